@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin front of Meson and the scripts in tools/. Every target can be run on its own.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+PYTHON  := /usr/bin/python3
+CCACHE  := $(if $(shell command -v ccache),ccache )
+GCC     := $(CCACHE)gcc
+CLANG   := $(CCACHE)clang
+
+# ./build: what is shipped. Assertions stay on (b_ndebug=false in meson.build).
+build/build.ninja: | setup
+	CC="$(GCC)" meson setup build --prefix "$(PREFIX)"
+
+build-asan/build.ninja: | setup-test
+	CC="$(CLANG)" meson setup build-asan -Db_sanitize=address,undefined
+
+build-tsan/build.ninja: | setup-test
+	CC="$(CLANG)" meson setup build-tsan -Db_sanitize=thread
+
+build-fuzz/build.ninja: | setup-test
+	CC="$(CLANG)" meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined
+
+.DEFAULT_GOAL := all
+.PHONY: all setup setup-test setup-bench run run-node test bench asan tsan fuzz format \
+        check-format tidy install interop clean help
+
+all: build/build.ninja ## build build/spanwire
+	ninja -C build
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup:
+	@tools/setup build
+setup-test:
+	@tools/setup build test
+setup-bench:
+	@tools/setup build bench
+
+run: all ## the demonstration: two workloads, one request allowed, one denied
+	tools/demo build/spanwire
+run-node: run
+
+test: setup-test build/build.ninja ## build, then every check, unit, fuzz-corpus and end-to-end test
+	$(PYTHON) tools/run-tests --build build
+
+asan: build-asan/build.ninja ## the same suite under AddressSanitizer and UBSan (clang)
+	$(PYTHON) tools/run-tests --build build-asan --no-checks
+
+tsan: build-tsan/build.ninja ## unit tests and the tests marked 'tsan' under ThreadSanitizer
+	$(PYTHON) tools/run-tests --build build-tsan --no-checks --marker tsan
+
+fuzz: build-fuzz/build.ninja ## every fuzz target for FUZZ_TIME seconds (default 60)
+	ninja -C build-fuzz
+	$(PYTHON) tools/run-fuzz --build build-fuzz
+
+bench: setup-bench build/build.ninja ## measure against the peers of bench/README.md
+	meson configure build -Dbench=true
+	ninja -C build
+	bench/run
+
+interop: all ## run against foreign implementations found on this machine
+	$(PYTHON) tools/interop --bin build/spanwire
+
+format: ## rewrite C sources in the house style
+	tools/check-format --fix
+
+check-format: ## fail when a C source is not in the house style
+	tools/check-format
+
+tidy: build/build.ninja ## clang-tidy over src/
+	tools/tidy build
+
+install: all ## install under DESTDIR/PREFIX
+	meson configure build -Dprefix="$(PREFIX)"
+	DESTDIR="$(DESTDIR)" meson install -C build
+
+clean: ## remove the build directories of this Makefile
+	rm -rf build build-asan build-tsan build-fuzz

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/arena.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+enum {
+    ARENA_FIRST = 1024,
+    ARENA_MOST = 256 * 1024,
+    ARENA_ALIGN = 16,
+};
+
+struct sw_arena_chunk {
+    struct sw_arena_chunk *next;
+    size_t size; /* of the payload */
+    _Alignas(16) char data[];
+};
+
+static void grow(struct sw_arena *a, size_t n)
+{
+    size_t size = a->chunk ? sw_min(a->chunk->size * 2, ARENA_MOST) : ARENA_FIRST;
+    struct sw_arena_chunk *c;
+
+    size = sw_max(size, n);
+    c = sw_calloc(1, sizeof(*c) + size);
+    c->size = size;
+    c->next = a->chunk;
+    a->chunk = c;
+    a->at = c->data;
+    a->end = c->data + size;
+    a->total += sizeof(*c) + size;
+}
+
+void *sw_arena_alloc(struct sw_arena *a, size_t n)
+{
+    char *p;
+
+    if (n > SIZE_MAX / 2)
+        abort();
+    n = (n + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
+    if ((size_t)(a->end - a->at) < n)
+        grow(a, n);
+    p = a->at;
+    a->at += n;
+    return p;
+}
+
+void *sw_arena_array(struct sw_arena *a, size_t count, size_t size)
+{
+    size_t n;
+
+    if (__builtin_mul_overflow(count, size, &n))
+        abort();
+    return sw_arena_alloc(a, n);
+}
+
+char *sw_arena_dup(struct sw_arena *a, struct sw_slice s)
+{
+    char *p = sw_arena_alloc(a, s.n + 1);
+
+    if (s.n)
+        memcpy(p, s.p, s.n);
+    return p;
+}
+
+struct sw_slice sw_arena_slice(struct sw_arena *a, struct sw_slice s)
+{
+    return sw_slice(sw_arena_dup(a, s), s.n);
+}
+
+char *sw_arena_printf(struct sw_arena *a, const char *fmt, ...)
+{
+    va_list ap;
+    char *p;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        abort();
+    p = sw_arena_alloc(a, (size_t)n + 1);
+    va_start(ap, fmt);
+    (void)vsnprintf(p, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    return p;
+}
+
+void sw_arena_clear(struct sw_arena *a)
+{
+    struct sw_arena_chunk *c = a->chunk;
+
+    while (c) {
+        struct sw_arena_chunk *next = c->next;
+
+        sw_free(c);
+        c = next;
+    }
+    *a = (struct sw_arena){0};
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that dies together: allocations are bumped from chunks and released all at
+ * once. A zeroed struct is a valid empty arena. Not thread-safe.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/def.h"
+#include "base/slice.h"
+
+struct sw_arena_chunk;
+
+struct sw_arena {
+    struct sw_arena_chunk *chunk; /* owned, newest first */
+    char *at;
+    char *end;
+    size_t total; /* bytes taken from the heap, for accounting */
+};
+
+/* Zeroed memory aligned for any type; aborts when out of memory. */
+void *sw_arena_alloc(struct sw_arena *a, size_t n) __attribute__((malloc, returns_nonnull));
+/* Like sw_arena_alloc(count * size), refusing (abort) on overflow. */
+void *sw_arena_array(struct sw_arena *a, size_t count, size_t size)
+    __attribute__((malloc, returns_nonnull));
+/* NUL-terminated copy of a slice. */
+char *sw_arena_dup(struct sw_arena *a, struct sw_slice s);
+/* Same, returned as a slice (still NUL-terminated behind it). */
+struct sw_slice sw_arena_slice(struct sw_arena *a, struct sw_slice s);
+char *sw_arena_printf(struct sw_arena *a, const char *fmt, ...) SW_PRINTF(2, 3);
+/* Releases everything; the arena is empty and usable again. */
+void sw_arena_clear(struct sw_arena *a);
+
+#define SW_ARENA_NEW(a, type) ((type *)sw_arena_alloc((a), sizeof(type)))
+#define SW_ARENA_AUTO         __attribute__((cleanup(sw_arena_clear))) struct sw_arena

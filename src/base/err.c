@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Formatting of struct sw_err. */
+#include "base/err.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void fill(struct sw_err *err, int rc, const char *fmt, va_list ap)
+{
+    err->rc = rc;
+    err->sys_errno = 0;
+    err->offset = 0;
+    (void)vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+}
+
+int sw_err_set(struct sw_err *err, int rc, const char *fmt, ...)
+{
+    if (err) {
+        va_list ap;
+
+        va_start(ap, fmt);
+        fill(err, rc, fmt, ap);
+        va_end(ap);
+    }
+    return rc;
+}
+
+int sw_err_sys(struct sw_err *err, int errno_value, const char *fmt, ...)
+{
+    if (err) {
+        va_list ap;
+        size_t used;
+
+        va_start(ap, fmt);
+        fill(err, SW_ESYS, fmt, ap);
+        va_end(ap);
+        err->sys_errno = errno_value;
+        used = strlen(err->msg);
+        (void)snprintf(err->msg + used, sizeof(err->msg) - used, ": %s",
+                       sw_errno_text(errno_value));
+    }
+    return SW_ESYS;
+}
+
+int sw_err_at(struct sw_err *err, int rc, size_t offset, const char *fmt, ...)
+{
+    if (err) {
+        va_list ap;
+
+        va_start(ap, fmt);
+        fill(err, rc, fmt, ap);
+        va_end(ap);
+        err->offset = offset;
+    }
+    return rc;
+}
+
+int sw_err_prefix(struct sw_err *err, const char *fmt, ...)
+{
+    char old[sizeof(err->msg)];
+    va_list ap;
+    size_t used;
+
+    if (!err)
+        return SW_EINVAL;
+    memcpy(old, err->msg, sizeof(old));
+    va_start(ap, fmt);
+    (void)vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+    va_end(ap);
+    used = strlen(err->msg);
+    (void)snprintf(err->msg + used, sizeof(err->msg) - used, ": %.*s",
+                   (int)(sizeof(err->msg) - used), old);
+    return err->rc;
+}
+
+const char *sw_rc_name(int rc)
+{
+    switch (rc) {
+    case SW_OK:
+        return "ok";
+    case SW_EAGAIN:
+        return "again";
+    case SW_EOF:
+        return "eof";
+    case SW_EPROTO:
+        return "protocol";
+    case SW_ELIMIT:
+        return "limit";
+    case SW_EDENIED:
+        return "denied";
+    case SW_EINVAL:
+        return "invalid";
+    case SW_ESYS:
+        return "system";
+    case SW_ENOENT:
+        return "not-found";
+    case SW_ETIME:
+        return "timeout";
+    case SW_ECLOSED:
+        return "closed";
+    default:
+        return "unknown";
+    }
+}
+
+const char *sw_errno_text(int errno_value)
+{
+    const char *s = strerrordesc_np(errno_value);
+
+    return s ? s : "unknown error";
+}

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One queue of finished lines under a mutex, one thread that writes it. Building a line happens
+ * on the caller's stack without the lock; only the copy into the queue is locked.
+ */
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/time.h"
+
+enum {
+    QUEUE_MAX = 1 << 20,
+    SCOPES_MAX = 32,
+    SCOPE_LEN = 32,
+    GATHER_NS = 2000000, /* how long the writer lets lines collect */
+};
+
+static const char *const level_names[] = {"off", "error", "warn", "info", "debug", "trace"};
+
+struct scope_level {
+    char name[SCOPE_LEN];
+    enum sw_log_level level;
+};
+
+struct filter {
+    enum sw_log_level level;
+    size_t n;
+    struct scope_level scopes[SCOPES_MAX];
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_cond_t written;
+    pthread_t thread;
+    bool running;
+    bool stop;
+    int fd;
+    enum sw_log_format format;
+    struct sw_buf queue;
+    uint64_t queued; /* bytes ever queued and written, for flush */
+    uint64_t done;
+    uint64_t dropped;
+    uint64_t dropped_said;
+} logger = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .wake = PTHREAD_COND_INITIALIZER,
+    .written = PTHREAD_COND_INITIALIZER,
+    .fd = STDERR_FILENO,
+    .queue = {.max = QUEUE_MAX},
+};
+
+static pthread_rwlock_t filter_lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct filter filter = {.level = SW_LOG_INFO};
+/* The most talkative level any scope has: checked first, without the lock. */
+static atomic_int filter_most = SW_LOG_INFO;
+
+static void write_all(int fd, const char *p, size_t n)
+{
+    while (n) {
+        ssize_t k = write(fd, p, n);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0 && errno == EAGAIN) {
+            (void)nanosleep(&(struct timespec){.tv_nsec = GATHER_NS}, NULL);
+            continue;
+        }
+        if (k <= 0)
+            return; /* nowhere to complain to */
+        p += k;
+        n -= (size_t)k;
+    }
+}
+
+static void say_dropped_locked(void)
+{
+    if (logger.dropped == logger.dropped_said)
+        return;
+    if (sw_buf_printf(&logger.queue, "log: queue full, %llu lines dropped so far\n",
+                      (unsigned long long)logger.dropped) == SW_OK)
+        logger.dropped_said = logger.dropped;
+}
+
+static void *writer_main(void *arg)
+{
+    (void)arg;
+    (void)pthread_mutex_lock(&logger.lock);
+    for (;;) {
+        struct sw_buf batch;
+
+        while (!logger.stop && sw_buf_len(&logger.queue) == 0)
+            (void)pthread_cond_wait(&logger.wake, &logger.lock);
+        if (!logger.stop) {
+            (void)pthread_mutex_unlock(&logger.lock);
+            (void)nanosleep(&(struct timespec){.tv_nsec = GATHER_NS}, NULL);
+            (void)pthread_mutex_lock(&logger.lock);
+        }
+        if (sw_buf_len(&logger.queue) == 0 && logger.stop)
+            break;
+        batch = logger.queue;
+        sw_buf_init(&logger.queue, QUEUE_MAX);
+        if (logger.dropped != logger.dropped_said)
+            say_dropped_locked();
+        (void)pthread_mutex_unlock(&logger.lock);
+        write_all(logger.fd, sw_buf_data(&batch), sw_buf_len(&batch));
+        (void)pthread_mutex_lock(&logger.lock);
+        logger.done += sw_buf_len(&batch);
+        (void)pthread_cond_broadcast(&logger.written);
+        sw_buf_done(&batch);
+    }
+    (void)pthread_mutex_unlock(&logger.lock);
+    return NULL;
+}
+
+void sw_log_start(int fd, enum sw_log_format format)
+{
+    (void)pthread_mutex_lock(&logger.lock);
+    logger.fd = fd;
+    logger.format = format;
+    if (!logger.running) {
+        logger.stop = false;
+        logger.running = pthread_create(&logger.thread, NULL, writer_main, NULL) == 0;
+        if (logger.running)
+            (void)pthread_setname_np(logger.thread, "sw-log");
+    }
+    (void)pthread_mutex_unlock(&logger.lock);
+}
+
+void sw_log_stop(void)
+{
+    (void)pthread_mutex_lock(&logger.lock);
+    if (!logger.running) {
+        (void)pthread_mutex_unlock(&logger.lock);
+        return;
+    }
+    logger.stop = true;
+    (void)pthread_cond_signal(&logger.wake);
+    (void)pthread_mutex_unlock(&logger.lock);
+    (void)pthread_join(logger.thread, NULL);
+    (void)pthread_mutex_lock(&logger.lock);
+    logger.running = false;
+    sw_buf_done(&logger.queue);
+    (void)pthread_mutex_unlock(&logger.lock);
+}
+
+void sw_log_flush(void)
+{
+    uint64_t upto;
+
+    (void)pthread_mutex_lock(&logger.lock);
+    upto = logger.queued;
+    while (logger.running && !logger.stop && logger.done < upto)
+        (void)pthread_cond_wait(&logger.written, &logger.lock);
+    (void)pthread_mutex_unlock(&logger.lock);
+}
+
+uint64_t sw_log_dropped(void)
+{
+    uint64_t n;
+
+    (void)pthread_mutex_lock(&logger.lock);
+    n = logger.dropped;
+    (void)pthread_mutex_unlock(&logger.lock);
+    return n;
+}
+
+static bool level_parse(struct sw_slice s, enum sw_log_level *ret)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(level_names); i++) {
+        if (sw_slice_ieq(s, sw_slice_str(level_names[i]))) {
+            *ret = (enum sw_log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool filter_set_scope(struct filter *f, struct sw_slice name, enum sw_log_level level)
+{
+    struct scope_level *s = NULL;
+
+    for (size_t i = 0; i < f->n; i++) {
+        if (sw_slice_eq_str(name, f->scopes[i].name))
+            s = &f->scopes[i];
+    }
+    if (!s) {
+        if (f->n == SCOPES_MAX || name.n == 0 || name.n >= SCOPE_LEN)
+            return false;
+        s = &f->scopes[f->n++];
+        memcpy(s->name, name.p, name.n);
+        s->name[name.n] = '\0';
+    }
+    s->level = level;
+    return true;
+}
+
+static int filter_apply(struct filter *f, struct sw_slice directives, struct sw_err *err)
+{
+    struct sw_slice rest = directives;
+
+    while (rest.p) {
+        struct sw_slice d = sw_slice_trim(sw_slice_cut(&rest, ','));
+        ptrdiff_t eq = sw_slice_find(d, '=');
+        enum sw_log_level level;
+
+        if (d.n == 0)
+            continue;
+        if (!level_parse(eq < 0 ? d : sw_slice_from(d, (size_t)eq + 1), &level))
+            return sw_err_set(err, SW_EINVAL,
+                              "log filter '%.*s': the level must be off, error, warn, info, debug "
+                              "or trace",
+                              SW_SLICE_ARG(d));
+        if (eq < 0)
+            f->level = level;
+        else if (!filter_set_scope(f, sw_slice_head(d, (size_t)eq), level))
+            return sw_err_set(err, SW_EINVAL, "log filter '%.*s': bad scope", SW_SLICE_ARG(d));
+    }
+    return SW_OK;
+}
+
+int sw_log_filter(struct sw_slice directives, bool replace, struct sw_err *err)
+{
+    struct filter next = {.level = SW_LOG_INFO};
+    int most;
+    int rc;
+
+    (void)pthread_rwlock_wrlock(&filter_lock);
+    if (!replace)
+        next = filter;
+    rc = filter_apply(&next, directives, err);
+    if (rc == SW_OK) {
+        filter = next;
+        most = (int)next.level;
+        for (size_t i = 0; i < next.n; i++)
+            most = (int)next.scopes[i].level > most ? (int)next.scopes[i].level : most;
+        atomic_store_explicit(&filter_most, most, memory_order_relaxed);
+    }
+    (void)pthread_rwlock_unlock(&filter_lock);
+    return rc;
+}
+
+char *sw_log_filter_text(void)
+{
+    SW_BUF_AUTO b = {.max = SCOPES_MAX * (SCOPE_LEN + 16)};
+
+    (void)pthread_rwlock_rdlock(&filter_lock);
+    for (size_t i = 0; i < filter.n; i++)
+        (void)!sw_buf_printf(&b, "%s=%s,", filter.scopes[i].name,
+                             level_names[filter.scopes[i].level]);
+    (void)!sw_buf_append_str(&b, level_names[filter.level]);
+    (void)pthread_rwlock_unlock(&filter_lock);
+    return sw_buf_take_str(&b);
+}
+
+bool sw_log_enabled(enum sw_log_level level, const char *scope)
+{
+    enum sw_log_level limit;
+
+    if ((int)level > atomic_load_explicit(&filter_most, memory_order_relaxed))
+        return false;
+    (void)pthread_rwlock_rdlock(&filter_lock);
+    limit = filter.level;
+    for (size_t i = 0; i < filter.n; i++) {
+        if (strcmp(filter.scopes[i].name, scope) == 0)
+            limit = filter.scopes[i].level;
+    }
+    (void)pthread_rwlock_unlock(&filter_lock);
+    return level <= limit;
+}
+
+static void put(struct sw_log_line *l, const char *p, size_t n)
+{
+    size_t room = sizeof(l->text) - 8 - l->n; /* space for the closing bytes */
+
+    n = sw_min(n, room);
+    memcpy(l->text + l->n, p, n);
+    l->n += n;
+}
+
+static void put_str(struct sw_log_line *l, const char *s)
+{
+    put(l, s, strlen(s));
+}
+
+static void put_escaped(struct sw_log_line *l, struct sw_slice s)
+{
+    static const char hex[] = "0123456789abcdef";
+    bool utf8 = sw_utf8_valid(s);
+
+    put(l, "\"", 1);
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        char u[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+
+        if (c == '"' || c == '\\') {
+            u[1] = (char)c;
+            put(l, u, 2);
+        } else if (c < 0x20 || c == 0x7f || (c >= 0x80 && !utf8)) {
+            put(l, u, sizeof(u));
+        } else {
+            put(l, s.p + i, 1);
+        }
+    }
+    put(l, "\"", 1);
+}
+
+void sw_log_begin(struct sw_log_line *l, enum sw_log_level level, const char *scope,
+                  const char *fmt, ...)
+{
+    char when[SW_RFC3339_LEN];
+    char msg[1024];
+    va_list ap;
+
+    l->level = level;
+    l->n = 0;
+    l->json = logger.format == SW_LOG_JSON;
+    l->on = sw_log_enabled(level, scope);
+    if (!l->on)
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(msg, sizeof(msg), fmt, ap);
+    va_end(ap);
+    (void)sw_rfc3339(sw_wall_ns(), 1, when);
+    if (l->json) {
+        put_str(l, "{\"level\":\"");
+        put_str(l, level_names[level]);
+        put_str(l, "\",\"time\":\"");
+        put_str(l, when);
+        put_str(l, "\",\"scope\":\"");
+        put_str(l, scope);
+        put_str(l, "\",\"message\":");
+        put_escaped(l, sw_slice_str(msg));
+        return;
+    }
+    put_str(l, when);
+    put(l, "\t", 1);
+    put_str(l, level_names[level]);
+    put(l, "\t", 1);
+    put_str(l, scope);
+    put(l, "\t", 1);
+    for (char *c = msg; *c; c++) {
+        if ((unsigned char)*c < 0x20)
+            *c = ' ';
+    }
+    put_str(l, msg);
+}
+
+static void key(struct sw_log_line *l, const char *k)
+{
+    if (l->json) {
+        put_str(l, ",\"");
+        put_str(l, k);
+        put_str(l, "\":");
+        return;
+    }
+    /* The first field is set off by a tab, the rest by spaces. */
+    put_str(l, l->text[l->n - 1] == '\t' || memchr(l->text, '=', l->n) ? " " : "\t");
+    put_str(l, k);
+    put_str(l, "=");
+}
+
+static bool bare(struct sw_slice s)
+{
+    if (s.n == 0)
+        return false;
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+
+        if (c <= ' ' || c == '"' || c == '=' || c == '\\' || c >= 0x7f)
+            return false;
+    }
+    return true;
+}
+
+void sw_log_str(struct sw_log_line *l, const char *k, struct sw_slice value)
+{
+    if (!l->on)
+        return;
+    key(l, k);
+    if (!l->json && bare(value))
+        put(l, value.p, value.n);
+    else
+        put_escaped(l, value);
+}
+
+void sw_log_cstr(struct sw_log_line *l, const char *k, const char *value)
+{
+    if (value)
+        sw_log_str(l, k, sw_slice_str(value));
+}
+
+void sw_log_u64(struct sw_log_line *l, const char *k, uint64_t value)
+{
+    char text[24];
+
+    if (!l->on)
+        return;
+    key(l, k);
+    put(l, text, (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)value));
+}
+
+void sw_log_end(struct sw_log_line *l)
+{
+    bool idle;
+
+    if (!l->on)
+        return;
+    if (l->json)
+        l->text[l->n++] = '}';
+    l->text[l->n++] = '\n';
+    (void)pthread_mutex_lock(&logger.lock);
+    if (!logger.running) {
+        write_all(logger.fd, l->text, l->n);
+    } else {
+        idle = sw_buf_len(&logger.queue) == 0;
+        if (sw_buf_append(&logger.queue, l->text, l->n) == SW_OK)
+            logger.queued += l->n;
+        else
+            logger.dropped++;
+        if (idle)
+            (void)pthread_cond_signal(&logger.wake);
+    }
+    (void)pthread_mutex_unlock(&logger.lock);
+}
+
+void sw_log(enum sw_log_level level, const char *scope, const char *fmt, ...)
+{
+    struct sw_log_line l;
+    char msg[1024];
+    va_list ap;
+
+    if (!sw_log_enabled(level, scope))
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(msg, sizeof(msg), fmt, ap);
+    va_end(ap);
+    sw_log_begin(&l, level, scope, "%s", msg);
+    sw_log_end(&l);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/slice.h"
+
+#include "base/mem.h"
+
+int sw_slice_cmp(struct sw_slice a, struct sw_slice b)
+{
+    size_t n = sw_min(a.n, b.n);
+    int c = n ? memcmp(a.p, b.p, n) : 0;
+
+    if (c != 0)
+        return c;
+    return a.n < b.n ? -1 : a.n > b.n;
+}
+
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+}
+
+bool sw_slice_ieq(struct sw_slice a, struct sw_slice b)
+{
+    if (a.n != b.n)
+        return false;
+    for (size_t i = 0; i < a.n; i++) {
+        if (lower(a.p[i]) != lower(b.p[i]))
+            return false;
+    }
+    return true;
+}
+
+ptrdiff_t sw_slice_find(struct sw_slice a, char c)
+{
+    const char *hit = a.n ? memchr(a.p, c, a.n) : NULL;
+
+    return hit ? hit - a.p : -1;
+}
+
+ptrdiff_t sw_slice_rfind(struct sw_slice a, char c)
+{
+    const char *hit = a.n ? memrchr(a.p, c, a.n) : NULL;
+
+    return hit ? hit - a.p : -1;
+}
+
+struct sw_slice sw_slice_trim(struct sw_slice a)
+{
+    while (a.n && (a.p[0] == ' ' || a.p[0] == '\t')) {
+        a.p++;
+        a.n--;
+    }
+    while (a.n && (a.p[a.n - 1] == ' ' || a.p[a.n - 1] == '\t'))
+        a.n--;
+    return a;
+}
+
+struct sw_slice sw_slice_cut(struct sw_slice *rest, char sep)
+{
+    struct sw_slice all = *rest;
+    ptrdiff_t at = sw_slice_find(all, sep);
+
+    if (at < 0) {
+        *rest = (struct sw_slice){NULL, 0};
+        return all;
+    }
+    *rest = sw_slice_from(all, (size_t)at + 1);
+    return sw_slice_head(all, (size_t)at);
+}
+
+bool sw_slice_to_u64(struct sw_slice a, uint64_t max, uint64_t *ret)
+{
+    uint64_t v = 0;
+
+    if (a.n == 0)
+        return false;
+    for (size_t i = 0; i < a.n; i++) {
+        unsigned d = (unsigned)(unsigned char)a.p[i] - '0';
+
+        if (d > 9 || __builtin_mul_overflow(v, 10U, &v) || __builtin_add_overflow(v, d, &v) ||
+            v > max)
+            return false;
+    }
+    *ret = v;
+    return true;
+}
+
+char *sw_slice_dup(struct sw_slice a)
+{
+    return sw_strndup(a.p, a.n);
+}
+
+/* Length of the well-formed sequence at p (n bytes left), 0 when there is none. */
+static size_t utf8_sequence(const unsigned char *p, size_t n)
+{
+    unsigned char c = p[0];
+    unsigned char lo = 0x80;
+    unsigned char hi = 0xbf;
+    size_t len;
+
+    if (c < 0x80)
+        return 1;
+    if (c < 0xc2 || c > 0xf4)
+        return 0;
+    len = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+    if (c == 0xe0)
+        lo = 0xa0; /* overlong */
+    else if (c == 0xed)
+        hi = 0x9f; /* surrogates */
+    else if (c == 0xf0)
+        lo = 0x90; /* overlong */
+    else if (c == 0xf4)
+        hi = 0x8f; /* above U+10FFFF */
+    if (n < len || p[1] < lo || p[1] > hi)
+        return 0;
+    for (size_t i = 2; i < len; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    return len;
+}
+
+bool sw_utf8_valid(struct sw_slice a)
+{
+    const unsigned char *p = (const unsigned char *)a.p;
+    size_t i = 0;
+
+    while (i < a.n) {
+        size_t k = utf8_sequence(p + i, a.n - i);
+
+        if (k == 0)
+            return false;
+        i += k;
+    }
+    return true;
+}

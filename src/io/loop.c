@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * epoll, a binary heap of timers, a list of deferred calls and a lock-free inbox. Descriptors are
+ * looked up by number and checked by generation, so an event that was already in flight when its
+ * watch stopped is dropped instead of reaching freed memory.
+ */
+#include "io/loop.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "base/vec.h"
+
+enum { EVENTS_PER_TURN = 128 };
+
+struct sw_loop {
+    int epoll_fd;
+    bool stop;
+    unsigned generation;
+    uint64_t now_ns;
+    uint64_t (*clock)(void);
+    struct sw_watch **by_fd; /* owned array, entries borrowed */
+    size_t by_fd_n;
+    SW_VEC(struct sw_timer *) timers; /* heap by deadline */
+    struct sw_list deferred;
+    _Atomic(struct sw_msg *) inbox;
+    struct sw_watch inbox_watch;
+    int inbox_fd;
+};
+
+static void on_inbox(struct sw_watch *w, unsigned events);
+
+struct sw_loop *sw_loop_new(struct sw_err *err)
+{
+    struct sw_loop *l = SW_NEW(struct sw_loop);
+
+    sw_list_init(&l->deferred);
+    l->clock = sw_now_ns;
+    l->now_ns = sw_now_ns();
+    l->inbox_fd = -1;
+    l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (l->epoll_fd < 0) {
+        (void)sw_err_sys(err, errno, "cannot make an event loop");
+        sw_free(l);
+        return NULL;
+    }
+    l->inbox_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (l->inbox_fd < 0) {
+        (void)sw_err_sys(err, errno, "cannot make an event loop's inbox");
+        sw_loop_free(l);
+        return NULL;
+    }
+    if (sw_watch_start(l, &l->inbox_watch, l->inbox_fd, on_inbox, err) != SW_OK) {
+        sw_loop_free(l);
+        return NULL;
+    }
+    return l;
+}
+
+static void run_inbox(struct sw_loop *l)
+{
+    struct sw_msg *m = atomic_exchange_explicit(&l->inbox, NULL, memory_order_acquire);
+    struct sw_msg *in_order = NULL;
+
+    while (m) {
+        struct sw_msg *next = m->next;
+
+        m->next = in_order;
+        in_order = m;
+        m = next;
+    }
+    while (in_order) {
+        struct sw_msg *next = in_order->next;
+
+        in_order->cb(in_order);
+        in_order = next;
+    }
+}
+
+static void run_deferred(struct sw_loop *l)
+{
+    struct sw_list batch;
+
+    sw_list_init(&batch);
+    sw_list_splice(&batch, &l->deferred);
+    while (!sw_list_empty(&batch)) {
+        struct sw_defer *d = SW_CONTAINER_OF(sw_list_pop_front(&batch), struct sw_defer, link);
+
+        d->cb(d);
+    }
+}
+
+void sw_loop_free(struct sw_loop *l)
+{
+    if (!l)
+        return;
+    run_inbox(l);
+    while (!sw_list_empty(&l->deferred))
+        run_deferred(l);
+    if (l->inbox_fd >= 0)
+        (void)close(l->inbox_fd);
+    (void)close(l->epoll_fd);
+    sw_vec_done(&l->timers);
+    sw_free(l->by_fd);
+    sw_free(l);
+}
+
+uint64_t sw_loop_now(const struct sw_loop *l)
+{
+    return l->now_ns;
+}
+
+void sw_loop_set_clock(struct sw_loop *l, uint64_t (*clock)(void))
+{
+    l->clock = clock;
+    l->now_ns = clock();
+}
+
+int sw_watch_start(struct sw_loop *l, struct sw_watch *w, int fd, sw_watch_cb cb,
+                   struct sw_err *err)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+    int rc;
+
+    assert(fd >= 0);
+    if ((size_t)fd >= l->by_fd_n) {
+        size_t n = sw_max(l->by_fd_n * 2, (size_t)fd + 64);
+
+        l->by_fd = sw_realloc(l->by_fd, n * sizeof(struct sw_watch *));
+        memset(l->by_fd + l->by_fd_n, 0, (n - l->by_fd_n) * sizeof(struct sw_watch *));
+        l->by_fd_n = n;
+    }
+    w->fd = fd;
+    w->cb = cb;
+    w->generation = ++l->generation;
+    ev.data.u64 = (uint64_t)w->generation << 32 | (uint32_t)fd;
+    rc = epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+    /* A watch that stopped without closing its descriptor is still registered. */
+    if (rc != 0 && errno == EEXIST)
+        rc = epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, fd, &ev);
+    if (rc != 0)
+        return sw_err_sys(err, errno, "cannot watch a descriptor");
+    w->loop = l;
+    l->by_fd[fd] = w;
+    return SW_OK;
+}
+
+void sw_watch_stop(struct sw_watch *w)
+{
+    if (!w->loop)
+        return;
+    /* No EPOLL_CTL_DEL: nearly every stop is followed by close, which removes it for free. */
+    if (w->loop->by_fd[w->fd] == w)
+        w->loop->by_fd[w->fd] = NULL;
+    w->loop = NULL;
+}
+
+static void heap_set(struct sw_loop *l, size_t i, struct sw_timer *t)
+{
+    l->timers.p[i] = t;
+    t->slot = (uint32_t)i + 1;
+}
+
+static void heap_up(struct sw_loop *l, size_t i)
+{
+    struct sw_timer *t = l->timers.p[i];
+
+    while (i > 0) {
+        size_t parent = (i - 1) / 2;
+
+        if (l->timers.p[parent]->deadline_ns <= t->deadline_ns)
+            break;
+        heap_set(l, i, l->timers.p[parent]);
+        i = parent;
+    }
+    heap_set(l, i, t);
+}
+
+static void heap_down(struct sw_loop *l, size_t i)
+{
+    struct sw_timer *t = l->timers.p[i];
+
+    for (;;) {
+        size_t child = i * 2 + 1;
+
+        if (child >= l->timers.n)
+            break;
+        if (child + 1 < l->timers.n &&
+            l->timers.p[child + 1]->deadline_ns < l->timers.p[child]->deadline_ns)
+            child++;
+        if (l->timers.p[child]->deadline_ns >= t->deadline_ns)
+            break;
+        heap_set(l, i, l->timers.p[child]);
+        i = child;
+    }
+    heap_set(l, i, t);
+}
+
+void sw_timer_stop(struct sw_loop *l, struct sw_timer *t)
+{
+    size_t i = t->slot;
+    struct sw_timer *last;
+
+    if (i == 0)
+        return;
+    i--;
+    t->slot = 0;
+    last = l->timers.p[--l->timers.n];
+    if (last == t)
+        return;
+    heap_set(l, i, last);
+    heap_up(l, i);
+    heap_down(l, last->slot - 1);
+}
+
+void sw_timer_start(struct sw_loop *l, struct sw_timer *t, uint64_t delay_ns, sw_timer_cb cb)
+{
+    sw_timer_stop(l, t);
+    t->cb = cb;
+    if (__builtin_add_overflow(l->now_ns, delay_ns, &t->deadline_ns))
+        t->deadline_ns = UINT64_MAX;
+    sw_vec_push(&l->timers, t);
+    heap_up(l, l->timers.n - 1);
+}
+
+static void run_timers(struct sw_loop *l)
+{
+    while (l->timers.n && l->timers.p[0]->deadline_ns <= l->now_ns) {
+        struct sw_timer *t = l->timers.p[0];
+
+        sw_timer_stop(l, t);
+        t->cb(t);
+    }
+}
+
+void sw_loop_defer(struct sw_loop *l, struct sw_defer *d, sw_defer_cb cb)
+{
+    if (sw_list_linked(&d->link))
+        return;
+    d->cb = cb;
+    sw_list_push_back(&l->deferred, &d->link);
+}
+
+void sw_defer_cancel(struct sw_defer *d)
+{
+    sw_list_unlink(&d->link);
+}
+
+void sw_loop_post(struct sw_loop *l, struct sw_msg *m)
+{
+    struct sw_msg *head = atomic_load_explicit(&l->inbox, memory_order_relaxed);
+    int fd = l->inbox_fd; /* after the exchange the loop may be gone */
+
+    do {
+        m->next = head;
+    } while (!atomic_compare_exchange_weak_explicit(&l->inbox, &head, m, memory_order_release,
+                                                    memory_order_relaxed));
+    if (!head)
+        (void)!eventfd_write(fd, 1);
+}
+
+static void on_inbox(struct sw_watch *w, unsigned events)
+{
+    struct sw_loop *l = SW_CONTAINER_OF(w, struct sw_loop, inbox_watch);
+    eventfd_t n;
+
+    (void)events;
+    (void)!eventfd_read(w->fd, &n);
+    run_inbox(l);
+}
+
+static struct timespec *wait_time(const struct sw_loop *l, int timeout_ms, struct timespec *ts)
+{
+    uint64_t ns = timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * SW_NS_PER_MS;
+
+    if (!sw_list_empty(&l->deferred)) {
+        ns = 0;
+    } else if (l->timers.n) {
+        uint64_t due = l->timers.p[0]->deadline_ns;
+
+        ns = sw_min(ns, due > l->now_ns ? due - l->now_ns : 0);
+    }
+    if (ns == UINT64_MAX)
+        return NULL;
+    ts->tv_sec = (time_t)(ns / SW_NS_PER_S);
+    ts->tv_nsec = (long)(ns % SW_NS_PER_S);
+    return ts;
+}
+
+static unsigned to_events(uint32_t e)
+{
+    unsigned out = 0;
+
+    if (e & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        out |= SW_READ;
+    if (e & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+        out |= SW_WRITE;
+    if (e & (EPOLLERR | EPOLLHUP))
+        out |= SW_HUP;
+    return out;
+}
+
+void sw_loop_turn(struct sw_loop *l, int timeout_ms)
+{
+    struct epoll_event ev[EVENTS_PER_TURN];
+    struct timespec ts;
+    int n;
+
+    n = epoll_pwait2(l->epoll_fd, ev, EVENTS_PER_TURN, wait_time(l, timeout_ms, &ts), NULL);
+    l->now_ns = l->clock();
+    for (int i = 0; i < n; i++) {
+        size_t fd = (uint32_t)ev[i].data.u64;
+        struct sw_watch *w = fd < l->by_fd_n ? l->by_fd[fd] : NULL;
+
+        if (w && w->generation == (uint32_t)(ev[i].data.u64 >> 32))
+            w->cb(w, to_events(ev[i].events));
+    }
+    run_timers(l);
+    run_deferred(l);
+}
+
+void sw_loop_run(struct sw_loop *l)
+{
+    l->stop = false;
+    while (!l->stop)
+        sw_loop_turn(l, -1);
+}
+
+void sw_loop_stop(struct sw_loop *l)
+{
+    l->stop = true;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/netns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/nsfs.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+int sw_netns_open(const char *path, int *ret_fd, struct sw_err *err)
+{
+    SW_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int type;
+
+    if (fd < 0) {
+        int saved = errno;
+
+        (void)sw_err_sys(err, saved, "cannot open network namespace '%s'", path);
+        return saved == ENOENT ? SW_ENOENT : SW_ESYS;
+    }
+    type = ioctl(fd, NS_GET_NSTYPE);
+    if (type != CLONE_NEWNET)
+        return sw_err_set(err, SW_EINVAL, "'%s' is not a network namespace", path);
+    *ret_fd = SW_TAKE_FD(fd);
+    return SW_OK;
+}
+
+int sw_netns_id(int fd, struct sw_netns_id *ret, struct sw_err *err)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) != 0)
+        return sw_err_sys(err, errno, "cannot stat a network namespace");
+    *ret = (struct sw_netns_id){.dev = st.st_dev, .ino = st.st_ino};
+    return SW_OK;
+}
+
+int sw_netns_run(int fd, int (*fn)(void *arg), void *arg, struct sw_err *err)
+{
+    static _Thread_local int home = -1; /* this thread never moves for good, so one is enough */
+    int rc;
+
+    if (home < 0) {
+        home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+        if (home < 0)
+            return sw_err_sys(err, errno, "cannot open our own network namespace");
+    }
+    if (setns(fd, CLONE_NEWNET) != 0)
+        return sw_err_sys(err, errno, "cannot enter a network namespace");
+    rc = fn(arg);
+    if (setns(home, CLONE_NEWNET) != 0) {
+        (void)fprintf(stderr, "spanwire: cannot return to our own network namespace\n");
+        abort();
+    }
+    return rc;
+}

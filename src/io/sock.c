@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/sock.h"
+
+#include <errno.h>
+#include <linux/netfilter_ipv4.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "io/netns.h"
+
+enum {
+    DEFAULT_BACKLOG = 1024,
+    IP6_ORIGINAL_DST = 80, /* IP6T_SO_ORIGINAL_DST; its header clashes with netinet/in.h */
+};
+
+static int set_int(int fd, int level, int name, int value)
+{
+    return setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+void sw_sock_tune(int fd, const struct sw_sock_opts *o)
+{
+    (void)set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    if (o->keepalive) {
+        (void)set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+        (void)set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)o->keepalive_time_s);
+        (void)set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, (int)o->keepalive_interval_s);
+        (void)set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, (int)o->keepalive_retries);
+    }
+    if (o->user_timeout_ms)
+        (void)set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)o->user_timeout_ms);
+}
+
+struct make_socket {
+    int family;
+    int fd;
+    int saved_errno;
+};
+
+static int make_socket(void *arg)
+{
+    struct make_socket *m = arg;
+
+    m->fd = socket(m->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    m->saved_errno = errno;
+    return SW_OK;
+}
+
+/* A TCP socket in the namespace the options name, with mark and transparency set. */
+static int new_socket(int family, const struct sw_sock_opts *o, int *ret_fd, struct sw_err *err)
+{
+    struct make_socket m = {.family = family, .fd = -1};
+    int v6 = family == AF_INET6;
+    int rc = SW_OK;
+
+    if (o->netns_fd >= 0)
+        rc = sw_netns_run(o->netns_fd, make_socket, &m, err);
+    else
+        (void)make_socket(&m);
+    if (rc != SW_OK)
+        return rc;
+    if (m.fd < 0) {
+        int full = m.saved_errno == EMFILE || m.saved_errno == ENFILE;
+
+        (void)sw_err_sys(err, m.saved_errno, "cannot make a socket");
+        return full ? SW_ELIMIT : SW_ESYS;
+    }
+    if (o->mark && set_int(m.fd, SOL_SOCKET, SO_MARK, (int)o->mark) != 0) {
+        rc = sw_err_sys(err, errno, "cannot set packet mark %u", o->mark);
+        (void)close(m.fd);
+        return rc;
+    }
+    if (o->transparent) {
+        (void)set_int(m.fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TRANSPARENT : IP_TRANSPARENT,
+                      1);
+        (void)set_int(m.fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_FREEBIND : IP_FREEBIND, 1);
+    }
+    *ret_fd = m.fd;
+    return SW_OK;
+}
+
+int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_opts *o, int *ret_fd,
+                   struct sw_err *err)
+{
+    struct sockaddr_storage ss;
+    socklen_t len = sw_addr_to_sockaddr(at, &ss);
+    char text[SW_ADDR_TEXT];
+    SW_AUTO_FD fd = -1;
+    int rc = new_socket(ss.ss_family, o, &fd, err);
+
+    if (rc != SW_OK)
+        return rc;
+    (void)set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (at->ip.family == 6)
+        (void)set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, !sw_ip_is_any(&at->ip));
+    if (o->reuse_port && set_int(fd, SOL_SOCKET, SO_REUSEPORT, 1) != 0)
+        return sw_err_sys(err, errno, "cannot share port %u", at->port);
+    if (bind(fd, (struct sockaddr *)&ss, len) != 0)
+        return sw_err_sys(err, errno, "cannot bind %s", sw_addr_text(at, text));
+    if (listen(fd, o->backlog ? o->backlog : DEFAULT_BACKLOG) != 0)
+        return sw_err_sys(err, errno, "cannot listen on %s", sw_addr_text(at, text));
+    *ret_fd = SW_TAKE_FD(fd);
+    return SW_OK;
+}
+
+/* A socket file nobody listens on is a leftover of a process that died. */
+static bool unix_stale(const struct sockaddr_un *sun)
+{
+    SW_AUTO_FD fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    return fd >= 0 && connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) != 0 &&
+           errno == ECONNREFUSED;
+}
+
+int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd, struct sw_err *err)
+{
+    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    SW_AUTO_FD fd = -1;
+    mode_t old;
+    int rc;
+
+    if (strlen(path) >= sizeof(sun.sun_path))
+        return sw_err_set(err, SW_EINVAL, "socket path '%s' is too long", path);
+    (void)snprintf(sun.sun_path, sizeof(sun.sun_path), "%s", path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return sw_err_sys(err, errno, "cannot make a socket");
+    old = umask((mode_t)(~mode & 0777));
+    rc = bind(fd, (struct sockaddr *)&sun, sizeof(sun));
+    if (rc != 0 && errno == EADDRINUSE && unix_stale(&sun) && unlink(path) == 0)
+        rc = bind(fd, (struct sockaddr *)&sun, sizeof(sun));
+    (void)umask(old);
+    if (rc != 0)
+        return sw_err_sys(err, errno, "cannot bind '%s'", path);
+    if (listen(fd, DEFAULT_BACKLOG) != 0)
+        return sw_err_sys(err, errno, "cannot listen on '%s'", path);
+    *ret_fd = SW_TAKE_FD(fd);
+    return SW_OK;
+}
+
+int sw_sock_connect(const struct sw_addr *to, const struct sw_ip *src, const struct sw_sock_opts *o,
+                    int *ret_fd, struct sw_err *err)
+{
+    struct sockaddr_storage ss;
+    socklen_t len = sw_addr_to_sockaddr(to, &ss);
+    char text[SW_ADDR_TEXT];
+    SW_AUTO_FD fd = -1;
+    int rc;
+
+    if (len == 0)
+        return sw_err_set(err, SW_EINVAL, "no address to connect to");
+    rc = new_socket(ss.ss_family, o, &fd, err);
+    if (rc != SW_OK)
+        return rc;
+    sw_sock_tune(fd, o);
+    if (src && src->family == to->ip.family) {
+        struct sockaddr_storage from;
+        socklen_t from_len = sw_addr_to_sockaddr(&(struct sw_addr){.ip = *src}, &from);
+
+        (void)set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+        (void)!bind(fd, (struct sockaddr *)&from, from_len); /* loses the spoofed source only */
+    }
+    if (connect(fd, (struct sockaddr *)&ss, len) != 0 && errno != EINPROGRESS)
+        return sw_err_sys(err, errno, "cannot connect to %s", sw_addr_text(to, text));
+    *ret_fd = SW_TAKE_FD(fd);
+    return SW_OK;
+}
+
+int sw_sock_connect_result(int fd, struct sw_err *err)
+{
+    struct sockaddr_storage ss;
+    socklen_t len = sizeof(ss);
+    int code = 0;
+    socklen_t code_len = sizeof(code);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &code_len) != 0)
+        code = errno;
+    if (code != 0)
+        return sw_err_sys(err, code, "connect failed");
+    if (getpeername(fd, (struct sockaddr *)&ss, &len) != 0) {
+        if (errno == ENOTCONN)
+            return SW_EAGAIN;
+        return sw_err_sys(err, errno, "connect failed");
+    }
+    return SW_OK;
+}
+
+int sw_sock_accept(int listener, int *ret_fd, struct sw_addr *ret_peer, struct sw_err *err)
+{
+    struct sockaddr_storage ss;
+    socklen_t len = sizeof(ss);
+    int fd;
+
+    for (;;) {
+        fd = accept4(listener, (struct sockaddr *)&ss, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0)
+            break;
+        switch (errno) {
+        case EAGAIN:
+            return SW_EAGAIN;
+        case EINTR:
+        case ECONNABORTED:
+        case EPROTO:
+            continue; /* this one is gone, the next may be fine */
+        case EMFILE:
+        case ENFILE:
+        case ENOBUFS:
+        case ENOMEM:
+            (void)sw_err_sys(err, errno, "cannot accept");
+            return SW_ELIMIT;
+        default:
+            return sw_err_sys(err, errno, "cannot accept");
+        }
+    }
+    *ret_fd = fd;
+    if (ret_peer)
+        *ret_peer = sw_addr_from_sockaddr(&ss);
+    return SW_OK;
+}
+
+struct sw_addr sw_sock_local(int fd)
+{
+    struct sockaddr_storage ss = {0};
+    socklen_t len = sizeof(ss);
+
+    (void)!getsockname(fd, (struct sockaddr *)&ss, &len);
+    return sw_addr_from_sockaddr(&ss);
+}
+
+struct sw_addr sw_sock_peer(int fd)
+{
+    struct sockaddr_storage ss = {0};
+    socklen_t len = sizeof(ss);
+
+    (void)!getpeername(fd, (struct sockaddr *)&ss, &len);
+    return sw_addr_from_sockaddr(&ss);
+}
+
+struct sw_addr sw_sock_original_dst(int fd)
+{
+    struct sockaddr_storage ss = {0};
+    socklen_t len = sizeof(ss);
+
+    if (getsockopt(fd, IPPROTO_IP, SO_ORIGINAL_DST, &ss, &len) == 0)
+        return sw_addr_from_sockaddr(&ss);
+    len = sizeof(ss);
+    if (getsockopt(fd, IPPROTO_IPV6, IP6_ORIGINAL_DST, &ss, &len) == 0)
+        return sw_addr_from_sockaddr(&ss);
+    return sw_sock_local(fd);
+}
+
+/* The result of a read or write call in our terms. */
+static ssize_t moved(ssize_t n)
+{
+    if (n >= 0)
+        return n;
+    switch (errno) {
+    case EAGAIN:
+        return SW_EAGAIN;
+    case ECONNRESET:
+    case EPIPE:
+    case ENOTCONN:
+    case ETIMEDOUT:
+    case ECONNABORTED:
+        return SW_ECLOSED;
+    default:
+        return SW_ESYS;
+    }
+}
+
+#define RETRY(call)                                                                                \
+    __extension__({                                                                                \
+        ssize_t r_;                                                                                \
+        do {                                                                                       \
+            r_ = (call);                                                                           \
+        } while (r_ < 0 && errno == EINTR);                                                        \
+        r_;                                                                                        \
+    })
+
+ssize_t sw_sock_read(int fd, void *buf, size_t n)
+{
+    ssize_t k = RETRY(recv(fd, buf, n, 0));
+
+    return k == 0 && n ? SW_EOF : moved(k);
+}
+
+ssize_t sw_sock_readv(int fd, const struct iovec *iov, int count)
+{
+    ssize_t k = RETRY(readv(fd, iov, count));
+
+    return k == 0 ? SW_EOF : moved(k);
+}
+
+ssize_t sw_sock_write(int fd, const void *buf, size_t n)
+{
+    return moved(RETRY(send(fd, buf, n, MSG_NOSIGNAL)));
+}
+
+ssize_t sw_sock_writev(int fd, const struct iovec *iov, int count)
+{
+    struct msghdr m = {.msg_iovlen = (size_t)count};
+
+    memcpy(&m.msg_iov, &iov, sizeof(iov)); /* sendmsg does not write through it */
+    return moved(RETRY(sendmsg(fd, &m, MSG_NOSIGNAL)));
+}
+
+void sw_sock_shutdown_write(int fd)
+{
+    (void)shutdown(fd, SHUT_WR);
+}
+
+void sw_sock_set_reset(int fd)
+{
+    struct linger l = {.l_onoff = 1, .l_linger = 0};
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+}
+
+void sw_sock_close(int fd)
+{
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+uint64_t sw_sock_raise_fd_limit(void)
+{
+    struct rlimit r;
+
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0)
+        return 0;
+    r.rlim_cur = r.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &r);
+    return r.rlim_cur;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sockets: made non-blocking and close-on-exec, with the options the fabric needs. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/err.h"
+#include "io/addr.h"
+
+struct sw_sock_opts {
+    uint32_t mark;    /* SO_MARK, 0 = none */
+    bool reuse_port;  /* SO_REUSEPORT (listeners) */
+    bool transparent; /* IP_TRANSPARENT + IP_FREEBIND: bind to addresses not ours */
+    bool keepalive;   /* TCP keep-alive with the next three */
+    uint32_t keepalive_time_s;
+    uint32_t keepalive_interval_s;
+    uint32_t keepalive_retries;
+    uint32_t user_timeout_ms; /* TCP_USER_TIMEOUT, 0 = off */
+    int backlog;              /* listeners; 0 = 1024 */
+    int netns_fd;             /* make the socket inside this namespace; -1 = here */
+};
+#define SW_SOCK_OPTS_INIT                                                                          \
+    {                                                                                              \
+        .netns_fd = -1                                                                             \
+    }
+
+/* Listening TCP socket. The address may be [::] (dual stack). */
+SW_NODISCARD int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_opts *o, int *ret_fd,
+                                struct sw_err *err);
+/* Unix stream listener; an old socket file is replaced only when nobody listens on it. */
+SW_NODISCARD int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd,
+                                     struct sw_err *err);
+/*
+ * Starts a TCP connect, from *src when given (port 0; needs transparent when not ours; a bind
+ * that fails only loses the spoofed source). SW_OK: connected or in progress, wait for SW_WRITE and
+ * call sw_sock_connect_result.
+ */
+SW_NODISCARD int sw_sock_connect(const struct sw_addr *to, const struct sw_ip *src,
+                                 const struct sw_sock_opts *o, int *ret_fd, struct sw_err *err);
+/* SW_OK connected, SW_EAGAIN still waiting, SW_ESYS failed (err->sys_errno says why). */
+SW_NODISCARD int sw_sock_connect_result(int fd, struct sw_err *err);
+/*
+ * SW_OK with a descriptor, SW_EAGAIN none waiting, SW_ELIMIT out of descriptors or memory (try
+ * later), SW_ESYS otherwise. ret_peer may be NULL.
+ */
+SW_NODISCARD int sw_sock_accept(int listener, int *ret_fd, struct sw_addr *ret_peer,
+                                struct sw_err *err);
+
+struct sw_addr sw_sock_local(int fd);
+struct sw_addr sw_sock_peer(int fd);
+/* Where a redirected connection was going: SO_ORIGINAL_DST, v4 then v6, else the local address. */
+struct sw_addr sw_sock_original_dst(int fd);
+
+/*
+ * Bytes: >= 0 moved (0 only for n == 0), SW_EAGAIN, SW_EOF (reads), SW_ECLOSED (reset, broken pipe)
+ * or SW_ESYS with errno left for the caller.
+ */
+ssize_t sw_sock_read(int fd, void *buf, size_t n);
+ssize_t sw_sock_readv(int fd, const struct iovec *iov, int count);
+ssize_t sw_sock_write(int fd, const void *buf, size_t n);
+ssize_t sw_sock_writev(int fd, const struct iovec *iov, int count);
+
+void sw_sock_shutdown_write(int fd);
+/* Makes the coming close send RST instead of FIN. */
+void sw_sock_set_reset(int fd);
+/* TCP_NODELAY, keep-alive and friends on an accepted or connected socket. */
+void sw_sock_tune(int fd, const struct sw_sock_opts *o);
+/* close(2), result ignored; -1 is fine. */
+void sw_sock_close(int fd);
+
+/* Raises RLIMIT_NOFILE to its hard limit; returns the limit in force. */
+uint64_t sw_sock_raise_fd_limit(void);
