@@ -69,8 +69,8 @@ format: ## rewrite C sources in the house style
 check-format: ## fail when a C source is not in the house style
 	tools/check-format
 
-tidy: build/build.ninja ## clang-tidy over src/
-	tools/tidy build
+tidy: build-asan/build.ninja ## clang-tidy over src/
+	tools/tidy build-asan
 
 install: all ## install under DESTDIR/PREFIX
 	meson configure build -Dprefix="$(PREFIX)"

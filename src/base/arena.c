@@ -42,7 +42,7 @@ void *sw_arena_alloc(struct sw_arena *a, size_t n)
     if (n > SIZE_MAX / 2)
         abort();
     n = (n + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
-    if ((size_t)(a->end - a->at) < n)
+    if (!a->at || (size_t)(a->end - a->at) < n)
         grow(a, n);
     p = a->at;
     a->at += n;

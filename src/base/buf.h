@@ -45,7 +45,7 @@ SW_NODISCARD int sw_buf_append_slice(struct sw_buf *b, struct sw_slice s);
 SW_NODISCARD int sw_buf_append_str(struct sw_buf *b, const char *s);
 SW_NODISCARD int sw_buf_putc(struct sw_buf *b, char c);
 SW_NODISCARD int sw_buf_printf(struct sw_buf *b, const char *fmt, ...) SW_PRINTF(2, 3);
-SW_NODISCARD int sw_buf_vprintf(struct sw_buf *b, const char *fmt, va_list ap);
+SW_NODISCARD int sw_buf_vprintf(struct sw_buf *b, const char *fmt, va_list ap) SW_PRINTF(2, 0);
 
 /* Makes room for n more bytes and returns where to write them (then call sw_buf_commit); NULL at
  * the limit. */

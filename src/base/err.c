@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+SW_PRINTF(3, 0)
 static void fill(struct sw_err *err, int rc, const char *fmt, va_list ap)
 {
     err->rc = rc;

@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/time.h"
 
 enum {
@@ -129,9 +130,7 @@ void sw_log_start(int fd, enum sw_log_format format)
     logger.format = format;
     if (!logger.running) {
         logger.stop = false;
-        logger.running = pthread_create(&logger.thread, NULL, writer_main, NULL) == 0;
-        if (logger.running)
-            (void)pthread_setname_np(logger.thread, "sw-log");
+        logger.running = sw_thread_start(&logger.thread, writer_main, NULL, "sw-log") == 0;
     }
     (void)pthread_mutex_unlock(&logger.lock);
 }
@@ -391,6 +390,14 @@ void sw_log_str(struct sw_log_line *l, const char *k, struct sw_slice value)
         put(l, value.p, value.n);
     else
         put_escaped(l, value);
+}
+
+void sw_log_quoted(struct sw_log_line *l, const char *k, struct sw_slice value)
+{
+    if (!l->on)
+        return;
+    key(l, k);
+    put_escaped(l, value);
 }
 
 void sw_log_cstr(struct sw_log_line *l, const char *k, const char *value)

@@ -60,6 +60,8 @@ void sw_log_begin(struct sw_log_line *l, enum sw_log_level level, const char *sc
 /* Fields; strings are quoted and escaped, so content from peers cannot forge lines. */
 void sw_log_str(struct sw_log_line *l, const char *key, struct sw_slice value);
 void sw_log_cstr(struct sw_log_line *l, const char *key, const char *value); /* NULL: omitted */
+/* As sw_log_str but in quotes even where the plain form could do without. */
+void sw_log_quoted(struct sw_log_line *l, const char *key, struct sw_slice value);
 void sw_log_u64(struct sw_log_line *l, const char *key, uint64_t value);
 void sw_log_end(struct sw_log_line *l);
 

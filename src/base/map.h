@@ -33,12 +33,15 @@ void *sw_map_del(struct sw_map *m, struct sw_slice key);
 
 static inline struct sw_map_slot *sw_map_next(const struct sw_map *m, struct sw_map_slot *at)
 {
-    struct sw_map_slot *end = m->slots + m->cap;
+    struct sw_map_slot *end;
 
+    if (!m->slots)
+        return NULL;
+    end = m->slots + m->cap;
     at = at ? at + 1 : m->slots;
-    while (at && at < end && at->hash < 2)
+    while (at < end && at->hash < 2)
         at++;
-    return at && at < end ? at : NULL;
+    return at < end ? at : NULL;
 }
 
 /* Order is arbitrary. The current entry may be deleted in the body; inserting is not allowed. */

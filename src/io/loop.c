@@ -86,11 +86,12 @@ static void run_inbox(struct sw_loop *l)
 static void run_deferred(struct sw_loop *l)
 {
     struct sw_list batch;
+    struct sw_list *m;
 
     sw_list_init(&batch);
     sw_list_splice(&batch, &l->deferred);
-    while (!sw_list_empty(&batch)) {
-        struct sw_defer *d = SW_CONTAINER_OF(sw_list_pop_front(&batch), struct sw_defer, link);
+    while ((m = sw_list_pop_front(&batch)) != NULL) {
+        struct sw_defer *d = SW_CONTAINER_OF(m, struct sw_defer, link);
 
         d->cb(d);
     }
@@ -301,7 +302,7 @@ static unsigned to_events(uint32_t e)
         out |= SW_READ;
     if (e & (EPOLLOUT | EPOLLHUP | EPOLLERR))
         out |= SW_WRITE;
-    if (e & (EPOLLERR | EPOLLHUP))
+    if (e & (EPOLLERR | EPOLLHUP | EPOLLRDHUP))
         out |= SW_HUP;
     return out;
 }

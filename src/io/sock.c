@@ -2,7 +2,6 @@
 #include "io/sock.h"
 
 #include <errno.h>
-#include <linux/netfilter_ipv4.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -16,7 +15,7 @@
 
 enum {
     DEFAULT_BACKLOG = 1024,
-    IP6_ORIGINAL_DST = 80, /* IP6T_SO_ORIGINAL_DST; its header clashes with netinet/in.h */
+    ORIGINAL_DST = 80, /* SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST; their headers clash with ours */
 };
 
 static int set_int(int fd, int level, int name, int value)
@@ -247,10 +246,10 @@ struct sw_addr sw_sock_original_dst(int fd)
     struct sockaddr_storage ss = {0};
     socklen_t len = sizeof(ss);
 
-    if (getsockopt(fd, IPPROTO_IP, SO_ORIGINAL_DST, &ss, &len) == 0)
+    if (getsockopt(fd, IPPROTO_IP, ORIGINAL_DST, &ss, &len) == 0)
         return sw_addr_from_sockaddr(&ss);
     len = sizeof(ss);
-    if (getsockopt(fd, IPPROTO_IPV6, IP6_ORIGINAL_DST, &ss, &len) == 0)
+    if (getsockopt(fd, IPPROTO_IPV6, ORIGINAL_DST, &ss, &len) == 0)
         return sw_addr_from_sockaddr(&ss);
     return sw_sock_local(fd);
 }

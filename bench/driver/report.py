@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gates and the readable table. Everything here is computed from the result alone."""
+import math
+
+from . import measure as m
+
+ROUND_QUORUM = 0.8  # a gate needs the median and four rounds of five
+
+
+def passes(value, limit, better):
+    return value >= limit if better == "higher" else value <= limit
+
+
+def judge(values, void, limit, better):
+    """'pass', 'fail', or '-' when there is nothing to judge or to reach."""
+    kept = [v for i, v in enumerate(values) if v is not None and i not in void]
+    if limit is None or not kept:
+        return "-"
+    good = sum(passes(v, limit, better) for v in kept)
+    ok = passes(m.summary(kept)["median"], limit, better) and \
+        good >= math.ceil(ROUND_QUORUM * len(kept) - 1e-9)
+    return "pass" if ok else "fail"
+
+
+def evaluate(result, gates, ran):
+    """One line per gate of the suites that ran; a gate without a value is 'absent'."""
+    out = []
+    for name, gate in gates.items():
+        suite = name.split(".")[0]
+        if suite not in ran:
+            continue
+        got = result["ratios"].get(name)
+        values = got["rounds"] if got else result["absolutes"].get(name, [])
+        void = got["void"] if got else []
+        s = m.summary(values, void)
+        # More void rounds than the rule allows: the numbers are shown but prove nothing.
+        unusable = len(void) > m.MAX_VOID_ROUNDS
+        line = {"gate": name, "what": gate["what"], "must": gate["must"],
+                "moonshot": gate["moonshot"], "better": gate["better"], "value": s}
+        for level in ("must", "moonshot"):
+            verdict = judge(values, void, gate[level], gate["better"]) if s else "absent"
+            line[level + "_verdict"] = "void" if unusable and s else verdict
+        out.append(line)
+    return out
+
+
+def fmt(x):
+    if x is None:
+        return "-"
+    if abs(x) >= 1000:
+        return f"{x:,.0f}"
+    if abs(x) >= 100:
+        return f"{x:.0f}"
+    return f"{x:.1f}" if abs(x) >= 20 else f"{x:.2f}"
+
+
+def spread(s):
+    if not s:
+        return "-"
+    if s["n"] == 1:
+        return fmt(s["median"])
+    return f"{fmt(s['median'])} [{fmt(s['min'])}..{fmt(s['max'])}]"
+
+
+def table(head, rows, left=(0,)):
+    widths = [max(len(str(r[i])) for r in [head, *rows]) for i in range(len(head))]
+    lines = []
+    for r in [head, ["-" * w for w in widths], *rows]:
+        cells = [str(c).ljust(w) if i in left else str(c).rjust(w)
+                 for i, (c, w) in enumerate(zip(r, widths))]
+        lines.append("  " + "  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def measure_rows(got, extra):
+    data, void, key = got["rounds"], got["void"], got["key"]
+    rows = []
+    for name in data:
+        # A candidate whose clients speak the prelude is held against the raw that does too.
+        base = "raw-connect" if name in got["connect"] and "raw-connect" in data else "raw"
+        raw = m.series(data, base, key)
+        values = m.series(data, name, key)
+        row = [name, spread(m.summary(values, void))]
+        for column in extra:
+            row.append(spread(m.summary(column(data, name, raw), void)))
+        rows.append(row)
+    return rows
+
+
+def col(key):
+    return lambda data, name, raw: m.series(data, name, key)
+
+
+def share(key):
+    return lambda data, name, raw: m.apply(lambda a, b: a / b, m.series(data, name, key), raw)
+
+
+def marginal(key):
+    def fn(data, name, raw):
+        if name.startswith("raw"):
+            return [None]
+        return m.apply(m.marginal, m.series(data, name, key), raw)
+    return fn
+
+
+def added(key, raw_key):
+    def fn(data, name, raw):
+        if name == "raw":
+            return [None]
+        return m.apply(lambda a, b: a - b, m.series(data, name, key),
+                       m.series(data, "raw", raw_key))
+    return fn
+
+
+VIEWS = {
+    "scale": (["Gb/s", "per proxy core"], [col("per_core")]),
+    "gbps": (["Gb/s", "share of raw", "marginal", "per proxy core"],
+             [share("gbps"), marginal("gbps"), col("per_core")]),
+    "p50_us": (["p50 us", "p99 us", "added p50", "added p99"],
+               [col("p99_us"), added("p50_us", "p50_us"), added("p99_us", "p99_us")]),
+    "rate": (["per second", "share of raw", "marginal", "p50 us", "proxy CPU us", "opens each"],
+             [share("rate"), marginal("rate"), col("p50_us"), col("cpu_us_per_conn"),
+              col("opens_per_conn")]),
+}
+
+
+def suite_text(name, out):
+    parts = []
+    for what, got in out.items():
+        if isinstance(got, dict) and "rounds" in got:
+            head, extra = VIEWS["scale" if name == "scale" else got["key"]]
+            void = f"   (void rounds: {len(got['void'])})" if got["void"] else ""
+            parts.append(f"{name} {what}{void}\n" +
+                         table(["candidate", *head], measure_rows(got, extra)))
+    if name == "mem":
+        for what in ("pass", "stream", "tls"):
+            rows = [[c, " + ".join(fmt(v) for v in r["kb_per_conn"]), r["conns"]]
+                    for c, r in out.get(what, {}).items()]
+            if rows:
+                head = ["candidate", "KB each (A + B)", "held"]
+                parts.append(f"mem {what}\n" + table(head, rows))
+    if name == "start":
+        rows = [[c, spread(m.summary(r["ms"])), r["rss_mb"], r["private_mb"]]
+                for c, r in out.items() if c != "absent"]
+        parts.append("start\n" + table(["program", "to accept, ms", "RSS MB", "private MB"], rows))
+    if name == "size":
+        rows = [[c, r["mb"], r["libs_mb"]] for c, r in out.items() if c != "absent"]
+        parts.append("size\n" + table(["program", "stripped MB", "libraries MB"], rows))
+    for key in ("aead", "openssl"):
+        if out.get(key):
+            parts.append(f"{name} {key}\n" + "\n".join("  " + l for l in out[key]))
+    for who, why in out["absent"].items():
+        parts.append(f"  absent: {who}: {why}")
+    return "\n".join(parts)
+
+
+def ratios_text(result):
+    rows = []
+    for name, got in result["ratios"].items():
+        peers = ", ".join(f"{p} {fmt(m.summary(c, got['void'])['median'])}"
+                          for p, c in got["per_peer"].items() if m.summary(c, got["void"]))
+        rows.append([name, spread(m.summary(got["rounds"], got["void"])), peers])
+    return "ratios (spanwire against the best peer, then against each)\n" + \
+        table(["ratio", "median [min..max]", "each"], rows, left=(0, 2)) if rows else ""
+
+
+def gates_text(gates):
+    rows = []
+    for g in gates:
+        sign = ">=" if g["better"] == "higher" else "<="
+        limits = [f"{sign} {g[k]:g}" if g[k] is not None else "-" for k in ("must", "moonshot")]
+        rows.append([g["gate"], spread(g["value"]), limits[0], g["must_verdict"], limits[1],
+                     g["moonshot_verdict"]])
+    return "gates\n" + table(["gate", "value", "Must", "", "Moonshot", ""], rows) if rows else ""
+
+
+def render(result):
+    host = result["host"]
+    parts = [f"{result['when']}  {host['cpu']}, {host['cpus']} CPUs, Linux {host['kernel']}, "
+             f"load {host['load']}; CPU {result['settings']['cpu']}, "
+             f"{result['settings']['rounds']} rounds of {result['settings']['secs']} s, "
+             f"namespace {result['settings']['namespace']}, "
+             f"{'SCHED_RR' if result['settings']['realtime'] else 'normal scheduling'}"]
+    parts += [suite_text(n, out) for n, out in result["suites"].items()]
+    parts += [ratios_text(result), gates_text(result["gates"])]
+    if result["notes"]:
+        parts.append("notes\n" + "\n".join(f"  {n}" for n in result["notes"]))
+    return "\n\n".join(p for p in parts if p) + "\n"

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands of the one binary. Each takes its own argv (argv[0] is its name), prints, and
+ * returns the exit status. */
+#pragma once
+
+#include "base/err.h"
+#include "opts/opts.h"
+
+int sw_cmd_node(int argc, char **argv);
+int sw_cmd_cni(int argc, char **argv);
+
+/* Options of `cni redirect VERB`, for the manual page. */
+extern const struct sw_opts_cmd sw_cni_redirect_options;
+
+/* Prints "spanwire: MESSAGE" on standard error; returns 1, the exit status of every failure. */
+int sw_cmd_fail(const struct sw_err *err);
+/* Prints the help text of a command on standard output; returns 0. */
+int sw_cmd_help(const struct sw_opts_cmd *cmd);

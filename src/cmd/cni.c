@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `spanwire cni redirect apply|remove|show`. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "cmd/cmd.h"
+#include "cni/redirect.h"
+#include "io/netns.h"
+
+struct settings {
+    const char *netns;
+    bool dns;
+    bool ipv6;
+    bool inbound;
+    struct sw_opt_list virtual_ifs;
+    struct sw_opt_list probe_ips;
+};
+
+#define AT(field) .offset = offsetof(struct settings, field)
+
+static const struct sw_opt table[] = {
+    {"netns", NULL, SW_OPT_STR, AT(netns), .arg = "PATH",
+     .help = "Network namespace of the pod, such as /run/netns/NAME or /proc/PID/ns/net. Needed by "
+             "apply and remove."},
+    {"dns", NULL, SW_OPT_BOOL, AT(dns), .def = "false", .arg = "BOOL",
+     .help = "Redirect DNS to port 15053 too. Leave it off: this version of the node has no DNS "
+             "proxy, and queries would find nobody."},
+    {"ipv6", NULL, SW_OPT_BOOL, AT(ipv6), .def = "true", .arg = "BOOL",
+     .help = "Rules and routes for IPv6 too."},
+    {"inbound", NULL, SW_OPT_BOOL, AT(inbound), .def = "true", .arg = "BOOL",
+     .help = "Capture connections to the pod. --no-inbound leaves them alone."},
+    {"virtual-interface", NULL, SW_OPT_LIST, AT(virtual_ifs), .arg = "NAME",
+     .help = "Connections that come in on this interface (of a virtual machine, say) are treated "
+             "as outbound. May be repeated."},
+    {"probe-ip", NULL, SW_OPT_LIST, AT(probe_ips), .arg = "IP",
+     .help = "Where health probes come from; they are never captured. Once per family. Default "
+             "169.254.7.127 and fd16:9254:7127:1337:ffff:ffff:ffff:ffff."},
+};
+
+const struct sw_opts_cmd sw_cni_redirect_options = {
+    .name = "cni redirect",
+    .usage = "apply|remove|show [options]",
+    .summary = "Redirects the TCP connections of a pod to the node proxy, with nftables rules and\n"
+               "a routing rule inside its network namespace. apply replaces what is there in one\n"
+               "step, remove takes out exactly that, show prints it and touches nothing.",
+    .epilogue = "apply and remove need root (CAP_NET_ADMIN and CAP_SYS_ADMIN), nft and ip.",
+    .opts = table,
+    .n = SW_ARRAY_LEN(table),
+    .max_args = 1,
+};
+
+static int probe_addresses(const struct settings *s, struct sw_redirect *r, struct sw_err *err)
+{
+    if (s->probe_ips.n) {
+        r->probe4.family = 0;
+        r->probe6.family = 0;
+    }
+    for (size_t i = 0; i < s->probe_ips.n; i++) {
+        struct sw_ip ip;
+        struct sw_ip *at;
+        int rc = sw_ip_parse(sw_slice_str(s->probe_ips.p[i]), &ip, err);
+
+        if (rc != SW_OK)
+            return sw_err_prefix(err, "--probe-ip");
+        at = ip.family == 4 ? &r->probe4 : &r->probe6;
+        if (at->family)
+            return sw_err_set(err, SW_EINVAL, "--probe-ip: two IPv%d addresses", ip.family);
+        *at = ip;
+    }
+    return SW_OK;
+}
+
+static int build(const struct settings *s, struct sw_redirect *r, struct sw_err *err)
+{
+    sw_redirect_init(r);
+    r->dns = s->dns;
+    r->ipv6 = s->ipv6;
+    r->inbound = s->inbound;
+    r->virtual_ifs = s->virtual_ifs.p;
+    r->n_virtual_ifs = s->virtual_ifs.n;
+    if (probe_addresses(s, r, err) != SW_OK)
+        return err->rc;
+    return sw_redirect_check(r, err);
+}
+
+static int show(const struct sw_redirect *r, struct sw_err *err)
+{
+    SW_BUF_AUTO text = {.max = SW_REDIRECT_TEXT_MAX};
+
+    if (sw_redirect_show(r, &text) != SW_OK)
+        return sw_err_set(err, SW_ELIMIT, "the rules are too long");
+    (void)fwrite(sw_buf_data(&text), 1, sw_buf_len(&text), stdout);
+    return fflush(stdout) == 0 ? SW_OK : sw_err_set(err, SW_ESYS, "cannot write the rules");
+}
+
+static int change(const char *verb, const char *netns, const struct sw_redirect *r,
+                  struct sw_err *err)
+{
+    SW_AUTO_FD fd = -1;
+    int rc;
+
+    if (!netns)
+        return sw_err_set(err, SW_EINVAL, "%s needs --netns PATH", verb);
+    rc = sw_netns_open(netns, &fd, err);
+    if (rc != SW_OK)
+        return rc;
+    if (strcmp(verb, "apply") == 0)
+        return sw_redirect_apply(fd, r, err);
+    return sw_redirect_remove(fd, err);
+}
+
+static int run(const struct sw_opts_rest *rest, const struct settings *s, struct sw_err *err)
+{
+    struct sw_redirect r;
+    const char *verb = rest->n_args ? rest->args[0] : "";
+    int rc = build(s, &r, err);
+
+    if (rc != SW_OK)
+        return rc;
+    if (strcmp(verb, "show") == 0)
+        return show(&r, err);
+    if (strcmp(verb, "apply") != 0 && strcmp(verb, "remove") != 0)
+        return sw_err_set(err, SW_EINVAL, "say apply, remove or show (see 'spanwire help cni')");
+    return change(verb, s->netns, &r, err);
+}
+
+static int redirect(int argc, char **argv)
+{
+    SW_ARENA_AUTO arena = {0};
+    struct settings s = {0};
+    struct sw_opts_rest rest;
+    struct sw_err err;
+    int rc = sw_opts_parse(&sw_cni_redirect_options, &s, &arena, argc, argv, &rest, &err);
+
+    if (rc == SW_EOF)
+        return sw_cmd_help(&sw_cni_redirect_options);
+    if (rc != SW_OK)
+        return sw_cmd_fail(&err);
+    if (run(&rest, &s, &err) != SW_OK) {
+        (void)sw_err_prefix(&err, "cni redirect");
+        return sw_cmd_fail(&err);
+    }
+    return 0;
+}
+
+int sw_cmd_cni(int argc, char **argv)
+{
+    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+        return sw_cmd_help(&sw_cni_redirect_options);
+    if (argc < 2 || strcmp(argv[1], "redirect") != 0) {
+        (void)fprintf(stderr, "spanwire: cni: the command is 'cni redirect apply|remove|show'\n");
+        return 1;
+    }
+    return redirect(argc - 1, argv + 1);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One binary: finds the command and hands over. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/def.h"
+#include "cmd/cert.h"
+#include "cmd/cmd.h"
+#include "node/config.h"
+
+static int cmd_help(int argc, char **argv);
+static int cmd_version(int argc, char **argv);
+
+static const struct command {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv);
+    const struct sw_opts_cmd *options; /* for the manual page; NULL: written by hand */
+} commands[] = {
+    {"node", "encrypt and authorise the connections of workloads (HBONE)", sw_cmd_node,
+     &sw_node_options},
+    {"cert", "make a certificate authority, issue and explain certificates", sw_cmd_cert, NULL},
+    {"cni", "redirect a pod's connections to the node", sw_cmd_cni, &sw_cni_redirect_options},
+    {"version", "print the version and those of the libraries", cmd_version, NULL},
+    {"help", "explain a command: spanwire help COMMAND", cmd_help, NULL},
+};
+
+static const struct command *find(const char *name)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(commands); i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    }
+    return NULL;
+}
+
+static int unknown(const char *name)
+{
+    (void)fprintf(stderr, "spanwire: '%.60s': unknown command (see 'spanwire help')\n", name);
+    return 1;
+}
+
+static int usage(FILE *to)
+{
+    (void)fprintf(to, "Usage: spanwire COMMAND [options]\n\nCommands:\n");
+    for (size_t i = 0; i < SW_ARRAY_LEN(commands); i++)
+        (void)fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].summary);
+    (void)fprintf(to, "\n'spanwire COMMAND --help' lists the options of one.\n");
+    return fflush(to) == 0 ? 0 : 1;
+}
+
+static int cmd_version(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    (void)printf("spanwire %s\nlibraries: %s\n", SW_VERSION, SW_LIBRARIES);
+    return fflush(stdout) == 0 ? 0 : 1;
+}
+
+/* `help --man COMMAND`: the options as scdoc, for the build of the manual pages. */
+static int print_man(const char *name)
+{
+    const struct command *c = find(name);
+    SW_BUF_AUTO text = {.max = 1 << 16};
+
+    if (!c || !c->options)
+        return unknown(name);
+    if (sw_opts_man(c->options, &text) != SW_OK)
+        return 1;
+    (void)fwrite(sw_buf_data(&text), 1, sw_buf_len(&text), stdout);
+    return fflush(stdout) == 0 ? 0 : 1;
+}
+
+static int cmd_help(int argc, char **argv)
+{
+    static char asked[] = "--help";
+    const struct command *c;
+
+    if (argc >= 3 && strcmp(argv[1], "--man") == 0)
+        return print_man(argv[2]);
+    if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0)
+        return usage(stdout);
+    c = find(argv[1]);
+    if (!c)
+        return unknown(argv[1]);
+    return c->run(2, (char *[]){argv[1], asked, NULL});
+}
+
+int main(int argc, char **argv)
+{
+    const struct command *c;
+
+    if (argc < 2) {
+        (void)usage(stderr);
+        return 1;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return usage(stdout);
+    if (strcmp(argv[1], "--version") == 0)
+        return cmd_version(argc, argv);
+    c = find(argv[1]);
+    return c ? c->run(argc - 1, argv + 1) : unknown(argv[1]);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs nft and ip in the namespace. Routes first: without the marks they do nothing; then all
+ * rules in one transaction.
+ */
+#include "cni/redirect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cni/child.h"
+#include "cni/rules.h"
+#include "io/netns.h"
+
+enum { OUTPUT_MAX = 4096, ROUTES_MAX = 8 };
+
+/* The first line a tool said, for a message. */
+static struct sw_slice first_line(const struct sw_buf *said)
+{
+    struct sw_slice rest = sw_buf_slice(said);
+    struct sw_slice l = sw_slice_cut(&rest, '\n');
+
+    return sw_slice_head(l, 120);
+}
+
+static bool said(const struct sw_buf *out, const char *words)
+{
+    return memmem(sw_buf_slice(out).p, sw_buf_len(out), words, strlen(words)) != NULL;
+}
+
+static int run_nft(int netns_fd, const struct sw_buf *rules, struct sw_err *err)
+{
+    static const char *const argv[] = {"nft", "-f", "-", NULL};
+    struct sw_child c = {.argv = argv, .input = sw_buf_slice(rules)};
+    SW_BUF_AUTO out = {.max = OUTPUT_MAX};
+    int status;
+    int rc = sw_child_run(netns_fd, &c, &out, &status, err);
+
+    if (rc == SW_OK && status != 0)
+        rc = sw_err_set(err, SW_ESYS, "nft refused the rules (status %d): %.*s", status,
+                        SW_SLICE_ARG(first_line(&out)));
+    return rc;
+}
+
+/* Runs one ip command; *ret_done is false when it found nothing to do. */
+static int run_ip(int netns_fd, const char *const *argv, bool *ret_done, struct sw_err *err)
+{
+    static const char *const harmless[] = {
+        "File exists",             /* add: it is there already */
+        "No such file",            /* del: no such rule */
+        "No such process",         /* del: no such route */
+        "FIB table does not exist" /* del: not even the table */
+    };
+    struct sw_child c = {.argv = argv};
+    SW_BUF_AUTO out = {.max = OUTPUT_MAX};
+    int status;
+    int rc = sw_child_run(netns_fd, &c, &out, &status, err);
+
+    if (rc != SW_OK)
+        return rc;
+    *ret_done = status == 0;
+    for (size_t i = 0; status != 0 && i < SW_ARRAY_LEN(harmless); i++) {
+        if (said(&out, harmless[i]))
+            return SW_OK;
+    }
+    if (status != 0)
+        return sw_err_set(err, SW_ESYS, "'%s %s %s %s' failed (status %d): %.*s", argv[0], argv[1],
+                          argv[2], argv[3], status, SW_SLICE_ARG(first_line(&out)));
+    return SW_OK;
+}
+
+struct ipv6 {
+    bool present; /* the kernel has it */
+    bool on_lo;   /* and the loopback interface uses it */
+};
+
+/* /proc/sys/net shows the namespace of whoever opens it. */
+static int read_ipv6(void *arg)
+{
+    SW_AUTO_FD fd = open("/proc/sys/net/ipv6/conf/lo/disable_ipv6", O_RDONLY | O_CLOEXEC);
+    struct ipv6 *v6 = arg;
+    char c = '1';
+
+    v6->present = fd >= 0;
+    if (fd >= 0)
+        (void)!read(fd, &c, 1);
+    v6->on_lo = c == '0';
+    return SW_OK;
+}
+
+static void undo_routes(int netns_fd, const bool *added)
+{
+    bool done;
+
+    for (size_t i = sw_redirect_n_routes; i-- > 0;) {
+        if (added[i])
+            (void)!run_ip(netns_fd, sw_redirect_routes[i].del, &done, NULL);
+    }
+}
+
+static int add_routes(int netns_fd, bool ipv6, bool *added, struct sw_err *err)
+{
+    int rc = SW_OK;
+
+    for (size_t i = 0; i < sw_redirect_n_routes && rc == SW_OK; i++) {
+        if (!sw_redirect_routes[i].ipv6 || ipv6)
+            rc = run_ip(netns_fd, sw_redirect_routes[i].add, &added[i], err);
+    }
+    return rc;
+}
+
+int sw_redirect_apply(int netns_fd, const struct sw_redirect *r, struct sw_err *err)
+{
+    SW_BUF_AUTO rules = {.max = SW_REDIRECT_TEXT_MAX};
+    bool added[ROUTES_MAX] = {false};
+    struct ipv6 v6 = {0};
+    int rc = sw_redirect_check(r, err);
+
+    if (rc == SW_OK)
+        rc = sw_redirect_ruleset(r, &rules);
+    if (rc == SW_OK)
+        rc = sw_netns_run(netns_fd, read_ipv6, &v6, err);
+    if (rc == SW_OK)
+        rc = add_routes(netns_fd, r->ipv6 && v6.on_lo, added, err);
+    if (rc == SW_OK)
+        rc = run_nft(netns_fd, &rules, err);
+    if (rc != SW_OK)
+        undo_routes(netns_fd, added);
+    return rc;
+}
+
+int sw_redirect_remove(int netns_fd, struct sw_err *err)
+{
+    SW_BUF_AUTO rules = {.max = SW_REDIRECT_TEXT_MAX};
+    struct ipv6 v6 = {0};
+    bool done;
+    int rc = sw_redirect_removal(&rules);
+
+    /* Rules first: as long as marks are set, the routes are needed. */
+    if (rc == SW_OK)
+        rc = run_nft(netns_fd, &rules, err);
+    if (rc == SW_OK)
+        rc = sw_netns_run(netns_fd, read_ipv6, &v6, err);
+    for (size_t i = sw_redirect_n_routes; rc == SW_OK && i-- > 0;) {
+        if (!sw_redirect_routes[i].ipv6 || v6.present)
+            rc = run_ip(netns_fd, sw_redirect_routes[i].del, &done, err);
+    }
+    return rc;
+}

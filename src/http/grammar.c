@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The small grammars of HTTP: tokens, values, hosts, and looking fields up. */
+#include "http/h1.h"
+
+#include "io/addr.h"
+
+static bool alnum(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+bool sw_http_token_valid(struct sw_slice s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        if (!alnum(s.p[i]) && (s.p[i] == '\0' || !strchr("!#$%&'*+-.^_`|~", s.p[i])))
+            return false;
+    }
+    return s.n > 0;
+}
+
+bool sw_http_value_valid(struct sw_slice s)
+{
+    if (s.n && (s.p[0] == ' ' || s.p[0] == '\t' || s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
+        return false;
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+
+        if ((c < ' ' && c != '\t') || c == 0x7f)
+            return false;
+    }
+    return true;
+}
+
+bool sw_http_host_valid(struct sw_slice s)
+{
+    struct sw_slice port = {0};
+    struct sw_ip ip;
+    uint64_t number;
+    size_t n = 0;
+
+    if (s.n == 0)
+        return false;
+    if (s.p[0] == '[') {
+        ptrdiff_t end = sw_slice_find(s, ']');
+
+        if (end < 0 || sw_slice_find(s, ':') < 0 ||
+            sw_ip_parse(sw_slice(s.p + 1, (size_t)end - 1), &ip, NULL) != SW_OK)
+            return false;
+        n = (size_t)end + 1;
+    } else {
+        while (n < s.n && s.p[n] != ':') {
+            if (!alnum(s.p[n]) && s.p[n] != '-' && s.p[n] != '.' && s.p[n] != '_')
+                return false;
+            n++;
+        }
+        if (n == 0)
+            return false;
+    }
+    if (n == s.n)
+        return true;
+    port = sw_slice_from(s, n + 1);
+    return s.p[n] == ':' && sw_slice_to_u64(port, 65535, &number);
+}
+
+const struct sw_slice *sw_h1_field(const struct sw_h1_msg *m, const char *name)
+{
+    struct sw_slice want = sw_slice_str(name);
+
+    for (size_t i = 0; i < m->nfields; i++) {
+        if (sw_slice_ieq(m->fields[i].name, want))
+            return &m->fields[i].value;
+    }
+    return NULL;
+}
+
+static bool lists_token(const struct sw_h1_msg *m, struct sw_slice name, struct sw_slice token)
+{
+    for (size_t i = 0; i < m->nfields; i++) {
+        struct sw_slice rest = m->fields[i].value;
+
+        if (!sw_slice_ieq(m->fields[i].name, name))
+            continue;
+        while (rest.p) {
+            if (sw_slice_ieq(sw_slice_trim(sw_slice_cut(&rest, ',')), token))
+                return true;
+        }
+    }
+    return false;
+}
+
+bool sw_h1_has_token(const struct sw_h1_msg *m, const char *name, const char *token)
+{
+    return lists_token(m, sw_slice_str(name), sw_slice_str(token));
+}
+
+bool sw_h1_is_hop_by_hop(const struct sw_h1_msg *m, struct sw_slice name)
+{
+    static const char *const fixed[] = {"connection", "keep-alive",         "proxy-connection",
+                                        "te",         "transfer-encoding",  "upgrade",
+                                        "trailer",    "proxy-authenticate", "proxy-authorization"};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(fixed); i++) {
+        if (sw_slice_ieq(name, sw_slice_str(fixed[i])))
+            return true;
+    }
+    /* A peer must not be able to talk the routing fields away. */
+    if (sw_slice_ieq(name, SW_SLICE_LIT("host")) ||
+        sw_slice_ieq(name, SW_SLICE_LIT("content-length")))
+        return false;
+    return lists_token(m, SW_SLICE_LIT("connection"), name);
+}
+
+struct sw_h1_msg *sw_h1_msg_dup(struct sw_arena *a, const struct sw_h1_msg *m)
+{
+    struct sw_h1_msg *d = SW_ARENA_NEW(a, struct sw_h1_msg);
+    struct sw_h1_field *f = sw_arena_array(a, m->nfields ? m->nfields : 1, sizeof(*f));
+
+    *d = *m;
+    d->method = sw_arena_slice(a, m->method);
+    d->target = sw_arena_slice(a, m->target);
+    d->scheme = sw_arena_slice(a, m->scheme);
+    d->authority = sw_arena_slice(a, m->authority);
+    d->path_query = sw_arena_slice(a, m->path_query);
+    d->reason = sw_arena_slice(a, m->reason);
+    d->upgrade = sw_arena_slice(a, m->upgrade);
+    for (size_t i = 0; i < m->nfields; i++) {
+        f[i].name = sw_arena_slice(a, m->fields[i].name);
+        f[i].value = sw_arena_slice(a, m->fields[i].value);
+    }
+    d->fields = f;
+    return d;
+}
+
+static const struct {
+    int status;
+    const char *text;
+} reasons[] = {
+    {100, "Continue"},
+    {101, "Switching Protocols"},
+    {200, "OK"},
+    {201, "Created"},
+    {202, "Accepted"},
+    {204, "No Content"},
+    {206, "Partial Content"},
+    {301, "Moved Permanently"},
+    {302, "Found"},
+    {303, "See Other"},
+    {304, "Not Modified"},
+    {307, "Temporary Redirect"},
+    {308, "Permanent Redirect"},
+    {400, "Bad Request"},
+    {401, "Unauthorized"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {406, "Not Acceptable"},
+    {408, "Request Timeout"},
+    {409, "Conflict"},
+    {410, "Gone"},
+    {411, "Length Required"},
+    {412, "Precondition Failed"},
+    {413, "Content Too Large"},
+    {414, "URI Too Long"},
+    {415, "Unsupported Media Type"},
+    {417, "Expectation Failed"},
+    {421, "Misdirected Request"},
+    {422, "Unprocessable Content"},
+    {426, "Upgrade Required"},
+    {429, "Too Many Requests"},
+    {431, "Request Header Fields Too Large"},
+    {500, "Internal Server Error"},
+    {501, "Not Implemented"},
+    {502, "Bad Gateway"},
+    {503, "Service Unavailable"},
+    {504, "Gateway Timeout"},
+    {505, "HTTP Version Not Supported"},
+};
+
+const char *sw_http_reason(int status)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(reasons); i++) {
+        if (reasons[i].status == status)
+            return reasons[i].text;
+    }
+    return "Status";
+}

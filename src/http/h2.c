@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The only file that knows nghttp2. Header blocks are collected in an arena per connection (only
+ * one block can be in flight), limits that the library does not have are counted here.
+ */
+#include "http/h2.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include <nghttp2/nghttp2.h>
+
+#include "base/arena.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "base/vec.h"
+
+enum {
+    HEADER_OVERHEAD = 32,      /* RFC 9113 6.5.2: each field costs 32 bytes more */
+    HEADERS_MAX = 256,         /* fields of one block */
+    EARLY_RESETS_MAX = 200,    /* streams cancelled before an answer, then calm down */
+    EARLY_RESETS_PER_S = 50,   /* how fast that allowance comes back */
+    EMPTY_FRAMES_MAX = 1000,   /* DATA frames in a row that carry nothing */
+    ACKS_MAX = 1000,           /* queued PING and SETTINGS answers */
+    DEFAULT_PEER_STREAMS = 100 /* until the peer's SETTINGS tell */
+};
+
+struct sw_h2 {
+    nghttp2_session *ng; /* owned */
+    const struct sw_h2_ops *ops;
+    void *owner;
+    struct sw_h2_config config;
+    struct sw_arena arena; /* of the header block being received */
+    struct sw_h2_head head;
+    SW_VEC(struct sw_h2_header) fields;
+    size_t head_bytes;
+    bool settings_seen;
+    unsigned empty_frames;
+    unsigned early_resets;
+    uint64_t early_since_ns;
+    const char *fault; /* why we ended the connection ourselves */
+};
+
+struct sw_slice sw_h2_head_get(const struct sw_h2_head *head, const char *name)
+{
+    for (size_t i = 0; i < head->n; i++) {
+        if (sw_slice_eq_str(head->headers[i].name, name))
+            return head->headers[i].value;
+    }
+    return (struct sw_slice){NULL, 0};
+}
+
+static void head_reset(struct sw_h2 *h)
+{
+    sw_arena_clear(&h->arena);
+    sw_vec_done(&h->fields);
+    h->head = (struct sw_h2_head){0};
+    h->head_bytes = 0;
+}
+
+static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, void *arg)
+{
+    (void)ng;
+    (void)frame;
+    head_reset(arg);
+    return 0;
+}
+
+static struct sw_slice *pseudo(struct sw_h2_head *head, struct sw_slice name)
+{
+    if (sw_slice_eq_str(name, ":method"))
+        return &head->method;
+    if (sw_slice_eq_str(name, ":authority"))
+        return &head->authority;
+    if (sw_slice_eq_str(name, ":scheme"))
+        return &head->scheme;
+    if (sw_slice_eq_str(name, ":path"))
+        return &head->path;
+    return NULL;
+}
+
+static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint8_t *name,
+                     size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
+                     void *arg)
+{
+    struct sw_h2 *h = arg;
+    struct sw_slice k = sw_slice(name, name_len);
+    struct sw_slice v = sw_slice(value, value_len);
+    struct sw_slice *at;
+    uint64_t status;
+
+    (void)ng;
+    (void)frame;
+    (void)flags;
+    h->head_bytes += name_len + value_len + HEADER_OVERHEAD;
+    if (h->head_bytes > h->config.max_header_list || h->fields.n >= HEADERS_MAX)
+        h->head.too_large = true;
+    if (h->head.too_large)
+        return 0;
+    v = sw_arena_slice(&h->arena, v);
+    at = pseudo(&h->head, k);
+    if (at) {
+        *at = v;
+    } else if (sw_slice_eq_str(k, ":status")) {
+        if (sw_slice_to_u64(v, 999, &status))
+            h->head.status = (unsigned)status;
+    } else {
+        struct sw_h2_header f = {.name = sw_arena_slice(&h->arena, k), .value = v};
+
+        sw_vec_push(&h->fields, f);
+    }
+    return 0;
+}
+
+static void *stream_of(const struct sw_h2 *h, int32_t id)
+{
+    return nghttp2_session_get_stream_user_data(h->ng, id);
+}
+
+/* Ends the connection at once with a GOAWAY that says why. */
+static int punish(struct sw_h2 *h, const char *why)
+{
+    if (!h->fault)
+        h->fault = why;
+    (void)nghttp2_session_terminate_session(h->ng, NGHTTP2_ENHANCE_YOUR_CALM);
+    return 0;
+}
+
+static void got_headers(struct sw_h2 *h, const nghttp2_frame *frame)
+{
+    bool end = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
+    int32_t id = frame->hd.stream_id;
+
+    /* 1xx answers and trailers carry nothing a tunnel needs. */
+    if (frame->headers.cat == NGHTTP2_HCAT_HEADERS && (h->config.server || h->head.status == 0)) {
+        if (end)
+            h->ops->on_end(h, id, stream_of(h, id));
+        return;
+    }
+    if (h->head.status >= 100 && h->head.status < 200)
+        return;
+    h->head.headers = h->fields.p;
+    h->head.n = h->fields.n;
+    h->ops->on_head(h, id, stream_of(h, id), &h->head, end);
+    head_reset(h);
+}
+
+static void got_data_frame(struct sw_h2 *h, const nghttp2_frame *frame)
+{
+    if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) {
+        h->ops->on_end(h, frame->hd.stream_id, stream_of(h, frame->hd.stream_id));
+        return;
+    }
+    if (frame->hd.length > 0)
+        h->empty_frames = 0;
+    else if (++h->empty_frames > EMPTY_FRAMES_MAX)
+        (void)punish(h, "too many empty DATA frames");
+}
+
+static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *arg)
+{
+    struct sw_h2 *h = arg;
+    int32_t id = frame->hd.stream_id;
+
+    (void)ng;
+    switch (frame->hd.type) {
+    case NGHTTP2_HEADERS:
+        got_headers(h, frame);
+        break;
+    case NGHTTP2_DATA:
+        got_data_frame(h, frame);
+        break;
+    case NGHTTP2_SETTINGS:
+        if (!(frame->hd.flags & NGHTTP2_FLAG_ACK)) {
+            h->settings_seen = true;
+            h->ops->on_settings(h);
+        }
+        break;
+    case NGHTTP2_WINDOW_UPDATE:
+        h->ops->on_window(h, id, id ? stream_of(h, id) : NULL);
+        break;
+    case NGHTTP2_PING:
+        if (frame->hd.flags & NGHTTP2_FLAG_ACK)
+            h->ops->on_pong(h);
+        break;
+    case NGHTTP2_GOAWAY:
+        h->ops->on_goaway(h, frame->goaway.last_stream_id, frame->goaway.error_code);
+        break;
+    default:
+        break; /* unknown frames are ignored (RFC 9113 4.1) */
+    }
+    return 0;
+}
+
+static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const uint8_t *data,
+                         size_t len, void *arg)
+{
+    struct sw_h2 *h = arg;
+
+    (void)ng;
+    (void)flags;
+    h->ops->on_data(h, id, stream_of(h, id), sw_slice(data, len));
+    return 0;
+}
+
+void sw_h2_count_early_reset(struct sw_h2 *h)
+{
+    uint64_t now = sw_now_ns();
+    uint64_t back = (now - h->early_since_ns) * EARLY_RESETS_PER_S / SW_NS_PER_S;
+
+    if (back > 0) {
+        h->early_resets -= (unsigned)sw_min(h->early_resets, back);
+        h->early_since_ns = now;
+    }
+    if (++h->early_resets > EARLY_RESETS_MAX)
+        (void)punish(h, "too many streams reset before they were answered");
+}
+
+static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void *arg)
+{
+    struct sw_h2 *h = arg;
+
+    (void)ng;
+    h->ops->on_close(h, id, stream_of(h, id), code);
+    return 0;
+}
+
+static ssize_t on_send(nghttp2_session *ng, const uint8_t *data, size_t n, int flags, void *arg)
+{
+    struct sw_h2 *h = arg;
+
+    (void)ng;
+    (void)flags;
+    return h->ops->emit(h, data, n) == SW_OK ? (ssize_t)n : NGHTTP2_ERR_WOULDBLOCK;
+}
+
+static ssize_t on_pull(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t max,
+                       uint32_t *data_flags, nghttp2_data_source *source, void *arg)
+{
+    struct sw_h2 *h = arg;
+    bool end = false;
+    ssize_t n = h->ops->pull(h, id, stream_of(h, id), max, &end);
+
+    (void)ng;
+    (void)buf;
+    (void)source;
+    if (n == SW_EAGAIN)
+        return NGHTTP2_ERR_DEFERRED;
+    if (n < 0)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    *data_flags = NGHTTP2_DATA_FLAG_NO_COPY;
+    if (end)
+        *data_flags |= NGHTTP2_DATA_FLAG_EOF;
+    return n;
+}
+
+static int on_send_data(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t *framehd,
+                        size_t length, nghttp2_data_source *source, void *arg)
+{
+    struct sw_h2 *h = arg;
+    int32_t id = frame->hd.stream_id;
+
+    (void)ng;
+    (void)source;
+    h->ops->emit_data(h, id, stream_of(h, id), framehd, length);
+    return 0;
+}
+
+static ssize_t on_read_length(nghttp2_session *ng, uint8_t type, int32_t id, int32_t conn_window,
+                              int32_t stream_window, uint32_t peer_max_frame, void *arg)
+{
+    struct sw_h2 *h = arg;
+    size_t n = sw_min(peer_max_frame, h->config.max_send_frame);
+
+    (void)ng;
+    (void)type;
+    (void)id;
+    n = sw_min(n, conn_window > 0 ? (size_t)conn_window : 0);
+    return (ssize_t)sw_min(n, stream_window > 0 ? (size_t)stream_window : 0);
+}
+
+static nghttp2_session_callbacks *make_callbacks(void)
+{
+    nghttp2_session_callbacks *cb;
+
+    if (nghttp2_session_callbacks_new(&cb) != 0)
+        __builtin_trap();
+    nghttp2_session_callbacks_set_send_callback(cb, on_send);
+    nghttp2_session_callbacks_set_send_data_callback(cb, on_send_data);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame_recv);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data_chunk);
+    nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_stream_close);
+    nghttp2_session_callbacks_set_data_source_read_length_callback(cb, on_read_length);
+    return cb;
+}
+
+static nghttp2_option *make_options(void)
+{
+    nghttp2_option *opt;
+
+    if (nghttp2_option_new(&opt) != 0)
+        __builtin_trap();
+    nghttp2_option_set_no_auto_window_update(opt, 1);
+    nghttp2_option_set_max_outbound_ack(opt, ACKS_MAX);
+    nghttp2_option_set_no_closed_streams(opt, 1);
+    /*
+     * A tunnel's stream is reset whenever its TCP connection is, so resets as such are normal
+     * here; sw_h2_count_early_reset catches the attack instead.
+     */
+    nghttp2_option_set_stream_reset_rate_limit(opt, 100000, 20000);
+    return opt;
+}
+
+static void *ng_malloc(size_t n, void *arg)
+{
+    (void)arg;
+    return sw_malloc(n);
+}
+
+static void ng_free(void *p, void *arg)
+{
+    (void)arg;
+    sw_free(p);
+}
+
+static void *ng_calloc(size_t count, size_t size, void *arg)
+{
+    (void)arg;
+    return sw_calloc(count, size);
+}
+
+static void *ng_realloc(void *p, size_t n, void *arg)
+{
+    (void)arg;
+    return sw_realloc(p, n);
+}
+
+/* Out of memory aborts like everywhere else, so nghttp2's own handling of it is never reached. */
+static nghttp2_mem ng_mem = {NULL, ng_malloc, ng_free, ng_calloc, ng_realloc};
+
+struct sw_h2 *sw_h2_new(const struct sw_h2_config *c, const struct sw_h2_ops *ops, void *owner)
+{
+    /* Built once per thread: every connection uses the same tables. */
+    static _Thread_local nghttp2_session_callbacks *callbacks;
+    static _Thread_local nghttp2_option *options;
+    struct sw_h2 *h = SW_NEW(struct sw_h2);
+    nghttp2_settings_entry settings[] = {
+        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, c->stream_window},
+        {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, c->max_frame},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, c->max_header_list},
+        {c->server ? NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS : NGHTTP2_SETTINGS_ENABLE_PUSH,
+         c->server ? c->max_streams : 0},
+    };
+    int rc;
+
+    h->config = *c;
+    h->ops = ops;
+    h->owner = owner;
+    h->early_since_ns = sw_now_ns();
+    if (!callbacks) {
+        callbacks = make_callbacks();
+        options = make_options();
+    }
+    rc = c->server ? nghttp2_session_server_new3(&h->ng, callbacks, h, options, &ng_mem)
+                   : nghttp2_session_client_new3(&h->ng, callbacks, h, options, &ng_mem);
+    assert(rc == 0);
+    rc = nghttp2_submit_settings(h->ng, NGHTTP2_FLAG_NONE, settings, SW_ARRAY_LEN(settings));
+    assert(rc == 0);
+    rc = nghttp2_session_set_local_window_size(h->ng, NGHTTP2_FLAG_NONE, 0,
+                                               (int32_t)c->connection_window);
+    assert(rc == 0);
+    (void)rc;
+    return h;
+}
+
+void sw_h2_free(struct sw_h2 *h)
+{
+    static const struct sw_h2_ops silent;
+
+    if (!h)
+        return;
+    h->ops = &silent; /* nghttp2_session_del makes no callbacks; make sure of it */
+    nghttp2_session_del(h->ng);
+    head_reset(h);
+    sw_free(h);
+}
+
+void *sw_h2_owner(const struct sw_h2 *h)
+{
+    return h->owner;
+}
+
+int sw_h2_feed(struct sw_h2 *h, struct sw_slice in, struct sw_err *err)
+{
+    ssize_t n = nghttp2_session_mem_recv(h->ng, (const uint8_t *)in.p, in.n);
+
+    if (h->fault)
+        return sw_err_set(err, SW_EPROTO, "HTTP/2: %s", h->fault);
+    if (n < 0)
+        return sw_err_set(err, SW_EPROTO, "HTTP/2: %s", nghttp2_strerror((int)n));
+    return SW_OK;
+}
+
+int sw_h2_flush(struct sw_h2 *h, struct sw_err *err)
+{
+    int rc = nghttp2_session_send(h->ng);
+
+    if (rc == NGHTTP2_ERR_WOULDBLOCK)
+        return SW_EAGAIN;
+    if (rc != 0)
+        return sw_err_set(err, SW_EPROTO, "HTTP/2: %s", nghttp2_strerror(rc));
+    return SW_OK;
+}
+
+bool sw_h2_wants_write(const struct sw_h2 *h)
+{
+    return nghttp2_session_want_write(h->ng);
+}
+
+bool sw_h2_finished(const struct sw_h2 *h)
+{
+    return !nghttp2_session_want_write(h->ng) && !nghttp2_session_want_read(h->ng);
+}
+
+/* Few and short fields: a bounded copy on the stack in nghttp2's shape. */
+enum { SEND_FIELDS_MAX = 16 };
+
+static size_t to_ng(const struct sw_h2_header *fields, size_t n, nghttp2_nv out[SEND_FIELDS_MAX])
+{
+    assert(n <= SEND_FIELDS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        out[i] = (nghttp2_nv){.namelen = fields[i].name.n, .valuelen = fields[i].value.n};
+        memcpy(&out[i].name, &fields[i].name.p, sizeof(out[i].name));
+        memcpy(&out[i].value, &fields[i].value.p, sizeof(out[i].value));
+    }
+    return n;
+}
+
+int32_t sw_h2_request(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n, void *stream,
+                      struct sw_err *err)
+{
+    nghttp2_data_provider body = {.read_callback = on_pull};
+    nghttp2_nv nv[SEND_FIELDS_MAX];
+    int32_t id;
+
+    id = nghttp2_submit_request(h->ng, NULL, nv, to_ng(fields, n, nv), &body, stream);
+    if (id >= 0)
+        return id;
+    return sw_err_set(err, id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE ? SW_ELIMIT : SW_ECLOSED,
+                      "HTTP/2: %s", nghttp2_strerror(id));
+}
+
+int sw_h2_respond(struct sw_h2 *h, int32_t id, const struct sw_h2_header *fields, size_t n,
+                  bool end, struct sw_err *err)
+{
+    nghttp2_data_provider body = {.read_callback = on_pull};
+    nghttp2_nv nv[SEND_FIELDS_MAX];
+    int rc = nghttp2_submit_response(h->ng, id, nv, to_ng(fields, n, nv), end ? NULL : &body);
+
+    if (rc != 0)
+        return sw_err_set(err, SW_ECLOSED, "HTTP/2: %s", nghttp2_strerror(rc));
+    return SW_OK;
+}
+
+void sw_h2_set_stream(struct sw_h2 *h, int32_t id, void *stream)
+{
+    (void)nghttp2_session_set_stream_user_data(h->ng, id, stream);
+}
+
+void sw_h2_resume(struct sw_h2 *h, int32_t id)
+{
+    (void)nghttp2_session_resume_data(h->ng, id);
+}
+
+void sw_h2_reset(struct sw_h2 *h, int32_t id, enum sw_h2_code code)
+{
+    (void)nghttp2_submit_rst_stream(h->ng, NGHTTP2_FLAG_NONE, id, (uint32_t)code);
+}
+
+void sw_h2_consume_stream(struct sw_h2 *h, int32_t id, size_t n)
+{
+    (void)nghttp2_session_consume_stream(h->ng, id, n);
+}
+
+void sw_h2_consume_connection(struct sw_h2 *h, size_t n)
+{
+    (void)nghttp2_session_consume_connection(h->ng, n);
+}
+
+size_t sw_h2_send_window(const struct sw_h2 *h, int32_t id)
+{
+    int32_t conn = nghttp2_session_get_remote_window_size(h->ng);
+    int32_t stream = nghttp2_session_get_stream_remote_window_size(h->ng, id);
+
+    return conn <= 0 || stream <= 0 ? 0 : sw_min((size_t)conn, (size_t)stream);
+}
+
+uint32_t sw_h2_peer_max_streams(const struct sw_h2 *h)
+{
+    if (!h->settings_seen)
+        return DEFAULT_PEER_STREAMS;
+    return nghttp2_session_get_remote_settings(h->ng, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+}
+
+void sw_h2_ping(struct sw_h2 *h)
+{
+    (void)nghttp2_submit_ping(h->ng, NGHTTP2_FLAG_NONE, NULL);
+}
+
+void sw_h2_shutdown_notice(struct sw_h2 *h)
+{
+    if (h->config.server)
+        (void)nghttp2_submit_shutdown_notice(h->ng);
+}
+
+void sw_h2_goaway(struct sw_h2 *h, enum sw_h2_code code)
+{
+    (void)nghttp2_submit_goaway(h->ng, NGHTTP2_FLAG_NONE,
+                                nghttp2_session_get_last_proc_stream_id(h->ng), (uint32_t)code,
+                                NULL, 0);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One HTTP/2 connection, client or server, without I/O: opened bytes go in with sw_h2_feed,
+ * frames come out through the owner's emit callbacks. The payload of DATA frames is never
+ * copied here: it is handed out as a slice of the caller's buffer and taken from the caller's
+ * own memory. nghttp2 stays inside h2.c.
+ *
+ * No callback may free the connection; record what happened and act after feed or flush returned.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+
+struct sw_h2;
+
+/* RFC 9113 section 7. */
+enum sw_h2_code {
+    SW_H2_NO_ERROR = 0,
+    SW_H2_PROTOCOL_ERROR = 1,
+    SW_H2_INTERNAL_ERROR = 2,
+    SW_H2_STREAM_CLOSED = 5,
+    SW_H2_REFUSED_STREAM = 7,
+    SW_H2_CANCEL = 8,
+    SW_H2_CONNECT_ERROR = 10,
+    SW_H2_ENHANCE_YOUR_CALM = 11,
+};
+
+struct sw_h2_header {
+    struct sw_slice name; /* lower case */
+    struct sw_slice value;
+};
+
+/* A header block that arrived; lives until the callback returns. */
+struct sw_h2_head {
+    struct sw_slice method;
+    struct sw_slice authority;
+    struct sw_slice scheme;
+    struct sw_slice path;
+    unsigned status; /* responses */
+    const struct sw_h2_header *headers;
+    size_t n;
+    bool too_large; /* the block passed the limit: fields beyond it are missing */
+};
+
+/* Value of the first header of that name; p is NULL when there is none. */
+struct sw_slice sw_h2_head_get(const struct sw_h2_head *head, const char *name);
+
+enum { SW_H2_FRAME_HEAD = 9 };
+
+struct sw_h2_ops {
+    /* A request (server) or response (client). *stream is what the owner attached, NULL on
+     * requests. */
+    void (*on_head)(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head,
+                    bool end);
+    void (*on_data)(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data);
+    /* The peer finished sending on this stream. */
+    void (*on_end)(struct sw_h2 *h, int32_t id, void *stream);
+    /* The stream is gone; code is an RFC 9113 error code. The last callback of a stream. */
+    void (*on_close)(struct sw_h2 *h, int32_t id, void *stream, uint32_t code);
+    /* The send window of a stream (or of all: id 0) grew. */
+    void (*on_window)(struct sw_h2 *h, int32_t id, void *stream);
+    /* The peer's SETTINGS arrived. */
+    void (*on_settings)(struct sw_h2 *h);
+    void (*on_goaway)(struct sw_h2 *h, int32_t last_id, uint32_t code);
+    void (*on_pong)(struct sw_h2 *h);
+    /* Frames other than DATA, ready to send. SW_OK, or SW_EAGAIN when there is no room now. */
+    int (*emit)(struct sw_h2 *h, const uint8_t *p, size_t n);
+    /*
+     * How many bytes (at most max) the stream can send right now; they must stay put until
+     * emit_data. SW_EAGAIN: none; call sw_h2_resume later. *ret_end: these are the last.
+     */
+    ssize_t (*pull)(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool *ret_end);
+    /* Sends the frame head and the n bytes pulled before. Cannot fail: pull checked for room. */
+    void (*emit_data)(struct sw_h2 *h, int32_t id, void *stream,
+                      const uint8_t head[SW_H2_FRAME_HEAD], size_t n);
+};
+
+struct sw_h2_config {
+    bool server;
+    uint32_t stream_window;     /* bytes a peer may have in flight per stream */
+    uint32_t connection_window; /* and over all streams; must exceed stream_window */
+    uint32_t max_frame;         /* largest frame we accept */
+    uint32_t max_send_frame;    /* largest DATA payload we send */
+    uint32_t max_header_list;   /* bytes of a header block */
+    uint32_t max_streams;       /* concurrent streams a client may open (servers) */
+};
+
+/* Queues the connection preface and SETTINGS. ops and owner are borrowed. */
+struct sw_h2 *sw_h2_new(const struct sw_h2_config *c, const struct sw_h2_ops *ops, void *owner);
+/* Frees without further callbacks. NULL is fine. */
+void sw_h2_free(struct sw_h2 *h);
+void *sw_h2_owner(const struct sw_h2 *h);
+
+/* Takes received bytes. SW_EPROTO when the connection cannot go on (GOAWAY is queued; flush, then
+ * close). */
+SW_NODISCARD int sw_h2_feed(struct sw_h2 *h, struct sw_slice in, struct sw_err *err);
+/* Emits all that can go out now. SW_OK, SW_EAGAIN (emit had no room), SW_EPROTO. */
+SW_NODISCARD int sw_h2_flush(struct sw_h2 *h, struct sw_err *err);
+bool sw_h2_wants_write(const struct sw_h2 *h);
+/* True when both sides said goodbye and every stream ended: close the connection. */
+bool sw_h2_finished(const struct sw_h2 *h);
+
+/* Opens a stream; the request has a body that pull provides. The id, or SW_ELIMIT/SW_ECLOSED. */
+SW_NODISCARD int32_t sw_h2_request(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n,
+                                   void *stream, struct sw_err *err);
+/* Answers a request; with 'end' there is no body. fields[0] must be :status. */
+SW_NODISCARD int sw_h2_respond(struct sw_h2 *h, int32_t id, const struct sw_h2_header *fields,
+                               size_t n, bool end, struct sw_err *err);
+void sw_h2_set_stream(struct sw_h2 *h, int32_t id, void *stream);
+/* The stream may have bytes again. */
+void sw_h2_resume(struct sw_h2 *h, int32_t id);
+void sw_h2_reset(struct sw_h2 *h, int32_t id, enum sw_h2_code code);
+
+/* Received bytes were passed on: gives the peer that much credit. */
+void sw_h2_consume_stream(struct sw_h2 *h, int32_t id, size_t n);
+void sw_h2_consume_connection(struct sw_h2 *h, size_t n);
+/* Bytes that may be sent on a stream now: the smaller of its window and the connection's. */
+size_t sw_h2_send_window(const struct sw_h2 *h, int32_t id);
+/* What the peer allows us to have open; 100 until its SETTINGS arrive. */
+uint32_t sw_h2_peer_max_streams(const struct sw_h2 *h);
+
+/*
+ * The peer cancelled a stream before it was answered. A few are normal; more than the allowance
+ * is the rapid-reset attack and ends the connection with ENHANCE_YOUR_CALM.
+ */
+void sw_h2_count_early_reset(struct sw_h2 *h);
+
+void sw_h2_ping(struct sw_h2 *h);
+/* First step of a graceful end: "no new streams soon" (servers only). */
+void sw_h2_shutdown_notice(struct sw_h2 *h);
+/* GOAWAY naming the last stream we took; streams up to it go on. */
+void sw_h2_goaway(struct sw_h2 *h, enum sw_h2_code code);

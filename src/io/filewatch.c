@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/filewatch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/time.h"
+
+enum { SETTLE_MS = 20 };
+
+struct sw_filewatch {
+    struct sw_loop *loop;
+    struct sw_watch watch;
+    struct sw_timer settle;
+    int fd;
+    sw_filewatch_cb cb;
+    void *arg; /* borrowed */
+};
+
+static void on_settled(struct sw_timer *t)
+{
+    struct sw_filewatch *f = SW_CONTAINER_OF(t, struct sw_filewatch, settle);
+
+    f->cb(f->arg);
+}
+
+static void on_event(struct sw_watch *w, unsigned events)
+{
+    struct sw_filewatch *f = SW_CONTAINER_OF(w, struct sw_filewatch, watch);
+    char buf[4096] __attribute__((aligned(8)));
+
+    (void)events;
+    /* Any event of the directory is worth a look: the reader compares contents. */
+    while (read(f->fd, buf, sizeof(buf)) > 0)
+        ;
+    sw_timer_start(f->loop, &f->settle, SETTLE_MS * SW_NS_PER_MS, on_settled);
+}
+
+struct sw_filewatch *sw_filewatch_new(struct sw_loop *l, const char *path, sw_filewatch_cb cb,
+                                      void *arg, struct sw_err *err)
+{
+    static const uint32_t mask =
+        IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_ONLYDIR;
+    const char *slash = strrchr(path, '/');
+    char *dir SW_AUTO_FREE =
+        slash ? sw_strndup(path, slash == path ? 1 : (size_t)(slash - path)) : sw_strdup(".");
+    struct sw_filewatch *f = SW_NEW(struct sw_filewatch);
+
+    f->loop = l;
+    f->cb = cb;
+    f->arg = arg;
+    f->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (f->fd < 0 || inotify_add_watch(f->fd, dir, mask) < 0) {
+        (void)sw_err_sys(err, errno, "cannot watch directory '%s'", dir);
+        sw_filewatch_free(f);
+        return NULL;
+    }
+    if (sw_watch_start(l, &f->watch, f->fd, on_event, err) != SW_OK) {
+        sw_filewatch_free(f);
+        return NULL;
+    }
+    return f;
+}
+
+void sw_filewatch_free(struct sw_filewatch *f)
+{
+    if (!f)
+        return;
+    sw_timer_stop(f->loop, &f->settle);
+    sw_watch_stop(&f->watch);
+    if (f->fd >= 0)
+        (void)close(f->fd);
+    sw_free(f);
+}
+
+int sw_file_read(const char *path, size_t max, struct sw_slice *ret, struct sw_err *err)
+{
+    SW_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
+    SW_BUF_AUTO b = {.max = max + 1};
+
+    if (fd < 0) {
+        int saved = errno;
+
+        (void)sw_err_sys(err, saved, "cannot read '%s'", path);
+        return saved == ENOENT ? SW_ENOENT : SW_ESYS;
+    }
+    for (;;) {
+        char *to = sw_buf_reserve(&b, sw_min(65536, b.max - sw_buf_len(&b)));
+        ssize_t n;
+
+        if (!to || sw_buf_len(&b) > max)
+            return sw_err_set(err, SW_ELIMIT, "'%s' is larger than %zu bytes", path, max);
+        n = read(fd, to, sw_min(65536, b.max - sw_buf_len(&b)));
+        if (n < 0)
+            return sw_err_sys(err, errno, "cannot read '%s'", path);
+        if (n == 0)
+            break;
+        sw_buf_commit(&b, (size_t)n);
+    }
+    ret->n = sw_buf_len(&b);
+    ret->p = sw_buf_take_str(&b);
+    return SW_OK;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Host names to addresses by the system's resolver, on a thread of its own so that no worker ever
+ * blocks. Answers come back as messages on the asking loop.
+ */
+#pragma once
+
+#include "io/addr.h"
+#include "io/loop.h"
+
+enum { SW_RESOLVE_MAX = 16, SW_RESOLVE_NAME = 256 };
+
+struct sw_resolve;
+typedef void (*sw_resolve_cb)(struct sw_resolve *r);
+
+/* One question; heap memory of the asker, freed by it from the callback on. */
+struct sw_resolve {
+    struct sw_msg msg; /* on the way back */
+    struct sw_resolve *next;
+    struct sw_loop *loop;
+    sw_resolve_cb cb;
+    void *arg; /* the asker sets it to NULL when it lost interest; checked in its cb */
+    char name[SW_RESOLVE_NAME];
+    int rc; /* SW_OK, SW_ENOENT, SW_ELIMIT (too many questions waiting) */
+    size_t n;
+    struct sw_ip ips[SW_RESOLVE_MAX];
+};
+
+/* Asks; r->name, loop, cb and arg are set by the caller. The callback always comes, from the loop.
+ */
+void sw_resolve_start(struct sw_resolve *r);
+/* Ends the thread; questions still waiting are answered SW_ENOENT. */
+void sw_resolver_stop(void);

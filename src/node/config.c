@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What follows from the options of `spanwire node`, and which combinations make no sense. */
+#include "node/config.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "yaml/yaml.h"
+
+enum {
+    WORKERS_MAX = 1024,
+    DEFAULT_MARK = 1337,
+    PORT_ADMIN = 15000,
+    PORT_STATS = 15020,
+    PORT_READY = 15021,
+    GRACE_MAX_S = 7 * 86400,
+};
+
+/* "2", "1.5" or "500m" in thousandths of a CPU. */
+static bool cpu_milli(struct sw_slice s, uint64_t *ret)
+{
+    struct sw_slice whole;
+    struct sw_slice part = s;
+    uint64_t units;
+    uint64_t milli = 0;
+
+    if (s.n && s.p[s.n - 1] == 'm')
+        return sw_slice_to_u64(sw_slice_head(s, s.n - 1), 1000000, ret);
+    whole = sw_slice_cut(&part, '.');
+    if (!sw_slice_to_u64(whole, 100000, &units))
+        return false;
+    if (part.p) {
+        char digits[3] = {'0', '0', '0'};
+
+        if (part.n == 0 || part.n > 3)
+            return false;
+        memcpy(digits, part.p, part.n);
+        if (!sw_slice_to_u64(sw_slice(digits, sizeof(digits)), 999, &milli))
+            return false;
+    }
+    *ret = units * 1000 + milli;
+    return true;
+}
+
+/* Whole CPUs of a quantity, rounded up; 0 when there is no text. */
+static int cpu_ceil(const char *text, const char *what, uint64_t *ret, struct sw_err *err)
+{
+    uint64_t milli = 0;
+
+    if (text && text[0] && !cpu_milli(sw_slice_str(text), &milli))
+        return sw_err_set(err, SW_EINVAL, "%s: '%.40s' is not a number of CPUs such as 2 or 500m",
+                          what, text);
+    *ret = (milli + 999) / 1000;
+    return SW_OK;
+}
+
+static int workers_auto(uint32_t cpus, const char *request, const char *limit, uint64_t *ret,
+                        struct sw_err *err)
+{
+    uint64_t req = 0;
+    uint64_t lim = 0;
+    int rc = cpu_ceil(request, "--resource-cpu-request", &req, err);
+
+    if (rc == SW_OK)
+        rc = cpu_ceil(limit, "--resource-cpu-limit", &lim, err);
+    if (rc != SW_OK)
+        return rc;
+    if (lim)
+        *ret = sw_max(lim, req);
+    else
+        *ret = sw_max(sw_max((cpus + 3) / 4, req), 2);
+    return SW_OK;
+}
+
+int sw_node_workers(const char *text, uint32_t cpus, const char *request, const char *limit,
+                    uint32_t *ret, struct sw_err *err)
+{
+    struct sw_slice s = sw_slice_str(text ? text : "auto");
+    bool share = s.n > 0 && s.p[s.n - 1] == '%';
+    uint64_t n;
+    int rc;
+
+    if (sw_slice_eq_str(s, "auto")) {
+        rc = workers_auto(cpus, request, limit, &n, err);
+        if (rc != SW_OK)
+            return rc;
+    } else {
+        if (!sw_slice_to_u64(share ? sw_slice_head(s, s.n - 1) : s, 100000, &n) ||
+            (share && (n == 0 || n > 100)))
+            return sw_err_set(err, SW_EINVAL,
+                              "--workers: '%.40s' is neither a number nor a share such as 50%%",
+                              text);
+        if (share)
+            n = (n * cpus + 99) / 100;
+        else if (n == 0)
+            n = cpus;
+    }
+    *ret = (uint32_t)sw_min(sw_max(n, 1), WORKERS_MAX);
+    return SW_OK;
+}
+
+static uint32_t machine_cpus(void)
+{
+    cpu_set_t set;
+    int n;
+
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) != 0)
+        return 1;
+    n = CPU_COUNT(&set);
+    return n > 0 ? (uint32_t)n : 1;
+}
+
+static int derive_workers(struct sw_node_config *c, struct sw_err *err)
+{
+    uint64_t cpus = 0;
+    int rc = cpu_ceil(c->cpu_limit, "--cpu-limit", &cpus, err);
+
+    if (rc != SW_OK)
+        return rc;
+    return sw_node_workers(c->workers_text, cpus ? (uint32_t)cpus : machine_cpus(),
+                           c->resource_cpu_request, c->resource_cpu_limit, &c->workers, err);
+}
+
+int sw_node_workload_parse(struct sw_slice text, struct sw_arena *arena,
+                           struct sw_node_workload *ret, struct sw_err *err)
+{
+    struct sw_slice rest = text;
+    struct sw_slice part[3];
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(part); i++) {
+        part[i] = rest.p ? sw_slice_cut(&rest, '/') : sw_slice("", 0);
+        if (part[i].n == 0)
+            return sw_err_set(err, SW_EINVAL, "'%.*s' is not NAMESPACE/NAME/SERVICE-ACCOUNT",
+                              (int)sw_min(text.n, 80), text.p);
+    }
+    if (rest.p)
+        return sw_err_set(err, SW_EINVAL, "'%.*s' has more than three parts",
+                          (int)sw_min(text.n, 80), text.p);
+    *ret = (struct sw_node_workload){
+        .ns = sw_arena_dup(arena, part[0]),
+        .name = sw_arena_dup(arena, part[1]),
+        .sa = sw_arena_dup(arena, part[2]),
+    };
+    return SW_OK;
+}
+
+static int parse_pod(struct sw_node_config *c, const char *text, struct sw_node_pod *ret,
+                     struct sw_err *err)
+{
+    struct sw_slice path = sw_slice_str(text);
+    struct sw_slice who = sw_slice_cut(&path, '=');
+
+    if (!path.p || path.n == 0)
+        return sw_err_set(err, SW_EINVAL, "'%.80s' does not end in =NETNS_PATH", text);
+    ret->netns = sw_arena_dup(&c->arena, path);
+    return sw_node_workload_parse(who, &c->arena, &ret->who, err);
+}
+
+static int derive_pods(struct sw_node_config *c, struct sw_err *err)
+{
+    c->pods = sw_arena_array(&c->arena, c->pod_texts.n + 1, sizeof(*c->pods));
+    for (size_t i = 0; i < c->pod_texts.n; i++) {
+        struct sw_node_pod *p = &c->pods[i];
+        int rc = parse_pod(c, c->pod_texts.p[i], p, err);
+
+        if (rc != SW_OK)
+            return sw_err_prefix(err, "--pod");
+        for (size_t k = 0; k < i; k++) {
+            if (strcmp(c->pods[k].netns, p->netns) == 0)
+                return sw_err_set(err, SW_EINVAL, "--pod: '%.100s' is named twice", p->netns);
+        }
+        c->n_pods++;
+    }
+    return SW_OK;
+}
+
+static int derive_mode(struct sw_node_config *c, struct sw_err *err)
+{
+    if (c->mode == SW_NODE_DEDICATED) {
+        int rc;
+
+        if (!c->workload_text || !c->workload_text[0])
+            return sw_err_set(err, SW_EINVAL, "--mode dedicated needs --workload NS/NAME/SA");
+        if (c->pod_texts.n)
+            return sw_err_set(err, SW_EINVAL, "--pod belongs to shared mode");
+        rc = sw_node_workload_parse(sw_slice_str(c->workload_text), &c->arena, &c->workload, err);
+        return rc == SW_OK ? rc : sw_err_prefix(err, "--workload");
+    }
+    if (c->workload_text && c->workload_text[0])
+        return sw_err_set(err, SW_EINVAL, "--workload belongs to dedicated mode");
+    c->self_proxy = c->pod_name && c->pod_namespace && c->service_account;
+    return derive_pods(c, err);
+}
+
+static int derive_mark(struct sw_node_config *c, struct sw_err *err)
+{
+    static const struct sw_opt u32 = {.type = SW_OPT_U32};
+    int rc;
+
+    c->packet_mark = c->mode == SW_NODE_SHARED ? DEFAULT_MARK : 0;
+    if (!c->packet_mark_text)
+        return SW_OK;
+    rc = sw_opt_set(&u32, &c->packet_mark, &c->arena, sw_slice_str(c->packet_mark_text), err);
+    return rc == SW_OK ? rc : sw_err_prefix(err, "--packet-mark");
+}
+
+/* The deadline itself, or what a container's grace period leaves after a margin, or 5 s. */
+static int derive_drain(struct sw_node_config *c, struct sw_err *err)
+{
+    uint64_t grace;
+    int rc;
+
+    c->drain_ns = 5 * SW_NS_PER_S;
+    if (c->drain_text) {
+        rc = sw_duration_parse(sw_slice_str(c->drain_text), &c->drain_ns, err);
+        return rc == SW_OK ? rc : sw_err_prefix(err, "--drain");
+    }
+    if (!c->grace_text)
+        return SW_OK;
+    if (!sw_slice_to_u64(sw_slice_str(c->grace_text), GRACE_MAX_S, &grace))
+        return sw_err_set(err, SW_EINVAL, "--grace-period: '%.40s' is not a number of seconds",
+                          c->grace_text);
+    if (grace > 10)
+        grace -= 5;
+    else
+        grace = grace > 1 ? grace - 1 : 1;
+    c->drain_ns = grace * SW_NS_PER_S;
+    return SW_OK;
+}
+
+static int proxy_port(const struct sw_yaml *doc, const char *key, uint16_t *port,
+                      struct sw_err *err)
+{
+    const struct sw_yaml *v = sw_yaml_get(doc, key);
+    int64_t n;
+    int rc;
+
+    if (!v)
+        return SW_OK;
+    rc = sw_yaml_int(v, 1, 65535, &n, err);
+    if (rc == SW_OK)
+        *port = (uint16_t)n;
+    return rc;
+}
+
+/* The parts of Istio's ProxyConfig that concern us; its other keys are not ours to judge. */
+static int read_proxy_config(struct sw_node_config *c, uint16_t *admin, uint16_t *stats,
+                             struct sw_err *err)
+{
+    const struct sw_yaml *doc;
+    const struct sw_yaml *v;
+    int64_t n;
+    int rc = sw_yaml_parse_one(&c->arena, sw_slice_str(c->proxy_config), NULL, &doc, err);
+
+    if (rc != SW_OK || sw_yaml_is_null(doc))
+        return rc;
+    rc = sw_yaml_expect(doc, SW_YAML_MAP, err);
+    rc = rc == SW_OK ? proxy_port(doc, "proxyAdminPort", admin, err) : rc;
+    rc = rc == SW_OK ? proxy_port(doc, "statsPort", stats, err) : rc;
+    v = rc == SW_OK ? sw_yaml_get(doc, "concurrency") : NULL;
+    if (v && !sw_yaml_is_null(v)) {
+        rc = sw_yaml_int(v, 0, WORKERS_MAX, &n, err);
+        if (rc == SW_OK && !c->workers_text)
+            c->workers_text = sw_arena_printf(&c->arena, "%lld", (long long)n);
+    }
+    return rc;
+}
+
+static struct sw_addr any_addr(const struct sw_node_config *c, uint16_t port)
+{
+    return (struct sw_addr){.ip = {.family = c->ipv6 ? 6 : 4}, .port = port};
+}
+
+static int derive_ports(struct sw_node_config *c, struct sw_err *err)
+{
+    uint16_t admin = PORT_ADMIN;
+    uint16_t stats = PORT_STATS;
+
+    if (c->proxy_config) {
+        int rc = read_proxy_config(c, &admin, &stats, err);
+
+        if (rc != SW_OK)
+            return sw_err_prefix(err, "PROXY_CONFIG");
+    }
+    if (!c->admin_addr.ip.family) {
+        c->admin_default = true;
+        c->admin_addr = (struct sw_addr){.ip = {.family = 4, .b = {127, 0, 0, 1}}, .port = admin};
+    }
+    if (!c->stats_addr.ip.family)
+        c->stats_addr = any_addr(c, stats);
+    if (!c->ready_addr.ip.family)
+        c->ready_addr = any_addr(c, PORT_READY);
+    return SW_OK;
+}
+
+static int derive(struct sw_node_config *c, struct sw_err *err)
+{
+    int rc = SW_OK;
+
+    if (c->local_xds_path && c->local_xds_inline)
+        rc = sw_err_set(err, SW_EINVAL,
+                        "LOCAL_XDS and --local-xds (LOCAL_XDS_PATH) exclude each "
+                        "other");
+    rc = rc == SW_OK ? derive_mode(c, err) : rc;
+    rc = rc == SW_OK ? derive_ports(c, err) : rc;
+    rc = rc == SW_OK ? derive_workers(c, err) : rc;
+    rc = rc == SW_OK ? derive_mark(c, err) : rc;
+    rc = rc == SW_OK ? derive_drain(c, err) : rc;
+    if (rc == SW_OK && c->user_timeout && c->keepalive)
+        c->user_timeout_ms =
+            (uint32_t)((c->keepalive_time_ns + c->keepalive_retries * c->keepalive_interval_ns) /
+                       SW_NS_PER_MS);
+    return rc;
+}
+
+int sw_node_config_read(struct sw_node_config *c, int argc, char **argv, struct sw_err *err)
+{
+    struct sw_opts_rest rest;
+    int rc;
+
+    memset(c, 0, sizeof(*c));
+    rc = sw_opts_parse(&sw_node_options, c, &c->arena, argc, argv, &rest, err);
+    if (rc != SW_OK)
+        return rc;
+    memcpy(c->unread_names, rest.unused, rest.n_unused * sizeof(rest.unused[0]));
+    c->n_unread = rest.n_unused;
+    rc = derive(c, err);
+    return rc == SW_OK ? rc : sw_err_prefix(err, "node");
+}
+
+void sw_node_config_done(struct sw_node_config *c)
+{
+    sw_arena_clear(&c->arena);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Settings of `spanwire node`: one table gives the flags, ztunnel's environment names, the keys of
+ * --config, the defaults, the help text and the manual page.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "io/addr.h"
+#include "opts/opts.h"
+
+enum sw_node_mode {
+    SW_NODE_SHARED,    /* many pods, each in its network namespace */
+    SW_NODE_DEDICATED, /* one workload, our own namespace */
+};
+
+enum sw_node_auto {
+    SW_NODE_AUTO, /* try, and go on without */
+    SW_NODE_ON,   /* required */
+    SW_NODE_OFF,
+};
+
+enum sw_node_aead {
+    SW_NODE_AEAD_AUTO,
+    SW_NODE_AEAD_IMB,
+    SW_NODE_AEAD_GNUTLS,
+};
+
+/* "NAMESPACE/NAME/SERVICE-ACCOUNT"; all NULL when absent. */
+struct sw_node_workload {
+    const char *ns;
+    const char *name;
+    const char *sa;
+};
+
+struct sw_node_pod {
+    struct sw_node_workload who;
+    const char *netns; /* path of its network namespace */
+};
+
+/* Fields in the order of the table. Strings and arrays live in the arena. */
+struct sw_node_config {
+    struct sw_arena arena; /* owned */
+
+    int mode;                  /* enum sw_node_mode */
+    const char *workload_text; /* as given */
+    struct sw_opt_list pod_texts;
+    bool enable_proxy;
+    struct sw_node_workload workload; /* dedicated: whom we serve */
+    struct sw_node_pod *pods;         /* shared: n_pods of them */
+    size_t n_pods;
+
+    const char *local_xds_path;
+    const char *local_xds_inline;
+    const char *local_ca;
+    const char *crl;
+    uint64_t secret_ttl_ns;
+    bool tls12; /* accepted, not honoured: HBONE is TLS 1.3 only */
+
+    const char *node_name;
+    const char *network;
+    const char *cluster_id;
+    const char *cluster_domain;
+    const char *trust_domain;
+    const char *pod_name; /* with the next two: the self-proxy listener's workload */
+    const char *pod_namespace;
+    const char *service_account;
+    const char *instance_ip;
+    bool self_proxy; /* derived: shared mode and the three names are known */
+
+    struct sw_ip listen_ip;    /* family 0: the wildcard */
+    struct sw_addr admin_addr; /* admin also listens on [::1] when this is the default */
+    bool admin_default;        /* derived: neither flag nor PROXY_CONFIG named an address */
+    struct sw_addr stats_addr;
+    struct sw_addr ready_addr;
+    bool socks5;
+    bool ipv6;
+    bool port_reuse;
+
+    const char *workers_text;
+    const char *cpu_limit; /* CPUs this process may count on */
+    const char *resource_cpu_limit;
+    const char *resource_cpu_request;
+    uint32_t workers; /* derived */
+    uint64_t drain_ns;
+    const char *drain_text;
+    const char *grace_text;
+    uint32_t packet_mark; /* derived; 0 = none */
+    const char *packet_mark_text;
+    int orig_src; /* enum sw_node_auto */
+    bool localhost_app_tunnel;
+
+    bool enforce_waypoint;
+    bool fast_path;
+    bool response_baggage;
+    int aead; /* enum sw_node_aead */
+    uint32_t pool_max_streams;
+    uint64_t pool_unused_release_ns;
+    uint32_t h2_stream_window;
+    uint32_t h2_connection_window;
+    uint32_t h2_frame_size;
+
+    bool keepalive;
+    uint64_t keepalive_time_ns;
+    uint64_t keepalive_interval_ns;
+    uint32_t keepalive_retries;
+    bool user_timeout;
+    uint32_t user_timeout_ms; /* derived; 0 = off */
+
+    const char *log_level;
+    int log_format; /* enum sw_log_format */
+    bool authz_info_log;
+
+    const char *proxy_config; /* YAML text */
+    struct sw_node_unread {   /* accepted for compatibility, nothing reads them yet */
+        const char *xds_address;
+        const char *ca_address;
+        const char *xds_root_ca;
+        const char *ca_root_ca;
+        const char *alt_xds_hostname;
+        const char *alt_ca_hostname;
+        const char *auth_token;
+        bool xds_on_demand;
+        const char *compliance_policy;
+        const char *inpod_uds;
+        bool dns_capture;
+        const char *dns_addr;
+        const char *preferred_service_namespace;
+    } unread;
+    const char *unread_names[SW_OPTS_UNUSED_MAX]; /* which of those were set: worth a warning */
+    size_t n_unread;
+};
+
+/* The table, for `help node` and the manual page. */
+extern const struct sw_opts_cmd sw_node_options;
+
+/*
+ * Reads argv[1..], the environment and --config into *c and works out what follows from it.
+ * Returns SW_OK; SW_EOF when --help was asked for; otherwise one line in err that begins "node: ".
+ * Call sw_node_config_done in every case.
+ */
+SW_NODISCARD int sw_node_config_read(struct sw_node_config *c, int argc, char **argv,
+                                     struct sw_err *err);
+void sw_node_config_done(struct sw_node_config *c);
+
+/*
+ * How many worker threads: text is "auto", "N", "N%" or "0" (all CPUs); request and limit are CPU
+ * quantities such as "1.5" or "500m" and may be NULL. At least 1, at most 1024.
+ */
+SW_NODISCARD int sw_node_workers(const char *text, uint32_t cpus, const char *request,
+                                 const char *limit, uint32_t *ret, struct sw_err *err);
+
+/* "namespace/name/service-account"; refuses empty and surplus parts. Strings go to the arena. */
+SW_NODISCARD int sw_node_workload_parse(struct sw_slice text, struct sw_arena *arena,
+                                        struct sw_node_workload *ret, struct sw_err *err);

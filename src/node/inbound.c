@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* 15008: HBONE connections from peers and the tunnels in them. */
+#include "node/inbound.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "tunnel/session.h"
+
+/* One TLS connection of a peer. */
+struct server {
+    struct sw_list link;
+    struct sw_wpod *pod;
+    struct sw_session *session;
+    struct sw_addr peer;
+    struct sw_addr local;
+};
+
+/* What is needed only until the application is connected. */
+struct setup {
+    struct sw_dial dial;
+    struct inbound *in; /* whose it is */
+    struct sw_route_inbound route;
+};
+
+/* One tunnel. */
+struct inbound {
+    struct sw_tstream stream;
+    struct sw_ledger rec;
+    struct sw_guard guard;
+    struct sw_live live;
+    struct server *server;
+    struct setup *setup; /* owned, NULL once relaying */
+    struct sw_defer reap;
+};
+
+static struct sw_worker *worker_of(const struct inbound *in)
+{
+    return in->live.pod->worker;
+}
+
+static void on_reap(struct sw_defer *d)
+{
+    sw_free(SW_CONTAINER_OF(d, struct inbound, reap));
+}
+
+/* The tunnel is over: forget it everywhere; memory goes with the loop's deferred calls. */
+static void retire(struct inbound *in)
+{
+    struct sw_worker *w = worker_of(in);
+
+    if (in->setup) {
+        sw_dial_cancel(&in->setup->dial);
+        sw_free(in->setup);
+        in->setup = NULL;
+    }
+    sw_list_unlink(&in->guard.link);
+    sw_live_remove(w, &in->live);
+    sw_loop_defer(w->loop, &in->reap, on_reap);
+}
+
+static void refuse(struct inbound *in, unsigned status, enum sw_response_flag flag, const char *why)
+{
+    sw_ledger_close(&in->rec, flag, why);
+    sw_tstream_refuse(&in->stream, status);
+    retire(in);
+}
+
+static void on_moved(struct sw_tstream *t, size_t up, size_t down)
+{
+    struct inbound *in = SW_CONTAINER_OF(t, struct inbound, stream);
+
+    /* 'down' comes from the peer and goes to the application. */
+    sw_ledger_moved(&in->rec, down, up);
+}
+
+static void on_done(struct sw_tstream *t, int rc, const struct sw_err *err)
+{
+    struct inbound *in = SW_CONTAINER_OF(t, struct inbound, stream);
+
+    /* Resets are how TCP ends sometimes, not an error of ours. */
+    if (rc == SW_OK || rc == SW_ECLOSED || rc == SW_EOF || rc == SW_EAGAIN)
+        sw_ledger_close(&in->rec, SW_FLAG_NONE, NULL);
+    else
+        sw_ledger_close(&in->rec, rc == SW_EDENIED ? SW_FLAG_CERT_REVOKED : SW_FLAG_CONNECT,
+                        err ? err->msg : "connection failed");
+    retire(in);
+}
+
+static const struct sw_tstream_ops stream_ops = {
+    .on_moved = on_moved,
+    .on_done = on_done,
+};
+
+static void on_denied(struct sw_guard *g, const char *why)
+{
+    struct inbound *in = SW_CONTAINER_OF(g, struct inbound, guard);
+
+    (void)why;
+    sw_ledger_close(&in->rec, SW_FLAG_DENY, "connection closed due to policy change");
+    sw_tstream_abort(&in->stream, SW_H2_CONNECT_ERROR);
+    retire(in);
+}
+
+static void on_drained(struct sw_live *l, const char *why)
+{
+    struct inbound *in = SW_CONTAINER_OF(l, struct inbound, live);
+
+    sw_ledger_close(&in->rec, SW_FLAG_CONNECT, why);
+    sw_tstream_abort(&in->stream, SW_H2_CONNECT_ERROR);
+    retire(in);
+}
+
+static void answer_200(struct inbound *in)
+{
+    struct sw_worker *w = worker_of(in);
+    SW_BUF_AUTO text = {.max = 2048};
+    struct sw_h2_header extra = {SW_SLICE_LIT("baggage"), {NULL, 0}};
+    struct sw_baggage own;
+
+    if (!w->config->response_baggage || !in->live.pod->local) {
+        sw_tstream_accept(&in->stream, NULL, 0);
+        return;
+    }
+    sw_baggage_of(in->live.pod->local, &own);
+    if (sw_baggage_build(&own, &text) != SW_OK)
+        sw_buf_clear(&text);
+    extra.value = sw_buf_slice(&text);
+    sw_tstream_accept(&in->stream, &extra, 1);
+}
+
+static struct sw_slice uri_of(const struct server *sv)
+{
+    const struct sw_tls_peer *peer = sw_session_peer(sv->session);
+
+    return peer && peer->n_ids ? peer->ids[0].uri : sw_slice("", 0);
+}
+
+static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
+{
+    struct setup *setup = SW_CONTAINER_OF(d, struct setup, dial);
+    struct inbound *in = setup->in;
+    struct sw_err failed = {0};
+    int fd;
+
+    if (rc != SW_OK) {
+        refuse(in, 503, SW_FLAG_CONNECT, err->msg);
+        return;
+    }
+    fd = sw_dial_take(d);
+    if (!sw_inbound_greet(fd, &setup->route, &in->server->peer, uri_of(in->server))) {
+        sw_sock_close(fd);
+        refuse(in, 503, SW_FLAG_CONNECT, "cannot write the PROXY header");
+        return;
+    }
+    sw_free(setup);
+    in->setup = NULL;
+    answer_200(in);
+    if (sw_tstream_relay(&in->stream, fd, &failed) != SW_OK) {
+        sw_ledger_close(&in->rec, SW_FLAG_CONNECT, failed.msg);
+        retire(in);
+    }
+}
+
+static struct inbound *inbound_new(struct server *sv, int32_t id, const struct sw_ledger *rec,
+                                   const struct sw_route_inbound *route)
+{
+    const struct sw_tls_peer *peer = sw_session_peer(sv->session);
+    struct sw_worker *w = sv->pod->worker;
+    struct inbound *in = SW_NEW(struct inbound);
+
+    in->server = sv;
+    in->rec = *rec;
+    in->guard = (struct sw_guard){
+        .pod = sv->pod,
+        .src_ip = sv->peer.ip,
+        .src = peer->n_ids ? &peer->ids[0].id : NULL,
+        .dst = route->rbac_dst,
+        .deny = on_denied,
+    };
+    sw_list_push_back(&w->guards, &in->guard.link);
+    in->live = (struct sw_live){
+        .inbound = true,
+        .pod = sv->pod,
+        .src = sv->peer,
+        .original_dst = sv->local,
+        .actual_dst = route->connect,
+        .protocol = "HBONE",
+        .end = on_drained,
+    };
+    sw_live_add(w, &in->live);
+    sw_tstream_attach(sv->session, id, &in->stream, &stream_ops);
+    in->setup = SW_NEW(struct setup);
+    in->setup->in = in;
+    in->setup->route = *route;
+    return in;
+}
+
+static void on_request(struct sw_session *s, int32_t id, const struct sw_h2_head *head)
+{
+    struct server *sv = sw_session_owner(s);
+    const struct sw_tls_peer *peer = sw_session_peer(s);
+    struct sw_worker *w = sv->pod->worker;
+    struct sw_inbound_ask ask = {
+        .dst = sv->pod,
+        .peer = sv->peer,
+        .conn_dst = sv->local,
+        .src = peer->n_ids ? &peer->ids[0].id : NULL,
+        .src_uri = uri_of(sv),
+        .authority = head->authority,
+        .forwarded = sw_h2_head_get(head, "forwarded"),
+        .baggage = sw_h2_head_get(head, "baggage"),
+        .traceparent = sw_h2_head_get(head, "traceparent"),
+        .from_network = sw_h2_head_get(head, "x-forwarded-network"),
+    };
+    struct sw_route_inbound route;
+    struct sw_ledger rec = {0};
+    struct inbound *in;
+    unsigned status;
+
+    if (!sw_slice_eq_str(head->method, "CONNECT")) {
+        sw_ledger_refused(w, SW_INBOUND, &sv->peer, &sv->local, "bad_request",
+                          "only CONNECT is supported");
+        sw_session_refuse(s, id, 400);
+        return;
+    }
+    status = sw_inbound_judge(w, &ask, &rec, &route);
+    if (status != 200) {
+        sw_session_refuse(s, id, status);
+        return;
+    }
+    in = inbound_new(sv, id, &rec, &route);
+    sw_inbound_dial(w, sv->pod, &route, &in->setup->dial, on_dialled);
+}
+
+static void on_ready(struct sw_session *s)
+{
+    struct server *sv = sw_session_owner(s);
+
+    sw_log_debug("inbound", "HBONE connection with %s", sw_tls_cipher(sw_session_tls(s)));
+    if (sv->pod->worker->draining)
+        sw_session_drain(s);
+}
+
+static void on_closed(struct sw_session *s, int rc, const struct sw_err *err, bool handshaken)
+{
+    struct server *sv = sw_session_owner(s);
+    struct sw_worker *w = sv->pod->worker;
+
+    (void)s;
+    if (!handshaken && rc != SW_OK)
+        sw_ledger_refused(w, SW_INBOUND, &sv->peer, &sv->local, "tls", err->msg);
+    else if (rc == SW_EPROTO)
+        sw_ledger_refused(w, SW_INBOUND, &sv->peer, &sv->local, "http2", err->msg);
+    sw_metric_sub(w->sockets[SW_REPORTER_DESTINATION], 1);
+    sw_list_unlink(&sv->link);
+    w->n_servers--;
+    sw_free(sv);
+}
+
+static const struct sw_session_ops session_ops = {
+    .on_ready = on_ready,
+    .on_request = on_request,
+    .on_closed = on_closed,
+};
+
+void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
+{
+    struct sw_worker *w = p->worker;
+    struct sw_tls_params tls = {.server = true, .alpn = "h2", .cred = p->cred};
+    struct sw_err err = {0};
+    struct server *sv;
+
+    sw_sock_tune(fd, &(struct sw_sock_opts)SW_SOCK_OPTS_INIT);
+    sv = SW_NEW(struct server);
+    sv->pod = p;
+    sv->peer = *peer;
+    sv->local = sw_sock_local(fd);
+    if (!p->cred) {
+        sw_ledger_refused(w, SW_INBOUND, peer, &sv->local, "identity",
+                          "no certificate for the local workload yet");
+        sw_sock_close(fd);
+        sw_free(sv);
+        return;
+    }
+    tls.tls12 = w->config->tls12;
+    sw_list_push_back(&w->servers, &sv->link);
+    w->n_servers++;
+    sw_metric_add(w->sockets[SW_REPORTER_DESTINATION], 1);
+    sv->session =
+        sw_session_new(w->loop, fd, true, &tls, &w->session_config, &session_ops, sv, &err);
+    if (!sv->session) {
+        sw_ledger_refused(w, SW_INBOUND, peer, &sv->local, "tls", err.msg);
+        sw_metric_sub(w->sockets[SW_REPORTER_DESTINATION], 1);
+        sw_list_unlink(&sv->link);
+        w->n_servers--;
+        sw_free(sv);
+    }
+}
+
+void sw_inbound_drain(struct sw_worker *w)
+{
+    SW_LIST_FOREACH (it, &w->servers) {
+        sw_session_drain(SW_CONTAINER_OF(it, struct server, link)->session);
+    }
+}
+
+void sw_inbound_close_all(struct sw_worker *w, const char *why)
+{
+    struct sw_err err = {0};
+
+    (void)sw_err_set(&err, SW_ECLOSED, "%s", why);
+    SW_LIST_FOREACH (it, &w->servers) {
+        sw_session_close(SW_CONTAINER_OF(it, struct server, link)->session, SW_OK, &err);
+    }
+}
+
+static void recheck_client(struct sw_session *s, const void *owner, void *arg)
+{
+    const struct sw_wpod *p = owner;
+    struct sw_err err = {0};
+
+    (void)arg;
+    if (p->cred && sw_tls_recheck(sw_session_tls(s), p->cred, &err) != SW_OK) {
+        sw_metric_add(sw_metric_get1(p->worker->shard, SW_METRIC_CRL_REJECTIONS, "source"), 1);
+        sw_session_close(s, SW_EDENIED, &err);
+    }
+}
+
+void sw_inbound_recheck(struct sw_worker *w)
+{
+    SW_LIST_FOREACH (it, &w->servers) {
+        struct server *sv = SW_CONTAINER_OF(it, struct server, link);
+        struct sw_err err = {0};
+
+        if (sw_session_peer(sv->session) && sv->pod->cred &&
+            sw_tls_recheck(sw_session_tls(sv->session), sv->pod->cred, &err) != SW_OK) {
+            sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_CRL_REJECTIONS, "destination"), 1);
+            sw_session_close(sv->session, SW_EDENIED, &err);
+        }
+    }
+    sw_pool_each(w->pool, recheck_client, NULL);
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/node.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "io/resolver.h"
+#include "node/localconfig.h"
+#include "node/node_impl.h"
+#include "tls/aead.h"
+
+enum {
+    CONFIG_MAX = 256 << 20,
+    TICK_S = 5,
+    IDENTITIES_MAX = 100000,
+};
+
+/* ---- configuration ---- */
+
+static void warn(void *ctx, const char *text)
+{
+    (void)ctx;
+    sw_log_warn("config", "%s", text);
+}
+
+static void drop_text(struct sw_slice *s)
+{
+    char *p;
+
+    memcpy(&p, &s->p, sizeof(p));
+    sw_free(p);
+    *s = (struct sw_slice){NULL, 0};
+}
+
+static int read_text(const struct sw_node *n, struct sw_slice *ret, struct sw_err *err)
+{
+    const struct sw_node_config *c = n->config;
+
+    if (c->local_xds_path)
+        return sw_file_read(c->local_xds_path, CONFIG_MAX, ret, err);
+    *ret = sw_slice_str(sw_strdup(c->local_xds_inline ? c->local_xds_inline : "{}"));
+    return SW_OK;
+}
+
+static int parse_text(const struct sw_node *n, struct sw_slice text, struct sw_state **ret,
+                      struct sw_err *err)
+{
+    const struct sw_node_config *c = n->config;
+    const char *file = c->local_xds_path ? c->local_xds_path : "LOCAL_XDS";
+
+    return sw_localconfig_parse(file, text, sw_slice_str(c->node_name ? c->node_name : ""), warn,
+                                NULL, ret, err);
+}
+
+/* ---- identities ---- */
+
+static const struct sw_workload *pod_workload(const struct sw_node *n, const struct sw_pod *p)
+{
+    return sw_state_local_workload(n->state, sw_slice_str(p->ns), sw_slice_str(p->name),
+                                   sw_slice_str(p->sa));
+}
+
+static void on_cred(void *arg, struct sw_slice identity, struct sw_tls_cred *cred)
+{
+    struct sw_node *n = arg;
+
+    for (size_t i = 0; i < n->n_pods; i++) {
+        const struct sw_workload *wl = pod_workload(n, &n->pods[i]);
+
+        if (!wl || !sw_slice_eq(wl->c->identity, identity))
+            continue;
+        for (size_t w = 0; w < n->n_workers; w++)
+            sw_worker_send_cred(&n->workers[w], i, sw_tls_cred_ref(cred));
+    }
+}
+
+static bool on_this_node(const struct sw_node *n, const struct sw_workload *wl)
+{
+    return n->config->node_name && sw_slice_eq_str(wl->at->node, n->config->node_name) &&
+           (wl->c->protocol == SW_TUNNEL_HBONE || wl->c->native_tunnel);
+}
+
+/* Identities of our pods, and of workloads that are about to be: those recorded on this node. */
+static void want_identities(struct sw_node *n)
+{
+    SW_VEC(struct sw_slice) ids = {0};
+
+    for (size_t i = 0; i < n->n_pods; i++) {
+        const struct sw_workload *wl = pod_workload(n, &n->pods[i]);
+
+        if (wl)
+            sw_vec_push(&ids, wl->c->identity);
+    }
+    for (size_t i = 0; i < sw_state_workload_count(n->state) && ids.n < IDENTITIES_MAX; i++) {
+        const struct sw_workload *wl = sw_state_workload_at(n->state, i);
+
+        if (n->config->mode == SW_NODE_SHARED && on_this_node(n, wl))
+            sw_vec_push(&ids, wl->c->identity);
+    }
+    sw_certs_want(n->certs, ids.p, ids.n);
+    sw_vec_done(&ids);
+}
+
+/* Every worker gets, for each pod, the credential of the identity the pod has now. */
+static void send_creds(struct sw_node *n)
+{
+    for (size_t i = 0; i < n->n_pods; i++) {
+        const struct sw_workload *wl = pod_workload(n, &n->pods[i]);
+        struct sw_tls_cred *cred = wl ? sw_certs_get(n->certs, wl->c->identity) : NULL;
+
+        for (size_t w = 0; w < n->n_workers; w++)
+            sw_worker_send_cred(&n->workers[w], i, cred ? sw_tls_cred_ref(cred) : NULL);
+    }
+}
+
+static void count_reload(struct sw_node *n, const char *result)
+{
+    sw_metric_add(sw_metric_get1(n->shard, SW_METRIC_CONFIG_RELOADS, result), 1);
+}
+
+static void on_config_changed(void *arg)
+{
+    struct sw_node *n = arg;
+    struct sw_slice text = {0};
+    struct sw_state *state = NULL;
+    struct sw_err err = {0};
+    int rc = read_text(n, &text, &err);
+
+    if (rc == SW_OK && sw_slice_eq(text, n->text)) {
+        drop_text(&text);
+        return;
+    }
+    if (rc == SW_OK)
+        rc = parse_text(n, text, &state, &err);
+    if (rc != SW_OK) {
+        sw_log_error("config", "keeping the previous configuration: %s", err.msg);
+        count_reload(n, "failed");
+        drop_text(&text);
+        return;
+    }
+    drop_text(&n->text);
+    n->text = text;
+    (void)sw_state_unref(n->state);
+    n->state = state;
+    count_reload(n, "ok");
+    sw_log_info("config", "reloaded: %zu workloads, %zu services, %zu policies",
+                sw_state_workload_count(state), sw_state_service_count(state),
+                sw_state_policy_count(state));
+    want_identities(n);
+    for (size_t w = 0; w < n->n_workers; w++)
+        sw_worker_send_state(&n->workers[w], sw_state_ref(state));
+    send_creds(n);
+}
+
+/* ---- the end ---- */
+
+static void end_now(struct sw_node *n)
+{
+    sw_loop_stop(n->loop);
+}
+
+static void on_drain_deadline(struct sw_timer *t)
+{
+    struct sw_node *n = SW_CONTAINER_OF(t, struct sw_node, drain_deadline);
+
+    sw_log_info("node", "drain deadline passed, closing what is left");
+    end_now(n);
+}
+
+static void on_all_idle(struct sw_msg *m)
+{
+    struct sw_node *n = SW_CONTAINER_OF(m, struct sw_node, idle_msg);
+
+    sw_log_info("node", "drained");
+    end_now(n);
+}
+
+void sw_node_worker_idle(struct sw_node *n)
+{
+    if (atomic_fetch_add(&n->idle_workers, 1) + 1 == n->n_workers) {
+        n->idle_msg.cb = on_all_idle;
+        sw_loop_post(n->loop, &n->idle_msg);
+    }
+}
+
+static void drain(struct sw_node *n)
+{
+    if (n->draining)
+        return;
+    n->draining = true;
+    sw_log_info("node", "draining for at most %llu ms",
+                (unsigned long long)(n->config->drain_ns / SW_NS_PER_MS));
+    sw_ready_add(n->ready, "draining");
+    for (size_t i = 0; i < n->n_workers; i++)
+        sw_worker_send_drain(&n->workers[i]);
+    sw_timer_start(n->loop, &n->drain_deadline, n->config->drain_ns, on_drain_deadline);
+}
+
+static void on_signal(int signo, void *arg)
+{
+    struct sw_node *n = arg;
+
+    if (signo == SIGHUP) {
+        on_config_changed(n);
+        return;
+    }
+    if (n->draining && signo == SIGINT)
+        end_now(n);
+    drain(n);
+}
+
+static void on_quit(void *arg)
+{
+    drain(arg);
+}
+
+static void on_tick(struct sw_timer *t)
+{
+    struct sw_node *n = SW_CONTAINER_OF(t, struct sw_node, tick);
+    uint64_t dropped = sw_log_dropped();
+
+    if (dropped > n->dropped_said)
+        sw_metric_add(sw_metric_get1(n->shard, SW_METRIC_LOG_DROPPED, NULL),
+                      dropped - n->dropped_said);
+    n->dropped_said = dropped;
+    sw_timer_start(n->loop, t, TICK_S * SW_NS_PER_S, on_tick);
+}
+
+/* ---- the beginning ---- */
+
+static int start_telemetry(struct sw_node *n, struct sw_err *err)
+{
+    const struct sw_node_config *c = n->config;
+    struct sw_admin_opts o = {
+        .title = "spanwire node",
+        .stats = c->stats_addr,
+        .ready_at = c->ready_addr,
+        .no_ipv6 = !c->ipv6,
+        .reuse_port = true,
+        .metrics = n->metrics,
+        .ready = n->ready,
+        .log_filter = c->log_level,
+        .config_dump = node_config_dump,
+        .quit = on_quit,
+        .arg = n,
+    };
+
+    if (!c->admin_default)
+        o.admin[0] = c->admin_addr;
+    n->admin = sw_admin_new(n->loop, &o, err);
+    return n->admin ? SW_OK : err->rc;
+}
+
+static int start_certs(struct sw_node *n, struct sw_err *err)
+{
+    struct sw_certs_opts o = {
+        .dir = n->config->local_ca,
+        .crl = n->config->crl,
+        .ttl_ns = n->config->secret_ttl_ns,
+        .shard = n->shard,
+        .cb = on_cred,
+        .arg = n,
+    };
+
+    n->certs = sw_certs_new(n->loop, &o, err);
+    if (n->certs && !o.dir)
+        sw_log_warn("certs", "no --local-ca: workloads have no identity, HBONE is refused");
+    return n->certs ? SW_OK : err->rc;
+}
+
+static int start_workers(struct sw_node *n, struct sw_err *err)
+{
+    int rc;
+
+    n->workers = SW_NEW_ARRAY(struct sw_worker, n->config->workers);
+    for (unsigned i = 0; i < n->config->workers; i++) {
+        rc = sw_worker_init(&n->workers[i], n, i, err);
+        n->n_workers++;
+        if (rc != SW_OK)
+            return rc;
+    }
+    return n->config->enable_proxy ? node_open_listeners(n, err) : SW_OK;
+}
+
+static int start(struct sw_node *n, struct sw_err *err)
+{
+    static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
+    int rc = sw_aead_init((enum sw_aead_choice)n->config->aead, err);
+
+    if (rc == SW_OK)
+        rc = read_text(n, &n->text, err);
+    if (rc == SW_OK)
+        rc = parse_text(n, n->text, &n->state, err);
+    if (rc != SW_OK)
+        return rc;
+    n->loop = sw_loop_new(err);
+    if (!n->loop)
+        return err->rc;
+    n->signals = sw_signals_new(n->loop, signos, SW_ARRAY_LEN(signos), on_signal, n, err);
+    if (!n->signals)
+        return err->rc;
+    n->metrics = sw_metrics_new(&(struct sw_metrics_opts){0});
+    n->shard = sw_metrics_shard_new(n->metrics);
+    n->ready = sw_ready_new();
+    sw_ready_add(n->ready, "proxy");
+    rc = start_certs(n, err);
+    if (rc == SW_OK)
+        rc = node_open_pods(n, err);
+    if (rc == SW_OK)
+        rc = start_workers(n, err);
+    if (rc == SW_OK)
+        rc = start_telemetry(n, err);
+    if (rc == SW_OK && n->config->local_xds_path) {
+        n->watch = sw_filewatch_new(n->loop, n->config->local_xds_path, on_config_changed, n, err);
+        rc = n->watch ? SW_OK : err->rc;
+    }
+    if (rc != SW_OK)
+        return rc;
+    want_identities(n);
+    send_creds(n);
+    for (size_t i = 0; i < n->n_workers && rc == SW_OK; i++)
+        rc = sw_worker_start(&n->workers[i], err);
+    return rc;
+}
+
+static void stop(struct sw_node *n)
+{
+    /* No more messages once the workers are gone: what sends them goes first. */
+    sw_filewatch_free(n->watch);
+    sw_admin_free(n->admin);
+    sw_certs_free(n->certs);
+    for (size_t i = 0; i < n->n_workers; i++) {
+        if (n->workers[i].started)
+            sw_worker_send_kill(&n->workers[i]);
+    }
+    sw_resolver_stop();
+    for (size_t i = 0; i < n->n_workers; i++)
+        sw_worker_done(&n->workers[i]);
+    sw_free(n->workers);
+    node_close_pods(n);
+    sw_signals_free(n->signals);
+    if (n->loop) {
+        sw_timer_stop(n->loop, &n->tick);
+        sw_timer_stop(n->loop, &n->drain_deadline);
+    }
+    sw_loop_free(n->loop);
+    (void)sw_state_unref(n->state);
+    drop_text(&n->text);
+    if (n->shard)
+        sw_metrics_shard_free(n->shard);
+    sw_metrics_free(n->metrics);
+    sw_ready_free(n->ready);
+}
+
+static void say_ready(struct sw_node *n)
+{
+    struct sw_log_line l;
+
+    for (size_t i = 0; i < n->config->n_unread; i++)
+        sw_log_warn("config", "%s is set, but nothing here uses it yet",
+                    n->config->unread_names[i]);
+    sw_metric_set(sw_metric_get1(n->shard, SW_METRIC_PROXIES_ACTIVE, NULL), (int64_t)n->n_pods);
+    sw_metric_set(sw_metric_get1(n->shard, SW_METRIC_PROXIES_PENDING, NULL), 0);
+    sw_metric_add(sw_metric_get1(n->shard, SW_METRIC_PROXIES_STARTED, NULL), n->n_pods);
+    sw_ready_done(n->ready, "proxy");
+    sw_log_begin(&l, SW_LOG_INFO, "node", "ready");
+    sw_log_u64(&l, "pods", n->n_pods);
+    sw_log_u64(&l, "workers", n->n_workers);
+    sw_log_u64(&l, "workloads", sw_state_workload_count(n->state));
+    sw_log_end(&l);
+}
+
+int sw_node_run(const struct sw_node_config *c, struct sw_err *err)
+{
+    struct sw_node n = {.config = c};
+    int rc = start(&n, err);
+
+    if (rc == SW_OK) {
+        say_ready(&n);
+        sw_timer_start(n.loop, &n.tick, TICK_S * SW_NS_PER_S, on_tick);
+        sw_loop_run(n.loop);
+    }
+    stop(&n);
+    return rc;
+}

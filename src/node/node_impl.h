@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the node's main thread share. */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "io/filewatch.h"
+#include "io/loop.h"
+#include "io/signal.h"
+#include "node/certs.h"
+#include "node/node.h"
+#include "node/worker.h"
+#include "telemetry/admin.h"
+#include "telemetry/metrics.h"
+#include "telemetry/ready.h"
+
+struct sw_node {
+    const struct sw_node_config *config; /* borrowed */
+    struct sw_loop *loop;
+    struct sw_signals *signals;
+    struct sw_metrics *metrics;
+    struct sw_metrics_shard *shard;
+    struct sw_ready *ready;
+    struct sw_admin *admin;
+    struct sw_certs *certs;
+    struct sw_filewatch *watch;
+    struct sw_state *state;
+    struct sw_slice text; /* of the local configuration as loaded; owned */
+    struct sw_pod *pods;
+    size_t n_pods;
+    struct sw_worker *workers;
+    size_t n_workers;
+    struct sw_timer tick;
+    struct sw_timer drain_deadline;
+    bool draining;
+    struct sw_msg idle_msg;
+    atomic_uint idle_workers;
+    uint64_t dropped_said; /* log lines lost, as last counted */
+};
+
+/* From a draining worker that has no connection left. Any thread. */
+void sw_node_worker_idle(struct sw_node *n);
+
+/* listen.c: the pods and their listening sockets. */
+SW_NODISCARD int node_open_pods(struct sw_node *n, struct sw_err *err);
+SW_NODISCARD int node_open_listeners(struct sw_node *n, struct sw_err *err);
+void node_close_pods(struct sw_node *n);
+/* dump.c: /config_dump. */
+int node_config_dump(struct sw_buf *out, void *arg);

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The option table of `spanwire node`. One row is all that a new setting needs. */
+#include "node/config.h"
+
+#define AT(field) .offset = offsetof(struct sw_node_config, field)
+
+static const char *const modes[] = {"shared", "dedicated", NULL};
+static const char *const autos[] = {"auto", "true", "false", NULL};
+static const char *const aeads[] = {"auto", "imb", "gnutls", NULL};
+static const char *const formats[] = {"plain", "json", NULL};
+
+static const struct sw_opt table[] = {
+    {.type = SW_OPT_GROUP, .help = "Whom to serve"},
+    {"mode", "PROXY_MODE", SW_OPT_ENUM, AT(mode), .def = "shared", .choices = modes,
+     .help = "Serve the pods named by --pod, each in its own network namespace, or one workload in "
+             "this namespace."},
+    {"workload", "PROXY_WORKLOAD_INFO", SW_OPT_STR, AT(workload_text), .arg = "NS/NAME/SA",
+     .help = "The workload of dedicated mode: namespace, name and service account."},
+    {"pod", "SPANWIRE_PODS", SW_OPT_LIST, AT(pod_texts), .arg = "NS/NAME/SA=NETNS",
+     .help = "A pod of shared mode and the path of its network namespace. May be repeated."},
+    {"enable-proxy", "ENABLE_PROXY", SW_OPT_BOOL, AT(enable_proxy), .def = "true", .arg = "BOOL",
+     .help = "Open the proxy ports. Without them only the admin, metrics and readiness ports "
+             "answer."},
+
+    {.type = SW_OPT_GROUP, .help = "What is known, and identities"},
+    {"local-xds", "LOCAL_XDS_PATH", SW_OPT_STR, AT(local_xds_path), .arg = "FILE",
+     .help = "YAML file with workloads, services and policies; read again when it changes. See "
+             "spanwire-local-config(5)."},
+    {NULL, "LOCAL_XDS", SW_OPT_STR, AT(local_xds_inline),
+     .help = "The same YAML as text. Only one of the two may be given."},
+    {"local-ca", "SPANWIRE_LOCAL_CA", SW_OPT_STR, AT(local_ca), .arg = "DIR",
+     .help = "Directory made by 'spanwire cert ca': certificates of local workloads are issued "
+             "from it and renewed at half of their life."},
+    {"crl", "CRL_PATH", SW_OPT_STR, AT(crl), .arg = "FILE",
+     .help = "Certificate revocation list, PEM or DER."},
+    {"secret-ttl", "SECRET_TTL", SW_OPT_DURATION, AT(secret_ttl_ns), .def = "24h", .min = 1000,
+     .help = "Life of the certificates issued to local workloads."},
+
+    {.type = SW_OPT_GROUP, .help = "Names"},
+    {"node-name", "NODE_NAME", SW_OPT_STR, AT(node_name), .def = "", .arg = "NAME",
+     .help = "Name of this node; workloads of the same node are local."},
+    {"network", "NETWORK", SW_OPT_STR, AT(network), .def = "", .arg = "NAME",
+     .help = "Network this node is in; other networks are reached through their gateways."},
+    {"cluster-id", "CLUSTER_ID,ISTIO_META_CLUSTER_ID", SW_OPT_STR, AT(cluster_id),
+     .def = "Kubernetes", .arg = "NAME", .help = "Name of the cluster, for telemetry."},
+    {"cluster-domain", "CLUSTER_DOMAIN", SW_OPT_STR, AT(cluster_domain), .def = "cluster.local",
+     .arg = "DOMAIN", .help = "DNS domain of the cluster."},
+    {"trust-domain", "TRUST_DOMAIN", SW_OPT_STR, AT(trust_domain), .def = "cluster.local",
+     .arg = "DOMAIN", .help = "Trust domain of workloads that do not name one."},
+    {"pod-name", "POD_NAME", SW_OPT_STR, AT(pod_name), .arg = "NAME",
+     .help = "Our own pod. With the next two, shared mode also opens 15008 in its own namespace so "
+             "that our metrics can be scraped through mutual TLS."},
+    {"pod-namespace", "POD_NAMESPACE", SW_OPT_STR, AT(pod_namespace), .arg = "NAME",
+     .help = "Namespace of our own pod."},
+    {"service-account", "SERVICE_ACCOUNT", SW_OPT_STR, AT(service_account), .arg = "NAME",
+     .help = "Service account of our own pod."},
+    {"instance-ip", "INSTANCE_IP", SW_OPT_STR, AT(instance_ip), .arg = "IP",
+     .help = "Address of our own pod."},
+
+    {.type = SW_OPT_GROUP, .help = "Ports"},
+    {"listen-ip", "SPANWIRE_LISTEN_IP", SW_OPT_IP, AT(listen_ip),
+     .help = "Bind 15001, 15006, 15008 and 15080 to this address instead of the wildcard, so that "
+             "several dedicated nodes can share a machine (127.0.0.2, 127.0.0.3)."},
+    {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr),
+     .help = "Admin endpoints. Default 127.0.0.1:15000, with PROXY_CONFIG's proxyAdminPort."},
+    {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr),
+     .help = "Metrics. Default [::]:15020, with PROXY_CONFIG's statsPort."},
+    {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(ready_addr),
+     .help = "Readiness. Default [::]:15021."},
+    {"socks5", "UNSTABLE_ENABLE_SOCKS5", SW_OPT_BOOL, AT(socks5), .def = "false",
+     .help = "Open the SOCKS5 port 15080 for programs on the same host."},
+    {"ipv6", "IPV6_ENABLED", SW_OPT_BOOL, AT(ipv6), .def = "true", .arg = "BOOL",
+     .help = "Bind [::] rather than 0.0.0.0."},
+    {"port-reuse", "INPOD_PORT_REUSE", SW_OPT_BOOL, AT(port_reuse), .def = "true", .arg = "BOOL",
+     .help = "SO_REUSEPORT on the proxy ports: lets a new process take over from an old one."},
+
+    {.type = SW_OPT_GROUP, .help = "Running"},
+    {"workers", "ZTUNNEL_WORKER_THREADS", SW_OPT_STR, AT(workers_text), .arg = "N|N%",
+     .help = "Worker threads: a number, a share of the CPUs, or 0 for all of them. Default auto: "
+             "the CPU limit when there is one, else a quarter of the CPUs and at least two."},
+    {"cpu-limit", "ZTUNNEL_CPU_LIMIT", SW_OPT_STR, AT(cpu_limit), .arg = "CPUS",
+     .help = "CPUs to count on instead of those of the machine."},
+    {"resource-cpu-limit", "ZTUNNEL_RESOURCE_CPU_LIMIT", SW_OPT_STR, AT(resource_cpu_limit),
+     .arg = "CPUS", .help = "CPU limit of the container, such as 2, 1.5 or 500m."},
+    {"resource-cpu-request", "ZTUNNEL_RESOURCE_CPU_REQUEST", SW_OPT_STR, AT(resource_cpu_request),
+     .arg = "CPUS", .help = "CPU request of the container."},
+    {"drain", "CONNECTION_TERMINATION_DEADLINE", SW_OPT_STR, AT(drain_text), .arg = "DURATION",
+     .help = "How long open connections may go on after SIGTERM. Default: from the grace period, "
+             "else 5s."},
+    {"grace-period", "TERMINATION_GRACE_PERIOD_SECONDS", SW_OPT_STR, AT(grace_text),
+     .arg = "SECONDS",
+     .help = "Time until the container is killed; --drain becomes a little less."},
+    {"packet-mark", "PACKET_MARK", SW_OPT_STR, AT(packet_mark_text), .arg = "N",
+     .help = "SO_MARK on our own sockets, which the redirection rules let through; 0 for none. "
+             "Default 1337 in shared mode, none in dedicated mode."},
+    {"orig-src", "ENABLE_ORIG_SRC", SW_OPT_ENUM, AT(orig_src), .def = "auto", .choices = autos,
+     .help = "Connect to local applications from the client's address (IP_TRANSPARENT): try, "
+             "require, or never."},
+    {"localhost-app-tunnel", "LOCALHOST_APP_TUNNEL", SW_OPT_BOOL, AT(localhost_app_tunnel),
+     .def = "true", .arg = "BOOL",
+     .help = "Reach application tunnels on localhost rather than the pod's address."},
+
+    {.type = SW_OPT_GROUP, .help = "Tunnels"},
+    {"enforce-waypoint", "SPANWIRE_ENFORCE_WAYPOINT", SW_OPT_BOOL, AT(enforce_waypoint),
+     .def = "true", .arg = "BOOL",
+     .help = "A destination that has a waypoint takes connections only from it."},
+    {"fast-path", "SPANWIRE_FAST_PATH", SW_OPT_BOOL, AT(fast_path), .def = "true", .arg = "BOOL",
+     .help = "Serve destinations of this node in the process, with the same checks, counters and "
+             "logs."},
+    {"response-baggage", "ENABLE_RESPONSE_BAGGAGE", SW_OPT_BOOL, AT(response_baggage),
+     .def = "true", .arg = "BOOL", .help = "Exchange workload names in the baggage header."},
+    {"aead", "SPANWIRE_AEAD", SW_OPT_ENUM, AT(aead), .def = "auto", .choices = aeads,
+     .help = "Who seals and opens TLS records: intel-ipsec-mb, GnuTLS, or the first that works."},
+    {"pool-max-streams", "POOL_MAX_STREAMS_PER_CONNECTION", SW_OPT_U32, AT(pool_max_streams),
+     .def = "100", .min = 1, .max = 65535, .help = "Tunnels per pooled HTTP/2 connection."},
+    {"pool-unused-release", "POOL_UNUSED_RELEASE_TIMEOUT", SW_OPT_DURATION,
+     AT(pool_unused_release_ns), .def = "5m", .help = "When an idle pooled connection is closed."},
+    {"h2-stream-window", "HTTP2_STREAM_WINDOW_SIZE", SW_OPT_U32, AT(h2_stream_window),
+     .def = "4194304", .arg = "BYTES", .min = 65535, .max = 2147483647,
+     .help = "Flow-control window of a tunnel."},
+    {"h2-connection-window", "HTTP2_CONNECTION_WINDOW_SIZE", SW_OPT_U32, AT(h2_connection_window),
+     .def = "16777216", .arg = "BYTES", .min = 65535, .max = 2147483647,
+     .help = "Flow-control window of a connection."},
+    {"h2-frame-size", "HTTP2_FRAME_SIZE", SW_OPT_U32, AT(h2_frame_size), .def = "1048576",
+     .arg = "BYTES", .min = 16384, .max = 16777215, .help = "Largest frame accepted."},
+
+    {.type = SW_OPT_GROUP, .help = "TCP keep-alive"},
+    {"keepalive", "KEEPALIVE_ENABLED", SW_OPT_BOOL, AT(keepalive), .def = "true", .arg = "BOOL",
+     .help = "TCP keep-alive on upstream sockets and on those accepted at 15001 and 15006."},
+    {"keepalive-time", "KEEPALIVE_TIME", SW_OPT_DURATION, AT(keepalive_time_ns), .def = "180s",
+     .min = 1000, .max = 32767000, .help = "Silence before the first probe."},
+    {"keepalive-interval", "KEEPALIVE_INTERVAL", SW_OPT_DURATION, AT(keepalive_interval_ns),
+     .def = "180s", .min = 1000, .max = 32767000, .help = "Time between probes."},
+    {"keepalive-retries", "KEEPALIVE_RETRIES", SW_OPT_U32, AT(keepalive_retries), .def = "9",
+     .min = 1, .max = 127, .help = "Unanswered probes before the connection is dropped."},
+    {"user-timeout", "USER_TIMEOUT_ENABLED", SW_OPT_BOOL, AT(user_timeout), .def = "false",
+     .help = "TCP_USER_TIMEOUT of time + retries x interval."},
+
+    {.type = SW_OPT_GROUP, .help = "Logs"},
+    {"log-level", "RUST_LOG", SW_OPT_STR, AT(log_level), .def = "info", .arg = "FILTER",
+     .help = "off, error, warn, info, debug or trace, and per scope: info,access=debug."},
+    {"log-format", "LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain", .choices = formats,
+     .help = "Tab-separated text, or one JSON object per line."},
+    {"authz-info-log", "AUTHZ_POLICY_INFO_LOGGING", SW_OPT_BOOL, AT(authz_info_log), .def = "false",
+     .help = "Log every policy decision at level info."},
+    {NULL, "PROXY_CONFIG", SW_OPT_STR, AT(proxy_config),
+     .help = "Istio ProxyConfig as YAML; proxyAdminPort, statsPort and concurrency are read."},
+
+    {.type = SW_OPT_GROUP, .help = "Accepted for compatibility, not used by this version"},
+    {"tls12", "TLS12_ENABLED", SW_OPT_BOOL, AT(tls12), .flags = SW_OPT_UNUSED,
+     .help = "TLS 1.2 for HBONE. It is TLS 1.3 only here."},
+    {NULL, "XDS_ADDRESS", SW_OPT_STR, AT(unread.xds_address), .flags = SW_OPT_UNUSED,
+     .help = "Control plane."},
+    {NULL, "CA_ADDRESS", SW_OPT_STR, AT(unread.ca_address), .flags = SW_OPT_UNUSED,
+     .help = "Certificate authority."},
+    {NULL, "XDS_ROOT_CA", SW_OPT_STR, AT(unread.xds_root_ca), .flags = SW_OPT_UNUSED,
+     .help = "Root of the control plane."},
+    {NULL, "CA_ROOT_CA", SW_OPT_STR, AT(unread.ca_root_ca), .flags = SW_OPT_UNUSED,
+     .help = "Root of the certificate authority."},
+    {NULL, "ALT_XDS_HOSTNAME", SW_OPT_STR, AT(unread.alt_xds_hostname), .flags = SW_OPT_UNUSED,
+     .help = "Second name of the control plane."},
+    {NULL, "ALT_CA_HOSTNAME", SW_OPT_STR, AT(unread.alt_ca_hostname), .flags = SW_OPT_UNUSED,
+     .help = "Second name of the certificate authority."},
+    {NULL, "AUTH_TOKEN", SW_OPT_STR, AT(unread.auth_token), .flags = SW_OPT_UNUSED | SW_OPT_SECRET,
+     .help = "Token or its file."},
+    {NULL, "XDS_ON_DEMAND", SW_OPT_BOOL, AT(unread.xds_on_demand), .flags = SW_OPT_UNUSED,
+     .help = "Ask for workloads when they are needed."},
+    {NULL, "COMPLIANCE_POLICY", SW_OPT_STR, AT(unread.compliance_policy), .flags = SW_OPT_UNUSED,
+     .help = "Restriction of algorithms."},
+    {NULL, "INPOD_UDS", SW_OPT_STR, AT(unread.inpod_uds), .flags = SW_OPT_UNUSED,
+     .help = "Socket of the node agent."},
+    {NULL, "ISTIO_META_DNS_CAPTURE", SW_OPT_BOOL, AT(unread.dns_capture), .flags = SW_OPT_UNUSED,
+     .help = "DNS proxy."},
+    {NULL, "ISTIO_META_DNS_PROXY_ADDR", SW_OPT_STR, AT(unread.dns_addr), .flags = SW_OPT_UNUSED,
+     .help = "Address of the DNS proxy."},
+    {NULL, "PREFERED_SERVICE_NAMESPACE", SW_OPT_STR, AT(unread.preferred_service_namespace),
+     .flags = SW_OPT_UNUSED, .help = "Tie-break of the DNS proxy."},
+};
+
+const struct sw_opts_cmd sw_node_options = {
+    .name = "node",
+    .usage = "[options]",
+    .summary = "Encrypts, authorises and observes the TCP connections of workloads: plain\n"
+               "connections are captured on 15001 and 15006 and carried between nodes as HBONE\n"
+               "(mutual TLS and HTTP/2 CONNECT) on 15008.",
+    .epilogue = "SIGTERM drains. See spanwire-node(8) and spanwire-local-config(5).",
+    .opts = table,
+    .n = SW_ARRAY_LEN(table),
+    .config_file = true,
+};

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* 15001: connections of a pod to the world. Chooses the way; the other files walk it. */
+#include "node/outbound.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/time.h"
+
+static void on_reap(struct sw_defer *d)
+{
+    sw_free(SW_CONTAINER_OF(d, struct outbound, reap));
+}
+
+static void drop_setup(struct outbound *o)
+{
+    struct outbound_setup *s = o->setup;
+
+    if (!s)
+        return;
+    sw_dial_cancel(&s->dial);
+    sw_pool_cancel(&s->wait);
+    if (s->resolve)
+        s->resolve->arg = NULL; /* it frees itself when the answer comes */
+    (void)sw_state_unref(s->state);
+    sw_free(s);
+    o->setup = NULL;
+}
+
+/* RFC 1928 section 6. */
+static void socks5_reply(struct outbound *o, uint8_t code)
+{
+    const uint8_t reply[10] = {5, code, 0, 1};
+
+    if (o->socks5 && o->fd >= 0)
+        (void)!sw_sock_write(o->fd, reply, sizeof(reply));
+    o->socks5 = false;
+}
+
+static uint8_t socks5_code(enum sw_response_flag flag)
+{
+    return flag == SW_FLAG_NONE ? 0 : flag == SW_FLAG_DENY ? 2 : 5;
+}
+
+void outbound_finish(struct outbound *o, enum sw_response_flag flag, const char *error)
+{
+    struct sw_worker *w = outbound_worker(o);
+
+    if (o->done)
+        return;
+    o->done = true;
+    sw_ledger_close(&o->rec, flag, error);
+    outbound_fast_done(o, flag, error);
+    outbound_double_abandon(o);
+    if (o->streaming)
+        sw_tstream_abort(&o->u.stream, SW_H2_CANCEL);
+    if (o->pumping)
+        sw_pump_stop(&o->u.pump, flag != SW_FLAG_NONE);
+    socks5_reply(o, socks5_code(flag));
+    sw_sock_close(o->fd);
+    o->fd = -1;
+    drop_setup(o);
+    sw_live_remove(w, &o->live);
+    sw_metric_sub(w->sockets[SW_REPORTER_SOURCE], 1);
+    sw_loop_defer(w->loop, &o->reap, on_reap);
+}
+
+static void on_drained(struct sw_live *l, const char *why)
+{
+    outbound_finish(SW_CONTAINER_OF(l, struct outbound, live), SW_FLAG_CONNECT, why);
+}
+
+/* ---- bytes between two sockets ---- */
+
+static void on_moved(struct sw_pump *p, int from, size_t n)
+{
+    struct outbound *o = SW_CONTAINER_OF(p, struct outbound, u.pump);
+
+    sw_ledger_moved(&o->rec, from == 0 ? n : 0, from == 0 ? 0 : n);
+    if (o->fast)
+        sw_ledger_moved(&o->fast->rec, from == 0 ? n : 0, from == 0 ? 0 : n);
+}
+
+static void on_pump_done(struct sw_pump *p, int rc)
+{
+    struct outbound *o = SW_CONTAINER_OF(p, struct outbound, u.pump);
+
+    (void)rc; /* a reset is no error of ours */
+    o->pumping = false;
+    outbound_finish(o, SW_FLAG_NONE, NULL);
+}
+
+void outbound_established(struct outbound *o)
+{
+    socks5_reply(o, 0);
+    drop_setup(o);
+}
+
+void outbound_pump(struct outbound *o, int fd)
+{
+    struct sw_err err = {0};
+    int rc;
+
+    outbound_established(o);
+    rc = sw_pump_start(&o->u.pump, outbound_worker(o)->loop, SW_TAKE_FD(o->fd), fd, on_moved,
+                       on_pump_done, &err);
+    if (rc != SW_OK)
+        outbound_finish(o, SW_FLAG_CONNECT, err.msg);
+    else
+        o->pumping = true;
+}
+
+/* ---- choosing ---- */
+
+static void open_record(struct outbound *o)
+{
+    struct outbound_setup *s = o->setup;
+    struct sw_worker *w = outbound_worker(o);
+    bool tunnel = s->route.kind == SW_ROUTE_HBONE || s->route.kind == SW_ROUTE_DOUBLE_HBONE;
+    struct sw_ledger_info info = {
+        .direction = SW_OUTBOUND,
+        .mtls = tunnel,
+        .src = o->live.src,
+        .dst = s->route.target,
+        .src_workload = o->live.pod->local,
+        .dst_workload = s->route.workload,
+        .service = s->route.service,
+        .hbone_addr = sw_slice_str(s->route.authority),
+        .trace = &s->trace,
+    };
+
+    if (tunnel) {
+        info.src_identity = o->live.pod->local->c->identity;
+        if (s->route.workload)
+            info.dst_identity = s->route.workload->c->identity;
+    }
+    sw_ledger_open(&o->rec, w, &info);
+}
+
+static void on_tcp_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
+{
+    struct outbound_setup *s = SW_CONTAINER_OF(d, struct outbound_setup, dial);
+
+    if (rc != SW_OK)
+        outbound_retry(s->out, SW_FLAG_CONNECT, err->msg);
+    else
+        outbound_pump(s->out, sw_dial_take(d));
+}
+
+static void dial_tcp(struct outbound *o)
+{
+    struct sw_worker *w = outbound_worker(o);
+    struct sw_sock_opts opts = sw_worker_sock(w, o->live.pod);
+    const struct sw_ip *from = w->config->listen_ip.family ? &w->config->listen_ip : NULL;
+
+    sw_dial_start(&o->setup->dial, w->loop, &o->setup->route.target, from, &opts,
+                  OUTBOUND_CONNECT_S * SW_NS_PER_S, on_tcp_dialled);
+}
+
+static void go(struct outbound *o)
+{
+    struct outbound_setup *s = o->setup;
+
+    o->live.actual_dst = s->route.target;
+    o->live.protocol = s->route.kind == SW_ROUTE_TCP     ? "TCP"
+                       : s->route.kind == SW_ROUTE_HBONE ? "HBONE"
+                                                         : "DOUBLE_HBONE";
+    open_record(o);
+    if (s->route.kind == SW_ROUTE_TCP)
+        dial_tcp(o);
+    else if (!outbound_fast(o))
+        outbound_hbone(o);
+}
+
+static bool family_allowed(const struct sw_route_outbound *r, uint8_t family)
+{
+    switch (r->families) {
+    case SW_FAMILIES_V4:
+        return family == 4;
+    case SW_FAMILIES_V6:
+        return family == 6;
+    case SW_FAMILIES_AUTO:
+    case SW_FAMILIES_DUAL:
+        return true;
+    }
+    return true;
+}
+
+/* A random answer of the preferred family, else of any allowed one. */
+static const struct sw_ip *pick_answer(const struct sw_route_outbound *r,
+                                       const struct sw_resolve *a)
+{
+    for (int pass = 0; pass < 2 && a->n; pass++) {
+        size_t start = sw_rand_below(a->n);
+
+        for (size_t i = 0; i < a->n; i++) {
+            const struct sw_ip *ip = &a->ips[(start + i) % a->n];
+
+            if (family_allowed(r, ip->family) && (pass || ip->family == r->prefer_family))
+                return ip;
+        }
+    }
+    return NULL;
+}
+
+static void on_resolved(struct sw_resolve *a)
+{
+    struct outbound *o = a->arg;
+    const struct sw_ip *ip;
+    char text[SW_RESOLVE_NAME + 64];
+
+    if (o) {
+        o->setup->resolve = NULL;
+        ip = a->rc == SW_OK ? pick_answer(&o->setup->route, a) : NULL;
+        if (ip) {
+            sw_route_resolved(&o->setup->route, ip);
+            go(o);
+        } else {
+            (void)snprintf(text, sizeof(text), "cannot resolve '%s'", a->name);
+            outbound_retry(o, SW_FLAG_CONNECT, text);
+        }
+    }
+    sw_free(a);
+}
+
+static void resolve(struct outbound *o)
+{
+    struct sw_slice name = o->setup->route.hostname;
+    struct sw_resolve *a;
+
+    if (name.n >= SW_RESOLVE_NAME) {
+        outbound_retry(o, SW_FLAG_CONNECT, "host name too long");
+        return;
+    }
+    a = SW_NEW(struct sw_resolve);
+    memcpy(a->name, name.p, name.n);
+    a->loop = outbound_worker(o)->loop;
+    a->cb = on_resolved;
+    a->arg = o;
+    o->setup->resolve = a;
+    sw_resolve_start(a);
+}
+
+static void dropped(struct outbound *o)
+{
+    struct outbound_setup *s = o->setup;
+    bool again = s->route.drop == SW_DROP_EXHAUSTED && s->last_error[0];
+    const char *why = again ? s->last_error : s->route.reason;
+
+    sw_ledger_refused(outbound_worker(o), SW_OUTBOUND, &o->live.src, &o->live.original_dst,
+                      s->route.drop == SW_DROP_SELF_CALL ? "self_call" : "no_route", why);
+    outbound_finish(o, again ? s->last_flag : SW_FLAG_CONNECT, why);
+}
+
+static void choose(struct outbound *o)
+{
+    struct outbound_setup *s = o->setup;
+    struct sw_worker *w = outbound_worker(o);
+    struct sw_route_tried tried = {s->tried, s->n_tried};
+
+    sw_route_outbound(s->state, &w->env, o->live.pod->local, &o->live.original_dst, &tried,
+                      &s->route);
+    if (s->route.kind == SW_ROUTE_DROP)
+        dropped(o);
+    else if (s->route.hostname.n)
+        resolve(o);
+    else
+        go(o);
+}
+
+void outbound_retry(struct outbound *o, enum sw_response_flag flag, const char *error)
+{
+    struct outbound_setup *s = o->setup;
+    bool can = s->route.service && s->route.workload && s->n_tried + 1 < OUTBOUND_TRIES &&
+               s->state == outbound_worker(o)->state;
+
+    if (!can) {
+        outbound_finish(o, flag, error);
+        return;
+    }
+    (void)snprintf(s->last_error, sizeof(s->last_error), "%s", error);
+    s->last_flag = flag;
+    /* Every attempt has its own record: what was tried stays visible. */
+    sw_ledger_close(&o->rec, flag, error);
+    sw_log_debug("outbound", "retrying on another endpoint: %s", error);
+    s->tried[s->n_tried++] = sw_workload_uid(s->route.workload);
+    choose(o);
+}
+
+void sw_outbound_start(struct sw_wpod *p, int fd, const struct sw_addr *peer,
+                       const struct sw_addr *dst, bool socks5)
+{
+    struct sw_worker *w = p->worker;
+    struct outbound *o = SW_NEW(struct outbound);
+    uint8_t random[24];
+
+    o->fd = fd;
+    o->socks5 = socks5;
+    o->live = (struct sw_live){
+        .pod = p,
+        .src = *peer,
+        .original_dst = *dst,
+        .actual_dst = *dst,
+        .protocol = "TCP",
+        .end = on_drained,
+    };
+    sw_live_add(w, &o->live);
+    sw_metric_add(w->sockets[SW_REPORTER_SOURCE], 1);
+    o->setup = SW_NEW(struct outbound_setup);
+    o->setup->out = o;
+    o->setup->state = sw_state_ref(w->state);
+    sw_rand_bytes(random, sizeof(random));
+    sw_trace_make(NULL, random, &o->setup->trace);
+    if (!p->local) {
+        sw_ledger_refused(w, SW_OUTBOUND, peer, dst, "unknown_workload",
+                          "local workload is not known");
+        outbound_finish(o, SW_FLAG_CONNECT, NULL);
+        return;
+    }
+    choose(o);
+}
+
+void sw_outbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
+{
+    struct sw_addr dst = sw_sock_original_dst(fd);
+
+    sw_sock_tune(fd, &p->worker->sock);
+    sw_outbound_start(p, fd, peer, &dst, false);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the outbound path share: outbound.c (choosing), outbound_hbone.c,
+ * outbound_fast.c. */
+#pragma once
+
+#include "io/resolver.h"
+#include "node/ledger.h"
+#include "tunnel/dial.h"
+#include "tunnel/pool.h"
+#include "tunnel/pump.h"
+#include "tunnel/session.h"
+
+enum {
+    OUTBOUND_TRIES = 3, /* endpoints tried before giving up */
+    OUTBOUND_CONNECT_S = 10,
+};
+
+struct outbound;
+struct double_hbone;
+
+/* What is needed only until bytes flow. */
+struct outbound_setup {
+    struct outbound *out;
+    struct sw_state *state; /* owned reference: the route points into it */
+    struct sw_route_outbound route;
+    struct sw_slice tried[OUTBOUND_TRIES]; /* uids, in 'state' */
+    size_t n_tried;
+    struct sw_dial dial;
+    struct sw_pool_wait wait;
+    struct sw_resolve *resolve; /* ours until it answers */
+    struct sw_trace trace;
+    char last_error[200];
+    enum sw_response_flag last_flag;
+};
+
+/* The inbound half of a connection that never leaves the process. */
+struct outbound_fast {
+    struct outbound *out;
+    struct sw_ledger rec;
+    struct sw_guard guard;
+    struct sw_route_inbound route;
+    struct sw_tls_cred *cred; /* owned: whose identity the guard shows */
+};
+
+struct outbound {
+    struct sw_live live;
+    struct sw_ledger rec;
+    int fd; /* the client's, until a pump or stream has it */
+    bool socks5;
+    bool done;
+    struct outbound_setup *setup; /* owned */
+    struct outbound_fast *fast;   /* owned */
+    struct double_hbone *twice;   /* borrowed: frees itself */
+    union {
+        struct sw_pump pump;
+        struct sw_tstream stream;
+    } u;
+    bool streaming; /* u.stream is in use */
+    bool pumping;   /* u.pump is in use */
+    struct sw_defer reap;
+};
+
+static inline struct sw_worker *outbound_worker(const struct outbound *o)
+{
+    return o->live.pod->worker;
+}
+
+/* outbound.c */
+void outbound_finish(struct outbound *o, enum sw_response_flag flag, const char *error);
+/* The attempt failed before bytes moved: another endpoint, or the end. */
+void outbound_retry(struct outbound *o, enum sw_response_flag flag, const char *error);
+/* The way is open: answer SOCKS, drop the set-up state. */
+void outbound_established(struct outbound *o);
+void outbound_pump(struct outbound *o, int fd);
+/* outbound_hbone.c */
+void outbound_hbone(struct outbound *o);
+extern const struct sw_tstream_ops outbound_stream_ops;
+/* outbound_double.c */
+void outbound_double(struct outbound *o, struct sw_session *s);
+void outbound_double_abandon(struct outbound *o);
+/* The fields of a CONNECT. 'network' is sent on the inner one only. */
+int outbound_connect(struct outbound *o, struct sw_session *s, struct sw_tstream *t,
+                     const struct sw_tstream_ops *ops, const char *authority,
+                     struct sw_slice network, struct sw_err *err);
+/* outbound_fast.c */
+bool outbound_fast(struct outbound *o);
+void outbound_fast_done(struct outbound *o, enum sw_response_flag flag, const char *error);

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Outbound through an HBONE tunnel: a pooled connection, one CONNECT, then bytes. */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "node/outbound.h"
+
+enum { SANS_MAX = 64 };
+
+int outbound_connect(struct outbound *o, struct sw_session *s, struct sw_tstream *t,
+                     const struct sw_tstream_ops *ops, const char *authority,
+                     struct sw_slice network, struct sw_err *err)
+{
+    struct outbound_setup *setup = o->setup;
+    SW_BUF_AUTO baggage = {.max = 4096};
+    SW_BUF_AUTO forwarded = {.max = 1024};
+    struct sw_baggage own;
+    char trace[SW_TRACE_TEXT];
+    struct sw_slice host = setup->route.service ? setup->route.service->hostname : sw_slice("", 0);
+    struct sw_h2_header f[6] = {
+        {SW_SLICE_LIT(":method"), SW_SLICE_LIT("CONNECT")},
+        {SW_SLICE_LIT(":authority"), sw_slice_str(authority)},
+    };
+    size_t n = 2;
+
+    sw_baggage_of(o->live.pod->local, &own);
+    if (sw_baggage_build(&own, &baggage) != SW_OK ||
+        sw_forwarded_build(&o->live.src, host, &forwarded) != SW_OK)
+        return sw_err_set(err, SW_ELIMIT, "tunnel headers too long");
+    f[n++] = (struct sw_h2_header){SW_SLICE_LIT("baggage"), sw_buf_slice(&baggage)};
+    f[n++] = (struct sw_h2_header){SW_SLICE_LIT("forwarded"), sw_buf_slice(&forwarded)};
+    (void)sw_trace_text(&setup->trace, trace);
+    f[n++] = (struct sw_h2_header){SW_SLICE_LIT("traceparent"), sw_slice_str(trace)};
+    if (network.p)
+        f[n++] = (struct sw_h2_header){SW_SLICE_LIT("x-forwarded-network"), network};
+    return sw_tstream_open(s, t, ops, f, n, err);
+}
+
+static void on_response(struct sw_tstream *t, const struct sw_h2_head *head)
+{
+    struct outbound *o = SW_CONTAINER_OF(t, struct outbound, u.stream);
+    struct sw_err err = {0};
+    char text[32];
+
+    if (!o->setup) /* a second answer */
+        return;
+    if (head->status != 200) {
+        (void)snprintf(text, sizeof(text), "http status: %u", head->status);
+        outbound_finish(o, SW_FLAG_CONNECT, text);
+        return;
+    }
+    outbound_established(o);
+    if (sw_tstream_relay(t, SW_TAKE_FD(o->fd), &err) != SW_OK) {
+        o->streaming = false;
+        outbound_finish(o, SW_FLAG_CONNECT, err.msg);
+    }
+}
+
+static void on_moved(struct sw_tstream *t, size_t up, size_t down)
+{
+    struct outbound *o = SW_CONTAINER_OF(t, struct outbound, u.stream);
+
+    sw_ledger_moved(&o->rec, up, down);
+}
+
+static enum sw_response_flag flag_of(int rc)
+{
+    return rc == SW_EDENIED  ? SW_FLAG_CERT_REVOKED
+           : rc == SW_EPROTO ? SW_FLAG_H2_HANDSHAKE_FAILURE
+                             : SW_FLAG_CONNECT;
+}
+
+static void on_done(struct sw_tstream *t, int rc, const struct sw_err *err)
+{
+    struct outbound *o = SW_CONTAINER_OF(t, struct outbound, u.stream);
+    const char *why = err ? err->msg : "tunnel closed";
+
+    o->streaming = false;
+    if (o->setup && (rc == SW_EAGAIN || rc == SW_EDENIED))
+        outbound_retry(o, SW_FLAG_CONNECT, why); /* the peer did not take it */
+    else if (o->setup)
+        outbound_finish(o, flag_of(rc), why);
+    else if (rc == SW_OK || rc == SW_ECLOSED)
+        outbound_finish(o, SW_FLAG_NONE, NULL);
+    else
+        outbound_finish(o, flag_of(rc), why);
+}
+
+const struct sw_tstream_ops outbound_stream_ops = {
+    .on_response = on_response,
+    .on_moved = on_moved,
+    .on_done = on_done,
+};
+
+static void use_session(struct outbound *o, struct sw_session *s)
+{
+    struct outbound_setup *setup = o->setup;
+    struct sw_err err = {0};
+
+    if (setup->route.kind == SW_ROUTE_DOUBLE_HBONE) {
+        outbound_double(o, s);
+        return;
+    }
+    if (outbound_connect(o, s, &o->u.stream, &outbound_stream_ops, setup->route.authority,
+                         (struct sw_slice){NULL, 0}, &err) != SW_OK)
+        outbound_retry(o, SW_FLAG_H2_HANDSHAKE_FAILURE, err.msg);
+    else
+        o->streaming = true;
+}
+
+static void on_pool(struct sw_pool_wait *wait, struct sw_session *s, int rc,
+                    enum sw_pool_stage stage, const struct sw_err *err)
+{
+    struct outbound_setup *setup = SW_CONTAINER_OF(wait, struct outbound_setup, wait);
+    struct outbound *o = setup->out;
+    char text[280];
+
+    if (rc == SW_OK) {
+        use_session(o, s);
+        return;
+    }
+    if (rc == SW_ELIMIT && stage == SW_POOL_H2) {
+        outbound_hbone(o);
+        return;
+    }
+    if (stage == SW_POOL_DIAL && rc == SW_ETIME) {
+        (void)snprintf(text, sizeof(text), "%s, maybe a NetworkPolicy is blocking HBONE port 15008",
+                       err->msg);
+        outbound_retry(o, SW_FLAG_NETWORK_POLICY, text);
+    } else if (stage == SW_POOL_H2 && rc == SW_EPROTO) {
+        outbound_retry(o, SW_FLAG_H2_HANDSHAKE_FAILURE, err->msg);
+    } else {
+        outbound_retry(o, SW_FLAG_CONNECT, err->msg);
+    }
+}
+
+void outbound_hbone(struct outbound *o)
+{
+    struct outbound_setup *setup = o->setup;
+    struct sw_worker *w = outbound_worker(o);
+    struct sw_slice sans[SANS_MAX];
+    struct sw_pool_target t = {
+        .owner = o->live.pod,
+        .cred = o->live.pod->cred,
+        .sans = sans,
+        .n_sans = sw_min(sw_route_sans_count(&setup->route.sans), SANS_MAX),
+        .addr = setup->route.target,
+        .src = o->live.src.ip,
+        .sock = sw_worker_sock(w, o->live.pod),
+    };
+    struct sw_session *s;
+    bool hit;
+
+    if (!t.cred) {
+        outbound_finish(o, SW_FLAG_IDENTITY_ERROR, "no certificate for the local workload yet");
+        return;
+    }
+    if (w->config->listen_ip.family) {
+        t.src = w->config->listen_ip;
+        t.bind_src = true;
+    }
+    for (size_t i = 0; i < t.n_sans; i++)
+        sans[i] = sw_route_sans_at(&setup->route.sans, i);
+    s = sw_pool_get(w->pool, &t, &setup->wait, on_pool, &hit);
+    sw_metric_add(hit ? w->pool_hits : w->pool_misses, 1);
+    if (s)
+        use_session(o, s);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A service as a snapshot holds it: addresses, ports, endpoints and how to choose among them. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "node/workload.h"
+
+enum sw_lb_mode {
+    SW_LB_STANDARD = 0, /* any endpoint */
+    SW_LB_STRICT = 1,
+    SW_LB_FAILOVER = 2,
+    SW_LB_PASSTHROUGH = 3,
+};
+
+enum sw_lb_scope {
+    SW_LB_REGION = 1,
+    SW_LB_ZONE = 2,
+    SW_LB_SUBZONE = 3,
+    SW_LB_NODE = 4,
+    SW_LB_CLUSTER = 5,
+    SW_LB_NETWORK = 6,
+};
+
+enum sw_ip_families {
+    SW_FAMILIES_AUTO = 0,
+    SW_FAMILIES_V4 = 1,
+    SW_FAMILIES_V6 = 2,
+    SW_FAMILIES_DUAL = 3,
+};
+
+struct sw_network_addr {
+    struct sw_slice network;
+    struct sw_ip ip;
+};
+
+struct sw_network_cidr {
+    struct sw_slice network;
+    struct sw_cidr cidr;
+};
+
+struct sw_weighted_waypoint {
+    struct sw_gateway_addr to;
+    uint32_t weight;
+};
+
+enum { SW_LB_SCOPES_MAX = 8 };
+
+struct sw_service {
+    struct sw_slice name;
+    struct sw_slice ns;
+    struct sw_slice hostname;
+    const struct sw_network_addr *vips;
+    size_t n_vips;
+    const struct sw_network_cidr *cidr_vips;
+    size_t n_cidr_vips;
+    const struct sw_port_pair *ports; /* sorted by service_port */
+    size_t n_ports;
+    const struct sw_slice *sans; /* only those that are SPIFFE names */
+    size_t n_sans;
+    const struct sw_gateway_addr *waypoint; /* or NULL */
+    const struct sw_weighted_waypoint *weighted;
+    size_t n_weighted;
+    enum sw_lb_mode mode;
+    enum sw_lb_scope prefs[SW_LB_SCOPES_MAX];
+    uint8_t n_prefs;
+    bool allow_unhealthy; /* health_policy ALLOW_ALL */
+    bool canonical;
+    bool namespace_only; /* visibility NAMESPACE */
+    enum sw_ip_families families;
+
+    const struct sw_workload *const *endpoints; /* usable ones only */
+    size_t n_endpoints;
+    bool uniform; /* every endpoint has an IP and capacity 1: choose by index */
+};
+
+/* May a client of this namespace use it? */
+static inline bool sw_service_visible(const struct sw_service *s, struct sw_slice client_ns)
+{
+    return !s->namespace_only || sw_slice_eq(s->ns, client_ns);
+}
+
+/* Weights that are all zero count as none. */
+static inline bool sw_service_has_waypoint(const struct sw_service *s)
+{
+    for (size_t i = 0; i < s->n_weighted; i++) {
+        if (s->weighted[i].weight)
+            return true;
+    }
+    return s->waypoint != NULL;
+}
+
+/* The declared port, or NULL. */
+const struct sw_port_pair *sw_service_port(const struct sw_service *s, uint16_t service_port);
+const char *sw_lb_mode_name(enum sw_lb_mode mode);      /* as in the local file: "Standard" ... */
+const char *sw_lb_scope_name(enum sw_lb_scope scope);   /* "Region" ... */
+const char *sw_ip_families_name(enum sw_ip_families f); /* "IPv4", "IPv6", "Dual", "" for auto */

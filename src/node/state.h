@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Everything a node knows about the mesh, as an immutable, reference-counted snapshot with its
+ * indexes. A builder fills it (from the local file now, from xDS later); workers read it without
+ * locks. Lookups cost a hash or, for CIDR addresses, one hash per prefix length in use.
+ *
+ * Open connections outlive snapshots: remember the uid, and on a new snapshot ask
+ * sw_state_workload_by_uid and sw_state_policies_for again. A uid that is gone has no policies to
+ * ask: the caller closes or keeps by its own rule.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/slice.h"
+#include "io/addr.h"
+#include "node/service.h"
+#include "node/workload.h"
+#include "policy/policy.h"
+
+struct sw_state;
+struct sw_state_builder;
+
+/* ---- reading ---- */
+
+struct sw_state *sw_state_ref(const struct sw_state *s);
+/* Returns NULL so that callers write s = sw_state_unref(s). NULL is fine. */
+struct sw_state *sw_state_unref(const struct sw_state *s);
+
+/* Counts up by one per snapshot built in this process; for logs and cache keys. */
+uint64_t sw_state_version(const struct sw_state *s);
+/* Heap bytes the snapshot holds. */
+size_t sw_state_bytes(const struct sw_state *s);
+
+/* Sorted by uid / "ns/hostname" / key, for dumps. */
+size_t sw_state_workload_count(const struct sw_state *s);
+const struct sw_workload *sw_state_workload_at(const struct sw_state *s, size_t i);
+size_t sw_state_service_count(const struct sw_state *s);
+const struct sw_service *sw_state_service_at(const struct sw_state *s, size_t i);
+size_t sw_state_policy_count(const struct sw_state *s);
+const struct sw_policy *sw_state_policy_at(const struct sw_state *s, size_t i);
+/* "ns/hostname" keys that workloads name and no service has (config_dump stagedServices). */
+size_t sw_state_staged_count(const struct sw_state *s);
+struct sw_slice sw_state_staged_at(const struct sw_state *s, size_t i);
+
+/* All of these return NULL when there is nothing. */
+const struct sw_workload *sw_state_workload_by_uid(const struct sw_state *s, struct sw_slice uid);
+/* The highest-ranking workload on (network, ip); host-network workloads are never found. */
+const struct sw_workload *sw_state_workload_by_ip(const struct sw_state *s, struct sw_slice network,
+                                                  const struct sw_ip *ip);
+const struct sw_workload *sw_state_workload_by_hostname(const struct sw_state *s,
+                                                        struct sw_slice ns,
+                                                        struct sw_slice hostname);
+/*
+ * The workload a pod namespace or --workload names, among those of the builder's node (all when
+ * the builder was given no node).
+ */
+const struct sw_workload *sw_state_local_workload(const struct sw_state *s, struct sw_slice ns,
+                                                  struct sw_slice name, struct sw_slice sa);
+
+/*
+ * Service owning a VIP as a client of this namespace sees it: exact entries first (same
+ * namespace, canonical, first), then CIDR VIPs (same namespace, longest prefix, canonical).
+ */
+const struct sw_service *sw_state_service_by_vip(const struct sw_state *s, struct sw_slice network,
+                                                 const struct sw_ip *ip, struct sw_slice client_ns);
+/* Exact namespace and hostname, without regard to visibility. */
+const struct sw_service *sw_state_service_by_key(const struct sw_state *s, struct sw_slice ns,
+                                                 struct sw_slice hostname);
+/* Best by hostname for a client of this namespace: visible only; same namespace, canonical, first.
+ */
+const struct sw_service *sw_state_service_by_hostname(const struct sw_state *s,
+                                                      struct sw_slice hostname,
+                                                      struct sw_slice client_ns);
+
+const struct sw_policy *sw_state_policy_by_key(const struct sw_state *s, struct sw_slice key);
+/* What applies to connections to this workload: global, its namespace's, and those it lists. */
+struct sw_policy_set sw_state_policies_for(const struct sw_state *s, const struct sw_workload *w);
+
+/* ---- building ---- */
+
+/* Input of the builder; nothing is kept by reference. Zero values are the protocol's defaults. */
+struct sw_gateway_spec {
+    bool by_hostname;
+    struct sw_slice network;
+    struct sw_ip ip;
+    struct sw_slice ns;
+    struct sw_slice hostname;
+    uint16_t hbone_port;
+};
+
+struct sw_membership_spec {
+    struct sw_slice key; /* "ns/hostname" */
+    const struct sw_port_pair *ports;
+    size_t n_ports;
+};
+
+struct sw_workload_spec {
+    struct sw_slice uid; /* required */
+    struct sw_slice name;
+    struct sw_slice ns;
+    const struct sw_ip *ips;
+    size_t n_ips;
+    struct sw_slice network;
+    int protocol; /* enum sw_tunnel_protocol; numbers from the wire are checked */
+    struct sw_slice trust_domain;
+    struct sw_slice service_account;
+    const struct sw_gateway_spec *waypoint;
+    const struct sw_gateway_spec *network_gateway;
+    struct sw_slice node;
+    struct sw_slice canonical_name;
+    struct sw_slice canonical_revision;
+    int type; /* enum sw_workload_type */
+    struct sw_slice workload_name;
+    bool native_tunnel;
+    const struct sw_slice *policies;
+    size_t n_policies;
+    bool unhealthy;
+    struct sw_slice cluster_id;
+    struct sw_slice hostname;
+    const struct sw_membership_spec *services;
+    size_t n_services;
+    bool has_app_tunnel;
+    int app_tunnel; /* enum sw_app_tunnel */
+    uint16_t app_tunnel_port;
+    struct sw_slice region;
+    struct sw_slice zone;
+    struct sw_slice subzone;
+    bool host_network;
+    bool has_capacity; /* else 1 */
+    uint32_t capacity;
+};
+
+struct sw_weighted_waypoint_spec {
+    struct sw_gateway_spec to;
+    uint32_t weight;
+};
+
+/* An endpoint named by the service itself (local file only). */
+struct sw_endpoint_spec {
+    struct sw_slice uid;
+    const struct sw_port_pair *ports;
+    size_t n_ports;
+};
+
+struct sw_service_spec {
+    struct sw_slice name;
+    struct sw_slice ns;
+    struct sw_slice hostname;
+    const struct sw_network_addr *vips;
+    size_t n_vips;
+    const struct sw_network_cidr *cidr_vips;
+    size_t n_cidr_vips;
+    const struct sw_port_pair *ports;
+    size_t n_ports;
+    const struct sw_slice *sans; /* those that are no SPIFFE name are dropped */
+    size_t n_sans;
+    const struct sw_gateway_spec *waypoint;
+    const struct sw_weighted_waypoint_spec *weighted;
+    size_t n_weighted;
+    int mode;         /* enum sw_lb_mode */
+    const int *prefs; /* enum sw_lb_scope */
+    size_t n_prefs;
+    int health_policy; /* 0 only healthy, 1 allow all */
+    int families;      /* enum sw_ip_families */
+    bool canonical;
+    bool namespace_only;
+    const struct sw_endpoint_spec *endpoints;
+    size_t n_endpoints;
+};
+
+/*
+ * Empty builder. 'node' restricts sw_state_local_workload (empty: no restriction). With
+ * 'wire_defaults' empty trust domain, service account and cluster become "cluster.local",
+ * "default" and "Kubernetes", as for resources from xDS.
+ */
+struct sw_state_builder *sw_state_builder_new(struct sw_slice node, bool wire_defaults);
+void sw_state_builder_free(struct sw_state_builder *b);
+
+/*
+ * Add one resource; one with the same uid / namespace and hostname / key replaces the earlier.
+ * SW_EINVAL or SW_ELIMIT with the reason rejects this resource only; the builder stays usable.
+ */
+SW_NODISCARD int sw_state_add_workload(struct sw_state_builder *b, const struct sw_workload_spec *w,
+                                       struct sw_err *err);
+SW_NODISCARD int sw_state_add_service(struct sw_state_builder *b, const struct sw_service_spec *s,
+                                      struct sw_err *err);
+SW_NODISCARD int sw_state_add_policy(struct sw_state_builder *b, const struct sw_policy *p,
+                                     struct sw_err *err);
+/* Is there one already? For loaders that refuse duplicates. */
+bool sw_state_has_workload(const struct sw_state_builder *b, struct sw_slice uid);
+bool sw_state_has_service(const struct sw_state_builder *b, struct sw_slice ns,
+                          struct sw_slice hostname);
+bool sw_state_has_policy(const struct sw_state_builder *b, struct sw_slice ns,
+                         struct sw_slice name);
+
+/* Links, indexes and freezes; consumes the builder. Never fails. One reference is the caller's. */
+struct sw_state *sw_state_finish(struct sw_state_builder *b);

@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/worker.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "base/time.h"
+#include "io/splice.h"
+#include "node/ledger.h"
+#include "node/node_impl.h"
+#include "tunnel/scratch.h"
+
+enum {
+    ACCEPTS_PER_TURN = 64,
+    ACCEPT_RETRY_MS = 100,
+    WORKLOAD_WAIT_S = 5,
+    HANDSHAKE_S = 10,
+    CONNECT_S = 10,
+    PING_S = 10,
+    PING_TIMEOUT_S = 20,
+    MAX_STREAMS = 200,
+    PARKED_MAX = 1024,
+};
+
+struct sw_sock_opts sw_worker_sock(const struct sw_worker *w, const struct sw_wpod *p)
+{
+    struct sw_sock_opts o = w->sock;
+
+    o.netns_fd = p->pod->netns_fd;
+    return o;
+}
+
+static const struct sw_workload *local_of(const struct sw_state *s, const struct sw_pod *p)
+{
+    return sw_state_local_workload(s, sw_slice_str(p->ns), sw_slice_str(p->name),
+                                   sw_slice_str(p->sa));
+}
+
+struct sw_wpod *sw_worker_pod_of(struct sw_worker *w, const struct sw_workload *wl)
+{
+    for (size_t i = 0; i < w->n_pods; i++) {
+        const struct sw_workload *own = w->pods[i].local;
+
+        if (own && sw_slice_eq(sw_workload_uid(own), sw_workload_uid(wl)))
+            return &w->pods[i];
+    }
+    return NULL;
+}
+
+void sw_worker_refused(struct sw_worker *w, const char *reason)
+{
+    sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_REFUSALS, reason), 1);
+}
+
+static void log_dry_run(const struct sw_worker *w, const struct sw_policy_verdict *v)
+{
+    enum sw_log_level level = w->config->authz_info_log ? SW_LOG_INFO : SW_LOG_DEBUG;
+
+    for (size_t i = 0; i < sw_min(v->n_dry, SW_POLICY_DRY_MAX); i++)
+        sw_log(level, "authz", "dry-run policy %.*s matches; enforced it would %s",
+               SW_SLICE_ARG(v->dry[i]->key), v->dry_allowed ? "allow" : "deny");
+}
+
+bool sw_worker_authorise(struct sw_worker *w, const struct sw_wpod *dst, const struct sw_ip *src_ip,
+                         const struct sw_spiffe *src, const struct sw_addr *to,
+                         struct sw_policy_verdict *verdict)
+{
+    struct sw_policy_request req = {
+        .src_ip = *src_ip, .src = src, .dst_ip = to->ip, .dst_port = to->port};
+    struct sw_policy_set set;
+
+    if (!dst->local) {
+        *verdict = (struct sw_policy_verdict){0};
+        (void)snprintf(verdict->text, sizeof(verdict->text), "local workload is not known");
+        return false;
+    }
+    set = sw_state_policies_for(w->state, dst->local);
+    (void)sw_policy_decide(&set, &req, verdict);
+    if (verdict->n_dry)
+        log_dry_run(w, verdict);
+    return verdict->allowed;
+}
+
+/* ---- open connections ---- */
+
+static void check_idle(struct sw_worker *w)
+{
+    if (w->draining && !w->finished && w->n_lives == 0 && w->n_servers == 0) {
+        w->finished = true;
+        sw_node_worker_idle(w->node);
+    }
+}
+
+void sw_live_add(struct sw_worker *w, struct sw_live *l)
+{
+    sw_list_push_back(&w->lives, &l->link);
+    w->n_lives++;
+}
+
+void sw_live_remove(struct sw_worker *w, struct sw_live *l)
+{
+    if (!sw_list_linked(&l->link))
+        return;
+    sw_list_unlink(&l->link);
+    w->n_lives--;
+}
+
+/* ---- accepting ---- */
+
+static void serve(struct sw_listener *l, int fd, const struct sw_addr *peer)
+{
+    switch (l->kind) {
+    case SW_LISTEN_OUTBOUND:
+        sw_outbound_accept(l->pod, fd, peer);
+        break;
+    case SW_LISTEN_PLAIN:
+        sw_plain_accept(l->pod, fd, peer);
+        break;
+    case SW_LISTEN_HBONE:
+        sw_inbound_accept(l->pod, fd, peer);
+        break;
+    case SW_LISTEN_SOCKS5:
+        sw_socks5_accept(l->pod, fd, peer);
+        break;
+    }
+}
+
+static void unpark(struct sw_parked *k)
+{
+    sw_timer_stop(k->worker->loop, &k->deadline);
+    sw_list_unlink(&k->link);
+    k->worker->n_lives--;
+    sw_free(k);
+}
+
+static void on_park_deadline(struct sw_timer *t)
+{
+    struct sw_parked *k = SW_CONTAINER_OF(t, struct sw_parked, deadline);
+    struct sw_addr dst = sw_sock_original_dst(k->fd);
+
+    sw_ledger_refused(k->worker, k->listener->kind == SW_LISTEN_OUTBOUND ? SW_OUTBOUND : SW_INBOUND,
+                      &k->peer, &dst, "unknown_workload",
+                      "local workload did not become known in time");
+    sw_sock_close(k->fd);
+    unpark(k);
+}
+
+/* The workload may be just about to become known: wait for it a while. */
+static void park(struct sw_listener *l, int fd, const struct sw_addr *peer)
+{
+    struct sw_worker *w = l->pod->worker;
+    struct sw_parked *k = SW_NEW(struct sw_parked);
+
+    k->worker = w;
+    k->listener = l;
+    k->fd = fd;
+    k->peer = *peer;
+    sw_list_push_back(&w->parked, &k->link);
+    w->n_lives++;
+    sw_timer_start(w->loop, &k->deadline, WORKLOAD_WAIT_S * SW_NS_PER_S, on_park_deadline);
+}
+
+static bool pod_ready(const struct sw_listener *l)
+{
+    return l->pod->local && (l->kind != SW_LISTEN_HBONE || l->pod->cred);
+}
+
+static void serve_parked(struct sw_worker *w)
+{
+    SW_LIST_FOREACH (it, &w->parked) {
+        struct sw_parked *k = SW_CONTAINER_OF(it, struct sw_parked, link);
+        struct sw_parked copy = *k;
+
+        if (!pod_ready(k->listener))
+            continue;
+        unpark(k);
+        serve(copy.listener, copy.fd, &copy.peer);
+    }
+}
+
+static void on_accept_again(struct sw_defer *d);
+
+static void on_accept_retry(struct sw_timer *t)
+{
+    struct sw_worker *w = SW_CONTAINER_OF(t, struct sw_worker, accept_retry);
+
+    w->accept_paused = false;
+    for (size_t i = 0; i < w->n_listeners; i++) {
+        if (w->listeners[i].fd >= 0)
+            sw_loop_defer(w->loop, &w->listeners[i].again, on_accept_again);
+    }
+}
+
+static void pause_accept(struct sw_worker *w, const char *why)
+{
+    if (w->accept_paused)
+        return;
+    w->accept_paused = true;
+    sw_metric_add(w->accept_pauses, 1);
+    sw_log_warn("node", "accepting paused: %s", why);
+    sw_timer_start(w->loop, &w->accept_retry, ACCEPT_RETRY_MS * SW_NS_PER_MS, on_accept_retry);
+}
+
+static void accept_some(struct sw_listener *l)
+{
+    struct sw_worker *w = l->pod->worker;
+
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+        struct sw_err err = {0};
+        struct sw_addr peer;
+        int fd;
+        int rc;
+
+        if (w->accept_paused || l->fd < 0)
+            return;
+        rc = sw_sock_accept(l->fd, &fd, &peer, &err);
+        if (rc == SW_EAGAIN)
+            return;
+        if (rc != SW_OK) {
+            pause_accept(w, err.msg);
+            return;
+        }
+        /* Descriptors are handed out lowest first, so a high one means few are left: keep those
+         * for the other halves of connections already accepted. */
+        if (fd >= w->fd_ceiling)
+            pause_accept(w, "few file descriptors left");
+        if (pod_ready(l))
+            serve(l, fd, &peer);
+        else if (w->n_lives < PARKED_MAX)
+            park(l, fd, &peer);
+        else
+            sw_sock_close(fd);
+    }
+    sw_loop_defer(w->loop, &l->again, on_accept_again);
+}
+
+static void on_accept_again(struct sw_defer *d)
+{
+    accept_some(SW_CONTAINER_OF(d, struct sw_listener, again));
+}
+
+static void on_accept(struct sw_watch *watch, unsigned events)
+{
+    (void)events;
+    accept_some(SW_CONTAINER_OF(watch, struct sw_listener, watch));
+}
+
+static void close_listener(struct sw_listener *l)
+{
+    if (l->fd < 0)
+        return;
+    sw_watch_stop(&l->watch);
+    sw_defer_cancel(&l->again);
+    /* What is already in the queue is ours to serve; with a successor on the port the kernel moves
+     * half-open ones over (see open_listeners). */
+    accept_some(l);
+    sw_defer_cancel(&l->again);
+    sw_sock_close(l->fd);
+    l->fd = -1;
+}
+
+/* ---- messages from the main thread ---- */
+
+struct state_msg {
+    struct sw_msg msg;
+    struct sw_worker *worker;
+    struct sw_state *state;
+};
+
+/* Every open inbound connection is judged anew by the fresh records. */
+static void recheck_guards(struct sw_worker *w)
+{
+    SW_LIST_FOREACH (it, &w->guards) {
+        struct sw_guard *g = SW_CONTAINER_OF(it, struct sw_guard, link);
+        struct sw_policy_verdict verdict;
+
+        if (!sw_worker_authorise(w, g->pod, &g->src_ip, g->src, &g->dst, &verdict))
+            g->deny(g, verdict.text);
+    }
+}
+
+static void on_state(struct sw_msg *m)
+{
+    struct state_msg *s = SW_CONTAINER_OF(m, struct state_msg, msg);
+    struct sw_worker *w = s->worker;
+    struct sw_state *old = w->state;
+
+    w->state = s->state;
+    for (size_t i = 0; i < w->n_pods; i++)
+        w->pods[i].local = local_of(w->state, w->pods[i].pod);
+    recheck_guards(w);
+    serve_parked(w);
+    (void)sw_state_unref(old);
+    sw_free(s);
+}
+
+void sw_worker_send_state(struct sw_worker *w, struct sw_state *state)
+{
+    struct state_msg *s = SW_NEW(struct state_msg);
+
+    s->msg.cb = on_state;
+    s->worker = w;
+    s->state = state;
+    sw_loop_post(w->loop, &s->msg);
+}
+
+struct cred_msg {
+    struct sw_msg msg;
+    struct sw_worker *worker;
+    size_t pod;
+    struct sw_tls_cred *cred;
+};
+
+static void on_cred(struct sw_msg *m)
+{
+    struct cred_msg *c = SW_CONTAINER_OF(m, struct cred_msg, msg);
+    struct sw_worker *w = c->worker;
+    struct sw_wpod *p = &w->pods[c->pod];
+
+    (void)sw_tls_cred_unref(p->cred);
+    p->cred = c->cred;
+    if (p->cred && sw_tls_cred_has_crl(p->cred))
+        sw_inbound_recheck(w);
+    serve_parked(w);
+    sw_free(c);
+}
+
+void sw_worker_send_cred(struct sw_worker *w, size_t pod, struct sw_tls_cred *cred)
+{
+    struct cred_msg *c = SW_NEW(struct cred_msg);
+
+    c->msg.cb = on_cred;
+    c->worker = w;
+    c->pod = pod;
+    c->cred = cred;
+    sw_loop_post(w->loop, &c->msg);
+}
+
+struct order_msg {
+    struct sw_msg msg;
+    struct sw_worker *worker;
+};
+
+static void send_order(struct sw_worker *w, void (*cb)(struct sw_msg *m))
+{
+    struct order_msg *o = SW_NEW(struct order_msg);
+
+    o->msg.cb = cb;
+    o->worker = w;
+    sw_loop_post(w->loop, &o->msg);
+}
+
+static void on_drain(struct sw_msg *m)
+{
+    struct order_msg *o = SW_CONTAINER_OF(m, struct order_msg, msg);
+    struct sw_worker *w = o->worker;
+
+    w->draining = true;
+    for (size_t i = 0; i < w->n_listeners; i++)
+        close_listener(&w->listeners[i]);
+    sw_timer_stop(w->loop, &w->accept_retry);
+    sw_inbound_drain(w);
+    sw_free(o);
+}
+
+void sw_worker_send_drain(struct sw_worker *w)
+{
+    send_order(w, on_drain);
+}
+
+static void on_kill(struct sw_msg *m)
+{
+    static const char why[] = "connection closed due to connection drain";
+    struct order_msg *o = SW_CONTAINER_OF(m, struct order_msg, msg);
+    struct sw_worker *w = o->worker;
+
+    while (!sw_list_empty(&w->lives)) {
+        struct sw_live *l = SW_CONTAINER_OF(w->lives.next, struct sw_live, link);
+
+        l->end(l, why);
+        assert(!sw_list_linked(&l->link));
+    }
+    SW_LIST_FOREACH (it, &w->parked) {
+        struct sw_parked *k = SW_CONTAINER_OF(it, struct sw_parked, link);
+
+        sw_sock_close(k->fd);
+        unpark(k);
+    }
+    sw_inbound_close_all(w, why);
+    w->stopped = true;
+    sw_free(o);
+}
+
+void sw_worker_send_kill(struct sw_worker *w)
+{
+    send_order(w, on_kill);
+}
+
+/* ---- life ---- */
+
+static void *worker_main(void *arg)
+{
+    struct sw_worker *w = arg;
+
+    while (!w->stopped) {
+        sw_loop_turn(w->loop, -1);
+        check_idle(w);
+    }
+    sw_pool_free(w->pool);
+    w->pool = NULL;
+    sw_loop_turn(w->loop, 0); /* sessions report their end from the loop */
+    sw_pipe_pool_done();
+    sw_scratch_done();
+    return NULL;
+}
+
+static void init_limits(struct sw_worker *w)
+{
+    const struct sw_node_config *c = w->config;
+    uint64_t fds = sw_sock_raise_fd_limit();
+
+    w->fd_ceiling = (int)sw_min(fds - fds / 10, INT32_MAX);
+    w->session_config = (struct sw_session_config){
+        .stream_window = c->h2_stream_window,
+        .connection_window = c->h2_connection_window,
+        .max_frame = c->h2_frame_size,
+        .max_streams = MAX_STREAMS,
+        .handshake_ns = HANDSHAKE_S * SW_NS_PER_S,
+        .ping_interval_ns = PING_S * SW_NS_PER_S,
+        .ping_timeout_ns = PING_TIMEOUT_S * SW_NS_PER_S,
+    };
+    w->sock = (struct sw_sock_opts){
+        .netns_fd = -1,
+        .mark = c->packet_mark,
+        .keepalive = c->keepalive,
+        .keepalive_time_s = (uint32_t)(c->keepalive_time_ns / SW_NS_PER_S),
+        .keepalive_interval_s = (uint32_t)(c->keepalive_interval_ns / SW_NS_PER_S),
+        .keepalive_retries = c->keepalive_retries,
+        .user_timeout_ms = c->user_timeout_ms,
+    };
+    w->env = (struct sw_route_env){
+        .network = sw_slice_str(c->network),
+        .socks5 = c->socks5,
+        .enforce_waypoint = c->enforce_waypoint,
+        .localhost_app_tunnel = c->localhost_app_tunnel,
+    };
+}
+
+static void init_metrics(struct sw_worker *w)
+{
+    w->shard = sw_metrics_shard_new(w->node->metrics);
+    w->pool_hits = sw_metric_get1(w->shard, SW_METRIC_POOL_HITS, NULL);
+    w->pool_misses = sw_metric_get1(w->shard, SW_METRIC_POOL_MISSES, NULL);
+    w->accept_pauses = sw_metric_get1(w->shard, SW_METRIC_ACCEPT_PAUSES, NULL);
+    w->fast_path = sw_metric_get1(w->shard, SW_METRIC_FAST_PATH, NULL);
+    w->sockets[SW_REPORTER_SOURCE] = sw_metric_get1(w->shard, SW_METRIC_SOCKETS_OPEN, "source");
+    w->sockets[SW_REPORTER_DESTINATION] =
+        sw_metric_get1(w->shard, SW_METRIC_SOCKETS_OPEN, "destination");
+}
+
+int sw_worker_init(struct sw_worker *w, struct sw_node *node, unsigned index, struct sw_err *err)
+{
+    struct sw_pool_config pool;
+
+    *w = (struct sw_worker){.node = node, .config = node->config, .index = index};
+    sw_list_init(&w->guards);
+    sw_list_init(&w->lives);
+    sw_list_init(&w->servers);
+    sw_list_init(&w->parked);
+    w->loop = sw_loop_new(err);
+    if (!w->loop)
+        return err->rc;
+    init_limits(w);
+    init_metrics(w);
+    pool = (struct sw_pool_config){
+        .max_streams = w->config->pool_max_streams,
+        .unused_release_ns = w->config->pool_unused_release_ns,
+        .connect_timeout_ns = CONNECT_S * SW_NS_PER_S,
+        .tls12 = w->config->tls12,
+        .session = w->session_config,
+    };
+    w->pool = sw_pool_new(w->loop, &pool);
+    w->state = sw_state_ref(node->state);
+    w->n_pods = node->n_pods;
+    w->pods = SW_NEW_ARRAY(struct sw_wpod, w->n_pods);
+    for (size_t i = 0; i < w->n_pods; i++) {
+        w->pods[i].worker = w;
+        w->pods[i].pod = &node->pods[i];
+        w->pods[i].local = local_of(w->state, w->pods[i].pod);
+    }
+    w->listeners = SW_NEW_ARRAY(struct sw_listener, w->n_pods * SW_LISTEN_KINDS);
+    return SW_OK;
+}
+
+void sw_worker_add_listener(struct sw_worker *w, size_t pod, enum sw_listen_kind kind, int fd)
+{
+    struct sw_listener *l = &w->listeners[w->n_listeners++];
+
+    *l = (struct sw_listener){.pod = &w->pods[pod], .kind = kind, .fd = fd};
+}
+
+int sw_worker_start(struct sw_worker *w, struct sw_err *err)
+{
+    char name[16];
+    int rc;
+
+    for (size_t i = 0; i < w->n_listeners; i++) {
+        rc = sw_watch_start(w->loop, &w->listeners[i].watch, w->listeners[i].fd, on_accept, err);
+        if (rc != SW_OK)
+            return rc;
+    }
+    (void)snprintf(name, sizeof(name), "sw-worker-%u", w->index % 1000);
+    rc = sw_thread_start(&w->thread, worker_main, w, name);
+    if (rc != 0)
+        return sw_err_sys(err, rc, "cannot start a worker thread");
+    w->started = true;
+    return SW_OK;
+}
+
+void sw_worker_done(struct sw_worker *w)
+{
+    if (w->started)
+        (void)pthread_join(w->thread, NULL);
+    for (size_t i = 0; i < w->n_listeners; i++)
+        sw_sock_close(w->listeners[i].fd);
+    sw_free(w->listeners);
+    sw_pool_free(w->pool);
+    sw_loop_free(w->loop);
+    for (size_t i = 0; i < w->n_pods; i++)
+        (void)sw_tls_cred_unref(w->pods[i].cred);
+    sw_free(w->pods);
+    (void)sw_state_unref(w->state);
+    if (w->shard)
+        sw_metrics_shard_free(w->shard);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A worker: one thread, one loop, its own listeners, pool, counters and view of the state. Workers
+ * share nothing that changes; the main thread sends them snapshots and credentials as messages.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/list.h"
+#include "base/vec.h"
+#include "io/loop.h"
+#include "io/sock.h"
+#include "node/config.h"
+#include "node/route.h"
+#include "node/state.h"
+#include "policy/policy.h"
+#include "telemetry/metrics.h"
+#include "tls/cred.h"
+#include "tunnel/pool.h"
+
+struct sw_worker;
+struct sw_node;
+
+/* A workload we serve: one per pod namespace, or the only one in dedicated mode. Immutable. */
+struct sw_pod {
+    char *uid; /* "ns/name/sa", as given; owned */
+    char *ns;  /* owned, like the next ones */
+    char *name;
+    char *sa;
+    int netns_fd;     /* owned; -1: our own namespace */
+    bool self;        /* the node's own workload: HBONE only, no spoofing */
+    bool transparent; /* the kernel lets us use addresses that are not ours */
+};
+
+/* A worker's view of a pod. */
+struct sw_wpod {
+    struct sw_worker *worker;
+    const struct sw_pod *pod;
+    const struct sw_workload *local; /* in worker->state; NULL while unknown */
+    struct sw_tls_cred *cred;        /* owned; NULL while none was issued */
+};
+
+enum sw_listen_kind {
+    SW_LISTEN_OUTBOUND, /* 15001 */
+    SW_LISTEN_PLAIN,    /* 15006 */
+    SW_LISTEN_HBONE,    /* 15008 */
+    SW_LISTEN_SOCKS5,   /* 15080 */
+};
+enum { SW_LISTEN_KINDS = 4 };
+
+struct sw_listener {
+    struct sw_watch watch;
+    struct sw_defer again;
+    struct sw_wpod *pod;
+    enum sw_listen_kind kind;
+    int fd; /* owned; -1 once closed */
+};
+
+/*
+ * Something a policy change may end. Linked into the worker while the connection is open; 'deny'
+ * must close it.
+ */
+struct sw_guard {
+    struct sw_list link;
+    struct sw_wpod *pod; /* the destination */
+    struct sw_ip src_ip;
+    const struct sw_spiffe *src; /* NULL: plaintext. Lives as long as the guard */
+    struct sw_addr dst;
+    void (*deny)(struct sw_guard *g, const char *why);
+};
+
+/* Any open connection, so that a drain can end it. */
+struct sw_live {
+    struct sw_list link;
+    bool inbound;
+    struct sw_wpod *pod;
+    struct sw_addr src;
+    struct sw_addr original_dst;
+    struct sw_addr actual_dst;
+    const char *protocol; /* "TCP", "HBONE", "DOUBLE_HBONE" */
+    void (*end)(struct sw_live *l, const char *why);
+};
+
+/* A connection that arrived before its workload was known. */
+struct sw_parked {
+    struct sw_list link;
+    struct sw_timer deadline;
+    struct sw_listener *listener;
+    struct sw_worker *worker;
+    int fd;
+    struct sw_addr peer;
+};
+
+struct sw_worker {
+    struct sw_node *node;
+    const struct sw_node_config *config;
+    unsigned index;
+    pthread_t thread;
+    struct sw_loop *loop;
+    struct sw_state *state; /* owned reference */
+    struct sw_route_env env;
+    struct sw_pool *pool;
+    struct sw_metrics_shard *shard;
+    struct sw_metric *pool_hits;
+    struct sw_metric *pool_misses;
+    struct sw_metric *accept_pauses;
+    struct sw_metric *fast_path;
+    struct sw_metric *sockets[2]; /* by reporter */
+    struct sw_wpod *pods;         /* owned array */
+    size_t n_pods;
+    struct sw_listener *listeners; /* owned array */
+    size_t n_listeners;
+    struct sw_list guards;
+    struct sw_list lives;
+    struct sw_list servers; /* inbound HBONE connections */
+    struct sw_list parked;
+    size_t n_lives;
+    size_t n_servers;
+    struct sw_timer accept_retry;
+    bool accept_paused;
+    bool draining;
+    bool finished;
+    bool stopped;
+    bool started;
+    int fd_ceiling; /* descriptors above this number: stop accepting for a while */
+    struct sw_session_config session_config;
+    struct sw_sock_opts sock; /* mark, keep-alive; netns is set per use */
+};
+
+/* Options for a socket to the outside, made in the pod's namespace. */
+struct sw_sock_opts sw_worker_sock(const struct sw_worker *w, const struct sw_wpod *p);
+/* The pod of this worker that serves the workload, or NULL: it is not on this node. */
+struct sw_wpod *sw_worker_pod_of(struct sw_worker *w, const struct sw_workload *wl);
+/* Evaluates the policies of the destination pod. False: denied, verdict->text says why. */
+bool sw_worker_authorise(struct sw_worker *w, const struct sw_wpod *dst, const struct sw_ip *src_ip,
+                         const struct sw_spiffe *src, const struct sw_addr *to,
+                         struct sw_policy_verdict *verdict);
+/* Counts a refusal by reason. */
+void sw_worker_refused(struct sw_worker *w, const char *reason);
+
+void sw_live_add(struct sw_worker *w, struct sw_live *l);
+void sw_live_remove(struct sw_worker *w, struct sw_live *l);
+
+/* ---- where accepted connections go ---- */
+void sw_outbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer);
+/* As if redirected: 'dst' is where the client wants to go. socks5: it waits for a reply. */
+void sw_outbound_start(struct sw_wpod *p, int fd, const struct sw_addr *peer,
+                       const struct sw_addr *dst, bool socks5);
+void sw_plain_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer);
+void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer);
+void sw_socks5_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer);
+/* Inbound HBONE connections: start draining all, close all, re-check revocations. */
+void sw_inbound_drain(struct sw_worker *w);
+void sw_inbound_close_all(struct sw_worker *w, const char *why);
+void sw_inbound_recheck(struct sw_worker *w);
+
+/* ---- life, called by the main thread ---- */
+SW_NODISCARD int sw_worker_init(struct sw_worker *w, struct sw_node *node, unsigned index,
+                                struct sw_err *err);
+/* Gives the worker a listening socket; before sw_worker_start. */
+void sw_worker_add_listener(struct sw_worker *w, size_t pod, enum sw_listen_kind kind, int fd);
+SW_NODISCARD int sw_worker_start(struct sw_worker *w, struct sw_err *err);
+/* Waits for the thread (after sw_worker_send_kill) and frees what the worker has. */
+void sw_worker_done(struct sw_worker *w);
+/* Messages; each takes over the reference it is given. */
+void sw_worker_send_state(struct sw_worker *w, struct sw_state *s);
+void sw_worker_send_cred(struct sw_worker *w, size_t pod, struct sw_tls_cred *c);
+/* Close listeners and let connections end; then the worker reports sw_node_worker_idle. */
+void sw_worker_send_drain(struct sw_worker *w);
+/* The deadline passed: close what is left. */
+void sw_worker_send_kill(struct sw_worker *w);

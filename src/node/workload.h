@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A workload as a snapshot holds it. What pods of one deployment have in common (class) and what
+ * those of one node have in common (place) is stored once; use the accessors for the rest.
+ *
+ * Identity over time: a workload is its uid. Two snapshots that hold the same uid speak of the
+ * same workload, whatever else changed; a uid that is gone means the workload is gone. Pointers
+ * are only good for as long as a reference to their snapshot is held.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+#include "io/addr.h"
+#include "policy/policy.h"
+#include "tls/spiffe.h"
+
+struct sw_service;
+
+enum sw_tunnel_protocol {
+    SW_TUNNEL_NONE = 0,
+    SW_TUNNEL_HBONE = 1,
+};
+
+enum sw_workload_type {
+    SW_WORKLOAD_DEPLOYMENT = 0,
+    SW_WORKLOAD_CRONJOB = 1,
+    SW_WORKLOAD_POD = 2,
+    SW_WORKLOAD_JOB = 3,
+};
+
+enum sw_app_tunnel {
+    SW_APP_TUNNEL_NONE = 0,
+    SW_APP_TUNNEL_PROXY = 1,
+};
+
+/* Where a waypoint or network gateway is to be found. */
+struct sw_gateway_addr {
+    bool by_hostname;        /* else by address */
+    struct sw_slice network; /* by address */
+    struct sw_ip ip;
+    struct sw_slice ns; /* by hostname */
+    struct sw_slice hostname;
+    uint16_t hbone_port; /* hbone_mtls_port, as given */
+};
+
+/* service port -> target port; target 0 in a service means "named, see the endpoint". */
+struct sw_port_pair {
+    uint16_t service_port;
+    uint16_t target_port;
+};
+
+/* A workload's membership of a service. */
+struct sw_membership {
+    struct sw_slice ns;
+    struct sw_slice hostname;
+    const struct sw_service *service; /* NULL while the snapshot does not know the service */
+    const struct sw_port_pair *ports; /* sorted by service_port */
+    size_t n_ports;
+};
+
+struct sw_workload_class {
+    struct sw_slice ns;
+    struct sw_slice trust_domain;
+    struct sw_slice service_account;
+    struct sw_slice identity; /* "spiffe://td/ns/NS/sa/SA" */
+    struct sw_slice workload_name;
+    struct sw_slice canonical_name;
+    struct sw_slice canonical_revision;
+    enum sw_workload_type type;
+    enum sw_tunnel_protocol protocol;
+    enum sw_app_tunnel app_tunnel;
+    uint16_t app_tunnel_port; /* 0: unset */
+    bool has_app_tunnel;
+    bool host_network;
+    bool native_tunnel;
+    const struct sw_gateway_addr *waypoint;        /* or NULL */
+    const struct sw_gateway_addr *network_gateway; /* or NULL */
+    const struct sw_membership *services;
+    size_t n_services;
+    const struct sw_slice *policy_keys; /* authorization_policies as listed */
+    size_t n_policy_keys;
+    const struct sw_policy_list *policies; /* those that are known, or NULL */
+    struct sw_slice missing_policy;        /* the first that is not; empty: none */
+};
+
+struct sw_workload_place {
+    struct sw_slice network;
+    struct sw_slice cluster_id;
+    struct sw_slice node;
+    struct sw_slice region;
+    struct sw_slice zone;
+    struct sw_slice subzone;
+};
+
+struct sw_workload {
+    const struct sw_workload_class *c;
+    const struct sw_workload_place *at;
+    const char *uid_;  /* NUL-terminated; see sw_workload_uid */
+    const char *name_; /* may point into the uid; see sw_workload_name */
+    const struct sw_ip *ips;
+    const struct sw_slice *hostname_; /* NULL: none */
+    uint32_t capacity;
+    uint16_t uid_n;
+    uint16_t name_n;
+    uint8_t n_ips;
+    bool healthy;
+};
+
+static inline struct sw_slice sw_workload_uid(const struct sw_workload *w)
+{
+    return sw_slice(w->uid_, w->uid_n);
+}
+
+static inline struct sw_slice sw_workload_name(const struct sw_workload *w)
+{
+    return sw_slice(w->name_, w->name_n);
+}
+
+static inline struct sw_slice sw_workload_hostname(const struct sw_workload *w)
+{
+    return w->hostname_ ? *w->hostname_ : sw_slice("", 0);
+}
+
+static inline bool sw_workload_has_ip(const struct sw_workload *w, const struct sw_ip *ip)
+{
+    for (unsigned i = 0; i < w->n_ips; i++) {
+        if (sw_ip_eq(&w->ips[i], ip))
+            return true;
+    }
+    return false;
+}
+
+static inline struct sw_spiffe sw_workload_identity(const struct sw_workload *w)
+{
+    return (struct sw_spiffe){w->c->trust_domain, w->c->ns, w->c->service_account};
+}
+
+/* Lower-case name used in baggage: "deployment", "cronjob", "pod", "job". */
+const char *sw_workload_type_name(enum sw_workload_type type);
+/* Target port this workload maps the service's port to; 0 when it maps none. */
+uint16_t sw_workload_target_port(const struct sw_workload *w, const struct sw_service *svc,
+                                 uint16_t service_port);
+/* True when the workload lists the service, healthy or not. */
+bool sw_workload_in_service(const struct sw_workload *w, const struct sw_service *svc);

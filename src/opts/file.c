@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The configuration file: a YAML map from long option names to values. */
+#include "opts/value.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "yaml/yaml.h"
+
+enum { FILE_MAX = 1 << 20 };
+
+static int read_all(const char *path, struct sw_buf *out, struct sw_err *err)
+{
+    SW_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+
+    if (fd < 0)
+        return sw_err_sys(err, errno, "cannot open '%s'", path);
+    for (;;) {
+        char *at = sw_buf_reserve(out, 4096);
+
+        if (!at)
+            return sw_err_set(err, SW_ELIMIT, "'%s' is larger than %d bytes", path, FILE_MAX);
+        n = read(fd, at, 4096);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return sw_err_sys(err, errno, "cannot read '%s'", path);
+        if (n == 0)
+            return SW_OK;
+        sw_buf_commit(out, (size_t)n);
+    }
+}
+
+static int set_scalar(struct sw_opts_state *st, const struct sw_opt *o, const struct sw_yaml *v,
+                      struct sw_err *err)
+{
+    struct sw_slice text;
+    int rc = sw_yaml_text(v, &text, err);
+    struct sw_err why;
+
+    if (rc != SW_OK)
+        return rc;
+    rc = sw_opts_set_from(st, o, SW_OPT_FROM_FILE, text, &why);
+    if (rc != SW_OK)
+        return sw_yaml_error(v, err, "%s: %s", o->name, why.msg);
+    return SW_OK;
+}
+
+static int set_entry(struct sw_opts_state *st, const struct sw_yaml *v, struct sw_err *err)
+{
+    const struct sw_opt *o = sw_opts_find(st->cmd, v->key->text);
+    int rc = SW_OK;
+
+    if (!o)
+        return sw_yaml_error(v->key, err, "unknown option '%.*s'", (int)sw_min(v->key->text.n, 40),
+                             v->key->text.p);
+    if (v->kind == SW_YAML_SEQ && o->type == SW_OPT_LIST) {
+        SW_YAML_FOREACH (item, v) {
+            if (rc == SW_OK)
+                rc = set_scalar(st, o, item, err);
+        }
+        return rc;
+    }
+    if (v->kind != SW_YAML_SCALAR)
+        return sw_yaml_error(v, err, "%s: one value is needed, this is %s", o->name,
+                             sw_yaml_describe(v));
+    return set_scalar(st, o, v, err);
+}
+
+int sw_opts_load_file(struct sw_opts_state *st, const char *path, struct sw_err *err)
+{
+    SW_BUF_AUTO text = {.max = FILE_MAX + 4096};
+    SW_ARENA_AUTO tmp = {0};
+    const struct sw_yaml *doc;
+    int rc = read_all(path, &text, err);
+
+    if (rc != SW_OK)
+        return rc;
+    rc = sw_yaml_parse_one(&tmp, sw_buf_slice(&text), NULL, &doc, err);
+    if (rc == SW_OK && sw_yaml_is_null(doc))
+        return SW_OK; /* an empty file sets nothing */
+    if (rc == SW_OK)
+        rc = sw_yaml_expect(doc, SW_YAML_MAP, err);
+    if (rc == SW_OK) {
+        SW_YAML_FOREACH (v, doc) {
+            if (rc == SW_OK)
+                rc = set_entry(st, v, err);
+        }
+    }
+    return rc == SW_OK ? rc : sw_err_prefix(err, "%s", path);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/write.h"
+
+#include <stdio.h>
+
+static void put_strings(struct sw_jw *j, const char *key, const struct sw_strmatch_list *l)
+{
+    static const char *const kinds[] = {"Exact", "Prefix", "Suffix", "Presence"};
+
+    if (l->n == 0)
+        return;
+    sw_jw_name(j, key);
+    sw_jw_array(j);
+    for (size_t i = 0; i < l->n; i++) {
+        sw_jw_object(j);
+        sw_jw_name(j, kinds[l->p[i].kind]);
+        if (l->p[i].kind == SW_STRMATCH_PRESENCE) {
+            sw_jw_array(j);
+            sw_jw_array_end(j);
+        } else {
+            sw_jw_string(j, l->p[i].text);
+        }
+        sw_jw_object_end(j);
+    }
+    sw_jw_array_end(j);
+}
+
+static void put_accounts(struct sw_jw *j, const char *key, const struct sw_sa_match_list *l)
+{
+    if (l->n == 0)
+        return;
+    sw_jw_name(j, key);
+    sw_jw_array(j);
+    for (size_t i = 0; i < l->n; i++) {
+        sw_jw_object(j);
+        sw_jw_name(j, "namespace");
+        sw_jw_string(j, l->p[i].ns);
+        sw_jw_name(j, "serviceAccount");
+        sw_jw_string(j, l->p[i].sa);
+        sw_jw_object_end(j);
+    }
+    sw_jw_array_end(j);
+}
+
+static void put_cidrs(struct sw_jw *j, const char *key, const struct sw_cidr_list *l)
+{
+    if (l->n == 0)
+        return;
+    sw_jw_name(j, key);
+    sw_jw_array(j);
+    for (size_t i = 0; i < l->n; i++) {
+        char ip[SW_IP_TEXT];
+        char text[SW_IP_TEXT + 8];
+
+        (void)snprintf(text, sizeof(text), "%s/%u", sw_ip_text(&l->p[i].ip, ip), l->p[i].len);
+        sw_jw_str(j, text);
+    }
+    sw_jw_array_end(j);
+}
+
+static void put_ports(struct sw_jw *j, const char *key, const struct sw_port_list *l)
+{
+    if (l->n == 0)
+        return;
+    sw_jw_name(j, key);
+    sw_jw_array(j);
+    for (size_t i = 0; i < l->n; i++)
+        sw_jw_u64(j, l->p[i]);
+    sw_jw_array_end(j);
+}
+
+static void put_match(struct sw_jw *j, const struct sw_policy_match *m)
+{
+    sw_jw_object(j);
+    put_strings(j, "namespaces", &m->namespaces);
+    put_strings(j, "notNamespaces", &m->not_namespaces);
+    put_accounts(j, "serviceAccounts", &m->service_accounts);
+    put_accounts(j, "notServiceAccounts", &m->not_service_accounts);
+    put_strings(j, "principals", &m->principals);
+    put_strings(j, "notPrincipals", &m->not_principals);
+    put_cidrs(j, "sourceIps", &m->source_ips);
+    put_cidrs(j, "notSourceIps", &m->not_source_ips);
+    put_cidrs(j, "destinationIps", &m->destination_ips);
+    put_cidrs(j, "notDestinationIps", &m->not_destination_ips);
+    put_ports(j, "destinationPorts", &m->destination_ports);
+    put_ports(j, "notDestinationPorts", &m->not_destination_ports);
+    sw_jw_object_end(j);
+}
+
+void sw_policy_write_rules(struct sw_jw *j, const struct sw_policy *p)
+{
+    sw_jw_array(j);
+    for (size_t r = 0; r < p->n; r++) {
+        sw_jw_array(j);
+        for (size_t c = 0; c < p->rules[r].n; c++) {
+            const struct sw_policy_clause *clause = &p->rules[r].clauses[c];
+
+            sw_jw_array(j);
+            for (size_t m = 0; m < clause->n; m++)
+                put_match(j, &clause->matches[m]);
+            sw_jw_array_end(j);
+        }
+        sw_jw_array_end(j);
+    }
+    sw_jw_array_end(j);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The HTTP endpoints every role has: admin (15000, loopback only by default), metrics (15020) and
+ * readiness (15021). All run on one loop that carries no traffic.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "http/server.h"
+#include "io/addr.h"
+#include "io/loop.h"
+#include "telemetry/metrics.h"
+#include "telemetry/ready.h"
+
+struct sw_admin;
+
+enum { SW_ADMIN_ADDRS = 4 };
+
+struct sw_admin_opts {
+    const char *title;                    /* of the index page ["spanwire"] */
+    struct sw_addr admin[SW_ADMIN_ADDRS]; /* family 0 = unused; none: 127.0.0.1 and ::1, 15000 */
+    struct sw_addr stats;                 /* family 0: [::]:15020 */
+    struct sw_addr ready_at;              /* family 0: [::]:15021 */
+    bool no_ipv6;                         /* defaults use IPv4 only */
+    bool reuse_port;                      /* a successor process may listen beside us */
+    struct sw_metrics *metrics;           /* borrowed */
+    struct sw_ready *ready;               /* borrowed */
+    const char *log_filter;               /* what '/logging?reset' returns to; NULL = "info" */
+    /* JSON for /config_dump; NULL: 404. Runs on the admin loop. */
+    int (*config_dump)(struct sw_buf *out, void *arg);
+    /* POST /quitquitquit; NULL: 404. The answer is already on its way. */
+    void (*quit)(void *arg);
+    /* Pages of the role itself, asked before 404; true when it answered. May be NULL. */
+    bool (*extra)(struct sw_http_req *req, struct sw_http_resp *resp, void *arg);
+    void *arg;
+};
+
+/*
+ * Opens all listeners or none. The default IPv6 listeners fall back to IPv4 on a kernel without
+ * IPv6. NULL with err filled otherwise.
+ */
+SW_NODISCARD struct sw_admin *sw_admin_new(struct sw_loop *l, const struct sw_admin_opts *o,
+                                           struct sw_err *err);
+/* Addresses as bound, for tests and logs. */
+struct sw_addr sw_admin_addr(const struct sw_admin *a);
+struct sw_addr sw_admin_stats_addr(const struct sw_admin *a);
+struct sw_addr sw_admin_ready_addr(const struct sw_admin *a);
+void sw_admin_free(struct sw_admin *a);

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every metric there is, in one list: X(id, type, name, labels, help). Code, output and the
+ * reference page come from it. Counter names carry no '_total' here: the output adds it.
+ * 'labels' is a comma separated list in output order.
+ */
+#pragma once
+
+/* clang-format off */
+#define SW_METRICS(X) \
+    X(ISTIO_BUILD, GAUGE, "istio_build", "component,tag", \
+      "Component and version, always 1") \
+    X(SOCKETS_OPEN, GAUGE, "istio_tcp_sockets_open", "reporter", \
+      "Accepted sockets that are alive (unstable)") \
+    X(ON_DEMAND_DNS, COUNTER, "istio_on_demand_dns", \
+      "source_workload,source_canonical_service,source_canonical_revision," \
+      "source_workload_namespace,source_principal,source_app,source_version,source_cluster," \
+      "hostname", \
+      "Names resolved while a connection waited (unstable)") \
+    X(CRL_REJECTIONS, COUNTER, "istio_crl_policy_rejections", "reporter", \
+      "Connections refused because a certificate is revoked (unstable)") \
+    X(CRL_UNTRACKED, COUNTER, "istio_crl_untracked_connections", "reporter", \
+      "Connections a new revocation list could not be applied to (unstable)") \
+    X(XDS_TERMINATIONS, COUNTER, "istio_xds_connection_terminations", "reason", \
+      "Streams to the control plane that ended, by reason") \
+    X(XDS_MESSAGES, COUNTER, "istio_xds_message", "url", \
+      "Messages from the control plane, by resource type") \
+    X(XDS_MESSAGE_BYTES, COUNTER, "istio_xds_message_bytes", "url", \
+      "Bytes of messages from the control plane, by resource type") \
+    X(DNS_REQUESTS, COUNTER, "istio_dns_requests", \
+      "request_query_type,request_protocol,source_canonical_service,source_canonical_revision", \
+      "Queries that reached the DNS proxy (unstable)") \
+    X(DNS_UPSTREAM_REQUESTS, COUNTER, "istio_dns_upstream_requests", \
+      "request_query_type,request_protocol,source_canonical_service,source_canonical_revision", \
+      "Queries forwarded to the upstream resolver (unstable)") \
+    X(DNS_UPSTREAM_FAILURES, COUNTER, "istio_dns_upstream_failures", \
+      "request_query_type,request_protocol,source_canonical_service,source_canonical_revision", \
+      "Forwarded queries without an answer (unstable)") \
+    X(DNS_UPSTREAM_SECONDS, HISTOGRAM, "istio_dns_upstream_request_duration_seconds", \
+      "request_query_type,request_protocol,source_canonical_service,source_canonical_revision", \
+      "Time the upstream resolver took (unstable)") \
+    X(PROXIES_ACTIVE, GAUGE, "workload_manager_active_proxy_count", "", \
+      "Workloads that are served now") \
+    X(PROXIES_PENDING, GAUGE, "workload_manager_pending_proxy_count", "", \
+      "Workloads whose listeners could not be started yet") \
+    X(PROXIES_STARTED, COUNTER, "workload_manager_proxies_started", "", \
+      "Workloads that came under service") \
+    X(PROXIES_STOPPED, COUNTER, "workload_manager_proxies_stopped", "", \
+      "Workloads that left service") \
+    X(OPEN_FDS, GAUGE, "process_open_fds", "", \
+      "Open file descriptors of the process") \
+    X(MAX_FDS, GAUGE, "process_max_fds", "", \
+      "Most file descriptors the process may open") \
+    X(REFUSALS, COUNTER, "spanwire_refusals", "reason", \
+      "Connections and streams refused, by reason") \
+    X(POOL_HITS, COUNTER, "spanwire_pool_hits", "", \
+      "Tunnels opened on a pooled connection") \
+    X(POOL_MISSES, COUNTER, "spanwire_pool_misses", "", \
+      "Tunnels that needed a new connection") \
+    X(ACCEPT_PAUSES, COUNTER, "spanwire_accept_pauses", "", \
+      "Times accepting stopped for lack of file descriptors or memory") \
+    X(FAST_PATH, COUNTER, "spanwire_fast_path_connections", "", \
+      "Connections to workloads of the same node that stayed inside the process") \
+    X(LOG_DROPPED, COUNTER, "spanwire_log_lines_dropped", "", \
+      "Log lines lost because the queue was full") \
+    X(CONFIG_RELOADS, COUNTER, "spanwire_config_reloads", "result", \
+      "Configuration reloads, by result (ok, failed)") \
+    X(CERT_EXPIRY, GAUGE, "spanwire_certificate_expiry_seconds", "identity", \
+      "When the certificate of an identity expires, in seconds since 1970") \
+    X(SERIES, GAUGE, "spanwire_metrics_series", "", \
+      "Time series held, all threads together") \
+    X(SERIES_OVERFLOW, COUNTER, "spanwire_metrics_overflow", "", \
+      "Label sets that found the table full and were counted under 'overflow'")
+
+/* The families that share one label set per connection. */
+#define SW_TRAFFIC_METRICS(X) \
+    X(OPENED, "istio_tcp_connections_opened", "TCP connections opened") \
+    X(CLOSED, "istio_tcp_connections_closed", "TCP connections closed") \
+    X(FAILED, "istio_tcp_connections_failed", \
+      "TCP connections that ended with a response flag (unstable)") \
+    X(RECEIVED, "istio_tcp_received_bytes", \
+      "Bytes from the connecting side toward the destination") \
+    X(SENT, "istio_tcp_sent_bytes", "Bytes back to the connecting side")
+
+/* Fields of struct sw_traffic_labels in output order; T is text, the rest is written by code. */
+#define SW_TRAFFIC_LABELS(T) \
+    T(source_workload) \
+    T(source_canonical_service) \
+    T(source_canonical_revision) \
+    T(source_workload_namespace) \
+    T(source_principal) \
+    T(source_app) \
+    T(source_version) \
+    T(source_cluster) \
+    T(destination_service) \
+    T(destination_service_namespace) \
+    T(destination_service_name) \
+    T(destination_workload) \
+    T(destination_canonical_service) \
+    T(destination_canonical_revision) \
+    T(destination_workload_namespace) \
+    T(destination_principal) \
+    T(destination_app) \
+    T(destination_version) \
+    T(destination_cluster)
+
+/* Written after connection_security_policy, and only when one of them is known. */
+#define SW_TRAFFIC_LOCALITY(T) \
+    T(source_region) \
+    T(source_zone) \
+    T(destination_region) \
+    T(destination_zone)
+
+/* Response flags: X(id, text). */
+#define SW_RESPONSE_FLAGS(X) \
+    X(NONE, "-") \
+    X(DENY, "DENY") \
+    X(CONNECT, "CONNECT") \
+    X(TLS_FAILURE, "TLS_FAILURE") \
+    X(H2_HANDSHAKE_FAILURE, "H2_HANDSHAKE_FAILURE") \
+    X(NETWORK_POLICY, "NETWORK_POLICY") \
+    X(IDENTITY_ERROR, "IDENTITY_ERROR") \
+    X(CERT_REVOKED, "CERT_REVOKED")
+/* clang-format on */

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small files that hold certificates and keys: read with a bound, written whole or not at all. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/def.h"
+#include "base/err.h"
+
+/*
+ * Appends the file's content to out. Returns SW_OK, SW_ENOENT, SW_ESYS, SW_EINVAL (not a regular
+ * file) or SW_ELIMIT (larger than out allows); messages name the path.
+ */
+SW_NODISCARD int sw_pemfile_read(const char *path, struct sw_buf *out, struct sw_err *err);
+
+/*
+ * Writes a new file with exactly this mode by way of a temporary name in the same directory.
+ * Without replace an existing file is left alone and SW_EINVAL returned.
+ */
+SW_NODISCARD int sw_pemfile_write(const char *path, struct sw_slice content, mode_t mode,
+                                  bool replace, struct sw_err *err);
+
+/* True when both names lead to one existing file. */
+bool sw_pemfile_same(const char *a, const char *b);

@@ -1,0 +1,686 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Handshakes by GnuTLS on a memory transport, and the hand-over to our record layer afterwards.
+ * What the record layer cannot take (TLS 1.2) stays with GnuTLS behind the same calls.
+ */
+#include "tls/session.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+
+#include "base/mem.h"
+#include "base/slice.h"
+#include "tls/cred_core.h"
+#include "tls/vault.h"
+#include "tls/verify.h"
+
+enum {
+    ALPN_MAX = 8,
+    EXT_RECORD_SIZE_LIMIT = 28,
+    IN_MAX = 2 * SW_TLS_HANDSHAKE_OUT_MAX, /* bytes a peer may send before the handshake ends */
+    STEPS_MAX = 64, /* of gnutls_handshake in one call: warnings must not keep us busy */
+};
+
+/* Everything that is needed only until the handshake ends (or, for TLS 1.2, as long as it lasts).
+ */
+struct sw_tls_lib {
+    gnutls_session_t session;
+    struct sw_tls_cred *cred;      /* a reference */
+    struct sw_tls_params params;   /* its borrowed members are valid during the handshake only */
+    gnutls_datum_t alpn[ALPN_MAX]; /* into params.alpn */
+    unsigned n_alpn;
+    const struct sw_tls_peer *peer; /* a reference, set by the verification */
+    struct sw_slice in;             /* what the pull function serves from */
+    struct sw_buf *out;             /* handshake: where pushed bytes go */
+    uint8_t *raw_out;               /* afterwards: the same, SW_TLS_SEAL_ROOM long */
+    size_t raw_n;
+    size_t raw_cap;
+    uint8_t rx_secret[SW_RECORD_SECRET_MAX];
+    uint8_t tx_secret[SW_RECORD_SECRET_MAX];
+    size_t rx_len;
+    size_t tx_len;
+    size_t in_total;
+    uint16_t size_limit; /* record_size_limit of the peer; 0: none */
+    uint8_t alert;       /* for verdict; 0: GnuTLS knows */
+    bool out_full;
+    bool rx_closed;
+    bool tx_closed;
+    bool dead;
+    struct sw_err verdict; /* why we refused, rc 0: we did not */
+};
+
+/* --- priorities --- */
+
+#define GROUPS "+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1"
+#define SIGNATURES                                                                                 \
+    "+SIGN-ECDSA-SECP256R1-SHA256:+SIGN-ECDSA-SECP384R1-SHA384:+SIGN-EDDSA-ED25519:"               \
+    "+SIGN-RSA-PSS-RSAE-SHA256:+SIGN-RSA-PSS-RSAE-SHA384:+SIGN-RSA-PSS-RSAE-SHA512:"               \
+    "+SIGN-RSA-SHA256:+SIGN-RSA-SHA384:+SIGN-RSA-SHA512"
+#define COMMON GROUPS ":" SIGNATURES ":+CTYPE-X509:+COMP-NULL:%SERVER_PRECEDENCE"
+#define AES    "+AES-128-GCM:+AES-256-GCM"
+
+/* Index: 1 = with TLS 1.2, 2 = with ChaCha20. Nothing of the system's configuration enters. */
+static const char *const priority_text[4] = {
+    "NONE:+VERS-TLS1.3:" AES ":+AEAD:" COMMON,
+    "NONE:+VERS-TLS1.3:+VERS-TLS1.2:" AES ":+AEAD:+ECDHE-ECDSA:+ECDHE-RSA:" COMMON,
+    "NONE:+VERS-TLS1.3:" AES ":+CHACHA20-POLY1305:+AEAD:" COMMON,
+    "NONE:+VERS-TLS1.3:+VERS-TLS1.2:" AES
+    ":+CHACHA20-POLY1305:+AEAD:+ECDHE-ECDSA:+ECDHE-RSA:" COMMON,
+};
+static gnutls_priority_t priorities[4];
+static int priorities_rc;
+static pthread_once_t priorities_once = PTHREAD_ONCE_INIT;
+
+static void make_priorities(void)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(priorities) && priorities_rc >= 0; i++)
+        priorities_rc = gnutls_priority_init(&priorities[i], priority_text[i], NULL);
+}
+
+/* --- transport --- */
+
+static ssize_t on_pull(gnutls_transport_ptr_t arg, void *data, size_t n)
+{
+    struct sw_tls_lib *l = arg;
+    size_t take = sw_min(n, l->in.n);
+
+    if (take == 0) {
+        gnutls_transport_set_errno(l->session, EAGAIN);
+        return -1;
+    }
+    memcpy(data, l->in.p, take);
+    l->in = sw_slice_from(l->in, take);
+    return (ssize_t)take;
+}
+
+static int push_one(struct sw_tls_lib *l, const void *p, size_t n)
+{
+    if (l->out)
+        return sw_buf_append(l->out, p, n);
+    if (!l->raw_out || n > l->raw_cap - l->raw_n)
+        return SW_ELIMIT;
+    memcpy(l->raw_out + l->raw_n, p, n);
+    l->raw_n += n;
+    return SW_OK;
+}
+
+static ssize_t on_push(gnutls_transport_ptr_t arg, const giovec_t *iov, int count)
+{
+    struct sw_tls_lib *l = arg;
+    ssize_t total = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (iov[i].iov_len && push_one(l, iov[i].iov_base, iov[i].iov_len) != SW_OK) {
+            l->out_full = true;
+            gnutls_transport_set_errno(l->session, EIO);
+            return -1;
+        }
+        total += (ssize_t)iov[i].iov_len;
+    }
+    return total;
+}
+
+/* --- hooks --- */
+
+static int on_secret(gnutls_session_t s, gnutls_record_encryption_level_t level, const void *rx,
+                     const void *tx, size_t n)
+{
+    struct sw_tls_lib *l = gnutls_session_get_ptr(s);
+
+    if (level != GNUTLS_ENCRYPTION_LEVEL_APPLICATION)
+        return 0;
+    if (n > SW_RECORD_SECRET_MAX)
+        return -1;
+    if (rx) {
+        memcpy(l->rx_secret, rx, n);
+        l->rx_len = n;
+    }
+    if (tx) {
+        memcpy(l->tx_secret, tx, n);
+        l->tx_len = n;
+    }
+    return 0;
+}
+
+static int on_extension(void *arg, unsigned id, const unsigned char *data, unsigned n)
+{
+    struct sw_tls_lib *l = arg;
+
+    if (id == EXT_RECORD_SIZE_LIMIT && n == 2)
+        l->size_limit = (uint16_t)(data[0] << 8 | data[1]);
+    return 0;
+}
+
+/*
+ * GnuTLS reports the limit for what we receive; the one for what we send has to be read from the
+ * peer's extension. A malformed message is GnuTLS's to refuse.
+ */
+static int on_hello(gnutls_session_t s, unsigned type, unsigned when, unsigned incoming,
+                    const gnutls_datum_t *msg)
+{
+    struct sw_tls_lib *l = gnutls_session_get_ptr(s);
+
+    (void)when;
+    if (incoming)
+        (void)gnutls_ext_raw_parse(
+            l, on_extension, msg,
+            type == GNUTLS_HANDSHAKE_CLIENT_HELLO ? GNUTLS_EXT_RAW_FLAG_TLS_CLIENT_HELLO : 0);
+    return 0;
+}
+
+static int refuse(struct sw_tls_lib *l, uint8_t alert)
+{
+    l->alert = alert;
+    if (l->verdict.rc == 0)
+        l->verdict.rc = SW_EDENIED;
+    return GNUTLS_E_CERTIFICATE_ERROR;
+}
+
+static int check_alpn(struct sw_tls_lib *l)
+{
+    gnutls_datum_t got = {0};
+
+    if (l->n_alpn == 0)
+        return 0;
+    if (gnutls_alpn_get_selected_protocol(l->session, &got) == 0 && got.size > 0)
+        return 0;
+    (void)sw_err_set(&l->verdict, SW_EPROTO, "peer does not speak '%s' (no common ALPN protocol)",
+                     l->params.alpn);
+    (void)refuse(l, SW_ALERT_NO_APPLICATION_PROTOCOL);
+    return GNUTLS_E_NO_APPLICATION_PROTOCOL;
+}
+
+static int on_client_hello_done(gnutls_session_t s)
+{
+    return check_alpn(gnutls_session_get_ptr(s));
+}
+
+static bool same_trust_domain(const struct sw_tls_lib *l)
+{
+    struct sw_slice own = sw_tls_cred_id(l->cred)->trust_domain;
+
+    for (uint32_t i = 0; i < l->peer->n_ids; i++) {
+        if (sw_slice_eq(l->peer->ids[i].id.trust_domain, own))
+            return true;
+    }
+    return false;
+}
+
+static bool has_expected_id(const struct sw_tls_lib *l)
+{
+    for (uint32_t i = 0; i < l->peer->n_ids; i++) {
+        for (size_t k = 0; k < l->params.n_expect; k++) {
+            if (sw_slice_eq(l->peer->ids[i].uri, l->params.expect[k]))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* What depends on this connection, after the chain itself was found good. */
+static int check_identity(struct sw_tls_lib *l)
+{
+    struct sw_slice first = l->peer->n_ids ? l->peer->ids[0].uri : SW_SLICE_LIT("");
+
+    if (!l->params.server && l->params.insecure_any)
+        return SW_OK;
+    if (l->peer->n_ids == 0)
+        return sw_err_set(&l->verdict, SW_EDENIED, "peer certificate has no SPIFFE identity");
+    if (l->params.server) {
+        if (same_trust_domain(l))
+            return SW_OK;
+        return sw_err_set(&l->verdict, SW_EDENIED, "peer '%.*s' is not of trust domain '%.*s'",
+                          SW_SLICE_ARG(sw_slice_head(first, 80)),
+                          SW_SLICE_ARG(sw_slice_head(sw_tls_cred_id(l->cred)->trust_domain, 60)));
+    }
+    if (has_expected_id(l))
+        return SW_OK;
+    return sw_err_set(&l->verdict, SW_EDENIED, "peer is '%.*s', expected '%.*s'%s",
+                      SW_SLICE_ARG(sw_slice_head(first, 70)),
+                      SW_SLICE_ARG(l->params.n_expect ? sw_slice_head(l->params.expect[0], 70)
+                                                      : SW_SLICE_LIT("nobody")),
+                      l->params.n_expect > 1 ? " or others" : "");
+}
+
+static int on_verify(gnutls_session_t s)
+{
+    struct sw_tls_lib *l = gnutls_session_get_ptr(s);
+    struct sw_slice chain[SW_TLS_CHAIN_MAX];
+    struct sw_verify_in in = {.cred = l->cred, .peer_is_client = l->params.server, .chain = chain};
+    unsigned n = 0;
+    const gnutls_datum_t *der = gnutls_certificate_get_peers(s, &n);
+    uint8_t alert = SW_ALERT_BAD_CERTIFICATE;
+
+    if (gnutls_certificate_type_get2(s, GNUTLS_CTYPE_PEERS) != GNUTLS_CRT_X509 || !der)
+        n = 0;
+    for (unsigned i = 0; i < n && i < SW_TLS_CHAIN_MAX; i++)
+        chain[i] = sw_slice(der[i].data, der[i].size);
+    in.n = n;
+    if (!l->params.server && check_alpn(l) != 0)
+        return GNUTLS_E_CERTIFICATE_ERROR;
+    l->peer = sw_peer_unref(l->peer);
+    if (sw_verify_chain(&in, &l->peer, &alert, &l->verdict) != SW_OK)
+        return refuse(l, alert);
+    if (check_identity(l) != SW_OK)
+        return refuse(l, SW_ALERT_BAD_CERTIFICATE);
+    if (l->params.verify && l->params.verify(l->params.verify_arg, l->peer, &l->verdict) != SW_OK)
+        return refuse(l, SW_ALERT_ACCESS_DENIED);
+    l->verdict.rc = 0;
+    return 0;
+}
+
+/* --- making --- */
+
+static int set_alpn(struct sw_tls_lib *l, struct sw_err *err)
+{
+    struct sw_slice rest = sw_slice_str(l->params.alpn);
+    int rc;
+
+    while (rest.p) {
+        struct sw_slice name = sw_slice_cut(&rest, ',');
+
+        if (name.n == 0 || name.n >= sizeof(((struct sw_tls *)0)->alpn) || l->n_alpn == ALPN_MAX)
+            return sw_err_set(err, SW_EINVAL, "bad ALPN list '%s'", l->params.alpn);
+        l->alpn[l->n_alpn++] =
+            (gnutls_datum_t){.data = (unsigned char *)(uintptr_t)name.p, .size = (unsigned)name.n};
+    }
+    rc = gnutls_alpn_set_protocols(l->session, l->alpn, l->n_alpn,
+                                   GNUTLS_ALPN_MANDATORY | GNUTLS_ALPN_SERVER_PRECEDENCE);
+    if (rc < 0)
+        return sw_err_set(err, SW_EINVAL, "ALPN: %s", gnutls_strerror(rc));
+    return SW_OK;
+}
+
+static void set_hooks(struct sw_tls_lib *l)
+{
+    gnutls_session_t s = l->session;
+
+    gnutls_session_set_ptr(s, l);
+    gnutls_transport_set_ptr(s, l);
+    gnutls_transport_set_pull_function(s, on_pull);
+    gnutls_transport_set_vec_push_function(s, on_push);
+    gnutls_handshake_set_timeout(s, 0); /* the deadline is the caller's */
+    gnutls_handshake_set_max_packet_length(s, SW_TLS_HANDSHAKE_OUT_MAX);
+    gnutls_handshake_set_secret_function(s, on_secret);
+    gnutls_session_set_verify_function(s, on_verify);
+    gnutls_handshake_set_hook_function(
+        s, l->params.server ? GNUTLS_HANDSHAKE_CLIENT_HELLO : GNUTLS_HANDSHAKE_ENCRYPTED_EXTENSIONS,
+        GNUTLS_HOOK_PRE, on_hello);
+    if (l->params.server) {
+        gnutls_handshake_set_post_client_hello_function(s, on_client_hello_done);
+        gnutls_certificate_server_set_request(s, GNUTLS_CERT_REQUIRE);
+        /* No list of acceptable issuers: it costs bytes and lets clients send nothing at all. */
+        gnutls_certificate_send_x509_rdn_sequence(s, 1);
+    }
+}
+
+static int set_up(struct sw_tls_lib *l, struct sw_err *err)
+{
+    unsigned flags = GNUTLS_NONBLOCK | GNUTLS_NO_TICKETS | GNUTLS_NO_SIGNAL;
+    unsigned which = (l->params.tls12 ? 1u : 0u) | (l->params.chacha ? 2u : 0u);
+    int rc;
+
+    (void)pthread_once(&priorities_once, make_priorities);
+    if (priorities_rc < 0)
+        return sw_err_set(err, SW_EINVAL, "TLS set-up: %s", gnutls_strerror(priorities_rc));
+    flags |= l->params.server ? GNUTLS_SERVER | GNUTLS_NO_AUTO_SEND_TICKET
+                              : GNUTLS_CLIENT | GNUTLS_FORCE_CLIENT_CERT;
+    rc = gnutls_init(&l->session, flags);
+    if (rc >= 0)
+        rc = gnutls_priority_set(l->session, priorities[which]);
+    if (rc >= 0)
+        rc = gnutls_credentials_set(l->session, GNUTLS_CRD_CERTIFICATE, sw_cred_gnutls(l->cred));
+    if (rc >= 0 && !l->params.server && l->params.sni)
+        rc = gnutls_server_name_set(l->session, GNUTLS_NAME_DNS, l->params.sni,
+                                    strlen(l->params.sni));
+    if (rc < 0)
+        return sw_err_set(err, SW_EINVAL, "TLS set-up: %s", gnutls_strerror(rc));
+    set_hooks(l);
+    return l->params.alpn ? set_alpn(l, err) : SW_OK;
+}
+
+struct sw_tls *sw_tls_new(const struct sw_tls_params *p, struct sw_err *err)
+{
+    struct sw_tls *t;
+
+    if (p->server && !sw_cred_can_serve(p->cred)) {
+        (void)sw_err_set(err, SW_EINVAL, "a TLS server needs a certificate and a key");
+        return NULL;
+    }
+    t = sw_vault_alloc(sizeof(*t));
+    t->lib = SW_NEW(struct sw_tls_lib);
+    t->lib->params = *p;
+    t->lib->cred = sw_tls_cred_ref(p->cred);
+    if (set_up(t->lib, err) != SW_OK) {
+        sw_tls_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+void sw_lib_free(struct sw_tls_lib *l)
+{
+    if (!l)
+        return;
+    if (l->session)
+        gnutls_deinit(l->session);
+    sw_tls_cred_unref(l->cred);
+    sw_peer_unref(l->peer);
+    sw_free_secret(l, sizeof(*l));
+}
+
+/* --- hand-over --- */
+
+static bool aead_of(gnutls_session_t s, enum sw_aead_alg *ret)
+{
+    gnutls_cipher_algorithm_t c = gnutls_cipher_get(s);
+
+    if (gnutls_protocol_get_version(s) != GNUTLS_TLS1_3)
+        return false;
+    if (c == GNUTLS_CIPHER_AES_128_GCM)
+        *ret = SW_AEAD_AES_128_GCM;
+    else if (c == GNUTLS_CIPHER_AES_256_GCM)
+        *ret = SW_AEAD_AES_256_GCM;
+    else if (c == GNUTLS_CIPHER_CHACHA20_POLY1305)
+        *ret = SW_AEAD_CHACHA20_POLY1305;
+    else
+        return false;
+    return true;
+}
+
+/*
+ * Compares what we derived with what GnuTLS would use and takes the sequence number from it. They
+ * can differ only if a newer GnuTLS delivers secrets at another time than the one we know.
+ */
+static bool same_state(gnutls_session_t s, unsigned read, const struct sw_record *r,
+                       uint64_t *ret_seq)
+{
+    const struct sw_record_dir *d = read ? &r->rx : &r->tx;
+    size_t key_len = sw_aead_key_len((enum sw_aead_alg)r->alg);
+    gnutls_datum_t mac = {0};
+    gnutls_datum_t iv = {0};
+    gnutls_datum_t key = {0};
+    unsigned char seq[8];
+
+    if (gnutls_record_get_state(s, read, &mac, &iv, &key, seq) < 0)
+        return false;
+    *ret_seq = 0;
+    for (size_t i = 0; i < sizeof(seq); i++)
+        *ret_seq = *ret_seq << 8 | seq[i];
+    return iv.size == sizeof(d->iv) && key.size == key_len &&
+           gnutls_memcmp(iv.data, d->iv, iv.size) == 0 &&
+           gnutls_memcmp(key.data, d->key, key_len) == 0;
+}
+
+static size_t send_limit(const struct sw_tls_lib *l)
+{
+    size_t max = sw_min(SW_TLS_PLAIN_MAX, gnutls_record_get_max_size(l->session));
+
+    /* GnuTLS ignores limits below 512, so then do we: the peer would have been refused otherwise.
+     */
+    if (l->size_limit >= 512)
+        max = sw_min(max, (size_t)l->size_limit - 1);
+    return max;
+}
+
+static int take_over(struct sw_tls *t, struct sw_err *err)
+{
+    struct sw_tls_lib *l = t->lib;
+    struct sw_record_keys k = {.server = l->params.server,
+                               .secret_len = l->rx_len,
+                               .max_plain = send_limit(l),
+                               .rx_secret = l->rx_secret,
+                               .tx_secret = l->tx_secret};
+
+    if (!aead_of(l->session, &k.alg)) {
+        t->rec.max_plain = (uint16_t)k.max_plain;
+        l->out = NULL;
+        return SW_OK; /* stays with GnuTLS */
+    }
+    if (l->rx_len == 0 || l->rx_len != l->tx_len || (l->rx_len != 32 && l->rx_len != 48) ||
+        gnutls_record_check_pending(l->session) != 0)
+        return sw_err_set(err, SW_EPROTO, "TLS hand-over: secrets are missing");
+    sw_record_init(&t->rec, &k);
+    if (!same_state(l->session, 1, &t->rec, &t->rec.rx.seq) ||
+        !same_state(l->session, 0, &t->rec, &t->rec.tx.seq)) {
+        sw_record_done(&t->rec);
+        return sw_err_set(err, SW_EPROTO, "TLS hand-over: keys differ");
+    }
+    sw_lib_free(l);
+    t->lib = NULL;
+    return SW_OK;
+}
+
+static int finish(struct sw_tls *t, struct sw_err *err)
+{
+    struct sw_tls_lib *l = t->lib;
+    gnutls_datum_t alpn = {0};
+    int rc;
+
+    if (!l->peer)
+        return sw_err_set(err, SW_EDENIED, "peer was not verified");
+    if (check_alpn(l) != 0) {
+        *err = l->verdict;
+        return err->rc;
+    }
+    t->peer = sw_peer_ref(l->peer);
+    if (gnutls_alpn_get_selected_protocol(l->session, &alpn) == 0 && alpn.size < sizeof(t->alpn))
+        memcpy(t->alpn, alpn.data, alpn.size);
+    rc = take_over(t, err);
+    t->up = rc == SW_OK;
+    if (rc != SW_OK)
+        t->peer = sw_peer_unref(t->peer);
+    return rc;
+}
+
+/* --- handshake --- */
+
+static int explain_failure(struct sw_tls_lib *l, int rc, struct sw_err *err)
+{
+    if (l->out_full)
+        return sw_err_set(err, SW_ELIMIT, "no room for the handshake's output");
+    if (l->verdict.rc != 0) {
+        int code = l->verdict.rc == SW_EPROTO ? SW_EPROTO : SW_EDENIED;
+
+        return sw_err_set(err, code, "%s",
+                          l->verdict.msg[0] ? l->verdict.msg : "peer refused by policy");
+    }
+    if (rc == GNUTLS_E_FATAL_ALERT_RECEIVED || rc == GNUTLS_E_WARNING_ALERT_RECEIVED) {
+        unsigned alert = gnutls_alert_get(l->session);
+
+        if (alert == SW_ALERT_CLOSE_NOTIFY)
+            return sw_err_set(err, SW_EOF, "peer closed during the handshake");
+        if (sw_alert_is_refusal(alert))
+            return sw_err_set(err, SW_EDENIED, "peer refused our certificate (alert %u)", alert);
+        return sw_err_set(err, SW_EPROTO, "peer sent alert %u (%s)", alert, sw_alert_name(alert));
+    }
+    if (rc == GNUTLS_E_CERTIFICATE_REQUIRED || rc == GNUTLS_E_NO_CERTIFICATE_FOUND)
+        return sw_err_set(err, SW_EDENIED, "peer sent no certificate");
+    return sw_err_set(err, SW_EPROTO, "handshake failed: %s", gnutls_strerror(rc));
+}
+
+/* Leaves the alert that belongs to the failure at the end of l->out, best effort. */
+static void send_alert(struct sw_tls_lib *l, int rc)
+{
+    if (rc == GNUTLS_E_FATAL_ALERT_RECEIVED || l->out_full)
+        return;
+    if (l->alert)
+        (void)gnutls_alert_send(l->session, GNUTLS_AL_FATAL, (gnutls_alert_description_t)l->alert);
+    else
+        (void)gnutls_alert_send_appropriate(l->session, rc);
+}
+
+static int step(struct sw_tls_lib *l)
+{
+    int rc = GNUTLS_E_AGAIN;
+
+    for (int i = 0; i < STEPS_MAX; i++) {
+        rc = gnutls_handshake(l->session);
+        if (rc == GNUTLS_E_AGAIN || rc == GNUTLS_E_INTERRUPTED) {
+            if (l->in.n == 0)
+                return GNUTLS_E_AGAIN;
+        } else if (rc == 0 || gnutls_error_is_fatal(rc)) {
+            return rc;
+        }
+    }
+    return rc == GNUTLS_E_AGAIN ? GNUTLS_E_UNEXPECTED_PACKET : rc;
+}
+
+int sw_tls_handshake(struct sw_tls *t, struct sw_slice in, size_t *ret_used, struct sw_buf *out,
+                     struct sw_err *err)
+{
+    struct sw_tls_lib *l = t->lib;
+    struct sw_err local;
+    int rc;
+
+    err = err ? err : &local;
+    *ret_used = 0;
+    if (t->up || !l || l->dead)
+        return sw_err_set(err, SW_EINVAL, "no handshake is in progress");
+    l->in = in;
+    l->out = out;
+    rc = step(l);
+    *ret_used = in.n - l->in.n;
+    l->in_total += *ret_used;
+    /* The library would go on collecting a message that promises megabytes. */
+    if (rc == GNUTLS_E_AGAIN && l->in_total > IN_MAX)
+        rc = GNUTLS_E_HANDSHAKE_TOO_LARGE;
+    if (rc == GNUTLS_E_AGAIN && !l->out_full) {
+        l->out = NULL;
+        return SW_EAGAIN;
+    }
+    if (rc == 0) {
+        rc = finish(t, err);
+        if (rc == SW_OK)
+            return SW_OK;
+        l->alert = l->alert ? l->alert : SW_ALERT_INTERNAL_ERROR;
+        send_alert(l, 0);
+    } else {
+        send_alert(l, rc);
+        rc = explain_failure(l, rc, err);
+    }
+    l->out = NULL;
+    l->dead = true;
+    t->rec.dead = true;
+    return rc;
+}
+
+/* --- records that stay with GnuTLS --- */
+
+static void lib_begin(struct sw_tls_lib *l, uint8_t *out, size_t cap)
+{
+    l->raw_out = out;
+    l->raw_n = 0;
+    l->raw_cap = cap;
+}
+
+static size_t lib_end(struct sw_tls_lib *l)
+{
+    l->raw_out = NULL;
+    return l->raw_n;
+}
+
+static int lib_failed(struct sw_tls *t, int rc, struct sw_err *err)
+{
+    struct sw_tls_lib *l = t->lib;
+
+    l->dead = true;
+    t->rec.dead = true;
+    if (rc == GNUTLS_E_FATAL_ALERT_RECEIVED || rc == GNUTLS_E_WARNING_ALERT_RECEIVED)
+        return explain_failure(l, rc, err);
+    l->alert = SW_ALERT_UNEXPECTED_MESSAGE;
+    return sw_err_set(err, SW_EPROTO, "record refused: %s", gnutls_strerror(rc));
+}
+
+int sw_lib_open(struct sw_tls *t, uint8_t *buf, size_t n, size_t *ret_used,
+                struct sw_slice *ret_plain, struct sw_err *err)
+{
+    struct sw_tls_lib *l = t->lib;
+    size_t len;
+    ssize_t got;
+
+    *ret_used = 0;
+    *ret_plain = sw_slice(buf, 0);
+    if (l->dead)
+        return sw_err_set(err, SW_EPROTO, "the connection has failed already");
+    if (l->rx_closed) {
+        *ret_used = n;
+        return SW_EOF;
+    }
+    if (n < SW_TLS_HEADER)
+        return SW_EAGAIN;
+    len = SW_TLS_HEADER + ((size_t)buf[3] << 8 | buf[4]);
+    if (len > SW_TLS_RECORD_MAX + 2048)
+        return lib_failed(t, GNUTLS_E_UNEXPECTED_PACKET_LENGTH, err);
+    if (n < len)
+        return SW_EAGAIN;
+    /* The library copies the record before it writes the plaintext, so buf may take it. */
+    l->in = sw_slice(buf, len);
+    got = gnutls_record_recv(l->session, buf, len);
+    if (got > 0)
+        *ret_plain = sw_slice(buf, (size_t)got);
+    else if (got == 0)
+        l->rx_closed = true;
+    else if (got == GNUTLS_E_REHANDSHAKE || gnutls_error_is_fatal((int)got))
+        return lib_failed(t, (int)got, err);
+    else if (got == GNUTLS_E_WARNING_ALERT_RECEIVED)
+        return lib_failed(t, (int)got, err);
+    *ret_used = len;
+    return l->rx_closed ? SW_EOF : SW_OK;
+}
+
+size_t sw_lib_seal(struct sw_tls *t, const uint8_t *plain, size_t n, uint8_t *out)
+{
+    struct sw_tls_lib *l = t->lib;
+    ssize_t rc;
+
+    if (l->dead || l->tx_closed || n == 0)
+        return 0;
+    lib_begin(l, out, SW_TLS_SEAL_ROOM(n));
+    rc = gnutls_record_send(l->session, plain, n);
+    if (rc != (ssize_t)n)
+        l->dead = true;
+    return lib_end(l);
+}
+
+size_t sw_lib_close_notify(struct sw_tls *t, uint8_t *out)
+{
+    struct sw_tls_lib *l = t->lib;
+
+    if (l->dead || l->tx_closed)
+        return 0;
+    l->tx_closed = true;
+    lib_begin(l, out, SW_TLS_CTRL_ROOM);
+    (void)gnutls_bye(l->session, GNUTLS_SHUT_WR);
+    return lib_end(l);
+}
+
+size_t sw_lib_alert(struct sw_tls *t, const struct sw_err *err, uint8_t *out)
+{
+    struct sw_tls_lib *l = t->lib;
+    uint8_t alert = l->alert;
+
+    if (l->tx_closed || (l->dead && !alert))
+        return 0;
+    if (!l->dead)
+        alert = err && err->rc == SW_EDENIED ? SW_ALERT_ACCESS_DENIED : SW_ALERT_INTERNAL_ERROR;
+    l->tx_closed = true;
+    l->dead = true;
+    lib_begin(l, out, SW_TLS_CTRL_ROOM);
+    (void)gnutls_alert_send(l->session, GNUTLS_AL_FATAL, (gnutls_alert_description_t)alert);
+    return lib_end(l);
+}
+
+const char *sw_lib_cipher(const struct sw_tls *t)
+{
+    gnutls_cipher_algorithm_t c = gnutls_cipher_get(t->lib->session);
+
+    return c == GNUTLS_CIPHER_AES_128_GCM   ? "TLS1.2 AES-128-GCM"
+           : c == GNUTLS_CIPHER_AES_256_GCM ? "TLS1.2 AES-256-GCM"
+                                            : "TLS1.2 CHACHA20-POLY1305";
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Mutual TLS between workloads, bytes in and bytes out: no sockets, no loop, no timers. GnuTLS runs
+ * the handshake; afterwards our own record layer takes over and the library's session is freed.
+ * One connection belongs to one thread at a time.
+ *
+ * Life: sw_tls_new, sw_tls_handshake until it is not SW_EAGAIN, then sw_tls_open and sw_tls_seal,
+ * sw_tls_close_notify, sw_tls_free.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/def.h"
+#include "base/err.h"
+#include "base/slice.h"
+#include "tls/cred.h"
+#include "tls/spiffe.h"
+
+struct sw_tls;
+
+enum {
+    SW_TLS_HEADER = 5,                /* bytes of a record's header */
+    SW_TLS_PLAIN_MAX = 16384,         /* most plaintext in one record */
+    SW_TLS_RECORD_MAX = 5 + 16640,    /* largest record a peer may send, header included */
+    SW_TLS_CTRL_ROOM = 128,           /* enough for every pending control record at once */
+    SW_TLS_HANDSHAKE_OUT_MAX = 65536, /* a handshake never has more than this to send */
+    SW_TLS_PEER_IDS_MAX = 16,         /* SPIFFE SANs kept of one leaf; more are refused */
+};
+/* Bytes sw_tls_seal may write for n bytes of plaintext. */
+#define SW_TLS_SEAL_ROOM(n) ((n) + SW_TLS_CTRL_ROOM)
+
+/* One certificate of a peer's chain, enough to find it in a CRL. */
+struct sw_tls_cert_ref {
+    struct sw_slice issuer; /* DER name */
+    struct sw_slice serial; /* DER integer content */
+};
+
+struct sw_tls_peer_id {
+    struct sw_slice uri;
+    struct sw_spiffe id;
+};
+
+/* Who is at the other end. Immutable; shared by connections from the same certificate. */
+struct sw_tls_peer {
+    uint8_t fingerprint[32]; /* SHA-256 of the leaf's DER form */
+    uint64_t not_before_s;   /* of the chain: latest begin, earliest end */
+    uint64_t not_after_s;
+    uint32_t n_ids;                   /* 0 only with insecure_any */
+    uint32_t n_certs;                 /* of the chain it presented */
+    const struct sw_tls_peer_id *ids; /* ids[0] is the identity */
+    const struct sw_tls_cert_ref *certs;
+};
+
+/*
+ * A judgement beyond the built-in ones, called once per handshake after all of them passed and
+ * before the handshake ends. Returns SW_OK, or anything else (with err filled) to refuse the peer.
+ */
+typedef int (*sw_tls_verify_cb)(void *arg, const struct sw_tls_peer *peer, struct sw_err *err);
+
+struct sw_tls_params {
+    bool server;
+    bool tls12;               /* also speak TLS 1.2 */
+    bool chacha;              /* also accept ChaCha20-Poly1305; HBONE does not */
+    bool insecure_any;        /* client: any chain that verifies will do, whatever its identity */
+    struct sw_tls_cred *cred; /* a reference is taken */
+    /*
+     * "h2", or a comma-separated list by preference; NULL: no ALPN. When given, the handshake
+     * fails (no_application_protocol) unless one of them is agreed on. Borrowed until the
+     * handshake ends.
+     */
+    const char *alpn;
+    /* Client: identities (URIs) one of which the server must have. Borrowed until the handshake
+     * ends. */
+    const struct sw_slice *expect;
+    size_t n_expect;
+    const char *sni;         /* client: server name to send; NULL: none */
+    sw_tls_verify_cb verify; /* optional */
+    void *verify_arg;
+};
+
+/*
+ * Returns a connection owned by the caller, or NULL with SW_EINVAL (a server without a key, a bad
+ * ALPN list).
+ */
+struct sw_tls *sw_tls_new(const struct sw_tls_params *p, struct sw_err *err);
+/* Wipes and frees; sends nothing. Accepts NULL. */
+void sw_tls_free(struct sw_tls *t);
+
+/*
+ * Feeds bytes from the peer, appends what is to be sent to out (whose maximum should leave room for
+ * SW_TLS_HANDSHAKE_OUT_MAX). A client is started with an empty 'in'. *ret_used is always written:
+ * bytes of 'in' that were taken. Bytes left over after SW_OK are the first application records.
+ *
+ * Returns SW_OK when done (out may still hold bytes to send), SW_EAGAIN when input is missing,
+ * otherwise the connection is dead and out ends with the alert to send: SW_EDENIED (identity or
+ * certificate, ours or the peer's, was refused), SW_EPROTO, SW_EOF (peer closed), SW_ELIMIT (out is
+ * full).
+ */
+SW_NODISCARD int sw_tls_handshake(struct sw_tls *t, struct sw_slice in, size_t *ret_used,
+                                  struct sw_buf *out, struct sw_err *err);
+
+/*
+ * Opens the record at buf in place. On SW_OK and SW_EOF *ret_used is its length; *ret_plain lies
+ * inside buf and is empty when the record carried none (tickets, key updates).
+ *
+ * Returns SW_OK, SW_EAGAIN (record incomplete, *ret_used = 0), SW_EOF (the peer will send no more;
+ * we still may), SW_EDENIED ("peer refused our certificate (alert N)"), SW_EPROTO (broken record or
+ * any other alert). After the last two the connection is dead: sw_tls_alert_for_err, then free.
+ */
+SW_NODISCARD int sw_tls_open(struct sw_tls *t, uint8_t *buf, size_t n, size_t *ret_used,
+                             struct sw_slice *ret_plain, struct sw_err *err);
+
+/*
+ * Seals plain[0..n) as one record into out, which holds SW_TLS_SEAL_ROOM(n) bytes and does not
+ * overlap; pending control records come out in front. n is at most sw_tls_max_plain(t). The byte
+ * plain[n] must be writable: it is used and restored. n = 0 writes control records only.
+ *
+ * Returns the bytes written; 0 when the connection is dead or our side is closed.
+ */
+size_t sw_tls_seal(struct sw_tls *t, uint8_t *plain, size_t n, uint8_t *out);
+
+/* True when sw_tls_flush has something to write: an answer to a KeyUpdate. */
+bool sw_tls_wants_flush(const struct sw_tls *t);
+/* Pending control records only; cap is at least SW_TLS_CTRL_ROOM. Returns the bytes written. */
+size_t sw_tls_flush(struct sw_tls *t, uint8_t *out, size_t cap);
+/* Ends our direction: pending control records and close_notify, once. cap as for sw_tls_flush. */
+size_t sw_tls_close_notify(struct sw_tls *t, uint8_t *out, size_t cap);
+/*
+ * The fatal alert that belongs to a failure, and the end of our direction: after a failed
+ * sw_tls_open the one it determined (nothing after an alert of the peer's); otherwise access_denied
+ * for SW_EDENIED and internal_error for the rest. cap as for sw_tls_flush.
+ */
+size_t sw_tls_alert_for_err(struct sw_tls *t, const struct sw_err *err, uint8_t *out, size_t cap);
+/* Asks for new keys in both directions (request) or changes only ours; goes out with the next
+ * write. */
+void sw_tls_key_update(struct sw_tls *t, bool request);
+
+/* The rest is meaningful after the handshake. */
+
+/* Lives as long as t; NULL before the handshake ended. */
+const struct sw_tls_peer *sw_tls_peer(const struct sw_tls *t);
+/* Agreed protocol, "" when none. */
+const char *sw_tls_alpn(const struct sw_tls *t);
+/* Most plaintext one sw_tls_seal may carry: 16384, or what the peer asked for. */
+size_t sw_tls_max_plain(const struct sw_tls *t);
+/* "TLS1.3 AES-128-GCM" and the like, for logs. */
+const char *sw_tls_cipher(const struct sw_tls *t);
+/* Heap bytes this connection holds, its shared parts excluded. */
+size_t sw_tls_mem(const struct sw_tls *t);
+
+/*
+ * Looks the peer's certificates up in newer revocations. Returns SW_OK, or SW_EDENIED naming the
+ * revoked serial.
+ */
+SW_NODISCARD int sw_tls_recheck(const struct sw_tls *t, const struct sw_tls_cred *cred,
+                                struct sw_err *err);

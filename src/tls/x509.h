@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Facts read out of certificates, shared by the files of this directory. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/def.h"
+#include "base/err.h"
+#include "base/slice.h"
+
+struct gnutls_x509_crt_int;
+
+/*
+ * URI SANs of a certificate that parse as SPIFFE identities, in order, copied into a. Others are
+ * passed over. Returns SW_OK with *ret_n possibly 0, SW_EINVAL (extension does not parse) or
+ * SW_ELIMIT (more than max identities).
+ */
+SW_NODISCARD int sw_x509_spiffe_uris(struct gnutls_x509_crt_int *crt, struct sw_arena *a,
+                                     size_t max, struct sw_slice *ret_uris, size_t *ret_n,
+                                     struct sw_err *err);
+
+/* All URI SANs as they are, invalid ones included, at most max of them. */
+size_t sw_x509_uris(struct gnutls_x509_crt_int *crt, struct sw_arena *a, size_t max,
+                    struct sw_slice *ret_uris);
+
+/* Serial number as bytes (big-endian) and as decimal text, copied into a. */
+struct sw_slice sw_x509_serial(struct gnutls_x509_crt_int *crt, struct sw_arena *a);
+struct sw_slice sw_x509_decimal(struct sw_slice big_endian, struct sw_arena *a);
+/* Issuer's and subject's names as DER, copied into a. */
+struct sw_slice sw_x509_issuer(struct gnutls_x509_crt_int *crt, struct sw_arena *a);
+struct sw_slice sw_x509_subject(struct gnutls_x509_crt_int *crt, struct sw_arena *a);
+
+/* Seconds since the epoch; 0 when the library cannot tell. */
+uint64_t sw_x509_not_before(struct gnutls_x509_crt_int *crt);
+uint64_t sw_x509_not_after(struct gnutls_x509_crt_int *crt);
+
+/* SHA-256 over several pieces, each preceded by its length, so that no two lists collide. */
+void sw_x509_digest(const struct sw_slice *pieces, size_t n, uint8_t ret[32]);
+/* SHA-256 of plain bytes. */
+void sw_x509_sha256(struct sw_slice s, uint8_t ret[32]);
+
+/* Text of a GnuTLS result. */
+int sw_gnutls_err(struct sw_err *err, int rc, int gnutls_rc, const char *what);

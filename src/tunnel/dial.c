@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tunnel/dial.h"
+
+static void finish(struct sw_dial *d, int rc, const struct sw_err *err)
+{
+    sw_timer_stop(d->loop, &d->deadline);
+    sw_watch_stop(&d->watch);
+    sw_defer_cancel(&d->done);
+    if (rc != SW_OK) {
+        sw_sock_close(d->fd);
+        d->fd = -1;
+    }
+    d->cb(d, rc, err);
+}
+
+static void on_event(struct sw_watch *w, unsigned events)
+{
+    struct sw_dial *d = SW_CONTAINER_OF(w, struct sw_dial, watch);
+    struct sw_err err = {0};
+    int rc;
+
+    if (!(events & (SW_WRITE | SW_HUP)))
+        return;
+    rc = sw_sock_connect_result(d->fd, &err);
+    if (rc != SW_EAGAIN)
+        finish(d, rc, &err);
+}
+
+static void on_deadline(struct sw_timer *t)
+{
+    struct sw_dial *d = SW_CONTAINER_OF(t, struct sw_dial, deadline);
+    struct sw_err err = {0};
+
+    finish(d, sw_err_set(&err, SW_ETIME, "connect timed out"), &err);
+}
+
+static void on_failed(struct sw_defer *defer)
+{
+    struct sw_dial *d = SW_CONTAINER_OF(defer, struct sw_dial, done);
+
+    finish(d, d->rc, &d->err);
+}
+
+void sw_dial_start(struct sw_dial *d, struct sw_loop *l, const struct sw_addr *to,
+                   const struct sw_ip *src, const struct sw_sock_opts *o, uint64_t timeout_ns,
+                   sw_dial_cb cb)
+{
+    *d = (struct sw_dial){.loop = l, .fd = -1, .cb = cb};
+    d->rc = sw_sock_connect(to, src, o, &d->fd, &d->err);
+    if (d->rc == SW_OK)
+        d->rc = sw_watch_start(l, &d->watch, d->fd, on_event, &d->err);
+    if (d->rc == SW_OK)
+        sw_timer_start(l, &d->deadline, timeout_ns, on_deadline);
+    else
+        sw_loop_defer(l, &d->done, on_failed);
+}
+
+void sw_dial_cancel(struct sw_dial *d)
+{
+    if (!d->loop)
+        return;
+    sw_timer_stop(d->loop, &d->deadline);
+    sw_watch_stop(&d->watch);
+    sw_defer_cancel(&d->done);
+    sw_sock_close(d->fd);
+    d->fd = -1;
+    d->loop = NULL;
+}
+
+int sw_dial_take(struct sw_dial *d)
+{
+    int fd = d->fd;
+
+    d->fd = -1;
+    d->loop = NULL;
+    return fd;
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tunnel/pool.h"
+
+#include <assert.h>
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "tunnel/dial.h"
+
+enum { KEY_MAX = 64 * 1024 };
+
+struct pool_key {
+    struct sw_slice bytes; /* owned */
+    struct sw_list conns;
+};
+
+struct sw_pool {
+    struct sw_loop *loop;
+    struct sw_pool_config config;
+    struct sw_map keys; /* struct pool_key */
+    size_t n_conns;
+    bool closing;
+};
+
+/* Memory of its own, so that an idle connection does not carry it. */
+struct pool_dial {
+    struct sw_dial dial;
+    struct sw_pool_conn *conn;
+};
+
+struct sw_pool_conn {
+    struct sw_list link; /* in its key */
+    struct sw_pool *pool;
+    struct pool_key *key;
+    const void *owner;
+    struct sw_tls_cred *cred; /* owned, until the handshake starts */
+    struct sw_slice *sans;    /* owned copies, until the handshake ends */
+    size_t n_sans;
+    struct pool_dial *dial;     /* owned, while connecting */
+    struct sw_session *session; /* from then on */
+    bool ready;                 /* TLS is done */
+    struct sw_list waiters;
+    size_t n_waiters;
+    struct sw_timer unused;
+};
+
+static void key_put(struct sw_buf *b, const void *p, size_t n)
+{
+    uint32_t len = (uint32_t)n;
+
+    /* Lengths keep "ab"+"c" and "a"+"bc" apart. KEY_MAX bounds it; see make_key. */
+    (void)!sw_buf_append(b, &len, sizeof(len));
+    (void)!sw_buf_append(b, p, n);
+}
+
+static void make_key(const struct sw_pool_target *t, struct sw_buf *b)
+{
+    struct sw_slice id = sw_tls_cred_uri(t->cred);
+
+    sw_buf_init(b, KEY_MAX);
+    key_put(b, &t->owner, sizeof(t->owner));
+    key_put(b, &t->addr.ip, sizeof(t->addr.ip));
+    key_put(b, &t->addr.port, sizeof(t->addr.port));
+    key_put(b, &t->src, sizeof(t->src));
+    key_put(b, id.p, id.n);
+    for (size_t i = 0; i < t->n_sans; i++)
+        key_put(b, t->sans[i].p, t->sans[i].n);
+}
+
+struct sw_pool *sw_pool_new(struct sw_loop *l, const struct sw_pool_config *c)
+{
+    struct sw_pool *p = SW_NEW(struct sw_pool);
+
+    p->loop = l;
+    p->config = *c;
+    return p;
+}
+
+static void drop_sans(struct sw_pool_conn *c)
+{
+    for (size_t i = 0; i < c->n_sans; i++) {
+        char *text;
+
+        memcpy(&text, &c->sans[i].p, sizeof(text));
+        sw_free(text);
+    }
+    sw_free(c->sans);
+    c->sans = NULL;
+    c->n_sans = 0;
+}
+
+static void conn_free(struct sw_pool_conn *c)
+{
+    struct sw_pool *p = c->pool;
+    struct pool_key *k = c->key;
+
+    sw_timer_stop(p->loop, &c->unused);
+    if (c->dial)
+        sw_dial_cancel(&c->dial->dial);
+    sw_free(c->dial);
+    c->cred = sw_tls_cred_unref(c->cred);
+    drop_sans(c);
+    sw_list_unlink(&c->link);
+    p->n_conns--;
+    if (sw_list_empty(&k->conns)) {
+        char *bytes;
+
+        (void)sw_map_del(&p->keys, k->bytes);
+        memcpy(&bytes, &k->bytes.p, sizeof(bytes));
+        sw_free(bytes);
+        sw_free(k);
+    }
+    sw_free(c);
+    if (p->closing && p->n_conns == 0) {
+        sw_map_done(&p->keys);
+        sw_free(p);
+    }
+}
+
+static void fail_waiters(struct sw_pool_conn *c, int rc, enum sw_pool_stage stage,
+                         const struct sw_err *err)
+{
+    struct sw_list failed;
+    struct sw_list *m;
+
+    sw_list_init(&failed);
+    sw_list_splice(&failed, &c->waiters);
+    c->n_waiters = 0;
+    while ((m = sw_list_pop_front(&failed)) != NULL) {
+        struct sw_pool_wait *w = SW_CONTAINER_OF(m, struct sw_pool_wait, link);
+
+        w->cb(w, NULL, rc, stage, err);
+    }
+}
+
+static void on_unused(struct sw_timer *t)
+{
+    struct sw_pool_conn *c = SW_CONTAINER_OF(t, struct sw_pool_conn, unused);
+
+    sw_session_drain(c->session);
+}
+
+static void serve_waiters(struct sw_pool_conn *c)
+{
+    struct sw_list *m;
+
+    while (sw_session_room(c->session, c->pool->config.max_streams) &&
+           (m = sw_list_pop_front(&c->waiters)) != NULL) {
+        struct sw_pool_wait *w = SW_CONTAINER_OF(m, struct sw_pool_wait, link);
+
+        w->cb(w, c->session, SW_OK, SW_POOL_H2, NULL);
+    }
+    if (!sw_list_empty(&c->waiters)) {
+        struct sw_err full = {0};
+
+        (void)sw_err_set(&full, SW_ELIMIT, "connection has no room for more streams");
+        fail_waiters(c, SW_ELIMIT, SW_POOL_H2, &full);
+    }
+    if (sw_session_streams(c->session) == 0)
+        sw_timer_start(c->pool->loop, &c->unused, c->pool->config.unused_release_ns, on_unused);
+    else
+        sw_timer_stop(c->pool->loop, &c->unused);
+}
+
+static void on_session_ready(struct sw_session *s)
+{
+    struct sw_pool_conn *c = sw_session_owner(s);
+
+    c->ready = true;
+    drop_sans(c);
+    serve_waiters(c);
+}
+
+static void on_session_room(struct sw_session *s)
+{
+    serve_waiters(sw_session_owner(s));
+}
+
+static void on_session_request(struct sw_session *s, int32_t id, const struct sw_h2_head *head)
+{
+    (void)head;
+    sw_session_refuse(s, id, 400); /* clients are not asked */
+}
+
+static void on_session_closed(struct sw_session *s, int rc, const struct sw_err *err,
+                              bool handshaken)
+{
+    struct sw_pool_conn *c = sw_session_owner(s);
+    struct sw_err gone = {0};
+
+    (void)handshaken;
+    c->session = NULL;
+    if (rc == SW_OK) {
+        rc = sw_err_set(&gone, SW_ECLOSED, "connection closed");
+        err = &gone;
+    }
+    fail_waiters(c, rc, c->ready ? SW_POOL_H2 : SW_POOL_TLS, err);
+    conn_free(c);
+}
+
+static const struct sw_session_ops pool_session_ops = {
+    .on_ready = on_session_ready,
+    .on_request = on_session_request,
+    .on_room = on_session_room,
+    .on_closed = on_session_closed,
+};
+
+static void conn_fail(struct sw_pool_conn *c, int rc, enum sw_pool_stage stage,
+                      const struct sw_err *err)
+{
+    fail_waiters(c, rc, stage, err);
+    conn_free(c);
+}
+
+static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
+{
+    struct sw_pool_conn *c = SW_CONTAINER_OF(d, struct pool_dial, dial)->conn;
+    struct sw_tls_params tls = {.alpn = "h2"};
+    struct sw_err failed = {0};
+
+    if (rc != SW_OK) {
+        conn_fail(c, rc, SW_POOL_DIAL, err);
+        return;
+    }
+    tls.cred = c->cred;
+    tls.expect = c->sans;
+    tls.n_expect = c->n_sans;
+    tls.tls12 = c->pool->config.tls12;
+    c->session = sw_session_new(c->pool->loop, sw_dial_take(d), false, &tls,
+                                &c->pool->config.session, &pool_session_ops, c, &failed);
+    sw_free(c->dial);
+    c->dial = NULL;
+    c->cred = sw_tls_cred_unref(c->cred);
+    if (!c->session)
+        conn_fail(c, failed.rc, SW_POOL_TLS, &failed);
+}
+
+static struct sw_pool_conn *conn_new(struct sw_pool *p, const struct sw_pool_target *t,
+                                     struct pool_key *k)
+{
+    struct sw_pool_conn *c = SW_NEW(struct sw_pool_conn);
+
+    c->pool = p;
+    c->key = k;
+    c->owner = t->owner;
+    c->cred = sw_tls_cred_ref(t->cred);
+    c->sans = SW_NEW_ARRAY(struct sw_slice, t->n_sans);
+    c->n_sans = t->n_sans;
+    for (size_t i = 0; i < t->n_sans; i++)
+        c->sans[i] = sw_slice(sw_slice_dup(t->sans[i]), t->sans[i].n);
+    sw_list_init(&c->waiters);
+    sw_list_push_front(&k->conns, &c->link);
+    p->n_conns++;
+    c->dial = SW_NEW(struct pool_dial);
+    c->dial->conn = c;
+    sw_dial_start(&c->dial->dial, p->loop, &t->addr, t->bind_src ? &t->src : NULL, &t->sock,
+                  p->config.connect_timeout_ns, on_dialled);
+    return c;
+}
+
+/* A connection that is open with room, or still being made with room among its waiters. */
+static struct sw_pool_conn *find(struct sw_pool *p, struct pool_key *k)
+{
+    struct sw_pool_conn *making = NULL;
+
+    SW_LIST_FOREACH (it, &k->conns) {
+        struct sw_pool_conn *c = SW_CONTAINER_OF(it, struct sw_pool_conn, link);
+
+        if (c->ready && c->session && sw_session_room(c->session, p->config.max_streams))
+            return c;
+        if (!c->ready && c->n_waiters < p->config.max_streams)
+            making = c;
+    }
+    return making;
+}
+
+struct sw_session *sw_pool_get(struct sw_pool *p, const struct sw_pool_target *t,
+                               struct sw_pool_wait *w, sw_pool_cb cb, bool *ret_hit)
+{
+    struct sw_buf key;
+    struct pool_key *k;
+    struct sw_pool_conn *c;
+
+    make_key(t, &key);
+    k = sw_map_get(&p->keys, sw_buf_slice(&key));
+    if (!k) {
+        k = SW_NEW(struct pool_key);
+        sw_list_init(&k->conns);
+        k->bytes.n = sw_buf_len(&key);
+        k->bytes.p = sw_buf_take_str(&key);
+        (void)sw_map_put(&p->keys, k->bytes, k);
+    }
+    sw_buf_done(&key);
+    c = find(p, k);
+    *ret_hit = c != NULL;
+    if (c && c->ready) {
+        sw_timer_stop(p->loop, &c->unused);
+        return c->session;
+    }
+    if (!c)
+        c = conn_new(p, t, k);
+    w->cb = cb;
+    sw_list_push_back(&c->waiters, &w->link);
+    c->n_waiters++;
+    return NULL;
+}
+
+void sw_pool_cancel(struct sw_pool_wait *w)
+{
+    /* n_waiters stays one too high: it only bounds how many may queue on a connection. */
+    sw_list_unlink(&w->link);
+}
+
+static void close_conn(struct sw_pool_conn *c)
+{
+    struct sw_err err = {0};
+
+    (void)sw_err_set(&err, SW_ECLOSED, "connection pool closed");
+    while (!sw_list_empty(&c->waiters))
+        (void)sw_list_pop_front(&c->waiters);
+    if (c->session)
+        sw_session_close(c->session, SW_ECLOSED, &err);
+    else
+        conn_free(c);
+}
+
+static void close_matching(struct sw_pool *p, const void *owner)
+{
+    SW_MAP_FOREACH (slot, &p->keys) {
+        struct pool_key *k = slot->value;
+
+        SW_LIST_FOREACH (it, &k->conns) {
+            struct sw_pool_conn *c = SW_CONTAINER_OF(it, struct sw_pool_conn, link);
+            bool last = it->next == &k->conns;
+
+            if (!owner || c->owner == owner)
+                close_conn(c);
+            if (last)
+                break; /* the key may be gone */
+        }
+    }
+}
+
+void sw_pool_drop_owner(struct sw_pool *p, const void *owner)
+{
+    assert(owner);
+    close_matching(p, owner);
+}
+
+void sw_pool_free(struct sw_pool *p)
+{
+    if (!p)
+        return;
+    close_matching(p, NULL);
+    if (p->n_conns == 0) {
+        sw_map_done(&p->keys);
+        sw_free(p);
+        return;
+    }
+    p->closing = true; /* sessions report their end from the loop; the last one frees the pool */
+}
+
+void sw_pool_each(struct sw_pool *p, void (*fn)(struct sw_session *s, const void *owner, void *arg),
+                  void *arg)
+{
+    SW_MAP_FOREACH (slot, &p->keys) {
+        struct pool_key *k = slot->value;
+
+        SW_LIST_FOREACH (it, &k->conns) {
+            struct sw_pool_conn *c = SW_CONTAINER_OF(it, struct sw_pool_conn, link);
+
+            if (c->session && c->ready)
+                fn(c->session, c->owner, arg);
+        }
+    }
+}
+
+size_t sw_pool_count(const struct sw_pool *p)
+{
+    return p->n_conns;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A session's life: set-up, events, pings, draining and the end. */
+#include "tunnel/session.h"
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "io/sock.h"
+#include "tunnel/scratch.h"
+#include "tunnel/session_impl.h"
+
+enum { LINGER_MS = 250 };
+
+static void on_timer(struct sw_timer *t);
+
+void *sw_session_owner(const struct sw_session *s)
+{
+    return s->owner;
+}
+
+struct sw_loop *sw_session_loop(const struct sw_session *s)
+{
+    return s->loop;
+}
+
+const struct sw_tls_peer *sw_session_peer(const struct sw_session *s)
+{
+    return s->h2 ? sw_tls_peer(s->tls) : NULL;
+}
+
+const struct sw_tls *sw_session_tls(const struct sw_session *s)
+{
+    return s->tls;
+}
+
+size_t sw_session_streams(const struct sw_session *s)
+{
+    return s->n_streams;
+}
+
+size_t sw_session_room(const struct sw_session *s, size_t own_limit)
+{
+    size_t limit;
+
+    if (s->state != SESSION_OPEN || s->draining || s->peer_goaway)
+        return 0;
+    limit = sw_min(own_limit, sw_h2_peer_max_streams(s->h2));
+    return limit > s->n_streams ? limit - s->n_streams : 0;
+}
+
+static void on_reap(struct sw_defer *d)
+{
+    struct sw_session *s = SW_CONTAINER_OF(d, struct sw_session, reap);
+
+    s->ops->on_closed(s, s->rc, &s->err, s->h2 && s->peer_spoke);
+    sw_h2_free(s->h2);
+    sw_tls_free(s->tls);
+    sw_buf_done(&s->in);
+    sw_buf_done(&s->out);
+    sw_free(s);
+}
+
+void session_fail(struct sw_session *s, int rc, const struct sw_err *err)
+{
+    if (s->state == SESSION_DEAD)
+        return;
+    if (s->state == SESSION_LINGER || (rc == SW_EOF && s->n_streams == 0))
+        rc = SW_OK;
+    s->state = SESSION_DEAD;
+    s->rc = rc;
+    if (err)
+        s->err = *err;
+    sw_timer_stop(s->loop, &s->timer);
+    sw_defer_cancel(&s->flush);
+    while (!sw_list_empty(&s->streams))
+        stream_finish(SW_CONTAINER_OF(s->streams.next, struct sw_tstream, link), rc, &s->err, true);
+    sw_watch_stop(&s->watch);
+    sw_sock_close(s->fd);
+    s->fd = -1;
+    sw_defer_cancel(&s->flush);
+    sw_loop_defer(s->loop, &s->reap, on_reap);
+}
+
+void sw_session_close(struct sw_session *s, int rc, const struct sw_err *err)
+{
+    if (s->state == SESSION_OPEN) {
+        sw_h2_goaway(s->h2,
+                     rc == SW_OK || rc == SW_EDENIED ? SW_H2_NO_ERROR : SW_H2_INTERNAL_ERROR);
+        session_send(s);
+    }
+    session_fail(s, rc, err);
+}
+
+/* Says goodbye on every layer and waits a moment, so that a close does not destroy the last bytes.
+ */
+static void say_goodbye(struct sw_session *s)
+{
+    uint8_t bye[SW_TLS_CTRL_ROOM];
+    size_t n;
+
+    if (!s->goodbye) {
+        s->goodbye = true;
+        sw_h2_goaway(s->h2, SW_H2_NO_ERROR);
+        session_send(s);
+    }
+    if (s->state != SESSION_OPEN || sw_buf_len(&s->out))
+        return; /* once the socket drains we come back */
+    n = sw_tls_close_notify(s->tls, bye, sizeof(bye));
+    if (n)
+        (void)!sw_sock_write(s->fd, bye, n);
+    sw_sock_shutdown_write(s->fd);
+    s->state = SESSION_LINGER;
+    sw_timer_start(s->loop, &s->timer, LINGER_MS * SW_NS_PER_MS, on_timer);
+}
+
+void session_check_end(struct sw_session *s)
+{
+    bool ending;
+
+    if (s->state != SESSION_OPEN || s->n_streams)
+        return;
+    ending = s->peer_goaway || (s->draining && (s->goodbye || !s->server));
+    if (ending || sw_h2_finished(s->h2))
+        say_goodbye(s);
+}
+
+static void on_flush(struct sw_defer *d)
+{
+    struct sw_session *s = SW_CONTAINER_OF(d, struct sw_session, flush);
+
+    session_send(s);
+    session_check_end(s);
+    if (s->readable && s->state != SESSION_DEAD)
+        session_receive(s);
+}
+
+void session_touch(struct sw_session *s)
+{
+    if (s->state == SESSION_OPEN || s->state == SESSION_LINGER)
+        sw_loop_defer(s->loop, &s->flush, on_flush);
+}
+
+static void on_event(struct sw_watch *w, unsigned events)
+{
+    struct sw_session *s = SW_CONTAINER_OF(w, struct sw_session, watch);
+
+    if (events & SW_HUP)
+        s->hup = true;
+    if (events & SW_READ) {
+        s->readable = true;
+        session_receive(s);
+    }
+    if ((events & SW_WRITE) && s->state != SESSION_DEAD && sw_buf_len(&s->out)) {
+        (void)session_write_out(s);
+        session_touch(s);
+    }
+}
+
+static void start_pings(struct sw_session *s)
+{
+    if (s->config.ping_interval_ns)
+        sw_timer_start(s->loop, &s->timer, s->config.ping_interval_ns, on_timer);
+    else
+        sw_timer_stop(s->loop, &s->timer);
+}
+
+static void on_timer(struct sw_timer *timer)
+{
+    struct sw_session *s = SW_CONTAINER_OF(timer, struct sw_session, timer);
+    struct sw_err err = {0};
+
+    switch (s->state) {
+    case SESSION_HANDSHAKE:
+        session_fail(s, sw_err_set(&err, SW_ETIME, "TLS handshake timed out"), &err);
+        break;
+    case SESSION_OPEN:
+        if (s->pinged) {
+            (void)sw_err_set(&err, SW_ETIME, "no answer to a PING");
+            sw_h2_goaway(s->h2, SW_H2_NO_ERROR);
+            session_send(s);
+            session_fail(s, SW_ETIME, &err);
+            break;
+        }
+        s->pinged = true;
+        sw_h2_ping(s->h2);
+        session_touch(s);
+        sw_timer_start(s->loop, timer, s->config.ping_timeout_ns, on_timer);
+        break;
+    case SESSION_LINGER:
+        session_fail(s, SW_OK, NULL);
+        break;
+    case SESSION_DEAD:
+        break;
+    }
+}
+
+void sw_session_drain(struct sw_session *s)
+{
+    if (s->draining || s->state == SESSION_DEAD || s->state == SESSION_LINGER)
+        return;
+    if (s->state == SESSION_HANDSHAKE) {
+        session_fail(s, SW_OK, NULL);
+        return;
+    }
+    s->draining = true;
+    if (s->server) {
+        /* Requests may be on their way: after one round trip the GOAWAY names the last of them. */
+        sw_h2_shutdown_notice(s->h2);
+        if (!s->pinged) {
+            s->pinged = true;
+            sw_h2_ping(s->h2);
+            sw_timer_start(s->loop, &s->timer, s->config.ping_timeout_ns, on_timer);
+        }
+    }
+    session_touch(s);
+}
+
+/* ---- what HTTP/2 tells us ---- */
+
+static void h2_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head,
+                    bool end)
+{
+    struct sw_session *s = sw_h2_owner(h);
+    struct sw_tstream *t = stream;
+
+    if (s->state != SESSION_OPEN)
+        return;
+    if (s->server) {
+        if (head->too_large) {
+            sw_session_refuse(s, id, 431);
+            return;
+        }
+        s->ops->on_request(s, id, head);
+        if (!end)
+            return;
+        SW_LIST_FOREACH (it, &s->streams) {
+            t = SW_CONTAINER_OF(it, struct sw_tstream, link);
+            if (t->id == id)
+                stream_peer_ended(t);
+        }
+    } else if (t) {
+        t->ops->on_response(t, head);
+        if (end && t->session)
+            stream_peer_ended(t);
+    }
+}
+
+static void h2_end(struct sw_h2 *h, int32_t id, void *stream)
+{
+    (void)h;
+    (void)id;
+    if (stream)
+        stream_peer_ended(stream);
+}
+
+static void h2_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
+{
+    (void)h;
+    (void)id;
+    if (stream)
+        stream_h2_closed(stream, code);
+}
+
+static void h2_window(struct sw_h2 *h, int32_t id, void *stream)
+{
+    struct sw_session *s = sw_h2_owner(h);
+    struct sw_tstream *t = stream;
+
+    if (id == 0) {
+        sw_list_splice(&s->ready, &s->blocked);
+    } else if (t && sw_list_linked(&t->queue)) {
+        sw_list_unlink(&t->queue);
+        sw_list_push_back(&s->ready, &t->queue);
+    }
+    session_touch(s);
+}
+
+static void h2_settings(struct sw_h2 *h)
+{
+    struct sw_session *s = sw_h2_owner(h);
+
+    /* A larger initial window opens the windows of all streams. */
+    sw_list_splice(&s->ready, &s->blocked);
+    session_touch(s);
+    if (!s->server && s->ops->on_room)
+        s->ops->on_room(s);
+}
+
+static void h2_goaway(struct sw_h2 *h, int32_t last_id, uint32_t code)
+{
+    struct sw_session *s = sw_h2_owner(h);
+
+    (void)last_id;
+    (void)code;
+    s->peer_goaway = true;
+    if (s->ops->on_goaway)
+        s->ops->on_goaway(s);
+    session_touch(s);
+}
+
+static void h2_pong(struct sw_h2 *h)
+{
+    struct sw_session *s = sw_h2_owner(h);
+
+    s->pinged = false;
+    if (s->draining && !s->goodbye) {
+        s->goodbye = true;
+        sw_h2_goaway(s->h2, SW_H2_NO_ERROR);
+        session_touch(s);
+    }
+    start_pings(s);
+}
+
+const struct sw_h2_ops session_h2_ops = {
+    .on_head = h2_head,
+    .on_data = rx_data,
+    .on_end = h2_end,
+    .on_close = h2_close,
+    .on_window = h2_window,
+    .on_settings = h2_settings,
+    .on_goaway = h2_goaway,
+    .on_pong = h2_pong,
+    .emit = tx_emit,
+    .pull = tx_pull,
+    .emit_data = tx_emit_data,
+};
+
+void session_opened(struct sw_session *s)
+{
+    start_pings(s);
+}
+
+struct sw_session *sw_session_new(struct sw_loop *l, int fd, bool server,
+                                  const struct sw_tls_params *tls,
+                                  const struct sw_session_config *c,
+                                  const struct sw_session_ops *ops, void *owner, struct sw_err *err)
+{
+    struct sw_session *s = SW_NEW(struct sw_session);
+    size_t used;
+
+    s->loop = l;
+    s->fd = fd;
+    s->server = server;
+    s->ops = ops;
+    s->owner = owner;
+    s->config = *c;
+    sw_list_init(&s->streams);
+    sw_list_init(&s->ready);
+    sw_list_init(&s->blocked);
+    sw_buf_init(&s->in, SW_TLS_RECORD_MAX + SW_TLS_HANDSHAKE_OUT_MAX);
+    sw_buf_init(&s->out, SW_TX_SIZE + SW_TLS_HANDSHAKE_OUT_MAX);
+    s->tls = sw_tls_new(tls, err);
+    if (s->tls && !server &&
+        sw_tls_handshake(s->tls, sw_slice("", 0), &used, &s->out, err) != SW_EAGAIN) {
+        sw_tls_free(s->tls);
+        s->tls = NULL;
+    }
+    if (!s->tls || sw_watch_start(l, &s->watch, fd, on_event, err) != SW_OK) {
+        sw_tls_free(s->tls);
+        sw_buf_done(&s->out);
+        sw_sock_close(fd);
+        sw_free(s);
+        return NULL;
+    }
+    sw_timer_start(l, &s->timer, c->handshake_ns, on_timer);
+    (void)session_write_out(s);
+    return s;
+}

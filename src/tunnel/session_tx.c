@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sending: frames collect in a stage that becomes one record; bulk payloads are read from their
+ * sockets into slots that leave room for the frame head and are sealed from there. One stream at a
+ * time holds the slots, and no more is read than its window and the output have room for, so
+ * nothing is left over when the batch ends.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "io/sock.h"
+#include "tunnel/scratch.h"
+#include "tunnel/session_impl.h"
+
+enum {
+    ROUNDS_PER_TURN = 8,
+    SMALL_DATA = 1024, /* payloads up to this are staged with the frames around them */
+    /* A peer may ask for records of 512 bytes: 22 bytes more for each. */
+    TX_SLOT = SW_TLS_SEAL_ROOM(16384) + 1024,
+    TX_RESERVE = TX_SLOT + SW_TLS_CTRL_ROOM, /* the stage and a last key update */
+};
+
+/* Sends what a short write left; true when nothing is left. */
+bool session_write_out(struct sw_session *s)
+{
+    while (sw_buf_len(&s->out)) {
+        ssize_t n = sw_sock_write(s->fd, sw_buf_data(&s->out), sw_buf_len(&s->out));
+
+        if (n < 0) {
+            /* A broken socket shows on the reading side, which may still hold the peer's alert. */
+            if (n != SW_EAGAIN)
+                s->readable = true;
+            return false;
+        }
+        sw_buf_consume(&s->out, (size_t)n);
+    }
+    return true;
+}
+
+static void seal_stage(struct sw_session *s)
+{
+    struct sw_scratch *sc = sw_scratch();
+    size_t max = sw_tls_max_plain(s->tls);
+    size_t at = 0;
+
+    while (at < s->stage_n) {
+        size_t n = sw_min(s->stage_n - at, max);
+
+        s->tx_n += sw_tls_seal(s->tls, sc->stage + at, n, sc->tx + s->tx_n);
+        at += n;
+    }
+    s->stage_n = 0;
+}
+
+static size_t tx_room(const struct sw_session *s)
+{
+    return SW_TX_SIZE - s->tx_n;
+}
+
+int tx_emit(struct sw_h2 *h, const uint8_t *p, size_t n)
+{
+    struct sw_session *s = sw_h2_owner(h);
+    struct sw_scratch *sc = sw_scratch();
+
+    if (n > SW_STAGE_SIZE - s->stage_n) {
+        if (tx_room(s) < 2 * TX_RESERVE)
+            return SW_EAGAIN;
+        seal_stage(s);
+    }
+    assert(n <= SW_STAGE_SIZE); /* nghttp2 cuts header blocks at 16 KiB frames */
+    memcpy(sc->stage + s->stage_n, p, n);
+    s->stage_n += n;
+    return SW_OK;
+}
+
+ssize_t tx_pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool *ret_end)
+{
+    struct sw_session *s = sw_h2_owner(h);
+    struct sw_tstream *t = stream;
+    size_t in_slot;
+    size_t left;
+
+    (void)id;
+    if (!t || s->sending != t)
+        return SW_EAGAIN;
+    left = s->slot_end - s->slot_at;
+    if (left == 0) {
+        if (!s->slot_last)
+            return SW_EAGAIN;
+        *ret_end = true;
+        return 0;
+    }
+    in_slot = SW_SLOT_DATA - s->slot_at % SW_SLOT_DATA;
+    left = sw_min(sw_min(left, in_slot), max);
+    *ret_end = s->slot_last && s->slot_at + left == s->slot_end;
+    return (ssize_t)left;
+}
+
+void tx_emit_data(struct sw_h2 *h, int32_t id, void *stream, const uint8_t head[SW_H2_FRAME_HEAD],
+                  size_t n)
+{
+    struct sw_session *s = sw_h2_owner(h);
+    struct sw_scratch *sc = sw_scratch();
+    size_t slot = s->slot_at / SW_SLOT_DATA;
+    uint8_t *p = sw_slot(sc, sw_min(slot, SW_SLOTS - 1)) + s->slot_at % SW_SLOT_DATA;
+    struct sw_tstream *t = stream;
+
+    (void)id;
+    if (n <= SMALL_DATA) {
+        if (n + SW_H2_FRAME_HEAD > SW_STAGE_SIZE - s->stage_n)
+            seal_stage(s);
+        memcpy(sc->stage + s->stage_n, head, SW_H2_FRAME_HEAD);
+        if (n)
+            memcpy(sc->stage + s->stage_n + SW_H2_FRAME_HEAD, p, n);
+        s->stage_n += n + SW_H2_FRAME_HEAD;
+    } else {
+        seal_stage(s);
+        /* In front are either the slot's head room or bytes already sealed. */
+        memcpy(p - SW_H2_FRAME_HEAD, head, SW_H2_FRAME_HEAD);
+        s->tx_n +=
+            sw_tls_seal(s->tls, p - SW_H2_FRAME_HEAD, n + SW_H2_FRAME_HEAD, sc->tx + s->tx_n);
+    }
+    s->slot_at += n;
+    if (s->slot_last && s->slot_at == s->slot_end)
+        t->sent_end = true;
+}
+
+/* Fills the slots from the stream's socket, at most 'budget' bytes. As sw_sock_readv. */
+static ssize_t read_slots(struct sw_tstream *t, size_t budget)
+{
+    struct sw_scratch *sc = sw_scratch();
+    struct iovec iov[SW_SLOTS];
+    size_t slots = t->bulk ? SW_SLOTS : 1;
+    size_t offered = 0;
+    int count = 0;
+    ssize_t n;
+
+    for (size_t i = 0; i < slots && offered < budget; i++) {
+        size_t k = sw_min(SW_SLOT_DATA, budget - offered);
+
+        iov[count++] = (struct iovec){.iov_base = sw_slot(sc, i), .iov_len = k};
+        offered += k;
+    }
+    n = sw_sock_readv(t->fd, iov, count);
+    if (n == SW_EAGAIN || (n >= 0 && (size_t)n < offered && !t->hup))
+        t->readable = false;
+    t->bulk = n >= SW_SLOT_DATA;
+    return n;
+}
+
+/* Sends one batch of a stream. */
+static void send_stream(struct sw_session *s, struct sw_tstream *t)
+{
+    size_t window = sw_h2_send_window(s->h2, t->id);
+    size_t slots = sw_min((tx_room(s) - TX_RESERVE) / TX_SLOT, SW_SLOTS);
+    struct sw_err err = {0};
+    ssize_t n;
+
+    if (window == 0) {
+        sw_list_push_back(&s->blocked, &t->queue);
+        return;
+    }
+    n = read_slots(t, sw_min(window, slots * SW_SLOT_DATA));
+    if (n == SW_EAGAIN)
+        return;
+    if (n < 0 && n != SW_EOF) {
+        stream_local_failed(t);
+        return;
+    }
+    s->sending = t;
+    s->slot_at = 0;
+    s->slot_end = n > 0 ? (size_t)n : 0;
+    s->slot_last = n == SW_EOF;
+    if (n == SW_EOF)
+        t->read_end = true;
+    if (n > 0) /* before the flush, which may end the stream */
+        t->ops->on_moved(t, (size_t)n, 0);
+    sw_h2_resume(s->h2, t->id);
+    if (sw_h2_flush(s->h2, &err) == SW_EPROTO)
+        session_fail(s, SW_EPROTO, &err);
+    s->sending = NULL;
+    if (s->state == SESSION_DEAD || t->session != s)
+        return;
+    if (t->readable && !t->read_end)
+        sw_list_push_back(&s->ready, &t->queue);
+}
+
+/* Writes the batch; the rest of a short write waits in 'out'. False: the socket is full. */
+static bool write_batch(struct sw_session *s)
+{
+    struct sw_scratch *sc = sw_scratch();
+    ssize_t n;
+
+    seal_stage(s);
+    if (sw_tls_wants_flush(s->tls))
+        s->tx_n += sw_tls_flush(s->tls, sc->tx + s->tx_n, tx_room(s));
+    if (s->tx_n == 0)
+        return true;
+    n = sw_sock_write(s->fd, sc->tx, s->tx_n);
+    if (n < 0 && n != SW_EAGAIN) {
+        s->readable = true; /* as in session_write_out */
+        n = (ssize_t)s->tx_n;
+    }
+    if (n < 0)
+        n = 0;
+    if ((size_t)n < s->tx_n)
+        (void)!sw_buf_append(&s->out, sc->tx + n, s->tx_n - (size_t)n);
+    s->tx_n = 0;
+    return sw_buf_len(&s->out) == 0;
+}
+
+/* One batch: frames that wait, then streams in turn while there is room. False: stop. */
+static bool send_batch(struct sw_session *s)
+{
+    struct sw_err err = {0};
+    bool more;
+
+    s->tx_n = 0;
+    s->stage_n = 0;
+    if (sw_h2_flush(s->h2, &err) == SW_EPROTO) {
+        session_fail(s, SW_EPROTO, &err);
+        return false;
+    }
+    while (!sw_list_empty(&s->ready) && s->state == SESSION_OPEN &&
+           tx_room(s) >= TX_RESERVE + TX_SLOT) {
+        struct sw_list *m = sw_list_pop_front(&s->ready);
+
+        send_stream(s, SW_CONTAINER_OF(m, struct sw_tstream, queue));
+    }
+    more = s->tx_n || s->stage_n;
+    if (s->state == SESSION_DEAD)
+        return false;
+    return write_batch(s) && more && (!sw_list_empty(&s->ready) || sw_h2_wants_write(s->h2));
+}
+
+void session_send(struct sw_session *s)
+{
+    int rounds = 0;
+
+    if (s->state != SESSION_OPEN || !session_write_out(s))
+        return;
+    while (send_batch(s)) {
+        if (++rounds == ROUNDS_PER_TURN) {
+            session_touch(s);
+            return;
+        }
+    }
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One tunnel's two ends: the HTTP/2 stream and the local socket, and how the end of the one
+ * becomes the end of the other.
+ *
+ *   FIN from the socket      -> END_STREAM         END_STREAM             -> shutdown(SHUT_WR)
+ *   RST from the socket      -> RST_STREAM         RST_STREAM             -> RST
+ *                               CONNECT_ERROR      (NO_ERROR, CANCEL)     -> FIN
+ */
+#include <stdio.h>
+
+#include "io/sock.h"
+#include "tunnel/session_impl.h"
+
+void stream_detach(struct sw_tstream *t)
+{
+    struct sw_session *s = t->session;
+
+    if (!s)
+        return;
+    if (s->h2) {
+        rx_gather_drop(t);
+        if (!t->closing)
+            sw_h2_set_stream(s->h2, t->id, NULL);
+    }
+    s->held -= sw_buf_len(&t->rest);
+    sw_list_unlink(&t->link);
+    sw_list_unlink(&t->queue);
+    s->n_streams--;
+    sw_buf_done(&t->rest);
+    t->session = NULL;
+    session_touch(s);
+}
+
+static void close_local(struct sw_tstream *t, bool reset)
+{
+    sw_watch_stop(&t->watch);
+    if (t->fd >= 0 && reset)
+        sw_sock_set_reset(t->fd);
+    sw_sock_close(t->fd);
+    t->fd = -1;
+}
+
+void stream_finish(struct sw_tstream *t, int rc, const struct sw_err *err, bool reset)
+{
+    struct sw_session *s = t->session;
+
+    stream_detach(t);
+    close_local(t, reset);
+    t->ops->on_done(t, rc, err);
+    if (s->state == SESSION_OPEN && s->ops->on_room && !s->server)
+        s->ops->on_room(s);
+}
+
+void stream_local_failed(struct sw_tstream *t)
+{
+    struct sw_err err = {0};
+
+    (void)sw_err_set(&err, SW_ECLOSED, "connection reset by the local side");
+    if (!t->closing)
+        sw_h2_reset(t->session->h2, t->id, SW_H2_CONNECT_ERROR);
+    stream_finish(t, SW_ECLOSED, &err, true);
+}
+
+void stream_written(struct sw_tstream *t, size_t n)
+{
+    if (!t->closing)
+        sw_h2_consume_stream(t->session->h2, t->id, n);
+    t->ops->on_moved(t, 0, n);
+}
+
+/* All received bytes are out: pass the end on. */
+static void rest_written(struct sw_tstream *t)
+{
+    if (t->peer_end && !t->shut) {
+        t->shut = true;
+        sw_sock_shutdown_write(t->fd);
+    }
+    if (t->closing)
+        stream_finish(t, SW_OK, NULL, false);
+}
+
+void stream_write_rest(struct sw_tstream *t)
+{
+    struct sw_session *s = t->session;
+
+    while (sw_buf_len(&t->rest)) {
+        ssize_t n = sw_sock_write(t->fd, sw_buf_data(&t->rest), sw_buf_len(&t->rest));
+        size_t pay;
+
+        if (n == SW_EAGAIN)
+            return;
+        if (n < 0) {
+            stream_local_failed(t);
+            return;
+        }
+        sw_buf_consume(&t->rest, (size_t)n);
+        s->held -= (size_t)n;
+        pay = sw_min(s->owed, (size_t)n);
+        s->owed -= pay;
+        sw_h2_consume_connection(s->h2, pay);
+        stream_written(t, (size_t)n);
+        session_touch(s);
+    }
+    rest_written(t);
+}
+
+void stream_peer_ended(struct sw_tstream *t)
+{
+    rx_gather_flush(t);
+    if (!t->session) /* the flush found the socket broken */
+        return;
+    t->peer_end = true;
+    if (t->fd >= 0 && sw_buf_len(&t->rest) == 0)
+        rest_written(t);
+}
+
+void stream_h2_closed(struct sw_tstream *t, uint32_t code)
+{
+    struct sw_session *s = t->session;
+    bool clean = code == SW_H2_NO_ERROR || code == SW_H2_CANCEL;
+    struct sw_err err = {0};
+
+    rx_gather_flush(t);
+    if (!t->session)
+        return;
+    t->closing = true;
+    sw_h2_set_stream(s->h2, t->id, NULL);
+    if (s->server && !t->answered && code != SW_H2_NO_ERROR)
+        sw_h2_count_early_reset(s->h2);
+    if (t->fd < 0) { /* not relaying yet */
+        (void)sw_err_set(&err, code == SW_H2_REFUSED_STREAM ? SW_EAGAIN : SW_ECLOSED,
+                         "stream closed by the peer before it was used (HTTP/2 code %u)", code);
+        stream_finish(t, err.rc, &err, false);
+    } else if (!clean) {
+        (void)sw_err_set(&err, SW_ECLOSED, "stream reset by the peer (HTTP/2 code %u)", code);
+        stream_finish(t, SW_ECLOSED, &err, true);
+    } else {
+        sw_list_unlink(&t->queue);
+        t->peer_end = true;
+        t->read_end = true;
+        if (sw_buf_len(&t->rest) == 0)
+            rest_written(t);
+    }
+}
+
+void stream_ready(struct sw_tstream *t)
+{
+    if (t->read_end || t->closing || sw_list_linked(&t->queue))
+        return;
+    sw_list_push_back(&t->session->ready, &t->queue);
+    session_touch(t->session);
+}
+
+static void on_event(struct sw_watch *w, unsigned events)
+{
+    struct sw_tstream *t = SW_CONTAINER_OF(w, struct sw_tstream, watch);
+
+    if (events & SW_HUP)
+        t->hup = true;
+    if (events & SW_READ) {
+        t->readable = true;
+        stream_ready(t);
+    }
+    if ((events & SW_WRITE) && t->session && sw_buf_len(&t->rest))
+        stream_write_rest(t);
+}
+
+static void stream_init(struct sw_session *s, struct sw_tstream *t, int32_t id,
+                        const struct sw_tstream_ops *ops)
+{
+    *t = (struct sw_tstream){.session = s, .ops = ops, .id = id, .fd = -1};
+    sw_buf_init(&t->rest, (size_t)s->config.stream_window + s->config.max_frame);
+    sw_list_push_back(&s->streams, &t->link);
+    sw_list_init(&t->queue);
+    s->n_streams++;
+}
+
+int sw_tstream_open(struct sw_session *s, struct sw_tstream *t, const struct sw_tstream_ops *ops,
+                    const struct sw_h2_header *fields, size_t n, struct sw_err *err)
+{
+    int32_t id;
+
+    if (s->state != SESSION_OPEN || s->draining || s->peer_goaway)
+        return sw_err_set(err, SW_ECLOSED, "connection is going away");
+    id = sw_h2_request(s->h2, fields, n, t, err);
+    if (id < 0)
+        return id;
+    stream_init(s, t, id, ops);
+    session_touch(s);
+    return SW_OK;
+}
+
+void sw_tstream_attach(struct sw_session *s, int32_t id, struct sw_tstream *t,
+                       const struct sw_tstream_ops *ops)
+{
+    stream_init(s, t, id, ops);
+    sw_h2_set_stream(s->h2, id, t);
+}
+
+void sw_session_refuse(struct sw_session *s, int32_t id, unsigned status)
+{
+    char text[16];
+    struct sw_h2_header f = {SW_SLICE_LIT(":status"), {text, 0}};
+
+    f.value.n = (size_t)snprintf(text, sizeof(text), "%u", status % 1000);
+    if (sw_h2_respond(s->h2, id, &f, 1, true, NULL) != SW_OK)
+        return;
+    /* The request's body is of no use any more: RST_STREAM(NO_ERROR) follows the answer. */
+    sw_h2_reset(s->h2, id, SW_H2_NO_ERROR);
+    session_touch(s);
+}
+
+void sw_tstream_refuse(struct sw_tstream *t, unsigned status)
+{
+    struct sw_session *s = t->session;
+
+    if (!s)
+        return;
+    t->answered = true;
+    sw_session_refuse(s, t->id, status);
+    stream_detach(t);
+}
+
+void sw_tstream_accept(struct sw_tstream *t, const struct sw_h2_header *extra, size_t n)
+{
+    struct sw_h2_header f[8] = {{SW_SLICE_LIT(":status"), SW_SLICE_LIT("200")}};
+
+    n = sw_min(n, SW_ARRAY_LEN(f) - 1);
+    for (size_t i = 0; i < n; i++)
+        f[i + 1] = extra[i];
+    t->answered = true;
+    (void)!sw_h2_respond(t->session->h2, t->id, f, n + 1, false, NULL);
+    session_touch(t->session);
+}
+
+int sw_tstream_relay(struct sw_tstream *t, int fd, struct sw_err *err)
+{
+    int rc;
+
+    t->fd = fd;
+    rc = sw_watch_start(sw_session_loop(t->session), &t->watch, fd, on_event, err);
+    if (rc != SW_OK) {
+        sw_tstream_abort(t, SW_H2_INTERNAL_ERROR);
+        return rc;
+    }
+    if (t->peer_end && sw_buf_len(&t->rest) == 0)
+        rest_written(t);
+    return SW_OK;
+}
+
+void sw_tstream_abort(struct sw_tstream *t, enum sw_h2_code code)
+{
+    if (!t->session)
+        return;
+    if (!t->closing && t->session->h2 && t->session->state == SESSION_OPEN)
+        sw_h2_reset(t->session->h2, t->id, code);
+    stream_detach(t);
+    close_local(t, true);
+}

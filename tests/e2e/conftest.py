@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the system tests.
+
+The suite runs inside a network and mount namespace of its own: as root directly, otherwise in
+an unprivileged user namespace. pytest re-executes itself there before the first test, so
+nothing it makes is visible outside and all of it disappears with the process.
+"""
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from harness import certs, netns  # noqa: E402
+from harness.mesh import Mesh  # noqa: E402
+
+INNER = "SPANWIRE_E2E_INNER"
+BINARY = os.path.abspath(os.environ.get("SPANWIRE_BIN", HERE.parent.parent / "build/spanwire"))
+
+
+def _unshare_argv():
+    argv = ["unshare", "--net", "--mount", "--propagation", "private"]
+    return argv if os.geteuid() == 0 else argv + ["--user", "--map-root-user"]
+
+
+def _can_unshare(argv):
+    script = "mount -t tmpfs tmpfs /run && mkdir /run/netns && ip netns add t && nft list tables"
+    return subprocess.run([*argv, "sh", "-c", script], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, check=False)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "tsan: representative quick tests, run under TSan too")
+    if os.environ.get(INNER) or config.option.collectonly:
+        return
+    argv = _unshare_argv()
+    probe = _can_unshare(argv)
+    if probe.returncode:
+        # Said again by the fixture for every test it skips.
+        os.environ[INNER] = "no: " + (probe.stderr.strip() or "unshare failed")
+        sys.stderr.write(f"\nNO SYSTEM TESTS: cannot make namespaces here: {probe.stderr}\n")
+        return
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if capture:
+        capture.stop_global_capturing()
+    os.environ[INNER] = "yes"
+    extra = [] if config.option.basetemp else ["--basetemp", _scratch()]
+    os.execvp(argv[0], [*argv, *sys.orig_argv, *extra])
+
+
+def _scratch():
+    """A directory for this run only; pytest's own is shared between users and breaks there."""
+    os.environ["SPANWIRE_E2E_SCRATCH"] = top = tempfile.mkdtemp(prefix="spanwire-e2e-")
+    return os.path.join(top, "t")
+
+
+def pytest_unconfigure(config):
+    del config
+    top = os.environ.get("SPANWIRE_E2E_SCRATCH")
+    if top:
+        shutil.rmtree(top, ignore_errors=True)
+
+
+def _enter():
+    """Private /run/netns, and as many descriptors as we may have."""
+    netns.run("mount", "-t", "tmpfs", "tmpfs", "/run")
+    os.makedirs(netns.RUN_NETNS, exist_ok=True)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@pytest.fixture(scope="session")
+def binary():
+    if not os.access(BINARY, os.X_OK):
+        pytest.fail(f"no executable at {BINARY}: build first or set SPANWIRE_BIN")
+    return BINARY
+
+
+def capture(binary, pod):
+    """Redirects a pod's traffic with the product's own command."""
+    if os.environ.get("SPANWIRE_E2E_REDIRECT") == "script":
+        netns.capture_by_script(pod)
+    else:
+        netns.run(binary, "cni", "redirect", "apply", "--netns", pod.path)
+
+
+# name: (node, last byte of the address, who captures it)
+PODS = {
+    "c1": ("node1", 2, "shared"), "s1": ("node1", 3, "shared"),
+    "u1": ("node1", 4, None), "d1": ("node1", 5, "dedicated"), "e1": ("node1", 6, "dedicated"),
+    "p1": ("node1", 7, None),
+    "c2": ("node2", 2, "shared"), "s2": ("node2", 3, "shared"), "t2": ("node2", 4, "shared"),
+    "u2": ("node2", 5, None), "p2": ("node2", 6, None), "d2": ("node2", 7, "dedicated"),
+    "w2": ("node2", 8, None), "x2": ("node2", 9, "shared"), "q2": ("node2", 10, None),
+}
+
+
+@pytest.fixture(scope="session")
+def topology():
+    """
+    Two nodes with their pods and one machine outside. c*, s*, t2, x2 are captured by a shared
+    node, d* and e1 by a dedicated one. u* run applications outside the mesh; p*, q2 and w2 are
+    where foreign HBONE peers live.
+    """
+    state = os.environ.get(INNER, "no: not in a namespace")
+    if state != "yes":
+        pytest.skip(f"cannot make namespaces here ({state})")
+    _enter()
+    topo = netns.Topology()
+    nodes = {n: topo.add_node(n) for n in ("node1", "node2")}
+    for name, (node, host, captured) in PODS.items():
+        topo.add_pod(nodes[node], name, host, captured)
+    topo.add_outside()
+    topo.plain_apps = {"u1", "u2"}
+    yield topo
+    topo.delete()
+
+
+@pytest.fixture(scope="session")
+def captured(topology, binary):
+    for pod in topology.pods.values():
+        if pod.captured:
+            capture(binary, pod)
+    return topology
+
+
+@pytest.fixture(scope="session")
+def authority(topology, binary, tmp_path_factory):
+    return certs.Authority(binary, tmp_path_factory.mktemp("pki") / "ca")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    env = item.funcargs.get("mesh") if hasattr(item, "funcargs") else None
+    if report.failed and env is not None:
+        report.sections.extend(env.report())
+
+
+@pytest.fixture
+def mesh(captured, authority, binary, tmp_path):
+    env = Mesh(captured, authority, binary, tmp_path)
+    yield env
+    env.close()

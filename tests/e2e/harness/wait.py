@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting without sleeping longer than needed."""
+import os
+import time
+
+SANITIZED = os.environ.get("SPANWIRE_SANITIZED") == "1"
+# Sanitizers make everything several times slower; bounds on time stretch with them.
+SLOW = float(os.environ.get("SPANWIRE_E2E_PATIENCE", 6 if SANITIZED else 1))
+
+
+def until(predicate, timeout=5.0, what=None, interval=0.01):
+    """Polls until predicate() is truthy and returns its value; AssertionError at the deadline."""
+    deadline = time.monotonic() + timeout * SLOW
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"timed out after {timeout * SLOW:g} s: {what or predicate}")
+        time.sleep(interval)
+
+
+def stays(predicate, seconds, what=None, interval=0.02):
+    """The predicate must hold during the whole time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        assert predicate(), what or predicate
+        time.sleep(interval)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The harness checked without a node, so that a failure elsewhere is about the node."""
+import os
+import socket
+import struct
+
+import pytest
+from harness import traffic
+from harness.hbone_peer import (App, ErrorCodes, ForwardApp, GatewayApp, H2Peer, StreamTransport,
+                                rejected)
+from harness.mesh import PORT
+from harness.netns import hbone_syns
+
+
+def test_pods_reach_each_other_and_the_outside(mesh):
+    for src, dst in ((mesh.u1, mesh.u2), (mesh.u1, mesh.p1), (mesh.topo.outside, mesh.u2)):
+        with traffic.EchoServer(dst, (dst.ip4, 9000)).sock, \
+                traffic.EchoServer(dst, (dst.ip6, 9000)).sock:
+            mesh.roundtrip(src, dst.ip4, 9000)
+            mesh.roundtrip(src, dst.ip6, 9000)
+
+
+def test_captured_pod_is_redirected_in_both_directions(mesh):
+    """What a proxy sees: the redirected connection with its original destination."""
+    out = traffic.HoldServer(mesh.c1, ("0.0.0.0", 15001))
+    inb = traffic.HoldServer(mesh.s1, ("0.0.0.0", 15006))
+    mesh.keep(out)
+    mesh.keep(inb)
+    mesh.connect(mesh.c1, "203.0.113.9", 81)
+    got = out.take()
+    dst = got.getsockopt(socket.IPPROTO_IP, 80, 16)
+    assert struct.unpack("!H", dst[2:4])[0] == 81
+    assert socket.inet_ntoa(dst[4:8]) == "203.0.113.9"
+    mesh.connect(mesh.u1, mesh.s1, 82)
+    dst = inb.take().getsockopt(socket.IPPROTO_IP, 80, 16)
+    assert struct.unpack("!H", dst[2:4])[0] == 82
+
+
+def test_marked_and_spoofed_connections_come_back(mesh):
+    """The routing half of redirection: replies to a spoofed source reach the proxy's socket."""
+    server = mesh.echo(mesh.s1)
+    sock = mesh.s1.socket()
+    mesh.keep(sock)
+    sock.settimeout(3)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, 1337)
+    sock.setsockopt(socket.SOL_IP, 19, 1)  # IP_TRANSPARENT
+    sock.bind((mesh.u2.ip4, 0))
+    sock.connect((mesh.s1.ip4, PORT))
+    traffic.echo_once(sock)
+    assert server.peer_ips() == {mesh.u2.ip4}
+
+
+def test_echo_server_keeps_half_closed_connections(mesh):
+    mesh.echo(mesh.u2)
+    sock = mesh.connect(mesh.u1, mesh.u2)
+    sock.sendall(b"x" * 300000)
+    sock.shutdown(socket.SHUT_WR)
+    assert len(traffic.read_all(sock)) == 300000
+
+
+def test_bulk_helpers(mesh):
+    mesh.serve(mesh.u2, traffic.upload_handler, 9001)
+    mesh.serve(mesh.u2, traffic.download_handler(40 << 20), 9002)
+    traffic.upload(mesh.connect(mesh.u1, mesh.u2, 9001), 40 << 20)
+    traffic.download(mesh.connect(mesh.u1, mesh.u2, 9002), 40 << 20)
+
+
+def test_peers_speak_to_each_other(mesh):
+    server = mesh.hbone_server(mesh.p2, App(headers=[("baggage", "a=b")], greeting=b"hi"))
+    before = hbone_syns(mesh.p2)
+    peer = mesh.hbone(mesh.p2)
+    assert (peer.alpn, peer.peer_identity) == ("h2", mesh.p2.identity)
+    stream = peer.tunnel("10.0.2.6:80", ("forwarded", 'for="1.2.3.4:5"'))
+    assert stream.status == 200 and stream.headers["baggage"] == "a=b"
+    assert peer.recv(stream, 2) == b"hi"
+    peer.echo(stream, 3 << 20)
+    peer.ping()
+    peer.end(stream)
+    peer.wait(lambda: stream.ended)
+    seen = server.streams[0]
+    assert seen.authority == "10.0.2.6:80" and seen.headers["forwarded"] == 'for="1.2.3.4:5"'
+    assert server.peers[0].peer_identity == mesh.p1.identity
+    assert hbone_syns(mesh.p2) == before + 1
+
+
+def test_peer_reset_codes_and_refusals(mesh):
+    server = mesh.hbone_server(mesh.p2)
+    peer = mesh.hbone(mesh.p2)
+    stream = peer.tunnel("10.0.2.6:80")
+    peer.rst(stream, ErrorCodes.CONNECT_ERROR)
+    server.wait(lambda: server.streams[0].reset == ErrorCodes.CONNECT_ERROR)
+    server.app.status = 503
+    assert peer.tunnel("10.0.2.6:80").status == 503
+    assert rejected(mesh.p1, (mesh.p2.ip4, 15008), mesh.client_context(), "10.0.2.6:80") \
+        is False
+    from harness import certs
+    assert rejected(mesh.p1, (mesh.p2.ip4, 15008), certs.client_context(mesh.ca), "10.0.2.6:80")
+
+
+def test_forwarding_and_nested_peers(mesh):
+    mesh.echo(mesh.u2)
+    mesh.hbone_server(mesh.p2, ForwardApp(mesh.p2, lambda s: (mesh.u2.ip4, PORT)))
+    peer = mesh.hbone(mesh.p2)
+    stream = peer.tunnel("10.0.2.5:8080")
+    peer.echo(stream, 100000)
+    peer.end(stream)
+    peer.wait(lambda: stream.ended)
+
+    gateway = GatewayApp(mesh.server_context(mesh.q2.identity))
+    mesh.hbone_server(mesh.w2, gateway)
+    outer = mesh.hbone(mesh.w2)
+    carrier = outer.tunnel("svc.example:80")
+    inner = H2Peer(StreamTransport(outer, carrier), mesh.client_context(mesh.p1.identity))
+    inner.open()
+    inner_stream = inner.tunnel("svc.example:80")
+    inner.echo(inner_stream, 200000)
+    assert gateway.inner[0].peer_identity == mesh.p1.identity
+
+
+@pytest.mark.skipif(os.environ.get("SPANWIRE_E2E_REDIRECT") == "script", reason="script rules")
+def test_node_binary_answers(binary):
+    from harness.netns import run
+    assert "spanwire" in run(binary, "version")
+
+
+def test_raw_mode_of_the_peer(mesh):
+    """Frames made by hand are sent as they are and the answers are seen."""
+    from hpack import Encoder
+    from hyperframe.frame import HeadersFrame, RstStreamFrame
+    server = mesh.hbone_server(mesh.p2)
+    peer = mesh.hbone(mesh.p2).go_raw()
+    frame = HeadersFrame(1, Encoder().encode([(":method", "CONNECT"), (":authority", "a:1")]))
+    frame.flags.add("END_HEADERS")
+    peer.raw(frame.serialize())
+    assert peer.wait_status(peer._stream(1)) == 200
+    peer.raw(RstStreamFrame(1, error_code=2).serialize())
+    server.wait(lambda: server.streams[0].reset == 2)
+    peer.raw(b"\0\0\5\4\0\0\0\0\0" + b"12345")
+    peer.wait(lambda: peer.goaway or peer.gone)

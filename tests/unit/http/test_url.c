@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "http/gzip.h"
+#include "http/url.h"
+
+static void target_is_split_at_the_first_mark(void **state)
+{
+    struct sw_slice path;
+    struct sw_slice query;
+
+    (void)state;
+    sw_target_split(SW_SLICE_LIT("/a/b?x=1?2"), &path, &query);
+    assert_true(sw_slice_eq_str(path, "/a/b"));
+    assert_true(sw_slice_eq_str(query, "x=1?2"));
+    sw_target_split(SW_SLICE_LIT("/a?"), &path, &query);
+    assert_true(query.p && query.n == 0);
+    sw_target_split(SW_SLICE_LIT("/a"), &path, &query);
+    assert_null(query.p);
+}
+
+static void escapes_are_decoded_or_refused(void **state)
+{
+    static const struct {
+        const char *in;
+        const char *plain; /* NULL: refused */
+        const char *plus;
+    } cases[] = {
+        {"abc", "abc", "abc"},
+        {"a%20b", "a b", "a b"},
+        {"a+b", "a+b", "a b"},
+        {"%2f%2F", "//", "//"},
+        {"%", NULL, NULL},
+        {"%2", NULL, NULL},
+        {"a%2", NULL, NULL},
+        {"%zz", NULL, NULL},
+        {"%00", NULL, NULL},
+        {"%41", "A", "A"},
+        {"%c3%a9", "\xc3\xa9", "\xc3\xa9"},
+        {"", "", ""},
+        {"x%4", NULL, NULL},
+        {"%%41", NULL, NULL},
+    };
+    SW_ARENA_AUTO a = {0};
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        for (int plus = 0; plus < 2; plus++) {
+            const char *want = plus ? cases[i].plus : cases[i].plain;
+            struct sw_slice out;
+            struct sw_err err;
+            int rc = sw_percent_decode(&a, sw_slice_str(cases[i].in), plus, &out, &err);
+
+            assert_int_equal(rc, want ? SW_OK : SW_EINVAL);
+            if (want)
+                assert_true(sw_slice_eq_str(out, want));
+        }
+    }
+}
+
+static void query_parameters_keep_their_order(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_query q;
+
+    (void)state;
+    assert_int_equal(
+        sw_query_parse(&a, SW_SLICE_LIT("level=a%3Ddebug,b=info&&reset&x=1&x=2"), &q, NULL), SW_OK);
+    assert_int_equal(q.n, 4);
+    assert_true(sw_slice_eq_str(sw_query_get(&q, "level")->value, "a=debug,b=info"));
+    assert_false(sw_query_get(&q, "reset")->has_value);
+    assert_true(sw_slice_eq_str(sw_query_get(&q, "x")->value, "1"));
+    assert_null(sw_query_get(&q, "y"));
+    assert_int_equal(sw_query_parse(&a, sw_slice(NULL, 0), &q, NULL), SW_OK);
+    assert_int_equal(q.n, 0);
+}
+
+static void query_is_bounded(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    char in[2 * (SW_QUERY_MAX + 1)];
+    struct sw_query q;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(in); i += 2) {
+        in[i] = 'a';
+        in[i + 1] = '&';
+    }
+    assert_int_equal(sw_query_parse(&a, sw_slice(in, sizeof(in) - 2), &q, NULL), SW_OK);
+    assert_int_equal(q.n, SW_QUERY_MAX);
+    assert_int_equal(sw_query_parse(&a, sw_slice(in, sizeof(in)), &q, NULL), SW_ELIMIT);
+}
+
+static void gzip_is_negotiated(void **state)
+{
+    static const struct {
+        const char *accept;
+        bool want;
+    } cases[] = {
+        {"gzip", true},        {"deflate, GZIP;q=0.5", true},
+        {"gzip;q=0", false},   {"gzip; q=0.000", false},
+        {"br", false},         {"", false},
+        {"*", true},           {"*;q=0", false},
+        {"*;q=0, gzip", true}, {"gzip;q=0, *", false},
+        {"xgzip", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++)
+        assert_int_equal(sw_gzip_accepted(sw_slice_str(cases[i].accept)), cases[i].want);
+}
+
+static void gzip_respects_its_bound(void **state)
+{
+    SW_BUF_AUTO out = {.max = 100};
+
+    (void)state;
+    assert_int_equal(sw_gzip(SW_SLICE_LIT("hello"), &out), SW_ELIMIT);
+    out.max = 65536;
+    assert_int_equal(sw_gzip(SW_SLICE_LIT("hello"), &out), SW_OK);
+    assert_int_equal((unsigned char)sw_buf_data(&out)[0], 0x1f);
+    assert_int_equal((unsigned char)sw_buf_data(&out)[1], 0x8b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(target_is_split_at_the_first_mark),
+        cmocka_unit_test(escapes_are_decoded_or_refused),
+        cmocka_unit_test(query_parameters_keep_their_order),
+        cmocka_unit_test(query_is_bounded),
+        cmocka_unit_test(gzip_is_negotiated),
+        cmocka_unit_test(gzip_respects_its_bound),
+    };
+
+    return cmocka_run_group_tests_name("url", tests, NULL, NULL);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Snapshots from YAML, and short names for what the tests of src/node ask all the time. */
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "node/localconfig.h"
+#include "node/state.h"
+
+#define S(x) SW_SLICE_LIT(x)
+
+static inline void sw_state_auto(struct sw_state **s)
+{
+    *s = sw_state_unref(*s);
+}
+#define STATE_AUTO __attribute__((cleanup(sw_state_auto))) struct sw_state *
+
+static inline struct sw_state *load(const char *yaml)
+{
+    struct sw_state *s = NULL;
+    struct sw_err err = {0};
+
+    if (sw_localconfig_parse("test", sw_slice_str(yaml), S(""), NULL, NULL, &s, &err) != SW_OK)
+        fail_msg("%s", err.msg);
+    return s;
+}
+
+static inline struct sw_ip ip(const char *text)
+{
+    struct sw_ip out = {0};
+
+    assert_int_equal(sw_ip_parse(sw_slice_str(text), &out, NULL), SW_OK);
+    return out;
+}
+
+static inline struct sw_addr addr(const char *text)
+{
+    struct sw_addr out = {0};
+
+    assert_int_equal(sw_addr_parse(sw_slice_str(text), &out, NULL), SW_OK);
+    return out;
+}
+
+static inline const struct sw_workload *workload(const struct sw_state *s, const char *uid)
+{
+    const struct sw_workload *w = sw_state_workload_by_uid(s, sw_slice_str(uid));
+
+    if (!w)
+        fail_msg("no workload '%s'", uid);
+    return w;
+}
+
+/* Fails unless the slice holds exactly this text. */
+#define assert_slice(s, text)                                                                      \
+    do {                                                                                           \
+        struct sw_slice got_ = (s);                                                                \
+                                                                                                   \
+        if (!sw_slice_eq_str(got_, (text)))                                                        \
+            fail_msg("'%.*s' is not '%s'", SW_SLICE_ARG(got_), (text));                            \
+    } while (0)
+
+#define assert_addr(a, text)                                                                       \
+    do {                                                                                           \
+        char got_[SW_ADDR_TEXT];                                                                   \
+                                                                                                   \
+        assert_string_equal(sw_addr_text((a), got_), (text));                                      \
+    } while (0)
