@@ -88,8 +88,10 @@ static void say_dropped_locked(void)
     if (logger.dropped == logger.dropped_said)
         return;
     if (sw_buf_printf(&logger.queue, "log: queue full, %llu lines dropped so far\n",
-                      (unsigned long long)logger.dropped) == SW_OK)
-        logger.dropped_said = logger.dropped;
+                      (unsigned long long)logger.dropped) != SW_OK)
+        return;
+    logger.dropped_said = logger.dropped;
+    logger.queued += sw_buf_len(&logger.queue); /* it is the first line of a new queue */
 }
 
 static void *writer_main(void *arg)
@@ -322,6 +324,7 @@ void sw_log_begin(struct sw_log_line *l, enum sw_log_level level, const char *sc
 
     l->level = level;
     l->n = 0;
+    l->fields = false;
     l->json = logger.format == SW_LOG_JSON;
     l->on = sw_log_enabled(level, scope);
     if (!l->on)
@@ -363,7 +366,8 @@ static void key(struct sw_log_line *l, const char *k)
         return;
     }
     /* The first field is set off by a tab, the rest by spaces. */
-    put_str(l, l->text[l->n - 1] == '\t' || memchr(l->text, '=', l->n) ? " " : "\t");
+    put_str(l, l->fields ? " " : "\t");
+    l->fields = true;
     put_str(l, k);
     put_str(l, "=");
 }

@@ -51,6 +51,7 @@ struct sw_log_line {
     enum sw_log_level level;
     bool on; /* false: the filter drops it and every call is free */
     bool json;
+    bool fields; /* one was written */
     size_t n;
     char text[2048];
 };

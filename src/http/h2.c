@@ -6,6 +6,7 @@
 #include "http/h2.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <string.h>
 
 #include <nghttp2/nghttp2.h>
@@ -279,6 +280,11 @@ static ssize_t on_read_length(nghttp2_session *ng, uint8_t type, int32_t id, int
     return (ssize_t)sw_min(n, stream_window > 0 ? (size_t)stream_window : 0);
 }
 
+/* Made once; every connection copies from them. */
+static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
+static nghttp2_session_callbacks *callbacks;
+static nghttp2_option *options;
+
 static nghttp2_session_callbacks *make_callbacks(void)
 {
     nghttp2_session_callbacks *cb;
@@ -313,6 +319,12 @@ static nghttp2_option *make_options(void)
     return opt;
 }
 
+static void make_tables(void)
+{
+    callbacks = make_callbacks();
+    options = make_options();
+}
+
 static void *ng_malloc(size_t n, void *arg)
 {
     (void)arg;
@@ -342,9 +354,6 @@ static nghttp2_mem ng_mem = {NULL, ng_malloc, ng_free, ng_calloc, ng_realloc};
 
 struct sw_h2 *sw_h2_new(const struct sw_h2_config *c, const struct sw_h2_ops *ops, void *owner)
 {
-    /* Built once per thread: every connection uses the same tables. */
-    static _Thread_local nghttp2_session_callbacks *callbacks;
-    static _Thread_local nghttp2_option *options;
     struct sw_h2 *h = SW_NEW(struct sw_h2);
     nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, c->stream_window},
@@ -359,10 +368,7 @@ struct sw_h2 *sw_h2_new(const struct sw_h2_config *c, const struct sw_h2_ops *op
     h->ops = ops;
     h->owner = owner;
     h->early_since_ns = sw_now_ns();
-    if (!callbacks) {
-        callbacks = make_callbacks();
-        options = make_options();
-    }
+    (void)pthread_once(&tables_once, make_tables);
     rc = c->server ? nghttp2_session_server_new3(&h->ng, callbacks, h, options, &ng_mem)
                    : nghttp2_session_client_new3(&h->ng, callbacks, h, options, &ng_mem);
     assert(rc == 0);

@@ -123,10 +123,10 @@ void sw_loop_set_clock(struct sw_loop *l, uint64_t (*clock)(void))
     l->now_ns = clock();
 }
 
-int sw_watch_start(struct sw_loop *l, struct sw_watch *w, int fd, sw_watch_cb cb,
-                   struct sw_err *err)
+static int watch(struct sw_loop *l, struct sw_watch *w, int fd, uint32_t events, sw_watch_cb cb,
+                 struct sw_err *err)
 {
-    struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+    struct epoll_event ev = {.events = events};
     int rc;
 
     assert(fd >= 0);
@@ -150,6 +150,37 @@ int sw_watch_start(struct sw_loop *l, struct sw_watch *w, int fd, sw_watch_cb cb
     w->loop = l;
     l->by_fd[fd] = w;
     return SW_OK;
+}
+
+int sw_watch_start(struct sw_loop *l, struct sw_watch *w, int fd, sw_watch_cb cb,
+                   struct sw_err *err)
+{
+    return watch(l, w, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, cb, err);
+}
+
+int sw_watch_start_listener(struct sw_loop *l, struct sw_watch *w, int fd, sw_watch_cb cb,
+                            struct sw_err *err)
+{
+    return watch(l, w, fd, EPOLLIN, cb, err);
+}
+
+void sw_watch_mute(struct sw_watch *w, bool mute)
+{
+    struct epoll_event ev = {.events = mute ? 0 : EPOLLIN};
+
+    if (!w->loop)
+        return;
+    ev.data.u64 = (uint64_t)w->generation << 32 | (uint32_t)w->fd;
+    (void)epoll_ctl(w->loop->epoll_fd, EPOLL_CTL_MOD, w->fd, &ev);
+}
+
+void sw_watch_move(struct sw_watch *from, struct sw_watch *to, sw_watch_cb cb)
+{
+    *to = *from;
+    to->cb = cb;
+    if (to->loop)
+        to->loop->by_fd[to->fd] = to;
+    from->loop = NULL;
 }
 
 void sw_watch_stop(struct sw_watch *w)

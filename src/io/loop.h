@@ -68,6 +68,18 @@ void sw_loop_stop(struct sw_loop *l);
  */
 SW_NODISCARD int sw_watch_start(struct sw_loop *l, struct sw_watch *w, int fd, sw_watch_cb cb,
                                 struct sw_err *err);
+/*
+ * Watches a listening socket: level-triggered and readable only, so that accepting may stop
+ * whenever it likes. Silence it with sw_watch_mute while nothing can be accepted.
+ */
+SW_NODISCARD int sw_watch_start_listener(struct sw_loop *l, struct sw_watch *w, int fd,
+                                         sw_watch_cb cb, struct sw_err *err);
+void sw_watch_mute(struct sw_watch *w, bool mute);
+/*
+ * Passes a watched descriptor to another owner without asking the kernel. Events that already
+ * fired are not repeated: the new owner tries its operations first.
+ */
+void sw_watch_move(struct sw_watch *from, struct sw_watch *to, sw_watch_cb cb);
 /* Forgets the descriptor; pending events of it are not delivered any more. Harmless twice. */
 void sw_watch_stop(struct sw_watch *w);
 

@@ -95,6 +95,7 @@ int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_opts *o, int *
 
     if (rc != SW_OK)
         return rc;
+    sw_sock_tune(fd, o); /* what is accepted here inherits it */
     (void)set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     if (at->ip.family == 6)
         (void)set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, !sw_ip_is_any(&at->ip));

@@ -26,7 +26,8 @@ struct sw_sock_opts {
         .netns_fd = -1                                                                             \
     }
 
-/* Listening TCP socket. The address may be [::] (dual stack). */
+/* Listening TCP socket. The address may be [::] (dual stack). Accepted sockets inherit its options.
+ */
 SW_NODISCARD int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_opts *o, int *ret_fd,
                                 struct sw_err *err);
 /* Unix stream listener; an old socket file is replaced only when nobody listens on it. */

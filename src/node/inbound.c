@@ -140,26 +140,22 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
 {
     struct setup *setup = SW_CONTAINER_OF(d, struct setup, dial);
     struct inbound *in = setup->in;
-    struct sw_err failed = {0};
-    int fd;
+    struct sw_dialled dialled;
 
     if (rc != SW_OK) {
         refuse(in, 503, SW_FLAG_CONNECT, err->msg);
         return;
     }
-    fd = sw_dial_take(d);
-    if (!sw_inbound_greet(fd, &setup->route, &in->server->peer, uri_of(in->server))) {
-        sw_sock_close(fd);
+    sw_dial_take(d, &dialled);
+    if (!sw_inbound_greet(dialled.fd, &setup->route, &in->server->peer, uri_of(in->server))) {
+        sw_dialled_close(&dialled);
         refuse(in, 503, SW_FLAG_CONNECT, "cannot write the PROXY header");
         return;
     }
     sw_free(setup);
     in->setup = NULL;
     answer_200(in);
-    if (sw_tstream_relay(&in->stream, fd, &failed) != SW_OK) {
-        sw_ledger_close(&in->rec, SW_FLAG_CONNECT, failed.msg);
-        retire(in);
-    }
+    sw_tstream_relay_dialled(&in->stream, &dialled);
 }
 
 static struct inbound *inbound_new(struct server *sv, int32_t id, const struct sw_ledger *rec,
@@ -271,7 +267,6 @@ void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
     struct sw_err err = {0};
     struct server *sv;
 
-    sw_sock_tune(fd, &(struct sw_sock_opts)SW_SOCK_OPTS_INIT);
     sv = SW_NEW(struct server);
     sv->pod = p;
     sv->peer = *peer;

@@ -150,15 +150,16 @@ static int open_one(struct sw_node *n, size_t pod, size_t port, struct sw_worker
     const struct sw_node_config *c = n->config;
     struct sw_pod *p = &n->pods[pod];
     struct sw_addr at = where(c, ports[port].kind, ports[port].port);
-    struct sw_sock_opts o = {
-        .netns_fd = p->netns_fd,
-        .mark = c->packet_mark,
-        .reuse_port = c->port_reuse || n->n_workers > 1,
-        .backlog = POD_BACKLOG,
-    };
+    struct sw_sock_opts o = w->sock;
     int fd;
-    int rc = sw_sock_listen(&at, &o, &fd, err);
+    int rc;
 
+    o.netns_fd = p->netns_fd;
+    o.reuse_port = c->port_reuse || n->n_workers > 1;
+    o.backlog = POD_BACKLOG;
+    /* Peers send PINGs on HBONE connections: no keep-alive of TCP's besides. */
+    o.keepalive = o.keepalive && ports[port].kind != SW_LISTEN_HBONE;
+    rc = sw_sock_listen(&at, &o, &fd, err);
     if (rc == SW_ESYS && at.ip.family == 6 && sw_ip_is_any(&at.ip) &&
         (err->sys_errno == EAFNOSUPPORT || err->sys_errno == EADDRNOTAVAIL)) {
         at.ip.family = 4; /* a kernel or namespace without IPv6 */

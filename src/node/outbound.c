@@ -98,13 +98,13 @@ void outbound_established(struct outbound *o)
     drop_setup(o);
 }
 
-void outbound_pump(struct outbound *o, int fd)
+void outbound_pump(struct outbound *o, struct sw_dialled *dialled)
 {
     struct sw_err err = {0};
     int rc;
 
     outbound_established(o);
-    rc = sw_pump_start(&o->u.pump, outbound_worker(o)->loop, SW_TAKE_FD(o->fd), fd, on_moved,
+    rc = sw_pump_start(&o->u.pump, outbound_worker(o)->loop, SW_TAKE_FD(o->fd), dialled, on_moved,
                        on_pump_done, &err);
     if (rc != SW_OK)
         outbound_finish(o, SW_FLAG_CONNECT, err.msg);
@@ -142,20 +142,22 @@ static void open_record(struct outbound *o)
 static void on_tcp_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
 {
     struct outbound_setup *s = SW_CONTAINER_OF(d, struct outbound_setup, dial);
+    struct sw_dialled dialled;
 
-    if (rc != SW_OK)
+    if (rc != SW_OK) {
         outbound_retry(s->out, SW_FLAG_CONNECT, err->msg);
-    else
-        outbound_pump(s->out, sw_dial_take(d));
+        return;
+    }
+    sw_dial_take(d, &dialled);
+    outbound_pump(s->out, &dialled);
 }
 
 static void dial_tcp(struct outbound *o)
 {
     struct sw_worker *w = outbound_worker(o);
     struct sw_sock_opts opts = sw_worker_sock(w, o->live.pod);
-    const struct sw_ip *from = w->config->listen_ip.family ? &w->config->listen_ip : NULL;
 
-    sw_dial_start(&o->setup->dial, w->loop, &o->setup->route.target, from, &opts,
+    sw_dial_start(&o->setup->dial, w->loop, &o->setup->route.target, NULL, &opts,
                   OUTBOUND_CONNECT_S * SW_NS_PER_S, on_tcp_dialled);
 }
 
@@ -294,7 +296,7 @@ void sw_outbound_start(struct sw_wpod *p, int fd, const struct sw_addr *peer,
 {
     struct sw_worker *w = p->worker;
     struct outbound *o = SW_NEW(struct outbound);
-    uint8_t random[24];
+    uint64_t random[3] = {sw_rand_u64(), sw_rand_u64(), sw_rand_u64()}; /* an id, no secret */
 
     o->fd = fd;
     o->socks5 = socks5;
@@ -311,8 +313,7 @@ void sw_outbound_start(struct sw_wpod *p, int fd, const struct sw_addr *peer,
     o->setup = SW_NEW(struct outbound_setup);
     o->setup->out = o;
     o->setup->state = sw_state_ref(w->state);
-    sw_rand_bytes(random, sizeof(random));
-    sw_trace_make(NULL, random, &o->setup->trace);
+    sw_trace_make(NULL, (const uint8_t *)random, &o->setup->trace);
     if (!p->local) {
         sw_ledger_refused(w, SW_OUTBOUND, peer, dst, "unknown_workload",
                           "local workload is not known");
@@ -326,6 +327,5 @@ void sw_outbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
 {
     struct sw_addr dst = sw_sock_original_dst(fd);
 
-    sw_sock_tune(fd, &p->worker->sock);
     sw_outbound_start(p, fd, peer, &dst, false);
 }

@@ -71,7 +71,7 @@ void outbound_finish(struct outbound *o, enum sw_response_flag flag, const char 
 void outbound_retry(struct outbound *o, enum sw_response_flag flag, const char *error);
 /* The way is open: answer SOCKS, drop the set-up state. */
 void outbound_established(struct outbound *o);
-void outbound_pump(struct outbound *o, int fd);
+void outbound_pump(struct outbound *o, struct sw_dialled *dialled);
 /* outbound_hbone.c */
 void outbound_hbone(struct outbound *o);
 extern const struct sw_tstream_ops outbound_stream_ops;

@@ -35,20 +35,20 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
     struct outbound_setup *s = SW_CONTAINER_OF(d, struct outbound_setup, dial);
     struct outbound *o = s->out;
     struct outbound_fast *f = o->fast;
-    int fd;
+    struct sw_dialled dialled;
 
     if (rc != SW_OK) {
         outbound_fast_done(o, SW_FLAG_CONNECT, err->msg);
         outbound_finish(o, SW_FLAG_CONNECT, "http status: 503");
         return;
     }
-    fd = sw_dial_take(d);
-    if (!sw_inbound_greet(fd, &f->route, &o->live.src, sw_tls_cred_uri(f->cred))) {
-        sw_sock_close(fd);
+    sw_dial_take(d, &dialled);
+    if (!sw_inbound_greet(dialled.fd, &f->route, &o->live.src, sw_tls_cred_uri(f->cred))) {
+        sw_dialled_close(&dialled);
         outbound_finish(o, SW_FLAG_CONNECT, "cannot write the PROXY header");
         return;
     }
-    outbound_pump(o, fd);
+    outbound_pump(o, &dialled);
 }
 
 static unsigned judge(struct outbound *o, struct sw_wpod *dst, struct outbound_fast *f)

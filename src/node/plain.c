@@ -90,13 +90,15 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
 {
     struct plain *p = SW_CONTAINER_OF(d, struct plain_dial, dial)->plain;
     struct sw_err failed = {0};
+    struct sw_dialled dialled;
 
     if (rc != SW_OK) {
         end(p, SW_FLAG_CONNECT, err->msg);
         return;
     }
-    rc = sw_pump_start(&p->pump, worker_of(p)->loop, SW_TAKE_FD(p->fd), sw_dial_take(d), on_moved,
-                       on_done, &failed);
+    sw_dial_take(d, &dialled);
+    rc = sw_pump_start(&p->pump, worker_of(p)->loop, SW_TAKE_FD(p->fd), &dialled, on_moved, on_done,
+                       &failed);
     sw_free(p->dial);
     p->dial = NULL;
     if (rc != SW_OK)
@@ -148,7 +150,6 @@ void sw_plain_accept(struct sw_wpod *pod, int fd, const struct sw_addr *peer)
         sw_sock_close(fd);
         return;
     }
-    sw_sock_tune(fd, &w->sock);
     p = SW_NEW(struct plain);
     p->fd = fd;
     p->live = (struct sw_live){

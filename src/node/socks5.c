@@ -211,7 +211,6 @@ void sw_socks5_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
     struct socks5 *s = SW_NEW(struct socks5);
     struct sw_err err = {0};
 
-    sw_sock_tune(fd, &w->sock);
     s->fd = fd;
     s->live = (struct sw_live){.pod = p, .src = *peer, .protocol = "SOCKS5", .end = on_drained};
     sw_live_add(w, &s->live);

@@ -181,71 +181,68 @@ static void serve_parked(struct sw_worker *w)
     }
 }
 
-static void on_accept_again(struct sw_defer *d);
+static void mute_listeners(struct sw_worker *w, bool mute)
+{
+    w->accept_paused = mute;
+    for (size_t i = 0; i < w->n_listeners; i++)
+        sw_watch_mute(&w->listeners[i].watch, mute);
+}
 
 static void on_accept_retry(struct sw_timer *t)
 {
-    struct sw_worker *w = SW_CONTAINER_OF(t, struct sw_worker, accept_retry);
-
-    w->accept_paused = false;
-    for (size_t i = 0; i < w->n_listeners; i++) {
-        if (w->listeners[i].fd >= 0)
-            sw_loop_defer(w->loop, &w->listeners[i].again, on_accept_again);
-    }
+    mute_listeners(SW_CONTAINER_OF(t, struct sw_worker, accept_retry), false);
 }
 
 static void pause_accept(struct sw_worker *w, const char *why)
 {
     if (w->accept_paused)
         return;
-    w->accept_paused = true;
+    mute_listeners(w, true);
     sw_metric_add(w->accept_pauses, 1);
     sw_log_warn("node", "accepting paused: %s", why);
     sw_timer_start(w->loop, &w->accept_retry, ACCEPT_RETRY_MS * SW_NS_PER_MS, on_accept_retry);
 }
 
-static void accept_some(struct sw_listener *l)
+/* One connection. False: there is none, or accepting has to pause. */
+static bool accept_one(struct sw_listener *l)
 {
     struct sw_worker *w = l->pod->worker;
+    struct sw_err err = {0};
+    struct sw_addr peer;
+    int fd;
+    int rc = sw_sock_accept(l->fd, &fd, &peer, &err);
 
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-        struct sw_err err = {0};
-        struct sw_addr peer;
-        int fd;
-        int rc;
-
-        if (w->accept_paused || l->fd < 0)
-            return;
-        rc = sw_sock_accept(l->fd, &fd, &peer, &err);
-        if (rc == SW_EAGAIN)
-            return;
-        if (rc != SW_OK) {
-            pause_accept(w, err.msg);
-            return;
-        }
-        /* Descriptors are handed out lowest first, so a high one means few are left: keep those
-         * for the other halves of connections already accepted. */
-        if (fd >= w->fd_ceiling)
-            pause_accept(w, "few file descriptors left");
-        if (pod_ready(l))
-            serve(l, fd, &peer);
-        else if (w->n_lives < PARKED_MAX)
-            park(l, fd, &peer);
-        else
-            sw_sock_close(fd);
+    if (rc == SW_EAGAIN)
+        return false;
+    if (rc != SW_OK) {
+        pause_accept(w, err.msg);
+        return false;
     }
-    sw_loop_defer(w->loop, &l->again, on_accept_again);
-}
-
-static void on_accept_again(struct sw_defer *d)
-{
-    accept_some(SW_CONTAINER_OF(d, struct sw_listener, again));
+    /* Descriptors are handed out lowest first, so a high one means few are left: keep those for the
+     * other halves of connections already accepted. */
+    if (fd >= w->fd_ceiling)
+        pause_accept(w, "few file descriptors left");
+    if (pod_ready(l))
+        serve(l, fd, &peer);
+    else if (w->n_lives < PARKED_MAX)
+        park(l, fd, &peer);
+    else
+        sw_sock_close(fd);
+    return !w->accept_paused;
 }
 
 static void on_accept(struct sw_watch *watch, unsigned events)
 {
+    struct sw_listener *l = SW_CONTAINER_OF(watch, struct sw_listener, watch);
+    unsigned most = l->burst < ACCEPTS_PER_TURN ? l->burst + 1 : ACCEPTS_PER_TURN;
+    unsigned n = 0;
+
     (void)events;
-    accept_some(SW_CONTAINER_OF(watch, struct sw_listener, watch));
+    /* Level-triggered: take as many as came lately, and one call that finds nothing only when that
+     * many were there. */
+    while (n < most && accept_one(l))
+        n++;
+    l->burst = n < most ? n / 2 : n;
 }
 
 static void close_listener(struct sw_listener *l)
@@ -253,11 +250,10 @@ static void close_listener(struct sw_listener *l)
     if (l->fd < 0)
         return;
     sw_watch_stop(&l->watch);
-    sw_defer_cancel(&l->again);
     /* What is already in the queue is ours to serve; with a successor on the port the kernel moves
      * half-open ones over (see open_listeners). */
-    accept_some(l);
-    sw_defer_cancel(&l->again);
+    while (accept_one(l))
+        ;
     sw_sock_close(l->fd);
     l->fd = -1;
 }
@@ -508,7 +504,8 @@ int sw_worker_start(struct sw_worker *w, struct sw_err *err)
     int rc;
 
     for (size_t i = 0; i < w->n_listeners; i++) {
-        rc = sw_watch_start(w->loop, &w->listeners[i].watch, w->listeners[i].fd, on_accept, err);
+        rc = sw_watch_start_listener(w->loop, &w->listeners[i].watch, w->listeners[i].fd, on_accept,
+                                     err);
         if (rc != SW_OK)
             return rc;
     }

@@ -53,10 +53,10 @@ enum { SW_LISTEN_KINDS = 4 };
 
 struct sw_listener {
     struct sw_watch watch;
-    struct sw_defer again;
     struct sw_wpod *pod;
     enum sw_listen_kind kind;
-    int fd; /* owned; -1 once closed */
+    unsigned burst; /* how many connections lately came at once */
+    int fd;         /* owned; -1 once closed */
 };
 
 /*

@@ -4,9 +4,9 @@
 static void finish(struct sw_dial *d, int rc, const struct sw_err *err)
 {
     sw_timer_stop(d->loop, &d->deadline);
-    sw_watch_stop(&d->watch);
     sw_defer_cancel(&d->done);
     if (rc != SW_OK) {
+        sw_watch_stop(&d->watch);
         sw_sock_close(d->fd);
         d->fd = -1;
     }
@@ -21,7 +21,9 @@ static void on_event(struct sw_watch *w, unsigned events)
 
     if (!(events & (SW_WRITE | SW_HUP)))
         return;
-    rc = sw_sock_connect_result(d->fd, &err);
+    d->events = events;
+    /* Writable and not in error is connected; only the rest needs to be asked. */
+    rc = events & SW_HUP ? sw_sock_connect_result(d->fd, &err) : SW_OK;
     if (rc != SW_EAGAIN)
         finish(d, rc, &err);
 }
@@ -67,11 +69,22 @@ void sw_dial_cancel(struct sw_dial *d)
     d->loop = NULL;
 }
 
-int sw_dial_take(struct sw_dial *d)
+void sw_dial_take(struct sw_dial *d, struct sw_dialled *ret)
 {
-    int fd = d->fd;
-
+    ret->fd = d->fd;
+    ret->events = d->events;
+    sw_watch_move(&d->watch, &ret->watch, NULL);
     d->fd = -1;
     d->loop = NULL;
-    return fd;
+}
+
+int sw_dialled_fd(struct sw_dialled *c)
+{
+    sw_watch_stop(&c->watch);
+    return SW_TAKE_FD(c->fd);
+}
+
+void sw_dialled_close(struct sw_dialled *c)
+{
+    sw_sock_close(sw_dialled_fd(c));
 }

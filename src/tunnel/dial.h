@@ -19,6 +19,7 @@ struct sw_dial {
     struct sw_defer done;
     sw_dial_cb cb;
     int fd;
+    unsigned events;   /* that came with the connect */
     int rc;            /* of a connect that failed at once, reported by 'done' */
     struct sw_err err; /* goes with rc */
 };
@@ -32,5 +33,17 @@ void sw_dial_start(struct sw_dial *d, struct sw_loop *l, const struct sw_addr *t
                    sw_dial_cb cb);
 /* Gives up and closes; no callback any more. Harmless on a finished or zeroed dial. */
 void sw_dial_cancel(struct sw_dial *d);
-/* The connected socket, now the caller's. */
-SW_NODISCARD int sw_dial_take(struct sw_dial *d);
+/*
+ * A connected socket that is already registered with the loop: whoever takes it over moves the
+ * watch (sw_watch_move) before returning to the loop, or drops both with sw_dialled_close.
+ */
+struct sw_dialled {
+    int fd;
+    unsigned events; /* seen with the connect; not reported again */
+    struct sw_watch watch;
+};
+
+void sw_dial_take(struct sw_dial *d, struct sw_dialled *ret);
+/* Gives the registration up and returns the bare descriptor, now the caller's. */
+SW_NODISCARD int sw_dialled_fd(struct sw_dialled *c);
+void sw_dialled_close(struct sw_dialled *c);

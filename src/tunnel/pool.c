@@ -217,16 +217,18 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
     struct sw_pool_conn *c = SW_CONTAINER_OF(d, struct pool_dial, dial)->conn;
     struct sw_tls_params tls = {.alpn = "h2"};
     struct sw_err failed = {0};
+    struct sw_dialled dialled;
 
     if (rc != SW_OK) {
         conn_fail(c, rc, SW_POOL_DIAL, err);
         return;
     }
+    sw_dial_take(d, &dialled);
     tls.cred = c->cred;
     tls.expect = c->sans;
     tls.n_expect = c->n_sans;
     tls.tls12 = c->pool->config.tls12;
-    c->session = sw_session_new(c->pool->loop, sw_dial_take(d), false, &tls,
+    c->session = sw_session_new(c->pool->loop, sw_dialled_fd(&dialled), false, &tls,
                                 &c->pool->config.session, &pool_session_ops, c, &failed);
     sw_free(c->dial);
     c->dial = NULL;

@@ -219,23 +219,35 @@ static void on_event1(struct sw_watch *w, unsigned events)
     on_event(SW_CONTAINER_OF(w, struct sw_pump, side[1].watch), 1, events);
 }
 
-int sw_pump_start(struct sw_pump *p, struct sw_loop *l, int fd0, int fd1, sw_pump_moved_cb moved,
-                  sw_pump_done_cb finished, struct sw_err *err)
+int sw_pump_start(struct sw_pump *p, struct sw_loop *l, int fd0, struct sw_dialled *dialled,
+                  sw_pump_moved_cb moved, sw_pump_done_cb finished, struct sw_err *err)
 {
+    ssize_t n;
     int rc;
 
     *p = (struct sw_pump){.loop = l, .moved = moved, .finished = finished};
     p->side[0] = (struct sw_pump_side){.fd = fd0, .readable = true};
-    p->side[1] = (struct sw_pump_side){.fd = fd1, .readable = true};
+    p->side[1] = (struct sw_pump_side){
+        .fd = dialled->fd,
+        .readable = dialled->events & SW_READ,
+        .hup = dialled->events & SW_HUP,
+    };
+    sw_watch_move(&dialled->watch, &p->side[1].watch, on_event1);
+    /*
+     * The client has usually spoken by now: its bytes go out before the registration, which then
+     * has nothing to report.
+     */
+    n = copy_some(&p->side[0], &p->side[1]);
+    if (n > 0)
+        moved(p, 0, (size_t)n);
+    else if (n != SW_EAGAIN)
+        sw_loop_defer(l, &p->again, on_again); /* an end or a failure shows again there */
     rc = sw_watch_start(l, &p->side[0].watch, fd0, on_event0, err);
-    if (rc == SW_OK)
-        rc = sw_watch_start(l, &p->side[1].watch, fd1, on_event1, err);
     if (rc != SW_OK) {
         sw_pump_stop(p, true);
         return rc;
     }
-    /* Fresh registrations report what is already there, so there is nothing to try first. */
-    p->side[0].readable = false;
-    p->side[1].readable = false;
+    if (p->side[1].readable || p->side[0].rest)
+        sw_loop_defer(l, &p->again, on_again);
     return SW_OK;
 }

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "io/loop.h"
 #include "io/splice.h"
+#include "tunnel/dial.h"
 
 struct sw_pump;
 
@@ -43,11 +44,12 @@ struct sw_pump {
 };
 
 /*
- * Takes both sockets (closed when done or stopped). 'finished' comes from the loop, never from
- * inside this call, exactly once unless stopped. SW_ESYS: could not watch them; both are closed.
+ * Takes both sockets (closed when done or stopped): side 0 is an accepted one, side 1 was dialled.
+ * 'finished' comes from the loop, never from inside this call, exactly once unless stopped; 'moved'
+ * may. SW_ESYS: could not watch them; both are closed.
  */
-SW_NODISCARD int sw_pump_start(struct sw_pump *p, struct sw_loop *l, int fd0, int fd1,
-                               sw_pump_moved_cb moved, sw_pump_done_cb finished,
-                               struct sw_err *err);
+SW_NODISCARD int sw_pump_start(struct sw_pump *p, struct sw_loop *l, int fd0,
+                               struct sw_dialled *dialled, sw_pump_moved_cb moved,
+                               sw_pump_done_cb finished, struct sw_err *err);
 /* Ends it now: both ends are closed, with a reset when asked. No callback any more. */
 void sw_pump_stop(struct sw_pump *p, bool reset);

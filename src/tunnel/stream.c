@@ -249,6 +249,19 @@ int sw_tstream_relay(struct sw_tstream *t, int fd, struct sw_err *err)
     return SW_OK;
 }
 
+void sw_tstream_relay_dialled(struct sw_tstream *t, struct sw_dialled *dialled)
+{
+    unsigned events = dialled->events;
+
+    t->fd = SW_TAKE_FD(dialled->fd);
+    sw_watch_move(&dialled->watch, &t->watch, on_event);
+    if (t->peer_end && sw_buf_len(&t->rest) == 0)
+        rest_written(t);
+    /* The event that brought the connection is not repeated. */
+    if (t->session)
+        on_event(&t->watch, events | SW_WRITE);
+}
+
 void sw_tstream_abort(struct sw_tstream *t, enum sw_h2_code code)
 {
     if (!t->session)
