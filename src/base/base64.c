@@ -9,8 +9,11 @@ int sw_base64_append(struct sw_buf *out, struct sw_slice s)
 {
     const unsigned char *in = (const unsigned char *)s.p;
     size_t n = (s.n + 2) / 3 * 4;
-    char *to = sw_buf_reserve(out, n);
+    char *to;
 
+    if (n == 0)
+        return SW_OK;
+    to = sw_buf_reserve(out, n);
     if (!to)
         return SW_ELIMIT;
     for (size_t i = 0; i < s.n; i += 3) {

@@ -185,7 +185,7 @@ struct sw_json *sw_json_copy(struct sw_arena *a, const struct sw_json *v)
     case SW_JSON_ARRAY:
         if (v->arr.n == 0)
             break;
-        c->arr.items = sw_arena_array(a, v->arr.n, sizeof(*c->arr.items));
+        c->arr.items = sw_arena_array(a, v->arr.n, sizeof(struct sw_json *));
         c->arr.n = v->arr.n;
         c->arr.cap = v->arr.n;
         for (uint32_t i = 0; i < v->arr.n; i++)
@@ -331,7 +331,8 @@ struct sw_json *sw_json_remove_at(struct sw_json *v, size_t pos)
         return remove_member(v, pos);
     gone = v->arr.items[pos];
     v->arr.n--;
-    memmove(&v->arr.items[pos], &v->arr.items[pos + 1], (v->arr.n - pos) * sizeof(gone));
+    memmove(&v->arr.items[pos], &v->arr.items[pos + 1],
+            (v->arr.n - pos) * sizeof(struct sw_json *));
     return gone;
 }
 
@@ -360,8 +361,9 @@ void sw_json_insert_item(struct sw_arena *a, struct sw_json *v, size_t pos, stru
 {
     assert(v->type == SW_JSON_ARRAY && item && pos <= v->arr.n);
     if (v->arr.n == v->arr.cap)
-        v->arr.items = grown(a, v->arr.items, v->arr.n, &v->arr.cap, sizeof(*v->arr.items));
-    memmove(&v->arr.items[pos + 1], &v->arr.items[pos], (v->arr.n - pos) * sizeof(item));
+        v->arr.items = grown(a, v->arr.items, v->arr.n, &v->arr.cap, sizeof(struct sw_json *));
+    memmove(&v->arr.items[pos + 1], &v->arr.items[pos],
+            (v->arr.n - pos) * sizeof(struct sw_json *));
     v->arr.items[pos] = item;
     v->arr.n++;
 }

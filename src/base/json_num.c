@@ -239,7 +239,7 @@ static size_t plain_double(char *to, const char *digits, int n, int point)
 size_t sw_json_format_double(double d, char out[SW_JSON_DOUBLE_LEN])
 {
     char sci[40]; /* d.ddde+XX */
-    char digits[24];
+    char digits[24] = {0};
     int n = 0;
     int exp10;
     size_t len = 0;

@@ -342,17 +342,23 @@ static const char *number_end(const char *s, const char *end, const char **ret_b
         s++;
     digits = s;
     s = skip_digits(s, end);
-    if (s == digits || (*digits == '0' && s - digits > 1)) {
-        *ret_bad = s == digits ? s : digits + 1;
+    if (s == digits) {
+        *ret_bad = s;
+        return s;
+    }
+    if (*digits == '0' && s - digits > 1) {
+        *ret_bad = digits + 1;
         return s;
     }
     if (s < end && *s == '.') {
         digits = ++s;
         s = skip_digits(s, end);
-        if (s == digits)
+        if (s == digits) {
             *ret_bad = s;
+            return s;
+        }
     }
-    if (!*ret_bad && s < end && (*s | 0x20) == 'e') {
+    if (s < end && (*s | 0x20) == 'e') {
         s++;
         if (s < end && (*s == '+' || *s == '-'))
             s++;
@@ -504,26 +510,32 @@ static int close_object(struct parser *p, struct sw_json *v, const struct child 
     return SW_OK;
 }
 
+static void close_array(struct parser *p, struct sw_json *v, const struct child *c, size_t n)
+{
+    v->arr.items = sw_arena_array(p->arena, n, sizeof(struct sw_json *));
+    v->arr.n = (uint32_t)n;
+    v->arr.cap = (uint32_t)n;
+    for (size_t i = 0; i < n; i++)
+        v->arr.items[i] = c[i].value;
+}
+
 /* The innermost container ends: moves its children into it. */
 static int close_container(struct parser *p, struct sw_json **ret)
 {
     struct frame *f = &p->frames.p[p->frames.n - 1];
-    const struct child *c = p->children.p ? p->children.p + f->base : NULL;
     size_t n = p->children.n - f->base;
     struct sw_json *v = f->node;
 
     p->at++;
     if (n > UINT32_MAX / 4)
         return fail(p, SW_ELIMIT, p->at, "too many members");
-    if (n && v->type == SW_JSON_OBJECT) {
-        if (close_object(p, v, c, n) != SW_OK)
+    if (n && p->children.p) {
+        const struct child *c = p->children.p + f->base;
+
+        if (v->type == SW_JSON_ARRAY)
+            close_array(p, v, c, n);
+        else if (close_object(p, v, c, n) != SW_OK)
             return SW_EINVAL;
-    } else if (n) {
-        v->arr.items = sw_arena_array(p->arena, n, sizeof(*v->arr.items));
-        v->arr.n = (uint32_t)n;
-        v->arr.cap = (uint32_t)n;
-        for (size_t i = 0; i < n; i++)
-            v->arr.items[i] = c[i].value;
     }
     p->children.n = f->base;
     p->frames.n--;
@@ -671,6 +683,8 @@ int sw_json_parse(struct sw_arena *a, struct sw_slice in, const struct sw_json_o
                          p.opts.max_bytes);
     if (!p.opts.borrow)
         p.in = sw_arena_slice(a, in);
+    if (!p.in.p)
+        p.in = SW_SLICE_LIT("");
     p.at = p.in.p;
     p.end = p.in.p + p.in.n;
     rc = parse_document(&p, ret);

@@ -50,7 +50,7 @@ static int next_token(struct sw_arena *a, struct sw_slice *rest, struct sw_slice
 /* Array position: no sign, no leading zeros. */
 static int array_pos(struct sw_slice token, size_t *ret, struct sw_err *err)
 {
-    uint64_t n;
+    uint64_t n = 0;
 
     if ((token.n > 1 && token.p[0] == '0') || !sw_slice_to_u64(token, UINT32_MAX, &n))
         return sw_err_set(err, SW_EINVAL, "'%.*s' is not an array position",
@@ -63,7 +63,7 @@ static int step(const struct sw_json *at, struct sw_slice token, struct sw_json 
                 struct sw_err *err)
 {
     struct sw_json *next = NULL;
-    size_t pos;
+    size_t pos = 0;
 
     if (at->type == SW_JSON_ARRAY) {
         if (array_pos(token, &pos, err) != SW_OK)
@@ -87,7 +87,7 @@ int sw_json_pointer_get(const struct sw_json *doc, struct sw_slice pointer, stru
     SW_ARENA_AUTO tmp = {0};
     /* As with strchr: the walk changes nothing, the caller knows what it may change. */
     struct sw_json *at = (struct sw_json *)(uintptr_t)doc;
-    struct sw_slice token;
+    struct sw_slice token = {0};
     int rc;
 
     while (pointer.n) {
@@ -153,8 +153,8 @@ static int locate(struct patcher *p, struct sw_slice pointer, struct place *ret)
 
 static int op_add(struct patcher *p, struct sw_slice path, struct sw_json *value)
 {
-    struct place at;
-    size_t pos;
+    struct place at = {0};
+    size_t pos = 0;
     int rc = locate(p, path, &at);
 
     if (rc != SW_OK)
@@ -181,9 +181,9 @@ static int op_add(struct patcher *p, struct sw_slice path, struct sw_json *value
 
 static int op_remove(struct patcher *p, struct sw_slice path, struct sw_json **ret)
 {
-    struct place at;
-    struct sw_json *gone;
-    size_t pos;
+    struct place at = {0};
+    struct sw_json *gone = NULL;
+    size_t pos = 0;
     int rc = locate(p, path, &at);
 
     if (rc != SW_OK)
@@ -208,8 +208,8 @@ static int op_remove(struct patcher *p, struct sw_slice path, struct sw_json **r
 
 static int op_replace(struct patcher *p, struct sw_slice path, struct sw_json *value)
 {
-    struct place at;
-    struct sw_json *old;
+    struct place at = {0};
+    struct sw_json *old = NULL;
     int rc = locate(p, path, &at);
 
     if (rc != SW_OK)
@@ -221,7 +221,7 @@ static int op_replace(struct patcher *p, struct sw_slice path, struct sw_json *v
         return SW_OK;
     }
     rc = step(at.parent, at.token, &old, p->err);
-    if (rc == SW_OK)
+    if (rc == SW_OK && old)
         *old = *value;
     return rc;
 }
@@ -253,7 +253,7 @@ static size_t weight(const struct sw_json *v, size_t most)
 
 static int op_copy(struct patcher *p, struct sw_slice from, struct sw_slice path)
 {
-    struct sw_json *source;
+    struct sw_json *source = NULL;
     size_t cost;
     int rc = sw_json_pointer_get(p->doc, from, &source, p->err);
 
@@ -268,7 +268,7 @@ static int op_copy(struct patcher *p, struct sw_slice from, struct sw_slice path
 
 static int op_move(struct patcher *p, struct sw_slice from, struct sw_slice path)
 {
-    struct sw_json *value;
+    struct sw_json *value = NULL;
     int rc;
 
     if (sw_slice_eq(from, path)) /* nothing moves, but the place must exist */
@@ -283,7 +283,7 @@ static int op_move(struct patcher *p, struct sw_slice from, struct sw_slice path
 
 static int op_test(struct patcher *p, struct sw_slice path, const struct sw_json *value)
 {
-    struct sw_json *at;
+    struct sw_json *at = NULL;
     int rc = sw_json_pointer_get(p->doc, path, &at, p->err);
 
     if (rc == SW_OK && !sw_json_equal(at, value, SW_JSON_EQ_VALUE))
@@ -403,9 +403,11 @@ struct sw_json *sw_json_merge_diff(struct sw_arena *a, const struct sw_json *fro
         if (!old || !sw_json_equal(old, m->value, SW_JSON_EQ_VALUE))
             sw_json_set(a, diff, m->key, sw_json_merge_diff(a, old, m->value));
     }
-    for (uint32_t i = 0; i < from->obj.n; i++) {
-        if (!sw_json_get(to, from->obj.members[i].key))
-            sw_json_set(a, diff, from->obj.members[i].key, sw_json_new_null(a));
+    for (size_t i = 0; i < sw_json_len(from); i++) {
+        const struct sw_json_member *m = sw_json_member_at(from, i);
+
+        if (m && !sw_json_get(to, m->key))
+            sw_json_set(a, diff, m->key, sw_json_new_null(a));
     }
     return diff;
 }

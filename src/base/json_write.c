@@ -308,11 +308,12 @@ static int key_order(const void *a, const void *b)
 static void write_sorted(struct sw_jw *w, const struct sw_json *v)
 {
     SW_ARENA_AUTO tmp = {0};
-    const struct sw_json_member **order = sw_arena_array(&tmp, v->obj.n, sizeof(*order));
+    const struct sw_json_member **order =
+        sw_arena_array(&tmp, v->obj.n, sizeof(struct sw_json_member *));
 
     for (uint32_t i = 0; i < v->obj.n; i++)
         order[i] = &v->obj.members[i];
-    qsort(order, v->obj.n, sizeof(*order), key_order);
+    qsort(order, v->obj.n, sizeof(struct sw_json_member *), key_order);
     for (uint32_t i = 0; i < v->obj.n; i++) {
         sw_jw_key(w, order[i]->key);
         sw_jw_value(w, order[i]->value);

@@ -22,7 +22,7 @@ enum {
     QUEUE_MAX = 1 << 20,
     SCOPES_MAX = 32,
     SCOPE_LEN = 32,
-    GATHER_NS = 2000000, /* how long the writer lets lines collect */
+    GATHER_NS = 10000000, /* how long the writer lets lines collect */
 };
 
 static const char *const level_names[] = {"off", "error", "warn", "info", "debug", "trace"};
@@ -293,32 +293,61 @@ static void put_str(struct sw_log_line *l, const char *s)
     put(l, s, strlen(s));
 }
 
+/* Bytes that stand for themselves inside quotes. */
+static bool plain_byte(unsigned char c)
+{
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+}
+
 static void put_escaped(struct sw_log_line *l, struct sw_slice s)
 {
     static const char hex[] = "0123456789abcdef";
-    bool utf8 = sw_utf8_valid(s);
+    size_t at = 0;
 
     put(l, "\"", 1);
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        char u[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+    while (at < s.n) {
+        size_t run = at;
+        unsigned char c;
 
-        if (c == '"' || c == '\\') {
-            u[1] = (char)c;
-            put(l, u, 2);
-        } else if (c < 0x20 || c == 0x7f || (c >= 0x80 && !utf8)) {
-            put(l, u, sizeof(u));
-        } else {
-            put(l, s.p + i, 1);
-        }
+        while (run < s.n && plain_byte((unsigned char)s.p[run]))
+            run++;
+        put(l, s.p + at, run - at);
+        if (run == s.n)
+            break;
+        c = (unsigned char)s.p[run];
+        if (c == '"' || c == '\\')
+            put(l, (char[]){'\\', (char)c}, 2);
+        else if (c >= 0x80 && sw_utf8_valid(s))
+            put(l, s.p + run, 1);
+        else
+            put(l, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+        at = run + 1;
     }
     put(l, "\"", 1);
+}
+
+/* Date and second change rarely: they are kept per thread, only the microseconds are written. */
+static void put_time(struct sw_log_line *l)
+{
+    static _Thread_local char text[SW_RFC3339_LEN];
+    static _Thread_local uint64_t second;
+    uint64_t now = sw_wall_ns();
+    uint64_t us = now % SW_NS_PER_S / 1000;
+
+    if (now / SW_NS_PER_S != second) {
+        second = now / SW_NS_PER_S;
+        (void)sw_rfc3339(now, 1, text);
+    }
+    for (size_t i = 25; i > 19; i--) { /* behind "YYYY-MM-DDTHH:MM:SS." */
+        text[i] = (char)('0' + us % 10);
+        us /= 10;
+    }
+    put(l, text, 27);
 }
 
 void sw_log_begin(struct sw_log_line *l, enum sw_log_level level, const char *scope,
                   const char *fmt, ...)
 {
-    char when[SW_RFC3339_LEN];
     char msg[1024];
     va_list ap;
 
@@ -332,19 +361,18 @@ void sw_log_begin(struct sw_log_line *l, enum sw_log_level level, const char *sc
     va_start(ap, fmt);
     (void)vsnprintf(msg, sizeof(msg), fmt, ap);
     va_end(ap);
-    (void)sw_rfc3339(sw_wall_ns(), 1, when);
     if (l->json) {
         put_str(l, "{\"level\":\"");
         put_str(l, level_names[level]);
         put_str(l, "\",\"time\":\"");
-        put_str(l, when);
+        put_time(l);
         put_str(l, "\",\"scope\":\"");
         put_str(l, scope);
         put_str(l, "\",\"message\":");
         put_escaped(l, sw_slice_str(msg));
         return;
     }
-    put_str(l, when);
+    put_time(l);
     put(l, "\t", 1);
     put_str(l, level_names[level]);
     put(l, "\t", 1);

@@ -24,6 +24,8 @@ struct settings {
     struct sw_opt_list revoke;
 };
 
+enum { SHOW_MAX = 16 << 20 }; /* bytes of explanation */
+
 #define AT(field) .offset = offsetof(struct settings, field)
 
 static const struct sw_opt ca_table[] = {
@@ -190,7 +192,7 @@ static int run_show(const struct settings *s, const struct sw_opts_rest *rest, s
         return sw_err_set(err, SW_EINVAL, "which file?");
     for (size_t i = 0; i < rest->n_args; i++) {
         SW_BUF_AUTO content = {.max = SW_TLS_PEM_MAX};
-        SW_BUF_AUTO text = {.max = 4 * SW_TLS_PEM_MAX};
+        SW_BUF_AUTO text = {.max = SHOW_MAX};
         int rc = sw_pemfile_read(rest->args[i], &content, err);
 
         if (rc == SW_OK) {

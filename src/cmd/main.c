@@ -7,6 +7,7 @@
 #include "base/def.h"
 #include "cmd/cert.h"
 #include "cmd/cmd.h"
+#include "cmd/store.h"
 #include "node/config.h"
 
 static int cmd_help(int argc, char **argv);
@@ -22,6 +23,8 @@ static const struct command {
      &sw_node_options},
     {"cert", "make a certificate authority, issue and explain certificates", sw_cmd_cert, NULL},
     {"cni", "redirect a pod's connections to the node", sw_cmd_cni, &sw_cni_redirect_options},
+    {"store", "check, back up and restore the control plane's objects", sw_cmd_store,
+     &sw_store_options},
     {"version", "print the version and those of the libraries", cmd_version, NULL},
     {"help", "explain a command: spanwire help COMMAND", cmd_help, NULL},
 };

@@ -226,6 +226,23 @@ static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void 
     return 0;
 }
 
+/*
+ * An answer that ended the stream while the request's body is still open: the body is of no use any
+ * more, and RST_STREAM(NO_ERROR) says so (RFC 9113 8.1). It must not be queued before the answer is
+ * out, or it would take its place.
+ */
+static int on_frame_sent(nghttp2_session *ng, const nghttp2_frame *frame, void *arg)
+{
+    struct sw_h2 *h = arg;
+    int32_t id = frame->hd.stream_id;
+
+    if (h->config.server && frame->hd.type == NGHTTP2_HEADERS &&
+        (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) &&
+        nghttp2_session_get_stream_remote_close(ng, id) == 0)
+        (void)nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR);
+    return 0;
+}
+
 static ssize_t on_send(nghttp2_session *ng, const uint8_t *data, size_t n, int flags, void *arg)
 {
     struct sw_h2 *h = arg;
@@ -296,6 +313,7 @@ static nghttp2_session_callbacks *make_callbacks(void)
     nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame_recv);
+    nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_frame_sent);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data_chunk);
     nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_stream_close);
     nghttp2_session_callbacks_set_data_source_read_length_callback(cb, on_read_length);

@@ -108,7 +108,10 @@ bool sw_h2_finished(const struct sw_h2 *h);
 /* Opens a stream; the request has a body that pull provides. The id, or SW_ELIMIT/SW_ECLOSED. */
 SW_NODISCARD int32_t sw_h2_request(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n,
                                    void *stream, struct sw_err *err);
-/* Answers a request; with 'end' there is no body. fields[0] must be :status. */
+/*
+ * Answers a request. With 'end' there is no body, and what is left of the request's is refused.
+ * fields[0] must be :status.
+ */
 SW_NODISCARD int sw_h2_respond(struct sw_h2 *h, int32_t id, const struct sw_h2_header *fields,
                                size_t n, bool end, struct sw_err *err);
 void sw_h2_set_stream(struct sw_h2 *h, int32_t id, void *stream);

@@ -38,7 +38,9 @@ static void on_event(struct sw_watch *w, unsigned events)
     /* Any event of the directory is worth a look: the reader compares contents. */
     while (read(f->fd, buf, sizeof(buf)) > 0)
         ;
-    sw_timer_start(f->loop, &f->settle, SETTLE_MS * SW_NS_PER_MS, on_settled);
+    /* Not pushed back by every event, or a busy directory would silence its files. */
+    if (!sw_timer_running(&f->settle))
+        sw_timer_start(f->loop, &f->settle, SETTLE_MS * SW_NS_PER_MS, on_settled);
 }
 
 struct sw_filewatch *sw_filewatch_new(struct sw_loop *l, const char *path, sw_filewatch_cb cb,

@@ -101,9 +101,11 @@ void sw_loop_free(struct sw_loop *l)
 {
     if (!l)
         return;
-    run_inbox(l);
-    while (!sw_list_empty(&l->deferred))
+    /* The one may add to the other. */
+    do {
+        run_inbox(l);
         run_deferred(l);
+    } while (!sw_list_empty(&l->deferred) || atomic_load(&l->inbox));
     if (l->inbox_fd >= 0)
         (void)close(l->inbox_fd);
     (void)close(l->epoll_fd);
@@ -255,7 +257,8 @@ void sw_timer_start(struct sw_loop *l, struct sw_timer *t, uint64_t delay_ns, sw
 {
     sw_timer_stop(l, t);
     t->cb = cb;
-    if (__builtin_add_overflow(l->now_ns, delay_ns, &t->deadline_ns))
+    /* Never due in the turn that armed it: a callback that asks for "at once" must not spin. */
+    if (__builtin_add_overflow(l->now_ns, sw_max(delay_ns, 1), &t->deadline_ns))
         t->deadline_ns = UINT64_MAX;
     sw_vec_push(&l->timers, t);
     heap_up(l, l->timers.n - 1);

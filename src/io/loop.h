@@ -83,7 +83,7 @@ void sw_watch_move(struct sw_watch *from, struct sw_watch *to, sw_watch_cb cb);
 /* Forgets the descriptor; pending events of it are not delivered any more. Harmless twice. */
 void sw_watch_stop(struct sw_watch *w);
 
-/* (Re)arms a timer; a zeroed struct is a stopped timer. */
+/* (Re)arms a timer, which fires in a later turn; a zeroed struct is a stopped timer. */
 void sw_timer_start(struct sw_loop *l, struct sw_timer *t, uint64_t delay_ns, sw_timer_cb cb);
 void sw_timer_stop(struct sw_loop *l, struct sw_timer *t);
 

@@ -99,7 +99,7 @@ void sw_resolve_start(struct sw_resolve *r)
         resolver.running =
             sw_thread_start(&resolver.thread, resolver_main, NULL, "sw-resolver") == 0;
     }
-    full = !resolver.running || resolver.n >= QUEUE_MAX;
+    full = !resolver.running || resolver.stop || resolver.n >= QUEUE_MAX;
     if (!full) {
         r->next = NULL;
         *resolver.tail = r;
@@ -123,5 +123,7 @@ void sw_resolver_stop(void)
     (void)pthread_cond_signal(&resolver.wake);
     (void)pthread_mutex_unlock(&resolver.lock);
     (void)pthread_join(resolver.thread, NULL);
+    (void)pthread_mutex_lock(&resolver.lock);
     resolver.running = false;
+    (void)pthread_mutex_unlock(&resolver.lock);
 }

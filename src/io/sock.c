@@ -113,8 +113,10 @@ int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_opts *o, int *
 static bool unix_stale(const struct sockaddr_un *sun)
 {
     SW_AUTO_FD fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct stat st;
 
-    return fd >= 0 && connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) != 0 &&
+    /* Connecting to an ordinary file is refused as well: look what it is. */
+    return fd >= 0 && lstat(sun->sun_path, &st) == 0 && S_ISSOCK(st.st_mode) && connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) != 0 &&
            errno == ECONNREFUSED;
 }
 
@@ -123,6 +125,7 @@ int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd, struct sw_
     struct sockaddr_un sun = {.sun_family = AF_UNIX};
     SW_AUTO_FD fd = -1;
     mode_t old;
+    int saved;
     int rc;
 
     if (strlen(path) >= sizeof(sun.sun_path))
@@ -133,11 +136,14 @@ int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd, struct sw_
         return sw_err_sys(err, errno, "cannot make a socket");
     old = umask((mode_t)(~mode & 0777));
     rc = bind(fd, (struct sockaddr *)&sun, sizeof(sun));
-    if (rc != 0 && errno == EADDRINUSE && unix_stale(&sun) && unlink(path) == 0)
+    saved = errno;
+    if (rc != 0 && saved == EADDRINUSE && unix_stale(&sun) && unlink(path) == 0) {
         rc = bind(fd, (struct sockaddr *)&sun, sizeof(sun));
+        saved = errno;
+    }
     (void)umask(old);
     if (rc != 0)
-        return sw_err_sys(err, errno, "cannot bind '%s'", path);
+        return sw_err_sys(err, saved, "cannot bind '%s'", path);
     if (listen(fd, DEFAULT_BACKLOG) != 0)
         return sw_err_sys(err, errno, "cannot listen on '%s'", path);
     *ret_fd = SW_TAKE_FD(fd);
@@ -172,10 +178,16 @@ int sw_sock_connect(const struct sw_addr *to, const struct sw_ip *src, const str
     return SW_OK;
 }
 
-int sw_sock_connect_result(int fd, struct sw_err *err)
+bool sw_sock_is_connected(int fd)
 {
     struct sockaddr_storage ss;
     socklen_t len = sizeof(ss);
+
+    return getpeername(fd, (struct sockaddr *)&ss, &len) == 0;
+}
+
+int sw_sock_connect_result(int fd, struct sw_err *err)
+{
     int code = 0;
     socklen_t code_len = sizeof(code);
 
@@ -183,12 +195,7 @@ int sw_sock_connect_result(int fd, struct sw_err *err)
         code = errno;
     if (code != 0)
         return sw_err_sys(err, code, "connect failed");
-    if (getpeername(fd, (struct sockaddr *)&ss, &len) != 0) {
-        if (errno == ENOTCONN)
-            return SW_EAGAIN;
-        return sw_err_sys(err, errno, "connect failed");
-    }
-    return SW_OK;
+    return sw_sock_is_connected(fd) ? SW_OK : SW_EAGAIN;
 }
 
 int sw_sock_accept(int listener, int *ret_fd, struct sw_addr *ret_peer, struct sw_err *err)

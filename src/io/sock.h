@@ -40,6 +40,8 @@ SW_NODISCARD int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_f
  */
 SW_NODISCARD int sw_sock_connect(const struct sw_addr *to, const struct sw_ip *src,
                                  const struct sw_sock_opts *o, int *ret_fd, struct sw_err *err);
+/* True once the connection is established. */
+bool sw_sock_is_connected(int fd);
 /* SW_OK connected, SW_EAGAIN still waiting, SW_ESYS failed (err->sys_errno says why). */
 SW_NODISCARD int sw_sock_connect_result(int fd, struct sw_err *err);
 /*

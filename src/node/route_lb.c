@@ -263,6 +263,21 @@ const struct sw_gateway_addr *sw_pick_waypoint(const struct sw_picker *p,
     return svc->waypoint;
 }
 
+/* Two records may describe one workload (a pod and an entry made for it): addresses tell. */
+static bool same_workload(const struct sw_workload *a, const struct sw_workload *b)
+{
+    if (a == b)
+        return true;
+    if (!sw_slice_eq(a->at->network, b->at->network) ||
+        !sw_slice_eq(a->c->identity, b->c->identity))
+        return false;
+    for (unsigned i = 0; i < b->n_ips; i++) {
+        if (sw_workload_has_ip(a, &b->ips[i]))
+            return true;
+    }
+    return false;
+}
+
 bool sw_gateway_is(const struct sw_state *s, const struct sw_gateway_addr *gw,
                    const struct sw_workload *w)
 {
@@ -273,5 +288,5 @@ bool sw_gateway_is(const struct sw_state *s, const struct sw_gateway_addr *gw,
     sw_gateway_find(s, gw, gw->by_hostname ? gw->ns : w->c->ns, &svc, &other);
     if (svc)
         return sw_workload_in_service(w, svc);
-    return other && sw_slice_eq(sw_workload_uid(other), sw_workload_uid(w));
+    return other && same_workload(other, w);
 }

@@ -245,19 +245,6 @@ static void without_upstream(struct outbound *o, enum sw_pick_result got)
     o->r->prefer_family = o->dst->ip.family;
 }
 
-/* Is the source one of the workloads the reference stands for? Then it would meet itself. */
-static bool source_is_waypoint(const struct outbound *o, const struct sw_gateway_addr *gw)
-{
-    const struct sw_workload *source = o->pick.source;
-    const struct sw_service *svc;
-    const struct sw_workload *w;
-
-    sw_gateway_find(o->pick.s, gw, source->c->ns, &svc, &w);
-    if (!svc)
-        return w && sw_slice_eq(sw_workload_uid(w), sw_workload_uid(source));
-    return sw_workload_in_service(source, svc);
-}
-
 /* O5: true when the row decided. */
 static bool by_workload_waypoint(struct outbound *o, const struct sw_upstream *up)
 {
@@ -265,7 +252,8 @@ static bool by_workload_waypoint(struct outbound *o, const struct sw_upstream *u
     struct sw_upstream way;
     enum sw_pick_result got;
 
-    if (!gw || source_is_waypoint(o, gw))
+    /* The waypoint's own traffic to its workload must not meet the waypoint again. */
+    if (!gw || sw_gateway_is(o->pick.s, gw, o->pick.source))
         return false;
     got = sw_pick_gateway(&o->pick, gw, SW_PICK_WAYPOINT, &way);
     if (got != SW_PICK_OK)

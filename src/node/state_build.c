@@ -10,7 +10,12 @@
 #include "base/mem.h"
 #include "node/state_int.h"
 
-enum { TEXT_BLOCK = 32 * 1024, KEY_MAX = 4 << 20, IPS_MAX = 255, TEXT_MAX = 65535 };
+enum {
+    TEXT_BLOCK = 32 * 1024,
+    IPS_MAX = 255,
+    LINKS_MAX = 10000,
+    PORTS_MAX = 1 << 18,
+};
 
 struct sw_state_builder *sw_state_builder_new(struct sw_slice node, bool wire_defaults)
 {
@@ -22,6 +27,7 @@ struct sw_state_builder *sw_state_builder_new(struct sw_slice node, bool wire_de
     b->s->version = atomic_fetch_add(&versions, 1) + 1;
     b->node = sw_state_text(b, node);
     b->wire_defaults = wire_defaults;
+    sw_buf_init(&b->key, SIZE_MAX / 4); /* as large as what was accepted */
     return b;
 }
 
@@ -42,6 +48,7 @@ void sw_state_builder_free(struct sw_state_builder *b)
     sw_map_done(&b->strings);
     sw_map_done(&b->shared);
     sw_arena_clear(&b->scratch);
+    sw_buf_done(&b->key);
     sw_free(b);
 }
 
@@ -95,10 +102,17 @@ static void *share(struct sw_state_builder *b, const struct sw_buf *key, const v
     return p;
 }
 
+/* Keys are made in one buffer, one at a time. */
+static struct sw_buf *start_key(struct sw_state_builder *b)
+{
+    sw_buf_clear(&b->key);
+    return &b->key;
+}
+
 static void key_u64(struct sw_buf *key, uint64_t v)
 {
     if (sw_buf_append(key, &v, sizeof(v)) != SW_OK)
-        abort(); /* sizes were checked on the way in */
+        abort(); /* unreachable: the buffer takes what memory takes */
 }
 
 /* Interned text: its address and length say everything. */
@@ -119,6 +133,15 @@ static const void *keep(struct sw_state_builder *b, const void *p, size_t n, siz
     return to;
 }
 
+static struct sw_slice make_identity(struct sw_state_builder *b, const struct sw_workload_class *c)
+{
+    SW_AUTO_FREE char *text =
+        sw_asprintf("spiffe://%.*s/ns/%.*s/sa/%.*s", SW_SLICE_ARG(c->trust_domain),
+                    SW_SLICE_ARG(c->ns), SW_SLICE_ARG(c->service_account));
+
+    return sw_state_intern(b, sw_slice_str(text));
+}
+
 /* The lists of a proto are scratch; those of a class that is new move to the snapshot. */
 static void keep_lists(struct sw_state_builder *b, struct sw_workload_class *c)
 {
@@ -129,6 +152,7 @@ static void keep_lists(struct sw_state_builder *b, struct sw_workload_class *c)
         m[i].ports = keep(b, m[i].ports, m[i].n_ports, sizeof(*m[i].ports));
     }
     c->services = m;
+    c->identity = make_identity(b, c);
     c->policy_keys = keep(b, c->policy_keys, c->n_policy_keys, sizeof(*c->policy_keys));
 }
 
@@ -136,34 +160,33 @@ struct sw_workload_class *sw_state_share_class(struct sw_state_builder *b,
                                                const struct sw_workload_class *c)
 {
     struct sw_workload_class *shared;
-    SW_BUF_AUTO key = {.max = KEY_MAX};
+    struct sw_buf *key = start_key(b);
     bool fresh;
 
-    key_u64(&key, 'c');
-    key_text(&key, c->ns);
-    key_text(&key, c->identity);
-    key_text(&key, c->workload_name);
-    key_text(&key, c->canonical_name);
-    key_text(&key, c->canonical_revision);
-    key_u64(&key, (uint64_t)c->type | (uint64_t)c->protocol << 8 | (uint64_t)c->app_tunnel << 16 |
-                      (uint64_t)c->app_tunnel_port << 24 | (uint64_t)c->has_app_tunnel << 40 |
-                      (uint64_t)c->host_network << 41 | (uint64_t)c->native_tunnel << 42);
-    key_text(&key, c->trust_domain);
-    key_text(&key, c->service_account);
-    key_u64(&key, (uintptr_t)c->waypoint);
-    key_u64(&key, (uintptr_t)c->network_gateway);
-    key_u64(&key, c->n_services);
+    key_u64(key, 'c');
+    key_text(key, c->ns);
+    key_text(key, c->workload_name);
+    key_text(key, c->canonical_name);
+    key_text(key, c->canonical_revision);
+    key_u64(key, (uint64_t)c->type | (uint64_t)c->protocol << 8 | (uint64_t)c->app_tunnel << 16 |
+                     (uint64_t)c->app_tunnel_port << 24 | (uint64_t)c->has_app_tunnel << 40 |
+                     (uint64_t)c->host_network << 41 | (uint64_t)c->native_tunnel << 42);
+    key_text(key, c->trust_domain);
+    key_text(key, c->service_account);
+    key_u64(key, (uintptr_t)c->waypoint);
+    key_u64(key, (uintptr_t)c->network_gateway);
+    key_u64(key, c->n_services);
     for (size_t i = 0; i < c->n_services; i++) {
-        key_text(&key, c->services[i].ns);
-        key_text(&key, c->services[i].hostname);
-        key_u64(&key, c->services[i].n_ports);
+        key_text(key, c->services[i].ns);
+        key_text(key, c->services[i].hostname);
+        key_u64(key, c->services[i].n_ports);
         for (size_t j = 0; j < c->services[i].n_ports; j++)
-            key_u64(&key, (uint64_t)c->services[i].ports[j].service_port << 16 |
-                              c->services[i].ports[j].target_port);
+            key_u64(key, (uint64_t)c->services[i].ports[j].service_port << 16 |
+                             c->services[i].ports[j].target_port);
     }
     for (size_t i = 0; i < c->n_policy_keys; i++)
-        key_text(&key, c->policy_keys[i]);
-    shared = share(b, &key, c, sizeof(*c), &fresh);
+        key_text(key, c->policy_keys[i]);
+    shared = share(b, key, c, sizeof(*c), &fresh);
     if (fresh) {
         keep_lists(b, shared);
         sw_vec_push(&b->classes, shared);
@@ -174,30 +197,30 @@ struct sw_workload_class *sw_state_share_class(struct sw_state_builder *b,
 static const struct sw_workload_place *share_place(struct sw_state_builder *b,
                                                    const struct sw_workload_place *at)
 {
-    SW_BUF_AUTO key = {.max = KEY_MAX};
+    struct sw_buf *key = start_key(b);
     bool fresh;
 
-    key_u64(&key, 'p');
-    key_text(&key, at->network);
-    key_text(&key, at->cluster_id);
-    key_text(&key, at->node);
-    key_text(&key, at->region);
-    key_text(&key, at->zone);
-    key_text(&key, at->subzone);
-    return share(b, &key, at, sizeof(*at), &fresh);
+    key_u64(key, 'p');
+    key_text(key, at->network);
+    key_text(key, at->cluster_id);
+    key_text(key, at->node);
+    key_text(key, at->region);
+    key_text(key, at->zone);
+    key_text(key, at->subzone);
+    return share(b, key, at, sizeof(*at), &fresh);
 }
 
 /* ---- pieces ---- */
 
-static int check_gateway(const struct sw_gateway_spec *g, const char *what, struct sw_err *err)
+int sw_state_check_gateway(const struct sw_gateway_spec *g, const char *what, struct sw_err *err)
 {
     if (g->by_hostname ? g->hostname.n == 0 : g->ip.family == 0)
         return sw_err_set(err, SW_EINVAL, "%s has no destination", what);
     return SW_OK;
 }
 
-static struct sw_gateway_addr take_gateway(struct sw_state_builder *b,
-                                           const struct sw_gateway_spec *g)
+struct sw_gateway_addr sw_state_take_gateway(struct sw_state_builder *b,
+                                             const struct sw_gateway_spec *g)
 {
     return (struct sw_gateway_addr){.by_hostname = g->by_hostname,
                                     .network = sw_state_intern(b, g->network),
@@ -207,24 +230,24 @@ static struct sw_gateway_addr take_gateway(struct sw_state_builder *b,
                                     .hbone_port = g->hbone_port};
 }
 
-static const struct sw_gateway_addr *share_gateway(struct sw_state_builder *b,
-                                                   const struct sw_gateway_spec *spec)
+const struct sw_gateway_addr *sw_state_share_gateway(struct sw_state_builder *b,
+                                                     const struct sw_gateway_spec *spec)
 {
     struct sw_gateway_addr g;
-    SW_BUF_AUTO key = {.max = KEY_MAX};
+    struct sw_buf *key = start_key(b);
     bool fresh;
 
     if (!spec)
         return NULL;
-    g = take_gateway(b, spec);
-    key_u64(&key, 'g');
-    key_text(&key, g.network);
-    key_text(&key, g.ns);
-    key_text(&key, g.hostname);
-    key_u64(&key, (uint64_t)g.hbone_port << 16 | (uint64_t)g.ip.family << 8 | g.by_hostname);
+    g = sw_state_take_gateway(b, spec);
+    key_u64(key, 'g');
+    key_text(key, g.network);
+    key_text(key, g.ns);
+    key_text(key, g.hostname);
+    key_u64(key, (uint64_t)g.hbone_port << 16 | (uint64_t)g.ip.family << 8 | g.by_hostname);
     for (size_t i = 0; i < sizeof(g.ip.b); i++)
-        key_u64(&key, g.ip.b[i]);
-    return share(b, &key, &g, sizeof(g), &fresh);
+        key_u64(key, g.ip.b[i]);
+    return share(b, key, &g, sizeof(g), &fresh);
 }
 
 static int by_service_port(const void *a, const void *b)
@@ -235,9 +258,8 @@ static int by_service_port(const void *a, const void *b)
     return (int)x->service_port - (int)y->service_port;
 }
 
-/* Sorted copy. */
-static const struct sw_port_pair *take_ports(struct sw_arena *a, const struct sw_port_pair *from,
-                                             size_t n, size_t *ret_n)
+const struct sw_port_pair *sw_state_take_ports(struct sw_arena *a, const struct sw_port_pair *from,
+                                               size_t n, size_t *ret_n)
 {
     struct sw_port_pair *to;
 
@@ -269,7 +291,7 @@ static int check_workload(const struct sw_workload_spec *w, struct sw_err *err)
     if (w->uid.n == 0)
         return sw_err_set(err, SW_EINVAL, "workload without a uid");
     for (size_t i = 0; i < SW_ARRAY_LEN(texts); i++) {
-        if (texts[i].n > TEXT_MAX)
+        if (texts[i].n > SW_STATE_TEXT_MAX)
             return sw_err_set(err, SW_ELIMIT, "a text of %zu bytes is too long", texts[i].n);
     }
     if (w->protocol == 2)
@@ -291,7 +313,9 @@ static int check_workload(const struct sw_workload_spec *w, struct sw_err *err)
 
 static int check_links(const struct sw_workload_spec *w, struct sw_err *err)
 {
-    if (w->n_services + w->n_policies > 10000)
+    size_t ports = 0;
+
+    if (w->n_services + w->n_policies > LINKS_MAX)
         return sw_err_set(err, SW_ELIMIT, "too many services or policies");
     for (size_t i = 0; i < w->n_services; i++) {
         struct sw_slice key = w->services[i].key;
@@ -299,12 +323,14 @@ static int check_links(const struct sw_workload_spec *w, struct sw_err *err)
         if (sw_slice_find(key, '/') < 0)
             return sw_err_set(err, SW_EINVAL, "service '%.*s' is not NAMESPACE/HOSTNAME",
                               (int)sw_min(key.n, 64), key.p);
-        if (w->services[i].n_ports > 65536 || key.n > TEXT_MAX)
+        if (__builtin_add_overflow(ports, w->services[i].n_ports, &ports) || ports > PORTS_MAX ||
+            key.n > SW_STATE_TEXT_MAX)
             return sw_err_set(err, SW_ELIMIT, "too many ports");
     }
-    if (w->waypoint && check_gateway(w->waypoint, "waypoint", err) != SW_OK)
+    if (w->waypoint && sw_state_check_gateway(w->waypoint, "waypoint", err) != SW_OK)
         return SW_EINVAL;
-    if (w->network_gateway && check_gateway(w->network_gateway, "network gateway", err) != SW_OK)
+    if (w->network_gateway &&
+        sw_state_check_gateway(w->network_gateway, "network gateway", err) != SW_OK)
         return SW_EINVAL;
     return SW_OK;
 }
@@ -323,8 +349,8 @@ static void take_services(struct sw_state_builder *b, const struct sw_workload_s
 
         to[i].ns = sw_state_intern(b, ns);
         to[i].hostname = sw_state_intern(b, host);
-        to[i].ports =
-            take_ports(&b->scratch, w->services[i].ports, w->services[i].n_ports, &to[i].n_ports);
+        to[i].ports = sw_state_take_ports(&b->scratch, w->services[i].ports, w->services[i].n_ports,
+                                          &to[i].n_ports);
     }
     c->services = to;
     c->n_services = w->n_services;
@@ -362,14 +388,10 @@ static const struct sw_workload_class *take_class(struct sw_state_builder *b,
         .has_app_tunnel = w->has_app_tunnel,
         .host_network = w->host_network,
         .native_tunnel = w->native_tunnel,
-        .waypoint = share_gateway(b, w->waypoint),
-        .network_gateway = share_gateway(b, w->network_gateway),
+        .waypoint = sw_state_share_gateway(b, w->waypoint),
+        .network_gateway = sw_state_share_gateway(b, w->network_gateway),
     };
-    SW_AUTO_FREE char *identity =
-        sw_asprintf("spiffe://%.*s/ns/%.*s/sa/%.*s", SW_SLICE_ARG(c.trust_domain),
-                    SW_SLICE_ARG(c.ns), SW_SLICE_ARG(c.service_account));
 
-    c.identity = sw_state_intern(b, sw_slice_str(identity));
     take_services(b, w, &c);
     take_policy_keys(b, w, &c);
     shared = sw_state_share_class(b, &c);
@@ -446,161 +468,7 @@ bool sw_state_has_workload(const struct sw_state_builder *b, struct sw_slice uid
     return sw_map_get(&b->uids, uid) != NULL;
 }
 
-/* ---- services ---- */
-
-static int check_service(const struct sw_service_spec *s, struct sw_err *err)
-{
-    if (s->hostname.n == 0)
-        return sw_err_set(err, SW_EINVAL, "service without a hostname");
-    if (s->hostname.n > 255 || s->ns.n > TEXT_MAX || s->name.n > TEXT_MAX)
-        return sw_err_set(err, SW_ELIMIT, "the hostname is too long");
-    if (s->mode < SW_LB_STANDARD || s->mode > SW_LB_PASSTHROUGH)
-        return sw_err_set(err, SW_EINVAL, "unknown load balancing mode %d", s->mode);
-    if (s->families < SW_FAMILIES_AUTO || s->families > SW_FAMILIES_DUAL)
-        return sw_err_set(err, SW_EINVAL, "unknown IP families %d", s->families);
-    if (s->health_policy < 0 || s->health_policy > 1)
-        return sw_err_set(err, SW_EINVAL, "unknown health policy %d", s->health_policy);
-    if (s->n_prefs > SW_LB_SCOPES_MAX)
-        return sw_err_set(err, SW_ELIMIT, "too many routing preferences");
-    for (size_t i = 0; i < s->n_prefs; i++) {
-        if (s->prefs[i] < SW_LB_REGION || s->prefs[i] > SW_LB_NETWORK)
-            return sw_err_set(err, SW_EINVAL, "unknown routing preference %d", s->prefs[i]);
-    }
-    if (s->waypoint && check_gateway(s->waypoint, "waypoint", err) != SW_OK)
-        return SW_EINVAL;
-    for (size_t i = 0; i < s->n_weighted; i++) {
-        if (check_gateway(&s->weighted[i].to, "weighted waypoint", err) != SW_OK)
-            return SW_EINVAL;
-    }
-    return SW_OK;
-}
-
-static int check_addresses(const struct sw_service_spec *s, struct sw_err *err)
-{
-    for (size_t i = 0; i < s->n_vips; i++) {
-        if (s->vips[i].ip.family == 0)
-            return sw_err_set(err, SW_EINVAL, "an address is neither IPv4 nor IPv6");
-    }
-    for (size_t i = 0; i < s->n_cidr_vips; i++) {
-        const struct sw_cidr *c = &s->cidr_vips[i].cidr;
-
-        if (c->ip.family == 0 || c->len > sw_ip_len(&c->ip) * 8)
-            return sw_err_set(err, SW_EINVAL, "an address block is malformed");
-    }
-    return SW_OK;
-}
-
-static void take_addresses(struct sw_state_builder *b, const struct sw_service_spec *from,
-                           struct sw_service *to)
-{
-    struct sw_network_addr *vips = sw_arena_array(&b->s->arena, from->n_vips, sizeof(*vips));
-    struct sw_network_cidr *cidrs = sw_arena_array(&b->s->arena, from->n_cidr_vips, sizeof(*cidrs));
-
-    for (size_t i = 0; i < from->n_vips; i++) {
-        vips[i].network = sw_state_intern(b, from->vips[i].network);
-        vips[i].ip = from->vips[i].ip;
-    }
-    for (size_t i = 0; i < from->n_cidr_vips; i++) {
-        const struct sw_cidr *c = &from->cidr_vips[i].cidr;
-
-        cidrs[i].network = sw_state_intern(b, from->cidr_vips[i].network);
-        cidrs[i].cidr = (struct sw_cidr){.ip = sw_state_mask(&c->ip, c->len), .len = c->len};
-    }
-    to->vips = vips;
-    to->n_vips = from->n_vips;
-    to->cidr_vips = cidrs;
-    to->n_cidr_vips = from->n_cidr_vips;
-}
-
-static void take_sans(struct sw_state_builder *b, const struct sw_service_spec *from,
-                      struct sw_service *to)
-{
-    struct sw_slice *sans = sw_arena_array(&b->s->arena, from->n_sans, sizeof(*sans));
-
-    for (size_t i = 0; i < from->n_sans; i++) {
-        struct sw_spiffe id;
-
-        if (sw_spiffe_parse(from->sans[i], &id, NULL) == SW_OK)
-            sans[to->n_sans++] = sw_state_intern(b, from->sans[i]);
-    }
-    to->sans = sans;
-}
-
-static void take_weighted(struct sw_state_builder *b, const struct sw_service_spec *from,
-                          struct sw_service *to)
-{
-    struct sw_weighted_waypoint *w = sw_arena_array(&b->s->arena, from->n_weighted, sizeof(*w));
-
-    for (size_t i = 0; i < from->n_weighted; i++) {
-        w[i].to = take_gateway(b, &from->weighted[i].to);
-        w[i].weight = from->weighted[i].weight;
-    }
-    to->weighted = w;
-    to->n_weighted = from->n_weighted;
-}
-
-static void take_claims(struct sw_state_builder *b, const struct sw_service_spec *from,
-                        const struct sw_service *to)
-{
-    for (size_t i = 0; i < from->n_endpoints; i++) {
-        struct sw_state_claim c = {.ns = to->ns,
-                                   .hostname = to->hostname,
-                                   .uid = sw_state_text(b, from->endpoints[i].uid)};
-
-        c.ports = take_ports(&b->s->arena, from->endpoints[i].ports, from->endpoints[i].n_ports,
-                             &c.n_ports);
-        sw_vec_push(&b->claims, c);
-    }
-}
-
-static struct sw_slice service_key(struct sw_state_builder *b, struct sw_slice ns,
-                                   struct sw_slice hostname)
-{
-    SW_AUTO_FREE char *key = sw_asprintf("%.*s/%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(hostname));
-
-    return sw_state_intern(b, sw_slice_str(key));
-}
-
-int sw_state_add_service(struct sw_state_builder *b, const struct sw_service_spec *from,
-                         struct sw_err *err)
-{
-    struct sw_service *to;
-    struct sw_slice key;
-    uintptr_t old;
-    int rc = check_service(from, err);
-
-    if (rc == SW_OK)
-        rc = check_addresses(from, err);
-    if (rc != SW_OK)
-        return rc;
-    to = SW_ARENA_NEW(&b->s->arena, struct sw_service);
-    to->name = sw_state_intern(b, from->name);
-    to->ns = sw_state_intern(b, from->ns);
-    to->hostname = sw_state_intern(b, from->hostname);
-    to->ports = take_ports(&b->s->arena, from->ports, from->n_ports, &to->n_ports);
-    to->waypoint = share_gateway(b, from->waypoint);
-    to->mode = (enum sw_lb_mode)from->mode;
-    to->n_prefs = (uint8_t)from->n_prefs;
-    for (size_t i = 0; i < from->n_prefs; i++)
-        to->prefs[i] = (enum sw_lb_scope)from->prefs[i];
-    to->allow_unhealthy = from->health_policy == 1;
-    to->families = (enum sw_ip_families)from->families;
-    to->canonical = from->canonical;
-    to->namespace_only = from->namespace_only;
-    take_addresses(b, from, to);
-    take_sans(b, from, to);
-    take_weighted(b, from, to);
-    take_claims(b, from, to);
-    key = service_key(b, to->ns, to->hostname);
-    old = (uintptr_t)sw_map_get(&b->service_keys, key);
-    if (old) {
-        b->services.p[old - 1] = to;
-        return SW_OK;
-    }
-    sw_vec_push(&b->services, to);
-    (void)sw_map_put(&b->service_keys, key, (void *)(uintptr_t)b->services.n);
-    return SW_OK;
-}
+/* ---- questions ---- */
 
 static bool has_pair(const struct sw_map *m, struct sw_slice a, struct sw_slice b)
 {

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "base/buf.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/vec.h"
@@ -116,11 +117,24 @@ struct sw_state_builder {
     char *text_at;              /* packed strings: the arena's alignment would waste half */
     char *text_end;
     struct sw_arena scratch; /* for one resource */
+    struct sw_buf key;       /* for one key */
 };
+
+enum { SW_STATE_TEXT_MAX = 65535 };
 
 /* A packed, NUL-terminated copy; with intern the one copy of that text. */
 struct sw_slice sw_state_text(struct sw_state_builder *b, struct sw_slice s);
 struct sw_slice sw_state_intern(struct sw_state_builder *b, struct sw_slice s);
 /* The one class with these contents; texts are interned already, lists are copied if need be. */
 struct sw_workload_class *sw_state_share_class(struct sw_state_builder *b,
-                                               const struct sw_workload_class *proto);
+                                               const struct sw_workload_class *c);
+
+int sw_state_check_gateway(const struct sw_gateway_spec *g, const char *what, struct sw_err *err);
+struct sw_gateway_addr sw_state_take_gateway(struct sw_state_builder *b,
+                                             const struct sw_gateway_spec *g);
+/* The one copy; NULL for NULL. */
+const struct sw_gateway_addr *sw_state_share_gateway(struct sw_state_builder *b,
+                                                     const struct sw_gateway_spec *spec);
+/* A copy sorted by service port. */
+const struct sw_port_pair *sw_state_take_ports(struct sw_arena *a, const struct sw_port_pair *from,
+                                               size_t n, size_t *ret_n);

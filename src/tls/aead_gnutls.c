@@ -21,28 +21,28 @@ static gnutls_cipher_algorithm_t cipher_of(enum sw_aead_alg alg)
     return GNUTLS_CIPHER_UNKNOWN;
 }
 
-/* The schedule holds nothing but GnuTLS's handle. */
+/* All that the schedule holds. */
+struct state {
+    gnutls_aead_cipher_hd_t handle;
+};
+
 static gnutls_aead_cipher_hd_t handle_of(const struct sw_aead_sched *s)
 {
-    gnutls_aead_cipher_hd_t h;
-
-    memcpy(&h, s->state, sizeof(h));
-    return h;
+    return ((const struct state *)(const void *)s->state)->handle;
 }
 
 static void expand(enum sw_aead_alg alg, const uint8_t *key, struct sw_aead_sched *s)
 {
     uint8_t copy[SW_AEAD_KEY_MAX];
     gnutls_datum_t k = {.data = copy, .size = (unsigned)sw_aead_key_len(alg)};
-    gnutls_aead_cipher_hd_t h = NULL;
+    struct state *st = (struct state *)(void *)s->state;
     int rc;
 
     memcpy(copy, key, k.size);
-    rc = gnutls_aead_cipher_init(&h, cipher_of(alg), &k);
+    rc = gnutls_aead_cipher_init(&st->handle, cipher_of(alg), &k);
     explicit_bzero(copy, sizeof(copy));
     /* Only memory can be missing: the algorithms were proven by the self-test. */
     assert(rc == 0);
-    memcpy(s->state, &h, sizeof(h));
 }
 
 static void wipe(struct sw_aead_sched *s)

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
+#include "tls/ca_core.h"
 #include "tls/pemfile.h"
 #include "tls/spiffe.h"
 #include "tls/x509.h"
@@ -27,15 +28,6 @@ enum {
 };
 #define SPAN_MAX_S ((uint64_t)36525 * DAY_S / 10 * 4) /* forty years */
 #define ROOT_TTL_S ((uint64_t)3652 * DAY_S)
-
-/* Immutable after it was made, so several threads may sign with it. */
-struct sw_ca {
-    gnutls_x509_crt_t root;
-    gnutls_x509_privkey_t key;
-    struct sw_arena arena;
-    struct sw_slice root_pem;
-    struct sw_slice trust_domain;
-};
 
 static uint64_t wall_s(void)
 {
@@ -102,7 +94,7 @@ static int finish_root(struct sw_ca *ca, struct sw_err *err)
     return SW_OK;
 }
 
-static int set_serial(gnutls_x509_crt_t crt)
+int sw_ca_set_serial(gnutls_x509_crt_t crt)
 {
     uint8_t serial[SERIAL_LEN];
 
@@ -111,7 +103,7 @@ static int set_serial(gnutls_x509_crt_t crt)
     return gnutls_x509_crt_set_serial(crt, serial, sizeof(serial));
 }
 
-static int set_times(gnutls_x509_crt_t crt, uint64_t from_s, uint64_t to_s)
+int sw_ca_set_times(gnutls_x509_crt_t crt, uint64_t from_s, uint64_t to_s)
 {
     int rc = gnutls_x509_crt_set_activation_time(crt, (time_t)from_s);
 
@@ -138,7 +130,7 @@ static int set_uri(gnutls_x509_crt_t crt, struct sw_slice uri, unsigned critical
     return rc;
 }
 
-static int new_key(gnutls_x509_privkey_t *ret)
+int sw_ca_new_key(gnutls_x509_privkey_t *ret)
 {
     int rc = gnutls_x509_privkey_init(ret);
 
@@ -148,7 +140,7 @@ static int new_key(gnutls_x509_privkey_t *ret)
 }
 
 /* The SHA-1 of the key is only a name for it (RFC 5280 section 4.2.1.2). */
-static int set_key_ids(gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer)
+int sw_ca_set_key_ids(gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer)
 {
     uint8_t id[64];
     size_t n = sizeof(id);
@@ -171,7 +163,7 @@ static int build_root(struct sw_ca *ca, struct sw_slice td, uint64_t ttl_s)
     uint64_t now = wall_s();
     /* X.520 allows 64 characters in a common name. */
     unsigned name_len = (unsigned)sw_min(strlen(name), 64);
-    int rc = new_key(&ca->key);
+    int rc = sw_ca_new_key(&ca->key);
 
     if (rc >= 0)
         rc = gnutls_x509_crt_init(&ca->root);
@@ -180,9 +172,9 @@ static int build_root(struct sw_ca *ca, struct sw_slice td, uint64_t ttl_s)
     if (rc >= 0)
         rc = gnutls_x509_crt_set_key(ca->root, ca->key);
     if (rc >= 0)
-        rc = set_serial(ca->root);
+        rc = sw_ca_set_serial(ca->root);
     if (rc >= 0)
-        rc = set_times(ca->root, now - BACK_DATE_S, now + ttl_s);
+        rc = sw_ca_set_times(ca->root, now - BACK_DATE_S, now + ttl_s);
     if (rc >= 0)
         rc =
             gnutls_x509_crt_set_dn_by_oid(ca->root, GNUTLS_OID_X520_COMMON_NAME, 0, name, name_len);
@@ -194,7 +186,7 @@ static int build_root(struct sw_ca *ca, struct sw_slice td, uint64_t ttl_s)
     if (rc >= 0)
         rc = set_uri(ca->root, sw_slice_str(uri), 0);
     if (rc >= 0)
-        rc = set_key_ids(ca->root, ca->root);
+        rc = sw_ca_set_key_ids(ca->root, ca->root);
     if (rc >= 0)
         rc = gnutls_x509_crt_sign2(ca->root, ca->root, ca->key, GNUTLS_DIG_SHA256, 0);
     return rc;
@@ -224,18 +216,6 @@ struct sw_ca *sw_ca_new(struct sw_slice trust_domain, uint64_t ttl_s, struct sw_
 
 /* --- loading and saving --- */
 
-static bool same_key(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key)
-{
-    uint8_t a[64];
-    uint8_t b[64];
-    size_t na = sizeof(a);
-    size_t nb = sizeof(b);
-
-    return gnutls_x509_crt_get_key_id(crt, GNUTLS_KEYID_USE_SHA256, a, &na) >= 0 &&
-           gnutls_x509_privkey_get_key_id(key, GNUTLS_KEYID_USE_SHA256, b, &nb) >= 0 && na == nb &&
-           memcmp(a, b, na) == 0;
-}
-
 static int parse_ca(struct sw_ca *ca, struct sw_slice cert, struct sw_slice key, struct sw_err *err)
 {
     gnutls_datum_t c = {.data = (unsigned char *)(uintptr_t)cert.p, .size = (unsigned)cert.n};
@@ -255,7 +235,7 @@ static int parse_ca(struct sw_ca *ca, struct sw_slice cert, struct sw_slice key,
         return sw_gnutls_err(err, SW_EINVAL, rc, SW_CA_ROOT_KEY " does not parse");
     if (gnutls_x509_crt_get_ca_status(ca->root, NULL) <= 0)
         return sw_err_set(err, SW_EINVAL, SW_CA_ROOT_CERT " is not the certificate of a CA");
-    if (!same_key(ca->root, ca->key))
+    if (!sw_x509_same_key(ca->root, ca->key))
         return sw_err_set(err, SW_EINVAL, SW_CA_ROOT_KEY " is not the key of " SW_CA_ROOT_CERT);
     return finish_root(ca, err);
 }
@@ -325,9 +305,9 @@ static int build_leaf(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_x509
     if (rc >= 0)
         rc = gnutls_x509_crt_set_key(crt, key);
     if (rc >= 0)
-        rc = set_serial(crt);
+        rc = sw_ca_set_serial(crt);
     if (rc >= 0)
-        rc = set_times(crt, from_s, to_s);
+        rc = sw_ca_set_times(crt, from_s, to_s);
     if (rc >= 0)
         rc = gnutls_x509_crt_set_basic_constraints(crt, 0, -1);
     if (rc >= 0)
@@ -340,14 +320,14 @@ static int build_leaf(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_x509
     if (rc >= 0)
         rc = set_uri(crt, id, 1);
     if (rc >= 0)
-        rc = set_key_ids(crt, ca->root);
+        rc = sw_ca_set_key_ids(crt, ca->root);
     if (rc >= 0)
         rc = gnutls_x509_crt_sign2(crt, ca->root, ca->key, GNUTLS_DIG_SHA256, 0);
     return rc;
 }
 
-static int export_leaf(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, struct sw_buf *ret_chain,
-                       struct sw_buf *ret_key, struct sw_err *err)
+int sw_ca_export_leaf(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, struct sw_buf *ret_chain,
+                      struct sw_buf *ret_key, struct sw_err *err)
 {
     gnutls_datum_t c = {0};
     gnutls_datum_t k = {0};
@@ -405,13 +385,13 @@ int sw_ca_issue(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw
     begin += (int64_t)(now - leaf->backdate_s);
     rc = gnutls_x509_crt_init(&crt);
     if (rc >= 0)
-        rc = new_key(&key);
+        rc = sw_ca_new_key(&key);
     if (rc >= 0)
         rc = build_leaf(ca, crt, key, leaf->id, (uint64_t)begin, to_s);
     if (rc < 0)
         rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot issue the certificate");
     else
-        rc = export_leaf(crt, key, ret_chain, ret_key, err);
+        rc = sw_ca_export_leaf(crt, key, ret_chain, ret_key, err);
     if (crt)
         gnutls_x509_crt_deinit(crt);
     if (key)

@@ -63,3 +63,17 @@ struct sw_tls_cred *sw_ca_issue_cred(const struct sw_ca *ca, const struct sw_ca_
  */
 SW_NODISCARD int sw_ca_make_crl(const struct sw_ca *ca, const struct sw_slice *certs, size_t n,
                                 struct sw_buf *ret_pem, struct sw_err *err);
+
+/* A certificate for ordinary HTTPS: names instead of a SPIFFE identity. */
+struct sw_ca_web {
+    const char *cn;          /* common name: a user, or a name of the server */
+    const char *const *orgs; /* organisations (groups of a user), ends with NULL; may be NULL */
+    const char *const *sans; /* DNS names and IP addresses, ends with NULL; may be NULL */
+    bool server;             /* for servers; otherwise for clients */
+    uint64_t ttl_s;          /* from now; cut at the root's own end */
+};
+
+/* As sw_ca_issue, for such a certificate. SW_EINVAL for names that do not fit. */
+SW_NODISCARD int sw_ca_issue_web(const struct sw_ca *ca, const struct sw_ca_web *web,
+                                 struct sw_buf *ret_chain, struct sw_buf *ret_key,
+                                 struct sw_err *err);

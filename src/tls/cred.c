@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 
@@ -140,12 +141,14 @@ static void drop_root(struct core *c)
     }
 }
 
-static int find_identity(struct core *c, struct sw_err *err)
+static int find_identity(struct core *c, bool any, struct sw_err *err)
 {
     struct sw_slice uris[16];
     size_t n = 0;
     int rc = sw_x509_spiffe_uris(c->chain[0], &c->arena, SW_ARRAY_LEN(uris), uris, &n, err);
 
+    if (rc == SW_OK && n == 0 && any)
+        return SW_OK;
     if (rc == SW_OK && n == 0)
         rc = sw_err_set(err, SW_EINVAL, "certificate has no SPIFFE identity");
     if (rc == SW_OK)
@@ -153,6 +156,27 @@ static int find_identity(struct core *c, struct sw_err *err)
     if (rc == SW_OK)
         c->uri = uris[0];
     return rc;
+}
+
+/*
+ * The library loses the key it was given when a certificate turns out to be unusable, so that is
+ * found out beforehand.
+ */
+static int check_usable(const struct core *c, gnutls_x509_privkey_t key, struct sw_err *err)
+{
+    for (size_t i = 0; i < c->n_chain; i++) {
+        gnutls_pubkey_t pub = NULL;
+        int rc = gnutls_pubkey_init(&pub);
+
+        if (rc >= 0)
+            rc = gnutls_pubkey_import_x509(pub, c->chain[i], 0);
+        gnutls_pubkey_deinit(pub);
+        if (rc < 0)
+            return sw_gnutls_err(err, SW_EINVAL, rc, "certificate chain");
+    }
+    if (!sw_x509_same_key(c->chain[0], key))
+        return sw_err_set(err, SW_EINVAL, "certificate and private key do not belong together");
+    return SW_OK;
 }
 
 static int load_chain(struct core *c, const struct sw_tls_cred_pem *pem, struct sw_err *err)
@@ -168,7 +192,7 @@ static int load_chain(struct core *c, const struct sw_tls_cred_pem *pem, struct 
     if (pem->key.n > SW_TLS_PEM_MAX)
         return sw_err_set(err, SW_ELIMIT, "private key is larger than %d bytes", SW_TLS_PEM_MAX);
     drop_root(c);
-    rc = find_identity(c, err);
+    rc = find_identity(c, pem->any_identity, err);
     if (rc != SW_OK)
         return rc;
     c->chain_info = describe(&c->arena, c->chain, c->n_chain);
@@ -179,13 +203,14 @@ static int load_chain(struct core *c, const struct sw_tls_cred_pem *pem, struct 
         gnutls_x509_privkey_deinit(key);
         return sw_gnutls_err(err, SW_EINVAL, rc, "private key");
     }
-    rc = gnutls_certificate_set_x509_key(c->xcred, c->chain, (int)c->n_chain, key);
+    rc = check_usable(c, key, err);
+    if (rc == SW_OK) {
+        rc = gnutls_certificate_set_x509_key(c->xcred, c->chain, (int)c->n_chain, key);
+        if (rc < 0)
+            rc = sw_gnutls_err(err, SW_EINVAL, rc, "certificate chain");
+    }
     gnutls_x509_privkey_deinit(key);
-    if (rc == GNUTLS_E_CERTIFICATE_KEY_MISMATCH)
-        return sw_err_set(err, SW_EINVAL, "certificate and private key do not belong together");
-    if (rc < 0)
-        return sw_gnutls_err(err, SW_EINVAL, rc, "certificate chain");
-    return SW_OK;
+    return rc < 0 ? rc : SW_OK;
 }
 
 static struct core *core_new(const struct sw_tls_cred_pem *pem, struct sw_err *err)
@@ -361,7 +386,7 @@ struct sw_tls_cred *sw_tls_cred_unref(struct sw_tls_cred *c)
 
 const struct sw_spiffe *sw_tls_cred_id(const struct sw_tls_cred *c)
 {
-    return c->core->n_chain ? &c->core->id : NULL;
+    return c->core->uri.n ? &c->core->id : NULL;
 }
 
 struct sw_slice sw_tls_cred_uri(const struct sw_tls_cred *c)

@@ -435,7 +435,8 @@ static int check_header(struct sw_record *r, const uint8_t *buf, size_t n, size_
 int sw_record_open(struct sw_record *r, uint8_t *buf, size_t n, size_t *ret_used,
                    struct sw_slice *ret_plain, struct sw_err *err)
 {
-    uint8_t *body = buf + SW_TLS_HEADER;
+    const uint8_t *header = buf;
+    uint8_t *body;
     uint8_t nonce[SW_AEAD_NONCE];
     size_t len = 0;
     size_t inner;
@@ -452,10 +453,11 @@ int sw_record_open(struct sw_record *r, uint8_t *buf, size_t n, size_t *ret_used
     rc = check_header(r, buf, n, &len, err);
     if (rc != SW_OK)
         return rc;
+    body = buf + SW_TLS_HEADER;
     make_nonce(&r->rx, nonce);
     if (SW_UNLIKELY(r->rx.seq >> 48 != 0))
         return fail(r, SW_ALERT_UNEXPECTED_MESSAGE, err, "too many records under one key");
-    if (sw_aead_open(schedule(r, &r->rx), nonce, buf, SW_TLS_HEADER, body, len) != 0)
+    if (sw_aead_open(schedule(r, &r->rx), nonce, header, SW_TLS_HEADER, body, len) != 0)
         return fail(r, SW_ALERT_BAD_RECORD_MAC, err, "record does not authenticate");
     r->rx.seq++;
     inner = len - SW_AEAD_TAG;

@@ -26,34 +26,6 @@ enum {
     STEPS_MAX = 64, /* of gnutls_handshake in one call: warnings must not keep us busy */
 };
 
-/* Everything that is needed only until the handshake ends (or, for TLS 1.2, as long as it lasts).
- */
-struct sw_tls_lib {
-    gnutls_session_t session;
-    struct sw_tls_cred *cred;      /* a reference */
-    struct sw_tls_params params;   /* its borrowed members are valid during the handshake only */
-    gnutls_datum_t alpn[ALPN_MAX]; /* into params.alpn */
-    unsigned n_alpn;
-    const struct sw_tls_peer *peer; /* a reference, set by the verification */
-    struct sw_slice in;             /* what the pull function serves from */
-    struct sw_buf *out;             /* handshake: where pushed bytes go */
-    uint8_t *raw_out;               /* afterwards: the same, SW_TLS_SEAL_ROOM long */
-    size_t raw_n;
-    size_t raw_cap;
-    uint8_t rx_secret[SW_RECORD_SECRET_MAX];
-    uint8_t tx_secret[SW_RECORD_SECRET_MAX];
-    size_t rx_len;
-    size_t tx_len;
-    size_t in_total;
-    uint16_t size_limit; /* record_size_limit of the peer; 0: none */
-    uint8_t alert;       /* for verdict; 0: GnuTLS knows */
-    bool out_full;
-    bool rx_closed;
-    bool tx_closed;
-    bool dead;
-    struct sw_err verdict; /* why we refused, rc 0: we did not */
-};
-
 /* --- priorities --- */
 
 #define GROUPS "+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1"
@@ -62,15 +34,16 @@ struct sw_tls_lib {
     "+SIGN-RSA-PSS-RSAE-SHA256:+SIGN-RSA-PSS-RSAE-SHA384:+SIGN-RSA-PSS-RSAE-SHA512:"               \
     "+SIGN-RSA-SHA256:+SIGN-RSA-SHA384:+SIGN-RSA-SHA512"
 #define COMMON GROUPS ":" SIGNATURES ":+CTYPE-X509:+COMP-NULL:%SERVER_PRECEDENCE"
-#define AES    "+AES-128-GCM:+AES-256-GCM"
+/* TLS 1.2 names its signatures without the curve. */
+#define TLS12 ":+ECDHE-ECDSA:+ECDHE-RSA:+SIGN-ECDSA-SHA256:+SIGN-ECDSA-SHA384:"
+#define AES   "+AES-128-GCM:+AES-256-GCM"
 
 /* Index: 1 = with TLS 1.2, 2 = with ChaCha20. Nothing of the system's configuration enters. */
 static const char *const priority_text[4] = {
     "NONE:+VERS-TLS1.3:" AES ":+AEAD:" COMMON,
-    "NONE:+VERS-TLS1.3:+VERS-TLS1.2:" AES ":+AEAD:+ECDHE-ECDSA:+ECDHE-RSA:" COMMON,
+    "NONE:+VERS-TLS1.3:+VERS-TLS1.2:" AES ":+AEAD" TLS12 COMMON,
     "NONE:+VERS-TLS1.3:" AES ":+CHACHA20-POLY1305:+AEAD:" COMMON,
-    "NONE:+VERS-TLS1.3:+VERS-TLS1.2:" AES
-    ":+CHACHA20-POLY1305:+AEAD:+ECDHE-ECDSA:+ECDHE-RSA:" COMMON,
+    "NONE:+VERS-TLS1.3:+VERS-TLS1.2:" AES ":+CHACHA20-POLY1305:+AEAD" TLS12 COMMON,
 };
 static gnutls_priority_t priorities[4];
 static int priorities_rc;
@@ -185,7 +158,7 @@ static int check_alpn(struct sw_tls_lib *l)
 {
     gnutls_datum_t got = {0};
 
-    if (l->n_alpn == 0)
+    if (l->n_alpn == 0 || l->params.web)
         return 0;
     if (gnutls_alpn_get_selected_protocol(l->session, &got) == 0 && got.size > 0)
         return 0;
@@ -247,6 +220,20 @@ static int check_identity(struct sw_tls_lib *l)
                       l->params.n_expect > 1 ? " or others" : "");
 }
 
+/*
+ * Certificates are one of several ways to say who one is, so a bad one only means that nothing was
+ * proved: the layer above answers that in its own protocol.
+ */
+static int judge_web_client(struct sw_tls_lib *l, const struct sw_verify_in *in)
+{
+    struct sw_err why = {0};
+    uint8_t alert = 0;
+
+    if (in->n && sw_verify_chain(in, &l->peer, &alert, &why) != SW_OK)
+        l->refused = true;
+    return 0;
+}
+
 static int on_verify(gnutls_session_t s)
 {
     struct sw_tls_lib *l = gnutls_session_get_ptr(s);
@@ -264,6 +251,8 @@ static int on_verify(gnutls_session_t s)
     if (!l->params.server && check_alpn(l) != 0)
         return GNUTLS_E_CERTIFICATE_ERROR;
     l->peer = sw_peer_unref(l->peer);
+    if (l->params.web)
+        return judge_web_client(l, &in);
     if (sw_verify_chain(&in, &l->peer, &alert, &l->verdict) != SW_OK)
         return refuse(l, alert);
     if (check_identity(l) != SW_OK)
@@ -279,6 +268,7 @@ static int on_verify(gnutls_session_t s)
 static int set_alpn(struct sw_tls_lib *l, struct sw_err *err)
 {
     struct sw_slice rest = sw_slice_str(l->params.alpn);
+    gnutls_datum_t names[ALPN_MAX];
     int rc;
 
     while (rest.p) {
@@ -286,11 +276,12 @@ static int set_alpn(struct sw_tls_lib *l, struct sw_err *err)
 
         if (name.n == 0 || name.n >= sizeof(((struct sw_tls *)0)->alpn) || l->n_alpn == ALPN_MAX)
             return sw_err_set(err, SW_EINVAL, "bad ALPN list '%s'", l->params.alpn);
-        l->alpn[l->n_alpn++] =
+        names[l->n_alpn++] =
             (gnutls_datum_t){.data = (unsigned char *)(uintptr_t)name.p, .size = (unsigned)name.n};
     }
-    rc = gnutls_alpn_set_protocols(l->session, l->alpn, l->n_alpn,
-                                   GNUTLS_ALPN_MANDATORY | GNUTLS_ALPN_SERVER_PRECEDENCE);
+    rc = gnutls_alpn_set_protocols(l->session, names, l->n_alpn,
+                                   GNUTLS_ALPN_SERVER_PRECEDENCE |
+                                       (l->params.web ? 0u : (unsigned)GNUTLS_ALPN_MANDATORY));
     if (rc < 0)
         return sw_err_set(err, SW_EINVAL, "ALPN: %s", gnutls_strerror(rc));
     return SW_OK;
@@ -313,7 +304,8 @@ static void set_hooks(struct sw_tls_lib *l)
         GNUTLS_HOOK_PRE, on_hello);
     if (l->params.server) {
         gnutls_handshake_set_post_client_hello_function(s, on_client_hello_done);
-        gnutls_certificate_server_set_request(s, GNUTLS_CERT_REQUIRE);
+        gnutls_certificate_server_set_request(s, l->params.web ? GNUTLS_CERT_REQUEST
+                                                               : GNUTLS_CERT_REQUIRE);
         /* No list of acceptable issuers: it costs bytes and lets clients send nothing at all. */
         gnutls_certificate_send_x509_rdn_sequence(s, 1);
     }
@@ -348,8 +340,17 @@ struct sw_tls *sw_tls_new(const struct sw_tls_params *p, struct sw_err *err)
 {
     struct sw_tls *t;
 
+    if (p->web && !p->server) {
+        /* A client that took no for an answer would talk to anybody. */
+        (void)sw_err_set(err, SW_EINVAL, "'web' is for servers");
+        return NULL;
+    }
     if (p->server && !sw_cred_can_serve(p->cred)) {
         (void)sw_err_set(err, SW_EINVAL, "a TLS server needs a certificate and a key");
+        return NULL;
+    }
+    if (p->server && !p->web && !sw_tls_cred_id(p->cred)) {
+        (void)sw_err_set(err, SW_EINVAL, "a mesh server needs a SPIFFE identity");
         return NULL;
     }
     t = sw_vault_alloc(sizeof(*t));
@@ -462,13 +463,14 @@ static int finish(struct sw_tls *t, struct sw_err *err)
     gnutls_datum_t alpn = {0};
     int rc;
 
-    if (!l->peer)
+    if (!l->peer && !l->params.web)
         return sw_err_set(err, SW_EDENIED, "peer was not verified");
     if (check_alpn(l) != 0) {
         *err = l->verdict;
         return err->rc;
     }
-    t->peer = sw_peer_ref(l->peer);
+    t->peer = l->peer ? sw_peer_ref(l->peer) : NULL;
+    t->refused = l->refused;
     if (gnutls_alpn_get_selected_protocol(l->session, &alpn) == 0 && alpn.size < sizeof(t->alpn))
         memcpy(t->alpn, alpn.data, alpn.size);
     rc = take_over(t, err);
@@ -480,7 +482,7 @@ static int finish(struct sw_tls *t, struct sw_err *err)
 
 /* --- handshake --- */
 
-static int explain_failure(struct sw_tls_lib *l, int rc, struct sw_err *err)
+int sw_lib_explain(struct sw_tls_lib *l, int rc, struct sw_err *err)
 {
     if (l->out_full)
         return sw_err_set(err, SW_ELIMIT, "no room for the handshake's output");
@@ -562,125 +564,10 @@ int sw_tls_handshake(struct sw_tls *t, struct sw_slice in, size_t *ret_used, str
         send_alert(l, 0);
     } else {
         send_alert(l, rc);
-        rc = explain_failure(l, rc, err);
+        rc = sw_lib_explain(l, rc, err);
     }
     l->out = NULL;
     l->dead = true;
     t->rec.dead = true;
     return rc;
-}
-
-/* --- records that stay with GnuTLS --- */
-
-static void lib_begin(struct sw_tls_lib *l, uint8_t *out, size_t cap)
-{
-    l->raw_out = out;
-    l->raw_n = 0;
-    l->raw_cap = cap;
-}
-
-static size_t lib_end(struct sw_tls_lib *l)
-{
-    l->raw_out = NULL;
-    return l->raw_n;
-}
-
-static int lib_failed(struct sw_tls *t, int rc, struct sw_err *err)
-{
-    struct sw_tls_lib *l = t->lib;
-
-    l->dead = true;
-    t->rec.dead = true;
-    if (rc == GNUTLS_E_FATAL_ALERT_RECEIVED || rc == GNUTLS_E_WARNING_ALERT_RECEIVED)
-        return explain_failure(l, rc, err);
-    l->alert = SW_ALERT_UNEXPECTED_MESSAGE;
-    return sw_err_set(err, SW_EPROTO, "record refused: %s", gnutls_strerror(rc));
-}
-
-int sw_lib_open(struct sw_tls *t, uint8_t *buf, size_t n, size_t *ret_used,
-                struct sw_slice *ret_plain, struct sw_err *err)
-{
-    struct sw_tls_lib *l = t->lib;
-    size_t len;
-    ssize_t got;
-
-    *ret_used = 0;
-    *ret_plain = sw_slice(buf, 0);
-    if (l->dead)
-        return sw_err_set(err, SW_EPROTO, "the connection has failed already");
-    if (l->rx_closed) {
-        *ret_used = n;
-        return SW_EOF;
-    }
-    if (n < SW_TLS_HEADER)
-        return SW_EAGAIN;
-    len = SW_TLS_HEADER + ((size_t)buf[3] << 8 | buf[4]);
-    if (len > SW_TLS_RECORD_MAX + 2048)
-        return lib_failed(t, GNUTLS_E_UNEXPECTED_PACKET_LENGTH, err);
-    if (n < len)
-        return SW_EAGAIN;
-    /* The library copies the record before it writes the plaintext, so buf may take it. */
-    l->in = sw_slice(buf, len);
-    got = gnutls_record_recv(l->session, buf, len);
-    if (got > 0)
-        *ret_plain = sw_slice(buf, (size_t)got);
-    else if (got == 0)
-        l->rx_closed = true;
-    else if (got == GNUTLS_E_REHANDSHAKE || gnutls_error_is_fatal((int)got))
-        return lib_failed(t, (int)got, err);
-    else if (got == GNUTLS_E_WARNING_ALERT_RECEIVED)
-        return lib_failed(t, (int)got, err);
-    *ret_used = len;
-    return l->rx_closed ? SW_EOF : SW_OK;
-}
-
-size_t sw_lib_seal(struct sw_tls *t, const uint8_t *plain, size_t n, uint8_t *out)
-{
-    struct sw_tls_lib *l = t->lib;
-    ssize_t rc;
-
-    if (l->dead || l->tx_closed || n == 0)
-        return 0;
-    lib_begin(l, out, SW_TLS_SEAL_ROOM(n));
-    rc = gnutls_record_send(l->session, plain, n);
-    if (rc != (ssize_t)n)
-        l->dead = true;
-    return lib_end(l);
-}
-
-size_t sw_lib_close_notify(struct sw_tls *t, uint8_t *out)
-{
-    struct sw_tls_lib *l = t->lib;
-
-    if (l->dead || l->tx_closed)
-        return 0;
-    l->tx_closed = true;
-    lib_begin(l, out, SW_TLS_CTRL_ROOM);
-    (void)gnutls_bye(l->session, GNUTLS_SHUT_WR);
-    return lib_end(l);
-}
-
-size_t sw_lib_alert(struct sw_tls *t, const struct sw_err *err, uint8_t *out)
-{
-    struct sw_tls_lib *l = t->lib;
-    uint8_t alert = l->alert;
-
-    if (l->tx_closed || (l->dead && !alert))
-        return 0;
-    if (!l->dead)
-        alert = err && err->rc == SW_EDENIED ? SW_ALERT_ACCESS_DENIED : SW_ALERT_INTERNAL_ERROR;
-    l->tx_closed = true;
-    l->dead = true;
-    lib_begin(l, out, SW_TLS_CTRL_ROOM);
-    (void)gnutls_alert_send(l->session, GNUTLS_AL_FATAL, (gnutls_alert_description_t)alert);
-    return lib_end(l);
-}
-
-const char *sw_lib_cipher(const struct sw_tls *t)
-{
-    gnutls_cipher_algorithm_t c = gnutls_cipher_get(t->lib->session);
-
-    return c == GNUTLS_CIPHER_AES_128_GCM   ? "TLS1.2 AES-128-GCM"
-           : c == GNUTLS_CIPHER_AES_256_GCM ? "TLS1.2 AES-256-GCM"
-                                            : "TLS1.2 CHACHA20-POLY1305";
 }

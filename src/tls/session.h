@@ -7,7 +7,35 @@
 #include "tls/record.h"
 #include "tls/tls.h"
 
-struct sw_tls_lib;
+struct gnutls_session_int;
+
+/* Everything that is needed only until the handshake ends (or, for TLS 1.2, as long as it lasts).
+ */
+struct sw_tls_lib {
+    struct gnutls_session_int *session;
+    struct sw_tls_cred *cred;       /* a reference */
+    struct sw_tls_params params;    /* its borrowed members are valid during the handshake only */
+    unsigned n_alpn;                /* protocols in params.alpn */
+    const struct sw_tls_peer *peer; /* a reference, set by the verification */
+    struct sw_slice in;             /* what the pull function serves from */
+    struct sw_buf *out;             /* handshake: where pushed bytes go */
+    uint8_t *raw_out;               /* afterwards: the same, SW_TLS_SEAL_ROOM long */
+    size_t raw_n;
+    size_t raw_cap;
+    uint8_t rx_secret[SW_RECORD_SECRET_MAX];
+    uint8_t tx_secret[SW_RECORD_SECRET_MAX];
+    size_t rx_len;
+    size_t tx_len;
+    size_t in_total;
+    uint16_t size_limit; /* record_size_limit of the peer; 0: none */
+    uint8_t alert;       /* for verdict; 0: GnuTLS knows */
+    bool out_full;
+    bool refused; /* params.web: the certificate shown was not accepted */
+    bool rx_closed;
+    bool tx_closed;
+    bool dead;
+    struct sw_err verdict; /* why we refused, rc 0: we did not */
+};
 
 /* Kept small: this is all an idle connection costs, besides its share of the peer. */
 struct sw_tls {
@@ -15,7 +43,8 @@ struct sw_tls {
     const struct sw_tls_peer *peer; /* a reference; NULL before the handshake ended */
     struct sw_tls_lib *lib;         /* owned: GnuTLS's side, NULL once the records are ours */
     char alpn[16];
-    bool up; /* handshake ended well */
+    bool up;      /* handshake ended well */
+    bool refused; /* 'web': the peer's certificate was not accepted */
 };
 
 /* The same as the calls of tls.h, for a connection whose records stay with GnuTLS. */
@@ -26,3 +55,5 @@ size_t sw_lib_close_notify(struct sw_tls *t, uint8_t *out);
 size_t sw_lib_alert(struct sw_tls *t, const struct sw_err *err, uint8_t *out);
 const char *sw_lib_cipher(const struct sw_tls *t);
 void sw_lib_free(struct sw_tls_lib *l);
+/* Puts a failure of GnuTLS's into words; the rc of err. */
+int sw_lib_explain(struct sw_tls_lib *l, int rc, struct sw_err *err);

@@ -43,7 +43,7 @@ static int take_part(struct sw_slice *rest, size_t *at, size_t max, const char *
 static int take_word(struct sw_slice *rest, size_t *at, const char *word, struct sw_err *err)
 {
     size_t start = *at;
-    struct sw_slice part;
+    struct sw_slice part = {0};
     int rc = take_part(rest, at, SW_SPIFFE_PART_MAX, word, &part, err);
 
     if (rc != SW_OK)

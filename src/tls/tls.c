@@ -74,6 +74,11 @@ const struct sw_tls_peer *sw_tls_peer(const struct sw_tls *t)
     return t->peer;
 }
 
+bool sw_tls_peer_refused(const struct sw_tls *t)
+{
+    return t->refused;
+}
+
 const char *sw_tls_alpn(const struct sw_tls *t)
 {
     return t->alpn;

@@ -29,6 +29,7 @@ enum {
     SW_TLS_CTRL_ROOM = 128,           /* enough for every pending control record at once */
     SW_TLS_HANDSHAKE_OUT_MAX = 65536, /* a handshake never has more than this to send */
     SW_TLS_PEER_IDS_MAX = 16,         /* SPIFFE SANs kept of one leaf; more are refused */
+    SW_TLS_ORGS_MAX = 32,             /* organisations kept of one leaf's subject */
 };
 /* Bytes sw_tls_seal may write for n bytes of plaintext. */
 #define SW_TLS_SEAL_ROOM(n) ((n) + SW_TLS_CTRL_ROOM)
@@ -53,6 +54,9 @@ struct sw_tls_peer {
     uint32_t n_certs;                 /* of the chain it presented */
     const struct sw_tls_peer_id *ids; /* ids[0] is the identity */
     const struct sw_tls_cert_ref *certs;
+    struct sw_slice cn; /* common name of the leaf's subject, empty: none */
+    uint32_t n_orgs;    /* organisations of the subject, at most SW_TLS_ORGS_MAX */
+    const struct sw_slice *orgs;
 };
 
 /*
@@ -63,9 +67,15 @@ typedef int (*sw_tls_verify_cb)(void *arg, const struct sw_tls_peer *peer, struc
 
 struct sw_tls_params {
     bool server;
-    bool tls12;               /* also speak TLS 1.2 */
-    bool chacha;              /* also accept ChaCha20-Poly1305; HBONE does not */
-    bool insecure_any;        /* client: any chain that verifies will do, whatever its identity */
+    bool tls12;        /* also speak TLS 1.2 */
+    bool chacha;       /* also accept ChaCha20-Poly1305; HBONE does not */
+    bool insecure_any; /* client: any chain that verifies will do, whatever its identity */
+    /*
+     * Server of ordinary HTTPS instead of a mesh peer: a client certificate is asked for but not
+     * required, one that does not verify counts as none (sw_tls_peer_refused), SPIFFE rules do not
+     * apply and a client without a common ALPN protocol is served.
+     */
+    bool web;
     struct sw_tls_cred *cred; /* a reference is taken */
     /*
      * "h2", or a comma-separated list by preference; NULL: no ALPN. When given, the handshake
@@ -141,8 +151,11 @@ void sw_tls_key_update(struct sw_tls *t, bool request);
 
 /* The rest is meaningful after the handshake. */
 
-/* Lives as long as t; NULL before the handshake ended. */
+/* Lives as long as t; NULL before the handshake ended, and for clients without certificate ('web').
+ */
 const struct sw_tls_peer *sw_tls_peer(const struct sw_tls *t);
+/* With 'web': the client showed a certificate that was not accepted. */
+bool sw_tls_peer_refused(const struct sw_tls *t);
 /* Agreed protocol, "" when none. */
 const char *sw_tls_alpn(const struct sw_tls *t);
 /* Most plaintext one sw_tls_seal may carry: 16384, or what the peer asked for. */

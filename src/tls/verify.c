@@ -50,6 +50,9 @@ struct facts {
     struct sw_slice uris[SW_TLS_PEER_IDS_MAX];
     size_t n_uris;
     struct sw_tls_cert_ref refs[SW_TLS_CHAIN_MAX];
+    struct sw_slice cn;
+    struct sw_slice orgs[SW_TLS_ORGS_MAX];
+    size_t n_orgs;
     struct sw_arena arena;
 };
 
@@ -66,7 +69,9 @@ static struct sw_slice pack(char **at, struct sw_slice s)
 static struct sw_tls_peer *peer_new(const struct facts *f, struct sw_slice leaf)
 {
     size_t bytes = sizeof(struct peer) + f->n_uris * sizeof(struct sw_tls_peer_id) +
-                   f->n * sizeof(struct sw_tls_cert_ref);
+                   f->n * sizeof(struct sw_tls_cert_ref) + f->n_orgs * sizeof(struct sw_slice) +
+                   f->cn.n;
+    struct sw_slice *orgs;
     struct sw_tls_peer_id *ids;
     struct sw_tls_cert_ref *certs;
     struct peer *p;
@@ -76,11 +81,19 @@ static struct sw_tls_peer *peer_new(const struct facts *f, struct sw_slice leaf)
         bytes += f->uris[i].n;
     for (size_t i = 0; i < f->n; i++)
         bytes += f->refs[i].issuer.n + f->refs[i].serial.n;
+    for (size_t i = 0; i < f->n_orgs; i++)
+        bytes += f->orgs[i].n;
     p = sw_calloc(1, bytes);
     atomic_init(&p->refs, 1);
     ids = (struct sw_tls_peer_id *)(void *)(p + 1);
     certs = (struct sw_tls_cert_ref *)(void *)(ids + f->n_uris);
-    at = (char *)(certs + f->n);
+    orgs = (struct sw_slice *)(void *)(certs + f->n);
+    at = (char *)(orgs + f->n_orgs);
+    for (size_t i = 0; i < f->n_orgs; i++)
+        orgs[i] = pack(&at, f->orgs[i]);
+    p->pub.cn = pack(&at, f->cn);
+    p->pub.orgs = orgs;
+    p->pub.n_orgs = (uint32_t)f->n_orgs;
     for (size_t i = 0; i < f->n_uris; i++) {
         ids[i].uri = pack(&at, f->uris[i]);
         (void)!sw_spiffe_parse(ids[i].uri, &ids[i].id, NULL); /* it parsed before */
@@ -325,6 +338,7 @@ static int judge(struct facts *f, const struct sw_verify_in *in, uint8_t *ret_al
     if (sw_x509_spiffe_uris(f->crt[0], &f->arena, SW_TLS_PEER_IDS_MAX, f->uris, &f->n_uris, err) !=
         SW_OK)
         return SW_EDENIED;
+    f->n_orgs = sw_x509_subject_names(f->crt[0], &f->arena, &f->cn, SW_TLS_ORGS_MAX, f->orgs);
     return SW_OK;
 }
 

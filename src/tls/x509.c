@@ -193,3 +193,72 @@ void sw_x509_sha256(struct sw_slice s, uint8_t ret[32])
 
     assert(rc == 0);
 }
+
+bool sw_x509_same_key(struct gnutls_x509_crt_int *crt, struct gnutls_x509_privkey_int *key)
+{
+    uint8_t a[64];
+    uint8_t b[64];
+    size_t na = sizeof(a);
+    size_t nb = sizeof(b);
+
+    return gnutls_x509_crt_get_key_id(crt, GNUTLS_KEYID_USE_SHA256, a, &na) >= 0 &&
+           gnutls_x509_privkey_get_key_id(key, GNUTLS_KEYID_USE_SHA256, b, &nb) >= 0 && na == nb &&
+           memcmp(a, b, na) == 0;
+}
+
+/* The text of a DER UTF8String, PrintableString or IA5String; p == NULL for anything else. */
+static struct sw_slice der_text(const uint8_t *p, size_t n)
+{
+    size_t head = 2;
+    size_t len;
+
+    if (n < 2 || (p[0] != 0x0c && p[0] != 0x13 && p[0] != 0x16))
+        return sw_slice(NULL, 0);
+    len = p[1];
+    if (len == 0x81 && n >= 3) {
+        len = p[2];
+        head = 3;
+    } else if (len == 0x82 && n >= 4) {
+        len = (size_t)p[2] << 8 | p[3];
+        head = 4;
+    } else if (len > 0x7f) {
+        return sw_slice(NULL, 0);
+    }
+    return head + len == n ? sw_slice(p + head, len) : sw_slice(NULL, 0);
+}
+
+/* One value of the subject, raw so that nothing is escaped; false when there is no such index. */
+static bool subject_value(struct gnutls_x509_crt_int *crt, const char *oid, unsigned index,
+                          struct sw_arena *a, struct sw_slice *ret)
+{
+    uint8_t der[1024];
+    size_t n = sizeof(der);
+    int rc = gnutls_x509_crt_get_dn_by_oid(crt, oid, index, 1, der, &n);
+    struct sw_slice text;
+
+    *ret = sw_slice(NULL, 0);
+    if (rc == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE)
+        return false;
+    if (rc < 0)
+        return true;
+    text = der_text(der, n);
+    if (text.p && sw_utf8_valid(text))
+        *ret = sw_arena_slice(a, text);
+    return true;
+}
+
+size_t sw_x509_subject_names(struct gnutls_x509_crt_int *crt, struct sw_arena *a,
+                             struct sw_slice *ret_cn, size_t max, struct sw_slice *ret_orgs)
+{
+    struct sw_slice v;
+    size_t n = 0;
+
+    (void)subject_value(crt, GNUTLS_OID_X520_COMMON_NAME, 0, a, ret_cn);
+    for (unsigned i = 0; n < max; i++) {
+        if (!subject_value(crt, GNUTLS_OID_X520_ORGANIZATION_NAME, i, a, &v) || i > 2 * max)
+            break;
+        if (v.p)
+            ret_orgs[n++] = v;
+    }
+    return n;
+}

@@ -2,6 +2,7 @@
 /* Facts read out of certificates, shared by the files of this directory. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,6 +12,7 @@
 #include "base/slice.h"
 
 struct gnutls_x509_crt_int;
+struct gnutls_x509_privkey_int;
 
 /*
  * URI SANs of a certificate that parse as SPIFFE identities, in order, copied into a. Others are
@@ -32,6 +34,14 @@ struct sw_slice sw_x509_decimal(struct sw_slice big_endian, struct sw_arena *a);
 struct sw_slice sw_x509_issuer(struct gnutls_x509_crt_int *crt, struct sw_arena *a);
 struct sw_slice sw_x509_subject(struct gnutls_x509_crt_int *crt, struct sw_arena *a);
 
+/*
+ * Common name (the first; empty when there is none) and organisations of the subject, in order and
+ * copied into a. Returns how many organisations there are, at most max; values that are not plain
+ * text are passed over.
+ */
+size_t sw_x509_subject_names(struct gnutls_x509_crt_int *crt, struct sw_arena *a,
+                             struct sw_slice *ret_cn, size_t max, struct sw_slice *ret_orgs);
+
 /* Seconds since the epoch; 0 when the library cannot tell. */
 uint64_t sw_x509_not_before(struct gnutls_x509_crt_int *crt);
 uint64_t sw_x509_not_after(struct gnutls_x509_crt_int *crt);
@@ -40,6 +50,9 @@ uint64_t sw_x509_not_after(struct gnutls_x509_crt_int *crt);
 void sw_x509_digest(const struct sw_slice *pieces, size_t n, uint8_t ret[32]);
 /* SHA-256 of plain bytes. */
 void sw_x509_sha256(struct sw_slice s, uint8_t ret[32]);
+
+/* True when the certificate is for the public half of this key. */
+bool sw_x509_same_key(struct gnutls_x509_crt_int *crt, struct gnutls_x509_privkey_int *key);
 
 /* Text of a GnuTLS result. */
 int sw_gnutls_err(struct sw_err *err, int rc, int gnutls_rc, const char *what);

@@ -19,7 +19,7 @@ static void on_event(struct sw_watch *w, unsigned events)
     struct sw_err err = {0};
     int rc;
 
-    if (!(events & (SW_WRITE | SW_HUP)))
+    if (!(events & (SW_WRITE | SW_HUP)) || sw_list_linked(&d->done.link))
         return;
     d->events = events;
     /* Writable and not in error is connected; only the rest needs to be asked. */
@@ -36,7 +36,7 @@ static void on_deadline(struct sw_timer *t)
     finish(d, sw_err_set(&err, SW_ETIME, "connect timed out"), &err);
 }
 
-static void on_failed(struct sw_defer *defer)
+static void on_known(struct sw_defer *defer)
 {
     struct sw_dial *d = SW_CONTAINER_OF(defer, struct sw_dial, done);
 
@@ -51,10 +51,11 @@ void sw_dial_start(struct sw_dial *d, struct sw_loop *l, const struct sw_addr *t
     d->rc = sw_sock_connect(to, src, o, &d->fd, &d->err);
     if (d->rc == SW_OK)
         d->rc = sw_watch_start(l, &d->watch, d->fd, on_event, &d->err);
-    if (d->rc == SW_OK)
+    /* A connect within the host is over by now; no need to wait for the loop to say so. */
+    if (d->rc == SW_OK && !sw_sock_is_connected(d->fd))
         sw_timer_start(l, &d->deadline, timeout_ns, on_deadline);
     else
-        sw_loop_defer(l, &d->done, on_failed);
+        sw_loop_defer(l, &d->done, on_known);
 }
 
 void sw_dial_cancel(struct sw_dial *d)

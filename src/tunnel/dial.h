@@ -20,7 +20,7 @@ struct sw_dial {
     sw_dial_cb cb;
     int fd;
     unsigned events;   /* that came with the connect */
-    int rc;            /* of a connect that failed at once, reported by 'done' */
+    int rc;            /* of a connect that was decided at once, reported by 'done' */
     struct sw_err err; /* goes with rc */
 };
 

@@ -5,9 +5,8 @@
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/vec.h"
 #include "tunnel/dial.h"
-
-enum { KEY_MAX = 64 * 1024 };
 
 struct pool_key {
     struct sw_slice bytes; /* owned */
@@ -39,6 +38,7 @@ struct sw_pool_conn {
     struct pool_dial *dial;     /* owned, while connecting */
     struct sw_session *session; /* from then on */
     bool ready;                 /* TLS is done */
+    bool over;                  /* failed, about to be freed: takes no more waiters */
     struct sw_list waiters;
     size_t n_waiters;
     struct sw_timer unused;
@@ -48,7 +48,7 @@ static void key_put(struct sw_buf *b, const void *p, size_t n)
 {
     uint32_t len = (uint32_t)n;
 
-    /* Lengths keep "ab"+"c" and "a"+"bc" apart. KEY_MAX bounds it; see make_key. */
+    /* Lengths keep "ab"+"c" and "a"+"bc" apart. */
     (void)!sw_buf_append(b, &len, sizeof(len));
     (void)!sw_buf_append(b, p, n);
 }
@@ -57,7 +57,7 @@ static void make_key(const struct sw_pool_target *t, struct sw_buf *b)
 {
     struct sw_slice id = sw_tls_cred_uri(t->cred);
 
-    sw_buf_init(b, KEY_MAX);
+    sw_buf_init(b, SIZE_MAX); /* a cut key could stand for other names; callers bound theirs */
     key_put(b, &t->owner, sizeof(t->owner));
     key_put(b, &t->addr.ip, sizeof(t->addr.ip));
     key_put(b, &t->addr.port, sizeof(t->addr.port));
@@ -123,6 +123,7 @@ static void fail_waiters(struct sw_pool_conn *c, int rc, enum sw_pool_stage stag
     struct sw_list failed;
     struct sw_list *m;
 
+    /* They may ask again at once, and must not find this connection. */
     sw_list_init(&failed);
     sw_list_splice(&failed, &c->waiters);
     c->n_waiters = 0;
@@ -190,6 +191,7 @@ static void on_session_closed(struct sw_session *s, int rc, const struct sw_err 
 
     (void)handshaken;
     c->session = NULL;
+    c->over = true;
     if (rc == SW_OK) {
         rc = sw_err_set(&gone, SW_ECLOSED, "connection closed");
         err = &gone;
@@ -208,6 +210,7 @@ static const struct sw_session_ops pool_session_ops = {
 static void conn_fail(struct sw_pool_conn *c, int rc, enum sw_pool_stage stage,
                       const struct sw_err *err)
 {
+    c->over = true;
     fail_waiters(c, rc, stage, err);
     conn_free(c);
 }
@@ -268,7 +271,9 @@ static struct sw_pool_conn *find(struct sw_pool *p, struct pool_key *k)
     SW_LIST_FOREACH (it, &k->conns) {
         struct sw_pool_conn *c = SW_CONTAINER_OF(it, struct sw_pool_conn, link);
 
-        if (c->ready && c->session && sw_session_room(c->session, p->config.max_streams))
+        if (c->over)
+            continue;
+        if (c->ready && sw_session_room(c->session, p->config.max_streams))
             return c;
         if (!c->ready && c->n_waiters < p->config.max_streams)
             making = c;
@@ -326,21 +331,33 @@ static void close_conn(struct sw_pool_conn *c)
         conn_free(c);
 }
 
-static void close_matching(struct sw_pool *p, const void *owner)
+struct conns {
+    SW_VEC(struct sw_pool_conn *) v;
+};
+
+/* Closing one calls back into owners, who may ask for new connections: never walk the live map. */
+static void list_conns(struct sw_pool *p, const void *owner, struct conns *ret)
 {
     SW_MAP_FOREACH (slot, &p->keys) {
         struct pool_key *k = slot->value;
 
         SW_LIST_FOREACH (it, &k->conns) {
             struct sw_pool_conn *c = SW_CONTAINER_OF(it, struct sw_pool_conn, link);
-            bool last = it->next == &k->conns;
 
-            if (!owner || c->owner == owner)
-                close_conn(c);
-            if (last)
-                break; /* the key may be gone */
+            if (!c->over && (!owner || c->owner == owner))
+                sw_vec_push(&ret->v, c);
         }
     }
+}
+
+static void close_matching(struct sw_pool *p, const void *owner)
+{
+    struct conns all = {0};
+
+    list_conns(p, owner, &all);
+    for (size_t i = 0; i < all.v.n; i++)
+        close_conn(all.v.p[i]);
+    sw_vec_done(&all.v);
 }
 
 void sw_pool_drop_owner(struct sw_pool *p, const void *owner)
@@ -365,16 +382,16 @@ void sw_pool_free(struct sw_pool *p)
 void sw_pool_each(struct sw_pool *p, void (*fn)(struct sw_session *s, const void *owner, void *arg),
                   void *arg)
 {
-    SW_MAP_FOREACH (slot, &p->keys) {
-        struct pool_key *k = slot->value;
+    struct conns all = {0};
 
-        SW_LIST_FOREACH (it, &k->conns) {
-            struct sw_pool_conn *c = SW_CONTAINER_OF(it, struct sw_pool_conn, link);
+    list_conns(p, NULL, &all);
+    for (size_t i = 0; i < all.v.n; i++) {
+        struct sw_pool_conn *c = all.v.p[i];
 
-            if (c->session && c->ready)
-                fn(c->session, c->owner, arg);
-        }
+        if (c->session && c->ready)
+            fn(c->session, c->owner, arg);
     }
+    sw_vec_done(&all.v);
 }
 
 size_t sw_pool_count(const struct sw_pool *p)

@@ -10,7 +10,7 @@ enum {
     BULK_FROM = 32 * 1024, /* a read this large turns splicing on */
     BULK_UNTIL = 4 * 1024, /* a wake-up this small turns it off again */
     GROW_AFTER = 4,        /* full pipes before one is enlarged */
-    SPLICE_MAX = 1 << 20,  /* asked of one splice call */
+    SPLICE_MAX = 1 << 20,  /* kept in a pipe */
     TURN_BUDGET = 4 << 20, /* bytes moved per direction before others get a turn */
 };
 
@@ -79,6 +79,8 @@ static ssize_t copy_some(struct sw_pump_side *from, struct sw_pump_side *to)
     ssize_t n;
     ssize_t w;
 
+    if (from->broken)
+        return SW_ECLOSED;
     if (!from->readable)
         return SW_EAGAIN;
     n = sw_sock_read(from->fd, buf, COPY_MAX);
@@ -110,9 +112,14 @@ static ssize_t splice_in(struct sw_pump_side *from)
             return 0;
         }
     }
-    n = sw_pipe_fill(from->pipe, from->fd, SPLICE_MAX);
+    /* A pipe counts pages, and one of them may be 32 KiB large: the bytes need their own bound. */
+    if (from->pipe->n >= SPLICE_MAX)
+        return 0;
+    n = sw_pipe_fill(from->pipe, from->fd, SPLICE_MAX - from->pipe->n);
     if (n == SW_EAGAIN)
         from->readable = false;
+    if (n == SW_ECLOSED || n == SW_ESYS)
+        from->broken = true; /* the kernel tells it once only */
     if (n >= (ssize_t)from->pipe->cap / 2 && ++from->grow >= GROW_AFTER)
         sw_pipe_grow(from->pipe);
     return n == SW_ELIMIT ? 0 : n;
@@ -123,7 +130,9 @@ static ssize_t splice_some(struct sw_pump_side *from, struct sw_pump_side *to)
     ssize_t in = SW_EAGAIN;
     ssize_t out = SW_EAGAIN;
 
-    if (from->readable)
+    if (from->broken)
+        in = SW_ECLOSED;
+    else if (from->readable)
         in = splice_in(from);
     if (from->pipe && from->pipe->n)
         out = sw_pipe_drain(from->pipe, to->fd);
@@ -160,6 +169,8 @@ static int run_side(struct sw_pump *p, int i)
     }
     if (moved)
         p->moved(p, i, moved);
+    if (p->done)
+        return SW_OK;
     if (from->bulk && moved < BULK_UNTIL)
         from->bulk = false;
     if (moved >= TURN_BUDGET)
@@ -181,6 +192,8 @@ static void run(struct sw_pump *p)
     for (int i = 0; i < 2; i++) {
         int rc = run_side(p, i);
 
+        if (p->done)
+            return; /* stopped from 'moved' */
         if (rc == SW_ECLOSED) {
             finish(p, SW_ECLOSED);
             return;
@@ -241,7 +254,8 @@ int sw_pump_start(struct sw_pump *p, struct sw_loop *l, int fd0, struct sw_diall
     if (n > 0)
         moved(p, 0, (size_t)n);
     else if (n != SW_EAGAIN)
-        sw_loop_defer(l, &p->again, on_again); /* an end or a failure shows again there */
+        sw_loop_defer(l, &p->again, on_again); /* an end shows again there */
+    p->side[0].broken = n == SW_ECLOSED || n == SW_ESYS; /* a failure does not */
     rc = sw_watch_start(l, &p->side[0].watch, fd0, on_event0, err);
     if (rc != SW_OK) {
         sw_pump_stop(p, true);

@@ -27,6 +27,7 @@ struct sw_pump_side {
     bool hup;     /* read on until the end shows */
     bool eof;     /* nothing more will be read */
     bool shut;    /* the other side's end was passed on to this one */
+    bool broken;  /* a read failed; counts once what it held was passed on */
     bool bulk;    /* splice instead of copying */
     uint8_t grow; /* full pipes seen, enlarges the pipe */
     struct sw_watch watch;

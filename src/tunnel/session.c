@@ -51,12 +51,34 @@ static void on_reap(struct sw_defer *d)
 {
     struct sw_session *s = SW_CONTAINER_OF(d, struct sw_session, reap);
 
+    /* Callbacks that ended the session may have been followed by others that armed these. */
+    sw_timer_stop(s->loop, &s->timer);
+    sw_defer_cancel(&s->flush);
     s->ops->on_closed(s, s->rc, &s->err, s->h2 && s->peer_spoke);
     sw_h2_free(s->h2);
     sw_tls_free(s->tls);
     sw_buf_done(&s->in);
     sw_buf_done(&s->out);
     sw_free(s);
+}
+
+/* Streams that ended well and only wait for a slow local reader may go on, unless 'all'. */
+static void end_streams(struct sw_session *s, bool all)
+{
+    struct sw_list streams;
+
+    sw_list_init(&streams);
+    sw_list_splice(&streams, &s->streams);
+    while (!sw_list_empty(&streams)) {
+        struct sw_tstream *t = SW_CONTAINER_OF(streams.next, struct sw_tstream, link);
+
+        if (t->closing && !all) {
+            sw_list_unlink(&t->link);
+            sw_list_push_back(&s->streams, &t->link);
+        } else {
+            stream_finish(t, s->rc, &s->err, true);
+        }
+    }
 }
 
 void session_fail(struct sw_session *s, int rc, const struct sw_err *err)
@@ -71,23 +93,29 @@ void session_fail(struct sw_session *s, int rc, const struct sw_err *err)
         s->err = *err;
     sw_timer_stop(s->loop, &s->timer);
     sw_defer_cancel(&s->flush);
-    while (!sw_list_empty(&s->streams))
-        stream_finish(SW_CONTAINER_OF(s->streams.next, struct sw_tstream, link), rc, &s->err, true);
+    end_streams(s, false);
     sw_watch_stop(&s->watch);
     sw_sock_close(s->fd);
     s->fd = -1;
     sw_defer_cancel(&s->flush);
-    sw_loop_defer(s->loop, &s->reap, on_reap);
+    session_check_over(s);
+}
+
+void session_check_over(struct sw_session *s)
+{
+    if (s->state == SESSION_DEAD && s->fd < 0 && sw_list_empty(&s->streams))
+        sw_loop_defer(s->loop, &s->reap, on_reap);
 }
 
 void sw_session_close(struct sw_session *s, int rc, const struct sw_err *err)
 {
-    if (s->state == SESSION_OPEN) {
+    if (s->state == SESSION_OPEN && !s->in_h2) {
         sw_h2_goaway(s->h2,
                      rc == SW_OK || rc == SW_EDENIED ? SW_H2_NO_ERROR : SW_H2_INTERNAL_ERROR);
         session_send(s);
     }
     session_fail(s, rc, err);
+    end_streams(s, true);
 }
 
 /* Says goodbye on every layer and waits a moment, so that a close does not destroy the last bytes.
@@ -127,6 +155,11 @@ static void on_flush(struct sw_defer *d)
 {
     struct sw_session *s = SW_CONTAINER_OF(d, struct sw_session, flush);
 
+    if (s->room_grew) {
+        s->room_grew = false;
+        if (s->state == SESSION_OPEN && s->ops->on_room && !s->server)
+            s->ops->on_room(s);
+    }
     session_send(s);
     session_check_end(s);
     if (s->readable && s->state != SESSION_DEAD)
@@ -234,8 +267,10 @@ static void h2_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h
             return;
         SW_LIST_FOREACH (it, &s->streams) {
             t = SW_CONTAINER_OF(it, struct sw_tstream, link);
-            if (t->id == id)
+            if (t->id == id) {
                 stream_peer_ended(t);
+                break;
+            }
         }
     } else if (t) {
         t->ops->on_response(t, head);

@@ -47,7 +47,8 @@ struct sw_session_ops {
     /* The peer is going away: no new streams. May be NULL. */
     void (*on_goaway)(struct sw_session *s);
     /*
-     * The end; every stream was told before. rc: SW_OK graceful, SW_EDENIED identity,
+     * The end; every stream was told before (those whose peer had finished may take their time to
+     * hand the last bytes to a slow reader). rc: SW_OK graceful, SW_EDENIED identity,
      * SW_EPROTO, SW_ETIME, SW_ECLOSED... 'handshaken' tells whether TLS had been completed and
      * the peer had said anything.
      */

@@ -23,10 +23,13 @@ struct sw_session {
     bool server;
     bool readable;
     bool hup;
+    bool broken;     /* a write failed */
     bool peer_spoke; /* a record of the peer was opened */
     bool draining;
     bool peer_goaway;
     bool pinged;       /* a PING is unanswered */
+    bool room_grew;    /* a stream ended without on_done: on_room follows */
+    bool in_h2;        /* inside feed or flush, which must not be entered again */
     bool goodbye;      /* GOAWAY was sent */
     struct sw_buf in;  /* a record begun, or handshake bytes */
     struct sw_buf out; /* sealed bytes the socket did not take */
@@ -55,7 +58,8 @@ extern const struct sw_h2_ops session_h2_ops;
 
 /* session.c */
 void session_fail(struct sw_session *s, int rc, const struct sw_err *err);
-void session_touch(struct sw_session *s); /* schedule a flush */
+void session_check_over(struct sw_session *s); /* frees a dead session without streams */
+void session_touch(struct sw_session *s);      /* schedule a flush */
 void session_check_end(struct sw_session *s);
 void session_opened(struct sw_session *s); /* TLS is done: pings from now on */
 /* session_rx.c */

@@ -20,6 +20,7 @@ static void hold(struct sw_tstream *t, const void *p, size_t n)
 
     /* The peer cannot send more than the stream's window, which is what rest may hold. */
     if (sw_buf_append(&t->rest, p, n) != SW_OK) {
+        sw_h2_consume_connection(s->h2, n);
         sw_h2_reset(s->h2, t->id, SW_H2_INTERNAL_ERROR);
         return;
     }
@@ -33,6 +34,7 @@ static void hold(struct sw_tstream *t, const void *p, size_t n)
 static void write_gathered(struct sw_gather *g)
 {
     struct sw_tstream *t = g->stream;
+    struct sw_h2 *h = t->session->h2;
     ssize_t n;
     size_t done;
 
@@ -40,14 +42,18 @@ static void write_gathered(struct sw_gather *g)
     n = sw_sock_writev(t->fd, g->iov, g->n);
     if (n < 0 && n != SW_EAGAIN) {
         /* Nobody will read these bytes: the credit goes back all the same. */
-        sw_h2_consume_connection(t->session->h2, g->bytes);
+        sw_h2_consume_connection(h, g->bytes);
         stream_local_failed(t);
         return;
     }
     done = n > 0 ? (size_t)n : 0;
     if (done) {
-        sw_h2_consume_connection(t->session->h2, done);
+        sw_h2_consume_connection(h, done);
         stream_written(t, done);
+    }
+    if (!t->session) { /* given up while it was told */
+        sw_h2_consume_connection(h, g->bytes - done);
+        return;
     }
     for (int i = 0; i < g->n; i++) {
         size_t skip = sw_min(done, g->iov[i].iov_len);
@@ -176,8 +182,11 @@ static size_t open_record(struct sw_session *s, uint8_t *p, size_t n)
         return 0;
     if (rc == SW_OK) {
         s->peer_spoke = true;
-        if (plain.n && s->state == SESSION_OPEN)
+        if (plain.n && s->state == SESSION_OPEN) {
+            s->in_h2 = true;
             rc = sw_h2_feed(s->h2, plain, &err);
+            s->in_h2 = false;
+        }
     } else if (rc == SW_EOF) {
         (void)sw_err_set(&err, SW_EOF, "peer closed the connection");
     } else if (s->state == SESSION_OPEN) {
@@ -226,7 +235,7 @@ static bool receive_batch(struct sw_session *s)
     size_t used;
 
     n = sw_sock_read(s->fd, rx + begun, room);
-    if (n == SW_EAGAIN) {
+    if (n == SW_EAGAIN && !s->broken) {
         s->readable = false;
         return false;
     }
@@ -252,7 +261,7 @@ static bool receive_batch(struct sw_session *s)
         return false;
     }
     /* A short read emptied the socket; an end behind it has its own event. */
-    if ((size_t)n < room && !s->hup)
+    if ((size_t)n < room && !s->hup && !s->broken)
         s->readable = false;
     return s->readable;
 }

@@ -20,6 +20,13 @@ enum {
     TX_RESERVE = TX_SLOT + SW_TLS_CTRL_ROOM, /* the stage and a last key update */
 };
 
+/* The end is decided on the reading side, which may still hold the peer's alert. */
+static void write_failed(struct sw_session *s)
+{
+    s->broken = true;
+    s->readable = true;
+}
+
 /* Sends what a short write left; true when nothing is left. */
 bool session_write_out(struct sw_session *s)
 {
@@ -27,9 +34,8 @@ bool session_write_out(struct sw_session *s)
         ssize_t n = sw_sock_write(s->fd, sw_buf_data(&s->out), sw_buf_len(&s->out));
 
         if (n < 0) {
-            /* A broken socket shows on the reading side, which may still hold the peer's alert. */
             if (n != SW_EAGAIN)
-                s->readable = true;
+                write_failed(s);
             return false;
         }
         sw_buf_consume(&s->out, (size_t)n);
@@ -62,14 +68,19 @@ int tx_emit(struct sw_h2 *h, const uint8_t *p, size_t n)
     struct sw_session *s = sw_h2_owner(h);
     struct sw_scratch *sc = sw_scratch();
 
-    if (n > SW_STAGE_SIZE - s->stage_n) {
-        if (tx_room(s) < 2 * TX_RESERVE)
-            return SW_EAGAIN;
-        seal_stage(s);
+    if (n > SW_STAGE_SIZE - s->stage_n && tx_room(s) < 2 * TX_RESERVE)
+        return SW_EAGAIN;
+    assert(n <= SW_STAGE_SIZE + 64); /* nghttp2 cuts header blocks at 16 KiB and a frame head */
+    while (n) {
+        size_t k = sw_min(n, SW_STAGE_SIZE - s->stage_n);
+
+        memcpy(sc->stage + s->stage_n, p, k);
+        s->stage_n += k;
+        p += k;
+        n -= k;
+        if (s->stage_n == SW_STAGE_SIZE)
+            seal_stage(s);
     }
-    assert(n <= SW_STAGE_SIZE); /* nghttp2 cuts header blocks at 16 KiB frames */
-    memcpy(sc->stage + s->stage_n, p, n);
-    s->stage_n += n;
     return SW_OK;
 }
 
@@ -148,12 +159,24 @@ static ssize_t read_slots(struct sw_tstream *t, size_t budget)
     return n;
 }
 
+static int flush(struct sw_session *s)
+{
+    struct sw_err err = {0};
+    int rc;
+
+    s->in_h2 = true;
+    rc = sw_h2_flush(s->h2, &err);
+    s->in_h2 = false;
+    if (rc == SW_EPROTO)
+        session_fail(s, SW_EPROTO, &err);
+    return rc;
+}
+
 /* Sends one batch of a stream. */
 static void send_stream(struct sw_session *s, struct sw_tstream *t)
 {
     size_t window = sw_h2_send_window(s->h2, t->id);
-    size_t slots = sw_min((tx_room(s) - TX_RESERVE) / TX_SLOT, SW_SLOTS);
-    struct sw_err err = {0};
+    size_t slots = sw_min((tx_room(s) - 2 * TX_RESERVE) / TX_SLOT, SW_SLOTS);
     ssize_t n;
 
     if (window == 0) {
@@ -176,12 +199,13 @@ static void send_stream(struct sw_session *s, struct sw_tstream *t)
     if (n > 0) /* before the flush, which may end the stream */
         t->ops->on_moved(t, (size_t)n, 0);
     sw_h2_resume(s->h2, t->id);
-    if (sw_h2_flush(s->h2, &err) == SW_EPROTO)
-        session_fail(s, SW_EPROTO, &err);
+    (void)flush(s);
     s->sending = NULL;
     if (s->state == SESSION_DEAD || t->session != s)
         return;
-    if (t->readable && !t->read_end)
+    if (s->slot_at < s->slot_end || (s->slot_last && !t->sent_end))
+        stream_local_failed(t); /* HTTP/2 did not want it any more, and it cannot be kept */
+    else if (t->readable && !t->read_end)
         sw_list_push_back(&s->ready, &t->queue);
 }
 
@@ -198,8 +222,8 @@ static bool write_batch(struct sw_session *s)
         return true;
     n = sw_sock_write(s->fd, sc->tx, s->tx_n);
     if (n < 0 && n != SW_EAGAIN) {
-        s->readable = true; /* as in session_write_out */
-        n = (ssize_t)s->tx_n;
+        write_failed(s);
+        return false;
     }
     if (n < 0)
         n = 0;
@@ -212,17 +236,17 @@ static bool write_batch(struct sw_session *s)
 /* One batch: frames that wait, then streams in turn while there is room. False: stop. */
 static bool send_batch(struct sw_session *s)
 {
-    struct sw_err err = {0};
     bool more;
+    int rc;
 
     s->tx_n = 0;
     s->stage_n = 0;
-    if (sw_h2_flush(s->h2, &err) == SW_EPROTO) {
-        session_fail(s, SW_EPROTO, &err);
+    rc = flush(s);
+    if (rc == SW_EPROTO)
         return false;
-    }
-    while (!sw_list_empty(&s->ready) && s->state == SESSION_OPEN &&
-           tx_room(s) >= TX_RESERVE + TX_SLOT) {
+    /* Frames that found no room go before any stream: what it reads must go out at once. */
+    while (rc == SW_OK && !sw_list_empty(&s->ready) && s->state == SESSION_OPEN &&
+           tx_room(s) >= 2 * TX_RESERVE + TX_SLOT) {
         struct sw_list *m = sw_list_pop_front(&s->ready);
 
         send_stream(s, SW_CONTAINER_OF(m, struct sw_tstream, queue));
@@ -237,7 +261,11 @@ void session_send(struct sw_session *s)
 {
     int rounds = 0;
 
-    if (s->state != SESSION_OPEN || !session_write_out(s))
+    if (s->in_h2) {
+        session_touch(s);
+        return;
+    }
+    if (s->state != SESSION_OPEN || s->broken || !session_write_out(s))
         return;
     while (send_batch(s)) {
         if (++rounds == ROUNDS_PER_TURN) {

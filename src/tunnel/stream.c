@@ -24,12 +24,17 @@ void stream_detach(struct sw_tstream *t)
             sw_h2_set_stream(s->h2, t->id, NULL);
     }
     s->held -= sw_buf_len(&t->rest);
+    if (s->owed > s->held) { /* nobody is left to write these */
+        sw_h2_consume_connection(s->h2, s->owed - s->held);
+        s->owed = s->held;
+    }
     sw_list_unlink(&t->link);
     sw_list_unlink(&t->queue);
     s->n_streams--;
     sw_buf_done(&t->rest);
     t->session = NULL;
     session_touch(s);
+    session_check_over(s);
 }
 
 static void close_local(struct sw_tstream *t, bool reset)
@@ -99,8 +104,10 @@ void stream_write_rest(struct sw_tstream *t)
         pay = sw_min(s->owed, (size_t)n);
         s->owed -= pay;
         sw_h2_consume_connection(s->h2, pay);
-        stream_written(t, (size_t)n);
         session_touch(s);
+        stream_written(t, (size_t)n);
+        if (!t->session) /* given up while it was told */
+            return;
     }
     rest_written(t);
 }
@@ -170,7 +177,8 @@ static void stream_init(struct sw_session *s, struct sw_tstream *t, int32_t id,
                         const struct sw_tstream_ops *ops)
 {
     *t = (struct sw_tstream){.session = s, .ops = ops, .id = id, .fd = -1};
-    sw_buf_init(&t->rest, (size_t)s->config.stream_window + s->config.max_frame);
+    /* Until our SETTINGS are acknowledged the peer goes by HTTP/2's own default. */
+    sw_buf_init(&t->rest, sw_max(s->config.stream_window, 65535) + (size_t)s->config.max_frame);
     sw_list_push_back(&s->streams, &t->link);
     sw_list_init(&t->queue);
     s->n_streams++;
@@ -204,11 +212,8 @@ void sw_session_refuse(struct sw_session *s, int32_t id, unsigned status)
     struct sw_h2_header f = {SW_SLICE_LIT(":status"), {text, 0}};
 
     f.value.n = (size_t)snprintf(text, sizeof(text), "%u", status % 1000);
-    if (sw_h2_respond(s->h2, id, &f, 1, true, NULL) != SW_OK)
-        return;
-    /* The request's body is of no use any more: RST_STREAM(NO_ERROR) follows the answer. */
-    sw_h2_reset(s->h2, id, SW_H2_NO_ERROR);
-    session_touch(s);
+    if (sw_h2_respond(s->h2, id, &f, 1, true, NULL) == SW_OK)
+        session_touch(s);
 }
 
 void sw_tstream_refuse(struct sw_tstream *t, unsigned status)
@@ -268,6 +273,7 @@ void sw_tstream_abort(struct sw_tstream *t, enum sw_h2_code code)
         return;
     if (!t->closing && t->session->h2 && t->session->state == SESSION_OPEN)
         sw_h2_reset(t->session->h2, t->id, code);
+    t->session->room_grew = true;
     stream_detach(t);
     close_local(t, true);
 }

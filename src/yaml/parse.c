@@ -365,7 +365,7 @@ int sw_yaml_parse(struct sw_arena *a, struct sw_slice in, const struct sw_yaml_l
 int sw_yaml_parse_one(struct sw_arena *a, struct sw_slice in, const struct sw_yaml_limits *limits,
                       const struct sw_yaml **ret, struct sw_err *err)
 {
-    struct sw_yaml_stream stream;
+    struct sw_yaml_stream stream = {0};
     struct sw_yaml *empty;
     int rc = sw_yaml_parse(a, in, limits, &stream, err);
 

@@ -117,6 +117,18 @@ def test_forwarding_and_nested_peers(mesh):
     assert gateway.inner[0].peer_identity == mesh.p1.identity
 
 
+def test_forged_certificates_are_good_unless_told_otherwise(mesh):
+    """Otherwise the tests of bad ones would prove nothing."""
+    from harness.netns import run
+    good = mesh.ca.forge(["spiffe://cluster.local/ns/a/sa/b"])
+    assert "OK" in run("openssl", "verify", "-CAfile", mesh.ca.root, good.crt)
+    crl = mesh.dir / "crl.pem"
+    crl.write_bytes(mesh.ca.crl(good.x509().serial_number))
+    out = run("openssl", "verify", "-crl_check", "-CRLfile", str(crl), "-CAfile", mesh.ca.root,
+              good.crt, check=False)
+    assert "certificate revoked" in out
+
+
 @pytest.mark.skipif(os.environ.get("SPANWIRE_E2E_REDIRECT") == "script", reason="script rules")
 def test_node_binary_answers(binary):
     from harness.netns import run

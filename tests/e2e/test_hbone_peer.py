@@ -7,7 +7,7 @@ import time
 
 import pytest
 from harness import traffic
-from harness.hbone_peer import App, Settings
+from harness.hbone_peer import App, ErrorCodes, Settings
 from harness.mesh import PORT
 from harness.netns import hbone_syns
 from harness.wait import SANITIZED, SLOW, until
@@ -263,8 +263,11 @@ def test_request_of_the_client(outbound):
     h = stream.headers
     assert [k for k, _ in stream.raw_headers if k.startswith(":")] == [":method", ":authority"]
     assert h[":method"] == "CONNECT" and h[":authority"] == f"{outbound.p2.ip4}:80"
-    local = sock.getsockname()
-    assert h["forwarded"] == f'for="{local[0]}:{local[1]}"'
+    sock.close()
+    # As the node saw the application: redirection may have moved the port.
+    src = outbound.node.wait_access(direction="outbound")[-1]["src.addr"]
+    assert src.startswith(outbound.c1.ip4 + ":")
+    assert h["forwarded"] == f'for="{src}"'
     assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-00", h["traceparent"])
     assert h["baggage"] == ("k8s.cluster.name=Kubernetes,k8s.namespace.name=default,"
                             "k8s.deployment.name=c1,service.name=c1,service.version=v1")
@@ -297,11 +300,11 @@ def test_service_is_named_in_forwarded(outbound):
     server = outbound.hbone_server(outbound.p2)
     sock = outbound.connect(outbound.c1, "10.96.0.9", 80)
     traffic.echo_once(sock)
-    local = sock.getsockname()
+    sock.close()
+    src = outbound.node.wait_access(direction="outbound")[-1]["src.addr"]
     h = server.streams[0].headers
     assert h[":authority"] == f"{outbound.p2.ip4}:8080"
-    assert h["forwarded"] == \
-        f'for="{local[0]}:{local[1]}";host=web.default.svc.cluster.local'
+    assert h["forwarded"] == f'for="{src}";host=web.default.svc.cluster.local'
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 503])
@@ -339,14 +342,30 @@ def test_pool_is_per_source_identity(outbound):
 def test_stream_limit_of_the_peer_is_respected(mesh):
     mesh.shared("node1", "--workers", "1")
     server = mesh.hbone_server(mesh.p2, settings={Settings.MAX_CONCURRENT_STREAMS: 3})
-    # The limit is known once the server's SETTINGS have arrived.
-    mesh.roundtrip(mesh.c1, mesh.p2, 80)
-    socks = [mesh.connect(mesh.c1, mesh.p2, 80) for _ in range(10)]
-    for sock in socks:
-        traffic.echo_once(sock)
+    for _ in range(10):
+        # One after the other: a limit is known once the server's SETTINGS have arrived.
+        traffic.echo_once(mesh.connect(mesh.c1, mesh.p2, 80))
     open_streams = [sum(1 for s in p.streams.values() if not s.finished) for p in server.peers]
     assert max(open_streams) <= 3 and sum(open_streams) == 10
     assert len(server.live) == 4
+
+
+def test_refused_stream_goes_to_another_endpoint(outbound):
+    """REFUSED_STREAM says that nothing was done with it (RFC 9113, 8.7)."""
+    class Busy(App):
+        refusals = 0
+
+        def request(self, peer, stream):
+            self.refusals += 1
+            peer.rst(stream, ErrorCodes.REFUSED_STREAM)
+    busy = Busy()
+    outbound.world.service("web", ["10.96.0.9"], {80: 80}, ["p2", "q2"])
+    outbound.apply()
+    outbound.hbone_server(outbound.p2, busy)
+    outbound.hbone_server(outbound.q2)
+    for _ in range(12):
+        outbound.roundtrip(outbound.c1, "10.96.0.9", 80)
+    assert busy.refusals > 0
 
 
 def test_stream_limit_of_the_configuration(mesh):

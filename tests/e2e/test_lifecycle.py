@@ -176,6 +176,7 @@ def test_graceful_goaway_on_drain(mesh):
     peer.echo(stream)
     peer.end(stream)
     peer.wait(lambda: stream.ended)
+    until(lambda: (peer.pump(0.05), peer.gone)[1], 5, "the connection to end")
     assert node.wait(5) == 0
 
 

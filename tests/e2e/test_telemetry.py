@@ -137,6 +137,7 @@ def test_process_and_manager_metrics(pair):
 
 def test_metric_formats(pair):
     exchange(pair, pair.c1, pair.s2.ip4, PORT)
+    until(lambda: pair.node1.metrics().find("istio_tcp_connections_closed_total"), 5)
     status, headers, body = http(pair.node1.ns, pair.node1.stats_addr, "/metrics")
     assert status == 200 and lower(headers)["content-type"].startswith("text/plain")
     assert pair.node1.metrics("/stats/prometheus").names() == pair.node1.metrics().names()
@@ -152,8 +153,8 @@ def test_metric_formats(pair):
     metrics = pair.node1.metrics()
     declared = set(re.findall(r"^# TYPE (\S+)", metrics.text, re.M))
     for name in metrics.names():
-        base = re.sub(r"_(bucket|sum|count)$", "", name)
-        assert {base, base.removesuffix("_total")} & declared, name
+        base = re.sub(r"_(bucket|sum|count|total)$", "", name)
+        assert {name, base} & declared, name
 
 
 def test_only_metrics_on_the_metrics_port(pair):
@@ -181,7 +182,9 @@ def test_access_log_fields_and_order(pair):
         assert line["dst.service"] == "web.default.svc.cluster.local"
         assert line["dst.hbone_addr"] == f"{pair.s2.ip4}:{PORT}"
         assert line["bytes_sent"] == line["bytes_recv"] == "700"
-    assert out["src.addr"] == f"{local[0]}:{local[1]}"
+    # The port may differ from the application's: redirection moves it when another captured
+    # connection has the same one.
+    assert out["src.addr"].rsplit(":", 1)[0] == local[0]
     assert out["dst.addr"] == f"{pair.s2.ip4}:15008"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", out.time)
 

@@ -69,9 +69,16 @@ def test_certificate_of_another_authority(inbound, binary, tmp_path_factory):
     check_refused(inbound, context)
 
 
-def test_certificate_without_spiffe_name(inbound):
-    check_refused(inbound, client_context(inbound.ca, inbound.ca.forge([])))
-    check_refused(inbound, client_context(inbound.ca, inbound.ca.forge(["https://p1.example/"])))
+@pytest.mark.parametrize("uris", [[], ["https://p1.example/"]])
+def test_certificate_without_spiffe_name(inbound, uris):
+    check_refused(inbound, client_context(inbound.ca, inbound.ca.forge(uris)))
+
+
+def test_forged_certificate_that_is_good(inbound):
+    """The counter-check of all the refusals here."""
+    cert = inbound.ca.forge([P1])
+    assert not rejected(inbound.p1, inbound.target, client_context(inbound.ca, cert),
+                        inbound.authority)
 
 
 @pytest.mark.parametrize("uri", [
@@ -115,13 +122,18 @@ def test_tls12_is_refused(inbound):
     check_refused(inbound, client_context(inbound.ca, cert, versions=v12))
 
 
-def test_tls12_switch_is_taken_but_tunnels_stay_at_13(mesh):
-    """The reference's variable does not make a deployment fail; it adds no older protocol."""
-    mesh.node = mesh.shared("node2", env={"TLS12_ENABLED": "true"})
-    mesh.app = mesh.echo(mesh.s2)
-    mesh.target, mesh.authority = (mesh.s2.ip4, 15008), f"{mesh.s2.ip4}:{PORT}"
+def test_tls12_when_enabled(mesh):
+    mesh.shared("node2", env={"TLS12_ENABLED": "true"})
+    mesh.echo(mesh.s2)
+    target, authority = (mesh.s2.ip4, 15008), f"{mesh.s2.ip4}:{PORT}"
     v12 = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2)
-    check_refused(mesh, client_context(mesh.ca, mesh.ca.issue(P1), versions=v12))
+    for suite in ("ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256"):
+        context = client_context(mesh.ca, mesh.ca.issue(P1), versions=v12)
+        context.set_ciphers(suite)
+        assert not rejected(mesh.p1, target, context, authority)
+    context.set_ciphers("ECDHE-ECDSA-CHACHA20-POLY1305")
+    assert rejected(mesh.p1, target, context, authority)
+    assert not rejected(mesh.p1, target, mesh.client_context(), authority)
 
 
 @pytest.mark.parametrize("suite, good", [
@@ -234,14 +246,15 @@ def leaf(entry):
 
 
 def test_certificates_are_there_before_traffic(mesh):
-    """Prefetch for the pods of this node, and only those."""
+    """Prefetch for the workloads of this node, and only those."""
     node1, node2 = mesh.both()
     for node, pods in ((node1, ("c1", "s1")), (node2, ("c2", "s2", "t2", "x2"))):
         want = {mesh.pods[p].identity for p in pods}
         until(lambda n=node, w=want: w <= set(certificates(n)), 5)
         have = certificates(node)
         assert all(have[i]["state"] == "Available" for i in want)
-        assert mesh.d1.identity not in have
+        other = mesh.s2 if node is node1 else mesh.s1
+        assert other.identity not in have
 
 
 def test_config_dump_describes_certificates(mesh):

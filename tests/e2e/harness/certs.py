@@ -72,6 +72,11 @@ class Authority:
                     return cert, path, key
         raise AssertionError(f"no certificate with its key in {self.dir}")
 
+    def key_id(self):
+        """How certificates and lists name this authority's key."""
+        ski = self.cert.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
+        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(ski.value)
+
     def _prefix(self):
         self.count += 1
         return self.out / f"c{self.count}"
@@ -108,8 +113,7 @@ class Authority:
         if usages:
             builder = builder.add_extension(x509.ExtendedKeyUsage(list(usages)), False)
         if not self_signed:
-            builder = builder.add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.key.public_key()), False)
+            builder = builder.add_extension(signer.key_id(), False)
         cert = builder.sign(key if self_signed else signer.key, hashes.SHA256())
         prefix = self._prefix()
         return Cert(_pem(prefix.with_suffix(".crt"),
@@ -122,8 +126,7 @@ class Authority:
                    .last_update(_now() - datetime.timedelta(hours=1))
                    .next_update(_now() + datetime.timedelta(days=1))
                    .add_extension(x509.CRLNumber(len(serials) + 1), False)
-                   .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(
-                       self.key.public_key()), False))
+                   .add_extension(self.key_id(), False))
         for serial in serials:
             builder = builder.add_revoked_certificate(
                 x509.RevokedCertificateBuilder().serial_number(serial)

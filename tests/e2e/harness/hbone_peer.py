@@ -32,6 +32,7 @@ Settings = h2.settings.SettingCodes
 STREAM_WINDOW = 4 << 20
 CONNECTION_WINDOW = 16 << 20
 FRAME_SIZE = 1 << 20
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 def ready_fds(timeout, reads=(), writes=()):
@@ -162,6 +163,8 @@ class H2Peer:
         self.resets_seen = 0
         self.hold_credit = None  # predicate: streams that get no flow-control credit back
         self.on_event = None
+        self.unfed = bytearray()
+        self.prefaced = False
         self.scan = None  # bytes not yet scanned, once go_raw() was called
         self.calls = collections.deque()
         self.wake_r, self.wake_w = os.pipe()
@@ -291,7 +294,7 @@ class H2Peer:
         From here on frames are made by the test, so the library's idea of the connection is
         worth nothing: what comes back is only scanned, never judged and never answered.
         """
-        self.scan = bytearray(self.h2.incoming_buffer.data)
+        self.scan = self.unfed
         return self
 
     def _scan(self, plain):
@@ -324,17 +327,39 @@ class H2Peer:
         if self.scan is not None:
             self._scan(plain)
             return
+        self.unfed += plain
+        while frame := self._next_frame():
+            if not self._feed_frame(frame):
+                return
+
+    def _next_frame(self):
+        """
+        The library gets one frame at a time: told of several, it forgets its answers to those
+        before a GOAWAY.
+        """
+        size = len(PREFACE) if self.server_side and not self.prefaced else None
+        if size is None and len(self.unfed) >= 9:
+            size = 9 + int.from_bytes(self.unfed[:3], "big")
+        if size is None or len(self.unfed) < min(size, 9 + FRAME_SIZE):
+            return b""
+        self.prefaced = True
+        frame = bytes(self.unfed[:size])
+        del self.unfed[:size]
+        return frame
+
+    def _feed_frame(self, frame):
         try:
-            events = self.h2.receive_data(plain)
+            events = self.h2.receive_data(frame)
         except h2.exceptions.ProtocolError as err:
             self._end(f"protocol: {err}")
-            events = []
+            return False
         for event in events:
             self._handle(event)
         try:
             self.flush()
         except PeerGone as err:
             self._end(str(err))
+        return True
 
     def _stream(self, sid):
         if sid not in self.streams:
@@ -540,9 +565,12 @@ class ForwardApp(App):
         self.target = target
         self.socks = {}
 
+    def dial(self, stream):
+        return connect(self.ns, self.target(stream))
+
     def request(self, peer, stream):
         try:
-            sock = connect(self.ns, self.target(stream))
+            sock = self.dial(stream)
         except OSError:
             peer.h2.send_headers(stream.id, [(":status", "503")], end_stream=True)
             peer.flush()
@@ -588,33 +616,36 @@ class ForwardApp(App):
                     sock.shutdown(socket.SHUT_RDWR)
 
 
-class GatewayApp(App):
+class GatewayApp(ForwardApp):
     """
-    The far end of a double tunnel: accepts the outer CONNECT, then runs the inner TLS and HTTP/2
-    on its stream and echoes there. Inner peers are kept for the test to look at.
+    The far end of a double tunnel: accepts the outer CONNECT, runs the inner TLS and HTTP/2 on its
+    stream and echoes there. Inner peers are kept for the test to look at.
     """
 
     def __init__(self, inner_context):
-        super().__init__()
+        super().__init__(None, None)
         self.inner_context = inner_context
         self.inner = []
         self.errors = []
 
-    def request(self, peer, stream):
-        super().request(peer, stream)
-        inner = H2Peer(StreamTransport(peer, stream), self.inner_context, server_side=True)
+    def dial(self, stream):
+        near, far = socket.socketpair()
+        threading.Thread(target=self._serve_inner, args=(far,), daemon=True).start()
+        return near
+
+    def _serve_inner(self, sock):
+        inner = H2Peer(SockTransport(sock), self.inner_context, server_side=True)
         self.inner.append(inner)
         try:
             inner.open()
-        except (PeerGone, TimeoutError) as err:
+            seen = set()
+            while not inner.gone:
+                inner.pump(0.2)
+                serve_streams(inner, App(), seen)
+        except (PeerGone, TimeoutError, h2.exceptions.ProtocolError) as err:
             self.errors.append(str(err))
-            with contextlib.suppress(PeerGone, h2.exceptions.ProtocolError):
-                peer.end(stream)
-            return
-        seen = set()
-        while not inner.gone:
-            inner.pump(0.2)
-            serve_streams(inner, App(), seen)
+        finally:
+            inner.close()
 
 
 def serve_streams(peer, app, seen):
@@ -644,7 +675,8 @@ class HboneServer:
         self.settings = settings
         self.kw = kw
         self.peers = []
-        self.failures = []
+        self.failures = []  # handshakes that did not succeed
+        self.crashes = []  # mistakes of the test itself
         self.sni = []
         self.accepted = 0
         self.changed = threading.Condition()
@@ -685,6 +717,8 @@ class HboneServer:
                     self.changed.notify_all()
         except (PeerGone, TimeoutError, h2.exceptions.ProtocolError) as err:
             peer.why = peer.why or str(err)
+        except Exception as err:  # noqa: BLE001 - said by Mesh.close
+            self.crashes.append(repr(err))
         finally:
             self.app.closed(peer)
             peer.close()

@@ -132,7 +132,7 @@ class Mesh:
         for thing in reversed(self._close):
             with contextlib.suppress(OSError):
                 (thing.stop if hasattr(thing, "stop") else thing.close)()
-        failures = []
+        failures = [f"foreign peer: {c}" for t in self._close for c in getattr(t, "crashes", ())]
         for node in self.nodes:
             if node.alive:
                 node.terminate()
@@ -149,7 +149,7 @@ class Mesh:
         for node in self.nodes:
             text = node.log()
             out.append((f"log of {node.name} ({os.path.basename(node.log_path)})",
-                        text[-6000:]))
+                        "\n".join(text.splitlines()[-15:])[-5000:]))
         return out
 
 

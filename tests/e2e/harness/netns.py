@@ -29,7 +29,7 @@ def _setns(fd):
 def run(*argv, stdin=None, check=True):
     """Runs a command to its end and returns its output; raises with its words when it fails."""
     done = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, timeout=30, check=False)
+                          text=True, errors="replace", timeout=30, check=False)
     if check and done.returncode:
         raise RuntimeError(f"{' '.join(argv)}: exit {done.returncode}: {done.stdout.strip()}")
     return done.stdout

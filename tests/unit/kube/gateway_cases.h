@@ -236,7 +236,19 @@ static const struct refusal more_cases[] = {
 
 static const struct refusal experimental_cases[] = {
     {"XBackend",
-     "type: ExternalHostname, externalHostname: {hostname: a.cluster.local}, port: {number: 80, "
+     "type: ExternalHostname, externalHostname: {hostname: a.cluster.local}, port: {port: 80, "
      "name: p}, protocol: HTTP",
-     ""},
+     "spec.externalHostname.hostname: Invalid value: \"string\": hostname must not be an IP "
+     "address or end with .cluster.local"},
+    {"XBackend",
+     "type: ExternalHostname, externalHostname: {hostname: a.example}, port: {port: 80, name: "
+     "Bad_}, protocol: HTTP",
+     "spec.port.name: Invalid value: \"string\": Name must be a valid DNS label"},
+    {"HTTPRoute",
+     "rules: [{filters: [{type: CORS, cors: {allowOrigins: ['*', 'https://a.example']}}]}]",
+     "spec.rules[0].filters[0].cors.allowOrigins: Invalid value: \"array\": AllowOrigins cannot "
+     "contain '*' alongside other origins"},
+    {"HTTPRoute", "rules: [{filters: [{type: ExternalAuth}]}]",
+     "spec.rules[0].filters[0]: Invalid value: \"object\": filter.externalAuth must be specified "
+     "for ExternalAuth filter.type"},
 };

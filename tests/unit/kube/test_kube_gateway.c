@@ -171,7 +171,9 @@ static size_t admit_file(const char *path)
         const struct sw_schema *s;
         const char *errs;
 
-        if (!sw_slice_has_prefix(api, SW_SLICE_LIT("gateway.networking.")))
+        /* GatewayClasses there carry placeholders too. */
+        if (!sw_slice_has_prefix(api, SW_SLICE_LIT("gateway.networking.")) ||
+            sw_slice_eq_str(kind, "GatewayClass"))
             continue;
         while (sw_slice_find(api, '/') >= 0)
             (void)sw_slice_cut(&api, '/');
@@ -201,7 +203,8 @@ static void conformance_manifests_pass(void **state)
     dir = sw_arena_printf(&arena, "%s/data/gateway-api/conformance/tests", shared);
     d = opendir(dir);
     while (d && (e = readdir(d))) {
-        if (!strstr(e->d_name, ".yaml"))
+        /* That one has placeholders which the suite replaces. */
+        if (!strstr(e->d_name, ".yaml") || strstr(e->d_name, "static-addresses"))
             continue;
         seen += admit_file(sw_arena_printf(&arena, "%s/%s", dir, e->d_name));
     }

@@ -66,7 +66,8 @@ static inline const struct sw_workload *workload(const struct sw_state *s, const
 
 #define assert_addr(a, text)                                                                       \
     do {                                                                                           \
+        struct sw_addr addr_ = (a);                                                                \
         char got_[SW_ADDR_TEXT];                                                                   \
                                                                                                    \
-        assert_string_equal(sw_addr_text((a), got_), (text));                                      \
+        assert_string_equal(sw_addr_text(&addr_, got_), (text));                                   \
     } while (0)

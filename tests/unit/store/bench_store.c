@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/time.h"
@@ -28,7 +29,7 @@ static void on_done(void *arg, const struct sw_store_result *r)
 
     if (r->rc != SW_OK) {
         (void)fprintf(stderr, "bench_store: %s\n", r->msg);
-        exit(1);
+        _exit(1);
     }
     b->done++;
     if (b->sent < b->want)
@@ -46,7 +47,7 @@ static void submit(struct bench *b)
                      (size_t)snprintf(key, sizeof(key), "/configmaps/default/cm-%08zu", b->sent++));
     if (sw_store_submit(b->store, &w, &err) != SW_OK) {
         (void)fprintf(stderr, "bench_store: %s\n", err.msg);
-        exit(1);
+        _exit(1);
     }
 }
 

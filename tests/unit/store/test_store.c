@@ -287,8 +287,6 @@ static void agrees_with_a_simple_model(void **state)
                 (void)snprintf(key, sizeof(key), "key%02u", j);
                 o = sw_store_snap_get(n, sw_slice_str(key));
                 assert_int_equal(o != NULL, model[at][j] != 0);
-                if (o)
-                    assert_int_equal(strtol(o->value.p, NULL, 10) != 0, 1);
                 live += o != NULL;
                 if (o) {
                     (void)snprintf(value, sizeof(value), "%d", model[at][j]);
@@ -321,7 +319,7 @@ static size_t submit_many(struct fixture *f, size_t n, struct counter *c)
     size_t taken = 0;
 
     for (size_t i = 0; i < n; i++) {
-        char key[24];
+        char key[40];
         struct sw_store_write w = {.verb = SW_STORE_CREATE,
                                    .value = SW_SLICE_LIT("{\"some\":\"value\"}"),
                                    .loop = f->loop,
@@ -444,7 +442,7 @@ static void readers_run_beside_the_writer(void **state)
                          0);
     }
     for (int i = 0; i < 600; i++) {
-        char key[24];
+        char key[40];
 
         (void)snprintf(key, sizeof(key), "/obj/%d", (int)sw_rand_below(50));
         if (i % 5 == 4)

@@ -5,14 +5,14 @@
  */
 #include "harness.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "base/rand.h"
 
-enum { ROUNDS = 25, KEYS = 200, OUTSTANDING = 32, ROUND_VALUES = 1000000 };
+enum { ROUNDS = 50, KEYS = 200, OUTSTANDING = 32, ROUND_VALUES = 1000000 };
 
 /* What the child says through the pipe for each acknowledged write. */
 struct ack {
@@ -120,7 +120,7 @@ static void run_and_kill(struct fixture *f, struct model *m, uint32_t seed)
     int status;
     pid_t pid;
 
-    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -206,7 +206,7 @@ static void a_full_disk_is_reported_and_survived(void **state)
 {
     struct fixture *f = *state;
     struct rlimit old;
-    struct rlimit small = {.rlim_cur = 300 * 1024};
+    struct rlimit small = {.rlim_cur = UINT64_C(300) * 1024};
     struct done d;
     uint64_t last = 0;
     int good = 0;

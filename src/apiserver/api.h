@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the API server share: the server, a request on its way, answers. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "apiserver/front.h"
+#include "apiserver/res.h"
+#include "apiserver/server.h"
+#include "base/json.h"
+#include "base/list.h"
+#include "http/url.h"
+#include "io/loop.h"
+#include "kube/selector.h"
+#include "store/store.h"
+
+struct sw_ca;
+struct sw_jws_key;
+struct api_authz;
+struct api_fair;
+struct api_gc;
+struct api_docs;
+
+struct api_tokens {
+    SW_VEC(struct api_static_token *) all;
+};
+
+struct sw_api {
+    struct sw_loop *loop; /* borrowed */
+    struct sw_store *store;
+    struct sw_store_feed *feed;
+    struct sw_front *front;
+    struct sw_ca *ca;
+    struct sw_jws_key *token_key;
+    const char *issuer;    /* "https://kubernetes.default.svc..." */
+    const char *advertise; /* "host:port" */
+    struct sw_addr bound;
+    struct api_registry reg;
+    struct api_tokens tokens;
+    struct api_authz *authz;
+    struct api_fair *fair;
+    struct api_docs *docs; /* discovery and OpenAPI, made when asked for */
+    struct api_gc *gc;
+    struct sw_list watches; /* struct api_watch */
+    struct sw_list internals; /* requests of our own under way */
+    int audit_fd;
+    bool stopping;
+    bool ready;
+    uint32_t starting; /* bootstrap writes under way */
+    struct sw_arena arena;
+    struct sw_timer sweep; /* expired events */
+};
+
+/* Who asks. Slices live in the request's arena. */
+struct api_user {
+    struct sw_slice name;
+    struct sw_slice uid;
+    struct sw_slice *groups;
+    size_t ngroups;
+    struct sw_json *extra; /* object of arrays, or NULL */
+};
+
+enum api_verb {
+    API_GET,
+    API_LIST,
+    API_WATCH,
+    API_CREATE,
+    API_UPDATE,
+    API_PATCH,
+    API_DELETE,
+    API_DELETECOLLECTION,
+};
+
+enum api_as {
+    API_AS_OBJECT,
+    API_AS_TABLE,
+    API_AS_PARTIAL,
+};
+
+enum api_validation {
+    API_VALIDATE_WARN,
+    API_VALIDATE_STRICT,
+    API_VALIDATE_IGNORE,
+};
+
+struct api_req;
+typedef void (*api_done_cb)(struct api_req *r, int code, const struct sw_json *body);
+
+/* One request, from the network or from ourselves. */
+struct api_req {
+    struct sw_api *api;
+    struct sw_xchg *x;      /* NULL: our own */
+    struct sw_arena *arena; /* lives as long as the request */
+    api_done_cb done;       /* our own: where the answer goes */
+    void *done_arg;
+    struct sw_arena own_arena;
+    struct sw_list link;
+    /* what is asked */
+    struct sw_slice method;
+    struct sw_slice path; /* decoded */
+    bool is_resource;
+    bool watch_prefix;
+    enum api_verb verb;
+    struct sw_slice group;
+    struct sw_slice version;
+    struct sw_slice resource;
+    struct sw_slice sub;
+    struct sw_slice ns;
+    struct sw_slice name;
+    struct sw_slice rest[16]; /* path segments */
+    size_t nrest;
+    struct sw_query query;
+    struct api_user user;
+    const struct api_res *res;
+    struct api_crd *crd; /* reference held for res */
+    struct sw_slice content_type;
+    struct sw_slice body;
+    const struct sw_json *body_json; /* our own requests: already a tree */
+    /* how to answer */
+    enum api_as as;
+    const char *as_version; /* "v1" or "v1beta1" */
+    bool pretty;
+    bool replied;
+    /* write options */
+    bool dry_run;
+    bool force;
+    struct sw_slice manager;
+    enum api_validation validation;
+    struct sw_texts warnings;
+    struct sw_store_snap *snap; /* what the answer was made from */
+    unsigned tries;
+    uint64_t begin_ns;
+    const char *audit_id;
+    bool counted; /* in the fairness counters */
+    struct sw_slice client_key;
+};
+
+/* --- status.c: answers --- */
+
+/* Status with a reason ("" for none) and no details. */
+void api_fail(struct api_req *r, int code, const char *reason, const char *fmt, ...)
+    SW_PRINTF(4, 5);
+/* The same with details {name, group, kind: resource}. */
+void api_fail_res(struct api_req *r, int code, const char *reason, struct sw_slice name,
+                  const char *fmt, ...) SW_PRINTF(5, 6);
+/* With details given (may be NULL). */
+void api_fail_details(struct api_req *r, int code, const char *reason, const char *message,
+                      struct sw_json *details);
+void api_not_found(struct api_req *r);
+void api_no_such_resource(struct api_req *r);
+void api_conflict(struct api_req *r, const char *why);
+void api_bad_request(struct api_req *r, const char *fmt, ...) SW_PRINTF(2, 3);
+/* 422 about an object of ours. */
+void api_invalid(struct api_req *r, struct sw_slice name, const struct sw_field_errs *e);
+/* 422 about something else, e.g. "CreateOptions" in "meta.k8s.io". */
+void api_invalid_kind(struct api_req *r, const char *kind, const char *group, struct sw_slice name,
+                      const struct sw_field_errs *e);
+/* A Status object. */
+struct sw_json *api_status_new(struct sw_arena *a, int code, const char *reason,
+                               const char *message, struct sw_json *details);
+
+/* --- reply.c --- */
+
+/* Decides how to answer from Accept; false: 406 was sent. 'list': several objects may come. */
+bool api_negotiate(struct api_req *r);
+/* Any JSON as it is. */
+void api_reply(struct api_req *r, int code, const struct sw_json *v);
+/* An object of the request's resource, in the form the client asked for. */
+void api_reply_object(struct api_req *r, int code, struct sw_json *obj);
+/* Text already made; takes the buffer. */
+void api_reply_buf(struct api_req *r, int code, const char *content_type, struct sw_buf *b);
+void api_reply_text(struct api_req *r, int code, struct sw_slice text);
+void api_warn(struct api_req *r, const char *fmt, ...) SW_PRINTF(2, 3);
+/* Releases what the request holds; an internal one is freed. Called by the replies. */
+void api_req_done(struct api_req *r, int code);
+/* Headers every answer has. */
+void api_common_headers(struct api_req *r);
+/* Table and PartialObjectMetadata forms. */
+struct sw_json *api_to_partial(struct api_req *r, const struct sw_json *obj);
+struct sw_json *api_to_table(struct api_req *r, struct sw_json *const *objs, size_t n,
+                             bool with_columns);
+
+/* --- request.c --- */
+void api_on_request(struct sw_xchg *x, void *arg);
+/*
+ * A request of the server's own, as a user above all rules. body may be NULL. cb gets the answer
+ * (code and body live during the call only).
+ */
+struct api_req *api_internal(struct sw_api *api, enum api_verb verb, const struct api_res *res,
+                             struct sw_slice ns, struct sw_slice name, const char *sub,
+                             const struct sw_json *body, api_done_cb cb, void *arg);
+const char *api_verb_name(enum api_verb v);
+/* First value of a query parameter; p == NULL when absent. */
+struct sw_slice api_param(const struct api_req *r, const char *name);
+/* Boolean parameters: present and not "false" or "0". */
+bool api_param_bool(const struct api_req *r, const char *name);
+
+/* --- object.c: objects in the store --- */
+/* The tree of a stored version as the API shows it, resourceVersion included. Borrows from o. */
+struct sw_json *api_load(struct sw_arena *a, const struct api_res *res,
+                         const struct sw_store_obj *o);
+/* Appends the JSON text of a stored object; with_type adds apiVersion and kind. */
+int api_write_obj(struct sw_buf *out, const struct api_res *res, const struct sw_store_obj *o,
+                  bool with_type);
+/* The text to store: metadata first, no resourceVersion, no apiVersion and kind. */
+struct sw_slice api_encode(struct sw_arena *a, struct sw_json *obj);
+/* metadata as an object, made when missing. */
+struct sw_json *api_meta(struct sw_arena *a, struct sw_json *obj);
+struct sw_slice api_meta_str(const struct sw_json *obj, const char *key);
+struct sw_slice api_str(const struct sw_json *v, const char *key);
+const char *api_now(struct sw_arena *a);
+/* namespace and name out of a store key */
+void api_split_key(const struct api_res *res, struct sw_slice key, struct sw_slice *ret_ns,
+                   struct sw_slice *ret_name);
+/* events.k8s.io events take the shape they are stored in. */
+void api_event_to_core(struct sw_arena *a, const struct api_res *res, struct sw_json *obj);
+const char *api_uuid(struct sw_arena *a);
+void api_set_rv(struct sw_arena *a, struct sw_json *obj, uint64_t revision);
+
+/* --- body.c: decoding requests --- */
+/* The tree of the body; false: an error was sent. */
+bool api_decode_body(struct api_req *r, struct sw_json **ret, struct sw_json_dups *dups);
+/*
+ * Turns a decoded body into an object of the resource: checks type, prunes or refuses unknown
+ * fields, fills defaults. 'patch' changes the form of the strict error. False: an error was sent.
+ */
+bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_json_dups *dups,
+                      bool patch);
+/* dryRun, fieldManager, fieldValidation, force. kind: "CreateOptions" and so on. */
+bool api_write_options(struct api_req *r, const char *kind);
+
+/* --- verbs --- */
+void api_get(struct api_req *r);
+void api_list(struct api_req *r);
+void api_watch(struct api_req *r);
+void api_create(struct api_req *r);
+void api_update(struct api_req *r);
+void api_patch(struct api_req *r);
+void api_delete(struct api_req *r);
+void api_delete_collection(struct api_req *r);
+void api_scale(struct api_req *r);
+/* Ends all watches, or those of one CRD. */
+void api_watches_end(struct sw_api *api, const struct api_crd *crd);
+
+/* Selectors of list, watch and deletecollection. */
+struct api_filter {
+    struct sw_label_selector labels;
+    struct sw_field_selector fields;
+    bool has_labels;
+    bool has_fields;
+};
+/* False: an error was sent. */
+bool api_filter_parse(struct api_req *r, struct api_filter *f);
+bool api_filter_match(const struct api_filter *f, const struct api_res *res,
+                      const struct sw_store_obj *o);
+
+/* --- write.c: the way of every change --- */
+
+struct api_write;
+/*
+ * Computes the new object from what is stored (cur, NULL when missing). Sets w->obj for a write or
+ * w->remove; or answers the request itself and returns false.
+ */
+typedef bool (*api_build_fn)(struct api_write *w, const struct sw_store_obj *cur);
+
+struct api_write {
+    struct api_req *r;
+    api_build_fn build;
+    struct sw_slice key;
+    struct sw_json *obj;  /* new state; with remove: the last state */
+    struct sw_json *live; /* what was stored, as a tree; NULL when nothing */
+    bool remove;
+    bool noop; /* nothing to store: answer with obj */
+    bool retry; /* conflicts are tried again */
+    int code;   /* of the answer */
+    uint64_t expect;
+    unsigned tries;
+    bool answer_status; /* a removal answers with a Status */
+    void (*committed)(struct api_write *w, uint64_t revision); /* optional */
+    void *arg;
+};
+/* Starts the write; answers the request in the end. w lives in the request's arena. */
+void api_write_run(struct api_write *w);
+/* Everything between "this is what the client wants" and "this is what is stored". */
+bool api_prepare_create(struct api_write *w, struct sw_json *obj);
+bool api_prepare_update(struct api_write *w, struct sw_json *obj, const struct sw_store_obj *cur);
+/* Ownership of fields. */
+struct sw_smd api_smd(struct api_req *r);
+
+/* --- crd.c --- */
+/* Reads all CRDs at start. */
+void api_crds_load(struct sw_api *api);
+/* The CRD object changed (or went): serve what it says now. */
+void api_crd_changed(struct sw_api *api, struct sw_slice name);
+void api_crd_default(struct api_req *r, struct sw_json *crd);
+void api_crd_validate(struct api_req *r, const struct sw_json *crd, const struct sw_json *old,
+                      struct sw_field_errs *e);
+/* Status a CRD gets with a write: accepted names, conditions. */
+void api_crd_settle(struct api_req *r, struct sw_json *crd, const struct sw_json *old);
+
+/* --- authn.c, authz.c, token.c, review.c --- */
+/* Sets r->user; false: 401 was sent. */
+bool api_authenticate(struct api_req *r);
+/* Impersonation headers; false: 403 was sent. */
+bool api_impersonate(struct api_req *r);
+struct api_attrs {
+    const struct api_user *user;
+    struct sw_slice verb;
+    bool is_resource;
+    struct sw_slice group;
+    struct sw_slice resource;
+    struct sw_slice sub;
+    struct sw_slice ns;
+    struct sw_slice name;
+    struct sw_slice path;
+};
+/* True when allowed; *ret_why (may be NULL) then names the binding, in the arena. */
+bool api_allowed(struct sw_api *api, struct sw_arena *a, const struct api_attrs *at,
+                 const char **ret_why);
+/* Checks the request itself; false: 403 was sent. */
+bool api_authorize(struct api_req *r);
+/* The text of a refusal. */
+const char *api_denied_text(struct sw_arena *a, const struct api_attrs *at);
+struct api_authz *api_authz_new(struct sw_api *api);
+void api_authz_free(struct api_authz *z);
+/* Some RBAC object changed. */
+void api_authz_changed(struct sw_api *api);
+/* Rights the user must hold to store this role or binding; false: 403 was sent. */
+bool api_escalation_ok(struct api_req *r, const struct sw_json *obj, const struct sw_json *old);
+/* All rules of a user in a namespace, for SelfSubjectRulesReview. */
+void api_user_rules(struct sw_api *api, struct sw_arena *a, const struct api_user *u,
+                    struct sw_slice ns, struct sw_json *resource_rules,
+                    struct sw_json *other_rules);
+
+struct api_static_token {
+    struct sw_slice token;
+    struct sw_slice user;
+    struct sw_slice uid;
+    struct sw_slice group; /* one is enough for the admin */
+};
+/* Judges a bearer token; false with the reason when it is no good. */
+bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice token,
+                    const struct sw_json *audiences, struct api_user *ret,
+                    struct sw_json **ret_audiences, const char **ret_why);
+void api_token_request(struct api_req *r);
+/* tokenreviews, subjectaccessreviews and so on. */
+void api_review(struct api_req *r);
+
+/* --- docs.c, openapi.c, health.c --- */
+/* Paths that are no resources; always answers. */
+void api_non_resource(struct api_req *r);
+void api_discovery(struct api_req *r);
+void api_openapi(struct api_req *r);
+struct api_docs *api_docs_new(void);
+void api_docs_free(struct api_docs *d);
+
+/* --- controllers inside the server --- */
+struct api_gc *api_gc_new(struct sw_api *api);
+void api_gc_free(struct api_gc *g);
+/* Namespaces may have become empty, or begun to go. */
+void api_bootstrap(struct sw_api *api);
+
+/* --- fair.c, audit.c --- */
+struct api_fair *api_fair_new(uint32_t max_inflight);
+void api_fair_free(struct api_fair *f);
+/* False: too many of this client are under way. */
+bool api_fair_enter(struct api_req *r);
+void api_fair_leave(struct api_req *r);
+void api_audit(const struct api_req *r, int code);
+
+/* --- pki.c --- */
+SW_NODISCARD int api_pki_load(struct sw_api *api, const struct sw_api_config *c,
+                              struct sw_tls_cred **ret_cred, struct sw_err *err);
+/* DIR/admin.kubeconfig, once the address is known. */
+SW_NODISCARD int api_pki_kubeconfig(struct sw_api *api, const struct sw_api_config *c,
+                                    struct sw_err *err);

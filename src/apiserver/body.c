@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Request bodies: JSON, YAML or protobuf to a tree, and a tree to an object of its kind. */
+#include <string.h>
+
+#include "apiserver/api.h"
+#include "kube/protobuf.h"
+#include "yaml/yaml.h"
+
+enum { NODES_MAX = 2000000, DEPTH_MAX = 300 };
+
+/* --- YAML ------------------------------------------------------------------------------- */
+
+static struct sw_json *scalar(struct sw_arena *a, const struct sw_yaml *y)
+{
+    enum sw_yaml_type t = sw_yaml_type(y);
+    bool b = false;
+    int64_t n = 0;
+
+    switch (t) {
+    case SW_YAML_NULL:
+        return sw_json_new_null(a);
+    case SW_YAML_BOOL:
+        (void)!sw_yaml_bool(y, &b, NULL);
+        return sw_json_new_bool(a, b);
+    case SW_YAML_INT:
+        if (sw_json_number_valid(y->text))
+            return sw_json_new_number(a, y->text);
+        if (sw_yaml_int(y, INT64_MIN, INT64_MAX, &n, NULL) == SW_OK)
+            return sw_json_new_i64(a, n);
+        break;
+    case SW_YAML_FLOAT:
+        if (sw_json_number_valid(y->text))
+            return sw_json_new_number(a, y->text);
+        break;
+    case SW_YAML_STR:
+        break;
+    }
+    return sw_json_new_string(a, y->text);
+}
+
+static struct sw_json *from_yaml(struct sw_arena *a, const struct sw_yaml *y)
+{
+    struct sw_json *v;
+
+    if (y->kind == SW_YAML_SCALAR)
+        return scalar(a, y);
+    v = y->kind == SW_YAML_MAP ? sw_json_new_object(a) : sw_json_new_array(a);
+    SW_YAML_FOREACH (it, y) {
+        if (y->kind == SW_YAML_MAP)
+            sw_json_set(a, v, it->key->text, from_yaml(a, it));
+        else
+            sw_json_push(a, v, from_yaml(a, it));
+    }
+    return v;
+}
+
+static bool decode_yaml(struct api_req *r, struct sw_json **ret)
+{
+    struct sw_yaml_limits limits = {.depth = DEPTH_MAX, .nodes = NODES_MAX};
+    const struct sw_yaml *y = NULL;
+    struct sw_err err = {0};
+
+    if (sw_yaml_parse_one(r->arena, r->body, &limits, &y, &err) != SW_OK) {
+        api_bad_request(r, "error decoding YAML: %s", err.msg);
+        return false;
+    }
+    *ret = from_yaml(r->arena, y);
+    return true;
+}
+
+/* --- by content type -------------------------------------------------------------------- */
+
+static struct sw_slice media_type(struct sw_slice t)
+{
+    struct sw_slice rest = t;
+
+    return t.p ? sw_slice_trim(sw_slice_cut(&rest, ';')) : sw_slice("", 0);
+}
+
+static bool decode_json(struct api_req *r, struct sw_json **ret, struct sw_json_dups *dups)
+{
+    struct sw_json_opts o = {.max_nodes = NODES_MAX, .max_depth = DEPTH_MAX, .borrow = true, .dups = dups};
+    struct sw_err err = {0};
+
+    if (sw_json_parse(r->arena, r->body, &o, ret, &err) == SW_OK)
+        return true;
+    if (r->body.n == 0)
+        api_bad_request(r, "unable to decode an empty body: EOF");
+    else
+        api_bad_request(r, "couldn't get version/kind; json parse error: %s", err.msg);
+    return false;
+}
+
+bool api_decode_body(struct api_req *r, struct sw_json **ret, struct sw_json_dups *dups)
+{
+    struct sw_slice t = media_type(r->content_type);
+    struct sw_err err = {0};
+
+    *dups = (struct sw_json_dups){0};
+    if (r->body_json) {
+        *ret = sw_json_copy(r->arena, r->body_json);
+        return true;
+    }
+    if (t.n == 0 || sw_slice_ieq(t, SW_SLICE_LIT("application/json")))
+        return decode_json(r, ret, dups);
+    if (sw_slice_ieq(t, SW_SLICE_LIT("application/yaml")))
+        return decode_yaml(r, ret);
+    if (sw_slice_ieq(t, SW_SLICE_LIT("application/vnd.kubernetes.protobuf")) &&
+        (!r->res || r->res->builtin || r->verb == API_DELETE ||
+         r->verb == API_DELETECOLLECTION)) {
+        if (sw_pb_decode(r->arena, r->body, ret, &err) == SW_OK)
+            return true;
+        api_bad_request(r, "%s", err.msg);
+        return false;
+    }
+    api_fail(r, 415, "UnsupportedMediaType",
+             "the body of the request was in an unknown format - accepted media types include: "
+             "application/json, application/yaml%s",
+             !r->res || r->res->builtin ? ", application/vnd.kubernetes.protobuf" : "");
+    return false;
+}
+
+/* --- objects ---------------------------------------------------------------------------- */
+
+/* apiVersion and kind against those of the URL. */
+static bool check_type(struct api_req *r, struct sw_json *obj)
+{
+    struct sw_slice v = api_str(obj, "apiVersion");
+    struct sw_slice k = api_str(obj, "kind");
+    struct sw_arena *a = r->arena;
+
+    if (r->res->crd && (k.n == 0 || v.n == 0)) {
+        api_bad_request(r, "Object '%s' is missing in '%.*s'", k.n == 0 ? "Kind" : "apiVersion",
+                        SW_SLICE_ARG(sw_slice_head(sw_json_text(a, obj, NULL), 4096)));
+        return false;
+    }
+    if (v.n && !sw_slice_eq_str(v, r->res->api_version)) {
+        api_bad_request(r,
+                        "the API version in the data (%.*s) does not match the expected API "
+                        "version (%s)",
+                        SW_SLICE_ARG(v), r->res->api_version);
+        return false;
+    }
+    if (k.n && !sw_slice_eq_str(k, r->res->kind)) {
+        struct sw_field_errs e;
+        struct sw_fpath p = sw_fpath_str(NULL, "kind");
+
+        if (r->res->builtin) {
+            api_bad_request(r, "%.*s in version \"%s\" cannot be handled as a %s: converting (%.*s) to (%s): unknown conversion",
+                            SW_SLICE_ARG(k), r->res->version, r->res->kind, SW_SLICE_ARG(k), r->res->kind);
+            return false;
+        }
+        sw_field_errs_init(&e, a);
+        sw_ferr_invalid_str(&e, &p, k, sw_arena_printf(a, "must be %s", r->res->kind));
+        api_invalid_kind(r, sw_arena_dup(a, k), r->res->group, api_meta_str(obj, "name"), &e);
+        return false;
+    }
+    sw_json_put(a, obj, "apiVersion", sw_json_new_str(a, r->res->api_version));
+    sw_json_put(a, obj, "kind", sw_json_new_str(a, r->res->kind));
+    return true;
+}
+
+/* The texts of duplicate and unknown fields, in that order. */
+static const char *strict_text(struct api_req *r, const struct sw_texts *all)
+{
+    SW_BUF_AUTO b = {.max = 1 << 20};
+
+    for (size_t i = 0; i < all->n; i++) {
+        if (sw_buf_printf(&b, "%s%s", i ? ", " : "", all->p[i]) != SW_OK)
+            break;
+    }
+    return sw_arena_dup(r->arena, sw_buf_slice(&b));
+}
+
+static bool report_strict(struct api_req *r, const struct sw_texts *all, bool patch)
+{
+    const char *text;
+    struct sw_field_errs e;
+    struct sw_fpath p = sw_fpath_str(NULL, "patch");
+
+    if (all->n == 0 || r->validation == API_VALIDATE_IGNORE)
+        return true;
+    if (r->validation == API_VALIDATE_WARN) {
+        for (size_t i = 0; i < all->n; i++)
+            api_warn(r, "%s", all->p[i]);
+        return true;
+    }
+    text = strict_text(r, all);
+    if (!patch) {
+        api_bad_request(r, "%s in version \"%s\" cannot be handled as a %s: strict decoding error: %s",
+                        r->res->kind, r->res->version, r->res->kind, text);
+        return false;
+    }
+    sw_field_errs_init(&e, r->arena);
+    sw_ferr_invalid_str(&e, &p, r->body,
+                        sw_arena_printf(r->arena, "strict decoding error: %s", text));
+    api_invalid_kind(r, "", "", sw_slice("", 0), &e);
+    return false;
+}
+
+static bool decode_typed(struct api_req *r, struct sw_json *obj, struct sw_texts *unknown)
+{
+    const char *why = "";
+    int rc;
+
+    if (r->res->builtin)
+        rc = sw_builtin_decode(r->arena, r->res->schema, obj, unknown, &why);
+    else
+        rc = sw_meta_decode(r->arena, obj, unknown, &why);
+    if (rc == SW_OK)
+        return true;
+    api_bad_request(r, "%s in version \"%s\" cannot be handled as a %s: %s", r->res->kind,
+                    r->res->version, r->res->kind, why);
+    return false;
+}
+
+bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_json_dups *dups,
+                      bool patch)
+{
+    struct sw_texts unknown = {.arena = r->arena};
+    struct sw_texts all = {.arena = r->arena};
+
+    if (!sw_json_is(obj, SW_JSON_OBJECT)) {
+        api_bad_request(r, "couldn't get version/kind; json parse error: the body is not an object");
+        return false;
+    }
+    if (!check_type(r, obj) || !decode_typed(r, obj, &unknown))
+        return false;
+    if (r->res->crd)
+        sw_schema_prune(obj, api_res_schema(r->res), &unknown);
+    for (size_t i = 0; dups && i < dups->n; i++)
+        sw_texts_add(&all, sw_arena_printf(r->arena, "duplicate field \"%.*s\"",
+                                           SW_SLICE_ARG(dups->p[i].path)));
+    for (size_t i = 0; i < unknown.n; i++)
+        sw_texts_add(&all, sw_arena_printf(r->arena, "unknown field \"%s\"", unknown.p[i]));
+    if (!report_strict(r, &all, patch))
+        return false;
+    if (r->res->crd) {
+        sw_schema_drop_nulls(obj, api_res_schema(r->res));
+        sw_schema_default(r->arena, obj, api_res_schema(r->res));
+    } else {
+        sw_builtin_default(r->arena, r->res->builtin, obj);
+    }
+    return true;
+}
+
+/* --- options ---------------------------------------------------------------------------- */
+
+static bool printable(struct sw_slice s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        if ((unsigned char)s.p[i] < 0x20 || s.p[i] == 0x7f)
+            return false;
+    }
+    return true;
+}
+
+static void read_manager(struct api_req *r, struct sw_field_errs *e)
+{
+    struct sw_slice m = api_param(r, "fieldManager");
+    struct sw_fpath p = sw_fpath_str(NULL, "fieldManager");
+    struct sw_slice agent;
+
+    if (m.n > 128)
+        sw_ferr_too_long(e, &p, 128);
+    else if (!printable(m))
+        sw_ferr_invalid_str(e, &p, m, "should only contain printable characters");
+    if (m.n == 0 && r->x) {
+        agent = sw_xchg_field(r->x, "user-agent");
+        m = agent.n ? sw_slice_cut(&agent, '/') : agent;
+        m = sw_slice_head(m, 128);
+    }
+    if (m.n == 0)
+        m = r->x ? SW_SLICE_LIT("unknown") : SW_SLICE_LIT("kube-controller-manager");
+    r->manager = m;
+}
+
+bool api_write_options(struct api_req *r, const char *kind)
+{
+    static const char *const modes[] = {"", "Ignore", "Strict", "Warn", NULL};
+    static const char *const all[] = {"All", NULL};
+    struct sw_field_errs e;
+    struct sw_slice v = api_param(r, "fieldValidation");
+    struct sw_fpath p = sw_fpath_str(NULL, "dryRun");
+
+    sw_field_errs_init(&e, r->arena);
+    for (size_t i = 0; i < r->query.n; i++) {
+        struct sw_slice d = r->query.params[i].value;
+
+        if (!sw_slice_eq_str(r->query.params[i].name, "dryRun"))
+            continue;
+        if (sw_slice_eq_str(d, "All")) {
+            r->dry_run = true;
+        } else {
+            struct sw_json *list = sw_json_new_array(r->arena);
+
+            sw_json_push(r->arena, list, sw_json_new_string(r->arena, d));
+            sw_ferr_unsupported(&e, &p, list, all);
+        }
+    }
+    read_manager(r, &e);
+    r->validation = API_VALIDATE_WARN;
+    if (sw_slice_eq_str(v, "Strict")) {
+        r->validation = API_VALIDATE_STRICT;
+    } else if (sw_slice_eq_str(v, "Ignore")) {
+        r->validation = API_VALIDATE_IGNORE;
+    } else if (v.n && !sw_slice_eq_str(v, "Warn")) {
+        struct sw_fpath f = sw_fpath_str(NULL, "fieldValidation");
+
+        sw_ferr_unsupported(&e, &f, sw_json_new_string(r->arena, v), modes);
+    }
+    if (!r->x)
+        r->validation = API_VALIDATE_IGNORE;
+    r->force = api_param_bool(r, "force");
+    if (e.n == 0)
+        return true;
+    api_invalid_kind(r, kind, "meta.k8s.io", sw_slice("", 0), &e);
+    return false;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the front's files share. Not for others. */
+#pragma once
+
+#include "apiserver/front.h"
+#include "base/list.h"
+#include "http/h1.h"
+#include "http/h2.h"
+#include "io/loop.h"
+#include "tls/tls.h"
+
+enum {
+    FRONT_PLAIN_MAX = 128 * 1024, /* frames and heads waiting to be sealed */
+    FRONT_H1_HEAD = 64 * 1024,
+    FRONT_H2_WINDOW = 256 * 1024,
+    FRONT_H2_STREAMS = 250,
+    FRONT_DISCARD = 64 << 20, /* of a body that is too large, before we hang up */
+    FRONT_LINGER = 4 << 20,
+};
+
+struct front_conn;
+
+enum xchg_state {
+    XCHG_READ,   /* the body is coming */
+    XCHG_HANDLE, /* the handler has it */
+    XCHG_STREAM, /* the handler is writing */
+    XCHG_FLUSH,  /* the whole answer is queued */
+    XCHG_DONE,   /* sent or lost */
+};
+
+/* One exchange with what the front keeps about it. */
+struct front_xchg {
+    struct sw_xchg pub;
+    struct sw_list link; /* in its connection, or in the front's list of orphans */
+    struct sw_front *front;
+    struct front_conn *conn; /* NULL: the client is gone */
+    enum xchg_state state;
+    int32_t id; /* HTTP/2 stream */
+    struct sw_buf body;
+    struct sw_buf out; /* head (HTTP/1) and body of the answer */
+    size_t out_accounted;
+    size_t body_accounted;
+    uint64_t discarded;
+    struct sw_buf fields; /* of the answer: pairs of NUL-terminated texts */
+    const struct sw_xchg_stream_ops *ops;
+    bool end; /* nothing follows what is in out */
+    bool head_only;
+    bool chunked;
+    bool close_after;
+    bool want_drain;
+    bool responded; /* HTTP/2: the head was given to the engine */
+};
+
+enum conn_state {
+    CONN_HANDSHAKE,
+    CONN_OPEN,
+    CONN_BYE,    /* flush, then close */
+    CONN_LINGER, /* all said; throw away what still comes so that our answer is read */
+    CONN_DEAD,
+};
+
+struct front_conn {
+    struct sw_list link;
+    struct sw_front *front;
+    enum conn_state state;
+    int fd;
+    struct sw_watch watch;
+    struct sw_timer timer;
+    struct sw_defer again;
+    struct sw_defer reap;
+    struct sw_tls *tls;
+    struct sw_buf in;    /* records */
+    struct sw_buf plain; /* HTTP/1: opened bytes not parsed yet */
+    struct sw_buf out;   /* to be sealed */
+    struct sw_buf wire;  /* sealed */
+    struct sw_h1 *h1;
+    struct sw_h2 *h2;
+    struct sw_list xchgs;
+    struct sw_addr peer;
+    size_t nxchgs;
+    size_t lingered;
+    uint64_t progress_ns; /* when bytes last left */
+    bool in_step;
+    bool eof;
+    bool broken; /* close without ceremony */
+    bool goaway;
+};
+
+struct sw_front {
+    struct sw_loop *loop;
+    struct sw_front_opts opts;
+    struct sw_list listeners;
+    struct sw_list conns;
+    struct sw_list dead;
+    struct sw_list orphans; /* exchanges whose client went before the handler answered */
+    size_t nconns;
+    size_t out_total;
+    size_t body_total;
+    bool stopping;
+    bool full_said;
+    struct sw_timer stop_timer;
+    struct sw_defer stop_defer;
+    void (*on_done)(void *arg);
+    void *done_arg;
+};
+
+static inline struct front_xchg *front_xchg_of(struct sw_xchg *x)
+{
+    return SW_CONTAINER_OF(x, struct front_xchg, pub);
+}
+
+/* --- front.c: connections --- */
+/* Something happened outside the connection's own step: go on from the loop. */
+void front_wake(struct front_conn *c);
+
+/* --- front_resp.c: exchanges --- */
+struct front_xchg *front_xchg_new(struct front_conn *c);
+/* Keeps the server-wide totals right after out or body changed. */
+void front_xchg_account(struct front_xchg *x);
+/* Appends received body bytes; beyond the limits they are only counted. False: hang up. */
+bool front_xchg_take_body(struct front_xchg *x, struct sw_slice data);
+/* The request is complete: calls the handler. */
+void front_xchg_dispatch(struct front_xchg *x);
+/* The client is gone or the answer is out; frees when the handler is done with it too. */
+void front_xchg_release(struct front_xchg *x);
+/* Bytes left the queue: tells a stream that waits for room. */
+void front_xchg_drained(struct front_xchg *x);
+
+/* --- front_h1.c --- */
+/* Parses what is in c->plain. SW_OK: go on, SW_EAGAIN: needs bytes or the answer first. */
+int front_h1_step(struct front_conn *c);
+/* Writes the head of an answer; length < 0: unknown. */
+void front_h1_head(struct front_xchg *x, int status, const char *content_type, int64_t length);
+void front_h1_chunk(struct front_xchg *x, struct sw_slice data);
+void front_h1_finish(struct front_xchg *x);
+
+/* --- front_h2.c --- */
+void front_h2_start(struct front_conn *c);
+int front_h2_feed(struct front_conn *c, struct sw_slice in);
+void front_h2_head(struct front_xchg *x, int status, const char *content_type, int64_t length);

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Objects between the store and the API. A stored value is JSON that begins with {"metadata":{ and
+ * has neither resourceVersion nor apiVersion and kind: those are known from elsewhere, and putting
+ * them in front of the stored bytes is all a read has to do.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "apiserver/api.h"
+#include "base/rand.h"
+#include "base/time.h"
+
+static const struct sw_slice head = SW_SLICE_LIT("{\"metadata\":{");
+
+struct sw_slice api_str(const struct sw_json *v, const char *key)
+{
+    struct sw_slice s = sw_json_str(sw_json_find(v, key));
+
+    return s.p ? s : sw_slice("", 0);
+}
+
+struct sw_slice api_meta_str(const struct sw_json *obj, const char *key)
+{
+    return api_str(sw_json_find(obj, "metadata"), key);
+}
+
+struct sw_json *api_meta(struct sw_arena *a, struct sw_json *obj)
+{
+    struct sw_json *m = sw_json_find(obj, "metadata");
+
+    if (!sw_json_is(m, SW_JSON_OBJECT)) {
+        m = sw_json_new_object(a);
+        sw_json_put(a, obj, "metadata", m);
+    }
+    return m;
+}
+
+const char *api_now(struct sw_arena *a)
+{
+    char text[SW_RFC3339_LEN];
+
+    return sw_arena_dup(a, sw_slice_str(sw_rfc3339(sw_wall_ns(), 0, text)));
+}
+
+const char *api_uuid(struct sw_arena *a)
+{
+    uint8_t b[16];
+
+    sw_rand_bytes(b, sizeof(b));
+    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
+    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+    return sw_arena_printf(
+        a, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
+        b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+}
+
+void api_set_rv(struct sw_arena *a, struct sw_json *obj, uint64_t revision)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)revision);
+    sw_json_put_str(a, api_meta(a, obj), "resourceVersion", sw_slice_str(text));
+}
+
+void api_split_key(const struct api_res *res, struct sw_slice key, struct sw_slice *ret_ns,
+                   struct sw_slice *ret_name)
+{
+    struct sw_slice rest = sw_slice_from(key, strlen(res->prefix));
+
+    *ret_ns = sw_slice("", 0);
+    if (res->namespaced)
+        *ret_ns = sw_slice_cut(&rest, '/');
+    *ret_name = rest.p ? rest : sw_slice("", 0);
+}
+
+struct sw_slice api_encode(struct sw_arena *a, struct sw_json *obj)
+{
+    static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
+    struct sw_json *meta = api_meta(a, obj);
+    SW_BUF_AUTO b = {.max = (size_t)64 << 20};
+    struct sw_json *top = sw_json_new_object(a);
+    struct sw_json *m = sw_json_new_object(a);
+    struct sw_slice text;
+    int rc;
+
+    for (size_t i = 0; i < sw_json_len(meta); i++) {
+        const struct sw_json_member *x = sw_json_member_at(meta, i);
+
+        if (!sw_slice_eq_str(x->key, "resourceVersion") && !sw_slice_eq_str(x->key, "selfLink"))
+            sw_json_set(a, m, x->key, x->value);
+    }
+    for (size_t i = 0; i < sw_json_len(obj); i++) {
+        const struct sw_json_member *x = sw_json_member_at(obj, i);
+
+        if (!sw_slice_eq_str(x->key, "metadata") && !sw_slice_eq_str(x->key, "apiVersion") &&
+            !sw_slice_eq_str(x->key, "kind"))
+            sw_json_set(a, top, x->key, x->value);
+    }
+    rc = sw_buf_append_str(&b, "{\"metadata\":");
+    if (rc == SW_OK)
+        rc = sw_json_write(&b, m, &sorted);
+    if (rc == SW_OK && sw_json_len(top)) {
+        text = sw_json_text(a, top, &sorted);
+        rc = sw_buf_putc(&b, ',');
+        if (rc == SW_OK)
+            rc = sw_buf_append_slice(&b, sw_slice_from(text, 1));
+    } else if (rc == SW_OK) {
+        rc = sw_buf_putc(&b, '}');
+    }
+    return rc == SW_OK ? sw_arena_slice(a, sw_buf_slice(&b)) : sw_slice(NULL, 0);
+}
+
+/* True when the stored bytes are what the resource shows: no CRD changed since they were written. */
+static bool is_fresh(const struct api_res *res, const struct sw_store_obj *o)
+{
+    return !res->crd || (o->revision > res->crd->revision && res->crd->same_schemas);
+}
+
+static void events_view(struct sw_arena *a, const struct api_res *res, struct sw_json *obj);
+
+struct sw_json *api_load(struct sw_arena *a, const struct api_res *res,
+                         const struct sw_store_obj *o)
+{
+    struct sw_json_opts opts = {.borrow = true};
+    struct sw_json *obj = NULL;
+
+    if (sw_json_parse(a, o->value, &opts, &obj, NULL) != SW_OK)
+        return NULL; /* it was valid when written, and the store checks its rows */
+    api_set_rv(a, obj, o->revision);
+    sw_json_insert(a, obj, 0, SW_SLICE_LIT("kind"), sw_json_new_str(a, res->kind));
+    sw_json_insert(a, obj, 1, SW_SLICE_LIT("apiVersion"), sw_json_new_str(a, res->api_version));
+    if (!is_fresh(res, o)) {
+        const struct sw_schema *s = api_res_schema(res);
+
+        sw_schema_prune(obj, s, NULL);
+        sw_schema_drop_nulls(obj, s);
+        sw_schema_default(a, obj, s);
+    }
+    if (res->builtin)
+        events_view(a, res, obj);
+    return obj;
+}
+
+/* --- events: one set of objects, two shapes --- */
+
+static const char *const event_names[][2] = {
+    {"involvedObject", "regarding"},     {"message", "note"},
+    {"source", "deprecatedSource"},      {"count", "deprecatedCount"},
+    {"firstTimestamp", "deprecatedFirstTimestamp"},
+    {"lastTimestamp", "deprecatedLastTimestamp"},
+    {"reportingComponent", "reportingController"},
+};
+
+static bool is_new_event(const struct api_res *res)
+{
+    return strcmp(res->group, "events.k8s.io") == 0;
+}
+
+static void rename_members(struct sw_arena *a, struct sw_json *obj, int from, int to)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(event_names); i++) {
+        struct sw_json *v = sw_json_remove(obj, sw_slice_str(event_names[i][from]));
+
+        if (v)
+            sw_json_put(a, obj, event_names[i][to], v);
+    }
+}
+
+static void events_view(struct sw_arena *a, const struct api_res *res, struct sw_json *obj)
+{
+    if (is_new_event(res))
+        rename_members(a, obj, 0, 1);
+}
+
+void api_event_to_core(struct sw_arena *a, const struct api_res *res, struct sw_json *obj)
+{
+    if (is_new_event(res))
+        rename_members(a, obj, 1, 0);
+}
+
+int api_write_obj(struct sw_buf *out, const struct api_res *res, const struct sw_store_obj *o,
+                  bool with_type)
+{
+    int rc;
+
+    if (!is_fresh(res, o) || is_new_event(res) || !sw_slice_has_prefix(o->value, head)) {
+        SW_ARENA_AUTO a = {0};
+        struct sw_json *obj = api_load(&a, res, o);
+
+        if (!obj)
+            return SW_EINVAL;
+        if (!with_type) {
+            (void)sw_json_remove(obj, SW_SLICE_LIT("kind"));
+            (void)sw_json_remove(obj, SW_SLICE_LIT("apiVersion"));
+        }
+        return sw_json_write(out, obj, NULL);
+    }
+    rc = with_type ? sw_buf_printf(out, "{\"kind\":\"%s\",\"apiVersion\":\"%s\",\"metadata\":{",
+                                   res->kind, res->api_version)
+                   : sw_buf_append_slice(out, head);
+    if (rc == SW_OK)
+        rc = sw_buf_printf(out, "\"resourceVersion\":\"%llu\",", (unsigned long long)o->revision);
+    return rc == SW_OK ? sw_buf_append_slice(out, sw_slice_from(o->value, head.n)) : rc;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers: which form the client wants, and sending it. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "apiserver/api.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "kube/table.h"
+
+enum { WARNINGS_TOTAL = 4096, WARNING_CUT = 256 };
+
+/* --- negotiation ------------------------------------------------------------------------ */
+
+struct clause {
+    struct sw_slice type;
+    struct sw_slice as, v, g;
+    bool pretty;
+};
+
+static void parse_clause(struct sw_slice in, struct clause *c)
+{
+    struct sw_slice rest = in;
+
+    *c = (struct clause){.type = sw_slice_trim(sw_slice_cut(&rest, ';'))};
+    while (rest.p) {
+        struct sw_slice p = sw_slice_trim(sw_slice_cut(&rest, ';'));
+        struct sw_slice value = p;
+        struct sw_slice name = sw_slice_trim(sw_slice_cut(&value, '='));
+
+        if (!value.p)
+            continue;
+        value = sw_slice_trim(value);
+        if (sw_slice_eq_str(name, "as"))
+            c->as = value;
+        else if (sw_slice_eq_str(name, "v"))
+            c->v = value;
+        else if (sw_slice_eq_str(name, "g"))
+            c->g = value;
+        else if (sw_slice_eq_str(name, "pretty"))
+            c->pretty = sw_slice_eq_str(value, "1") || sw_slice_eq_str(value, "true");
+    }
+}
+
+static bool json_type(struct sw_slice t)
+{
+    return t.n == 0 || sw_slice_ieq(t, SW_SLICE_LIT("application/json")) ||
+           sw_slice_eq_str(t, "*/*") || sw_slice_ieq(t, SW_SLICE_LIT("application/*"));
+}
+
+/* Takes the clause when we can serve it. */
+static bool take_clause(struct api_req *r, const struct clause *c)
+{
+    bool one = r->verb == API_GET || r->verb == API_CREATE || r->verb == API_UPDATE ||
+               r->verb == API_PATCH || r->verb == API_WATCH || r->verb == API_DELETE;
+
+    if (!json_type(c->type))
+        return false;
+    if (c->as.n) {
+        if (!sw_slice_eq_str(c->g, "meta.k8s.io") ||
+            (!sw_slice_eq_str(c->v, "v1") && !sw_slice_eq_str(c->v, "v1beta1")))
+            return false;
+        if (sw_slice_eq_str(c->as, "Table"))
+            r->as = API_AS_TABLE;
+        else if (sw_slice_eq_str(c->as, one ? "PartialObjectMetadata" : "PartialObjectMetadataList"))
+            r->as = API_AS_PARTIAL;
+        else
+            return false;
+        r->as_version = sw_slice_eq_str(c->v, "v1") ? "v1" : "v1beta1";
+    }
+    r->pretty = r->pretty || c->pretty;
+    return true;
+}
+
+bool api_negotiate(struct api_req *r)
+{
+    struct sw_slice accept = r->x ? sw_xchg_field(r->x, "accept") : sw_slice(NULL, 0);
+    struct clause c;
+
+    r->as = API_AS_OBJECT;
+    r->as_version = "v1";
+    if (accept.n == 0)
+        return true;
+    while (accept.p) {
+        parse_clause(sw_slice_cut(&accept, ','), &c);
+        if (take_clause(r, &c))
+            return true;
+    }
+    api_fail(r, 406, "NotAcceptable",
+             "only the following media types are accepted: application/json, application/yaml, "
+             "application/vnd.kubernetes.protobuf");
+    return false;
+}
+
+/* --- warnings --------------------------------------------------------------------------- */
+
+void api_warn(struct api_req *r, const char *fmt, ...)
+{
+    SW_BUF_AUTO b = {.max = 4096};
+    va_list ap;
+    const char *text;
+
+    va_start(ap, fmt);
+    if (sw_buf_vprintf(&b, fmt, ap) != SW_OK)
+        sw_buf_clear(&b);
+    va_end(ap);
+    text = sw_arena_dup(r->arena, sw_buf_slice(&b));
+    for (size_t i = 0; i < r->warnings.n; i++) {
+        if (strcmp(r->warnings.p[i], text) == 0)
+            return;
+    }
+    r->warnings.arena = r->arena;
+    sw_texts_add(&r->warnings, text);
+}
+
+static void put_warning(struct api_req *r, const char *text, size_t max)
+{
+    SW_BUF_AUTO b = {.max = 16384};
+    int rc = sw_buf_append_str(&b, "299 - \"");
+
+    for (size_t i = 0; text[i] && i < max && rc == SW_OK; i++) {
+        char c = text[i];
+
+        if ((unsigned char)c < 0x20 || c == 0x7f)
+            continue;
+        if (c == '"' || c == '\\')
+            rc = sw_buf_putc(&b, '\\');
+        if (rc == SW_OK)
+            rc = sw_buf_putc(&b, c);
+    }
+    if (rc == SW_OK)
+        rc = sw_buf_putc(&b, '"');
+    if (rc == SW_OK)
+        sw_xchg_set(r->x, "Warning", sw_buf_slice(&b));
+}
+
+static void put_warnings(struct api_req *r)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < r->warnings.n; i++)
+        total += strlen(r->warnings.p[i]);
+    for (size_t i = 0; i < r->warnings.n && i < 100; i++)
+        put_warning(r, r->warnings.p[i], total > WARNINGS_TOTAL ? WARNING_CUT : WARNINGS_TOTAL);
+}
+
+void api_common_headers(struct api_req *r)
+{
+    char date[64];
+    time_t now = (time_t)(sw_wall_ns() / SW_NS_PER_S);
+    struct tm tm;
+
+    sw_xchg_set(r->x, "Audit-Id", sw_slice_str(r->audit_id));
+    if (gmtime_r(&now, &tm) && strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm))
+        sw_xchg_set(r->x, "Date", sw_slice_str(date));
+    put_warnings(r);
+}
+
+/* --- sending ---------------------------------------------------------------------------- */
+
+void api_req_done(struct api_req *r, int code)
+{
+    r->snap = sw_store_snap_unref(r->snap);
+    if (r->x) {
+        api_audit(r, code);
+        api_fair_leave(r);
+    }
+    r->crd = api_crd_unref(r->crd);
+    r->res = NULL;
+}
+
+static void free_internal(struct api_req *r)
+{
+    sw_list_unlink(&r->link);
+    sw_arena_clear(&r->own_arena);
+    sw_free(r);
+}
+
+void api_reply_buf(struct api_req *r, int code, const char *content_type, struct sw_buf *b)
+{
+    struct sw_xchg *x = r->x;
+
+    api_common_headers(r);
+    api_req_done(r, code);
+    sw_xchg_send(x, code, content_type, b);
+}
+
+void api_reply_text(struct api_req *r, int code, struct sw_slice text)
+{
+    struct sw_buf b = {.max = text.n + 1};
+
+    if (sw_buf_append_slice(&b, text) != SW_OK)
+        sw_buf_clear(&b);
+    api_reply_buf(r, code, "text/plain; charset=utf-8", &b);
+}
+
+void api_reply(struct api_req *r, int code, const struct sw_json *v)
+{
+    struct sw_json_write_opts pretty = {.indent = 2};
+    struct sw_buf b = {.max = (size_t)1 << 30};
+
+    if (!r->x) {
+        api_req_done(r, code);
+        if (r->done)
+            r->done(r, code, v);
+        free_internal(r);
+        return;
+    }
+    sw_xchg_set(r->x, "Cache-Control", SW_SLICE_LIT("no-cache, private"));
+    if (code == 429)
+        sw_xchg_set(r->x, "Retry-After", SW_SLICE_LIT("1"));
+    if (sw_json_write(&b, v, r->pretty ? &pretty : NULL) != SW_OK || sw_buf_putc(&b, '\n') != SW_OK)
+        sw_buf_clear(&b);
+    api_reply_buf(r, code, "application/json", &b);
+}
+
+/* --- other forms ------------------------------------------------------------------------ */
+
+struct sw_json *api_to_partial(struct api_req *r, const struct sw_json *obj)
+{
+    struct sw_arena *a = r->arena;
+    struct sw_json *p = sw_json_new_object(a);
+    struct sw_json *m = sw_json_find(obj, "metadata");
+
+    sw_json_put_str(a, p, "kind", SW_SLICE_LIT("PartialObjectMetadata"));
+    sw_json_put_str(a, p, "apiVersion",
+                    sw_slice_str(sw_arena_printf(a, "meta.k8s.io/%s", r->as_version)));
+    sw_json_put(a, p, "metadata", m ? m : sw_json_new_object(a));
+    return p;
+}
+
+struct sw_json *api_to_table(struct api_req *r, struct sw_json *const *objs, size_t n,
+                             bool with_columns)
+{
+    struct sw_arena *a = r->arena;
+    const struct sw_builtin *b = r->res->builtin;
+    int64_t now = (int64_t)(sw_wall_ns() / SW_NS_PER_S);
+    struct sw_slice include = api_param(r, "includeObject");
+    struct sw_json *table = sw_json_new_object(a);
+    struct sw_json *rows = sw_json_new_array(a);
+
+    sw_json_put_str(a, table, "kind", SW_SLICE_LIT("Table"));
+    sw_json_put_str(a, table, "apiVersion",
+                    sw_slice_str(sw_arena_printf(a, "meta.k8s.io/%s", r->as_version)));
+    sw_json_put(a, table, "metadata", sw_json_new_object(a));
+    sw_json_put(a, table, "columnDefinitions",
+                with_columns ? sw_table_columns(a, b, r->res->columns) : sw_json_new_null(a));
+    for (size_t i = 0; i < n; i++) {
+        struct sw_json *row = sw_json_new_object(a);
+
+        sw_json_put(a, row, "cells", sw_table_cells(a, b, r->res->columns, objs[i], now));
+        if (sw_slice_eq_str(include, "None"))
+            sw_json_put(a, row, "object", sw_json_new_null(a));
+        else if (sw_slice_eq_str(include, "Object"))
+            sw_json_put(a, row, "object", objs[i]);
+        else
+            sw_json_put(a, row, "object", api_to_partial(r, objs[i]));
+        sw_json_push(a, rows, row);
+    }
+    sw_json_put(a, table, "rows", rows);
+    return table;
+}
+
+void api_reply_object(struct api_req *r, int code, struct sw_json *obj)
+{
+    struct sw_json *out = obj;
+
+    switch (r->as) {
+    case API_AS_OBJECT:
+        break;
+    case API_AS_PARTIAL:
+        out = api_to_partial(r, obj);
+        break;
+    case API_AS_TABLE:
+        out = api_to_table(r, &obj, 1, true);
+        sw_json_put_str(r->arena, sw_json_find(out, "metadata"), "resourceVersion",
+                        api_meta_str(obj, "resourceVersion"));
+        break;
+    }
+    api_reply(r, code, out);
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a URL to a verb on a resource, and the order in which a request is judged. */
+#include <stdio.h>
+#include <string.h>
+
+#include "apiserver/api.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+
+static const char *const verb_names[] = {
+    [API_GET] = "get",
+    [API_LIST] = "list",
+    [API_WATCH] = "watch",
+    [API_CREATE] = "create",
+    [API_UPDATE] = "update",
+    [API_PATCH] = "patch",
+    [API_DELETE] = "delete",
+    [API_DELETECOLLECTION] = "deletecollection",
+};
+
+const char *api_verb_name(enum api_verb v)
+{
+    return verb_names[v];
+}
+
+struct sw_slice api_param(const struct api_req *r, const char *name)
+{
+    const struct sw_query_param *p = sw_query_get(&r->query, name);
+
+    return p ? p->value : sw_slice(NULL, 0);
+}
+
+bool api_param_bool(const struct api_req *r, const char *name)
+{
+    struct sw_slice v = api_param(r, name);
+
+    return v.p && !sw_slice_eq_str(v, "false") && !sw_slice_eq_str(v, "0");
+}
+
+/* --- the path --------------------------------------------------------------------------- */
+
+static bool split_path(struct api_req *r, struct sw_slice path)
+{
+    struct sw_slice rest = sw_slice_from(path, 1);
+    SW_BUF_AUTO whole = {.max = 65536};
+    int rc = SW_OK;
+
+    while (rest.p && rc == SW_OK) {
+        struct sw_slice seg;
+
+        if (sw_percent_decode(r->arena, sw_slice_cut(&rest, '/'), false, &seg, NULL) != SW_OK)
+            return false;
+        rc = sw_buf_putc(&whole, '/');
+        if (rc == SW_OK)
+            rc = sw_buf_append_slice(&whole, seg);
+        if (seg.n == 0)
+            continue; /* doubled and trailing slashes count for nothing */
+        if (r->nrest == SW_ARRAY_LEN(r->rest))
+            return false;
+        r->rest[r->nrest++] = seg;
+    }
+    r->path = sw_arena_slice(r->arena, sw_buf_slice(&whole));
+    return rc == SW_OK;
+}
+
+static bool seg_is(const struct api_req *r, size_t i, const char *s)
+{
+    return i < r->nrest && sw_slice_eq_str(r->rest[i], s);
+}
+
+/* Group and version; the index behind them, or 0 when the path is no resource's. */
+static size_t parse_group(struct api_req *r)
+{
+    if (seg_is(r, 0, "api") && r->nrest >= 3) {
+        r->version = r->rest[1];
+        r->group = sw_slice("", 0);
+        return 2;
+    }
+    if (seg_is(r, 0, "apis") && r->nrest >= 4) {
+        r->group = r->rest[1];
+        r->version = r->rest[2];
+        return 3;
+    }
+    return 0;
+}
+
+static void parse_resource(struct api_req *r)
+{
+    size_t i = parse_group(r);
+
+    r->resource = r->sub = r->ns = r->name = sw_slice("", 0);
+    if (i == 0)
+        return;
+    if (seg_is(r, i, "watch") && r->nrest > i + 1) {
+        r->watch_prefix = true;
+        i++;
+    }
+    if (seg_is(r, i, "namespaces") && r->nrest > i + 2 && !seg_is(r, i + 2, "status") &&
+        !seg_is(r, i + 2, "finalize")) {
+        r->ns = r->rest[i + 1];
+        i += 2;
+    }
+    r->is_resource = true;
+    r->resource = r->rest[i];
+    if (r->nrest > i + 1)
+        r->name = r->rest[i + 1];
+    if (r->nrest > i + 2)
+        r->sub = r->rest[i + 2];
+    if (r->nrest > i + 3)
+        r->is_resource = false;
+    /* The namespace of a Namespace is itself, for authorization. */
+    if (sw_slice_eq_str(r->resource, "namespaces") && r->name.n && r->group.n == 0)
+        r->ns = r->name;
+}
+
+static bool parse_verb(struct api_req *r)
+{
+    struct sw_slice m = r->method;
+
+    if (sw_slice_eq_str(m, "POST"))
+        r->verb = API_CREATE;
+    else if (sw_slice_eq_str(m, "PUT"))
+        r->verb = API_UPDATE;
+    else if (sw_slice_eq_str(m, "PATCH"))
+        r->verb = API_PATCH;
+    else if (sw_slice_eq_str(m, "DELETE"))
+        r->verb = r->name.n ? API_DELETE : API_DELETECOLLECTION;
+    else if (!sw_slice_eq_str(m, "GET") && !sw_slice_eq_str(m, "HEAD"))
+        return false;
+    else if (r->watch_prefix || (api_param_bool(r, "watch") && r->sub.n == 0))
+        r->verb = API_WATCH;
+    else
+        r->verb = r->name.n ? API_GET : API_LIST;
+    return true;
+}
+
+/* fieldSelector=metadata.name=X on a collection means that one object for authorization. */
+static void name_from_selector(struct api_req *r)
+{
+    struct sw_field_selector f;
+    const char *why;
+    struct sw_slice v;
+    struct sw_slice text = api_param(r, "fieldSelector");
+
+    if (r->name.n || !text.n ||
+        (r->verb != API_LIST && r->verb != API_WATCH && r->verb != API_DELETECOLLECTION))
+        return;
+    if (sw_field_selector_parse(r->arena, text, &f, &why) == SW_OK &&
+        sw_field_selector_exact(&f, "metadata.name", &v) && v.n)
+        r->name = v;
+}
+
+/* --- dispatch --------------------------------------------------------------------------- */
+
+static bool verb_served(const struct api_req *r)
+{
+    static const unsigned bits[] = {
+        [API_GET] = SW_VERB_GET,       [API_LIST] = SW_VERB_LIST,
+        [API_WATCH] = SW_VERB_WATCH,   [API_CREATE] = SW_VERB_CREATE,
+        [API_UPDATE] = SW_VERB_UPDATE, [API_PATCH] = SW_VERB_PATCH,
+        [API_DELETE] = SW_VERB_DELETE, [API_DELETECOLLECTION] = SW_VERB_DELETECOLLECTION,
+    };
+
+    return r->res->verbs & bits[r->verb];
+}
+
+static void not_allowed(struct api_req *r)
+{
+    api_fail_details(r, 405, "MethodNotAllowed",
+                     "the server does not allow this method on the requested resource",
+                     sw_json_new_object(r->arena));
+}
+
+static const struct sw_builtin_sub *find_sub(const struct api_req *r)
+{
+    const struct sw_builtin *b = r->res->builtin;
+
+    for (const struct sw_builtin_sub *s = b ? b->subs : NULL; s && s->name; s++) {
+        if (sw_slice_eq_str(r->sub, s->name))
+            return s;
+    }
+    return NULL;
+}
+
+static void run_subresource(struct api_req *r)
+{
+    bool known = r->res->builtin ? find_sub(r) != NULL
+                                 : (sw_slice_eq_str(r->sub, "status") && r->res->has_status) ||
+                                       (sw_slice_eq_str(r->sub, "scale") && r->res->has_scale);
+
+    if (!known) {
+        /* The reference answers with the object's own 404 for custom resources. */
+        if (r->res->crd)
+            api_not_found(r);
+        else
+            api_no_such_resource(r);
+    } else if (sw_slice_eq_str(r->sub, "token")) {
+        if (r->verb == API_CREATE)
+            api_token_request(r);
+        else
+            not_allowed(r);
+    } else if (sw_slice_eq_str(r->sub, "scale")) {
+        api_scale(r);
+    } else if (r->verb == API_GET && !sw_slice_eq_str(r->sub, "finalize")) {
+        api_get(r);
+    } else if (r->verb == API_UPDATE) {
+        api_update(r);
+    } else if (r->verb == API_PATCH && !sw_slice_eq_str(r->sub, "finalize")) {
+        api_patch(r);
+    } else {
+        not_allowed(r);
+    }
+}
+
+static void run_verb(struct api_req *r)
+{
+    switch (r->verb) {
+    case API_GET:
+        api_get(r);
+        break;
+    case API_LIST:
+        api_list(r);
+        break;
+    case API_WATCH:
+        api_watch(r);
+        break;
+    case API_CREATE:
+        api_create(r);
+        break;
+    case API_UPDATE:
+        api_update(r);
+        break;
+    case API_PATCH:
+        api_patch(r);
+        break;
+    case API_DELETE:
+        api_delete(r);
+        break;
+    case API_DELETECOLLECTION:
+        api_delete_collection(r);
+        break;
+    }
+}
+
+static bool scope_ok(const struct api_req *r)
+{
+    bool is_ns_kind = sw_slice_eq_str(r->resource, "namespaces") && r->group.n == 0;
+
+    if (!r->res->namespaced)
+        return r->ns.n == 0 || is_ns_kind;
+    if (r->ns.n)
+        return true;
+    return r->verb == API_LIST || r->verb == API_WATCH;
+}
+
+static void run_resource(struct api_req *r)
+{
+    r->res = api_registry_find(&r->api->reg, r->group, r->version, r->resource);
+    if (!r->res || !scope_ok(r)) {
+        r->res = NULL;
+        api_no_such_resource(r);
+        return;
+    }
+    if (r->res->crd)
+        r->crd = api_crd_ref(r->res->crd);
+    if (!api_negotiate(r))
+        return;
+    if (r->res->deprecated)
+        api_warn(r, "%s", r->res->deprecated);
+    if (r->res->builtin && r->res->namespaced == false && r->group.n == 0 &&
+        sw_slice_eq_str(r->resource, "namespaces"))
+        r->ns = sw_slice("", 0);
+    if (r->sub.n) {
+        run_subresource(r);
+        return;
+    }
+    if (!verb_served(r) || (r->verb == API_CREATE && r->name.n && !r->res->builtin)) {
+        not_allowed(r);
+        return;
+    }
+    if (r->res->flags & SW_B_NOT_STORED)
+        api_review(r);
+    else
+        run_verb(r);
+}
+
+static void judge(struct api_req *r)
+{
+    struct sw_slice pretty = api_param(r, "pretty");
+    struct sw_slice agent = sw_xchg_field(r->x, "user-agent");
+
+    r->pretty = pretty.p ? api_param_bool(r, "pretty")
+                         : sw_slice_has_prefix(agent, SW_SLICE_LIT("curl")) ||
+                               sw_slice_has_prefix(agent, SW_SLICE_LIT("Wget")) ||
+                               sw_slice_has_prefix(agent, SW_SLICE_LIT("Mozilla/5.0"));
+    if (!api_authenticate(r) || !api_impersonate(r))
+        return;
+    if (!api_fair_enter(r)) {
+        api_fail(r, 429, "TooManyRequests",
+                 "Too many requests, please try again later.");
+        return;
+    }
+    if (!api_authorize(r))
+        return;
+    if (r->x->too_large) {
+        api_fail(r, 413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728");
+        return;
+    }
+    if (r->is_resource)
+        run_resource(r);
+    else
+        api_non_resource(r);
+}
+
+static const char *audit_id(struct api_req *r)
+{
+    struct sw_slice given = sw_xchg_field(r->x, "audit-id");
+
+    for (size_t i = 0; i < given.n; i++) {
+        char c = given.p[i];
+
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              c == '-' || c == '_' || c == '.'))
+            return api_uuid(r->arena);
+    }
+    return given.n && given.n <= 64 ? sw_arena_dup(r->arena, given) : api_uuid(r->arena);
+}
+
+void api_on_request(struct sw_xchg *x, void *arg)
+{
+    struct api_req *r = SW_ARENA_NEW(&x->arena, struct api_req);
+
+    r->api = arg;
+    r->x = x;
+    x->user = r;
+    r->arena = &x->arena;
+    r->method = x->method;
+    r->body = x->body;
+    r->content_type = sw_xchg_field(x, "content-type");
+    r->begin_ns = sw_now_ns();
+    r->audit_id = audit_id(r);
+    r->warnings.arena = r->arena;
+    if (!split_path(r, x->path) ||
+        (x->query.p && sw_query_parse(r->arena, x->query, &r->query, NULL) != SW_OK)) {
+        r->path = x->path;
+        api_bad_request(r, "invalid URL");
+        return;
+    }
+    parse_resource(r);
+    if (!parse_verb(r)) {
+        api_fail(r, 405, "MethodNotAllowed", "the server does not allow this method on the "
+                                             "requested resource");
+        return;
+    }
+    name_from_selector(r);
+    judge(r);
+}
+
+/* --- requests of our own ---------------------------------------------------------------- */
+
+struct internal_start {
+    struct sw_defer defer;
+    struct api_req *r;
+};
+
+static void on_internal(struct sw_defer *d)
+{
+    struct internal_start *s = SW_CONTAINER_OF(d, struct internal_start, defer);
+    struct api_req *r = s->r;
+
+    if (r->api->stopping) {
+        api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
+        return;
+    }
+    if (r->sub.n && !sw_slice_eq_str(r->sub, "token"))
+        run_subresource(r);
+    else
+        run_verb(r);
+}
+
+struct api_req *api_internal(struct sw_api *api, enum api_verb verb, const struct api_res *res,
+                             struct sw_slice ns, struct sw_slice name, const char *sub,
+                             const struct sw_json *body, api_done_cb cb, void *arg)
+{
+    static struct sw_slice masters[] = {{"system:masters", 14}};
+    struct api_req *r = SW_NEW(struct api_req);
+    struct internal_start *s;
+
+    r->arena = &r->own_arena;
+    r->api = api;
+    r->verb = verb;
+    r->res = res;
+    if (res->crd)
+        r->crd = api_crd_ref(res->crd);
+    r->group = sw_slice_str(res->group);
+    r->version = sw_slice_str(res->version);
+    r->resource = sw_slice_str(res->plural);
+    r->ns = sw_arena_slice(r->arena, ns);
+    r->name = sw_arena_slice(r->arena, name);
+    r->sub = sub ? sw_arena_slice(r->arena, sw_slice_str(sub)) : sw_slice("", 0);
+    r->body_json = body ? sw_json_copy(r->arena, body) : NULL;
+    r->is_resource = true;
+    r->user = (struct api_user){.name = SW_SLICE_LIT("system:apiserver"), .groups = masters, .ngroups = 1};
+    r->as_version = "v1";
+    r->done = cb;
+    r->done_arg = arg;
+    r->warnings.arena = r->arena;
+    sw_list_push_back(&api->internals, &r->link);
+    s = SW_ARENA_NEW(r->arena, struct internal_start);
+    s->r = r;
+    sw_loop_defer(api->loop, &s->defer, on_internal);
+    return r;
+}

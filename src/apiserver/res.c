@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "apiserver/res.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/vec.h"
+
+static const char *join_version(struct sw_arena *a, const char *group, const char *version)
+{
+    return *group ? sw_arena_printf(a, "%s/%s", group, version)
+                  : sw_arena_dup(a, sw_slice_str(version));
+}
+
+static bool has_sub(const struct sw_builtin *b, const char *name)
+{
+    for (const struct sw_builtin_sub *s = b->subs; s && s->name; s++) {
+        if (strcmp(s->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Both groups of events are views of one set of objects. */
+static const char *storage_group(const struct sw_builtin *b)
+{
+    return strcmp(b->group, "events.k8s.io") == 0 ? "" : b->group;
+}
+
+void api_registry_init(struct api_registry *g)
+{
+    size_t n;
+    const struct sw_builtin *b = sw_builtins(&n);
+
+    *g = (struct api_registry){.n_builtins = n, .generation = 1};
+    g->builtins = sw_arena_array(&g->arena, n + 1, sizeof(*g->builtins));
+    for (size_t i = 0; i < n; i++) {
+        struct api_res *r = &g->builtins[i];
+
+        *r = (struct api_res){
+            .group = b[i].group,
+            .version = b[i].version,
+            .api_version = join_version(&g->arena, b[i].group, b[i].version),
+            .plural = b[i].plural,
+            .singular = b[i].singular,
+            .kind = b[i].kind,
+            .list_kind = sw_arena_printf(&g->arena, "%sList", b[i].kind),
+            .short_names = b[i].short_names,
+            .categories = b[i].categories,
+            .prefix = sw_arena_printf(&g->arena, "%s/%s/", storage_group(&b[i]), b[i].plural),
+            .namespaced = b[i].namespaced,
+            .verbs = b[i].verbs,
+            .flags = b[i].flags,
+            .has_status = has_sub(&b[i], "status"),
+            .builtin = &b[i],
+            .schema = sw_builtin_schema(b[i].type),
+            .selectors = b[i].selectors,
+            .served = true,
+            .storage = true,
+        };
+    }
+}
+
+struct api_crd *api_crd_ref(struct api_crd *c)
+{
+    c->refs++;
+    return c;
+}
+
+struct api_crd *api_crd_unref(struct api_crd *c)
+{
+    if (c && --c->refs == 0) {
+        for (size_t i = 0; i < c->n; i++)
+            sw_schema_set_done(&c->sets[i]);
+        sw_arena_clear(&c->arena);
+        sw_free(c);
+    }
+    return NULL;
+}
+
+void api_registry_done(struct api_registry *g)
+{
+    SW_MAP_FOREACH (it, &g->crds)
+        api_crd_unref(it->value);
+    sw_map_done(&g->crds);
+    sw_arena_clear(&g->arena);
+}
+
+static bool is(const char *s, struct sw_slice x)
+{
+    return sw_slice_eq(sw_slice_str(s), x);
+}
+
+const struct api_res *api_registry_find(const struct api_registry *g, struct sw_slice group,
+                                        struct sw_slice version, struct sw_slice plural)
+{
+    SW_ARENA_AUTO tmp = {0};
+    struct api_crd *c;
+
+    for (size_t i = 0; i < g->n_builtins; i++) {
+        const struct api_res *r = &g->builtins[i];
+
+        if (is(r->plural, plural) && is(r->group, group) && is(r->version, version))
+            return r;
+    }
+    c = sw_map_get(&g->crds, sw_slice_str(sw_arena_printf(&tmp, "%.*s.%.*s", SW_SLICE_ARG(plural),
+                                                          SW_SLICE_ARG(group))));
+    for (size_t i = 0; c && c->established && i < c->n; i++) {
+        if (c->vers[i].served && is(c->vers[i].version, version))
+            return &c->vers[i];
+    }
+    return NULL;
+}
+
+const struct api_res *api_registry_kind(const struct api_registry *g, struct sw_slice group,
+                                        struct sw_slice version, struct sw_slice kind)
+{
+    for (size_t i = 0; i < g->n_builtins; i++) {
+        const struct api_res *r = &g->builtins[i];
+
+        if (is(r->kind, kind) && is(r->group, group) && is(r->version, version))
+            return r;
+    }
+    SW_MAP_FOREACH (it, &g->crds) {
+        struct api_crd *c = it->value;
+
+        for (size_t i = 0; c->established && i < c->n; i++) {
+            if (c->vers[i].served && is(c->vers[i].version, version) &&
+                is(c->vers[i].kind, kind) && is(c->group, group))
+                return &c->vers[i];
+        }
+    }
+    return NULL;
+}
+
+bool api_registry_has_group(const struct api_registry *g, struct sw_slice group,
+                            struct sw_slice version)
+{
+    for (size_t i = 0; i < g->n_builtins; i++) {
+        if (is(g->builtins[i].group, group) &&
+            (version.n == 0 || is(g->builtins[i].version, version)))
+            return true;
+    }
+    SW_MAP_FOREACH (it, &g->crds) {
+        struct api_crd *c = it->value;
+
+        for (size_t i = 0; c->established && is(c->group, group) && i < c->n; i++) {
+            if (c->vers[i].served && (version.n == 0 || is(c->vers[i].version, version)))
+                return true;
+        }
+    }
+    return false;
+}
+
+void api_registry_set_crd(struct api_registry *g, struct sw_slice name, struct api_crd *crd)
+{
+    struct api_crd *old = sw_map_del(&g->crds, name);
+
+    api_crd_unref(old);
+    if (crd)
+        (void)sw_map_put(&g->crds, sw_slice_str(crd->name), crd);
+    g->generation++;
+}
+
+const struct sw_schema *api_res_schema(const struct api_res *res)
+{
+    struct sw_schema_set *set;
+    struct sw_field_errs e;
+    SW_ARENA_AUTO tmp = {0};
+
+    if (res->schema || !res->crd)
+        return res->schema;
+    set = &res->crd->sets[res->index];
+    if (!set->root) {
+        sw_field_errs_init(&e, &tmp);
+        /* It compiled when it was admitted; should it not any more, nothing is let through. */
+        if (sw_schema_compile(set, res->raw, NULL, &e) != SW_OK && !set->root)
+            set->root = sw_schema_blank(&set->arena);
+    }
+    res->crd->vers[res->index].schema = set->root;
+    return set->root;
+}
+
+const char *api_gr(struct sw_arena *a, const struct api_res *res)
+{
+    return *res->group ? sw_arena_printf(a, "%s.%s", res->plural, res->group) : res->plural;
+}
+
+struct sw_slice api_key(struct sw_arena *a, const struct api_res *res, struct sw_slice ns,
+                        struct sw_slice name)
+{
+    if (res->namespaced)
+        return sw_slice_str(sw_arena_printf(a, "%s%.*s/%.*s", res->prefix, SW_SLICE_ARG(ns),
+                                            SW_SLICE_ARG(name)));
+    return sw_slice_str(sw_arena_printf(a, "%s%.*s", res->prefix, SW_SLICE_ARG(name)));
+}
+
+/* --- order ------------------------------------------------------------------------------ */
+
+struct parsed_version {
+    int class; /* 0 GA, 1 beta, 2 alpha, 3 other */
+    uint64_t major;
+    uint64_t minor;
+};
+
+static struct sw_slice digits(struct sw_slice *s)
+{
+    size_t n = 0;
+    struct sw_slice d;
+
+    while (n < s->n && s->p[n] >= '0' && s->p[n] <= '9')
+        n++;
+    d = sw_slice_head(*s, n);
+    *s = sw_slice_from(*s, n);
+    return d;
+}
+
+static struct parsed_version parse_version(struct sw_slice v)
+{
+    struct parsed_version p = {.class = 3};
+
+    if (v.n < 2 || v.p[0] != 'v')
+        return p;
+    v = sw_slice_from(v, 1);
+    if (!sw_slice_to_u64(digits(&v), UINT32_MAX, &p.major))
+        return p;
+    if (v.n == 0) {
+        p.class = 0;
+        return p;
+    }
+    if (sw_slice_has_prefix(v, SW_SLICE_LIT("beta")))
+        p.class = 1;
+    else if (sw_slice_has_prefix(v, SW_SLICE_LIT("alpha")))
+        p.class = 2;
+    else
+        return p;
+    v = sw_slice_from(v, p.class == 1 ? 4 : 5);
+    if (!sw_slice_to_u64(digits(&v), UINT32_MAX, &p.minor) || v.n)
+        p.class = 3;
+    return p;
+}
+
+int api_version_cmp(struct sw_slice a, struct sw_slice b)
+{
+    struct parsed_version x = parse_version(a);
+    struct parsed_version y = parse_version(b);
+
+    if (x.class != y.class)
+        return x.class - y.class;
+    if (x.class == 3)
+        return sw_slice_cmp(a, b);
+    if (x.major != y.major)
+        return x.major > y.major ? -1 : 1;
+    return x.minor > y.minor ? -1 : x.minor < y.minor ? 1 : 0;
+}
+
+static int cmp_res(const void *a, const void *b)
+{
+    const struct api_res *const *x = a;
+    const struct api_res *const *y = b;
+    int c = strcmp((*x)->group, (*y)->group);
+
+    if (c == 0)
+        c = api_version_cmp(sw_slice_str((*x)->version), sw_slice_str((*y)->version));
+    return c ? c : strcmp((*x)->plural, (*y)->plural);
+}
+
+void api_registry_each(const struct api_registry *g, api_res_fn f, void *arg)
+{
+    SW_VEC(const struct api_res *) all = {0};
+
+    for (size_t i = 0; i < g->n_builtins; i++)
+        sw_vec_push(&all, &g->builtins[i]);
+    SW_MAP_FOREACH (it, &g->crds) {
+        struct api_crd *c = it->value;
+
+        for (size_t i = 0; c->established && i < c->n; i++) {
+            if (c->vers[i].served)
+                sw_vec_push(&all, &c->vers[i]);
+        }
+    }
+    if (all.n)
+        qsort(all.p, all.n, sizeof(*all.p), cmp_res);
+    for (size_t i = 0; i < all.n; i++)
+        f(all.p[i], arg);
+    sw_vec_done(&all);
+}
+
+void api_registry_each_stored(const struct api_registry *g, api_res_fn f, void *arg)
+{
+    for (size_t i = 0; i < g->n_builtins; i++) {
+        const struct api_res *r = &g->builtins[i];
+
+        if (!(r->flags & SW_B_NOT_STORED) && strcmp(r->group, "events.k8s.io") != 0)
+            f(r, arg);
+    }
+    SW_MAP_FOREACH (it, &g->crds) {
+        struct api_crd *c = it->value;
+
+        for (size_t i = 0; c->established && i < c->n; i++) {
+            if (c->vers[i].served) {
+                f(&c->vers[i], arg);
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The embedded API server: Kubernetes' API over our store. One loop, everything on its thread but
+ * the store's writer.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "io/addr.h"
+
+struct sw_api;
+struct sw_loop;
+
+/* Borrowed for the call, except where noted. */
+struct sw_api_config {
+    const char *data_dir;       /* made when missing */
+    struct sw_addr listen;      /* port 0 takes a free one */
+    const char *advertise;      /* "host:port" clients should use; NULL: the listening address */
+    const char *const *names;   /* further names of the server certificate, ends with NULL; or NULL */
+    const char *audit_log;      /* file for one JSON line per request; NULL: none */
+    bool relaxed_sync;          /* power loss may take the last writes */
+    uint32_t max_inflight;      /* requests of one client at a time; 0 = 400 */
+    uint32_t keep_events;       /* changes kept for watches at least; 0 = the store's default */
+    uint64_t keep_events_ms;
+};
+
+/* Makes CA, certificates and kubeconfig on the first start, opens the store, starts to listen. */
+SW_NODISCARD struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c,
+                                       struct sw_err *err);
+/* Address in use. */
+struct sw_addr sw_api_addr(const struct sw_api *a);
+/* Ends watches, finishes begun requests (at most deadline_ns), then calls on_done from the loop. */
+void sw_api_stop(struct sw_api *a, uint64_t deadline_ns, void (*on_done)(void *arg), void *arg);
+/* Closes the store. NULL is fine. */
+void sw_api_free(struct sw_api *a);

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the CEL interpreter: syntax tree, types and values. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/vec.h"
+#include "kube/cel.h"
+#include "kube/schema.h"
+
+struct sw_regex;
+
+enum cel_kind {
+    CEL_DYN, /* types only: anything */
+    CEL_NULL,
+    CEL_BOOL,
+    CEL_INT,
+    CEL_UINT,
+    CEL_DOUBLE,
+    CEL_STRING,
+    CEL_BYTES,
+    CEL_LIST,
+    CEL_MAP,
+    CEL_OBJECT,
+    CEL_DURATION,
+    CEL_TIMESTAMP,
+    CEL_TYPE,
+    CEL_OPTIONAL,
+    CEL_FORMAT,
+    CEL_ERROR, /* values only */
+};
+
+struct cel_type {
+    enum cel_kind k;
+    bool nullable;
+    bool resource;                  /* objects: apiVersion, kind, metadata are there */
+    const struct cel_type *elem;    /* list, map value, optional */
+    const struct sw_schema *schema; /* objects */
+};
+
+struct cel_list;
+struct cel_map;
+
+struct cel_val {
+    enum cel_kind k;
+    union {
+        bool b;
+        int64_t i; /* int; duration in ns; timestamp seconds */
+        uint64_t u;
+        double d;
+        struct sw_slice s;         /* string, bytes, type name, error text */
+        struct cel_list *lst;      /* list, when json is NULL */
+        struct cel_map *map;       /* map, when json is NULL */
+        const struct cel_val *opt; /* optional; NULL = none */
+    };
+    int32_t ns;                 /* timestamps */
+    const struct sw_json *json; /* backing tree of lists, maps and objects */
+    const struct sw_schema *schema;
+};
+
+struct cel_list {
+    struct cel_val *p;
+    size_t n;
+    size_t cap;
+};
+
+struct cel_map {
+    struct cel_val *keys;
+    struct cel_val *vals;
+    size_t n;
+};
+
+enum cel_node_kind {
+    N_CONST,
+    N_IDENT,
+    N_SELECT,
+    N_INDEX,
+    N_CALL,
+    N_LIST,
+    N_MAP,
+    N_HAS,
+    N_AND,
+    N_OR,
+    N_NOT,
+    N_NEG,
+    N_COND,
+    N_BINARY,
+    N_ALL,
+    N_EXISTS,
+    N_EXISTS_ONE,
+    N_FILTER,
+    N_MAPPED,
+    N_BIND,
+    N_OPT_MAP,
+};
+
+enum cel_op {
+    OP_EQ,
+    OP_NE,
+    OP_LT,
+    OP_LE,
+    OP_GT,
+    OP_GE,
+    OP_IN,
+    OP_ADD,
+    OP_SUB,
+    OP_MUL,
+    OP_DIV,
+    OP_MOD,
+};
+
+struct cel_fn;
+
+/*
+ * args by kind: SELECT {operand}; INDEX {operand, index}; CALL target and arguments in one list;
+ * COND {test, yes, no}; macros {range, body[, transform]}; BIND {value, body}.
+ */
+struct cel_node {
+    enum cel_node_kind kind;
+    enum cel_op op;
+    bool optional;   /* .?name and [?i] */
+    bool has_target; /* call written as target.name(...) */
+    uint32_t pos;    /* byte offset in the source */
+    int slot;        /* identifier or macro variable */
+    struct sw_slice name;
+    struct cel_val value; /* constants */
+    struct cel_node **args;
+    size_t nargs;
+    const struct cel_fn *fn;
+    struct sw_regex *re; /* constant pattern; owned by the program */
+    const struct cel_type *type;
+};
+
+struct sw_cel {
+    struct sw_arena arena;
+    struct sw_slice src;
+    struct cel_node *root;
+    unsigned flags;
+    int slots; /* variables needed */
+    bool uses_old;
+    bool failed;
+    const char *why;
+    size_t why_pos;
+    const struct sw_schema *self;
+    SW_VEC(struct sw_regex *) regexes;
+};
+
+enum { SLOT_SELF, SLOT_OLD, SLOT_FIRST };
+
+/* Records the first error; returns NULL so that parsers write 'return cel_fail(...)'. */
+void *cel_fail(struct sw_cel *c, size_t pos, const char *fmt, ...) SW_PRINTF(3, 4);
+
+/* Syntax tree of c->src in c->root; on error c->failed. */
+void cel_parse(struct sw_cel *c);
+/* Resolves names, checks types. */
+void cel_check(struct sw_cel *c);
+/* Type of a schema; NULL when values of it cannot be reached from a rule. */
+const struct cel_type *cel_type_of(struct sw_arena *a, const struct sw_schema *s, bool resource);
+const char *cel_type_name(struct sw_arena *a, const struct cel_type *t);
+/* "__dash__" and the like back to the property's name. */
+struct sw_slice cel_unescape(struct sw_arena *a, struct sw_slice name);
+
+/* ---- evaluation ---- */
+
+struct cel_env {
+    struct sw_arena *a;
+    uint64_t cost;
+    uint64_t limit;
+    struct cel_val *slots;
+};
+
+struct cel_val cel_eval(struct cel_env *env, const struct cel_node *n);
+/* A value of a tree node under its schema (NULL: by its own type). */
+struct cel_val cel_from_json(struct cel_env *env, const struct sw_json *v,
+                             const struct sw_schema *s);
+struct cel_val cel_error(struct cel_env *env, const char *fmt, ...) SW_PRINTF(2, 3);
+bool cel_equal(struct cel_env *env, const struct cel_val *x, const struct cel_val *y);
+/* False when the two have no order; otherwise *ret is <0, 0, >0. */
+bool cel_order(const struct cel_val *x, const struct cel_val *y, int *ret);
+size_t cel_len(const struct cel_val *v);
+struct cel_val cel_at(struct cel_env *env, const struct cel_val *list, size_t i);
+struct cel_val cel_key_at(struct cel_env *env, const struct cel_val *map, size_t i);
+/* Value of a key; false when it is not there. */
+bool cel_lookup(struct cel_env *env, const struct cel_val *map, const struct cel_val *key,
+                struct cel_val *ret);
+struct cel_val cel_new_list(struct cel_env *env);
+void cel_push(struct cel_env *env, struct cel_val *list, struct cel_val item);
+struct cel_val cel_string(struct sw_slice s);
+struct cel_val cel_bool(bool b);
+struct cel_val cel_int(int64_t i);
+struct cel_val cel_binary(struct cel_env *env, enum cel_op op, struct cel_val x, struct cel_val y);
+
+/* ---- functions ---- */
+
+typedef struct cel_val (*cel_fn_ptr)(struct cel_env *env, const struct cel_node *n,
+                                     struct cel_val *args, size_t nargs);
+
+struct cel_fn {
+    const char *name;
+    const char *sig; /* argument letters, ':', result letter; see cel_fn.c */
+    bool member;
+    cel_fn_ptr call;
+};
+
+/* Overloads with this name; *ret_any tells whether the name exists at all. */
+const struct cel_fn *cel_fn_find(struct sw_slice name, bool member,
+                                 const struct cel_type *const *args, size_t nargs, bool *ret_any);
+/* True when some function of this (dotted) name exists. */
+bool cel_fn_exists(struct sw_slice name);
+/* Result type of an overload. */
+const struct cel_type *cel_fn_result(struct sw_arena *a, const struct cel_fn *fn,
+                                     const struct cel_type *const *args, size_t nargs);
+/* Go's duration syntax ("1h2m", "1.5s"); RFC 3339 times. */
+bool cel_parse_duration(struct sw_slice s, int64_t *ret_ns);
+bool cel_parse_time(struct sw_slice s, int64_t *ret_sec, int32_t *ret_ns);

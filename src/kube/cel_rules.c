@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rules at the nodes of a schema: admission of the CRD, and the walk over an object. */
+#include "kube/cel.h"
+
+#include "kube/errs.h"
+
+/* ---- compiling ---- */
+
+struct compiler {
+    struct sw_schema_set *set;
+    struct sw_field_errs *e;
+    const struct sw_fpath *uncorrelatable; /* first list above whose items have no identity */
+};
+
+static bool has_newline(struct sw_slice s)
+{
+    return s.n && (memchr(s.p, '\n', s.n) || memchr(s.p, '\r', s.n));
+}
+
+/* One expression; reports under 'at'. */
+static struct sw_cel *compile_one(struct compiler *c, const struct sw_schema *s,
+                                  struct sw_slice src, unsigned flags, const struct sw_fpath *at)
+{
+    struct sw_cel *cel;
+    const char *why;
+
+    if (sw_cel_compile(c->e->arena, src, s, flags, &cel, &why) < 0) {
+        sw_ferr_invalid_str(c->e, at, src,
+                            sw_arena_printf(c->e->arena, "compilation failed: %s", why));
+        return NULL;
+    }
+    sw_vec_push(&c->set->cels, cel);
+    return cel;
+}
+
+/* The schema node that ".a.b" or "['a'].b" leads to; NULL when there is none. */
+static const struct sw_schema *field_path_target(const struct sw_schema *s, struct sw_slice path,
+                                                 struct sw_arena *a, const char **ret_text)
+{
+    const char *text = "";
+
+    while (s && path.n) {
+        struct sw_slice name;
+
+        if (path.p[0] == '.') {
+            size_t i = 1;
+
+            while (i < path.n && path.p[i] != '.' && path.p[i] != '[')
+                i++;
+            name = sw_slice(path.p + 1, i - 1);
+            path = sw_slice_from(path, i);
+        } else if (path.n > 4 && path.p[0] == '[' && path.p[1] == '\'') {
+            const char *end = memmem(path.p, path.n, "']", 2);
+
+            if (!end)
+                return NULL;
+            name = sw_slice(path.p + 2, (size_t)(end - path.p) - 2);
+            path = sw_slice_from(path, (size_t)(end - path.p) + 2);
+        } else {
+            return NULL;
+        }
+        if (sw_schema_declared(s, name))
+            text = sw_arena_printf(a, "%s%s%.*s", text, *text ? "." : "", SW_SLICE_ARG(name));
+        else
+            text = sw_arena_printf(a, "%s[%.*s]", text, SW_SLICE_ARG(name));
+        s = sw_schema_prop(s, name);
+    }
+    *ret_text = text;
+    return s;
+}
+
+static void check_texts(struct compiler *c, const struct sw_schema *s, struct sw_rule *r,
+                        const struct sw_fpath *path)
+{
+    struct sw_fpath at_msg = sw_fpath_str(path, "message");
+    struct sw_fpath at_fp = sw_fpath_str(path, "fieldPath");
+    const char *text;
+
+    if (has_newline(r->message))
+        sw_ferr_invalid_str(c->e, &at_msg, r->message, "message must not contain line breaks");
+    if (has_newline(r->rule) && !r->message.n && !r->message_expr.n)
+        sw_ferr_required(c->e, &at_msg, "message must be specified if rule contains line breaks");
+    if (!r->field_path.n)
+        return;
+    if (!field_path_target(s, r->field_path, &c->set->arena, &text))
+        sw_ferr_invalid_str(c->e, &at_fp, r->field_path,
+                            sw_arena_printf(c->e->arena,
+                                            "fieldPath must be a valid path: does not refer to a "
+                                            "valid field"));
+    else
+        r->field_path = sw_slice_str(text);
+}
+
+static void compile_rule(struct compiler *c, const struct sw_schema *s, struct sw_rule *r,
+                         bool root, const struct sw_fpath *path)
+{
+    struct sw_fpath at_rule = sw_fpath_str(path, "rule");
+    struct sw_fpath at_msg = sw_fpath_str(path, "messageExpression");
+    struct sw_fpath at_opt = sw_fpath_str(path, "optionalOldSelf");
+    unsigned flags =
+        (root || s->embedded ? SW_CEL_RESOURCE : 0) | (r->optional_old ? SW_CEL_OPTIONAL_OLD : 0);
+
+    if (!r->rule.n) {
+        sw_ferr_required(c->e, &at_rule, "rule is not specified");
+        return;
+    }
+    check_texts(c, s, r, path);
+    r->cel = compile_one(c, s, r->rule, flags, &at_rule);
+    if (!r->cel)
+        return;
+    r->uses_old = sw_cel_uses_old(r->cel);
+    if (r->uses_old && c->uncorrelatable)
+        sw_ferr_invalid_str(
+            c->e, &at_rule, r->rule,
+            sw_arena_printf(c->e->arena,
+                            "oldSelf cannot be used on the uncorrelatable portion of the schema "
+                            "within %s",
+                            sw_fpath_text(c->e->arena, c->uncorrelatable)));
+    if (r->optional_old && !r->uses_old)
+        sw_ferr_invalid(c->e, &at_opt, sw_json_new_bool(c->e->arena, true),
+                        "option 'optionalOldSelf' may not be set if oldSelf is not used in rule");
+    if (r->message_expr.n)
+        r->cel_msg = compile_one(c, s, r->message_expr, flags | SW_CEL_WANT_STRING, &at_msg);
+}
+
+static void compile_node(struct compiler *c, struct sw_schema *s, bool root,
+                         const struct sw_fpath *path)
+{
+    struct sw_fpath at_rules = sw_fpath_str(path, "x-kubernetes-validations");
+    struct sw_fpath at_items = sw_fpath_str(path, "items");
+    struct sw_fpath at_more = sw_fpath_str(path, "additionalProperties");
+    struct sw_fpath up = sw_fpath_str(path, "properties");
+    const struct sw_fpath *outer = c->uncorrelatable;
+
+    if (!s->rules_below)
+        return;
+    for (size_t i = 0; i < s->nrules; i++) {
+        struct sw_fpath at = sw_fpath_index(&at_rules, i);
+
+        compile_rule(c, s, &s->rules[i], root, &at);
+    }
+    for (size_t i = 0; i < s->nprops; i++) {
+        struct sw_fpath at = sw_fpath_key(&up, s->props[i].name);
+
+        compile_node(c, s->props[i].schema, false, &at);
+    }
+    if (s->additional)
+        compile_node(c, s->additional, false, &at_more);
+    if (s->items) {
+        if (!outer && s->list_type != SW_LIST_MAP)
+            c->uncorrelatable = &at_items;
+        compile_node(c, s->items, false, &at_items);
+        c->uncorrelatable = outer;
+    }
+}
+
+void sw_rules_compile(struct sw_schema_set *set, struct sw_schema *root,
+                      const struct sw_fpath *path, struct sw_field_errs *e)
+{
+    struct compiler c = {.set = set, .e = e};
+
+    compile_node(&c, root, true, path);
+}
+
+/* ---- evaluating ---- */
+
+struct runner {
+    struct sw_arena *tmp;
+    struct sw_field_errs *e;
+    uint64_t budget;
+    bool stop;
+};
+
+static const char *rule_text(struct sw_arena *a, const struct sw_rule *r)
+{
+    return sw_arena_dup(a, r->message.n ? r->message : sw_slice_trim(r->rule));
+}
+
+/* The message of a broken rule: the expression's, the fixed one, or the rule itself. */
+static const char *broken_text(struct runner *w, const struct sw_rule *r, const struct sw_json *v,
+                               const struct sw_json *old)
+{
+    struct sw_arena *a = w->e->arena;
+
+    if (r->cel_msg) {
+        struct sw_cel_result m = sw_cel_eval(r->cel_msg, w->tmp, v, old, SW_CEL_RULE_COST);
+
+        w->budget -= w->budget < m.cost ? w->budget : m.cost;
+        if (m.outcome == SW_CEL_STRING && sw_slice_trim(m.text).n && !has_newline(m.text) &&
+            m.text.n <= 5120)
+            return sw_arena_dup(a, sw_slice_trim(m.text));
+    }
+    return r->message.n ? rule_text(a, r) : sw_arena_printf(a, "failed rule: %s", rule_text(a, r));
+}
+
+static void report(struct runner *w, const struct sw_schema *s, const struct sw_rule *r,
+                   const struct sw_fpath *path, const char *text)
+{
+    struct sw_slice type = sw_slice_str(sw_stype_name(s->type));
+    struct sw_fpath at = {0};
+    const struct sw_fpath *where = path;
+
+    if (r->field_path.n) {
+        at = sw_fpath_field(path, r->field_path);
+        if (r->field_path.p[0] == '[' && path)
+            at = sw_fpath_str(NULL, sw_arena_printf(w->e->arena, "%s%.*s",
+                                                    sw_fpath_text(w->e->arena, path),
+                                                    SW_SLICE_ARG(r->field_path)));
+        where = &at;
+    }
+    if (r->reason == SW_CAUSE_REQUIRED)
+        sw_ferr_required(w->e, where, text);
+    else if (r->reason == SW_CAUSE_FORBIDDEN)
+        sw_ferr_forbidden(w->e, where, text);
+    else if (r->reason == SW_CAUSE_DUPLICATE)
+        sw_ferr_duplicate(w->e, where, sw_json_new_string(w->e->arena, type));
+    else
+        sw_ferr_invalid_str(w->e, where, type, text);
+}
+
+static void eval_failed(struct runner *w, const struct sw_schema *s, const struct sw_rule *r,
+                        const struct sw_fpath *path, const struct sw_cel_result *res)
+{
+    struct sw_arena *a = w->e->arena;
+    const char *text;
+
+    if (res->outcome == SW_CEL_COST) {
+        text = sw_arena_printf(a,
+                               "'%.*s': no further validation rules will be run due to call cost "
+                               "exceeds limit for rule: %s",
+                               SW_SLICE_ARG(res->text), rule_text(a, r));
+        w->stop = true;
+    } else if (sw_slice_has_prefix(res->text, SW_SLICE_LIT("no such overload"))) {
+        text = sw_arena_printf(a,
+                               "'%.*s': call arguments did not match a supported operator, "
+                               "function or macro signature for rule: %s",
+                               SW_SLICE_ARG(res->text), rule_text(a, r));
+    } else {
+        text = sw_arena_printf(a, "%.*s evaluating rule: %s", SW_SLICE_ARG(res->text),
+                               rule_text(a, r));
+    }
+    sw_ferr_invalid_str(w->e, path, sw_slice_str(sw_stype_name(s->type)), text);
+}
+
+static void run_rule(struct runner *w, const struct sw_schema *s, const struct sw_rule *r,
+                     const struct sw_json *v, const struct sw_json *old,
+                     const struct sw_fpath *path)
+{
+    struct sw_cel_result res;
+
+    if (!r->cel || (r->uses_old && !old && !r->optional_old))
+        return;
+    /* A value that did not change is not held to rules that look only at it. */
+    if (old && !r->uses_old && sw_json_equal(v, old, SW_JSON_EQ_VALUE))
+        return;
+    res = sw_cel_eval(r->cel, w->tmp, v, old, SW_CEL_RULE_COST);
+    if (res.cost > w->budget) {
+        sw_ferr_invalid_str(w->e, path, sw_slice_str(sw_stype_name(s->type)),
+                            "validation failed due to running out of cost budget, no further "
+                            "validation rules will be run");
+        w->stop = true;
+        return;
+    }
+    w->budget -= res.cost;
+    if (res.outcome == SW_CEL_ERROR || res.outcome == SW_CEL_COST || res.outcome == SW_CEL_STRING)
+        eval_failed(w, s, r, path, &res);
+    else if (res.outcome == SW_CEL_FALSE)
+        report(w, s, r, path, broken_text(w, r, v, old));
+}
+
+static void walk(struct runner *w, const struct sw_schema *s, const struct sw_json *v,
+                 const struct sw_json *old, const struct sw_fpath *path)
+{
+    if (!s->rules_below || w->stop || v->type == SW_JSON_NULL)
+        return;
+    for (size_t i = 0; i < s->nrules && !w->stop; i++)
+        run_rule(w, s, &s->rules[i], v, old, path);
+    if (v->type == SW_JSON_OBJECT) {
+        for (size_t i = 0; i < sw_json_len(v); i++) {
+            const struct sw_json_member *m = sw_json_member_at(v, i);
+            const struct sw_schema *p = m ? sw_schema_declared(s, m->key) : NULL;
+
+            if (p || (m && s->additional)) {
+                struct sw_fpath at = p ? sw_fpath_field(path, m->key) : sw_fpath_key(path, m->key);
+
+                walk(w, p ? p : s->additional, m->value, sw_json_get(old, m->key), &at);
+            }
+        }
+    } else if (v->type == SW_JSON_ARRAY && s->items) {
+        for (size_t i = 0; i < sw_json_len(v); i++) {
+            struct sw_fpath at = sw_fpath_index(path, i);
+            const struct sw_json *item = sw_json_at(v, i);
+
+            walk(w, s->items, item, old ? sw_schema_correlate(s, old, item) : NULL, &at);
+        }
+    }
+}
+
+void sw_rules_check(const struct sw_schema *s, const struct sw_json *v, const struct sw_json *old,
+                    const struct sw_fpath *path, struct sw_field_errs *e)
+{
+    SW_ARENA_AUTO tmp = {0};
+    struct runner w = {.tmp = &tmp, .e = e, .budget = SW_CEL_OBJECT_COST};
+
+    walk(&w, s, v, old, path);
+}

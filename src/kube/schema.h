@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Structural schemas (the OpenAPI v3 subset of CustomResourceDefinitions): parsing with the checks
+ * that make a schema structural, pruning, defaulting and validation of objects. Built-in kinds use
+ * the same struct. A compiled schema is immutable and may be read from several threads.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/vec.h"
+#include "kube/errs.h"
+
+struct sw_regex;
+struct sw_cel;
+
+enum sw_stype {
+    SW_T_NONE,
+    SW_T_OBJECT,
+    SW_T_ARRAY,
+    SW_T_STRING,
+    SW_T_INTEGER,
+    SW_T_NUMBER,
+    SW_T_BOOLEAN,
+};
+
+enum sw_list_type {
+    SW_LIST_ATOMIC,
+    SW_LIST_SET,
+    SW_LIST_MAP,
+};
+
+struct sw_schema;
+
+struct sw_prop {
+    struct sw_slice name;
+    struct sw_schema *schema;
+};
+
+/* One x-kubernetes-validations entry. */
+struct sw_rule {
+    struct sw_slice rule;
+    struct sw_slice message;      /* trimmed; empty when not given */
+    struct sw_slice message_expr; /* empty when not given */
+    struct sw_slice field_path;   /* as given, e.g. ".spec.x" */
+    enum sw_cause reason;         /* REQUIRED, INVALID, FORBIDDEN or DUPLICATE */
+    bool optional_old;
+    bool uses_old;
+    struct sw_cel *cel;     /* NULL until compiled */
+    struct sw_cel *cel_msg; /* NULL when there is no message expression */
+};
+
+struct sw_schema {
+    enum sw_stype type;
+    bool nullable;
+    bool int_or_string;
+    bool preserve; /* x-kubernetes-preserve-unknown-fields */
+    bool embedded; /* x-kubernetes-embedded-resource */
+    bool map_atomic;
+    bool additional_any; /* additionalProperties: true */
+    bool has_list_type;
+    bool rules_below; /* this node or one inside it has rules */
+    bool patch_merge; /* strategic merge: lists merge instead of being replaced */
+    bool retain_keys;
+    bool has_min, has_max, ex_min, ex_max, has_multiple;
+    enum sw_list_type list_type;
+    struct sw_slice *list_keys;
+    size_t nlist_keys;
+    struct sw_prop *props; /* sorted by name */
+    size_t nprops;
+    struct sw_schema *additional; /* NULL when not given as a schema */
+    struct sw_schema *items;
+    const struct sw_json *def;   /* default, NULL when none */
+    const struct sw_json *enums; /* array, NULL when none */
+    double min, max, multiple;
+    int64_t min_len, max_len, min_items, max_items, min_props, max_props; /* -1 = none */
+    bool unique_items;
+    struct sw_regex *re; /* owned by the set */
+    struct sw_slice pattern;
+    struct sw_slice format;
+    struct sw_slice *required;
+    size_t nrequired;
+    struct sw_schema **all_of, **any_of, **one_of;
+    size_t nall_of, nany_of, none_of;
+    struct sw_schema * not ;
+    struct sw_rule *rules;
+    size_t nrules;
+    struct sw_slice merge_key; /* strategic merge key */
+    struct sw_slice ref;       /* built-ins: name of the type, for OpenAPI documents */
+    struct sw_slice description;
+};
+
+/* Owns a schema and everything hanging on it. */
+struct sw_schema_set {
+    struct sw_arena arena;
+    SW_VEC(struct sw_regex *) regexes;
+    SW_VEC(struct sw_cel *) cels;
+    struct sw_schema *root;
+};
+
+void sw_schema_set_done(struct sw_schema_set *set);
+
+/*
+ * Compiles an openAPIV3Schema. The JSON is copied into the set. Everything wrong is reported under
+ * 'path' with the reference's texts, rules included. Returns SW_OK, or SW_EINVAL when errors were
+ * added; the set must be released in both cases.
+ */
+SW_NODISCARD int sw_schema_compile(struct sw_schema_set *set, const struct sw_json *v,
+                                   const struct sw_fpath *path, struct sw_field_errs *e);
+
+/* The schema of a property: declared, else additionalProperties; NULL when neither. */
+const struct sw_schema *sw_schema_prop(const struct sw_schema *s, struct sw_slice name);
+/* Only declared properties. */
+const struct sw_schema *sw_schema_declared(const struct sw_schema *s, struct sw_slice name);
+/* An empty schema with all bounds unset. */
+struct sw_schema *sw_schema_blank(struct sw_arena *a);
+
+/* A list of texts in an arena. */
+struct sw_texts {
+    struct sw_arena *arena;
+    const char **p;
+    size_t n;
+    size_t cap;
+};
+void sw_texts_add(struct sw_texts *t, const char *text);
+
+/*
+ * Removes what the schema does not declare. At the root and at embedded resources apiVersion, kind
+ * and metadata stay. The paths of removed fields ("spec.a[0].b") go to 'unknown' when not NULL, at
+ * most 100.
+ */
+void sw_schema_prune(struct sw_json *v, const struct sw_schema *root, struct sw_texts *unknown);
+/* Drops nulls of declared properties that are not nullable. */
+void sw_schema_drop_nulls(struct sw_json *v, const struct sw_schema *s);
+/* Fills defaults, in place; new nodes live in the arena. */
+void sw_schema_default(struct sw_arena *a, struct sw_json *v, const struct sw_schema *s);
+
+/*
+ * Value validation. With 'old' (the stored object) unchanged parts are not checked again. Field
+ * paths are 'prefix' followed by the path inside v; texts name only the inner path. Rules are not
+ * evaluated here.
+ */
+void sw_schema_validate(const struct sw_schema *s, const struct sw_json *v,
+                        const struct sw_json *old, const struct sw_fpath *prefix,
+                        struct sw_field_errs *e);
+/* Duplicates in lists of type set and map. */
+void sw_schema_validate_lists(const struct sw_schema *s, const struct sw_json *v,
+                              const struct sw_fpath *path, struct sw_field_errs *e);
+/* apiVersion and kind of embedded resources. */
+void sw_schema_validate_embedded(const struct sw_schema *s, const struct sw_json *v,
+                                 const struct sw_fpath *path, struct sw_field_errs *e);
+/*
+ * All of it as an apiserver does for a custom resource: values, embedded resources, list types,
+ * then rules, or the cause that says rules were not checked. old may be NULL.
+ */
+void sw_schema_check_object(const struct sw_schema *s, const struct sw_json *v,
+                            const struct sw_json *old, const struct sw_fpath *prefix,
+                            struct sw_field_errs *e);
+
+/* True when the text has the format, or the format is not one that is checked. */
+bool sw_format_ok(struct sw_slice format, struct sw_slice text);
+/* Number of runes. */
+size_t sw_rune_count(struct sw_slice s);
+/* The item of a list-map in 'old' with the same keys as 'item', or NULL. */
+const struct sw_json *sw_schema_correlate(const struct sw_schema *list, const struct sw_json *old,
+                                          const struct sw_json *item);
+/* "object", "array", ... "" for none. */
+const char *sw_stype_name(enum sw_stype type);

@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See table.h. */
+#include "kube/table.h"
+
+#include "kube/cel_priv.h"
+#include "kube/jsonpath.h"
+#include "kube/text.h"
+
+const char *sw_human_duration(struct sw_arena *a, int64_t s)
+{
+    int64_t m = s / 60, h = s / 3600, d = s / 86400, y = d / 365;
+
+    if (s < -1)
+        return "<invalid>";
+    if (s < 0)
+        return "0s";
+    if (s < 120)
+        return sw_arena_printf(a, "%llds", (long long)s);
+    if (m < 10)
+        return s % 60 ? sw_arena_printf(a, "%lldm%llds", (long long)m, (long long)(s % 60))
+                      : sw_arena_printf(a, "%lldm", (long long)m);
+    if (m < 180)
+        return sw_arena_printf(a, "%lldm", (long long)m);
+    if (h < 8)
+        return m % 60 ? sw_arena_printf(a, "%lldh%lldm", (long long)h, (long long)(m % 60))
+                      : sw_arena_printf(a, "%lldh", (long long)h);
+    if (h < 48)
+        return sw_arena_printf(a, "%lldh", (long long)h);
+    if (d < 8)
+        return h % 24 ? sw_arena_printf(a, "%lldd%lldh", (long long)d, (long long)(h % 24))
+                      : sw_arena_printf(a, "%lldd", (long long)d);
+    if (d < 365 * 2)
+        return sw_arena_printf(a, "%lldd", (long long)d);
+    if (y < 8)
+        return d % 365 ? sw_arena_printf(a, "%lldy%lldd", (long long)y, (long long)(d % 365))
+                       : sw_arena_printf(a, "%lldy", (long long)y);
+    return sw_arena_printf(a, "%lldy", (long long)y);
+}
+
+const char *sw_age_text(struct sw_arena *a, struct sw_slice time, int64_t now_s)
+{
+    int64_t sec;
+    int32_t ns;
+
+    if (!time.n || !cel_parse_time(time, &sec, &ns))
+        return "<unknown>";
+    return sw_human_duration(a, now_s - sec);
+}
+
+/* ---- cells of built-in kinds ---- */
+
+struct row {
+    struct sw_arena *a;
+    const struct sw_json *obj;
+    int64_t now_s;
+};
+
+typedef struct sw_json *(*cell_fn)(const struct row *r);
+
+#define CELL(fn) static struct sw_json *fn(const struct row *r)
+
+static struct sw_json *str(const struct row *r, const char *s)
+{
+    return sw_json_new_str(r->a, s);
+}
+
+static struct sw_slice path_text(const struct row *r, const char *path)
+{
+    struct sw_slice rest = sw_slice_str(path);
+    const struct sw_json *v = r->obj;
+
+    while (rest.p && v)
+        v = sw_json_get(v, sw_slice_cut(&rest, '.'));
+    return sw_json_is(v, SW_JSON_STRING) ? v->text : sw_slice("", 0);
+}
+
+static struct sw_json *text_at(const struct row *r, const char *path)
+{
+    return sw_json_new_string(r->a, path_text(r, path));
+}
+
+CELL(c_name)
+{
+    return text_at(r, "metadata.name");
+}
+
+CELL(c_age)
+{
+    return str(r, sw_age_text(r->a, path_text(r, "metadata.creationTimestamp"), r->now_s));
+}
+
+CELL(c_created)
+{
+    return text_at(r, "metadata.creationTimestamp");
+}
+
+CELL(c_phase)
+{
+    return text_at(r, "status.phase");
+}
+
+CELL(c_type)
+{
+    return text_at(r, "type");
+}
+
+CELL(c_data)
+{
+    return sw_json_new_i64(r->a, (int64_t)(sw_json_len(sw_json_find(r->obj, "data")) +
+                                           sw_json_len(sw_json_find(r->obj, "binaryData"))));
+}
+
+CELL(c_secrets)
+{
+    return sw_json_new_i64(r->a, (int64_t)sw_json_len(sw_json_find(r->obj, "secrets")));
+}
+
+CELL(c_webhooks)
+{
+    return sw_json_new_i64(r->a, (int64_t)sw_json_len(sw_json_find(r->obj, "webhooks")));
+}
+
+CELL(c_holder)
+{
+    return text_at(r, "spec.holderIdentity");
+}
+
+CELL(c_svc_type)
+{
+    return text_at(r, "spec.type");
+}
+
+CELL(c_svc_ip)
+{
+    struct sw_slice ip = path_text(r, "spec.clusterIP");
+
+    return ip.n ? sw_json_new_string(r->a, ip) : str(r, "<none>");
+}
+
+static struct sw_json *joined(const struct row *r, struct sw_buf *b)
+{
+    return sw_buf_len(b) ? sw_json_new_string(r->a, sw_buf_slice(b)) : str(r, "<none>");
+}
+
+CELL(c_svc_external)
+{
+    SW_BUF_AUTO b;
+    const struct sw_json *ips = sw_json_walk(r->obj, "spec", "externalIPs", NULL);
+    const struct sw_json *in = sw_json_walk(r->obj, "status", "loadBalancer", "ingress", NULL);
+    bool balanced = sw_slice_eq_str(path_text(r, "spec.type"), "LoadBalancer");
+
+    if (sw_slice_eq_str(path_text(r, "spec.type"), "ExternalName"))
+        return text_at(r, "spec.externalName");
+    sw_buf_init(&b, 4096);
+    for (size_t i = 0; balanced && i < sw_json_len(in); i++) {
+        const struct sw_json *ip = sw_json_find(sw_json_at(in, i), "ip");
+
+        if (!ip)
+            ip = sw_json_find(sw_json_at(in, i), "hostname");
+        sw_tx_printf(&b, "%s%.*s", sw_buf_len(&b) ? "," : "", SW_SLICE_ARG(sw_json_str(ip)));
+    }
+    for (size_t i = 0; i < sw_json_len(ips); i++)
+        sw_tx_printf(&b, "%s%.*s", sw_buf_len(&b) ? "," : "",
+                     SW_SLICE_ARG(sw_json_str(sw_json_at(ips, i))));
+    if (!sw_buf_len(&b) && balanced)
+        return str(r, "<pending>");
+    return joined(r, &b);
+}
+
+CELL(c_svc_ports)
+{
+    const struct sw_json *ports = sw_json_walk(r->obj, "spec", "ports", NULL);
+    SW_BUF_AUTO b;
+
+    sw_buf_init(&b, 4096);
+    for (size_t i = 0; i < sw_json_len(ports); i++) {
+        const struct sw_json *p = sw_json_at(ports, i);
+        const struct sw_json *port = sw_json_find(p, "port");
+        const struct sw_json *np = sw_json_find(p, "nodePort");
+
+        sw_tx_printf(&b, "%s%.*s", i ? "," : "",
+                     SW_SLICE_ARG(sw_json_is(port, SW_JSON_NUMBER) ? port->text : sw_slice("", 0)));
+        if (sw_json_is(np, SW_JSON_NUMBER))
+            sw_tx_printf(&b, ":%.*s", SW_SLICE_ARG(np->text));
+        sw_tx_printf(&b, "/%.*s", SW_SLICE_ARG(sw_json_str(sw_json_find(p, "protocol"))));
+    }
+    return joined(r, &b);
+}
+
+CELL(c_svc_selector)
+{
+    const struct sw_json *sel = sw_json_walk(r->obj, "spec", "selector", NULL);
+    struct sw_json *sorted = sel ? sw_json_copy(r->a, sel) : NULL;
+    SW_BUF_AUTO b;
+
+    sw_buf_init(&b, 4096);
+    if (sw_json_is(sorted, SW_JSON_OBJECT))
+        sw_json_sort_members(sorted);
+    for (size_t i = 0; i < sw_json_len(sorted); i++) {
+        const struct sw_json_member *m = sw_json_member_at(sorted, i);
+
+        sw_tx_printf(&b, "%s%.*s=%.*s", i ? "," : "", SW_SLICE_ARG(m->key),
+                     SW_SLICE_ARG(sw_json_str(m->value)));
+    }
+    return joined(r, &b);
+}
+
+CELL(c_slice_type)
+{
+    return text_at(r, "addressType");
+}
+
+/* At most three, then how many more. */
+static struct sw_json *first_three(const struct row *r, const struct sw_json *const *p, size_t n)
+{
+    SW_BUF_AUTO b;
+
+    sw_buf_init(&b, 4096);
+    for (size_t i = 0; i < n && i < 3; i++)
+        sw_tx_printf(&b, "%s%.*s", i ? "," : "", SW_SLICE_ARG(p[i]->text));
+    if (n > 3)
+        sw_tx_printf(&b, " + %zu more...", n - 3);
+    return sw_buf_len(&b) ? sw_json_new_string(r->a, sw_buf_slice(&b)) : str(r, "<unset>");
+}
+
+CELL(c_slice_ports)
+{
+    const struct sw_json *ports = sw_json_find(r->obj, "ports");
+    const struct sw_json **p = sw_arena_array(r->a, sw_json_len(ports) + 1, sizeof(const void *));
+    size_t n = 0;
+
+    for (size_t i = 0; i < sw_json_len(ports); i++) {
+        const struct sw_json *x = sw_json_find(sw_json_at(ports, i), "port");
+
+        if (sw_json_is(x, SW_JSON_NUMBER))
+            p[n++] = x;
+    }
+    return first_three(r, p, n);
+}
+
+CELL(c_slice_addresses)
+{
+    const struct sw_json *eps = sw_json_find(r->obj, "endpoints");
+    const struct sw_json **p;
+    size_t total = 0, n = 0;
+
+    for (size_t i = 0; i < sw_json_len(eps); i++)
+        total += sw_json_len(sw_json_find(sw_json_at(eps, i), "addresses"));
+    p = sw_arena_array(r->a, total + 1, sizeof(const void *));
+    for (size_t i = 0; i < sw_json_len(eps); i++) {
+        const struct sw_json *l = sw_json_find(sw_json_at(eps, i), "addresses");
+
+        for (size_t k = 0; k < sw_json_len(l); k++) {
+            if (sw_json_is(sw_json_at(l, k), SW_JSON_STRING))
+                p[n++] = sw_json_at(l, k);
+        }
+    }
+    return first_three(r, p, n);
+}
+
+CELL(c_role)
+{
+    return str(r, sw_arena_printf(r->a, "%.*s/%.*s", SW_SLICE_ARG(path_text(r, "roleRef.kind")),
+                                  SW_SLICE_ARG(path_text(r, "roleRef.name"))));
+}
+
+static struct sw_json *subjects(const struct row *r, const char *kind)
+{
+    const struct sw_json *list = sw_json_find(r->obj, "subjects");
+    SW_BUF_AUTO b;
+
+    sw_buf_init(&b, 65536);
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        const struct sw_json *s = sw_json_at(list, i);
+        struct sw_slice ns = sw_json_str(sw_json_find(s, "namespace"));
+
+        if (!sw_json_str_eq(sw_json_find(s, "kind"), kind))
+            continue;
+        sw_tx_str(&b, sw_buf_len(&b) ? ", " : "");
+        if (*kind == 'S' && ns.p)
+            sw_tx_printf(&b, "%.*s/", SW_SLICE_ARG(ns));
+        sw_tx_slice(&b, sw_json_str(sw_json_find(s, "name")));
+    }
+    return sw_json_new_string(r->a, sw_buf_slice(&b));
+}
+
+CELL(c_users)
+{
+    return subjects(r, "User");
+}
+
+CELL(c_groups)
+{
+    return subjects(r, "Group");
+}
+
+CELL(c_accounts)
+{
+    return subjects(r, "ServiceAccount");
+}
+
+/* ---- events ---- */
+
+CELL(c_ev_last)
+{
+    struct sw_slice t = path_text(r, "series.lastObservedTime");
+
+    if (!t.n)
+        t = path_text(r, "lastTimestamp");
+    if (!t.n)
+        t = path_text(r, "eventTime");
+    return str(r, sw_age_text(r->a, t, r->now_s));
+}
+
+CELL(c_ev_first)
+{
+    struct sw_slice t = path_text(r, "firstTimestamp");
+
+    if (!t.n)
+        t = path_text(r, "eventTime");
+    return str(r, sw_age_text(r->a, t, r->now_s));
+}
+
+CELL(c_ev_type)
+{
+    return text_at(r, "type");
+}
+
+CELL(c_ev_reason)
+{
+    return text_at(r, "reason");
+}
+
+CELL(c_ev_object)
+{
+    char *s = sw_arena_printf(r->a, "%.*s/%.*s", SW_SLICE_ARG(path_text(r, "involvedObject.kind")),
+                              SW_SLICE_ARG(path_text(r, "involvedObject.name")));
+
+    for (size_t i = 0; s[i] && s[i] != '/'; i++)
+        s[i] = s[i] >= 'A' && s[i] <= 'Z' ? (char)(s[i] | 0x20) : s[i];
+    return str(r, s);
+}
+
+CELL(c_ev_sub)
+{
+    return text_at(r, "involvedObject.fieldPath");
+}
+
+CELL(c_ev_source)
+{
+    struct sw_slice c = path_text(r, "source.component");
+    struct sw_slice h = path_text(r, "source.host");
+
+    if (!c.n)
+        c = path_text(r, "reportingComponent");
+    return str(r, h.n ? sw_arena_printf(r->a, "%.*s, %.*s", SW_SLICE_ARG(c), SW_SLICE_ARG(h))
+                      : sw_arena_dup(r->a, c));
+}
+
+CELL(c_ev_message)
+{
+    return text_at(r, "message");
+}
+
+CELL(c_ev_count)
+{
+    const struct sw_json *n = sw_json_find(r->obj, "count");
+
+    return n ? sw_json_copy(r->a, n) : sw_json_new_i64(r->a, 1);
+}
+
+struct column {
+    const char *name;
+    const char *type;
+    cell_fn cell;
+    int priority;
+};
+
+#define NAME                                                                                       \
+    {                                                                                              \
+        "Name", "string", c_name, 0                                                                \
+    }
+#define AGE                                                                                        \
+    {                                                                                              \
+        "Age", "string", c_age, 0                                                                  \
+    }
+
+static const struct column t_plain[] = {NAME, AGE, {0}};
+static const struct column t_namespace[] = {NAME, {"Status", "string", c_phase, 0}, AGE, {0}};
+static const struct column t_config_map[] = {NAME, {"Data", "integer", c_data, 0}, AGE, {0}};
+static const struct column t_secret[] = {
+    NAME, {"Type", "string", c_type, 0}, {"Data", "integer", c_data, 0}, AGE, {0}};
+static const struct column t_service[] = {NAME,
+                                          {"Type", "string", c_svc_type, 0},
+                                          {"Cluster-IP", "string", c_svc_ip, 0},
+                                          {"External-IP", "string", c_svc_external, 0},
+                                          {"Port(s)", "string", c_svc_ports, 0},
+                                          AGE,
+                                          {"Selector", "string", c_svc_selector, 1},
+                                          {0}};
+static const struct column t_account[] = {NAME, {"Secrets", "integer", c_secrets, 0}, AGE, {0}};
+static const struct column t_event[] = {{"Last Seen", "string", c_ev_last, 0},
+                                        {"Type", "string", c_ev_type, 0},
+                                        {"Reason", "string", c_ev_reason, 0},
+                                        {"Object", "string", c_ev_object, 0},
+                                        {"Subobject", "string", c_ev_sub, 1},
+                                        {"Source", "string", c_ev_source, 1},
+                                        {"Message", "string", c_ev_message, 0},
+                                        {"First Seen", "string", c_ev_first, 1},
+                                        {"Count", "integer", c_ev_count, 1},
+                                        {"Name", "string", c_name, 1},
+                                        {0}};
+static const struct column t_slice[] = {NAME,
+                                        {"AddressType", "string", c_slice_type, 0},
+                                        {"Ports", "string", c_slice_ports, 0},
+                                        {"Endpoints", "string", c_slice_addresses, 0},
+                                        AGE,
+                                        {0}};
+static const struct column t_lease[] = {NAME, {"Holder", "string", c_holder, 0}, AGE, {0}};
+static const struct column t_created[] = {NAME, {"Created At", "date", c_created, 0}, {0}};
+static const struct column t_binding[] = {NAME,
+                                          {"Role", "string", c_role, 0},
+                                          AGE,
+                                          {"Users", "string", c_users, 1},
+                                          {"Groups", "string", c_groups, 1},
+                                          {"ServiceAccounts", "string", c_accounts, 1},
+                                          {0}};
+static const struct column t_webhooks[] = {NAME, {"Webhooks", "integer", c_webhooks, 0}, AGE, {0}};
+
+static const struct column *columns_of(const struct sw_builtin *b)
+{
+    static const struct {
+        const char *type;
+        const struct column *columns;
+    } table[] = {
+        {"Namespace", t_namespace},
+        {"ConfigMap", t_config_map},
+        {"Secret", t_secret},
+        {"Service", t_service},
+        {"ServiceAccount", t_account},
+        {"Event", t_event},
+        {"EndpointSlice", t_slice},
+        {"Lease", t_lease},
+        {"Role", t_created},
+        {"ClusterRole", t_created},
+        {"RoleBinding", t_binding},
+        {"ClusterRoleBinding", t_binding},
+        {"CustomResourceDefinition", t_created},
+        {"ValidatingWebhookConfiguration", t_webhooks},
+        {"MutatingWebhookConfiguration", t_webhooks},
+    };
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(table); i++) {
+        if (strcmp(b->type, table[i].type) == 0)
+            return table[i].columns;
+    }
+    return t_plain;
+}
+
+/* ---- definitions ---- */
+
+static struct sw_json *definition(struct sw_arena *a, const char *name, const char *type,
+                                  const char *format, const char *text, int64_t priority)
+{
+    struct sw_json *d = sw_json_new_object(a);
+
+    sw_json_put(a, d, "name", sw_json_new_str(a, name));
+    sw_json_put(a, d, "type", sw_json_new_str(a, type));
+    sw_json_put(a, d, "format", sw_json_new_str(a, format));
+    sw_json_put(a, d, "description", sw_json_new_str(a, text));
+    sw_json_put(a, d, "priority", sw_json_new_i64(a, priority));
+    return d;
+}
+
+static const char *column_text(struct sw_arena *a, const struct sw_json *c, const char *key)
+{
+    struct sw_slice s = sw_json_str(sw_json_find(c, key));
+
+    return s.p ? sw_arena_dup(a, s) : "";
+}
+
+struct sw_json *sw_table_columns(struct sw_arena *a, const struct sw_builtin *b,
+                                 const struct sw_json *columns)
+{
+    struct sw_json *list = sw_json_new_array(a);
+
+    if (b || !sw_json_len(columns)) {
+        const struct column *c = b ? columns_of(b) : t_plain;
+
+        for (; c->name; c++) {
+            bool age = c->cell == c_age;
+
+            sw_json_push(a, list,
+                         definition(a, c->name, age && !b ? "date" : c->type,
+                                    c->cell == c_name ? "name" : "",
+                                    c->cell == c_name ? "Name of the object."
+                                    : age             ? "Time since the object was created."
+                                                      : "",
+                                    c->priority));
+        }
+        return list;
+    }
+    sw_json_push(a, list, definition(a, "Name", "string", "name", "Name of the object.", 0));
+    for (size_t i = 0; i < sw_json_len(columns); i++) {
+        const struct sw_json *c = sw_json_at(columns, i);
+        int64_t priority = 0;
+
+        if (!sw_json_i64(sw_json_find(c, "priority"), &priority))
+            priority = 0;
+        sw_json_push(a, list,
+                     definition(a, column_text(a, c, "name"), column_text(a, c, "type"),
+                                column_text(a, c, "format"), column_text(a, c, "description"),
+                                priority));
+    }
+    return list;
+}
+
+/* A custom column: typed cells for numbers and booleans, text for the rest, null when missing. */
+static struct sw_json *custom_cell(const struct row *r, const struct sw_json *c)
+{
+    const struct sw_json *type = sw_json_find(c, "type");
+    struct sw_jsonpath_results found = {0};
+    const struct sw_json *v;
+
+    if (sw_jsonpath(r->a, sw_json_str(sw_json_find(c, "jsonPath")), r->obj, &found) < 0 || !found.n)
+        return sw_json_new_null(r->a);
+    v = found.p[0];
+    if (v->type == SW_JSON_NULL)
+        return sw_json_new_null(r->a);
+    if (sw_json_str_eq(type, "date"))
+        return str(r, sw_age_text(r->a, sw_json_is(v, SW_JSON_STRING) ? v->text : sw_slice("", 0),
+                                  r->now_s));
+    if (sw_json_str_eq(type, "string")) {
+        if (v->type == SW_JSON_STRING)
+            return sw_json_copy(r->a, v);
+        return sw_json_new_string(r->a, sw_json_text(r->a, v, NULL));
+    }
+    if (sw_json_str_eq(type, "boolean"))
+        return v->type == SW_JSON_BOOL ? sw_json_copy(r->a, v) : sw_json_new_null(r->a);
+    return v->type == SW_JSON_NUMBER ? sw_json_copy(r->a, v) : sw_json_new_null(r->a);
+}
+
+struct sw_json *sw_table_cells(struct sw_arena *a, const struct sw_builtin *b,
+                               const struct sw_json *columns, const struct sw_json *obj,
+                               int64_t now_s)
+{
+    struct row r = {.a = a, .obj = obj, .now_s = now_s};
+    struct sw_json *list = sw_json_new_array(a);
+
+    if (b || !sw_json_len(columns)) {
+        for (const struct column *c = b ? columns_of(b) : t_plain; c->name; c++)
+            sw_json_push(a, list, c->cell(&r));
+        return list;
+    }
+    sw_json_push(a, list, c_name(&r));
+    for (size_t i = 0; i < sw_json_len(columns); i++)
+        sw_json_push(a, list, custom_cell(&r, sw_json_at(columns, i)));
+    return list;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of src/store share among themselves. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "io/loop.h"
+#include "store/db.h"
+#include "store/store.h"
+#include "store/tree.h"
+
+/* The value of a deletion may be absent: see struct sw_store_event. */
+struct sw_store_obj *sw_store_obj_new(struct sw_slice key, struct sw_slice value);
+/* Takes references of its own. */
+struct sw_store_event *sw_store_event_new(enum sw_store_change type, uint64_t revision,
+                                          uint64_t wall_ms, struct sw_store_obj *obj,
+                                          struct sw_store_obj *prev);
+
+/* Recent events in order of revision: a ring that grows. */
+struct sw_window {
+    struct sw_store_event **ring; /* owned, with a reference each */
+    size_t cap;                   /* power of two or 0 */
+    size_t first;
+    size_t n;
+};
+
+void sw_window_done(struct sw_window *w);
+/* Takes over the reference. */
+void sw_window_push(struct sw_window *w, struct sw_store_event *e);
+struct sw_store_event *sw_window_at(const struct sw_window *w, size_t i);
+/* Position of the first event with a revision above 'revision'. */
+size_t sw_window_after(const struct sw_window *w, uint64_t revision);
+/* Takes out the oldest; the reference goes to the caller. NULL when empty. */
+struct sw_store_event *sw_window_pop(struct sw_window *w);
+
+/* What is read from a file at the start. */
+struct sw_load {
+    struct sw_db_meta meta;
+    struct sw_tree *tree; /* owned */
+    struct sw_window window;
+    uint64_t revision; /* highest given out */
+    uint64_t rows;
+};
+/* Reads and cross-checks all rows. On failure *l is empty. */
+SW_NODISCARD int sw_load_run(struct sw_load *l, struct sw_db *db, const char *path,
+                             struct sw_err *err);
+void sw_load_done(struct sw_load *l);
+
+/* The lock that keeps a second process out. SW_ECLOSED when someone has it. */
+SW_NODISCARD int sw_store_lock(const char *path, int *ret_fd, struct sw_err *err);
+
+struct sw_store_snap {
+    atomic_uint refs;
+    uint64_t revision;
+    struct sw_tree *root; /* owned */
+};
+/* Takes over the tree's reference. */
+struct sw_store_snap *sw_store_snap_new(struct sw_tree *root, uint64_t revision);
+
+/* A write on its way through the queue and back. */
+struct sw_request {
+    struct sw_msg msg; /* for the way back */
+    struct sw_request *next;
+    enum sw_store_verb verb;
+    uint64_t expect;
+    size_t bytes;
+    struct sw_store_obj *obj; /* owned: key and value; not visible before the commit */
+    bool has_value;
+    struct sw_loop *loop;
+    sw_store_done_cb cb;
+    void *arg;
+    /* result */
+    int rc;
+    uint64_t revision;
+    struct sw_store_obj *there; /* owned: the version in the way, or the one replaced */
+    struct sw_err err;
+};
+
+enum { HISTORY_SNAPS = 4 };
+
+struct sw_store {
+    struct sw_store_opts opts; /* defaults filled in */
+    char *path;                /* owned */
+    int lock_fd;               /* owned */
+    struct sw_db *db;          /* owned; the writer's after the start */
+    pthread_t thread;
+
+    /* Queue: guarded by queue_lock. */
+    pthread_mutex_t queue_lock;
+    pthread_cond_t queue_wake;
+    struct sw_request *queue_head;
+    struct sw_request **queue_tail;
+    size_t queue_n;
+    size_t queue_bytes;
+    uint64_t refused;
+    bool closing;
+
+    /* What readers see: guarded by lock, which is never held over anything slow. */
+    pthread_mutex_t lock;
+    struct sw_store_snap *snap; /* owned */
+    struct sw_window window;
+    uint64_t floor;
+    struct sw_list feeds;
+    struct sw_store_snap *history[HISTORY_SNAPS]; /* owned; older states asked for recently */
+    unsigned history_next;
+    struct sw_store_stats stats;
+
+    /* The writer's own. */
+    uint64_t last;       /* highest revision given out, also to writes that failed */
+    uint64_t compact_to; /* compaction goes on in steps until the floor is here */
+    uint64_t compact_next_ms;
+    atomic_ullong edits; /* edit numbers of the tree */
+};
+
+/* Called by the writer after a publication, with s->lock held. */
+void sw_store_feeds_wake_locked(struct sw_store *s);
+
+void *sw_store_writer_main(void *arg);

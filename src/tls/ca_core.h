@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a CA, for the files of this directory. */
+#pragma once
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+
+struct gnutls_x509_crt_int;
+struct gnutls_x509_privkey_int;
+
+/* Immutable after it was made, so several threads may sign with it. */
+struct sw_ca {
+    struct gnutls_x509_crt_int *root;
+    struct gnutls_x509_privkey_int *key;
+    struct sw_arena arena;
+    struct sw_slice root_pem;
+    struct sw_slice trust_domain;
+};
+
+/* Results of GnuTLS: negative on failure. */
+int sw_ca_new_key(struct gnutls_x509_privkey_int **ret);
+int sw_ca_set_serial(struct gnutls_x509_crt_int *crt);
+int sw_ca_set_times(struct gnutls_x509_crt_int *crt, uint64_t from_s, uint64_t to_s);
+int sw_ca_set_key_ids(struct gnutls_x509_crt_int *crt, struct gnutls_x509_crt_int *issuer);
+/* Appends both as PEM. SW_OK or an error of ours. */
+int sw_ca_export_leaf(struct gnutls_x509_crt_int *crt, struct gnutls_x509_privkey_int *key,
+                      struct sw_buf *ret_chain, struct sw_buf *ret_key, struct sw_err *err);

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Slices, UTF-8, hashes, maps, randomness. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/slice.h"
+
+#define S(lit) SW_SLICE_LIT(lit)
+
+static void slices_compare(void **state)
+{
+    assert_true(sw_slice_eq(S("abc"), S("abc")));
+    assert_false(sw_slice_eq(S("abc"), S("abd")));
+    assert_false(sw_slice_eq(S("abc"), S("ab")));
+    assert_true(sw_slice_eq(sw_slice(NULL, 0), S("")));
+    assert_true(sw_slice_ieq(S("HoSt"), S("hOsT")));
+    assert_false(sw_slice_ieq(S("a@"), S("a`"))); /* 0x40 and 0x60 are no letters */
+    assert_true(sw_slice_cmp(S("a"), S("b")) < 0);
+    assert_true(sw_slice_cmp(S("ab"), S("a")) > 0);
+    assert_true(sw_slice_cmp(S("a\xff"), S("a\x01")) > 0); /* bytes, not chars */
+    assert_int_equal(sw_slice_cmp(S(""), sw_slice(NULL, 0)), 0);
+    assert_true(sw_slice_has_prefix(S("abc"), S("ab")));
+    assert_true(sw_slice_has_prefix(S("abc"), S("")));
+    assert_false(sw_slice_has_prefix(S("ab"), S("abc")));
+    assert_true(sw_slice_has_suffix(S("abc"), S("bc")));
+    assert_false(sw_slice_has_suffix(S("abc"), S("ab")));
+    assert_true(sw_slice_eq_str(sw_slice_str(NULL), ""));
+}
+
+static void slices_cut_and_search(void **state)
+{
+    struct sw_slice rest = S("a,,b,");
+    char got[32] = "";
+
+    while (rest.p) {
+        struct sw_slice piece = sw_slice_cut(&rest, ',');
+        size_t used = strlen(got);
+
+        (void)snprintf(got + used, sizeof(got) - used, "[%.*s]", SW_SLICE_ARG(piece));
+    }
+    assert_string_equal(got, "[a][][b][]");
+    assert_int_equal(sw_slice_find(S("abcb"), 'b'), 1);
+    assert_int_equal(sw_slice_rfind(S("abcb"), 'b'), 3);
+    assert_int_equal(sw_slice_find(S("abc"), 'x'), -1);
+    assert_int_equal(sw_slice_rfind(S(""), 'x'), -1);
+    assert_true(sw_slice_eq_str(sw_slice_trim(S(" \t a b\t ")), "a b"));
+    assert_int_equal(sw_slice_trim(S(" \t ")).n, 0);
+    assert_true(sw_slice_eq_str(sw_slice_from(S("abc"), 1), "bc"));
+    assert_int_equal(sw_slice_from(S("abc"), 9).n, 0);
+    assert_true(sw_slice_eq_str(sw_slice_head(S("abc"), 2), "ab"));
+    assert_int_equal(sw_slice_head(S("abc"), 9).n, 3);
+    char *copy = sw_slice_dup(S("abc"));
+    assert_string_equal(copy, "abc");
+    sw_free(copy);
+}
+
+static const struct {
+    const char *in;
+    uint64_t max;
+    bool ok;
+    uint64_t value;
+} numbers[] = {
+    {"0", 10, true, 0},
+    {"10", 10, true, 10},
+    {"11", 10, false, 0},
+    {"007", 10, true, 7},
+    {"", 10, false, 0},
+    {"-1", 10, false, 0},
+    {"+1", 10, false, 0},
+    {" 1", 10, false, 0},
+    {"1x", 10, false, 0},
+    {"18446744073709551615", UINT64_MAX, true, UINT64_MAX},
+    {"18446744073709551616", UINT64_MAX, false, 0},
+    {"99999999999999999999999", UINT64_MAX, false, 0},
+};
+
+static void numbers_are_decimal_and_bounded(void **state)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(numbers); i++) {
+        uint64_t v = 0;
+
+        assert_int_equal(sw_slice_to_u64(sw_slice_str(numbers[i].in), numbers[i].max, &v),
+                         numbers[i].ok);
+        assert_int_equal(v, numbers[i].value);
+    }
+}
+
+/* Plain decoder after the table of the Unicode standard, to compare with. */
+static bool slow_utf8(const unsigned char *p, size_t n)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+
+    for (size_t i = 0; i < n;) {
+        size_t len = p[i] < 0x80       ? 1
+                     : p[i] >> 5 == 6  ? 2
+                     : p[i] >> 4 == 14 ? 3
+                     : p[i] >> 3 == 30 ? 4
+                                       : 0;
+        uint32_t c;
+
+        if (len == 0 || i + len > n)
+            return false;
+        c = len == 1 ? p[i] : p[i] & (0xffU >> (len + 1));
+        for (size_t k = 1; k < len; k++) {
+            if (p[i + k] >> 6 != 2)
+                return false;
+            c = c << 6 | (p[i + k] & 0x3f);
+        }
+        if (c < least[len] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
+            return false;
+        i += len;
+    }
+    return true;
+}
+
+static void utf8_is_strict(void **state)
+{
+    unsigned char b[4];
+
+    assert_true(sw_utf8_valid(S("")));
+    for (uint32_t x = 0; x < 0x10000; x++) {
+        b[0] = (unsigned char)(x >> 8);
+        b[1] = (unsigned char)x;
+        assert_int_equal(sw_utf8_valid(sw_slice(b, 2)), slow_utf8(b, 2));
+        b[2] = 0x80;
+        b[3] = 0xbf;
+        assert_int_equal(sw_utf8_valid(sw_slice(b, 3)), slow_utf8(b, 3));
+        assert_int_equal(sw_utf8_valid(sw_slice(b, 4)), slow_utf8(b, 4));
+    }
+    for (int i = 0; i < 200000; i++) {
+        uint64_t r = sw_rand_u64();
+
+        memcpy(b, &r, 4);
+        b[0] |= 0xc0;
+        assert_int_equal(sw_utf8_valid(sw_slice(b, 4)), slow_utf8(b, 4));
+    }
+}
+
+/* Computed with another implementation of SipHash-1-3: key 00 01 .. 0f, message 00 01 .. n-1. */
+static const struct {
+    size_t n;
+    uint64_t hash;
+} sip[] = {
+    {0, UINT64_C(0xabac0158050fc4dc)},  {1, UINT64_C(0xc9f49bf37d57ca93)},
+    {2, UINT64_C(0x82cb9b024dc7d44d)},  {3, UINT64_C(0x8bf80ab8e7ddf7fb)},
+    {4, UINT64_C(0xcf75576088d38328)},  {5, UINT64_C(0xdef9d52f49533b67)},
+    {6, UINT64_C(0xc50d2b50c59f22a7)},  {7, UINT64_C(0xd3927d989bb11140)},
+    {8, UINT64_C(0x369095118d299a8e)},  {9, UINT64_C(0x25a48eb36c063de4)},
+    {10, UINT64_C(0x79de85ee92ff097f)}, {11, UINT64_C(0x70c118c1f94dc352)},
+    {12, UINT64_C(0x78a384b157b4d9a2)}, {13, UINT64_C(0x306f760c1229ffa7)},
+    {14, UINT64_C(0x605aa111c0f95d34)}, {15, UINT64_C(0xd320d86d2a519956)},
+    {16, UINT64_C(0xcc4fdd1a7d908b66)}, {17, UINT64_C(0x9cf2689063dbd80c)},
+};
+
+static void siphash_matches_vectors(void **state)
+{
+    unsigned char msg[300];
+
+    for (size_t i = 0; i < sizeof(msg); i++)
+        msg[i] = (unsigned char)i;
+    for (size_t i = 0; i < SW_ARRAY_LEN(sip); i++)
+        assert_int_equal(
+            sw_siphash13(UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908), msg, sip[i].n),
+            sip[i].hash);
+    assert_int_equal(sw_siphash13(0, 0, "the quick brown fox", 19), UINT64_C(0x5a17575ad3449cba));
+    assert_int_equal(sw_siphash13(1, 2, msg, sizeof(msg)), UINT64_C(0x7d15a48ab68c1f2d));
+    assert_int_equal(sw_hash("abc", 3), sw_hash("abc", 3));
+    assert_int_not_equal(sw_hash("abc", 3), sw_hash("abd", 3));
+}
+
+static void map_agrees_with_a_table(void **state)
+{
+    enum { KEYS = 500 };
+    struct sw_map m = {0};
+    static char keys[KEYS][12];
+    void *model[KEYS] = {0};
+    size_t live = 0;
+
+    assert_null(sw_map_get(&m, S("x")));
+    assert_null(sw_map_del(&m, S("x")));
+    assert_null(sw_map_next(&m, NULL));
+    for (size_t i = 0; i < KEYS; i++)
+        (void)snprintf(keys[i], sizeof(keys[i]), "key%zu", i);
+    for (int round = 0; round < 50000; round++) {
+        size_t k = sw_rand_below(KEYS);
+        struct sw_slice key = sw_slice_str(keys[k]);
+
+        if (sw_rand_below(2)) {
+            void *value = &keys[sw_rand_below(KEYS)];
+
+            assert_ptr_equal(sw_map_put(&m, key, value), model[k]);
+            live += model[k] == NULL;
+            model[k] = value;
+        } else {
+            assert_ptr_equal(sw_map_del(&m, key), model[k]);
+            live -= model[k] != NULL;
+            model[k] = NULL;
+        }
+        assert_ptr_equal(sw_map_get(&m, key), model[k]);
+        assert_int_equal(m.n, live);
+    }
+    assert_true(m.cap <= 4096); /* deleted entries do not grow it for ever */
+    SW_MAP_FOREACH (it, &m) {
+        size_t k = (size_t)(it->key.p - keys[0]) / sizeof(keys[0]);
+
+        assert_ptr_equal(it->value, model[k]);
+        assert_ptr_equal(sw_map_del(&m, it->key), model[k]);
+        live--;
+    }
+    assert_int_equal(live, 0);
+    assert_int_equal(m.n, 0);
+    sw_map_done(&m);
+}
+
+static void map_takes_the_empty_key(void **state)
+{
+    struct sw_map m = {0};
+    int v;
+
+    assert_null(sw_map_put(&m, S(""), &v));
+    assert_ptr_equal(sw_map_get(&m, sw_slice(NULL, 0)), &v);
+    assert_ptr_equal(sw_map_del(&m, S("")), &v);
+    sw_map_done(&m);
+}
+
+static void random_numbers_spread(void **state)
+{
+    unsigned hits[10] = {0};
+    unsigned char bytes[64] = {0};
+    unsigned zero = 0;
+
+    for (int i = 0; i < 100000; i++) {
+        uint64_t r = sw_rand_below(10);
+
+        assert_true(r < 10);
+        hits[r]++;
+    }
+    for (int i = 0; i < 10; i++)
+        assert_in_range(hits[i], 9000, 11000);
+    assert_int_equal(sw_rand_below(1), 0);
+    assert_int_not_equal(sw_rand_u64(), sw_rand_u64());
+    sw_rand_bytes(bytes, sizeof(bytes));
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        zero += bytes[i] == 0;
+    assert_true(zero < 10);
+    sw_rand_bytes(bytes, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slices_compare),
+        cmocka_unit_test(slices_cut_and_search),
+        cmocka_unit_test(numbers_are_decimal_and_bounded),
+        cmocka_unit_test(utf8_is_strict),
+        cmocka_unit_test(siphash_matches_vectors),
+        cmocka_unit_test(map_agrees_with_a_table),
+        cmocka_unit_test(map_takes_the_empty_key),
+        cmocka_unit_test(random_numbers_spread),
+    };
+
+    return cmocka_run_group_tests_name("slice_map", tests, NULL, NULL);
+}
