@@ -113,23 +113,12 @@ void api_get(struct api_req *r)
 
 /* --- selectors -------------------------------------------------------------------------- */
 
-static const char *where_text(struct api_req *r)
-{
-    return sw_arena_printf(r->arena,
-                           "Unable to find \"%s%s, Resource=%s\" that match label selector "
-                           "\"%.*s\", field selector \"%.*s\": ",
-                           *r->res->group ? r->res->api_version : "/", *r->res->group ? "" : r->res->version,
-                           r->res->plural, SW_SLICE_ARG(api_param(r, "labelSelector")),
-                           SW_SLICE_ARG(api_param(r, "fieldSelector")));
-}
-
 bool api_filter_parse(struct api_req *r, struct api_filter *f)
 {
     struct sw_slice labels = api_param(r, "labelSelector");
     struct sw_slice fields = api_param(r, "fieldSelector");
     const char *why = "";
 
-    (void)where_text;
     *f = (struct api_filter){0};
     if (labels.n) {
         if (sw_label_selector_parse(r->arena, labels, &f->labels, &why) != SW_OK) {

@@ -31,7 +31,7 @@ static inline size_t sw_buf_len(const struct sw_buf *b)
 
 static inline const char *sw_buf_data(const struct sw_buf *b)
 {
-    return b->p + b->off;
+    return b->p ? b->p + b->off : "";
 }
 
 static inline struct sw_slice sw_buf_slice(const struct sw_buf *b)

@@ -39,7 +39,8 @@ struct sw_h2 {
     unsigned empty_frames;
     unsigned early_resets;
     uint64_t early_since_ns;
-    const char *fault; /* why we ended the connection ourselves */
+    const char *fault;  /* why we ended the connection ourselves */
+    const char *broken; /* what was wrong with the last frame the library refused */
 };
 
 struct sw_slice sw_h2_head_get(const struct sw_h2_head *head, const char *name)
@@ -193,6 +194,17 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
     return 0;
 }
 
+/* nghttp2 answers a broken frame with GOAWAY or RST_STREAM by itself; remember why. */
+static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int code, void *arg)
+{
+    struct sw_h2 *h = arg;
+
+    (void)ng;
+    (void)frame;
+    h->broken = nghttp2_strerror(code);
+    return 0;
+}
+
 static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const uint8_t *data,
                          size_t len, void *arg)
 {
@@ -314,6 +326,7 @@ static nghttp2_session_callbacks *make_callbacks(void)
     nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame_recv);
     nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_frame_sent);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(cb, on_invalid_frame);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data_chunk);
     nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_stream_close);
     nghttp2_session_callbacks_set_data_source_read_length_callback(cb, on_read_length);
@@ -446,6 +459,11 @@ bool sw_h2_wants_write(const struct sw_h2 *h)
 bool sw_h2_finished(const struct sw_h2 *h)
 {
     return !nghttp2_session_want_write(h->ng) && !nghttp2_session_want_read(h->ng);
+}
+
+const char *sw_h2_fault(const struct sw_h2 *h)
+{
+    return h->fault ? h->fault : h->broken ? h->broken : "connection ended";
 }
 
 /* Few and short fields: a bounded copy on the stack in nghttp2's shape. */

@@ -105,6 +105,9 @@ bool sw_h2_wants_write(const struct sw_h2 *h);
 /* True when both sides said goodbye and every stream ended: close the connection. */
 bool sw_h2_finished(const struct sw_h2 *h);
 
+/* Why the connection ended, for people; never NULL. */
+const char *sw_h2_fault(const struct sw_h2 *h);
+
 /* Opens a stream; the request has a body that pull provides. The id, or SW_ELIMIT/SW_ECLOSED. */
 SW_NODISCARD int32_t sw_h2_request(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n,
                                    void *stream, struct sw_err *err);

@@ -11,10 +11,14 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/rand.h"
 #include "io/netns.h"
 
 enum {
     DEFAULT_BACKLOG = 1024,
+    LOW_PORT_FIRST = 10240,
+    LOW_PORT_LAST = 32767, /* Linux hands out 32768 and up by itself */
+    LOW_PORT_TRIES = 8,
     ORIGINAL_DST = 80, /* SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST; their headers clash with ours */
 };
 
@@ -116,8 +120,8 @@ static bool unix_stale(const struct sockaddr_un *sun)
     struct stat st;
 
     /* Connecting to an ordinary file is refused as well: look what it is. */
-    return fd >= 0 && lstat(sun->sun_path, &st) == 0 && S_ISSOCK(st.st_mode) && connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) != 0 &&
-           errno == ECONNREFUSED;
+    return fd >= 0 && lstat(sun->sun_path, &st) == 0 && S_ISSOCK(st.st_mode) &&
+           connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) != 0 && errno == ECONNREFUSED;
 }
 
 int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd, struct sw_err *err)
@@ -150,6 +154,29 @@ int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd, struct sw_
     return SW_OK;
 }
 
+static bool bind_to(int fd, const struct sw_addr *at)
+{
+    struct sockaddr_storage ss;
+    socklen_t len = sw_addr_to_sockaddr(at, &ss);
+
+    return bind(fd, (struct sockaddr *)&ss, len) == 0;
+}
+
+/* Best effort: failing loses the spoofed source only. */
+static void bind_source(int fd, const struct sw_ip *src, bool low_port)
+{
+    struct sw_addr from = {.ip = *src};
+
+    for (int i = 0; low_port && i < LOW_PORT_TRIES; i++) {
+        from.port = (uint16_t)(LOW_PORT_FIRST + sw_rand_below(LOW_PORT_LAST - LOW_PORT_FIRST + 1));
+        if (bind_to(fd, &from))
+            return;
+    }
+    from.port = 0;
+    (void)set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    (void)!bind_to(fd, &from);
+}
+
 int sw_sock_connect(const struct sw_addr *to, const struct sw_ip *src, const struct sw_sock_opts *o,
                     int *ret_fd, struct sw_err *err)
 {
@@ -166,11 +193,7 @@ int sw_sock_connect(const struct sw_addr *to, const struct sw_ip *src, const str
         return rc;
     sw_sock_tune(fd, o);
     if (src && src->family == to->ip.family) {
-        struct sockaddr_storage from;
-        socklen_t from_len = sw_addr_to_sockaddr(&(struct sw_addr){.ip = *src}, &from);
-
-        (void)set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
-        (void)!bind(fd, (struct sockaddr *)&from, from_len); /* loses the spoofed source only */
+        bind_source(fd, src, o->low_port);
     }
     if (connect(fd, (struct sockaddr *)&ss, len) != 0 && errno != EINPROGRESS)
         return sw_err_sys(err, errno, "cannot connect to %s", sw_addr_text(to, text));

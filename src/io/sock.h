@@ -13,7 +13,13 @@ struct sw_sock_opts {
     uint32_t mark;    /* SO_MARK, 0 = none */
     bool reuse_port;  /* SO_REUSEPORT (listeners) */
     bool transparent; /* IP_TRANSPARENT + IP_FREEBIND: bind to addresses not ours */
-    bool keepalive;   /* TCP keep-alive with the next three */
+    /*
+     * With a source address: bind to a port below the ephemeral range. A connection made in the
+     * name of a client toward the address the client itself connected to would otherwise, when the
+     * ports happen to be the same, look like the client's own to connection tracking.
+     */
+    bool low_port;
+    bool keepalive; /* TCP keep-alive with the next three */
     uint32_t keepalive_time_s;
     uint32_t keepalive_interval_s;
     uint32_t keepalive_retries;

@@ -547,7 +547,7 @@ static struct cel_node *parse_primary(struct parser *p)
     case T_INT:
         if (p->value.i == INT64_MIN)
             return cel_fail(p->c, pos, "invalid int literal");
-        /* fall through */
+        __attribute__((fallthrough));
     case T_UINT:
     case T_DOUBLE:
     case T_STRING:

@@ -541,7 +541,7 @@ static void refresh_last_applied(const struct apply *x, const struct sw_json *co
     if (!sw_slice_eq_str(x->c->manager, "kubectl") || x->c->subresource.n ||
         !sw_json_get(ann, SW_SLICE_LIT(LAST_APPLIED)))
         return;
-    if (theirs)
+    if (sw_json_is(theirs, SW_JSON_OBJECT))
         (void)sw_json_remove(theirs, SW_SLICE_LIT(LAST_APPLIED));
     text = sw_json_text(a, copy, &opts);
     text = sw_slice_str(sw_arena_printf(a, "%.*s\n", SW_SLICE_ARG(text)));

@@ -303,7 +303,7 @@ static struct sw_schema *read_schema(struct reader *r, const struct sw_json *v,
     read_type(r, s, sw_json_find(v, "type"), path);
     s->nullable = sw_json_true(sw_json_find(v, "nullable"));
     s->def = sw_json_find(v, "default");
-    s->enums = sw_json_len(enums) ? enums : NULL;
+    s->enums = sw_json_is(enums, SW_JSON_ARRAY) && sw_json_len(enums) ? enums : NULL;
     s->format = sw_json_str(sw_json_find(v, "format"));
     s->description = sw_json_str(sw_json_find(v, "description"));
     s->required = read_strings(r, sw_json_find(v, "required"), &s->nrequired);

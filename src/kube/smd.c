@@ -191,7 +191,7 @@ static const struct entry *index_find(const struct index *x, const struct sw_pe 
 static void index_list(const struct sw_smd *c, const struct sw_schema *s, const struct sw_json *v,
                        struct index *ret)
 {
-    size_t len = sw_json_len(v);
+    size_t len = sw_json_is(v, SW_JSON_ARRAY) ? sw_json_len(v) : 0;
     struct entry *all = sw_arena_array(c->arena, len + 1, sizeof(*all));
     bool *first = sw_arena_array(c->arena, len + 1, sizeof(*first));
     size_t n = 0;

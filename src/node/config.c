@@ -203,7 +203,7 @@ static int derive_mark(struct sw_node_config *c, struct sw_err *err)
     if (!c->packet_mark_text)
         return SW_OK;
     rc = sw_opt_set(&u32, &c->packet_mark, &c->arena, sw_slice_str(c->packet_mark_text), err);
-    return rc == SW_OK ? rc : sw_err_prefix(err, "--packet-mark");
+    return rc == SW_OK ? rc : sw_err_prefix(err, "--packet-mark (PACKET_MARK)");
 }
 
 /* The deadline itself, or what a container's grace period leaves after a margin, or 5 s. */
@@ -215,13 +215,15 @@ static int derive_drain(struct sw_node_config *c, struct sw_err *err)
     c->drain_ns = 5 * SW_NS_PER_S;
     if (c->drain_text) {
         rc = sw_duration_parse(sw_slice_str(c->drain_text), &c->drain_ns, err);
-        return rc == SW_OK ? rc : sw_err_prefix(err, "--drain");
+        return rc == SW_OK ? rc : sw_err_prefix(err, "--drain (CONNECTION_TERMINATION_DEADLINE)");
     }
     if (!c->grace_text)
         return SW_OK;
     if (!sw_slice_to_u64(sw_slice_str(c->grace_text), GRACE_MAX_S, &grace))
-        return sw_err_set(err, SW_EINVAL, "--grace-period: '%.40s' is not a number of seconds",
-                          c->grace_text);
+        return sw_err_set(
+            err, SW_EINVAL,
+            "--grace-period (TERMINATION_GRACE_PERIOD_SECONDS): '%.40s' is not a number of seconds",
+            c->grace_text);
     if (grace > 10)
         grace -= 5;
     else

@@ -2,6 +2,7 @@
 /* /config_dump: everything the node knows, as JSON with ztunnel's keys. Runs on the main loop. */
 #include <semaphore.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "base/base64.h"
@@ -243,6 +244,28 @@ static void put_service(struct sw_jw *j, const struct sw_service *s)
     sw_jw_name(j, "visibility");
     sw_jw_str(j, s->namespace_only ? "Namespace" : "Public");
     sw_jw_object_end(j);
+}
+
+static int by_hostname(const void *a, const void *b)
+{
+    const struct sw_service *const *x = a;
+    const struct sw_service *const *y = b;
+    int c = sw_slice_cmp((*x)->hostname, (*y)->hostname);
+
+    return c ? c : sw_slice_cmp((*x)->ns, (*y)->ns);
+}
+
+static void put_services(struct sw_jw *j, const struct sw_state *s)
+{
+    size_t n = sw_state_service_count(s);
+    const struct sw_service **list = SW_NEW_ARRAY(const struct sw_service *, n);
+
+    for (size_t i = 0; i < n; i++)
+        list[i] = sw_state_service_at(s, i);
+    qsort(list, n, sizeof(struct sw_service *), by_hostname);
+    for (size_t i = 0; i < n; i++)
+        put_service(j, list[i]);
+    sw_free(list);
 }
 
 static void put_policy(struct sw_jw *j, const struct sw_policy *p)
@@ -493,8 +516,7 @@ int node_config_dump(struct sw_buf *out, void *arg)
     sw_jw_array_end(&j);
     sw_jw_name(&j, "services");
     sw_jw_array(&j);
-    for (size_t i = 0; i < sw_state_service_count(n->state); i++)
-        put_service(&j, sw_state_service_at(n->state, i));
+    put_services(&j, n->state);
     sw_jw_array_end(&j);
     sw_jw_name(&j, "policies");
     sw_jw_array(&j);

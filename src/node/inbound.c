@@ -243,7 +243,8 @@ static void on_closed(struct sw_session *s, int rc, const struct sw_err *err, bo
     struct server *sv = sw_session_owner(s);
     struct sw_worker *w = sv->pod->worker;
 
-    (void)s;
+    if (!handshaken && rc == SW_EDENIED && sw_tls_peer_revoked(sw_session_tls(s)))
+        sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_CRL_REJECTIONS, "destination"), 1);
     if (!handshaken && rc != SW_OK)
         sw_ledger_refused(w, SW_INBOUND, &sv->peer, &sv->local, "tls", err->msg);
     else if (rc == SW_EPROTO)

@@ -144,6 +144,27 @@ static struct sw_addr where(const struct sw_node_config *c, enum sw_listen_kind 
     return a;
 }
 
+/* Without --port-reuse the port is ours alone: the workers share one socket. */
+static int share_one(struct sw_node *n, size_t pod, size_t port, struct sw_worker *w,
+                     struct sw_err *err)
+{
+    const struct sw_worker *first = &n->workers[0];
+
+    for (size_t i = 0; i < first->n_listeners; i++) {
+        const struct sw_listener *l = &first->listeners[i];
+        int fd;
+
+        if (l->pod != &first->pods[pod] || l->kind != ports[port].kind)
+            continue;
+        fd = fcntl(l->fd, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0)
+            return sw_err_sys(err, errno, "cannot share port %u", ports[port].port);
+        sw_worker_add_listener(w, pod, l->kind, fd);
+        return SW_OK;
+    }
+    return SW_OK;
+}
+
 static int open_one(struct sw_node *n, size_t pod, size_t port, struct sw_worker *w,
                     struct sw_err *err)
 {
@@ -154,8 +175,10 @@ static int open_one(struct sw_node *n, size_t pod, size_t port, struct sw_worker
     int fd;
     int rc;
 
+    if (!c->port_reuse && w != &n->workers[0])
+        return share_one(n, pod, port, w, err);
     o.netns_fd = p->netns_fd;
-    o.reuse_port = c->port_reuse || n->n_workers > 1;
+    o.reuse_port = c->port_reuse;
     o.backlog = POD_BACKLOG;
     /* Peers send PINGs on HBONE connections: no keep-alive of TCP's besides. */
     o.keepalive = o.keepalive && ports[port].kind != SW_LISTEN_HBONE;
@@ -171,10 +194,7 @@ static int open_one(struct sw_node *n, size_t pod, size_t port, struct sw_worker
     return SW_OK;
 }
 
-/*
- * With --port-reuse false and one worker the ports are ours alone; otherwise every worker has its
- * own socket on each.
- */
+/* Every worker has its own socket on each port, so the kernel spreads connections over them. */
 int node_open_listeners(struct sw_node *n, struct sw_err *err)
 {
     for (size_t w = 0; w < n->n_workers; w++) {

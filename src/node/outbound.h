@@ -12,6 +12,7 @@
 
 enum {
     OUTBOUND_TRIES = 3, /* endpoints tried before giving up */
+    OUTBOUND_AGAIN = 3, /* connections to the same endpoint that may end before they are of use */
     OUTBOUND_CONNECT_S = 10,
 };
 
@@ -25,6 +26,7 @@ struct outbound_setup {
     struct sw_route_outbound route;
     struct sw_slice tried[OUTBOUND_TRIES]; /* uids, in 'state' */
     size_t n_tried;
+    unsigned n_again; /* connections that went away under us */
     struct sw_dial dial;
     struct sw_pool_wait wait;
     struct sw_resolve *resolve; /* ours until it answers */

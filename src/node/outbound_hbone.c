@@ -36,6 +36,16 @@ int outbound_connect(struct outbound *o, struct sw_session *s, struct sw_tstream
     return sw_tstream_open(s, t, ops, f, n, err);
 }
 
+/* The peer was going away (a restart, a drain) and had not looked at us: ask for a new connection.
+ */
+static void try_again(struct outbound *o, enum sw_response_flag flag, const char *why)
+{
+    if (o->setup->n_again++ < OUTBOUND_AGAIN)
+        outbound_hbone(o);
+    else
+        outbound_retry(o, flag, why);
+}
+
 static void on_response(struct sw_tstream *t, const struct sw_h2_head *head)
 {
     struct outbound *o = SW_CONTAINER_OF(t, struct outbound, u.stream);
@@ -76,8 +86,10 @@ static void on_done(struct sw_tstream *t, int rc, const struct sw_err *err)
     const char *why = err ? err->msg : "tunnel closed";
 
     o->streaming = false;
-    if (o->setup && (rc == SW_EAGAIN || rc == SW_EDENIED))
-        outbound_retry(o, SW_FLAG_CONNECT, why); /* the peer did not take it */
+    if (o->setup && rc == SW_EAGAIN)
+        try_again(o, SW_FLAG_CONNECT, why); /* the peer did not take it */
+    else if (o->setup && rc == SW_EDENIED)
+        outbound_retry(o, SW_FLAG_CONNECT, why);
     else if (o->setup)
         outbound_finish(o, flag_of(rc), why);
     else if (rc == SW_OK || rc == SW_ECLOSED)
@@ -103,7 +115,7 @@ static void use_session(struct outbound *o, struct sw_session *s)
     }
     if (outbound_connect(o, s, &o->u.stream, &outbound_stream_ops, setup->route.authority,
                          (struct sw_slice){NULL, 0}, &err) != SW_OK)
-        outbound_retry(o, SW_FLAG_H2_HANDSHAKE_FAILURE, err.msg);
+        try_again(o, SW_FLAG_H2_HANDSHAKE_FAILURE, err.msg);
     else
         o->streaming = true;
 }
@@ -127,6 +139,8 @@ static void on_pool(struct sw_pool_wait *wait, struct sw_session *s, int rc,
         (void)snprintf(text, sizeof(text), "%s, maybe a NetworkPolicy is blocking HBONE port 15008",
                        err->msg);
         outbound_retry(o, SW_FLAG_NETWORK_POLICY, text);
+    } else if (stage != SW_POOL_DIAL && (rc == SW_ECLOSED || rc == SW_EOF)) {
+        try_again(o, SW_FLAG_CONNECT, err->msg);
     } else if (stage == SW_POOL_H2 && rc == SW_EPROTO) {
         outbound_retry(o, SW_FLAG_H2_HANDSHAKE_FAILURE, err->msg);
     } else {

@@ -113,6 +113,7 @@ static void dial(struct plain *p, const struct sw_addr *src, const struct sw_add
 
     if (p->live.pod->pod->transparent && !sw_ip_eq(&src->ip, &dst->ip)) {
         o.transparent = true;
+        o.low_port = true; /* see sw_sock_opts */
         from = &src->ip;
     }
     p->dial = SW_NEW(struct plain_dial);
@@ -169,6 +170,8 @@ void sw_plain_accept(struct sw_wpod *pod, int fd, const struct sw_addr *peer)
     open_record(p, peer, &dst);
     if (!sw_worker_authorise(w, pod, &peer->ip, NULL, &dst, &verdict))
         end(p, SW_FLAG_DENY, verdict.text);
+    else if (!sw_route_plain_may_pass(w->state, &w->env, pod->local, &peer->ip, &dst))
+        end(p, SW_FLAG_DENY, "the destination has a waypoint and the caller is not it");
     else
         dial(p, peer, &dst);
 }

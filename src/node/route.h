@@ -105,6 +105,12 @@ void sw_route_resolved(struct sw_route_outbound *r, const struct sw_ip *ip);
 bool sw_route_inbound_plain(const struct sw_route_env *env, const struct sw_addr *dst,
                             char reason[SW_ROUTE_REASON]);
 
+/* Waypoint enforcement for plaintext: false when 'local' may be reached through its waypoint only.
+ */
+bool sw_route_plain_may_pass(const struct sw_state *s, const struct sw_route_env *env,
+                             const struct sw_workload *local, const struct sw_ip *peer,
+                             const struct sw_addr *dst);
+
 struct sw_route_inbound_request {
     const struct sw_workload *local; /* the workload the connection arrived at */
     struct sw_addr conn_dst;         /* local address of the connection (podIP:15008) */

@@ -17,8 +17,8 @@
  *  - a waypoint on the service alone does not bind callers that dial the pod's own address: no
  *    outbound proxy would route those through it. Only a hostname authority says which service
  *    was meant; then that service's waypoint is required;
- *  - plaintext (15006) carries no identity, so it is left to policy, as probes and callers outside
- *    of the mesh must be able to get in.
+ *  - plaintext (15006) carries no identity, so it never comes from a waypoint and is refused like
+ *    any other caller; the node agent's probes do not pass here (the redirection exempts them).
  *
  * What stays locked out by design: gateways that skip the waypoint of a workload (they can be
  * told to use it, or enforcement is switched off), and everybody while the waypoint reference
@@ -290,7 +290,7 @@ static bool direct_path(const struct inbound *in)
         const struct sw_service *svc = m->service;
 
         if (svc && !sw_service_has_waypoint(svc) && svc->n_vips + svc->n_cidr_vips > 0 &&
-            in->req->src && sw_service_visible(svc, in->req->src->ns) &&
+            sw_service_visible(svc, in->req->src ? in->req->src->ns : sw_slice("", 0)) &&
             leads_to(w, m, in->authority.port))
             return true;
     }
@@ -325,6 +325,16 @@ static bool check_waypoint(struct inbound *in)
     if (in->r->from_waypoint || !waypoint_required(in) || caller_is_self(in))
         return true;
     return refuse(in, 401, "the destination has a waypoint and the caller is not it");
+}
+
+bool sw_route_plain_may_pass(const struct sw_state *s, const struct sw_route_env *env,
+                             const struct sw_workload *local, const struct sw_ip *peer,
+                             const struct sw_addr *dst)
+{
+    struct sw_route_inbound_request req = {.local = local, .conn_dst = *dst, .peer_ip = *peer};
+    struct inbound in = {.s = s, .env = env, .req = &req, .authority = *dst};
+
+    return !waypoint_required(&in) || sw_workload_has_ip(local, peer);
 }
 
 /* ---- the whole ---- */

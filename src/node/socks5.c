@@ -9,8 +9,9 @@
 #include "node/ledger.h"
 
 enum {
-    REQUEST_MAX = 3 + 255 + 262, /* greeting and request, sent at once */
+    REQUEST_MAX = 4 + 1 + 255 + 2, /* the longest request; a greeting is shorter */
     DEADLINE_S = 10,
+    DRAIN_READS = 64,
     REPLY_FAILED = 1,
     REPLY_HOST_UNREACHABLE = 4,
     REPLY_COMMAND = 7,
@@ -53,6 +54,9 @@ static void refuse(struct socks5 *s, uint8_t code, const char *why)
 {
     const uint8_t reply[10] = {5, code, 0, 1};
 
+    /* Unread input would turn the close into a reset that overtakes the reply. */
+    for (int i = 0; i < DRAIN_READS && sw_sock_read(s->fd, s->in, sizeof(s->in)) > 0; i++)
+        ;
     if (code)
         (void)!sw_sock_write(s->fd, reply, sizeof(reply));
     sw_ledger_refused(s->live.pod->worker, SW_OUTBOUND, &s->live.src, NULL, "socks5", why);
@@ -121,55 +125,61 @@ static void resolve(struct socks5 *s, const uint8_t *name, size_t n)
     sw_resolve_start(a);
 }
 
-/* Greeting: version, count, methods. Returns bytes used, 0 = incomplete, -1 = refused. */
-static int greet(struct socks5 *s)
+/*
+ * Bytes the message being read has at least, as far as it can be told by now. Never more are read:
+ * what follows the request is the connection's own first data.
+ */
+static size_t wanted(const struct socks5 *s)
+{
+    if (!s->greeted)
+        return s->n < 2 ? 2 : 2 + (size_t)s->in[1];
+    if (s->n < 5)
+        return 5;
+    return 4 + (s->in[3] == 1 ? 4 : s->in[3] == 4 ? 16 : 1 + (size_t)s->in[4]) + 2;
+}
+
+/* Greeting: version, count, methods. */
+static void greet(struct socks5 *s)
 {
     const uint8_t choice[2] = {5, 0};
     const uint8_t none[2] = {5, 0xff};
-    size_t n;
 
-    if (s->n < 2)
-        return 0;
-    n = 2 + (size_t)s->in[1];
-    if (s->in[0] != 5) {
-        refuse(s, 0, "SOCKS5: wrong version");
-        return -1;
-    }
-    if (s->n < n)
-        return 0;
-    if (!memchr(s->in + 2, 0, n - 2)) {
+    if (!memchr(s->in + 2, 0, s->n - 2)) {
         (void)!sw_sock_write(s->fd, none, sizeof(none));
         refuse(s, 0, "SOCKS5: client offers no usable method");
-        return -1;
+        return;
     }
     (void)!sw_sock_write(s->fd, choice, sizeof(choice));
     s->greeted = true;
-    return (int)n;
+    s->n = 0;
 }
 
-/* Request: version, command, 0, address type, address, port. Takes over when complete. */
+/* What can be refused before the whole message is there. */
+static bool acceptable(struct socks5 *s)
+{
+    if (s->in[0] != 5) {
+        refuse(s, s->greeted ? REPLY_COMMAND : 0, "SOCKS5: wrong version");
+        return false;
+    }
+    if (!s->greeted || s->n < 4)
+        return true;
+    if (s->in[1] != 1 || s->in[2] != 0) {
+        refuse(s, REPLY_COMMAND, "SOCKS5: only CONNECT is supported");
+        return false;
+    }
+    if (s->in[3] != 1 && s->in[3] != 3 && s->in[3] != 4) {
+        refuse(s, REPLY_COMMAND, "SOCKS5: unknown address type");
+        return false;
+    }
+    return true;
+}
+
+/* Request: version, command, 0, address type, address, port; complete. */
 static void request(struct socks5 *s)
 {
-    size_t addr;
+    size_t addr = s->n - 6;
     struct sw_ip ip;
 
-    if (s->n < 5)
-        return;
-    if (s->in[0] != 5 || s->in[1] != 1 || s->in[2] != 0) {
-        refuse(s, REPLY_COMMAND, "SOCKS5: only CONNECT is supported");
-        return;
-    }
-    addr = s->in[3] == 1 ? 4 : s->in[3] == 4 ? 16 : s->in[3] == 3 ? 1 + (size_t)s->in[4] : 0;
-    if (addr == 0) {
-        refuse(s, REPLY_COMMAND, "SOCKS5: unknown address type");
-        return;
-    }
-    if (s->n < 4 + addr + 2)
-        return;
-    if (s->n > 4 + addr + 2) { /* nothing may follow before the reply */
-        refuse(s, REPLY_FAILED, "SOCKS5: bytes after the request");
-        return;
-    }
     s->port = (uint16_t)(s->in[4 + addr] << 8 | s->in[5 + addr]);
     if (s->in[3] == 3)
         resolve(s, s->in + 5, addr - 1);
@@ -180,12 +190,11 @@ static void request(struct socks5 *s)
 static void on_event(struct sw_watch *w, unsigned events)
 {
     struct socks5 *s = SW_CONTAINER_OF(w, struct socks5, watch);
-    ssize_t n;
-    int used;
 
     (void)events;
     while (s->fd >= 0 && !s->resolve) {
-        n = sw_sock_read(s->fd, s->in + s->n, sizeof(s->in) - s->n);
+        ssize_t n = sw_sock_read(s->fd, s->in + s->n, wanted(s) - s->n);
+
         if (n == SW_EAGAIN)
             return;
         if (n <= 0) {
@@ -193,15 +202,12 @@ static void on_event(struct sw_watch *w, unsigned events)
             return;
         }
         s->n += (size_t)n;
-        if (!s->greeted) {
-            used = greet(s);
-            if (used < 0)
-                return;
-            memmove(s->in, s->in + used, s->n - (size_t)used);
-            s->n -= (size_t)used;
-        }
+        if (!acceptable(s) || s->n < wanted(s))
+            continue;
         if (s->greeted)
             request(s);
+        else
+            greet(s);
     }
 }
 

@@ -506,6 +506,11 @@ int sw_lib_explain(struct sw_tls_lib *l, int rc, struct sw_err *err)
     return sw_err_set(err, SW_EPROTO, "handshake failed: %s", gnutls_strerror(rc));
 }
 
+bool sw_tls_peer_revoked(const struct sw_tls *t)
+{
+    return t->lib && t->lib->alert == SW_ALERT_CERTIFICATE_REVOKED;
+}
+
 /* Leaves the alert that belongs to the failure at the end of l->out, best effort. */
 static void send_alert(struct sw_tls_lib *l, int rc)
 {

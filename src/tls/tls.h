@@ -156,6 +156,8 @@ void sw_tls_key_update(struct sw_tls *t, bool request);
 const struct sw_tls_peer *sw_tls_peer(const struct sw_tls *t);
 /* With 'web': the client showed a certificate that was not accepted. */
 bool sw_tls_peer_refused(const struct sw_tls *t);
+/* True when the handshake failed because a certificate of the peer's chain is revoked. */
+bool sw_tls_peer_revoked(const struct sw_tls *t);
 /* Agreed protocol, "" when none. */
 const char *sw_tls_alpn(const struct sw_tls *t);
 /* Most plaintext one sw_tls_seal may carry: 16384, or what the peer asked for. */

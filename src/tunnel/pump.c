@@ -254,7 +254,7 @@ int sw_pump_start(struct sw_pump *p, struct sw_loop *l, int fd0, struct sw_diall
     if (n > 0)
         moved(p, 0, (size_t)n);
     else if (n != SW_EAGAIN)
-        sw_loop_defer(l, &p->again, on_again); /* an end shows again there */
+        sw_loop_defer(l, &p->again, on_again);           /* an end shows again there */
     p->side[0].broken = n == SW_ECLOSED || n == SW_ESYS; /* a failure does not */
     rc = sw_watch_start(l, &p->side[0].watch, fd0, on_event0, err);
     if (rc != SW_OK) {

@@ -142,9 +142,17 @@ static void say_goodbye(struct sw_session *s)
 
 void session_check_end(struct sw_session *s)
 {
+    struct sw_err err = {0};
     bool ending;
 
-    if (s->state != SESSION_OPEN || s->n_streams)
+    if (s->state != SESSION_OPEN)
+        return;
+    if (s->n_streams && sw_h2_finished(s->h2)) {
+        /* The engine refused what the peer sent and has said so; nothing more will come of it. */
+        session_fail(s, sw_err_set(&err, SW_EPROTO, "HTTP/2: %s", sw_h2_fault(s->h2)), &err);
+        return;
+    }
+    if (s->n_streams)
         return;
     ending = s->peer_goaway || (s->draining && (s->goodbye || !s->server));
     if (ending || sw_h2_finished(s->h2))
@@ -231,7 +239,10 @@ void sw_session_drain(struct sw_session *s)
     if (s->draining || s->state == SESSION_DEAD || s->state == SESSION_LINGER)
         return;
     if (s->state == SESSION_HANDSHAKE) {
-        session_fail(s, SW_OK, NULL);
+        /* A client that is just arriving is let in: it learns of the drain once it can listen. */
+        s->drain_when_open = s->server;
+        if (!s->server)
+            session_fail(s, SW_OK, NULL);
         return;
     }
     s->draining = true;
@@ -362,6 +373,8 @@ const struct sw_h2_ops session_h2_ops = {
 void session_opened(struct sw_session *s)
 {
     start_pings(s);
+    if (s->drain_when_open)
+        sw_session_drain(s);
 }
 
 struct sw_session *sw_session_new(struct sw_loop *l, int fd, bool server,

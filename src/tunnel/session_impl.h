@@ -26,6 +26,7 @@ struct sw_session {
     bool broken;     /* a write failed */
     bool peer_spoke; /* a record of the peer was opened */
     bool draining;
+    bool drain_when_open; /* asked for during the handshake */
     bool peer_goaway;
     bool pinged;       /* a PING is unanswered */
     bool room_grew;    /* a stream ended without on_done: on_room follows */

@@ -189,13 +189,13 @@ def test_fast_path_obeys_policy(mesh):
 def test_nothing_readable_on_the_wire(mesh):
     """Between nodes only TLS to port 15008 is seen; the application's bytes are not."""
     mesh.both()
-    mesh.echo(mesh.s2)
+    mesh.echo(mesh.s2, 9443)
     sniffer = mesh.keep(mesh.topo.fabric.socket(socket.AF_PACKET, socket.SOCK_RAW,
                                                 socket.htons(3)))
     sniffer.bind(("node2", 0))
     sniffer.settimeout(0.2)
     secret = b"open-sesame-" * 20
-    with traffic.connect(mesh.c1, (mesh.s2.ip4, PORT)) as sock:
+    with traffic.connect(mesh.c1, (mesh.s2.ip4, 9443)) as sock:
         sock.sendall(secret)
         assert traffic.read_exact(sock, len(secret)) == secret
     frames = bytearray()
@@ -210,7 +210,7 @@ def test_nothing_readable_on_the_wire(mesh):
         if frame[12:14] == b"\x08\x00" and frame[23] == 6:
             ports.add(int.from_bytes(frame[36:38], "big"))
             ports.add(int.from_bytes(frame[34:36], "big"))
-    assert 15008 in ports and PORT not in ports
+    assert 15008 in ports and 9443 not in ports
     assert b"open-sesame" not in frames
 
 

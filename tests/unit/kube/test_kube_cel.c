@@ -1,1 +1,270 @@
-int main(void){return 0;}
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The expression language: results, errors, types, limits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "helper.h"
+#include "kube/cel.h"
+
+static const char schema_text[] =
+    "{type: object, properties: {i: {type: integer}, j: {type: integer}, d: {type: number}, s: "
+    "{type: string}, b: {type: boolean}, t: {type: string, format: date-time}, dur: {type: string, "
+    "format: duration}, l: {type: array, items: {type: integer}}, ss: {type: array, items: {type: "
+    "string}}, set: {type: array, x-kubernetes-list-type: set, items: {type: string}}, m: {type: "
+    "object, additionalProperties: {type: integer}}, o: {type: object, properties: {x: {type: "
+    "integer}, namespace: {type: string}, a-b: {type: string}, c.d: {type: string}, e__f: {type: "
+    "string}}}, objs: {type: array, items: {type: object, properties: {k: {type: string}, v: "
+    "{type: "
+    "integer}}}}, ios: {x-kubernetes-int-or-string: true}, n: {type: string, nullable: true}}}";
+
+static const char self_text[] =
+    "{apiVersion: a/v1, kind: K, metadata: {name: nm}, i: 7, j: -3, d: 2.5, s: héllo, b: true, t: "
+    "'2020-02-03T04:05:06Z', dur: 1h30m, l: [3, 1, 2], ss: [a, b], set: [x, y], m: {one: 1, two: "
+    "2}, o: {x: 1, namespace: ns, a-b: dash, c.d: dot, e__f: us}, objs: [{k: p, v: 1}, {k: q, v: "
+    "2}], ios: 50%, n: null}";
+
+static struct sw_arena arena;
+static struct sw_schema_set set;
+static struct sw_json *self;
+
+static int setup(void **state)
+{
+    struct sw_field_errs e;
+
+    sw_field_errs_init(&e, &arena);
+    assert_int_equal(sw_schema_compile(&set, t_yaml(&arena, schema_text), NULL, &e), SW_OK);
+    self = t_yaml(&arena, self_text);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    sw_schema_set_done(&set);
+    sw_arena_clear(&arena);
+    return 0;
+}
+
+/* "true", "false", an error's text, or the compiler's message up to the end of its first line. */
+static const char *run(struct sw_arena *a, const char *expr, unsigned flags,
+                       const struct sw_json *old, uint64_t limit)
+{
+    struct sw_cel *c = NULL;
+    const char *why = NULL;
+    struct sw_cel_result r;
+    const char *out;
+
+    if (sw_cel_compile(a, sw_slice_str(expr), set.root, SW_CEL_RESOURCE | flags, &c, &why) < 0) {
+        struct sw_slice rest = sw_slice_str(why);
+
+        return sw_arena_dup(a, sw_slice_cut(&rest, '\n'));
+    }
+    r = sw_cel_eval(c, a, self, old, limit);
+    out = r.outcome == SW_CEL_TRUE    ? "true"
+          : r.outcome == SW_CEL_FALSE ? "false"
+                                      : sw_arena_dup(a, r.text);
+    sw_cel_free(c);
+    return out;
+}
+
+static void expressions_that_hold(void **state)
+{
+    static const char *const exprs[] = {
+        "self.i == 7 && self.i + self.j == 4",
+        "self.i / 2 == 3 && self.j % 2 == -1 && -self.j == 3",
+        "self.d > 2 && self.d < 3.0 && self.d == 2.5",
+        "self.i > self.d",
+        "size(self.s) == 5 && self.s.size() == 5",
+        "self.s.startsWith('hé') && self.s.endsWith('lo') && self.s.contains('éll')",
+        "self.s.matches('^h.l+o$') && !self.s.matches('^x')",
+        "self.s.substring(1, 2) == 'é' && self.s.charAt(4) == 'o' && self.s.indexOf('l') == 2",
+        "'a,b,,c'.split(',') == ['a', 'b', '', 'c'] && 'a,b,c'.split(',', 2) == ['a', 'b,c']",
+        "['a', 'b'].join('-') == 'a-b' && self.ss.join() == 'ab'",
+        "'AbC'.lowerAscii() == 'abc' && 'AbC'.upperAscii() == 'ABC' && ' x '.trim() == 'x'",
+        "'aXbX'.replace('X', '--') == 'a--b--' && 'aXbX'.replace('X', '', 1) == 'abX'",
+        "'abcabc'.lastIndexOf('bc') == 4 && 'abc'.find('b.') == 'bc'",
+        "'a1b22'.findAll('[0-9]+') == ['1', '22']",
+        "self.l.all(x, x > 0) && self.l.exists(x, x == 2) && self.l.exists_one(x, x == 1)",
+        "self.l.filter(x, x > 1).size() == 2 && self.l.map(x, x * 2) == [6, 2, 4]",
+        "self.l.map(x, x > 1, x + 1) == [4, 3] && self.l.max() == 3 && self.l.sum() == 6",
+        "!self.l.isSorted() && [1, 2, 2].isSorted() && self.l.indexOf(2) == 2",
+        "self.l[0] == 3 && 2 in self.l && !(9 in self.l)",
+        "self.m.all(k, size(k) == 3) && 'one' in self.m && self.m['two'] == 2 && self.m.one == 1",
+        "self.objs.all(a, self.objs.exists_one(b, a.k == b.k))",
+        "has(self.o) && has(self.o.x) && !has(self.objs[0].k) == false",
+        "self.o.__namespace__ == 'ns' && self.o.a__dash__b == 'dash' && self.o.c__dot__d == 'dot'",
+        "self.o.e__underscores__f == 'us'",
+        "self.metadata.name == 'nm' && self.kind == 'K' && has(self.apiVersion)",
+        "duration('90s') == duration('1m30s') && duration('1.5h') > duration('1h')",
+        "self.dur == duration('90m') && self.dur.getMinutes() == 90",
+        "self.t == timestamp('2020-02-03T04:05:06Z') && self.t.getFullYear() == 2020",
+        "self.t.getMonth() == 1 && self.t.getDayOfWeek() == 1 && self.t.getHours() == 4",
+        "self.t + duration('1h') > self.t && self.t - self.t == duration('0s')",
+        "timestamp('2020-01-01T02:00:00+02:00') == timestamp('2020-01-01T00:00:00Z')",
+        "string(self.i) == '7' && int('12') == 12 && double('1.5') == 1.5 && bool('true')",
+        "string(2.5) == '2.5' && int(2.9) == 2 && uint(3) == 3u && string(true) == 'true'",
+        "type(self.i) == int && type(self.s) == string && type([]) == list",
+        "r'\\d' == '\\\\d' && r\"\"\"a\"b\"\"\" == 'a\"b' && '\\u00e9' == 'é' && b'a' == "
+        "bytes('a')",
+        "(self.i > 5 ? 'big' : 'small') == 'big'",
+        "{'a': 1, 'b': 2}['b'] == 2 && {'a': 1}.size() == 1",
+        "[1, 2] + [3] == [1, 2, 3] && 'a' + 'b' == 'ab'",
+        "self.set == ['y', 'x'] && self.ss != ['b', 'a']",
+        "sets.contains([1, 2, 3], [2]) && sets.intersects([1], [1, 2]) && sets.equivalent([1], "
+        "[1])",
+        "isIP('10.0.0.1') && isIP('::1') && !isIP('x') && isCIDR('10.0.0.0/8') && "
+        "isQuantity('1Gi')",
+        "type(self.ios) == string && self.ios == '50%'",
+        "self.n == null",
+        "true || self.l[9] == 1",
+        "self.l[9] == 1 || true",
+        "!(false && 1 / 0 == 1) && !(1 / 0 == 1 && false)",
+        "self.?o.?x.orValue(0) == 1 && self.m[?'none'].orValue(5) == 5",
+        "optional.of(1).hasValue() && !optional.none().hasValue() && optional.of(2).value() == 2",
+        "self.?o.optMap(v, v.x + 1).orValue(0) == 2",
+        "cel.bind(x, self.i, x + x == 14)",
+        "!format.dns1123Label().validate('Bad').hasValue() == false",
+        "format.dns1123Label().validate('ok') == null",
+        "// a comment\nself.i == 7",
+        "0x10 == 16 && 1e2 == 100.0 && -9223372036854775808 < 0",
+    };
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(exprs); i++) {
+        SW_ARENA_AUTO a = {0};
+        const char *got = run(&a, exprs[i], 0, NULL, SW_CEL_RULE_COST);
+
+        if (strcmp(got, "true") != 0)
+            print_message("# %s\n", exprs[i]);
+        assert_string_equal(got, "true");
+    }
+}
+
+static void errors_while_evaluating(void **state)
+{
+    static const struct {
+        const char *expr;
+        const char *text;
+    } cases[] = {
+        {"self.l[9] == 1", "index out of bounds: 9"},
+        {"self.m['none'] == 1", "no such key: none"},
+        {"self.m.none == 1", "no such key: none"},
+        {"1 / (self.i - 7) == 1", "division by zero"},
+        {"1 % (self.i - 7) == 1", "modulus by zero"},
+        {"9223372036854775807 + self.i > 0", "integer overflow"},
+        {"int('x') == 1", "type conversion error from 'string' to 'int'"},
+        {"duration('5 seconds') == duration('5s')", "time: invalid duration \"5 seconds\""},
+        {"self.ios + 1 == 2", "no such overload"},
+        {"self.s.substring(9) == ''", "index out of range: 9"},
+        {"self.l.exists_one(x, 1 / (x - 1) == 1)", "division by zero"},
+        {"optional.none().value() == 1", "optional.none() dereference"},
+    };
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        SW_ARENA_AUTO a = {0};
+
+        assert_string_equal(run(&a, cases[i].expr, 0, NULL, SW_CEL_RULE_COST), cases[i].text);
+    }
+}
+
+static void errors_of_the_compiler(void **state)
+{
+    static const struct {
+        const char *expr;
+        const char *text;
+    } cases[] = {
+        {"self.nope", "ERROR: <input>:1:5: undefined field 'nope'"},
+        {"nope", "ERROR: <input>:1:1: undeclared reference to 'nope' (in container '')"},
+        {"self.i + self.s == 1",
+         "ERROR: <input>:1:8: found no matching overload for '_+_' applied to '(int, string)'"},
+        {"self.i == 'x'",
+         "ERROR: <input>:1:8: found no matching overload for '_==_' applied to '(int, string)'"},
+        {"self.s.nofn()", "ERROR: <input>:1:7: undeclared reference to 'nofn' (in container '')"},
+        {"self.i.startsWith('x')", "ERROR: <input>:1:7: found no matching overload for "
+                                   "'startsWith' applied to 'int.(string)'"},
+        {"self.i", "ERROR: <input>:1:1: cel expression must evaluate to a bool"},
+        {"self.i.all(x, true)", "ERROR: <input>:1:5: expression of type 'int' cannot be range of a "
+                                "comprehension (must be list, map, or dynamic)"},
+        {"self.o.namespace == ''", "ERROR: <input>:1:8: Syntax error: reserved identifier: "
+                                   "namespace"},
+        {"has(self)", "ERROR: <input>:1:1: invalid argument to has() macro"},
+        {"self.i ==", "ERROR: <input>:1:10: Syntax error: mismatched input '<EOF>' expecting an "
+                      "expression"},
+        {"(true", "ERROR: <input>:1:6: Syntax error: mismatched input '<EOF>' expecting ')'"},
+        {"'abc", "ERROR: <input>:1:1: Syntax error: unterminated string"},
+        {"true\n&& self.zz", "ERROR: <input>:2:8: undefined field 'zz'"},
+        {"self.s.matches('(')", "ERROR: <input>:1:16: invalid matches argument: error parsing "
+                                "regexp: missing closing parenthesis"},
+        {"url(self.s).getHost() == ''",
+         "ERROR: <input>:1:1: undeclared reference to 'url' (in container '')"},
+        {"self.metadata.labels == 1", "ERROR: <input>:1:14: undefined field 'labels'"},
+    };
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        SW_ARENA_AUTO a = {0};
+
+        assert_string_equal(run(&a, cases[i].expr, 0, NULL, SW_CEL_RULE_COST), cases[i].text);
+    }
+}
+
+static void old_values(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *old = t_yaml(&a, "{i: 6}");
+
+    assert_string_equal(run(&a, "self.i > oldSelf.i", 0, old, 1000), "true");
+    assert_string_equal(run(&a, "self.i > oldSelf.?i.orValue(0)", SW_CEL_OPTIONAL_OLD, old, 1000),
+                        "true");
+    assert_string_equal(run(&a, "!oldSelf.hasValue()", SW_CEL_OPTIONAL_OLD, NULL, 1000), "true");
+    assert_string_equal(run(&a, "'now ' + string(self.i)", SW_CEL_WANT_STRING, NULL, 1000),
+                        "now 7");
+}
+
+static void cost_is_bounded(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+
+    assert_string_equal(
+        run(&a, "self.l.all(a, self.l.all(b, self.l.all(c, self.l.all(d, true))))", 0, NULL, 50),
+        "operation cancelled: actual cost limit exceeded");
+    assert_non_null(strstr(run(&a,
+                               "((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((("
+                               "(((((((((((((((((((("
+                               "(((((((((((((((((true)",
+                               0, NULL, 50),
+                           "nested too deeply"));
+}
+
+static void messages_and_reasons(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_schema_set s = {0};
+    struct sw_field_errs e;
+    static const char text[] =
+        "{type: object, x-kubernetes-validations: [{rule: 'self.a < 5', messageExpression: '\"a is "
+        "\" + string(self.a)', reason: FieldValueForbidden, fieldPath: .a}, {rule: 'self.a < 6', "
+        "message: ' too big '}, {rule: 'self.a < 7', reason: FieldValueRequired}], properties: {a: "
+        "{type: integer}, m: {type: object, additionalProperties: {type: string, "
+        "x-kubernetes-validations: [{rule: \"self != 'bad'\", message: no}]}}}}";
+
+    sw_field_errs_init(&e, &a);
+    assert_int_equal(sw_schema_compile(&s, t_yaml(&a, text), NULL, &e), SW_OK);
+    assert_string_equal(t_admit(&a, s.root, t_yaml(&a, "{a: 9, m: {k: bad}}"), NULL),
+                        "<nil>: Invalid value: \"object\": too big\n<nil>: Required value: failed "
+                        "rule: self.a < 7\na: Forbidden: a is 9\nm[k]: Invalid value: \"string\": "
+                        "no");
+    sw_schema_set_done(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(expressions_that_hold),  cmocka_unit_test(errors_while_evaluating),
+        cmocka_unit_test(errors_of_the_compiler), cmocka_unit_test(old_values),
+        cmocka_unit_test(cost_is_bounded),        cmocka_unit_test(messages_and_reasons),
+    };
+
+    return cmocka_run_group_tests_name("kube_cel", tests, setup, teardown);
+}

@@ -30,7 +30,9 @@ static void open_world(struct world *w, const char *file, const char *kind)
     size_t n;
     struct sw_json **docs;
 
-    *w = (struct world){.kind = kind, .api = "lab.example.com/v1", .now = "2026-01-01T00:00:00Z",
+    *w = (struct world){.kind = kind,
+                        .api = "lab.example.com/v1",
+                        .now = "2026-01-01T00:00:00Z",
                         .status_sub = true};
     docs = t_yaml_file(&w->a, sw_arena_printf(&w->a, "%s/%s", KUBE_TEST_DATA, file), &n);
     assert_int_equal(n, 1);
@@ -53,18 +55,21 @@ static struct sw_smd context(struct world *w, const char *manager, const char *s
                            .manager = sw_slice_str(manager),
                            .subresource = sw_slice_str(sub),
                            .now = w->now,
-                           .reset = *sub ? reset_status : w->status_sub ? reset_main : NULL};
+                           .reset = *sub            ? reset_status
+                                    : w->status_sub ? reset_main
+                                                    : NULL};
 }
 
 static struct sw_json *object(struct world *w, const char *body)
 {
-    return t_yaml(&w->a, sw_arena_printf(&w->a, "{apiVersion: %s, kind: %s, metadata: {name: m, "
-                                                "namespace: ns}, %s}",
+    return t_yaml(&w->a, sw_arena_printf(&w->a,
+                                         "{apiVersion: %s, kind: %s, metadata: {name: m, "
+                                         "namespace: ns}, %s}",
                                          w->api, w->kind, body));
 }
 
-static const char *apply_as(struct world *w, const char *manager, const char *sub,
-                            const char *body, bool force)
+static const char *apply_as(struct world *w, const char *manager, const char *sub, const char *body,
+                            bool force)
 {
     struct sw_smd c = context(w, manager, sub);
     struct sw_smd_result r = sw_smd_apply(&c, w->live, object(w, body), force);
@@ -220,8 +225,7 @@ static void typed_errors(void **state)
         const char *body;
         const char *tail;
     } cases[] = {
-        {"spec: {title: 5}",
-         ".spec.title: expected string, got &value.valueUnstructured{Value:5}"},
+        {"spec: {title: 5}", ".spec.title: expected string, got &value.valueUnstructured{Value:5}"},
         {"spec: {bogus: 5}", ".spec.bogus: field not declared in schema"},
         {"bogus: 5", ".bogus: field not declared in schema"},
         {"spec: {set: {a: b}}", ".spec.set: expected list, got"},
@@ -245,10 +249,11 @@ static void ownership_of_ordinary_writes(void **state)
     struct world w;
 
     open_world(&w, "merges.yaml", "Merge");
-    update(&w, "kubectl-create", "",
-           "spec: {title: t, atoms: [x], set: [p, q], map: {k: v}, sealed: {a: '1'}, nested: {left: "
-           "{v: 1}}, ports: [{port: 1, name: one, tags: [t]}, {port: 2, protocol: UDP}], free: "
-           "{any: {thing: [1]}, z: null}}");
+    update(
+        &w, "kubectl-create", "",
+        "spec: {title: t, atoms: [x], set: [p, q], map: {k: v}, sealed: {a: '1'}, nested: {left: "
+        "{v: 1}}, ports: [{port: 1, name: one, tags: [t]}, {port: 2, protocol: UDP}], free: "
+        "{any: {thing: [1]}, z: null}}");
     assert_string_equal(
         owners(&w),
         "Update kubectl-create {\"f:spec\":{\".\":{},\"f:atoms\":{},\"f:free\":{\".\":{},"
@@ -259,13 +264,15 @@ static void ownership_of_ordinary_writes(void **state)
         "\\\"protocol\\\":\\\"UDP\\\"}\":{\".\":{},\"f:port\":{},\"f:protocol\":{}}},\"f:sealed\":{"
         "},\"f:set\":{\".\":{},\"v:\\\"p\\\"\":{},\"v:\\\"q\\\"\":{}},\"f:title\":{}}}");
     w.now = "2026-01-01T00:00:05Z";
-    update(&w, "kubectl-patch", "",
-           "spec: {title: t, atoms: [x], set: [p, q], map: {k: v, k2: v2}, sealed: {a: '1'}, nested: "
-           "{}, ports: [{port: 2, protocol: UDP, name: two}], free: {any: {thing: [1]}, z: null}}");
-    update(&w, "kubectl-patch", "status",
-           "spec: {title: t, atoms: [x], set: [p, q], map: {k: v, k2: v2}, sealed: {a: '1'}, nested: "
-           "{}, ports: [{port: 2, protocol: UDP, name: two}], free: {any: {thing: [1]}, z: null}}, "
-           "status: {seen: 4, conditions: [{type: Ready, status: 'True'}]}");
+    update(
+        &w, "kubectl-patch", "",
+        "spec: {title: t, atoms: [x], set: [p, q], map: {k: v, k2: v2}, sealed: {a: '1'}, nested: "
+        "{}, ports: [{port: 2, protocol: UDP, name: two}], free: {any: {thing: [1]}, z: null}}");
+    update(
+        &w, "kubectl-patch", "status",
+        "spec: {title: t, atoms: [x], set: [p, q], map: {k: v, k2: v2}, sealed: {a: '1'}, nested: "
+        "{}, ports: [{port: 2, protocol: UDP, name: two}], free: {any: {thing: [1]}, z: null}}, "
+        "status: {seen: 4, conditions: [{type: Ready, status: 'True'}]}");
     assert_string_equal(
         owners(&w),
         "Update kubectl-create {\"f:spec\":{\".\":{},\"f:atoms\":{},\"f:free\":{\".\":{},"
@@ -292,8 +299,10 @@ static void lab_world(struct world *w)
 {
     struct sw_field_errs e;
 
-    *w = (struct world){.kind = "Widget", .api = "lab.example.com/v1",
-                        .now = "2026-01-01T00:00:00Z", .status_sub = true};
+    *w = (struct world){.kind = "Widget",
+                        .api = "lab.example.com/v1",
+                        .now = "2026-01-01T00:00:00Z",
+                        .status_sub = true};
     sw_field_errs_init(&e, &w->a);
     assert_int_equal(sw_schema_compile(&w->set, t_yaml(&w->a, lab_schema), NULL, &e), SW_OK);
     w->schema = w->set.root;
@@ -312,10 +321,10 @@ static void recorded_vectors(void **state)
     assert_string_equal(owners(&w), "Apply m1 {\"f:spec\":{\"f:size\":{}}}");
     w.live = NULL;
     update(&w, "u", "", "spec: {ports: [{name: a}], free: {x: {y: 1}}}");
-    assert_string_equal(owners(&w),
-                        "Update u {\"f:spec\":{\".\":{},\"f:color\":{},\"f:free\":{\".\":{},\"f:x\":"
-                        "{\".\":{},\"f:y\":{}}},\"f:ports\":{\".\":{},\"k:{\\\"name\\\":\\\"a\\\"}\""
-                        ":{\".\":{},\"f:name\":{},\"f:proto\":{}}}}}");
+    assert_string_equal(
+        owners(&w), "Update u {\"f:spec\":{\".\":{},\"f:color\":{},\"f:free\":{\".\":{},\"f:x\":"
+                    "{\".\":{},\"f:y\":{}}},\"f:ports\":{\".\":{},\"k:{\\\"name\\\":\\\"a\\\"}\""
+                    ":{\".\":{},\"f:name\":{},\"f:proto\":{}}}}}");
     w.live = NULL;
     apply(&w, "m1", "opts: {a: '1', b: '2'}, ports: [{name: p1}, {name: p2}]", false);
     assert_string_equal(apply(&w, "m3", "opts: {c: '3'}, ports: [{name: p3}, {name: p2}]", false),
@@ -429,11 +438,9 @@ static void only_ten_update_managers_are_kept(void **state)
         for (int k = 1; k <= i; k++)
             body = sw_arena_printf(&w.a, "%s, k%d: v", body, k);
         w.now = sw_arena_printf(&w.a, "2026-01-01T00:00:%02dZ", i);
-        update(&w, sw_arena_printf(&w.a, "u%d", i), "",
-               sw_arena_printf(&w.a, "%s}}", body));
+        update(&w, sw_arena_printf(&w.a, "u%d", i), "", sw_arena_printf(&w.a, "%s}}", body));
     }
-    assert_int_equal(
-        sw_json_len(sw_json_walk(w.live, "metadata", "managedFields", NULL)), 10);
+    assert_int_equal(sw_json_len(sw_json_walk(w.live, "metadata", "managedFields", NULL)), 10);
     assert_non_null(strstr(owners(&w), "Update ancient-changes {\"f:spec\""));
     close_world(&w);
 }
@@ -453,8 +460,8 @@ static void sets_encode_and_decode(void **state)
         struct sw_json *v;
 
         assert_int_equal(sw_json_parse(&a, sw_slice_str(texts[i]), NULL, &v, NULL), SW_OK);
-        assert_string_equal(
-            sw_json_text(&a, sw_fset_encode(&a, sw_fset_decode(&a, v)), NULL).p, texts[i]);
+        assert_string_equal(sw_json_text(&a, sw_fset_encode(&a, sw_fset_decode(&a, v)), NULL).p,
+                            texts[i]);
     }
 }
 

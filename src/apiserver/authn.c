@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who asks: client certificate, then bearer token, then nobody; and impersonation. */
+#include <stdio.h>
+#include <string.h>
+
+#include "apiserver/api.h"
+#include "base/vec.h"
+#include "tls/tls.h"
+
+enum { GROUPS_MAX = 64, EXTRA_MAX = 32 };
+
+static void unauthorized(struct api_req *r)
+{
+    api_fail(r, 401, "Unauthorized", "Unauthorized");
+}
+
+static void add_group(struct api_req *r, struct api_user *u, struct sw_slice g)
+{
+    struct sw_slice *p;
+
+    for (size_t i = 0; i < u->ngroups; i++) {
+        if (sw_slice_eq(u->groups[i], g))
+            return;
+    }
+    if (u->ngroups >= GROUPS_MAX)
+        return;
+    p = sw_arena_array(r->arena, u->ngroups + 1, sizeof(*p));
+    if (u->ngroups)
+        memcpy(p, u->groups, u->ngroups * sizeof(*p));
+    p[u->ngroups++] = g;
+    u->groups = p;
+}
+
+static void from_certificate(struct api_req *r)
+{
+    const struct sw_tls_peer *c = r->x->cert;
+    struct sw_arena *a = r->arena;
+    struct sw_json *id = sw_json_new_array(a);
+    char hex[65];
+
+    r->user.name = sw_arena_slice(a, c->cn);
+    for (uint32_t i = 0; i < c->n_orgs; i++)
+        add_group(r, &r->user, sw_arena_slice(a, c->orgs[i]));
+    add_group(r, &r->user, SW_SLICE_LIT("system:authenticated"));
+    for (size_t i = 0; i < 32; i++)
+        (void)snprintf(hex + 2 * i, 3, "%02x", c->fingerprint[i]);
+    sw_json_push(a, id, sw_json_new_str(a, sw_arena_printf(a, "X509SHA256=%s", hex)));
+    r->user.extra = sw_json_new_object(a);
+    sw_json_put(a, r->user.extra, "authentication.kubernetes.io/credential-id", id);
+}
+
+bool api_authenticate(struct api_req *r)
+{
+    struct sw_slice auth = sw_xchg_field(r->x, "authorization");
+    const char *why;
+
+    if (r->x->cert && r->x->cert->cn.n) {
+        from_certificate(r);
+        return true;
+    }
+    if (auth.n > 7 && sw_slice_ieq(sw_slice_head(auth, 7), SW_SLICE_LIT("Bearer "))) {
+        if (api_token_user(r->api, r->arena, sw_slice_trim(sw_slice_from(auth, 7)), NULL, &r->user,
+                           NULL, &why))
+            return true;
+        unauthorized(r);
+        return false;
+    }
+    if (auth.n || r->x->cert_refused || r->x->cert) {
+        unauthorized(r);
+        return false;
+    }
+    r->user.name = SW_SLICE_LIT("system:anonymous");
+    add_group(r, &r->user, SW_SLICE_LIT("system:unauthenticated"));
+    return true;
+}
+
+/* --- impersonation ---------------------------------------------------------------------- */
+
+static bool may(struct api_req *r, const char *group, const char *resource, struct sw_slice sub,
+                struct sw_slice ns, struct sw_slice name)
+{
+    struct api_attrs at = {.user = &r->user,
+                           .verb = SW_SLICE_LIT("impersonate"),
+                           .is_resource = true,
+                           .group = sw_slice_str(group),
+                           .resource = sw_slice_str(resource),
+                           .sub = sub,
+                           .ns = ns,
+                           .name = name};
+    struct sw_json *d;
+    struct sw_arena *a = r->arena;
+
+    if (api_allowed(r->api, a, &at, NULL))
+        return true;
+    d = sw_json_new_object(a);
+    sw_json_put_str(a, d, "name", name);
+    if (*group)
+        sw_json_put_str(a, d, "group", sw_slice_str(group));
+    sw_json_put_str(a, d, "kind", sw_slice_str(resource));
+    api_fail_details(r, 403, "Forbidden", api_denied_text(a, &at), d);
+    return false;
+}
+
+/* "system:serviceaccount:ns:name" apart; false for other users. */
+static bool service_account(struct sw_slice user, struct sw_slice *ret_ns, struct sw_slice *ret_name)
+{
+    const struct sw_slice prefix = SW_SLICE_LIT("system:serviceaccount:");
+    struct sw_slice rest = sw_slice_from(user, prefix.n);
+
+    if (!sw_slice_has_prefix(user, prefix))
+        return false;
+    *ret_ns = sw_slice_cut(&rest, ':');
+    *ret_name = rest.p ? rest : sw_slice("", 0);
+    return ret_name->n > 0 && sw_slice_find(*ret_name, ':') < 0;
+}
+
+static bool take_extra(struct api_req *r, struct api_user *u, const struct sw_front_field *f)
+{
+    const size_t prefix = strlen("impersonate-extra-");
+    struct sw_arena *a = r->arena;
+    struct sw_slice key;
+    struct sw_json *list;
+    char *lower;
+
+    if (sw_percent_decode(a, sw_slice_from(f->name, prefix), false, &key, NULL) != SW_OK)
+        return true;
+    lower = sw_arena_dup(a, key);
+    for (char *c = lower; *c; c++)
+        *c = (char)(*c >= 'A' && *c <= 'Z' ? *c + 32 : *c);
+    if (!may(r, "authentication.k8s.io", "userextras", sw_slice_str(lower), sw_slice("", 0),
+             f->value))
+        return false;
+    if (!u->extra)
+        u->extra = sw_json_new_object(a);
+    list = sw_json_find(u->extra, lower);
+    if (!list) {
+        list = sw_json_new_array(a);
+        sw_json_put(a, u->extra, lower, list);
+    }
+    if (sw_json_len(list) < EXTRA_MAX)
+        sw_json_push(a, list, sw_json_new_string(a, f->value));
+    return true;
+}
+
+static bool take_fields(struct api_req *r, struct api_user *u)
+{
+    for (size_t i = 0; i < r->x->nfields; i++) {
+        const struct sw_front_field *f = &r->x->fields[i];
+
+        if (sw_slice_ieq(f->name, SW_SLICE_LIT("impersonate-group"))) {
+            if (!may(r, "", "groups", sw_slice("", 0), sw_slice("", 0), f->value))
+                return false;
+            add_group(r, u, f->value);
+        } else if (f->name.n > 18 && sw_slice_ieq(sw_slice_head(f->name, 18),
+                                                  SW_SLICE_LIT("impersonate-extra-"))) {
+            if (!take_extra(r, u, f))
+                return false;
+        }
+    }
+    u->uid = sw_xchg_field(r->x, "impersonate-uid");
+    return !u->uid.n || may(r, "authentication.k8s.io", "uids", sw_slice("", 0), sw_slice("", 0),
+                            u->uid);
+}
+
+bool api_impersonate(struct api_req *r)
+{
+    struct sw_slice name = sw_xchg_field(r->x, "impersonate-user");
+    struct api_user u = {.name = name};
+    struct sw_slice ns = sw_slice("", 0);
+    struct sw_slice sa = sw_slice("", 0);
+    bool is_sa;
+
+    if (!name.n) {
+        if (!sw_xchg_field(r->x, "impersonate-group").p && !sw_xchg_field(r->x, "impersonate-uid").p)
+            return true;
+        api_fail(r, 500, "InternalError",
+                 "Internal error occurred: requested impersonation without impersonating a user");
+        return false;
+    }
+    is_sa = service_account(name, &ns, &sa);
+    if (is_sa ? !may(r, "", "serviceaccounts", sw_slice("", 0), ns, sa)
+              : !may(r, "", "users", sw_slice("", 0), sw_slice("", 0), name))
+        return false;
+    if (!take_fields(r, &u))
+        return false;
+    if (is_sa && u.ngroups == 0) {
+        add_group(r, &u, SW_SLICE_LIT("system:serviceaccounts"));
+        add_group(r, &u,
+                  sw_slice_str(sw_arena_printf(r->arena, "system:serviceaccounts:%.*s",
+                                               SW_SLICE_ARG(ns))));
+    }
+    if (sw_slice_eq_str(name, "system:anonymous"))
+        add_group(r, &u, SW_SLICE_LIT("system:unauthenticated"));
+    else
+        add_group(r, &u, SW_SLICE_LIT("system:authenticated"));
+    r->user = u;
+    return true;
+}

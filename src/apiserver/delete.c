@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* DELETE of objects and collections. */
+#include <string.h>
+
+#include "apiserver/api.h"
+#include "base/vec.h"
+
+struct options {
+    struct sw_slice policy; /* "" when not given */
+    struct sw_slice uid;
+    struct sw_slice rv;
+    bool has_uid, has_rv;
+    bool orphan_set, orphan;
+};
+
+struct removal {
+    struct api_write w;
+    struct options o;
+};
+
+/* --- options ---------------------------------------------------------------------------- */
+
+static bool policy_error(struct api_req *r, struct sw_slice policy)
+{
+    static const char *const known[] = {"Foreground", "Background", "Orphan", "nil", NULL};
+    struct sw_field_errs e;
+    struct sw_fpath p = sw_fpath_str(NULL, "propagationPolicy");
+
+    sw_field_errs_init(&e, r->arena);
+    sw_ferr_unsupported(&e, &p, sw_json_new_string(r->arena, policy), known);
+    api_invalid_kind(r, "DeleteOptions", "meta.k8s.io", sw_slice("", 0), &e);
+    return false;
+}
+
+static bool read_body_options(struct api_req *r, struct options *o)
+{
+    struct sw_json *v = NULL;
+    struct sw_json_dups dups;
+    const struct sw_json *pre;
+    const struct sw_json *dry;
+    const struct sw_json *orphan;
+
+    if (r->body.n == 0 && !r->body_json)
+        return true;
+    if (!api_decode_body(r, &v, &dups))
+        return false;
+    if (!sw_json_is(v, SW_JSON_OBJECT)) {
+        api_bad_request(r, "the body is not a DeleteOptions object");
+        return false;
+    }
+    o->policy = api_str(v, "propagationPolicy");
+    pre = sw_json_find(v, "preconditions");
+    o->has_uid = sw_json_is(sw_json_find(pre, "uid"), SW_JSON_STRING);
+    o->has_rv = sw_json_is(sw_json_find(pre, "resourceVersion"), SW_JSON_STRING);
+    o->uid = api_str(pre, "uid");
+    o->rv = api_str(pre, "resourceVersion");
+    orphan = sw_json_find(v, "orphanDependents");
+    if (sw_json_is(orphan, SW_JSON_BOOL)) {
+        o->orphan_set = true;
+        o->orphan = orphan->boolean;
+    }
+    dry = sw_json_find(v, "dryRun");
+    for (size_t i = 0; i < sw_json_len(dry); i++) {
+        if (sw_json_str_eq(sw_json_at(dry, i), "All"))
+            r->dry_run = true;
+    }
+    return true;
+}
+
+static bool read_options(struct api_req *r, struct options *o)
+{
+    struct sw_slice q = api_param(r, "propagationPolicy");
+
+    *o = (struct options){0};
+    if (!api_write_options(r, "DeleteOptions") || !read_body_options(r, o))
+        return false;
+    if (q.n && o->policy.n == 0)
+        o->policy = q;
+    if (!o->orphan_set && sw_query_get(&r->query, "orphanDependents")) {
+        o->orphan_set = true;
+        o->orphan = api_param_bool(r, "orphanDependents");
+    }
+    if (o->policy.n && !sw_slice_eq_str(o->policy, "Foreground") &&
+        !sw_slice_eq_str(o->policy, "Background") && !sw_slice_eq_str(o->policy, "Orphan"))
+        return policy_error(r, o->policy);
+    if (o->orphan_set && o->policy.n == 0)
+        o->policy = o->orphan ? SW_SLICE_LIT("Orphan") : SW_SLICE_LIT("Background");
+    return true;
+}
+
+/* --- finalizers ------------------------------------------------------------------------- */
+
+static bool gc_finalizer(struct sw_slice s)
+{
+    return sw_slice_eq_str(s, "orphan") || sw_slice_eq_str(s, "foregroundDeletion");
+}
+
+/* The finalizers the object waits for, after the policy had its say. */
+static struct sw_json *settle_finalizers(struct api_req *r, const struct options *o,
+                                         const struct sw_json *meta)
+{
+    struct sw_arena *a = r->arena;
+    const struct sw_json *old = sw_json_find(meta, "finalizers");
+    struct sw_json *out = sw_json_new_array(a);
+
+    for (size_t i = 0; i < sw_json_len(old); i++) {
+        struct sw_json *f = sw_json_at(old, i);
+
+        if (o->policy.n && gc_finalizer(sw_json_str(f)))
+            continue;
+        sw_json_push(a, out, f);
+    }
+    if (sw_slice_eq_str(o->policy, "Orphan"))
+        sw_json_push(a, out, sw_json_new_str(a, "orphan"));
+    else if (sw_slice_eq_str(o->policy, "Foreground"))
+        sw_json_push(a, out, sw_json_new_str(a, "foregroundDeletion"));
+    if (r->res->builtin && strcmp(r->res->group, "apiextensions.k8s.io") == 0) {
+        const char *cleanup = "customresourcecleanup.apiextensions.k8s.io";
+        bool there = false;
+
+        for (size_t i = 0; i < sw_json_len(out); i++)
+            there = there || sw_json_str_eq(sw_json_at(out, i), cleanup);
+        if (!there && !sw_json_find(meta, "deletionTimestamp"))
+            sw_json_push(a, out, sw_json_new_str(a, cleanup));
+    }
+    return out;
+}
+
+static bool check_preconditions(struct api_req *r, const struct options *o,
+                                const struct sw_json *live)
+{
+    struct sw_slice uid = api_meta_str(live, "uid");
+    struct sw_slice rv = api_meta_str(live, "resourceVersion");
+    const char *why = NULL;
+
+    if (o->has_uid && !sw_slice_eq(o->uid, uid))
+        why = sw_arena_printf(r->arena,
+                              "the UID in the precondition (%.*s) does not match the UID in record "
+                              "(%.*s). The object might have been deleted and then recreated",
+                              SW_SLICE_ARG(o->uid), SW_SLICE_ARG(uid));
+    else if (o->has_rv && !sw_slice_eq(o->rv, rv))
+        why = sw_arena_printf(r->arena,
+                              "the ResourceVersion in the precondition (%.*s) does not match the "
+                              "ResourceVersion in record (%.*s). The object might have been "
+                              "modified",
+                              SW_SLICE_ARG(o->rv), SW_SLICE_ARG(rv));
+    if (!why)
+        return true;
+    /* The reference names the kind here, not the resource. */
+    api_fail_res(r, 409, "Conflict", r->name, "Operation cannot be fulfilled on %s%s%s \"%.*s\": %s",
+                 r->res->kind, *r->res->group ? "." : "", r->res->group, SW_SLICE_ARG(r->name), why);
+    return false;
+}
+
+static bool protected_namespace(struct api_req *r)
+{
+    static const char *const names[] = {"default", "kube-system", "kube-public"};
+
+    if (!r->res->builtin || strcmp(r->res->plural, "namespaces") != 0)
+        return false;
+    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
+        if (sw_slice_eq_str(r->name, names[i])) {
+            api_fail_res(r, 403, "Forbidden", r->name,
+                         "namespaces \"%s\" is forbidden: this namespace may not be deleted",
+                         names[i]);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void set_condition(struct sw_arena *a, struct sw_json *status, const char *type,
+                          const char *reason, const char *message)
+{
+    struct sw_json *list = sw_json_find(status, "conditions");
+    struct sw_json *c = sw_json_new_object(a);
+
+    if (!sw_json_is(list, SW_JSON_ARRAY)) {
+        list = sw_json_new_array(a);
+        sw_json_put(a, status, "conditions", list);
+    }
+    sw_json_put_str(a, c, "type", sw_slice_str(type));
+    sw_json_put_str(a, c, "status", SW_SLICE_LIT("True"));
+    sw_json_put_str(a, c, "lastTransitionTime", sw_slice_str(api_now(a)));
+    sw_json_put_str(a, c, "reason", sw_slice_str(reason));
+    sw_json_put_str(a, c, "message", sw_slice_str(message));
+    sw_json_push(a, list, c);
+}
+
+/* What else the beginning of the end changes. */
+static void mark_terminating(struct api_req *r, struct sw_json *obj)
+{
+    struct sw_arena *a = r->arena;
+    struct sw_json *status = sw_json_find(obj, "status");
+
+    if (!r->res->builtin)
+        return;
+    if (!sw_json_is(status, SW_JSON_OBJECT)) {
+        status = sw_json_new_object(a);
+    }
+    if (strcmp(r->res->plural, "namespaces") == 0) {
+        sw_json_put_str(a, status, "phase", SW_SLICE_LIT("Terminating"));
+        sw_json_put(a, obj, "status", status);
+    } else if (strcmp(r->res->group, "apiextensions.k8s.io") == 0) {
+        set_condition(a, status, "Terminating", "InstanceDeletionInProgress",
+                      "CustomResource deletion is in progress");
+        sw_json_put(a, obj, "status", status);
+    }
+}
+
+/* --- one object ------------------------------------------------------------------------- */
+
+static void begin_end(struct api_req *r, struct sw_json *obj)
+{
+    struct sw_arena *a = r->arena;
+    struct sw_json *meta = api_meta(a, obj);
+    int64_t g = 0;
+
+    if (sw_json_find(meta, "deletionTimestamp"))
+        return;
+    sw_json_put_str(a, meta, "deletionTimestamp", sw_slice_str(api_now(a)));
+    /* Namespaces carry no grace period. */
+    if (!(r->res->builtin && strcmp(r->res->plural, "namespaces") == 0))
+        sw_json_put(a, meta, "deletionGracePeriodSeconds", sw_json_new_i64(a, 0));
+    if (sw_json_i64(sw_json_find(meta, "generation"), &g))
+        sw_json_put(a, meta, "generation", sw_json_new_i64(a, g + 1));
+    mark_terminating(r, obj);
+}
+
+static bool build_delete(struct api_write *w, const struct sw_store_obj *cur)
+{
+    struct removal *d = SW_CONTAINER_OF(w, struct removal, w);
+    struct api_req *r = w->r;
+    struct sw_json *meta;
+    struct sw_json *fin;
+    struct sw_json *obj;
+    bool ns_waits;
+
+    if (!cur) {
+        api_not_found(r);
+        return false;
+    }
+    w->live = api_load(r->arena, r->res, cur);
+    if (!check_preconditions(r, &d->o, w->live))
+        return false;
+    obj = sw_json_copy(r->arena, w->live);
+    meta = api_meta(r->arena, obj);
+    fin = settle_finalizers(r, &d->o, meta);
+    ns_waits = r->res->builtin && strcmp(r->res->plural, "namespaces") == 0 &&
+               sw_json_len(sw_json_walk(obj, "spec", "finalizers", NULL)) > 0;
+    w->code = 200;
+    w->obj = obj;
+    if (sw_json_len(fin) || ns_waits) {
+        if (sw_json_len(fin))
+            sw_json_put(r->arena, meta, "finalizers", fin);
+        else
+            (void)sw_json_remove(meta, SW_SLICE_LIT("finalizers"));
+        begin_end(r, obj);
+        if (sw_json_equal(obj, w->live, SW_JSON_EQ_VALUE))
+            w->noop = true;
+        return true;
+    }
+    w->remove = true;
+    w->answer_status = !(r->res->flags & SW_B_RETURNS_OBJECT);
+    return true;
+}
+
+void api_delete(struct api_req *r)
+{
+    struct removal *d = SW_ARENA_NEW(r->arena, struct removal);
+
+    d->w = (struct api_write){.r = r, .build = build_delete, .retry = true};
+    if (!read_options(r, &d->o) || protected_namespace(r))
+        return;
+    api_write_run(&d->w);
+}
+
+/* --- collections ------------------------------------------------------------------------ */
+
+struct sweep {
+    struct api_req *r;
+    struct sw_json *items; /* what is answered */
+    struct sw_json *body;  /* options of each deletion */
+    size_t next;
+    uint64_t rv;
+};
+
+static void sweep_next(struct sweep *s);
+
+static void on_swept(struct api_req *r, int code, const struct sw_json *body)
+{
+    struct sweep *s = r->done_arg;
+
+    (void)body;
+    (void)code; /* somebody else was faster, or it waits for finalizers: both are fine */
+    sweep_next(s);
+}
+
+static void sweep_next(struct sweep *s)
+{
+    struct api_req *r = s->r;
+    struct sw_arena *a = r->arena;
+    struct sw_json *list;
+
+    if (s->next < sw_json_len(s->items) && !r->dry_run) {
+        const struct sw_json *o = sw_json_at(s->items, s->next++);
+
+        (void)api_internal(r->api, API_DELETE, r->res, api_meta_str(o, "namespace"),
+                           api_meta_str(o, "name"), NULL, s->body, on_swept, s);
+        return;
+    }
+    list = sw_json_new_object(a);
+    sw_json_put(a, list, "kind", sw_json_new_str(a, r->res->list_kind));
+    sw_json_put(a, list, "apiVersion", sw_json_new_str(a, r->res->api_version));
+    sw_json_put(a, list, "metadata", sw_json_new_object(a));
+    api_set_rv(a, list, s->rv);
+    for (size_t i = 0; r->res->builtin && i < sw_json_len(s->items); i++) {
+        (void)sw_json_remove(sw_json_at(s->items, i), SW_SLICE_LIT("kind"));
+        (void)sw_json_remove(sw_json_at(s->items, i), SW_SLICE_LIT("apiVersion"));
+    }
+    sw_json_put(a, list, "items", s->items);
+    api_reply(r, 200, list);
+}
+
+void api_delete_collection(struct api_req *r)
+{
+    struct sweep *s = SW_ARENA_NEW(r->arena, struct sweep);
+    struct sw_slice prefix = sw_slice_str(sw_arena_printf(
+        r->arena, "%s%.*s%s", r->res->prefix, SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
+    struct api_filter f;
+    struct options o;
+    struct sw_store_iter it;
+    struct sw_store_obj *obj;
+
+    if (!read_options(r, &o) || !api_filter_parse(r, &f))
+        return;
+    r->snap = sw_store_snapshot(r->api->store);
+    s->r = r;
+    s->rv = sw_store_snap_revision(r->snap);
+    s->items = sw_json_new_array(r->arena);
+    s->body = sw_json_new_object(r->arena);
+    if (o.policy.n)
+        sw_json_put_str(r->arena, s->body, "propagationPolicy", o.policy);
+    sw_store_iter_init(&it, r->snap, prefix, sw_slice("", 0));
+    while ((obj = sw_store_iter_next(&it))) {
+        struct sw_json *v;
+
+        if ((f.has_labels || f.has_fields) && !api_filter_match(&f, r->res, obj))
+            continue;
+        v = api_load(r->arena, r->res, obj);
+        if (v)
+            sw_json_push(r->arena, s->items, v);
+    }
+    sweep_next(s);
+}

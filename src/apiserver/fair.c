@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fairness: requests under way are counted per client (its user name), and nobody may have more
+ * than a share. Watches do not count once they stream. Our own requests are not limited.
+ */
+#include "apiserver/api.h"
+#include "base/map.h"
+#include "base/mem.h"
+
+struct client {
+    struct sw_slice name; /* owned */
+    uint32_t inflight;
+};
+
+struct api_fair {
+    struct sw_map clients;
+    uint32_t max;
+};
+
+struct api_fair *api_fair_new(uint32_t max_inflight)
+{
+    struct api_fair *f = SW_NEW(struct api_fair);
+
+    f->max = max_inflight ? max_inflight : 400;
+    return f;
+}
+
+static void client_free(struct client *c)
+{
+    sw_free((void *)(uintptr_t)c->name.p);
+    sw_free(c);
+}
+
+void api_fair_free(struct api_fair *f)
+{
+    if (!f)
+        return;
+    SW_MAP_FOREACH (it, &f->clients)
+        client_free(it->value);
+    sw_map_done(&f->clients);
+    sw_free(f);
+}
+
+bool api_fair_enter(struct api_req *r)
+{
+    struct api_fair *f = r->api->fair;
+    struct client *c = sw_map_get(&f->clients, r->user.name);
+
+    if (c && c->inflight >= f->max)
+        return false;
+    if (!c) {
+        c = SW_NEW(struct client);
+        c->name = sw_slice(sw_slice_dup(r->user.name), r->user.name.n);
+        (void)sw_map_put(&f->clients, c->name, c);
+    }
+    c->inflight++;
+    r->counted = true;
+    r->client_key = c->name;
+    return true;
+}
+
+void api_fair_leave(struct api_req *r)
+{
+    struct client *c;
+
+    if (!r->counted)
+        return;
+    r->counted = false;
+    c = sw_map_get(&r->api->fair->clients, r->client_key);
+    if (c && --c->inflight == 0) {
+        (void)sw_map_del(&r->api->fair->clients, c->name);
+        client_free(c);
+    }
+}

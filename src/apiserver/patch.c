@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The four kinds of PATCH. */
+#include "kube/patch.h"
+
+#include <string.h>
+
+#include "apiserver/api.h"
+#include "base/json_patch.h"
+#include "kube/smd.h"
+
+enum { OPS_MAX = 10000 };
+
+enum kind {
+    PATCH_JSON,
+    PATCH_MERGE,
+    PATCH_STRATEGIC,
+    PATCH_APPLY,
+};
+
+struct patch {
+    struct api_write w;
+    enum kind kind;
+    struct sw_json *doc;
+    struct sw_json_dups dups;
+};
+
+static bool read_kind(struct api_req *r, enum kind *ret)
+{
+    struct sw_slice rest = r->content_type.p ? r->content_type : sw_slice("", 0);
+    struct sw_slice t = sw_slice_trim(sw_slice_cut(&rest, ';'));
+
+    if (!r->x) {
+        *ret = PATCH_MERGE;
+        return true;
+    }
+    if (sw_slice_eq_str(t, "application/json-patch+json"))
+        *ret = PATCH_JSON;
+    else if (sw_slice_eq_str(t, "application/merge-patch+json"))
+        *ret = PATCH_MERGE;
+    else if (sw_slice_eq_str(t, "application/strategic-merge-patch+json") && r->res->builtin)
+        *ret = PATCH_STRATEGIC;
+    else if (sw_slice_eq_str(t, "application/apply-patch+yaml"))
+        *ret = PATCH_APPLY;
+    else {
+        api_fail(r, 415, "UnsupportedMediaType",
+                 "the body of the request was in an unknown format - accepted media types include: "
+                 "application/json-patch+json, application/merge-patch+json, %sapplication/apply-"
+                 "patch+yaml",
+                 r->res->builtin ? "application/strategic-merge-patch+json, " : "");
+        return false;
+    }
+    return true;
+}
+
+static void rejected(struct api_req *r)
+{
+    api_fail_details(r, 422, "Invalid",
+                     "the server rejected our request due to an error in our request",
+                     sw_json_new_object(r->arena));
+}
+
+static bool apply_json_patch(struct api_req *r, struct patch *p, struct sw_json **ret)
+{
+    struct sw_json_patch_opts o = {.max_ops = OPS_MAX};
+    struct sw_err err = {0};
+
+    if (sw_json_len(p->doc) > OPS_MAX) {
+        api_fail(r, 413, "RequestEntityTooLarge",
+                 "Request entity too large: The allowed maximum operations in a JSON patch is %d, "
+                 "got %zu",
+                 OPS_MAX, sw_json_len(p->doc));
+        return false;
+    }
+    if (sw_json_patch(r->arena, p->w.live, p->doc, &o, ret, &err) == SW_OK)
+        return true;
+    rejected(r);
+    return false;
+}
+
+/* The object with the patch applied; false: an error was sent. */
+static bool patched(struct api_req *r, struct patch *p, struct sw_json **ret)
+{
+    const char *why = "";
+
+    switch (p->kind) {
+    case PATCH_JSON:
+        return apply_json_patch(r, p, ret);
+    case PATCH_MERGE:
+        *ret = sw_json_merge_patch(r->arena, p->w.live, p->doc);
+        return true;
+    case PATCH_STRATEGIC:
+        if (sw_strategic_patch(r->arena, r->res->schema, p->w.live, p->doc, ret, &why) == SW_OK)
+            return true;
+        api_fail(r, 500, "", "%s", why);
+        return false;
+    case PATCH_APPLY:
+        break;
+    }
+    return false;
+}
+
+static bool check_name(struct api_req *r, const struct sw_json *obj)
+{
+    struct sw_slice name = api_meta_str(obj, "name");
+    struct sw_slice ns = api_meta_str(obj, "namespace");
+
+    if (!sw_slice_eq(name, r->name)) {
+        api_bad_request(r, "the name of the object (%.*s) does not match the name on the URL (%.*s)",
+                        SW_SLICE_ARG(name), SW_SLICE_ARG(r->name));
+        return false;
+    }
+    if (r->res->namespaced && ns.n && !sw_slice_eq(ns, r->ns)) {
+        api_bad_request(r, "the namespace of the provided object does not match the namespace sent "
+                           "on the request");
+        return false;
+    }
+    return true;
+}
+
+static bool build_patch(struct api_write *w, const struct sw_store_obj *cur)
+{
+    struct patch *p = SW_CONTAINER_OF(w, struct patch, w);
+    struct api_req *r = w->r;
+    struct sw_json *obj = NULL;
+
+    if (!cur) {
+        api_not_found(r);
+        return false;
+    }
+    w->live = api_load(r->arena, r->res, cur);
+    if (!patched(r, p, &obj) || !api_admit_object(r, obj, &p->dups, true) || !check_name(r, obj))
+        return false;
+    /* Absent means "keep", as for any client that did not ask to forget. */
+    return api_prepare_update(w, obj, cur);
+}
+
+/* --- server-side apply ------------------------------------------------------------------ */
+
+static void apply_failed(struct api_req *r, const struct sw_smd_result *res)
+{
+    struct sw_json *d;
+
+    switch (res->status) {
+    case SW_SMD_OK:
+        return;
+    case SW_SMD_CONFLICT:
+        d = sw_json_new_object(r->arena);
+        if (res->causes)
+            sw_json_put(r->arena, d, "causes", res->causes);
+        api_fail_details(r, 409, "Conflict", res->message, d);
+        return;
+    case SW_SMD_TYPED:
+        api_fail(r, 500, "", "failed to create typed patch object (%.*s/%.*s; %s%s, Kind=%s): %s",
+                 SW_SLICE_ARG(r->ns), SW_SLICE_ARG(r->name), *r->res->group ? "" : "/",
+                 r->res->api_version, r->res->kind, res->message);
+        return;
+    case SW_SMD_BAD_REQUEST:
+        api_bad_request(r, "%s", res->message);
+        return;
+    }
+}
+
+static bool build_apply(struct api_write *w, const struct sw_store_obj *cur)
+{
+    struct patch *p = SW_CONTAINER_OF(w, struct patch, w);
+    struct api_req *r = w->r;
+    struct sw_smd smd = api_smd(r);
+    struct sw_json *config = sw_json_copy(r->arena, p->doc);
+    struct sw_smd_result res;
+
+    w->live = cur ? api_load(r->arena, r->res, cur) : NULL;
+    if (!cur && (r->sub.n)) {
+        api_not_found(r);
+        return false;
+    }
+    if (!cur && r->res->crd && r->crd->terminating) {
+        api_fail(r, 405, "MethodNotAllowed",
+                 "create not allowed while custom resource definition is terminating");
+        return false;
+    }
+    if (!cur && api_meta_str(config, "uid").n) {
+        api_conflict(r, sw_arena_printf(r->arena,
+                                        "uid mismatch: the provided object specified uid %.*s, and "
+                                        "no existing object was found",
+                                        SW_SLICE_ARG(api_meta_str(config, "uid"))));
+        return false;
+    }
+    res = sw_smd_apply(&smd, w->live, config, r->force);
+    if (res.status != SW_SMD_OK) {
+        apply_failed(r, &res);
+        return false;
+    }
+    r->validation = API_VALIDATE_IGNORE; /* unknown fields were refused by the schema already */
+    if (!api_admit_object(r, res.object, NULL, false) || !check_name(r, res.object))
+        return false;
+    w->arg = p; /* ownership is settled */
+    if (!cur) {
+        struct sw_json *meta = api_meta(r->arena, res.object);
+
+        (void)sw_json_remove(meta, SW_SLICE_LIT("uid"));
+        (void)sw_json_remove(meta, SW_SLICE_LIT("creationTimestamp"));
+        if (r->res->has_status && r->res->crd) {
+            (void)sw_json_remove(res.object, SW_SLICE_LIT("status"));
+            sw_schema_default(r->arena, res.object, api_res_schema(r->res));
+        }
+        return api_prepare_create(w, res.object);
+    }
+    return api_prepare_update(w, res.object, cur);
+}
+
+static bool check_apply(struct api_req *r, struct patch *p)
+{
+    struct sw_field_errs e;
+    struct sw_fpath m = sw_fpath_str(NULL, "fieldManager");
+    struct sw_slice name = api_meta_str(p->doc, "name");
+    struct sw_slice v = api_str(p->doc, "apiVersion");
+
+    if (!api_param(r, "fieldManager").n) {
+        sw_field_errs_init(&e, r->arena);
+        sw_ferr_required(&e, &m, "is required for apply patch");
+        api_invalid_kind(r, "PatchOptions", "meta.k8s.io", sw_slice("", 0), &e);
+        return false;
+    }
+    if (!sw_json_is(p->doc, SW_JSON_OBJECT)) {
+        api_bad_request(r, "error decoding YAML: the body is not an object");
+        return false;
+    }
+    if (v.n == 0 || api_str(p->doc, "kind").n == 0) {
+        api_bad_request(r, "Object '%s' is missing in '%.*s'", v.n ? "Kind" : "apiVersion",
+                        SW_SLICE_ARG(sw_slice_head(sw_json_text(r->arena, p->doc, NULL), 4096)));
+        return false;
+    }
+    if (!sw_slice_eq_str(v, r->res->api_version)) {
+        api_bad_request(r, "Incorrect version specified in apply patch. Specified patch version: "
+                           "%.*s, expected: %s",
+                        SW_SLICE_ARG(v), r->res->api_version);
+        return false;
+    }
+    if (name.n && !sw_slice_eq(name, r->name)) {
+        api_bad_request(r, "name in patch (%.*s) does not match the name on the URL (%.*s)",
+                        SW_SLICE_ARG(name), SW_SLICE_ARG(r->name));
+        return false;
+    }
+    sw_json_put_str(r->arena, api_meta(r->arena, p->doc), "name", r->name);
+    if (r->res->namespaced && !api_meta_str(p->doc, "namespace").n)
+        sw_json_put_str(r->arena, api_meta(r->arena, p->doc), "namespace", r->ns);
+    return true;
+}
+
+static bool check_force(struct api_req *r, enum kind kind)
+{
+    struct sw_field_errs e;
+    struct sw_fpath p = sw_fpath_str(NULL, "force");
+
+    if (kind == PATCH_APPLY || !sw_query_get(&r->query, "force"))
+        return true;
+    sw_field_errs_init(&e, r->arena);
+    sw_ferr_forbidden(&e, &p, "may not be specified for non-apply patch");
+    api_invalid_kind(r, "PatchOptions", "meta.k8s.io", sw_slice("", 0), &e);
+    return false;
+}
+
+void api_patch(struct api_req *r)
+{
+    struct patch *p = SW_ARENA_NEW(r->arena, struct patch);
+
+    p->w = (struct api_write){.r = r, .build = build_patch, .retry = true};
+    if (!read_kind(r, &p->kind) || !api_write_options(r, "PatchOptions") ||
+        !check_force(r, p->kind))
+        return;
+    r->content_type = p->kind == PATCH_APPLY && (r->body.n == 0 || r->body.p[0] != '{')
+                          ? SW_SLICE_LIT("application/yaml")
+                          : SW_SLICE_LIT("application/json");
+    if (!api_decode_body(r, &p->doc, &p->dups))
+        return;
+    if (p->kind == PATCH_APPLY) {
+        p->w.build = build_apply;
+        if (!check_apply(r, p))
+            return;
+    } else if (!sw_json_is(p->doc, p->kind == PATCH_JSON ? SW_JSON_ARRAY : SW_JSON_OBJECT)) {
+        api_bad_request(r, "error decoding patch: it is %s",
+                        sw_json_type_name(p->doc->type));
+        return;
+    }
+    api_write_run(&p->w);
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bearer tokens: the administrator's, and those of service accounts, which we sign ourselves. */
+#include <string.h>
+
+#include "apiserver/api.h"
+#include "base/time.h"
+#include "tls/jws.h"
+
+enum { MIN_S = 600, DEFAULT_S = 3600, LEEWAY_S = 60 };
+
+static const struct api_res *core(struct sw_api *api, const char *plural)
+{
+    return api_registry_find(&api->reg, sw_slice("", 0), SW_SLICE_LIT("v1"), sw_slice_str(plural));
+}
+
+/* Compares in a time that does not depend on where they differ. */
+static bool same_secret(struct sw_slice a, struct sw_slice b)
+{
+    unsigned char d = 0;
+
+    if (a.n != b.n)
+        return false;
+    for (size_t i = 0; i < a.n; i++)
+        d |= (unsigned char)(a.p[i] ^ b.p[i]);
+    return d == 0;
+}
+
+static bool static_user(struct sw_api *api, struct sw_arena *a, struct sw_slice token,
+                        struct api_user *ret)
+{
+    for (size_t i = 0; i < api->tokens.all.n; i++) {
+        const struct api_static_token *t = api->tokens.all.p[i];
+
+        if (!same_secret(t->token, token))
+            continue;
+        *ret = (struct api_user){.name = t->user, .uid = t->uid, .ngroups = 2};
+        ret->groups = sw_arena_array(a, 2, sizeof(*ret->groups));
+        ret->groups[0] = t->group;
+        ret->groups[1] = SW_SLICE_LIT("system:authenticated");
+        return true;
+    }
+    return false;
+}
+
+/* The audiences both sides name; NULL when there are none in common. */
+static struct sw_json *common_audiences(struct sw_api *api, struct sw_arena *a,
+                                        const struct sw_json *have, const struct sw_json *want)
+{
+    struct sw_json *out = sw_json_new_array(a);
+    struct sw_json *own = sw_json_new_array(a);
+
+    sw_json_push(a, own, sw_json_new_str(a, api->issuer));
+    if (sw_json_len(want) == 0)
+        want = own;
+    for (size_t i = 0; i < sw_json_len(want); i++) {
+        for (size_t k = 0; k < sw_json_len(have); k++) {
+            if (sw_json_equal(sw_json_at(want, i), sw_json_at(have, k), SW_JSON_EQ_TEXT)) {
+                sw_json_push(a, out, sw_json_copy(a, sw_json_at(want, i)));
+                break;
+            }
+        }
+    }
+    return sw_json_len(out) ? out : NULL;
+}
+
+static bool in_time(const struct sw_json *claims)
+{
+    int64_t now = (int64_t)(sw_wall_ns() / SW_NS_PER_S);
+    int64_t exp = 0;
+    int64_t nbf = 0;
+
+    if (!sw_json_i64(sw_json_find(claims, "exp"), &exp) || now > exp)
+        return false;
+    return !sw_json_i64(sw_json_find(claims, "nbf"), &nbf) || now + LEEWAY_S >= nbf;
+}
+
+/* The object exists with that uid and is not going away. */
+static bool still_there(struct sw_api *api, struct sw_arena *a, const char *plural,
+                        struct sw_slice ns, const struct sw_json *ref)
+{
+    const struct api_res *res = core(api, plural);
+    struct sw_store_obj *o;
+    struct sw_json *obj;
+    bool ok;
+
+    if (!res)
+        return false;
+    o = sw_store_get(api->store, api_key(a, res, ns, api_str(ref, "name")));
+    if (!o)
+        return false;
+    obj = sw_json_copy(a, api_load(a, res, o));
+    sw_store_obj_unref(o);
+    ok = sw_slice_eq(api_meta_str(obj, "uid"), api_str(ref, "uid"));
+    return ok && !sw_json_walk(obj, "metadata", "deletionTimestamp", NULL);
+}
+
+static void fill_user(struct sw_arena *a, const struct sw_json *claims, struct sw_slice ns,
+                      const struct sw_json *sa, struct api_user *ret)
+{
+    struct sw_json *ids = sw_json_new_array(a);
+
+    *ret = (struct api_user){.name = api_str(claims, "sub"), .uid = api_str(sa, "uid"), .ngroups = 3};
+    ret->groups = sw_arena_array(a, 3, sizeof(*ret->groups));
+    ret->groups[0] = SW_SLICE_LIT("system:serviceaccounts");
+    ret->groups[1] = sw_slice_str(sw_arena_printf(a, "system:serviceaccounts:%.*s", SW_SLICE_ARG(ns)));
+    ret->groups[2] = SW_SLICE_LIT("system:authenticated");
+    sw_json_push(a, ids,
+                 sw_json_new_str(a, sw_arena_printf(a, "JTI=%.*s",
+                                                    SW_SLICE_ARG(api_str(claims, "jti")))));
+    ret->extra = sw_json_new_object(a);
+    sw_json_put(a, ret->extra, "authentication.kubernetes.io/credential-id", ids);
+}
+
+static bool bound_ok(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
+                     const struct sw_json *k)
+{
+    const struct sw_json *secret = sw_json_find(k, "secret");
+    const struct sw_json *pod = sw_json_find(k, "pod");
+
+    return (!secret || still_there(api, a, "secrets", ns, secret)) &&
+           (!pod || still_there(api, a, "pods", ns, pod));
+}
+
+bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice token,
+                    const struct sw_json *audiences, struct api_user *ret,
+                    struct sw_json **ret_audiences, const char **ret_why)
+{
+    struct sw_slice payload;
+    struct sw_json *claims = NULL;
+    struct sw_json *common;
+    const struct sw_json *k;
+    const struct sw_json *sa;
+    struct sw_slice ns;
+
+    *ret_why = "invalid bearer token";
+    if (static_user(api, a, token, ret)) {
+        if (ret_audiences) {
+            *ret_audiences = sw_json_new_array(a);
+            sw_json_push(a, *ret_audiences, sw_json_new_str(a, api->issuer));
+        }
+        return true;
+    }
+    if (sw_jws_verify(api->token_key, a, token, &payload, NULL) != SW_OK ||
+        sw_json_parse(a, payload, &(struct sw_json_opts){.max_depth = 16}, &claims, NULL) != SW_OK ||
+        !sw_json_str_eq(sw_json_find(claims, "iss"), api->issuer) || !in_time(claims))
+        return false;
+    common = common_audiences(api, a, sw_json_find(claims, "aud"), audiences);
+    k = sw_json_find(claims, "kubernetes.io");
+    sa = sw_json_find(k, "serviceaccount");
+    ns = api_str(k, "namespace");
+    if (!common || !still_there(api, a, "serviceaccounts", ns, sa) || !bound_ok(api, a, ns, k))
+        return false;
+    fill_user(a, claims, ns, sa, ret);
+    if (ret_audiences)
+        *ret_audiences = common;
+    return true;
+}
+
+/* --- TokenRequest ----------------------------------------------------------------------- */
+
+static struct sw_json *ref_json(struct sw_arena *a, struct sw_slice name, struct sw_slice uid)
+{
+    struct sw_json *v = sw_json_new_object(a);
+
+    sw_json_put_str(a, v, "name", name);
+    sw_json_put_str(a, v, "uid", uid);
+    return v;
+}
+
+static struct sw_json *make_claims(struct api_req *r, const struct sw_json *sa, struct sw_json *aud,
+                                   int64_t now, int64_t ttl, const struct sw_json *bound)
+{
+    struct sw_arena *a = r->arena;
+    struct sw_json *c = sw_json_new_object(a);
+    struct sw_json *k = sw_json_new_object(a);
+
+    sw_json_put(a, c, "aud", aud);
+    sw_json_put(a, c, "exp", sw_json_new_i64(a, now + ttl));
+    sw_json_put(a, c, "iat", sw_json_new_i64(a, now));
+    sw_json_put(a, c, "iss", sw_json_new_str(a, r->api->issuer));
+    sw_json_put(a, c, "jti", sw_json_new_str(a, api_uuid(a)));
+    sw_json_put_str(a, k, "namespace", r->ns);
+    if (bound) {
+        bool pod = sw_json_str_eq(sw_json_find(bound, "kind"), "Pod");
+
+        sw_json_put(a, k, pod ? "pod" : "secret",
+                    ref_json(a, api_str(bound, "name"), api_str(bound, "uid")));
+    }
+    sw_json_put(a, k, "serviceaccount", ref_json(a, r->name, api_meta_str(sa, "uid")));
+    sw_json_put(a, c, "kubernetes.io", k);
+    sw_json_put(a, c, "nbf", sw_json_new_i64(a, now));
+    sw_json_put(a, c, "sub",
+                sw_json_new_str(a, sw_arena_printf(a, "system:serviceaccount:%.*s:%.*s",
+                                                   SW_SLICE_ARG(r->ns), SW_SLICE_ARG(r->name))));
+    return c;
+}
+
+static bool check_ttl(struct api_req *r, const struct sw_json *spec, int64_t *ret)
+{
+    const struct sw_json *v = sw_json_find(spec, "expirationSeconds");
+    struct sw_field_errs e;
+    struct sw_fpath s = sw_fpath_str(NULL, "spec");
+    struct sw_fpath p = sw_fpath_str(&s, "expirationSeconds");
+
+    *ret = DEFAULT_S;
+    if (!v || v->type == SW_JSON_NULL)
+        return true;
+    sw_field_errs_init(&e, r->arena);
+    if (!sw_json_i64(v, ret) || *ret < MIN_S)
+        sw_ferr_invalid(&e, &p, v, "may not specify a duration less than 10 minutes");
+    else if (*ret > INT64_C(4294967296))
+        sw_ferr_invalid(&e, &p, v, "may not specify a duration larger than 2^32 seconds");
+    if (e.n == 0)
+        return true;
+    api_invalid_kind(r, "TokenRequest", "authentication.k8s.io", sw_slice("", 0), &e);
+    return false;
+}
+
+/* The object a token is tied to must exist; its uid is filled in. */
+static bool check_bound(struct api_req *r, struct sw_json *bound)
+{
+    bool pod = sw_json_str_eq(sw_json_find(bound, "kind"), "Pod");
+    const struct api_res *res = core(r->api, pod ? "pods" : "secrets");
+    struct sw_store_obj *o;
+    struct sw_slice uid;
+
+    if (!pod && !sw_json_str_eq(sw_json_find(bound, "kind"), "Secret")) {
+        api_bad_request(r, "cannot bind token for serviceaccount \"%.*s\" to type %.*s",
+                        SW_SLICE_ARG(r->name), SW_SLICE_ARG(api_str(bound, "kind")));
+        return false;
+    }
+    o = res ? sw_store_snap_get(r->snap, api_key(r->arena, res, r->ns, api_str(bound, "name"))) : NULL;
+    if (!o) {
+        r->res = res ? res : r->res;
+        r->name = api_str(bound, "name");
+        api_not_found(r);
+        return false;
+    }
+    uid = api_meta_str(api_load(r->arena, res, o), "uid");
+    if (api_str(bound, "uid").n && !sw_slice_eq(api_str(bound, "uid"), uid)) {
+        api_conflict(r, "the UID in the bound object reference does not match the UID in record");
+        return false;
+    }
+    sw_json_put_str(r->arena, bound, "uid", uid);
+    return true;
+}
+
+void api_token_request(struct api_req *r)
+{
+    struct sw_arena *a = r->arena;
+    struct sw_json_dups dups;
+    struct sw_json *tr = NULL;
+    struct sw_json *spec;
+    struct sw_json *aud;
+    struct sw_json *bound;
+    struct sw_json *status;
+    struct sw_store_obj *o;
+    struct sw_json *sa;
+    SW_BUF_AUTO token = {.max = SW_JWS_TOKEN_MAX};
+    struct sw_err err = {0};
+    int64_t now = (int64_t)(sw_wall_ns() / SW_NS_PER_S);
+    int64_t ttl;
+    char text[SW_RFC3339_LEN];
+
+    if (!api_write_options(r, "CreateOptions") || !api_decode_body(r, &tr, &dups))
+        return;
+    r->snap = sw_store_snapshot(r->api->store);
+    o = sw_store_snap_get(r->snap, api_key(a, r->res, r->ns, r->name));
+    if (!o) {
+        api_not_found(r);
+        return;
+    }
+    sa = api_load(a, r->res, o);
+    if (!sw_json_is(tr, SW_JSON_OBJECT))
+        tr = sw_json_new_object(a);
+    spec = sw_json_find(tr, "spec");
+    if (!sw_json_is(spec, SW_JSON_OBJECT)) {
+        spec = sw_json_new_object(a);
+        sw_json_put(a, tr, "spec", spec);
+    }
+    if (!check_ttl(r, spec, &ttl))
+        return;
+    aud = sw_json_find(spec, "audiences");
+    if (sw_json_len(aud) == 0) {
+        aud = sw_json_new_array(a);
+        sw_json_push(a, aud, sw_json_new_str(a, r->api->issuer));
+        sw_json_put(a, spec, "audiences", aud);
+    }
+    sw_json_put(a, spec, "expirationSeconds", sw_json_new_i64(a, ttl));
+    bound = sw_json_find(spec, "boundObjectRef");
+    if (sw_json_is(bound, SW_JSON_OBJECT)) {
+        if (!check_bound(r, bound))
+            return;
+    } else {
+        bound = NULL;
+        sw_json_put(a, spec, "boundObjectRef", sw_json_new_null(a));
+    }
+    if (sw_jws_sign(r->api->token_key,
+                    sw_json_text(a, make_claims(r, sa, aud, now, ttl, bound), NULL), &token,
+                    &err) != SW_OK) {
+        api_fail(r, 500, "InternalError", "Internal error occurred: %s", err.msg);
+        return;
+    }
+    status = sw_json_new_object(a);
+    sw_json_put_str(a, status, "token", sw_buf_slice(&token));
+    sw_json_put_str(a, status, "expirationTimestamp",
+                    sw_slice_str(sw_rfc3339((uint64_t)(now + ttl) * SW_NS_PER_S, 0, text)));
+    sw_json_put(a, tr, "status", status);
+    sw_json_put_str(a, tr, "kind", SW_SLICE_LIT("TokenRequest"));
+    sw_json_put_str(a, tr, "apiVersion", SW_SLICE_LIT("authentication.k8s.io/v1"));
+    sw_json_put_str(a, api_meta(a, tr), "name", r->name);
+    sw_json_put_str(a, api_meta(a, tr), "namespace", r->ns);
+    sw_json_put_str(a, api_meta(a, tr), "creationTimestamp", sw_slice_str(api_now(a)));
+    api_reply(r, 201, tr);
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Watches: the current objects first (where asked for), then every change in order, one JSON line
+ * each. A client that reads too slowly pauses its watch; one that is paused for so long that the
+ * changes it needs are gone is told so (410) and ends.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "apiserver/api.h"
+#include "base/base64.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/time.h"
+
+enum { LINE_MAX = 64 << 20, INITIAL_BATCH = 256 };
+static const uint64_t bookmark_ns = 60 * SW_NS_PER_S;
+
+enum phase {
+    WATCH_INITIAL, /* walking the snapshot */
+    WATCH_LIVE,
+};
+
+struct api_watch {
+    struct sw_list link;
+    struct sw_api *api;
+    struct api_req *r;
+    struct sw_xchg *x;
+    struct api_filter filter;
+    struct sw_slice prefix;
+    struct sw_store_watch watch;
+    struct sw_store_snap *snap;   /* initial state */
+    struct sw_buf at;             /* key to go on with */
+    struct sw_store_event *held;  /* event that did not fit */
+    struct sw_timer timeout;
+    struct sw_timer bookmark;
+    struct sw_defer again;
+    enum phase phase;
+    uint64_t revision; /* of the initial state */
+    bool bookmarks;
+    bool initial_end; /* say when the initial state is complete */
+    bool columns_sent;
+};
+
+static struct api_watch *watch_of(struct sw_xchg *x)
+{
+    return ((struct api_req *)x->user)->done_arg;
+}
+
+/* Frees the watch; the exchange is done with. */
+static void watch_free(struct api_watch *w)
+{
+    sw_list_unlink(&w->link);
+    sw_store_watch_stop(&w->watch);
+    sw_timer_stop(w->api->loop, &w->timeout);
+    sw_timer_stop(w->api->loop, &w->bookmark);
+    sw_defer_cancel(&w->again);
+    if (w->held)
+        sw_store_event_unref(w->held);
+    sw_store_snap_unref(w->snap);
+    sw_buf_done(&w->at);
+    w->r->done_arg = NULL;
+    api_req_done(w->r, 200);
+}
+
+static void watch_end(struct api_watch *w)
+{
+    struct sw_xchg *x = w->x;
+
+    watch_free(w);
+    sw_xchg_end(x);
+}
+
+static void on_gone(struct sw_xchg *x)
+{
+    watch_free(watch_of(x));
+}
+
+/* --- lines ------------------------------------------------------------------------------ */
+
+static int put_object(struct api_watch *w, struct sw_buf *b, const struct sw_store_obj *o,
+                      uint64_t revision)
+{
+    struct api_req *r = w->r;
+    struct sw_arena *a;
+    SW_ARENA_AUTO tmp = {0};
+    struct sw_arena *keep = r->arena;
+    struct sw_json *obj;
+    struct sw_json *out;
+    int rc;
+
+    if (r->as == API_AS_OBJECT && revision == o->revision)
+        return api_write_obj(b, r->res, o, true);
+    a = &tmp;
+    obj = api_load(a, r->res, o);
+    if (!obj)
+        return SW_EINVAL;
+    api_set_rv(a, obj, revision);
+    r->arena = a; /* the forms are made for this line only */
+    if (r->as == API_AS_TABLE) {
+        out = api_to_table(r, &obj, 1, !w->columns_sent);
+        sw_json_put_str(a, sw_json_find(out, "metadata"), "resourceVersion",
+                        api_meta_str(obj, "resourceVersion"));
+        w->columns_sent = true;
+    } else {
+        out = r->as == API_AS_PARTIAL ? api_to_partial(r, obj) : obj;
+    }
+    rc = sw_json_write(b, out, NULL);
+    r->arena = keep;
+    return rc;
+}
+
+static int make_line(struct api_watch *w, struct sw_buf *b, const char *type,
+                     const struct sw_store_obj *o, uint64_t revision)
+{
+    int rc = sw_buf_printf(b, "{\"type\":\"%s\",\"object\":", type);
+
+    if (rc == SW_OK)
+        rc = put_object(w, b, o, revision);
+    return rc == SW_OK ? sw_buf_append_str(b, "}\n") : rc;
+}
+
+/* SW_ELIMIT: no room now. */
+static int send_line(struct api_watch *w, const char *type, const struct sw_store_obj *o,
+                     uint64_t revision)
+{
+    SW_BUF_AUTO b = {.max = LINE_MAX};
+
+    if (make_line(w, &b, type, o, revision) != SW_OK)
+        return SW_OK; /* cannot be shown; the client will find out when it lists */
+    return sw_xchg_write(w->x, sw_buf_slice(&b));
+}
+
+static void send_error(struct api_watch *w, int code, const char *reason, const char *message)
+{
+    SW_ARENA_AUTO a = {0};
+    SW_BUF_AUTO b = {.max = 65536};
+    int rc = sw_buf_append_str(&b, "{\"type\":\"ERROR\",\"object\":");
+
+    if (rc == SW_OK)
+        rc = sw_json_write(&b, api_status_new(&a, code, reason, message, NULL), NULL);
+    if (rc == SW_OK)
+        rc = sw_buf_append_str(&b, "}\n");
+    if (rc == SW_OK)
+        rc = sw_xchg_write(w->x, sw_buf_slice(&b));
+    (void)rc;
+}
+
+/* The list the client would have got, without its items: what its items were made of. */
+static const char *blueprint(struct api_watch *w, struct sw_arena *a)
+{
+    SW_BUF_AUTO b = {.max = 4096};
+    const char *json = sw_arena_printf(
+        a, "{\"kind\":\"%s\",\"apiVersion\":\"%s\",\"metadata\":{},\"items\":%s}\n",
+        w->r->res->list_kind, w->r->res->api_version, w->r->res->builtin ? "null" : "[]");
+
+    if (sw_base64_append(&b, sw_slice_str(json)) != SW_OK)
+        return "";
+    return sw_arena_dup(a, sw_buf_slice(&b));
+}
+
+static int send_bookmark(struct api_watch *w, uint64_t revision, bool end)
+{
+    SW_ARENA_AUTO a = {0};
+    SW_BUF_AUTO b = {.max = 65536};
+    const struct api_res *res = w->r->res;
+    int rc = sw_buf_printf(&b,
+                           "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"%s\",\"apiVersion\":"
+                           "\"%s\",\"metadata\":{\"resourceVersion\":\"%llu\"",
+                           res->kind, res->api_version, (unsigned long long)revision);
+
+    if (rc == SW_OK && res->builtin)
+        rc = sw_buf_append_str(&b, ",\"creationTimestamp\":null");
+    if (rc == SW_OK && end)
+        rc = sw_buf_printf(&b,
+                           ",\"annotations\":{\"k8s.io/initial-events-end\":\"true\","
+                           "\"kubernetes.io/initial-events-list-blueprint\":\"%s\"}",
+                           blueprint(w, &a));
+    if (rc == SW_OK)
+        rc = sw_buf_append_str(&b, "}}}\n");
+    return rc == SW_OK ? sw_xchg_write(w->x, sw_buf_slice(&b)) : SW_OK;
+}
+
+/* --- live changes ----------------------------------------------------------------------- */
+
+static bool selective(const struct api_watch *w)
+{
+    return w->filter.has_labels || w->filter.has_fields;
+}
+
+static bool matches(const struct api_watch *w, const struct sw_store_obj *o)
+{
+    return o && (!selective(w) || api_filter_match(&w->filter, w->r->res, o));
+}
+
+/* SW_OK when the event was sent or does not concern this watch. */
+static int send_event(struct api_watch *w, const struct sw_store_event *ev)
+{
+    bool deleted = ev->type == SW_STORE_DELETED;
+    bool before = matches(w, ev->prev);
+    bool after = !deleted && matches(w, ev->obj);
+
+    if (deleted && before)
+        return send_line(w, "DELETED", ev->prev, ev->revision);
+    if (before && after)
+        return send_line(w, "MODIFIED", ev->obj, ev->revision);
+    if (after)
+        return send_line(w, "ADDED", ev->obj, ev->revision);
+    if (before)
+        return send_line(w, "DELETED", ev->prev, ev->revision);
+    return SW_OK;
+}
+
+static void gone_too_far(struct api_watch *w)
+{
+    send_error(w, 410, "Expired", "too old resource version: the watch fell too far behind");
+    watch_end(w);
+}
+
+static void on_event(struct sw_store_watch *sw, struct sw_store_event *ev, int rc)
+{
+    struct api_watch *w = SW_CONTAINER_OF(sw, struct api_watch, watch);
+
+    if (!ev) {
+        (void)rc;
+        gone_too_far(w);
+        return;
+    }
+    if (send_event(w, ev) == SW_OK)
+        return;
+    w->held = sw_store_event_ref(ev);
+    sw_store_watch_pause(sw);
+}
+
+static void go_live(struct api_watch *w)
+{
+    struct sw_err err = {0};
+
+    w->phase = WATCH_LIVE;
+    if (sw_store_watch_start(w->api->feed, &w->watch, w->prefix, w->revision, on_event, &err) ==
+        SW_OK)
+        return;
+    gone_too_far(w);
+}
+
+/* --- the initial state ------------------------------------------------------------------ */
+
+static void initial_step(struct api_watch *w);
+
+static void on_again(struct sw_defer *d)
+{
+    initial_step(SW_CONTAINER_OF(d, struct api_watch, again));
+}
+
+static void initial_step(struct api_watch *w)
+{
+    struct sw_store_iter it;
+    struct sw_store_obj *o;
+
+    sw_store_iter_init(&it, w->snap, w->prefix, sw_buf_slice(&w->at));
+    for (int i = 0; (o = sw_store_iter_next(&it)); i++) {
+        sw_buf_clear(&w->at);
+        if (sw_buf_append_slice(&w->at, o->key) != SW_OK) {
+            watch_end(w);
+            return;
+        }
+        if (i == INITIAL_BATCH) {
+            sw_loop_defer(w->api->loop, &w->again, on_again);
+            return;
+        }
+        if (matches(w, o) && send_line(w, "ADDED", o, o->revision) != SW_OK)
+            return; /* on_drain goes on from here */
+        if (sw_buf_putc(&w->at, 0) != SW_OK)
+            return;
+    }
+    if (w->initial_end && send_bookmark(w, w->revision, true) != SW_OK)
+        return;
+    w->snap = sw_store_snap_unref(w->snap);
+    go_live(w);
+}
+
+static void on_drain(struct sw_xchg *x)
+{
+    struct api_watch *w = watch_of(x);
+    struct sw_store_event *ev = w->held;
+
+    if (w->phase == WATCH_INITIAL) {
+        sw_loop_defer(w->api->loop, &w->again, on_again);
+        return;
+    }
+    if (!ev)
+        return;
+    if (send_event(w, ev) != SW_OK)
+        return;
+    w->held = NULL;
+    sw_store_event_unref(ev);
+    sw_store_watch_resume(&w->watch);
+}
+
+/* --- beginning -------------------------------------------------------------------------- */
+
+static void on_timeout(struct sw_timer *t)
+{
+    struct api_watch *w = SW_CONTAINER_OF(t, struct api_watch, timeout);
+
+    if (w->bookmarks && w->phase == WATCH_LIVE && !w->held)
+        (void)!send_bookmark(w, sw_store_watch_revision(&w->watch), false);
+    watch_end(w);
+}
+
+static void on_bookmark(struct sw_timer *t)
+{
+    struct api_watch *w = SW_CONTAINER_OF(t, struct api_watch, bookmark);
+
+    if (w->phase == WATCH_LIVE && !w->held)
+        (void)!send_bookmark(w, sw_store_watch_revision(&w->watch), false);
+    sw_timer_start(w->api->loop, t, bookmark_ns, on_bookmark);
+}
+
+static bool check_options(struct api_req *r, bool *ret_send)
+{
+    static const char *const only[] = {"NotOlderThan", NULL};
+    struct sw_slice match = api_param(r, "resourceVersionMatch");
+    bool given = sw_query_get(&r->query, "sendInitialEvents") != NULL;
+    struct sw_field_errs e;
+    struct sw_fpath p = sw_fpath_str(NULL, "resourceVersionMatch");
+
+    sw_field_errs_init(&e, r->arena);
+    if (given && !sw_slice_eq_str(match, "NotOlderThan"))
+        sw_ferr_forbidden(&e, &p, "sendInitialEvents requires setting resourceVersionMatch to "
+                                  "NotOlderThan");
+    if (given && match.n && !sw_slice_eq_str(match, "NotOlderThan"))
+        sw_ferr_unsupported(&e, &p, sw_json_new_string(r->arena, match), only);
+    if (!given && match.n)
+        sw_ferr_forbidden(&e, &p, "resourceVersionMatch is forbidden for watch unless "
+                                  "sendInitialEvents is provided");
+    *ret_send = given && api_param_bool(r, "sendInitialEvents");
+    if (e.n == 0)
+        return true;
+    api_invalid_kind(r, "ListOptions", "meta.k8s.io", sw_slice("", 0), &e);
+    return false;
+}
+
+static uint64_t timeout_of(struct api_req *r)
+{
+    struct sw_slice t = api_param(r, "timeoutSeconds");
+    uint64_t s = 0;
+
+    if (t.n && sw_slice_to_u64(t, 86400, &s) && s)
+        return s * SW_NS_PER_S;
+    return (1800 + sw_rand_below(1800)) * SW_NS_PER_S;
+}
+
+static const struct sw_xchg_stream_ops ops = {.on_gone = on_gone, .on_drain = on_drain};
+
+static void start(struct api_watch *w, bool initial, uint64_t revision)
+{
+    struct api_req *r = w->r;
+
+    sw_xchg_set(r->x, "Cache-Control", SW_SLICE_LIT("no-cache, private"));
+    api_common_headers(r);
+    api_fair_leave(r);
+    sw_list_push_back(&w->api->watches, &w->link);
+    sw_timer_start(w->api->loop, &w->timeout, timeout_of(r), on_timeout);
+    if (w->bookmarks)
+        sw_timer_start(w->api->loop, &w->bookmark, bookmark_ns, on_bookmark);
+    sw_xchg_stream(r->x, 200, "application/json", &ops);
+    /* The stream may have ended the watch already when the client is gone. */
+    if (initial) {
+        w->snap = sw_store_snapshot(w->api->store);
+        w->revision = sw_store_snap_revision(w->snap);
+        sw_loop_defer(w->api->loop, &w->again, on_again);
+        return;
+    }
+    w->revision = revision;
+    if (sw_store_watch_start(w->api->feed, &w->watch, w->prefix, revision, on_event, NULL) ==
+        SW_OK) {
+        w->phase = WATCH_LIVE;
+        return;
+    }
+    {
+        struct sw_store_stats st;
+        SW_ARENA_AUTO a = {0};
+
+        sw_store_stats(w->api->store, &st);
+        send_error(w, 410, "Expired",
+                   sw_arena_printf(&a, "too old resource version: %llu (%llu)",
+                                   (unsigned long long)revision,
+                                   (unsigned long long)st.floor + 1));
+        watch_end(w);
+    }
+}
+
+void api_watch(struct api_req *r)
+{
+    struct api_watch *w = SW_ARENA_NEW(r->arena, struct api_watch);
+    struct sw_slice rv = api_param(r, "resourceVersion");
+    uint64_t revision = 0;
+    bool send = false;
+
+    w->api = r->api;
+    w->r = r;
+    w->x = r->x;
+    sw_buf_init(&w->at, 4096);
+    if (!check_options(r, &send) || !api_filter_parse(r, &w->filter))
+        return;
+    if (rv.n && !sw_slice_to_u64(rv, INT64_MAX, &revision)) {
+        api_bad_request(r,
+                        "Invalid value: \"%.*s\": strconv.ParseUint: parsing \"%.*s\": invalid "
+                        "syntax",
+                        SW_SLICE_ARG(rv), SW_SLICE_ARG(rv));
+        return;
+    }
+    w->prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
+                                             SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
+    w->bookmarks = api_param_bool(r, "allowWatchBookmarks");
+    w->initial_end = send;
+    r->done_arg = w;
+    if (sw_query_get(&r->query, "sendInitialEvents") && !send && revision == 0)
+        start(w, false, sw_store_revision(r->api->store));
+    else
+        start(w, send || revision == 0, revision);
+}
+
+void api_watches_end(struct sw_api *api, const struct api_crd *crd)
+{
+    SW_LIST_FOREACH (it, &api->watches) {
+        struct api_watch *w = SW_CONTAINER_OF(it, struct api_watch, link);
+
+        if (!crd || w->r->crd == crd)
+            watch_end(w);
+    }
+}
