@@ -42,7 +42,7 @@ struct sw_api {
     struct api_fair *fair;
     struct api_docs *docs; /* discovery and OpenAPI, made when asked for */
     struct api_gc *gc;
-    struct sw_list watches; /* struct api_watch */
+    struct sw_list watches;   /* struct api_watch */
     struct sw_list internals; /* requests of our own under way */
     int audit_fd;
     bool stopping;
@@ -271,12 +271,12 @@ struct api_write {
     struct sw_json *obj;  /* new state; with remove: the last state */
     struct sw_json *live; /* what was stored, as a tree; NULL when nothing */
     bool remove;
-    bool noop; /* nothing to store: answer with obj */
+    bool noop;  /* nothing to store: answer with obj */
     bool retry; /* conflicts are tried again */
     int code;   /* of the answer */
     uint64_t expect;
     unsigned tries;
-    bool answer_status; /* a removal answers with a Status */
+    bool answer_status;                                        /* a removal answers with a Status */
     void (*committed)(struct api_write *w, uint64_t revision); /* optional */
     void *arg;
 };

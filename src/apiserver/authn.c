@@ -102,7 +102,8 @@ static bool may(struct api_req *r, const char *group, const char *resource, stru
 }
 
 /* "system:serviceaccount:ns:name" apart; false for other users. */
-static bool service_account(struct sw_slice user, struct sw_slice *ret_ns, struct sw_slice *ret_name)
+static bool service_account(struct sw_slice user, struct sw_slice *ret_ns,
+                            struct sw_slice *ret_name)
 {
     const struct sw_slice prefix = SW_SLICE_LIT("system:serviceaccount:");
     struct sw_slice rest = sw_slice_from(user, prefix.n);
@@ -151,15 +152,15 @@ static bool take_fields(struct api_req *r, struct api_user *u)
             if (!may(r, "", "groups", sw_slice("", 0), sw_slice("", 0), f->value))
                 return false;
             add_group(r, u, f->value);
-        } else if (f->name.n > 18 && sw_slice_ieq(sw_slice_head(f->name, 18),
-                                                  SW_SLICE_LIT("impersonate-extra-"))) {
+        } else if (f->name.n > 18 &&
+                   sw_slice_ieq(sw_slice_head(f->name, 18), SW_SLICE_LIT("impersonate-extra-"))) {
             if (!take_extra(r, u, f))
                 return false;
         }
     }
     u->uid = sw_xchg_field(r->x, "impersonate-uid");
-    return !u->uid.n || may(r, "authentication.k8s.io", "uids", sw_slice("", 0), sw_slice("", 0),
-                            u->uid);
+    return !u->uid.n ||
+           may(r, "authentication.k8s.io", "uids", sw_slice("", 0), sw_slice("", 0), u->uid);
 }
 
 bool api_impersonate(struct api_req *r)
@@ -171,7 +172,8 @@ bool api_impersonate(struct api_req *r)
     bool is_sa;
 
     if (!name.n) {
-        if (!sw_xchg_field(r->x, "impersonate-group").p && !sw_xchg_field(r->x, "impersonate-uid").p)
+        if (!sw_xchg_field(r->x, "impersonate-group").p &&
+            !sw_xchg_field(r->x, "impersonate-uid").p)
             return true;
         api_fail(r, 500, "InternalError",
                  "Internal error occurred: requested impersonation without impersonating a user");
@@ -186,8 +188,8 @@ bool api_impersonate(struct api_req *r)
     if (is_sa && u.ngroups == 0) {
         add_group(r, &u, SW_SLICE_LIT("system:serviceaccounts"));
         add_group(r, &u,
-                  sw_slice_str(sw_arena_printf(r->arena, "system:serviceaccounts:%.*s",
-                                               SW_SLICE_ARG(ns))));
+                  sw_slice_str(
+                      sw_arena_printf(r->arena, "system:serviceaccounts:%.*s", SW_SLICE_ARG(ns))));
     }
     if (sw_slice_eq_str(name, "system:anonymous"))
         add_group(r, &u, SW_SLICE_LIT("system:unauthenticated"));

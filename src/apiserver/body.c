@@ -79,7 +79,8 @@ static struct sw_slice media_type(struct sw_slice t)
 
 static bool decode_json(struct api_req *r, struct sw_json **ret, struct sw_json_dups *dups)
 {
-    struct sw_json_opts o = {.max_nodes = NODES_MAX, .max_depth = DEPTH_MAX, .borrow = true, .dups = dups};
+    struct sw_json_opts o = {
+        .max_nodes = NODES_MAX, .max_depth = DEPTH_MAX, .borrow = true, .dups = dups};
     struct sw_err err = {0};
 
     if (sw_json_parse(r->arena, r->body, &o, ret, &err) == SW_OK)
@@ -106,8 +107,7 @@ bool api_decode_body(struct api_req *r, struct sw_json **ret, struct sw_json_dup
     if (sw_slice_ieq(t, SW_SLICE_LIT("application/yaml")))
         return decode_yaml(r, ret);
     if (sw_slice_ieq(t, SW_SLICE_LIT("application/vnd.kubernetes.protobuf")) &&
-        (!r->res || r->res->builtin || r->verb == API_DELETE ||
-         r->verb == API_DELETECOLLECTION)) {
+        (!r->res || r->res->builtin || r->verb == API_DELETE || r->verb == API_DELETECOLLECTION)) {
         if (sw_pb_decode(r->arena, r->body, ret, &err) == SW_OK)
             return true;
         api_bad_request(r, "%s", err.msg);
@@ -146,8 +146,11 @@ static bool check_type(struct api_req *r, struct sw_json *obj)
         struct sw_fpath p = sw_fpath_str(NULL, "kind");
 
         if (r->res->builtin) {
-            api_bad_request(r, "%.*s in version \"%s\" cannot be handled as a %s: converting (%.*s) to (%s): unknown conversion",
-                            SW_SLICE_ARG(k), r->res->version, r->res->kind, SW_SLICE_ARG(k), r->res->kind);
+            api_bad_request(r,
+                            "%.*s in version \"%s\" cannot be handled as a %s: converting (%.*s) "
+                            "to (%s): unknown conversion",
+                            SW_SLICE_ARG(k), r->res->version, r->res->kind, SW_SLICE_ARG(k),
+                            r->res->kind);
             return false;
         }
         sw_field_errs_init(&e, a);
@@ -187,7 +190,8 @@ static bool report_strict(struct api_req *r, const struct sw_texts *all, bool pa
     }
     text = strict_text(r, all);
     if (!patch) {
-        api_bad_request(r, "%s in version \"%s\" cannot be handled as a %s: strict decoding error: %s",
+        api_bad_request(r,
+                        "%s in version \"%s\" cannot be handled as a %s: strict decoding error: %s",
                         r->res->kind, r->res->version, r->res->kind, text);
         return false;
     }
@@ -221,7 +225,8 @@ bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_js
     struct sw_texts all = {.arena = r->arena};
 
     if (!sw_json_is(obj, SW_JSON_OBJECT)) {
-        api_bad_request(r, "couldn't get version/kind; json parse error: the body is not an object");
+        api_bad_request(r,
+                        "couldn't get version/kind; json parse error: the body is not an object");
         return false;
     }
     if (!check_type(r, obj) || !decode_typed(r, obj, &unknown))

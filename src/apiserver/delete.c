@@ -147,8 +147,9 @@ static bool check_preconditions(struct api_req *r, const struct options *o,
     if (!why)
         return true;
     /* The reference names the kind here, not the resource. */
-    api_fail_res(r, 409, "Conflict", r->name, "Operation cannot be fulfilled on %s%s%s \"%.*s\": %s",
-                 r->res->kind, *r->res->group ? "." : "", r->res->group, SW_SLICE_ARG(r->name), why);
+    api_fail_res(r, 409, "Conflict", r->name,
+                 "Operation cannot be fulfilled on %s%s%s \"%.*s\": %s", r->res->kind,
+                 *r->res->group ? "." : "", r->res->group, SW_SLICE_ARG(r->name), why);
     return false;
 }
 
@@ -325,8 +326,8 @@ static void sweep_next(struct sweep *s)
 void api_delete_collection(struct api_req *r)
 {
     struct sweep *s = SW_ARENA_NEW(r->arena, struct sweep);
-    struct sw_slice prefix = sw_slice_str(sw_arena_printf(
-        r->arena, "%s%.*s%s", r->res->prefix, SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
+    struct sw_slice prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
+                                                          SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
     struct api_filter f;
     struct options o;
     struct sw_store_iter it;

@@ -237,9 +237,9 @@ static int handshake(struct front_conn *c)
     if (strcmp(sw_tls_alpn(c->tls), "h2") == 0)
         front_h2_start(c);
     else
-        c->h1 = sw_h1_new(SW_H1_REQUEST,
-                          &(struct sw_h1_limits){
-                              .line = 32 * 1024, .head = FRONT_H1_HEAD, .headers = 200});
+        c->h1 = sw_h1_new(
+            SW_H1_REQUEST,
+            &(struct sw_h1_limits){.line = 32 * 1024, .head = FRONT_H1_HEAD, .headers = 200});
     arm(c, c->front->opts.head_timeout_ns);
     return SW_OK;
 }

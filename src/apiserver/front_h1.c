@@ -6,7 +6,8 @@
 
 static struct front_xchg *current(struct front_conn *c)
 {
-    return sw_list_empty(&c->xchgs) ? NULL : SW_CONTAINER_OF(c->xchgs.next, struct front_xchg, link);
+    return sw_list_empty(&c->xchgs) ? NULL
+                                    : SW_CONTAINER_OF(c->xchgs.next, struct front_xchg, link);
 }
 
 static void copy_fields(struct front_xchg *x, const struct sw_h1_msg *m)
@@ -97,16 +98,17 @@ int front_h1_step(struct front_conn *c)
 
 void front_h1_head(struct front_xchg *x, int status, const char *content_type, int64_t length)
 {
-    struct sw_slice f = sw_buf_slice(&x->fields);
+    struct sw_slice f = sw_slice(x->fields.p, sw_buf_len(&x->fields));
     struct sw_buf *out = &x->out;
     int rc = sw_h1_put_status(out, status, sw_slice("", 0), 1);
 
     while (f.n && rc == SW_OK) {
         const char *name = f.p;
-        const char *value = name + strlen(name) + 1;
+        size_t n = strlen(name) + 1;
+        const char *value = f.p + n;
 
         rc = sw_h1_put_field_str(out, name, value);
-        f = sw_slice_from(f, strlen(name) + strlen(value) + 2);
+        f = sw_slice_from(f, n + strlen(value) + 1);
     }
     if (rc == SW_OK && content_type)
         rc = sw_h1_put_field_str(out, "Content-Type", content_type);

@@ -5,6 +5,7 @@
 #include "apiserver/front_int.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/time.h"
 #include "http/url.h"
 
 enum { FIELDS_MAX = 64 };
@@ -77,7 +78,7 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
     if (!x)
         return;
     if (code != SW_H2_NO_ERROR && !x->responded)
-        sw_h2_count_early_reset(h);
+        sw_h2_count_early_reset(h, sw_now_ns());
     front_xchg_release(x);
 }
 
@@ -197,7 +198,7 @@ void front_h2_head(struct front_xchg *x, int status, const char *content_type, i
 {
     struct sw_h2_header h[FIELDS_MAX];
     struct sw_arena *a = &x->pub.arena;
-    struct sw_slice f = sw_buf_slice(&x->fields);
+    struct sw_slice f = sw_slice(x->fields.p, sw_buf_len(&x->fields));
     struct sw_err err = {0};
     size_t n = 0;
 
@@ -205,10 +206,11 @@ void front_h2_head(struct front_xchg *x, int status, const char *content_type, i
                                    sw_slice_str(sw_arena_printf(a, "%d", status))};
     while (f.n && n < FIELDS_MAX - 2) {
         const char *name = f.p;
-        const char *value = name + strlen(name) + 1;
+        size_t len = strlen(name) + 1;
+        const char *value = f.p + len;
 
         h[n++] = (struct sw_h2_header){lower(a, name), sw_slice_str(value)};
-        f = sw_slice_from(f, strlen(name) + strlen(value) + 2);
+        f = sw_slice_from(f, len + strlen(value) + 1);
     }
     if (content_type)
         h[n++] = (struct sw_h2_header){SW_SLICE_LIT("content-type"), sw_slice_str(content_type)};

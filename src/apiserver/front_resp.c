@@ -86,7 +86,7 @@ void front_xchg_release(struct front_xchg *x)
     if (c)
         c->nxchgs--;
     x->conn = NULL;
-    x->pub.cert = NULL; /* dies with the connection */
+    x->pub.cert = NULL;            /* dies with the connection */
     if (x->state == XCHG_HANDLE) { /* the handler will answer; then it goes */
         sw_list_push_back(&x->front->orphans, &x->link);
         return;
@@ -265,7 +265,8 @@ int sw_xchg_write(struct sw_xchg *p, struct sw_slice data)
 
 size_t sw_xchg_pending(const struct sw_xchg *p)
 {
-    return sw_buf_len(&SW_CONTAINER_OF((struct sw_xchg *)(uintptr_t)p, struct front_xchg, pub)->out);
+    return sw_buf_len(
+        &SW_CONTAINER_OF((struct sw_xchg *)(uintptr_t)p, struct front_xchg, pub)->out);
 }
 
 void sw_xchg_end(struct sw_xchg *p)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading one object and lists of them. */
+#include <stdio.h>
 #include <string.h>
 
 #include "apiserver/api.h"
@@ -71,7 +72,8 @@ static bool read_rv(struct api_req *r, uint64_t *ret)
     *ret = 0;
     if (v.n == 0 || sw_slice_to_u64(v, INT64_MAX, ret))
         return true;
-    api_bad_request(r, "invalid resource version: strconv.ParseUint: parsing \"%.*s\": invalid syntax",
+    api_bad_request(r,
+                    "invalid resource version: strconv.ParseUint: parsing \"%.*s\": invalid syntax",
                     SW_SLICE_ARG(v));
     return false;
 }
@@ -192,8 +194,8 @@ struct list_opts {
     uint64_t limit; /* 0: all */
     uint64_t rv;
     bool exact;
-    bool inconsistent;      /* continue at the newest state */
-    struct sw_slice from;   /* key to start at */
+    bool inconsistent;    /* continue at the newest state */
+    struct sw_slice from; /* key to start at */
     struct api_filter filter;
 };
 
@@ -213,7 +215,9 @@ static bool read_continue(struct api_req *r, struct list_opts *o, struct sw_slic
     }
     start = api_str(v, "start");
     if (start.n == 0 || start.p[0] != '/') {
-        api_bad_request(r, "continue key is not valid: encoded start key \"%.*s\" does not start with '/'", SW_SLICE_ARG(start));
+        api_bad_request(
+            r, "continue key is not valid: encoded start key \"%.*s\" does not start with '/'",
+            SW_SLICE_ARG(start));
         return false;
     }
     /* The start is relative to the collection asked for. */
@@ -248,15 +252,18 @@ static bool check_match(struct api_req *r, struct list_opts *o, struct sw_slice 
     sw_field_errs_init(&e, r->arena);
     if (match.n) {
         if (rv.n == 0)
-            sw_ferr_forbidden(&e, &p, "resourceVersionMatch is forbidden unless resourceVersion is "
-                                      "provided");
+            sw_ferr_forbidden(&e, &p,
+                              "resourceVersionMatch is forbidden unless resourceVersion is "
+                              "provided");
         if (paged)
-            sw_ferr_forbidden(&e, &p, "resourceVersionMatch is forbidden when continue is provided");
+            sw_ferr_forbidden(&e, &p,
+                              "resourceVersionMatch is forbidden when continue is provided");
         if (!sw_slice_eq_str(match, "Exact") && !sw_slice_eq_str(match, "NotOlderThan"))
             sw_ferr_unsupported(&e, &p, sw_json_new_string(r->arena, match), known);
         if (sw_slice_eq_str(match, "Exact") && sw_slice_eq_str(rv, "0"))
-            sw_ferr_forbidden(&e, &p, "resourceVersionMatch \"exact\" is forbidden for "
-                                      "resourceVersion \"0\"");
+            sw_ferr_forbidden(&e, &p,
+                              "resourceVersionMatch \"exact\" is forbidden for "
+                              "resourceVersion \"0\"");
     }
     if (sw_query_get(&r->query, "sendInitialEvents"))
         sw_ferr_forbidden(&e, &s, "sendInitialEvents is forbidden for list");
@@ -277,7 +284,8 @@ static bool read_list_opts(struct api_req *r, struct list_opts *o)
 
     *o = (struct list_opts){0};
     if (limit.n && !sw_slice_to_u64(limit, INT64_MAX, &o->limit)) {
-        api_bad_request(r, "strconv.ParseInt: parsing \"%.*s\": invalid syntax", SW_SLICE_ARG(limit));
+        api_bad_request(r, "strconv.ParseInt: parsing \"%.*s\": invalid syntax",
+                        SW_SLICE_ARG(limit));
         return false;
     }
     if (!read_rv(r, &rv))
@@ -436,8 +444,9 @@ static void reply_list_text(struct api_req *r, struct page *p, uint64_t rv, cons
     sw_jw_object_end(&w);
     if (sw_jw_end(&w) != SW_OK || sw_buf_putc(&b, '\n') != SW_OK) {
         sw_buf_done(&b);
-        api_fail(r, 500, "InternalError", "Internal error occurred: the list is too large; use a "
-                                          "limit");
+        api_fail(r, 500, "InternalError",
+                 "Internal error occurred: the list is too large; use a "
+                 "limit");
         return;
     }
     sw_xchg_set(r->x, "Cache-Control", SW_SLICE_LIT("no-cache, private"));
@@ -453,7 +462,8 @@ static struct sw_json *list_meta_json(struct api_req *r, const struct page *p, u
 
     sw_jw_begin(&w, &b, NULL);
     put_list_meta(&w, p, rv, token);
-    if (sw_jw_end(&w) != SW_OK || sw_json_parse(r->arena, sw_buf_slice(&b), NULL, &v, NULL) != SW_OK)
+    if (sw_jw_end(&w) != SW_OK ||
+        sw_json_parse(r->arena, sw_buf_slice(&b), NULL, &v, NULL) != SW_OK)
         return sw_json_new_object(r->arena);
     return v;
 }
@@ -511,8 +521,8 @@ static void list_now(struct api_req *r)
 {
     struct list_opts o;
     struct page p = {.text = {.max = (size_t)1 << 30}};
-    struct sw_slice prefix = sw_slice_str(sw_arena_printf(
-        r->arena, "%s%.*s%s", r->res->prefix, SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
+    struct sw_slice prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
+                                                          SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
     bool text = r->x && r->as == API_AS_OBJECT && !r->pretty;
     const char *token = "";
     uint64_t rv;
@@ -525,8 +535,9 @@ static void list_now(struct api_req *r)
     if (collect(r, &o, prefix, text, &p) != SW_OK) {
         sw_buf_done(&p.text);
         sw_vec_done(&p.objs);
-        api_fail(r, 500, "InternalError", "Internal error occurred: the list is too large; use a "
-                                          "limit");
+        api_fail(r, 500, "InternalError",
+                 "Internal error occurred: the list is too large; use a "
+                 "limit");
         return;
     }
     if (p.more)

@@ -4,8 +4,8 @@
  * has neither resourceVersion nor apiVersion and kind: those are known from elsewhere, and putting
  * them in front of the stored bytes is all a read has to do.
  */
+#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "apiserver/api.h"
 #include "base/rand.h"
@@ -111,7 +111,8 @@ struct sw_slice api_encode(struct sw_arena *a, struct sw_json *obj)
     return rc == SW_OK ? sw_arena_slice(a, sw_buf_slice(&b)) : sw_slice(NULL, 0);
 }
 
-/* True when the stored bytes are what the resource shows: no CRD changed since they were written. */
+/* True when the stored bytes are what the resource shows: no CRD changed since they were written.
+ */
 static bool is_fresh(const struct api_res *res, const struct sw_store_obj *o)
 {
     return !res->crd || (o->revision > res->crd->revision && res->crd->same_schemas);
@@ -145,8 +146,10 @@ struct sw_json *api_load(struct sw_arena *a, const struct api_res *res,
 /* --- events: one set of objects, two shapes --- */
 
 static const char *const event_names[][2] = {
-    {"involvedObject", "regarding"},     {"message", "note"},
-    {"source", "deprecatedSource"},      {"count", "deprecatedCount"},
+    {"involvedObject", "regarding"},
+    {"message", "note"},
+    {"source", "deprecatedSource"},
+    {"count", "deprecatedCount"},
     {"firstTimestamp", "deprecatedFirstTimestamp"},
     {"lastTimestamp", "deprecatedLastTimestamp"},
     {"reportingComponent", "reportingController"},

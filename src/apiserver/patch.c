@@ -105,7 +105,8 @@ static bool check_name(struct api_req *r, const struct sw_json *obj)
     struct sw_slice ns = api_meta_str(obj, "namespace");
 
     if (!sw_slice_eq(name, r->name)) {
-        api_bad_request(r, "the name of the object (%.*s) does not match the name on the URL (%.*s)",
+        api_bad_request(r,
+                        "the name of the object (%.*s) does not match the name on the URL (%.*s)",
                         SW_SLICE_ARG(name), SW_SLICE_ARG(r->name));
         return false;
     }
@@ -231,8 +232,9 @@ static bool check_apply(struct api_req *r, struct patch *p)
         return false;
     }
     if (!sw_slice_eq_str(v, r->res->api_version)) {
-        api_bad_request(r, "Incorrect version specified in apply patch. Specified patch version: "
-                           "%.*s, expected: %s",
+        api_bad_request(r,
+                        "Incorrect version specified in apply patch. Specified patch version: "
+                        "%.*s, expected: %s",
                         SW_SLICE_ARG(v), r->res->api_version);
         return false;
     }
@@ -278,8 +280,7 @@ void api_patch(struct api_req *r)
         if (!check_apply(r, p))
             return;
     } else if (!sw_json_is(p->doc, p->kind == PATCH_JSON ? SW_JSON_ARRAY : SW_JSON_OBJECT)) {
-        api_bad_request(r, "error decoding patch: it is %s",
-                        sw_json_type_name(p->doc->type));
+        api_bad_request(r, "error decoding patch: it is %s", sw_json_type_name(p->doc->type));
         return;
     }
     api_write_run(&p->w);

@@ -64,7 +64,8 @@ static bool take_clause(struct api_req *r, const struct clause *c)
             return false;
         if (sw_slice_eq_str(c->as, "Table"))
             r->as = API_AS_TABLE;
-        else if (sw_slice_eq_str(c->as, one ? "PartialObjectMetadata" : "PartialObjectMetadataList"))
+        else if (sw_slice_eq_str(c->as,
+                                 one ? "PartialObjectMetadata" : "PartialObjectMetadataList"))
             r->as = API_AS_PARTIAL;
         else
             return false;

@@ -9,14 +9,10 @@
 #include "base/time.h"
 
 static const char *const verb_names[] = {
-    [API_GET] = "get",
-    [API_LIST] = "list",
-    [API_WATCH] = "watch",
-    [API_CREATE] = "create",
-    [API_UPDATE] = "update",
-    [API_PATCH] = "patch",
-    [API_DELETE] = "delete",
-    [API_DELETECOLLECTION] = "deletecollection",
+    [API_GET] = "get",       [API_LIST] = "list",
+    [API_WATCH] = "watch",   [API_CREATE] = "create",
+    [API_UPDATE] = "update", [API_PATCH] = "patch",
+    [API_DELETE] = "delete", [API_DELETECOLLECTION] = "deletecollection",
 };
 
 const char *api_verb_name(enum api_verb v)
@@ -297,8 +293,7 @@ static void judge(struct api_req *r)
     if (!api_authenticate(r) || !api_impersonate(r))
         return;
     if (!api_fair_enter(r)) {
-        api_fail(r, 429, "TooManyRequests",
-                 "Too many requests, please try again later.");
+        api_fail(r, 429, "TooManyRequests", "Too many requests, please try again later.");
         return;
     }
     if (!api_authorize(r))
@@ -349,8 +344,9 @@ void api_on_request(struct sw_xchg *x, void *arg)
     }
     parse_resource(r);
     if (!parse_verb(r)) {
-        api_fail(r, 405, "MethodNotAllowed", "the server does not allow this method on the "
-                                             "requested resource");
+        api_fail(r, 405, "MethodNotAllowed",
+                 "the server does not allow this method on the "
+                 "requested resource");
         return;
     }
     name_from_selector(r);
@@ -401,7 +397,8 @@ struct api_req *api_internal(struct sw_api *api, enum api_verb verb, const struc
     r->sub = sub ? sw_arena_slice(r->arena, sw_slice_str(sub)) : sw_slice("", 0);
     r->body_json = body ? sw_json_copy(r->arena, body) : NULL;
     r->is_resource = true;
-    r->user = (struct api_user){.name = SW_SLICE_LIT("system:apiserver"), .groups = masters, .ngroups = 1};
+    r->user = (struct api_user){
+        .name = SW_SLICE_LIT("system:apiserver"), .groups = masters, .ngroups = 1};
     r->as_version = "v1";
     r->done = cb;
     r->done_arg = arg;

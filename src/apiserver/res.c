@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/vec.h"
+#include "kube/crd.h"
 
 static const char *join_version(struct sw_arena *a, const char *group, const char *version)
 {
@@ -126,8 +127,8 @@ const struct api_res *api_registry_kind(const struct api_registry *g, struct sw_
         struct api_crd *c = it->value;
 
         for (size_t i = 0; c->established && i < c->n; i++) {
-            if (c->vers[i].served && is(c->vers[i].version, version) &&
-                is(c->vers[i].kind, kind) && is(c->group, group))
+            if (c->vers[i].served && is(c->vers[i].version, version) && is(c->vers[i].kind, kind) &&
+                is(c->group, group))
                 return &c->vers[i];
         }
     }
@@ -191,69 +192,12 @@ struct sw_slice api_key(struct sw_arena *a, const struct api_res *res, struct sw
                         struct sw_slice name)
 {
     if (res->namespaced)
-        return sw_slice_str(sw_arena_printf(a, "%s%.*s/%.*s", res->prefix, SW_SLICE_ARG(ns),
-                                            SW_SLICE_ARG(name)));
+        return sw_slice_str(
+            sw_arena_printf(a, "%s%.*s/%.*s", res->prefix, SW_SLICE_ARG(ns), SW_SLICE_ARG(name)));
     return sw_slice_str(sw_arena_printf(a, "%s%.*s", res->prefix, SW_SLICE_ARG(name)));
 }
 
 /* --- order ------------------------------------------------------------------------------ */
-
-struct parsed_version {
-    int class; /* 0 GA, 1 beta, 2 alpha, 3 other */
-    uint64_t major;
-    uint64_t minor;
-};
-
-static struct sw_slice digits(struct sw_slice *s)
-{
-    size_t n = 0;
-    struct sw_slice d;
-
-    while (n < s->n && s->p[n] >= '0' && s->p[n] <= '9')
-        n++;
-    d = sw_slice_head(*s, n);
-    *s = sw_slice_from(*s, n);
-    return d;
-}
-
-static struct parsed_version parse_version(struct sw_slice v)
-{
-    struct parsed_version p = {.class = 3};
-
-    if (v.n < 2 || v.p[0] != 'v')
-        return p;
-    v = sw_slice_from(v, 1);
-    if (!sw_slice_to_u64(digits(&v), UINT32_MAX, &p.major))
-        return p;
-    if (v.n == 0) {
-        p.class = 0;
-        return p;
-    }
-    if (sw_slice_has_prefix(v, SW_SLICE_LIT("beta")))
-        p.class = 1;
-    else if (sw_slice_has_prefix(v, SW_SLICE_LIT("alpha")))
-        p.class = 2;
-    else
-        return p;
-    v = sw_slice_from(v, p.class == 1 ? 4 : 5);
-    if (!sw_slice_to_u64(digits(&v), UINT32_MAX, &p.minor) || v.n)
-        p.class = 3;
-    return p;
-}
-
-int api_version_cmp(struct sw_slice a, struct sw_slice b)
-{
-    struct parsed_version x = parse_version(a);
-    struct parsed_version y = parse_version(b);
-
-    if (x.class != y.class)
-        return x.class - y.class;
-    if (x.class == 3)
-        return sw_slice_cmp(a, b);
-    if (x.major != y.major)
-        return x.major > y.major ? -1 : 1;
-    return x.minor > y.minor ? -1 : x.minor < y.minor ? 1 : 0;
-}
 
 static int cmp_res(const void *a, const void *b)
 {
@@ -262,7 +206,7 @@ static int cmp_res(const void *a, const void *b)
     int c = strcmp((*x)->group, (*y)->group);
 
     if (c == 0)
-        c = api_version_cmp(sw_slice_str((*x)->version), sw_slice_str((*y)->version));
+        c = sw_version_cmp(sw_slice_str((*x)->version), sw_slice_str((*y)->version));
     return c ? c : strcmp((*x)->plural, (*y)->plural);
 }
 

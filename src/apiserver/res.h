@@ -39,10 +39,10 @@ struct api_res {
     const struct sw_schema *schema;   /* of the whole object; NULL until sw_schema was compiled */
     const char *const *selectors;     /* field selectors, ends with NULL */
     /* custom resources only */
-    size_t index;                   /* in the CRD's versions */
-    const struct sw_json *columns;  /* additionalPrinterColumns, may be NULL */
-    const struct sw_json *raw;      /* openAPIV3Schema */
-    const char *scale_spec;         /* JSON paths of the scale subresource */
+    size_t index;                  /* in the CRD's versions */
+    const struct sw_json *columns; /* additionalPrinterColumns, may be NULL */
+    const struct sw_json *raw;     /* openAPIV3Schema */
+    const char *scale_spec;        /* JSON paths of the scale subresource */
     const char *scale_status;
     const char *scale_selector; /* may be NULL */
     const char *deprecated;     /* warning text; NULL: not deprecated */
@@ -60,6 +60,7 @@ struct api_crd {
     const char *plural;
     bool established;
     bool terminating;
+    const struct sw_json *spec;
     bool same_schemas; /* all versions have the same schema: stored data fits every one */
     struct api_res *vers;
     struct sw_schema_set *sets; /* parallel to vers; root NULL until compiled */
@@ -73,7 +74,7 @@ struct api_crd *api_crd_unref(struct api_crd *c);
 struct api_registry {
     struct api_res *builtins;
     size_t n_builtins;
-    struct sw_map crds; /* name -> struct api_crd, one reference */
+    struct sw_map crds;  /* name -> struct api_crd, one reference */
     uint64_t generation; /* grows with every change; documents made from it compare this */
     struct sw_arena arena;
 };
@@ -108,6 +109,3 @@ typedef void (*api_res_fn)(const struct api_res *res, void *arg);
 void api_registry_each(const struct api_registry *g, api_res_fn f, void *arg);
 /* Resources (in their storage version) that can be listed and deleted, for controllers. */
 void api_registry_each_stored(const struct api_registry *g, api_res_fn f, void *arg);
-
-/* Order of versions inside a group: GA, beta, alpha, then others; <0 when a comes first. */
-int api_version_cmp(struct sw_slice a, struct sw_slice b);

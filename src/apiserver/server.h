@@ -16,14 +16,14 @@ struct sw_loop;
 
 /* Borrowed for the call, except where noted. */
 struct sw_api_config {
-    const char *data_dir;       /* made when missing */
-    struct sw_addr listen;      /* port 0 takes a free one */
-    const char *advertise;      /* "host:port" clients should use; NULL: the listening address */
-    const char *const *names;   /* further names of the server certificate, ends with NULL; or NULL */
-    const char *audit_log;      /* file for one JSON line per request; NULL: none */
-    bool relaxed_sync;          /* power loss may take the last writes */
-    uint32_t max_inflight;      /* requests of one client at a time; 0 = 400 */
-    uint32_t keep_events;       /* changes kept for watches at least; 0 = the store's default */
+    const char *data_dir;     /* made when missing */
+    struct sw_addr listen;    /* port 0 takes a free one */
+    const char *advertise;    /* "host:port" clients should use; NULL: the listening address */
+    const char *const *names; /* further names of the server certificate, ends with NULL; or NULL */
+    const char *audit_log;    /* file for one JSON line per request; NULL: none */
+    bool relaxed_sync;        /* power loss may take the last writes */
+    uint32_t max_inflight;    /* requests of one client at a time; 0 = 400 */
+    uint32_t keep_events;     /* changes kept for watches at least; 0 = the store's default */
     uint64_t keep_events_ms;
 };
 

@@ -94,9 +94,8 @@ void api_no_such_resource(struct api_req *r)
 
 void api_conflict(struct api_req *r, const char *why)
 {
-    api_fail_res(r, 409, "Conflict", r->name,
-                 "Operation cannot be fulfilled on %s \"%.*s\": %s", api_gr(r->arena, r->res),
-                 SW_SLICE_ARG(r->name), why);
+    api_fail_res(r, 409, "Conflict", r->name, "Operation cannot be fulfilled on %s \"%.*s\": %s",
+                 api_gr(r->arena, r->res), SW_SLICE_ARG(r->name), why);
 }
 
 void api_bad_request(struct api_req *r, const char *fmt, ...)

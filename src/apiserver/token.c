@@ -99,14 +99,16 @@ static void fill_user(struct sw_arena *a, const struct sw_json *claims, struct s
 {
     struct sw_json *ids = sw_json_new_array(a);
 
-    *ret = (struct api_user){.name = api_str(claims, "sub"), .uid = api_str(sa, "uid"), .ngroups = 3};
+    *ret =
+        (struct api_user){.name = api_str(claims, "sub"), .uid = api_str(sa, "uid"), .ngroups = 3};
     ret->groups = sw_arena_array(a, 3, sizeof(*ret->groups));
     ret->groups[0] = SW_SLICE_LIT("system:serviceaccounts");
-    ret->groups[1] = sw_slice_str(sw_arena_printf(a, "system:serviceaccounts:%.*s", SW_SLICE_ARG(ns)));
+    ret->groups[1] =
+        sw_slice_str(sw_arena_printf(a, "system:serviceaccounts:%.*s", SW_SLICE_ARG(ns)));
     ret->groups[2] = SW_SLICE_LIT("system:authenticated");
-    sw_json_push(a, ids,
-                 sw_json_new_str(a, sw_arena_printf(a, "JTI=%.*s",
-                                                    SW_SLICE_ARG(api_str(claims, "jti")))));
+    sw_json_push(
+        a, ids,
+        sw_json_new_str(a, sw_arena_printf(a, "JTI=%.*s", SW_SLICE_ARG(api_str(claims, "jti")))));
     ret->extra = sw_json_new_object(a);
     sw_json_put(a, ret->extra, "authentication.kubernetes.io/credential-id", ids);
 }
@@ -141,7 +143,8 @@ bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice toke
         return true;
     }
     if (sw_jws_verify(api->token_key, a, token, &payload, NULL) != SW_OK ||
-        sw_json_parse(a, payload, &(struct sw_json_opts){.max_depth = 16}, &claims, NULL) != SW_OK ||
+        sw_json_parse(a, payload, &(struct sw_json_opts){.max_depth = 16}, &claims, NULL) !=
+            SW_OK ||
         !sw_json_str_eq(sw_json_find(claims, "iss"), api->issuer) || !in_time(claims))
         return false;
     common = common_audiences(api, a, sw_json_find(claims, "aud"), audiences);
@@ -229,7 +232,8 @@ static bool check_bound(struct api_req *r, struct sw_json *bound)
                         SW_SLICE_ARG(r->name), SW_SLICE_ARG(api_str(bound, "kind")));
         return false;
     }
-    o = res ? sw_store_snap_get(r->snap, api_key(r->arena, res, r->ns, api_str(bound, "name"))) : NULL;
+    o = res ? sw_store_snap_get(r->snap, api_key(r->arena, res, r->ns, api_str(bound, "name")))
+            : NULL;
     if (!o) {
         r->res = res ? res : r->res;
         r->name = api_str(bound, "name");

@@ -29,9 +29,9 @@ struct api_watch {
     struct api_filter filter;
     struct sw_slice prefix;
     struct sw_store_watch watch;
-    struct sw_store_snap *snap;   /* initial state */
-    struct sw_buf at;             /* key to go on with */
-    struct sw_store_event *held;  /* event that did not fit */
+    struct sw_store_snap *snap;  /* initial state */
+    struct sw_buf at;            /* key to go on with */
+    struct sw_store_event *held; /* event that did not fit */
     struct sw_timer timeout;
     struct sw_timer bookmark;
     struct sw_defer again;
@@ -327,13 +327,15 @@ static bool check_options(struct api_req *r, bool *ret_send)
 
     sw_field_errs_init(&e, r->arena);
     if (given && !sw_slice_eq_str(match, "NotOlderThan"))
-        sw_ferr_forbidden(&e, &p, "sendInitialEvents requires setting resourceVersionMatch to "
-                                  "NotOlderThan");
+        sw_ferr_forbidden(&e, &p,
+                          "sendInitialEvents requires setting resourceVersionMatch to "
+                          "NotOlderThan");
     if (given && match.n && !sw_slice_eq_str(match, "NotOlderThan"))
         sw_ferr_unsupported(&e, &p, sw_json_new_string(r->arena, match), only);
     if (!given && match.n)
-        sw_ferr_forbidden(&e, &p, "resourceVersionMatch is forbidden for watch unless "
-                                  "sendInitialEvents is provided");
+        sw_ferr_forbidden(&e, &p,
+                          "resourceVersionMatch is forbidden for watch unless "
+                          "sendInitialEvents is provided");
     *ret_send = given && api_param_bool(r, "sendInitialEvents");
     if (e.n == 0)
         return true;
@@ -385,8 +387,7 @@ static void start(struct api_watch *w, bool initial, uint64_t revision)
         sw_store_stats(w->api->store, &st);
         send_error(w, 410, "Expired",
                    sw_arena_printf(&a, "too old resource version: %llu (%llu)",
-                                   (unsigned long long)revision,
-                                   (unsigned long long)st.floor + 1));
+                                   (unsigned long long)revision, (unsigned long long)st.floor + 1));
         watch_end(w);
     }
 }

@@ -105,7 +105,9 @@ static void submit(struct api_write *w)
 {
     struct api_req *r = w->r;
     struct sw_store_write sw = {
-        .verb = w->remove ? SW_STORE_DELETE : w->expect ? SW_STORE_UPDATE : SW_STORE_CREATE,
+        .verb = w->remove   ? SW_STORE_DELETE
+                : w->expect ? SW_STORE_UPDATE
+                            : SW_STORE_CREATE,
         .key = w->key,
         .expect = w->expect,
         .loop = r->api->loop,
@@ -122,8 +124,8 @@ static void submit(struct api_write *w)
     }
     sw.value = api_encode(r->arena, stored);
     if (!sw.value.p || too_big(w, &sw.value)) {
-        api_fail(r, 413, "RequestEntityTooLarge",
-                 "Request entity too large: limit is %zu", object_max);
+        api_fail(r, 413, "RequestEntityTooLarge", "Request entity too large: limit is %zu",
+                 object_max);
         return;
     }
     rc = sw_store_submit(r->api->store, &sw, &err);
@@ -190,8 +192,8 @@ struct sw_smd api_smd(struct api_req *r)
 
 static bool namespace_ok(struct api_req *r, struct sw_slice name)
 {
-    const struct api_res *nsres =
-        api_registry_find(&r->api->reg, sw_slice("", 0), SW_SLICE_LIT("v1"), SW_SLICE_LIT("namespaces"));
+    const struct api_res *nsres = api_registry_find(&r->api->reg, sw_slice("", 0),
+                                                    SW_SLICE_LIT("v1"), SW_SLICE_LIT("namespaces"));
     struct sw_store_obj *o;
     struct sw_json *ns;
     struct sw_json *d;
@@ -242,8 +244,9 @@ static bool keeps_generation(const struct api_res *res)
 
 static void wipe_system_fields(struct sw_json *meta)
 {
-    static const char *const gone[] = {"uid",          "creationTimestamp", "deletionTimestamp",
-                                       "deletionGracePeriodSeconds", "selfLink", "generation"};
+    static const char *const gone[] = {
+        "uid",      "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+        "selfLink", "generation"};
 
     for (size_t i = 0; i < SW_ARRAY_LEN(gone); i++)
         (void)sw_json_remove(meta, sw_slice_str(gone[i]));
@@ -407,7 +410,8 @@ static bool settle_name(struct api_req *r, struct create *c)
         return false;
     }
     if (r->name.n && name.n && !sw_slice_eq(name, r->name)) {
-        api_bad_request(r, "the name of the object (%.*s) does not match the name on the URL (%.*s)",
+        api_bad_request(r,
+                        "the name of the object (%.*s) does not match the name on the URL (%.*s)",
                         SW_SLICE_ARG(name), SW_SLICE_ARG(r->name));
         return false;
     }
@@ -573,7 +577,10 @@ static bool check_conditions(struct api_write *w, const struct sw_json *obj,
         struct sw_fpath p = sw_fpath_str(&m, "resourceVersion");
 
         sw_field_errs_init(&e, r->arena);
-        sw_ferr_invalid_str(&e, &p, rv, sw_arena_printf(r->arena, "strconv.ParseUint: parsing \"%.*s\": invalid syntax", SW_SLICE_ARG(rv)));
+        sw_ferr_invalid_str(&e, &p, rv,
+                            sw_arena_printf(r->arena,
+                                            "strconv.ParseUint: parsing \"%.*s\": invalid syntax",
+                                            SW_SLICE_ARG(rv)));
         api_invalid(r, r->name, &e);
         return false;
     }
@@ -668,7 +675,11 @@ static bool build_update(struct api_write *w, const struct sw_store_obj *cur)
             return false;
         }
         if (api_meta_str(obj, "uid").n) {
-            api_conflict(r, sw_arena_printf(r->arena, "Precondition failed: UID in precondition: %.*s, UID in object meta: ", SW_SLICE_ARG(api_meta_str(obj, "uid"))));
+            api_conflict(r,
+                         sw_arena_printf(
+                             r->arena,
+                             "Precondition failed: UID in precondition: %.*s, UID in object meta: ",
+                             SW_SLICE_ARG(api_meta_str(obj, "uid"))));
             return false;
         }
         wipe_for_create(r, obj);
@@ -693,17 +704,22 @@ void api_update(struct api_req *r)
     name = api_meta_str(u->obj, "name");
     ns = api_meta_str(u->obj, "namespace");
     if (name.n == 0) {
-        api_bad_request(r, "the name of the object (%.*s based on URL) was undeterminable: name must be provided", SW_SLICE_ARG(r->name));
+        api_bad_request(
+            r,
+            "the name of the object (%.*s based on URL) was undeterminable: name must be provided",
+            SW_SLICE_ARG(r->name));
         return;
     }
     if (!sw_slice_eq(name, r->name)) {
-        api_bad_request(r, "the name of the object (%.*s) does not match the name on the URL (%.*s)",
+        api_bad_request(r,
+                        "the name of the object (%.*s) does not match the name on the URL (%.*s)",
                         SW_SLICE_ARG(name), SW_SLICE_ARG(r->name));
         return;
     }
     if (r->res->namespaced && ns.n && !sw_slice_eq(ns, r->ns)) {
-        api_bad_request(r, "the namespace of the object (%.*s) does not match the namespace on the "
-                           "URL (%.*s)",
+        api_bad_request(r,
+                        "the namespace of the object (%.*s) does not match the namespace on the "
+                        "URL (%.*s)",
                         SW_SLICE_ARG(ns), SW_SLICE_ARG(r->ns));
         return;
     }

@@ -8,8 +8,10 @@
 
 int sw_cmd_node(int argc, char **argv);
 int sw_cmd_cni(int argc, char **argv);
+int sw_cmd_control(int argc, char **argv);
 
-/* Options of `cni redirect VERB`, for the manual page. */
+/* Options of `cni redirect VERB` and of `control`, for the manual pages. */
+extern const struct sw_opts_cmd sw_control_options;
 extern const struct sw_opts_cmd sw_cni_redirect_options;
 
 /* Prints "spanwire: MESSAGE" on standard error; returns 1, the exit status of every failure. */

@@ -25,6 +25,7 @@ static const struct command {
     {"cni", "redirect a pod's connections to the node", sw_cmd_cni, &sw_cni_redirect_options},
     {"store", "check, back up and restore the control plane's objects", sw_cmd_store,
      &sw_store_options},
+    {"control", "serve the API from an embedded store", sw_cmd_control, &sw_control_options},
     {"version", "print the version and those of the libraries", cmd_version, NULL},
     {"help", "explain a command: spanwire help COMMAND", cmd_help, NULL},
 };

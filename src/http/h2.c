@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include <nghttp2/nghttp2.h>
@@ -17,12 +18,14 @@
 #include "base/vec.h"
 
 enum {
-    HEADER_OVERHEAD = 32,      /* RFC 9113 6.5.2: each field costs 32 bytes more */
-    HEADERS_MAX = 256,         /* fields of one block */
-    EARLY_RESETS_MAX = 200,    /* streams cancelled before an answer, then calm down */
-    EARLY_RESETS_PER_S = 50,   /* how fast that allowance comes back */
-    EMPTY_FRAMES_MAX = 1000,   /* DATA frames in a row that carry nothing */
-    ACKS_MAX = 1000,           /* queued PING and SETTINGS answers */
+    HEADER_OVERHEAD = 32,    /* RFC 9113 6.5.2: each field costs 32 bytes more */
+    HEADERS_MAX = 256,       /* fields of one block */
+    EARLY_RESETS_MAX = 200,  /* streams cancelled before an answer, then calm down */
+    EARLY_RESETS_PER_S = 50, /* how fast that allowance comes back */
+    EMPTY_FRAMES_MAX = 1000, /* DATA frames in a row that carry nothing */
+    ACKS_MAX = 1000,         /* queued PING and SETTINGS answers */
+    FRAME_BUF = 20000,       /* more than a frame of 16 KiB and its head */
+    FRAME_BUF_LEAST = 16384,
     DEFAULT_PEER_STREAMS = 100 /* until the peer's SETTINGS tell */
 };
 
@@ -36,6 +39,7 @@ struct sw_h2 {
     SW_VEC(struct sw_h2_header) fields;
     size_t head_bytes;
     bool settings_seen;
+    bool stalled; /* emit had no room */
     unsigned empty_frames;
     unsigned early_resets;
     uint64_t early_since_ns;
@@ -216,14 +220,13 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
     return 0;
 }
 
-void sw_h2_count_early_reset(struct sw_h2 *h)
+void sw_h2_count_early_reset(struct sw_h2 *h, uint64_t now_ns)
 {
-    uint64_t now = sw_now_ns();
-    uint64_t back = (now - h->early_since_ns) * EARLY_RESETS_PER_S / SW_NS_PER_S;
+    uint64_t back = (now_ns - h->early_since_ns) * EARLY_RESETS_PER_S / SW_NS_PER_S;
 
     if (back > 0) {
         h->early_resets -= (unsigned)sw_min(h->early_resets, back);
-        h->early_since_ns = now;
+        h->early_since_ns = now_ns;
     }
     if (++h->early_resets > EARLY_RESETS_MAX)
         (void)punish(h, "too many streams reset before they were answered");
@@ -261,7 +264,16 @@ static ssize_t on_send(nghttp2_session *ng, const uint8_t *data, size_t n, int f
 
     (void)ng;
     (void)flags;
-    return h->ops->emit(h, data, n) == SW_OK ? (ssize_t)n : NGHTTP2_ERR_WOULDBLOCK;
+    switch (h->ops->emit(h, data, n)) {
+    case SW_OK:
+        return (ssize_t)n;
+    case SW_EAGAIN:
+        assert(!h->config.emit_takes_all);
+        h->stalled = true;
+        return NGHTTP2_ERR_WOULDBLOCK;
+    default:
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
 }
 
 static ssize_t on_pull(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t max,
@@ -356,6 +368,44 @@ static void make_tables(void)
     options = make_options();
 }
 
+/*
+ * A session keeps a 16 KiB buffer in which it builds each frame. Where emit takes every frame at
+ * once, the buffer is empty between calls, so the sessions of a thread share one: it is handed out
+ * while a session is made (later and larger requests are served from the heap). Sessions may
+ * outlive their thread by a moment, so buffers are never freed: there is one per thread that ever
+ * spoke HTTP/2.
+ */
+struct frame_buf {
+    struct frame_buf *next;
+    uint8_t bytes[FRAME_BUF];
+};
+
+static _Atomic(struct frame_buf *) frame_bufs;
+static _Thread_local struct frame_buf *own_frame_buf;
+static _Thread_local bool making;
+
+static bool is_frame_buf(const void *p)
+{
+    for (struct frame_buf *b = atomic_load(&frame_bufs); b; b = b->next) {
+        if (p == b->bytes)
+            return true;
+    }
+    return false;
+}
+
+static void *lend_frame_buf(void)
+{
+    if (!own_frame_buf) {
+        struct frame_buf *b = SW_NEW(struct frame_buf);
+
+        b->next = atomic_load(&frame_bufs);
+        while (!atomic_compare_exchange_weak(&frame_bufs, &b->next, b))
+            ;
+        own_frame_buf = b;
+    }
+    return own_frame_buf->bytes;
+}
+
 static void *ng_malloc(size_t n, void *arg)
 {
     (void)arg;
@@ -365,7 +415,8 @@ static void *ng_malloc(size_t n, void *arg)
 static void ng_free(void *p, void *arg)
 {
     (void)arg;
-    sw_free(p);
+    if (!is_frame_buf(p))
+        sw_free(p);
 }
 
 static void *ng_calloc(size_t count, size_t size, void *arg)
@@ -377,6 +428,14 @@ static void *ng_calloc(size_t count, size_t size, void *arg)
 static void *ng_realloc(void *p, size_t n, void *arg)
 {
     (void)arg;
+    if (!p && making && n >= FRAME_BUF_LEAST && n <= FRAME_BUF)
+        return lend_frame_buf();
+    if (p && is_frame_buf(p)) { /* it outgrew the loan */
+        void *fresh = sw_malloc(n);
+
+        memcpy(fresh, p, sw_min(n, FRAME_BUF));
+        return fresh;
+    }
     return sw_realloc(p, n);
 }
 
@@ -398,10 +457,11 @@ struct sw_h2 *sw_h2_new(const struct sw_h2_config *c, const struct sw_h2_ops *op
     h->config = *c;
     h->ops = ops;
     h->owner = owner;
-    h->early_since_ns = sw_now_ns();
     (void)pthread_once(&tables_once, make_tables);
+    making = c->emit_takes_all;
     rc = c->server ? nghttp2_session_server_new3(&h->ng, callbacks, h, options, &ng_mem)
                    : nghttp2_session_client_new3(&h->ng, callbacks, h, options, &ng_mem);
+    making = false;
     assert(rc == 0);
     rc = nghttp2_submit_settings(h->ng, NGHTTP2_FLAG_NONE, settings, SW_ARRAY_LEN(settings));
     assert(rc == 0);
@@ -442,13 +502,13 @@ int sw_h2_feed(struct sw_h2 *h, struct sw_slice in, struct sw_err *err)
 
 int sw_h2_flush(struct sw_h2 *h, struct sw_err *err)
 {
-    int rc = nghttp2_session_send(h->ng);
+    int rc;
 
-    if (rc == NGHTTP2_ERR_WOULDBLOCK)
-        return SW_EAGAIN;
+    h->stalled = false;
+    rc = nghttp2_session_send(h->ng);
     if (rc != 0)
         return sw_err_set(err, SW_EPROTO, "HTTP/2: %s", nghttp2_strerror(rc));
-    return SW_OK;
+    return h->stalled ? SW_EAGAIN : SW_OK; /* the library counts that as success */
 }
 
 bool sw_h2_wants_write(const struct sw_h2 *h)

@@ -68,7 +68,10 @@ struct sw_h2_ops {
     void (*on_settings)(struct sw_h2 *h);
     void (*on_goaway)(struct sw_h2 *h, int32_t last_id, uint32_t code);
     void (*on_pong)(struct sw_h2 *h);
-    /* Frames other than DATA, ready to send. SW_OK, or SW_EAGAIN when there is no room now. */
+    /*
+     * Frames other than DATA, ready to send. SW_OK: all n bytes were taken; SW_EAGAIN: none, there
+     * is no room now (not allowed with emit_takes_all). Anything else ends the connection.
+     */
     int (*emit)(struct sw_h2 *h, const uint8_t *p, size_t n);
     /*
      * How many bytes (at most max) the stream can send right now; they must stay put until
@@ -82,6 +85,7 @@ struct sw_h2_ops {
 
 struct sw_h2_config {
     bool server;
+    bool emit_takes_all;        /* emit never says SW_EAGAIN: saves 16 KiB per connection */
     uint32_t stream_window;     /* bytes a peer may have in flight per stream */
     uint32_t connection_window; /* and over all streams; must exceed stream_window */
     uint32_t max_frame;         /* largest frame we accept */
@@ -134,7 +138,7 @@ uint32_t sw_h2_peer_max_streams(const struct sw_h2 *h);
  * The peer cancelled a stream before it was answered. A few are normal; more than the allowance
  * is the rapid-reset attack and ends the connection with ENHANCE_YOUR_CALM.
  */
-void sw_h2_count_early_reset(struct sw_h2 *h);
+void sw_h2_count_early_reset(struct sw_h2 *h, uint64_t now_ns);
 
 void sw_h2_ping(struct sw_h2 *h);
 /* First step of a graceful end: "no new streams soon" (servers only). */

@@ -358,6 +358,20 @@ void sw_sock_close(int fd)
         (void)close(fd);
 }
 
+bool sw_sock_may_be_transparent(void)
+{
+    SW_AUTO_FD fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    return fd >= 0 && set_int(fd, IPPROTO_IP, IP_TRANSPARENT, 1) == 0;
+}
+
+int sw_sock_pair(int ret[2], struct sw_err *err)
+{
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ret) != 0)
+        return sw_err_sys(err, errno, "cannot make a socket pair");
+    return SW_OK;
+}
+
 uint64_t sw_sock_raise_fd_limit(void)
 {
     struct rlimit r;

@@ -79,5 +79,10 @@ void sw_sock_tune(int fd, const struct sw_sock_opts *o);
 /* close(2), result ignored; -1 is fine. */
 void sw_sock_close(int fd);
 
+/* True when the kernel lets us bind to addresses that are not ours (in the current namespace). */
+bool sw_sock_may_be_transparent(void);
+/* Two connected stream sockets. */
+SW_NODISCARD int sw_sock_pair(int ret[2], struct sw_err *err);
+
 /* Raises RLIMIT_NOFILE to its hard limit; returns the limit in force. */
 uint64_t sw_sock_raise_fd_limit(void);

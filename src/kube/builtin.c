@@ -5,6 +5,7 @@
 #include "base/base64.h"
 #include "base/time.h"
 #include "kube/cel_priv.h"
+#include "kube/text.h"
 
 #define STATUS_VERBS  (SW_VERB_GET | SW_VERB_PATCH | SW_VERB_UPDATE)
 #define NO_COLLECTION (SW_VERBS_ALL & ~SW_VERB_DELETECOLLECTION)
@@ -197,7 +198,7 @@ static int decode_time(struct decoder *d, struct sw_json *v, bool micros)
 
 static int decode_bytes(struct decoder *d, const struct sw_json *v)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     sw_buf_init(&b, v->text.n + 8);
     if (sw_base64_decode(&b, v->text) == SW_OK)
@@ -400,7 +401,7 @@ static void default_secret(struct sw_arena *a, struct sw_json *obj)
 
     for (size_t i = 0; i < sw_json_len(plain); i++) {
         const struct sw_json_member *m = sw_json_member_at(plain, i);
-        SW_BUF_AUTO b;
+        SW_BUF_AUTO b = {0};
 
         sw_buf_init(&b, m->value->text.n * 2 + 8);
         if (m->value->type == SW_JSON_STRING && sw_base64_append(&b, m->value->text) == SW_OK)
@@ -576,7 +577,7 @@ static void default_crd(struct sw_arena *a, struct sw_json *obj)
         return;
     lower = sw_arena_dup(a, kind);
     for (size_t i = 0; i < kind.n; i++)
-        lower[i] = lower[i] >= 'A' && lower[i] <= 'Z' ? (char)(lower[i] | 0x20) : lower[i];
+        lower[i] = sw_tx_lower(lower[i]);
     default_str(a, names, "singular", lower);
     default_str(a, names, "listKind", sw_arena_printf(a, "%.*sList", SW_SLICE_ARG(kind)));
     default_str(a, object_at(a, spec, "conversion"), "strategy", "None");

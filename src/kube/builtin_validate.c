@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Validation of built-in kinds beyond their types. */
+#include "base/map.h"
 #include "kube/builtin.h"
 
 enum { DATA_MAX = 1 << 20 };
@@ -156,8 +157,14 @@ static void check_port_number(const struct sw_json *v, const struct sw_fpath *at
                         "must be between 1 and 65535, inclusive");
 }
 
+/* Names and port/protocol pairs that came before. */
+struct seen_ports {
+    struct sw_map names;
+    struct sw_map ports;
+};
+
 static void check_service_port(const struct sw_json *ports, size_t i, const struct sw_fpath *path,
-                               struct sw_field_errs *e)
+                               struct seen_ports *seen, struct sw_field_errs *e)
 {
     static const char *const protocols[] = {"SCTP", "TCP", "UDP", NULL};
     const struct sw_json *p = sw_json_at(ports, i);
@@ -172,27 +179,20 @@ static void check_service_port(const struct sw_json *ports, size_t i, const stru
         sw_ferr_required(e, &at_name, NULL);
     if (name.n)
         sw_name_report(e, &at_name, name, sw_name_dns1123_label(name));
-    for (size_t j = 0; j < i && name.n; j++) {
-        if (sw_slice_eq(text_of(sw_json_at(ports, j), "name"), name)) {
-            sw_ferr_duplicate(e, &at_name, sw_json_find(p, "name"));
-            break;
-        }
-    }
+    if (name.n && sw_map_put(&seen->names, name, seen))
+        sw_ferr_duplicate(e, &at_name, sw_json_find(p, "name"));
     check_port_number(sw_json_find(p, "port"), &at_port, e);
     one_of(sw_json_find(p, "protocol"), protocols, &at_proto, e);
     if (sw_json_is(target, SW_JSON_STRING))
         sw_name_report(e, &at_target, target->text, sw_name_port(target->text));
     else
         check_port_number(target, &at_target, e);
-    for (size_t j = 0; j < i; j++) {
-        const struct sw_json *q = sw_json_at(ports, j);
-
-        if (sw_json_equal(sw_json_find(p, "port"), sw_json_find(q, "port"), SW_JSON_EQ_VALUE) &&
-            sw_slice_eq(text_of(p, "protocol"), text_of(q, "protocol"))) {
-            sw_ferr_duplicate(e, path, p);
-            break;
-        }
-    }
+    if (sw_map_put(&seen->ports,
+                   sw_slice_str(sw_arena_printf(e->arena, "%s/%.*s",
+                                                sw_go_value(e->arena, sw_json_find(p, "port")),
+                                                SW_SLICE_ARG(text_of(p, "protocol")))),
+                   seen))
+        sw_ferr_duplicate(e, path, p);
 }
 
 static void check_cluster_ips(const struct sw_json *spec, const struct sw_json *was,
@@ -244,14 +244,17 @@ static void check_service(const struct sw_json *obj, const struct sw_json *old,
     struct sw_fpath at_sel = sw_fpath_str(&path, "selector");
     bool headless = sw_json_str_eq(sw_json_find(spec, "clusterIP"), "None");
     bool external = sw_json_str_eq(sw_json_find(spec, "type"), "ExternalName");
+    struct seen_ports seen = {0};
 
     if (!sw_json_len(ports) && !headless && !external)
         sw_ferr_required(e, &at_ports, NULL);
     for (size_t i = 0; i < sw_json_len(ports); i++) {
         struct sw_fpath at = sw_fpath_index(&at_ports, i);
 
-        check_service_port(ports, i, &at, e);
+        check_service_port(ports, i, &at, &seen, e);
     }
+    sw_map_done(&seen.names);
+    sw_map_done(&seen.ports);
     sw_labels_validate(sw_json_find(spec, "selector"), &at_sel, e);
     one_of(sw_json_find(spec, "type"), types, &at_type, e);
     one_of(sw_json_find(spec, "sessionAffinity"), affinities, &at_aff, e);
@@ -319,6 +322,7 @@ static void check_endpoint_slice(const struct sw_json *obj, const struct sw_json
     const struct sw_json *ports = sw_json_find(obj, "ports");
     struct sw_fpath at_type = sw_fpath_str(NULL, "addressType");
     struct sw_fpath up = sw_fpath_str(NULL, "ports");
+    struct sw_map seen = {0};
 
     if (!text_of(obj, "addressType").n)
         sw_ferr_required(e, &at_type, NULL);
@@ -334,14 +338,11 @@ static void check_endpoint_slice(const struct sw_json *obj, const struct sw_json
 
         if (name.n)
             sw_name_report(e, &at_name, name, sw_name_dns1123_label(name));
-        for (size_t j = 0; j < i; j++) {
-            if (sw_slice_eq(text_of(sw_json_at(ports, j), "name"), name)) {
-                sw_ferr_duplicate(e, &at_name, sw_json_find(p, "name"));
-                break;
-            }
-        }
+        if (sw_map_put(&seen, name, &seen))
+            sw_ferr_duplicate(e, &at_name, sw_json_find(p, "name"));
         one_of(sw_json_find(p, "protocol"), protocols, &at_proto, e);
     }
+    sw_map_done(&seen);
     if (old)
         immutable(obj, old, "addressType", e);
 }

@@ -236,7 +236,7 @@ static const struct cel_type *no_overload(struct checker *k, const struct cel_no
                                           const char *fn, const struct cel_type *const *args,
                                           size_t nargs)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
     bool dot = n->kind == N_CALL && n->has_target && nargs;
 
     sw_buf_init(&b, 400);
@@ -269,9 +269,8 @@ static const struct cel_type *check_index(struct checker *k, struct cel_node *n)
         t = t->elem;
     if (t->k == CEL_DYN)
         r = &t_dyn;
-    else if (t->k == CEL_LIST && (i->k == CEL_INT || i->k == CEL_UINT || i->k == CEL_DYN))
-        r = t->elem;
-    else if (t->k == CEL_MAP && (i->k == CEL_STRING || i->k == CEL_DYN || t->elem->k == CEL_DYN))
+    else if ((t->k == CEL_LIST && (i->k == CEL_INT || i->k == CEL_UINT || i->k == CEL_DYN)) ||
+             (t->k == CEL_MAP && (i->k == CEL_STRING || i->k == CEL_DYN || t->elem->k == CEL_DYN)))
         r = t->elem;
     if (!r)
         return no_overload(k, n, "_[_]", args, 2);

@@ -807,7 +807,7 @@ static const char *explain(struct sw_arena *a, const struct sw_cel *c)
     size_t end = at;
     size_t line = 1;
     size_t col;
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     while (start > 0 && c->src.p[start - 1] != '\n')
         start--;

@@ -293,7 +293,7 @@ FN(fn_split)
 
 FN(fn_replace)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
     int64_t max = na > 3 && a[3].k == CEL_INT ? a[3].i : -1;
     struct sw_slice rest;
 
@@ -317,7 +317,7 @@ FN(fn_replace)
 
 FN(fn_join)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
     struct sw_slice sep = na > 1 && a[1].k == CEL_STRING ? a[1].s : sw_slice("", 0);
 
     if (a[0].k != CEL_LIST)
@@ -737,30 +737,32 @@ FN(fn_time_part)
     return cel_int(a[0].i / 1000000);
 }
 
+/* Two digits the format check has already seen. */
+static int two(const char *p)
+{
+    return (p[0] - '0') * 10 + (p[1] - '0');
+}
+
 bool cel_parse_time(struct sw_slice s, int64_t *ret_sec, int32_t *ret_ns)
 {
-    int y, mo, d, h, mi, se, zh = 0, zm = 0;
-    char sign = '+';
-    char buf[48];
-    int used = 0;
-    size_t i;
+    char b[48];
+    size_t i = 19;
+    int64_t zone = 0;
     int32_t ns = 0;
 
-    if (!sw_format_ok(SW_SLICE_LIT("date-time"), s) || !to_text(s, buf, sizeof(buf)))
+    /* Afterwards every digit is where it belongs: YYYY-MM-DDTHH:MM:SS[.f](Z|+HH:MM). */
+    if (!sw_format_ok(SW_SLICE_LIT("date-time"), s) || !to_text(s, b, sizeof(b)))
         return false;
-    if (sscanf(buf, "%4d-%2d-%2d%*1c%2d:%2d:%2d%n", &y, &mo, &d, &h, &mi, &se, &used) != 6)
-        return false;
-    i = (size_t)used;
-    if (buf[i] == '.') {
+    if (b[i] == '.') {
         int32_t unit = 100000000;
 
-        for (i++; isdigit((unsigned char)buf[i]); i++, unit /= 10)
-            ns += (buf[i] - '0') * unit;
+        for (i++; isdigit((unsigned char)b[i]); i++, unit /= 10)
+            ns += (b[i] - '0') * unit;
     }
-    if (buf[i] != 'Z' && buf[i] != 'z' && sscanf(buf + i, "%c%2d:%2d", &sign, &zh, &zm) != 3)
-        return false;
-    *ret_sec = from_civil(y, mo, d) * 86400 + h * 3600 + mi * 60 + se -
-               (sign == '-' ? -1 : 1) * (zh * 3600 + zm * 60);
+    if (b[i] == '+' || b[i] == '-')
+        zone = (b[i] == '-' ? -60 : 60) * ((int64_t)two(b + i + 1) * 60 + two(b + i + 4));
+    *ret_sec = from_civil(two(b) * 100 + two(b + 2), two(b + 5), two(b + 8)) * 86400 +
+               (int64_t)two(b + 11) * 3600 + (int64_t)two(b + 14) * 60 + two(b + 17) - zone;
     *ret_ns = ns;
     return true;
 }

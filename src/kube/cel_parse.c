@@ -45,7 +45,7 @@ void *cel_fail(struct sw_cel *c, size_t pos, const char *fmt, ...)
 
 static char peek_at(const struct parser *p, size_t i)
 {
-    return i < p->c->src.n ? p->c->src.p[i] : 0;
+    return i < p->c->src.n ? p->c->src.p[i] : '\0';
 }
 
 static void skip_blank(struct parser *p)

@@ -287,12 +287,16 @@ static void walk(struct runner *w, const struct sw_schema *s, const struct sw_js
             }
         }
     } else if (v->type == SW_JSON_ARRAY && s->items) {
+        struct sw_correlator was;
+
+        sw_correlate_begin(&was, s, old);
         for (size_t i = 0; i < sw_json_len(v); i++) {
             struct sw_fpath at = sw_fpath_index(path, i);
             const struct sw_json *item = sw_json_at(v, i);
 
-            walk(w, s->items, item, old ? sw_schema_correlate(s, old, item) : NULL, &at);
+            walk(w, s->items, item, sw_correlate_find(&was, item), &at);
         }
+        sw_correlate_end(&was);
     }
 }
 

@@ -6,6 +6,7 @@
 #include "kube/builtin.h"
 #include "kube/jsonpath.h"
 #include "kube/names.h"
+#include "kube/text.h"
 
 static struct sw_slice text_of(const struct sw_json *v, const char *key)
 {
@@ -19,7 +20,7 @@ static struct sw_slice lower(struct sw_arena *a, struct sw_slice s)
     char *p = sw_arena_dup(a, s);
 
     for (size_t i = 0; i < s.n; i++)
-        p[i] = p[i] >= 'A' && p[i] <= 'Z' ? (char)(p[i] | 0x20) : p[i];
+        p[i] = sw_tx_lower(p[i]);
     return sw_slice(p, s.n);
 }
 

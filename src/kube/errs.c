@@ -24,7 +24,7 @@ static void put_path(struct sw_buf *b, const struct sw_fpath *p)
 
 const char *sw_fpath_text(struct sw_arena *a, const struct sw_fpath *path)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     if (!path)
         return "<nil>";
@@ -97,7 +97,7 @@ void sw_ferr_duplicate(struct sw_field_errs *e, const struct sw_fpath *path,
 void sw_ferr_unsupported(struct sw_field_errs *e, const struct sw_fpath *path,
                          const struct sw_json *value, const char *const *supported)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     sw_buf_init(&b, TEXT_MAX);
     sw_tx_printf(&b, "Unsupported value: %s", sw_go_value(e->arena, value));
@@ -162,7 +162,7 @@ static bool seen_before(const struct sw_field_errs *e, size_t i)
 const char *sw_invalid_message(struct sw_arena *a, const char *kind, const char *group,
                                struct sw_slice name, const struct sw_field_errs *e)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
     size_t distinct = 0;
 
     sw_buf_init(&b, TEXT_MAX);
@@ -253,7 +253,7 @@ static void quote_rune(struct sw_buf *b, uint32_t r, const char *s, size_t len)
 
 const char *sw_go_quote(struct sw_arena *a, struct sw_slice s)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     sw_buf_init(&b, TEXT_MAX);
     sw_tx_c(&b, '"');
@@ -288,8 +288,7 @@ const char *sw_go_float(struct sw_arena *a, double d)
         }
         return sw_arena_dup(a, sw_slice_str(text));
     }
-    (void)sw_json_format_double(d, text);
-    return sw_arena_dup(a, sw_slice_str(text));
+    return sw_arena_dup(a, sw_slice(text, sw_json_format_double(d, text)));
 }
 
 static void put_go(struct sw_arena *a, struct sw_buf *b, const struct sw_json *v);
@@ -309,7 +308,7 @@ static void put_go_map(struct sw_arena *a, struct sw_buf *b, const struct sw_jso
 
     for (size_t i = 0; i < n; i++)
         m[i] = sw_json_member_at(v, i);
-    qsort(m, n, sizeof(*m), by_key);
+    qsort(m, n, sizeof(const void *), by_key);
     sw_tx_str(b, "map[string]interface {}{");
     for (size_t i = 0; i < n; i++) {
         sw_tx_printf(b, "%s%s:", i ? ", " : "", sw_go_quote(a, m[i]->key));
@@ -354,7 +353,7 @@ static void put_go(struct sw_arena *a, struct sw_buf *b, const struct sw_json *v
 
 const char *sw_go_value(struct sw_arena *a, const struct sw_json *v)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     if (!v || v->type == SW_JSON_NULL)
         return "\"null\"";

@@ -181,7 +181,7 @@ bool sw_field_selector_exact(const struct sw_field_selector *s, const char *path
 
 const char *sw_field_selector_text(struct sw_arena *a, const struct sw_field_selector *s)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     sw_buf_init(&b, 1 << 20);
     for (size_t i = 0; i < s->n; i++) {

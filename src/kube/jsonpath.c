@@ -100,7 +100,7 @@ static size_t bracket_len(struct sw_slice in)
         char c = in.p[i];
 
         if (quote) {
-            quote = c == quote ? 0 : quote;
+            quote = c == quote ? '\0' : quote;
         } else if (c == '\'' || c == '"') {
             quote = c;
         } else if (c == '[') {

@@ -264,7 +264,7 @@ static void cap_updates(struct owners *o)
     }
     if (n <= UPDATE_MANAGERS_MAX)
         return;
-    qsort(old, n, sizeof(*old), by_age);
+    qsort(old, n, sizeof(struct owner *), by_age);
     for (size_t i = 0, left = n; i < n && left > UPDATE_MANAGERS_MAX; i++) {
         if (!bucket || !sw_slice_eq(bucket->api_version, old[i]->api_version)) {
             bucket = old[i];

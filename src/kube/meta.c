@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Validation of metadata, the same for every kind. */
 #include "kube/builtin.h"
+#include "kube/text.h"
 
 enum { ANNOTATIONS_MAX = 256 << 10 };
 
@@ -34,7 +35,7 @@ static void check_annotations(const struct sw_json *ann, const struct sw_fpath *
         char *lower = sw_arena_dup(e->arena, m->key);
 
         for (size_t j = 0; j < m->key.n; j++)
-            lower[j] = lower[j] >= 'A' && lower[j] <= 'Z' ? (char)(lower[j] | 0x20) : lower[j];
+            lower[j] = sw_tx_lower(lower[j]);
         sw_name_report(e, path, m->key, sw_name_label_key(sw_slice(lower, m->key.n)));
         total += m->key.n + sw_json_str(m->value).n;
     }

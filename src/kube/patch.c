@@ -7,6 +7,9 @@
 #define ORDER_PREFIX  "$setElementOrder/"
 #define DELETE_PREFIX "$deleteFromPrimitiveList/"
 
+/* Merging lists takes time with the product of their lengths; ours are short. */
+enum { MERGE_ITEMS_MAX = 2000 };
+
 struct merger {
     struct sw_arena *a;
     const char *why;
@@ -87,35 +90,35 @@ static struct sw_json *reorder(struct merger *m, const struct sw_json *list,
                                const struct sw_json *live)
 {
     struct sw_json *out = sw_json_new_array(m->a);
+    size_t n = sw_json_len(list);
+    ptrdiff_t *at = sw_arena_array(m->a, n + 1, sizeof(*at));
+    bool *placed = sw_arena_array(m->a, n + 1, sizeof(*placed));
 
     for (size_t i = 0; i < sw_json_len(order); i++) {
         const struct sw_json *o = sw_json_at(order, i);
         const struct sw_json *v = key.n ? sw_json_get(o, key) : o;
-        ptrdiff_t at = v ? find_item(list, key, v) : -1;
+        ptrdiff_t found = v ? find_item(list, key, v) : -1;
 
-        if (at >= 0)
-            sw_json_push(m->a, out, sw_json_at(list, (size_t)at));
-    }
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_json *x = sw_json_at(list, i);
-        const struct sw_json *v = key.n ? sw_json_get(x, key) : x;
-        ptrdiff_t mine;
-        size_t pos = sw_json_len(out);
-
-        if (rank(order, key, x) >= 0)
+        if (found < 0 || placed[found])
             continue;
-        /* Insert before the first already placed item that stood behind it in the live list. */
-        mine = v ? find_item(live, key, v) : -1;
-        for (size_t j = 0; mine >= 0 && j < sw_json_len(out); j++) {
-            const struct sw_json *w =
-                key.n ? sw_json_get(sw_json_at(out, j), key) : sw_json_at(out, j);
-            ptrdiff_t theirs = w ? find_item(live, key, w) : -1;
+        placed[found] = true;
+        at[sw_json_len(out)] = rank(live, key, sw_json_at(list, (size_t)found));
+        sw_json_push(m->a, out, sw_json_at(list, (size_t)found));
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct sw_json *x = sw_json_at(list, i);
+        size_t len = sw_json_len(out);
+        size_t pos = 0;
+        ptrdiff_t mine;
 
-            if (theirs > mine) {
-                pos = j;
-                break;
-            }
-        }
+        if (placed[i])
+            continue;
+        /* Before the first placed item that stood behind it in the live list. */
+        mine = rank(live, key, x);
+        while (pos < len && !(mine >= 0 && at[pos] > mine))
+            pos++;
+        memmove(&at[pos + 1], &at[pos], (len - pos) * sizeof(*at));
+        at[pos] = mine;
         sw_json_insert_item(m->a, out, pos, x);
     }
     return out;
@@ -171,13 +174,24 @@ static struct sw_json *merge_item(struct merger *m, const struct sw_schema *s, s
     return merge_map(m, s->items, sw_json_at(list, (size_t)at), item) ? list : NULL;
 }
 
+static bool too_long(const struct sw_json *v)
+{
+    return v && sw_json_len(v) > MERGE_ITEMS_MAX;
+}
+
 static struct sw_json *merge_list(struct merger *m, const struct sw_schema *s, struct sw_json *live,
                                   const struct sw_json *patch, const struct sw_json *order)
 {
-    struct sw_json *list =
-        live && live->type == SW_JSON_ARRAY ? sw_json_copy(m->a, live) : sw_json_new_array(m->a);
+    struct sw_json *list;
     size_t added = 0;
 
+    if (!live || live->type != SW_JSON_ARRAY)
+        live = sw_json_new_array(m->a);
+    if (s && s->patch_merge && (too_long(live) || too_long(patch) || too_long(order))) {
+        m->why = "too many list items to merge";
+        return NULL;
+    }
+    list = sw_json_copy(m->a, live);
     if (!s || !s->patch_merge || (patch && replaces(patch))) {
         return patch ? (patch && replaces(patch) ? without_replace(m, patch) : plain(m, patch))
                      : list;

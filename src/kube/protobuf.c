@@ -177,7 +177,7 @@ static int read_message(struct reader *r, const struct sw_pb_type *t, struct sw_
 
 static int read_bytes(struct reader *r, struct sw_slice data, struct sw_json **ret)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     sw_buf_init(&b, data.n * 2 + 8);
     if (sw_base64_append(&b, data) < 0)

@@ -89,7 +89,7 @@ static int check_syntax(struct sw_slice p, struct sw_err *err)
         char c = p.p[i];
 
         if (c == '\\') {
-            char e = i + 1 < p.n ? p.p[i + 1] : 0;
+            char e = i + 1 < p.n ? p.p[i + 1] : '\0';
 
             if ((e >= '1' && e <= '9') || (e && strchr("gkKGRXCNZhHouecLUyY", e)))
                 return refuse(err, i, "invalid escape sequence");

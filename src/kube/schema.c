@@ -154,7 +154,8 @@ static struct sw_schema **read_list(struct reader *r, const struct sw_json *v,
 {
     const struct sw_json *list = sw_json_find(v, name);
     struct sw_fpath up = sw_fpath_str(path, name);
-    struct sw_schema **out = sw_arena_array(&r->set->arena, sw_json_len(list) + 1, sizeof(*out));
+    struct sw_schema **out =
+        sw_arena_array(&r->set->arena, sw_json_len(list) + 1, sizeof(struct sw_schema *));
 
     *ret_n = 0;
     for (size_t i = 0; i < sw_json_len(list); i++) {

@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "base/map.h"
 #include "base/vec.h"
 #include "kube/errs.h"
 
@@ -164,8 +165,18 @@ void sw_schema_check_object(const struct sw_schema *s, const struct sw_json *v,
 bool sw_format_ok(struct sw_slice format, struct sw_slice text);
 /* Number of runes. */
 size_t sw_rune_count(struct sw_slice s);
-/* The item of a list-map in 'old' with the same keys as 'item', or NULL. */
-const struct sw_json *sw_schema_correlate(const struct sw_schema *list, const struct sw_json *old,
-                                          const struct sw_json *item);
+/*
+ * Finds the old item with the same keys as a new one in lists of type map. Begin with the old list
+ * (may be NULL), find any number of times, end.
+ */
+struct sw_correlator {
+    struct sw_arena arena;
+    struct sw_map map;
+    const struct sw_schema *list; /* NULL: nothing correlates */
+};
+void sw_correlate_begin(struct sw_correlator *c, const struct sw_schema *list,
+                        const struct sw_json *old);
+const struct sw_json *sw_correlate_find(struct sw_correlator *c, const struct sw_json *item);
+void sw_correlate_end(struct sw_correlator *c);
 /* "object", "array", ... "" for none. */
 const char *sw_stype_name(enum sw_stype type);

@@ -46,7 +46,7 @@ static bool blank(char c)
 static void lex_symbol(struct lexer *l)
 {
     char c = l->in.p[l->pos];
-    char next = l->pos + 1 < l->in.n ? l->in.p[l->pos + 1] : 0;
+    char next = l->pos + 1 < l->in.n ? l->in.p[l->pos + 1] : '\0';
     size_t len = (c == '=' || c == '!') && next == '=' ? 2 : 1;
 
     l->lit = sw_slice(l->in.p + l->pos, len);
@@ -504,7 +504,7 @@ bool sw_label_selector_match(const struct sw_label_selector *s, const struct sw_
 const char *sw_label_selector_text(struct sw_arena *a, const struct sw_label_selector *s)
 {
     static const char *const ops[] = {"=", "==", "!=", " in (", " notin (", "", "", ">", "<"};
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     sw_buf_init(&b, 1 << 20);
     for (size_t i = 0; i < s->n; i++) {

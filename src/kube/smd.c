@@ -239,7 +239,7 @@ static const struct sw_json_member **sorted_members(const struct sw_smd *c, cons
 
     for (size_t i = 0; i < n; i++)
         m[i] = sw_json_member_at(v, i);
-    qsort(m, n, sizeof(*m), by_member);
+    qsort(m, n, sizeof(const void *), by_member);
     return m;
 }
 

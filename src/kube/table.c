@@ -29,7 +29,7 @@ const char *sw_human_duration(struct sw_arena *a, int64_t s)
     if (d < 8)
         return h % 24 ? sw_arena_printf(a, "%lldd%lldh", (long long)d, (long long)(h % 24))
                       : sw_arena_printf(a, "%lldd", (long long)d);
-    if (d < 365 * 2)
+    if (d < 730)
         return sw_arena_printf(a, "%lldd", (long long)d);
     if (y < 8)
         return d % 365 ? sw_arena_printf(a, "%lldy%lldd", (long long)y, (long long)(d % 365))
@@ -144,7 +144,7 @@ static struct sw_json *joined(const struct row *r, struct sw_buf *b)
 
 CELL(c_svc_external)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
     const struct sw_json *ips = sw_json_walk(r->obj, "spec", "externalIPs", NULL);
     const struct sw_json *in = sw_json_walk(r->obj, "status", "loadBalancer", "ingress", NULL);
     bool balanced = sw_slice_eq_str(path_text(r, "spec.type"), "LoadBalancer");
@@ -170,7 +170,7 @@ CELL(c_svc_external)
 CELL(c_svc_ports)
 {
     const struct sw_json *ports = sw_json_walk(r->obj, "spec", "ports", NULL);
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     sw_buf_init(&b, 4096);
     for (size_t i = 0; i < sw_json_len(ports); i++) {
@@ -191,7 +191,7 @@ CELL(c_svc_selector)
 {
     const struct sw_json *sel = sw_json_walk(r->obj, "spec", "selector", NULL);
     struct sw_json *sorted = sel ? sw_json_copy(r->a, sel) : NULL;
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     sw_buf_init(&b, 4096);
     if (sw_json_is(sorted, SW_JSON_OBJECT))
@@ -213,7 +213,7 @@ CELL(c_slice_type)
 /* At most three, then how many more. */
 static struct sw_json *first_three(const struct row *r, const struct sw_json *const *p, size_t n)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     sw_buf_init(&b, 4096);
     for (size_t i = 0; i < n && i < 3; i++)
@@ -267,7 +267,7 @@ CELL(c_role)
 static struct sw_json *subjects(const struct row *r, const char *kind)
 {
     const struct sw_json *list = sw_json_find(r->obj, "subjects");
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     sw_buf_init(&b, 65536);
     for (size_t i = 0; i < sw_json_len(list); i++) {
@@ -337,7 +337,7 @@ CELL(c_ev_object)
                               SW_SLICE_ARG(path_text(r, "involvedObject.name")));
 
     for (size_t i = 0; s[i] && s[i] != '/'; i++)
-        s[i] = s[i] >= 'A' && s[i] <= 'Z' ? (char)(s[i] | 0x20) : s[i];
+        s[i] = sw_tx_lower(s[i]);
     return str(r, s);
 }
 

@@ -34,3 +34,11 @@ SW_PRINTF(2, 3) static inline void sw_tx_printf(struct sw_buf *b, const char *fm
         b->max = b->n - b->off;
     va_end(ap);
 }
+
+/* ASCII only. */
+static inline char sw_tx_lower(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        c = (char)(c | 0x20);
+    return c;
+}

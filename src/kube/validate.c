@@ -62,7 +62,7 @@ SW_PRINTF(4, 5)
 static void invalid(const struct ctx *c, const struct sw_fpath *path, const struct sw_json *v,
                     const char *fmt, ...)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
     va_list ap;
 
     sw_buf_init(&b, 1 << 20);
@@ -199,39 +199,74 @@ static void check_number(const struct ctx *c, const struct sw_schema *s, const s
 
 /* ---- containers ---- */
 
-const struct sw_json *sw_schema_correlate(const struct sw_schema *list, const struct sw_json *old,
-                                          const struct sw_json *item)
+/* A text that is equal exactly for equal items (or equal keys of a list-map). */
+static struct sw_slice identity(struct sw_arena *a, const struct sw_schema *s,
+                                const struct sw_json *item, struct sw_json **ret_value)
 {
-    if (list->list_type != SW_LIST_MAP || !sw_json_is(item, SW_JSON_OBJECT))
-        return NULL;
-    for (size_t i = 0; i < sw_json_len(old); i++) {
-        const struct sw_json *o = sw_json_at(old, i);
-        size_t same = 0;
+    static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
+    struct sw_json *keys;
 
-        if (!sw_json_is(o, SW_JSON_OBJECT))
-            continue;
-        for (size_t k = 0; k < list->nlist_keys; k++)
-            same += sw_json_equal(sw_json_get(o, list->list_keys[k]),
-                                  sw_json_get(item, list->list_keys[k]), SW_JSON_EQ_VALUE);
-        if (same == list->nlist_keys)
-            return o;
+    *ret_value = NULL;
+    if (s->list_type == SW_LIST_SET)
+        return sw_json_text(a, item, &sorted);
+    keys = sw_json_new_object(a);
+    for (size_t i = 0; i < s->nlist_keys; i++) {
+        const struct sw_json *k = sw_json_get(item, s->list_keys[i]);
+
+        if (k)
+            sw_json_set(a, keys, s->list_keys[i], sw_json_copy(a, k));
     }
-    return NULL;
+    *ret_value = keys;
+    return sw_json_text(a, keys, &sorted);
+}
+
+void sw_correlate_begin(struct sw_correlator *c, const struct sw_schema *list,
+                        const struct sw_json *old)
+{
+    *c = (struct sw_correlator){0};
+    if (list->list_type != SW_LIST_MAP || !sw_json_is(old, SW_JSON_ARRAY))
+        return;
+    c->list = list;
+    for (size_t i = sw_json_len(old); i > 0; i--) {
+        struct sw_json *item = sw_json_at(old, i - 1);
+        struct sw_json *keys;
+
+        if (sw_json_is(item, SW_JSON_OBJECT))
+            (void)sw_map_put(&c->map, identity(&c->arena, list, item, &keys), item);
+    }
+}
+
+const struct sw_json *sw_correlate_find(struct sw_correlator *c, const struct sw_json *item)
+{
+    struct sw_json *keys;
+
+    if (!c->list || !sw_json_is(item, SW_JSON_OBJECT))
+        return NULL;
+    return sw_map_get(&c->map, identity(&c->arena, c->list, item, &keys));
+}
+
+void sw_correlate_end(struct sw_correlator *c)
+{
+    sw_map_done(&c->map);
+    sw_arena_clear(&c->arena);
 }
 
 static unsigned check_array(const struct ctx *c, const struct sw_schema *s, const struct sw_json *v,
                             const struct sw_json *old, const struct sw_fpath *path)
 {
     int64_t n = (int64_t)sw_json_len(v);
+    struct sw_correlator was;
     struct sw_json *count;
     unsigned seen = 0;
 
+    sw_correlate_begin(&was, s, old);
     for (size_t i = 0; s->items && i < (size_t)n; i++) {
         struct sw_fpath at = sw_fpath_index(path, i);
         const struct sw_json *item = sw_json_at(v, i);
 
-        seen += check(c, s->items, item, old ? sw_schema_correlate(s, old, item) : NULL, &at);
+        seen += check(c, s->items, item, sw_correlate_find(&was, item), &at);
     }
+    sw_correlate_end(&was);
     if (s->min_items >= 0 && n < s->min_items) {
         count = sw_json_new_i64(c->a, n);
         invalid(c, path, count, "should have at least %lld items", (long long)s->min_items);
@@ -410,27 +445,6 @@ void sw_schema_validate(const struct sw_schema *s, const struct sw_json *v,
 }
 
 /* ---- list types ---- */
-
-/* A text that is equal exactly for equal items (or equal keys of a list-map). */
-static struct sw_slice identity(struct sw_arena *a, const struct sw_schema *s,
-                                const struct sw_json *item, struct sw_json **ret_value)
-{
-    static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
-    struct sw_json *keys;
-
-    *ret_value = NULL;
-    if (s->list_type == SW_LIST_SET)
-        return sw_json_text(a, item, &sorted);
-    keys = sw_json_new_object(a);
-    for (size_t i = 0; i < s->nlist_keys; i++) {
-        const struct sw_json *k = sw_json_get(item, s->list_keys[i]);
-
-        if (k)
-            sw_json_set(a, keys, s->list_keys[i], sw_json_copy(a, k));
-    }
-    *ret_value = keys;
-    return sw_json_text(a, keys, &sorted);
-}
 
 static void check_duplicates(const struct sw_schema *s, const struct sw_json *v,
                              const struct sw_fpath *path, struct sw_field_errs *e)

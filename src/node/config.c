@@ -305,6 +305,11 @@ static int derive(struct sw_node_config *c, struct sw_err *err)
         rc = sw_err_set(err, SW_EINVAL,
                         "LOCAL_XDS and --local-xds (LOCAL_XDS_PATH) exclude each "
                         "other");
+    if (rc == SW_OK && c->h2_connection_window <= c->h2_stream_window)
+        rc = sw_err_set(err, SW_EINVAL,
+                        "--h2-connection-window %u must exceed --h2-stream-window %u, or one "
+                        "stream could block all others",
+                        c->h2_connection_window, c->h2_stream_window);
     rc = rc == SW_OK ? derive_mode(c, err) : rc;
     rc = rc == SW_OK ? derive_ports(c, err) : rc;
     rc = rc == SW_OK ? derive_workers(c, err) : rc;

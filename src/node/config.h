@@ -60,7 +60,7 @@ struct sw_node_config {
     const char *local_ca;
     const char *crl;
     uint64_t secret_ttl_ns;
-    bool tls12; /* accepted, not honoured: HBONE is TLS 1.3 only */
+    bool tls12; /* besides 1.3 */
 
     const char *node_name;
     const char *network;

@@ -340,7 +340,7 @@ struct open_conn {
     struct sw_addr src;
     struct sw_addr original_dst;
     struct sw_addr actual_dst;
-    const char *protocol;
+    unsigned protocol; /* enum sw_live_protocol */
     bool inbound;
     const struct sw_pod *pod;
 };
@@ -413,6 +413,8 @@ static void put_addr(struct sw_jw *j, const char *key, const struct sw_addr *a)
 static void put_connections(struct sw_jw *j, struct ask *const *asks, const bool *ok, size_t n,
                             const struct sw_pod *pod, bool inbound)
 {
+    static const char *const protocols[] = {"TCP", "HBONE", "DOUBLE_HBONE", "SOCKS5"};
+
     sw_jw_name(j, inbound ? "inbound" : "outbound");
     sw_jw_array(j);
     for (size_t i = 0; i < n; i++) {
@@ -425,7 +427,7 @@ static void put_connections(struct sw_jw *j, struct ask *const *asks, const bool
             put_addr(j, "src", &c->src);
             put_addr(j, "originalDst", &c->original_dst);
             put_addr(j, "actualDst", &c->actual_dst);
-            put_cstr(j, "protocol", c->protocol);
+            put_cstr(j, "protocol", protocols[c->protocol]);
             sw_jw_object_end(j);
         }
     }

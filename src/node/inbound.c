@@ -172,6 +172,7 @@ static struct inbound *inbound_new(struct server *sv, int32_t id, const struct s
         .src_ip = sv->peer.ip,
         .src = peer->n_ids ? &peer->ids[0].id : NULL,
         .dst = route->rbac_dst,
+        .waypoint = route->by_address && !route->proxy_protocol,
         .deny = on_denied,
     };
     sw_list_push_back(&w->guards, &in->guard.link);
@@ -181,7 +182,7 @@ static struct inbound *inbound_new(struct server *sv, int32_t id, const struct s
         .src = sv->peer,
         .original_dst = sv->local,
         .actual_dst = route->connect,
-        .protocol = "HBONE",
+        .protocol = SW_LIVE_HBONE,
         .end = on_drained,
     };
     sw_live_add(w, &in->live);

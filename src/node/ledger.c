@@ -4,54 +4,76 @@
 #include "base/mem.h"
 #include "base/time.h"
 
-enum {
-    TEXT_SRC_WORKLOAD,
-    TEXT_SRC_NS,
-    TEXT_SRC_IDENTITY,
-    TEXT_SRC_CLUSTER,
-    TEXT_HBONE_ADDR,
-    TEXT_DST_SERVICE,
-    TEXT_DST_WORKLOAD,
-    TEXT_DST_NS,
-    TEXT_DST_IDENTITY,
-    TEXT_DST_CLUSTER,
-    TEXT_TRACE,
-    TEXTS,
+/*
+ * One end of connections, as the log names it. Shared by all connections of a worker that have it
+ * in common: thousands of tunnels to one pod keep its names once.
+ */
+struct sw_party {
+    uint32_t refs;
+    uint16_t n[4]; /* workload, namespace, identity, cluster */
+    char bytes[];  /* all four, which is also the key */
 };
 
-/* All strings of a line in one allocation. */
+enum { PARTY_WORKLOAD, PARTY_NS, PARTY_IDENTITY, PARTY_CLUSTER, PARTY_TEXTS, TEXT_MAX = 512 };
+
+/* What is this connection's alone. */
 struct sw_ledger_text {
-    uint16_t n[TEXTS];
+    uint16_t hbone_n;
+    uint16_t service_n;
+    bool traced;
+    uint8_t trace_id[16];
     char bytes[];
 };
 
-static struct sw_ledger_text *pack(const struct sw_slice parts[TEXTS])
+static struct sw_slice party_text(const struct sw_party *p, unsigned which)
 {
-    struct sw_ledger_text *t;
-    size_t total = 0;
-    char *at;
+    size_t at = 0;
 
-    for (size_t i = 0; i < TEXTS; i++)
-        total += sw_min(parts[i].n, 512);
-    t = sw_calloc(1, sizeof(*t) + total);
-    at = t->bytes;
-    for (size_t i = 0; i < TEXTS; i++) {
-        t->n[i] = (uint16_t)sw_min(parts[i].n, 512);
-        if (t->n[i])
-            memcpy(at, parts[i].p, t->n[i]);
-        at += t->n[i];
-    }
-    return t;
+    for (unsigned i = 0; i < which; i++)
+        at += p->n[i];
+    return sw_slice(p->bytes + at, p->n[which]);
 }
 
-static void unpack(const struct sw_ledger_text *t, struct sw_slice parts[TEXTS])
+static struct sw_slice party_key(const struct sw_party *p)
 {
-    const char *at = t->bytes;
+    /* The lengths belong to it, or "ab","c" and "a","bc" would be one. */
+    return sw_slice(p->n, sizeof(p->n) + (size_t)p->n[0] + p->n[1] + p->n[2] + p->n[3]);
+}
 
-    for (size_t i = 0; i < TEXTS; i++) {
-        parts[i] = sw_slice(at, t->n[i]);
-        at += t->n[i];
+static struct sw_party *party_get(struct sw_worker *w, const struct sw_slice texts[PARTY_TEXTS])
+{
+    size_t total = 0;
+    struct sw_party *p;
+    struct sw_party *known;
+    char *at;
+
+    for (size_t i = 0; i < PARTY_TEXTS; i++)
+        total += sw_min(texts[i].n, TEXT_MAX);
+    p = sw_calloc(1, sizeof(*p) + total);
+    at = p->bytes;
+    for (size_t i = 0; i < PARTY_TEXTS; i++) {
+        p->n[i] = (uint16_t)sw_min(texts[i].n, TEXT_MAX);
+        if (p->n[i])
+            memcpy(at, texts[i].p, p->n[i]);
+        at += p->n[i];
     }
+    known = sw_map_get(&w->parties, party_key(p));
+    if (known) {
+        sw_free(p);
+        p = known;
+    } else {
+        (void)sw_map_put(&w->parties, party_key(p), p);
+    }
+    p->refs++;
+    return p;
+}
+
+static void party_put(struct sw_worker *w, struct sw_party *p)
+{
+    if (--p->refs)
+        return;
+    (void)sw_map_del(&w->parties, party_key(p));
+    sw_free(p);
 }
 
 /* What is known of one side, from the snapshot or, failing that, from what it says of itself. */
@@ -108,50 +130,70 @@ static void fill_labels(const struct sw_ledger_info *info, struct sw_traffic_lab
     }
 }
 
-static void fill_parts(const struct sw_ledger_info *info, const char *trace,
-                       struct sw_slice parts[TEXTS])
+static struct sw_party *party_of(struct sw_worker *w, const struct sw_workload *wl,
+                                 const struct sw_baggage *said, struct sw_slice identity)
 {
-    const struct sw_workload *s = info->src_workload;
-    const struct sw_workload *d = info->dst_workload;
+    struct sw_slice t[PARTY_TEXTS] = {[PARTY_IDENTITY] = identity};
 
-    memset(parts, 0, sizeof(*parts) * TEXTS);
-    if (s) {
-        parts[TEXT_SRC_WORKLOAD] = sw_workload_name(s);
-        parts[TEXT_SRC_NS] = s->c->ns;
-        parts[TEXT_SRC_CLUSTER] = s->at->cluster_id;
-    } else if (info->src_baggage) {
-        parts[TEXT_SRC_WORKLOAD] = info->src_baggage->workload_name;
-        parts[TEXT_SRC_NS] = info->src_baggage->ns;
-        parts[TEXT_SRC_CLUSTER] = info->src_baggage->cluster;
+    if (wl) {
+        t[PARTY_WORKLOAD] = sw_workload_name(wl);
+        t[PARTY_NS] = wl->c->ns;
+        t[PARTY_CLUSTER] = wl->at->cluster_id;
+    } else if (said) {
+        t[PARTY_WORKLOAD] = said->workload_name;
+        t[PARTY_NS] = said->ns;
+        t[PARTY_CLUSTER] = said->cluster;
     }
-    if (d) {
-        parts[TEXT_DST_WORKLOAD] = sw_workload_name(d);
-        parts[TEXT_DST_NS] = d->c->ns;
-        parts[TEXT_DST_CLUSTER] = d->at->cluster_id;
-    }
-    if (info->service)
-        parts[TEXT_DST_SERVICE] = info->service->hostname;
-    parts[TEXT_SRC_IDENTITY] = info->src_identity;
-    parts[TEXT_DST_IDENTITY] = info->dst_identity;
-    parts[TEXT_HBONE_ADDR] = info->hbone_addr;
-    if (info->trace)
-        parts[TEXT_TRACE] = sw_slice(trace + 3, 32);
+    return party_get(w, t);
 }
 
-static void fill_access(const struct sw_ledger *r, struct sw_access *a)
+static struct sw_ledger_text *text_of(const struct sw_ledger_info *info)
 {
-    struct sw_slice p[TEXTS];
+    struct sw_slice service = info->service ? info->service->hostname : sw_slice("", 0);
+    size_t hbone_n = sw_min(info->hbone_addr.n, TEXT_MAX);
+    size_t service_n = sw_min(service.n, TEXT_MAX);
+    struct sw_ledger_text *t = sw_calloc(1, sizeof(*t) + hbone_n + service_n);
 
-    unpack(r->text, p);
+    t->hbone_n = (uint16_t)hbone_n;
+    t->service_n = (uint16_t)service_n;
+    if (hbone_n)
+        memcpy(t->bytes, info->hbone_addr.p, hbone_n);
+    if (service_n)
+        memcpy(t->bytes + hbone_n, service.p, service_n);
+    t->traced = info->trace != NULL;
+    if (info->trace)
+        memcpy(t->trace_id, info->trace->trace_id, sizeof(t->trace_id));
+    return t;
+}
+
+static struct sw_access_peer peer_of(const struct sw_party *p, const struct sw_addr *addr,
+                                     bool proven)
+{
+    return (struct sw_access_peer){
+        .addr = *addr,
+        .workload = party_text(p, PARTY_WORKLOAD),
+        .ns = party_text(p, PARTY_NS),
+        .identity = proven ? party_text(p, PARTY_IDENTITY) : sw_slice("", 0),
+        .cluster = party_text(p, PARTY_CLUSTER),
+    };
+}
+
+static void fill_access(const struct sw_ledger *r, struct sw_access *a, char trace[33])
+{
+    static const char hex[] = "0123456789abcdef";
+    const struct sw_ledger_text *t = r->text;
+
+    for (size_t i = 0; i < sizeof(t->trace_id); i++) {
+        trace[2 * i] = hex[t->trace_id[i] >> 4];
+        trace[2 * i + 1] = hex[t->trace_id[i] & 15];
+    }
     *a = (struct sw_access){
         .direction = (enum sw_direction)r->direction,
-        .src = {r->src, p[TEXT_SRC_WORKLOAD], p[TEXT_SRC_NS], p[TEXT_SRC_IDENTITY],
-                p[TEXT_SRC_CLUSTER]},
-        .dst = {r->dst, p[TEXT_DST_WORKLOAD], p[TEXT_DST_NS], p[TEXT_DST_IDENTITY],
-                p[TEXT_DST_CLUSTER]},
-        .hbone_addr = p[TEXT_HBONE_ADDR],
-        .dst_service = p[TEXT_DST_SERVICE],
-        .trace_id = p[TEXT_TRACE],
+        .src = peer_of(r->src_party, &r->src, true),
+        .dst = peer_of(r->dst_party, &r->dst, r->proven),
+        .hbone_addr = sw_slice(t->bytes, t->hbone_n),
+        .dst_service = sw_slice(t->bytes + t->hbone_n, t->service_n),
+        .trace_id = sw_slice(trace, t->traced ? 32 : 0),
         .received = r->received,
         .sent = r->sent,
         .duration_ns = sw_loop_now(r->worker->loop) - r->start_ns,
@@ -161,26 +203,25 @@ static void fill_access(const struct sw_ledger *r, struct sw_access *a)
 void sw_ledger_open(struct sw_ledger *r, struct sw_worker *w, const struct sw_ledger_info *info)
 {
     struct sw_traffic_labels labels;
-    struct sw_slice parts[TEXTS];
-    char trace[SW_TRACE_TEXT] = "";
     struct sw_access a;
+    char trace[33];
 
-    if (info->trace)
-        (void)sw_trace_text(info->trace, trace);
     fill_labels(info, &labels);
-    fill_parts(info, trace, parts);
     *r = (struct sw_ledger){
         .worker = w,
         .traffic = sw_metrics_traffic(w->shard, &labels),
-        .text = pack(parts),
+        .src_party = party_of(w, info->src_workload, info->src_baggage, info->src_identity),
+        .dst_party = party_of(w, info->dst_workload, NULL, info->dst_identity),
+        .text = text_of(info),
         .src = info->src,
         .dst = info->dst,
         .start_ns = sw_loop_now(w->loop),
         .direction = (uint8_t)info->direction,
+        .proven = info->direction == SW_INBOUND,
     };
     sw_traffic_opened(r->traffic);
     if (sw_log_enabled(SW_LOG_DEBUG, "access")) {
-        fill_access(r, &a);
+        fill_access(r, &a, trace);
         sw_accesslog_opened(&a);
     }
 }
@@ -188,16 +229,19 @@ void sw_ledger_open(struct sw_ledger *r, struct sw_worker *w, const struct sw_le
 void sw_ledger_close(struct sw_ledger *r, enum sw_response_flag flag, const char *error)
 {
     struct sw_access a;
+    char trace[33];
 
     if (!r->worker)
         return;
     sw_traffic_closed(r->traffic, flag);
-    fill_access(r, &a);
+    fill_access(r, &a, trace);
     a.error = error;
     sw_accesslog_complete(&a);
     if (flag != SW_FLAG_NONE)
         sw_worker_refused(r->worker, sw_response_flag_text(flag));
     sw_metrics_traffic_release(r->worker->shard, r->traffic);
+    party_put(r->worker, r->src_party);
+    party_put(r->worker, r->dst_party);
     sw_free(r->text);
     r->text = NULL;
     r->traffic = NULL;

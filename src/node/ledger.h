@@ -10,17 +10,21 @@
 #include "telemetry/accesslog.h"
 
 struct sw_ledger_text;
+struct sw_party;
 
 struct sw_ledger {
     struct sw_worker *worker;    /* NULL: not open */
     struct sw_traffic *traffic;  /* lent by the metrics */
     struct sw_ledger_text *text; /* owned */
+    struct sw_party *src_party;  /* a reference each */
+    struct sw_party *dst_party;
     struct sw_addr src;
     struct sw_addr dst;
     uint64_t start_ns;
     uint64_t received; /* toward the destination */
     uint64_t sent;     /* back to the client */
     uint8_t direction; /* enum sw_direction */
+    bool proven;       /* the destination has shown its identity */
 };
 
 struct sw_ledger_info {
@@ -51,6 +55,12 @@ static inline void sw_ledger_moved(struct sw_ledger *r, size_t received, size_t 
     r->received += received;
     r->sent += sent;
     sw_traffic_bytes(r->traffic, received, sent);
+}
+
+/* Outbound: the peer has proved who it is. */
+static inline void sw_ledger_proven(struct sw_ledger *r)
+{
+    r->proven = true;
 }
 
 /* Counts and logs the end; error NULL: it ended well. Harmless when not open. */

@@ -2,9 +2,7 @@
 /* The pods a node serves and the sockets it listens on in their namespaces. */
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -31,11 +29,9 @@ struct probe {
 static int probe_netns(void *arg)
 {
     struct probe *p = arg;
-    SW_AUTO_FD fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     SW_AUTO_FD sysctl = -1;
-    int one = 1;
 
-    p->transparent = fd >= 0 && setsockopt(fd, IPPROTO_IP, IP_TRANSPARENT, &one, sizeof(one)) == 0;
+    p->transparent = sw_sock_may_be_transparent();
     /*
      * When a listener of a port shared with a successor closes, connections in its queue move to
      * the successor instead of being reset. Best effort: /proc may be read-only.

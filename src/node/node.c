@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "base/trim.h"
 #include "io/resolver.h"
 #include "node/localconfig.h"
 #include "node/node_impl.h"
@@ -266,8 +267,6 @@ static int start_certs(struct sw_node *n, struct sw_err *err)
     };
 
     n->certs = sw_certs_new(n->loop, &o, err);
-    if (n->certs && !o.dir)
-        sw_log_warn("certs", "no --local-ca: workloads have no identity, HBONE is refused");
     return n->certs ? SW_OK : err->rc;
 }
 
@@ -359,6 +358,15 @@ static void say_ready(struct sw_node *n)
 {
     struct sw_log_line l;
 
+    if (!n->config->local_ca)
+        sw_log_warn("certs", "no --local-ca: workloads have no identity, HBONE is refused");
+    for (size_t i = 0; i < n->n_pods; i++) {
+        if (!pod_workload(n, &n->pods[i]))
+            sw_log_warn("config",
+                        "no workload '%s' on node '%s' in the configuration: its "
+                        "connections wait for one",
+                        n->pods[i].uid, n->config->node_name);
+    }
     for (size_t i = 0; i < n->config->n_unread; i++)
         sw_log_warn("config", "%s is set, but nothing here uses it yet",
                     n->config->unread_names[i]);
@@ -371,6 +379,8 @@ static void say_ready(struct sw_node *n)
     sw_log_u64(&l, "workers", n->n_workers);
     sw_log_u64(&l, "workloads", sw_state_workload_count(n->state));
     sw_log_end(&l);
+    sw_trim_heap();
+    sw_trim_text(NULL);
 }
 
 int sw_node_run(const struct sw_node_config *c, struct sw_err *err)

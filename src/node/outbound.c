@@ -54,8 +54,9 @@ void outbound_finish(struct outbound *o, enum sw_response_flag flag, const char 
     sw_ledger_close(&o->rec, flag, error);
     outbound_fast_done(o, flag, error);
     outbound_double_abandon(o);
+    /* Peers read CANCEL as an end: once bytes flowed only an error tells that some are missing. */
     if (o->streaming)
-        sw_tstream_abort(&o->u.stream, SW_H2_CANCEL);
+        sw_tstream_abort(&o->u.stream, o->setup ? SW_H2_CANCEL : SW_H2_CONNECT_ERROR);
     if (o->pumping)
         sw_pump_stop(&o->u.pump, flag != SW_FLAG_NONE);
     socks5_reply(o, socks5_code(flag));
@@ -94,6 +95,7 @@ static void on_pump_done(struct sw_pump *p, int rc)
 
 void outbound_established(struct outbound *o)
 {
+    sw_ledger_proven(&o->rec);
     socks5_reply(o, 0);
     drop_setup(o);
 }
@@ -166,9 +168,9 @@ static void go(struct outbound *o)
     struct outbound_setup *s = o->setup;
 
     o->live.actual_dst = s->route.target;
-    o->live.protocol = s->route.kind == SW_ROUTE_TCP     ? "TCP"
-                       : s->route.kind == SW_ROUTE_HBONE ? "HBONE"
-                                                         : "DOUBLE_HBONE";
+    o->live.protocol = s->route.kind == SW_ROUTE_TCP     ? SW_LIVE_TCP
+                       : s->route.kind == SW_ROUTE_HBONE ? SW_LIVE_HBONE
+                                                         : SW_LIVE_DOUBLE_HBONE;
     open_record(o);
     if (s->route.kind == SW_ROUTE_TCP)
         dial_tcp(o);
@@ -305,7 +307,7 @@ void sw_outbound_start(struct sw_wpod *p, int fd, const struct sw_addr *peer,
         .src = *peer,
         .original_dst = *dst,
         .actual_dst = *dst,
-        .protocol = "TCP",
+        .protocol = SW_LIVE_TCP,
         .end = on_drained,
     };
     sw_live_add(w, &o->live);

@@ -4,9 +4,7 @@
  * real destination. The outer stream is joined to the inner connection by a socket pair, so both
  * are ordinary sessions. The inner one is never pooled: each carries one tunnel.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <sys/socket.h>
 
 #include "base/mem.h"
 #include "node/outbound.h"
@@ -122,8 +120,8 @@ static void start_inner(struct double_hbone *x)
     struct sw_err err = {0};
     int pair[2];
 
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
-        fail(x, SW_FLAG_CONNECT, sw_errno_text(errno));
+    if (sw_sock_pair(pair, &err) != SW_OK) {
+        fail(x, SW_FLAG_CONNECT, err.msg);
         return;
     }
     x->inner =

@@ -101,6 +101,7 @@ bool outbound_fast(struct outbound *o)
         .src_ip = o->live.src.ip,
         .src = sw_tls_cred_id(f->cred),
         .dst = f->route.rbac_dst,
+        .waypoint = f->route.by_address && !f->route.proxy_protocol,
         .deny = on_denied,
     };
     sw_list_push_back(&w->guards, &f->guard.link);

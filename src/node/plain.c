@@ -159,10 +159,11 @@ void sw_plain_accept(struct sw_wpod *pod, int fd, const struct sw_addr *peer)
         .src = *peer,
         .original_dst = dst,
         .actual_dst = dst,
-        .protocol = "TCP",
+        .protocol = SW_LIVE_TCP,
         .end = on_drained,
     };
-    p->guard = (struct sw_guard){.pod = pod, .src_ip = peer->ip, .dst = dst, .deny = on_denied};
+    p->guard = (struct sw_guard){
+        .pod = pod, .src_ip = peer->ip, .dst = dst, .waypoint = true, .deny = on_denied};
     /* Registered before the first decision, so a change cannot slip in between. */
     sw_list_push_back(&w->guards, &p->guard.link);
     sw_live_add(w, &p->live);
@@ -170,7 +171,7 @@ void sw_plain_accept(struct sw_wpod *pod, int fd, const struct sw_addr *peer)
     open_record(p, peer, &dst);
     if (!sw_worker_authorise(w, pod, &peer->ip, NULL, &dst, &verdict))
         end(p, SW_FLAG_DENY, verdict.text);
-    else if (!sw_route_plain_may_pass(w->state, &w->env, pod->local, &peer->ip, &dst))
+    else if (!sw_route_may_pass(w->state, &w->env, pod->local, &peer->ip, NULL, &dst))
         end(p, SW_FLAG_DENY, "the destination has a waypoint and the caller is not it");
     else
         dial(p, peer, &dst);

@@ -105,11 +105,13 @@ void sw_route_resolved(struct sw_route_outbound *r, const struct sw_ip *ip);
 bool sw_route_inbound_plain(const struct sw_route_env *env, const struct sw_addr *dst,
                             char reason[SW_ROUTE_REASON]);
 
-/* Waypoint enforcement for plaintext: false when 'local' may be reached through its waypoint only.
+/*
+ * Waypoint enforcement for a connection to an address (plaintext: src is NULL): false when 'local'
+ * may be reached through its waypoint only and the caller is not that.
  */
-bool sw_route_plain_may_pass(const struct sw_state *s, const struct sw_route_env *env,
-                             const struct sw_workload *local, const struct sw_ip *peer,
-                             const struct sw_addr *dst);
+bool sw_route_may_pass(const struct sw_state *s, const struct sw_route_env *env,
+                       const struct sw_workload *local, const struct sw_ip *peer,
+                       const struct sw_spiffe *src, const struct sw_addr *dst);
 
 struct sw_route_inbound_request {
     const struct sw_workload *local; /* the workload the connection arrived at */
@@ -132,6 +134,7 @@ struct sw_route_inbound {
     struct sw_addr proxy_dst;         /* its destination */
     struct sw_addr spoof;             /* source to show to the application: peer ip, port 0 = any */
     bool forwarded_honoured;          /* spoof comes from the Forwarded header of a waypoint */
+    bool by_address;                  /* the authority was one, not a host name */
     bool from_waypoint;               /* caller is a waypoint of this destination */
     const struct sw_service *service; /* service of a hostname authority, or the telemetry guess */
 };

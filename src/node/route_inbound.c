@@ -321,20 +321,23 @@ static bool caller_is_self(const struct inbound *in)
 
 static bool check_waypoint(struct inbound *in)
 {
+    in->r->by_address = !in->by_hostname;
     in->r->from_waypoint = sw_route_is_waypoint_of(in->s, in->req->local, in->req->src);
     if (in->r->from_waypoint || !waypoint_required(in) || caller_is_self(in))
         return true;
     return refuse(in, 401, "the destination has a waypoint and the caller is not it");
 }
 
-bool sw_route_plain_may_pass(const struct sw_state *s, const struct sw_route_env *env,
-                             const struct sw_workload *local, const struct sw_ip *peer,
-                             const struct sw_addr *dst)
+bool sw_route_may_pass(const struct sw_state *s, const struct sw_route_env *env,
+                       const struct sw_workload *local, const struct sw_ip *peer,
+                       const struct sw_spiffe *src, const struct sw_addr *dst)
 {
-    struct sw_route_inbound_request req = {.local = local, .conn_dst = *dst, .peer_ip = *peer};
+    struct sw_route_inbound_request req = {
+        .local = local, .conn_dst = *dst, .peer_ip = *peer, .src = src};
     struct inbound in = {.s = s, .env = env, .req = &req, .authority = *dst};
 
-    return !waypoint_required(&in) || sw_workload_has_ip(local, peer);
+    return !waypoint_required(&in) || sw_route_is_waypoint_of(s, local, src) ||
+           (src ? caller_is_self(&in) : sw_workload_has_ip(local, peer));
 }
 
 /* ---- the whole ---- */

@@ -218,7 +218,8 @@ void sw_socks5_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
     struct sw_err err = {0};
 
     s->fd = fd;
-    s->live = (struct sw_live){.pod = p, .src = *peer, .protocol = "SOCKS5", .end = on_drained};
+    s->live =
+        (struct sw_live){.pod = p, .src = *peer, .protocol = SW_LIVE_SOCKS5, .end = on_drained};
     sw_live_add(w, &s->live);
     sw_timer_start(w->loop, &s->deadline, DEADLINE_S * SW_NS_PER_S, on_deadline);
     if (sw_watch_start(w->loop, &s->watch, fd, on_event, &err) != SW_OK)

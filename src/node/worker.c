@@ -275,6 +275,9 @@ static void recheck_guards(struct sw_worker *w)
 
         if (!sw_worker_authorise(w, g->pod, &g->src_ip, g->src, &g->dst, &verdict))
             g->deny(g, verdict.text);
+        else if (g->waypoint &&
+                 !sw_route_may_pass(w->state, &w->env, g->pod->local, &g->src_ip, g->src, &g->dst))
+            g->deny(g, "the destination has a waypoint and the caller is not it");
     }
 }
 
@@ -530,6 +533,7 @@ void sw_worker_done(struct sw_worker *w)
         (void)sw_tls_cred_unref(w->pods[i].cred);
     sw_free(w->pods);
     (void)sw_state_unref(w->state);
+    sw_map_done(&w->parties);
     if (w->shard)
         sw_metrics_shard_free(w->shard);
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "base/list.h"
+#include "base/map.h"
 #include "base/vec.h"
 #include "io/loop.h"
 #include "io/sock.h"
@@ -69,18 +70,21 @@ struct sw_guard {
     struct sw_ip src_ip;
     const struct sw_spiffe *src; /* NULL: plaintext. Lives as long as the guard */
     struct sw_addr dst;
+    bool waypoint; /* dst is what the caller asked for: waypoint enforcement applies to it */
     void (*deny)(struct sw_guard *g, const char *why);
 };
 
 /* Any open connection, so that a drain can end it. */
+enum sw_live_protocol { SW_LIVE_TCP, SW_LIVE_HBONE, SW_LIVE_DOUBLE_HBONE, SW_LIVE_SOCKS5 };
+
 struct sw_live {
     struct sw_list link;
-    bool inbound;
     struct sw_wpod *pod;
     struct sw_addr src;
     struct sw_addr original_dst;
     struct sw_addr actual_dst;
-    const char *protocol; /* "TCP", "HBONE", "DOUBLE_HBONE" */
+    bool inbound;
+    uint8_t protocol; /* enum sw_live_protocol */
     void (*end)(struct sw_live *l, const char *why);
 };
 
@@ -113,6 +117,7 @@ struct sw_worker {
     size_t n_pods;
     struct sw_listener *listeners; /* owned array */
     size_t n_listeners;
+    struct sw_map parties; /* see ledger.c */
     struct sw_list guards;
     struct sw_list lives;
     struct sw_list servers; /* inbound HBONE connections */

@@ -18,15 +18,13 @@ const struct sw_aead_ops *sw_aead_imb_load(struct sw_err *err)
 
 #include <assert.h>
 #include <dlfcn.h>
-#include <link.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define NO_COMPAT_IMB_API_053 1
 #include <intel-ipsec-mb.h>
 
 #include "base/slice.h"
+#include "base/trim.h"
 
 #if IMB_VERSION_NUM >= IMB_VERSION(2, 0, 0)
 #define SONAME "libIPSec_MB.so.2"
@@ -148,29 +146,6 @@ static const char *arch_name(IMB_ARCH arch)
     }
 }
 
-/*
- * The self-test walks through megabytes of code we never run again. The pages are clean and come
- * back from the file on demand, so they are dropped from our resident set.
- */
-static int drop_text(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-
-    (void)size;
-    (void)arg;
-    if (!info->dlpi_name || !strstr(info->dlpi_name, "libIPSec_MB"))
-        return 0;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
-        uintptr_t from = (info->dlpi_addr + ph->p_vaddr) & ~(page - 1);
-        uintptr_t to = info->dlpi_addr + ph->p_vaddr + ph->p_filesz;
-
-        if (ph->p_type == PT_LOAD && !(ph->p_flags & PF_W))
-            (void)madvise((void *)from, to - from, MADV_DONTNEED); /* best effort */
-    }
-    return 1;
-}
-
 static void take_calls(const IMB_MGR *m)
 {
     fn.pre[0] = m->gcm128_pre;
@@ -233,7 +208,7 @@ const struct sw_aead_ops *sw_aead_imb_load(struct sw_err *err)
         (void)sw_err_set(err, SW_EINVAL, "intel-ipsec-mb (%s) %s", SONAME, why);
         return NULL;
     }
-    (void)dl_iterate_phdr(drop_text, NULL);
+    sw_trim_text("libIPSec_MB"); /* the self-test walked through megabytes never run again */
     return &ops;
 }
 

@@ -71,6 +71,7 @@ struct sw_ca_web {
     const char *const *sans; /* DNS names and IP addresses, ends with NULL; may be NULL */
     bool server;             /* for servers; otherwise for clients */
     uint64_t ttl_s;          /* from now; cut at the root's own end */
+    uint64_t backdate_s;     /* moves begin and end into the past: an expired one for tests */
 };
 
 /* As sw_ca_issue, for such a certificate. SW_EINVAL for names that do not fit. */

@@ -52,8 +52,8 @@ static int build(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_x509_priv
     if (rc >= 0)
         rc = sw_ca_set_serial(crt);
     if (rc >= 0)
-        rc = sw_ca_set_times(crt, now - BACK_DATE_S,
-                             end - now < web->ttl_s ? end : now + web->ttl_s);
+        rc = sw_ca_set_times(crt, now - BACK_DATE_S - web->backdate_s,
+                             (end - now < web->ttl_s ? end : now + web->ttl_s) - web->backdate_s);
     if (rc >= 0)
         rc = set_names(crt, web);
     for (const char *const *s = web->sans; s && *s && rc >= 0; s++)

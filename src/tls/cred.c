@@ -106,23 +106,24 @@ static struct sw_tls_cert_info *describe(struct sw_arena *a, gnutls_x509_crt_t *
     return info;
 }
 
-static int load_roots(struct core *c, struct sw_slice pem, struct sw_err *err)
+static int load_roots(struct core *c, struct sw_slice pem, bool nobody, struct sw_err *err)
 {
     struct sw_slice *pems;
-    int rc;
+    int rc = SW_OK;
 
-    if (pem.n == 0)
+    if (pem.n == 0 && !nobody)
         return sw_err_set(err, SW_EINVAL, "no trusted roots given");
-    rc = import_list(pem, "trusted roots", SW_TLS_ROOTS_MAX, &c->roots, &c->n_roots, err);
+    if (pem.n)
+        rc = import_list(pem, "trusted roots", SW_TLS_ROOTS_MAX, &c->roots, &c->n_roots, err);
     if (rc != SW_OK)
         return rc;
     rc = gnutls_x509_trust_list_init(&c->trust, 0);
-    if (rc >= 0)
+    if (rc >= 0 && c->n_roots)
         rc = gnutls_x509_trust_list_add_cas(c->trust, c->roots, (unsigned)c->n_roots, 0);
     if (rc < 0)
         return sw_gnutls_err(err, SW_EINVAL, rc, "trusted roots");
     c->root_info = describe(&c->arena, c->roots, c->n_roots);
-    pems = SW_NEW_ARRAY(struct sw_slice, c->n_roots);
+    pems = SW_NEW_ARRAY(struct sw_slice, c->n_roots + 1);
     for (size_t i = 0; i < c->n_roots; i++)
         pems[i] = c->root_info[i].pem;
     sw_x509_digest(pems, c->n_roots, c->roots_hash);
@@ -223,7 +224,7 @@ static struct core *core_new(const struct sw_tls_cred_pem *pem, struct sw_err *e
     if (rc < 0)
         rc = sw_gnutls_err(err, SW_EINVAL, rc, "credentials");
     else
-        rc = load_roots(c, pem->roots, err);
+        rc = load_roots(c, pem->roots, pem->trust_nobody, err);
     if (rc == SW_OK && (pem->chain.n || pem->key.n))
         rc = load_chain(c, pem, err);
     if (rc != SW_OK) {

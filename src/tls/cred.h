@@ -30,6 +30,7 @@ struct sw_tls_cred_pem {
     struct sw_slice roots; /* one or more */
     struct sw_slice crl;   /* PEM (several blocks) or one DER; empty: no revocations */
     bool any_identity;     /* the leaf needs no SPIFFE identity: for HTTPS, not for the mesh */
+    bool trust_nobody;     /* without roots every peer is refused, but for insecure_skip */
 };
 
 /* A certificate for people and config dumps. Slices live as long as the credential. */

@@ -18,6 +18,7 @@
 #include "tls/cred_core.h"
 #include "tls/vault.h"
 #include "tls/verify.h"
+#include "tls/x509.h"
 
 enum {
     ALPN_MAX = 8,
@@ -234,6 +235,27 @@ static int judge_web_client(struct sw_tls_lib *l, const struct sw_verify_in *in)
     return 0;
 }
 
+/* The server of an HTTPS client: chain, then name. Nothing here is a matter of taste but the skip. */
+static int judge_web_server(struct sw_tls_lib *l, const struct sw_verify_in *in)
+{
+    uint8_t alert = SW_ALERT_BAD_CERTIFICATE;
+
+    if (l->params.insecure_skip)
+        return 0;
+    if (sw_verify_chain(in, &l->peer, &alert, &l->verdict) != SW_OK)
+        return refuse(l, alert);
+    if (sw_x509_check_host(in->chain[0], sw_slice_str(l->params.host), &l->verdict) != SW_OK) {
+        l->peer = sw_peer_unref(l->peer);
+        return refuse(l, SW_ALERT_BAD_CERTIFICATE);
+    }
+    if (l->params.verify && l->params.verify(l->params.verify_arg, l->peer, &l->verdict) != SW_OK) {
+        l->peer = sw_peer_unref(l->peer);
+        return refuse(l, SW_ALERT_ACCESS_DENIED);
+    }
+    l->verdict.rc = 0;
+    return 0;
+}
+
 static int on_verify(gnutls_session_t s)
 {
     struct sw_tls_lib *l = gnutls_session_get_ptr(s);
@@ -252,7 +274,7 @@ static int on_verify(gnutls_session_t s)
         return GNUTLS_E_CERTIFICATE_ERROR;
     l->peer = sw_peer_unref(l->peer);
     if (l->params.web)
-        return judge_web_client(l, &in);
+        return l->params.server ? judge_web_client(l, &in) : judge_web_server(l, &in);
     if (sw_verify_chain(&in, &l->peer, &alert, &l->verdict) != SW_OK)
         return refuse(l, alert);
     if (check_identity(l) != SW_OK)
@@ -340,9 +362,13 @@ struct sw_tls *sw_tls_new(const struct sw_tls_params *p, struct sw_err *err)
 {
     struct sw_tls *t;
 
-    if (p->web && !p->server) {
-        /* A client that took no for an answer would talk to anybody. */
-        (void)sw_err_set(err, SW_EINVAL, "'web' is for servers");
+    if (p->insecure_skip && (p->server || !p->web)) {
+        (void)sw_err_set(err, SW_EINVAL, "'insecure_skip' is for clients of HTTPS servers");
+        return NULL;
+    }
+    if (p->web && !p->server && !p->insecure_skip && (!p->host || !*p->host)) {
+        /* A client that does not say whom it wants would talk to anybody. */
+        (void)sw_err_set(err, SW_EINVAL, "a client of an HTTPS server needs its name");
         return NULL;
     }
     if (p->server && !sw_cred_can_serve(p->cred)) {
@@ -463,7 +489,7 @@ static int finish(struct sw_tls *t, struct sw_err *err)
     gnutls_datum_t alpn = {0};
     int rc;
 
-    if (!l->peer && !l->params.web)
+    if (!l->peer && !(l->params.web && (l->params.server || l->params.insecure_skip)))
         return sw_err_set(err, SW_EDENIED, "peer was not verified");
     if (check_alpn(l) != 0) {
         *err = l->verdict;

@@ -74,8 +74,16 @@ struct sw_tls_params {
      * Server of ordinary HTTPS instead of a mesh peer: a client certificate is asked for but not
      * required, one that does not verify counts as none (sw_tls_peer_refused), SPIFFE rules do not
      * apply and a client without a common ALPN protocol is served.
+     * Client of an ordinary HTTPS server: the chain must verify against the credential's roots and
+     * the leaf must be for 'host'; SPIFFE rules and 'expect' do not apply, ALPN is an offer.
      */
     bool web;
+    /*
+     * 'web' client: DNS name or IP address the server's certificate must be for (RFC 6125; subject
+     * alternative names only). Borrowed until the handshake ends.
+     */
+    const char *host;
+    bool insecure_skip; /* 'web' client: believe anybody. Never a default, always the user's word */
     struct sw_tls_cred *cred; /* a reference is taken */
     /*
      * "h2", or a comma-separated list by preference; NULL: no ALPN. When given, the handshake
@@ -93,8 +101,8 @@ struct sw_tls_params {
 };
 
 /*
- * Returns a connection owned by the caller, or NULL with SW_EINVAL (a server without a key, a bad
- * ALPN list).
+ * Returns a connection owned by the caller, or NULL with SW_EINVAL (a server without a key, a 'web'
+ * client without a host, a bad ALPN list).
  */
 struct sw_tls *sw_tls_new(const struct sw_tls_params *p, struct sw_err *err);
 /* Wipes and frees; sends nothing. Accepts NULL. */
@@ -151,8 +159,8 @@ void sw_tls_key_update(struct sw_tls *t, bool request);
 
 /* The rest is meaningful after the handshake. */
 
-/* Lives as long as t; NULL before the handshake ended, and for clients without certificate ('web').
- */
+/* Lives as long as t; NULL before the handshake ended, for clients without certificate ('web') and
+ * with insecure_skip. */
 const struct sw_tls_peer *sw_tls_peer(const struct sw_tls *t);
 /* With 'web': the client showed a certificate that was not accepted. */
 bool sw_tls_peer_refused(const struct sw_tls *t);

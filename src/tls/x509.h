@@ -54,5 +54,14 @@ void sw_x509_sha256(struct sw_slice s, uint8_t ret[32]);
 /* True when the certificate is for the public half of this key. */
 bool sw_x509_same_key(struct gnutls_x509_crt_int *crt, struct gnutls_x509_privkey_int *key);
 
+/*
+ * Is the certificate (DER) for this host? DNS names are compared without case against the dNSName
+ * entries, where "*" stands for exactly one whole leftmost label; IP addresses against the
+ * iPAddress entries, bytewise. The common name does not count (RFC 6125, 6.4.4; RFC 9525).
+ *
+ * Returns SW_OK, or SW_EDENIED naming what the certificate is for.
+ */
+SW_NODISCARD int sw_x509_check_host(struct sw_slice der, struct sw_slice host, struct sw_err *err);
+
 /* Text of a GnuTLS result. */
 int sw_gnutls_err(struct sw_err *err, int rc, int gnutls_rc, const char *what);

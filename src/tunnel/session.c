@@ -169,6 +169,14 @@ static void on_flush(struct sw_defer *d)
             s->ops->on_room(s);
     }
     session_send(s);
+    if (s->ping_next && s->state == SESSION_OPEN && !s->pinged) {
+        /* Behind the notice on the wire, so that the answer proves the peer has seen it. */
+        s->ping_next = false;
+        s->pinged = true;
+        sw_h2_ping(s->h2);
+        sw_timer_start(s->loop, &s->timer, s->config.ping_timeout_ns, on_timer);
+        session_send(s);
+    }
     session_check_end(s);
     if (s->readable && s->state != SESSION_DEAD)
         session_receive(s);
@@ -249,11 +257,7 @@ void sw_session_drain(struct sw_session *s)
     if (s->server) {
         /* Requests may be on their way: after one round trip the GOAWAY names the last of them. */
         sw_h2_shutdown_notice(s->h2);
-        if (!s->pinged) {
-            s->pinged = true;
-            sw_h2_ping(s->h2);
-            sw_timer_start(s->loop, &s->timer, s->config.ping_timeout_ns, on_timer);
-        }
+        s->ping_next = true;
     }
     session_touch(s);
 }
@@ -348,6 +352,10 @@ static void h2_pong(struct sw_h2 *h)
     struct sw_session *s = sw_h2_owner(h);
 
     s->pinged = false;
+    if (s->ping_next) { /* an answer to an earlier one */
+        session_touch(s);
+        return;
+    }
     if (s->draining && !s->goodbye) {
         s->goodbye = true;
         sw_h2_goaway(s->h2, SW_H2_NO_ERROR);
@@ -395,7 +403,7 @@ struct sw_session *sw_session_new(struct sw_loop *l, int fd, bool server,
     sw_list_init(&s->ready);
     sw_list_init(&s->blocked);
     sw_buf_init(&s->in, SW_TLS_RECORD_MAX + SW_TLS_HANDSHAKE_OUT_MAX);
-    sw_buf_init(&s->out, SW_TX_SIZE + SW_TLS_HANDSHAKE_OUT_MAX);
+    sw_buf_init(&s->out, 4 * SW_TX_SIZE + SW_TLS_HANDSHAKE_OUT_MAX);
     s->tls = sw_tls_new(tls, err);
     if (s->tls && !server &&
         sw_tls_handshake(s->tls, sw_slice("", 0), &used, &s->out, err) != SW_EAGAIN) {

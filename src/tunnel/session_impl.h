@@ -26,6 +26,8 @@ struct sw_session {
     bool broken;     /* a write failed */
     bool peer_spoke; /* a record of the peer was opened */
     bool draining;
+    bool ping_next;       /* drain: the notice is on its way, a PING follows */
+    bool joined;          /* 'out' holds the end of our handshake, to leave with the first frames */
     bool drain_when_open; /* asked for during the handshake */
     bool peer_goaway;
     bool pinged;       /* a PING is unanswered */

@@ -136,6 +136,7 @@ static void handshake_done(struct sw_session *s)
 {
     struct sw_h2_config c = {
         .server = s->server,
+        .emit_takes_all = true,
         .stream_window = s->config.stream_window,
         .connection_window = s->config.connection_window,
         .max_frame = s->config.max_frame,
@@ -160,13 +161,14 @@ static size_t handshake(struct sw_session *s, const uint8_t *p, size_t n)
     int rc = sw_tls_handshake(s->tls, sw_slice(p, n), &used, &s->out, &err);
 
     if (rc == SW_OK) {
+        s->joined = sw_buf_len(&s->out) < SW_SLOT_SIZE;
         handshake_done(s);
     } else if (rc != SW_EAGAIN) {
         (void)session_write_out(s); /* the alert, best effort */
         session_fail(s, rc, &err);
         return n;
     }
-    if (s->state != SESSION_DEAD)
+    if (s->state != SESSION_DEAD && !s->joined)
         (void)session_write_out(s);
     return used;
 }

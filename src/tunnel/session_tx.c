@@ -68,8 +68,12 @@ int tx_emit(struct sw_h2 *h, const uint8_t *p, size_t n)
     struct sw_session *s = sw_h2_owner(h);
     struct sw_scratch *sc = sw_scratch();
 
-    if (n > SW_STAGE_SIZE - s->stage_n && tx_room(s) < 2 * TX_RESERVE)
-        return SW_EAGAIN;
+    /* Many small frames at once: what is sealed waits in 'out', whose limit bounds a flood. */
+    if (n > SW_STAGE_SIZE - s->stage_n && tx_room(s) < 2 * TX_RESERVE) {
+        if (sw_buf_append(&s->out, sc->tx, s->tx_n) != SW_OK)
+            return SW_ELIMIT;
+        s->tx_n = 0;
+    }
     assert(n <= SW_STAGE_SIZE + 64); /* nghttp2 cuts header blocks at 16 KiB and a frame head */
     while (n) {
         size_t k = sw_min(n, SW_STAGE_SIZE - s->stage_n);
@@ -218,6 +222,12 @@ static bool write_batch(struct sw_session *s)
     seal_stage(s);
     if (sw_tls_wants_flush(s->tls))
         s->tx_n += sw_tls_flush(s->tls, sc->tx + s->tx_n, tx_room(s));
+    if (sw_buf_len(&s->out)) {
+        if (sw_buf_append(&s->out, sc->tx, s->tx_n) != SW_OK)
+            write_failed(s); /* cannot be: the reserve is kept free */
+        s->tx_n = 0;
+        return session_write_out(s);
+    }
     if (s->tx_n == 0)
         return true;
     n = sw_sock_write(s->fd, sc->tx, s->tx_n);
@@ -233,6 +243,17 @@ static bool write_batch(struct sw_session *s)
     return sw_buf_len(&s->out) == 0;
 }
 
+/* The end of the handshake and the first frames fit one segment: send them as one. */
+static void take_handshake(struct sw_session *s)
+{
+    if (!s->joined)
+        return;
+    s->joined = false;
+    s->tx_n = sw_buf_len(&s->out);
+    memcpy(sw_scratch()->tx, sw_buf_data(&s->out), s->tx_n);
+    sw_buf_consume(&s->out, s->tx_n);
+}
+
 /* One batch: frames that wait, then streams in turn while there is room. False: stop. */
 static bool send_batch(struct sw_session *s)
 {
@@ -241,6 +262,7 @@ static bool send_batch(struct sw_session *s)
 
     s->tx_n = 0;
     s->stage_n = 0;
+    take_handshake(s);
     rc = flush(s);
     if (rc == SW_EPROTO)
         return false;
@@ -265,7 +287,7 @@ void session_send(struct sw_session *s)
         session_touch(s);
         return;
     }
-    if (s->state != SESSION_OPEN || s->broken || !session_write_out(s))
+    if (s->state != SESSION_OPEN || s->broken || (!s->joined && !session_write_out(s)))
         return;
     while (send_batch(s)) {
         if (++rounds == ROUNDS_PER_TURN) {

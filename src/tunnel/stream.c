@@ -134,7 +134,7 @@ void stream_h2_closed(struct sw_tstream *t, uint32_t code)
     t->closing = true;
     sw_h2_set_stream(s->h2, t->id, NULL);
     if (s->server && !t->answered && code != SW_H2_NO_ERROR)
-        sw_h2_count_early_reset(s->h2);
+        sw_h2_count_early_reset(s->h2, sw_loop_now(s->loop));
     if (t->fd < 0) { /* not relaying yet */
         (void)sw_err_set(&err, code == SW_H2_REFUSED_STREAM ? SW_EAGAIN : SW_ECLOSED,
                          "stream closed by the peer before it was used (HTTP/2 code %u)", code);

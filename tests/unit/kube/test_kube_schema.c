@@ -353,7 +353,7 @@ static struct sw_json *make_crd(struct sw_arena *a, const char *scope, const cha
                                 const char *version)
 {
     struct sw_json *v;
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {0};
 
     sw_buf_init(&b, 4096);
     (void)!sw_buf_printf(&b,

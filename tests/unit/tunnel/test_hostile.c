@@ -182,6 +182,8 @@ static void raw_open(struct raw *r, struct pair *p)
     raw_send(r, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
     raw_frame(r, SETTINGS, 0, 0, NULL, 0);
     RUN_UNTIL(p->loop, p->server_ready);
+    rig_settle(p->loop);
+    raw_frame(r, SETTINGS, ACK, 0, NULL, 0);
 }
 
 static void raw_done(struct raw *r)

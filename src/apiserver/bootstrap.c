@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every server has from its first start: namespaces and the roles everybody counts on. */
+#include <string.h>
+
+#include "apiserver/api.h"
+#include "base/log.h"
+
+/* Texts are JSON with single quotes, to be readable here. */
+#define R(groups, resources, verbs)                                                                \
+    "{'apiGroups':[" groups "],'resources':[" resources "],'verbs':[" verbs "]}"
+#define READ  "'get','list','watch'"
+#define WRITE "'create','delete','deletecollection','patch','update'"
+
+static const char *const namespaces[] = {"default", "kube-system", "kube-public",
+                                         "kube-node-lease"};
+
+static const struct {
+    const char *name;
+    const char *labels; /* members */
+    const char *rules;  /* or NULL */
+    const char *aggregate;
+} roles[] = {
+    {"cluster-admin", "", "[" R("'*'", "'*'", "'*'") ",{'nonResourceURLs':['*'],'verbs':['*']}]",
+     NULL},
+    {"system:discovery", "",
+     "[{'nonResourceURLs':['/api','/api/*','/apis','/apis/*','/healthz','/livez','/openapi',"
+     "'/openapi/*','/readyz','/version','/version/'],'verbs':['get']}]",
+     NULL},
+    {"system:basic-user", "",
+     "[" R("'authorization.k8s.io'", "'selfsubjectaccessreviews','selfsubjectrulesreviews'",
+           "'create'") "," R("'authentication.k8s.io'", "'selfsubjectreviews'", "'create'") "]",
+     NULL},
+    {"system:public-info-viewer", "",
+     "[{'nonResourceURLs':['/healthz','/livez','/readyz','/version','/version/'],'verbs':['get']}]",
+     NULL},
+    {"system:service-account-issuer-discovery", "",
+     "[{'nonResourceURLs':['/.well-known/openid-configuration','/.well-known/openid-configuration/"
+     "',"
+     "'/openid/v1/jwks','/openid/v1/jwks/'],'verbs':['get']}]",
+     NULL},
+    {"admin", "", NULL, "admin"},
+    {"edit", "'rbac.authorization.k8s.io/aggregate-to-admin':'true'", NULL, "edit"},
+    {"view", "'rbac.authorization.k8s.io/aggregate-to-edit':'true'", NULL, "view"},
+    {"system:aggregate-to-admin", "'rbac.authorization.k8s.io/aggregate-to-admin':'true'",
+     "[" R("'authorization.k8s.io'", "'localsubjectaccessreviews'", "'create'") "," R(
+         "'rbac.authorization.k8s.io'", "'rolebindings','roles'",
+         "'create','delete','deletecollection','get','list','patch','update','watch'") "]",
+     NULL},
+    {"system:aggregate-to-edit", "'rbac.authorization.k8s.io/aggregate-to-edit':'true'",
+     "[" R("''", "'secrets'", READ) "," R("''", "'serviceaccounts'", "'impersonate'") "," R(
+         "''", "'configmaps','events','secrets','serviceaccounts','services','endpoints'",
+         WRITE) "," R("''", "'serviceaccounts/token'",
+                      "'create'") "," R("'coordination.k8s.io'", "'leases'", WRITE "," READ) "]",
+     NULL},
+    {"system:aggregate-to-view", "'rbac.authorization.k8s.io/aggregate-to-view':'true'",
+     "[" R("''", "'configmaps','endpoints','serviceaccounts','services','services/status'",
+           READ) "," R("''", "'events','namespaces','namespaces/status'",
+                       READ) "," R("'discovery.k8s.io'", "'endpointslices'", READ) "]",
+     NULL},
+};
+
+static const struct {
+    const char *name;
+    const char *groups[3];
+} bindings[] = {
+    {"cluster-admin", {"system:masters"}},
+    {"system:discovery", {"system:authenticated"}},
+    {"system:basic-user", {"system:authenticated"}},
+    {"system:public-info-viewer", {"system:authenticated", "system:unauthenticated"}},
+    {"system:service-account-issuer-discovery", {"system:serviceaccounts"}},
+};
+
+static struct sw_json *parse(struct sw_arena *a, const char *text)
+{
+    char *p = sw_arena_dup(a, sw_slice_str(text));
+    struct sw_json *v = NULL;
+    struct sw_err err = {0};
+
+    for (char *c = p; *c; c++) {
+        if (*c == '\'')
+            *c = '"';
+    }
+    if (sw_json_parse(a, sw_slice_str(p), NULL, &v, &err) != SW_OK) {
+        sw_log_error("api", "built-in object: %s", err.msg);
+        return sw_json_new_object(a);
+    }
+    return v;
+}
+
+static void on_made(struct api_req *r, int code, const struct sw_json *body)
+{
+    struct sw_api *api = r->api;
+
+    if (code >= 400 && code != 409)
+        sw_log_warn("api", "cannot make a built-in object: %.*s",
+                    SW_SLICE_ARG(api_str(body, "message")));
+    if (--api->starting == 0)
+        api->ready = true;
+}
+
+static void make(struct sw_api *api, const char *group, const char *plural, const char *name,
+                 const char *text)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct api_res *res =
+        api_registry_find(&api->reg, sw_slice_str(group), SW_SLICE_LIT("v1"), sw_slice_str(plural));
+    struct sw_store_obj *o =
+        res ? sw_store_get(api->store, api_key(&a, res, sw_slice("", 0), sw_slice_str(name)))
+            : NULL;
+
+    if (!res || o) {
+        if (o)
+            sw_store_obj_unref(o);
+        return;
+    }
+    api->starting++;
+    (void)api_internal(api, API_CREATE, res, sw_slice("", 0), sw_slice("", 0), NULL,
+                       parse(&a, text), on_made, NULL);
+}
+
+static void make_roles(struct sw_api *api)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(roles); i++) {
+        SW_ARENA_AUTO a = {0};
+        const char *sep = *roles[i].labels ? "," : "";
+        const char *rest;
+
+        if (roles[i].aggregate)
+            rest =
+                sw_arena_printf(&a,
+                                "'aggregationRule':{'clusterRoleSelectors':[{'matchLabels':{'rbac."
+                                "authorization.k8s.io/aggregate-to-%s':'true'}}]},'rules':[]",
+                                roles[i].aggregate);
+        else
+            rest = sw_arena_printf(&a, "'rules':%s", roles[i].rules);
+        make(api, "rbac.authorization.k8s.io", "clusterroles", roles[i].name,
+             sw_arena_printf(&a,
+                             "{'metadata':{'name':'%s','labels':{'kubernetes.io/bootstrapping':"
+                             "'rbac-defaults'%s%s}},%s}",
+                             roles[i].name, sep, roles[i].labels, rest));
+    }
+}
+
+static void make_bindings(struct sw_api *api)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(bindings); i++) {
+        SW_ARENA_AUTO a = {0};
+        const char *subjects = "";
+
+        for (size_t k = 0; bindings[i].groups[k]; k++)
+            subjects = sw_arena_printf(
+                &a, "%s%s{'apiGroup':'rbac.authorization.k8s.io','kind':'Group','name':'%s'}",
+                subjects, k ? "," : "", bindings[i].groups[k]);
+        make(api, "rbac.authorization.k8s.io", "clusterrolebindings", bindings[i].name,
+             sw_arena_printf(&a,
+                             "{'metadata':{'name':'%s','labels':{'kubernetes.io/bootstrapping':"
+                             "'rbac-defaults'}},'roleRef':{'apiGroup':'rbac.authorization.k8s.io',"
+                             "'kind':'ClusterRole','name':'%s'},'subjects':[%s]}",
+                             bindings[i].name, bindings[i].name, subjects));
+    }
+}
+
+void api_bootstrap(struct sw_api *api)
+{
+    api->starting = 1;
+    for (size_t i = 0; i < SW_ARRAY_LEN(namespaces); i++) {
+        SW_ARENA_AUTO a = {0};
+
+        make(api, "", "namespaces", namespaces[i],
+             sw_arena_printf(&a, "{'metadata':{'name':'%s'}}", namespaces[i]));
+    }
+    make_roles(api);
+    make_bindings(api);
+    if (--api->starting == 0)
+        api->ready = true;
+}

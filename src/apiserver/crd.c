@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CustomResourceDefinitions: what makes one valid, what its status says, and serving it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "apiserver/api.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "kube/crd.h"
+
+static const struct sw_slice crd_prefix =
+    SW_SLICE_LIT("apiextensions.k8s.io/customresourcedefinitions/");
+
+/* --- from object to resources ----------------------------------------------------------- */
+
+static const char *text(struct sw_arena *a, const struct sw_json *v, const char *key)
+{
+    return sw_arena_dup(a, api_str(v, key));
+}
+
+static const char *join(struct sw_arena *a, const struct sw_json *list)
+{
+    SW_BUF_AUTO b = {.max = 8192};
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_buf_printf(&b, "%s%.*s", i ? "," : "",
+                          SW_SLICE_ARG(sw_json_str(sw_json_at(list, i)))) != SW_OK)
+            break;
+    }
+    return sw_arena_dup(a, sw_buf_slice(&b));
+}
+
+static bool condition_is(const struct sw_json *crd, const char *type)
+{
+    const struct sw_json *list = sw_json_walk(crd, "status", "conditions", NULL);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        const struct sw_json *c = sw_json_at(list, i);
+
+        if (sw_json_str_eq(sw_json_find(c, "type"), type))
+            return sw_json_str_eq(sw_json_find(c, "status"), "True");
+    }
+    return false;
+}
+
+/* metadata.name, metadata.namespace and the declared fields. */
+static const char *const *make_selectors(struct sw_arena *a, const struct sw_json *ver,
+                                         bool namespaced)
+{
+    const struct sw_json *fields = sw_json_find(ver, "selectableFields");
+    const char **p = sw_arena_array(a, sw_json_len(fields) + 3, sizeof(*p));
+    size_t n = 0;
+
+    p[n++] = "metadata.name";
+    if (namespaced)
+        p[n++] = "metadata.namespace";
+    for (size_t i = 0; i < sw_json_len(fields); i++) {
+        struct sw_slice path = api_str(sw_json_at(fields, i), "jsonPath");
+
+        if (path.n && path.p[0] == '.')
+            path = sw_slice_from(path, 1);
+        p[n++] = sw_arena_dup(a, path);
+    }
+    return p;
+}
+
+static const char *deprecation(struct sw_arena *a, const struct sw_json *versions,
+                               const struct sw_json *ver, const char *group, const char *kind)
+{
+    struct sw_slice own = api_str(ver, "deprecationWarning");
+    struct sw_slice best = sw_slice("", 0);
+
+    if (!sw_json_true(sw_json_find(ver, "deprecated")))
+        return NULL;
+    if (own.n)
+        return sw_arena_dup(a, own);
+    for (size_t i = 0; i < sw_json_len(versions); i++) {
+        const struct sw_json *v = sw_json_at(versions, i);
+        struct sw_slice name = api_str(v, "name");
+
+        if (sw_json_true(sw_json_find(v, "served")) &&
+            !sw_json_true(sw_json_find(v, "deprecated")) &&
+            (best.n == 0 || sw_version_cmp(name, best) < 0))
+            best = name;
+    }
+    if (best.n && sw_version_cmp(best, api_str(ver, "name")) < 0)
+        return sw_arena_printf(a, "%s/%.*s %s is deprecated; use %s/%.*s %s", group,
+                               SW_SLICE_ARG(api_str(ver, "name")), kind, group, SW_SLICE_ARG(best),
+                               kind);
+    return sw_arena_printf(a, "%s/%.*s %s is deprecated", group, SW_SLICE_ARG(api_str(ver, "name")),
+                           kind);
+}
+
+static void fill_version(struct api_crd *c, size_t i, const struct sw_json *crd,
+                         const struct sw_json *ver)
+{
+    struct sw_arena *a = &c->arena;
+    const struct sw_json *spec = sw_json_find(crd, "spec");
+    const struct sw_json *names = sw_json_walk(crd, "status", "acceptedNames", NULL);
+    const struct sw_json *subs = sw_json_find(ver, "subresources");
+    const struct sw_json *scale = sw_json_find(subs, "scale");
+    struct api_res *r = &c->vers[i];
+
+    if (!api_str(names, "plural").n)
+        names = sw_json_find(spec, "names");
+    *r = (struct api_res){
+        .group = c->group,
+        .version = text(a, ver, "name"),
+        .plural = c->plural,
+        .singular = text(a, names, "singular"),
+        .kind = text(a, names, "kind"),
+        .list_kind = text(a, names, "listKind"),
+        .short_names = join(a, sw_json_find(names, "shortNames")),
+        .categories = join(a, sw_json_find(names, "categories")),
+        .namespaced = sw_json_str_eq(sw_json_find(spec, "scope"), "Namespaced"),
+        .verbs = SW_VERBS_ALL,
+        .crd = c,
+        .index = i,
+        .has_status = sw_json_is(sw_json_find(subs, "status"), SW_JSON_OBJECT),
+        .has_scale = sw_json_is(scale, SW_JSON_OBJECT),
+        .columns = sw_json_find(ver, "additionalPrinterColumns"),
+        .raw = sw_json_walk(ver, "schema", "openAPIV3Schema", NULL),
+        .served = sw_json_true(sw_json_find(ver, "served")),
+        .storage = sw_json_true(sw_json_find(ver, "storage")),
+    };
+    r->api_version = sw_arena_printf(a, "%s/%s", c->group, r->version);
+    r->prefix = sw_arena_printf(a, "%s/%s/", c->group, c->plural);
+    r->selectors = make_selectors(a, ver, r->namespaced);
+    r->deprecated = deprecation(a, sw_json_find(spec, "versions"), ver, c->group, r->kind);
+    if (r->has_scale) {
+        r->scale_spec = text(a, scale, "specReplicasPath");
+        r->scale_status = text(a, scale, "statusReplicasPath");
+        r->scale_selector =
+            api_str(scale, "labelSelectorPath").n ? text(a, scale, "labelSelectorPath") : NULL;
+    }
+}
+
+static struct api_crd *crd_new(const struct sw_json *obj, uint64_t revision)
+{
+    struct api_crd *c = SW_NEW(struct api_crd);
+    const struct sw_json *crd = sw_json_copy(&c->arena, obj);
+    const struct sw_json *spec = sw_json_find(crd, "spec");
+    const struct sw_json *versions = sw_json_find(spec, "versions");
+
+    c->refs = 1;
+    c->revision = revision;
+    c->name = text(&c->arena, sw_json_find(crd, "metadata"), "name");
+    c->group = text(&c->arena, spec, "group");
+    c->plural = text(&c->arena, sw_json_find(spec, "names"), "plural");
+    c->established = condition_is(crd, "Established");
+    c->terminating = sw_json_walk(crd, "metadata", "deletionTimestamp", NULL) != NULL;
+    c->n = sw_json_len(versions);
+    c->vers = sw_arena_array(&c->arena, c->n + 1, sizeof(*c->vers));
+    c->sets = sw_arena_array(&c->arena, c->n + 1, sizeof(*c->sets));
+    c->same_schemas = true;
+    c->spec = spec;
+    for (size_t i = 0; i < c->n; i++) {
+        fill_version(c, i, crd, sw_json_at(versions, i));
+        if (i && !sw_json_equal(c->vers[i].raw, c->vers[0].raw, SW_JSON_EQ_VALUE))
+            c->same_schemas = false;
+    }
+    return c;
+}
+
+static const struct api_res *crd_res(struct sw_api *api)
+{
+    return api_registry_find(&api->reg, SW_SLICE_LIT("apiextensions.k8s.io"), SW_SLICE_LIT("v1"),
+                             SW_SLICE_LIT("customresourcedefinitions"));
+}
+
+/* Only what is not part of the spec changed: objects and open watches stay as they are. */
+static bool same_service(const struct api_crd *a, const struct api_crd *b)
+{
+    return sw_json_equal(a->spec, b->spec, SW_JSON_EQ_VALUE);
+}
+
+void api_crd_changed(struct sw_api *api, struct sw_slice name)
+{
+    SW_ARENA_AUTO tmp = {0};
+    const struct api_res *res = crd_res(api);
+    struct sw_store_obj *o = sw_store_get(api->store, api_key(&tmp, res, sw_slice("", 0), name));
+    struct api_crd *old = sw_map_get(&api->reg.crds, name);
+    struct api_crd *fresh = o ? crd_new(api_load(&tmp, res, o), o->revision) : NULL;
+
+    if (o)
+        sw_store_obj_unref(o);
+    if (old && fresh && same_service(old, fresh)) {
+        bool changed =
+            old->established != fresh->established || old->terminating != fresh->terminating;
+
+        old->established = fresh->established;
+        old->terminating = fresh->terminating;
+        api_crd_unref(fresh);
+        if (changed)
+            api->reg.generation++;
+        return;
+    }
+    if (old)
+        api_crd_ref(old);
+    api_registry_set_crd(&api->reg, name, fresh);
+    if (old) {
+        api_watches_end(api, old);
+        api_crd_unref(old);
+    }
+}
+
+void api_crds_load(struct sw_api *api)
+{
+    struct sw_store_snap *snap = sw_store_snapshot(api->store);
+    const struct api_res *res = crd_res(api);
+    struct sw_store_iter it;
+    struct sw_store_obj *o;
+
+    sw_store_iter_init(&it, snap, crd_prefix, sw_slice("", 0));
+    while ((o = sw_store_iter_next(&it))) {
+        SW_ARENA_AUTO tmp = {0};
+        struct sw_json *obj = api_load(&tmp, res, o);
+        struct api_crd *c = obj ? crd_new(obj, o->revision) : NULL;
+
+        if (c)
+            api_registry_set_crd(&api->reg, sw_slice_str(c->name), c);
+    }
+    sw_store_snap_unref(snap);
+}
+
+/* --- status ----------------------------------------------------------------------------- */
+
+static void set_condition(struct sw_arena *a, struct sw_json *list, const char *type, bool status,
+                          const char *reason, const char *message)
+{
+    struct sw_json *c = NULL;
+    const char *value = status ? "True" : "False";
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_json_str_eq(sw_json_find(sw_json_at(list, i), "type"), type))
+            c = sw_json_at(list, i);
+    }
+    if (!c) {
+        c = sw_json_new_object(a);
+        sw_json_push(a, list, c);
+    }
+    if (!sw_json_str_eq(sw_json_find(c, "status"), value))
+        sw_json_put_str(a, c, "lastTransitionTime", sw_slice_str(api_now(a)));
+    sw_json_put_str(a, c, "type", sw_slice_str(type));
+    sw_json_put_str(a, c, "status", sw_slice_str(value));
+    sw_json_put_str(a, c, "reason", sw_slice_str(reason));
+    sw_json_put_str(a, c, "message", sw_slice_str(message));
+}
+
+/* Another CRD of the group that has one of the names; NULL when there is none. */
+static const char *name_conflict(struct api_req *r, const struct sw_json *crd,
+                                 const char **ret_reason)
+{
+    struct sw_slice group = sw_json_str(sw_json_walk(crd, "spec", "group", NULL));
+    struct sw_slice self = api_meta_str(crd, "name");
+    const struct sw_json *names = sw_json_walk(crd, "spec", "names", NULL);
+    struct sw_slice kind = api_str(names, "kind");
+    struct sw_slice list = api_str(names, "listKind");
+
+    SW_MAP_FOREACH (it, &r->api->reg.crds) {
+        const struct api_crd *c = it->value;
+
+        if (!sw_slice_eq_str(group, c->group) || sw_slice_eq_str(self, c->name) || c->n == 0 ||
+            !c->established)
+            continue;
+        if (sw_slice_eq_str(kind, c->vers[0].kind) || sw_slice_eq_str(kind, c->vers[0].list_kind)) {
+            *ret_reason = "KindConflict";
+            return sw_arena_printf(r->arena, "\"%.*s\" is already in use", SW_SLICE_ARG(kind));
+        }
+        if (sw_slice_eq_str(list, c->vers[0].kind) || sw_slice_eq_str(list, c->vers[0].list_kind)) {
+            *ret_reason = "ListKindConflict";
+            return sw_arena_printf(r->arena, "\"%.*s\" is already in use", SW_SLICE_ARG(list));
+        }
+    }
+    return NULL;
+}
+
+static void settle_stored(struct api_req *r, struct sw_json *crd, struct sw_json *status)
+{
+    struct sw_arena *a = r->arena;
+    const struct sw_json *versions = sw_json_walk(crd, "spec", "versions", NULL);
+    struct sw_json *stored = sw_json_find(status, "storedVersions");
+
+    if (!sw_json_is(stored, SW_JSON_ARRAY)) {
+        stored = sw_json_new_array(a);
+        sw_json_put(a, status, "storedVersions", stored);
+    }
+    for (size_t i = 0; i < sw_json_len(versions); i++) {
+        const struct sw_json *v = sw_json_at(versions, i);
+        bool there = false;
+
+        if (!sw_json_true(sw_json_find(v, "storage")))
+            continue;
+        for (size_t k = 0; k < sw_json_len(stored); k++)
+            there = there || sw_slice_eq(sw_json_str(sw_json_at(stored, k)), api_str(v, "name"));
+        if (!there)
+            sw_json_push(a, stored, sw_json_new_string(a, api_str(v, "name")));
+    }
+}
+
+void api_crd_settle(struct api_req *r, struct sw_json *crd, const struct sw_json *old)
+{
+    struct sw_arena *a = r->arena;
+    struct sw_json *status = sw_json_find(crd, "status");
+    struct sw_json *conds;
+    const struct sw_json *names = sw_json_walk(crd, "spec", "names", NULL);
+    const char *reason = "";
+    const char *conflict;
+    bool was = old && condition_is(old, "Established");
+
+    if (sw_slice_eq_str(r->sub, "status"))
+        return;
+    status = sw_json_is(status, SW_JSON_OBJECT) ? sw_json_copy(a, status) : sw_json_new_object(a);
+    conds = sw_json_find(status, "conditions");
+    if (!sw_json_is(conds, SW_JSON_ARRAY)) {
+        conds = sw_json_new_array(a);
+        sw_json_put(a, status, "conditions", conds);
+    }
+    settle_stored(r, crd, status);
+    conflict = name_conflict(r, crd, &reason);
+    if (conflict) {
+        set_condition(a, conds, "NamesAccepted", false, reason, conflict);
+        if (!was)
+            set_condition(a, conds, "Established", false, "NotAccepted",
+                          "not all names are accepted");
+    } else {
+        set_condition(a, conds, "NamesAccepted", true, "NoConflicts", "no conflicts found");
+        if (!was)
+            set_condition(a, conds, "Established", true, "InitialNamesAccepted",
+                          "the initial names have been accepted");
+        if (names)
+            sw_json_put(a, status, "acceptedNames", sw_json_copy(a, names));
+    }
+    if (!sw_json_find(status, "acceptedNames")) {
+        struct sw_json *none = sw_json_new_object(a);
+
+        sw_json_put_str(a, none, "plural", sw_slice("", 0));
+        sw_json_put_str(a, none, "kind", sw_slice("", 0));
+        sw_json_put(a, status, "acceptedNames", none);
+    }
+    sw_json_put(a, crd, "status", status);
+}
+
+/* --- validity --------------------------------------------------------------------------- */
+
+void api_crd_validate(struct api_req *r, const struct sw_json *crd, const struct sw_json *old,
+                      struct sw_field_errs *e)
+{
+    if (!sw_slice_eq_str(r->sub, "status"))
+        sw_crd_free(sw_crd_compile(crd, old, e));
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The housekeeping controllers: their queue and the graph of owners. Not for others. */
+#pragma once
+
+#include "apiserver/api.h"
+#include "base/vec.h"
+
+enum gc_kind {
+    GC_DEPENDENT,  /* an object with owners: are they still there? */
+    GC_FOREGROUND, /* an owner that waits for its dependents */
+    GC_ORPHAN,     /* an owner whose dependents shall be let go */
+    GC_NAMESPACE,  /* a namespace: fill it when new, empty it when it goes */
+    GC_CRD,        /* a CRD that goes: its objects first */
+    GC_AGGREGATE,  /* cluster roles made of others */
+};
+
+/* A task is done once per event, however many events queued it meanwhile. */
+struct gc_task {
+    struct sw_list link;
+    struct sw_timer timer;
+    struct api_gc *gc;
+    enum gc_kind kind;
+    struct sw_slice id; /* kind and key; owned, in the map */
+    struct sw_slice key;
+    bool queued;
+    unsigned running; /* requests under way */
+    unsigned failures;
+    bool again; /* queued meanwhile */
+};
+
+struct gc_owner;
+
+/* An object that has owners. */
+struct gc_dep {
+    struct sw_slice key; /* owned */
+    SW_VEC(struct gc_owner *) owners;
+    SW_VEC(bool) blocks; /* blockOwnerDeletion, parallel */
+};
+
+/* A uid that somebody names as owner. */
+struct gc_owner {
+    struct sw_slice uid; /* owned */
+    struct sw_slice key; /* owned: its own store key as the references say; may be empty */
+    SW_VEC(struct gc_dep *) deps;
+};
+
+struct api_gc {
+    struct sw_api *api;
+    struct sw_store_watch watch;
+    struct sw_map deps;   /* store key -> gc_dep */
+    struct sw_map owners; /* uid -> gc_owner */
+    struct sw_map tasks;  /* id -> gc_task */
+    struct sw_list queue;
+    struct sw_defer run;
+    struct sw_timer sweep;
+};
+
+void gc_queue(struct api_gc *g, enum gc_kind kind, struct sw_slice key);
+/* Does the task; requests it makes count in t->running. */
+void gc_run(struct gc_task *t);
+/* A request of the task; its end is accounted for. */
+void gc_request(struct gc_task *t, enum api_verb verb, const struct api_res *res,
+                struct sw_slice ns, struct sw_slice name, const char *sub,
+                const struct sw_json *body);
+
+/* Resource, namespace and name of a store key; NULL when it is not served any more. */
+const struct api_res *gc_resolve(struct sw_api *api, struct sw_slice key, struct sw_slice *ret_ns,
+                                 struct sw_slice *ret_name);

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Questions that are answered and not stored: tokens, access, who am I. */
+#include <string.h>
+
+#include "apiserver/api.h"
+
+static struct sw_json *user_json(struct sw_arena *a, const struct api_user *u)
+{
+    struct sw_json *v = sw_json_new_object(a);
+    struct sw_json *groups = sw_json_new_array(a);
+
+    sw_json_put_str(a, v, "username", u->name);
+    if (u->uid.n)
+        sw_json_put_str(a, v, "uid", u->uid);
+    for (size_t i = 0; i < u->ngroups; i++)
+        sw_json_push(a, groups, sw_json_new_string(a, u->groups[i]));
+    if (u->ngroups)
+        sw_json_put(a, v, "groups", groups);
+    if (sw_json_len(u->extra))
+        sw_json_put(a, v, "extra", u->extra);
+    return v;
+}
+
+static void token_review(struct api_req *r, struct sw_json *obj)
+{
+    struct sw_arena *a = r->arena;
+    const struct sw_json *spec = sw_json_find(obj, "spec");
+    struct sw_slice token = api_str(spec, "token");
+    struct sw_json *st = sw_json_new_object(a);
+    struct sw_json *aud = NULL;
+    struct api_user u = {0};
+    const char *why = "";
+
+    if (token.n == 0) {
+        api_bad_request(r, "token is required for TokenReview in authentication");
+        return;
+    }
+    if (api_token_user(r->api, a, token, sw_json_find(spec, "audiences"), &u, &aud, &why)) {
+        sw_json_put(a, st, "authenticated", sw_json_new_bool(a, true));
+        sw_json_put(a, st, "user", user_json(a, &u));
+        sw_json_put(a, st, "audiences", aud);
+    } else {
+        sw_json_put(a, st, "user", sw_json_new_object(a));
+        sw_json_put(a, st, "error", sw_json_new_str(a, why));
+    }
+    sw_json_put(a, obj, "status", st);
+    api_reply(r, 201, obj);
+}
+
+static void self_review(struct api_req *r, struct sw_json *obj)
+{
+    struct sw_arena *a = r->arena;
+    struct sw_json *st = sw_json_new_object(a);
+
+    sw_json_put(a, st, "userInfo", user_json(a, &r->user));
+    sw_json_put(a, obj, "status", st);
+    sw_json_put_str(a, api_meta(a, obj), "creationTimestamp", sw_slice_str(api_now(a)));
+    api_reply(r, 201, obj);
+}
+
+/* --- access ----------------------------------------------------------------------------- */
+
+static void read_attrs(const struct sw_json *spec, struct api_attrs *at)
+{
+    const struct sw_json *res = sw_json_find(spec, "resourceAttributes");
+    const struct sw_json *url = sw_json_find(spec, "nonResourceAttributes");
+
+    if (sw_json_is(res, SW_JSON_OBJECT)) {
+        at->is_resource = true;
+        at->verb = api_str(res, "verb");
+        at->group = api_str(res, "group");
+        at->resource = api_str(res, "resource");
+        at->sub = api_str(res, "subresource");
+        at->ns = api_str(res, "namespace");
+        at->name = api_str(res, "name");
+    } else {
+        at->verb = api_str(url, "verb");
+        at->path = api_str(url, "path");
+    }
+}
+
+static bool check_spec(struct api_req *r, const struct sw_json *obj, bool self)
+{
+    const struct sw_json *spec = sw_json_find(obj, "spec");
+    const struct sw_json *res = sw_json_find(spec, "resourceAttributes");
+    const struct sw_json *url = sw_json_find(spec, "nonResourceAttributes");
+    struct sw_field_errs e;
+    struct sw_fpath s = sw_fpath_str(NULL, "spec");
+    struct sw_fpath pr = sw_fpath_str(&s, "resourceAttributes");
+    struct sw_fpath pu = sw_fpath_str(&s, "nonResourceAttributes");
+    struct sw_fpath user = sw_fpath_str(&s, "user");
+
+    res = sw_json_is(res, SW_JSON_OBJECT) ? res : NULL;
+    url = sw_json_is(url, SW_JSON_OBJECT) ? url : NULL;
+    sw_field_errs_init(&e, r->arena);
+    if (res && url)
+        sw_ferr_invalid(&e, &pu, url, "cannot be specified in combination with resourceAttributes");
+    if (!res && !url)
+        sw_ferr(&e, SW_CAUSE_INVALID, &pr,
+                "Invalid value: \"null\": exactly one of nonResourceAttributes or "
+                "resourceAttributes must be specified");
+    if (!self && !api_str(spec, "user").n && sw_json_len(sw_json_find(spec, "groups")) == 0)
+        sw_ferr_invalid_str(&e, &user, sw_slice("", 0),
+                            "at least one of user or group must be specified");
+    if (e.n == 0)
+        return true;
+    api_invalid_kind(r, "", "", sw_slice("", 0), &e);
+    return false;
+}
+
+static void access_review(struct api_req *r, struct sw_json *obj, bool self, bool local)
+{
+    struct sw_arena *a = r->arena;
+    const struct sw_json *spec = sw_json_find(obj, "spec");
+    const struct sw_json *groups = sw_json_find(spec, "groups");
+    struct sw_json *st = sw_json_new_object(a);
+    struct api_user u = r->user;
+    struct api_attrs at = {.user = &u};
+    const char *why = "";
+    bool ok;
+
+    if (!check_spec(r, obj, self))
+        return;
+    if (!self) {
+        u = (struct api_user){.name = api_str(spec, "user"), .uid = api_str(spec, "uid")};
+        u.groups = sw_arena_array(a, sw_json_len(groups) + 1, sizeof(*u.groups));
+        for (size_t i = 0; i < sw_json_len(groups); i++)
+            u.groups[u.ngroups++] = sw_json_str(sw_json_at(groups, i));
+    }
+    read_attrs(spec, &at);
+    if (local && !sw_slice_eq(at.ns, r->ns)) {
+        struct sw_field_errs e;
+        struct sw_fpath s = sw_fpath_str(NULL, "spec");
+        struct sw_fpath p = sw_fpath_str(&s, "resourceAttributes");
+        struct sw_fpath n = sw_fpath_str(&p, "namespace");
+
+        sw_field_errs_init(&e, a);
+        sw_ferr_invalid_str(&e, &n, at.ns, "must match metadata.namespace");
+        api_invalid_kind(r, "", "", sw_slice("", 0), &e);
+        return;
+    }
+    ok = api_allowed(r->api, a, &at, &why);
+    sw_json_put(a, st, "allowed", sw_json_new_bool(a, ok));
+    if (*why)
+        sw_json_put(a, st, "reason", sw_json_new_str(a, why));
+    sw_json_put(a, obj, "status", st);
+    api_reply(r, 201, obj);
+}
+
+static void rules_review(struct api_req *r, struct sw_json *obj)
+{
+    struct sw_arena *a = r->arena;
+    struct sw_slice ns = api_str(sw_json_find(obj, "spec"), "namespace");
+    struct sw_json *st = sw_json_new_object(a);
+    struct sw_json *res = sw_json_new_array(a);
+    struct sw_json *urls = sw_json_new_array(a);
+
+    if (ns.n == 0) {
+        api_bad_request(r, "no namespace on request");
+        return;
+    }
+    api_user_rules(r->api, a, &r->user, ns, res, urls);
+    sw_json_put(a, st, "resourceRules", res);
+    sw_json_put(a, st, "nonResourceRules", urls);
+    sw_json_put(a, st, "incomplete", sw_json_new_bool(a, false));
+    sw_json_put(a, obj, "status", st);
+    api_reply(r, 201, obj);
+}
+
+void api_review(struct api_req *r)
+{
+    struct sw_json_dups dups;
+    struct sw_json *obj = NULL;
+    const char *k = r->res->kind;
+
+    if (!api_write_options(r, "CreateOptions") || !api_decode_body(r, &obj, &dups) ||
+        !api_admit_object(r, obj, &dups, false))
+        return;
+    (void)api_meta(r->arena, obj);
+    if (strcmp(k, "TokenReview") == 0)
+        token_review(r, obj);
+    else if (strcmp(k, "SelfSubjectReview") == 0)
+        self_review(r, obj);
+    else if (strcmp(k, "SubjectAccessReview") == 0)
+        access_review(r, obj, false, false);
+    else if (strcmp(k, "LocalSubjectAccessReview") == 0)
+        access_review(r, obj, false, true);
+    else if (strcmp(k, "SelfSubjectAccessReview") == 0)
+        access_review(r, obj, true, false);
+    else if (strcmp(k, "SelfSubjectRulesReview") == 0)
+        rules_review(r, obj);
+    else
+        api_no_such_resource(r);
+}

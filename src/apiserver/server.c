@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Putting the server together and taking it apart. */
+#include "apiserver/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "apiserver/api.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "io/sock.h"
+#include "tls/ca.h"
+#include "tls/cred.h"
+#include "tls/jws.h"
+
+static int open_store(struct sw_api *api, const struct sw_api_config *c, struct sw_err *err)
+{
+    SW_AUTO_FREE char *path = sw_asprintf("%s/store.db", c->data_dir);
+    struct sw_store_opts o = {.relaxed_sync = c->relaxed_sync,
+                              .keep_events = c->keep_events,
+                              .keep_ms = c->keep_events_ms};
+
+    if (mkdir(c->data_dir, 0700) != 0 && errno != EEXIST)
+        return sw_err_sys(err, errno, "cannot make directory '%s'", c->data_dir);
+    api->store = sw_store_open(path, &o, err);
+    if (!api->store)
+        return err->rc;
+    api->feed = sw_store_feed_new(api->store, api->loop);
+    return SW_OK;
+}
+
+static int open_audit(struct sw_api *api, const struct sw_api_config *c, struct sw_err *err)
+{
+    if (!c->audit_log)
+        return SW_OK;
+    api->audit_fd = open(c->audit_log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (api->audit_fd < 0)
+        return sw_err_sys(err, errno, "cannot open '%s'", c->audit_log);
+    return SW_OK;
+}
+
+static int start_front(struct sw_api *api, const struct sw_api_config *c, struct sw_tls_cred *cred,
+                       struct sw_err *err)
+{
+    char text[SW_ADDR_TEXT];
+    int rc;
+
+    api->front = sw_front_new(
+        api->loop, &(struct sw_front_opts){.cred = cred, .handler = api_on_request, .arg = api});
+    rc = sw_front_listen(api->front, &c->listen, &api->bound, err);
+    if (rc != SW_OK)
+        return rc;
+    if (c->advertise) {
+        api->advertise = sw_arena_dup(&api->arena, sw_slice_str(c->advertise));
+    } else {
+        struct sw_addr at = api->bound;
+
+        if (sw_ip_is_any(&at.ip))
+            at.ip = (struct sw_ip){.family = 4, .b = {127, 0, 0, 1}};
+        api->advertise = sw_arena_dup(&api->arena, sw_slice_str(sw_addr_text(&at, text)));
+    }
+    return api_pki_kubeconfig(api, c, err);
+}
+
+struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, struct sw_err *err)
+{
+    struct sw_api *api = SW_NEW(struct sw_api);
+    struct sw_tls_cred *cred = NULL;
+    int rc;
+
+    api->loop = l;
+    api->audit_fd = -1;
+    api->issuer = "https://kubernetes.default.svc.cluster.local";
+    sw_list_init(&api->watches);
+    sw_list_init(&api->internals);
+    api_registry_init(&api->reg);
+    rc = open_store(api, c, err);
+    if (rc == SW_OK)
+        rc = open_audit(api, c, err);
+    if (rc == SW_OK)
+        rc = api_pki_load(api, c, &cred, err);
+    if (rc == SW_OK) {
+        api->authz = api_authz_new(api);
+        api->fair = api_fair_new(c->max_inflight);
+        api->docs = api_docs_new();
+        api_crds_load(api);
+        api->gc = api_gc_new(api);
+        api_bootstrap(api);
+        rc = start_front(api, c, cred, err);
+    }
+    sw_tls_cred_unref(cred);
+    if (rc == SW_OK)
+        return api;
+    sw_api_free(api);
+    return NULL;
+}
+
+struct sw_addr sw_api_addr(const struct sw_api *a)
+{
+    return a->bound;
+}
+
+void sw_api_stop(struct sw_api *a, uint64_t deadline_ns, void (*on_done)(void *arg), void *arg)
+{
+    a->stopping = true;
+    api_watches_end(a, NULL);
+    sw_front_stop(a->front, deadline_ns, on_done, arg);
+}
+
+void sw_api_free(struct sw_api *a)
+{
+    if (!a)
+        return;
+    a->stopping = true;
+    api_watches_end(a, NULL);
+    sw_front_free(a->front);
+    api_gc_free(a->gc);
+    SW_LIST_FOREACH (it, &a->internals) {
+        struct api_req *r = SW_CONTAINER_OF(it, struct api_req, link);
+
+        sw_list_unlink(&r->link);
+        r->snap = sw_store_snap_unref(r->snap);
+        r->crd = api_crd_unref(r->crd);
+        /* A write of it may still be under way: its memory goes with the process. */
+    }
+    if (a->feed)
+        sw_store_feed_free(a->feed);
+    if (a->store)
+        sw_store_close(a->store);
+    api_authz_free(a->authz);
+    api_fair_free(a->fair);
+    api_docs_free(a->docs);
+    api_registry_done(&a->reg);
+    sw_ca_free(a->ca);
+    sw_jws_key_free(a->token_key);
+    sw_vec_done(&a->tokens.all);
+    sw_close_indirect(&a->audit_fd);
+    sw_arena_clear(&a->arena);
+    sw_free(a);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `spanwire control`: the API server on its own loop until a signal ends it. */
+#include <signal.h>
+#include <unistd.h>
+
+#include "apiserver/server.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "cmd/cmd.h"
+#include "io/loop.h"
+#include "io/signal.h"
+#include "io/sock.h"
+
+struct control_options {
+    const char *data;
+    struct sw_addr listen;
+    const char *advertise;
+    struct sw_opt_list names;
+    const char *audit_log;
+    bool relaxed_sync;
+    uint32_t max_inflight;
+    uint32_t keep_events;
+    uint64_t keep_for;
+    uint64_t drain;
+    const char *log_level;
+    int log_format;
+};
+
+static const char *const formats[] = {"plain", "json", NULL};
+
+#define OPT(field) offsetof(struct control_options, field)
+static const struct sw_opt table[] = {
+    {.name = "data",
+     .env = "SPANWIRE_DATA",
+     .type = SW_OPT_STR,
+     .offset = OPT(data),
+     .arg = "DIR",
+     .help = "directory of the store, the keys and admin.kubeconfig; made when missing",
+     .flags = SW_OPT_NEEDED},
+    {.name = "listen",
+     .env = "SPANWIRE_LISTEN",
+     .type = SW_OPT_ADDR,
+     .offset = OPT(listen),
+     .def = "127.0.0.1:6443",
+     .help = "address of the API (HTTPS); port 0 takes a free one"},
+    {.name = "advertise",
+     .env = "SPANWIRE_ADVERTISE",
+     .type = SW_OPT_STR,
+     .offset = OPT(advertise),
+     .arg = "HOST:PORT",
+     .help = "address clients should use, if not the one listened on"},
+    {.name = "name",
+     .type = SW_OPT_LIST,
+     .offset = OPT(names),
+     .arg = "NAME",
+     .help = "further DNS name or address of the server's certificate; may be repeated"},
+    {.name = "audit-log",
+     .env = "SPANWIRE_AUDIT_LOG",
+     .type = SW_OPT_STR,
+     .offset = OPT(audit_log),
+     .arg = "FILE",
+     .help = "append one JSON line per request"},
+    {.name = "relaxed-sync",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(relaxed_sync),
+     .help = "faster writes; a power failure may lose the last ones"},
+    {.name = "max-inflight",
+     .type = SW_OPT_U32,
+     .offset = OPT(max_inflight),
+     .def = "400",
+     .min = 1,
+     .max = 100000,
+     .help = "requests of one client at a time; more are answered with 429"},
+    {.name = "keep-events",
+     .type = SW_OPT_U32,
+     .offset = OPT(keep_events),
+     .def = "10000",
+     .min = 1,
+     .max = 10000000,
+     .help = "changes kept at least for watches that resume"},
+    {.name = "keep-for",
+     .type = SW_OPT_DURATION,
+     .offset = OPT(keep_for),
+     .def = "5m",
+     .help = "and at least those this young"},
+    {.name = "drain",
+     .type = SW_OPT_DURATION,
+     .offset = OPT(drain),
+     .def = "5s",
+     .help = "time for begun requests when stopping"},
+    {.name = "log-level",
+     .env = "SPANWIRE_LOG,RUST_LOG",
+     .type = SW_OPT_STR,
+     .offset = OPT(log_level),
+     .def = "info",
+     .help = "log filter, e.g. info or debug,api=trace"},
+    {.name = "log-format",
+     .env = "LOG_FORMAT",
+     .type = SW_OPT_ENUM,
+     .offset = OPT(log_format),
+     .def = "plain",
+     .choices = formats,
+     .help = "form of log lines"},
+};
+
+const struct sw_opts_cmd sw_control_options = {
+    .name = "control",
+    .usage = "--data DIR [options]",
+    .summary = "Serves a Kubernetes-style API from an embedded store.",
+    .opts = table,
+    .n = SW_ARRAY_LEN(table),
+    .config_file = true,
+};
+
+struct run {
+    struct sw_loop *loop;
+    struct sw_api *api;
+    uint64_t drain;
+    bool stopping;
+};
+
+static void on_stopped(void *arg)
+{
+    struct run *r = arg;
+
+    sw_loop_stop(r->loop);
+}
+
+static void on_signal(int signo, void *arg)
+{
+    struct run *r = arg;
+
+    if (r->stopping) {
+        sw_loop_stop(r->loop);
+        return;
+    }
+    sw_log_info("control", "stopping on signal %d", signo);
+    r->stopping = true;
+    sw_api_stop(r->api, r->drain, on_stopped, r);
+}
+
+static int serve(const struct control_options *o, struct sw_err *err)
+{
+    static const int signos[] = {SIGTERM, SIGINT};
+    struct sw_api_config c = {.data_dir = o->data,
+                              .listen = o->listen,
+                              .advertise = o->advertise,
+                              .names = o->names.p,
+                              .audit_log = o->audit_log,
+                              .relaxed_sync = o->relaxed_sync,
+                              .max_inflight = o->max_inflight,
+                              .keep_events = o->keep_events,
+                              .keep_events_ms = o->keep_for / SW_NS_PER_MS};
+    struct run r = {.loop = sw_loop_new(err), .drain = o->drain};
+    struct sw_signals *s;
+    struct sw_addr at;
+    char text[SW_ADDR_TEXT];
+
+    if (!r.loop)
+        return err->rc;
+    (void)sw_sock_raise_fd_limit();
+    s = sw_signals_new(r.loop, signos, SW_ARRAY_LEN(signos), on_signal, &r, err);
+    if (s)
+        r.api = sw_api_new(r.loop, &c, err);
+    if (r.api) {
+        at = sw_api_addr(r.api);
+        sw_log_info("control", "ready on https://%s", sw_addr_text(&at, text));
+        sw_loop_run(r.loop);
+        sw_api_free(r.api);
+    }
+    sw_signals_free(s);
+    sw_loop_free(r.loop);
+    return r.api ? SW_OK : err->rc;
+}
+
+int sw_cmd_control(int argc, char **argv)
+{
+    SW_ARENA_AUTO arena = {0};
+    struct control_options o = {0};
+    struct sw_err err = {0};
+    int rc = sw_opts_parse(&sw_control_options, &o, &arena, argc, argv, NULL, &err);
+
+    if (rc == SW_OK)
+        rc = sw_log_filter(sw_slice_str(o.log_level), true, &err);
+    if (rc == SW_OK) {
+        sw_log_start(STDERR_FILENO, (enum sw_log_format)o.log_format);
+        rc = serve(&o, &err);
+        sw_log_stop();
+    }
+    if (rc == SW_EOF)
+        return sw_cmd_help(&sw_control_options);
+    return rc == SW_OK ? 0 : sw_cmd_fail(&err);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a certificate is for the server we meant (RFC 6125, RFC 9525). */
+#include <stdio.h>
+#include <string.h>
+
+#include <arpa/inet.h>
+
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+
+#include "base/mem.h"
+#include "tls/x509.h"
+
+enum { NAME_ROOM = 256, SANS_MAX = 1024 };
+
+/* What is looked for: an address, or a name without its final dot. */
+struct wanted {
+    uint8_t ip[16];
+    size_t ip_len; /* 0: a name */
+    struct sw_slice name;
+};
+
+static int parse_wanted(struct sw_slice host, struct wanted *w, struct sw_err *err)
+{
+    char text[NAME_ROOM];
+
+    *w = (struct wanted){.name = host};
+    if (host.n == 0 || host.n >= sizeof(text) || memchr(host.p, 0, host.n))
+        return sw_err_set(err, SW_EDENIED, "no usable server name to check");
+    memcpy(text, host.p, host.n);
+    text[host.n] = 0;
+    if (inet_pton(AF_INET, text, w->ip) == 1)
+        w->ip_len = 4;
+    else if (inet_pton(AF_INET6, text, w->ip) == 1)
+        w->ip_len = 16;
+    else if (host.p[host.n - 1] == '.')
+        w->name.n--;
+    if (w->ip_len == 0 && (w->name.n == 0 || memchr(w->name.p, '*', w->name.n)))
+        return sw_err_set(err, SW_EDENIED, "no usable server name to check");
+    return SW_OK;
+}
+
+static bool name_matches(struct sw_slice pattern, struct sw_slice name)
+{
+    ptrdiff_t dot;
+
+    if (pattern.n && pattern.p[pattern.n - 1] == '.')
+        pattern.n--;
+    /* A NUL inside would make others read a shorter name than the one that was certified. */
+    if (pattern.n == 0 || memchr(pattern.p, 0, pattern.n))
+        return false;
+    if (!sw_slice_has_prefix(pattern, SW_SLICE_LIT("*.")))
+        return sw_slice_ieq(pattern, name);
+    dot = sw_slice_find(name, '.');
+    pattern = sw_slice_from(pattern, 1);
+    /* "*.com" would speak for everybody, and a second "*" has no meaning. */
+    if (dot <= 0 || sw_slice_find(sw_slice_from(pattern, 1), '.') < 0 ||
+        sw_slice_find(pattern, '*') >= 0)
+        return false;
+    return sw_slice_ieq(pattern, sw_slice_from(name, (size_t)dot));
+}
+
+static bool san_matches(const struct wanted *w, unsigned type, struct sw_slice san)
+{
+    if (type == GNUTLS_SAN_IPADDRESS && w->ip_len)
+        return san.n == w->ip_len && memcmp(san.p, w->ip, san.n) == 0;
+    if (type == GNUTLS_SAN_DNSNAME && !w->ip_len)
+        return name_matches(san, w->name);
+    return false;
+}
+
+/* Remembers the first name for the message. */
+static void note(char *seen, size_t cap, unsigned type, struct sw_slice san)
+{
+    char ip[INET6_ADDRSTRLEN] = "";
+
+    if (*seen)
+        return;
+    if (type == GNUTLS_SAN_DNSNAME)
+        (void)snprintf(seen, cap, "%.*s", SW_SLICE_ARG(sw_slice_head(san, 60)));
+    else if (type == GNUTLS_SAN_IPADDRESS && (san.n == 4 || san.n == 16) &&
+             inet_ntop(san.n == 4 ? AF_INET : AF_INET6, san.p, ip, sizeof(ip)))
+        (void)snprintf(seen, cap, "%s", ip);
+}
+
+static int check_names(gnutls_x509_crt_t crt, const struct wanted *w, struct sw_slice host,
+                       struct sw_err *err)
+{
+    char seen[64] = "";
+
+    for (unsigned i = 0; i < SANS_MAX; i++) {
+        char san[NAME_ROOM];
+        size_t n = sizeof(san);
+        int type = gnutls_x509_crt_get_subject_alt_name(crt, i, san, &n, NULL);
+
+        if (type == GNUTLS_E_SHORT_MEMORY_BUFFER)
+            continue; /* longer than any DNS name */
+        if (type < 0)
+            break;
+        if (san_matches(w, (unsigned)type, sw_slice(san, n)))
+            return SW_OK;
+        note(seen, sizeof(seen), (unsigned)type, sw_slice(san, n));
+    }
+    if (!*seen)
+        return sw_err_set(err, SW_EDENIED, "server certificate names no host, expected '%.*s'",
+                          SW_SLICE_ARG(sw_slice_head(host, 60)));
+    return sw_err_set(err, SW_EDENIED, "server certificate is for '%s', not for '%.*s'", seen,
+                      SW_SLICE_ARG(sw_slice_head(host, 60)));
+}
+
+int sw_x509_check_host(struct sw_slice der, struct sw_slice host, struct sw_err *err)
+{
+    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)der.p, .size = (unsigned)der.n};
+    gnutls_x509_crt_t crt = NULL;
+    struct wanted w;
+    int rc = parse_wanted(host, &w, err);
+
+    if (rc != SW_OK)
+        return rc;
+    rc = gnutls_x509_crt_init(&crt);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_import(crt, &d, GNUTLS_X509_FMT_DER);
+    if (rc < 0)
+        rc = sw_gnutls_err(err, SW_EDENIED, rc, "server certificate");
+    else
+        rc = check_names(crt, &w, host, err);
+    if (crt)
+        gnutls_x509_crt_deinit(crt);
+    return rc;
+}
