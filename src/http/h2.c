@@ -39,7 +39,8 @@ struct sw_h2 {
     SW_VEC(struct sw_h2_header) fields;
     size_t head_bytes;
     bool settings_seen;
-    bool stalled; /* emit had no room */
+    bool stalled;     /* emit had no room */
+    bool preface_due; /* client: not sent yet */
     unsigned empty_frames;
     unsigned early_resets;
     uint64_t early_since_ns;
@@ -463,6 +464,15 @@ struct sw_h2 *sw_h2_new(const struct sw_h2_config *c, const struct sw_h2_ops *op
                    : nghttp2_session_client_new3(&h->ng, callbacks, h, options, &ng_mem);
     making = false;
     assert(rc == 0);
+    if (!c->server) {
+        /* The preface is already in the frame buffer, where another session would overwrite it. */
+        const uint8_t *preface;
+        ssize_t n = nghttp2_session_mem_send(h->ng, &preface);
+
+        assert(n == NGHTTP2_CLIENT_MAGIC_LEN);
+        (void)n;
+        h->preface_due = true;
+    }
     rc = nghttp2_submit_settings(h->ng, NGHTTP2_FLAG_NONE, settings, SW_ARRAY_LEN(settings));
     assert(rc == 0);
     rc = nghttp2_session_set_local_window_size(h->ng, NGHTTP2_FLAG_NONE, 0,
@@ -505,6 +515,12 @@ int sw_h2_flush(struct sw_h2 *h, struct sw_err *err)
     int rc;
 
     h->stalled = false;
+    if (h->preface_due) {
+        rc = h->ops->emit(h, (const uint8_t *)NGHTTP2_CLIENT_MAGIC, NGHTTP2_CLIENT_MAGIC_LEN);
+        if (rc != SW_OK)
+            return rc == SW_EAGAIN ? SW_EAGAIN : sw_err_set(err, SW_EPROTO, "no room to send");
+        h->preface_due = false;
+    }
     rc = nghttp2_session_send(h->ng);
     if (rc != 0)
         return sw_err_set(err, SW_EPROTO, "HTTP/2: %s", nghttp2_strerror(rc));

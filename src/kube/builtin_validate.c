@@ -328,7 +328,10 @@ static void check_endpoint_slice(const struct sw_json *obj, const struct sw_json
         sw_ferr_required(e, &at_type, NULL);
     else
         one_of(sw_json_find(obj, "addressType"), types, &at_type, e);
-    check_endpoints(obj, e);
+    /* What did not change was judged under the address type it was written for. */
+    if (!old || !sw_json_equal(sw_json_find(obj, "endpoints"), sw_json_find(old, "endpoints"),
+                               SW_JSON_EQ_VALUE))
+        check_endpoints(obj, e);
     for (size_t i = 0; i < sw_json_len(ports); i++) {
         const struct sw_json *p = sw_json_at(ports, i);
         struct sw_fpath at = sw_fpath_index(&up, i);

@@ -387,9 +387,9 @@ struct column {
 
 static const struct column t_plain[] = {NAME, AGE, {0}};
 static const struct column t_namespace[] = {NAME, {"Status", "string", c_phase, 0}, AGE, {0}};
-static const struct column t_config_map[] = {NAME, {"Data", "integer", c_data, 0}, AGE, {0}};
+static const struct column t_config_map[] = {NAME, {"Data", "string", c_data, 0}, AGE, {0}};
 static const struct column t_secret[] = {
-    NAME, {"Type", "string", c_type, 0}, {"Data", "integer", c_data, 0}, AGE, {0}};
+    NAME, {"Type", "string", c_type, 0}, {"Data", "string", c_data, 0}, AGE, {0}};
 static const struct column t_service[] = {NAME,
                                           {"Type", "string", c_svc_type, 0},
                                           {"Cluster-IP", "string", c_svc_ip, 0},

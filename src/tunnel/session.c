@@ -198,7 +198,7 @@ static void on_event(struct sw_watch *w, unsigned events)
         s->readable = true;
         session_receive(s);
     }
-    if ((events & SW_WRITE) && s->state != SESSION_DEAD && sw_buf_len(&s->out)) {
+    if ((events & SW_WRITE) && s->state != SESSION_DEAD && sw_buf_len(&s->out) && !s->joined) {
         (void)session_write_out(s);
         session_touch(s);
     }

@@ -250,6 +250,8 @@ static void take_handshake(struct sw_session *s)
         return;
     s->joined = false;
     s->tx_n = sw_buf_len(&s->out);
+    if (s->tx_n == 0)
+        return;
     memcpy(sw_scratch()->tx, sw_buf_data(&s->out), s->tx_n);
     sw_buf_consume(&s->out, s->tx_n);
 }

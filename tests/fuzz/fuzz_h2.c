@@ -163,8 +163,8 @@ static ssize_t pull(struct sw_h2 *h, int32_t id, void *user, size_t max, bool *r
     return *ret_end ? (ssize_t)sw_min(max, 5) : SW_EAGAIN;
 }
 
-static void emit_data(struct sw_h2 *h, int32_t id, void *user,
-                      const uint8_t head[SW_H2_FRAME_HEAD], size_t n)
+static void emit_data(struct sw_h2 *h, int32_t id, void *user, const uint8_t head[SW_H2_FRAME_HEAD],
+                      size_t n)
 {
     struct conn *c = sw_h2_owner(h);
 

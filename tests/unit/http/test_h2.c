@@ -456,6 +456,27 @@ static void without_room_frames_wait(void **state)
     fix_done(f);
 }
 
+/* Each is made before the other has sent anything. */
+static void sessions_of_a_thread_do_not_disturb_each_other(void **state)
+{
+    struct fix *f[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        f[i] = fix_new();
+        f[i]->cc.emit_takes_all = true;
+        f[i]->sc.emit_takes_all = true;
+        fix_start(f[i]);
+        assert_int_equal(request(f[i]), 1);
+    }
+    for (int i = 2; i >= 0; i--) {
+        assert_int_equal(run(f[i]), SW_OK);
+        assert_int_equal(f[i]->c.status, 200);
+    }
+    for (int i = 0; i < 3; i++)
+        fix_done(f[i]);
+}
+
 static void rubbish_is_a_protocol_error(void **state)
 {
     struct fix *f = fix_new();
@@ -482,6 +503,7 @@ int main(void)
         cmocka_unit_test(a_large_header_block_is_marked),
         cmocka_unit_test(too_many_early_resets_end_the_connection),
         cmocka_unit_test(without_room_frames_wait),
+        cmocka_unit_test(sessions_of_a_thread_do_not_disturb_each_other),
         cmocka_unit_test(rubbish_is_a_protocol_error),
     };
 

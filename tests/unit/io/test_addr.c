@@ -89,9 +89,9 @@ static void authorities_split(void **state)
         assert_int_equal(port, cases[i].port);
     }
     /* A NUL inside is a byte like any other bad one. */
-    assert_int_equal(sw_authority_split(sw_slice("a\0b:1", 5), &(struct sw_slice){0},
-                                        &(uint16_t){0}, NULL),
-                     SW_EINVAL);
+    assert_int_equal(
+        sw_authority_split(sw_slice("a\0b:1", 5), &(struct sw_slice){0}, &(uint16_t){0}, NULL),
+        SW_EINVAL);
 }
 
 static void blocks_contain_what_they_should(void **state)
@@ -161,8 +161,9 @@ static void special_addresses_are_recognised(void **state)
         bool loopback;
         bool any;
     } cases[] = {
-        {"127.0.0.1", true, false},  {"127.255.0.9", true, false}, {"128.0.0.1", false, false},
-        {"::1", true, false},        {"::2", false, false},        {"0.0.0.0", false, true},
+        {"127.0.0.1", true, false},  {"127.255.0.9", true, false},
+        {"128.0.0.1", false, false}, {"::1", true, false},
+        {"::2", false, false},       {"0.0.0.0", false, true},
         {"::", false, true},         {"::ffff:127.0.0.1", true, false},
     };
 

@@ -269,12 +269,17 @@ static void base64_matches_the_rfc(void **state)
         const char *plain;
         const char *coded;
     } cases[] = {
-        {"", ""},           {"f", "Zg=="},         {"fo", "Zm8="},
-        {"foo", "Zm9v"},    {"foob", "Zm9vYg=="},  {"fooba", "Zm9vYmE="},
+        {"", ""},
+        {"f", "Zg=="},
+        {"fo", "Zm8="},
+        {"foo", "Zm9v"},
+        {"foob", "Zm9vYg=="},
+        {"fooba", "Zm9vYmE="},
         {"foobar", "Zm9vYmFy"},
     };
-    static const char *const bad[] = {"Zg=",  "Zg",   "Z===", "====", "Zh==", "Zm9=", "Zm9v\n",
-                                      "Zm 9", "Zg==Zg==", "Zm9_", "Z=9v", "\xff\xff\xff\xff"};
+    static const char *const bad[] = {"Zg=",      "Zg",   "Z===",   "====",
+                                      "Zh==",     "Zm9=", "Zm9v\n", "Zm 9",
+                                      "Zg==Zg==", "Zm9_", "Z=9v",   "\xff\xff\xff\xff"};
 
     (void)state;
     for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {

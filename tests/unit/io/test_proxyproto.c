@@ -14,9 +14,9 @@ static struct sw_addr addr(const char *text)
 static void ipv4_is_written_byte_for_byte(void **state)
 {
     static const uint8_t want[] = {
-        0x0d, 0x0a, 0x0d, 0x0a, 0,    0x0d, 0x0a, 'Q', 'U', 'I',  'T',  0x0a, /* signature */
-        0x21, 0x11, 0,    12,                                                 /* TCP over IPv4 */
-        10,   0,    0,    1,    10,   0,    0,    2,   0x9c, 0x40, 0x1f, 0x90,
+        0x0d, 0x0a, 0x0d, 0x0a, 0,  0x0d, 0x0a, 'Q', 'U',  'I',  'T',  0x0a, /* signature */
+        0x21, 0x11, 0,    12,                                                /* TCP over IPv4 */
+        10,   0,    0,    1,    10, 0,    0,    2,   0x9c, 0x40, 0x1f, 0x90,
     };
     struct sw_addr src = addr("10.0.0.1:40000");
     struct sw_addr dst = addr("10.0.0.2:8080");

@@ -253,8 +253,8 @@ static inline struct tun *pair_request(struct pair *p)
 
     assert_true(p->nc <= TUNS);
     *x = (struct tun){.app = -1, .tcp = p->tcp};
-    assert_int_equal(
-        sw_tstream_open(p->client, &x->stream, &tun_ops, f, SW_ARRAY_LEN(f), &x->err), SW_OK);
+    assert_int_equal(sw_tstream_open(p->client, &x->stream, &tun_ops, f, SW_ARRAY_LEN(f), &x->err),
+                     SW_OK);
     return x;
 }
 

@@ -5,7 +5,8 @@
 #include "rig.h"
 #include "tunnel/dial.h"
 
-struct try {
+struct
+try {
     struct sw_dial dial;
     int calls;
     int rc;

@@ -78,15 +78,9 @@ static void raw_send(struct raw *r, const void *p, size_t n)
 
 static size_t frame_head(uint8_t *out, size_t len, uint8_t type, uint8_t flags, uint32_t id)
 {
-    const uint8_t h[9] = {(uint8_t)(len >> 16),
-                          (uint8_t)(len >> 8),
-                          (uint8_t)len,
-                          type,
-                          flags,
-                          (uint8_t)(id >> 24),
-                          (uint8_t)(id >> 16),
-                          (uint8_t)(id >> 8),
-                          (uint8_t)id};
+    const uint8_t h[9] = {
+        (uint8_t)(len >> 16), (uint8_t)(len >> 8), (uint8_t)len,       type,       flags,
+        (uint8_t)(id >> 24),  (uint8_t)(id >> 16), (uint8_t)(id >> 8), (uint8_t)id};
 
     memcpy(out, h, sizeof(h));
     return sizeof(h);
@@ -362,8 +356,8 @@ static void other_methods_and_broken_frames_do_not_crash(void **state)
         const char *body;
         size_t n;
     } cases[] = {
-        {DATA, 0, 0, "x", 1},              /* DATA on stream 0 */
-        {HEADERS, END_HEADERS, 2, "\x82", 1}, /* even id */
+        {DATA, 0, 0, "x", 1},                                         /* DATA on stream 0 */
+        {HEADERS, END_HEADERS, 2, "\x82", 1},                         /* even id */
         {HEADERS, END_HEADERS, 1, "\xff\xff\xff\xff\xff\xff\xff", 7}, /* bad HPACK */
         {SETTINGS, 0, 1, "", 0},
         {SETTINGS, 0, 0, "abc", 3},

@@ -121,8 +121,8 @@ static void on_accept(struct sw_watch *w, unsigned events)
             f->hung[f->n_hung++] = fd;
             f->accepted++;
         } else {
-            f->servers[f->accepted++] = sw_session_new(f->loop, fd, true, &sp, &f->server_config,
-                                                       &server_ops, f, NULL);
+            f->servers[f->accepted++] =
+                sw_session_new(f->loop, fd, true, &sp, &f->server_config, &server_ops, f, NULL);
         }
     }
 }
@@ -142,8 +142,8 @@ static void begin(struct fix *f)
     };
     f->pool = sw_pool_new(f->loop, &f->config);
     f->listener = tcp_listener(&at);
-    assert_int_equal(
-        sw_watch_start_listener(f->loop, &f->watch, f->listener, on_accept, NULL), SW_OK);
+    assert_int_equal(sw_watch_start_listener(f->loop, &f->watch, f->listener, on_accept, NULL),
+                     SW_OK);
     f->target = (struct sw_pool_target){
         .owner = &owner_a,
         .cred = f->creds.client,

@@ -64,8 +64,8 @@ static void begin(struct fix *f)
     tcp_pair(in);
     f->a = in[0];
     sw_dial_take(&d.dial, &dialled);
-    assert_int_equal(
-        sw_pump_start(&f->pump, f->loop, in[1], &dialled, on_moved, on_done, &err), SW_OK);
+    assert_int_equal(sw_pump_start(&f->pump, f->loop, in[1], &dialled, on_moved, on_done, &err),
+                     SW_OK);
 }
 
 static void end(struct fix *f)
@@ -156,8 +156,8 @@ static void a_reset_before_the_start_is_not_a_clean_end(void **state)
     sw_sock_close(in[0]);
     (void)usleep(1000);
     sw_dial_take(&d.dial, &dialled);
-    assert_int_equal(
-        sw_pump_start(&f.pump, f.loop, in[1], &dialled, on_moved, on_done, NULL), SW_OK);
+    assert_int_equal(sw_pump_start(&f.pump, f.loop, in[1], &dialled, on_moved, on_done, NULL),
+                     SW_OK);
     assert_int_equal(f.done, 0);
     RUN_UNTIL(f.loop, f.done);
     assert_int_equal(f.rc, SW_ECLOSED);
@@ -348,8 +348,8 @@ static void what_came_before_the_start_is_passed_on(void **state)
     sw_sock_shutdown_write(f.a);
     (void)usleep(1000);
     sw_dial_take(&d.dial, &dialled);
-    assert_int_equal(
-        sw_pump_start(&f.pump, f.loop, in[1], &dialled, on_moved, on_done, NULL), SW_OK);
+    assert_int_equal(sw_pump_start(&f.pump, f.loop, in[1], &dialled, on_moved, on_done, NULL),
+                     SW_OK);
     expect(f.loop, f.a, "banner");
     expect(f.loop, f.b, "hello");
     RUN_UNTIL(f.loop, f.done);
