@@ -336,6 +336,34 @@ struct sw_json *sw_json_remove_at(struct sw_json *v, size_t pos)
     return gone;
 }
 
+static void reindex(struct sw_json *v)
+{
+    if (!v->obj.index)
+        return;
+    sw_json_index_clear(v->obj.index);
+    for (size_t i = 0; i < v->obj.n; i++)
+        sw_json_index_add(v->obj.index, sw_json_index_hash(v->obj.members[i].key), i);
+}
+
+size_t sw_json_filter(struct sw_json *v,
+                      bool (*keep)(const struct sw_json_member *m, const void *arg), const void *arg)
+{
+    uint32_t n = 0;
+    uint32_t gone;
+
+    if (!sw_json_is(v, SW_JSON_OBJECT))
+        return 0;
+    for (uint32_t i = 0; i < v->obj.n; i++) {
+        if (keep(&v->obj.members[i], arg))
+            v->obj.members[n++] = v->obj.members[i];
+    }
+    gone = v->obj.n - n;
+    v->obj.n = n;
+    if (gone)
+        reindex(v);
+    return gone;
+}
+
 static int member_order(const void *a, const void *b)
 {
     const struct sw_json_member *x = a;

@@ -212,6 +212,10 @@ void sw_json_insert(struct sw_arena *a, struct sw_json *v, size_t pos, struct sw
 struct sw_json *sw_json_remove(struct sw_json *v, struct sw_slice key);
 /* Takes member or item 'pos' out; NULL when there is none. */
 struct sw_json *sw_json_remove_at(struct sw_json *v, size_t pos);
+/* Takes out all members for which keep says no, order kept, in one pass. Returns how many went. */
+size_t sw_json_filter(struct sw_json *v,
+                      bool (*keep)(const struct sw_json_member *m, const void *arg),
+                      const void *arg);
 /* Reorders the members by key, bytewise; not recursive. */
 void sw_json_sort_members(struct sw_json *v);
 

@@ -363,6 +363,11 @@ int sw_json_patch(struct sw_arena *a, const struct sw_json *doc, const struct sw
 
 /* ---- JSON Merge Patch ---- */
 
+static bool not_null_in(const struct sw_json_member *m, const void *patch)
+{
+    return !sw_json_is(sw_json_get(patch, m->key), SW_JSON_NULL);
+}
+
 /* target is ours to change, or NULL. */
 static struct sw_json *merge(struct sw_arena *a, struct sw_json *target,
                              const struct sw_json *patch)
@@ -371,12 +376,11 @@ static struct sw_json *merge(struct sw_arena *a, struct sw_json *target,
         return sw_json_copy(a, patch);
     if (!sw_json_is(target, SW_JSON_OBJECT))
         target = sw_json_new_object(a);
+    (void)sw_json_filter(target, not_null_in, patch);
     for (uint32_t i = 0; i < patch->obj.n; i++) {
         const struct sw_json_member *m = &patch->obj.members[i];
 
-        if (m->value->type == SW_JSON_NULL)
-            (void)sw_json_remove(target, m->key);
-        else
+        if (m->value->type != SW_JSON_NULL)
             sw_json_set(a, target, m->key, merge(a, sw_json_get(target, m->key), m->value));
     }
     return target;

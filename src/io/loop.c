@@ -282,6 +282,13 @@ void sw_loop_defer(struct sw_loop *l, struct sw_defer *d, sw_defer_cb cb)
     sw_list_push_back(&l->deferred, &d->link);
 }
 
+void sw_loop_defer_first(struct sw_loop *l, struct sw_defer *d, sw_defer_cb cb)
+{
+    sw_list_unlink(&d->link);
+    d->cb = cb;
+    sw_list_push_front(&l->deferred, &d->link);
+}
+
 void sw_defer_cancel(struct sw_defer *d)
 {
     sw_list_unlink(&d->link);

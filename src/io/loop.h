@@ -94,6 +94,8 @@ static inline bool sw_timer_running(const struct sw_timer *t)
 
 /* Queues d once (queueing it again before it ran is harmless). A zeroed struct is unqueued. */
 void sw_loop_defer(struct sw_loop *l, struct sw_defer *d, sw_defer_cb cb);
+/* As sw_loop_defer, but ahead of what is queued already. */
+void sw_loop_defer_first(struct sw_loop *l, struct sw_defer *d, sw_defer_cb cb);
 void sw_defer_cancel(struct sw_defer *d);
 
 /*

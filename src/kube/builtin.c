@@ -302,28 +302,41 @@ static const struct sw_pb_field *field_named(const struct sw_pb_type *t, struct 
     return NULL;
 }
 
+struct keep {
+    const struct sw_pb_type *type;
+    bool root;
+};
+
+static bool kept(const struct sw_json_member *m, const void *arg)
+{
+    const struct keep *k = arg;
+    const struct sw_pb_field *f = field_named(k->type, m->key);
+
+    if (!f)
+        return k->root &&
+               (sw_slice_eq_str(m->key, "apiVersion") || sw_slice_eq_str(m->key, "kind"));
+    return !omitted(f, m->value);
+}
+
 static int decode_struct(struct decoder *d, const struct sw_pb_type *t, struct sw_json *v,
                          const struct sw_fpath *path)
 {
-    for (size_t i = 0; i < sw_json_len(v);) {
+    struct keep k = {.type = t, .root = !path};
+
+    for (size_t i = 0; i < sw_json_len(v); i++) {
         const struct sw_json_member *m = sw_json_member_at(v, i);
         const struct sw_pb_field *f = field_named(t, m->key);
         struct sw_fpath at = sw_fpath_field(path, m->key);
 
         if (!f && !path &&
-            (sw_slice_eq_str(m->key, "apiVersion") || sw_slice_eq_str(m->key, "kind"))) {
-            i++;
+            (sw_slice_eq_str(m->key, "apiVersion") || sw_slice_eq_str(m->key, "kind")))
             continue;
-        }
         if (f && m->value->type != SW_JSON_NULL && decode_field(d, f, m->value, &at) < 0)
             return SW_EINVAL;
         if (!f && d->unknown && d->unknown->n < 100)
             sw_texts_add(d->unknown, sw_fpath_text(d->unknown->arena, &at));
-        if (!f || omitted(f, m->value))
-            (void)sw_json_remove_at(v, i);
-        else
-            i++;
     }
+    (void)sw_json_filter(v, kept, &k);
     for (size_t i = 0; i < t->nfields; i++) {
         if (!t->fields[i].always || sw_json_get(v, t->fields[i].name))
             continue;

@@ -20,10 +20,24 @@ static bool resource_key(struct sw_slice key)
 static void prune(struct sw_json *v, const struct sw_schema *s, bool resource,
                   const struct sw_fpath *path, struct sw_texts *unknown);
 
+struct declared {
+    const struct sw_schema *schema;
+    bool resource;
+};
+
+static bool is_declared(const struct sw_json_member *m, const void *arg)
+{
+    const struct declared *d = arg;
+
+    return (d->resource && resource_key(m->key)) || sw_schema_prop(d->schema, m->key) != NULL;
+}
+
 static void prune_object(struct sw_json *v, const struct sw_schema *s, bool resource,
                          const struct sw_fpath *path, struct sw_texts *unknown)
 {
-    for (size_t i = 0; i < sw_json_len(v);) {
+    bool strict = !s->preserve && !s->additional_any;
+
+    for (size_t i = 0; i < sw_json_len(v); i++) {
         const struct sw_json_member *m = sw_json_member_at(v, i);
         struct sw_fpath at;
         const struct sw_schema *p;
@@ -32,16 +46,15 @@ static void prune_object(struct sw_json *v, const struct sw_schema *s, bool reso
             break;
         at = sw_fpath_field(path, m->key);
         p = sw_schema_prop(s, m->key);
-        i++;
         if (resource && resource_key(m->key))
             continue;
-        if (p) {
+        if (p)
             prune(m->value, p, p->embedded, &at, unknown);
-        } else if (!s->preserve && !s->additional_any) {
+        else if (strict)
             note(unknown, &at);
-            (void)sw_json_remove_at(v, --i);
-        }
     }
+    if (strict)
+        (void)sw_json_filter(v, is_declared, &(struct declared){s, resource});
 }
 
 static void prune(struct sw_json *v, const struct sw_schema *s, bool resource,
@@ -63,6 +76,13 @@ void sw_schema_prune(struct sw_json *v, const struct sw_schema *root, struct sw_
     prune(v, root, true, NULL, unknown);
 }
 
+static bool may_be_null(const struct sw_json_member *m, const void *schema)
+{
+    const struct sw_schema *p = sw_schema_prop(schema, m->key);
+
+    return !p || m->value->type != SW_JSON_NULL || p->nullable;
+}
+
 void sw_schema_drop_nulls(struct sw_json *v, const struct sw_schema *s)
 {
     if (v->type == SW_JSON_ARRAY) {
@@ -70,17 +90,13 @@ void sw_schema_drop_nulls(struct sw_json *v, const struct sw_schema *s)
             sw_schema_drop_nulls(sw_json_at(v, i), s->items);
         return;
     }
-    for (size_t i = 0; i < sw_json_len(v);) {
+    (void)sw_json_filter(v, may_be_null, s);
+    for (size_t i = 0; i < sw_json_len(v); i++) {
         const struct sw_json_member *m = sw_json_member_at(v, i);
         const struct sw_schema *p = m ? sw_schema_prop(s, m->key) : NULL;
 
-        if (p && m->value->type == SW_JSON_NULL && !p->nullable) {
-            (void)sw_json_remove_at(v, i);
-            continue;
-        }
         if (p)
             sw_schema_drop_nulls(m->value, p);
-        i++;
     }
 }
 

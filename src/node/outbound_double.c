@@ -131,10 +131,7 @@ static void start_inner(struct double_hbone *x)
         fail(x, SW_FLAG_TLS_FAILURE, err.msg);
         return;
     }
-    if (sw_tstream_relay(&x->outer, pair[0], &err) != SW_OK) {
-        x->outer_open = false;
-        fail(x, SW_FLAG_CONNECT, err.msg);
-    }
+    sw_tstream_relay(&x->outer, pair[0]);
 }
 
 /* ---- outer ---- */

@@ -49,7 +49,6 @@ static void try_again(struct outbound *o, enum sw_response_flag flag, const char
 static void on_response(struct sw_tstream *t, const struct sw_h2_head *head)
 {
     struct outbound *o = SW_CONTAINER_OF(t, struct outbound, u.stream);
-    struct sw_err err = {0};
     char text[32];
 
     if (!o->setup) /* a second answer */
@@ -60,10 +59,7 @@ static void on_response(struct sw_tstream *t, const struct sw_h2_head *head)
         return;
     }
     outbound_established(o);
-    if (sw_tstream_relay(t, SW_TAKE_FD(o->fd), &err) != SW_OK) {
-        o->streaming = false;
-        outbound_finish(o, SW_FLAG_CONNECT, err.msg);
-    }
+    sw_tstream_relay(t, SW_TAKE_FD(o->fd));
 }
 
 static void on_moved(struct sw_tstream *t, size_t up, size_t down)

@@ -54,8 +54,8 @@ void sw_dial_start(struct sw_dial *d, struct sw_loop *l, const struct sw_addr *t
     /* A connect within the host is over by now; no need to wait for the loop to say so. */
     if (d->rc == SW_OK && !sw_sock_is_connected(d->fd))
         sw_timer_start(l, &d->deadline, timeout_ns, on_deadline);
-    else
-        sw_loop_defer(l, &d->done, on_known);
+    else /* before sessions flush, so that an answer leaves with what they have to send */
+        sw_loop_defer_first(l, &d->done, on_known);
 }
 
 void sw_dial_cancel(struct sw_dial *d)

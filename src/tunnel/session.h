@@ -129,9 +129,9 @@ void sw_session_refuse(struct sw_session *s, int32_t id, unsigned status);
 void sw_tstream_refuse(struct sw_tstream *t, unsigned status);
 /* Server: 200 with the given extra fields; then call sw_tstream_relay. */
 void sw_tstream_accept(struct sw_tstream *t, const struct sw_h2_header *extra, size_t n);
-/* Hands over the local socket and starts moving bytes. On failure the stream is aborted. */
-SW_NODISCARD int sw_tstream_relay(struct sw_tstream *t, int fd, struct sw_err *err);
-/* The same for a socket that was dialled. Cannot fail. */
+/* Hands over the local socket and starts moving bytes. */
+void sw_tstream_relay(struct sw_tstream *t, int fd);
+/* The same for a socket that was dialled. */
 void sw_tstream_relay_dialled(struct sw_tstream *t, struct sw_dialled *dialled);
 /* Gives the stream up: RST_STREAM with code, the socket is reset. No on_done. */
 void sw_tstream_abort(struct sw_tstream *t, enum sw_h2_code code);

@@ -81,6 +81,8 @@ void tx_emit_data(struct sw_h2 *h, int32_t id, void *stream, const uint8_t head[
                   size_t n);
 /* stream.c */
 void stream_ready(struct sw_tstream *t);
+/* Registers the local socket; a failure ends the stream. */
+void stream_watch(struct sw_tstream *t);
 void stream_write_rest(struct sw_tstream *t);
 void stream_peer_ended(struct sw_tstream *t);
 /* n received bytes reached the socket: credit and count them. */

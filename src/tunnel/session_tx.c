@@ -176,8 +176,8 @@ static int flush(struct sw_session *s)
     return rc;
 }
 
-/* Sends one batch of a stream. */
-static void send_stream(struct sw_session *s, struct sw_tstream *t)
+/* Reads one batch of a stream and sends it. */
+static void send_some(struct sw_session *s, struct sw_tstream *t)
 {
     size_t window = sw_h2_send_window(s->h2, t->id);
     size_t slots = sw_min((tx_room(s) - 2 * TX_RESERVE) / TX_SLOT, SW_SLOTS);
@@ -211,6 +211,13 @@ static void send_stream(struct sw_session *s, struct sw_tstream *t)
         stream_local_failed(t); /* HTTP/2 did not want it any more, and it cannot be kept */
     else if (t->readable && !t->read_end)
         sw_list_push_back(&s->ready, &t->queue);
+}
+
+static void send_stream(struct sw_session *s, struct sw_tstream *t)
+{
+    send_some(s, t);
+    if (t->session == s && !t->watch.loop && t->fd >= 0 && s->state == SESSION_OPEN)
+        stream_watch(t); /* it was just handed over */
 }
 
 /* Writes the batch; the rest of a short write waits in 'out'. False: the socket is full. */

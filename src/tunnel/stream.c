@@ -148,6 +148,8 @@ void stream_h2_closed(struct sw_tstream *t, uint32_t code)
         t->read_end = true;
         if (sw_buf_len(&t->rest) == 0)
             rest_written(t);
+        else if (!t->watch.loop)
+            stream_watch(t); /* handed over in this turn; somebody has to say when it is writable */
     }
 }
 
@@ -239,19 +241,32 @@ void sw_tstream_accept(struct sw_tstream *t, const struct sw_h2_header *extra, s
     session_touch(t->session);
 }
 
-int sw_tstream_relay(struct sw_tstream *t, int fd, struct sw_err *err)
+void stream_watch(struct sw_tstream *t)
 {
-    int rc;
+    struct sw_err err = {0};
+    int rc = sw_watch_start(t->session->loop, &t->watch, t->fd, on_event, &err);
 
+    if (rc == SW_OK)
+        return;
+    if (!t->closing)
+        sw_h2_reset(t->session->h2, t->id, SW_H2_INTERNAL_ERROR);
+    stream_finish(t, rc, &err, true);
+}
+
+void sw_tstream_relay(struct sw_tstream *t, int fd)
+{
     t->fd = fd;
-    rc = sw_watch_start(sw_session_loop(t->session), &t->watch, fd, on_event, err);
-    if (rc != SW_OK) {
-        sw_tstream_abort(t, SW_H2_INTERNAL_ERROR);
-        return rc;
-    }
     if (t->peer_end && sw_buf_len(&t->rest) == 0)
         rest_written(t);
-    return SW_OK;
+    /*
+     * The application has usually spoken by now: its bytes leave with what the session is about to
+     * send, and the socket is watched after that read (see send_stream), when it has nothing to
+     * report any more.
+     */
+    t->readable = true;
+    stream_ready(t);
+    if (sw_buf_len(&t->session->out) && !t->session->joined)
+        stream_watch(t); /* the session is stuck: that read may be a while */
 }
 
 void sw_tstream_relay_dialled(struct sw_tstream *t, struct sw_dialled *dialled)

@@ -73,7 +73,7 @@ static inline void tun_relay(struct tun *x)
     else
         unix_pair(fds);
     x->app = fds[0];
-    assert_int_equal(sw_tstream_relay(&x->stream, fds[1], &x->err), SW_OK);
+    sw_tstream_relay(&x->stream, fds[1]);
 }
 
 static inline void tun_response(struct sw_tstream *t, const struct sw_h2_head *head)

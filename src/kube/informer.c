@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of an informer: a complete state first (as a stream where the server can, else as a
+ * list), then its changes; whatever goes wrong leads back to one of the two.
+ */
+#include "kube/informer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/time.h"
+#include "base/vec.h"
+
+static const uint64_t backoff_first_ns = 800 * SW_NS_PER_MS;
+static const uint64_t backoff_most_ns = 30 * SW_NS_PER_S;
+/* A server that does not know streaming lists and does not say so. */
+static const uint64_t stream_stall_ns = 10 * SW_NS_PER_S;
+static const uint64_t short_watch_ns = SW_NS_PER_S;
+
+enum inf_state {
+    INF_STOPPED,
+    INF_LIST,   /* pages are coming in */
+    INF_STREAM, /* the initial events of a streaming list are */
+    INF_WATCH,  /* the store is complete and follows the changes */
+    INF_WAIT,   /* backing off */
+};
+
+struct sw_informer {
+    struct sw_kube_client *client;
+    struct sw_informer_opts o; /* texts owned below */
+    char *ns;
+    char *labels;
+    char *fields;
+    struct sw_informer_cbs cbs;
+    void *arg;
+    enum inf_state state;
+    struct sw_kube_lister *lister;
+    struct sw_kube_watch *watch;
+    struct sw_timer timer; /* back-off, or the patience with a stream */
+    struct sw_timer resync;
+    struct sw_map store;                /* key -> object, a reference each */
+    struct sw_map fresh;                /* the state that is being read */
+    SW_VEC(struct sw_kube_obj *) order; /* as read, a reference each; some may be outdated by now */
+    char *rv;                           /* reached; NULL: none */
+    bool synced;
+    bool no_stream;  /* the server cannot */
+    unsigned failed; /* in a row */
+    uint64_t watch_began_ns;
+    uint64_t watch_events;
+    uint64_t listed_ns; /* when the store was replaced last */
+    struct sw_informer_stats stats;
+};
+
+static void sync_begin(struct sw_informer *i);
+static void watch_begin(struct sw_informer *i);
+
+/* --- the store --- */
+
+static void map_clear(struct sw_map *m)
+{
+    SW_MAP_FOREACH (it, m)
+        sw_kube_obj_unref(it->value);
+    sw_map_done(m);
+    *m = (struct sw_map){0};
+}
+
+static void set_rv(struct sw_informer *i, struct sw_slice rv)
+{
+    if (!rv.n)
+        return;
+    sw_free(i->rv);
+    i->rv = sw_slice_dup(rv);
+}
+
+static bool is_number(struct sw_slice s)
+{
+    for (size_t k = 0; k < s.n; k++) {
+        if (s.p[k] < '0' || s.p[k] > '9')
+            return false;
+    }
+    return s.n > 0 && s.p[0] != '0';
+}
+
+/* Revisions are opaque, but where both are numbers an older one is a repetition. */
+static bool older(struct sw_slice a, struct sw_slice b)
+{
+    if (!is_number(a) || !is_number(b))
+        return false;
+    return a.n != b.n ? a.n < b.n : memcmp(a.p, b.p, a.n) < 0;
+}
+
+/* Takes over the reference. */
+static void store_put(struct sw_informer *i, struct sw_kube_obj *o)
+{
+    struct sw_kube_obj *old = sw_map_get(&i->store, o->key);
+    bool same = old && (!old->uid.n || !o->uid.n || sw_slice_eq(old->uid, o->uid));
+
+    if (same && sw_slice_eq(old->rv, o->rv)) {
+        sw_kube_obj_unref(o);
+        return;
+    }
+    if (old && !same) {
+        /* Deleted and made again while we did not look. */
+        (void)sw_map_del(&i->store, old->key);
+        i->cbs.del(i->arg, old);
+        sw_kube_obj_unref(old);
+        old = NULL;
+    }
+    (void)sw_map_put(&i->store, o->key, o);
+    if (old)
+        i->cbs.update(i->arg, old, o);
+    else
+        i->cbs.add(i->arg, o);
+    sw_kube_obj_unref(old);
+}
+
+/* last: the state the server deleted; a reference that is taken over, may be NULL. */
+static void store_del(struct sw_informer *i, struct sw_slice key, struct sw_kube_obj *last)
+{
+    struct sw_kube_obj *old = sw_map_get(&i->store, key);
+
+    if (old && last && last->uid.n && old->uid.n && !sw_slice_eq(old->uid, last->uid))
+        old = NULL; /* of an earlier life of that name */
+    if (old) {
+        (void)sw_map_del(&i->store, old->key);
+        i->cbs.del(i->arg, last ? last : old);
+        sw_kube_obj_unref(old);
+    }
+    sw_kube_obj_unref(last);
+}
+
+/* --- a complete state --- */
+
+static void fresh_clear(struct sw_informer *i)
+{
+    map_clear(&i->fresh);
+    for (size_t k = 0; k < i->order.n; k++)
+        sw_kube_obj_unref(i->order.p[k]);
+    sw_vec_done(&i->order);
+}
+
+/* Takes over the reference. An object we know already in this state is not kept twice. */
+static void fresh_put(struct sw_informer *i, struct sw_kube_obj *o)
+{
+    struct sw_kube_obj *known = sw_map_get(&i->store, o->key);
+
+    if (known && o->rv.n && sw_slice_eq(known->rv, o->rv) && sw_slice_eq(known->uid, o->uid)) {
+        (void)sw_kube_obj_ref(known);
+        sw_kube_obj_unref(o);
+        o = known;
+    }
+    sw_vec_push(&i->order, sw_kube_obj_ref(o));
+    sw_kube_obj_unref(sw_map_put(&i->fresh, o->key, o));
+}
+
+static void fresh_del(struct sw_informer *i, struct sw_slice key)
+{
+    sw_kube_obj_unref(sw_map_del(&i->fresh, key));
+}
+
+static void del_vanished(struct sw_informer *i)
+{
+    SW_VEC(struct sw_kube_obj *) gone = {0};
+
+    SW_MAP_FOREACH (it, &i->store) {
+        if (!sw_map_get(&i->fresh, it->key))
+            sw_vec_push(&gone, it->value);
+    }
+    for (size_t k = 0; k < gone.n; k++)
+        store_del(i, gone.p[k]->key, NULL);
+    sw_vec_done(&gone);
+}
+
+/* What was read becomes the store; handlers hear the difference. */
+static void replace(struct sw_informer *i)
+{
+    del_vanished(i);
+    for (size_t k = 0; k < i->order.n; k++) {
+        struct sw_kube_obj *o = i->order.p[k];
+
+        if (sw_map_get(&i->fresh, o->key) == o)
+            store_put(i, sw_kube_obj_ref(o));
+    }
+    fresh_clear(i);
+    i->stats.lists++;
+    i->listed_ns = sw_loop_now(sw_kube_client_loop(i->client));
+    if (!i->synced) {
+        i->synced = true;
+        if (i->cbs.synced)
+            i->cbs.synced(i->arg);
+    }
+}
+
+/* --- going wrong --- */
+
+static void on_backoff(struct sw_timer *t)
+{
+    struct sw_informer *i = SW_CONTAINER_OF(t, struct sw_informer, timer);
+
+    if (i->rv)
+        watch_begin(i);
+    else
+        sync_begin(i);
+}
+
+/* Waits, then watches from where we are, or (without a revision) reads everything again. */
+static void back_off(struct sw_informer *i, uint64_t at_least_ns)
+{
+    uint64_t wait = backoff_first_ns << sw_min(i->failed, 10);
+
+    wait = wait > backoff_most_ns ? backoff_most_ns : wait;
+    wait += sw_rand_below(wait);
+    wait = wait < at_least_ns ? at_least_ns : wait;
+    i->failed++;
+    i->stats.failures++;
+    i->state = INF_WAIT;
+    sw_timer_start(sw_kube_client_loop(i->client), &i->timer, wait, on_backoff);
+}
+
+static void forget_revision(struct sw_informer *i)
+{
+    sw_free(i->rv);
+    i->rv = NULL;
+}
+
+static void complain(const struct sw_informer *i, const char *what, const struct sw_kube_reply *r)
+{
+    struct sw_log_line l;
+
+    /* The first is news, the rest is detail. */
+    sw_log_begin(&l, i->failed ? SW_LOG_DEBUG : SW_LOG_INFO, "kube", "%s failed", what);
+    sw_log_cstr(&l, "resource", i->o.gvr->resource);
+    sw_log_str(&l, "reason", r->message);
+    sw_log_end(&l);
+}
+
+/* --- reading everything --- */
+
+static struct sw_kube_req base_req(const struct sw_informer *i)
+{
+    return (struct sw_kube_req){
+        .gvr = i->o.gvr, .ns = i->o.ns, .label_selector = i->labels, .field_selector = i->fields};
+}
+
+static void on_page(void *arg, const struct sw_json *items, struct sw_arena *arena)
+{
+    struct sw_informer *i = arg;
+
+    (void)arena;
+    for (size_t k = 0; k < sw_json_len(items); k++) {
+        struct sw_kube_obj *o = sw_kube_obj_new(sw_json_at(items, k));
+
+        if (o)
+            fresh_put(i, o);
+    }
+}
+
+static void on_restart(void *arg)
+{
+    fresh_clear(arg);
+}
+
+static void on_listed(void *arg, const struct sw_kube_reply *r, struct sw_slice rv)
+{
+    struct sw_informer *i = arg;
+
+    i->lister = NULL;
+    if (r->rc == SW_OK && rv.n) {
+        set_rv(i, rv);
+        i->state = INF_WATCH;
+        replace(i);
+        if (i->state == INF_WATCH)
+            watch_begin(i);
+        return;
+    }
+    fresh_clear(i);
+    if (r->code == 404 && i->o.optional) {
+        replace(i);
+        i->failed = i->failed > 3 ? i->failed : 3; /* not a failure: just look again later */
+        back_off(i, 0);
+        return;
+    }
+    complain(i, "list", r);
+    back_off(i, r->retry_after_ns);
+}
+
+static void list_begin(struct sw_informer *i)
+{
+    static const struct sw_kube_list_cbs cbs = {
+        .page = on_page, .restart = on_restart, .done = on_listed};
+    struct sw_kube_req req = base_req(i);
+
+    fresh_clear(i);
+    req.limit = i->o.page;
+    i->state = INF_LIST;
+    i->lister = sw_kube_list(i->client, &req, &cbs, i);
+}
+
+/* --- watching --- */
+
+static void on_stall(struct sw_timer *t)
+{
+    struct sw_informer *i = SW_CONTAINER_OF(t, struct sw_informer, timer);
+
+    sw_log_info("kube", "no streaming list of '%s' from this server", i->o.gvr->resource);
+    sw_kube_watch_cancel(i->watch);
+    i->watch = NULL;
+    i->no_stream = true;
+    list_begin(i);
+}
+
+static bool ends_initial_events(const struct sw_json *object)
+{
+    return sw_json_str_eq(
+        sw_json_walk(object, "metadata", "annotations", "k8s.io/initial-events-end", NULL), "true");
+}
+
+static void stream_event(struct sw_informer *i, enum sw_kube_event type,
+                         const struct sw_json *object, struct sw_arena *arena)
+{
+    struct sw_loop *l = sw_kube_client_loop(i->client);
+    struct sw_kube_obj *o;
+
+    sw_timer_start(l, &i->timer, stream_stall_ns, on_stall);
+    if (type == SW_KUBE_BOOKMARK) {
+        if (!ends_initial_events(object))
+            return;
+        sw_timer_stop(l, &i->timer);
+        set_rv(i, sw_json_str(sw_json_walk(object, "metadata", "resourceVersion", NULL)));
+        i->state = INF_WATCH;
+        replace(i);
+        return;
+    }
+    o = sw_kube_obj_take(arena, object);
+    if (!o)
+        return;
+    if (type == SW_KUBE_DELETED) {
+        fresh_del(i, o->key);
+        sw_kube_obj_unref(o);
+    } else {
+        fresh_put(i, o);
+    }
+}
+
+static void live_event(struct sw_informer *i, enum sw_kube_event type, const struct sw_json *object,
+                       struct sw_arena *arena)
+{
+    struct sw_kube_obj *old;
+    struct sw_kube_obj *o;
+
+    set_rv(i, sw_json_str(sw_json_walk(object, "metadata", "resourceVersion", NULL)));
+    if (type == SW_KUBE_BOOKMARK)
+        return;
+    o = sw_kube_obj_take(arena, object);
+    if (!o)
+        return;
+    old = sw_map_get(&i->store, o->key);
+    if (type == SW_KUBE_DELETED)
+        store_del(i, o->key, o);
+    else if (old && sw_slice_eq(old->uid, o->uid) && older(o->rv, old->rv))
+        sw_kube_obj_unref(o);
+    else
+        store_put(i, o);
+}
+
+static void on_event(void *arg, enum sw_kube_event type, const struct sw_json *object,
+                     struct sw_arena *arena)
+{
+    struct sw_informer *i = arg;
+
+    i->stats.events++;
+    i->watch_events++;
+    i->failed = 0;
+    if (i->state == INF_STREAM)
+        stream_event(i, type, object, arena);
+    else
+        live_event(i, type, object, arena);
+}
+
+static void on_open(void *arg)
+{
+    struct sw_informer *i = arg;
+
+    i->stats.watches++;
+    i->watch_began_ns = sw_loop_now(sw_kube_client_loop(i->client));
+    if (i->state == INF_STREAM)
+        sw_timer_start(sw_kube_client_loop(i->client), &i->timer, stream_stall_ns, on_stall);
+}
+
+/* A streaming list that did not come to its end. */
+static void stream_ended(struct sw_informer *i, const struct sw_kube_reply *r)
+{
+    bool refused = r->code >= 400 && r->code < 500 && r->code != 401 && r->code != 403 &&
+                   r->code != 410 && r->code != 429;
+
+    sw_timer_stop(sw_kube_client_loop(i->client), &i->timer);
+    fresh_clear(i);
+    if (refused) {
+        /* 404 may also be the kind's; the list will tell. */
+        i->no_stream = r->code != 404;
+        list_begin(i);
+        return;
+    }
+    complain(i, "streaming list", r);
+    back_off(i, r->retry_after_ns);
+}
+
+static void on_watch_end(void *arg, const struct sw_kube_reply *r)
+{
+    struct sw_informer *i = arg;
+    uint64_t now = sw_loop_now(sw_kube_client_loop(i->client));
+    bool good = r->rc == SW_EOF && (i->watch_events || now - i->watch_began_ns >= short_watch_ns);
+
+    i->watch = NULL;
+    if (i->state == INF_STREAM) {
+        stream_ended(i, r);
+        return;
+    }
+    if (good) {
+        watch_begin(i);
+        return;
+    }
+    if (r->rc != SW_EOF)
+        complain(i, "watch", r);
+    if (r->code == 410 || r->code == 404 || (r->code >= 400 && r->code < 500 && r->code != 429)) {
+        forget_revision(i);
+        /* At once, unless that did not help a moment ago. */
+        if (r->code == 410 && now - i->listed_ns >= short_watch_ns) {
+            sync_begin(i);
+            return;
+        }
+    }
+    back_off(i, r->retry_after_ns);
+}
+
+static const struct sw_kube_watch_cbs watch_cbs = {
+    .open = on_open, .event = on_event, .end = on_watch_end};
+
+static void watch_begin(struct sw_informer *i)
+{
+    struct sw_kube_req req = base_req(i);
+
+    req.resource_version = sw_slice_str(i->rv);
+    i->state = INF_WATCH;
+    i->watch_events = 0;
+    i->watch_began_ns = sw_loop_now(sw_kube_client_loop(i->client));
+    i->watch = sw_kube_watch(i->client, &req, &(struct sw_kube_watch_opts){.bookmarks = true},
+                             &watch_cbs, i);
+}
+
+static void stream_begin(struct sw_informer *i)
+{
+    struct sw_kube_req req = base_req(i);
+
+    fresh_clear(i);
+    i->state = INF_STREAM;
+    i->watch_events = 0;
+    i->watch_began_ns = sw_loop_now(sw_kube_client_loop(i->client));
+    sw_timer_start(sw_kube_client_loop(i->client), &i->timer, 4 * stream_stall_ns, on_stall);
+    i->watch = sw_kube_watch(i->client, &req, &(struct sw_kube_watch_opts){.initial = true},
+                             &watch_cbs, i);
+}
+
+static void sync_begin(struct sw_informer *i)
+{
+    if (i->no_stream || i->o.plain_list)
+        list_begin(i);
+    else
+        stream_begin(i);
+}
+
+/* --- from outside --- */
+
+static char *dup_opt(const char *s)
+{
+    return s && *s ? sw_strdup(s) : NULL;
+}
+
+struct sw_informer *sw_informer_new(struct sw_kube_client *c, const struct sw_informer_opts *o,
+                                    const struct sw_informer_cbs *cbs, void *arg)
+{
+    struct sw_informer *i = SW_NEW(struct sw_informer);
+
+    i->client = c;
+    i->o = *o;
+    i->ns = sw_slice_dup(o->ns);
+    i->o.ns = sw_slice_str(i->ns);
+    i->labels = dup_opt(o->label_selector);
+    i->fields = dup_opt(o->field_selector);
+    i->o.label_selector = i->labels;
+    i->o.field_selector = i->fields;
+    i->cbs = *cbs;
+    i->arg = arg;
+    return i;
+}
+
+static void on_resync(struct sw_timer *t)
+{
+    struct sw_informer *i = SW_CONTAINER_OF(t, struct sw_informer, resync);
+    struct sw_kube_obj **all = NULL;
+    size_t n = sw_informer_list(i, &all);
+
+    for (size_t k = 0; k < n; k++) {
+        if (i->synced)
+            i->cbs.update(i->arg, all[k], all[k]);
+        sw_kube_obj_unref(all[k]);
+    }
+    sw_free(all);
+    sw_timer_start(sw_kube_client_loop(i->client), &i->resync, i->o.resync_ns, on_resync);
+}
+
+void sw_informer_start(struct sw_informer *i)
+{
+    struct sw_loop *l = sw_kube_client_loop(i->client);
+
+    if (i->state != INF_STOPPED)
+        return;
+    if (i->o.resync_ns)
+        sw_timer_start(l, &i->resync, i->o.resync_ns, on_resync);
+    if (i->rv)
+        watch_begin(i);
+    else
+        sync_begin(i);
+}
+
+void sw_informer_stop(struct sw_informer *i)
+{
+    struct sw_loop *l = sw_kube_client_loop(i->client);
+
+    sw_timer_stop(l, &i->timer);
+    sw_timer_stop(l, &i->resync);
+    sw_kube_list_cancel(i->lister);
+    i->lister = NULL;
+    sw_kube_watch_cancel(i->watch);
+    i->watch = NULL;
+    fresh_clear(i);
+    i->state = INF_STOPPED;
+}
+
+void sw_informer_free(struct sw_informer *i)
+{
+    if (!i)
+        return;
+    sw_informer_stop(i);
+    map_clear(&i->store);
+    sw_free(i->rv);
+    sw_free(i->ns);
+    sw_free(i->labels);
+    sw_free(i->fields);
+    sw_free(i);
+}
+
+bool sw_informer_synced(const struct sw_informer *i)
+{
+    return i->synced;
+}
+
+size_t sw_informer_count(const struct sw_informer *i)
+{
+    return i->store.n;
+}
+
+struct sw_kube_obj *sw_informer_get(const struct sw_informer *i, struct sw_slice key)
+{
+    return sw_map_get(&i->store, key);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct sw_kube_obj *const *x = a;
+    const struct sw_kube_obj *const *y = b;
+
+    return sw_slice_cmp((*x)->key, (*y)->key);
+}
+
+size_t sw_informer_list(const struct sw_informer *i, struct sw_kube_obj ***ret)
+{
+    struct sw_kube_obj **all = SW_NEW_ARRAY(struct sw_kube_obj *, i->store.n + 1);
+    size_t n = 0;
+
+    SW_MAP_FOREACH (it, &i->store)
+        all[n++] = sw_kube_obj_ref(it->value);
+    qsort(all, n, sizeof(*all), by_key);
+    *ret = all;
+    return n;
+}
+
+struct sw_informer_stats sw_informer_stats(const struct sw_informer *i)
+{
+    return i->stats;
+}
+
+struct sw_slice sw_informer_revision(const struct sw_informer *i)
+{
+    return sw_slice_str(i->rv);
+}
