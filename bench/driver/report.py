@@ -133,7 +133,7 @@ def suite_text(name, out):
             parts.append(f"{name} {what}{void}\n" +
                          table(["candidate", *head], measure_rows(got, extra)))
     if name == "mem":
-        for what in ("pass", "stream", "tls"):
+        for what in ("pass", "stream", "hbone"):
             rows = [[c, " + ".join(fmt(v) for v in r["kb_per_conn"]), r["conns"]]
                     for c, r in out.get(what, {}).items()]
             if rows:

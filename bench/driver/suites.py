@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The suites of `bench/run`. Each fills ctx.result and leaves no process behind."""
+import json
 import os
 import shutil
 import subprocess
@@ -26,7 +27,8 @@ PEERS = {
     "nginx-mtls": ("nginx", ["nginx-mtls-a.conf", "nginx-mtls-b.conf"], False),
 }
 RELAYS = ["haproxy", "nginx"]
-SHOWN_RELAYS = ["haproxy", "haproxy-default", "nginx"]  # the second for context only
+SHOWN_RELAYS = ["haproxy", "haproxy-default", "nginx"]
+STOCK_RELAYS = ["haproxy-default", "nginx"]  # splice as it comes, see README
 TUNNELS = ["haproxy-connect", "nghttpx"]  # what HBONE is compared with
 MTLS = ["nginx-mtls", "haproxy-mtls", "stunnel"]
 
@@ -144,6 +146,19 @@ def rtt_ratios(ctx, field, suite, peers):
         record_ratio(ctx, name, added("spanwire"), columns(data, peers, added), False, got["void"])
 
 
+def stock_ratio(ctx, field):
+    """Marginal throughput against relays whose splice pipes have the size they come with."""
+    got = field.out["bulk"]
+    data = got["rounds"]
+    raw = m.series(data, "raw", "gbps")
+
+    def marg(n):
+        return m.apply(m.marginal, m.series(data, n, "gbps"), raw)
+
+    record_ratio(ctx, "pass.marginal_stock", marg("spanwire"), columns(data, STOCK_RELAYS, marg),
+                 True, got["void"])
+
+
 def run_pass(ctx):
     field = Field(ctx, "pass")
     field.add(Raw)
@@ -155,6 +170,7 @@ def run_pass(ctx):
         main = [n for n in field.names() if n != quiet.name]
         field.measure("bulk", "gbps", lambda c: m.bulk(ctx, c), main)
         bulk_ratios(ctx, field, "bulk", "pass", SHOWN_RELAYS)
+        stock_ratio(ctx, field)
         field.measure("rtt", "p50_us", lambda c: m.rtt(ctx, c), main)
         rtt_ratios(ctx, field, "pass", RELAYS)
         data = field.measure("cps", "rate", lambda c: m.cps(ctx, c))
@@ -283,12 +299,23 @@ def mem_group(ctx, what, conns, peers, ours):
                     ctx.result["absolutes"][f"mem.{what}{'_' if side else ''}{side}_kb"] = [value]
 
 
+def tls_alone(ctx):
+    """TLS without HTTP/2: connections made in memory by a small program of our own."""
+    tool = os.path.join(os.path.dirname(ctx.binary), "bench", "tlsmem")
+    if not os.access(tool, os.X_OK):
+        ctx.note("mem tls: bench/tlsmem is not built (meson configure -Dbench=true)")
+        return
+    done = subprocess.run([tool], capture_output=True, text=True, timeout=60, check=True)
+    ctx.result["absolutes"]["mem.tls_kb"] = [round(json.loads(done.stdout)["bytes"] / 1024, 2)]
+
+
 def run_mem(ctx):
     mem_group(ctx, "pass", IDLE_PASS, RELAYS, ((NodePass,), {}))
     mem_group(ctx, "stream", IDLE_TUNNELS, TUNNELS,
               ((NodePair, "spanwire", "127.0.0.2", "127.0.0.3"),
                {"extra": ["--pool-max-streams", "1000"]}))
-    mem_group(ctx, "tls", IDLE_TUNNELS, MTLS,
+    tls_alone(ctx)
+    mem_group(ctx, "hbone", IDLE_TUNNELS, MTLS,
               ((NodePair, "spanwire", "127.0.0.4", "127.0.0.5"),
                {"extra": ["--pool-max-streams", "1"]}))
 

@@ -235,7 +235,8 @@ static int judge_web_client(struct sw_tls_lib *l, const struct sw_verify_in *in)
     return 0;
 }
 
-/* The server of an HTTPS client: chain, then name. Nothing here is a matter of taste but the skip. */
+/* The server of an HTTPS client: chain, then name. Nothing here is a matter of taste but the skip.
+ */
 static int judge_web_server(struct sw_tls_lib *l, const struct sw_verify_in *in)
 {
     uint8_t alert = SW_ALERT_BAD_CERTIFICATE;
@@ -342,8 +343,10 @@ static int set_up(struct sw_tls_lib *l, struct sw_err *err)
     (void)pthread_once(&priorities_once, make_priorities);
     if (priorities_rc < 0)
         return sw_err_set(err, SW_EINVAL, "TLS set-up: %s", gnutls_strerror(priorities_rc));
+    /* One key share: a second would cost a curve operation per handshake, and who wants another
+     * group asks for it. */
     flags |= l->params.server ? GNUTLS_SERVER | GNUTLS_NO_AUTO_SEND_TICKET
-                              : GNUTLS_CLIENT | GNUTLS_FORCE_CLIENT_CERT;
+                              : GNUTLS_CLIENT | GNUTLS_FORCE_CLIENT_CERT | GNUTLS_KEY_SHARE_TOP;
     rc = gnutls_init(&l->session, flags);
     if (rc >= 0)
         rc = gnutls_priority_set(l->session, priorities[which]);
