@@ -126,7 +126,7 @@ static void open_record(struct outbound *o)
         .mtls = tunnel,
         .src = o->live.src,
         .dst = s->route.target,
-        .src_workload = o->live.pod->local,
+        .src_workload = s->local,
         .dst_workload = s->route.workload,
         .service = s->route.service,
         .hbone_addr = sw_slice_str(s->route.authority),
@@ -134,7 +134,7 @@ static void open_record(struct outbound *o)
     };
 
     if (tunnel) {
-        info.src_identity = o->live.pod->local->c->identity;
+        info.src_identity = s->local->c->identity;
         if (s->route.workload)
             info.dst_identity = s->route.workload->c->identity;
     }
@@ -229,6 +229,22 @@ static void on_resolved(struct sw_resolve *a)
     sw_free(a);
 }
 
+static void count_resolve(const struct outbound *o, struct sw_slice name)
+{
+    const struct sw_workload *w = o->setup->local;
+    struct sw_baggage own;
+
+    sw_baggage_of(w, &own);
+    {
+        const struct sw_slice labels[] = {
+            own.workload_name, own.service_name, own.revision, own.ns, w->c->identity,
+            own.service_name,  own.revision,     own.cluster,  name,
+        };
+
+        sw_metric_add(sw_metric_get(outbound_worker(o)->shard, SW_METRIC_ON_DEMAND_DNS, labels), 1);
+    }
+}
+
 static void resolve(struct outbound *o)
 {
     struct sw_slice name = o->setup->route.hostname;
@@ -244,6 +260,7 @@ static void resolve(struct outbound *o)
     a->cb = on_resolved;
     a->arg = o;
     o->setup->resolve = a;
+    count_resolve(o, name);
     sw_resolve_start(a);
 }
 
@@ -264,8 +281,7 @@ static void choose(struct outbound *o)
     struct sw_worker *w = outbound_worker(o);
     struct sw_route_tried tried = {s->tried, s->n_tried};
 
-    sw_route_outbound(s->state, &w->env, o->live.pod->local, &o->live.original_dst, &tried,
-                      &s->route);
+    sw_route_outbound(s->state, &w->env, s->local, &o->live.original_dst, &tried, &s->route);
     if (s->route.kind == SW_ROUTE_DROP)
         dropped(o);
     else if (s->route.hostname.n)
@@ -315,6 +331,7 @@ void sw_outbound_start(struct sw_wpod *p, int fd, const struct sw_addr *peer,
     o->setup = SW_NEW(struct outbound_setup);
     o->setup->out = o;
     o->setup->state = sw_state_ref(w->state);
+    o->setup->local = p->local;
     sw_trace_make(NULL, (const uint8_t *)random, &o->setup->trace);
     if (!p->local) {
         sw_ledger_refused(w, SW_OUTBOUND, peer, dst, "unknown_workload",

@@ -23,6 +23,8 @@ struct double_hbone;
 struct outbound_setup {
     struct outbound *out;
     struct sw_state *state; /* owned reference: the route points into it */
+    const struct sw_workload
+        *local; /* in 'state': a reload may take the pod's own away meanwhile */
     struct sw_route_outbound route;
     struct sw_slice tried[OUTBOUND_TRIES]; /* uids, in 'state' */
     size_t n_tried;

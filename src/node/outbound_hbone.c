@@ -23,7 +23,7 @@ int outbound_connect(struct outbound *o, struct sw_session *s, struct sw_tstream
     };
     size_t n = 2;
 
-    sw_baggage_of(o->live.pod->local, &own);
+    sw_baggage_of(setup->local, &own);
     if (sw_baggage_build(&own, &baggage) != SW_OK ||
         sw_forwarded_build(&o->live.src, host, &forwarded) != SW_OK)
         return sw_err_set(err, SW_ELIMIT, "tunnel headers too long");
