@@ -47,9 +47,13 @@ static void fail(struct double_hbone *x, enum sw_response_flag flag, const char 
 {
     struct outbound *o = x->out;
 
-    if (o && o->setup)
+    if (!o)
+        return;
+    /* Let go first: the next attempt may make another of these at once. */
+    outbound_double_abandon(o);
+    if (o->setup)
         outbound_retry(o, flag, why);
-    else if (o)
+    else
         outbound_finish(o, flag, why);
 }
 
