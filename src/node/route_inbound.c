@@ -16,7 +16,8 @@
  *    by pod address, hence by the waypoint, and opens nothing;
  *  - a waypoint on the service alone does not bind callers that dial the pod's own address: no
  *    outbound proxy would route those through it. Only a hostname authority says which service
- *    was meant; then that service's waypoint is required;
+ *    was meant; then that service's waypoint is required. A name of a service the workload is not
+ *    in, or of a headless one, is no such way: the workload's own waypoint stays required;
  *  - plaintext (15006) carries no identity, so it never comes from a waypoint and is refused like
  *    any other caller; the node agent's probes do not pass here (the redirection exempts them).
  *
@@ -40,6 +41,7 @@ struct inbound {
     struct sw_slice host;         /* by hostname */
     struct sw_addr authority;     /* by address; with a hostname only the port is set */
     const struct sw_service *svc; /* by hostname */
+    uint16_t port;                /* the workload's own that is meant, before any tunnel's */
 };
 
 static bool refuse(struct inbound *in, int status, const char *fmt, ...) SW_PRINTF(3, 4);
@@ -154,6 +156,7 @@ static bool next_hop(struct inbound *in)
         return false;
     if (sw_route_own_port(in->env, port))
         return refuse(in, 503, "attempted recursive call to ourselves");
+    in->port = port;
     if (c->has_app_tunnel && c->app_tunnel_port)
         port = c->app_tunnel_port;
     in->r->rbac_dst = (struct sw_addr){.ip = in->req->conn_dst.ip, .port = port};
@@ -291,22 +294,38 @@ static bool direct_path(const struct inbound *in)
 
         if (svc && !sw_service_has_waypoint(svc) && svc->n_vips + svc->n_cidr_vips > 0 &&
             sw_service_visible(svc, in->req->src ? in->req->src->ns : sw_slice("", 0)) &&
-            leads_to(w, m, in->authority.port))
+            leads_to(w, m, in->port))
             return true;
     }
     return false;
 }
 
+/* A name says which service was meant: then that one decides, if it can have sent the caller. */
+static bool name_decides(const struct inbound *in, bool *ret_required)
+{
+    const struct sw_workload *w = in->req->local;
+    const struct sw_service *svc = in->svc;
+
+    *ret_required = false;
+    if (is_waypoint_of_service(in, svc))
+        return true;
+    if (!sw_workload_in_service(w, svc))
+        return w->c->has_app_tunnel; /* else a foreign name would be a way round the waypoint */
+    *ret_required = sw_service_has_waypoint(svc);
+    return *ret_required || svc->n_vips + svc->n_cidr_vips > 0;
+}
+
 static bool waypoint_required(const struct inbound *in)
 {
     const struct sw_workload *w = in->req->local;
+    bool required;
 
     if (!in->env->enforce_waypoint)
         return false;
-    if (in->by_hostname)
-        return sw_service_has_waypoint(in->svc) && !is_waypoint_of_service(in, in->svc) &&
-               sw_workload_in_service(w, in->svc);
-    if (!w->c->waypoint || !sw_ip_eq(&in->authority.ip, &in->req->conn_dst.ip))
+    if (in->by_hostname && name_decides(in, &required))
+        return required;
+    if (!w->c->waypoint ||
+        (!in->by_hostname && !sw_ip_eq(&in->authority.ip, &in->req->conn_dst.ip)))
         return false;
     return !sw_gateway_is(in->s, w->c->waypoint, w) && !direct_path(in);
 }
@@ -334,7 +353,7 @@ bool sw_route_may_pass(const struct sw_state *s, const struct sw_route_env *env,
 {
     struct sw_route_inbound_request req = {
         .local = local, .conn_dst = *dst, .peer_ip = *peer, .src = src};
-    struct inbound in = {.s = s, .env = env, .req = &req, .authority = *dst};
+    struct inbound in = {.s = s, .env = env, .req = &req, .authority = *dst, .port = dst->port};
 
     return !waypoint_required(&in) || sw_route_is_waypoint_of(s, local, src) ||
            (src ? caller_is_self(&in) : sw_workload_has_ip(local, peer));

@@ -17,6 +17,32 @@ bool sw_pick_was_tried(const struct sw_picker *p, const struct sw_workload *w)
     return false;
 }
 
+/* Everybody the reference leads to was tried. */
+static bool gateway_was_tried(const struct sw_picker *p, const struct sw_gateway_addr *gw)
+{
+    const struct sw_service *svc;
+    const struct sw_workload *w;
+
+    if (!p->tried || p->tried->n == 0)
+        return false;
+    sw_gateway_find(p->s, gw, p->source->c->ns, &svc, &w);
+    if (!svc)
+        return w && sw_pick_was_tried(p, w);
+    for (size_t i = 0; i < svc->n_endpoints; i++) {
+        if (!sw_pick_was_tried(p, svc->endpoints[i]))
+            return false;
+    }
+    return svc->n_endpoints > 0;
+}
+
+/* What is tried in another network is the gateway: that settles whoever is only behind it. */
+static bool endpoint_was_tried(const struct sw_picker *p, const struct sw_workload *w)
+{
+    return sw_pick_was_tried(p, w) ||
+           (w->c->network_gateway && !sw_slice_eq(w->at->network, p->source->at->network) &&
+            gateway_was_tried(p, w->c->network_gateway));
+}
+
 /* ---- locality ---- */
 
 static bool same_scope(const struct sw_workload *a, const struct sw_workload *b,
@@ -142,7 +168,7 @@ static struct tally count(const struct sw_picker *p, const struct sw_service *sv
 
         if (!eligible(p, svc, w, port, use))
             continue;
-        if (sw_pick_was_tried(p, w)) {
+        if (endpoint_was_tried(p, w)) {
             t.tried = true;
             continue;
         }
@@ -166,7 +192,7 @@ static const struct sw_workload *pick_weighted(const struct sw_picker *p,
     for (size_t i = 0; i < svc->n_endpoints; i++) {
         const struct sw_workload *w = svc->endpoints[i];
 
-        if (!eligible(p, svc, w, port, use) || sw_pick_was_tried(p, w) ||
+        if (!eligible(p, svc, w, port, use) || endpoint_was_tried(p, w) ||
             rank_for(p, svc, w) != t->rank)
             continue;
         if (left < w->capacity)
@@ -244,6 +270,21 @@ enum sw_pick_result sw_pick_gateway(const struct sw_picker *p, const struct sw_g
     return SW_PICK_OK;
 }
 
+static uint64_t weight_now(const struct sw_picker *p, const struct sw_weighted_waypoint *to)
+{
+    return gateway_was_tried(p, &to->to) ? 0 : to->weight;
+}
+
+/* Nothing to draw from: no weights at all, or all were tried and one of them has to say so. */
+static const struct sw_gateway_addr *first_weighted(const struct sw_service *svc)
+{
+    for (size_t i = 0; i < svc->n_weighted; i++) {
+        if (svc->weighted[i].weight)
+            return &svc->weighted[i].to;
+    }
+    return svc->waypoint;
+}
+
 const struct sw_gateway_addr *sw_pick_waypoint(const struct sw_picker *p,
                                                const struct sw_service *svc)
 {
@@ -251,14 +292,16 @@ const struct sw_gateway_addr *sw_pick_waypoint(const struct sw_picker *p,
     uint64_t left;
 
     for (size_t i = 0; i < svc->n_weighted; i++)
-        total += svc->weighted[i].weight;
+        total += weight_now(p, &svc->weighted[i]);
     if (total == 0)
-        return svc->waypoint;
+        return first_weighted(svc);
     left = draw(p, total);
     for (size_t i = 0; i < svc->n_weighted; i++) {
-        if (left < svc->weighted[i].weight)
+        uint64_t weight = weight_now(p, &svc->weighted[i]);
+
+        if (left < weight)
             return &svc->weighted[i].to;
-        left -= svc->weighted[i].weight;
+        left -= weight;
     }
     return svc->waypoint;
 }

@@ -272,8 +272,11 @@ static void waypoint_rules(void **state)
         {{"bywp", "10.0.0.3:15008", "10.0.0.3:80", &self, "10.0.0.3", 0, 0}, 200, "itself"},
         {{"bywp", "10.0.0.3:15008", "10.0.0.3:80", &self, "10.0.0.30", 0, 0}, 401, "a sibling"},
         {{"bywp", "10.0.0.3:15008", "headless:80", &client, 0, 0, 0},
-         200,
-         "named service without waypoint"},
+         401,
+         "a headless service is dialled by address, hence by the waypoint"},
+        {{"bywp", "10.0.0.3:15008", "nowp:80", &client, 0, 0, 0},
+         401,
+         "the name of a service it is not in"},
         /* A service without a waypoint leads to 8080, one with a waypoint to 8181. */
         {{"mixed", "10.0.0.4:15008", "10.0.0.4:8080", &client, 0, 0, 0}, 200, "service traffic"},
         {{"mixed", "10.0.0.4:15008", "10.0.0.4:8181", &client, 0, 0, 0}, 401, "guarded port"},
