@@ -169,8 +169,12 @@ static void bind_source(int fd, const struct sw_ip *src, bool low_port)
 
     for (int i = 0; low_port && i < LOW_PORT_TRIES; i++) {
         from.port = (uint16_t)(LOW_PORT_FIRST + sw_rand_below(LOW_PORT_LAST - LOW_PORT_FIRST + 1));
-        if (bind_to(fd, &from))
+        if (bind_to(fd, &from)) {
+            /* A server of the pod may start on this port later. Only now, or two of these could
+             * share one and fail to connect. */
+            (void)set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
             return;
+        }
     }
     from.port = 0;
     (void)set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
