@@ -72,6 +72,19 @@ static unsigned judge(struct outbound *o, struct sw_wpod *dst, struct outbound_f
     return sw_inbound_judge(outbound_worker(o), &ask, &f->rec, &f->route);
 }
 
+/*
+ * Would the two certificates accept each other? The chains are our own; what a handshake would look
+ * at besides is the trust domain, and the revocations where there are any: those take the tunnel.
+ */
+static bool trusts(const struct sw_tls_cred *dst, const struct sw_tls_cred *src)
+{
+    const struct sw_spiffe *a = sw_tls_cred_id(src);
+    const struct sw_spiffe *b = sw_tls_cred_id(dst);
+
+    return a && b && sw_slice_eq(a->trust_domain, b->trust_domain) && !sw_tls_cred_has_crl(dst) &&
+           !sw_tls_cred_has_crl(src);
+}
+
 bool outbound_fast(struct outbound *o)
 {
     struct sw_worker *w = outbound_worker(o);
@@ -82,7 +95,8 @@ bool outbound_fast(struct outbound *o)
     char text[32];
 
     if (!w->config->fast_path || r->kind != SW_ROUTE_HBONE || !r->authority_is_target ||
-        r->via_waypoint || r->via_gateway || !dst || dst->pod->self || !o->live.pod->cred)
+        r->via_waypoint || r->via_gateway || !dst || dst->pod->self || !o->live.pod->cred ||
+        !dst->cred || !trusts(dst->cred, o->live.pod->cred))
         return false;
     f = SW_NEW(struct outbound_fast);
     f->out = o;
