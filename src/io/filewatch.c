@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <string.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -18,6 +20,8 @@ struct sw_filewatch {
     struct sw_watch watch;
     struct sw_timer settle;
     int fd;
+    bool gone;  /* the last that happened to the file is that it went away */
+    char *path; /* owned */
     sw_filewatch_cb cb;
     void *arg; /* borrowed */
 };
@@ -26,18 +30,69 @@ static void on_settled(struct sw_timer *t)
 {
     struct sw_filewatch *f = SW_CONTAINER_OF(t, struct sw_filewatch, settle);
 
+    /* Made anew meanwhile: whoever makes it will close it. */
+    if (f->gone && access(f->path, F_OK) == 0)
+        return;
     f->cb(f->arg);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static bool is_link(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+}
+
+/*
+ * A regular file is looked at when somebody has finished with it: before, it may be half written,
+ * and half a configuration can be a valid one without its policies. A link may lead through other
+ * entries of the directory, so there any event is worth a look: the reader compares contents.
+ */
+static bool matters(struct sw_filewatch *f, const struct inotify_event *e)
+{
+    if (is_link(f->path)) {
+        f->gone = false;
+        return true;
+    }
+    if (e->len == 0 || strcmp(e->name, base_name(f->path)) != 0 || (e->mask & IN_CREATE))
+        return false;
+    f->gone = e->mask & (IN_DELETE | IN_MOVED_FROM);
+    return true;
+}
+
+static bool read_events(struct sw_filewatch *f)
+{
+    char buf[4096] __attribute__((aligned(8)));
+    bool any = false;
+    ssize_t n;
+
+    while ((n = read(f->fd, buf, sizeof(buf))) > 0) {
+        for (ssize_t at = 0; at < n;) {
+            struct inotify_event e;
+
+            memcpy(&e, buf + at, sizeof(e));
+            any = matters(f, (const struct inotify_event *)(const void *)(buf + at)) || any ||
+                  (e.mask & IN_Q_OVERFLOW);
+            at += (ssize_t)(sizeof(e) + e.len);
+        }
+    }
+    return any;
 }
 
 static void on_event(struct sw_watch *w, unsigned events)
 {
     struct sw_filewatch *f = SW_CONTAINER_OF(w, struct sw_filewatch, watch);
-    char buf[4096] __attribute__((aligned(8)));
 
     (void)events;
-    /* Any event of the directory is worth a look: the reader compares contents. */
-    while (read(f->fd, buf, sizeof(buf)) > 0)
-        ;
+    if (!read_events(f))
+        return;
     /* Not pushed back by every event, or a busy directory would silence its files. */
     if (!sw_timer_running(&f->settle))
         sw_timer_start(f->loop, &f->settle, SETTLE_MS * SW_NS_PER_MS, on_settled);
@@ -54,6 +109,7 @@ struct sw_filewatch *sw_filewatch_new(struct sw_loop *l, const char *path, sw_fi
     struct sw_filewatch *f = SW_NEW(struct sw_filewatch);
 
     f->loop = l;
+    f->path = sw_strdup(path);
     f->cb = cb;
     f->arg = arg;
     f->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -77,6 +133,7 @@ void sw_filewatch_free(struct sw_filewatch *f)
     sw_watch_stop(&f->watch);
     if (f->fd >= 0)
         (void)close(f->fd);
+    sw_free(f->path);
     sw_free(f);
 }
 
