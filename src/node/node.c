@@ -134,6 +134,9 @@ static void on_config_changed(void *arg)
         drop_text(&text);
         return;
     }
+    /* What a truncation or a full disk leaves behind; '{}' says it on purpose. */
+    if (rc == SW_OK && sw_slice_trim(text).n == 0)
+        rc = sw_err_set(&err, SW_EINVAL, "'%s' is empty", n->config->local_xds_path);
     if (rc == SW_OK)
         rc = parse_text(n, text, &state, &err);
     if (rc != SW_OK) {

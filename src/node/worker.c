@@ -133,18 +133,25 @@ static void unpark(struct sw_parked *k)
     sw_timer_stop(k->worker->loop, &k->deadline);
     sw_list_unlink(&k->link);
     k->worker->n_lives--;
+    k->worker->n_parked--;
     sw_free(k);
+}
+
+static void turn_away(struct sw_listener *l, int fd, const struct sw_addr *peer, const char *why)
+{
+    bool out = l->kind == SW_LISTEN_OUTBOUND || l->kind == SW_LISTEN_SOCKS5;
+    struct sw_addr dst = sw_sock_original_dst(fd);
+
+    sw_ledger_refused(l->pod->worker, out ? SW_OUTBOUND : SW_INBOUND, peer, &dst,
+                      "unknown_workload", why);
+    sw_sock_close(fd);
 }
 
 static void on_park_deadline(struct sw_timer *t)
 {
     struct sw_parked *k = SW_CONTAINER_OF(t, struct sw_parked, deadline);
-    struct sw_addr dst = sw_sock_original_dst(k->fd);
 
-    sw_ledger_refused(k->worker, k->listener->kind == SW_LISTEN_OUTBOUND ? SW_OUTBOUND : SW_INBOUND,
-                      &k->peer, &dst, "unknown_workload",
-                      "local workload did not become known in time");
-    sw_sock_close(k->fd);
+    turn_away(k->listener, k->fd, &k->peer, "local workload did not become known in time");
     unpark(k);
 }
 
@@ -160,6 +167,7 @@ static void park(struct sw_listener *l, int fd, const struct sw_addr *peer)
     k->peer = *peer;
     sw_list_push_back(&w->parked, &k->link);
     w->n_lives++;
+    w->n_parked++;
     sw_timer_start(w->loop, &k->deadline, WORKLOAD_WAIT_S * SW_NS_PER_S, on_park_deadline);
 }
 
@@ -224,10 +232,10 @@ static bool accept_one(struct sw_listener *l)
         pause_accept(w, "few file descriptors left");
     if (pod_ready(l))
         serve(l, fd, &peer);
-    else if (w->n_lives < PARKED_MAX)
+    else if (w->n_parked < PARKED_MAX)
         park(l, fd, &peer);
     else
-        sw_sock_close(fd);
+        turn_away(l, fd, &peer, "local workload is not known, and too many wait for it");
     return !w->accept_paused;
 }
 

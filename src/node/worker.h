@@ -122,7 +122,8 @@ struct sw_worker {
     struct sw_list lives;
     struct sw_list servers; /* inbound HBONE connections */
     struct sw_list parked;
-    size_t n_lives;
+    size_t n_lives; /* with the parked ones */
+    size_t n_parked;
     size_t n_servers;
     struct sw_timer accept_retry;
     bool accept_paused;
