@@ -346,7 +346,8 @@ static void reindex(struct sw_json *v)
 }
 
 size_t sw_json_filter(struct sw_json *v,
-                      bool (*keep)(const struct sw_json_member *m, const void *arg), const void *arg)
+                      bool (*keep)(const struct sw_json_member *m, const void *arg),
+                      const void *arg)
 {
     uint32_t n = 0;
     uint32_t gone;

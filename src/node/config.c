@@ -86,7 +86,7 @@ int sw_node_workers(const char *text, uint32_t cpus, const char *request, const 
         if (rc != SW_OK)
             return rc;
     } else {
-        if (!sw_slice_to_u64(share ? sw_slice_head(s, s.n - 1) : s, 100000, &n) ||
+        if (!sw_slice_to_u64(share ? sw_slice_head(s, s.n - 1) : s, WORKERS_MAX, &n) ||
             (share && (n == 0 || n > 100)))
             return sw_err_set(err, SW_EINVAL,
                               "--workers: '%.40s' is neither a number nor a share such as 50%%",

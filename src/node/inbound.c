@@ -7,9 +7,12 @@
 #include "base/time.h"
 #include "tunnel/session.h"
 
+enum { HANDSHAKES_MAX = 1024 }; /* per worker, about 20 KB each */
+
 /* One TLS connection of a peer. */
 struct server {
     struct sw_list link;
+    bool open; /* TLS is done */
     struct sw_wpod *pod;
     struct sw_session *session;
     struct sw_addr peer;
@@ -234,9 +237,23 @@ static void on_ready(struct sw_session *s)
 {
     struct server *sv = sw_session_owner(s);
 
+    sv->open = true;
+    sv->pod->worker->n_handshakes--;
     sw_log_debug("inbound", "HBONE connection with %s", sw_tls_cipher(sw_session_tls(s)));
     if (sv->pod->worker->draining)
         sw_session_drain(s);
+}
+
+static void server_free(struct server *sv)
+{
+    struct sw_worker *w = sv->pod->worker;
+
+    if (!sv->open)
+        w->n_handshakes--;
+    sw_metric_sub(w->sockets[SW_REPORTER_DESTINATION], 1);
+    sw_list_unlink(&sv->link);
+    w->n_servers--;
+    sw_free(sv);
 }
 
 static void on_closed(struct sw_session *s, int rc, const struct sw_err *err, bool handshaken)
@@ -250,10 +267,7 @@ static void on_closed(struct sw_session *s, int rc, const struct sw_err *err, bo
         sw_ledger_refused(w, SW_INBOUND, &sv->peer, &sv->local, "tls", err->msg);
     else if (rc == SW_EPROTO)
         sw_ledger_refused(w, SW_INBOUND, &sv->peer, &sv->local, "http2", err->msg);
-    sw_metric_sub(w->sockets[SW_REPORTER_DESTINATION], 1);
-    sw_list_unlink(&sv->link);
-    w->n_servers--;
-    sw_free(sv);
+    server_free(sv);
 }
 
 static const struct sw_session_ops session_ops = {
@@ -262,36 +276,44 @@ static const struct sw_session_ops session_ops = {
     .on_closed = on_closed,
 };
 
+/* Why a new connection cannot be taken, or NULL. */
+static const char *cannot_serve(const struct sw_wpod *p)
+{
+    if (!p->cred)
+        return "no certificate for the local workload yet";
+    if (p->worker->n_handshakes >= HANDSHAKES_MAX)
+        return "too many unfinished handshakes";
+    return NULL;
+}
+
 void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
 {
     struct sw_worker *w = p->worker;
     struct sw_tls_params tls = {.server = true, .alpn = "h2", .cred = p->cred};
+    struct sw_addr local = sw_sock_local(fd);
+    const char *why = cannot_serve(p);
     struct sw_err err = {0};
     struct server *sv;
 
+    if (why) {
+        sw_ledger_refused(w, SW_INBOUND, peer, &local, p->cred ? "handshakes" : "identity", why);
+        sw_sock_close(fd);
+        return;
+    }
     sv = SW_NEW(struct server);
     sv->pod = p;
     sv->peer = *peer;
-    sv->local = sw_sock_local(fd);
-    if (!p->cred) {
-        sw_ledger_refused(w, SW_INBOUND, peer, &sv->local, "identity",
-                          "no certificate for the local workload yet");
-        sw_sock_close(fd);
-        sw_free(sv);
-        return;
-    }
+    sv->local = local;
     tls.tls12 = w->config->tls12;
     sw_list_push_back(&w->servers, &sv->link);
     w->n_servers++;
+    w->n_handshakes++;
     sw_metric_add(w->sockets[SW_REPORTER_DESTINATION], 1);
     sv->session =
         sw_session_new(w->loop, fd, true, &tls, &w->session_config, &session_ops, sv, &err);
     if (!sv->session) {
-        sw_ledger_refused(w, SW_INBOUND, peer, &sv->local, "tls", err.msg);
-        sw_metric_sub(w->sockets[SW_REPORTER_DESTINATION], 1);
-        sw_list_unlink(&sv->link);
-        w->n_servers--;
-        sw_free(sv);
+        sw_ledger_refused(w, SW_INBOUND, peer, &local, "tls", err.msg);
+        server_free(sv);
     }
 }
 

@@ -20,6 +20,7 @@ static void drop_setup(struct outbound *o)
 
     if (!s)
         return;
+    sw_timer_stop(outbound_worker(o)->loop, &s->answer);
     sw_dial_cancel(&s->dial);
     sw_pool_cancel(&s->wait);
     if (s->resolve)
@@ -270,8 +271,10 @@ static void dropped(struct outbound *o)
     bool again = s->route.drop == SW_DROP_EXHAUSTED && s->last_error[0];
     const char *why = again ? s->last_error : s->route.reason;
 
-    sw_ledger_refused(outbound_worker(o), SW_OUTBOUND, &o->live.src, &o->live.original_dst,
-                      s->route.drop == SW_DROP_SELF_CALL ? "self_call" : "no_route", why);
+    /* After a failed attempt there is a line already. */
+    if (!again)
+        sw_ledger_refused(outbound_worker(o), SW_OUTBOUND, &o->live.src, &o->live.original_dst,
+                          s->route.drop == SW_DROP_SELF_CALL ? "self_call" : "no_route", why);
     outbound_finish(o, again ? s->last_flag : SW_FLAG_CONNECT, why);
 }
 

@@ -14,6 +14,7 @@ enum {
     OUTBOUND_TRIES = 3, /* endpoints tried before giving up */
     OUTBOUND_AGAIN = 3, /* connections to the same endpoint that may end before they are of use */
     OUTBOUND_CONNECT_S = 10,
+    OUTBOUND_ANSWER_S = 15, /* the peer's own connect may take 10 */
 };
 
 struct outbound;
@@ -31,6 +32,7 @@ struct outbound_setup {
     unsigned n_again; /* connections that went away under us */
     struct sw_dial dial;
     struct sw_pool_wait wait;
+    struct sw_timer answer;     /* how long a peer may think about a CONNECT */
     struct sw_resolve *resolve; /* ours until it answers */
     struct sw_trace trace;
     char last_error[200];

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/time.h"
 #include "node/outbound.h"
 
 enum { SANS_MAX = 64 };
@@ -100,11 +101,25 @@ const struct sw_tstream_ops outbound_stream_ops = {
     .on_done = on_done,
 };
 
+static void on_no_answer(struct sw_timer *t)
+{
+    struct outbound_setup *setup = SW_CONTAINER_OF(t, struct outbound_setup, answer);
+    struct outbound *o = setup->out;
+
+    outbound_double_abandon(o);
+    if (o->streaming)
+        sw_tstream_abort(&o->u.stream, SW_H2_CANCEL);
+    o->streaming = false;
+    outbound_retry(o, SW_FLAG_CONNECT, "no answer to CONNECT");
+}
+
 static void use_session(struct outbound *o, struct sw_session *s)
 {
     struct outbound_setup *setup = o->setup;
     struct sw_err err = {0};
 
+    sw_timer_start(outbound_worker(o)->loop, &setup->answer, OUTBOUND_ANSWER_S * SW_NS_PER_S,
+                   on_no_answer);
     if (setup->route.kind == SW_ROUTE_DOUBLE_HBONE) {
         outbound_double(o, s);
         return;

@@ -125,6 +125,7 @@ struct sw_worker {
     size_t n_lives; /* with the parked ones */
     size_t n_parked;
     size_t n_servers;
+    size_t n_handshakes; /* of these, TLS not done yet */
     struct sw_timer accept_retry;
     bool accept_paused;
     bool draining;

@@ -69,8 +69,10 @@ static int set_duration(const struct sw_opt *o, uint64_t *at, struct sw_slice va
     if (rc != SW_OK)
         return rc;
     if (ns < o->min * SW_NS_PER_MS || (o->max && ns > o->max * SW_NS_PER_MS))
-        return sw_err_set(err, SW_EINVAL, "'%.*s' is not between %ums and %ums",
-                          SW_SLICE_ARG(value), o->min, o->max);
+        return o->max ? sw_err_set(err, SW_EINVAL, "'%.*s' is not between %ums and %ums",
+                                   SW_SLICE_ARG(value), o->min, o->max)
+                      : sw_err_set(err, SW_EINVAL, "'%.*s' is less than %ums", SW_SLICE_ARG(value),
+                                   o->min);
     *at = ns;
     return SW_OK;
 }
