@@ -88,9 +88,9 @@ int sw_node_workers(const char *text, uint32_t cpus, const char *request, const 
     } else {
         if (!sw_slice_to_u64(share ? sw_slice_head(s, s.n - 1) : s, WORKERS_MAX, &n) ||
             (share && (n == 0 || n > 100)))
-            return sw_err_set(err, SW_EINVAL,
-                              "--workers: '%.40s' is neither a number nor a share such as 50%%",
-                              text);
+            return sw_err_set(
+                err, SW_EINVAL,
+                "--workers: '%.40s' is neither a number up to 1024 nor a share such as 50%%", text);
         if (share)
             n = (n * cpus + 99) / 100;
         else if (n == 0)

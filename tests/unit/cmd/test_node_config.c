@@ -136,8 +136,12 @@ static const struct {
     {"--pod a/b/c", "node: --pod: 'a/b/c' does not end in =NETNS_PATH"},
     {"--pod a/b/c=", "node: --pod: 'a/b/c=' does not end in =NETNS_PATH"},
     {"--pod a/b/c=/x --pod d/e/f=/x", "node: --pod: '/x' is named twice"},
-    {"--workers 200%", "node: --workers: '200%' is neither a number nor a share such as 50%"},
-    {"--workers -1", "node: --workers: '-1' is neither a number nor a share such as 50%"},
+    {"--workers 200%",
+     "node: --workers: '200%' is neither a number up to 1024 nor a share such as 50%"},
+    {"--workers 1025",
+     "node: --workers: '1025' is neither a number up to 1024 nor a share such as 50%"},
+    {"--workers -1",
+     "node: --workers: '-1' is neither a number up to 1024 nor a share such as 50%"},
     {"--cpu-limit x", "node: --cpu-limit: 'x' is not a number of CPUs such as 2 or 500m"},
     {"--drain soon", "node: --drain (CONNECTION_TERMINATION_DEADLINE): 'soon' is not a duration "
                      "such as '5s' or '10m'"},
@@ -202,12 +206,12 @@ static void test_number_of_workers(void **state)
         const char *limit;
         uint32_t want;
     } cases[] = {
-        {NULL, 2, NULL, NULL, 2},       {NULL, 64, NULL, NULL, 16}, {NULL, 65, NULL, NULL, 17},
-        {NULL, 64, "20", NULL, 20},     {NULL, 4, "500m", NULL, 2}, {NULL, 64, NULL, "1500m", 2},
-        {NULL, 64, NULL, "1.5", 2},     {NULL, 64, "4", "2", 4},    {NULL, 64, NULL, "1", 1},
-        {"auto", 64, NULL, "500m", 1},  {"0", 8, NULL, NULL, 8},    {"3", 8, "1", "1", 3},
-        {"50%", 8, NULL, NULL, 4},      {"1%", 8, NULL, NULL, 1},   {"100%", 7, NULL, NULL, 7},
-        {"99999", 8, NULL, NULL, 1024},
+        {NULL, 2, NULL, NULL, 2},      {NULL, 64, NULL, NULL, 16}, {NULL, 65, NULL, NULL, 17},
+        {NULL, 64, "20", NULL, 20},    {NULL, 4, "500m", NULL, 2}, {NULL, 64, NULL, "1500m", 2},
+        {NULL, 64, NULL, "1.5", 2},    {NULL, 64, "4", "2", 4},    {NULL, 64, NULL, "1", 1},
+        {"auto", 64, NULL, "500m", 1}, {"0", 8, NULL, NULL, 8},    {"3", 8, "1", "1", 3},
+        {"50%", 8, NULL, NULL, 4},     {"1%", 8, NULL, NULL, 1},   {"100%", 7, NULL, NULL, 7},
+        {"1024", 8, NULL, NULL, 1024},
     };
     static const char *const bad[] = {"", "x", "5.5", "0%", "101%", "%", "1 ", "-1"};
     uint32_t n;
