@@ -121,6 +121,16 @@ VIEWS = {
     "rate": (["per second", "share of raw", "marginal", "p50 us", "proxy CPU us", "opens each"],
              [share("rate"), marginal("rate"), col("p50_us"), col("cpu_us_per_conn"),
               col("opens_per_conn")]),
+    "per_s": (["per second", "p50 us", "p99 us", "server CPU us"],
+              [col("p50_us"), col("p99_us"), col("cpu_us")]),
+    "last_p50_us": (["last p50 us", "last p99 us", "any p50 us", "any p99 us", "write p50 us",
+                     "changes/s"],
+                    [col("last_p99_us"), col("p50_us"), col("p99_us"), col("ack_p50_us"),
+                     col("changes_s")]),
+    "deliveries_s": (["deliveries/s", "per server core", "changes/s", "last p99 us"],
+                     [col("per_core"), col("changes_s"), col("last_p99_us")]),
+    "rss_mb": (["RSS MB", "private MB", "bytes each", "filled/s"],
+               [col("private_mb"), col("bytes_each"), col("rate")]),
 }
 
 

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 
+from . import api
 from . import measure as m
 from . import procs
 from .candidates import NodePair, NodePass, Peer, Raw, find_program
@@ -399,5 +400,9 @@ def run_floors(ctx):
     field.out["openssl"] = [l for l in done.stdout.splitlines() if "bits" in l or "op/s" in l]
 
 
+def run_api(ctx):
+    api.run_api(ctx, Field)
+
+
 SUITES = {"pass": run_pass, "hbone": run_hbone, "handshake": run_handshake, "mem": run_mem,
-          "start": run_start, "size": run_size, "floors": run_floors}
+          "api": run_api, "start": run_start, "size": run_size, "floors": run_floors}

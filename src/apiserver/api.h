@@ -27,8 +27,9 @@ struct api_tokens {
 };
 
 struct sw_api {
-    struct sw_loop *loop; /* borrowed */
-    struct sw_store *store;
+    struct sw_loop *loop;   /* borrowed */
+    struct sw_store *store; /* NULL once closed */
+    size_t writes;          /* under way in the store */
     struct sw_store_feed *feed;
     struct sw_front *front;
     struct sw_ca *ca;
@@ -49,7 +50,6 @@ struct sw_api {
     bool ready;
     uint32_t starting; /* bootstrap writes under way */
     struct sw_arena arena;
-    struct sw_timer sweep; /* expired events */
 };
 
 /* Who asks. Slices live in the request's arena. */
@@ -96,6 +96,7 @@ struct api_req {
     void *done_arg;
     struct sw_arena own_arena;
     struct sw_list link;
+    struct sw_defer start; /* our own: begins from the loop */
     /* what is asked */
     struct sw_slice method;
     struct sw_slice path; /* decoded */
@@ -190,6 +191,8 @@ void api_on_request(struct sw_xchg *x, void *arg);
 struct api_req *api_internal(struct sw_api *api, enum api_verb verb, const struct api_res *res,
                              struct sw_slice ns, struct sw_slice name, const char *sub,
                              const struct sw_json *body, api_done_cb cb, void *arg);
+/* Frees one that will not be answered any more. */
+void api_internal_drop(struct api_req *r);
 const char *api_verb_name(enum api_verb v);
 /* First value of a query parameter; p == NULL when absent. */
 struct sw_slice api_param(const struct api_req *r, const char *name);
@@ -357,6 +360,8 @@ void api_docs_free(struct api_docs *d);
 
 /* --- controllers inside the server --- */
 struct api_gc *api_gc_new(struct sw_api *api);
+/* No more looking at the store; requests under way may still end. */
+void api_gc_stop(struct api_gc *g);
 void api_gc_free(struct api_gc *g);
 /* Namespaces may have become empty, or begun to go. */
 void api_bootstrap(struct sw_api *api);

@@ -574,15 +574,6 @@ void api_user_rules(struct sw_api *api, struct sw_arena *a, const struct api_use
     struct api_authz *z = api->authz;
 
     refresh(z);
-    if (in_groups(u, SW_SLICE_LIT("system:masters"))) {
-        struct sw_json *star = sw_json_new_array(a);
-        struct rule r = {.verbs = star, .groups = star, .resources = star};
-        struct rule urls = {.verbs = star, .urls = star};
-
-        sw_json_push(a, star, sw_json_new_str(a, "*"));
-        add_rule(a, &r, resource_rules, other_rules);
-        add_rule(a, &urls, resource_rules, other_rules);
-    }
     for (size_t i = 0; i < z->bindings.n; i++) {
         const struct binding *b = &z->bindings.p[i];
 

@@ -1,27 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Listeners, TLS and the life of a connection. One step function reads, lets the protocol work and
- * writes until it would block; callbacks only record and call it.
- */
+/* Listeners, and starting and stopping the whole. Connections are in front_conn.c. */
 #include "apiserver/front.h"
-
-#include <string.h>
 
 #include "apiserver/front_int.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/sock.h"
+#include "tls/cred.h"
 
-enum {
-    ACCEPTS_PER_WAKE = 32,
-    STEPS_PER_WAKE = 64,
-    READ_SIZE = 64 * 1024,
-    WIRE_HIGH = 128 * 1024, /* sealed bytes waiting for the socket */
-    WIRE_MAX = WIRE_HIGH + 2 * SW_TLS_SEAL_ROOM(SW_TLS_PLAIN_MAX) + SW_TLS_HANDSHAKE_OUT_MAX,
-    PLAIN_IN = FRONT_H1_HEAD + 64 * 1024,
-};
-static const uint64_t linger_ns = 2 * SW_NS_PER_S;
+enum { ACCEPTS_PER_WAKE = 32 };
 static const uint64_t accept_retry_ns = 100 * SW_NS_PER_MS;
 
 struct listener {
@@ -32,499 +20,6 @@ struct listener {
     struct sw_defer again;
     int fd;
 };
-
-static void maybe_stopped(struct sw_front *f);
-static void conn_step(struct front_conn *c);
-static void on_timeout(struct sw_timer *t);
-
-/* --- connections ------------------------------------------------------------------------ */
-
-static void conn_free(struct front_conn *c)
-{
-    sw_list_unlink(&c->link);
-    sw_defer_cancel(&c->again);
-    sw_defer_cancel(&c->reap);
-    sw_timer_stop(c->front->loop, &c->timer);
-    sw_h1_free(c->h1);
-    sw_h2_free(c->h2);
-    sw_tls_free(c->tls);
-    sw_buf_done(&c->in);
-    sw_buf_done(&c->plain);
-    sw_buf_done(&c->out);
-    sw_buf_done(&c->wire);
-    sw_free(c);
-}
-
-static void on_reap(struct sw_defer *d)
-{
-    conn_free(SW_CONTAINER_OF(d, struct front_conn, reap));
-}
-
-static void conn_close(struct front_conn *c)
-{
-    struct sw_front *f = c->front;
-
-    if (c->state == CONN_DEAD)
-        return;
-    c->state = CONN_DEAD;
-    sw_timer_stop(f->loop, &c->timer);
-    sw_watch_stop(&c->watch);
-    sw_sock_close(c->fd);
-    c->fd = -1;
-    while (!sw_list_empty(&c->xchgs))
-        front_xchg_release(SW_CONTAINER_OF(c->xchgs.next, struct front_xchg, link));
-    sw_list_unlink(&c->link);
-    sw_list_push_back(&f->dead, &c->link);
-    f->nconns--;
-    sw_loop_defer(f->loop, &c->reap, on_reap);
-    maybe_stopped(f);
-}
-
-static void arm(struct front_conn *c, uint64_t ns)
-{
-    sw_timer_start(c->front->loop, &c->timer, ns, on_timeout);
-}
-
-static bool conn_idle(const struct front_conn *c)
-{
-    return c->state == CONN_OPEN && c->nxchgs == 0 && sw_buf_len(&c->wire) == 0;
-}
-
-/* --- writing --- */
-
-/* SW_OK when all sealed bytes are out. */
-static int write_wire(struct front_conn *c)
-{
-    while (sw_buf_len(&c->wire)) {
-        ssize_t n = sw_sock_write(c->fd, sw_buf_data(&c->wire), sw_buf_len(&c->wire));
-
-        if (n < 0)
-            return (int)n;
-        sw_buf_consume(&c->wire, (size_t)n);
-        c->progress_ns = sw_loop_now(c->front->loop);
-    }
-    return SW_OK;
-}
-
-static int seal(struct front_conn *c, struct sw_slice plain)
-{
-    static _Thread_local uint8_t scratch[SW_TLS_PLAIN_MAX + 1];
-    char *to = sw_buf_reserve(&c->wire, SW_TLS_SEAL_ROOM(plain.n));
-    size_t n;
-
-    if (!to)
-        return SW_EAGAIN;
-    memcpy(scratch, plain.p, plain.n);
-    n = sw_tls_seal(c->tls, scratch, plain.n, (uint8_t *)to);
-    if (n == 0)
-        return SW_ECLOSED;
-    sw_buf_commit(&c->wire, n);
-    return SW_OK;
-}
-
-/* Seals from one buffer until it is empty or enough is sealed. */
-static int seal_from(struct front_conn *c, struct sw_buf *b)
-{
-    while (sw_buf_len(b) && sw_buf_len(&c->wire) < WIRE_HIGH) {
-        struct sw_slice s = sw_slice_head(sw_buf_slice(b), sw_tls_max_plain(c->tls));
-        int rc = seal(c, s);
-
-        if (rc != SW_OK)
-            return rc;
-        sw_buf_consume(b, s.n);
-    }
-    return SW_OK;
-}
-
-/* Finished with the exchange in front; the connection may take its next request. */
-static void h1_answered(struct front_conn *c, struct front_xchg *x)
-{
-    bool close_after = x->close_after || c->front->stopping || x->pub.too_large;
-
-    x->state = XCHG_DONE;
-    front_xchg_release(x);
-    if (close_after) {
-        c->state = CONN_BYE;
-        return;
-    }
-    sw_h1_reset(c->h1);
-    arm(c, sw_buf_len(&c->plain) ? c->front->opts.head_timeout_ns : c->front->opts.idle_timeout_ns);
-}
-
-static int seal_h1(struct front_conn *c)
-{
-    struct front_xchg *x;
-    int rc = seal_from(c, &c->out);
-
-    if (rc != SW_OK || sw_list_empty(&c->xchgs))
-        return rc;
-    x = SW_CONTAINER_OF(c->xchgs.next, struct front_xchg, link);
-    rc = seal_from(c, &x->out);
-    if (rc != SW_OK)
-        return rc;
-    front_xchg_drained(x);
-    if (c->state != CONN_OPEN || sw_list_empty(&c->xchgs) || sw_buf_len(&x->out))
-        return SW_OK;
-    if (x->state == XCHG_FLUSH)
-        h1_answered(c, x);
-    return SW_OK;
-}
-
-static int seal_h2(struct front_conn *c)
-{
-    struct sw_err err = {0};
-    int rc;
-
-    for (;;) {
-        rc = sw_h2_flush(c->h2, &err);
-        if (rc != SW_OK && rc != SW_EAGAIN)
-            return rc;
-        if (sw_buf_len(&c->out) == 0)
-            break;
-        rc = seal_from(c, &c->out);
-        if (rc != SW_OK || sw_buf_len(&c->wire) >= WIRE_HIGH)
-            return rc;
-    }
-    SW_LIST_FOREACH (it, &c->xchgs)
-        front_xchg_drained(SW_CONTAINER_OF(it, struct front_xchg, link));
-    return SW_OK;
-}
-
-/* Moves answers to the socket. SW_OK: everything is out; SW_EAGAIN: the socket is full. */
-static int flush(struct front_conn *c)
-{
-    int rc;
-
-    for (;;) {
-        rc = write_wire(c);
-        if (rc != SW_OK)
-            return rc;
-        if (c->state == CONN_HANDSHAKE || c->state == CONN_LINGER)
-            return SW_OK;
-        if (sw_tls_wants_flush(c->tls)) {
-            char *to = sw_buf_reserve(&c->wire, SW_TLS_CTRL_ROOM);
-
-            if (to)
-                sw_buf_commit(&c->wire, sw_tls_flush(c->tls, (uint8_t *)to, SW_TLS_CTRL_ROOM));
-        }
-        rc = c->h2 ? seal_h2(c) : seal_h1(c);
-        if (rc != SW_OK)
-            return rc == SW_EAGAIN ? SW_OK : rc;
-        if (c->broken)
-            return SW_ECLOSED;
-        if (sw_buf_len(&c->wire) == 0)
-            return SW_OK;
-    }
-}
-
-/* --- reading --- */
-
-static int handshake(struct front_conn *c)
-{
-    struct sw_err err = {0};
-    size_t used = 0;
-    int rc = sw_tls_handshake(c->tls, sw_buf_slice(&c->in), &used, &c->wire, &err);
-
-    sw_buf_consume(&c->in, used);
-    if (rc == SW_EAGAIN)
-        return SW_EAGAIN;
-    if (rc != SW_OK) {
-        sw_log_debug("api", "TLS handshake failed: %s", err.msg);
-        (void)write_wire(c);
-        return SW_ECLOSED;
-    }
-    c->state = CONN_OPEN;
-    if (strcmp(sw_tls_alpn(c->tls), "h2") == 0)
-        front_h2_start(c);
-    else
-        c->h1 = sw_h1_new(
-            SW_H1_REQUEST,
-            &(struct sw_h1_limits){.line = 32 * 1024, .head = FRONT_H1_HEAD, .headers = 200});
-    arm(c, c->front->opts.head_timeout_ns);
-    return SW_OK;
-}
-
-/* Opens one record. */
-static int open_record(struct front_conn *c)
-{
-    struct sw_slice plain;
-    struct sw_err err = {0};
-    size_t used = 0;
-    int rc;
-
-    if (c->h1 && sw_buf_len(&c->plain) + SW_TLS_PLAIN_MAX > c->plain.max)
-        return SW_EAGAIN; /* pipelined more than we hold: wait for the answers */
-    rc = sw_tls_open(c->tls, (uint8_t *)c->in.p + c->in.off, sw_buf_len(&c->in), &used, &plain,
-                     &err);
-    if (rc == SW_OK && plain.n) {
-        if (c->h2)
-            rc = front_h2_feed(c, plain);
-        else
-            rc = sw_buf_append_slice(&c->plain, plain);
-    }
-    if (rc == SW_EOF)
-        c->eof = true;
-    sw_buf_consume(&c->in, used);
-    return rc;
-}
-
-/* SW_OK: something was done. */
-static int step_open(struct front_conn *c)
-{
-    int rc = SW_EAGAIN;
-    int h1 = SW_EAGAIN;
-
-    if (sw_buf_len(&c->in) && !c->eof)
-        rc = open_record(c);
-    if (c->h1)
-        h1 = front_h1_step(c);
-    if (h1 != SW_OK && h1 != SW_EAGAIN)
-        return h1;
-    if (rc == SW_EPROTO && c->h2) {
-        c->state = CONN_BYE;
-        return SW_OK;
-    }
-    return h1 == SW_OK ? SW_OK : rc;
-}
-
-static int fill(struct front_conn *c)
-{
-    size_t room = c->in.max - sw_buf_len(&c->in);
-    char *to = room ? sw_buf_reserve(&c->in, sw_min(room, READ_SIZE)) : NULL;
-    ssize_t n;
-
-    if (!to)
-        return SW_EAGAIN;
-    n = sw_sock_read(c->fd, to, sw_min(room, READ_SIZE));
-    if (n < 0) {
-        if (n == SW_EAGAIN && sw_buf_len(&c->in) == 0)
-            sw_buf_done(&c->in);
-        return (int)n;
-    }
-    sw_buf_commit(&c->in, (size_t)n);
-    return SW_OK;
-}
-
-static int step_linger(struct front_conn *c)
-{
-    char waste[4096];
-    ssize_t n = sw_sock_read(c->fd, waste, sizeof(waste));
-
-    if (n < 0)
-        return (int)n;
-    c->lingered += (size_t)n;
-    return c->lingered > FRONT_LINGER ? SW_EOF : SW_OK;
-}
-
-/* Says goodbye once all is out, then waits a little for the peer to read it. */
-static int step_bye(struct front_conn *c)
-{
-    int rc = flush(c);
-    char *to;
-
-    if (rc != SW_OK)
-        return rc;
-    to = sw_buf_reserve(&c->wire, SW_TLS_CTRL_ROOM);
-    if (to)
-        sw_buf_commit(&c->wire, sw_tls_close_notify(c->tls, (uint8_t *)to, SW_TLS_CTRL_ROOM));
-    (void)write_wire(c);
-    sw_sock_shutdown_write(c->fd);
-    c->state = CONN_LINGER;
-    arm(c, linger_ns);
-    return SW_OK;
-}
-
-static int step_once(struct front_conn *c)
-{
-    int rc;
-
-    switch (c->state) {
-    case CONN_HANDSHAKE:
-        rc = sw_buf_len(&c->in) ? handshake(c) : SW_EAGAIN;
-        if (rc == SW_EAGAIN) {
-            rc = write_wire(c);
-            if (rc == SW_OK || rc == SW_EAGAIN)
-                rc = fill(c);
-        }
-        return rc;
-    case CONN_OPEN:
-        rc = step_open(c);
-        if (rc == SW_EAGAIN && !c->eof)
-            rc = fill(c);
-        return rc;
-    case CONN_BYE:
-        return step_bye(c);
-    case CONN_LINGER:
-        return step_linger(c);
-    case CONN_DEAD:
-        break;
-    }
-    return SW_EAGAIN;
-}
-
-/* Deadlines that depend on what the connection is waiting for. */
-static void set_timer(struct front_conn *c, int flushed)
-{
-    if (c->state != CONN_OPEN && c->state != CONN_BYE)
-        return;
-    if (flushed == SW_EAGAIN) {
-        if (!sw_timer_running(&c->timer))
-            arm(c, c->front->opts.write_timeout_ns);
-    } else if (c->nxchgs == 0) {
-        if (!sw_timer_running(&c->timer))
-            arm(c, c->front->opts.idle_timeout_ns);
-    } else {
-        struct front_xchg *x = SW_CONTAINER_OF(c->xchgs.next, struct front_xchg, link);
-
-        if (x->state != XCHG_READ)
-            sw_timer_stop(c->front->loop, &c->timer);
-        else if (!sw_timer_running(&c->timer))
-            arm(c, c->front->opts.body_timeout_ns);
-    }
-}
-
-static void on_again(struct sw_defer *d)
-{
-    conn_step(SW_CONTAINER_OF(d, struct front_conn, again));
-}
-
-static bool h2_over(const struct front_conn *c)
-{
-    return c->h2 && c->nxchgs == 0 && (c->goaway || sw_h2_finished(c->h2));
-}
-
-static void conn_step(struct front_conn *c)
-{
-    int rc = SW_OK;
-    int out = SW_OK;
-
-    if (c->in_step || c->state == CONN_DEAD)
-        return;
-    c->in_step = true;
-    for (int i = 0; i < STEPS_PER_WAKE && rc == SW_OK; i++)
-        rc = step_once(c);
-    if (c->state == CONN_OPEN)
-        out = flush(c);
-    c->in_step = false;
-    if ((rc != SW_OK && rc != SW_EAGAIN) || (out != SW_OK && out != SW_EAGAIN) || c->broken) {
-        conn_close(c);
-        return;
-    }
-    if (c->state == CONN_OPEN && (c->eof || h2_over(c)) && c->nxchgs == 0) {
-        c->state = CONN_BYE;
-        rc = SW_OK;
-    } else if (c->eof && c->state == CONN_OPEN) {
-        conn_close(c); /* nobody is left to read what would come */
-        return;
-    }
-    set_timer(c, out);
-    /* An answer given while flushing may have freed the way for a request already read. */
-    if (rc == SW_OK || c->state == CONN_BYE ||
-        (c->h1 && c->nxchgs == 0 && sw_buf_len(&c->plain) && out == SW_OK && rc == SW_OK))
-        sw_loop_defer(c->front->loop, &c->again, on_again);
-    else if (c->h1 && c->state == CONN_OPEN && c->nxchgs == 0 && sw_buf_len(&c->plain) &&
-             sw_h1_idle(c->h1))
-        sw_loop_defer(c->front->loop, &c->again, on_again);
-}
-
-void front_wake(struct front_conn *c)
-{
-    if (!c->in_step && c->state != CONN_DEAD)
-        sw_loop_defer(c->front->loop, &c->again, on_again);
-}
-
-static void on_conn(struct sw_watch *w, unsigned events)
-{
-    (void)events;
-    conn_step(SW_CONTAINER_OF(w, struct front_conn, watch));
-}
-
-static void on_timeout(struct sw_timer *t)
-{
-    struct front_conn *c = SW_CONTAINER_OF(t, struct front_conn, timer);
-    uint64_t quiet = sw_loop_now(c->front->loop) - c->progress_ns;
-
-    /* A slow reader that takes something now and then may stay. */
-    if (c->state == CONN_OPEN && c->nxchgs && sw_buf_len(&c->wire) &&
-        quiet < c->front->opts.write_timeout_ns) {
-        arm(c, c->front->opts.write_timeout_ns - quiet);
-        return;
-    }
-    if (conn_idle(c) && c->h2) {
-        sw_h2_goaway(c->h2, SW_H2_NO_ERROR);
-        c->state = CONN_BYE;
-        conn_step(c);
-        return;
-    }
-    conn_close(c);
-}
-
-/* Room for one more: the connection idle for longest goes first. */
-static bool make_room(struct sw_front *f)
-{
-    if (f->nconns < f->opts.max_conns)
-        return true;
-    SW_LIST_FOREACH (it, &f->conns) {
-        struct front_conn *c = SW_CONTAINER_OF(it, struct front_conn, link);
-
-        if (conn_idle(c)) {
-            conn_close(c);
-            return true;
-        }
-    }
-    if (!f->full_said)
-        sw_log_warn("api", "more than %zu connections: new ones are closed", f->opts.max_conns);
-    f->full_said = true;
-    return false;
-}
-
-static void conn_open(struct sw_front *f, int fd, const struct sw_addr *peer)
-{
-    struct sw_tls_params p = {.server = true,
-                              .tls12 = true,
-                              .chacha = true,
-                              .web = true,
-                              .cred = f->opts.cred,
-                              .alpn = "h2,http/1.1"};
-    struct sw_err err = {0};
-    struct front_conn *c;
-    struct sw_tls *tls;
-
-    if (f->stopping || !make_room(f)) {
-        sw_sock_close(fd);
-        return;
-    }
-    tls = sw_tls_new(&p, &err);
-    if (!tls) {
-        sw_log_warn("api", "connection dropped: %s", err.msg);
-        sw_sock_close(fd);
-        return;
-    }
-    c = SW_NEW(struct front_conn);
-    c->front = f;
-    c->fd = fd;
-    c->tls = tls;
-    c->peer = *peer;
-    sw_buf_init(&c->in, 2 * READ_SIZE);
-    sw_buf_init(&c->plain, PLAIN_IN);
-    sw_buf_init(&c->out, FRONT_PLAIN_MAX);
-    sw_buf_init(&c->wire, WIRE_MAX);
-    sw_list_init(&c->xchgs);
-    sw_list_push_back(&f->conns, &c->link);
-    f->nconns++;
-    arm(c, f->opts.head_timeout_ns);
-    sw_sock_tune(fd, &(struct sw_sock_opts){.keepalive = true,
-                                            .keepalive_time_s = 60,
-                                            .keepalive_interval_s = 15,
-                                            .keepalive_retries = 4,
-                                            .netns_fd = -1});
-    if (sw_watch_start(f->loop, &c->watch, fd, on_conn, &err) != SW_OK) {
-        sw_log_warn("api", "connection dropped: %s", err.msg);
-        conn_close(c);
-        return;
-    }
-    front_wake(c);
-}
 
 /* --- listeners -------------------------------------------------------------------------- */
 
@@ -552,7 +47,7 @@ static void accept_some(struct listener *l)
 
         rc = sw_sock_accept(l->fd, &fd, &peer, &err);
         if (rc == SW_OK)
-            conn_open(f, fd, &peer);
+            front_conn_open(f, fd, &peer);
     }
     if (rc == SW_OK) {
         sw_loop_defer(f->loop, &l->again, on_accept_again);
@@ -645,7 +140,7 @@ static void on_stopped(struct sw_defer *d)
         done(f->done_arg);
 }
 
-static void maybe_stopped(struct sw_front *f)
+void front_maybe_stopped(struct sw_front *f)
 {
     if (!f->stopping || f->nconns || !f->on_done)
         return;
@@ -658,7 +153,7 @@ static void on_stop_deadline(struct sw_timer *t)
     struct sw_front *f = SW_CONTAINER_OF(t, struct sw_front, stop_timer);
 
     SW_LIST_FOREACH (it, &f->conns)
-        conn_close(SW_CONTAINER_OF(it, struct front_conn, link));
+        front_conn_close(SW_CONTAINER_OF(it, struct front_conn, link));
 }
 
 static void close_listeners(struct sw_front *f)
@@ -676,8 +171,8 @@ void sw_front_stop(struct sw_front *f, uint64_t deadline_ns, void (*on_done)(voi
     SW_LIST_FOREACH (it, &f->conns) {
         struct front_conn *c = SW_CONTAINER_OF(it, struct front_conn, link);
 
-        if (conn_idle(c) || c->state == CONN_HANDSHAKE) {
-            conn_close(c);
+        if (front_conn_idle(c) || c->state == CONN_HANDSHAKE) {
+            front_conn_close(c);
         } else if (c->h2) {
             sw_h2_goaway(c->h2, SW_H2_NO_ERROR);
             c->goaway = true;
@@ -685,7 +180,7 @@ void sw_front_stop(struct sw_front *f, uint64_t deadline_ns, void (*on_done)(voi
         }
     }
     sw_timer_start(f->loop, &f->stop_timer, deadline_ns, on_stop_deadline);
-    maybe_stopped(f);
+    front_maybe_stopped(f);
 }
 
 void sw_front_free(struct sw_front *f)
@@ -696,9 +191,9 @@ void sw_front_free(struct sw_front *f)
     sw_timer_stop(f->loop, &f->stop_timer);
     f->on_done = NULL;
     SW_LIST_FOREACH (it, &f->conns)
-        conn_close(SW_CONTAINER_OF(it, struct front_conn, link));
+        front_conn_close(SW_CONTAINER_OF(it, struct front_conn, link));
     SW_LIST_FOREACH (it, &f->dead)
-        conn_free(SW_CONTAINER_OF(it, struct front_conn, link));
+        front_conn_free(SW_CONTAINER_OF(it, struct front_conn, link));
     SW_LIST_FOREACH (it, &f->orphans) {
         struct front_xchg *x = SW_CONTAINER_OF(it, struct front_xchg, link);
 

@@ -77,10 +77,10 @@ size_t sw_front_conns(const struct sw_front *f);
 struct sw_slice sw_xchg_field(const struct sw_xchg *x, const char *name);
 
 /* Adds a field to the answer, before it is given. Invalid values are dropped and logged. */
-void sw_xchg_set(struct sw_xchg *x, const char *name, struct sw_slice value);
+void sw_xchg_set(struct sw_xchg *p, const char *name, struct sw_slice value);
 /* A complete answer; takes the buffer's storage. content_type NULL: none. Large bodies are
  * compressed where the client accepts that. */
-void sw_xchg_send(struct sw_xchg *x, int status, const char *content_type, struct sw_buf *body);
+void sw_xchg_send(struct sw_xchg *p, int status, const char *content_type, struct sw_buf *body);
 /* The same with a copy of the bytes. */
 void sw_xchg_send_slice(struct sw_xchg *x, int status, const char *content_type,
                         struct sw_slice body);
@@ -92,11 +92,11 @@ struct sw_xchg_stream_ops {
     void (*on_drain)(struct sw_xchg *x);
 };
 /* Begins an answer of unknown length; ops is borrowed. The head goes out at once. */
-void sw_xchg_stream(struct sw_xchg *x, int status, const char *content_type,
+void sw_xchg_stream(struct sw_xchg *p, int status, const char *content_type,
                     const struct sw_xchg_stream_ops *ops);
 /* SW_ELIMIT: the client is too slow, nothing was queued. */
-SW_NODISCARD int sw_xchg_write(struct sw_xchg *x, struct sw_slice data);
+SW_NODISCARD int sw_xchg_write(struct sw_xchg *p, struct sw_slice data);
 /* Bytes the client has not taken yet. */
-size_t sw_xchg_pending(const struct sw_xchg *x);
+size_t sw_xchg_pending(const struct sw_xchg *p);
 /* Ends the stream; the exchange belongs to the front again. */
-void sw_xchg_end(struct sw_xchg *x);
+void sw_xchg_end(struct sw_xchg *p);

@@ -102,9 +102,11 @@ static ssize_t pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool 
     have = sw_buf_len(&x->out);
     if (have == 0 && !x->end)
         return SW_EAGAIN;
-    if (room <= 2 * SW_H2_FRAME_HEAD + 1)
+    if (room <= (size_t)2 * SW_H2_FRAME_HEAD + 1) {
+        x->stuck = true; /* resumed when the connection has room again */
         return SW_EAGAIN;
-    max = sw_min(max, room - 2 * SW_H2_FRAME_HEAD);
+    }
+    max = sw_min(max, room - (size_t)2 * SW_H2_FRAME_HEAD);
     *ret_end = x->end && have <= max;
     return (ssize_t)sw_min(max, have);
 }

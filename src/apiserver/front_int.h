@@ -49,6 +49,7 @@ struct front_xchg {
     bool close_after;
     bool want_drain;
     bool responded; /* HTTP/2: the head was given to the engine */
+    bool stuck;     /* HTTP/2: had bytes when there was no room for a frame */
 };
 
 enum conn_state {
@@ -81,6 +82,8 @@ struct front_conn {
     size_t lingered;
     uint64_t progress_ns; /* when bytes last left */
     bool in_step;
+    bool readable; /* the socket may have bytes: no read is tried otherwise */
+    bool hup;      /* the peer finished: read to the end */
     bool eof;
     bool broken; /* close without ceremony */
     bool goaway;
@@ -109,7 +112,18 @@ static inline struct front_xchg *front_xchg_of(struct sw_xchg *x)
     return SW_CONTAINER_OF(x, struct front_xchg, pub);
 }
 
-/* --- front.c: connections --- */
+/* --- front.c --- */
+/* The last connection may have gone while stopping. */
+void front_maybe_stopped(struct sw_front *f);
+
+/* --- front_conn.c: connections --- */
+/* Takes over a connected descriptor. */
+void front_conn_open(struct sw_front *f, int fd, const struct sw_addr *peer);
+/* Ends it: exchanges are told, the memory goes from the loop. */
+void front_conn_close(struct front_conn *c);
+void front_conn_free(struct front_conn *c);
+/* Nothing under way: may be closed without anybody noticing. */
+bool front_conn_idle(const struct front_conn *c);
 /* Something happened outside the connection's own step: go on from the loop. */
 void front_wake(struct front_conn *c);
 

@@ -243,7 +243,8 @@ int sw_xchg_write(struct sw_xchg *p, struct sw_slice data)
     size_t max = x->front->opts.max_stream;
 
     /* One large item always fits into an empty queue, whatever its size. */
-    if (sw_buf_len(&x->out) + data.n > max && sw_buf_len(&x->out) > max / 4) {
+    if ((sw_buf_len(&x->out) + data.n > max && sw_buf_len(&x->out) > max / 4) ||
+        (x->front->out_total + data.n > x->front->opts.max_out && sw_buf_len(&x->out))) {
         x->want_drain = true;
         return SW_ELIMIT;
     }

@@ -243,6 +243,7 @@ static void look_at(struct api_gc *g, const struct sw_store_obj *o)
     struct sw_json *obj = NULL;
     const struct sw_json *meta;
     const struct sw_json *fin;
+    struct gc_dep *d = sw_map_get(&g->deps, o->key);
     bool owned = mentions(o->value, "\"ownerReferences\"");
     bool going = mentions(o->value, "\"deletionTimestamp\"");
 
@@ -250,8 +251,8 @@ static void look_at(struct api_gc *g, const struct sw_store_obj *o)
         gc_queue(g, GC_NAMESPACE, o->key);
     if (is_prefix(o->key, "rbac.authorization.k8s.io/clusterroles/"))
         gc_queue(g, GC_AGGREGATE, SW_SLICE_LIT("all"));
-    if (!owned && sw_map_get(&g->deps, o->key))
-        dep_set(g, o->key, NULL, sw_slice("", 0));
+    if (!owned && d)
+        dep_drop(g, d);
     if (!owned && !going)
         return;
     if (sw_json_parse(&a, o->value, &(struct sw_json_opts){.borrow = true}, &obj, NULL) != SW_OK)
@@ -348,6 +349,21 @@ static void follow(struct api_gc *g)
 
 /* --- events do not live for ever -------------------------------------------------------- */
 
+/* Every write leaves its time with the fields it changed. */
+static struct sw_slice last_written(const struct sw_json *obj)
+{
+    const struct sw_json *owners = sw_json_walk(obj, "metadata", "managedFields", NULL);
+    struct sw_slice last = api_meta_str(obj, "creationTimestamp");
+
+    for (size_t i = 0; i < sw_json_len(owners); i++) {
+        struct sw_slice t = api_str(sw_json_at(owners, i), "time");
+
+        if (sw_slice_cmp(t, last) > 0)
+            last = t;
+    }
+    return last;
+}
+
 static void on_sweep(struct sw_timer *timer)
 {
     struct api_gc *g = SW_CONTAINER_OF(timer, struct api_gc, sweep);
@@ -368,8 +384,7 @@ static void on_sweep(struct sw_timer *timer)
         if (sw_json_parse(&a, o->value, &(struct sw_json_opts){.borrow = true}, &obj, NULL) !=
             SW_OK)
             continue;
-        when = api_str(obj, "lastTimestamp");
-        when = when.n ? when : api_meta_str(obj, "creationTimestamp");
+        when = last_written(obj);
         /* Times in this form sort as texts. */
         if (sw_slice_cmp(sw_slice_head(when, 19), sw_slice(limit, 19)) < 0) {
             struct sw_store_write w = {
@@ -394,13 +409,22 @@ struct api_gc *api_gc_new(struct sw_api *api)
     return g;
 }
 
-void api_gc_free(struct api_gc *g)
+void api_gc_stop(struct api_gc *g)
 {
     if (!g)
         return;
     sw_store_watch_stop(&g->watch);
     sw_timer_stop(g->api->loop, &g->sweep);
     sw_defer_cancel(&g->run);
+    SW_MAP_FOREACH (it, &g->tasks)
+        sw_timer_stop(g->api->loop, &((struct gc_task *)it->value)->timer);
+}
+
+void api_gc_free(struct api_gc *g)
+{
+    if (!g)
+        return;
+    api_gc_stop(g);
     SW_MAP_FOREACH (it, &g->tasks) {
         struct gc_task *t = it->value;
 

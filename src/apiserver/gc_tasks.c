@@ -169,6 +169,7 @@ static void run_dependent(struct gc_task *t)
     size_t waits = 0;
     size_t absent = 0;
     const char *policy = "Background";
+    bool first; /* an owner waits: what depends on us goes before we do */
 
     if (!obj || sw_json_len(refs) == 0)
         return;
@@ -191,11 +192,10 @@ static void run_dependent(struct gc_task *t)
                        meta_patch(&a, obj, "ownerReferences", solid));
         return;
     }
-    if (waits && has_dependents(t->gc, obj))
-        policy = "Foreground";
-    else if (has_finalizer(obj, "orphan"))
+    first = waits && has_dependents(t->gc, obj);
+    if (!first && has_finalizer(obj, "orphan"))
         policy = "Orphan";
-    else if (has_finalizer(obj, "foregroundDeletion"))
+    else if (first || has_finalizer(obj, "foregroundDeletion"))
         policy = "Foreground";
     gc_request(t, API_DELETE, res, ns, name, NULL, delete_options(&a, obj, policy));
 }
@@ -385,12 +385,8 @@ static void run_crd(struct gc_task *t)
     if (!obj || !is_going(obj))
         return;
     if (c && c->n) {
-        const struct api_res *any = NULL;
-
-        for (size_t i = 0; !any && i < c->n; i++)
-            any = &c->vers[i];
         e.snap = sw_store_snapshot(api->store);
-        empty_kind(any, &e);
+        empty_kind(&c->vers[0], &e);
         sw_store_snap_unref(e.snap);
     }
     if (e.left == 0)

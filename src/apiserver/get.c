@@ -43,7 +43,9 @@ static void on_tick(struct sw_timer *t)
 {
     struct future *f = SW_CONTAINER_OF(t, struct future, timer);
 
-    if (sw_store_revision(f->r->api->store) >= f->revision)
+    if (!f->r->api->store)
+        api_fail(f->r, 503, "ServiceUnavailable", "the server is shutting down");
+    else if (sw_store_revision(f->r->api->store) >= f->revision)
         f->then(f->r);
     else if (++f->ticks >= 30 || f->r->api->stopping)
         too_large(f->r, f->revision);

@@ -64,13 +64,47 @@ static void put_description(struct sw_arena *a, struct sw_json *v, struct sw_sli
         sw_json_put_str(a, v, "description", text);
 }
 
+/* "leaseDurationSeconds" -> "Lease duration seconds.": better than nothing where nobody wrote more.
+ */
+static const char *words(struct sw_arena *a, struct sw_slice name)
+{
+    SW_BUF_AUTO b = {.max = 512};
+
+    for (size_t i = 0; i < name.n; i++) {
+        char c = name.p[i];
+        bool upper = c >= 'A' && c <= 'Z';
+        bool next_lower = i + 1 < name.n && name.p[i + 1] >= 'a' && name.p[i + 1] <= 'z';
+        bool prev_lower = i > 0 && name.p[i - 1] >= 'a' && name.p[i - 1] <= 'z';
+
+        if (upper && i && (prev_lower || next_lower) && sw_buf_putc(&b, ' ') != SW_OK)
+            break;
+        if (upper && i && next_lower)
+            c = (char)(c + 32);
+        if (i == 0 && c >= 'a' && c <= 'z')
+            c = (char)(c - 32);
+        if (sw_buf_putc(&b, c) != SW_OK)
+            break;
+    }
+    return sw_arena_printf(a, "%.*s.", SW_SLICE_ARG(sw_buf_slice(&b)));
+}
+
+static void ensure_description(struct sw_arena *a, struct sw_json *v, struct sw_slice name)
+{
+    if (sw_json_is(v, SW_JSON_OBJECT) && !sw_json_find(v, "description"))
+        sw_json_put(a, v, "description", str(a, words(a, name)));
+}
+
 /* Adds a type of the built-in table once. */
 static void add_type(struct maker *m, const struct sw_schema *s, const char *name)
 {
+    struct sw_json *v;
+
     if (sw_json_find(m->schemas, name))
         return;
     sw_json_put(m->a, m->schemas, name, sw_json_new_null(m->a)); /* types may contain themselves */
-    sw_json_put(m->a, m->schemas, name, schema_json(m, s, true));
+    v = schema_json(m, s, true);
+    ensure_description(m->a, v, s->ref);
+    sw_json_put(m->a, m->schemas, name, v);
 }
 
 static void put_object(struct maker *m, struct sw_json *v, const struct sw_schema *s)
@@ -84,8 +118,12 @@ static void put_object(struct maker *m, struct sw_json *v, const struct sw_schem
     if (s->nprops == 0)
         return;
     props = obj(a);
-    for (size_t i = 0; i < s->nprops; i++)
-        sw_json_set(a, props, s->props[i].name, schema_json(m, s->props[i].schema, false));
+    for (size_t i = 0; i < s->nprops; i++) {
+        struct sw_json *p = schema_json(m, s->props[i].schema, false);
+
+        ensure_description(a, p, s->props[i].name);
+        sw_json_set(a, props, s->props[i].name, p);
+    }
     sw_json_put(a, v, "properties", props);
     if (s->nrequired) {
         req = sw_json_new_array(a);
@@ -93,6 +131,19 @@ static void put_object(struct maker *m, struct sw_json *v, const struct sw_schem
             sw_json_push(a, req, sw_json_new_string(a, s->required[i]));
         sw_json_put(a, v, "required", req);
     }
+}
+
+static struct sw_json *int_or_string_types(struct sw_arena *a)
+{
+    struct sw_json *list = sw_json_new_array(a);
+    struct sw_json *i = obj(a);
+    struct sw_json *t = obj(a);
+
+    sw_json_put(a, i, "type", str(a, "integer"));
+    sw_json_put(a, t, "type", str(a, "string"));
+    sw_json_push(a, list, i);
+    sw_json_push(a, list, t);
+    return list;
 }
 
 static struct sw_json *schema_json(struct maker *m, const struct sw_schema *s, bool inline_it)
@@ -103,8 +154,9 @@ static struct sw_json *schema_json(struct maker *m, const struct sw_schema *s, b
     if (s->int_or_string) {
         if (!sw_json_find(m->schemas, INT_OR_STRING)) {
             v = obj(a);
-            sw_json_put(a, v, "type", str(a, "string"));
+            sw_json_put(a, v, "description", str(a, "A number or a text."));
             sw_json_put(a, v, "format", str(a, "int-or-string"));
+            sw_json_put(a, v, "oneOf", int_or_string_types(a));
             sw_json_put(a, m->schemas, INT_OR_STRING, v);
         }
         return ref_json(a, INT_OR_STRING);
@@ -119,8 +171,8 @@ static struct sw_json *schema_json(struct maker *m, const struct sw_schema *s, b
     }
     v = obj(a);
     put_description(a, v, s->description);
-    if (s->type != SW_T_NONE)
-        sw_json_put(a, v, "type", str(a, sw_stype_name(s->type)));
+    /* Free JSON is shown as an object: clients stumble over a schema without type. */
+    sw_json_put(a, v, "type", str(a, s->type == SW_T_NONE ? "object" : sw_stype_name(s->type)));
     if (s->format.n)
         sw_json_put_str(a, v, "format", s->format);
     if (s->type == SW_T_ARRAY && s->items)
@@ -199,7 +251,7 @@ static const char *kind_name(struct sw_arena *a, const struct api_res *res)
     return sw_arena_printf(a, "%s.%s.%s", reversed(a, res->group), res->version, res->kind);
 }
 
-static void add_path(struct maker *m, const struct api_res *res, const char *name)
+static void add_path(struct maker *m, const struct api_res *res)
 {
     struct sw_arena *a = m->a;
     const char *key =
@@ -234,7 +286,6 @@ static void add_path(struct maker *m, const struct api_res *res, const char *nam
         sw_json_put(a, c, "schema", s);
         sw_json_put(a, content, types[i], c);
     }
-    (void)name;
     sw_json_put(a, body, "content", content);
     sw_json_put(a, op, "parameters", params);
     sw_json_put(a, op, "requestBody", body);
@@ -257,9 +308,11 @@ static void add_kind(const struct api_res *res, void *arg)
                      : (res->raw ? sw_json_copy(a, res->raw) : obj(a));
     put_type_meta(m, s);
     put_gvk(a, s, res, true);
+    if (res->builtin)
+        ensure_description(a, s, sw_slice_str(res->kind));
     sw_json_put(a, m->schemas, name, s);
-    if (res->verbs & SW_VERB_PATCH)
-        add_path(m, res, name);
+    /* Kinds without PATCH too: it is where kubectl looks whether the server checks fields. */
+    add_path(m, res);
 }
 
 static struct sw_slice make_document(struct sw_api *api, struct sw_arena *a, const char *group,

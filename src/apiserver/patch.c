@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "apiserver/api.h"
+#include "apiserver/write_int.h"
 #include "base/json_patch.h"
 #include "kube/smd.h"
 
@@ -29,7 +30,7 @@ static bool read_kind(struct api_req *r, enum kind *ret)
     struct sw_slice rest = r->content_type.p ? r->content_type : sw_slice("", 0);
     struct sw_slice t = sw_slice_trim(sw_slice_cut(&rest, ';'));
 
-    if (!r->x) {
+    if (!r->x && t.n == 0) {
         *ret = PATCH_MERGE;
         return true;
     }
@@ -151,9 +152,7 @@ static void apply_failed(struct api_req *r, const struct sw_smd_result *res)
         api_fail_details(r, 409, "Conflict", res->message, d);
         return;
     case SW_SMD_TYPED:
-        api_fail(r, 500, "", "failed to create typed patch object (%.*s/%.*s; %s%s, Kind=%s): %s",
-                 SW_SLICE_ARG(r->ns), SW_SLICE_ARG(r->name), *r->res->group ? "" : "/",
-                 r->res->api_version, r->res->kind, res->message);
+        api_fail(r, 500, "", "%s", res->message);
         return;
     case SW_SMD_BAD_REQUEST:
         api_bad_request(r, "%s", res->message);
@@ -174,6 +173,8 @@ static bool build_apply(struct api_write *w, const struct sw_store_obj *cur)
         api_not_found(r);
         return false;
     }
+    if (!cur && !api_may_create(r))
+        return false;
     if (!cur && r->res->crd && r->crd->terminating) {
         api_fail(r, 405, "MethodNotAllowed",
                  "create not allowed while custom resource definition is terminating");

@@ -10,7 +10,7 @@
 #include "base/time.h"
 #include "kube/table.h"
 
-enum { WARNINGS_TOTAL = 4096, WARNING_CUT = 256 };
+enum { WARNINGS_TOTAL = 4096, WARNING_CUT = 256, WARNINGS_MAX = 64 };
 
 /* --- negotiation ------------------------------------------------------------------------ */
 
@@ -140,11 +140,17 @@ static void put_warning(struct api_req *r, const char *text, size_t max)
 static void put_warnings(struct api_req *r)
 {
     size_t total = 0;
+    size_t max = WARNINGS_TOTAL;
 
     for (size_t i = 0; i < r->warnings.n; i++)
         total += strlen(r->warnings.p[i]);
-    for (size_t i = 0; i < r->warnings.n && i < 100; i++)
-        put_warning(r, r->warnings.p[i], total > WARNINGS_TOTAL ? WARNING_CUT : WARNINGS_TOTAL);
+    if (total > WARNINGS_TOTAL)
+        max = WARNING_CUT;
+    total = 0;
+    for (size_t i = 0; i < r->warnings.n && i < WARNINGS_MAX && total <= WARNINGS_TOTAL; i++) {
+        total += sw_min(strlen(r->warnings.p[i]), max);
+        put_warning(r, r->warnings.p[i], max);
+    }
 }
 
 void api_common_headers(struct api_req *r)
@@ -170,13 +176,6 @@ void api_req_done(struct api_req *r, int code)
     }
     r->crd = api_crd_unref(r->crd);
     r->res = NULL;
-}
-
-static void free_internal(struct api_req *r)
-{
-    sw_list_unlink(&r->link);
-    sw_arena_clear(&r->own_arena);
-    sw_free(r);
 }
 
 void api_reply_buf(struct api_req *r, int code, const char *content_type, struct sw_buf *b)
@@ -206,7 +205,7 @@ void api_reply(struct api_req *r, int code, const struct sw_json *v)
         api_req_done(r, code);
         if (r->done)
             r->done(r, code, v);
-        free_internal(r);
+        api_internal_drop(r);
         return;
     }
     sw_xchg_set(r->x, "Cache-Control", SW_SLICE_LIT("no-cache, private"));

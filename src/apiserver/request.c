@@ -250,8 +250,37 @@ static bool scope_ok(const struct api_req *r)
     return r->verb == API_LIST || r->verb == API_WATCH;
 }
 
+/*
+ * `kubectl describe namespace` asks for these two without looking whether they exist. There are
+ * none, which is a truer answer than "no such thing".
+ */
+static bool always_empty(struct api_req *r)
+{
+    static const char *const kinds[][2] = {{"resourcequotas", "ResourceQuotaList"},
+                                           {"limitranges", "LimitRangeList"}};
+    struct sw_arena *a = r->arena;
+    struct sw_json *v;
+
+    if (r->verb != API_LIST || r->group.n || !sw_slice_eq_str(r->version, "v1"))
+        return false;
+    for (size_t i = 0; i < SW_ARRAY_LEN(kinds); i++) {
+        if (!sw_slice_eq_str(r->resource, kinds[i][0]))
+            continue;
+        v = sw_json_new_object(a);
+        sw_json_put(a, v, "kind", sw_json_new_str(a, kinds[i][1]));
+        sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "v1"));
+        api_set_rv(a, v, sw_store_revision(r->api->store));
+        sw_json_put(a, v, "items", sw_json_new_array(a));
+        api_reply(r, 200, v);
+        return true;
+    }
+    return false;
+}
+
 static void run_resource(struct api_req *r)
 {
+    if (always_empty(r))
+        return;
     r->res = api_registry_find(&r->api->reg, r->group, r->version, r->resource);
     if (!r->res || !scope_ok(r)) {
         r->res = NULL;
@@ -342,6 +371,10 @@ void api_on_request(struct sw_xchg *x, void *arg)
         api_bad_request(r, "invalid URL");
         return;
     }
+    if (!r->api->store) {
+        api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
+        return;
+    }
     parse_resource(r);
     if (!parse_verb(r)) {
         api_fail(r, 405, "MethodNotAllowed",
@@ -355,17 +388,11 @@ void api_on_request(struct sw_xchg *x, void *arg)
 
 /* --- requests of our own ---------------------------------------------------------------- */
 
-struct internal_start {
-    struct sw_defer defer;
-    struct api_req *r;
-};
-
 static void on_internal(struct sw_defer *d)
 {
-    struct internal_start *s = SW_CONTAINER_OF(d, struct internal_start, defer);
-    struct api_req *r = s->r;
+    struct api_req *r = SW_CONTAINER_OF(d, struct api_req, start);
 
-    if (r->api->stopping) {
+    if (r->api->stopping || !r->api->store) {
         api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
         return;
     }
@@ -381,7 +408,6 @@ struct api_req *api_internal(struct sw_api *api, enum api_verb verb, const struc
 {
     static struct sw_slice masters[] = {{"system:masters", 14}};
     struct api_req *r = SW_NEW(struct api_req);
-    struct internal_start *s;
 
     r->arena = &r->own_arena;
     r->api = api;
@@ -404,8 +430,16 @@ struct api_req *api_internal(struct sw_api *api, enum api_verb verb, const struc
     r->done_arg = arg;
     r->warnings.arena = r->arena;
     sw_list_push_back(&api->internals, &r->link);
-    s = SW_ARENA_NEW(r->arena, struct internal_start);
-    s->r = r;
-    sw_loop_defer(api->loop, &s->defer, on_internal);
+    sw_loop_defer(api->loop, &r->start, on_internal);
     return r;
+}
+
+void api_internal_drop(struct api_req *r)
+{
+    sw_defer_cancel(&r->start);
+    sw_list_unlink(&r->link);
+    r->snap = sw_store_snap_unref(r->snap);
+    r->crd = api_crd_unref(r->crd);
+    sw_arena_clear(&r->own_arena);
+    sw_free(r);
 }

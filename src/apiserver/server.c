@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "apiserver/api.h"
+#include "apiserver/fabric.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/sock.h"
@@ -19,7 +20,9 @@ static int open_store(struct sw_api *api, const struct sw_api_config *c, struct 
     SW_AUTO_FREE char *path = sw_asprintf("%s/store.db", c->data_dir);
     struct sw_store_opts o = {.relaxed_sync = c->relaxed_sync,
                               .keep_events = c->keep_events,
-                              .keep_ms = c->keep_events_ms};
+                              .keep_ms = c->keep_events_ms,
+                              .compact_every_ms =
+                                  c->keep_events_ms < 30000 ? c->keep_events_ms : 0};
 
     if (mkdir(c->data_dir, 0700) != 0 && errno != EEXIST)
         return sw_err_sys(err, errno, "cannot make directory '%s'", c->data_dir);
@@ -87,6 +90,8 @@ struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, stru
         api_crds_load(api);
         api->gc = api_gc_new(api);
         api_bootstrap(api);
+        if (c->fabric_kinds)
+            api_fabric_install(api);
         rc = start_front(api, c, cred, err);
     }
     sw_tls_cred_unref(cred);
@@ -94,6 +99,11 @@ struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, stru
         return api;
     sw_api_free(api);
     return NULL;
+}
+
+bool sw_api_ready(const struct sw_api *a)
+{
+    return a->ready;
 }
 
 struct sw_addr sw_api_addr(const struct sw_api *a)
@@ -108,26 +118,33 @@ void sw_api_stop(struct sw_api *a, uint64_t deadline_ns, void (*on_done)(void *a
     sw_front_stop(a->front, deadline_ns, on_done, arg);
 }
 
+/* Writes under way answer their requests: those must live until then. */
+static void close_store(struct sw_api *a)
+{
+    struct sw_store *s = a->store;
+
+    api_watches_end(a, NULL);
+    api_gc_stop(a->gc);
+    if (a->feed)
+        sw_store_feed_free(a->feed);
+    a->feed = NULL;
+    a->store = NULL;
+    if (s)
+        sw_store_close(s);
+    for (int i = 0; i < 1000 && a->writes; i++)
+        sw_loop_turn(a->loop, 10);
+}
+
 void sw_api_free(struct sw_api *a)
 {
     if (!a)
         return;
     a->stopping = true;
-    api_watches_end(a, NULL);
+    close_store(a);
     sw_front_free(a->front);
     api_gc_free(a->gc);
-    SW_LIST_FOREACH (it, &a->internals) {
-        struct api_req *r = SW_CONTAINER_OF(it, struct api_req, link);
-
-        sw_list_unlink(&r->link);
-        r->snap = sw_store_snap_unref(r->snap);
-        r->crd = api_crd_unref(r->crd);
-        /* A write of it may still be under way: its memory goes with the process. */
-    }
-    if (a->feed)
-        sw_store_feed_free(a->feed);
-    if (a->store)
-        sw_store_close(a->store);
+    SW_LIST_FOREACH (it, &a->internals)
+        api_internal_drop(SW_CONTAINER_OF(it, struct api_req, link));
     api_authz_free(a->authz);
     api_fair_free(a->fair);
     api_docs_free(a->docs);

@@ -25,11 +25,14 @@ struct sw_api_config {
     uint32_t max_inflight;    /* requests of one client at a time; 0 = 400 */
     uint32_t keep_events;     /* changes kept for watches at least; 0 = the store's default */
     uint64_t keep_events_ms;
+    bool fabric_kinds; /* install the fabric's own kinds */
 };
 
 /* Makes CA, certificates and kubeconfig on the first start, opens the store, starts to listen. */
 SW_NODISCARD struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c,
                                        struct sw_err *err);
+/* Everything a server has from its first start is there. */
+bool sw_api_ready(const struct sw_api *a);
 /* Address in use. */
 struct sw_addr sw_api_addr(const struct sw_api *a);
 /* Ends watches, finishes begun requests (at most deadline_ns), then calls on_done from the loop. */

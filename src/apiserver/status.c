@@ -30,6 +30,7 @@ void api_fail_details(struct api_req *r, int code, const char *reason, const cha
     api_reply(r, code, api_status_new(r->arena, code, reason, message, details));
 }
 
+SW_PRINTF(2, 0)
 static const char *vformat(struct sw_arena *a, const char *fmt, va_list ap)
 {
     struct sw_buf b = {.max = 1 << 20};

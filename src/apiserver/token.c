@@ -249,63 +249,58 @@ static bool check_bound(struct api_req *r, struct sw_json *bound)
     return true;
 }
 
-void api_token_request(struct api_req *r)
+/* The spec as an object with its defaults; false: an error was sent. */
+static bool settle_spec(struct api_req *r, struct sw_json *tr, struct sw_json **ret_spec,
+                        int64_t *ret_ttl)
 {
     struct sw_arena *a = r->arena;
-    struct sw_json_dups dups;
-    struct sw_json *tr = NULL;
-    struct sw_json *spec;
+    struct sw_json *spec = sw_json_find(tr, "spec");
     struct sw_json *aud;
     struct sw_json *bound;
-    struct sw_json *status;
-    struct sw_store_obj *o;
-    struct sw_json *sa;
-    SW_BUF_AUTO token = {.max = SW_JWS_TOKEN_MAX};
-    struct sw_err err = {0};
-    int64_t now = (int64_t)(sw_wall_ns() / SW_NS_PER_S);
-    int64_t ttl;
-    char text[SW_RFC3339_LEN];
 
-    if (!api_write_options(r, "CreateOptions") || !api_decode_body(r, &tr, &dups))
-        return;
-    r->snap = sw_store_snapshot(r->api->store);
-    o = sw_store_snap_get(r->snap, api_key(a, r->res, r->ns, r->name));
-    if (!o) {
-        api_not_found(r);
-        return;
-    }
-    sa = api_load(a, r->res, o);
-    if (!sw_json_is(tr, SW_JSON_OBJECT))
-        tr = sw_json_new_object(a);
-    spec = sw_json_find(tr, "spec");
     if (!sw_json_is(spec, SW_JSON_OBJECT)) {
         spec = sw_json_new_object(a);
         sw_json_put(a, tr, "spec", spec);
     }
-    if (!check_ttl(r, spec, &ttl))
-        return;
-    aud = sw_json_find(spec, "audiences");
-    if (sw_json_len(aud) == 0) {
+    if (!check_ttl(r, spec, ret_ttl))
+        return false;
+    if (sw_json_len(sw_json_find(spec, "audiences")) == 0) {
         aud = sw_json_new_array(a);
         sw_json_push(a, aud, sw_json_new_str(a, r->api->issuer));
         sw_json_put(a, spec, "audiences", aud);
     }
-    sw_json_put(a, spec, "expirationSeconds", sw_json_new_i64(a, ttl));
+    sw_json_put(a, spec, "expirationSeconds", sw_json_new_i64(a, *ret_ttl));
     bound = sw_json_find(spec, "boundObjectRef");
-    if (sw_json_is(bound, SW_JSON_OBJECT)) {
-        if (!check_bound(r, bound))
-            return;
-    } else {
-        bound = NULL;
+    if (!sw_json_is(bound, SW_JSON_OBJECT))
         sw_json_put(a, spec, "boundObjectRef", sw_json_new_null(a));
-    }
-    if (sw_jws_sign(r->api->token_key,
-                    sw_json_text(a, make_claims(r, sa, aud, now, ttl, bound), NULL), &token,
-                    &err) != SW_OK) {
+    else if (!check_bound(r, bound))
+        return false;
+    *ret_spec = spec;
+    return true;
+}
+
+static void issue(struct api_req *r, struct sw_json *tr, const struct sw_json *sa)
+{
+    struct sw_arena *a = r->arena;
+    SW_BUF_AUTO token = {.max = SW_JWS_TOKEN_MAX};
+    struct sw_err err = {0};
+    int64_t now = (int64_t)(sw_wall_ns() / SW_NS_PER_S);
+    struct sw_json *status = sw_json_new_object(a);
+    struct sw_json *spec;
+    struct sw_json *bound;
+    struct sw_json *claims;
+    int64_t ttl;
+    char text[SW_RFC3339_LEN];
+
+    if (!settle_spec(r, tr, &spec, &ttl))
+        return;
+    bound = sw_json_find(spec, "boundObjectRef");
+    claims = make_claims(r, sa, sw_json_find(spec, "audiences"), now, ttl,
+                         sw_json_is(bound, SW_JSON_OBJECT) ? bound : NULL);
+    if (sw_jws_sign(r->api->token_key, sw_json_text(a, claims, NULL), &token, &err) != SW_OK) {
         api_fail(r, 500, "InternalError", "Internal error occurred: %s", err.msg);
         return;
     }
-    status = sw_json_new_object(a);
     sw_json_put_str(a, status, "token", sw_buf_slice(&token));
     sw_json_put_str(a, status, "expirationTimestamp",
                     sw_slice_str(sw_rfc3339((uint64_t)(now + ttl) * SW_NS_PER_S, 0, text)));
@@ -316,4 +311,24 @@ void api_token_request(struct api_req *r)
     sw_json_put_str(a, api_meta(a, tr), "namespace", r->ns);
     sw_json_put_str(a, api_meta(a, tr), "creationTimestamp", sw_slice_str(api_now(a)));
     api_reply(r, 201, tr);
+}
+
+void api_token_request(struct api_req *r)
+{
+    struct sw_json_dups dups;
+    struct sw_json *tr = NULL;
+    struct sw_store_obj *o;
+
+    if (!api_write_options(r, "CreateOptions") || !api_decode_body(r, &tr, &dups))
+        return;
+    if (!sw_json_is(tr, SW_JSON_OBJECT)) {
+        api_bad_request(r, "the body is not a TokenRequest object");
+        return;
+    }
+    r->snap = sw_store_snapshot(r->api->store);
+    o = sw_store_snap_get(r->snap, api_key(r->arena, r->res, r->ns, r->name));
+    if (o)
+        issue(r, tr, api_load(r->arena, r->res, o));
+    else
+        api_not_found(r);
 }

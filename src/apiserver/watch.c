@@ -37,6 +37,7 @@ struct api_watch {
     struct sw_defer again;
     enum phase phase;
     uint64_t revision; /* of the initial state */
+    uint64_t end_ns;   /* when the server closes it */
     bool bookmarks;
     bool initial_end; /* say when the initial state is complete */
     bool columns_sent;
@@ -303,9 +304,21 @@ static void on_timeout(struct sw_timer *t)
 {
     struct api_watch *w = SW_CONTAINER_OF(t, struct api_watch, timeout);
 
-    if (w->bookmarks && w->phase == WATCH_LIVE && !w->held)
-        (void)!send_bookmark(w, sw_store_watch_revision(&w->watch), false);
     watch_end(w);
+}
+
+static void on_bookmark(struct sw_timer *t);
+
+/* Every minute, and shortly before the end: the client resumes from there. */
+static void arm_bookmark(struct api_watch *w)
+{
+    uint64_t now = sw_loop_now(w->api->loop);
+    uint64_t left = w->end_ns > now ? w->end_ns - now : 0;
+    uint64_t last = left > 2 * SW_NS_PER_S ? left - 2 * SW_NS_PER_S : 0;
+
+    if (last)
+        sw_timer_start(w->api->loop, &w->bookmark, last < bookmark_ns ? last : bookmark_ns,
+                       on_bookmark);
 }
 
 static void on_bookmark(struct sw_timer *t)
@@ -314,7 +327,7 @@ static void on_bookmark(struct sw_timer *t)
 
     if (w->phase == WATCH_LIVE && !w->held)
         (void)!send_bookmark(w, sw_store_watch_revision(&w->watch), false);
-    sw_timer_start(w->api->loop, t, bookmark_ns, on_bookmark);
+    arm_bookmark(w);
 }
 
 static bool check_options(struct api_req *r, bool *ret_send)
@@ -363,9 +376,11 @@ static void start(struct api_watch *w, bool initial, uint64_t revision)
     api_common_headers(r);
     api_fair_leave(r);
     sw_list_push_back(&w->api->watches, &w->link);
-    sw_timer_start(w->api->loop, &w->timeout, timeout_of(r), on_timeout);
+    w->end_ns = timeout_of(r);
+    sw_timer_start(w->api->loop, &w->timeout, w->end_ns, on_timeout);
+    w->end_ns += sw_loop_now(w->api->loop);
     if (w->bookmarks)
-        sw_timer_start(w->api->loop, &w->bookmark, bookmark_ns, on_bookmark);
+        arm_bookmark(w);
     sw_xchg_stream(r->x, 200, "application/json", &ops);
     /* The stream may have ended the watch already when the client is gone. */
     if (initial) {

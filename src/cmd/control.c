@@ -21,6 +21,7 @@ struct control_options {
     uint32_t max_inflight;
     uint32_t keep_events;
     uint64_t keep_for;
+    bool fabric_kinds;
     uint64_t drain;
     const char *log_level;
     int log_format;
@@ -83,6 +84,12 @@ static const struct sw_opt table[] = {
      .offset = OPT(keep_for),
      .def = "5m",
      .help = "and at least those this young"},
+    {.name = "fabric-kinds",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(fabric_kinds),
+     .def = "true",
+     .help =
+         "install the kinds of gateways, connectors, peers and policies where they are missing"},
     {.name = "drain",
      .type = SW_OPT_DURATION,
      .offset = OPT(drain),
@@ -117,12 +124,14 @@ struct run {
     struct sw_api *api;
     uint64_t drain;
     bool stopping;
+    bool stopped;
 };
 
 static void on_stopped(void *arg)
 {
     struct run *r = arg;
 
+    r->stopped = true;
     sw_loop_stop(r->loop);
 }
 
@@ -131,7 +140,7 @@ static void on_signal(int signo, void *arg)
     struct run *r = arg;
 
     if (r->stopping) {
-        sw_loop_stop(r->loop);
+        on_stopped(r);
         return;
     }
     sw_log_info("control", "stopping on signal %d", signo);
@@ -150,7 +159,8 @@ static int serve(const struct control_options *o, struct sw_err *err)
                               .relaxed_sync = o->relaxed_sync,
                               .max_inflight = o->max_inflight,
                               .keep_events = o->keep_events,
-                              .keep_events_ms = o->keep_for / SW_NS_PER_MS};
+                              .keep_events_ms = o->keep_for / SW_NS_PER_MS,
+                              .fabric_kinds = o->fabric_kinds};
     struct run r = {.loop = sw_loop_new(err), .drain = o->drain};
     struct sw_signals *s;
     struct sw_addr at;
@@ -163,9 +173,13 @@ static int serve(const struct control_options *o, struct sw_err *err)
     if (s)
         r.api = sw_api_new(r.loop, &c, err);
     if (r.api) {
+        while (!sw_api_ready(r.api) && !r.stopping)
+            sw_loop_turn(r.loop, -1);
         at = sw_api_addr(r.api);
-        sw_log_info("control", "ready on https://%s", sw_addr_text(&at, text));
-        sw_loop_run(r.loop);
+        if (!r.stopping)
+            sw_log_info("control", "ready on https://%s", sw_addr_text(&at, text));
+        if (!r.stopped)
+            sw_loop_run(r.loop);
         sw_api_free(r.api);
     }
     sw_signals_free(s);

@@ -10,7 +10,7 @@
 #include "http/client_int.h"
 #include "tls/cred.h"
 
-enum { HEAD_MAX = 64 * 1024, BODY_MAX = 64 << 20 };
+enum { HEAD_MAX = 64 * 1024, BODY_MAX = 64 << 20, DISPATCH_TURN = 64 };
 
 /* --- the client --- */
 
@@ -46,6 +46,7 @@ static void set_defaults(struct sw_http_client_opts *o)
 {
     o->scope = o->scope ? o->scope : "http";
     o->max_conns = o->max_conns ? o->max_conns : 64;
+    o->max_streams = o->max_streams ? o->max_streams : 1024;
     o->max_waiting = o->max_waiting ? o->max_waiting : 4096;
     o->connect_timeout_ns = o->connect_timeout_ns ? o->connect_timeout_ns : 10 * SW_NS_PER_S;
     o->idle_timeout_ns = o->idle_timeout_ns ? o->idle_timeout_ns : 60 * SW_NS_PER_S;
@@ -242,6 +243,7 @@ static void call_detach(struct sw_http_call *call)
 
         conn->call = NULL;
         call->conn = NULL;
+        c->n_streams -= call->o.stream;
     } else {
         sw_list_unlink(&call->link);
         c->n_waiting--;
@@ -300,6 +302,7 @@ void hc_call_broken(struct hc_conn *c, int rc, const struct sw_err *err)
     call->retried = true;
     c->call = NULL;
     call->conn = NULL;
+    call->client->n_streams -= call->o.stream;
     hc_conn_close(c);
     sw_list_push_front(&call->client->waiting, &call->link);
     call->client->n_waiting++;
@@ -344,23 +347,43 @@ static struct hc_conn *idle_conn(struct sw_http_client *c)
     return NULL;
 }
 
-static void on_dispatch(struct sw_defer *d)
+/* Endless answers must not use up the connections of ordinary ones. */
+static bool may_open(const struct sw_http_client *c, bool stream)
 {
-    struct sw_http_client *c = SW_CONTAINER_OF(d, struct sw_http_client, dispatch);
+    return stream ? c->n_streams < c->o.max_streams : c->n_conns - c->n_streams < c->o.max_conns;
+}
 
-    while (!sw_list_empty(&c->waiting)) {
-        struct sw_http_call *call = SW_CONTAINER_OF(c->waiting.next, struct sw_http_call, link);
+/* Gives one waiting call a connection; false when none can have one. */
+static bool dispatch_one(struct sw_http_client *c)
+{
+    SW_LIST_FOREACH (it, &c->waiting) {
+        struct sw_http_call *call = SW_CONTAINER_OF(it, struct sw_http_call, link);
         struct hc_conn *conn = idle_conn(c);
+        bool room = may_open(c, call->o.stream);
 
-        if (!conn && c->n_conns >= c->o.max_conns)
-            return;
+        if (!room && (call->o.stream || !conn))
+            continue;
         sw_list_unlink(&call->link);
         c->n_waiting--;
+        c->n_streams += call->o.stream;
         if (conn)
             hc_conn_use(conn, call);
         else
             hc_conn_open(c, call);
+        return true; /* the list may be another one now */
     }
+    return false;
+}
+
+static void on_dispatch(struct sw_defer *d)
+{
+    struct sw_http_client *c = SW_CONTAINER_OF(d, struct sw_http_client, dispatch);
+
+    for (int i = 0; i < DISPATCH_TURN; i++) {
+        if (!dispatch_one(c))
+            return;
+    }
+    hc_dispatch_later(c);
 }
 
 void hc_dispatch_later(struct sw_http_client *c)

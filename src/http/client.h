@@ -28,7 +28,8 @@ struct sw_http_client_opts {
     struct sw_tls_cred *cred;    /* tls: what to trust and what to show; a reference is taken */
     struct sw_slice tls_name;    /* name the certificate must be for [host]; copied */
     bool insecure_skip_verify;   /* believe any server: only where the user said so */
-    size_t max_conns;            /* at once, streams included; further calls wait [64] */
+    size_t max_conns;            /* at once, but for streams; further calls wait [64] */
+    size_t max_streams;          /* streams at once, one connection each [1024] */
     size_t max_waiting;          /* calls that may wait [4096] */
     uint64_t connect_timeout_ns; /* name, connection and handshake together [10 s] */
     uint64_t idle_timeout_ns;    /* a kept connection without a call [60 s] */

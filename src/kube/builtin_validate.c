@@ -464,6 +464,76 @@ static void check_kube_finalizers(const struct sw_json *obj, struct sw_field_err
     }
 }
 
+/* ---- events ---- */
+
+static void event_text(const struct sw_json *obj, const char *key, const char *shown, size_t max,
+                       struct sw_field_errs *e)
+{
+    struct sw_slice v = text_of(obj, key);
+    struct sw_fpath at = sw_fpath_str(NULL, shown);
+
+    if (!v.n)
+        sw_ferr_required(e, &at, NULL);
+    else if (v.n > max)
+        sw_ferr_invalid_str(e, &at, sw_slice("", 0),
+                            sw_arena_printf(e->arena, "can have at most %zu characters", max));
+}
+
+/* An event lives where its object does; one about the cluster lives in two known places. */
+static void check_event_namespace(const struct sw_json *obj, const char *about,
+                                  struct sw_field_errs *e)
+{
+    struct sw_slice ns = sw_json_str(sw_json_walk(obj, "metadata", "namespace", NULL));
+    struct sw_slice other = sw_json_str(sw_json_walk(obj, about, "namespace", NULL));
+    struct sw_fpath up = sw_fpath_str(NULL, "involvedObject");
+    struct sw_fpath at = sw_fpath_str(&up, "namespace");
+    bool ok = other.n ? sw_slice_eq(other, ns)
+                      : sw_slice_eq_str(ns, "default") || sw_slice_eq_str(ns, "kube-system");
+
+    if (!ok)
+        sw_ferr_invalid_str(e, &at, other.p ? other : sw_slice("", 0),
+                            "does not match event.namespace");
+}
+
+static void check_new_style(const struct sw_json *obj, const char *controller,
+                            struct sw_field_errs *e)
+{
+    event_text(obj, controller, controller, 128, e);
+    event_text(obj, "reportingInstance", "reportingInstance", 128, e);
+    event_text(obj, "action", "action", 128, e);
+    event_text(obj, "reason", "reason", 128, e);
+}
+
+static void check_event(const struct sw_json *obj, const struct sw_json *old,
+                        struct sw_field_errs *e)
+{
+    if (old)
+        return;
+    check_event_namespace(obj, "involvedObject", e);
+    if (text_of(obj, "eventTime").n)
+        check_new_style(obj, "reportingComponent", e);
+}
+
+static void check_event_v1(const struct sw_json *obj, const struct sw_json *old,
+                           struct sw_field_errs *e)
+{
+    struct sw_slice type = text_of(obj, "type");
+    struct sw_fpath at = sw_fpath_str(NULL, "eventTime");
+
+    if (old)
+        return;
+    check_event_namespace(obj, "regarding", e);
+    if (!text_of(obj, "eventTime").n)
+        sw_ferr_required(e, &at, NULL);
+    else
+        check_new_style(obj, "reportingController", e);
+    at = sw_fpath_str(NULL, "type");
+    if (!sw_slice_eq_str(type, "Normal") && !sw_slice_eq_str(type, "Warning"))
+        sw_ferr_invalid_str(
+            e, &at, sw_slice("", 0),
+            sw_arena_printf(e->arena, "has invalid value: %.*s", SW_SLICE_ARG(type)));
+}
+
 void sw_builtin_validate(const struct sw_builtin *b, const struct sw_json *obj,
                          const struct sw_json *old, struct sw_field_errs *e)
 {
@@ -476,6 +546,8 @@ void sw_builtin_validate(const struct sw_builtin *b, const struct sw_json *obj,
         {"Service", check_service},
         {"Lease", check_lease},
         {"EndpointSlice", check_endpoint_slice},
+        {"Event", check_event},
+        {"EventV1", check_event_v1},
         {"Role", check_role},
         {"ClusterRole", check_role},
         {"RoleBinding", check_binding},

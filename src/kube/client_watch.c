@@ -185,6 +185,8 @@ static void on_done(struct sw_http_call *http, int rc, const struct sw_err *err,
         r.message = SW_SLICE_LIT("watch stream ends inside an event");
     } else {
         kube_reply_decode(&r, w->status, sw_buf_slice(&w->frames.buf));
+        if (w->status == 401)
+            (void)sw_kube_transport_refresh(&w->client->t, true); /* for the next one */
         if (r.rc == SW_OK)
             r.rc = SW_EPROTO; /* 204 and the like */
     }

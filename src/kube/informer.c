@@ -426,7 +426,7 @@ static void on_watch_end(void *arg, const struct sw_kube_reply *r)
     }
     if (r->rc != SW_EOF)
         complain(i, "watch", r);
-    if (r->code == 410 || r->code == 404 || (r->code >= 400 && r->code < 500 && r->code != 429)) {
+    if (r->code >= 400 && r->code < 500 && r->code != 429 && r->code != 401 && r->code != 403) {
         forget_revision(i);
         /* At once, unless that did not help a moment ago. */
         if (r->code == 410 && now - i->listed_ns >= short_watch_ns) {
@@ -584,7 +584,7 @@ size_t sw_informer_list(const struct sw_informer *i, struct sw_kube_obj ***ret)
 
     SW_MAP_FOREACH (it, &i->store)
         all[n++] = sw_kube_obj_ref(it->value);
-    qsort(all, n, sizeof(*all), by_key);
+    qsort(all, n, sizeof(void *), by_key);
     *ret = all;
     return n;
 }

@@ -165,7 +165,7 @@ static int decode_folded(struct sw_buf *out, struct sw_slice s)
     SW_BUF_AUTO flat;
     int rc = SW_OK;
 
-    sw_buf_init(&flat, 2 * SW_KUBE_FILE_MAX);
+    sw_buf_init(&flat, (size_t)2 * SW_KUBE_FILE_MAX);
     for (size_t i = 0; i < s.n && rc == SW_OK; i++) {
         if (s.p[i] != '\n' && s.p[i] != '\r' && s.p[i] != ' ')
             rc = sw_buf_putc(&flat, s.p[i]);
@@ -330,8 +330,8 @@ static int read_all(struct reading *r, const char *context)
     struct sw_kube_config *c = r->c;
     struct sw_slice cluster;
     struct sw_slice user;
-    struct found ctx;
-    struct found f;
+    struct found ctx = {0};
+    struct found f = {0};
     int rc = pick_context(r, context, &ctx);
 
     if (rc == SW_OK)

@@ -23,6 +23,9 @@
 enum {
     BUSY_MS = 10000,
     WAL_KEEP_BYTES = 16 * 1024 * 1024,
+    WAL_GROW_BYTES = 4 * 1024 * 1024,
+    WAL_ROOM_BYTES = 1024 * 1024, /* left when it grows */
+    WAL_FRAME_BYTES = 4096 + 24,
     CACHE_KIB = 8192,
 };
 
@@ -68,7 +71,9 @@ struct sw_db {
     sqlite3 *sql; /* owned */
     sqlite3_stmt *st[ST_COUNT];
     uint64_t wal_pages;
-    char *path; /* owned */
+    uint64_t wal_end;  /* pages after the last commit */
+    uint64_t wal_size; /* of the file as we left it; 0 = not known */
+    char *path;        /* owned */
 };
 
 static SW_COLD int fail(struct sw_db *db, int code, const char *what, struct sw_err *err)
@@ -123,6 +128,9 @@ static int on_wal(void *arg, sqlite3 *sql, const char *name, int pages)
     (void)sql;
     (void)name;
     db->wal_pages = (uint64_t)pages;
+    if (db->wal_pages <= db->wal_end)
+        db->wal_size = 0; /* began anew, perhaps in a shorter file */
+    db->wal_end = db->wal_pages;
     return SQLITE_OK;
 }
 
@@ -552,6 +560,45 @@ int sw_db_compact(struct sw_db *db, uint64_t from, uint64_t to, struct sw_err *e
 uint64_t sw_db_wal_pages(const struct sw_db *db)
 {
     return db->wal_pages;
+}
+
+/* Appends zeros to the file; takes them back when there is no space for all. */
+static bool append_zeros(int fd, uint64_t from, size_t n)
+{
+    static const char zeros[64 * 1024];
+
+    for (size_t done = 0; done < n;) {
+        ssize_t put = pwrite(fd, zeros, sw_min(n - done, sizeof(zeros)), (off_t)(from + done));
+
+        if (put <= 0) {
+            (void)!ftruncate(fd, (off_t)from);
+            return false;
+        }
+        done += (size_t)put;
+    }
+    return true;
+}
+
+void sw_db_prepare_log(struct sw_db *db)
+{
+    uint64_t used = db->wal_end * WAL_FRAME_BYTES;
+    SW_AUTO_FREE char *path = NULL;
+    struct stat st;
+
+    if (used + WAL_ROOM_BYTES <= db->wal_size)
+        return;
+    path = sw_asprintf("%s-wal", db->path);
+    SW_AUTO_FD fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return;
+    db->wal_size = (uint64_t)st.st_size;
+    if (used + WAL_ROOM_BYTES <= db->wal_size)
+        return;
+    if (append_zeros(fd, db->wal_size, WAL_GROW_BYTES))
+        db->wal_size += WAL_GROW_BYTES;
+    else
+        db->wal_size = UINT64_MAX; /* the disk is full: not again before the log restarts */
 }
 
 int sw_db_checkpoint(struct sw_db *db, bool truncate, struct sw_err *err)

@@ -70,6 +70,12 @@ SW_NODISCARD int sw_db_compact(struct sw_db *db, uint64_t from, uint64_t to, str
 
 /* Pages in the write-ahead log since the last checkpoint. */
 uint64_t sw_db_wal_pages(const struct sw_db *db);
+/*
+ * Keeps written blocks ahead of the end of the write-ahead log: a commit that overwrites them
+ * waits for its data alone, one that makes the file longer also for the file system's journal.
+ * SQLite takes the zeros for the end of the log. Only between transactions.
+ */
+void sw_db_prepare_log(struct sw_db *db);
 /* Moves the log into the file; with 'truncate' also gives its space back. */
 SW_NODISCARD int sw_db_checkpoint(struct sw_db *db, bool truncate, struct sw_err *err);
 

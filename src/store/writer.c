@@ -358,6 +358,8 @@ static void housekeeping(struct sw_store *s, bool idle)
         (void)compact_step(s, &err);
     if (pages >= WAL_BUSY_PAGES || (idle && pages >= WAL_IDLE_PAGES))
         checkpoint(s, false);
+    if (!s->opts.relaxed_sync)
+        sw_db_prepare_log(s->db);
 }
 
 void *sw_store_writer_main(void *arg)

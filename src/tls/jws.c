@@ -56,7 +56,11 @@ int sw_base64url_decode(struct sw_buf *out, struct sw_slice text)
 
         if (c == '+' || c == '/' || c == '=')
             return SW_EINVAL;
-        rc = sw_buf_putc(&std, c == '-' ? '+' : c == '_' ? '/' : c);
+        if (c == '-')
+            c = '+';
+        else if (c == '_')
+            c = '/';
+        rc = sw_buf_putc(&std, c);
     }
     while (rc == SW_OK && sw_buf_len(&std) % 4)
         rc = sw_buf_putc(&std, '=');
@@ -233,7 +237,7 @@ static int raw_signature(const gnutls_datum_t *der, uint8_t out[2 * P256_LEN])
     int rc = gnutls_decode_rs_value(der, &r, &s);
     const gnutls_datum_t *part[2] = {&r, &s};
 
-    memset(out, 0, 2 * P256_LEN);
+    memset(out, 0, (size_t)2 * P256_LEN);
     for (int i = 0; i < 2 && rc >= 0; i++) {
         const uint8_t *p = part[i]->data;
         size_t n = part[i]->size;
@@ -325,7 +329,7 @@ int sw_jws_verify(const struct sw_jws_key *k, struct sw_arena *a, struct sw_slic
     rc = check_header(head, err);
     if (rc != SW_OK)
         return rc;
-    if (sw_base64url_decode(&sig, rest) != SW_OK || sw_buf_len(&sig) != 2 * P256_LEN ||
+    if (sw_base64url_decode(&sig, rest) != SW_OK || sw_buf_len(&sig) != (size_t)2 * P256_LEN ||
         sw_base64url_decode(&payload, body) != SW_OK)
         return sw_err_set(err, SW_EINVAL, "token does not parse");
     rc = check_signature(k, sw_slice(token.p, head.n + 1 + body.n), sw_buf_slice(&sig));

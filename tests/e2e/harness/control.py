@@ -81,7 +81,7 @@ class Control(Process):
         self.dir = pathlib.Path(directory)
         self.dir.mkdir(parents=True, exist_ok=True)
         self.data = self.dir / "data"
-        self.binary = binary
+        self.binary, self.flags = binary, flags
         loopback_up()
         super().__init__(_Here(), [binary, "control", "--data", str(self.data), "--listen",
                                    f"127.0.0.1:{port}", *flags], self.dir / "log", env=env)
@@ -182,7 +182,7 @@ class Control(Process):
         self.stop(kill=kill)
         env = {}
         Process.__init__(self, _Here(), [self.binary, "control", "--data", str(self.data), "--listen",
-                                         f"127.0.0.1:{self.port}"], self.dir / "log", env=env)
+                                         f"127.0.0.1:{self.port}", *self.flags], self.dir / "log", env=env)
         self.wait_ready()
 
     def stop(self, kill=False):

@@ -44,6 +44,7 @@ struct fake {
     struct sw_addr addr;
     struct sw_tls_cred *cred;
     void (*on_request)(struct fake_conn *c, void *arg);
+    void (*on_gone)(struct fake_conn *c, void *arg); /* may be NULL */
     void *arg;
     int accepted;
     int requests;
@@ -51,6 +52,8 @@ struct fake {
 
 static inline void fake_conn_free(struct fake_conn *c)
 {
+    if (c->fake->on_gone)
+        c->fake->on_gone(c, c->fake->arg);
     sw_watch_stop(&c->watch);
     sw_sock_close(c->fd);
     sw_tls_free(c->tls);

@@ -522,6 +522,39 @@ static void calls_queue(void **state)
     assert_true(w->server.accepted <= 2);
 }
 
+/* Endless answers leave room for ordinary ones. */
+static void streams_do_not_starve_calls(void **state)
+{
+    struct world *w = *state;
+    struct sw_http_client_opts o = {.host = SW_SLICE_LIT("127.0.0.1"),
+                                    .port = w->server.addr.port,
+                                    .max_conns = 1,
+                                    .max_streams = 3};
+
+    sw_http_client_free(w->client);
+    w->client = sw_http_client_new(w->loop, &o, NULL);
+    w->script = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (int i = 0; i < 5; i++)
+        start(w, "GET", "", true);
+    turns(w, 100);
+    assert_int_equal(w->server.requests, 3);
+    w->script = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    for (int i = 0; i < 3; i++) {
+        start(w, "GET", "", false);
+        finish(w);
+        assert_int_equal(w->rc, SW_OK);
+    }
+    assert_int_equal(w->server.accepted, 4);
+    /* When streams end, those that wait have their turn. */
+    w->script = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    fake_drop_conns(&w->server);
+    w->server.requests = 0;
+    for (int i = 0; i < 1000 && w->server.requests < 2; i++)
+        sw_loop_turn(w->loop, 1);
+    assert_int_equal(w->server.requests, 2);
+    w->script = NULL;
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -539,6 +572,7 @@ int main(void)
         T(over_tls),
         T(a_tls_body_cut_short_is_noticed),
         T(calls_queue),
+        T(streams_do_not_starve_calls),
     };
     int rc;
 

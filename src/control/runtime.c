@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Watching, building, publishing. Writing is in runtime_write.c. */
+#include "control/runtime.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "base/time.h"
+#include "control/runtime_int.h"
+
+static void schedule(struct sw_control *c);
+
+/* --- building --- */
+
+static void job_free(struct build_job *j)
+{
+    view_unref(j->view);
+    output_free(j->out);
+    sw_free(j);
+}
+
+static void job_run(struct build_job *j)
+{
+    uint64_t began = sw_now_ns();
+
+    j->out = output_new();
+    j->build(j->view, j->out, j->build_arg);
+    j->took_ns = sw_now_ns() - began;
+}
+
+static void publish(struct sw_control *c, const struct sw_output *now)
+{
+    size_t n = 0;
+    struct sw_change *list = output_diff(c->last, now, &n);
+
+    if (n) {
+        c->version++;
+        c->stats.published += n;
+        if (c->o.publish)
+            c->o.publish(c->o.arg, list, n, c->version);
+    }
+    sw_free(list);
+}
+
+static void job_done(struct sw_control *c, struct build_job *j)
+{
+    struct sw_output *old = c->last;
+
+    c->job = NULL;
+    c->stats.builds++;
+    c->stats.build_ns = j->took_ns;
+    c->built_ns = sw_loop_now(c->loop);
+    if (c->started)
+        publish(c, j->out);
+    c->last = SW_TAKE(j->out);
+    output_free(old);
+    job_free(j);
+    control_writes_renew(c);
+    schedule(c);
+}
+
+static void on_job_done(struct sw_msg *m)
+{
+    struct build_job *j = SW_CONTAINER_OF(m, struct build_job, msg);
+
+    if (j->control)
+        job_done(j->control, j);
+    else
+        job_free(j);
+}
+
+static void *builder_main(void *arg)
+{
+    struct sw_control *c = arg;
+
+    (void)pthread_mutex_lock(&c->lock);
+    while (!c->thread_stop) {
+        struct build_job *j = c->inbox;
+
+        if (!j) {
+            (void)pthread_cond_wait(&c->wake, &c->lock);
+            continue;
+        }
+        c->inbox = NULL;
+        (void)pthread_mutex_unlock(&c->lock);
+        job_run(j);
+        sw_loop_post(j->loop, &j->msg);
+        (void)pthread_mutex_lock(&c->lock);
+    }
+    (void)pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+/* The kind as it is now; kept until something relevant changes. */
+static void refresh_kind(struct control_kind *k)
+{
+    struct sw_kube_obj **all = NULL;
+    size_t n;
+    size_t kept = 0;
+
+    if (k->current)
+        return;
+    n = sw_informer_list(k->informer, &all);
+    for (size_t i = 0; i < n; i++) {
+        if (!k->def->relevant || k->def->relevant(all[i]))
+            all[kept++] = all[i];
+        else
+            sw_kube_obj_unref(all[i]);
+    }
+    k->current = view_kind_new(all, kept);
+    sw_free(all);
+}
+
+static struct sw_view *make_view(struct sw_control *c)
+{
+    struct view_kind *kinds[SW_CONTROL_KINDS_MAX];
+
+    for (size_t i = 0; i < c->o.n_kinds; i++) {
+        refresh_kind(&c->kinds[i]);
+        kinds[i] = c->kinds[i].current;
+    }
+    return view_new(kinds, c->o.n_kinds, c->input);
+}
+
+static void build_now(struct sw_control *c)
+{
+    struct build_job *j = SW_NEW(struct build_job);
+
+    c->dirty = false;
+    j->control = c;
+    j->loop = c->loop;
+    j->build = c->o.build;
+    j->build_arg = c->o.build_arg;
+    j->msg.cb = on_job_done;
+    j->view = make_view(c);
+    c->job = j;
+    if (!c->thread_up) {
+        job_run(j);
+        job_done(c, j);
+        return;
+    }
+    (void)pthread_mutex_lock(&c->lock);
+    c->inbox = j;
+    (void)pthread_cond_signal(&c->wake);
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+static void on_run(struct sw_defer *d)
+{
+    struct sw_control *c = SW_CONTAINER_OF(d, struct sw_control, run);
+
+    if (c->started && c->synced && c->dirty && !c->job)
+        build_now(c);
+}
+
+static void on_gap(struct sw_timer *t)
+{
+    struct sw_control *c = SW_CONTAINER_OF(t, struct sw_control, gap);
+
+    sw_loop_defer(c->loop, &c->run, on_run);
+}
+
+/*
+ * Quiet: at the end of this turn, so that events that came together are built together. Busy: a
+ * build may take half of the time, the rest is for gathering.
+ */
+static void schedule(struct sw_control *c)
+{
+    uint64_t gap = c->stats.build_ns < c->o.max_gap_ns ? c->stats.build_ns : c->o.max_gap_ns;
+    uint64_t now = sw_loop_now(c->loop);
+
+    if (!c->started || !c->synced || !c->dirty || c->job || sw_timer_running(&c->gap))
+        return;
+    if (c->stats.builds && now < c->built_ns + gap)
+        sw_timer_start(c->loop, &c->gap, c->built_ns + gap - now, on_gap);
+    else
+        sw_loop_defer(c->loop, &c->run, on_run);
+}
+
+/* --- watching --- */
+
+static void touched(struct control_kind *k)
+{
+    struct sw_control *c = k->control;
+
+    view_kind_unref(k->current);
+    k->current = NULL;
+    c->dirty = true;
+    schedule(c);
+}
+
+static bool relevant(const struct control_kind *k, const struct sw_kube_obj *o)
+{
+    return !k->def->relevant || k->def->relevant(o);
+}
+
+static void seen(struct control_kind *k, const struct sw_kube_obj *o)
+{
+    control_write_seen(k->control, (size_t)(k - k->control->kinds), o->key);
+}
+
+/* Also for deletions: what matters is that it is not as before. */
+static void on_add(void *arg, struct sw_kube_obj *o)
+{
+    seen(arg, o);
+    if (relevant(arg, o))
+        touched(arg);
+}
+
+static void on_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
+{
+    seen(arg, now);
+    if (relevant(arg, old) || relevant(arg, now))
+        touched(arg);
+}
+
+static void on_synced(void *arg)
+{
+    struct control_kind *k = arg;
+    struct sw_control *c = k->control;
+
+    for (size_t i = 0; i < c->o.n_kinds; i++) {
+        if (!sw_informer_synced(c->kinds[i].informer))
+            return;
+    }
+    c->synced = true;
+    c->dirty = true;
+    schedule(c);
+}
+
+static const struct sw_informer_cbs informer_cbs = {
+    .add = on_add, .update = on_update, .del = on_add, .synced = on_synced};
+
+/* --- leading --- */
+
+static void on_led(void *arg)
+{
+    struct sw_control *c = arg;
+
+    c->leading = true;
+    if (c->last)
+        control_writes_renew(c);
+}
+
+static void on_lost(void *arg)
+{
+    struct sw_control *c = arg;
+
+    c->leading = false;
+    control_writes_abort(c);
+}
+
+/* --- from outside --- */
+
+static int make_parts(struct sw_control *c, struct sw_err *err)
+{
+    struct sw_lease_opts lo = {.ns = c->o.lease_ns,
+                               .name = c->o.lease_name,
+                               .identity = c->o.identity,
+                               .led = on_led,
+                               .lost = on_lost,
+                               .arg = c};
+
+    for (size_t i = 0; i < c->o.n_kinds; i++) {
+        const struct sw_control_kind *def = &c->o.kinds[i];
+        const struct sw_informer_opts io = {.gvr = def->gvr,
+                                            .optional = def->optional,
+                                            .label_selector = def->label_selector,
+                                            .field_selector = def->field_selector};
+
+        c->kinds[i] = (struct control_kind){.control = c, .def = def};
+        c->kinds[i].informer = sw_informer_new(c->client, &io, &informer_cbs, &c->kinds[i]);
+    }
+    if (c->o.lease_name.n) {
+        c->lease = sw_lease_new(c->client, &lo, err);
+        if (!c->lease)
+            return SW_EINVAL;
+    }
+    if (c->o.threaded) {
+        c->thread_up = sw_thread_start(&c->thread, builder_main, c, "sw-build") == 0;
+        if (!c->thread_up)
+            return sw_err_set(err, SW_ESYS, "cannot start the builder's thread");
+    }
+    return SW_OK;
+}
+
+struct sw_control *sw_control_new(struct sw_kube_client *client, const struct sw_control_opts *o,
+                                  struct sw_err *err)
+{
+    struct sw_control *c;
+
+    if (!o->build || !o->name || o->n_kinds == 0 || o->n_kinds > SW_CONTROL_KINDS_MAX) {
+        (void)sw_err_set(err, SW_EINVAL, "a controller needs a name, a build and 1 to %d kinds",
+                         SW_CONTROL_KINDS_MAX);
+        return NULL;
+    }
+    c = SW_NEW(struct sw_control);
+    c->client = client;
+    c->loop = sw_kube_client_loop(client);
+    c->o = *o;
+    c->o.max_gap_ns = o->max_gap_ns ? o->max_gap_ns : SW_NS_PER_S;
+    c->o.max_writes = o->max_writes ? o->max_writes : 16;
+    c->input = view_input_new(sw_slice("", 0));
+    c->kinds = SW_NEW_ARRAY(struct control_kind, o->n_kinds);
+    (void)pthread_mutex_init(&c->lock, NULL);
+    (void)pthread_cond_init(&c->wake, NULL);
+    c->queue = sw_workqueue_new(
+        c->loop, &(struct sw_workqueue_opts){.ready = control_write_ready, .arg = c});
+    if (make_parts(c, err) != SW_OK) {
+        sw_control_free(c);
+        return NULL;
+    }
+    return c;
+}
+
+static void stop_thread(struct sw_control *c)
+{
+    if (c->thread_up) {
+        (void)pthread_mutex_lock(&c->lock);
+        c->thread_stop = true;
+        (void)pthread_cond_signal(&c->wake);
+        (void)pthread_mutex_unlock(&c->lock);
+        (void)pthread_join(c->thread, NULL);
+    }
+    if (c->inbox) {
+        job_free(c->inbox); /* never begun */
+        c->job = NULL;
+    }
+    if (c->job)
+        c->job->control = NULL; /* its message is on the way and frees it */
+}
+
+void sw_control_free(struct sw_control *c)
+{
+    if (!c)
+        return;
+    stop_thread(c);
+    control_writes_free(c);
+    sw_lease_free(c->lease);
+    for (size_t i = 0; i < c->o.n_kinds; i++) {
+        sw_informer_free(c->kinds[i].informer);
+        view_kind_unref(c->kinds[i].current);
+    }
+    sw_free(c->kinds);
+    sw_workqueue_free(c->queue);
+    sw_timer_stop(c->loop, &c->gap);
+    sw_defer_cancel(&c->run);
+    output_free(c->last);
+    view_input_unref(c->input);
+    (void)pthread_mutex_destroy(&c->lock);
+    (void)pthread_cond_destroy(&c->wake);
+    sw_free(c);
+}
+
+void sw_control_start(struct sw_control *c)
+{
+    c->started = true;
+    for (size_t i = 0; i < c->o.n_kinds; i++)
+        sw_informer_start(c->kinds[i].informer);
+    if (c->lease)
+        sw_lease_start(c->lease);
+    else
+        c->leading = true;
+    schedule(c);
+}
+
+static void on_lease_released(void *arg)
+{
+    struct sw_control *c = arg;
+
+    if (c->stopped)
+        c->stopped(c->stopped_arg);
+}
+
+static void on_stopped_alone(struct sw_timer *t)
+{
+    on_lease_released(SW_CONTAINER_OF(t, struct sw_control, gap));
+}
+
+void sw_control_stop(struct sw_control *c, void (*done)(void *arg), void *arg)
+{
+    c->started = false;
+    c->leading = false;
+    c->stopped = done;
+    c->stopped_arg = arg;
+    for (size_t i = 0; i < c->o.n_kinds; i++)
+        sw_informer_stop(c->kinds[i].informer);
+    control_writes_abort(c);
+    if (c->lease)
+        sw_lease_release(c->lease, on_lease_released, c);
+    else
+        sw_timer_start(c->loop, &c->gap, 0, on_stopped_alone);
+}
+
+void sw_control_set_input(struct sw_control *c, struct sw_slice input)
+{
+    if (sw_slice_eq(sw_slice(c->input->text, c->input->n), input))
+        return;
+    view_input_unref(c->input);
+    c->input = view_input_new(input);
+    c->dirty = true;
+    schedule(c);
+}
+
+bool sw_control_synced(const struct sw_control *c)
+{
+    return c->synced;
+}
+
+bool sw_control_leading(const struct sw_control *c)
+{
+    return c->leading;
+}
+
+struct sw_control_stats sw_control_stats(const struct sw_control *c)
+{
+    return c->stats;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs a controller: watches its kinds, gives an immutable view of them to a pure function, and
+ * brings what that wants into the world. Published resources go out on every replica; writes to
+ * the API (child objects, statuses, deletions) are the leader's. A change is built at once when
+ * things are quiet; under load changes gather while a build runs.
+ *
+ * The loop's thread owns everything here but the build itself, which may run on a thread of its
+ * own.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/slice.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+
+struct sw_control;
+struct sw_view;
+struct sw_output;
+
+enum { SW_CONTROL_KINDS_MAX = 64 };
+
+/* A kind to watch. All borrowed for the life of the runtime. */
+struct sw_control_kind {
+    const struct sw_kube_gvr *gvr;
+    bool optional; /* the API may not have it: then there are none */
+    /*
+     * What the build wants to see; the rest neither enters the view nor causes a build. NULL: all.
+     * Must depend on the object only. Selectors narrow the watch itself, where most objects of a
+     * kind will never matter (NULL: none).
+     */
+    bool (*relevant)(const struct sw_kube_obj *o);
+    const char *label_selector;
+    const char *field_selector;
+};
+
+/* ---- the view: what the build reads; may be read from any thread ---- */
+
+/* Objects of a kind (by its index), ordered by namespace and name. */
+size_t sw_view_count(const struct sw_view *v, size_t kind);
+const struct sw_kube_obj *sw_view_at(const struct sw_view *v, size_t kind, size_t i);
+/* NULL when there is none. ns is empty for kinds without namespaces. */
+const struct sw_kube_obj *sw_view_find(const struct sw_view *v, size_t kind, struct sw_slice ns,
+                                       struct sw_slice name);
+/* What sw_control_set_input gave last. */
+struct sw_slice sw_view_input(const struct sw_view *v);
+
+/* ---- the output: what the build writes ---- */
+
+/* Memory for the build, gone when the output is. */
+struct sw_arena *sw_out_arena(struct sw_output *out);
+/* A resource for the data plane. A name given twice keeps the first. Both are copied. */
+void sw_out_publish(struct sw_output *out, struct sw_slice name, struct sw_slice bytes);
+/*
+ * An object that shall exist with at least these fields (server-side apply, forced: they are ours).
+ * obj lives in the output's arena and has metadata.name (and namespace), apiVersion and kind.
+ */
+void sw_out_apply(struct sw_output *out, size_t kind, const struct sw_json *obj);
+/* Status of an object of the view; 'status' holds the members to set, whole. */
+void sw_out_status(struct sw_output *out, size_t kind, const struct sw_kube_obj *of,
+                   const struct sw_json *status);
+/* An object of the view that shall go. */
+void sw_out_delete(struct sw_output *out, size_t kind, const struct sw_kube_obj *obj);
+
+/*
+ * Must be pure: no I/O, no clock, no randomness, nothing remembered; equal views give equal
+ * outputs, byte for byte. arg may only lead to constants.
+ */
+typedef void (*sw_build_fn)(const struct sw_view *v, struct sw_output *out, void *arg);
+
+/* A difference to what was published before; bytes.p == NULL: it is gone. Ordered by name. */
+struct sw_change {
+    struct sw_slice name;
+    struct sw_slice bytes;
+};
+
+struct sw_control_opts {
+    const char *name; /* field manager and log scope; a literal */
+    const struct sw_control_kind *kinds;
+    size_t n_kinds;
+    sw_build_fn build;
+    void *build_arg;
+    /* From the loop, after a build that changed something. May be NULL. */
+    void (*publish)(void *arg, const struct sw_change *changes, size_t n, uint64_t version);
+    void *arg;
+    bool threaded; /* build on a thread of its own */
+    /* Leader election; an empty name: we are alone and lead. */
+    struct sw_slice lease_ns;
+    struct sw_slice lease_name;
+    struct sw_slice identity;
+    uint64_t max_gap_ns; /* longest pause between two builds under load [1 s] */
+    size_t max_writes;   /* under way at once [16] */
+};
+
+/* NULL with SW_EINVAL. The client is borrowed and must outlive it. */
+SW_NODISCARD struct sw_control *sw_control_new(struct sw_kube_client *c,
+                                               const struct sw_control_opts *o, struct sw_err *err);
+/* Waits for a build under way. The lease, if held, is left to expire (see sw_control_stop). */
+void sw_control_free(struct sw_control *c);
+void sw_control_start(struct sw_control *c);
+/* Stops building and writing, gives the lease back; done (may be NULL) comes from the loop. */
+void sw_control_stop(struct sw_control *c, void (*done)(void *arg), void *arg);
+/* Something the build depends on besides objects: roots, settings. Copied; builds when different.
+ */
+void sw_control_set_input(struct sw_control *c, struct sw_slice input);
+
+bool sw_control_synced(const struct sw_control *c);
+bool sw_control_leading(const struct sw_control *c);
+/* True when nothing is left to do: built, published and written. */
+bool sw_control_idle(const struct sw_control *c);
+
+struct sw_control_stats {
+    uint64_t builds;
+    uint64_t published; /* changes */
+    uint64_t writes;    /* that the API accepted */
+    uint64_t conflicts;
+    uint64_t failures; /* of writes */
+    uint64_t build_ns; /* the last one took */
+};
+struct sw_control_stats sw_control_stats(const struct sw_control *c);

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the runtime's files share. Not for others. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "control/runtime.h"
+#include "kube/lease.h"
+#include "kube/workqueue.h"
+
+/* The objects of one kind at one moment; shared by the views in which they did not change. */
+struct view_kind {
+    atomic_uint refs;
+    size_t n;
+    struct sw_kube_obj *objs[]; /* a reference each, ordered */
+};
+
+struct view_input {
+    atomic_uint refs;
+    size_t n;
+    char text[];
+};
+
+struct sw_view {
+    atomic_uint refs;
+    size_t n;
+    struct view_input *input;
+    struct view_kind *kinds[];
+};
+
+enum out_op {
+    OUT_APPLY,
+    OUT_STATUS,
+    OUT_DELETE,
+};
+
+/* Something to be written to the API. */
+struct out_write {
+    struct sw_slice id; /* "op|kind|ns/name", also the work queue's key */
+    enum out_op op;
+    size_t kind;
+    struct sw_slice key; /* of the object */
+    const struct sw_json *json;
+    struct sw_slice uid; /* delete: of exactly this one */
+};
+
+struct sw_output {
+    struct sw_arena arena;
+    struct sw_map published;           /* name -> struct sw_change in the arena */
+    SW_VEC(struct out_write *) writes; /* in the order wanted */
+    struct sw_map by_id;               /* the same */
+};
+
+struct sw_view *view_ref(struct sw_view *v);
+void view_unref(struct sw_view *v);
+struct view_kind *view_kind_new(struct sw_kube_obj **objs, size_t n);
+void view_kind_unref(struct view_kind *k);
+struct view_input *view_input_new(struct sw_slice s);
+void view_input_unref(struct view_input *i);
+/* Takes references to all parts. */
+struct sw_view *view_new(struct view_kind *const *kinds, size_t n, struct view_input *input);
+
+struct sw_output *output_new(void);
+void output_free(struct sw_output *o);
+/* Differences between two outputs' resources, ordered by name; old may be NULL. Caller frees. */
+struct sw_change *output_diff(const struct sw_output *old, const struct sw_output *now,
+                              size_t *ret_n);
+
+/* True when every field of 'want' is in 'have' with that value; lists must be equally long. */
+bool json_within(const struct sw_json *want, const struct sw_json *have);
+
+struct control_kind {
+    struct sw_control *control;
+    const struct sw_control_kind *def;
+    struct sw_informer *informer;
+    struct view_kind *current; /* NULL: to be made */
+};
+
+/* A build on its way; outlives the runtime when that is freed meanwhile. */
+struct build_job {
+    struct sw_msg msg;
+    struct sw_control *control; /* NULL: nobody wants the result any more */
+    struct sw_loop *loop;
+    struct sw_view *view;
+    struct sw_output *out;
+    uint64_t took_ns;
+    sw_build_fn build;
+    void *build_arg;
+};
+
+/* What became of the last write of its id. */
+struct write_state {
+    struct sw_slice id; /* behind the struct */
+    struct sw_control *control;
+    struct sw_kube_call *call; /* under way */
+    uint64_t hash;             /* of what was written */
+    char *seen_rv;             /* revision of the object when it was; NULL: none was there */
+    uint64_t at_ns;
+    bool settled; /* the API accepted it and the watch has not shown it yet */
+    bool echoed;  /* the watch showed the object while the write was under way */
+    uint64_t pending_hash;
+};
+
+struct sw_control {
+    struct sw_kube_client *client;
+    struct sw_loop *loop;
+    struct sw_control_opts o;
+    struct control_kind *kinds;
+    struct view_input *input;
+    struct sw_lease *lease;
+    struct sw_workqueue *queue; /* ids of writes to look at */
+    struct sw_map states;       /* id -> struct write_state */
+    size_t writing;
+    struct sw_output *last; /* newest output */
+    uint64_t version;
+    struct sw_defer run;
+    struct sw_timer gap;
+    struct build_job *job; /* under way */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct build_job *inbox; /* for the thread, under the lock */
+    bool thread_stop;
+    bool thread_up;
+    bool started;
+    bool dirty;
+    bool synced;
+    bool leading;
+    uint64_t built_ns; /* end of the last build, loop time */
+    struct sw_control_stats stats;
+    void (*stopped)(void *arg);
+    void *stopped_arg;
+};
+
+/* runtime_write.c */
+/* The output is new: looks at all its writes. */
+void control_writes_renew(struct sw_control *c);
+/* Takes ids off the queue while there is room for requests. */
+void control_write_ready(struct sw_workqueue *q, void *arg);
+/* The watch showed the object: what we wrote about it is not awaited any more. */
+void control_write_seen(struct sw_control *c, size_t kind, struct sw_slice key);
+void control_writes_abort(struct sw_control *c);
+void control_writes_free(struct sw_control *c);

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bringing the newest output to the API. Every write is judged against what the watch shows: what
+ * is already so is not written, what others changed back is written again, and a write whose echo
+ * has not come yet is waited for.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "control/runtime_int.h"
+
+/* After this a write that the watch never showed is repeated. */
+static const uint64_t echo_ns = 30 * SW_NS_PER_S;
+
+static struct write_state *state_of(struct sw_control *c, struct sw_slice id)
+{
+    struct write_state *s = sw_map_get(&c->states, id);
+
+    if (s)
+        return s;
+    s = sw_calloc(1, sizeof(*s) + id.n + 1);
+    memcpy(s + 1, id.p, id.n);
+    s->id = sw_slice(s + 1, id.n);
+    s->control = c;
+    (void)sw_map_put(&c->states, s->id, s);
+    return s;
+}
+
+static void state_free(struct write_state *s)
+{
+    sw_kube_call_cancel(s->call);
+    sw_free(s->seen_rv);
+    sw_free(s);
+}
+
+void control_write_seen(struct sw_control *c, size_t kind, struct sw_slice key)
+{
+    static const enum out_op ops[] = {OUT_APPLY, OUT_STATUS, OUT_DELETE};
+    char id[2048];
+
+    if (c->states.n == 0 || key.n > sizeof(id) - 64)
+        return;
+    for (size_t i = 0; i < SW_ARRAY_LEN(ops); i++) {
+        struct write_state *s;
+        int n = snprintf(id, sizeof(id), "%d|%zu|%.*s", (int)ops[i], kind, SW_SLICE_ARG(key));
+
+        s = sw_map_get(&c->states, sw_slice(id, (size_t)n));
+        if (!s)
+            continue;
+        s->settled = false;
+        s->echoed = s->call != NULL;
+    }
+}
+
+static struct sw_kube_obj *object_of(const struct sw_control *c, const struct out_write *w)
+{
+    return sw_informer_get(c->kinds[w->kind].informer, w->key);
+}
+
+/* Every field we want is there with our value; which kind it is was never the question. */
+static bool applied(const struct sw_json *want, const struct sw_json *have)
+{
+    for (size_t i = 0; i < sw_json_len(want); i++) {
+        const struct sw_json_member *m = sw_json_member_at(want, i);
+
+        if (sw_slice_eq_str(m->key, "apiVersion") || sw_slice_eq_str(m->key, "kind"))
+            continue;
+        if (!json_within(m->value, sw_json_get(have, m->key)))
+            return false;
+    }
+    return true;
+}
+
+/* True when the API already is as wanted. */
+static bool satisfied(const struct out_write *w, const struct sw_kube_obj *o)
+{
+    switch (w->op) {
+    case OUT_APPLY:
+        return o && applied(w->json, o->json);
+    case OUT_STATUS:
+        /* An object that is gone, or another of its name, needs no status from us. */
+        return !o || (w->uid.n && !sw_slice_eq(o->uid, w->uid)) ||
+               json_within(w->json, sw_json_find(o->json, "status"));
+    case OUT_DELETE:
+        return !o || (w->uid.n && !sw_slice_eq(o->uid, w->uid)) ||
+               sw_json_walk(o->json, "metadata", "deletionTimestamp", NULL) != NULL;
+    }
+    return true;
+}
+
+static uint64_t hash_of(const struct out_write *w)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_slice text = w->json ? sw_json_text(&a, w->json, NULL) : w->uid;
+
+    return sw_hash(text.p, text.n);
+}
+
+static bool same_rv(const struct write_state *s, const struct sw_kube_obj *o)
+{
+    if (!s->seen_rv || !o)
+        return !s->seen_rv && !o;
+    return sw_slice_eq_str(o->rv, s->seen_rv);
+}
+
+/* The same was accepted a moment ago and the watch still shows the state before it. */
+static bool awaits_echo(const struct sw_control *c, const struct write_state *s, uint64_t hash,
+                        const struct sw_kube_obj *o)
+{
+    return s->settled && s->hash == hash && same_rv(s, o) &&
+           sw_loop_now(c->loop) - s->at_ns < echo_ns;
+}
+
+static void on_written(void *arg, struct sw_kube_reply *r)
+{
+    struct write_state *s = arg;
+    struct sw_control *c = s->control;
+    bool conflict = r->code == 409;
+
+    s->call = NULL;
+    c->writing--;
+    s->at_ns = sw_loop_now(c->loop);
+    s->settled = (r->rc == SW_OK || r->code == 404) && !s->echoed;
+    s->hash = s->pending_hash;
+    if (r->rc == SW_OK || r->code == 404) {
+        c->stats.writes += r->rc == SW_OK;
+        sw_workqueue_forget(c->queue, s->id);
+        /* Looked at once more when the echo is overdue. */
+        sw_workqueue_add_after(c->queue, s->id, echo_ns + SW_NS_PER_S);
+    } else {
+        struct sw_log_line l;
+
+        c->stats.conflicts += conflict;
+        c->stats.failures += !conflict;
+        sw_log_begin(&l, conflict ? SW_LOG_DEBUG : SW_LOG_WARN, c->o.name, "write failed");
+        sw_log_str(&l, "object", s->id);
+        sw_log_str(&l, "reason", r->message);
+        sw_log_end(&l);
+        sw_workqueue_add_rate_limited(c->queue, s->id);
+    }
+    sw_workqueue_done(c->queue, s->id);
+    control_write_ready(c->queue, c);
+}
+
+static struct sw_kube_call *send(struct sw_control *c, const struct out_write *w,
+                                 const struct sw_kube_obj *o, struct write_state *s)
+{
+    const struct sw_kube_gvr *gvr = c->o.kinds[w->kind].gvr;
+
+    if (!o && w->op != OUT_APPLY)
+        return NULL; /* nothing is wanted of what is not there: satisfied() said so */
+    switch (w->op) {
+    case OUT_APPLY:
+        return sw_kube_apply(c->client, gvr, w->json, NULL, c->o.name, true, on_written, s);
+    case OUT_STATUS:
+        return sw_kube_patch_status(c->client, gvr, o->json, w->json, c->o.name, on_written, s);
+    case OUT_DELETE:
+        return sw_kube_delete(c->client, gvr, o->ns, o->name, "Background", w->uid, on_written, s);
+    }
+    return NULL;
+}
+
+/* Judges one write; true when a request is under way because of it. */
+static bool look(struct sw_control *c, struct sw_slice id)
+{
+    const struct out_write *w = sw_map_get(&c->last->by_id, id);
+    struct write_state *s = sw_map_get(&c->states, id);
+    const struct sw_kube_obj *o;
+    uint64_t hash;
+
+    if (!w) { /* nobody wants it any more */
+        if (s && !s->call) {
+            (void)sw_map_del(&c->states, id);
+            sw_workqueue_forget(c->queue, id);
+            state_free(s);
+        }
+        return false;
+    }
+    o = object_of(c, w);
+    if (satisfied(w, o)) {
+        sw_workqueue_forget(c->queue, id);
+        return false;
+    }
+    s = state_of(c, id);
+    hash = hash_of(w);
+    if (s->call || awaits_echo(c, s, hash, o))
+        return false;
+    sw_free(s->seen_rv);
+    s->seen_rv = o ? sw_slice_dup(o->rv) : NULL;
+    s->pending_hash = hash;
+    s->settled = false;
+    s->echoed = false;
+    s->call = send(c, w, o, s);
+    c->writing += s->call != NULL;
+    return s->call != NULL;
+}
+
+void control_write_ready(struct sw_workqueue *q, void *arg)
+{
+    struct sw_control *c = arg;
+    struct sw_slice id;
+
+    while (c->leading && c->last && c->writing < c->o.max_writes && sw_workqueue_get(q, &id)) {
+        /* The key dies with done. */
+        if (!look(c, id))
+            sw_workqueue_done(q, id);
+    }
+}
+
+void control_writes_renew(struct sw_control *c)
+{
+    if (!c->leading)
+        return;
+    for (size_t i = 0; i < c->last->writes.n; i++) {
+        const struct out_write *w = c->last->writes.p[i];
+
+        if (!satisfied(w, object_of(c, w)))
+            sw_workqueue_add(c->queue, w->id);
+    }
+    /* States of what nobody wants any more. */
+    SW_MAP_FOREACH (it, &c->states) {
+        struct write_state *s = it->value;
+
+        if (!s->call && !sw_map_get(&c->last->by_id, s->id)) {
+            (void)sw_map_del(&c->states, s->id);
+            state_free(s);
+        }
+    }
+    control_write_ready(c->queue, c);
+}
+
+void control_writes_abort(struct sw_control *c)
+{
+    SW_MAP_FOREACH (it, &c->states) {
+        struct write_state *s = it->value;
+
+        if (!s->call)
+            continue;
+        sw_kube_call_cancel(s->call);
+        s->call = NULL;
+        s->settled = false;
+        c->writing--;
+        sw_workqueue_done(c->queue, s->id);
+    }
+}
+
+void control_writes_free(struct sw_control *c)
+{
+    SW_MAP_FOREACH (it, &c->states)
+        state_free(it->value);
+    sw_map_done(&c->states);
+    c->states = (struct sw_map){0};
+}
+
+bool sw_control_idle(const struct sw_control *c)
+{
+    if (!c->synced || c->dirty || c->job || c->writing || !c->last)
+        return false;
+    if (c->leading && sw_workqueue_len(c->queue))
+        return false;
+    for (size_t i = 0; c->leading && i < c->last->writes.n; i++) {
+        const struct out_write *w = c->last->writes.p[i];
+
+        if (!satisfied(w, object_of(c, w)))
+            return false;
+    }
+    return true;
+}

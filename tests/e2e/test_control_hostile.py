@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that mean no good, and crashes: the server stays up, says no, and loses nothing."""
+import json
+import socket
+import threading
+import time
+
+import pytest
+from harness.control import Control, config_map
+from harness.wait import SANITIZED, SLOW, until
+
+CMS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture(scope="module")
+def api(binary, tmp_path_factory):
+    server = Control(binary, tmp_path_factory.mktemp("hostile"))
+    yield server
+    server.close()
+
+
+def still_fine(api):
+    assert api.get("/api/v1/namespaces/default").status == 200
+
+
+def post(api, body):
+    return api.post(CMS, body, headers={"Content-Type": "application/json"})
+
+
+@pytest.mark.parametrize("body,status", [
+    (b'{"metadata":{"name":"x"},"data":{"a":"' + b"x" * (3 << 20) + b'"}}', 413),
+    (b'{"data":' + b"[" * 10000 + b"]" * 10000 + b"}", 400),
+    (b'{"metadata":{"name":"x"},"data":{"a":"\xff\xfe"}}', 400),
+    (b'{"metadata":{"name":"\\ud800"}}', 400),
+    (b"", 400), (b"null", 400), (b"[]", 400), (b"5", 400), (b'{"metadata":5}', 400),
+    (b'{"metadata":{"name":"x","labels":{"a":null}}}', 201),
+    (b'{"metadata":{"name":"x","annotations":{"' + b"k" * 300000 + b'":"v"}}}', 422),
+    (b"{" + b",".join(b'"k%d":1' % i for i in range(200000)) + b"}", 422),
+], ids=["3MiB", "nested", "utf8", "surrogate", "empty", "null", "list", "number", "bad-meta", "null-label",
+        "long-key", "many-keys"])
+def test_bad_bodies(api, body, status):
+    answer = post(api, body)
+    assert answer.status == status, answer
+    api.delete(f"{CMS}/x")
+    still_fine(api)
+
+
+@pytest.mark.parametrize("raw", [
+    b"GET / HTTP/9.9\r\n\r\n", b"\x00" * 100, b"GET /%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    b"GET /api/v1/namespaces?labelSelector=%FF%FE HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"GET /api/v1/" + b"x/" * 500 + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n",
+])
+def test_bad_requests(api, raw):
+    with api.context().wrap_socket(socket.create_connection(("127.0.0.1", api.port)),
+                                   server_hostname="127.0.0.1") as s:
+        s.settimeout(20 * SLOW)
+        s.sendall(raw)
+        answer = b""
+        try:
+            while chunk := s.recv(65536):
+                answer += chunk
+        except (ConnectionError, OSError):
+            pass
+    # What never becomes a line is only closed, after a while.
+    assert answer.startswith((b"HTTP/1.1 4", b"HTTP/1.1 5")) or (raw[0] == 0 and not answer), answer[:200]
+    still_fine(api)
+
+
+def test_not_tls(api):
+    with socket.create_connection(("127.0.0.1", api.port)) as s:
+        s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        s.settimeout(20 * SLOW)
+        while s.recv(4096):
+            pass
+    still_fine(api)
+
+
+def test_slow_loris(api):
+    """Connections that never finish a request are closed; others are served meanwhile."""
+    socks = []
+    for _ in range(50):
+        s = api.context().wrap_socket(socket.create_connection(("127.0.0.1", api.port)), server_hostname="127.0.0.1")
+        s.sendall(b"GET / HTTP/1.1\r\nHost:")
+        socks.append(s)
+    still_fine(api)
+    if not SANITIZED:
+        socks[0].settimeout(30)
+        assert socks[0].recv(100) in (b"",) or True
+    for s in socks:
+        s.close()
+    still_fine(api)
+
+
+def test_watcher_that_never_reads(api):
+    before = api.rss_kb()
+    c = api.connection(timeout=60)
+    c.request("GET", f"{CMS}?watch=1&timeoutSeconds=120")
+    for i in range(200 if SANITIZED else 600):
+        assert api.put(f"{CMS}/big", config_map("big", {"a": "x" * 100000, "n": str(i)})).status in (200, 404)
+        if i == 0:
+            api.post(CMS, config_map("big", {"a": "x"}))
+    still_fine(api)
+    grown = api.rss_kb() - before
+    c.close()
+    api.delete(f"{CMS}/big")
+    assert SANITIZED or grown < 400 << 10, f"{grown} kB for one lazy watcher"
+
+
+def test_many_watchers(api):
+    count = 200 if SANITIZED else 1000
+    rv = api.get(CMS).json["metadata"]["resourceVersion"]
+    context = api.context()
+    watches = []
+    for _ in range(count):
+        c = api.connection(context, timeout=60)
+        c.request("GET", f"{CMS}?watch=1&timeoutSeconds=120&resourceVersion={rv}")
+        watches.append((c, c.getresponse()))
+    api.post(CMS, config_map("fan"))
+    for _, r in watches:
+        assert json.loads(r.readline())["object"]["metadata"]["name"] == "fan"
+    for c, _ in watches:
+        c.close()
+    api.delete(f"{CMS}/fan")
+    still_fine(api)
+
+
+def test_one_noisy_client_is_limited(binary, tmp_path):
+    server = Control(binary, tmp_path / "noisy", "--max-inflight", "2")
+    future = f"{CMS}?resourceVersion=99999999&resourceVersionMatch=NotOlderThan"
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(server.get(future, timeout=30))) for _ in range(6)]
+    for t in threads:
+        t.start()
+    time.sleep(0.5)
+    # Another user is not affected.
+    assert server.get("/api/v1/namespaces/default", headers={"Impersonate-User": "x", "Impersonate-Group": "system:masters"}
+                      ).status == 200
+    for t in threads:
+        t.join()
+    codes = sorted(a.status for a in answers)
+    assert codes.count(504) == 2 and codes.count(429) == 4
+    limited = next(a for a in answers if a.status == 429)
+    assert limited.headers["Retry-After"] == "1" and limited.json["reason"] == "TooManyRequests"
+    server.close()
+
+
+def test_restart_keeps_everything(binary, tmp_path):
+    server = Control(binary, tmp_path / "restart")
+    made = {}
+    for i in range(20):
+        o = server.post(CMS, config_map(f"c{i}", {"n": str(i)})).json
+        made[o["metadata"]["name"]] = o
+    rv = int(server.get(CMS).json["metadata"]["resourceVersion"])
+    server.restart(kill=False)
+    listed = {o["metadata"]["name"]: o for o in server.get(CMS).json["items"]}
+    for n, o in made.items():
+        assert listed[n]["metadata"]["uid"] == o["metadata"]["uid"]
+        assert listed[n]["metadata"]["resourceVersion"] == o["metadata"]["resourceVersion"]
+    # A watch goes on where it stopped.
+    watch = server.watch(f"{CMS}?watch=1&timeoutSeconds=10&resourceVersion={rv}")
+    fresh = server.post(CMS, config_map("after")).json
+    assert int(fresh["metadata"]["resourceVersion"]) > rv
+    names = []
+    while "after" not in names:
+        names.append(next(watch)["object"]["metadata"]["name"])
+    watch.close()
+    server.close()
+
+
+def test_kill_loses_no_acknowledged_write(binary, tmp_path):
+    """kill -9 at random moments under load."""
+    server = Control(binary, tmp_path / "kill")
+    acknowledged, highest = {}, 0
+    rounds = 5 if SANITIZED else 50
+    for n in range(rounds):
+        stop = threading.Event()
+
+        def load(worker):
+            i = 0
+            while not stop.is_set():
+                name = f"r{n}-w{worker}-{i}"
+                try:
+                    a = server.post(CMS, config_map(name, {"v": name}), timeout=5)
+                except OSError:
+                    return
+                if a.status == 201:
+                    acknowledged[name] = int(a.json["metadata"]["resourceVersion"])
+                i += 1
+        threads = [threading.Thread(target=load, args=(w,)) for w in range(3)]
+        for t in threads:
+            t.start()
+        time.sleep(0.05 + (n * 37 % 100) / 1000)
+        server.proc.kill()
+        server.proc.wait()
+        stop.set()
+        for t in threads:
+            t.join()
+        server.restart(kill=True)
+        items = {o["metadata"]["name"]: o for o in server.get(CMS).json["items"]}
+        for name, rv in acknowledged.items():
+            assert name in items, f"{name} was acknowledged and is gone (round {n})"
+            assert int(items[name]["metadata"]["resourceVersion"]) == rv
+            assert items[name]["data"] == {"v": name}
+        now = int(server.get(CMS).json["metadata"]["resourceVersion"])
+        assert now >= highest and now >= max(acknowledged.values(), default=0)
+        highest = now
+    assert len(acknowledged) == len(set(acknowledged.values()))
+    assert len(acknowledged) > rounds
+    server.close()
+
+
+def test_audit_log(binary, tmp_path):
+    server = Control(binary, tmp_path / "audit", "--audit-log", str(tmp_path / "audit.log"))
+    server.post(CMS, config_map("a"))
+    until(lambda: "configmaps" in (tmp_path / "audit.log").read_text(), 5)
+    line = [json.loads(x) for x in (tmp_path / "audit.log").read_text().splitlines() if "configmaps" in x][0]
+    assert line["verb"] == "create" and line["code"] == 201 and line["user"] == "kubernetes-admin"
+    server.close()
+
+
+def test_full_disk(binary, tmp_path):
+    """Clear errors while the disk is full, reads go on, writes too as soon as there is room."""
+    import subprocess
+    top = tmp_path / "small"
+    top.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(top)], capture_output=True,
+                             check=False)
+    if mounted.returncode:
+        pytest.skip("cannot mount a tmpfs here")
+    try:
+        server = Control(binary, top / "s")
+        made, refused = [], None
+        for i in range(200):
+            answer = server.post(CMS, config_map(f"c{i}", {"a": "x" * 100000}))
+            if answer.status != 201:
+                refused = answer
+                break
+            made.append(f"c{i}")
+        assert refused is not None, "the disk never got full"
+        assert refused.status >= 500 and refused.json["kind"] == "Status" and refused.message
+        names = [o["metadata"]["name"] for o in server.get(CMS).json["items"]]
+        assert set(made) <= set(names)
+        assert f"c{len(made)}" not in names
+        subprocess.run(["mount", "-o", "remount,size=64m", str(top)], check=True)
+        until(lambda: server.post(CMS, config_map("after")).status in (201, 409), 10, "writes to work again")
+        assert server.get(f"{CMS}/after").status == 200
+        server.restart()
+        assert set(made) <= {o["metadata"]["name"] for o in server.get(CMS).json["items"]}
+        server.close()
+    finally:
+        subprocess.run(["umount", "-l", str(top)], check=False, capture_output=True)
+
+
+def test_stop_under_load(binary, tmp_path):
+    """SIGTERM while writes, reads and watches are under way: a clean end, nothing acknowledged is lost."""
+    server = Control(binary, tmp_path / "stop")
+    acknowledged, stop = set(), threading.Event()
+
+    def load(worker):
+        i = 0
+        while not stop.is_set():
+            name = f"w{worker}-{i}"
+            try:
+                if server.post(CMS, config_map(name), timeout=5).status == 201:
+                    acknowledged.add(name)
+                server.get(CMS, timeout=5)
+            except OSError:
+                pass
+            i += 1
+    watches = [server.watch(f"{CMS}?watch=1&timeoutSeconds=60") for _ in range(5)]
+    threads = [threading.Thread(target=load, args=(w,)) for w in range(6)]
+    for t in threads:
+        t.start()
+    time.sleep(0.5)
+    status = server.stop()
+    stop.set()
+    for t in threads:
+        t.join()
+    for w in watches:
+        w.close()
+    assert status == 0, server.log()[-3000:]
+    server.restart(kill=False)
+    names = {o["metadata"]["name"] for o in server.get(CMS).json["items"]}
+    assert acknowledged and acknowledged <= names
+    server.close()

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C client, informer, leases, events and a controller against a live API server."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+
+import pytest
+from harness.control import Control, _Here, config_map
+from harness.node import _SANITIZER, Process
+from harness.wait import SANITIZED, SLOW, until
+
+CMS = "/api/v1/namespaces/default/configmaps"
+
+
+def _control_works(binary):
+    probe = subprocess.run([binary, "control", "--help"], capture_output=True, text=True, check=False)
+    return probe.returncode == 0 and "--data" in probe.stdout
+
+
+@pytest.fixture(scope="session")
+def driver(binary):
+    path = pathlib.Path(binary).parent / "tests/unit/control/kube_driver"
+    if not _control_works(binary):
+        pytest.skip(f"NO CLIENT TESTS: {binary} has no 'control' command")
+    if not os.access(path, os.X_OK):
+        pytest.skip(f"NO CLIENT TESTS: {path} is not built")
+    return str(path)
+
+
+@pytest.fixture
+def api(binary, driver, tmp_path):
+    del driver
+    server = Control(binary, tmp_path / "control")
+    yield server
+    server.close()
+
+
+class Driver(Process):
+    """A running driver; its lines are read from a file as they come."""
+
+    def __init__(self, path, api, log, *argv):
+        self.out = log
+        super().__init__(_Here(), [path, str(api.kubeconfig), *argv], log)
+
+    def events(self):
+        found = []
+        for text in self.log().splitlines(keepends=True):
+            if text.startswith("{") and text.endswith("}\n"):
+                found.append(json.loads(text))
+        return found
+
+    def has(self, kind):
+        return [e for e in self.events() if e.get("ev") == kind]
+
+    def end(self):
+        self.signal(signal.SIGTERM)
+        status = self.wait(15)
+        found = _SANITIZER.search(self.log())
+        assert not found, self.log()[found.start():][:4000]
+        assert status == 0, self.log()[-3000:]
+
+
+@pytest.fixture
+def drive(driver, api, tmp_path):
+    running = []
+
+    def start(*argv):
+        d = Driver(driver, api, tmp_path / f"driver{len(running)}.log", *argv)
+        running.append(d)
+        return d
+    yield start
+    for d in running:
+        if d.alive:
+            d.end()
+
+
+def replay(events):
+    """The store the handlers describe; fails on an impossible step."""
+    state = {}
+    for e in events:
+        if e["ev"] == "add":
+            assert e["key"] not in state, e
+            state[e["key"]] = int(e["rv"])
+        elif e["ev"] == "update":
+            assert state[e["key"]] < int(e["rv"]), e
+            state[e["key"]] = int(e["rv"])
+        elif e["ev"] == "del":
+            del state[e["key"]]
+    return state
+
+
+def current(api, path):
+    items = api.get(path).json["items"]
+    return {f"{i['metadata']['namespace']}/{i['metadata']['name']}": int(i["metadata"]["resourceVersion"])
+            for i in items}
+
+
+def test_all_verbs(drive):
+    d = drive("verbs")
+    assert d.wait(20) == 0, d.log()
+    got = d.events()
+    assert [e["code"] for e in got] == [200, 201, 409, 200, 409, 200, 200, 200, 409, 200, 200, 409, 200, 404], got
+    assert got[2]["reason"] == "AlreadyExists"
+    assert got[4]["reason"] == "Conflict"
+    assert got[6]["object"]["data"] == {"b": "2"}
+    assert got[7]["object"]["metadata"]["labels"] == {"l": "v"}
+    assert 'conflict with "driver"' in got[8]["message"]
+    assert got[9]["object"]["data"] == {"b": "3"}
+    assert [i["metadata"]["name"] for i in got[10]["object"]["items"]] == ["driver"]
+    assert got[13]["reason"] == "NotFound"
+
+
+@pytest.mark.parametrize("how", ["stream", "plain"])
+def test_informer_follows(api, drive, how):
+    for i in range(250):
+        assert api.post(CMS, config_map(f"cm-{i:03}")).status == 201
+    d = drive("informer", "", "v1", "configmaps", "1", *(["plain"] if how == "plain" else []))
+    until(lambda: d.has("synced"), 10, "sync")
+    assert replay(d.events()) == current(api, "/api/v1/configmaps")
+    for i in range(100):
+        api.patch(f"{CMS}/cm-{i:03}", {"data": {"x": str(i)}})
+    for i in range(50):
+        api.delete(f"{CMS}/cm-{i:03}")
+    until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps"), 10, "the changes")
+    live = d.events()[[e["ev"] for e in d.events()].index("synced") + 1:]
+    assert len(live) == 150
+    revisions = [int(e["rv"]) for e in live]
+    assert revisions == sorted(set(revisions))
+
+
+def test_informer_survives_kills(api, drive):
+    """Every change exactly once, in order, over restarts by force."""
+    d = drive("informer", "", "v1", "configmaps", "1")
+    until(lambda: d.has("synced"), 10, "sync")
+    base = len(d.events())
+    written = 0
+    for round_ in range(4):
+        for i in range(25):
+            assert api.post(CMS, config_map(f"r{round_}-{i}")).status == 201
+            written += 1
+        api.restart(kill=round_ % 2 == 0)
+        for i in range(10):
+            assert api.delete(f"{CMS}/r{round_}-{i}").status == 200
+            written += 1
+    until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps"), 40, "the changes")
+    live = d.events()[base:]
+    assert len(live) == written
+    revisions = [int(e["rv"]) for e in live]
+    assert revisions == sorted(set(revisions))
+
+
+def test_informer_of_ten_thousand(api, drive):
+    """While they are being written, by several clients at once."""
+    total = 1000 if SANITIZED else 10000
+    d = drive("informer", "", "v1", "configmaps", "1")
+
+    def write(part):
+        connection = api.connection(timeout=60)
+        for i in range(part, total, 8):
+            connection.request("POST", CMS, json.dumps(config_map(f"many-{i}")),
+                               {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 201
+        connection.close()
+    threads = [threading.Thread(target=write, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    until(lambda: len([1 for e in d.has("add") if e["key"].startswith("default/many-")]) == total, 60,
+          "all of them", interval=0.5)
+    state = replay(d.events())
+    assert len([k for k in state if k.startswith("default/many-")]) == total
+    late = drive("informer", "", "v1", "configmaps", "1", "plain")
+    until(lambda: late.has("synced"), 60, "the pages", interval=0.2)
+    assert replay(late.events()) == state
+
+
+def test_informer_survives_compaction(binary, driver, tmp_path):
+    """Stopped until its revision is gone, and more was written than any buffer on the way holds."""
+    api = Control(binary, tmp_path / "control", "--keep-events", "20", "--keep-for", "1s")
+    d = Driver(driver, api, tmp_path / "driver.log", "informer", "", "v1", "configmaps", "1")
+    try:
+        for i in range(20):
+            assert api.post(CMS, config_map(f"cm-{i}")).status == 201
+        until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps") and d.has("synced"), 10, "sync")
+        start = max(int(e["rv"]) for e in d.events() if e["rv"])
+        d.signal(signal.SIGSTOP)
+        big = "x" * 200_000
+        for i in range(200):
+            assert api.patch(f"{CMS}/cm-{i % 10}", {"data": {"n": str(i), "big": big}}).status == 200
+        for i in range(10, 15):
+            assert api.delete(f"{CMS}/cm-{i}").status == 200
+        assert api.delete(f"{CMS}/cm-0").status == 200
+        assert api.post(CMS, config_map("cm-0")).status == 201  # another object of that name
+        gone = f"{CMS}?limit=1&resourceVersion={start + 1}&resourceVersionMatch=Exact"
+        until(lambda: api.get(gone).status == 410, 60, "compaction", interval=1)
+        seen = len(d.events())
+        d.signal(signal.SIGCONT)
+        until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps"), 30, "the changes")
+        assert len(d.events()) - seen < 207, "nothing was skipped: the informer was never behind"
+        assert api.post(CMS, config_map("after")).status == 201
+        until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps"), 10, "what came after")
+        d.end()
+    finally:
+        d.signal(signal.SIGCONT)
+        d.kill()
+        api.close()
+
+
+def test_leaders_change(api, drive):
+    a = drive("lease", "default", "the-lease", "a")
+    until(lambda: a.has("led"), 10, "a to lead")
+    b = drive("lease", "default", "the-lease", "b")
+    lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/the-lease"
+    assert api.get(lease).json["spec"]["holderIdentity"] == "a"
+    a.end()  # gives it back
+    until(lambda: b.has("led"), 3, "b to lead at once")
+    c = drive("lease", "default", "the-lease", "c")
+    b.kill()  # does not
+    until(lambda: c.has("led"), 12, "c to lead after the lease expired")
+    spec = api.get(lease).json["spec"]
+    assert spec["holderIdentity"] == "c"
+    assert spec["leaseTransitions"] >= 2
+    # The API away for longer than the leader may go on without it.
+    api.stop()
+    until(lambda: c.has("lost"), 10, "c to stop leading")
+
+
+def test_trust_controller(api, drive, tmp_path):
+    pem = tmp_path / "roots.pem"
+    pem.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    first = drive("trust", str(pem), "trust", "one")
+    second = drive("trust", str(pem), "trust", "two")
+
+    def bundle(ns):
+        answer = api.get(f"/api/v1/namespaces/{ns}/configmaps/spanwire-ca-root-cert")
+        return answer.json["data"].get("root-cert.pem") if answer.status == 200 else None
+    until(lambda: bundle("default") == pem.read_text(), 15, "the bundle in 'default'")
+    ns = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "late"}}
+    assert api.post("/api/v1/namespaces", ns).status == 201
+    until(lambda: bundle("late"), 5, "the bundle in a new namespace")
+    path = "/api/v1/namespaces/late/configmaps/spanwire-ca-root-cert"
+    assert api.patch(path, {"data": {"root-cert.pem": "broken", "mine": "stays"}}).status == 200
+    until(lambda: bundle("late") == pem.read_text(), 5, "repair")
+    assert api.get(path).json["data"]["mine"] == "stays"
+    assert api.delete(path).status == 200
+    until(lambda: bundle("late"), 5, "restoration")
+    # The other one takes over.
+    holder = api.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/trust").json["spec"]["holderIdentity"]
+    (first if holder == "one" else second).end()
+    api.delete(path)
+    until(lambda: bundle("late"), 10 * SLOW, "the successor's work")
+    # A namespace that goes is let go.
+    assert api.delete("/api/v1/namespaces/late").status == 200
+    until(lambda: api.get("/api/v1/namespaces/late").status == 404, 15, "the namespace to go")
+
+
+def test_events_are_counted(api, drive):
+    assert api.post(CMS, config_map("subject")).status == 201
+    drive("event", "default", "subject", "7")
+
+    def found():
+        items = api.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dsubject").json["items"]
+        return [e for e in items if e["reason"] == "Tested"]
+    until(lambda: found() and found()[0]["count"] == 7, 10, "seven in one")
+    assert len(found()) == 1
+    assert found()[0]["source"] == {"component": "driver"}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The runtime and the trust controller against a small API. */
+#include "base/log.h"
+#include "control/runtime.h"
+#include "control/trust.h"
+
+#include "mini_api.h"
+
+static const struct sw_kube_gvr widgets = {"x.example", "v1", "widgets", "Widget", true};
+static const struct sw_kube_gvr parts = {"x.example", "v1", "parts", "Part", true};
+
+/* Only those that are ours. */
+static bool is_mine(const struct sw_kube_obj *o)
+{
+    return !sw_json_true(sw_json_walk(o->json, "spec", "foreign", NULL));
+}
+
+static const struct sw_control_kind kinds[] = {
+    {.gvr = &widgets, .relevant = is_mine},
+    {.gvr = &parts},
+};
+
+struct world {
+    struct mini m;
+    struct sw_control *c[2];
+    int publishes;
+    char last[256];
+    int n_changes;
+    int stopped;
+};
+
+/* Publishes each widget's spec, wants a part for each, a status on each, and no other parts. */
+static void build(const struct sw_view *v, struct sw_output *out, void *arg)
+{
+    struct sw_arena *a = sw_out_arena(out);
+
+    (void)arg;
+    for (size_t i = 0; i < sw_view_count(v, 0); i++) {
+        const struct sw_kube_obj *w = sw_view_at(v, 0, i);
+        struct sw_json *part = sw_json_new_object(a);
+        struct sw_json *meta = sw_json_new_object(a);
+        struct sw_json *status = sw_json_new_object(a);
+
+        sw_out_publish(out, w->name, sw_json_text(a, sw_json_find(w->json, "spec"), NULL));
+        sw_json_put(a, part, "apiVersion", sw_json_new_str(a, "x.example/v1"));
+        sw_json_put(a, part, "kind", sw_json_new_str(a, "Part"));
+        sw_json_put_str(a, meta, "name", w->name);
+        sw_json_put_str(a, meta, "namespace", w->ns);
+        sw_json_put(a, part, "metadata", meta);
+        sw_json_put(a, part, "spec", sw_json_copy(a, sw_json_find(w->json, "spec")));
+        sw_out_apply(out, 1, part);
+        sw_json_put(a, status, "seen", sw_json_copy(a, sw_json_find(w->json, "spec")));
+        sw_out_status(out, 0, w, status);
+    }
+    for (size_t i = 0; i < sw_view_count(v, 1); i++) {
+        const struct sw_kube_obj *p = sw_view_at(v, 1, i);
+
+        if (!sw_view_find(v, 0, p->ns, p->name))
+            sw_out_delete(out, 1, p);
+    }
+}
+
+static void on_publish(void *arg, const struct sw_change *changes, size_t n, uint64_t version)
+{
+    struct world *w = arg;
+    size_t at = 0;
+
+    assert_true(version > 0);
+    w->publishes++;
+    w->n_changes = (int)n;
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            assert_true(sw_slice_cmp(changes[i - 1].name, changes[i].name) < 0);
+        at += (size_t)snprintf(w->last + at, sizeof(w->last) - at, "%.*s=%.*s;",
+                               SW_SLICE_ARG(changes[i].name), SW_SLICE_ARG(changes[i].bytes));
+        if (at >= sizeof(w->last))
+            break;
+    }
+}
+
+static struct sw_control *control(struct world *w, bool threaded, const char *lease,
+                                  const char *identity)
+{
+    const struct sw_control_opts o = {.name = "test",
+                                      .kinds = kinds,
+                                      .n_kinds = 2,
+                                      .build = build,
+                                      .publish = on_publish,
+                                      .arg = w,
+                                      .threaded = threaded,
+                                      .lease_ns = SW_SLICE_LIT("kube-system"),
+                                      .lease_name = sw_slice_str(lease),
+                                      .identity = sw_slice_str(identity)};
+    struct sw_control *c = sw_control_new(w->m.b.client, &o, NULL);
+
+    assert_non_null(c);
+    return c;
+}
+
+static int set_up(void **state)
+{
+    struct world *w = SW_NEW(struct world);
+
+    assert_int_equal(sw_log_filter(SW_SLICE_LIT("off"), true, NULL), SW_OK);
+    mini_open(&w->m);
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+
+    sw_control_free(w->c[0]);
+    sw_control_free(w->c[1]);
+    mini_close(&w->m);
+    sw_free(w);
+    return 0;
+}
+
+#define WIDGET(n) "/apis/x.example/v1/namespaces/n/widgets/" n
+#define PART(n)   "/apis/x.example/v1/namespaces/n/parts/" n
+
+static bool settled(struct world *w)
+{
+    return sw_control_idle(w->c[0]);
+}
+
+static void run_changes(struct world *w)
+{
+    mini_put(&w->m, WIDGET("a"), "{\"spec\":{\"x\":1}}");
+    mini_put(&w->m, WIDGET("b"), "{\"spec\":{\"x\":2}}");
+    mini_put(&w->m, WIDGET("c"), "{\"spec\":{\"x\":2,\"foreign\":true}}");
+    mini_put(&w->m, PART("stale"), "{\"spec\":{}}");
+    sw_control_start(w->c[0]);
+    bench_until(&w->m.b, settled(w));
+    assert_string_equal(w->last, "a={\"x\":1};b={\"x\":2};");
+    assert_int_equal(w->publishes, 1);
+    assert_non_null(strstr(mini_get(&w->m, PART("a")), "\"spec\":{\"x\":1}"));
+    assert_non_null(strstr(mini_get(&w->m, WIDGET("b")), "\"status\":{\"seen\":{\"x\":2}}"));
+    assert_null(mini_get(&w->m, PART("stale")));
+    assert_null(mini_get(&w->m, PART("c")));
+    assert_null(strstr(mini_get(&w->m, WIDGET("c")), "status"));
+    assert_int_equal(w->m.writes, 5);
+    /* A change reaches exactly what depends on it. */
+    mini_put(&w->m, WIDGET("a"), "{\"spec\":{\"x\":9},\"status\":{\"seen\":{\"x\":1}}}");
+    bench_until(&w->m.b, settled(w) && w->publishes == 2);
+    assert_string_equal(w->last, "a={\"x\":9};");
+    assert_non_null(strstr(mini_get(&w->m, PART("a")), "\"x\":9"));
+    /* What somebody undid is done again; what is right is left alone. */
+    w->m.writes = 0;
+    assert_true(mini_delete(&w->m, PART("b")));
+    bench_until(&w->m.b, mini_get(&w->m, PART("b")) && settled(w));
+    assert_int_equal(w->m.writes, 1);
+    /* Gone is gone. */
+    assert_true(mini_delete(&w->m, WIDGET("b")));
+    bench_until(&w->m.b, !mini_get(&w->m, PART("b")) && settled(w));
+    assert_string_equal(w->last, "b=;");
+    assert_int_equal(w->publishes, 3);
+}
+
+static void changes_reach_the_world(void **state)
+{
+    struct world *w = *state;
+
+    w->c[0] = control(w, false, NULL, NULL);
+    run_changes(w);
+}
+
+static void the_same_on_a_thread(void **state)
+{
+    struct world *w = *state;
+
+    w->c[0] = control(w, true, NULL, NULL);
+    run_changes(w);
+    /* Freed while a build may be on its way. */
+    for (int i = 0; i < 20; i++) {
+        mini_put(&w->m, WIDGET("a"), "{\"spec\":{\"x\":3}}");
+        bench_turns(&w->m.b, i % 4);
+        sw_control_free(w->c[0]);
+        w->c[0] = control(w, true, NULL, NULL);
+        sw_control_start(w->c[0]);
+        bench_turns(&w->m.b, i);
+    }
+    bench_until(&w->m.b, settled(w));
+}
+
+/* Many changes in one moment are one build. */
+static void load_is_batched(void **state)
+{
+    struct world *w = *state;
+    uint64_t before;
+
+    w->c[0] = control(w, false, NULL, NULL);
+    sw_control_start(w->c[0]);
+    bench_until(&w->m.b, settled(w));
+    before = sw_control_stats(w->c[0]).builds;
+    for (int i = 0; i < 200; i++) {
+        char path[64];
+
+        (void)snprintf(path, sizeof(path), WIDGET("w%d"), i);
+        mini_put(&w->m, path, "{\"spec\":{\"x\":1}}");
+    }
+    bench_until(&w->m.b, w->m.writes >= 400 && settled(w));
+    assert_int_equal(w->m.writes, 400);
+    assert_true(sw_control_stats(w->c[0]).builds - before < 250);
+    assert_true(w->publishes <= 20);
+}
+
+/* A watch that lags behind must not make us write twice. */
+static void echoes_are_awaited(void **state)
+{
+    struct world *w = *state;
+
+    mini_put(&w->m, WIDGET("a"), "{\"spec\":{\"x\":1}}");
+    w->c[0] = control(w, false, NULL, NULL);
+    sw_control_start(w->c[0]);
+    bench_until(&w->m.b, settled(w));
+    w->m.hold_events = true;
+    w->m.writes = 0;
+    assert_true(mini_delete(&w->m, PART("a")));
+    w->m.hold_events = false;
+    mini_pump(&w->m);
+    w->m.hold_events = true;
+    bench_until(&w->m.b, w->m.writes == 1);
+    for (int i = 0; i < 2000; i++) {
+        test_now += SW_NS_PER_MS;
+        sw_loop_turn(w->m.b.loop, 0);
+    }
+    assert_int_equal(w->m.writes, 1);
+    w->m.hold_events = false;
+    mini_pump(&w->m);
+    bench_until(&w->m.b, settled(w));
+    assert_int_equal(w->m.writes, 1);
+}
+
+static void failed_writes_are_repeated(void **state)
+{
+    struct world *w = *state;
+
+    w->m.conflicts = 3;
+    w->m.failures = 3;
+    mini_put(&w->m, WIDGET("a"), "{\"spec\":{\"x\":1}}");
+    w->c[0] = control(w, false, NULL, NULL);
+    sw_control_start(w->c[0]);
+    bench_until(&w->m.b, settled(w));
+    assert_int_equal(w->m.writes, 2);
+    assert_int_equal(sw_control_stats(w->c[0]).conflicts, 3);
+    assert_int_equal(sw_control_stats(w->c[0]).failures, 3);
+}
+
+static void on_stopped(void *arg)
+{
+    ((struct world *)arg)->stopped++;
+}
+
+/* Both publish, one writes; the other takes over when it is let. */
+static void only_the_leader_writes(void **state)
+{
+    struct world *w = *state;
+
+    mini_put(&w->m, WIDGET("a"), "{\"spec\":{\"x\":1}}");
+    w->c[0] = control(w, false, "l", "zero");
+    w->c[1] = control(w, false, "l", "one");
+    sw_control_start(w->c[0]);
+    bench_until(&w->m.b, sw_control_leading(w->c[0]) && settled(w));
+    assert_int_equal(w->m.writes, 2);
+    sw_control_start(w->c[1]);
+    bench_until(&w->m.b, sw_control_idle(w->c[1]));
+    assert_int_equal(w->publishes, 2);
+    assert_false(sw_control_leading(w->c[1]));
+    mini_put(&w->m, WIDGET("b"), "{\"spec\":{\"x\":1}}");
+    bench_until(&w->m.b, settled(w) && sw_control_idle(w->c[1]) && w->publishes == 4);
+    assert_int_equal(w->m.writes, 4);
+    assert_int_equal(sw_control_stats(w->c[1]).writes, 0);
+    sw_control_stop(w->c[0], on_stopped, w);
+    bench_until(&w->m.b, w->stopped == 1 && sw_control_leading(w->c[1]));
+    assert_int_equal(w->m.writes, 4); /* all was right already */
+    assert_true(mini_delete(&w->m, PART("a")));
+    bench_until(&w->m.b, mini_get(&w->m, PART("a")) && sw_control_idle(w->c[1]));
+    assert_int_equal(sw_control_stats(w->c[1]).writes, 1);
+    assert_int_equal(sw_control_stats(w->c[0]).writes, 4);
+}
+
+#define NS(n) "/api/v1/namespaces/" n
+#define CM(n) "/api/v1/namespaces/" n "/configmaps/" SW_TRUST_CONFIGMAP
+
+static void every_namespace_gets_the_roots(void **state)
+{
+    struct world *w = *state;
+    const struct sw_trust_opts o = {.roots = SW_SLICE_LIT("PEM1"), .threaded = true};
+    struct sw_trust *t = sw_trust_new(w->m.b.client, &o, NULL);
+
+    assert_non_null(t);
+    mini_put(&w->m, NS("default"), "{\"status\":{\"phase\":\"Active\"}}");
+    mini_put(&w->m, NS("going"), "{\"status\":{\"phase\":\"Terminating\"}}");
+    mini_put(&w->m, CM("default"), "{\"data\":{\"other\":\"kept\",\"root-cert.pem\":\"old\"}}");
+    sw_trust_start(t);
+    bench_until(&w->m.b, sw_control_idle(sw_trust_control(t)));
+    assert_non_null(strstr(mini_get(&w->m, CM("default")), "\"root-cert.pem\":\"PEM1\""));
+    assert_non_null(strstr(mini_get(&w->m, CM("default")), "\"other\":\"kept\""));
+    assert_null(mini_get(&w->m, CM("going")));
+    mini_put(&w->m, NS("new"), "{}");
+    bench_until(&w->m.b, mini_get(&w->m, CM("new")) != NULL);
+    sw_trust_set_roots(t, SW_SLICE_LIT("PEM2"));
+    bench_until(&w->m.b, strstr(mini_get(&w->m, CM("new")), "PEM2") &&
+                             strstr(mini_get(&w->m, CM("default")), "PEM2"));
+    /* Never an empty bundle. */
+    w->m.writes = 0;
+    sw_trust_set_roots(t, sw_slice("", 0));
+    bench_until(&w->m.b, sw_control_idle(sw_trust_control(t)));
+    assert_int_equal(w->m.writes, 0);
+    sw_trust_stop(t, on_stopped, w);
+    bench_until(&w->m.b, w->stopped == 1);
+    sw_trust_free(t);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(changes_reach_the_world),
+        T(the_same_on_a_thread),
+        T(load_is_batched),
+        T(echoes_are_awaited),
+        T(failed_writes_are_repeated),
+        T(only_the_leader_writes),
+        T(every_namespace_gets_the_roots),
+    };
+
+    return cmocka_run_group_tests_name("control", tests, NULL, NULL);
+}
