@@ -26,6 +26,15 @@ struct api_tokens {
     SW_VEC(struct api_static_token *) all;
 };
 
+/* The line of a watch written last. The pointers are compared, never followed. */
+struct api_line {
+    struct sw_buf text;
+    const char *type;
+    const struct api_res *res;
+    const struct sw_store_obj *obj;
+    uint64_t revision;
+};
+
 struct sw_api {
     struct sw_loop *loop;   /* borrowed */
     struct sw_store *store; /* NULL once closed */
@@ -44,6 +53,7 @@ struct sw_api {
     struct api_docs *docs; /* discovery and OpenAPI, made when asked for */
     struct api_gc *gc;
     struct sw_list watches;   /* struct api_watch */
+    struct api_line line;     /* of a watch */
     struct sw_list internals; /* requests of our own under way */
     int audit_fd;
     bool stopping;

@@ -8,6 +8,7 @@
 
 #include "apiserver/api.h"
 #include "base/log.h"
+#include "base/trim.h"
 
 #define MANAGER  "kubectl"
 #define LABEL    "spanwire.dev/fabric"
@@ -20,8 +21,10 @@ static void on_applied(struct api_req *r, int code, const struct sw_json *body)
     if (code >= 400)
         sw_log_warn("api", "cannot install kind '%.*s': %.*s", SW_SLICE_ARG(r->name),
                     SW_SLICE_ARG(api_str(body, "message")));
-    if (--api->starting == 0)
+    if (--api->starting == 0) {
         api->ready = true;
+        sw_trim_heap(); /* compiling all rules took far more than serving needs */
+    }
 }
 
 /* A server-side apply of our own. */

@@ -121,12 +121,43 @@ static int make_line(struct api_watch *w, struct sw_buf *b, const char *type,
     return rc == SW_OK ? sw_buf_append_str(b, "}\n") : rc;
 }
 
+static void line_forget(struct api_line *l)
+{
+    sw_buf_done(&l->text);
+    l->obj = NULL;
+}
+
+/* A change goes to all its watches one after the other: plain objects are written once. */
+static bool line_is(const struct api_line *l, const struct api_watch *w, const char *type,
+                    const struct sw_store_obj *o, uint64_t revision)
+{
+    return l->obj == o && l->revision == revision && l->res == w->r->res && l->type == type;
+}
+
+static int send_shared(struct api_watch *w, const char *type, const struct sw_store_obj *o,
+                       uint64_t revision)
+{
+    struct api_line *l = &w->api->line;
+
+    if (!line_is(l, w, type, o, revision)) {
+        line_forget(l);
+        sw_buf_init(&l->text, LINE_MAX);
+        if (make_line(w, &l->text, type, o, revision) != SW_OK)
+            return SW_OK;
+        *l = (struct api_line){
+            .text = l->text, .type = type, .res = w->r->res, .obj = o, .revision = revision};
+    }
+    return sw_xchg_write(w->x, sw_buf_slice(&l->text));
+}
+
 /* SW_ELIMIT: no room now. */
 static int send_line(struct api_watch *w, const char *type, const struct sw_store_obj *o,
                      uint64_t revision)
 {
     SW_BUF_AUTO b = {.max = LINE_MAX};
 
+    if (w->r->as == API_AS_OBJECT)
+        return send_shared(w, type, o, revision);
     if (make_line(w, &b, type, o, revision) != SW_OK)
         return SW_OK; /* cannot be shown; the client will find out when it lists */
     return sw_xchg_write(w->x, sw_buf_slice(&b));
@@ -440,6 +471,7 @@ void api_watch(struct api_req *r)
 
 void api_watches_end(struct sw_api *api, const struct api_crd *crd)
 {
+    line_forget(&api->line);
     SW_LIST_FOREACH (it, &api->watches) {
         struct api_watch *w = SW_CONTAINER_OF(it, struct api_watch, link);
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <sqlite3.h>
@@ -26,6 +27,7 @@ enum {
     WAL_GROW_BYTES = 4 * 1024 * 1024,
     WAL_ROOM_BYTES = 1024 * 1024, /* left when it grows */
     WAL_FRAME_BYTES = 4096 + 24,
+    WAL_SPARE = 16, /* times as much as it grows must be free */
     CACHE_KIB = 8192,
 };
 
@@ -562,6 +564,15 @@ uint64_t sw_db_wal_pages(const struct sw_db *db)
     return db->wal_pages;
 }
 
+/* The last space of a disk is for data. */
+static bool has_space(int fd)
+{
+    struct statvfs fs;
+
+    return fstatvfs(fd, &fs) == 0 &&
+           (uint64_t)fs.f_bavail * fs.f_frsize >= (uint64_t)WAL_SPARE * WAL_GROW_BYTES;
+}
+
 /* Appends zeros to the file; takes them back when there is no space for all. */
 static bool append_zeros(int fd, uint64_t from, size_t n)
 {
@@ -595,10 +606,10 @@ void sw_db_prepare_log(struct sw_db *db)
     db->wal_size = (uint64_t)st.st_size;
     if (used + WAL_ROOM_BYTES <= db->wal_size)
         return;
-    if (append_zeros(fd, db->wal_size, WAL_GROW_BYTES))
+    if (has_space(fd) && append_zeros(fd, db->wal_size, WAL_GROW_BYTES))
         db->wal_size += WAL_GROW_BYTES;
     else
-        db->wal_size = UINT64_MAX; /* the disk is full: not again before the log restarts */
+        db->wal_size = UINT64_MAX; /* not again before the log restarts */
 }
 
 int sw_db_checkpoint(struct sw_db *db, bool truncate, struct sw_err *err)

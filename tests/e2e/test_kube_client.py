@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C client, informer, leases, events and a controller against a live API server."""
+import http.server
 import json
 import os
 import pathlib
 import signal
+import ssl
 import subprocess
 import threading
 
 import pytest
-from harness.control import Control, _Here, config_map
+from harness.control import Control, _Here, config_map, loopback_up
 from harness.node import _SANITIZER, Process
 from harness.wait import SANITIZED, SLOW, until
 
@@ -270,3 +272,70 @@ def test_events_are_counted(api, drive):
     until(lambda: found() and found()[0]["count"] == 7, 10, "seven in one")
     assert len(found()) == 1
     assert found()[0]["source"] == {"component": "driver"}
+
+
+def _openssl(*argv, cwd):
+    subprocess.run(["openssl", *argv], cwd=cwd, check=True, capture_output=True)
+
+
+class _Foreign(http.server.BaseHTTPRequestHandler):
+    """Refuses everything but shows who asked."""
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):  # noqa: N802
+        subject = dict(x[0] for x in self.connection.getpeercert()["subject"])
+        body = json.dumps({"user": subject["commonName"], "tls": self.connection.version()}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):  # noqa: N802
+        self.send_error(403)
+
+    do_PUT = do_PATCH = do_DELETE = do_POST
+
+    def log_message(self, *args):  # noqa: D102
+        pass
+
+
+@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+@pytest.mark.parametrize("name", ["127.0.0.1", "127.0.0.2"])
+def test_tls_of_another_make(driver, tmp_path, version, name):
+    """OpenSSL with RSA certificates on the other side, as a cluster would have; and a wrong name."""
+    loopback_up()
+    _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.crt",
+             "-subj", "/CN=kubernetes", "-days", "2", cwd=tmp_path)
+    for who, cn, ext in (("srv", "kube-apiserver", "subjectAltName=IP:127.0.0.1,DNS:kubernetes\n"
+                          "extendedKeyUsage=serverAuth\n"), ("usr", "kubernetes-admin", "extendedKeyUsage=clientAuth\n")):
+        _openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{who}.key", "-out", f"{who}.csr",
+                 "-subj", f"/O=system:masters/CN={cn}", cwd=tmp_path)
+        (tmp_path / f"{who}.ext").write_text("basicConstraints=CA:FALSE\nkeyUsage=digitalSignature\n" + ext)
+        _openssl("x509", "-req", "-in", f"{who}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
+                 "-days", "1", "-extfile", f"{who}.ext", "-out", f"{who}.crt", cwd=tmp_path)
+    server = http.server.ThreadingHTTPServer((name, 0), _Foreign)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "srv.crt", tmp_path / "srv.key")
+    context.load_verify_locations(tmp_path / "ca.crt")
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    config = {"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+              "clusters": [{"name": "x", "cluster": {"server": f"https://{name}:{server.server_address[1]}",
+                                                     "certificate-authority": "ca.crt"}}],
+              "users": [{"name": "x", "user": {"client-certificate": "usr.crt", "client-key": "usr.key"}}]}
+    (tmp_path / "config").write_text(json.dumps(config))
+    out = subprocess.run([driver, str(tmp_path / "config"), "verbs"], capture_output=True, text=True,
+                         timeout=60 * SLOW, check=False)
+    server.shutdown()
+    server.server_close()
+    first = json.loads(out.stdout.splitlines()[0])
+    assert out.returncode == 0, out.stderr
+    if name == "127.0.0.1":
+        assert first["code"] == 200
+        assert first["object"] == {"user": "kubernetes-admin", "tls": version.replace("_", ".")}
+        assert json.loads(out.stdout.splitlines()[1])["code"] == 403
+    else:
+        assert first["code"] == 0
+        assert "is for '127.0.0.1', not for '127.0.0.2'" in first["message"]
