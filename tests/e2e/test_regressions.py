@@ -9,7 +9,7 @@ import pytest
 from harness import traffic
 from harness.hbone_peer import App, GatewayApp, H2Peer, PeerGone, SockTransport
 from harness.mesh import PORT
-from harness.wait import stays, until
+from harness.wait import SLOW, stays, until
 from test_waypoint import VIP, at, two_networks
 
 # Freed memory is overwritten, so that using it shows in a plain build too.
@@ -234,5 +234,5 @@ def test_waiting_connections_are_bounded_by_themselves(mesh):
     stays(lambda: not traffic.ended(late), 0.2, "it waits")
     mesh.world.workloads["t2"] = record
     mesh.apply()
-    late.settimeout(5)
+    late.settimeout(5 * SLOW)
     assert traffic.read_exact(late, 4) == b"late"
