@@ -5,11 +5,15 @@
 
 #include "apiserver/server.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "control/trust.h"
+#include "io/filewatch.h"
 #include "io/loop.h"
 #include "io/signal.h"
 #include "io/sock.h"
+#include "kube/client.h"
 
 struct control_options {
     const char *data;
@@ -22,6 +26,7 @@ struct control_options {
     uint32_t keep_events;
     uint64_t keep_for;
     bool fabric_kinds;
+    const char *trust_roots;
     uint64_t drain;
     const char *log_level;
     int log_format;
@@ -90,6 +95,13 @@ static const struct sw_opt table[] = {
      .def = "true",
      .help =
          "install the kinds of gateways, connectors, peers and policies where they are missing"},
+    {.name = "trust-roots",
+     .env = "SPANWIRE_TRUST_ROOTS",
+     .type = SW_OPT_STR,
+     .offset = OPT(trust_roots),
+     .arg = "FILE",
+     .help = "root certificates (PEM) to keep in a ConfigMap 'spanwire-ca-root-cert' of every "
+             "namespace"},
     {.name = "drain",
      .type = SW_OPT_DURATION,
      .offset = OPT(drain),
@@ -122,6 +134,8 @@ const struct sw_opts_cmd sw_control_options = {
 struct run {
     struct sw_loop *loop;
     struct sw_api *api;
+    struct sw_kube_client *client; /* of the controllers; NULL: none run */
+    struct sw_trust *trust;
     uint64_t drain;
     bool stopping;
     bool stopped;
@@ -135,6 +149,41 @@ static void on_stopped(void *arg)
     sw_loop_stop(r->loop);
 }
 
+static void on_controllers_stopped(void *arg)
+{
+    struct run *r = arg;
+
+    sw_api_stop(r->api, r->drain, on_stopped, r);
+}
+
+/* Controllers are clients like any other: they would not notice another server. */
+static int start_controllers(struct run *r, const struct control_options *o, struct sw_err *err)
+{
+    struct sw_trust_opts trust = {.lease_ns = SW_SLICE_LIT("kube-system"),
+                                  .lease_name = SW_SLICE_LIT("spanwire-control"),
+                                  .identity = SW_SLICE_LIT("control")};
+    char *path SW_AUTO_FREE = sw_asprintf("%s/admin.kubeconfig", o->data);
+    struct sw_kube_config config = {0};
+    struct sw_slice roots = {0};
+    int rc;
+
+    if (!o->trust_roots)
+        return SW_OK;
+    rc = sw_file_read(o->trust_roots, 1 << 20, &roots, err);
+    if (rc == SW_OK)
+        rc = sw_kubeconfig_load(path, NULL, &config, err);
+    if (rc == SW_OK) {
+        r->client = sw_kube_client_new(r->loop, &config, NULL, err);
+        trust.roots = roots;
+        r->trust = r->client ? sw_trust_new(r->client, &trust, err) : NULL;
+        rc = r->trust ? SW_OK : err->rc;
+    }
+    if (rc == SW_OK)
+        sw_trust_start(r->trust);
+    sw_free((void *)(uintptr_t)roots.p);
+    return rc;
+}
+
 static void on_signal(int signo, void *arg)
 {
     struct run *r = arg;
@@ -145,7 +194,10 @@ static void on_signal(int signo, void *arg)
     }
     sw_log_info("control", "stopping on signal %d", signo);
     r->stopping = true;
-    sw_api_stop(r->api, r->drain, on_stopped, r);
+    if (r->trust)
+        sw_trust_stop(r->trust, on_controllers_stopped, r);
+    else
+        on_controllers_stopped(r);
 }
 
 static int serve(const struct control_options *o, struct sw_err *err)
@@ -165,6 +217,7 @@ static int serve(const struct control_options *o, struct sw_err *err)
     struct sw_signals *s;
     struct sw_addr at;
     char text[SW_ADDR_TEXT];
+    int rc = SW_OK;
 
     if (!r.loop)
         return err->rc;
@@ -177,14 +230,18 @@ static int serve(const struct control_options *o, struct sw_err *err)
             sw_loop_turn(r.loop, -1);
         at = sw_api_addr(r.api);
         if (!r.stopping)
+            rc = start_controllers(&r, o, err);
+        if (rc == SW_OK && !r.stopping)
             sw_log_info("control", "ready on https://%s", sw_addr_text(&at, text));
-        if (!r.stopped)
+        if (rc == SW_OK && !r.stopped)
             sw_loop_run(r.loop);
+        sw_trust_free(r.trust);
+        sw_kube_client_free(r.client);
         sw_api_free(r.api);
     }
     sw_signals_free(s);
     sw_loop_free(r.loop);
-    return r.api ? SW_OK : err->rc;
+    return r.api ? rc : err->rc;
 }
 
 int sw_cmd_control(int argc, char **argv)
