@@ -502,6 +502,37 @@ static bool refuse_grant(struct api_req *r, const struct sw_json *obj, const str
     return false;
 }
 
+/*
+ * An aggregation rule hands a role whatever other roles hold, now and later: writing one takes all
+ * rights there are.
+ */
+static bool may_aggregate(struct api_req *r, const struct sw_json *obj, const struct sw_json *old)
+{
+    struct sw_json *all = sw_json_new_array(r->arena);
+    const struct rule everything[] = {
+        {.verbs = all, .groups = all, .resources = all},
+        {.verbs = all, .urls = all},
+    };
+    const struct sw_json *now = sw_json_find(obj, "aggregationRule");
+
+    if (!now || sw_json_is(now, SW_JSON_NULL) ||
+        (old && sw_json_equal(sw_json_find(old, "aggregationRule"), now, SW_JSON_EQ_VALUE)))
+        return true;
+    sw_json_push(r->arena, all, sw_json_new_str(r->arena, "*"));
+    if (may(r, "escalate", r->res->plural, r->ns, api_meta_str(obj, "name")))
+        return true;
+    for (size_t i = 0; i < SW_ARRAY_LEN(everything); i++) {
+        if (holds_rule(r->api->authz, &r->user, r->ns, &everything[i]))
+            continue;
+        api_fail_res(r, 403, "Forbidden", api_meta_str(obj, "name"),
+                     "%s \"%.*s\" is forbidden: must have cluster-admin privileges to use the "
+                     "aggregationRule",
+                     api_gr(r->arena, r->res), SW_SLICE_ARG(api_meta_str(obj, "name")));
+        return false;
+    }
+    return true;
+}
+
 bool api_escalation_ok(struct api_req *r, const struct sw_json *obj, const struct sw_json *old)
 {
     struct api_authz *z = r->api->authz;
@@ -527,6 +558,8 @@ bool api_escalation_ok(struct api_req *r, const struct sw_json *obj, const struc
         rules = role ? role->rules : NULL;
         n = role ? role->n : 0;
     } else {
+        if (!may_aggregate(r, obj, old))
+            return false;
         if (old &&
             sw_json_equal(sw_json_find(old, "rules"), sw_json_find(obj, "rules"), SW_JSON_EQ_VALUE))
             return true;

@@ -581,3 +581,23 @@ def test_making_by_put_or_apply_needs_create(api, name):
     assert api.request("PATCH", f"{leases}/{name}?fieldManager=m", json.dumps(lease),
                        headers={**bob, "Content-Type": "application/apply-patch+yaml"}).status == 403
     assert api.put(f"{leases}/{name}", lease).status == 201
+
+
+def test_an_aggregation_rule_takes_all_rights(api):
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    rules = [{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"],
+              "verbs": ["get", "create", "update", "patch"]}]
+    assert api.post(roles, {"metadata": {"name": "role-writer"}, "rules": rules}).status == 201
+    assert api.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {
+        "metadata": {"name": "role-writer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "role-writer"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}],
+    }).status == 201
+    climb = {"aggregationRule": {"clusterRoleSelectors": [
+        {"matchLabels": {"kubernetes.io/bootstrapping": "rbac-defaults"}}]}}
+    as_bob = {"Impersonate-User": "bob"}
+    answer = api.patch(roles + "/role-writer", climb, headers=as_bob)
+    assert answer.status == 403 and "aggregationRule" in answer.message, answer
+    answer = api.post(roles, {"metadata": {"name": "climber"}, **climb}, headers=as_bob)
+    assert answer.status == 403, answer
+    assert api.patch(roles + "/role-writer", {"metadata": {"labels": {"a": "b"}}}, headers=as_bob).status == 200
