@@ -148,12 +148,12 @@ class Control(Process):
     def delete(self, path, body=None, **kw):
         return self.request("DELETE", path, body, **kw)
 
-    def patch(self, path, body, kind="merge", query="", **kw):
+    def patch(self, path, body, kind="merge", query="", headers=None, **kw):
         types = {"merge": "application/merge-patch+json", "json": "application/json-patch+json",
                  "strategic": "application/strategic-merge-patch+json",
                  "apply": "application/apply-patch+yaml"}
         return self.request("PATCH", path + query, json.dumps(body) if not isinstance(body, (str, bytes)) else body,
-                            headers={"Content-Type": types[kind]}, **kw)
+                            headers={"Content-Type": types[kind], **(headers or {})}, **kw)
 
     def watch(self, path, timeout=20):
         """Opens a watch; iterate over its events."""
