@@ -69,12 +69,31 @@ static bool has_text(const struct sw_json *v, const char *key)
     return api_str(v, key).n > 0;
 }
 
+static bool filled(const struct sw_json_member *m, const void *arg)
+{
+    (void)arg;
+    return m->value->type != SW_JSON_NULL &&
+           (m->value->type != SW_JSON_STRING || sw_json_str(m->value).n > 0);
+}
+
+/* What an event has before anybody gives it anything (see its defaults) belongs to nobody. */
+static void track_create(struct api_req *r, struct sw_json *obj)
+{
+    struct sw_smd smd = api_smd(r);
+    bool event = r->res->builtin && strcmp(r->res->kind, "Event") == 0;
+
+    if (event)
+        (void)sw_json_filter(obj, filled, NULL);
+    sw_smd_update(&smd, NULL, obj);
+    if (event)
+        sw_builtin_default(r->arena, r->res->builtin, obj);
+}
+
 bool api_prepare_create(struct api_write *w, struct sw_json *obj)
 {
     struct api_req *r = w->r;
     struct sw_arena *a = r->arena;
     struct sw_json *meta = api_meta(a, obj);
-    struct sw_smd smd = api_smd(r);
 
     if (!namespace_ok(r, api_str(meta, "name")))
         return false;
@@ -87,7 +106,7 @@ bool api_prepare_create(struct api_write *w, struct sw_json *obj)
     if (r->res->builtin && has_text(meta, "name"))
         sw_builtin_default(a, r->res->builtin, obj); /* names made from generateName count too */
     if (!sw_json_find(meta, "managedFields") || r->verb == API_CREATE || r->verb == API_UPDATE)
-        sw_smd_update(&smd, NULL, obj);
+        track_create(r, obj);
     if (api_is_crd_kind(r->res))
         api_crd_settle(r, obj, NULL);
     if (!api_validate(r, obj, NULL))

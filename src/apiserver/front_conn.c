@@ -166,6 +166,24 @@ static void resume_stuck(struct front_conn *c)
     }
 }
 
+/*
+ * Answered before the request was complete: what is left of it is of no use (RFC 9113 8.1), nor is
+ * the connection of who sends such things. Its other streams are served to their end.
+ */
+static void refuse_rest(struct front_conn *c)
+{
+    SW_LIST_FOREACH (it, &c->xchgs) {
+        struct front_xchg *x = SW_CONTAINER_OF(it, struct front_xchg, link);
+
+        if (!x->said_all)
+            continue;
+        x->said_all = false;
+        sw_h2_reset(c->h2, x->id, SW_H2_NO_ERROR);
+        sw_h2_goaway(c->h2, SW_H2_NO_ERROR);
+        c->goaway = true;
+    }
+}
+
 static int seal_h2(struct front_conn *c)
 {
     struct sw_err err = {0};
@@ -177,6 +195,7 @@ static int seal_h2(struct front_conn *c)
         rc = sw_h2_flush(c->h2, &err);
         if (rc != SW_OK && rc != SW_EAGAIN)
             return rc;
+        refuse_rest(c);
         if (sw_buf_len(&c->out) == 0)
             break;
         rc = seal_from(c, &c->out);

@@ -49,6 +49,8 @@ static int on_head(struct front_conn *c)
         return SW_OK;
     }
     sw_timer_stop(c->front->loop, &c->timer);
+    if (m->framing == SW_H1_LENGTH && front_xchg_refuse_length(x, m->content_length))
+        return SW_OK;
     if (m->expect_continue)
         return sw_buf_append_str(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
     return SW_OK;

@@ -9,6 +9,7 @@
 #include "http/url.h"
 
 enum { FIELDS_MAX = 64 };
+static const uint64_t early_ns = SW_NS_PER_S;
 
 static void fill_request(struct front_xchg *x, const struct sw_h2_head *head)
 {
@@ -32,6 +33,7 @@ static void on_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h
 {
     struct front_conn *c = sw_h2_owner(h);
     struct front_xchg *x;
+    uint64_t length;
 
     if (stream)
         return; /* a trailer */
@@ -46,6 +48,8 @@ static void on_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h
     sw_h2_set_stream(h, id, x);
     if (end)
         front_xchg_dispatch(x);
+    else if (sw_slice_to_u64(sw_h2_head_get(head, "content-length"), UINT64_MAX, &length))
+        (void)front_xchg_refuse_length(x, length);
 }
 
 static void on_data(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data)
@@ -70,14 +74,25 @@ static void on_end(struct sw_h2 *h, int32_t id, void *stream)
         front_xchg_dispatch(x);
 }
 
+/*
+ * Taken back before it was worth anything: no whole answer was sent, or a stream (a watch) had no
+ * time to be of use. Answers made at once count too: the work was done all the same.
+ */
+static bool early(const struct front_xchg *x)
+{
+    return x->state != XCHG_STREAM || sw_loop_now(x->front->loop) - x->since_ns < early_ns;
+}
+
 static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
 {
+    struct front_conn *c = sw_h2_owner(h);
     struct front_xchg *x = stream;
 
     (void)id;
+    (void)code; /* the peer chooses it: it says nothing about the harm */
     if (!x)
         return;
-    if (code != SW_H2_NO_ERROR && !x->responded)
+    if (c->feeding && early(x))
         sw_h2_count_early_reset(h, sw_now_ns());
     front_xchg_release(x);
 }
@@ -122,6 +137,7 @@ static void emit_data(struct sw_h2 *h, int32_t id, void *stream,
         sw_buf_append(&c->out, sw_buf_data(&x->out), n) != SW_OK)
         c->broken = true; /* pull checked for room */
     sw_buf_consume(&x->out, n);
+    x->said_all = x->end && sw_buf_len(&x->out) == 0;
     front_xchg_account(x);
 }
 
@@ -178,8 +194,11 @@ void front_h2_start(struct front_conn *c)
 int front_h2_feed(struct front_conn *c, struct sw_slice in)
 {
     struct sw_err err = {0};
-    int rc = sw_h2_feed(c->h2, in, &err);
+    int rc;
 
+    c->feeding = true;
+    rc = sw_h2_feed(c->h2, in, &err);
+    c->feeding = false;
     if (rc != SW_OK)
         sw_log_debug("api", "HTTP/2 connection ends: %s", err.msg);
     return rc;

@@ -15,7 +15,7 @@ enum {
     FRONT_H2_WINDOW = 256 * 1024,
     FRONT_H2_STREAMS = 250,
     FRONT_DISCARD = 64 << 20, /* of a body that is too large, before we hang up */
-    FRONT_LINGER = 4 << 20,
+    FRONT_LINGER = FRONT_DISCARD,
 };
 
 struct front_conn;
@@ -50,6 +50,8 @@ struct front_xchg {
     bool want_drain;
     bool responded; /* HTTP/2: the head was given to the engine */
     bool stuck;     /* HTTP/2: had bytes when there was no room for a frame */
+    bool said_all;  /* HTTP/2: the last DATA frame is out, though the request may go on */
+    uint64_t since_ns;
 };
 
 enum conn_state {
@@ -87,6 +89,7 @@ struct front_conn {
     bool eof;
     bool broken; /* close without ceremony */
     bool goaway;
+    bool feeding; /* HTTP/2: streams that end now are ended by the peer */
 };
 
 struct sw_front {
@@ -133,6 +136,8 @@ struct front_xchg *front_xchg_new(struct front_conn *c);
 void front_xchg_account(struct front_xchg *x);
 /* Appends received body bytes; beyond the limits they are only counted. False: hang up. */
 bool front_xchg_take_body(struct front_xchg *x, struct sw_slice data);
+/* Announced beyond the limit: dispatched at once, as too large. False: not so. */
+bool front_xchg_refuse_length(struct front_xchg *x, uint64_t length);
 /* The request is complete: calls the handler. */
 void front_xchg_dispatch(struct front_xchg *x);
 /* The client is gone or the answer is out; frees when the handler is done with it too. */

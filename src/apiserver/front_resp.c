@@ -21,6 +21,7 @@ struct front_xchg *front_xchg_new(struct front_conn *c)
     x->front = c->front;
     x->conn = c;
     x->state = XCHG_READ;
+    x->since_ns = sw_loop_now(c->front->loop);
     sw_buf_init(&x->body, c->front->opts.max_body);
     sw_buf_init(&x->out, out_max);
     sw_buf_init(&x->fields, FIELDS_MAX);
@@ -64,6 +65,16 @@ void front_xchg_dispatch(struct front_xchg *x)
     x->pub.body = sw_buf_slice(&x->body);
     x->head_only = sw_slice_eq_str(x->pub.method, "HEAD");
     x->front->opts.handler(&x->pub, x->front->opts.arg);
+}
+
+bool front_xchg_refuse_length(struct front_xchg *x, uint64_t length)
+{
+    if (length <= x->front->opts.max_body)
+        return false;
+    x->pub.too_large = true;
+    x->close_after = true;
+    front_xchg_dispatch(x);
+    return true;
 }
 
 static void xchg_free(struct front_xchg *x)

@@ -170,16 +170,29 @@ static void rename_members(struct sw_arena *a, struct sw_json *obj, int from, in
     }
 }
 
+/* The older shape always has these two, the newer one only with something in them. */
+static const char *const event_texts[] = {"reportingController", "reportingInstance"};
+
 static void events_view(struct sw_arena *a, const struct api_res *res, struct sw_json *obj)
 {
-    if (is_new_event(res))
-        rename_members(a, obj, 0, 1);
+    if (!is_new_event(res))
+        return;
+    rename_members(a, obj, 0, 1);
+    for (size_t i = 0; i < SW_ARRAY_LEN(event_texts); i++) {
+        if (!api_str(obj, event_texts[i]).n)
+            (void)sw_json_remove(obj, sw_slice_str(event_texts[i]));
+    }
 }
 
 void api_event_to_core(struct sw_arena *a, const struct api_res *res, struct sw_json *obj)
 {
-    if (is_new_event(res))
-        rename_members(a, obj, 1, 0);
+    if (!is_new_event(res))
+        return;
+    for (size_t i = 0; i < SW_ARRAY_LEN(event_texts); i++) {
+        if (!sw_json_find(obj, event_texts[i]))
+            sw_json_put_str(a, obj, event_texts[i], SW_SLICE_LIT(""));
+    }
+    rename_members(a, obj, 1, 0);
 }
 
 int api_write_obj(struct sw_buf *out, const struct api_res *res, const struct sw_store_obj *o,

@@ -43,6 +43,7 @@ static int open_audit(struct sw_api *api, const struct sw_api_config *c, struct 
     return SW_OK;
 }
 
+/* Requests are looked at from the loop only, so the port may be taken before the rest is there. */
 static int start_front(struct sw_api *api, const struct sw_api_config *c, struct sw_tls_cred *cred,
                        struct sw_err *err)
 {
@@ -83,6 +84,8 @@ struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, stru
         rc = open_audit(api, c, err);
     if (rc == SW_OK)
         rc = api_pki_load(api, c, &cred, err);
+    if (rc == SW_OK)
+        rc = start_front(api, c, cred, err);
     if (rc == SW_OK) {
         api->authz = api_authz_new(api);
         api->fair = api_fair_new(c->max_inflight);
@@ -92,7 +95,6 @@ struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, stru
         api_bootstrap(api);
         if (c->fabric_kinds)
             api_fabric_install(api);
-        rc = start_front(api, c, cred, err);
     }
     sw_tls_cred_unref(cred);
     if (rc == SW_OK)

@@ -596,6 +596,29 @@ static void default_crd(struct sw_arena *a, struct sw_json *obj)
     default_str(a, object_at(a, spec, "conversion"), "strategy", "None");
 }
 
+/* Written even when nothing is known, as the types of events have it. */
+static void put_missing(struct sw_arena *a, struct sw_json *obj, const char *key, bool text)
+{
+    if (!sw_json_find(obj, key))
+        sw_json_put(a, obj, key, text ? sw_json_new_str(a, "") : sw_json_new_null(a));
+}
+
+static void default_event(struct sw_arena *a, struct sw_json *obj)
+{
+    put_missing(a, obj, "eventTime", false);
+    put_missing(a, obj, "firstTimestamp", false);
+    put_missing(a, obj, "lastTimestamp", false);
+    put_missing(a, obj, "reportingComponent", true);
+    put_missing(a, obj, "reportingInstance", true);
+}
+
+static void default_event_v1(struct sw_arena *a, struct sw_json *obj)
+{
+    put_missing(a, obj, "eventTime", false);
+    put_missing(a, obj, "deprecatedFirstTimestamp", false);
+    put_missing(a, obj, "deprecatedLastTimestamp", false);
+}
+
 void sw_builtin_default(struct sw_arena *a, const struct sw_builtin *b, struct sw_json *obj)
 {
     static const struct {
@@ -606,6 +629,8 @@ void sw_builtin_default(struct sw_arena *a, const struct sw_builtin *b, struct s
         {"Service", default_service},
         {"Namespace", default_namespace},
         {"EndpointSlice", default_endpoint_slice},
+        {"Event", default_event},
+        {"EventV1", default_event_v1},
         {"RoleBinding", default_binding},
         {"ClusterRoleBinding", default_binding},
         {"CustomResourceDefinition", default_crd},

@@ -112,7 +112,12 @@ struct sw_store {
     uint64_t last;       /* highest revision given out, also to writes that failed */
     uint64_t compact_to; /* compaction goes on in steps until the floor is here */
     uint64_t compact_next_ms;
-    atomic_ullong edits; /* edit numbers of the tree */
+    uint64_t upkeep_retry_ns;  /* after a failed checkpoint or compaction: not before this */
+    uint64_t upkeep_wait_ms;   /* how long it waited for that; 0: the last one worked */
+    const char *upkeep_failed; /* which of them, a literal */
+    uint64_t failing_said_ns;  /* when somebody was last told that writes fail */
+    bool failing;              /* and nobody yet that they work again */
+    atomic_ullong edits;       /* edit numbers of the tree */
 };
 
 /* Called by the writer after a publication, with s->lock held. */

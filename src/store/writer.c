@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/log.h"
@@ -19,7 +20,10 @@ enum {
     WAL_IDLE_PAGES = 1000,  /* worth a checkpoint when there is nothing else to do */
     WAL_BUSY_PAGES = 16384, /* checkpoint now, whatever waits */
     IDLE_MS = 20,
+    RETRY_MIN_MS = 200, /* after a failed checkpoint or compaction; doubles */
+    RETRY_MAX_MS = 10000,
 };
+static const uint64_t say_again_ns = 10 * SW_NS_PER_S;
 
 /* One group of writes on its way into one transaction. */
 struct batch {
@@ -31,6 +35,59 @@ struct batch {
     bool begun;
     SW_VEC(struct sw_store_event *) events; /* owned references */
 };
+
+/* ---- telling the operator: once when it begins and once when it is over ---- */
+
+/*
+ * Where small writes still fit and large ones do not, the two alternate: then a beginning is told
+ * only now and then.
+ */
+static void writes_fail(struct sw_store *s, size_t n, const struct sw_err *err)
+{
+    uint64_t now = sw_now_ns();
+
+    if (s->failing || (s->failing_said_ns && now - s->failing_said_ns < say_again_ns)) {
+        sw_log_debug("store", "%zu writes failed: %s", n, err->msg);
+        return;
+    }
+    s->failing = true;
+    s->failing_said_ns = now;
+    sw_log_warn("store", "writes fail: %s", err->msg);
+}
+
+static void writes_work(struct sw_store *s)
+{
+    if (s->failing)
+        sw_log_info("store", "writes work again");
+    s->failing = false;
+}
+
+static bool upkeep_waits(const struct sw_store *s)
+{
+    return s->upkeep_wait_ms && sw_now_ns() < s->upkeep_retry_ns;
+}
+
+/* A checkpoint or a compaction failed: leave the disk alone for a while. */
+static void upkeep_failed(struct sw_store *s, const char *what, const struct sw_err *err)
+{
+    if (s->upkeep_wait_ms)
+        sw_log_debug("store", "%s failed: %s", what, err->msg);
+    else
+        sw_log_warn("store", "%s failed: %s", what, err->msg);
+    s->upkeep_wait_ms =
+        s->upkeep_wait_ms ? sw_min(2 * s->upkeep_wait_ms, (uint64_t)RETRY_MAX_MS) : RETRY_MIN_MS;
+    s->upkeep_failed = what;
+    s->upkeep_retry_ns = sw_now_ns() + s->upkeep_wait_ms * SW_NS_PER_MS;
+}
+
+/* Only what failed can show that it is over: a compaction may fit where a checkpoint does not. */
+static void upkeep_worked(struct sw_store *s, const char *what)
+{
+    if (!s->upkeep_wait_ms || strcmp(s->upkeep_failed, what) != 0)
+        return;
+    sw_log_info("store", "%s works again", what);
+    s->upkeep_wait_ms = 0;
+}
 
 /* ---- completion ---- */
 
@@ -168,7 +225,7 @@ static void fail_batch(struct sw_store *s, struct batch *b, const struct sw_err 
     (void)pthread_mutex_lock(&s->lock);
     s->stats.failed += b->n;
     (void)pthread_mutex_unlock(&s->lock);
-    sw_log_error("store", "%zu writes failed: %s", b->n, err->msg);
+    writes_fail(s, b->n, err);
     SW_VEC_FOREACH (struct sw_store_event *, it, &b->events)
         (void)sw_store_event_unref(*it);
     b->events.n = 0;
@@ -187,10 +244,13 @@ static void run_batch(struct sw_store *s, struct sw_request *head, size_t n)
         rc = apply(s, &b, r, &err);
     if (rc == SW_OK && b.begun)
         rc = sw_db_commit(s->db, &err);
-    if (rc == SW_OK)
+    if (rc == SW_OK) {
         publish(s, &b);
-    else
+        if (b.begun)
+            writes_work(s);
+    } else {
         fail_batch(s, &b, &err);
+    }
     (void)sw_tree_unref(b.tree);
     sw_vec_done(&b.events);
     complete_all(head);
@@ -237,11 +297,12 @@ static int compact_step(struct sw_store *s, struct sw_err *err)
         rc = sw_db_commit(s->db, err);
     if (rc == SW_OK) {
         forget_events(s, to);
+        upkeep_worked(s, "compaction");
         return SW_OK;
     }
     sw_db_rollback(s->db);
     s->compact_to = s->floor; /* next period tries again */
-    sw_log_warn("store", "compaction failed: %s", err->msg);
+    upkeep_failed(s, "compaction", err);
     return rc;
 }
 
@@ -317,6 +378,8 @@ static struct sw_request *take_locked(struct sw_store *s, size_t *ret_n)
 /* How long to sleep when nothing is queued. */
 static uint64_t idle_ms(const struct sw_store *s)
 {
+    if (upkeep_waits(s))
+        return (s->upkeep_retry_ns - sw_now_ns()) / SW_NS_PER_MS + 1;
     if (s->compact_to > s->floor)
         return 0;
     return sw_db_wal_pages(s->db) >= WAL_IDLE_PAGES ? IDLE_MS : s->opts.compact_every_ms;
@@ -345,7 +408,9 @@ static void checkpoint(struct sw_store *s, bool truncate)
     struct sw_err err;
 
     if (sw_db_checkpoint(s->db, truncate, &err) != SW_OK)
-        sw_log_warn("store", "checkpoint failed: %s", err.msg);
+        upkeep_failed(s, "checkpoint", &err);
+    else
+        upkeep_worked(s, "checkpoint");
 }
 
 static void housekeeping(struct sw_store *s, bool idle)
@@ -354,9 +419,9 @@ static void housekeeping(struct sw_store *s, bool idle)
     uint64_t pages = sw_db_wal_pages(s->db);
 
     compact_policy(s, s->opts.clock_ms());
-    if (s->compact_to > s->floor)
+    if (s->compact_to > s->floor && !upkeep_waits(s))
         (void)compact_step(s, &err);
-    if (pages >= WAL_BUSY_PAGES || (idle && pages >= WAL_IDLE_PAGES))
+    if ((pages >= WAL_BUSY_PAGES || (idle && pages >= WAL_IDLE_PAGES)) && !upkeep_waits(s))
         checkpoint(s, false);
     if (!s->opts.relaxed_sync)
         sw_db_prepare_log(s->db);
