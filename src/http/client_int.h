@@ -76,7 +76,7 @@ struct sw_http_client {
     unsigned cred_gen;
     struct sw_list conns;
     size_t n_conns;
-    size_t n_streams; /* of these, carrying a stream */
+    size_t n_streams;       /* of these, carrying a stream */
     struct sw_list waiting; /* calls without a connection */
     size_t n_waiting;
     struct sw_list zombies; /* of either kind: waiting to be freed */
