@@ -83,13 +83,13 @@ static void sweep(struct sw_store_feed *f)
 
 static void give_to_group(struct sw_store_group *g, struct sw_store_event *e)
 {
-    struct sw_list todo;
+    struct sw_list pending;
     struct sw_list *it;
 
-    /* Callbacks may stop or pause any watch: each one leaves 'todo' before it is called. */
-    sw_list_init(&todo);
-    sw_list_splice(&todo, &g->watches);
-    while ((it = sw_list_pop_front(&todo)) != NULL) {
+    /* Callbacks may stop or pause any watch: each one leaves 'pending' before it is called. */
+    sw_list_init(&pending);
+    sw_list_splice(&pending, &g->watches);
+    while ((it = sw_list_pop_front(&pending)) != NULL) {
         struct sw_store_watch *w = watch_of(it);
 
         sw_list_push_back(&g->watches, &w->link);
@@ -217,12 +217,12 @@ static void replay(struct sw_store_feed *f, struct sw_store_watch *w)
 
 static void pump_behind(struct sw_store_feed *f)
 {
-    struct sw_list todo;
+    struct sw_list pending;
     struct sw_list *it;
 
-    sw_list_init(&todo);
-    sw_list_splice(&todo, &f->behind);
-    while ((it = sw_list_pop_front(&todo)) != NULL) {
+    sw_list_init(&pending);
+    sw_list_splice(&pending, &f->behind);
+    while ((it = sw_list_pop_front(&pending)) != NULL) {
         sw_list_push_back(&f->behind, it);
         replay(f, watch_of(it));
     }
