@@ -106,7 +106,7 @@ static void parse_resource(struct api_req *r)
     if (r->nrest > i + 3)
         r->is_resource = false;
     /* The namespace of a Namespace is itself, for authorization. */
-    if (sw_slice_eq_str(r->resource, "namespaces") && r->name.n && r->group.n == 0)
+    if (sw_slice_eq_str(r->resource, "namespaces") && r->name.n && r->group.n == 0 && !r->ns.n)
         r->ns = r->name;
 }
 
@@ -243,8 +243,9 @@ static bool scope_ok(const struct api_req *r)
 {
     bool is_ns_kind = sw_slice_eq_str(r->resource, "namespaces") && r->group.n == 0;
 
+    /* Namespaces do not live in one: "namespaces/a/namespaces" would be judged by rights in 'a'. */
     if (!r->res->namespaced)
-        return r->ns.n == 0 || is_ns_kind;
+        return r->ns.n == 0 || (is_ns_kind && r->ns.p == r->name.p);
     if (r->ns.n)
         return true;
     return r->verb == API_LIST || r->verb == API_WATCH;

@@ -387,12 +387,14 @@ static bool check_options(struct api_req *r, bool *ret_send)
     return false;
 }
 
+enum { TIMEOUT_MOST_S = 30 * 86400 };
+
 static uint64_t timeout_of(struct api_req *r)
 {
     struct sw_slice t = api_param(r, "timeoutSeconds");
     uint64_t s = 0;
 
-    if (t.n && sw_slice_to_u64(t, 86400, &s) && s)
+    if (t.n && sw_slice_to_u64(t, TIMEOUT_MOST_S, &s) && s)
         return s * SW_NS_PER_S;
     return (1800 + sw_rand_below(1800)) * SW_NS_PER_S;
 }
@@ -442,6 +444,7 @@ void api_watch(struct api_req *r)
 {
     struct api_watch *w = SW_ARENA_NEW(r->arena, struct api_watch);
     struct sw_slice rv = api_param(r, "resourceVersion");
+    struct sw_slice timeout = api_param(r, "timeoutSeconds");
     uint64_t revision = 0;
     bool send = false;
 
@@ -451,6 +454,12 @@ void api_watch(struct api_req *r)
     sw_buf_init(&w->at, 4096);
     if (!check_options(r, &send) || !api_filter_parse(r, &w->filter))
         return;
+    if (timeout.n && !sw_slice_to_u64(timeout, INT64_MAX, &revision)) {
+        api_bad_request(r, "strconv.ParseInt: parsing \"%.*s\": invalid syntax",
+                        SW_SLICE_ARG(timeout));
+        return;
+    }
+    revision = 0;
     if (rv.n && !sw_slice_to_u64(rv, INT64_MAX, &revision)) {
         api_bad_request(r,
                         "Invalid value: \"%.*s\": strconv.ParseUint: parsing \"%.*s\": invalid "

@@ -601,3 +601,17 @@ def test_an_aggregation_rule_takes_all_rights(api):
     answer = api.post(roles, {"metadata": {"name": "climber"}, **climb}, headers=as_bob)
     assert answer.status == 403, answer
     assert api.patch(roles + "/role-writer", {"metadata": {"labels": {"a": "b"}}}, headers=as_bob).status == 200
+
+
+def test_namespaces_are_not_served_below_one(api):
+    inner = "/api/v1/namespaces/default/namespaces"
+    for answer in (api.get(inner), api.get(inner + "/default"), api.get(inner + "/kube-system"),
+                   api.post(inner, {"metadata": {"name": "smuggled"}}), api.delete(inner + "/default")):
+        assert answer.status == 404, answer
+    assert api.get("/api/v1/namespaces/smuggled").status == 404
+    assert api.get("/api/v1/namespaces/default").status == 200
+
+
+def test_a_bad_watch_timeout_is_refused(api):
+    answer = api.get(CMS + "?watch=1&timeoutSeconds=x")
+    assert answer.status == 400 and 'strconv.ParseInt: parsing "x": invalid syntax' in answer.message, answer
