@@ -89,6 +89,15 @@ char *sw_slice_dup(struct sw_slice a)
     return sw_strndup(a.p, a.n);
 }
 
+void sw_slice_free(struct sw_slice *a)
+{
+    char *p;
+
+    memcpy(&p, &a->p, sizeof(p)); /* ours, so the const was only a loan */
+    sw_free(p);
+    *a = (struct sw_slice){NULL, 0};
+}
+
 /* Length of the well-formed sequence at p (n bytes left), 0 when there is none. */
 static size_t utf8_sequence(const unsigned char *p, size_t n)
 {

@@ -81,6 +81,9 @@ SW_NODISCARD bool sw_slice_to_u64(struct sw_slice a, uint64_t max, uint64_t *ret
 
 /* Heap copy, NUL-terminated (the content may hold NULs of its own). */
 char *sw_slice_dup(struct sw_slice a);
+/* Frees the bytes of a slice that owns them (made from sw_slice_dup and the like); empty
+ * afterwards. */
+void sw_slice_free(struct sw_slice *a);
 
 /* True when the bytes are well-formed UTF-8 (no surrogates, no overlong forms). */
 bool sw_utf8_valid(struct sw_slice a);

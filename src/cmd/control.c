@@ -180,7 +180,7 @@ static int start_controllers(struct run *r, const struct control_options *o, str
     }
     if (rc == SW_OK)
         sw_trust_start(r->trust);
-    sw_free((void *)(uintptr_t)roots.p);
+    sw_slice_free(&roots);
     return rc;
 }
 

@@ -191,15 +191,6 @@ struct sw_certs_entry sw_certs_at(const struct sw_certs *c, size_t i)
 
 /* ---- revocations ---- */
 
-static void drop_text(struct sw_slice *s)
-{
-    char *p;
-
-    memcpy(&p, &s->p, sizeof(p));
-    sw_free(p);
-    *s = (struct sw_slice){NULL, 0};
-}
-
 /* A missing file means no revocations. */
 static int read_crl(const struct sw_certs *c, struct sw_slice *ret, struct sw_err *err)
 {
@@ -223,7 +214,7 @@ static void on_crl(void *arg)
         return;
     }
     if (sw_slice_eq(text, c->crl)) {
-        drop_text(&text);
+        sw_slice_free(&text);
         return;
     }
     SW_VEC_FOREACH (struct cert *, it, &c->list) {
@@ -234,12 +225,12 @@ static void on_crl(void *arg)
         cred = sw_tls_cred_with_crl((*it)->cred, text, &err);
         if (!cred) {
             sw_log_error("certs", "revocations unchanged: %s", err.msg);
-            drop_text(&text);
+            sw_slice_free(&text);
             return;
         }
         install(*it, cred);
     }
-    drop_text(&c->crl);
+    sw_slice_free(&c->crl);
     c->crl = text;
     sw_log_info("certs", "revocations loaded from '%s'", c->opts.crl);
 }
@@ -299,6 +290,6 @@ void sw_certs_free(struct sw_certs *c)
     }
     sw_vec_done(&c->list);
     sw_filewatch_free(c->crl_watch);
-    drop_text(&c->crl);
+    sw_slice_free(&c->crl);
     sw_free(c);
 }

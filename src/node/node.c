@@ -27,15 +27,6 @@ static void warn(void *ctx, const char *text)
     sw_log_warn("config", "%s", text);
 }
 
-static void drop_text(struct sw_slice *s)
-{
-    char *p;
-
-    memcpy(&p, &s->p, sizeof(p));
-    sw_free(p);
-    *s = (struct sw_slice){NULL, 0};
-}
-
 static int read_text(const struct sw_node *n, struct sw_slice *ret, struct sw_err *err)
 {
     const struct sw_node_config *c = n->config;
@@ -131,7 +122,7 @@ static void on_config_changed(void *arg)
     int rc = read_text(n, &text, &err);
 
     if (rc == SW_OK && sw_slice_eq(text, n->text)) {
-        drop_text(&text);
+        sw_slice_free(&text);
         return;
     }
     /* What a truncation or a full disk leaves behind; '{}' says it on purpose. */
@@ -142,10 +133,10 @@ static void on_config_changed(void *arg)
     if (rc != SW_OK) {
         sw_log_error("config", "keeping the previous configuration: %s", err.msg);
         count_reload(n, "failed");
-        drop_text(&text);
+        sw_slice_free(&text);
         return;
     }
-    drop_text(&n->text);
+    sw_slice_free(&n->text);
     n->text = text;
     (void)sw_state_unref(n->state);
     n->state = state;
@@ -350,7 +341,7 @@ static void stop(struct sw_node *n)
     }
     sw_loop_free(n->loop);
     (void)sw_state_unref(n->state);
-    drop_text(&n->text);
+    sw_slice_free(&n->text);
     if (n->shard)
         sw_metrics_shard_free(n->shard);
     sw_metrics_free(n->metrics);

@@ -24,12 +24,8 @@ static void on_reap(struct sw_defer *d)
 {
     struct double_hbone *x = SW_CONTAINER_OF(d, struct double_hbone, reap);
 
-    for (size_t i = 0; i < x->n_sans; i++) {
-        char *text;
-
-        memcpy(&text, &x->sans[i].p, sizeof(text));
-        sw_free(text);
-    }
+    for (size_t i = 0; i < x->n_sans; i++)
+        sw_slice_free(&x->sans[i]);
     sw_free(x->sans);
     sw_free(x);
 }

@@ -78,12 +78,8 @@ struct sw_pool *sw_pool_new(struct sw_loop *l, const struct sw_pool_config *c)
 
 static void drop_sans(struct sw_pool_conn *c)
 {
-    for (size_t i = 0; i < c->n_sans; i++) {
-        char *text;
-
-        memcpy(&text, &c->sans[i].p, sizeof(text));
-        sw_free(text);
-    }
+    for (size_t i = 0; i < c->n_sans; i++)
+        sw_slice_free(&c->sans[i]);
     sw_free(c->sans);
     c->sans = NULL;
     c->n_sans = 0;
@@ -103,11 +99,8 @@ static void conn_free(struct sw_pool_conn *c)
     sw_list_unlink(&c->link);
     p->n_conns--;
     if (sw_list_empty(&k->conns)) {
-        char *bytes;
-
         (void)sw_map_del(&p->keys, k->bytes);
-        memcpy(&bytes, &k->bytes.p, sizeof(bytes));
-        sw_free(bytes);
+        sw_slice_free(&k->bytes);
         sw_free(k);
     }
     sw_free(c);
