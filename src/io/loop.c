@@ -17,7 +17,7 @@
 #include "base/time.h"
 #include "base/vec.h"
 
-enum { EVENTS_PER_TURN = 128 };
+enum { EVENTS_PER_TURN = 128, DEFER_ROUNDS = 2 };
 
 struct sw_loop {
     int epoll_fd;
@@ -364,7 +364,9 @@ void sw_loop_turn(struct sw_loop *l, int timeout_ms)
             w->cb(w, to_events(ev[i].events));
     }
     run_timers(l);
-    run_deferred(l);
+    /* What these add in turn needs no look at the kernel, within reason. */
+    for (int i = 0; i < DEFER_ROUNDS && !sw_list_empty(&l->deferred); i++)
+        run_deferred(l);
 }
 
 void sw_loop_run(struct sw_loop *l)

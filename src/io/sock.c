@@ -331,6 +331,18 @@ ssize_t sw_sock_readv(int fd, const struct iovec *iov, int count)
     return k == 0 ? SW_EOF : moved(k);
 }
 
+ssize_t sw_sock_peek(int fd, void *buf, size_t n)
+{
+    ssize_t k = RETRY(recv(fd, buf, n, MSG_PEEK));
+
+    return k == 0 && n ? SW_EOF : moved(k);
+}
+
+int sw_sock_discard(int fd, size_t n)
+{
+    return RETRY(recv(fd, NULL, n, MSG_TRUNC)) == (ssize_t)n ? SW_OK : SW_ECLOSED;
+}
+
 ssize_t sw_sock_write(int fd, const void *buf, size_t n)
 {
     return moved(RETRY(send(fd, buf, n, MSG_NOSIGNAL)));

@@ -68,6 +68,10 @@ struct sw_addr sw_sock_original_dst(int fd);
  */
 ssize_t sw_sock_read(int fd, void *buf, size_t n);
 ssize_t sw_sock_readv(int fd, const struct iovec *iov, int count);
+/* Reads without taking. */
+ssize_t sw_sock_peek(int fd, void *buf, size_t n);
+/* Takes n bytes that were peeked at. */
+SW_NODISCARD int sw_sock_discard(int fd, size_t n);
 ssize_t sw_sock_write(int fd, const void *buf, size_t n);
 ssize_t sw_sock_writev(int fd, const struct iovec *iov, int count);
 

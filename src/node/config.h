@@ -97,6 +97,7 @@ struct sw_node_config {
 
     bool enforce_waypoint;
     bool fast_path;
+    bool early_data; /* the first bytes go with the CONNECT */
     bool response_baggage;
     int aead; /* enum sw_node_aead */
     uint32_t pool_max_streams;

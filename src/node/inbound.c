@@ -114,6 +114,13 @@ static void on_drained(struct sw_live *l, const char *why)
     retire(in);
 }
 
+static int dialled_fd(struct sw_live *l)
+{
+    return SW_CONTAINER_OF(l, struct inbound, live)->stream.fd;
+}
+
+static const struct sw_live_ops live_ops = {.end = on_drained, .dialled = dialled_fd};
+
 static void answer_200(struct inbound *in)
 {
     struct sw_worker *w = worker_of(in);
@@ -172,7 +179,7 @@ static struct inbound *inbound_new(struct server *sv, int32_t id, const struct s
     in->rec = *rec;
     in->guard = (struct sw_guard){
         .pod = sv->pod,
-        .src_ip = sv->peer.ip,
+        .src_ip = &in->live.src.ip,
         .src = peer->n_ids ? &peer->ids[0].id : NULL,
         .dst = route->rbac_dst,
         .waypoint = route->by_address && !route->proxy_protocol,
@@ -186,7 +193,7 @@ static struct inbound *inbound_new(struct server *sv, int32_t id, const struct s
         .original_dst = sv->local,
         .actual_dst = route->connect,
         .protocol = SW_LIVE_HBONE,
-        .end = on_drained,
+        .ops = &live_ops,
     };
     sw_live_add(w, &in->live);
     sw_tstream_attach(sv->session, id, &in->stream, &stream_ops);

@@ -94,7 +94,7 @@ unsigned sw_inbound_judge(struct sw_worker *w, const struct sw_inbound_ask *ask,
 void sw_inbound_dial(struct sw_worker *w, const struct sw_wpod *dst,
                      const struct sw_route_inbound *route, struct sw_dial *d, sw_dial_cb cb)
 {
-    struct sw_sock_opts o = sw_worker_sock(w, dst);
+    struct sw_sock_opts o = sw_worker_dial_sock(w, dst);
     const struct sw_ip *from = NULL;
 
     if (!route->from_loopback && dst->pod->transparent && !dst->pod->self &&

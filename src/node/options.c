@@ -111,6 +111,9 @@ static const struct sw_opt table[] = {
     {"fast-path", "SPANWIRE_FAST_PATH", SW_OPT_BOOL, AT(fast_path), .def = "true", .arg = "BOOL",
      .help = "Serve destinations of this node in the process, with the same checks, counters and "
              "logs."},
+    {"early-data", "SPANWIRE_EARLY_DATA", SW_OPT_BOOL, AT(early_data), .def = "true", .arg = "BOOL",
+     .help = "Send what a client said at once together with the CONNECT, on connections that are "
+             "up, instead of waiting for its answer."},
     {"response-baggage", "ENABLE_RESPONSE_BAGGAGE", SW_OPT_BOOL, AT(response_baggage),
      .def = "true", .arg = "BOOL", .help = "Exchange workload names in the baggage header."},
     {"aead", "SPANWIRE_AEAD", SW_OPT_ENUM, AT(aead), .def = "auto", .choices = aeads,

@@ -74,6 +74,15 @@ static void on_drained(struct sw_live *l, const char *why)
     outbound_finish(SW_CONTAINER_OF(l, struct outbound, live), SW_FLAG_CONNECT, why);
 }
 
+static int dialled_fd(struct sw_live *l)
+{
+    const struct outbound *o = SW_CONTAINER_OF(l, struct outbound, live);
+
+    return o->pumping ? o->u.pump.side[1].fd : -1;
+}
+
+static const struct sw_live_ops live_ops = {.end = on_drained, .dialled = dialled_fd};
+
 /* ---- bytes between two sockets ---- */
 
 static void on_moved(struct sw_pump *p, int from, size_t n)
@@ -158,7 +167,7 @@ static void on_tcp_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
 static void dial_tcp(struct outbound *o)
 {
     struct sw_worker *w = outbound_worker(o);
-    struct sw_sock_opts opts = sw_worker_sock(w, o->live.pod);
+    struct sw_sock_opts opts = sw_worker_dial_sock(w, o->live.pod);
 
     sw_dial_start(&o->setup->dial, w->loop, &o->setup->route.target, NULL, &opts,
                   OUTBOUND_CONNECT_S * SW_NS_PER_S, on_tcp_dialled);
@@ -327,7 +336,7 @@ void sw_outbound_start(struct sw_wpod *p, int fd, const struct sw_addr *peer,
         .original_dst = *dst,
         .actual_dst = *dst,
         .protocol = SW_LIVE_TCP,
-        .end = on_drained,
+        .ops = &live_ops,
     };
     sw_live_add(w, &o->live);
     sw_metric_add(w->sockets[SW_REPORTER_SOURCE], 1);

@@ -112,7 +112,7 @@ bool outbound_fast(struct outbound *o)
     }
     f->guard = (struct sw_guard){
         .pod = dst,
-        .src_ip = o->live.src.ip,
+        .src_ip = &o->live.src.ip,
         .src = sw_tls_cred_id(f->cred),
         .dst = f->route.rbac_dst,
         .waypoint = f->route.by_address && !f->route.proxy_protocol,

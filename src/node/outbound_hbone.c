@@ -47,6 +47,15 @@ static void try_again(struct outbound *o, enum sw_response_flag flag, const char
         outbound_retry(o, flag, why);
 }
 
+/* Another endpoint may take over only if no byte can have reached an application yet. */
+static void give_up(struct outbound *o, bool passed_on, const char *why)
+{
+    if (passed_on)
+        outbound_finish(o, SW_FLAG_CONNECT, why);
+    else
+        outbound_retry(o, SW_FLAG_CONNECT, why);
+}
+
 static void on_response(struct sw_tstream *t, const struct sw_h2_head *head)
 {
     struct outbound *o = SW_CONTAINER_OF(t, struct outbound, u.stream);
@@ -86,7 +95,7 @@ static void on_done(struct sw_tstream *t, int rc, const struct sw_err *err)
     if (o->setup && rc == SW_EAGAIN)
         try_again(o, SW_FLAG_CONNECT, why); /* the peer did not take it */
     else if (o->setup && rc == SW_EDENIED)
-        outbound_retry(o, SW_FLAG_CONNECT, why);
+        give_up(o, t->ahead, why);
     else if (o->setup)
         outbound_finish(o, flag_of(rc), why);
     else if (rc == SW_OK || rc == SW_ECLOSED)
@@ -106,11 +115,13 @@ static void on_no_answer(struct sw_timer *t)
     struct outbound_setup *setup = SW_CONTAINER_OF(t, struct outbound_setup, answer);
     struct outbound *o = setup->out;
 
+    bool passed_on = o->streaming && o->u.stream.ahead;
+
     outbound_double_abandon(o);
     if (o->streaming)
         sw_tstream_abort(&o->u.stream, SW_H2_CANCEL);
     o->streaming = false;
-    outbound_retry(o, SW_FLAG_CONNECT, "no answer to CONNECT");
+    give_up(o, passed_on, "no answer to CONNECT");
 }
 
 static void use_session(struct outbound *o, struct sw_session *s)
@@ -125,10 +136,14 @@ static void use_session(struct outbound *o, struct sw_session *s)
         return;
     }
     if (outbound_connect(o, s, &o->u.stream, &outbound_stream_ops, setup->route.authority,
-                         (struct sw_slice){NULL, 0}, &err) != SW_OK)
+                         (struct sw_slice){NULL, 0}, &err) != SW_OK) {
         try_again(o, SW_FLAG_H2_HANDSHAKE_FAILURE, err.msg);
-    else
-        o->streaming = true;
+        return;
+    }
+    o->streaming = true;
+    o->live.tuned = true; /* the connection is the pool's */
+    if (outbound_worker(o)->config->early_data)
+        sw_tstream_early(&o->u.stream, o->fd);
 }
 
 static void on_pool(struct sw_pool_wait *wait, struct sw_session *s, int rc,

@@ -70,6 +70,15 @@ static void on_drained(struct sw_live *l, const char *why)
     end(SW_CONTAINER_OF(l, struct plain, live), SW_FLAG_CONNECT, why);
 }
 
+static int dialled_fd(struct sw_live *l)
+{
+    const struct plain *p = SW_CONTAINER_OF(l, struct plain, live);
+
+    return p->pump.loop ? p->pump.side[1].fd : -1;
+}
+
+static const struct sw_live_ops live_ops = {.end = on_drained, .dialled = dialled_fd};
+
 static void on_moved(struct sw_pump *pump, int from, size_t n)
 {
     struct plain *p = SW_CONTAINER_OF(pump, struct plain, pump);
@@ -108,7 +117,7 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
 static void dial(struct plain *p, const struct sw_addr *src, const struct sw_addr *dst)
 {
     struct sw_worker *w = worker_of(p);
-    struct sw_sock_opts o = sw_worker_sock(w, p->live.pod);
+    struct sw_sock_opts o = sw_worker_dial_sock(w, p->live.pod);
     const struct sw_ip *from = NULL;
 
     if (p->live.pod->pod->transparent && !sw_ip_eq(&src->ip, &dst->ip)) {
@@ -160,10 +169,10 @@ void sw_plain_accept(struct sw_wpod *pod, int fd, const struct sw_addr *peer)
         .original_dst = dst,
         .actual_dst = dst,
         .protocol = SW_LIVE_TCP,
-        .end = on_drained,
+        .ops = &live_ops,
     };
     p->guard = (struct sw_guard){
-        .pod = pod, .src_ip = peer->ip, .dst = dst, .waypoint = true, .deny = on_denied};
+        .pod = pod, .src_ip = &p->live.src.ip, .dst = dst, .waypoint = true, .deny = on_denied};
     /* Registered before the first decision, so a change cannot slip in between. */
     sw_list_push_back(&w->guards, &p->guard.link);
     sw_live_add(w, &p->live);

@@ -68,6 +68,8 @@ static void on_drained(struct sw_live *l, const char *why)
     refuse(SW_CONTAINER_OF(l, struct socks5, live), REPLY_FAILED, why);
 }
 
+static const struct sw_live_ops live_ops = {.end = on_drained};
+
 static void on_deadline(struct sw_timer *t)
 {
     refuse(SW_CONTAINER_OF(t, struct socks5, deadline), REPLY_FAILED, "SOCKS5 request timed out");
@@ -219,7 +221,7 @@ void sw_socks5_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
 
     s->fd = fd;
     s->live =
-        (struct sw_live){.pod = p, .src = *peer, .protocol = SW_LIVE_SOCKS5, .end = on_drained};
+        (struct sw_live){.pod = p, .src = *peer, .protocol = SW_LIVE_SOCKS5, .ops = &live_ops};
     sw_live_add(w, &s->live);
     sw_timer_start(w->loop, &s->deadline, DEADLINE_S * SW_NS_PER_S, on_deadline);
     if (sw_watch_start(w->loop, &s->watch, fd, on_event, &err) != SW_OK)

@@ -23,6 +23,7 @@ enum {
     PING_TIMEOUT_S = 20,
     MAX_STREAMS = 200,
     PARKED_MAX = 1024,
+    TUNE_S = 20,
 };
 
 struct sw_sock_opts sw_worker_sock(const struct sw_worker *w, const struct sw_wpod *p)
@@ -30,6 +31,15 @@ struct sw_sock_opts sw_worker_sock(const struct sw_worker *w, const struct sw_wp
     struct sw_sock_opts o = w->sock;
 
     o.netns_fd = p->pod->netns_fd;
+    return o;
+}
+
+struct sw_sock_opts sw_worker_dial_sock(const struct sw_worker *w, const struct sw_wpod *p)
+{
+    struct sw_sock_opts o = sw_worker_sock(w, p);
+
+    o.keepalive = false;
+    o.user_timeout_ms = 0;
     return o;
 }
 
@@ -94,10 +104,41 @@ static void check_idle(struct sw_worker *w)
     }
 }
 
+static void wait_to_tune(struct sw_worker *w);
+
+/* Most connections end before keep-alive could do anything: five system calls less for those. */
+static void on_tune(struct sw_timer *t)
+{
+    struct sw_worker *w = SW_CONTAINER_OF(t, struct sw_worker, tune);
+    bool more = false;
+
+    SW_LIST_FOREACH (it, &w->lives) {
+        struct sw_live *l = SW_CONTAINER_OF(it, struct sw_live, link);
+        int fd = l->tuned || !l->ops->dialled ? -1 : l->ops->dialled(l);
+
+        more = more || (!l->tuned && fd < 0);
+        if (fd >= 0) {
+            sw_sock_tune(fd, &w->sock);
+            l->tuned = true;
+        }
+    }
+    if (more)
+        wait_to_tune(w);
+}
+
+static void wait_to_tune(struct sw_worker *w)
+{
+    uint64_t delay = sw_min(TUNE_S * SW_NS_PER_S, w->config->keepalive_time_ns / 2);
+
+    if (w->config->keepalive && !sw_timer_running(&w->tune))
+        sw_timer_start(w->loop, &w->tune, delay, on_tune);
+}
+
 void sw_live_add(struct sw_worker *w, struct sw_live *l)
 {
     sw_list_push_back(&w->lives, &l->link);
     w->n_lives++;
+    wait_to_tune(w);
 }
 
 void sw_live_remove(struct sw_worker *w, struct sw_live *l)
@@ -281,10 +322,10 @@ static void recheck_guards(struct sw_worker *w)
         struct sw_guard *g = SW_CONTAINER_OF(it, struct sw_guard, link);
         struct sw_policy_verdict verdict;
 
-        if (!sw_worker_authorise(w, g->pod, &g->src_ip, g->src, &g->dst, &verdict))
+        if (!sw_worker_authorise(w, g->pod, g->src_ip, g->src, &g->dst, &verdict))
             g->deny(g, verdict.text);
         else if (g->waypoint &&
-                 !sw_route_may_pass(w->state, &w->env, g->pod->local, &g->src_ip, g->src, &g->dst))
+                 !sw_route_may_pass(w->state, &w->env, g->pod->local, g->src_ip, g->src, &g->dst))
             g->deny(g, "the destination has a waypoint and the caller is not it");
     }
 }
@@ -387,7 +428,7 @@ static void on_kill(struct sw_msg *m)
     while (!sw_list_empty(&w->lives)) {
         struct sw_live *l = SW_CONTAINER_OF(w->lives.next, struct sw_live, link);
 
-        l->end(l, why);
+        l->ops->end(l, why);
         assert(!sw_list_linked(&l->link));
     }
     SW_LIST_FOREACH (it, &w->parked) {

@@ -66,8 +66,8 @@ struct sw_listener {
  */
 struct sw_guard {
     struct sw_list link;
-    struct sw_wpod *pod; /* the destination */
-    struct sw_ip src_ip;
+    struct sw_wpod *pod;         /* the destination */
+    const struct sw_ip *src_ip;  /* lives as long as the guard */
     const struct sw_spiffe *src; /* NULL: plaintext. Lives as long as the guard */
     struct sw_addr dst;
     bool waypoint; /* dst is what the caller asked for: waypoint enforcement applies to it */
@@ -77,6 +77,8 @@ struct sw_guard {
 /* Any open connection, so that a drain can end it. */
 enum sw_live_protocol { SW_LIVE_TCP, SW_LIVE_HBONE, SW_LIVE_DOUBLE_HBONE, SW_LIVE_SOCKS5 };
 
+struct sw_live_ops;
+
 struct sw_live {
     struct sw_list link;
     struct sw_wpod *pod;
@@ -85,7 +87,15 @@ struct sw_live {
     struct sw_addr actual_dst;
     bool inbound;
     uint8_t protocol; /* enum sw_live_protocol */
+    bool tuned;       /* the dialled socket has its keep-alive */
+    const struct sw_live_ops *ops;
+};
+
+struct sw_live_ops {
+    /* Closes it. */
     void (*end)(struct sw_live *l, const char *why);
+    /* The socket that was dialled for it, -1 when there is none (yet). May be NULL. */
+    int (*dialled)(struct sw_live *l);
 };
 
 /* A connection that arrived before its workload was known. */
@@ -120,6 +130,7 @@ struct sw_worker {
     struct sw_map parties; /* see ledger.c */
     struct sw_list guards;
     struct sw_list lives;
+    struct sw_timer tune;   /* runs while a connection waits for its keep-alive */
     struct sw_list servers; /* inbound HBONE connections */
     struct sw_list parked;
     size_t n_lives; /* with the parked ones */
@@ -139,6 +150,8 @@ struct sw_worker {
 
 /* Options for a socket to the outside, made in the pod's namespace. */
 struct sw_sock_opts sw_worker_sock(const struct sw_worker *w, const struct sw_wpod *p);
+/* The same for one connection of an application: keep-alive is set later, if it lasts. */
+struct sw_sock_opts sw_worker_dial_sock(const struct sw_worker *w, const struct sw_wpod *p);
 /* The pod of this worker that serves the workload, or NULL: it is not on this node. */
 struct sw_wpod *sw_worker_pod_of(struct sw_worker *w, const struct sw_workload *wl);
 /* Evaluates the policies of the destination pod. False: denied, verdict->text says why. */

@@ -28,7 +28,7 @@ static void close_side(struct sw_pump_side *s, bool reset)
     sw_watch_stop(&s->watch);
     s->pipe = sw_pipe_put(s->pipe);
     drop_rest(s);
-    if (s->fd >= 0 && reset)
+    if (s->fd >= 0 && reset && !s->broken)
         sw_sock_set_reset(s->fd);
     sw_sock_close(s->fd);
     s->fd = -1;
@@ -86,6 +86,8 @@ static ssize_t copy_some(struct sw_pump_side *from, struct sw_pump_side *to)
     n = sw_sock_read(from->fd, buf, COPY_MAX);
     if (n == SW_EAGAIN)
         from->readable = false;
+    if (n == SW_ECLOSED)
+        from->broken = true; /* its close needs no reset */
     if (n < 0)
         return n;
     /* A short read emptied the socket; an end behind it has its own event. */

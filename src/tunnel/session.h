@@ -82,11 +82,13 @@ struct sw_tstream {
     bool bulk;     /* the last read filled everything offered */
     bool read_end; /* local end seen */
     bool sent_end;
-    bool peer_end;      /* END_STREAM received */
-    bool shut;          /* and passed on to the socket */
-    bool answered;      /* server: a response was submitted */
-    bool closing;       /* HTTP/2 stream is gone, received bytes are still being written */
-    struct sw_buf rest; /* received, not yet written */
+    bool peer_end;       /* END_STREAM received */
+    bool shut;           /* and passed on to the socket */
+    bool answered;       /* server: a response was submitted */
+    bool closing;        /* HTTP/2 stream is gone, received bytes are still being written */
+    uint16_t ahead;      /* bytes sent before the answer and not taken from the socket yet */
+    int early_fd;        /* borrowed until they are sent, else -1 */
+    struct sw_buf *rest; /* received, not yet written; owned, NULL while empty */
 };
 
 /* ---- sessions ---- */
@@ -120,6 +122,13 @@ void sw_session_close(struct sw_session *s, int rc, const struct sw_err *err);
 SW_NODISCARD int sw_tstream_open(struct sw_session *s, struct sw_tstream *t,
                                  const struct sw_tstream_ops *ops,
                                  const struct sw_h2_header *fields, size_t n, struct sw_err *err);
+/*
+ * Client, after opening: what the application has said already goes out with the CONNECT. It is
+ * not taken from the socket, which stays the caller's: until the answer, the tunnel may be tried
+ * elsewhere unless t->ahead says that the peer may have passed bytes on. Nothing happens on a
+ * connection on which the peer has not spoken yet.
+ */
+void sw_tstream_early(struct sw_tstream *t, int fd);
 /* Server: binds t to a request; received bytes wait in t until it relays. */
 void sw_tstream_attach(struct sw_session *s, int32_t id, struct sw_tstream *t,
                        const struct sw_tstream_ops *ops);

@@ -3,6 +3,7 @@
  * Receiving: one recv of up to 256 KiB into the thread's memory, records opened in place, payloads
  * gathered per stream and written to the local sockets with one call each.
  */
+#include "base/mem.h"
 #include "io/sock.h"
 #include "tunnel/scratch.h"
 #include "tunnel/session_impl.h"
@@ -18,8 +19,13 @@ static void hold(struct sw_tstream *t, const void *p, size_t n)
 {
     struct sw_session *s = t->session;
 
+    if (!t->rest) {
+        t->rest = SW_NEW(struct sw_buf);
+        /* Until our SETTINGS are acknowledged the peer goes by HTTP/2's own default. */
+        sw_buf_init(t->rest, sw_max(s->config.stream_window, 65535) + (size_t)s->config.max_frame);
+    }
     /* The peer cannot send more than the stream's window, which is what rest may hold. */
-    if (sw_buf_append(&t->rest, p, n) != SW_OK) {
+    if (sw_buf_append(t->rest, p, n) != SW_OK) {
         sw_h2_consume_connection(s->h2, n);
         sw_h2_reset(s->h2, t->id, SW_H2_INTERNAL_ERROR);
         return;
@@ -117,7 +123,7 @@ void rx_data(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data)
         sw_h2_consume_connection(h, data.n);
         return;
     }
-    if (t->fd < 0 || sw_buf_len(&t->rest)) {
+    if (t->fd < 0 || t->rest) {
         hold(t, data.p, data.n);
         return;
     }
@@ -277,5 +283,5 @@ void session_receive(struct sw_session *s)
             break;
     }
     if (s->state != SESSION_DEAD)
-        session_touch(s);
+        session_touch_softly(s);
 }

@@ -213,8 +213,32 @@ static void send_some(struct sw_session *s, struct sw_tstream *t)
         sw_list_push_back(&s->ready, &t->queue);
 }
 
+/* A copy of the application's first bytes goes ahead of the answer; the socket keeps them. */
+static void send_early(struct sw_session *s, struct sw_tstream *t)
+{
+    size_t window = sw_h2_send_window(s->h2, t->id);
+    ssize_t n = sw_sock_peek(t->early_fd, sw_slot(sw_scratch(), 0), sw_min(window, SW_SLOT_DATA));
+
+    t->early_fd = -1;
+    if (n <= 0)
+        return; /* silent, or broken: to be seen after the answer */
+    s->sending = t;
+    s->slot_at = 0;
+    s->slot_end = (size_t)n;
+    s->slot_last = false;
+    sw_h2_resume(s->h2, t->id);
+    (void)flush(s);
+    s->sending = NULL;
+    if (s->state != SESSION_DEAD && t->session == s)
+        t->ahead = (uint16_t)s->slot_at;
+}
+
 static void send_stream(struct sw_session *s, struct sw_tstream *t)
 {
+    if (t->early_fd >= 0) {
+        send_early(s, t);
+        return;
+    }
     send_some(s, t);
     if (t->session == s && !t->watch.loop && t->fd >= 0 && s->state == SESSION_OPEN)
         stream_watch(t); /* it was just handed over */
@@ -296,6 +320,8 @@ void session_send(struct sw_session *s)
         session_touch(s);
         return;
     }
+    s->urgent = false;
+    sw_timer_stop(s->loop, &s->lazy);
     if (s->state != SESSION_OPEN || s->broken || (!s->joined && !session_write_out(s)))
         return;
     while (send_batch(s)) {

@@ -9,8 +9,18 @@
  */
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "io/sock.h"
 #include "tunnel/session_impl.h"
+
+static void drop_rest(struct sw_tstream *t)
+{
+    if (!t->rest)
+        return;
+    sw_buf_done(t->rest);
+    sw_free(t->rest);
+    t->rest = NULL;
+}
 
 void stream_detach(struct sw_tstream *t)
 {
@@ -23,7 +33,7 @@ void stream_detach(struct sw_tstream *t)
         if (!t->closing)
             sw_h2_set_stream(s->h2, t->id, NULL);
     }
-    s->held -= sw_buf_len(&t->rest);
+    s->held -= stream_held(t);
     if (s->owed > s->held) { /* nobody is left to write these */
         sw_h2_consume_connection(s->h2, s->owed - s->held);
         s->owed = s->held;
@@ -31,9 +41,9 @@ void stream_detach(struct sw_tstream *t)
     sw_list_unlink(&t->link);
     sw_list_unlink(&t->queue);
     s->n_streams--;
-    sw_buf_done(&t->rest);
+    drop_rest(t);
     t->session = NULL;
-    session_touch(s);
+    session_touch_softly(s);
     session_check_over(s);
 }
 
@@ -59,8 +69,15 @@ void stream_finish(struct sw_tstream *t, int rc, const struct sw_err *err, bool 
 
 void stream_local_failed(struct sw_tstream *t)
 {
+    struct sw_session *s = t->session;
     struct sw_err err = {0};
 
+    /* An answer still held back would be lost behind the reset. */
+    if (sw_timer_running(&s->lazy) && !s->in_h2) {
+        session_send(s);
+        if (t->session != s)
+            return;
+    }
     (void)sw_err_set(&err, SW_ECLOSED, "connection reset by the local side");
     if (!t->closing)
         sw_h2_reset(t->session->h2, t->id, SW_H2_CONNECT_ERROR);
@@ -89,8 +106,8 @@ void stream_write_rest(struct sw_tstream *t)
 {
     struct sw_session *s = t->session;
 
-    while (sw_buf_len(&t->rest)) {
-        ssize_t n = sw_sock_write(t->fd, sw_buf_data(&t->rest), sw_buf_len(&t->rest));
+    while (t->rest) {
+        ssize_t n = sw_sock_write(t->fd, sw_buf_data(t->rest), sw_buf_len(t->rest));
         size_t pay;
 
         if (n == SW_EAGAIN)
@@ -99,12 +116,14 @@ void stream_write_rest(struct sw_tstream *t)
             stream_local_failed(t);
             return;
         }
-        sw_buf_consume(&t->rest, (size_t)n);
+        sw_buf_consume(t->rest, (size_t)n);
+        if (sw_buf_len(t->rest) == 0)
+            drop_rest(t);
         s->held -= (size_t)n;
         pay = sw_min(s->owed, (size_t)n);
         s->owed -= pay;
         sw_h2_consume_connection(s->h2, pay);
-        session_touch(s);
+        session_touch_softly(s);
         stream_written(t, (size_t)n);
         if (!t->session) /* given up while it was told */
             return;
@@ -118,7 +137,7 @@ void stream_peer_ended(struct sw_tstream *t)
     if (!t->session) /* the flush found the socket broken */
         return;
     t->peer_end = true;
-    if (t->fd >= 0 && sw_buf_len(&t->rest) == 0)
+    if (t->fd >= 0 && !t->rest)
         rest_written(t);
 }
 
@@ -146,7 +165,7 @@ void stream_h2_closed(struct sw_tstream *t, uint32_t code)
         sw_list_unlink(&t->queue);
         t->peer_end = true;
         t->read_end = true;
-        if (sw_buf_len(&t->rest) == 0)
+        if (!t->rest)
             rest_written(t);
         else if (!t->watch.loop)
             stream_watch(t); /* handed over in this turn; somebody has to say when it is writable */
@@ -171,16 +190,14 @@ static void on_event(struct sw_watch *w, unsigned events)
         t->readable = true;
         stream_ready(t);
     }
-    if ((events & SW_WRITE) && t->session && sw_buf_len(&t->rest))
+    if ((events & SW_WRITE) && t->session && t->rest)
         stream_write_rest(t);
 }
 
 static void stream_init(struct sw_session *s, struct sw_tstream *t, int32_t id,
                         const struct sw_tstream_ops *ops)
 {
-    *t = (struct sw_tstream){.session = s, .ops = ops, .id = id, .fd = -1};
-    /* Until our SETTINGS are acknowledged the peer goes by HTTP/2's own default. */
-    sw_buf_init(&t->rest, sw_max(s->config.stream_window, 65535) + (size_t)s->config.max_frame);
+    *t = (struct sw_tstream){.session = s, .ops = ops, .id = id, .fd = -1, .early_fd = -1};
     sw_list_push_back(&s->streams, &t->link);
     sw_list_init(&t->queue);
     s->n_streams++;
@@ -199,6 +216,14 @@ int sw_tstream_open(struct sw_session *s, struct sw_tstream *t, const struct sw_
     stream_init(s, t, id, ops);
     session_touch(s);
     return SW_OK;
+}
+
+void sw_tstream_early(struct sw_tstream *t, int fd)
+{
+    if (!t->session->peer_spoke)
+        return;
+    t->early_fd = fd;
+    stream_ready(t);
 }
 
 void sw_tstream_attach(struct sw_session *s, int32_t id, struct sw_tstream *t,
@@ -238,7 +263,11 @@ void sw_tstream_accept(struct sw_tstream *t, const struct sw_h2_header *extra, s
         f[i + 1] = extra[i];
     t->answered = true;
     (void)!sw_h2_respond(t->session->h2, t->id, f, n + 1, false, NULL);
-    session_touch(t->session);
+    /* A peer that did not wait for the answer to speak is in no hurry to see it. */
+    if (t->rest)
+        session_hold_back(t->session);
+    else
+        session_touch(t->session);
 }
 
 void stream_watch(struct sw_tstream *t)
@@ -253,11 +282,32 @@ void stream_watch(struct sw_tstream *t)
     stream_finish(t, rc, &err, true);
 }
 
+/* The peer has what was sent ahead: now it leaves the socket. */
+static void take_ahead(struct sw_tstream *t)
+{
+    size_t n = t->ahead;
+
+    t->ahead = 0;
+    if (sw_sock_discard(t->fd, n) != SW_OK) {
+        stream_local_failed(t);
+        return;
+    }
+    t->ops->on_moved(t, n, 0);
+    if (t->session)
+        stream_watch(t);
+}
+
 void sw_tstream_relay(struct sw_tstream *t, int fd)
 {
+    t->early_fd = -1;
     t->fd = fd;
-    if (t->peer_end && sw_buf_len(&t->rest) == 0)
+    if (t->peer_end && !t->rest)
         rest_written(t);
+    if (t->ahead) {
+        sw_list_unlink(&t->queue);
+        take_ahead(t);
+        return;
+    }
     /*
      * The application has usually spoken by now: its bytes leave with what the session is about to
      * send, and the socket is watched after that read (see send_stream), when it has nothing to
@@ -275,7 +325,7 @@ void sw_tstream_relay_dialled(struct sw_tstream *t, struct sw_dialled *dialled)
 
     t->fd = SW_TAKE_FD(dialled->fd);
     sw_watch_move(&dialled->watch, &t->watch, on_event);
-    if (t->peer_end && sw_buf_len(&t->rest) == 0)
+    if (t->peer_end && !t->rest)
         rest_written(t);
     /* The event that brought the connection is not repeated. */
     if (t->session)
