@@ -57,6 +57,10 @@ static bool is_link(const char *path)
  */
 static bool matters(struct sw_filewatch *f, const struct inotify_event *e)
 {
+    if (base_name(f->path)[0] == '\0') { /* the whole directory */
+        f->gone = false;
+        return !(e->mask & IN_CREATE);
+    }
     if (is_link(f->path)) {
         f->gone = false;
         return true;

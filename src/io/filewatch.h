@@ -11,7 +11,10 @@
 struct sw_filewatch;
 typedef void (*sw_filewatch_cb)(void *arg);
 
-/* NULL with err when the directory cannot be watched. The file itself need not exist. */
+/*
+ * NULL with err when the directory cannot be watched. The file itself need not exist. A path that
+ * ends in '/' watches all files of that directory.
+ */
 SW_NODISCARD struct sw_filewatch *sw_filewatch_new(struct sw_loop *l, const char *path,
                                                    sw_filewatch_cb cb, void *arg,
                                                    struct sw_err *err);

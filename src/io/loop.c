@@ -11,16 +11,23 @@
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "base/time.h"
 #include "base/vec.h"
 
-enum { EVENTS_PER_TURN = 128, DEFER_ROUNDS = 2 };
+enum {
+    EVENTS_PER_TURN = 128,
+    DEFER_ROUNDS = 2,
+    ALARM_MIN_MS = 20, /* nearer deadlines are waited for with epoll's own timeout */
+};
 
 struct sw_loop {
     int epoll_fd;
+    int alarm_fd;      /* a timer for distant deadlines, -1 until the first */
+    uint64_t alarm_ns; /* when it goes off */
     bool stop;
     unsigned generation;
     uint64_t now_ns;
@@ -44,6 +51,7 @@ struct sw_loop *sw_loop_new(struct sw_err *err)
     l->clock = sw_now_ns;
     l->now_ns = sw_now_ns();
     l->inbox_fd = -1;
+    l->alarm_fd = -1;
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (l->epoll_fd < 0) {
         (void)sw_err_sys(err, errno, "cannot make an event loop");
@@ -108,6 +116,8 @@ void sw_loop_free(struct sw_loop *l)
     } while (!sw_list_empty(&l->deferred) || atomic_load(&l->inbox));
     if (l->inbox_fd >= 0)
         (void)close(l->inbox_fd);
+    if (l->alarm_fd >= 0)
+        (void)close(l->alarm_fd);
     (void)close(l->epoll_fd);
     sw_vec_done(&l->timers);
     sw_free(l->by_fd);
@@ -317,7 +327,45 @@ static void on_inbox(struct sw_watch *w, unsigned events)
     run_inbox(l);
 }
 
-static struct timespec *wait_time(const struct sw_loop *l, int timeout_ms, struct timespec *ts)
+static void to_timespec(uint64_t ns, struct timespec *ts)
+{
+    ts->tv_sec = (time_t)(ns / SW_NS_PER_S);
+    ts->tv_nsec = (long)(ns % SW_NS_PER_S);
+}
+
+static int open_alarm(const struct sw_loop *l)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLET, .data.u64 = UINT32_MAX};
+    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+
+    if (fd >= 0 && epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &ev) != 0) {
+        (void)close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/*
+ * A timeout given to epoll is set up and torn down in the kernel with every call. A distant
+ * deadline is left to a timer that stays armed instead; it may go off early, when the deadline it
+ * was set for has been moved, and is set anew then. False: there is none to be had.
+ */
+static bool set_alarm(struct sw_loop *l, uint64_t due)
+{
+    struct itimerspec at = {0};
+
+    if (l->alarm_ns > l->now_ns && l->alarm_ns <= due)
+        return true;
+    if (l->alarm_fd < 0)
+        l->alarm_fd = open_alarm(l);
+    to_timespec(due - l->now_ns, &at.it_value);
+    if (l->alarm_fd < 0 || timerfd_settime(l->alarm_fd, 0, &at, NULL) != 0)
+        return false;
+    l->alarm_ns = due;
+    return true;
+}
+
+static struct timespec *wait_time(struct sw_loop *l, int timeout_ms, struct timespec *ts)
 {
     uint64_t ns = timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * SW_NS_PER_MS;
 
@@ -325,13 +373,14 @@ static struct timespec *wait_time(const struct sw_loop *l, int timeout_ms, struc
         ns = 0;
     } else if (l->timers.n) {
         uint64_t due = l->timers.p[0]->deadline_ns;
+        uint64_t left = due > l->now_ns ? due - l->now_ns : 0;
 
-        ns = sw_min(ns, due > l->now_ns ? due - l->now_ns : 0);
+        if (left < ALARM_MIN_MS * SW_NS_PER_MS || !set_alarm(l, due))
+            ns = sw_min(ns, left);
     }
     if (ns == UINT64_MAX)
         return NULL;
-    ts->tv_sec = (time_t)(ns / SW_NS_PER_S);
-    ts->tv_nsec = (long)(ns % SW_NS_PER_S);
+    to_timespec(ns, ts);
     return ts;
 }
 
