@@ -224,3 +224,31 @@ def test_lost_tunnel_ends_the_clients_connection(mesh):
     sock, _server, peer, _stream = app_to_tunnel(mesh)
     peer.call(lambda: traffic.reset(peer.transport.sock))
     until(lambda: traffic.ended(sock), 5, "the client's connection to end")
+
+
+# -- keep-alive ---------------------------------------------------------------------------------
+
+def kept_alive(ns, port):
+    """Connections of the node's making to a port that have a keep-alive timer running."""
+    out = ns.run("ss", "-Htno", "state", "established", "dport", "=", f":{port}")
+    return sum("timer:(keepalive" in line for line in out.splitlines())
+
+
+@pytest.mark.parametrize("way", ["passed through", "inbound"])
+def test_connections_that_last_get_a_keepalive(mesh, way):
+    """Short ones go without the system calls."""
+    flags = ["--keepalive-time", "4s", "--workers", "1"]
+    if way == "inbound":
+        node, where, target = mesh.shared("node2", *flags), mesh.s2, mesh.s2
+        mesh.echo(target)
+        peer = mesh.hbone(target)
+        stream = peer.tunnel(f"{target.ip4}:{PORT}")
+        peer.echo(stream)
+    else:
+        node, where, target = mesh.shared("node1", *flags), mesh.c1, mesh.u2
+        mesh.echo(target)
+        sock = mesh.connect(mesh.c1, target)
+        traffic.echo_once(sock)
+    before = kept_alive(where, PORT)
+    until(lambda: kept_alive(where, PORT) > before, 5, "the keep-alive")
+    assert node.alive
