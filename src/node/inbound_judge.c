@@ -5,8 +5,6 @@
 #include "base/time.h"
 #include "node/proxyproto.h"
 
-enum { CONNECT_TIMEOUT_S = 10 };
-
 static void trace_of(struct sw_slice header, struct sw_trace *ret)
 {
     struct sw_trace parent;
@@ -102,7 +100,7 @@ void sw_inbound_dial(struct sw_worker *w, const struct sw_wpod *dst,
         o.transparent = true;
         from = &route->spoof.ip;
     }
-    sw_dial_start(d, w->loop, &route->connect, from, &o, CONNECT_TIMEOUT_S * SW_NS_PER_S, cb);
+    sw_dial_start(d, w->loop, &route->connect, from, &o, SW_CONNECT_S * SW_NS_PER_S, cb);
 }
 
 bool sw_inbound_greet(int fd, const struct sw_route_inbound *route, const struct sw_addr *peer,

@@ -170,7 +170,7 @@ static void dial_tcp(struct outbound *o)
     struct sw_sock_opts opts = sw_worker_dial_sock(w, o->live.pod);
 
     sw_dial_start(&o->setup->dial, w->loop, &o->setup->route.target, NULL, &opts,
-                  OUTBOUND_CONNECT_S * SW_NS_PER_S, on_tcp_dialled);
+                  SW_CONNECT_S * SW_NS_PER_S, on_tcp_dialled);
 }
 
 static void go(struct outbound *o)
@@ -188,20 +188,6 @@ static void go(struct outbound *o)
         outbound_hbone(o);
 }
 
-static bool family_allowed(const struct sw_route_outbound *r, uint8_t family)
-{
-    switch (r->families) {
-    case SW_FAMILIES_V4:
-        return family == 4;
-    case SW_FAMILIES_V6:
-        return family == 6;
-    case SW_FAMILIES_AUTO:
-    case SW_FAMILIES_DUAL:
-        return true;
-    }
-    return true;
-}
-
 /* A random answer of the preferred family, else of any allowed one. */
 static const struct sw_ip *pick_answer(const struct sw_route_outbound *r,
                                        const struct sw_resolve *a)
@@ -212,7 +198,8 @@ static const struct sw_ip *pick_answer(const struct sw_route_outbound *r,
         for (size_t i = 0; i < a->n; i++) {
             const struct sw_ip *ip = &a->ips[(start + i) % a->n];
 
-            if (family_allowed(r, ip->family) && (pass || ip->family == r->prefer_family))
+            if (sw_ip_family_allowed(r->families, ip->family) &&
+                (pass || ip->family == r->prefer_family))
                 return ip;
         }
     }

@@ -13,7 +13,6 @@
 enum {
     OUTBOUND_TRIES = 3, /* endpoints tried before giving up */
     OUTBOUND_AGAIN = 3, /* connections to the same endpoint that may end before they are of use */
-    OUTBOUND_CONNECT_S = 10,
     OUTBOUND_ANSWER_S = 15, /* the peer's own connect may take 10 */
 };
 

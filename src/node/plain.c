@@ -7,8 +7,6 @@
 #include "tunnel/dial.h"
 #include "tunnel/pump.h"
 
-enum { CONNECT_TIMEOUT_S = 10 };
-
 /* Memory of its own, so that an established connection does not carry it. */
 struct plain_dial {
     struct sw_dial dial;
@@ -127,8 +125,7 @@ static void dial(struct plain *p, const struct sw_addr *src, const struct sw_add
     }
     p->dial = SW_NEW(struct plain_dial);
     p->dial->plain = p;
-    sw_dial_start(&p->dial->dial, w->loop, dst, from, &o, CONNECT_TIMEOUT_S * SW_NS_PER_S,
-                  on_dialled);
+    sw_dial_start(&p->dial->dial, w->loop, dst, from, &o, SW_CONNECT_S * SW_NS_PER_S, on_dialled);
 }
 
 static void open_record(struct plain *p, const struct sw_addr *src, const struct sw_addr *dst)

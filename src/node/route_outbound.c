@@ -57,26 +57,13 @@ static struct sw_route_sans sans_of(const struct sw_upstream *up)
                                   .own = up->w->c->identity};
 }
 
-static bool family_allowed(const struct sw_service *svc, uint8_t family)
-{
-    switch (svc ? svc->families : SW_FAMILIES_AUTO) {
-    case SW_FAMILIES_V4:
-        return family == 4;
-    case SW_FAMILIES_V6:
-        return family == 6;
-    case SW_FAMILIES_AUTO:
-    case SW_FAMILIES_DUAL:
-        break;
-    }
-    return true;
-}
-
 /*
  * Which address of the chosen workload to dial: the wanted one when it is its own, else one of
  * the allowed families, the wanted family first. NULL: none.
  */
 static const struct sw_ip *choose_ip(const struct sw_upstream *up, const struct sw_ip *wanted)
 {
+    enum sw_ip_families families = up->svc ? up->svc->families : SW_FAMILIES_AUTO;
     const struct sw_ip *best = NULL;
 
     for (unsigned i = 0; i < up->w->n_ips; i++) {
@@ -84,7 +71,7 @@ static const struct sw_ip *choose_ip(const struct sw_upstream *up, const struct 
 
         if (sw_ip_eq(ip, wanted))
             return ip;
-        if (family_allowed(up->svc, ip->family) &&
+        if (sw_ip_family_allowed(families, ip->family) &&
             (!best || (ip->family == wanted->family && best->family != wanted->family)))
             best = ip;
     }

@@ -93,6 +93,7 @@ static inline bool sw_service_has_waypoint(const struct sw_service *s)
 
 /* The declared port, or NULL. */
 const struct sw_port_pair *sw_service_port(const struct sw_service *s, uint16_t service_port);
-const char *sw_lb_mode_name(enum sw_lb_mode mode);      /* as in the local file: "Standard" ... */
-const char *sw_lb_scope_name(enum sw_lb_scope scope);   /* "Region" ... */
+const char *sw_lb_mode_name(enum sw_lb_mode mode);    /* as in the local file: "Standard" ... */
+const char *sw_lb_scope_name(enum sw_lb_scope scope); /* "Region" ... */
+bool sw_ip_family_allowed(enum sw_ip_families families, uint8_t family);
 const char *sw_ip_families_name(enum sw_ip_families f); /* "IPv4", "IPv6", "Dual", "" for auto */

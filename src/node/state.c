@@ -362,6 +362,20 @@ const char *sw_lb_scope_name(enum sw_lb_scope scope)
     return names[scope];
 }
 
+bool sw_ip_family_allowed(enum sw_ip_families families, uint8_t family)
+{
+    switch (families) {
+    case SW_FAMILIES_V4:
+        return family == 4;
+    case SW_FAMILIES_V6:
+        return family == 6;
+    case SW_FAMILIES_AUTO:
+    case SW_FAMILIES_DUAL:
+        break;
+    }
+    return true;
+}
+
 const char *sw_ip_families_name(enum sw_ip_families f)
 {
     static const char *const names[] = {"", "IPv4", "IPv6", "Dual"};

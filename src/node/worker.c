@@ -18,7 +18,6 @@ enum {
     ACCEPT_RETRY_MS = 100,
     WORKLOAD_WAIT_S = 5,
     HANDSHAKE_S = 10,
-    CONNECT_S = 10,
     PING_S = 10,
     PING_TIMEOUT_S = 20,
     MAX_STREAMS = 200,
@@ -526,7 +525,7 @@ int sw_worker_init(struct sw_worker *w, struct sw_node *node, unsigned index, st
     pool = (struct sw_pool_config){
         .max_streams = w->config->pool_max_streams,
         .unused_release_ns = w->config->pool_unused_release_ns,
-        .connect_timeout_ns = CONNECT_S * SW_NS_PER_S,
+        .connect_timeout_ns = SW_CONNECT_S * SW_NS_PER_S,
         .tls12 = w->config->tls12,
         .session = w->session_config,
     };

@@ -60,6 +60,8 @@ struct sw_listener {
     int fd;         /* owned; -1 once closed */
 };
 
+enum { SW_CONNECT_S = 10 }; /* how long any TCP connect may take */
+
 /*
  * Something a policy change may end. Linked into the worker while the connection is open; 'deny'
  * must close it.
