@@ -13,23 +13,41 @@
 #include "base/mem.h"
 #include "base/time.h"
 
-enum { SETTLE_MS = 20 };
+enum { SETTLE_MS = 20, LOST_MS = 1000 };
 
 struct sw_filewatch {
     struct sw_loop *loop;
     struct sw_watch watch;
     struct sw_timer settle;
     int fd;
+    int wd;     /* of the directory, -1 while it is away */
     bool gone;  /* the last that happened to the file is that it went away */
     char *path; /* owned */
+    char *dir;  /* owned */
     sw_filewatch_cb cb;
     void *arg; /* borrowed */
 };
+
+static void look(struct sw_filewatch *f)
+{
+    static const uint32_t mask = IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_DELETE |
+                                 IN_MOVED_FROM | IN_ONLYDIR | IN_DELETE_SELF | IN_MOVE_SELF;
+
+    f->wd = inotify_add_watch(f->fd, f->dir, mask);
+}
 
 static void on_settled(struct sw_timer *t)
 {
     struct sw_filewatch *f = SW_CONTAINER_OF(t, struct sw_filewatch, settle);
 
+    if (f->wd < 0) { /* the directory was replaced: what is there now? */
+        look(f);
+        f->gone = false;
+        if (f->wd < 0) {
+            sw_timer_start(f->loop, t, LOST_MS * SW_NS_PER_MS, on_settled);
+            return;
+        }
+    }
     /* Made anew meanwhile: whoever makes it will close it. */
     if (f->gone && access(f->path, F_OK) == 0)
         return;
@@ -57,6 +75,13 @@ static bool is_link(const char *path)
  */
 static bool matters(struct sw_filewatch *f, const struct inotify_event *e)
 {
+    if (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF)) {
+        (void)inotify_rm_watch(f->fd, f->wd);
+        f->wd = -1;
+        return true;
+    }
+    if (e->mask & IN_IGNORED) /* the answer to that */
+        return false;
     if (base_name(f->path)[0] == '\0') { /* the whole directory */
         f->gone = false;
         return !(e->mask & IN_CREATE);
@@ -105,20 +130,19 @@ static void on_event(struct sw_watch *w, unsigned events)
 struct sw_filewatch *sw_filewatch_new(struct sw_loop *l, const char *path, sw_filewatch_cb cb,
                                       void *arg, struct sw_err *err)
 {
-    static const uint32_t mask =
-        IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_ONLYDIR;
     const char *slash = strrchr(path, '/');
-    char *dir SW_AUTO_FREE =
-        slash ? sw_strndup(path, slash == path ? 1 : (size_t)(slash - path)) : sw_strdup(".");
     struct sw_filewatch *f = SW_NEW(struct sw_filewatch);
 
     f->loop = l;
     f->path = sw_strdup(path);
+    f->dir = slash ? sw_strndup(path, slash == path ? 1 : (size_t)(slash - path)) : sw_strdup(".");
     f->cb = cb;
     f->arg = arg;
     f->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (f->fd < 0 || inotify_add_watch(f->fd, dir, mask) < 0) {
-        (void)sw_err_sys(err, errno, "cannot watch directory '%s'", dir);
+    if (f->fd >= 0)
+        look(f);
+    if (f->fd < 0 || f->wd < 0) {
+        (void)sw_err_sys(err, errno, "cannot watch directory '%s'", f->dir);
         sw_filewatch_free(f);
         return NULL;
     }
@@ -138,6 +162,7 @@ void sw_filewatch_free(struct sw_filewatch *f)
     if (f->fd >= 0)
         (void)close(f->fd);
     sw_free(f->path);
+    sw_free(f->dir);
     sw_free(f);
 }
 

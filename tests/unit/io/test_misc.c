@@ -219,6 +219,42 @@ static void a_busy_directory_does_not_silence_its_files(void **state)
     sw_loop_free(l);
 }
 
+static void a_replaced_directory_is_followed(void **state)
+{
+    struct sw_loop *l = sw_loop_new(NULL);
+    char dir[] = "/tmp/sw-watch-XXXXXX";
+    char path[64];
+    char aside[64];
+    struct sw_filewatch *f;
+
+    (void)state;
+    changes = 0;
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof(path), "%s/file", dir);
+    (void)snprintf(aside, sizeof(aside), "%s.old", dir);
+    f = sw_filewatch_new(l, path, on_change, NULL, NULL);
+    assert_non_null(f);
+    assert_int_equal(rename(dir, aside), 0);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    wait_change(l); /* somebody should look */
+    write_file(path, "one");
+    wait_change(l);
+    assert_int_equal(unlink(path), 0);
+    wait_change(l);
+    assert_int_equal(rmdir(dir), 0); /* away for a while */
+    for (int i = 0; i < 10; i++)
+        sw_loop_turn(l, 10);
+    assert_int_equal(changes, 0);
+    assert_int_equal(rename(aside, dir), 0);
+    wait_change(l);
+    write_file(path, "two");
+    wait_change(l);
+    sw_filewatch_free(f);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+    sw_loop_free(l);
+}
+
 /* ---- signals and threads ---- */
 
 static int last_signal;
@@ -315,6 +351,7 @@ int main(void)
         cmocka_unit_test(too_many_questions_are_refused_not_lost),
         cmocka_unit_test(changes_of_a_file_are_noticed),
         cmocka_unit_test(a_busy_directory_does_not_silence_its_files),
+        cmocka_unit_test(a_replaced_directory_is_followed),
         cmocka_unit_test(signals_arrive_as_events),
         cmocka_unit_test(base64_matches_the_rfc),
     };
