@@ -209,11 +209,44 @@ static void on_add(void *arg, struct sw_kube_obj *o)
         touched(arg);
 }
 
+static bool same_member(const struct sw_json *x, const struct sw_json *y, const char *key)
+{
+    return sw_json_equal(sw_json_find(x, key), sw_json_find(y, key), SW_JSON_EQ_TEXT);
+}
+
+/* Nothing but the status is different, and that is as the newest output wants it. */
+static bool only_echo(struct control_kind *k, const struct sw_kube_obj *old,
+                      const struct sw_kube_obj *now)
+{
+    static const char *const meta[] = {
+        "uid",  "generation",        "labels",          "annotations",
+        "name", "deletionTimestamp", "ownerReferences", "creationTimestamp"};
+    const struct sw_json *x = sw_json_find(old->json, "metadata");
+    const struct sw_json *y = sw_json_find(now->json, "metadata");
+
+    if (!k->def->own_status || !same_member(old->json, now->json, "spec"))
+        return false;
+    for (size_t i = 0; i < SW_ARRAY_LEN(meta); i++) {
+        if (!same_member(x, y, meta[i]))
+            return false;
+    }
+    return control_status_wanted(k->control, (size_t)(k - k->control->kinds), now);
+}
+
 static void on_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
 {
-    seen(arg, now);
-    if (relevant(arg, old) || relevant(arg, now))
-        touched(arg);
+    struct control_kind *k = arg;
+
+    seen(k, now);
+    if (!relevant(k, old) && !relevant(k, now))
+        return;
+    if (only_echo(k, old, now)) {
+        /* Later builds see it; none is due because of it. */
+        view_kind_unref(k->current);
+        k->current = NULL;
+        return;
+    }
+    touched(k);
 }
 
 static void on_synced(void *arg)

@@ -37,6 +37,11 @@ struct sw_control_kind {
     bool (*relevant)(const struct sw_kube_obj *o);
     const char *label_selector;
     const char *field_selector;
+    /*
+     * The build does not look at status but to see whether it has to be written: an update that
+     * only brings the status this controller wanted causes no build.
+     */
+    bool own_status;
 };
 
 /* ---- the view: what the build reads; may be read from any thread ---- */
@@ -88,6 +93,12 @@ struct sw_control_opts {
     /* From the loop, after a build that changed something. May be NULL. */
     void (*publish)(void *arg, const struct sw_change *changes, size_t n, uint64_t version);
     void *arg;
+    /*
+     * Last touch to a status right before it is written: what a pure build cannot know, the time.
+     * Must leave a status that holds all of the one given. May be NULL.
+     */
+    const struct sw_json *(*stamp)(struct sw_arena *a, const struct sw_json *status,
+                                   uint64_t wall_ns);
     bool threaded; /* build on a thread of its own */
     /* Leader election; an empty name: we are alone and lead. */
     struct sw_slice lease_ns;

@@ -143,5 +143,7 @@ void control_writes_renew(struct sw_control *c);
 void control_write_ready(struct sw_workqueue *q, void *arg);
 /* The watch showed the object: what we wrote about it is not awaited any more. */
 void control_write_seen(struct sw_control *c, size_t kind, struct sw_slice key);
+/* True when the object's status is what the newest output wants, and it wants one. */
+bool control_status_wanted(const struct sw_control *c, size_t kind, const struct sw_kube_obj *o);
 void control_writes_abort(struct sw_control *c);
 void control_writes_free(struct sw_control *c);

@@ -56,6 +56,19 @@ void control_write_seen(struct sw_control *c, size_t kind, struct sw_slice key)
     }
 }
 
+bool control_status_wanted(const struct sw_control *c, size_t kind, const struct sw_kube_obj *o)
+{
+    const struct out_write *w;
+    char id[2048];
+    int n;
+
+    if (!c->last || o->key.n > sizeof(id) - 64)
+        return false;
+    n = snprintf(id, sizeof(id), "%d|%zu|%.*s", (int)OUT_STATUS, kind, SW_SLICE_ARG(o->key));
+    w = sw_map_get(&c->last->by_id, sw_slice(id, (size_t)n));
+    return w && json_within(w->json, sw_json_find(o->json, "status"));
+}
+
 static struct sw_kube_obj *object_of(const struct sw_control *c, const struct out_write *w)
 {
     return sw_informer_get(c->kinds[w->kind].informer, w->key);
@@ -150,6 +163,8 @@ static struct sw_kube_call *send(struct sw_control *c, const struct out_write *w
                                  const struct sw_kube_obj *o, struct write_state *s)
 {
     const struct sw_kube_gvr *gvr = c->o.kinds[w->kind].gvr;
+    const struct sw_json *json = w->json;
+    SW_ARENA_AUTO a = {0};
 
     if (!o && w->op != OUT_APPLY)
         return NULL; /* nothing is wanted of what is not there: satisfied() said so */
@@ -157,7 +172,9 @@ static struct sw_kube_call *send(struct sw_control *c, const struct out_write *w
     case OUT_APPLY:
         return sw_kube_apply(c->client, gvr, w->json, NULL, c->o.name, true, on_written, s);
     case OUT_STATUS:
-        return sw_kube_patch_status(c->client, gvr, o->json, w->json, c->o.name, on_written, s);
+        if (c->o.stamp)
+            json = c->o.stamp(&a, json, sw_wall_ns());
+        return sw_kube_patch_status(c->client, gvr, o->json, json, c->o.name, on_written, s);
     case OUT_DELETE:
         return sw_kube_delete(c->client, gvr, o->ns, o->name, "Background", w->uid, on_written, s);
     }

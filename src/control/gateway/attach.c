@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Routes to listeners: parentRefs, kinds, namespaces, host names; counted as they attach. */
+#include <stdio.h>
+
+#include "control/gateway/build_int.h"
+
+enum { PARENTS_MAX = 32, HOSTS_MAX = 1024 };
+
+static struct parent *find_parent(const struct builder *b, const struct sw_json *ref,
+                                  struct sw_slice own_ns)
+{
+    struct sw_slice group = js_or(ref, "group", GW_GROUP);
+    struct sw_slice kind = js_or(ref, "kind", "Gateway");
+    struct sw_slice ns = js_or(ref, "namespace", "");
+    struct sw_slice name = js(ref, "name");
+    const char *prefix = NULL;
+    char key[1024];
+    int n;
+
+    if (!ns.n)
+        ns = own_ns;
+    if (sw_slice_eq_str(kind, "Gateway"))
+        prefix = "gateway";
+    else if (sw_slice_eq_str(kind, "ListenerSet"))
+        prefix = "set";
+    if (!prefix || !sw_slice_eq_str(group, GW_GROUP) || ns.n + name.n > 900)
+        return NULL;
+    n = snprintf(key, sizeof(key), "%s|%.*s/%.*s", prefix, SW_SLICE_ARG(ns), SW_SLICE_ARG(name));
+    return sw_map_get(&b->parents, sw_slice(key, (size_t)n));
+}
+
+/* ---- compiling, once per client certificate ---- */
+
+static struct compiled *compiled_for(struct builder *b, struct route *r, const struct gateway *gw)
+{
+    struct compiled *c;
+    bool first = !r->compiled;
+
+    for (c = r->compiled; c; c = c->next) {
+        if (sw_slice_eq(c->client_cert, gw->client_cert))
+            return c;
+    }
+    c = SW_ARENA_NEW(b->a, struct compiled);
+    c->client_cert = gw->client_cert;
+    c->next = r->compiled;
+    switch (r->kind) {
+    case RK_HTTP:
+        compile_http(b, r, c, first);
+        break;
+    case RK_GRPC:
+        compile_grpc(b, r, c, first);
+        break;
+    case RK_TLS:
+    case RK_TCP:
+    case RK_UDP:
+        compile_l4(b, r, c, first);
+        break;
+    case RK_COUNT:
+        break;
+    }
+    r->compiled = c;
+    return c;
+}
+
+/* ---- host names ---- */
+
+static bool has_hosts(enum route_kind k)
+{
+    return k == RK_HTTP || k == RK_GRPC || k == RK_TLS;
+}
+
+static void add_host(struct attached *at, struct sw_slice host)
+{
+    for (size_t i = 0; i < at->n_hosts; i++) {
+        if (sw_slice_eq(at->hosts[i], host))
+            return;
+    }
+    at->hosts[at->n_hosts++] = host;
+}
+
+/* False when listener and route have no name in common. */
+static bool effective_hosts(struct builder *b, const struct listener *l, const struct route *r,
+                            struct attached *at)
+{
+    at->hosts = sw_arena_array(b->a, r->n_hosts + 1, sizeof(*at->hosts));
+    if (!has_hosts(r->kind) || !r->n_hosts) {
+        at->hosts[at->n_hosts++] = l->host.n ? l->host : SW_SLICE_LIT("*");
+        return true;
+    }
+    for (size_t i = 0; i < r->n_hosts; i++) {
+        struct sw_slice h;
+
+        if (host_intersect(l->host, r->hosts[i], &h))
+            add_host(at, h);
+    }
+    return at->n_hosts > 0;
+}
+
+/* ---- one parentRef ---- */
+
+static bool named(const struct listener *l, const struct sw_json *ref)
+{
+    struct sw_slice section = js_or(ref, "sectionName", "");
+    int64_t port = js_int(ref, "port", UINT16_MAX, 0);
+
+    return (!section.n || sw_slice_eq(section, l->name)) && (!port || port == l->port);
+}
+
+static bool admits(const struct builder *b, const struct listener *l, const struct route *r)
+{
+    return (l->kinds & 1u << r->kind) && ns_rule_admits(b, &l->ns, l->parent->obj->ns, r->obj->ns);
+}
+
+static void attach(struct builder *b, struct listener *l, struct route *r,
+                   const struct attached *proto)
+{
+    struct attached *at;
+
+    if (l->counted == r)
+        return; /* by another parentRef */
+    l->counted = r;
+    l->attached++;
+    at = SW_ARENA_NEW(b->a, struct attached);
+    *at = *proto;
+    at->route = r;
+    at->compiled = compiled_for(b, r, l->parent->gw);
+    at->next = l->routes;
+    l->routes = at;
+}
+
+static bool all_rules_bad(const struct route *r)
+{
+    return r->n_rules && r->n_bad_rules == r->n_rules;
+}
+
+static struct verdict attach_to_parent(struct builder *b, struct parent *p, struct route *r,
+                                       const struct sw_json *ref)
+{
+    size_t candidates = 0;
+    size_t admitted = 0;
+    size_t matching = 0;
+
+    if (p->refused.reason)
+        return (struct verdict){"NoMatchingParent",
+                                "the ListenerSet is not attached to its Gateway"};
+    for (size_t i = 0; i < p->n_listeners; i++) {
+        struct listener *l = &p->listeners[i];
+        struct attached at = {0};
+
+        if (!named(l, ref))
+            continue;
+        candidates++;
+        if (!admits(b, l, r))
+            continue;
+        admitted++;
+        if (!effective_hosts(b, l, r, &at))
+            continue;
+        matching++;
+        if (!all_rules_bad(r))
+            attach(b, l, r, &at);
+    }
+    if (!candidates)
+        return (struct verdict){"NoMatchingParent", "no listener has that name and port"};
+    if (!admitted)
+        return (struct verdict){"NotAllowedByListeners",
+                                "no listener allows routes of this kind and namespace"};
+    if (!matching)
+        return (struct verdict){"NoMatchingListenerHostname",
+                                "no listener has a hostname in common with the route"};
+    return all_rules_bad(r) ? r->bad_rule : (struct verdict){0};
+}
+
+/* ---- one route ---- */
+
+static void read_hosts(struct builder *b, struct route *r)
+{
+    const struct sw_json *list = sw_json_find(r->spec, "hostnames");
+
+    r->n_hosts = sw_min(sw_json_len(list), HOSTS_MAX);
+    r->hosts = sw_arena_array(b->a, r->n_hosts + 1, sizeof(*r->hosts));
+    for (size_t i = 0; i < r->n_hosts; i++)
+        r->hosts[i] = sw_json_str(sw_json_at(list, i));
+}
+
+static void note_policies(struct builder *b, const struct route *r, struct gateway *gw)
+{
+    for (size_t i = 0; i < r->services.n; i++)
+        policy_used(b, r->services.p[i], gw);
+}
+
+static void build_route(struct builder *b, enum route_kind kind, const struct sw_kube_obj *o)
+{
+    const struct sw_json *spec = sw_json_find(o->json, "spec");
+    const struct sw_json *refs = sw_json_find(spec, "parentRefs");
+    struct route_parent parents[PARENTS_MAX];
+    struct route *r = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < sw_json_len(refs) && n < PARENTS_MAX; i++) {
+        const struct sw_json *ref = sw_json_at(refs, i);
+        struct parent *p = find_parent(b, ref, o->ns);
+
+        if (!p)
+            continue; /* somebody else's */
+        if (!r) {
+            r = SW_ARENA_NEW(b->a, struct route);
+            r->obj = o;
+            r->kind = kind;
+            r->spec = spec;
+            r->created = created_of(o);
+            read_hosts(b, r);
+        }
+        (void)compiled_for(b, r, p->gw);
+        parents[n] = (struct route_parent){ref, attach_to_parent(b, p, r, ref)};
+        if (!parents[n].accepted.reason)
+            note_policies(b, r, p->gw);
+        n++;
+    }
+    if (r) {
+        status_route(b, r, parents, n);
+        sw_vec_done(&r->services);
+    } else if (sw_json_len(sw_json_walk(o->json, "status", "parents", NULL))) {
+        /* It may have been ours before. */
+        const struct route gone = {.obj = o, .kind = kind, .spec = spec};
+
+        status_route(b, &gone, NULL, 0);
+    }
+}
+
+void build_routes(struct builder *b)
+{
+    for (unsigned k = 0; k < RK_COUNT; k++) {
+        for (size_t i = 0; i < sw_view_count(b->v, route_view_kinds[k]); i++)
+            build_route(b, (enum route_kind)k, sw_view_at(b->v, route_view_kinds[k], i));
+    }
+}

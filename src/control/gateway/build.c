@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The stages in their order, and the model put together from what they left. */
+#include "control/gateway/build.h"
+
+#include <stdlib.h>
+
+#include "control/gateway/build_int.h"
+
+/* ---- what is used ---- */
+
+struct used {
+    struct builder *b;
+    struct sw_map clusters;
+    struct sw_map secrets;
+    struct sw_map endpoints;
+};
+
+static void use_secret(struct used *u, struct sw_slice name)
+{
+    struct sw_gw_secret *s = name.n ? sw_map_get(&u->b->secrets, name) : NULL;
+
+    if (s)
+        (void)sw_map_put(&u->secrets, s->name, s);
+}
+
+static void use_cluster(struct used *u, const struct sw_gw_cluster *c)
+{
+    struct sw_gw_cluster *own;
+
+    if (!c || sw_map_get(&u->clusters, c->name))
+        return;
+    own = sw_map_get(&u->b->clusters, c->name);
+    (void)sw_map_put(&u->clusters, own->name, own);
+    (void)sw_map_put(&u->endpoints, own->endpoints, &own->endpoints);
+    if (c->tls) {
+        use_secret(u, c->tls->ca);
+        use_secret(u, c->tls->client_cert);
+    }
+}
+
+static void use_backends(struct used *u, const struct sw_gw_backend *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        use_cluster(u, p[i].cluster);
+}
+
+static void use_table(struct used *u, const struct sw_gw_table *t)
+{
+    for (size_t i = 0; t && i < t->n_vhosts; i++) {
+        for (size_t k = 0; k < t->vhosts[i]->n_routes; k++) {
+            const struct sw_gw_route *r = t->vhosts[i]->routes[k];
+
+            use_backends(u, r->backends, r->n_backends);
+            for (size_t m = 0; m < r->n_mirrors; m++)
+                use_cluster(u, r->mirrors[m].cluster);
+        }
+    }
+}
+
+static void use_chain(struct used *u, const struct sw_gw_chain *c)
+{
+    for (size_t i = 0; i < c->n_certs; i++)
+        use_secret(u, c->certs[i]);
+    use_secret(u, c->client_ca);
+    use_backends(u, c->backends, c->n_backends);
+    use_table(u, c->table);
+}
+
+/* ---- the model ---- */
+
+static int by_listener(const void *x, const void *y)
+{
+    const struct sw_gw_listener *const *p = x;
+    const struct sw_gw_listener *const *q = y;
+
+    return sw_slice_cmp((*p)->name, (*q)->name);
+}
+
+static int by_table(const void *x, const void *y)
+{
+    const struct sw_gw_table *const *p = x;
+    const struct sw_gw_table *const *q = y;
+
+    return sw_slice_cmp((*p)->name, (*q)->name);
+}
+
+static void *copy_list(struct sw_arena *a, const void *p, size_t n)
+{
+    void *out = sw_arena_array(a, n + 1, sizeof(void *));
+
+    if (n)
+        memcpy(out, p, n * sizeof(void *));
+    return out;
+}
+
+static const struct sw_gw_model *assemble(struct builder *b)
+{
+    struct sw_gw_model *m = SW_ARENA_NEW(b->a, struct sw_gw_model);
+    struct used u = {.b = b};
+    struct sw_slice *names;
+    void **sorted;
+
+    if (b->out_listeners.n)
+        qsort(b->out_listeners.p, b->out_listeners.n, sizeof(void *), by_listener);
+    if (b->out_tables.n)
+        qsort(b->out_tables.p, b->out_tables.n, sizeof(void *), by_table);
+    for (size_t i = 0; i < b->out_listeners.n; i++) {
+        for (size_t k = 0; k < b->out_listeners.p[i]->n_chains; k++)
+            use_chain(&u, b->out_listeners.p[i]->chains[k]);
+    }
+    m->listeners = copy_list(b->a, b->out_listeners.p, b->out_listeners.n);
+    m->n_listeners = b->out_listeners.n;
+    m->tables = copy_list(b->a, b->out_tables.p, b->out_tables.n);
+    m->n_tables = b->out_tables.n;
+    m->clusters = (void *)sorted_values(b->a, &u.clusters);
+    m->n_clusters = u.clusters.n;
+    m->secrets = (void *)sorted_values(b->a, &u.secrets);
+    m->n_secrets = u.secrets.n;
+    sorted = sorted_values(b->a, &u.endpoints);
+    names = sw_arena_array(b->a, u.endpoints.n + 1, sizeof(*names));
+    for (size_t i = 0; i < u.endpoints.n; i++)
+        names[i] = *(const struct sw_slice *)sorted[i];
+    m->endpoints = names;
+    m->n_endpoints = u.endpoints.n;
+    sw_map_done(&u.clusters);
+    sw_map_done(&u.secrets);
+    sw_map_done(&u.endpoints);
+    return m;
+}
+
+static int by_subject(const void *x, const void *y)
+{
+    const struct sw_gw_note *p = x;
+    const struct sw_gw_note *q = y;
+    int d = sw_slice_cmp(p->subject, q->subject);
+
+    return d ? d : sw_slice_cmp(p->text, q->text);
+}
+
+static int by_object(const void *x, const void *y)
+{
+    const struct sw_gw_status *p = x;
+    const struct sw_gw_status *q = y;
+
+    return p->kind != q->kind ? (int)p->kind - (int)q->kind : sw_slice_cmp(p->of->key, q->of->key);
+}
+
+static void finish(struct builder *b, struct sw_gw_result *ret)
+{
+    struct sw_gw_status *statuses =
+        sw_arena_array(b->a, b->statuses.n + 1, sizeof(struct sw_gw_status));
+    struct sw_gw_note *notes = sw_arena_array(b->a, b->notes.n + 1, sizeof(struct sw_gw_note));
+
+    ret->model = assemble(b);
+    if (b->statuses.n) {
+        qsort(b->statuses.p, b->statuses.n, sizeof(*b->statuses.p), by_object);
+        memcpy(statuses, b->statuses.p, b->statuses.n * sizeof(*statuses));
+    }
+    if (b->notes.n) {
+        qsort(b->notes.p, b->notes.n, sizeof(*b->notes.p), by_subject);
+        memcpy(notes, b->notes.p, b->notes.n * sizeof(*notes));
+    }
+    ret->statuses = statuses;
+    ret->n_statuses = b->statuses.n;
+    ret->notes = notes;
+    ret->n_notes = b->notes.n;
+}
+
+static void builder_done(struct builder *b)
+{
+    struct sw_map *maps[] = {&b->classes, &b->parents, &b->policies,  &b->targets, &b->clusters,
+                             &b->secrets, &b->sockets, &b->endpoints, &b->bound};
+
+    for (size_t i = 0; i < b->socket_list.n; i++) {
+        struct socket *s = b->socket_list.p[i];
+
+        sw_map_done(&s->hosts);
+        sw_map_done(&s->ingress_tls);
+        sw_vec_done(&s->listeners);
+        sw_vec_done(&s->ingress);
+    }
+    for (size_t i = 0; i < SW_ARRAY_LEN(maps); i++)
+        sw_map_done(maps[i]);
+    refs_done(b);
+    sw_vec_done(&b->gateways);
+    sw_vec_done(&b->socket_list);
+    sw_vec_done(&b->policy_list);
+    sw_vec_done(&b->statuses);
+    sw_vec_done(&b->notes);
+    sw_vec_done(&b->out_listeners);
+    sw_vec_done(&b->out_tables);
+}
+
+void sw_gateway_build(const struct sw_view *v, const struct sw_gateway_conf *conf,
+                      struct sw_arena *a, struct sw_gw_result *ret)
+{
+    struct builder b = {.v = v, .conf = conf, .a = a};
+
+    refs_init(&b);
+    build_classes(&b);
+    build_gateways(&b);
+    claim_sockets(&b);
+    build_policies(&b);
+    build_routes(&b);
+    build_ingress(&b);
+    build_sockets(&b);
+    status_gateways(&b);
+    status_policies(&b);
+    finish(&b, ret);
+    builder_done(&b);
+}

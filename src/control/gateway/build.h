@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gateway API objects (and Ingresses) into the model of model.h and their statuses. Pure: a view
+ * and a configuration in, everything in one arena out, equal bytes for equal input. An error in
+ * one section takes that section out and leaves the others serving.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "control/gateway/model.h"
+#include "control/runtime.h"
+
+/* Kinds of the view, by index. */
+enum sw_gw_kind {
+    SW_GW_CLASS,
+    SW_GW_GATEWAY,
+    SW_GW_LISTENERSET,
+    SW_GW_HTTPROUTE,
+    SW_GW_GRPCROUTE,
+    SW_GW_TLSROUTE,
+    SW_GW_TCPROUTE,
+    SW_GW_UDPROUTE,
+    SW_GW_GRANT,
+    SW_GW_BACKENDTLS,
+    SW_GW_SERVICE,
+    SW_GW_SECRET,
+    SW_GW_CONFIGMAP,
+    SW_GW_NAMESPACE,
+    SW_GW_INGRESS,
+    SW_GW_INGRESSCLASS,
+    SW_GW_CRD,
+    SW_GW_KINDS,
+};
+extern const struct sw_control_kind sw_gateway_kinds[SW_GW_KINDS];
+
+/* Kinds of the view that endpoints are made from. */
+enum sw_gw_ep_kind {
+    SW_GW_EP_SERVICE,
+    SW_GW_EP_SLICE,
+    SW_GW_EP_ENDPOINTS, /* hand-written ones of the older kind; slices go first */
+    SW_GW_EP_KINDS,
+};
+extern const struct sw_control_kind sw_gateway_endpoint_kinds[SW_GW_EP_KINDS];
+
+/* What clients are told, and where the data plane binds for it. */
+struct sw_gateway_addr {
+    struct sw_slice address;
+    struct sw_slice bind;
+};
+
+/* A backend that is not a Service: where requests for it go. */
+struct sw_gateway_ref {
+    struct sw_slice group; /* networking.datumapis.com, clusterlink.net */
+    struct sw_slice kind;
+    struct sw_slice ns;
+    struct sw_slice name;
+    uint16_t port; /* 0: none given */
+};
+
+struct sw_gateway_conf {
+    struct sw_slice controller;         /* ["spanwire.dev/gateway"] */
+    struct sw_slice ingress_controller; /* ["spanwire.dev/ingress"] */
+    const struct sw_gateway_addr *addrs;
+    size_t n_addrs;
+    uint16_t port_offset; /* added to ports below 1024; 0: they are bound as they are */
+    /*
+     * Fills ret_endpoints with the name of an endpoint set, or says why not in ret_why (both in the
+     * arena). NULL: nothing but Services is served.
+     */
+    bool (*resolve)(void *arg, const struct sw_view *v, struct sw_arena *a,
+                    const struct sw_gateway_ref *ref, struct sw_slice *ret_endpoints,
+                    const char **ret_why);
+    void *resolve_arg;
+};
+
+enum { SW_GATEWAY_ADDRS_MAX = 4096 };
+/*
+ * Reads "ADDRESS[=BIND]", "ADDRESS/PREFIX" (each address of the range but the first and, in IPv4,
+ * the last), several joined by commas. Gateways get an address of their own while there are enough.
+ * SW_EINVAL, SW_ELIMIT.
+ */
+SW_NODISCARD int sw_gateway_addrs_parse(struct sw_arena *a, struct sw_slice in,
+                                        struct sw_gateway_addr **ret, size_t *ret_n,
+                                        struct sw_err *err);
+
+/* A status to be written: it differs from what the view shows. */
+struct sw_gw_status {
+    enum sw_gw_kind kind;
+    const struct sw_kube_obj *of;
+    const struct sw_json *status; /* conditions without lastTransitionTime changed: see stamp */
+};
+
+/* Something an operator should read once. */
+struct sw_gw_note {
+    struct sw_slice subject; /* "gateway/ns/name/listener" */
+    struct sw_slice text;
+};
+
+struct sw_gw_result {
+    const struct sw_gw_model *model;
+    const struct sw_gw_status *statuses; /* by kind, namespace, name */
+    size_t n_statuses;
+    const struct sw_gw_note *notes; /* by subject */
+    size_t n_notes;
+};
+
+/* Objects of the view are borrowed by the result, which must not outlive it. */
+void sw_gateway_build(const struct sw_view *v, const struct sw_gateway_conf *conf,
+                      struct sw_arena *a, struct sw_gw_result *ret);
+
+/* The endpoint sets of these names (from sw_gw_model.endpoints); unknown ones are empty. */
+void sw_gateway_endpoints(const struct sw_view *v, const struct sw_slice *names, size_t n,
+                          struct sw_arena *a, struct sw_gw_endpoint_model *ret);
+
+/*
+ * The part of a model that endpoints need, as text and back: equal parts give equal text, so that
+ * changes elsewhere leave endpoints alone. The model read has endpoints, the clusters that are
+ * tunnels or UDP, and the UDP listeners; it borrows the text.
+ */
+struct sw_slice sw_gateway_plan_write(struct sw_arena *a, const struct sw_gw_model *m);
+void sw_gateway_plan_read(struct sw_arena *a, struct sw_slice text, struct sw_gw_model *ret);
+
+/*
+ * A copy of a status in which every condition without lastTransitionTime has the given one: the
+ * build knows no clock and leaves it out where the condition's status changed.
+ */
+const struct sw_json *sw_gateway_stamp(struct sw_arena *a, const struct sw_json *status,
+                                       uint64_t wall_ns);
+
+/* Text of a model for people and golden tests; equal models give equal bytes. */
+SW_NODISCARD int sw_gw_model_dump(const struct sw_gw_model *m, struct sw_buf *out);
+SW_NODISCARD int sw_gw_endpoints_dump(const struct sw_gw_endpoint_model *m, struct sw_buf *out);

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the stages of the build share. Not for others. */
+#pragma once
+
+#include "base/map.h"
+#include "base/vec.h"
+#include "control/gateway/build.h"
+#include "kube/selector.h"
+
+#define GW_GROUP "gateway.networking.k8s.io"
+
+enum route_kind {
+    RK_HTTP,
+    RK_GRPC,
+    RK_TLS,
+    RK_TCP,
+    RK_UDP,
+    RK_COUNT,
+};
+
+enum proto {
+    PROTO_HTTP,
+    PROTO_HTTPS,
+    PROTO_TLS,
+    PROTO_TCP,
+    PROTO_UDP,
+    PROTO_UNKNOWN,
+};
+
+/* A condition's outcome: reason NULL means all is well. */
+struct verdict {
+    const char *reason;
+    const char *msg;
+};
+
+struct gateway;
+struct listener;
+
+/* One parentRef's worth of a route on a listener. */
+struct attached {
+    struct attached *next;
+    const struct route *route;
+    const struct compiled *compiled;
+    struct sw_slice *hosts; /* effective; one "" for routes without hosts */
+    size_t n_hosts;
+};
+
+enum from {
+    FROM_SAME,
+    FROM_ALL,
+    FROM_SELECTOR,
+    FROM_NONE,
+};
+
+struct ns_rule {
+    enum from from;
+    struct sw_label_selector selector;
+};
+
+struct listener {
+    struct parent *parent;
+    const struct sw_json *spec;
+    struct sw_slice name;
+    struct sw_slice host; /* empty: all */
+    uint16_t port;
+    uint16_t bind_port;
+    enum proto proto;
+    enum sw_gw_tls_mode tls;
+    unsigned kinds;            /* bits of enum route_kind that may attach */
+    struct sw_json *supported; /* supportedKinds */
+    struct ns_rule ns;
+    struct verdict accepted;
+    struct verdict resolved;
+    struct verdict conflict; /* beats accepted and programmed */
+    const char *broken;      /* cannot be served although accepted */
+    bool overlapping;
+    const char *note;
+    struct sw_slice *certs;
+    size_t n_certs;
+    enum sw_gw_client_mode client_mode;
+    struct sw_slice client_ca;
+    bool refuse;                 /* no handshake may succeed */
+    bool claimed;                /* has its place on the sockets */
+    const struct route *counted; /* the route that attached last */
+    size_t attached;
+    struct attached *routes; /* newest first */
+};
+
+/* What a route may name as its parent. */
+struct parent {
+    const struct sw_kube_obj *obj;
+    enum sw_gw_kind kind; /* SW_GW_GATEWAY or SW_GW_LISTENERSET */
+    struct gateway *gw;
+    struct listener *listeners;
+    size_t n_listeners;
+    struct verdict refused; /* a ListenerSet that may not attach */
+    const char *refused_programmed;
+};
+
+struct gateway {
+    struct parent parent;
+    const struct sw_json *spec;
+    size_t *addrs; /* indexes into the configuration's */
+    size_t n_addrs;
+    struct verdict accepted;   /* before its listeners are looked at */
+    struct verdict programmed; /* addresses */
+    struct verdict resolved;   /* backend client certificate */
+    bool has_client_cert;
+    struct sw_slice client_cert; /* a secret's name */
+    bool insecure_frontend;
+    struct ns_rule sets_ns;
+    struct parent **sets; /* in order of precedence */
+    size_t n_sets;
+    size_t attached_sets;
+};
+
+/* A route of an L7 kind ready for a table, with what decides its place there. */
+struct entry {
+    const struct sw_gw_route *r;
+    const struct route *route;
+    bool grpc;
+    uint8_t rank;  /* of the path's kind, small first */
+    uint32_t len1; /* path; gRPC: service */
+    uint32_t len2; /* gRPC: method */
+    uint16_t rule;
+    uint16_t match;
+    bool low;            /* Ingress: behind everything else */
+    bool local_redirect; /* the redirect's port depends on the listener */
+};
+
+/* A route's rules for Gateways with one and the same client certificate. */
+struct compiled {
+    struct sw_slice client_cert;
+    struct entry *entries;
+    size_t n_entries;
+    const struct sw_gw_backend *plain; /* L4: as they are */
+    const struct sw_gw_backend *tls;   /* TLSRoute, terminated: with BackendTLSPolicies */
+    size_t n_backends;
+    struct compiled *next;
+};
+
+struct route {
+    const struct sw_kube_obj *obj;
+    enum route_kind kind;
+    const struct sw_json *spec;
+    struct sw_slice created;
+    struct sw_slice *hosts;
+    size_t n_hosts;
+    struct compiled *compiled;
+    struct verdict resolved;
+    struct verdict bad_rule; /* the first rule that cannot be served */
+    size_t n_rules;
+    size_t n_bad_rules;
+    SW_VEC(struct sw_slice) services; /* "ns/name" of Services, for policies' ancestors */
+};
+
+struct policy {
+    const struct sw_kube_obj *obj;
+    struct sw_slice created;
+    struct sw_gw_backend_tls tls; /* without the client certificate */
+    struct verdict accepted;
+    struct verdict resolved;
+    struct gateway **ancestors;
+    size_t n_ancestors;
+    size_t cap_ancestors;
+};
+
+struct ingress_entry {
+    struct sw_slice host; /* "*" for all */
+    const struct entry *entry;
+};
+
+/* (bind address, transport, port): who shares a socket. */
+struct socket {
+    struct sw_slice key;
+    size_t addr;
+    uint16_t port;
+    uint16_t bind_port;
+    enum proto proto;                    /* HTTP, HTTPS (with TLS), TCP, UDP */
+    struct sw_map hosts;                 /* hostname ("*" for all) -> struct listener */
+    SW_VEC(struct listener *) listeners; /* in order of claim */
+    struct sw_map ingress_tls;           /* host -> struct sw_slice: the certificate's secret */
+    SW_VEC(struct ingress_entry) ingress;
+};
+
+struct builder {
+    const struct sw_view *v;
+    const struct sw_gateway_conf *conf;
+    struct sw_arena *a;
+    struct sw_map classes;  /* name -> object of ours */
+    struct sw_map parents;  /* "gateway|ns/name", "set|ns/name" -> struct parent */
+    struct sw_map grants;   /* namespace -> struct grant_range */
+    struct sw_map policies; /* "ns/service|port name" -> struct policy */
+    struct sw_map targets;  /* "ns/service" -> struct policy_link: all that name it */
+    struct sw_map clusters;
+    struct sw_map secrets; /* name -> struct sw_gw_secret */
+    struct sw_map endpoints;
+    struct sw_map sockets;
+    struct sw_map bound;               /* (bind, transport, bind port) -> struct socket */
+    SW_VEC(struct gateway *) gateways; /* oldest first */
+    SW_VEC(struct socket *) socket_list;
+    SW_VEC(struct policy *) policy_list;
+    SW_VEC(struct sw_gw_status) statuses;
+    SW_VEC(struct sw_gw_note) notes;
+    SW_VEC(struct sw_gw_listener *) out_listeners;
+    SW_VEC(struct sw_gw_table *) out_tables;
+};
+
+/* ---- objects.c ---- */
+
+struct sw_slice js(const struct sw_json *v, const char *key);
+/* The member's text, or the default when it is not there. */
+struct sw_slice js_or(const struct sw_json *v, const char *key, const char *other);
+/* An integer in 0..max; 'other' when absent or anything else. */
+int64_t js_int(const struct sw_json *v, const char *key, int64_t max, int64_t other);
+struct sw_slice created_of(const struct sw_kube_obj *o);
+int64_t generation_of(const struct sw_kube_obj *o);
+/* Oldest first, then namespace/name. */
+int by_age(const struct sw_kube_obj *x, const struct sw_kube_obj *y);
+/* True when group and kind (or their defaults) are these. */
+bool ref_is(const struct sw_json *ref, const char *def_group, const char *def_kind,
+            const char *group, const char *kind);
+/* Reads {from, selector}; an unreadable selector admits nobody. */
+struct ns_rule ns_rule_read(struct builder *b, const struct sw_json *namespaces,
+                            enum from otherwise);
+bool ns_rule_admits(const struct builder *b, const struct ns_rule *r, struct sw_slice own,
+                    struct sw_slice other);
+extern const char *const route_kind_names[RK_COUNT];
+extern const enum sw_gw_kind route_view_kinds[RK_COUNT];
+/* printf into the arena as a slice. */
+struct sw_slice gw_printf(struct builder *b, const char *fmt, ...) SW_PRINTF(2, 3);
+/* The map's values in the order of their keys, in the arena. */
+void **sorted_values(struct sw_arena *a, const struct sw_map *m);
+void add_note(struct builder *b, struct sw_slice subject, struct sw_slice text);
+
+/* ---- hosts.c ---- */
+
+/* Section 8 of the API's rules: what listener and route have in common. */
+bool host_intersect(struct sw_slice listener, struct sw_slice route, struct sw_slice *ret);
+/* The value for the most specific pattern in the map that covers all of 'host'. */
+void *host_owner(const struct sw_map *hosts, struct sw_slice host);
+/* The next wider pattern of "a.b.c": "*.b.c", "*.c", "*". False after "*". */
+bool host_widen(struct builder *b, struct sw_slice *host);
+
+/* ---- refs.c ---- */
+
+void refs_init(struct builder *b);
+void refs_done(struct builder *b);
+bool ref_granted(const struct builder *b, struct sw_slice from_group, const char *from_kind,
+                 struct sw_slice from_ns, struct sw_slice to_group, struct sw_slice to_kind,
+                 struct sw_slice to_ns, struct sw_slice to_name);
+/*
+ * A certificate (Secret) that an object of GW_GROUP names. Reason 'bad' or RefNotPermitted when it
+ * cannot be used.
+ */
+struct verdict resolve_cert(struct builder *b, const char *from_kind, struct sw_slice from_ns,
+                            const struct sw_json *ref, const char *bad, struct sw_slice *ret_name);
+/* The same without a reference: a Secret by name, for Ingresses. */
+struct verdict cert_by_name(struct builder *b, struct sw_slice ns, struct sw_slice name,
+                            const char *bad, struct sw_slice *ret_name);
+
+struct ca_reasons {
+    const char *ref;
+    const char *kind;
+    const char *denied; /* NULL: references stay in the namespace */
+};
+/*
+ * A bundle of all usable references; false when there is none. *ret_verdict has the first that is
+ * not usable.
+ */
+bool resolve_cas(struct builder *b, const char *from_kind, struct sw_slice from_ns,
+                 const struct sw_json *refs, const struct ca_reasons *why,
+                 struct sw_slice *ret_name, struct verdict *ret_verdict);
+
+/* ---- backends.c ---- */
+
+struct backend_ctx {
+    struct route *route;
+    struct sw_slice client_cert;
+    bool use_policies;
+};
+/*
+ * A BackendObjectReference as a cluster; NULL when it cannot be used, with the reason in *ret
+ * (reason NULL: the reference is fine, but its policy is not).
+ */
+struct sw_gw_cluster *resolve_backend(struct builder *b, const struct backend_ctx *ctx,
+                                      const struct sw_json *ref, struct verdict *ret);
+/* A Service's port by number, or by name where number is 0; for Ingresses. */
+struct sw_gw_cluster *service_cluster(struct builder *b, struct sw_slice ns, struct sw_slice name,
+                                      uint16_t number, struct sw_slice port_name,
+                                      struct verdict *ret);
+/* Keeps the first failure. */
+void note_unresolved(struct route *r, struct verdict v);
+
+/* ---- gateways.c ---- */
+
+void build_classes(struct builder *b);
+void build_gateways(struct builder *b);
+
+/* ---- listeners.c, conflicts.c ---- */
+
+void read_listeners(struct builder *b, struct parent *p);
+void claim_sockets(struct builder *b);
+bool listener_served(const struct listener *l);
+
+/* ---- attach.c ---- */
+
+void build_routes(struct builder *b);
+
+/* ---- httproute.c, filters.c, grpcroute.c, l4route.c ---- */
+
+void compile_http(struct builder *b, struct route *r, struct compiled *c, bool first);
+void compile_grpc(struct builder *b, struct route *r, struct compiled *c, bool first);
+void compile_l4(struct builder *b, struct route *r, struct compiled *c, bool first);
+
+/* What all matches of a rule have in common. */
+struct rule {
+    struct builder *b;
+    struct route *route;
+    const struct sw_json *json;
+    struct backend_ctx backend;
+    bool first; /* complaints count once */
+    uint16_t index;
+    struct sw_gw_route proto; /* everything but name and match */
+    bool local_redirect;
+    bool fail_closed; /* matches stay and answer with an error */
+    struct verdict bad;
+};
+void rule_filters(struct rule *r, const struct sw_json *filters);
+void rule_backends(struct rule *r);
+/* Settings of a rule besides filters: timeouts, retry, session. */
+void rule_settings(struct rule *r);
+void rule_bad(struct rule *r, const char *reason, const char *fmt, ...) SW_PRINTF(3, 4);
+/* Header matches shared by HTTP and gRPC; false when one cannot be served. */
+bool read_value_matches(struct rule *r, const struct sw_json *list, bool headers,
+                        const struct sw_gw_value_match **ret, size_t *ret_n);
+bool regex_ok(struct rule *r, struct sw_slice pattern);
+bool read_headers_filter(struct rule *r, const struct sw_json *f, struct sw_gw_headers *ret);
+/* Ends a rule: its counters, and true when its matches shall be emitted. */
+bool rule_finish(struct rule *r);
+
+/* ---- policy.c ---- */
+
+void build_policies(struct builder *b);
+struct policy *policy_for(const struct builder *b, struct sw_slice ns, struct sw_slice service,
+                          struct sw_slice port_name);
+/* A route on this Gateway uses the Service. */
+void policy_used(struct builder *b, struct sw_slice service_key, struct gateway *gw);
+
+/* ---- ingress.c, tables.c ---- */
+
+void build_ingress(struct builder *b);
+struct socket *socket_get(struct builder *b, size_t addr, uint16_t port, enum proto proto);
+struct socket *socket_find(struct builder *b, size_t addr, uint16_t port, bool udp);
+/* True when another port is bound where this one would be. */
+bool socket_blocked(struct builder *b, size_t addr, uint16_t port);
+void build_sockets(struct builder *b);
+
+/* ---- status*.c ---- */
+
+struct cond {
+    const char *type;
+    bool yes;
+    const char *reason;
+    const char *msg;
+};
+/* Merged with what is there: conditions of others stay as they are, of ours ('owned', ends with
+ * NULL) only those of the list. */
+struct sw_json *merge_conditions(struct builder *b, const struct sw_json *have,
+                                 const char *const *owned, const struct cond *want, size_t n,
+                                 int64_t generation);
+bool same_conditions(const struct sw_json *have, const char *const *owned, const struct cond *want,
+                     size_t n, int64_t generation);
+/* Adds the status unless the object already has it. */
+void put_status(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *of,
+                struct sw_json *status);
+void status_class(struct builder *b, const struct sw_kube_obj *class, struct verdict accepted,
+                  struct verdict version);
+void status_gateways(struct builder *b);
+void status_policies(struct builder *b);
+/* A route's conditions for one parentRef. */
+struct route_parent {
+    const struct sw_json *ref;
+    struct verdict accepted;
+};
+void status_route(struct builder *b, const struct route *r, const struct route_parent *parents,
+                  size_t n);

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who gets which place on which socket. Inside a Gateway (and inside a ListenerSet) listeners that
+ * cannot be told apart are all rejected. Between a Gateway, its ListenerSets and other Gateways on
+ * the same address there is an order, and the first keeps its place.
+ */
+#include <stdio.h>
+
+#include "control/gateway/build_int.h"
+
+static const char hostname_conflict[] = "HostnameConflict";
+static const char protocol_conflict[] = "ProtocolConflict";
+
+/* HTTPS and TLS share sockets: both are told apart by server name. */
+static enum proto family(enum proto p)
+{
+    return p == PROTO_TLS ? PROTO_HTTPS : p;
+}
+
+static struct sw_slice host_key(const struct listener *l)
+{
+    return l->host.n ? l->host : SW_SLICE_LIT("*");
+}
+
+/* The conflict between two listeners of one set of addresses; NULL: they can live together. */
+static const char *clash(const struct listener *x, const struct listener *y)
+{
+    if (x->port != y->port || (x->proto == PROTO_UDP) != (y->proto == PROTO_UDP))
+        return NULL;
+    if (family(x->proto) != family(y->proto))
+        return protocol_conflict;
+    return sw_slice_eq(x->host, y->host) ? hostname_conflict : NULL;
+}
+
+static bool in_play(const struct listener *l)
+{
+    return l->proto != PROTO_UNKNOWN && l->port && !l->conflict.reason;
+}
+
+/* ---- sockets ---- */
+
+static struct sw_slice socket_key(char *buf, size_t cap, struct sw_slice bind, bool udp,
+                                  uint16_t port)
+{
+    int n = snprintf(buf, cap, "%s/%.*s/%u", udp ? "udp" : "tcp", SW_SLICE_ARG(bind), port);
+
+    return sw_slice(buf, sw_min((size_t)n, cap - 1));
+}
+
+struct socket *socket_find(struct builder *b, size_t addr, uint16_t port, bool udp)
+{
+    char buf[128];
+
+    return sw_map_get(&b->sockets,
+                      socket_key(buf, sizeof(buf), b->conf->addrs[addr].bind, udp, port));
+}
+
+static uint16_t bind_port_of(const struct builder *b, uint16_t port)
+{
+    uint32_t moved = (uint32_t)port + b->conf->port_offset;
+
+    return port < 1024 && moved <= UINT16_MAX ? (uint16_t)moved : port;
+}
+
+/* Another port that is bound where this one would be; NULL: free. */
+static const struct socket *port_taken(struct builder *b, size_t addr, uint16_t port, bool udp)
+{
+    char buf[128];
+    const struct socket *s =
+        sw_map_get(&b->bound, socket_key(buf, sizeof(buf), b->conf->addrs[addr].bind, udp,
+                                         bind_port_of(b, port)));
+
+    return s && s->port != port ? s : NULL;
+}
+
+bool socket_blocked(struct builder *b, size_t addr, uint16_t port)
+{
+    return port_taken(b, addr, port, false) != NULL;
+}
+
+struct socket *socket_get(struct builder *b, size_t addr, uint16_t port, enum proto proto)
+{
+    struct socket *s = socket_find(b, addr, port, proto == PROTO_UDP);
+    char buf[128];
+
+    if (s)
+        return s;
+    s = SW_ARENA_NEW(b->a, struct socket);
+    s->addr = addr;
+    s->port = port;
+    s->bind_port = bind_port_of(b, port);
+    s->proto = family(proto);
+    s->key = sw_arena_slice(
+        b->a, socket_key(buf, sizeof(buf), b->conf->addrs[addr].bind, proto == PROTO_UDP, port));
+    (void)sw_map_put(&b->sockets, s->key, s);
+    (void)sw_map_put(&b->bound,
+                     sw_arena_slice(b->a, socket_key(buf, sizeof(buf), b->conf->addrs[addr].bind,
+                                                     proto == PROTO_UDP, s->bind_port)),
+                     s);
+    sw_vec_push(&b->socket_list, s);
+    return s;
+}
+
+/* ---- conflicts ---- */
+
+static void reject_twins(struct parent *p)
+{
+    for (size_t i = 0; i < p->n_listeners; i++) {
+        struct listener *x = &p->listeners[i];
+        const char *why = NULL;
+
+        if (x->proto == PROTO_UNKNOWN || !x->port ||
+            (x->conflict.reason && x->conflict.msg)) /* lost to somebody else before */
+            continue;
+        for (size_t k = 0; k < p->n_listeners; k++) {
+            const struct listener *y = &p->listeners[k];
+            const char *c;
+
+            if (k == i || y->proto == PROTO_UNKNOWN || (y->conflict.reason && y->conflict.msg))
+                continue;
+            c = clash(x, y);
+            if (c && (!why || c == protocol_conflict))
+                why = c;
+        }
+        if (why)
+            x->conflict.reason = why;
+    }
+    /* Only now do messages tell losers of this round from losers before. */
+    for (size_t i = 0; i < p->n_listeners; i++) {
+        struct listener *x = &p->listeners[i];
+
+        if (x->conflict.reason && !x->conflict.msg)
+            x->conflict.msg = x->conflict.reason == protocol_conflict
+                                  ? "another listener here has the port with another protocol"
+                                  : "another listener here has the same port and hostname";
+    }
+}
+
+static const char *winner_text(struct builder *b, const struct listener *l,
+                               const struct listener *winner)
+{
+    const struct sw_kube_obj *gw = winner->parent->gw->parent.obj;
+
+    if (winner->parent->gw == l->parent->gw)
+        return "a listener with precedence on this Gateway has it";
+    return gw_printf(b, "Gateway '%.*s' is older and has it", SW_SLICE_ARG(gw->key)).p;
+}
+
+/* Judges a listener against all that have their place already. */
+static void judge(struct builder *b, struct listener *l)
+{
+    const struct gateway *g = l->parent->gw;
+
+    for (size_t i = 0; i < g->n_addrs && !l->conflict.reason; i++) {
+        struct socket *s = socket_find(b, g->addrs[i], l->port, l->proto == PROTO_UDP);
+        const struct listener *winner;
+
+        if (!s || !s->listeners.n)
+            continue;
+        winner = sw_map_get(&s->hosts, host_key(l));
+        if (s->proto != family(l->proto)) {
+            l->conflict.reason = protocol_conflict;
+            winner = s->listeners.p[0];
+        } else if (winner) {
+            l->conflict.reason = hostname_conflict;
+        }
+        if (winner && l->conflict.reason)
+            l->conflict.msg = winner_text(b, l, winner);
+    }
+}
+
+static void judge_port(struct builder *b, struct listener *l)
+{
+    const struct gateway *g = l->parent->gw;
+
+    for (size_t i = 0; i < g->n_addrs; i++) {
+        const struct socket *s = port_taken(b, g->addrs[i], l->port, l->proto == PROTO_UDP);
+
+        if (s && !l->accepted.reason)
+            l->accepted = (struct verdict){
+                "PortUnavailable", gw_printf(b, "port %u would be served on %u, which port %u has",
+                                             l->port, bind_port_of(b, l->port), s->port)
+                                       .p};
+    }
+}
+
+static void claim(struct builder *b, struct listener *l)
+{
+    const struct gateway *g = l->parent->gw;
+    const struct sw_kube_obj *o = l->parent->obj;
+
+    judge_port(b, l);
+    /* One that refuses handshakes still holds its name: nobody else may serve it meanwhile. */
+    if ((l->accepted.reason && !l->refuse) || g->accepted.reason)
+        return;
+    l->bind_port = bind_port_of(b, l->port);
+    l->claimed = true;
+    for (size_t i = 0; i < g->n_addrs; i++) {
+        struct socket *s = socket_get(b, g->addrs[i], l->port, l->proto);
+
+        (void)sw_map_put(&s->hosts, host_key(l), l);
+        sw_vec_push(&s->listeners, l);
+    }
+    if (l->bind_port != l->port && g->n_addrs && !l->broken) {
+        l->note = gw_printf(b, "port %u is served on port %u", l->port, l->bind_port).p;
+        add_note(b,
+                 gw_printf(b, "%s/%.*s/%.*s",
+                           l->parent->kind == SW_GW_GATEWAY ? "gateway" : "listenerset",
+                           SW_SLICE_ARG(o->key), SW_SLICE_ARG(l->name)),
+                 sw_slice_str(l->note));
+    }
+}
+
+/* Ports that are bound as they are go before those that are moved. */
+static void claim_all(struct builder *b, struct parent *p)
+{
+    for (int moved = 0; moved < 2; moved++) {
+        for (size_t i = 0; i < p->n_listeners; i++) {
+            struct listener *l = &p->listeners[i];
+
+            if (in_play(l) && (bind_port_of(b, l->port) != l->port) == (moved == 1))
+                claim(b, l);
+        }
+    }
+}
+
+static void judge_all(struct builder *b, struct parent *p)
+{
+    for (size_t i = 0; i < p->n_listeners; i++) {
+        if (in_play(&p->listeners[i]))
+            judge(b, &p->listeners[i]);
+    }
+}
+
+/* Names that overlap let a browser reuse a connection for the wrong listener. */
+static void mark_overlaps(struct builder *b, struct socket *s)
+{
+    for (size_t i = 0; i < s->listeners.n && s->proto == PROTO_HTTPS; i++) {
+        struct listener *l = s->listeners.p[i];
+        struct sw_slice h = host_key(l);
+
+        while (host_widen(b, &h)) {
+            struct listener *wider = sw_map_get(&s->hosts, h);
+
+            if (!wider)
+                continue;
+            l->overlapping = true;
+            wider->overlapping = true;
+        }
+    }
+}
+
+void claim_sockets(struct builder *b)
+{
+    for (size_t i = 0; i < b->gateways.n; i++) {
+        struct gateway *g = b->gateways.p[i];
+
+        reject_twins(&g->parent);
+        judge_all(b, &g->parent);
+        claim_all(b, &g->parent);
+        for (size_t k = 0; k < g->n_sets; k++) {
+            if (g->sets[k]->refused.reason)
+                continue;
+            judge_all(b, g->sets[k]);
+            reject_twins(g->sets[k]);
+            claim_all(b, g->sets[k]);
+        }
+    }
+    for (size_t i = 0; i < b->socket_list.n; i++)
+        mark_overlaps(b, b->socket_list.p[i]);
+}
+
+bool listener_served(const struct listener *l)
+{
+    return l->claimed && !l->accepted.reason && !l->broken;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/gateway/controller.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "xds/cache.h"
+
+/* Names of what a build publishes: a type URL, or one of these, then '|' and the name. */
+static const char note_type[] = "note";
+static const char plan_type[] = "plan";
+
+struct sw_gateway_controller {
+    struct sw_gateway_conf conf;
+    struct sw_gw_xds_conf xds;
+    struct sw_xds_cache *cache;
+    struct sw_control *main;
+    struct sw_control *endpoints;
+};
+
+/* ---- building; on the builder's thread ---- */
+
+static void publish_item(struct sw_output *out, const char *type, struct sw_slice name,
+                         struct sw_slice value)
+{
+    const char *key = sw_arena_printf(sw_out_arena(out), "%s|%.*s", type, SW_SLICE_ARG(name));
+
+    sw_out_publish(out, sw_slice_str(key), value);
+}
+
+static void publish_resources(struct sw_output *out, const struct sw_gw_resources *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        publish_item(out, r->p[i].type, r->p[i].name, r->p[i].value);
+}
+
+static void build(const struct sw_view *v, struct sw_output *out, void *arg)
+{
+    const struct sw_gateway_controller *g = arg;
+    struct sw_arena *a = sw_out_arena(out);
+    struct sw_gw_resources res;
+    struct sw_gw_result r;
+
+    sw_gateway_build(v, &g->conf, a, &r);
+    sw_gw_xds_encode(r.model, &g->xds, a, &res);
+    publish_resources(out, &res);
+    publish_item(out, plan_type, sw_slice("", 0), sw_gateway_plan_write(a, r.model));
+    for (size_t i = 0; i < r.n_notes; i++)
+        publish_item(out, note_type, r.notes[i].subject, r.notes[i].text);
+    for (size_t i = 0; i < r.n_statuses; i++)
+        sw_out_status(out, r.statuses[i].kind, r.statuses[i].of, r.statuses[i].status);
+}
+
+static void build_endpoints(const struct sw_view *v, struct sw_output *out, void *arg)
+{
+    struct sw_arena *a = sw_out_arena(out);
+    struct sw_gw_endpoint_model sets;
+    struct sw_gw_resources res;
+    struct sw_gw_model plan;
+
+    (void)arg;
+    sw_gateway_plan_read(a, sw_view_input(v), &plan);
+    sw_gateway_endpoints(v, plan.endpoints, plan.n_endpoints, a, &sets);
+    sw_gw_xds_encode_endpoints(&plan, &sets, a, &res);
+    publish_resources(out, &res);
+}
+
+/* ---- publishing; on the loop ---- */
+
+static void log_note(struct sw_slice subject, struct sw_slice text)
+{
+    struct sw_log_line l;
+
+    if (!text.p)
+        return;
+    sw_log_begin(&l, SW_LOG_INFO, "gateway", "note");
+    sw_log_str(&l, "subject", subject);
+    sw_log_str(&l, "text", text);
+    sw_log_end(&l);
+}
+
+static void put_resource(struct sw_xds_txn *t, struct sw_slice type, struct sw_slice name,
+                         struct sw_slice bytes)
+{
+    char url[SW_XDS_TYPE_MAX];
+    struct sw_err err;
+    int rc;
+
+    if (type.n >= sizeof(url))
+        return;
+    (void)snprintf(url, sizeof(url), "%.*s", SW_SLICE_ARG(type));
+    rc = bytes.p ? sw_xds_txn_set(t, url, name, bytes, &err) : sw_xds_txn_del(t, url, name, &err);
+    if (rc != SW_OK) {
+        struct sw_log_line l;
+
+        sw_log_begin(&l, SW_LOG_ERROR, "gateway", "resource refused");
+        sw_log_str(&l, "name", name);
+        sw_log_str(&l, "reason", sw_slice_str(err.msg));
+        sw_log_end(&l);
+    }
+}
+
+static void publish(void *arg, const struct sw_change *changes, size_t n, uint64_t version)
+{
+    struct sw_gateway_controller *g = arg;
+    struct sw_xds_txn *t = sw_xds_txn_new();
+
+    (void)version;
+    for (size_t i = 0; i < n; i++) {
+        struct sw_slice name = changes[i].name;
+        struct sw_slice type = sw_slice_cut(&name, '|');
+
+        if (sw_slice_eq_str(type, note_type))
+            log_note(name, changes[i].bytes);
+        else if (sw_slice_eq_str(type, plan_type))
+            sw_control_set_input(g->endpoints, changes[i].bytes);
+        else
+            put_resource(t, type, name, changes[i].bytes);
+    }
+    (void)sw_xds_cache_commit(g->cache, t);
+}
+
+/* ---- from outside ---- */
+
+static int make_runtimes(struct sw_gateway_controller *g, struct sw_kube_client *c,
+                         const struct sw_gateway_controller_opts *o, struct sw_err *err)
+{
+    struct sw_control_opts co = {.name = "spanwire-gateway",
+                                 .kinds = sw_gateway_kinds,
+                                 .n_kinds = SW_GW_KINDS,
+                                 .build = build,
+                                 .build_arg = g,
+                                 .publish = publish,
+                                 .arg = g,
+                                 .stamp = sw_gateway_stamp,
+                                 .threaded = o->threaded,
+                                 .lease_ns = o->lease_ns,
+                                 .lease_name = o->lease_name,
+                                 .identity = o->identity};
+
+    g->main = sw_control_new(c, &co, err);
+    if (!g->main)
+        return SW_EINVAL;
+    /* It writes nothing: every replica runs it, and nobody has to lead. */
+    co.name = "spanwire-gateway-endpoints";
+    co.kinds = sw_gateway_endpoint_kinds;
+    co.n_kinds = SW_GW_EP_KINDS;
+    co.build = build_endpoints;
+    co.stamp = NULL;
+    co.lease_name = sw_slice("", 0);
+    g->endpoints = sw_control_new(c, &co, err);
+    return g->endpoints ? SW_OK : SW_EINVAL;
+}
+
+struct sw_gateway_controller *sw_gateway_controller_new(struct sw_kube_client *c,
+                                                        const struct sw_gateway_controller_opts *o,
+                                                        struct sw_err *err)
+{
+    struct sw_gateway_controller *g = SW_NEW(struct sw_gateway_controller);
+
+    g->conf = o->conf;
+    g->xds = o->xds;
+    g->cache = o->cache;
+    if (!g->conf.controller.n)
+        g->conf.controller = SW_SLICE_LIT(SW_GATEWAY_CONTROLLER_NAME);
+    if (!g->conf.ingress_controller.n)
+        g->conf.ingress_controller = SW_SLICE_LIT(SW_INGRESS_CONTROLLER_NAME);
+    if (make_runtimes(g, c, o, err) != SW_OK) {
+        sw_gateway_controller_free(g);
+        return NULL;
+    }
+    return g;
+}
+
+void sw_gateway_controller_free(struct sw_gateway_controller *g)
+{
+    if (!g)
+        return;
+    sw_control_free(g->main);
+    sw_control_free(g->endpoints);
+    sw_free(g);
+}
+
+void sw_gateway_controller_start(struct sw_gateway_controller *g)
+{
+    sw_control_start(g->endpoints);
+    sw_control_start(g->main);
+}
+
+void sw_gateway_controller_stop(struct sw_gateway_controller *g, void (*done)(void *arg), void *arg)
+{
+    sw_control_stop(g->endpoints, NULL, NULL);
+    sw_control_stop(g->main, done, arg);
+}
+
+bool sw_gateway_controller_ready(const struct sw_gateway_controller *g)
+{
+    return sw_control_stats(g->main).builds && sw_control_stats(g->endpoints).builds;
+}
+
+bool sw_gateway_controller_idle(const struct sw_gateway_controller *g)
+{
+    return sw_control_idle(g->main) && sw_control_idle(g->endpoints);
+}
+
+const struct sw_control *sw_gateway_controller_main(const struct sw_gateway_controller *g)
+{
+    return g->main;
+}
+
+const struct sw_control *sw_gateway_controller_endpoints(const struct sw_gateway_controller *g)
+{
+    return g->endpoints;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The gateway controller: watches the objects of the Gateway API, keeps an xDS cache filled with
+ * what they ask for, and writes their statuses where it leads. Endpoints have a runtime of their
+ * own: their coming and going touches nothing else.
+ */
+#pragma once
+
+#include "control/gateway/build.h"
+#include "control/gateway/xds.h"
+#include "kube/client.h"
+
+struct sw_gateway_controller;
+struct sw_xds_cache;
+
+struct sw_gateway_controller_opts {
+    struct sw_gateway_conf conf; /* what it points to is borrowed for the controller's life */
+    struct sw_gw_xds_conf xds;   /* the same */
+    struct sw_xds_cache *cache;  /* borrowed; changed from the loop only */
+    bool threaded;               /* build on threads of their own */
+    struct sw_slice lease_ns;    /* leader election; an empty lease_name: none */
+    struct sw_slice lease_name;
+    struct sw_slice identity;
+};
+
+#define SW_GATEWAY_CONTROLLER_NAME "spanwire.dev/gateway"
+#define SW_INGRESS_CONTROLLER_NAME "spanwire.dev/ingress"
+enum { SW_GATEWAY_PORT_OFFSET = 8000 };
+
+/* NULL with SW_EINVAL, SW_ESYS. Empty controller names become the ones above. */
+SW_NODISCARD struct sw_gateway_controller *
+sw_gateway_controller_new(struct sw_kube_client *c, const struct sw_gateway_controller_opts *o,
+                          struct sw_err *err);
+/* NULL is fine. */
+void sw_gateway_controller_free(struct sw_gateway_controller *g);
+void sw_gateway_controller_start(struct sw_gateway_controller *g);
+/* Gives the lease back; done (may be NULL) comes from the loop. */
+void sw_gateway_controller_stop(struct sw_gateway_controller *g, void (*done)(void *arg),
+                                void *arg);
+/* True once the first build is in the cache: a data plane that asks before would see nothing. */
+bool sw_gateway_controller_ready(const struct sw_gateway_controller *g);
+/* True when nothing is left to do: built, published and written. */
+bool sw_gateway_controller_idle(const struct sw_gateway_controller *g);
+/* The runtimes under it, for status and metrics. */
+const struct sw_control *sw_gateway_controller_main(const struct sw_gateway_controller *g);
+const struct sw_control *sw_gateway_controller_endpoints(const struct sw_gateway_controller *g);

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Endpoint sets: for each wanted Service port the addresses its EndpointSlices name. Apart from
+ * the rest of the build, because endpoints change far more often than anything else.
+ */
+#include <stdlib.h>
+
+#include "base/map.h"
+#include "base/vec.h"
+#include "control/gateway/build_int.h"
+
+enum { SET_MAX = 65536 };
+
+struct slices {
+    const struct sw_kube_obj *obj;
+    struct slices *next;
+};
+
+struct ep_builder {
+    const struct sw_view *v;
+    struct sw_arena *a;
+    struct sw_map by_service; /* "ns/name" -> struct slices */
+};
+
+typedef SW_VEC(struct sw_gw_endpoint) ep_list;
+
+static void index_slices(struct ep_builder *b)
+{
+    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_EP_SLICE); i++) {
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_EP_SLICE, i);
+        struct sw_slice svc = sw_json_str(
+            sw_json_walk(o->json, "metadata", "labels", "kubernetes.io/service-name", NULL));
+        struct slices *s;
+        struct sw_slice key;
+
+        if (!svc.n)
+            continue;
+        s = SW_ARENA_NEW(b->a, struct slices);
+        s->obj = o;
+        key = sw_slice_str(
+            sw_arena_printf(b->a, "%.*s/%.*s", SW_SLICE_ARG(o->ns), SW_SLICE_ARG(svc)));
+        s->next = sw_map_get(&b->by_service, key);
+        (void)sw_map_put(&b->by_service, key, s);
+    }
+}
+
+/* ---- one set ---- */
+
+static void add_address(ep_list *out, struct sw_slice address, int64_t port, struct sw_slice zone,
+                        bool draining)
+{
+    if (!address.n || port <= 0 || port > UINT16_MAX || out->n >= SET_MAX)
+        return;
+    sw_vec_push(
+        out, (struct sw_gw_endpoint){
+                 .address = address, .port = (uint16_t)port, .zone = zone, .draining = draining});
+}
+
+static int64_t port_named(const struct sw_json *ports, struct sw_slice name, struct sw_slice proto)
+{
+    for (size_t i = 0; i < sw_json_len(ports); i++) {
+        const struct sw_json *p = sw_json_at(ports, i);
+
+        if (sw_slice_eq(js_or(p, "name", ""), name) &&
+            sw_slice_eq(js_or(p, "protocol", "TCP"), proto))
+            return js_int(p, "port", UINT16_MAX, 0);
+    }
+    return 0;
+}
+
+static void add_slice(ep_list *out, const struct sw_kube_obj *o, struct sw_slice name,
+                      struct sw_slice proto)
+{
+    const struct sw_json *eps = sw_json_find(o->json, "endpoints");
+    int64_t port = port_named(sw_json_find(o->json, "ports"), name, proto);
+
+    if (sw_slice_eq_str(js_or(o->json, "addressType", "IPv4"), "FQDN"))
+        return;
+    for (size_t i = 0; i < sw_json_len(eps); i++) {
+        const struct sw_json *e = sw_json_at(eps, i);
+        const struct sw_json *c = sw_json_find(e, "conditions");
+        const struct sw_json *ready = sw_json_find(c, "ready");
+        const struct sw_json *serving = sw_json_find(c, "serving");
+        bool up = !sw_json_is(ready, SW_JSON_BOOL) || ready->boolean;
+        bool draining =
+            !up && sw_json_true(serving) && sw_json_true(sw_json_find(c, "terminating"));
+        const struct sw_json *list = sw_json_find(e, "addresses");
+
+        /* Only the first address of an endpoint counts, says the API. */
+        if (up || draining)
+            add_address(out, sw_json_str(sw_json_at(list, 0)), port, js_or(e, "zone", ""),
+                        draining);
+    }
+}
+
+static void add_legacy(ep_list *out, const struct sw_kube_obj *o, struct sw_slice name,
+                       struct sw_slice proto)
+{
+    const struct sw_json *subsets = sw_json_find(o->json, "subsets");
+
+    for (size_t i = 0; i < sw_json_len(subsets); i++) {
+        const struct sw_json *s = sw_json_at(subsets, i);
+        const struct sw_json *list = sw_json_find(s, "addresses");
+        int64_t port = port_named(sw_json_find(s, "ports"), name, proto);
+
+        for (size_t k = 0; k < sw_json_len(list); k++)
+            add_address(out, js(sw_json_at(list, k), "ip"), port, sw_slice("", 0), false);
+    }
+}
+
+static int by_place(const void *x, const void *y)
+{
+    const struct sw_gw_endpoint *p = x;
+    const struct sw_gw_endpoint *q = y;
+    int d = sw_slice_cmp(p->zone, q->zone);
+
+    d = d ? d : sw_slice_cmp(p->address, q->address);
+    d = d ? d : (int)p->port - (int)q->port;
+    return d ? d : (int)p->draining - (int)q->draining;
+}
+
+static size_t drop_twins(struct sw_gw_endpoint *p, size_t n)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (kept && sw_slice_eq(p[kept - 1].address, p[i].address) && p[kept - 1].port == p[i].port)
+            continue;
+        p[kept++] = p[i];
+    }
+    return kept;
+}
+
+static void collect(struct ep_builder *b, const struct sw_kube_obj *svc, uint16_t number,
+                    ep_list *out)
+{
+    const struct sw_json *ports = sw_json_walk(svc->json, "spec", "ports", NULL);
+    const struct slices *s = sw_map_get(&b->by_service, svc->key);
+    const struct sw_kube_obj *legacy =
+        s ? NULL : sw_view_find(b->v, SW_GW_EP_ENDPOINTS, svc->ns, svc->name);
+
+    for (size_t i = 0; i < sw_json_len(ports); i++) {
+        const struct sw_json *p = sw_json_at(ports, i);
+        struct sw_slice name = js_or(p, "name", "");
+        struct sw_slice proto = js_or(p, "protocol", "TCP");
+
+        if (js_int(p, "port", UINT16_MAX, 0) != number)
+            continue;
+        for (const struct slices *at = s; at; at = at->next)
+            add_slice(out, at->obj, name, proto);
+        if (legacy)
+            add_legacy(out, legacy, name, proto);
+    }
+}
+
+/* "ns/service/port" */
+static const struct sw_kube_obj *find_service(struct ep_builder *b, struct sw_slice name,
+                                              uint16_t *ret_port)
+{
+    struct sw_slice rest = name;
+    struct sw_slice ns = sw_slice_cut(&rest, '/');
+    struct sw_slice svc = sw_slice_cut(&rest, '/');
+    uint64_t port;
+
+    if (!rest.p || !sw_slice_to_u64(rest, UINT16_MAX, &port))
+        return NULL;
+    *ret_port = (uint16_t)port;
+    return sw_view_find(b->v, SW_GW_EP_SERVICE, ns, svc);
+}
+
+static const struct sw_gw_endpoints *make_set(struct ep_builder *b, struct sw_slice name)
+{
+    struct sw_gw_endpoints *set = SW_ARENA_NEW(b->a, struct sw_gw_endpoints);
+    uint16_t port = 0;
+    const struct sw_kube_obj *svc = find_service(b, name, &port);
+    ep_list list = {0};
+    struct sw_gw_endpoint *copy;
+
+    if (svc)
+        collect(b, svc, port, &list);
+    if (list.n > 1)
+        qsort(list.p, list.n, sizeof(*list.p), by_place);
+    list.n = drop_twins(list.p, list.n);
+    copy = sw_arena_array(b->a, list.n + 1, sizeof(*copy));
+    if (list.n)
+        memcpy(copy, list.p, list.n * sizeof(*copy));
+    set->name = sw_arena_slice(b->a, name);
+    set->p = copy;
+    set->n = list.n;
+    sw_vec_done(&list);
+    return set;
+}
+
+void sw_gateway_endpoints(const struct sw_view *v, const struct sw_slice *names, size_t n,
+                          struct sw_arena *a, struct sw_gw_endpoint_model *ret)
+{
+    struct ep_builder b = {.v = v, .a = a};
+    const struct sw_gw_endpoints **sets = sw_arena_array(a, n + 1, sizeof(*sets));
+
+    index_slices(&b);
+    for (size_t i = 0; i < n; i++)
+        sets[i] = make_set(&b, names[i]);
+    ret->sets = sets;
+    ret->n_sets = n;
+    sw_map_done(&b.by_service);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The extension server that Envoy Gateway calls while it translates: the six hooks of
+ * envoygateway.extension.EnvoyGatewayExtension on a gRPC server. With it an Envoy that Envoy
+ * Gateway programs reaches connectors: clusters of such backends become tunnels, and the listener
+ * and the cluster that tunnels need join the lists. Everything else goes back as it came.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/slice.h"
+#include "control/gateway/xds.h"
+
+struct sw_grpc_server;
+
+/* Everything is borrowed and must outlive the server. */
+struct sw_gw_extension {
+    struct sw_gw_xds_conf conf; /* where the proxy of tunnels is, and how it is spoken to */
+    /*
+     * Whom and what a custom backend means: the object as Envoy Gateway sent it. True with the
+     * target ("host:port") and the connector's id, in the arena. False: the cluster stays as it
+     * is. NULL: no object is known.
+     */
+    bool (*resolve)(void *arg, const struct sw_json *object, struct sw_arena *a,
+                    struct sw_slice *ret_target, struct sw_slice *ret_id);
+    void *arg;
+};
+
+/* Adds the methods of the hooks to a server. */
+void sw_gw_extension_serve(struct sw_grpc_server *s, struct sw_gw_extension *x);
+
+/* The hooks, by the last part of their path. */
+enum sw_gw_hook {
+    SW_GW_HOOK_ROUTE,
+    SW_GW_HOOK_VHOST,
+    SW_GW_HOOK_LISTENER,
+    SW_GW_HOOK_CLUSTER,
+    SW_GW_HOOK_ENDPOINTS,
+    SW_GW_HOOK_TRANSLATE,
+    SW_GW_HOOKS,
+};
+
+/*
+ * The answer to one call, in the arena: for tests and for other carriers. SW_EPROTO or SW_ELIMIT
+ * when the request is not such a message.
+ */
+SW_NODISCARD int sw_gw_extension_call(const struct sw_gw_extension *x, enum sw_gw_hook hook,
+                                      struct sw_slice request, struct sw_arena *a,
+                                      struct sw_slice *ret, struct sw_err *err);

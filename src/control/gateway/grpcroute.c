@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GRPCRoutes: a method is a path, a service is what paths begin with. */
+#include "control/gateway/build_int.h"
+
+enum { RULES_MAX = 64, MATCHES_MAX = 128 };
+
+struct grpc_match {
+    struct sw_gw_match match;
+    size_t service;
+    size_t method;
+};
+
+static void exact_path(struct builder *b, struct sw_slice service, struct sw_slice method,
+                       struct sw_gw_match *m)
+{
+    if (service.n && method.n) {
+        m->path_kind = SW_GW_PATH_EXACT;
+        m->path = gw_printf(b, "/%.*s/%.*s", SW_SLICE_ARG(service), SW_SLICE_ARG(method));
+    } else if (service.n) {
+        m->path_kind = SW_GW_PATH_START;
+        m->path = gw_printf(b, "/%.*s/", SW_SLICE_ARG(service));
+    } else {
+        /* Names of methods are identifiers: nothing in them needs quoting. */
+        m->path_kind = SW_GW_PATH_REGEX;
+        m->path = gw_printf(b, "/[^/]+/%.*s", SW_SLICE_ARG(method));
+    }
+}
+
+static bool read_method(struct rule *r, const struct sw_json *json, struct grpc_match *g)
+{
+    struct sw_slice type = js_or(json, "type", "Exact");
+    struct sw_slice service = js_or(json, "service", "");
+    struct sw_slice method = js_or(json, "method", "");
+
+    g->service = service.n;
+    g->method = method.n;
+    if (!service.n && !method.n) {
+        g->match.path_kind = SW_GW_PATH_PREFIX;
+        g->match.path = SW_SLICE_LIT("/");
+        return true;
+    }
+    if (sw_slice_eq_str(type, "Exact")) {
+        exact_path(r->b, service, method, &g->match);
+        return true;
+    }
+    if (!sw_slice_eq_str(type, "RegularExpression")) {
+        rule_bad(r, "UnsupportedValue", "method match of type '%.*s'", SW_SLICE_ARG(type));
+        return false;
+    }
+    if (!service.n)
+        service = SW_SLICE_LIT("[^/]+");
+    if (!method.n)
+        method = SW_SLICE_LIT("[^/]+");
+    g->match.path_kind = SW_GW_PATH_REGEX;
+    g->match.path =
+        gw_printf(r->b, "/(?:%.*s)/(?:%.*s)", SW_SLICE_ARG(service), SW_SLICE_ARG(method));
+    return regex_ok(r, service) && regex_ok(r, method);
+}
+
+static void emit(struct rule *r, struct compiled *c, const struct grpc_match *g, uint16_t index)
+{
+    struct sw_gw_route *out = SW_ARENA_NEW(r->b->a, struct sw_gw_route);
+    const struct sw_kube_obj *o = r->route->obj;
+
+    *out = r->proto;
+    out->match = g->match;
+    out->match.grpc = true;
+    out->name =
+        gw_printf(r->b, "grpcroute/%.*s/rule/%u/match/%u", SW_SLICE_ARG(o->key), r->index, index);
+    c->entries[c->n_entries++] = (struct entry){.r = out,
+                                                .route = r->route,
+                                                .grpc = true,
+                                                .len1 = (uint32_t)g->service,
+                                                .len2 = (uint32_t)g->method,
+                                                .rule = r->index,
+                                                .match = index};
+}
+
+static void compile_rule(struct rule *r, struct compiled *c)
+{
+    const struct sw_json *list = sw_json_find(r->json, "matches");
+    size_t n = sw_min(sw_json_len(list), MATCHES_MAX);
+    struct grpc_match *matches = sw_arena_array(r->b->a, n + 1, sizeof(*matches));
+    size_t good = 0;
+
+    rule_filters(r, sw_json_find(r->json, "filters"));
+    rule_settings(r);
+    rule_backends(r);
+    if (!n)
+        good += read_method(r, NULL, &matches[0]);
+    for (size_t i = 0; i < n; i++) {
+        const struct sw_json *m = sw_json_at(list, i);
+        struct grpc_match *g = &matches[good];
+
+        good += read_method(r, sw_json_find(m, "method"), g) &&
+                read_value_matches(r, sw_json_find(m, "headers"), true, &g->match.headers,
+                                   &g->match.n_headers);
+    }
+    if (!rule_finish(r))
+        return;
+    for (size_t i = 0; i < good; i++)
+        emit(r, c, &matches[i], (uint16_t)i);
+}
+
+void compile_grpc(struct builder *b, struct route *route, struct compiled *c, bool first)
+{
+    const struct sw_json *rules = sw_json_find(route->spec, "rules");
+    size_t n = sw_min(sw_json_len(rules), RULES_MAX);
+    size_t room = 1;
+
+    for (size_t i = 0; i < n; i++)
+        room += sw_json_len(sw_json_find(sw_json_at(rules, i), "matches")) + 1;
+    c->entries = sw_arena_array(b->a, room, sizeof(*c->entries));
+    for (size_t i = 0; i < n; i++) {
+        struct rule r = {.b = b,
+                         .route = route,
+                         .json = sw_json_at(rules, i),
+                         .backend = {route, c->client_cert, true},
+                         .first = first,
+                         .index = (uint16_t)i};
+
+        compile_rule(&r, c);
+    }
+}

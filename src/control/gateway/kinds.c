@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the build watches. */
+#include "control/gateway/build.h"
+
+#define GW(plural, name, ns)                                                                       \
+    &(const struct sw_kube_gvr)                                                                    \
+    {                                                                                              \
+        "gateway.networking.k8s.io", "v1", (plural), (name), (ns)                                  \
+    }
+#define CORE(plural, name, ns)                                                                     \
+    &(const struct sw_kube_gvr)                                                                    \
+    {                                                                                              \
+        "", "v1", (plural), (name), (ns)                                                           \
+    }
+
+/* Others hold no certificate: they would wake the build for nothing. */
+static bool has_cert(const struct sw_kube_obj *o)
+{
+    return sw_json_walk(o->json, "data", "tls.crt", NULL) != NULL;
+}
+
+static bool has_ca(const struct sw_kube_obj *o)
+{
+    return sw_json_walk(o->json, "data", "ca.crt", NULL) != NULL;
+}
+
+static bool of_gateway_api(const struct sw_kube_obj *o)
+{
+    return sw_slice_has_suffix(o->name, SW_SLICE_LIT(".gateway.networking.k8s.io"));
+}
+
+const struct sw_control_kind sw_gateway_kinds[SW_GW_KINDS] = {
+    [SW_GW_CLASS] = {.gvr = GW("gatewayclasses", "GatewayClass", false),
+                     .optional = true,
+                     .own_status = true},
+    [SW_GW_GATEWAY] = {.gvr = GW("gateways", "Gateway", true),
+                       .optional = true,
+                       .own_status = true},
+    [SW_GW_LISTENERSET] = {.gvr = GW("listenersets", "ListenerSet", true),
+                           .optional = true,
+                           .own_status = true},
+    [SW_GW_HTTPROUTE] = {.gvr = GW("httproutes", "HTTPRoute", true),
+                         .optional = true,
+                         .own_status = true},
+    [SW_GW_GRPCROUTE] = {.gvr = GW("grpcroutes", "GRPCRoute", true),
+                         .optional = true,
+                         .own_status = true},
+    [SW_GW_TLSROUTE] = {.gvr = GW("tlsroutes", "TLSRoute", true),
+                        .optional = true,
+                        .own_status = true},
+    [SW_GW_TCPROUTE] = {.gvr = GW("tcproutes", "TCPRoute", true),
+                        .optional = true,
+                        .own_status = true},
+    [SW_GW_UDPROUTE] = {.gvr = GW("udproutes", "UDPRoute", true),
+                        .optional = true,
+                        .own_status = true},
+    [SW_GW_GRANT] = {.gvr = GW("referencegrants", "ReferenceGrant", true), .optional = true},
+    [SW_GW_BACKENDTLS] = {.gvr = GW("backendtlspolicies", "BackendTLSPolicy", true),
+                          .optional = true,
+                          .own_status = true},
+    [SW_GW_SERVICE] = {.gvr = CORE("services", "Service", true)},
+    [SW_GW_SECRET] = {.gvr = CORE("secrets", "Secret", true), .relevant = has_cert},
+    [SW_GW_CONFIGMAP] = {.gvr = CORE("configmaps", "ConfigMap", true), .relevant = has_ca},
+    [SW_GW_NAMESPACE] = {.gvr = CORE("namespaces", "Namespace", false)},
+    [SW_GW_INGRESS] = {.gvr = &(const struct sw_kube_gvr){"networking.k8s.io", "v1", "ingresses",
+                                                          "Ingress", true},
+                       .optional = true,
+                       .own_status = true},
+    [SW_GW_INGRESSCLASS] = {.gvr = &(const struct sw_kube_gvr){"networking.k8s.io", "v1",
+                                                               "ingressclasses", "IngressClass",
+                                                               false},
+                            .optional = true},
+    [SW_GW_CRD] = {.gvr = &(const struct sw_kube_gvr){"apiextensions.k8s.io", "v1",
+                                                      "customresourcedefinitions",
+                                                      "CustomResourceDefinition", false},
+                   .optional = true,
+                   .relevant = of_gateway_api},
+};
+
+const struct sw_control_kind sw_gateway_endpoint_kinds[SW_GW_EP_KINDS] = {
+    [SW_GW_EP_SERVICE] = {.gvr = CORE("services", "Service", true)},
+    [SW_GW_EP_SLICE] = {.gvr = &(const struct sw_kube_gvr){"discovery.k8s.io", "v1",
+                                                           "endpointslices", "EndpointSlice", true},
+                        .optional = true},
+    [SW_GW_EP_ENDPOINTS] = {.gvr = CORE("endpoints", "Endpoints", true), .optional = true},
+};

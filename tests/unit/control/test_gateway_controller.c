@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gateway controller against a small API: objects in, an xDS cache filled, statuses written. */
+#include "base/log.h"
+#include "control/gateway/controller.h"
+#include "xds/cache.h"
+
+#include "mini_api.h"
+
+struct world {
+    struct mini m;
+    struct sw_xds_cache *cache;
+    struct sw_gateway_controller *g;
+    struct sw_arena arena;
+    struct sw_gateway_controller_opts o;
+};
+
+#define GWAPI "/apis/gateway.networking.k8s.io/v1"
+#define ROUTE GWAPI "/namespaces/app/httproutes/r"
+#define SLICE "/apis/discovery.k8s.io/v1/namespaces/app/endpointslices/web-1"
+
+static int set_up(void **state)
+{
+    struct world *w = SW_NEW(struct world);
+    struct sw_gateway_addr *addrs;
+
+    assert_int_equal(sw_log_filter(SW_SLICE_LIT("off"), true, NULL), SW_OK);
+    mini_open(&w->m);
+    w->cache = sw_xds_cache_new();
+    assert_int_equal(sw_gateway_addrs_parse(&w->arena, SW_SLICE_LIT("127.0.0.1"), &addrs,
+                                            &w->o.conf.n_addrs, NULL),
+                     SW_OK);
+    w->o.conf.addrs = addrs;
+    w->o.conf.port_offset = SW_GATEWAY_PORT_OFFSET;
+    w->o.cache = w->cache;
+    mini_put(&w->m, GWAPI "/gatewayclasses/sw",
+             "{\"metadata\":{\"generation\":1},\"spec\":{\"controllerName\":\"spanwire.dev/"
+             "gateway\"}}");
+    mini_put(&w->m, GWAPI "/namespaces/app/gateways/gw",
+             "{\"metadata\":{\"generation\":1},\"spec\":{\"gatewayClassName\":\"sw\",\"listeners\":"
+             "[{\"name\":\"h\",\"port\":80,\"protocol\":\"HTTP\"}]}}");
+    mini_put(&w->m, "/api/v1/namespaces/app/services/web",
+             "{\"spec\":{\"ports\":[{\"port\":80}]}}");
+    mini_put(&w->m, ROUTE,
+             "{\"metadata\":{\"generation\":1},\"spec\":{\"parentRefs\":[{\"name\":\"gw\"}],"
+             "\"rules\":[{\"backendRefs\":[{\"name\":\"web\",\"port\":80}]}]}}");
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+
+    sw_gateway_controller_free(w->g);
+    mini_close(&w->m);
+    sw_xds_cache_free(w->cache);
+    sw_arena_clear(&w->arena);
+    sw_free(w);
+    return 0;
+}
+
+static void start(struct world *w)
+{
+    w->g = sw_gateway_controller_new(w->m.b.client, &w->o, NULL);
+    assert_non_null(w->g);
+    sw_gateway_controller_start(w->g);
+    bench_until(&w->m.b, sw_gateway_controller_ready(w->g) && sw_gateway_controller_idle(w->g));
+}
+
+static size_t count(const struct world *w, const char *type)
+{
+    return sw_xds_cache_get(w->cache, sw_slice_str(type))->n;
+}
+
+static uint64_t builds(const struct world *w)
+{
+    return sw_control_stats(sw_gateway_controller_main(w->g)).builds;
+}
+
+static void run(struct world *w)
+{
+    start(w);
+    assert_int_equal(count(w, SW_XDS_LISTENER), 1);
+    assert_int_equal(count(w, SW_XDS_ROUTE), 1);
+    assert_int_equal(count(w, SW_XDS_CLUSTER), 1);
+    assert_int_equal(count(w, SW_XDS_ENDPOINT), 1);
+    assert_non_null(strstr(mini_get(&w->m, ROUTE), "\"reason\":\"Accepted\""));
+    assert_non_null(strstr(mini_get(&w->m, ROUTE), "lastTransitionTime"));
+    assert_non_null(strstr(mini_get(&w->m, GWAPI "/namespaces/app/gateways/gw"),
+                           "port 80 is served on port 8080"));
+    assert_non_null(strstr(mini_get(&w->m, GWAPI "/gatewayclasses/sw"), "supportedFeatures"));
+}
+
+static void objects_become_resources_and_statuses(void **state)
+{
+    run(*state);
+}
+
+static void the_same_on_threads(void **state)
+{
+    struct world *w = *state;
+
+    w->o.threaded = true;
+    run(w);
+}
+
+/* Writing statuses must not make the controller build again, and again. */
+static void its_own_statuses_wake_nobody(void **state)
+{
+    struct world *w = *state;
+    int writes;
+
+    start(w);
+    writes = w->m.writes;
+    bench_turns(&w->m.b, 200);
+    assert_int_equal(builds(w), 1);
+    assert_int_equal(w->m.writes, writes);
+    assert_int_equal(writes, 3);
+}
+
+static void a_status_somebody_spoilt_is_put_right(void **state)
+{
+    struct world *w = *state;
+
+    start(w);
+    mini_put(&w->m, ROUTE,
+             "{\"metadata\":{\"generation\":1},\"spec\":{\"parentRefs\":[{\"name\":\"gw\"}],"
+             "\"rules\":[{\"backendRefs\":[{\"name\":\"web\",\"port\":80}]}]},\"status\":{"
+             "\"parents\":[]}}");
+    bench_until(&w->m.b, strstr(mini_get(&w->m, ROUTE), "\"reason\":\"Accepted\"") &&
+                             sw_gateway_controller_idle(w->g));
+}
+
+static void endpoints_change_nothing_else(void **state)
+{
+    struct world *w = *state;
+    const struct sw_xds_snap *routes;
+    const struct sw_xds_snap *before;
+
+    start(w);
+    routes = sw_xds_cache_get(w->cache, SW_SLICE_LIT(SW_XDS_ROUTE));
+    before = sw_xds_cache_get(w->cache, SW_SLICE_LIT(SW_XDS_ENDPOINT));
+    mini_put(
+        &w->m, SLICE,
+        "{\"metadata\":{\"labels\":{\"kubernetes.io/service-name\":\"web\"}},\"addressType\":"
+        "\"IPv4\",\"ports\":[{\"port\":8080}],\"endpoints\":[{\"addresses\":[\"10.0.0.1\"]}]}");
+    bench_until(&w->m.b, sw_xds_cache_get(w->cache, SW_SLICE_LIT(SW_XDS_ENDPOINT)) != before);
+    assert_ptr_equal(sw_xds_cache_get(w->cache, SW_SLICE_LIT(SW_XDS_ROUTE)), routes);
+    assert_int_equal(builds(w), 1);
+}
+
+static void a_deleted_route_is_gone(void **state)
+{
+    struct world *w = *state;
+
+    start(w);
+    assert_true(mini_delete(&w->m, ROUTE));
+    bench_until(&w->m.b, count(w, SW_XDS_CLUSTER) == 0 && count(w, SW_XDS_ENDPOINT) == 0 &&
+                             sw_gateway_controller_idle(w->g));
+    assert_int_equal(count(w, SW_XDS_LISTENER), 1);
+    assert_non_null(
+        strstr(mini_get(&w->m, GWAPI "/namespaces/app/gateways/gw"), "\"attachedRoutes\":0"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(objects_become_resources_and_statuses, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_same_on_threads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(its_own_statuses_wake_nobody, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_status_somebody_spoilt_is_put_right, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(endpoints_change_nothing_else, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_deleted_route_is_gone, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests_name("gateway_controller", tests, NULL, NULL);
+}

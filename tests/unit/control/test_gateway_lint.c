@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each rule of the linter: a resource that breaks it, and what is said about that. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/json.h"
+#include "control/gateway/lint.h"
+#include "proto/json.h"
+#include "proto/types.h"
+
+#define HCM                                                                                        \
+    "'@type':'type.googleapis.com/"                                                                \
+    "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager'"
+#define TCP "'@type':'type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy'"
+#define UDP "'@type':'type.googleapis.com/envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig'"
+#define TLS                                                                                        \
+    "'@type':'type.googleapis.com/"                                                                \
+    "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext'"
+#define INSPECTOR                                                                                  \
+    "'listener_filters':[{'name':'t','typed_config':{'@type':'type.googleapis.com/"                \
+    "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector'}}]"
+#define ROUTER                                                                                     \
+    "{'name':'r','typed_config':{'@type':'type.googleapis.com/"                                    \
+    "envoy.extensions.filters.http.router.v3.Router'}}"
+#define ADS             "{'ads':{},'resource_api_version':'V3'}"
+#define ADDR            "'address':{'socket_address':{'address':'0.0.0.0','port_value':80}}"
+#define PASS            "'filters':[{'name':'f','typed_config':{" TCP ",'stat_prefix':'s','cluster':'c'}}]"
+#define LISTENER(chain) "{'name':'x'," ADDR ",'filter_chains':[" chain "]}"
+#define FILTER(config)  LISTENER("{'filters':[{'name':'f','typed_config':{" config "}}]}")
+#define VHOST(routes)                                                                              \
+    "{'name':'x','virtual_hosts':[{'name':'v','domains':['*'],'routes':[" routes "]}]}"
+#define ROUTE(match, action) VHOST("{'match':{" match "}," action "}")
+#define TO_C                 "'route':{'cluster':'c'}"
+#define EDS                  "'type':'EDS','eds_cluster_config':{'eds_config':" ADS "}"
+
+static const struct {
+    const char *type;
+    const char *json;  /* with ' for " */
+    const char *field; /* NULL: nothing is wrong */
+    const char *text;
+} cases[] = {
+    /* listeners */
+    {SW_TYPE_LISTENER, LISTENER("{" PASS "}"), NULL, NULL},
+    {SW_TYPE_LISTENER, "{'name':'x','filter_chains':[{" PASS "}]}", "address", "missing"},
+    {SW_TYPE_LISTENER, "{'name':'x'," ADDR ",'internal_listener':{},'filter_chains':[{" PASS "}]}",
+     "address", "excludes"},
+    {SW_TYPE_LISTENER, "{'name':'x'," ADDR "}", "filter_chains", "empty"},
+    {SW_TYPE_LISTENER, LISTENER("{}"), "filter_chains[0].filters", "empty"},
+    {SW_TYPE_LISTENER, LISTENER("{'filters':[{'name':'f'}]}"),
+     "filter_chains[0].filters[0].typed_config", "missing"},
+    {SW_TYPE_LISTENER, LISTENER("{" PASS "},{" PASS "}"), "filter_chains[1].filter_chain_match",
+     "earlier chain"},
+    {SW_TYPE_LISTENER,
+     "{'name':'x'," ADDR "," INSPECTOR ",'filter_chains':[{'filter_chain_match':{'server_names':"
+     "['a.b','c.d']}," PASS "},{'filter_chain_match':{'server_names':['c.d']}," PASS "}]}",
+     "filter_chains[1].filter_chain_match", "('c.d')"},
+    {SW_TYPE_LISTENER, LISTENER("{'filter_chain_match':{'server_names':['a.b']}," PASS "}"),
+     "filter_chains[0].filter_chain_match", "TLS inspector"},
+    {SW_TYPE_LISTENER,
+     "{'name':'x'," ADDR "," INSPECTOR ",'filter_chains':[{'filter_chain_match':{'server_names':"
+     "['*']}," PASS "}]}",
+     "filter_chains[0].filter_chain_match", "neither full"},
+    {SW_TYPE_LISTENER,
+     "{'name':'x','address':{'socket_address':{'address':'::','protocol':'UDP','port_value':53}}}",
+     "listener_filters", "datagrams"},
+    {SW_TYPE_LISTENER,
+     "{'name':'x','address':{'socket_address':{'address':'::','protocol':'UDP','port_value':53}},"
+     "'listener_filters':[{'name':'u','typed_config':{" UDP ",'stat_prefix':'s'}}]}",
+     "listener_filters[0].typed_config", "no cluster"},
+    {SW_TYPE_LISTENER,
+     "{'name':'x','address':{'socket_address':{'port_value':70000}},'filter_chains':[{" PASS "}]}",
+     "address.socket_address.address", "empty"},
+    {SW_TYPE_LISTENER,
+     "{'name':'x','address':{'socket_address':{'address':'::','port_value':70000}},"
+     "'filter_chains':[{" PASS "}]}",
+     "address.socket_address.port_value", "65535"},
+    {SW_TYPE_LISTENER,
+     LISTENER("{'transport_socket':{'name':'t','typed_config':{" TLS "}}," PASS "}"),
+     "filter_chains[0].transport_socket.typed_config.common_tls_context", "no certificate"},
+    {SW_TYPE_LISTENER,
+     LISTENER("{'transport_socket':{'name':'t','typed_config':{" TLS
+              ",'require_client_certificate':true,'common_tls_context':"
+              "{'tls_certificate_sds_secret_configs':[{'name':'s'}]}}}," PASS "}"),
+     "filter_chains[0].transport_socket.typed_config.require_client_certificate", "validation"},
+    /* filters */
+    {SW_TYPE_LISTENER, FILTER(TCP ",'cluster':'c'"),
+     "filter_chains[0].filters[0].typed_config.stat_prefix", "empty"},
+    {SW_TYPE_LISTENER, FILTER(TCP ",'stat_prefix':'s'"), "filter_chains[0].filters[0].typed_config",
+     "no cluster"},
+    {SW_TYPE_LISTENER,
+     FILTER(TCP ",'stat_prefix':'s','weighted_clusters':{'clusters':[{'name':'a'}]}"),
+     "filter_chains[0].filters[0].typed_config.weighted_clusters.clusters[0]", "at least 1"},
+    {SW_TYPE_LISTENER,
+     FILTER(TCP ",'stat_prefix':'s','cluster':'c','tunneling_config':{'post_path':'/'}"),
+     "filter_chains[0].filters[0].typed_config.tunneling_config.hostname", "empty"},
+    {SW_TYPE_LISTENER,
+     FILTER(TCP
+            ",'stat_prefix':'s','cluster':'c','tunneling_config':{'hostname':'h','post_path':'/'}"),
+     "filter_chains[0].filters[0].typed_config.tunneling_config.post_path", "use_post"},
+    {SW_TYPE_LISTENER,
+     FILTER(TCP ",'stat_prefix':'s','cluster':'c','tunneling_config':{'hostname':'h',"
+                "'headers_to_add':[{'header':{'key':'host','value':'x'}}]}"),
+     "filter_chains[0].filters[0].typed_config.tunneling_config.headers_to_add[0].header.key",
+     "may not"},
+    {SW_TYPE_LISTENER,
+     FILTER(HCM ",'stat_prefix':'s','rds':{'route_config_name':'r','config_source':" ADS
+                "},'http_filters':[" ROUTER "]"),
+     NULL, NULL},
+    {SW_TYPE_LISTENER, FILTER(HCM ",'stat_prefix':'s','http_filters':[" ROUTER "]"),
+     "filter_chains[0].filters[0].typed_config", "no routes"},
+    {SW_TYPE_LISTENER,
+     FILTER(HCM ",'stat_prefix':'s','route_config':{},'http_filters':[" ROUTER ",{'name':'z'}]"),
+     "filter_chains[0].filters[0].typed_config.http_filters[0]", "the last"},
+    {SW_TYPE_LISTENER,
+     FILTER(HCM ",'stat_prefix':'s','rds':{'route_config_name':'r','config_source':"
+                "{'ads':{}}},'http_filters':[" ROUTER "]"),
+     "filter_chains[0].filters[0].typed_config.rds.config_source.resource_api_version", "V3"},
+    /* routes */
+    {SW_TYPE_ROUTE, ROUTE("'prefix':'/'", TO_C), NULL, NULL},
+    {SW_TYPE_ROUTE, "{'name':'x','virtual_hosts':[{'domains':['*']}]}", "virtual_hosts[0].name",
+     "empty"},
+    {SW_TYPE_ROUTE, "{'name':'x','virtual_hosts':[{'name':'v'}]}", "virtual_hosts[0].domains",
+     "empty"},
+    {SW_TYPE_ROUTE, "{'name':'x','virtual_hosts':[{'name':'v','domains':['a.b','A.b']}]}",
+     "virtual_hosts[0].domains[1]", "another place"},
+    {SW_TYPE_ROUTE,
+     "{'name':'x','virtual_hosts':[{'name':'v','domains':['*']},{'name':'w','domains':['*']}]}",
+     "virtual_hosts[1].domains[0]", "another place"},
+    {SW_TYPE_ROUTE, "{'name':'x','virtual_hosts':[{'name':'v','domains':['a*b']}]}",
+     "virtual_hosts[0].domains[0]", "not a domain"},
+    {SW_TYPE_ROUTE, VHOST("{" TO_C "}"), "virtual_hosts[0].routes[0].match", "missing"},
+    {SW_TYPE_ROUTE, ROUTE("", TO_C), "virtual_hosts[0].routes[0].match", "no path"},
+    {SW_TYPE_ROUTE, VHOST("{'match':{'prefix':'/'}}"), "virtual_hosts[0].routes[0]", "no action"},
+    {SW_TYPE_ROUTE, ROUTE("'path_separated_prefix':'/'", TO_C),
+     "virtual_hosts[0].routes[0].match.path_separated_prefix", "ends in"},
+    {SW_TYPE_ROUTE, ROUTE("'path_separated_prefix':'/a/'", TO_C),
+     "virtual_hosts[0].routes[0].match.path_separated_prefix", "ends in"},
+    {SW_TYPE_ROUTE, ROUTE("'safe_regex':{'regex':'(a'}", TO_C),
+     "virtual_hosts[0].routes[0].match.safe_regex.regex", ""},
+    {SW_TYPE_ROUTE, ROUTE("'safe_regex':{'regex':'(?=a)b'}", TO_C),
+     "virtual_hosts[0].routes[0].match.safe_regex.regex", ""},
+    {SW_TYPE_ROUTE, ROUTE("'prefix':'/','headers':[{'string_match':{'exact':'a'}}]", TO_C),
+     "virtual_hosts[0].routes[0].match.headers[0].name", "1 to"},
+    {SW_TYPE_ROUTE, ROUTE("'prefix':'/','headers':[{'name':'a b','present_match':true}]", TO_C),
+     "virtual_hosts[0].routes[0].match.headers[0].name", "not the name"},
+    {SW_TYPE_ROUTE,
+     ROUTE("'prefix':'/','headers':[{'name':'a','string_match':{'exact':'x\\r\\ny'}}]", TO_C),
+     "virtual_hosts[0].routes[0].match.headers[0].string_match.exact", "CR"},
+    {SW_TYPE_ROUTE, ROUTE("'prefix':'/','query_parameters':[{'present_match':true}]", TO_C),
+     "virtual_hosts[0].routes[0].match.query_parameters[0].name", "empty"},
+    {SW_TYPE_ROUTE, ROUTE("'prefix':'/'", "'route':{}"), "virtual_hosts[0].routes[0].route",
+     "no cluster"},
+    {SW_TYPE_ROUTE, ROUTE("'prefix':'/'", "'route':{'weighted_clusters':{}}"),
+     "virtual_hosts[0].routes[0].route.weighted_clusters.clusters", "empty"},
+    {SW_TYPE_ROUTE,
+     ROUTE("'prefix':'/'", "'route':{'weighted_clusters':{'clusters':[{'name':'a','weight':0}]}}"),
+     "virtual_hosts[0].routes[0].route.weighted_clusters.clusters", "add up to 0"},
+    {SW_TYPE_ROUTE,
+     ROUTE("'prefix':'/'", "'route':{'weighted_clusters':{'clusters':["
+                           "{'name':'a','weight':4294967295},{'name':'b','weight':1}]}}"),
+     "virtual_hosts[0].routes[0].route.weighted_clusters.clusters", "4294967296"},
+    {SW_TYPE_ROUTE, ROUTE("'prefix':'/'", "'direct_response':{'status':199}"),
+     "virtual_hosts[0].routes[0].direct_response.status", "199"},
+    {SW_TYPE_ROUTE,
+     "{'name':'x','max_direct_response_body_size_bytes':2,'virtual_hosts':[{'name':'v','domains':"
+     "['*'],'routes':[{'match':{'prefix':'/'},'direct_response':{'status':200,'body':"
+     "{'inline_string':'abc'}}}]}]}",
+     "virtual_hosts[0].routes[0].direct_response.body", "more than 2"},
+    {SW_TYPE_ROUTE, ROUTE("'prefix':'/'", "'redirect':{'port_redirect':99999}"),
+     "virtual_hosts[0].routes[0].redirect.port_redirect", "65535"},
+    {SW_TYPE_ROUTE,
+     ROUTE("'prefix':'/'", TO_C ",'request_headers_to_add':[{'header':{'key':':path'}}]"),
+     "virtual_hosts[0].routes[0].request_headers_to_add[0].header.key", "may not"},
+    {SW_TYPE_ROUTE,
+     ROUTE("'prefix':'/'",
+           TO_C ",'request_headers_to_add':[{'header':{'key':'a','value':'100%'}}]"),
+     "virtual_hosts[0].routes[0].request_headers_to_add[0].header.value", "partner"},
+    {SW_TYPE_ROUTE, ROUTE("'prefix':'/'", TO_C ",'request_headers_to_remove':['Host']"),
+     "virtual_hosts[0].routes[0].request_headers_to_remove", "may not"},
+    {SW_TYPE_ROUTE,
+     ROUTE("'prefix':'/'",
+           "'route':{'cluster':'c','retry_policy':{'retry_back_off':{'base_interval':'0s'}}}"),
+     "virtual_hosts[0].routes[0].route.retry_policy.retry_back_off.base_interval", "above zero"},
+    {SW_TYPE_ROUTE,
+     ROUTE("'prefix':'/'",
+           "'route':{'cluster':'c','request_mirror_policies':[{'cluster':'m','runtime_fraction':"
+           "{'default_value':{'numerator':101}}}]}"),
+     "virtual_hosts[0].routes[0].route.request_mirror_policies[0].runtime_fraction.default_value."
+     "numerator",
+     "above 100"},
+    /* clusters */
+    {SW_TYPE_CLUSTER, "{'name':'x','connect_timeout':'1s'," EDS "}", NULL, NULL},
+    {SW_TYPE_CLUSTER, "{'name':'x','connect_timeout':'0s'," EDS "}", "connect_timeout",
+     "above zero"},
+    {SW_TYPE_CLUSTER, "{'name':'x','type':'EDS'}", "eds_cluster_config", "missing"},
+    {SW_TYPE_CLUSTER, "{'name':'x','type':'STATIC'}", "load_assignment", "missing"},
+    {SW_TYPE_CLUSTER,
+     "{'name':'x','type':'STATIC','load_assignment':{'cluster_name':'x','endpoints':[{"
+     "'lb_endpoints':[{'endpoint':{'address':{'socket_address':{'address':'a.b','port_value':1}}}}]"
+     "}]}}",
+     "", "not an IP"},
+    {SW_TYPE_CLUSTER, "{'name':'x'," EDS ",'health_checks':[{'tcp_health_check':{}}]}",
+     "health_checks[0].timeout", "above zero"},
+    {SW_TYPE_CLUSTER,
+     "{'name':'x'," EDS ",'transport_socket':{'name':'i','typed_config':{'@type':"
+     "'type.googleapis.com/envoy.extensions.transport_sockets.internal_upstream.v3."
+     "InternalUpstreamTransport','passthrough_metadata':[{'kind':{'route':{}},'name':'t'}]}}}",
+     "transport_socket.typed_config.transport_socket", "missing"},
+    {SW_TYPE_CLUSTER,
+     "{'name':'x'," EDS ",'transport_socket':{'name':'i','typed_config':{'@type':"
+     "'type.googleapis.com/envoy.extensions.transport_sockets.internal_upstream.v3."
+     "InternalUpstreamTransport','passthrough_metadata':[{'kind':{'route':{}},'name':'t'}]}}}",
+     "transport_socket.typed_config.passthrough_metadata[0]", "host or cluster"},
+    /* endpoints */
+    {SW_TYPE_ENDPOINT, "{'cluster_name':'x'}", NULL, NULL},
+    {SW_TYPE_ENDPOINT, "{'cluster_name':'x','endpoints':[{'load_balancing_weight':0}]}",
+     "endpoints[0].load_balancing_weight", "at least 1"},
+    {SW_TYPE_ENDPOINT,
+     "{'cluster_name':'x','endpoints':[{'load_balancing_weight':4294967295},"
+     "{'load_balancing_weight':1}]}",
+     "endpoints", "too much"},
+    {SW_TYPE_ENDPOINT, "{'cluster_name':'x','endpoints':[{'lb_endpoints':[{}]}]}",
+     "endpoints[0].lb_endpoints[0]", "no endpoint"},
+    /* secrets */
+    {SW_TYPE_SECRET, "{'name':'x'}", "", "nothing"},
+    {SW_TYPE_SECRET, "{'name':'x','tls_certificate':{'certificate_chain':{'inline_string':'c'}}}",
+     "tls_certificate.private_key", "missing"},
+    {SW_TYPE_SECRET, "{'name':'x','validation_context':{'trusted_ca':{}}}",
+     "validation_context.trusted_ca", "no source"},
+};
+
+static struct sw_slice encode(struct sw_arena *a, const char *type, const char *json)
+{
+    char *text = sw_arena_dup(a, sw_slice_str(json));
+    struct sw_json *v = NULL;
+    struct sw_slice bytes = {0};
+    struct sw_err err = {0};
+
+    for (char *p = text; *p; p++) {
+        if (*p == '\'')
+            *p = '"';
+    }
+    if (sw_json_parse(a, sw_slice_str(text), NULL, &v, &err) != SW_OK ||
+        sw_pb_from_json(a, sw_pb_type_find(sw_slice_str(type)), v, &bytes, &err) != SW_OK)
+        fail_msg("%s: %s", json, err.msg);
+    return bytes;
+}
+
+struct expect {
+    const char *field;
+    const char *text;
+    size_t hits;
+    size_t n;
+    enum sw_xds_severity severity;
+    char last[256];
+};
+
+static void on_finding(void *arg, const struct sw_xds_finding *f)
+{
+    struct expect *e = arg;
+    char text[256];
+
+    (void)snprintf(text, sizeof(text), "%.*s", SW_SLICE_ARG(f->text));
+    (void)snprintf(e->last, sizeof(e->last), "%.*s: %.*s", SW_SLICE_ARG(f->field),
+                   SW_SLICE_ARG(f->text));
+    e->n++;
+    if (e->field && f->severity == e->severity && sw_slice_eq_str(f->field, e->field) &&
+        strstr(text, e->text))
+        e->hits++;
+}
+
+static void each_rule_names_the_field(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        SW_ARENA_AUTO a = {0};
+        struct sw_gw_resource r = {.type = cases[i].type, .name = SW_SLICE_LIT("x")};
+        struct expect e = {.field = cases[i].field, .text = cases[i].text};
+        size_t errors;
+
+        r.value = encode(&a, cases[i].type, cases[i].json);
+        errors = sw_xds_lint(&r, 1, NULL, on_finding, &e);
+        if (cases[i].field ? e.hits != 1 || errors == 0 : errors != 0)
+            fail_msg("%s\nexpected %s, last of %zu: %s", cases[i].json,
+                     cases[i].field ? cases[i].field : "nothing", e.n, e.last);
+    }
+}
+
+static void a_wide_route_before_a_narrow_one_is_a_warning(void **state)
+{
+    static const char json[] = VHOST("{'match':{'path_separated_prefix':'/a'}," TO_C "},"
+                                     "{'match':{'path':'/a/b'}," TO_C "}");
+    SW_ARENA_AUTO a = {0};
+    struct sw_gw_resource r = {.type = SW_TYPE_ROUTE, .name = SW_SLICE_LIT("x")};
+    struct expect e = {.field = "virtual_hosts[0].routes[1]",
+                       .text = "nothing reaches",
+                       .severity = SW_XDS_WARNING};
+
+    (void)state;
+    r.value = encode(&a, SW_TYPE_ROUTE, json);
+    assert_int_equal(sw_xds_lint(&r, 1, NULL, on_finding, &e), 0);
+    assert_int_equal(e.hits, 1);
+}
+
+static void names_must_exist_in_a_closed_set(void **state)
+{
+    static const struct sw_xds_lint_opts closed = {.closed = true};
+    SW_ARENA_AUTO a = {0};
+    struct sw_gw_resource r[] = {
+        {.type = SW_TYPE_LISTENER, .name = SW_SLICE_LIT("x")},
+        {.type = SW_TYPE_CLUSTER, .name = SW_SLICE_LIT("x")},
+    };
+    struct expect e = {.field = "filter_chains[0].filters[0].typed_config.cluster",
+                       .text = "no cluster named 'c'"};
+
+    (void)state;
+    r[0].value = encode(&a, SW_TYPE_LISTENER, LISTENER("{" PASS "}"));
+    r[1].value = encode(&a, SW_TYPE_CLUSTER, "{'name':'x'," EDS "}");
+    assert_int_equal(sw_xds_lint(r, 2, NULL, NULL, NULL), 0);
+    assert_int_equal(sw_xds_lint(r, 2, &closed, on_finding, &e), 2);
+    assert_int_equal(e.hits, 1);
+    assert_string_equal(e.last, "eds_cluster_config.service_name: no endpoint set named 'x'");
+}
+
+static void names_are_unique_and_agree(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_slice bytes = encode(&a, SW_TYPE_ENDPOINT, "{'cluster_name':'x'}");
+    struct sw_gw_resource r[] = {
+        {.type = SW_TYPE_ENDPOINT, .name = SW_SLICE_LIT("x"), .value = bytes},
+        {.type = SW_TYPE_ENDPOINT, .name = SW_SLICE_LIT("x"), .value = bytes},
+        {.type = SW_TYPE_ENDPOINT, .name = SW_SLICE_LIT("y"), .value = bytes},
+    };
+
+    (void)state;
+    assert_int_equal(sw_xds_lint(r, 3, NULL, NULL, NULL), 2);
+}
+
+static void what_does_not_decode_is_said_so(void **state)
+{
+    struct sw_gw_resource r[] = {
+        {.type = SW_TYPE_CLUSTER, .name = SW_SLICE_LIT("x"), .value = SW_SLICE_LIT("\xff")},
+        {.type = "type.googleapis.com/nobody.Knows", .name = SW_SLICE_LIT("x")},
+    };
+
+    (void)state;
+    assert_int_equal(sw_xds_lint(r, 2, NULL, NULL, NULL), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_rule_names_the_field),
+        cmocka_unit_test(a_wide_route_before_a_narrow_one_is_a_warning),
+        cmocka_unit_test(names_must_exist_in_a_closed_set),
+        cmocka_unit_test(names_are_unique_and_agree),
+        cmocka_unit_test(what_does_not_decode_is_said_so),
+    };
+
+    return cmocka_run_group_tests_name("gateway lint", tests, NULL, NULL);
+}
