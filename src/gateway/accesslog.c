@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Access logs. Workers format a line on their own stack of buffers and append it to the file's
+ * queue; one thread writes. A full queue drops lines and counts them: traffic never waits for a
+ * disk.
+ */
+#include "gateway/accesslog.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <proto/accesslog.pb-c.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "gateway/accesslog_int.h"
+#include "gateway/config_int.h"
+#include "proto/pb.h"
+#include "proto/types.h"
+
+enum { QUEUE_MAX = 4 << 20, LINE_MAX_BYTES = 64 * 1024, FILTER_DEPTH = 8, FIELDS_MAX = 200 };
+
+static const char default_http[] =
+    "[%START_TIME%] \"%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%\" "
+    "%RESPONSE_CODE% %RESPONSE_FLAGS% %BYTES_RECEIVED% %BYTES_SENT% %DURATION% "
+    "%RESPONSE_DURATION% \"%REQ(X-FORWARDED-FOR)%\" \"%REQ(USER-AGENT)%\" "
+    "\"%REQ(X-REQUEST-ID)%\" \"%REQ(:AUTHORITY)%\" \"%UPSTREAM_HOST%\"\n";
+
+/* A file, shared by all logs that name it. */
+struct sink {
+    struct sw_list link;
+    char *path; /* owned */
+    unsigned refs;
+    int fd;
+    bool keep;         /* a standard stream: not ours to close */
+    struct sw_buf out; /* queued */
+    uint64_t dropped;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct sw_list sinks;
+    pthread_t thread;
+    bool started;
+    bool stopping;
+    bool reopen;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER,
+         .wake = PTHREAD_COND_INITIALIZER,
+         .sinks = {&all.sinks, &all.sinks}};
+
+enum filter_kind { FILTER_STATUS, FILTER_AND, FILTER_OR, FILTER_FLAGS };
+
+struct filter {
+    enum filter_kind kind;
+    int op; /* of the comparison */
+    uint32_t value;
+    struct filter *subs;
+    size_t n;
+    struct sw_slice *flags; /* none: any flag */
+};
+
+struct json_field {
+    struct sw_slice key;
+    const struct sw_gw_format *format; /* NULL: subs */
+    struct json_field *subs;
+    size_t n;
+};
+
+struct sw_gw_accesslog {
+    _Atomic uint32_t refs;
+    struct sw_arena arena;
+    struct sink *sink;
+    const struct filter *filter;       /* NULL: everything */
+    const struct sw_gw_format *format; /* NULL: JSON */
+    struct json_field json;
+    bool omit_empty;
+};
+
+/* ---- the writer ---- */
+
+static int open_path(const char *path)
+{
+    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+}
+
+static void write_all(int fd, struct sw_slice s)
+{
+    while (s.n && fd >= 0) {
+        ssize_t n = write(fd, s.p, s.n);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return; /* a full disk or a closed pipe: the lines are lost, traffic goes on */
+        s = sw_slice_from(s, (size_t)n);
+    }
+}
+
+static bool write_pending_locked(void)
+{
+    bool any = false;
+
+    for (struct sw_list *l = all.sinks.next; l != &all.sinks; l = l->next) {
+        struct sink *s = SW_CONTAINER_OF(l, struct sink, link);
+        struct sw_buf take = s->out;
+
+        if (sw_buf_len(&take) == 0)
+            continue;
+        any = true;
+        s->refs++; /* stays while we write without the lock */
+        sw_buf_init(&s->out, QUEUE_MAX);
+        pthread_mutex_unlock(&all.lock);
+        write_all(s->fd, sw_buf_slice(&take));
+        sw_buf_done(&take);
+        pthread_mutex_lock(&all.lock);
+        s->refs--;
+    }
+    return any;
+}
+
+static void reopen_locked(void)
+{
+    for (struct sw_list *l = all.sinks.next; l != &all.sinks; l = l->next) {
+        struct sink *s = SW_CONTAINER_OF(l, struct sink, link);
+        int fd;
+
+        if (s->keep)
+            continue;
+        fd = open_path(s->path);
+        if (fd < 0) {
+            sw_log_warn("access", "cannot open '%s' again: %s", s->path, sw_errno_text(errno));
+            continue;
+        }
+        if (s->fd >= 0)
+            (void)close(s->fd);
+        s->fd = fd;
+    }
+}
+
+static void reap_locked(void)
+{
+    struct sw_list *next;
+
+    for (struct sw_list *l = all.sinks.next; l != &all.sinks; l = next) {
+        struct sink *s = SW_CONTAINER_OF(l, struct sink, link);
+
+        next = l->next;
+        if (s->refs || sw_buf_len(&s->out))
+            continue;
+        sw_list_unlink(&s->link);
+        if (!s->keep && s->fd >= 0)
+            (void)close(s->fd);
+        sw_buf_done(&s->out);
+        sw_free(s->path);
+        sw_free(s);
+    }
+}
+
+static void *writer(void *arg)
+{
+    (void)arg;
+    pthread_mutex_lock(&all.lock);
+    for (;;) {
+        if (all.reopen) {
+            all.reopen = false;
+            reopen_locked();
+        }
+        if (write_pending_locked())
+            continue;
+        reap_locked();
+        if (all.stopping)
+            break;
+        pthread_cond_wait(&all.wake, &all.lock);
+    }
+    pthread_mutex_unlock(&all.lock);
+    return NULL;
+}
+
+static struct sink *sink_get(const char *path, int std_fd, struct sw_err *err)
+{
+    struct sink *s = NULL;
+
+    pthread_mutex_lock(&all.lock);
+    for (struct sw_list *l = all.sinks.next; l != &all.sinks && !s; l = l->next) {
+        s = SW_CONTAINER_OF(l, struct sink, link);
+        if (strcmp(s->path, path) != 0)
+            s = NULL;
+    }
+    if (!s) {
+        int fd = std_fd >= 0 ? std_fd : open_path(path);
+
+        if (fd < 0) {
+            pthread_mutex_unlock(&all.lock);
+            (void)sw_err_set(err, SW_EINVAL, "cannot open '%s': %s", path, sw_errno_text(errno));
+            return NULL;
+        }
+        s = SW_NEW(struct sink);
+        s->path = sw_strdup(path);
+        s->fd = fd;
+        s->keep = std_fd >= 0;
+        sw_buf_init(&s->out, QUEUE_MAX);
+        sw_list_init(&s->link);
+        sw_list_push_back(&all.sinks, &s->link);
+    }
+    s->refs++;
+    if (!all.started)
+        all.started = sw_thread_start(&all.thread, writer, NULL, "sw-access") == 0;
+    pthread_mutex_unlock(&all.lock);
+    return s;
+}
+
+static void sink_put(struct sink *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&all.lock);
+    s->refs--;
+    pthread_cond_signal(&all.wake);
+    pthread_mutex_unlock(&all.lock);
+}
+
+static void sink_write(struct sink *s, struct sw_slice line)
+{
+    bool first;
+
+    pthread_mutex_lock(&all.lock);
+    first = sw_buf_len(&s->out) == 0;
+    if (sw_buf_append_slice(&s->out, line) < 0)
+        s->dropped++;
+    if (first)
+        pthread_cond_signal(&all.wake);
+    pthread_mutex_unlock(&all.lock);
+}
+
+void sw_gw_accesslog_reopen(void)
+{
+    pthread_mutex_lock(&all.lock);
+    all.reopen = true;
+    pthread_cond_signal(&all.wake);
+    pthread_mutex_unlock(&all.lock);
+}
+
+void sw_gw_accesslog_stop(void)
+{
+    pthread_mutex_lock(&all.lock);
+    all.stopping = true;
+    pthread_cond_signal(&all.wake);
+    pthread_mutex_unlock(&all.lock);
+    if (all.started)
+        (void)pthread_join(all.thread, NULL);
+    all.started = false;
+    all.stopping = false;
+}
+
+/* ---- building ---- */
+
+struct sw_gw_accesslog *sw_gw_accesslog_ref(struct sw_gw_accesslog *l)
+{
+    atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+    return l;
+}
+
+struct sw_gw_accesslog *sw_gw_accesslog_unref(struct sw_gw_accesslog *l)
+{
+    if (l && atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) == 1) {
+        sink_put(l->sink);
+        sw_arena_clear(&l->arena);
+        sw_free(l);
+    }
+    return NULL;
+}
+
+static int build_filter(struct sw_gw_build *b, struct sw_arena *a, const Sw__AccessLogFilter *f,
+                        unsigned depth, struct filter *ret);
+
+static int build_subs(struct sw_gw_build *b, struct sw_arena *a, Sw__AccessLogFilter *const *in,
+                      size_t n, unsigned depth, struct filter *ret)
+{
+    if (n == 0 || n > FIELDS_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "filter: a list of filters is expected");
+    ret->subs = sw_arena_array(a, n, sizeof(*ret->subs));
+    ret->n = n;
+    for (size_t i = 0; i < n; i++) {
+        int rc = build_filter(b, a, in[i], depth + 1, &ret->subs[i]);
+
+        if (rc < 0)
+            return rc;
+    }
+    return SW_OK;
+}
+
+static int build_filter(struct sw_gw_build *b, struct sw_arena *a, const Sw__AccessLogFilter *f,
+                        unsigned depth, struct filter *ret)
+{
+    if (depth > FILTER_DEPTH)
+        return sw_err_set(b->err, SW_EINVAL, "filter: nested too deeply");
+    switch ((int)f->filter_specifier_case) {
+    case SW__ACCESS_LOG_FILTER__FILTER_SPECIFIER_STATUS_CODE_FILTER:
+        ret->kind = FILTER_STATUS;
+        if (!f->status_code_filter->comparison || !f->status_code_filter->comparison->value)
+            return sw_err_set(b->err, SW_EINVAL, "filter: status_code_filter without comparison");
+        ret->op = (int)f->status_code_filter->comparison->op;
+        ret->value = f->status_code_filter->comparison->value->default_value;
+        return SW_OK;
+    case SW__ACCESS_LOG_FILTER__FILTER_SPECIFIER_AND_FILTER:
+        ret->kind = FILTER_AND;
+        return build_subs(b, a, f->and_filter->filters, f->and_filter->n_filters, depth, ret);
+    case SW__ACCESS_LOG_FILTER__FILTER_SPECIFIER_OR_FILTER:
+        ret->kind = FILTER_OR;
+        return build_subs(b, a, f->or_filter->filters, f->or_filter->n_filters, depth, ret);
+    case SW__ACCESS_LOG_FILTER__FILTER_SPECIFIER_RESPONSE_FLAG_FILTER:
+        ret->kind = FILTER_FLAGS;
+        ret->n = f->response_flag_filter->n_flags;
+        ret->flags = sw_arena_array(a, ret->n ? ret->n : 1, sizeof(*ret->flags));
+        for (size_t i = 0; i < ret->n; i++)
+            ret->flags[i] = sw_arena_slice(a, SW_PB_SLICE(f->response_flag_filter->flags[i]));
+        return SW_OK;
+    default:
+        return sw_err_set(b->err, SW_EINVAL, "filter: kind not supported");
+    }
+}
+
+static int build_json(struct sw_gw_build *b, struct sw_arena *a, const struct sw_json *v,
+                      unsigned depth, struct json_field *ret)
+{
+    if (depth > FILTER_DEPTH)
+        return sw_err_set(b->err, SW_EINVAL, "json_format: nested too deeply");
+    if (v->type == SW_JSON_STRING)
+        return sw_gw_format_parse(a, v->text, &ret->format, b->err);
+    if (v->type != SW_JSON_OBJECT || v->obj.n > FIELDS_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "json_format: strings and objects are expected");
+    ret->n = v->obj.n;
+    ret->subs = sw_arena_array(a, ret->n ? ret->n : 1, sizeof(*ret->subs));
+    for (size_t i = 0; i < ret->n; i++) {
+        int rc;
+
+        ret->subs[i].key = sw_arena_slice(a, v->obj.members[i].key);
+        rc = build_json(b, a, v->obj.members[i].value, depth + 1, &ret->subs[i]);
+        if (rc < 0)
+            return rc;
+    }
+    return SW_OK;
+}
+
+static int build_format(struct sw_gw_build *b, struct sw_gw_accesslog *l,
+                        const Sw__SubstitutionFormatString *f)
+{
+    struct sw_slice text = SW_SLICE_LIT(default_http);
+
+    if (f && f->format_case == SW__SUBSTITUTION_FORMAT_STRING__FORMAT_JSON_FORMAT) {
+        l->omit_empty = f->omit_empty_values;
+        return build_json(b, &l->arena, sw_gw_build_struct(b, f->json_format), 0, &l->json);
+    }
+    if (f && f->format_case == SW__SUBSTITUTION_FORMAT_STRING__FORMAT_TEXT_FORMAT)
+        text = SW_PB_SLICE(f->text_format);
+    if (f && f->format_case == SW__SUBSTITUTION_FORMAT_STRING__FORMAT_TEXT_FORMAT_SOURCE) {
+        int rc = sw_gw_build_source(b, f->text_format_source, LINE_MAX_BYTES, &text);
+
+        if (rc < 0)
+            return rc;
+    }
+    if (f)
+        l->omit_empty = f->omit_empty_values;
+    return sw_gw_format_parse(&l->arena, text, &l->format, b->err);
+}
+
+static int build_sink(struct sw_gw_build *b, struct sw_gw_accesslog *l, const Sw__AccessLog *in)
+{
+    const Sw__FileAccessLog *file;
+    const Sw__StdoutAccessLog *out;
+    const Sw__StderrAccessLog *errs;
+    const Sw__Any *any =
+        in->config_type_case == SW__ACCESS_LOG__CONFIG_TYPE_TYPED_CONFIG ? in->typed_config : NULL;
+
+    if (sw_pb_any_is(any, &sw__file_access_log__descriptor)) {
+        const char *path;
+
+        file = sw_gw_open_any(b, any, &sw__file_access_log__descriptor);
+        if (!file)
+            return SW_EINVAL;
+        path = sw_arena_dup(b->tmp, SW_PB_SLICE(file->path));
+        if (path[0] == '\0')
+            return sw_err_set(b->err, SW_EINVAL, "file access log without a path");
+        l->sink = sink_get(path,
+                           strcmp(path, "/dev/stdout") == 0   ? STDOUT_FILENO
+                           : strcmp(path, "/dev/stderr") == 0 ? STDERR_FILENO
+                                                              : -1,
+                           b->err);
+        return l->sink ? build_format(b, l, file->log_format) : SW_EINVAL;
+    }
+    if (sw_pb_any_is(any, &sw__stdout_access_log__descriptor)) {
+        out = sw_gw_open_any(b, any, &sw__stdout_access_log__descriptor);
+        if (!out)
+            return SW_EINVAL;
+        l->sink = sink_get("/dev/stdout", STDOUT_FILENO, b->err);
+        return build_format(b, l, out->log_format);
+    }
+    if (sw_pb_any_is(any, &sw__stderr_access_log__descriptor)) {
+        errs = sw_gw_open_any(b, any, &sw__stderr_access_log__descriptor);
+        if (!errs)
+            return SW_EINVAL;
+        l->sink = sink_get("/dev/stderr", STDERR_FILENO, b->err);
+        return build_format(b, l, errs->log_format);
+    }
+    return sw_err_set(b->err, SW_EINVAL, "access log '%.*s': type not supported",
+                      (int)sw_min(in->name.len, 60), (const char *)in->name.data);
+}
+
+int sw_gw_build_logs(struct sw_gw_build *b, struct Sw__AccessLog *const *in, size_t n,
+                     struct sw_gw_accesslog *const **ret, size_t *ret_n)
+{
+    struct sw_gw_accesslog **out = n ? sw_arena_array(b->arena, n, sizeof(*out)) : NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        struct sw_gw_accesslog *l = SW_NEW(struct sw_gw_accesslog);
+        int rc;
+
+        atomic_init(&l->refs, 1);
+        sw_vec_push(&b->logs, l); /* the owner from here on */
+        out[i] = l;
+        rc = build_sink(b, l, in[i]);
+        if (rc == SW_OK && in[i]->filter) {
+            struct filter *f = SW_ARENA_NEW(&l->arena, struct filter);
+
+            rc = build_filter(b, &l->arena, in[i]->filter, 0, f);
+            l->filter = f;
+        }
+        if (rc < 0)
+            return rc;
+    }
+    *ret = out;
+    *ret_n = n;
+    return SW_OK;
+}
+
+/* ---- writing ---- */
+
+static bool flag_listed(const struct filter *f, const struct sw_gw_vars *v)
+{
+    char text[128];
+    struct sw_slice have = sw_gw_flags_text(v->flags, text, sizeof(text));
+
+    if (f->n == 0)
+        return have.n > 0;
+    while (have.p) {
+        struct sw_slice one = sw_slice_cut(&have, ',');
+
+        for (size_t i = 0; i < f->n; i++) {
+            if (sw_slice_eq(one, f->flags[i]))
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool filter_agrees(const struct filter *f, const struct sw_gw_vars *v)
+{
+    uint32_t status = (uint32_t)v->status;
+
+    switch (f->kind) {
+    case FILTER_STATUS:
+        return f->op == 0   ? status == f->value
+               : f->op == 1 ? status >= f->value
+               : f->op == 2 ? status <= f->value
+                            : status != f->value;
+    case FILTER_AND:
+    case FILTER_OR:
+        for (size_t i = 0; i < f->n; i++) {
+            if (filter_agrees(&f->subs[i], v) != (f->kind == FILTER_AND))
+                return f->kind == FILTER_OR;
+        }
+        return f->kind == FILTER_AND;
+    case FILTER_FLAGS:
+        return flag_listed(f, v);
+    }
+    return true;
+}
+
+static void write_json(const struct sw_gw_accesslog *l, const struct json_field *f,
+                       const struct sw_gw_vars *v, struct sw_jw *w)
+{
+    sw_jw_object(w);
+    for (size_t i = 0; i < f->n; i++) {
+        const struct json_field *sub = &f->subs[i];
+        SW_BUF_AUTO text;
+
+        if (!sub->format) {
+            sw_jw_key(w, sub->key);
+            write_json(l, sub, v, w);
+            continue;
+        }
+        sw_buf_init(&text, LINE_MAX_BYTES);
+        (void)!sw_gw_format_write(sub->format, v, "", &text);
+        if (sw_buf_len(&text) == 0 && l->omit_empty)
+            continue;
+        sw_jw_key(w, sub->key);
+        if (sw_buf_len(&text) == 0)
+            sw_jw_null(w);
+        else if (sw_gw_format_is_number(sub->format))
+            sw_jw_raw(w, sw_buf_slice(&text));
+        else
+            sw_jw_string(w, sw_buf_slice(&text));
+    }
+    sw_jw_object_end(w);
+}
+
+/* What peers sent may not forge further lines. */
+static void flatten(char *p, size_t n)
+{
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (p[i] == '\n' || p[i] == '\r')
+            p[i] = ' ';
+    }
+}
+
+void sw_gw_accesslog_write(struct sw_gw_accesslog *const *logs, size_t n,
+                           const struct sw_gw_vars *v)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct sw_gw_accesslog *l = logs[i];
+        SW_BUF_AUTO line;
+
+        if (l->filter && !filter_agrees(l->filter, v))
+            continue;
+        sw_buf_init(&line, LINE_MAX_BYTES);
+        if (l->format) {
+            if (sw_gw_format_write(l->format, v, l->omit_empty ? "" : "-", &line) < 0)
+                continue;
+            flatten(line.p + line.off, sw_buf_len(&line));
+        } else {
+            struct sw_jw w;
+
+            sw_jw_begin(&w, &line, NULL);
+            write_json(l, &l->json, v, &w);
+            if (sw_jw_end(&w) < 0 || sw_buf_putc(&line, '\n') < 0)
+                continue;
+        }
+        sink_write(l->sink, sw_buf_slice(&line));
+    }
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The compiled configuration of a gateway: one immutable, reference counted snapshot that every
+ * worker reads without locks. Parts that did not change are shared between snapshots, so that a new
+ * route table costs one route table. Nothing here changes after it was published, with two
+ * exceptions that say so: counters of hosts and clusters (cluster.h).
+ *
+ * Made by the store (config_store.h) from xDS resources; workers get it by message.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/map.h"
+#include "base/slice.h"
+#include "http/h1.h"
+#include "io/addr.h"
+#include "tls/cred.h"
+
+struct sw_regex;
+struct sw_gw_config;
+struct sw_gw_cluster;
+struct sw_gw_routes;
+struct sw_gw_accesslog;
+struct sw_gw_format;
+
+/* ---- small parts ---- */
+
+enum sw_gw_str_kind {
+    SW_GW_STR_EXACT,
+    SW_GW_STR_PREFIX,
+    SW_GW_STR_SUFFIX,
+    SW_GW_STR_CONTAINS,
+    SW_GW_STR_REGEX, /* whole text, as Envoy */
+};
+
+struct sw_gw_str_match {
+    enum sw_gw_str_kind kind;
+    bool icase; /* not for regex */
+    struct sw_slice text;
+    const struct sw_regex *re; /* owned by the object that holds the arena */
+};
+
+/* True when the text matches. */
+bool sw_gw_str_matches(const struct sw_gw_str_match *m, struct sw_slice text);
+
+enum sw_gw_addr_kind {
+    SW_GW_ADDR_IP,
+    SW_GW_ADDR_PIPE,     /* name is the path of a Unix socket */
+    SW_GW_ADDR_INTERNAL, /* name is an internal listener of this process */
+};
+
+struct sw_gw_addr {
+    enum sw_gw_addr_kind kind;
+    struct sw_addr ip;
+    struct sw_slice name;        /* NUL-terminated behind the slice */
+    struct sw_slice endpoint_id; /* internal only: tells endpoints of one listener apart */
+};
+
+/* ---- TLS ---- */
+
+enum sw_gw_tls_version { SW_GW_TLS_AUTO, SW_GW_TLS_10, SW_GW_TLS_11, SW_GW_TLS_12, SW_GW_TLS_13 };
+
+/*
+ * Both directions. Immutable and shared: one per chain or cluster and secret version. 'creds' carry
+ * chain and key with the roots and revocations of the validation context (any_identity; without
+ * roots trust_nobody), ready for sw_tls_params.cred.
+ */
+struct sw_gw_tls {
+    _Atomic uint32_t refs;
+    struct sw_arena arena;
+    struct sw_tls_cred **creds; /* in order of preference; a client without certificate has one */
+    struct sw_slice *ders;      /* the leaf of each, for the choice by name */
+    size_t n_creds;
+    const char *alpn; /* comma separated, by preference; NULL: none */
+    enum sw_gw_tls_version min;
+    enum sw_gw_tls_version max;
+    /* Peer validation. */
+    bool verify;              /* a validation context was given */
+    bool accept_untrusted;    /* ACCEPT_UNTRUSTED: ask, but believe any chain */
+    bool system_roots;        /* the credential's roots are the system's */
+    bool skip_verify;         /* upstream without a validation context: believe anybody */
+    bool require_client_cert; /* downstream */
+    struct sw_gw_san_match {
+        uint8_t type; /* 1 email, 2 DNS, 3 URI, 4 IP */
+        struct sw_gw_str_match match;
+    } * sans; /* any of them must match; none: no rule */
+    size_t n_sans;
+    struct sw_slice *spki; /* base64 SHA-256 pins; any must match */
+    size_t n_spki;
+    /* Upstream only. */
+    const char *sni; /* NULL: none or auto */
+    bool auto_sni;   /* from the request's host */
+    /* Downstream only. */
+    bool require_sni;
+    bool no_tickets;
+    uint64_t session_timeout_ns; /* 0: default */
+    uint64_t hash;               /* of everything above; part of the pool key */
+    struct sw_regex **regexes;
+    size_t n_regexes;
+};
+
+/* The certificate for a server name: one that is for it, else the first. NULL: there is none. */
+struct sw_tls_cred *sw_gw_tls_cred_for(const struct sw_gw_tls *t, struct sw_slice sni);
+struct sw_gw_tls *sw_gw_tls_ref(struct sw_gw_tls *t);
+struct sw_gw_tls *sw_gw_tls_unref(struct sw_gw_tls *t);
+
+/* ---- HTTP connection manager ---- */
+
+enum sw_gw_codec { SW_GW_CODEC_AUTO, SW_GW_CODEC_H1, SW_GW_CODEC_H2 };
+enum sw_gw_server_header { SW_GW_SERVER_OVERWRITE, SW_GW_SERVER_IF_ABSENT, SW_GW_SERVER_PASS };
+enum sw_gw_underscores {
+    SW_GW_UNDERSCORES_ALLOW,
+    SW_GW_UNDERSCORES_REJECT,
+    SW_GW_UNDERSCORES_DROP
+};
+enum sw_gw_escaped_slash {
+    SW_GW_SLASH_KEEP,
+    SW_GW_SLASH_REJECT,
+    SW_GW_SLASH_REDIRECT,
+    SW_GW_SLASH_UNESCAPE,
+};
+enum sw_gw_xfcc {
+    SW_GW_XFCC_SANITIZE,
+    SW_GW_XFCC_FORWARD,
+    SW_GW_XFCC_APPEND,
+    SW_GW_XFCC_SET,
+    SW_GW_XFCC_ALWAYS_FORWARD,
+};
+
+/* Durations in ns; 0 in a timeout: none. Values not configured hold Envoy's defaults. */
+struct sw_gw_h2_opts {
+    uint32_t max_streams;   /* [100] */
+    uint32_t stream_window; /* [65536] */
+    uint32_t conn_window;   /* [1 MiB] */
+    bool allow_connect;     /* RFC 8441 */
+    uint64_t ping_interval_ns;
+    uint64_t ping_timeout_ns;
+};
+
+struct sw_gw_hcm {
+    struct sw_slice stat_prefix;
+    enum sw_gw_codec codec;
+    struct sw_slice rds;                /* name of the route table; empty: inline_routes */
+    struct sw_gw_routes *inline_routes; /* a reference */
+    struct sw_slice server_name;        /* ["spanwire"] */
+    enum sw_gw_server_header server_header;
+    bool use_remote_address; /* this is the edge: believe no X-Forwarded-* of clients */
+    bool skip_xff_append;
+    uint32_t xff_trusted_hops;
+    bool generate_request_id; /* [true] */
+    bool preserve_request_id;
+    bool request_id_in_response;
+    enum sw_gw_xfcc xfcc;
+    bool normalize_path;
+    bool merge_slashes;
+    enum sw_gw_escaped_slash escaped_slash;
+    bool strip_any_port;
+    bool strip_matching_port;
+    bool strip_trailing_dot;
+    enum sw_gw_underscores underscores;
+    bool accept_http10;
+    bool h1_trailers;
+    uint32_t max_headers_kb;    /* [60] */
+    uint32_t max_headers_count; /* [100] */
+    uint32_t max_requests_per_connection;
+    uint64_t idle_timeout_ns;            /* connection without request [1 h] */
+    uint64_t stream_idle_timeout_ns;     /* [5 min] */
+    uint64_t request_timeout_ns;         /* whole request received [off] */
+    uint64_t request_headers_timeout_ns; /* [off; workers have a bound of their own] */
+    uint64_t drain_timeout_ns;           /* [5 s] */
+    uint64_t delayed_close_timeout_ns;   /* [1 s] */
+    uint64_t max_connection_duration_ns;
+    uint64_t max_stream_duration_ns;
+    struct sw_gw_h2_opts h2;
+    const struct sw_slice *upgrades; /* types allowed, lower case ("websocket", "connect") */
+    size_t n_upgrades;
+    const struct sw_gw_filter *filters; /* filter.h, in order, without the router at the end */
+    size_t n_filters;
+    struct sw_gw_accesslog *const *logs; /* accesslog.h */
+    size_t n_logs;
+};
+
+/* ---- TCP and UDP ---- */
+
+struct sw_gw_weighted {
+    struct sw_slice cluster;
+    uint32_t weight;
+};
+
+/* One header to add. */
+enum sw_gw_append {
+    SW_GW_APPEND_OR_ADD,
+    SW_GW_ADD_IF_ABSENT,
+    SW_GW_OVERWRITE_OR_ADD,
+    SW_GW_OVERWRITE_IF_EXISTS,
+};
+
+struct sw_gw_header_add {
+    struct sw_slice name; /* lower case */
+    const struct sw_gw_format *value;
+    enum sw_gw_append action;
+    bool keep_empty;
+};
+
+struct sw_gw_tunneling {
+    const struct sw_gw_format *hostname;
+    bool use_post;
+    struct sw_slice post_path;
+    const struct sw_gw_header_add *headers;
+    size_t n_headers;
+};
+
+struct sw_gw_tcp_proxy {
+    struct sw_slice stat_prefix;
+    const struct sw_gw_weighted *clusters; /* one or more */
+    size_t n_clusters;
+    uint64_t total_weight;
+    uint64_t idle_timeout_ns; /* [1 h] */
+    uint64_t max_duration_ns;
+    uint32_t max_connect_attempts; /* [1] */
+    bool hash_source_ip;
+    const struct sw_gw_tunneling *tunnel; /* NULL: plain */
+    struct sw_gw_accesslog *const *logs;
+    size_t n_logs;
+};
+
+struct sw_gw_udp_proxy {
+    struct sw_slice stat_prefix;
+    struct sw_slice cluster;
+    uint64_t idle_timeout_ns; /* [60 s] */
+    bool hash_source_ip;
+    bool per_packet;
+    struct sw_gw_accesslog *const *logs;
+    size_t n_logs;
+};
+
+/* ---- listeners ---- */
+
+struct sw_gw_chain_match {
+    uint16_t port; /* 0: any */
+    const struct sw_cidr *dst;
+    size_t n_dst;
+    const struct sw_slice *names; /* lower case; "*.x" as ".x" with the leading dot kept */
+    size_t n_names;
+    struct sw_slice transport; /* "tls", "raw_buffer" or empty */
+    const struct sw_slice *alpn;
+    size_t n_alpn;
+    const struct sw_cidr *src;
+    size_t n_src;
+    const uint16_t *src_ports;
+    size_t n_src_ports;
+    uint8_t source_type; /* 0 any, 1 same IP or loopback, 2 external */
+};
+
+enum sw_gw_chain_kind { SW_GW_CHAIN_HTTP, SW_GW_CHAIN_TCP };
+
+/* Lives in its listener; a connection holds the listener. */
+struct sw_gw_chain {
+    struct sw_slice name;
+    struct sw_gw_chain_match match;
+    /*
+     * Of the chain's own configuration, secrets excluded: connections whose hash is in no chain of
+     * the new listener of that name are drained, the others go on (certificates may rotate).
+     */
+    uint64_t hash;
+    struct sw_gw_tls *tls;       /* NULL: plain */
+    uint64_t connect_timeout_ns; /* TLS handshake; 0: worker's default */
+    enum sw_gw_chain_kind kind;
+    struct sw_gw_hcm hcm;       /* kind HTTP */
+    struct sw_gw_tcp_proxy tcp; /* kind TCP */
+};
+
+enum sw_gw_listener_kind { SW_GW_LISTEN_TCP, SW_GW_LISTEN_UDP, SW_GW_LISTEN_INTERNAL };
+
+struct sw_gw_listener {
+    _Atomic uint32_t refs;
+    struct sw_arena arena;
+    struct sw_slice name;
+    enum sw_gw_listener_kind kind;
+    const struct sw_gw_addr *addrs; /* none for internal listeners */
+    size_t n_addrs;
+    bool bind;           /* [true] */
+    bool tls_inspector;  /* look for a ClientHello before choosing a chain */
+    bool proxy_protocol; /* expect a PROXY header */
+    bool proxy_optional; /* ... and accept connections without one */
+    bool original_dst;   /* the destination is where the client was going */
+    bool transparent;
+    uint64_t filters_timeout_ns; /* [15 s] for what the inspectors wait for */
+    bool continue_on_timeout;
+    uint32_t buffer_limit; /* per connection [1 MiB] */
+    uint32_t backlog;      /* 0: default */
+    struct sw_gw_chain *chains;
+    size_t n_chains;
+    struct sw_gw_chain *default_chain; /* NULL: close */
+    struct sw_gw_udp_proxy udp;        /* kind UDP */
+    const struct sw_json *metadata;    /* NULL or {"filter": {...}} */
+    struct sw_gw_accesslog *const *logs;
+    size_t n_logs;
+    uint64_t hash; /* of address and options: a change means other sockets */
+    /* Owned by this object, released with it. */
+    struct sw_regex **regexes;
+    size_t n_regexes;
+    struct sw_gw_accesslog **owned_logs;
+    size_t n_owned_logs;
+};
+
+struct sw_gw_listener *sw_gw_listener_ref(struct sw_gw_listener *l);
+struct sw_gw_listener *sw_gw_listener_unref(struct sw_gw_listener *l);
+
+/* What is known of a connection when its chain is chosen. */
+struct sw_gw_chain_key {
+    struct sw_addr dst;
+    struct sw_addr src;
+    struct sw_slice sni;         /* as sent; empty: none */
+    bool tls;                    /* a ClientHello was seen */
+    const struct sw_slice *alpn; /* offered by the client */
+    size_t n_alpn;
+};
+
+/*
+ * The chain for a connection: destination port, destination prefix, server name (exact, then
+ * longest suffix), transport, ALPN, source type, source prefix, source port, most specific first at
+ * each step, as Envoy. NULL: close the connection.
+ */
+const struct sw_gw_chain *sw_gw_chain_find(const struct sw_gw_listener *l,
+                                           const struct sw_gw_chain_key *key);
+
+/* ---- the snapshot ---- */
+
+/* Name -> object, each entry a reference. Shared by the snapshots in which nothing of the kind
+ * changed. */
+struct sw_gw_set {
+    _Atomic uint32_t refs;
+    struct sw_map map;
+    void (*unref)(void *value);
+};
+
+struct sw_gw_config {
+    _Atomic uint32_t refs;
+    uint64_t version;             /* counts up */
+    struct sw_gw_set *listeners;  /* struct sw_gw_listener */
+    struct sw_gw_set *routes;     /* struct sw_gw_routes */
+    struct sw_gw_set *clusters;   /* struct sw_gw_cluster */
+    struct sw_gw_listener **list; /* the listeners sorted by name; borrowed from the set */
+    size_t n_list;
+};
+
+/* Returns NULL. */
+struct sw_gw_set *sw_gw_set_unref(struct sw_gw_set *s);
+struct sw_gw_config *sw_gw_config_ref(struct sw_gw_config *c);
+/* Accepts NULL, returns NULL. The last one frees the parts nobody else holds; from any thread. */
+struct sw_gw_config *sw_gw_config_unref(struct sw_gw_config *c);
+
+/* All borrowed from the snapshot; NULL: there is none. */
+const struct sw_gw_listener *sw_gw_config_listener(const struct sw_gw_config *c,
+                                                   struct sw_slice name);
+const struct sw_gw_routes *sw_gw_config_routes(const struct sw_gw_config *c,
+                                               const struct sw_gw_hcm *hcm);
+struct sw_gw_cluster *sw_gw_config_cluster(const struct sw_gw_config *c, struct sw_slice name);

@@ -1,0 +1,681 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store. Every resource keeps its newest accepted bytes and the object compiled last that had
+ * all it needed. 'needs' is the index from a name to the resources that mention it: a change of a
+ * secret or of endpoints compiles those again and nothing else.
+ */
+#include "gateway/config_store.h"
+
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "gateway/config_int.h"
+#include "gateway/config_store_int.h"
+
+#define DEFAULT_WARM_NS (15 * SW_NS_PER_S)
+
+static const char *const type_names[SW_GW_TYPES] = {
+    [SW_GW_TYPE_CLUSTER] = "envoy.config.cluster.v3.Cluster",
+    [SW_GW_TYPE_ENDPOINTS] = "envoy.config.endpoint.v3.ClusterLoadAssignment",
+    [SW_GW_TYPE_LISTENER] = "envoy.config.listener.v3.Listener",
+    [SW_GW_TYPE_ROUTES] = "envoy.config.route.v3.RouteConfiguration",
+    [SW_GW_TYPE_SECRET] = "envoy.extensions.transport_sockets.tls.v3.Secret",
+};
+
+const char *sw_gw_type_name(enum sw_gw_type t)
+{
+    return type_names[t];
+}
+
+bool sw_gw_type_parse(struct sw_slice type_name, enum sw_gw_type *ret)
+{
+    for (int i = 0; i < SW_GW_TYPES; i++) {
+        if (sw_slice_eq_str(type_name, type_names[i])) {
+            *ret = (enum sw_gw_type)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- needs ---- */
+
+struct need {
+    struct sw_slice name; /* owned */
+    SW_VEC(struct sw_gw_res *) users;
+};
+
+static void need_add(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name,
+                     struct sw_gw_res *user)
+{
+    struct need *n = sw_map_get(&s->needs[t], name);
+
+    if (!n) {
+        n = SW_NEW(struct need);
+        n->name = sw_slice(sw_slice_dup(name), name.n);
+        (void)sw_map_put(&s->needs[t], n->name, n);
+    }
+    sw_vec_push(&n->users, user);
+    if (n->users.n == 1 && s->o.on_wanted)
+        s->o.on_wanted(t, n->name, true, s->wanted_arg);
+}
+
+static void need_drop(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name,
+                      const struct sw_gw_res *user)
+{
+    struct need *n = sw_map_get(&s->needs[t], name);
+
+    for (size_t i = 0; n && i < n->users.n; i++) {
+        if (n->users.p[i] != user)
+            continue;
+        (void)sw_vec_swap_remove(&n->users, i);
+        break;
+    }
+    if (!n || n->users.n)
+        return;
+    (void)sw_map_del(&s->needs[t], n->name);
+    if (s->o.on_wanted)
+        s->o.on_wanted(t, n->name, false, s->wanted_arg);
+    sw_vec_done(&n->users);
+    sw_slice_free(&n->name);
+    sw_free(n);
+}
+
+/* The new list first, so that what stays wanted is never unsubscribed in between. */
+static void replace_deps(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_gw_build *b)
+{
+    for (size_t i = 0; i < b->deps.n; i++)
+        need_add(s, b->deps.p[i].type, b->deps.p[i].name, r);
+    for (size_t i = 0; i < r->deps.n; i++) {
+        need_drop(s, r->deps.p[i].type, r->deps.p[i].name, r);
+        sw_slice_free(&r->deps.p[i].name);
+    }
+    sw_vec_done(&r->deps);
+    r->deps.p = b->deps.p;
+    r->deps.n = b->deps.n;
+    r->deps.cap = b->deps.cap;
+    b->deps.p = NULL;
+    b->deps.n = b->deps.cap = 0;
+}
+
+void sw_gw_need(struct sw_gw_build *b, enum sw_gw_type t, struct sw_slice name)
+{
+    struct sw_gw_dep d = {.type = t, .name = sw_slice(sw_slice_dup(name), name.n)};
+
+    sw_vec_push(&b->deps, d);
+}
+
+static struct sw_gw_res *find(const struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
+{
+    return s ? sw_map_get(&s->res[t], name) : NULL;
+}
+
+bool sw_gw_need_present(struct sw_gw_build *b, enum sw_gw_type t, struct sw_slice name)
+{
+    sw_gw_need(b, t, name);
+    if (find(b->store, t, name))
+        return true;
+    b->missing |= !b->give_up;
+    return false;
+}
+
+struct sw_slice sw_gw_need_secret(struct sw_gw_build *b, struct sw_slice name)
+{
+    const struct sw_gw_res *r;
+
+    sw_gw_need(b, SW_GW_TYPE_SECRET, name);
+    r = find(b->store, SW_GW_TYPE_SECRET, name);
+    if (r)
+        return r->bytes;
+    b->missing = true; /* never served without its key, however long that takes */
+    return sw_slice(NULL, 0);
+}
+
+/* ---- publishing ---- */
+
+static void publish(struct sw_gw_store *s);
+
+static void on_publish(struct sw_defer *d);
+
+static void changed(struct sw_gw_store *s, enum sw_gw_type t)
+{
+    s->dirty[t] = true;
+    if (s->o.loop)
+        sw_loop_defer(s->o.loop, &s->publish, on_publish);
+}
+
+static void unref_listener(void *p)
+{
+    (void)sw_gw_listener_unref(p);
+}
+
+static void unref_routes(void *p)
+{
+    (void)sw_gw_routes_unref(p);
+}
+
+static void unref_cluster(void *p)
+{
+    (void)sw_gw_cluster_unref(p);
+}
+
+static void *ref_active(struct sw_gw_res *r)
+{
+    switch (r->type) {
+    case SW_GW_TYPE_LISTENER:
+        return r->listener ? sw_gw_listener_ref(r->listener) : NULL;
+    case SW_GW_TYPE_ROUTES:
+        return r->routes ? sw_gw_routes_ref(r->routes) : NULL;
+    case SW_GW_TYPE_CLUSTER:
+        return r->cluster ? sw_gw_cluster_ref(r->cluster) : NULL;
+    case SW_GW_TYPE_ENDPOINTS:
+    case SW_GW_TYPE_SECRET:
+        break;
+    }
+    return NULL;
+}
+
+static struct sw_slice active_name(const struct sw_gw_res *r, void *object)
+{
+    /* A key that lives as long as the object, not as the resource. */
+    switch (r->type) {
+    case SW_GW_TYPE_LISTENER:
+        return ((struct sw_gw_listener *)object)->name;
+    case SW_GW_TYPE_CLUSTER:
+        return ((struct sw_gw_cluster *)object)->spec->name;
+    case SW_GW_TYPE_ROUTES:
+        return sw_gw_routes_name(object);
+    case SW_GW_TYPE_ENDPOINTS:
+    case SW_GW_TYPE_SECRET:
+        break;
+    }
+    return r->name;
+}
+
+static struct sw_gw_set *make_set(struct sw_gw_store *s, enum sw_gw_type t, void (*unref)(void *))
+{
+    struct sw_gw_set *set;
+
+    if (!s->dirty[t] && s->sets[t]) {
+        atomic_fetch_add_explicit(&s->sets[t]->refs, 1, memory_order_relaxed);
+        return s->sets[t];
+    }
+    set = SW_NEW(struct sw_gw_set);
+    atomic_init(&set->refs, 2); /* the store's and the snapshot's */
+    set->unref = unref;
+    SW_MAP_FOREACH (it, &s->res[t]) {
+        struct sw_gw_res *r = it->value;
+        void *o = ref_active(r);
+
+        if (o)
+            (void)sw_map_put(&set->map, active_name(r, o), o);
+    }
+    (void)sw_gw_set_unref(s->sets[t]);
+    s->sets[t] = set;
+    s->dirty[t] = false;
+    return set;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct sw_gw_listener *x;
+    const struct sw_gw_listener *y;
+
+    memcpy(&x, a, sizeof(x));
+    memcpy(&y, b, sizeof(y));
+    return sw_slice_cmp(x->name, y->name);
+}
+
+static void on_publish(struct sw_defer *d)
+{
+    struct sw_gw_store *s = SW_CONTAINER_OF(d, struct sw_gw_store, publish);
+
+    /* The first snapshot is a whole one: nobody is told to be ready without its listeners. */
+    if (s->version > 0 || sw_gw_store_ready(s))
+        publish(s);
+}
+
+static void publish(struct sw_gw_store *s)
+{
+    struct sw_gw_config *c = SW_NEW(struct sw_gw_config);
+
+    atomic_init(&c->refs, 1);
+    c->version = ++s->version;
+    c->listeners = make_set(s, SW_GW_TYPE_LISTENER, unref_listener);
+    c->routes = make_set(s, SW_GW_TYPE_ROUTES, unref_routes);
+    c->clusters = make_set(s, SW_GW_TYPE_CLUSTER, unref_cluster);
+    c->list = SW_NEW_ARRAY(struct sw_gw_listener *, c->listeners->map.n + 1);
+    SW_MAP_FOREACH (it, &c->listeners->map)
+        c->list[c->n_list++] = it->value;
+    qsort(c->list, c->n_list, sizeof(struct sw_gw_listener *), by_name);
+    (void)sw_gw_config_unref(s->current);
+    s->current = sw_gw_config_ref(c);
+    if (s->o.on_config)
+        s->o.on_config(c, s->o.arg);
+    else
+        (void)sw_gw_config_unref(c);
+}
+
+void sw_gw_store_flush(struct sw_gw_store *s)
+{
+    sw_defer_cancel(&s->publish);
+    publish(s);
+}
+
+struct sw_gw_config *sw_gw_store_config(struct sw_gw_store *s)
+{
+    return s->current;
+}
+
+/* ---- warming ---- */
+
+static void recompile(struct sw_gw_store *s, struct sw_gw_res *r, bool give_up);
+
+static void on_warm(struct sw_timer *t)
+{
+    struct sw_gw_store *s = SW_CONTAINER_OF(t, struct sw_gw_store, warm);
+    uint64_t now = sw_loop_now(s->o.loop);
+    bool more = false;
+
+    for (int i = 0; i < SW_GW_TYPES; i++) {
+        SW_MAP_FOREACH (it, &s->res[i]) {
+            struct sw_gw_res *r = it->value;
+
+            if (!r->warming)
+                continue;
+            if (now - r->warm_since_ns < s->o.warm_timeout_ns) {
+                more = true;
+                continue;
+            }
+            recompile(s, r, true);
+            if (r->warming && !r->warm_said) {
+                r->warm_said = true;
+                changed(s, (enum sw_gw_type)i); /* the others need not wait for it */
+                sw_log_warn("config", "%s '%.*s' still waits for a secret",
+                            i == SW_GW_TYPE_LISTENER ? "listener" : "cluster",
+                            SW_SLICE_ARG(r->name));
+            }
+        }
+    }
+    if (more)
+        sw_timer_start(s->o.loop, &s->warm, SW_NS_PER_S / 4, on_warm);
+}
+
+static void set_warming(struct sw_gw_store *s, struct sw_gw_res *r, bool warming)
+{
+    if (warming && !r->warming && s->o.loop) {
+        r->warm_since_ns = sw_loop_now(s->o.loop);
+        r->warm_said = false;
+        if (!sw_timer_running(&s->warm))
+            sw_timer_start(s->o.loop, &s->warm, SW_NS_PER_S / 4, on_warm);
+    }
+    r->warming = warming;
+}
+
+/* ---- clusters ---- */
+
+static void on_resolved(struct sw_gw_members *m, void *arg);
+
+static void set_cluster(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_gw_members *m)
+{
+    struct sw_gw_cluster *old = r->cluster;
+
+    r->cluster = sw_gw_cluster_new(r->spec, m, r->state, r->tls);
+    if (r->health)
+        sw_gw_health_update(r->health, r->cluster);
+    else if (s->o.loop && !s->o.no_io)
+        r->health = sw_gw_health_new(s->o.loop, r->cluster);
+    (void)sw_gw_cluster_unref(old);
+    changed(s, SW_GW_TYPE_CLUSTER);
+}
+
+static void on_resolved(struct sw_gw_members *m, void *arg)
+{
+    struct sw_gw_res *r = arg;
+
+    set_cluster(r->store, r, m);
+    (void)sw_gw_members_unref(m);
+}
+
+/* Members of a cluster from where its settings say. NULL with err. */
+static struct sw_gw_members *load_members(struct sw_gw_store *s,
+                                          const struct sw_gw_cluster_spec *spec,
+                                          struct sw_slice inline_members,
+                                          const struct sw_gw_members *old, struct sw_err *err)
+{
+    SW_ARENA_AUTO tmp = {0};
+    struct sw_gw_build b = {.arena = &tmp, .tmp = &tmp, .err = err, .store = s};
+    struct sw_gw_members *m = NULL;
+    bool names = spec->discovery == SW_GW_STRICT_DNS || spec->discovery == SW_GW_LOGICAL_DNS;
+
+    if (spec->discovery == SW_GW_EDS) {
+        const struct sw_gw_res *e = find(s, SW_GW_TYPE_ENDPOINTS, spec->eds_name);
+
+        m = e ? sw_gw_build_members(&b, e->bytes, false, old, s->o.n_workers)
+              : sw_gw_members_empty();
+    } else if (inline_members.p) {
+        m = sw_gw_build_members(&b, inline_members, names, old, s->o.n_workers);
+    } else {
+        m = sw_gw_members_empty();
+    }
+    sw_gw_build_done(&b);
+    return m;
+}
+
+static int compile_cluster(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_slice bytes,
+                           struct sw_gw_build *b)
+{
+    struct sw_gw_tls *tls;
+    struct sw_slice inline_members = {NULL, 0};
+    struct sw_gw_cluster_spec *spec = sw_gw_build_cluster(b, bytes, &tls, &inline_members);
+    struct sw_gw_members *m;
+
+    if (!spec) {
+        (void)sw_gw_tls_unref(tls);
+        return SW_EINVAL;
+    }
+    m = load_members(s, spec, inline_members, r->cluster ? r->cluster->members : NULL, b->err);
+    if (!m || b->missing) {
+        (void)sw_gw_members_unref(m);
+        (void)sw_gw_tls_unref(tls);
+        (void)sw_gw_cluster_spec_unref(spec);
+        return m || b->missing ? SW_OK : SW_EINVAL;
+    }
+    if (!r->state)
+        r->state = sw_gw_cluster_state_new(s->o.n_workers);
+    (void)sw_gw_cluster_spec_unref(r->spec);
+    (void)sw_gw_tls_unref(r->tls);
+    sw_gw_dns_free(r->dns);
+    sw_gw_health_free(r->health);
+    r->health = NULL;
+    r->dns = NULL;
+    r->spec = spec;
+    r->tls = tls;
+    if (s->o.loop && !s->o.no_io &&
+        (spec->discovery == SW_GW_STRICT_DNS || spec->discovery == SW_GW_LOGICAL_DNS))
+        r->dns = sw_gw_dns_new(s->o.loop, spec, m, s->o.n_workers, on_resolved, r);
+    if (!r->dns) /* otherwise the first answer activates it; an old version serves meanwhile */
+        set_cluster(s, r, m);
+    (void)sw_gw_members_unref(m);
+    return SW_OK;
+}
+
+/* ---- compiling ---- */
+
+static int compile(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_slice bytes, bool give_up,
+                   struct sw_err *err)
+{
+    SW_ARENA_AUTO tmp = {0};
+    struct sw_gw_build b = {.arena = &tmp, .tmp = &tmp, .err = err, .store = s, .give_up = give_up};
+    int rc = SW_OK;
+
+    if (r->type == SW_GW_TYPE_LISTENER) {
+        struct sw_gw_listener *l = sw_gw_build_listener(&b, bytes);
+
+        rc = l ? SW_OK : SW_EINVAL;
+        if (l && !b.missing) {
+            (void)sw_gw_listener_unref(r->listener);
+            r->listener = sw_gw_listener_ref(l);
+            changed(s, r->type);
+        }
+        (void)sw_gw_listener_unref(l);
+    } else if (r->type == SW_GW_TYPE_ROUTES) {
+        struct sw_gw_routes *t = sw_gw_build_routes(&b, bytes);
+
+        rc = t ? SW_OK : SW_EINVAL;
+        if (t) {
+            (void)sw_gw_routes_unref(r->routes);
+            r->routes = t;
+            changed(s, r->type);
+        }
+    } else if (r->type == SW_GW_TYPE_CLUSTER) {
+        rc = compile_cluster(s, r, bytes, &b);
+    }
+    if (rc == SW_OK) {
+        replace_deps(s, r, &b);
+        set_warming(s, r, b.missing);
+    }
+    sw_gw_build_done(&b);
+    return rc;
+}
+
+/* Something r needs changed, or it waited long enough. Its bytes were accepted before. */
+static void recompile(struct sw_gw_store *s, struct sw_gw_res *r, bool give_up)
+{
+    struct sw_err err = {0};
+
+    if (compile(s, r, r->bytes, give_up, &err) < 0)
+        sw_log_warn("config", "'%.*s' keeps its old version: %s", SW_SLICE_ARG(r->name), err.msg);
+}
+
+/* The users of a name, copied: compiling changes the index. */
+static void touch_users(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
+{
+    const struct need *n = sw_map_get(&s->needs[t], name);
+    SW_VEC(struct sw_gw_res *) users = {0};
+
+    for (size_t i = 0; n && i < n->users.n; i++)
+        sw_vec_push(&users, n->users.p[i]);
+    for (size_t i = 0; i < users.n; i++) {
+        struct sw_gw_res *u = users.p[i];
+
+        if (t == SW_GW_TYPE_ROUTES && !u->warming)
+            continue; /* the listener refers to the table by name */
+        if (t == SW_GW_TYPE_ENDPOINTS && !u->warming && u->cluster) {
+            struct sw_err err = {0};
+            struct sw_gw_members *m =
+                load_members(s, u->spec, sw_slice(NULL, 0), u->cluster->members, &err);
+
+            if (m)
+                set_cluster(s, u, m);
+            (void)sw_gw_members_unref(m);
+            continue;
+        }
+        recompile(s, u, false);
+    }
+    sw_vec_done(&users);
+}
+
+/* ---- updates ---- */
+
+static void res_free(struct sw_gw_store *s, struct sw_gw_res *r)
+{
+    for (size_t i = 0; i < r->deps.n; i++) {
+        need_drop(s, r->deps.p[i].type, r->deps.p[i].name, r);
+        sw_slice_free(&r->deps.p[i].name);
+    }
+    sw_vec_done(&r->deps);
+    (void)sw_gw_listener_unref(r->listener);
+    (void)sw_gw_routes_unref(r->routes);
+    sw_gw_dns_free(r->dns);
+    sw_gw_health_free(r->health);
+    (void)sw_gw_cluster_unref(r->cluster);
+    (void)sw_gw_cluster_spec_unref(r->spec);
+    (void)sw_gw_cluster_state_unref(r->state);
+    (void)sw_gw_tls_unref(r->tls);
+    if (r->type == SW_GW_TYPE_SECRET && r->bytes.n)
+        explicit_bzero((char *)(uintptr_t)r->bytes.p, r->bytes.n);
+    sw_slice_free(&r->bytes);
+    sw_slice_free(&r->name);
+    sw_slice_free(&r->version);
+    sw_free(r);
+}
+
+/* Checks what has no object of its own: an assignment for nobody yet, a secret. */
+static int check(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice bytes,
+                 struct sw_err *err)
+{
+    SW_ARENA_AUTO tmp = {0};
+    struct sw_slice name;
+
+    if (t == SW_GW_TYPE_SECRET)
+        return sw_gw_check_secret(bytes, &name, &tmp, err);
+    if (t == SW_GW_TYPE_ENDPOINTS) {
+        struct sw_gw_build b = {.arena = &tmp, .tmp = &tmp, .err = err, .store = s};
+        struct sw_gw_members *m = sw_gw_build_members(&b, bytes, false, NULL, 1);
+
+        sw_gw_build_done(&b);
+        if (!m)
+            return SW_EINVAL;
+        (void)sw_gw_members_unref(m);
+    }
+    return SW_OK;
+}
+
+static void replace_slice(struct sw_slice *old, struct sw_slice now)
+{
+    struct sw_slice copy = sw_slice(sw_slice_dup(now), now.n);
+
+    sw_slice_free(old);
+    *old = copy;
+}
+
+static int put(struct sw_gw_store *s, enum sw_gw_type t, const struct sw_gw_resource *in,
+               struct sw_err *err)
+{
+    struct sw_gw_res *r = find(s, t, in->name);
+    bool fresh = r == NULL;
+    int rc = SW_OK;
+
+    if (in->name.n == 0)
+        return sw_err_set(err, SW_EINVAL, "resource without a name");
+    if (r && sw_slice_eq(r->bytes, in->bytes)) {
+        replace_slice(&r->version, in->version);
+        return SW_OK;
+    }
+    if (fresh) {
+        r = SW_NEW(struct sw_gw_res);
+        r->store = s;
+        r->type = t;
+        r->name = sw_slice(sw_slice_dup(in->name), in->name.n);
+    }
+    if (t == SW_GW_TYPE_SECRET || t == SW_GW_TYPE_ENDPOINTS)
+        rc = check(s, t, in->bytes, err);
+    else
+        rc = compile(s, r, in->bytes, false, err);
+    if (rc < 0) {
+        if (fresh)
+            res_free(s, r);
+        return rc;
+    }
+    replace_slice(&r->bytes, in->bytes);
+    replace_slice(&r->version, in->version);
+    if (fresh)
+        (void)sw_map_put(&s->res[t], r->name, r);
+    if (t != SW_GW_TYPE_CLUSTER && t != SW_GW_TYPE_LISTENER)
+        touch_users(s, t, r->name);
+    return SW_OK;
+}
+
+static void drop(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
+{
+    struct sw_gw_res *r = find(s, t, name);
+
+    if (!r) {
+        /* The server says there is no such thing: whoever waits for it need not. */
+        if (t == SW_GW_TYPE_ENDPOINTS || t == SW_GW_TYPE_ROUTES) {
+            const struct need *n = sw_map_get(&s->needs[t], name);
+
+            for (size_t i = 0; n && i < n->users.n; i++) {
+                if (n->users.p[i]->warming && s->o.loop)
+                    n->users.p[i]->warm_since_ns = 0;
+            }
+        }
+        return;
+    }
+    if (t == SW_GW_TYPE_ENDPOINTS || t == SW_GW_TYPE_SECRET) {
+        /* Those who use it go on with what they have; a new version of theirs will wait. */
+        (void)sw_map_del(&s->res[t], r->name);
+        res_free(s, r);
+        return;
+    }
+    (void)sw_map_del(&s->res[t], r->name);
+    changed(s, t);
+    res_free(s, r);
+}
+
+int sw_gw_store_update(struct sw_gw_store *s, enum sw_gw_type t,
+                       const struct sw_gw_resource *changed_res, size_t n_changed,
+                       const struct sw_slice *removed, size_t n_removed, struct sw_err *err)
+{
+    int rc = SW_OK;
+
+    for (size_t i = 0; i < n_changed; i++) {
+        struct sw_err one = {0};
+
+        if (put(s, t, &changed_res[i], &one) == SW_OK)
+            continue;
+        sw_log_warn("config", "%s '%.*s' refused: %s", type_names[t],
+                    (int)sw_min(changed_res[i].name.n, 100), changed_res[i].name.p, one.msg);
+        s->refused++;
+        if (rc == SW_OK)
+            rc = sw_err_set(err, SW_EINVAL, "%.*s: %s", (int)sw_min(changed_res[i].name.n, 60),
+                            changed_res[i].name.p, one.msg);
+    }
+    for (size_t i = 0; i < n_removed; i++)
+        drop(s, t, removed[i]);
+    s->seen[t] = true;
+    if (s->version == 0 && t == SW_GW_TYPE_LISTENER)
+        changed(s, t); /* an empty set is an answer too */
+    return rc;
+}
+
+void sw_gw_store_on_wanted(struct sw_gw_store *s,
+                           void (*fn)(enum sw_gw_type t, struct sw_slice name, bool wanted,
+                                      void *arg),
+                           void *arg)
+{
+    s->o.on_wanted = fn;
+    s->wanted_arg = arg;
+}
+
+bool sw_gw_store_ready(const struct sw_gw_store *s)
+{
+    if (!s->seen[SW_GW_TYPE_LISTENER])
+        return false;
+    SW_MAP_FOREACH (it, &s->res[SW_GW_TYPE_LISTENER]) {
+        const struct sw_gw_res *r = it->value;
+
+        if (r->warming && !r->listener && !r->warm_said)
+            return false;
+    }
+    return true;
+}
+
+/* ---- life ---- */
+
+struct sw_gw_store *sw_gw_store_new(const struct sw_gw_store_opts *o)
+{
+    struct sw_gw_store *s = SW_NEW(struct sw_gw_store);
+
+    s->o = *o;
+    s->wanted_arg = o->arg;
+    if (s->o.warm_timeout_ns == 0)
+        s->o.warm_timeout_ns = DEFAULT_WARM_NS;
+    if (s->o.n_workers == 0)
+        s->o.n_workers = 1;
+    return s;
+}
+
+void sw_gw_store_free(struct sw_gw_store *s)
+{
+    if (!s)
+        return;
+    sw_defer_cancel(&s->publish);
+    if (s->o.loop)
+        sw_timer_stop(s->o.loop, &s->warm);
+    s->o.on_wanted = NULL;
+    for (int i = 0; i < SW_GW_TYPES; i++) {
+        SW_MAP_FOREACH (it, &s->res[i])
+            res_free(s, it->value);
+        sw_map_done(&s->res[i]);
+        (void)sw_gw_set_unref(s->sets[i]);
+    }
+    for (int i = 0; i < SW_GW_TYPES; i++)
+        sw_map_done(&s->needs[i]);
+    (void)sw_gw_config_unref(s->current);
+    sw_free(s);
+}

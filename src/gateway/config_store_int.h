@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the store, for the files that dump it. */
+#pragma once
+
+#include "gateway/config_int.h"
+#include "gateway/config_store.h"
+
+struct sw_gw_res {
+    struct sw_gw_store *store;
+    enum sw_gw_type type;
+    struct sw_slice name; /* owned, like the next two */
+    struct sw_slice version;
+    struct sw_slice bytes; /* newest that were accepted */
+    SW_VEC(struct sw_gw_dep) deps;
+    bool warming; /* waits for something; the object below is of an older version, or NULL */
+    bool warm_said;
+    uint64_t warm_since_ns;
+    /* By type. */
+    struct sw_gw_listener *listener;
+    struct sw_gw_routes *routes;
+    struct sw_gw_cluster *cluster;
+    struct sw_gw_cluster_spec *spec;
+    struct sw_gw_cluster_state *state;
+    struct sw_gw_tls *tls;
+    struct sw_gw_dns *dns;
+    struct sw_gw_health *health;
+};
+
+struct sw_gw_store {
+    struct sw_gw_store_opts o;
+    void *wanted_arg;                 /* of on_wanted */
+    struct sw_map res[SW_GW_TYPES];   /* name -> struct sw_gw_res */
+    struct sw_map needs[SW_GW_TYPES]; /* name -> who mentions it */
+    struct sw_gw_set *sets[SW_GW_TYPES];
+    bool dirty[SW_GW_TYPES];
+    bool seen[SW_GW_TYPES];
+    struct sw_gw_config *current; /* a reference */
+    uint64_t version;
+    uint64_t refused;
+    struct sw_defer publish;
+    struct sw_timer warm;
+};

@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HTTP/2 toward clients: streams become exchanges. The engine counts frames that cost us and not
+ * the peer; here the number of streams taken back early is added.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "gateway/down.h"
+#include "gateway/h2.h"
+
+enum {
+    MAX_FRAME = 16384,
+    SEND_FRAME = 16375, /* with its head one TLS record */
+    STREAMS_MAX = 1024,
+    WINDOW_LEAST = 65535,
+    WINDOW_MOST = 16 << 20,
+    DRAIN_S = 1, /* between the notice and the final GOAWAY */
+};
+
+struct down_h2 {
+    struct gw_h2 g;
+    struct down *d;
+    struct sw_exchange *fresh; /* its arena takes the head being received */
+    struct sw_timer goaway;
+    bool draining;
+};
+
+static struct gw_h2_stream *of(const struct sw_exchange *x)
+{
+    return x->down.stream;
+}
+
+/* ---- answers ---- */
+
+static size_t status_text(char out[4], unsigned status)
+{
+    out[0] = (char)('0' + status / 100 % 10);
+    out[1] = (char)('0' + status / 10 % 10);
+    out[2] = (char)('0' + status % 10);
+    return 3;
+}
+
+static void send_head(struct sw_exchange *x, bool end)
+{
+    struct gw_h2_stream *s = of(x);
+    struct sw_h2_header few[40];
+    struct sw_h2_header *f = few;
+    char status[4];
+    char length[24];
+    size_t n = 0;
+    const struct sw_gw_response *r = &x->resp;
+
+    if (r->fields.n + 2 > SW_ARRAY_LEN(few))
+        f = sw_arena_array(&x->arena, r->fields.n + 2, sizeof(*f));
+    /* What HTTP/1.1 calls 101 is a plain 200 to an extended CONNECT. */
+    if (r->status == 101)
+        x->resp.status = 200;
+    f[n++] = (struct sw_h2_header){SW_SLICE_LIT(":status"),
+                                   sw_slice(status, status_text(status, r->status))};
+    n += gw_h2_put_fields(x, &r->fields, f + n);
+    if ((r->length == SW_GW_LENGTH_KNOWN || r->has_length) && r->status != 204) {
+        char *p = length + sizeof(length);
+        uint64_t v = r->content_length;
+
+        do {
+            *--p = (char)('0' + v % 10);
+            v /= 10;
+        } while (v);
+        f[n++] = (struct sw_h2_header){SW_SLICE_LIT("content-length"),
+                                       sw_slice(p, (size_t)(length + sizeof(length) - p))};
+    }
+    s->tunnel = r->length == SW_GW_LENGTH_TUNNEL;
+    /* HTTP/1.1 has no trailers behind a known length; HTTP/2 may. */
+    if (r->length == SW_GW_LENGTH_KNOWN && r->version != SW_GW_HTTP2 && !x->req.head && !end) {
+        s->known = true;
+        s->left = r->content_length;
+    }
+    if (end)
+        s->end_out = s->end = true;
+    if (sw_h2_respond(s->g->h2, s->id, f, n, end, NULL) != SW_OK)
+        sw_h2_reset(s->g->h2, s->id, SW_H2_INTERNAL_ERROR);
+}
+
+static void send_data(struct sw_exchange *x, struct sw_slice data)
+{
+    gw_h2_send(of(x), data, x->resp.local);
+}
+
+static void send_end(struct sw_exchange *x)
+{
+    gw_h2_send_end(of(x));
+}
+
+static void flush(struct sw_exchange *x)
+{
+    gw_h2_flush(of(x)->g);
+}
+
+static bool blocked(const struct sw_exchange *x)
+{
+    return gw_h2_blocked(of(x));
+}
+
+static void pause_reading(struct sw_exchange *x)
+{
+    gw_h2_pause(of(x), true);
+}
+
+static void resume_reading(struct sw_exchange *x)
+{
+    gw_h2_pause(of(x), false);
+}
+
+static struct gw_h2_stream *detach(struct sw_exchange *x)
+{
+    struct gw_h2_stream *s = of(x);
+
+    x->down.ops = NULL;
+    x->down.stream = NULL;
+    x->down_tls = NULL;
+    s->x = NULL;
+    return s;
+}
+
+static void abort_down(struct sw_exchange *x)
+{
+    struct gw_h2_stream *s = detach(x);
+
+    if (!s->end_out)
+        sw_h2_reset(s->g->h2, s->id, SW_H2_INTERNAL_ERROR);
+    gw_h2_flush(s->g);
+}
+
+static void done(struct sw_exchange *x)
+{
+    bool whole = x->down.end_got;
+    struct gw_h2_stream *s;
+
+    s = detach(x);
+    s->paused = false;
+    /* Answered before the request was complete: the rest is not wanted. The engine says so itself
+     * when the head ended the answer. */
+    if (!whole && s->end_out && s->pend.n == 0)
+        sw_h2_reset(s->g->h2, s->id, SW_H2_NO_ERROR);
+    gw_h2_flush(s->g);
+}
+
+static void send_info(struct sw_exchange *x, int status)
+{
+    (void)x;
+    (void)status; /* HTTP/2 clients send their body without waiting */
+}
+
+static const struct sw_gw_side_ops side = {
+    .send_head = send_head,
+    .send_data = send_data,
+    .send_end = send_end,
+    .flush = flush,
+    .blocked = blocked,
+    .pause = pause_reading,
+    .resume = resume_reading,
+    .abort = abort_down,
+    .done = done,
+    .send_info = send_info,
+};
+
+/* ---- requests ---- */
+
+static struct down_h2 *owner_of(struct sw_h2 *h)
+{
+    return SW_CONTAINER_OF((struct gw_h2 *)sw_h2_owner(h), struct down_h2, g);
+}
+
+static struct sw_arena *on_begin(struct sw_h2 *h, int32_t id, void *stream)
+{
+    struct down_h2 *o = owner_of(h);
+
+    (void)id;
+    if (stream)
+        return NULL; /* a trailer: its exchange may end before the block does */
+    if (o->fresh)
+        sw_arena_reset(&o->fresh->arena, SIZE_MAX);
+    else
+        o->fresh = sw_exchange_new(o->d->worker);
+    return &o->fresh->arena;
+}
+
+static bool te_trailers(const struct sw_h2_head *head)
+{
+    return sw_slice_ieq(sw_h2_head_get(head, "te"), SW_SLICE_LIT("trailers"));
+}
+
+static bool is_grpc(const struct sw_gw_fields *f)
+{
+    const struct sw_slice *type = sw_gw_fields_get(f, SW_GW_H_CONTENT_TYPE);
+
+    return type && sw_slice_has_prefix(*type, SW_SLICE_LIT("application/grpc")) &&
+           (type->n == 16 || type->p[16] == '+' || type->p[16] == ';');
+}
+
+/* Cookies may come in pieces (RFC 9113 8.2.3); HTTP/1.1 wants one field. */
+static void join_cookies(struct sw_exchange *x)
+{
+    struct sw_gw_fields *f = &x->req.fields;
+    struct sw_slice *first = NULL;
+    size_t total = 0;
+    uint32_t count = 0;
+    uint32_t k = 0;
+    char *p;
+    size_t at = 0;
+
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (f->hid[i] == SW_GW_H_OTHER && sw_slice_eq_str(f->p[i].name, "cookie")) {
+            total += f->p[i].value.n + 2;
+            count++;
+        }
+    }
+    if (count < 2)
+        return;
+    p = sw_arena_alloc(&x->arena, total);
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (f->hid[i] == SW_GW_H_OTHER && sw_slice_eq_str(f->p[i].name, "cookie")) {
+            if (at) {
+                memcpy(p + at, "; ", 2);
+                at += 2;
+            }
+            memcpy(p + at, f->p[i].value.p, f->p[i].value.n);
+            at += f->p[i].value.n;
+            if (first)
+                continue;
+            first = &f->p[k].value;
+        }
+        f->p[k] = f->p[i];
+        f->hid[k++] = f->hid[i];
+    }
+    f->n = k;
+    if (first)
+        *first = sw_slice(p, at);
+}
+
+/* Fills the request; false: malformed beyond what the engine checks. */
+static bool take_head(struct sw_exchange *x, const struct sw_h2_head *head, bool end)
+{
+    struct sw_gw_request *r = &x->req;
+
+    r->method = head->method;
+    r->authority = head->authority.n ? head->authority : sw_h2_head_get(head, "host");
+    r->path = head->path;
+    r->version = SW_GW_HTTP2;
+    r->head = sw_slice_eq_str(r->method, "HEAD");
+    r->te_trailers = te_trailers(head);
+    gw_h2_take_fields(x, &r->fields, head, false);
+    join_cookies(x);
+    r->grpc = is_grpc(&r->fields);
+    if (sw_slice_eq_str(r->method, "CONNECT")) {
+        r->connect = head->protocol.n == 0;
+        r->upgrade = head->protocol;
+        r->length = SW_GW_LENGTH_TUNNEL;
+        return !end && sw_http_host_valid(r->authority) && (r->connect || r->path.n);
+    }
+    r->length = end                                       ? SW_GW_LENGTH_NONE
+                : gw_h2_length(head, &r->content_length) ? SW_GW_LENGTH_KNOWN
+                                                         : SW_GW_LENGTH_UNKNOWN;
+    if (!sw_http_token_valid(r->method) || !sw_http_host_valid(r->authority))
+        return false;
+    if (sw_slice_eq_str(r->path, "*"))
+        return sw_slice_eq_str(r->method, "OPTIONS");
+    if (r->path.n == 0 || r->path.p[0] != '/')
+        return false;
+    for (size_t i = 0; i < r->path.n; i++) {
+        unsigned char c = (unsigned char)r->path.p[i];
+
+        if (c <= ' ' || c >= 0x7f || c == '#')
+            return false;
+    }
+    return true;
+}
+
+static void on_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head,
+                    bool end)
+{
+    struct down_h2 *o = owner_of(h);
+    struct down *d = o->d;
+    const struct sw_gw_hcm *hcm = down_hcm(d);
+    struct sw_exchange *x = o->fresh;
+    struct gw_h2_stream *s;
+
+    if (stream || !x)
+        return;
+    if (!d->worker->view) {
+        sw_h2_reset(h, id, SW_H2_REFUSED_STREAM);
+        return;
+    }
+    o->fresh = NULL;
+    d->requests++;
+    if (d->waiting)
+        down_set_waiting(d, false);
+    down_introduce(d, x);
+    s = gw_h2_stream_new(&o->g, x);
+    s->id = id;
+    sw_h2_set_stream(h, id, s);
+    x->down.ops = &side;
+    x->down.stream = s;
+    if (!take_head(x, head, end)) {
+        x->down.end_got = end;
+        (void)detach(x);
+        sw_exchange_discard(x);
+        sw_h2_reset(h, id, SW_H2_PROTOCOL_ERROR);
+        return;
+    }
+    if (head->too_large || head->n > hcm->max_headers_count) {
+        x->down.end_got = end;
+        sw_exchange_refuse(x, 431, "request header fields too large");
+        return;
+    }
+    sw_exchange_start(x, end);
+    if (down_is_last(d) && !o->draining)
+        down_h2_drain(d);
+}
+
+static void on_data(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data)
+{
+    struct gw_h2_stream *s = stream;
+
+    (void)id;
+    sw_h2_consume_connection(h, data.n);
+    if (!s)
+        return;
+    if (!s->x) {
+        sw_h2_consume_stream(h, id, data.n);
+        return;
+    }
+    sw_exchange_down_data(s->x, data);
+    gw_h2_received(s, data.n);
+}
+
+static void on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head)
+{
+    struct gw_h2_stream *s = stream;
+
+    (void)h;
+    (void)id;
+    if (s && s->x && !head->too_large)
+        gw_h2_take_fields(s->x, &s->x->req.trailers, head, true);
+}
+
+static void on_end(struct sw_h2 *h, int32_t id, void *stream)
+{
+    struct gw_h2_stream *s = stream;
+
+    (void)h;
+    (void)id;
+    if (s && s->x)
+        sw_exchange_down_end(s->x);
+}
+
+static void maybe_rest(struct down_h2 *o)
+{
+    struct down *d = o->d;
+
+    if (o->g.n_streams == 0 && !d->waiting)
+        down_set_waiting(d, true);
+}
+
+static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
+{
+    struct gw_h2_stream *s = stream;
+    struct down_h2 *o = owner_of(h);
+
+    (void)id;
+    if (!s)
+        return;
+    if (s->x && s->end_out && code == SW_H2_NO_ERROR) {
+        /* All of a known length is out; the upstream's end is yet to be told. */
+        s->x->down.end_sent = true;
+        (void)detach(s->x);
+    } else if (s->x) {
+        struct sw_exchange *x = s->x;
+
+        if (!x->down.head_sent)
+            sw_h2_count_early_reset(h, sw_loop_now(o->d->worker->loop));
+        (void)detach(x);
+        sw_exchange_down_gone(x);
+    }
+    gw_h2_stream_free(s);
+    maybe_rest(o);
+}
+
+static void ignore(struct sw_h2 *h)
+{
+    (void)h;
+}
+
+static void on_goaway(struct sw_h2 *h, int32_t last, uint32_t code)
+{
+    (void)h;
+    (void)last;
+    (void)code; /* the client opens no more streams; it closes when it has its answers */
+}
+
+static const struct sw_h2_ops engine = {
+    .on_begin = on_begin,
+    .on_head = on_head,
+    .on_data = on_data,
+    .on_trailers = on_trailers,
+    .on_end = on_end,
+    .on_close = on_close,
+    .on_window = gw_h2_on_window,
+    .on_settings = ignore,
+    .on_goaway = on_goaway,
+    .on_pong = ignore,
+    .emit = gw_h2_emit,
+    .pull = gw_h2_pull,
+    .trailers = gw_h2_trailers,
+    .emit_data = gw_h2_emit_data,
+};
+
+/* ---- the connection ---- */
+
+static uint32_t window(uint32_t wanted)
+{
+    return (uint32_t)sw_min(sw_max(wanted, WINDOW_LEAST), WINDOW_MOST);
+}
+
+void down_h2_begin(struct down *d)
+{
+    const struct sw_gw_hcm *h = down_hcm(d);
+    struct down_h2 *o = SW_NEW(struct down_h2);
+    struct sw_h2_config config = {
+        .server = true,
+        .emit_takes_all = true,
+        .stream_window = window(h->h2.stream_window),
+        .connection_window = window(h->h2.conn_window),
+        .max_frame = MAX_FRAME,
+        .max_send_frame = SEND_FRAME,
+        .max_header_list = h->max_headers_kb * 1024,
+        .max_streams =
+            h->h2.max_streams ? (uint32_t)sw_min(h->h2.max_streams, STREAMS_MAX) : 128,
+        .extended_connect = h->h2.allow_connect,
+    };
+
+    if (config.connection_window <= config.stream_window)
+        config.connection_window = config.stream_window + WINDOW_LEAST;
+    o->d = d;
+    d->h2 = o;
+    d->head_begun = false;
+    gw_h2_init(&o->g, &d->conn, &config, &engine, &o->g);
+    gw_h2_flush(&o->g);
+}
+
+static void end_if_finished(struct down *d)
+{
+    struct down_h2 *o = d->h2;
+
+    if (!d->conn.closed && !d->conn.lingering && sw_h2_finished(o->g.h2))
+        sw_gw_conn_close_flushed(&d->conn);
+}
+
+static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
+{
+    struct down *d = down_of(c);
+    struct down_h2 *o = d->h2;
+    char peer[SW_ADDR_TEXT];
+
+    if (o->g.dead)
+        return in.n;
+    if (gw_h2_feed(&o->g, in) != SW_OK) {
+        sw_log_debug("gateway", "%s: %s", sw_addr_text(&d->peer, peer), o->g.err.msg);
+        gw_h2_flush(&o->g); /* GOAWAY says why */
+        o->g.dead = true;
+        sw_gw_conn_close_flushed(c);
+    }
+    return in.n;
+}
+
+static void on_batch(struct sw_gw_conn *c)
+{
+    struct down *d = down_of(c);
+
+    if (!d->h2 || d->h2->g.dead)
+        return;
+    gw_h2_flush(&d->h2->g);
+    end_if_finished(d);
+}
+
+static void gone(struct down *d)
+{
+    struct down_h2 *o = d->h2;
+
+    SW_LIST_FOREACH (it, &o->g.streams) {
+        struct gw_h2_stream *s = SW_CONTAINER_OF(it, struct gw_h2_stream, link);
+        struct sw_exchange *x = s->x;
+
+        if (x) {
+            (void)detach(x);
+            sw_exchange_down_gone(x);
+        }
+    }
+}
+
+static void on_eof(struct sw_gw_conn *c)
+{
+    gone(down_of(c));
+    sw_gw_conn_close(c, false);
+}
+
+static void on_drained(struct sw_gw_conn *c)
+{
+    struct down *d = down_of(c);
+
+    gw_h2_drained(&d->h2->g);
+    end_if_finished(d);
+}
+
+static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
+{
+    (void)err;
+    gone(down_of(c));
+    sw_gw_conn_close(c, true);
+}
+
+static void nothing(struct sw_gw_conn *c)
+{
+    (void)c;
+}
+
+const struct sw_gw_conn_ops down_h2_ops = {
+    .on_open = nothing,
+    .on_bytes = on_bytes,
+    .on_batch = on_batch,
+    .on_eof = on_eof,
+    .on_drained = on_drained,
+    .on_fail = on_fail,
+    .on_free = down_free,
+};
+
+static void on_goaway_due(struct sw_timer *t)
+{
+    struct down_h2 *o = SW_CONTAINER_OF(t, struct down_h2, goaway);
+
+    if (o->d->conn.closed || o->d->conn.lingering)
+        return;
+    sw_h2_goaway(o->g.h2, SW_H2_NO_ERROR);
+    gw_h2_flush(&o->g);
+    end_if_finished(o->d);
+}
+
+void down_h2_drain(struct down *d)
+{
+    struct down_h2 *o = d->h2;
+
+    if (!o || o->draining || d->conn.closed || d->conn.lingering)
+        return;
+    /* Two steps, so that requests already on their way are still served (RFC 9113 6.8). */
+    o->draining = true;
+    sw_h2_shutdown_notice(o->g.h2);
+    gw_h2_flush(&o->g);
+    sw_timer_start(d->worker->loop, &o->goaway, DRAIN_S * SW_NS_PER_S, on_goaway_due);
+}
+
+void down_h2_cleanup(struct down *d)
+{
+    struct down_h2 *o = d->h2;
+
+    if (!o)
+        return;
+    gone(d);
+    sw_timer_stop(d->worker->loop, &o->goaway);
+    gw_h2_done(&o->g);
+    if (o->fresh)
+        sw_exchange_discard(o->fresh);
+    sw_free(o);
+    d->h2 = NULL;
+}

@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of an exchange: route, attempt, stream, retry, finish. Who may send what when:
+ *
+ *   state     downstream body goes            upstream may
+ *   CONNECT   into 'kept', then downstream     (not attached)
+ *             pauses
+ *   SEND      upstream, and into 'kept'        answer, or fail: retried or answered here
+ *             while a retry is possible
+ *   BACKOFF   as CONNECT                       (not attached)
+ *   ANSWER    upstream                         stream; a failure aborts downstream
+ */
+#include "gateway/exchange.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "gateway/config.h"
+#include "gateway/exchange_int.h"
+
+enum {
+    KEEP_SMALL = 16 * 1024, /* bodies up to this are kept for a stale connection */
+    KEEP_MAX = 64 * 1024,   /* ... and up to this for a retry policy */
+    ARENA_MAX = 64 * 1024,  /* larger arenas are not recycled */
+};
+
+/* ---- pool ---- */
+
+struct sw_exchange *sw_exchange_new(struct sw_gw_worker *w)
+{
+    struct sw_exchange *x = w->spare.n ? w->spare.p[--w->spare.n] : SW_NEW(struct sw_exchange);
+
+    x->worker = w;
+    sw_list_init(&x->link);
+    sw_list_init(&x->queue);
+    return x;
+}
+
+void sw_exchange_discard(struct sw_exchange *x)
+{
+    struct sw_gw_worker *w = x->worker;
+    struct sw_arena arena;
+
+    sw_free(x->kept.p);
+    (void)sw_gw_listener_unref(x->listener);
+    (void)sw_gw_view_unref(x->view);
+    sw_arena_reset(&x->arena, ARENA_MAX);
+    arena = x->arena;
+    memset(x, 0, sizeof(*x));
+    x->arena = arena;
+    if (w->spare.n < SW_GW_SPARE_EXCHANGES) {
+        sw_vec_push(&w->spare, x);
+    } else {
+        sw_arena_clear(&x->arena);
+        sw_free(x);
+    }
+}
+
+static void on_free(struct sw_defer *d)
+{
+    sw_exchange_discard(SW_CONTAINER_OF(d, struct sw_exchange, defer));
+}
+
+/* Detaches whatever is left and lets the loop free it. */
+void gw_finish(struct sw_exchange *x)
+{
+    if (x->state == SW_GW_X_DONE)
+        return;
+    x->state = SW_GW_X_DONE;
+    sw_timer_stop(x->worker->loop, &x->timer);
+    sw_gw_pool_cancel(x);
+    if (x->up.ops)
+        x->up.ops->abort(x);
+    if (x->host)
+        sw_gw_host_done(x, SW_GW_DOWNSTREAM_GONE, 0);
+    if (x->down.ops)
+        x->down.ops->abort(x);
+    sw_gw_exchange_done(x);
+    sw_list_unlink(&x->link);
+    x->worker->n_exchanges--;
+    sw_loop_defer(x->worker->loop, &x->defer, on_free);
+}
+
+void sw_exchange_kill(struct sw_exchange *x)
+{
+    gw_finish(x);
+}
+
+/* ---- deadlines ---- */
+
+static void on_timer(struct sw_timer *t);
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a == 0 ? b : b == 0 ? a : sw_min(a, b);
+}
+
+/* Sets the timer for the earliest deadline; one that runs too early is only corrected when it
+ * fires. */
+static void arm(struct sw_exchange *x)
+{
+    uint64_t now = sw_loop_now(x->worker->loop);
+    uint64_t at = earlier(earlier(x->deadline_ns, x->try_deadline_ns), x->retry_at_ns);
+
+    if (x->idle_ns)
+        at = earlier(at, x->active_ns + x->idle_ns);
+    if (at == 0) {
+        sw_timer_stop(x->worker->loop, &x->timer);
+        return;
+    }
+    if (sw_timer_running(&x->timer) && x->timer.deadline_ns <= at)
+        return;
+    sw_timer_start(x->worker->loop, &x->timer, at > now ? at - now : 1, on_timer);
+}
+
+static void active(struct sw_exchange *x)
+{
+    x->active_ns = sw_loop_now(x->worker->loop);
+}
+
+static void attempt(struct sw_exchange *x);
+
+static void on_timer(struct sw_timer *t)
+{
+    struct sw_exchange *x = SW_CONTAINER_OF(t, struct sw_exchange, timer);
+    uint64_t now = sw_loop_now(x->worker->loop);
+
+    if (x->deadline_ns && now >= x->deadline_ns) {
+        x->flags |= SW_GW_FLAG_UT;
+        if (x->host)
+            sw_gw_host_done(x, SW_GW_TIMEOUT, 0);
+        sw_exchange_reply(x, 504, SW_SLICE_LIT("upstream request timeout"), "response_timeout");
+        return;
+    }
+    if (x->retry_at_ns && now >= x->retry_at_ns) {
+        x->retry_at_ns = 0;
+        attempt(x);
+        return;
+    }
+    if (x->try_deadline_ns && now >= x->try_deadline_ns) {
+        x->try_deadline_ns = 0;
+        sw_gw_pool_cancel(x);
+        if (x->up.ops)
+            x->up.ops->abort(x);
+        sw_exchange_up_failed(x, SW_GW_TIMEOUT, "per try timeout");
+        return;
+    }
+    if (x->idle_ns && now >= x->active_ns + x->idle_ns) {
+        x->flags |= SW_GW_FLAG_SI;
+        sw_exchange_reply(x, 408, SW_SLICE_LIT("stream timeout"), "stream_idle_timeout");
+        return;
+    }
+    arm(x);
+}
+
+static void request_complete(struct sw_exchange *x)
+{
+    x->request_ns = sw_loop_now(x->worker->loop);
+    if (x->plan.timeout_ns && x->req.length != SW_GW_LENGTH_TUNNEL) {
+        x->deadline_ns = x->request_ns + x->plan.timeout_ns;
+        arm(x);
+    }
+}
+
+/* ---- the request ---- */
+
+static void keep(struct sw_exchange *x, struct sw_slice data)
+{
+    if (x->kept.n + data.n > x->kept.cap) {
+        size_t cap = sw_max(x->kept.n + data.n, (size_t)x->kept.cap * 2);
+
+        x->kept.p = sw_realloc(x->kept.p, cap + 1); /* sealing wants a byte behind */
+        x->kept.cap = (uint32_t)cap;
+    }
+    memcpy(x->kept.p + x->kept.n, data.p, data.n);
+    x->kept.n += (uint32_t)data.n;
+}
+
+static void forget_kept(struct sw_exchange *x)
+{
+    sw_free(x->kept.p);
+    memset(&x->kept, 0, sizeof(x->kept));
+}
+
+/* Whether body bytes that went upstream are worth remembering. */
+static bool keeps(const struct sw_exchange *x, size_t more)
+{
+    size_t max = x->plan.retries ? KEEP_MAX : KEEP_SMALL;
+
+    return !x->body_lost && x->state == SW_GW_X_SEND && x->req.length != SW_GW_LENGTH_TUNNEL &&
+           x->kept.n + more <= max;
+}
+
+static void pause_down(struct sw_exchange *x, bool pause)
+{
+    if (!x->down.ops || x->down.paused == pause)
+        return;
+    x->down.paused = pause;
+    if (pause)
+        x->down.ops->pause(x);
+    else
+        x->down.ops->resume(x);
+}
+
+static void pause_up(struct sw_exchange *x, bool pause)
+{
+    if (!x->up.ops || x->up.paused == pause)
+        return;
+    x->up.paused = pause;
+    if (pause)
+        x->up.ops->pause(x);
+    else
+        x->up.ops->resume(x);
+}
+
+static void attempt(struct sw_exchange *x)
+{
+    int status = 503;
+
+    x->state = SW_GW_X_CONNECT;
+    x->attempts++;
+    if (sw_gw_pick_host(x, &status) != SW_OK) {
+        sw_exchange_reply(x, status, SW_SLICE_LIT("no healthy upstream"), x->detail);
+        return;
+    }
+    if (x->plan.try_timeout_ns) {
+        x->try_deadline_ns = sw_loop_now(x->worker->loop) + x->plan.try_timeout_ns;
+        arm(x);
+    }
+    sw_gw_pool_get(x);
+}
+
+void sw_exchange_continue(struct sw_exchange *x)
+{
+    if (x->state != SW_GW_X_ROUTE)
+        return;
+    if (!x->plan.upgrade && x->req.length == SW_GW_LENGTH_TUNNEL) {
+        sw_exchange_reply(x, 403, SW_SLICE_LIT("upgrade refused"), "upgrade_failed");
+        return;
+    }
+    x->idle_ns = x->plan.idle_timeout_ns;
+    if (x->down.end_got)
+        request_complete(x);
+    else if (x->req.expect_continue)
+        x->down.ops->send_info(x, 100);
+    arm(x);
+    attempt(x);
+}
+
+static void enter(struct sw_exchange *x)
+{
+    struct sw_gw_worker *w = x->worker;
+
+    x->view = sw_gw_view_ref(w->view);
+    sw_list_push_back(&w->exchanges, &x->link);
+    w->n_exchanges++;
+    x->start_ns = sw_loop_now(w->loop);
+    x->active_ns = x->start_ns;
+    x->down.head_got = true;
+}
+
+void sw_exchange_refuse(struct sw_exchange *x, int status, const char *detail)
+{
+    enter(x);
+    x->flags |= SW_GW_FLAG_DPE;
+    sw_exchange_reply(x, status, (struct sw_slice){0}, detail);
+}
+
+void sw_exchange_start(struct sw_exchange *x, bool end)
+{
+    enter(x);
+    x->down.end_got = end;
+    if (x->hcm) /* not for what was made here: mirrors, TCP */
+        gw_clean_request(x);
+    if (sw_gw_route_request(x) == SW_OK)
+        sw_exchange_continue(x);
+}
+
+void sw_exchange_up_ready(struct sw_exchange *x)
+{
+    bool all = x->down.end_got && x->kept.n == 0 && x->req.trailers.n == 0;
+    struct sw_gw_kept kept = x->kept;
+
+    memset(&x->kept, 0, sizeof(x->kept)); /* a tunnel is answered from inside send_head */
+    x->state = SW_GW_X_SEND;
+    x->up.head_sent = true;
+    x->up.tunnel = x->req.length == SW_GW_LENGTH_TUNNEL;
+    x->up.ops->send_head(x, all);
+    if (kept.n && x->up.ops) {
+        x->sending_kept = true;
+        x->up.ops->send_data(x, sw_slice(kept.p, kept.n));
+        x->sending_kept = false;
+    }
+    x->up.end_sent = x->down.end_got;
+    if (!all && x->down.end_got && x->up.ops)
+        x->up.ops->send_end(x);
+    if (x->state == SW_GW_X_SEND && keeps(x, kept.n)) {
+        x->kept = kept;
+    } else {
+        x->body_lost |= kept.n > 0;
+        sw_free(kept.p);
+    }
+    if (!x->up.ops)
+        return;
+    x->up.ops->flush(x);
+    if (!x->up.ops->blocked(x))
+        pause_down(x, false);
+}
+
+void sw_exchange_down_data(struct sw_exchange *x, struct sw_slice data)
+{
+    x->rx_bytes += data.n;
+    active(x);
+    if (x->state == SW_GW_X_DONE)
+        return;
+    if (x->state < SW_GW_X_SEND) {
+        keep(x, data);
+        if (x->kept.n >= KEEP_MAX)
+            pause_down(x, true);
+        return;
+    }
+    if (!x->up.ops || x->up.end_sent)
+        return; /* answered already: what still comes is of no use */
+    if (keeps(x, data.n)) {
+        keep(x, data);
+    } else {
+        x->body_lost = true;
+        forget_kept(x);
+    }
+    x->up.ops->send_data(x, data);
+    if (x->up.ops && x->up.ops->blocked(x))
+        pause_down(x, true);
+}
+
+static void maybe_complete(struct sw_exchange *x);
+
+void sw_exchange_down_end(struct sw_exchange *x)
+{
+    if (x->down.end_got)
+        return;
+    x->down.end_got = true;
+    if (x->state == SW_GW_X_DONE)
+        return;
+    active(x);
+    request_complete(x);
+    if (x->up.ops && !x->up.end_sent && x->up.head_sent) {
+        x->up.end_sent = true;
+        x->up.ops->send_end(x);
+        if (x->up.ops)
+            x->up.ops->flush(x);
+    }
+    maybe_complete(x);
+}
+
+void sw_exchange_down_gone(struct sw_exchange *x)
+{
+    if (x->state == SW_GW_X_DONE)
+        return;
+    x->flags |= SW_GW_FLAG_DC;
+    if (!x->detail)
+        x->detail = "downstream_remote_disconnect";
+    x->down_tls = NULL;
+    gw_finish(x);
+}
+
+void sw_exchange_down_drained(struct sw_exchange *x)
+{
+    if (x->up.ops && x->down.ops && !x->down.ops->blocked(x))
+        pause_up(x, false);
+}
+
+void sw_exchange_up_drained(struct sw_exchange *x)
+{
+    if (x->up.ops && x->down.ops && !x->up.ops->blocked(x))
+        pause_down(x, false);
+}
+
+/* ---- the response ---- */
+
+void gw_send_answer(struct sw_exchange *x, bool end)
+{
+    x->state = SW_GW_X_ANSWER;
+    x->try_deadline_ns = 0;
+    forget_kept(x);
+    if (!x->down.ops)
+        return;
+    sw_gw_route_response(x);
+    if (x->hcm)
+        gw_clean_response(x);
+    x->down.head_sent = true;
+    x->down.end_sent = end;
+    x->down.ops->send_head(x, end);
+}
+
+/* Both directions ended, or the answer did and nobody waits for the rest of the request. */
+static void maybe_complete(struct sw_exchange *x)
+{
+    bool tunnel = x->resp.length == SW_GW_LENGTH_TUNNEL;
+
+    if (x->state != SW_GW_X_ANSWER || !x->up.end_got || !x->down.end_sent)
+        return;
+    if (tunnel && !x->down.end_got)
+        return;
+    if (x->host)
+        sw_gw_host_done(x, SW_GW_OK, x->resp.status);
+    if (x->up.ops) {
+        if (x->up.end_sent)
+            x->up.ops->done(x);
+        else
+            x->up.ops->abort(x); /* it answered before it had read all: the rest is not sent */
+    }
+    if (x->down.ops)
+        x->down.ops->done(x);
+    gw_finish(x);
+}
+
+void sw_exchange_up_info(struct sw_exchange *x, int status)
+{
+    /* 100 was answered here already; others are of use to HTTP/2 clients only. */
+    if (status != 100 && x->down.ops && x->down.ops->send_info && x->state == SW_GW_X_SEND)
+        x->down.ops->send_info(x, status);
+}
+
+static bool retry(struct sw_exchange *x, enum sw_gw_outcome how, int status)
+{
+    uint64_t delay = 0;
+
+    if (x->body_lost || x->state == SW_GW_X_ANSWER || !x->down.ops ||
+        !sw_gw_should_retry(x, how, status, &delay))
+        return false;
+    if (x->up.ops)
+        x->up.ops->abort(x);
+    if (x->host)
+        sw_gw_host_done(x, how, status);
+    x->state = SW_GW_X_BACKOFF;
+    x->try_deadline_ns = 0;
+    memset(&x->up, 0, sizeof(x->up));
+    memset(&x->resp, 0, sizeof(x->resp));
+    x->retry_at_ns = sw_loop_now(x->worker->loop) + sw_max(delay, 1);
+    arm(x);
+    return true;
+}
+
+void sw_exchange_up_head(struct sw_exchange *x, bool end)
+{
+    if (x->state == SW_GW_X_DONE)
+        return;
+    active(x);
+    x->response_ns = x->active_ns;
+    x->up.head_got = true;
+    x->up.end_got = end;
+    if (x->req.length == SW_GW_LENGTH_TUNNEL && x->resp.length != SW_GW_LENGTH_TUNNEL) {
+        /* No tunnel: the request was only its head. */
+        x->down.end_got = true;
+        x->up.end_sent = true;
+    }
+    if (x->plan.retries && retry(x, SW_GW_STATUS, x->resp.status))
+        return;
+    gw_send_answer(x, end);
+    if (end)
+        maybe_complete(x);
+}
+
+void sw_exchange_up_data(struct sw_exchange *x, struct sw_slice data)
+{
+    if (x->state == SW_GW_X_DONE)
+        return;
+    active(x);
+    x->tx_bytes += data.n;
+    if (!x->down.ops || x->down.end_sent)
+        return;
+    x->down.ops->send_data(x, data);
+    if (x->down.ops && x->down.ops->blocked(x))
+        pause_up(x, true);
+}
+
+void sw_exchange_up_end(struct sw_exchange *x)
+{
+    if (x->state == SW_GW_X_DONE || x->up.end_got)
+        return;
+    active(x);
+    x->up.end_got = true;
+    if (x->down.ops && !x->down.end_sent) {
+        x->down.end_sent = true;
+        x->down.ops->send_end(x);
+    }
+    maybe_complete(x);
+}
+
+static const struct {
+    uint16_t status;
+    uint32_t flag;
+    const char *detail;
+    const char *body;
+} ends[] = {
+    [SW_GW_CONNECT_FAILED] = {503, SW_GW_FLAG_UF, "upstream_connection_failure",
+                              "upstream connect error"},
+    [SW_GW_TLS_FAILED] = {503, SW_GW_FLAG_UF, "upstream_tls_failure", "upstream TLS error"},
+    [SW_GW_STALE] = {503, SW_GW_FLAG_UC, "upstream_reset_before_response_started",
+                     "upstream connection closed"},
+    [SW_GW_RESET_BEFORE] = {503, SW_GW_FLAG_UC, "upstream_reset_before_response_started",
+                            "upstream connection closed"},
+    [SW_GW_RESET_AFTER] = {503, SW_GW_FLAG_UC, "upstream_reset_after_response_started", ""},
+    [SW_GW_REFUSED_STREAM] = {503, SW_GW_FLAG_UR, "upstream_refused_stream",
+                              "upstream refused the stream"},
+    [SW_GW_BAD_RESPONSE] = {502, SW_GW_FLAG_UPE, "upstream_protocol_error",
+                            "upstream protocol error"},
+    [SW_GW_TIMEOUT] = {504, SW_GW_FLAG_UT, "upstream_per_try_timeout", "upstream request timeout"},
+};
+
+static void note_failure(struct sw_exchange *x, const char *why)
+{
+    size_t n = sw_min(strlen(why), sizeof(x->failure) - 1);
+
+    memcpy(x->failure, why, n);
+    x->failure[n] = '\0';
+}
+
+void sw_exchange_up_failed(struct sw_exchange *x, enum sw_gw_outcome how, const char *why)
+{
+    if (x->state == SW_GW_X_DONE)
+        return;
+    if (why)
+        note_failure(x, why);
+    if (x->state == SW_GW_X_ANSWER) {
+        x->flags |= ends[how].flag;
+        if (!x->detail)
+            x->detail = "upstream_reset_after_response_started";
+        if (x->host)
+            sw_gw_host_done(x, SW_GW_RESET_AFTER, x->resp.status);
+        gw_finish(x);
+        return;
+    }
+    /* The connection was closed while it was idle and nobody has seen the request: not an attempt
+     * that counts. */
+    if (how == SW_GW_STALE && !x->body_lost && !x->stale_retried && x->down.ops) {
+        x->stale_retried = true;
+        x->attempts--;
+        if (x->host)
+            sw_gw_host_done(x, SW_GW_DOWNSTREAM_GONE, 0);
+        memset(&x->up, 0, sizeof(x->up));
+        attempt(x);
+        return;
+    }
+    if (retry(x, how, 0))
+        return;
+    if (x->host)
+        sw_gw_host_done(x, how, 0);
+    x->flags |= ends[how].flag;
+    sw_exchange_reply(x, ends[how].status, sw_slice_str(ends[how].body), ends[how].detail);
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One request and its response, between a downstream and an upstream codec. The core
+ * (exchange*.c) knows no wire format: codecs report what arrived and are told what to send.
+ * Bytes are pushed: a sink takes all it is given and says when it has too much, then the core
+ * stops the source. Everything lives on one worker thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "base/slice.h"
+#include "http/h1.h"
+#include "io/addr.h"
+#include "io/loop.h"
+
+struct sw_exchange;
+struct sw_gw_conn;
+struct sw_gw_view;
+struct sw_gw_worker;
+struct sw_json;
+struct sw_tls;
+/* config.h, route.h, cluster.h */
+struct sw_gw_chain;
+struct sw_gw_hcm;
+struct sw_gw_host;
+struct sw_gw_listener;
+struct sw_gw_pool;
+struct sw_gw_route;
+struct sw_gw_route_state;
+
+/* ---- heads ---- */
+
+/* Fields the proxy itself looks at, recognised once when they arrive. */
+#define SW_GW_HEADERS(X)                                                                           \
+    X(CONNECTION, "connection")                                                                    \
+    X(CONTENT_LENGTH, "content-length")                                                            \
+    X(CONTENT_TYPE, "content-type")                                                                \
+    X(DATE, "date")                                                                                \
+    X(EXPECT, "expect")                                                                            \
+    X(GRPC_STATUS, "grpc-status")                                                                  \
+    X(GRPC_TIMEOUT, "grpc-timeout")                                                                \
+    X(HOST, "host")                                                                                \
+    X(HTTP2_SETTINGS, "http2-settings")                                                            \
+    X(KEEP_ALIVE, "keep-alive")                                                                    \
+    X(PROXY_CONNECTION, "proxy-connection")                                                        \
+    X(SERVER, "server")                                                                            \
+    X(TE, "te")                                                                                    \
+    X(TRAILER, "trailer")                                                                          \
+    X(TRANSFER_ENCODING, "transfer-encoding")                                                      \
+    X(UPGRADE, "upgrade")                                                                          \
+    X(VIA, "via")                                                                                  \
+    X(X_FORWARDED_CLIENT_CERT, "x-forwarded-client-cert")                                          \
+    X(X_FORWARDED_FOR, "x-forwarded-for")                                                          \
+    X(X_FORWARDED_HOST, "x-forwarded-host")                                                        \
+    X(X_FORWARDED_PROTO, "x-forwarded-proto")                                                      \
+    X(X_REQUEST_ID, "x-request-id")
+
+enum sw_gw_hid {
+    SW_GW_H_OTHER,
+#define SW_GW_H_ENUM(id, name) SW_GW_H_##id,
+    SW_GW_HEADERS(SW_GW_H_ENUM)
+#undef SW_GW_H_ENUM
+        SW_GW_H_COUNT
+};
+
+/*
+ * Fields of a head or trailer in the exchange's arena, in order. Names as they came (HTTP/2 writers
+ * lower them). Host, framing and hop-by-hop fields are not among them: codecs make their own.
+ */
+struct sw_gw_fields {
+    struct sw_h1_field *p;
+    uint8_t *hid; /* enum sw_gw_hid, parallel to p */
+    uint32_t n;
+    uint32_t cap;
+};
+
+/* Which of the known fields this name is; SW_GW_H_OTHER for the rest. */
+enum sw_gw_hid sw_gw_hid(struct sw_slice name);
+/* Empties f and makes room. */
+void sw_gw_fields_init(struct sw_exchange *x, struct sw_gw_fields *f, size_t cap);
+/* Name and value are borrowed: arena, snapshot or static memory. */
+void sw_gw_fields_add(struct sw_exchange *x, struct sw_gw_fields *f, struct sw_slice name,
+                      struct sw_slice value);
+/* NULL: none. The first of several. */
+struct sw_slice *sw_gw_fields_get(const struct sw_gw_fields *f, enum sw_gw_hid id);
+struct sw_slice *sw_gw_fields_find(const struct sw_gw_fields *f, struct sw_slice name);
+/* Replaces all fields of that name by one. */
+void sw_gw_fields_set(struct sw_exchange *x, struct sw_gw_fields *f, struct sw_slice name,
+                      struct sw_slice value);
+void sw_gw_fields_remove(struct sw_gw_fields *f, struct sw_slice name);
+
+enum sw_gw_protocol { SW_GW_HTTP10, SW_GW_HTTP11, SW_GW_HTTP2 };
+
+enum sw_gw_length {       /* what is known of a body before it arrived */
+    SW_GW_LENGTH_NONE,    /* there is none */
+    SW_GW_LENGTH_KNOWN,   /* content_length bytes */
+    SW_GW_LENGTH_UNKNOWN, /* chunked, HTTP/2 without content-length, until close */
+    SW_GW_LENGTH_TUNNEL,  /* CONNECT or an upgrade: not HTTP any more */
+};
+
+struct sw_gw_request {
+    struct sw_slice method;
+    struct sw_slice scheme;    /* "http" or "https": of the connection the request came on */
+    struct sw_slice authority; /* Host or :authority as the client sent it */
+    struct sw_slice path;      /* with query, begins with '/'; "*" for OPTIONS *; CONNECT: empty */
+    struct sw_slice upgrade;   /* "websocket" ... : Upgrade or :protocol; empty: none */
+    struct sw_gw_fields fields;
+    struct sw_gw_fields trailers;
+    uint64_t content_length;
+    uint8_t length;  /* enum sw_gw_length */
+    uint8_t version; /* enum sw_gw_protocol */
+    bool te_trailers;
+    bool expect_continue;
+    bool head;    /* method is HEAD */
+    bool connect; /* method is CONNECT without :protocol */
+    bool grpc;    /* content-type application/grpc* */
+};
+
+struct sw_gw_response {
+    uint16_t status;
+    uint8_t length;
+    uint8_t version;
+    bool local;     /* made here */
+    bool has_length; /* HEAD, 304: content_length is what it would have been */
+    uint64_t content_length;
+    struct sw_gw_fields fields;
+    struct sw_gw_fields trailers;
+};
+
+/* ---- sides ---- */
+
+/* What a codec does for one exchange. 'send' is toward the peer of that side. */
+struct sw_gw_side_ops {
+    /* The head in x->req (upstream) or x->resp (downstream). */
+    void (*send_head)(struct sw_exchange *x, bool end);
+    void (*send_data)(struct sw_exchange *x, struct sw_slice data);
+    /* With x->req.trailers or x->resp.trailers, when there are any. Tunnels: half-close. */
+    void (*send_end)(struct sw_exchange *x);
+    void (*flush)(struct sw_exchange *x);
+    /* True: more than it should is waiting; sw_exchange_*_drained comes later. */
+    bool (*blocked)(const struct sw_exchange *x);
+    /* Back-pressure on what comes from this side. */
+    void (*pause)(struct sw_exchange *x);
+    void (*resume)(struct sw_exchange *x);
+    /* Ends this side's part early: reset the stream or close the connection. Detaches. */
+    void (*abort)(struct sw_exchange *x);
+    /* The exchange is complete; the connection may be used again. Detaches. */
+    void (*done)(struct sw_exchange *x);
+    /* Downstream only: 100 Continue. */
+    void (*send_info)(struct sw_exchange *x, int status);
+};
+
+struct sw_gw_side {
+    const struct sw_gw_side_ops *ops; /* NULL: detached */
+    void *stream;                     /* the codec's own */
+    bool head_sent : 1;
+    bool end_sent : 1; /* we finished sending to this side */
+    bool head_got : 1;
+    bool end_got : 1; /* this side finished sending to us */
+    bool paused : 1;
+    bool tunnel : 1;
+};
+
+/* Envoy's %RESPONSE_FLAGS%, as bits; sw_exchange_flags_text writes them. */
+#define SW_GW_FLAGS(X)                                                                             \
+    X(UF)                                                                                          \
+    X(UC)                                                                                          \
+    X(UT)                                                                                          \
+    X(UH)                                                                                          \
+    X(UO)                                                                                          \
+    X(NR)                                                                                          \
+    X(NC)                                                                                          \
+    X(DC)                                                                                          \
+    X(UR)                                                                                          \
+    X(URX)                                                                                         \
+    X(UPE)                                                                                         \
+    X(DPE)                                                                                         \
+    X(SI)                                                                                          \
+    X(DT)                                                                                          \
+    X(RL)
+enum {
+#define SW_GW_FLAG_BIT(name) SW_GW_FLAG_BIT_##name,
+    SW_GW_FLAGS(SW_GW_FLAG_BIT)
+#undef SW_GW_FLAG_BIT
+};
+enum sw_gw_flag {
+#define SW_GW_FLAG_ENUM(name) SW_GW_FLAG_##name = 1 << SW_GW_FLAG_BIT_##name,
+    SW_GW_FLAGS(SW_GW_FLAG_ENUM)
+#undef SW_GW_FLAG_ENUM
+};
+
+enum sw_gw_outcome {      /* how an attempt at an upstream ended */
+    SW_GW_OK,              /* a response was passed on completely */
+    SW_GW_CONNECT_FAILED,  /* no connection (refused, timed out): nothing was sent */
+    SW_GW_TLS_FAILED,      /* handshake failed: nothing was sent */
+    SW_GW_STALE,           /* a connection that had served before ended without a byte of answer */
+    SW_GW_RESET_BEFORE,    /* connection or stream ended before a response head */
+    SW_GW_RESET_AFTER,     /* and after it */
+    SW_GW_REFUSED_STREAM,  /* HTTP/2: certainly not processed */
+    SW_GW_BAD_RESPONSE,    /* the upstream broke the protocol */
+    SW_GW_TIMEOUT,         /* per try or whole request */
+    SW_GW_STATUS,          /* a response head; should_retry looks at the status */
+    SW_GW_DOWNSTREAM_GONE, /* the client left, or we gave up: says nothing about the host */
+};
+
+/* ---- the exchange ---- */
+
+enum sw_gw_xstate {
+    SW_GW_X_ROUTE,   /* head arrived */
+    SW_GW_X_CONNECT, /* waits for a connection */
+    SW_GW_X_SEND,    /* request is on its way, no response head yet */
+    SW_GW_X_BACKOFF, /* waits before the next attempt */
+    SW_GW_X_ANSWER,  /* response head was sent downstream */
+    SW_GW_X_DONE,
+};
+
+/* Filled by sw_gw_route_request for the core; zeroes are safe defaults. */
+struct sw_gw_plan {
+    uint64_t timeout_ns;      /* request received until response complete; 0: none */
+    uint64_t idle_timeout_ns; /* no byte either way; 0: none */
+    uint64_t try_timeout_ns;  /* one attempt until its response head; 0: none */
+    bool retries;             /* a retry policy applies: keep the body while it fits */
+    bool upgrade;             /* x->req.upgrade (or CONNECT) may pass; otherwise it is ignored */
+    bool connect_terminate;   /* CONNECT ends here: raw bytes to the upstream */
+    struct sw_slice authority; /* as to be sent upstream; p == NULL: as it came */
+    struct sw_slice path;      /* as to be sent upstream; p == NULL: as it came */
+};
+
+struct sw_exchange {
+    struct sw_gw_worker *worker;
+    struct sw_gw_view *view; /* the snapshot this request uses; counted */
+    struct sw_arena arena;
+    struct sw_gw_side down;
+    struct sw_gw_side up;
+    struct sw_gw_request req;
+    struct sw_gw_response resp;
+
+    /* Where it came from; live as long as the exchange. */
+    struct sw_gw_listener *listener; /* a reference */
+    const struct sw_gw_chain *chain; /* of the listener */
+    const struct sw_gw_hcm *hcm;     /* of the chain; NULL: a mirror, or made here */
+    struct sw_addr peer;             /* of the downstream connection */
+    struct sw_addr local;
+    struct sw_slice sni; /* empty: none */
+    bool tls;
+    const struct sw_tls *down_tls; /* NULL once the downstream connection is gone */
+    const struct sw_json *metadata; /* from an internal listener; NULL: none */
+    uint64_t connection_id;
+
+    struct sw_gw_plan plan;
+
+    /* Owned by route.c, filter.c and cluster.c. */
+    const struct sw_gw_route *route;
+    struct sw_gw_route_state *rs; /* in the arena */
+    struct sw_gw_host *host;      /* of the current attempt, a reference; NULL: none */
+
+    /* Facts for logs. */
+    uint64_t start_ns;      /* loop time when the head was complete */
+    uint64_t start_wall_ns; /* 0: not asked for yet */
+    uint64_t request_ns;    /* the request was received whole; 0: not yet */
+    uint64_t response_ns;   /* response head arrived; 0: not yet */
+    uint64_t rx_bytes;      /* request body */
+    uint64_t tx_bytes;      /* response body */
+    uint32_t flags;         /* enum sw_gw_flag */
+    uint16_t attempts;
+    const char *detail;     /* why a local reply was made; static text, NULL: none */
+    char failure[96];       /* upstream transport failure, for people */
+
+    /* The core's own. */
+    uint8_t state;        /* enum sw_gw_xstate */
+    bool body_lost : 1;   /* more than 'kept' may hold was passed on */
+    bool stale_retried : 1;
+    bool sending_kept : 1; /* what is being sent was not received just now */
+    bool mirror : 1;      /* a copy: nobody waits for the answer */
+    bool continued : 1;   /* 100 was sent */
+    struct sw_gw_kept {
+        uint8_t *p; /* owned */
+        uint32_t n;
+        uint32_t cap;
+    } kept;               /* request body, for retries or until there is a connection */
+    struct sw_timer timer; /* the earliest of the next four */
+    uint64_t deadline_ns;  /* whole request; 0: none */
+    uint64_t try_deadline_ns;
+    uint64_t retry_at_ns;
+    uint64_t idle_ns;   /* 0: no limit */
+    uint64_t active_ns; /* last byte either way */
+    struct sw_list link;   /* worker->exchanges */
+    struct sw_list queue;  /* of the pool, while it waits */
+    struct sw_gw_pool *pool;
+    struct sw_defer defer;
+};
+
+/* ---- codecs call the core ---- */
+
+/* A fresh exchange from the worker's pool, with its arena empty. */
+struct sw_exchange *sw_exchange_new(struct sw_gw_worker *w);
+/* Gives one back that was never started. */
+void sw_exchange_discard(struct sw_exchange *x);
+/* The downstream codec has filled req, listener, chain, peer ...: cleans the head, routes it and
+ * goes on. 'end': no body follows. The exchange may be over when this returns (freed later). */
+void sw_exchange_start(struct sw_exchange *x, bool end);
+void sw_exchange_down_data(struct sw_exchange *x, struct sw_slice data);
+/* req.trailers may have been filled. */
+void sw_exchange_down_end(struct sw_exchange *x);
+/* The client is gone, or broke the protocol. The codec has detached already. */
+void sw_exchange_down_gone(struct sw_exchange *x);
+/* blocked() was true and is not any more. */
+void sw_exchange_down_drained(struct sw_exchange *x);
+
+/* The pool found or made a connection: x->up is attached. */
+void sw_exchange_up_ready(struct sw_exchange *x);
+/* An interim response other than 101. */
+void sw_exchange_up_info(struct sw_exchange *x, int status);
+/* x->resp is filled. */
+void sw_exchange_up_head(struct sw_exchange *x, bool end);
+void sw_exchange_up_data(struct sw_exchange *x, struct sw_slice data);
+void sw_exchange_up_end(struct sw_exchange *x);
+/* The attempt failed; the codec has detached already. why: for logs, may be NULL. */
+void sw_exchange_up_failed(struct sw_exchange *x, enum sw_gw_outcome how, const char *why);
+void sw_exchange_up_drained(struct sw_exchange *x);
+
+/* ---- anybody ---- */
+
+/*
+ * Answers here instead of asking an upstream (or after that failed before a response head was
+ * sent). x->resp.fields may hold fields to send; body is copied. gRPC requests get trailers-only
+ * answers with the mapped grpc-status. After the head was sent: aborts both sides.
+ */
+void sw_exchange_reply(struct sw_exchange *x, int status, struct sw_slice body, const char *detail);
+/* Instead of sw_exchange_start: the head itself is refused, nothing of it is looked at. */
+void sw_exchange_refuse(struct sw_exchange *x, int status, const char *detail);
+/* Ends it at once, without an answer where none was begun. */
+void sw_exchange_kill(struct sw_exchange *x);
+/* "UF,URX", or "-"; in the arena. */
+const char *sw_exchange_flags_text(struct sw_exchange *x);
+/* Wall clock when it started. */
+uint64_t sw_exchange_start_wall(struct sw_exchange *x);
+
+/* ---- what the core asks of route.c, filter.c and cluster.c ---- */
+
+/*
+ * The head is complete and clean (hop-by-hop, x-forwarded-*, request id are done): match a route,
+ * run request filters, change x->req.fields, fill x->plan.
+ *
+ * SW_OK: go on and pick a host. SW_EAGAIN: a filter waits; it calls sw_exchange_continue.
+ * SW_ECLOSED: sw_exchange_reply was called.
+ */
+SW_NODISCARD int sw_gw_route_request(struct sw_exchange *x);
+void sw_exchange_continue(struct sw_exchange *x);
+/* The head in x->resp is about to be sent downstream, ours or an upstream's: header changes of the
+ * route, CORS, session cookies. x->host is who answered, NULL for ours. */
+void sw_gw_route_response(struct sw_exchange *x);
+/*
+ * Chooses an upstream host for the next attempt (x->attempts counts them, from 1 here) and counts it
+ * as active: x->host gets a reference. SW_ENOENT (no such cluster, nothing healthy) or SW_ELIMIT
+ * (circuit limit) after setting x->flags and x->detail; *ret_status is the answer then.
+ */
+SW_NODISCARD int sw_gw_pick_host(struct sw_exchange *x, int *ret_status);
+/* The attempt at x->host is over: outlier detection, counters, the slots taken by pick. Drops the
+ * reference and clears x->host. status: 0 without a response. */
+void sw_gw_host_done(struct sw_exchange *x, enum sw_gw_outcome how, int status);
+/* May it be tried again after this end? Counts retries, budgets and limits; *ret_delay_ns: back-off
+ * before. Called after sw_gw_host_done, and before a status is passed on (SW_GW_STATUS). */
+SW_NODISCARD bool sw_gw_should_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status,
+                                     uint64_t *ret_delay_ns);
+/* The exchange is over: access log, metrics. */
+void sw_gw_exchange_done(struct sw_exchange *x);

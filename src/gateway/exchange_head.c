@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Heads: the fields we know, lists of fields, and what a proxy changes in every message. */
+#include <string.h>
+
+#include "base/rand.h"
+#include "gateway/config.h"
+#include "gateway/exchange_int.h"
+
+static const struct {
+    struct sw_slice name;
+    uint8_t hid;
+} known[] = {
+#define ROW(id, text) {SW_SLICE_LIT(text), SW_GW_H_##id},
+    SW_GW_HEADERS(ROW)
+#undef ROW
+};
+
+enum { KNOWN_MAX = 24 }; /* longer names are not known */
+
+/* Candidates by length, filled from the table by the compiler's own reading of it. */
+#define L(id) SW_GW_H_##id
+static const uint8_t by_length[KNOWN_MAX + 1][4] = {
+    [2] = {L(TE)},
+    [3] = {L(VIA)},
+    [4] = {L(HOST), L(DATE)},
+    [6] = {L(SERVER), L(EXPECT)},
+    [7] = {L(UPGRADE), L(TRAILER)},
+    [10] = {L(CONNECTION), L(KEEP_ALIVE)},
+    [11] = {L(GRPC_STATUS)},
+    [12] = {L(CONTENT_TYPE), L(X_REQUEST_ID), L(GRPC_TIMEOUT)},
+    [14] = {L(CONTENT_LENGTH), L(HTTP2_SETTINGS)},
+    [15] = {L(X_FORWARDED_FOR)},
+    [16] = {L(X_FORWARDED_HOST), L(PROXY_CONNECTION)},
+    [17] = {L(X_FORWARDED_PROTO), L(TRANSFER_ENCODING)},
+    [23] = {L(X_FORWARDED_CLIENT_CERT)},
+};
+#undef L
+
+enum sw_gw_hid sw_gw_hid(struct sw_slice name)
+{
+    if (name.n > KNOWN_MAX)
+        return SW_GW_H_OTHER;
+    for (const uint8_t *id = by_length[name.n]; id < by_length[name.n] + 4 && *id; id++) {
+        struct sw_slice k = known[*id - 1].name;
+
+        if ((name.p[0] | 0x20) == k.p[0] && sw_slice_ieq(name, k))
+            return known[*id - 1].hid;
+    }
+    return SW_GW_H_OTHER;
+}
+
+void sw_gw_fields_init(struct sw_exchange *x, struct sw_gw_fields *f, size_t cap)
+{
+    f->n = 0;
+    f->cap = (uint32_t)cap;
+    f->p = sw_arena_array(&x->arena, cap, sizeof(*f->p));
+    f->hid = sw_arena_alloc(&x->arena, cap);
+}
+
+static void grow(struct sw_exchange *x, struct sw_gw_fields *f)
+{
+    struct sw_gw_fields old = *f;
+
+    sw_gw_fields_init(x, f, old.cap ? (size_t)old.cap * 2 : 16);
+    if (old.n) {
+        memcpy(f->p, old.p, old.n * sizeof(*f->p));
+        memcpy(f->hid, old.hid, old.n);
+    }
+    f->n = old.n;
+}
+
+void sw_gw_fields_add(struct sw_exchange *x, struct sw_gw_fields *f, struct sw_slice name,
+                      struct sw_slice value)
+{
+    if (f->n == f->cap)
+        grow(x, f);
+    f->p[f->n] = (struct sw_h1_field){.name = name, .value = value};
+    f->hid[f->n++] = (uint8_t)sw_gw_hid(name);
+}
+
+struct sw_slice *sw_gw_fields_get(const struct sw_gw_fields *f, enum sw_gw_hid id)
+{
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (f->hid[i] == id)
+            return &f->p[i].value;
+    }
+    return NULL;
+}
+
+struct sw_slice *sw_gw_fields_find(const struct sw_gw_fields *f, struct sw_slice name)
+{
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (sw_slice_ieq(f->p[i].name, name))
+            return &f->p[i].value;
+    }
+    return NULL;
+}
+
+void sw_gw_fields_remove(struct sw_gw_fields *f, struct sw_slice name)
+{
+    uint32_t k = 0;
+
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (sw_slice_ieq(f->p[i].name, name))
+            continue;
+        f->p[k] = f->p[i];
+        f->hid[k++] = f->hid[i];
+    }
+    f->n = k;
+}
+
+void sw_gw_fields_set(struct sw_exchange *x, struct sw_gw_fields *f, struct sw_slice name,
+                      struct sw_slice value)
+{
+    sw_gw_fields_remove(f, name);
+    sw_gw_fields_add(x, f, name, value);
+}
+
+/* ---- requests ---- */
+
+static struct sw_slice joined(struct sw_exchange *x, struct sw_slice a, struct sw_slice b)
+{
+    char *p = sw_arena_alloc(&x->arena, a.n + b.n + 3);
+
+    memcpy(p, a.p, a.n);
+    memcpy(p + a.n, ", ", 2);
+    memcpy(p + a.n + 2, b.p, b.n);
+    return sw_slice(p, a.n + b.n + 2);
+}
+
+/* Appends to a list field, or makes it. Several fields of the name become one. */
+static void append(struct sw_exchange *x, enum sw_gw_hid id, struct sw_slice name,
+                   struct sw_slice value)
+{
+    struct sw_slice *last = NULL;
+
+    for (uint32_t i = x->req.fields.n; i > 0 && !last; i--) {
+        if (x->req.fields.hid[i - 1] == id)
+            last = &x->req.fields.p[i - 1].value;
+    }
+    if (last && last->n)
+        *last = joined(x, *last, value);
+    else if (last)
+        *last = value;
+    else
+        sw_gw_fields_add(x, &x->req.fields, name, value);
+}
+
+static void put(struct sw_exchange *x, enum sw_gw_hid id, struct sw_slice name,
+                struct sw_slice value)
+{
+    if (sw_gw_fields_get(&x->req.fields, id))
+        sw_gw_fields_remove(&x->req.fields, name);
+    sw_gw_fields_add(x, &x->req.fields, name, value);
+}
+
+static struct sw_slice new_request_id(struct sw_exchange *x)
+{
+    static const char hex[] = "0123456789abcdef";
+    char *p = sw_arena_alloc(&x->arena, 37);
+    uint64_t r[2] = {sw_rand_u64(), sw_rand_u64()};
+    size_t at = 0;
+
+    for (size_t i = 0; i < 16; i++) {
+        uint8_t b = (uint8_t)(r[i / 8] >> (i % 8 * 8));
+
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            p[at++] = '-';
+        if (i == 6)
+            b = (uint8_t)((b & 0x0f) | 0x40); /* version 4 */
+        if (i == 8)
+            b = (uint8_t)((b & 0x3f) | 0x80);
+        p[at++] = hex[b >> 4];
+        p[at++] = hex[b & 15];
+    }
+    return sw_slice(p, at);
+}
+
+/* What only this proxy and those behind it may say. */
+static void drop_foreign(struct sw_exchange *x)
+{
+    struct sw_gw_fields *f = &x->req.fields;
+    uint32_t k = 0;
+
+    for (uint32_t i = 0; i < f->n; i++) {
+        struct sw_slice name = f->p[i].name;
+
+        if (f->hid[i] == SW_GW_H_OTHER && name.n > 8 && (name.p[0] | 0x20) == 'x' &&
+            sw_slice_ieq(sw_slice_head(name, 8), SW_SLICE_LIT("x-envoy-")))
+            continue;
+        if (f->hid[i] == SW_GW_H_X_FORWARDED_CLIENT_CERT && x->hcm->xfcc == SW_GW_XFCC_SANITIZE)
+            continue;
+        if (k != i) {
+            f->p[k] = f->p[i];
+            f->hid[k] = f->hid[i];
+        }
+        k++;
+    }
+    f->n = k;
+}
+
+void gw_clean_request(struct sw_exchange *x)
+{
+    const struct sw_gw_hcm *h = x->hcm;
+    struct sw_gw_fields *f = &x->req.fields;
+    bool edge = h->use_remote_address && h->xff_trusted_hops == 0;
+    char ip[SW_IP_TEXT];
+
+    if (h->use_remote_address)
+        drop_foreign(x);
+    if (h->use_remote_address && !h->skip_xff_append)
+        append(x, SW_GW_H_X_FORWARDED_FOR, SW_SLICE_LIT("x-forwarded-for"),
+               sw_arena_slice(&x->arena, sw_slice_str(sw_ip_text(&x->peer.ip, ip))));
+    if (edge || !sw_gw_fields_get(f, SW_GW_H_X_FORWARDED_PROTO))
+        put(x, SW_GW_H_X_FORWARDED_PROTO, SW_SLICE_LIT("x-forwarded-proto"), x->req.scheme);
+    if (h->generate_request_id &&
+        ((edge && !h->preserve_request_id) || !sw_gw_fields_get(f, SW_GW_H_X_REQUEST_ID)))
+        put(x, SW_GW_H_X_REQUEST_ID, SW_SLICE_LIT("x-request-id"), new_request_id(x));
+    append(x, SW_GW_H_VIA, SW_SLICE_LIT("via"),
+           x->req.version == SW_GW_HTTP2    ? SW_SLICE_LIT("2 spanwire")
+           : x->req.version == SW_GW_HTTP11 ? SW_SLICE_LIT("1.1 spanwire")
+                                            : SW_SLICE_LIT("1.0 spanwire"));
+}
+
+/* ---- responses ---- */
+
+void gw_clean_response(struct sw_exchange *x)
+{
+    struct sw_gw_fields *f = &x->resp.fields;
+    const struct sw_gw_hcm *h = x->hcm;
+    struct sw_slice *server = sw_gw_fields_get(f, SW_GW_H_SERVER);
+
+    if (server && h->server_header == SW_GW_SERVER_OVERWRITE && !x->resp.local)
+        *server = h->server_name;
+    else if (!server && h->server_header != SW_GW_SERVER_PASS)
+        sw_gw_fields_add(x, f, SW_SLICE_LIT("server"), h->server_name);
+    if (!sw_gw_fields_get(f, SW_GW_H_DATE))
+        sw_gw_fields_add(x, f, SW_SLICE_LIT("date"),
+                         sw_arena_slice(&x->arena, sw_gw_worker_date(x->worker)));
+    if (h->request_id_in_response) {
+        struct sw_slice *id = sw_gw_fields_get(&x->req.fields, SW_GW_H_X_REQUEST_ID);
+
+        if (id && !sw_gw_fields_get(f, SW_GW_H_X_REQUEST_ID))
+            sw_gw_fields_add(x, f, SW_SLICE_LIT("x-request-id"), *id);
+    }
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the exchange core share. Not for others. */
+#pragma once
+
+#include "gateway/exchange.h"
+#include "gateway/worker.h"
+
+/* Fields the edge adds or replaces: x-forwarded-*, x-request-id, via; x-envoy-* of strangers go. */
+void gw_clean_request(struct sw_exchange *x);
+/* date, server and whatever else a proxy adds to an answer. */
+void gw_clean_response(struct sw_exchange *x);
+
+/* ---- exchange.c ---- */
+void gw_finish(struct sw_exchange *x);
+/* Head and, when it is all, end of the answer in x->resp go downstream. */
+void gw_send_answer(struct sw_exchange *x, bool end);

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The HTTP filters: CORS and sticky sessions. Anything else in a configuration is refused. */
+#include "gateway/filter.h"
+
+#include <proto/core.pb-c.h>
+#include <proto/google.pb-c.h>
+#include <proto/hcm.pb-c.h>
+#include <proto/httpfilter.pb-c.h>
+#include <proto/route.pb-c.h>
+
+#include "base/base64.h"
+#include "base/rand.h"
+#include "base/time.h"
+#include "gateway/route_build.h"
+#include "gateway/route_int.h"
+#include "proto/pb.h"
+#include "proto/types.h"
+
+enum { FILTERS_MAX = 100, SESSION_MAX = 256 };
+
+/* ---- building ---- */
+
+static int build_cors(struct sw_gw_build *b, const Sw__Any *any, const void **ret)
+{
+    const Sw__CorsPolicy *in = sw_gw_open_any(b, any, &sw__cors_policy__descriptor);
+    struct sw_gw_cors *c = SW_ARENA_NEW(b->arena, struct sw_gw_cors);
+    struct sw_gw_str_match *origins;
+
+    if (!in)
+        return SW_EINVAL;
+    origins = sw_arena_array(b->arena, in->n_allow_origin_string_match + 1, sizeof(*origins));
+    for (size_t i = 0; i < in->n_allow_origin_string_match; i++) {
+        int rc = sw_gw_build_str_match(b, in->allow_origin_string_match[i], &origins[i]);
+
+        if (rc < 0)
+            return rc;
+    }
+    c->origins = origins;
+    c->n_origins = in->n_allow_origin_string_match;
+    c->methods = sw_gw_text(b, &in->allow_methods);
+    c->headers = sw_gw_text(b, &in->allow_headers);
+    c->expose = sw_gw_text(b, &in->expose_headers);
+    c->max_age = sw_gw_text(b, &in->max_age);
+    c->credentials = in->allow_credentials && in->allow_credentials->value;
+    c->private_network =
+        in->allow_private_network_access && in->allow_private_network_access->value;
+    c->forward_preflights =
+        !in->forward_not_matching_preflights || in->forward_not_matching_preflights->value;
+    c->millionths = sw_gw_build_fraction(in->filter_enabled, 1000000);
+    if ((c->methods.n && !sw_http_value_valid(c->methods)) ||
+        (c->headers.n && !sw_http_value_valid(c->headers)) ||
+        (c->expose.n && !sw_http_value_valid(c->expose)) ||
+        (c->max_age.n && !sw_http_value_valid(c->max_age)))
+        return sw_err_set(b->err, SW_EINVAL, "cors: a value holds control characters");
+    *ret = c;
+    return SW_OK;
+}
+
+static int build_cookie(struct sw_gw_build *b, const Sw__CookieBasedSessionState *in,
+                        struct sw_gw_session *s)
+{
+    const Sw__SessionCookie *k = in->cookie;
+    SW_BUF_AUTO attrs;
+
+    if (!k || !sw_http_token_valid(SW_PB_SLICE(k->name)))
+        return sw_err_set(b->err, SW_EINVAL, "stateful_session: cookie without a proper name");
+    s->name = sw_gw_text(b, &k->name);
+    s->path = sw_gw_text(b, &k->path);
+    s->ttl_s = sw_gw_duration(k->ttl, 0) / SW_NS_PER_S;
+    sw_buf_init(&attrs, 4096);
+    for (size_t i = 0; i < k->n_attributes; i++) {
+        struct sw_slice name = SW_PB_SLICE(k->attributes[i]->name);
+        struct sw_slice value = SW_PB_SLICE(k->attributes[i]->value);
+
+        if (!sw_http_token_valid(name) || (value.n && !sw_http_value_valid(value)) ||
+            sw_buf_printf(&attrs, "; %.*s%s%.*s", SW_SLICE_ARG(name), value.n ? "=" : "",
+                          SW_SLICE_ARG(value)) < 0)
+            return sw_err_set(b->err, SW_EINVAL, "stateful_session: bad cookie attribute");
+    }
+    if (s->path.n && !sw_http_value_valid(s->path))
+        return sw_err_set(b->err, SW_EINVAL, "stateful_session: bad cookie path");
+    s->attributes = sw_arena_slice(b->arena, sw_buf_slice(&attrs));
+    return SW_OK;
+}
+
+static int build_session_state(struct sw_gw_build *b, const Sw__StatefulSession *in,
+                               const void **ret)
+{
+    struct sw_gw_session *s = SW_ARENA_NEW(b->arena, struct sw_gw_session);
+    const Sw__Any *any = in->session_state ? in->session_state->typed_config : NULL;
+
+    *ret = NULL;
+    if (!any)
+        return SW_OK; /* nothing to do unless a route says what */
+    s->strict = in->strict;
+    *ret = s;
+    if (sw_pb_any_is(any, &sw__cookie_based_session_state__descriptor)) {
+        const Sw__CookieBasedSessionState *k =
+            sw_gw_open_any(b, any, &sw__cookie_based_session_state__descriptor);
+
+        return k ? build_cookie(b, k, s) : SW_EINVAL;
+    }
+    if (sw_pb_any_is(any, &sw__header_based_session_state__descriptor)) {
+        const Sw__HeaderBasedSessionState *h =
+            sw_gw_open_any(b, any, &sw__header_based_session_state__descriptor);
+
+        if (!h)
+            return SW_EINVAL;
+        s->header = true;
+        s->name = sw_gw_lower(b, SW_PB_SLICE(h->name));
+        return sw_http_token_valid(s->name)
+                   ? SW_OK
+                   : sw_err_set(b->err, SW_EINVAL, "stateful_session: bad header name");
+    }
+    return sw_err_set(b->err, SW_EINVAL, "stateful_session: state of an unknown type");
+}
+
+static int build_filter(struct sw_gw_build *b, const Sw__HttpFilter *in, struct sw_gw_filter *f,
+                        bool *ret_router, bool *ret_skip)
+{
+    const Sw__Any *any =
+        in->config_type_case == SW__HTTP_FILTER__CONFIG_TYPE_TYPED_CONFIG ? in->typed_config : NULL;
+
+    *ret_router = sw_pb_any_is(any, &sw__router__descriptor);
+    *ret_skip = false;
+    f->name = sw_gw_text(b, &in->name);
+    f->disabled = in->disabled;
+    if (f->name.n == 0)
+        return sw_err_set(b->err, SW_EINVAL, "http filter without a name");
+    if (*ret_router)
+        return SW_OK;
+    if (sw_pb_any_is(any, &sw__cors__descriptor)) {
+        f->kind = SW_GW_FILTER_CORS;
+        return SW_OK;
+    }
+    if (sw_pb_any_is(any, &sw__stateful_session__descriptor)) {
+        const Sw__StatefulSession *s = sw_gw_open_any(b, any, &sw__stateful_session__descriptor);
+
+        f->kind = SW_GW_FILTER_SESSION;
+        return s ? build_session_state(b, s, &f->config) : SW_EINVAL;
+    }
+    *ret_skip = in->is_optional;
+    if (in->is_optional)
+        return SW_OK;
+    return sw_err_set(b->err, SW_EINVAL, "http filter '%.*s': type '%.*s' is not supported",
+                      (int)sw_min(f->name.n, 60), f->name.p,
+                      any ? (int)sw_min(any->type_url.len, 80) : 0,
+                      any ? (const char *)any->type_url.data : "");
+}
+
+int sw_gw_build_filters(struct sw_gw_build *b, struct Sw__HttpFilter *const *in, size_t n,
+                        const struct sw_gw_filter **ret, size_t *ret_n)
+{
+    struct sw_gw_filter *out;
+    size_t kept = 0;
+    bool router = false;
+
+    if (n > FILTERS_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "more than %d http filters", FILTERS_MAX);
+    out = sw_arena_array(b->arena, n + 1, sizeof(*out));
+    for (size_t i = 0; i < n; i++) {
+        struct sw_gw_filter f = {0};
+        bool skip;
+        int rc;
+
+        if (router)
+            return sw_err_set(b->err, SW_EINVAL, "the router must be the last http filter");
+        rc = build_filter(b, in[i], &f, &router, &skip);
+        if (rc < 0)
+            return rc;
+        if (!router && !skip)
+            out[kept++] = f;
+    }
+    if (!router)
+        return sw_err_set(b->err, SW_EINVAL, "http_filters without a router");
+    *ret = out;
+    *ret_n = kept;
+    return SW_OK;
+}
+
+static int build_per(struct sw_gw_build *b, const Sw__FilterConfigEntry *in,
+                     struct sw_gw_per_filter *p)
+{
+    p->name = sw_gw_text(b, &in->key);
+    if (sw_pb_any_is(in->value, &sw__cors_policy__descriptor)) {
+        p->kind = SW_GW_FILTER_CORS;
+        return build_cors(b, in->value, &p->config);
+    }
+    if (sw_pb_any_is(in->value, &sw__stateful_session_per_route__descriptor)) {
+        const Sw__StatefulSessionPerRoute *s =
+            sw_gw_open_any(b, in->value, &sw__stateful_session_per_route__descriptor);
+
+        p->kind = SW_GW_FILTER_SESSION;
+        if (!s)
+            return SW_EINVAL;
+        if (s->override_case == SW__STATEFUL_SESSION_PER_ROUTE__OVERRIDE_STATEFUL_SESSION)
+            return build_session_state(b, s->stateful_session, &p->config);
+        p->disabled = s->disabled;
+        return SW_OK;
+    }
+    return sw_err_set(b->err, SW_EINVAL, "typed_per_filter_config['%.*s']: type not supported",
+                      (int)sw_min(p->name.n, 60), p->name.p);
+}
+
+int sw_gw_build_per_filter(struct sw_gw_build *b, struct Sw__FilterConfigEntry *const *in, size_t n,
+                           const struct sw_gw_per_filter **ret, size_t *ret_n)
+{
+    struct sw_gw_per_filter *out = NULL;
+
+    if (n > FILTERS_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "typed_per_filter_config is too long");
+    if (n)
+        out = sw_arena_array(b->arena, n, sizeof(*out));
+    for (size_t i = 0; i < n; i++) {
+        int rc = build_per(b, in[i], &out[i]);
+
+        if (rc < 0)
+            return rc;
+    }
+    *ret = out;
+    *ret_n = n;
+    return SW_OK;
+}
+
+/* ---- running ---- */
+
+static const struct sw_gw_per_filter *find_per(const struct sw_gw_per_filter *p, size_t n,
+                                               const struct sw_gw_filter *f)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (p[i].kind == f->kind && sw_slice_eq(p[i].name, f->name))
+            return &p[i];
+    }
+    return NULL;
+}
+
+/* The configuration that counts for this request: the most specific; NULL: the filter does nothing.
+ */
+static const void *effective(const struct sw_exchange *x, const struct sw_gw_filter *f)
+{
+    const struct sw_gw_route_state *rs = x->rs;
+    const struct sw_gw_per_filter *p = NULL;
+
+    if (rs->weight)
+        p = find_per(rs->weight->filters, rs->weight->n_filters, f);
+    if (!p && x->route)
+        p = find_per(x->route->filters, x->route->n_filters, f);
+    if (!p && rs->vhost)
+        p = find_per(rs->vhost->filters, rs->vhost->n_filters, f);
+    if (!p)
+        p = find_per(rs->table->filters, rs->table->n_filters, f);
+    if (p)
+        return p->disabled ? NULL : p->config;
+    return f->disabled ? NULL : f->config;
+}
+
+static bool origin_allowed(const struct sw_gw_cors *c, struct sw_slice origin)
+{
+    for (size_t i = 0; i < c->n_origins; i++) {
+        const struct sw_gw_str_match *m = &c->origins[i];
+
+        if (m->kind == SW_GW_STR_EXACT && sw_slice_eq_str(m->text, "*"))
+            return true;
+        if (sw_gw_str_matches(m, origin))
+            return true;
+    }
+    return false;
+}
+
+static void add(struct sw_exchange *x, const char *name, struct sw_slice value)
+{
+    if (value.n)
+        sw_gw_fields_set(x, &x->resp.fields, sw_slice_str(name), value);
+}
+
+/* "*" may not be answered together with credentials: the browser's own list is, instead. */
+static struct sw_slice star(const struct sw_gw_cors *c, struct sw_slice configured,
+                            const struct sw_slice *asked)
+{
+    if (!sw_slice_eq_str(configured, "*") || !c->credentials)
+        return configured;
+    return asked ? *asked : sw_slice(NULL, 0);
+}
+
+static int cors_request(struct sw_exchange *x, const struct sw_gw_cors *c)
+{
+    const struct sw_slice *origin = sw_gw_fields_find(&x->req.fields, SW_SLICE_LIT("origin"));
+    const struct sw_slice *method =
+        sw_gw_fields_find(&x->req.fields, SW_SLICE_LIT("access-control-request-method"));
+    const struct sw_slice *headers =
+        sw_gw_fields_find(&x->req.fields, SW_SLICE_LIT("access-control-request-headers"));
+    bool preflight = origin && method && sw_slice_eq_str(x->req.method, "OPTIONS");
+
+    if (!origin || origin->n == 0)
+        return SW_OK;
+    if (c->millionths < 1000000 && sw_rand_below(1000000) >= c->millionths)
+        return SW_OK;
+    if (!origin_allowed(c, *origin)) {
+        if (!preflight || c->forward_preflights)
+            return SW_OK;
+        sw_exchange_reply(x, 200, sw_slice(NULL, 0), "cors_response");
+        return SW_ECLOSED;
+    }
+    x->rs->cors = c;
+    x->rs->cors_origin = *origin;
+    if (!preflight)
+        return SW_OK;
+    add(x, "access-control-allow-methods", star(c, c->methods, method));
+    add(x, "access-control-allow-headers", star(c, c->headers, headers));
+    add(x, "access-control-max-age", c->max_age);
+    if (c->private_network &&
+        sw_gw_fields_find(&x->req.fields, SW_SLICE_LIT("access-control-request-private-network")))
+        add(x, "access-control-allow-private-network", SW_SLICE_LIT("true"));
+    sw_exchange_reply(x, 200, sw_slice(NULL, 0), "cors_response");
+    return SW_ECLOSED;
+}
+
+static void cors_response(struct sw_exchange *x)
+{
+    const struct sw_gw_cors *c = x->rs->cors;
+
+    if (!c)
+        return;
+    add(x, "access-control-allow-origin", x->rs->cors_origin);
+    if (c->credentials)
+        add(x, "access-control-allow-credentials", SW_SLICE_LIT("true"));
+    if (!sw_slice_eq_str(c->expose, "*") || !c->credentials)
+        add(x, "access-control-expose-headers", c->expose);
+}
+
+/* The address inside is base64, as Envoy's header state does it; ours alone reads it. */
+static void session_request(struct sw_exchange *x, const struct sw_gw_session *s)
+{
+    struct sw_slice v = sw_slice(NULL, 0);
+    const struct sw_slice *field;
+    SW_BUF_AUTO out;
+
+    x->rs->session = s;
+    x->rs->pick.session_strict = s->strict;
+    if (s->header) {
+        field = sw_gw_fields_find(&x->req.fields, s->name);
+        if (field)
+            v = *field;
+    } else {
+        v = sw_gw_cookie(&x->req.fields, s->name);
+    }
+    sw_buf_init(&out, SESSION_MAX);
+    if (v.n == 0 || sw_base64_decode(&out, v) < 0)
+        return;
+    x->rs->pick.session = sw_arena_slice(&x->arena, sw_buf_slice(&out));
+}
+
+static void session_response(struct sw_exchange *x)
+{
+    const struct sw_gw_session *s = x->rs->session;
+    const struct sw_gw_member *m = x->host ? x->host->member : x->rs->member;
+    SW_BUF_AUTO out;
+
+    if (!s || !m || x->resp.local || sw_slice_eq(m->text, x->rs->pick.session))
+        return;
+    sw_buf_init(&out, 4096 + SESSION_MAX);
+    if (!s->header && sw_buf_printf(&out, "%.*s=\"", SW_SLICE_ARG(s->name)) < 0)
+        return;
+    if (sw_base64_append(&out, m->text) < 0)
+        return;
+    if (!s->header) {
+        if (sw_buf_putc(&out, '"') < 0)
+            return;
+        if (s->ttl_s && sw_buf_printf(&out, "; Max-Age=%llu", (unsigned long long)s->ttl_s) < 0)
+            return;
+        if (s->path.n && sw_buf_printf(&out, "; Path=%.*s", SW_SLICE_ARG(s->path)) < 0)
+            return;
+        if (sw_buf_printf(&out, "%.*s; HttpOnly", SW_SLICE_ARG(s->attributes)) < 0)
+            return;
+        sw_gw_fields_add(x, &x->resp.fields, SW_SLICE_LIT("set-cookie"),
+                         sw_arena_slice(&x->arena, sw_buf_slice(&out)));
+        return;
+    }
+    sw_gw_fields_set(x, &x->resp.fields, s->name, sw_arena_slice(&x->arena, sw_buf_slice(&out)));
+}
+
+int sw_gw_filters_request(struct sw_exchange *x)
+{
+    for (size_t i = 0; i < x->hcm->n_filters; i++) {
+        const struct sw_gw_filter *f = &x->hcm->filters[i];
+        const void *config = effective(x, f);
+        int rc = SW_OK;
+
+        if (!config)
+            continue;
+        switch (f->kind) {
+        case SW_GW_FILTER_CORS:
+            rc = cors_request(x, config);
+            break;
+        case SW_GW_FILTER_SESSION:
+            session_request(x, config);
+            break;
+        }
+        if (rc < 0)
+            return rc;
+    }
+    return SW_OK;
+}
+
+void sw_gw_filters_response(struct sw_exchange *x)
+{
+    cors_response(x);
+    session_response(x);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HTTP filters of a connection manager. They run in order, never block, and end in the router. */
+#pragma once
+
+#include "gateway/config.h"
+#include "gateway/exchange.h"
+
+enum sw_gw_filter_kind {
+    SW_GW_FILTER_CORS,
+    SW_GW_FILTER_SESSION,
+};
+
+/* One filter of a connection manager. */
+struct sw_gw_filter {
+    enum sw_gw_filter_kind kind;
+    struct sw_slice name; /* key of per-route configuration */
+    bool disabled;        /* unless a route says otherwise */
+    const void *config;   /* struct sw_gw_cors, struct sw_gw_session; NULL: only routes have one */
+};
+
+struct sw_gw_cors {
+    const struct sw_gw_str_match *origins;
+    size_t n_origins;
+    struct sw_slice methods; /* as they are sent; empty: not */
+    struct sw_slice headers;
+    struct sw_slice expose;
+    struct sw_slice max_age;
+    bool credentials;
+    bool private_network;
+    bool forward_preflights; /* forward_not_matching_preflights [true] */
+    uint32_t millionths;     /* filter_enabled */
+};
+
+struct sw_gw_session {
+    bool header; /* else cookie */
+    bool strict;
+    struct sw_slice name;
+    struct sw_slice path;       /* cookie */
+    uint64_t ttl_s;             /* cookie; 0: session */
+    struct sw_slice attributes; /* cookie: "; Secure; SameSite=Lax" */
+};
+
+struct sw_gw_build;
+struct Sw__Any;
+struct Sw__HttpFilter;
+struct Sw__FilterConfigEntry;
+struct sw_gw_per_filter;
+
+/* The filters of a connection manager, the router excluded (it must be last). */
+SW_NODISCARD int sw_gw_build_filters(struct sw_gw_build *b, struct Sw__HttpFilter *const *in,
+                                     size_t n, const struct sw_gw_filter **ret, size_t *ret_n);
+/* typed_per_filter_config; unknown types are refused. */
+SW_NODISCARD int sw_gw_build_per_filter(struct sw_gw_build *b,
+                                        struct Sw__FilterConfigEntry *const *in, size_t n,
+                                        const struct sw_gw_per_filter **ret, size_t *ret_n);
+
+/* SW_OK: go on; SW_ECLOSED: sw_exchange_reply was called. */
+SW_NODISCARD int sw_gw_filters_request(struct sw_exchange *x);
+void sw_gw_filters_response(struct sw_exchange *x);

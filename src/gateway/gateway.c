@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gateway/gateway.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "base/trim.h"
+#include "gateway/accesslog.h"
+#include "gateway/config.h"
+#include "gateway/gateway_int.h"
+#include "io/resolver.h"
+#include "tls/aead.h"
+
+enum { CLUSTERS_MAX = 64 << 20 };
+
+#define AT(field) .offset = offsetof(struct sw_gateway_config, field)
+
+static const char *const aeads[] = {"auto", "imb", "gnutls", NULL};
+static const char *const formats[] = {"plain", "json", NULL};
+
+static const struct sw_opt table[] = {
+    {.type = SW_OPT_GROUP, .help = "Configuration"},
+    {"xds-dir", "SPANWIRE_XDS_DIR", SW_OPT_STR, AT(xds_dir), .arg = "DIR", .flags = SW_OPT_NEEDED,
+     .help = "Directory with xDS resources as YAML or JSON files; followed while it changes."},
+    {.type = SW_OPT_GROUP, .help = "Process"},
+    {"workers", "SPANWIRE_WORKERS", SW_OPT_U32, AT(workers), .def = "0", .max = 256, .arg = "N",
+     .help = "Worker threads; 0: one per processor."},
+    {"drain-time", "SPANWIRE_DRAIN_TIME", SW_OPT_DURATION, AT(drain_ns), .def = "30s",
+     .help = "How long connections may take to end after SIGTERM."},
+    {"aead", "SPANWIRE_AEAD", SW_OPT_ENUM, AT(aead), .def = "auto", .choices = aeads,
+     .help = "Library that encrypts records."},
+    {.type = SW_OPT_GROUP, .help = "Operation"},
+    {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr), .def = "127.0.0.1:15000",
+     .help = "Admin pages: /config_dump, /clusters, /logging, /quitquitquit."},
+    {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr), .def = "[::]:15020",
+     .help = "Metrics."},
+    {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(ready_addr), .def = "[::]:15021",
+     .help = "Readiness."},
+    {"log-level", "SPANWIRE_LOG_LEVEL", SW_OPT_STR, AT(log_level), .def = "info", .arg = "FILTER",
+     .help = "error, warn, info, debug or trace; per scope as in 'info,gateway=debug'."},
+    {"log-format", "SPANWIRE_LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain",
+     .choices = formats, .help = "Form of the log lines."},
+};
+
+const struct sw_opts_cmd sw_gateway_options = {
+    .name = "gateway",
+    .usage = "[options]",
+    .summary = "Serves HTTP/1.1, HTTP/2, TLS, TCP and UDP as xDS resources (Envoy v3) say:\n"
+               "listeners, routes, clusters, endpoints and secrets.",
+    .epilogue = "SIGTERM drains; a second process started on the same ports takes over first.\n"
+                "See spanwire-gateway(8).",
+    .opts = table,
+    .n = SW_ARRAY_LEN(table),
+    .config_file = true,
+};
+
+int sw_gateway_config_read(struct sw_gateway_config *c, int argc, char **argv, struct sw_err *err)
+{
+    *c = (struct sw_gateway_config){0};
+    return sw_opts_parse(&sw_gateway_options, c, &c->arena, argc, argv, NULL, err);
+}
+
+void sw_gateway_config_done(struct sw_gateway_config *c)
+{
+    sw_arena_clear(&c->arena);
+}
+
+/* ---- the end ---- */
+
+static void on_drain_deadline(struct sw_timer *t)
+{
+    struct sw_gateway *g = SW_CONTAINER_OF(t, struct sw_gateway, drain_deadline);
+
+    sw_log_info("gateway", "drain deadline passed, closing what is left");
+    sw_loop_stop(g->loop);
+}
+
+static void on_all_idle(struct sw_msg *m)
+{
+    struct sw_gateway *g = SW_CONTAINER_OF(m, struct sw_gateway, idle_msg);
+
+    sw_log_info("gateway", "drained");
+    sw_loop_stop(g->loop);
+}
+
+void sw_gateway_worker_idle(struct sw_gateway *g)
+{
+    if (atomic_fetch_add(&g->idle_workers, 1) + 1 == g->n_workers) {
+        g->idle_msg.cb = on_all_idle;
+        sw_loop_post(g->loop, &g->idle_msg);
+    }
+}
+
+static void drain(struct sw_gateway *g)
+{
+    if (g->draining)
+        return;
+    g->draining = true;
+    sw_log_info("gateway", "draining for at most %llu ms",
+                (unsigned long long)(g->config->drain_ns / SW_NS_PER_MS));
+    sw_ready_add(g->ready, "draining");
+    for (size_t i = 0; i < g->n_workers; i++)
+        sw_gw_worker_send_drain(&g->workers[i]);
+    sw_timer_start(g->loop, &g->drain_deadline, g->config->drain_ns, on_drain_deadline);
+}
+
+static void on_signal(int signo, void *arg)
+{
+    struct sw_gateway *g = arg;
+    struct sw_err err = {0};
+
+    if (signo == SIGHUP) {
+        sw_gw_accesslog_reopen();
+        if (g->dir && sw_gw_dir_reload(g->dir, &err) != SW_OK)
+            sw_log_error("config", "%s", err.msg);
+        return;
+    }
+    if (g->draining && signo == SIGINT)
+        sw_loop_stop(g->loop);
+    drain(g);
+}
+
+static void on_quit(void *arg)
+{
+    drain(arg);
+}
+
+/* ---- configuration ---- */
+
+static void on_serving(struct sw_msg *m)
+{
+    struct sw_gateway *g = SW_CONTAINER_OF(m, struct sw_gateway, serving_msg);
+
+    sw_ready_done(g->ready, "config");
+    sw_log_info("gateway", "ready");
+    sw_trim_heap();
+}
+
+void sw_gateway_worker_serves(struct sw_gateway *g)
+{
+    if (atomic_fetch_add(&g->serving, 1) + 1 == g->n_workers) {
+        g->serving_msg.cb = on_serving;
+        sw_loop_post(g->loop, &g->serving_msg);
+    }
+}
+
+static void on_config(struct sw_gw_config *c, void *arg)
+{
+    struct sw_gateway *g = arg;
+
+    for (size_t i = 0; i < g->n_workers; i++)
+        sw_gw_worker_send_config(&g->workers[i], sw_gw_config_ref(c));
+    (void)sw_gw_config_unref(c);
+}
+
+static int config_dump(struct sw_buf *out, void *arg)
+{
+    struct sw_gateway *g = arg;
+
+    return sw_gw_store_dump(g->store, out);
+}
+
+static bool extra_page(struct sw_http_req *req, struct sw_http_resp *resp, void *arg)
+{
+    struct sw_gateway *g = arg;
+    struct sw_buf text;
+
+    if (!sw_slice_eq_str(req->path, "/clusters"))
+        return false;
+    sw_buf_init(&text, CLUSTERS_MAX);
+    if (sw_gw_store_clusters(g->store, &text) == SW_OK)
+        sw_http_send(resp, 200, "text/plain", sw_buf_slice(&text));
+    else
+        sw_http_send_text(resp, 500, "too large\n");
+    sw_buf_done(&text);
+    return true;
+}
+
+/* ---- the beginning ---- */
+
+static int start_admin(struct sw_gateway *g, struct sw_err *err)
+{
+    struct sw_admin_opts o = {
+        .title = "spanwire gateway",
+        .admin = {g->config->admin_addr},
+        .stats = g->config->stats_addr,
+        .ready_at = g->config->ready_addr,
+        .reuse_port = true,
+        .metrics = g->metrics,
+        .ready = g->ready,
+        .log_filter = g->config->log_level,
+        .config_dump = config_dump,
+        .quit = on_quit,
+        .extra = extra_page,
+        .arg = g,
+    };
+
+    g->admin = sw_admin_new(g->loop, &o, err);
+    return g->admin ? SW_OK : err->rc;
+}
+
+static int start_workers(struct sw_gateway *g, struct sw_err *err)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned n = g->config->workers ? g->config->workers : (unsigned)(cpus > 0 ? cpus : 1);
+    int rc = SW_OK;
+
+    g->workers = SW_NEW_ARRAY(struct sw_gw_worker, n);
+    for (unsigned i = 0; i < n && rc == SW_OK; i++) {
+        g->n_workers++;
+        rc = sw_gw_worker_init(&g->workers[i], g, i, err);
+    }
+    for (unsigned i = 0; i < n && rc == SW_OK; i++)
+        rc = sw_gw_worker_start(&g->workers[i], err);
+    return rc;
+}
+
+static int start_config(struct sw_gateway *g, struct sw_err *err)
+{
+    struct sw_gw_store_opts o = {
+        .loop = g->loop,
+        .n_workers = (unsigned)g->n_workers,
+        .on_config = on_config,
+        .arg = g,
+    };
+
+    g->store = sw_gw_store_new(&o);
+    g->dir = sw_gw_dir_new(g->store, g->loop, g->config->xds_dir, err);
+    return g->dir ? SW_OK : err->rc;
+}
+
+static int start(struct sw_gateway *g, struct sw_err *err)
+{
+    static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
+    int rc = sw_aead_init((enum sw_aead_choice)g->config->aead, err);
+
+    if (rc != SW_OK)
+        return rc;
+    g->loop = sw_loop_new(err);
+    if (!g->loop)
+        return err->rc;
+    g->signals = sw_signals_new(g->loop, signos, SW_ARRAY_LEN(signos), on_signal, g, err);
+    if (!g->signals)
+        return err->rc;
+    g->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "gateway"});
+    g->shard = sw_metrics_shard_new(g->metrics);
+    g->ready = sw_ready_new();
+    sw_ready_add(g->ready, "config");
+    rc = start_workers(g, err);
+    if (rc == SW_OK)
+        rc = start_admin(g, err);
+    if (rc == SW_OK)
+        rc = start_config(g, err);
+    return rc;
+}
+
+static void stop(struct sw_gateway *g)
+{
+    sw_gw_dir_free(g->dir);
+    sw_admin_free(g->admin);
+    sw_gw_store_free(g->store);
+    for (size_t i = 0; i < g->n_workers; i++) {
+        if (g->workers[i].started)
+            sw_gw_worker_send_kill(&g->workers[i]);
+    }
+    sw_resolver_stop();
+    for (size_t i = 0; i < g->n_workers; i++)
+        sw_gw_worker_done(&g->workers[i]);
+    sw_free(g->workers);
+    sw_gw_accesslog_stop();
+    sw_signals_free(g->signals);
+    if (g->loop)
+        sw_timer_stop(g->loop, &g->drain_deadline);
+    sw_loop_free(g->loop);
+    if (g->shard)
+        sw_metrics_shard_free(g->shard);
+    sw_metrics_free(g->metrics);
+    sw_ready_free(g->ready);
+}
+
+int sw_gateway_run(const struct sw_gateway_config *c, struct sw_err *err)
+{
+    struct sw_gateway g = {.config = c};
+    int rc = start(&g, err);
+
+    if (rc == SW_OK)
+        sw_loop_run(g.loop);
+    stop(&g);
+    return rc;
+}

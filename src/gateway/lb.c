@@ -1,0 +1,608 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Choosing a member. Each worker keeps its own view of a cluster: which members are usable, how
+ * much each priority and locality carries, and the balancer's position. The view is made again when
+ * the members or the health of one changed; between that a choice costs a few instructions.
+ */
+#include "gateway/lb.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/time.h"
+#include "gateway/worker.h"
+
+enum { PRIORITIES = 130, RETRY_PICKS = 5 };
+
+struct slot {
+    struct sw_gw_member *member; /* lives with the members of the view */
+    uint32_t weight;
+};
+
+/* Members that are chosen among with one position: a locality, or a whole priority. */
+struct group {
+    struct slot *slots;
+    uint32_t n;
+    bool equal;       /* all weights are the same */
+    uint64_t total;   /* of the weights */
+    uint64_t share;   /* of this group among those of its priority */
+    int64_t *current; /* smooth weighted round robin */
+    uint64_t next;    /* round robin position */
+};
+
+struct level {
+    struct group *groups;
+    uint32_t n;
+    uint64_t total_share;
+};
+
+struct ring_point {
+    uint64_t hash;
+    uint32_t slot;
+};
+
+struct sw_gw_lb_view {
+    struct sw_arena arena;
+    struct sw_gw_members *members; /* a reference */
+    const struct sw_gw_cluster_spec *spec;
+    uint64_t health_version;
+    struct level *levels; /* by priority */
+    uint32_t n_levels;
+    uint32_t load[PRIORITIES]; /* percent of the requests each priority gets */
+    struct slot *all;          /* every usable member of the first loaded priority, for the ring */
+    uint32_t n_all;
+    struct ring_point *ring;
+    uint32_t n_ring;
+};
+
+void sw_gw_lb_view_free(struct sw_gw_lb_view *v)
+{
+    if (!v)
+        return;
+    (void)sw_gw_members_unref(v->members);
+    sw_arena_clear(&v->arena);
+    sw_free(v);
+}
+
+static bool usable(const struct sw_gw_endpoint *e)
+{
+    return !e->unhealthy && sw_gw_member_usable(e->member);
+}
+
+/* ---- the view ---- */
+
+/* Share of the load per priority: health times overprovisioning, the first ones first. */
+static void spread_load(struct sw_gw_lb_view *v, const uint32_t *health)
+{
+    uint32_t total = 0;
+    uint32_t left = 100;
+
+    for (uint32_t p = 0; p < v->members->n_priorities; p++)
+        total += health[p];
+    if (total > 100)
+        total = 100;
+    for (uint32_t p = 0; p < v->members->n_priorities && total; p++) {
+        uint32_t load = (uint32_t)sw_min(left, (size_t)health[p] * 100 / total);
+
+        v->load[p] = load;
+        left -= load;
+    }
+    for (uint32_t p = 0; p < v->members->n_priorities && left && total; p++) {
+        if (v->load[p]) { /* what rounding lost */
+            v->load[p] += left;
+            break;
+        }
+    }
+}
+
+static void fill_group(struct sw_gw_lb_view *v, struct group *g, const struct sw_gw_locality *l,
+                       bool panic)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        const struct sw_gw_endpoint *e = &l->endpoints[i];
+
+        if (!panic && !usable(e))
+            continue;
+        g->slots[g->n].member = e->member;
+        g->slots[g->n].weight = e->weight;
+        g->total += e->weight;
+        g->equal = g->equal && e->weight == g->slots[0].weight;
+        g->n++;
+    }
+    (void)v;
+}
+
+static void build_level(struct sw_gw_lb_view *v, uint32_t priority, bool panic, bool by_locality)
+{
+    const struct sw_gw_members *ms = v->members;
+    struct level *lv = &v->levels[priority];
+    size_t members = 0;
+    size_t localities = 0;
+
+    for (size_t i = 0; i < ms->n_localities; i++) {
+        if (ms->localities[i].priority == priority) {
+            members += ms->localities[i].n;
+            localities++;
+        }
+    }
+    lv->groups = sw_arena_array(&v->arena, localities + 1, sizeof(*lv->groups));
+    for (size_t i = 0; i < ms->n_localities; i++) {
+        const struct sw_gw_locality *l = &ms->localities[i];
+        struct group *g = &lv->groups[by_locality ? lv->n : 0];
+        uint32_t before;
+
+        if (l->priority != priority || (by_locality && l->weight == 0))
+            continue;
+        if (!g->slots) {
+            size_t cap = by_locality ? l->n : members;
+
+            g->slots = sw_arena_array(&v->arena, cap + 1, sizeof(*g->slots));
+            g->current = sw_arena_array(&v->arena, cap + 1, sizeof(*g->current));
+            g->equal = true;
+            g->next = sw_rand_u64() & 0xffff; /* workers do not march in step */
+        }
+        before = g->n;
+        fill_group(v, g, l, panic);
+        if (by_locality) {
+            /* A locality with few usable members gets less, 1.4 times its health at most. */
+            uint64_t health = l->n ? (uint64_t)(g->n - before) * ms->overprovisioning / l->n : 0;
+
+            g->share = (uint64_t)l->weight * (health > 100 ? 100 : health);
+            lv->total_share += g->share;
+            lv->n++;
+        } else {
+            lv->n = 1;
+            g->share = 1;
+            lv->total_share = 1;
+        }
+    }
+}
+
+static int by_hash(const void *a, const void *b)
+{
+    const struct ring_point *x = a;
+    const struct ring_point *y = b;
+
+    return x->hash < y->hash ? -1 : x->hash > y->hash;
+}
+
+/* Points in proportion to weight; the ring is the same on every worker and gateway. */
+static void build_ring(struct sw_gw_lb_view *v, uint64_t min, uint64_t max)
+{
+    uint64_t total = 0;
+    uint64_t size;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < v->n_all; i++)
+        total += v->all[i].weight;
+    if (total == 0)
+        return;
+    size = min < v->n_all ? v->n_all : min;
+    if (size > max)
+        size = max;
+    v->ring = sw_arena_array(&v->arena, size + v->n_all, sizeof(*v->ring));
+    for (uint32_t i = 0; i < v->n_all; i++) {
+        uint64_t points = (uint64_t)v->all[i].weight * size / total;
+
+        for (uint64_t k = 0; k < (points ? points : 1); k++) {
+            char key[320];
+            int len =
+                snprintf(key, sizeof(key), "%.*s_%llu", (int)sw_min(v->all[i].member->text.n, 280),
+                         v->all[i].member->text.p, (unsigned long long)k);
+
+            v->ring[n].hash = sw_siphash13(11, 13, key, (size_t)len);
+            v->ring[n++].slot = i;
+        }
+    }
+    v->n_ring = n;
+    qsort(v->ring, n, sizeof(*v->ring), by_hash);
+}
+
+static void collect_all(struct sw_gw_lb_view *v)
+{
+    for (uint32_t p = 0; p < v->n_levels; p++) {
+        size_t n = 0;
+
+        for (uint32_t g = 0; g < v->levels[p].n; g++)
+            n += v->levels[p].groups[g].n;
+        if (n == 0 || v->load[p] == 0)
+            continue;
+        v->all = sw_arena_array(&v->arena, n, sizeof(*v->all));
+        for (uint32_t g = 0; g < v->levels[p].n; g++) {
+            const struct group *gr = &v->levels[p].groups[g];
+
+            memcpy(v->all + v->n_all, gr->slots, gr->n * sizeof(*gr->slots));
+            v->n_all += gr->n;
+        }
+        return; /* the ring covers the best priority that has members */
+    }
+}
+
+static struct sw_gw_lb_view *view_new(const struct sw_gw_cluster *c, uint64_t health_version)
+{
+    struct sw_gw_lb_view *v = SW_NEW(struct sw_gw_lb_view);
+    const struct sw_gw_members *ms = c->members;
+    uint32_t health[PRIORITIES] = {0};
+    uint32_t good[PRIORITIES] = {0};
+    uint32_t all[PRIORITIES] = {0};
+    uint32_t sum = 0;
+    bool weighted = c->spec->locality_weighted;
+
+    v->members = sw_gw_members_ref(c->members);
+    v->spec = c->spec;
+    v->health_version = health_version;
+    v->n_levels = ms->n_priorities;
+    v->levels = sw_arena_array(&v->arena, ms->n_priorities + 1, sizeof(*v->levels));
+    for (size_t i = 0; i < ms->n_localities; i++) {
+        const struct sw_gw_locality *l = &ms->localities[i];
+
+        for (size_t k = 0; k < l->n; k++)
+            good[l->priority] += usable(&l->endpoints[k]);
+        all[l->priority] += (uint32_t)l->n;
+    }
+    for (uint32_t p = 0; p < ms->n_priorities; p++) {
+        health[p] =
+            all[p] ? (uint32_t)sw_min(100, (size_t)good[p] * ms->overprovisioning / all[p]) : 0;
+        sum += health[p];
+    }
+    if (sum == 0) { /* nobody is healthy: with a panic threshold the first with members serves */
+        for (uint32_t p = 0; p < ms->n_priorities && sum == 0 && c->spec->panic_percent > 0; p++) {
+            v->load[p] = all[p] ? 100 : 0;
+            sum = v->load[p];
+        }
+    } else {
+        spread_load(v, health);
+    }
+    for (uint32_t p = 0; p < ms->n_priorities; p++) {
+        bool panic = all[p] && (double)good[p] * 100 < c->spec->panic_percent * all[p] &&
+                     (sum < 100 || health[p] == sum || good[p] == 0);
+
+        build_level(v, p, panic, weighted);
+    }
+    if (c->spec->lb == SW_GW_LB_RING_HASH || c->spec->lb == SW_GW_LB_MAGLEV) {
+        collect_all(v);
+        build_ring(v, c->spec->ring_min, c->spec->ring_max);
+    }
+    return v;
+}
+
+static struct sw_gw_lb_view *view_of(struct sw_gw_wcluster *wc)
+{
+    uint64_t hv = atomic_load_explicit(&wc->cluster->state->health_version, memory_order_acquire);
+
+    if (wc->view && wc->view->members == wc->cluster->members && wc->view->health_version == hv &&
+        wc->view->spec == wc->cluster->spec)
+        return wc->view;
+    sw_gw_lb_view_free(wc->view);
+    wc->view = view_new(wc->cluster, hv);
+    return wc->view;
+}
+
+/* ---- policies ---- */
+
+static struct sw_gw_member *round_robin(struct group *g)
+{
+    uint32_t best = 0;
+
+    if (g->equal)
+        return g->slots[g->next++ % g->n].member;
+    /* Smooth weighted: interleaved, never a burst to the heavy one. */
+    for (uint32_t i = 0; i < g->n; i++) {
+        g->current[i] += g->slots[i].weight;
+        if (g->current[i] > g->current[best])
+            best = i;
+    }
+    g->current[best] -= (int64_t)g->total;
+    return g->slots[best].member;
+}
+
+static uint32_t weighted_random(const struct group *g)
+{
+    uint64_t at;
+
+    if (g->equal)
+        return (uint32_t)sw_rand_below(g->n);
+    at = sw_rand_below(g->total);
+    for (uint32_t i = 0; i < g->n; i++) {
+        if (at < g->slots[i].weight)
+            return i;
+        at -= g->slots[i].weight;
+    }
+    return g->n - 1;
+}
+
+static uint32_t active_of(const struct sw_gw_wcluster *wc, const struct sw_gw_member *m)
+{
+    const struct sw_gw_host *h = sw_map_get(&wc->hosts, sw_slice(&m, sizeof(m)));
+
+    return h ? h->active : 0;
+}
+
+static struct sw_gw_member *least_request(const struct sw_gw_wcluster *wc, const struct group *g)
+{
+    uint32_t best = weighted_random(g);
+    uint64_t low = UINT64_MAX;
+    uint32_t n = wc->cluster->spec->choice_count;
+
+    for (uint32_t i = 0; i < (n ? n : 2); i++) {
+        uint32_t at = weighted_random(g);
+        uint32_t active = active_of(wc, g->slots[at].member);
+
+        if (active < low) {
+            low = active;
+            best = at;
+        }
+    }
+    return g->slots[best].member;
+}
+
+static struct sw_gw_member *on_ring(const struct sw_gw_lb_view *v, uint64_t hash)
+{
+    uint32_t lo = 0;
+    uint32_t hi = v->n_ring;
+
+    if (v->n_ring == 0)
+        return NULL;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+
+        if (v->ring[mid].hash < hash)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return v->all[v->ring[lo == v->n_ring ? 0 : lo].slot].member;
+}
+
+static struct group *choose_group(struct sw_gw_lb_view *v)
+{
+    uint64_t at = sw_rand_below(100);
+    struct level *lv = NULL;
+
+    if (v->n_levels == 1 && v->levels[0].n == 1)
+        return v->load[0] && v->levels[0].groups[0].n ? &v->levels[0].groups[0] : NULL;
+    for (uint32_t p = 0; p < v->n_levels; p++) {
+        if (v->load[p] == 0)
+            continue;
+        lv = &v->levels[p];
+        if (at < v->load[p])
+            break;
+        at -= v->load[p];
+    }
+    if (!lv || lv->total_share == 0)
+        return NULL;
+    at = sw_rand_below(lv->total_share);
+    for (uint32_t g = 0; g < lv->n; g++) {
+        if (at < lv->groups[g].share)
+            return lv->groups[g].n ? &lv->groups[g] : NULL;
+        at -= lv->groups[g].share;
+    }
+    return NULL;
+}
+
+static struct sw_gw_member *choose_once(struct sw_gw_wcluster *wc, struct sw_gw_lb_view *v,
+                                        const struct sw_gw_pick *pick, uint64_t hash)
+{
+    enum sw_gw_lb_kind kind = wc->cluster->spec->lb;
+    struct group *g;
+
+    if (kind == SW_GW_LB_RING_HASH || kind == SW_GW_LB_MAGLEV)
+        return on_ring(v, hash);
+    (void)pick;
+    g = choose_group(v);
+    if (!g)
+        return NULL;
+    switch (kind) {
+    case SW_GW_LB_ROUND_ROBIN:
+    case SW_GW_LB_RING_HASH:
+    case SW_GW_LB_MAGLEV:
+        return round_robin(g);
+    case SW_GW_LB_LEAST_REQUEST:
+        return least_request(wc, g);
+    case SW_GW_LB_RANDOM:
+        return g->slots[weighted_random(g)].member;
+    }
+    return NULL;
+}
+
+static bool was_tried(const struct sw_gw_pick *pick, const struct sw_gw_member *m)
+{
+    for (unsigned i = 0; i < pick->n_tried; i++) {
+        if (pick->tried[i] == m)
+            return true;
+    }
+    return false;
+}
+
+/* The member a sticky session names, if it can serve. */
+static struct sw_gw_member *by_session(const struct sw_gw_members *ms,
+                                       const struct sw_gw_pick *pick)
+{
+    for (size_t i = 0; i < ms->n_localities; i++) {
+        for (size_t k = 0; k < ms->localities[i].n; k++) {
+            const struct sw_gw_endpoint *e = &ms->localities[i].endpoints[k];
+
+            if (sw_slice_eq(e->member->text, pick->session))
+                return usable(e) ? e->member : NULL;
+        }
+    }
+    return NULL;
+}
+
+struct sw_gw_member *sw_gw_lb_choose(struct sw_gw_wcluster *wc, const struct sw_gw_pick *pick)
+{
+    struct sw_gw_lb_view *v = view_of(wc);
+    uint64_t hash = pick->has_hash ? pick->hash : sw_rand_u64();
+    struct sw_gw_member *m = NULL;
+
+    if (pick->session.n) {
+        m = by_session(wc->cluster->members, pick);
+        if (m && !was_tried(pick, m))
+            return m;
+        if (pick->session_strict)
+            return NULL;
+    }
+    for (unsigned i = 0; i <= (pick->n_tried ? RETRY_PICKS : 0); i++) {
+        m = choose_once(wc, v, pick, hash);
+        if (!m || !was_tried(pick, m))
+            break;
+        hash =
+            hash * UINT64_C(6364136223846793005) + 1442695040888963407; /* elsewhere on the ring */
+    }
+    return m;
+}
+
+/* ---- with hosts and limits ---- */
+
+/* Each worker has its part of a limit, at least one. */
+static bool below(uint32_t used, uint32_t limit, const struct sw_gw_hosts *hs,
+                  const struct sw_gw_cluster *c)
+{
+    uint32_t n = c->state->n_cells;
+    uint32_t share = limit / n + (hs->index < limit % n ? 1 : 0);
+
+    return used < (share || limit == 0 ? share : 1);
+}
+
+/* A member made on the spot for where the client was going. */
+static struct sw_gw_member *original_dst(const struct sw_gw_cluster *c,
+                                         const struct sw_gw_pick *pick)
+{
+    struct sw_gw_member *m;
+    char text[SW_ADDR_TEXT];
+
+    if (pick->original_dst.ip.family == 0)
+        return NULL;
+    m = SW_NEW(struct sw_gw_member);
+    atomic_init(&m->refs, 1);
+    m->addr.ip = pick->original_dst;
+    if (c->spec->dst_port)
+        m->addr.ip.port = c->spec->dst_port;
+    m->text = sw_slice_str(sw_arena_printf(&m->arena, "%s", sw_addr_text(&m->addr.ip, text)));
+    m->n_cells = c->state->n_cells;
+    m->cells = sw_aligned_alloc(SW_GW_LINE, m->n_cells * sizeof(*m->cells));
+    memset(m->cells, 0, m->n_cells * sizeof(*m->cells));
+    return m;
+}
+
+static struct sw_gw_host *original_host(struct sw_gw_wcluster *wc, const struct sw_gw_pick *pick)
+{
+    struct sw_gw_member *m = original_dst(wc->cluster, pick);
+    struct sw_gw_host *h = NULL;
+
+    if (!m)
+        return NULL;
+    SW_MAP_FOREACH (it, &wc->hosts) {
+        struct sw_gw_host *old = it->value;
+
+        if (sw_addr_eq(&old->addr.ip, &m->addr.ip))
+            h = old;
+    }
+    if (!h)
+        h = sw_gw_wcluster_host(wc, m);
+    (void)sw_gw_member_unref(m);
+    return h;
+}
+
+static void bump(_Atomic uint64_t *c)
+{
+    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+int sw_gw_lb_pick(struct sw_gw_hosts *hs, const struct sw_gw_config *c, struct sw_slice cluster,
+                  const struct sw_gw_pick *pick, struct sw_gw_host **ret)
+{
+    struct sw_gw_wcluster *wc = sw_gw_wcluster_get(hs, c, cluster);
+    struct sw_gw_cluster_cell *cell;
+    struct sw_gw_member *m;
+    struct sw_gw_host *h;
+
+    if (!wc)
+        return SW_ENOENT;
+    cell = &wc->cluster->state->cells[hs->index];
+    if (!below(wc->active, wc->cluster->spec->limits.max_requests, hs, wc->cluster)) {
+        bump(&cell->overflow);
+        return SW_ELIMIT;
+    }
+    if (wc->cluster->spec->discovery == SW_GW_ORIGINAL_DST) {
+        h = original_host(wc, pick);
+    } else {
+        m = sw_gw_lb_choose(wc, pick);
+        h = m ? sw_gw_wcluster_host(wc, m) : NULL;
+    }
+    if (!h || (h->addr.kind == SW_GW_ADDR_IP && h->addr.ip.ip.family == 0)) {
+        bump(&cell->no_host);
+        return SW_ECLOSED;
+    }
+    wc->active++;
+    h->active++;
+    bump(&cell->rq);
+    atomic_store_explicit(&cell->active, wc->active, memory_order_relaxed);
+    bump(&h->member->cells[hs->index].rq);
+    atomic_store_explicit(&h->member->cells[hs->index].active, h->active, memory_order_relaxed);
+    *ret = sw_gw_host_ref(h);
+    return SW_OK;
+}
+
+void sw_gw_lb_done(struct sw_gw_hosts *hs, struct sw_gw_host *h, enum sw_gw_result how, int status)
+{
+    struct sw_gw_wcluster *wc = sw_map_get(&hs->clusters, h->cluster->spec->name);
+    struct sw_gw_cluster_cell *cell = &h->cluster->state->cells[hs->index];
+    struct sw_gw_member_cell *mc = &h->member->cells[hs->index];
+    bool failed = how == SW_GW_RESULT_LOCAL || how == SW_GW_RESULT_BROKEN;
+
+    h->active--;
+    atomic_store_explicit(&mc->active, h->active, memory_order_relaxed);
+    if (wc && wc->active) {
+        wc->active--;
+        atomic_store_explicit(&cell->active, wc->active, memory_order_relaxed);
+    }
+    if (failed || status >= 500)
+        bump(&mc->rq_err);
+    if (how == SW_GW_RESULT_LOCAL)
+        bump(&mc->cx_fail);
+    if (how == SW_GW_RESULT_OK && status >= 100 && status < 600)
+        bump(&cell->status[status / 100]);
+    else if (failed)
+        bump(&cell->status[0]);
+    if (h->cluster->spec->outlier.on && how != SW_GW_RESULT_NEUTRAL)
+        sw_gw_outlier_report(h->cluster, h->member, how, status,
+                             hs->worker ? sw_loop_now(hs->worker->loop) : sw_now_ns());
+    (void)sw_gw_host_unref(h);
+}
+
+bool sw_gw_retry_take(struct sw_gw_hosts *hs, struct sw_slice cluster)
+{
+    struct sw_gw_wcluster *wc = sw_map_get(&hs->clusters, cluster);
+    const struct sw_gw_limits *l;
+    uint32_t limit;
+
+    if (!wc)
+        return false;
+    l = &wc->cluster->spec->limits;
+    limit = l->max_retries;
+    if (l->budget_percent > 0) {
+        limit = (uint32_t)((double)wc->active * l->budget_percent / 100);
+        limit = limit < l->budget_min ? l->budget_min : limit;
+    }
+    if (l->budget_percent > 0 ? wc->retries >= limit
+                              : !below(wc->retries, limit, hs, wc->cluster)) {
+        bump(&wc->cluster->state->cells[hs->index].overflow);
+        return false;
+    }
+    wc->retries++;
+    bump(&wc->cluster->state->cells[hs->index].retries);
+    return true;
+}
+
+void sw_gw_retry_give(struct sw_gw_hosts *hs, struct sw_slice cluster)
+{
+    struct sw_gw_wcluster *wc = sw_map_get(&hs->clusters, cluster);
+
+    if (wc && wc->retries)
+        wc->retries--;
+}

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Listening sockets of a worker and the way from accept to a filter chain: where a chain depends on
+ * the ClientHello, its bytes are awaited first.
+ */
+#include "gateway/listen.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "gateway/cluster.h"
+#include "gateway/config.h"
+#include "gateway/down.h"
+#include "gateway/gateway_int.h"
+#include "gateway/worker.h"
+#include "io/sock.h"
+#include "tls/tls.h"
+
+enum {
+    ACCEPTS_PER_TURN = 64,
+    ACCEPT_RETRY_MS = 100,
+    UNPRIVILEGED = 1024,
+    PRIVILEGED_SHIFT = 8000, /* without the right to use it, port 80 is served on 8080 */
+};
+
+struct gw_socket {
+    struct sw_list link; /* worker->sockets */
+    struct sw_watch watch;
+    struct sw_gw_worker *worker;
+    struct sw_gw_listener *listener; /* a reference; of the newest view */
+    struct sw_addr at;               /* as configured */
+    int fd;                          /* owned */
+    unsigned burst;
+    bool keep; /* while a view is applied */
+};
+
+/* A connection whose first bytes are awaited. */
+struct sniff {
+    struct sw_gw_down life;
+    struct sw_watch watch;
+    struct sw_timer deadline;
+    struct sw_defer defer;
+    struct sw_gw_worker *worker;
+    struct sw_gw_listener *listener; /* a reference */
+    struct sw_gw_host *keep;         /* a reference; NULL: none */
+    const struct sw_json *metadata;
+    struct sw_addr peer;
+    struct sw_addr local;
+    int fd; /* owned until handed on */
+    uint8_t *p; /* owned */
+    size_t n;
+};
+
+/* ---- TLS ---- */
+
+struct sw_tls *sw_gw_tls_accept(const struct sw_gw_chain *chain, struct sw_slice sni,
+                                struct sw_err *err)
+{
+    const struct sw_gw_tls *t = chain->tls;
+    struct sw_tls_params params = {
+        .server = true,
+        .web = true,
+        .tls12 = t->min <= SW_GW_TLS_12,
+        .chacha = true,
+        .cred = sw_gw_tls_cred_for(t, sni),
+        .alpn = t->alpn,
+    };
+
+    return sw_tls_new(&params, err);
+}
+
+/* ---- from chain to protocol ---- */
+
+static void serve(struct sw_gw_worker *w, struct sw_gw_accepted *a, const struct sw_gw_hello *hello)
+{
+    struct sw_gw_chain_key key = {
+        .dst = a->local,
+        .src = a->peer,
+        .sni = hello ? hello->sni : (struct sw_slice){0},
+        .tls = hello != NULL,
+        .alpn = hello ? hello->alpn : NULL,
+        .n_alpn = hello ? hello->n_alpn : 0,
+    };
+
+    a->sni = key.sni;
+    a->chain = sw_gw_chain_find(a->listener, &key);
+    if (!a->chain || (a->chain->tls && a->chain->tls->require_sni && a->sni.n == 0)) {
+        sw_log_debug("gateway", "listener '%.*s': no chain for this connection",
+                     SW_SLICE_ARG(a->listener->name));
+        sw_sock_close(a->fd);
+        return;
+    }
+    switch (a->chain->kind) {
+    case SW_GW_CHAIN_HTTP:
+        down_start(w, a);
+        break;
+    case SW_GW_CHAIN_TCP:
+        sw_gw_tcp_start(w, a);
+        break;
+    }
+}
+
+/* ---- waiting for the first bytes ---- */
+
+static void on_sniff_free(struct sw_defer *d)
+{
+    struct sniff *s = SW_CONTAINER_OF(d, struct sniff, defer);
+
+    (void)sw_gw_listener_unref(s->listener);
+    if (s->keep)
+        (void)sw_gw_host_unref(s->keep);
+    sw_free(s->p);
+    sw_free(s);
+}
+
+static void sniff_end(struct sniff *s)
+{
+    sw_watch_stop(&s->watch);
+    sw_timer_stop(s->worker->loop, &s->deadline);
+    sw_gw_down_remove(s->worker, &s->life);
+    sw_sock_close(s->fd);
+    s->fd = -1;
+    sw_loop_defer(s->worker->loop, &s->defer, on_sniff_free);
+}
+
+static void sniff_decide(struct sniff *s, const struct sw_gw_hello *hello)
+{
+    struct sw_gw_accepted a = {
+        .listener = s->listener,
+        .fd = SW_TAKE_FD(s->fd),
+        .peer = s->peer,
+        .local = s->local,
+        .pre = sw_slice(s->p, s->n),
+        .metadata = s->metadata,
+        .keep = s->keep,
+    };
+
+    sw_watch_stop(&s->watch);
+    serve(s->worker, &a, hello);
+    sniff_end(s);
+}
+
+static void sniff_read(struct sniff *s)
+{
+    struct sw_gw_hello hello;
+    ssize_t n = sw_sock_read(s->fd, s->worker->rx, SW_GW_HELLO_MAX - s->n);
+    int rc;
+
+    if (n == SW_EAGAIN)
+        return;
+    if (n <= 0) {
+        sniff_end(s);
+        return;
+    }
+    s->p = sw_realloc(s->p, s->n + (size_t)n);
+    memcpy(s->p + s->n, s->worker->rx, (size_t)n);
+    s->n += (size_t)n;
+    rc = sw_gw_hello_parse(sw_slice(s->p, s->n), &hello);
+    if (rc != SW_EAGAIN)
+        sniff_decide(s, rc == SW_OK ? &hello : NULL);
+}
+
+static void on_sniff(struct sw_watch *w, unsigned events)
+{
+    (void)events;
+    sniff_read(SW_CONTAINER_OF(w, struct sniff, watch));
+}
+
+static void on_sniff_deadline(struct sw_timer *t)
+{
+    struct sniff *s = SW_CONTAINER_OF(t, struct sniff, deadline);
+
+    if (s->listener->continue_on_timeout)
+        sniff_decide(s, NULL);
+    else
+        sniff_end(s);
+}
+
+static void sniff_drain(struct sw_gw_down *d)
+{
+    (void)d; /* it has a deadline of its own, and its request is still welcome */
+}
+
+static void sniff_kill(struct sw_gw_down *d)
+{
+    sniff_end(SW_CONTAINER_OF(d, struct sniff, life));
+}
+
+static void sniff_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
+{
+    struct sniff *s = SW_NEW(struct sniff);
+    struct sw_err err = {0};
+    uint64_t wait = a->listener->filters_timeout_ns;
+
+    s->worker = w;
+    s->fd = a->fd;
+    s->peer = a->peer;
+    s->local = a->local;
+    s->metadata = a->metadata;
+    s->life = (struct sw_gw_down){.drain = sniff_drain, .kill = sniff_kill};
+    if (sw_watch_start(w->loop, &s->watch, s->fd, on_sniff, &err) != SW_OK) {
+        sw_log_warn("gateway", "%s", err.msg);
+        sw_sock_close(s->fd);
+        sw_free(s);
+        return;
+    }
+    s->listener = sw_gw_listener_ref(a->listener);
+    s->keep = a->keep ? sw_gw_host_ref(a->keep) : NULL;
+    sw_gw_down_add(w, &s->life);
+    sw_timer_start(w->loop, &s->deadline, wait ? wait : 15 * SW_NS_PER_S, on_sniff_deadline);
+    sniff_read(s);
+}
+
+static bool needs_sniffing(const struct sw_gw_listener *l)
+{
+    if (l->tls_inspector || (l->default_chain && l->default_chain->tls))
+        return true;
+    for (size_t i = 0; i < l->n_chains; i++) {
+        if (l->chains[i].tls)
+            return true;
+    }
+    return false;
+}
+
+void sw_gw_accept_fd(struct sw_gw_worker *w, struct sw_gw_listener *l, int fd,
+                     const struct sw_addr *peer, const struct sw_json *metadata,
+                     struct sw_gw_host *keep)
+{
+    struct sw_gw_accepted a = {
+        .listener = l,
+        .fd = fd,
+        .peer = *peer,
+        .local = l->original_dst ? sw_sock_original_dst(fd) : sw_sock_local(fd),
+        .metadata = metadata,
+        .keep = keep,
+    };
+
+    if (needs_sniffing(l))
+        sniff_start(w, &a);
+    else
+        serve(w, &a, NULL);
+}
+
+/* ---- accepting ---- */
+
+static void mute(struct sw_gw_worker *w, bool on)
+{
+    w->accept_paused = on;
+    SW_LIST_FOREACH (it, &w->sockets)
+        sw_watch_mute(&SW_CONTAINER_OF(it, struct gw_socket, link)->watch, on);
+}
+
+static void on_accept_retry(struct sw_timer *t)
+{
+    mute(SW_CONTAINER_OF(t, struct sw_gw_worker, accept_retry), false);
+}
+
+static void pause_accept(struct sw_gw_worker *w, const char *why)
+{
+    if (w->accept_paused)
+        return;
+    mute(w, true);
+    sw_log_warn("gateway", "accepting paused: %s", why);
+    sw_timer_start(w->loop, &w->accept_retry, ACCEPT_RETRY_MS * SW_NS_PER_MS, on_accept_retry);
+}
+
+/* False: there is none, or accepting has to pause. */
+static bool accept_one(struct gw_socket *s)
+{
+    static const struct sw_sock_opts opts = SW_SOCK_OPTS_INIT;
+    struct sw_gw_worker *w = s->worker;
+    struct sw_err err = {0};
+    struct sw_addr peer;
+    int fd;
+    int rc = sw_sock_accept(s->fd, &fd, &peer, &err);
+
+    if (rc == SW_EAGAIN)
+        return false;
+    if (rc != SW_OK) {
+        pause_accept(w, err.msg);
+        return false;
+    }
+    if (fd >= w->fd_ceiling)
+        pause_accept(w, "few file descriptors left");
+    sw_sock_tune(fd, &opts);
+    sw_gw_accept_fd(w, s->listener, fd, &peer, NULL, NULL);
+    return !w->accept_paused;
+}
+
+static void on_accept(struct sw_watch *watch, unsigned events)
+{
+    struct gw_socket *s = SW_CONTAINER_OF(watch, struct gw_socket, watch);
+    unsigned most = s->burst < ACCEPTS_PER_TURN ? s->burst + 1 : ACCEPTS_PER_TURN;
+    unsigned n = 0;
+
+    (void)events;
+    while (n < most && accept_one(s))
+        n++;
+    s->burst = n < most ? n / 2 : n;
+}
+
+/* ---- opening and closing ---- */
+
+static void socket_close(struct gw_socket *s)
+{
+    sw_watch_stop(&s->watch);
+    /* What is in the queue is ours to serve; with a successor on the port the kernel moves
+     * half-open ones over. */
+    while (accept_one(s))
+        ;
+    sw_sock_close(s->fd);
+    sw_list_unlink(&s->link);
+    (void)sw_gw_listener_unref(s->listener);
+    sw_free(s);
+}
+
+static int open_port(const struct sw_gw_worker *w, const struct sw_gw_listener *l, struct sw_addr at,
+                     int *ret_fd, struct sw_err *err)
+{
+    struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
+    char text[SW_ADDR_TEXT];
+    int rc;
+
+    o.reuse_port = true;
+    o.transparent = l->transparent;
+    o.backlog = l->backlog ? (int)sw_min(l->backlog, 65535) : 4096;
+    rc = sw_sock_listen(&at, &o, ret_fd, err);
+    if (rc == SW_ESYS && err->sys_errno == EACCES && at.port && at.port < UNPRIVILEGED) {
+        at.port = (uint16_t)(at.port + PRIVILEGED_SHIFT);
+        rc = sw_sock_listen(&at, &o, ret_fd, err);
+        if (rc == SW_OK && w->index == 0)
+            sw_log_info("gateway", "listener '%.*s' is served on %s: its own port needs a privilege",
+                        SW_SLICE_ARG(l->name), sw_addr_text(&at, text));
+    }
+    return rc;
+}
+
+static void socket_open(struct sw_gw_worker *w, struct sw_gw_listener *l, const struct sw_addr *at)
+{
+    struct gw_socket *s = SW_NEW(struct gw_socket);
+    struct sw_err err = {0};
+    int rc = open_port(w, l, *at, &s->fd, &err);
+
+    if (rc == SW_OK)
+        rc = sw_watch_start_listener(w->loop, &s->watch, s->fd, on_accept, &err);
+    if (rc != SW_OK) {
+        sw_log_error("gateway", "listener '%.*s': %s", SW_SLICE_ARG(l->name), err.msg);
+        sw_free(s);
+        return;
+    }
+    s->worker = w;
+    s->listener = sw_gw_listener_ref(l);
+    s->at = *at;
+    s->keep = true;
+    sw_list_push_back(&w->sockets, &s->link);
+}
+
+static struct gw_socket *find(const struct sw_gw_worker *w, const struct sw_addr *at)
+{
+    SW_LIST_FOREACH (it, &w->sockets) {
+        struct gw_socket *s = SW_CONTAINER_OF(it, struct gw_socket, link);
+
+        if (sw_addr_eq(&s->at, at))
+            return s;
+    }
+    return NULL;
+}
+
+static void apply_listener(struct sw_gw_worker *w, struct sw_gw_listener *l)
+{
+    for (size_t i = 0; i < l->n_addrs; i++) {
+        struct gw_socket *s;
+
+        if (l->addrs[i].kind != SW_GW_ADDR_IP)
+            continue;
+        s = find(w, &l->addrs[i].ip);
+        if (!s) {
+            socket_open(w, l, &l->addrs[i].ip);
+            continue;
+        }
+        s->keep = true;
+        (void)sw_gw_listener_ref(l);
+        (void)sw_gw_listener_unref(s->listener);
+        s->listener = l;
+    }
+}
+
+void sw_gw_listen_apply(struct sw_gw_worker *w)
+{
+    SW_LIST_FOREACH (it, &w->sockets)
+        SW_CONTAINER_OF(it, struct gw_socket, link)->keep = false;
+    SW_MAP_FOREACH (it, &w->view->config->listeners->map) {
+        struct sw_gw_listener *l = it->value;
+
+        if (l->kind == SW_GW_LISTEN_TCP && l->bind)
+            apply_listener(w, l);
+    }
+    SW_LIST_FOREACH (it, &w->sockets) {
+        struct gw_socket *s = SW_CONTAINER_OF(it, struct gw_socket, link);
+
+        if (!s->keep)
+            socket_close(s);
+    }
+    sw_gateway_worker_serves(w->gw);
+}
+
+void sw_gw_listen_close(struct sw_gw_worker *w)
+{
+    sw_timer_stop(w->loop, &w->accept_retry);
+    w->accept_paused = false;
+    SW_LIST_FOREACH (it, &w->sockets)
+        socket_close(SW_CONTAINER_OF(it, struct gw_socket, link));
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* RouteConfiguration -> route table. Refuses what it does not understand: a route that matches more
+ * than was meant is worse than none. */
+#include <proto/core.pb-c.h>
+#include <proto/google.pb-c.h>
+#include <proto/route.pb-c.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "gateway/config_int.h"
+#include "gateway/route_build.h"
+#include "gateway/route_int.h"
+#include "http/h1.h"
+#include "kube/regex.h"
+#include "proto/pb.h"
+#include "proto/types.h"
+
+enum { ROUTES_MAX = 1000000, PATH_MAX_LEN = 8192, CONDITIONS_MAX = 1000 };
+
+struct sw_gw_routes *sw_gw_routes_ref(struct sw_gw_routes *r)
+{
+    atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
+    return r;
+}
+
+static void routes_free(struct sw_gw_routes *r)
+{
+    for (size_t i = 0; i < r->n_vhosts; i++) {
+        sw_map_done(&r->vhosts[i].exact);
+        sw_map_done(&r->vhosts[i].prefix);
+    }
+    sw_map_done(&r->exact);
+    sw_map_done(&r->suffix);
+    sw_map_done(&r->prefix);
+    for (size_t i = 0; i < r->n_regexes; i++)
+        sw_regex_free(r->regexes[i]);
+    sw_free(r->regexes);
+    sw_arena_clear(&r->arena);
+    sw_free(r);
+}
+
+struct sw_gw_routes *sw_gw_routes_unref(struct sw_gw_routes *r)
+{
+    if (r && atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) == 1)
+        routes_free(r);
+    return NULL;
+}
+
+int sw_gw_build_header_ops(struct sw_gw_build *b, struct Sw__HeaderValueOption *const *add,
+                           size_t n_add, const ProtobufCBinaryData *remove, size_t n_remove,
+                           struct sw_gw_header_ops *ret)
+{
+    struct sw_slice *names = n_remove ? sw_arena_array(b->arena, n_remove, sizeof(*names)) : NULL;
+
+    for (size_t i = 0; i < n_remove; i++) {
+        names[i] = sw_gw_lower(b, SW_PB_SLICE(remove[i]));
+        if (!sw_http_token_valid(names[i]) || sw_slice_eq_str(names[i], "host"))
+            return sw_err_set(b->err, SW_EINVAL, "header '%.*s' may not be removed",
+                              (int)sw_min(names[i].n, 60), names[i].p);
+    }
+    ret->remove = names;
+    ret->n_remove = n_remove;
+    return sw_gw_build_headers(b, add, n_add, &ret->add, &ret->n_add);
+}
+
+static uint32_t fraction(const Sw__RuntimeFractionalPercent *f, uint32_t otherwise)
+{
+    static const uint32_t scale[] = {10000, 100, 1};
+    uint64_t v;
+
+    if (!f || !f->default_value)
+        return otherwise;
+    if ((unsigned)f->default_value->denominator > 2)
+        return otherwise;
+    v = (uint64_t)f->default_value->numerator * scale[f->default_value->denominator];
+    return v > 1000000 ? 1000000 : (uint32_t)v;
+}
+
+uint32_t sw_gw_build_fraction(const struct Sw__RuntimeFractionalPercent *f, uint32_t otherwise)
+{
+    return fraction(f, otherwise);
+}
+
+/* ---- matches ---- */
+
+static int build_header_match(struct sw_gw_build *b, const Sw__HeaderMatcher *in,
+                              struct sw_gw_header_match *m)
+{
+    const ProtobufCBinaryData *text = NULL;
+
+    m->name = sw_gw_lower(b, SW_PB_SLICE(in->name));
+    m->invert = in->invert_match;
+    m->missing_empty = in->treat_missing_header_as_empty;
+    if (m->name.n == 0)
+        return sw_err_set(b->err, SW_EINVAL, "header matcher without a name");
+    switch ((int)in->header_match_specifier_case) {
+    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER__NOT_SET:
+        m->kind = SW_GW_HEADER_PRESENT;
+        m->present = true;
+        return SW_OK;
+    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_PRESENT_MATCH:
+        m->kind = SW_GW_HEADER_PRESENT;
+        m->present = in->present_match;
+        return SW_OK;
+    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_RANGE_MATCH:
+        m->kind = SW_GW_HEADER_RANGE;
+        m->from = in->range_match->start;
+        m->to = in->range_match->end;
+        return SW_OK;
+    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_STRING_MATCH:
+        return sw_gw_build_str_match(b, in->string_match, &m->str);
+    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_SAFE_REGEX_MATCH:
+        m->str.kind = SW_GW_STR_REGEX;
+        return sw_gw_build_regex(b, SW_PB_SLICE(in->safe_regex_match->regex), true, &m->str.re);
+    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_EXACT_MATCH:
+        m->str.kind = SW_GW_STR_EXACT;
+        text = &in->exact_match;
+        break;
+    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_PREFIX_MATCH:
+        m->str.kind = SW_GW_STR_PREFIX;
+        text = &in->prefix_match;
+        break;
+    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_SUFFIX_MATCH:
+        m->str.kind = SW_GW_STR_SUFFIX;
+        text = &in->suffix_match;
+        break;
+    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_CONTAINS_MATCH:
+        m->str.kind = SW_GW_STR_CONTAINS;
+        text = &in->contains_match;
+        break;
+    default:
+        return sw_err_set(b->err, SW_EINVAL, "header matcher of an unknown kind");
+    }
+    m->str.text = sw_gw_text(b, text);
+    return SW_OK;
+}
+
+static int build_query_match(struct sw_gw_build *b, const Sw__QueryParameterMatcher *in,
+                             struct sw_gw_query_match *m)
+{
+    m->name = sw_gw_text(b, &in->name);
+    if (m->name.n == 0)
+        return sw_err_set(b->err, SW_EINVAL, "query matcher without a name");
+    m->present = true;
+    if (in->query_parameter_match_specifier_case ==
+        SW__QUERY_PARAMETER_MATCHER__QUERY_PARAMETER_MATCH_SPECIFIER_STRING_MATCH) {
+        m->has_str = true;
+        return sw_gw_build_str_match(b, in->string_match, &m->str);
+    }
+    if (in->query_parameter_match_specifier_case ==
+        SW__QUERY_PARAMETER_MATCHER__QUERY_PARAMETER_MATCH_SPECIFIER_PRESENT_MATCH)
+        m->present = in->present_match;
+    return SW_OK;
+}
+
+static int build_path(struct sw_gw_build *b, const Sw__RouteMatch *in, struct sw_gw_match *m)
+{
+    const ProtobufCBinaryData *text = NULL;
+
+    switch ((int)in->path_specifier_case) {
+    case SW__ROUTE_MATCH__PATH_SPECIFIER_PREFIX:
+        m->path_kind = SW_GW_PATH_PREFIX;
+        text = &in->prefix;
+        break;
+    case SW__ROUTE_MATCH__PATH_SPECIFIER_PATH:
+        m->path_kind = SW_GW_PATH_EXACT;
+        text = &in->path;
+        break;
+    case SW__ROUTE_MATCH__PATH_SPECIFIER_PATH_SEPARATED_PREFIX:
+        m->path_kind = SW_GW_PATH_SEPARATED;
+        text = &in->path_separated_prefix;
+        if (text->len < 2 || text->data[text->len - 1] == '/' ||
+            memchr(text->data, '?', text->len) || memchr(text->data, '#', text->len))
+            return sw_err_set(b->err, SW_EINVAL,
+                              "path_separated_prefix may not end in '/' nor hold '?' or '#'");
+        break;
+    case SW__ROUTE_MATCH__PATH_SPECIFIER_SAFE_REGEX:
+        m->path_kind = SW_GW_PATH_REGEX;
+        return sw_gw_build_regex(b, SW_PB_SLICE(in->safe_regex->regex), true, &m->re);
+    case SW__ROUTE_MATCH__PATH_SPECIFIER_CONNECT_MATCHER:
+        m->path_kind = SW_GW_PATH_CONNECT;
+        return SW_OK;
+    default:
+        return sw_err_set(b->err, SW_EINVAL, "match without a path specifier we know");
+    }
+    if (text->len > PATH_MAX_LEN)
+        return sw_err_set(b->err, SW_EINVAL, "path too long");
+    m->path = sw_gw_text(b, text);
+    m->icase = in->case_sensitive && !in->case_sensitive->value;
+    return SW_OK;
+}
+
+static int build_match(struct sw_gw_build *b, const Sw__RouteMatch *in, struct sw_gw_match *m)
+{
+    struct sw_gw_header_match *headers;
+    struct sw_gw_query_match *queries;
+    struct sw_gw_cookie_match *cookies;
+    int rc;
+
+    if (!in)
+        return sw_err_set(b->err, SW_EINVAL, "match missing");
+    if (in->n_headers > CONDITIONS_MAX || in->n_query_parameters > CONDITIONS_MAX ||
+        in->n_cookies > CONDITIONS_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "too many conditions");
+    if (in->n_dynamic_metadata || in->n_filter_state)
+        return sw_err_set(b->err, SW_EINVAL, "dynamic_metadata and filter_state are not supported");
+    rc = build_path(b, in, m);
+    headers = sw_arena_array(b->arena, in->n_headers + 1, sizeof(*headers));
+    queries = sw_arena_array(b->arena, in->n_query_parameters + 1, sizeof(*queries));
+    cookies = sw_arena_array(b->arena, in->n_cookies + 1, sizeof(*cookies));
+    for (size_t i = 0; rc == SW_OK && i < in->n_headers; i++)
+        rc = build_header_match(b, in->headers[i], &headers[i]);
+    for (size_t i = 0; rc == SW_OK && i < in->n_query_parameters; i++)
+        rc = build_query_match(b, in->query_parameters[i], &queries[i]);
+    for (size_t i = 0; rc == SW_OK && i < in->n_cookies; i++) {
+        cookies[i].name = sw_gw_text(b, &in->cookies[i]->name);
+        cookies[i].invert = in->cookies[i]->invert_match;
+        rc = sw_gw_build_str_match(b, in->cookies[i]->string_match, &cookies[i].str);
+    }
+    m->headers = headers;
+    m->queries = queries;
+    m->cookies = cookies;
+    m->n_headers = (uint16_t)in->n_headers;
+    m->n_queries = (uint16_t)in->n_query_parameters;
+    m->n_cookies = (uint16_t)in->n_cookies;
+    m->grpc = in->grpc != NULL;
+    m->millionths = fraction(in->runtime_fraction, 1000000);
+    m->tls_presented = -1;
+    m->tls_validated = -1;
+    if (in->tls_context && in->tls_context->presented)
+        m->tls_presented = in->tls_context->presented->value ? 1 : 0;
+    if (in->tls_context && in->tls_context->validated)
+        m->tls_validated = in->tls_context->validated->value ? 1 : 0;
+    return rc;
+}
+
+/* ---- routes and hosts ---- */
+
+static int build_route(struct sw_gw_build *b, const Sw__Route *in, size_t body_max,
+                       struct sw_gw_route *r)
+{
+    int rc = build_match(b, in->match, &r->match);
+
+    r->name = sw_gw_text(b, &in->name);
+    if (rc == SW_OK)
+        rc = sw_gw_build_action(b, in, body_max, r);
+    if (rc == SW_OK)
+        rc = sw_gw_build_header_ops(b, in->request_headers_to_add, in->n_request_headers_to_add,
+                                    in->request_headers_to_remove, in->n_request_headers_to_remove,
+                                    &r->req);
+    if (rc == SW_OK)
+        rc = sw_gw_build_header_ops(b, in->response_headers_to_add, in->n_response_headers_to_add,
+                                    in->response_headers_to_remove,
+                                    in->n_response_headers_to_remove, &r->resp);
+    if (rc == SW_OK)
+        rc = sw_gw_build_per_filter(b, in->typed_per_filter_config, in->n_typed_per_filter_config,
+                                    &r->filters, &r->n_filters);
+    return rc;
+}
+
+static int build_vhost(struct sw_gw_build *b, const Sw__VirtualHost *in, size_t body_max,
+                       struct sw_gw_vhost *v)
+{
+    int rc = SW_OK;
+
+    v->name = sw_gw_text(b, &in->name);
+    if (v->name.n == 0 || in->n_domains == 0)
+        return sw_err_set(b->err, SW_EINVAL, "name or domains missing");
+    if (in->n_routes > ROUTES_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "more than %d routes", ROUTES_MAX);
+    v->n_routes = (uint32_t)in->n_routes;
+    v->routes = sw_arena_array(b->arena, in->n_routes + 1, sizeof(*v->routes));
+    for (size_t i = 0; rc == SW_OK && i < in->n_routes; i++) {
+        rc = build_route(b, in->routes[i], body_max, &v->routes[i]);
+        if (rc < 0)
+            rc = sw_err_prefix(b->err, "routes[%zu]", i);
+    }
+    v->require_tls = (uint8_t)in->require_tls;
+    v->attempt_count = in->include_request_attempt_count;
+    if (rc == SW_OK)
+        rc = sw_gw_build_header_ops(b, in->request_headers_to_add, in->n_request_headers_to_add,
+                                    in->request_headers_to_remove, in->n_request_headers_to_remove,
+                                    &v->req);
+    if (rc == SW_OK)
+        rc = sw_gw_build_header_ops(b, in->response_headers_to_add, in->n_response_headers_to_add,
+                                    in->response_headers_to_remove,
+                                    in->n_response_headers_to_remove, &v->resp);
+    if (rc == SW_OK && in->retry_policy)
+        rc = sw_gw_build_retry(b, in->retry_policy, &v->retry);
+    if (rc == SW_OK)
+        rc = sw_gw_build_mirrors(b, in->request_mirror_policies, in->n_request_mirror_policies,
+                                 &v->mirrors, &v->n_mirrors);
+    if (rc == SW_OK)
+        rc = sw_gw_build_per_filter(b, in->typed_per_filter_config, in->n_typed_per_filter_config,
+                                    &v->filters, &v->n_filters);
+    return rc < 0
+               ? sw_err_prefix(b->err, "virtual host '%.*s'", (int)sw_min(v->name.n, 60), v->name.p)
+               : SW_OK;
+}
+
+/* "*", "*.x", "x.*" or a name; each once in a table. */
+static int add_domain(struct sw_gw_build *b, struct sw_gw_routes *t, struct sw_gw_vhost *v,
+                      struct sw_slice domain)
+{
+    struct sw_slice d = sw_gw_lower(b, domain);
+    const void *old;
+
+    if (sw_slice_eq_str(d, "*")) {
+        old = t->any;
+        t->any = v;
+    } else if (d.n > 1 && d.p[0] == '*') {
+        old = sw_map_put(&t->suffix, sw_slice_from(d, 1), v);
+    } else if (d.n > 1 && d.p[d.n - 1] == '*') {
+        old = sw_map_put(&t->prefix, sw_slice_head(d, d.n - 1), v);
+    } else {
+        old = sw_map_put(&t->exact, d, v);
+    }
+    if (d.n == 0)
+        return sw_err_set(b->err, SW_EINVAL, "virtual host '%.*s': empty domain",
+                          (int)sw_min(v->name.n, 60), v->name.p);
+    if (old)
+        return sw_err_set(b->err, SW_EINVAL, "virtual host '%.*s': domain '%.*s' is there twice",
+                          (int)sw_min(v->name.n, 60), v->name.p, (int)sw_min(d.n, 60), d.p);
+    return SW_OK;
+}
+
+static int build_table(struct sw_gw_build *b, const Sw__RouteConfiguration *in,
+                       struct sw_gw_routes *t)
+{
+    size_t body_max = in->max_direct_response_body_size_bytes
+                          ? in->max_direct_response_body_size_bytes->value
+                          : 4096;
+    int rc = SW_OK;
+
+    t->name = sw_gw_text(b, &in->name);
+    t->ignore_port = in->ignore_port_in_host_matching;
+    t->specific_wins = in->most_specific_header_mutations_wins;
+    if (in->vhds)
+        return sw_err_set(b->err, SW_EINVAL, "vhds is not supported");
+    t->vhosts = sw_arena_array(b->arena, in->n_virtual_hosts + 1, sizeof(*t->vhosts));
+    t->n_vhosts = in->n_virtual_hosts;
+    for (size_t i = 0; rc == SW_OK && i < in->n_virtual_hosts; i++) {
+        rc = build_vhost(b, in->virtual_hosts[i], body_max, &t->vhosts[i]);
+        for (size_t k = 0; rc == SW_OK && k < in->virtual_hosts[i]->n_domains; k++)
+            rc = add_domain(b, t, &t->vhosts[i], SW_PB_SLICE(in->virtual_hosts[i]->domains[k]));
+    }
+    if (rc == SW_OK)
+        rc = sw_gw_build_header_ops(b, in->request_headers_to_add, in->n_request_headers_to_add,
+                                    in->request_headers_to_remove, in->n_request_headers_to_remove,
+                                    &t->req);
+    if (rc == SW_OK)
+        rc = sw_gw_build_header_ops(b, in->response_headers_to_add, in->n_response_headers_to_add,
+                                    in->response_headers_to_remove,
+                                    in->n_response_headers_to_remove, &t->resp);
+    if (rc == SW_OK)
+        rc = sw_gw_build_mirrors(b, in->request_mirror_policies, in->n_request_mirror_policies,
+                                 &t->mirrors, &t->n_mirrors);
+    if (rc == SW_OK)
+        rc = sw_gw_build_per_filter(b, in->typed_per_filter_config, in->n_typed_per_filter_config,
+                                    &t->filters, &t->n_filters);
+    return rc == SW_OK ? sw_gw_routes_index(t, b->err) : rc;
+}
+
+struct sw_gw_routes *sw_gw_build_route_config(struct sw_gw_build *b,
+                                              const struct Sw__RouteConfiguration *rc)
+{
+    struct sw_gw_routes *t = SW_NEW(struct sw_gw_routes);
+    struct sw_arena *outer = b->arena;
+    size_t first_regex = b->regexes.n;
+    int res;
+
+    atomic_init(&t->refs, 1);
+    b->arena = &t->arena;
+    res = build_table(b, rc, t);
+    b->arena = outer;
+    /* The expressions of this table go with it, not with the object around it. */
+    t->n_regexes = b->regexes.n - first_regex;
+    if (t->n_regexes) {
+        t->regexes = SW_NEW_ARRAY(struct sw_regex *, t->n_regexes);
+        memcpy(t->regexes, b->regexes.p + first_regex, t->n_regexes * sizeof(struct sw_regex *));
+        b->regexes.n = first_regex;
+    }
+    if (res < 0)
+        t = sw_gw_routes_unref(t);
+    return t;
+}
+
+struct sw_gw_routes *sw_gw_build_routes(struct sw_gw_build *b, struct sw_slice bytes)
+{
+    const Sw__RouteConfiguration *rc =
+        SW_PB_UNPACK(b->tmp, Sw__RouteConfiguration, sw__route_configuration, bytes, NULL, b->err);
+
+    return rc ? sw_gw_build_route_config(b, rc) : NULL;
+}
+
+struct sw_slice sw_gw_routes_name(const struct sw_gw_routes *r)
+{
+    return r->name;
+}

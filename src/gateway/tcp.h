@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TCP proxying and internal listeners; see worker.h for sw_gw_tcp_start. */
+#pragma once
+
+#include "gateway/cluster.h"
+#include "gateway/worker.h"
+
+/*
+ * A connection to an internal listener of this worker: one end of a socket pair, the other is
+ * served as if the listener had accepted it. The metadata that the cluster passes on goes along.
+ * SW_ENOENT: there is no such listener.
+ */
+SW_NODISCARD int sw_gw_internal_connect(struct sw_gw_worker *w, const struct sw_gw_host *h,
+                                        int *ret_fd, struct sw_err *err);
+
+/* tcp_tunnel.c: what is not plain bytes on both sides goes through an exchange. */
+void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,
+                        struct sw_slice cluster);

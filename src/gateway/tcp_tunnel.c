@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TCP through an exchange: the client's bytes are the body of a CONNECT, which either goes to the
+ * upstream as one (tunneling_config, over HTTP/1.1 or HTTP/2) or ends in our own upstream
+ * connection, so that pools, TLS, internal addresses, retries and logs are those of HTTP.
+ */
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "gateway/accesslog.h"
+#include "gateway/conn.h"
+#include "gateway/exchange.h"
+#include "gateway/route_int.h"
+#include "gateway/tcp.h"
+#include "tls/tls.h"
+
+#define HANDSHAKE_NS (15 * UINT64_C(1000000000))
+
+struct tun {
+    struct sw_gw_conn conn; /* the client's */
+    struct sw_gw_down life;
+    struct sw_gw_worker *worker;
+    struct sw_gw_listener *listener; /* a reference */
+    const struct sw_gw_chain *chain;
+    struct sw_gw_host *keep; /* a reference; NULL: none */
+    const struct sw_json *metadata;
+    struct sw_slice cluster; /* of the chain */
+    struct sw_slice sni;     /* owned */
+    struct sw_addr peer;
+    struct sw_addr local;
+    struct sw_exchange *x; /* NULL before the handshake and at the end */
+    bool open;             /* the tunnel stands */
+    bool linked;
+};
+
+static struct tun *of(struct sw_gw_conn *c)
+{
+    return SW_CONTAINER_OF(c, struct tun, conn);
+}
+
+static struct tun *of_x(const struct sw_exchange *x)
+{
+    return x->down.stream;
+}
+
+/* ---- as the exchange sees the client ---- */
+
+static void send_head(struct sw_exchange *x, bool end)
+{
+    struct tun *t = of_x(x);
+
+    (void)end;
+    if (x->resp.length != SW_GW_LENGTH_TUNNEL) {
+        if (!x->resp.local) /* the proxy on the way said no */
+            (void)snprintf(x->failure, sizeof(x->failure), "tunnel_response:%u", x->resp.status);
+        return;
+    }
+    t->open = true;
+    x->down.tunnel = true;
+    sw_gw_conn_resume(&t->conn);
+}
+
+static void send_data(struct sw_exchange *x, struct sw_slice data)
+{
+    if (of_x(x)->open) /* the body of a refusal is not for the client */
+        sw_gw_conn_send(&of_x(x)->conn, data);
+}
+
+static void send_end(struct sw_exchange *x)
+{
+    if (of_x(x)->open)
+        sw_gw_conn_shutdown(&of_x(x)->conn);
+}
+
+static void flush(struct sw_exchange *x)
+{
+    sw_gw_conn_flush(&of_x(x)->conn);
+}
+
+static bool blocked(const struct sw_exchange *x)
+{
+    return sw_gw_conn_blocked(&of_x(x)->conn);
+}
+
+static void pause_reading(struct sw_exchange *x)
+{
+    sw_gw_conn_pause(&of_x(x)->conn);
+}
+
+static void resume_reading(struct sw_exchange *x)
+{
+    sw_gw_conn_resume(&of_x(x)->conn);
+}
+
+static struct tun *detach(struct sw_exchange *x)
+{
+    struct tun *t = of_x(x);
+
+    x->down.ops = NULL;
+    x->down.stream = NULL;
+    x->down_tls = NULL;
+    t->x = NULL;
+    return t;
+}
+
+static void abort_down(struct sw_exchange *x)
+{
+    sw_gw_conn_close(&detach(x)->conn, true);
+}
+
+static void done(struct sw_exchange *x)
+{
+    struct tun *t = detach(x);
+
+    if (t->open)
+        sw_gw_conn_close_flushed(&t->conn);
+    else
+        sw_gw_conn_close(&t->conn, true);
+}
+
+static void send_info(struct sw_exchange *x, int status)
+{
+    (void)x;
+    (void)status;
+}
+
+static const struct sw_gw_side_ops side = {
+    .send_head = send_head,
+    .send_data = send_data,
+    .send_end = send_end,
+    .flush = flush,
+    .blocked = blocked,
+    .pause = pause_reading,
+    .resume = resume_reading,
+    .abort = abort_down,
+    .done = done,
+    .send_info = send_info,
+};
+
+/* ---- the request ---- */
+
+static void add_headers(struct sw_exchange *x, const struct sw_gw_tunneling *tu,
+                        const struct sw_gw_vars *vars)
+{
+    for (size_t i = 0; i < tu->n_headers; i++) {
+        const struct sw_gw_header_add *h = &tu->headers[i];
+        struct sw_slice v = sw_gw_format_text(h->value, vars, &x->arena);
+
+        if ((v.n == 0 && !h->keep_empty) || (v.n && !sw_http_value_valid(v)))
+            continue;
+        if (h->action == SW_GW_APPEND_OR_ADD)
+            sw_gw_fields_add(x, &x->req.fields, h->name, v);
+        else
+            sw_gw_fields_set(x, &x->req.fields, h->name, v);
+    }
+}
+
+/* Host and headers from the connection's metadata. False: the host is not one. */
+static bool fill_tunnel(struct sw_exchange *x, const struct tun *t)
+{
+    const struct sw_gw_tunneling *tu = t->chain->tcp.tunnel;
+    struct sw_gw_vars vars = {
+        .peer = t->peer,
+        .local = t->local,
+        .sni = t->sni,
+        .metadata = t->metadata,
+        .listener = t->listener->name,
+        .chain = t->chain->name,
+        .cluster = t->cluster,
+    };
+
+    x->req.authority = sw_gw_format_text(tu->hostname, &vars, &x->arena);
+    add_headers(x, tu, &vars);
+    return sw_http_host_valid(x->req.authority);
+}
+
+static void begin(struct tun *t)
+{
+    const struct sw_gw_tcp_proxy *p = &t->chain->tcp;
+    struct sw_exchange *x = sw_exchange_new(t->worker);
+    struct sw_gw_route_state *rs = SW_ARENA_NEW(&x->arena, struct sw_gw_route_state);
+    bool host_ok = true;
+
+    x->listener = sw_gw_listener_ref(t->listener);
+    x->chain = t->chain;
+    x->peer = t->peer;
+    x->local = t->local;
+    x->sni = sw_arena_slice(&x->arena, t->sni);
+    x->tls = t->conn.tls != NULL;
+    x->down_tls = t->conn.tls;
+    x->metadata = t->metadata;
+    x->connection_id = ++t->worker->connection_seq;
+    x->req.method = SW_SLICE_LIT("CONNECT");
+    x->req.scheme = SW_SLICE_LIT("http");
+    x->req.version = SW_GW_HTTP11;
+    x->req.length = SW_GW_LENGTH_TUNNEL;
+    x->req.connect = true;
+    sw_gw_fields_init(x, &x->req.fields, 8);
+    if (p->tunnel)
+        host_ok = fill_tunnel(x, t);
+    rs->cluster = t->cluster;
+    rs->pick.original_dst = t->local;
+    rs->pick.has_hash = p->hash_source_ip;
+    rs->pick.hash = sw_siphash13(1, 1, t->peer.ip.b, sizeof(t->peer.ip.b));
+    x->rs = rs;
+    x->plan.upgrade = true;
+    x->plan.connect_terminate = p->tunnel == NULL;
+    x->plan.idle_timeout_ns = p->idle_timeout_ns;
+    x->down.ops = &side;
+    x->down.stream = t;
+    t->x = x;
+    if (host_ok) {
+        sw_exchange_start(x, false);
+        return;
+    }
+    sw_log_warn("tcp", "listener '%.*s': the tunnel's host '%.*s' is not a host",
+                SW_SLICE_ARG(t->listener->name), (int)sw_min(x->req.authority.n, 80),
+                x->req.authority.p);
+    sw_exchange_refuse(x, 500, "bad_tunnel_hostname");
+}
+
+/* ---- as the connection reports ---- */
+
+static void gone(struct tun *t)
+{
+    struct sw_exchange *x = t->x;
+
+    if (x) {
+        (void)detach(x);
+        sw_exchange_down_gone(x);
+    }
+}
+
+static void on_open(struct sw_gw_conn *c)
+{
+    begin(of(c));
+}
+
+static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
+{
+    struct tun *t = of(c);
+
+    if (!t->open || !t->x) {
+        sw_gw_conn_pause(c); /* until the way is open */
+        return 0;
+    }
+    sw_exchange_down_data(t->x, in);
+    return in.n;
+}
+
+static void on_batch(struct sw_gw_conn *c)
+{
+    struct tun *t = of(c);
+
+    if (t->x && t->x->up.ops && t->x->up.head_sent)
+        t->x->up.ops->flush(t->x);
+}
+
+static void on_eof(struct sw_gw_conn *c)
+{
+    struct tun *t = of(c);
+
+    if (t->x && t->open) {
+        sw_exchange_down_end(t->x);
+        return;
+    }
+    gone(t);
+    sw_gw_conn_close(c, false);
+}
+
+static void on_drained(struct sw_gw_conn *c)
+{
+    struct tun *t = of(c);
+
+    if (t->x)
+        sw_exchange_down_drained(t->x);
+}
+
+static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
+{
+    struct tun *t = of(c);
+    char peer[SW_ADDR_TEXT];
+
+    if (!t->x && err)
+        sw_log_debug("tcp", "%s: %s", sw_addr_text(&t->peer, peer), err->msg);
+    gone(t);
+    sw_gw_conn_close(c, true);
+}
+
+static void on_free(struct sw_gw_conn *c)
+{
+    struct tun *t = of(c);
+
+    gone(t);
+    if (t->linked)
+        sw_gw_down_remove(t->worker, &t->life);
+    (void)sw_gw_listener_unref(t->listener);
+    (void)sw_gw_host_unref(t->keep);
+    sw_slice_free(&t->sni);
+    sw_free(t);
+}
+
+static const struct sw_gw_conn_ops ops = {
+    .on_open = on_open,
+    .on_bytes = on_bytes,
+    .on_batch = on_batch,
+    .on_eof = on_eof,
+    .on_drained = on_drained,
+    .on_fail = on_fail,
+    .on_free = on_free,
+};
+
+static void on_drain(struct sw_gw_down *d)
+{
+    struct tun *t = SW_CONTAINER_OF(d, struct tun, life);
+
+    if (!t->open) {
+        gone(t);
+        sw_gw_conn_close(&t->conn, true);
+    }
+}
+
+static void on_kill(struct sw_gw_down *d)
+{
+    struct tun *t = SW_CONTAINER_OF(d, struct tun, life);
+
+    gone(t);
+    sw_gw_conn_close(&t->conn, true);
+}
+
+void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,
+                        struct sw_slice cluster)
+{
+    struct tun *t = SW_NEW(struct tun);
+    struct sw_tls *tls = NULL;
+    struct sw_err err = {0};
+    int rc = SW_OK;
+
+    t->worker = w;
+    t->listener = sw_gw_listener_ref(a->listener);
+    t->chain = a->chain;
+    t->keep = a->keep ? sw_gw_host_ref(a->keep) : NULL;
+    t->metadata = a->metadata;
+    t->cluster = cluster;
+    t->sni = sw_slice(sw_slice_dup(a->sni), a->sni.n);
+    t->peer = a->peer;
+    t->local = a->local;
+    t->life.drain = on_drain;
+    t->life.kill = on_kill;
+    if (a->chain->tls) {
+        tls = sw_gw_tls_accept(a->chain, a->sni, &err);
+        if (!tls) {
+            sw_sock_close(a->fd);
+            rc = err.rc;
+        }
+    }
+    if (rc == SW_OK)
+        rc = sw_gw_conn_init(
+            &t->conn, w, a->fd, tls, a->pre,
+            a->chain->connect_timeout_ns ? a->chain->connect_timeout_ns : HANDSHAKE_NS, &ops, &err);
+    if (rc != SW_OK) {
+        sw_log_warn("tcp", "listener '%.*s': %s", SW_SLICE_ARG(a->listener->name), err.msg);
+        (void)sw_gw_listener_unref(t->listener);
+        (void)sw_gw_host_unref(t->keep);
+        sw_slice_free(&t->sni);
+        sw_free(t);
+        return;
+    }
+    sw_gw_down_add(w, &t->life);
+    t->linked = true;
+    if (!tls)
+        begin(t);
+}

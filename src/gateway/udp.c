@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The UDP proxy. A session is made by the first datagram of a client and has a socket of its own
+ * toward the host, so that answers find their way back. It ends when nothing moved for a while,
+ * when its host is gone, or when there are too many. The kernel spreads clients over the workers.
+ */
+#include "gateway/udp.h"
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "gateway/accesslog.h"
+#include "gateway/cluster.h"
+#include "gateway/exchange.h"
+#include "gateway/worker.h"
+#include "io/dgram.h"
+#include "io/sock.h"
+
+enum { SESSIONS_MAX = 16384, BATCH = 64, KEY = 19 };
+
+struct session {
+    struct sw_watch watch;
+    struct sw_list link; /* listener->sessions, used last first */
+    struct listener *listener;
+    struct sw_gw_host *host; /* a reference while it is counted */
+    struct sw_addr client;
+    char key[KEY]; /* of client */
+    int fd;
+    uint64_t start_ns;
+    uint64_t start_wall_ns;
+    uint64_t active_ns;
+    uint64_t rx;
+    uint64_t tx;
+};
+
+struct listener {
+    struct sw_list link;
+    struct sw_watch watch;
+    struct sw_gw_worker *worker;
+    struct sw_gw_listener *config; /* a reference */
+    struct sw_addr at;
+    int fd;
+    struct sw_map sessions_by_client; /* client address -> struct session */
+    struct sw_list sessions;
+    struct sw_timer sweep;
+    struct sw_defer more;
+    bool gone;
+};
+
+struct udp {
+    struct sw_list listeners;
+    uint8_t *buf; /* SW_DGRAM_MAX */
+};
+
+/* The struct has a hole: its bytes are not a key. */
+static struct sw_slice client_key(const struct sw_addr *a, char out[KEY])
+{
+    out[0] = (char)a->ip.family;
+    memcpy(out + 1, a->ip.b, 16);
+    memcpy(out + 17, &a->port, sizeof(a->port));
+    return sw_slice(out, KEY);
+}
+
+/* ---- sessions ---- */
+
+static void session_log(const struct session *s, uint32_t flags)
+{
+    const struct sw_gw_udp_proxy *p = &s->listener->config->udp;
+    struct sw_gw_vars v = {
+        .peer = s->client,
+        .local = s->listener->at,
+        .cluster = p->cluster,
+        .member = s->host ? s->host->member : NULL,
+        .listener = s->listener->config->name,
+        .flags = flags,
+        .start_wall_ns = s->start_wall_ns,
+        .duration_ns = sw_loop_now(s->listener->worker->loop) - s->start_ns,
+        .rx_bytes = s->rx,
+        .tx_bytes = s->tx,
+    };
+
+    if (p->n_logs)
+        sw_gw_accesslog_write(p->logs, p->n_logs, &v);
+}
+
+static void session_free(struct session *s, enum sw_gw_result how)
+{
+    session_log(s, how == SW_GW_RESULT_LOCAL ? SW_GW_FLAG_UF : 0);
+    sw_watch_stop(&s->watch);
+    sw_sock_close(s->fd);
+    (void)sw_map_del(&s->listener->sessions_by_client, sw_slice(s->key, KEY));
+    sw_list_unlink(&s->link);
+    if (s->host)
+        sw_gw_lb_done(s->listener->worker->hosts, s->host, how, 0);
+    sw_free(s);
+}
+
+static void touch(struct session *s)
+{
+    s->active_ns = sw_loop_now(s->listener->worker->loop);
+    sw_list_unlink(&s->link);
+    sw_list_push_front(&s->listener->sessions, &s->link);
+}
+
+/* From the host back to the client. */
+static void on_answer(struct sw_watch *w, unsigned events)
+{
+    struct session *s = SW_CONTAINER_OF(w, struct session, watch);
+    struct udp *u = s->listener->worker->udp;
+
+    (void)events;
+    for (unsigned i = 0; i < BATCH * 4; i++) {
+        ssize_t n = sw_dgram_recv(s->fd, u->buf, SW_DGRAM_MAX, NULL);
+
+        if (n == SW_EAGAIN)
+            return;
+        if (n < 0) { /* nobody there: the next datagram looks for another host */
+            session_free(s, SW_GW_RESULT_LOCAL);
+            return;
+        }
+        s->tx += (uint64_t)n;
+        touch(s);
+        (void)!sw_dgram_send(s->listener->fd, u->buf, (size_t)n, &s->client);
+    }
+}
+
+static struct session *session_new(struct listener *l, const struct sw_addr *client)
+{
+    const struct sw_gw_udp_proxy *p = &l->config->udp;
+    struct sw_gw_pick pick = {.has_hash = p->hash_source_ip,
+                              .hash = sw_siphash13(1, 1, client->ip.b, sizeof(client->ip.b)),
+                              .original_dst = l->at};
+    struct session *s;
+    struct sw_gw_host *h;
+    struct sw_err err = {0};
+    int fd;
+
+    if (sw_gw_lb_pick(l->worker->hosts, l->worker->view->config, p->cluster, &pick, &h) != SW_OK)
+        return NULL;
+    if (h->addr.kind != SW_GW_ADDR_IP || sw_dgram_connect(&h->addr.ip, &fd, &err) != SW_OK) {
+        sw_gw_lb_done(l->worker->hosts, h, SW_GW_RESULT_LOCAL, 0);
+        return NULL;
+    }
+    s = SW_NEW(struct session);
+    s->listener = l;
+    s->client = *client;
+    s->host = h;
+    s->fd = fd;
+    s->start_ns = sw_loop_now(l->worker->loop);
+    s->start_wall_ns = sw_wall_ns();
+    s->active_ns = s->start_ns;
+    sw_list_init(&s->link);
+    sw_list_push_front(&l->sessions, &s->link);
+    (void)sw_map_put(&l->sessions_by_client, client_key(&s->client, s->key), s);
+    if (sw_watch_start(l->worker->loop, &s->watch, fd, on_answer, &err) != SW_OK) {
+        session_free(s, SW_GW_RESULT_NEUTRAL);
+        return NULL;
+    }
+    return s;
+}
+
+static struct session *oldest(struct listener *l)
+{
+    return SW_CONTAINER_OF(l->sessions.prev, struct session, link);
+}
+
+static void forward(struct listener *l, const struct sw_addr *client, const uint8_t *p, size_t n)
+{
+    char key[KEY];
+    struct session *s = sw_map_get(&l->sessions_by_client, client_key(client, key));
+    int rc;
+
+    if (s && (l->config->udp.per_packet || (s->host && s->host->gone))) {
+        session_free(s, SW_GW_RESULT_OK);
+        s = NULL;
+    }
+    if (!s) {
+        if (l->sessions_by_client.n >= SESSIONS_MAX)
+            session_free(oldest(l), SW_GW_RESULT_OK);
+        s = session_new(l, client);
+    }
+    if (!s)
+        return; /* nothing to send it to */
+    s->rx += n;
+    touch(s);
+    rc = sw_dgram_send(s->fd, p, n, NULL);
+    if (rc == SW_ECLOSED || rc == SW_ESYS)
+        session_free(s, SW_GW_RESULT_LOCAL);
+}
+
+static void on_datagrams(struct listener *l);
+
+static void on_more(struct sw_defer *d)
+{
+    on_datagrams(SW_CONTAINER_OF(d, struct listener, more));
+}
+
+static void on_datagrams(struct listener *l)
+{
+    struct udp *u = l->worker->udp;
+
+    for (unsigned i = 0; i < BATCH; i++) {
+        struct sw_addr from = {0};
+        ssize_t n = sw_dgram_recv(l->fd, u->buf, SW_DGRAM_MAX, &from);
+
+        if (n == SW_EAGAIN)
+            return;
+        if (n >= 0)
+            forward(l, &from, u->buf, (size_t)n);
+    }
+    sw_loop_defer(l->worker->loop, &l->more, on_more); /* others have a turn in between */
+}
+
+static void on_readable(struct sw_watch *w, unsigned events)
+{
+    (void)events;
+    on_datagrams(SW_CONTAINER_OF(w, struct listener, watch));
+}
+
+static void on_sweep(struct sw_timer *t)
+{
+    struct listener *l = SW_CONTAINER_OF(t, struct listener, sweep);
+    uint64_t idle = l->config->udp.idle_timeout_ns;
+    uint64_t now = sw_loop_now(l->worker->loop);
+
+    while (!sw_list_empty(&l->sessions) && idle && now - oldest(l)->active_ns >= idle)
+        session_free(oldest(l), SW_GW_RESULT_OK);
+    sw_timer_start(l->worker->loop, &l->sweep, idle && idle < SW_NS_PER_S ? idle : SW_NS_PER_S,
+                   on_sweep);
+}
+
+/* ---- listeners ---- */
+
+static void listener_free(struct listener *l)
+{
+    while (!sw_list_empty(&l->sessions))
+        session_free(oldest(l), SW_GW_RESULT_OK);
+    sw_map_done(&l->sessions_by_client);
+    sw_watch_stop(&l->watch);
+    sw_timer_stop(l->worker->loop, &l->sweep);
+    sw_defer_cancel(&l->more);
+    sw_sock_close(l->fd);
+    sw_list_unlink(&l->link);
+    (void)sw_gw_listener_unref(l->config);
+    sw_free(l);
+}
+
+static void listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
+                          const struct sw_addr *at)
+{
+    struct udp *u = w->udp;
+    struct sw_err err = {0};
+    struct listener *l;
+    char text[SW_ADDR_TEXT];
+    int fd;
+
+    if (sw_dgram_bind(at, true, &fd, &err) != SW_OK) {
+        sw_log_error("udp", "listener '%.*s': %s", SW_SLICE_ARG(config->name), err.msg);
+        return;
+    }
+    l = SW_NEW(struct listener);
+    l->worker = w;
+    l->config = sw_gw_listener_ref(config);
+    l->at = *at;
+    l->fd = fd;
+    sw_list_init(&l->sessions);
+    sw_list_init(&l->link);
+    sw_list_push_back(&u->listeners, &l->link);
+    if (sw_watch_start(w->loop, &l->watch, fd, on_readable, &err) != SW_OK) {
+        sw_log_error("udp", "listener '%.*s': %s", SW_SLICE_ARG(config->name), err.msg);
+        listener_free(l);
+        return;
+    }
+    sw_timer_start(w->loop, &l->sweep, SW_NS_PER_S, on_sweep);
+    if (w->index == 0)
+        sw_log_info("udp", "listener '%.*s' on %s", SW_SLICE_ARG(config->name),
+                    sw_addr_text(at, text));
+}
+
+static struct listener *find(struct udp *u, const struct sw_gw_listener *config,
+                             const struct sw_addr *at)
+{
+    for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = it->next) {
+        struct listener *l = SW_CONTAINER_OF(it, struct listener, link);
+
+        if (sw_addr_eq(&l->at, at) && sw_slice_eq(l->config->name, config->name))
+            return l;
+    }
+    return NULL;
+}
+
+static struct udp *udp_of(struct sw_gw_worker *w)
+{
+    struct udp *u = w->udp;
+
+    if (!u) {
+        u = SW_NEW(struct udp);
+        sw_list_init(&u->listeners);
+        u->buf = sw_malloc(SW_DGRAM_MAX + 1);
+        w->udp = u;
+    }
+    return u;
+}
+
+static void want(struct sw_gw_worker *w, struct sw_gw_listener *config)
+{
+    for (size_t i = 0; i < config->n_addrs; i++) {
+        struct listener *l = find(w->udp, config, &config->addrs[i].ip);
+
+        if (!l) {
+            listener_open(w, config, &config->addrs[i].ip);
+            continue;
+        }
+        l->gone = false;
+        if (l->config != config) {
+            (void)sw_gw_listener_unref(l->config);
+            l->config = sw_gw_listener_ref(config);
+        }
+    }
+}
+
+void sw_gw_udp_apply(struct sw_gw_worker *w)
+{
+    const struct sw_gw_config *c = w->view->config;
+    struct udp *u = w->udp;
+    struct sw_list *next;
+    bool any = u != NULL;
+
+    for (size_t i = 0; i < c->n_list && !any; i++)
+        any = c->list[i]->kind == SW_GW_LISTEN_UDP;
+    if (!any)
+        return;
+    u = udp_of(w);
+    for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = it->next)
+        SW_CONTAINER_OF(it, struct listener, link)->gone = true;
+    for (size_t i = 0; i < c->n_list && !w->draining; i++) {
+        if (c->list[i]->kind == SW_GW_LISTEN_UDP && c->list[i]->bind)
+            want(w, c->list[i]);
+    }
+    for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = next) {
+        struct listener *l = SW_CONTAINER_OF(it, struct listener, link);
+
+        next = it->next;
+        if (l->gone)
+            listener_free(l);
+    }
+}
+
+void sw_gw_udp_free(struct sw_gw_worker *w)
+{
+    struct udp *u = w->udp;
+
+    if (!u)
+        return;
+    while (!sw_list_empty(&u->listeners))
+        listener_free(SW_CONTAINER_OF(u->listeners.next, struct listener, link));
+    sw_free(u->buf);
+    sw_free(u);
+    w->udp = NULL;
+}

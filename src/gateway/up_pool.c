@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections of one worker to one host. HTTP/1: the connection used last is used first, one dial
+ * per exchange that finds none. HTTP/2: one connection carries many, a second is made only when the
+ * first has no stream left; until the first is open, all wait for it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "gateway/tcp.h"
+#include "gateway/up.h"
+#include "tls/tls.h"
+
+enum {
+    SWEEP_S = 5,
+    DIALS_MAX = 1024, /* connections per host and worker */
+    QUEUE_MAX = 16384,
+};
+
+static const struct sw_gw_conn_ops dial_ops;
+
+/* ---- life of a pool ---- */
+
+static void pool_maybe_free(struct sw_gw_pool *p)
+{
+    if (!p->released || p->n_conns || p->n_queue)
+        return;
+    sw_timer_stop(p->worker->loop, &p->sweep);
+    (void)sw_gw_cluster_unref(p->cluster);
+    sw_free(p);
+}
+
+static void on_sweep(struct sw_timer *t)
+{
+    struct sw_gw_pool *p = SW_CONTAINER_OF(t, struct sw_gw_pool, sweep);
+    uint64_t now = sw_loop_now(p->worker->loop);
+    uint64_t limit = p->cluster->spec->idle_timeout_ns;
+    struct sw_list *last;
+
+    /* The list is ordered: those idle longest are at its end. */
+    while (limit && (last = p->idle.prev) != &p->idle) {
+        struct up_conn *u = SW_CONTAINER_OF(last, struct up_conn, link);
+
+        if (now - u->since_ns < limit)
+            break;
+        up_gone(u, false);
+    }
+    if (!sw_list_empty(&p->idle))
+        sw_timer_start(p->worker->loop, &p->sweep, SWEEP_S * SW_NS_PER_S, on_sweep);
+}
+
+static struct sw_gw_pool *pool_of(struct sw_gw_worker *w, struct sw_gw_host *h)
+{
+    struct sw_gw_pool *p = h->pool;
+
+    if (p)
+        return p;
+    p = SW_NEW(struct sw_gw_pool);
+    p->worker = w;
+    p->host = h;
+    p->cluster = sw_gw_cluster_ref(h->cluster);
+    p->addr = h->addr.ip;
+    p->h2 = p->cluster->spec->protocol == SW_GW_UP_H2;
+    sw_list_init(&p->idle);
+    sw_list_init(&p->busy);
+    sw_list_init(&p->queue);
+    h->pool = p;
+    return p;
+}
+
+void sw_gw_pool_release(struct sw_gw_pool *p)
+{
+    if (!p || p->released)
+        return;
+    p->released = true;
+    p->host = NULL;
+    while (!sw_list_empty(&p->idle))
+        up_gone(SW_CONTAINER_OF(p->idle.next, struct up_conn, link), false);
+    SW_LIST_FOREACH (it, &p->busy) {
+        struct up_conn *u = SW_CONTAINER_OF(it, struct up_conn, link);
+
+        if (u->h2)
+            up_h2_drain(u);
+    }
+    pool_maybe_free(p);
+}
+
+/* ---- dialling ---- */
+
+/* The name the host's certificate must be for. */
+static const char *expected_name(const struct sw_gw_tls *t, const char *sni)
+{
+    for (size_t i = 0; i < t->n_sans; i++) {
+        if (t->sans[i].type == 2 && t->sans[i].match.kind == SW_GW_STR_EXACT)
+            return t->sans[i].match.text.p; /* NUL-terminated in its arena */
+    }
+    return sni;
+}
+
+static struct sw_tls *client_tls(const struct sw_gw_pool *p, const struct sw_exchange *x,
+                                 struct sw_err *err)
+{
+    const struct sw_gw_tls *t = p->cluster->tls;
+    struct sw_tls_params params = {
+        .web = true,
+        .tls12 = t->min < SW_GW_TLS_13,
+        .chacha = true,
+        .cred = t->creds[0],
+        .insecure_skip = t->skip_verify || t->accept_untrusted,
+        .sni = t->sni,
+        .alpn = t->alpn,
+    };
+
+    if (!params.sni && (t->auto_sni || p->cluster->spec->auto_sni) && x)
+        params.sni = sw_arena_dup(&((struct sw_exchange *)(uintptr_t)x)->arena,
+                                  x->plan.authority.p ? x->plan.authority : x->req.authority);
+    params.host = expected_name(t, params.sni);
+    if (p->h2)
+        params.alpn = "h2";
+    else if (!params.alpn && p->cluster->spec->protocol == SW_GW_UP_AUTO)
+        params.alpn = "h2,http/1.1";
+    return sw_tls_new(&params, err);
+}
+
+static int open_conn(struct sw_gw_pool *p, struct up_conn *u, const struct sw_exchange *x,
+                     struct sw_err *err)
+{
+    const struct sw_gw_cluster_spec *spec = p->cluster->spec;
+    struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
+    struct sw_tls *tls = NULL;
+    int fd;
+    int rc;
+
+    if (p->cluster->tls) {
+        tls = client_tls(p, x, err);
+        if (!tls)
+            return err->rc;
+    }
+    if (p->host && p->host->addr.kind == SW_GW_ADDR_INTERNAL) {
+        rc = sw_gw_internal_connect(p->worker, p->host, &fd, err);
+        if (rc != SW_OK) {
+            sw_tls_free(tls);
+            return rc;
+        }
+        rc = sw_gw_conn_init(&u->conn, p->worker, fd, tls, (struct sw_slice){0},
+                             spec->connect_timeout_ns, &dial_ops, err);
+        if (rc == SW_OK && !tls)
+            sw_gw_conn_announce(&u->conn);
+        return rc;
+    }
+    o.keepalive = spec->keepalive;
+    o.keepalive_time_s = spec->keepalive_time_s;
+    o.keepalive_interval_s = spec->keepalive_interval_s;
+    o.keepalive_retries = spec->keepalive_probes;
+    return sw_gw_conn_dial(&u->conn, p->worker, &p->addr, &o, tls, spec->connect_timeout_ns,
+                           &dial_ops, err);
+}
+
+static void fail_one(struct sw_gw_pool *p, enum sw_gw_outcome how, const char *why)
+{
+    struct sw_exchange *x;
+
+    if (sw_list_empty(&p->queue))
+        return;
+    x = SW_CONTAINER_OF(p->queue.next, struct sw_exchange, queue);
+    sw_gw_pool_cancel(x);
+    sw_exchange_up_failed(x, how, why);
+}
+
+static void dial(struct sw_gw_pool *p, const struct sw_exchange *x)
+{
+    struct up_conn *u = SW_NEW(struct up_conn);
+    struct sw_err err = {0};
+
+    u->pool = p;
+    u->state = UP_DIALLING;
+    if (open_conn(p, u, x, &err) != SW_OK) {
+        sw_free(u);
+        fail_one(p, SW_GW_CONNECT_FAILED, err.msg);
+        return;
+    }
+    sw_list_push_back(&p->busy, &u->link);
+    p->n_conns++;
+    p->n_dialling++;
+}
+
+static bool may_dial(const struct sw_gw_pool *p)
+{
+    if (p->n_conns >= DIALS_MAX)
+        return false;
+    /* By ALPN: the first connection tells which protocol it is going to be. */
+    if (p->h2 || (p->cluster->spec->protocol == SW_GW_UP_AUTO && p->n_conns == 0))
+        return p->n_dialling == 0;
+    return p->n_dialling < p->n_queue;
+}
+
+static void attach(struct up_conn *u, struct sw_exchange *x)
+{
+    u->requests++;
+    if (u->h2)
+        up_h2_attach(u, x);
+    else
+        up_h1_attach(u, x);
+    sw_exchange_up_ready(x);
+}
+
+static struct sw_exchange *queue_pop(struct sw_gw_pool *p)
+{
+    struct sw_exchange *x;
+
+    if (sw_list_empty(&p->queue))
+        return NULL;
+    x = SW_CONTAINER_OF(p->queue.next, struct sw_exchange, queue);
+    sw_gw_pool_cancel(x);
+    return x;
+}
+
+static void on_dialled(struct sw_gw_conn *c)
+{
+    struct up_conn *u = up_of(c);
+    struct sw_gw_pool *p = u->pool;
+
+    p->n_dialling--;
+    u->state = UP_BUSY;
+    if (p->h2 || (c->tls && strcmp(sw_tls_alpn(c->tls), "h2") == 0)) {
+        p->h2 = true;
+        sw_gw_conn_set_ops(c, &up_h2_ops);
+        up_h2_begin(u);
+        up_more_room(u);
+        return;
+    }
+    sw_gw_conn_set_ops(c, &up_h1_ops);
+    up_free_again(u);
+}
+
+static void on_dial_failed(struct sw_gw_conn *c, const struct sw_err *err)
+{
+    struct up_conn *u = up_of(c);
+    struct sw_gw_pool *p = u->pool;
+    bool tls = c->tls && !c->connecting;
+    bool h2 = p->h2 || p->cluster->spec->protocol == SW_GW_UP_AUTO;
+
+    p->n_dialling--;
+    u->state = UP_BUSY;
+    sw_log_debug("gateway", "upstream '%.*s': %s", SW_SLICE_ARG(p->cluster->spec->name), err->msg);
+    /* Those that waited for the one HTTP/2 connection share its fate. */
+    do {
+        fail_one(p, tls ? SW_GW_TLS_FAILED : SW_GW_CONNECT_FAILED, err->msg);
+    } while (h2 && p->n_queue && p->n_dialling == 0);
+    up_gone(u, false);
+}
+
+static size_t no_bytes(struct sw_gw_conn *c, struct sw_slice in)
+{
+    (void)c;
+    (void)in;
+    return 0;
+}
+
+static void nothing(struct sw_gw_conn *c)
+{
+    (void)c;
+}
+
+static void early_eof(struct sw_gw_conn *c)
+{
+    struct sw_err err = {0};
+
+    (void)sw_err_set(&err, SW_EOF, "closed before it was open");
+    on_dial_failed(c, &err);
+}
+
+static const struct sw_gw_conn_ops dial_ops = {
+    .on_open = on_dialled,
+    .on_bytes = no_bytes,
+    .on_batch = nothing,
+    .on_eof = early_eof,
+    .on_drained = nothing,
+    .on_fail = on_dial_failed,
+    .on_free = up_free,
+};
+
+/* ---- connections ---- */
+
+void up_free(struct sw_gw_conn *c)
+{
+    struct up_conn *u = up_of(c);
+    struct sw_gw_pool *p = u->pool;
+
+    up_h1_cleanup(u);
+    up_h2_cleanup(u);
+    sw_list_unlink(&u->link);
+    sw_free(u);
+    p->n_conns--;
+    if (p->n_queue && may_dial(p))
+        dial(p, SW_CONTAINER_OF(p->queue.next, struct sw_exchange, queue));
+    pool_maybe_free(p);
+}
+
+void up_gone(struct up_conn *u, bool reset)
+{
+    u->state = UP_GONE;
+    sw_list_unlink(&u->link);
+    sw_gw_conn_close(&u->conn, reset);
+}
+
+void up_free_again(struct up_conn *u)
+{
+    struct sw_gw_pool *p = u->pool;
+    uint32_t max = p->cluster->spec->max_requests_per_connection;
+    struct sw_exchange *x;
+
+    sw_list_unlink(&u->link);
+    if (p->released || (max && u->requests >= max) || u->conn.closed || u->conn.failed ||
+        u->conn.eof) {
+        sw_list_push_back(&p->busy, &u->link);
+        up_gone(u, false);
+        return;
+    }
+    x = queue_pop(p);
+    if (x) {
+        sw_list_push_back(&p->busy, &u->link);
+        u->state = UP_BUSY;
+        attach(u, x);
+        return;
+    }
+    u->state = UP_IDLE;
+    u->since_ns = sw_loop_now(p->worker->loop);
+    sw_list_push_front(&p->idle, &u->link);
+    if (!sw_timer_running(&p->sweep))
+        sw_timer_start(p->worker->loop, &p->sweep, SWEEP_S * SW_NS_PER_S, on_sweep);
+}
+
+void up_more_room(struct up_conn *u)
+{
+    struct sw_exchange *x;
+
+    while (u->state == UP_BUSY && !u->pool->released && up_h2_has_room(u) &&
+           (x = queue_pop(u->pool)) != NULL)
+        attach(u, x);
+}
+
+/* ---- for the core ---- */
+
+void sw_gw_pool_cancel(struct sw_exchange *x)
+{
+    if (!sw_list_linked(&x->queue))
+        return;
+    sw_list_unlink(&x->queue);
+    if (x->pool)
+        x->pool->n_queue--;
+    x->pool = NULL;
+}
+
+static struct up_conn *usable(struct sw_gw_pool *p)
+{
+    if (!sw_list_empty(&p->idle))
+        return SW_CONTAINER_OF(p->idle.next, struct up_conn, link);
+    if (!p->h2)
+        return NULL;
+    SW_LIST_FOREACH (it, &p->busy) {
+        struct up_conn *u = SW_CONTAINER_OF(it, struct up_conn, link);
+
+        if (u->state == UP_BUSY && u->h2 && up_h2_has_room(u))
+            return u;
+    }
+    return NULL;
+}
+
+void sw_gw_pool_get(struct sw_exchange *x)
+{
+    struct sw_gw_pool *p = pool_of(x->worker, x->host);
+    struct up_conn *u = usable(p);
+
+    if (u) {
+        if (u->state == UP_IDLE) {
+            sw_list_unlink(&u->link);
+            sw_list_push_back(&p->busy, &u->link);
+            u->state = UP_BUSY;
+        }
+        attach(u, x);
+        return;
+    }
+    if (p->n_queue >= QUEUE_MAX) {
+        sw_exchange_up_failed(x, SW_GW_CONNECT_FAILED, "too many requests wait for a connection");
+        return;
+    }
+    x->pool = p;
+    sw_list_push_back(&p->queue, &x->queue);
+    p->n_queue++;
+    if (may_dial(p))
+        dial(p, x);
+}
