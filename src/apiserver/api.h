@@ -21,6 +21,7 @@ struct api_authz;
 struct api_fair;
 struct api_gc;
 struct api_docs;
+struct api_pool;
 
 struct api_tokens {
     SW_VEC(struct api_static_token *) all;
@@ -33,6 +34,13 @@ struct api_line {
     const struct api_res *res;
     const struct sw_store_obj *obj;
     uint64_t revision;
+};
+
+struct api_page {
+    const char *path;
+    const char *type;
+    void (*fn)(void *arg, struct sw_buf *out);
+    void *arg;
 };
 
 struct sw_api {
@@ -52,10 +60,16 @@ struct sw_api {
     struct api_fair *fair;
     struct api_docs *docs; /* discovery and OpenAPI, made when asked for */
     struct api_gc *gc;
+    struct api_pool *pool;    /* addresses of Services; NULL until used */
     struct sw_list watches;   /* struct api_watch */
     struct api_line line;     /* of a watch */
     struct sw_list internals; /* requests of our own under way */
     int audit_fd;
+    uint64_t health_done;    /* writes answered, as health saw it last */
+    uint64_t health_done_ns; /* when it saw more of them or none waiting; 0: never looked */
+    struct sw_tls_cred *cred;
+    struct api_page pages[4];
+    size_t n_pages;
     bool stopping;
     bool ready;
     uint32_t starting; /* bootstrap writes under way */
@@ -117,8 +131,10 @@ struct api_req {
     struct sw_slice version;
     struct sw_slice resource;
     struct sw_slice sub;
+    struct sw_slice patch_text; /* what errors show of a strategic patch */
     struct sw_slice ns;
     struct sw_slice name;
+    struct sw_slice selected; /* the one object a watch of the old form names in its path */
     struct sw_slice rest[16]; /* path segments */
     size_t nrest;
     struct sw_query query;
@@ -132,6 +148,7 @@ struct api_req {
     enum api_as as;
     const char *as_version; /* "v1" or "v1beta1" */
     bool pretty;
+    bool yaml;
     bool replied;
     /* write options */
     bool dry_run;
@@ -206,6 +223,8 @@ void api_internal_drop(struct api_req *r);
 const char *api_verb_name(enum api_verb v);
 /* First value of a query parameter; p == NULL when absent. */
 struct sw_slice api_param(const struct api_req *r, const char *name);
+/* An integer parameter, 0 when absent. False: an error was sent. */
+bool api_param_int(struct api_req *r, const char *name, int64_t *ret);
 /* Boolean parameters: present and not "false" or "0". */
 bool api_param_bool(const struct api_req *r, const char *name);
 
@@ -242,6 +261,8 @@ bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_js
                       bool patch);
 /* dryRun, fieldManager, fieldValidation, force. kind: "CreateOptions" and so on. */
 bool api_write_options(struct api_req *r, const char *kind);
+/* Values of dryRun: only "All" is known, anything else adds an error. */
+void api_take_dry_run(struct api_req *r, struct sw_field_errs *e, const struct sw_json *list);
 
 /* --- verbs --- */
 void api_get(struct api_req *r);
@@ -263,8 +284,14 @@ struct api_filter {
     bool has_labels;
     bool has_fields;
 };
-/* False: an error was sent. */
-bool api_filter_parse(struct api_req *r, struct api_filter *f);
+/* The selectors of the query, as far as their form goes. False: an error was sent. */
+bool api_filter_syntax(struct api_req *r, struct api_filter *f);
+/* Then their fields: only some can be selected by. False: an error was sent. */
+bool api_filter_labels(struct api_req *r, struct api_filter *f);
+/* Both, with what else a list may say; limit may be negative. False: an error was sent. */
+bool api_list_opts_check(struct api_req *r, struct api_filter *f, int64_t *ret_limit);
+/* What is wrong with this resourceVersion. */
+const char *api_bad_rv(struct sw_arena *a, struct sw_slice v);
 bool api_filter_match(const struct api_filter *f, const struct api_res *res,
                       const struct sw_store_obj *o);
 
@@ -301,6 +328,19 @@ bool api_prepare_update(struct api_write *w, struct sw_json *obj, const struct s
 /* Ownership of fields. */
 struct sw_smd api_smd(struct api_req *r);
 
+/* --- services.c: addresses and node ports --- */
+
+/*
+ * Gives a Service what it has to have from us and takes away what its type has no use for; any
+ * other kind is left alone. False: an error was sent.
+ */
+bool api_service_settle(struct api_write *w, struct sw_json *svc, const struct sw_json *old);
+/* The write goes to the store: nobody else may have what it takes. */
+void api_service_submitted(struct api_write *w);
+/* The write is stored. */
+void api_service_written(struct api_write *w);
+void api_pool_free(struct api_pool *p);
+
 /* --- crd.c --- */
 /* Reads all CRDs at start. */
 void api_crds_load(struct sw_api *api);
@@ -328,23 +368,26 @@ struct api_attrs {
     struct sw_slice name;
     struct sw_slice path;
 };
-/* True when allowed; *ret_why (may be NULL) then names the binding, in the arena. */
+/*
+ * True when allowed; *ret_why (may be NULL) then names the binding, in the arena. When refused it
+ * names the missing roles of the user's bindings, or is empty.
+ */
 bool api_allowed(struct sw_api *api, struct sw_arena *a, const struct api_attrs *at,
                  const char **ret_why);
 /* Checks the request itself; false: 403 was sent. */
 bool api_authorize(struct api_req *r);
-/* The text of a refusal. */
-const char *api_denied_text(struct sw_arena *a, const struct api_attrs *at);
+/* The text of a refusal; why may be NULL. */
+const char *api_denied_text(struct sw_arena *a, const struct api_attrs *at, const char *why);
 struct api_authz *api_authz_new(struct sw_api *api);
 void api_authz_free(struct api_authz *z);
 /* Some RBAC object changed. */
 void api_authz_changed(struct sw_api *api);
 /* Rights the user must hold to store this role or binding; false: 403 was sent. */
 bool api_escalation_ok(struct api_req *r, const struct sw_json *obj, const struct sw_json *old);
-/* All rules of a user in a namespace, for SelfSubjectRulesReview. */
-void api_user_rules(struct sw_api *api, struct sw_arena *a, const struct api_user *u,
-                    struct sw_slice ns, struct sw_json *resource_rules,
-                    struct sw_json *other_rules);
+/* All rules of a user in a namespace, for SelfSubjectRulesReview. What was amiss, or NULL. */
+const char *api_user_rules(struct sw_api *api, struct sw_arena *a, const struct api_user *u,
+                           struct sw_slice ns, struct sw_json *resource_rules,
+                           struct sw_json *other_rules);
 
 struct api_static_token {
     struct sw_slice token;
@@ -356,9 +399,16 @@ struct api_static_token {
 bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice token,
                     const struct sw_json *audiences, struct api_user *ret,
                     struct sw_json **ret_audiences, const char **ret_why);
+/* A token without an end for a Secret that asks for one; empty when it cannot be made. */
+struct sw_slice api_token_for_secret(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
+                                     struct sw_slice secret, const struct sw_json *account);
 void api_token_request(struct api_req *r);
 /* tokenreviews, subjectaccessreviews and so on. */
 void api_review(struct api_req *r);
+
+/* --- embed.c --- */
+/* Answers for a page that was added; false: there is none. */
+bool api_embedded_page(struct api_req *r);
 
 /* --- docs.c, openapi.c, health.c --- */
 /* Paths that are no resources; always answers. */

@@ -89,15 +89,16 @@ static bool may(struct api_req *r, const char *group, const char *resource, stru
                            .name = name};
     struct sw_json *d;
     struct sw_arena *a = r->arena;
+    const char *why;
 
-    if (api_allowed(r->api, a, &at, NULL))
+    if (api_allowed(r->api, a, &at, &why))
         return true;
     d = sw_json_new_object(a);
     sw_json_put_str(a, d, "name", name);
     if (*group)
         sw_json_put_str(a, d, "group", sw_slice_str(group));
     sw_json_put_str(a, d, "kind", sw_slice_str(resource));
-    api_fail_details(r, 403, "Forbidden", api_denied_text(a, &at), d);
+    api_fail_details(r, 403, "Forbidden", api_denied_text(a, &at, why), d);
     return false;
 }
 
@@ -143,6 +144,12 @@ static bool take_extra(struct api_req *r, struct api_user *u, const struct sw_fr
     return true;
 }
 
+static bool extra_field(const struct sw_front_field *f)
+{
+    return f->name.n > 18 &&
+           sw_slice_ieq(sw_slice_head(f->name, 18), SW_SLICE_LIT("impersonate-extra-"));
+}
+
 static bool take_fields(struct api_req *r, struct api_user *u)
 {
     for (size_t i = 0; i < r->x->nfields; i++) {
@@ -152,8 +159,7 @@ static bool take_fields(struct api_req *r, struct api_user *u)
             if (!may(r, "", "groups", sw_slice("", 0), sw_slice("", 0), f->value))
                 return false;
             add_group(r, u, f->value);
-        } else if (f->name.n > 18 &&
-                   sw_slice_ieq(sw_slice_head(f->name, 18), SW_SLICE_LIT("impersonate-extra-"))) {
+        } else if (extra_field(f)) {
             if (!take_extra(r, u, f))
                 return false;
         }
@@ -161,6 +167,28 @@ static bool take_fields(struct api_req *r, struct api_user *u)
     u->uid = sw_xchg_field(r->x, "impersonate-uid");
     return !u->uid.n ||
            may(r, "authentication.k8s.io", "uids", sw_slice("", 0), sw_slice("", 0), u->uid);
+}
+
+/* Some part of a user is given; that needs the user himself. */
+static bool partial(const struct api_req *r)
+{
+    for (size_t i = 0; i < r->x->nfields; i++) {
+        const struct sw_front_field *f = &r->x->fields[i];
+
+        if (extra_field(f) || sw_slice_ieq(f->name, SW_SLICE_LIT("impersonate-group")) ||
+            (f->value.n && sw_slice_ieq(f->name, SW_SLICE_LIT("impersonate-uid"))))
+            return true;
+    }
+    return false;
+}
+
+static bool in_group(const struct api_user *u, const char *g)
+{
+    for (size_t i = 0; i < u->ngroups; i++) {
+        if (sw_slice_eq_str(u->groups[i], g))
+            return true;
+    }
+    return false;
 }
 
 bool api_impersonate(struct api_req *r)
@@ -172,8 +200,7 @@ bool api_impersonate(struct api_req *r)
     bool is_sa;
 
     if (!name.n) {
-        if (!sw_xchg_field(r->x, "impersonate-group").p &&
-            !sw_xchg_field(r->x, "impersonate-uid").p)
+        if (!partial(r))
             return true;
         api_fail(r, 500, "InternalError",
                  "Internal error occurred: requested impersonation without impersonating a user");
@@ -193,7 +220,7 @@ bool api_impersonate(struct api_req *r)
     }
     if (sw_slice_eq_str(name, "system:anonymous"))
         add_group(r, &u, SW_SLICE_LIT("system:unauthenticated"));
-    else
+    else if (!in_group(&u, "system:unauthenticated"))
         add_group(r, &u, SW_SLICE_LIT("system:authenticated"));
     r->user = u;
     return true;

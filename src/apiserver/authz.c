@@ -3,11 +3,14 @@
  * RBAC. The roles and bindings are read from the store into one index, made anew after any of them
  * changed; a request walks the bindings that name its user. Only grants exist, no denials.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "apiserver/api.h"
 #include "base/mem.h"
 #include "base/vec.h"
+
+enum { DANGLING_MAX = 16, LACKS_MAX = 1000 };
 
 struct rule {
     const struct sw_json *verbs, *groups, *resources, *names, *urls;
@@ -285,13 +288,45 @@ static const char *explain(struct sw_arena *a, const struct binding *b, const st
 
 static bool applies(const struct binding *b, struct sw_slice ns)
 {
-    return b->role && (b->ns.n == 0 || (ns.n && sw_slice_eq(b->ns, ns)));
+    return b->ns.n == 0 || (ns.n && sw_slice_eq(b->ns, ns));
+}
+
+/* Bindings of the user to roles that do not exist: they grant nothing, and people wonder why. */
+struct dangling {
+    struct sw_texts all;
+};
+
+static void note_dangling(struct dangling *d, const struct binding *b)
+{
+    const char *text = sw_arena_printf(d->all.arena, "%s.rbac.authorization.k8s.io %s not found",
+                                       b->cluster_role ? "clusterrole" : "role",
+                                       sw_go_quote(d->all.arena, b->role_name));
+
+    for (size_t i = 0; i < d->all.n; i++) {
+        if (strcmp(d->all.p[i], text) == 0)
+            return;
+    }
+    if (d->all.n < DANGLING_MAX)
+        sw_texts_add(&d->all, text);
+}
+
+/* "a", or "[a, b]"; NULL for none. */
+static const char *dangling_text(const struct dangling *d)
+{
+    const char *text = "";
+
+    if (d->all.n <= 1)
+        return d->all.n ? d->all.p[0] : NULL;
+    for (size_t i = 0; i < d->all.n; i++)
+        text = sw_arena_printf(d->all.arena, "%s%s%s", text, i ? ", " : "", d->all.p[i]);
+    return sw_arena_printf(d->all.arena, "[%s]", text);
 }
 
 bool api_allowed(struct sw_api *api, struct sw_arena *a, const struct api_attrs *at,
                  const char **ret_why)
 {
     struct api_authz *z = api->authz;
+    struct dangling lost = {.all = {.arena = a}};
 
     if (ret_why)
         *ret_why = "";
@@ -305,7 +340,9 @@ bool api_allowed(struct sw_api *api, struct sw_arena *a, const struct api_attrs 
         if (!applies(b, at->is_resource ? at->ns : sw_slice("", 0)))
             continue;
         s = find_subject(b, at->user);
-        for (size_t k = 0; s && k < b->role->n; k++) {
+        if (s && !b->role)
+            note_dangling(&lost, b);
+        for (size_t k = 0; s && b->role && k < b->role->n; k++) {
             if (rule_allows(&b->role->rules[k], at)) {
                 if (ret_why)
                     *ret_why = explain(a, b, s);
@@ -313,18 +350,22 @@ bool api_allowed(struct sw_api *api, struct sw_arena *a, const struct api_attrs 
             }
         }
     }
+    if (ret_why && lost.all.n)
+        *ret_why = sw_arena_printf(a, "RBAC: %s", dangling_text(&lost));
     return false;
 }
 
-const char *api_denied_text(struct sw_arena *a, const struct api_attrs *at)
+const char *api_denied_text(struct sw_arena *a, const struct api_attrs *at, const char *why)
 {
     const char *what;
     const char *where;
+    const char *colon = why && *why ? ": " : "";
 
+    why = why ? why : "";
     if (!at->is_resource)
-        return sw_arena_printf(a, "forbidden: User \"%.*s\" cannot %.*s path \"%.*s\"",
+        return sw_arena_printf(a, "forbidden: User \"%.*s\" cannot %.*s path \"%.*s\"%s%s",
                                SW_SLICE_ARG(at->user->name), SW_SLICE_ARG(at->verb),
-                               SW_SLICE_ARG(at->path));
+                               SW_SLICE_ARG(at->path), colon, why);
     what =
         sw_arena_printf(a, "%.*s%s%.*s%s", SW_SLICE_ARG(at->resource), at->group.n ? "." : "",
                         SW_SLICE_ARG(at->group),
@@ -333,10 +374,10 @@ const char *api_denied_text(struct sw_arena *a, const struct api_attrs *at)
                      : "at the cluster scope";
     return sw_arena_printf(a,
                            "%s is forbidden: User \"%.*s\" cannot %.*s resource \"%.*s%s%.*s\" in "
-                           "API group \"%.*s\" %s",
+                           "API group \"%.*s\" %s%s%s",
                            what, SW_SLICE_ARG(at->user->name), SW_SLICE_ARG(at->verb),
                            SW_SLICE_ARG(at->resource), at->sub.n ? "/" : "", SW_SLICE_ARG(at->sub),
-                           SW_SLICE_ARG(at->group), where);
+                           SW_SLICE_ARG(at->group), where, colon, why);
 }
 
 static const char *url_verb(struct sw_slice method)
@@ -364,14 +405,16 @@ bool api_authorize(struct api_req *r)
                            .name = r->name,
                            .path = r->path};
 
+    const char *why;
+
     if (!r->is_resource)
         at.verb = sw_slice_str(url_verb(r->method));
-    if (api_allowed(r->api, r->arena, &at, NULL))
+    if (api_allowed(r->api, r->arena, &at, &why))
         return true;
     if (r->is_resource)
-        api_fail_res(r, 403, "Forbidden", r->name, "%s", api_denied_text(r->arena, &at));
+        api_fail_res(r, 403, "Forbidden", r->name, "%s", api_denied_text(r->arena, &at, why));
     else
-        api_fail_details(r, 403, "Forbidden", api_denied_text(r->arena, &at),
+        api_fail_details(r, 403, "Forbidden", api_denied_text(r->arena, &at, why),
                          sw_json_new_object(r->arena));
     return false;
 }
@@ -385,7 +428,7 @@ static bool holds(struct api_authz *z, const struct api_user *u, struct sw_slice
     for (size_t i = 0; i < z->bindings.n; i++) {
         const struct binding *b = &z->bindings.p[i];
 
-        if (!applies(b, ns) || !find_subject(b, u))
+        if (!b->role || !applies(b, ns) || !find_subject(b, u))
             continue;
         for (size_t k = 0; k < b->role->n; k++) {
             if (rule_allows(&b->role->rules[k], at))
@@ -395,76 +438,146 @@ static bool holds(struct api_authz *z, const struct api_user *u, struct sw_slice
     return false;
 }
 
-static bool holds_resource(struct api_authz *z, const struct api_user *u, struct sw_slice ns,
-                           struct api_attrs *at, struct sw_slice resource,
-                           const struct sw_json *names)
-{
-    struct sw_slice rest = resource;
+/* One verb on one thing: what rules are made of. */
+struct atom {
+    struct sw_slice verb, group, resource, name, url;
+    bool named, is_url;
+};
 
-    at->resource = sw_slice_cut(&rest, '/');
-    at->sub = rest.p ? rest : sw_slice("", 0);
-    at->name = sw_slice("", 0);
-    if (sw_json_len(names) == 0)
-        return holds(z, u, ns, at);
-    for (size_t i = 0; i < sw_json_len(names); i++) {
-        at->name = sw_json_str(sw_json_at(names, i));
-        if (!holds(z, u, ns, at))
-            return false;
-    }
-    return true;
-}
+typedef void (*atom_fn)(void *arg, const struct atom *t);
 
-static bool holds_rule(struct api_authz *z, const struct api_user *u, struct sw_slice ns,
-                       const struct rule *r)
+static void each_resource_atom(const struct rule *r, struct atom *t, atom_fn f, void *arg)
 {
     for (size_t v = 0; v < sw_json_len(r->verbs); v++) {
-        struct api_attrs at = {.user = u, .verb = sw_json_str(sw_json_at(r->verbs, v))};
-
-        for (size_t i = 0; i < sw_json_len(r->urls); i++) {
-            at.path = sw_json_str(sw_json_at(r->urls, i));
-            if (!holds(z, u, sw_slice("", 0), &at))
-                return false;
-        }
-        at.is_resource = true;
-        for (size_t g = 0; g < sw_json_len(r->groups); g++) {
-            at.group = sw_json_str(sw_json_at(r->groups, g));
-            for (size_t i = 0; i < sw_json_len(r->resources); i++) {
-                if (!holds_resource(z, u, ns, &at, sw_json_str(sw_json_at(r->resources, i)),
-                                    r->names))
-                    return false;
-            }
+        t->verb = sw_json_str(sw_json_at(r->verbs, v));
+        t->named = sw_json_len(r->names) > 0;
+        if (!t->named)
+            f(arg, t);
+        for (size_t i = 0; i < sw_json_len(r->names); i++) {
+            t->name = sw_json_str(sw_json_at(r->names, i));
+            f(arg, t);
         }
     }
-    return true;
 }
 
-static void put_list(struct sw_buf *b, const char *name, const struct sw_json *v, bool *first)
+static void each_atom(const struct rule *r, atom_fn f, void *arg)
 {
-    int rc;
+    struct atom t = {0};
 
-    if (sw_json_len(v) == 0)
+    for (size_t g = 0; g < sw_json_len(r->groups); g++) {
+        t.group = sw_json_str(sw_json_at(r->groups, g));
+        for (size_t i = 0; i < sw_json_len(r->resources); i++) {
+            t.resource = sw_json_str(sw_json_at(r->resources, i));
+            each_resource_atom(r, &t, f, arg);
+        }
+    }
+    t = (struct atom){.is_url = true};
+    for (size_t i = 0; i < sw_json_len(r->urls); i++) {
+        t.url = sw_json_str(sw_json_at(r->urls, i));
+        for (size_t v = 0; v < sw_json_len(r->verbs); v++) {
+            t.verb = sw_json_str(sw_json_at(r->verbs, v));
+            f(arg, &t);
+        }
+    }
+}
+
+static bool holds_atom(struct api_authz *z, const struct api_user *u, struct sw_slice ns,
+                       const struct atom *t)
+{
+    struct sw_slice rest = t->resource;
+    struct api_attrs at = {.user = u, .verb = t->verb, .path = t->url};
+
+    if (t->is_url)
+        return holds(z, u, sw_slice("", 0), &at);
+    at.is_resource = true;
+    at.group = t->group;
+    at.resource = sw_slice_cut(&rest, '/');
+    at.sub = rest.p ? rest : sw_slice("", 0);
+    at.name = t->named ? t->name : sw_slice("", 0);
+    return holds(z, u, ns, &at);
+}
+
+/* What a user lacks of some rules: a line per thing, with the verbs missing on it. */
+struct lacking {
+    struct api_req *r;
+    SW_VEC(struct lack) all;
+    bool cut; /* there are more */
+};
+
+struct lack {
+    struct atom what;
+    const char *verbs; /* quoted, in the order asked for */
+};
+
+static bool same_thing(const struct atom *a, const struct atom *b)
+{
+    return !a->is_url && !b->is_url && sw_slice_eq(a->group, b->group) &&
+           sw_slice_eq(a->resource, b->resource) && a->named == b->named &&
+           sw_slice_eq(a->name, b->name);
+}
+
+static void add_lack(void *arg, const struct atom *t)
+{
+    struct lacking *l = arg;
+    struct sw_arena *a = l->r->arena;
+    const char *verb;
+
+    if (holds_atom(l->r->api->authz, &l->r->user, l->r->ns, t))
         return;
-    rc = sw_buf_printf(b, "%s%s:[", *first ? "" : ", ", name);
-    for (size_t i = 0; i < sw_json_len(v) && rc == SW_OK; i++)
-        rc = sw_buf_printf(b, "%s\"%.*s\"", i ? " " : "",
-                           SW_SLICE_ARG(sw_json_str(sw_json_at(v, i))));
-    if (rc == SW_OK)
-        rc = sw_buf_putc(b, ']');
-    *first = false;
-    (void)rc;
+    verb = sw_go_quote(a, t->verb);
+    for (size_t i = 0; i < l->all.n; i++) {
+        struct lack *k = &l->all.p[i];
+
+        if (same_thing(&k->what, t)) {
+            if (!strstr(k->verbs, verb))
+                k->verbs = sw_arena_printf(a, "%s %s", k->verbs, verb);
+            return;
+        }
+    }
+    if (l->all.n < LACKS_MAX)
+        sw_vec_push(&l->all, ((struct lack){.what = *t, .verbs = verb}));
+    else
+        l->cut = true;
 }
 
-static void put_rule(struct sw_buf *b, const struct rule *r)
+static const char *lack_text(struct sw_arena *a, const struct lack *k)
 {
-    bool first = true;
+    const char *names = "";
 
-    (void)!sw_buf_append_str(b, "\n{");
-    put_list(b, "APIGroups", r->groups, &first);
-    put_list(b, "Resources", r->resources, &first);
-    put_list(b, "ResourceNames", r->names, &first);
-    put_list(b, "NonResourceURLs", r->urls, &first);
-    put_list(b, "Verbs", r->verbs, &first);
-    (void)!sw_buf_putc(b, '}');
+    if (k->what.is_url)
+        return sw_arena_printf(a, "{NonResourceURLs:[%s], Verbs:[%s]}", sw_go_quote(a, k->what.url),
+                               k->verbs);
+    if (k->what.named)
+        names = sw_arena_printf(a, ", ResourceNames:[%s]", sw_go_quote(a, k->what.name));
+    return sw_arena_printf(a, "{APIGroups:[%s], Resources:[%s]%s, Verbs:[%s]}",
+                           sw_go_quote(a, k->what.group), sw_go_quote(a, k->what.resource), names,
+                           k->verbs);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Lines in alphabetical order, each once. */
+static const char *lacks_text(const struct lacking *l)
+{
+    struct sw_arena *a = l->r->arena;
+    const char **lines = sw_arena_array(a, l->all.n + 1, sizeof(*lines));
+    SW_BUF_AUTO b = {.max = 1 << 20};
+    int rc = SW_OK;
+
+    for (size_t i = 0; i < l->all.n; i++)
+        lines[i] = lack_text(a, &l->all.p[i]);
+    qsort(lines, l->all.n, sizeof(*lines), by_text);
+    for (size_t i = 0; i < l->all.n && rc == SW_OK; i++) {
+        if (i == 0 || strcmp(lines[i], lines[i - 1]) != 0)
+            rc = sw_buf_printf(&b, "\n%s", lines[i]);
+    }
+    if (rc == SW_OK && l->cut)
+        rc = sw_buf_append_str(&b, "\n...");
+    (void)rc;
+    return sw_arena_dup(a, sw_buf_slice(&b));
 }
 
 static bool may(struct api_req *r, const char *verb, const char *resource, struct sw_slice ns,
@@ -481,24 +594,26 @@ static bool may(struct api_req *r, const char *verb, const char *resource, struc
     return api_allowed(r->api, r->arena, &at, NULL);
 }
 
-static bool refuse_grant(struct api_req *r, const struct sw_json *obj, const struct rule *rules,
-                         size_t n)
+static bool may_grant(struct api_req *r, const struct sw_json *obj, const struct rule *rules,
+                      size_t n)
 {
-    SW_BUF_AUTO b = {.max = 65536};
-    int rc = sw_buf_printf(&b, "user \"%.*s\" (groups=[", SW_SLICE_ARG(r->user.name));
+    struct lacking l = {.r = r};
+    struct sw_slice name = api_meta_str(obj, "name");
+    const char *groups = "";
 
-    for (size_t i = 0; i < r->user.ngroups && rc == SW_OK; i++)
-        rc = sw_buf_printf(&b, "%s\"%.*s\"", i ? " " : "", SW_SLICE_ARG(r->user.groups[i]));
-    if (rc == SW_OK)
-        rc =
-            sw_buf_append_str(&b, "]) is attempting to grant RBAC permissions not currently held:");
-    for (size_t i = 0; i < n && rc == SW_OK; i++) {
-        if (!holds_rule(r->api->authz, &r->user, r->ns, &rules[i]))
-            put_rule(&b, &rules[i]);
-    }
-    api_fail_res(r, 403, "Forbidden", api_meta_str(obj, "name"), "%s \"%.*s\" is forbidden: %.*s",
-                 api_gr(r->arena, r->res), SW_SLICE_ARG(api_meta_str(obj, "name")),
-                 SW_SLICE_ARG(sw_buf_slice(&b)));
+    for (size_t i = 0; i < n; i++)
+        each_atom(&rules[i], add_lack, &l);
+    if (l.all.n == 0)
+        return true;
+    for (size_t i = 0; i < r->user.ngroups; i++)
+        groups = sw_arena_printf(r->arena, "%s%s%s", groups, i ? " " : "",
+                                 sw_go_quote(r->arena, r->user.groups[i]));
+    api_fail_res(r, 403, "Forbidden", name,
+                 "%s \"%.*s\" is forbidden: user %s (groups=[%s]) is attempting to grant RBAC "
+                 "permissions not currently held:%s",
+                 api_gr(r->arena, r->res), SW_SLICE_ARG(name), sw_go_quote(r->arena, r->user.name),
+                 groups, lacks_text(&l));
+    sw_vec_done(&l.all);
     return false;
 }
 
@@ -514,6 +629,7 @@ static bool may_aggregate(struct api_req *r, const struct sw_json *obj, const st
         {.verbs = all, .urls = all},
     };
     const struct sw_json *now = sw_json_find(obj, "aggregationRule");
+    struct lacking l = {.r = r};
 
     if (!now || sw_json_is(now, SW_JSON_NULL) ||
         (old && sw_json_equal(sw_json_find(old, "aggregationRule"), now, SW_JSON_EQ_VALUE)))
@@ -521,16 +637,32 @@ static bool may_aggregate(struct api_req *r, const struct sw_json *obj, const st
     sw_json_push(r->arena, all, sw_json_new_str(r->arena, "*"));
     if (may(r, "escalate", r->res->plural, r->ns, api_meta_str(obj, "name")))
         return true;
-    for (size_t i = 0; i < SW_ARRAY_LEN(everything); i++) {
-        if (holds_rule(r->api->authz, &r->user, r->ns, &everything[i]))
-            continue;
-        api_fail_res(r, 403, "Forbidden", api_meta_str(obj, "name"),
-                     "%s \"%.*s\" is forbidden: must have cluster-admin privileges to use the "
-                     "aggregationRule",
-                     api_gr(r->arena, r->res), SW_SLICE_ARG(api_meta_str(obj, "name")));
-        return false;
-    }
-    return true;
+    for (size_t i = 0; i < SW_ARRAY_LEN(everything); i++)
+        each_atom(&everything[i], add_lack, &l);
+    if (l.all.n == 0)
+        return true;
+    sw_vec_done(&l.all);
+    api_fail_res(r, 403, "Forbidden", api_meta_str(obj, "name"),
+                 "%s \"%.*s\" is forbidden: must have cluster-admin privileges to use the "
+                 "aggregationRule",
+                 api_gr(r->arena, r->res), SW_SLICE_ARG(api_meta_str(obj, "name")));
+    return false;
+}
+
+/* A role that does not exist cannot be bound by those who need to hold its rights. */
+static bool no_such_role(struct api_req *r, bool cluster, struct sw_slice name)
+{
+    struct sw_json *d = sw_json_new_object(r->arena);
+    const char *plural = cluster ? "clusterroles" : "roles";
+
+    sw_json_put_str(r->arena, d, "name", name);
+    sw_json_put_str(r->arena, d, "group", rbac_group);
+    sw_json_put_str(r->arena, d, "kind", sw_slice_str(plural));
+    api_fail_details(r, 404, "NotFound",
+                     sw_arena_printf(r->arena, "%s.rbac.authorization.k8s.io \"%.*s\" not found",
+                                     plural, SW_SLICE_ARG(name)),
+                     d);
+    return false;
 }
 
 bool api_escalation_ok(struct api_req *r, const struct sw_json *obj, const struct sw_json *old)
@@ -555,8 +687,10 @@ bool api_escalation_ok(struct api_req *r, const struct sw_json *obj, const struc
         if (may(r, "bind", cluster ? "clusterroles" : "roles", r->ns, name))
             return true;
         role = sw_map_get(&z->roles, role_key(r->arena, cluster ? sw_slice("", 0) : r->ns, name));
-        rules = role ? role->rules : NULL;
-        n = role ? role->n : 0;
+        if (!role)
+            return no_such_role(r, cluster, name);
+        rules = role->rules;
+        n = role->n;
     } else {
         if (!may_aggregate(r, obj, old))
             return false;
@@ -567,11 +701,7 @@ bool api_escalation_ok(struct api_req *r, const struct sw_json *obj, const struc
             return true;
         read_rules(r->arena, sw_json_find(obj, "rules"), &rules, &n);
     }
-    for (size_t i = 0; i < n; i++) {
-        if (!holds_rule(z, &r->user, r->ns, &rules[i]))
-            return refuse_grant(r, obj, rules, n);
-    }
-    return true;
+    return may_grant(r, obj, rules, n);
 }
 
 /* --- what a user may do ----------------------------------------------------------------- */
@@ -601,10 +731,12 @@ static void add_rule(struct sw_arena *a, const struct rule *r, struct sw_json *r
     sw_json_push(a, resources, v);
 }
 
-void api_user_rules(struct sw_api *api, struct sw_arena *a, const struct api_user *u,
-                    struct sw_slice ns, struct sw_json *resource_rules, struct sw_json *other_rules)
+const char *api_user_rules(struct sw_api *api, struct sw_arena *a, const struct api_user *u,
+                           struct sw_slice ns, struct sw_json *resource_rules,
+                           struct sw_json *other_rules)
 {
     struct api_authz *z = api->authz;
+    struct dangling lost = {.all = {.arena = a}};
 
     refresh(z);
     for (size_t i = 0; i < z->bindings.n; i++) {
@@ -612,7 +744,10 @@ void api_user_rules(struct sw_api *api, struct sw_arena *a, const struct api_use
 
         if (!applies(b, ns) || !find_subject(b, u))
             continue;
-        for (size_t k = 0; k < b->role->n; k++)
+        if (!b->role)
+            note_dangling(&lost, b);
+        for (size_t k = 0; b->role && k < b->role->n; k++)
             add_rule(a, &b->role->rules[k], resource_rules, other_rules);
     }
+    return dangling_text(&lost);
 }

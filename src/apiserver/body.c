@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "apiserver/api.h"
+#include "apiserver/write_int.h"
 #include "kube/protobuf.h"
 #include "yaml/yaml.h"
 
@@ -77,13 +78,21 @@ static struct sw_slice media_type(struct sw_slice t)
     return t.p ? sw_slice_trim(sw_slice_cut(&rest, ';')) : sw_slice("", 0);
 }
 
-static bool decode_json(struct api_req *r, struct sw_json **ret, struct sw_json_dups *dups)
+int api_parse_json(struct api_req *r, struct sw_json **ret, struct sw_json_dups *dups,
+                   struct sw_err *err)
 {
     struct sw_json_opts o = {
         .max_nodes = NODES_MAX, .max_depth = DEPTH_MAX, .borrow = true, .dups = dups};
+
+    *dups = (struct sw_json_dups){0};
+    return sw_json_parse(r->arena, r->body, &o, ret, err);
+}
+
+static bool decode_json(struct api_req *r, struct sw_json **ret, struct sw_json_dups *dups)
+{
     struct sw_err err = {0};
 
-    if (sw_json_parse(r->arena, r->body, &o, ret, &err) == SW_OK)
+    if (api_parse_json(r, ret, dups, &err) == SW_OK)
         return true;
     if (r->body.n == 0)
         api_bad_request(r, "unable to decode an empty body: EOF");
@@ -175,11 +184,23 @@ static const char *strict_text(struct api_req *r, const struct sw_texts *all)
     return sw_arena_dup(r->arena, sw_buf_slice(&b));
 }
 
-static bool report_strict(struct api_req *r, const struct sw_texts *all, bool patch)
+/* A patch that makes no object of the kind: what came of it is shown, or what was sent. */
+static void bad_patch(struct api_req *r, const struct sw_json *made, const char *why)
+{
+    static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
+    struct sw_fpath p = sw_fpath_str(NULL, "patch");
+    struct sw_field_errs e;
+
+    sw_field_errs_init(&e, r->arena);
+    sw_ferr_invalid_str(
+        &e, &p, r->patch_text.p ? r->patch_text : sw_json_text(r->arena, made, &sorted), why);
+    api_invalid_kind(r, "", "", sw_slice("", 0), &e);
+}
+
+/* made: what a patch made of the object, NULL when it is no patch. */
+static bool report_strict(struct api_req *r, const struct sw_texts *all, const struct sw_json *made)
 {
     const char *text;
-    struct sw_field_errs e;
-    struct sw_fpath p = sw_fpath_str(NULL, "patch");
 
     if (all->n == 0 || r->validation == API_VALIDATE_IGNORE)
         return true;
@@ -189,20 +210,17 @@ static bool report_strict(struct api_req *r, const struct sw_texts *all, bool pa
         return true;
     }
     text = strict_text(r, all);
-    if (!patch) {
+    if (!made)
         api_bad_request(r,
                         "%s in version \"%s\" cannot be handled as a %s: strict decoding error: %s",
                         r->res->kind, r->res->version, r->res->kind, text);
-        return false;
-    }
-    sw_field_errs_init(&e, r->arena);
-    sw_ferr_invalid_str(&e, &p, r->body,
-                        sw_arena_printf(r->arena, "strict decoding error: %s", text));
-    api_invalid_kind(r, "", "", sw_slice("", 0), &e);
+    else
+        bad_patch(r, made, sw_arena_printf(r->arena, "strict decoding error: %s", text));
     return false;
 }
 
-static bool decode_typed(struct api_req *r, struct sw_json *obj, struct sw_texts *unknown)
+static bool decode_typed(struct api_req *r, struct sw_json *obj, struct sw_texts *unknown,
+                         bool patch)
 {
     const char *why = "";
     int rc;
@@ -213,8 +231,12 @@ static bool decode_typed(struct api_req *r, struct sw_json *obj, struct sw_texts
         rc = sw_meta_decode(r->arena, obj, unknown, &why);
     if (rc == SW_OK)
         return true;
-    api_bad_request(r, "%s in version \"%s\" cannot be handled as a %s: %s", r->res->kind,
-                    r->res->version, r->res->kind, why);
+    why = sw_arena_printf(r->arena, "%s in version \"%s\" cannot be handled as a %s: %s",
+                          r->res->kind, r->res->version, r->res->kind, why);
+    if (patch)
+        bad_patch(r, obj, why);
+    else
+        api_bad_request(r, "%s", why);
     return false;
 }
 
@@ -223,22 +245,33 @@ bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_js
 {
     struct sw_texts unknown = {.arena = r->arena};
     struct sw_texts all = {.arena = r->arena};
+    const struct sw_json *made = patch ? obj : NULL;
 
     if (!sw_json_is(obj, SW_JSON_OBJECT)) {
         api_bad_request(r,
                         "couldn't get version/kind; json parse error: the body is not an object");
         return false;
     }
-    if (!check_type(r, obj) || !decode_typed(r, obj, &unknown))
+    if (patch && !r->patch_text.p && r->validation == API_VALIDATE_STRICT)
+        made = sw_json_copy(r->arena, obj); /* before anything is taken out of it */
+    if (!check_type(r, obj) || !decode_typed(r, obj, &unknown, patch))
         return false;
-    if (r->res->crd)
+    if (r->res->crd) {
+        const char *why = "";
+
         sw_schema_prune(obj, api_res_schema(r->res), &unknown);
+        if (sw_schema_coerce_embedded(r->arena, obj, api_res_schema(r->res), &unknown, &why) < 0) {
+            api_bad_request(r, "%s in version \"%s\" cannot be handled as a %s: %s", r->res->kind,
+                            r->res->version, r->res->kind, why);
+            return false;
+        }
+    }
     for (size_t i = 0; dups && i < dups->n; i++)
         sw_texts_add(&all, sw_arena_printf(r->arena, "duplicate field \"%.*s\"",
                                            SW_SLICE_ARG(dups->p[i].path)));
     for (size_t i = 0; i < unknown.n; i++)
         sw_texts_add(&all, sw_arena_printf(r->arena, "unknown field \"%s\"", unknown.p[i]));
-    if (!report_strict(r, &all, patch))
+    if (!report_strict(r, &all, made))
         return false;
     if (r->res->crd) {
         sw_schema_drop_nulls(obj, api_res_schema(r->res));
@@ -280,29 +313,48 @@ static void read_manager(struct api_req *r, struct sw_field_errs *e)
     r->manager = m;
 }
 
+void api_take_dry_run(struct api_req *r, struct sw_field_errs *e, const struct sw_json *list)
+{
+    struct sw_fpath p = sw_fpath_str(NULL, "dryRun");
+    const char *text = "";
+    bool ok = true;
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        const struct sw_json *v = sw_json_at(list, i);
+
+        ok = ok && sw_json_str_eq(v, "All");
+        text = sw_arena_printf(r->arena, "%s%s%s", text, i ? ", " : "",
+                               sw_go_quote(r->arena, sw_json_str(v)));
+    }
+    if (!ok)
+        sw_ferr(e, SW_CAUSE_NOT_SUPPORTED, &p,
+                sw_arena_printf(
+                    r->arena, "Unsupported value: []string{%s}: supported values: \"All\"", text));
+    else if (sw_json_len(list))
+        r->dry_run = true;
+}
+
+enum { DRY_RUN_MAX = 16 };
+
+static struct sw_json *dry_run_params(struct api_req *r)
+{
+    struct sw_json *list = sw_json_new_array(r->arena);
+
+    for (size_t i = 0; i < r->query.n && sw_json_len(list) < DRY_RUN_MAX; i++) {
+        if (sw_slice_eq_str(r->query.params[i].name, "dryRun"))
+            sw_json_push(r->arena, list, sw_json_new_string(r->arena, r->query.params[i].value));
+    }
+    return list;
+}
+
 bool api_write_options(struct api_req *r, const char *kind)
 {
     static const char *const modes[] = {"", "Ignore", "Strict", "Warn", NULL};
-    static const char *const all[] = {"All", NULL};
     struct sw_field_errs e;
     struct sw_slice v = api_param(r, "fieldValidation");
-    struct sw_fpath p = sw_fpath_str(NULL, "dryRun");
 
     sw_field_errs_init(&e, r->arena);
-    for (size_t i = 0; i < r->query.n; i++) {
-        struct sw_slice d = r->query.params[i].value;
-
-        if (!sw_slice_eq_str(r->query.params[i].name, "dryRun"))
-            continue;
-        if (sw_slice_eq_str(d, "All")) {
-            r->dry_run = true;
-        } else {
-            struct sw_json *list = sw_json_new_array(r->arena);
-
-            sw_json_push(r->arena, list, sw_json_new_string(r->arena, d));
-            sw_ferr_unsupported(&e, &p, list, all);
-        }
-    }
+    api_take_dry_run(r, &e, dry_run_params(r));
     read_manager(r, &e);
     r->validation = API_VALIDATE_WARN;
     if (sw_slice_eq_str(v, "Strict")) {

@@ -168,10 +168,37 @@ static const struct api_res *crd_res(struct sw_api *api)
                              SW_SLICE_LIT("customresourcedefinitions"));
 }
 
+/* The names in use are those accepted, which are not always those of the spec. */
+static bool same_names(const struct api_crd *a, const struct api_crd *b)
+{
+    return a->n == b->n && (!a->n || (strcmp(a->vers[0].kind, b->vers[0].kind) == 0 &&
+                                      strcmp(a->vers[0].list_kind, b->vers[0].list_kind) == 0 &&
+                                      strcmp(a->vers[0].singular, b->vers[0].singular) == 0 &&
+                                      strcmp(a->vers[0].short_names, b->vers[0].short_names) == 0));
+}
+
 /* Only what is not part of the spec changed: objects and open watches stay as they are. */
 static bool same_service(const struct api_crd *a, const struct api_crd *b)
 {
-    return sw_json_equal(a->spec, b->spec, SW_JSON_EQ_VALUE);
+    return sw_json_equal(a->spec, b->spec, SW_JSON_EQ_VALUE) && same_names(a, b);
+}
+
+static void on_retried(struct api_req *r, int code, const struct sw_json *answer)
+{
+}
+
+/* Names of a group are free again: those who waited for them are looked at once more. */
+static void retry_names(struct sw_api *api, const char *group)
+{
+    SW_ARENA_AUTO tmp = {0};
+
+    SW_MAP_FOREACH (it, &api->reg.crds) {
+        const struct api_crd *c = it->value;
+
+        if (strcmp(c->group, group) == 0 && !c->established && !c->terminating)
+            (void)api_internal(api, API_PATCH, crd_res(api), sw_slice("", 0), sw_slice_str(c->name),
+                               NULL, sw_json_new_object(&tmp), on_retried, NULL);
+    }
 }
 
 void api_crd_changed(struct sw_api *api, struct sw_slice name)
@@ -200,6 +227,8 @@ void api_crd_changed(struct sw_api *api, struct sw_slice name)
     api_registry_set_crd(&api->reg, name, fresh);
     if (old) {
         api_watches_end(api, old);
+        if (!fresh)
+            retry_names(api, old->group);
         api_crd_unref(old);
     }
 }
@@ -247,32 +276,110 @@ static void set_condition(struct sw_arena *a, struct sw_json *list, const char *
     sw_json_put_str(a, c, "message", sw_slice_str(message));
 }
 
-/* Another CRD of the group that has one of the names; NULL when there is none. */
-static const char *name_conflict(struct api_req *r, const struct sw_json *crd,
-                                 const char **ret_reason)
+/* A name that another CRD of the group has already; kinds and resources are apart. */
+static bool in_use(struct api_req *r, const struct sw_json *crd, struct sw_slice name, bool kinds)
 {
     struct sw_slice group = sw_json_str(sw_json_walk(crd, "spec", "group", NULL));
     struct sw_slice self = api_meta_str(crd, "name");
-    const struct sw_json *names = sw_json_walk(crd, "spec", "names", NULL);
-    struct sw_slice kind = api_str(names, "kind");
-    struct sw_slice list = api_str(names, "listKind");
 
     SW_MAP_FOREACH (it, &r->api->reg.crds) {
         const struct api_crd *c = it->value;
+        struct sw_slice rest;
 
         if (!sw_slice_eq_str(group, c->group) || sw_slice_eq_str(self, c->name) || c->n == 0 ||
             !c->established)
             continue;
-        if (sw_slice_eq_str(kind, c->vers[0].kind) || sw_slice_eq_str(kind, c->vers[0].list_kind)) {
-            *ret_reason = "KindConflict";
-            return sw_arena_printf(r->arena, "\"%.*s\" is already in use", SW_SLICE_ARG(kind));
-        }
-        if (sw_slice_eq_str(list, c->vers[0].kind) || sw_slice_eq_str(list, c->vers[0].list_kind)) {
-            *ret_reason = "ListKindConflict";
-            return sw_arena_printf(r->arena, "\"%.*s\" is already in use", SW_SLICE_ARG(list));
+        if (kinds &&
+            (sw_slice_eq_str(name, c->vers[0].kind) || sw_slice_eq_str(name, c->vers[0].list_kind)))
+            return true;
+        if (kinds)
+            continue;
+        if (sw_slice_eq_str(name, c->plural) || sw_slice_eq_str(name, c->vers[0].singular))
+            return true;
+        for (rest = sw_slice_str(c->vers[0].short_names); rest.p && rest.n;) {
+            if (sw_slice_eq(sw_slice_cut(&rest, ','), name))
+                return true;
         }
     }
-    return NULL;
+    return false;
+}
+
+static const char *used_text(struct api_req *r, struct sw_slice name)
+{
+    return sw_arena_printf(r->arena, "\"%.*s\" is already in use", SW_SLICE_ARG(name));
+}
+
+static bool listed(const struct sw_json *list, struct sw_slice name)
+{
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_slice_eq(sw_json_str(sw_json_at(list, i)), name))
+            return true;
+    }
+    return false;
+}
+
+/* Short names are taken all or none. NULL, or what stands against them. */
+static const char *short_conflict(struct api_req *r, const struct sw_json *crd,
+                                  const struct sw_json *want, const struct sw_json *have)
+{
+    const char *texts = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < sw_json_len(want); i++) {
+        struct sw_slice name = sw_json_str(sw_json_at(want, i));
+
+        if (listed(have, name) || !in_use(r, crd, name, false))
+            continue;
+        texts = n++ ? sw_arena_printf(r->arena, "%s, %s", texts, used_text(r, name))
+                    : used_text(r, name);
+    }
+    return n > 1 ? sw_arena_printf(r->arena, "[%s]", texts) : texts;
+}
+
+/*
+ * Takes over every name nobody else has. NULL when that is all of them, else the text about the
+ * last that is taken, and its reason.
+ */
+static const char *accept_names(struct api_req *r, const struct sw_json *crd,
+                                struct sw_json *accepted, const char **ret_reason)
+{
+    static const struct {
+        const char *key;
+        const char *reason;
+        bool kind;
+    } keys[] = {{"plural", "PluralConflict", false},
+                {"singular", "SingularConflict", false},
+                {"shortNames", "ShortNamesConflict", false},
+                {"kind", "KindConflict", true},
+                {"listKind", "ListKindConflict", true}};
+    const struct sw_json *names = sw_json_walk(crd, "spec", "names", NULL);
+    const struct sw_json *categories = sw_json_find(names, "categories");
+    const char *conflict = NULL;
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(keys); i++) {
+        const struct sw_json *want = sw_json_find(names, keys[i].key);
+        const struct sw_json *have = sw_json_find(accepted, keys[i].key);
+        const char *why = NULL;
+
+        if (i == 2)
+            why = short_conflict(r, crd, want, have);
+        else if (want && !sw_json_equal(want, have, SW_JSON_EQ_VALUE) &&
+                 in_use(r, crd, sw_json_str(want), keys[i].kind))
+            why = used_text(r, sw_json_str(want));
+        if (why) {
+            conflict = why;
+            *ret_reason = keys[i].reason;
+        } else if (want) {
+            sw_json_put(r->arena, accepted, keys[i].key, sw_json_copy(r->arena, want));
+        } else {
+            (void)sw_json_remove(accepted, sw_slice_str(keys[i].key));
+        }
+    }
+    if (categories)
+        sw_json_put(r->arena, accepted, "categories", sw_json_copy(r->arena, categories));
+    else
+        (void)sw_json_remove(accepted, SW_SLICE_LIT("categories"));
+    return conflict;
 }
 
 static void settle_stored(struct api_req *r, struct sw_json *crd, struct sw_json *status)
@@ -298,12 +405,33 @@ static void settle_stored(struct api_req *r, struct sw_json *crd, struct sw_json
     }
 }
 
+/* Groups of the community say who approved the API; what is missing was refused before. */
+static void settle_approval(struct api_req *r, const struct sw_json *crd, struct sw_json *conds)
+{
+    struct sw_slice group = sw_json_str(sw_json_walk(crd, "spec", "group", NULL));
+    struct sw_slice text = sw_json_str(
+        sw_json_walk(crd, "metadata", "annotations", "api-approved.kubernetes.io", NULL));
+
+    if (!text.n || (!sw_slice_has_suffix(group, SW_SLICE_LIT(".k8s.io")) &&
+                    !sw_slice_has_suffix(group, SW_SLICE_LIT(".kubernetes.io")) &&
+                    !sw_slice_eq_str(group, "k8s.io") && !sw_slice_eq_str(group, "kubernetes.io")))
+        return;
+    if (sw_slice_has_prefix(text, SW_SLICE_LIT("unapproved")))
+        set_condition(r->arena, conds, "KubernetesAPIApprovalPolicyConformant", false,
+                      "UnapprovedAnnotation",
+                      sw_arena_printf(r->arena, "not approved: %s", sw_go_quote(r->arena, text)));
+    else
+        set_condition(r->arena, conds, "KubernetesAPIApprovalPolicyConformant", true,
+                      "ApprovedAnnotation",
+                      sw_arena_printf(r->arena, "approved in %.*s", SW_SLICE_ARG(text)));
+}
+
 void api_crd_settle(struct api_req *r, struct sw_json *crd, const struct sw_json *old)
 {
     struct sw_arena *a = r->arena;
     struct sw_json *status = sw_json_find(crd, "status");
     struct sw_json *conds;
-    const struct sw_json *names = sw_json_walk(crd, "spec", "names", NULL);
+    struct sw_json *accepted;
     const char *reason = "";
     const char *conflict;
     bool was = old && condition_is(old, "Established");
@@ -317,7 +445,15 @@ void api_crd_settle(struct api_req *r, struct sw_json *crd, const struct sw_json
         sw_json_put(a, status, "conditions", conds);
     }
     settle_stored(r, crd, status);
-    conflict = name_conflict(r, crd, &reason);
+    settle_approval(r, crd, conds);
+    accepted = sw_json_find(status, "acceptedNames");
+    if (!sw_json_is(accepted, SW_JSON_OBJECT)) {
+        accepted = sw_json_new_object(a);
+        sw_json_put_str(a, accepted, "plural", sw_slice("", 0));
+        sw_json_put_str(a, accepted, "kind", sw_slice("", 0));
+        sw_json_put(a, status, "acceptedNames", accepted);
+    }
+    conflict = accept_names(r, crd, accepted, &reason);
     if (conflict) {
         set_condition(a, conds, "NamesAccepted", false, reason, conflict);
         if (!was)
@@ -328,15 +464,6 @@ void api_crd_settle(struct api_req *r, struct sw_json *crd, const struct sw_json
         if (!was)
             set_condition(a, conds, "Established", true, "InitialNamesAccepted",
                           "the initial names have been accepted");
-        if (names)
-            sw_json_put(a, status, "acceptedNames", sw_json_copy(a, names));
-    }
-    if (!sw_json_find(status, "acceptedNames")) {
-        struct sw_json *none = sw_json_new_object(a);
-
-        sw_json_put_str(a, none, "plural", sw_slice("", 0));
-        sw_json_put_str(a, none, "kind", sw_slice("", 0));
-        sw_json_put(a, status, "acceptedNames", none);
     }
     sw_json_put(a, crd, "status", status);
 }

@@ -109,6 +109,10 @@ bool api_prepare_create(struct api_write *w, struct sw_json *obj)
         track_create(r, obj);
     if (api_is_crd_kind(r->res))
         api_crd_settle(r, obj, NULL);
+    if (r->res->builtin)
+        sw_builtin_admit_new(a, r->res->builtin, obj);
+    if (!api_service_settle(w, obj, NULL))
+        return false;
     if (!api_validate(r, obj, NULL))
         return false;
     if (r->x && strcmp(r->res->group, "rbac.authorization.k8s.io") == 0 &&
@@ -148,7 +152,7 @@ bool api_may_create(struct api_req *r)
 
     if (!r->x || api_allowed(r->api, r->arena, &at, NULL))
         return true;
-    api_fail_res(r, 403, "Forbidden", r->name, "%s", api_denied_text(r->arena, &at));
+    api_fail_res(r, 403, "Forbidden", r->name, "%s", api_denied_text(r->arena, &at, NULL));
     return false;
 }
 

@@ -7,6 +7,7 @@
 
 struct options {
     struct sw_slice policy; /* "" when not given */
+    bool policy_set;
     struct sw_slice uid;
     struct sw_slice rv;
     bool has_uid, has_rv;
@@ -20,24 +21,29 @@ struct removal {
 
 /* --- options ---------------------------------------------------------------------------- */
 
-static bool policy_error(struct api_req *r, struct sw_slice policy)
+static bool known_policy(struct sw_slice p)
 {
-    static const char *const known[] = {"Foreground", "Background", "Orphan", "nil", NULL};
-    struct sw_field_errs e;
-    struct sw_fpath p = sw_fpath_str(NULL, "propagationPolicy");
-
-    sw_field_errs_init(&e, r->arena);
-    sw_ferr_unsupported(&e, &p, sw_json_new_string(r->arena, policy), known);
-    api_invalid_kind(r, "DeleteOptions", "meta.k8s.io", sw_slice("", 0), &e);
-    return false;
+    return sw_slice_eq_str(p, "Foreground") || sw_slice_eq_str(p, "Background") ||
+           sw_slice_eq_str(p, "Orphan");
 }
 
-static bool read_body_options(struct api_req *r, struct options *o)
+static void check_policy(struct api_req *r, const struct options *o, struct sw_field_errs *e)
+{
+    static const char *const known[] = {"Foreground", "Background", "Orphan", "nil", NULL};
+    struct sw_fpath p = sw_fpath_str(NULL, "propagationPolicy");
+
+    if (o->orphan_set && o->policy_set)
+        sw_ferr_invalid_str(e, &p, o->policy,
+                            "orphanDependents and deletionPropagation cannot be both set");
+    if (o->policy_set && !known_policy(o->policy))
+        sw_ferr_unsupported(e, &p, sw_json_new_string(r->arena, o->policy), known);
+}
+
+static bool read_body_options(struct api_req *r, struct options *o, struct sw_field_errs *e)
 {
     struct sw_json *v = NULL;
     struct sw_json_dups dups;
     const struct sw_json *pre;
-    const struct sw_json *dry;
     const struct sw_json *orphan;
 
     if (r->body.n == 0 && !r->body_json)
@@ -49,6 +55,7 @@ static bool read_body_options(struct api_req *r, struct options *o)
         return false;
     }
     o->policy = api_str(v, "propagationPolicy");
+    o->policy_set = sw_json_is(sw_json_find(v, "propagationPolicy"), SW_JSON_STRING);
     pre = sw_json_find(v, "preconditions");
     o->has_uid = sw_json_is(sw_json_find(pre, "uid"), SW_JSON_STRING);
     o->has_rv = sw_json_is(sw_json_find(pre, "resourceVersion"), SW_JSON_STRING);
@@ -59,31 +66,35 @@ static bool read_body_options(struct api_req *r, struct options *o)
         o->orphan_set = true;
         o->orphan = orphan->boolean;
     }
-    dry = sw_json_find(v, "dryRun");
-    for (size_t i = 0; i < sw_json_len(dry); i++) {
-        if (sw_json_str_eq(sw_json_at(dry, i), "All"))
-            r->dry_run = true;
-    }
+    api_take_dry_run(r, e, sw_json_find(v, "dryRun"));
     return true;
 }
 
 static bool read_options(struct api_req *r, struct options *o)
 {
-    struct sw_slice q = api_param(r, "propagationPolicy");
+    const struct sw_query_param *q = sw_query_get(&r->query, "propagationPolicy");
+    struct sw_field_errs e;
+    int64_t grace;
 
     *o = (struct options){0};
-    if (!api_write_options(r, "DeleteOptions") || !read_body_options(r, o))
+    sw_field_errs_init(&e, r->arena);
+    if (!api_write_options(r, "DeleteOptions") || !read_body_options(r, o, &e) ||
+        !api_param_int(r, "gracePeriodSeconds", &grace))
         return false;
-    if (q.n && o->policy.n == 0)
-        o->policy = q;
+    if (q && !o->policy_set) {
+        o->policy = q->value;
+        o->policy_set = true;
+    }
     if (!o->orphan_set && sw_query_get(&r->query, "orphanDependents")) {
         o->orphan_set = true;
         o->orphan = api_param_bool(r, "orphanDependents");
     }
-    if (o->policy.n && !sw_slice_eq_str(o->policy, "Foreground") &&
-        !sw_slice_eq_str(o->policy, "Background") && !sw_slice_eq_str(o->policy, "Orphan"))
-        return policy_error(r, o->policy);
-    if (o->orphan_set && o->policy.n == 0)
+    check_policy(r, o, &e);
+    if (e.n) {
+        api_invalid_kind(r, "DeleteOptions", "meta.k8s.io", sw_slice("", 0), &e);
+        return false;
+    }
+    if (o->orphan_set)
         o->policy = o->orphan ? SW_SLICE_LIT("Orphan") : SW_SLICE_LIT("Background");
     return true;
 }
@@ -132,6 +143,7 @@ static bool check_preconditions(struct api_req *r, const struct options *o,
     struct sw_slice uid = api_meta_str(live, "uid");
     struct sw_slice rv = api_meta_str(live, "resourceVersion");
     const char *why = NULL;
+    struct sw_json *d;
 
     if (o->has_uid && !sw_slice_eq(o->uid, uid))
         why = sw_arena_printf(r->arena,
@@ -147,9 +159,17 @@ static bool check_preconditions(struct api_req *r, const struct options *o,
     if (!why)
         return true;
     /* The reference names the kind here, not the resource. */
-    api_fail_res(r, 409, "Conflict", r->name,
-                 "Operation cannot be fulfilled on %s%s%s \"%.*s\": %s", r->res->kind,
-                 *r->res->group ? "." : "", r->res->group, SW_SLICE_ARG(r->name), why);
+    d = sw_json_new_object(r->arena);
+    sw_json_put_str(r->arena, d, "name", r->name);
+    if (*r->res->group)
+        sw_json_put_str(r->arena, d, "group", sw_slice_str(r->res->group));
+    sw_json_put_str(r->arena, d, "kind", sw_slice_str(r->res->kind));
+    api_fail_details(r, 409, "Conflict",
+                     sw_arena_printf(r->arena,
+                                     "Operation cannot be fulfilled on %s%s%s \"%.*s\": %s",
+                                     r->res->kind, *r->res->group ? "." : "", r->res->group,
+                                     SW_SLICE_ARG(r->name), why),
+                     d);
     return false;
 }
 
@@ -332,8 +352,9 @@ void api_delete_collection(struct api_req *r)
     struct options o;
     struct sw_store_iter it;
     struct sw_store_obj *obj;
+    int64_t limit;
 
-    if (!read_options(r, &o) || !api_filter_parse(r, &f))
+    if (!read_options(r, &o) || !api_list_opts_check(r, &f, &limit))
         return;
     r->snap = sw_store_snapshot(r->api->store);
     s->r = r;
@@ -351,6 +372,8 @@ void api_delete_collection(struct api_req *r)
         v = api_load(r->arena, r->res, obj);
         if (v)
             sw_json_push(r->arena, s->items, v);
+        if (limit > 0 && sw_json_len(s->items) == (uint64_t)limit)
+            break;
     }
     sweep_next(s);
 }

@@ -237,6 +237,25 @@ static bool is_prefix(struct sw_slice key, const char *p)
     return sw_slice_has_prefix(key, sw_slice_str(p));
 }
 
+/* "/configmaps/NS/kube-root-ca.crt", which is kept as we made it */
+static bool is_root_map(struct sw_slice key)
+{
+    const struct sw_slice tail = SW_SLICE_LIT("/kube-root-ca.crt");
+
+    return key.n > tail.n && sw_slice_eq(sw_slice_from(key, key.n - tail.n), tail);
+}
+
+static void queue_namespace_of(struct api_gc *g, struct sw_slice key)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_slice ns;
+    struct sw_slice name;
+
+    if (gc_resolve(g->api, key, &ns, &name) && ns.n)
+        gc_queue(g, GC_NAMESPACE,
+                 sw_slice_str(sw_arena_printf(&a, "/namespaces/%.*s", SW_SLICE_ARG(ns))));
+}
+
 static void look_at(struct api_gc *g, const struct sw_store_obj *o)
 {
     SW_ARENA_AUTO a = {0};
@@ -249,8 +268,12 @@ static void look_at(struct api_gc *g, const struct sw_store_obj *o)
 
     if (is_prefix(o->key, "/namespaces/"))
         gc_queue(g, GC_NAMESPACE, o->key);
+    if (is_prefix(o->key, "/configmaps/") && is_root_map(o->key))
+        queue_namespace_of(g, o->key);
     if (is_prefix(o->key, "rbac.authorization.k8s.io/clusterroles/"))
         gc_queue(g, GC_AGGREGATE, SW_SLICE_LIT("all"));
+    if (is_prefix(o->key, "/secrets/") && mentions(o->value, GC_TOKEN_TYPE))
+        gc_queue(g, GC_TOKEN, o->key);
     if (!owned && d)
         dep_drop(g, d);
     if (!owned && !going)
@@ -298,6 +321,8 @@ static void look_after(struct api_gc *g, const struct sw_store_event *ev)
             gc_queue(g, GC_DEPENDENT, o->deps.p[i]->key);
     }
     res = gc_resolve(g->api, key, &ns, &name);
+    if (is_prefix(key, "/serviceaccounts/"))
+        gc_account_gone(g, ns);
     if (ns.n) {
         const char *k = sw_arena_printf(&a, "/namespaces/%.*s", SW_SLICE_ARG(ns));
 

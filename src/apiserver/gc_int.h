@@ -12,6 +12,7 @@ enum gc_kind {
     GC_NAMESPACE,  /* a namespace: fill it when new, empty it when it goes */
     GC_CRD,        /* a CRD that goes: its objects first */
     GC_AGGREGATE,  /* cluster roles made of others */
+    GC_TOKEN,      /* a Secret that shall hold a token of a service account */
 };
 
 /* A task is done once per event, however many events queued it meanwhile. */
@@ -66,3 +67,29 @@ void gc_request(struct gc_task *t, enum api_verb verb, const struct api_res *res
 /* Resource, namespace and name of a store key; NULL when it is not served any more. */
 const struct api_res *gc_resolve(struct sw_api *api, struct sw_slice key, struct sw_slice *ret_ns,
                                  struct sw_slice *ret_name);
+
+/* --- gc_conditions.c: why a namespace is still there --- */
+
+struct gc_count {
+    const char *name;
+    size_t n;
+};
+
+/* What is left in a namespace. */
+struct gc_left {
+    struct sw_arena *arena;
+    SW_VEC(struct gc_count) kinds;      /* "widgets.lab.example.com" */
+    SW_VEC(struct gc_count) finalizers; /* "example.com/hold" */
+};
+
+void gc_left_add(struct gc_left *l, const struct api_res *res, const struct sw_store_obj *o);
+void gc_left_done(struct gc_left *l);
+/* Puts the conditions into the namespace's status; true when something changed. */
+bool gc_left_report(struct gc_left *l, struct sw_json *ns);
+
+/* --- gc_tokens.c --- */
+
+#define GC_TOKEN_TYPE "\"kubernetes.io/service-account-token\""
+void gc_run_token(struct gc_task *t);
+/* A service account is gone: its tokens go too. */
+void gc_account_gone(struct api_gc *g, struct sw_slice ns);

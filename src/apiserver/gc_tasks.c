@@ -283,29 +283,44 @@ static bool exists(struct sw_api *api, const struct api_res *res, struct sw_slic
     return o != NULL;
 }
 
+/* Our root certificate, for clients inside the namespace; put right when it is another one's. */
+static void publish_root(struct gc_task *t, struct sw_slice ns)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_api *api = t->gc->api;
+    const struct sw_slice name = SW_SLICE_LIT("kube-root-ca.crt");
+    const struct api_res *cm = core(api, "configmaps");
+    struct sw_store_obj *o = sw_store_get(api->store, api_key(&a, cm, ns, name));
+    struct sw_json *obj = o ? sw_json_copy(&a, api_load(&a, cm, o)) : sw_json_new_object(&a);
+    struct sw_json *data = sw_json_new_object(&a);
+    bool fresh = !o;
+
+    if (o)
+        sw_store_obj_unref(o);
+    sw_json_put_str(&a, data, "ca.crt", sw_ca_root_pem(api->ca));
+    if (!fresh && (sw_json_walk(obj, "metadata", "deletionTimestamp", NULL) ||
+                   sw_json_equal(sw_json_find(obj, "data"), data, SW_JSON_EQ_VALUE)))
+        return;
+    sw_json_put_str(&a, api_meta(&a, obj), "name", name);
+    sw_json_put(&a, obj, "data", data);
+    gc_request(t, fresh ? API_CREATE : API_UPDATE, cm, ns, fresh ? sw_slice("", 0) : name, NULL,
+               obj);
+}
+
 /* What every namespace has: the default service account and our root certificate. */
 static void fill_namespace(struct gc_task *t, struct sw_slice ns)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_api *api = t->gc->api;
     const struct api_res *sa = core(api, "serviceaccounts");
-    const struct api_res *cm = core(api, "configmaps");
     struct sw_json *obj;
-    struct sw_json *data;
 
     if (!exists(api, sa, ns, "default")) {
         obj = sw_json_new_object(&a);
         sw_json_put_str(&a, api_meta(&a, obj), "name", SW_SLICE_LIT("default"));
         gc_request(t, API_CREATE, sa, ns, sw_slice("", 0), NULL, obj);
     }
-    if (!exists(api, cm, ns, "kube-root-ca.crt")) {
-        obj = sw_json_new_object(&a);
-        data = sw_json_new_object(&a);
-        sw_json_put_str(&a, api_meta(&a, obj), "name", SW_SLICE_LIT("kube-root-ca.crt"));
-        sw_json_put_str(&a, data, "ca.crt", sw_ca_root_pem(api->ca));
-        sw_json_put(&a, obj, "data", data);
-        gc_request(t, API_CREATE, cm, ns, sw_slice("", 0), NULL, obj);
-    }
+    publish_root(t, ns);
 }
 
 struct emptying {
@@ -313,6 +328,8 @@ struct emptying {
     struct sw_store_snap *snap;
     struct sw_slice ns;
     size_t left;
+    unsigned before;        /* requests that were under way */
+    struct gc_left *report; /* NULL: nobody asks */
 };
 
 /* Asks for the deletion of all of one kind; counts what is still there. */
@@ -333,9 +350,13 @@ static void empty_kind(const struct api_res *res, void *arg)
     while ((o = sw_store_iter_next(&it))) {
         struct sw_slice ns;
         struct sw_slice name;
+        bool going = memmem(o->value.p, o->value.n, "\"deletionTimestamp\"", 19) != NULL;
 
         e->left++;
-        if (memmem(o->value.p, o->value.n, "\"deletionTimestamp\"", 19) || e->t->running > 500)
+        /* While something is being deleted it is too early to tell what stays. */
+        if (e->report && going && e->t->running == e->before)
+            gc_left_add(e->report, res, o);
+        if (going || e->t->running > 500)
             continue; /* it waits for its finalizers, or for the next round */
         api_split_key(res, o->key, &ns, &name);
         gc_request(e->t, API_DELETE, res, ns, name, NULL, opts);
@@ -350,7 +371,8 @@ static void run_namespace(struct gc_task *t)
     struct sw_slice ns;
     struct sw_slice name;
     struct sw_json *obj = load(api, &a, t->key, &res, &ns, &name);
-    struct emptying e = {.t = t, .ns = name};
+    struct gc_left left = {.arena = &a};
+    struct emptying e = {.t = t, .ns = name, .before = t->running, .report = &left};
     struct sw_json *fin;
 
     if (!obj)
@@ -362,6 +384,11 @@ static void run_namespace(struct gc_task *t)
     e.snap = sw_store_snapshot(api->store);
     api_registry_each_stored(&api->reg, empty_kind, &e);
     sw_store_snap_unref(e.snap);
+    if (t->running > e.before)
+        t->again = true; /* see what stays when these are done */
+    else if (e.left && gc_left_report(&left, obj))
+        gc_request(t, API_UPDATE, res, sw_slice("", 0), name, "status", obj);
+    gc_left_done(&left);
     if (e.left || sw_json_len(sw_json_walk(obj, "spec", "finalizers", NULL)) == 0)
         return; /* the last deletion brings us back */
     fin = sw_json_find(obj, "spec");
@@ -488,6 +515,9 @@ void gc_run(struct gc_task *t)
         break;
     case GC_AGGREGATE:
         run_aggregate(t);
+        break;
+    case GC_TOKEN:
+        gc_run_token(t);
         break;
     }
 }

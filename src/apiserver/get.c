@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading one object and lists of them. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,6 +67,15 @@ static bool wait_revision(struct api_req *r, uint64_t revision, void (*then)(str
     return false;
 }
 
+const char *api_bad_rv(struct sw_arena *a, struct sw_slice v)
+{
+    const char *quoted = sw_go_quote(a, sw_slice_head(v, 256));
+
+    return sw_arena_printf(
+        a, "resourceVersion: Invalid value: %s: strconv.ParseUint: parsing %s: invalid syntax",
+        quoted, quoted);
+}
+
 /* resourceVersion of the query; false: 400 was sent. */
 static bool read_rv(struct api_req *r, uint64_t *ret)
 {
@@ -74,9 +84,8 @@ static bool read_rv(struct api_req *r, uint64_t *ret)
     *ret = 0;
     if (v.n == 0 || sw_slice_to_u64(v, INT64_MAX, ret))
         return true;
-    api_bad_request(r,
-                    "invalid resource version: strconv.ParseUint: parsing \"%.*s\": invalid syntax",
-                    SW_SLICE_ARG(v));
+    api_bad_request(r, "%s%s", r->verb == API_LIST ? "invalid resource version: " : "",
+                    api_bad_rv(r->arena, v));
     return false;
 }
 
@@ -94,7 +103,7 @@ static void get_now(struct api_req *r)
         api_not_found(r);
         return;
     }
-    if (r->as != API_AS_OBJECT || r->pretty || !r->x) {
+    if (r->as != API_AS_OBJECT || r->pretty || r->yaml || !r->x) {
         api_reply_object(r, 200, api_load(r->arena, r->res, o));
         return;
     }
@@ -117,30 +126,54 @@ void api_get(struct api_req *r)
 
 /* --- selectors -------------------------------------------------------------------------- */
 
-bool api_filter_parse(struct api_req *r, struct api_filter *f)
+/* The name in the path of a watch is its field selector; another one must say the same. */
+static bool select_one(struct api_req *r, struct api_filter *f)
+{
+    struct sw_slice name = sw_slice("", 0);
+
+    if (!f->has_fields) {
+        f->fields.p = SW_ARENA_NEW(r->arena, struct sw_field_term);
+        f->fields.p[0] =
+            (struct sw_field_term){.path = SW_SLICE_LIT("metadata.name"), .value = r->selected};
+        f->fields.n = 1;
+        f->has_fields = true;
+        return true;
+    }
+    if (sw_field_selector_exact(&f->fields, "metadata.name", &name) &&
+        sw_slice_eq(name, r->selected))
+        return true;
+    api_bad_request(r, "fieldSelector metadata.name doesn't match requested name");
+    return false;
+}
+
+bool api_filter_syntax(struct api_req *r, struct api_filter *f)
 {
     struct sw_slice labels = api_param(r, "labelSelector");
     struct sw_slice fields = api_param(r, "fieldSelector");
     const char *why = "";
 
     *f = (struct api_filter){0};
-    if (labels.n) {
-        if (sw_label_selector_parse(r->arena, labels, &f->labels, &why) != SW_OK) {
-            api_bad_request(r, "%s", why);
-            return false;
-        }
-        f->has_labels = f->labels.n > 0 || f->labels.nothing;
+    if ((labels.n && sw_label_selector_parse(r->arena, labels, &f->labels, &why) != SW_OK) ||
+        (fields.n && sw_field_selector_parse(r->arena, fields, &f->fields, &why) != SW_OK)) {
+        api_bad_request(r, "%s", why);
+        return false;
     }
-    if (fields.n) {
-        if (sw_field_selector_parse(r->arena, fields, &f->fields, &why) != SW_OK ||
-            sw_field_selector_check(r->arena, &f->fields, r->res->selectors,
-                                    r->res->flags & SW_B_STRICT_SELECTOR, &why) != SW_OK) {
-            api_bad_request(r, "%s", why);
-            return false;
-        }
-        f->has_fields = f->fields.n > 0;
-    }
+    f->has_labels = f->labels.n > 0 || f->labels.nothing;
+    f->has_fields = f->fields.n > 0;
     return true;
+}
+
+bool api_filter_labels(struct api_req *r, struct api_filter *f)
+{
+    const char *why = "";
+
+    if (f->has_fields &&
+        sw_field_selector_check(r->arena, &f->fields, r->res->selectors,
+                                r->res->flags & SW_B_STRICT_SELECTOR, &why) != SW_OK) {
+        api_bad_request(r, "%s", why);
+        return false;
+    }
+    return !r->selected.n || select_one(r, f);
 }
 
 /* Selectors on name and namespace need no look into the object. */
@@ -201,27 +234,66 @@ struct list_opts {
     struct api_filter filter;
 };
 
+static bool bad_continue(struct api_req *r, const char *why)
+{
+    api_bad_request(r, "invalid continue token: continue key is not valid%s", why);
+    return false;
+}
+
+/* A key that climbs out of the collection or is written in a strange way. */
+static bool clean_key(struct sw_slice key)
+{
+    struct sw_slice rest = sw_slice_from(key, 1);
+
+    while (rest.p) {
+        struct sw_slice seg = sw_slice_cut(&rest, '/');
+
+        if (seg.n == 0 || sw_slice_eq_str(seg, ".") || sw_slice_eq_str(seg, ".."))
+            return false;
+    }
+    return true;
+}
+
+/* The first byte that is not in the alphabet, or the length. */
+static size_t base64url_span(struct sw_slice s)
+{
+    size_t i = 0;
+
+    while (i < s.n && (isalnum((unsigned char)s.p[i]) || s.p[i] == '-' || s.p[i] == '_'))
+        i++;
+    return i;
+}
+
 static bool read_continue(struct api_req *r, struct list_opts *o, struct sw_slice token)
 {
     SW_BUF_AUTO text = {.max = 8192};
+    struct sw_arena *a = r->arena;
     struct sw_json *v = NULL;
     int64_t rv = 0;
     struct sw_slice start;
 
-    if (sw_base64url_decode(&text, token) != SW_OK ||
-        sw_json_parse(r->arena, sw_buf_slice(&text), NULL, &v, NULL) != SW_OK ||
-        !sw_json_str_eq(sw_json_find(v, "v"), "meta.k8s.io/v1") ||
-        !sw_json_i64(sw_json_find(v, "rv"), &rv)) {
-        api_bad_request(r, "continue key is not valid: encoded continue token is not valid");
-        return false;
-    }
+    if (sw_base64url_decode(&text, token) != SW_OK)
+        return bad_continue(r, sw_arena_printf(a, ": illegal base64 data at input byte %zu",
+                                               base64url_span(token)));
+    if (sw_json_parse(a, sw_buf_slice(&text), NULL, &v, NULL) != SW_OK ||
+        !sw_json_is(v, SW_JSON_OBJECT))
+        return bad_continue(r, ": not a JSON object");
+    if (!sw_json_str_eq(sw_json_find(v, "v"), "meta.k8s.io/v1"))
+        return bad_continue(r, sw_arena_printf(a,
+                                               ": server does not recognize this encoded "
+                                               "version %.*s",
+                                               SW_SLICE_ARG(sw_slice_head(api_str(v, "v"), 64))));
+    if (!sw_json_i64(sw_json_find(v, "rv"), &rv) || rv == 0)
+        return bad_continue(r, ": incorrect encoded start resourceVersion (version "
+                               "meta.k8s.io/v1)");
     start = api_str(v, "start");
-    if (start.n == 0 || start.p[0] != '/') {
-        api_bad_request(
-            r, "continue key is not valid: encoded start key \"%.*s\" does not start with '/'",
-            SW_SLICE_ARG(start));
-        return false;
-    }
+    if (start.n == 0)
+        return bad_continue(r, ": encoded start key empty (version meta.k8s.io/v1)");
+    if (start.p[0] != '/')
+        start = sw_slice_str(sw_arena_printf(a, "/%.*s", SW_SLICE_ARG(start)));
+    if (!clean_key(start))
+        return bad_continue(
+            r, sw_arena_printf(a, ": %.*s", SW_SLICE_ARG(sw_slice_head(api_str(v, "start"), 512))));
     /* The start is relative to the collection asked for. */
     o->from = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
                                            SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
@@ -243,13 +315,14 @@ static void list_invalid(struct api_req *r, struct sw_field_errs *e)
     api_invalid_kind(r, "ListOptions", "meta.k8s.io", sw_slice("", 0), e);
 }
 
-static bool check_match(struct api_req *r, struct list_opts *o, struct sw_slice match, bool paged)
+static bool check_match(struct api_req *r)
 {
     static const char *const known[] = {"Exact", "NotOlderThan", "", NULL};
     struct sw_field_errs e;
     struct sw_fpath p = sw_fpath_str(NULL, "resourceVersionMatch");
     struct sw_fpath s = sw_fpath_str(NULL, "sendInitialEvents");
     struct sw_slice rv = api_param(r, "resourceVersion");
+    struct sw_slice match = api_param(r, "resourceVersionMatch");
 
     sw_field_errs_init(&e, r->arena);
     if (match.n) {
@@ -257,7 +330,7 @@ static bool check_match(struct api_req *r, struct list_opts *o, struct sw_slice 
             sw_ferr_forbidden(&e, &p,
                               "resourceVersionMatch is forbidden unless resourceVersion is "
                               "provided");
-        if (paged)
+        if (api_param(r, "continue").n)
             sw_ferr_forbidden(&e, &p,
                               "resourceVersionMatch is forbidden when continue is provided");
         if (!sw_slice_eq_str(match, "Exact") && !sw_slice_eq_str(match, "NotOlderThan"))
@@ -269,40 +342,66 @@ static bool check_match(struct api_req *r, struct list_opts *o, struct sw_slice 
     }
     if (sw_query_get(&r->query, "sendInitialEvents"))
         sw_ferr_forbidden(&e, &s, "sendInitialEvents is forbidden for list");
-    if (e.n) {
-        list_invalid(r, &e);
+    if (e.n == 0)
+        return true;
+    list_invalid(r, &e);
+    return false;
+}
+
+bool api_param_int(struct api_req *r, const char *name, int64_t *ret)
+{
+    struct sw_slice v = api_param(r, name);
+    uint64_t n = 0;
+    bool negative = v.n && v.p[0] == '-';
+    struct sw_slice digits = v.n && (negative || v.p[0] == '+') ? sw_slice_from(v, 1) : v;
+
+    *ret = 0;
+    if (!sw_query_get(&r->query, name))
+        return true;
+    if (!sw_slice_to_u64(digits, INT64_MAX, &n)) {
+        api_bad_request(r, "strconv.ParseInt: parsing %s: invalid syntax",
+                        sw_go_quote(r->arena, sw_slice_head(v, 256)));
         return false;
     }
-    if (!paged)
-        o->exact = o->rv && (sw_slice_eq_str(match, "Exact") || (match.n == 0 && o->limit));
+    *ret = negative ? -(int64_t)n : (int64_t)n;
     return true;
+}
+
+bool api_list_opts_check(struct api_req *r, struct api_filter *f, int64_t *ret_limit)
+{
+    int64_t timeout;
+
+    return api_param_int(r, "limit", ret_limit) && api_param_int(r, "timeoutSeconds", &timeout) &&
+           api_filter_syntax(r, f) && check_match(r) && api_filter_labels(r, f);
 }
 
 static bool read_list_opts(struct api_req *r, struct list_opts *o)
 {
-    struct sw_slice limit = api_param(r, "limit");
     struct sw_slice cont = api_param(r, "continue");
+    struct sw_slice match = api_param(r, "resourceVersionMatch");
+    int64_t limit;
     uint64_t rv;
 
     *o = (struct list_opts){0};
-    if (limit.n && !sw_slice_to_u64(limit, INT64_MAX, &o->limit)) {
-        api_bad_request(r, "strconv.ParseInt: parsing \"%.*s\": invalid syntax",
-                        SW_SLICE_ARG(limit));
+    if (!api_list_opts_check(r, &o->filter, &limit))
         return false;
+    o->limit = limit > 0 ? (uint64_t)limit : 0;
+    if (cont.n) {
+        struct sw_slice given = api_param(r, "resourceVersion");
+
+        if (!read_continue(r, o, cont))
+            return false;
+        if (given.n && !sw_slice_eq_str(given, "0")) {
+            api_bad_request(r, "specifying resource version is not allowed when using continue");
+            return false;
+        }
+        return true;
     }
     if (!read_rv(r, &rv))
         return false;
     o->rv = rv;
-    if (cont.n) {
-        if (rv) {
-            api_bad_request(r, "specifying resource version is not allowed when using continue");
-            return false;
-        }
-        if (!read_continue(r, o, cont))
-            return false;
-    }
-    return check_match(r, o, api_param(r, "resourceVersionMatch"), cont.n > 0) &&
-           api_filter_parse(r, &o->filter);
+    o->exact = rv && (sw_slice_eq_str(match, "Exact") || (match.n == 0 && o->limit));
+    return true;
 }
 
 static const char *continue_token(struct sw_arena *a, int64_t rv, struct sw_slice last, size_t skip)
@@ -525,7 +624,7 @@ static void list_now(struct api_req *r)
     struct page p = {.text = {.max = (size_t)1 << 30}};
     struct sw_slice prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
                                                           SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
-    bool text = r->x && r->as == API_AS_OBJECT && !r->pretty;
+    bool text = r->x && r->as == API_AS_OBJECT && !r->pretty && !r->yaml;
     const char *token = "";
     uint64_t rv;
 

@@ -4,7 +4,10 @@
 #include <string.h>
 
 #include "apiserver/api.h"
+#include "base/time.h"
 #include "tls/jws.h"
+
+static const uint64_t store_stuck_ns = 10 * SW_NS_PER_S;
 
 static void version(struct api_req *r)
 {
@@ -38,31 +41,120 @@ static bool excluded(const struct api_req *r, const char *name)
     return false;
 }
 
+/*
+ * Writes wait and none gets done: the disk hangs. A full disk is another thing: writes are answered
+ * then, and reads are as good as ever.
+ */
+static const char *store_amiss(struct sw_api *api)
+{
+    struct sw_store_stats st;
+    uint64_t now = sw_now_ns();
+    uint64_t done;
+
+    sw_store_stats(api->store, &st);
+    done = st.writes + st.failed;
+    if (api->writes == 0 || done != api->health_done || !api->health_done_ns) {
+        api->health_done = done;
+        api->health_done_ns = now;
+    }
+    return now - api->health_done_ns > store_stuck_ns ? "writes wait for the disk" : NULL;
+}
+
+static const char *bootstrap_amiss(struct sw_api *api)
+{
+    return api->ready ? NULL : "the first objects are still being written";
+}
+
+static const char *shutdown_amiss(struct sw_api *api)
+{
+    return api->stopping ? "process is shutting down" : NULL;
+}
+
+static const char *nothing_amiss(struct sw_api *api)
+{
+    (void)api;
+    return NULL;
+}
+
+static const struct check {
+    const char *name;
+    const char *(*amiss)(struct sw_api *api); /* why it fails; NULL: it does not */
+    bool ready_only;
+} checks[] = {
+    {"ping", nothing_amiss, false},     {"log", nothing_amiss, false},
+    {"store", store_amiss, true},       {"bootstrap", bootstrap_amiss, true},
+    {"shutdown", shutdown_amiss, true},
+};
+
+static bool asked(const struct check *c, const char *kind)
+{
+    return !c->ready_only || strcmp(kind, "readyz") == 0;
+}
+
+/* "/livez/ping" */
+static void one_check(struct api_req *r, const char *kind)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(checks); i++) {
+        const char *why;
+
+        if (!asked(&checks[i], kind) || !sw_slice_eq_str(r->rest[1], checks[i].name))
+            continue;
+        why = checks[i].amiss(r->api);
+        if (why)
+            api_reply_text(
+                r, 500,
+                sw_slice_str(sw_arena_printf(r->arena, "internal server error: %s\n", why)));
+        else
+            api_reply_text(r, 200, SW_SLICE_LIT("ok"));
+        return;
+    }
+    api_no_such_resource(r);
+}
+
+/* Names in "exclude" that are no checks: a typo there should not go unseen. */
+static const char *strange_exclusions(const struct api_req *r, const char *kind)
+{
+    const char *text = "";
+
+    for (size_t i = 0; i < r->query.n; i++) {
+        bool known = false;
+
+        if (!sw_slice_eq_str(r->query.params[i].name, "exclude"))
+            continue;
+        for (size_t k = 0; k < SW_ARRAY_LEN(checks); k++)
+            known = known || (asked(&checks[k], kind) &&
+                              sw_slice_eq_str(r->query.params[i].value, checks[k].name));
+        if (!known)
+            text = sw_arena_printf(r->arena, "%s%s%s", text, *text ? ", " : "",
+                                   sw_go_quote(r->arena, r->query.params[i].value));
+    }
+    return text;
+}
+
 static void health(struct api_req *r, const char *kind)
 {
-    const struct {
-        const char *name;
-        bool ok;
-    } checks[] = {{"ping", true},
-                  {"log", true},
-                  {"store", true},
-                  {"bootstrap", strcmp(kind, "readyz") != 0 || r->api->ready},
-                  {"shutdown", strcmp(kind, "readyz") != 0 || !r->api->stopping}};
-    SW_BUF_AUTO b = {.max = 4096};
+    SW_BUF_AUTO b = {.max = 8192};
+    const char *strange = strange_exclusions(r, kind);
     bool all = true;
     int rc = SW_OK;
 
     for (size_t i = 0; i < SW_ARRAY_LEN(checks) && rc == SW_OK; i++) {
-        if (r->nrest > 1 && !sw_slice_eq_str(r->rest[1], checks[i].name))
+        const struct check *c = &checks[i];
+        bool ok;
+
+        if (!asked(c, kind))
             continue;
-        if (excluded(r, checks[i].name)) {
-            rc = sw_buf_printf(&b, "[+]%s excluded: ok\n", checks[i].name);
+        if (excluded(r, c->name)) {
+            rc = sw_buf_printf(&b, "[+]%s excluded: ok\n", c->name);
             continue;
         }
-        all = all && checks[i].ok;
-        rc = sw_buf_printf(&b, checks[i].ok ? "[+]%s ok\n" : "[-]%s failed: reason withheld\n",
-                           checks[i].name);
+        ok = c->amiss(r->api) == NULL;
+        all = all && ok;
+        rc = sw_buf_printf(&b, ok ? "[+]%s ok\n" : "[-]%s failed: reason withheld\n", c->name);
     }
+    if (rc == SW_OK && *strange)
+        rc = sw_buf_printf(&b, "warn: some health checks cannot be excluded: no matches for %s\n",
+                           strange);
     if (all && !sw_query_get(&r->query, "verbose")) {
         api_reply_text(r, 200, SW_SLICE_LIT("ok"));
         return;
@@ -137,12 +229,27 @@ static void root(struct api_req *r)
     api_reply(r, 200, v);
 }
 
+static bool one_of(struct sw_slice s, const char *const *list)
+{
+    for (; *list; list++) {
+        if (sw_slice_eq_str(s, *list))
+            return true;
+    }
+    return false;
+}
+
 void api_non_resource(struct api_req *r)
 {
     static const char *const healths[] = {"healthz", "livez", "readyz"};
+    static const char *const read_only[] = {"api", "apis", "version", "openapi", NULL};
 
     if (!sw_slice_eq_str(r->method, "GET") && !sw_slice_eq_str(r->method, "HEAD")) {
-        api_no_such_resource(r);
+        if (r->nrest && one_of(r->rest[0], read_only))
+            api_fail_details(r, 405, "MethodNotAllowed",
+                             "the server does not allow this method on the requested resource",
+                             sw_json_new_object(r->arena));
+        else
+            api_no_such_resource(r);
         return;
     }
     if (r->nrest == 0) {
@@ -150,10 +257,13 @@ void api_non_resource(struct api_req *r)
         return;
     }
     for (size_t i = 0; i < SW_ARRAY_LEN(healths); i++) {
-        if (sw_slice_eq_str(r->rest[0], healths[i]) && r->nrest <= 2) {
+        if (!sw_slice_eq_str(r->rest[0], healths[i]) || r->nrest > 2)
+            continue;
+        if (r->nrest == 2)
+            one_check(r, healths[i]);
+        else
             health(r, healths[i]);
-            return;
-        }
+        return;
     }
     if (sw_slice_eq_str(r->rest[0], "version") && r->nrest == 1)
         version(r);
@@ -164,6 +274,6 @@ void api_non_resource(struct api_req *r)
     else if (sw_slice_eq_str(r->path, "/openid/v1/jwks") ||
              sw_slice_eq_str(r->path, "/.well-known/openid-configuration"))
         openid(r);
-    else
+    else if (!api_embedded_page(r))
         api_no_such_resource(r);
 }

@@ -11,37 +11,30 @@
 
 enum { OPS_MAX = 10000 };
 
-enum kind {
-    PATCH_JSON,
-    PATCH_MERGE,
-    PATCH_STRATEGIC,
-    PATCH_APPLY,
-};
-
 struct patch {
     struct api_write w;
-    enum kind kind;
+    enum api_patch_kind kind;
     struct sw_json *doc;
     struct sw_json_dups dups;
 };
 
-static bool read_kind(struct api_req *r, enum kind *ret)
+bool api_patch_kind(struct api_req *r, enum api_patch_kind *ret)
 {
     struct sw_slice rest = r->content_type.p ? r->content_type : sw_slice("", 0);
     struct sw_slice t = sw_slice_trim(sw_slice_cut(&rest, ';'));
 
     if (!r->x && t.n == 0) {
-        *ret = PATCH_MERGE;
+        *ret = API_PATCH_MERGE;
         return true;
     }
     if (sw_slice_eq_str(t, "application/json-patch+json"))
-        *ret = PATCH_JSON;
+        *ret = API_PATCH_JSON;
     else if (sw_slice_eq_str(t, "application/merge-patch+json"))
-        *ret = PATCH_MERGE;
+        *ret = API_PATCH_MERGE;
     else if (sw_slice_eq_str(t, "application/strategic-merge-patch+json") && r->res->builtin)
-        *ret = PATCH_STRATEGIC;
+        *ret = API_PATCH_STRATEGIC;
     else if (sw_slice_eq_str(t, "application/apply-patch+yaml"))
-        *ret = PATCH_APPLY;
+        *ret = API_PATCH_APPLY;
     else {
         api_fail(r, 415, "UnsupportedMediaType",
                  "the body of the request was in an unknown format - accepted media types include: "
@@ -60,19 +53,20 @@ static void rejected(struct api_req *r)
                      sw_json_new_object(r->arena));
 }
 
-static bool apply_json_patch(struct api_req *r, struct patch *p, struct sw_json **ret)
+bool api_json_patched(struct api_req *r, const struct sw_json *obj, const struct sw_json *doc,
+                      struct sw_json **ret)
 {
     struct sw_json_patch_opts o = {.max_ops = OPS_MAX};
     struct sw_err err = {0};
 
-    if (sw_json_len(p->doc) > OPS_MAX) {
+    if (sw_json_len(doc) > OPS_MAX) {
         api_fail(r, 413, "RequestEntityTooLarge",
                  "Request entity too large: The allowed maximum operations in a JSON patch is %d, "
                  "got %zu",
-                 OPS_MAX, sw_json_len(p->doc));
+                 OPS_MAX, sw_json_len(doc));
         return false;
     }
-    if (sw_json_patch(r->arena, p->w.live, p->doc, &o, ret, &err) == SW_OK)
+    if (sw_json_patch(r->arena, obj, doc, &o, ret, &err) == SW_OK)
         return true;
     rejected(r);
     return false;
@@ -84,17 +78,17 @@ static bool patched(struct api_req *r, struct patch *p, struct sw_json **ret)
     const char *why = "";
 
     switch (p->kind) {
-    case PATCH_JSON:
-        return apply_json_patch(r, p, ret);
-    case PATCH_MERGE:
+    case API_PATCH_JSON:
+        return api_json_patched(r, p->w.live, p->doc, ret);
+    case API_PATCH_MERGE:
         *ret = sw_json_merge_patch(r->arena, p->w.live, p->doc);
         return true;
-    case PATCH_STRATEGIC:
+    case API_PATCH_STRATEGIC:
         if (sw_strategic_patch(r->arena, r->res->schema, p->w.live, p->doc, ret, &why) == SW_OK)
             return true;
         api_fail(r, 500, "", "%s", why);
         return false;
-    case PATCH_APPLY:
+    case API_PATCH_APPLY:
         break;
     }
     return false;
@@ -138,7 +132,7 @@ static bool build_patch(struct api_write *w, const struct sw_store_obj *cur)
 
 /* --- server-side apply ------------------------------------------------------------------ */
 
-static void apply_failed(struct api_req *r, const struct sw_smd_result *res)
+void api_apply_failed(struct api_req *r, const struct sw_smd_result *res)
 {
     struct sw_json *d;
 
@@ -189,7 +183,7 @@ static bool build_apply(struct api_write *w, const struct sw_store_obj *cur)
     }
     res = sw_smd_apply(&smd, w->live, config, r->force);
     if (res.status != SW_SMD_OK) {
-        apply_failed(r, &res);
+        api_apply_failed(r, &res);
         return false;
     }
     r->validation = API_VALIDATE_IGNORE; /* unknown fields were refused by the schema already */
@@ -210,19 +204,26 @@ static bool build_apply(struct api_write *w, const struct sw_store_obj *cur)
     return api_prepare_update(w, res.object, cur);
 }
 
-static bool check_apply(struct api_req *r, struct patch *p)
+bool api_need_manager(struct api_req *r)
 {
     struct sw_field_errs e;
     struct sw_fpath m = sw_fpath_str(NULL, "fieldManager");
+
+    if (api_param(r, "fieldManager").n)
+        return true;
+    sw_field_errs_init(&e, r->arena);
+    sw_ferr_required(&e, &m, "is required for apply patch");
+    api_invalid_kind(r, "PatchOptions", "meta.k8s.io", sw_slice("", 0), &e);
+    return false;
+}
+
+static bool check_apply(struct api_req *r, struct patch *p)
+{
     struct sw_slice name = api_meta_str(p->doc, "name");
     struct sw_slice v = api_str(p->doc, "apiVersion");
 
-    if (!api_param(r, "fieldManager").n) {
-        sw_field_errs_init(&e, r->arena);
-        sw_ferr_required(&e, &m, "is required for apply patch");
-        api_invalid_kind(r, "PatchOptions", "meta.k8s.io", sw_slice("", 0), &e);
+    if (!api_need_manager(r))
         return false;
-    }
     if (!sw_json_is(p->doc, SW_JSON_OBJECT)) {
         api_bad_request(r, "error decoding YAML: the body is not an object");
         return false;
@@ -250,12 +251,12 @@ static bool check_apply(struct api_req *r, struct patch *p)
     return true;
 }
 
-static bool check_force(struct api_req *r, enum kind kind)
+static bool check_force(struct api_req *r, enum api_patch_kind kind)
 {
     struct sw_field_errs e;
     struct sw_fpath p = sw_fpath_str(NULL, "force");
 
-    if (kind == PATCH_APPLY || !sw_query_get(&r->query, "force"))
+    if (kind == API_PATCH_APPLY || !sw_query_get(&r->query, "force"))
         return true;
     sw_field_errs_init(&e, r->arena);
     sw_ferr_forbidden(&e, &p, "may not be specified for non-apply patch");
@@ -263,26 +264,71 @@ static bool check_force(struct api_req *r, enum kind kind)
     return false;
 }
 
+/* What Go's decoder says about a text that is no JSON, as far as it is worth telling. */
+static const char *syntax_text(struct api_req *r, const struct sw_err *err)
+{
+    size_t at = err->offset;
+    char c = at < r->body.n ? r->body.p[at] : 0;
+
+    if (at >= r->body.n)
+        return "unexpected end of JSON input";
+    if (c < 0x21 || c > 0x7e)
+        return err->msg;
+    return sw_arena_printf(r->arena, "invalid character '%s%c' looking for beginning of value",
+                           c == '\'' ? "\\" : "", c);
+}
+
+/* A list for JSON patches, else an object; doc is NULL for what is no JSON at all. */
+static bool check_form(struct api_req *r, enum api_patch_kind kind, const struct sw_json *doc,
+                       const char *why)
+{
+    bool list = kind == API_PATCH_JSON;
+
+    if (doc && sw_json_is(doc, list ? SW_JSON_ARRAY : SW_JSON_OBJECT))
+        return true;
+    if (doc)
+        why = sw_arena_printf(r->arena, "json: cannot unmarshal %s into Go value of type %s",
+                              doc->type == SW_JSON_BOOL ? "bool" : sw_json_type_name(doc->type),
+                              list ? "jsonpatch.Patch" : "map[string]interface {}");
+    api_bad_request(r, "%s%s", kind == API_PATCH_MERGE ? "error decoding patch: " : "", why);
+    return false;
+}
+
+bool api_patch_read(struct api_req *r, enum api_patch_kind kind, struct sw_json **ret,
+                    struct sw_json_dups *dups)
+{
+    struct sw_err err = {0};
+
+    if (!api_write_options(r, "PatchOptions") || !check_force(r, kind))
+        return false;
+    if (kind == API_PATCH_APPLY) {
+        r->content_type = r->body.n == 0 || r->body.p[0] != '{' ? SW_SLICE_LIT("application/yaml")
+                                                                : SW_SLICE_LIT("application/json");
+        return api_decode_body(r, ret, dups);
+    }
+    r->content_type = SW_SLICE_LIT("application/json");
+    if (!r->body_json && api_parse_json(r, ret, dups, &err) < 0)
+        return check_form(r, kind, NULL, syntax_text(r, &err));
+    if (r->body_json && !api_decode_body(r, ret, dups))
+        return false;
+    if (!check_form(r, kind, *ret, ""))
+        return false;
+    if (kind == API_PATCH_STRATEGIC)
+        r->patch_text = sw_slice_str(sw_go_plain(r->arena, *ret));
+    return true;
+}
+
 void api_patch(struct api_req *r)
 {
     struct patch *p = SW_ARENA_NEW(r->arena, struct patch);
 
     p->w = (struct api_write){.r = r, .build = build_patch, .retry = true};
-    if (!read_kind(r, &p->kind) || !api_write_options(r, "PatchOptions") ||
-        !check_force(r, p->kind))
+    if (!api_patch_kind(r, &p->kind) || !api_patch_read(r, p->kind, &p->doc, &p->dups))
         return;
-    r->content_type = p->kind == PATCH_APPLY && (r->body.n == 0 || r->body.p[0] != '{')
-                          ? SW_SLICE_LIT("application/yaml")
-                          : SW_SLICE_LIT("application/json");
-    if (!api_decode_body(r, &p->doc, &p->dups))
-        return;
-    if (p->kind == PATCH_APPLY) {
+    if (p->kind == API_PATCH_APPLY) {
         p->w.build = build_apply;
         if (!check_apply(r, p))
             return;
-    } else if (!sw_json_is(p->doc, p->kind == PATCH_JSON ? SW_JSON_ARRAY : SW_JSON_OBJECT)) {
-        api_bad_request(r, "error decoding patch: it is %s", sw_json_type_name(p->doc->type));
-        return;
     }
     api_write_run(&p->w);
 }

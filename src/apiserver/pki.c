@@ -88,6 +88,17 @@ static int load_admin_token(struct sw_api *api, const char *dir, struct sw_err *
     return SW_OK;
 }
 
+/* "host:port" without the port; a name that has none as it is. */
+static const char *advertised_host(struct sw_api *api, const char *advertise)
+{
+    struct sw_slice host;
+    uint16_t port;
+
+    if (sw_authority_split(sw_slice_str(advertise), &host, &port, NULL) == SW_OK)
+        return sw_arena_dup(&api->arena, host);
+    return sw_arena_dup(&api->arena, sw_slice_str(advertise));
+}
+
 static int server_cred(struct sw_api *api, const struct sw_api_config *c, struct sw_tls_cred **ret,
                        struct sw_err *err)
 {
@@ -114,6 +125,8 @@ static int server_cred(struct sw_api *api, const struct sw_api_config *c, struct
         names[n++] = sw_ip_text(&c->listen.ip, ip);
     if (gethostname(host, sizeof(host) - 1) == 0 && *host)
         names[n++] = host;
+    if (c->advertise)
+        names[n++] = advertised_host(api, c->advertise);
     for (const char *const *s = c->names; s && *s && n < NAMES_MAX; s++)
         names[n++] = *s;
     rc = sw_ca_issue_web(api->ca, &web, &chain, &key, err);

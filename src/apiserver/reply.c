@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "kube/table.h"
+#include "yaml/yaml.h"
 
 enum { WARNINGS_TOTAL = 4096, WARNING_CUT = 256, WARNINGS_MAX = 64 };
 
@@ -56,7 +57,10 @@ static bool take_clause(struct api_req *r, const struct clause *c)
     bool one = r->verb == API_GET || r->verb == API_CREATE || r->verb == API_UPDATE ||
                r->verb == API_PATCH || r->verb == API_WATCH || r->verb == API_DELETE;
 
-    if (!json_type(c->type))
+    bool yaml = sw_slice_ieq(c->type, SW_SLICE_LIT("application/yaml"));
+
+    /* Watches are streams of JSON. */
+    if (!json_type(c->type) && (!yaml || r->verb == API_WATCH))
         return false;
     if (c->as.n) {
         if (!sw_slice_eq_str(c->g, "meta.k8s.io") ||
@@ -72,6 +76,7 @@ static bool take_clause(struct api_req *r, const struct clause *c)
         r->as_version = sw_slice_eq_str(c->v, "v1") ? "v1" : "v1beta1";
     }
     r->pretty = r->pretty || c->pretty;
+    r->yaml = yaml;
     return true;
 }
 
@@ -89,9 +94,10 @@ bool api_negotiate(struct api_req *r)
         if (take_clause(r, &c))
             return true;
     }
-    api_fail(r, 406, "NotAcceptable",
-             "only the following media types are accepted: application/json, application/yaml, "
-             "application/vnd.kubernetes.protobuf");
+    api_fail(r, 406, "NotAcceptable", "only the following media types are accepted: %s",
+             r->verb == API_WATCH
+                 ? "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+                 : "application/json, application/yaml, application/vnd.kubernetes.protobuf");
     return false;
 }
 
@@ -211,9 +217,11 @@ void api_reply(struct api_req *r, int code, const struct sw_json *v)
     sw_xchg_set(r->x, "Cache-Control", SW_SLICE_LIT("no-cache, private"));
     if (code == 429)
         sw_xchg_set(r->x, "Retry-After", SW_SLICE_LIT("1"));
-    if (sw_json_write(&b, v, r->pretty ? &pretty : NULL) != SW_OK || sw_buf_putc(&b, '\n') != SW_OK)
+    if (r->yaml ? sw_yaml_write(&b, v) != SW_OK
+                : sw_json_write(&b, v, r->pretty ? &pretty : NULL) != SW_OK ||
+                      sw_buf_putc(&b, '\n') != SW_OK)
         sw_buf_clear(&b);
-    api_reply_buf(r, code, "application/json", &b);
+    api_reply_buf(r, code, r->yaml ? "application/yaml" : "application/json", &b);
 }
 
 /* --- other forms ------------------------------------------------------------------------ */

@@ -31,7 +31,7 @@ bool api_param_bool(const struct api_req *r, const char *name)
 {
     struct sw_slice v = api_param(r, name);
 
-    return v.p && !sw_slice_eq_str(v, "false") && !sw_slice_eq_str(v, "0");
+    return v.p && !sw_slice_ieq(v, SW_SLICE_LIT("false")) && !sw_slice_eq_str(v, "0");
 }
 
 /* --- the path --------------------------------------------------------------------------- */
@@ -124,7 +124,7 @@ static bool parse_verb(struct api_req *r)
         r->verb = r->name.n ? API_DELETE : API_DELETECOLLECTION;
     else if (!sw_slice_eq_str(m, "GET") && !sw_slice_eq_str(m, "HEAD"))
         return false;
-    else if (r->watch_prefix || (api_param_bool(r, "watch") && r->sub.n == 0))
+    else if (r->watch_prefix || (api_param_bool(r, "watch") && r->name.n == 0))
         r->verb = API_WATCH;
     else
         r->verb = r->name.n ? API_GET : API_LIST;
@@ -166,6 +166,26 @@ static void not_allowed(struct api_req *r)
     api_fail_details(r, 405, "MethodNotAllowed",
                      "the server does not allow this method on the requested resource",
                      sw_json_new_object(r->arena));
+}
+
+/* False: a verb of one object on a collection or the other way around, an error was sent. */
+static bool path_fits(struct api_req *r)
+{
+    bool named = r->name.n > 0;
+
+    if ((r->verb == API_UPDATE || r->verb == API_PATCH) && !named) {
+        if (r->res->builtin)
+            not_allowed(r);
+        else
+            api_bad_request(r, "name must be provided");
+        return false;
+    }
+    /* Custom resources take the name the body says. */
+    if (r->verb == API_CREATE && named && r->res->builtin) {
+        not_allowed(r);
+        return false;
+    }
+    return true;
 }
 
 static const struct sw_builtin_sub *find_sub(const struct api_req *r)
@@ -284,8 +304,14 @@ static void run_resource(struct api_req *r)
         return;
     r->res = api_registry_find(&r->api->reg, r->group, r->version, r->resource);
     if (!r->res || !scope_ok(r)) {
+        /* The collection over all namespaces of a built-in kind exists; it can only be read. */
+        bool readable = r->res && r->res->builtin && !r->ns.n && !r->name.n;
+
         r->res = NULL;
-        api_no_such_resource(r);
+        if (readable)
+            not_allowed(r);
+        else
+            api_no_such_resource(r);
         return;
     }
     if (r->res->crd)
@@ -301,17 +327,20 @@ static void run_resource(struct api_req *r)
         run_subresource(r);
         return;
     }
-    if (!verb_served(r) || (r->verb == API_CREATE && r->name.n && !r->res->builtin)) {
+    if (!verb_served(r)) {
         not_allowed(r);
         return;
     }
+    if (!path_fits(r))
+        return;
     if (r->res->flags & SW_B_NOT_STORED)
         api_review(r);
     else
         run_verb(r);
 }
 
-static void judge(struct api_req *r)
+/* known: the method is one of ours. */
+static void judge(struct api_req *r, bool known)
 {
     struct sw_slice pretty = api_param(r, "pretty");
     struct sw_slice agent = sw_xchg_field(r->x, "user-agent");
@@ -322,6 +351,10 @@ static void judge(struct api_req *r)
                                sw_slice_has_prefix(agent, SW_SLICE_LIT("Mozilla/5.0"));
     if (!api_authenticate(r) || !api_impersonate(r))
         return;
+    if (!known) {
+        not_allowed(r);
+        return;
+    }
     if (!api_fair_enter(r)) {
         api_fail(r, 429, "TooManyRequests", "Too many requests, please try again later.");
         return;
@@ -355,6 +388,7 @@ static const char *audit_id(struct api_req *r)
 void api_on_request(struct sw_xchg *x, void *arg)
 {
     struct api_req *r = SW_ARENA_NEW(&x->arena, struct api_req);
+    bool known;
 
     r->api = arg;
     r->x = x;
@@ -377,14 +411,11 @@ void api_on_request(struct sw_xchg *x, void *arg)
         return;
     }
     parse_resource(r);
-    if (!parse_verb(r)) {
-        api_fail(r, 405, "MethodNotAllowed",
-                 "the server does not allow this method on the "
-                 "requested resource");
-        return;
-    }
+    known = parse_verb(r);
+    if (r->verb == API_WATCH)
+        r->selected = r->name;
     name_from_selector(r);
-    judge(r);
+    judge(r, known);
 }
 
 /* --- requests of our own ---------------------------------------------------------------- */

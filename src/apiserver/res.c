@@ -60,6 +60,9 @@ void api_registry_init(struct api_registry *g)
             .served = true,
             .storage = true,
         };
+        if (strcmp(b[i].type, "Endpoints") == 0)
+            r->deprecated = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 "
+                            "EndpointSlice";
     }
 }
 

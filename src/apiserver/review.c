@@ -79,7 +79,7 @@ static void read_attrs(const struct sw_json *spec, struct api_attrs *at)
     }
 }
 
-static bool check_spec(struct api_req *r, const struct sw_json *obj, bool self)
+static bool check_spec(struct api_req *r, const struct sw_json *obj, bool self, bool local)
 {
     const struct sw_json *spec = sw_json_find(obj, "spec");
     const struct sw_json *res = sw_json_find(spec, "resourceAttributes");
@@ -102,6 +102,13 @@ static bool check_spec(struct api_req *r, const struct sw_json *obj, bool self)
     if (!self && !api_str(spec, "user").n && sw_json_len(sw_json_find(spec, "groups")) == 0)
         sw_ferr_invalid_str(&e, &user, sw_slice("", 0),
                             "at least one of user or group must be specified");
+    if (local && res && !sw_slice_eq(api_str(res, "namespace"), r->ns)) {
+        struct sw_fpath n = sw_fpath_str(&pr, "namespace");
+
+        sw_ferr_invalid_str(&e, &n, api_str(res, "namespace"), "must match metadata.namespace");
+    }
+    if (local && url)
+        sw_ferr_invalid(&e, &pu, url, "disallowed on this kind of request");
     if (e.n == 0)
         return true;
     api_invalid_kind(r, "", "", sw_slice("", 0), &e);
@@ -119,7 +126,7 @@ static void access_review(struct api_req *r, struct sw_json *obj, bool self, boo
     const char *why = "";
     bool ok;
 
-    if (!check_spec(r, obj, self))
+    if (!check_spec(r, obj, self, local))
         return;
     if (!self) {
         u = (struct api_user){.name = api_str(spec, "user"), .uid = api_str(spec, "uid")};
@@ -128,17 +135,6 @@ static void access_review(struct api_req *r, struct sw_json *obj, bool self, boo
             u.groups[u.ngroups++] = sw_json_str(sw_json_at(groups, i));
     }
     read_attrs(spec, &at);
-    if (local && !sw_slice_eq(at.ns, r->ns)) {
-        struct sw_field_errs e;
-        struct sw_fpath s = sw_fpath_str(NULL, "spec");
-        struct sw_fpath p = sw_fpath_str(&s, "resourceAttributes");
-        struct sw_fpath n = sw_fpath_str(&p, "namespace");
-
-        sw_field_errs_init(&e, a);
-        sw_ferr_invalid_str(&e, &n, at.ns, "must match metadata.namespace");
-        api_invalid_kind(r, "", "", sw_slice("", 0), &e);
-        return;
-    }
     ok = api_allowed(r->api, a, &at, &why);
     sw_json_put(a, st, "allowed", sw_json_new_bool(a, ok));
     if (*why)
@@ -154,17 +150,36 @@ static void rules_review(struct api_req *r, struct sw_json *obj)
     struct sw_json *st = sw_json_new_object(a);
     struct sw_json *res = sw_json_new_array(a);
     struct sw_json *urls = sw_json_new_array(a);
+    const char *amiss;
 
     if (ns.n == 0) {
         api_bad_request(r, "no namespace on request");
         return;
     }
-    api_user_rules(r->api, a, &r->user, ns, res, urls);
+    amiss = api_user_rules(r->api, a, &r->user, ns, res, urls);
     sw_json_put(a, st, "resourceRules", res);
     sw_json_put(a, st, "nonResourceRules", urls);
     sw_json_put(a, st, "incomplete", sw_json_new_bool(a, false));
+    if (amiss)
+        sw_json_put(a, st, "evaluationError", sw_json_new_str(a, amiss));
     sw_json_put(a, obj, "status", st);
     api_reply(r, 201, obj);
+}
+
+/* Reviews are never stored: they get no time, and no name of ours. */
+static bool settle_meta(struct api_req *r, struct sw_json *meta)
+{
+    struct sw_slice ns = api_str(meta, "namespace");
+
+    if (r->res->namespaced && ns.n && !sw_slice_eq(ns, r->ns)) {
+        api_bad_request(r, "the namespace of the provided object does not match the namespace sent "
+                           "on the request");
+        return false;
+    }
+    if (r->res->namespaced)
+        sw_json_put_str(r->arena, meta, "namespace", r->ns);
+    sw_json_put(r->arena, meta, "creationTimestamp", sw_json_new_null(r->arena));
+    return true;
 }
 
 void api_review(struct api_req *r)
@@ -176,7 +191,8 @@ void api_review(struct api_req *r)
     if (!api_write_options(r, "CreateOptions") || !api_decode_body(r, &obj, &dups) ||
         !api_admit_object(r, obj, &dups, false))
         return;
-    (void)api_meta(r->arena, obj);
+    if (!settle_meta(r, api_meta(r->arena, obj)))
+        return;
     if (strcmp(k, "TokenReview") == 0)
         token_review(r, obj);
     else if (strcmp(k, "SelfSubjectReview") == 0)

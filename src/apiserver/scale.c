@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "apiserver/api.h"
+#include "apiserver/write_int.h"
 #include "base/json_patch.h"
 
-/* Value at a path like ".spec.replicas"; NULL when missing. */
-static struct sw_json *at_path(const struct sw_json *obj, const char *path)
+struct sw_json *api_at_path(const struct sw_json *obj, const char *path)
 {
     struct sw_slice rest = sw_slice_str(path);
     const struct sw_json *v = obj;
@@ -53,8 +53,8 @@ static struct sw_json *to_scale(struct api_req *r, const struct sw_json *obj)
     struct sw_json *meta = sw_json_new_object(a);
     struct sw_json *spec = sw_json_new_object(a);
     struct sw_json *status = sw_json_new_object(a);
-    const struct sw_json *n = at_path(obj, r->res->scale_spec);
-    const struct sw_json *have = at_path(obj, r->res->scale_status);
+    const struct sw_json *n = api_at_path(obj, r->res->scale_spec);
+    const struct sw_json *have = api_at_path(obj, r->res->scale_status);
 
     for (size_t i = 0; i < SW_ARRAY_LEN(keep); i++) {
         struct sw_json *v = sw_json_walk(obj, "metadata", keep[i], NULL);
@@ -70,7 +70,7 @@ static struct sw_json *to_scale(struct api_req *r, const struct sw_json *obj)
     sw_json_put(a, s, "spec", spec);
     sw_json_put(a, status, "replicas", have ? sw_json_copy(a, have) : sw_json_new_i64(a, 0));
     if (r->res->scale_selector) {
-        const struct sw_json *sel = at_path(obj, r->res->scale_selector);
+        const struct sw_json *sel = api_at_path(obj, r->res->scale_selector);
 
         if (sw_json_is(sel, SW_JSON_STRING) && sel->text.n)
             sw_json_put(a, status, "selector", sw_json_copy(a, sel));
@@ -82,7 +82,7 @@ static struct sw_json *to_scale(struct api_req *r, const struct sw_json *obj)
 struct scaling {
     struct api_write w;
     struct sw_json *body;
-    bool json_patch;
+    enum api_patch_kind kind;
     bool put;
 };
 
@@ -93,56 +93,151 @@ static void on_committed(struct api_write *w, uint64_t revision)
     api_reply(w->r, 200, to_scale(w->r, w->obj));
 }
 
+/* What the request makes of the scale; false: an error was sent. */
+static bool wanted(struct scaling *s, struct sw_json *scale, struct sw_json **ret)
+{
+    struct api_req *r = s->w.r;
+
+    if (s->put) {
+        *ret = s->body;
+        return true;
+    }
+    if (s->kind == API_PATCH_JSON)
+        return api_json_patched(r, scale, s->body, ret);
+    *ret = sw_json_merge_patch(r->arena, scale, s->body);
+    return true;
+}
+
+/* The number asked for, as the Go type of it would take it; false: an error was sent. */
+static bool read_replicas(struct scaling *s, const struct sw_json *want, int64_t *ret)
+{
+    struct api_req *r = s->w.r;
+    const struct sw_json *n = sw_json_walk(want, "spec", "replicas", NULL);
+    struct sw_fpath p = sw_fpath_str(NULL, "patch");
+    struct sw_field_errs e;
+    const char *why;
+
+    *ret = 0;
+    if (!n || n->type == SW_JSON_NULL ||
+        (sw_json_i64(n, ret) && *ret >= INT32_MIN && *ret <= INT32_MAX))
+        return true;
+    why = sw_arena_printf(r->arena,
+                          "Scale in version \"v1\" cannot be handled as a Scale: json: cannot "
+                          "unmarshal %s%.*s into Go struct field ScaleSpec.spec.replicas of type "
+                          "int32",
+                          n->type == SW_JSON_BOOL ? "bool" : sw_json_type_name(n->type),
+                          n->type == SW_JSON_NUMBER ? (int)n->text.n : 0, n->text.p);
+    if (s->put) {
+        api_bad_request(r, "%s", why);
+        return false;
+    }
+    sw_field_errs_init(&e, r->arena);
+    sw_ferr_invalid_str(&e, &p, sw_json_text(r->arena, want, NULL), why);
+    api_invalid_kind(r, "", "", sw_slice("", 0), &e);
+    return false;
+}
+
+/* Apply of a Scale is apply of the one field of the object that it stands for. */
+static bool build_apply(struct scaling *s, const struct sw_store_obj *cur)
+{
+    struct api_req *r = s->w.r;
+    struct sw_arena *a = r->arena;
+    struct sw_smd smd = api_smd(r);
+    struct sw_json *config = sw_json_new_object(a);
+    struct sw_smd_result res;
+    int64_t n;
+
+    if (!read_replicas(s, s->body, &n))
+        return false;
+    sw_json_put_str(a, config, "apiVersion", sw_slice_str(r->res->api_version));
+    sw_json_put_str(a, config, "kind", sw_slice_str(r->res->kind));
+    sw_json_put_str(a, api_meta(a, config), "name", r->name);
+    if (r->res->namespaced)
+        sw_json_put_str(a, api_meta(a, config), "namespace", r->ns);
+    set_path(a, config, r->res->scale_spec, sw_json_new_i64(a, n));
+    res = sw_smd_apply(&smd, s->w.live, config, r->force);
+    if (res.status != SW_SMD_OK) {
+        api_apply_failed(r, &res);
+        return false;
+    }
+    s->w.arg = s; /* ownership is settled */
+    return api_prepare_update(&s->w, res.object, cur);
+}
+
 static bool build(struct api_write *w, const struct sw_store_obj *cur)
 {
     struct scaling *s = SW_CONTAINER_OF(w, struct scaling, w);
     struct api_req *r = w->r;
-    struct sw_json *scale;
     struct sw_json *want = NULL;
     struct sw_json *obj;
     struct sw_slice rv;
-    const struct sw_json *n;
-    int64_t value = 0;
+    int64_t value;
 
     if (!cur) {
         api_not_found(r);
         return false;
     }
     w->live = api_load(r->arena, r->res, cur);
-    scale = to_scale(r, w->live);
-    if (s->put) {
-        want = s->body;
-    } else if (s->json_patch) {
-        if (sw_json_patch(r->arena, scale, s->body, NULL, &want, NULL) != SW_OK) {
-            api_fail_details(r, 422, "Invalid",
-                             "the server rejected our request due to an error in our request",
-                             sw_json_new_object(r->arena));
-            return false;
-        }
-    } else {
-        want = sw_json_merge_patch(r->arena, scale, s->body);
-    }
-    n = sw_json_walk(want, "spec", "replicas", NULL);
-    if (n && (!sw_json_i64(n, &value) || value < 0)) {
-        struct sw_field_errs e;
-        struct sw_fpath sp = sw_fpath_str(NULL, "spec");
-        struct sw_fpath p = sw_fpath_str(&sp, "replicas");
-
-        sw_field_errs_init(&e, r->arena);
-        sw_ferr_invalid(&e, &p, n, "must be greater than or equal to 0");
-        api_invalid_kind(r, "Scale", "autoscaling", r->name, &e);
+    if (!s->put && s->kind == API_PATCH_APPLY)
+        return build_apply(s, cur);
+    if (!wanted(s, to_scale(r, w->live), &want) || !read_replicas(s, want, &value))
         return false;
-    }
     obj = sw_json_copy(r->arena, w->live);
     set_path(r->arena, obj, r->res->scale_spec, sw_json_new_i64(r->arena, value));
     rv = api_meta_str(want, "resourceVersion");
     if (rv.n)
         sw_json_put_str(r->arena, api_meta(r->arena, obj), "resourceVersion", rv);
-    r->sub = sw_slice("", 0); /* the object itself changes, its generation too */
-    if (!api_prepare_update(w, obj, cur))
+    return api_prepare_update(w, obj, cur);
+}
+
+/* The body of a PUT is a Scale of this name; false: an error was sent. */
+static bool check_put(struct api_req *r, const struct sw_json *body)
+{
+    struct sw_slice name = api_meta_str(body, "name");
+    struct sw_slice kind = api_str(body, "kind");
+
+    if (kind.n && !sw_slice_eq_str(kind, "Scale")) {
+        api_bad_request(r,
+                        "%.*s in version \"v1\" cannot be handled as a Scale: converting "
+                        "(%.*s) to (v1.Scale): unknown conversion",
+                        SW_SLICE_ARG(kind), SW_SLICE_ARG(kind));
         return false;
-    r->sub = SW_SLICE_LIT("scale");
+    }
+    if (name.n == 0) {
+        api_bad_request(
+            r,
+            "the name of the object (%.*s based on URL) was undeterminable: name must be provided",
+            SW_SLICE_ARG(r->name));
+        return false;
+    }
+    if (!sw_slice_eq(name, r->name)) {
+        api_bad_request(r,
+                        "the name of the object (%.*s) does not match the name on the URL (%.*s)",
+                        SW_SLICE_ARG(name), SW_SLICE_ARG(r->name));
+        return false;
+    }
     return true;
+}
+
+static void get_scale(struct api_req *r)
+{
+    struct sw_store_obj *o;
+    struct sw_json *obj;
+
+    r->snap = sw_store_snapshot(r->api->store);
+    o = sw_store_snap_get(r->snap, api_key(r->arena, r->res, r->ns, r->name));
+    if (!o) {
+        api_not_found(r);
+        return;
+    }
+    obj = api_load(r->arena, r->res, o);
+    if (!api_at_path(obj, r->res->scale_spec)) {
+        api_fail(r, 500, "InternalError",
+                 "Internal error occurred: the spec replicas field \"%s\" does not exist",
+                 r->res->scale_spec);
+        return;
+    }
+    api_reply(r, 200, to_scale(r, obj));
 }
 
 void api_scale(struct api_req *r)
@@ -151,14 +246,7 @@ void api_scale(struct api_req *r)
     struct sw_json_dups dups;
 
     if (r->verb == API_GET) {
-        struct sw_store_obj *o;
-
-        r->snap = sw_store_snapshot(r->api->store);
-        o = sw_store_snap_get(r->snap, api_key(r->arena, r->res, r->ns, r->name));
-        if (o)
-            api_reply(r, 200, to_scale(r, api_load(r->arena, r->res, o)));
-        else
-            api_not_found(r);
+        get_scale(r);
         return;
     }
     if (r->verb != API_UPDATE && r->verb != API_PATCH) {
@@ -168,12 +256,14 @@ void api_scale(struct api_req *r)
         return;
     }
     s->put = r->verb == API_UPDATE;
-    s->json_patch =
-        sw_slice_has_prefix(r->content_type, SW_SLICE_LIT("application/json-patch+json"));
-    if (!s->put)
-        r->content_type = SW_SLICE_LIT("application/json");
     s->w = (struct api_write){.r = r, .build = build, .committed = on_committed, .retry = true};
-    if (!api_write_options(r, "PatchOptions") || !api_decode_body(r, &s->body, &dups))
+    if (s->put) {
+        if (!api_write_options(r, "UpdateOptions") || !api_decode_body(r, &s->body, &dups) ||
+            !check_put(r, s->body))
+            return;
+    } else if (!api_patch_kind(r, &s->kind) || !api_patch_read(r, s->kind, &s->body, &dups) ||
+               (s->kind == API_PATCH_APPLY && !api_need_manager(r))) {
         return;
+    }
     api_write_run(&s->w);
 }

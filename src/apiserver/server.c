@@ -96,7 +96,7 @@ struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, stru
         if (c->fabric_kinds)
             api_fabric_install(api);
     }
-    sw_tls_cred_unref(cred);
+    api->cred = cred;
     if (rc == SW_OK)
         return api;
     sw_api_free(api);
@@ -150,11 +150,13 @@ void sw_api_free(struct sw_api *a)
     api_authz_free(a->authz);
     api_fair_free(a->fair);
     api_docs_free(a->docs);
+    api_pool_free(a->pool);
     api_registry_done(&a->reg);
     sw_ca_free(a->ca);
     sw_jws_key_free(a->token_key);
     sw_vec_done(&a->tokens.all);
     sw_close_indirect(&a->audit_fd);
+    sw_tls_cred_unref(a->cred);
     sw_arena_clear(&a->arena);
     sw_free(a);
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/slice.h"
 #include "io/addr.h"
 
 struct sw_api;
@@ -35,6 +36,24 @@ SW_NODISCARD struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_co
 bool sw_api_ready(const struct sw_api *a);
 /* Address in use. */
 struct sw_addr sw_api_addr(const struct sw_api *a);
+/* --- for other ports and controllers of the same process --- */
+
+struct sw_tls_cred;
+struct sw_buf;
+
+/* The server's certificate and the clients it trusts. Borrowed. */
+struct sw_tls_cred *sw_api_cred(const struct sw_api *a);
+/*
+ * Whether the owner of a bearer token may use a URL that is no resource, by RBAC ("get", "/xds").
+ * SW_OK, or SW_EDENIED and why.
+ */
+SW_NODISCARD int sw_api_may(struct sw_api *a, struct sw_slice token, const char *verb,
+                            const char *path, struct sw_err *err);
+/* A page beside the API, for those whom RBAC lets read it. Texts are literals; at most 4. */
+typedef void (*sw_api_page_fn)(void *arg, struct sw_buf *out);
+void sw_api_page(struct sw_api *a, const char *path, const char *content_type, sw_api_page_fn fn,
+                 void *arg);
+
 /* Ends watches, finishes begun requests (at most deadline_ns), then calls on_done from the loop. */
 void sw_api_stop(struct sw_api *a, uint64_t deadline_ns, void (*on_done)(void *arg), void *arg);
 /* Closes the store. NULL is fine. */

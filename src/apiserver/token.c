@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "apiserver/api.h"
+#include "base/base64.h"
+#include "base/log.h"
 #include "base/time.h"
 #include "tls/jws.h"
 
@@ -118,9 +120,81 @@ static bool bound_ok(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
 {
     const struct sw_json *secret = sw_json_find(k, "secret");
     const struct sw_json *pod = sw_json_find(k, "pod");
+    const struct sw_json *node = sw_json_find(k, "node");
 
     return (!secret || still_there(api, a, "secrets", ns, secret)) &&
-           (!pod || still_there(api, a, "pods", ns, pod));
+           (!pod || still_there(api, a, "pods", ns, pod)) &&
+           (!node || still_there(api, a, "nodes", sw_slice("", 0), node));
+}
+
+/* --- tokens kept in Secrets --- */
+
+static const char legacy_issuer[] = "kubernetes/serviceaccount";
+#define LEGACY "kubernetes.io/serviceaccount/"
+
+struct sw_slice api_token_for_secret(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
+                                     struct sw_slice secret, const struct sw_json *account)
+{
+    SW_BUF_AUTO token = {.max = SW_JWS_TOKEN_MAX};
+    struct sw_slice name = api_meta_str(account, "name");
+    struct sw_json *c = sw_json_new_object(a);
+    struct sw_err err = {0};
+
+    sw_json_put_str(a, c, "iss", sw_slice_str(legacy_issuer));
+    sw_json_put_str(a, c, LEGACY "namespace", ns);
+    sw_json_put_str(a, c, LEGACY "secret.name", secret);
+    sw_json_put_str(a, c, LEGACY "service-account.name", name);
+    sw_json_put_str(a, c, LEGACY "service-account.uid", api_meta_str(account, "uid"));
+    sw_json_put_str(a, c, "sub",
+                    sw_slice_str(sw_arena_printf(a, "system:serviceaccount:%.*s:%.*s",
+                                                 SW_SLICE_ARG(ns), SW_SLICE_ARG(name))));
+    if (sw_jws_sign(api->token_key, sw_json_text(a, c, NULL), &token, &err) != SW_OK) {
+        sw_log_warn("api", "cannot sign a token: %s", err.msg);
+        return sw_slice("", 0);
+    }
+    return sw_arena_slice(a, sw_buf_slice(&token));
+}
+
+/* The Secret still holds this very token. */
+static bool secret_holds(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
+                         struct sw_slice name, struct sw_slice token)
+{
+    const struct api_res *res = core(api, "secrets");
+    struct sw_store_obj *o = sw_store_get(api->store, api_key(a, res, ns, name));
+    SW_BUF_AUTO b = {.max = SW_JWS_TOKEN_MAX};
+    struct sw_json *obj;
+    bool ok;
+
+    if (!o)
+        return false;
+    obj = sw_json_copy(a, api_load(a, res, o));
+    sw_store_obj_unref(o);
+    ok = sw_base64_decode(&b, api_str(sw_json_find(obj, "data"), "token")) == SW_OK &&
+         same_secret(sw_buf_slice(&b), token);
+    return ok && !sw_json_walk(obj, "metadata", "deletionTimestamp", NULL);
+}
+
+static bool legacy_user(struct sw_api *api, struct sw_arena *a, struct sw_slice token,
+                        const struct sw_json *claims, const struct sw_json *audiences,
+                        struct api_user *ret, struct sw_json **ret_audiences)
+{
+    struct sw_slice ns = api_str(claims, LEGACY "namespace");
+    struct sw_json *own = sw_json_new_array(a);
+    struct sw_json *sa = sw_json_new_object(a);
+    struct sw_json *common;
+
+    sw_json_put_str(a, sa, "name", api_str(claims, LEGACY "service-account.name"));
+    sw_json_put_str(a, sa, "uid", api_str(claims, LEGACY "service-account.uid"));
+    sw_json_push(a, own, sw_json_new_str(a, api->issuer));
+    common = common_audiences(api, a, own, audiences);
+    if (!common || !still_there(api, a, "serviceaccounts", ns, sa) ||
+        !secret_holds(api, a, ns, api_str(claims, LEGACY "secret.name"), token))
+        return false;
+    fill_user(a, claims, ns, sa, ret);
+    ret->extra = NULL;
+    if (ret_audiences)
+        *ret_audiences = common;
+    return true;
 }
 
 bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice token,
@@ -143,9 +217,11 @@ bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice toke
         return true;
     }
     if (sw_jws_verify(api->token_key, a, token, &payload, NULL) != SW_OK ||
-        sw_json_parse(a, payload, &(struct sw_json_opts){.max_depth = 16}, &claims, NULL) !=
-            SW_OK ||
-        !sw_json_str_eq(sw_json_find(claims, "iss"), api->issuer) || !in_time(claims))
+        sw_json_parse(a, payload, &(struct sw_json_opts){.max_depth = 16}, &claims, NULL) != SW_OK)
+        return false;
+    if (sw_json_str_eq(sw_json_find(claims, "iss"), legacy_issuer))
+        return legacy_user(api, a, token, claims, audiences, ret, ret_audiences);
+    if (!sw_json_str_eq(sw_json_find(claims, "iss"), api->issuer) || !in_time(claims))
         return false;
     common = common_audiences(api, a, sw_json_find(claims, "aud"), audiences);
     k = sw_json_find(claims, "kubernetes.io");
@@ -170,6 +246,25 @@ static struct sw_json *ref_json(struct sw_arena *a, struct sw_slice name, struct
     return v;
 }
 
+/* What a token can be tied to, and the claim that says so. */
+static const struct binding {
+    const char *kind;
+    const char *plural;
+    const char *claim;
+} bindable[] = {{"Pod", "pods", "pod"}, {"Secret", "secrets", "secret"}, {"Node", "nodes", "node"}};
+
+static const struct binding *find_binding(const struct sw_json *bound)
+{
+    struct sw_slice version = api_str(bound, "apiVersion");
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(bindable); i++) {
+        if (sw_slice_find(version, '/') < 0 &&
+            sw_json_str_eq(sw_json_find(bound, "kind"), bindable[i].kind))
+            return &bindable[i];
+    }
+    return NULL;
+}
+
 static struct sw_json *make_claims(struct api_req *r, const struct sw_json *sa, struct sw_json *aud,
                                    int64_t now, int64_t ttl, const struct sw_json *bound)
 {
@@ -184,9 +279,9 @@ static struct sw_json *make_claims(struct api_req *r, const struct sw_json *sa, 
     sw_json_put(a, c, "jti", sw_json_new_str(a, api_uuid(a)));
     sw_json_put_str(a, k, "namespace", r->ns);
     if (bound) {
-        bool pod = sw_json_str_eq(sw_json_find(bound, "kind"), "Pod");
+        const struct binding *b = find_binding(bound);
 
-        sw_json_put(a, k, pod ? "pod" : "secret",
+        sw_json_put(a, k, b ? b->claim : "secret",
                     ref_json(a, api_str(bound, "name"), api_str(bound, "uid")));
     }
     sw_json_put(a, k, "serviceaccount", ref_json(a, r->name, api_meta_str(sa, "uid")));
@@ -219,34 +314,95 @@ static bool check_ttl(struct api_req *r, const struct sw_json *spec, int64_t *re
     return false;
 }
 
+static bool bound_missing(struct api_req *r, const struct binding *b, struct sw_slice name)
+{
+    struct sw_json *d = sw_json_new_object(r->arena);
+
+    sw_json_put_str(r->arena, d, "name", name);
+    sw_json_put_str(r->arena, d, "kind", sw_slice_str(b->plural));
+    api_fail_details(
+        r, 404, "NotFound",
+        sw_arena_printf(r->arena, "%s \"%.*s\" not found", b->plural, SW_SLICE_ARG(name)), d);
+    return false;
+}
+
+static bool bound_changed(struct api_req *r, const struct binding *b, const struct sw_json *bound)
+{
+    struct sw_slice name = api_str(bound, "name");
+    struct sw_json *d = sw_json_new_object(r->arena);
+
+    sw_json_put_str(r->arena, d, "name", name);
+    sw_json_put_str(r->arena, d, "kind", sw_slice_str(b->kind));
+    api_fail_details(
+        r, 409, "Conflict",
+        sw_arena_printf(r->arena,
+                        "Operation cannot be fulfilled on %s \"%.*s\": the UID in the "
+                        "bound object reference (%.*s) does not match the UID in "
+                        "record. The object might have been deleted and then recreated",
+                        b->kind, SW_SLICE_ARG(name), SW_SLICE_ARG(api_str(bound, "uid"))),
+        d);
+    return false;
+}
+
 /* The object a token is tied to must exist; its uid is filled in. */
 static bool check_bound(struct api_req *r, struct sw_json *bound)
 {
-    bool pod = sw_json_str_eq(sw_json_find(bound, "kind"), "Pod");
-    const struct api_res *res = core(r->api, pod ? "pods" : "secrets");
+    const struct binding *b = find_binding(bound);
+    struct sw_slice name = api_str(bound, "name");
+    struct sw_slice version = api_str(bound, "apiVersion");
+    const struct api_res *res = b ? core(r->api, b->plural) : NULL;
     struct sw_store_obj *o;
+    const struct sw_json *obj;
     struct sw_slice uid;
 
-    if (!pod && !sw_json_str_eq(sw_json_find(bound, "kind"), "Secret")) {
-        api_bad_request(r, "cannot bind token for serviceaccount \"%.*s\" to type %.*s",
-                        SW_SLICE_ARG(r->name), SW_SLICE_ARG(api_str(bound, "kind")));
+    if (!b) {
+        api_bad_request(r, "cannot bind token to object of type %s%.*s, Kind=%.*s",
+                        sw_slice_find(version, '/') < 0 ? "/" : "", SW_SLICE_ARG(version),
+                        SW_SLICE_ARG(api_str(bound, "kind")));
         return false;
     }
-    o = res ? sw_store_snap_get(r->snap, api_key(r->arena, res, r->ns, api_str(bound, "name")))
+    o = res ? sw_store_snap_get(
+                  r->snap, api_key(r->arena, res, res->namespaced ? r->ns : sw_slice("", 0), name))
             : NULL;
-    if (!o) {
-        r->res = res ? res : r->res;
-        r->name = api_str(bound, "name");
-        api_not_found(r);
+    if (!o)
+        return bound_missing(r, b, name);
+    obj = api_load(r->arena, res, o);
+    if (strcmp(b->kind, "Pod") == 0 &&
+        !sw_slice_eq(api_str(sw_json_find(obj, "spec"), "serviceAccountName"), r->name)) {
+        api_bad_request(r,
+                        "cannot bind token for serviceaccount \"%.*s\" to pod running with "
+                        "different serviceaccount name.",
+                        SW_SLICE_ARG(r->name));
         return false;
     }
-    uid = api_meta_str(api_load(r->arena, res, o), "uid");
-    if (api_str(bound, "uid").n && !sw_slice_eq(api_str(bound, "uid"), uid)) {
-        api_conflict(r, "the UID in the bound object reference does not match the UID in record");
-        return false;
-    }
+    uid = api_meta_str(obj, "uid");
+    if (api_str(bound, "uid").n && !sw_slice_eq(api_str(bound, "uid"), uid))
+        return bound_changed(r, b, bound);
     sw_json_put_str(r->arena, bound, "uid", uid);
     return true;
+}
+
+/* Name and namespace of the body, when given, are those of the URL. */
+static bool check_meta(struct api_req *r, const struct sw_json *tr)
+{
+    struct sw_field_errs e;
+    struct sw_fpath m = sw_fpath_str(NULL, "metadata");
+    struct sw_fpath name = sw_fpath_str(&m, "name");
+    struct sw_fpath ns = sw_fpath_str(&m, "namespace");
+    struct sw_slice has_name = api_meta_str(tr, "name");
+    struct sw_slice has_ns = api_meta_str(tr, "namespace");
+
+    sw_field_errs_init(&e, r->arena);
+    if (has_name.n && !sw_slice_eq(has_name, r->name))
+        sw_ferr_invalid_str(&e, &name, has_name,
+                            "must match the service account name if specified");
+    else if (has_ns.n && !sw_slice_eq(has_ns, r->ns))
+        sw_ferr_invalid_str(&e, &ns, has_ns,
+                            "must match the service account namespace if specified");
+    if (e.n == 0)
+        return true;
+    api_invalid_kind(r, "TokenRequest", "authentication.k8s.io", r->name, &e);
+    return false;
 }
 
 /* The spec as an object with its defaults; false: an error was sent. */
@@ -325,6 +481,8 @@ void api_token_request(struct api_req *r)
         api_bad_request(r, "the body is not a TokenRequest object");
         return;
     }
+    if (!check_meta(r, tr))
+        return;
     r->snap = sw_store_snapshot(r->api->store);
     o = sw_store_snap_get(r->snap, api_key(r->arena, r->res, r->ns, r->name));
     if (o)

@@ -63,6 +63,9 @@ static void split_doors(struct api_req *r, struct sw_json *obj, const struct sw_
         *obj = *copy;
     } else if (r->res->has_status) {
         keep_top(a, obj, old, "status");
+        /* All there is in the spec of a namespace has a door of its own. */
+        if (r->res->builtin && strcmp(r->res->plural, "namespaces") == 0)
+            keep_top(a, obj, old, "spec");
     }
 }
 
@@ -93,7 +96,7 @@ static void settle_generation(struct api_req *r, struct sw_json *obj, const stru
     int64_t n = 0;
 
     keep_meta(r->arena, meta, sw_json_find(old, "metadata"), "generation");
-    if (!api_keeps_generation(r->res) || r->sub.n)
+    if (!api_keeps_generation(r->res) || (r->sub.n && !sw_slice_eq_str(r->sub, "scale")))
         return;
     if (!g || !sw_json_i64(g, &n))
         n = 0;
@@ -182,6 +185,8 @@ bool api_prepare_update(struct api_write *w, struct sw_json *obj, const struct s
     settle_generation(r, obj, w->live);
     if (!applied)
         sw_smd_update(&smd, w->live, obj);
+    if (!api_service_settle(w, obj, w->live))
+        return false;
     if (!api_validate(r, obj, w->live))
         return false;
     if (r->x && strcmp(r->res->group, "rbac.authorization.k8s.io") == 0 &&
@@ -267,7 +272,7 @@ void api_update(struct api_req *r)
     if (r->res->namespaced && ns.n && !sw_slice_eq(ns, r->ns)) {
         api_bad_request(r,
                         "the namespace of the object (%.*s) does not match the namespace on the "
-                        "URL (%.*s)",
+                        "request (%.*s)",
                         SW_SLICE_ARG(ns), SW_SLICE_ARG(r->ns));
         return;
     }

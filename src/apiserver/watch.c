@@ -38,6 +38,7 @@ struct api_watch {
     enum phase phase;
     uint64_t revision; /* of the initial state */
     uint64_t end_ns;   /* when the server closes it */
+    int64_t timeout_s; /* as asked for; 0: not */
     bool bookmarks;
     bool initial_end; /* say when the initial state is complete */
     bool columns_sent;
@@ -196,12 +197,17 @@ static int send_bookmark(struct api_watch *w, uint64_t revision, bool end)
     SW_ARENA_AUTO a = {0};
     SW_BUF_AUTO b = {.max = 65536};
     const struct api_res *res = w->r->res;
+    enum api_as as = w->r->as;
+    const char *form = as == API_AS_TABLE ? "Table" : "PartialObjectMetadata";
+    const char *version = sw_arena_printf(&a, "meta.k8s.io/%s", w->r->as_version);
     int rc = sw_buf_printf(&b,
                            "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"%s\",\"apiVersion\":"
                            "\"%s\",\"metadata\":{\"resourceVersion\":\"%llu\"",
-                           res->kind, res->api_version, (unsigned long long)revision);
+                           as == API_AS_OBJECT ? res->kind : form,
+                           as == API_AS_OBJECT ? res->api_version : version,
+                           (unsigned long long)revision);
 
-    if (rc == SW_OK && res->builtin)
+    if (rc == SW_OK && (as == API_AS_PARTIAL || (as == API_AS_OBJECT && res->builtin)))
         rc = sw_buf_append_str(&b, ",\"creationTimestamp\":null");
     if (rc == SW_OK && end)
         rc = sw_buf_printf(&b,
@@ -209,7 +215,8 @@ static int send_bookmark(struct api_watch *w, uint64_t revision, bool end)
                            "\"kubernetes.io/initial-events-list-blueprint\":\"%s\"}",
                            blueprint(w, &a));
     if (rc == SW_OK)
-        rc = sw_buf_append_str(&b, "}}}\n");
+        rc = sw_buf_append_str(
+            &b, as == API_AS_TABLE ? "},\"columnDefinitions\":null,\"rows\":[]}}\n" : "}}}\n");
     return rc == SW_OK ? sw_xchg_write(w->x, sw_buf_slice(&b)) : SW_OK;
 }
 
@@ -374,12 +381,14 @@ static bool check_options(struct api_req *r, bool *ret_send)
         sw_ferr_forbidden(&e, &p,
                           "sendInitialEvents requires setting resourceVersionMatch to "
                           "NotOlderThan");
-    if (given && match.n && !sw_slice_eq_str(match, "NotOlderThan"))
-        sw_ferr_unsupported(&e, &p, sw_json_new_string(r->arena, match), only);
     if (!given && match.n)
         sw_ferr_forbidden(&e, &p,
                           "resourceVersionMatch is forbidden for watch unless "
                           "sendInitialEvents is provided");
+    if (match.n && !sw_slice_eq_str(match, "NotOlderThan"))
+        sw_ferr_unsupported(&e, &p, sw_json_new_string(r->arena, match), only);
+    if (match.n && api_param(r, "continue").n)
+        sw_ferr_forbidden(&e, &p, "resourceVersionMatch is forbidden when continue is provided");
     *ret_send = given && api_param_bool(r, "sendInitialEvents");
     if (e.n == 0)
         return true;
@@ -389,14 +398,13 @@ static bool check_options(struct api_req *r, bool *ret_send)
 
 enum { TIMEOUT_MOST_S = 30 * 86400 };
 
-static uint64_t timeout_of(struct api_req *r)
+static uint64_t timeout_of(int64_t s)
 {
-    struct sw_slice t = api_param(r, "timeoutSeconds");
-    uint64_t s = 0;
-
-    if (t.n && sw_slice_to_u64(t, TIMEOUT_MOST_S, &s) && s)
-        return s * SW_NS_PER_S;
-    return (1800 + sw_rand_below(1800)) * SW_NS_PER_S;
+    if (s == 0)
+        return (1800 + sw_rand_below(1800)) * SW_NS_PER_S;
+    if (s < 0)
+        return 1;
+    return (s < TIMEOUT_MOST_S ? (uint64_t)s : TIMEOUT_MOST_S) * SW_NS_PER_S;
 }
 
 static const struct sw_xchg_stream_ops ops = {.on_gone = on_gone, .on_drain = on_drain};
@@ -409,7 +417,7 @@ static void start(struct api_watch *w, bool initial, uint64_t revision)
     api_common_headers(r);
     api_fair_leave(r);
     sw_list_push_back(&w->api->watches, &w->link);
-    w->end_ns = timeout_of(r);
+    w->end_ns = timeout_of(w->timeout_s);
     sw_timer_start(w->api->loop, &w->timeout, w->end_ns, on_timeout);
     w->end_ns += sw_loop_now(w->api->loop);
     if (w->bookmarks)
@@ -444,27 +452,20 @@ void api_watch(struct api_req *r)
 {
     struct api_watch *w = SW_ARENA_NEW(r->arena, struct api_watch);
     struct sw_slice rv = api_param(r, "resourceVersion");
-    struct sw_slice timeout = api_param(r, "timeoutSeconds");
     uint64_t revision = 0;
+    int64_t limit;
     bool send = false;
 
     w->api = r->api;
     w->r = r;
     w->x = r->x;
     sw_buf_init(&w->at, 4096);
-    if (!check_options(r, &send) || !api_filter_parse(r, &w->filter))
+    if (!api_param_int(r, "limit", &limit) || !api_param_int(r, "timeoutSeconds", &w->timeout_s) ||
+        !api_filter_syntax(r, &w->filter) || !check_options(r, &send) ||
+        !api_filter_labels(r, &w->filter))
         return;
-    if (timeout.n && !sw_slice_to_u64(timeout, INT64_MAX, &revision)) {
-        api_bad_request(r, "strconv.ParseInt: parsing \"%.*s\": invalid syntax",
-                        SW_SLICE_ARG(timeout));
-        return;
-    }
-    revision = 0;
     if (rv.n && !sw_slice_to_u64(rv, INT64_MAX, &revision)) {
-        api_bad_request(r,
-                        "Invalid value: \"%.*s\": strconv.ParseUint: parsing \"%.*s\": invalid "
-                        "syntax",
-                        SW_SLICE_ARG(rv), SW_SLICE_ARG(rv));
+        api_bad_request(r, "%s", api_bad_rv(r->arena, rv));
         return;
     }
     w->prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,

@@ -76,6 +76,7 @@ static void on_written(void *arg, const struct sw_store_result *res)
     }
     if (res->rc == SW_OK) {
         note_change(r->api, r->res, api_meta_str(w->obj, "name"));
+        api_service_written(w);
         answer(w, res->revision);
         return;
     }
@@ -138,8 +139,10 @@ static void submit(struct api_write *w)
         return;
     }
     rc = sw_store_submit(r->api->store, &sw, &err);
-    if (rc == SW_OK)
+    if (rc == SW_OK) {
         r->api->writes++;
+        api_service_submitted(w);
+    }
     if (rc == SW_ELIMIT)
         api_fail(r, 429, "TooManyRequests", "Too many requests, please try again later.");
     else if (rc != SW_OK)
@@ -211,12 +214,35 @@ bool api_is_crd_kind(const struct api_res *res)
     return res->builtin && strcmp(res->group, "apiextensions.k8s.io") == 0;
 }
 
+/* A number of replicas, where the scale subresource reads it. */
+static void check_replicas(struct api_req *r, const struct sw_json *obj, const char *path,
+                           struct sw_field_errs *e)
+{
+    const struct sw_json *v = api_at_path(obj, path);
+    struct sw_fpath at = sw_fpath_str(NULL, path);
+    int64_t n = 0;
+
+    if (!v)
+        return;
+    if (!sw_json_i64(v, &n))
+        sw_ferr_invalid(
+            e, &at, sw_json_new_i64(r->arena, 0),
+            sw_arena_printf(r->arena, "%s accessor error: %s is of the type %s, expected int64",
+                            path, sw_go_value(r->arena, v), sw_json_type_name(v->type)));
+    else if (n < 0)
+        sw_ferr_invalid(e, &at, v, "should be a non-negative integer");
+    else if (n > INT32_MAX)
+        sw_ferr_invalid(e, &at, v, "should be less than or equal to 2147483647");
+}
+
 bool api_validate(struct api_req *r, struct sw_json *obj, const struct sw_json *old)
 {
     struct sw_field_errs e;
+    struct sw_texts warnings = {.arena = r->arena};
     const struct sw_schema *schema = api_res_schema(r->res);
 
     sw_field_errs_init(&e, r->arena);
+    e.warnings = &warnings;
     if (r->res->builtin) {
         sw_builtin_validate(r->res->builtin, obj, old, &e);
         if (api_is_crd_kind(r->res))
@@ -235,7 +261,13 @@ bool api_validate(struct api_req *r, struct sw_json *obj, const struct sw_json *
         } else {
             sw_schema_check_object(schema, obj, old, NULL, &e);
         }
+        if (r->res->has_scale) {
+            check_replicas(r, obj, r->res->scale_spec, &e);
+            check_replicas(r, obj, r->res->scale_status, &e);
+        }
     }
+    for (size_t i = 0; i < warnings.n; i++)
+        api_warn(r, "%s", warnings.p[i]);
     if (e.n == 0)
         return true;
     api_invalid(r, api_meta_str(obj, "name"), &e);

@@ -2,8 +2,11 @@
 /* The table of built-in kinds, decoding into their types, and defaults. */
 #include "kube/builtin.h"
 
+#include <stdlib.h>
+
 #include "base/base64.h"
 #include "base/time.h"
+#include "kube/builtin_int.h"
 #include "kube/cel_priv.h"
 #include "kube/text.h"
 
@@ -51,6 +54,8 @@ static const char *const sel_event_v1[] = {"regarding.kind",
                                            "regarding.name",
                                            "regarding.uid",
                                            "regarding.apiVersion",
+                                           "regarding.resourceVersion",
+                                           "regarding.fieldPath",
                                            "reason",
                                            "reportingController",
                                            "type",
@@ -60,6 +65,7 @@ static const char *const sel_event_v1[] = {"regarding.kind",
 
 #define UNCOND SW_B_UNCONDITIONAL
 #define KFIN   SW_B_KUBE_FINALIZERS
+#define STRICT SW_B_STRICT_SELECTOR
 #define RBAC   "rbac.authorization.k8s.io"
 #define ADMIT  "admissionregistration.k8s.io"
 #define AUTHN  "authentication.k8s.io"
@@ -68,11 +74,12 @@ static const char *const sel_event_v1[] = {"regarding.kind",
 
 static const struct sw_builtin kinds[] = {
     {"", "v1", "ConfigMap", "configmaps", "configmap", "cm", "", true, SW_VERBS_ALL,
-     UNCOND | SW_B_STRICT_SELECTOR | KFIN, "ConfigMap", sw_name_dns1123_subdomain, no_subs, sel_ns},
-    {"", "v1", "Endpoints", "endpoints", "endpoints", "ep", "", true, SW_VERBS_ALL, UNCOND | KFIN,
-     "Endpoints", sw_name_dns1123_subdomain, no_subs, sel_ns},
+     UNCOND | STRICT | KFIN, "ConfigMap", sw_name_dns1123_subdomain, no_subs, sel_ns},
+    {"", "v1", "Endpoints", "endpoints", "endpoints", "ep", "", true, SW_VERBS_ALL,
+     UNCOND | STRICT | SW_B_CREATE_ON_UPDATE | KFIN, "Endpoints", sw_name_dns1123_subdomain,
+     no_subs, sel_ns},
     {"", "v1", "Event", "events", "event", "ev", "", true, SW_VERBS_ALL,
-     UNCOND | SW_B_CREATE_ON_UPDATE, "Event", sw_name_dns1123_subdomain, no_subs, sel_event},
+     UNCOND | SW_B_CREATE_ON_UPDATE, "Event", sw_name_path_segment, no_subs, sel_event},
     {"", "v1", "Namespace", "namespaces", "namespace", "ns", "", false, NO_COLLECTION,
      UNCOND | SW_B_RETURNS_OBJECT | KFIN, "Namespace", sw_name_namespace, namespace_subs,
      sel_namespace},
@@ -86,22 +93,27 @@ static const struct sw_builtin kinds[] = {
      UNCOND | SW_B_CREATE_ON_UPDATE | SW_B_RETURNS_OBJECT | KFIN, "Service", sw_name_dns1035_label,
      status_sub, sel_service},
     {"", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount", "sa", "", true, SW_VERBS_ALL,
-     UNCOND | KFIN, "ServiceAccount", sw_name_dns1123_subdomain, sa_subs, sel_ns},
+     UNCOND | STRICT | KFIN, "ServiceAccount", sw_name_dns1123_subdomain, sa_subs, sel_ns},
     {ADMIT, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
-     "mutatingwebhookconfiguration", "", "api-extensions", false, SW_VERBS_ALL, SW_B_GENERATION,
-     "MutatingWebhookConfiguration", sw_name_dns1123_subdomain, no_subs, sel_cluster},
+     "mutatingwebhookconfiguration", "", "api-extensions", false, SW_VERBS_ALL,
+     SW_B_GENERATION | STRICT, "MutatingWebhookConfiguration", sw_name_dns1123_subdomain, no_subs,
+     sel_ns},
     {ADMIT, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies",
-     "validatingadmissionpolicy", "", "api-extensions", false, SW_VERBS_ALL, SW_B_GENERATION,
-     "ValidatingAdmissionPolicy", sw_name_dns1123_subdomain, status_sub, sel_cluster},
+     "validatingadmissionpolicy", "", "api-extensions", false, SW_VERBS_ALL,
+     SW_B_GENERATION | STRICT, "ValidatingAdmissionPolicy", sw_name_dns1123_subdomain, status_sub,
+     sel_ns},
     {ADMIT, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings",
-     "validatingadmissionpolicybinding", "", "api-extensions", false, SW_VERBS_ALL, SW_B_GENERATION,
-     "ValidatingAdmissionPolicyBinding", sw_name_dns1123_subdomain, no_subs, sel_cluster},
+     "validatingadmissionpolicybinding", "", "api-extensions", false, SW_VERBS_ALL,
+     SW_B_GENERATION | STRICT, "ValidatingAdmissionPolicyBinding", sw_name_dns1123_subdomain,
+     no_subs, sel_ns},
     {ADMIT, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations",
-     "validatingwebhookconfiguration", "", "api-extensions", false, SW_VERBS_ALL, SW_B_GENERATION,
-     "ValidatingWebhookConfiguration", sw_name_dns1123_subdomain, no_subs, sel_cluster},
+     "validatingwebhookconfiguration", "", "api-extensions", false, SW_VERBS_ALL,
+     SW_B_GENERATION | STRICT, "ValidatingWebhookConfiguration", sw_name_dns1123_subdomain, no_subs,
+     sel_ns},
     {"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
-     "customresourcedefinition", "crd,crds", "api-extensions", false, SW_VERBS_ALL, SW_B_GENERATION,
-     "CustomResourceDefinition", sw_name_dns1123_subdomain, status_sub, sel_cluster},
+     "customresourcedefinition", "crd,crds", "api-extensions", false, SW_VERBS_ALL,
+     SW_B_GENERATION | STRICT, "CustomResourceDefinition", sw_name_dns1123_subdomain, status_sub,
+     sel_ns},
     {AUTHN, "v1", "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview", "", "", false,
      REVIEW, SW_B_NOT_STORED, "SelfSubjectReview", NULL, no_subs, sel_cluster},
     {AUTHN, "v1", "TokenReview", "tokenreviews", "tokenreview", "", "", false, REVIEW,
@@ -116,21 +128,21 @@ static const struct sw_builtin kinds[] = {
     {AUTHZ, "v1", "SubjectAccessReview", "subjectaccessreviews", "subjectaccessreview", "", "",
      false, REVIEW, SW_B_NOT_STORED, "SubjectAccessReview", NULL, no_subs, sel_cluster},
     {"coordination.k8s.io", "v1", "Lease", "leases", "lease", "", "", true, SW_VERBS_ALL,
-     SW_B_CREATE_ON_UPDATE, "Lease", sw_name_dns1123_subdomain, no_subs, sel_ns},
+     STRICT | SW_B_CREATE_ON_UPDATE, "Lease", sw_name_dns1123_subdomain, no_subs, sel_ns},
     {"discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice", "", "", true,
-     SW_VERBS_ALL, UNCOND | SW_B_GENERATION, "EndpointSlice", sw_name_dns1123_subdomain, no_subs,
-     sel_ns},
+     SW_VERBS_ALL, UNCOND | STRICT | SW_B_GENERATION, "EndpointSlice", sw_name_dns1123_subdomain,
+     no_subs, sel_ns},
     {"events.k8s.io", "v1", "Event", "events", "event", "ev", "", true, SW_VERBS_ALL,
      UNCOND | SW_B_CREATE_ON_UPDATE, "EventV1", sw_name_dns1123_subdomain, no_subs, sel_event_v1},
     {RBAC, "v1", "ClusterRole", "clusterroles", "clusterrole", "", "", false, SW_VERBS_ALL,
-     UNCOND | SW_B_CREATE_ON_UPDATE, "ClusterRole", sw_name_path_segment, no_subs, sel_cluster},
+     UNCOND | STRICT | SW_B_CREATE_ON_UPDATE, "ClusterRole", sw_name_path_segment, no_subs, sel_ns},
     {RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding", "", "", false,
-     SW_VERBS_ALL, UNCOND | SW_B_CREATE_ON_UPDATE, "ClusterRoleBinding", sw_name_path_segment,
-     no_subs, sel_cluster},
+     SW_VERBS_ALL, UNCOND | STRICT | SW_B_CREATE_ON_UPDATE, "ClusterRoleBinding",
+     sw_name_path_segment, no_subs, sel_ns},
     {RBAC, "v1", "Role", "roles", "role", "", "", true, SW_VERBS_ALL,
-     UNCOND | SW_B_CREATE_ON_UPDATE, "Role", sw_name_path_segment, no_subs, sel_ns},
+     UNCOND | STRICT | SW_B_CREATE_ON_UPDATE, "Role", sw_name_path_segment, no_subs, sel_ns},
     {RBAC, "v1", "RoleBinding", "rolebindings", "rolebinding", "", "", true, SW_VERBS_ALL,
-     UNCOND | SW_B_CREATE_ON_UPDATE, "RoleBinding", sw_name_path_segment, no_subs, sel_ns},
+     UNCOND | STRICT | SW_B_CREATE_ON_UPDATE, "RoleBinding", sw_name_path_segment, no_subs, sel_ns},
 };
 
 const struct sw_builtin *sw_builtins(size_t *ret_n)
@@ -439,80 +451,104 @@ static void default_ports(struct sw_arena *a, const struct sw_json *ports)
     }
 }
 
-static void put_strings(struct sw_arena *a, struct sw_json *v, const char *key, const char *x,
-                        const char *y)
+/* How long a client stays with its endpoint. */
+static void default_affinity(struct sw_arena *a, struct sw_json *spec)
 {
-    struct sw_json *list = sw_json_new_array(a);
+    struct sw_json *config;
 
-    sw_json_push(a, list, sw_json_new_str(a, x));
-    if (y)
-        sw_json_push(a, list, sw_json_new_str(a, y));
-    sw_json_put(a, v, key, list);
+    default_str(a, spec, "sessionAffinity", "None");
+    if (sw_json_str_eq(sw_json_find(spec, "sessionAffinity"), "None"))
+        (void)sw_json_remove(spec, SW_SLICE_LIT("sessionAffinityConfig"));
+    if (!sw_json_str_eq(sw_json_find(spec, "sessionAffinity"), "ClientIP") ||
+        sw_json_walk(spec, "sessionAffinityConfig", "clientIP", "timeoutSeconds", NULL))
+        return;
+    config = object_at(a, object_at(a, spec, "sessionAffinityConfig"), "clientIP");
+    sw_json_put(a, config, "timeoutSeconds", sw_json_new_i64(a, 10800));
 }
 
-/* clusterIP and clusterIPs follow each other; families of headless services. */
-static void default_cluster_ips(struct sw_arena *a, struct sw_json *spec)
+static void default_ingress(struct sw_arena *a, const struct sw_json *obj)
 {
-    struct sw_json *ip = sw_json_find(spec, "clusterIP");
-    struct sw_json *ips = sw_json_find(spec, "clusterIPs");
-    bool headless = sw_json_str_eq(ip, "None");
+    const struct sw_json *list = sw_json_walk(obj, "status", "loadBalancer", "ingress", NULL);
 
-    if (!ip && sw_json_len(ips)) {
-        ip = sw_json_copy(a, sw_json_at(ips, 0));
-        sw_json_put(a, spec, "clusterIP", ip);
-        headless = sw_json_str_eq(ip, "None");
-    }
-    if (ip && !ips)
-        put_strings(a, spec, "clusterIPs", sw_arena_dup(a, sw_json_str(ip)), NULL);
-    if (headless && !sw_json_find(spec, "ipFamilyPolicy")) {
-        bool selected = sw_json_len(sw_json_find(spec, "selector"));
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        struct sw_json *in = sw_json_at(list, i);
 
-        sw_json_put(a, spec, "ipFamilyPolicy",
-                    sw_json_new_str(a, selected ? "SingleStack" : "RequireDualStack"));
-        if (!sw_json_find(spec, "ipFamilies"))
-            put_strings(a, spec, "ipFamilies", "IPv4", selected ? NULL : "IPv6");
+        if (sw_json_str(sw_json_find(in, "ip")).n && !sw_json_find(in, "ipMode"))
+            sw_json_put(a, in, "ipMode", sw_json_new_str(a, "VIP"));
     }
 }
 
 static void default_service(struct sw_arena *a, struct sw_json *obj)
 {
     struct sw_json *spec = object_at(a, obj, "spec");
-    bool external;
     bool balanced;
+    bool node_port;
+    bool plain;
 
+    default_affinity(a, spec);
     default_str(a, spec, "type", "ClusterIP");
-    default_str(a, spec, "sessionAffinity", "None");
-    external = sw_json_str_eq(sw_json_find(spec, "type"), "ExternalName");
     balanced = sw_json_str_eq(sw_json_find(spec, "type"), "LoadBalancer");
+    node_port = sw_json_str_eq(sw_json_find(spec, "type"), "NodePort");
+    plain = sw_json_str_eq(sw_json_find(spec, "type"), "ClusterIP");
     default_ports(a, sw_json_find(spec, "ports"));
-    if (external) {
-        struct sw_json *name = sw_json_find(spec, "externalName");
-
-        if (name && sw_slice_has_suffix(sw_json_str(name), SW_SLICE_LIT(".")))
-            name->text.n--;
-        return;
-    }
-    default_str(a, spec, "internalTrafficPolicy", "Cluster");
-    if (balanced || sw_json_str_eq(sw_json_find(spec, "type"), "NodePort"))
+    if (balanced || node_port || (plain && sw_json_len(sw_json_find(spec, "externalIPs"))))
         default_str(a, spec, "externalTrafficPolicy", "Cluster");
+    if ((balanced || node_port || plain) && !sw_json_find(spec, "internalTrafficPolicy"))
+        sw_json_put(a, spec, "internalTrafficPolicy", sw_json_new_str(a, "Cluster"));
     if (balanced && !sw_json_find(spec, "allocateLoadBalancerNodePorts"))
         sw_json_put(a, spec, "allocateLoadBalancerNodePorts", sw_json_new_bool(a, true));
-    default_cluster_ips(a, spec);
+    if (balanced)
+        default_ingress(a, obj);
 }
 
 static void default_namespace(struct sw_arena *a, struct sw_json *obj)
 {
     struct sw_json *meta = object_at(a, obj, "metadata");
-    struct sw_json *spec = object_at(a, obj, "spec");
     const struct sw_json *name = sw_json_find(meta, "name");
 
     if (sw_json_str(name).n)
         sw_json_put(a, object_at(a, meta, "labels"), "kubernetes.io/metadata.name",
                     sw_json_copy(a, name));
-    /* Finalizers are filled on create only, when nothing was stored yet. */
-    if (!sw_json_find(meta, "uid") && !sw_json_find(spec, "finalizers"))
-        put_strings(a, spec, "finalizers", "kubernetes", NULL);
     default_str(a, object_at(a, obj, "status"), "phase", "Active");
+}
+
+static int by_ip(const void *x, const void *y)
+{
+    const struct sw_json *const *p = x;
+    const struct sw_json *const *q = y;
+
+    return sw_slice_cmp(sw_json_str(sw_json_find(*p, "ip")), sw_json_str(sw_json_find(*q, "ip")));
+}
+
+/* Addresses are kept sorted. */
+static void default_endpoints(struct sw_arena *a, struct sw_json *obj)
+{
+    static const char *const lists[] = {"addresses", "notReadyAddresses"};
+    const struct sw_json *subsets = sw_json_find(obj, "subsets");
+
+    for (size_t i = 0; i < sw_json_len(subsets); i++) {
+        const struct sw_json *set = sw_json_at(subsets, i);
+        const struct sw_json *ports = sw_json_find(set, "ports");
+
+        for (size_t k = 0; k < sw_json_len(ports); k++)
+            default_str(a, sw_json_at(ports, k), "protocol", "TCP");
+        for (size_t l = 0; l < 2; l++) {
+            struct sw_json *list = sw_json_find(set, lists[l]);
+
+            if (sw_json_is(list, SW_JSON_ARRAY) && sw_json_len(list) > 1)
+                qsort(list->arr.items, list->arr.n, sizeof(*list->arr.items), by_ip);
+        }
+    }
+}
+
+/* Leader election by the server is not for us: its fields are not kept. */
+static void default_lease(struct sw_arena *a, struct sw_json *obj)
+{
+    struct sw_json *spec = sw_json_find(obj, "spec");
+
+    (void)a;
+    (void)sw_json_remove(spec, SW_SLICE_LIT("strategy"));
+    (void)sw_json_remove(spec, SW_SLICE_LIT("preferredHolder"));
 }
 
 static void default_endpoint_slice(struct sw_arena *a, struct sw_json *obj)
@@ -628,7 +664,10 @@ void sw_builtin_default(struct sw_arena *a, const struct sw_builtin *b, struct s
         {"Secret", default_secret},
         {"Service", default_service},
         {"Namespace", default_namespace},
+        {"Pod", sw_b_default_pod},
+        {"Endpoints", default_endpoints},
         {"EndpointSlice", default_endpoint_slice},
+        {"Lease", default_lease},
         {"Event", default_event},
         {"EventV1", default_event_v1},
         {"RoleBinding", default_binding},
@@ -644,4 +683,33 @@ void sw_builtin_default(struct sw_arena *a, const struct sw_builtin *b, struct s
         if (strcmp(b->type, table[i].type) == 0)
             table[i].fill(a, obj);
     }
+}
+
+/* A namespace waits for its content, whatever else it waits for. */
+static void admit_namespace(struct sw_arena *a, struct sw_json *obj)
+{
+    struct sw_json *spec = object_at(a, obj, "spec");
+    struct sw_json *status = sw_json_new_object(a);
+    struct sw_json *list = sw_json_find(spec, "finalizers");
+
+    if (!sw_json_is(list, SW_JSON_ARRAY)) {
+        list = sw_json_new_array(a);
+        sw_json_put(a, spec, "finalizers", list);
+    }
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_json_str_eq(sw_json_at(list, i), "kubernetes"))
+            list = NULL;
+    }
+    if (list)
+        sw_json_push(a, list, sw_json_new_str(a, "kubernetes"));
+    sw_json_put(a, status, "phase", sw_json_new_str(a, "Active"));
+    sw_json_put(a, obj, "status", status);
+}
+
+void sw_builtin_admit_new(struct sw_arena *a, const struct sw_builtin *b, struct sw_json *obj)
+{
+    if (strcmp(b->type, "Pod") == 0)
+        sw_b_admit_pod(a, obj);
+    else if (strcmp(b->type, "Namespace") == 0)
+        admit_namespace(a, obj);
 }

@@ -89,6 +89,8 @@ SW_NODISCARD int sw_meta_decode(struct sw_arena *a, struct sw_json *obj, struct 
 
 /* Fills the defaults of a kind; obj was decoded before. Also stringData, Namespace's labels ... */
 void sw_builtin_default(struct sw_arena *a, const struct sw_builtin *b, struct sw_json *obj);
+/* What the server adds to a new object when its owners are noted down already. */
+void sw_builtin_admit_new(struct sw_arena *a, const struct sw_builtin *b, struct sw_json *obj);
 /* Validates an object of a kind; old is NULL on create. Metadata included. */
 void sw_builtin_validate(const struct sw_builtin *b, const struct sw_json *obj,
                          const struct sw_json *old, struct sw_field_errs *e);

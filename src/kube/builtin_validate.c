@@ -1,25 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Validation of built-in kinds beyond their types. */
-#include "base/map.h"
-#include "kube/builtin.h"
+#include "base/base64.h"
+#include "kube/builtin_int.h"
+#include "kube/text.h"
 
 enum { DATA_MAX = 1 << 20 };
 
-static struct sw_slice text_of(const struct sw_json *v, const char *key)
-{
-    struct sw_slice s = sw_json_str(sw_json_find(v, key));
-
-    return s.p ? s : sw_slice("", 0);
-}
-
-static void one_of(const struct sw_json *v, const char *const *allowed, const struct sw_fpath *at,
-                   struct sw_field_errs *e)
+void sw_b_one_of(const struct sw_json *v, const char *const *allowed, const struct sw_fpath *at,
+                 struct sw_field_errs *e)
 {
     for (size_t i = 0; allowed[i]; i++) {
         if (sw_json_str_eq(v, allowed[i]))
             return;
     }
     sw_ferr_unsupported(e, at, v ? v : sw_json_new_str(e->arena, ""), allowed);
+}
+
+void sw_b_port_number(const struct sw_json *v, const struct sw_fpath *at, struct sw_field_errs *e)
+{
+    int64_t n = 0;
+
+    if (!v || !sw_json_exact_i64(v, &n) || n < 1 || n > 65535)
+        sw_ferr_invalid(e, at, v ? v : sw_json_new_i64(e->arena, 0),
+                        "must be between 1 and 65535, inclusive");
+}
+
+const char *sw_b_go_list(struct sw_arena *a, const struct sw_json *list, const char *type)
+{
+    SW_BUF_AUTO b = {0};
+
+    if (!list)
+        return sw_arena_printf(a, "[]%s(nil)", type);
+    sw_buf_init(&b, 65536);
+    sw_tx_printf(&b, "[]%s{", type);
+    for (size_t i = 0; i < sw_json_len(list); i++)
+        sw_tx_printf(&b, "%s%s", i ? ", " : "", sw_go_value(a, sw_json_at(list, i)));
+    sw_tx_c(&b, '}');
+    return sw_arena_dup(a, sw_buf_slice(&b));
+}
+
+void sw_b_invalid_go(struct sw_field_errs *e, const struct sw_fpath *at, const char *value,
+                     const char *detail)
+{
+    sw_ferr(e, SW_CAUSE_INVALID, at,
+            sw_arena_printf(e->arena, "Invalid value: %s: %s", value, detail));
 }
 
 static void immutable(const struct sw_json *obj, const struct sw_json *old, const char *key,
@@ -115,154 +139,78 @@ static void need_key(const struct sw_json *data, const char *key, struct sw_fiel
         sw_ferr_required(e, &at, NULL);
 }
 
+/* A key that holds a JSON object. What it holds is secret: only what is wrong is told. */
+static void need_json(const struct sw_json *data, const char *key, struct sw_field_errs *e)
+{
+    struct sw_slice text = sw_b_text(data, key);
+    struct sw_fpath up = sw_fpath_str(NULL, "data");
+    struct sw_fpath at = sw_fpath_key(&up, sw_slice_str(key));
+    struct sw_json *v = NULL;
+    struct sw_json_dups dups;
+    const char *why = NULL;
+    SW_BUF_AUTO b = {0};
+
+    need_key(data, key, e);
+    sw_buf_init(&b, text.n + 8);
+    if (!sw_json_find(data, key) || sw_base64_decode(&b, text) != SW_OK)
+        return;
+    if (sw_json_parse(e->arena, sw_buf_slice(&b), &(struct sw_json_opts){.dups = &dups}, &v,
+                      NULL) != SW_OK)
+        why = sw_go_json_error(e->arena, sw_buf_slice(&b));
+    else if (v->type != SW_JSON_OBJECT && v->type != SW_JSON_NULL)
+        why =
+            sw_arena_printf(e->arena,
+                            "json: cannot unmarshal %s into Go value of type map[string]interface "
+                            "{}",
+                            v->type == SW_JSON_BOOL ? "bool" : sw_json_type_name(v->type));
+    if (why)
+        sw_ferr_invalid_str(e, &at, SW_SLICE_LIT("<secret contents redacted>"), why);
+}
+
+static void check_secret_type(const struct sw_json *obj, struct sw_field_errs *e)
+{
+    static const char account[] = "kubernetes.io/service-account.name";
+    const struct sw_json *data = sw_json_find(obj, "data");
+    const struct sw_json *notes = sw_json_walk(obj, "metadata", "annotations", NULL);
+    struct sw_fpath at_notes = sw_fpath_str(NULL, "metadata.annotations");
+    struct sw_fpath at = sw_fpath_key(&at_notes, sw_slice_str(account));
+
+    if (sw_b_is(obj, "type", "kubernetes.io/service-account-token") && !sw_b_text(notes, account).n)
+        sw_ferr_required(e, &at, NULL);
+    if (sw_b_is(obj, "type", "kubernetes.io/dockercfg"))
+        need_json(data, ".dockercfg", e);
+    if (sw_b_is(obj, "type", "kubernetes.io/dockerconfigjson"))
+        need_json(data, ".dockerconfigjson", e);
+    if (sw_b_is(obj, "type", "kubernetes.io/basic-auth") && !sw_json_find(data, "username") &&
+        !sw_json_find(data, "password")) {
+        need_key(data, "username", e);
+        need_key(data, "password", e);
+    }
+    if (sw_b_is(obj, "type", "kubernetes.io/ssh-auth") && !sw_b_text(data, "ssh-privatekey").n)
+        need_key(NULL, "ssh-privatekey", e);
+    if (sw_b_is(obj, "type", "kubernetes.io/tls")) {
+        need_key(data, "tls.crt", e);
+        need_key(data, "tls.key", e);
+    }
+}
+
 static void check_secret(const struct sw_json *obj, const struct sw_json *old,
                          struct sw_field_errs *e)
 {
     static const char *const fields[] = {"data", NULL};
-    static const struct {
-        const char *type;
-        const char *keys[2];
-    } needs[] = {
-        {"kubernetes.io/tls", {"tls.crt", "tls.key"}},
-        {"kubernetes.io/dockercfg", {".dockercfg", NULL}},
-        {"kubernetes.io/dockerconfigjson", {".dockerconfigjson", NULL}},
-        {"kubernetes.io/ssh-auth", {"ssh-privatekey", NULL}},
-    };
     const struct sw_json *data = sw_json_find(obj, "data");
     struct sw_fpath at = sw_fpath_str(NULL, "data");
 
-    (void)check_keys(data, "data", e);
-    if (base64_bytes(data) > DATA_MAX)
-        sw_ferr_too_long(e, &at, DATA_MAX);
-    for (size_t i = 0; i < SW_ARRAY_LEN(needs); i++) {
-        if (!sw_json_str_eq(sw_json_find(obj, "type"), needs[i].type))
-            continue;
-        for (size_t k = 0; k < 2 && needs[i].keys[k]; k++)
-            need_key(data, needs[i].keys[k], e);
-    }
     if (old)
         immutable(obj, old, "type", e);
     check_frozen(obj, old, fields, e);
+    (void)check_keys(data, "data", e);
+    if (base64_bytes(data) > DATA_MAX)
+        sw_ferr_too_long(e, &at, DATA_MAX);
+    check_secret_type(obj, e);
 }
 
-/* ---- Service ---- */
-
-static void check_port_number(const struct sw_json *v, const struct sw_fpath *at,
-                              struct sw_field_errs *e)
-{
-    int64_t n = 0;
-
-    if (!v || !sw_json_exact_i64(v, &n) || n < 1 || n > 65535)
-        sw_ferr_invalid(e, at, v ? v : sw_json_new_i64(e->arena, 0),
-                        "must be between 1 and 65535, inclusive");
-}
-
-/* Names and port/protocol pairs that came before. */
-struct seen_ports {
-    struct sw_map names;
-    struct sw_map ports;
-};
-
-static void check_service_port(const struct sw_json *ports, size_t i, const struct sw_fpath *path,
-                               struct seen_ports *seen, struct sw_field_errs *e)
-{
-    static const char *const protocols[] = {"SCTP", "TCP", "UDP", NULL};
-    const struct sw_json *p = sw_json_at(ports, i);
-    const struct sw_json *target = sw_json_find(p, "targetPort");
-    struct sw_fpath at_name = sw_fpath_str(path, "name");
-    struct sw_fpath at_port = sw_fpath_str(path, "port");
-    struct sw_fpath at_proto = sw_fpath_str(path, "protocol");
-    struct sw_fpath at_target = sw_fpath_str(path, "targetPort");
-    struct sw_slice name = text_of(p, "name");
-
-    if (!name.n && sw_json_len(ports) > 1)
-        sw_ferr_required(e, &at_name, NULL);
-    if (name.n)
-        sw_name_report(e, &at_name, name, sw_name_dns1123_label(name));
-    if (name.n && sw_map_put(&seen->names, name, seen))
-        sw_ferr_duplicate(e, &at_name, sw_json_find(p, "name"));
-    check_port_number(sw_json_find(p, "port"), &at_port, e);
-    one_of(sw_json_find(p, "protocol"), protocols, &at_proto, e);
-    if (sw_json_is(target, SW_JSON_STRING))
-        sw_name_report(e, &at_target, target->text, sw_name_port(target->text));
-    else
-        check_port_number(target, &at_target, e);
-    if (sw_map_put(&seen->ports,
-                   sw_slice_str(sw_arena_printf(e->arena, "%s/%.*s",
-                                                sw_go_value(e->arena, sw_json_find(p, "port")),
-                                                SW_SLICE_ARG(text_of(p, "protocol")))),
-                   seen))
-        sw_ferr_duplicate(e, path, p);
-}
-
-static void check_cluster_ips(const struct sw_json *spec, const struct sw_json *was,
-                              const struct sw_fpath *path, struct sw_field_errs *e)
-{
-    const struct sw_json *ips = sw_json_find(spec, "clusterIPs");
-    const struct sw_json *old = sw_json_find(was, "clusterIPs");
-    struct sw_fpath up = sw_fpath_str(path, "clusterIPs");
-    struct sw_fpath at = sw_fpath_index(&up, 0);
-    struct sw_slice ip = text_of(spec, "clusterIP");
-
-    if (sw_json_len(ips))
-        ip = sw_json_str(sw_json_at(ips, 0));
-    if (ip.n && !sw_slice_eq_str(ip, "None") && !sw_is_ipv4(ip) && !sw_is_ipv6(ip))
-        sw_ferr_invalid_str(e, &at, ip,
-                            "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
-    if (sw_json_len(old) && sw_json_str(sw_json_at(old, 0)).n &&
-        !sw_slice_eq(sw_json_str(sw_json_at(old, 0)), text_of(spec, "clusterIP")) &&
-        !sw_json_str_eq(sw_json_find(spec, "type"), "ExternalName"))
-        sw_ferr_invalid(e, &at, old, "may not change once set");
-}
-
-static void check_external_name(const struct sw_json *spec, const struct sw_fpath *path,
-                                struct sw_field_errs *e)
-{
-    struct sw_fpath at = sw_fpath_str(path, "externalName");
-    struct sw_slice name = text_of(spec, "externalName");
-
-    if (!sw_json_str_eq(sw_json_find(spec, "type"), "ExternalName"))
-        return;
-    if (!name.n)
-        sw_ferr_required(e, &at, NULL);
-    else
-        sw_name_report(e, &at, name, sw_name_dns1123_subdomain(name));
-}
-
-static void check_service(const struct sw_json *obj, const struct sw_json *old,
-                          struct sw_field_errs *e)
-{
-    static const char *const types[] = {"ClusterIP", "ExternalName", "LoadBalancer", "NodePort",
-                                        NULL};
-    static const char *const affinities[] = {"ClientIP", "None", NULL};
-    const struct sw_json *spec = sw_json_find(obj, "spec");
-    const struct sw_json *ports = sw_json_find(spec, "ports");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at_ports = sw_fpath_str(&path, "ports");
-    struct sw_fpath at_type = sw_fpath_str(&path, "type");
-    struct sw_fpath at_aff = sw_fpath_str(&path, "sessionAffinity");
-    struct sw_fpath at_sel = sw_fpath_str(&path, "selector");
-    bool headless = sw_json_str_eq(sw_json_find(spec, "clusterIP"), "None");
-    bool external = sw_json_str_eq(sw_json_find(spec, "type"), "ExternalName");
-    struct seen_ports seen = {0};
-
-    if (!sw_json_len(ports) && !headless && !external)
-        sw_ferr_required(e, &at_ports, NULL);
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        struct sw_fpath at = sw_fpath_index(&at_ports, i);
-
-        check_service_port(ports, i, &at, &seen, e);
-    }
-    sw_map_done(&seen.names);
-    sw_map_done(&seen.ports);
-    sw_labels_validate(sw_json_find(spec, "selector"), &at_sel, e);
-    one_of(sw_json_find(spec, "type"), types, &at_type, e);
-    one_of(sw_json_find(spec, "sessionAffinity"), affinities, &at_aff, e);
-    check_external_name(spec, &path, e);
-    check_cluster_ips(spec, sw_json_find(old, "spec"), &path, e);
-}
-
-/* ---- Lease, EndpointSlice ---- */
+/* ---- Lease ---- */
 
 static void check_lease(const struct sw_json *obj, const struct sw_json *old,
                         struct sw_field_errs *e)
@@ -281,75 +229,6 @@ static void check_lease(const struct sw_json *obj, const struct sw_json *old,
         sw_ferr_invalid(e, &at_t, t, "must be greater than or equal to 0");
 }
 
-static void check_address(struct sw_slice addr, const struct sw_json *type,
-                          const struct sw_fpath *at, struct sw_field_errs *e)
-{
-    if (sw_json_str_eq(type, "IPv4") && !sw_is_ipv4(addr))
-        sw_ferr_invalid_str(e, at, addr, "must be an IPv4 address");
-    else if (sw_json_str_eq(type, "IPv6") && !sw_is_ipv6(addr))
-        sw_ferr_invalid_str(e, at, addr, "must be an IPv6 address");
-    else if (sw_json_str_eq(type, "FQDN"))
-        sw_name_report(e, at, addr, sw_name_dns1123_subdomain(addr));
-}
-
-static void check_endpoints(const struct sw_json *obj, struct sw_field_errs *e)
-{
-    const struct sw_json *list = sw_json_find(obj, "endpoints");
-    struct sw_fpath up = sw_fpath_str(NULL, "endpoints");
-
-    if (sw_json_len(list) > 1000)
-        sw_ferr_too_many(e, &up, sw_json_len(list), 1000);
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *addrs = sw_json_find(sw_json_at(list, i), "addresses");
-        struct sw_fpath at = sw_fpath_index(&up, i);
-        struct sw_fpath at_addr = sw_fpath_str(&at, "addresses");
-
-        if (!sw_json_len(addrs))
-            sw_ferr_required(e, &at_addr, "must contain at least 1 address");
-        else if (sw_json_len(addrs) > 100)
-            sw_ferr_too_many(e, &at_addr, sw_json_len(addrs), 100);
-        for (size_t k = 0; k < sw_json_len(addrs); k++)
-            check_address(sw_json_str(sw_json_at(addrs, k)), sw_json_find(obj, "addressType"),
-                          &at_addr, e);
-    }
-}
-
-static void check_endpoint_slice(const struct sw_json *obj, const struct sw_json *old,
-                                 struct sw_field_errs *e)
-{
-    static const char *const types[] = {"FQDN", "IPv4", "IPv6", NULL};
-    static const char *const protocols[] = {"SCTP", "TCP", "UDP", NULL};
-    const struct sw_json *ports = sw_json_find(obj, "ports");
-    struct sw_fpath at_type = sw_fpath_str(NULL, "addressType");
-    struct sw_fpath up = sw_fpath_str(NULL, "ports");
-    struct sw_map seen = {0};
-
-    if (!text_of(obj, "addressType").n)
-        sw_ferr_required(e, &at_type, NULL);
-    else
-        one_of(sw_json_find(obj, "addressType"), types, &at_type, e);
-    /* What did not change was judged under the address type it was written for. */
-    if (!old || !sw_json_equal(sw_json_find(obj, "endpoints"), sw_json_find(old, "endpoints"),
-                               SW_JSON_EQ_VALUE))
-        check_endpoints(obj, e);
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
-        struct sw_fpath at = sw_fpath_index(&up, i);
-        struct sw_fpath at_name = sw_fpath_str(&at, "name");
-        struct sw_fpath at_proto = sw_fpath_str(&at, "protocol");
-        struct sw_slice name = text_of(p, "name");
-
-        if (name.n)
-            sw_name_report(e, &at_name, name, sw_name_dns1123_label(name));
-        if (sw_map_put(&seen, name, &seen))
-            sw_ferr_duplicate(e, &at_name, sw_json_find(p, "name"));
-        one_of(sw_json_find(p, "protocol"), protocols, &at_proto, e);
-    }
-    sw_map_done(&seen);
-    if (old)
-        immutable(obj, old, "addressType", e);
-}
-
 /* ---- RBAC ---- */
 
 static void check_rule(const struct sw_json *r, bool namespaced, const struct sw_fpath *path,
@@ -365,12 +244,12 @@ static void check_rule(const struct sw_json *r, bool namespaced, const struct sw
         sw_ferr_required(e, &at_verbs, "verbs must contain at least one value");
     if (sw_json_len(urls)) {
         if (namespaced)
-            sw_ferr_invalid(e, &at_urls, urls,
+            sw_b_invalid_go(e, &at_urls, sw_b_go_list(e->arena, urls, "string"),
                             "namespaced rules cannot apply to non-resource URLs");
         if (sw_json_len(sw_json_find(r, "apiGroups")) ||
             sw_json_len(sw_json_find(r, "resources")) ||
             sw_json_len(sw_json_find(r, "resourceNames")))
-            sw_ferr_invalid(e, &at_urls, urls,
+            sw_b_invalid_go(e, &at_urls, sw_b_go_list(e->arena, urls, "string"),
                             "rules cannot apply to both regular resources and non-resource URLs");
         return;
     }
@@ -380,39 +259,122 @@ static void check_rule(const struct sw_json *r, bool namespaced, const struct sw
         sw_ferr_required(e, &at_res, "resource rules must supply at least one resource");
 }
 
+static void check_selector_term(const struct sw_json *t, const struct sw_fpath *path,
+                                struct sw_field_errs *e)
+{
+    const struct sw_json *values = sw_json_find(t, "values");
+    struct sw_slice key = sw_b_text(t, "key");
+    struct sw_fpath at_key = sw_fpath_str(path, "key");
+    struct sw_fpath at_op = sw_fpath_str(path, "operator");
+    struct sw_fpath at_values = sw_fpath_str(path, "values");
+
+    if (sw_b_is(t, "operator", "In") || sw_b_is(t, "operator", "NotIn")) {
+        if (!sw_json_len(values))
+            sw_ferr_required(e, &at_values, "must be specified when `operator` is 'In' or 'NotIn'");
+    } else if (sw_b_is(t, "operator", "Exists") || sw_b_is(t, "operator", "DoesNotExist")) {
+        if (sw_json_len(values))
+            sw_ferr_forbidden(e, &at_values,
+                              "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+    } else {
+        sw_ferr_invalid_str(e, &at_op, sw_b_text(t, "operator"), "not a valid selector operator");
+    }
+    sw_name_report(e, &at_key, key, sw_name_label_key(key));
+    for (size_t i = 0; i < sw_json_len(values); i++) {
+        struct sw_fpath at = sw_fpath_index(&at_values, i);
+        struct sw_slice v = sw_json_str(sw_json_at(values, i));
+
+        sw_name_report(e, &at, v, sw_name_label_value(v));
+    }
+}
+
+static void check_aggregation(const struct sw_json *rule, struct sw_field_errs *e)
+{
+    const struct sw_json *list = sw_json_find(rule, "clusterRoleSelectors");
+    struct sw_fpath up = sw_fpath_str(NULL, "aggregationRule.clusterRoleSelectors");
+
+    if (rule && !sw_json_len(list))
+        sw_ferr_required(e, &up,
+                         "at least one clusterRoleSelector required if aggregationRule is non-nil");
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        const struct sw_json *terms = sw_json_find(sw_json_at(list, i), "matchExpressions");
+        struct sw_fpath item = sw_fpath_index(&up, i);
+        struct sw_fpath at_labels = sw_fpath_str(&item, "matchLabels");
+        struct sw_fpath at_terms = sw_fpath_str(&item, "matchExpressions");
+
+        sw_labels_validate(sw_json_find(sw_json_at(list, i), "matchLabels"), &at_labels, e);
+        for (size_t k = 0; k < sw_json_len(terms); k++) {
+            struct sw_fpath at = sw_fpath_index(&at_terms, k);
+
+            check_selector_term(sw_json_at(terms, k), &at, e);
+        }
+    }
+}
+
 static void check_role(const struct sw_json *obj, const struct sw_json *old,
                        struct sw_field_errs *e)
 {
     const struct sw_json *rules = sw_json_find(obj, "rules");
     struct sw_fpath up = sw_fpath_str(NULL, "rules");
-    bool namespaced = text_of(sw_json_find(obj, "metadata"), "namespace").n;
+    bool namespaced = sw_b_text(sw_json_find(obj, "metadata"), "namespace").n;
 
     for (size_t i = 0; i < sw_json_len(rules); i++) {
         struct sw_fpath at = sw_fpath_index(&up, i);
 
         check_rule(sw_json_at(rules, i), namespaced, &at, e);
     }
+    check_aggregation(sw_json_find(obj, "aggregationRule"), e);
+}
+
+static const char *const rbac_group[] = {"rbac.authorization.k8s.io", NULL};
+
+static void check_person(const struct sw_json *s, const struct sw_fpath *path,
+                         struct sw_field_errs *e)
+{
+    struct sw_fpath at_name = sw_fpath_str(path, "name");
+    struct sw_fpath at_group = sw_fpath_str(path, "apiGroup");
+
+    if (!sw_b_text(s, "name").n)
+        sw_ferr_invalid_str(e, &at_name, sw_slice("", 0),
+                            sw_b_is(s, "kind", "User") ? "user name cannot be empty"
+                                                       : "group name cannot be empty");
+    sw_b_one_of(sw_json_find(s, "apiGroup"), rbac_group, &at_group, e);
 }
 
 static void check_subject(const struct sw_json *s, bool namespaced, const struct sw_fpath *path,
                           struct sw_field_errs *e)
 {
     static const char *const known[] = {"ServiceAccount", "User", "Group", NULL};
+    static const char *const core[] = {"", NULL};
     const struct sw_json *kind = sw_json_find(s, "kind");
     struct sw_fpath at_name = sw_fpath_str(path, "name");
     struct sw_fpath at_kind = sw_fpath_str(path, "kind");
     struct sw_fpath at_ns = sw_fpath_str(path, "namespace");
-    struct sw_slice name = text_of(s, "name");
+    struct sw_fpath at_group = sw_fpath_str(path, "apiGroup");
+    struct sw_slice name = sw_b_text(s, "name");
 
     if (!name.n)
         sw_ferr_required(e, &at_name, NULL);
-    one_of(kind, known, &at_kind, e);
-    if (!sw_json_str_eq(kind, "ServiceAccount"))
+    if (!sw_json_str_eq(kind, "ServiceAccount")) {
+        if (sw_json_str_eq(kind, "User") || sw_json_str_eq(kind, "Group"))
+            check_person(s, path, e);
+        else
+            sw_b_one_of(kind, known, &at_kind, e);
         return;
+    }
     if (name.n)
         sw_name_report(e, &at_name, name, sw_name_dns1123_subdomain(name));
-    if (!namespaced && !text_of(s, "namespace").n)
+    if (sw_b_text(s, "apiGroup").n)
+        sw_ferr_unsupported(e, &at_group, sw_json_find(s, "apiGroup"), core);
+    if (!namespaced && !sw_b_text(s, "namespace").n)
         sw_ferr_required(e, &at_ns, NULL);
+}
+
+static const char *go_role_ref(struct sw_arena *a, const struct sw_json *ref)
+{
+    return sw_arena_printf(a, "rbac.RoleRef{APIGroup:%s, Kind:%s, Name:%s}",
+                           sw_go_quote(a, sw_b_text(ref, "apiGroup")),
+                           sw_go_quote(a, sw_b_text(ref, "kind")),
+                           sw_go_quote(a, sw_b_text(ref, "name")));
 }
 
 static void check_binding(const struct sw_json *obj, const struct sw_json *old,
@@ -421,25 +383,46 @@ static void check_binding(const struct sw_json *obj, const struct sw_json *old,
     static const char *const role_kinds[] = {"Role", "ClusterRole", NULL};
     const struct sw_json *ref = sw_json_find(obj, "roleRef");
     const struct sw_json *subjects = sw_json_find(obj, "subjects");
-    bool namespaced = text_of(sw_json_find(obj, "metadata"), "namespace").n;
+    bool namespaced = sw_b_text(sw_json_find(obj, "metadata"), "namespace").n;
     struct sw_fpath at_ref = sw_fpath_str(NULL, "roleRef");
+    struct sw_fpath at_group = sw_fpath_str(&at_ref, "apiGroup");
     struct sw_fpath at_name = sw_fpath_str(&at_ref, "name");
     struct sw_fpath at_kind = sw_fpath_str(&at_ref, "kind");
     struct sw_fpath up = sw_fpath_str(NULL, "subjects");
 
-    one_of(sw_json_find(ref, "kind"), namespaced ? role_kinds : role_kinds + 1, &at_kind, e);
-    if (!text_of(ref, "name").n)
+    sw_b_one_of(sw_json_find(ref, "apiGroup"), rbac_group, &at_group, e);
+    sw_b_one_of(sw_json_find(ref, "kind"), namespaced ? role_kinds : role_kinds + 1, &at_kind, e);
+    if (!sw_b_text(ref, "name").n)
         sw_ferr_required(e, &at_name, NULL);
     else
-        sw_name_report(e, &at_name, text_of(ref, "name"),
-                       sw_name_path_segment(text_of(ref, "name")));
+        sw_name_report(e, &at_name, sw_b_text(ref, "name"),
+                       sw_name_path_segment(sw_b_text(ref, "name")));
     for (size_t i = 0; i < sw_json_len(subjects); i++) {
         struct sw_fpath at = sw_fpath_index(&up, i);
 
         check_subject(sw_json_at(subjects, i), namespaced, &at, e);
     }
     if (old && !sw_json_equal(ref, sw_json_find(old, "roleRef"), SW_JSON_EQ_VALUE))
-        sw_ferr_invalid(e, &at_ref, ref, "cannot change roleRef");
+        sw_b_invalid_go(e, &at_ref, go_role_ref(e->arena, ref), "cannot change roleRef");
+}
+
+/* ---- Namespace ---- */
+
+static void check_namespace(const struct sw_json *obj, const struct sw_json *old,
+                            struct sw_field_errs *e)
+{
+    const struct sw_json *phase = sw_json_walk(obj, "status", "phase", NULL);
+    bool going = sw_json_walk(obj, "metadata", "deletionTimestamp", NULL);
+    struct sw_fpath at = sw_fpath_str(NULL, "status.Phase");
+
+    if (!old)
+        return;
+    if (going && !sw_json_str_eq(phase, "Terminating"))
+        sw_ferr_invalid(e, &at, phase ? phase : sw_json_new_str(e->arena, ""),
+                        "may only be 'Terminating' if `deletionTimestamp` is not empty");
+    else if (!going && !sw_json_str_eq(phase, "Active"))
+        sw_ferr_invalid(e, &at, phase ? phase : sw_json_new_str(e->arena, ""),
+                        "may only be 'Active' if `deletionTimestamp` is empty");
 }
 
 /* ---- all ---- */
@@ -466,72 +449,140 @@ static void check_kube_finalizers(const struct sw_json *obj, struct sw_field_err
 
 /* ---- events ---- */
 
-static void event_text(const struct sw_json *obj, const char *key, const char *shown, size_t max,
-                       struct sw_field_errs *e)
+static void event_text(const struct sw_json *obj, const char *key, struct sw_field_errs *e)
 {
-    struct sw_slice v = text_of(obj, key);
-    struct sw_fpath at = sw_fpath_str(NULL, shown);
+    struct sw_slice v = sw_b_text(obj, key);
+    struct sw_fpath at = sw_fpath_str(NULL, key);
 
     if (!v.n)
         sw_ferr_required(e, &at, NULL);
-    else if (v.n > max)
-        sw_ferr_invalid_str(e, &at, sw_slice("", 0),
-                            sw_arena_printf(e->arena, "can have at most %zu characters", max));
+    else if (v.n > 128)
+        sw_ferr_invalid_str(e, &at, sw_slice("", 0), "can have at most 128 characters");
 }
 
 /* An event lives where its object does; one about the cluster lives in two known places. */
-static void check_event_namespace(const struct sw_json *obj, const char *about,
+static void check_event_namespace(const struct sw_json *obj, const char *about, bool timed,
                                   struct sw_field_errs *e)
 {
     struct sw_slice ns = sw_json_str(sw_json_walk(obj, "metadata", "namespace", NULL));
     struct sw_slice other = sw_json_str(sw_json_walk(obj, about, "namespace", NULL));
     struct sw_fpath up = sw_fpath_str(NULL, "involvedObject");
     struct sw_fpath at = sw_fpath_str(&up, "namespace");
-    bool ok = other.n ? sw_slice_eq(other, ns)
-                      : sw_slice_eq_str(ns, "default") || sw_slice_eq_str(ns, "kube-system");
+    bool ok;
 
+    if (other.n)
+        ok = timed || sw_slice_eq(other, ns);
+    else
+        ok = sw_slice_eq_str(ns, "default") || (timed && sw_slice_eq_str(ns, "kube-system"));
     if (!ok)
         sw_ferr_invalid_str(e, &at, other.p ? other : sw_slice("", 0),
                             "does not match event.namespace");
 }
 
-static void check_new_style(const struct sw_json *obj, const char *controller,
-                            struct sw_field_errs *e)
+/* What both shapes have to obey; their names differ, those in the errors do not. */
+static void check_any_event(const struct sw_json *obj, bool core, struct sw_field_errs *e)
 {
-    event_text(obj, controller, controller, 128, e);
-    event_text(obj, "reportingInstance", "reportingInstance", 128, e);
-    event_text(obj, "action", "action", 128, e);
-    event_text(obj, "reason", "reason", 128, e);
+    struct sw_slice by = sw_b_text(obj, core ? "reportingComponent" : "reportingController");
+    struct sw_fpath at = sw_fpath_str(NULL, "reportingController");
+    bool timed = sw_b_text(obj, "eventTime").n;
+
+    check_event_namespace(obj, core ? "involvedObject" : "regarding", timed, e);
+    if (!timed)
+        return;
+    if (!by.n)
+        sw_ferr_required(e, &at, NULL);
+    sw_name_report(e, &at, by, sw_name_label_key(by));
+    event_text(obj, "reportingInstance", e);
+    event_text(obj, "action", e);
+    event_text(obj, "reason", e);
+    at = sw_fpath_str(NULL, "message");
+    if (sw_b_text(obj, core ? "message" : "note").n > 1024)
+        sw_ferr_invalid_str(e, &at, sw_slice("", 0), "can have at most 1024 characters");
 }
 
 static void check_event(const struct sw_json *obj, const struct sw_json *old,
                         struct sw_field_errs *e)
 {
-    if (old)
+    check_any_event(obj, true, e);
+}
+
+static void check_series(const struct sw_json *obj, struct sw_field_errs *e)
+{
+    const struct sw_json *series = sw_json_find(obj, "series");
+    struct sw_fpath at = sw_fpath_str(NULL, "series.count");
+
+    if (!series)
         return;
-    check_event_namespace(obj, "involvedObject", e);
-    if (text_of(obj, "eventTime").n)
-        check_new_style(obj, "reportingComponent", e);
+    if (sw_b_int(series, "count") < 2)
+        sw_ferr_invalid_str(e, &at, sw_slice("", 0), "should be at least 2");
+    at = sw_fpath_str(NULL, "series.lastObservedTime");
+    if (!sw_b_text(series, "lastObservedTime").n)
+        sw_ferr_required(e, &at, NULL);
+}
+
+/* Names of this shape, and those the errors use. */
+static const char *const event_v1_fields[][2] = {
+    {"regarding", "involvedObject"},
+    {"reason", "reason"},
+    {"note", "message"},
+    {"deprecatedSource", "source"},
+    {"deprecatedFirstTimestamp", "firstTimestamp"},
+    {"deprecatedLastTimestamp", "lastTimestamp"},
+    {"deprecatedCount", "count"},
+    {"type", "type"},
+    {"eventTime", "eventTime"},
+    {"action", "action"},
+    {"related", "related"},
+    {"reportingController", "reportingController"},
+    {"reportingInstance", "reportingInstance"},
+};
+
+static void check_event_v1_change(const struct sw_json *obj, const struct sw_json *old,
+                                  struct sw_field_errs *e)
+{
+    if (!sw_json_equal(sw_json_find(obj, "series"), sw_json_find(old, "series"), SW_JSON_EQ_VALUE))
+        check_series(obj, e);
+    for (size_t i = 0; i < SW_ARRAY_LEN(event_v1_fields); i++) {
+        const struct sw_json *now = sw_json_find(obj, event_v1_fields[i][0]);
+        struct sw_fpath at = sw_fpath_str(NULL, event_v1_fields[i][1]);
+
+        if (!sw_json_equal(now, sw_json_find(old, event_v1_fields[i][0]), SW_JSON_EQ_VALUE))
+            sw_ferr_invalid(e, &at, now, "field is immutable");
+    }
 }
 
 static void check_event_v1(const struct sw_json *obj, const struct sw_json *old,
                            struct sw_field_errs *e)
 {
-    struct sw_slice type = text_of(obj, "type");
+    /* Only the older shape may have these. */
+    static const size_t unset[] = {4, 5, 6};
+    struct sw_slice type = sw_b_text(obj, "type");
+    const struct sw_json *source = sw_json_find(obj, "deprecatedSource");
     struct sw_fpath at = sw_fpath_str(NULL, "eventTime");
 
-    if (old)
+    check_any_event(obj, false, e);
+    if (old) {
+        check_event_v1_change(obj, old, e);
         return;
-    check_event_namespace(obj, "regarding", e);
-    if (!text_of(obj, "eventTime").n)
+    }
+    check_series(obj, e);
+    if (!sw_b_text(obj, "eventTime").n)
         sw_ferr_required(e, &at, NULL);
-    else
-        check_new_style(obj, "reportingController", e);
     at = sw_fpath_str(NULL, "type");
     if (!sw_slice_eq_str(type, "Normal") && !sw_slice_eq_str(type, "Warning"))
         sw_ferr_invalid_str(
             e, &at, sw_slice("", 0),
             sw_arena_printf(e->arena, "has invalid value: %.*s", SW_SLICE_ARG(type)));
+    for (size_t i = 0; i < SW_ARRAY_LEN(unset); i++) {
+        const struct sw_json *v = sw_json_find(obj, event_v1_fields[unset[i]][0]);
+
+        at = sw_fpath_str(NULL, event_v1_fields[unset[i]][1]);
+        if (v && v->type != SW_JSON_NULL)
+            sw_ferr_invalid_str(e, &at, sw_slice("", 0), "needs to be unset");
+    }
+    at = sw_fpath_str(NULL, "source");
+    if (sw_b_text(source, "component").n || sw_b_text(source, "host").n)
+        sw_ferr_invalid_str(e, &at, sw_slice("", 0), "needs to be unset");
 }
 
 void sw_builtin_validate(const struct sw_builtin *b, const struct sw_json *obj,
@@ -541,11 +592,14 @@ void sw_builtin_validate(const struct sw_builtin *b, const struct sw_json *obj,
         const char *type;
         void (*check)(const struct sw_json *, const struct sw_json *, struct sw_field_errs *);
     } table[] = {
+        {"Namespace", check_namespace},
+        {"Pod", sw_b_check_pod},
         {"ConfigMap", check_config_map},
         {"Secret", check_secret},
-        {"Service", check_service},
+        {"Service", sw_b_check_service},
         {"Lease", check_lease},
-        {"EndpointSlice", check_endpoint_slice},
+        {"Endpoints", sw_b_check_endpoints},
+        {"EndpointSlice", sw_b_check_endpoint_slice},
         {"Event", check_event},
         {"EventV1", check_event_v1},
         {"Role", check_role},

@@ -108,12 +108,27 @@ const struct cel_type *cel_type_of(struct sw_arena *a, const struct sw_schema *s
 
 const char *cel_type_name(struct sw_arena *a, const struct cel_type *t)
 {
-    static const char *const names[] = {
-        "dyn",       "null",   "bool",          "int",
-        "uint",      "double", "string",        "bytes",
-        "list",      "map",    "object",        "duration",
-        "timestamp", "type",   "optional_type", "kubernetes.NamedFormat",
-        "error"};
+    static const char *const names[] = {"dyn",
+                                        "null",
+                                        "bool",
+                                        "int",
+                                        "uint",
+                                        "double",
+                                        "string",
+                                        "bytes",
+                                        "list",
+                                        "map",
+                                        "object",
+                                        "duration",
+                                        "timestamp",
+                                        "type",
+                                        "optional_type",
+                                        "kubernetes.NamedFormat",
+                                        "kubernetes.URL",
+                                        "net.IP",
+                                        "net.CIDR",
+                                        "kubernetes.Quantity",
+                                        "error"};
 
     if (t->k == CEL_LIST)
         return sw_arena_printf(a, "list(%s)", cel_type_name(a, t->elem));
@@ -225,6 +240,10 @@ static const struct cel_type *select_from(struct checker *k, struct cel_node *n,
     case CEL_TIMESTAMP:
     case CEL_TYPE:
     case CEL_FORMAT:
+    case CEL_URL:
+    case CEL_IP:
+    case CEL_CIDR:
+    case CEL_QUANTITY:
     case CEL_ERROR:
         break;
     }
@@ -445,20 +464,22 @@ static const struct cel_type *check_literal(struct checker *k, struct cel_node *
 }
 
 /* Opens a scope for a macro variable; -1 when there are too many. */
-static int open_scope(struct checker *k, struct cel_node *n, const struct cel_type *t)
+static int open_scope(struct checker *k, const struct cel_node *n, struct sw_slice name,
+                      const struct cel_type *t)
 {
+    int slot = SLOT_FIRST + k->depth;
+
     if (k->depth >= SCOPE_MAX) {
         cel_fail(k->c, n->pos, "too many nested macros");
         return -1;
     }
-    k->scope[k->depth].name = n->name;
+    k->scope[k->depth].name = name;
     k->scope[k->depth].type = t;
-    k->scope[k->depth].slot = SLOT_FIRST + k->depth;
-    n->slot = SLOT_FIRST + k->depth;
+    k->scope[k->depth].slot = slot;
     k->depth++;
-    if (k->c->slots < n->slot + 1)
-        k->c->slots = n->slot + 1;
-    return n->slot;
+    if (k->c->slots < slot + 1)
+        k->c->slots = slot + 1;
+    return slot;
 }
 
 static const struct cel_type *range_elem(struct checker *k, const struct cel_node *n,
@@ -476,25 +497,43 @@ static const struct cel_type *range_elem(struct checker *k, const struct cel_nod
                     cel_type_name(&k->c->arena, t));
 }
 
+/* The variables: the element, or index and element, or key and value. */
+static bool open_macro(struct checker *k, struct cel_node *n, const struct cel_type *range)
+{
+    const struct cel_type *elem = range_elem(k, n, range);
+    const struct cel_type *first = elem;
+
+    if (!elem)
+        return false;
+    if (n->name2.p) {
+        first = range->k == CEL_LIST ? &t_int : elem;
+        n->slot2 = open_scope(k, n, n->name2, range->k == CEL_MAP ? range->elem : elem);
+        if (n->slot2 < 0)
+            return false;
+    }
+    n->slot = open_scope(k, n, n->name, first);
+    return n->slot >= 0;
+}
+
 static const struct cel_type *check_macro(struct checker *k, struct cel_node *n)
 {
     const struct cel_type *range = check(k, n->args[0]);
-    const struct cel_type *elem = range ? range_elem(k, n, range) : NULL;
+    bool transform = n->kind == N_MAPPED || n->kind == N_MAPPED_MAP;
     const struct cel_type *body;
 
-    if (!elem || open_scope(k, n, elem) < 0)
+    if (!range || !open_macro(k, n, range))
         return NULL;
-    if (n->kind == N_MAPPED) {
+    if (transform) {
         body = n->nargs == 3 ? want_bool(k, n->args[1], "_&&_") : &t_bool;
         body = body ? check(k, n->args[n->nargs - 1]) : NULL;
     } else {
         body = want_bool(k, n->args[1], n->kind == N_ALL ? "_&&_" : "_||_");
     }
-    k->depth--;
+    k->depth -= n->name2.p ? 2 : 1;
     if (!body)
         return NULL;
-    if (n->kind == N_MAPPED)
-        return container(&k->c->arena, CEL_LIST, body, false);
+    if (transform)
+        return container(&k->c->arena, n->kind == N_MAPPED ? CEL_LIST : CEL_MAP, body, false);
     if (n->kind == N_FILTER)
         return range->k == CEL_MAP ? container(&k->c->arena, CEL_LIST, &t_string, false) : range;
     return &t_bool;
@@ -507,15 +546,16 @@ static const struct cel_type *check_bind(struct checker *k, struct cel_node *n)
 
     if (!t)
         return NULL;
-    if (n->kind == N_OPT_MAP) {
+    if (n->kind != N_BIND) {
         if (t->k != CEL_OPTIONAL && t->k != CEL_DYN) {
             const struct cel_type *args[1] = {t};
 
-            return no_overload(k, n, "optMap", args, 1);
+            return no_overload(k, n, n->kind == N_OPT_MAP ? "optMap" : "optFlatMap", args, 1);
         }
         t = t->k == CEL_OPTIONAL ? t->elem : &t_dyn;
     }
-    if (open_scope(k, n, t) < 0)
+    n->slot = open_scope(k, n, n->name, t);
+    if (n->slot < 0)
         return NULL;
     r = check(k, n->args[1]);
     k->depth--;
@@ -687,6 +727,10 @@ static const struct cel_type *check_const(const struct cel_node *n)
     case CEL_TYPE:
     case CEL_OPTIONAL:
     case CEL_FORMAT:
+    case CEL_URL:
+    case CEL_IP:
+    case CEL_CIDR:
+    case CEL_QUANTITY:
     case CEL_ERROR:
         break;
     }
@@ -726,9 +770,11 @@ static const struct cel_type *check_kind(struct checker *k, struct cel_node *n)
     case N_EXISTS_ONE:
     case N_FILTER:
     case N_MAPPED:
+    case N_MAPPED_MAP:
         return check_macro(k, n);
     case N_BIND:
     case N_OPT_MAP:
+    case N_OPT_FLAT_MAP:
         return check_bind(k, n);
     }
     return NULL;
@@ -750,6 +796,7 @@ void cel_check(struct sw_cel *c)
     if (!t)
         return;
     if ((c->flags & SW_CEL_WANT_STRING) ? t->k != CEL_STRING : t->k != CEL_BOOL) {
+        c->unplaced = t->k != CEL_DYN;
         if (t->k != CEL_DYN)
             cel_fail(c, 0, "%s",
                      c->flags & SW_CEL_WANT_STRING ? "messageExpression must evaluate to a string"

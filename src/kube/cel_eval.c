@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "kube/cel_priv.h"
+#include "kube/cel_fn.h"
 #include "kube/regex.h"
 #include "kube/text.h"
 
@@ -222,6 +222,8 @@ bool cel_order(const struct cel_val *x, const struct cel_val *y, int *ret)
         *ret = x->b - y->b;
     else if (x->k == CEL_DURATION)
         *ret = cmp_i64(x->i, y->i);
+    else if (x->k == CEL_QUANTITY)
+        *ret = cel_quantity_cmp(x->qty, y->qty);
     else if (x->k == CEL_TIMESTAMP)
         *ret = x->i != y->i ? cmp_i64(x->i, y->i) : cmp_i64(x->ns, y->ns);
     else
@@ -315,8 +317,10 @@ bool cel_equal(struct cel_env *env, const struct cel_val *x, const struct cel_va
         return equal_lists(env, x, y);
     if (x->k == CEL_OPTIONAL)
         return x->opt && y->opt ? cel_equal(env, x->opt, y->opt) : x->opt == y->opt;
-    if (x->k == CEL_TYPE || x->k == CEL_FORMAT)
+    if (x->k == CEL_TYPE || x->k == CEL_FORMAT || x->k == CEL_URL)
         return sw_slice_eq(x->s, y->s);
+    if (x->k == CEL_IP || x->k == CEL_CIDR)
+        return cel_net_equal(x, y);
     return x->k == CEL_NULL;
 }
 
@@ -497,7 +501,7 @@ struct cel_val cel_binary(struct cel_env *env, enum cel_op op, struct cel_val x,
 
 /* ---- nodes ---- */
 
-static struct cel_val some(struct cel_env *env, struct cel_val v)
+struct cel_val cel_some(struct cel_env *env, struct cel_val v)
 {
     struct cel_val *copy = SW_ARENA_NEW(env->a, struct cel_val);
 
@@ -528,7 +532,7 @@ static struct cel_val eval_select(struct cel_env *env, const struct cel_node *n)
     if (!mapping(&x))
         return no_overload(env);
     if (cel_lookup(env, &x, &key, &r))
-        return optional ? some(env, r) : r;
+        return optional ? cel_some(env, r) : r;
     return optional ? none() : cel_error(env, "no such key: %.*s", SW_SLICE_ARG(n->name));
 }
 
@@ -542,7 +546,7 @@ static struct cel_val index_list(struct cel_env *env, const struct cel_val *x,
     else if (i->k != CEL_INT && i->k != CEL_UINT)
         return no_overload(env);
     if (at >= 0 && (uint64_t)at < cel_len(x))
-        return optional ? some(env, cel_at(env, x, (size_t)at)) : cel_at(env, x, (size_t)at);
+        return optional ? cel_some(env, cel_at(env, x, (size_t)at)) : cel_at(env, x, (size_t)at);
     return optional ? none() : cel_error(env, "index out of bounds: %lld", (long long)at);
 }
 
@@ -566,7 +570,7 @@ static struct cel_val eval_index(struct cel_env *env, const struct cel_node *n)
     if (!mapping(&x))
         return no_overload(env);
     if (cel_lookup(env, &x, &i, &r))
-        return optional ? some(env, r) : r;
+        return optional ? cel_some(env, r) : r;
     if (optional)
         return none();
     return i.k == CEL_STRING ? cel_error(env, "no such key: %.*s", SW_SLICE_ARG(i.s))
@@ -632,30 +636,38 @@ static struct cel_val eval_literal(struct cel_env *env, const struct cel_node *n
 }
 
 struct fold {
-    struct cel_val err; /* the first error seen, CEL_NULL when none */
-    struct cel_val out; /* filter, map */
+    struct cel_val err;  /* the first error seen, CEL_NULL when none */
+    struct cel_val out;  /* filter, map */
+    struct cel_val keys; /* transformMap */
     size_t hits;
 };
 
-/* One element; returns true when the macro's result is decided. */
-static bool fold_step(struct cel_env *env, const struct cel_node *n, struct cel_val item,
-                      struct fold *f)
+static bool transforms(const struct cel_node *n)
 {
-    bool test = n->kind != N_MAPPED || n->nargs == 3;
+    return n->kind == N_MAPPED || n->kind == N_MAPPED_MAP;
+}
+
+/* One element, or an index or key with its element; true when the macro's result is decided. */
+static bool fold_step(struct cel_env *env, const struct cel_node *n, struct cel_val first,
+                      struct cel_val second, struct fold *f)
+{
+    bool test = !transforms(n) || n->nargs == 3;
     struct cel_val b = cel_bool(true);
 
-    env->slots[n->slot] = item;
+    env->slots[n->slot] = first;
+    if (n->name2.p)
+        env->slots[n->slot2] = second;
     if (test)
         b = cel_eval(env, n->args[1]);
     if (b.k != CEL_BOOL) {
         if (f->err.k == CEL_NULL)
             f->err = b.k == CEL_ERROR ? b : no_overload(env);
-        return n->kind == N_FILTER || n->kind == N_MAPPED || n->kind == N_EXISTS_ONE;
+        return n->kind == N_FILTER || transforms(n) || n->kind == N_EXISTS_ONE;
     }
     f->hits += b.b;
     if (n->kind == N_FILTER && b.b)
-        cel_push(env, &f->out, item);
-    if (n->kind == N_MAPPED && b.b) {
+        cel_push(env, &f->out, first);
+    if (transforms(n) && b.b) {
         struct cel_val y = cel_eval(env, n->args[n->nargs - 1]);
 
         if (y.k == CEL_ERROR) {
@@ -663,15 +675,52 @@ static bool fold_step(struct cel_env *env, const struct cel_node *n, struct cel_
             return true;
         }
         cel_push(env, &f->out, y);
+        cel_push(env, &f->keys, first);
     }
     return (n->kind == N_ALL && !b.b) || (n->kind == N_EXISTS && b.b);
+}
+
+static bool fold_at(struct cel_env *env, const struct cel_node *n, const struct cel_val *range,
+                    size_t i, struct fold *f)
+{
+    struct cel_val first = range->k == CEL_LIST ? cel_at(env, range, i) : cel_key_at(env, range, i);
+    struct cel_val second = {.k = CEL_NULL};
+
+    if (n->name2.p && range->k == CEL_LIST) {
+        second = first;
+        first = cel_int((int64_t)i);
+    } else if (n->name2.p) {
+        (void)cel_lookup(env, range, &first, &second);
+    }
+    return fold_step(env, n, first, second, f);
+}
+
+static struct cel_val fold_result(struct cel_env *env, const struct cel_node *n, struct fold *f,
+                                  bool decided)
+{
+    struct cel_map *m;
+
+    if (f->err.k != CEL_NULL && !(decided && (n->kind == N_ALL || n->kind == N_EXISTS)))
+        return f->err;
+    if (n->kind == N_FILTER || n->kind == N_MAPPED)
+        return f->out;
+    if (n->kind == N_EXISTS_ONE)
+        return cel_bool(f->hits == 1);
+    if (n->kind != N_MAPPED_MAP)
+        return cel_bool(n->kind == N_ALL ? !decided : decided);
+    m = SW_ARENA_NEW(env->a, struct cel_map);
+    m->n = f->out.lst->n;
+    m->keys = f->keys.lst->p;
+    m->vals = f->out.lst->p;
+    return (struct cel_val){.k = CEL_MAP, .map = m};
 }
 
 static struct cel_val eval_macro(struct cel_env *env, const struct cel_node *n)
 {
     struct cel_val range = cel_eval(env, n->args[0]);
-    struct fold f = {.err = {.k = CEL_NULL}, .out = cel_new_list(env)};
+    struct fold f = {.err = {.k = CEL_NULL}, .out = cel_new_list(env), .keys = cel_new_list(env)};
     struct cel_val saved = env->slots[n->slot];
+    struct cel_val saved2 = n->name2.p ? env->slots[n->slot2] : saved;
     bool decided = false;
 
     if (range.k == CEL_ERROR)
@@ -681,19 +730,14 @@ static struct cel_val eval_macro(struct cel_env *env, const struct cel_node *n)
     for (size_t i = 0; i < cel_len(&range) && !decided; i++) {
         if (spent(env, 1))
             return cel_error(env, "%s", cost_text);
-        decided = fold_step(
-            env, n, range.k == CEL_LIST ? cel_at(env, &range, i) : cel_key_at(env, &range, i), &f);
+        decided = fold_at(env, n, &range, i, &f);
     }
     env->slots[n->slot] = saved;
+    if (n->name2.p)
+        env->slots[n->slot2] = saved2;
     if (env->cost > env->limit)
         return cel_error(env, "%s", cost_text);
-    if (f.err.k != CEL_NULL && !(decided && (n->kind == N_ALL || n->kind == N_EXISTS)))
-        return f.err;
-    if (n->kind == N_FILTER || n->kind == N_MAPPED)
-        return f.out;
-    if (n->kind == N_EXISTS_ONE)
-        return cel_bool(f.hits == 1);
-    return cel_bool(n->kind == N_ALL ? !decided : decided);
+    return fold_result(env, n, &f, decided);
 }
 
 static struct cel_val eval_call(struct cel_env *env, const struct cel_node *n)
@@ -717,7 +761,7 @@ static struct cel_val eval_bind(struct cel_env *env, const struct cel_node *n)
 
     if (x.k == CEL_ERROR)
         return x;
-    if (n->kind == N_OPT_MAP) {
+    if (n->kind != N_BIND) {
         if (x.k != CEL_OPTIONAL)
             return no_overload(env);
         if (!x.opt)
@@ -727,7 +771,7 @@ static struct cel_val eval_bind(struct cel_env *env, const struct cel_node *n)
     env->slots[n->slot] = x;
     x = cel_eval(env, n->args[1]);
     env->slots[n->slot] = saved;
-    return n->kind == N_OPT_MAP && x.k != CEL_ERROR ? some(env, x) : x;
+    return n->kind == N_OPT_MAP && x.k != CEL_ERROR ? cel_some(env, x) : x;
 }
 
 static struct cel_val eval_unary(struct cel_env *env, const struct cel_node *n)
@@ -790,9 +834,11 @@ struct cel_val cel_eval(struct cel_env *env, const struct cel_node *n)
     case N_EXISTS_ONE:
     case N_FILTER:
     case N_MAPPED:
+    case N_MAPPED_MAP:
         return eval_macro(env, n);
     case N_BIND:
     case N_OPT_MAP:
+    case N_OPT_FLAT_MAP:
         return eval_bind(env, n);
     }
     return no_overload(env);
@@ -842,7 +888,7 @@ int sw_cel_compile(struct sw_arena *a, struct sw_slice src, const struct sw_sche
     if (!c->failed)
         cel_check(c);
     if (c->failed) {
-        *ret_why = explain(a, c);
+        *ret_why = c->unplaced ? sw_arena_dup(a, sw_slice_str(c->why)) : explain(a, c);
         sw_cel_free(c);
         return SW_EINVAL;
     }
@@ -877,7 +923,7 @@ struct sw_cel_result sw_cel_eval(const struct sw_cel *c, struct sw_arena *a,
     env.slots = sw_arena_array(a, (size_t)c->slots + 1, sizeof(*env.slots));
     env.slots[SLOT_SELF] = cel_from_json(&env, self, c->self);
     if (c->flags & SW_CEL_OPTIONAL_OLD)
-        env.slots[SLOT_OLD] = old ? some(&env, cel_from_json(&env, old, c->self)) : none();
+        env.slots[SLOT_OLD] = old ? cel_some(&env, cel_from_json(&env, old, c->self)) : none();
     else if (old)
         env.slots[SLOT_OLD] = cel_from_json(&env, old, c->self);
     else

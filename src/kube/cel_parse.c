@@ -442,15 +442,24 @@ static const struct {
     const char *name;
     enum cel_node_kind kind;
     size_t nargs;
+    size_t vars;
 } macros[] = {
-    {"all", N_ALL, 2},
-    {"exists", N_EXISTS, 2},
-    {"exists_one", N_EXISTS_ONE, 2},
-    {"existsOne", N_EXISTS_ONE, 2},
-    {"filter", N_FILTER, 2},
-    {"map", N_MAPPED, 2},
-    {"map", N_MAPPED, 3},
-    {"optMap", N_OPT_MAP, 2},
+    {"all", N_ALL, 2, 1},
+    {"all", N_ALL, 3, 2},
+    {"exists", N_EXISTS, 2, 1},
+    {"exists", N_EXISTS, 3, 2},
+    {"exists_one", N_EXISTS_ONE, 2, 1},
+    {"existsOne", N_EXISTS_ONE, 2, 1},
+    {"existsOne", N_EXISTS_ONE, 3, 2},
+    {"filter", N_FILTER, 2, 1},
+    {"map", N_MAPPED, 2, 1},
+    {"map", N_MAPPED, 3, 1},
+    {"transformList", N_MAPPED, 3, 2},
+    {"transformList", N_MAPPED, 4, 2},
+    {"transformMap", N_MAPPED_MAP, 3, 2},
+    {"transformMap", N_MAPPED_MAP, 4, 2},
+    {"optMap", N_OPT_MAP, 2, 1},
+    {"optFlatMap", N_OPT_FLAT_MAP, 2, 1},
 };
 
 /* target.all(x, body) and its kind: args become {range, body...}, name the variable. */
@@ -459,16 +468,21 @@ static struct cel_node *expand_macro(struct parser *p, struct cel_node *call)
     for (size_t i = 0; i < SW_ARRAY_LEN(macros); i++) {
         struct cel_node *n;
         size_t given = call->nargs - 1;
+        size_t vars = macros[i].vars;
 
         if (!sw_slice_eq_str(call->name, macros[i].name) || given != macros[i].nargs)
             continue;
-        if (call->args[1]->kind != N_IDENT)
-            return cel_fail(p->c, call->args[1]->pos, "argument must be a simple name");
-        n = node(p, macros[i].kind, call->pos, given);
+        for (size_t j = 1; j <= vars; j++) {
+            if (call->args[j]->kind != N_IDENT)
+                return cel_fail(p->c, call->args[j]->pos, "argument must be a simple name");
+        }
+        n = node(p, macros[i].kind, call->pos, given - vars + 1);
         n->name = call->args[1]->name;
+        if (vars == 2)
+            n->name2 = call->args[2]->name;
         n->args[0] = call->args[0];
-        for (size_t j = 1; j < given; j++)
-            n->args[j] = call->args[j + 1];
+        for (size_t j = vars + 1; j <= given; j++)
+            n->args[j - vars] = call->args[j];
         return n;
     }
     if (call->args[0]->kind == N_IDENT && sw_slice_eq_str(call->args[0]->name, "cel") &&

@@ -30,6 +30,10 @@ enum cel_kind {
     CEL_TYPE,
     CEL_OPTIONAL,
     CEL_FORMAT,
+    CEL_URL,
+    CEL_IP,
+    CEL_CIDR,
+    CEL_QUANTITY,
     CEL_ERROR, /* values only */
 };
 
@@ -43,6 +47,7 @@ struct cel_type {
 
 struct cel_list;
 struct cel_map;
+struct cel_quantity;
 
 struct cel_val {
     enum cel_kind k;
@@ -51,10 +56,11 @@ struct cel_val {
         int64_t i; /* int; duration in ns; timestamp seconds */
         uint64_t u;
         double d;
-        struct sw_slice s;         /* string, bytes, type name, error text */
+        struct sw_slice s;         /* string, bytes, type name, error text; URL, address, prefix */
         struct cel_list *lst;      /* list, when json is NULL */
         struct cel_map *map;       /* map, when json is NULL */
         const struct cel_val *opt; /* optional; NULL = none */
+        const struct cel_quantity *qty;
     };
     int32_t ns;                 /* timestamps */
     const struct sw_json *json; /* backing tree of lists, maps and objects */
@@ -93,8 +99,10 @@ enum cel_node_kind {
     N_EXISTS_ONE,
     N_FILTER,
     N_MAPPED,
+    N_MAPPED_MAP, /* transformMap */
     N_BIND,
     N_OPT_MAP,
+    N_OPT_FLAT_MAP,
 };
 
 enum cel_op {
@@ -125,8 +133,10 @@ struct cel_node {
     bool has_target; /* call written as target.name(...) */
     uint32_t pos;    /* byte offset in the source */
     int slot;        /* identifier or macro variable */
+    int slot2;       /* second macro variable */
     struct sw_slice name;
-    struct cel_val value; /* constants */
+    struct sw_slice name2; /* second variable of a macro; p == NULL when there is none */
+    struct cel_val value;  /* constants */
     struct cel_node **args;
     size_t nargs;
     const struct cel_fn *fn;
@@ -142,6 +152,7 @@ struct sw_cel {
     int slots; /* variables needed */
     bool uses_old;
     bool failed;
+    bool unplaced; /* the failure is about the whole expression */
     const char *why;
     size_t why_pos;
     const struct sw_schema *self;
@@ -178,6 +189,11 @@ struct cel_val cel_from_json(struct cel_env *env, const struct sw_json *v,
                              const struct sw_schema *s);
 struct cel_val cel_error(struct cel_env *env, const char *fmt, ...) SW_PRINTF(2, 3);
 bool cel_equal(struct cel_env *env, const struct cel_val *x, const struct cel_val *y);
+/* Quantities; NULL when the text is none. */
+const struct cel_quantity *cel_quantity_parse(struct sw_arena *a, struct sw_slice s);
+int cel_quantity_cmp(const struct cel_quantity *x, const struct cel_quantity *y);
+/* Addresses and prefixes with the same meaning. */
+bool cel_net_equal(const struct cel_val *x, const struct cel_val *y);
 /* False when the two have no order; otherwise *ret is <0, 0, >0. */
 bool cel_order(const struct cel_val *x, const struct cel_val *y, int *ret);
 size_t cel_len(const struct cel_val *v);
@@ -200,7 +216,7 @@ typedef struct cel_val (*cel_fn_ptr)(struct cel_env *env, const struct cel_node 
 
 struct cel_fn {
     const char *name;
-    const char *sig; /* argument letters, ':', result letter; see cel_fn.c */
+    const char *sig; /* argument letters, ':', result letter; see cel_fn.h */
     bool member;
     cel_fn_ptr call;
 };

@@ -9,7 +9,7 @@
 struct compiler {
     struct sw_schema_set *set;
     struct sw_field_errs *e;
-    const struct sw_fpath *uncorrelatable; /* first list above whose items have no identity */
+    const struct sw_fpath *uncorrelatable; /* first list or map above whose parts have no history */
 };
 
 static bool has_newline(struct sw_slice s)
@@ -17,16 +17,39 @@ static bool has_newline(struct sw_slice s)
     return s.n && (memchr(s.p, '\n', s.n) || memchr(s.p, '\r', s.n));
 }
 
+/* A rule as the reference prints the struct it keeps rules in. */
+static const char *rule_value(struct sw_arena *a, const struct sw_rule *r)
+{
+    const char *reason = "(*apiextensions.FieldValueErrorReason)(nil)";
+
+    if (r->given_reason.n)
+        reason = "(*apiextensions.FieldValueErrorReason)(0xc000000000)";
+    return sw_arena_printf(
+        a,
+        "apiextensions.ValidationRule{Rule:%s, Message:%s, MessageExpression:%s, Reason:%s, "
+        "FieldPath:%s, OptionalOldSelf:%s}",
+        sw_go_quote(a, r->rule), sw_go_quote(a, r->message), sw_go_quote(a, r->message_expr),
+        reason, sw_go_quote(a, r->field_path),
+        r->has_optional_old ? "(*bool)(0xc000000000)" : "(*bool)(nil)");
+}
+
 /* One expression; reports under 'at'. */
 static struct sw_cel *compile_one(struct compiler *c, const struct sw_schema *s,
-                                  struct sw_slice src, unsigned flags, const struct sw_fpath *at)
+                                  const struct sw_rule *r, struct sw_slice src, unsigned flags,
+                                  const struct sw_fpath *at)
 {
+    struct sw_arena *a = c->e->arena;
     struct sw_cel *cel;
     const char *why;
 
-    if (sw_cel_compile(c->e->arena, src, s, flags, &cel, &why) < 0) {
-        sw_ferr_invalid_str(c->e, at, src,
-                            sw_arena_printf(c->e->arena, "compilation failed: %s", why));
+    if (sw_cel_compile(a, src, s, flags, &cel, &why) < 0) {
+        bool message = (flags & SW_CEL_WANT_STRING) != 0;
+        bool placed = sw_slice_has_prefix(sw_slice_str(why), SW_SLICE_LIT("ERROR: "));
+
+        sw_ferr(c->e, SW_CAUSE_INVALID, at,
+                sw_arena_printf(a, "Invalid value: %s: %s%s%s", rule_value(a, r),
+                                placed && message ? "messageExpression " : "",
+                                placed ? "compilation failed: " : "", why));
         return NULL;
     }
     sw_vec_push(&c->set->cels, cel);
@@ -69,24 +92,46 @@ static const struct sw_schema *field_path_target(const struct sw_schema *s, stru
     return s;
 }
 
+static void check_reason(struct compiler *c, const struct sw_rule *r, const struct sw_fpath *path)
+{
+    static const char *const known[] = {"FieldValueDuplicate", "FieldValueForbidden",
+                                        "FieldValueInvalid", "FieldValueRequired", NULL};
+    struct sw_fpath at = sw_fpath_str(path, "reason");
+
+    for (size_t i = 0; known[i]; i++) {
+        if (!r->given_reason.n || sw_slice_eq_str(r->given_reason, known[i]))
+            return;
+    }
+    sw_ferr_unsupported(c->e, &at, sw_json_new_string(c->e->arena, r->given_reason), known);
+}
+
+/* What is wrong with a rule before anything is compiled. */
 static void check_texts(struct compiler *c, const struct sw_schema *s, struct sw_rule *r,
                         const struct sw_fpath *path)
 {
+    struct sw_fpath at_rule = sw_fpath_str(path, "rule");
     struct sw_fpath at_msg = sw_fpath_str(path, "message");
+    struct sw_fpath at_expr = sw_fpath_str(path, "messageExpression");
     struct sw_fpath at_fp = sw_fpath_str(path, "fieldPath");
     const char *text;
 
-    if (has_newline(r->message))
+    if (!sw_slice_trim(r->rule).n)
+        sw_ferr_required(c->e, &at_rule, "rule is not specified");
+    else if (r->blank_message)
+        sw_ferr_invalid_str(c->e, &at_msg, r->message, "message must be non-empty if specified");
+    else if (has_newline(r->message))
         sw_ferr_invalid_str(c->e, &at_msg, r->message, "message must not contain line breaks");
-    if (has_newline(r->rule) && !r->message.n && !r->message_expr.n)
+    else if (has_newline(sw_slice_trim(r->rule)) && !r->message.n)
         sw_ferr_required(c->e, &at_msg, "message must be specified if rule contains line breaks");
+    if (r->blank_message_expr)
+        sw_ferr_required(c->e, &at_expr, "messageExpression must be non-empty if specified");
+    check_reason(c, r, path);
     if (!r->field_path.n)
         return;
+    if (has_newline(r->field_path))
+        sw_ferr_invalid_str(c->e, &at_fp, r->field_path, "fieldPath must not contain line breaks");
     if (!field_path_target(s, r->field_path, &c->set->arena, &text))
-        sw_ferr_invalid_str(c->e, &at_fp, r->field_path,
-                            sw_arena_printf(c->e->arena,
-                                            "fieldPath must be a valid path: does not refer to a "
-                                            "valid field"));
+        sw_ferr_invalid_str(c->e, &at_fp, r->field_path, "fieldPath must be a valid path");
     else
         r->field_path = sw_slice_str(text);
 }
@@ -100,12 +145,11 @@ static void compile_rule(struct compiler *c, const struct sw_schema *s, struct s
     unsigned flags =
         (root || s->embedded ? SW_CEL_RESOURCE : 0) | (r->optional_old ? SW_CEL_OPTIONAL_OLD : 0);
 
-    if (!r->rule.n) {
-        sw_ferr_required(c->e, &at_rule, "rule is not specified");
-        return;
-    }
-    check_texts(c, s, r, path);
-    r->cel = compile_one(c, s, r->rule, flags, &at_rule);
+    r->cel = compile_one(c, s, r, r->rule, flags, &at_rule);
+    if (r->message_expr.n)
+        r->cel_msg =
+            compile_one(c, s, r, r->message_expr,
+                        (flags & ~(unsigned)SW_CEL_OPTIONAL_OLD) | SW_CEL_WANT_STRING, &at_msg);
     if (!r->cel)
         return;
     r->uses_old = sw_cel_uses_old(r->cel);
@@ -116,17 +160,16 @@ static void compile_rule(struct compiler *c, const struct sw_schema *s, struct s
                             "oldSelf cannot be used on the uncorrelatable portion of the schema "
                             "within %s",
                             sw_fpath_text(c->e->arena, c->uncorrelatable)));
-    if (r->optional_old && !r->uses_old)
-        sw_ferr_invalid(c->e, &at_opt, sw_json_new_bool(c->e->arena, true),
-                        "option 'optionalOldSelf' may not be set if oldSelf is not used in rule");
-    if (r->message_expr.n)
-        r->cel_msg = compile_one(c, s, r->message_expr, flags | SW_CEL_WANT_STRING, &at_msg);
+    if (r->has_optional_old && !r->uses_old)
+        sw_ferr_invalid(c->e, &at_opt, sw_json_new_bool(c->e->arena, r->optional_old),
+                        "may not be set if oldSelf is not used in rule");
 }
 
-static void compile_node(struct compiler *c, struct sw_schema *s, bool root,
-                         const struct sw_fpath *path)
+/* Calls 'visit' for every node with rules, children first, as errors are collected there. */
+static void
+each_node(struct compiler *c, struct sw_schema *s, bool root, const struct sw_fpath *path,
+          void (*visit)(struct compiler *, struct sw_schema *, bool, const struct sw_fpath *))
 {
-    struct sw_fpath at_rules = sw_fpath_str(path, "x-kubernetes-validations");
     struct sw_fpath at_items = sw_fpath_str(path, "items");
     struct sw_fpath at_more = sw_fpath_str(path, "additionalProperties");
     struct sw_fpath up = sw_fpath_str(path, "properties");
@@ -134,32 +177,72 @@ static void compile_node(struct compiler *c, struct sw_schema *s, bool root,
 
     if (!s->rules_below)
         return;
+    if (s->additional)
+        each_node(c, s->additional, false, &at_more, visit);
+    for (size_t i = 0; i < s->nprops; i++) {
+        struct sw_fpath at = sw_fpath_key(&up, s->props[i].name);
+
+        c->uncorrelatable = !outer && s->map_atomic ? path : outer;
+        each_node(c, s->props[i].schema, false, &at, visit);
+    }
+    c->uncorrelatable = !outer && s->list_type != SW_LIST_MAP ? path : outer;
+    if (s->items)
+        each_node(c, s->items, false, &at_items, visit);
+    c->uncorrelatable = outer;
+    visit(c, s, root, path);
+}
+
+static void visit_texts(struct compiler *c, struct sw_schema *s, bool root,
+                        const struct sw_fpath *path)
+{
+    struct sw_fpath at_rules = sw_fpath_str(path, "x-kubernetes-validations");
+
+    (void)root;
+    for (size_t i = 0; i < s->nrules; i++) {
+        struct sw_fpath at = sw_fpath_index(&at_rules, i);
+
+        check_texts(c, s, &s->rules[i], &at);
+    }
+}
+
+static void visit_compile(struct compiler *c, struct sw_schema *s, bool root,
+                          const struct sw_fpath *path)
+{
+    struct sw_fpath at_rules = sw_fpath_str(path, "x-kubernetes-validations");
+
     for (size_t i = 0; i < s->nrules; i++) {
         struct sw_fpath at = sw_fpath_index(&at_rules, i);
 
         compile_rule(c, s, &s->rules[i], root, &at);
     }
-    for (size_t i = 0; i < s->nprops; i++) {
-        struct sw_fpath at = sw_fpath_key(&up, s->props[i].name);
+}
 
-        compile_node(c, s->props[i].schema, false, &at);
-    }
-    if (s->additional)
-        compile_node(c, s->additional, false, &at_more);
-    if (s->items) {
-        if (!outer && s->list_type != SW_LIST_MAP)
-            c->uncorrelatable = &at_items;
-        compile_node(c, s->items, false, &at_items);
-        c->uncorrelatable = outer;
-    }
+/* Defaults are held to the rules too. */
+static void visit_default(struct compiler *c, struct sw_schema *s, bool root,
+                          const struct sw_fpath *path)
+{
+    struct sw_fpath at = sw_fpath_str(path, "default");
+    struct sw_json *copy;
+
+    (void)root;
+    if (!s->def || s->def->type == SW_JSON_NULL)
+        return;
+    copy = sw_json_copy(c->e->arena, s->def);
+    sw_schema_default(c->e->arena, copy, s);
+    sw_rules_check(s, copy, NULL, &at, c->e);
 }
 
 void sw_rules_compile(struct sw_schema_set *set, struct sw_schema *root,
                       const struct sw_fpath *path, struct sw_field_errs *e)
 {
     struct compiler c = {.set = set, .e = e};
+    size_t before = e->n;
 
-    compile_node(&c, root, true, path);
+    each_node(&c, root, true, path, visit_texts);
+    if (e->n == before)
+        each_node(&c, root, true, path, visit_compile);
+    if (e->n == before)
+        each_node(&c, root, true, path, visit_default);
 }
 
 /* ---- evaluating ---- */
@@ -193,7 +276,7 @@ static const char *broken_text(struct runner *w, const struct sw_rule *r, const 
     return r->message.n ? rule_text(a, r) : sw_arena_printf(a, "failed rule: %s", rule_text(a, r));
 }
 
-static void report(struct runner *w, const struct sw_schema *s, const struct sw_rule *r,
+static void report(struct sw_field_errs *e, const struct sw_schema *s, const struct sw_rule *r,
                    const struct sw_fpath *path, const char *text)
 {
     struct sw_slice type = sw_slice_str(sw_stype_name(s->type));
@@ -203,19 +286,32 @@ static void report(struct runner *w, const struct sw_schema *s, const struct sw_
     if (r->field_path.n) {
         at = sw_fpath_field(path, r->field_path);
         if (r->field_path.p[0] == '[' && path)
-            at = sw_fpath_str(NULL, sw_arena_printf(w->e->arena, "%s%.*s",
-                                                    sw_fpath_text(w->e->arena, path),
-                                                    SW_SLICE_ARG(r->field_path)));
+            at = sw_fpath_str(NULL,
+                              sw_arena_printf(e->arena, "%s%.*s", sw_fpath_text(e->arena, path),
+                                              SW_SLICE_ARG(r->field_path)));
         where = &at;
     }
     if (r->reason == SW_CAUSE_REQUIRED)
-        sw_ferr_required(w->e, where, text);
+        sw_ferr_required(e, where, text);
     else if (r->reason == SW_CAUSE_FORBIDDEN)
-        sw_ferr_forbidden(w->e, where, text);
+        sw_ferr_forbidden(e, where, text);
     else if (r->reason == SW_CAUSE_DUPLICATE)
-        sw_ferr_duplicate(w->e, where, sw_json_new_string(w->e->arena, type));
+        sw_ferr_duplicate(e, where, sw_json_new_string(e->arena, type));
     else
-        sw_ferr_invalid_str(w->e, where, type, text);
+        sw_ferr_invalid_str(e, where, type, text);
+}
+
+/* A value that did not change is only warned about. */
+static void warn(struct sw_field_errs *e, const struct sw_schema *s, const struct sw_rule *r,
+                 const struct sw_fpath *path, const char *text)
+{
+    struct sw_field_errs one;
+
+    if (!e->warnings)
+        return;
+    sw_field_errs_init(&one, e->arena);
+    report(&one, s, r, path, text);
+    sw_texts_add(e->warnings, sw_arena_printf(e->arena, "%s: %s", one.p[0].field, one.p[0].text));
 }
 
 static void eval_failed(struct runner *w, const struct sw_schema *s, const struct sw_rule *r,
@@ -242,16 +338,14 @@ static void eval_failed(struct runner *w, const struct sw_schema *s, const struc
     sw_ferr_invalid_str(w->e, path, sw_slice_str(sw_stype_name(s->type)), text);
 }
 
+/* 'same': the value, or the nearest thing around it that has a history, did not change. */
 static void run_rule(struct runner *w, const struct sw_schema *s, const struct sw_rule *r,
-                     const struct sw_json *v, const struct sw_json *old,
+                     const struct sw_json *v, const struct sw_json *old, bool same,
                      const struct sw_fpath *path)
 {
     struct sw_cel_result res;
 
     if (!r->cel || (r->uses_old && !old && !r->optional_old))
-        return;
-    /* A value that did not change is not held to rules that look only at it. */
-    if (old && !r->uses_old && sw_json_equal(v, old, SW_JSON_EQ_VALUE))
         return;
     res = sw_cel_eval(r->cel, w->tmp, v, old, SW_CEL_RULE_COST);
     if (res.cost > w->budget) {
@@ -264,17 +358,21 @@ static void run_rule(struct runner *w, const struct sw_schema *s, const struct s
     w->budget -= res.cost;
     if (res.outcome == SW_CEL_ERROR || res.outcome == SW_CEL_COST || res.outcome == SW_CEL_STRING)
         eval_failed(w, s, r, path, &res);
+    else if (res.outcome == SW_CEL_FALSE && same && !r->uses_old)
+        warn(w->e, s, r, path, broken_text(w, r, v, old));
     else if (res.outcome == SW_CEL_FALSE)
-        report(w, s, r, path, broken_text(w, r, v, old));
+        report(w->e, s, r, path, broken_text(w, r, v, old));
 }
 
 static void walk(struct runner *w, const struct sw_schema *s, const struct sw_json *v,
-                 const struct sw_json *old, const struct sw_fpath *path)
+                 const struct sw_json *old, bool same, const struct sw_fpath *path)
 {
     if (!s->rules_below || w->stop || v->type == SW_JSON_NULL)
         return;
+    if (old && !same)
+        same = sw_json_equal(v, old, SW_JSON_EQ_VALUE);
     for (size_t i = 0; i < s->nrules && !w->stop; i++)
-        run_rule(w, s, &s->rules[i], v, old, path);
+        run_rule(w, s, &s->rules[i], v, old, same, path);
     if (v->type == SW_JSON_OBJECT) {
         for (size_t i = 0; i < sw_json_len(v); i++) {
             const struct sw_json_member *m = sw_json_member_at(v, i);
@@ -283,7 +381,7 @@ static void walk(struct runner *w, const struct sw_schema *s, const struct sw_js
             if (p || (m && s->additional)) {
                 struct sw_fpath at = p ? sw_fpath_field(path, m->key) : sw_fpath_key(path, m->key);
 
-                walk(w, p ? p : s->additional, m->value, sw_json_get(old, m->key), &at);
+                walk(w, p ? p : s->additional, m->value, sw_json_get(old, m->key), same, &at);
             }
         }
     } else if (v->type == SW_JSON_ARRAY && s->items) {
@@ -294,7 +392,7 @@ static void walk(struct runner *w, const struct sw_schema *s, const struct sw_js
             struct sw_fpath at = sw_fpath_index(path, i);
             const struct sw_json *item = sw_json_at(v, i);
 
-            walk(w, s->items, item, sw_correlate_find(&was, item), &at);
+            walk(w, s->items, item, sw_correlate_find(&was, item), same, &at);
         }
         sw_correlate_end(&was);
     }
@@ -306,5 +404,5 @@ void sw_rules_check(const struct sw_schema *s, const struct sw_json *v, const st
     SW_ARENA_AUTO tmp = {0};
     struct runner w = {.tmp = &tmp, .e = e, .budget = SW_CEL_OBJECT_COST};
 
-    walk(&w, s, v, old, path);
+    walk(&w, s, v, old, false, path);
 }

@@ -361,3 +361,52 @@ const char *sw_go_value(struct sw_arena *a, const struct sw_json *v)
     put_go(a, &b, v);
     return sw_arena_dup(a, sw_buf_slice(&b));
 }
+
+static void put_plain(struct sw_arena *a, struct sw_buf *b, const struct sw_json *v);
+
+static void put_plain_map(struct sw_arena *a, struct sw_buf *b, const struct sw_json *v)
+{
+    const struct sw_json_member **m = sw_arena_array(a, sw_json_len(v) + 1, sizeof(const void *));
+    size_t n = sw_json_len(v);
+
+    for (size_t i = 0; i < n; i++)
+        m[i] = sw_json_member_at(v, i);
+    qsort(m, n, sizeof(const void *), by_key);
+    sw_tx_str(b, "map[");
+    for (size_t i = 0; i < n; i++) {
+        sw_tx_str(b, i ? " " : "");
+        sw_tx_slice(b, m[i]->key);
+        sw_tx_c(b, ':');
+        put_plain(a, b, m[i]->value);
+    }
+    sw_tx_c(b, ']');
+}
+
+static void put_plain(struct sw_arena *a, struct sw_buf *b, const struct sw_json *v)
+{
+    if (v->type == SW_JSON_OBJECT) {
+        put_plain_map(a, b, v);
+    } else if (v->type == SW_JSON_ARRAY) {
+        sw_tx_c(b, '[');
+        for (size_t i = 0; i < sw_json_len(v); i++) {
+            sw_tx_str(b, i ? " " : "");
+            put_plain(a, b, sw_json_at(v, i));
+        }
+        sw_tx_c(b, ']');
+    } else if (v->type == SW_JSON_STRING) {
+        sw_tx_slice(b, v->text);
+    } else if (v->type == SW_JSON_NULL) {
+        sw_tx_str(b, "<nil>");
+    } else {
+        put_go(a, b, v);
+    }
+}
+
+const char *sw_go_plain(struct sw_arena *a, const struct sw_json *v)
+{
+    SW_BUF_AUTO b = {0};
+
+    sw_buf_init(&b, TEXT_MAX);
+    put_plain(a, &b, v);
+    return sw_arena_dup(a, sw_buf_slice(&b));
+}

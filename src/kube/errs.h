@@ -40,8 +40,10 @@ struct sw_field_err {
 
 /* Grows inside the arena; keeps the first SW_FIELD_ERRS_MAX, drops the rest. */
 enum { SW_FIELD_ERRS_MAX = 1000 };
+struct sw_texts;
 struct sw_field_errs {
-    struct sw_arena *arena; /* borrowed */
+    struct sw_arena *arena;    /* borrowed */
+    struct sw_texts *warnings; /* what is not refused but said; NULL when nobody wants it */
     struct sw_field_err *p;
     size_t n;
     size_t cap;
@@ -109,7 +111,11 @@ struct sw_json *sw_invalid_causes(struct sw_arena *a, const struct sw_field_errs
 
 /* Go's %q of a string. */
 const char *sw_go_quote(struct sw_arena *a, struct sw_slice s);
+/* What Go's encoding/json says about a text that is not JSON. */
+const char *sw_go_json_error(struct sw_arena *a, struct sw_slice text);
 /* Go's %v of a float64. */
 const char *sw_go_float(struct sw_arena *a, double d);
 /* How a field error prints a value: scalars as %v or %q, the rest as %#v. */
 const char *sw_go_value(struct sw_arena *a, const struct sw_json *v);
+/* Go's %v: map[a:1 b:[x y]]. */
+const char *sw_go_plain(struct sw_arena *a, const struct sw_json *v);

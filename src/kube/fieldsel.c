@@ -107,8 +107,18 @@ int sw_field_selector_parse(struct sw_arena *a, struct sw_slice in, struct sw_fi
     return SW_OK;
 }
 
+/* Events: who reported them, in the old field or the new one. */
+static struct sw_slice event_source(const struct sw_json *obj)
+{
+    struct sw_slice s = sw_json_str(sw_json_walk(obj, "source", "component", NULL));
+
+    return s.n ? s : sw_json_str(sw_json_find(obj, "reportingComponent"));
+}
+
 struct sw_slice sw_field_value(const struct sw_json *obj, struct sw_slice path)
 {
+    if (sw_slice_eq_str(path, "source") && sw_json_find(obj, "involvedObject"))
+        return event_source(obj);
     while (path.p && obj)
         obj = sw_json_get(obj, sw_slice_cut(&path, '.'));
     if (!obj)

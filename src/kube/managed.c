@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/vec.h"
+#include "kube/builtin.h"
 #include "kube/smd.h"
 
 #define LAST_APPLIED "kubectl.kubernetes.io/last-applied-configuration"
@@ -325,6 +326,30 @@ static struct sw_json *bare(const struct sw_smd *c, const struct sw_json *like)
     return v;
 }
 
+/* Parts of a built-in type that are there before anybody says anything belong to nobody. */
+static void put_always(struct sw_arena *a, struct sw_json *v, const struct sw_pb_type *t)
+{
+    for (size_t i = 0; t && i < t->nfields; i++) {
+        const struct sw_pb_field *f = &t->fields[i];
+        struct sw_json *part;
+
+        if (!f->always || f->kind != SW_PB_MESSAGE)
+            continue;
+        part = sw_json_new_object(a);
+        put_always(a, part, f->type);
+        sw_json_set(a, v, f->name, part);
+    }
+}
+
+static struct sw_json *unborn(const struct sw_smd *c, const struct sw_json *like)
+{
+    struct sw_json *v = bare(c, like);
+
+    if (c->schema && c->schema->ref.n)
+        put_always(c->arena, v, sw_builtin_type(c->schema->ref));
+    return v;
+}
+
 void sw_smd_update(const struct sw_smd *ctx, const struct sw_json *live, struct sw_json *obj)
 {
     const struct sw_json *sent = sw_json_walk(obj, "metadata", "managedFields", NULL);
@@ -342,7 +367,7 @@ void sw_smd_update(const struct sw_smd *ctx, const struct sw_json *live, struct 
     }
     /* An object nobody has tracked so far stays that way until somebody applies. */
     if (o.n || !live) {
-        record(ctx, &o, &me, live ? without_managed(ctx->arena, live) : bare(ctx, obj),
+        record(ctx, &o, &me, live ? without_managed(ctx->arena, live) : unborn(ctx, obj),
                without_managed(ctx->arena, obj));
         cap_updates(&o);
     }

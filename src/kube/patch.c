@@ -54,7 +54,7 @@ static struct sw_json *plain(struct merger *m, const struct sw_json *v)
 static void *unknown_directive(struct merger *m, const struct sw_json *patch, struct sw_slice what)
 {
     m->why = sw_arena_printf(m->a, "unknown patch type: %.*s in map: %s", SW_SLICE_ARG(what),
-                             sw_go_value(m->a, patch));
+                             sw_go_plain(m->a, patch));
     return NULL;
 }
 
@@ -155,7 +155,7 @@ static struct sw_json *merge_item(struct merger *m, const struct sw_schema *s, s
 
     if (!id) {
         m->why = sw_arena_printf(m->a, "map: %s does not contain declared merge key: %.*s",
-                                 sw_go_value(m->a, item), SW_SLICE_ARG(s->merge_key));
+                                 sw_go_plain(m->a, item), SW_SLICE_ARG(s->merge_key));
         return NULL;
     }
     at = find_item(list, s->merge_key, id);

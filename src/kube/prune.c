@@ -76,6 +76,15 @@ void sw_schema_prune(struct sw_json *v, const struct sw_schema *root, struct sw_
     prune(v, root, true, NULL, unknown);
 }
 
+bool sw_schema_prune_part(struct sw_json *v, const struct sw_schema *s)
+{
+    SW_ARENA_AUTO tmp = {0};
+    struct sw_texts unknown = {.arena = &tmp};
+
+    prune(v, s, s->embedded, NULL, &unknown);
+    return unknown.n > 0;
+}
+
 static bool may_be_null(const struct sw_json_member *m, const void *schema)
 {
     const struct sw_schema *p = sw_schema_prop(schema, m->key);

@@ -184,6 +184,30 @@ int sw_regex_search(const struct sw_regex *re, struct sw_slice text, size_t from
     return rc == PCRE2_ERROR_NOMATCH ? 0 : SW_ELIMIT;
 }
 
+int sw_regex_groups(const struct sw_regex *re, struct sw_slice text, size_t from, size_t max,
+                    struct sw_slice *ret)
+{
+    pcre2_match_data *data = pcre2_match_data_create_from_pattern(re->code, NULL);
+    int rc =
+        pcre2_match(re->code, (PCRE2_SPTR)(text.p ? text.p : ""), text.n, from, 0, data, re->ctx);
+    int n = 0;
+
+    if (rc > 0) {
+        const PCRE2_SIZE *o = pcre2_get_ovector_pointer(data);
+        size_t have = sw_min(max, pcre2_get_ovector_count(data));
+
+        for (; (size_t)n < have; n++) {
+            ret[n] = sw_slice(NULL, 0);
+            if (n < rc && o[2 * n] != PCRE2_UNSET && o[2 * n + 1] >= o[2 * n])
+                ret[n] = sw_slice(text.p + o[2 * n], o[2 * n + 1] - o[2 * n]);
+        }
+    }
+    pcre2_match_data_free(data);
+    if (rc > 0)
+        return n;
+    return rc == PCRE2_ERROR_NOMATCH ? 0 : SW_ELIMIT;
+}
+
 size_t sw_regex_cost(const struct sw_regex *re)
 {
     return re->cost;

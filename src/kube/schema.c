@@ -67,7 +67,9 @@ const struct sw_schema *sw_schema_prop(const struct sw_schema *s, struct sw_slic
 
 struct reader {
     struct sw_schema_set *set;
-    struct sw_field_errs *e;
+    struct sw_field_errs *e;          /* of every schema */
+    struct sw_field_errs *structural; /* of structural ones */
+    bool foreign;                     /* has keywords a structural schema cannot express */
     unsigned depth;
 };
 
@@ -140,7 +142,7 @@ static void read_pattern(struct reader *r, struct sw_schema *s, const struct sw_
         return;
     if (sw_regex_new(s->pattern, &s->re, &err) < 0) {
         s->re = NULL;
-        sw_ferr_invalid_str(r->e, &at, s->pattern,
+        sw_ferr_invalid_str(r->structural, &at, s->pattern,
                             sw_arena_printf(r->e->arena,
                                             "must be a valid regular expression, but isn't: %s",
                                             err.msg));
@@ -250,7 +252,13 @@ static void read_rules(struct reader *r, struct sw_schema *s, const struct sw_js
         s->rules[i].message = trim_all(sw_json_str(sw_json_find(x, "message")));
         s->rules[i].message_expr = trim_all(sw_json_str(sw_json_find(x, "messageExpression")));
         s->rules[i].field_path = sw_json_str(sw_json_find(x, "fieldPath"));
-        s->rules[i].reason = rule_reason(sw_json_str(sw_json_find(x, "reason")));
+        s->rules[i].blank_message =
+            sw_json_str(sw_json_find(x, "message")).n && !s->rules[i].message.n;
+        s->rules[i].blank_message_expr =
+            sw_json_str(sw_json_find(x, "messageExpression")).n && !s->rules[i].message_expr.n;
+        s->rules[i].given_reason = sw_json_str(sw_json_find(x, "reason"));
+        s->rules[i].reason = rule_reason(s->rules[i].given_reason);
+        s->rules[i].has_optional_old = sw_json_find(x, "optionalOldSelf") != NULL;
         s->rules[i].optional_old = sw_json_true(sw_json_find(x, "optionalOldSelf"));
     }
     s->rules_below = s->nrules > 0;
@@ -272,10 +280,12 @@ static void read_children(struct reader *r, struct sw_schema *s, const struct sw
     struct sw_fpath at_items = sw_fpath_str(path, "items");
     struct sw_fpath at_not = sw_fpath_str(path, "not");
 
-    if (sw_json_is(items, SW_JSON_ARRAY))
+    if (sw_json_is(items, SW_JSON_ARRAY)) {
+        r->foreign = true;
         sw_ferr_forbidden(r->e, &at_items, "items must be a schema object and not an array");
-    else if (items)
+    } else if (items) {
         s->items = read_schema(r, items, &at_items);
+    }
     read_props(r, s, sw_json_find(v, "properties"), path);
     read_additional(r, s, sw_json_find(v, "additionalProperties"), path);
     s->all_of = read_list(r, v, path, "allOf", &s->nall_of);
@@ -300,7 +310,8 @@ static struct sw_schema *read_schema(struct reader *r, const struct sw_json *v,
         return NULL;
     }
     r->depth++;
-    sw_structural_keywords(v, path, r->e);
+    if (!sw_structural_keywords(v, path, r->e))
+        r->foreign = true;
     read_type(r, s, sw_json_find(v, "type"), path);
     s->nullable = sw_json_true(sw_json_find(v, "nullable"));
     s->def = sw_json_find(v, "default");
@@ -318,16 +329,35 @@ static struct sw_schema *read_schema(struct reader *r, const struct sw_json *v,
     return s;
 }
 
+static void append(struct sw_field_errs *to, const struct sw_field_errs *from)
+{
+    for (size_t i = 0; i < from->n; i++) {
+        struct sw_fpath at = sw_fpath_str(NULL, from->p[i].field);
+
+        sw_ferr(to, from->p[i].cause, &at, from->p[i].text);
+    }
+}
+
 int sw_schema_compile(struct sw_schema_set *set, const struct sw_json *v,
                       const struct sw_fpath *path, struct sw_field_errs *e)
 {
-    struct reader r = {.set = set, .e = e};
+    struct sw_field_errs general, structural;
+    struct reader r = {.set = set, .e = &general, .structural = &structural};
     struct sw_json *copy = sw_json_copy(&set->arena, v);
     size_t before = e->n;
 
+    sw_field_errs_init(&general, e->arena);
+    sw_field_errs_init(&structural, e->arena);
     set->root = read_schema(&r, copy, path);
+    if (set->root && !r.foreign) {
+        sw_structural_check(set->root, copy, path, &structural);
+        if (!structural.n)
+            sw_structural_defaults(set->root, path, &structural);
+        append(e, &structural);
+    }
     if (set->root)
-        sw_structural_check(set->root, copy, path, e);
+        sw_structural_general(set->root, copy, path, &general);
+    append(e, &general);
     if (set->root && e->n == before && set->root->rules_below)
         sw_rules_compile(set, set->root, path, e);
     return e->n == before ? SW_OK : SW_EINVAL;

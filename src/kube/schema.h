@@ -47,8 +47,12 @@ struct sw_rule {
     struct sw_slice message;      /* trimmed; empty when not given */
     struct sw_slice message_expr; /* empty when not given */
     struct sw_slice field_path;   /* as given, e.g. ".spec.x" */
+    struct sw_slice given_reason; /* as given */
     enum sw_cause reason;         /* REQUIRED, INVALID, FORBIDDEN or DUPLICATE */
+    bool blank_message;           /* given, but only of spaces */
+    bool blank_message_expr;
     bool optional_old;
+    bool has_optional_old; /* the key is there */
     bool uses_old;
     struct sw_cel *cel;     /* NULL until compiled */
     struct sw_cel *cel_msg; /* NULL when there is no message expression */
@@ -134,6 +138,15 @@ void sw_texts_add(struct sw_texts *t, const char *text);
  * most 100.
  */
 void sw_schema_prune(struct sw_json *v, const struct sw_schema *root, struct sw_texts *unknown);
+/* The same for a value inside an object; true when something was removed. */
+bool sw_schema_prune_part(struct sw_json *v, const struct sw_schema *s);
+/*
+ * Decodes the metadata of embedded resources: unknown fields are removed and noted. SW_EINVAL with
+ * the reason for values of a wrong type.
+ */
+SW_NODISCARD int sw_schema_coerce_embedded(struct sw_arena *a, struct sw_json *v,
+                                           const struct sw_schema *root, struct sw_texts *unknown,
+                                           const char **ret_why);
 /* Drops nulls of declared properties that are not nullable. */
 void sw_schema_drop_nulls(struct sw_json *v, const struct sw_schema *s);
 /* Fills defaults, in place; new nodes live in the arena. */

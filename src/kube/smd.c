@@ -119,15 +119,14 @@ static struct sw_json *key_of(const struct sw_smd *c, const struct sw_schema *s,
 
         if (!x && p)
             x = p->def;
-        if (x)
-            sw_json_set(c->arena, key, names[i], sw_json_copy(c->arena, x));
-    }
-    if (!sw_json_len(key)) {
-        *why = sw_arena_printf(c->arena,
-                               "associative list with keys has an element that omits key field "
-                               "\"%.*s\" (and doesn't have default value)",
-                               SW_SLICE_ARG(s->list_keys[0]));
-        return NULL;
+        if (!x) {
+            *why = sw_arena_printf(c->arena,
+                                   "associative list with keys has an element that omits key field "
+                                   "\"%.*s\" (and doesn't have default value)",
+                                   SW_SLICE_ARG(names[i]));
+            return NULL;
+        }
+        sw_json_set(c->arena, key, names[i], sw_json_copy(c->arena, x));
     }
     return key;
 }

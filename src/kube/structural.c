@@ -1,12 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a CRD's schema must be like, in the reference's words. */
+/*
+ * What a CRD's schema must be like, in the reference's words. Two kinds of checks: those that make
+ * a schema structural, and those every schema of a CRD is held to, structural or not. A third looks
+ * at defaults, once a schema is known to be structural.
+ */
 #include "kube/structural.h"
+
+#include <stdlib.h>
 
 enum level { LEVEL_ROOT, LEVEL_ITEM, LEVEL_FIELD };
 
-void sw_structural_keywords(const struct sw_json *v, const struct sw_fpath *path,
+bool sw_structural_keywords(const struct sw_json *v, const struct sw_fpath *path,
                             struct sw_field_errs *e)
 {
+    size_t before = e->n;
+    bool known;
+
     static const struct {
         const char *key;
         const char *text;
@@ -26,6 +35,7 @@ void sw_structural_keywords(const struct sw_json *v, const struct sw_fpath *path
             sw_ferr_forbidden(e, &at, refused[i].text);
         }
     }
+    known = e->n == before;
     if (sw_json_true(sw_json_find(v, "uniqueItems"))) {
         struct sw_fpath at = sw_fpath_str(path, "uniqueItems");
 
@@ -33,6 +43,7 @@ void sw_structural_keywords(const struct sw_json *v, const struct sw_fpath *path
                           "uniqueItems cannot be set to true since the runtime complexity becomes "
                           "quadratic");
     }
+    return known;
 }
 
 /* ---- list and map types ---- */
@@ -70,6 +81,7 @@ static void check_map_key(const struct sw_schema *items, struct sw_slice key,
     struct sw_fpath at = sw_fpath_key(&at_props, key);
     struct sw_fpath at_type = sw_fpath_str(&at, "type");
     struct sw_fpath at_default = sw_fpath_str(&at, "default");
+    struct sw_fpath at_null = sw_fpath_str(&at, "nullable");
 
     if (!p) {
         sw_ferr_invalid(e, &at_keys, keys, "entries must all be names of item properties");
@@ -77,12 +89,16 @@ static void check_map_key(const struct sw_schema *items, struct sw_slice key,
     }
     if (p->type == SW_T_OBJECT || p->type == SW_T_ARRAY)
         sw_ferr_invalid_str(
-            e, &at_type, sw_slice_str(sw_stype_name(p->type)),
+            e, &at_type, sw_slice_str(sw_stype_name(items->type)),
             "must be a scalar type if parent array's x-kubernetes-list-type is map");
     if (!p->def && !in_list(items->required, items->nrequired, key))
         sw_ferr_required(e, &at_default,
                          "this property is in x-kubernetes-list-map-keys, so it must have a "
                          "default or be a required property");
+    if (p->nullable)
+        sw_ferr_forbidden(e, &at_null,
+                          "this property is in x-kubernetes-list-map-keys, so it cannot be "
+                          "nullable");
 }
 
 static void check_list_map(const struct sw_schema *s, const struct sw_json *v,
@@ -90,20 +106,29 @@ static void check_list_map(const struct sw_schema *s, const struct sw_json *v,
 {
     const struct sw_json *keys = sw_json_find(v, "x-kubernetes-list-map-keys");
     struct sw_fpath at_keys = sw_fpath_str(path, "x-kubernetes-list-map-keys");
+    struct sw_fpath at_lt = sw_fpath_str(path, "x-kubernetes-list-type");
     struct sw_fpath at_items = sw_fpath_str(path, "items");
+    struct sw_fpath at_type = sw_fpath_str(&at_items, "type");
+    static const char need_map[] = "must be map if x-kubernetes-list-map-keys is non-empty";
 
     if (s->list_type != SW_LIST_MAP) {
-        if (s->nlist_keys)
-            sw_ferr_invalid(e, &at_keys, keys,
-                            "must be empty if x-kubernetes-list-type is not map");
+        if (s->nlist_keys && !s->has_list_type)
+            sw_ferr_required(e, &at_lt, need_map);
+        else if (s->nlist_keys)
+            sw_ferr_invalid(e, &at_lt, sw_json_find(v, "x-kubernetes-list-type"), need_map);
         return;
     }
     if (!s->nlist_keys)
         sw_ferr_required(e, &at_keys, "must not be empty if x-kubernetes-list-type is map");
-    if (!s->items)
+    if (!s->items) {
+        sw_ferr_required(e, &at_items, "must have a schema if x-kubernetes-list-type is map");
         return;
-    need_type(s->items, SW_T_OBJECT, &at_items,
-              "must be object if parent array's x-kubernetes-list-type is map", e);
+    }
+    if (s->items->type != SW_T_OBJECT) {
+        sw_ferr_invalid_str(e, &at_type, sw_slice_str(sw_stype_name(s->items->type)),
+                            "must be object if parent array's x-kubernetes-list-type is map");
+        return;
+    }
     for (size_t i = 0; i < s->nlist_keys; i++) {
         if (in_list(s->list_keys, i, s->list_keys[i]))
             sw_ferr_invalid(e, &at_keys, keys, "must not contain duplicate entries");
@@ -114,7 +139,7 @@ static void check_list_map(const struct sw_schema *s, const struct sw_json *v,
 static void check_list_type(const struct sw_schema *s, const struct sw_json *v,
                             const struct sw_fpath *path, struct sw_field_errs *e)
 {
-    static const char *const list_types[] = {"atomic", "map", "set", NULL};
+    static const char *const list_types[] = {"atomic", "set", "map", NULL};
     static const char *const map_types[] = {"atomic", "granular", NULL};
     const struct sw_json *lt = sw_json_find(v, "x-kubernetes-list-type");
     const struct sw_json *mt = sw_json_find(v, "x-kubernetes-map-type");
@@ -132,18 +157,21 @@ static void check_list_type(const struct sw_schema *s, const struct sw_json *v,
     if (mt)
         need_type(s, SW_T_OBJECT, path, "must be object if x-kubernetes-map-type is specified", e);
     check_list_map(s, v, path, e);
+    if (s->list_type != SW_LIST_ATOMIC && s->items && s->items->nullable)
+        sw_ferr_forbidden(e, &at_null,
+                          sw_arena_printf(e->arena,
+                                          "cannot be nullable when x-kubernetes-list-type is %.*s",
+                                          SW_SLICE_ARG(sw_json_str(lt))));
     if (s->list_type == SW_LIST_SET && s->items) {
         bool granular = (s->items->type == SW_T_ARRAY && s->items->list_type != SW_LIST_ATOMIC) ||
                         (s->items->type == SW_T_OBJECT && !s->items->map_atomic);
 
-        if (s->items->nullable)
-            sw_ferr_forbidden(e, &at_null, "cannot be nullable when x-kubernetes-list-type is set");
         if (granular) {
             struct sw_fpath at =
                 sw_fpath_str(&at_items, s->items->type == SW_T_ARRAY ? "x-kubernetes-list-type"
                                                                      : "x-kubernetes-map-type");
 
-            sw_ferr_invalid(e, &at, NULL,
+            sw_ferr_invalid(e, &at, sw_json_walk(v, "items", "x-kubernetes-list-type", NULL),
                             "must be atomic as item of a list with "
                             "x-kubernetes-list-type=set");
         }
@@ -241,34 +269,63 @@ static void check_nested(const struct sw_schema *s, const struct sw_json *v,
     }
 }
 
+static void check_complete(const struct sw_schema *s, const struct sw_schema *nested,
+                           const struct sw_fpath *path, const struct sw_fpath *at_nested,
+                           struct sw_field_errs *e);
+
+static void complete_list(const struct sw_schema *s, struct sw_schema *const *p, size_t n,
+                          const char *name, const struct sw_fpath *path,
+                          const struct sw_fpath *at_nested, struct sw_field_errs *e)
+{
+    struct sw_fpath up = sw_fpath_str(at_nested, name);
+
+    for (size_t i = 0; i < n; i++) {
+        struct sw_fpath at = sw_fpath_index(&up, i);
+
+        check_complete(s, p[i], path, &at, e);
+    }
+}
+
+/* The alternatives of one node, which stands at 'at_nested'; fields must be declared at 'path'. */
+static void complete_junctors(const struct sw_schema *s, const struct sw_schema *nested,
+                              const struct sw_fpath *path, const struct sw_fpath *at_nested,
+                              struct sw_field_errs *e)
+{
+    struct sw_fpath at_not = sw_fpath_str(at_nested, "not");
+
+    complete_list(s, nested->all_of, nested->nall_of, "allOf", path, at_nested, e);
+    complete_list(s, nested->any_of, nested->nany_of, "anyOf", path, at_nested, e);
+    complete_list(s, nested->one_of, nested->none_of, "oneOf", path, at_nested, e);
+    if (nested->not )
+        check_complete(s, nested->not, path, &at_not, e);
+}
+
 /* Every field spoken of below a junctor must be declared outside too. */
 static void check_complete(const struct sw_schema *s, const struct sw_schema *nested,
-                           const struct sw_fpath *path, struct sw_field_errs *e)
+                           const struct sw_fpath *path, const struct sw_fpath *at_nested,
+                           struct sw_field_errs *e)
 {
     struct sw_fpath up = sw_fpath_str(path, "properties");
-    struct sw_fpath at_items = sw_fpath_str(path, "items");
+    struct sw_fpath up_nested = sw_fpath_str(at_nested, "properties");
+    struct sw_fpath items = sw_fpath_str(path, "items");
+    struct sw_fpath items_nested = sw_fpath_str(at_nested, "items");
 
-    for (size_t i = 0; i < nested->nprops; i++) {
-        const struct sw_schema *p = sw_schema_prop(s, nested->props[i].name);
-        struct sw_fpath at = sw_fpath_key(&up, nested->props[i].name);
-
-        if (p)
-            check_complete(p, nested->props[i].schema, &at, e);
-        else
-            sw_ferr_required(e, &at, "because it is defined in the nested value validation");
+    if (!s) {
+        sw_ferr_required(e, path,
+                         sw_arena_printf(e->arena, "because it is defined in %s",
+                                         sw_fpath_text(e->arena, at_nested)));
+        return;
     }
-    if (nested->items && !s->items)
-        sw_ferr_required(e, &at_items, "because it is defined in the nested value validation");
-    else if (nested->items)
-        check_complete(s->items, nested->items, &at_items, e);
-    for (size_t i = 0; i < nested->nall_of; i++)
-        check_complete(s, nested->all_of[i], path, e);
-    for (size_t i = 0; i < nested->nany_of; i++)
-        check_complete(s, nested->any_of[i], path, e);
-    for (size_t i = 0; i < nested->none_of; i++)
-        check_complete(s, nested->one_of[i], path, e);
-    if (nested->not )
-        check_complete(s, nested->not, path, e);
+    complete_junctors(s, nested, path, at_nested, e);
+    if (nested->items)
+        check_complete(s->items, nested->items, &items, &items_nested, e);
+    for (size_t i = 0; i < nested->nprops; i++) {
+        struct sw_slice name = nested->props[i].name;
+        struct sw_fpath at = sw_fpath_key(&up, name);
+        struct sw_fpath in = sw_fpath_key(&up_nested, name);
+
+        check_complete(sw_schema_declared(s, name), nested->props[i].schema, &at, &in, e);
+    }
 }
 
 /* ---- invariants ---- */
@@ -314,9 +371,10 @@ static void check_metadata(const struct sw_schema *s, const struct sw_json *v, e
                           "metadata is implicitly specified");
 }
 
-static void check_own_type(const struct sw_schema *s, enum level lvl, const struct sw_fpath *path,
-                           struct sw_field_errs *e)
+static void check_own_type(const struct sw_schema *s, const struct sw_json *v, enum level lvl,
+                           const struct sw_fpath *path, struct sw_field_errs *e)
 {
+    bool additional = sw_json_find(v, "additionalProperties") != NULL;
     static const char *const empty[] = {"must not be empty at the root",
                                         "must not be empty for specified array items",
                                         "must not be empty for specified object fields"};
@@ -333,11 +391,11 @@ static void check_own_type(const struct sw_schema *s, enum level lvl, const stru
     if (lvl == LEVEL_ROOT && s->type != SW_T_NONE && s->type != SW_T_OBJECT)
         sw_ferr_invalid_str(e, &at, sw_slice_str(sw_stype_name(s->type)),
                             "must be object at the root");
-    if (lvl == LEVEL_ROOT && (s->additional || s->additional_any))
+    if (lvl == LEVEL_ROOT && additional)
         sw_ferr_forbidden(e, &at_ap, "must not be used at the root");
     if (s->type == SW_T_ARRAY && !s->items)
         sw_ferr_required(e, &at_items, "must be specified");
-    if (s->embedded && (s->additional || s->additional_any))
+    if (s->embedded && additional)
         sw_ferr_forbidden(e, &at_ap, "must not be used if x-kubernetes-embedded-resource is set");
     if (s->embedded && !s->preserve && !s->nprops)
         sw_ferr_required(e, &at_props,
@@ -352,32 +410,11 @@ static void check_extensions(const struct sw_schema *s, const struct sw_json *v,
     struct sw_fpath at_e = sw_fpath_str(path, "x-kubernetes-embedded-resource");
     const struct sw_json *p = sw_json_find(v, "x-kubernetes-preserve-unknown-fields");
 
-    if (p && !sw_json_true(p))
-        sw_ferr_invalid(e, &at_p, p, "must be true or undefined");
     if (s->int_or_string && s->preserve)
         sw_ferr_invalid(e, &at_p, p, "must be false if x-kubernetes-int-or-string is true");
     if (s->int_or_string && s->embedded)
         sw_ferr_invalid(e, &at_e, sw_json_find(v, "x-kubernetes-embedded-resource"),
                         "must be false if x-kubernetes-int-or-string is true");
-}
-
-static void check_default(const struct sw_schema *s, const struct sw_fpath *path,
-                          struct sw_field_errs *e)
-{
-    struct sw_fpath at = sw_fpath_str(path, "default");
-    struct sw_texts unknown = {.arena = e->arena};
-    struct sw_json *copy;
-
-    if (!s->def || s->def->type == SW_JSON_NULL)
-        return;
-    copy = sw_json_copy(e->arena, s->def);
-    sw_schema_default(e->arena, copy, s);
-    sw_schema_validate(s, copy, NULL, &at, e);
-    if (sw_json_is(copy, SW_JSON_OBJECT) && !s->embedded) {
-        sw_schema_prune(copy, s, &unknown);
-        if (unknown.n)
-            sw_ferr_invalid(e, &at, s->def, "must not have unknown fields");
-    }
 }
 
 static void check_node(const struct sw_schema *s, const struct sw_json *v, enum level lvl,
@@ -387,21 +424,12 @@ static void check_node(const struct sw_schema *s, const struct sw_json *v, enum 
     struct sw_fpath at_ap = sw_fpath_str(path, "additionalProperties");
     struct sw_fpath up = sw_fpath_str(path, "properties");
 
-    check_own_type(s, lvl, path, e);
+    check_own_type(s, v, lvl, path, e);
     check_extensions(s, v, path, e);
     if (lvl == LEVEL_ROOT || s->embedded)
         check_metadata(s, v, lvl, path, e);
-    check_list_type(s, v, path, e);
     check_junctors(s, v, path, int_or_string_any_of(s), e);
-    for (size_t i = 0; i < s->nall_of; i++)
-        check_complete(s, s->all_of[i], path, e);
-    for (size_t i = 0; i < s->nany_of; i++)
-        check_complete(s, s->any_of[i], path, e);
-    for (size_t i = 0; i < s->none_of; i++)
-        check_complete(s, s->one_of[i], path, e);
-    if (s->not )
-        check_complete(s, s->not, path, e);
-    check_default(s, path, e);
+    complete_junctors(s, s, path, path, e);
     if (s->items)
         check_node(s->items, sw_json_find(v, "items"), LEVEL_ITEM, &at_items, e);
     if (s->additional)
@@ -414,8 +442,103 @@ static void check_node(const struct sw_schema *s, const struct sw_json *v, enum 
     }
 }
 
+static int by_text(const void *x, const void *y)
+{
+    const struct sw_field_err *p = x;
+    const struct sw_field_err *q = y;
+    int c = strcmp(p->field, q->field);
+
+    return c ? c : strcmp(p->text, q->text);
+}
+
 void sw_structural_check(const struct sw_schema *s, const struct sw_json *v,
                          const struct sw_fpath *path, struct sw_field_errs *e)
 {
+    size_t before = e->n;
+
     check_node(s, v, LEVEL_ROOT, path, e);
+    if (e->n > before)
+        qsort(e->p + before, e->n - before, sizeof(*e->p), by_text);
+}
+
+/* ---- what every schema is held to ---- */
+
+static void general_node(const struct sw_schema *s, const struct sw_json *v, enum level lvl,
+                         const char *no_default, const struct sw_fpath *path,
+                         struct sw_field_errs *e)
+{
+    const struct sw_json *preserve = sw_json_find(v, "x-kubernetes-preserve-unknown-fields");
+    struct sw_fpath at_items = sw_fpath_str(path, "items");
+    struct sw_fpath at_ap = sw_fpath_str(path, "additionalProperties");
+    struct sw_fpath at_p = sw_fpath_str(path, "x-kubernetes-preserve-unknown-fields");
+    struct sw_fpath at_default = sw_fpath_str(path, "default");
+    struct sw_fpath up = sw_fpath_str(path, "properties");
+
+    if (s->def && no_default)
+        sw_ferr_forbidden(e, &at_default, no_default);
+    if (preserve && !sw_json_true(preserve))
+        sw_ferr_invalid(e, &at_p, preserve, "must be true or undefined");
+    check_list_type(s, v, path, e);
+    if (s->items)
+        general_node(s->items, sw_json_find(v, "items"), LEVEL_ITEM, no_default, &at_items, e);
+    if (s->additional)
+        general_node(s->additional, sw_json_find(v, "additionalProperties"), LEVEL_FIELD,
+                     no_default, &at_ap, e);
+    for (size_t i = 0; i < s->nprops; i++) {
+        struct sw_slice name = s->props[i].name;
+        struct sw_fpath at = sw_fpath_key(&up, name);
+        const char *why = no_default;
+
+        if (lvl == LEVEL_ROOT &&
+            (sw_slice_eq_str(name, "metadata") || sw_slice_eq_str(name, "kind") ||
+             sw_slice_eq_str(name, "apiVersion")))
+            why =
+                sw_arena_printf(e->arena, "must not be set in top-level %.*s", SW_SLICE_ARG(name));
+        general_node(s->props[i].schema, sw_json_get(sw_json_find(v, "properties"), name),
+                     LEVEL_FIELD, why, &at, e);
+    }
+}
+
+void sw_structural_general(const struct sw_schema *s, const struct sw_json *v,
+                           const struct sw_fpath *path, struct sw_field_errs *e)
+{
+    general_node(s, v, LEVEL_ROOT, NULL, path, e);
+}
+
+/* ---- defaults ---- */
+
+static void check_default(const struct sw_schema *s, const struct sw_fpath *path,
+                          struct sw_field_errs *e)
+{
+    struct sw_fpath at = sw_fpath_str(path, "default");
+    struct sw_json *copy;
+
+    if (!s->def || s->def->type == SW_JSON_NULL)
+        return;
+    copy = sw_json_copy(e->arena, s->def);
+    if (sw_schema_prune_part(copy, s))
+        sw_ferr_invalid(e, &at, s->def, "must not have unknown fields");
+    copy = sw_json_copy(e->arena, s->def);
+    sw_schema_default(e->arena, copy, s);
+    sw_schema_validate_embedded(s, copy, &at, e);
+    sw_schema_validate(s, copy, NULL, &at, e);
+}
+
+void sw_structural_defaults(const struct sw_schema *s, const struct sw_fpath *path,
+                            struct sw_field_errs *e)
+{
+    struct sw_fpath at_items = sw_fpath_str(path, "items");
+    struct sw_fpath at_ap = sw_fpath_str(path, "additionalProperties");
+    struct sw_fpath up = sw_fpath_str(path, "properties");
+
+    check_default(s, path, e);
+    if (s->items)
+        sw_structural_defaults(s->items, &at_items, e);
+    if (s->additional)
+        sw_structural_defaults(s->additional, &at_ap, e);
+    for (size_t i = 0; i < s->nprops; i++) {
+        struct sw_fpath at = sw_fpath_key(&up, s->props[i].name);
+
+        sw_structural_defaults(s->props[i].schema, &at, e);
+    }
 }

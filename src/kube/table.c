@@ -2,8 +2,11 @@
 /* See table.h. */
 #include "kube/table.h"
 
+#include <stdlib.h>
+
 #include "kube/cel_priv.h"
 #include "kube/jsonpath.h"
+#include "kube/table_int.h"
 #include "kube/text.h"
 
 const char *sw_human_duration(struct sw_arena *a, int64_t s)
@@ -49,32 +52,31 @@ const char *sw_age_text(struct sw_arena *a, struct sw_slice time, int64_t now_s)
 
 /* ---- cells of built-in kinds ---- */
 
-struct row {
-    struct sw_arena *a;
-    const struct sw_json *obj;
-    int64_t now_s;
-};
+typedef struct sw_json *(*cell_fn)(const struct table_row *r);
 
-typedef struct sw_json *(*cell_fn)(const struct row *r);
+#define CELL(fn) static struct sw_json *fn(const struct table_row *r)
 
-#define CELL(fn) static struct sw_json *fn(const struct row *r)
-
-static struct sw_json *str(const struct row *r, const char *s)
+static struct sw_json *str(const struct table_row *r, const char *s)
 {
     return sw_json_new_str(r->a, s);
 }
 
-static struct sw_slice path_text(const struct row *r, const char *path)
+static struct sw_slice path_text(const struct table_row *r, const char *path)
+{
+    return table_text(r->obj, path);
+}
+
+struct sw_slice table_text(const struct sw_json *obj, const char *path)
 {
     struct sw_slice rest = sw_slice_str(path);
-    const struct sw_json *v = r->obj;
+    const struct sw_json *v = obj;
 
     while (rest.p && v)
         v = sw_json_get(v, sw_slice_cut(&rest, '.'));
     return sw_json_is(v, SW_JSON_STRING) ? v->text : sw_slice("", 0);
 }
 
-static struct sw_json *text_at(const struct row *r, const char *path)
+static struct sw_json *text_at(const struct table_row *r, const char *path)
 {
     return sw_json_new_string(r->a, path_text(r, path));
 }
@@ -137,9 +139,33 @@ CELL(c_svc_ip)
     return ip.n ? sw_json_new_string(r->a, ip) : str(r, "<none>");
 }
 
-static struct sw_json *joined(const struct row *r, struct sw_buf *b)
+static struct sw_json *joined(const struct table_row *r, struct sw_buf *b)
 {
     return sw_buf_len(b) ? sw_json_new_string(r->a, sw_buf_slice(b)) : str(r, "<none>");
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return sw_slice_cmp(*(const struct sw_slice *)a, *(const struct sw_slice *)b);
+}
+
+/* Addresses and names of load balancers, in order, each once. */
+static void put_ingress(const struct table_row *r, struct sw_buf *b, const struct sw_json *in)
+{
+    struct sw_slice *p = sw_arena_array(r->a, sw_json_len(in) + 1, sizeof(*p));
+    size_t n = 0;
+
+    for (size_t i = 0; i < sw_json_len(in); i++) {
+        p[n] = sw_json_str(sw_json_find(sw_json_at(in, i), "ip"));
+        if (!p[n].n)
+            p[n] = sw_json_str(sw_json_find(sw_json_at(in, i), "hostname"));
+        n += p[n].n > 0;
+    }
+    qsort(p, n, sizeof(*p), by_text);
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || !sw_slice_eq(p[i], p[i - 1]))
+            sw_tx_printf(b, "%s%.*s", i ? "," : "", SW_SLICE_ARG(p[i]));
+    }
 }
 
 CELL(c_svc_external)
@@ -152,13 +178,8 @@ CELL(c_svc_external)
     if (sw_slice_eq_str(path_text(r, "spec.type"), "ExternalName"))
         return text_at(r, "spec.externalName");
     sw_buf_init(&b, 4096);
-    for (size_t i = 0; balanced && i < sw_json_len(in); i++) {
-        const struct sw_json *ip = sw_json_find(sw_json_at(in, i), "ip");
-
-        if (!ip)
-            ip = sw_json_find(sw_json_at(in, i), "hostname");
-        sw_tx_printf(&b, "%s%.*s", sw_buf_len(&b) ? "," : "", SW_SLICE_ARG(sw_json_str(ip)));
-    }
+    if (balanced)
+        put_ingress(r, &b, in);
     for (size_t i = 0; i < sw_json_len(ips); i++)
         sw_tx_printf(&b, "%s%.*s", sw_buf_len(&b) ? "," : "",
                      SW_SLICE_ARG(sw_json_str(sw_json_at(ips, i))));
@@ -211,7 +232,8 @@ CELL(c_slice_type)
 }
 
 /* At most three, then how many more. */
-static struct sw_json *first_three(const struct row *r, const struct sw_json *const *p, size_t n)
+static struct sw_json *first_three(const struct table_row *r, const struct sw_json *const *p,
+                                   size_t n)
 {
     SW_BUF_AUTO b = {0};
 
@@ -232,8 +254,9 @@ CELL(c_slice_ports)
     for (size_t i = 0; i < sw_json_len(ports); i++) {
         const struct sw_json *x = sw_json_find(sw_json_at(ports, i), "port");
 
-        if (sw_json_is(x, SW_JSON_NUMBER))
-            p[n++] = x;
+        if (!sw_json_is(x, SW_JSON_NUMBER))
+            x = sw_json_find(sw_json_at(ports, i), "name");
+        p[n++] = sw_json_is(x, SW_JSON_NUMBER) || sw_json_is(x, SW_JSON_STRING) ? x : str(r, "*");
     }
     return first_three(r, p, n);
 }
@@ -258,13 +281,56 @@ CELL(c_slice_addresses)
     return first_three(r, p, n);
 }
 
+/* "ip:port", or the address alone. */
+static void put_address(struct sw_buf *b, struct sw_slice ip, int64_t port)
+{
+    bool v6 = sw_slice_find(ip, ':') >= 0;
+
+    sw_tx_str(b, sw_buf_len(b) ? "," : "");
+    if (port)
+        sw_tx_printf(b, "%s%.*s%s:%lld", v6 ? "[" : "", SW_SLICE_ARG(ip), v6 ? "]" : "",
+                     (long long)port);
+    else
+        sw_tx_slice(b, ip);
+}
+
+/* Every address that is ready with every port; the first three of them. */
+CELL(c_endpoints)
+{
+    const struct sw_json *subsets = sw_json_find(r->obj, "subsets");
+    size_t n = 0;
+    SW_BUF_AUTO b = {0};
+
+    if (!sw_json_len(subsets))
+        return str(r, "<none>");
+    sw_buf_init(&b, 4096);
+    for (size_t i = 0; i < sw_json_len(subsets); i++) {
+        const struct sw_json *addrs = sw_json_find(sw_json_at(subsets, i), "addresses");
+        const struct sw_json *ports = sw_json_find(sw_json_at(subsets, i), "ports");
+
+        for (size_t p = 0; p < sw_json_len(ports) || p == 0; p++) {
+            int64_t port = 0;
+
+            if (!sw_json_exact_i64(sw_json_find(sw_json_at(ports, p), "port"), &port))
+                port = 0;
+            for (size_t k = 0; k < sw_json_len(addrs); k++) {
+                if (n++ < 3)
+                    put_address(&b, sw_json_str(sw_json_find(sw_json_at(addrs, k), "ip")), port);
+            }
+        }
+    }
+    if (n > 3)
+        sw_tx_printf(&b, " + %zu more...", n - 3);
+    return sw_json_new_string(r->a, sw_buf_slice(&b));
+}
+
 CELL(c_role)
 {
     return str(r, sw_arena_printf(r->a, "%.*s/%.*s", SW_SLICE_ARG(path_text(r, "roleRef.kind")),
                                   SW_SLICE_ARG(path_text(r, "roleRef.name"))));
 }
 
-static struct sw_json *subjects(const struct row *r, const char *kind)
+static struct sw_json *subjects(const struct table_row *r, const char *kind)
 {
     const struct sw_json *list = sw_json_find(r->obj, "subjects");
     SW_BUF_AUTO b = {0};
@@ -299,26 +365,71 @@ CELL(c_accounts)
     return subjects(r, "ServiceAccount");
 }
 
-/* ---- events ---- */
+/* ---- admission ---- */
+
+CELL(c_vap_rules)
+{
+    return sw_json_new_i64(r->a,
+                           (int64_t)sw_json_len(sw_json_walk(r->obj, "spec", "validations", NULL)));
+}
+
+CELL(c_vap_param)
+{
+    if (!sw_json_is(sw_json_walk(r->obj, "spec", "paramKind", NULL), SW_JSON_OBJECT))
+        return str(r, "<unset>");
+    return str(r, sw_arena_printf(r->a, "%.*s/%.*s",
+                                  SW_SLICE_ARG(path_text(r, "spec.paramKind.apiVersion")),
+                                  SW_SLICE_ARG(path_text(r, "spec.paramKind.kind"))));
+}
+
+CELL(c_vapb_policy)
+{
+    return text_at(r, "spec.policyName");
+}
+
+CELL(c_vapb_param)
+{
+    struct sw_slice name = path_text(r, "spec.paramRef.name");
+    struct sw_slice ns = path_text(r, "spec.paramRef.namespace");
+    const struct sw_json *sel = sw_json_walk(r->obj, "spec", "paramRef", "selector", NULL);
+
+    if (name.n)
+        return str(r,
+                   sw_arena_printf(r->a, "%.*s/%.*s", SW_SLICE_ARG(ns.n ? ns : SW_SLICE_LIT("*")),
+                                   SW_SLICE_ARG(name)));
+    return str(r, sel ? sw_arena_dup(r->a, sw_json_text(r->a, sel, NULL)) : "<unset>");
+}
+
+/* ---- events, in the shape of either group ---- */
+
+static struct sw_slice either(const struct table_row *r, const char *core, const char *other)
+{
+    struct sw_slice t = path_text(r, core);
+
+    return t.n ? t : path_text(r, other);
+}
+
+static struct sw_slice first_seen(const struct table_row *r)
+{
+    struct sw_slice t = either(r, "firstTimestamp", "deprecatedFirstTimestamp");
+
+    return t.n ? t : path_text(r, "eventTime");
+}
 
 CELL(c_ev_last)
 {
     struct sw_slice t = path_text(r, "series.lastObservedTime");
 
-    if (!t.n)
-        t = path_text(r, "lastTimestamp");
-    if (!t.n)
-        t = path_text(r, "eventTime");
+    if (!sw_json_is(sw_json_find(r->obj, "series"), SW_JSON_OBJECT))
+        t = either(r, "lastTimestamp", "deprecatedLastTimestamp");
+    if (!t.n && !sw_json_is(sw_json_find(r->obj, "series"), SW_JSON_OBJECT))
+        t = first_seen(r);
     return str(r, sw_age_text(r->a, t, r->now_s));
 }
 
 CELL(c_ev_first)
 {
-    struct sw_slice t = path_text(r, "firstTimestamp");
-
-    if (!t.n)
-        t = path_text(r, "eventTime");
-    return str(r, sw_age_text(r->a, t, r->now_s));
+    return str(r, sw_age_text(r->a, first_seen(r), r->now_s));
 }
 
 CELL(c_ev_type)
@@ -333,8 +444,10 @@ CELL(c_ev_reason)
 
 CELL(c_ev_object)
 {
-    char *s = sw_arena_printf(r->a, "%.*s/%.*s", SW_SLICE_ARG(path_text(r, "involvedObject.kind")),
-                              SW_SLICE_ARG(path_text(r, "involvedObject.name")));
+    struct sw_slice name = either(r, "involvedObject.name", "regarding.name");
+    char *s = sw_arena_printf(r->a, "%.*s%s%.*s",
+                              SW_SLICE_ARG(either(r, "involvedObject.kind", "regarding.kind")),
+                              name.n ? "/" : "", SW_SLICE_ARG(name));
 
     for (size_t i = 0; s[i] && s[i] != '/'; i++)
         s[i] = sw_tx_lower(s[i]);
@@ -343,30 +456,46 @@ CELL(c_ev_object)
 
 CELL(c_ev_sub)
 {
-    return text_at(r, "involvedObject.fieldPath");
+    return sw_json_new_string(r->a, either(r, "involvedObject.fieldPath", "regarding.fieldPath"));
 }
 
 CELL(c_ev_source)
 {
-    struct sw_slice c = path_text(r, "source.component");
-    struct sw_slice h = path_text(r, "source.host");
+    struct sw_slice c = either(r, "source.component", "deprecatedSource.component");
+    struct sw_slice h = either(r, "source.host", "deprecatedSource.host");
 
     if (!c.n)
-        c = path_text(r, "reportingComponent");
+        c = either(r, "reportingComponent", "reportingController");
+    if (!h.n)
+        h = path_text(r, "reportingInstance");
     return str(r, h.n ? sw_arena_printf(r->a, "%.*s, %.*s", SW_SLICE_ARG(c), SW_SLICE_ARG(h))
                       : sw_arena_dup(r->a, c));
 }
 
 CELL(c_ev_message)
 {
-    return text_at(r, "message");
+    struct sw_slice m = either(r, "message", "note");
+
+    while (m.n && strchr(" \t\n\v\f\r", m.p[0]))
+        m = sw_slice_from(m, 1);
+    while (m.n && strchr(" \t\n\v\f\r", m.p[m.n - 1]))
+        m = sw_slice_head(m, m.n - 1);
+    return sw_json_new_string(r->a, m);
 }
 
 CELL(c_ev_count)
 {
+    const struct sw_json *series = sw_json_find(r->obj, "series");
     const struct sw_json *n = sw_json_find(r->obj, "count");
+    int64_t count = 0;
 
-    return n ? sw_json_copy(r->a, n) : sw_json_new_i64(r->a, 1);
+    if (sw_json_is(series, SW_JSON_OBJECT))
+        n = sw_json_find(series, "count");
+    else if (!n)
+        n = sw_json_find(r->obj, "deprecatedCount");
+    if (!n || !sw_json_i64(n, &count))
+        count = 0;
+    return sw_json_new_i64(r->a, count || sw_json_is(series, SW_JSON_OBJECT) ? count : 1);
 }
 
 struct column {
@@ -416,6 +545,8 @@ static const struct column t_slice[] = {NAME,
                                         {"Endpoints", "string", c_slice_addresses, 0},
                                         AGE,
                                         {0}};
+static const struct column t_endpoints[] = {
+    NAME, {"Endpoints", "string", c_endpoints, 0}, AGE, {0}};
 static const struct column t_lease[] = {NAME, {"Holder", "string", c_holder, 0}, AGE, {0}};
 static const struct column t_created[] = {NAME, {"Created At", "date", c_created, 0}, {0}};
 static const struct column t_binding[] = {NAME,
@@ -425,6 +556,37 @@ static const struct column t_binding[] = {NAME,
                                           {"Groups", "string", c_groups, 1},
                                           {"ServiceAccounts", "string", c_accounts, 1},
                                           {0}};
+static const struct column t_policy[] = {NAME,
+                                         {"Validations", "integer", c_vap_rules, 0},
+                                         {"ParamKind", "string", c_vap_param, 0},
+                                         AGE,
+                                         {0}};
+static const struct column t_policy_binding[] = {NAME,
+                                                 {"PolicyName", "string", c_vapb_policy, 0},
+                                                 {"ParamRef", "string", c_vapb_param, 0},
+                                                 AGE,
+                                                 {0}};
+static const struct column t_node[] = {NAME,
+                                       {"Status", "string", table_node_status, 0},
+                                       {"Roles", "string", table_node_roles, 0},
+                                       AGE,
+                                       {"Version", "string", table_node_version, 0},
+                                       {"Internal-IP", "string", table_node_internal, 1},
+                                       {"External-IP", "string", table_node_external, 1},
+                                       {"OS-Image", "string", table_node_os, 1},
+                                       {"Kernel-Version", "string", table_node_kernel, 1},
+                                       {"Container-Runtime", "string", table_node_runtime, 1},
+                                       {0}};
+static const struct column t_pod[] = {NAME,
+                                      {"Ready", "string", table_pod_ready, 0},
+                                      {"Status", "string", table_pod_status, 0},
+                                      {"Restarts", "string", table_pod_restarts, 0},
+                                      AGE,
+                                      {"IP", "string", table_pod_ip, 1},
+                                      {"Node", "string", table_pod_node, 1},
+                                      {"Nominated Node", "string", table_pod_nominated, 1},
+                                      {"Readiness Gates", "string", table_pod_gates, 1},
+                                      {0}};
 static const struct column t_webhooks[] = {NAME, {"Webhooks", "integer", c_webhooks, 0}, AGE, {0}};
 
 static const struct column *columns_of(const struct sw_builtin *b)
@@ -439,6 +601,12 @@ static const struct column *columns_of(const struct sw_builtin *b)
         {"Service", t_service},
         {"ServiceAccount", t_account},
         {"Event", t_event},
+        {"EventV1", t_event},
+        {"Endpoints", t_endpoints},
+        {"Node", t_node},
+        {"Pod", t_pod},
+        {"ValidatingAdmissionPolicy", t_policy},
+        {"ValidatingAdmissionPolicyBinding", t_policy_binding},
         {"EndpointSlice", t_slice},
         {"Lease", t_lease},
         {"Role", t_created},
@@ -516,7 +684,7 @@ struct sw_json *sw_table_columns(struct sw_arena *a, const struct sw_builtin *b,
 }
 
 /* A custom column: typed cells for numbers and booleans, text for the rest, null when missing. */
-static struct sw_json *custom_cell(const struct row *r, const struct sw_json *c)
+static struct sw_json *custom_cell(const struct table_row *r, const struct sw_json *c)
 {
     const struct sw_json *type = sw_json_find(c, "type");
     struct sw_jsonpath_results found = {0};
@@ -544,7 +712,7 @@ struct sw_json *sw_table_cells(struct sw_arena *a, const struct sw_builtin *b,
                                const struct sw_json *columns, const struct sw_json *obj,
                                int64_t now_s)
 {
-    struct row r = {.a = a, .obj = obj, .now_s = now_s};
+    struct table_row r = {.a = a, .obj = obj, .now_s = now_s};
     struct sw_json *list = sw_json_new_array(a);
 
     if (b || !sw_json_len(columns)) {

@@ -4,6 +4,7 @@
  * failing bound only, an object with too few or too many properties is not looked into,
  * alternatives report the failures of the candidate that went furthest.
  */
+#include <float.h>
 #include <math.h>
 
 #include "base/map.h"
@@ -17,6 +18,7 @@ struct ctx {
     const struct sw_fpath *prefix;
     struct sw_arena *a;
     struct sw_field_errs *e;
+    bool status; /* the object is the status of one */
 };
 
 static unsigned check(const struct ctx *c, const struct sw_schema *s, const struct sw_json *v,
@@ -179,6 +181,35 @@ static void check_format(const struct ctx *c, const struct sw_schema *s, const s
                                      SW_SLICE_ARG(s->format), sw_go_quote(c->a, v->text)));
 }
 
+/*
+ * The reference takes formats of numbers away before it looks at an object, but forgets to when it
+ * looks at the status alone.
+ */
+static void check_range(const struct ctx *c, const struct sw_schema *s, double d,
+                        const struct sw_fpath *path)
+{
+    bool ok = true;
+
+    if (!c->status)
+        return;
+    if (s->type == SW_T_INTEGER && sw_slice_eq_str(s->format, "int32"))
+        ok = d >= INT32_MIN && d <= INT32_MAX;
+    else if (s->type == SW_T_INTEGER && sw_slice_eq_str(s->format, "uint32"))
+        ok = d >= 0 && d <= UINT32_MAX;
+    else if (s->type == SW_T_INTEGER && sw_slice_eq_str(s->format, "uint64"))
+        ok = d >= 0;
+    else if (s->type == SW_T_NUMBER &&
+             (sw_slice_eq_str(s->format, "float") || sw_slice_eq_str(s->format, "float32")))
+        ok = fabs(d) <= (double)FLT_MAX;
+    if (!ok)
+        sw_ferr_invalid_str(c->e, c->prefix, sw_slice("", 0),
+                            sw_arena_printf(c->a,
+                                            "Checked value must be of type %s with format %.*s in "
+                                            "%s",
+                                            sw_stype_name(s->type), SW_SLICE_ARG(s->format),
+                                            inner(c, path)));
+}
+
 static void check_number(const struct ctx *c, const struct sw_schema *s, const struct sw_json *v,
                          const struct sw_fpath *path)
 {
@@ -186,6 +217,7 @@ static void check_number(const struct ctx *c, const struct sw_schema *s, const s
 
     if (!sw_json_double(v, &d))
         return;
+    check_range(c, s, d, path);
     if (s->has_multiple && s->multiple > 0 &&
         fabs(remainder(d, s->multiple)) > 1e-9 * fmax(1, fabs(s->multiple)))
         invalid(c, path, v, "should be a multiple of %s", sw_go_float(c->a, s->multiple));
@@ -441,6 +473,7 @@ void sw_schema_validate(const struct sw_schema *s, const struct sw_json *v,
 {
     struct ctx c = {.prefix = prefix, .a = e->arena, .e = e};
 
+    c.status = prefix && !prefix->up && sw_slice_eq_str(prefix->name, "status");
     (void)check(&c, s, v, old, NULL);
 }
 
@@ -488,52 +521,6 @@ void sw_schema_validate_lists(const struct sw_schema *s, const struct sw_json *v
             struct sw_fpath at = p ? sw_fpath_field(path, m->key) : sw_fpath_key(path, m->key);
 
             sw_schema_validate_lists(p ? p : s->additional, m->value, &at, e);
-        }
-    }
-}
-
-/* ---- embedded resources ---- */
-
-static void check_resource(const struct sw_json *v, const struct sw_fpath *path,
-                           struct sw_field_errs *e)
-{
-    static const char *const keys[] = {"apiVersion", "kind"};
-    const struct sw_json *meta = sw_json_find(v, "metadata");
-    struct sw_fpath at_meta = sw_fpath_str(path, "metadata");
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(keys); i++) {
-        const struct sw_json *x = sw_json_find(v, keys[i]);
-        struct sw_fpath at = sw_fpath_str(path, keys[i]);
-
-        if (!x)
-            sw_ferr_required(e, &at, "must not be empty");
-        else if (x->type != SW_JSON_STRING)
-            sw_ferr_invalid(e, &at, x, "must be a string");
-        else if (!x->text.n)
-            sw_ferr_invalid(e, &at, x, "must not be empty");
-    }
-    if (meta && meta->type != SW_JSON_OBJECT)
-        sw_ferr_invalid(e, &at_meta, meta, "must be an object");
-}
-
-void sw_schema_validate_embedded(const struct sw_schema *s, const struct sw_json *v,
-                                 const struct sw_fpath *path, struct sw_field_errs *e)
-{
-    if (v->type == SW_JSON_OBJECT && s->embedded)
-        check_resource(v, path, e);
-    for (size_t i = 0; v->type == SW_JSON_ARRAY && s->items && i < sw_json_len(v); i++) {
-        struct sw_fpath at = sw_fpath_index(path, i);
-
-        sw_schema_validate_embedded(s->items, sw_json_at(v, i), &at, e);
-    }
-    for (size_t i = 0; v->type == SW_JSON_OBJECT && i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
-        const struct sw_schema *p = m ? sw_schema_declared(s, m->key) : NULL;
-
-        if (p || (m && s->additional)) {
-            struct sw_fpath at = p ? sw_fpath_field(path, m->key) : sw_fpath_key(path, m->key);
-
-            sw_schema_validate_embedded(p ? p : s->additional, m->value, &at, e);
         }
     }
 }

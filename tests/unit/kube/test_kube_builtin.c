@@ -9,6 +9,7 @@
 
 #include "helper.h"
 #include "kube/builtin.h"
+#include "kube/builtin_service.h"
 #include "kube/jsonpath.h"
 #include "kube/patch.h"
 #include "kube/protobuf.h"
@@ -30,17 +31,40 @@ static const struct sw_builtin *kind(const char *group, const char *name)
     return b;
 }
 
-/* Decode, default, validate; the errors, or why decoding failed. */
+/* Others have 10.96.0.99 and port 30099; the next free ones are 10.96.1.0 and 30000. */
+static bool ip_taken(void *arg, struct sw_slice ip)
+{
+    return sw_slice_eq_str(ip, "10.96.0.99");
+}
+
+static bool port_taken(void *arg, uint16_t port)
+{
+    return port == 30099;
+}
+
+static uint64_t first(uint64_t bound)
+{
+    return 0;
+}
+
+static const struct sw_service_pool pool = {
+    .ip_taken = ip_taken, .port_taken = port_taken, .random = first};
+
+/* Decode, default, settle, validate; the errors, or why decoding failed. */
 static const char *admit(struct sw_arena *a, const struct sw_builtin *b, struct sw_json *obj,
                          const struct sw_json *old)
 {
     struct sw_field_errs e;
     const char *why = NULL;
+    int rc;
 
     if (sw_builtin_decode(a, sw_builtin_schema(b->type), obj, NULL, &why) < 0)
         return why;
     sw_builtin_default(a, b, obj);
     sw_field_errs_init(&e, a);
+    if (strcmp(b->type, "Service") == 0 &&
+        (rc = sw_service_settle(a, obj, old, &pool, &e, &why)) != SW_OK)
+        return rc == SW_ELIMIT ? why : t_errs(a, &e);
     sw_builtin_validate(b, obj, old, &e);
     return t_errs(a, &e);
 }
@@ -192,6 +216,7 @@ static void decoding_normalizes(void **state)
     assert_string_equal(unknown.p[2], "nothing");
     v = t_yaml(&a, "{metadata: {name: ns}}");
     sw_builtin_default(&a, kind("", "Namespace"), v);
+    sw_builtin_admit_new(&a, kind("", "Namespace"), v);
     assert_string_equal(t_json(&a, v),
                         "{\"metadata\":{\"labels\":{\"kubernetes.io/metadata.name\":\"ns\"},"
                         "\"name\":\"ns\"},\"spec\":{\"finalizers\":[\"kubernetes\"]},\"status\":{"

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -264,6 +265,12 @@ static void status_errors_name_relative_paths(void **state)
         "value: \"string\": done in body must be of type integer: \"string\"");
 }
 
+/* A rule with nothing but an expression, as the reference prints it. */
+#define GO_RULE(rule)                                                                              \
+    "apiextensions.ValidationRule{Rule:" rule ", Message:\"\", MessageExpression:\"\", "           \
+    "Reason:(*apiextensions.FieldValueErrorReason)(nil), FieldPath:\"\", "                         \
+    "OptionalOldSelf:(*bool)(nil)}"
+
 static void schemas_must_be_structural(void **state)
 {
     static const struct {
@@ -313,25 +320,85 @@ static void schemas_must_be_structural(void **state)
         {"{type: object, $ref: x}", "s.$ref: Forbidden: $ref is not supported"},
         {"{type: object, properties: {a: {type: string, x-kubernetes-validations: [{rule: "
          "'self.b'}]}}}",
-         "s.properties[a].x-kubernetes-validations[0].rule: Invalid value: \"self.b\": compilation "
-         "failed: ERROR: <input>:1:5: type 'string' does not support field selection\n | self.b\n "
-         "| "
-         "....^"},
+         "s.properties[a].x-kubernetes-validations[0].rule: Invalid value: " GO_RULE(
+             "\"self.b\"") ": compilation failed: ERROR: <input>:1:5: type 'string' does not "
+                           "support field selection\n | self.b\n | ....^"},
         {"{type: object, x-kubernetes-validations: [{rule: 'self.x > 1'}], properties: {y: {type: "
          "integer}}}",
-         "s.x-kubernetes-validations[0].rule: Invalid value: \"self.x > 1\": compilation failed: "
-         "ERROR: <input>:1:5: undefined field 'x'\n | self.x > 1\n | ....^"},
+         "s.x-kubernetes-validations[0].rule: Invalid value: " GO_RULE(
+             "\"self.x > 1\"") ": compilation failed: ERROR: <input>:1:5: undefined field 'x'\n | "
+                               "self.x > 1\n | ....^"},
         {"{type: object, properties: {a: {type: string, x-kubernetes-validations: [{rule: "
-         "'url(self).getHost() == \"\"'}]}}}",
-         "s.properties[a].x-kubernetes-validations[0].rule: Invalid value: \"url(self).getHost() "
-         "== "
-         "\\\"\\\"\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'url' (in "
-         "container '')\n | url(self).getHost() == \"\"\n | ^"},
+         "'jsonpatch(self)'}]}}}",
+         "s.properties[a].x-kubernetes-validations[0].rule: Invalid value: " GO_RULE(
+             "\"jsonpatch(self)\"") ": compilation failed: ERROR: <input>:1:1: undeclared "
+                                    "reference to 'jsonpatch' (in container '')\n | "
+                                    "jsonpatch(self)\n | ^"},
+        {"{type: object, properties: {a: {type: string, x-kubernetes-validations: [{rule: "
+         "self}]}}}",
+         "s.properties[a].x-kubernetes-validations[0].rule: Invalid value: " GO_RULE(
+             "\"self\"") ": cel expression must evaluate to a bool"},
         {"{type: object, properties: {l: {type: array, items: {type: string, "
          "x-kubernetes-validations: [{rule: self == oldSelf}]}}}}",
          "s.properties[l].items.x-kubernetes-validations[0].rule: Invalid value: \"self == "
          "oldSelf\": oldSelf cannot be used on the uncorrelatable portion of the schema within "
-         "s.properties[l].items"},
+         "s.properties[l]"},
+        {"{type: object, properties: {l: {type: object, x-kubernetes-map-type: atomic, properties: "
+         "{a: {type: string, x-kubernetes-validations: [{rule: self == oldSelf}]}}}}}",
+         "s.properties[l].properties[a].x-kubernetes-validations[0].rule: Invalid value: \"self == "
+         "oldSelf\": oldSelf cannot be used on the uncorrelatable portion of the schema within "
+         "s.properties[l]"},
+        {"{type: object, x-kubernetes-validations: [{rule: 'true', optionalOldSelf: true}]}",
+         "s.x-kubernetes-validations[0].optionalOldSelf: Invalid value: true: may not be set if "
+         "oldSelf is not used in rule"},
+        {"{type: object, x-kubernetes-validations: [{rule: 'true', reason: Odd, message: '  ', "
+         "fieldPath: .nope, messageExpression: ' '}]}",
+         "s.x-kubernetes-validations[0].fieldPath: Invalid value: \".nope\": fieldPath must be a "
+         "valid path\n"
+         "s.x-kubernetes-validations[0].message: Invalid value: \"\": message must be non-empty if "
+         "specified\n"
+         "s.x-kubernetes-validations[0].messageExpression: Required value: messageExpression must "
+         "be non-empty if specified\n"
+         "s.x-kubernetes-validations[0].reason: Unsupported value: \"Odd\": supported values: "
+         "\"FieldValueDuplicate\", \"FieldValueForbidden\", \"FieldValueInvalid\", "
+         "\"FieldValueRequired\""},
+        /* Defaults are held to the rules. */
+        {"{type: object, properties: {a: {type: integer, default: 5, x-kubernetes-validations: "
+         "[{rule: self < 5, message: too much}]}}}",
+         "s.properties[a].default: Invalid value: \"integer\": too much"},
+        {"{type: object, additionalProperties: false, properties: {a: {}, b: {type: array}}}",
+         "s.additionalProperties: Forbidden: additionalProperties and properties are mutual "
+         "exclusive\n"
+         "s.additionalProperties: Forbidden: must not be used at the root\n"
+         "s.properties[a].type: Required value: must not be empty for specified object fields\n"
+         "s.properties[b].items: Required value: must be specified"},
+        {"{type: object, properties: {a: {type: object}}, anyOf: [{properties: {b: {minLength: "
+         "1}}}]}",
+         "s.properties[b]: Required value: because it is defined in s.anyOf[0].properties[b]"},
+        {"{type: object, properties: {l: {type: array, items: {type: string}, "
+         "x-kubernetes-list-map-keys: [a]}}}",
+         "s.properties[l].x-kubernetes-list-type: Required value: must be map if "
+         "x-kubernetes-list-map-keys is non-empty"},
+        {"{type: object, properties: {l: {type: array, x-kubernetes-list-type: map, "
+         "x-kubernetes-list-map-keys: [a], items: {type: object, nullable: true, properties: {a: "
+         "{type: string, nullable: true}}}}}}",
+         "s.properties[l].items.nullable: Forbidden: cannot be nullable when "
+         "x-kubernetes-list-type is map\n"
+         "s.properties[l].items.properties[a].default: Required value: this property is in "
+         "x-kubernetes-list-map-keys, so it must have a default or be a required property\n"
+         "s.properties[l].items.properties[a].nullable: Forbidden: this property is in "
+         "x-kubernetes-list-map-keys, so it cannot be nullable"},
+        {"{type: object, properties: {a: {type: object, x-kubernetes-preserve-unknown-fields: "
+         "false}}}",
+         "s.properties[a].x-kubernetes-preserve-unknown-fields: Invalid value: false: must be true "
+         "or undefined"},
+        {"{type: object, properties: {metadata: {type: object, properties: {name: {type: string, "
+         "default: x}}}}}",
+         "s.properties[metadata].properties[name].default: Forbidden: must not be set in top-level "
+         "metadata"},
+        {"{type: object, properties: {a: {type: object, default: {b: 1}}}}",
+         "s.properties[a].default: Invalid value: map[string]interface {}{\"b\":1}: must not have "
+         "unknown fields"},
         {"{type: object, x-kubernetes-validations: [{rule: ''}]}",
          "s.x-kubernetes-validations[0].rule: Required value: rule is not specified"},
     };
@@ -362,7 +429,8 @@ static struct sw_json *make_crd(struct sw_arena *a, const char *scope, const cha
                          "names: {plural: gadgets, kind: %s}, versions: [{name: %s, served: true, "
                          "storage: true, schema: {openAPIV3Schema: {type: object}}}, {name: "
                          "v1alpha1, served: true, storage: false, deprecated: true, schema: "
-                         "{openAPIV3Schema: {type: object}}}]}, status: {storedVersions: [v1]}}",
+                         "{openAPIV3Schema: {type: object}}}]}, status: {storedVersions: [v1], "
+                         "conditions: [{type: Established, status: 'True'}]}}",
                          scope, kind, version);
     v = t_yaml(a, sw_arena_dup(a, sw_buf_slice(&b)));
     sw_builtin_default(a,
@@ -370,6 +438,131 @@ static struct sw_json *make_crd(struct sw_arena *a, const char *scope, const cha
                                        SW_SLICE_LIT("CustomResourceDefinition")),
                        v);
     return v;
+}
+
+static int by_line(const void *x, const void *y)
+{
+    return strcmp(*(const char *const *)x, *(const char *const *)y);
+}
+
+/* The lines of a text in the order t_errs gives them. */
+static const char *sorted(struct sw_arena *a, const char *text)
+{
+    char *lines[32];
+    size_t n = 0;
+    const char *out = "";
+
+    for (char *p = sw_arena_dup(a, sw_slice_str(text)); p; n++) {
+        lines[n] = p;
+        p = strchr(p, '\n');
+        if (p)
+            *p++ = 0;
+    }
+    qsort(lines, n, sizeof(*lines), by_line);
+    for (size_t i = 0; i < n; i++)
+        out = sw_arena_printf(a, "%s%s%s", out, i ? "\n" : "", lines[i]);
+    return out;
+}
+
+/* One CRD with one version each: 'version' goes into the version, 'spec' into the spec. */
+static void crds_are_checked(void **state)
+{
+    static const struct {
+        const char *spec;
+        const char *version;
+        const char *errs;
+    } cases[] = {
+        {"", "", ""},
+        {"",
+         "subresources: {scale: {specReplicasPath: .replicas, statusReplicasPath: status.n, "
+         "labelSelectorPath: .x}}",
+         "spec.subresources.scale.specReplicasPath: Invalid value: \".replicas\": should be a json "
+         "path under .spec\n"
+         "spec.subresources.scale.statusReplicasPath: Invalid value: \"status.n\": must be a "
+         "simple "
+         "json path starting with .\n"
+         "spec.subresources.scale.labelSelectorPath: Invalid value: \".x\": should be a json path "
+         "under either .spec or .status"},
+        {"", "subresources: {scale: {}}",
+         "spec.subresources.scale.specReplicasPath: Required value\n"
+         "spec.subresources.scale.statusReplicasPath: Required value"},
+        {"",
+         "additionalPrinterColumns: [{name: A, type: thing, jsonPath: spec.a, format: odd}, "
+         "{type: string, jsonPath: .a}, {name: B, jsonPath: ''}]",
+         "spec.additionalPrinterColumns[0].type: Invalid value: \"thing\": must be one of "
+         "boolean,date,integer,number,string\n"
+         "spec.additionalPrinterColumns[0].format: Invalid value: \"odd\": must be one of "
+         "byte,date,date-time,double,float,int32,int64,password\n"
+         "spec.additionalPrinterColumns[0].JSONPath: Invalid value: \"spec.a\": must be a simple "
+         "json path starting with .\n"
+         "spec.additionalPrinterColumns[1].name: Required value\n"
+         "spec.additionalPrinterColumns[2].type: Required value: must be one of "
+         "boolean,date,integer,number,string\n"
+         "spec.additionalPrinterColumns[2].JSONPath: Required value"},
+        {"",
+         "selectableFields: [{jsonPath: .spec.color}, {jsonPath: .spec.color}, {jsonPath: "
+         ".spec}, {jsonPath: .spec.nope}, {jsonPath: '.spec[0]'}, {jsonPath: spec}, {}]",
+         "spec.selectableFields[1].jsonPath: Duplicate value: \".spec.color\"\n"
+         "spec.selectableFields[2].jsonPath: Invalid value: \".spec\": must point to a field of "
+         "type string, boolean or integer. Enum string fields and strings with formats are "
+         "allowed.\n"
+         "spec.selectableFields[3].jsonPath: Invalid value: \".spec.nope\": is an invalid path: "
+         "does not refer to a valid field\n"
+         "spec.selectableFields[4].jsonPath: Invalid value: \".spec[0]\": is an invalid path: "
+         "array notation is not allowed\n"
+         "spec.selectableFields[5].jsonPath: Invalid value: \"spec\": is an invalid path: expected "
+         "[ or . but got: spec\n"
+         "spec.selectableFields[6].jsonPath: Required value"},
+        {"", "deprecationWarning: old",
+         "spec.versions[0].deprecationWarning: Invalid value: \"old\": can only be set for "
+         "deprecated versions"},
+        {"", "deprecated: true, deprecationWarning: ''",
+         "spec.versions[0].deprecationWarning: Invalid value: \"\": must not be an empty string"},
+        {"preserveUnknownFields: true", "",
+         "spec.preserveUnknownFields: Invalid value: true: cannot set to true, set "
+         "x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"},
+        {"conversion: {strategy: Odd}", "",
+         "spec.conversion.strategy: Unsupported value: \"Odd\": supported values: \"None\", "
+         "\"Webhook\""},
+        {"conversion: {strategy: Webhook}", "",
+         "spec.conversion.webhookClientConfig: Required value: required when strategy is set to "
+         "Webhook\n"
+         "spec.conversion.conversionReviewVersions: Required value"},
+        {"conversion: {strategy: Webhook, webhook: {clientConfig: {url: 'https://a/'}, "
+         "conversionReviewVersions: [v9, v9]}}",
+         "",
+         "spec.conversion.conversionReviewVersions[1]: Invalid value: \"v9\": duplicate version\n"
+         "spec.conversion.conversionReviewVersions: Invalid value: []interface {}{\"v9\", "
+         "\"v9\"}: must include at least one of v1, v1beta1"},
+        /* One version needs no conversion. */
+        {"conversion: {strategy: Webhook, webhook: {clientConfig: {url: 'https://a/'}, "
+         "conversionReviewVersions: [v1]}}",
+         "", ""},
+        {"conversion: {strategy: None, webhook: {clientConfig: {url: 'https://a/'}}}", "",
+         "spec.conversion.webhookClientConfig: Forbidden: should not be set when strategy is not "
+         "set to Webhook"},
+    };
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        SW_ARENA_AUTO a = {0};
+        struct sw_field_errs e;
+        struct sw_json *v = t_yaml(
+            &a,
+            sw_arena_printf(
+                &a,
+                "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: "
+                "{name: gadgets.a.example}, spec: {%s%s group: a.example, scope: Namespaced, "
+                "names: {plural: gadgets, kind: Gadget, singular: gadget, listKind: GadgetList}, "
+                "versions: [{%s%s name: v1, served: true, storage: true, schema: "
+                "{openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: "
+                "{color: {type: string}}}}}}}]}, status: {storedVersions: [v1]}}",
+                cases[i].spec, *cases[i].spec ? "," : "", cases[i].version,
+                *cases[i].version ? "," : ""));
+
+        sw_field_errs_init(&e, &a);
+        sw_crd_free(sw_crd_compile(v, NULL, &e));
+        assert_string_equal(t_errs(&a, &e), sorted(&a, cases[i].errs));
+    }
 }
 
 static void crds_compile_and_change(void **state)
@@ -429,6 +622,7 @@ int main(void)
         cmocka_unit_test(transition_rules),
         cmocka_unit_test(status_errors_name_relative_paths),
         cmocka_unit_test(schemas_must_be_structural),
+        cmocka_unit_test(crds_are_checked),
         cmocka_unit_test(crds_compile_and_change),
         cmocka_unit_test(versions_have_an_order),
     };

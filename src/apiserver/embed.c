@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What other ports and controllers of the same process need of the API server. */
+#include "apiserver/api.h"
+#include "apiserver/server.h"
+#include "base/buf.h"
+
+enum { PAGE_MAX = 16 << 20 };
+
+struct sw_tls_cred *sw_api_cred(const struct sw_api *a)
+{
+    return a->cred;
+}
+
+int sw_api_may(struct sw_api *a, struct sw_slice token, const char *verb, const char *path,
+               struct sw_err *err)
+{
+    SW_ARENA_AUTO arena = {0};
+    struct api_user user = {0};
+    struct api_attrs at = {.user = &user, .verb = sw_slice_str(verb), .path = sw_slice_str(path)};
+    const char *why = "";
+
+    if (token.n == 0)
+        return sw_err_set(err, SW_EDENIED, "no bearer token");
+    if (!api_token_user(a, &arena, token, NULL, &user, NULL, &why))
+        return sw_err_set(err, SW_EDENIED, "bearer token: %s", why);
+    if (!api_allowed(a, &arena, &at, &why))
+        return sw_err_set(err, SW_EDENIED, "%s", api_denied_text(&arena, &at, why));
+    return SW_OK;
+}
+
+void sw_api_page(struct sw_api *a, const char *path, const char *content_type, sw_api_page_fn fn,
+                 void *arg)
+{
+    if (a->n_pages < SW_ARRAY_LEN(a->pages))
+        a->pages[a->n_pages++] = (struct api_page){path, content_type, fn, arg};
+}
+
+bool api_embedded_page(struct api_req *r)
+{
+    struct sw_buf out = {.max = PAGE_MAX};
+
+    for (size_t i = 0; i < r->api->n_pages; i++) {
+        const struct api_page *p = &r->api->pages[i];
+
+        if (!sw_slice_eq_str(r->path, p->path))
+            continue;
+        p->fn(p->arg, &out);
+        api_reply_buf(r, 200, p->type, &out);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the validators of built-in kinds share. Not for others. */
+#pragma once
+
+#include "kube/builtin.h"
+
+/* Text of a member, "" when it is missing. */
+static inline struct sw_slice sw_b_text(const struct sw_json *v, const char *key)
+{
+    struct sw_slice s = sw_json_str(sw_json_find(v, key));
+
+    return s.p ? s : sw_slice("", 0);
+}
+
+/* Number of a member, 0 when it is missing. */
+static inline int64_t sw_b_int(const struct sw_json *v, const char *key)
+{
+    int64_t n = 0;
+
+    return sw_json_exact_i64(sw_json_find(v, key), &n) ? n : 0;
+}
+
+static inline bool sw_b_is(const struct sw_json *v, const char *key, const char *text)
+{
+    return sw_json_str_eq(sw_json_find(v, key), text);
+}
+
+/* 'Unsupported value' unless v is one of a NULL-terminated list. */
+void sw_b_one_of(const struct sw_json *v, const char *const *allowed, const struct sw_fpath *at,
+                 struct sw_field_errs *e);
+/* 1 to 65535; a missing one counts as 0. */
+void sw_b_port_number(const struct sw_json *v, const struct sw_fpath *at, struct sw_field_errs *e);
+/* Any textual address; returns whether it is one. */
+bool sw_b_ip(struct sw_slice ip, const struct sw_fpath *at, struct sw_field_errs *e);
+/* Addresses that cannot be reached by others: unspecified, loopback, link-local. */
+void sw_b_special_ip(struct sw_slice ip, const struct sw_fpath *at, struct sw_field_errs *e);
+/* Go's %#v of a list of strings of a type ("string", "core.IPFamily"). */
+const char *sw_b_go_list(struct sw_arena *a, const struct sw_json *list, const char *type);
+/* 'Invalid value' with a value already in Go's notation. */
+void sw_b_invalid_go(struct sw_field_errs *e, const struct sw_fpath *at, const char *value,
+                     const char *detail);
+
+/* clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy of a Service by themselves. */
+void sw_b_check_cluster_ips(const struct sw_json *spec, struct sw_field_errs *e);
+
+/* Defaults of a Pod, and what a new one gets besides. */
+void sw_b_default_pod(struct sw_arena *a, struct sw_json *obj);
+void sw_b_admit_pod(struct sw_arena *a, struct sw_json *obj);
+
+/* One file each; old is NULL when the object is new. */
+void sw_b_check_service(const struct sw_json *obj, const struct sw_json *old,
+                        struct sw_field_errs *e);
+void sw_b_check_endpoints(const struct sw_json *obj, const struct sw_json *old,
+                          struct sw_field_errs *e);
+void sw_b_check_endpoint_slice(const struct sw_json *obj, const struct sw_json *old,
+                               struct sw_field_errs *e);
+void sw_b_check_pod(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cells of tables that take more than a look at one field. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+
+struct table_row {
+    struct sw_arena *a;
+    const struct sw_json *obj;
+    int64_t now_s;
+};
+
+/* The string at a dotted path; empty when there is none. */
+struct sw_slice table_text(const struct sw_json *obj, const char *path);
+
+/* --- table_node.c --- */
+struct sw_json *table_node_status(const struct table_row *r);
+struct sw_json *table_node_roles(const struct table_row *r);
+struct sw_json *table_node_version(const struct table_row *r);
+struct sw_json *table_node_internal(const struct table_row *r);
+struct sw_json *table_node_external(const struct table_row *r);
+struct sw_json *table_node_os(const struct table_row *r);
+struct sw_json *table_node_kernel(const struct table_row *r);
+struct sw_json *table_node_runtime(const struct table_row *r);
+/* --- table_pod.c --- */
+struct sw_json *table_pod_ready(const struct table_row *r);
+struct sw_json *table_pod_status(const struct table_row *r);
+struct sw_json *table_pod_restarts(const struct table_row *r);
+struct sw_json *table_pod_ip(const struct table_row *r);
+struct sw_json *table_pod_node(const struct table_row *r);
+struct sw_json *table_pod_nominated(const struct table_row *r);
+struct sw_json *table_pod_gates(const struct table_row *r);
