@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "cmd/control_gateway.h"
+#include "control/gateway/controller.h"
 #include "control/trust.h"
 #include "io/filewatch.h"
 #include "io/loop.h"
@@ -27,6 +29,8 @@ struct control_options {
     uint64_t keep_for;
     bool fabric_kinds;
     const char *trust_roots;
+    bool gateway;
+    struct sw_control_gateway_opts gw;
     uint64_t drain;
     const char *log_level;
     int log_format;
@@ -82,7 +86,7 @@ static const struct sw_opt table[] = {
      .offset = OPT(keep_events),
      .def = "10000",
      .min = 1,
-     .max = 10000000,
+     .max = 100000, /* the store holds no more */
      .help = "changes kept at least for watches that resume"},
     {.name = "keep-for",
      .type = SW_OPT_DURATION,
@@ -102,6 +106,55 @@ static const struct sw_opt table[] = {
      .arg = "FILE",
      .help = "root certificates (PEM) to keep in a ConfigMap 'spanwire-ca-root-cert' of every "
              "namespace"},
+    {.type = SW_OPT_GROUP, .help = "Gateways"},
+    {.name = "gateway",
+     .env = "SPANWIRE_GATEWAY",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(gateway),
+     .def = "true",
+     .help = "turn Gateway API objects and Ingresses into configuration of data planes"},
+    {.name = "xds-listen",
+     .env = "SPANWIRE_XDS_LISTEN",
+     .type = SW_OPT_ADDR,
+     .offset = OPT(gw.listen),
+     .def = "127.0.0.1:15012",
+     .help = "address of the xDS server (gRPC over TLS, bearer tokens), for `spanwire gateway` and "
+             "Envoy; port 0 takes a free one"},
+    {.name = "gateway-controller",
+     .env = "SPANWIRE_GATEWAY_CONTROLLER",
+     .type = SW_OPT_STR,
+     .offset = OPT(gw.controller),
+     .def = SW_GATEWAY_CONTROLLER_NAME,
+     .arg = "NAME",
+     .help = "GatewayClasses with this controllerName are served"},
+    {.name = "gateway-addresses",
+     .env = "SPANWIRE_GATEWAY_ADDRESSES",
+     .type = SW_OPT_STR,
+     .offset = OPT(gw.addresses),
+     .def = "127.0.0.1=0.0.0.0",
+     .arg = "LIST",
+     .help = "addresses Gateways are told to have, ADDRESS[=BIND] or ADDRESS/PREFIX, joined by "
+             "commas; BIND is where data planes listen for it"},
+    {.name = "gateway-port-offset",
+     .env = "SPANWIRE_GATEWAY_PORT_OFFSET",
+     .type = SW_OPT_U32,
+     .offset = OPT(gw.port_offset),
+     .def = "8000",
+     .max = 60000,
+     .help = "added to listener ports below 1024, which need no root then (80 is served on 8080); "
+             "0 serves them as they are"},
+    {.name = "gateway-access-log",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(gw.access_log),
+     .help = "data planes print a line per request"},
+    {.name = "connect-proxy",
+     .env = "SPANWIRE_CONNECT_PROXY",
+     .type = SW_OPT_STR,
+     .offset = OPT(gw.connect_proxy),
+     .arg = "ADDR|PATH",
+     .help = "where data planes send CONNECT requests for connectors [127.0.0.1:15040]"},
+
+    {.type = SW_OPT_GROUP, .help = "Process"},
     {.name = "drain",
      .type = SW_OPT_DURATION,
      .offset = OPT(drain),
@@ -136,6 +189,7 @@ struct run {
     struct sw_api *api;
     struct sw_kube_client *client; /* of the controllers; NULL: none run */
     struct sw_trust *trust;
+    struct sw_control_gateway *gateway;
     uint64_t drain;
     bool stopping;
     bool stopped;
@@ -149,38 +203,63 @@ static void on_stopped(void *arg)
     sw_loop_stop(r->loop);
 }
 
-static void on_controllers_stopped(void *arg)
+static void stop_api(void *arg)
 {
     struct run *r = arg;
 
     sw_api_stop(r->api, r->drain, on_stopped, r);
 }
 
-/* Controllers are clients like any other: they would not notice another server. */
-static int start_controllers(struct run *r, const struct control_options *o, struct sw_err *err)
+static void stop_gateway(void *arg)
+{
+    struct run *r = arg;
+
+    if (r->gateway)
+        sw_control_gateway_stop(r->gateway, r->drain, stop_api, r);
+    else
+        stop_api(r);
+}
+
+static int start_trust(struct run *r, const struct control_options *o, struct sw_err *err)
 {
     struct sw_trust_opts trust = {.lease_ns = SW_SLICE_LIT("kube-system"),
                                   .lease_name = SW_SLICE_LIT("spanwire-control"),
                                   .identity = SW_SLICE_LIT("control")};
+    struct sw_slice roots = {0};
+    int rc = sw_file_read(o->trust_roots, 1 << 20, &roots, err);
+
+    if (rc != SW_OK)
+        return rc;
+    trust.roots = roots;
+    r->trust = sw_trust_new(r->client, &trust, err);
+    sw_slice_free(&roots);
+    if (!r->trust)
+        return err->rc;
+    sw_trust_start(r->trust);
+    return SW_OK;
+}
+
+/* Controllers are clients like any other: they would not notice another server. */
+static int start_controllers(struct run *r, const struct control_options *o, struct sw_err *err)
+{
     char *path SW_AUTO_FREE = sw_asprintf("%s/admin.kubeconfig", o->data);
     struct sw_kube_config config = {0};
-    struct sw_slice roots = {0};
     int rc;
 
-    if (!o->trust_roots)
+    if (!o->trust_roots && !o->gateway)
         return SW_OK;
-    rc = sw_file_read(o->trust_roots, 1 << 20, &roots, err);
-    if (rc == SW_OK)
-        rc = sw_kubeconfig_load(path, NULL, &config, err);
-    if (rc == SW_OK) {
-        r->client = sw_kube_client_new(r->loop, &config, NULL, err);
-        trust.roots = roots;
-        r->trust = r->client ? sw_trust_new(r->client, &trust, err) : NULL;
-        rc = r->trust ? SW_OK : err->rc;
+    rc = sw_kubeconfig_load(path, NULL, &config, err);
+    if (rc != SW_OK)
+        return rc;
+    r->client = sw_kube_client_new(r->loop, &config, NULL, err);
+    if (!r->client)
+        return err->rc;
+    if (o->trust_roots)
+        rc = start_trust(r, o, err);
+    if (rc == SW_OK && o->gateway) {
+        r->gateway = sw_control_gateway_new(r->loop, r->api, r->client, &o->gw, err);
+        rc = r->gateway ? SW_OK : err->rc;
     }
-    if (rc == SW_OK)
-        sw_trust_start(r->trust);
-    sw_slice_free(&roots);
     return rc;
 }
 
@@ -195,9 +274,9 @@ static void on_signal(int signo, void *arg)
     sw_log_info("control", "stopping on signal %d", signo);
     r->stopping = true;
     if (r->trust)
-        sw_trust_stop(r->trust, on_controllers_stopped, r);
+        sw_trust_stop(r->trust, stop_gateway, r);
     else
-        on_controllers_stopped(r);
+        stop_gateway(r);
 }
 
 static int serve(const struct control_options *o, struct sw_err *err)
@@ -231,11 +310,17 @@ static int serve(const struct control_options *o, struct sw_err *err)
         at = sw_api_addr(r.api);
         if (!r.stopping)
             rc = start_controllers(&r, o, err);
+        if (r.gateway) {
+            struct sw_addr xds = sw_control_gateway_addr(r.gateway);
+
+            sw_log_info("control", "xDS on %s", sw_addr_text(&xds, text));
+        }
         if (rc == SW_OK && !r.stopping)
             sw_log_info("control", "ready on https://%s", sw_addr_text(&at, text));
         if (rc == SW_OK && !r.stopped)
             sw_loop_run(r.loop);
         sw_trust_free(r.trust);
+        sw_control_gateway_free(r.gateway);
         sw_kube_client_free(r.client);
         sw_api_free(r.api);
     }

@@ -8,6 +8,7 @@
 #include "cmd/cert.h"
 #include "cmd/cmd.h"
 #include "cmd/store.h"
+#include "gateway/gateway.h"
 #include "node/config.h"
 
 static int cmd_help(int argc, char **argv);
@@ -21,11 +22,17 @@ static const struct command {
 } commands[] = {
     {"node", "encrypt and authorise the connections of workloads (HBONE)", sw_cmd_node,
      &sw_node_options},
+    {"gateway", "serve HTTP, TLS, TCP and UDP as xDS resources say", sw_cmd_gateway,
+     &sw_gateway_options},
     {"cert", "make a certificate authority, issue and explain certificates", sw_cmd_cert, NULL},
     {"cni", "redirect a pod's connections to the node", sw_cmd_cni, &sw_cni_redirect_options},
     {"store", "check, back up and restore the control plane's objects", sw_cmd_store,
      &sw_store_options},
     {"control", "serve the API from an embedded store", sw_cmd_control, &sw_control_options},
+    {"envoy", "print a bootstrap for an Envoy that we program", sw_cmd_envoy, &sw_envoy_options},
+    {"xds", "say what Envoy would refuse in xDS resources", sw_cmd_xds, &sw_xds_options},
+    {"status", "list data planes and what they accepted of their configuration", sw_cmd_status,
+     &sw_status_options},
     {"version", "print the version and those of the libraries", cmd_version, NULL},
     {"help", "explain a command: spanwire help COMMAND", cmd_help, NULL},
 };

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/control_gateway.h"
+
+#include "apiserver/server.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "control/gateway/controller.h"
+#include "control/gateway/extension.h"
+#include "io/loop.h"
+#include "telemetry/metrics.h"
+#include "xds/server.h"
+
+/* Who may read this URL of the API, by RBAC, may have the configuration of the data planes. */
+#define XDS_URL "/xds"
+
+struct sw_control_gateway {
+    struct sw_arena arena;
+    struct sw_api *api;
+    struct sw_xds_cache *cache;
+    struct sw_xds_server *server;
+    struct sw_gateway_controller *controller;
+    struct sw_gw_extension extension;
+    struct sw_metrics *metrics;
+    struct sw_metrics_shard *shard;
+    struct sw_addr bound;
+    uint64_t deadline_ns;
+    void (*done)(void *arg);
+    void *done_arg;
+};
+
+static int allow(void *arg, const struct sw_xds_client_id *id, struct sw_err *err)
+{
+    struct sw_control_gateway *g = arg;
+
+    return sw_api_may(g->api, id->token, "get", XDS_URL, err);
+}
+
+static void on_nack(void *arg, struct sw_slice node_id, struct sw_slice type, struct sw_slice text)
+{
+    (void)arg;
+    sw_log_warn("xds", "data plane '%.*s' refuses %.*s: %.*s", SW_SLICE_ARG(node_id),
+                SW_SLICE_ARG(type), SW_SLICE_ARG(text));
+}
+
+/* ---- pages of the API ---- */
+
+static void put_status(const struct sw_xds_status *st, void *arg)
+{
+    struct sw_jw *w = arg;
+    char addr[SW_ADDR_TEXT];
+
+    sw_jw_object(w);
+    sw_jw_name(w, "node");
+    sw_jw_string(w, st->node_id);
+    sw_jw_name(w, "cluster");
+    sw_jw_string(w, st->node_cluster);
+    sw_jw_name(w, "address");
+    sw_jw_str(w, sw_addr_text(&st->addr, addr));
+    sw_jw_name(w, "type");
+    sw_jw_string(w, st->type);
+    sw_jw_name(w, "protocol");
+    sw_jw_str(w, st->delta ? "delta" : "sotw");
+    sw_jw_name(w, "wildcard");
+    sw_jw_bool(w, st->wildcard);
+    sw_jw_name(w, "names");
+    sw_jw_u64(w, st->names);
+    sw_jw_name(w, "sent");
+    sw_jw_string(w, st->sent);
+    sw_jw_name(w, "acked");
+    sw_jw_string(w, st->acked);
+    sw_jw_name(w, "pending");
+    sw_jw_bool(w, st->pending);
+    sw_jw_name(w, "acks");
+    sw_jw_u64(w, st->acks);
+    sw_jw_name(w, "nacks");
+    sw_jw_u64(w, st->nacks);
+    sw_jw_name(w, "nack");
+    sw_jw_string(w, st->nack);
+    sw_jw_name(w, "connectedSeconds");
+    sw_jw_u64(w, st->connected_ns / SW_NS_PER_S);
+    sw_jw_object_end(w);
+}
+
+static void put_runtime(struct sw_jw *w, const char *name, const struct sw_control *c)
+{
+    struct sw_control_stats s = sw_control_stats(c);
+
+    sw_jw_name(w, name);
+    sw_jw_object(w);
+    sw_jw_name(w, "synced");
+    sw_jw_bool(w, sw_control_synced(c));
+    sw_jw_name(w, "leading");
+    sw_jw_bool(w, sw_control_leading(c));
+    sw_jw_name(w, "builds");
+    sw_jw_u64(w, s.builds);
+    sw_jw_name(w, "lastBuildMicroseconds");
+    sw_jw_u64(w, s.build_ns / SW_NS_PER_US);
+    sw_jw_name(w, "published");
+    sw_jw_u64(w, s.published);
+    sw_jw_name(w, "writes");
+    sw_jw_u64(w, s.writes);
+    sw_jw_name(w, "conflicts");
+    sw_jw_u64(w, s.conflicts);
+    sw_jw_name(w, "failures");
+    sw_jw_u64(w, s.failures);
+    sw_jw_object_end(w);
+}
+
+static void status_page(void *arg, struct sw_buf *out)
+{
+    struct sw_control_gateway *g = arg;
+    struct sw_jw w;
+
+    sw_jw_begin(&w, out, NULL);
+    sw_jw_object(&w);
+    sw_jw_name(&w, "synced");
+    sw_jw_bool(&w, sw_xds_server_synced(g->server));
+    sw_jw_name(&w, "controllers");
+    sw_jw_object(&w);
+    put_runtime(&w, "gateway", sw_gateway_controller_main(g->controller));
+    put_runtime(&w, "endpoints", sw_gateway_controller_endpoints(g->controller));
+    sw_jw_object_end(&w);
+    sw_jw_name(&w, "clients");
+    sw_jw_array(&w);
+    sw_xds_server_status(g->server, put_status, &w);
+    sw_jw_array_end(&w);
+    sw_jw_object_end(&w);
+    if (sw_jw_end(&w) != SW_OK)
+        sw_buf_clear(out);
+}
+
+static void metrics_page(void *arg, struct sw_buf *out)
+{
+    struct sw_control_gateway *g = arg;
+
+    if (sw_metrics_write(g->metrics, SW_METRICS_PROMETHEUS, out) != SW_OK)
+        sw_buf_clear(out);
+}
+
+/* ---- life ---- */
+
+static int start_server(struct sw_control_gateway *g, struct sw_loop *l,
+                        const struct sw_control_gateway_opts *o, struct sw_err *err)
+{
+    struct sw_xds_server_opts so = {
+        .cache = g->cache,
+        .cred = sw_api_cred(g->api),
+        .metrics = g->shard,
+        .allow = allow,
+        .on_nack = on_nack,
+        .arg = g,
+    };
+
+    g->server = sw_xds_server_new(l, &so, err);
+    if (!g->server)
+        return err->rc;
+    return sw_xds_server_listen(g->server, &o->listen, &g->bound, err);
+}
+
+static int start_controller(struct sw_control_gateway *g, struct sw_kube_client *client,
+                            const struct sw_control_gateway_opts *o, struct sw_err *err)
+{
+    struct sw_gateway_controller_opts co = {
+        .conf = {.controller = sw_slice_str(o->controller),
+                 .port_offset = (uint16_t)o->port_offset},
+        .xds = {.access_log = o->access_log},
+        .cache = g->cache,
+        .threaded = true,
+    };
+    struct sw_gateway_addr *addrs;
+    int rc = sw_gateway_addrs_parse(&g->arena, sw_slice_str(o->addresses), &addrs, &co.conf.n_addrs,
+                                    err);
+
+    if (rc != SW_OK)
+        return rc;
+    co.conf.addrs = addrs;
+    if (o->connect_proxy && o->connect_proxy[0] == '/') {
+        co.xds.connect_proxy = sw_slice_str(o->connect_proxy);
+    } else if (o->connect_proxy) {
+        struct sw_addr at;
+
+        rc = sw_addr_parse(sw_slice_str(o->connect_proxy), &at, err);
+        if (rc != SW_OK)
+            return rc;
+        co.xds.connect_proxy =
+            sw_slice_str(sw_ip_text(&at.ip, sw_arena_alloc(&g->arena, SW_IP_TEXT)));
+        co.xds.connect_proxy_port = at.port;
+    }
+    g->extension.conf = co.xds;
+    g->controller = sw_gateway_controller_new(client, &co, err);
+    if (!g->controller)
+        return err->rc;
+    sw_gateway_controller_start(g->controller);
+    return SW_OK;
+}
+
+struct sw_control_gateway *sw_control_gateway_new(struct sw_loop *l, struct sw_api *api,
+                                                  struct sw_kube_client *client,
+                                                  const struct sw_control_gateway_opts *o,
+                                                  struct sw_err *err)
+{
+    struct sw_control_gateway *g = SW_NEW(struct sw_control_gateway);
+    int rc;
+
+    g->api = api;
+    g->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "control"});
+    g->shard = sw_metrics_shard_new(g->metrics);
+    g->cache = sw_xds_cache_new();
+    rc = start_server(g, l, o, err);
+    if (rc == SW_OK)
+        rc = start_controller(g, client, o, err);
+    if (rc != SW_OK) {
+        sw_control_gateway_free(g);
+        return NULL;
+    }
+    sw_gw_extension_serve(sw_xds_server_grpc(g->server), &g->extension);
+    sw_api_page(api, "/debug/xds", "application/json", status_page, g);
+    sw_api_page(api, "/metrics", "text/plain; version=0.0.4", metrics_page, g);
+    return g;
+}
+
+struct sw_addr sw_control_gateway_addr(const struct sw_control_gateway *g)
+{
+    return g->bound;
+}
+
+static void on_controller_stopped(void *arg)
+{
+    struct sw_control_gateway *g = arg;
+
+    sw_xds_server_stop(g->server, g->deadline_ns, g->done, g->done_arg);
+}
+
+void sw_control_gateway_stop(struct sw_control_gateway *g, uint64_t deadline_ns,
+                             void (*done)(void *arg), void *arg)
+{
+    g->deadline_ns = deadline_ns;
+    g->done = done;
+    g->done_arg = arg;
+    sw_gateway_controller_stop(g->controller, on_controller_stopped, g);
+}
+
+void sw_control_gateway_free(struct sw_control_gateway *g)
+{
+    if (!g)
+        return;
+    sw_gateway_controller_free(g->controller);
+    sw_xds_server_free(g->server);
+    sw_xds_cache_free(g->cache);
+    sw_metrics_shard_free(g->shard);
+    sw_metrics_free(g->metrics);
+    sw_arena_clear(&g->arena);
+    sw_free(g);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `spanwire status`: what the control plane has told its data planes, and what they answered. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "cmd/cmd.h"
+#include "io/loop.h"
+#include "kube/client.h"
+
+struct settings {
+    const char *kubeconfig;
+    bool json;
+    uint64_t timeout_ns;
+};
+
+#define AT(field) .offset = offsetof(struct settings, field)
+
+static const struct sw_opt table[] = {
+    {"kubeconfig", NULL, SW_OPT_STR, AT(kubeconfig), .arg = "FILE",
+     .help = "How to reach the API [$KUBECONFIG, the pod's service account, ~/.kube/config]."},
+    {"json", NULL, SW_OPT_BOOL, AT(json), .def = "false", .arg = "BOOL",
+     .help = "Print everything the control plane says, as JSON."},
+    {"timeout", NULL, SW_OPT_DURATION, AT(timeout_ns), .def = "10s", .min = 100, .max = 600000,
+     .help = "How long to wait."},
+};
+
+const struct sw_opts_cmd sw_status_options = {
+    .name = "status",
+    .usage = "[options]",
+    .summary =
+        "Lists the data planes connected to the control plane: what each has accepted (ACK)\n"
+        "and refused (NACK) of its configuration. Exit status 2 when one lags or refuses.",
+    .opts = table,
+    .n = SW_ARRAY_LEN(table),
+};
+
+struct ask {
+    struct sw_loop *loop;
+    const struct settings *set;
+    bool settled; /* everybody has everything */
+    struct sw_err *err;
+    int rc;
+};
+
+static struct sw_slice text(const struct sw_json *o, const char *name)
+{
+    return sw_json_str(sw_json_get(o, sw_slice_str(name)));
+}
+
+static int64_t number(const struct sw_json *o, const char *name)
+{
+    int64_t n = 0;
+
+    return sw_json_i64(sw_json_get(o, sw_slice_str(name)), &n) ? n : 0;
+}
+
+/* "Listener" of ".../envoy.config.listener.v3.Listener". */
+static struct sw_slice short_type(struct sw_slice url)
+{
+    size_t at = url.n;
+
+    while (at && url.p[at - 1] != '.')
+        at--;
+    return sw_slice_from(url, at);
+}
+
+static void print_cell(struct sw_slice s, int width)
+{
+    printf("%-*.*s ", width, (int)sw_min(s.n, 1000), s.n ? s.p : "");
+}
+
+static void print_client(const struct sw_json *c, bool *ok)
+{
+    struct sw_slice nack = text(c, "nack");
+    struct sw_slice acked = text(c, "acked");
+    bool same = sw_slice_eq(text(c, "sent"), acked);
+
+    *ok = *ok && same && !nack.n;
+    print_cell(text(c, "node"), 28);
+    print_cell(text(c, "address"), 22);
+    print_cell(short_type(text(c, "type")), 22);
+    print_cell(sw_slice_str(nack.n ? "REFUSED" : same ? "ACKED" : "WAITING"), 8);
+    print_cell(sw_slice_head(acked, sw_min(acked.n, 10)), 10);
+    printf("%6" PRId64 " %6" PRId64 "  %.*s\n", number(c, "acks"), number(c, "nacks"),
+           SW_SLICE_ARG(nack));
+}
+
+static void print_table(struct ask *a, const struct sw_json *o)
+{
+    const struct sw_json *clients = sw_json_get(o, SW_SLICE_LIT("clients"));
+    size_t n = sw_json_len(clients);
+
+    a->settled = true;
+    if (n == 0)
+        printf("No data plane is connected.\n");
+    else
+        printf("%-28s %-22s %-22s %-8s %-10s %6s %6s  %s\n", "NODE", "ADDRESS", "TYPE", "STATE",
+               "VERSION", "ACKS", "NACKS", "LAST REFUSAL");
+    for (size_t i = 0; i < n; i++)
+        print_client(sw_json_at(clients, i), &a->settled);
+}
+
+static void on_reply(void *arg, struct sw_kube_reply *r)
+{
+    struct ask *a = arg;
+
+    a->rc = r->rc;
+    if (r->rc == SW_ENOENT) {
+        (void)sw_err_set(a->err, SW_ENOENT, "this API server has no status of data planes");
+    } else if (r->rc != SW_OK) {
+        (void)sw_err_set(a->err, r->rc, "%.*s", SW_SLICE_ARG(r->message));
+    } else if (a->set->json) {
+        SW_BUF_AUTO out = {.max = 64 << 20};
+
+        a->settled = true;
+        a->rc = sw_json_write(&out, r->object, NULL);
+        printf("%.*s\n", (int)sw_buf_len(&out), (const char *)sw_buf_data(&out));
+    } else {
+        print_table(a, r->object);
+    }
+    sw_loop_stop(a->loop);
+}
+
+static int ask_server(struct ask *a, struct sw_kube_config *config)
+{
+    struct sw_kube_client *client = sw_kube_client_new(a->loop, config, NULL, a->err);
+    struct sw_kube_req req = {
+        .verb = SW_KUBE_GET, .path = "/debug/xds", .timeout_ns = a->set->timeout_ns};
+
+    if (!client)
+        return a->err->rc;
+    (void)sw_kube_do(client, &req, on_reply, a);
+    sw_loop_run(a->loop);
+    sw_kube_client_free(client);
+    return a->rc;
+}
+
+static int run(const struct settings *set, bool *ret_settled, struct sw_err *err)
+{
+    struct sw_kube_config config = {0};
+    struct ask a = {.set = set, .err = err};
+    int rc = sw_kube_config_find(set->kubeconfig, NULL, &config, err);
+
+    if (rc != SW_OK)
+        return rc;
+    a.loop = sw_loop_new(err);
+    if (!a.loop) {
+        sw_kube_config_done(&config);
+        return err->rc;
+    }
+    rc = ask_server(&a, &config);
+    sw_loop_free(a.loop);
+    *ret_settled = a.settled;
+    return rc;
+}
+
+int sw_cmd_status(int argc, char **argv)
+{
+    SW_ARENA_AUTO arena = {0};
+    struct settings set = {0};
+    struct sw_err err = {0};
+    bool settled = false;
+    int rc = sw_opts_parse(&sw_status_options, &set, &arena, argc, argv, NULL, &err);
+
+    if (rc == SW_EOF)
+        return sw_cmd_help(&sw_status_options);
+    if (rc == SW_OK)
+        rc = run(&set, &settled, &err);
+    if (rc != SW_OK)
+        return sw_cmd_fail(&err);
+    return settled ? 0 : 2;
+}

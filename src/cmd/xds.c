@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `spanwire xds lint`. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "cmd/cmd.h"
+#include "control/gateway/lint.h"
+#include "control/gateway/lint_input.h"
+#include "io/filewatch.h"
+#include "tls/cred.h"
+
+enum { CA_MAX = 1 << 20 };
+
+struct settings {
+    const char *server;
+    const char *ca;
+    const char *token_file;
+    const char *node_id;
+    bool partial;
+    uint64_t timeout_ns;
+};
+
+#define AT(field) .offset = offsetof(struct settings, field)
+
+static const struct sw_opt table[] = {
+    {"server", NULL, SW_OPT_STR, AT(server), .arg = "HOST:PORT",
+     .help = "Take everything from this xDS server instead of files."},
+    {"ca", NULL, SW_OPT_STR, AT(ca), .arg = "FILE",
+     .help = "Roots for the server's certificate. Without it the stream is not encrypted."},
+    {"token-file", NULL, SW_OPT_STR, AT(token_file), .arg = "FILE",
+     .help = "Bearer token for the server."},
+    {"node-id", NULL, SW_OPT_STR, AT(node_id), .def = "lint", .arg = "ID",
+     .help = "Whose configuration to ask the server for."},
+    {"partial", NULL, SW_OPT_BOOL, AT(partial), .def = "false", .arg = "BOOL",
+     .help = "The input is not everything: names of other resources need not exist."},
+    {"timeout", NULL, SW_OPT_DURATION, AT(timeout_ns), .def = "10s", .min = 100, .max = 600000,
+     .help = "How long to wait for the server."},
+};
+
+const struct sw_opts_cmd sw_xds_options = {
+    .name = "xds",
+    .usage = "lint FILE... | lint --server HOST:PORT [options]",
+    .summary =
+        "Says what Envoy would refuse in a set of resources. Files that end in .json, .yaml\n"
+        "or .yml hold {\"resources\": [{\"@type\": ...}]}; others an encoded DiscoveryResponse\n"
+        "or DeltaDiscoveryResponse. All files together are one set.",
+    .opts = table,
+    .n = SW_ARRAY_LEN(table),
+    .max_args = SW_OPTS_ARGS_MAX,
+};
+
+static bool is_text(const char *path)
+{
+    struct sw_slice s = sw_slice_str(path);
+
+    return sw_slice_has_suffix(s, SW_SLICE_LIT(".json")) ||
+           sw_slice_has_suffix(s, SW_SLICE_LIT(".yaml")) ||
+           sw_slice_has_suffix(s, SW_SLICE_LIT(".yml"));
+}
+
+static int read_files(struct sw_xds_set *set, const struct sw_opts_rest *rest, struct sw_err *err)
+{
+    int rc = SW_OK;
+
+    for (size_t i = 1; rc == SW_OK && i < rest->n_args; i++) {
+        struct sw_slice file = {0};
+
+        rc = sw_file_read(rest->args[i], SW_XDS_INPUT_MAX, &file, err);
+        if (rc == SW_OK) {
+            /* Binary input borrows nothing, text may: both live in the set. */
+            rc =
+                sw_xds_set_add(set, sw_arena_slice(&set->arena, file), is_text(rest->args[i]), err);
+            if (rc != SW_OK)
+                (void)sw_err_prefix(err, "%.100s", rest->args[i]);
+        }
+        sw_slice_free(&file);
+    }
+    return rc;
+}
+
+static int read_ca(const char *path, struct sw_tls_cred **ret, struct sw_err *err)
+{
+    struct sw_tls_cred_pem pem = {0};
+    struct sw_slice file = {0};
+    int rc = sw_file_read(path, CA_MAX, &file, err);
+
+    if (rc != SW_OK)
+        return rc;
+    pem.roots = file;
+    *ret = sw_tls_cred_new(&pem, err);
+    sw_slice_free(&file);
+    return *ret ? SW_OK : SW_EINVAL;
+}
+
+static int fetch(struct sw_xds_set *set, const struct settings *s, struct sw_err *err)
+{
+    struct sw_slice at = sw_slice_str(s->server);
+    ptrdiff_t colon = sw_slice_rfind(at, ':');
+    struct sw_xds_fetch f = {.token_file = s->token_file,
+                             .node_id = sw_slice_str(s->node_id),
+                             .timeout_ns = s->timeout_ns};
+    uint64_t port = 0;
+    int rc = SW_OK;
+
+    if (colon <= 0 || !sw_slice_to_u64(sw_slice_from(at, (size_t)colon + 1), 65535, &port) ||
+        port == 0)
+        return sw_err_set(err, SW_EINVAL, "--server: '%.80s' is not HOST:PORT", s->server);
+    f.host = sw_slice_head(at, (size_t)colon);
+    if (f.host.n > 2 && f.host.p[0] == '[' && f.host.p[f.host.n - 1] == ']')
+        f.host = sw_slice(f.host.p + 1, f.host.n - 2);
+    f.port = (uint16_t)port;
+    if (s->ca)
+        rc = read_ca(s->ca, &f.cred, err);
+    if (rc == SW_OK)
+        rc = sw_xds_set_fetch(set, &f, err);
+    sw_tls_cred_unref(f.cred);
+    return rc;
+}
+
+/* "error Listener 'x': field: text". */
+static void print(void *arg, const struct sw_xds_finding *f)
+{
+    (void)arg;
+    (void)printf("%s: %s '%.*s': %.*s%s%.*s\n", f->severity == SW_XDS_ERROR ? "error" : "warning",
+                 f->type, SW_SLICE_ARG(f->resource), SW_SLICE_ARG(f->field), f->field.n ? ": " : "",
+                 SW_SLICE_ARG(f->text));
+}
+
+static int run(const struct settings *s, const struct sw_opts_rest *rest, size_t *ret_errors,
+               struct sw_err *err)
+{
+    struct sw_xds_lint_opts o = {.closed = !s->partial};
+    struct sw_xds_set set = {0};
+    int rc;
+
+    if (rest->n_args == 0 || strcmp(rest->args[0], "lint") != 0 ||
+        (rest->n_args == 1) != (s->server != NULL))
+        return sw_err_set(err, SW_EINVAL,
+                          "say 'lint FILE...' or 'lint --server HOST:PORT' (see 'spanwire help "
+                          "xds')");
+    rc = s->server ? fetch(&set, s, err) : read_files(&set, rest, err);
+    if (rc == SW_OK) {
+        *ret_errors = sw_xds_lint(set.list.p, set.list.n, &o, print, NULL);
+        (void)printf("%zu resources, %zu errors\n", set.list.n, *ret_errors);
+    }
+    sw_xds_set_done(&set);
+    return rc;
+}
+
+int sw_cmd_xds(int argc, char **argv)
+{
+    SW_ARENA_AUTO arena = {0};
+    struct settings s = {0};
+    struct sw_opts_rest rest;
+    struct sw_err err = {0};
+    size_t errors = 0;
+    int rc = sw_opts_parse(&sw_xds_options, &s, &arena, argc, argv, &rest, &err);
+
+    if (rc == SW_EOF)
+        return sw_cmd_help(&sw_xds_options);
+    if (rc == SW_OK && (rc = run(&s, &rest, &errors, &err)) != SW_OK)
+        (void)sw_err_prefix(&err, "xds");
+    if (rc != SW_OK)
+        return sw_cmd_fail(&err);
+    return fflush(stdout) == 0 && errors == 0 ? 0 : 1;
+}
