@@ -90,6 +90,25 @@ char *sw_arena_printf(struct sw_arena *a, const char *fmt, ...)
     return p;
 }
 
+void sw_arena_reset(struct sw_arena *a, size_t keep)
+{
+    struct sw_arena_chunk *c = a->chunk;
+
+    if (!c || c->size > keep) {
+        sw_arena_clear(a);
+        return;
+    }
+    while (c->next) {
+        struct sw_arena_chunk *old = c->next;
+
+        c->next = old->next;
+        sw_free(old);
+    }
+    memset(c->data, 0, (size_t)(a->at - c->data));
+    a->at = c->data;
+    a->total = sizeof(*c) + c->size;
+}
+
 void sw_arena_clear(struct sw_arena *a)
 {
     struct sw_arena_chunk *c = a->chunk;

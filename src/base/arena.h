@@ -31,6 +31,8 @@ struct sw_slice sw_arena_slice(struct sw_arena *a, struct sw_slice s);
 char *sw_arena_printf(struct sw_arena *a, const char *fmt, ...) SW_PRINTF(2, 3);
 /* Releases everything; the arena is empty and usable again. */
 void sw_arena_clear(struct sw_arena *a);
+/* The same, but a last chunk of at most 'keep' bytes stays for the next use (zeroed). */
+void sw_arena_reset(struct sw_arena *a, size_t keep);
 
 #define SW_ARENA_NEW(a, type) ((type *)sw_arena_alloc((a), sizeof(type)))
 #define SW_ARENA_AUTO         __attribute__((cleanup(sw_arena_clear))) struct sw_arena

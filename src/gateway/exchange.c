@@ -68,6 +68,8 @@ void gw_finish(struct sw_exchange *x)
     if (x->state == SW_GW_X_DONE)
         return;
     x->state = SW_GW_X_DONE;
+    if (x->copies)
+        sw_gw_mirror_gone(x);
     sw_timer_stop(x->worker->loop, &x->timer);
     sw_gw_pool_cancel(x);
     if (x->up.ops)
@@ -314,6 +316,8 @@ void sw_exchange_down_data(struct sw_exchange *x, struct sw_slice data)
     active(x);
     if (x->state == SW_GW_X_DONE)
         return;
+    if (x->copies)
+        sw_gw_mirror_data(x, data);
     if (x->state < SW_GW_X_SEND) {
         keep(x, data);
         if (x->kept.n >= KEEP_MAX)
@@ -342,6 +346,8 @@ void sw_exchange_down_end(struct sw_exchange *x)
     x->down.end_got = true;
     if (x->state == SW_GW_X_DONE)
         return;
+    if (x->copies)
+        sw_gw_mirror_end(x);
     active(x);
     request_complete(x);
     if (x->up.ops && !x->up.end_sent && x->up.head_sent) {

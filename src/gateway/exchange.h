@@ -257,6 +257,7 @@ struct sw_exchange {
     const struct sw_gw_route *route;
     struct sw_gw_route_state *rs; /* in the arena */
     struct sw_gw_host *host;      /* of the current attempt, a reference; NULL: none */
+    struct sw_gw_copies *copies;  /* mirrors of this request, route_mirror.c; NULL: none */
 
     /* Facts for logs. */
     uint64_t start_ns;      /* loop time when the head was complete */
@@ -367,5 +368,9 @@ void sw_gw_host_done(struct sw_exchange *x, enum sw_gw_outcome how, int status);
  * before. Called after sw_gw_host_done, and before a status is passed on (SW_GW_STATUS). */
 SW_NODISCARD bool sw_gw_should_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status,
                                      uint64_t *ret_delay_ns);
+/* Mirrors of x: told of its body, of the body's end, and of its own end. Only with x->copies. */
+void sw_gw_mirror_data(struct sw_exchange *x, struct sw_slice data);
+void sw_gw_mirror_end(struct sw_exchange *x);
+void sw_gw_mirror_gone(struct sw_exchange *x);
 /* The exchange is over: access log, metrics. */
 void sw_gw_exchange_done(struct sw_exchange *x);

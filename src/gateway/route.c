@@ -284,6 +284,7 @@ static int plan_forward(struct sw_exchange *x)
             x->plan.path = path;
         }
     }
+    sw_gw_mirror_start(x);
     return SW_OK;
 }
 

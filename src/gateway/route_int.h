@@ -310,6 +310,9 @@ bool sw_gw_retry_wants(const struct sw_gw_retry *r, enum sw_gw_outcome how, int 
 /* Random below base * 2^(n-1), at most max; n counts from 1. */
 uint64_t sw_gw_retry_delay(const struct sw_gw_retry *r, unsigned n, uint64_t rnd);
 
+/* Sends copies of a request that is about to be forwarded, as its route says. */
+void sw_gw_mirror_start(struct sw_exchange *x);
+
 /* ---- state of an exchange ---- */
 
 struct sw_gw_route_state {

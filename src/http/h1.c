@@ -16,13 +16,9 @@ enum {
     CHUNK_DIGITS = 16,
 };
 
-struct sw_h1 *sw_h1_new(enum sw_h1_kind kind, const struct sw_h1_limits *limits)
+void sw_h1_set_limits(struct sw_h1 *p, const struct sw_h1_limits *limits)
 {
-    struct sw_h1 *p = SW_NEW(struct sw_h1);
-
-    p->kind = kind;
-    if (limits)
-        p->limits = *limits;
+    p->limits = limits ? *limits : (struct sw_h1_limits){0};
     if (!p->limits.line)
         p->limits.line = DEFAULT_LINE;
     if (!p->limits.head)
@@ -33,6 +29,14 @@ struct sw_h1 *sw_h1_new(enum sw_h1_kind kind, const struct sw_h1_limits *limits)
         p->limits.body = UINT64_MAX;
     if (!p->limits.chunk_ext)
         p->limits.chunk_ext = DEFAULT_CHUNK_EXT;
+}
+
+struct sw_h1 *sw_h1_new(enum sw_h1_kind kind, const struct sw_h1_limits *limits)
+{
+    struct sw_h1 *p = SW_NEW(struct sw_h1);
+
+    p->kind = kind;
+    sw_h1_set_limits(p, limits);
     sw_h1_reset(p);
     return p;
 }

@@ -84,6 +84,8 @@ SW_NODISCARD struct sw_h1 *sw_h1_new(enum sw_h1_kind kind, const struct sw_h1_li
 void sw_h1_free(struct sw_h1 *p);
 /* Ready for the next message of the same connection. */
 void sw_h1_reset(struct sw_h1 *p);
+/* Other limits from the next message on; NULL: all defaults. */
+void sw_h1_set_limits(struct sw_h1 *p, const struct sw_h1_limits *limits);
 /*
  * Before a response is parsed: the method it answers, because HEAD and CONNECT change where the
  * message ends. Forgotten by sw_h1_reset.

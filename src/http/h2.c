@@ -35,6 +35,7 @@ struct sw_h2 {
     void *owner;
     struct sw_h2_config config;
     struct sw_arena arena; /* of the header block being received */
+    struct sw_arena *into; /* where its texts go: that, or the owner's */
     struct sw_h2_head head;
     SW_VEC(struct sw_h2_header) fields;
     size_t head_bytes;
@@ -57,19 +58,89 @@ struct sw_slice sw_h2_head_get(const struct sw_h2_head *head, const char *name)
     return (struct sw_slice){NULL, 0};
 }
 
+/*
+ * Memory for one header block, passed from connection to connection of a thread: blocks are short
+ * lived, and a connection at rest owns none.
+ */
+struct spare {
+    struct sw_arena arena;
+    SW_VEC(struct sw_h2_header) fields;
+};
+
+enum { SPARE_ARENA = 16 * 1024 };
+
+static pthread_key_t spare_key;
+static pthread_once_t spare_once = PTHREAD_ONCE_INIT;
+
+static void spare_free(void *p)
+{
+    struct spare *s = p;
+
+    sw_arena_clear(&s->arena);
+    sw_vec_done(&s->fields);
+    sw_free(s);
+}
+
+static void spare_init(void)
+{
+    if (pthread_key_create(&spare_key, spare_free) != 0)
+        __builtin_trap();
+}
+
+static struct spare *spare(void)
+{
+    struct spare *s;
+
+    (void)pthread_once(&spare_once, spare_init);
+    s = pthread_getspecific(spare_key);
+    if (!s) {
+        s = SW_NEW(struct spare);
+        (void)pthread_setspecific(spare_key, s);
+    }
+    return s;
+}
+
 static void head_reset(struct sw_h2 *h)
 {
-    sw_arena_clear(&h->arena);
-    sw_vec_done(&h->fields);
+    struct spare *s = spare();
+
+    if (h->fields.p && !s->fields.p) {
+        s->fields.p = h->fields.p;
+        s->fields.cap = h->fields.cap;
+    } else {
+        sw_free(h->fields.p);
+    }
+    memset(&h->fields, 0, sizeof(h->fields));
+    if (h->arena.chunk && !s->arena.chunk) {
+        sw_arena_reset(&h->arena, SPARE_ARENA);
+        s->arena = h->arena;
+        h->arena = (struct sw_arena){0};
+    } else {
+        sw_arena_clear(&h->arena);
+    }
     h->head = (struct sw_h2_head){0};
     h->head_bytes = 0;
 }
 
+static void *stream_of(const struct sw_h2 *h, int32_t id);
+
 static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, void *arg)
 {
+    struct sw_h2 *h = arg;
+    struct spare *s = spare();
+    int32_t id = frame->hd.stream_id;
+
     (void)ng;
-    (void)frame;
-    head_reset(arg);
+    head_reset(h);
+    h->fields.p = s->fields.p;
+    h->fields.cap = s->fields.cap;
+    memset(&s->fields, 0, sizeof(s->fields));
+    h->into = h->ops->on_begin ? h->ops->on_begin(h, id, stream_of(h, id)) : NULL;
+    if (!h->into) {
+        h->into = &h->arena;
+        h->arena = s->arena;
+        s->arena = (struct sw_arena){0};
+    }
     return 0;
 }
 
@@ -83,6 +154,8 @@ static struct sw_slice *pseudo(struct sw_h2_head *head, struct sw_slice name)
         return &head->scheme;
     if (sw_slice_eq_str(name, ":path"))
         return &head->path;
+    if (sw_slice_eq_str(name, ":protocol"))
+        return &head->protocol;
     return NULL;
 }
 
@@ -104,15 +177,15 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
         h->head.too_large = true;
     if (h->head.too_large)
         return 0;
-    v = sw_arena_slice(&h->arena, v);
-    at = pseudo(&h->head, k);
+    v = sw_arena_slice(h->into, v);
+    at = k.n && k.p[0] == ':' ? pseudo(&h->head, k) : NULL;
     if (at) {
         *at = v;
     } else if (sw_slice_eq_str(k, ":status")) {
         if (sw_slice_to_u64(v, 999, &status))
             h->head.status = (unsigned)status;
     } else {
-        struct sw_h2_header f = {.name = sw_arena_slice(&h->arena, k), .value = v};
+        struct sw_h2_header f = {.name = sw_arena_slice(h->into, k), .value = v};
 
         sw_vec_push(&h->fields, f);
     }
@@ -133,15 +206,26 @@ static int punish(struct sw_h2 *h, const char *why)
     return 0;
 }
 
+static void got_trailers(struct sw_h2 *h, int32_t id, bool end)
+{
+    if (h->ops->on_trailers && end) {
+        h->head.headers = h->fields.p;
+        h->head.n = h->fields.n;
+        h->ops->on_trailers(h, id, stream_of(h, id), &h->head);
+    }
+    head_reset(h);
+    if (end)
+        h->ops->on_end(h, id, stream_of(h, id));
+}
+
 static void got_headers(struct sw_h2 *h, const nghttp2_frame *frame)
 {
     bool end = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
     int32_t id = frame->hd.stream_id;
 
-    /* 1xx answers and trailers carry nothing a tunnel needs. */
+    /* 1xx answers carry nothing anybody here needs. */
     if (frame->headers.cat == NGHTTP2_HCAT_HEADERS && (h->config.server || h->head.status == 0)) {
-        if (end)
-            h->ops->on_end(h, id, stream_of(h, id));
+        got_trailers(h, id, end);
         return;
     }
     if (h->head.status >= 100 && h->head.status < 200)
@@ -277,6 +361,42 @@ static ssize_t on_send(nghttp2_session *ng, const uint8_t *data, size_t n, int f
     }
 }
 
+/* Usually few and short fields: on the stack in nghttp2's shape; longer lists on the heap. */
+enum { SEND_FIELDS_MAX = 32 };
+
+static nghttp2_nv *nv_room(nghttp2_nv *few, size_t n)
+{
+    return n <= SEND_FIELDS_MAX ? few : SW_NEW_ARRAY(nghttp2_nv, n);
+}
+
+static void nv_done(const nghttp2_nv *few, nghttp2_nv *used)
+{
+    if (used != few)
+        sw_free(used);
+}
+
+static size_t to_ng(const struct sw_h2_header *fields, size_t n, nghttp2_nv *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        out[i] = (nghttp2_nv){.namelen = fields[i].name.n, .valuelen = fields[i].value.n};
+        memcpy(&out[i].name, &fields[i].name.p, sizeof(out[i].name));
+        memcpy(&out[i].value, &fields[i].value.p, sizeof(out[i].value));
+    }
+    return n;
+}
+
+/* True: the stream ends with these instead of its last DATA frame. */
+static bool submit_trailers(struct sw_h2 *h, int32_t id)
+{
+    struct sw_h2_header fields[SEND_FIELDS_MAX];
+    nghttp2_nv nv[SEND_FIELDS_MAX];
+    size_t n = 0;
+
+    if (h->ops->trailers)
+        n = h->ops->trailers(h, id, stream_of(h, id), fields, SEND_FIELDS_MAX);
+    return n && nghttp2_submit_trailer(h->ng, id, nv, to_ng(fields, n, nv)) == 0;
+}
+
 static ssize_t on_pull(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t max,
                        uint32_t *data_flags, nghttp2_data_source *source, void *arg)
 {
@@ -294,6 +414,8 @@ static ssize_t on_pull(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t max
     *data_flags = NGHTTP2_DATA_FLAG_NO_COPY;
     if (end)
         *data_flags |= NGHTTP2_DATA_FLAG_EOF;
+    if (end && submit_trailers(h, id))
+        *data_flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
     return n;
 }
 
@@ -452,7 +574,9 @@ struct sw_h2 *sw_h2_new(const struct sw_h2_config *c, const struct sw_h2_ops *op
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, c->max_header_list},
         {c->server ? NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS : NGHTTP2_SETTINGS_ENABLE_PUSH,
          c->server ? c->max_streams : 0},
+        {NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1},
     };
+    size_t n_settings = SW_ARRAY_LEN(settings) - (c->server && c->extended_connect ? 0 : 1);
     int rc;
 
     h->config = *c;
@@ -473,7 +597,7 @@ struct sw_h2 *sw_h2_new(const struct sw_h2_config *c, const struct sw_h2_ops *op
         (void)n;
         h->preface_due = true;
     }
-    rc = nghttp2_submit_settings(h->ng, NGHTTP2_FLAG_NONE, settings, SW_ARRAY_LEN(settings));
+    rc = nghttp2_submit_settings(h->ng, NGHTTP2_FLAG_NONE, settings, n_settings);
     assert(rc == 0);
     rc = nghttp2_session_set_local_window_size(h->ng, NGHTTP2_FLAG_NONE, 0,
                                                (int32_t)c->connection_window);
@@ -542,41 +666,37 @@ const char *sw_h2_fault(const struct sw_h2 *h)
     return h->fault ? h->fault : h->broken ? h->broken : "connection ended";
 }
 
-/* Few and short fields: a bounded copy on the stack in nghttp2's shape. */
-enum { SEND_FIELDS_MAX = 16 };
-
-static size_t to_ng(const struct sw_h2_header *fields, size_t n, nghttp2_nv out[SEND_FIELDS_MAX])
-{
-    assert(n <= SEND_FIELDS_MAX);
-    for (size_t i = 0; i < n; i++) {
-        out[i] = (nghttp2_nv){.namelen = fields[i].name.n, .valuelen = fields[i].value.n};
-        memcpy(&out[i].name, &fields[i].name.p, sizeof(out[i].name));
-        memcpy(&out[i].value, &fields[i].value.p, sizeof(out[i].value));
-    }
-    return n;
-}
-
-int32_t sw_h2_request(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n, void *stream,
-                      struct sw_err *err)
+int32_t sw_h2_request_head(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n, bool end,
+                           void *stream, struct sw_err *err)
 {
     nghttp2_data_provider body = {.read_callback = on_pull};
-    nghttp2_nv nv[SEND_FIELDS_MAX];
-    int32_t id;
+    nghttp2_nv few[SEND_FIELDS_MAX];
+    nghttp2_nv *nv = nv_room(few, n);
+    int32_t id =
+        nghttp2_submit_request(h->ng, NULL, nv, to_ng(fields, n, nv), end ? NULL : &body, stream);
 
-    id = nghttp2_submit_request(h->ng, NULL, nv, to_ng(fields, n, nv), &body, stream);
+    nv_done(few, nv);
     if (id >= 0)
         return id;
     return sw_err_set(err, id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE ? SW_ELIMIT : SW_ECLOSED,
                       "HTTP/2: %s", nghttp2_strerror(id));
 }
 
+int32_t sw_h2_request(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n, void *stream,
+                      struct sw_err *err)
+{
+    return sw_h2_request_head(h, fields, n, false, stream, err);
+}
+
 int sw_h2_respond(struct sw_h2 *h, int32_t id, const struct sw_h2_header *fields, size_t n,
                   bool end, struct sw_err *err)
 {
     nghttp2_data_provider body = {.read_callback = on_pull};
-    nghttp2_nv nv[SEND_FIELDS_MAX];
+    nghttp2_nv few[SEND_FIELDS_MAX];
+    nghttp2_nv *nv = nv_room(few, n);
     int rc = nghttp2_submit_response(h->ng, id, nv, to_ng(fields, n, nv), end ? NULL : &body);
 
+    nv_done(few, nv);
     if (rc != 0)
         return sw_err_set(err, SW_ECLOSED, "HTTP/2: %s", nghttp2_strerror(rc));
     return SW_OK;
@@ -620,6 +740,12 @@ uint32_t sw_h2_peer_max_streams(const struct sw_h2 *h)
     if (!h->settings_seen)
         return DEFAULT_PEER_STREAMS;
     return nghttp2_session_get_remote_settings(h->ng, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+}
+
+bool sw_h2_peer_extended_connect(const struct sw_h2 *h)
+{
+    return h->settings_seen &&
+           nghttp2_session_get_remote_settings(h->ng, NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL) == 1;
 }
 
 void sw_h2_ping(struct sw_h2 *h)

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 
+struct sw_arena;
 struct sw_h2;
 
 /* RFC 9113 section 7. */
@@ -41,7 +42,8 @@ struct sw_h2_head {
     struct sw_slice authority;
     struct sw_slice scheme;
     struct sw_slice path;
-    unsigned status; /* responses */
+    struct sw_slice protocol; /* RFC 8441 */
+    unsigned status;          /* responses */
     const struct sw_h2_header *headers;
     size_t n;
     bool too_large; /* the block passed the limit: fields beyond it are missing */
@@ -53,11 +55,18 @@ struct sw_slice sw_h2_head_get(const struct sw_h2_head *head, const char *name);
 enum { SW_H2_FRAME_HEAD = 9 };
 
 struct sw_h2_ops {
+    /*
+     * Optional: a header block begins. Where its texts are kept: they live as long as that arena.
+     * NULL: with the connection, until the callback that gets them returns.
+     */
+    struct sw_arena *(*on_begin)(struct sw_h2 *h, int32_t id, void *stream);
     /* A request (server) or response (client). *stream is what the owner attached, NULL on
      * requests. */
     void (*on_head)(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head,
                     bool end);
     void (*on_data)(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data);
+    /* Optional: fields behind the data; on_end follows. */
+    void (*on_trailers)(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head);
     /* The peer finished sending on this stream. */
     void (*on_end)(struct sw_h2 *h, int32_t id, void *stream);
     /* The stream is gone; code is an RFC 9113 error code. The last callback of a stream. */
@@ -78,6 +87,12 @@ struct sw_h2_ops {
      * emit_data. SW_EAGAIN: none; call sw_h2_resume later. *ret_end: these are the last.
      */
     ssize_t (*pull)(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool *ret_end);
+    /*
+     * Optional: when pull said these are the last bytes, the fields to send behind them, at most
+     * max; returns how many, 0: none. They must live until the call returns.
+     */
+    size_t (*trailers)(struct sw_h2 *h, int32_t id, void *stream, struct sw_h2_header *out,
+                       size_t max);
     /* Sends the frame head and the n bytes pulled before. Cannot fail: pull checked for room. */
     void (*emit_data)(struct sw_h2 *h, int32_t id, void *stream,
                       const uint8_t head[SW_H2_FRAME_HEAD], size_t n);
@@ -92,6 +107,7 @@ struct sw_h2_config {
     uint32_t max_send_frame;    /* largest DATA payload we send */
     uint32_t max_header_list;   /* bytes of a header block */
     uint32_t max_streams;       /* concurrent streams a client may open (servers) */
+    bool extended_connect;      /* servers: accept :protocol (RFC 8441) */
 };
 
 /* Queues the connection preface and SETTINGS. ops and owner are borrowed. */
@@ -115,6 +131,9 @@ const char *sw_h2_fault(const struct sw_h2 *h);
 /* Opens a stream; the request has a body that pull provides. The id, or SW_ELIMIT/SW_ECLOSED. */
 SW_NODISCARD int32_t sw_h2_request(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n,
                                    void *stream, struct sw_err *err);
+/* The same, with the choice of a request without body ('end'). Any number of fields. */
+SW_NODISCARD int32_t sw_h2_request_head(struct sw_h2 *h, const struct sw_h2_header *fields,
+                                        size_t n, bool end, void *stream, struct sw_err *err);
 /*
  * Answers a request. With 'end' there is no body, and what is left of the request's is refused.
  * fields[0] must be :status.
@@ -131,6 +150,8 @@ void sw_h2_consume_stream(struct sw_h2 *h, int32_t id, size_t n);
 void sw_h2_consume_connection(struct sw_h2 *h, size_t n);
 /* Bytes that may be sent on a stream now: the smaller of its window and the connection's. */
 size_t sw_h2_send_window(const struct sw_h2 *h, int32_t id);
+/* True once the peer said that it accepts :protocol (RFC 8441). */
+bool sw_h2_peer_extended_connect(const struct sw_h2 *h);
 /* What the peer allows us to have open; 100 until its SETTINGS arrive. */
 uint32_t sw_h2_peer_max_streams(const struct sw_h2 *h);
 

@@ -27,6 +27,18 @@
       "Messages from the control plane, by resource type") \
     X(XDS_MESSAGE_BYTES, COUNTER, "istio_xds_message_bytes", "url", \
       "Bytes of messages from the control plane, by resource type") \
+    X(XDS_STREAMS, GAUGE, "spanwire_xds_streams", "", \
+      "Streams open at the xDS server") \
+    X(XDS_RESPONSES, COUNTER, "spanwire_xds_responses", "url", \
+      "Responses sent by the xDS server, by resource type") \
+    X(XDS_RESPONSE_BYTES, COUNTER, "spanwire_xds_response_bytes", "url", \
+      "Bytes of responses sent by the xDS server, by resource type") \
+    X(XDS_ANSWERS, COUNTER, "spanwire_xds_answers", "url,result", \
+      "Responses of the xDS server that clients accepted (ack) or refused (nack)") \
+    X(XDS_CONNECTED, GAUGE, "spanwire_xds_connected", "", \
+      "1 while a stream to the control plane is up") \
+    X(XDS_REFUSED, COUNTER, "spanwire_xds_refused", "url", \
+      "Responses of the control plane that were refused, by resource type") \
     X(DNS_REQUESTS, COUNTER, "istio_dns_requests", \
       "request_query_type,request_protocol,source_canonical_service,source_canonical_revision", \
       "Queries that reached the DNS proxy (unstable)") \

@@ -2,7 +2,7 @@
 /*
  * YAML text to a tree in an arena, every node with its line and column. It is for configuration
  * and manifests: bounded in size, depth, nodes and aliases, duplicate keys refused, keys are
- * scalars. Not a serialiser. All errors read "line L column C: what is wrong".
+ * scalars. All errors read "line L column C: what is wrong".
  */
 #pragma once
 
@@ -104,6 +104,20 @@ SW_NODISCARD int sw_yaml_expect(const struct sw_yaml *node, enum sw_yaml_kind ki
 /* Fails at the first key of the map that is not in 'known' (NULL-terminated). */
 SW_NODISCARD int sw_yaml_known_keys(const struct sw_yaml *map, const char *const *known,
                                     struct sw_err *err);
+
+struct sw_buf;
+struct sw_json;
+/*
+ * Appends a JSON tree as YAML, in the form Kubernetes' tools print it, with a line break at the
+ * end. Returns SW_OK, or SW_ELIMIT when the buffer is full or the tree too deep.
+ */
+SW_NODISCARD int sw_yaml_write(struct sw_buf *out, const struct sw_json *v);
+/*
+ * A document as a JSON tree in the arena, which may borrow its texts. Scalars are what the core
+ * schema says; numbers in a form that JSON has not stay text. What is nested deeper than the
+ * parser allows by default becomes null.
+ */
+struct sw_json *sw_yaml_to_json(struct sw_arena *a, const struct sw_yaml *y);
 
 /* Elements of a sequence or values of a map (with it->key). Nothing for scalars. */
 #define SW_YAML_FOREACH(it, node) for (const struct sw_yaml *it = (node)->first; it; it = it->next)

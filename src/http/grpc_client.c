@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The client half of gRPC: one connection to one server, made when a call needs it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "http/grpc_int.h"
+#include "io/resolver.h"
+#include "io/sock.h"
+#include "tls/cred.h"
+
+struct sw_grpc_client {
+    struct sw_loop *loop; /* borrowed */
+    struct sw_grpc_client_opts o;
+    char *host;
+    char *tls_name;
+    char *authority;
+    struct sw_h2conn *conn; /* NULL: none */
+    bool open;
+    struct sw_list calls;
+    struct sw_resolve *resolve;
+    struct sw_addr addrs[SW_RESOLVE_MAX];
+    size_t n_addrs;
+    size_t at_addr;
+    struct sw_timer timer; /* of connecting */
+    struct sw_defer start;
+};
+
+static void dial_next(struct sw_grpc_client *cl, const char *why);
+
+/* --- ends --- */
+
+void grpc_client_release(struct sw_grpc_call *c)
+{
+    if (c->stream) {
+        sw_h2stream_own(c->stream, NULL, NULL);
+        sw_h2stream_reset(c->stream, SW_H2_CANCEL);
+        c->stream = NULL;
+    }
+    grpc_call_done(c);
+}
+
+static void complete(struct sw_grpc_call *c, enum sw_grpc_status status, struct sw_slice text)
+{
+    const struct sw_grpc_ops *ops = c->ops;
+
+    c->finished = true;
+    c->ops = NULL;
+    if (ops && ops->on_done)
+        ops->on_done(c, status, text, c->arg);
+    if (c->delivering)
+        c->cancelled = true; /* freed by the delivery under way */
+    else
+        grpc_client_release(c);
+}
+
+void grpc_client_fail(struct sw_grpc_call *c, enum sw_grpc_status status, const char *why)
+{
+    complete(c, status, sw_slice_str(why));
+}
+
+void sw_grpc_cancel(struct sw_grpc_call *c)
+{
+    c->ops = NULL;
+    if (c->delivering)
+        c->cancelled = true;
+    else
+        grpc_client_release(c);
+}
+
+static void on_deadline(struct sw_timer *t)
+{
+    grpc_client_fail(SW_CONTAINER_OF(t, struct sw_grpc_call, deadline), SW_GRPC_DEADLINE_EXCEEDED,
+                     "no answer in time");
+}
+
+/* --- streams --- */
+
+static enum sw_grpc_status from_http(unsigned status)
+{
+    switch (status) {
+    case 400:
+        return SW_GRPC_INTERNAL;
+    case 401:
+        return SW_GRPC_UNAUTHENTICATED;
+    case 403:
+        return SW_GRPC_PERMISSION_DENIED;
+    case 404:
+        return SW_GRPC_UNIMPLEMENTED;
+    case 429:
+    case 502:
+    case 503:
+    case 504:
+        return SW_GRPC_UNAVAILABLE;
+    default:
+        return SW_GRPC_UNKNOWN;
+    }
+}
+
+static enum sw_grpc_status from_text(struct sw_slice v)
+{
+    uint64_t code;
+
+    if (!sw_slice_to_u64(v, SW_GRPC_UNAUTHENTICATED, &code))
+        return SW_GRPC_UNKNOWN;
+    return (enum sw_grpc_status)code;
+}
+
+static void take_status(struct sw_grpc_call *c, const struct sw_h2_head *head)
+{
+    struct sw_slice v = sw_h2_head_get(head, "grpc-status");
+
+    if (!v.p)
+        return;
+    c->has_status = true;
+    c->status = from_text(v);
+    sw_buf_clear(&c->message);
+    sw_grpc_message_decode(sw_h2_head_get(head, "grpc-message"), &c->message);
+}
+
+static void on_head(struct sw_h2stream *st, const struct sw_h2_head *head, void *arg)
+{
+    struct sw_grpc_call *c = arg;
+
+    (void)st;
+    take_status(c, head);
+    if (head->status == 200 || c->has_status)
+        return;
+    c->has_status = true;
+    c->status = from_http(head->status);
+    if (sw_buf_printf(&c->message, "HTTP status %u", head->status) != SW_OK)
+        sw_buf_clear(&c->message);
+    c->broken = true; /* its body is no message */
+}
+
+static void on_trailers(struct sw_h2stream *st, const struct sw_h2_head *head, void *arg)
+{
+    (void)st;
+    take_status(arg, head);
+}
+
+static void on_data(struct sw_h2stream *st, struct sw_slice data, void *arg)
+{
+    (void)st;
+    grpc_call_data(arg, data);
+}
+
+void grpc_client_ended(struct sw_grpc_call *c)
+{
+    if (c->has_status)
+        complete(c, c->status, sw_buf_slice(&c->message));
+    else
+        grpc_client_fail(c, SW_GRPC_INTERNAL, "stream ended without a status");
+}
+
+static void on_end(struct sw_h2stream *st, void *arg)
+{
+    struct sw_grpc_call *c = arg;
+
+    (void)st;
+    c->remote_end = true;
+    if (c->broken)
+        grpc_client_ended(c);
+    else
+        grpc_call_end(c);
+}
+
+static void on_drain(struct sw_h2stream *st, void *arg)
+{
+    struct sw_grpc_call *c = arg;
+
+    (void)st;
+    if (c->ops && c->ops->on_drain)
+        c->ops->on_drain(c, c->arg);
+}
+
+static void on_close(struct sw_h2stream *st, uint32_t code, void *arg)
+{
+    struct sw_grpc_call *c = arg;
+    char why[64];
+
+    (void)st;
+    c->stream = NULL;
+    if (c->remote_end)
+        return; /* a paused owner has messages to read; the status comes behind them */
+    (void)snprintf(why, sizeof(why), "stream was closed with code %u", (unsigned)code);
+    grpc_client_fail(c, SW_GRPC_UNAVAILABLE, why);
+}
+
+static const struct sw_h2stream_ops stream_ops = {.on_head = on_head,
+                                                  .on_data = on_data,
+                                                  .on_trailers = on_trailers,
+                                                  .on_end = on_end,
+                                                  .on_drain = on_drain,
+                                                  .on_close = on_close};
+
+static void open_stream(struct sw_grpc_call *c)
+{
+    struct sw_grpc_client *cl = c->client;
+    struct sw_h2_header h[10] = {
+        {SW_SLICE_LIT(":method"), SW_SLICE_LIT("POST")},
+        {SW_SLICE_LIT(":scheme"), cl->o.cred ? SW_SLICE_LIT("https") : SW_SLICE_LIT("http")},
+        {SW_SLICE_LIT(":path"), sw_slice_str(c->path)},
+        {SW_SLICE_LIT(":authority"), sw_slice_str(cl->authority)},
+        {SW_SLICE_LIT("content-type"), SW_SLICE_LIT("application/grpc")},
+        {SW_SLICE_LIT("te"), SW_SLICE_LIT("trailers")},
+        {SW_SLICE_LIT("user-agent"), SW_SLICE_LIT("spanwire/" SW_VERSION)},
+    };
+    struct sw_err err = {0};
+    char timeout[32];
+    size_t n = 7;
+
+    if (c->token)
+        h[n++] = (struct sw_h2_header){SW_SLICE_LIT("authorization"), sw_slice_str(c->token)};
+    if (c->timeout_ns) {
+        (void)snprintf(timeout, sizeof(timeout), "%llum",
+                       (unsigned long long)(c->timeout_ns / SW_NS_PER_MS + 1) % 100000000);
+        h[n++] = (struct sw_h2_header){SW_SLICE_LIT("grpc-timeout"), sw_slice_str(timeout)};
+    }
+    c->stream = sw_h2stream_open(cl->conn, h, n, &stream_ops, c, &err);
+    if (!c->stream) {
+        grpc_client_fail(c, SW_GRPC_UNAVAILABLE, err.msg);
+        return;
+    }
+    if (sw_buf_len(&c->early) && sw_h2stream_send(c->stream, sw_buf_slice(&c->early)) != SW_OK) {
+        grpc_client_fail(c, SW_GRPC_RESOURCE_EXHAUSTED, "request is too large");
+        return;
+    }
+    sw_buf_done(&c->early);
+    if (c->early_end)
+        sw_h2stream_end(c->stream, NULL, 0);
+}
+
+/* --- connecting --- */
+
+/* Calls that have no stream yet hear why there will be none. */
+static void fail_waiting(struct sw_grpc_client *cl, const char *why)
+{
+    struct sw_list waiting;
+
+    sw_timer_stop(cl->loop, &cl->timer);
+    sw_list_init(&waiting);
+    sw_list_splice(&waiting, &cl->calls);
+    while (!sw_list_empty(&waiting)) {
+        struct sw_grpc_call *c = SW_CONTAINER_OF(waiting.next, struct sw_grpc_call, link);
+
+        sw_list_unlink(&c->link);
+        sw_list_push_back(&cl->calls, &c->link);
+        if (!c->stream)
+            grpc_client_fail(c, SW_GRPC_UNAVAILABLE, why);
+    }
+}
+
+static void on_conn_open(struct sw_h2conn *conn, void *arg)
+{
+    struct sw_grpc_client *cl = arg;
+
+    (void)conn;
+    cl->open = true;
+    sw_timer_stop(cl->loop, &cl->timer);
+    SW_LIST_FOREACH (it, &cl->calls) {
+        struct sw_grpc_call *c = SW_CONTAINER_OF(it, struct sw_grpc_call, link);
+
+        if (!c->stream)
+            open_stream(c);
+    }
+}
+
+static void on_conn_closed(struct sw_h2conn *conn, const struct sw_err *err, void *arg)
+{
+    struct sw_grpc_client *cl = arg;
+    bool was_open = cl->open;
+
+    if (cl->conn != conn)
+        return;
+    cl->conn = NULL;
+    cl->open = false;
+    if (was_open)
+        fail_waiting(cl, err->msg);
+    else
+        dial_next(cl, err->msg);
+}
+
+static const struct sw_h2conn_ops conn_ops = {.on_open = on_conn_open, .on_closed = on_conn_closed};
+
+static void dial_next(struct sw_grpc_client *cl, const char *why)
+{
+    struct sw_sock_opts so = SW_SOCK_OPTS_INIT;
+    struct sw_err err = {0};
+
+    (void)sw_err_set(&err, SW_ENOENT, "%s", why);
+    while (cl->at_addr < cl->n_addrs) {
+        int fd = -1;
+
+        if (sw_sock_connect(&cl->addrs[cl->at_addr++], NULL, &so, &fd, &err) != SW_OK)
+            continue;
+        cl->conn =
+            sw_h2conn_new(cl->loop, fd,
+                          &(struct sw_h2conn_opts){.scope = cl->o.scope,
+                                                   .cred = cl->o.cred,
+                                                   .host = cl->tls_name,
+                                                   .max_queue = cl->o.max_queue,
+                                                   .open_timeout_ns = cl->o.connect_timeout_ns,
+                                                   .ops = &conn_ops,
+                                                   .arg = cl},
+                          &err);
+        if (cl->conn)
+            return;
+    }
+    fail_waiting(cl, err.msg);
+}
+
+static void on_resolved(struct sw_resolve *r)
+{
+    struct sw_grpc_client *cl = r->arg;
+
+    if (cl) {
+        cl->resolve = NULL;
+        cl->n_addrs = 0;
+        cl->at_addr = 0;
+        for (size_t i = 0; i < r->n && r->rc == SW_OK; i++)
+            cl->addrs[cl->n_addrs++] = (struct sw_addr){.ip = r->ips[i], .port = cl->o.port};
+        dial_next(cl, "cannot find host");
+    }
+    sw_free(r);
+}
+
+static void on_connect_timeout(struct sw_timer *t)
+{
+    struct sw_grpc_client *cl = SW_CONTAINER_OF(t, struct sw_grpc_client, timer);
+
+    cl->at_addr = cl->n_addrs;
+    if (cl->resolve) {
+        cl->resolve->arg = NULL;
+        cl->resolve = NULL;
+    }
+    if (cl->conn)
+        sw_h2conn_close(cl->conn, SW_ETIME, "cannot connect in time");
+    else
+        fail_waiting(cl, "cannot connect in time");
+}
+
+static void connect_now(struct sw_grpc_client *cl)
+{
+    struct sw_ip ip;
+
+    sw_timer_start(cl->loop, &cl->timer, cl->o.connect_timeout_ns, on_connect_timeout);
+    if (sw_ip_parse(sw_slice_str(cl->host), &ip, NULL) == SW_OK) {
+        cl->addrs[0] = (struct sw_addr){.ip = ip, .port = cl->o.port};
+        cl->n_addrs = 1;
+        cl->at_addr = 0;
+        dial_next(cl, "cannot connect");
+        return;
+    }
+    cl->resolve = SW_NEW(struct sw_resolve);
+    cl->resolve->loop = cl->loop;
+    cl->resolve->cb = on_resolved;
+    cl->resolve->arg = cl;
+    memcpy(cl->resolve->name, cl->host, strlen(cl->host) + 1);
+    sw_resolve_start(cl->resolve);
+}
+
+static void on_start(struct sw_defer *d)
+{
+    struct sw_grpc_client *cl = SW_CONTAINER_OF(d, struct sw_grpc_client, start);
+
+    if (cl->open)
+        on_conn_open(cl->conn, cl);
+    else if (!cl->conn && !cl->resolve && !sw_list_empty(&cl->calls))
+        connect_now(cl);
+}
+
+/* --- calls --- */
+
+struct sw_grpc_call *sw_grpc_call(struct sw_grpc_client *cl, struct sw_slice path,
+                                  struct sw_slice token, uint64_t timeout_ns,
+                                  const struct sw_grpc_ops *ops, void *arg)
+{
+    struct sw_grpc_call *c = SW_NEW(struct sw_grpc_call);
+
+    c->client = cl;
+    c->loop = cl->loop;
+    c->ops = ops;
+    c->arg = arg;
+    c->path = sw_slice_dup(path);
+    if (token.n)
+        c->token = sw_asprintf("Bearer %.*s", SW_SLICE_ARG(token));
+    c->timeout_ns = timeout_ns;
+    sw_grpc_reader_init(&c->reader, cl->o.max_message);
+    sw_buf_init(&c->early, cl->o.max_queue);
+    sw_buf_init(&c->message, GRPC_TEXT_MAX);
+    sw_list_push_back(&cl->calls, &c->link);
+    if (timeout_ns)
+        sw_timer_start(cl->loop, &c->deadline, timeout_ns, on_deadline);
+    sw_loop_defer(cl->loop, &cl->start, on_start);
+    return c;
+}
+
+void sw_grpc_end(struct sw_grpc_call *c)
+{
+    c->early_end = true;
+    if (c->stream)
+        sw_h2stream_end(c->stream, NULL, 0);
+}
+
+/* --- the whole --- */
+
+struct sw_grpc_client *sw_grpc_client_new(struct sw_loop *l, const struct sw_grpc_client_opts *o,
+                                          struct sw_err *err)
+{
+    struct sw_grpc_client *cl;
+    struct sw_ip ip;
+    bool v6;
+
+    if (o->host.n == 0 || o->host.n >= SW_RESOLVE_NAME || o->port == 0) {
+        (void)sw_err_set(err, SW_EINVAL, "a gRPC client needs a host and a port");
+        return NULL;
+    }
+    cl = SW_NEW(struct sw_grpc_client);
+    cl->loop = l;
+    cl->o = *o;
+    cl->o.scope = o->scope ? o->scope : "grpc";
+    cl->o.max_message = o->max_message ? o->max_message : (size_t)4 << 20;
+    cl->o.max_queue = o->max_queue ? o->max_queue : (size_t)64 << 20;
+    cl->o.connect_timeout_ns = o->connect_timeout_ns ? o->connect_timeout_ns : 10 * SW_NS_PER_S;
+    cl->o.cred = o->cred ? sw_tls_cred_ref(o->cred) : NULL;
+    cl->host = sw_slice_dup(o->host);
+    cl->tls_name = sw_slice_dup(o->tls_name.n ? o->tls_name : o->host);
+    v6 = sw_ip_parse(o->host, &ip, NULL) == SW_OK && ip.family == 6;
+    cl->authority = sw_asprintf(v6 ? "[%s]:%u" : "%s:%u", cl->host, (unsigned)o->port);
+    sw_list_init(&cl->calls);
+    return cl;
+}
+
+void sw_grpc_client_set_cred(struct sw_grpc_client *cl, struct sw_tls_cred *cred)
+{
+    struct sw_tls_cred *old = cl->o.cred;
+
+    cl->o.cred = cred ? sw_tls_cred_ref(cred) : NULL;
+    sw_tls_cred_unref(old);
+}
+
+void sw_grpc_client_free(struct sw_grpc_client *cl)
+{
+    if (!cl)
+        return;
+    if (cl->resolve)
+        cl->resolve->arg = NULL;
+    sw_timer_stop(cl->loop, &cl->timer);
+    sw_defer_cancel(&cl->start);
+    while (!sw_list_empty(&cl->calls))
+        grpc_client_fail(SW_CONTAINER_OF(cl->calls.next, struct sw_grpc_call, link),
+                         SW_GRPC_CANCELLED, "client is closed");
+    sw_h2conn_free(cl->conn);
+    sw_tls_cred_unref(cl->o.cred);
+    sw_free(cl->host);
+    sw_free(cl->tls_name);
+    sw_free(cl->authority);
+    sw_free(cl);
+}

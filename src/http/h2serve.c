@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/h2serve.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "io/sock.h"
+#include "tls/cred.h"
+
+enum { ACCEPTS_PER_WAKE = 32 };
+static const uint64_t accept_retry_ns = 100 * SW_NS_PER_MS;
+
+struct listener {
+    struct sw_list link;
+    struct sw_h2serve *serve;
+    struct sw_watch watch;
+    struct sw_timer retry;
+    int fd;
+};
+
+/* Our side of a connection. */
+struct peer {
+    struct sw_list link;
+    struct sw_h2serve *serve;
+    struct sw_h2conn *conn;
+};
+
+struct sw_h2serve {
+    struct sw_loop *loop; /* borrowed */
+    struct sw_h2serve_opts o;
+    struct sw_list listeners;
+    struct sw_list peers;
+    size_t n_peers;
+    bool full_said;
+    bool stopping;
+    struct sw_timer stop_timer;
+    struct sw_defer stop_defer;
+    void (*on_done)(void *arg);
+    void *done_arg;
+};
+
+/* --- connections --- */
+
+static void on_stopped(struct sw_defer *d)
+{
+    struct sw_h2serve *s = SW_CONTAINER_OF(d, struct sw_h2serve, stop_defer);
+    void (*done)(void *) = s->on_done;
+
+    s->on_done = NULL;
+    if (done)
+        done(s->done_arg);
+}
+
+static void maybe_stopped(struct sw_h2serve *s)
+{
+    if (!s->stopping || s->n_peers)
+        return;
+    sw_timer_stop(s->loop, &s->stop_timer);
+    sw_loop_defer(s->loop, &s->stop_defer, on_stopped);
+}
+
+static void on_request(struct sw_h2conn *c, struct sw_h2stream *st, const struct sw_h2_head *head,
+                       void *arg)
+{
+    struct peer *p = arg;
+
+    (void)c;
+    p->serve->o.on_request(st, head, p->serve->o.arg);
+}
+
+static void on_closed(struct sw_h2conn *c, const struct sw_err *err, void *arg)
+{
+    struct peer *p = arg;
+    struct sw_h2serve *s = p->serve;
+
+    (void)c;
+    sw_log_debug(s->o.conn.scope, "connection ended: %s", err->msg);
+    sw_list_unlink(&p->link);
+    s->n_peers--;
+    s->full_said = false;
+    sw_free(p);
+    maybe_stopped(s);
+}
+
+static const struct sw_h2conn_ops conn_ops = {.on_request = on_request, .on_closed = on_closed};
+
+void sw_h2serve_adopt(struct sw_h2serve *s, int fd)
+{
+    struct sw_h2conn_opts o = s->o.conn;
+    struct sw_err err = {0};
+    struct peer *p;
+
+    if (s->stopping || s->n_peers >= s->o.max_conns) {
+        if (!s->full_said && !s->stopping)
+            sw_log_warn(s->o.conn.scope, "more than %zu connections: new ones are closed",
+                        s->o.max_conns);
+        s->full_said = true;
+        sw_sock_close(fd);
+        return;
+    }
+    p = SW_NEW(struct peer);
+    p->serve = s;
+    o.arg = p;
+    p->conn = sw_h2conn_new(s->loop, fd, &o, &err);
+    if (!p->conn) {
+        sw_log_warn(s->o.conn.scope, "connection dropped: %s", err.msg);
+        sw_free(p);
+        return;
+    }
+    sw_list_push_back(&s->peers, &p->link);
+    s->n_peers++;
+}
+
+/* --- listeners --- */
+
+static void accept_some(struct listener *l)
+{
+    struct sw_err err = {0};
+    int rc = SW_OK;
+
+    for (int i = 0; i < ACCEPTS_PER_WAKE && rc == SW_OK; i++) {
+        int fd;
+
+        rc = sw_sock_accept(l->fd, &fd, NULL, &err);
+        if (rc == SW_OK)
+            sw_h2serve_adopt(l->serve, fd);
+    }
+    if (rc != SW_OK && rc != SW_EAGAIN) {
+        sw_log_warn(l->serve->o.conn.scope, "%s", err.msg);
+        sw_watch_mute(&l->watch, true);
+        sw_timer_start(l->serve->loop, &l->retry, accept_retry_ns, l->retry.cb);
+    }
+}
+
+static void on_retry(struct sw_timer *t)
+{
+    struct listener *l = SW_CONTAINER_OF(t, struct listener, retry);
+
+    sw_watch_mute(&l->watch, false);
+    accept_some(l);
+}
+
+static void on_listener(struct sw_watch *w, unsigned events)
+{
+    (void)events;
+    accept_some(SW_CONTAINER_OF(w, struct listener, watch));
+}
+
+static void listener_free(struct listener *l)
+{
+    sw_list_unlink(&l->link);
+    sw_watch_stop(&l->watch);
+    sw_timer_stop(l->serve->loop, &l->retry);
+    sw_sock_close(l->fd);
+    sw_free(l);
+}
+
+int sw_h2serve_listen(struct sw_h2serve *s, const struct sw_addr *at, struct sw_addr *ret_bound,
+                      struct sw_err *err)
+{
+    struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
+    struct listener *l;
+    int fd = -1;
+    int rc = sw_sock_listen(at, &o, &fd, err);
+
+    if (rc != SW_OK)
+        return rc;
+    l = SW_NEW(struct listener);
+    l->serve = s;
+    l->fd = fd;
+    l->retry.cb = on_retry;
+    sw_list_push_back(&s->listeners, &l->link);
+    rc = sw_watch_start_listener(s->loop, &l->watch, fd, on_listener, err);
+    if (rc != SW_OK)
+        listener_free(l);
+    else if (ret_bound)
+        *ret_bound = sw_sock_local(fd);
+    return rc;
+}
+
+/* --- the whole --- */
+
+struct sw_h2serve *sw_h2serve_new(struct sw_loop *l, const struct sw_h2serve_opts *o)
+{
+    struct sw_h2serve *s = SW_NEW(struct sw_h2serve);
+
+    s->loop = l;
+    s->o = *o;
+    s->o.conn.server = true;
+    s->o.conn.scope = o->conn.scope ? o->conn.scope : "h2";
+    s->o.conn.ops = &conn_ops;
+    s->o.conn.cred = o->conn.cred ? sw_tls_cred_ref(o->conn.cred) : NULL;
+    s->o.max_conns = o->max_conns ? o->max_conns : 1024;
+    sw_list_init(&s->listeners);
+    sw_list_init(&s->peers);
+    return s;
+}
+
+void sw_h2serve_set_cred(struct sw_h2serve *s, struct sw_tls_cred *cred)
+{
+    struct sw_tls_cred *old = s->o.conn.cred;
+
+    s->o.conn.cred = sw_tls_cred_ref(cred);
+    sw_tls_cred_unref(old);
+}
+
+size_t sw_h2serve_conns(const struct sw_h2serve *s)
+{
+    return s->n_peers;
+}
+
+static void on_stop_deadline(struct sw_timer *t)
+{
+    struct sw_h2serve *s = SW_CONTAINER_OF(t, struct sw_h2serve, stop_timer);
+
+    SW_LIST_FOREACH (it, &s->peers)
+        sw_h2conn_close(SW_CONTAINER_OF(it, struct peer, link)->conn, SW_ETIME, "server stops");
+}
+
+static void close_listeners(struct sw_h2serve *s)
+{
+    SW_LIST_FOREACH (it, &s->listeners)
+        listener_free(SW_CONTAINER_OF(it, struct listener, link));
+}
+
+void sw_h2serve_stop(struct sw_h2serve *s, uint64_t deadline_ns, void (*on_done)(void *arg),
+                     void *arg)
+{
+    s->stopping = true;
+    s->on_done = on_done;
+    s->done_arg = arg;
+    close_listeners(s);
+    SW_LIST_FOREACH (it, &s->peers)
+        sw_h2conn_goaway(SW_CONTAINER_OF(it, struct peer, link)->conn);
+    sw_timer_start(s->loop, &s->stop_timer, deadline_ns, on_stop_deadline);
+    maybe_stopped(s);
+}
+
+void sw_h2serve_free(struct sw_h2serve *s)
+{
+    if (!s)
+        return;
+    close_listeners(s);
+    sw_timer_stop(s->loop, &s->stop_timer);
+    SW_LIST_FOREACH (it, &s->peers) {
+        struct peer *p = SW_CONTAINER_OF(it, struct peer, link);
+
+        sw_h2conn_free(p->conn);
+        sw_free(p);
+    }
+    sw_defer_cancel(&s->stop_defer);
+    sw_tls_cred_unref(s->o.conn.cred);
+    sw_free(s);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The resources an xDS server offers, by type URL and name. Each is encoded once, has a hash of
+ * its content as version and is shared by all streams; a type's set of resources is an immutable
+ * snapshot that is replaced as a whole, so a slow client keeps at most one old one alive.
+ *
+ * A transaction may be filled on any thread; everything else belongs to the thread of the loop on
+ * which the server runs.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/def.h"
+#include "base/err.h"
+#include "base/list.h"
+#include "base/slice.h"
+
+#define SW_XDS_URL      "type.googleapis.com/"
+#define SW_XDS_LISTENER SW_XDS_URL "envoy.config.listener.v3.Listener"
+#define SW_XDS_ROUTE    SW_XDS_URL "envoy.config.route.v3.RouteConfiguration"
+#define SW_XDS_SCOPED   SW_XDS_URL "envoy.config.route.v3.ScopedRouteConfiguration"
+#define SW_XDS_VHOST    SW_XDS_URL "envoy.config.route.v3.VirtualHost"
+#define SW_XDS_CLUSTER  SW_XDS_URL "envoy.config.cluster.v3.Cluster"
+#define SW_XDS_ENDPOINT SW_XDS_URL "envoy.config.endpoint.v3.ClusterLoadAssignment"
+#define SW_XDS_SECRET   SW_XDS_URL "envoy.extensions.transport_sockets.tls.v3.Secret"
+#define SW_XDS_RUNTIME  SW_XDS_URL "envoy.service.runtime.v3.Runtime"
+#define SW_XDS_EXTCONF  SW_XDS_URL "envoy.config.core.v3.TypedExtensionConfig"
+
+enum {
+    SW_XDS_NAME_MAX = 4096, /* bytes of a resource's name */
+    SW_XDS_TYPE_MAX = 256,  /* bytes of a type URL */
+    SW_XDS_VERSION_LEN = 32 /* hex digits */
+};
+
+struct sw_xds_cache;
+struct sw_xds_txn;
+
+/* One resource, immutable. Slices live as long as it does. */
+struct sw_xds_res {
+    unsigned refs;
+    uint64_t mix[2]; /* of name and version, for the version of the set */
+    struct sw_slice name;
+    struct sw_slice version;  /* hash of type and value, SW_XDS_VERSION_LEN hex digits */
+    struct sw_slice value;    /* the message */
+    struct sw_slice any;      /* google.protobuf.Any around it, encoded */
+    struct sw_slice resource; /* envoy.service.discovery.v3.Resource around that, encoded */
+};
+
+struct sw_xds_res *sw_xds_res_ref(struct sw_xds_res *r);
+/* Accepts NULL. */
+void sw_xds_res_unref(struct sw_xds_res *r);
+
+/* All resources of one type at one moment, sorted by name. Immutable. */
+struct sw_xds_snap {
+    unsigned refs;
+    size_t n;
+    struct sw_xds_res **res;              /* a reference each */
+    char version[SW_XDS_VERSION_LEN + 1]; /* hash over names and versions */
+};
+
+struct sw_xds_snap *sw_xds_snap_ref(struct sw_xds_snap *s);
+/* Accepts NULL. */
+void sw_xds_snap_unref(struct sw_xds_snap *s);
+/* NULL when there is none. */
+struct sw_xds_res *sw_xds_snap_get(const struct sw_xds_snap *s, struct sw_slice name);
+/* b and what of a is not in b: a reference (to b itself when nothing is missing). */
+struct sw_xds_snap *sw_xds_snap_union(const struct sw_xds_snap *a, struct sw_xds_snap *b);
+
+/* --- changing --- */
+
+SW_NODISCARD struct sw_xds_txn *sw_xds_txn_new(void);
+/* Forgets it. NULL is fine. */
+void sw_xds_txn_free(struct sw_xds_txn *t);
+/*
+ * The whole set of a type: after the commit it has the resources put here and no others. value is
+ * the encoded message without Any; copied. The last one of a name wins.
+ */
+SW_NODISCARD int sw_xds_txn_put(struct sw_xds_txn *t, const char *type, struct sw_slice name,
+                                struct sw_slice value, struct sw_err *err);
+/* The type has nothing but what is put; needed when that is nothing. */
+void sw_xds_txn_clear(struct sw_xds_txn *t, const char *type);
+/*
+ * Single changes that leave the rest of a type alone (endpoints). Not to be mixed with put and
+ * clear of the same type: SW_EINVAL.
+ */
+SW_NODISCARD int sw_xds_txn_set(struct sw_xds_txn *t, const char *type, struct sw_slice name,
+                                struct sw_slice value, struct sw_err *err);
+SW_NODISCARD int sw_xds_txn_del(struct sw_xds_txn *t, const char *type, struct sw_slice name,
+                                struct sw_err *err);
+
+/* What a commit did. */
+struct sw_xds_diff {
+    size_t added;
+    size_t changed;
+    size_t removed;
+};
+
+SW_NODISCARD struct sw_xds_cache *sw_xds_cache_new(void);
+/* Streams served from it end. NULL is fine. */
+void sw_xds_cache_free(struct sw_xds_cache *c);
+/*
+ * Applies and frees the transaction: types it speaks of change, others are kept. Streams hear of
+ * it once, however many types changed; resources with equal content keep their identity, so a
+ * commit that changes nothing is free of consequences.
+ */
+struct sw_xds_diff sw_xds_cache_commit(struct sw_xds_cache *c, struct sw_xds_txn *t);
+/* Borrowed, until the next commit; never NULL: an unknown type has an empty snapshot. */
+struct sw_xds_snap *sw_xds_cache_get(const struct sw_xds_cache *c, struct sw_slice type);
+/* Commits that changed something. */
+uint64_t sw_xds_cache_generation(const struct sw_xds_cache *c);
+
+/* --- listening --- */
+
+/* Embedded in whoever wants to hear of commits; callbacks may not commit. */
+struct sw_xds_listener {
+    struct sw_list link;
+    void (*on_change)(struct sw_xds_listener *l);
+    void (*on_gone)(struct sw_xds_listener *l); /* the cache is being freed */
+};
+void sw_xds_cache_listen(struct sw_xds_cache *c, struct sw_xds_listener *l);
+/* Harmless twice. */
+void sw_xds_cache_unlisten(struct sw_xds_listener *l);

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The client's stream: requests, responses, and coming back after it broke. */
+#include "xds/client.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/time.h"
+#include "io/filewatch.h"
+#include "proto/pb.h"
+#include "tls/cred.h"
+#include "xds/cache.h"
+#include "xds/client_int.h"
+
+#include <proto/discovery.pb-c.h>
+
+enum { TOKEN_MAX = 64 * 1024, RESPONSE_DEPTH = 16 };
+#define METHOD "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+
+/* --- requests --- */
+
+static Sw__Node *node_message(struct sw_xds_client *c, struct sw_arena *a)
+{
+    Sw__Node *n = SW_PB_NEW(a, Sw__Node, sw__node);
+
+    n->id = SW_PB_BYTES(c->node_id);
+    n->cluster = SW_PB_BYTES(c->node_cluster);
+    n->user_agent_name = SW_PB_BYTES(c->user_agent);
+    n->user_agent_version_type_case = SW__NODE__USER_AGENT_VERSION_TYPE_USER_AGENT_VERSION;
+    n->user_agent_version = SW_PB_LIT(SW_VERSION);
+    if (c->node_metadata.n)
+        n->metadata = SW_PB_UNPACK(a, Sw__Struct, sw__struct, c->node_metadata, NULL, NULL);
+    return n;
+}
+
+/* The stream is of no use any more: it ends, and the next one comes after a pause. */
+static void give_up(struct sw_xds_client *c, const char *why);
+
+static void send_request(struct sw_xds_client *c, struct sw_arena *a, Sw__DeltaDiscoveryRequest *r)
+{
+    int rc;
+
+    if (!c->node_sent)
+        r->node = node_message(c, a);
+    c->node_sent = true;
+    rc = sw_grpc_send(c->call, sw_pb_pack(a, &r->base));
+    if (rc != SW_OK)
+        give_up(c, "server does not read requests");
+}
+
+static Sw__DeltaDiscoveryRequest *request_for(struct sw_arena *a, const struct xc_type *t)
+{
+    Sw__DeltaDiscoveryRequest *r =
+        SW_PB_NEW(a, Sw__DeltaDiscoveryRequest, sw__delta_discovery_request);
+
+    r->type_url = SW_PB_BYTES(sw_slice_str(t->url));
+    return r;
+}
+
+static ProtobufCBinaryData *bytes_array(struct sw_arena *a, size_t n)
+{
+    return n ? sw_arena_array(a, n, sizeof(ProtobufCBinaryData)) : NULL;
+}
+
+/* Everything that is wanted and held. */
+static void send_first(struct sw_xds_client *c, struct xc_type *t)
+{
+    SW_ARENA_AUTO a = {0};
+    Sw__DeltaDiscoveryRequest *r = request_for(&a, t);
+    size_t n = 0;
+
+    r->resource_names_subscribe = bytes_array(&a, t->names.n + 1);
+    if (t->wildcard)
+        r->resource_names_subscribe[n++] = SW_PB_LIT("*");
+    SW_MAP_FOREACH (it, &t->names)
+        r->resource_names_subscribe[n++] = SW_PB_BYTES(it->key);
+    r->n_resource_names_subscribe = n;
+    n = 0;
+    r->initial_resource_versions =
+        t->held.n ? sw_arena_array(&a, t->held.n, sizeof(*r->initial_resource_versions)) : NULL;
+    SW_MAP_FOREACH (it, &t->held) {
+        const struct xc_held *h = it->value;
+        Sw__ResourceVersion *v = SW_PB_NEW(&a, Sw__ResourceVersion, sw__resource_version);
+
+        v->key = SW_PB_BYTES(h->name);
+        v->value = SW_PB_BYTES(h->version);
+        r->initial_resource_versions[n++] = v;
+    }
+    r->n_initial_resource_versions = n;
+    xc_type_forget_changes(t);
+    t->announced = true;
+    send_request(c, &a, r);
+}
+
+static void send_changes(struct sw_xds_client *c, struct xc_type *t)
+{
+    SW_ARENA_AUTO a = {0};
+    Sw__DeltaDiscoveryRequest *r = request_for(&a, t);
+
+    r->resource_names_subscribe = bytes_array(&a, t->add.n);
+    SW_VEC_FOREACH (struct sw_slice, n, &t->add)
+        r->resource_names_subscribe[r->n_resource_names_subscribe++] = SW_PB_BYTES(*n);
+    r->resource_names_unsubscribe = bytes_array(&a, t->drop.n);
+    SW_VEC_FOREACH (struct sw_slice, n, &t->drop)
+        r->resource_names_unsubscribe[r->n_resource_names_unsubscribe++] = SW_PB_BYTES(*n);
+    send_request(c, &a, r);
+    xc_type_forget_changes(t);
+}
+
+void xc_flush_type(struct sw_xds_client *c, struct xc_type *t)
+{
+    if (!c->call)
+        return;
+    if (!t->announced && (t->wildcard || t->names.n))
+        send_first(c, t);
+    else if (t->announced && (t->add.n || t->drop.n))
+        send_changes(c, t);
+}
+
+static void on_flush(struct sw_defer *d)
+{
+    struct sw_xds_client *c = SW_CONTAINER_OF(d, struct sw_xds_client, flush);
+
+    SW_LIST_FOREACH (it, &c->types)
+        xc_flush_type(c, SW_CONTAINER_OF(it, struct xc_type, link));
+}
+
+void xc_flush_later(struct sw_xds_client *c)
+{
+    if (c->call)
+        sw_loop_defer(c->loop, &c->flush, on_flush);
+}
+
+/* --- responses --- */
+
+static void count(struct sw_xds_client *c, enum sw_metric_id id, const char *label, uint64_t n)
+{
+    if (c->o.metrics)
+        sw_metric_add(sw_metric_get1(c->o.metrics, id, label), n);
+}
+
+static void set_connected(struct sw_xds_client *c, bool on, const struct sw_err *err)
+{
+    if (c->connected == on)
+        return;
+    c->connected = on;
+    if (c->o.metrics)
+        sw_metric_set(sw_metric_get(c->o.metrics, SW_METRIC_XDS_CONNECTED, NULL), on);
+    if (c->o.on_state)
+        c->o.on_state(c->o.arg, on, err);
+}
+
+static void fill_update(struct sw_arena *a, const Sw__DeltaDiscoveryResponse *r,
+                        struct sw_xds_update *u)
+{
+    struct sw_xds_item *items = sw_arena_array(a, r->n_resources + 1, sizeof(*items));
+    struct sw_slice *removed = sw_arena_array(a, r->n_removed_resources + 1, sizeof(*removed));
+
+    u->type = SW_PB_SLICE(r->type_url);
+    for (size_t i = 0; i < r->n_resources; i++) {
+        const Sw__Resource *res = r->resources[i];
+
+        if (!res->resource)
+            continue; /* a sign of life of something we hold */
+        items[u->n_added++] = (struct sw_xds_item){.name = SW_PB_SLICE(res->name),
+                                                   .version = SW_PB_SLICE(res->version),
+                                                   .value = SW_PB_SLICE(res->resource->value),
+                                                   .type = SW_PB_SLICE(res->resource->type_url)};
+    }
+    for (size_t i = 0; i < r->n_removed_resources; i++)
+        removed[u->n_removed++] = SW_PB_SLICE(r->removed_resources[i]);
+    u->added = items;
+    u->removed = removed;
+}
+
+/* Names that appear twice, or are not ours to keep, spoil the whole response. */
+static int check_update(const struct sw_xds_client *c, const struct xc_type *t,
+                        const struct sw_xds_update *u, struct sw_err *err)
+{
+    struct sw_map seen = {0};
+    int rc = SW_OK;
+
+    if (u->n_added > c->o.max_resources || t->held.n + u->n_added > 2 * c->o.max_resources)
+        return sw_err_set(err, SW_ELIMIT, "too many resources");
+    for (size_t i = 0; i < u->n_added && rc == SW_OK; i++) {
+        struct sw_slice name = u->added[i].name;
+
+        if (name.n > SW_XDS_NAME_MAX)
+            rc = sw_err_set(err, SW_ELIMIT, "name of a resource is too long");
+        else if (sw_map_put(&seen, name, &seen))
+            rc = sw_err_set(err, SW_EPROTO, "resource '%.*s' appears twice", SW_SLICE_ARG(name));
+    }
+    sw_map_done(&seen);
+    return rc;
+}
+
+static void keep_versions(struct xc_type *t, const struct sw_xds_update *u)
+{
+    for (size_t i = 0; i < u->n_added; i++)
+        xc_type_hold(t, u->added[i].name, u->added[i].version);
+    for (size_t i = 0; i < u->n_removed; i++)
+        xc_type_release(t, u->removed[i]);
+    t->ready = true;
+}
+
+static void answer(struct sw_xds_client *c, struct sw_arena *a, struct xc_type *t,
+                   ProtobufCBinaryData nonce, const struct sw_err *err)
+{
+    Sw__DeltaDiscoveryRequest *r = request_for(a, t);
+
+    r->response_nonce = nonce;
+    if (err) {
+        r->error_detail = SW_PB_NEW(a, Sw__Status, sw__status);
+        r->error_detail->code = SW_GRPC_INVALID_ARGUMENT;
+        r->error_detail->message = SW_PB_BYTES(sw_slice_str(err->msg));
+        count(c, SW_METRIC_XDS_REFUSED, t->url, 1);
+        sw_log_warn("xds", "response for type %s refused: %s", t->url, err->msg);
+    }
+    send_request(c, a, r);
+}
+
+static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg)
+{
+    struct sw_xds_client *c = arg;
+    struct sw_pb_limits limits = {.bytes = c->o.max_response,
+                                  .memory = msg.n * 8 + ((size_t)1 << 20),
+                                  .depth = RESPONSE_DEPTH};
+    SW_ARENA_AUTO a = {0};
+    struct sw_err err = {0};
+    const Sw__DeltaDiscoveryResponse *r = SW_PB_UNPACK(
+        &a, Sw__DeltaDiscoveryResponse, sw__delta_discovery_response, msg, &limits, &err);
+    struct sw_xds_update u = {0};
+    struct xc_type *t;
+    int rc;
+
+    (void)call;
+    if (!r) {
+        give_up(c, err.msg);
+        return;
+    }
+    t = xc_type_find(c, SW_PB_SLICE(r->type_url));
+    if (!t) {
+        give_up(c, "response of a type nobody asked for");
+        return;
+    }
+    count(c, SW_METRIC_XDS_MESSAGES, t->url, 1);
+    count(c, SW_METRIC_XDS_MESSAGE_BYTES, t->url, msg.n);
+    set_connected(c, true, NULL);
+    fill_update(&a, r, &u);
+    rc = check_update(c, t, &u, &err);
+    if (rc == SW_OK)
+        rc = t->fn(t->arg, &u, &err);
+    if (rc == SW_OK)
+        keep_versions(t, &u);
+    else if (err.rc == 0)
+        (void)sw_err_set(&err, rc, "refused");
+    if (c->call)
+        answer(c, &a, t, r->nonce, rc == SW_OK ? NULL : &err);
+}
+
+/* --- coming and going --- */
+
+static void open_stream(struct sw_xds_client *c);
+
+static void on_retry(struct sw_timer *t)
+{
+    open_stream(SW_CONTAINER_OF(t, struct sw_xds_client, retry));
+}
+
+static void ended(struct sw_xds_client *c, const char *reason, const char *why)
+{
+    uint64_t lasted = sw_loop_now(c->loop) - c->since_ns;
+    struct sw_err err = {0};
+    uint64_t wait;
+
+    (void)sw_err_set(&err, SW_ECLOSED, "%s", why);
+    c->call = NULL;
+    count(c, SW_METRIC_XDS_TERMINATIONS, reason, 1);
+    SW_LIST_FOREACH (it, &c->types) {
+        struct xc_type *t = SW_CONTAINER_OF(it, struct xc_type, link);
+
+        t->announced = false;
+        xc_type_forget_changes(t);
+    }
+    if (c->connected && lasted >= c->o.healthy_ns)
+        c->backoff_ns = c->o.backoff_least_ns;
+    wait = c->backoff_ns / 2 + sw_rand_below(c->backoff_ns / 2 + 1);
+    c->backoff_ns = sw_min(c->backoff_ns * 2, c->o.backoff_most_ns);
+    sw_log_warn("xds", "stream to the control plane ended: %s; next try in %llu ms", err.msg,
+                (unsigned long long)(wait / SW_NS_PER_MS));
+    sw_timer_start(c->loop, &c->retry, wait, on_retry);
+    set_connected(c, false, &err);
+}
+
+static void give_up(struct sw_xds_client *c, const char *why)
+{
+    if (!c->call)
+        return;
+    sw_grpc_cancel(c->call);
+    ended(c, "error", why);
+}
+
+static void on_done(struct sw_grpc_call *call, enum sw_grpc_status status, struct sw_slice message,
+                    void *arg)
+{
+    struct sw_xds_client *c = arg;
+    char why[160];
+
+    (void)call;
+    (void)snprintf(why, sizeof(why), "status %d%s%.*s", (int)status, message.n ? ": " : "",
+                   SW_SLICE_ARG(sw_slice_head(message, 120)));
+    ended(c,
+          status == SW_GRPC_OK            ? "complete"
+          : status == SW_GRPC_UNAVAILABLE ? "connection_error"
+                                          : "error",
+          why);
+}
+
+static const struct sw_grpc_ops call_ops = {.on_message = on_message, .on_done = on_done};
+
+/* Empty, with the reason in the log, when it cannot be read: the server will say no. */
+static struct sw_slice read_token(const struct sw_xds_client *c)
+{
+    struct sw_slice token = {0};
+    struct sw_err err = {0};
+
+    if (c->token_file && sw_file_read(c->token_file, TOKEN_MAX, &token, &err) != SW_OK)
+        sw_log_warn("xds", "no bearer token: %s", err.msg);
+    return token;
+}
+
+static struct sw_slice trim_lines(struct sw_slice s)
+{
+    while (s.n && (s.p[s.n - 1] == '\n' || s.p[s.n - 1] == '\r' || s.p[s.n - 1] == ' '))
+        s.n--;
+    return s;
+}
+
+static void open_stream(struct sw_xds_client *c)
+{
+    struct sw_slice token = read_token(c);
+
+    c->since_ns = sw_loop_now(c->loop);
+    c->node_sent = false;
+    c->call = sw_grpc_call(c->grpc, SW_SLICE_LIT(METHOD), trim_lines(token), 0, &call_ops, c);
+    if (token.n)
+        explicit_bzero((char *)(uintptr_t)token.p, token.n);
+    sw_slice_free(&token);
+    xc_flush_later(c);
+}
+
+/* --- the whole --- */
+
+static struct sw_slice copy(struct sw_slice s)
+{
+    return sw_slice(sw_slice_dup(s), s.n);
+}
+
+static void set_opts(struct sw_xds_client *c, const struct sw_xds_client_opts *o)
+{
+    c->o = *o;
+    c->o.max_response = o->max_response ? o->max_response : (size_t)64 << 20;
+    c->o.max_resources = o->max_resources ? o->max_resources : 1000000;
+    c->o.backoff_least_ns = o->backoff_least_ns ? o->backoff_least_ns : 500 * SW_NS_PER_MS;
+    c->o.backoff_most_ns = o->backoff_most_ns ? o->backoff_most_ns : 30 * SW_NS_PER_S;
+    c->o.healthy_ns = o->healthy_ns ? o->healthy_ns : 10 * SW_NS_PER_S;
+    c->backoff_ns = c->o.backoff_least_ns;
+    c->token_file = o->token_file ? sw_strdup(o->token_file) : NULL;
+    c->node_id = copy(o->node_id);
+    c->node_cluster = copy(o->node_cluster);
+    c->user_agent = copy(o->user_agent.n ? o->user_agent : SW_SLICE_LIT("spanwire"));
+    c->node_metadata = copy(o->node_metadata);
+}
+
+struct sw_xds_client *sw_xds_client_new(struct sw_loop *l, const struct sw_xds_client_opts *o,
+                                        struct sw_err *err)
+{
+    struct sw_grpc_client_opts g = {.scope = "xds",
+                                    .host = o->host,
+                                    .port = o->port,
+                                    .cred = o->cred,
+                                    .tls_name = o->tls_name,
+                                    .max_message =
+                                        o->max_response ? o->max_response : (size_t)64 << 20};
+    struct sw_grpc_client *grpc = sw_grpc_client_new(l, &g, err);
+    struct sw_xds_client *c;
+
+    if (!grpc)
+        return NULL;
+    c = SW_NEW(struct sw_xds_client);
+    c->loop = l;
+    c->grpc = grpc;
+    set_opts(c, o);
+    sw_list_init(&c->types);
+    return c;
+}
+
+void sw_xds_client_start(struct sw_xds_client *c)
+{
+    if (c->started)
+        return;
+    c->started = true;
+    open_stream(c);
+}
+
+void sw_xds_client_free(struct sw_xds_client *c)
+{
+    if (!c)
+        return;
+    if (c->call)
+        sw_grpc_cancel(c->call);
+    sw_timer_stop(c->loop, &c->retry);
+    sw_defer_cancel(&c->flush);
+    sw_grpc_client_free(c->grpc);
+    while (!sw_list_empty(&c->types))
+        xc_type_free(SW_CONTAINER_OF(c->types.next, struct xc_type, link));
+    sw_slice_free(&c->node_id);
+    sw_slice_free(&c->node_cluster);
+    sw_slice_free(&c->user_agent);
+    sw_slice_free(&c->node_metadata);
+    sw_free(c->token_file);
+    sw_free(c);
+}
+
+bool sw_xds_client_connected(const struct sw_xds_client *c)
+{
+    return c->connected;
+}
+
+void sw_xds_client_set_cred(struct sw_xds_client *c, struct sw_tls_cred *cred)
+{
+    sw_grpc_client_set_cred(c->grpc, cred);
+}

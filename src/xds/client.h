@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A delta ADS client for any types of resources. What it learnt survives disconnects: on the next
+ * stream the server hears the versions and sends only what differs. Runs on the caller's loop.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "io/loop.h"
+
+struct sw_tls_cred;
+struct sw_metrics_shard;
+struct sw_xds_client;
+
+struct sw_xds_item {
+    struct sw_slice name;
+    struct sw_slice version;
+    struct sw_slice value; /* the message inside the Any */
+    struct sw_slice type;  /* type URL of the Any */
+};
+
+/* One response. Everything lives for the call. */
+struct sw_xds_update {
+    struct sw_slice type;
+    const struct sw_xds_item *added; /* new or changed */
+    size_t n_added;
+    const struct sw_slice *removed; /* also names asked for that do not exist */
+    size_t n_removed;
+};
+
+/*
+ * Takes a response. SW_OK accepts; anything else refuses it all, with the reason in err, which the
+ * server is told (NACK). Refused resources count as not held. May change subscriptions.
+ */
+typedef int (*sw_xds_on_update)(void *arg, const struct sw_xds_update *u, struct sw_err *err);
+
+/* Zero in a field means the default in brackets. Texts are copied. */
+struct sw_xds_client_opts {
+    struct sw_slice host; /* DNS name or IP address */
+    uint16_t port;
+    struct sw_tls_cred *cred; /* NULL: plain HTTP/2; a reference is taken */
+    struct sw_slice tls_name; /* name the server's certificate must be for [host] */
+    const char *token_file;   /* bearer token, read again for each stream; NULL: none */
+    struct sw_slice node_id;
+    struct sw_slice node_cluster;
+    struct sw_slice user_agent;       /* [spanwire] */
+    struct sw_slice node_metadata;    /* encoded google.protobuf.Struct, may be empty */
+    struct sw_metrics_shard *metrics; /* may be NULL; borrowed */
+    size_t max_response;              /* bytes of one [64 MiB] */
+    size_t max_resources;             /* kept versions per type [1000000] */
+    uint64_t backoff_least_ns;        /* [500 ms] */
+    uint64_t backoff_most_ns;         /* [30 s] */
+    uint64_t healthy_ns;              /* a stream that lasted so long resets the back-off [10 s] */
+    /* The stream came up or went down. May be NULL. */
+    void (*on_state)(void *arg, bool connected, const struct sw_err *err);
+    void *arg; /* of on_state */
+};
+
+/* NULL with SW_EINVAL. Connects when started. */
+SW_NODISCARD struct sw_xds_client *
+sw_xds_client_new(struct sw_loop *l, const struct sw_xds_client_opts *o, struct sw_err *err);
+/* Not from inside a callback. NULL is fine. */
+void sw_xds_client_free(struct sw_xds_client *c);
+void sw_xds_client_start(struct sw_xds_client *c);
+/* True while a stream is up and the server answered on it. */
+bool sw_xds_client_connected(const struct sw_xds_client *c);
+/* A renewed credential, for the next connection. */
+void sw_xds_client_set_cred(struct sw_xds_client *c, struct sw_tls_cred *cred);
+
+/* A type this client wants; before any subscription to it. Requests go out in this order. */
+void sw_xds_client_type(struct sw_xds_client *c, const char *type, sw_xds_on_update fn, void *arg);
+/* Everything of that type ("*"). */
+void sw_xds_client_wildcard(struct sw_xds_client *c, const char *type, bool on);
+/*
+ * Single names. Subscribing twice counts once; subscribing to a name that is held asks for nothing.
+ * SW_ELIMIT beyond max_resources, SW_ENOENT for a type not named before.
+ */
+SW_NODISCARD int sw_xds_client_subscribe(struct sw_xds_client *c, const char *type,
+                                         struct sw_slice name);
+void sw_xds_client_unsubscribe(struct sw_xds_client *c, const char *type, struct sw_slice name);
+/* True once the type's first response on any stream was accepted. */
+bool sw_xds_client_ready(const struct sw_xds_client *c, const char *type);
+/* Resources held of a type. */
+size_t sw_xds_client_held(const struct sw_xds_client *c, const char *type);

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the client's files share. Not for others. */
+#pragma once
+
+#include "base/list.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "http/grpc.h"
+#include "telemetry/metrics.h"
+#include "xds/client.h"
+
+/* A resource the client holds. */
+struct xc_held {
+    struct sw_slice name;    /* owned */
+    struct sw_slice version; /* owned */
+};
+
+struct xc_type {
+    struct sw_list link;
+    char *url;
+    sw_xds_on_update fn;
+    void *arg;
+    bool wildcard;
+    struct sw_map names; /* name -> its own copy (char *), subscribed */
+    struct sw_map held;  /* name -> struct xc_held */
+    /* Changes the server has not heard of; owned names. Never both at once. */
+    SW_VEC(struct sw_slice) add;
+    SW_VEC(struct sw_slice) drop;
+    bool announced; /* on the present stream */
+    bool ready;
+};
+
+struct sw_xds_client {
+    struct sw_loop *loop;
+    struct sw_xds_client_opts o;
+    char *token_file;
+    struct sw_slice node_id;
+    struct sw_slice node_cluster;
+    struct sw_slice user_agent;
+    struct sw_slice node_metadata;
+    struct sw_grpc_client *grpc;
+    struct sw_grpc_call *call; /* NULL: no stream */
+    struct sw_list types;
+    bool started;
+    bool connected;
+    bool node_sent;
+    uint64_t since_ns;   /* of the stream */
+    uint64_t backoff_ns; /* before the next one */
+    struct sw_timer retry;
+    struct sw_defer flush;
+};
+
+/* --- client_types.c --- */
+struct xc_type *xc_type_find(const struct sw_xds_client *c, struct sw_slice url);
+void xc_type_free(struct xc_type *t);
+/* Forgets changes that are waiting: the next first request says it all. */
+void xc_type_forget_changes(struct xc_type *t);
+void xc_type_hold(struct xc_type *t, struct sw_slice name, struct sw_slice version);
+void xc_type_release(struct xc_type *t, struct sw_slice name);
+
+/* --- client.c --- */
+/* Sends what the server has not heard of, now. */
+void xc_flush_type(struct sw_xds_client *c, struct xc_type *t);
+/* The same for all types, from the loop. */
+void xc_flush_later(struct sw_xds_client *c);

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the client wants and holds of each type; it survives streams. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "xds/cache.h"
+#include "xds/client_int.h"
+
+struct xc_type *xc_type_find(const struct sw_xds_client *c, struct sw_slice url)
+{
+    SW_LIST_FOREACH (it, &c->types) {
+        struct xc_type *t = SW_CONTAINER_OF(it, struct xc_type, link);
+
+        if (sw_slice_eq_str(url, t->url))
+            return t;
+    }
+    return NULL;
+}
+
+void sw_xds_client_type(struct sw_xds_client *c, const char *type, sw_xds_on_update fn, void *arg)
+{
+    struct xc_type *t = xc_type_find(c, sw_slice_str(type));
+
+    if (!t) {
+        t = SW_NEW(struct xc_type);
+        t->url = sw_strdup(type);
+        sw_list_push_back(&c->types, &t->link);
+    }
+    t->fn = fn;
+    t->arg = arg;
+}
+
+void xc_type_forget_changes(struct xc_type *t)
+{
+    SW_VEC_FOREACH (struct sw_slice, n, &t->add)
+        sw_slice_free(n);
+    SW_VEC_FOREACH (struct sw_slice, n, &t->drop)
+        sw_slice_free(n);
+    sw_vec_done(&t->add);
+    sw_vec_done(&t->drop);
+}
+
+static void held_free(struct xc_held *h)
+{
+    sw_slice_free(&h->name);
+    sw_slice_free(&h->version);
+    sw_free(h);
+}
+
+void xc_type_free(struct xc_type *t)
+{
+    sw_list_unlink(&t->link);
+    xc_type_forget_changes(t);
+    SW_MAP_FOREACH (it, &t->names)
+        sw_free(it->value);
+    sw_map_done(&t->names);
+    SW_MAP_FOREACH (it, &t->held)
+        held_free(it->value);
+    sw_map_done(&t->held);
+    sw_free(t->url);
+    sw_free(t);
+}
+
+static struct sw_slice copy(struct sw_slice s)
+{
+    return sw_slice(sw_slice_dup(s), s.n);
+}
+
+void xc_type_hold(struct xc_type *t, struct sw_slice name, struct sw_slice version)
+{
+    struct xc_held *h = sw_map_get(&t->held, name);
+
+    if (!h) {
+        h = SW_NEW(struct xc_held);
+        h->name = copy(name);
+        (void)sw_map_put(&t->held, h->name, h);
+    }
+    sw_slice_free(&h->version);
+    h->version = copy(version);
+}
+
+void xc_type_release(struct xc_type *t, struct sw_slice name)
+{
+    struct xc_held *h = sw_map_del(&t->held, name);
+
+    if (h)
+        held_free(h);
+}
+
+/* Queues a change for the server; one kind at a time, so that their order is kept. */
+static void announce(struct sw_xds_client *c, struct xc_type *t, struct sw_slice name, bool add)
+{
+    if (!t->announced) {
+        xc_flush_later(c); /* the first request tells everything */
+        return;
+    }
+    if (add ? t->drop.n : t->add.n)
+        xc_flush_type(c, t);
+    if (add)
+        sw_vec_push(&t->add, copy(name));
+    else
+        sw_vec_push(&t->drop, copy(name));
+    xc_flush_later(c);
+}
+
+int sw_xds_client_subscribe(struct sw_xds_client *c, const char *type, struct sw_slice name)
+{
+    struct xc_type *t = xc_type_find(c, sw_slice_str(type));
+    char *own;
+
+    if (!t)
+        return SW_ENOENT;
+    if (sw_map_get(&t->names, name))
+        return SW_OK;
+    if (t->names.n >= c->o.max_resources || name.n > SW_XDS_NAME_MAX)
+        return SW_ELIMIT;
+    own = sw_slice_dup(name);
+    (void)sw_map_put(&t->names, sw_slice(own, name.n), own);
+    announce(c, t, name, true);
+    return SW_OK;
+}
+
+void sw_xds_client_unsubscribe(struct sw_xds_client *c, const char *type, struct sw_slice name)
+{
+    struct xc_type *t = xc_type_find(c, sw_slice_str(type));
+    char *own = t ? sw_map_del(&t->names, name) : NULL;
+
+    if (!own)
+        return;
+    if (!t->wildcard)
+        xc_type_release(t, name);
+    announce(c, t, name, false);
+    sw_free(own);
+}
+
+void sw_xds_client_wildcard(struct sw_xds_client *c, const char *type, bool on)
+{
+    struct xc_type *t = xc_type_find(c, sw_slice_str(type));
+
+    if (!t || t->wildcard == on)
+        return;
+    t->wildcard = on;
+    announce(c, t, SW_SLICE_LIT("*"), on);
+    if (on)
+        return;
+    SW_MAP_FOREACH (it, &t->held) {
+        struct xc_held *h = it->value;
+
+        if (!sw_map_get(&t->names, h->name))
+            xc_type_release(t, h->name);
+    }
+}
+
+bool sw_xds_client_ready(const struct sw_xds_client *c, const char *type)
+{
+    const struct xc_type *t = xc_type_find(c, sw_slice_str(type));
+
+    return t && t->ready;
+}
+
+size_t sw_xds_client_held(const struct sw_xds_client *c, const char *type)
+{
+    const struct xc_type *t = xc_type_find(c, sw_slice_str(type));
+
+    return t ? t->held.n : 0;
+}

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is due to a client and when. The difference between the snapshot a client has (base) and the
+ * one it shall have (target) is found by walking both; whatever is the same is the same pointer.
+ * Types with a rank wait for each other: what a change adds is there before anything refers to it,
+ * and what it removes goes when nothing does any more.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "proto/pb.h"
+#include "xds/server_int.h"
+
+#include <proto/discovery.pb-c.h>
+
+/* Field numbers, the same in both responses; only the delta one has removals. */
+enum {
+    FIELD_VERSION = 1,
+    FIELD_RESOURCES = 2,
+    FIELD_TYPE = 4,
+    FIELD_NONCE = 5,
+    FIELD_REMOVED = 6,
+};
+
+/* One step of a walk over two snapshots. */
+struct step {
+    struct sw_xds_res *was; /* NULL: new */
+    struct sw_xds_res *is;  /* NULL: removed */
+};
+
+/* The next difference from (*i, *j) on, or false at the end. */
+static bool walk(const struct sw_xds_snap *a, const struct sw_xds_snap *b, size_t *i, size_t *j,
+                 struct step *ret)
+{
+    size_t na = a ? a->n : 0;
+
+    while (*i < na || *j < b->n) {
+        struct sw_xds_res *x = *i < na ? a->res[*i] : NULL;
+        struct sw_xds_res *y = *j < b->n ? b->res[*j] : NULL;
+        int cmp;
+
+        if (x == y) {
+            ++*i;
+            ++*j;
+            continue;
+        }
+        cmp = !x ? 1 : !y ? -1 : sw_slice_cmp(x->name, y->name);
+        *ret = (struct step){.was = cmp <= 0 ? x : NULL, .is = cmp >= 0 ? y : NULL};
+        *i += cmp <= 0;
+        *j += cmp >= 0;
+        return true;
+    }
+    return false;
+}
+
+/* --- building --- */
+
+struct response {
+    struct sw_buf buf;
+    struct sw_buf removed; /* names, encoded; they come after the nonce */
+    struct sw_map told;    /* delta: names answered ahead of the walk, which skips them */
+    struct sw_list names;  /* struct xds_name: of 'told', to be freed */
+    size_t n;              /* resources and removals */
+    bool full;             /* beyond the limit */
+};
+
+static void response_init(struct response *r, size_t max)
+{
+    *r = (struct response){0};
+    sw_list_init(&r->names);
+    sw_buf_init(&r->buf, max);
+    sw_buf_init(&r->removed, max);
+}
+
+static void response_done(struct response *r)
+{
+    sw_buf_done(&r->buf);
+    sw_buf_done(&r->removed);
+    sw_map_done(&r->told);
+    xds_names_done(&r->names);
+}
+
+static void put_resource(struct response *r, bool delta, const struct sw_xds_res *res)
+{
+    r->n++;
+    if (sw_pb_put_bytes(&r->buf, FIELD_RESOURCES, delta ? res->resource : res->any) != SW_OK)
+        r->full = true;
+}
+
+static void put_removed(struct response *r, struct sw_slice name)
+{
+    r->n++;
+    if (sw_pb_put_bytes(&r->removed, FIELD_REMOVED, name) != SW_OK)
+        r->full = true;
+}
+
+static size_t response_size(const struct response *r)
+{
+    return sw_buf_len(&r->buf) + sw_buf_len(&r->removed);
+}
+
+static void count_sent(const struct xds_sub *u, size_t bytes)
+{
+    struct sw_metrics_shard *m = u->stream->server->o.metrics;
+
+    if (!m)
+        return;
+    sw_metric_add(sw_metric_get1(m, SW_METRIC_XDS_RESPONSES, u->url), 1);
+    sw_metric_add(sw_metric_get1(m, SW_METRIC_XDS_RESPONSE_BYTES, u->url), bytes);
+}
+
+/* Version first, then type and nonce behind the resources: the order of the field numbers. */
+static bool response_send(struct xds_sub *u, struct response *r, const char *version)
+{
+    struct xds_stream *st = u->stream;
+    char nonce[24];
+    int rc;
+
+    (void)snprintf(nonce, sizeof(nonce), "%llu", (unsigned long long)++st->last_nonce);
+    r->full = r->full || sw_pb_put_bytes(&r->buf, FIELD_TYPE, sw_slice_str(u->url)) != SW_OK ||
+              sw_pb_put_bytes(&r->buf, FIELD_NONCE, sw_slice_str(nonce)) != SW_OK ||
+              sw_buf_append_slice(&r->buf, sw_buf_slice(&r->removed)) != SW_OK;
+    rc = r->full ? SW_ELIMIT : sw_grpc_send(st->call, sw_buf_slice(&r->buf));
+    if (rc != SW_OK) {
+        sw_log_warn("xds", "response for type %s is too large for client '%.*s'", u->url,
+                    SW_SLICE_ARG(st->node_id));
+        sw_grpc_finish(st->call, SW_GRPC_RESOURCE_EXHAUSTED, "response is too large");
+        return false;
+    }
+    count_sent(u, sw_buf_len(&r->buf));
+    u->pending = true;
+    u->answer = false;
+    u->nonce = st->last_nonce;
+    u->sent_ns = sw_loop_now(st->server->loop);
+    (void)snprintf(u->sent, sizeof(u->sent), "%s", version);
+    return true;
+}
+
+/* --- warming --- */
+
+/*
+ * A cluster that is new or changed waits in the client until an endpoint response names it, also
+ * when its endpoints stayed the same and the client asked for them long ago.
+ */
+static void warm_endpoints(struct xds_sub *clusters, const struct sw_xds_res *res)
+{
+    struct xds_sub *eds = xds_sub_find(clusters->stream, SW_SLICE_LIT(SW_XDS_ENDPOINT));
+    SW_ARENA_AUTO a = {0};
+    const Sw__ClusterRefs *c;
+    struct sw_slice name = res->name;
+
+    if (!eds)
+        return;
+    c = SW_PB_UNPACK(&a, Sw__ClusterRefs, sw__cluster_refs, res->value, NULL, NULL);
+    if (c && c->eds_cluster_config && c->eds_cluster_config->service_name.len)
+        name = SW_PB_SLICE(c->eds_cluster_config->service_name);
+    xds_sub_force(eds, name);
+}
+
+static void note_sent(struct xds_sub *u, const struct sw_xds_res *res)
+{
+    /* Not for the first state: endpoints asked for beside it are answered anyway. */
+    if (u->base && u->kind->rank && strcmp(u->url, SW_XDS_CLUSTER) == 0)
+        warm_endpoints(u, res);
+}
+
+/* --- what is sent ahead --- */
+
+/* An explicit question was answered; when the walk comes by, it need not do so again. */
+static void sent_ahead(const struct xds_sub *u, struct xds_name *n, struct sw_xds_res *res)
+{
+    sw_xds_res_unref(n->ahead);
+    n->ahead = res && res != sw_xds_snap_get(u->base, n->name) ? sw_xds_res_ref(res) : NULL;
+}
+
+static bool was_sent_ahead(const struct xds_sub *u, const struct sw_xds_res *res)
+{
+    struct xds_name *n = u->names.n ? sw_map_get(&u->names, res->name) : NULL;
+    bool yes = n && n->ahead == res;
+
+    if (n) {
+        sw_xds_res_unref(n->ahead);
+        n->ahead = NULL;
+    }
+    return yes;
+}
+
+/* --- delta --- */
+
+/* Already held by a client that came back: nothing to send, once. */
+static bool held_initially(struct xds_sub *u, const struct sw_xds_res *res)
+{
+    const char *version = sw_map_get(&u->initial, res->name);
+
+    return version && sw_slice_eq_str(res->version, version);
+}
+
+/* Answers a name whatever the client has of it, once per response. */
+static void delta_tell(struct response *r, struct sw_slice name, const struct sw_xds_snap *now)
+{
+    struct sw_xds_res *res = sw_xds_snap_get(now, name);
+
+    if (sw_map_put(&r->told, name, r))
+        return;
+    if (res)
+        put_resource(r, true, res);
+    else
+        put_removed(r, name);
+}
+
+static void delta_forced(struct xds_sub *u, const struct sw_xds_snap *now, struct response *r,
+                         size_t piece)
+{
+    while (!sw_list_empty(&u->forced) && response_size(r) < piece) {
+        struct xds_name *n = SW_CONTAINER_OF(u->forced.next, struct xds_name, forced);
+
+        sw_list_unlink(&n->forced);
+        delta_tell(r, n->name, now);
+        sent_ahead(u, n, sw_xds_snap_get(now, n->name));
+    }
+    while (!sw_list_empty(&u->gone) && response_size(r) < piece) {
+        struct xds_name *n = SW_CONTAINER_OF(u->gone.next, struct xds_name, forced);
+
+        sw_list_unlink(&n->forced);
+        sw_list_push_back(&r->names, &n->forced);
+        u->n_gone--;
+        delta_tell(r, n->name, now);
+    }
+}
+
+/* Goes on with the walk to u->target until the piece is full. True: at its end. */
+static bool delta_walk(struct xds_sub *u, struct response *r, size_t piece)
+{
+    struct step s;
+
+    while (response_size(r) < piece) {
+        if (!walk(u->base, u->target, &u->at_base, &u->at_target, &s))
+            return true;
+        if (!xds_sub_wants(u, (s.is ? s.is : s.was)->name) ||
+            (r->told.n && sw_map_get(&r->told, (s.is ? s.is : s.was)->name)))
+            continue;
+        if (!s.is) {
+            put_removed(r, s.was->name);
+        } else if (!held_initially(u, s.is) && !was_sent_ahead(u, s.is)) {
+            put_resource(r, true, s.is);
+            note_sent(u, s.is);
+        }
+    }
+    return false;
+}
+
+/* What a client that came back holds and nobody has any more. */
+static void delta_initial_gone(struct xds_sub *u, const struct sw_xds_snap *now)
+{
+    if (!u->wildcard || u->initial.n == 0)
+        return;
+    SW_MAP_FOREACH (it, &u->initial) {
+        if (!sw_xds_snap_get(now, it->key))
+            xds_sub_echo(u, it->key);
+    }
+}
+
+static void advance(struct xds_sub *u)
+{
+    sw_xds_snap_unref(u->base);
+    u->base = u->target;
+    u->target = NULL;
+    xds_initial_done(u);
+}
+
+/* Nothing that this client wants differs. */
+static bool same(const struct xds_sub *u, const struct sw_xds_snap *to)
+{
+    struct step s;
+    size_t i = 0;
+    size_t j = 0;
+
+    if (u->base == to)
+        return true;
+    while (walk(u->base, to, &i, &j, &s)) {
+        if (xds_sub_wants(u, (s.is ? s.is : s.was)->name))
+            return false;
+    }
+    return true;
+}
+
+static bool due(const struct xds_sub *u)
+{
+    return u->answer || u->target || !sw_list_empty(&u->forced) || !sw_list_empty(&u->gone);
+}
+
+/* Begins a transfer to 'to' (reference taken over) unless nothing would come of it. */
+static void delta_begin(struct xds_sub *u, struct sw_xds_snap *to, bool last)
+{
+    bool nothing = u->initial.n == 0 && same(u, to);
+
+    if (nothing && !last) {
+        sw_xds_snap_unref(to);
+        return;
+    }
+    u->target = to;
+    u->at_base = 0;
+    u->at_target = 0;
+    if (nothing)
+        advance(u); /* differs only in what nobody here wants */
+    else
+        delta_initial_gone(u, to);
+}
+
+static bool delta_send(struct xds_sub *u, const struct sw_xds_snap *now)
+{
+    struct xds_stream *st = u->stream;
+    size_t piece = st->server->o.piece;
+    struct response r;
+    bool sent = false;
+
+    response_init(&r, st->server->o.max_response);
+    if (sw_pb_put_bytes(&r.buf, FIELD_VERSION, sw_slice_str(now->version)) != SW_OK)
+        r.full = true;
+    delta_forced(u, u->target ? u->target : now, &r, piece);
+    if (u->target && delta_walk(u, &r, piece))
+        advance(u);
+    if (r.n || u->answer)
+        sent = response_send(u, &r, now->version);
+    response_done(&r);
+    return sent;
+}
+
+/* --- state of the world --- */
+
+/* Everything a type of full state has for this client. */
+static void sotw_all(struct xds_sub *u, const struct sw_xds_snap *to, struct response *r)
+{
+    for (size_t i = 0; i < to->n; i++) {
+        if (xds_sub_wants(u, to->res[i]->name))
+            put_resource(r, false, to->res[i]);
+    }
+}
+
+static void sotw_changes(struct xds_sub *u, const struct sw_xds_snap *to, bool walked,
+                         struct response *r)
+{
+    struct step s;
+    size_t i = 0;
+    size_t j = 0;
+
+    while (walked && walk(u->base, to, &i, &j, &s)) {
+        if (!s.is || !xds_sub_wants(u, s.is->name))
+            continue;
+        if (!u->kind->full && !was_sent_ahead(u, s.is))
+            put_resource(r, false, s.is);
+        note_sent(u, s.is);
+    }
+}
+
+static void sotw_forced(struct xds_sub *u, const struct sw_xds_snap *to, struct response *r)
+{
+    while (!sw_list_empty(&u->forced)) {
+        struct xds_name *n = SW_CONTAINER_OF(u->forced.next, struct xds_name, forced);
+        struct sw_xds_res *res = sw_xds_snap_get(to, n->name);
+
+        if (res && !u->kind->full)
+            put_resource(r, false, res);
+        if (u->kind->full)
+            u->answer = true;
+        else
+            sent_ahead(u, n, res);
+        sw_list_unlink(&n->forced);
+    }
+}
+
+/* 'to' differs from base (walked), or forced names are due. */
+static bool sotw_send(struct xds_sub *u, struct sw_xds_snap *to, bool walked)
+{
+    struct response r;
+    bool sent = false;
+
+    response_init(&r, u->stream->server->o.max_response);
+    if (sw_pb_put_bytes(&r.buf, FIELD_VERSION, sw_slice_str(to->version)) != SW_OK)
+        r.full = true;
+    sotw_forced(u, to, &r);
+    sotw_changes(u, to, walked, &r);
+    if (u->kind->full && (walked || u->answer)) {
+        sotw_all(u, to, &r);
+        u->answer = true;
+    }
+    if (walked) {
+        sw_xds_snap_unref(u->base);
+        u->base = sw_xds_snap_ref(to);
+    }
+    if (r.n || u->answer)
+        sent = response_send(u, &r, to->version);
+    response_done(&r);
+    return sent;
+}
+
+/* --- when --- */
+
+static bool waiting(const struct xds_sub *u)
+{
+    const struct sw_xds_server *s = u->stream->server;
+
+    return u->pending && sw_loop_now(s->loop) - u->sent_ns < s->o.ack_timeout_ns;
+}
+
+/*
+ * One type in one pass. held: only what the client asked for explicitly may go. True: a response
+ * went out.
+ */
+static bool push_sub(struct xds_sub *u, bool held, bool removals)
+{
+    struct sw_xds_snap *now = sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url));
+    bool last = removals || !u->kind->removed_last;
+    bool walked = false;
+    struct sw_xds_snap *to;
+    bool sent = false;
+
+    if (u->base == now && !due(u))
+        return false;
+    to = last ? sw_xds_snap_ref(now) : sw_xds_snap_union(u->base, now);
+    if (u->stream->delta) {
+        /* What a client asked to see as a whole is an explicit question too. */
+        if ((!held || u->answer) && !u->target && u->base != to)
+            delta_begin(u, sw_xds_snap_ref(to), last);
+        if (due(u))
+            sent = delta_send(u, now);
+    } else {
+        walked = (!held || u->answer) && !same(u, to);
+        if (walked || due(u)) {
+            sent = sotw_send(u, to, walked);
+        } else if (!held && last && u->base != to) {
+            sw_xds_snap_unref(u->base);
+            u->base = sw_xds_snap_ref(to);
+        }
+    }
+    sw_xds_snap_unref(to);
+    return sent;
+}
+
+static void on_ack_timeout(struct sw_timer *t)
+{
+    xds_stream_wake(SW_CONTAINER_OF(t, struct xds_stream, timer));
+}
+
+/* False: nothing more may be sent now. */
+static bool push_pass(struct xds_stream *st, bool removals, bool *held)
+{
+    SW_LIST_FOREACH (it, &st->subs) {
+        struct xds_sub *u = SW_CONTAINER_OF(it, struct xds_sub, link);
+        bool busy = waiting(u);
+
+        if (sw_grpc_queued(st->call) > st->server->o.piece)
+            return false; /* goes on when the client took it */
+        if (!busy)
+            busy = push_sub(u, u->kind->rank && *held, removals) || u->target;
+        if (busy && u->kind->rank)
+            *held = true;
+    }
+    return true;
+}
+
+void xds_stream_push(struct xds_stream *st)
+{
+    struct sw_xds_server *s = st->server;
+    bool held = false;
+    bool pending = false;
+
+    if (!st->cache)
+        return;
+    if (push_pass(st, false, &held) && !held)
+        (void)push_pass(st, true, &held);
+    SW_LIST_FOREACH (it, &st->subs)
+        pending |= waiting(SW_CONTAINER_OF(it, struct xds_sub, link));
+    if (pending && !sw_timer_running(&st->timer))
+        sw_timer_start(s->loop, &st->timer, s->o.ack_timeout_ns + SW_NS_PER_MS, on_ack_timeout);
+}
+
+bool xds_sub_synced(const struct xds_sub *u)
+{
+    return !u->pending && !due(u) && !u->nack &&
+           u->base == sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url));
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The services, who may call them, and what can be seen from outside. */
+#include "xds/server.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "xds/server_int.h"
+
+/* A service of one type (NULL: all), its two streams. */
+static const struct {
+    const char *type;
+    const char *sotw;
+    const char *delta;
+} services[] = {
+    {NULL, "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
+     "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"},
+    {SW_XDS_LISTENER, "/envoy.service.listener.v3.ListenerDiscoveryService/StreamListeners",
+     "/envoy.service.listener.v3.ListenerDiscoveryService/DeltaListeners"},
+    {SW_XDS_ROUTE, "/envoy.service.route.v3.RouteDiscoveryService/StreamRoutes",
+     "/envoy.service.route.v3.RouteDiscoveryService/DeltaRoutes"},
+    {SW_XDS_SCOPED, "/envoy.service.route.v3.ScopedRoutesDiscoveryService/StreamScopedRoutes",
+     "/envoy.service.route.v3.ScopedRoutesDiscoveryService/DeltaScopedRoutes"},
+    {SW_XDS_VHOST, NULL, "/envoy.service.route.v3.VirtualHostDiscoveryService/DeltaVirtualHosts"},
+    {SW_XDS_CLUSTER, "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters",
+     "/envoy.service.cluster.v3.ClusterDiscoveryService/DeltaClusters"},
+    {SW_XDS_ENDPOINT, "/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints",
+     "/envoy.service.endpoint.v3.EndpointDiscoveryService/DeltaEndpoints"},
+    {SW_XDS_SECRET, "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets",
+     "/envoy.service.secret.v3.SecretDiscoveryService/DeltaSecrets"},
+    {SW_XDS_RUNTIME, "/envoy.service.runtime.v3.RuntimeDiscoveryService/StreamRuntime",
+     "/envoy.service.runtime.v3.RuntimeDiscoveryService/DeltaRuntime"},
+    {SW_XDS_EXTCONF,
+     "/envoy.service.extension.v3.ExtensionConfigDiscoveryService/StreamExtensionConfigs",
+     "/envoy.service.extension.v3.ExtensionConfigDiscoveryService/DeltaExtensionConfigs"},
+};
+
+/* The type of a path and whether it is the delta form. */
+static const char *type_of(struct sw_slice path, bool *ret_delta)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(services); i++) {
+        *ret_delta = sw_slice_eq_str(path, services[i].delta);
+        if (*ret_delta || (services[i].sotw && sw_slice_eq_str(path, services[i].sotw)))
+            return services[i].type;
+    }
+    return NULL;
+}
+
+static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *req, void *arg)
+{
+    struct sw_xds_server *s = arg;
+    struct sw_xds_client_id id = {.addr = req->addr, .cert = req->cert, .token = req->token};
+    struct sw_err err = {0};
+    struct xds_stream *st;
+    const char *type;
+    bool delta = false;
+
+    if (s->o.allow && s->o.allow(s->o.arg, &id, &err) != SW_OK) {
+        char text[SW_ADDR_TEXT];
+
+        sw_log_info("xds", "client %s refused: %s", sw_addr_text(&req->addr, text), err.msg);
+        sw_grpc_finish(c, SW_GRPC_UNAUTHENTICATED, "%s", err.msg);
+        return;
+    }
+    if (s->n_streams >= s->o.max_streams) {
+        sw_log_warn("xds", "more than %zu streams: a new one is refused", s->o.max_streams);
+        sw_grpc_finish(c, SW_GRPC_RESOURCE_EXHAUSTED, "too many streams");
+        return;
+    }
+    type = type_of(req->head->path, &delta);
+    st = xds_stream_new(s, c, type, delta);
+    st->addr = req->addr;
+    st->cert = req->cert;
+    if (req->token.n)
+        st->token = sw_slice_dup(req->token);
+    sw_grpc_accept(c, &xds_stream_ops, st);
+}
+
+static void add_methods(struct sw_xds_server *s)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(services); i++) {
+        const char *paths[] = {services[i].sotw, services[i].delta};
+
+        for (size_t k = 0; k < SW_ARRAY_LEN(paths); k++) {
+            struct sw_grpc_method m = {.path = paths[k], .open = open_stream, .arg = s};
+
+            if (m.path)
+                sw_grpc_server_methods(s->grpc, &m, 1);
+        }
+    }
+}
+
+struct sw_xds_server *sw_xds_server_new(struct sw_loop *l, const struct sw_xds_server_opts *o,
+                                        struct sw_err *err)
+{
+    struct sw_xds_server *s;
+
+    if (!o->cache && !o->select) {
+        (void)sw_err_set(err, SW_EINVAL, "an xDS server needs a cache");
+        return NULL;
+    }
+    s = SW_NEW(struct sw_xds_server);
+    s->loop = l;
+    s->o = *o;
+    s->o.max_streams = o->max_streams ? o->max_streams : 4096;
+    s->o.max_types = o->max_types ? o->max_types : 32;
+    s->o.max_names = o->max_names ? o->max_names : 200000;
+    s->o.max_request = o->max_request ? o->max_request : (size_t)16 << 20;
+    s->o.piece = o->piece ? o->piece : (size_t)1 << 20;
+    s->o.max_response = o->max_response ? o->max_response : (size_t)64 << 20;
+    s->o.ack_timeout_ns = o->ack_timeout_ns ? o->ack_timeout_ns : 5 * SW_NS_PER_S;
+    sw_list_init(&s->streams);
+    if (o->metrics)
+        s->m_streams = sw_metric_get(o->metrics, SW_METRIC_XDS_STREAMS, NULL);
+    s->grpc = sw_grpc_server_new(
+        l, &(struct sw_grpc_server_opts){.scope = "xds",
+                                         .cred = o->cred,
+                                         .max_conns = o->max_conns,
+                                         .max_message = s->o.max_request,
+                                         .max_queue = s->o.max_response + 2 * s->o.piece});
+    add_methods(s);
+    return s;
+}
+
+void sw_xds_server_free(struct sw_xds_server *s)
+{
+    if (!s)
+        return;
+    sw_grpc_server_free(s->grpc); /* ends the streams */
+    sw_free(s);
+}
+
+int sw_xds_server_listen(struct sw_xds_server *s, const struct sw_addr *at, struct sw_addr *ret_at,
+                         struct sw_err *err)
+{
+    return sw_grpc_server_listen(s->grpc, at, ret_at, err);
+}
+
+void sw_xds_server_set_cred(struct sw_xds_server *s, struct sw_tls_cred *cred)
+{
+    sw_grpc_server_set_cred(s->grpc, cred);
+}
+
+void sw_xds_server_stop(struct sw_xds_server *s, uint64_t deadline_ns, void (*on_done)(void *arg),
+                        void *arg)
+{
+    SW_LIST_FOREACH (it, &s->streams) {
+        struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
+
+        sw_grpc_finish(st->call, SW_GRPC_UNAVAILABLE, "server stops");
+    }
+    sw_grpc_server_stop(s->grpc, deadline_ns, on_done, arg);
+}
+
+struct sw_grpc_server *sw_xds_server_grpc(struct sw_xds_server *s)
+{
+    return s->grpc;
+}
+
+void sw_xds_server_status(const struct sw_xds_server *s,
+                          void (*fn)(const struct sw_xds_status *st, void *arg), void *arg)
+{
+    uint64_t now = sw_loop_now(s->loop);
+
+    SW_LIST_FOREACH (it, &s->streams) {
+        const struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
+
+        SW_LIST_FOREACH (sub, &st->subs) {
+            const struct xds_sub *u = SW_CONTAINER_OF(sub, struct xds_sub, link);
+            struct sw_xds_status out = {.node_id = st->node_id,
+                                        .node_cluster = st->node_cluster,
+                                        .addr = st->addr,
+                                        .type = sw_slice_str(u->url),
+                                        .delta = st->delta,
+                                        .wildcard = u->wildcard,
+                                        .names = u->names.n,
+                                        .sent = sw_slice_str(u->sent),
+                                        .acked = sw_slice_str(u->acked),
+                                        .pending = u->pending,
+                                        .acks = u->acks,
+                                        .nacks = u->nacks,
+                                        .nack = sw_slice_str(u->nack),
+                                        .connected_ns = now - st->since_ns};
+
+            fn(&out, arg);
+        }
+    }
+}
+
+size_t sw_xds_server_streams(const struct sw_xds_server *s)
+{
+    return s->n_streams;
+}
+
+bool sw_xds_server_synced(const struct sw_xds_server *s)
+{
+    SW_LIST_FOREACH (it, &s->streams) {
+        const struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
+
+        if (!st->cache)
+            return false;
+        SW_LIST_FOREACH (sub, &st->subs) {
+            if (!xds_sub_synced(SW_CONTAINER_OF(sub, struct xds_sub, link)))
+                return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the server's files share. Not for others. */
+#pragma once
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "http/grpc.h"
+#include "telemetry/metrics.h"
+#include "xds/server.h"
+
+/*
+ * What is known about a type beforehand; others get the defaults. Ranks order the responses of one
+ * change: lower ones first, each acknowledged before the next, removals of those marked last.
+ */
+struct xds_kind {
+    const char *url;
+    unsigned rank;     /* 0: independent of the others */
+    bool full;         /* state of the world: absence deletes, so every response is complete */
+    bool named;        /* an empty list of names is not a wildcard */
+    bool removed_last; /* others may still refer to what goes */
+};
+const struct xds_kind *xds_kind_of(struct sw_slice url);
+
+struct xds_stream;
+
+/* A name somebody subscribed to. */
+struct xds_name {
+    struct sw_slice name;     /* owned */
+    struct sw_list forced;    /* linked: must be answered, whatever the client has */
+    struct sw_xds_res *ahead; /* sent although base is older; NULL: as in base */
+};
+
+/* One type on one stream. What the client has is 'base', but for the forced names. */
+struct xds_sub {
+    struct sw_list link; /* in the stream, by rank */
+    struct xds_stream *stream;
+    char *url;
+    const struct xds_kind *kind;
+    bool wildcard;
+    bool explicit_seen;  /* names were requested: an empty list means none from now on */
+    bool answer;         /* a response is due even if it is empty */
+    struct sw_map names; /* name -> struct xds_name */
+    struct sw_list forced;
+    struct sw_list gone; /* struct xds_name: to be answered though not subscribed by name */
+    size_t n_gone;
+    struct sw_map initial;      /* name -> version text, from a client that comes back */
+    struct sw_xds_snap *base;   /* NULL: nothing */
+    struct sw_xds_snap *target; /* delta: being sent in pieces; NULL: nothing under way */
+    size_t at_base;             /* how far the walk got */
+    size_t at_target;
+    bool pending; /* a response waits for its answer */
+    uint64_t nonce;
+    uint64_t sent_ns;
+    char sent[SW_XDS_VERSION_LEN + 1];
+    char acked[SW_XDS_VERSION_LEN + 1];
+    uint64_t acks;
+    uint64_t nacks;
+    char *nack;
+};
+
+struct xds_stream {
+    struct sw_list link;
+    struct sw_xds_server *server;
+    struct sw_grpc_call *call;
+    const char *fixed; /* type of a service for one type; NULL: ADS */
+    bool delta;
+    bool known; /* the first request was read */
+    struct sw_addr addr;
+    const struct sw_tls_peer *cert; /* as long as the connection */
+    char *token;                    /* until the first request */
+    struct sw_slice node_id;
+    struct sw_slice node_cluster;
+    struct sw_xds_cache *cache; /* NULL until known, and when it was freed */
+    struct sw_xds_listener listener;
+    struct sw_list subs;
+    size_t n_subs;
+    size_t n_names;
+    uint64_t last_nonce;
+    uint64_t since_ns;
+    struct sw_defer again;
+    struct sw_timer timer; /* acknowledgements that do not come */
+};
+
+struct sw_xds_server {
+    struct sw_loop *loop;
+    struct sw_xds_server_opts o;
+    struct sw_grpc_server *grpc;
+    struct sw_list streams;
+    size_t n_streams;
+    struct sw_metric *m_streams; /* NULL without metrics */
+};
+
+/* --- stream.c --- */
+extern const struct sw_grpc_ops xds_stream_ops;
+struct xds_stream *xds_stream_new(struct sw_xds_server *s, struct sw_grpc_call *call,
+                                  const char *fixed, bool delta);
+void xds_stream_free(struct xds_stream *st);
+/* Sends what is due, from the loop. */
+void xds_stream_wake(struct xds_stream *st);
+
+/* --- subscription.c --- */
+/* Finds or makes; NULL beyond the limit. */
+struct xds_sub *xds_sub_get(struct xds_stream *st, struct sw_slice url, bool *ret_new);
+struct xds_sub *xds_sub_find(const struct xds_stream *st, struct sw_slice url);
+void xds_sub_free(struct xds_sub *u);
+/* SW_ELIMIT beyond the stream's number of names. */
+int xds_sub_add(struct xds_sub *u, struct sw_slice name, bool force);
+void xds_sub_drop(struct xds_sub *u, struct sw_slice name);
+/* The name is subscribed to: it will be answered. */
+void xds_sub_force(struct xds_sub *u, struct sw_slice name);
+/* To be answered though it is not subscribed to by name. */
+void xds_sub_echo(struct xds_sub *u, struct sw_slice name);
+void xds_sub_set_wildcard(struct xds_sub *u, bool on);
+bool xds_sub_wants(const struct xds_sub *u, struct sw_slice name);
+/* Frees the list of names to be echoed. */
+void xds_names_done(struct sw_list *l);
+void xds_initial_done(struct xds_sub *u);
+/* Counts an answer to the outstanding response; text is NULL for an ACK. */
+void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text);
+
+/* --- response.c --- */
+/* Sends what is due and allowed on a stream. */
+void xds_stream_push(struct xds_stream *st);
+/* True when nothing is due. */
+bool xds_sub_synced(const struct xds_sub *u);

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stream's requests: who it is, what it subscribes to, what it says to the last response. */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "proto/pb.h"
+#include "xds/server_int.h"
+
+#include <proto/discovery.pb-c.h>
+
+enum { NODE_TEXT_MAX = 1024, REQUEST_DEPTH = 32 };
+
+static void on_again(struct sw_defer *d)
+{
+    xds_stream_push(SW_CONTAINER_OF(d, struct xds_stream, again));
+}
+
+void xds_stream_wake(struct xds_stream *st)
+{
+    sw_loop_defer(st->server->loop, &st->again, on_again);
+}
+
+/* --- the cache speaks --- */
+
+static void on_change(struct sw_xds_listener *l)
+{
+    xds_stream_wake(SW_CONTAINER_OF(l, struct xds_stream, listener));
+}
+
+static void on_gone(struct sw_xds_listener *l)
+{
+    struct xds_stream *st = SW_CONTAINER_OF(l, struct xds_stream, listener);
+
+    st->cache = NULL;
+    sw_grpc_finish(st->call, SW_GRPC_UNAVAILABLE, "configuration is gone");
+}
+
+/* --- life --- */
+
+struct xds_stream *xds_stream_new(struct sw_xds_server *s, struct sw_grpc_call *call,
+                                  const char *fixed, bool delta)
+{
+    struct xds_stream *st = SW_NEW(struct xds_stream);
+
+    st->server = s;
+    st->call = call;
+    st->fixed = fixed;
+    st->delta = delta;
+    st->since_ns = sw_loop_now(s->loop);
+    st->listener.on_change = on_change;
+    st->listener.on_gone = on_gone;
+    sw_list_init(&st->listener.link);
+    sw_list_init(&st->subs);
+    sw_list_push_back(&s->streams, &st->link);
+    s->n_streams++;
+    if (s->m_streams)
+        sw_metric_add(s->m_streams, 1);
+    return st;
+}
+
+void xds_stream_free(struct xds_stream *st)
+{
+    struct sw_xds_server *s = st->server;
+
+    sw_xds_cache_unlisten(&st->listener);
+    sw_defer_cancel(&st->again);
+    sw_timer_stop(s->loop, &st->timer);
+    while (!sw_list_empty(&st->subs))
+        xds_sub_free(SW_CONTAINER_OF(st->subs.next, struct xds_sub, link));
+    sw_list_unlink(&st->link);
+    s->n_streams--;
+    if (s->m_streams)
+        sw_metric_sub(s->m_streams, 1);
+    sw_slice_free(&st->node_id);
+    sw_slice_free(&st->node_cluster);
+    if (st->token)
+        sw_free_secret(st->token, strlen(st->token));
+    sw_free(st);
+}
+
+/* The first request tells who it is, and so what it is served. False: refused. */
+static bool identify(struct xds_stream *st, const Sw__Node *node)
+{
+    struct sw_xds_server *s = st->server;
+    struct sw_err err = {0};
+    struct sw_xds_client_id id;
+
+    if (st->known)
+        return st->cache != NULL;
+    st->known = true;
+    if (node) {
+        struct sw_slice name = sw_slice_head(SW_PB_SLICE(node->id), NODE_TEXT_MAX);
+        struct sw_slice cluster = sw_slice_head(SW_PB_SLICE(node->cluster), NODE_TEXT_MAX);
+
+        st->node_id = sw_slice(sw_slice_dup(name), name.n);
+        st->node_cluster = sw_slice(sw_slice_dup(cluster), cluster.n);
+    }
+    id = (struct sw_xds_client_id){.addr = st->addr,
+                                   .cert = st->cert,
+                                   .token = sw_slice_str(st->token),
+                                   .node_id = st->node_id,
+                                   .node_cluster = st->node_cluster};
+    st->cache = s->o.select ? s->o.select(s->o.arg, &id, &err) : s->o.cache;
+    if (!st->cache) {
+        sw_grpc_finish(st->call, SW_GRPC_PERMISSION_DENIED, "%s",
+                       err.rc ? err.msg : "nothing to serve for this node");
+        return false;
+    }
+    sw_xds_cache_listen(st->cache, &st->listener);
+    sw_log_debug("xds", "stream of node '%.*s' is open", SW_SLICE_ARG(st->node_id));
+    return true;
+}
+
+/* The subscription a request speaks of; NULL when the stream was ended. */
+static struct xds_sub *sub_for(struct xds_stream *st, struct sw_slice url, bool *ret_new)
+{
+    struct xds_sub *u;
+
+    if (st->fixed && url.n == 0)
+        url = sw_slice_str(st->fixed);
+    if (url.n == 0 || url.n > SW_XDS_TYPE_MAX || memchr(url.p, 0, url.n) ||
+        (st->fixed && !sw_slice_eq_str(url, st->fixed))) {
+        sw_grpc_finish(st->call, SW_GRPC_INVALID_ARGUMENT, "bad type_url");
+        return NULL;
+    }
+    u = xds_sub_get(st, url, ret_new);
+    if (!u)
+        sw_grpc_finish(st->call, SW_GRPC_RESOURCE_EXHAUSTED, "too many types on one stream");
+    return u;
+}
+
+static bool nonce_is(const struct xds_sub *u, ProtobufCBinaryData nonce)
+{
+    uint64_t n;
+
+    return u->nonce && sw_slice_to_u64(SW_PB_SLICE(nonce), UINT64_MAX, &n) && n == u->nonce;
+}
+
+static void answered(struct xds_sub *u, const Sw__Status *error)
+{
+    struct sw_slice text;
+
+    if (!u->pending)
+        return; /* subscription changes repeat the nonce of what was answered before */
+    text = error ? SW_PB_SLICE(error->message) : (struct sw_slice){0};
+    xds_sub_answered(u, error ? &text : NULL);
+}
+
+static bool is_star(struct sw_slice name)
+{
+    return name.n == 1 && name.p[0] == '*';
+}
+
+static void too_many(struct xds_stream *st)
+{
+    sw_grpc_finish(st->call, SW_GRPC_RESOURCE_EXHAUSTED, "too many names, or one too long");
+}
+
+/* --- delta --- */
+
+static int delta_initial(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *req)
+{
+    if (req->n_initial_resource_versions > u->stream->server->o.max_names)
+        return SW_ELIMIT;
+    for (size_t i = 0; i < req->n_initial_resource_versions; i++) {
+        struct sw_slice k = SW_PB_SLICE(req->initial_resource_versions[i]->key);
+        struct sw_slice v = SW_PB_SLICE(req->initial_resource_versions[i]->value);
+
+        if (k.n > SW_XDS_NAME_MAX)
+            return SW_ELIMIT;
+        if (!sw_map_get(&u->initial, k))
+            (void)sw_map_put(&u->initial, sw_slice(sw_slice_dup(k), k.n), sw_slice_dup(v));
+    }
+    return SW_OK;
+}
+
+/* The client said it holds what we would send. */
+static bool has_current(const struct xds_sub *u, struct sw_slice name)
+{
+    const char *version = sw_map_get(&u->initial, name);
+    const struct sw_xds_res *r = version ? sw_xds_snap_get(u->base, name) : NULL;
+
+    return r && sw_slice_eq_str(r->version, version);
+}
+
+static int delta_subscribe(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *req)
+{
+    for (size_t i = 0; i < req->n_resource_names_subscribe; i++) {
+        struct sw_slice name = SW_PB_SLICE(req->resource_names_subscribe[i]);
+        int rc = SW_OK;
+
+        if (is_star(name)) {
+            xds_sub_set_wildcard(u, true);
+            u->explicit_seen = true;
+        } else {
+            rc = xds_sub_add(u, name, !has_current(u, name));
+        }
+        if (rc != SW_OK)
+            return rc;
+    }
+    return SW_OK;
+}
+
+static int delta_unsubscribe(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *req)
+{
+    for (size_t i = 0; i < req->n_resource_names_unsubscribe; i++) {
+        struct sw_slice name = SW_PB_SLICE(req->resource_names_unsubscribe[i]);
+        bool had = sw_map_get(&u->names, name) != NULL;
+
+        if (is_star(name))
+            xds_sub_set_wildcard(u, false);
+        xds_sub_drop(u, name);
+        if (!had || !u->wildcard)
+            continue;
+        /* The wildcard still covers it: the client has to hear what became of it. */
+        xds_sub_echo(u, name);
+        if (u->n_gone > u->stream->server->o.max_names)
+            return SW_ELIMIT;
+    }
+    return SW_OK;
+}
+
+static void delta_request(struct xds_stream *st, struct sw_arena *a, struct sw_slice msg,
+                          const struct sw_pb_limits *limits, struct sw_err *err)
+{
+    const Sw__DeltaDiscoveryRequest *req =
+        SW_PB_UNPACK(a, Sw__DeltaDiscoveryRequest, sw__delta_discovery_request, msg, limits, err);
+    struct xds_sub *u;
+    bool fresh;
+    int rc = SW_OK;
+
+    if (!req || !identify(st, req->node))
+        return;
+    u = sub_for(st, SW_PB_SLICE(req->type_url), &fresh);
+    if (!u)
+        return;
+    if (nonce_is(u, req->response_nonce))
+        answered(u, req->error_detail);
+    if (fresh)
+        rc = delta_initial(u, req);
+    if (fresh && !u->kind->named && req->n_resource_names_subscribe == 0 &&
+        req->n_resource_names_unsubscribe == 0)
+        xds_sub_set_wildcard(u, true); /* the older way to say "*" */
+    if (rc == SW_OK)
+        rc = delta_subscribe(u, req);
+    if (rc == SW_OK)
+        rc = delta_unsubscribe(u, req);
+    if (rc != SW_OK)
+        too_many(st);
+    if (!u->wildcard)
+        xds_initial_done(u);
+}
+
+/* --- state of the world --- */
+
+static int sotw_names(struct xds_sub *u, const Sw__DiscoveryRequest *req, bool *ret_wildcard)
+{
+    struct sw_map keep = {0};
+    int rc = SW_OK;
+
+    for (size_t i = 0; i < req->n_resource_names && rc == SW_OK; i++) {
+        struct sw_slice name = SW_PB_SLICE(req->resource_names[i]);
+
+        (void)sw_map_put(&keep, name, u);
+        if (is_star(name)) {
+            *ret_wildcard = true;
+            u->explicit_seen = true;
+        } else if (!sw_map_get(&u->names, name)) {
+            rc = xds_sub_add(u, name, true);
+        }
+    }
+    SW_MAP_FOREACH (it, &u->names) {
+        const struct xds_name *n = it->value;
+
+        if (!sw_map_get(&keep, n->name))
+            xds_sub_drop(u, n->name);
+    }
+    sw_map_done(&keep);
+    return rc;
+}
+
+static void sotw_request(struct xds_stream *st, struct sw_arena *a, struct sw_slice msg,
+                         const struct sw_pb_limits *limits, struct sw_err *err)
+{
+    const Sw__DiscoveryRequest *req =
+        SW_PB_UNPACK(a, Sw__DiscoveryRequest, sw__discovery_request, msg, limits, err);
+    bool wildcard;
+    struct xds_sub *u;
+    bool fresh;
+
+    if (!req || !identify(st, req->node))
+        return;
+    u = sub_for(st, SW_PB_SLICE(req->type_url), &fresh);
+    if (!u)
+        return;
+    if (u->nonce && req->response_nonce.len) {
+        if (!nonce_is(u, req->response_nonce))
+            return; /* stale: the client will repeat itself */
+        answered(u, req->error_detail);
+    }
+    wildcard = req->n_resource_names == 0 && !u->kind->named && !u->explicit_seen;
+    if (sotw_names(u, req, &wildcard) != SW_OK) {
+        too_many(st);
+        return;
+    }
+    xds_sub_set_wildcard(u, wildcard);
+}
+
+/* --- the call --- */
+
+static void on_message(struct sw_grpc_call *c, struct sw_slice msg, void *arg)
+{
+    struct xds_stream *st = arg;
+    struct sw_pb_limits limits = {.bytes = st->server->o.max_request, .depth = REQUEST_DEPTH};
+    SW_ARENA_AUTO a = {0};
+    struct sw_err err = {0};
+
+    if (st->delta)
+        delta_request(st, &a, msg, &limits, &err);
+    else
+        sotw_request(st, &a, msg, &limits, &err);
+    if (err.rc)
+        sw_grpc_finish(c, SW_GRPC_INVALID_ARGUMENT, "%s", err.msg);
+    xds_stream_wake(st);
+}
+
+static void on_end(struct sw_grpc_call *c, void *arg)
+{
+    (void)arg;
+    sw_grpc_finish(c, SW_GRPC_OK, "%s", "");
+}
+
+static void on_drain(struct sw_grpc_call *c, void *arg)
+{
+    (void)c;
+    xds_stream_wake(arg);
+}
+
+static void on_done(struct sw_grpc_call *c, enum sw_grpc_status status, struct sw_slice message,
+                    void *arg)
+{
+    struct xds_stream *st = arg;
+
+    (void)c;
+    (void)status;
+    (void)message;
+    sw_log_debug("xds", "stream of node '%.*s' ended", SW_SLICE_ARG(st->node_id));
+    xds_stream_free(st);
+}
+
+const struct sw_grpc_ops xds_stream_ops = {
+    .on_message = on_message, .on_end = on_end, .on_drain = on_drain, .on_done = on_done};

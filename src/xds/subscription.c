@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a stream subscribed to of one type, and how it answered. */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "xds/server_int.h"
+
+enum { NACK_TEXT_MAX = 1024 };
+
+static const struct xds_kind kinds[] = {
+    {.url = SW_XDS_SECRET, .rank = 1, .named = true, .removed_last = true},
+    {.url = SW_XDS_CLUSTER, .rank = 2, .full = true, .removed_last = true},
+    {.url = SW_XDS_ENDPOINT, .rank = 3, .named = true, .removed_last = true},
+    {.url = SW_XDS_LISTENER, .rank = 4, .full = true},
+    {.url = SW_XDS_SCOPED, .rank = 5},
+    {.url = SW_XDS_ROUTE, .rank = 6, .named = true},
+    {.url = SW_XDS_VHOST, .rank = 7, .named = true},
+};
+static const struct xds_kind any_kind;
+
+const struct xds_kind *xds_kind_of(struct sw_slice url)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(kinds); i++) {
+        if (sw_slice_eq_str(url, kinds[i].url))
+            return &kinds[i];
+    }
+    return &any_kind;
+}
+
+struct xds_sub *xds_sub_find(const struct xds_stream *st, struct sw_slice url)
+{
+    SW_LIST_FOREACH (it, &st->subs) {
+        struct xds_sub *u = SW_CONTAINER_OF(it, struct xds_sub, link);
+
+        if (sw_slice_eq_str(url, u->url))
+            return u;
+    }
+    return NULL;
+}
+
+/* Kept by rank; those without one come last, in the order of their arrival. */
+static void insert(struct xds_stream *st, struct xds_sub *u)
+{
+    unsigned rank = u->kind->rank ? u->kind->rank : UINT32_MAX;
+    struct sw_list *at = st->subs.prev;
+
+    while (at != &st->subs) {
+        const struct xds_sub *o = SW_CONTAINER_OF(at, struct xds_sub, link);
+
+        if ((o->kind->rank ? o->kind->rank : UINT32_MAX) <= rank)
+            break;
+        at = at->prev;
+    }
+    sw_list_insert_after(at, &u->link);
+}
+
+struct xds_sub *xds_sub_get(struct xds_stream *st, struct sw_slice url, bool *ret_new)
+{
+    struct xds_sub *u = xds_sub_find(st, url);
+
+    *ret_new = !u;
+    if (u)
+        return u;
+    if (st->n_subs >= st->server->o.max_types)
+        return NULL;
+    u = SW_NEW(struct xds_sub);
+    u->stream = st;
+    u->url = sw_slice_dup(url);
+    u->kind = xds_kind_of(url);
+    sw_list_init(&u->forced);
+    sw_list_init(&u->gone);
+    /* Whoever asks by name has nothing yet, and hears of the names when they are asked for. */
+    u->base = sw_xds_snap_ref(sw_xds_cache_get(st->cache, url));
+    st->n_subs++;
+    insert(st, u);
+    return u;
+}
+
+static void name_free(struct xds_name *n)
+{
+    sw_list_unlink(&n->forced);
+    sw_xds_res_unref(n->ahead);
+    sw_slice_free(&n->name);
+    sw_free(n);
+}
+
+void xds_names_done(struct sw_list *l)
+{
+    SW_LIST_FOREACH (it, l)
+        name_free(SW_CONTAINER_OF(it, struct xds_name, forced));
+}
+
+void xds_initial_done(struct xds_sub *u)
+{
+    SW_MAP_FOREACH (it, &u->initial) {
+        struct sw_slice key = it->key;
+
+        sw_free(it->value);
+        sw_slice_free(&key);
+    }
+    sw_map_done(&u->initial);
+}
+
+void xds_sub_free(struct xds_sub *u)
+{
+    sw_list_unlink(&u->link);
+    u->stream->n_subs--;
+    u->stream->n_names -= u->names.n;
+    SW_MAP_FOREACH (it, &u->names)
+        name_free(it->value);
+    sw_map_done(&u->names);
+    xds_names_done(&u->gone);
+    xds_initial_done(u);
+    sw_xds_snap_unref(u->base);
+    sw_xds_snap_unref(u->target);
+    sw_free(u->nack);
+    sw_free(u->url);
+    sw_free(u);
+}
+
+static struct xds_name *name_new(struct sw_slice name)
+{
+    struct xds_name *n = SW_NEW(struct xds_name);
+
+    n->name = sw_slice(sw_slice_dup(name), name.n);
+    sw_list_init(&n->forced);
+    return n;
+}
+
+int xds_sub_add(struct xds_sub *u, struct sw_slice name, bool force)
+{
+    struct xds_name *n = sw_map_get(&u->names, name);
+
+    if (!n) {
+        if (name.n > SW_XDS_NAME_MAX || u->stream->n_names >= u->stream->server->o.max_names)
+            return SW_ELIMIT;
+        n = name_new(name);
+        (void)sw_map_put(&u->names, n->name, n);
+        u->stream->n_names++;
+    }
+    u->explicit_seen = true;
+    if (force)
+        xds_sub_force(u, name);
+    return SW_OK;
+}
+
+void xds_sub_force(struct xds_sub *u, struct sw_slice name)
+{
+    struct xds_name *n = sw_map_get(&u->names, name);
+
+    if (n && !sw_list_linked(&n->forced))
+        sw_list_push_back(&u->forced, &n->forced);
+}
+
+void xds_sub_drop(struct xds_sub *u, struct sw_slice name)
+{
+    struct xds_name *n = sw_map_del(&u->names, name);
+
+    if (!n)
+        return;
+    u->stream->n_names--;
+    name_free(n);
+}
+
+void xds_sub_echo(struct xds_sub *u, struct sw_slice name)
+{
+    struct xds_name *n = name_new(name);
+
+    sw_list_push_back(&u->gone, &n->forced);
+    u->n_gone++;
+}
+
+void xds_sub_set_wildcard(struct xds_sub *u, bool on)
+{
+    if (on == u->wildcard)
+        return;
+    u->wildcard = on;
+    sw_xds_snap_unref(u->target);
+    u->target = NULL;
+    if (!on)
+        return;
+    /* Nothing of it was sent: the difference to nothing is all. */
+    sw_xds_snap_unref(u->base);
+    u->base = NULL;
+    u->answer = true;
+}
+
+bool xds_sub_wants(const struct xds_sub *u, struct sw_slice name)
+{
+    return u->wildcard || sw_map_get(&u->names, name) != NULL;
+}
+
+static void count_answer(struct xds_sub *u, const char *result)
+{
+    struct sw_metrics_shard *m = u->stream->server->o.metrics;
+    /* Types of the clients' own invention are counted together. */
+    struct sw_slice url =
+        sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url))->n || u->kind != &any_kind
+            ? sw_slice_str(u->url)
+            : SW_SLICE_LIT("other");
+    struct sw_slice labels[] = {url, sw_slice_str(result)};
+
+    if (m)
+        sw_metric_add(sw_metric_get(m, SW_METRIC_XDS_ANSWERS, labels), 1);
+}
+
+void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text)
+{
+    struct xds_stream *st = u->stream;
+    struct sw_log_line l;
+
+    u->pending = false;
+    sw_free(u->nack);
+    u->nack = NULL;
+    count_answer(u, text ? "nack" : "ack");
+    if (!text) {
+        u->acks++;
+        memcpy(u->acked, u->sent, sizeof(u->acked));
+        return;
+    }
+    u->nacks++;
+    u->nack = sw_slice_dup(sw_slice_head(*text, NACK_TEXT_MAX));
+    sw_log_begin(&l, SW_LOG_WARN, "xds", "client refused a response");
+    sw_log_str(&l, "node", st->node_id);
+    sw_log_cstr(&l, "type", u->url);
+    sw_log_cstr(&l, "version", u->sent);
+    sw_log_cstr(&l, "reason", u->nack);
+    sw_log_end(&l);
+    if (st->server->o.on_nack)
+        st->server->o.on_nack(st->server->o.arg, st->node_id, sw_slice_str(u->url),
+                              sw_slice_str(u->nack));
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Our client against our server: what it learns, refuses, and remembers. */
+#include "xds/client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "xds/server.h"
+
+#define OWN SW_XDS_URL "spanwire.v1.Own"
+
+struct world {
+    struct sw_loop *loop;
+    struct sw_xds_cache *cache;
+    struct sw_xds_server *server;
+    struct sw_addr at;
+    struct sw_xds_client *client;
+    char lines[32][256]; /* updates in order */
+    size_t n_lines;
+    bool refuse;
+    int ups;
+    int downs;
+};
+
+static int on_update(void *arg, const struct sw_xds_update *u, struct sw_err *err)
+{
+    struct world *w = arg;
+    char *out = w->lines[w->n_lines++ % 32];
+    size_t n = (size_t)snprintf(out, 256, "%s", sw_slice_eq_str(u->type, OWN) ? "OWN" : "EDS");
+
+    for (size_t i = 0; i < u->n_added; i++)
+        n += (size_t)snprintf(out + n, 256 - n, " +%.*s=%.*s", SW_SLICE_ARG(u->added[i].name),
+                              SW_SLICE_ARG(u->added[i].value));
+    for (size_t i = 0; i < u->n_removed; i++)
+        n += (size_t)snprintf(out + n, 256 - n, " -%.*s", SW_SLICE_ARG(u->removed[i]));
+    return w->refuse ? sw_err_set(err, SW_EINVAL, "do not like it") : SW_OK;
+}
+
+static void on_state(void *arg, bool connected, const struct sw_err *err)
+{
+    struct world *w = arg;
+
+    assert_true(connected || err);
+    if (connected)
+        w->ups++;
+    else
+        w->downs++;
+}
+
+static void set(struct world *w, const char *type, const char *name, const char *value)
+{
+    struct sw_xds_txn *t = sw_xds_txn_new();
+    int rc = value ? sw_xds_txn_set(t, type, sw_slice_str(name), sw_slice_str(value), NULL)
+                   : sw_xds_txn_del(t, type, sw_slice_str(name), NULL);
+
+    assert_int_equal(rc, SW_OK);
+    (void)sw_xds_cache_commit(w->cache, t);
+}
+
+static void serve(struct world *w)
+{
+    struct sw_addr at = w->at;
+
+    at.ip = (struct sw_ip){.family = 4, .b = {127, 0, 0, 1}};
+    w->server = sw_xds_server_new(w->loop, &(struct sw_xds_server_opts){.cache = w->cache}, NULL);
+    assert_int_equal(sw_xds_server_listen(w->server, &at, &w->at, NULL), SW_OK);
+}
+
+static int set_up(void **state)
+{
+    struct world *w = SW_NEW(struct world);
+    struct sw_xds_client_opts o = {.host = SW_SLICE_LIT("127.0.0.1"),
+                                   .node_id = SW_SLICE_LIT("n"),
+                                   .backoff_least_ns = 10 * SW_NS_PER_MS,
+                                   .backoff_most_ns = 50 * SW_NS_PER_MS,
+                                   .on_state = on_state,
+                                   .arg = w};
+
+    w->loop = sw_loop_new(NULL);
+    w->cache = sw_xds_cache_new();
+    serve(w);
+    o.port = w->at.port;
+    w->client = sw_xds_client_new(w->loop, &o, NULL);
+    sw_xds_client_type(w->client, OWN, on_update, w);
+    sw_xds_client_type(w->client, SW_XDS_ENDPOINT, on_update, w);
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+
+    sw_xds_client_free(w->client);
+    sw_xds_server_free(w->server);
+    sw_xds_cache_free(w->cache);
+    sw_loop_turn(w->loop, 0);
+    sw_loop_free(w->loop);
+    sw_free(w);
+    return 0;
+}
+
+#define RUN_UNTIL(w, cond)                                                                         \
+    do {                                                                                           \
+        for (int turns_ = 0; turns_ < 1000 && !(cond); turns_++)                                   \
+            sw_loop_turn((w)->loop, 10);                                                           \
+        assert_true(cond);                                                                         \
+    } while (0)
+
+static void expect(struct world *w, const char *line)
+{
+    RUN_UNTIL(w, w->n_lines > 0);
+    assert_string_equal(w->lines[0], line);
+    memmove(w->lines[0], w->lines[1], sizeof(w->lines) - sizeof(w->lines[0]));
+    w->n_lines--;
+}
+
+static void expect_nothing(struct world *w)
+{
+    for (int i = 0; i < 15; i++)
+        sw_loop_turn(w->loop, 3);
+    assert_int_equal(w->n_lines, 0);
+}
+
+static void it_learns_what_it_wants(void **state)
+{
+    struct world *w = *state;
+
+    set(w, OWN, "a", "1");
+    set(w, SW_XDS_ENDPOINT, "e", "1");
+    set(w, SW_XDS_ENDPOINT, "f", "1");
+    sw_xds_client_wildcard(w->client, OWN, true);
+    sw_xds_client_start(w->client);
+    expect(w, "OWN +a=1");
+    assert_true(sw_xds_client_connected(w->client));
+    assert_true(sw_xds_client_ready(w->client, OWN));
+    assert_false(sw_xds_client_ready(w->client, SW_XDS_ENDPOINT));
+    assert_int_equal(w->ups, 1);
+    assert_int_equal(sw_xds_client_subscribe(w->client, SW_XDS_ENDPOINT, SW_SLICE_LIT("e")), SW_OK);
+    assert_int_equal(sw_xds_client_subscribe(w->client, SW_XDS_ENDPOINT, SW_SLICE_LIT("e")), SW_OK);
+    expect(w, "EDS +e=1");
+    assert_int_equal(sw_xds_client_subscribe(w->client, SW_XDS_ENDPOINT, SW_SLICE_LIT("g")), SW_OK);
+    expect(w, "EDS -g");
+    set(w, SW_XDS_ENDPOINT, "g", "2");
+    expect(w, "EDS +g=2");
+    sw_xds_client_unsubscribe(w->client, SW_XDS_ENDPOINT, SW_SLICE_LIT("e"));
+    sw_xds_client_unsubscribe(w->client, SW_XDS_ENDPOINT, SW_SLICE_LIT("g"));
+    assert_int_equal(sw_xds_client_subscribe(w->client, SW_XDS_ENDPOINT, SW_SLICE_LIT("g")), SW_OK);
+    expect(w, "EDS +g=2");
+    set(w, SW_XDS_ENDPOINT, "e", "3");
+    expect_nothing(w);
+    assert_int_equal(sw_xds_client_held(w->client, SW_XDS_ENDPOINT), 1);
+    assert_int_equal(sw_xds_client_subscribe(w->client, "unknown", SW_SLICE_LIT("g")), SW_ENOENT);
+    assert_true(sw_xds_server_synced(w->server));
+}
+
+static void it_remembers_across_streams(void **state)
+{
+    struct world *w = *state;
+
+    set(w, OWN, "a", "1");
+    set(w, OWN, "b", "1");
+    set(w, OWN, "c", "1");
+    set(w, SW_XDS_ENDPOINT, "e", "1");
+    sw_xds_client_wildcard(w->client, OWN, true);
+    assert_int_equal(sw_xds_client_subscribe(w->client, SW_XDS_ENDPOINT, SW_SLICE_LIT("e")), SW_OK);
+    sw_xds_client_start(w->client);
+    expect(w, "EDS +e=1"); /* types with a rank go first */
+    expect(w, "OWN +a=1 +b=1 +c=1");
+    sw_xds_server_free(w->server);
+    w->server = NULL;
+    RUN_UNTIL(w, w->downs == 1);
+    assert_false(sw_xds_client_connected(w->client));
+    set(w, OWN, "b", "2");
+    set(w, OWN, "c", NULL);
+    expect_nothing(w);
+    serve(w); /* the same port */
+    expect(w, "OWN +b=2 -c");
+    expect_nothing(w);
+    assert_int_equal(w->ups, 2);
+    assert_int_equal(sw_xds_client_held(w->client, OWN), 2);
+    set(w, SW_XDS_ENDPOINT, "e", "2");
+    expect(w, "EDS +e=2");
+}
+
+static void count_nacks(const struct sw_xds_status *st, void *arg)
+{
+    if (sw_slice_eq_str(st->nack, "do not like it"))
+        *(int *)arg += (int)st->nacks;
+}
+
+static void it_refuses_with_a_reason(void **state)
+{
+    struct world *w = *state;
+    int nacks = 0;
+
+    set(w, OWN, "a", "1");
+    sw_xds_client_wildcard(w->client, OWN, true);
+    sw_xds_client_start(w->client);
+    expect(w, "OWN +a=1");
+    w->refuse = true;
+    set(w, OWN, "a", "2");
+    expect(w, "OWN +a=2");
+    expect_nothing(w);
+    sw_xds_server_status(w->server, count_nacks, &nacks);
+    assert_int_equal(nacks, 1);
+    w->refuse = false;
+    /* What was refused is not held: the next stream brings it again. */
+    sw_xds_server_free(w->server);
+    w->server = NULL;
+    RUN_UNTIL(w, w->downs == 1);
+    serve(w);
+    expect(w, "OWN +a=2");
+}
+
+#define LIVE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        LIVE(it_learns_what_it_wants),
+        LIVE(it_remembers_across_streams),
+        LIVE(it_refuses_with_a_reason),
+    };
+
+    return cmocka_run_group_tests_name("xds client", tests, NULL, NULL);
+}
