@@ -70,7 +70,7 @@ class Control(Server):
 
     def command(self):
         return [self.ctx.binary, "control", "--data", self.dir + "/data", "--listen",
-                f"127.0.0.1:{self.port}"]
+                f"127.0.0.1:{self.port}", "--gateway=false"]  # the API alone
 
     def settle(self):
         path = self.dir + "/data/admin.kubeconfig"

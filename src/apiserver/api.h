@@ -70,6 +70,7 @@ struct sw_api {
     struct sw_tls_cred *cred;
     struct api_page pages[4];
     size_t n_pages;
+    bool loopback_endpoints;
     bool stopping;
     bool ready;
     uint32_t starting; /* bootstrap writes under way */

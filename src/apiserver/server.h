@@ -26,7 +26,8 @@ struct sw_api_config {
     uint32_t max_inflight;    /* requests of one client at a time; 0 = 400 */
     uint32_t keep_events;     /* changes kept for watches at least; 0 = the store's default */
     uint64_t keep_events_ms;
-    bool fabric_kinds; /* install the fabric's own kinds */
+    bool fabric_kinds;       /* install the fabric's own kinds */
+    bool loopback_endpoints; /* Endpoints and EndpointSlices may name this machine */
 };
 
 /* Makes CA, certificates and kubeconfig on the first start, opens the store, starts to listen. */

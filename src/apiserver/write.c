@@ -243,6 +243,7 @@ bool api_validate(struct api_req *r, struct sw_json *obj, const struct sw_json *
 
     sw_field_errs_init(&e, r->arena);
     e.warnings = &warnings;
+    e.loopback_ok = r->api->loopback_endpoints;
     if (r->res->builtin) {
         sw_builtin_validate(r->res->builtin, obj, old, &e);
         if (api_is_crd_kind(r->res))

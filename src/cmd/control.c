@@ -28,6 +28,7 @@ struct control_options {
     uint32_t keep_events;
     uint64_t keep_for;
     bool fabric_kinds;
+    bool loopback_endpoints;
     const char *trust_roots;
     bool gateway;
     struct sw_control_gateway_opts gw;
@@ -99,6 +100,12 @@ static const struct sw_opt table[] = {
      .def = "true",
      .help =
          "install the kinds of gateways, connectors, peers and policies where they are missing"},
+    {.name = "loopback-endpoints",
+     .env = "SPANWIRE_LOOPBACK_ENDPOINTS",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(loopback_endpoints),
+     .help = "accept loopback addresses in EndpointSlices and Endpoints, which Kubernetes refuses: "
+             "backends on this machine"},
     {.name = "trust-roots",
      .env = "SPANWIRE_TRUST_ROOTS",
      .type = SW_OPT_STR,
@@ -291,7 +298,8 @@ static int serve(const struct control_options *o, struct sw_err *err)
                               .max_inflight = o->max_inflight,
                               .keep_events = o->keep_events,
                               .keep_events_ms = o->keep_for / SW_NS_PER_MS,
-                              .fabric_kinds = o->fabric_kinds};
+                              .fabric_kinds = o->fabric_kinds,
+                              .loopback_endpoints = o->loopback_endpoints};
     struct run r = {.loop = sw_loop_new(err), .drain = o->drain};
     struct sw_signals *s;
     struct sw_addr at;

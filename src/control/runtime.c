@@ -93,16 +93,38 @@ static void *builder_main(void *arg)
     return NULL;
 }
 
-/* The kind as it is now; kept until something relevant changes. */
-static void refresh_kind(struct control_kind *k)
+static void forget_changed(struct control_kind *k)
+{
+    for (size_t i = 0; i < k->n_changed; i++)
+        sw_free(k->changed[i]);
+    k->n_changed = 0;
+}
+
+static void drop_current(struct control_kind *k)
+{
+    forget_changed(k);
+    view_kind_unref(k->current);
+    k->current = NULL;
+}
+
+/* The view's list is out of date where this object stands. */
+static void mark_changed(struct control_kind *k, const struct sw_kube_obj *o)
+{
+    if (!k->current)
+        return;
+    if (k->n_changed == CONTROL_PATCH_MAX)
+        drop_current(k);
+    else
+        k->changed[k->n_changed++] = sw_slice_dup(o->key);
+}
+
+/* The whole list from the informer. */
+static void take_list(struct control_kind *k)
 {
     struct sw_kube_obj **all = NULL;
-    size_t n;
+    size_t n = sw_informer_list(k->informer, &all);
     size_t kept = 0;
 
-    if (k->current)
-        return;
-    n = sw_informer_list(k->informer, &all);
     for (size_t i = 0; i < n; i++) {
         if (!k->def->relevant || k->def->relevant(all[i]))
             all[kept++] = all[i];
@@ -111,6 +133,67 @@ static void refresh_kind(struct control_kind *k)
     }
     k->current = view_kind_new(all, kept);
     sw_free(all);
+}
+
+/* Puts the object of this key as it is now into the ordered list, or takes it out. */
+static size_t patch_list(const struct control_kind *k, struct sw_kube_obj **list, size_t n,
+                         struct sw_slice key)
+{
+    struct sw_kube_obj *o = sw_informer_get(k->informer, key);
+    size_t lo = 0;
+    size_t hi = n;
+    bool found;
+
+    if (o && k->def->relevant && !k->def->relevant(o))
+        o = NULL;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        if (sw_slice_cmp(list[mid]->key, key) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    found = lo < n && sw_slice_eq(list[lo]->key, key);
+    if (!o && !found)
+        return n;
+    if (o && found) {
+        list[lo] = o;
+        return n;
+    }
+    if (o) {
+        memmove(list + lo + 1, list + lo, (n - lo) * sizeof(*list));
+        list[lo] = o;
+        return n + 1;
+    }
+    memmove(list + lo, list + lo + 1, (n - lo - 1) * sizeof(*list));
+    return n - 1;
+}
+
+/* The kind as it is now; few changes are worked into a copy of the list before. */
+static void refresh_kind(struct control_kind *k)
+{
+    struct view_kind *old = k->current;
+    struct sw_kube_obj **list;
+    size_t n;
+
+    if (old && !k->n_changed)
+        return;
+    if (!old) {
+        take_list(k);
+        return;
+    }
+    n = old->n;
+    list = SW_NEW_ARRAY(struct sw_kube_obj *, n + k->n_changed);
+    memcpy(list, old->objs, n * sizeof(*list));
+    for (size_t i = 0; i < k->n_changed; i++)
+        n = patch_list(k, list, n, sw_slice_str(k->changed[i]));
+    for (size_t i = 0; i < n; i++)
+        (void)sw_kube_obj_ref(list[i]);
+    k->current = view_kind_new(list, n);
+    sw_free(list);
+    view_kind_unref(old);
+    forget_changed(k);
 }
 
 static struct sw_view *make_view(struct sw_control *c)
@@ -181,12 +264,11 @@ static void schedule(struct sw_control *c)
 
 /* --- watching --- */
 
-static void touched(struct control_kind *k)
+static void touched(struct control_kind *k, const struct sw_kube_obj *o)
 {
     struct sw_control *c = k->control;
 
-    view_kind_unref(k->current);
-    k->current = NULL;
+    mark_changed(k, o);
     c->dirty = true;
     schedule(c);
 }
@@ -206,7 +288,7 @@ static void on_add(void *arg, struct sw_kube_obj *o)
 {
     seen(arg, o);
     if (relevant(arg, o))
-        touched(arg);
+        touched(arg, o);
 }
 
 static bool same_member(const struct sw_json *x, const struct sw_json *y, const char *key)
@@ -242,11 +324,10 @@ static void on_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *no
         return;
     if (only_echo(k, old, now)) {
         /* Later builds see it; none is due because of it. */
-        view_kind_unref(k->current);
-        k->current = NULL;
+        mark_changed(k, now);
         return;
     }
-    touched(k);
+    touched(k, now);
 }
 
 static void on_synced(void *arg)
@@ -374,7 +455,7 @@ void sw_control_free(struct sw_control *c)
     sw_lease_free(c->lease);
     for (size_t i = 0; i < c->o.n_kinds; i++) {
         sw_informer_free(c->kinds[i].informer);
-        view_kind_unref(c->kinds[i].current);
+        drop_current(&c->kinds[i]);
     }
     sw_free(c->kinds);
     sw_workqueue_free(c->queue);

@@ -73,11 +73,16 @@ struct sw_change *output_diff(const struct sw_output *old, const struct sw_outpu
 /* True when every field of 'want' is in 'have' with that value; lists must be equally long. */
 bool json_within(const struct sw_json *want, const struct sw_json *have);
 
+enum { CONTROL_PATCH_MAX = 64 };
+
 struct control_kind {
     struct sw_control *control;
     const struct sw_control_kind *def;
     struct sw_informer *informer;
-    struct view_kind *current; /* NULL: to be made */
+    struct view_kind *current; /* NULL: to be made anew */
+    /* Keys of what changed since 'current' was made; more than fit, and it is made anew. */
+    char *changed[CONTROL_PATCH_MAX];
+    size_t n_changed;
 };
 
 /* A build on its way; outlives the runtime when that is freed meanwhile. */

@@ -55,7 +55,7 @@ void sw_b_special_ip(struct sw_slice ip, const struct sw_fpath *at, struct sw_fi
         sw_ferr_invalid_str(
             e, at, ip,
             sw_arena_printf(e->arena, "may not be unspecified (%.*s)", SW_SLICE_ARG(ip)));
-    if (v4 ? b[0] == 127 : IN6_IS_ADDR_LOOPBACK(&in))
+    if (!e->loopback_ok && (v4 ? b[0] == 127 : IN6_IS_ADDR_LOOPBACK(&in)))
         sw_ferr_invalid_str(e, at, ip, "may not be in the loopback range (127.0.0.0/8, ::1/128)");
     if (v4 ? b[0] == 169 && b[1] == 254 : IN6_IS_ADDR_LINKLOCAL(&in))
         sw_ferr_invalid_str(e, at, ip,

@@ -44,6 +44,7 @@ struct sw_texts;
 struct sw_field_errs {
     struct sw_arena *arena;    /* borrowed */
     struct sw_texts *warnings; /* what is not refused but said; NULL when nobody wants it */
+    bool loopback_ok;          /* endpoints may be on this machine, which Kubernetes refuses */
     struct sw_field_err *p;
     size_t n;
     size_t cap;

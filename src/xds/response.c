@@ -108,8 +108,8 @@ static void count_sent(const struct xds_sub *u, size_t bytes)
 
     if (!m)
         return;
-    sw_metric_add(sw_metric_get1(m, SW_METRIC_XDS_RESPONSES, u->url), 1);
-    sw_metric_add(sw_metric_get1(m, SW_METRIC_XDS_RESPONSE_BYTES, u->url), bytes);
+    sw_metric_add(sw_metric_get1(m, SW_METRIC_XDS_RESPONSES, xds_sub_label(u)), 1);
+    sw_metric_add(sw_metric_get1(m, SW_METRIC_XDS_RESPONSE_BYTES, xds_sub_label(u)), bytes);
 }
 
 /* Version first, then type and nonce behind the resources: the order of the field numbers. */

@@ -75,7 +75,8 @@ struct xds_stream {
     struct sw_xds_listener listener;
     struct sw_list subs;
     size_t n_subs;
-    size_t n_names;
+    size_t n_names; /* of all types */
+    size_t name_bytes;
     uint64_t last_nonce;
     uint64_t since_ns;
     struct sw_defer again;
@@ -116,6 +117,8 @@ bool xds_sub_wants(const struct xds_sub *u, struct sw_slice name);
 /* Frees the list of names to be echoed. */
 void xds_names_done(struct sw_list *l);
 void xds_initial_done(struct xds_sub *u);
+/* For metrics: types of the clients' own invention are counted together. */
+const char *xds_sub_label(const struct xds_sub *u);
 /* Counts an answer to the outstanding response; text is NULL for an ACK. */
 void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text);
 

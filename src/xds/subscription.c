@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "xds/server_int.h"
 
-enum { NACK_TEXT_MAX = 1024 };
+enum { NACK_TEXT_MAX = 1024, NAME_BYTES_MAX = 64 << 20 };
 
 static const struct xds_kind kinds[] = {
     {.url = SW_XDS_SECRET, .rank = 1, .named = true, .removed_last = true},
@@ -133,11 +133,13 @@ int xds_sub_add(struct xds_sub *u, struct sw_slice name, bool force)
     struct xds_name *n = sw_map_get(&u->names, name);
 
     if (!n) {
-        if (name.n > SW_XDS_NAME_MAX || u->stream->n_names >= u->stream->server->o.max_names)
+        if (name.n > SW_XDS_NAME_MAX || u->stream->n_names >= u->stream->server->o.max_names ||
+            u->stream->name_bytes + name.n > NAME_BYTES_MAX)
             return SW_ELIMIT;
         n = name_new(name);
         (void)sw_map_put(&u->names, n->name, n);
         u->stream->n_names++;
+        u->stream->name_bytes += name.n;
     }
     u->explicit_seen = true;
     if (force)
@@ -160,6 +162,7 @@ void xds_sub_drop(struct xds_sub *u, struct sw_slice name)
     if (!n)
         return;
     u->stream->n_names--;
+    u->stream->name_bytes -= n->name.n;
     name_free(n);
 }
 
@@ -191,15 +194,18 @@ bool xds_sub_wants(const struct xds_sub *u, struct sw_slice name)
     return u->wildcard || sw_map_get(&u->names, name) != NULL;
 }
 
-static void count_answer(struct xds_sub *u, const char *result)
+const char *xds_sub_label(const struct xds_sub *u)
+{
+    bool known =
+        u->kind != &any_kind || sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url))->n > 0;
+
+    return known ? u->url : "other";
+}
+
+static void count_answer(const struct xds_sub *u, const char *result)
 {
     struct sw_metrics_shard *m = u->stream->server->o.metrics;
-    /* Types of the clients' own invention are counted together. */
-    struct sw_slice url =
-        sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url))->n || u->kind != &any_kind
-            ? sw_slice_str(u->url)
-            : SW_SLICE_LIT("other");
-    struct sw_slice labels[] = {url, sw_slice_str(result)};
+    struct sw_slice labels[] = {sw_slice_str(xds_sub_label(u)), sw_slice_str(result)};
 
     if (m)
         sw_metric_add(sw_metric_get(m, SW_METRIC_XDS_ANSWERS, labels), 1);

@@ -24,6 +24,8 @@ from harness.mesh import Mesh  # noqa: E402
 INNER = "SPANWIRE_E2E_INNER"
 BINARY = os.path.abspath(os.environ.get("SPANWIRE_BIN", HERE.parent.parent / "build/spanwire"))
 
+os.environ.setdefault("SPANWIRE_XDS_LISTEN", "127.0.0.1:0")  # several run at once
+
 
 def _unshare_argv():
     argv = ["unshare", "--net", "--mount", "--propagation", "private"]

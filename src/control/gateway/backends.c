@@ -50,7 +50,7 @@ static struct sw_gw_cluster *intern_cluster(struct builder *b, struct sw_slice e
 
     if (c)
         return c;
-    c = SW_ARENA_NEW(b->a, struct sw_gw_cluster);
+    c = &SW_ARENA_NEW(b->a, struct own_cluster)->c;
     c->name = sw_arena_slice(b->a, key);
     c->endpoints = sw_arena_slice(b->a, endpoints);
     c->proto = proto;

@@ -10,9 +10,8 @@
 
 struct used {
     struct builder *b;
-    struct sw_map clusters;
     struct sw_map secrets;
-    struct sw_map endpoints;
+    SW_VEC(struct sw_gw_cluster *) clusters;
 };
 
 static void use_secret(struct used *u, struct sw_slice name)
@@ -25,13 +24,15 @@ static void use_secret(struct used *u, struct sw_slice name)
 
 static void use_cluster(struct used *u, const struct sw_gw_cluster *c)
 {
-    struct sw_gw_cluster *own;
+    struct own_cluster *own;
 
-    if (!c || sw_map_get(&u->clusters, c->name))
+    if (!c)
         return;
-    own = sw_map_get(&u->b->clusters, c->name);
-    (void)sw_map_put(&u->clusters, own->name, own);
-    (void)sw_map_put(&u->endpoints, own->endpoints, &own->endpoints);
+    own = own_cluster(c);
+    if (own->used)
+        return;
+    own->used = true;
+    sw_vec_push(&u->clusters, &own->c);
     if (c->tls) {
         use_secret(u, c->tls->ca);
         use_secret(u, c->tls->client_cert);
@@ -93,12 +94,47 @@ static void *copy_list(struct sw_arena *a, const void *p, size_t n)
     return out;
 }
 
+static int by_cluster(const void *x, const void *y)
+{
+    const struct sw_gw_cluster *const *p = x;
+    const struct sw_gw_cluster *const *q = y;
+
+    return sw_slice_cmp((*p)->name, (*q)->name);
+}
+
+static int by_text(const void *x, const void *y)
+{
+    const struct sw_slice *p = x;
+    const struct sw_slice *q = y;
+
+    return sw_slice_cmp(*p, *q);
+}
+
+/* Names of clusters begin with their endpoints': as a rule these are in order already. */
+static void list_endpoints(struct builder *b, struct sw_gw_model *m)
+{
+    struct sw_slice *names = sw_arena_array(b->a, m->n_clusters + 1, sizeof(*names));
+    bool sorted = true;
+    size_t n = 0;
+
+    for (size_t i = 0; i < m->n_clusters; i++) {
+        names[i] = m->clusters[i]->endpoints;
+        sorted &= !i || sw_slice_cmp(names[i - 1], names[i]) <= 0;
+    }
+    if (!sorted)
+        qsort(names, m->n_clusters, sizeof(*names), by_text);
+    for (size_t i = 0; i < m->n_clusters; i++) {
+        if (!n || !sw_slice_eq(names[n - 1], names[i]))
+            names[n++] = names[i];
+    }
+    m->endpoints = names;
+    m->n_endpoints = n;
+}
+
 static const struct sw_gw_model *assemble(struct builder *b)
 {
     struct sw_gw_model *m = SW_ARENA_NEW(b->a, struct sw_gw_model);
     struct used u = {.b = b};
-    struct sw_slice *names;
-    void **sorted;
 
     if (b->out_listeners.n)
         qsort(b->out_listeners.p, b->out_listeners.n, sizeof(void *), by_listener);
@@ -108,23 +144,19 @@ static const struct sw_gw_model *assemble(struct builder *b)
         for (size_t k = 0; k < b->out_listeners.p[i]->n_chains; k++)
             use_chain(&u, b->out_listeners.p[i]->chains[k]);
     }
+    if (u.clusters.n)
+        qsort(u.clusters.p, u.clusters.n, sizeof(void *), by_cluster);
     m->listeners = copy_list(b->a, b->out_listeners.p, b->out_listeners.n);
     m->n_listeners = b->out_listeners.n;
     m->tables = copy_list(b->a, b->out_tables.p, b->out_tables.n);
     m->n_tables = b->out_tables.n;
-    m->clusters = (void *)sorted_values(b->a, &u.clusters);
+    m->clusters = copy_list(b->a, u.clusters.p, u.clusters.n);
     m->n_clusters = u.clusters.n;
     m->secrets = (void *)sorted_values(b->a, &u.secrets);
     m->n_secrets = u.secrets.n;
-    sorted = sorted_values(b->a, &u.endpoints);
-    names = sw_arena_array(b->a, u.endpoints.n + 1, sizeof(*names));
-    for (size_t i = 0; i < u.endpoints.n; i++)
-        names[i] = *(const struct sw_slice *)sorted[i];
-    m->endpoints = names;
-    m->n_endpoints = u.endpoints.n;
-    sw_map_done(&u.clusters);
+    list_endpoints(b, m);
+    sw_vec_done(&u.clusters);
     sw_map_done(&u.secrets);
-    sw_map_done(&u.endpoints);
     return m;
 }
 
@@ -168,8 +200,8 @@ static void finish(struct builder *b, struct sw_gw_result *ret)
 
 static void builder_done(struct builder *b)
 {
-    struct sw_map *maps[] = {&b->classes, &b->parents, &b->policies,  &b->targets, &b->clusters,
-                             &b->secrets, &b->sockets, &b->endpoints, &b->bound};
+    struct sw_map *maps[] = {&b->classes,  &b->parents, &b->policies, &b->targets,
+                             &b->clusters, &b->secrets, &b->sockets,  &b->bound};
 
     for (size_t i = 0; i < b->socket_list.n; i++) {
         struct socket *s = b->socket_list.p[i];

@@ -165,6 +165,18 @@ struct policy {
     size_t cap_ancestors;
 };
 
+/* A cluster and what the build has to know of it besides. */
+struct own_cluster {
+    struct sw_gw_cluster c;
+    bool used; /* by something that is served */
+};
+
+static inline struct own_cluster *own_cluster(const struct sw_gw_cluster *c)
+{
+    /* All clusters of a build are made by it. */
+    return (struct own_cluster *)((uintptr_t)c - offsetof(struct own_cluster, c));
+}
+
 struct ingress_entry {
     struct sw_slice host; /* "*" for all */
     const struct entry *entry;
@@ -194,7 +206,6 @@ struct builder {
     struct sw_map targets;  /* "ns/service" -> struct policy_link: all that name it */
     struct sw_map clusters;
     struct sw_map secrets; /* name -> struct sw_gw_secret */
-    struct sw_map endpoints;
     struct sw_map sockets;
     struct sw_map bound;               /* (bind, transport, bind port) -> struct socket */
     SW_VEC(struct gateway *) gateways; /* oldest first */

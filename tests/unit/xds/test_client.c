@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "telemetry/metrics.h"
 #include "xds/server.h"
 
 #define OWN SW_XDS_URL "spanwire.v1.Own"
@@ -23,6 +24,8 @@ struct world {
     struct sw_xds_server *server;
     struct sw_addr at;
     struct sw_xds_client *client;
+    struct sw_metrics *metrics;
+    struct sw_metrics_shard *shard;
     char lines[32][256]; /* updates in order */
     size_t n_lines;
     bool refuse;
@@ -70,7 +73,8 @@ static void serve(struct world *w)
     struct sw_addr at = w->at;
 
     at.ip = (struct sw_ip){.family = 4, .b = {127, 0, 0, 1}};
-    w->server = sw_xds_server_new(w->loop, &(struct sw_xds_server_opts){.cache = w->cache}, NULL);
+    w->server = sw_xds_server_new(
+        w->loop, &(struct sw_xds_server_opts){.cache = w->cache, .metrics = w->shard}, NULL);
     assert_int_equal(sw_xds_server_listen(w->server, &at, &w->at, NULL), SW_OK);
 }
 
@@ -85,6 +89,9 @@ static int set_up(void **state)
                                    .arg = w};
 
     w->loop = sw_loop_new(NULL);
+    w->metrics = sw_metrics_new(&(struct sw_metrics_opts){0});
+    w->shard = sw_metrics_shard_new(w->metrics);
+    o.metrics = w->shard;
     w->cache = sw_xds_cache_new();
     serve(w);
     o.port = w->at.port;
@@ -102,6 +109,8 @@ static int tear_down(void **state)
     sw_xds_client_free(w->client);
     sw_xds_server_free(w->server);
     sw_xds_cache_free(w->cache);
+    sw_metrics_shard_free(w->shard);
+    sw_metrics_free(w->metrics);
     sw_loop_turn(w->loop, 0);
     sw_loop_free(w->loop);
     sw_free(w);
@@ -221,6 +230,39 @@ static void it_refuses_with_a_reason(void **state)
     expect(w, "OWN +a=2");
 }
 
+static void numbers_tell_what_happened(void **state)
+{
+    static const char *const want[] = {
+        "spanwire_xds_streams 1",
+        "spanwire_xds_connected 1",
+        "spanwire_xds_responses_total{url=\"" OWN "\"} 2",
+        "spanwire_xds_answers_total{url=\"" OWN "\",result=\"ack\"} 1",
+        "spanwire_xds_answers_total{url=\"" OWN "\",result=\"nack\"} 1",
+        "istio_xds_message_total{url=\"" OWN "\"} 2",
+        "spanwire_xds_refused_total{url=\"" OWN "\"} 1",
+    };
+    struct world *w = *state;
+    SW_BUF_AUTO out;
+    char *text;
+
+    set(w, OWN, "a", "1");
+    sw_xds_client_wildcard(w->client, OWN, true);
+    sw_xds_client_start(w->client);
+    expect(w, "OWN +a=1");
+    w->refuse = true;
+    set(w, OWN, "a", "2");
+    expect(w, "OWN +a=2");
+    expect_nothing(w);
+    sw_buf_init(&out, 1 << 20);
+    assert_int_equal(sw_metrics_write(w->metrics, SW_METRICS_PROMETHEUS, &out), SW_OK);
+    text = sw_buf_take_str(&out);
+    for (size_t i = 0; i < SW_ARRAY_LEN(want); i++) {
+        if (!strstr(text, want[i]))
+            fail_msg("%s is not in:\n%s", want[i], text);
+    }
+    sw_free(text);
+}
+
 #define LIVE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -229,6 +271,7 @@ int main(void)
         LIVE(it_learns_what_it_wants),
         LIVE(it_remembers_across_streams),
         LIVE(it_refuses_with_a_reason),
+        LIVE(numbers_tell_what_happened),
     };
 
     return cmocka_run_group_tests_name("xds client", tests, NULL, NULL);
