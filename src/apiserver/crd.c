@@ -145,6 +145,7 @@ static struct api_crd *crd_new(const struct sw_json *obj, uint64_t revision)
     c->refs = 1;
     c->revision = revision;
     c->name = text(&c->arena, sw_json_find(crd, "metadata"), "name");
+    c->uid = text(&c->arena, sw_json_find(crd, "metadata"), "uid");
     c->group = text(&c->arena, spec, "group");
     c->plural = text(&c->arena, sw_json_find(spec, "names"), "plural");
     c->established = condition_is(crd, "Established");

@@ -357,7 +357,10 @@ static void add_gv(const struct api_res *res, void *arg)
     sw_vec_push(&g->all, (struct gv){res->group, res->version});
 }
 
-/* The hash of a document is that of what it is made from: nobody waits for all of them at once. */
+/*
+ * The hash of a document is that of what it is made from: nobody waits for all of them at once.
+ * With uids in it, a client's cache does not take another server on the same port for this one.
+ */
 static struct sw_slice source_hash(struct sw_api *api, struct sw_arena *a, const struct gv *gv)
 {
     struct api_doc d = {
@@ -367,7 +370,7 @@ static struct sw_slice source_hash(struct sw_api *api, struct sw_arena *a, const
         const struct api_crd *c = it->value;
 
         if (strcmp(c->group, gv->group) == 0)
-            d.text = sw_slice_str(sw_arena_printf(a, "%.*s %s %llu", SW_SLICE_ARG(d.text), c->name,
+            d.text = sw_slice_str(sw_arena_printf(a, "%.*s %s %llu", SW_SLICE_ARG(d.text), c->uid,
                                                   (unsigned long long)c->revision));
     }
     api_doc_tag(a, &d);

@@ -56,6 +56,7 @@ struct api_crd {
     uint64_t revision; /* of the object this was made from */
     struct sw_arena arena;
     const char *name;
+    const char *uid;
     const char *group;
     const char *plural;
     bool established;
