@@ -19,10 +19,11 @@
 enum { DEADLINE_SLACK_S = 10 };
 
 static const char usage[] =
-    "usage: load serve  --sink|--echo|--connect-server IP:PORT ... [--procs N]\n"
+    "usage: load serve  --sink|--echo|--connect-server|--http IP:PORT ... [--procs N]\n"
     "       load src    --to IP:PORT [--conns N] [--secs S] [--warm S] [--procs N]\n"
     "       load rtt    --to IP:PORT [--size N] [--secs S]\n"
     "       load cps    --to IP:PORT [--secs S] [--source IP] [--burst N --pause S]\n"
+    "       load http   --to IP:PORT --get PATH [--host NAME] [--secs S] [--rate N]\n"
     "       load idle   --to IP:PORT --conns N          (holds them until its input closes)\n"
     "       load start  --to IP:PORT -- PROGRAM ARG...\n"
     "       every client takes --connect AUTHORITY: HTTP/1.1 CONNECT first\n";
@@ -34,12 +35,17 @@ static const struct {
 } modes[] = {
     {"serve", load_serve, false}, {"src", load_src, true},   {"rtt", load_rtt, true},
     {"cps", load_cps, true},      {"idle", load_idle, true}, {"start", load_start, true},
+    {"http", load_http, true},
 };
 
 static const struct option longopts[] = {
     {"sink", required_argument, NULL, SERVE_SINK},
     {"echo", required_argument, NULL, SERVE_ECHO},
     {"connect-server", required_argument, NULL, SERVE_CONNECT},
+    {"http", required_argument, NULL, SERVE_HTTP},
+    {"get", required_argument, NULL, 'g'},
+    {"host", required_argument, NULL, 'H'},
+    {"rate", required_argument, NULL, 'r'},
     {"to", required_argument, NULL, 't'},
     {"conns", required_argument, NULL, 'n'},
     {"secs", required_argument, NULL, 's'},
@@ -154,6 +160,7 @@ static void parse_option(struct load_opts *o, int c)
     case SERVE_SINK:
     case SERVE_ECHO:
     case SERVE_CONNECT:
+    case SERVE_HTTP:
         add_listener(o, (enum serve_kind)c, optarg);
         break;
     case 't':
@@ -185,6 +192,15 @@ static void parse_option(struct load_opts *o, int c)
         break;
     case 'c':
         o->connect = optarg;
+        break;
+    case 'g':
+        o->get = optarg;
+        break;
+    case 'H':
+        o->host = optarg;
+        break;
+    case 'r':
+        o->rate = parse_count(optarg, 1000000);
         break;
     default:
         (void)fputs(usage, stderr);

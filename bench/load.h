@@ -18,12 +18,14 @@ enum {
     LOAD_MAX_CONNS = 20000,
     LOAD_MAX_PROCS = 16,
     LOAD_MAX_LISTENERS = 16,
+    LOAD_MAX_BODY = 1 << 20, /* of an HTTP answer */
 };
 
 enum serve_kind {
     SERVE_SINK,    /* read and forget */
     SERVE_ECHO,    /* send back what came */
     SERVE_CONNECT, /* answer an HTTP/1.1 CONNECT, then one of the two by its target */
+    SERVE_HTTP,    /* answer GET /N with N bytes, on connections that stay open */
 };
 
 struct listener {
@@ -39,9 +41,12 @@ struct load_opts {
     double pause_secs; /* cps with bursts: idle time between bursts, not counted */
     int conns;
     int procs;
-    int size;        /* bytes of one ping */
-    int burst;       /* cps: connections held open before all are reset; 0: reset each at once */
-    uint32_t source; /* host order: clients bind source+1 .. source+240 in turn; 0: no bind */
+    int size;         /* bytes of one ping */
+    const char *get;  /* http: the path to ask for */
+    const char *host; /* http: the Host header */
+    double rate;      /* http: requests per second at due times; 0: one after the other */
+    int burst;        /* cps: connections held open before all are reset; 0: reset each at once */
+    uint32_t source;  /* host order: clients bind source+1 .. source+240 in turn; 0: no bind */
     struct listener listeners[LOAD_MAX_LISTENERS];
     int n_listeners;
     char **argv; /* start: the program to run */
@@ -77,3 +82,4 @@ int load_rtt(const struct load_opts *o);
 int load_cps(const struct load_opts *o);
 int load_idle(const struct load_opts *o);
 int load_start(const struct load_opts *o);
+int load_http(const struct load_opts *o);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server half: sinks and echoes on any number of ports, one epoll loop per
+ * The server half: sinks, echoes and HTTP origins on any number of ports, one epoll loop per
  * process, several processes on the same ports when asked (SO_REUSEPORT). It
  * serves until it is told to stop.
  */
@@ -9,11 +9,13 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { ECHO_SIZE = 64 * 1024, ACCEPTS_PER_WAKE = 64, TARGET_OFFSET = 8 /* of "CONNECT " */ };
@@ -24,6 +26,8 @@ struct conn {
     enum serve_kind kind;
     unsigned head_len; /* bytes of the prelude eaten so far */
     unsigned seen;     /* characters of the blank line that ends it; 4: no prelude left */
+    bool past_number;  /* HTTP: of the path */
+    unsigned body;     /* HTTP: bytes the request asks for */
     char *pending;     /* owned: echo bytes the socket did not take yet, or NULL */
     size_t off;        /* of pending */
     size_t pending_len;
@@ -40,7 +44,7 @@ static struct conn *conn_new(int fd, enum serve_kind kind, bool listening)
     c->fd = fd;
     c->kind = kind;
     c->listening = listening;
-    c->seen = kind == SERVE_CONNECT ? 0 : 4;
+    c->seen = kind == SERVE_CONNECT || kind == SERVE_HTTP ? 0 : 4;
     return c;
 }
 
@@ -131,6 +135,67 @@ static bool echo(int ep, struct conn *c, const char *p, size_t n)
     return true;
 }
 
+/* One answer; what the socket does not take waits as an echo's rest does. */
+static bool answer_http(int ep, struct conn *c)
+{
+    static char body[LOAD_MAX_BODY];
+    char head[96];
+    int n = snprintf(head, sizeof(head),
+                     "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %u\r\n\r\n",
+                     c->body);
+    struct iovec iov[2] = {{head, (size_t)n}, {body, c->body}};
+    size_t total = (size_t)n + c->body;
+    ssize_t done = writev(c->fd, iov, 2);
+
+    if (done < n)
+        return false; /* an empty socket buffer takes a head */
+    if ((size_t)done == total)
+        return true;
+    c->pending_len = total - (size_t)done;
+    c->pending = calloc(1, c->pending_len);
+    if (!c->pending)
+        return false;
+    c->off = 0;
+    watch(ep, c, EPOLL_CTL_MOD, EPOLLOUT);
+    return true;
+}
+
+/* Requests without bodies: "GET /N ..." up to the blank line. Returns false when it is over. */
+static bool on_http(int ep, struct conn *c, const char *p, size_t n)
+{
+    static const char start[] = "GET /";
+    static const char end[] = "\r\n\r\n";
+
+    for (size_t i = 0; i < n; i++) {
+        unsigned at = c->head_len++;
+
+        if (c->pending)
+            return false; /* it did not wait for its answer */
+        if (at < sizeof(start) - 1) {
+            if (p[i] != start[at])
+                return false;
+            continue;
+        }
+        if (c->seen == 0 && !c->past_number) {
+            if (p[i] >= '0' && p[i] <= '9' && c->body < LOAD_MAX_BODY / 10)
+                c->body = c->body * 10 + (unsigned)(p[i] - '0');
+            else
+                c->past_number = true;
+        }
+        if (p[i] == end[c->seen])
+            c->seen++;
+        else
+            c->seen = p[i] == '\r' ? 1 : 0;
+        if (c->seen < 4)
+            continue;
+        if (!answer_http(ep, c))
+            return false;
+        c->head_len = c->seen = c->body = 0;
+        c->past_number = false;
+    }
+    return true;
+}
+
 static bool on_writable(int ep, struct conn *c)
 {
     ssize_t done = write(c->fd, c->pending + c->off, c->pending_len - c->off);
@@ -153,6 +218,8 @@ static bool on_readable(int ep, struct conn *c)
 
     if (n <= 0)
         return n < 0 && (errno == EAGAIN || errno == EINTR);
+    if (c->kind == SERVE_HTTP)
+        return on_http(ep, c, scratch, (size_t)n);
     if (c->seen < 4) {
         head = eat_prelude(c, scratch, (size_t)n);
         if (head < 0)

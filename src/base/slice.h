@@ -51,7 +51,9 @@ static inline bool sw_slice_has_suffix(struct sw_slice a, struct sw_slice suffix
 /* The bytes from 'from' on; empty when the slice is shorter. */
 static inline struct sw_slice sw_slice_from(struct sw_slice a, size_t from)
 {
-    return from >= a.n ? sw_slice(a.p + a.n, 0) : sw_slice(a.p + from, a.n - from);
+    if (from >= a.n)
+        return sw_slice(a.p ? a.p + a.n : NULL, 0);
+    return sw_slice(a.p + from, a.n - from);
 }
 
 static inline struct sw_slice sw_slice_head(struct sw_slice a, size_t n)

@@ -487,7 +487,7 @@ static void write_json(const struct sw_gw_accesslog *l, const struct json_field 
     sw_jw_object(w);
     for (size_t i = 0; i < f->n; i++) {
         const struct json_field *sub = &f->subs[i];
-        SW_BUF_AUTO text;
+        SW_BUF_AUTO text = {0};
 
         if (!sub->format) {
             sw_jw_key(w, sub->key);
@@ -523,7 +523,7 @@ void sw_gw_accesslog_write(struct sw_gw_accesslog *const *logs, size_t n,
 {
     for (size_t i = 0; i < n; i++) {
         const struct sw_gw_accesslog *l = logs[i];
-        SW_BUF_AUTO line;
+        SW_BUF_AUTO line = {0};
 
         if (l->filter && !filter_agrees(l->filter, v))
             continue;

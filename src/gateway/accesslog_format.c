@@ -265,7 +265,7 @@ static struct sw_slice request_field(const struct sw_gw_vars *v, struct sw_slice
 static struct sw_slice metadata(char *s, const struct sw_json *root, struct sw_slice path)
 {
     const struct sw_json *v = root;
-    SW_BUF_AUTO out;
+    SW_BUF_AUTO out = {0};
 
     while (path.p && v)
         v = sw_json_get(v, sw_slice_cut(&path, ':'));
@@ -482,7 +482,7 @@ struct sw_slice sw_gw_format_text(const struct sw_gw_format *f, const struct sw_
                                   struct sw_arena *a)
 {
     struct sw_slice literal = sw_gw_format_literal(f);
-    SW_BUF_AUTO out;
+    SW_BUF_AUTO out = {0};
 
     if (literal.p)
         return literal;

@@ -105,6 +105,12 @@ struct sw_xds_client_opts;
 SW_NODISCARD struct sw_gw_xds *sw_gw_xds_new(struct sw_gw_store *s, struct sw_loop *l,
                                              const struct sw_xds_client_opts *o,
                                              struct sw_err *err);
+struct sw_gateway_config;
+struct sw_metrics_shard;
+/* The same from the options of the command (--xds-addr and friends). */
+SW_NODISCARD struct sw_gw_xds *sw_gw_xds_open(struct sw_gw_store *s, struct sw_loop *l,
+                                              const struct sw_gateway_config *c,
+                                              struct sw_metrics_shard *shard, struct sw_err *err);
 bool sw_gw_xds_connected(const struct sw_gw_xds *x);
 /* Before the store is freed. NULL is fine. */
 void sw_gw_xds_free(struct sw_gw_xds *x);

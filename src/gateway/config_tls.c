@@ -35,8 +35,8 @@ static struct sw_slice leaf_der(struct sw_gw_build *b, struct sw_slice pem)
     static const char begin[] = "-----BEGIN CERTIFICATE-----";
     const char *from = memmem(pem.p, pem.n, begin, sizeof(begin) - 1);
     const char *to;
-    SW_BUF_AUTO text;
-    SW_BUF_AUTO der;
+    SW_BUF_AUTO text = {0};
+    SW_BUF_AUTO der = {0};
 
     sw_buf_init(&text, pem.n);
     sw_buf_init(&der, pem.n);
@@ -236,7 +236,7 @@ static int build_common(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__Co
                         bool client)
 {
     struct trust trust = {0};
-    SW_BUF_AUTO alpn;
+    SW_BUF_AUTO alpn = {0};
     int rc;
 
     sw_buf_init(&alpn, 256);

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Resources from an xDS server: the delta client on one side, the store on the other. */
+#include <unistd.h>
+
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/vec.h"
 #include "gateway/config_store.h"
+#include "gateway/gateway.h"
+#include "io/filewatch.h"
 #include "proto/types.h"
+#include "tls/cred.h"
 #include "xds/client.h"
 
 struct sw_gw_xds {
@@ -81,6 +86,72 @@ struct sw_gw_xds *sw_gw_xds_new(struct sw_gw_store *s, struct sw_loop *l,
     sw_xds_client_wildcard(x->client, SW_TYPE_LISTENER, true);
     sw_gw_store_on_wanted(s, on_wanted, x);
     sw_xds_client_start(x->client);
+    return x;
+}
+
+static void on_state(void *arg, bool connected, const struct sw_err *err)
+{
+    (void)arg;
+    if (connected)
+        sw_log_info("xds", "connected");
+    else
+        sw_log_warn("xds", "not connected: %s", err && err->msg[0] ? err->msg : "stream ended");
+}
+
+/* Plain HTTP/2 carries keys of listeners: never over a network. */
+static bool is_loopback(struct sw_slice host)
+{
+    struct sw_ip ip;
+
+    return sw_slice_eq_str(host, "localhost") ||
+           (sw_ip_parse(host, &ip, NULL) == SW_OK && sw_ip_is_loopback(&ip));
+}
+
+static struct sw_tls_cred *load_ca(const char *path, struct sw_err *err)
+{
+    struct sw_tls_cred_pem pem = {.any_identity = true};
+    struct sw_tls_cred *cred;
+
+    if (sw_file_read(path, SW_TLS_PEM_MAX, &pem.roots, err) != SW_OK)
+        return NULL;
+    cred = sw_tls_cred_new(&pem, err);
+    sw_slice_free(&pem.roots);
+    return cred;
+}
+
+struct sw_gw_xds *sw_gw_xds_open(struct sw_gw_store *s, struct sw_loop *l,
+                                 const struct sw_gateway_config *c, struct sw_metrics_shard *shard,
+                                 struct sw_err *err)
+{
+    char name[256] = "gateway";
+    struct sw_xds_client_opts o = {
+        .token_file = c->xds_token_file,
+        .node_cluster = sw_slice_str(c->xds_node_cluster),
+        .metrics = shard,
+        .on_state = on_state,
+    };
+    struct sw_gw_xds *x;
+
+    if (sw_authority_split(sw_slice_str(c->xds_addr), &o.host, &o.port, err) != SW_OK) {
+        (void)sw_err_prefix(err, "--xds-addr");
+        return NULL;
+    }
+    if (!c->xds_ca && !is_loopback(o.host)) {
+        (void)sw_err_set(err, SW_EINVAL, "--xds-ca is needed: '%s' is not this machine",
+                         c->xds_addr);
+        return NULL;
+    }
+    if (c->xds_ca) {
+        o.cred = load_ca(c->xds_ca, err);
+        if (!o.cred) {
+            (void)sw_err_prefix(err, "--xds-ca");
+            return NULL;
+        }
+    }
+    (void)!gethostname(name, sizeof(name) - 1);
+    o.node_id = sw_slice_str(c->xds_node_id ? c->xds_node_id : name);
+    x = sw_gw_xds_new(s, l, &o, err);
+    (void)sw_tls_cred_unref(o.cred);
     return x;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receiving, opening and closing of a connection. One read per wake-up where the bytes fit, straight
- * into the worker's buffer; records are opened there too. Output is in conn_out.c.
+ * Receiving, opening and closing of a connection. One read per wake-up where the bytes fit,
+ * straight into the worker's buffer; records are opened there too. Output is in conn_out.c.
  */
 #include "gateway/conn.h"
 
@@ -244,7 +244,8 @@ static bool read_once(struct sw_gw_conn *c)
     ssize_t n;
 
     if (have > SW_GW_RX - READ_BULK - SW_GW_HEADROOM - 1)
-        buf = SW_GW_HEADROOM + (own = sw_malloc(SW_GW_HEADROOM + have + room + 1)); /* a lot is kept */
+        buf = SW_GW_HEADROOM +
+              (own = sw_malloc(SW_GW_HEADROOM + have + room + 1)); /* a lot is kept */
     n = sw_sock_read(c->watch.fd, buf + have, room);
     if (n > 0) {
         if (have)

@@ -14,8 +14,8 @@
 #include "tls/tls.h"
 
 enum {
-    THROUGH = 4096,      /* pieces from here on are not copied */
-    OUT_MAX = 8 << 20,   /* a peer that takes nothing, and a source that does not listen */
+    THROUGH = 4096,    /* pieces from here on are not copied */
+    OUT_MAX = 8 << 20, /* a peer that takes nothing, and a source that does not listen */
     SEAL_ROOM = SW_TLS_SEAL_ROOM(SW_TLS_PLAIN_MAX) + 1024,
 };
 

@@ -17,6 +17,7 @@ enum {
     HANDSHAKE_S = 10,
     HEAD_S = 20, /* a head must be complete after this, whatever the configuration says */
     PREFACE = 24,
+    DRAIN_IDLE_S = 1, /* how long a connection between requests is kept while draining */
 };
 
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -50,6 +51,8 @@ static uint64_t patience(const struct down *d)
         head = HEAD_S * SW_NS_PER_S;
     if (d->head_begun)
         return head;
+    if (d->draining && !d->h2)
+        return DRAIN_IDLE_S * SW_NS_PER_S;
     return h->idle_timeout_ns;
 }
 
@@ -186,7 +189,14 @@ static void begin_h2(struct down *d)
 static void on_open(struct sw_gw_conn *c)
 {
     struct down *d = down_of(c);
+    const char *why = NULL;
+    char peer[SW_ADDR_TEXT];
 
+    if (!sw_gw_tls_client_ok(d->chain, c->tls, &why)) {
+        sw_log_info("gateway", "%s: refused: %s", sw_addr_text(&d->peer, peer), why);
+        sw_gw_conn_close_flushed(c);
+        return;
+    }
     down_set_waiting(d, true);
     if (strcmp(sw_tls_alpn(c->tls), "h2") == 0)
         begin_h2(d);
@@ -270,8 +280,8 @@ void down_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
         ops = &down_h1_ops;
     }
     d->worker = w;
-    if (sw_gw_conn_init(&d->conn, w, a->fd, tls, a->pre, open_ns ? open_ns : HANDSHAKE_S * SW_NS_PER_S,
-                        ops, &err) != SW_OK) {
+    if (sw_gw_conn_init(&d->conn, w, a->fd, tls, a->pre,
+                        open_ns ? open_ns : HANDSHAKE_S * SW_NS_PER_S, ops, &err) != SW_OK) {
         sw_log_warn("gateway", "%s", err.msg);
         sw_free(d);
         return;

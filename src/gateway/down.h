@@ -26,16 +26,16 @@ struct down {
     uint64_t since_ns;     /* begin of the current wait */
     uint64_t born_ns;
     uint32_t requests;
-    bool waiting : 1;   /* no request is in progress: keep-alive, or the first one is awaited */
+    bool waiting : 1;    /* no request is in progress: keep-alive, or the first one is awaited */
     bool head_begun : 1; /* some bytes of a head arrived */
-    bool draining : 1;  /* no further request */
+    bool draining : 1;   /* no further request */
     /* HTTP/1 */
     bool close_after : 1; /* this is the last exchange */
     bool request_done : 1;
     bool tunnel : 1;
     bool chunked : 1; /* of the response being sent */
     bool keep_alive : 1;
-    bool old : 1; /* HTTP/1.0 */
+    bool old : 1;          /* HTTP/1.0 */
     struct sw_h1 *parser;  /* lent while a request is being received */
     struct sw_exchange *x; /* HTTP/1: the one in progress */
     struct down_h2 *h2;    /* owned; NULL: HTTP/1 */

@@ -171,10 +171,8 @@ static void done(struct sw_exchange *x)
     sw_gw_conn_flush(&d->conn);
     down_set_waiting(d, true);
     d->head_begun = false;
-    if (d->conn.paused || d->conn.in.n || d->draining)
-        sw_gw_conn_resume(&d->conn); /* pipelined requests, or the end we were asked for */
-    if (d->draining)
-        down_h1_drain(d);
+    if (d->conn.paused || d->conn.in.n)
+        sw_gw_conn_resume(&d->conn); /* pipelined requests */
 }
 
 static const struct sw_gw_side_ops side = {
@@ -223,8 +221,7 @@ static void broken(struct down *d, const struct sw_err *err)
     /* The body is malformed: what went upstream is cut off, and an answer not begun says why. */
     d->close_after = true;
     d->x->flags |= SW_GW_FLAG_DPE;
-    sw_exchange_reply(d->x, status, SW_SLICE_LIT("malformed request body"),
-                      "http1.codec_error");
+    sw_exchange_reply(d->x, status, SW_SLICE_LIT("malformed request body"), "http1.codec_error");
 }
 
 static bool has_underscore(const struct sw_h1_msg *m)
@@ -364,10 +361,6 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
             }
             if (used == in.n)
                 break;
-            if (d->draining) {
-                sw_gw_conn_close_flushed(c);
-                break;
-            }
             d->parser = new_parser(d);
         }
         if (d->tunnel)
@@ -447,9 +440,12 @@ const struct sw_gw_conn_ops down_h1_ops = {
 
 void down_h1_drain(struct down *d)
 {
-    /* Between requests it may end now; otherwise the answer says 'close'. */
-    if (!d->x && !d->parser && d->conn.in.n == 0 && d->requests > 0)
-        sw_gw_conn_close_flushed(&d->conn);
+    /*
+     * A request may be on its way: it is served, and its answer says 'close'. Who sends none for a
+     * while is let go (see patience in down.c).
+     */
+    if (!d->x)
+        down_set_waiting(d, true);
 }
 
 void down_h1_cleanup(struct down *d)

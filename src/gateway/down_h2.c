@@ -15,6 +15,7 @@ enum {
     MAX_FRAME = 16384,
     SEND_FRAME = 16375, /* with its head one TLS record */
     STREAMS_MAX = 1024,
+    CONTROL_PER_S = 1000,
     WINDOW_LEAST = 65535,
     WINDOW_MOST = 16 << 20,
     DRAIN_S = 1, /* between the notice and the final GOAWAY */
@@ -25,6 +26,8 @@ struct down_h2 {
     struct down *d;
     struct sw_exchange *fresh; /* its arena takes the head being received */
     struct sw_timer goaway;
+    uint64_t control_ns; /* begin of the second 'control' counts in */
+    uint32_t control;
     bool draining;
 };
 
@@ -261,7 +264,7 @@ static bool take_head(struct sw_exchange *x, const struct sw_h2_head *head, bool
         r->length = SW_GW_LENGTH_TUNNEL;
         return !end && sw_http_host_valid(r->authority) && (r->connect || r->path.n);
     }
-    r->length = end                                       ? SW_GW_LENGTH_NONE
+    r->length = end                                      ? SW_GW_LENGTH_NONE
                 : gw_h2_length(head, &r->content_length) ? SW_GW_LENGTH_KNOWN
                                                          : SW_GW_LENGTH_UNKNOWN;
     if (!sw_http_token_valid(r->method) || !sw_http_host_valid(r->authority))
@@ -389,6 +392,20 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
     maybe_rest(o);
 }
 
+/* Frames that cost us an answer and the peer nothing: a few per second are normal. */
+static void on_control(struct sw_h2 *h)
+{
+    struct down_h2 *o = owner_of(h);
+    uint64_t now = sw_loop_now(o->d->worker->loop);
+
+    if (now - o->control_ns > SW_NS_PER_S) {
+        o->control_ns = now;
+        o->control = 0;
+    }
+    if (++o->control > CONTROL_PER_S)
+        sw_h2_calm(h, "too many PING or SETTINGS frames");
+}
+
 static void ignore(struct sw_h2 *h)
 {
     (void)h;
@@ -412,6 +429,7 @@ static const struct sw_h2_ops engine = {
     .on_settings = ignore,
     .on_goaway = on_goaway,
     .on_pong = ignore,
+    .on_control = on_control,
     .emit = gw_h2_emit,
     .pull = gw_h2_pull,
     .trailers = gw_h2_trailers,
@@ -437,8 +455,7 @@ void down_h2_begin(struct down *d)
         .max_frame = MAX_FRAME,
         .max_send_frame = SEND_FRAME,
         .max_header_list = h->max_headers_kb * 1024,
-        .max_streams =
-            h->h2.max_streams ? (uint32_t)sw_min(h->h2.max_streams, STREAMS_MAX) : 128,
+        .max_streams = h->h2.max_streams ? (uint32_t)sw_min(h->h2.max_streams, STREAMS_MAX) : 128,
         .extended_connect = h->h2.allow_connect,
     };
 

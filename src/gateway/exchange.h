@@ -95,11 +95,11 @@ void sw_gw_fields_remove(struct sw_gw_fields *f, struct sw_slice name);
 
 enum sw_gw_protocol { SW_GW_HTTP10, SW_GW_HTTP11, SW_GW_HTTP2 };
 
-enum sw_gw_length {       /* what is known of a body before it arrived */
-    SW_GW_LENGTH_NONE,    /* there is none */
-    SW_GW_LENGTH_KNOWN,   /* content_length bytes */
-    SW_GW_LENGTH_UNKNOWN, /* chunked, HTTP/2 without content-length, until close */
-    SW_GW_LENGTH_TUNNEL,  /* CONNECT or an upgrade: not HTTP any more */
+enum sw_gw_length {                       /* what is known of a body before it arrived */
+                    SW_GW_LENGTH_NONE,    /* there is none */
+                    SW_GW_LENGTH_KNOWN,   /* content_length bytes */
+                    SW_GW_LENGTH_UNKNOWN, /* chunked, HTTP/2 without content-length, until close */
+                    SW_GW_LENGTH_TUNNEL,  /* CONNECT or an upgrade: not HTTP any more */
 };
 
 struct sw_gw_request {
@@ -124,7 +124,7 @@ struct sw_gw_response {
     uint16_t status;
     uint8_t length;
     uint8_t version;
-    bool local;     /* made here */
+    bool local;      /* made here */
     bool has_length; /* HEAD, 304: content_length is what it would have been */
     uint64_t content_length;
     struct sw_gw_fields fields;
@@ -193,18 +193,21 @@ enum sw_gw_flag {
 #undef SW_GW_FLAG_ENUM
 };
 
-enum sw_gw_outcome {      /* how an attempt at an upstream ended */
-    SW_GW_OK,              /* a response was passed on completely */
-    SW_GW_CONNECT_FAILED,  /* no connection (refused, timed out): nothing was sent */
-    SW_GW_TLS_FAILED,      /* handshake failed: nothing was sent */
-    SW_GW_STALE,           /* a connection that had served before ended without a byte of answer */
-    SW_GW_RESET_BEFORE,    /* connection or stream ended before a response head */
-    SW_GW_RESET_AFTER,     /* and after it */
-    SW_GW_REFUSED_STREAM,  /* HTTP/2: certainly not processed */
-    SW_GW_BAD_RESPONSE,    /* the upstream broke the protocol */
-    SW_GW_TIMEOUT,         /* per try or whole request */
-    SW_GW_STATUS,          /* a response head; should_retry looks at the status */
-    SW_GW_DOWNSTREAM_GONE, /* the client left, or we gave up: says nothing about the host */
+enum sw_gw_outcome {                       /* how an attempt at an upstream ended */
+                     SW_GW_OK,             /* a response was passed on completely */
+                     SW_GW_CONNECT_FAILED, /* no connection (refused, timed out): nothing was sent
+                                            */
+                     SW_GW_TLS_FAILED,     /* handshake failed: nothing was sent */
+                     SW_GW_STALE, /* a connection that had served before ended without a byte of
+                                     answer */
+                     SW_GW_RESET_BEFORE,    /* connection or stream ended before a response head */
+                     SW_GW_RESET_AFTER,     /* and after it */
+                     SW_GW_REFUSED_STREAM,  /* HTTP/2: certainly not processed */
+                     SW_GW_BAD_RESPONSE,    /* the upstream broke the protocol */
+                     SW_GW_TIMEOUT,         /* per try or whole request */
+                     SW_GW_STATUS,          /* a response head; should_retry looks at the status */
+                     SW_GW_DOWNSTREAM_GONE, /* the client left, or we gave up: says nothing about
+                                               the host */
 };
 
 /* ---- the exchange ---- */
@@ -220,12 +223,12 @@ enum sw_gw_xstate {
 
 /* Filled by sw_gw_route_request for the core; zeroes are safe defaults. */
 struct sw_gw_plan {
-    uint64_t timeout_ns;      /* request received until response complete; 0: none */
-    uint64_t idle_timeout_ns; /* no byte either way; 0: none */
-    uint64_t try_timeout_ns;  /* one attempt until its response head; 0: none */
-    bool retries;             /* a retry policy applies: keep the body while it fits */
-    bool upgrade;             /* x->req.upgrade (or CONNECT) may pass; otherwise it is ignored */
-    bool connect_terminate;   /* CONNECT ends here: raw bytes to the upstream */
+    uint64_t timeout_ns;       /* request received until response complete; 0: none */
+    uint64_t idle_timeout_ns;  /* no byte either way; 0: none */
+    uint64_t try_timeout_ns;   /* one attempt until its response head; 0: none */
+    bool retries;              /* a retry policy applies: keep the body while it fits */
+    bool upgrade;              /* x->req.upgrade (or CONNECT) may pass; otherwise it is ignored */
+    bool connect_terminate;    /* CONNECT ends here: raw bytes to the upstream */
     struct sw_slice authority; /* as to be sent upstream; p == NULL: as it came */
     struct sw_slice path;      /* as to be sent upstream; p == NULL: as it came */
 };
@@ -247,7 +250,7 @@ struct sw_exchange {
     struct sw_addr local;
     struct sw_slice sni; /* empty: none */
     bool tls;
-    const struct sw_tls *down_tls; /* NULL once the downstream connection is gone */
+    const struct sw_tls *down_tls;  /* NULL once the downstream connection is gone */
     const struct sw_json *metadata; /* from an internal listener; NULL: none */
     uint64_t connection_id;
 
@@ -268,29 +271,29 @@ struct sw_exchange {
     uint64_t tx_bytes;      /* response body */
     uint32_t flags;         /* enum sw_gw_flag */
     uint16_t attempts;
-    const char *detail;     /* why a local reply was made; static text, NULL: none */
-    char failure[96];       /* upstream transport failure, for people */
+    const char *detail; /* why a local reply was made; static text, NULL: none */
+    char failure[96];   /* upstream transport failure, for people */
 
     /* The core's own. */
-    uint8_t state;        /* enum sw_gw_xstate */
-    bool body_lost : 1;   /* more than 'kept' may hold was passed on */
+    uint8_t state;      /* enum sw_gw_xstate */
+    bool body_lost : 1; /* more than 'kept' may hold was passed on */
     bool stale_retried : 1;
     bool sending_kept : 1; /* what is being sent was not received just now */
-    bool mirror : 1;      /* a copy: nobody waits for the answer */
-    bool continued : 1;   /* 100 was sent */
+    bool mirror : 1;       /* a copy: nobody waits for the answer */
+    bool continued : 1;    /* 100 was sent */
     struct sw_gw_kept {
         uint8_t *p; /* owned */
         uint32_t n;
         uint32_t cap;
-    } kept;               /* request body, for retries or until there is a connection */
+    } kept;                /* request body, for retries or until there is a connection */
     struct sw_timer timer; /* the earliest of the next four */
     uint64_t deadline_ns;  /* whole request; 0: none */
     uint64_t try_deadline_ns;
     uint64_t retry_at_ns;
-    uint64_t idle_ns;   /* 0: no limit */
-    uint64_t active_ns; /* last byte either way */
-    struct sw_list link;   /* worker->exchanges */
-    struct sw_list queue;  /* of the pool, while it waits */
+    uint64_t idle_ns;     /* 0: no limit */
+    uint64_t active_ns;   /* last byte either way */
+    struct sw_list link;  /* worker->exchanges */
+    struct sw_list queue; /* of the pool, while it waits */
     struct sw_gw_pool *pool;
     struct sw_defer defer;
 };
@@ -356,8 +359,8 @@ void sw_exchange_continue(struct sw_exchange *x);
  * route, CORS, session cookies. x->host is who answered, NULL for ours. */
 void sw_gw_route_response(struct sw_exchange *x);
 /*
- * Chooses an upstream host for the next attempt (x->attempts counts them, from 1 here) and counts it
- * as active: x->host gets a reference. SW_ENOENT (no such cluster, nothing healthy) or SW_ELIMIT
+ * Chooses an upstream host for the next attempt (x->attempts counts them, from 1 here) and counts
+ * it as active: x->host gets a reference. SW_ENOENT (no such cluster, nothing healthy) or SW_ELIMIT
  * (circuit limit) after setting x->flags and x->detail; *ret_status is the answer then.
  */
 SW_NODISCARD int sw_gw_pick_host(struct sw_exchange *x, int *ret_status);

@@ -110,7 +110,8 @@ void sw_exchange_reply(struct sw_exchange *x, int status, struct sw_slice body, 
         x->tx_bytes += body.n;
         x->down.ops->send_data(x, body);
         x->down.end_sent = true;
-        x->down.ops->send_end(x);
+        if (x->down.ops) /* HTTP/2 ends with the last byte of a known length */
+            x->down.ops->send_end(x);
     }
     if (x->down.ops)
         x->down.ops->done(x);

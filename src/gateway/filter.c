@@ -60,7 +60,7 @@ static int build_cookie(struct sw_gw_build *b, const Sw__CookieBasedSessionState
                         struct sw_gw_session *s)
 {
     const Sw__SessionCookie *k = in->cookie;
-    SW_BUF_AUTO attrs;
+    SW_BUF_AUTO attrs = {0};
 
     if (!k || !sw_http_token_valid(SW_PB_SLICE(k->name)))
         return sw_err_set(b->err, SW_EINVAL, "stateful_session: cookie without a proper name");
@@ -333,7 +333,7 @@ static void session_request(struct sw_exchange *x, const struct sw_gw_session *s
 {
     struct sw_slice v = sw_slice(NULL, 0);
     const struct sw_slice *field;
-    SW_BUF_AUTO out;
+    SW_BUF_AUTO out = {0};
 
     x->rs->session = s;
     x->rs->pick.session_strict = s->strict;
@@ -354,7 +354,7 @@ static void session_response(struct sw_exchange *x)
 {
     const struct sw_gw_session *s = x->rs->session;
     const struct sw_gw_member *m = x->host ? x->host->member : x->rs->member;
-    SW_BUF_AUTO out;
+    SW_BUF_AUTO out = {0};
 
     if (!s || !m || x->resp.local || sw_slice_eq(m->text, x->rs->pick.session))
         return;

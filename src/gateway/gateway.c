@@ -24,8 +24,20 @@ static const char *const formats[] = {"plain", "json", NULL};
 
 static const struct sw_opt table[] = {
     {.type = SW_OPT_GROUP, .help = "Configuration"},
-    {"xds-dir", "SPANWIRE_XDS_DIR", SW_OPT_STR, AT(xds_dir), .arg = "DIR", .flags = SW_OPT_NEEDED,
-     .help = "Directory with xDS resources as YAML or JSON files; followed while it changes."},
+    {"xds-addr", "SPANWIRE_XDS_ADDR", SW_OPT_STR, AT(xds_addr), .arg = "HOST:PORT",
+     .help = "xDS server (delta ADS) to take resources from."},
+    {"xds-ca", "SPANWIRE_XDS_CA", SW_OPT_STR, AT(xds_ca), .arg = "FILE",
+     .help = "Certificates the xDS server's must come from; without it the connection is plain\n"
+             "HTTP/2, which is allowed to loopback addresses only."},
+    {"xds-token-file", "SPANWIRE_XDS_TOKEN_FILE", SW_OPT_STR, AT(xds_token_file), .arg = "FILE",
+     .help = "Bearer token for the xDS server; read again for each stream."},
+    {"xds-node-id", "SPANWIRE_XDS_NODE_ID", SW_OPT_STR, AT(xds_node_id), .arg = "ID",
+     .help = "Name of this gateway toward the xDS server; the host name by default."},
+    {"xds-node-cluster", "SPANWIRE_XDS_NODE_CLUSTER", SW_OPT_STR, AT(xds_node_cluster),
+     .def = "spanwire-gateway", .arg = "NAME", .help = "Group of gateways this one belongs to."},
+    {"xds-dir", "SPANWIRE_XDS_DIR", SW_OPT_STR, AT(xds_dir), .arg = "DIR",
+     .help = "Directory with xDS resources as YAML or JSON files instead; followed while it\n"
+             "changes."},
     {.type = SW_OPT_GROUP, .help = "Process"},
     {"workers", "SPANWIRE_WORKERS", SW_OPT_U32, AT(workers), .def = "0", .max = 256, .arg = "N",
      .help = "Worker threads; 0: one per processor."},
@@ -228,7 +240,13 @@ static int start_config(struct sw_gateway *g, struct sw_err *err)
         .arg = g,
     };
 
+    if (!g->config->xds_dir == !g->config->xds_addr)
+        return sw_err_set(err, SW_EINVAL, "one of --xds-addr and --xds-dir is needed");
     g->store = sw_gw_store_new(&o);
+    if (g->config->xds_addr) {
+        g->xds = sw_gw_xds_open(g->store, g->loop, g->config, g->shard, err);
+        return g->xds ? SW_OK : err->rc;
+    }
     g->dir = sw_gw_dir_new(g->store, g->loop, g->config->xds_dir, err);
     return g->dir ? SW_OK : err->rc;
 }
@@ -261,6 +279,7 @@ static int start(struct sw_gateway *g, struct sw_err *err)
 static void stop(struct sw_gateway *g)
 {
     sw_gw_dir_free(g->dir);
+    sw_gw_xds_free(g->xds);
     sw_admin_free(g->admin);
     sw_gw_store_free(g->store);
     for (size_t i = 0; i < g->n_workers; i++) {

@@ -9,7 +9,12 @@
 
 struct sw_gateway_config {
     struct sw_arena arena;
-    const char *xds_dir;
+    const char *xds_dir;  /* one of this and the next is set */
+    const char *xds_addr; /* host:port */
+    const char *xds_ca;
+    const char *xds_token_file;
+    const char *xds_node_id;
+    const char *xds_node_cluster;
     uint32_t workers; /* 0: one per processor */
     uint64_t drain_ns;
     struct sw_addr admin_addr;

@@ -19,7 +19,8 @@ struct sw_gateway {
     struct sw_ready *ready;
     struct sw_admin *admin;
     struct sw_gw_store *store;
-    struct sw_gw_dir *dir;
+    struct sw_gw_dir *dir; /* one of this and the next is set */
+    struct sw_gw_xds *xds;
     struct sw_gw_worker *workers; /* owned array */
     size_t n_workers;
     _Atomic size_t idle_workers;

@@ -68,8 +68,7 @@ static bool dropped(uint8_t hid)
     return hid == SW_GW_H_CONNECTION || hid == SW_GW_H_KEEP_ALIVE ||
            hid == SW_GW_H_PROXY_CONNECTION || hid == SW_GW_H_TE ||
            hid == SW_GW_H_TRANSFER_ENCODING || hid == SW_GW_H_UPGRADE || hid == SW_GW_H_HOST ||
-           hid == SW_GW_H_CONTENT_LENGTH || hid == SW_GW_H_EXPECT ||
-           hid == SW_GW_H_HTTP2_SETTINGS;
+           hid == SW_GW_H_CONTENT_LENGTH || hid == SW_GW_H_EXPECT || hid == SW_GW_H_HTTP2_SETTINGS;
 }
 
 /* Copies the fields that go on; the block they lie in begins at 'from' and was copied to 'to'. */
@@ -179,7 +178,8 @@ void gw_h1_take_request(struct sw_exchange *x, const struct sw_h1_msg *m)
         drop_named(&r->fields, m);
     r->grpc = is_grpc(&r->fields);
     /* An upgrade with a body would have two meanings for what follows the head: no upgrade then. */
-    if (m->upgrade.n && m->framing == SW_H1_NO_BODY && !sw_slice_ieq(m->upgrade, SW_SLICE_LIT("h2c"))) {
+    if (m->upgrade.n && m->framing == SW_H1_NO_BODY &&
+        !sw_slice_ieq(m->upgrade, SW_SLICE_LIT("h2c"))) {
         r->upgrade = moved(m->upgrade, from, to);
         r->length = SW_GW_LENGTH_TUNNEL;
     }

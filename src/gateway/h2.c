@@ -17,14 +17,29 @@ void gw_h2_init(struct gw_h2 *g, struct sw_gw_conn *c, const struct sw_h2_config
     g->conn = c;
     sw_list_init(&g->streams);
     sw_list_init(&g->stuck);
+    sw_list_init(&g->graves);
     g->h2 = sw_h2_new(config, ops, owner);
     c->lazy = true;
+}
+
+static void bury(struct gw_h2 *g)
+{
+    struct sw_list *m;
+
+    while ((m = sw_list_pop_front(&g->graves)) != NULL) {
+        struct gw_h2_stream *s = SW_CONTAINER_OF(m, struct gw_h2_stream, link);
+
+        gw_bytes_free(&s->pend);
+        sw_free(s->trailers);
+        sw_free(s);
+    }
 }
 
 void gw_h2_done(struct gw_h2 *g)
 {
     SW_LIST_FOREACH (it, &g->streams)
         gw_h2_stream_free(SW_CONTAINER_OF(it, struct gw_h2_stream, link));
+    bury(g);
     sw_defer_cancel(&g->flush);
     sw_h2_free(g->h2);
     g->h2 = NULL;
@@ -47,9 +62,7 @@ void gw_h2_stream_free(struct gw_h2_stream *s)
     sw_list_unlink(&s->link);
     sw_list_unlink(&s->stuck);
     s->g->n_streams--;
-    gw_bytes_free(&s->pend);
-    sw_free(s->trailers);
-    sw_free(s);
+    sw_list_push_back(&s->g->graves, &s->link);
 }
 
 int gw_h2_feed(struct gw_h2 *g, struct sw_slice in)
@@ -77,6 +90,7 @@ void gw_h2_flush(struct gw_h2 *g)
      * them. */
     if (g->dead || g->conn->closed || g->conn->opening || sw_gw_conn_blocked(g->conn))
         return;
+    bury(g);
     g->in_h2 = true;
     if (sw_h2_flush(g->h2, &g->err) != SW_OK)
         g->dead = true;
@@ -159,7 +173,7 @@ void gw_h2_emit_data(struct sw_h2 *h, int32_t id, void *stream,
     s->left -= sw_min(s->left, n);
     if (pend)
         gw_bytes_consume(&s->pend, n);
-    else
+    else if (n)
         s->live = sw_slice_from(s->live, n);
     if (s->was_high && waiting(s) < SW_GW_HIGH / 2) {
         s->was_high = false;
@@ -325,8 +339,8 @@ static bool dropped(uint8_t hid)
            hid == SW_GW_H_CONTENT_LENGTH || hid == SW_GW_H_EXPECT;
 }
 
-void gw_h2_take_fields(struct sw_exchange *x, struct sw_gw_fields *to, const struct sw_h2_head *head,
-                       bool copy)
+void gw_h2_take_fields(struct sw_exchange *x, struct sw_gw_fields *to,
+                       const struct sw_h2_head *head, bool copy)
 {
     sw_gw_fields_init(x, to, head->n + 10);
     for (size_t i = 0; i < head->n; i++) {

@@ -16,9 +16,10 @@ struct gw_h2 {
     struct sw_h2 *h2;       /* owned */
     struct sw_list streams; /* gw_h2_stream */
     struct sw_list stuck;   /* those that wait for the connection's output to drain */
+    struct sw_list graves;  /* closed; whoever caused it may still look at them */
     struct sw_defer flush;
     uint32_t n_streams;
-    bool in_h2 : 1;  /* inside feed or flush: only record */
+    bool in_h2 : 1; /* inside feed or flush: only record */
     bool dead : 1;
     bool upstream : 1;
     bool goaway : 1; /* sent or received: no new streams */
@@ -51,7 +52,7 @@ void gw_h2_init(struct gw_h2 *g, struct sw_gw_conn *c, const struct sw_h2_config
 void gw_h2_done(struct gw_h2 *g);
 /* A stream that the engine will know as its stream. */
 struct gw_h2_stream *gw_h2_stream_new(struct gw_h2 *g, struct sw_exchange *x);
-/* From on_close: unlinks and frees. */
+/* From on_close: unlinks now, frees later. */
 void gw_h2_stream_free(struct gw_h2_stream *s);
 
 /* Feeds received bytes; SW_OK or SW_EPROTO (g->err). */
@@ -73,8 +74,8 @@ void gw_h2_pause(struct gw_h2_stream *s, bool pause);
 size_t gw_h2_put_fields(struct sw_exchange *x, const struct sw_gw_fields *f,
                         struct sw_h2_header *out);
 /* The fields of a head or trailer that go on. Texts stay where they are. */
-void gw_h2_take_fields(struct sw_exchange *x, struct sw_gw_fields *to, const struct sw_h2_head *head,
-                       bool copy);
+void gw_h2_take_fields(struct sw_exchange *x, struct sw_gw_fields *to,
+                       const struct sw_h2_head *head, bool copy);
 /* Of a head: what its content-length says. False: there is none, or no number. */
 bool gw_h2_length(const struct sw_h2_head *head, uint64_t *ret);
 

@@ -251,7 +251,7 @@ static void begin_grpc(struct checker *k)
 {
     const struct sw_gw_cluster *cl = k->health->cluster;
     struct sw_err err = {0};
-    SW_BUF_AUTO msg;
+    SW_BUF_AUTO msg = {0};
 
     sw_buf_init(&msg, 1024);
     if (!k->grpc) {

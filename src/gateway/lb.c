@@ -54,6 +54,7 @@ struct sw_gw_lb_view {
     uint32_t load[PRIORITIES]; /* percent of the requests each priority gets */
     struct slot *all;          /* every usable member of the first loaded priority, for the ring */
     uint32_t n_all;
+    uint32_t ring_priority;
     struct ring_point *ring;
     uint32_t n_ring;
 };
@@ -173,14 +174,22 @@ static int by_hash(const void *a, const void *b)
 static void build_ring(struct sw_gw_lb_view *v, uint64_t min, uint64_t max)
 {
     uint64_t total = 0;
+    uint64_t count = 0;
     uint64_t size;
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < v->n_all; i++)
-        total += v->all[i].weight;
-    if (total == 0)
+    /* Counted over all members, usable or not: a failure moves only its own requests. */
+    for (size_t i = 0; i < v->members->n_localities; i++) {
+        const struct sw_gw_locality *l = &v->members->localities[i];
+
+        for (size_t k = 0; k < l->n && l->priority == v->ring_priority; k++) {
+            total += l->endpoints[k].weight;
+            count++;
+        }
+    }
+    if (total == 0 || v->n_all == 0)
         return;
-    size = min < v->n_all ? v->n_all : min;
+    size = min < count ? count : min;
     if (size > max)
         size = max;
     v->ring = sw_arena_array(&v->arena, size + v->n_all, sizeof(*v->ring));
@@ -210,6 +219,7 @@ static void collect_all(struct sw_gw_lb_view *v)
             n += v->levels[p].groups[g].n;
         if (n == 0 || v->load[p] == 0)
             continue;
+        v->ring_priority = p;
         v->all = sw_arena_array(&v->arena, n, sizeof(*v->all));
         for (uint32_t g = 0; g < v->levels[p].n; g++) {
             const struct group *gr = &v->levels[p].groups[g];

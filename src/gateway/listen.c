@@ -22,6 +22,7 @@
 enum {
     ACCEPTS_PER_TURN = 64,
     ACCEPT_RETRY_MS = 100,
+    SAN_URI = 3, /* as in the SubjectAltNameMatcher */
     UNPRIVILEGED = 1024,
     PRIVILEGED_SHIFT = 8000, /* without the right to use it, port 80 is served on 8080 */
 };
@@ -49,7 +50,7 @@ struct sniff {
     const struct sw_json *metadata;
     struct sw_addr peer;
     struct sw_addr local;
-    int fd; /* owned until handed on */
+    int fd;     /* owned until handed on */
     uint8_t *p; /* owned */
     size_t n;
 };
@@ -67,9 +68,44 @@ struct sw_tls *sw_gw_tls_accept(const struct sw_gw_chain *chain, struct sw_slice
         .chacha = true,
         .cred = sw_gw_tls_cred_for(t, sni),
         .alpn = t->alpn,
+        .no_client_cert = !t->verify && !t->require_client_cert,
     };
 
     return sw_tls_new(&params, err);
+}
+
+static bool has_san(const struct sw_gw_tls *t, const struct sw_tls_peer *peer)
+{
+    for (size_t i = 0; i < t->n_sans; i++) {
+        for (uint32_t k = 0; t->sans[i].type == SAN_URI && k < peer->n_ids; k++) {
+            if (sw_gw_str_matches(&t->sans[i].match, peer->ids[k].uri))
+                return true;
+        }
+    }
+    return t->n_sans == 0;
+}
+
+bool sw_gw_tls_client_ok(const struct sw_gw_chain *chain, const struct sw_tls *tls,
+                         const char **ret_why)
+{
+    const struct sw_gw_tls *t = chain->tls;
+    const struct sw_tls_peer *peer = sw_tls_peer(tls);
+
+    if (t->accept_untrusted)
+        return true;
+    if (sw_tls_peer_refused(tls)) {
+        *ret_why = "client certificate was not accepted";
+        return false;
+    }
+    if (!peer && t->require_client_cert) {
+        *ret_why = "client showed no certificate";
+        return false;
+    }
+    if (peer && t->verify && !has_san(t, peer)) {
+        *ret_why = "client certificate has none of the names asked for";
+        return false;
+    }
+    return true;
 }
 
 /* ---- from chain to protocol ---- */
@@ -317,8 +353,8 @@ static void socket_close(struct gw_socket *s)
     sw_free(s);
 }
 
-static int open_port(const struct sw_gw_worker *w, const struct sw_gw_listener *l, struct sw_addr at,
-                     int *ret_fd, struct sw_err *err)
+static int open_port(const struct sw_gw_worker *w, const struct sw_gw_listener *l,
+                     struct sw_addr at, int *ret_fd, struct sw_err *err)
 {
     struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
     char text[SW_ADDR_TEXT];
@@ -332,7 +368,8 @@ static int open_port(const struct sw_gw_worker *w, const struct sw_gw_listener *
         at.port = (uint16_t)(at.port + PRIVILEGED_SHIFT);
         rc = sw_sock_listen(&at, &o, ret_fd, err);
         if (rc == SW_OK && w->index == 0)
-            sw_log_info("gateway", "listener '%.*s' is served on %s: its own port needs a privilege",
+            sw_log_info("gateway",
+                        "listener '%.*s' is served on %s: its own port needs a privilege",
                         SW_SLICE_ARG(l->name), sw_addr_text(&at, text));
     }
     return rc;

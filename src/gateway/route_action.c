@@ -36,7 +36,7 @@ struct sw_slice sw_gw_regex_apply(const struct sw_gw_regex_rewrite *rw, struct s
                                   struct sw_arena *a)
 {
     struct sw_slice groups[GROUPS_MAX];
-    SW_BUF_AUTO out;
+    SW_BUF_AUTO out = {0};
     size_t at = 0;
     int rc = SW_OK;
     int n = 0;

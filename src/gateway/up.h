@@ -19,7 +19,7 @@ enum up_state {
 
 struct up_conn {
     struct sw_gw_conn conn;
-    struct sw_list link; /* in the list of the pool that belongs to the state */
+    struct sw_list link;     /* in the list of the pool that belongs to the state */
     struct sw_gw_pool *pool; /* counted by the pool */
     uint8_t state;           /* enum up_state */
     bool served : 1;         /* had an exchange before the current one */
@@ -30,7 +30,7 @@ struct up_conn {
     uint32_t requests;
     uint64_t since_ns; /* idle since */
     /* HTTP/1 */
-    struct sw_h1 *parser;  /* lent while an answer is awaited */
+    struct sw_h1 *parser; /* lent while an answer is awaited */
     struct sw_exchange *x;
     /* HTTP/2 */
     struct up_h2 *h2; /* owned */
@@ -41,14 +41,14 @@ struct sw_gw_pool {
     struct sw_gw_host *host;       /* NULL once released */
     struct sw_gw_cluster *cluster; /* a reference: settings */
     struct sw_addr addr;
-    struct sw_list idle;  /* up_conn, HTTP/1, used last first */
-    struct sw_list busy;  /* up_conn, all others */
-    struct sw_list queue; /* exchanges that wait, x->queue */
+    struct sw_list idle;   /* up_conn, HTTP/1, used last first */
+    struct sw_list busy;   /* up_conn, all others */
+    struct sw_list queue;  /* exchanges that wait, x->queue */
     struct sw_timer sweep; /* closes what is idle too long */
     uint32_t n_conns;
     uint32_t n_dialling;
     uint32_t n_queue;
-    bool h2;       /* the host speaks HTTP/2: asked for, or seen by ALPN */
+    bool h2; /* the host speaks HTTP/2: asked for, or seen by ALPN */
     bool released;
 };
 

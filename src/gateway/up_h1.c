@@ -336,9 +336,9 @@ static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
     struct up_conn *u = up_of(c);
 
     failed(u,
-           u->served && !u->got_bytes            ? SW_GW_STALE
-           : u->x && u->x->up.head_got           ? SW_GW_RESET_AFTER
-                                                 : SW_GW_RESET_BEFORE,
+           u->served && !u->got_bytes  ? SW_GW_STALE
+           : u->x && u->x->up.head_got ? SW_GW_RESET_AFTER
+                                       : SW_GW_RESET_BEFORE,
            err->msg);
 }
 

@@ -59,8 +59,8 @@ static size_t put_head(struct sw_exchange *x, struct sw_h2_header *f, char lengt
                                    x->plan.authority.p ? x->plan.authority : r->authority};
     if (!r->connect) {
         f[n++] = (struct sw_h2_header){SW_SLICE_LIT(":scheme"), r->scheme};
-        f[n++] = (struct sw_h2_header){SW_SLICE_LIT(":path"),
-                                       x->plan.path.p ? x->plan.path : r->path};
+        f[n++] =
+            (struct sw_h2_header){SW_SLICE_LIT(":path"), x->plan.path.p ? x->plan.path : r->path};
     }
     if (extended)
         f[n++] = (struct sw_h2_header){SW_SLICE_LIT(":protocol"), r->upgrade};

@@ -63,11 +63,11 @@ struct sw_slice sw_gw_worker_date(struct sw_gw_worker *w)
     w->date_until_ns = now + SW_NS_PER_S - wall % SW_NS_PER_S;
     if (!gmtime_r(&s, &tm))
         return SW_SLICE_LIT("Thu, 01 Jan 1970 00:00:00 GMT");
-    w->date_n = (size_t)snprintf(w->date, sizeof(w->date), "%.3s, %02u %.3s %04u %02u:%02u:%02u GMT",
-                                 days + (size_t)tm.tm_wday * 3, (unsigned)tm.tm_mday % 100,
-                                 months + (size_t)tm.tm_mon * 3, ((unsigned)tm.tm_year + 1900) % 10000,
-                                 (unsigned)tm.tm_hour % 100, (unsigned)tm.tm_min % 100,
-                                 (unsigned)tm.tm_sec % 100);
+    w->date_n = (size_t)snprintf(
+        w->date, sizeof(w->date), "%.3s, %02u %.3s %04u %02u:%02u:%02u GMT",
+        days + (size_t)tm.tm_wday * 3, (unsigned)tm.tm_mday % 100, months + (size_t)tm.tm_mon * 3,
+        ((unsigned)tm.tm_year + 1900) % 10000, (unsigned)tm.tm_hour % 100,
+        (unsigned)tm.tm_min % 100, (unsigned)tm.tm_sec % 100);
     return sw_slice(w->date, w->date_n);
 }
 

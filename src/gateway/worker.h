@@ -70,24 +70,24 @@ struct sw_gw_worker {
     unsigned index;
     pthread_t thread;
     struct sw_loop *loop;
-    struct sw_gw_view *view; /* newest; NULL before the first */
+    struct sw_gw_view *view;   /* newest; NULL before the first */
     struct sw_gw_hosts *hosts; /* cluster.c: clusters and hosts of this worker, kept across views */
     struct sw_metrics_shard *shard;
-    void *tcp;               /* of tcp.c */
-    void *udp;               /* of udp.c */
-    struct sw_list sockets;  /* listening; see listen.c */
-    struct sw_list downs;    /* sw_gw_down */
-    struct sw_list pools;    /* upstream; see up_pool.c */
+    void *tcp;              /* of tcp.c */
+    void *udp;              /* of udp.c */
+    struct sw_list sockets; /* listening; see listen.c */
+    struct sw_list downs;   /* sw_gw_down */
+    struct sw_list pools;   /* upstream; see up_pool.c */
     struct sw_list exchanges;
-    struct sw_list dirty;    /* connections with staged output */
+    struct sw_list dirty; /* connections with staged output */
     struct sw_defer flush;
     size_t n_downs;
     size_t n_exchanges;
-    uint8_t *rx;                           /* SW_GW_RX + 1 */
-    uint8_t *tx;                           /* SW_GW_TX */
-    SW_VEC(uint8_t *) chunks;              /* spare stages */
-    SW_VEC(struct sw_exchange *) spare;    /* spare exchanges */
-    SW_VEC(struct sw_h1 *) parsers[2];     /* spare, by enum sw_h1_kind */
+    uint8_t *rx;                        /* SW_GW_RX + 1 */
+    uint8_t *tx;                        /* SW_GW_TX */
+    SW_VEC(uint8_t *) chunks;           /* spare stages */
+    SW_VEC(struct sw_exchange *) spare; /* spare exchanges */
+    SW_VEC(struct sw_h1 *) parsers[2];  /* spare, by enum sw_h1_kind */
     struct sw_timer accept_retry;
     bool accept_paused;
     bool draining;
@@ -131,7 +131,12 @@ void sw_gw_tcp_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a);
 
 /* ---- listen.c ---- */
 
-/* The server side of a handshake as the chain wants it, certificate chosen by SNI; NULL with err. */
+/* After the handshake: did the client prove who it is as the chain wants it? *ret_why: for logs. */
+SW_NODISCARD bool sw_gw_tls_client_ok(const struct sw_gw_chain *chain, const struct sw_tls *tls,
+                                      const char **ret_why);
+
+/* The server side of a handshake as the chain wants it, certificate chosen by SNI; NULL with err.
+ */
 struct sw_tls *sw_gw_tls_accept(const struct sw_gw_chain *chain, struct sw_slice sni,
                                 struct sw_err *err);
 

@@ -20,6 +20,7 @@
 enum {
     HEADER_OVERHEAD = 32,    /* RFC 9113 6.5.2: each field costs 32 bytes more */
     HEADERS_MAX = 256,       /* fields of one block */
+    HEAD_FACTOR = 4,         /* a block this many times too large ends the connection */
     EARLY_RESETS_MAX = 200,  /* streams cancelled before an answer, then calm down */
     EARLY_RESETS_PER_S = 50, /* how fast that allowance comes back */
     EMPTY_FRAMES_MAX = 1000, /* DATA frames in a row that carry nothing */
@@ -144,6 +145,15 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
     return 0;
 }
 
+/* Ends the connection at once with a GOAWAY that says why. */
+static int punish(struct sw_h2 *h, const char *why)
+{
+    if (!h->fault)
+        h->fault = why;
+    (void)nghttp2_session_terminate_session(h->ng, NGHTTP2_ENHANCE_YOUR_CALM);
+    return 0;
+}
+
 static struct sw_slice *pseudo(struct sw_h2_head *head, struct sw_slice name)
 {
     if (sw_slice_eq_str(name, ":method"))
@@ -175,6 +185,9 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
     h->head_bytes += name_len + value_len + HEADER_OVERHEAD;
     if (h->head_bytes > h->config.max_header_list || h->fields.n >= HEADERS_MAX)
         h->head.too_large = true;
+    /* One that never ends costs work and no memory: no reason to go on. */
+    if (h->head_bytes > (size_t)HEAD_FACTOR * h->config.max_header_list && !h->fault)
+        return punish(h, "header block without end");
     if (h->head.too_large)
         return 0;
     v = sw_arena_slice(h->into, v);
@@ -195,15 +208,6 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
 static void *stream_of(const struct sw_h2 *h, int32_t id)
 {
     return nghttp2_session_get_stream_user_data(h->ng, id);
-}
-
-/* Ends the connection at once with a GOAWAY that says why. */
-static int punish(struct sw_h2 *h, const char *why)
-{
-    if (!h->fault)
-        h->fault = why;
-    (void)nghttp2_session_terminate_session(h->ng, NGHTTP2_ENHANCE_YOUR_CALM);
-    return 0;
 }
 
 static void got_trailers(struct sw_h2 *h, int32_t id, bool end)
@@ -264,6 +268,8 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
     case NGHTTP2_SETTINGS:
         if (!(frame->hd.flags & NGHTTP2_FLAG_ACK)) {
             h->settings_seen = true;
+            if (h->ops->on_control)
+                h->ops->on_control(h);
             h->ops->on_settings(h);
         }
         break;
@@ -273,6 +279,8 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
     case NGHTTP2_PING:
         if (frame->hd.flags & NGHTTP2_FLAG_ACK)
             h->ops->on_pong(h);
+        else if (h->ops->on_control)
+            h->ops->on_control(h);
         break;
     case NGHTTP2_GOAWAY:
         h->ops->on_goaway(h, frame->goaway.last_stream_id, frame->goaway.error_code);
@@ -303,6 +311,11 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
     (void)flags;
     h->ops->on_data(h, id, stream_of(h, id), sw_slice(data, len));
     return 0;
+}
+
+void sw_h2_calm(struct sw_h2 *h, const char *why)
+{
+    (void)punish(h, why);
 }
 
 void sw_h2_count_early_reset(struct sw_h2 *h, uint64_t now_ns)

@@ -77,6 +77,8 @@ struct sw_h2_ops {
     void (*on_settings)(struct sw_h2 *h);
     void (*on_goaway)(struct sw_h2 *h, int32_t last_id, uint32_t code);
     void (*on_pong)(struct sw_h2 *h);
+    /* Optional: the peer sent a frame that costs an answer (PING, SETTINGS): for counting. */
+    void (*on_control)(struct sw_h2 *h);
     /*
      * Frames other than DATA, ready to send. SW_OK: all n bytes were taken; SW_EAGAIN: none, there
      * is no room now (not allowed with emit_takes_all). Anything else ends the connection.
@@ -160,6 +162,9 @@ uint32_t sw_h2_peer_max_streams(const struct sw_h2 *h);
  * is the rapid-reset attack and ends the connection with ENHANCE_YOUR_CALM.
  */
 void sw_h2_count_early_reset(struct sw_h2 *h, uint64_t now_ns);
+
+/* Ends the connection with ENHANCE_YOUR_CALM; why: static text. */
+void sw_h2_calm(struct sw_h2 *h, const char *why);
 
 void sw_h2_ping(struct sw_h2 *h);
 /* First step of a graceful end: "no new streams soon" (servers only). */

@@ -202,7 +202,7 @@ static int text_or_bytes(struct in_ctx *c, const struct path *p,
     if (!sw_pb_field_is_binary(d, f))
         return SW_OK;
     {
-        SW_BUF_AUTO raw;
+        SW_BUF_AUTO raw = {0};
 
         sw_buf_init(&raw, OUT_MAX);
         if (sw_base64_decode(&raw, v->text) < 0)
@@ -262,7 +262,7 @@ static int put_one(struct in_ctx *c, const struct path *p, const ProtobufCMessag
 static int put_packed(struct in_ctx *c, const struct path *p, const ProtobufCFieldDescriptor *f,
                       const struct sw_json *v, struct sw_buf *out)
 {
-    SW_BUF_AUTO inner;
+    SW_BUF_AUTO inner = {0};
     int rc = SW_OK;
 
     sw_buf_init(&inner, OUT_MAX);
@@ -293,7 +293,7 @@ static int put_map(struct in_ctx *c, const struct path *p, const ProtobufCFieldD
         const struct sw_json_member *m = &sorted->obj.members[i];
         char *key = sw_arena_dup(c->arena, m->key);
         struct path at = {.up = p, .name = key};
-        SW_BUF_AUTO inner;
+        SW_BUF_AUTO inner = {0};
 
         sw_buf_init(&inner, OUT_MAX);
         rc = sw_pb_put_bytes(&inner, 1, m->key);
@@ -418,7 +418,7 @@ static int put_any(struct in_ctx *c, const struct path *p, const struct sw_json 
     struct sw_slice url = sw_json_str(sw_json_find(v, "@type"));
     const ProtobufCMessageDescriptor *d;
     const struct sw_json *body = v;
-    SW_BUF_AUTO inner;
+    SW_BUF_AUTO inner = {0};
     int rc;
 
     if (!url.p)
@@ -532,7 +532,7 @@ int sw_pb_from_json(struct sw_arena *a, const struct ProtobufCMessageDescriptor 
                     const struct sw_json *v, struct sw_slice *ret, struct sw_err *err)
 {
     struct in_ctx c = {.arena = a, .err = err};
-    SW_BUF_AUTO out;
+    SW_BUF_AUTO out = {0};
     int rc;
 
     sw_buf_init(&out, OUT_MAX);

@@ -63,7 +63,7 @@ static struct sw_json *message(struct out_ctx *c, const ProtobufCMessage *m);
 
 static struct sw_json *base64(struct out_ctx *c, struct sw_slice bytes)
 {
-    SW_BUF_AUTO out;
+    SW_BUF_AUTO out = {0};
 
     sw_buf_init(&out, bytes.n * 2 + 8);
     if (sw_base64_append(&out, bytes) < 0)

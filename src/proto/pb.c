@@ -205,11 +205,9 @@ struct entry {
 
 static int by_key(const void *x, const void *y)
 {
-    const struct entry *a;
-    const struct entry *b;
+    const struct entry *a = *(const struct entry *const *)x;
+    const struct entry *b = *(const struct entry *const *)y;
 
-    memcpy(&a, x, sizeof(a));
-    memcpy(&b, y, sizeof(b));
     return sw_slice_cmp(SW_PB_SLICE(a->key), SW_PB_SLICE(b->key));
 }
 

@@ -78,6 +78,7 @@ struct sw_tls_params {
      * the leaf must be for 'host'; SPIFFE rules and 'expect' do not apply, ALPN is an offer.
      */
     bool web;
+    bool no_client_cert; /* 'web' server: do not even ask for a certificate */
     /*
      * 'web' client: DNS name or IP address the server's certificate must be for (RFC 6125; subject
      * alternative names only). Borrowed until the handshake ends.

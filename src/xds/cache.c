@@ -108,7 +108,7 @@ static struct sw_xds_snap *snap_new(size_t cap)
     struct sw_xds_snap *s = SW_NEW(struct sw_xds_snap);
 
     s->refs = 1;
-    s->res = cap ? SW_NEW_ARRAY(struct sw_xds_res *, cap) : NULL;
+    s->res = SW_NEW_ARRAY(struct sw_xds_res *, cap + 1);
     return s;
 }
 

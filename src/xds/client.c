@@ -79,8 +79,7 @@ static void send_first(struct sw_xds_client *c, struct xc_type *t)
         r->resource_names_subscribe[n++] = SW_PB_BYTES(it->key);
     r->n_resource_names_subscribe = n;
     n = 0;
-    r->initial_resource_versions =
-        t->held.n ? sw_arena_array(&a, t->held.n, sizeof(*r->initial_resource_versions)) : NULL;
+    r->initial_resource_versions = sw_arena_array(&a, t->held.n + 1, sizeof(void *));
     SW_MAP_FOREACH (it, &t->held) {
         const struct xc_held *h = it->value;
         Sw__ResourceVersion *v = SW_PB_NEW(&a, Sw__ResourceVersion, sw__resource_version);

@@ -209,9 +209,10 @@ def test_trailers_pass_in_both_directions(g):
         s.sendall(b"GET /chunked HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n")
         _, headers, body = read_response(s.makefile("rb"))
         assert body == b"hello world" and headers["trailer:x-sum"] == "42"
-    out = subprocess.run(["nghttp", "-v", f"http://127.0.0.1:{g.plain}/chunked"],
-                         capture_output=True, check=True).stdout.decode()
-    assert "x-sum: 42" in out
+    for port in (g.plain, g.h2up):
+        out = subprocess.run(["nghttp", "-v", f"http://127.0.0.1:{port}/chunked"],
+                             capture_output=True, check=True).stdout.decode()
+        assert "x-sum: 42" in out
 
 
 def test_http10_and_half_close(g):
@@ -260,6 +261,27 @@ def test_certificate_by_name(g):
         with g.connect(g.tls) as s, context.wrap_socket(s, server_hostname=name) as t:
             names = [v for _, v in t.getpeercert()["subjectAltName"]]
             assert want in names
+
+
+def test_client_certificates(binary, tmp_path):
+    origin, port = gw.Origin(), gw.free_port()
+    cert, key = gw.make_cert(tmp_path)
+    mine, mine_key = gw.make_cert(tmp_path, "client.test")
+    other, other_key = gw.make_cert(tmp_path, "stranger.test")
+    socket_ = gw.tls_socket(cert, key, require_client_certificate=True)
+    socket_["typed_config"]["common_tls_context"]["validation_context"] = {
+        "trusted_ca": {"filename": mine}}
+    gate = gw.Gateway(binary, tmp_path, [
+        gw.listener("l", port, [{"filters": [gw.hcm(FORWARD)], "transport_socket": socket_}]),
+        gw.cluster("origin", [origin.port])])
+    url = f"https://127.0.0.1:{port}/size/4"
+    assert curl("-k", "--cert", mine, "--key", mine_key, url) == gw.pattern(4)
+    for args in ([], ["--cert", other, "--key", other_key]):
+        done = subprocess.run(["curl", "-sSk", "--max-time", "5", *args, url], capture_output=True,
+                              check=False)
+        assert done.returncode != 0 and done.stdout == b""
+    gate.stop()
+    origin.close()
 
 
 def test_connections_are_reused(g):
@@ -418,11 +440,12 @@ def test_http2_floods_end_the_connection(g, name):
         try:
             s.sendall(PREFACE)
             s.sendall(FLOODS[name])
-            out = read_all(s, 3)
         except OSError:
-            out += read_all(s, 1)
-    code = goaway_code(out)
-    assert code not in (None, 0) or out == b"", (name, code)
+            pass
+        start = time.monotonic()
+        out = read_all(s, 5)
+        assert time.monotonic() - start < 4, "still open"
+    assert goaway_code(out) != 0
     assert g.gateway.rss_kib() - before < 64 * 1024
     assert curl(f"http://127.0.0.1:{g.plain}/size/3") == gw.pattern(3)
 
@@ -430,16 +453,16 @@ def test_http2_floods_end_the_connection(g, name):
 def test_slow_reader_costs_bounded_memory(g):
     before = g.gateway.rss_kib()
     socks = []
-    for i in range(20):
+    for _ in range(10):
         s = g.connect()
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        s.sendall(b"GET /size/50000000 HTTP/1.1\r\nHost: a\r\n\r\n")
+        s.sendall(b"GET /size/20000000 HTTP/1.1\r\nHost: a\r\n\r\n")
         socks.append(s)
     time.sleep(1.5)
     grown = g.gateway.rss_kib() - before
     for s in socks:
         s.close()
-    assert grown < 20 * 1024, grown
+    assert grown < 12 * 1024, grown
 
 
 def test_tls_garbage_and_plain_on_tls(g):

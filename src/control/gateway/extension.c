@@ -72,7 +72,7 @@ static int cluster_hook(const struct sw_gw_extension *x, struct sw_slice request
     out = SW_PB_NEW(a, Sw__PostClusterModifyResponse, sw__post_cluster_modify_response);
     if (in->cluster && find_target(x, in->post_cluster_context, a, &to)) {
         out->cluster = in->cluster;
-        sw_gw_make_tunnel(&e, out->cluster, &to);
+        sw_gwx_make_tunnel(&e, out->cluster, &to);
     }
     *ret = sw_pb_pack(a, &out->base);
     return SW_OK;
@@ -124,11 +124,11 @@ static void add_tunnels(const struct sw_gw_extension *x, const Sw__PostTranslate
     struct enc e = {.a = a, .conf = &x->conf};
 
     if (!has_cluster(in, SW_GW_CONNECT_PROXY)) {
-        out->clusters = with(a, in->clusters, in->n_clusters, sw_gw_connect_proxy(&e));
+        out->clusters = with(a, in->clusters, in->n_clusters, sw_gwx_connect_proxy(&e));
         out->n_clusters = in->n_clusters + 1;
     }
     if (!has_listener(in, SW_GW_TUNNEL_LISTENER)) {
-        out->listeners = with(a, in->listeners, in->n_listeners, sw_gw_tunnel_listener(&e));
+        out->listeners = with(a, in->listeners, in->n_listeners, sw_gwx_tunnel_listener(&e));
         out->n_listeners = in->n_listeners + 1;
     }
 }

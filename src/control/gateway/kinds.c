@@ -59,7 +59,9 @@ const struct sw_control_kind sw_gateway_kinds[SW_GW_KINDS] = {
                           .optional = true,
                           .own_status = true},
     [SW_GW_SERVICE] = {.gvr = CORE("services", "Service", true)},
-    [SW_GW_SECRET] = {.gvr = CORE("secrets", "Secret", true), .relevant = has_cert},
+    [SW_GW_SECRET] = {.gvr = CORE("secrets", "Secret", true),
+                      .relevant = has_cert,
+                      .field_selector = "type=kubernetes.io/tls"},
     [SW_GW_CONFIGMAP] = {.gvr = CORE("configmaps", "ConfigMap", true), .relevant = has_ca},
     [SW_GW_NAMESPACE] = {.gvr = CORE("namespaces", "Namespace", false)},
     [SW_GW_INGRESS] = {.gvr = &(const struct sw_kube_gvr){"networking.k8s.io", "v1", "ingresses",
@@ -74,7 +76,9 @@ const struct sw_control_kind sw_gateway_kinds[SW_GW_KINDS] = {
                                                       "customresourcedefinitions",
                                                       "CustomResourceDefinition", false},
                    .optional = true,
-                   .relevant = of_gateway_api},
+                   .relevant = of_gateway_api,
+                   /* The smallest; a bundle is installed as a whole. */
+                   .field_selector = "metadata.name=gatewayclasses.gateway.networking.k8s.io"},
 };
 
 const struct sw_control_kind sw_gateway_endpoint_kinds[SW_GW_EP_KINDS] = {

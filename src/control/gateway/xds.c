@@ -14,8 +14,8 @@
 #include "proto/types.h"
 #include "xds/cache.h"
 
-void sw_gw_enc_add_bytes(struct enc *e, const char *type, struct sw_slice name,
-                         struct sw_slice value)
+void sw_gwx_enc_add_bytes(struct enc *e, const char *type, struct sw_slice name,
+                          struct sw_slice value)
 {
     if (e->n == e->cap) {
         size_t cap = e->cap ? e->cap * 2 : 64;
@@ -29,10 +29,10 @@ void sw_gw_enc_add_bytes(struct enc *e, const char *type, struct sw_slice name,
     e->res[e->n++] = (struct sw_gw_resource){.type = type, .name = name, .value = value};
 }
 
-void sw_gw_enc_add(struct enc *e, const char *type, struct sw_slice name,
-                   const struct ProtobufCMessage *m)
+void sw_gwx_enc_add(struct enc *e, const char *type, struct sw_slice name,
+                    const struct ProtobufCMessage *m)
 {
-    sw_gw_enc_add_bytes(e, type, sw_arena_slice(e->a, name), sw_pb_pack(e->a, m));
+    sw_gwx_enc_add_bytes(e, type, sw_arena_slice(e->a, name), sw_pb_pack(e->a, m));
 }
 
 static int by_name(const void *x, const void *y)
@@ -63,18 +63,18 @@ static void encode_clusters(struct enc *e, const struct sw_gw_model *m, bool tun
     size_t from = e->n;
 
     for (size_t i = 0; i < m->n_clusters; i++)
-        sw_gw_encode_cluster(e, m->clusters[i]);
+        sw_gwx_encode_cluster(e, m->clusters[i]);
     for (size_t i = 0; i < m->n_listeners; i++) {
         const struct sw_gw_listener *l = m->listeners[i];
 
         for (size_t k = 0; l->udp && k < l->n_chains; k++) {
-            if (sw_gw_udp_split(l->chains[k]))
-                sw_gw_encode_udp_cluster(e, l->chains[k]);
+            if (sw_gwx_udp_split(l->chains[k]))
+                sw_gwx_encode_udp_cluster(e, l->chains[k]);
         }
     }
     if (tunnels)
-        sw_gw_enc_add(e, SW_TYPE_CLUSTER, SW_SLICE_LIT(SW_GW_CONNECT_PROXY),
-                      &sw_gw_connect_proxy(e)->base);
+        sw_gwx_enc_add(e, SW_TYPE_CLUSTER, SW_SLICE_LIT(SW_GW_CONNECT_PROXY),
+                       &sw_gwx_connect_proxy(e)->base);
     sort_from(e, from);
 }
 
@@ -83,10 +83,10 @@ static void encode_listeners(struct enc *e, const struct sw_gw_model *m, bool tu
     size_t from = e->n;
 
     for (size_t i = 0; i < m->n_listeners; i++)
-        sw_gw_encode_listener(e, m->listeners[i]);
+        sw_gwx_encode_listener(e, m->listeners[i]);
     if (tunnels)
-        sw_gw_enc_add(e, SW_TYPE_LISTENER, SW_SLICE_LIT(SW_GW_TUNNEL_LISTENER),
-                      &sw_gw_tunnel_listener(e)->base);
+        sw_gwx_enc_add(e, SW_TYPE_LISTENER, SW_SLICE_LIT(SW_GW_TUNNEL_LISTENER),
+                       &sw_gwx_tunnel_listener(e)->base);
     sort_from(e, from);
 }
 
@@ -99,9 +99,9 @@ void sw_gw_xds_encode(const struct sw_gw_model *m, const struct sw_gw_xds_conf *
     encode_clusters(&e, m, tunnels);
     encode_listeners(&e, m, tunnels);
     for (size_t i = 0; i < m->n_tables; i++)
-        sw_gw_encode_table(&e, m->tables[i]);
+        sw_gwx_encode_table(&e, m->tables[i]);
     for (size_t i = 0; i < m->n_secrets; i++)
-        sw_gw_encode_secret(&e, m->secrets[i]);
+        sw_gwx_encode_secret(&e, m->secrets[i]);
     *ret = (struct sw_gw_resources){.p = e.res, .n = e.n};
 }
 

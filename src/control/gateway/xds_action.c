@@ -27,14 +27,14 @@ static Sw__WeightedCluster__ClusterWeight *share(struct enc *e, const struct sw_
         SW_PB_NEW(e->a, Sw__WeightedCluster__ClusterWeight, sw__weighted_cluster__cluster_weight);
 
     w->name = SW_PB_BYTES(cluster_name(b));
-    w->weight = sw_gw_u32(e, b->weight);
-    w->request_headers_to_add = sw_gw_header_options(e, &b->request, &w->n_request_headers_to_add);
+    w->weight = sw_gwx_u32(e, b->weight);
+    w->request_headers_to_add = sw_gwx_header_options(e, &b->request, &w->n_request_headers_to_add);
     w->response_headers_to_add =
-        sw_gw_header_options(e, &b->response, &w->n_response_headers_to_add);
+        sw_gwx_header_options(e, &b->response, &w->n_response_headers_to_add);
     w->request_headers_to_remove =
-        sw_gw_header_removals(e, &b->request, &w->n_request_headers_to_remove);
+        sw_gwx_header_removals(e, &b->request, &w->n_request_headers_to_remove);
     w->response_headers_to_remove =
-        sw_gw_header_removals(e, &b->response, &w->n_response_headers_to_remove);
+        sw_gwx_header_removals(e, &b->response, &w->n_response_headers_to_remove);
     if (b->host_rewrite.n) {
         w->host_rewrite_specifier_case =
             SW__WEIGHTED_CLUSTER__CLUSTER_WEIGHT__HOST_REWRITE_SPECIFIER_HOST_REWRITE_LITERAL;
@@ -106,8 +106,8 @@ static struct sw_slice without_slash(struct sw_slice s)
     return s;
 }
 
-void sw_gw_prefix_swap(struct enc *e, struct sw_slice matched, struct sw_slice replacement,
-                       struct sw_slice *ret_prefix, struct sw_slice *ret_pattern)
+void sw_gwx_prefix_swap(struct enc *e, struct sw_slice matched, struct sw_slice replacement,
+                        struct sw_slice *ret_prefix, struct sw_slice *ret_pattern)
 {
     struct sw_slice from = without_slash(matched);
     struct sw_slice to = without_slash(replacement);
@@ -120,7 +120,7 @@ void sw_gw_prefix_swap(struct enc *e, struct sw_slice matched, struct sw_slice r
         *ret_prefix = sw_slice_str(sw_arena_printf(e->a, "%.*s/", SW_SLICE_ARG(to)));
     } else if (to.n == 0) {
         *ret_pattern = sw_slice_str(
-            sw_arena_printf(e->a, "^%.*s/*", SW_SLICE_ARG(sw_gw_regex_quote(e, from))));
+            sw_arena_printf(e->a, "^%.*s/*", SW_SLICE_ARG(sw_gwx_regex_quote(e, from))));
     } else {
         *ret_prefix = to;
     }
@@ -142,12 +142,12 @@ static void set_rewrite(struct enc *e, const struct sw_gw_route *r, Sw__RouteAct
         return;
     case SW_GW_PATH_FULL:
         to->regex_rewrite =
-            sw_gw_substitute(e, SW_SLICE_LIT("^/.*$"), w->path.n ? w->path : SW_SLICE_LIT("/"));
+            sw_gwx_substitute(e, SW_SLICE_LIT("^/.*$"), w->path.n ? w->path : SW_SLICE_LIT("/"));
         return;
     case SW_GW_PATH_REPLACE_PREFIX:
-        sw_gw_prefix_swap(e, r->match.path, w->path, &prefix, &pattern);
+        sw_gwx_prefix_swap(e, r->match.path, w->path, &prefix, &pattern);
         if (pattern.n)
-            to->regex_rewrite = sw_gw_substitute(e, pattern, SW_SLICE_LIT("/"));
+            to->regex_rewrite = sw_gwx_substitute(e, pattern, SW_SLICE_LIT("/"));
         else
             to->prefix_rewrite = SW_PB_BYTES(prefix);
         return;
@@ -202,13 +202,13 @@ static void set_retry(struct enc *e, const struct sw_gw_route *r, Sw__RouteActio
     p->retry_on = in->n_codes ? SW_PB_LIT("connect-failure,refused-stream,reset,"
                                           "retriable-status-codes")
                               : SW_PB_LIT("connect-failure,refused-stream,reset");
-    p->num_retries = sw_gw_u32(e, in->attempts);
+    p->num_retries = sw_gwx_u32(e, in->attempts);
     if (r->backend_timeout_ms > 0)
-        p->per_try_timeout = sw_gw_xds_duration(e, (uint64_t)r->backend_timeout_ms);
+        p->per_try_timeout = sw_gwx_duration(e, (uint64_t)r->backend_timeout_ms);
     other->name = SW_PB_LIT("envoy.retry_host_predicates.previous_hosts");
     other->config_type_case = SW__RETRY_POLICY__RETRY_HOST_PREDICATE__CONFIG_TYPE_TYPED_CONFIG;
     other->typed_config = sw_pb_any(e->a, &previous->base);
-    p->retry_host_predicate = sw_gw_one(e, other);
+    p->retry_host_predicate = sw_gwx_one(e, other);
     p->n_retry_host_predicate = 1;
     p->host_selection_retry_max_attempts = HOST_TRIES;
     p->n_retriable_status_codes = in->n_codes;
@@ -219,7 +219,7 @@ static void set_retry(struct enc *e, const struct sw_gw_route *r, Sw__RouteActio
     if (in->backoff_ms) {
         p->retry_back_off =
             SW_PB_NEW(e->a, Sw__RetryPolicy__RetryBackOff, sw__retry_policy__retry_back_off);
-        p->retry_back_off->base_interval = sw_gw_xds_duration(e, in->backoff_ms);
+        p->retry_back_off->base_interval = sw_gwx_duration(e, in->backoff_ms);
     }
     to->retry_policy = p;
 }
@@ -238,7 +238,7 @@ static uint64_t whole_timeout(const struct sw_gw_route *r)
     return all ? sw_min(all, one) : one;
 }
 
-Sw__RouteAction *sw_gw_route_action(struct enc *e, const struct sw_gw_route *r)
+Sw__RouteAction *sw_gwx_route_action(struct enc *e, const struct sw_gw_route *r)
 {
     Sw__RouteAction *to = SW_PB_NEW(e->a, Sw__RouteAction, sw__route_action);
 
@@ -247,7 +247,7 @@ Sw__RouteAction *sw_gw_route_action(struct enc *e, const struct sw_gw_route *r)
     if (r->rewrite)
         set_rewrite(e, r, to);
     set_mirrors(e, r, to);
-    to->timeout = sw_gw_xds_duration(e, whole_timeout(r));
+    to->timeout = sw_gwx_duration(e, whole_timeout(r));
     if (r->retry)
         set_retry(e, r, to);
     if (r->websocket) {
@@ -255,7 +255,7 @@ Sw__RouteAction *sw_gw_route_action(struct enc *e, const struct sw_gw_route *r)
             SW_PB_NEW(e->a, Sw__RouteAction__UpgradeConfig, sw__route_action__upgrade_config);
 
         u->upgrade_type = SW_PB_LIT("websocket");
-        to->upgrade_configs = sw_gw_one(e, u);
+        to->upgrade_configs = sw_gwx_one(e, u);
         to->n_upgrade_configs = 1;
     }
     return to;

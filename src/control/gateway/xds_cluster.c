@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clusters of the model, and those that only Envoy needs. Endpoints come by themselves (EDS). */
+#include <stdlib.h>
+
 #include <proto/cluster.pb-c.h>
 #include <proto/core.pb-c.h>
 #include <proto/endpoint.pb-c.h>
@@ -40,7 +42,7 @@ static void set_sans(struct enc *e, const struct sw_gw_backend_tls *t,
             m->san_type = SW__SUBJECT_ALT_NAME_MATCHER__SAN_TYPE__URI;
             break;
         }
-        m->matcher = sw_gw_string_match(e, SW_GW_MATCH_EXACT, t->sans[i].value);
+        m->matcher = sw_gwx_string_match(e, SW_GW_MATCH_EXACT, t->sans[i].value);
         to->match_typed_subject_alt_names[to->n_match_typed_subject_alt_names++] = m;
     }
 }
@@ -64,7 +66,7 @@ static void set_validation(struct enc *e, const struct sw_gw_backend_tls *t,
     both = SW_PB_NEW(e->a, Sw__CommonTlsContext__CombinedCertificateValidationContext,
                      sw__common_tls_context__combined_certificate_validation_context);
     both->default_validation_context = v;
-    both->validation_context_sds_secret_config = sw_gw_sds(e, t->ca);
+    both->validation_context_sds_secret_config = sw_gwx_sds(e, t->ca);
     to->validation_context_type_case =
         SW__COMMON_TLS_CONTEXT__VALIDATION_CONTEXT_TYPE_COMBINED_VALIDATION_CONTEXT;
     to->combined_validation_context = both;
@@ -102,10 +104,10 @@ static Sw__TransportSocket *backend_tls(struct enc *e, const struct sw_gw_cluste
     set_validation(e, t, common);
     set_alpn(e, c->proto, common);
     if (t->client_cert.n) {
-        common->tls_certificate_sds_secret_configs = sw_gw_one(e, sw_gw_sds(e, t->client_cert));
+        common->tls_certificate_sds_secret_configs = sw_gwx_one(e, sw_gwx_sds(e, t->client_cert));
         common->n_tls_certificate_sds_secret_configs = 1;
     }
-    return sw_gw_socket(e, "envoy.transport_sockets.tls", &to->base);
+    return sw_gwx_socket(e, "envoy.transport_sockets.tls", &to->base);
 }
 
 /* --- tunnels --- */
@@ -114,7 +116,7 @@ static Sw__TransportSocket *raw_buffer(struct enc *e)
 {
     Sw__RawBuffer *raw = SW_PB_NEW(e->a, Sw__RawBuffer, sw__raw_buffer);
 
-    return sw_gw_socket(e, "envoy.transport_sockets.raw_buffer", &raw->base);
+    return sw_gwx_socket(e, "envoy.transport_sockets.raw_buffer", &raw->base);
 }
 
 /* Carries the endpoint's metadata 'tunnel' over to the internal listener. */
@@ -130,10 +132,10 @@ static Sw__TransportSocket *internal_upstream(struct enc *e, Sw__TransportSocket
     from->kind->kind_case = SW__METADATA_KIND__KIND_HOST;
     from->kind->host = SW_PB_NEW(e->a, Sw__MetadataKind__Host, sw__metadata_kind__host);
     from->name = SW_PB_LIT("tunnel");
-    to->passthrough_metadata = sw_gw_one(e, from);
+    to->passthrough_metadata = sw_gwx_one(e, from);
     to->n_passthrough_metadata = 1;
     to->transport_socket = inner;
-    return sw_gw_socket(e, "envoy.transport_sockets.internal_upstream", &to->base);
+    return sw_gwx_socket(e, "envoy.transport_sockets.internal_upstream", &to->base);
 }
 
 /* --- what all clusters have --- */
@@ -164,7 +166,7 @@ static void set_protocol(struct enc *e, bool http2, Sw__Cluster *to)
     o->explicit_http_config = x;
     entry->key = SW_PB_LIT("envoy.extensions.upstreams.http.v3.HttpProtocolOptions");
     entry->value = sw_pb_any(e->a, &o->base);
-    to->typed_extension_protocol_options = sw_gw_one(e, entry);
+    to->typed_extension_protocol_options = sw_gwx_one(e, entry);
     to->n_typed_extension_protocol_options = 1;
 }
 
@@ -174,15 +176,15 @@ static Sw__CircuitBreakers *limits(struct enc *e)
     Sw__CircuitBreakers__Thresholds *t =
         SW_PB_NEW(e->a, Sw__CircuitBreakers__Thresholds, sw__circuit_breakers__thresholds);
 
-    t->max_connections = sw_gw_u32(e, MAX_CONNECTIONS);
-    t->max_pending_requests = sw_gw_u32(e, MAX_REQUESTS);
-    t->max_requests = sw_gw_u32(e, MAX_REQUESTS);
+    t->max_connections = sw_gwx_u32(e, MAX_CONNECTIONS);
+    t->max_pending_requests = sw_gwx_u32(e, MAX_REQUESTS);
+    t->max_requests = sw_gwx_u32(e, MAX_REQUESTS);
     t->retry_budget = SW_PB_NEW(e->a, Sw__CircuitBreakers__Thresholds__RetryBudget,
                                 sw__circuit_breakers__thresholds__retry_budget);
     t->retry_budget->budget_percent = SW_PB_NEW(e->a, Sw__Percent, sw__percent);
     t->retry_budget->budget_percent->value = 20;
-    t->retry_budget->min_retry_concurrency = sw_gw_u32(e, MIN_RETRIES);
-    to->thresholds = sw_gw_one(e, t);
+    t->retry_budget->min_retry_concurrency = sw_gwx_u32(e, MIN_RETRIES);
+    to->thresholds = sw_gwx_one(e, t);
     to->n_thresholds = 1;
     return to;
 }
@@ -193,8 +195,8 @@ static Sw__Cluster *cluster(struct enc *e, struct sw_slice name)
 
     to->name = SW_PB_BYTES(name);
     to->cluster_discovery_type_case = SW__CLUSTER__CLUSTER_DISCOVERY_TYPE_TYPE;
-    to->connect_timeout = sw_gw_xds_duration(e, CONNECT_MS);
-    to->per_connection_buffer_limit_bytes = sw_gw_u32(e, BUFFER_BYTES);
+    to->connect_timeout = sw_gwx_duration(e, CONNECT_MS);
+    to->per_connection_buffer_limit_bytes = sw_gwx_u32(e, BUFFER_BYTES);
     to->lb_policy = SW__CLUSTER__LB_POLICY__LEAST_REQUEST;
     to->circuit_breakers = limits(e);
     to->ignore_health_on_host_removal = true;
@@ -206,18 +208,19 @@ static void set_eds(struct enc *e, struct sw_slice service, Sw__Cluster *to)
     to->type = SW__CLUSTER__DISCOVERY_TYPE__EDS;
     to->eds_cluster_config =
         SW_PB_NEW(e->a, Sw__Cluster__EdsClusterConfig, sw__cluster__eds_cluster_config);
-    to->eds_cluster_config->eds_config = sw_gw_ads(e);
+    to->eds_cluster_config->eds_config = sw_gwx_ads(e);
     to->eds_cluster_config->service_name = SW_PB_BYTES(service);
 }
 
 /* --- the clusters --- */
 
-void sw_gw_encode_cluster(struct enc *e, const struct sw_gw_cluster *c)
+/* All of a cluster but what finds it: name, type and endpoint set. */
+static Sw__Cluster *cluster_of(struct enc *e, const struct sw_gw_cluster *c)
 {
-    Sw__Cluster *to = cluster(e, c->name);
+    Sw__Cluster *to = cluster(e, (struct sw_slice){0});
     Sw__TransportSocket *socket = c->tls ? backend_tls(e, c) : NULL;
 
-    set_eds(e, c->endpoints, to);
+    to->cluster_discovery_type_case = SW__CLUSTER__CLUSTER_DISCOVERY_TYPE__NOT_SET;
     switch (c->proto) {
     case SW_GW_PROTO_HTTP1:
     case SW_GW_PROTO_WS:
@@ -234,12 +237,48 @@ void sw_gw_encode_cluster(struct enc *e, const struct sw_gw_cluster *c)
     if (c->tunnel)
         socket = internal_upstream(e, socket ? socket : raw_buffer(e));
     to->transport_socket = socket;
-    sw_gw_enc_add(e, SW_TYPE_CLUSTER, c->name, &to->base);
+    return to;
 }
 
-void sw_gw_encode_udp_cluster(struct enc *e, const struct sw_gw_chain *c)
+static struct sw_slice encoded_rest(struct enc *e, const struct sw_gw_cluster *c)
 {
-    struct sw_slice name = sw_gw_udp_cluster_name(e->a, c);
+    struct sw_slice *common = &e->plain_cluster[c->proto];
+
+    if (c->tls || c->tunnel)
+        return sw_pb_pack(e->a, &cluster_of(e, c)->base);
+    if (common->n == 0)
+        *common = sw_pb_pack(e->a, &cluster_of(e, c)->base);
+    return *common;
+}
+
+/*
+ * There are many clusters and they are much alike, so the first three fields (name, type,
+ * eds_cluster_config) are written by hand in front of the others, which are encoded once.
+ */
+void sw_gwx_encode_cluster(struct enc *e, const struct sw_gw_cluster *c)
+{
+    struct sw_slice rest = encoded_rest(e, c);
+    struct sw_slice set = c->endpoints.n ? c->endpoints : c->name; /* as Envoy reads it */
+    struct sw_buf out;
+    size_t eds;
+
+    if (e->ads.n == 0)
+        e->ads = sw_pb_pack(e->a, &sw_gwx_ads(e)->base);
+    eds = sw_pb_bytes_size(1, e->ads.n) + sw_pb_bytes_size(2, set.n);
+    sw_buf_init(&out, SIZE_MAX / 2);
+    if (sw_pb_put_bytes(&out, 1, c->name) != SW_OK ||
+        sw_pb_put_varint(&out, 2, SW__CLUSTER__DISCOVERY_TYPE__EDS) != SW_OK ||
+        sw_pb_put_head(&out, 3, eds) != SW_OK || sw_pb_put_bytes(&out, 1, e->ads) != SW_OK ||
+        sw_pb_put_bytes(&out, 2, set) != SW_OK || sw_buf_append_slice(&out, rest) != SW_OK)
+        abort(); /* the buffer has no limit that a model could reach */
+    sw_gwx_enc_add_bytes(e, SW_TYPE_CLUSTER, sw_arena_slice(e->a, c->name),
+                         sw_arena_slice(e->a, sw_buf_slice(&out)));
+    sw_buf_done(&out);
+}
+
+void sw_gwx_encode_udp_cluster(struct enc *e, const struct sw_gw_chain *c)
+{
+    struct sw_slice name = sw_gwx_udp_cluster_name(e->a, c);
     Sw__Cluster *to = cluster(e, name);
 
     set_eds(e, name, to);
@@ -251,7 +290,7 @@ void sw_gw_encode_udp_cluster(struct enc *e, const struct sw_gw_chain *c)
     to->common_lb_config->locality_weighted_lb_config =
         SW_PB_NEW(e->a, Sw__Cluster__CommonLbConfig__LocalityWeightedLbConfig,
                   sw__cluster__common_lb_config__locality_weighted_lb_config);
-    sw_gw_enc_add(e, SW_TYPE_CLUSTER, name, &to->base);
+    sw_gwx_enc_add(e, SW_TYPE_CLUSTER, name, &to->base);
 }
 
 static Sw__Address *proxy_address(struct enc *e)
@@ -260,7 +299,7 @@ static Sw__Address *proxy_address(struct enc *e)
     Sw__Address *m;
 
     if (!sw_slice_has_prefix(conf->connect_proxy, SW_SLICE_LIT("/")))
-        return sw_gw_address(
+        return sw_gwx_address(
             e, conf->connect_proxy.n ? conf->connect_proxy : SW_SLICE_LIT("127.0.0.1"),
             conf->connect_proxy_port ? conf->connect_proxy_port : PROXY_PORT, false);
     m = SW_PB_NEW(e->a, Sw__Address, sw__address);
@@ -270,7 +309,7 @@ static Sw__Address *proxy_address(struct enc *e)
     return m;
 }
 
-Sw__Cluster *sw_gw_connect_proxy(struct enc *e)
+Sw__Cluster *sw_gwx_connect_proxy(struct enc *e)
 {
     Sw__Cluster *to = cluster(e, SW_SLICE_LIT(SW_GW_CONNECT_PROXY));
     Sw__ClusterLoadAssignment *la =
@@ -282,10 +321,10 @@ Sw__Cluster *sw_gw_connect_proxy(struct enc *e)
     lb->host_identifier_case = SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT;
     lb->endpoint = SW_PB_NEW(e->a, Sw__Endpoint, sw__endpoint);
     lb->endpoint->address = proxy_address(e);
-    lo->lb_endpoints = sw_gw_one(e, lb);
+    lo->lb_endpoints = sw_gwx_one(e, lb);
     lo->n_lb_endpoints = 1;
     la->cluster_name = SW_PB_LIT(SW_GW_CONNECT_PROXY);
-    la->endpoints = sw_gw_one(e, lo);
+    la->endpoints = sw_gwx_one(e, lo);
     la->n_endpoints = 1;
     to->load_assignment = la;
     to->type = SW__CLUSTER__DISCOVERY_TYPE__STATIC;
@@ -293,17 +332,17 @@ Sw__Cluster *sw_gw_connect_proxy(struct enc *e)
     return to;
 }
 
-void sw_gw_make_tunnel(struct enc *e, Sw__Cluster *to, const struct sw_gw_endpoint *ep)
+void sw_gwx_make_tunnel(struct enc *e, Sw__Cluster *to, const struct sw_gw_endpoint *ep)
 {
     Sw__ClusterLoadAssignment *la =
         SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
     Sw__LocalityLbEndpoints *lo =
         SW_PB_NEW(e->a, Sw__LocalityLbEndpoints, sw__locality_lb_endpoints);
 
-    lo->lb_endpoints = sw_gw_one(e, sw_gw_tunnel_endpoint(e, ep));
+    lo->lb_endpoints = sw_gwx_one(e, sw_gwx_tunnel_endpoint(e, ep));
     lo->n_lb_endpoints = 1;
     la->cluster_name = to->name;
-    la->endpoints = sw_gw_one(e, lo);
+    la->endpoints = sw_gwx_one(e, lo);
     la->n_endpoints = 1;
     to->load_assignment = la;
     to->cluster_discovery_type_case = SW__CLUSTER__CLUSTER_DISCOVERY_TYPE_TYPE;

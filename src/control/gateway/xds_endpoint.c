@@ -47,7 +47,7 @@ static Sw__Metadata *tunnel_metadata(struct enc *e, const struct sw_gw_endpoint 
     f->value->fields[0] = text_field(e, "address", ep->tunnel_target);
     f->value->fields[1] = text_field(e, "endpoint_id", ep->tunnel_id);
     f->value->n_fields = 2;
-    m->filter_metadata = sw_gw_one(e, f);
+    m->filter_metadata = sw_gwx_one(e, f);
     m->n_filter_metadata = 1;
     return m;
 }
@@ -69,7 +69,7 @@ static Sw__Address *tunnel_address(struct enc *e, const struct sw_gw_endpoint *e
     return m;
 }
 
-Sw__LbEndpoint *sw_gw_tunnel_endpoint(struct enc *e, const struct sw_gw_endpoint *ep)
+Sw__LbEndpoint *sw_gwx_tunnel_endpoint(struct enc *e, const struct sw_gw_endpoint *ep)
 {
     Sw__LbEndpoint *lb = SW_PB_NEW(e->a, Sw__LbEndpoint, sw__lb_endpoint);
 
@@ -86,11 +86,11 @@ static Sw__LbEndpoint *endpoint(struct enc *e, const struct sw_gw_endpoint *ep,
     Sw__LbEndpoint *lb;
 
     if (use->tunnel)
-        return sw_gw_tunnel_endpoint(e, ep);
+        return sw_gwx_tunnel_endpoint(e, ep);
     lb = SW_PB_NEW(e->a, Sw__LbEndpoint, sw__lb_endpoint);
     lb->host_identifier_case = SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT;
     lb->endpoint = SW_PB_NEW(e->a, Sw__Endpoint, sw__endpoint);
-    lb->endpoint->address = sw_gw_address(e, ep->address, ep->port, use->udp);
+    lb->endpoint->address = sw_gwx_address(e, ep->address, ep->port, use->udp);
     return lb;
 }
 
@@ -159,7 +159,7 @@ static void encode_set(struct enc *e, const struct sw_gw_endpoints *set, const s
     to->endpoints = sw_arena_array(e->a, set->n + 1, sizeof(*to->endpoints));
     add_localities(e, set, false, 0, use, to);
     add_localities(e, set, true, count(set, false) ? 1 : 0, use, to);
-    sw_gw_enc_add(e, SW_TYPE_ENDPOINT, set->name, &to->base);
+    sw_gwx_enc_add(e, SW_TYPE_ENDPOINT, set->name, &to->base);
 }
 
 /* --- datagrams that split --- */
@@ -189,7 +189,7 @@ static void encode_split(struct enc *e, const struct sw_gw_chain *c,
                          const struct sw_gw_endpoint_model *ep)
 {
     static const struct use udp = {.udp = true};
-    struct sw_slice name = sw_gw_udp_cluster_name(e->a, c);
+    struct sw_slice name = sw_gwx_udp_cluster_name(e->a, c);
     Sw__ClusterLoadAssignment *to =
         SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
 
@@ -206,13 +206,13 @@ static void encode_split(struct enc *e, const struct sw_gw_chain *c,
         lo = SW_PB_NEW(e->a, Sw__LocalityLbEndpoints, sw__locality_lb_endpoints);
         lo->locality = SW_PB_NEW(e->a, Sw__Locality, sw__locality);
         lo->locality->sub_zone = SW_PB_BYTES(sw_slice_str(sw_arena_printf(e->a, "share-%zu", i)));
-        lo->load_balancing_weight = sw_gw_u32(e, b->weight);
+        lo->load_balancing_weight = sw_gwx_u32(e, b->weight);
         lo->lb_endpoints = sw_arena_array(e->a, set->n, sizeof(*lo->lb_endpoints));
         for (size_t k = 0; k < set->n; k++)
             lo->lb_endpoints[lo->n_lb_endpoints++] = endpoint(e, &set->p[k], &udp);
         to->endpoints[to->n_endpoints++] = lo;
     }
-    sw_gw_enc_add(e, SW_TYPE_ENDPOINT, name, &to->base);
+    sw_gwx_enc_add(e, SW_TYPE_ENDPOINT, name, &to->base);
 }
 
 /* --- all --- */
@@ -234,7 +234,7 @@ static void encode_splits(struct enc *e, const struct sw_gw_model *m,
         const struct sw_gw_listener *l = m->listeners[i];
 
         for (size_t k = 0; l->udp && k < l->n_chains; k++) {
-            if (sw_gw_udp_split(l->chains[k]))
+            if (sw_gwx_udp_split(l->chains[k]))
                 encode_split(e, l->chains[k], ep);
         }
     }

@@ -41,14 +41,14 @@ static Sw__StringMatcher *origin(struct enc *e, struct sw_slice o)
     struct sw_slice tail;
 
     if (star < 0)
-        return sw_gw_string_match(e, SW_GW_MATCH_EXACT, o);
+        return sw_gwx_string_match(e, SW_GW_MATCH_EXACT, o);
     if (o.n == 1)
-        return sw_gw_string_match(e, SW_GW_MATCH_REGEX, SW_SLICE_LIT(".*"));
-    head = sw_gw_regex_quote(e, sw_slice_head(o, (size_t)star));
-    tail = sw_gw_regex_quote(e, sw_slice_from(o, (size_t)star + 1));
-    return sw_gw_string_match(e, SW_GW_MATCH_REGEX,
-                              sw_slice_str(sw_arena_printf(
-                                  e->a, "%.*s[^/]+%.*s", SW_SLICE_ARG(head), SW_SLICE_ARG(tail))));
+        return sw_gwx_string_match(e, SW_GW_MATCH_REGEX, SW_SLICE_LIT(".*"));
+    head = sw_gwx_regex_quote(e, sw_slice_head(o, (size_t)star));
+    tail = sw_gwx_regex_quote(e, sw_slice_from(o, (size_t)star + 1));
+    return sw_gwx_string_match(e, SW_GW_MATCH_REGEX,
+                               sw_slice_str(sw_arena_printf(
+                                   e->a, "%.*s[^/]+%.*s", SW_SLICE_ARG(head), SW_SLICE_ARG(tail))));
 }
 
 static Sw__Any *cors(struct enc *e, const struct sw_gw_cors *c)
@@ -64,8 +64,8 @@ static Sw__Any *cors(struct enc *e, const struct sw_gw_cors *c)
     p->expose_headers = SW_PB_BYTES(join(e, c->expose, c->n_expose));
     p->max_age = SW_PB_BYTES(sw_slice_str(sw_arena_printf(e->a, "%u", c->max_age_s)));
     if (c->credentials)
-        p->allow_credentials = sw_gw_bool(e, true);
-    p->forward_not_matching_preflights = sw_gw_bool(e, false);
+        p->allow_credentials = sw_gwx_bool(e, true);
+    p->forward_not_matching_preflights = sw_gwx_bool(e, false);
     return sw_pb_any(e->a, &p->base);
 }
 
@@ -84,7 +84,7 @@ static Sw__TypedExtensionConfig *session_state(struct enc *e, const struct sw_gw
         cookie->cookie = SW_PB_NEW(e->a, Sw__SessionCookie, sw__session_cookie);
         cookie->cookie->name = SW_PB_BYTES(s->name);
         if (s->permanent && s->ttl_ms)
-            cookie->cookie->ttl = sw_gw_xds_duration(e, s->ttl_ms);
+            cookie->cookie->ttl = sw_gwx_duration(e, s->ttl_ms);
         cookie->cookie->path = SW_PB_BYTES(s->path);
         x->name = SW_PB_LIT("envoy.http.stateful_session.cookie");
         x->typed_config = sw_pb_any(e->a, &cookie->base);
@@ -119,7 +119,7 @@ static void add(struct enc *e, Sw__Route *to, const char *filter, Sw__Any *confi
     to->typed_per_filter_config[to->n_typed_per_filter_config++] = entry;
 }
 
-void sw_gw_route_filters(struct enc *e, const struct sw_gw_route *r, Sw__Route *to)
+void sw_gwx_route_filters(struct enc *e, const struct sw_gw_route *r, Sw__Route *to)
 {
     bool keeps = r->session && r->action == SW_GW_FORWARD;
 

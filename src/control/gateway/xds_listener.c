@@ -64,9 +64,9 @@ static void set_protocol_options(struct enc *e, Sw__HttpConnectionManager *to)
     Sw__HttpProtocolOptions *common =
         SW_PB_NEW(e->a, Sw__HttpProtocolOptions, sw__http_protocol_options);
 
-    h2->max_concurrent_streams = sw_gw_u32(e, H2_STREAMS);
-    h2->initial_stream_window_size = sw_gw_u32(e, H2_STREAM_WINDOW);
-    h2->initial_connection_window_size = sw_gw_u32(e, H2_CONN_WINDOW);
+    h2->max_concurrent_streams = sw_gwx_u32(e, H2_STREAMS);
+    h2->initial_stream_window_size = sw_gwx_u32(e, H2_STREAM_WINDOW);
+    h2->initial_connection_window_size = sw_gwx_u32(e, H2_CONN_WINDOW);
     to->http2_protocol_options = h2;
     common->headers_with_underscores_action =
         SW__HTTP_PROTOCOL_OPTIONS__HEADERS_WITH_UNDERSCORES_ACTION__REJECT_REQUEST;
@@ -81,13 +81,13 @@ static Sw__HttpConnectionManager *manager(struct enc *e, const struct sw_gw_chai
     to->stat_prefix = SW_PB_BYTES(c->name);
     to->route_specifier_case = SW__HTTP_CONNECTION_MANAGER__ROUTE_SPECIFIER_RDS;
     to->rds = SW_PB_NEW(e->a, Sw__Rds, sw__rds);
-    to->rds->config_source = sw_gw_ads(e);
+    to->rds->config_source = sw_gwx_ads(e);
     to->rds->route_config_name = SW_PB_BYTES(c->table->name);
     set_http_filters(e, to);
     set_protocol_options(e, to);
-    to->access_log = sw_gw_access_log(e, &to->n_access_log);
-    to->use_remote_address = sw_gw_bool(e, true);
-    to->normalize_path = sw_gw_bool(e, true);
+    to->access_log = sw_gwx_access_log(e, &to->n_access_log);
+    to->use_remote_address = sw_gwx_bool(e, true);
+    to->normalize_path = sw_gwx_bool(e, true);
     to->merge_slashes = true;
     to->path_with_escaped_slashes_action =
         SW__HTTP_CONNECTION_MANAGER__PATH_WITH_ESCAPED_SLASHES_ACTION__UNESCAPE_AND_REDIRECT;
@@ -136,7 +136,7 @@ static Sw__TcpProxy *tcp_proxy(struct enc *e, const struct sw_gw_chain *c)
 
     to->stat_prefix = SW_PB_BYTES(c->name);
     set_tcp_clusters(e, c, to);
-    to->access_log = sw_gw_access_log(e, &to->n_access_log);
+    to->access_log = sw_gwx_access_log(e, &to->n_access_log);
     return to;
 }
 
@@ -154,8 +154,8 @@ static void set_client_validation(struct enc *e, const struct sw_gw_chain *c,
     case SW_GW_CLIENT_REQUIRE:
         common->validation_context_type_case =
             SW__COMMON_TLS_CONTEXT__VALIDATION_CONTEXT_TYPE_VALIDATION_CONTEXT_SDS_SECRET_CONFIG;
-        common->validation_context_sds_secret_config = sw_gw_sds(e, c->client_ca);
-        to->require_client_certificate = sw_gw_bool(e, true);
+        common->validation_context_sds_secret_config = sw_gwx_sds(e, c->client_ca);
+        to->require_client_certificate = sw_gwx_bool(e, true);
         return;
     case SW_GW_CLIENT_INSECURE:
         both = SW_PB_NEW(e->a, Sw__CommonTlsContext__CombinedCertificateValidationContext,
@@ -164,11 +164,11 @@ static void set_client_validation(struct enc *e, const struct sw_gw_chain *c,
             SW_PB_NEW(e->a, Sw__CertificateValidationContext, sw__certificate_validation_context);
         both->default_validation_context->trust_chain_verification =
             SW__CERTIFICATE_VALIDATION_CONTEXT__TRUST_CHAIN_VERIFICATION__ACCEPT_UNTRUSTED;
-        both->validation_context_sds_secret_config = sw_gw_sds(e, c->client_ca);
+        both->validation_context_sds_secret_config = sw_gwx_sds(e, c->client_ca);
         common->validation_context_type_case =
             SW__COMMON_TLS_CONTEXT__VALIDATION_CONTEXT_TYPE_COMBINED_VALIDATION_CONTEXT;
         common->combined_validation_context = both;
-        to->require_client_certificate = sw_gw_bool(e, false);
+        to->require_client_certificate = sw_gwx_bool(e, false);
         return;
     }
 }
@@ -183,7 +183,7 @@ static Sw__TransportSocket *terminate(struct enc *e, const struct sw_gw_chain *c
     common->tls_certificate_sds_secret_configs =
         sw_arena_array(e->a, c->n_certs + 1, sizeof(*common->tls_certificate_sds_secret_configs));
     for (size_t i = 0; i < c->n_certs; i++)
-        common->tls_certificate_sds_secret_configs[i] = sw_gw_sds(e, c->certs[i]);
+        common->tls_certificate_sds_secret_configs[i] = sw_gwx_sds(e, c->certs[i]);
     common->n_tls_certificate_sds_secret_configs = c->n_certs;
     if (c->alpn_http) {
         common->alpn_protocols = sw_arena_array(e->a, 2, sizeof(*common->alpn_protocols));
@@ -192,7 +192,7 @@ static Sw__TransportSocket *terminate(struct enc *e, const struct sw_gw_chain *c
         common->n_alpn_protocols = 2;
     }
     set_client_validation(e, c, to);
-    return sw_gw_socket(e, "envoy.transport_sockets.tls", &to->base);
+    return sw_gwx_socket(e, "envoy.transport_sockets.tls", &to->base);
 }
 
 /* --- chains --- */
@@ -222,7 +222,7 @@ static Sw__FilterChain *chain(struct enc *e, const struct sw_gw_chain *c)
         f = filter(e, "envoy.filters.network.tcp_proxy", &tcp_proxy(e, c)->base);
         break;
     }
-    to->filters = sw_gw_one(e, f);
+    to->filters = sw_gwx_one(e, f);
     to->n_filters = 1;
     /* A chain that refuses has nothing to show: closed before a handshake begins. */
     if (c->tls == SW_GW_TLS_TERMINATE && c->kind != SW_GW_CHAIN_REFUSE)
@@ -275,7 +275,7 @@ static void set_chains(struct enc *e, const struct sw_gw_listener *l, Sw__Listen
 
 /* --- UDP --- */
 
-bool sw_gw_udp_split(const struct sw_gw_chain *c)
+bool sw_gwx_udp_split(const struct sw_gw_chain *c)
 {
     size_t n = 0;
 
@@ -284,15 +284,15 @@ bool sw_gw_udp_split(const struct sw_gw_chain *c)
     return n > 1;
 }
 
-struct sw_slice sw_gw_udp_cluster_name(struct sw_arena *a, const struct sw_gw_chain *c)
+struct sw_slice sw_gwx_udp_cluster_name(struct sw_arena *a, const struct sw_gw_chain *c)
 {
     return sw_slice_str(sw_arena_printf(a, "split/%.*s", SW_SLICE_ARG(c->name)));
 }
 
 static struct sw_slice udp_target(struct enc *e, const struct sw_gw_chain *c)
 {
-    if (sw_gw_udp_split(c))
-        return sw_gw_udp_cluster_name(e->a, c);
+    if (sw_gwx_udp_split(c))
+        return sw_gwx_udp_cluster_name(e->a, c);
     for (size_t i = 0; i < c->n_backends; i++) {
         if (c->backends[i].cluster && c->backends[i].weight)
             return c->backends[i].cluster->name;
@@ -328,43 +328,43 @@ static Sw__ListenerFilter *udp_proxy(struct enc *e, const struct sw_gw_chain *c)
     to->matcher->on_no_match = SW_PB_NEW(e->a, Sw__Matcher__OnMatch, sw__matcher__on_match);
     to->matcher->on_no_match->on_match_case = SW__MATCHER__ON_MATCH__ON_MATCH_ACTION;
     to->matcher->on_no_match->action = action;
-    to->access_log = sw_gw_access_log(e, &to->n_access_log);
+    to->access_log = sw_gwx_access_log(e, &to->n_access_log);
     return listener_filter(e, "envoy.filters.udp_listener.udp_proxy", &to->base);
 }
 
 /* --- listeners --- */
 
-void sw_gw_encode_listener(struct enc *e, const struct sw_gw_listener *l)
+void sw_gwx_encode_listener(struct enc *e, const struct sw_gw_listener *l)
 {
     Sw__Listener *to = SW_PB_NEW(e->a, Sw__Listener, sw__listener);
 
     if (l->n_chains == 0)
         return; /* nothing to serve: the port stays closed */
     to->name = SW_PB_BYTES(l->name);
-    to->address = sw_gw_address(e, l->bind, l->bind_port, l->udp);
+    to->address = sw_gwx_address(e, l->bind, l->bind_port, l->udp);
     to->address->socket_address->ipv4_compat = sw_slice_eq_str(l->bind, "::");
     if (l->udp) {
-        to->listener_filters = sw_gw_one(e, udp_proxy(e, l->chains[0]));
+        to->listener_filters = sw_gwx_one(e, udp_proxy(e, l->chains[0]));
         to->n_listener_filters = 1;
     } else {
         set_chains(e, l, to);
-        to->per_connection_buffer_limit_bytes = sw_gw_u32(e, BUFFER_BYTES);
+        to->per_connection_buffer_limit_bytes = sw_gwx_u32(e, BUFFER_BYTES);
         if (l->inspect_tls) {
             Sw__TlsInspector *t = SW_PB_NEW(e->a, Sw__TlsInspector, sw__tls_inspector);
 
             to->listener_filters =
-                sw_gw_one(e, listener_filter(e, "envoy.filters.listener.tls_inspector", &t->base));
+                sw_gwx_one(e, listener_filter(e, "envoy.filters.listener.tls_inspector", &t->base));
             to->n_listener_filters = 1;
         }
     }
-    sw_gw_enc_add(e, SW_TYPE_LISTENER, l->name, &to->base);
+    sw_gwx_enc_add(e, SW_TYPE_LISTENER, l->name, &to->base);
 }
 
 /*
  * The listener inside the process that connector traffic passes: whom to ask for, and what, comes
  * with the endpoint's metadata, so one listener serves them all.
  */
-Sw__Listener *sw_gw_tunnel_listener(struct enc *e)
+Sw__Listener *sw_gwx_tunnel_listener(struct enc *e)
 {
     Sw__Listener *to = SW_PB_NEW(e->a, Sw__Listener, sw__listener);
     Sw__TcpProxy *tcp = SW_PB_NEW(e->a, Sw__TcpProxy, sw__tcp_proxy);
@@ -378,18 +378,18 @@ Sw__Listener *sw_gw_tunnel_listener(struct enc *e)
     id->header->value = SW_PB_LIT("%DYNAMIC_METADATA(tunnel:endpoint_id)%");
     id->append_action = SW__HEADER_VALUE_OPTION__HEADER_APPEND_ACTION__OVERWRITE_IF_EXISTS_OR_ADD;
     t->hostname = SW_PB_LIT("%DYNAMIC_METADATA(tunnel:address)%");
-    t->headers_to_add = sw_gw_one(e, id);
+    t->headers_to_add = sw_gwx_one(e, id);
     t->n_headers_to_add = 1;
     tcp->stat_prefix = SW_PB_LIT(SW_GW_TUNNEL_LISTENER);
     tcp->cluster_specifier_case = SW__TCP_PROXY__CLUSTER_SPECIFIER_CLUSTER;
     tcp->cluster = SW_PB_LIT(SW_GW_CONNECT_PROXY);
     tcp->tunneling_config = t;
-    tcp->access_log = sw_gw_access_log(e, &tcp->n_access_log);
+    tcp->access_log = sw_gwx_access_log(e, &tcp->n_access_log);
     fc->name = SW_PB_LIT(SW_GW_TUNNEL_LISTENER);
-    fc->filters = sw_gw_one(e, filter(e, "envoy.filters.network.tcp_proxy", &tcp->base));
+    fc->filters = sw_gwx_one(e, filter(e, "envoy.filters.network.tcp_proxy", &tcp->base));
     fc->n_filters = 1;
     to->name = SW_PB_LIT(SW_GW_TUNNEL_LISTENER);
-    to->filter_chains = sw_gw_one(e, fc);
+    to->filter_chains = sw_gwx_one(e, fc);
     to->n_filter_chains = 1;
     to->listener_specifier_case = SW__LISTENER__LISTENER_SPECIFIER_INTERNAL_LISTENER;
     to->internal_listener = SW_PB_NEW(e->a, Sw__Listener__InternalListenerConfig,

@@ -25,7 +25,7 @@ static void set_path(struct enc *e, const struct sw_gw_match *m, Sw__RouteMatch 
         return;
     case SW_GW_PATH_REGEX:
         to->path_specifier_case = SW__ROUTE_MATCH__PATH_SPECIFIER_SAFE_REGEX;
-        to->safe_regex = sw_gw_regex(e, m->path);
+        to->safe_regex = sw_gwx_regex(e, m->path);
         return;
     }
     to->path_specifier_case = SW__ROUTE_MATCH__PATH_SPECIFIER_PREFIX;
@@ -39,7 +39,7 @@ static Sw__HeaderMatcher *header(struct enc *e, struct sw_slice name, enum sw_gw
 
     m->name = SW_PB_BYTES(name);
     m->header_match_specifier_case = SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_STRING_MATCH;
-    m->string_match = sw_gw_string_match(e, kind, value);
+    m->string_match = sw_gwx_string_match(e, kind, value);
     return m;
 }
 
@@ -70,12 +70,12 @@ static void set_queries(struct enc *e, const struct sw_gw_match *m, Sw__RouteMat
         p->name = SW_PB_BYTES(q->name);
         p->query_parameter_match_specifier_case =
             SW__QUERY_PARAMETER_MATCHER__QUERY_PARAMETER_MATCH_SPECIFIER_STRING_MATCH;
-        p->string_match = sw_gw_string_match(e, q->kind, q->value);
+        p->string_match = sw_gwx_string_match(e, q->kind, q->value);
         to->query_parameters[to->n_query_parameters++] = p;
     }
 }
 
-Sw__RouteMatch *sw_gw_route_match(struct enc *e, const struct sw_gw_match *m)
+Sw__RouteMatch *sw_gwx_route_match(struct enc *e, const struct sw_gw_match *m)
 {
     Sw__RouteMatch *to = SW_PB_NEW(e->a, Sw__RouteMatch, sw__route_match);
 

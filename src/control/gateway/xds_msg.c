@@ -11,7 +11,7 @@
 #include "proto/pb.h"
 #include "proto/types.h"
 
-Sw__BoolValue *sw_gw_bool(struct enc *e, bool v)
+Sw__BoolValue *sw_gwx_bool(struct enc *e, bool v)
 {
     Sw__BoolValue *m = SW_PB_NEW(e->a, Sw__BoolValue, sw__bool_value);
 
@@ -19,7 +19,7 @@ Sw__BoolValue *sw_gw_bool(struct enc *e, bool v)
     return m;
 }
 
-Sw__UInt32Value *sw_gw_u32(struct enc *e, uint32_t v)
+Sw__UInt32Value *sw_gwx_u32(struct enc *e, uint32_t v)
 {
     Sw__UInt32Value *m = SW_PB_NEW(e->a, Sw__UInt32Value, sw__uint32_value);
 
@@ -27,7 +27,7 @@ Sw__UInt32Value *sw_gw_u32(struct enc *e, uint32_t v)
     return m;
 }
 
-Sw__Duration *sw_gw_xds_duration(struct enc *e, uint64_t ms)
+Sw__Duration *sw_gwx_duration(struct enc *e, uint64_t ms)
 {
     Sw__Duration *m = SW_PB_NEW(e->a, Sw__Duration, sw__duration);
 
@@ -36,7 +36,7 @@ Sw__Duration *sw_gw_xds_duration(struct enc *e, uint64_t ms)
     return m;
 }
 
-Sw__ConfigSource *sw_gw_ads(struct enc *e)
+Sw__ConfigSource *sw_gwx_ads(struct enc *e)
 {
     Sw__ConfigSource *m = SW_PB_NEW(e->a, Sw__ConfigSource, sw__config_source);
 
@@ -46,7 +46,7 @@ Sw__ConfigSource *sw_gw_ads(struct enc *e)
     return m;
 }
 
-Sw__RegexMatcher *sw_gw_regex(struct enc *e, struct sw_slice regex)
+Sw__RegexMatcher *sw_gwx_regex(struct enc *e, struct sw_slice regex)
 {
     Sw__RegexMatcher *m = SW_PB_NEW(e->a, Sw__RegexMatcher, sw__regex_matcher);
 
@@ -68,24 +68,24 @@ static struct sw_slice escape(struct sw_arena *a, struct sw_slice s, const char 
     return sw_slice(p, n);
 }
 
-struct sw_slice sw_gw_regex_quote(struct enc *e, struct sw_slice s)
+struct sw_slice sw_gwx_regex_quote(struct enc *e, struct sw_slice s)
 {
     return escape(e->a, s, "\\.+*?()|[]{}^$", '\\');
 }
 
-Sw__RegexMatchAndSubstitute *sw_gw_substitute(struct enc *e, struct sw_slice pattern,
-                                              struct sw_slice literal)
+Sw__RegexMatchAndSubstitute *sw_gwx_substitute(struct enc *e, struct sw_slice pattern,
+                                               struct sw_slice literal)
 {
     Sw__RegexMatchAndSubstitute *m =
         SW_PB_NEW(e->a, Sw__RegexMatchAndSubstitute, sw__regex_match_and_substitute);
 
-    m->pattern = sw_gw_regex(e, pattern);
+    m->pattern = sw_gwx_regex(e, pattern);
     m->substitution = SW_PB_BYTES(escape(e->a, literal, "\\", '\\'));
     return m;
 }
 
-Sw__StringMatcher *sw_gw_string_match(struct enc *e, enum sw_gw_match_kind kind,
-                                      struct sw_slice value)
+Sw__StringMatcher *sw_gwx_string_match(struct enc *e, enum sw_gw_match_kind kind,
+                                       struct sw_slice value)
 {
     Sw__StringMatcher *m = SW_PB_NEW(e->a, Sw__StringMatcher, sw__string_matcher);
 
@@ -96,14 +96,14 @@ Sw__StringMatcher *sw_gw_string_match(struct enc *e, enum sw_gw_match_kind kind,
         break;
     case SW_GW_MATCH_REGEX:
         m->match_pattern_case = SW__STRING_MATCHER__MATCH_PATTERN_SAFE_REGEX;
-        m->safe_regex = sw_gw_regex(e, value);
+        m->safe_regex = sw_gwx_regex(e, value);
         break;
     }
     return m;
 }
 
-Sw__TransportSocket *sw_gw_socket(struct enc *e, const char *name,
-                                  const struct ProtobufCMessage *config)
+Sw__TransportSocket *sw_gwx_socket(struct enc *e, const char *name,
+                                   const struct ProtobufCMessage *config)
 {
     Sw__TransportSocket *m = SW_PB_NEW(e->a, Sw__TransportSocket, sw__transport_socket);
 
@@ -113,7 +113,7 @@ Sw__TransportSocket *sw_gw_socket(struct enc *e, const char *name,
     return m;
 }
 
-Sw__Address *sw_gw_address(struct enc *e, struct sw_slice ip, uint16_t port, bool udp)
+Sw__Address *sw_gwx_address(struct enc *e, struct sw_slice ip, uint16_t port, bool udp)
 {
     Sw__SocketAddress *s = SW_PB_NEW(e->a, Sw__SocketAddress, sw__socket_address);
     Sw__Address *m = SW_PB_NEW(e->a, Sw__Address, sw__address);
@@ -127,16 +127,16 @@ Sw__Address *sw_gw_address(struct enc *e, struct sw_slice ip, uint16_t port, boo
     return m;
 }
 
-Sw__SdsSecretConfig *sw_gw_sds(struct enc *e, struct sw_slice name)
+Sw__SdsSecretConfig *sw_gwx_sds(struct enc *e, struct sw_slice name)
 {
     Sw__SdsSecretConfig *m = SW_PB_NEW(e->a, Sw__SdsSecretConfig, sw__sds_secret_config);
 
     m->name = SW_PB_BYTES(name);
-    m->sds_config = sw_gw_ads(e);
+    m->sds_config = sw_gwx_ads(e);
     return m;
 }
 
-Sw__AccessLog **sw_gw_access_log(struct enc *e, size_t *ret_n)
+Sw__AccessLog **sw_gwx_access_log(struct enc *e, size_t *ret_n)
 {
     Sw__StdoutAccessLog *out;
     Sw__AccessLog *m;
@@ -150,7 +150,7 @@ Sw__AccessLog **sw_gw_access_log(struct enc *e, size_t *ret_n)
     m->config_type_case = SW__ACCESS_LOG__CONFIG_TYPE_TYPED_CONFIG;
     m->typed_config = sw_pb_any(e->a, &out->base);
     *ret_n = 1;
-    return sw_gw_one(e, m);
+    return sw_gwx_one(e, m);
 }
 
 static Sw__HeaderValueOption *header_option(struct enc *e, const struct sw_gw_header *h, bool set)
@@ -167,8 +167,8 @@ static Sw__HeaderValueOption *header_option(struct enc *e, const struct sw_gw_he
     return m;
 }
 
-Sw__HeaderValueOption **sw_gw_header_options(struct enc *e, const struct sw_gw_headers *h,
-                                             size_t *ret_n)
+Sw__HeaderValueOption **sw_gwx_header_options(struct enc *e, const struct sw_gw_headers *h,
+                                              size_t *ret_n)
 {
     Sw__HeaderValueOption **p;
     size_t n = 0;
@@ -184,8 +184,8 @@ Sw__HeaderValueOption **sw_gw_header_options(struct enc *e, const struct sw_gw_h
     return p;
 }
 
-ProtobufCBinaryData *sw_gw_header_removals(struct enc *e, const struct sw_gw_headers *h,
-                                           size_t *ret_n)
+ProtobufCBinaryData *sw_gwx_header_removals(struct enc *e, const struct sw_gw_headers *h,
+                                            size_t *ret_n)
 {
     ProtobufCBinaryData *p;
 
@@ -198,7 +198,7 @@ ProtobufCBinaryData *sw_gw_header_removals(struct enc *e, const struct sw_gw_hea
     return p;
 }
 
-void *sw_gw_one(struct enc *e, void *p)
+void *sw_gwx_one(struct enc *e, void *p)
 {
     void **array = sw_arena_array(e->a, 1, sizeof(void *));
 

@@ -41,11 +41,11 @@ static void set_redirect_path(struct enc *e, const struct sw_gw_route *r, Sw__Re
         to->path_redirect = SW_PB_BYTES(d->path.n ? d->path : SW_SLICE_LIT("/"));
         return;
     case SW_GW_PATH_REPLACE_PREFIX:
-        sw_gw_prefix_swap(e, r->match.path, d->path, &prefix, &pattern);
+        sw_gwx_prefix_swap(e, r->match.path, d->path, &prefix, &pattern);
         if (pattern.n) {
             to->path_rewrite_specifier_case =
                 SW__REDIRECT_ACTION__PATH_REWRITE_SPECIFIER_REGEX_REWRITE;
-            to->regex_rewrite = sw_gw_substitute(e, pattern, SW_SLICE_LIT("/"));
+            to->regex_rewrite = sw_gwx_substitute(e, pattern, SW_SLICE_LIT("/"));
         } else if (prefix.n) {
             to->path_rewrite_specifier_case =
                 SW__REDIRECT_ACTION__PATH_REWRITE_SPECIFIER_PREFIX_REWRITE;
@@ -88,11 +88,11 @@ static Sw__Route *route(struct enc *e, const struct sw_gw_route *r)
     Sw__Route *to = SW_PB_NEW(e->a, Sw__Route, sw__route);
 
     to->name = SW_PB_BYTES(r->name);
-    to->match = sw_gw_route_match(e, &r->match);
+    to->match = sw_gwx_route_match(e, &r->match);
     switch (r->action) {
     case SW_GW_FORWARD:
         to->action_case = SW__ROUTE__ACTION_ROUTE;
-        to->route = sw_gw_route_action(e, r);
+        to->route = sw_gwx_route_action(e, r);
         break;
     case SW_GW_REDIRECT:
         to->action_case = SW__ROUTE__ACTION_REDIRECT;
@@ -104,14 +104,14 @@ static Sw__Route *route(struct enc *e, const struct sw_gw_route *r)
         break;
     }
     to->request_headers_to_add =
-        sw_gw_header_options(e, &r->request, &to->n_request_headers_to_add);
+        sw_gwx_header_options(e, &r->request, &to->n_request_headers_to_add);
     to->response_headers_to_add =
-        sw_gw_header_options(e, &r->response, &to->n_response_headers_to_add);
+        sw_gwx_header_options(e, &r->response, &to->n_response_headers_to_add);
     to->request_headers_to_remove =
-        sw_gw_header_removals(e, &r->request, &to->n_request_headers_to_remove);
+        sw_gwx_header_removals(e, &r->request, &to->n_request_headers_to_remove);
     to->response_headers_to_remove =
-        sw_gw_header_removals(e, &r->response, &to->n_response_headers_to_remove);
-    sw_gw_route_filters(e, r, to);
+        sw_gwx_header_removals(e, &r->response, &to->n_response_headers_to_remove);
+    sw_gwx_route_filters(e, r, to);
     return to;
 }
 
@@ -123,7 +123,7 @@ static Sw__Route *misdirected(struct enc *e)
     Sw__Route *to = SW_PB_NEW(e->a, Sw__Route, sw__route);
 
     to->name = SW_PB_LIT("misdirected");
-    to->match = sw_gw_route_match(e, &all);
+    to->match = sw_gwx_route_match(e, &all);
     to->action_case = SW__ROUTE__ACTION_DIRECT_RESPONSE;
     to->direct_response = respond(e, 421);
     return to;
@@ -138,7 +138,7 @@ static Sw__VirtualHost *vhost(struct enc *e, const struct sw_gw_vhost *v)
     to->domains[0] = SW_PB_BYTES(v->host);
     to->n_domains = 1;
     if (v->misdirected) {
-        to->routes = sw_gw_one(e, misdirected(e));
+        to->routes = sw_gwx_one(e, misdirected(e));
         to->n_routes = 1;
         return to;
     }
@@ -148,7 +148,7 @@ static Sw__VirtualHost *vhost(struct enc *e, const struct sw_gw_vhost *v)
     return to;
 }
 
-void sw_gw_encode_table(struct enc *e, const struct sw_gw_table *t)
+void sw_gwx_encode_table(struct enc *e, const struct sw_gw_table *t)
 {
     Sw__RouteConfiguration *to = SW_PB_NEW(e->a, Sw__RouteConfiguration, sw__route_configuration);
 
@@ -157,5 +157,5 @@ void sw_gw_encode_table(struct enc *e, const struct sw_gw_table *t)
     to->virtual_hosts = sw_arena_array(e->a, t->n_vhosts + 1, sizeof(*to->virtual_hosts));
     for (size_t i = 0; i < t->n_vhosts; i++)
         to->virtual_hosts[to->n_virtual_hosts++] = vhost(e, t->vhosts[i]);
-    sw_gw_enc_add(e, SW_TYPE_ROUTE, t->name, &to->base);
+    sw_gwx_enc_add(e, SW_TYPE_ROUTE, t->name, &to->base);
 }

@@ -16,7 +16,7 @@ static Sw__DataSource *inline_bytes(struct enc *e, struct sw_slice s)
     return d;
 }
 
-void sw_gw_encode_secret(struct enc *e, const struct sw_gw_secret *s)
+void sw_gwx_encode_secret(struct enc *e, const struct sw_gw_secret *s)
 {
     Sw__Secret *to = SW_PB_NEW(e->a, Sw__Secret, sw__secret);
 
@@ -35,5 +35,5 @@ void sw_gw_encode_secret(struct enc *e, const struct sw_gw_secret *s)
         to->validation_context->trusted_ca = inline_bytes(e, s->chain_pem);
         break;
     }
-    sw_gw_enc_add(e, SW_TYPE_SECRET, s->name, &to->base);
+    sw_gwx_enc_add(e, SW_TYPE_SECRET, s->name, &to->base);
 }

@@ -18,9 +18,13 @@
 #include <proto/route.pb-c.h>
 
 #include "base/buf.h"
+#include "base/time.h"
 #include "control/gateway/bootstrap.h"
 #include "control/gateway/extension.h"
 #include "control/gateway/lint.h"
+#include "http/grpc.h"
+#include "io/addr.h"
+#include "io/loop.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 
@@ -159,6 +163,90 @@ static void other_hooks_change_nothing_and_refuse_garbage(void **state)
     }
 }
 
+/* --- over the wire --- */
+
+struct call {
+    struct sw_loop *loop;
+    int status;
+    size_t answer; /* bytes */
+};
+
+static void on_message(struct sw_grpc_call *c, struct sw_slice msg, void *arg)
+{
+    (void)c;
+    ((struct call *)arg)->answer = msg.n;
+}
+
+static void on_done(struct sw_grpc_call *c, enum sw_grpc_status status, struct sw_slice message,
+                    void *arg)
+{
+    struct call *call = arg;
+
+    (void)c;
+    (void)message;
+    call->status = (int)status;
+    sw_loop_stop(call->loop);
+}
+
+static struct call call_server(struct sw_loop *l, struct sw_grpc_client *client, const char *method,
+                               struct sw_slice request)
+{
+    static const struct sw_grpc_ops ops = {.on_message = on_message, .on_done = on_done};
+    struct call call = {.loop = l, .status = -1};
+    struct sw_grpc_call *c;
+    SW_ARENA_AUTO a = {0};
+
+    c = sw_grpc_call(client,
+                     sw_slice_str(sw_arena_printf(
+                         &a, "/envoygateway.extension.EnvoyGatewayExtension/%s", method)),
+                     SW_SLICE_LIT(""), 10 * SW_NS_PER_S, &ops, &call);
+    assert_non_null(c);
+    assert_int_equal(sw_grpc_send(c, request), SW_OK);
+    sw_grpc_end(c);
+    sw_loop_run(l);
+    return call;
+}
+
+static void hooks_answer_over_grpc(void **state)
+{
+    static const char *const methods[] = {"PostRouteModify",        "PostVirtualHostModify",
+                                          "PostHTTPListenerModify", "PostClusterModify",
+                                          "PostEndpointsModify",    "PostTranslateModify"};
+    static const char cluster[] = "\x12\x03\x0a\x01"
+                                  "c";
+    struct sw_gw_extension x = ext;
+    struct sw_loop *l = sw_loop_new(NULL);
+    struct sw_grpc_server_opts so = {0};
+    struct sw_grpc_server *server = sw_grpc_server_new(l, &so);
+    struct sw_addr at = {0};
+    struct sw_grpc_client_opts co = {.host = SW_SLICE_LIT("127.0.0.1")};
+    struct sw_grpc_client *client;
+    struct call call;
+
+    (void)state;
+    assert_int_equal(sw_addr_parse(SW_SLICE_LIT("127.0.0.1:0"), &at, NULL), SW_OK);
+    sw_gw_extension_serve(server, &x);
+    assert_int_equal(sw_grpc_server_listen(server, &at, &at, NULL), SW_OK);
+    co.port = at.port;
+    client = sw_grpc_client_new(l, &co, NULL);
+    assert_non_null(client);
+    for (size_t i = 0; i < SW_ARRAY_LEN(methods); i++) {
+        call = call_server(l, client, methods[i], SW_SLICE_LIT(""));
+        assert_int_equal(call.status, SW_GRPC_OK);
+        call = call_server(l, client, methods[i], SW_SLICE_LIT("\xff"));
+        assert_int_equal(call.status, SW_GRPC_INVALID_ARGUMENT);
+    }
+    call = call_server(l, client, "PostTranslateModify", SW_SLICE_LIT(cluster));
+    assert_int_equal(call.status, SW_GRPC_OK);
+    assert_int_equal(call.answer, sizeof(cluster) - 1);
+    sw_grpc_client_free(client);
+    sw_grpc_server_free(server);
+    sw_loop_turn(l, 0);
+    sw_loop_free(l);
+}
+
+/* --- the bootstrap --- */
+
 static const struct sw_envoy_bootstrap plain = {.node_id = {.p = "edge-1", .n = 6},
                                                 .node_cluster = {.p = "spanwire", .n = 8},
                                                 .xds_host = {.p = "127.0.0.1", .n = 9},
@@ -233,6 +321,7 @@ int main(void)
         cmocka_unit_test(translation_keeps_all_and_adds_what_tunnels_need),
         cmocka_unit_test(fields_we_do_not_know_come_back),
         cmocka_unit_test(other_hooks_change_nothing_and_refuse_garbage),
+        cmocka_unit_test(hooks_answer_over_grpc),
         cmocka_unit_test(the_bootstrap_says_what_was_asked),
         cmocka_unit_test(a_bootstrap_that_cannot_work_is_refused),
     };

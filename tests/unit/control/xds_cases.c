@@ -313,13 +313,16 @@ static const struct sw_gw_route rewrite_routes[] = {
 };
 HTTP_CASE(make_rewrites, rewrite_routes)
 
-static const struct sw_gw_headers edits = {
-    .set = set_one, .n_set = 1, .add = add_one, .n_add = 1, .remove = remove_one, .n_remove = 1};
+#define EDITS                                                                                      \
+    {                                                                                              \
+        .set = set_one, .n_set = 1, .add = add_one, .n_add = 1, .remove = remove_one,              \
+        .n_remove = 1                                                                              \
+    }
 static const struct sw_gw_route header_routes[] = {
     {.name = L("httproute/shop/h/rule/0/match/0"),
      .match = PREFIX("/"),
-     .request = edits,
-     .response = edits,
+     .request = EDITS,
+     .response = EDITS,
      TO(to_web)},
 };
 HTTP_CASE(make_headers, header_routes)
