@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gateway/gateway.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -251,6 +252,18 @@ static int start_config(struct sw_gateway *g, struct sw_err *err)
     return g->dir ? SW_OK : err->rc;
 }
 
+/*
+ * When a listener of a port shared with a successor closes, connections in its queue move to the
+ * successor instead of being reset. Best effort: /proc may be read-only.
+ */
+static void allow_migration(void)
+{
+    SW_AUTO_FD fd = open("/proc/sys/net/ipv4/tcp_migrate_req", O_WRONLY | O_CLOEXEC);
+
+    if (fd >= 0)
+        (void)!write(fd, "1\n", 2);
+}
+
 static int start(struct sw_gateway *g, struct sw_err *err)
 {
     static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
@@ -258,6 +271,7 @@ static int start(struct sw_gateway *g, struct sw_err *err)
 
     if (rc != SW_OK)
         return rc;
+    allow_migration();
     g->loop = sw_loop_new(err);
     if (!g->loop)
         return err->rc;

@@ -132,7 +132,7 @@ static struct sw_addr target(const struct checker *k)
     return a;
 }
 
-/* ---- HTTP ---- */
+/* ---- HTTP: the client writes the address as Host; the host of the check is not sent yet ---- */
 
 static bool status_expected(const struct sw_gw_check *c, int status)
 {
@@ -172,7 +172,6 @@ static void begin_http(struct checker *k)
 {
     const struct sw_gw_cluster *cl = k->health->cluster;
     struct sw_err err = {0};
-    struct sw_slice host = k->check->host;
     struct sw_h1_field fields[] = {
         {SW_SLICE_LIT("user-agent"), SW_SLICE_LIT("spanwire-health-check")}};
     struct sw_http_call_opts o = {
@@ -205,9 +204,6 @@ static void begin_http(struct checker *k)
 
         k->http = sw_http_client_new(k->health->loop, &c, &err);
     }
-    if (host.n == 0)
-        host = k->member->check_host.n ? k->member->check_host : k->member->hostname;
-    (void)host; /* the client writes the address as Host; see doc */
     k->call = k->http ? sw_http_call_start(k->http, &o, &err) : NULL;
     if (!k->call)
         finish(k, false, err.msg);

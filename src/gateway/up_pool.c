@@ -230,6 +230,8 @@ static void on_dialled(struct sw_gw_conn *c)
         sw_gw_conn_set_ops(c, &up_h2_ops);
         up_h2_begin(u);
         up_more_room(u);
+        if (p->released)
+            up_h2_drain(u);
         return;
     }
     sw_gw_conn_set_ops(c, &up_h1_ops);
@@ -311,20 +313,21 @@ void up_free_again(struct up_conn *u)
 {
     struct sw_gw_pool *p = u->pool;
     uint32_t max = p->cluster->spec->max_requests_per_connection;
+    bool spent = (max && u->requests >= max) || u->conn.closed || u->conn.failed || u->conn.eof;
     struct sw_exchange *x;
 
     sw_list_unlink(&u->link);
-    if (p->released || (max && u->requests >= max) || u->conn.closed || u->conn.failed ||
-        u->conn.eof) {
-        sw_list_push_back(&p->busy, &u->link);
-        up_gone(u, false);
-        return;
-    }
-    x = queue_pop(p);
+    /* A released pool still serves those who chose its host before. */
+    x = spent ? NULL : queue_pop(p);
     if (x) {
         sw_list_push_back(&p->busy, &u->link);
         u->state = UP_BUSY;
         attach(u, x);
+        return;
+    }
+    if (spent || p->released) {
+        sw_list_push_back(&p->busy, &u->link);
+        up_gone(u, false);
         return;
     }
     u->state = UP_IDLE;
@@ -338,8 +341,7 @@ void up_more_room(struct up_conn *u)
 {
     struct sw_exchange *x;
 
-    while (u->state == UP_BUSY && !u->pool->released && up_h2_has_room(u) &&
-           (x = queue_pop(u->pool)) != NULL)
+    while (u->state == UP_BUSY && up_h2_has_room(u) && (x = queue_pop(u->pool)) != NULL)
         attach(u, x);
 }
 

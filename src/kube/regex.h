@@ -29,8 +29,8 @@ void sw_regex_free(struct sw_regex *re);
 int sw_regex_search(const struct sw_regex *re, struct sw_slice text, size_t from, size_t *ret_at,
                     size_t *ret_len);
 /*
- * As sw_regex_search, and also the whole match ([0]) and its groups, at most max of them; groups that
- * took no part have p == NULL. Returns how many were written, 0 when not found, or SW_ELIMIT.
+ * As sw_regex_search, and also the whole match ([0]) and its groups, at most max of them; groups
+ * that took no part have p == NULL. Returns how many were written, 0 when not found, or SW_ELIMIT.
  */
 int sw_regex_groups(const struct sw_regex *re, struct sw_slice text, size_t from, size_t max,
                     struct sw_slice *ret);

@@ -296,7 +296,8 @@ static int put_map(struct in_ctx *c, const struct path *p, const ProtobufCFieldD
         SW_BUF_AUTO inner = {0};
 
         sw_buf_init(&inner, OUT_MAX);
-        rc = sw_pb_put_bytes(&inner, 1, m->key);
+        if (m->key.n) /* as every other field at its default */
+            rc = sw_pb_put_bytes(&inner, 1, m->key);
         if (rc == SW_OK)
             rc = put_one(c, &at, entry, &entry->fields[1], m->value, &inner);
         if (rc == SW_OK)

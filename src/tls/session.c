@@ -327,7 +327,7 @@ static void set_hooks(struct sw_tls_lib *l)
         GNUTLS_HOOK_PRE, on_hello);
     if (l->params.server) {
         gnutls_handshake_set_post_client_hello_function(s, on_client_hello_done);
-        gnutls_certificate_server_set_request(s, !l->params.web              ? GNUTLS_CERT_REQUIRE
+        gnutls_certificate_server_set_request(s, !l->params.web             ? GNUTLS_CERT_REQUIRE
                                                  : l->params.no_client_cert ? GNUTLS_CERT_IGNORE
                                                                             : GNUTLS_CERT_REQUEST);
         /* No list of acceptable issuers: it costs bytes and lets clients send nothing at all. */

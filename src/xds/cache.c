@@ -341,6 +341,7 @@ struct sw_xds_cache {
     struct sw_xds_snap *empty;
     struct sw_list listeners;
     uint64_t generation;
+    bool held;
 };
 
 struct sw_xds_cache *sw_xds_cache_new(void)
@@ -440,6 +441,15 @@ static void apply(struct sw_xds_cache *c, struct change *ch, struct sw_xds_diff 
     total->removed += d.removed;
 }
 
+static void tell(struct sw_xds_cache *c)
+{
+    SW_LIST_FOREACH (it, &c->listeners) {
+        struct sw_xds_listener *l = SW_CONTAINER_OF(it, struct sw_xds_listener, link);
+
+        l->on_change(l);
+    }
+}
+
 struct sw_xds_diff sw_xds_cache_commit(struct sw_xds_cache *c, struct sw_xds_txn *t)
 {
     struct sw_xds_diff d = {0};
@@ -450,12 +460,22 @@ struct sw_xds_diff sw_xds_cache_commit(struct sw_xds_cache *c, struct sw_xds_txn
     if (d.added + d.changed + d.removed == 0)
         return d;
     c->generation++;
-    SW_LIST_FOREACH (it, &c->listeners) {
-        struct sw_xds_listener *l = SW_CONTAINER_OF(it, struct sw_xds_listener, link);
-
-        l->on_change(l);
-    }
+    tell(c);
     return d;
+}
+
+void sw_xds_cache_hold(struct sw_xds_cache *c, bool hold)
+{
+    bool before = c->held;
+
+    c->held = hold;
+    if (before && !hold)
+        tell(c);
+}
+
+bool sw_xds_cache_held(const struct sw_xds_cache *c)
+{
+    return c->held;
 }
 
 struct sw_xds_snap *sw_xds_cache_get(const struct sw_xds_cache *c, struct sw_slice type)

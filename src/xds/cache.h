@@ -108,6 +108,12 @@ void sw_xds_cache_free(struct sw_xds_cache *c);
 struct sw_xds_diff sw_xds_cache_commit(struct sw_xds_cache *c, struct sw_xds_txn *t);
 /* Borrowed, until the next commit; never NULL: an unknown type has an empty snapshot. */
 struct sw_xds_snap *sw_xds_cache_get(const struct sw_xds_cache *c, struct sw_slice type);
+/*
+ * While held, streams are told nothing: for a server that listens before its first content is
+ * there, lest clients that reconnect hear that everything is gone. Not held at first.
+ */
+void sw_xds_cache_hold(struct sw_xds_cache *c, bool hold);
+bool sw_xds_cache_held(const struct sw_xds_cache *c);
 /* Commits that changed something. */
 uint64_t sw_xds_cache_generation(const struct sw_xds_cache *c);
 

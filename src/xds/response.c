@@ -468,7 +468,7 @@ void xds_stream_push(struct xds_stream *st)
     bool held = false;
     bool pending = false;
 
-    if (!st->cache)
+    if (!st->cache || sw_xds_cache_held(st->cache))
         return;
     if (push_pass(st, false, &held) && !held)
         (void)push_pass(st, true, &held);

@@ -349,3 +349,61 @@ def test_zz_route_changes_fail_no_request(g):
     assert not errors, errors[:5]
     assert count[0] > 100
     assert g.get("/v99")[2] == b"99"
+
+
+CHECK = {"timeout": "0.5s", "interval": "0.1s", "unhealthy_threshold": 2, "healthy_threshold": 1}
+
+
+@pytest.mark.parametrize("check", [
+    {"http_health_check": {"path": "/echo"}}, {"tcp_health_check": {}}], ids=["http", "tcp"])
+def test_checked_hosts_are_passed_over(binary, tmp_path, check):
+    """A dead host is found by its checks, before requests find it."""
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
+    alive, dead, port = gw.Origin(), gw.free_port(), gw.free_port()
+    one = gw.Gateway(binary, tmp_path, [
+        gw.listener("l", port, [{"filters": [gw.hcm(
+            [{"match": {"prefix": "/"}, "route": {"cluster": "c"}}])]}]),
+        gw.cluster("c", [dead, alive.port], health_checks=[{**CHECK, **check}],
+                   common_lb_config={"healthy_panic_threshold": {"value": 0}})])
+
+    def status():
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        c.request("GET", "/echo")
+        code = c.getresponse().status
+        c.close()
+        return code
+
+    def page():
+        url = f"http://127.0.0.1:{one.admin_port}/clusters"
+        return urllib.request.urlopen(url).read().decode()
+
+    def until(text):
+        end = time.monotonic() + 5
+        while text not in page():
+            assert time.monotonic() < end, page()
+            time.sleep(0.02)
+
+    until(f"c::127.0.0.1:{dead}::health_flags::/failed_active_hc")
+    assert {status() for _ in range(20)} == {200}
+    alive.close()
+    one.stop()
+
+
+def test_outliers_are_ejected(binary, tmp_path):
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
+    alive, dead, port = gw.Origin(), gw.free_port(), gw.free_port()
+    one = gw.Gateway(binary, tmp_path, [
+        gw.listener("l", port, [{"filters": [gw.hcm(
+            [{"match": {"prefix": "/"}, "route": {"cluster": "c"}}])]}]),
+        gw.cluster("c", [dead, alive.port], outlier_detection={
+            "consecutive_5xx": 2, "base_ejection_time": "30s", "max_ejection_percent": 50})],
+        workers=1)
+    seen = []
+    for _ in range(30):
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        c.request("GET", "/echo")
+        seen.append(c.getresponse().status)
+        c.close()
+    assert seen.count(503) == 2 and set(seen[6:]) == {200}, seen
+    alive.close()
+    one.stop()

@@ -33,6 +33,7 @@ static struct parent *find_parent(const struct builder *b, const struct sw_json 
 
 static struct compiled *compiled_for(struct builder *b, struct route *r, const struct gateway *gw)
 {
+    struct sw_arena *build_arena = b->a;
     struct compiled *c;
     bool first = !r->compiled;
 
@@ -40,8 +41,9 @@ static struct compiled *compiled_for(struct builder *b, struct route *r, const s
         if (sw_slice_eq(c->client_cert, gw->client_cert))
             return c;
     }
+    b->a = r->arena;
     c = SW_ARENA_NEW(b->a, struct compiled);
-    c->client_cert = gw->client_cert;
+    c->client_cert = sw_arena_slice(b->a, gw->client_cert);
     c->next = r->compiled;
     switch (r->kind) {
     case RK_HTTP:
@@ -59,6 +61,7 @@ static struct compiled *compiled_for(struct builder *b, struct route *r, const s
         break;
     }
     r->compiled = c;
+    b->a = build_arena;
     return c;
 }
 
@@ -172,12 +175,16 @@ static struct verdict attach_to_parent(struct builder *b, struct parent *p, stru
 
 /* ---- one route ---- */
 
-static void read_hosts(struct builder *b, struct route *r)
+static void read_route(struct route *r)
 {
-    const struct sw_json *list = sw_json_find(r->spec, "hostnames");
+    const struct sw_json *list;
 
+    r->spec = sw_json_find(r->obj->json, "spec");
+    r->refs = sw_json_find(r->spec, "parentRefs");
+    r->created = created_of(r->obj);
+    list = sw_json_find(r->spec, "hostnames");
     r->n_hosts = sw_min(sw_json_len(list), HOSTS_MAX);
-    r->hosts = sw_arena_array(b->a, r->n_hosts + 1, sizeof(*r->hosts));
+    r->hosts = sw_arena_array(r->arena, r->n_hosts + 1, sizeof(*r->hosts));
     for (size_t i = 0; i < r->n_hosts; i++)
         r->hosts[i] = sw_json_str(sw_json_at(list, i));
 }
@@ -188,49 +195,84 @@ static void note_policies(struct builder *b, const struct route *r, struct gatew
         policy_used(b, r->services.p[i], gw);
 }
 
-static void build_route(struct builder *b, enum route_kind kind, const struct sw_kube_obj *o)
+static bool same_parents(const struct kept *k, const struct route_parent *parents, size_t n)
 {
-    const struct sw_json *spec = sw_json_find(o->json, "spec");
-    const struct sw_json *refs = sw_json_find(spec, "parentRefs");
+    if (!k->judged || k->n_parents != n)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        const struct route_parent *x = &k->parents[i];
+
+        if (x->ref != parents[i].ref || x->accepted.reason != parents[i].accepted.reason ||
+            x->accepted.msg != parents[i].accepted.msg)
+            return false;
+    }
+    return true;
+}
+
+/* The status of the route with these parents; it follows from nothing else that may change. */
+static void judge(struct builder *b, struct kept *k, const struct route_parent *parents, size_t n)
+{
+    const struct route *r = &k->route;
+
+    if (!same_parents(k, parents, n)) {
+        struct sw_arena *build_arena = b->a;
+
+        b->a = r->arena;
+        k->status = route_status(b, r, parents, n);
+        k->parents = sw_arena_array(b->a, n + 1, sizeof(*k->parents));
+        if (n)
+            memcpy(k->parents, parents, n * sizeof(*parents));
+        k->n_parents = n;
+        k->judged = true;
+        b->a = build_arena;
+    }
+    if (k->status)
+        sw_vec_push(&b->statuses,
+                    (struct sw_gw_status){route_view_kinds[r->kind], r->obj, k->status});
+}
+
+static void build_route(struct builder *b, struct kept *k)
+{
     struct route_parent parents[PARENTS_MAX];
-    struct route *r = NULL;
+    struct route *r = &k->route;
     size_t n = 0;
 
-    for (size_t i = 0; i < sw_json_len(refs) && n < PARENTS_MAX; i++) {
-        const struct sw_json *ref = sw_json_at(refs, i);
-        struct parent *p = find_parent(b, ref, o->ns);
+    if (!k->read)
+        read_route(r);
+    k->read = true;
+    for (size_t i = 0; i < sw_json_len(r->refs) && n < PARENTS_MAX; i++) {
+        const struct sw_json *ref = sw_json_at(r->refs, i);
+        struct parent *p = find_parent(b, ref, r->obj->ns);
 
         if (!p)
             continue; /* somebody else's */
-        if (!r) {
-            r = SW_ARENA_NEW(b->a, struct route);
-            r->obj = o;
-            r->kind = kind;
-            r->spec = spec;
-            r->created = created_of(o);
-            read_hosts(b, r);
-        }
         (void)compiled_for(b, r, p->gw);
         parents[n] = (struct route_parent){ref, attach_to_parent(b, p, r, ref)};
         if (!parents[n].accepted.reason)
             note_policies(b, r, p->gw);
         n++;
     }
-    if (r) {
-        status_route(b, r, parents, n);
-        sw_vec_done(&r->services);
-    } else if (sw_json_len(sw_json_walk(o->json, "status", "parents", NULL))) {
-        /* It may have been ours before. */
-        const struct route gone = {.obj = o, .kind = kind, .spec = spec};
-
-        status_route(b, &gone, NULL, 0);
-    }
+    /* Without parents too: it may have been ours before. */
+    if (n || sw_json_len(sw_json_walk(r->obj->json, "status", "parents", NULL)))
+        judge(b, k, parents, n);
 }
 
 void build_routes(struct builder *b)
 {
-    for (unsigned k = 0; k < RK_COUNT; k++) {
-        for (size_t i = 0; i < sw_view_count(b->v, route_view_kinds[k]); i++)
-            build_route(b, (enum route_kind)k, sw_view_at(b->v, route_view_kinds[k], i));
+    for (unsigned i = 0; i < RK_COUNT; i++) {
+        enum route_kind kind = (enum route_kind)i;
+
+        for (size_t n = 0; n < sw_view_count(b->v, route_view_kinds[i]); n++) {
+            const struct sw_kube_obj *o = sw_view_at(b->v, route_view_kinds[i], n);
+            struct kept *k = b->cache ? cache_route(b, kind, o) : SW_ARENA_NEW(b->a, struct kept);
+
+            if (!b->cache)
+                k->route = (struct route){.obj = o, .kind = kind, .arena = b->a};
+            build_route(b, k);
+            if (!b->cache) {
+                sw_vec_done(&k->route.services);
+                sw_vec_done(&k->route.sticky);
+            }
+        }
     }
 }

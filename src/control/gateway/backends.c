@@ -37,6 +37,24 @@ static uint64_t cluster_hash(enum sw_gw_proto proto, const struct sw_gw_backend_
     return h;
 }
 
+/* A copy that shares nothing: clusters may outlive the build. */
+static const struct sw_gw_backend_tls *copy_tls(struct sw_arena *a,
+                                                const struct sw_gw_backend_tls *tls)
+{
+    struct sw_gw_backend_tls *copy = SW_ARENA_NEW(a, struct sw_gw_backend_tls);
+    struct sw_gw_san *sans = sw_arena_array(a, tls->n_sans + 1, sizeof(*sans));
+
+    *copy = (struct sw_gw_backend_tls){.sni = sw_arena_slice(a, tls->sni),
+                                       .ca = sw_arena_slice(a, tls->ca),
+                                       .client_cert = sw_arena_slice(a, tls->client_cert),
+                                       .sans = sans,
+                                       .n_sans = tls->n_sans};
+    for (size_t i = 0; i < tls->n_sans; i++)
+        sans[i] = (struct sw_gw_san){.kind = tls->sans[i].kind,
+                                     .value = sw_arena_slice(a, tls->sans[i].value)};
+    return copy;
+}
+
 static struct sw_gw_cluster *intern_cluster(struct builder *b, struct sw_slice endpoints,
                                             enum sw_gw_proto proto,
                                             const struct sw_gw_backend_tls *tls)
@@ -46,19 +64,15 @@ static struct sw_gw_cluster *intern_cluster(struct builder *b, struct sw_slice e
                      (unsigned long long)cluster_hash(proto, tls));
     struct sw_slice key = sw_slice(name, sw_min((size_t)n, sizeof(name) - 1));
     struct sw_gw_cluster *c = sw_map_get(&b->clusters, key);
-    struct sw_gw_backend_tls *copy;
 
     if (c)
         return c;
-    c = &SW_ARENA_NEW(b->a, struct own_cluster)->c;
-    c->name = sw_arena_slice(b->a, key);
-    c->endpoints = sw_arena_slice(b->a, endpoints);
+    c = &SW_ARENA_NEW(b->keep, struct own_cluster)->c;
+    c->name = sw_arena_slice(b->keep, key);
+    c->endpoints = sw_arena_slice(b->keep, endpoints);
     c->proto = proto;
-    if (tls) {
-        copy = SW_ARENA_NEW(b->a, struct sw_gw_backend_tls);
-        *copy = *tls;
-        c->tls = copy;
-    }
+    if (tls)
+        c->tls = copy_tls(b->keep, tls);
     (void)sw_map_put(&b->clusters, c->name, c);
     return c;
 }

@@ -223,11 +223,16 @@ static void builder_done(struct builder *b)
     sw_vec_done(&b->out_tables);
 }
 
-void sw_gateway_build(const struct sw_view *v, const struct sw_gateway_conf *conf,
-                      struct sw_arena *a, struct sw_gw_result *ret)
+void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
+                        const struct sw_gateway_conf *conf, struct sw_arena *a,
+                        struct sw_gw_result *ret)
 {
-    struct builder b = {.v = v, .conf = conf, .a = a};
+    /* What a resolver's answers follow from is not known here. */
+    struct builder b = {
+        .v = v, .conf = conf, .a = a, .keep = a, .cache = conf->resolve ? NULL : cache};
 
+    if (b.cache)
+        cache_begin(&b);
     refs_init(&b);
     build_classes(&b);
     build_gateways(&b);
@@ -239,5 +244,13 @@ void sw_gateway_build(const struct sw_view *v, const struct sw_gateway_conf *con
     status_gateways(&b);
     status_policies(&b);
     finish(&b, ret);
+    if (b.cache)
+        cache_end(&b);
     builder_done(&b);
+}
+
+void sw_gateway_build(const struct sw_view *v, const struct sw_gateway_conf *conf,
+                      struct sw_arena *a, struct sw_gw_result *ret)
+{
+    sw_gateway_rebuild(NULL, v, conf, a, ret);
 }

@@ -110,6 +110,17 @@ struct sw_gw_result {
 void sw_gateway_build(const struct sw_view *v, const struct sw_gateway_conf *conf,
                       struct sw_arena *a, struct sw_gw_result *ret);
 
+/*
+ * The same with memory of the build before, for a view that differs little from the last: equal
+ * results for less work. The configuration must be the same each time. The result borrows from the
+ * cache too and dies with the next call; one thread at a time.
+ */
+struct sw_gateway_cache *sw_gateway_cache_new(void);
+void sw_gateway_cache_free(struct sw_gateway_cache *c);
+void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
+                        const struct sw_gateway_conf *conf, struct sw_arena *a,
+                        struct sw_gw_result *ret);
+
 /* The endpoint sets of these names (from sw_gw_model.endpoints); unknown ones are empty. */
 void sw_gateway_endpoints(const struct sw_view *v, const struct sw_slice *names, size_t n,
                           struct sw_arena *a, struct sw_gw_endpoint_model *ret);

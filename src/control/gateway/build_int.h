@@ -140,9 +140,11 @@ struct compiled {
 };
 
 struct route {
+    struct sw_arena *arena; /* where what is compiled from it lives */
     const struct sw_kube_obj *obj;
     enum route_kind kind;
     const struct sw_json *spec;
+    const struct sw_json *refs; /* parentRefs */
     struct sw_slice created;
     struct sw_slice *hosts;
     size_t n_hosts;
@@ -151,7 +153,26 @@ struct route {
     struct verdict bad_rule; /* the first rule that cannot be served */
     size_t n_rules;
     size_t n_bad_rules;
-    SW_VEC(struct sw_slice) services; /* "ns/name" of Services, for policies' ancestors */
+    SW_VEC(struct sw_slice) services;      /* "ns/name" of Services, for policies' ancestors */
+    SW_VEC(struct sw_gw_cluster *) sticky; /* that it keeps sessions on */
+};
+
+/* A route's conditions for one parentRef. */
+struct route_parent {
+    const struct sw_json *ref;
+    struct verdict accepted;
+};
+
+/* A route from build to build. */
+struct kept {
+    struct sw_arena arena;
+    struct route route;
+    bool read; /* the route's own fields are filled in */
+    /* The status that followed from these parents; NULL: none was wanted. */
+    struct route_parent *parents;
+    size_t n_parents;
+    bool judged;
+    struct sw_json *status;
 };
 
 struct policy {
@@ -199,11 +220,13 @@ struct builder {
     const struct sw_view *v;
     const struct sw_gateway_conf *conf;
     struct sw_arena *a;
-    struct sw_map classes;  /* name -> object of ours */
-    struct sw_map parents;  /* "gateway|ns/name", "set|ns/name" -> struct parent */
-    struct sw_map grants;   /* namespace -> struct grant_range */
-    struct sw_map policies; /* "ns/service|port name" -> struct policy */
-    struct sw_map targets;  /* "ns/service" -> struct policy_link: all that name it */
+    struct sw_arena *keep;          /* of clusters, which routes from earlier builds may name */
+    struct sw_gateway_cache *cache; /* NULL: nothing is kept */
+    struct sw_map classes;          /* name -> object of ours */
+    struct sw_map parents;          /* "gateway|ns/name", "set|ns/name" -> struct parent */
+    struct sw_map grants;           /* namespace -> struct grant_range */
+    struct sw_map policies;         /* "ns/service|port name" -> struct policy */
+    struct sw_map targets;          /* "ns/service" -> struct policy_link: all that name it */
     struct sw_map clusters;
     struct sw_map secrets; /* name -> struct sw_gw_secret */
     struct sw_map sockets;
@@ -389,10 +412,13 @@ void status_class(struct builder *b, const struct sw_kube_obj *class, struct ver
                   struct verdict version);
 void status_gateways(struct builder *b);
 void status_policies(struct builder *b);
-/* A route's conditions for one parentRef. */
-struct route_parent {
-    const struct sw_json *ref;
-    struct verdict accepted;
-};
-void status_route(struct builder *b, const struct route *r, const struct route_parent *parents,
-                  size_t n);
+/* The status wanted, in the arena; NULL when the object has it. */
+struct sw_json *route_status(struct builder *b, const struct route *r,
+                             const struct route_parent *parents, size_t n);
+
+/* ---- build_cache.c ---- */
+
+void cache_begin(struct builder *b);
+/* What is kept of the route; zeroed but for the object when it is new. Objects in order of key. */
+struct kept *cache_route(struct builder *b, enum route_kind kind, const struct sw_kube_obj *o);
+void cache_end(struct builder *b);

@@ -10,11 +10,13 @@
 /* Names of what a build publishes: a type URL, or one of these, then '|' and the name. */
 static const char note_type[] = "note";
 static const char plan_type[] = "plan";
+static const char seen_type[] = "seen"; /* endpoints were built for a plan */
 
 struct sw_gateway_controller {
     struct sw_gateway_conf conf;
     struct sw_gw_xds_conf xds;
     struct sw_xds_cache *cache;
+    struct sw_gateway_cache *kept; /* the builder's */
     struct sw_control *main;
     struct sw_control *endpoints;
 };
@@ -42,14 +44,16 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
     struct sw_gw_resources res;
     struct sw_gw_result r;
 
-    sw_gateway_build(v, &g->conf, a, &r);
+    sw_gateway_rebuild(g->kept, v, &g->conf, a, &r);
     sw_gw_xds_encode(r.model, &g->xds, a, &res);
     publish_resources(out, &res);
     publish_item(out, plan_type, sw_slice("", 0), sw_gateway_plan_write(a, r.model));
     for (size_t i = 0; i < r.n_notes; i++)
         publish_item(out, note_type, r.notes[i].subject, r.notes[i].text);
+    /* Copies: the output outlives what the build keeps. */
     for (size_t i = 0; i < r.n_statuses; i++)
-        sw_out_status(out, r.statuses[i].kind, r.statuses[i].of, r.statuses[i].status);
+        sw_out_status(out, r.statuses[i].kind, r.statuses[i].of,
+                      sw_json_copy(a, r.statuses[i].status));
 }
 
 static void build_endpoints(const struct sw_view *v, struct sw_output *out, void *arg)
@@ -64,6 +68,8 @@ static void build_endpoints(const struct sw_view *v, struct sw_output *out, void
     sw_gateway_endpoints(v, plan.endpoints, plan.n_endpoints, a, &sets);
     sw_gw_xds_encode_endpoints(&plan, &sets, a, &res);
     publish_resources(out, &res);
+    if (sw_view_input(v).n)
+        publish_item(out, seen_type, sw_slice("", 0), SW_SLICE_LIT("yes"));
 }
 
 /* ---- publishing; on the loop ---- */
@@ -106,6 +112,8 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
     struct sw_gateway_controller *g = arg;
     struct sw_xds_txn *t = sw_xds_txn_new();
 
+    bool whole = false;
+
     (void)version;
     for (size_t i = 0; i < n; i++) {
         struct sw_slice name = changes[i].name;
@@ -113,12 +121,16 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
 
         if (sw_slice_eq_str(type, note_type))
             log_note(name, changes[i].bytes);
+        else if (sw_slice_eq_str(type, seen_type))
+            whole = true;
         else if (sw_slice_eq_str(type, plan_type))
             sw_control_set_input(g->endpoints, changes[i].bytes);
         else
             put_resource(t, type, name, changes[i].bytes);
     }
     (void)sw_xds_cache_commit(g->cache, t);
+    if (whole)
+        sw_xds_cache_hold(g->cache, false);
 }
 
 /* ---- from outside ---- */
@@ -162,6 +174,8 @@ struct sw_gateway_controller *sw_gateway_controller_new(struct sw_kube_client *c
     g->conf = o->conf;
     g->xds = o->xds;
     g->cache = o->cache;
+    /* A restarted control plane says nothing before it knows what it said before. */
+    sw_xds_cache_hold(g->cache, true);
     if (!g->conf.controller.n)
         g->conf.controller = SW_SLICE_LIT(SW_GATEWAY_CONTROLLER_NAME);
     if (!g->conf.ingress_controller.n)
@@ -179,6 +193,7 @@ void sw_gateway_controller_free(struct sw_gateway_controller *g)
         return;
     sw_control_free(g->main);
     sw_control_free(g->endpoints);
+    sw_gateway_cache_free(g->kept);
     sw_free(g);
 }
 

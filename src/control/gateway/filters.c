@@ -280,8 +280,10 @@ static void read_backend(struct rule *r, const struct sw_json *ref, struct sw_gw
 
     be->weight = (uint32_t)js_int(ref, "weight", 1000000, 1);
     c = resolve_backend(r->b, &r->backend, ref, &v);
-    if (c && r->proto.session)
+    if (c && r->proto.session) {
         c->sticky = true;
+        sw_vec_push(&r->route->sticky, c);
+    }
     if (!c && r->first)
         note_unresolved(r->route, v);
     be->cluster = c;

@@ -418,16 +418,16 @@ static struct sw_json *parent_list(struct builder *b, const struct route *r,
     return list;
 }
 
-void status_route(struct builder *b, const struct route *r, const struct route_parent *parents,
-                  size_t n)
+struct sw_json *route_status(struct builder *b, const struct route *r,
+                             const struct route_parent *parents, size_t n)
 {
     struct sw_json *status;
 
     if (route_unchanged(b, r, parents, n))
-        return;
+        return NULL;
     status = sw_json_new_object(b->a);
     sw_json_put(b->a, status, "parents", parent_list(b, r, parents, n));
-    sw_vec_push(&b->statuses, (struct sw_gw_status){route_view_kinds[r->kind], r->obj, status});
+    return status;
 }
 
 /* ---- policies ---- */

@@ -2,18 +2,18 @@
 """Objects in, traffic out: 'spanwire control' and a 'spanwire gateway' that takes its xDS from it."""
 import base64
 import json
-import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import time
+import urllib.request
 
 from .control import Control, _Here
 from .gateway import free_port
 from .metrics import Metrics
 from .node import _SANITIZER, Process
-from .traffic import http
 from .wait import SANITIZED, until
 
 API = "gateway.networking.k8s.io/v1"
@@ -69,6 +69,11 @@ def prefix(path, *backends, **extra):
             "backendRefs": list(backends), **extra}
 
 
+def _fetch(url):
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
+
+
 class XdsGateway(Process):
     """The data plane."""
 
@@ -91,10 +96,10 @@ class XdsGateway(Process):
         until(ready, seconds, "the gateway to be ready")
 
     def metrics(self):
-        return Metrics(http(_Here(), ("127.0.0.1", self.stats_port), "/stats/prometheus")[1])
+        return Metrics(_fetch(f"http://127.0.0.1:{self.stats_port}/metrics"))
 
     def page(self, path):
-        return http(_Here(), ("127.0.0.1", self.admin_port), path)[1]
+        return _fetch(f"http://127.0.0.1:{self.admin_port}{path}")
 
     def stop(self, seconds=20):
         if self.alive:
@@ -190,7 +195,7 @@ class Fabric:
             by_port.setdefault(number, []).append(address)
         known = self.__dict__.setdefault("_slices", {}).setdefault(name, set())
         known |= set(by_port)
-        for number in sorted(known):
+        for number in sorted(known, key=lambda n: n not in by_port):  # make before break
             self.apply({
                 "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
                 "metadata": {"name": f"{name}-{number}", "labels": {"kubernetes.io/service-name": name}},
@@ -254,14 +259,9 @@ def make_cert(where, name, names=(), ca=None, days=30):
 
 
 def nofile_limit():
-    import resource
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 def scale(n):
     """Less volume under sanitizers."""
     return max(1, n // 10) if SANITIZED else n
-
-
-def environment_says(name):
-    return os.environ.get(name)
