@@ -118,6 +118,11 @@ static struct sw_tls *client_tls(const struct sw_gw_pool *p, const struct sw_exc
         params.sni = sw_arena_dup(&((struct sw_exchange *)(uintptr_t)x)->arena,
                                   x->plan.authority.p ? x->plan.authority : x->req.authority);
     params.host = expected_name(t, params.sni);
+    if (t->n_sans && params.host == params.sni && !params.insecure_skip) {
+        /* Names we cannot check (patterns, URIs) must not turn into no check. */
+        (void)sw_err_set(err, SW_EDENIED, "only exact DNS names can be asked of an upstream");
+        return NULL;
+    }
     if (p->h2)
         params.alpn = "h2";
     else if (!params.alpn && p->cluster->spec->protocol == SW_GW_UP_AUTO)

@@ -188,7 +188,7 @@ def test_a_certificate_is_replaced(w):
         t.join(10)
     old.close()
     assert not errors, f"{len(errors)} of {len(seen)}: {errors[:5]}"
-    assert len(seen) > fb.scale(300) and len(set(seen)) > 3
+    assert len(seen) > fb.scale(60) and len(set(seen)) > 3
     print(f"{len(seen)} handshakes, {len(set(seen))} certificates")
 
 

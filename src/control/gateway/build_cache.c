@@ -177,3 +177,14 @@ void cache_end(struct builder *b)
     view_unref(c->view);
     c->view = view_ref((struct sw_view *)(uintptr_t)b->v);
 }
+
+struct sw_gw_memo *new_memo(const struct builder *b, const struct route *r)
+{
+    struct sw_gw_memo *m;
+
+    if (!b->cache)
+        return NULL;
+    m = SW_ARENA_NEW(r->arena, struct sw_gw_memo);
+    m->arena = r->arena;
+    return m;
+}

@@ -422,3 +422,5 @@ void cache_begin(struct builder *b);
 /* What is kept of the route; zeroed but for the object when it is new. Objects in order of key. */
 struct kept *cache_route(struct builder *b, enum route_kind kind, const struct sw_kube_obj *o);
 void cache_end(struct builder *b);
+/* For a route of the model that lives as long as r; NULL when nothing is kept. */
+struct sw_gw_memo *new_memo(const struct builder *b, const struct route *r);

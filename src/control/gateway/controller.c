@@ -119,13 +119,13 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
         struct sw_slice name = changes[i].name;
         struct sw_slice type = sw_slice_cut(&name, '|');
 
+        whole |= sw_slice_eq_str(type, seen_type) ||
+                 (sw_slice_eq_str(type, plan_type) && changes[i].bytes.n == 0);
         if (sw_slice_eq_str(type, note_type))
             log_note(name, changes[i].bytes);
-        else if (sw_slice_eq_str(type, seen_type))
-            whole = true;
         else if (sw_slice_eq_str(type, plan_type))
             sw_control_set_input(g->endpoints, changes[i].bytes);
-        else
+        else if (!sw_slice_eq_str(type, seen_type))
             put_resource(t, type, name, changes[i].bytes);
     }
     (void)sw_xds_cache_commit(g->cache, t);

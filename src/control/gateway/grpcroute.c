@@ -63,6 +63,7 @@ static void emit(struct rule *r, struct compiled *c, const struct grpc_match *g,
     const struct sw_kube_obj *o = r->route->obj;
 
     *out = r->proto;
+    out->memo = new_memo(r->b, r->route);
     out->match = g->match;
     out->match.grpc = true;
     out->name =

@@ -236,6 +236,7 @@ static void emit(struct rule *r, struct compiled *c, const struct sw_gw_match *m
     const struct sw_kube_obj *o = r->route->obj;
 
     *out = r->proto;
+    out->memo = new_memo(r->b, r->route);
     out->match = *m;
     out->websocket = true;
     out->name =

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/slice.h"
 
 /* ---- secrets: published by name (SDS); only the content changes under a name ---- */
@@ -214,7 +215,14 @@ enum sw_gw_action {
     SW_GW_RESPOND, /* answered here with 'status' */
 };
 
+/* Room for the encoder to keep a route's bytes where the route outlives one build. */
+struct sw_gw_memo {
+    struct sw_arena *arena;
+    struct sw_slice bytes; /* p == NULL: not encoded yet */
+};
+
 struct sw_gw_route {
+    struct sw_gw_memo *memo; /* NULL: nothing is kept */
     struct sw_slice name; /* "<kind>/<ns>/<name>/rule/<i>/match/<j>" (kind in lower case), unique in
                              its virtual host */
     struct sw_gw_match match;

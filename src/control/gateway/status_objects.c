@@ -259,10 +259,23 @@ static void status_gateway(struct builder *b, struct gateway *g, size_t serving_
 
 /* ---- ListenerSets ---- */
 
+/* Unlike in a Gateway, an entry whose certificate is missing does not count as valid. */
+static size_t count_valid(const struct parent *p)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n_listeners; i++) {
+        const struct listener *l = &p->listeners[i];
+
+        n += !l->conflict.reason && !l->accepted.reason && !l->broken;
+    }
+    return n;
+}
+
 static void set_conditions(const struct parent *p, struct cond want[2])
 {
     static const struct verdict none = {"ListenersNotValid", "no listener is valid"};
-    size_t good = count_good(p, false);
+    size_t good = count_valid(p);
 
     want[0] = cond_of("Accepted", p->refused, "Accepted");
     want[1] = (struct cond){"Programmed", true, "Programmed", ""};

@@ -95,6 +95,7 @@ static const struct entry *localise(struct table *t, const struct listener *l,
     r = SW_ARENA_NEW(t->b->a, struct sw_gw_route);
     *r = *e->r;
     r->redirect = d;
+    r->memo = NULL;
     copy = SW_ARENA_NEW(t->b->a, struct entry);
     *copy = *e;
     copy->r = r;

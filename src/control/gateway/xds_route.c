@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of the model as a RouteConfiguration. */
+#include <stdlib.h>
+
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
 #include <proto/route.pb-c.h>
@@ -129,33 +131,85 @@ static Sw__Route *misdirected(struct enc *e)
     return to;
 }
 
-static Sw__VirtualHost *vhost(struct enc *e, const struct sw_gw_vhost *v)
-{
-    Sw__VirtualHost *to = SW_PB_NEW(e->a, Sw__VirtualHost, sw__virtual_host);
+/* --- hosts --- */
 
-    to->name = SW_PB_BYTES(v->host);
-    to->domains = sw_arena_array(e->a, 1, sizeof(*to->domains));
-    to->domains[0] = SW_PB_BYTES(v->host);
-    to->n_domains = 1;
-    if (v->misdirected) {
-        to->routes = sw_gwx_one(e, misdirected(e));
-        to->n_routes = 1;
-        return to;
+/*
+ * Tables of thousands of hosts are written anew whenever one of their routes changes, so they are
+ * put together from encoded routes instead of messages. Fields in order of number, as packing does.
+ */
+enum {
+    CONFIG_NAME = 1,
+    CONFIG_VIRTUAL_HOSTS = 2,
+    CONFIG_IGNORE_PORT = 14,
+    HOST_NAME = 1,
+    HOST_DOMAINS = 2,
+    HOST_ROUTES = 3,
+};
+
+static struct sw_slice route_bytes(struct enc *e, const struct sw_gw_route *r)
+{
+    struct sw_gw_memo *memo = r->memo;
+    struct sw_slice bytes;
+
+    if (memo && memo->bytes.p)
+        return memo->bytes;
+    bytes = sw_pb_pack(e->a, &route(e, r)->base);
+    if (memo)
+        bytes = memo->bytes = sw_arena_slice(memo->arena, bytes);
+    return bytes;
+}
+
+struct host {
+    struct sw_slice name;
+    const struct sw_slice *routes;
+    size_t n_routes;
+    size_t size;
+};
+
+static struct host measure(struct enc *e, const struct sw_gw_vhost *v)
+{
+    size_t n = v->misdirected ? 1 : v->n_routes;
+    struct sw_slice *routes = sw_arena_array(e->a, n + 1, sizeof(*routes));
+    struct host h = {.name = v->host, .routes = routes, .n_routes = n};
+
+    h.size = sw_pb_bytes_size(HOST_NAME, v->host.n) + sw_pb_bytes_size(HOST_DOMAINS, v->host.n);
+    for (size_t i = 0; i < n; i++) {
+        routes[i] =
+            v->misdirected ? sw_pb_pack(e->a, &misdirected(e)->base) : route_bytes(e, v->routes[i]);
+        h.size += sw_pb_bytes_size(HOST_ROUTES, routes[i].n);
     }
-    to->routes = sw_arena_array(e->a, v->n_routes + 1, sizeof(*to->routes));
-    for (size_t i = 0; i < v->n_routes; i++)
-        to->routes[to->n_routes++] = route(e, v->routes[i]);
-    return to;
+    return h;
+}
+
+static bool put_host(struct sw_buf *b, const struct host *h)
+{
+    bool ok = sw_pb_put_head(b, CONFIG_VIRTUAL_HOSTS, h->size) == SW_OK &&
+              sw_pb_put_bytes(b, HOST_NAME, h->name) == SW_OK &&
+              sw_pb_put_bytes(b, HOST_DOMAINS, h->name) == SW_OK;
+
+    for (size_t i = 0; i < h->n_routes && ok; i++)
+        ok = sw_pb_put_bytes(b, HOST_ROUTES, h->routes[i]) == SW_OK;
+    return ok;
 }
 
 void sw_gwx_encode_table(struct enc *e, const struct sw_gw_table *t)
 {
-    Sw__RouteConfiguration *to = SW_PB_NEW(e->a, Sw__RouteConfiguration, sw__route_configuration);
+    struct host *hosts = sw_arena_array(e->a, t->n_vhosts + 1, sizeof(*hosts));
+    size_t total = sw_pb_bytes_size(CONFIG_NAME, t->name.n) + 2 /* ignore_port */;
+    struct sw_buf b = {0};
+    bool ok;
 
-    to->name = SW_PB_BYTES(t->name);
-    to->ignore_port_in_host_matching = true;
-    to->virtual_hosts = sw_arena_array(e->a, t->n_vhosts + 1, sizeof(*to->virtual_hosts));
-    for (size_t i = 0; i < t->n_vhosts; i++)
-        to->virtual_hosts[to->n_virtual_hosts++] = vhost(e, t->vhosts[i]);
-    sw_gwx_enc_add(e, SW_TYPE_ROUTE, t->name, &to->base);
+    for (size_t i = 0; i < t->n_vhosts; i++) {
+        hosts[i] = measure(e, t->vhosts[i]);
+        total += sw_pb_bytes_size(CONFIG_VIRTUAL_HOSTS, hosts[i].size);
+    }
+    /* The size is exact: the arena's memory is never replaced. */
+    b = (struct sw_buf){.p = sw_arena_alloc(e->a, total), .cap = total, .max = total};
+    ok = sw_pb_put_bytes(&b, CONFIG_NAME, t->name) == SW_OK;
+    for (size_t i = 0; i < t->n_vhosts && ok; i++)
+        ok = put_host(&b, &hosts[i]);
+    ok = ok && sw_pb_put_varint(&b, CONFIG_IGNORE_PORT, 1) == SW_OK;
+    if (!ok || b.n != total)
+        abort();
+    sw_gwx_enc_add_bytes(e, SW_TYPE_ROUTE, sw_arena_slice(e->a, t->name), sw_slice(b.p, b.n));
 }
