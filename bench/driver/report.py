@@ -149,6 +149,23 @@ def suite_text(name, out):
             if rows:
                 head = ["candidate", "KB each (A + B)", "held"]
                 parts.append(f"mem {what}\n" + table(head, rows))
+    if name == "l7" and out.get("memory"):
+        rows = [[c, *(fmt(r.get(k)) for k in ("plain", "tls", "h2", "rss_mb"))]
+                for c, r in out["memory"].items()]
+        parts.append("l7 memory\n" + table(["candidate", "plain KB", "TLS KB", "HTTP/2 KB",
+                                            "RSS MB after the load"], rows))
+    if name == "propagate":
+        keys = ("routes", "written_ms", "after_ms", "all_ms", "wrong", "control_mb", "gateway_mb")
+        rows = [[k, *(fmt(r[x]) for x in keys[1:])] for k, r in out.items() if "all_ms" in r]
+        if rows:
+            parts.append("propagate at once\n" + table(
+                ["routes", "written, ms", "then serving, ms", "together", "wrong answers",
+                 "control MB", "gateway MB"], rows))
+        rows = [[k, *(fmt(r[x]) for x in ("p50_ms", "p99_ms", "max_ms", "ack_p50_ms", "wrong"))]
+                for k, r in out.items() if "p50_ms" in r]
+        if rows:
+            parts.append("propagate one by one\n" + table(
+                ["", "p50 ms", "p99 ms", "max ms", "write p50 ms", "wrong answers"], rows))
     if name == "start":
         rows = [[c, spread(m.summary(r["ms"])), r["rss_mb"], r["private_mb"]]
                 for c, r in out.items() if c != "absent"]

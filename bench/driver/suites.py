@@ -8,8 +8,10 @@ import tempfile
 import time
 
 from . import api
+from . import l7
 from . import measure as m
 from . import procs
+from . import propagate
 from .candidates import NodePair, NodePass, Peer, Raw, find_program
 from .procs import LoadError
 
@@ -404,5 +406,9 @@ def run_api(ctx):
     api.run_api(ctx, Field)
 
 
+def run_l7(ctx):
+    l7.run_l7(ctx, Field)
+
+
 SUITES = {"pass": run_pass, "hbone": run_hbone, "handshake": run_handshake, "mem": run_mem,
-          "api": run_api, "start": run_start, "size": run_size, "floors": run_floors}
+          "l7": run_l7, "propagate": propagate.run_propagate, "api": run_api, "start": run_start, "size": run_size, "floors": run_floors}

@@ -11,18 +11,36 @@ enum { NODES_MAX = 2000000, DEPTH_MAX = 300 };
 
 /* --- YAML ------------------------------------------------------------------------------- */
 
+/*
+ * The words of YAML 1.1 that clients of this API count on; our own files follow YAML 1.2, where
+ * only true and false are left. 1 and 0 for the two values, -1 for everything else.
+ */
+static int truth(const struct sw_yaml *y)
+{
+    static const char *const words[][11] = {
+        {"n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"},
+        {"y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"},
+    };
+
+    for (int v = 0; y->plain && v < 2; v++) {
+        for (size_t i = 0; i < SW_ARRAY_LEN(words[v]); i++) {
+            if (sw_slice_eq_str(y->text, words[v][i]))
+                return v;
+        }
+    }
+    return -1;
+}
+
 static struct sw_json *scalar(struct sw_arena *a, const struct sw_yaml *y)
 {
-    enum sw_yaml_type t = sw_yaml_type(y);
-    bool b = false;
+    int b = truth(y);
     int64_t n = 0;
 
-    switch (t) {
+    if (b >= 0)
+        return sw_json_new_bool(a, b);
+    switch (sw_yaml_type(y)) {
     case SW_YAML_NULL:
         return sw_json_new_null(a);
-    case SW_YAML_BOOL:
-        (void)!sw_yaml_bool(y, &b, NULL);
-        return sw_json_new_bool(a, b);
     case SW_YAML_INT:
         if (sw_json_number_valid(y->text))
             return sw_json_new_number(a, y->text);
@@ -33,10 +51,18 @@ static struct sw_json *scalar(struct sw_arena *a, const struct sw_yaml *y)
         if (sw_json_number_valid(y->text))
             return sw_json_new_number(a, y->text);
         break;
+    case SW_YAML_BOOL:
     case SW_YAML_STR:
         break;
     }
     return sw_json_new_string(a, y->text);
+}
+
+static struct sw_slice key_text(const struct sw_yaml *key)
+{
+    int b = truth(key);
+
+    return b < 0 ? key->text : b ? SW_SLICE_LIT("true") : SW_SLICE_LIT("false");
 }
 
 static struct sw_json *from_yaml(struct sw_arena *a, const struct sw_yaml *y)
@@ -48,11 +74,39 @@ static struct sw_json *from_yaml(struct sw_arena *a, const struct sw_yaml *y)
     v = y->kind == SW_YAML_MAP ? sw_json_new_object(a) : sw_json_new_array(a);
     SW_YAML_FOREACH (it, y) {
         if (y->kind == SW_YAML_MAP)
-            sw_json_set(a, v, it->key->text, from_yaml(a, it));
+            sw_json_set(a, v, key_text(it->key), from_yaml(a, it));
         else
             sw_json_push(a, v, from_yaml(a, it));
     }
     return v;
+}
+
+/* What decoding into the kind of the request says about a body it cannot make sense of. */
+static void unrecognized(struct api_req *r, const char *why)
+{
+    static const char hex[] = "0123456789abcdef";
+    bool cut = r->body.n > 30;
+    struct sw_slice head = sw_slice_head(r->body, 30);
+    const char *kind = sw_slice_eq_str(r->sub, "scale")   ? "Scale"
+                       : sw_slice_eq_str(r->sub, "token") ? "TokenRequest"
+                       : r->res                           ? r->res->kind
+                                                          : NULL;
+    char text[2 * 30 + 1];
+
+    if (!kind || (r->verb != API_CREATE && r->verb != API_UPDATE)) {
+        api_bad_request(r, "%s", why);
+        return;
+    }
+    for (size_t i = 0; i < head.n; i++) {
+        text[2 * i] = hex[(uint8_t)head.p[i] >> 4];
+        text[2 * i + 1] = hex[(uint8_t)head.p[i] & 15];
+    }
+    if (!head.n)
+        head = SW_SLICE_LIT("<empty>");
+    else if (head.p[0] != '{')
+        head = sw_slice(text, 2 * head.n);
+    api_bad_request(r, "the object provided is unrecognized (must be of type %s): %s (%.*s%s)",
+                    kind, why, SW_SLICE_ARG(head), cut ? " ..." : "");
 }
 
 static bool decode_yaml(struct api_req *r, struct sw_json **ret)
@@ -62,7 +116,11 @@ static bool decode_yaml(struct api_req *r, struct sw_json **ret)
     struct sw_err err = {0};
 
     if (sw_yaml_parse_one(r->arena, r->body, &limits, &y, &err) != SW_OK) {
-        api_bad_request(r, "error decoding YAML: %s", err.msg);
+        if (r->verb == API_PATCH)
+            api_bad_request(r, "error decoding YAML: error converting YAML to JSON: yaml: %s",
+                            err.msg);
+        else
+            unrecognized(r, sw_arena_printf(r->arena, "yaml: %s", err.msg));
         return false;
     }
     *ret = from_yaml(r->arena, y);
@@ -94,10 +152,8 @@ static bool decode_json(struct api_req *r, struct sw_json **ret, struct sw_json_
 
     if (api_parse_json(r, ret, dups, &err) == SW_OK)
         return true;
-    if (r->body.n == 0)
-        api_bad_request(r, "unable to decode an empty body: EOF");
-    else
-        api_bad_request(r, "couldn't get version/kind; json parse error: %s", err.msg);
+    unrecognized(r, sw_arena_printf(r->arena, "couldn't get version/kind; json parse error: %s",
+                                    r->body.n ? err.msg : "unexpected end of JSON input"));
     return false;
 }
 
@@ -131,19 +187,48 @@ bool api_decode_body(struct api_req *r, struct sw_json **ret, struct sw_json_dup
 
 /* --- objects ---------------------------------------------------------------------------- */
 
+static struct sw_slice version_of(struct sw_slice api_version)
+{
+    ptrdiff_t i = sw_slice_find(api_version, '/');
+
+    return i < 0 ? api_version : sw_slice_from(api_version, (size_t)i + 1);
+}
+
+/* True when another group has the same built-in kind (events). */
+static bool known_elsewhere(const struct api_req *r, struct sw_slice api_version)
+{
+    struct sw_slice group = api_version;
+    const struct sw_builtin *b;
+
+    group = sw_slice_find(api_version, '/') < 0 ? sw_slice("", 0) : sw_slice_cut(&group, '/');
+    b = sw_builtin_kind(group, sw_slice_str(r->res->kind));
+    return b && sw_slice_eq_str(version_of(api_version), b->version);
+}
+
 /* apiVersion and kind against those of the URL. */
 static bool check_type(struct api_req *r, struct sw_json *obj)
 {
     struct sw_slice v = api_str(obj, "apiVersion");
-    struct sw_slice k = api_str(obj, "kind");
+    struct sw_slice sent = api_str(obj, "kind");
+    struct sw_slice k = sent.n || r->res->crd ? sent : sw_slice_str(r->res->kind);
     struct sw_arena *a = r->arena;
 
     if (r->res->crd && (k.n == 0 || v.n == 0)) {
-        api_bad_request(r, "Object '%s' is missing in '%.*s'", k.n == 0 ? "Kind" : "apiVersion",
-                        SW_SLICE_ARG(sw_slice_head(sw_json_text(a, obj, NULL), 4096)));
+        unrecognized(r, sw_arena_printf(
+                            a, "Object '%s' is missing in '%.*s'", k.n == 0 ? "Kind" : "apiVersion",
+                            SW_SLICE_ARG(sw_slice_head(
+                                r->body.n ? r->body : sw_json_text(a, obj, NULL), 4096))));
         return false;
     }
     if (v.n && !sw_slice_eq_str(v, r->res->api_version)) {
+        if (r->res->builtin && !known_elsewhere(r, v)) {
+            api_bad_request(r,
+                            "%.*s in version \"%.*s\" cannot be handled as a %s: no kind \"%.*s\" "
+                            "is registered for version \"%.*s\"",
+                            SW_SLICE_ARG(k), SW_SLICE_ARG(version_of(v)), r->res->kind,
+                            SW_SLICE_ARG(k), SW_SLICE_ARG(v));
+            return false;
+        }
         api_bad_request(r,
                         "the API version in the data (%.*s) does not match the expected API "
                         "version (%s)",

@@ -87,6 +87,9 @@ static struct sw_json *parse(struct sw_arena *a, const char *text)
     return v;
 }
 
+/* The API as a Service of itself, where clients inside a cluster look for it. */
+static void make_service(struct sw_api *api);
+
 static void on_made(struct api_req *r, int code, const struct sw_json *body)
 {
     struct sw_api *api = r->api;
@@ -94,28 +97,41 @@ static void on_made(struct api_req *r, int code, const struct sw_json *body)
     if (code >= 400 && code != 409)
         sw_log_warn("api", "cannot make a built-in object: %.*s",
                     SW_SLICE_ARG(api_str(body, "message")));
+    if (sw_slice_eq_str(r->resource, "namespaces") &&
+        sw_slice_eq_str(api_meta_str(r->body_json, "name"), "default"))
+        make_service(api);
     if (--api->starting == 0)
         api->ready = true;
 }
 
-static void make(struct sw_api *api, const char *group, const char *plural, const char *name,
-                 const char *text)
+/* Makes it, unless it is there; true when it is. */
+static bool make(struct sw_api *api, const char *group, const char *plural, const char *in,
+                 const char *name, const char *text)
 {
     SW_ARENA_AUTO a = {0};
+    struct sw_slice ns = sw_slice_str(in);
     const struct api_res *res =
         api_registry_find(&api->reg, sw_slice_str(group), SW_SLICE_LIT("v1"), sw_slice_str(plural));
     struct sw_store_obj *o =
-        res ? sw_store_get(api->store, api_key(&a, res, sw_slice("", 0), sw_slice_str(name)))
-            : NULL;
+        res ? sw_store_get(api->store, api_key(&a, res, ns, sw_slice_str(name))) : NULL;
 
     if (!res || o) {
         if (o)
             sw_store_obj_unref(o);
-        return;
+        return o;
     }
     api->starting++;
-    (void)api_internal(api, API_CREATE, res, sw_slice("", 0), sw_slice("", 0), NULL,
-                       parse(&a, text), on_made, NULL);
+    (void)api_internal(api, API_CREATE, res, ns, sw_slice("", 0), NULL, parse(&a, text), on_made,
+                       NULL);
+    return false;
+}
+
+static void make_service(struct sw_api *api)
+{
+    (void)make(api, "", "services", "default", "kubernetes",
+               "{'metadata':{'name':'kubernetes','labels':{'component':'apiserver','provider':"
+               "'kubernetes'}},'spec':{'clusterIP':'10.96.0.1','ports':[{'name':'https','port':443,"
+               "'targetPort':6443}]}}");
 }
 
 static void make_roles(struct sw_api *api)
@@ -133,11 +149,12 @@ static void make_roles(struct sw_api *api)
                                 roles[i].aggregate);
         else
             rest = sw_arena_printf(&a, "'rules':%s", roles[i].rules);
-        make(api, "rbac.authorization.k8s.io", "clusterroles", roles[i].name,
-             sw_arena_printf(&a,
-                             "{'metadata':{'name':'%s','labels':{'kubernetes.io/bootstrapping':"
-                             "'rbac-defaults'%s%s}},%s}",
-                             roles[i].name, sep, roles[i].labels, rest));
+        (void)make(
+            api, "rbac.authorization.k8s.io", "clusterroles", "", roles[i].name,
+            sw_arena_printf(&a,
+                            "{'metadata':{'name':'%s','labels':{'kubernetes.io/bootstrapping':"
+                            "'rbac-defaults'%s%s}},%s}",
+                            roles[i].name, sep, roles[i].labels, rest));
     }
 }
 
@@ -151,12 +168,13 @@ static void make_bindings(struct sw_api *api)
             subjects = sw_arena_printf(
                 &a, "%s%s{'apiGroup':'rbac.authorization.k8s.io','kind':'Group','name':'%s'}",
                 subjects, k ? "," : "", bindings[i].groups[k]);
-        make(api, "rbac.authorization.k8s.io", "clusterrolebindings", bindings[i].name,
-             sw_arena_printf(&a,
-                             "{'metadata':{'name':'%s','labels':{'kubernetes.io/bootstrapping':"
-                             "'rbac-defaults'}},'roleRef':{'apiGroup':'rbac.authorization.k8s.io',"
-                             "'kind':'ClusterRole','name':'%s'},'subjects':[%s]}",
-                             bindings[i].name, bindings[i].name, subjects));
+        (void)make(
+            api, "rbac.authorization.k8s.io", "clusterrolebindings", "", bindings[i].name,
+            sw_arena_printf(&a,
+                            "{'metadata':{'name':'%s','labels':{'kubernetes.io/bootstrapping':"
+                            "'rbac-defaults'}},'roleRef':{'apiGroup':'rbac.authorization.k8s.io',"
+                            "'kind':'ClusterRole','name':'%s'},'subjects':[%s]}",
+                            bindings[i].name, bindings[i].name, subjects));
     }
 }
 
@@ -166,8 +184,11 @@ void api_bootstrap(struct sw_api *api)
     for (size_t i = 0; i < SW_ARRAY_LEN(namespaces); i++) {
         SW_ARENA_AUTO a = {0};
 
-        make(api, "", "namespaces", namespaces[i],
-             sw_arena_printf(&a, "{'metadata':{'name':'%s'}}", namespaces[i]));
+        /* A new one gets its Service when it is there. */
+        if (make(api, "", "namespaces", "", namespaces[i],
+                 sw_arena_printf(&a, "{'metadata':{'name':'%s'}}", namespaces[i])) &&
+            strcmp(namespaces[i], "default") == 0)
+            make_service(api);
     }
     make_roles(api);
     make_bindings(api);

@@ -363,6 +363,19 @@ static void empty_kind(const struct api_res *res, void *arg)
     }
 }
 
+/* The finalizers of a namespace that are not ours to remove; NULL when ours is gone already. */
+static struct sw_json *without_our_finalizer(struct sw_arena *a, const struct sw_json *obj)
+{
+    const struct sw_json *list = sw_json_walk(obj, "spec", "finalizers", NULL);
+    struct sw_json *others = sw_json_new_array(a);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (!sw_json_str_eq(sw_json_at(list, i), "kubernetes"))
+            sw_json_push(a, others, sw_json_at(list, i));
+    }
+    return sw_json_len(others) < sw_json_len(list) ? others : NULL;
+}
+
 static void run_namespace(struct gc_task *t)
 {
     SW_ARENA_AUTO a = {0};
@@ -373,7 +386,7 @@ static void run_namespace(struct gc_task *t)
     struct sw_json *obj = load(api, &a, t->key, &res, &ns, &name);
     struct gc_left left = {.arena = &a};
     struct emptying e = {.t = t, .ns = name, .before = t->running, .report = &left};
-    struct sw_json *fin;
+    struct sw_json *others;
 
     if (!obj)
         return;
@@ -389,10 +402,9 @@ static void run_namespace(struct gc_task *t)
     else if (e.left && gc_left_report(&left, obj))
         gc_request(t, API_UPDATE, res, sw_slice("", 0), name, "status", obj);
     gc_left_done(&left);
-    if (e.left || sw_json_len(sw_json_walk(obj, "spec", "finalizers", NULL)) == 0)
+    if (e.left || !(others = without_our_finalizer(&a, obj)))
         return; /* the last deletion brings us back */
-    fin = sw_json_find(obj, "spec");
-    sw_json_put(&a, fin, "finalizers", sw_json_new_array(&a));
+    sw_json_put(&a, sw_json_find(obj, "spec"), "finalizers", others);
     gc_request(t, API_UPDATE, res, sw_slice("", 0), name, "finalize", obj);
 }
 

@@ -208,6 +208,7 @@ static void root(struct api_req *r)
 {
     static const char *const more[] = {"/healthz",
                                        "/livez",
+                                       "/openapi/v2",
                                        "/openapi/v3",
                                        "/openid/v1/jwks",
                                        "/readyz",

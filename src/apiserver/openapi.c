@@ -440,11 +440,42 @@ static void send_document(struct api_req *r, struct api_doc *doc)
     api_doc_reply(r, doc, "application/json");
 }
 
+/*
+ * The older document, without any definitions: clients that find nothing about a kind in it leave
+ * checking to the server, which is what they shall do. They ask for it before they send a list or a
+ * kind that nobody serves, and take no answer for a failure.
+ */
+static void send_v2(struct api_req *r)
+{
+    /* Document{1 swagger "2.0", 2 Info{1 title "Kubernetes", 2 version "unversioned"}, 8 Paths{}}
+     */
+    static const char proto[] = "\x0a\x03"
+                                "2.0"
+                                "\x12\x19\x0a\x0aKubernetes\x12\x0bunversioned"
+                                "\x42\x00";
+    static const char json[] = "{\"swagger\":\"2.0\",\"info\":{\"title\":\"Kubernetes\","
+                               "\"version\":\"unversioned\"},\"paths\":{}}";
+    struct sw_slice accept = sw_xchg_field(r->x, "accept");
+    bool binary = accept.p && memmem(accept.p, accept.n, "+protobuf", 9);
+    struct api_doc doc = {.text = binary ? sw_slice(proto, sizeof(proto) - 1)
+                                         : sw_slice(json, sizeof(json) - 1)};
+
+    sw_xchg_set(r->x, "Vary", SW_SLICE_LIT("Accept"));
+    api_doc_tag(r->arena, &doc);
+    api_doc_reply(r, &doc,
+                  binary ? "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+                         : "application/json");
+}
+
 void api_openapi(struct api_req *r)
 {
     struct api_docs *d = r->api->docs;
     struct sw_slice key;
 
+    if (r->nrest == 2 && sw_slice_eq_str(r->rest[1], "v2")) {
+        send_v2(r);
+        return;
+    }
     if (r->nrest < 2 || !sw_slice_eq_str(r->rest[1], "v3")) {
         api_no_such_resource(r);
         return;

@@ -302,8 +302,12 @@ bool api_patch_read(struct api_req *r, enum api_patch_kind kind, struct sw_json 
     if (!api_write_options(r, "PatchOptions") || !check_force(r, kind))
         return false;
     if (kind == API_PATCH_APPLY) {
-        r->content_type = r->body.n == 0 || r->body.p[0] != '{' ? SW_SLICE_LIT("application/yaml")
-                                                                : SW_SLICE_LIT("application/json");
+        /* Nearly always JSON, which is read faster as such; else it may still be YAML's own maps.
+         */
+        if (!r->body_json && r->body.n && r->body.p[0] == '{' &&
+            api_parse_json(r, ret, dups, &err) == SW_OK)
+            return true;
+        r->content_type = SW_SLICE_LIT("application/yaml");
         return api_decode_body(r, ret, dups);
     }
     r->content_type = SW_SLICE_LIT("application/json");

@@ -108,7 +108,7 @@ static int put_special(struct sw_buf *out, const char **s, const char *end, unsi
 int sw_json_write_string(struct sw_buf *out, struct sw_slice in, unsigned flags)
 {
     const char *s = in.p;
-    const char *end = in.p + in.n;
+    const char *end = in.n ? in.p + in.n : s; /* NULL plus 0 is not defined */
     const char *stop = in.n ? skip_as_is(s, end, flags) : s;
     int rc;
 

@@ -257,9 +257,9 @@ static void wcluster_apply(struct sw_gw_wcluster *wc, struct sw_gw_cluster *now)
 
 void sw_gw_hosts_apply(struct sw_gw_hosts *hs, const struct sw_gw_config *c)
 {
-    if (hs->applied == c->clusters) /* no cluster changed */
+    if (hs->applied == c->clusters->serial) /* no cluster changed */
         return;
-    hs->applied = c->clusters;
+    hs->applied = c->clusters->serial;
     SW_MAP_FOREACH (it, &hs->clusters) {
         struct sw_gw_wcluster *wc = it->value;
         struct sw_gw_cluster *now = sw_gw_config_cluster(c, wc->name);

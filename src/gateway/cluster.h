@@ -222,8 +222,13 @@ struct sw_gw_cluster_cell {
     _Atomic uint64_t retries;
     _Atomic uint64_t no_host;
     _Atomic uint64_t status[6]; /* responses by class; [0]: failed without one */
+    _Atomic uint64_t cx_fail;
+    _Atomic uint64_t tls_fail;
+    _Atomic uint64_t timeouts;
     _Atomic uint32_t active;
     _Atomic uint32_t active_retries;
+    _Atomic uint32_t cx;      /* connections open or being opened */
+    _Atomic uint32_t pending; /* requests that wait for one */
 } __attribute__((aligned(SW_GW_LINE)));
 
 /* What survives a new version of the cluster of the same name. */
@@ -232,6 +237,7 @@ struct sw_gw_cluster_state {
     _Atomic uint64_t health_version; /* bumped when a flag of some member changes */
     pthread_mutex_t lock;            /* ejections */
     uint32_t n_ejected;
+    _Atomic uint64_t ejections; /* ever */
     unsigned n_cells;
     struct sw_gw_cluster_cell *cells; /* by worker */
 };
@@ -315,6 +321,23 @@ enum sw_gw_result {                       /* what an attempt says about its host
 };
 /* The attempt is over: counters, outlier ejection. Drops the caller's reference. */
 void sw_gw_lb_done(struct sw_gw_hosts *hs, struct sw_gw_host *h, enum sw_gw_result how, int status);
+/* Counts an attempt that took too long. */
+static inline void sw_gw_cluster_timed_out(const struct sw_gw_cluster *c, unsigned worker)
+{
+    _Atomic uint64_t *n = &c->state->cells[worker].timeouts;
+
+    atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+/* Each worker has its part of a limit, at least one. */
+static inline bool sw_gw_limit_below(uint32_t used, uint32_t limit, unsigned worker, unsigned n)
+{
+    uint32_t share = limit / n + (worker < limit % n ? 1 : 0);
+
+    return used < (share || limit == 0 ? share : 1);
+}
+
 /* Takes a slot for a retry from the cluster's limit or budget; given back by sw_gw_retry_give. */
 SW_NODISCARD bool sw_gw_retry_take(struct sw_gw_hosts *hs, struct sw_slice cluster);
 void sw_gw_retry_give(struct sw_gw_hosts *hs, struct sw_slice cluster);

@@ -156,6 +156,8 @@ static int build_check(struct sw_gw_build *b, const Sw__HealthCheck *in, struct 
         c->h2 = true;
         c->service = sw_gw_text(b, &in->grpc_health_check->service_name);
         c->host = sw_gw_text(b, &in->grpc_health_check->authority);
+        if (c->service.n > 127 || (c->host.n && !sw_http_host_valid(c->host)))
+            return sw_err_set(b->err, SW_EINVAL, "grpc_health_check: bad service or authority");
         return SW_OK;
     case SW__HEALTH_CHECK__HEALTH_CHECKER_TCP_HEALTH_CHECK:
         c->kind = SW_GW_CHECK_TCP;

@@ -2,6 +2,7 @@
 /* Lives of the parts of a snapshot, lookups in it, and the choice of a filter chain. */
 #include "gateway/config.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "gateway/accesslog.h"
 #include "gateway/cluster.h"
@@ -73,6 +74,21 @@ struct sw_gw_set *sw_gw_set_unref(struct sw_gw_set *s)
     return NULL;
 }
 
+struct sw_gw_shards *sw_gw_shards_unref(struct sw_gw_shards *s)
+{
+    if (!s || !last_ref(&s->refs))
+        return NULL;
+    for (size_t i = 0; i < SW_GW_SHARDS; i++)
+        (void)sw_gw_set_unref(s->set[i]);
+    sw_free(s);
+    return NULL;
+}
+
+unsigned sw_gw_shard_of(struct sw_slice name)
+{
+    return (unsigned)(sw_siphash13(5, 6, name.p, name.n) % SW_GW_SHARDS);
+}
+
 struct sw_gw_config *sw_gw_config_ref(struct sw_gw_config *c)
 {
     atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
@@ -85,7 +101,7 @@ struct sw_gw_config *sw_gw_config_unref(struct sw_gw_config *c)
         return NULL;
     (void)sw_gw_set_unref(c->listeners);
     (void)sw_gw_set_unref(c->routes);
-    (void)sw_gw_set_unref(c->clusters);
+    (void)sw_gw_shards_unref(c->clusters);
     sw_free(c->list);
     sw_free(c);
     return NULL;
@@ -105,7 +121,7 @@ const struct sw_gw_routes *sw_gw_config_routes(const struct sw_gw_config *c,
 
 struct sw_gw_cluster *sw_gw_config_cluster(const struct sw_gw_config *c, struct sw_slice name)
 {
-    return sw_map_get(&c->clusters->map, name);
+    return sw_map_get(&c->clusters->set[sw_gw_shard_of(name)]->map, name);
 }
 
 /* ---- filter chains ---- */

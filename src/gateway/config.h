@@ -20,6 +20,7 @@
 #include "http/h1.h"
 #include "io/addr.h"
 #include "tls/cred.h"
+#include "tls/ticket.h"
 
 struct sw_regex;
 struct sw_gw_config;
@@ -86,20 +87,28 @@ struct sw_gw_tls {
     bool skip_verify;         /* upstream without a validation context: believe anybody */
     bool require_client_cert; /* downstream */
     struct sw_gw_san_match {
-        uint8_t type; /* 1 email, 2 DNS, 3 URI, 4 IP */
+        uint8_t type; /* 1 email, 2 DNS, 3 URI, 4 IP, 0 any of them */
         struct sw_gw_str_match match;
     } * sans; /* any of them must match; none: no rule */
     size_t n_sans;
-    struct sw_slice *spki; /* base64 SHA-256 pins; any must match */
-    size_t n_spki;
+    struct sw_gw_pin {
+        uint8_t sha256[32];
+        bool spki; /* of the public key, else of the whole certificate */
+    } * pins;      /* any must match; none: no rule */
+    size_t n_pins;
+    bool pins_only; /* upstream, no trusted_ca: the pins are the whole trust */
     /* Upstream only. */
-    const char *sni; /* NULL: none or auto */
-    bool auto_sni;   /* from the request's host */
+    const char *sni;    /* NULL: none or auto */
+    bool auto_sni;      /* from the request's host */
+    bool auto_host_sni; /* from the endpoint's name */
+    bool auto_san;      /* the server name is checked instead of 'sans' */
     /* Downstream only. */
     bool require_sni;
     bool no_tickets;
-    uint64_t session_timeout_ns; /* 0: default */
-    uint64_t hash;               /* of everything above; part of the pool key */
+    uint64_t session_timeout_ns;   /* 0: default */
+    struct sw_slice ticket_master; /* secret the next comes from; empty: this process's */
+    uint8_t ticket_key[SW_TLS_TICKET_KEY];
+    uint64_t hash; /* of everything above; part of the pool key */
     struct sw_regex **regexes;
     size_t n_regexes;
 };
@@ -156,6 +165,7 @@ struct sw_gw_hcm {
     bool preserve_request_id;
     bool request_id_in_response;
     enum sw_gw_xfcc xfcc;
+    bool xfcc_uri; /* the client's URI names are told too */
     bool normalize_path;
     bool merge_slashes;
     enum sw_gw_escaped_slash escaped_slash;
@@ -340,18 +350,30 @@ struct sw_gw_set {
     void (*unref)(void *value);
 };
 
+/* Clusters are many and change one by one: sets by hash of the name, most of them shared with the
+ * snapshot before. */
+enum { SW_GW_SHARDS = 256 };
+struct sw_gw_shards {
+    _Atomic uint32_t refs;
+    uint64_t serial; /* of the version in which a cluster changed last */
+    struct sw_gw_set *set[SW_GW_SHARDS];
+};
+
 struct sw_gw_config {
     _Atomic uint32_t refs;
-    uint64_t version;             /* counts up */
-    struct sw_gw_set *listeners;  /* struct sw_gw_listener */
-    struct sw_gw_set *routes;     /* struct sw_gw_routes */
-    struct sw_gw_set *clusters;   /* struct sw_gw_cluster */
-    struct sw_gw_listener **list; /* the listeners sorted by name; borrowed from the set */
+    uint64_t version;              /* counts up */
+    struct sw_gw_set *listeners;   /* struct sw_gw_listener */
+    struct sw_gw_set *routes;      /* struct sw_gw_routes */
+    struct sw_gw_shards *clusters; /* struct sw_gw_cluster */
+    struct sw_gw_listener **list;  /* the listeners sorted by name; borrowed from the set */
     size_t n_list;
 };
 
 /* Returns NULL. */
 struct sw_gw_set *sw_gw_set_unref(struct sw_gw_set *s);
+struct sw_gw_shards *sw_gw_shards_unref(struct sw_gw_shards *s);
+/* Which of the sets a name is in. */
+unsigned sw_gw_shard_of(struct sw_slice name);
 struct sw_gw_config *sw_gw_config_ref(struct sw_gw_config *c);
 /* Accepts NULL, returns NULL. The last one frees the parts nobody else holds; from any thread. */
 struct sw_gw_config *sw_gw_config_unref(struct sw_gw_config *c);

@@ -21,49 +21,13 @@
 #include "proto/types.h"
 #include "yaml/yaml.h"
 
-enum { FILE_MAX = 64 << 20, FILES_MAX = 10000, DEPTH_MAX = 60 };
+enum { FILE_MAX = 64 << 20, FILES_MAX = 10000 };
 
 struct sw_gw_dir {
     struct sw_gw_store *store; /* borrowed */
     struct sw_filewatch *watch;
     char *path; /* owned */
 };
-
-/* ---- YAML as JSON ---- */
-
-static struct sw_json *to_json(struct sw_arena *a, const struct sw_yaml *y, unsigned depth)
-{
-    struct sw_json *v;
-
-    if (depth > DEPTH_MAX)
-        return sw_json_new_null(a);
-    if (y->kind == SW_YAML_MAP) {
-        v = sw_json_new_object(a);
-        SW_YAML_FOREACH (it, y)
-            sw_json_set(a, v, it->key->text, to_json(a, it, depth + 1));
-        return v;
-    }
-    if (y->kind == SW_YAML_SEQ) {
-        v = sw_json_new_array(a);
-        SW_YAML_FOREACH (it, y)
-            sw_json_push(a, v, to_json(a, it, depth + 1));
-        return v;
-    }
-    switch (sw_yaml_type(y)) {
-    case SW_YAML_NULL:
-        return sw_json_new_null(a);
-    case SW_YAML_BOOL:
-        return sw_json_new_bool(a, y->text.n && (y->text.p[0] | 0x20) == 't');
-    case SW_YAML_INT:
-    case SW_YAML_FLOAT:
-        if (sw_json_number_valid(y->text))
-            return sw_json_new_number(a, y->text);
-        break;
-    case SW_YAML_STR:
-        break;
-    }
-    return sw_json_new_string(a, y->text);
-}
 
 /* ---- resources ---- */
 
@@ -132,7 +96,7 @@ static int add_file(struct batch *b, const char *path, struct sw_err *err)
         return rc;
     rc = sw_yaml_parse(&b->arena, text, NULL, &docs, err); /* JSON is YAML */
     for (size_t i = 0; rc == SW_OK && i < docs.n; i++)
-        rc = add_document(b, to_json(&b->arena, docs.docs[i], 0), err);
+        rc = add_document(b, sw_yaml_to_json(&b->arena, docs.docs[i]), err);
     sw_slice_free(&text);
     return rc;
 }

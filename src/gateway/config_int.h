@@ -15,6 +15,7 @@ struct Sw__Address;
 struct Sw__Any;
 struct Sw__CommonTlsContext;
 struct Sw__DataSource;
+struct Sw__DownstreamTlsContext;
 struct Sw__Duration;
 struct Sw__FilterConfigEntry;
 struct Sw__HeaderValueOption;
@@ -88,13 +89,20 @@ SW_NODISCARD int sw_gw_build_tls_down(struct sw_gw_build *b, const struct Sw__Tr
                                       struct sw_gw_tls **ret);
 SW_NODISCARD int sw_gw_build_tls_up(struct sw_gw_build *b, const struct Sw__TransportSocket *s,
                                     struct sw_gw_cluster_spec *spec, struct sw_gw_tls **ret);
+/* config_ticket.c: what is said of session tickets; then, when all chains are made, their keys. */
+SW_NODISCARD int sw_gw_build_tickets(struct sw_gw_build *b,
+                                     const struct Sw__DownstreamTlsContext *in,
+                                     struct sw_gw_tls *t);
+SW_NODISCARD int sw_gw_seal_tickets(struct sw_gw_listener *l, struct sw_err *err);
 /* Refuses a secret that could never be used. */
 SW_NODISCARD int sw_gw_check_secret(struct sw_slice bytes, struct sw_slice *ret_name,
                                     struct sw_arena *a, struct sw_err *err);
 
 /* Whole resources. The object comes with one reference. */
 struct sw_gw_listener *sw_gw_build_listener(struct sw_gw_build *b, struct sw_slice bytes);
-struct sw_gw_routes *sw_gw_build_routes(struct sw_gw_build *b, struct sw_slice bytes);
+/* 'old' (or NULL): the table it replaces; hosts whose bytes are the same are shared with it. */
+struct sw_gw_routes *sw_gw_build_routes(struct sw_gw_build *b, struct sw_slice bytes,
+                                        const struct sw_gw_routes *old);
 struct sw_gw_routes *sw_gw_build_route_config(struct sw_gw_build *b,
                                               const struct Sw__RouteConfiguration *rc);
 struct sw_gw_cluster_spec *sw_gw_build_cluster(struct sw_gw_build *b, struct sw_slice bytes,

@@ -98,6 +98,8 @@ static void build_switches(struct sw_gw_build *b, const Sw__HttpConnectionManage
     h->preserve_request_id = in->preserve_external_request_id;
     h->request_id_in_response = in->always_set_request_id_in_response;
     h->xfcc = (enum sw_gw_xfcc)in->forward_client_cert_details;
+    h->xfcc_uri =
+        in->set_current_client_cert_details && in->set_current_client_cert_details->uri;
     h->normalize_path = boolv(in->normalize_path, false);
     h->merge_slashes = in->merge_slashes;
     h->escaped_slash = in->path_with_escaped_slashes_action
@@ -132,6 +134,12 @@ static int check_enums(struct sw_gw_build *b, const Sw__HttpConnectionManager *i
         return sw_err_set(b->err, SW_EINVAL, "max_request_headers_kb out of range");
     if (in->server_name.len && !sw_http_value_valid(SW_PB_SLICE(in->server_name)))
         return sw_err_set(b->err, SW_EINVAL, "server_name is not a header value");
+    if (in->set_current_client_cert_details &&
+        (boolv(in->set_current_client_cert_details->subject, false) ||
+         in->set_current_client_cert_details->cert || in->set_current_client_cert_details->chain ||
+         in->set_current_client_cert_details->dns))
+        return sw_err_set(b->err, SW_EINVAL,
+                          "set_current_client_cert_details: only 'uri' is supported");
     if (in->local_reply_config && in->local_reply_config->n_mappers)
         return sw_err_set(b->err, SW_EINVAL, "local_reply_config.mappers are not supported");
     return SW_OK;
@@ -528,6 +536,8 @@ static int build_listener(struct sw_gw_build *b, const Sw__Listener *in, struct 
         rc = sw_gw_build_logs(b, in->access_log, in->n_access_log, &l->logs, &l->n_logs);
     if (rc == SW_OK)
         rc = l->kind == SW_GW_LISTEN_UDP ? build_udp(b, in, &l->udp) : build_all_chains(b, in, l);
+    if (rc == SW_OK)
+        rc = sw_gw_seal_tickets(l, b->err);
     l->hash = socket_hash(l);
     return rc;
 }

@@ -14,6 +14,7 @@
 #include "base/time.h"
 #include "gateway/config_int.h"
 #include "gateway/config_store_int.h"
+#include "gateway/stats.h"
 
 #define DEFAULT_WARM_NS (15 * SW_NS_PER_S)
 
@@ -41,235 +42,6 @@ bool sw_gw_type_parse(struct sw_slice type_name, enum sw_gw_type *ret)
     return false;
 }
 
-/* ---- needs ---- */
-
-struct need {
-    struct sw_slice name; /* owned */
-    SW_VEC(struct sw_gw_res *) users;
-};
-
-static void need_add(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name,
-                     struct sw_gw_res *user)
-{
-    struct need *n = sw_map_get(&s->needs[t], name);
-
-    if (!n) {
-        n = SW_NEW(struct need);
-        n->name = sw_slice(sw_slice_dup(name), name.n);
-        (void)sw_map_put(&s->needs[t], n->name, n);
-    }
-    sw_vec_push(&n->users, user);
-    if (n->users.n == 1 && s->o.on_wanted)
-        s->o.on_wanted(t, n->name, true, s->wanted_arg);
-}
-
-static void need_drop(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name,
-                      const struct sw_gw_res *user)
-{
-    struct need *n = sw_map_get(&s->needs[t], name);
-
-    for (size_t i = 0; n && i < n->users.n; i++) {
-        if (n->users.p[i] != user)
-            continue;
-        (void)sw_vec_swap_remove(&n->users, i);
-        break;
-    }
-    if (!n || n->users.n)
-        return;
-    (void)sw_map_del(&s->needs[t], n->name);
-    if (s->o.on_wanted)
-        s->o.on_wanted(t, n->name, false, s->wanted_arg);
-    sw_vec_done(&n->users);
-    sw_slice_free(&n->name);
-    sw_free(n);
-}
-
-/* The new list first, so that what stays wanted is never unsubscribed in between. */
-static void replace_deps(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_gw_build *b)
-{
-    for (size_t i = 0; i < b->deps.n; i++)
-        need_add(s, b->deps.p[i].type, b->deps.p[i].name, r);
-    for (size_t i = 0; i < r->deps.n; i++) {
-        need_drop(s, r->deps.p[i].type, r->deps.p[i].name, r);
-        sw_slice_free(&r->deps.p[i].name);
-    }
-    sw_vec_done(&r->deps);
-    r->deps.p = b->deps.p;
-    r->deps.n = b->deps.n;
-    r->deps.cap = b->deps.cap;
-    b->deps.p = NULL;
-    b->deps.n = b->deps.cap = 0;
-}
-
-void sw_gw_need(struct sw_gw_build *b, enum sw_gw_type t, struct sw_slice name)
-{
-    struct sw_gw_dep d = {.type = t, .name = sw_slice(sw_slice_dup(name), name.n)};
-
-    sw_vec_push(&b->deps, d);
-}
-
-static struct sw_gw_res *find(const struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
-{
-    return s ? sw_map_get(&s->res[t], name) : NULL;
-}
-
-bool sw_gw_need_present(struct sw_gw_build *b, enum sw_gw_type t, struct sw_slice name)
-{
-    sw_gw_need(b, t, name);
-    if (find(b->store, t, name))
-        return true;
-    b->missing |= !b->give_up;
-    return false;
-}
-
-struct sw_slice sw_gw_need_secret(struct sw_gw_build *b, struct sw_slice name)
-{
-    const struct sw_gw_res *r;
-
-    sw_gw_need(b, SW_GW_TYPE_SECRET, name);
-    r = find(b->store, SW_GW_TYPE_SECRET, name);
-    if (r)
-        return r->bytes;
-    b->missing = true; /* never served without its key, however long that takes */
-    return sw_slice(NULL, 0);
-}
-
-/* ---- publishing ---- */
-
-static void publish(struct sw_gw_store *s);
-
-static void on_publish(struct sw_defer *d);
-
-static void changed(struct sw_gw_store *s, enum sw_gw_type t)
-{
-    s->dirty[t] = true;
-    if (s->o.loop)
-        sw_loop_defer(s->o.loop, &s->publish, on_publish);
-}
-
-static void unref_listener(void *p)
-{
-    (void)sw_gw_listener_unref(p);
-}
-
-static void unref_routes(void *p)
-{
-    (void)sw_gw_routes_unref(p);
-}
-
-static void unref_cluster(void *p)
-{
-    (void)sw_gw_cluster_unref(p);
-}
-
-static void *ref_active(struct sw_gw_res *r)
-{
-    switch (r->type) {
-    case SW_GW_TYPE_LISTENER:
-        return r->listener ? sw_gw_listener_ref(r->listener) : NULL;
-    case SW_GW_TYPE_ROUTES:
-        return r->routes ? sw_gw_routes_ref(r->routes) : NULL;
-    case SW_GW_TYPE_CLUSTER:
-        return r->cluster ? sw_gw_cluster_ref(r->cluster) : NULL;
-    case SW_GW_TYPE_ENDPOINTS:
-    case SW_GW_TYPE_SECRET:
-        break;
-    }
-    return NULL;
-}
-
-static struct sw_slice active_name(const struct sw_gw_res *r, void *object)
-{
-    /* A key that lives as long as the object, not as the resource. */
-    switch (r->type) {
-    case SW_GW_TYPE_LISTENER:
-        return ((struct sw_gw_listener *)object)->name;
-    case SW_GW_TYPE_CLUSTER:
-        return ((struct sw_gw_cluster *)object)->spec->name;
-    case SW_GW_TYPE_ROUTES:
-        return sw_gw_routes_name(object);
-    case SW_GW_TYPE_ENDPOINTS:
-    case SW_GW_TYPE_SECRET:
-        break;
-    }
-    return r->name;
-}
-
-static struct sw_gw_set *make_set(struct sw_gw_store *s, enum sw_gw_type t, void (*unref)(void *))
-{
-    struct sw_gw_set *set;
-
-    if (!s->dirty[t] && s->sets[t]) {
-        atomic_fetch_add_explicit(&s->sets[t]->refs, 1, memory_order_relaxed);
-        return s->sets[t];
-    }
-    set = SW_NEW(struct sw_gw_set);
-    atomic_init(&set->refs, 2); /* the store's and the snapshot's */
-    set->unref = unref;
-    SW_MAP_FOREACH (it, &s->res[t]) {
-        struct sw_gw_res *r = it->value;
-        void *o = ref_active(r);
-
-        if (o)
-            (void)sw_map_put(&set->map, active_name(r, o), o);
-    }
-    (void)sw_gw_set_unref(s->sets[t]);
-    s->sets[t] = set;
-    s->dirty[t] = false;
-    return set;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    const struct sw_gw_listener *x;
-    const struct sw_gw_listener *y;
-
-    memcpy(&x, a, sizeof(x));
-    memcpy(&y, b, sizeof(y));
-    return sw_slice_cmp(x->name, y->name);
-}
-
-static void on_publish(struct sw_defer *d)
-{
-    struct sw_gw_store *s = SW_CONTAINER_OF(d, struct sw_gw_store, publish);
-
-    /* The first snapshot is a whole one: nobody is told to be ready without its listeners. */
-    if (s->version > 0 || sw_gw_store_ready(s))
-        publish(s);
-}
-
-static void publish(struct sw_gw_store *s)
-{
-    struct sw_gw_config *c = SW_NEW(struct sw_gw_config);
-
-    atomic_init(&c->refs, 1);
-    c->version = ++s->version;
-    c->listeners = make_set(s, SW_GW_TYPE_LISTENER, unref_listener);
-    c->routes = make_set(s, SW_GW_TYPE_ROUTES, unref_routes);
-    c->clusters = make_set(s, SW_GW_TYPE_CLUSTER, unref_cluster);
-    c->list = SW_NEW_ARRAY(struct sw_gw_listener *, c->listeners->map.n + 1);
-    SW_MAP_FOREACH (it, &c->listeners->map)
-        c->list[c->n_list++] = it->value;
-    qsort(c->list, c->n_list, sizeof(struct sw_gw_listener *), by_name);
-    (void)sw_gw_config_unref(s->current);
-    s->current = sw_gw_config_ref(c);
-    if (s->o.on_config)
-        s->o.on_config(c, s->o.arg);
-    else
-        (void)sw_gw_config_unref(c);
-}
-
-void sw_gw_store_flush(struct sw_gw_store *s)
-{
-    sw_defer_cancel(&s->publish);
-    publish(s);
-}
-
-struct sw_gw_config *sw_gw_store_config(struct sw_gw_store *s)
-{
-    return s->current;
-}
-
 /* ---- warming ---- */
 
 static void recompile(struct sw_gw_store *s, struct sw_gw_res *r, bool give_up);
@@ -293,7 +65,7 @@ static void on_warm(struct sw_timer *t)
             recompile(s, r, true);
             if (r->warming && !r->warm_said) {
                 r->warm_said = true;
-                changed(s, (enum sw_gw_type)i); /* the others need not wait for it */
+                sw_gw_store_changed(s, (enum sw_gw_type)i); /* the others need not wait for it */
                 sw_log_warn("config", "%s '%.*s' still waits for a secret",
                             i == SW_GW_TYPE_LISTENER ? "listener" : "cluster",
                             SW_SLICE_ARG(r->name));
@@ -329,7 +101,7 @@ static void set_cluster(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_gw
     else if (s->o.loop && !s->o.no_io)
         r->health = sw_gw_health_new(s->o.loop, r->cluster);
     (void)sw_gw_cluster_unref(old);
-    changed(s, SW_GW_TYPE_CLUSTER);
+    sw_gw_store_changed_cluster(s, r->name);
 }
 
 static void on_resolved(struct sw_gw_members *m, void *arg)
@@ -352,7 +124,7 @@ static struct sw_gw_members *load_members(struct sw_gw_store *s,
     bool names = spec->discovery == SW_GW_STRICT_DNS || spec->discovery == SW_GW_LOGICAL_DNS;
 
     if (spec->discovery == SW_GW_EDS) {
-        const struct sw_gw_res *e = find(s, SW_GW_TYPE_ENDPOINTS, spec->eds_name);
+        const struct sw_gw_res *e = sw_gw_store_find(s, SW_GW_TYPE_ENDPOINTS, spec->eds_name);
 
         m = e ? sw_gw_build_members(&b, e->bytes, false, old, s->o.n_workers)
               : sw_gw_members_empty();
@@ -419,23 +191,23 @@ static int compile(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_slice b
         if (l && !b.missing) {
             (void)sw_gw_listener_unref(r->listener);
             r->listener = sw_gw_listener_ref(l);
-            changed(s, r->type);
+            sw_gw_store_changed(s, r->type);
         }
         (void)sw_gw_listener_unref(l);
     } else if (r->type == SW_GW_TYPE_ROUTES) {
-        struct sw_gw_routes *t = sw_gw_build_routes(&b, bytes);
+        struct sw_gw_routes *t = sw_gw_build_routes(&b, bytes, r->routes);
 
         rc = t ? SW_OK : SW_EINVAL;
         if (t) {
             (void)sw_gw_routes_unref(r->routes);
             r->routes = t;
-            changed(s, r->type);
+            sw_gw_store_changed(s, r->type);
         }
     } else if (r->type == SW_GW_TYPE_CLUSTER) {
         rc = compile_cluster(s, r, bytes, &b);
     }
     if (rc == SW_OK) {
-        replace_deps(s, r, &b);
+        sw_gw_replace_deps(s, r, &b);
         set_warming(s, r, b.missing);
     }
     sw_gw_build_done(&b);
@@ -454,7 +226,7 @@ static void recompile(struct sw_gw_store *s, struct sw_gw_res *r, bool give_up)
 /* The users of a name, copied: compiling changes the index. */
 static void touch_users(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
 {
-    const struct need *n = sw_map_get(&s->needs[t], name);
+    const struct sw_gw_need *n = sw_map_get(&s->needs[t], name);
     SW_VEC(struct sw_gw_res *) users = {0};
 
     for (size_t i = 0; n && i < n->users.n; i++)
@@ -483,15 +255,12 @@ static void touch_users(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slic
 
 static void res_free(struct sw_gw_store *s, struct sw_gw_res *r)
 {
-    for (size_t i = 0; i < r->deps.n; i++) {
-        need_drop(s, r->deps.p[i].type, r->deps.p[i].name, r);
-        sw_slice_free(&r->deps.p[i].name);
-    }
-    sw_vec_done(&r->deps);
+    sw_gw_drop_deps(s, r);
     (void)sw_gw_listener_unref(r->listener);
     (void)sw_gw_routes_unref(r->routes);
     sw_gw_dns_free(r->dns);
     sw_gw_health_free(r->health);
+    sw_gw_cstats_free(r->cstats, s);
     (void)sw_gw_cluster_unref(r->cluster);
     (void)sw_gw_cluster_spec_unref(r->spec);
     (void)sw_gw_cluster_state_unref(r->state);
@@ -536,7 +305,7 @@ static void replace_slice(struct sw_slice *old, struct sw_slice now)
 static int put(struct sw_gw_store *s, enum sw_gw_type t, const struct sw_gw_resource *in,
                struct sw_err *err)
 {
-    struct sw_gw_res *r = find(s, t, in->name);
+    struct sw_gw_res *r = sw_gw_store_find(s, t, in->name);
     bool fresh = r == NULL;
     int rc = SW_OK;
 
@@ -565,19 +334,34 @@ static int put(struct sw_gw_store *s, enum sw_gw_type t, const struct sw_gw_reso
     replace_slice(&r->version, in->version);
     if (fresh)
         (void)sw_map_put(&s->res[t], r->name, r);
+    if (fresh && t == SW_GW_TYPE_CLUSTER)
+        sw_vec_push(&s->shard_res[sw_gw_shard_of(r->name)], r);
     if (t != SW_GW_TYPE_CLUSTER && t != SW_GW_TYPE_LISTENER)
         touch_users(s, t, r->name);
     return SW_OK;
 }
 
+static void leave_shard(struct sw_gw_store *s, const struct sw_gw_res *r)
+{
+    unsigned i = sw_gw_shard_of(r->name);
+
+    for (size_t k = 0; k < s->shard_res[i].n; k++) {
+        if (s->shard_res[i].p[k] == r) {
+            (void)sw_vec_swap_remove(&s->shard_res[i], k);
+            break;
+        }
+    }
+    sw_gw_store_changed_cluster(s, r->name);
+}
+
 static void drop(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
 {
-    struct sw_gw_res *r = find(s, t, name);
+    struct sw_gw_res *r = sw_gw_store_find(s, t, name);
 
     if (!r) {
         /* The server says there is no such thing: whoever waits for it need not. */
         if (t == SW_GW_TYPE_ENDPOINTS || t == SW_GW_TYPE_ROUTES) {
-            const struct need *n = sw_map_get(&s->needs[t], name);
+            const struct sw_gw_need *n = sw_map_get(&s->needs[t], name);
 
             for (size_t i = 0; n && i < n->users.n; i++) {
                 if (n->users.p[i]->warming && s->o.loop)
@@ -593,7 +377,9 @@ static void drop(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
         return;
     }
     (void)sw_map_del(&s->res[t], r->name);
-    changed(s, t);
+    if (t == SW_GW_TYPE_CLUSTER)
+        leave_shard(s, r);
+    sw_gw_store_changed(s, t);
     res_free(s, r);
 }
 
@@ -619,7 +405,7 @@ int sw_gw_store_update(struct sw_gw_store *s, enum sw_gw_type t,
         drop(s, t, removed[i]);
     s->seen[t] = true;
     if (s->version == 0 && t == SW_GW_TYPE_LISTENER)
-        changed(s, t); /* an empty set is an answer too */
+        sw_gw_store_changed(s, t); /* an empty set is an answer too */
     return rc;
 }
 
@@ -676,6 +462,9 @@ void sw_gw_store_free(struct sw_gw_store *s)
     }
     for (int i = 0; i < SW_GW_TYPES; i++)
         sw_map_done(&s->needs[i]);
+    for (int i = 0; i < SW_GW_SHARDS; i++)
+        sw_vec_done(&s->shard_res[i]);
+    (void)sw_gw_shards_unref(s->shards);
     (void)sw_gw_config_unref(s->current);
     sw_free(s);
 }

@@ -24,19 +24,43 @@ struct sw_gw_res {
     struct sw_gw_tls *tls;
     struct sw_gw_dns *dns;
     struct sw_gw_health *health;
+    struct sw_gw_cstats *cstats; /* of stats.c; NULL: nothing to tell */
 };
 
 struct sw_gw_store {
     struct sw_gw_store_opts o;
-    void *wanted_arg;                 /* of on_wanted */
-    struct sw_map res[SW_GW_TYPES];   /* name -> struct sw_gw_res */
-    struct sw_map needs[SW_GW_TYPES]; /* name -> who mentions it */
-    struct sw_gw_set *sets[SW_GW_TYPES];
+    void *wanted_arg;                    /* of on_wanted */
+    struct sw_map res[SW_GW_TYPES];      /* name -> struct sw_gw_res */
+    struct sw_map needs[SW_GW_TYPES];    /* name -> who mentions it */
+    struct sw_gw_set *sets[SW_GW_TYPES]; /* of listeners and routes */
+    struct sw_gw_shards *shards;         /* of clusters */
+    SW_VEC(struct sw_gw_res *) shard_res[SW_GW_SHARDS];
+    bool shard_dirty[SW_GW_SHARDS];
     bool dirty[SW_GW_TYPES];
     bool seen[SW_GW_TYPES];
     struct sw_gw_config *current; /* a reference */
     uint64_t version;
     uint64_t refused;
+    struct sw_metrics_shard *shard; /* of the main thread; NULL: nobody asked for metrics yet */
+    size_t n_cstats;
     struct sw_defer publish;
     struct sw_timer warm;
 };
+
+/* A name and the resources that mention it. */
+struct sw_gw_need {
+    struct sw_slice name; /* owned */
+    SW_VEC(struct sw_gw_res *) users;
+};
+
+/* NULL: there is none. */
+struct sw_gw_res *sw_gw_store_find(const struct sw_gw_store *s, enum sw_gw_type t,
+                                   struct sw_slice name);
+/* r mentions nothing any more. */
+void sw_gw_drop_deps(struct sw_gw_store *s, struct sw_gw_res *r);
+/* What r mentions from now on; takes the list over from b. */
+void sw_gw_replace_deps(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_gw_build *b);
+/* Something of this type is different in the next snapshot, which comes at the end of the turn. */
+void sw_gw_store_changed(struct sw_gw_store *s, enum sw_gw_type t);
+/* The same for one cluster: only those that share its shard are collected again. */
+void sw_gw_store_changed_cluster(struct sw_gw_store *s, struct sw_slice name);

@@ -10,13 +10,14 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "gateway/config_int.h"
+#include "gateway/config_tls.h"
 #include "io/filewatch.h"
 #include "kube/regex.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 #include "tls/x509.h"
 
-enum { CERTS_MAX = 64, SANS_MAX = 256 };
+enum { CERTS_MAX = 64 };
 
 /* What a context says about the peer, gathered from the context and its secrets. */
 struct trust {
@@ -66,17 +67,6 @@ struct sw_tls_cred *sw_gw_tls_cred_for(const struct sw_gw_tls *t, struct sw_slic
 
 /* ---- validation contexts ---- */
 
-static int add_san(struct sw_gw_build *b, struct sw_gw_tls *t, uint8_t type,
-                   const Sw__StringMatcher *m)
-{
-    if (t->n_sans == SANS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "more than %d name matchers", SANS_MAX);
-    if (!t->sans)
-        t->sans = sw_arena_array(b->arena, SANS_MAX, sizeof(*t->sans));
-    t->sans[t->n_sans].type = type;
-    return sw_gw_build_str_match(b, m, &t->sans[t->n_sans++].match);
-}
-
 static int add_validation(struct sw_gw_build *b, struct sw_gw_tls *t,
                           const Sw__CertificateValidationContext *v, struct trust *trust)
 {
@@ -94,22 +84,7 @@ static int add_validation(struct sw_gw_build *b, struct sw_gw_tls *t,
     trust->accept_untrusted |=
         v->trust_chain_verification ==
         SW__CERTIFICATE_VALIDATION_CONTEXT__TRUST_CHAIN_VERIFICATION__ACCEPT_UNTRUSTED;
-    if (v->custom_validator_config)
-        return sw_err_set(b->err, SW_EINVAL, "custom_validator_config is not supported");
-    if (v->n_verify_certificate_hash)
-        return sw_err_set(b->err, SW_EINVAL, "verify_certificate_hash is not supported");
-    for (size_t i = 0; rc == SW_OK && i < v->n_match_typed_subject_alt_names; i++)
-        rc = add_san(b, t, (uint8_t)v->match_typed_subject_alt_names[i]->san_type,
-                     v->match_typed_subject_alt_names[i]->matcher);
-    for (size_t i = 0; rc == SW_OK && i < v->n_match_subject_alt_names; i++)
-        rc = add_san(b, t, 0, v->match_subject_alt_names[i]);
-    if (rc == SW_OK && v->n_verify_certificate_spki) {
-        t->n_spki = sw_min(v->n_verify_certificate_spki, SANS_MAX);
-        t->spki = sw_arena_array(b->arena, t->n_spki, sizeof(*t->spki));
-        for (size_t i = 0; i < t->n_spki; i++)
-            t->spki[i] = sw_gw_text(b, &v->verify_certificate_spki[i]);
-    }
-    return rc;
+    return rc == SW_OK ? sw_gw_build_peer_rules(b, t, v) : rc;
 }
 
 static const Sw__Secret *open_secret(struct sw_gw_build *b, const Sw__SdsSecretConfig *ref)
@@ -260,6 +235,9 @@ static int build_common(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__Co
             return sw_err_set(b->err, SW_EINVAL, "tls_params: TLS below 1.2 is not supported");
     }
     rc = build_trust(b, t, c, &trust);
+    if (rc == SW_OK && !b->missing)
+        rc = sw_gw_check_peer_rules(t, trust.roots.n != 0, client, b->err);
+    t->pins_only = client && t->verify && trust.roots.n == 0 && t->n_pins != 0;
     if (rc == SW_OK)
         rc = build_certs(b, t, c, &trust);
     if (rc == SW_OK && client && t->n_creds == 0)
@@ -295,14 +273,13 @@ static int build_down(struct sw_gw_build *b, const Sw__DownstreamTlsContext *in,
 
     if (!in->common_tls_context)
         return sw_err_set(b->err, SW_EINVAL, "common_tls_context missing");
-    if (in->session_ticket_keys_type_case ==
-        SW__DOWNSTREAM_TLS_CONTEXT__SESSION_TICKET_KEYS_TYPE_DISABLE_STATELESS_SESSION_RESUMPTION)
-        t->no_tickets = in->disable_stateless_session_resumption;
     t->require_client_cert =
         in->require_client_certificate && in->require_client_certificate->value;
     t->require_sni = in->require_sni && in->require_sni->value;
     t->session_timeout_ns = sw_gw_duration(in->session_timeout, 0);
     rc = build_common(b, t, in->common_tls_context, false);
+    if (rc == SW_OK)
+        rc = sw_gw_build_tickets(b, in, t);
     if (rc == SW_OK && t->n_creds == 0 && !b->missing)
         return sw_err_set(b->err, SW_EINVAL, "a listener's TLS needs a certificate");
     if (rc == SW_OK && t->require_client_cert && !t->verify)
@@ -349,7 +326,9 @@ static int build_up(struct sw_gw_build *b, const Sw__UpstreamTlsContext *in, str
         return sw_err_set(b->err, SW_EINVAL, "common_tls_context missing");
     if (in->sni.len)
         t->sni = sw_arena_dup(b->arena, SW_PB_SLICE(in->sni));
-    t->auto_sni = in->auto_host_sni || spec->auto_sni;
+    t->auto_sni = spec->auto_sni;
+    t->auto_host_sni = in->auto_host_sni;
+    t->auto_san = in->auto_sni_san_validation || spec->auto_san_validation;
     rc = build_common(b, t, in->common_tls_context, true);
     t->skip_verify = !t->verify || t->accept_untrusted;
     return rc;

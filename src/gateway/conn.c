@@ -561,6 +561,7 @@ void sw_gw_conn_close_flushed(struct sw_gw_conn *c)
     gw_bytes_free(&c->in);
     c->lingering = true;
     c->paused = false;
-    sw_timer_start(c->worker->loop, &c->timer, LINGER_MS * SW_NS_PER_MS, on_deadline);
+    sw_timer_start(c->worker->loop, &c->timer,
+                   (c->linger_ms ? c->linger_ms : LINGER_MS) * SW_NS_PER_MS, on_deadline);
     sw_loop_defer(c->worker->loop, &c->defer, on_go);
 }

@@ -76,7 +76,8 @@ struct sw_gw_conn {
     struct sw_gw_bytes raw; /* start of a record */
     struct sw_gw_bytes out; /* what a short write left */
     uint32_t stage_n;
-    int fail_rc; /* what on_fail will be told */
+    uint32_t linger_ms; /* how long close_flushed waits for the peer; 0: a second */
+    int fail_rc;        /* what on_fail will be told */
     int fail_errno;
     bool readable : 1;
     bool hup : 1;

@@ -11,12 +11,14 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/cluster.h"
+#include "gateway/stats.h"
 #include "tls/tls.h"
 
 enum {
     HANDSHAKE_S = 10,
     HEAD_S = 20, /* a head must be complete after this, whatever the configuration says */
     PREFACE = 24,
+    LINGER_MAX_MS = 60000,
     DRAIN_IDLE_S = 1, /* how long a connection between requests is kept while draining */
 };
 
@@ -34,6 +36,7 @@ void down_introduce(struct down *d, struct sw_exchange *x)
     x->down_tls = d->conn.tls;
     x->metadata = d->metadata;
     x->connection_id = d->id;
+    x->stats = d->life.stats;
     x->req.scheme = x->tls ? SW_SLICE_LIT("https") : SW_SLICE_LIT("http");
 }
 
@@ -167,6 +170,7 @@ static void on_free(struct sw_gw_conn *c)
     down_h2_cleanup(d);
     sw_gw_down_remove(d->worker, &d->life);
     (void)sw_gw_listener_unref(d->listener);
+    (void)sw_gw_tls_unref(d->tls);
     if (d->keep)
         (void)sw_gw_host_unref(d->keep);
     sw_free(d->sni);
@@ -193,7 +197,10 @@ static void on_open(struct sw_gw_conn *c)
     char peer[SW_ADDR_TEXT];
 
     if (!sw_gw_tls_client_ok(d->chain, c->tls, &why)) {
-        sw_log_info("gateway", "%s: refused: %s", sw_addr_text(&d->peer, peer), why);
+        sw_gw_lstats_tls_refused(d->life.stats, "client_certificate");
+        if (sw_gw_lstats_may_log(d->life.stats))
+            sw_log_info("gateway", "listener '%.*s': %s refused: %s",
+                        SW_SLICE_ARG(d->listener->name), sw_addr_text(&d->peer, peer), why);
         sw_gw_conn_close_flushed(c);
         return;
     }
@@ -240,8 +247,10 @@ static void on_first_fail(struct sw_gw_conn *c, const struct sw_err *err)
     struct down *d = down_of(c);
     char peer[SW_ADDR_TEXT];
 
-    if (c->opening)
+    if (c->opening) {
         sw_log_debug("gateway", "%s: %s", sw_addr_text(&d->peer, peer), err->msg);
+        sw_gw_lstats_tls_failed(d->life.stats, err);
+    }
     sw_gw_conn_close(c, false);
 }
 
@@ -288,15 +297,20 @@ void down_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
     }
     d->listener = sw_gw_listener_ref(a->listener);
     d->chain = a->chain;
+    d->tls = a->chain->tls ? sw_gw_tls_ref(a->chain->tls) : NULL;
     d->peer = a->peer;
     d->local = a->local;
     d->metadata = a->metadata;
     d->keep = a->keep ? sw_gw_host_ref(a->keep) : NULL;
     if (a->sni.n)
         d->sni = sw_slice_dup(a->sni);
+    /* 0 means not to wait at all, which could cut off what was said last. */
+    d->conn.linger_ms = (uint32_t)sw_min(
+        sw_max(a->chain->hcm.delayed_close_timeout_ns / SW_NS_PER_MS, 1), LINGER_MAX_MS);
     d->id = ++w->connection_seq * 64 + w->index;
     d->born_ns = sw_loop_now(w->loop);
-    d->life = (struct sw_gw_down){.drain = drain, .kill = kill, .renew = renew};
+    d->life = (struct sw_gw_down){
+        .drain = drain, .kill = kill, .renew = renew, .stats = sw_gw_lstats(w, a->listener->name)};
     sw_gw_down_add(w, &d->life);
     if (!tls)
         down_set_waiting(d, true);

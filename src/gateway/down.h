@@ -16,6 +16,7 @@ struct down {
     struct sw_gw_worker *worker;
     struct sw_gw_listener *listener; /* a reference */
     const struct sw_gw_chain *chain; /* of the listener */
+    struct sw_gw_tls *tls;           /* a reference: of the chain at the handshake; NULL: plain */
     struct sw_gw_host *keep;         /* a reference; NULL: none */
     const struct sw_json *metadata;
     struct sw_addr peer;

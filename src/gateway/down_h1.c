@@ -113,9 +113,19 @@ static void send_info(struct sw_exchange *x, int status)
 {
     struct down *d = of(x);
 
-    if (d->old || status != 100)
+    if (d->old)
         return;
-    sw_gw_conn_put(&d->conn, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+    if (status == 100) {
+        sw_gw_conn_put(&d->conn, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+    } else {
+        struct gw_h1_out o;
+
+        gw_h1_out_begin(&o, &d->conn, gw_h1_fields_size(&x->info) + 128);
+        put_status_line(&o, status);
+        gw_h1_put_fields(&o, &x->info);
+        gw_h1_out_lit(&o, "\r\n");
+        gw_h1_out_end(&o);
+    }
     sw_gw_conn_flush(&d->conn);
 }
 
@@ -261,6 +271,11 @@ static void got_head(struct down *d)
         refuse(d, 426, "HTTP/1.0 is not accepted here");
         return;
     }
+    if (m->form == SW_H1_ABSOLUTE && !sw_slice_ieq(m->scheme, SW_SLICE_LIT("http")) &&
+        !sw_slice_ieq(m->scheme, SW_SLICE_LIT("https"))) {
+        refuse(d, 400, "target of another scheme");
+        return;
+    }
     if ((odd && h->underscores == SW_GW_UNDERSCORES_REJECT) || m->authority.n == 0) {
         refuse(d, 400, odd ? "underscore in a header name" : "no host");
         return;
@@ -347,6 +362,8 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
     struct down *d = down_of(c);
     size_t used = 0;
 
+    if (c->lingering)
+        return in.n; /* 'close' was said: what came behind is nobody's request */
     if (d->tunnel && d->x) {
         sw_exchange_down_data(d->x, in);
         return in.n;

@@ -26,9 +26,12 @@ struct down_h2 {
     struct down *d;
     struct sw_exchange *fresh; /* its arena takes the head being received */
     struct sw_timer goaway;
-    uint64_t control_ns; /* begin of the second 'control' counts in */
+    struct sw_timer ping; /* runs only when keepalive is configured */
+    uint64_t control_ns;  /* begin of the second 'control' counts in */
     uint32_t control;
     bool draining;
+    bool ping_sent; /* its answer is awaited */
+    bool ping_due;  /* and has not come */
 };
 
 static struct gw_h2_stream *of(const struct sw_exchange *x)
@@ -82,7 +85,7 @@ static void send_head(struct sw_exchange *x, bool end)
         s->left = r->content_length;
     }
     if (end)
-        s->end_out = s->end = true;
+        s->bare = s->end_out = s->end = true;
     if (sw_h2_respond(s->g->h2, s->id, f, n, end, NULL) != SW_OK)
         sw_h2_reset(s->g->h2, s->id, SW_H2_INTERNAL_ERROR);
 }
@@ -146,15 +149,24 @@ static void done(struct sw_exchange *x)
     s->paused = false;
     /* Answered before the request was complete: the rest is not wanted. The engine says so itself
      * when the head ended the answer. */
-    if (!whole && s->end_out && s->pend.n == 0)
+    if (!whole && s->end_out && !s->bare && s->pend.n == 0)
         sw_h2_reset(s->g->h2, s->id, SW_H2_NO_ERROR);
     gw_h2_flush(s->g);
 }
 
 static void send_info(struct sw_exchange *x, int status)
 {
-    (void)x;
-    (void)status; /* HTTP/2 clients send their body without waiting */
+    struct gw_h2_stream *s = of(x);
+    struct sw_h2_header *f;
+    char text[4];
+
+    if (status == 100)
+        return; /* HTTP/2 clients send their body without waiting */
+    f = sw_arena_array(&x->arena, x->info.n + 1, sizeof(*f));
+    f[0] = (struct sw_h2_header){SW_SLICE_LIT(":status"),
+                                 sw_slice(text, status_text(text, (unsigned)status))};
+    if (sw_h2_inform(s->g->h2, s->id, f, 1 + gw_h2_put_fields(x, &x->info, f + 1), NULL) == SW_OK)
+        gw_h2_flush(s->g);
 }
 
 static const struct sw_gw_side_ops side = {
@@ -248,9 +260,12 @@ static void join_cookies(struct sw_exchange *x)
 static bool take_head(struct sw_exchange *x, const struct sw_h2_head *head, bool end)
 {
     struct sw_gw_request *r = &x->req;
+    struct sw_slice host = sw_h2_head_get(head, "host");
 
     r->method = head->method;
-    r->authority = head->authority.n ? head->authority : sw_h2_head_get(head, "host");
+    r->authority = head->authority.n ? head->authority : host;
+    if (host.n && !sw_slice_ieq(host, r->authority)) /* RFC 9113 8.3.1 */
+        return false;
     r->path = head->path;
     r->version = SW_GW_HTTP2;
     r->head = sw_slice_eq_str(r->method, "HEAD");
@@ -411,6 +426,11 @@ static void ignore(struct sw_h2 *h)
     (void)h;
 }
 
+static void on_pong(struct sw_h2 *h)
+{
+    owner_of(h)->ping_due = false;
+}
+
 static void on_goaway(struct sw_h2 *h, int32_t last, uint32_t code)
 {
     (void)h;
@@ -428,7 +448,7 @@ static const struct sw_h2_ops engine = {
     .on_window = gw_h2_on_window,
     .on_settings = ignore,
     .on_goaway = on_goaway,
-    .on_pong = ignore,
+    .on_pong = on_pong,
     .on_control = on_control,
     .emit = gw_h2_emit,
     .pull = gw_h2_pull,
@@ -441,6 +461,34 @@ static const struct sw_h2_ops engine = {
 static uint32_t window(uint32_t wanted)
 {
     return (uint32_t)sw_min(sw_max(wanted, WINDOW_LEAST), WINDOW_MOST);
+}
+
+static void gone(struct down *d);
+
+/* Alternates between the interval and the time an answer may take. */
+static void on_ping(struct sw_timer *t)
+{
+    struct down_h2 *o = SW_CONTAINER_OF(t, struct down_h2, ping);
+    struct down *d = o->d;
+    const struct sw_gw_h2_opts *opts = &down_hcm(d)->h2;
+    bool sent = o->ping_sent;
+
+    if (d->conn.closed || d->conn.lingering)
+        return;
+    if (sent && o->ping_due) {
+        gone(d);
+        sw_gw_conn_close(&d->conn, true);
+        return;
+    }
+    o->ping_sent = !sent;
+    if (!sent) {
+        o->ping_due = true;
+        sw_h2_ping(o->g.h2);
+        gw_h2_flush(&o->g);
+    }
+    sw_timer_start(d->worker->loop, t,
+                   sw_max(sent ? opts->ping_interval_ns : opts->ping_timeout_ns, SW_NS_PER_MS),
+                   on_ping);
 }
 
 void down_h2_begin(struct down *d)
@@ -466,6 +514,8 @@ void down_h2_begin(struct down *d)
     d->head_begun = false;
     gw_h2_init(&o->g, &d->conn, &config, &engine, &o->g);
     gw_h2_flush(&o->g);
+    if (h->h2.ping_interval_ns)
+        sw_timer_start(d->worker->loop, &o->ping, h->h2.ping_interval_ns, on_ping);
 }
 
 static void end_if_finished(struct down *d)
@@ -562,6 +612,8 @@ static void on_goaway_due(struct sw_timer *t)
         return;
     sw_h2_goaway(o->g.h2, SW_H2_NO_ERROR);
     gw_h2_flush(&o->g);
+    if (o->g.n_streams == 0) /* though the engine may wait for the end of a header block */
+        sw_gw_conn_close_flushed(&o->d->conn);
     end_if_finished(o->d);
 }
 
@@ -586,6 +638,7 @@ void down_h2_cleanup(struct down *d)
         return;
     gone(d);
     sw_timer_stop(d->worker->loop, &o->goaway);
+    sw_timer_stop(d->worker->loop, &o->ping);
     gw_h2_done(&o->g);
     if (o->fresh)
         sw_exchange_discard(o->fresh);

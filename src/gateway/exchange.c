@@ -98,6 +98,15 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a == 0 ? b : b == 0 ? a : sw_min(a, b);
 }
 
+/* When the whole request must have come; 0: no limit, or it has. */
+static uint64_t receive_by(const struct sw_exchange *x)
+{
+    if (!x->hcm || x->hcm->request_timeout_ns == 0 || x->request_ns ||
+        x->req.length == SW_GW_LENGTH_TUNNEL)
+        return 0;
+    return x->start_ns + x->hcm->request_timeout_ns;
+}
+
 /* Sets the timer for the earliest deadline; one that runs too early is only corrected when it
  * fires. */
 static void arm(struct sw_exchange *x)
@@ -105,6 +114,9 @@ static void arm(struct sw_exchange *x)
     uint64_t now = sw_loop_now(x->worker->loop);
     uint64_t at = earlier(earlier(x->deadline_ns, x->try_deadline_ns), x->retry_at_ns);
 
+    at = earlier(at, receive_by(x));
+    if (x->plan.max_stream_ns)
+        at = earlier(at, x->start_ns + x->plan.max_stream_ns);
     if (x->idle_ns)
         at = earlier(at, x->active_ns + x->idle_ns);
     if (at == 0) {
@@ -133,6 +145,16 @@ static void on_timer(struct sw_timer *t)
         if (x->host)
             sw_gw_host_done(x, SW_GW_TIMEOUT, 0);
         sw_exchange_reply(x, 504, SW_SLICE_LIT("upstream request timeout"), "response_timeout");
+        return;
+    }
+    if (x->plan.max_stream_ns && now >= x->start_ns + x->plan.max_stream_ns) {
+        x->flags |= SW_GW_FLAG_DT;
+        sw_exchange_reply(x, x->request_ns ? 504 : 408, SW_SLICE_LIT("stream lasted too long"),
+                          "max_duration_timeout");
+        return;
+    }
+    if (receive_by(x) && now >= receive_by(x)) {
+        sw_exchange_reply(x, 408, SW_SLICE_LIT("request timeout"), "request_overall_timeout");
         return;
     }
     if (x->retry_at_ns && now >= x->retry_at_ns) {
@@ -423,9 +445,12 @@ static void maybe_complete(struct sw_exchange *x)
 
 void sw_exchange_up_info(struct sw_exchange *x, int status)
 {
-    /* 100 was answered here already; others are of use to HTTP/2 clients only. */
-    if (status != 100 && x->down.ops && x->down.ops->send_info && x->state == SW_GW_X_SEND)
-        x->down.ops->send_info(x, status);
+    /* 100 was answered here already. HTTP/1.0 knows none of them. */
+    if (status == 100 || !x->down.ops || x->state != SW_GW_X_SEND ||
+        x->req.version == SW_GW_HTTP10 || x->infos == SW_GW_INFOS_MAX)
+        return;
+    x->infos++;
+    x->down.ops->send_info(x, status);
 }
 
 static bool retry(struct sw_exchange *x, enum sw_gw_outcome how, int status)
@@ -512,6 +537,7 @@ static const struct {
                               "upstream refused the stream"},
     [SW_GW_BAD_RESPONSE] = {502, SW_GW_FLAG_UPE, "upstream_protocol_error",
                             "upstream protocol error"},
+    [SW_GW_OVERFLOW] = {503, SW_GW_FLAG_UO, "overflow", "upstream overflow"},
     [SW_GW_TIMEOUT] = {504, SW_GW_FLAG_UT, "upstream_per_try_timeout", "upstream request timeout"},
 };
 

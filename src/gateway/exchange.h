@@ -28,6 +28,7 @@ struct sw_gw_chain;
 struct sw_gw_hcm;
 struct sw_gw_host;
 struct sw_gw_listener;
+struct sw_gw_lstats;
 struct sw_gw_pool;
 struct sw_gw_route;
 struct sw_gw_route_state;
@@ -150,7 +151,7 @@ struct sw_gw_side_ops {
     void (*abort)(struct sw_exchange *x);
     /* The exchange is complete; the connection may be used again. Detaches. */
     void (*done)(struct sw_exchange *x);
-    /* Downstream only: 100 Continue. */
+    /* Downstream only: 100 Continue, or another one with the fields in x->info. */
     void (*send_info)(struct sw_exchange *x, int status);
 };
 
@@ -205,12 +206,15 @@ enum sw_gw_outcome {                       /* how an attempt at an upstream ende
                      SW_GW_REFUSED_STREAM,  /* HTTP/2: certainly not processed */
                      SW_GW_BAD_RESPONSE,    /* the upstream broke the protocol */
                      SW_GW_TIMEOUT,         /* per try or whole request */
+                     SW_GW_OVERFLOW,        /* a circuit limit: the host was not asked */
                      SW_GW_STATUS,          /* a response head; should_retry looks at the status */
                      SW_GW_DOWNSTREAM_GONE, /* the client left, or we gave up: says nothing about
                                                the host */
 };
 
 /* ---- the exchange ---- */
+
+enum { SW_GW_INFOS_MAX = 8 }; /* interim responses passed on for one exchange */
 
 enum sw_gw_xstate {
     SW_GW_X_ROUTE,   /* head arrived */
@@ -225,6 +229,7 @@ enum sw_gw_xstate {
 struct sw_gw_plan {
     uint64_t timeout_ns;       /* request received until response complete; 0: none */
     uint64_t idle_timeout_ns;  /* no byte either way; 0: none */
+    uint64_t max_stream_ns;    /* head received until everything is over; 0: none */
     uint64_t try_timeout_ns;   /* one attempt until its response head; 0: none */
     bool retries;              /* a retry policy applies: keep the body while it fits */
     bool upgrade;              /* x->req.upgrade (or CONNECT) may pass; otherwise it is ignored */
@@ -241,6 +246,7 @@ struct sw_exchange {
     struct sw_gw_side up;
     struct sw_gw_request req;
     struct sw_gw_response resp;
+    struct sw_gw_fields info; /* of the interim response being passed on */
 
     /* Where it came from; live as long as the exchange. */
     struct sw_gw_listener *listener; /* a reference */
@@ -253,6 +259,7 @@ struct sw_exchange {
     const struct sw_tls *down_tls;  /* NULL once the downstream connection is gone */
     const struct sw_json *metadata; /* from an internal listener; NULL: none */
     uint64_t connection_id;
+    struct sw_gw_lstats *stats; /* of the listener; NULL: not counted as a request */
 
     struct sw_gw_plan plan;
 
@@ -271,6 +278,7 @@ struct sw_exchange {
     uint64_t tx_bytes;      /* response body */
     uint32_t flags;         /* enum sw_gw_flag */
     uint16_t attempts;
+    uint8_t infos;      /* interim responses passed on */
     const char *detail; /* why a local reply was made; static text, NULL: none */
     char failure[96];   /* upstream transport failure, for people */
 
@@ -317,7 +325,7 @@ void sw_exchange_down_drained(struct sw_exchange *x);
 
 /* The pool found or made a connection: x->up is attached. */
 void sw_exchange_up_ready(struct sw_exchange *x);
-/* An interim response other than 101. */
+/* An interim response other than 101; x->info is filled. */
 void sw_exchange_up_info(struct sw_exchange *x, int status);
 /* x->resp is filled. */
 void sw_exchange_up_head(struct sw_exchange *x, bool end);

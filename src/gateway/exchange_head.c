@@ -5,6 +5,7 @@
 #include "base/rand.h"
 #include "gateway/config.h"
 #include "gateway/exchange_int.h"
+#include "tls/tls.h"
 
 static const struct {
     struct sw_slice name;
@@ -188,8 +189,6 @@ static void drop_foreign(struct sw_exchange *x)
         if (f->hid[i] == SW_GW_H_OTHER && name.n > 8 && (name.p[0] | 0x20) == 'x' &&
             sw_slice_ieq(sw_slice_head(name, 8), SW_SLICE_LIT("x-envoy-")))
             continue;
-        if (f->hid[i] == SW_GW_H_X_FORWARDED_CLIENT_CERT && x->hcm->xfcc == SW_GW_XFCC_SANITIZE)
-            continue;
         if (k != i) {
             f->p[k] = f->p[i];
             f->hid[k] = f->hid[i];
@@ -199,6 +198,48 @@ static void drop_foreign(struct sw_exchange *x)
     f->n = k;
 }
 
+/* "Hash=...;URI=...": the certificate the client proved to have. */
+static struct sw_slice cert_element(struct sw_exchange *x, const struct sw_tls_peer *peer)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t n = 5 + 2 * sizeof(peer->fingerprint);
+    char *p;
+    char *at;
+
+    for (uint32_t i = 0; x->hcm->xfcc_uri && i < peer->n_ids; i++)
+        n += 5 + peer->ids[i].uri.n;
+    p = sw_arena_alloc(&x->arena, n);
+    memcpy(p, "Hash=", 5);
+    at = p + 5;
+    for (size_t i = 0; i < sizeof(peer->fingerprint); i++) {
+        *at++ = hex[peer->fingerprint[i] >> 4];
+        *at++ = hex[peer->fingerprint[i] & 15];
+    }
+    for (uint32_t i = 0; x->hcm->xfcc_uri && i < peer->n_ids; i++) {
+        memcpy(at, ";URI=", 5);
+        memcpy(at + 5, peer->ids[i].uri.p, peer->ids[i].uri.n);
+        at += 5 + peer->ids[i].uri.n;
+    }
+    return sw_slice(p, n);
+}
+
+/* What is said of client certificates is believed from nobody who did not prove to have one. */
+static void clean_client_cert(struct sw_exchange *x)
+{
+    struct sw_slice name = SW_SLICE_LIT("x-forwarded-client-cert");
+    const struct sw_tls_peer *peer = x->down_tls ? sw_tls_peer(x->down_tls) : NULL;
+    enum sw_gw_xfcc mode = x->hcm->xfcc;
+
+    if (mode == SW_GW_XFCC_ALWAYS_FORWARD)
+        return;
+    if ((!peer || mode == SW_GW_XFCC_SANITIZE || mode == SW_GW_XFCC_SET) &&
+        sw_gw_fields_get(&x->req.fields, SW_GW_H_X_FORWARDED_CLIENT_CERT))
+        sw_gw_fields_remove(&x->req.fields, name);
+    if (!peer || (mode != SW_GW_XFCC_SET && mode != SW_GW_XFCC_APPEND))
+        return;
+    append(x, SW_GW_H_X_FORWARDED_CLIENT_CERT, name, cert_element(x, peer));
+}
+
 void gw_clean_request(struct sw_exchange *x)
 {
     const struct sw_gw_hcm *h = x->hcm;
@@ -206,6 +247,7 @@ void gw_clean_request(struct sw_exchange *x)
     bool edge = h->use_remote_address && h->xff_trusted_hops == 0;
     char ip[SW_IP_TEXT];
 
+    clean_client_cert(x);
     if (h->use_remote_address)
         drop_foreign(x);
     if (h->use_remote_address && !h->skip_xff_append)

@@ -13,6 +13,7 @@
 #include "gateway/accesslog.h"
 #include "gateway/config.h"
 #include "gateway/gateway_int.h"
+#include "gateway/stats.h"
 #include "io/resolver.h"
 #include "tls/aead.h"
 
@@ -153,6 +154,16 @@ static void on_serving(struct sw_msg *m)
     sw_trim_heap();
 }
 
+void sw_gateway_unbound(struct sw_gateway *g, int change)
+{
+    size_t before = atomic_fetch_add(&g->unbound, (size_t)change);
+
+    if (before == 0 && change > 0)
+        sw_ready_add(g->ready, "listeners");
+    else if (change < 0 && before == (size_t)-change)
+        sw_ready_done(g->ready, "listeners");
+}
+
 void sw_gateway_worker_serves(struct sw_gateway *g)
 {
     if (atomic_fetch_add(&g->serving, 1) + 1 == g->n_workers) {
@@ -193,6 +204,14 @@ static bool extra_page(struct sw_http_req *req, struct sw_http_resp *resp, void 
     return true;
 }
 
+static void on_scrape(void *arg)
+{
+    struct sw_gateway *g = arg;
+
+    if (g->store)
+        sw_gw_stats_scrape(g->store, g->shard);
+}
+
 /* ---- the beginning ---- */
 
 static int start_admin(struct sw_gateway *g, struct sw_err *err)
@@ -204,6 +223,7 @@ static int start_admin(struct sw_gateway *g, struct sw_err *err)
         .ready_at = g->config->ready_addr,
         .reuse_port = true,
         .metrics = g->metrics,
+        .on_scrape = on_scrape,
         .ready = g->ready,
         .log_filter = g->config->log_level,
         .config_dump = config_dump,

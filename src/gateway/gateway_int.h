@@ -25,6 +25,7 @@ struct sw_gateway {
     size_t n_workers;
     _Atomic size_t idle_workers;
     _Atomic size_t serving; /* workers that applied a first configuration */
+    _Atomic size_t unbound; /* listening sockets workers could not open */
     struct sw_msg idle_msg;
     struct sw_msg serving_msg;
     struct sw_timer drain_deadline;
@@ -34,5 +35,8 @@ struct sw_gateway {
 
 /* A worker finished draining; from its thread. */
 void sw_gateway_worker_idle(struct sw_gateway *g);
-/* A worker applied a configuration; from its thread. */
+/* So many more (or fewer) sockets of a worker could not be opened; from its thread. The gateway is
+ * not ready while there are any. */
+void sw_gateway_unbound(struct sw_gateway *g, int change);
+/* A worker applied its first configuration; from its thread. */
 void sw_gateway_worker_serves(struct sw_gateway *g);

@@ -41,6 +41,7 @@ struct gw_h2_stream {
     bool known : 1;
     bool end : 1;      /* after live and pend nothing follows */
     bool end_out : 1;  /* the end was handed to the engine */
+    bool bare : 1;     /* the head was the end */
     bool headroom : 1; /* of live */
     bool was_high : 1;
     bool paused : 1; /* the exchange does not want data */

@@ -12,6 +12,8 @@
 #include "base/rand.h"
 #include "base/time.h"
 #include "gateway/config_int.h"
+#include "gateway/config_tls.h"
+#include "gateway/health_h2.h"
 #include "gateway/lb.h"
 #include "http/client.h"
 #include "http/grpc.h"
@@ -37,6 +39,9 @@ struct checker {
     struct sw_grpc_client *grpc;
     struct sw_grpc_call *rpc;
     bool grpc_serving;
+    struct sw_gw_probe *probe;  /* HTTP/2 */
+    struct sw_gw_tls_want want; /* with TLS */
+    char *name;                 /* owned: want.host */
     struct sw_dial dial;
     struct sw_watch watch;
     int fd;
@@ -69,7 +74,7 @@ static void set_flag(struct checker *k, bool down)
                 SW_SLICE_ARG(k->health->cluster->spec->name), down ? "failing" : "healthy");
 }
 
-static void drop_io(struct checker *k)
+static void drop_io(struct checker *k, bool now)
 {
     if (k->call)
         sw_http_call_cancel(k->call);
@@ -77,6 +82,8 @@ static void drop_io(struct checker *k)
     if (k->rpc)
         sw_grpc_cancel(k->rpc);
     k->rpc = NULL;
+    sw_gw_probe_free(k->probe, now);
+    k->probe = NULL;
     sw_dial_cancel(&k->dial);
     sw_watch_stop(&k->watch);
     if (k->fd >= 0)
@@ -98,7 +105,7 @@ static void finish(struct checker *k, bool ok, const char *why)
     if (!k->running)
         return;
     k->running = false;
-    drop_io(k);
+    drop_io(k, false);
     k->good = ok ? k->good + 1 : 0;
     k->bad = ok ? 0 : k->bad + 1;
     if (!ok)
@@ -132,7 +139,37 @@ static struct sw_addr target(const struct checker *k)
     return a;
 }
 
-/* ---- HTTP: the client writes the address as Host; the host of the check is not sent yet ---- */
+/* ---- HTTP ---- */
+
+/* What the check says it is for: the member's own name, the check's, the cluster's. */
+static struct sw_slice check_host(const struct checker *k)
+{
+    struct sw_slice name = k->health->cluster->spec->name;
+
+    if (k->member->check_host.n)
+        return k->member->check_host;
+    if (k->check->host.n)
+        return k->check->host;
+    return sw_http_host_valid(name) ? name : sw_slice(NULL, 0);
+}
+
+/* The server name as connections for requests would have it. */
+static const char *server_name(struct checker *k)
+{
+    const struct sw_gw_tls *t = k->health->cluster->tls;
+    struct sw_slice host = check_host(k);
+
+    if (!t)
+        return NULL;
+    if (t->auto_sni && host.n) {
+        ptrdiff_t colon = sw_slice_find(host, ':');
+
+        k->name = sw_slice_dup(colon >= 0 ? sw_slice_head(host, (size_t)colon) : host);
+    } else if (t->auto_host_sni && k->member->hostname.n) {
+        k->name = sw_slice_dup(k->member->hostname);
+    }
+    return k->name ? k->name : t->sni;
+}
 
 static bool status_expected(const struct sw_gw_check *c, int status)
 {
@@ -194,10 +231,13 @@ static void begin_http(struct checker *k)
             .scope = "health",
             .host = sw_slice_str(sw_ip_text(&to.ip, ip)),
             .port = to.port,
+            .host_header = check_host(k),
             .tls = cl->tls != NULL,
             .cred = cl->tls ? cl->tls->creds[0] : NULL,
-            .tls_name = cl->tls && cl->tls->sni ? sw_slice_str(cl->tls->sni) : sw_slice(NULL, 0),
-            .insecure_skip_verify = cl->tls && cl->tls->skip_verify,
+            .tls_name = k->want.host ? sw_slice_str(k->want.host) : sw_slice(NULL, 0),
+            .insecure_skip_verify = cl->tls && (cl->tls->skip_verify || cl->tls->pins_only),
+            .leaf_ok = cl->tls && !cl->tls->skip_verify ? sw_gw_tls_leaf_ok : NULL,
+            .leaf_arg = &k->want,
             .max_conns = 1,
             .connect_timeout_ns = k->check->timeout_ns,
         };
@@ -206,6 +246,33 @@ static void begin_http(struct checker *k)
     }
     k->call = k->http ? sw_http_call_start(k->http, &o, &err) : NULL;
     if (!k->call)
+        finish(k, false, err.msg);
+}
+
+static void on_probed(int status, const char *why, void *arg)
+{
+    struct checker *k = arg;
+
+    finish(k, status && status_expected(k->check, status), status ? "unexpected status" : why);
+}
+
+static void begin_h2(struct checker *k)
+{
+    struct sw_err err = {0};
+    struct sw_addr to = target(k);
+    struct sw_gw_probe_opts o = {
+        .to = to,
+        .want = k->health->cluster->tls ? &k->want : NULL,
+        .method = k->check->method,
+        .authority = check_host(k),
+        .path = k->check->path,
+        .timeout_ns = k->check->timeout_ns,
+        .on_done = on_probed,
+        .arg = k,
+    };
+
+    k->probe = sw_gw_probe_new(k->health->loop, &o, &err);
+    if (!k->probe)
         finish(k, false, err.msg);
 }
 
@@ -256,8 +323,12 @@ static void begin_grpc(struct checker *k)
         struct sw_grpc_client_opts o = {
             .host = sw_slice_str(sw_ip_text(&to.ip, ip)),
             .port = to.port,
+            .authority = check_host(k),
             .cred = cl->tls ? cl->tls->creds[0] : NULL,
-            .tls_name = cl->tls && cl->tls->sni ? sw_slice_str(cl->tls->sni) : sw_slice(NULL, 0),
+            .tls_name = k->want.host ? sw_slice_str(k->want.host) : sw_slice(NULL, 0),
+            .insecure_skip = cl->tls && (cl->tls->skip_verify || cl->tls->pins_only),
+            .leaf_ok = cl->tls && !cl->tls->skip_verify ? sw_gw_tls_leaf_ok : NULL,
+            .leaf_arg = &k->want,
         };
 
         k->grpc = sw_grpc_client_new(k->health->loop, &o, &err);
@@ -350,18 +421,37 @@ static void begin_tcp(struct checker *k)
     sw_dial_start(&k->dial, k->health->loop, &to, NULL, &o, k->check->timeout_ns, on_dialled);
 }
 
+/* Members without an IP address: a Unix socket is there or not, an internal listener always is. */
+static bool begin_pipe(struct checker *k)
+{
+    const struct sw_gw_addr *a = &k->member->check_addr;
+    struct sw_err err = {0};
+    int fd = -1;
+    int rc = SW_OK;
+
+    if (a->kind == SW_GW_ADDR_IP && a->ip.ip.family)
+        return false;
+    if (a->kind == SW_GW_ADDR_PIPE) {
+        rc = sw_sock_connect_unix(a->name.p, &fd, &err);
+        sw_sock_close(fd);
+    }
+    finish(k, rc == SW_OK, err.msg);
+    return true;
+}
+
 static void begin(struct checker *k)
 {
     k->running = true;
     k->status = 0;
-    if (k->member->addr.kind != SW_GW_ADDR_IP || k->member->addr.ip.ip.family == 0) {
-        finish(k, true, "");
+    if (begin_pipe(k))
         return;
-    }
     sw_timer_start(k->health->loop, &k->timer, k->check->timeout_ns, on_deadline);
     switch (k->check->kind) {
     case SW_GW_CHECK_HTTP:
-        begin_http(k);
+        if (k->check->h2 || k->health->cluster->spec->protocol == SW_GW_UP_H2)
+            begin_h2(k);
+        else
+            begin_http(k);
         break;
     case SW_GW_CHECK_GRPC:
         begin_grpc(k);
@@ -380,13 +470,14 @@ static void checker_stop(struct checker *k)
 {
     k->running = false;
     sw_timer_stop(k->health->loop, &k->timer);
-    drop_io(k);
+    drop_io(k, true);
     sw_list_unlink(&k->link);
     atomic_fetch_and_explicit(&k->member->health, ~(uint32_t)SW_GW_FAILED_ACTIVE,
                               memory_order_release);
     sw_http_client_free(k->http);
     sw_grpc_client_free(k->grpc);
     sw_buf_done(&k->in);
+    sw_free(k->name);
     (void)sw_gw_member_unref(k->member);
     sw_free(k);
 }
@@ -413,6 +504,7 @@ static void want(struct sw_gw_health *h, struct sw_gw_member *m, const struct sw
         k->member = sw_gw_member_ref(m);
         k->check = c;
         k->fd = -1;
+        k->want = (struct sw_gw_tls_want){.tls = h->cluster->tls, .host = server_name(k)};
         sw_buf_init(&k->in, RECEIVE_MAX);
         sw_list_init(&k->link);
         sw_list_push_back(&h->checkers, &k->link);

@@ -19,8 +19,8 @@ struct sw_gw_wcluster {
 struct sw_gw_hosts {
     struct sw_gw_worker *worker;
     unsigned index;
-    struct sw_map clusters;          /* name -> struct sw_gw_wcluster */
-    const struct sw_gw_set *applied; /* compared only */
+    struct sw_map clusters; /* name -> struct sw_gw_wcluster */
+    uint64_t applied;       /* serial of the clusters seen last */
 };
 
 /* NULL: neither used before nor in the snapshot. */

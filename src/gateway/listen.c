@@ -13,16 +13,18 @@
 #include "base/time.h"
 #include "gateway/cluster.h"
 #include "gateway/config.h"
+#include "gateway/config_tls.h"
 #include "gateway/down.h"
 #include "gateway/gateway_int.h"
 #include "gateway/worker.h"
+#include "io/proxyproto.h"
 #include "io/sock.h"
 #include "tls/tls.h"
 
 enum {
     ACCEPTS_PER_TURN = 64,
     ACCEPT_RETRY_MS = 100,
-    SAN_URI = 3, /* as in the SubjectAltNameMatcher */
+    BIND_RETRY_S = 2,
     UNPRIVILEGED = 1024,
     PRIVILEGED_SHIFT = 8000, /* without the right to use it, port 80 is served on 8080 */
 };
@@ -53,6 +55,8 @@ struct sniff {
     int fd;     /* owned until handed on */
     uint8_t *p; /* owned */
     size_t n;
+    bool proxied; /* a PROXY header is not expected, or was read */
+    bool hello;   /* a ClientHello is awaited */
 };
 
 /* ---- TLS ---- */
@@ -65,24 +69,21 @@ struct sw_tls *sw_gw_tls_accept(const struct sw_gw_chain *chain, struct sw_slice
         .server = true,
         .web = true,
         .tls12 = t->min <= SW_GW_TLS_12,
+        .tls12_only = t->max == SW_GW_TLS_12,
+        .ticket_key = t->no_tickets ? NULL : t->ticket_key,
+        .ticket_life_s = (uint32_t)sw_min(t->session_timeout_ns / SW_NS_PER_S, UINT32_MAX),
         .chacha = true,
         .cred = sw_gw_tls_cred_for(t, sni),
         .alpn = t->alpn,
         .no_client_cert = !t->verify && !t->require_client_cert,
     };
 
-    return sw_tls_new(&params, err);
-}
-
-static bool has_san(const struct sw_gw_tls *t, const struct sw_tls_peer *peer)
-{
-    for (size_t i = 0; i < t->n_sans; i++) {
-        for (uint32_t k = 0; t->sans[i].type == SAN_URI && k < peer->n_ids; k++) {
-            if (sw_gw_str_matches(&t->sans[i].match, peer->ids[k].uri))
-                return true;
-        }
+    if (t->verify && !t->accept_untrusted && (t->n_sans || t->n_pins)) {
+        params.leaf_ok = sw_gw_tls_client_leaf_ok;
+        params.leaf_arg = chain->tls;
     }
-    return t->n_sans == 0;
+
+    return sw_tls_new(&params, err);
 }
 
 bool sw_gw_tls_client_ok(const struct sw_gw_chain *chain, const struct sw_tls *tls,
@@ -99,10 +100,6 @@ bool sw_gw_tls_client_ok(const struct sw_gw_chain *chain, const struct sw_tls *t
     }
     if (!peer && t->require_client_cert) {
         *ret_why = "client showed no certificate";
-        return false;
-    }
-    if (peer && t->verify && !has_san(t, peer)) {
-        *ret_why = "client certificate has none of the names asked for";
         return false;
     }
     return true;
@@ -179,11 +176,63 @@ static void sniff_decide(struct sniff *s, const struct sw_gw_hello *hello)
     sniff_end(s);
 }
 
-static void sniff_read(struct sniff *s)
+/*
+ * Takes the PROXY header away and believes it. Who may connect is the network's business: a
+ * listener with this filter is for balancers only.
+ */
+static int sniff_proxy(struct sniff *s)
+{
+    struct sw_proxy_head head;
+    char peer[SW_ADDR_TEXT];
+    int rc = sw_proxy_read(sw_slice(s->p, s->n), &head);
+
+    if (rc == SW_ENOENT && s->listener->proxy_optional)
+        rc = SW_OK;
+    if (rc == SW_EAGAIN)
+        return rc;
+    if (rc != SW_OK) {
+        sw_log_info("gateway", "%s: refused: no valid PROXY header", sw_addr_text(&s->peer, peer));
+        return rc;
+    }
+    s->proxied = true;
+    if (head.src.ip.family) {
+        s->peer = head.src;
+        s->local = head.dst;
+    }
+    s->n -= head.len;
+    memmove(s->p, s->p + head.len, s->n);
+    return SW_OK;
+}
+
+/* What is to be known of the first bytes, one after the other. */
+static void sniff_look(struct sniff *s)
 {
     struct sw_gw_hello hello;
-    ssize_t n = sw_sock_read(s->fd, s->worker->rx, SW_GW_HELLO_MAX - s->n);
     int rc;
+
+    if (!s->proxied) {
+        rc = sniff_proxy(s);
+        if (rc == SW_EAGAIN)
+            return;
+        if (rc != SW_OK) {
+            sniff_end(s);
+            return;
+        }
+    }
+    if (!s->hello) {
+        sniff_decide(s, NULL);
+        return;
+    }
+    if (s->n == 0)
+        return;
+    rc = sw_gw_hello_parse(sw_slice(s->p, s->n), &hello);
+    if (rc != SW_EAGAIN)
+        sniff_decide(s, rc == SW_OK ? &hello : NULL);
+}
+
+static void sniff_read(struct sniff *s)
+{
+    ssize_t n = sw_sock_read(s->fd, s->worker->rx, SW_PROXY_HEAD_MAX + SW_GW_HELLO_MAX - s->n);
 
     if (n == SW_EAGAIN)
         return;
@@ -194,9 +243,7 @@ static void sniff_read(struct sniff *s)
     s->p = sw_realloc(s->p, s->n + (size_t)n);
     memcpy(s->p + s->n, s->worker->rx, (size_t)n);
     s->n += (size_t)n;
-    rc = sw_gw_hello_parse(sw_slice(s->p, s->n), &hello);
-    if (rc != SW_EAGAIN)
-        sniff_decide(s, rc == SW_OK ? &hello : NULL);
+    sniff_look(s);
 }
 
 static void on_sniff(struct sw_watch *w, unsigned events)
@@ -209,7 +256,8 @@ static void on_sniff_deadline(struct sw_timer *t)
 {
     struct sniff *s = SW_CONTAINER_OF(t, struct sniff, deadline);
 
-    if (s->listener->continue_on_timeout)
+    /* Waiting must not be a way around the PROXY header. */
+    if (s->listener->continue_on_timeout && (s->proxied || s->listener->proxy_optional))
         sniff_decide(s, NULL);
     else
         sniff_end(s);
@@ -223,6 +271,17 @@ static void sniff_drain(struct sw_gw_down *d)
 static void sniff_kill(struct sw_gw_down *d)
 {
     sniff_end(SW_CONTAINER_OF(d, struct sniff, life));
+}
+
+static bool needs_hello(const struct sw_gw_listener *l)
+{
+    if (l->tls_inspector || (l->default_chain && l->default_chain->tls))
+        return true;
+    for (size_t i = 0; i < l->n_chains; i++) {
+        if (l->chains[i].tls)
+            return true;
+    }
+    return false;
 }
 
 static void sniff_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
@@ -245,20 +304,11 @@ static void sniff_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
     }
     s->listener = sw_gw_listener_ref(a->listener);
     s->keep = a->keep ? sw_gw_host_ref(a->keep) : NULL;
+    s->proxied = !a->listener->proxy_protocol;
+    s->hello = needs_hello(a->listener);
     sw_gw_down_add(w, &s->life);
     sw_timer_start(w->loop, &s->deadline, wait ? wait : 15 * SW_NS_PER_S, on_sniff_deadline);
     sniff_read(s);
-}
-
-static bool needs_sniffing(const struct sw_gw_listener *l)
-{
-    if (l->tls_inspector || (l->default_chain && l->default_chain->tls))
-        return true;
-    for (size_t i = 0; i < l->n_chains; i++) {
-        if (l->chains[i].tls)
-            return true;
-    }
-    return false;
 }
 
 void sw_gw_accept_fd(struct sw_gw_worker *w, struct sw_gw_listener *l, int fd,
@@ -274,7 +324,7 @@ void sw_gw_accept_fd(struct sw_gw_worker *w, struct sw_gw_listener *l, int fd,
         .keep = keep,
     };
 
-    if (needs_sniffing(l))
+    if (l->proxy_protocol || needs_hello(l))
         sniff_start(w, &a);
     else
         serve(w, &a, NULL);
@@ -375,7 +425,7 @@ static int open_port(const struct sw_gw_worker *w, const struct sw_gw_listener *
     return rc;
 }
 
-static void socket_open(struct sw_gw_worker *w, struct sw_gw_listener *l, const struct sw_addr *at)
+static bool socket_open(struct sw_gw_worker *w, struct sw_gw_listener *l, const struct sw_addr *at)
 {
     struct gw_socket *s = SW_NEW(struct gw_socket);
     struct sw_err err = {0};
@@ -384,15 +434,18 @@ static void socket_open(struct sw_gw_worker *w, struct sw_gw_listener *l, const 
     if (rc == SW_OK)
         rc = sw_watch_start_listener(w->loop, &s->watch, s->fd, on_accept, &err);
     if (rc != SW_OK) {
-        sw_log_error("gateway", "listener '%.*s': %s", SW_SLICE_ARG(l->name), err.msg);
+        if (w->index == 0)
+            sw_log_error("gateway", "listener '%.*s': %s; will try again", SW_SLICE_ARG(l->name),
+                         err.msg);
         sw_free(s);
-        return;
+        return false;
     }
     s->worker = w;
     s->listener = sw_gw_listener_ref(l);
     s->at = *at;
     s->keep = true;
     sw_list_push_back(&w->sockets, &s->link);
+    return true;
 }
 
 static struct gw_socket *find(const struct sw_gw_worker *w, const struct sw_addr *at)
@@ -406,8 +459,11 @@ static struct gw_socket *find(const struct sw_gw_worker *w, const struct sw_addr
     return NULL;
 }
 
-static void apply_listener(struct sw_gw_worker *w, struct sw_gw_listener *l)
+/* How many of its sockets could not be opened. */
+static unsigned apply_listener(struct sw_gw_worker *w, struct sw_gw_listener *l)
 {
+    unsigned failed = 0;
+
     for (size_t i = 0; i < l->n_addrs; i++) {
         struct gw_socket *s;
 
@@ -415,7 +471,7 @@ static void apply_listener(struct sw_gw_worker *w, struct sw_gw_listener *l)
             continue;
         s = find(w, &l->addrs[i].ip);
         if (!s) {
-            socket_open(w, l, &l->addrs[i].ip);
+            failed += socket_open(w, l, &l->addrs[i].ip) ? 0 : 1;
             continue;
         }
         s->keep = true;
@@ -423,30 +479,54 @@ static void apply_listener(struct sw_gw_worker *w, struct sw_gw_listener *l)
         (void)sw_gw_listener_unref(s->listener);
         s->listener = l;
     }
+    return failed;
+}
+
+static void on_bind_retry(struct sw_timer *t)
+{
+    sw_gw_listen_apply(SW_CONTAINER_OF(t, struct sw_gw_worker, bind_retry));
+}
+
+/* A port that is taken may become free: nobody else would ask again. */
+static void note_unbound(struct sw_gw_worker *w, unsigned failed)
+{
+    if (failed != w->unbound)
+        sw_gateway_unbound(w->gw, (int)failed - (int)w->unbound);
+    w->unbound = failed;
+    if (failed)
+        sw_timer_start(w->loop, &w->bind_retry, BIND_RETRY_S * SW_NS_PER_S, on_bind_retry);
+    else
+        sw_timer_stop(w->loop, &w->bind_retry);
 }
 
 void sw_gw_listen_apply(struct sw_gw_worker *w)
 {
+    unsigned failed = 0;
+
     SW_LIST_FOREACH (it, &w->sockets)
         SW_CONTAINER_OF(it, struct gw_socket, link)->keep = false;
     SW_MAP_FOREACH (it, &w->view->config->listeners->map) {
         struct sw_gw_listener *l = it->value;
 
         if (l->kind == SW_GW_LISTEN_TCP && l->bind)
-            apply_listener(w, l);
+            failed += apply_listener(w, l);
     }
+    note_unbound(w, failed);
     SW_LIST_FOREACH (it, &w->sockets) {
         struct gw_socket *s = SW_CONTAINER_OF(it, struct gw_socket, link);
 
         if (!s->keep)
             socket_close(s);
     }
-    sw_gateway_worker_serves(w->gw);
+    if (!w->serves)
+        sw_gateway_worker_serves(w->gw);
+    w->serves = true;
 }
 
 void sw_gw_listen_close(struct sw_gw_worker *w)
 {
     sw_timer_stop(w->loop, &w->accept_retry);
+    sw_timer_stop(w->loop, &w->bind_retry);
     w->accept_paused = false;
     SW_LIST_FOREACH (it, &w->sockets)
         socket_close(SW_CONTAINER_OF(it, struct gw_socket, link));

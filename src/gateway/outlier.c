@@ -32,6 +32,7 @@ static void eject_locked(const struct sw_gw_cluster *c, struct sw_gw_member *m, 
     time_ns = o->base_ejection_ns * m->ejections;
     m->ejected_until_ns = now_ns + (time_ns > o->max_ejection_ns ? o->max_ejection_ns : time_ns);
     st->n_ejected++;
+    atomic_fetch_add_explicit(&st->ejections, 1, memory_order_relaxed);
     atomic_fetch_or_explicit(&m->health, SW_GW_FAILED_OUTLIER, memory_order_release);
     atomic_fetch_add_explicit(&st->health_version, 1, memory_order_release);
     reset(m, false);

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/rand.h"
 #include "gateway/route_int.h"
+#include "gateway/stats.h"
 #include "gateway/worker.h"
 #include "http/url.h"
 #include "tls/tls.h"
@@ -257,6 +258,7 @@ static int plan_forward(struct sw_exchange *x)
     rs->retry = f->retry ? f->retry : rs->vhost->retry;
     x->plan.timeout_ns = f->timeout_ns;
     x->plan.idle_timeout_ns = f->idle_set ? f->idle_timeout_ns : x->hcm->stream_idle_timeout_ns;
+    x->plan.max_stream_ns = f->max_stream_ns ? f->max_stream_ns : x->hcm->max_stream_duration_ns;
     if (rs->retry) {
         x->plan.try_timeout_ns = rs->retry->per_try_timeout_ns;
         x->plan.retries = rs->retry->on != 0 && rs->retry->num > 0;
@@ -428,6 +430,9 @@ int sw_gw_pick_host(struct sw_exchange *x, int *ret_status)
         rs->member = sw_gw_member_ref(x->host->member);
         if (x->route && x->route->forward.auto_host && x->host->member->hostname.n)
             x->plan.authority = x->host->member->hostname;
+        if (rs->vhost && rs->vhost->attempt_count)
+            sw_gw_fields_set(x, &x->req.fields, SW_SLICE_LIT("x-envoy-attempt-count"),
+                             sw_slice_str(sw_arena_printf(&x->arena, "%u", x->attempts)));
         return SW_OK;
     case SW_ENOENT:
         x->flags |= SW_GW_FLAG_NC;
@@ -479,9 +484,12 @@ void sw_gw_host_done(struct sw_exchange *x, enum sw_gw_outcome how, int status)
         break;
     case SW_GW_STALE:
     case SW_GW_REFUSED_STREAM:
+    case SW_GW_OVERFLOW:
     case SW_GW_DOWNSTREAM_GONE:
         break;
     }
+    if (how == SW_GW_TIMEOUT)
+        sw_gw_cluster_timed_out(x->host->cluster, x->worker->index);
     if (result != SW_GW_RESULT_NEUTRAL && x->rs->retry && x->rs->retry->avoid_previous &&
         pick->n_tried < SW_GW_TRIED_MAX)
         pick->tried[pick->n_tried++] = x->host->member;
@@ -520,6 +528,7 @@ void sw_gw_exchange_done(struct sw_exchange *x)
     size_t n_logs = x->hcm ? x->hcm->n_logs : 0;
 
     give_retry_slot(x);
+    sw_gw_lstats_request(x->stats, x);
     if (!x->hcm && x->chain && x->chain->kind == SW_GW_CHAIN_TCP) {
         logs = x->chain->tcp.logs;
         n_logs = x->chain->tcp.n_logs;

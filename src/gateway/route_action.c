@@ -134,8 +134,8 @@ static bool default_port(struct sw_slice scheme, struct sw_slice port)
 }
 
 /*
- * Scheme, host and port as the route says, else as in the request. The request's port is dropped
- * when the scheme changed and it was the old scheme's own.
+ * Scheme, host and port as the route says, else as in the request. The request's port goes with
+ * its host, and is dropped when the scheme changed and it was the old scheme's own.
  */
 struct sw_slice sw_gw_redirect_location(const struct sw_gw_route *r,
                                         const struct sw_gw_request *req,
@@ -153,8 +153,10 @@ struct sw_slice sw_gw_redirect_location(const struct sw_gw_route *r,
     if (port.n && d->scheme.n && !sw_slice_eq(d->scheme, req->scheme) &&
         default_port(req->scheme, port))
         port = sw_slice(NULL, 0);
-    if (d->host.n)
+    if (d->host.n) {
         host = d->host;
+        port = sw_slice(NULL, 0);
+    }
     if (d->port)
         port = sw_slice(text, (size_t)snprintf(text, sizeof(text), "%u", d->port));
     if (port.n && default_port(scheme, port))
@@ -383,6 +385,7 @@ bool sw_gw_retry_wants(const struct sw_gw_retry *r, enum sw_gw_outcome how, int 
                ((r->on & SW_GW_RETRY_STATUS_CODES) && code_listed(r, 504));
     case SW_GW_OK:
     case SW_GW_RESET_AFTER:
+    case SW_GW_OVERFLOW:
     case SW_GW_DOWNSTREAM_GONE:
         return false;
     }

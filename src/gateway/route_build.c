@@ -23,15 +23,26 @@ struct sw_gw_routes *sw_gw_routes_ref(struct sw_gw_routes *r)
     return r;
 }
 
+static void vhost_unref(struct sw_gw_vhost *v)
+{
+    if (!v || atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    sw_map_done(&v->exact);
+    sw_map_done(&v->prefix);
+    for (size_t i = 0; i < v->n_regexes; i++)
+        sw_regex_free(v->regexes[i]);
+    sw_free(v->regexes);
+    sw_arena_clear(&v->arena);
+    sw_free(v);
+}
+
 static void routes_free(struct sw_gw_routes *r)
 {
-    for (size_t i = 0; i < r->n_vhosts; i++) {
-        sw_map_done(&r->vhosts[i].exact);
-        sw_map_done(&r->vhosts[i].prefix);
-    }
     sw_map_done(&r->exact);
     sw_map_done(&r->suffix);
     sw_map_done(&r->prefix);
+    for (size_t i = 0; i < r->n_vhosts; i++)
+        vhost_unref(r->vhosts[i]);
     for (size_t i = 0; i < r->n_regexes; i++)
         sw_regex_free(r->regexes[i]);
     sw_free(r->regexes);
@@ -258,8 +269,8 @@ static int build_route(struct sw_gw_build *b, const Sw__Route *in, size_t body_m
     return rc;
 }
 
-static int build_vhost(struct sw_gw_build *b, const Sw__VirtualHost *in, size_t body_max,
-                       struct sw_gw_vhost *v)
+static int fill_vhost(struct sw_gw_build *b, const Sw__VirtualHost *in, size_t body_max,
+                      struct sw_gw_vhost *v)
 {
     int rc = SW_OK;
 
@@ -298,13 +309,56 @@ static int build_vhost(struct sw_gw_build *b, const Sw__VirtualHost *in, size_t 
                : SW_OK;
 }
 
+/* The expressions collected since 'first' belong to an object of their own. */
+static struct sw_regex **take_regexes(struct sw_gw_build *b, size_t first, size_t *ret_n)
+{
+    struct sw_regex **list = NULL;
+
+    *ret_n = b->regexes.n - first;
+    if (*ret_n) {
+        list = SW_NEW_ARRAY(struct sw_regex *, *ret_n);
+        memcpy(list, b->regexes.p + first, *ret_n * sizeof(struct sw_regex *));
+        b->regexes.n = first;
+    }
+    return list;
+}
+
+/* A host with one reference; 'bytes' is its message when it came alone. NULL with b->err. */
+static struct sw_gw_vhost *build_vhost(struct sw_gw_build *b, const Sw__VirtualHost *in,
+                                       struct sw_slice bytes, size_t body_max)
+{
+    struct sw_gw_vhost *v = SW_NEW(struct sw_gw_vhost);
+    struct sw_arena *outer = b->arena;
+    size_t first_regex = b->regexes.n;
+    int rc;
+
+    atomic_init(&v->refs, 1);
+    b->arena = &v->arena;
+    rc = fill_vhost(b, in, body_max, v);
+    v->regexes = take_regexes(b, first_regex, &v->n_regexes);
+    v->domains = sw_arena_array(&v->arena, in->n_domains + 1, sizeof(*v->domains));
+    for (; v->n_domains < in->n_domains; v->n_domains++)
+        v->domains[v->n_domains] = sw_gw_lower(b, SW_PB_SLICE(in->domains[v->n_domains]));
+    if (bytes.n)
+        v->bytes = sw_arena_slice(&v->arena, bytes);
+    b->arena = outer;
+    if (rc < 0) {
+        vhost_unref(v);
+        return NULL;
+    }
+    sw_gw_vhost_index(v);
+    return v;
+}
+
 /* "*", "*.x", "x.*" or a name; each once in a table. */
 static int add_domain(struct sw_gw_build *b, struct sw_gw_routes *t, struct sw_gw_vhost *v,
-                      struct sw_slice domain)
+                      struct sw_slice d)
 {
-    struct sw_slice d = sw_gw_lower(b, domain);
     const void *old;
 
+    if (d.n == 0)
+        return sw_err_set(b->err, SW_EINVAL, "virtual host '%.*s': empty domain",
+                          (int)sw_min(v->name.n, 60), v->name.p);
     if (sw_slice_eq_str(d, "*")) {
         old = t->any;
         t->any = v;
@@ -315,39 +369,29 @@ static int add_domain(struct sw_gw_build *b, struct sw_gw_routes *t, struct sw_g
     } else {
         old = sw_map_put(&t->exact, d, v);
     }
-    if (d.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "virtual host '%.*s': empty domain",
-                          (int)sw_min(v->name.n, 60), v->name.p);
     if (old)
         return sw_err_set(b->err, SW_EINVAL, "virtual host '%.*s': domain '%.*s' is there twice",
                           (int)sw_min(v->name.n, 60), v->name.p, (int)sw_min(d.n, 60), d.p);
     return SW_OK;
 }
 
-static int build_table(struct sw_gw_build *b, const Sw__RouteConfiguration *in,
-                       struct sw_gw_routes *t)
+/* Everything but the hosts. */
+static int build_rest(struct sw_gw_build *b, const Sw__RouteConfiguration *in,
+                      struct sw_gw_routes *t)
 {
-    size_t body_max = in->max_direct_response_body_size_bytes
-                          ? in->max_direct_response_body_size_bytes->value
-                          : 4096;
-    int rc = SW_OK;
+    int rc;
 
     t->name = sw_gw_text(b, &in->name);
     t->ignore_port = in->ignore_port_in_host_matching;
     t->specific_wins = in->most_specific_header_mutations_wins;
+    t->body_max = in->max_direct_response_body_size_bytes
+                      ? in->max_direct_response_body_size_bytes->value
+                      : 4096;
     if (in->vhds)
         return sw_err_set(b->err, SW_EINVAL, "vhds is not supported");
-    t->vhosts = sw_arena_array(b->arena, in->n_virtual_hosts + 1, sizeof(*t->vhosts));
-    t->n_vhosts = in->n_virtual_hosts;
-    for (size_t i = 0; rc == SW_OK && i < in->n_virtual_hosts; i++) {
-        rc = build_vhost(b, in->virtual_hosts[i], body_max, &t->vhosts[i]);
-        for (size_t k = 0; rc == SW_OK && k < in->virtual_hosts[i]->n_domains; k++)
-            rc = add_domain(b, t, &t->vhosts[i], SW_PB_SLICE(in->virtual_hosts[i]->domains[k]));
-    }
-    if (rc == SW_OK)
-        rc = sw_gw_build_header_ops(b, in->request_headers_to_add, in->n_request_headers_to_add,
-                                    in->request_headers_to_remove, in->n_request_headers_to_remove,
-                                    &t->req);
+    rc = sw_gw_build_header_ops(b, in->request_headers_to_add, in->n_request_headers_to_add,
+                                in->request_headers_to_remove, in->n_request_headers_to_remove,
+                                &t->req);
     if (rc == SW_OK)
         rc = sw_gw_build_header_ops(b, in->response_headers_to_add, in->n_response_headers_to_add,
                                     in->response_headers_to_remove,
@@ -358,39 +402,177 @@ static int build_table(struct sw_gw_build *b, const Sw__RouteConfiguration *in,
     if (rc == SW_OK)
         rc = sw_gw_build_per_filter(b, in->typed_per_filter_config, in->n_typed_per_filter_config,
                                     &t->filters, &t->n_filters);
-    return rc == SW_OK ? sw_gw_routes_index(t, b->err) : rc;
+    return rc;
 }
 
-struct sw_gw_routes *sw_gw_build_route_config(struct sw_gw_build *b,
-                                              const struct Sw__RouteConfiguration *rc)
+/* The table takes the reference. */
+static int add_vhost(struct sw_gw_build *b, struct sw_gw_routes *t, struct sw_gw_vhost *v)
+{
+    int rc = SW_OK;
+
+    if (!v)
+        return SW_EINVAL;
+    t->vhosts[t->n_vhosts++] = v;
+    for (size_t k = 0; rc == SW_OK && k < v->n_domains; k++)
+        rc = add_domain(b, t, v, v->domains[k]);
+    return rc;
+}
+
+static struct sw_gw_routes *finish(struct sw_gw_build *b, struct sw_gw_routes *t,
+                                   size_t first_regex, struct sw_arena *outer, int rc)
+{
+    if (rc == SW_OK)
+        sw_gw_routes_index(t);
+    b->arena = outer;
+    /* The expressions of this table go with it, not with the object around it. */
+    t->regexes = take_regexes(b, first_regex, &t->n_regexes);
+    return rc < 0 ? sw_gw_routes_unref(t) : t;
+}
+
+static struct sw_gw_routes *begin(struct sw_gw_build *b, size_t n_vhosts)
 {
     struct sw_gw_routes *t = SW_NEW(struct sw_gw_routes);
-    struct sw_arena *outer = b->arena;
-    size_t first_regex = b->regexes.n;
-    int res;
 
     atomic_init(&t->refs, 1);
     b->arena = &t->arena;
-    res = build_table(b, rc, t);
-    b->arena = outer;
-    /* The expressions of this table go with it, not with the object around it. */
-    t->n_regexes = b->regexes.n - first_regex;
-    if (t->n_regexes) {
-        t->regexes = SW_NEW_ARRAY(struct sw_regex *, t->n_regexes);
-        memcpy(t->regexes, b->regexes.p + first_regex, t->n_regexes * sizeof(struct sw_regex *));
-        b->regexes.n = first_regex;
-    }
-    if (res < 0)
-        t = sw_gw_routes_unref(t);
+    t->vhosts = sw_arena_array(&t->arena, n_vhosts + 1, sizeof(struct sw_gw_vhost *));
     return t;
 }
 
-struct sw_gw_routes *sw_gw_build_routes(struct sw_gw_build *b, struct sw_slice bytes)
+struct sw_gw_routes *sw_gw_build_route_config(struct sw_gw_build *b,
+                                              const struct Sw__RouteConfiguration *in)
 {
-    const Sw__RouteConfiguration *rc =
-        SW_PB_UNPACK(b->tmp, Sw__RouteConfiguration, sw__route_configuration, bytes, NULL, b->err);
+    struct sw_arena *outer = b->arena;
+    size_t first_regex = b->regexes.n;
+    struct sw_gw_routes *t = begin(b, in->n_virtual_hosts);
+    int rc = build_rest(b, in, t);
 
-    return rc ? sw_gw_build_route_config(b, rc) : NULL;
+    for (size_t i = 0; rc == SW_OK && i < in->n_virtual_hosts; i++)
+        rc = add_vhost(b, t, build_vhost(b, in->virtual_hosts[i], sw_slice(NULL, 0), t->body_max));
+    return finish(b, t, first_regex, outer, rc);
+}
+
+/* ---- from bytes, taking over what the table before has ---- */
+
+/*
+ * A RouteConfiguration cut into its hosts and the rest, which is small. What did not change is then
+ * not even decoded.
+ */
+struct cut {
+    struct sw_slice *hosts;
+    size_t n_hosts;
+    struct sw_slice rest;
+};
+
+enum { CONFIG_VIRTUAL_HOSTS = 2, HOST_NAME_TAG = 1 << 3 | 2 };
+
+static int cut_config(struct sw_arena *a, struct sw_slice in, struct cut *ret, struct sw_err *err)
+{
+    char *rest = sw_arena_alloc(a, in.n + 1);
+    size_t n_rest = 0;
+    size_t cap = 0;
+
+    while (in.n) {
+        struct sw_pb_field f;
+        struct sw_slice whole = in;
+
+        if (sw_pb_next(&in, &f) != SW_OK)
+            return sw_err_set(err, SW_EPROTO, "not a protobuf message");
+        whole.n -= in.n;
+        if (f.number != CONFIG_VIRTUAL_HOSTS || !f.bytes.p) {
+            memcpy(rest + n_rest, whole.p, whole.n);
+            n_rest += whole.n;
+            continue;
+        }
+        if (ret->n_hosts == cap) {
+            struct sw_slice *old = ret->hosts;
+
+            cap = cap ? cap * 2 : 64;
+            ret->hosts = sw_arena_array(a, cap, sizeof(*old));
+            if (old)
+                memcpy(ret->hosts, old, ret->n_hosts * sizeof(*old));
+        }
+        ret->hosts[ret->n_hosts++] = f.bytes;
+    }
+    ret->rest = sw_slice(rest, n_rest);
+    return SW_OK;
+}
+
+/* The name of a host as the first field of its message says; empty when it does not. */
+static struct sw_slice peek_name(struct sw_slice host)
+{
+    struct sw_pb_field f;
+
+    if (host.n && host.p[0] == HOST_NAME_TAG && sw_pb_next(&host, &f) == SW_OK)
+        return f.bytes;
+    return sw_slice(NULL, 0);
+}
+
+/*
+ * The host of the old table with these bytes, or NULL. '*at' goes through the old hosts as the
+ * caller goes through the new ones: servers that keep an order, ours by name, get everything that
+ * did not change.
+ */
+static struct sw_gw_vhost *same_vhost(const struct sw_gw_routes *old, size_t *at,
+                                      struct sw_slice bytes)
+{
+    struct sw_slice name = peek_name(bytes);
+
+    while (old && *at < old->n_vhosts) {
+        struct sw_gw_vhost *v = old->vhosts[*at];
+        int d;
+
+        if (sw_slice_eq(v->bytes, bytes)) {
+            ++*at;
+            atomic_fetch_add_explicit(&v->refs, 1, memory_order_relaxed);
+            return v;
+        }
+        d = sw_slice_cmp(v->name, name);
+        if (d > 0)
+            break; /* a new one stands before it */
+        ++*at;     /* gone, or changed */
+        if (d == 0)
+            break;
+    }
+    return NULL;
+}
+
+static struct sw_gw_vhost *decode_vhost(struct sw_gw_build *b, struct sw_slice bytes,
+                                        size_t body_max)
+{
+    const Sw__VirtualHost *in =
+        SW_PB_UNPACK(b->tmp, Sw__VirtualHost, sw__virtual_host, bytes, NULL, b->err);
+
+    return in ? build_vhost(b, in, bytes, body_max) : NULL;
+}
+
+struct sw_gw_routes *sw_gw_build_routes(struct sw_gw_build *b, struct sw_slice bytes,
+                                        const struct sw_gw_routes *old)
+{
+    struct sw_arena *outer = b->arena;
+    size_t first_regex = b->regexes.n;
+    const Sw__RouteConfiguration *in;
+    struct sw_gw_routes *t;
+    struct cut cut = {0};
+    size_t at = 0;
+    int rc;
+
+    if (cut_config(b->tmp, bytes, &cut, b->err) != SW_OK)
+        return NULL;
+    in = SW_PB_UNPACK(b->tmp, Sw__RouteConfiguration, sw__route_configuration, cut.rest, NULL,
+                      b->err);
+    if (!in)
+        return NULL;
+    t = begin(b, cut.n_hosts);
+    rc = build_rest(b, in, t);
+    if (old && old->body_max != t->body_max)
+        old = NULL;
+    for (size_t i = 0; rc == SW_OK && i < cut.n_hosts; i++) {
+        struct sw_gw_vhost *v = same_vhost(old, &at, cut.hosts[i]);
+
+        rc = add_vhost(b, t, v ? v : decode_vhost(b, cut.hosts[i], t->body_max));
+    }
+    return finish(b, t, first_regex, outer, rc);
 }
 
 struct sw_slice sw_gw_routes_name(const struct sw_gw_routes *r)

@@ -210,7 +210,15 @@ struct sw_gw_route {
     uint32_t next; /* next route under the same key of an index + 1; 0: none */
 };
 
+/* Refcounted: a table takes over from the one before what did not change. */
 struct sw_gw_vhost {
+    _Atomic uint32_t refs;
+    struct sw_arena arena;
+    struct sw_regex **regexes; /* owned */
+    size_t n_regexes;
+    struct sw_slice bytes;    /* its message, for the next table to compare with; may be empty */
+    struct sw_slice *domains; /* lower case */
+    size_t n_domains;
     struct sw_slice name;
     struct sw_gw_route *routes; /* in order */
     uint32_t n_routes;
@@ -238,9 +246,10 @@ struct sw_gw_routes {
     struct sw_arena arena;
     struct sw_slice name;
     bool ignore_port;
-    bool specific_wins; /* most_specific_header_mutations_wins */
-    struct sw_gw_vhost *vhosts;
+    bool specific_wins;          /* most_specific_header_mutations_wins */
+    struct sw_gw_vhost **vhosts; /* a reference each */
     size_t n_vhosts;
+    size_t body_max;       /* of direct responses */
     struct sw_map exact;   /* domain -> vhost */
     struct sw_map suffix;  /* ".foo.com" of "*.foo.com" */
     struct sw_map prefix;  /* "foo." of "foo.*" */
@@ -281,8 +290,9 @@ const struct sw_gw_route *sw_gw_route_scan(const struct sw_gw_vhost *v,
                                            const struct sw_gw_request *req,
                                            const struct sw_gw_facts *facts);
 bool sw_gw_header_matches(const struct sw_gw_header_match *m, const struct sw_gw_request *req);
-/* Builds the indexes of the table; its slices must be in place. */
-int sw_gw_routes_index(struct sw_gw_routes *t, struct sw_err *err);
+/* Builds the indexes of a host and of the table; their slices must be in place. */
+void sw_gw_vhost_index(struct sw_gw_vhost *v);
+void sw_gw_routes_index(struct sw_gw_routes *t);
 
 /* First value of a cookie; p == NULL: none. */
 struct sw_slice sw_gw_cookie(const struct sw_gw_fields *f, struct sw_slice name);

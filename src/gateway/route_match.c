@@ -332,8 +332,10 @@ static uint32_t *lengths(struct sw_arena *a, const struct sw_map *m, uint32_t *r
     return out;
 }
 
-static void index_routes(struct sw_arena *a, struct sw_gw_vhost *v)
+void sw_gw_vhost_index(struct sw_gw_vhost *v)
 {
+    struct sw_arena *a = &v->arena;
+
     if (v->n_routes <= INDEX_FROM)
         return;
     v->indexed = true;
@@ -359,12 +361,8 @@ static void index_routes(struct sw_arena *a, struct sw_gw_vhost *v)
     v->prefix_lens = lengths(a, &v->prefix, &v->n_prefix_lens);
 }
 
-int sw_gw_routes_index(struct sw_gw_routes *t, struct sw_err *err)
+void sw_gw_routes_index(struct sw_gw_routes *t)
 {
-    (void)err;
-    for (size_t i = 0; i < t->n_vhosts; i++)
-        index_routes(&t->arena, &t->vhosts[i]);
     t->suffix_lens = lengths(&t->arena, &t->suffix, &t->n_suffix_lens);
     t->prefix_lens = lengths(&t->arena, &t->prefix, &t->n_prefix_lens);
-    return SW_OK;
 }

@@ -14,6 +14,7 @@
 #include "base/rand.h"
 #include "base/time.h"
 #include "gateway/accesslog.h"
+#include "gateway/stats.h"
 #include "gateway/worker.h"
 #include "tunnel/dial.h"
 #include "tunnel/pump.h"
@@ -305,6 +306,7 @@ void sw_gw_tcp_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
     t->pick.hash = sw_siphash13(1, 1, a->peer.ip.b, sizeof(a->peer.ip.b));
     t->life.drain = on_drain;
     t->life.kill = on_kill;
+    t->life.stats = sw_gw_lstats(w, a->listener->name);
     sw_gw_down_add(w, &t->life);
     if (t->proxy->max_duration_ns)
         sw_timer_start(w->loop, &t->most, t->proxy->max_duration_ns, on_most);

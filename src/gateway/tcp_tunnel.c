@@ -13,6 +13,7 @@
 #include "gateway/conn.h"
 #include "gateway/exchange.h"
 #include "gateway/route_int.h"
+#include "gateway/stats.h"
 #include "gateway/tcp.h"
 #include "tls/tls.h"
 
@@ -235,7 +236,20 @@ static void gone(struct tun *t)
 
 static void on_open(struct sw_gw_conn *c)
 {
-    begin(of(c));
+    struct tun *t = of(c);
+    const char *why = NULL;
+    char peer[SW_ADDR_TEXT];
+
+    if (c->tls && !sw_gw_tls_client_ok(t->chain, c->tls, &why)) {
+        sw_gw_lstats_tls_refused(t->life.stats, "client_certificate");
+        if (sw_gw_lstats_may_log(t->life.stats))
+            sw_log_info("tcp", "listener '%.*s': %s refused: %s", SW_SLICE_ARG(t->listener->name),
+                        sw_addr_text(&t->peer, peer), why);
+        gone(t);
+        sw_gw_conn_close_flushed(c);
+        return;
+    }
+    begin(t);
 }
 
 static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
@@ -349,6 +363,7 @@ void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,
     t->local = a->local;
     t->life.drain = on_drain;
     t->life.kill = on_kill;
+    t->life.stats = sw_gw_lstats(w, a->listener->name);
     if (a->chain->tls) {
         tls = sw_gw_tls_accept(a->chain, a->sni, &err);
         if (!tls) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gateway/cluster.h"
+#include "gateway/config_tls.h"
 #include "gateway/conn.h"
 #include "gateway/exchange.h"
 #include "gateway/worker.h"
@@ -38,6 +39,9 @@ struct up_conn {
 
 struct sw_gw_pool {
     struct sw_gw_worker *worker;
+    struct sw_gw_pool *next;       /* of the same host, for another server name */
+    char *name;                    /* owned: the server name; NULL: none */
+    struct sw_gw_tls_want want;    /* with TLS */
     struct sw_gw_host *host;       /* NULL once released */
     struct sw_gw_cluster *cluster; /* a reference: settings */
     struct sw_addr addr;
@@ -45,6 +49,7 @@ struct sw_gw_pool {
     struct sw_list busy;   /* up_conn, all others */
     struct sw_list queue;  /* exchanges that wait, x->queue */
     struct sw_timer sweep; /* closes what is idle too long */
+    uint64_t said_ns;      /* when its trouble was logged last */
     uint32_t n_conns;
     uint32_t n_dialling;
     uint32_t n_queue;

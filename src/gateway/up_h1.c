@@ -192,6 +192,8 @@ static void got_head(struct up_conn *u)
     bool end = m->framing == SW_H1_NO_BODY || (m->framing == SW_H1_LENGTH && !m->content_length);
 
     if (m->status < 200 && m->status != 101) {
+        if (m->status != 100 && x->infos < SW_GW_INFOS_MAX)
+            gw_h1_take_trailers(x, &x->info, m->fields, m->nfields);
         sw_exchange_up_info(x, m->status);
         return;
     }

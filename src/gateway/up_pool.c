@@ -16,8 +16,10 @@
 
 enum {
     SWEEP_S = 5,
+    SAY_S = 10,       /* between two log lines about one pool */
     DIALS_MAX = 1024, /* connections per host and worker */
     QUEUE_MAX = 16384,
+    NAMES_MAX = 256, /* pools of one host: server names that requests chose */
 };
 
 static const struct sw_gw_conn_ops dial_ops;
@@ -30,6 +32,7 @@ static void pool_maybe_free(struct sw_gw_pool *p)
         return;
     sw_timer_stop(p->worker->loop, &p->sweep);
     (void)sw_gw_cluster_unref(p->cluster);
+    sw_free(p->name);
     sw_free(p);
 }
 
@@ -52,31 +55,63 @@ static void on_sweep(struct sw_timer *t)
         sw_timer_start(p->worker->loop, &p->sweep, SWEEP_S * SW_NS_PER_S, on_sweep);
 }
 
-static struct sw_gw_pool *pool_of(struct sw_gw_worker *w, struct sw_gw_host *h)
+/*
+ * The server name a connection for this exchange asks for; in the exchange's arena or static. NULL:
+ * none. A connection made for one name is never used for another: its certificate was checked for
+ * the first.
+ */
+static const char *server_name(struct sw_exchange *x, const struct sw_gw_tls *t)
 {
-    struct sw_gw_pool *p = h->pool;
+    struct sw_slice host = x->plan.authority.p ? x->plan.authority : x->req.authority;
+    struct sw_slice own = x->host->member->hostname;
 
-    if (p)
-        return p;
-    p = SW_NEW(struct sw_gw_pool);
+    if (t->auto_sni && host.n) {
+        ptrdiff_t end = sw_slice_find(host, host.p[0] == '[' ? ']' : ':');
+        char *text;
+
+        if (end >= 0)
+            host = sw_slice_head(host, (size_t)end);
+        if (host.n && host.p[0] == '[')
+            host = sw_slice_from(host, 1);
+        text = sw_arena_dup(&x->arena, host);
+        for (char *c = text; *c; c++)
+            *c = *c >= 'A' && *c <= 'Z' ? (char)(*c | 0x20) : *c;
+        return text;
+    }
+    if (t->auto_host_sni && own.n)
+        return sw_arena_dup(&x->arena, own);
+    return t->sni;
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static struct sw_gw_pool *pool_new(struct sw_gw_worker *w, struct sw_gw_host *h, const char *name)
+{
+    struct sw_gw_pool *p = SW_NEW(struct sw_gw_pool);
+
     p->worker = w;
     p->host = h;
     p->cluster = sw_gw_cluster_ref(h->cluster);
+    p->name = name ? sw_strdup(name) : NULL;
+    p->want = (struct sw_gw_tls_want){.tls = p->cluster->tls, .host = p->name};
     p->addr = h->addr.ip;
     p->h2 = p->cluster->spec->protocol == SW_GW_UP_H2;
     sw_list_init(&p->idle);
     sw_list_init(&p->busy);
     sw_list_init(&p->queue);
+    p->next = h->pool;
     h->pool = p;
     return p;
 }
 
-void sw_gw_pool_release(struct sw_gw_pool *p)
+static void release_one(struct sw_gw_pool *p)
 {
-    if (!p || p->released)
-        return;
     p->released = true;
     p->host = NULL;
+    p->next = NULL;
     while (!sw_list_empty(&p->idle))
         up_gone(SW_CONTAINER_OF(p->idle.next, struct up_conn, link), false);
     SW_LIST_FOREACH (it, &p->busy) {
@@ -88,41 +123,77 @@ void sw_gw_pool_release(struct sw_gw_pool *p)
     pool_maybe_free(p);
 }
 
-/* ---- dialling ---- */
-
-/* The name the host's certificate must be for. */
-static const char *expected_name(const struct sw_gw_tls *t, const char *sni)
+void sw_gw_pool_release(struct sw_gw_pool *p)
 {
-    for (size_t i = 0; i < t->n_sans; i++) {
-        if (t->sans[i].type == 2 && t->sans[i].match.kind == SW_GW_STR_EXACT)
-            return t->sans[i].match.text.p; /* NUL-terminated in its arena */
+    while (p && !p->released) {
+        struct sw_gw_pool *next = p->next;
+
+        release_one(p);
+        p = next;
     }
-    return sni;
 }
 
-static struct sw_tls *client_tls(const struct sw_gw_pool *p, const struct sw_exchange *x,
-                                 struct sw_err *err)
+/* Clients choose these names: one pool that nobody uses makes room for another. */
+static bool make_room(struct sw_gw_host *h)
 {
-    const struct sw_gw_tls *t = p->cluster->tls;
-    struct sw_tls_params params = {
-        .web = true,
-        .tls12 = t->min < SW_GW_TLS_13,
-        .chacha = true,
-        .cred = t->creds[0],
-        .insecure_skip = t->skip_verify || t->accept_untrusted,
-        .sni = t->sni,
-        .alpn = t->alpn,
-    };
+    for (struct sw_gw_pool **at = &h->pool; *at; at = &(*at)->next) {
+        struct sw_gw_pool *p = *at;
 
-    if (!params.sni && (t->auto_sni || p->cluster->spec->auto_sni) && x)
-        params.sni = sw_arena_dup(&((struct sw_exchange *)(uintptr_t)x)->arena,
-                                  x->plan.authority.p ? x->plan.authority : x->req.authority);
-    params.host = expected_name(t, params.sni);
-    if (t->n_sans && params.host == params.sni && !params.insecure_skip) {
-        /* Names we cannot check (patterns, URIs) must not turn into no check. */
-        (void)sw_err_set(err, SW_EDENIED, "only exact DNS names can be asked of an upstream");
-        return NULL;
+        if (p->n_queue == 0 && sw_list_empty(&p->busy)) {
+            *at = p->next;
+            release_one(p);
+            return true;
+        }
     }
+    return false;
+}
+
+/* NULL: too many names are in use. */
+static struct sw_gw_pool *pool_of(struct sw_exchange *x)
+{
+    struct sw_gw_host *h = x->host;
+    const struct sw_gw_tls *t = h->cluster->tls;
+    const char *name;
+    unsigned n = 0;
+
+    if (h->pool && (!t || !t->auto_sni))
+        return h->pool;
+    name = t ? server_name(x, t) : NULL;
+    for (struct sw_gw_pool *p = h->pool; p; p = p->next, n++) {
+        if (same_name(p->name, name))
+            return p;
+    }
+    if (n >= NAMES_MAX && !make_room(h))
+        return NULL;
+    return pool_new(x->worker, h, name);
+}
+
+/* ---- circuit limits ---- */
+
+static struct sw_gw_cluster_cell *cell_of(const struct sw_gw_pool *p)
+{
+    return &p->cluster->state->cells[p->worker->index];
+}
+
+static void bump(_Atomic uint64_t *c)
+{
+    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+static void adjust(_Atomic uint32_t *c, int by)
+{
+    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + (uint32_t)by,
+                          memory_order_relaxed);
+}
+
+/* ---- dialling ---- */
+
+static struct sw_tls *client_tls(const struct sw_gw_pool *p, struct sw_err *err)
+{
+    struct sw_tls_params params = {0};
+
+    sw_gw_tls_client_params(&p->want, &params);
     if (p->h2)
         params.alpn = "h2";
     else if (!params.alpn && p->cluster->spec->protocol == SW_GW_UP_AUTO)
@@ -130,8 +201,7 @@ static struct sw_tls *client_tls(const struct sw_gw_pool *p, const struct sw_exc
     return sw_tls_new(&params, err);
 }
 
-static int open_conn(struct sw_gw_pool *p, struct up_conn *u, const struct sw_exchange *x,
-                     struct sw_err *err)
+static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err)
 {
     const struct sw_gw_cluster_spec *spec = p->cluster->spec;
     struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
@@ -140,12 +210,14 @@ static int open_conn(struct sw_gw_pool *p, struct up_conn *u, const struct sw_ex
     int rc;
 
     if (p->cluster->tls) {
-        tls = client_tls(p, x, err);
+        tls = client_tls(p, err);
         if (!tls)
             return err->rc;
     }
-    if (p->host && p->host->addr.kind == SW_GW_ADDR_INTERNAL) {
-        rc = sw_gw_internal_connect(p->worker, p->host, &fd, err);
+    if (p->host && p->host->addr.kind != SW_GW_ADDR_IP) {
+        rc = p->host->addr.kind == SW_GW_ADDR_PIPE
+                 ? sw_sock_connect_unix(p->host->addr.name.p, &fd, err)
+                 : sw_gw_internal_connect(p->worker, p->host, &fd, err);
         if (rc != SW_OK) {
             sw_tls_free(tls);
             return rc;
@@ -175,26 +247,31 @@ static void fail_one(struct sw_gw_pool *p, enum sw_gw_outcome how, const char *w
     sw_exchange_up_failed(x, how, why);
 }
 
-static void dial(struct sw_gw_pool *p, const struct sw_exchange *x)
+static void dial(struct sw_gw_pool *p)
 {
     struct up_conn *u = SW_NEW(struct up_conn);
     struct sw_err err = {0};
 
     u->pool = p;
     u->state = UP_DIALLING;
-    if (open_conn(p, u, x, &err) != SW_OK) {
+    if (open_conn(p, u, &err) != SW_OK) {
         sw_free(u);
+        bump(&cell_of(p)->cx_fail);
         fail_one(p, SW_GW_CONNECT_FAILED, err.msg);
         return;
     }
     sw_list_push_back(&p->busy, &u->link);
     p->n_conns++;
+    adjust(&cell_of(p)->cx, 1);
     p->n_dialling++;
 }
 
 static bool may_dial(const struct sw_gw_pool *p)
 {
-    if (p->n_conns >= DIALS_MAX)
+    /* Every host may have one connection, whatever the others have. */
+    if (p->n_conns >= DIALS_MAX ||
+        (p->n_conns && !sw_gw_limit_below(cell_of(p)->cx, p->cluster->spec->limits.max_connections,
+                                          p->worker->index, p->cluster->state->n_cells)))
         return false;
     /* By ALPN: the first connection tells which protocol it is going to be. */
     if (p->h2 || (p->cluster->spec->protocol == SW_GW_UP_AUTO && p->n_conns == 0))
@@ -243,6 +320,18 @@ static void on_dialled(struct sw_gw_conn *c)
     up_free_again(u);
 }
 
+/* Somebody else answers where our backend should be, or our trust is wrong: worth a line. */
+static void complain(struct sw_gw_pool *p, const char *why)
+{
+    uint64_t now = sw_loop_now(p->worker->loop);
+
+    if (p->said_ns && now - p->said_ns < SAY_S * SW_NS_PER_S)
+        return;
+    p->said_ns = now;
+    sw_log_warn("gateway", "cluster '%.*s': upstream is not trusted: %s",
+                SW_SLICE_ARG(p->cluster->spec->name), why);
+}
+
 static void on_dial_failed(struct sw_gw_conn *c, const struct sw_err *err)
 {
     struct up_conn *u = up_of(c);
@@ -252,7 +341,9 @@ static void on_dial_failed(struct sw_gw_conn *c, const struct sw_err *err)
 
     p->n_dialling--;
     u->state = UP_BUSY;
-    sw_log_debug("gateway", "upstream '%.*s': %s", SW_SLICE_ARG(p->cluster->spec->name), err->msg);
+    bump(tls ? &cell_of(p)->tls_fail : &cell_of(p)->cx_fail);
+    if (tls && err->rc == SW_EDENIED)
+        complain(p, err->msg);
     /* Those that waited for the one HTTP/2 connection share its fate. */
     do {
         fail_one(p, tls ? SW_GW_TLS_FAILED : SW_GW_CONNECT_FAILED, err->msg);
@@ -302,8 +393,9 @@ void up_free(struct sw_gw_conn *c)
     sw_list_unlink(&u->link);
     sw_free(u);
     p->n_conns--;
+    adjust(&cell_of(p)->cx, -1);
     if (p->n_queue && may_dial(p))
-        dial(p, SW_CONTAINER_OF(p->queue.next, struct sw_exchange, queue));
+        dial(p);
     pool_maybe_free(p);
 }
 
@@ -357,8 +449,10 @@ void sw_gw_pool_cancel(struct sw_exchange *x)
     if (!sw_list_linked(&x->queue))
         return;
     sw_list_unlink(&x->queue);
-    if (x->pool)
+    if (x->pool) {
         x->pool->n_queue--;
+        adjust(&cell_of(x->pool)->pending, -1);
+    }
     x->pool = NULL;
 }
 
@@ -379,8 +473,8 @@ static struct up_conn *usable(struct sw_gw_pool *p)
 
 void sw_gw_pool_get(struct sw_exchange *x)
 {
-    struct sw_gw_pool *p = pool_of(x->worker, x->host);
-    struct up_conn *u = usable(p);
+    struct sw_gw_pool *p = pool_of(x);
+    struct up_conn *u = p ? usable(p) : NULL;
 
     if (u) {
         if (u->state == UP_IDLE) {
@@ -391,13 +485,17 @@ void sw_gw_pool_get(struct sw_exchange *x)
         attach(u, x);
         return;
     }
-    if (p->n_queue >= QUEUE_MAX) {
-        sw_exchange_up_failed(x, SW_GW_CONNECT_FAILED, "too many requests wait for a connection");
+    if (!p || p->n_queue >= QUEUE_MAX ||
+        !sw_gw_limit_below(cell_of(p)->pending, p->cluster->spec->limits.max_pending,
+                           p->worker->index, p->cluster->state->n_cells)) {
+        bump(&x->host->cluster->state->cells[x->worker->index].overflow);
+        sw_exchange_up_failed(x, SW_GW_OVERFLOW, "too many requests wait for a connection");
         return;
     }
     x->pool = p;
     sw_list_push_back(&p->queue, &x->queue);
     p->n_queue++;
+    adjust(&cell_of(p)->pending, 1);
     if (may_dial(p))
-        dial(p, x);
+        dial(p);
 }

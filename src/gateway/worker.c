@@ -14,6 +14,7 @@
 #include "gateway/conn.h"
 #include "gateway/exchange.h"
 #include "gateway/gateway_int.h"
+#include "gateway/stats.h"
 #include "gateway/udp.h"
 #include "http/h1.h"
 #include "io/sock.h"
@@ -77,6 +78,7 @@ void sw_gw_down_add(struct sw_gw_worker *w, struct sw_gw_down *d)
 {
     sw_list_push_back(&w->downs, &d->link);
     w->n_downs++;
+    sw_gw_lstats_conn(d->stats, 1);
 }
 
 void sw_gw_down_remove(struct sw_gw_worker *w, struct sw_gw_down *d)
@@ -85,6 +87,7 @@ void sw_gw_down_remove(struct sw_gw_worker *w, struct sw_gw_down *d)
         return;
     sw_list_unlink(&d->link);
     w->n_downs--;
+    sw_gw_lstats_conn(d->stats, -1);
 }
 
 static void check_idle(struct sw_gw_worker *w)
@@ -280,6 +283,7 @@ void sw_gw_worker_done(struct sw_gw_worker *w)
     free_spares(w);
     sw_free(w->rx);
     sw_free(w->tx);
+    sw_gw_lstats_done(w);
     if (w->shard)
         sw_metrics_shard_free(w->shard);
 }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/map.h"
 #include "base/slice.h"
 #include "base/vec.h"
 #include "io/addr.h"
@@ -23,6 +24,7 @@ struct sw_gw_conn;
 struct sw_gw_host;
 struct sw_gw_hosts;
 struct sw_gw_listener;
+struct sw_gw_lstats;
 struct sw_gw_pool;
 struct sw_gw_worker;
 struct sw_h1;
@@ -59,6 +61,7 @@ struct sw_gw_view *sw_gw_view_unref(struct sw_gw_view *v);
  */
 struct sw_gw_down {
     struct sw_list link;
+    struct sw_gw_lstats *stats; /* counts it while it is linked; NULL: nobody does */
     void (*drain)(struct sw_gw_down *d);
     void (*kill)(struct sw_gw_down *d);
     /* A new view arrived; NULL: does not care. */
@@ -73,6 +76,7 @@ struct sw_gw_worker {
     struct sw_gw_view *view;   /* newest; NULL before the first */
     struct sw_gw_hosts *hosts; /* cluster.c: clusters and hosts of this worker, kept across views */
     struct sw_metrics_shard *shard;
+    struct sw_map lstats;   /* of stats.c: listener -> its counters here */
     void *tcp;              /* of tcp.c */
     void *udp;              /* of udp.c */
     struct sw_list sockets; /* listening; see listen.c */
@@ -89,6 +93,9 @@ struct sw_gw_worker {
     SW_VEC(struct sw_exchange *) spare; /* spare exchanges */
     SW_VEC(struct sw_h1 *) parsers[2];  /* spare, by enum sw_h1_kind */
     struct sw_timer accept_retry;
+    struct sw_timer bind_retry;
+    unsigned unbound; /* sockets that could not be opened */
+    bool serves;      /* a configuration was applied */
     bool accept_paused;
     bool draining;
     bool finished;

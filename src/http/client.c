@@ -33,7 +33,9 @@ static int make_names(struct sw_http_client *c, const struct sw_http_client_opts
             c->tls_name[name.n - 1] = 0;
         c->sni = c->tls_name;
     }
-    if (standard)
+    if (o->host_header.n)
+        c->authority = sw_slice_dup(o->host_header);
+    else if (standard)
         c->authority = sw_asprintf(v6 ? "[%s]" : "%s", c->host);
     else
         c->authority = sw_asprintf(v6 ? "[%s]:%u" : "%s:%u", c->host, o->port);

@@ -14,6 +14,7 @@
 #include "base/slice.h"
 #include "http/h1.h"
 #include "io/loop.h"
+#include "tls/tls.h"
 
 struct sw_tls_cred;
 struct sw_http_client;
@@ -28,6 +29,9 @@ struct sw_http_client_opts {
     struct sw_tls_cred *cred;    /* tls: what to trust and what to show; a reference is taken */
     struct sw_slice tls_name;    /* name the certificate must be for [host]; copied */
     bool insecure_skip_verify;   /* believe any server: only where the user said so */
+    sw_tls_leaf_cb leaf_ok;      /* judges the certificate instead of tls_name; see tls/tls.h */
+    void *leaf_arg;              /* borrowed */
+    struct sw_slice host_header; /* Host to send [host and port]; copied */
     size_t max_conns;            /* at once, but for streams; further calls wait [64] */
     size_t max_streams;          /* streams at once, one connection each [1024] */
     size_t max_waiting;          /* calls that may wait [4096] */

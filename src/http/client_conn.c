@@ -200,7 +200,9 @@ static int start_tls(struct hc_conn *c, struct sw_err *err)
                               .alpn = "http/1.1",
                               .host = cl->tls_name,
                               .sni = cl->sni,
-                              .insecure_skip = cl->o.insecure_skip_verify};
+                              .insecure_skip = cl->o.insecure_skip_verify,
+                              .leaf_ok = cl->o.leaf_ok,
+                              .leaf_arg = cl->o.leaf_arg};
 
     c->tls = sw_tls_new(&p, err);
     return c->tls ? SW_OK : err->rc;

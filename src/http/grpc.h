@@ -169,6 +169,10 @@ struct sw_grpc_client_opts {
     uint16_t port;
     struct sw_tls_cred *cred;    /* NULL: plain HTTP/2; a reference is taken */
     struct sw_slice tls_name;    /* name the certificate must be for [host]; copied */
+    struct sw_slice authority;   /* to send [host and port]; copied */
+    sw_tls_leaf_cb leaf_ok;      /* judges the certificate instead of tls_name; see tls/tls.h */
+    void *leaf_arg;              /* borrowed */
+    bool insecure_skip;          /* believe any chain; leaf_ok is still asked */
     size_t max_message;          /* of a response [4 MiB] */
     size_t max_queue;            /* of a call [64 MiB] */
     uint64_t connect_timeout_ns; /* name, connection and handshake together [10 s] */

@@ -301,6 +301,9 @@ static void dial_next(struct sw_grpc_client *cl, const char *why)
                           &(struct sw_h2conn_opts){.scope = cl->o.scope,
                                                    .cred = cl->o.cred,
                                                    .host = cl->tls_name,
+                                                   .leaf_ok = cl->o.leaf_ok,
+                                                   .leaf_arg = cl->o.leaf_arg,
+                                                   .insecure_skip = cl->o.insecure_skip,
                                                    .max_queue = cl->o.max_queue,
                                                    .open_timeout_ns = cl->o.connect_timeout_ns,
                                                    .ops = &conn_ops,
@@ -429,7 +432,10 @@ struct sw_grpc_client *sw_grpc_client_new(struct sw_loop *l, const struct sw_grp
     cl->host = sw_slice_dup(o->host);
     cl->tls_name = sw_slice_dup(o->tls_name.n ? o->tls_name : o->host);
     v6 = sw_ip_parse(o->host, &ip, NULL) == SW_OK && ip.family == 6;
-    cl->authority = sw_asprintf(v6 ? "[%s]:%u" : "%s:%u", cl->host, (unsigned)o->port);
+    if (o->authority.n)
+        cl->authority = sw_slice_dup(o->authority);
+    else
+        cl->authority = sw_asprintf(v6 ? "[%s]:%u" : "%s:%u", cl->host, (unsigned)o->port);
     sw_list_init(&cl->calls);
     return cl;
 }

@@ -715,6 +715,20 @@ int sw_h2_respond(struct sw_h2 *h, int32_t id, const struct sw_h2_header *fields
     return SW_OK;
 }
 
+int sw_h2_inform(struct sw_h2 *h, int32_t id, const struct sw_h2_header *fields, size_t n,
+                 struct sw_err *err)
+{
+    nghttp2_nv few[SEND_FIELDS_MAX];
+    nghttp2_nv *nv = nv_room(few, n);
+    int rc =
+        nghttp2_submit_headers(h->ng, NGHTTP2_FLAG_NONE, id, NULL, nv, to_ng(fields, n, nv), NULL);
+
+    nv_done(few, nv);
+    if (rc < 0)
+        return sw_err_set(err, SW_ECLOSED, "HTTP/2: %s", nghttp2_strerror(rc));
+    return SW_OK;
+}
+
 void sw_h2_set_stream(struct sw_h2 *h, int32_t id, void *stream)
 {
     (void)nghttp2_session_set_stream_user_data(h->ng, id, stream);

@@ -142,6 +142,9 @@ SW_NODISCARD int32_t sw_h2_request_head(struct sw_h2 *h, const struct sw_h2_head
  */
 SW_NODISCARD int sw_h2_respond(struct sw_h2 *h, int32_t id, const struct sw_h2_header *fields,
                                size_t n, bool end, struct sw_err *err);
+/* An interim answer (103 and the like) in front of it. */
+SW_NODISCARD int sw_h2_inform(struct sw_h2 *h, int32_t id, const struct sw_h2_header *fields,
+                              size_t n, struct sw_err *err);
 void sw_h2_set_stream(struct sw_h2 *h, int32_t id, void *stream);
 /* The stream may have bytes again. */
 void sw_h2_resume(struct sw_h2 *h, int32_t id);

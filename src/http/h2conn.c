@@ -195,6 +195,9 @@ static int start_tls(struct sw_h2conn *c, struct sw_err *err)
                               .cred = c->o.cred,
                               .alpn = "h2",
                               .host = c->host,
+                              .insecure_skip = c->o.insecure_skip,
+                              .leaf_ok = c->o.leaf_ok,
+                              .leaf_arg = c->o.leaf_arg,
                               .sni = c->host};
     struct sw_ip ip;
 

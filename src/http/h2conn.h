@@ -16,6 +16,7 @@
 #include "http/h2.h"
 #include "io/addr.h"
 #include "io/loop.h"
+#include "tls/tls.h"
 
 struct sw_tls_cred;
 struct sw_tls_peer;
@@ -52,6 +53,9 @@ struct sw_h2conn_opts {
     bool server;
     struct sw_tls_cred *cred;  /* NULL: no TLS; a reference is taken */
     const char *host;          /* TLS client: name or address the certificate must be for; copied */
+    sw_tls_leaf_cb leaf_ok;    /* TLS client: judges the certificate instead of host; tls/tls.h */
+    void *leaf_arg;            /* borrowed */
+    bool insecure_skip;        /* TLS client: believe any chain; leaf_ok is still asked */
     uint32_t stream_window;    /* [256 KiB] */
     uint32_t max_streams;      /* server: at once [128] */
     uint32_t max_header_list;  /* [64 KiB] */

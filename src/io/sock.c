@@ -154,6 +154,23 @@ int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd, struct sw_
     return SW_OK;
 }
 
+int sw_sock_connect_unix(const char *path, int *ret_fd, struct sw_err *err)
+{
+    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    SW_AUTO_FD fd = -1;
+
+    if (strlen(path) >= sizeof(sun.sun_path))
+        return sw_err_set(err, SW_EINVAL, "socket path '%s' is too long", path);
+    (void)snprintf(sun.sun_path, sizeof(sun.sun_path), "%s", path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return sw_err_sys(err, errno, "cannot make a socket");
+    if (connect(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0)
+        return sw_err_sys(err, errno, "cannot connect to '%s'", path);
+    *ret_fd = SW_TAKE_FD(fd);
+    return SW_OK;
+}
+
 static bool bind_to(int fd, const struct sw_addr *at)
 {
     struct sockaddr_storage ss;

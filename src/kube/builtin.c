@@ -551,6 +551,13 @@ static void default_lease(struct sw_arena *a, struct sw_json *obj)
     (void)sw_json_remove(spec, SW_SLICE_LIT("preferredHolder"));
 }
 
+/* A list that is always written: stored as nothing when it is empty, and read back as null. */
+static void null_if_empty(struct sw_arena *a, struct sw_json *obj, const char *key)
+{
+    if (!sw_json_len(sw_json_find(obj, key)))
+        sw_json_put(a, obj, key, sw_json_new_null(a));
+}
+
 static void default_endpoint_slice(struct sw_arena *a, struct sw_json *obj)
 {
     const struct sw_json *ports = sw_json_find(obj, "ports");
@@ -562,6 +569,8 @@ static void default_endpoint_slice(struct sw_arena *a, struct sw_json *obj)
             sw_json_put(a, p, "name", sw_json_new_str(a, ""));
         default_str(a, p, "protocol", "TCP");
     }
+    null_if_empty(a, obj, "endpoints");
+    null_if_empty(a, obj, "ports");
 }
 
 static void default_binding(struct sw_arena *a, struct sw_json *obj)
@@ -575,7 +584,12 @@ static void default_binding(struct sw_arena *a, struct sw_json *obj)
         if (sw_json_str_eq(kind, "User") || sw_json_str_eq(kind, "Group"))
             default_str(a, s, "apiGroup", RBAC);
     }
-    default_str(a, sw_json_find(obj, "roleRef"), "apiGroup", RBAC);
+    default_str(a, object_at(a, obj, "roleRef"), "apiGroup", RBAC);
+}
+
+static void default_role(struct sw_arena *a, struct sw_json *obj)
+{
+    null_if_empty(a, obj, "rules");
 }
 
 static void default_match(struct sw_arena *a, struct sw_json *m)
@@ -670,6 +684,8 @@ void sw_builtin_default(struct sw_arena *a, const struct sw_builtin *b, struct s
         {"Lease", default_lease},
         {"Event", default_event},
         {"EventV1", default_event_v1},
+        {"Role", default_role},
+        {"ClusterRole", default_role},
         {"RoleBinding", default_binding},
         {"ClusterRoleBinding", default_binding},
         {"CustomResourceDefinition", default_crd},

@@ -406,6 +406,34 @@ static void check_binding(const struct sw_json *obj, const struct sw_json *old,
         sw_b_invalid_go(e, &at_ref, go_role_ref(e->arena, ref), "cannot change roleRef");
 }
 
+/* ---- finalizers ---- */
+
+static void check_kube_finalizer(struct sw_slice f, const struct sw_fpath *at,
+                                 struct sw_field_errs *e)
+{
+    static const char *const standard[] = {"kubernetes", "orphan", "foregroundDeletion"};
+    bool known = !f.p || sw_slice_find(f, '/') >= 0;
+
+    for (size_t k = 0; k < SW_ARRAY_LEN(standard); k++)
+        known = known || sw_slice_eq_str(f, standard[k]);
+    if (!known)
+        sw_ferr_invalid_str(e, at, f,
+                            "name is neither a standard finalizer name nor is it fully "
+                            "qualified");
+}
+
+static void check_kube_finalizers(const struct sw_json *obj, struct sw_field_errs *e)
+{
+    const struct sw_json *list = sw_json_walk(obj, "metadata", "finalizers", NULL);
+    struct sw_fpath up = sw_fpath_str(NULL, "metadata.finalizers");
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        struct sw_fpath at = sw_fpath_index(&up, i);
+
+        check_kube_finalizer(sw_json_str(sw_json_at(list, i)), &at, e);
+    }
+}
+
 /* ---- Namespace ---- */
 
 static void check_namespace(const struct sw_json *obj, const struct sw_json *old,
@@ -413,8 +441,12 @@ static void check_namespace(const struct sw_json *obj, const struct sw_json *old
 {
     const struct sw_json *phase = sw_json_walk(obj, "status", "phase", NULL);
     bool going = sw_json_walk(obj, "metadata", "deletionTimestamp", NULL);
+    const struct sw_json *list = sw_json_walk(obj, "spec", "finalizers", NULL);
     struct sw_fpath at = sw_fpath_str(NULL, "status.Phase");
+    struct sw_fpath at_list = sw_fpath_str(NULL, "spec.finalizers");
 
+    for (size_t i = 0; i < sw_json_len(list); i++)
+        check_kube_finalizer(sw_json_str(sw_json_at(list, i)), &at_list, e);
     if (!old)
         return;
     if (going && !sw_json_str_eq(phase, "Terminating"))
@@ -426,26 +458,6 @@ static void check_namespace(const struct sw_json *obj, const struct sw_json *old
 }
 
 /* ---- all ---- */
-
-static void check_kube_finalizers(const struct sw_json *obj, struct sw_field_errs *e)
-{
-    static const char *const standard[] = {"kubernetes", "orphan", "foregroundDeletion"};
-    const struct sw_json *list = sw_json_walk(obj, "metadata", "finalizers", NULL);
-    struct sw_fpath up = sw_fpath_str(NULL, "metadata.finalizers");
-
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_slice f = sw_json_str(sw_json_at(list, i));
-        struct sw_fpath at = sw_fpath_index(&up, i);
-        bool known = !f.p || sw_slice_find(f, '/') >= 0;
-
-        for (size_t k = 0; k < SW_ARRAY_LEN(standard); k++)
-            known = known || sw_slice_eq_str(f, standard[k]);
-        if (!known)
-            sw_ferr_invalid_str(e, &at, f,
-                                "name is neither a standard finalizer name nor is it fully "
-                                "qualified");
-    }
-}
 
 /* ---- events ---- */
 

@@ -414,32 +414,38 @@ static const struct cel_type *join(const struct cel_type *x, const struct cel_ty
     return x;
 }
 
-static const struct cel_type *want_bool(struct checker *k, struct cel_node *n, const char *fn)
+static const struct cel_type *mismatch(struct checker *k, const struct cel_node *n,
+                                       const struct cel_type *want, const struct cel_type *found)
+{
+    return cel_fail(k->c, n->pos, "expected type '%s' but found '%s'",
+                    cel_type_name(&k->c->arena, want), cel_type_name(&k->c->arena, found));
+}
+
+static const struct cel_type *want_bool(struct checker *k, struct cel_node *n)
 {
     const struct cel_type *t = check(k, n);
-    const struct cel_type *args[1] = {t};
 
-    if (!t || t->k == CEL_BOOL || t->k == CEL_DYN)
-        return t;
-    return no_overload(k, n, fn, args, 1);
+    return !t || t->k == CEL_BOOL || t->k == CEL_DYN ? t : mismatch(k, n, &t_bool, t);
+}
+
+/* True for types that no value has both of. */
+static bool apart(const struct cel_type *x, const struct cel_type *y)
+{
+    return x->k != CEL_DYN && y->k != CEL_DYN && x->k != y->k && x->k != CEL_NULL &&
+           y->k != CEL_NULL;
 }
 
 static const struct cel_type *check_cond(struct checker *k, struct cel_node *n)
 {
-    const struct cel_type *x, *y;
+    const struct cel_type *test = check(k, n->args[0]);
+    const struct cel_type *x = test ? check(k, n->args[1]) : NULL;
+    const struct cel_type *y = x ? check(k, n->args[2]) : NULL;
+    const struct cel_type *args[3] = {test, x, y};
 
-    if (!want_bool(k, n->args[0], "_?_:_"))
-        return NULL;
-    x = check(k, n->args[1]);
-    y = x ? check(k, n->args[2]) : NULL;
     if (!y)
         return NULL;
-    if (x->k != CEL_DYN && y->k != CEL_DYN && x->k != y->k && x->k != CEL_NULL &&
-        y->k != CEL_NULL) {
-        const struct cel_type *args[3] = {&t_bool, x, y};
-
+    if ((test->k != CEL_BOOL && test->k != CEL_DYN) || apart(x, y))
         return no_overload(k, n, "_?_:_", args, 3);
-    }
     return join(x, y);
 }
 
@@ -524,10 +530,10 @@ static const struct cel_type *check_macro(struct checker *k, struct cel_node *n)
     if (!range || !open_macro(k, n, range))
         return NULL;
     if (transform) {
-        body = n->nargs == 3 ? want_bool(k, n->args[1], "_&&_") : &t_bool;
+        body = n->nargs == 3 ? want_bool(k, n->args[1]) : &t_bool;
         body = body ? check(k, n->args[n->nargs - 1]) : NULL;
     } else {
-        body = want_bool(k, n->args[1], n->kind == N_ALL ? "_&&_" : "_||_");
+        body = want_bool(k, n->args[1]);
     }
     k->depth -= n->name2.p ? 2 : 1;
     if (!body)
@@ -685,8 +691,13 @@ static const struct cel_type *check_select(struct checker *k, struct cel_node *n
 static const struct cel_type *check_logic(struct checker *k, struct cel_node *n)
 {
     for (size_t i = 0; i < n->nargs; i++) {
-        if (!want_bool(k, n->args[i], n->kind == N_AND ? "_&&_" : n->kind == N_OR ? "_||_" : "!_"))
+        const struct cel_type *t =
+            n->kind == N_NOT ? check(k, n->args[i]) : want_bool(k, n->args[i]);
+
+        if (!t)
             return NULL;
+        if (t->k != CEL_BOOL && t->k != CEL_DYN)
+            return no_overload(k, n, "!_", &t, 1);
     }
     return &t_bool;
 }

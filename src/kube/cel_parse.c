@@ -9,6 +9,11 @@
 
 enum { PARSE_DEPTH_MAX = 96, ARGS_MAX = 4096, NODES_MAX = 50000, CHAIN_MAX = 200 };
 
+/* What may begin an operand, as the grammar's own parser lists it. */
+#define OPERANDS                                                                                   \
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, "       \
+    "STRING, BYTES, IDENTIFIER}"
+
 enum tok { T_END, T_IDENT, T_INT, T_UINT, T_DOUBLE, T_STRING, T_BYTES, T_PUNCT };
 
 struct parser {
@@ -504,7 +509,7 @@ static struct cel_node *expand_has(struct parser *p, struct cel_node *call)
     struct cel_node *x = call->nargs == 1 ? call->args[0] : NULL;
 
     if (!x || x->kind != N_SELECT)
-        return cel_fail(p->c, call->pos, "invalid argument to has() macro");
+        return cel_fail(p->c, x ? x->pos : call->pos, "invalid argument to has() macro");
     call->kind = N_HAS;
     call->name = x->name;
     call->args[0] = x->args[0];
@@ -545,9 +550,11 @@ static struct cel_node *parse_ident(struct parser *p)
     }
     n = node(p, N_IDENT, pos, 0);
     n->name = name;
+    pos = p->at;
     if (!accept(p, "("))
         return n;
     n->kind = N_CALL;
+    n->pos = (uint32_t)pos; /* calls are found at their parenthesis */
     n = parse_args(p, n, ")", 0, NULL);
     return n && sw_slice_eq_str(name, "has") ? expand_has(p, n) : n;
 }
@@ -585,10 +592,9 @@ static struct cel_node *parse_primary(struct parser *p)
             return parse_ident(p);
         break;
     case T_END:
-        return cel_fail(p->c, pos,
-                        "Syntax error: mismatched input '<EOF>' expecting an expression");
+        return cel_fail(p->c, pos, "Syntax error: mismatched input '<EOF>' expecting " OPERANDS);
     }
-    return cel_fail(p->c, pos, "Syntax error: extraneous input '%.*s' expecting an expression",
+    return cel_fail(p->c, pos, "Syntax error: extraneous input '%.*s' expecting " OPERANDS,
                     SW_SLICE_ARG(p->text));
 }
 
@@ -604,6 +610,7 @@ static struct cel_node *parse_select(struct parser *p, struct cel_node *operand,
         return cel_fail(p->c, p->at, "Syntax error: reserved identifier: %.*s", SW_SLICE_ARG(name));
     advance(p);
     if (is(p, "(") && !optional) {
+        pos = p->at;
         advance(p);
         n = node(p, N_CALL, pos, 0);
         n->name = name;

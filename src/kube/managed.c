@@ -315,6 +315,21 @@ static bool asks_reset(const struct sw_json *list)
              !sw_json_len(sw_json_at(list, 0))));
 }
 
+/* Entries that cannot be read are as good as none: the stored ones stay. */
+static bool readable(const struct sw_json *list)
+{
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        const struct sw_json *e = sw_json_at(list, i);
+        const struct sw_json *op = sw_json_find(e, "operation");
+
+        if (!(sw_json_str_eq(op, "Apply") || sw_json_str_eq(op, "Update")) ||
+            !text_of(e, "apiVersion").n ||
+            !sw_json_str_eq(sw_json_find(e, "fieldsType"), "FieldsV1"))
+            return false;
+    }
+    return true;
+}
+
 static struct sw_json *bare(const struct sw_smd *c, const struct sw_json *like)
 {
     struct sw_json *v = sw_json_new_object(c->arena);
@@ -361,7 +376,8 @@ void sw_smd_update(const struct sw_smd *ctx, const struct sw_json *live, struct 
     if (live && ctx->subresource.n) {
         decode_owners(ctx->arena, kept, &o);
     } else if (!asks_reset(sent)) {
-        decode_owners(ctx->arena, sent, &o);
+        if (readable(sent))
+            decode_owners(ctx->arena, sent, &o);
         if (!o.n)
             decode_owners(ctx->arena, kept, &o);
     }

@@ -48,14 +48,20 @@ static void check_owner(const struct sw_json *o, const struct sw_fpath *path,
 {
     static const char *const keys[] = {"kind", "name", "uid"};
     struct sw_fpath at = sw_fpath_str(path, "apiVersion");
+    struct sw_slice version = text_of(o, "apiVersion");
+    struct sw_slice rest = version;
 
-    if (!text_of(o, "apiVersion").n)
-        sw_ferr_invalid_str(e, &at, text_of(o, "apiVersion"), "version must not be empty");
+    (void)sw_slice_cut(&rest, '/');
+    if (!version.n || (rest.p && sw_slice_find(rest, '/') >= 0))
+        sw_ferr_invalid_str(e, &at, version, "version must not be empty");
     for (size_t i = 0; i < SW_ARRAY_LEN(keys); i++) {
         at = sw_fpath_str(path, keys[i]);
         if (!text_of(o, keys[i]).n)
             sw_ferr_invalid_str(e, &at, text_of(o, keys[i]), "must not be empty");
     }
+    /* They come and go on their own. */
+    if (sw_slice_eq_str(version, "v1") && sw_slice_eq_str(text_of(o, "kind"), "Event"))
+        sw_ferr_invalid(e, path, o, "/v1, Kind=Event is disallowed from being an owner");
 }
 
 static void check_owners(const struct sw_json *list, const struct sw_fpath *path,

@@ -121,6 +121,31 @@ static int check_syntax(struct sw_slice p, struct sw_err *err)
     return SW_OK;
 }
 
+/* The commonest mistakes in the words of RE2, with the part of the expression it would show. */
+static int explain(struct sw_slice pattern, int code, size_t at, struct sw_err *err)
+{
+    PCRE2_UCHAR text[128];
+    struct sw_slice shown = pattern;
+    const char *what = NULL;
+
+    if (code == PCRE2_ERROR_MISSING_CLOSING_PARENTHESIS) {
+        what = "missing closing )";
+    } else if (code == PCRE2_ERROR_UNMATCHED_CLOSING_PARENTHESIS) {
+        what = "unexpected )";
+    } else if (code == PCRE2_ERROR_END_BACKSLASH) {
+        what = "trailing backslash at end of expression";
+        shown = sw_slice("", 0);
+    } else if (code == PCRE2_ERROR_QUANTIFIER_INVALID && at > 0) {
+        what = "missing argument to repetition operator";
+        shown = sw_slice(pattern.p + at - 1, 1);
+    }
+    if (what)
+        return sw_err_at(err, SW_EINVAL, at, "error parsing regexp: %s: `%.*s`", what,
+                         SW_SLICE_ARG(sw_slice_head(shown, 100)));
+    pcre2_get_error_message(code, text, sizeof(text));
+    return sw_err_at(err, SW_EINVAL, at, "error parsing regexp: %s", (const char *)text);
+}
+
 int sw_regex_new(struct sw_slice pattern, struct sw_regex **ret, struct sw_err *err)
 {
     int code;
@@ -137,12 +162,8 @@ int sw_regex_new(struct sw_slice pattern, struct sw_regex **ret, struct sw_err *
     re =
         pcre2_compile((PCRE2_SPTR)pattern.p, pattern.n,
                       PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY, &code, &at, NULL);
-    if (!re) {
-        PCRE2_UCHAR text[128];
-
-        pcre2_get_error_message(code, text, sizeof(text));
-        return sw_err_at(err, SW_EINVAL, at, "error parsing regexp: %s", (const char *)text);
-    }
+    if (!re)
+        return explain(pattern, code, at, err);
     r = SW_NEW(struct sw_regex);
     r->code = re;
     r->ctx = pcre2_match_context_create(NULL);

@@ -386,7 +386,7 @@ static void check_own_type(const struct sw_schema *s, const struct sw_json *v, e
     if (s->embedded)
         need_type(s, SW_T_OBJECT, path, "must be object if x-kubernetes-embedded-resource is true",
                   e);
-    else if (s->type == SW_T_NONE && !s->int_or_string && !s->preserve)
+    else if (!sw_json_str(sw_json_find(v, "type")).n && !s->int_or_string && !s->preserve)
         sw_ferr_required(e, &at, empty[lvl]);
     if (lvl == LEVEL_ROOT && s->type != SW_T_NONE && s->type != SW_T_OBJECT)
         sw_ferr_invalid_str(e, &at, sw_slice_str(sw_stype_name(s->type)),

@@ -86,17 +86,23 @@ static void junctor(const struct ctx *c, const struct sw_fpath *path, const char
 
 /* ---- types ---- */
 
+/* A number of 64 bits, or one that a double holds exactly: larger ones are read as doubles. */
 static bool integral(const struct sw_json *v)
 {
+    const double max = 9007199254740991; /* 2^53 - 1 */
+    int64_t n;
     double d;
 
-    return sw_json_is_integer(v) || (sw_json_double(v, &d) && d == floor(d) && fabs(d) < 9e15);
+    return (sw_json_is_integer(v) && sw_json_i64(v, &n)) ||
+           (sw_json_double(v, &d) && d == floor(d) && fabs(d) <= max);
 }
 
 static const char *type_of(const struct sw_json *v)
 {
+    int64_t n;
+
     if (v->type == SW_JSON_NUMBER)
-        return sw_json_is_integer(v) ? "integer" : "number";
+        return sw_json_is_integer(v) && sw_json_i64(v, &n) ? "integer" : "number";
     return sw_json_type_name(v->type);
 }
 

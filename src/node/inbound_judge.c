@@ -3,7 +3,7 @@
 
 #include "base/rand.h"
 #include "base/time.h"
-#include "node/proxyproto.h"
+#include "io/proxyproto.h"
 
 static void trace_of(struct sw_slice header, struct sw_trace *ret)
 {

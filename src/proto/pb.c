@@ -109,6 +109,17 @@ static int walk(const ProtobufCMessageDescriptor *d, struct sw_slice in, unsigne
     return SW_OK;
 }
 
+int sw_pb_next(struct sw_slice *in, struct sw_pb_field *ret)
+{
+    uint64_t tag;
+
+    if (!get_varint(in, &tag) || tag >> 3 == 0 || tag >> 3 > FIELD_MAX ||
+        !get_value(in, tag & 7, &ret->bytes))
+        return SW_EPROTO;
+    ret->number = (uint32_t)(tag >> 3);
+    return SW_OK;
+}
+
 /* --- decoding --- */
 
 struct budget {

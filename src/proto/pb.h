@@ -49,6 +49,14 @@ struct ProtobufCMessage *sw_pb_new(struct sw_arena *a,
  */
 void sw_pb_sort_entries(void *entries, size_t n);
 
+/* One field of a message as it stands. */
+struct sw_pb_field {
+    uint32_t number;
+    struct sw_slice bytes; /* p == NULL unless the field is length-delimited */
+};
+/* Takes the next field off *in, which is not empty. SW_EPROTO: malformed. */
+SW_NODISCARD int sw_pb_next(struct sw_slice *in, struct sw_pb_field *ret);
+
 /* Type URL in an Any without "type.googleapis.com/"; all of it when the prefix is another. */
 struct sw_slice sw_pb_type_name(struct sw_slice type_url);
 

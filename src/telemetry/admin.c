@@ -199,6 +199,8 @@ static void on_stats(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
     }
     if (!sw_http_only_get(req, r))
         return;
+    if (a->opts.on_scrape)
+        a->opts.on_scrape(a->opts.arg);
     f = sw_metrics_negotiate(accept ? *accept : sw_slice(NULL, 0));
     if (sw_metrics_write(a->opts.metrics, f, &body) != SW_OK) {
         sw_log_error(scope, "metrics are larger than %d bytes", PAGE_MAX);

@@ -25,6 +25,7 @@ struct sw_admin_opts {
     bool no_ipv6;                         /* defaults use IPv4 only */
     bool reuse_port;                      /* a successor process may listen beside us */
     struct sw_metrics *metrics;           /* borrowed */
+    void (*on_scrape)(void *arg);         /* before the metrics are written; may be NULL */
     struct sw_ready *ready;               /* borrowed */
     const char *log_filter;               /* what '/logging?reset' returns to; NULL = "info" */
     /* JSON for /config_dump; NULL: 404. Runs on the admin loop. */

@@ -27,6 +27,7 @@ static const char *const flag_texts[SW_FLAG_COUNT] = {SW_RESPONSE_FLAGS(FLAG_TEX
 #undef FLAG_TEXT
 
 static const double dns_bounds[] = {0.0005, 0.001, 0.01, 0.1, 1, 5};
+static const double request_bounds[] = {0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10};
 
 const char *sw_response_flag_text(enum sw_response_flag f)
 {
@@ -35,6 +36,10 @@ const char *sw_response_flag_text(enum sw_response_flag f)
 
 const double *metric_bounds(enum sw_metric_id id, size_t *ret_n)
 {
+    if (id == SW_METRIC_GW_SECONDS) {
+        *ret_n = SW_ARRAY_LEN(request_bounds);
+        return request_bounds;
+    }
     *ret_n = metric_table[id].type == TYPE_HISTOGRAM ? SW_ARRAY_LEN(dns_bounds) : 0;
     return dns_bounds;
 }

@@ -63,6 +63,30 @@
       "Open file descriptors of the process") \
     X(MAX_FDS, GAUGE, "process_max_fds", "", \
       "Most file descriptors the process may open") \
+    X(GW_REQUESTS, COUNTER, "spanwire_gateway_requests", "listener,code_class", \
+      "Requests answered, by class of the status (none: the client left before)") \
+    X(GW_SECONDS, HISTOGRAM, "spanwire_gateway_request_duration_seconds", "listener", \
+      "From the head of a request to the end of its answer") \
+    X(GW_CONNECTIONS, GAUGE, "spanwire_gateway_connections", "listener", \
+      "Connections of clients that are open") \
+    X(GW_TLS_FAILURES, COUNTER, "spanwire_gateway_tls_failures", "listener,reason", \
+      "Handshakes with clients that failed, by reason") \
+    X(GW_LOCAL_REPLIES, COUNTER, "spanwire_gateway_local_replies", "listener,reason", \
+      "Requests the gateway answered itself, by reason: refusals, failures, redirects") \
+    X(GW_CLUSTER_REQUESTS, COUNTER, "spanwire_gateway_cluster_requests", "cluster,code_class", \
+      "Attempts at members of a cluster, by class of the answer (none: failed without one)") \
+    X(GW_CLUSTER_FAILURES, COUNTER, "spanwire_gateway_cluster_failures", "cluster,reason", \
+      "What went wrong: connect, tls, timeout, overflow (a circuit limit), no_host") \
+    X(GW_CLUSTER_RETRIES, COUNTER, "spanwire_gateway_cluster_retries", "cluster", \
+      "Attempts that repeat a failed one") \
+    X(GW_CLUSTER_EJECTIONS, COUNTER, "spanwire_gateway_cluster_ejections", "cluster", \
+      "Members taken out for their errors") \
+    X(GW_CLUSTER_ACTIVE, GAUGE, "spanwire_gateway_cluster_active_requests", "cluster", \
+      "Requests and tunnels under way") \
+    X(GW_CLUSTER_CONNECTIONS, GAUGE, "spanwire_gateway_cluster_connections", "cluster", \
+      "Connections open or being opened") \
+    X(GW_CLUSTER_MEMBERS, GAUGE, "spanwire_gateway_cluster_members", "cluster,state", \
+      "Members by state (healthy, failing, ejected)") \
     X(REFUSALS, COUNTER, "spanwire_refusals", "reason", \
       "Connections and streams refused, by reason") \
     X(POOL_HITS, COUNTER, "spanwire_pool_hits", "", \

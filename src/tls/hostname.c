@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "tls/x509.h"
 
-enum { NAME_ROOM = 256, SANS_MAX = 1024 };
+enum { NAME_ROOM = 256, SAN_ROOM = 4096, SANS_MAX = 1024 };
 
 /* What is looked for: an address, or a name without its final dot. */
 struct wanted {
@@ -40,7 +40,7 @@ static int parse_wanted(struct sw_slice host, struct wanted *w, struct sw_err *e
     return SW_OK;
 }
 
-static bool name_matches(struct sw_slice pattern, struct sw_slice name)
+bool sw_x509_name_covers(struct sw_slice pattern, struct sw_slice name)
 {
     ptrdiff_t dot;
 
@@ -65,7 +65,7 @@ static bool san_matches(const struct wanted *w, unsigned type, struct sw_slice s
     if (type == GNUTLS_SAN_IPADDRESS && w->ip_len)
         return san.n == w->ip_len && memcmp(san.p, w->ip, san.n) == 0;
     if (type == GNUTLS_SAN_DNSNAME && !w->ip_len)
-        return name_matches(san, w->name);
+        return sw_x509_name_covers(san, w->name);
     return false;
 }
 
@@ -127,4 +127,86 @@ int sw_x509_check_host(struct sw_slice der, struct sw_slice host, struct sw_err 
     if (crt)
         gnutls_x509_crt_deinit(crt);
     return rc;
+}
+
+/* ---- for callers with rules of their own ---- */
+
+static gnutls_x509_crt_t import(struct sw_slice der)
+{
+    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)der.p, .size = (unsigned)der.n};
+    gnutls_x509_crt_t crt = NULL;
+
+    if (gnutls_x509_crt_init(&crt) < 0)
+        return NULL;
+    if (gnutls_x509_crt_import(crt, &d, GNUTLS_X509_FMT_DER) >= 0)
+        return crt;
+    gnutls_x509_crt_deinit(crt);
+    return NULL;
+}
+
+/* False: of a kind nobody asks for, or not fit to be compared. */
+static bool to_text(unsigned type, struct sw_slice raw, char ip[INET6_ADDRSTRLEN],
+                    struct sw_x509_san *ret)
+{
+    ret->text = raw;
+    switch (type) {
+    case GNUTLS_SAN_DNSNAME:
+        ret->kind = SW_X509_SAN_DNS;
+        break;
+    case GNUTLS_SAN_URI:
+        ret->kind = SW_X509_SAN_URI;
+        break;
+    case GNUTLS_SAN_RFC822NAME:
+        ret->kind = SW_X509_SAN_EMAIL;
+        break;
+    case GNUTLS_SAN_IPADDRESS:
+        ret->kind = SW_X509_SAN_IP;
+        if ((raw.n != 4 && raw.n != 16) ||
+            !inet_ntop(raw.n == 4 ? AF_INET : AF_INET6, raw.p, ip, INET6_ADDRSTRLEN))
+            return false;
+        ret->text = sw_slice_str(ip);
+        break;
+    default:
+        return false;
+    }
+    return ret->text.n && !memchr(ret->text.p, 0, ret->text.n);
+}
+
+bool sw_x509_any_san(struct sw_slice der, bool (*fn)(const struct sw_x509_san *san, void *arg),
+                     void *arg)
+{
+    gnutls_x509_crt_t crt = import(der);
+    bool found = false;
+
+    for (unsigned i = 0; crt && !found && i < SW_X509_SANS_MAX; i++) {
+        char raw[SAN_ROOM];
+        char ip[INET6_ADDRSTRLEN];
+        size_t n = sizeof(raw);
+        struct sw_x509_san san;
+        int type = gnutls_x509_crt_get_subject_alt_name(crt, i, raw, &n, NULL);
+
+        if (type == GNUTLS_E_SHORT_MEMORY_BUFFER)
+            continue;
+        if (type < 0)
+            break;
+        found = to_text((unsigned)type, sw_slice(raw, n), ip, &san) && fn(&san, arg);
+    }
+    if (crt)
+        gnutls_x509_crt_deinit(crt);
+    return found;
+}
+
+int sw_x509_spki_sha256(struct sw_slice der, uint8_t ret[32], struct sw_err *err)
+{
+    gnutls_x509_crt_t crt = import(der);
+    size_t n = 32;
+    int rc = GNUTLS_E_ASN1_DER_ERROR;
+
+    if (crt) {
+        rc = gnutls_x509_crt_get_key_id(crt, GNUTLS_KEYID_USE_SHA256, ret, &n);
+        gnutls_x509_crt_deinit(crt);
+    }
+    if (rc < 0 || n != 32)
+        return sw_gnutls_err(err, SW_EINVAL, rc, "public key of a certificate");
+    return SW_OK;
 }

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/slice.h"
 #include "tls/cred_core.h"
+#include "tls/ticket.h"
 #include "tls/vault.h"
 #include "tls/verify.h"
 #include "tls/x509.h"
@@ -25,6 +26,8 @@ enum {
     EXT_RECORD_SIZE_LIMIT = 28,
     IN_MAX = 2 * SW_TLS_HANDSHAKE_OUT_MAX, /* bytes a peer may send before the handshake ends */
     STEPS_MAX = 64, /* of gnutls_handshake in one call: warnings must not keep us busy */
+    TICKET_LIFE_S = 7200,
+    TICKET_LIFE_MAX_S = 7 * 24 * 3600, /* RFC 8446 4.6.1 */
 };
 
 /* --- priorities --- */
@@ -39,14 +42,21 @@ enum {
 #define TLS12 ":+ECDHE-ECDSA:+ECDHE-RSA:+SIGN-ECDSA-SHA256:+SIGN-ECDSA-SHA384:"
 #define AES   "+AES-128-GCM:+AES-256-GCM"
 
-/* Index: 1 = with TLS 1.2, 2 = with ChaCha20. Nothing of the system's configuration enters. */
-static const char *const priority_text[4] = {
+/*
+ * Index: 1 = with TLS 1.2, 2 = with ChaCha20, 4 = without TLS 1.3. Nothing of the system's
+ * configuration enters.
+ */
+static const char *const priority_text[] = {
     "NONE:+VERS-TLS1.3:" AES ":+AEAD:" COMMON,
     "NONE:+VERS-TLS1.3:+VERS-TLS1.2:" AES ":+AEAD" TLS12 COMMON,
     "NONE:+VERS-TLS1.3:" AES ":+CHACHA20-POLY1305:+AEAD:" COMMON,
     "NONE:+VERS-TLS1.3:+VERS-TLS1.2:" AES ":+CHACHA20-POLY1305:+AEAD" TLS12 COMMON,
+    "NONE:+VERS-TLS1.2:" AES ":+AEAD" TLS12 COMMON,
+    "NONE:+VERS-TLS1.2:" AES ":+AEAD" TLS12 COMMON,
+    "NONE:+VERS-TLS1.2:" AES ":+CHACHA20-POLY1305:+AEAD" TLS12 COMMON,
+    "NONE:+VERS-TLS1.2:" AES ":+CHACHA20-POLY1305:+AEAD" TLS12 COMMON,
 };
-static gnutls_priority_t priorities[4];
+static gnutls_priority_t priorities[SW_ARRAY_LEN(priority_text)];
 static int priorities_rc;
 static pthread_once_t priorities_once = PTHREAD_ONCE_INIT;
 
@@ -230,9 +240,25 @@ static int judge_web_client(struct sw_tls_lib *l, const struct sw_verify_in *in)
     struct sw_err why = {0};
     uint8_t alert = 0;
 
-    if (in->n && sw_verify_chain(in, &l->peer, &alert, &why) != SW_OK)
+    if (in->n == 0)
+        return 0;
+    if (sw_verify_chain(in, &l->peer, &alert, &why) != SW_OK) {
         l->refused = true;
+    } else if (l->params.leaf_ok &&
+               l->params.leaf_ok(l->params.leaf_arg, in->chain[0], &why) != SW_OK) {
+        l->peer = sw_peer_unref(l->peer);
+        l->refused = true;
+    }
     return 0;
+}
+
+static int judge_leaf(struct sw_tls_lib *l, const struct sw_verify_in *in)
+{
+    if (in->n == 0)
+        return sw_err_set(&l->verdict, SW_EDENIED, "peer sent no certificate");
+    if (l->params.leaf_ok)
+        return l->params.leaf_ok(l->params.leaf_arg, in->chain[0], &l->verdict);
+    return sw_x509_check_host(in->chain[0], sw_slice_str(l->params.host), &l->verdict);
 }
 
 /* The server of an HTTPS client: chain, then name. Nothing here is a matter of taste but the skip.
@@ -241,11 +267,13 @@ static int judge_web_server(struct sw_tls_lib *l, const struct sw_verify_in *in)
 {
     uint8_t alert = SW_ALERT_BAD_CERTIFICATE;
 
+    if (l->params.insecure_skip && l->params.leaf_ok && judge_leaf(l, in) != SW_OK)
+        return refuse(l, alert);
     if (l->params.insecure_skip)
         return 0;
     if (sw_verify_chain(in, &l->peer, &alert, &l->verdict) != SW_OK)
         return refuse(l, alert);
-    if (sw_x509_check_host(in->chain[0], sw_slice_str(l->params.host), &l->verdict) != SW_OK) {
+    if (judge_leaf(l, in) != SW_OK) {
         l->peer = sw_peer_unref(l->peer);
         return refuse(l, SW_ALERT_BAD_CERTIFICATE);
     }
@@ -335,10 +363,21 @@ static void set_hooks(struct sw_tls_lib *l)
     }
 }
 
+static int set_tickets(struct sw_tls_lib *l)
+{
+    gnutls_datum_t key = {.data = (unsigned char *)(uintptr_t)l->params.ticket_key,
+                          .size = SW_TLS_TICKET_KEY};
+    uint32_t life = l->params.ticket_life_s ? l->params.ticket_life_s : TICKET_LIFE_S;
+
+    gnutls_db_set_cache_expiration(l->session, (int)sw_min(life, TICKET_LIFE_MAX_S));
+    return gnutls_session_ticket_enable_server(l->session, &key);
+}
+
 static int set_up(struct sw_tls_lib *l, struct sw_err *err)
 {
-    unsigned flags = GNUTLS_NONBLOCK | GNUTLS_NO_TICKETS | GNUTLS_NO_SIGNAL;
-    unsigned which = (l->params.tls12 ? 1u : 0u) | (l->params.chacha ? 2u : 0u);
+    unsigned flags = GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL;
+    unsigned which = (l->params.tls12 ? 1u : 0u) | (l->params.chacha ? 2u : 0u) |
+                     (l->params.tls12_only ? 4u : 0u);
     int rc;
 
     (void)pthread_once(&priorities_once, make_priorities);
@@ -348,9 +387,15 @@ static int set_up(struct sw_tls_lib *l, struct sw_err *err)
      * group asks for it. */
     flags |= l->params.server ? GNUTLS_SERVER | GNUTLS_NO_AUTO_SEND_TICKET
                               : GNUTLS_CLIENT | GNUTLS_FORCE_CLIENT_CERT | GNUTLS_KEY_SHARE_TOP;
+    if (!l->params.ticket_key)
+        flags |= GNUTLS_NO_TICKETS;
     rc = gnutls_init(&l->session, flags);
     if (rc >= 0)
         rc = gnutls_priority_set(l->session, priorities[which]);
+    if (rc >= 0 && l->params.ticket_key)
+        rc = set_tickets(l);
+    l->tickets = l->params.ticket_key != NULL;
+    l->params.ticket_key = NULL;
     if (rc >= 0)
         rc = gnutls_credentials_set(l->session, GNUTLS_CRD_CERTIFICATE, sw_cred_gnutls(l->cred));
     if (rc >= 0 && !l->params.server && l->params.sni)
@@ -370,7 +415,7 @@ struct sw_tls *sw_tls_new(const struct sw_tls_params *p, struct sw_err *err)
         (void)sw_err_set(err, SW_EINVAL, "'insecure_skip' is for clients of HTTPS servers");
         return NULL;
     }
-    if (p->web && !p->server && !p->insecure_skip && (!p->host || !*p->host)) {
+    if (p->web && !p->server && !p->insecure_skip && !p->leaf_ok && (!p->host || !*p->host)) {
         /* A client that does not say whom it wants would talk to anybody. */
         (void)sw_err_set(err, SW_EINVAL, "a client of an HTTPS server needs its name");
         return NULL;
@@ -384,6 +429,7 @@ struct sw_tls *sw_tls_new(const struct sw_tls_params *p, struct sw_err *err)
         return NULL;
     }
     t = sw_vault_alloc(sizeof(*t));
+    assert(!p->ticket_key || (p->server && p->web));
     t->lib = SW_NEW(struct sw_tls_lib);
     t->lib->params = *p;
     t->lib->cred = sw_tls_cred_ref(p->cred);
@@ -487,12 +533,33 @@ static int take_over(struct sw_tls *t, struct sw_err *err)
     return SW_OK;
 }
 
+/*
+ * The library asks nothing of a client that resumes: its certificate is in the ticket and has to
+ * pass as if it had been shown just now.
+ */
+static void judge_resumed(struct sw_tls *t)
+{
+    t->resumed = gnutls_session_is_resumed(t->lib->session) != 0;
+    if (t->resumed)
+        (void)on_verify(t->lib->session);
+}
+
+/* Before the hand-over: tickets are records of the library's. */
+static void send_tickets(struct sw_tls *t)
+{
+    struct sw_tls_lib *l = t->lib;
+
+    if (l->tickets && !l->refused && gnutls_protocol_get_version(l->session) == GNUTLS_TLS1_3)
+        (void)gnutls_session_ticket_send(l->session, t->resumed ? 1 : 2, 0);
+}
+
 static int finish(struct sw_tls *t, struct sw_err *err)
 {
     struct sw_tls_lib *l = t->lib;
     gnutls_datum_t alpn = {0};
     int rc;
 
+    judge_resumed(t);
     if (!l->peer && !(l->params.web && (l->params.server || l->params.insecure_skip)))
         return sw_err_set(err, SW_EDENIED, "peer was not verified");
     if (check_alpn(l) != 0) {
@@ -503,6 +570,7 @@ static int finish(struct sw_tls *t, struct sw_err *err)
     t->refused = l->refused;
     if (gnutls_alpn_get_selected_protocol(l->session, &alpn) == 0 && alpn.size < sizeof(t->alpn))
         memcpy(t->alpn, alpn.data, alpn.size);
+    send_tickets(t);
     rc = take_over(t, err);
     t->up = rc == SW_OK;
     if (rc != SW_OK)

@@ -29,6 +29,7 @@ struct sw_tls_lib {
     size_t in_total;
     uint16_t size_limit; /* record_size_limit of the peer; 0: none */
     uint8_t alert;       /* for verdict; 0: GnuTLS knows */
+    bool tickets;        /* are given out */
     bool out_full;
     bool refused; /* params.web: the certificate shown was not accepted */
     bool rx_closed;
@@ -45,6 +46,7 @@ struct sw_tls {
     char alpn[16];
     bool up;      /* handshake ended well */
     bool refused; /* 'web': the peer's certificate was not accepted */
+    bool resumed;
 };
 
 /* The same as the calls of tls.h, for a connection whose records stay with GnuTLS. */

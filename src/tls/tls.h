@@ -65,9 +65,17 @@ struct sw_tls_peer {
  */
 typedef int (*sw_tls_verify_cb)(void *arg, const struct sw_tls_peer *peer, struct sw_err *err);
 
+/*
+ * 'web' only: a judgement about the peer's leaf certificate (DER), after its chain was found good.
+ * On a client it takes the place of the check against 'host'; with insecure_skip it is all that is
+ * asked of the server. On a server a leaf it refuses counts as a certificate that was not accepted.
+ */
+typedef int (*sw_tls_leaf_cb)(void *arg, struct sw_slice leaf, struct sw_err *err);
+
 struct sw_tls_params {
     bool server;
     bool tls12;        /* also speak TLS 1.2 */
+    bool tls12_only;   /* speak nothing newer */
     bool chacha;       /* also accept ChaCha20-Poly1305; HBONE does not */
     bool insecure_any; /* client: any chain that verifies will do, whatever its identity */
     /*
@@ -79,6 +87,13 @@ struct sw_tls_params {
      */
     bool web;
     bool no_client_cert; /* 'web' server: do not even ask for a certificate */
+    /*
+     * 'web' server: SW_TLS_TICKET_KEY bytes that seal session tickets (ticket.h), borrowed for
+     * sw_tls_new; NULL: none are given or taken. The certificate of a client that resumes is judged
+     * again by the rules of this connection.
+     */
+    const uint8_t *ticket_key;
+    uint32_t ticket_life_s; /* 0: two hours */
     /*
      * 'web' client: DNS name or IP address the server's certificate must be for (RFC 6125; subject
      * alternative names only). Borrowed until the handshake ends.
@@ -99,6 +114,8 @@ struct sw_tls_params {
     const char *sni;         /* client: server name to send; NULL: none */
     sw_tls_verify_cb verify; /* optional */
     void *verify_arg;
+    sw_tls_leaf_cb leaf_ok; /* optional */
+    void *leaf_arg;         /* borrowed until the handshake ends */
 };
 
 /*
@@ -163,6 +180,8 @@ void sw_tls_key_update(struct sw_tls *t, bool request);
 /* Lives as long as t; NULL before the handshake ended, for clients without certificate ('web') and
  * with insecure_skip. */
 const struct sw_tls_peer *sw_tls_peer(const struct sw_tls *t);
+/* The session was resumed from a ticket. */
+bool sw_tls_resumed(const struct sw_tls *t);
 /* With 'web': the client showed a certificate that was not accepted. */
 bool sw_tls_peer_refused(const struct sw_tls *t);
 /* True when the handshake failed because a certificate of the peer's chain is revoked. */

@@ -63,5 +63,27 @@ bool sw_x509_same_key(struct gnutls_x509_crt_int *crt, struct gnutls_x509_privke
  */
 SW_NODISCARD int sw_x509_check_host(struct sw_slice der, struct sw_slice host, struct sw_err *err);
 
+/* A subject alternative name as text: addresses as people write them. */
+enum sw_x509_san_kind { SW_X509_SAN_EMAIL, SW_X509_SAN_DNS, SW_X509_SAN_URI, SW_X509_SAN_IP };
+
+struct sw_x509_san {
+    enum sw_x509_san_kind kind;
+    struct sw_slice text;
+};
+
+enum { SW_X509_SANS_MAX = 1024 };
+
+/*
+ * Calls fn for every subject alternative name of a certificate (DER) of these kinds, until it says
+ * true; names with a NUL inside are passed over. True when fn said so; false too when the
+ * certificate does not parse.
+ */
+bool sw_x509_any_san(struct sw_slice der, bool (*fn)(const struct sw_x509_san *san, void *arg),
+                     void *arg);
+/* Is a dNSName entry (maybe "*.x") for this name? The rules of sw_x509_check_host. */
+bool sw_x509_name_covers(struct sw_slice entry, struct sw_slice name);
+/* SHA-256 of the certificate's SubjectPublicKeyInfo (RFC 7469). SW_EINVAL: it does not parse. */
+SW_NODISCARD int sw_x509_spki_sha256(struct sw_slice der, uint8_t ret[32], struct sw_err *err);
+
 /* Text of a GnuTLS result. */
 int sw_gnutls_err(struct sw_err *err, int rc, int gnutls_rc, const char *what);

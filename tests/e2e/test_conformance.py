@@ -4,8 +4,10 @@ The conformance suite of the Gateway API, replayed: upstream's manifests, our ow
 test of the suite is a test here; the table of all of them is printed and written beside the
 binary as conformance.txt.
 """
+import json
 import os
 import pathlib
+import subprocess
 
 import pytest
 from conformance.catalog import ENTRIES
@@ -37,9 +39,8 @@ def suite(binary, tmp_path_factory, request):
     yield s
     table = s.table()
     (pathlib.Path(binary).parent / "conformance.txt").write_text(table, encoding="utf-8")
-    reporter = request.config.pluginmanager.getplugin("terminalreporter")
-    if reporter:
-        reporter.write_line("\n" + table)
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print("\n" + table)
     s.close()
 
 
@@ -53,3 +54,13 @@ def test_conformance(suite, name):
     if verdict == "skip":
         pytest.skip(remark)
     assert verdict == "pass", remark
+
+
+def test_data_plane_refused_nothing(suite, binary):
+    """Whatever the manifests asked for, both sides of xDS agreed on it."""
+    done = subprocess.run([binary, "status", "--json", "true", "--kubeconfig", str(suite.control.kubeconfig)],
+                          capture_output=True, text=True, check=False, timeout=60)
+    told = json.loads(done.stdout)
+    assert told["clients"], told
+    assert not [c for c in told["clients"] if c["nacks"]], told
+    assert sum(c["acks"] for c in told["clients"]) > 100

@@ -239,7 +239,9 @@ def test_a_killed_backend_is_retried_or_503(w):
     f.apply(fb.route("killed", "edge", [rule, fb.prefix("/single", fb.to("single")), fb.prefix("/pair", fb.to("pair"))]))
     w.serves("/single", (200, "doomed"))
     until(lambda: {w.ask("/retry")[1] for _ in range(10)} == {"a", "doomed"}, 5)
-    with Load(w.http, ["/retry"], clients=50) as load:
+    before = w.gateway.metrics()
+    # As many as the retry budget allows at once (it begins at ten).
+    with Load(w.http, ["/retry"], clients=8, pause=0.005) as load:
         load.more(200)
         doomed.kill()
         load.more(500)
@@ -248,6 +250,12 @@ def test_a_killed_backend_is_retried_or_503(w):
     assert w.ask("/single")[0] == 503
     got = {w.ask("/pair")[0] for _ in range(20)}
     assert got <= {200, 503} and 200 in got
+    told = w.gateway.metrics()
+    assert told.sum("spanwire_gateway_cluster_retries_total") - before.sum("spanwire_gateway_cluster_retries_total") > 0
+    assert told.sum("spanwire_gateway_cluster_failures_total", reason="connect") > before.sum(
+        "spanwire_gateway_cluster_failures_total", reason="connect")
+    assert told.sum("spanwire_gateway_requests_total", code_class="5xx") > before.sum(
+        "spanwire_gateway_requests_total", code_class="5xx")
     # It comes back where it was.
     again = Backend("doomed", doomed.port)
     try:

@@ -179,7 +179,7 @@ class World:
             ("through", "TLS", self.through, {"tls": {"mode": "Passthrough"}}),
             ("tcp", "TCP", self.tcp), ("udp", "UDP", self.udp)])
         f.apply(
-            fb.route("web", "edge", [fb.prefix("/", fb.to("web"))], hosts=["a.test", "b.test", "plain.test"]),
+            fb.route("web", "edge", [fb.prefix("/", fb.to("web"))], hosts=["b.test", "plain.test"]),
             fb.route("page", "edge", [fb.prefix("/", fb.to("page"))], hosts=["a.test"], section="a"),
             fb.route("chat", "edge", [fb.prefix("/ws", fb.to("chat"))], hosts=["a.test", "plain.test"]),
             fb.route("shop", "edge", [{"matches": [{"method": {"service": "test.Shop"}}],

@@ -56,7 +56,7 @@ static struct sw_gw_routes *table(void)
     assert(sw_json_parse(&a, SW_SLICE_LIT(table_text), NULL, &v, NULL) == SW_OK);
     assert(sw_pb_from_json(&a, sw_pb_type_find(SW_SLICE_LIT(SW_TYPE_ROUTE)), v, &bytes, NULL) ==
            SW_OK);
-    t = sw_gw_build_routes(&b, bytes);
+    t = sw_gw_build_routes(&b, bytes, NULL);
     assert(t);
     sw_gw_build_done(&b);
     return t;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The input makes two addresses and an identity. Property: reading the header back, as a receiver
- * would, finds both addresses, both ports and the identity, and nothing else.
+ * would, finds both addresses, both ports and the identity, and nothing else. The input is also
+ * read as a header: what is accepted is accepted only when all of it is there.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../src/node/proxyproto.c"
+#include "io/proxyproto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -25,8 +26,26 @@ static void check_ip(const uint8_t *p, size_t n, const struct sw_ip *want)
     check(sw_ip_eq(&got, want));
 }
 
+/* The input is a header itself, whole and cut short anywhere. */
+static void read_any(const uint8_t *data, size_t n)
+{
+    struct sw_proxy_head head;
+    struct sw_proxy_head again;
+    int rc = sw_proxy_read(sw_slice(data, n), &head);
+
+    check(rc == SW_OK || rc == SW_EAGAIN || rc == SW_ENOENT || rc == SW_EPROTO);
+    check(rc == SW_OK || head.len == 0);
+    if (rc != SW_OK)
+        return;
+    check(head.len > 0 && head.len <= n && head.len <= SW_PROXY_HEAD_MAX);
+    check(head.src.ip.family == 0 ? head.dst.ip.family == 0 : head.dst.ip.family != 0);
+    for (size_t i = 0; i < head.len; i++)
+        check(sw_proxy_read(sw_slice(data, i), &again) == SW_EAGAIN);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
+    struct sw_proxy_head head;
     struct sw_addr src;
     struct sw_addr dst;
     struct sw_slice id;
@@ -34,6 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     size_t len;
     size_t ip;
 
+    read_any(data, n);
     if (n < 1 + 36)
         return 0;
     check(sw_ip_from_bytes(data + 1, data[0] & 1 ? 4 : 16, &src.ip, NULL) == SW_OK);
@@ -49,6 +69,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     check(len <= SW_PROXY_V2_MAX && len >= 28);
     check(memcmp(out, "\r\n\r\n\0\r\nQUIT\n\x21", 13) == 0);
     check((size_t)(out[14] << 8 | out[15]) == len - 16);
+    check(sw_proxy_read(sw_slice(out, len), &head) == SW_OK && head.len == len);
+    check(sw_addr_eq(&head.src, &src) && sw_addr_eq(&head.dst, &dst));
     ip = out[13] == 0x11 ? 4 : 16;
     check(out[13] == 0x11 || out[13] == 0x21);
     check_ip(out + 16, ip, &src.ip);

@@ -82,18 +82,20 @@ static void add_host(struct attached *at, struct sw_slice host)
 }
 
 /* False when listener and route have no name in common. */
-static bool effective_hosts(struct builder *b, const struct listener *l, const struct route *r,
-                            struct attached *at)
+static bool effective_hosts(const struct listener *l, const struct route *r, struct attached *at)
 {
-    at->hosts = sw_arena_array(b->a, r->n_hosts + 1, sizeof(*at->hosts));
+    /* A copy: the route may outlive the listener. */
+    struct sw_slice own = l->host.n ? sw_arena_slice(r->arena, l->host) : sw_slice("", 0);
+
+    at->hosts = sw_arena_array(r->arena, r->n_hosts + 1, sizeof(*at->hosts));
     if (!has_hosts(r->kind) || !r->n_hosts) {
-        at->hosts[at->n_hosts++] = l->host.n ? l->host : SW_SLICE_LIT("*");
+        at->hosts[at->n_hosts++] = own.n ? own : SW_SLICE_LIT("*");
         return true;
     }
     for (size_t i = 0; i < r->n_hosts; i++) {
         struct sw_slice h;
 
-        if (host_intersect(l->host, r->hosts[i], &h))
+        if (host_intersect(own, r->hosts[i], &h))
             add_host(at, h);
     }
     return at->n_hosts > 0;
@@ -123,10 +125,14 @@ static void attach(struct builder *b, struct listener *l, struct route *r,
         return; /* by another parentRef */
     l->counted = r;
     l->attached++;
-    at = SW_ARENA_NEW(b->a, struct attached);
+    at = SW_ARENA_NEW(r->arena, struct attached);
     *at = *proto;
     at->route = r;
     at->compiled = compiled_for(b, r, l->parent->gw);
+    at->parent = l->parent->number;
+    at->listener = (size_t)(l - l->parent->listeners);
+    at->also = r->attached;
+    r->attached = at;
     at->next = l->routes;
     l->routes = at;
 }
@@ -156,7 +162,7 @@ static struct verdict attach_to_parent(struct builder *b, struct parent *p, stru
         if (!admits(b, l, r))
             continue;
         admitted++;
-        if (!effective_hosts(b, l, r, &at))
+        if (!effective_hosts(l, r, &at))
             continue;
         matching++;
         if (!all_rules_bad(r))
@@ -195,51 +201,40 @@ static void note_policies(struct builder *b, const struct route *r, struct gatew
         policy_used(b, r->services.p[i], gw);
 }
 
-static bool same_parents(const struct kept *k, const struct route_parent *parents, size_t n)
-{
-    if (!k->judged || k->n_parents != n)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        const struct route_parent *x = &k->parents[i];
-
-        if (x->ref != parents[i].ref || x->accepted.reason != parents[i].accepted.reason ||
-            x->accepted.msg != parents[i].accepted.msg)
-            return false;
-    }
-    return true;
-}
-
-/* The status of the route with these parents; it follows from nothing else that may change. */
-static void judge(struct builder *b, struct kept *k, const struct route_parent *parents, size_t n)
+/* What follows from parents the route was attached to, now or in an earlier build. */
+static void settle(struct builder *b, const struct kept *k)
 {
     const struct route *r = &k->route;
 
-    if (!same_parents(k, parents, n)) {
-        struct sw_arena *build_arena = b->a;
-
-        b->a = r->arena;
-        k->status = route_status(b, r, parents, n);
-        k->parents = sw_arena_array(b->a, n + 1, sizeof(*k->parents));
-        if (n)
-            memcpy(k->parents, parents, n * sizeof(*parents));
-        k->n_parents = n;
-        k->judged = true;
-        b->a = build_arena;
+    for (size_t i = 0; i < k->n_parents; i++) {
+        if (!k->parents[i].accepted.reason)
+            note_policies(b, r, b->parent_list.p[k->parents[i].parent]->gw);
     }
     if (k->status)
         sw_vec_push(&b->statuses,
                     (struct sw_gw_status){route_view_kinds[r->kind], r->obj, k->status});
 }
 
+/* The cache says that nothing has changed but the places where Gateways live in memory. */
+static void attach_again(struct builder *b, const struct kept *k)
+{
+    for (struct attached *at = k->route.attached; at; at = at->also) {
+        struct listener *l = &b->parent_list.p[at->parent]->listeners[at->listener];
+
+        l->attached++;
+        at->next = l->routes;
+        l->routes = at;
+    }
+}
+
 static void build_route(struct builder *b, struct kept *k)
 {
     struct route_parent parents[PARENTS_MAX];
+    struct sw_arena *build_arena = b->a;
     struct route *r = &k->route;
     size_t n = 0;
 
-    if (!k->read)
-        read_route(r);
-    k->read = true;
+    read_route(r);
     for (size_t i = 0; i < sw_json_len(r->refs) && n < PARENTS_MAX; i++) {
         const struct sw_json *ref = sw_json_at(r->refs, i);
         struct parent *p = find_parent(b, ref, r->obj->ns);
@@ -247,14 +242,18 @@ static void build_route(struct builder *b, struct kept *k)
         if (!p)
             continue; /* somebody else's */
         (void)compiled_for(b, r, p->gw);
-        parents[n] = (struct route_parent){ref, attach_to_parent(b, p, r, ref)};
-        if (!parents[n].accepted.reason)
-            note_policies(b, r, p->gw);
-        n++;
+        parents[n++] = (struct route_parent){ref, attach_to_parent(b, p, r, ref), p->number};
     }
+    b->a = r->arena;
     /* Without parents too: it may have been ours before. */
     if (n || sw_json_len(sw_json_walk(r->obj->json, "status", "parents", NULL)))
-        judge(b, k, parents, n);
+        k->status = route_status(b, r, parents, n);
+    k->parents = sw_arena_array(b->a, n + 1, sizeof(*k->parents));
+    if (n)
+        memcpy(k->parents, parents, n * sizeof(*parents));
+    k->n_parents = n;
+    k->built = true;
+    b->a = build_arena;
 }
 
 void build_routes(struct builder *b)
@@ -268,7 +267,11 @@ void build_routes(struct builder *b)
 
             if (!b->cache)
                 k->route = (struct route){.obj = o, .kind = kind, .arena = b->a};
-            build_route(b, k);
+            if (k->built)
+                attach_again(b, k);
+            else
+                build_route(b, k);
+            settle(b, k);
             if (!b->cache) {
                 sw_vec_done(&k->route.services);
                 sw_vec_done(&k->route.sticky);

@@ -214,6 +214,7 @@ static void builder_done(struct builder *b)
     for (size_t i = 0; i < SW_ARRAY_LEN(maps); i++)
         sw_map_done(maps[i]);
     refs_done(b);
+    sw_vec_done(&b->parent_list);
     sw_vec_done(&b->gateways);
     sw_vec_done(&b->socket_list);
     sw_vec_done(&b->policy_list);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one build leaves for the next: routes compiled, with the memory they live in, and the
- * clusters they name. A compiled route follows from its object, from Services, grants, policies and
- * secrets, and from the Gateways it may belong to; while none of these changed it is taken as it
- * is. Everything else is made anew each time, so that there is little to go stale.
+ * What one build leaves for the next: routes compiled and attached, with the memory they live in,
+ * and the clusters they name. All of that follows from the route's object, from Services, grants,
+ * policies and secrets, and from Gateways, ListenerSets and namespaces; while none of these changed
+ * it is taken as it is. Everything else is made anew each time, so that there is little to go
+ * stale.
  */
 #include "base/mem.h"
 #include "control/gateway/build_int.h"
@@ -85,8 +86,11 @@ static bool same_kind(const struct sw_view *x, const struct sw_view *y, enum sw_
 
         if (a == b)
             continue;
+        /* Addresses are read from statuses; the rest of them is only written. */
         if (status_too || !sw_slice_eq(a->uid, b->uid) || !a->uid.n || !generation_of(a) ||
-            generation_of(a) != generation_of(b))
+            generation_of(a) != generation_of(b) ||
+            !sw_json_equal(sw_json_walk(a->json, "status", "addresses", NULL),
+                           sw_json_walk(b->json, "status", "addresses", NULL), SW_JSON_EQ_TEXT))
             return false;
     }
     return true;

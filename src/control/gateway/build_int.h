@@ -39,6 +39,10 @@ struct listener;
 /* One parentRef's worth of a route on a listener. */
 struct attached {
     struct attached *next;
+    /* Where it is, in terms that the next build understands too; the route's next. */
+    size_t parent;
+    size_t listener;
+    struct attached *also;
     const struct route *route;
     const struct compiled *compiled;
     struct sw_slice *hosts; /* effective; one "" for routes without hosts */
@@ -88,6 +92,7 @@ struct listener {
 
 /* What a route may name as its parent. */
 struct parent {
+    size_t number; /* in order of making */
     const struct sw_kube_obj *obj;
     enum sw_gw_kind kind; /* SW_GW_GATEWAY or SW_GW_LISTENERSET */
     struct gateway *gw;
@@ -153,6 +158,7 @@ struct route {
     struct verdict bad_rule; /* the first rule that cannot be served */
     size_t n_rules;
     size_t n_bad_rules;
+    struct attached *attached;             /* everywhere it is */
     SW_VEC(struct sw_slice) services;      /* "ns/name" of Services, for policies' ancestors */
     SW_VEC(struct sw_gw_cluster *) sticky; /* that it keeps sessions on */
 };
@@ -161,18 +167,17 @@ struct route {
 struct route_parent {
     const struct sw_json *ref;
     struct verdict accepted;
+    size_t parent; /* its number */
 };
 
 /* A route from build to build. */
 struct kept {
     struct sw_arena arena;
     struct route route;
-    bool read; /* the route's own fields are filled in */
-    /* The status that followed from these parents; NULL: none was wanted. */
+    bool built; /* what follows is filled in */
     struct route_parent *parents;
     size_t n_parents;
-    bool judged;
-    struct sw_json *status;
+    struct sw_json *status; /* NULL: none is wanted */
 };
 
 struct policy {
@@ -230,8 +235,9 @@ struct builder {
     struct sw_map clusters;
     struct sw_map secrets; /* name -> struct sw_gw_secret */
     struct sw_map sockets;
-    struct sw_map bound;               /* (bind, transport, bind port) -> struct socket */
-    SW_VEC(struct gateway *) gateways; /* oldest first */
+    struct sw_map bound;                 /* (bind, transport, bind port) -> struct socket */
+    SW_VEC(struct parent *) parent_list; /* by number */
+    SW_VEC(struct gateway *) gateways;   /* oldest first */
     SW_VEC(struct socket *) socket_list;
     SW_VEC(struct policy *) policy_list;
     SW_VEC(struct sw_gw_status) statuses;

@@ -174,6 +174,7 @@ struct sw_gateway_controller *sw_gateway_controller_new(struct sw_kube_client *c
     g->conf = o->conf;
     g->xds = o->xds;
     g->cache = o->cache;
+    g->kept = sw_gateway_cache_new();
     /* A restarted control plane says nothing before it knows what it said before. */
     sw_xds_cache_hold(g->cache, true);
     if (!g->conf.controller.n)

@@ -107,11 +107,6 @@ static void read_path_edit(struct rule *r, const struct sw_json *path,
     }
 }
 
-static bool is_default_port(struct sw_slice scheme, uint16_t port)
-{
-    return port == (sw_slice_eq_str(scheme, "https") ? 443 : 80);
-}
-
 static void read_redirect(struct rule *r, const struct sw_json *f)
 {
     static const int64_t codes[] = {301, 302, 303, 307, 308};
@@ -132,10 +127,7 @@ static void read_redirect(struct rule *r, const struct sw_json *f)
     read_path_edit(r, sw_json_find(f, "path"), &d->path_edit, &d->path);
     if (d->scheme.n && !sw_slice_eq_str(d->scheme, "http") && !sw_slice_eq_str(d->scheme, "https"))
         rule_bad(r, "UnsupportedValue", "redirect to scheme '%.*s'", SW_SLICE_ARG(d->scheme));
-    /* With a scheme the port is known now: its own, or the scheme's, which Location leaves out. */
-    if (d->scheme.n && is_default_port(d->scheme, d->port))
-        d->port = 0;
-    r->local_redirect = !d->scheme.n;
+    r->local_redirect = true; /* the port depends on the listener */
     r->proto.redirect = d;
     r->proto.action = SW_GW_REDIRECT;
 }

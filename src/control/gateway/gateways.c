@@ -191,6 +191,13 @@ static void read_client_cert(struct builder *b, struct gateway *g)
                                &g->client_cert);
 }
 
+static void add_parent(struct builder *b, const char *prefix, struct parent *p)
+{
+    p->number = b->parent_list.n;
+    sw_vec_push(&b->parent_list, p);
+    (void)sw_map_put(&b->parents, gw_printf(b, "%s|%.*s", prefix, SW_SLICE_ARG(p->obj->key)), p);
+}
+
 static void read_gateway(struct builder *b, const struct sw_kube_obj *o)
 {
     struct gateway *g = SW_ARENA_NEW(b->a, struct gateway);
@@ -213,7 +220,7 @@ static void read_gateway(struct builder *b, const struct sw_kube_obj *o)
                                                       .p};
     read_client_cert(b, g);
     sw_vec_push(&b->gateways, g);
-    (void)sw_map_put(&b->parents, gw_printf(b, "gateway|%.*s", SW_SLICE_ARG(o->key)), &g->parent);
+    add_parent(b, "gateway", &g->parent);
 }
 
 static int gateway_by_age(const void *x, const void *y)
@@ -257,7 +264,7 @@ static void read_set(struct builder *b, const struct sw_kube_obj *o, struct gate
         p->refused_programmed = "ParentNotProgrammed";
     }
     g->sets[g->n_sets++] = p;
-    (void)sw_map_put(&b->parents, gw_printf(b, "set|%.*s", SW_SLICE_ARG(o->key)), p);
+    add_parent(b, "set", p);
 }
 
 static int set_by_age(const void *x, const void *y)

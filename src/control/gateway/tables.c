@@ -64,6 +64,11 @@ static int cmp_entry(const void *p, const void *q)
 
 /* ---- tables ---- */
 
+static struct sw_slice host_of(const struct listener *l)
+{
+    return l->host.n ? l->host : SW_SLICE_LIT("*");
+}
+
 static struct vhost *vhost_get(struct table *t, struct sw_slice host)
 {
     struct vhost *v = sw_map_get(&t->vhosts, host);
@@ -76,21 +81,33 @@ static struct vhost *vhost_get(struct table *t, struct sw_slice host)
     return v;
 }
 
-/* A redirect without a scheme shows the listener's port, unless that is the scheme's own. */
+static uint16_t default_port(bool https)
+{
+    return https ? 443 : 80;
+}
+
+/*
+ * The port of Location is the one asked for, else that of the scheme asked for, else the
+ * listener's. The scheme's own is left out, but not where the port of the request would then take
+ * its place.
+ */
 static const struct entry *localise(struct table *t, const struct listener *l,
                                     const struct entry *e)
 {
     struct sw_gw_redirect *d;
     struct sw_gw_route *r;
     struct entry *copy;
+    bool https;
 
     if (!e->local_redirect)
         return e;
     d = SW_ARENA_NEW(t->b->a, struct sw_gw_redirect);
     *d = *e->r->redirect;
+    https = d->scheme.n ? sw_slice_eq_str(d->scheme, "https") : l->proto == PROTO_HTTPS;
     if (!d->port)
-        d->port = l->port;
-    if (d->port == (l->proto == PROTO_HTTPS ? 443 : 80))
+        d->port = d->scheme.n ? default_port(https) : l->port;
+    if (d->port == default_port(https) &&
+        (d->host.n || l->port == default_port(l->proto == PROTO_HTTPS)))
         d->port = 0;
     r = SW_ARENA_NEW(t->b->a, struct sw_gw_route);
     *r = *e->r;
@@ -104,6 +121,9 @@ static const struct entry *localise(struct table *t, const struct listener *l,
 
 static void add_routes(struct table *t, struct listener *l)
 {
+    /* Its routes' hosts are covered by its own: alone on the socket it owns them all. */
+    bool alone = t->s->hosts.n == 1 && sw_map_get(&t->s->hosts, host_of(l)) == l;
+
     for (const struct attached *at = l->routes; at; at = at->next) {
         for (size_t k = 0; k < at->compiled->n_entries; k++) {
             const struct entry *e = localise(t, l, &at->compiled->entries[k]);
@@ -111,7 +131,7 @@ static void add_routes(struct table *t, struct listener *l)
             for (size_t i = 0; i < at->n_hosts; i++) {
                 struct vhost *v;
 
-                if (host_owner(&t->s->hosts, at->hosts[i]) != l)
+                if (!alone && host_owner(&t->s->hosts, at->hosts[i]) != l)
                     continue;
                 v = vhost_get(t, at->hosts[i]);
                 sw_vec_push(&v->entries, e);
@@ -194,11 +214,6 @@ static struct sw_gw_chain *new_chain(struct chains *c, const char *kind, struct 
     }
     sw_vec_push(&c->list, out);
     return out;
-}
-
-static struct sw_slice host_of(const struct listener *l)
-{
-    return l->host.n ? l->host : SW_SLICE_LIT("*");
 }
 
 static void http_chain(struct chains *c)

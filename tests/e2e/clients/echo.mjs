@@ -191,7 +191,8 @@ class Pod {
       tls: req.stream ? h2Facts(req.stream.session) : tlsFacts(socket),
     };
     this.log(`Echoing back request made to ${req.url} to client (${socket.remoteAddress}:${socket.remotePort})`);
-    for (const [name, values] of askedHeaders(headers['X-Echo-Set-Header'] ?? [])) res.setHeader(name, values.join(','));
+    const asked = askedHeaders(headers['X-Echo-Set-Header'] ?? []);
+    for (const [name, values] of asked) res.setHeader(name, values.join(','));
     res.setHeader('Content-Type', 'application/json');
     res.setHeader('X-Content-Type-Options', 'nosniff');
     res.end(JSON.stringify(body, null, 1));
@@ -229,7 +230,8 @@ class Pod {
       socket.write('Gateway API Test TCP Server\n');
       createInterface(socket).on('line', (line) => {
         if (line === 'TEST') {
-          socket.write(`${JSON.stringify({ ...this.context(), isTLS: Boolean(socket.encrypted), tls: tlsFacts(socket) })}\n`);
+          const facts = { ...this.context(), isTLS: Boolean(socket.encrypted), tls: tlsFacts(socket) };
+          socket.write(`${JSON.stringify(facts)}\n`);
         } else if (line === 'IS_TLS') socket.write(`${Boolean(socket.encrypted)}\n`);
         else if (line === 'PING') socket.write('PONG\n');
       });

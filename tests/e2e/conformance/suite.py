@@ -7,7 +7,7 @@ import time
 import traceback
 
 from harness.control import Control
-from harness.node import Process
+from harness.node import _SANITIZER, Process
 from harness.wait import until
 
 from . import cases_gateway, cases_grpc, cases_http, cases_http_extended, cases_l4, cases_listenerset, cases_policy
@@ -93,6 +93,8 @@ class Suite:
         self.plane.signal(15)
         status = self.plane.wait(15)
         self.control.close()
+        found = _SANITIZER.search(self.plane.log())
+        assert not found, f"sanitizer: {self.plane.log()[found.start():][:4000]}"
         assert status == 0, f"gateway ended with {status}:\n{self.plane.log()[-3000:]}"
 
     def _base(self):
@@ -270,7 +272,8 @@ class Suite:
         for name, entry in ENTRIES.items():
             verdict, remark, seconds = self.results.get(name, ("-", "not selected", 0))
             level = "core" if entry.core else "extended"
-            lines.append(f"{name:<62} {level:<9} {verdict:<5} {seconds:>5.1f}  {remark.splitlines()[0][:300] if remark else ''}")
+            remark = remark.splitlines()[0][:300] if remark else ""
+            lines.append(f"{name:<62} {level:<9} {verdict:<5} {seconds:>5.1f}  {remark}".rstrip())
         lines.append("")
         lines.append(f"{'profile':<14} {'core':>17} {'extended':>22}   (pass/fail/skip)")
         for profile in PROFILES:

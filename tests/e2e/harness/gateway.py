@@ -73,12 +73,13 @@ class Gateway:
         self.binary, self.workers, self.drain = binary, workers, drain
         self.log_path = where / f"gateway-{time.monotonic_ns()}.log"
         self.ready_port, self.admin_port = free_port(), free_port()
+        self.stats_port = free_port()
         if resources is not None:
             self.apply(resources)
         with open(self.log_path, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [binary, "gateway", "--xds-dir", str(self.dir), "--workers", str(workers),
-                 "--admin-addr", f"127.0.0.1:{self.admin_port}", "--stats-addr", "127.0.0.1:0",
+                 "--admin-addr", f"127.0.0.1:{self.admin_port}", "--stats-addr", f"127.0.0.1:{self.stats_port}",
                  "--ready-addr", f"127.0.0.1:{self.ready_port}", "--drain-time", drain,
                  "--log-level", "debug"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         if wait:

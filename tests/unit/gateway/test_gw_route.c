@@ -4,12 +4,12 @@
 
 #include "base/rand.h"
 
-static struct sw_gw_routes *build(const char *json)
+static struct sw_gw_routes *build_after(const char *json, const struct sw_gw_routes *old)
 {
     SW_ARENA_AUTO tmp = {0};
     struct sw_err err = {0};
     struct sw_gw_build b = {.arena = &tmp, .tmp = &tmp, .err = &err};
-    struct sw_gw_routes *t = sw_gw_build_routes(&b, gw_encode(&tmp, SW_GW_TYPE_ROUTES, json));
+    struct sw_gw_routes *t = sw_gw_build_routes(&b, gw_encode(&tmp, SW_GW_TYPE_ROUTES, json), old);
 
     if (!t)
         fail_msg("%s", err.msg);
@@ -17,12 +17,17 @@ static struct sw_gw_routes *build(const char *json)
     return t;
 }
 
+static struct sw_gw_routes *build(const char *json)
+{
+    return build_after(json, NULL);
+}
+
 static void refused(const char *json, const char *why)
 {
     SW_ARENA_AUTO tmp = {0};
     struct sw_err err = {0};
     struct sw_gw_build b = {.arena = &tmp, .tmp = &tmp, .err = &err};
-    struct sw_gw_routes *t = sw_gw_build_routes(&b, gw_encode(&tmp, SW_GW_TYPE_ROUTES, json));
+    struct sw_gw_routes *t = sw_gw_build_routes(&b, gw_encode(&tmp, SW_GW_TYPE_ROUTES, json), NULL);
 
     assert_null(t);
     if (!strstr(err.msg, why))
@@ -136,7 +141,7 @@ static void paths_match_in_list_order(void **state)
                                                                                              "c") "}]}]}");
 
     (void)state;
-    assert_true(t->vhosts[0].indexed);
+    assert_true(t->vhosts[0]->indexed);
     for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
         struct sw_gw_request req = request("GET", "h", cases[i].path);
 
@@ -276,7 +281,7 @@ static void paths_are_rewritten(void **state)
             "%s},'route':{'cluster':'c',%s}}]}]}",
             cases[i].match, cases[i].action);
         t = build(json);
-        got = sw_gw_rewrite_path(&t->vhosts[0].routes[0], sw_slice_str(cases[i].path), &a);
+        got = sw_gw_rewrite_path(&t->vhosts[0]->routes[0], sw_slice_str(cases[i].path), &a);
         if (!sw_slice_eq_str(got, cases[i].want))
             fail_msg("%s: %.*s instead of %s", cases[i].path, SW_SLICE_ARG(got), cases[i].want);
         (void)sw_gw_routes_unref(t);
@@ -290,7 +295,7 @@ static void redirects_say_where(void **state)
         const char *host;
         const char *want;
     } cases[] = {
-        {"'host_redirect':'example.org'", "h:8080", "http://example.org:8080/foo/bar?q"},
+        {"'host_redirect':'example.org'", "h:8080", "http://example.org/foo/bar?q"},
         {"'host_redirect':'example.org','port_redirect':80", "h:8080",
          "http://example.org/foo/bar?q"},
         {"'https_redirect':true", "h:80", "https://h/foo/bar?q"},
@@ -317,7 +322,7 @@ static void redirects_say_where(void **state)
             "'path_separated_prefix':'/foo'},'redirect':{%s}}]}]}",
             cases[i].redirect);
         t = build(json);
-        got = sw_gw_redirect_location(&t->vhosts[0].routes[0], &req, &local, &a);
+        got = sw_gw_redirect_location(&t->vhosts[0]->routes[0], &req, &local, &a);
         if (!sw_slice_eq_str(got, cases[i].want))
             fail_msg("%s: %.*s instead of %s", cases[i].redirect, SW_SLICE_ARG(got), cases[i].want);
         (void)sw_gw_routes_unref(t);
@@ -367,7 +372,7 @@ static void retries_follow_the_policy(void **state)
         "{'name':'r','virtual_hosts':[{'name':'v','domains':['*'],'retry_policy':{'retry_on':"
         "'retriable-status-codes,connect-failure','num_retries':3,'retriable_status_codes':[503],"
         "'retry_back_off':{'base_interval':'0.1s','max_interval':'0.3s'}}}]}");
-    const struct sw_gw_retry *r = t->vhosts[0].retry;
+    const struct sw_gw_retry *r = t->vhosts[0]->retry;
 
     (void)state;
     assert_int_equal(r->num, 3);
@@ -417,6 +422,88 @@ static void nonsense_is_refused(void **state)
             "type not supported");
 }
 
+/* ---- tables that follow one another ---- */
+
+enum { HOSTS = 12 };
+
+/* A table of the hosts whose bit is set, each with the version of its only route. */
+static char *table_of(unsigned hosts, const unsigned char version[HOSTS], unsigned body_max)
+{
+    SW_BUF_AUTO b = {0};
+    const char *comma = "";
+
+    sw_buf_init(&b, 1 << 16);
+    assert_int_equal(sw_buf_printf(&b,
+                                   "{'name':'t','max_direct_response_body_size_bytes':%u,"
+                                   "'virtual_hosts':[",
+                                   body_max),
+                     SW_OK);
+    for (unsigned i = 0; i < HOSTS; i++) {
+        if (!(hosts & 1u << i))
+            continue;
+        assert_int_equal(
+            sw_buf_printf(&b,
+                          "%s{'name':'h%02u','domains':['h%02u.test'],'routes':[{'name':'%u',"
+                          "'match':{'safe_regex':{'regex':'/.*'}}," TO("c") "}]}",
+                          comma, i, i, version[i]),
+            SW_OK);
+        comma = ",";
+    }
+    assert_int_equal(sw_buf_append_str(&b, "]}"), SW_OK);
+    return sw_buf_take_str(&b);
+}
+
+static void check_table(const struct sw_gw_routes *t, unsigned hosts,
+                        const unsigned char version[HOSTS])
+{
+    for (unsigned i = 0; i < HOSTS; i++) {
+        char host[16];
+        char want[16] = "no host";
+        struct sw_gw_request req;
+
+        (void)snprintf(host, sizeof(host), "h%02u.test", i);
+        if (hosts & 1u << i)
+            (void)snprintf(want, sizeof(want), "%u", version[i]);
+        req = request("GET", host, "/");
+        assert_string_equal(route_of(t, &req), want);
+    }
+}
+
+/* Any hosts come, go and change; the table is what it would be without the one before it. */
+static void tables_share_what_stays(void **state)
+{
+    unsigned char version[HOSTS] = {0};
+    struct sw_gw_routes *old = NULL;
+    unsigned hosts = 0;
+
+    (void)state;
+    for (int step = 0; step < 300; step++) {
+        unsigned change = (unsigned)sw_rand_below(HOSTS);
+        struct sw_gw_routes *t;
+        char *json;
+
+        if (sw_rand_below(2))
+            hosts ^= 1u << change;
+        version[change] = (unsigned char)sw_rand_below(200);
+        json = table_of(hosts, version, step % 50 ? 100 : 200);
+        t = build_after(json, old);
+        check_table(t, hosts, version);
+        for (size_t i = 0; old && step % 50 > 1 && i < t->n_vhosts; i++) {
+            const struct sw_gw_vhost *v = t->vhosts[i];
+            bool shared = false;
+
+            for (size_t k = 0; k < old->n_vhosts; k++)
+                shared |= old->vhosts[k] == v;
+            if (!shared) /* only what changed is new */
+                assert_int_equal(v->name.p[1] * 10 + v->name.p[2] - 11 * '0', change);
+        }
+        sw_gw_routes_unref(old);
+        old = t;
+        sw_free(json);
+    }
+    sw_gw_routes_unref(old);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,6 +516,7 @@ int main(void)
         cmocka_unit_test(paths_are_normalized),
         cmocka_unit_test(retries_follow_the_policy),
         cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(tables_share_what_stays),
     };
 
     return cmocka_run_group_tests_name("gateway route", tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include "node/proxyproto.h"
+#include "io/proxyproto.h"
 
 static struct sw_addr addr(const char *text)
 {
@@ -64,6 +64,82 @@ static void the_longest_identity_fits_exactly(void **state)
     assert_int_equal(sw_proxy_v2_write(&a, &a, sw_slice(id, 1025), out), 0);
 }
 
+static int read_text(const char *text, struct sw_proxy_head *ret)
+{
+    return sw_proxy_read(sw_slice_str(text), ret);
+}
+
+static void text_headers_are_read(void **state)
+{
+    struct sw_proxy_head h;
+    struct sw_addr want = addr("192.0.2.1:40000");
+    struct sw_addr want6 = addr("[2001:db8::2]:443");
+
+    (void)state;
+    assert_int_equal(read_text("PROXY TCP4 192.0.2.1 192.0.2.2 40000 443\r\nGET", &h), SW_OK);
+    assert_int_equal(h.len, 42);
+    assert_true(sw_addr_eq(&h.src, &want));
+    assert_int_equal(read_text("PROXY TCP6 2001:db8::1 2001:db8::2 1 443\r\n", &h), SW_OK);
+    assert_true(sw_addr_eq(&h.dst, &want6));
+    assert_int_equal(read_text("PROXY UNKNOWN what ever\r\n", &h), SW_OK);
+    assert_int_equal(h.src.ip.family, 0);
+    assert_int_equal(read_text("PRO", &h), SW_EAGAIN);
+    assert_int_equal(read_text("PROXY TCP4 192.0.2.1 ", &h), SW_EAGAIN);
+    assert_int_equal(read_text("GET / HTTP/1.1\r\n", &h), SW_ENOENT);
+}
+
+static void broken_text_headers_are_refused(void **state)
+{
+    static const char *const bad[] = {
+        "PROXY TCP4 192.0.2.1 192.0.2.2 40000 443\n",
+        "PROXY TCP4 192.0.2.1 192.0.2.2 40000 65536\r\n",
+        "PROXY TCP4 192.0.2.1 192.0.2.2 040 443\r\n",
+        "PROXY TCP4 192.0.2.1  192.0.2.2 40000 443\r\n",
+        "PROXY TCP4 192.0.2.1 192.0.2.2 40000 443 \r\n",
+        "PROXY TCP4 2001:db8::1 192.0.2.2 40000 443\r\n",
+        "PROXY TCP6 192.0.2.1 192.0.2.2 40000 443\r\n",
+        "PROXY TCP5 192.0.2.1 192.0.2.2 40000 443\r\n",
+        "PROXY TCP4 192.0.2.1 192.0.2.2 40000\r\n",
+        "PROXY \r\n",
+    };
+    struct sw_proxy_head h;
+    char text[256];
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(bad); i++)
+        assert_int_equal(read_text(bad[i], &h), SW_EPROTO);
+    memset(text, 'x', sizeof(text));
+    memcpy(text, "PROXY UNKNOWN ", 14);
+    assert_int_equal(sw_proxy_read(sw_slice(text, 106), &h), SW_EAGAIN);
+    assert_int_equal(sw_proxy_read(sw_slice(text, 107), &h), SW_EPROTO);
+}
+
+static void binary_headers_are_read(void **state)
+{
+    struct sw_addr src = addr("[2001:db8::1]:1");
+    struct sw_addr dst = addr("10.0.0.2:2");
+    uint8_t out[SW_PROXY_V2_MAX];
+    struct sw_proxy_head h;
+    size_t n = sw_proxy_v2_write(&src, &dst, SW_SLICE_LIT("id"), out);
+
+    (void)state;
+    assert_int_equal(sw_proxy_read(sw_slice(out, n), &h), SW_OK);
+    assert_true(sw_addr_eq(&h.src, &src) && sw_addr_eq(&h.dst, &dst) && h.len == n);
+    for (size_t i = 1; i < n; i++)
+        assert_int_equal(sw_proxy_read(sw_slice(out, i), &h), SW_EAGAIN);
+    out[12] = 0x20; /* a balancer's own check */
+    assert_int_equal(sw_proxy_read(sw_slice(out, n), &h), SW_OK);
+    assert_int_equal(h.src.ip.family, 0);
+    out[12] = 0x31;
+    assert_int_equal(sw_proxy_read(sw_slice(out, n), &h), SW_EPROTO);
+    out[12] = 0x21;
+    out[13] = 0x22; /* datagrams */
+    assert_int_equal(sw_proxy_read(sw_slice(out, n), &h), SW_EPROTO);
+    out[13] = 0x21;
+    out[n - 3]++; /* an element longer than the header */
+    assert_int_equal(sw_proxy_read(sw_slice(out, n), &h), SW_EPROTO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -71,6 +147,9 @@ int main(void)
         cmocka_unit_test(an_identity_becomes_a_tlv),
         cmocka_unit_test(mixed_families_become_ipv6),
         cmocka_unit_test(the_longest_identity_fits_exactly),
+        cmocka_unit_test(text_headers_are_read),
+        cmocka_unit_test(broken_text_headers_are_refused),
+        cmocka_unit_test(binary_headers_are_read),
     };
 
     return cmocka_run_group_tests_name("proxyproto", tests, NULL, NULL);

@@ -305,23 +305,28 @@ static void errors_of_the_compiler(void **state)
          "ERROR: <input>:1:8: found no matching overload for '_+_' applied to '(int, string)'"},
         {"self.i == 'x'",
          "ERROR: <input>:1:8: found no matching overload for '_==_' applied to '(int, string)'"},
-        {"self.s.nofn()", "ERROR: <input>:1:7: undeclared reference to 'nofn' (in container '')"},
-        {"self.i.startsWith('x')", "ERROR: <input>:1:7: found no matching overload for "
+        {"self.s.nofn()", "ERROR: <input>:1:12: undeclared reference to 'nofn' (in container '')"},
+        {"self.i.startsWith('x')", "ERROR: <input>:1:18: found no matching overload for "
                                    "'startsWith' applied to 'int.(string)'"},
         {"self.i", "cel expression must evaluate to a bool"},
         {"self.i.all(x, true)", "ERROR: <input>:1:5: expression of type 'int' cannot be range of a "
                                 "comprehension (must be list, map, or dynamic)"},
         {"self.o.namespace == ''", "ERROR: <input>:1:8: Syntax error: reserved identifier: "
                                    "namespace"},
-        {"has(self)", "ERROR: <input>:1:1: invalid argument to has() macro"},
-        {"self.i ==", "ERROR: <input>:1:10: Syntax error: mismatched input '<EOF>' expecting an "
-                      "expression"},
+        {"has(self)", "ERROR: <input>:1:5: invalid argument to has() macro"},
+        {"self.i ==", "ERROR: <input>:1:10: Syntax error: mismatched input '<EOF>' expecting "
+                      "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, "
+                      "NUM_UINT, STRING, BYTES, IDENTIFIER}"},
+        {"self.i && true", "ERROR: <input>:1:5: expected type 'bool' but found 'int'"},
+        {"!self.i", "ERROR: <input>:1:1: found no matching overload for '!_' applied to '(int)'"},
+        {"self.i ? true : 1", "ERROR: <input>:1:8: found no matching overload for '_?_:_' applied "
+                              "to '(int, bool, int)'"},
         {"(true", "ERROR: <input>:1:6: Syntax error: mismatched input '<EOF>' expecting ')'"},
         {"'abc", "ERROR: <input>:1:1: Syntax error: unterminated string"},
         {"true\n&& self.zz", "ERROR: <input>:2:8: undefined field 'zz'"},
         {"self.s.matches('(')", "ERROR: <input>:1:16: invalid matches argument: error parsing "
-                                "regexp: missing closing parenthesis"},
-        {"quantity(1)", "ERROR: <input>:1:1: found no matching overload for 'quantity' applied to "
+                                "regexp: missing closing ): `(`"},
+        {"quantity(1)", "ERROR: <input>:1:9: found no matching overload for 'quantity' applied to "
                         "'(int)'"},
         {"self.metadata.labels == 1", "ERROR: <input>:1:14: undefined field 'labels'"},
     };

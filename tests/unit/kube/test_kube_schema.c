@@ -285,8 +285,7 @@ static void schemas_must_be_structural(void **state)
         {"{type: object, properties: {a: {type: array}}}",
          "s.properties[a].items: Required value: must be specified"},
         {"{type: object, properties: {a: {type: text}}}",
-         "s.properties[a].type: Required value: must not be empty for specified object "
-         "fields\ns.properties[a].type: Unsupported value: \"text\": supported values: \"array\", "
+         "s.properties[a].type: Unsupported value: \"text\": supported values: \"array\", "
          "\"boolean\", \"integer\", \"number\", \"object\", \"string\""},
         {"{type: object, properties: {a: {type: object, properties: {b: {type: string}}, "
          "additionalProperties: {type: string}}}}",

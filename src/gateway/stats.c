@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gateway/stats.h"
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "gateway/config_store_int.h"
+#include "gateway/exchange.h"
+#include "gateway/worker.h"
+#include "telemetry/metrics.h"
+
+enum {
+    LISTENERS_MAX = 512,
+    CLUSTERS_MAX = 512,
+    SAY_S = 5,
+    CLASSES = 6,
+};
+
+static const char *const class_names[CLASSES] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
+
+static struct sw_metric *pair(struct sw_metrics_shard *s, enum sw_metric_id id, struct sw_slice a,
+                              const char *b)
+{
+    struct sw_slice v[2] = {a, sw_slice_str(b)};
+
+    return sw_metric_get(s, id, v);
+}
+
+/* ---- listeners ---- */
+
+struct sw_gw_lstats {
+    struct sw_slice name; /* owned */
+    struct sw_metrics_shard *shard;
+    struct sw_loop *loop;
+    struct sw_metric *requests[CLASSES]; /* NULL: none yet */
+    struct sw_metric *seconds;
+    struct sw_metric *connections;
+    uint64_t said_ns;
+};
+
+struct sw_gw_lstats *sw_gw_lstats(struct sw_gw_worker *w, struct sw_slice listener)
+{
+    struct sw_gw_lstats *s = sw_map_get(&w->lstats, listener);
+
+    if (!s && w->lstats.n >= LISTENERS_MAX) {
+        listener = SW_SLICE_LIT("overflow");
+        s = sw_map_get(&w->lstats, listener);
+    }
+    if (s)
+        return s;
+    s = SW_NEW(struct sw_gw_lstats);
+    s->name = sw_slice(sw_slice_dup(listener), listener.n);
+    s->shard = w->shard;
+    s->loop = w->loop;
+    s->seconds = sw_metric_get(w->shard, SW_METRIC_GW_SECONDS, &s->name);
+    s->connections = sw_metric_get(w->shard, SW_METRIC_GW_CONNECTIONS, &s->name);
+    (void)sw_map_put(&w->lstats, s->name, s);
+    return s;
+}
+
+void sw_gw_lstats_done(struct sw_gw_worker *w)
+{
+    SW_MAP_FOREACH (it, &w->lstats) {
+        struct sw_gw_lstats *s = it->value;
+
+        sw_slice_free(&s->name);
+        sw_free(s);
+    }
+    sw_map_done(&w->lstats);
+}
+
+void sw_gw_lstats_conn(struct sw_gw_lstats *s, int by)
+{
+    if (!s)
+        return;
+    if (by > 0)
+        sw_metric_add(s->connections, 1);
+    else
+        sw_metric_sub(s->connections, 1);
+}
+
+void sw_gw_lstats_tls_refused(struct sw_gw_lstats *s, const char *reason)
+{
+    if (s)
+        sw_metric_add(pair(s->shard, SW_METRIC_GW_TLS_FAILURES, s->name, reason), 1);
+}
+
+void sw_gw_lstats_tls_failed(struct sw_gw_lstats *s, const struct sw_err *err)
+{
+    const char *reason = "other";
+
+    if (err->rc == SW_EDENIED)
+        reason = "certificate";
+    else if (err->rc == SW_EPROTO)
+        reason = "protocol";
+    else if (err->rc == SW_ETIME)
+        reason = "timeout";
+    else if (err->rc == SW_EOF || err->rc == SW_ECLOSED || err->rc == SW_ESYS)
+        reason = "closed";
+    sw_gw_lstats_tls_refused(s, reason);
+}
+
+void sw_gw_lstats_request(struct sw_gw_lstats *s, const struct sw_exchange *x)
+{
+    unsigned class = x->resp.status / 100;
+
+    if (!s)
+        return;
+    if (class >= CLASSES || !x->down.head_sent)
+        class = 0;
+    if (!s->requests[class])
+        s->requests[class] = pair(s->shard, SW_METRIC_GW_REQUESTS, s->name, class_names[class]);
+    sw_metric_add(s->requests[class], 1);
+    sw_metric_observe(s->seconds, (double)(sw_loop_now(s->loop) - x->start_ns) / 1e9);
+    if (x->resp.local && x->detail) /* static texts of ours: a bounded set */
+        sw_metric_add(pair(s->shard, SW_METRIC_GW_LOCAL_REPLIES, s->name, x->detail), 1);
+}
+
+bool sw_gw_lstats_may_log(struct sw_gw_lstats *s)
+{
+    uint64_t now;
+
+    if (!s)
+        return true;
+    now = sw_loop_now(s->loop);
+    if (s->said_ns && now - s->said_ns < SAY_S * SW_NS_PER_S)
+        return false;
+    s->said_ns = now;
+    return true;
+}
+
+/* ---- clusters ---- */
+
+enum { CONNECT, TLS, TIMEOUT, OVERFLOW, NO_HOST, REASONS };
+static const char *const reason_names[REASONS] = {"connect", "tls", "timeout", "overflow",
+                                                  "no_host"};
+enum { HEALTHY, FAILING, EJECTED, STATES };
+static const char *const state_names[STATES] = {"healthy", "failing", "ejected"};
+
+/* Sums of the cells, at one moment. */
+struct sums {
+    uint64_t classes[CLASSES];
+    uint64_t reasons[REASONS];
+    uint64_t retries;
+    uint64_t ejections;
+};
+
+/* Of a cluster that was used, as told so far. */
+struct sw_gw_cstats {
+    struct sums told;
+    bool shared;              /* counted under 'overflow', without gauges */
+    struct sw_metric *active; /* NULL: shared */
+    struct sw_metric *connections;
+    struct sw_metric *members[STATES];
+};
+
+static void add_up(const struct sw_gw_cluster_state *st, struct sums *t, uint64_t *ret_active,
+                   uint64_t *ret_cx)
+{
+    *ret_active = *ret_cx = 0;
+    for (unsigned i = 0; i < st->n_cells; i++) {
+        struct sw_gw_cluster_cell *c = &st->cells[i];
+
+        for (int k = 0; k < CLASSES; k++)
+            t->classes[k] += atomic_load_explicit(&c->status[k], memory_order_relaxed);
+        t->reasons[CONNECT] += atomic_load_explicit(&c->cx_fail, memory_order_relaxed);
+        t->reasons[TLS] += atomic_load_explicit(&c->tls_fail, memory_order_relaxed);
+        t->reasons[TIMEOUT] += atomic_load_explicit(&c->timeouts, memory_order_relaxed);
+        t->reasons[OVERFLOW] += atomic_load_explicit(&c->overflow, memory_order_relaxed);
+        t->reasons[NO_HOST] += atomic_load_explicit(&c->no_host, memory_order_relaxed);
+        t->retries += atomic_load_explicit(&c->retries, memory_order_relaxed);
+        *ret_active += atomic_load_explicit(&c->active, memory_order_relaxed);
+        *ret_cx += atomic_load_explicit(&c->cx, memory_order_relaxed);
+    }
+    t->ejections = atomic_load_explicit(&st->ejections, memory_order_relaxed);
+}
+
+static void tell(struct sw_metrics_shard *s, enum sw_metric_id id, struct sw_slice cluster,
+                 const char *second, uint64_t *told, uint64_t now)
+{
+    if (now == *told)
+        return;
+    sw_metric_add(second ? pair(s, id, cluster, second) : sw_metric_get(s, id, &cluster),
+                  now - *told);
+    *told = now;
+}
+
+static void tell_members(struct sw_gw_cstats *cs, const struct sw_gw_members *ms)
+{
+    uint64_t n[STATES] = {0};
+
+    for (size_t i = 0; i < ms->n_localities; i++) {
+        for (size_t k = 0; k < ms->localities[i].n; k++) {
+            const struct sw_gw_endpoint *e = &ms->localities[i].endpoints[k];
+            uint32_t h = atomic_load_explicit(&e->member->health, memory_order_relaxed);
+
+            if (h & SW_GW_FAILED_OUTLIER)
+                n[EJECTED]++;
+            else
+                n[(h & SW_GW_FAILED_ACTIVE) || e->unhealthy ? FAILING : HEALTHY]++;
+        }
+    }
+    for (int i = 0; i < STATES; i++)
+        sw_metric_set(cs->members[i], (int64_t)n[i]);
+}
+
+static struct sw_gw_cstats *cstats_new(struct sw_gw_store *s, struct sw_slice cluster)
+{
+    struct sw_gw_cstats *c = SW_NEW(struct sw_gw_cstats);
+
+    c->shared = s->n_cstats >= CLUSTERS_MAX;
+    if (c->shared)
+        return c;
+    s->n_cstats++;
+    c->active = sw_metric_get(s->shard, SW_METRIC_GW_CLUSTER_ACTIVE, &cluster);
+    c->connections = sw_metric_get(s->shard, SW_METRIC_GW_CLUSTER_CONNECTIONS, &cluster);
+    for (int i = 0; i < STATES; i++)
+        c->members[i] = pair(s->shard, SW_METRIC_GW_CLUSTER_MEMBERS, cluster, state_names[i]);
+    return c;
+}
+
+void sw_gw_cstats_free(struct sw_gw_cstats *c, struct sw_gw_store *s)
+{
+    if (c && !c->shared) {
+        s->n_cstats--;
+        sw_metric_drop(s->shard, c->active);
+        sw_metric_drop(s->shard, c->connections);
+        for (int i = 0; i < STATES; i++)
+            sw_metric_drop(s->shard, c->members[i]);
+    }
+    sw_free(c);
+}
+
+static bool used(const struct sums *t, const struct sw_gw_cluster *c)
+{
+    bool any = t->retries || t->ejections || c->spec->n_checks;
+
+    for (int i = 0; i < CLASSES; i++)
+        any |= t->classes[i] != 0;
+    for (int i = 0; i < REASONS; i++)
+        any |= t->reasons[i] != 0;
+    return any;
+}
+
+static void scrape_one(struct sw_gw_store *s, struct sw_gw_res *r)
+{
+    struct sums now = {0};
+    struct sw_gw_cstats *cs;
+    struct sw_slice name = r->name;
+    uint64_t active;
+    uint64_t cx;
+
+    add_up(r->cluster->state, &now, &active, &cx);
+    if (!r->cstats && !active && !used(&now, r->cluster))
+        return; /* most of ten thousand clusters */
+    if (!r->cstats)
+        r->cstats = cstats_new(s, name);
+    cs = r->cstats;
+    if (cs->shared)
+        name = SW_SLICE_LIT("overflow");
+    for (int i = 0; i < CLASSES; i++)
+        tell(s->shard, SW_METRIC_GW_CLUSTER_REQUESTS, name, class_names[i], &cs->told.classes[i],
+             now.classes[i]);
+    for (int i = 0; i < REASONS; i++)
+        tell(s->shard, SW_METRIC_GW_CLUSTER_FAILURES, name, reason_names[i], &cs->told.reasons[i],
+             now.reasons[i]);
+    tell(s->shard, SW_METRIC_GW_CLUSTER_RETRIES, name, NULL, &cs->told.retries, now.retries);
+    tell(s->shard, SW_METRIC_GW_CLUSTER_EJECTIONS, name, NULL, &cs->told.ejections, now.ejections);
+    if (cs->shared)
+        return;
+    sw_metric_set(cs->active, (int64_t)active);
+    sw_metric_set(cs->connections, (int64_t)cx);
+    tell_members(cs, r->cluster->members);
+}
+
+void sw_gw_stats_scrape(struct sw_gw_store *s, struct sw_metrics_shard *shard)
+{
+    s->shard = shard;
+    SW_MAP_FOREACH (it, &s->res[SW_GW_TYPE_CLUSTER]) {
+        struct sw_gw_res *r = it->value;
+
+        if (r->cluster)
+            scrape_one(s, r);
+    }
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A build with memory gives, byte for byte, what one without gives: for every golden manifest,
+ * objects come and go, are replaced and get their statuses, and both are compared at each step.
+ */
+#include <glob.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "control/gateway/xds.h"
+#include "control/runtime_int.h"
+#include "gateway_rig.h"
+
+enum { STEPS = 150, TEXT_MAX = 64 << 20 };
+
+static uint64_t seed;
+
+static unsigned below(unsigned n)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(seed >> 40) % n;
+}
+
+/* Model, resources, statuses and notes as one text. */
+static void tell(const struct sw_gw_result *r, struct sw_buf *out)
+{
+    static const struct sw_gw_xds_conf conf;
+    SW_ARENA_AUTO a = {0};
+    struct sw_gw_resources res;
+
+    assert_int_equal(sw_gw_model_dump(r->model, out), SW_OK);
+    sw_gw_xds_encode(r->model, &conf, &a, &res);
+    for (size_t i = 0; i < res.n; i++) {
+        assert_int_equal(sw_buf_append_str(out, res.p[i].type), SW_OK);
+        assert_int_equal(sw_buf_append_slice(out, res.p[i].name), SW_OK);
+        assert_int_equal(sw_buf_append_slice(out, res.p[i].value), SW_OK);
+    }
+    for (size_t i = 0; i < r->n_statuses; i++) {
+        assert_int_equal(sw_buf_append_slice(out, r->statuses[i].of->key), SW_OK);
+        assert_int_equal(sw_buf_append_slice(out, sw_json_text(&a, r->statuses[i].status, NULL)),
+                         SW_OK);
+    }
+    for (size_t i = 0; i < r->n_notes; i++) {
+        assert_int_equal(sw_buf_append_slice(out, r->notes[i].subject), SW_OK);
+        assert_int_equal(sw_buf_append_slice(out, r->notes[i].text), SW_OK);
+    }
+}
+
+static void compare(struct rig *r, struct sw_gateway_cache *cache, const char *path, int step)
+{
+    SW_ARENA_AUTO a = {0};
+    SW_ARENA_AUTO b = {0};
+    SW_BUF_AUTO x = {0};
+    SW_BUF_AUTO y = {0};
+    struct sw_view *v = rig_view(r);
+    struct sw_gw_result plain = {0};
+    struct sw_gw_result kept = {0};
+
+    sw_buf_init(&x, TEXT_MAX);
+    sw_buf_init(&y, TEXT_MAX);
+    sw_gateway_build(v, &r->conf, &a, &plain);
+    sw_gateway_rebuild(cache, v, &r->conf, &b, &kept);
+    tell(&plain, &x);
+    tell(&kept, &y);
+    if (!sw_slice_eq(sw_buf_slice(&x), sw_buf_slice(&y)))
+        fail_msg("%s, step %d: %zu bytes without memory, %zu with", path, step, sw_buf_len(&x),
+                 sw_buf_len(&y));
+    view_unref(v);
+}
+
+/* The same object as another version of it, with what an API would have filled in. */
+static struct sw_kube_obj *version_of(const struct sw_kube_obj *o, unsigned generation)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *copy = sw_json_copy(&a, o->json);
+    struct sw_json *meta = sw_json_copy(&a, sw_json_find(copy, "metadata"));
+
+    sw_json_put_str(&a, meta, "uid", o->uid.n ? o->uid : o->key);
+    sw_json_put(&a, meta, "generation", sw_json_new_u64(&a, generation));
+    sw_json_put(&a, copy, "metadata", meta);
+    return sw_kube_obj_new(copy);
+}
+
+static void replace(struct rig *r, size_t kind, size_t i, unsigned generation)
+{
+    struct sw_kube_obj *fresh = version_of(r->objs[kind][i], generation);
+
+    assert_non_null(fresh);
+    sw_kube_obj_unref(r->objs[kind][i]);
+    r->objs[kind][i] = fresh;
+}
+
+static void move(struct rig *from, struct rig *to, size_t kind)
+{
+    size_t i = below((unsigned)from->n[kind]);
+
+    to->objs[kind][to->n[kind]++] = from->objs[kind][i];
+    from->objs[kind][i] = from->objs[kind][--from->n[kind]];
+}
+
+/* Routes most of the time, anything now and then. */
+static size_t any_kind(void)
+{
+    return below(3) ? SW_GW_HTTPROUTE + below(2) * below(5) : below(SW_GW_KINDS);
+}
+
+static void change(struct rig *in, struct rig *out, int step)
+{
+    size_t kind = any_kind();
+
+    switch (below(4)) {
+    case 0:
+        if (in->n[kind])
+            move(in, out, kind);
+        break;
+    case 1:
+        if (out->n[kind])
+            move(out, in, kind);
+        break;
+    case 2:
+        if (in->n[kind])
+            replace(in, kind, below((unsigned)in->n[kind]), (unsigned)step + 2);
+        break;
+    default:
+        (void)rig_apply_statuses(in, (uint64_t)(1700000000 + step) * 1000000000u);
+        break;
+    }
+}
+
+static void run_file(const char *common, const char *path, struct rig *in, struct rig *out)
+{
+    struct sw_gateway_cache *cache = sw_gateway_cache_new();
+
+    rig_clear(in);
+    rig_clear(out);
+    assert_true(rig_load(in, common));
+    if (strcmp(common, path) != 0)
+        assert_true(rig_load(in, path));
+    for (size_t k = 0; k < SW_GW_KINDS; k++) {
+        for (size_t i = 0; i < in->n[k]; i++)
+            replace(in, k, i, 1);
+    }
+    for (int step = 0; step < STEPS; step++) {
+        compare(in, cache, path, step);
+        change(in, out, step);
+    }
+    sw_gateway_cache_free(cache);
+}
+
+static void memory_changes_nothing(void **state)
+{
+    struct rig *in = rig_new();
+    struct rig *out = rig_new();
+    char common[4096];
+    char pattern[4096];
+    glob_t files;
+
+    (void)state;
+    assert_non_null(getenv("SW_GOLDEN"));
+    (void)snprintf(pattern, sizeof(pattern), "%s/gateway/*.yaml", getenv("SW_GOLDEN"));
+    (void)snprintf(common, sizeof(common), "%s/gateway/_common.yaml", getenv("SW_GOLDEN"));
+    assert_int_equal(glob(pattern, 0, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        seed = i + 1;
+        run_file(common, files.gl_pathv[i], in, out);
+    }
+    assert_true(files.gl_pathc > 50);
+    globfree(&files);
+    rig_free(in);
+    rig_free(out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_changes_nothing)};
+
+    return cmocka_run_group_tests_name("gateway_cache", tests, NULL, NULL);
+}
