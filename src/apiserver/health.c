@@ -206,14 +206,9 @@ static void add_path(const struct api_res *res, void *arg)
 
 static void root(struct api_req *r)
 {
-    static const char *const more[] = {"/healthz",
-                                       "/livez",
-                                       "/openapi/v2",
-                                       "/openapi/v3",
-                                       "/openid/v1/jwks",
-                                       "/readyz",
-                                       "/version",
-                                       "/.well-known/openid-configuration"};
+    static const char *const more[] = {
+        "/healthz",        "/livez",  "/openapi/v2", "/openapi/v3",
+        "/openid/v1/jwks", "/readyz", "/version",    "/.well-known/openid-configuration"};
     struct sw_arena *a = r->arena;
     struct sw_json *v = sw_json_new_object(a);
     struct sw_json *paths = sw_json_new_array(a);

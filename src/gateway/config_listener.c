@@ -98,8 +98,7 @@ static void build_switches(struct sw_gw_build *b, const Sw__HttpConnectionManage
     h->preserve_request_id = in->preserve_external_request_id;
     h->request_id_in_response = in->always_set_request_id_in_response;
     h->xfcc = (enum sw_gw_xfcc)in->forward_client_cert_details;
-    h->xfcc_uri =
-        in->set_current_client_cert_details && in->set_current_client_cert_details->uri;
+    h->xfcc_uri = in->set_current_client_cert_details && in->set_current_client_cert_details->uri;
     h->normalize_path = boolv(in->normalize_path, false);
     h->merge_slashes = in->merge_slashes;
     h->escaped_slash = in->path_with_escaped_slashes_action

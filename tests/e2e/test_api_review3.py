@@ -189,4 +189,4 @@ def test_kubectl_applies_lists_and_names_unknown_kinds(kubectl):
     assert done.splitlines() == ["configmap/l1 created", "configmap/l2 created"]
     done = kubectl("apply", "-f", "-", check=False,
                    stdin='{"apiVersion":"nope.example.com/v1","kind":"Nope","metadata":{"name":"a"}}')
-    assert 'no matches for kind "Nope" in version "nope.example.com/v1"' in done
+    assert 'no matches for kind "Nope" in version "nope.example.com/v1"' in done.stderr

@@ -20,7 +20,8 @@ class HttpServer:
     """Plain HTTP/1.1 on TCP or a Unix socket; remembers the Host of each request."""
 
     def __init__(self, path=None):
-        self.hosts, self.healthy, self.hold = [], True, threading.Event()
+        self.hosts, self.attempts, self.healthy = [], [], True
+        self.hold = threading.Event()
         self.hold.set()
         outer = self
 
@@ -30,6 +31,8 @@ class HttpServer:
                     while (line := self.rfile.readline().strip()):
                         if line.lower().startswith(b"host:"):
                             outer.hosts.append(line.split(b":", 1)[1].strip().decode())
+                        if line.lower().startswith(b"x-envoy-attempt-count:"):
+                            outer.attempts.append(int(line.split(b":")[1]))
                     outer.hold.wait(10)
                     self.wfile.write(b"HTTP/1.1 %d X\r\ncontent-length: 2\r\n\r\nok"
                                      % (200 if outer.healthy else 500))
@@ -116,7 +119,16 @@ class World:
             "pipe": {"path": self.pipe}}
         routes = [{"match": {"prefix": "/" + c["name"] + "/"}, "route": {"cluster": c["name"]}}
                   for c in clusters]
-        return [gw.listener("front", self.port, [{"filters": [gw.hcm(routes)]}]),
+        routes += [
+            {"match": {"path": "/short"}, "route": {
+                "cluster": "slow", "max_stream_duration": {"max_stream_duration": "0.3s"}}},
+            {"match": {"path": "/again"}, "route": {"cluster": "slow", "retry_policy": {
+                "retry_on": "5xx", "num_retries": 2}}}]
+        clusters.append(gw.cluster("slow", [self.slow.port]))
+        front = gw.hcm(routes)
+        hosts = front["typed_config"]["route_config"]["virtual_hosts"]
+        hosts[0]["include_request_attempt_count"] = True
+        return [gw.listener("front", self.port, [{"filters": [front]}]),
                 gw.listener("back", self.back, [{"filters": [gw.hcm([
                     {"match": {"path": "/bad"}, "direct_response": {"status": 500}},
                     {"match": {"prefix": "/", "headers": [{"name": ":authority", "string_match": {
@@ -204,6 +216,21 @@ def test_connections_and_waiting_requests_are_limited(w):
         t.join()
     assert sorted(got) == [200, 200, 503, 503]
     assert "tight::rq_overflow::2" in w.page("/clusters")
+
+
+def test_a_stream_lasts_so_long_and_no_longer(w):
+    w.slow.hold.clear()
+    assert w.ask("/short") == 504
+    w.slow.hold.set()
+    assert w.ask("/short") == 200
+
+
+def test_attempts_are_numbered(w):
+    w.slow.healthy = False
+    w.slow.attempts.clear()
+    assert w.ask("/again") == 500
+    w.slow.healthy = True
+    assert w.slow.attempts == [1, 2, 3]
 
 
 def test_the_numbers(w):

@@ -494,7 +494,7 @@ def test_floods_do_not_slow_others(w):
         t.start()
     times = []
     try:
-        for _ in range(30):
+        for _ in range(5 if SANITIZED else 30):
             start = time.monotonic()
             w.alive()
             times.append(time.monotonic() - start)
@@ -502,7 +502,7 @@ def test_floods_do_not_slow_others(w):
         stop.set()
         for t in threads:
             t.join(5)
-    print(f"worst {1000 * max(times):.0f} ms, median {1000 * sorted(times)[15]:.1f} ms")
+    print(f"worst {1000 * max(times):.0f} ms, median {1000 * sorted(times)[len(times) // 2]:.1f} ms")
     assert max(times) < 3 * SLOW
 
 

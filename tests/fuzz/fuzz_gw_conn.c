@@ -75,6 +75,7 @@ static const struct {
 
 static struct sw_gateway gateway;
 static struct sw_gw_worker worker;
+static struct sw_gw_store *store; /* lives as long as the process */
 static uint64_t now_ns = 1000 * SW_NS_PER_S;
 static uint8_t out[OUT_MAX];
 
@@ -125,7 +126,6 @@ static void on_config(struct sw_gw_config *c, void *arg)
 static void make_world(void)
 {
     struct sw_gw_store_opts o = {.n_workers = 1, .no_io = true, .on_config = on_config};
-    struct sw_gw_store *s;
     struct sw_err err = {0};
 
     (void)!sw_log_filter(SW_SLICE_LIT("off"), true, NULL);
@@ -135,10 +135,10 @@ static void make_world(void)
     check(gateway.loop && sw_gw_worker_init(&worker, &gateway, 0, &err) == SW_OK);
     sw_loop_set_clock(worker.loop, clock_ns);
     o.loop = gateway.loop;
-    s = sw_gw_store_new(&o);
+    store = sw_gw_store_new(&o);
     for (size_t i = 0; i < SW_ARRAY_LEN(resources); i++)
-        put(s, resources[i].type, resources[i].name, resources[i].json);
-    sw_gw_store_flush(s);
+        put(store, resources[i].type, resources[i].name, resources[i].json);
+    sw_gw_store_flush(store);
     turn(4);
     check(worker.view && sw_gw_config_listener(worker.view->config, SW_SLICE_LIT("f2")));
 }

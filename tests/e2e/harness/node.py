@@ -22,7 +22,7 @@ class Process:
         full = ["setpriv", "--pdeathsig", "KILL"]
         if nofile:
             full += ["prlimit", f"--nofile={nofile}:{nofile}"]
-        environ = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG")
+        environ = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "SPANWIRE_XDS_LISTEN")
                    or k.endswith("SAN_OPTIONS") or k == "ASAN_SYMBOLIZER_PATH"}
         environ.setdefault("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=0:exitcode=99")
         environ.setdefault("TSAN_OPTIONS", "halt_on_error=0:exitcode=98")

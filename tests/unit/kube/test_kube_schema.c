@@ -293,7 +293,7 @@ static void schemas_must_be_structural(void **state)
          "mutual exclusive"},
         {"{type: object, properties: {a: {type: string, pattern: '('}}}",
          "s.properties[a].pattern: Invalid value: \"(\": must be a valid regular expression, but "
-         "isn't: error parsing regexp: missing closing parenthesis"},
+         "isn't: error parsing regexp: missing closing ): `(`"},
         {"{type: object, properties: {a: {type: array, uniqueItems: true, items: {type: string}}}}",
          "s.properties[a].uniqueItems: Forbidden: uniqueItems cannot be set to true since the "
          "runtime complexity becomes quadratic"},
