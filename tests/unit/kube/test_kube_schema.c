@@ -330,9 +330,9 @@ static void schemas_must_be_structural(void **state)
         {"{type: object, properties: {a: {type: string, x-kubernetes-validations: [{rule: "
          "'jsonpatch(self)'}]}}}",
          "s.properties[a].x-kubernetes-validations[0].rule: Invalid value: " GO_RULE(
-             "\"jsonpatch(self)\"") ": compilation failed: ERROR: <input>:1:1: undeclared "
+             "\"jsonpatch(self)\"") ": compilation failed: ERROR: <input>:1:10: undeclared "
                                     "reference to 'jsonpatch' (in container '')\n | "
-                                    "jsonpatch(self)\n | ^"},
+                                    "jsonpatch(self)\n | .........^"},
         {"{type: object, properties: {a: {type: string, x-kubernetes-validations: [{rule: "
          "self}]}}}",
          "s.properties[a].x-kubernetes-validations[0].rule: Invalid value: " GO_RULE(
