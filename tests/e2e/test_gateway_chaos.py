@@ -33,7 +33,7 @@ def damage(resource, rng):
         if rng.random() < 0.3:
             del node[where[-1]]
         else:
-            node[where[-1]] = rng.choice(JUNK)
+            node[where[-1]] = copy.deepcopy(rng.choice(JUNK))  # it may be damaged in turn
     return out
 
 
