@@ -8,10 +8,7 @@
 #include "tunnel/scratch.h"
 #include "tunnel/session_impl.h"
 
-enum {
-    LINGER_MS = 250,
-    HOLD_BACK_US = 250, /* a local application answers sooner, a wait nobody notices */
-};
+enum { LINGER_MS = 250 };
 
 static void on_timer(struct sw_timer *t);
 
@@ -56,7 +53,6 @@ static void on_reap(struct sw_defer *d)
 
     /* Callbacks that ended the session may have been followed by others that armed these. */
     sw_timer_stop(s->loop, &s->timer);
-    sw_timer_stop(s->loop, &s->lazy);
     sw_defer_cancel(&s->flush);
     s->ops->on_closed(s, s->rc, &s->err, s->h2 && s->peer_spoke);
     sw_h2_free(s->h2);
@@ -96,7 +92,6 @@ void session_fail(struct sw_session *s, int rc, const struct sw_err *err)
     if (err)
         s->err = *err;
     sw_timer_stop(s->loop, &s->timer);
-    sw_timer_stop(s->loop, &s->lazy);
     sw_defer_cancel(&s->flush);
     end_streams(s, false);
     sw_watch_stop(&s->watch);
@@ -173,8 +168,7 @@ static void on_flush(struct sw_defer *d)
         if (s->state == SESSION_OPEN && s->ops->on_room && !s->server)
             s->ops->on_room(s);
     }
-    if (s->urgent || !sw_timer_running(&s->lazy))
-        session_send(s);
+    session_send(s);
     if (s->ping_next && s->state == SESSION_OPEN && !s->pinged) {
         /* Behind the notice on the wire, so that the answer proves the peer has seen it. */
         s->ping_next = false;
@@ -188,28 +182,10 @@ static void on_flush(struct sw_defer *d)
         session_receive(s);
 }
 
-void session_touch_softly(struct sw_session *s)
+void session_touch(struct sw_session *s)
 {
     if (s->state == SESSION_OPEN || s->state == SESSION_LINGER)
         sw_loop_defer(s->loop, &s->flush, on_flush);
-}
-
-void session_touch(struct sw_session *s)
-{
-    s->urgent = true;
-    session_touch_softly(s);
-}
-
-static void on_lazy(struct sw_timer *t)
-{
-    session_touch(SW_CONTAINER_OF(t, struct sw_session, lazy));
-}
-
-void session_hold_back(struct sw_session *s)
-{
-    if (!sw_timer_running(&s->lazy))
-        sw_timer_start(s->loop, &s->lazy, HOLD_BACK_US * SW_NS_PER_US, on_lazy);
-    session_touch_softly(s);
 }
 
 static void on_event(struct sw_watch *w, unsigned events)

@@ -34,7 +34,6 @@ struct sw_session {
     bool room_grew;    /* a stream ended without on_done: on_room follows */
     bool in_h2;        /* inside feed or flush, which must not be entered again */
     bool goodbye;      /* GOAWAY was sent */
-    bool urgent;       /* something waits that 'lazy' must not hold up */
     struct sw_buf in;  /* a record begun, or handshake bytes */
     struct sw_buf out; /* sealed bytes the socket did not take */
     struct sw_list streams;
@@ -44,7 +43,6 @@ struct sw_session {
     size_t held;           /* bytes received and not yet written, all streams */
     size_t owed;           /* of these, bytes whose connection credit was not given yet */
     struct sw_timer timer; /* handshake deadline, then pings, then linger */
-    struct sw_timer lazy;  /* running: answers wait for the application's first bytes */
     struct sw_defer flush;
     struct sw_defer reap;
     struct sw_err err;
@@ -69,11 +67,8 @@ static inline size_t stream_held(const struct sw_tstream *t)
 
 /* session.c */
 void session_fail(struct sw_session *s, int rc, const struct sw_err *err);
-void session_check_over(struct sw_session *s);   /* frees a dead session without streams */
-void session_touch(struct sw_session *s);        /* schedule a flush */
-void session_touch_softly(struct sw_session *s); /* the same, unless something is held back */
-/* Holds frames back for a moment, to leave with what the application answers. */
-void session_hold_back(struct sw_session *s);
+void session_check_over(struct sw_session *s); /* frees a dead session without streams */
+void session_touch(struct sw_session *s);      /* schedule a flush */
 void session_check_end(struct sw_session *s);
 void session_opened(struct sw_session *s); /* TLS is done: pings from now on */
 /* session_rx.c */

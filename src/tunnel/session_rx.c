@@ -283,5 +283,5 @@ void session_receive(struct sw_session *s)
             break;
     }
     if (s->state != SESSION_DEAD)
-        session_touch_softly(s);
+        session_touch(s);
 }

@@ -320,8 +320,6 @@ void session_send(struct sw_session *s)
         session_touch(s);
         return;
     }
-    s->urgent = false;
-    sw_timer_stop(s->loop, &s->lazy);
     if (s->state != SESSION_OPEN || s->broken || (!s->joined && !session_write_out(s)))
         return;
     while (send_batch(s)) {

@@ -43,7 +43,7 @@ void stream_detach(struct sw_tstream *t)
     s->n_streams--;
     drop_rest(t);
     t->session = NULL;
-    session_touch_softly(s);
+    session_touch(s);
     session_check_over(s);
 }
 
@@ -69,15 +69,8 @@ void stream_finish(struct sw_tstream *t, int rc, const struct sw_err *err, bool 
 
 void stream_local_failed(struct sw_tstream *t)
 {
-    struct sw_session *s = t->session;
     struct sw_err err = {0};
 
-    /* An answer still held back would be lost behind the reset. */
-    if (sw_timer_running(&s->lazy) && !s->in_h2) {
-        session_send(s);
-        if (t->session != s)
-            return;
-    }
     (void)sw_err_set(&err, SW_ECLOSED, "connection reset by the local side");
     if (!t->closing)
         sw_h2_reset(t->session->h2, t->id, SW_H2_CONNECT_ERROR);
@@ -123,7 +116,7 @@ void stream_write_rest(struct sw_tstream *t)
         pay = sw_min(s->owed, (size_t)n);
         s->owed -= pay;
         sw_h2_consume_connection(s->h2, pay);
-        session_touch_softly(s);
+        session_touch(s);
         stream_written(t, (size_t)n);
         if (!t->session) /* given up while it was told */
             return;
@@ -263,11 +256,7 @@ void sw_tstream_accept(struct sw_tstream *t, const struct sw_h2_header *extra, s
         f[i + 1] = extra[i];
     t->answered = true;
     (void)!sw_h2_respond(t->session->h2, t->id, f, n + 1, false, NULL);
-    /* A peer that did not wait for the answer to speak is in no hurry to see it. */
-    if (t->rest)
-        session_hold_back(t->session);
-    else
-        session_touch(t->session);
+    session_touch(t->session);
 }
 
 void stream_watch(struct sw_tstream *t)
