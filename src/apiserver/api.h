@@ -342,6 +342,11 @@ void api_service_submitted(struct api_write *w);
 void api_service_written(struct api_write *w);
 void api_pool_free(struct api_pool *p);
 
+/* --- ingress.c --- */
+
+/* Gives a new Ingress the default class when it names none; any other kind is left alone. */
+void api_ingress_settle(struct api_req *r, struct sw_json *obj);
+
 /* --- crd.c --- */
 /* Reads all CRDs at start. */
 void api_crds_load(struct sw_api *api);

@@ -50,12 +50,16 @@ static const struct {
      "[" R("''", "'secrets'", READ) "," R("''", "'serviceaccounts'", "'impersonate'") "," R(
          "''", "'configmaps','events','secrets','serviceaccounts','services','endpoints'",
          WRITE) "," R("''", "'serviceaccounts/token'",
-                      "'create'") "," R("'coordination.k8s.io'", "'leases'", WRITE "," READ) "]",
+                      "'create'") "," R("'coordination.k8s.io'", "'leases'",
+                                        WRITE "," READ) "," R("'networking.k8s.io'", "'ingresses'",
+                                                              WRITE) "]",
      NULL},
     {"system:aggregate-to-view", "'rbac.authorization.k8s.io/aggregate-to-view':'true'",
      "[" R("''", "'configmaps','endpoints','serviceaccounts','services','services/status'",
            READ) "," R("''", "'events','namespaces','namespaces/status'",
-                       READ) "," R("'discovery.k8s.io'", "'endpointslices'", READ) "]",
+                       READ) "," R("'discovery.k8s.io'", "'endpointslices'",
+                                   READ) "," R("'networking.k8s.io'",
+                                               "'ingresses','ingresses/status'", READ) "]",
      NULL},
 };
 

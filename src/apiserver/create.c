@@ -111,6 +111,7 @@ bool api_prepare_create(struct api_write *w, struct sw_json *obj)
         api_crd_settle(r, obj, NULL);
     if (r->res->builtin)
         sw_builtin_admit_new(a, r->res->builtin, obj);
+    api_ingress_settle(r, obj);
     if (!api_service_settle(w, obj, NULL))
         return false;
     if (!api_validate(r, obj, NULL))

@@ -63,14 +63,15 @@ static const char *const sel_event_v1[] = {"regarding.kind",
                                            "metadata.namespace",
                                            NULL};
 
-#define UNCOND SW_B_UNCONDITIONAL
-#define KFIN   SW_B_KUBE_FINALIZERS
-#define STRICT SW_B_STRICT_SELECTOR
-#define RBAC   "rbac.authorization.k8s.io"
-#define ADMIT  "admissionregistration.k8s.io"
-#define AUTHN  "authentication.k8s.io"
-#define AUTHZ  "authorization.k8s.io"
-#define REVIEW SW_VERB_CREATE
+#define UNCOND  SW_B_UNCONDITIONAL
+#define KFIN    SW_B_KUBE_FINALIZERS
+#define STRICT  SW_B_STRICT_SELECTOR
+#define RBAC    "rbac.authorization.k8s.io"
+#define ADMIT   "admissionregistration.k8s.io"
+#define AUTHN   "authentication.k8s.io"
+#define AUTHZ   "authorization.k8s.io"
+#define NETWORK "networking.k8s.io"
+#define REVIEW  SW_VERB_CREATE
 
 static const struct sw_builtin kinds[] = {
     {"", "v1", "ConfigMap", "configmaps", "configmap", "cm", "", true, SW_VERBS_ALL,
@@ -134,6 +135,12 @@ static const struct sw_builtin kinds[] = {
      no_subs, sel_ns},
     {"events.k8s.io", "v1", "Event", "events", "event", "ev", "", true, SW_VERBS_ALL,
      UNCOND | SW_B_CREATE_ON_UPDATE, "EventV1", sw_name_dns1123_subdomain, no_subs, sel_event_v1},
+    {NETWORK, "v1", "Ingress", "ingresses", "ingress", "ing", "", true, SW_VERBS_ALL,
+     UNCOND | STRICT | SW_B_GENERATION | KFIN, "Ingress", sw_name_dns1123_subdomain, status_sub,
+     sel_ns},
+    {NETWORK, "v1", "IngressClass", "ingressclasses", "ingressclass", "", "", false, SW_VERBS_ALL,
+     UNCOND | STRICT | SW_B_GENERATION | KFIN, "IngressClass", sw_name_dns1123_subdomain, no_subs,
+     sel_ns},
     {RBAC, "v1", "ClusterRole", "clusterroles", "clusterrole", "", "", false, SW_VERBS_ALL,
      UNCOND | STRICT | SW_B_CREATE_ON_UPDATE, "ClusterRole", sw_name_path_segment, no_subs, sel_ns},
     {RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding", "", "", false,
@@ -681,6 +688,7 @@ void sw_builtin_default(struct sw_arena *a, const struct sw_builtin *b, struct s
         {"Pod", sw_b_default_pod},
         {"Endpoints", default_endpoints},
         {"EndpointSlice", default_endpoint_slice},
+        {"IngressClass", sw_b_default_ingress_class},
         {"Lease", default_lease},
         {"Event", default_event},
         {"EventV1", default_event_v1},
@@ -728,4 +736,6 @@ void sw_builtin_admit_new(struct sw_arena *a, const struct sw_builtin *b, struct
         sw_b_admit_pod(a, obj);
     else if (strcmp(b->type, "Namespace") == 0)
         admit_namespace(a, obj);
+    else if (strcmp(b->type, "Ingress") == 0)
+        sw_b_admit_ingress(a, obj);
 }

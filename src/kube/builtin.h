@@ -126,9 +126,10 @@ struct sw_pb_field {
     struct sw_slice name;
     enum sw_pb_kind kind;
     bool repeated;
-    bool map;    /* map<string, ...> */
-    bool keep;   /* zero values are kept in JSON */
-    bool always; /* an empty struct is written when the field is missing */
+    bool map;     /* map<string, ...> */
+    bool keep;    /* zero values are kept in JSON */
+    bool always;  /* an empty struct is written when the field is missing */
+    bool wrapped; /* on the wire it is field 1 of a message that JSON does not show */
     struct sw_slice type_name;
     const struct sw_pb_type *type; /* messages */
 };

@@ -47,6 +47,10 @@ void sw_b_check_cluster_ips(const struct sw_json *spec, struct sw_field_errs *e)
 void sw_b_default_pod(struct sw_arena *a, struct sw_json *obj);
 void sw_b_admit_pod(struct sw_arena *a, struct sw_json *obj);
 
+/* What a new Ingress does not have yet; defaults of an IngressClass. */
+void sw_b_admit_ingress(struct sw_arena *a, struct sw_json *obj);
+void sw_b_default_ingress_class(struct sw_arena *a, struct sw_json *obj);
+
 /* One file each; old is NULL when the object is new. */
 void sw_b_check_service(const struct sw_json *obj, const struct sw_json *old,
                         struct sw_field_errs *e);
@@ -54,4 +58,8 @@ void sw_b_check_endpoints(const struct sw_json *obj, const struct sw_json *old,
                           struct sw_field_errs *e);
 void sw_b_check_endpoint_slice(const struct sw_json *obj, const struct sw_json *old,
                                struct sw_field_errs *e);
+void sw_b_check_ingress(const struct sw_json *obj, const struct sw_json *old,
+                        struct sw_field_errs *e);
+void sw_b_check_ingress_class(const struct sw_json *obj, const struct sw_json *old,
+                              struct sw_field_errs *e);
 void sw_b_check_pod(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e);

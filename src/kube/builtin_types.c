@@ -5,7 +5,8 @@
  * mt time with microseconds, ios int-or-string, any free JSON, items list of strings in a message,
  * Name another type; [] repeats, {} maps strings. Flags: * pointer (zero values kept), ! required,
  * e always written, k=a+b list-map keys, set, atomic, mk=x strategic merge key, merge (lists of
- * scalars merge), d=x default. "Type@" is replaced as a whole by server-side apply.
+ * scalars merge), d=x default, w inside another message in field 1 of it on the wire. "Type@" is
+ * replaced as a whole by server-side apply.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -120,6 +121,26 @@ static const char table[] =
     "ForZone{1 name s !}"
     "ForNode{1 name s !}"
     "EndpointPort@{1 name s *;2 protocol s *;3 port i *;4 appProtocol s *}"
+
+    "Ingress{1 metadata ObjectMeta;2 spec IngressSpec e;3 status IngressStatus e}"
+    "IngressSpec{1 defaultBackend IngressBackend;2 tls []IngressTLS;3 rules []IngressRule;"
+    "4 ingressClassName s *}"
+    "IngressTLS{1 hosts []s;2 secretName s}"
+    "IngressRule{1 host s;2 http HTTPIngressRuleValue w}"
+    "HTTPIngressRuleValue{1 paths []HTTPIngressPath !}"
+    "HTTPIngressPath{1 path s;2 backend IngressBackend ! e;3 pathType s !}"
+    "IngressBackend{3 resource TypedLocalObjectReference;4 service IngressServiceBackend}"
+    "IngressServiceBackend{1 name s !;2 port ServiceBackendPort e}"
+    "ServiceBackendPort@{1 name s;2 number i}"
+    "TypedLocalObjectReference@{1 apiGroup s *;2 kind s !;3 name s !}"
+    "IngressStatus{1 loadBalancer IngressLoadBalancerStatus e}"
+    "IngressLoadBalancerStatus{1 ingress []IngressLoadBalancerIngress}"
+    "IngressLoadBalancerIngress{1 ip s;2 hostname s;4 ports []IngressPortStatus}"
+    "IngressPortStatus{1 port i !;2 protocol s !;3 error s *}"
+    "IngressClass{1 metadata ObjectMeta;2 spec IngressClassSpec e}"
+    "IngressClassSpec{1 controller s;2 parameters IngressClassParametersReference}"
+    "IngressClassParametersReference{1 apiGroup s *;2 kind s !;3 name s !;4 scope s *;"
+    "5 namespace s *}"
 
     "Role{1 metadata ObjectMeta;2 rules []PolicyRule !}"
     "ClusterRole{1 metadata ObjectMeta;2 rules []PolicyRule !;3 aggregationRule AggregationRule}"
@@ -302,6 +323,8 @@ static bool read_flag(struct sw_slice flag, struct sw_pb_field *f, struct sw_sch
         f->keep = true;
     if (sw_slice_eq_str(flag, "e"))
         f->always = true;
+    if (sw_slice_eq_str(flag, "w"))
+        f->wrapped = true;
     if (sw_slice_eq_str(flag, "set"))
         s->list_type = SW_LIST_SET;
     if (sw_slice_eq_str(flag, "merge"))

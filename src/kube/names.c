@@ -96,6 +96,21 @@ struct sw_name_msgs sw_name_dns1123_subdomain(struct sw_slice s)
     return m;
 }
 
+struct sw_name_msgs sw_name_wildcard(struct sw_slice s)
+{
+    struct sw_name_msgs m = {0};
+
+    if (s.n > 253)
+        add(&m, "must be no more than 253 characters");
+    if (!sw_slice_has_prefix(s, SW_SLICE_LIT("*.")) || !dns_subdomain(sw_slice_from(s, 2)))
+        add(&m,
+            "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS "
+            "subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and "
+            "end with an alphanumeric character (e.g. '*.example.com', regex used for validation "
+            "is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')");
+    return m;
+}
+
 struct sw_name_msgs sw_name_dns1035_label(struct sw_slice s)
 {
     struct sw_name_msgs m = {0};

@@ -18,6 +18,8 @@ typedef struct sw_name_msgs (*sw_name_fn)(struct sw_slice name);
 
 struct sw_name_msgs sw_name_dns1123_label(struct sw_slice s);
 struct sw_name_msgs sw_name_dns1123_subdomain(struct sw_slice s);
+/* "*." and a subdomain. */
+struct sw_name_msgs sw_name_wildcard(struct sw_slice s);
 struct sw_name_msgs sw_name_dns1035_label(struct sw_slice s);
 /* A segment of a URL path: not ".", not "..", no '/' and no '%'. */
 struct sw_name_msgs sw_name_path_segment(struct sw_slice s);

@@ -276,10 +276,28 @@ static int read_entry(struct reader *r, const struct sw_pb_field *d, struct sw_s
     return SW_OK;
 }
 
+/* Field 1 of a message that JSON does not show; number 0 when there is none. */
+static bool unwrap(const struct field *f, struct field *ret)
+{
+    struct sw_slice in = f->data;
+
+    *ret = (struct field){0};
+    while (in.n) {
+        struct field x;
+
+        if (!next_field(&in, &x))
+            return false;
+        if (x.number == 1)
+            *ret = x;
+    }
+    return f->wire == 2;
+}
+
 static int put_field(struct reader *r, const struct sw_pb_field *d, const struct field *f,
                      unsigned depth, struct sw_json *out)
 {
     struct sw_json *old = sw_json_get(out, d->name);
+    struct field inner;
     struct sw_json *v;
     int rc;
 
@@ -291,6 +309,13 @@ static int put_field(struct reader *r, const struct sw_pb_field *d, const struct
             sw_json_set(r->a, out, d->name, old);
         }
         return read_entry(r, d, f->data, depth, old);
+    }
+    if (d->wrapped) {
+        if (!unwrap(f, &inner))
+            return malformed(r, "wrapped field");
+        if (!inner.number)
+            return SW_OK;
+        f = &inner;
     }
     rc = read_value(r, d, f, depth, &v);
     if (rc < 0 || !v)

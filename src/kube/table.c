@@ -149,8 +149,7 @@ static int by_text(const void *a, const void *b)
     return sw_slice_cmp(*(const struct sw_slice *)a, *(const struct sw_slice *)b);
 }
 
-/* Addresses and names of load balancers, in order, each once. */
-static void put_ingress(const struct table_row *r, struct sw_buf *b, const struct sw_json *in)
+void table_put_balancers(const struct table_row *r, struct sw_buf *b, const struct sw_json *in)
 {
     struct sw_slice *p = sw_arena_array(r->a, sw_json_len(in) + 1, sizeof(*p));
     size_t n = 0;
@@ -179,7 +178,7 @@ CELL(c_svc_external)
         return text_at(r, "spec.externalName");
     sw_buf_init(&b, 4096);
     if (balanced)
-        put_ingress(r, &b, in);
+        table_put_balancers(r, &b, in);
     for (size_t i = 0; i < sw_json_len(ips); i++)
         sw_tx_printf(&b, "%s%.*s", sw_buf_len(&b) ? "," : "",
                      SW_SLICE_ARG(sw_json_str(sw_json_at(ips, i))));
@@ -587,6 +586,18 @@ static const struct column t_pod[] = {NAME,
                                       {"Nominated Node", "string", table_pod_nominated, 1},
                                       {"Readiness Gates", "string", table_pod_gates, 1},
                                       {0}};
+static const struct column t_ingress[] = {NAME,
+                                          {"Class", "string", table_ingress_class, 0},
+                                          {"Hosts", "string", table_ingress_hosts, 0},
+                                          {"Address", "string", table_ingress_address, 0},
+                                          {"Ports", "string", table_ingress_ports, 0},
+                                          AGE,
+                                          {0}};
+static const struct column t_ingress_class[] = {NAME,
+                                                {"Controller", "string", table_class_controller, 0},
+                                                {"Parameters", "string", table_class_parameters, 0},
+                                                AGE,
+                                                {0}};
 static const struct column t_webhooks[] = {NAME, {"Webhooks", "integer", c_webhooks, 0}, AGE, {0}};
 
 static const struct column *columns_of(const struct sw_builtin *b)
@@ -608,6 +619,8 @@ static const struct column *columns_of(const struct sw_builtin *b)
         {"ValidatingAdmissionPolicy", t_policy},
         {"ValidatingAdmissionPolicyBinding", t_policy_binding},
         {"EndpointSlice", t_slice},
+        {"Ingress", t_ingress},
+        {"IngressClass", t_ingress_class},
         {"Lease", t_lease},
         {"Role", t_created},
         {"ClusterRole", t_created},

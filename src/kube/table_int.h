@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/json.h"
 
 struct table_row {
@@ -15,6 +16,16 @@ struct table_row {
 
 /* The string at a dotted path; empty when there is none. */
 struct sw_slice table_text(const struct sw_json *obj, const char *path);
+/* Addresses and names of load balancers, in order, each once. */
+void table_put_balancers(const struct table_row *r, struct sw_buf *b, const struct sw_json *in);
+
+/* --- table_ingress.c --- */
+struct sw_json *table_ingress_class(const struct table_row *r);
+struct sw_json *table_ingress_hosts(const struct table_row *r);
+struct sw_json *table_ingress_address(const struct table_row *r);
+struct sw_json *table_ingress_ports(const struct table_row *r);
+struct sw_json *table_class_controller(const struct table_row *r);
+struct sw_json *table_class_parameters(const struct table_row *r);
 
 /* --- table_node.c --- */
 struct sw_json *table_node_status(const struct table_row *r);

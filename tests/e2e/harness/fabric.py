@@ -27,8 +27,10 @@ _PATHS = {
     "HTTPRoute": (API, "httproutes"), "GRPCRoute": (API, "grpcroutes"), "TLSRoute": (API, "tlsroutes"),
     "TCPRoute": (API, "tcproutes"), "UDPRoute": (API, "udproutes"),
     "BackendTLSPolicy": (API, "backendtlspolicies"),
+    "Ingress": ("networking.k8s.io/v1", "ingresses"),
+    "IngressClass": ("networking.k8s.io/v1", "ingressclasses"),
 }
-_GLOBAL = {"Namespace", "ClusterRole", "ClusterRoleBinding", "GatewayClass"}
+_GLOBAL = {"Namespace", "ClusterRole", "ClusterRoleBinding", "GatewayClass", "IngressClass"}
 
 
 def path_of(kind, name="", namespace="default"):
