@@ -39,6 +39,7 @@ struct up_conn {
 
 struct sw_gw_pool {
     struct sw_gw_worker *worker;
+    struct sw_list link;           /* in worker->pools */
     struct sw_gw_pool *next;       /* of the same host, for another server name */
     char *name;                    /* owned: the server name; NULL: none */
     struct sw_gw_tls_want want;    /* with TLS */
@@ -55,6 +56,7 @@ struct sw_gw_pool {
     uint32_t n_queue;
     bool h2; /* the host speaks HTTP/2: asked for, or seen by ALPN */
     bool released;
+    bool held; /* somebody up the stack still needs it */
 };
 
 /* ---- up_pool.c ---- */

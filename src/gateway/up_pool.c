@@ -28,8 +28,9 @@ static const struct sw_gw_conn_ops dial_ops;
 
 static void pool_maybe_free(struct sw_gw_pool *p)
 {
-    if (!p->released || p->n_conns || p->n_queue)
+    if (!p->released || p->held || p->n_conns || p->n_queue)
         return;
+    sw_list_unlink(&p->link);
     sw_timer_stop(p->worker->loop, &p->sweep);
     (void)sw_gw_cluster_unref(p->cluster);
     sw_free(p->name);
@@ -102,6 +103,7 @@ static struct sw_gw_pool *pool_new(struct sw_gw_worker *w, struct sw_gw_host *h,
     sw_list_init(&p->idle);
     sw_list_init(&p->busy);
     sw_list_init(&p->queue);
+    sw_list_push_back(&w->pools, &p->link);
     p->next = h->pool;
     h->pool = p;
     return p;
@@ -130,6 +132,16 @@ void sw_gw_pool_release(struct sw_gw_pool *p)
 
         release_one(p);
         p = next;
+    }
+}
+
+void sw_gw_pools_close(struct sw_gw_worker *w)
+{
+    SW_LIST_FOREACH (at, &w->pools) {
+        struct sw_gw_pool *p = SW_CONTAINER_OF(at, struct sw_gw_pool, link);
+
+        while (!sw_list_empty(&p->busy))
+            up_gone(SW_CONTAINER_OF(p->busy.next, struct up_conn, link), true);
     }
 }
 
@@ -394,8 +406,14 @@ void up_free(struct sw_gw_conn *c)
     sw_free(u);
     p->n_conns--;
     adjust(&cell_of(p)->cx, -1);
-    if (p->n_queue && may_dial(p))
+    /* A dial that fails at once takes one of the queue with it, which may even release the pool. */
+    p->held = true;
+    while (p->n_queue && may_dial(p)) {
         dial(p);
+        if (p->n_conns)
+            break;
+    }
+    p->held = false;
     pool_maybe_free(p);
 }
 

@@ -213,6 +213,7 @@ static void *worker_main(void *arg)
     sw_gw_udp_free(w);
     sw_gw_hosts_free(w->hosts);
     w->hosts = NULL;
+    sw_gw_pools_close(w);
     for (int i = 0; i < 4; i++)
         sw_loop_turn(w->loop, 0); /* objects are freed from the loop */
     sw_pipe_pool_done();
@@ -229,6 +230,7 @@ int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, unsigned in
     w->fd_ceiling = (int)sw_min(fds - fds / 10, INT32_MAX);
     sw_list_init(&w->sockets);
     sw_list_init(&w->downs);
+    sw_list_init(&w->pools);
     sw_list_init(&w->exchanges);
     sw_list_init(&w->dirty);
     w->rx = sw_malloc(SW_GW_RX + 16);

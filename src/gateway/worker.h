@@ -170,6 +170,9 @@ void sw_gw_pool_cancel(struct sw_exchange *x);
 /* The host is going (config change, shutdown): idle connections are closed, busy ones when they are
  * done; the pool frees itself. NULL is fine. The host must not use it afterwards. */
 void sw_gw_pool_release(struct sw_gw_pool *p);
+/* The worker ends and has no exchanges any more: what still dials, or waits for its peer, is closed
+ * too. The loop frees it. */
+void sw_gw_pools_close(struct sw_gw_worker *w);
 
 /* ---- life, called by the main thread ---- */
 SW_NODISCARD int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, unsigned index,

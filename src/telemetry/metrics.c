@@ -243,9 +243,14 @@ static struct sw_metric *traffic_find(struct sw_metrics_shard *s, const struct k
 
     if (m)
         return m;
-    if (s->count[FAMILY_TRAFFIC] >= s->metrics->opts.max_traffic && !traffic_evict(s)) {
-        say_overflow(s, "istio_tcp_connections", s->metrics->opts.max_traffic);
-        return traffic_overflow(s, k->b[1] ? SW_REPORTER_DESTINATION : SW_REPORTER_SOURCE);
+    if (s->count[FAMILY_TRAFFIC] >= s->metrics->opts.max_traffic) {
+        if (!traffic_evict(s)) {
+            say_overflow(s, "istio_tcp_connections", s->metrics->opts.max_traffic);
+            return traffic_overflow(s, k->b[1] ? SW_REPORTER_DESTINATION : SW_REPORTER_SOURCE);
+        }
+        m = sw_map_get(&s->map, sw_slice(k->b, k->n));
+        if (m) /* the labels are 'overflow' themselves: the eviction has just made that set */
+            return m;
     }
     return shard_insert(s, k, TRAFFIC_CELLS);
 }

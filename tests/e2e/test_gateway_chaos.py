@@ -26,8 +26,10 @@ def spots(node, path=()):
 def damage(resource, rng):
     out = copy.deepcopy(resource)
     for _ in range(rng.randint(1, 3)):
-        where = rng.choice(list(spots(out)))
-        node = out
+        left = list(spots(out))
+        if not left:
+            break
+        where, node = rng.choice(left), out
         for k in where[:-1]:
             node = node[k]
         if rng.random() < 0.3:
