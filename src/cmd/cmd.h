@@ -13,6 +13,7 @@ int sw_cmd_control(int argc, char **argv);
 int sw_cmd_envoy(int argc, char **argv);
 int sw_cmd_xds(int argc, char **argv);
 int sw_cmd_status(int argc, char **argv);
+int sw_cmd_up(int argc, char **argv);
 
 /* Options of `cni redirect VERB` and of `control`, for the manual pages. */
 extern const struct sw_opts_cmd sw_control_options;
@@ -20,6 +21,7 @@ extern const struct sw_opts_cmd sw_cni_redirect_options;
 extern const struct sw_opts_cmd sw_envoy_options;
 extern const struct sw_opts_cmd sw_xds_options;
 extern const struct sw_opts_cmd sw_status_options;
+extern const struct sw_opts_cmd sw_up_options;
 
 /* Prints "spanwire: MESSAGE" on standard error; returns 1, the exit status of every failure. */
 int sw_cmd_fail(const struct sw_err *err);

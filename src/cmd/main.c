@@ -20,6 +20,7 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const struct sw_opts_cmd *options; /* for the manual page; NULL: written by hand */
 } commands[] = {
+    {"up", "control, relay, sidecar and gateway on this machine", sw_cmd_up, &sw_up_options},
     {"node", "encrypt and authorise the connections of workloads (HBONE)", sw_cmd_node,
      &sw_node_options},
     {"gateway", "serve HTTP, TLS, TCP and UDP as xDS resources say", sw_cmd_gateway,
