@@ -59,11 +59,11 @@ static int bind_source(int fd, uint32_t source, uint64_t turn)
 }
 
 /* The answer is read byte by byte at its end only: one read normally holds all of it. */
-static int do_prelude(int fd, const char *authority)
+static int do_prelude(int fd, const struct load_opts *o)
 {
     char buf[1024];
-    int n =
-        snprintf(buf, sizeof(buf), "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", authority, authority);
+    int n = snprintf(buf, sizeof(buf), "CONNECT %s HTTP/1.1\r\nHost: %s\r\n%s%s\r\n", o->connect,
+                     o->connect, o->header ? o->header : "", o->header ? "\r\n" : "");
     size_t have = 0;
 
     if (n < 0 || (size_t)n >= sizeof(buf) || write(fd, buf, (size_t)n) != n)
@@ -90,7 +90,7 @@ int load_dial(const struct load_opts *o, uint64_t turn)
         return -1;
     if (set_options(fd) < 0 || (o->source && bind_source(fd, o->source, turn) < 0) ||
         connect(fd, (const struct sockaddr *)&o->to, sizeof(o->to)) < 0 ||
-        (o->connect && do_prelude(fd, o->connect) < 0)) {
+        (o->connect && do_prelude(fd, o) < 0)) {
         int saved = errno;
 
         load_reset(fd);

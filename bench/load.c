@@ -26,7 +26,7 @@ static const char usage[] =
     "       load http   --to IP:PORT --get PATH [--host NAME] [--secs S] [--rate N]\n"
     "       load idle   --to IP:PORT --conns N          (holds them until its input closes)\n"
     "       load start  --to IP:PORT -- PROGRAM ARG...\n"
-    "       every client takes --connect AUTHORITY: HTTP/1.1 CONNECT first\n";
+    "       every client takes --connect AUTHORITY [--header LINE]: HTTP/1.1 CONNECT first\n";
 
 static const struct {
     const char *name;
@@ -56,6 +56,7 @@ static const struct option longopts[] = {
     {"burst", required_argument, NULL, 'b'},
     {"pause", required_argument, NULL, 'p'},
     {"connect", required_argument, NULL, 'c'},
+    {"header", required_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
 
@@ -192,6 +193,9 @@ static void parse_option(struct load_opts *o, int c)
         break;
     case 'c':
         o->connect = optarg;
+        break;
+    case 'h':
+        o->header = optarg;
         break;
     case 'g':
         o->get = optarg;

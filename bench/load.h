@@ -36,6 +36,7 @@ struct listener {
 struct load_opts {
     struct sockaddr_in to;
     const char *connect; /* authority of the CONNECT prelude, NULL for none */
+    const char *header;  /* "name: value" to go with it, NULL for none */
     double secs;
     double warm_secs;  /* bulk: time before the measured window opens */
     double pause_secs; /* cps with bursts: idle time between bursts, not counted */

@@ -19,6 +19,8 @@ def load_argv(ctx, cand, mode, kind, *extra, cpus=None):
     argv = [ctx.load, mode, "--to", f"{host}:{port}", *extra]
     if authority:
         argv += ["--connect", authority]
+        if getattr(cand, "header", None):
+            argv += ["--header", cand.header]
     return ctx.box.pin(argv, cpus)
 
 

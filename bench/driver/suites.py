@@ -12,6 +12,7 @@ from . import l7
 from . import measure as m
 from . import procs
 from . import propagate
+from . import tunnel
 from .candidates import NodePair, NodePass, Peer, Raw, find_program
 from .procs import LoadError
 
@@ -414,5 +415,10 @@ def run_l7(ctx):
     l7.run_l7(ctx, Field)
 
 
+def run_tunnel(ctx):
+    tunnel.run_tunnel(ctx, Field, RELAYS)
+
+
 SUITES = {"pass": run_pass, "hbone": run_hbone, "handshake": run_handshake, "mem": run_mem,
-          "l7": run_l7, "propagate": propagate.run_propagate, "api": run_api, "start": run_start, "size": run_size, "floors": run_floors}
+          "l7": run_l7, "propagate": propagate.run_propagate, "api": run_api, "tunnel": run_tunnel,
+          "start": run_start, "size": run_size, "floors": run_floors}

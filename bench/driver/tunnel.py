@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Suite `tunnel`: TCP in, QUIC between two processes that know each other by key, TCP out.
+
+Peers: the real iroh (npm) moving the same bytes in the same way, ngtcp2's own client and server
+(stream to stream: they have no TCP at either end, which favours them), and HAProxy and nginx as
+plain relays, which encrypt nothing.
+"""
+import os
+import re
+import subprocess
+import tempfile
+import time
+
+from . import measure as m
+from . import procs
+from .candidates import ECHO, SERVER, SINK, Candidate, Raw, find_program
+from .procs import LoadError
+
+NODE_ID = re.compile(r"\b([0-9a-f]{64})\b")
+IDLE_TUNNELS = 1000
+
+
+def clients_dir(ctx):
+    return os.path.join(os.path.dirname(ctx.here), "tests", "e2e", "clients")
+
+
+def wait_line(path, pattern, p, secs=10.0):
+    end = time.monotonic() + secs
+    while time.monotonic() < end:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as f:
+                found = re.search(pattern, f.read())
+        except OSError:
+            found = None
+        if found:
+            return found
+        if p.poll() is not None:
+            break
+        time.sleep(0.02)
+    with open(path, encoding="utf-8", errors="replace") as f:
+        raise LoadError(f"did not say {pattern!r}; it said: {f.read()[-300:]}")
+
+
+class Spanwire(Candidate):
+    """`spanwire sidecar` and `spanwire connector run`, one QUIC connection between them."""
+
+    peer = False
+    connect = True
+
+    def __init__(self, ctx, index, name="spanwire", bind="127.0.0.1"):
+        super().__init__(ctx, index)
+        self.name = name
+        self.bind = bind
+        self.header = None
+
+    def available(self):
+        return None if os.access(self.ctx.binary, os.X_OK) else "spanwire is not built"
+
+    def rules(self):
+        return []
+
+    def target(self, kind):
+        return "127.0.0.1", self.base, f"{SERVER}:{ECHO if kind == 'echo' else SINK}"
+
+    def _path(self, name):
+        return os.path.join(self.ctx.dir, f"{self.name}-{name}")
+
+    def start(self):
+        device = procs.spawn(self.ctx.box.pin([
+            self.ctx.binary, "connector", "run", "--standalone", "--data", self._path("device"),
+            "--bind", f"{self.bind}:{self.base + 1}", "--allow", f"{SERVER}:{ECHO}",
+            "--allow", f"{SERVER}:{SINK}", "--open", "--admin-addr", f"127.0.0.1:{self.base + 2}",
+            "--log-level", "info,access=off"], self.cpus), self._path("device.log"))
+        self.sides = [device]
+        node = wait_line(self._path("device.log"), NODE_ID, device).group(1)
+        self.header = f"x-iroh-endpoint-id: {node}"
+        sidecar = procs.spawn(self.ctx.box.pin([
+            self.ctx.binary, "sidecar", "--listen", f"127.0.0.1:{self.base}", "--key-file",
+            self._path("sidecar.key"), "--peer", f"{node}={self.bind}:{self.base + 1}",
+            "--admin-addr", f"127.0.0.1:{self.base + 3}", "--stats-addr", f"127.0.0.1:{self.base + 4}",
+            "--ready-addr", f"127.0.0.1:{self.base + 5}", "--log-level", "info,access=off"],
+            self.cpus), self._path("sidecar.log"))
+        self.sides.insert(0, sidecar)
+        procs.wait_accepting(sidecar, "127.0.0.1", self.base)
+
+
+class Iroh(Candidate):
+    """Two Node.js processes with the real iroh between them."""
+
+    name = "iroh"
+
+    def available(self):
+        if not find_program("node"):
+            return "node is not installed"
+        if not os.path.isdir(os.path.join(clients_dir(self.ctx), "node_modules/@number0/iroh")):
+            return "npm's @number0/iroh is not installed (make test does it)"
+        return None
+
+    def rules(self):
+        return []
+
+    def target(self, kind):
+        return "127.0.0.1", self.base + (0 if kind == "echo" else 1), None
+
+    def start(self):
+        env = {**os.environ, "NODE_NO_WARNINGS": "1", "SPANWIRE_CLIENTS": clients_dir(self.ctx)}
+        script = os.path.join(self.ctx.here, "peers", "iroh-tunnel.mjs")
+        for kind, port, at in (("echo", ECHO, self.base), ("sink", SINK, self.base + 1)):
+            log = os.path.join(self.ctx.dir, f"iroh-{kind}.log")
+            exit_ = procs.spawn(self.ctx.box.pin(
+                [find_program("node"), script, "exit", f"{SERVER}:{port}"], self.cpus), log, env=env)
+            self.sides.append(exit_)
+            node, address = wait_line(log, r"([0-9a-f]{64}) (127\.[\d.]+:\d+)", exit_).groups()
+            entry = procs.spawn(self.ctx.box.pin(
+                [find_program("node"), script, "entry", f"127.0.0.1:{at}", node, address],
+                self.cpus), log, env=env)
+            self.sides.insert(0, entry)
+            procs.wait_accepting(entry, "127.0.0.1", at)
+
+
+class Ngtcp2(Candidate):
+    """ngtcp2's own HTTP/3 tools: a file from memory to /dev/null, one stream."""
+
+    name = "ngtcp2"
+    MB = 400
+
+    def available(self):
+        if not find_program("gtlsserver") or not find_program("gtlsclient"):
+            return "ngtcp2-client and ngtcp2-server are not installed"
+        return None
+
+    def rules(self):
+        return []
+
+    def start(self):
+        self.root = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        with open(os.path.join(self.root, "file"), "wb") as f:
+            f.truncate(self.MB * 1_000_000)
+        tls = self.ctx.tls_dir()
+        log = os.path.join(self.ctx.dir, "gtlsserver.log")
+        server = procs.spawn(self.ctx.box.pin([
+            find_program("gtlsserver"), "-q", "-d", self.root, "--max-stream-data-bidi-local=16M",
+            "--max-data=64M", "--max-window=64M", "--max-stream-window=64M", "--no-quic-dump",
+            "--no-http-dump", "127.0.0.1", str(self.base), os.path.join(tls, "bench.key"),
+            os.path.join(tls, "bench.crt")], self.cpus), log)
+        self.sides = [server]
+        time.sleep(0.3)
+        if server.poll() is not None:
+            raise LoadError("gtlsserver ended: " + open(log, encoding="utf-8").read()[-300:])
+
+    def stop(self):
+        super().stop()
+        if getattr(self, "root", None):
+            subprocess.run(["rm", "-rf", self.root], check=False)
+
+    def fetch(self):
+        """Bits per second, the handshake of one connection included (1 ms in about a second)."""
+        argv = self.ctx.box.pin([
+            find_program("gtlsclient"), "-q", "--exit-on-all-streams-close", "--no-quic-dump",
+            "--no-http-dump", "--max-data=64M", "--max-stream-data-bidi-local=64M",
+            "--max-window=64M", "--max-stream-window=64M", "127.0.0.1", str(self.base),
+            f"https://127.0.0.1:{self.base}/file"], self.cpus)
+        begin = time.monotonic()
+        done = subprocess.run(argv, capture_output=True, timeout=60)
+        took = time.monotonic() - begin
+        if done.returncode:
+            raise LoadError(f"gtlsclient ended with {done.returncode}: {done.stderr[-200:]}")
+        return {"gbps": round(self.MB * 8e6 / took / 1e9, 3), "secs": round(took, 3)}
+
+
+def throughput(ctx, cand):
+    return cand.fetch() if isinstance(cand, Ngtcp2) else m.bulk(ctx, cand)
+
+
+def ratio(ctx, name, data, what, ours, theirs, void):
+    a, b = m.series(data, ours, what), m.series(data, theirs, what)
+    if a and b:
+        ctx.result["ratios"][name] = {"rounds": m.apply(lambda x, y: x / y, a, b), "void": void,
+                                      "per_peer": {}}
+
+
+def run_tunnel(ctx, field_type, relays):
+    field = field_type(ctx, "tunnel")
+    field.add(Raw)
+    field.add_peers(relays)
+    if ctx.wants("iroh", "iroh"):
+        field.add(Iroh)
+    if ctx.wants("ngtcp2", "ngtcp2"):
+        field.add(Ngtcp2)
+    field.add(Spanwire)
+    with field:
+        with_tcp = [n for n in field.names() if n != "ngtcp2"]
+        data = field.measure("bulk", "gbps", lambda c: throughput(ctx, c))
+        void = field.out["bulk"]["void"]
+        for peer in ("ngtcp2", "iroh", *relays):
+            ratio(ctx, f"tunnel.bulk_{peer}", data, "gbps", "spanwire", peer, void)
+        data = field.measure("rtt", "p50_us", lambda c: m.rtt(ctx, c), with_tcp)
+        void = field.out["rtt"]["void"]
+        for peer in ("iroh", *relays):
+            ratio(ctx, f"tunnel.rtt_{peer}", data, "p50_us", "spanwire", peer, void)
+        data = field.measure("streams", "rate", lambda c: m.cps(ctx, c), with_tcp)
+        void = field.out["streams"]["void"]
+        for peer in ("iroh", *relays):
+            ratio(ctx, f"tunnel.streams_{peer}", data, "rate", "spanwire", peer, void)
