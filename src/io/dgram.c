@@ -17,7 +17,8 @@ static int new_socket(const struct sw_addr *a, int *ret_fd, struct sw_err *err)
     return SW_OK;
 }
 
-int sw_dgram_bind(const struct sw_addr *at, bool reuse_port, int *ret_fd, struct sw_err *err)
+static int bind_new(const struct sw_addr *at, bool reuse_port, bool v6only, int *ret_fd,
+                    struct sw_err *err)
 {
     struct sockaddr_storage ss;
     socklen_t len = sw_addr_to_sockaddr(at, &ss);
@@ -29,6 +30,8 @@ int sw_dgram_bind(const struct sw_addr *at, bool reuse_port, int *ret_fd, struct
         return rc;
     if (reuse_port)
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+    if (v6only && at->ip.family == 6)
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
     if (bind(fd, (const struct sockaddr *)&ss, len) != 0) {
         char text[SW_ADDR_TEXT];
 
@@ -38,6 +41,16 @@ int sw_dgram_bind(const struct sw_addr *at, bool reuse_port, int *ret_fd, struct
     }
     *ret_fd = fd;
     return SW_OK;
+}
+
+int sw_dgram_bind(const struct sw_addr *at, bool reuse_port, int *ret_fd, struct sw_err *err)
+{
+    return bind_new(at, reuse_port, false, ret_fd, err);
+}
+
+int sw_dgram_bind_one_family(const struct sw_addr *at, int *ret_fd, struct sw_err *err)
+{
+    return bind_new(at, false, true, ret_fd, err);
 }
 
 int sw_dgram_connect(const struct sw_addr *to, int *ret_fd, struct sw_err *err)

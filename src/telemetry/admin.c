@@ -163,6 +163,23 @@ static void page_index(struct sw_admin *a, struct sw_http_req *req, struct sw_ht
         sw_http_send_text(r, 500, "page too large\n");
 }
 
+static void on_stats(struct sw_http_req *req, struct sw_http_resp *r, void *arg);
+static void on_ready(struct sw_http_req *req, struct sw_http_resp *r, void *arg);
+
+/* Pages that have listeners of their own elsewhere; true: answered. */
+static bool one_port_page(struct sw_admin *a, struct sw_http_req *req, struct sw_http_resp *r)
+{
+    if (a->opts.extra && a->opts.extra(req, r, a->opts.arg))
+        return true;
+    if (sw_slice_eq_str(req->path, "/metrics"))
+        on_stats(req, r, a);
+    else if (sw_slice_eq_str(req->path, "/ready") || sw_slice_eq_str(req->path, "/healthz/ready"))
+        on_ready(req, r, a);
+    else
+        return false;
+    return true;
+}
+
 static void on_admin(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
 {
     struct sw_admin *a = arg;
@@ -173,6 +190,8 @@ static void on_admin(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
         sw_http_send_text(r, 403, "use localhost or an address as the host name\n");
         return;
     }
+    if (a->opts.one_port && one_port_page(a, req, r))
+        return;
     for (size_t i = 0; i < SW_ARRAY_LEN(pages); i++) {
         if (sw_slice_eq_str(req->path, pages[i].path)) {
             pages[i].handle(a, req, r);
@@ -215,7 +234,8 @@ static void on_ready(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
     struct sw_admin *a = arg;
     SW_BUF_AUTO pending = {.max = 4096};
 
-    if (!sw_slice_eq_str(req->path, "/healthz/ready"))
+    if (!sw_slice_eq_str(req->path, "/healthz/ready") &&
+        !(a->opts.one_port && sw_slice_eq_str(req->path, "/ready")))
         sw_http_send_text(r, 404, "not found\n");
     else if (!sw_http_only_get(req, r))
         return;
@@ -285,6 +305,8 @@ struct sw_admin *sw_admin_new(struct sw_loop *l, const struct sw_admin_opts *o, 
     so.handler = on_ready;
     a->ready = sw_http_server_new(l, &so);
     rc = listen_admin(a, err);
+    if (rc == SW_OK && a->opts.one_port)
+        return a;
     if (rc == SW_OK)
         rc = listen_wild(a, a->stats, &a->opts.stats, 15020, err);
     if (rc == SW_OK)

@@ -23,6 +23,11 @@ struct sw_admin_opts {
     struct sw_addr stats;                 /* family 0: [::]:15020 */
     struct sw_addr ready_at;              /* family 0: [::]:15021 */
     bool no_ipv6;                         /* defaults use IPv4 only */
+    /*
+     * Metrics and readiness (/metrics, /ready) are pages of the admin listener and have none of
+     * their own; 'extra' is asked first and may answer "/".
+     */
+    bool one_port;
     bool reuse_port;                      /* a successor process may listen beside us */
     struct sw_metrics *metrics;           /* borrowed */
     void (*on_scrape)(void *arg);         /* before the metrics are written; may be NULL */

@@ -39,6 +39,20 @@
       "1 while a stream to the control plane is up") \
     X(XDS_REFUSED, COUNTER, "spanwire_xds_refused", "url", \
       "Responses of the control plane that were refused, by resource type") \
+    X(DNS_ANSWERS, COUNTER, "spanwire_dns_answers", "transport,rcode", \
+      "Answers of the discovery DNS server, by code") \
+    X(DNS_DROPPED, COUNTER, "spanwire_dns_dropped", "reason", \
+      "What it did not answer in full: malformed, rate, slip (sent to TCP), connections") \
+    X(DNS_TRANSFERS, COUNTER, "spanwire_dns_transfers", "result", \
+      "Zone transfers to secondaries: sent, stalled") \
+    X(DNS_NOTIFIES, COUNTER, "spanwire_dns_notifies", "result", \
+      "Changes told to secondaries: heard, refused, lost") \
+    X(DNS_SERIAL, GAUGE, "spanwire_dns_serial", "", \
+      "Serial of the zone that is served") \
+    X(DNS_SETS, GAUGE, "spanwire_dns_record_sets", "", \
+      "Record sets of the zone that is served") \
+    X(DNS_UPDATES, COUNTER, "spanwire_dns_updates", "result", \
+      "Dynamic updates sent: done, foreign (owned by another publisher), refused, failed") \
     X(DNS_REQUESTS, COUNTER, "istio_dns_requests", \
       "request_query_type,request_protocol,source_canonical_service,source_canonical_revision", \
       "Queries that reached the DNS proxy (unstable)") \
@@ -87,6 +101,54 @@
       "Connections open or being opened") \
     X(GW_CLUSTER_MEMBERS, GAUGE, "spanwire_gateway_cluster_members", "cluster,state", \
       "Members by state (healthy, failing, ejected)") \
+    X(CONNECTOR_CONNECTIONS, GAUGE, "spanwire_connector_connections", "path", \
+      "Gateways connected to this device, by path (direct, relay)") \
+    X(CONNECTOR_EXCHANGES, COUNTER, "spanwire_connector_exchanges", "kind,result", \
+      "Tunnels and requests this device served, by kind (tcp, udp, http, upgrade) and result") \
+    X(CONNECTOR_BYTES, COUNTER, "spanwire_connector_bytes", "direction", \
+      "Bytes to (in) and from (out) the services of this device") \
+    X(CONNECTOR_API, COUNTER, "spanwire_connector_api_calls", "result", \
+      "Answers of the API to this device (ok, denied, failed)") \
+    X(CONNECTOR_LIVE, GAUGE, "spanwire_connector_live", "", \
+      "1 while the Lease of this device is renewed in time") \
+    X(RELAY_CLIENTS, GAUGE, "spanwire_relay_clients", "", \
+      "Clients connected to the relay") \
+    X(RELAY_ACCEPTS, COUNTER, "spanwire_relay_accepts", "", \
+      "Clients that were let in") \
+    X(RELAY_DISCONNECTS, COUNTER, "spanwire_relay_disconnects", "", \
+      "Clients that left") \
+    X(RELAY_UNIQUE_KEYS, COUNTER, "spanwire_relay_unique_client_keys", "", \
+      "NodeIDs that connected while they had no other connection") \
+    X(RELAY_INACTIVE_ADDED, COUNTER, "spanwire_relay_clients_inactive_added", "", \
+      "Connections another one of the same NodeID took over from") \
+    X(RELAY_INACTIVE_REMOVED, COUNTER, "spanwire_relay_clients_inactive_removed", "", \
+      "Connections of a NodeID that ended while it had others") \
+    X(RELAY_BYTES_SENT, COUNTER, "spanwire_relay_bytes_sent", "", \
+      "Payload forwarded to clients") \
+    X(RELAY_BYTES_RECV, COUNTER, "spanwire_relay_bytes_recv", "", \
+      "Payload received from clients") \
+    X(RELAY_PACKETS_SENT, COUNTER, "spanwire_relay_send_packets_sent", "", \
+      "Datagram frames forwarded to clients") \
+    X(RELAY_PACKETS_RECV, COUNTER, "spanwire_relay_send_packets_recv", "", \
+      "Datagram frames received from clients") \
+    X(RELAY_PACKETS_DROPPED, COUNTER, "spanwire_relay_send_packets_dropped", "reason", \
+      "Datagram frames dropped: unknown (nobody of that NodeID), queue (the receiver is too slow)") \
+    X(RELAY_GOT_PING, COUNTER, "spanwire_relay_got_ping", "", \
+      "Pings of clients") \
+    X(RELAY_SENT_PONG, COUNTER, "spanwire_relay_sent_pong", "", \
+      "Answers to them") \
+    X(RELAY_UNKNOWN_FRAMES, COUNTER, "spanwire_relay_unknown_frames", "", \
+      "Messages that are none of the relay protocol") \
+    X(RELAY_LIMITED_BYTES, COUNTER, "spanwire_relay_bytes_rx_ratelimited", "", \
+      "Bytes after which a client had to wait for its rate") \
+    X(RELAY_LIMITED_CONNS, COUNTER, "spanwire_relay_conns_rx_ratelimited", "", \
+      "Connections that had to wait for their rate at least once") \
+    X(RELAY_HTTP_CONNECTIONS, COUNTER, "spanwire_relay_http_connections", "", \
+      "Connections accepted") \
+    X(RELAY_HTTP_CLOSED, COUNTER, "spanwire_relay_http_connections_closed", "", \
+      "Connections that ended, or became clients") \
+    X(RELAY_HTTP_ERRORED, COUNTER, "spanwire_relay_http_connections_errored", "", \
+      "Connections that broke the rules before they became clients") \
     X(REFUSALS, COUNTER, "spanwire_refusals", "reason", \
       "Connections and streams refused, by reason") \
     X(POOL_HITS, COUNTER, "spanwire_pool_hits", "", \

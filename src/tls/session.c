@@ -131,6 +131,18 @@ static int on_secret(gnutls_session_t s, gnutls_record_encryption_level_t level,
     return 0;
 }
 
+static int on_keylog(gnutls_session_t s, const char *label, const gnutls_datum_t *secret)
+{
+    struct sw_tls_lib *l = gnutls_session_get_ptr(s);
+
+    if (strcmp(label, "EXPORTER_SECRET") == 0 && secret->size <= SW_RECORD_SECRET_MAX) {
+        if (!l->exporter)
+            l->exporter = sw_vault_alloc(SW_RECORD_SECRET_MAX);
+        memcpy(l->exporter, secret->data, secret->size);
+    }
+    return 0;
+}
+
 static int on_extension(void *arg, unsigned id, const unsigned char *data, unsigned n)
 {
     struct sw_tls_lib *l = arg;
@@ -350,6 +362,8 @@ static void set_hooks(struct sw_tls_lib *l)
     gnutls_handshake_set_max_packet_length(s, SW_TLS_HANDSHAKE_OUT_MAX);
     gnutls_handshake_set_secret_function(s, on_secret);
     gnutls_session_set_verify_function(s, on_verify);
+    if (l->params.exporter)
+        gnutls_session_set_keylog_function(s, on_keylog);
     gnutls_handshake_set_hook_function(
         s, l->params.server ? GNUTLS_HANDSHAKE_CLIENT_HELLO : GNUTLS_HANDSHAKE_ENCRYPTED_EXTENSIONS,
         GNUTLS_HOOK_PRE, on_hello);
@@ -448,6 +462,7 @@ void sw_lib_free(struct sw_tls_lib *l)
         gnutls_deinit(l->session);
     sw_tls_cred_unref(l->cred);
     sw_peer_unref(l->peer);
+    sw_vault_free(l->exporter);
     sw_free_secret(l, sizeof(*l));
 }
 
@@ -528,6 +543,7 @@ static int take_over(struct sw_tls *t, struct sw_err *err)
         sw_record_done(&t->rec);
         return sw_err_set(err, SW_EPROTO, "TLS hand-over: keys differ");
     }
+    t->exporter = SW_TAKE(l->exporter);
     sw_lib_free(l);
     t->lib = NULL;
     return SW_OK;

@@ -26,6 +26,7 @@ struct sw_tls_lib {
     uint8_t tx_secret[SW_RECORD_SECRET_MAX];
     size_t rx_len;
     size_t tx_len;
+    uint8_t *exporter; /* params.exporter: vault memory, becomes the connection's */
     size_t in_total;
     uint16_t size_limit; /* record_size_limit of the peer; 0: none */
     uint8_t alert;       /* for verdict; 0: GnuTLS knows */
@@ -43,6 +44,7 @@ struct sw_tls {
     struct sw_record rec;
     const struct sw_tls_peer *peer; /* a reference; NULL before the handshake ended */
     struct sw_tls_lib *lib;         /* owned: GnuTLS's side, NULL once the records are ours */
+    uint8_t *exporter;              /* owned vault memory; NULL: nothing can be exported */
     char alpn[16];
     bool up;      /* handshake ended well */
     bool refused; /* 'web': the peer's certificate was not accepted */

@@ -15,6 +15,7 @@ void sw_tls_free(struct sw_tls *t)
     sw_lib_free(t->lib);
     sw_peer_unref(t->peer);
     sw_record_done(&t->rec);
+    sw_vault_free(t->exporter);
     sw_vault_free(t);
 }
 

@@ -100,6 +100,7 @@ struct sw_tls_params {
      */
     const char *host;
     bool insecure_skip; /* 'web' client: believe anybody. Never a default, always the user's word */
+    bool exporter;      /* keep what sw_tls_export needs */
     struct sw_tls_cred *cred; /* a reference is taken */
     /*
      * "h2", or a comma-separated list by preference; NULL: no ALPN. When given, the handshake
@@ -192,6 +193,14 @@ const char *sw_tls_alpn(const struct sw_tls *t);
 size_t sw_tls_max_plain(const struct sw_tls *t);
 /* "TLS1.3 AES-128-GCM" and the like, for logs. */
 const char *sw_tls_cipher(const struct sw_tls *t);
+/*
+ * Keying material both ends of this very connection can make and nobody else (RFC 8446 section
+ * 7.5): n <= 64 bytes. SW_EINVAL: 'exporter' was not asked for, was let go, or it is not TLS 1.3.
+ */
+SW_NODISCARD int sw_tls_export(const struct sw_tls *t, const char *label, struct sw_slice context,
+                               uint8_t *out, size_t n, struct sw_err *err);
+/* Wipes what sw_tls_export needs. */
+void sw_tls_export_done(struct sw_tls *t);
 /* Heap bytes this connection holds, its shared parts excluded. */
 size_t sw_tls_mem(const struct sw_tls *t);
 

@@ -1,0 +1,604 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dns/update.h"
+
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/time.h"
+#include "dns/update_msg.h"
+#include "io/sock.h"
+#include "telemetry/metrics.h"
+
+enum { TIMEOUT_S = 10, RESYNC_S = 300, RETRY_S = 1, RETRY_MAX_S = 60 };
+
+enum state {
+    IDLE,    /* no connection */
+    PAUSE,   /* after a failure */
+    CONNECT, /* being made */
+    SYNC,    /* waiting for the zone */
+    UPDATE,  /* waiting for the answer to an update */
+};
+
+/* A name we want something at, or have something at. */
+struct item {
+    struct sw_list link; /* in 'queue' while something is to be done */
+    struct sw_dns_name key;
+    struct sw_arena arena; /* of the set */
+    struct sw_dns_rrset set;
+    uint64_t want; /* fingerprint; 0 = nothing */
+    uint64_t have; /* what the server has of ours; 0 = nothing known */
+    bool foreign;  /* owned by another publisher, until the next comparison */
+    bool seen;     /* in the newest set */
+    bool tried;    /* the other way of writing failed: see next_kind */
+};
+
+struct sw_dns_updater {
+    struct sw_loop *loop;
+    struct sw_dns_updater_opts o;
+    char owner[65];
+    struct sw_arena arena;
+    struct sw_slice marker;
+    struct sw_map items;
+    struct sw_list queue;
+    size_t foreign;
+    enum state state;
+    bool need_sync;
+    bool no_axfr; /* the server does not let us: said once */
+    bool given;   /* a set was given: before, everything would look unwanted */
+    int fd;
+    struct sw_watch watch;
+    struct sw_timer timer; /* deadline, or end of a pause */
+    struct sw_timer resync;
+    uint64_t pause_ns;
+    struct sw_buf in;
+    struct sw_buf out;
+    uint16_t id;
+    struct sw_dns_tsig_ctx tsig;
+    struct item *current; /* of UPDATE */
+    enum sw_dns_update_kind kind;
+    uint64_t sent; /* fingerprint of what is under way: it->want may change meanwhile */
+    struct sw_dns_inventory inventory;
+    uint64_t done;
+    uint64_t failures;
+    uint8_t scratch[SW_DNS_MSG_MAX];
+};
+
+static void proceed(struct sw_dns_updater *u);
+
+static void count(struct sw_dns_updater *u, const char *result)
+{
+    if (u->o.metrics)
+        sw_metric_add(sw_metric_get1(u->o.metrics, SW_METRIC_DNS_UPDATES, result), 1);
+}
+
+/* ---- items ---- */
+
+static struct item *item_at(struct sw_dns_updater *u, const struct sw_dns_name *name)
+{
+    struct sw_dns_name key = *name;
+    struct item *it;
+
+    sw_dns_name_lower(&key);
+    it = sw_map_get(&u->items, sw_slice(key.b, key.n));
+    if (it)
+        return it;
+    it = SW_NEW(struct item);
+    it->key = key;
+    it->set.name = *name;
+    it->set.type = SW_DNS_TXT;
+    sw_list_init(&it->link);
+    (void)sw_map_put(&u->items, sw_slice(it->key.b, it->key.n), it);
+    return it;
+}
+
+static void free_item(struct sw_dns_updater *u, struct item *it)
+{
+    if (u->current == it)
+        u->current = NULL;
+    (void)sw_map_del(&u->items, sw_slice(it->key.b, it->key.n));
+    sw_list_unlink(&it->link);
+    sw_arena_clear(&it->arena);
+    sw_free(it);
+}
+
+static void set_foreign(struct sw_dns_updater *u, struct item *it, bool on)
+{
+    if (it->foreign != on)
+        u->foreign = on ? u->foreign + 1 : u->foreign - 1;
+    it->foreign = on;
+}
+
+/* Puts it where it belongs now; may free it. */
+static void file_item(struct sw_dns_updater *u, struct item *it)
+{
+    sw_list_unlink(&it->link);
+    it->tried = false;
+    if (it->want != it->have && !it->foreign)
+        sw_list_push_back(&u->queue, &it->link);
+    else if (!it->want) {
+        set_foreign(u, it, false);
+        free_item(u, it);
+    }
+}
+
+static void take_set(struct sw_dns_updater *u, const struct sw_dns_rrset *s)
+{
+    struct item *it = item_at(u, &s->name);
+    uint64_t print = sw_dns_set_print(s);
+    struct sw_slice *rdata;
+
+    it->seen = true;
+    if (it->want == print)
+        return;
+    sw_arena_clear(&it->arena);
+    rdata = sw_arena_array(&it->arena, s->n + 1, sizeof(*rdata));
+    for (size_t i = 0; i < s->n; i++)
+        rdata[i] = sw_arena_slice(&it->arena, s->rdata[i]);
+    it->set = (struct sw_dns_rrset){
+        .name = s->name, .type = SW_DNS_TXT, .ttl = s->ttl, .rdata = rdata, .n = s->n};
+    it->want = print;
+}
+
+void sw_dns_updater_set(struct sw_dns_updater *u, const struct sw_dns_rrset *sets, size_t n)
+{
+    SW_MAP_FOREACH (slot, &u->items)
+        ((struct item *)slot->value)->seen = false;
+    for (size_t i = 0; i < n; i++)
+        if (sets[i].type == SW_DNS_TXT && sets[i].n)
+            take_set(u, &sets[i]);
+    SW_MAP_FOREACH (slot, &u->items) {
+        struct item *it = slot->value;
+
+        if (!it->seen)
+            it->want = 0;
+        if (it != u->current) /* that one is filed when its answer is there */
+            file_item(u, it);
+    }
+    u->given = true;
+    if (u->state == IDLE)
+        proceed(u);
+}
+
+/* ---- the connection ---- */
+
+static void hang_up(struct sw_dns_updater *u)
+{
+    sw_timer_stop(u->loop, &u->timer);
+    sw_watch_stop(&u->watch);
+    sw_sock_close(u->fd);
+    u->fd = -1;
+    sw_buf_clear(&u->in);
+    sw_buf_clear(&u->out);
+    sw_dns_inventory_done(&u->inventory);
+    if (u->current)
+        file_item(u, SW_TAKE(u->current));
+    u->state = IDLE;
+}
+
+static void on_pause_end(struct sw_timer *t)
+{
+    struct sw_dns_updater *u = SW_CONTAINER_OF(t, struct sw_dns_updater, timer);
+
+    u->state = IDLE;
+    proceed(u);
+}
+
+/* Logged once per failure, and the failures come further and further apart. */
+static void fail(struct sw_dns_updater *u, const char *what, const char *why)
+{
+    char text[SW_ADDR_TEXT];
+
+    u->failures++;
+    count(u, "failed");
+    u->pause_ns = u->pause_ns ? sw_min(u->pause_ns * 2, RETRY_MAX_S * SW_NS_PER_S) : u->o.retry_ns;
+    sw_log_warn("dns", "update server %s: %s: %s; again in %llu ms",
+                sw_addr_text(&u->o.server, text), what, why,
+                (unsigned long long)(u->pause_ns / SW_NS_PER_MS));
+    hang_up(u);
+    u->state = PAUSE;
+    u->need_sync = true;
+    sw_timer_start(u->loop, &u->timer, u->pause_ns / 2 + sw_rand_below(u->pause_ns), on_pause_end);
+}
+
+static void on_deadline(struct sw_timer *t)
+{
+    struct sw_dns_updater *u = SW_CONTAINER_OF(t, struct sw_dns_updater, timer);
+
+    fail(u, u->state == CONNECT ? "connect" : "answer", "took too long");
+}
+
+static void arm(struct sw_dns_updater *u)
+{
+    sw_timer_start(u->loop, &u->timer, u->o.timeout_ns, on_deadline);
+}
+
+/* ---- sending ---- */
+
+/* Signs what w holds and queues it; the state says what for. */
+static bool send_message(struct sw_dns_updater *u, struct sw_dns_writer *w, enum state state)
+{
+    uint8_t len[2];
+
+    u->tsig = (struct sw_dns_tsig_ctx){.now_s = sw_wall_ns() / SW_NS_PER_S};
+    if (w->full || !sw_dns_tsig_sign(w, &u->o.key, 0, &u->tsig))
+        return false;
+    len[0] = (uint8_t)(w->n >> 8);
+    len[1] = (uint8_t)w->n;
+    (void)!sw_buf_append(&u->out, len, 2);
+    (void)!sw_buf_append(&u->out, w->p, w->n);
+    u->state = state;
+    arm(u);
+    return true;
+}
+
+/*
+ * Which way to write it first. A name we know to be ours is replaced, any other claimed; when the
+ * server says the prerequisite does not hold, the other way is tried once.
+ */
+static enum sw_dns_update_kind next_kind(const struct item *it)
+{
+    bool replace = it->have != 0;
+
+    if (!it->want)
+        return SW_DNS_UPDATE_WITHDRAW;
+    return replace != it->tried ? SW_DNS_UPDATE_REPLACE : SW_DNS_UPDATE_CLAIM;
+}
+
+static void send_update(struct sw_dns_updater *u, struct item *it)
+{
+    struct sw_dns_writer w;
+    char text[SW_DNS_NAME_TEXT];
+
+    u->current = it;
+    u->kind = next_kind(it);
+    u->sent = it->want;
+    sw_list_unlink(&it->link);
+    sw_rand_bytes(&u->id, sizeof(u->id));
+    sw_dns_writer_init(&w, u->scratch, sizeof(u->scratch));
+    sw_dns_update_write(&w, u->id, u->kind, &u->o.zone, &it->set, u->marker);
+    if (send_message(u, &w, UPDATE))
+        return;
+    sw_log_error("dns", "'%.200s' does not fit into an update: left out",
+                 sw_dns_name_text(&it->set.name, text));
+    u->current = NULL;
+    it->have = it->want;
+    proceed(u);
+}
+
+static void send_sync(struct sw_dns_updater *u)
+{
+    struct sw_dns_writer w;
+
+    sw_rand_bytes(&u->id, sizeof(u->id));
+    sw_dns_writer_init(&w, u->scratch, sizeof(u->scratch));
+    sw_dns_axfr_question(&w, u->id, &u->o.zone);
+    (void)send_message(u, &w, SYNC);
+}
+
+/* ---- answers ---- */
+
+static void on_resync(struct sw_timer *t)
+{
+    struct sw_dns_updater *u = SW_CONTAINER_OF(t, struct sw_dns_updater, resync);
+
+    u->need_sync = true;
+    sw_timer_start(u->loop, &u->resync, u->o.resync_ns, on_resync);
+    if (u->state == IDLE)
+        proceed(u);
+}
+
+/* Without a look at the zone everything is written again: that changes nothing that is right. */
+static void sync_blindly(struct sw_dns_updater *u, const char *why)
+{
+    char text[SW_ADDR_TEXT];
+
+    if (!u->no_axfr)
+        sw_log_warn("dns",
+                    "update server %s does not transfer the zone (%s): records of an earlier life "
+                    "are not found",
+                    sw_addr_text(&u->o.server, text), why);
+    u->no_axfr = true;
+    SW_MAP_FOREACH (slot, &u->items) {
+        struct item *it = slot->value;
+
+        if (it->want)
+            it->have = 0;
+        set_foreign(u, it, false);
+        file_item(u, it);
+    }
+}
+
+static bool is_ours(struct sw_dns_updater *u, const struct sw_dns_name *name)
+{
+    struct sw_dns_name at;
+    const struct sw_dns_inventory_name *m;
+
+    if (!sw_dns_marker_name(name, &at))
+        return false;
+    sw_dns_name_lower(&at);
+    m = sw_map_get(&u->inventory.names, sw_slice(at.b, at.n));
+    return m && m->n == 1 && sw_slice_eq(m->first, u->marker);
+}
+
+/* What the zone has is compared with what we want. */
+static void take_inventory(struct sw_dns_updater *u)
+{
+    static const struct sw_slice label = SW_SLICE_LIT("\x05_iroh");
+
+    SW_MAP_FOREACH (slot, &u->items)
+        ((struct item *)slot->value)->have = 0;
+    SW_MAP_FOREACH (slot, &u->inventory.names) {
+        const struct sw_dns_inventory_name *n = slot->value;
+
+        if (sw_slice_has_prefix(sw_slice(n->name.b, n->name.n), label) && is_ours(u, &n->name))
+            item_at(u, &n->name)->have = sw_dns_inventory_print(n);
+    }
+    SW_MAP_FOREACH (slot, &u->items) {
+        set_foreign(u, slot->value, false);
+        file_item(u, slot->value);
+    }
+    sw_dns_inventory_done(&u->inventory);
+}
+
+static void on_sync_message(struct sw_dns_updater *u, struct sw_slice msg, unsigned rcode)
+{
+    int rc;
+
+    if (rcode != SW_DNS_NOERROR) {
+        sync_blindly(u, sw_dns_rcode_text(rcode));
+        u->need_sync = false;
+        proceed(u);
+        return;
+    }
+    rc = sw_dns_inventory_add(&u->inventory, msg, &u->o.zone);
+    u->tsig.timers_only = true;
+    if (rc == SW_OK) {
+        arm(u);
+        return;
+    }
+    if (rc != SW_EOF) {
+        fail(u, "transfer", rc == SW_ELIMIT ? "too large" : "makes no sense");
+        return;
+    }
+    u->no_axfr = false;
+    u->need_sync = false;
+    take_inventory(u);
+    proceed(u);
+}
+
+/* The server says the name is not as we thought. */
+static void on_mismatch(struct sw_dns_updater *u, struct item *it)
+{
+    char text[SW_DNS_NAME_TEXT];
+
+    if (u->kind == SW_DNS_UPDATE_WITHDRAW) {
+        it->have = 0; /* not ours any more: nothing to withdraw */
+        file_item(u, it);
+        return;
+    }
+    if (!it->tried) {
+        it->tried = true;
+        sw_list_push_front(&u->queue, &it->link);
+        return;
+    }
+    count(u, "foreign");
+    sw_log_warn("dns", "'%.200s' is published by somebody else: left alone",
+                sw_dns_name_text(&it->set.name, text));
+    set_foreign(u, it, true);
+    file_item(u, it);
+}
+
+static void on_update_answer(struct sw_dns_updater *u, unsigned rcode)
+{
+    struct item *it = SW_TAKE(u->current);
+    char text[SW_DNS_NAME_TEXT];
+
+    if (!it) {
+        proceed(u);
+        return;
+    }
+    switch (rcode) {
+    case SW_DNS_NOERROR:
+        u->done++;
+        u->pause_ns = 0;
+        count(u, "done");
+        it->have = u->sent;
+        file_item(u, it);
+        break;
+    case SW_DNS_YXDOMAIN:
+    case SW_DNS_YXRRSET:
+    case SW_DNS_NXRRSET:
+    case SW_DNS_NXDOMAIN:
+        on_mismatch(u, it);
+        break;
+    default:
+        (void)sw_dns_name_text(&it->set.name, text);
+        file_item(u, it);
+        count(u, "refused");
+        fail(u, text, sw_dns_rcode_text(rcode));
+        return;
+    }
+    proceed(u);
+}
+
+static void on_message(struct sw_dns_updater *u, struct sw_slice msg)
+{
+    struct sw_dns_reader r = {.p = (const uint8_t *)msg.p, .n = msg.n};
+    struct sw_dns_tsig_found found = {0};
+    struct sw_dns_header h;
+    int rc;
+
+    if (sw_dns_read_header(&r, &h) != SW_OK || h.id != u->id || !(h.flags & SW_DNS_QR)) {
+        fail(u, "answer", "belongs to no question of ours");
+        return;
+    }
+    u->tsig.now_s = sw_wall_ns() / SW_NS_PER_S;
+    rc = sw_dns_tsig_verify(msg, &u->o.key, 1, &u->tsig, &found);
+    if (rc == SW_EDENIED)
+        fail(u, "signature",
+             found.error == SW_DNS_BADVERS ? "BADSIG" : sw_dns_rcode_text(found.error));
+    else if (rc != SW_OK)
+        fail(u, "answer", rc == SW_ENOENT ? "is not signed" : "makes no sense");
+    else if (u->state == SYNC)
+        on_sync_message(u, msg, sw_dns_rcode_of(&h));
+    else
+        on_update_answer(u, sw_dns_rcode_of(&h));
+}
+
+/* ---- bytes ---- */
+
+static bool write_out(struct sw_dns_updater *u)
+{
+    while (sw_buf_len(&u->out)) {
+        ssize_t n = sw_sock_write(u->fd, sw_buf_data(&u->out), sw_buf_len(&u->out));
+
+        if (n == SW_EAGAIN)
+            return true;
+        if (n < 0) {
+            fail(u, "connection", "broke");
+            return false;
+        }
+        sw_buf_consume(&u->out, (size_t)n);
+    }
+    return true;
+}
+
+/* One whole message at a time, so that what it leads to happens with a clean buffer. */
+static void read_in(struct sw_dns_updater *u)
+{
+    while (u->state == SYNC || u->state == UPDATE) {
+        struct sw_slice have = sw_buf_slice(&u->in);
+        size_t want = have.n < 2 ? 2 : 2u + ((size_t)(uint8_t)have.p[0] << 8 | (uint8_t)have.p[1]);
+        char *to;
+        ssize_t n;
+
+        if (have.n >= 2 && have.n == want) {
+            SW_ARENA_AUTO tmp = {0};
+            struct sw_slice msg = sw_arena_slice(&tmp, sw_slice_from(have, 2));
+
+            sw_buf_clear(&u->in);
+            on_message(u, msg);
+            if (u->fd >= 0 && !write_out(u))
+                return;
+            continue;
+        }
+        to = sw_buf_reserve(&u->in, want - have.n);
+        n = to ? sw_sock_read(u->fd, to, want - have.n) : SW_ELIMIT;
+        if (n == SW_EAGAIN)
+            return;
+        if (n < 0) {
+            fail(u, "connection", "ended early");
+            return;
+        }
+        sw_buf_commit(&u->in, (size_t)n);
+    }
+}
+
+static void on_event(struct sw_watch *w, unsigned events)
+{
+    struct sw_dns_updater *u = SW_CONTAINER_OF(w, struct sw_dns_updater, watch);
+    struct sw_err err = {0};
+
+    (void)events;
+    if (u->state == CONNECT) {
+        int rc = sw_sock_connect_result(u->fd, &err);
+
+        if (rc == SW_EAGAIN)
+            return;
+        if (rc != SW_OK) {
+            fail(u, "connect", err.msg);
+            return;
+        }
+        proceed(u);
+    }
+    if (u->fd >= 0 && write_out(u))
+        read_in(u);
+}
+
+static void dial(struct sw_dns_updater *u)
+{
+    const struct sw_sock_opts so = SW_SOCK_OPTS_INIT;
+    struct sw_err err = {0};
+
+    u->state = CONNECT;
+    arm(u);
+    if (sw_sock_connect(&u->o.server, NULL, &so, &u->fd, &err) != SW_OK ||
+        sw_watch_start(u->loop, &u->watch, u->fd, on_event, &err) != SW_OK)
+        fail(u, "connect", err.msg);
+}
+
+/* What comes next. Called with nothing under way: idle, or connected and the last answer read. */
+static void proceed(struct sw_dns_updater *u)
+{
+    if (!u->given)
+        return;
+    if (!u->need_sync && sw_list_empty(&u->queue)) {
+        if (u->fd >= 0)
+            hang_up(u);
+        u->pause_ns = 0;
+        return;
+    }
+    if (u->fd < 0)
+        dial(u);
+    else if (u->need_sync)
+        send_sync(u);
+    else
+        send_update(u, SW_CONTAINER_OF(u->queue.next, struct item, link));
+}
+
+/* ---- life ---- */
+
+struct sw_dns_updater *sw_dns_updater_new(struct sw_loop *l, const struct sw_dns_updater_opts *o)
+{
+    struct sw_dns_updater *u = SW_NEW(struct sw_dns_updater);
+
+    u->loop = l;
+    u->o = *o;
+    u->o.timeout_ns = o->timeout_ns ? o->timeout_ns : TIMEOUT_S * SW_NS_PER_S;
+    u->o.resync_ns = o->resync_ns ? o->resync_ns : RESYNC_S * SW_NS_PER_S;
+    u->o.retry_ns = o->retry_ns ? o->retry_ns : RETRY_S * SW_NS_PER_S;
+    (void)snprintf(u->owner, sizeof(u->owner), "%s", o->owner);
+    u->marker = sw_dns_marker_rdata(&u->arena, u->owner);
+    u->fd = -1;
+    u->need_sync = true;
+    sw_list_init(&u->queue);
+    sw_buf_init(&u->in, 2 + SW_DNS_MSG_MAX);
+    sw_buf_init(&u->out, 2 * (2 + SW_DNS_MSG_MAX));
+    sw_timer_start(l, &u->resync, u->o.resync_ns, on_resync);
+    return u;
+}
+
+struct sw_dns_updater_stats sw_dns_updater_stats(const struct sw_dns_updater *u)
+{
+    struct sw_dns_updater_stats s = {.foreign = u->foreign,
+                                     .done = u->done,
+                                     .failures = u->failures,
+                                     .idle = u->state == IDLE && u->given};
+
+    SW_MAP_FOREACH (slot, &u->items) {
+        const struct item *it = slot->value;
+
+        s.wanted += it->want != 0;
+        s.pending += it->want != it->have;
+    }
+    return s;
+}
+
+void sw_dns_updater_free(struct sw_dns_updater *u)
+{
+    if (!u)
+        return;
+    hang_up(u);
+    sw_timer_stop(u->loop, &u->resync);
+    SW_MAP_FOREACH (slot, &u->items)
+        free_item(u, slot->value);
+    sw_map_done(&u->items);
+    sw_buf_done(&u->in);
+    sw_buf_done(&u->out);
+    sw_arena_clear(&u->arena);
+    sw_free(u);
+}
