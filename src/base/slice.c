@@ -13,20 +13,52 @@ int sw_slice_cmp(struct sw_slice a, struct sw_slice b)
     return a.n < b.n ? -1 : a.n > b.n;
 }
 
-static char lower(char c)
+/* Eight characters at once: those from A to Z become small, all others stay. */
+static uint64_t lower8(uint64_t v)
 {
-    return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+    uint64_t low = v & 0x7f7f7f7f7f7f7f7fU;
+    uint64_t from_a = low + 0x3f3f3f3f3f3f3f3fU;  /* bit 7: 'A' or above */
+    uint64_t above_z = low + 0x2525252525252525U; /* bit 7: above 'Z' */
+
+    return v | ((from_a & ~above_z & ~v & 0x8080808080808080U) >> 2);
+}
+
+static uint64_t load8(const char *p)
+{
+    uint64_t v;
+
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+/* Fewer than eight characters, in some order that is the same for the same n. */
+static uint64_t load_few(const char *p, size_t n)
+{
+    uint32_t a;
+    uint32_t b;
+    uint64_t v = 0;
+
+    if (n >= 4) {
+        memcpy(&a, p, 4);
+        memcpy(&b, p + n - 4, 4);
+        return (uint64_t)b << 32 | a;
+    }
+    for (size_t i = 0; i < n; i++)
+        v = v << 8 | (unsigned char)p[i];
+    return v;
 }
 
 bool sw_slice_ieq(struct sw_slice a, struct sw_slice b)
 {
     if (a.n != b.n)
         return false;
-    for (size_t i = 0; i < a.n; i++) {
-        if (lower(a.p[i]) != lower(b.p[i]))
+    if (a.n < 8)
+        return lower8(load_few(a.p, a.n)) == lower8(load_few(b.p, b.n));
+    for (size_t i = 0; i + 8 < a.n; i += 8) {
+        if (lower8(load8(a.p + i)) != lower8(load8(b.p + i)))
             return false;
     }
-    return true;
+    return lower8(load8(a.p + a.n - 8)) == lower8(load8(b.p + b.n - 8));
 }
 
 ptrdiff_t sw_slice_find(struct sw_slice a, char c)

@@ -4,18 +4,46 @@
 
 #include "io/addr.h"
 
+enum { TCHAR = 1, ALNUM = 2 };
+
+/* What a byte may be part of. */
+static const uint8_t kinds[256] = {
+    ['0' ... '9'] = TCHAR | ALNUM, ['a' ... 'z'] = TCHAR | ALNUM, ['A' ... 'Z'] = TCHAR | ALNUM,
+    ['!'] = TCHAR, ['#'] = TCHAR,  ['$'] = TCHAR, ['%'] = TCHAR,  ['&'] = TCHAR,
+    ['\''] = TCHAR, ['*'] = TCHAR, ['+'] = TCHAR, ['-'] = TCHAR, ['.'] = TCHAR,
+    ['^'] = TCHAR, ['_'] = TCHAR,  ['`'] = TCHAR, ['|'] = TCHAR,  ['~'] = TCHAR,
+};
+
 static bool alnum(char c)
 {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    return kinds[(unsigned char)c] & ALNUM;
+}
+
+size_t sw_http_token_len(struct sw_slice s)
+{
+    size_t n = 0;
+
+    while (n < s.n && kinds[(unsigned char)s.p[n]] & TCHAR)
+        n++;
+    return n;
 }
 
 bool sw_http_token_valid(struct sw_slice s)
 {
-    for (size_t i = 0; i < s.n; i++) {
-        if (!alnum(s.p[i]) && (s.p[i] == '\0' || !strchr("!#$%&'*+-.^_`|~", s.p[i])))
-            return false;
-    }
-    return s.n > 0;
+    return s.n > 0 && sw_http_token_len(s) == s.n;
+}
+
+/* True when none of eight bytes is a control character; HTAB is one. */
+static bool no_control8(const char *p)
+{
+    uint64_t v;
+    uint64_t del;
+
+    memcpy(&v, p, sizeof(v));
+    del = v ^ 0x7f7f7f7f7f7f7f7fU;
+    /* Bit 7 of some byte is set when one is below ' ' or is DEL. */
+    return ((((v - 0x2020202020202020U) & ~v) | ((del - 0x0101010101010101U) & ~del)) &
+            0x8080808080808080U) == 0;
 }
 
 bool sw_http_value_valid(struct sw_slice s)
@@ -23,8 +51,11 @@ bool sw_http_value_valid(struct sw_slice s)
     if (s.n && (s.p[0] == ' ' || s.p[0] == '\t' || s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
         return false;
     for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
+        unsigned char c;
 
+        while (s.n - i > 8 && no_control8(s.p + i))
+            i += 8;
+        c = (unsigned char)s.p[i];
         if ((c < ' ' && c != '\t') || c == 0x7f)
             return false;
     }

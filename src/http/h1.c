@@ -406,6 +406,11 @@ int sw_h1_error_status(const struct sw_h1 *p)
     return p->error_status;
 }
 
+const struct sw_err *sw_h1_error(const struct sw_h1 *p)
+{
+    return &p->error;
+}
+
 bool sw_h1_idle(const struct sw_h1 *p)
 {
     return p->state == H1_START && p->scan == 0;

@@ -119,6 +119,8 @@ const struct sw_h1_field *sw_h1_trailers(const struct sw_h1 *p, size_t *ret_n);
 /* What a server answers to a refused request: 400, 413, 414, 417, 431, 501, 505; 502 for responses.
  */
 int sw_h1_error_status(const struct sw_h1 *p);
+/* Why: what the refusing call would have written to err. Lives as long as the parser. */
+const struct sw_err *sw_h1_error(const struct sw_h1 *p);
 /* True while no byte of a message was seen: closing now cuts nothing. */
 bool sw_h1_idle(const struct sw_h1 *p);
 
@@ -133,6 +135,7 @@ struct sw_h1_msg *sw_h1_msg_dup(struct sw_arena *a, const struct sw_h1_msg *m);
 
 /* Grammar checks the writers use; also for other codecs. */
 bool sw_http_token_valid(struct sw_slice s); /* field names and methods */
+size_t sw_http_token_len(struct sw_slice s); /* how much of the start is one */
 bool sw_http_value_valid(struct sw_slice s); /* no CR, LF, NUL, controls, outer blanks */
 bool sw_http_host_valid(struct sw_slice s);  /* host[:port]; no userinfo, no path, not empty */
 /* Standard reason phrase, "Status" for codes we do not know. */

@@ -85,7 +85,7 @@ int h1_start_line(struct sw_h1 *p, struct sw_slice in, struct h1_span line)
 int h1_field_line(struct sw_h1 *p, struct sw_slice in, struct h1_span line)
 {
     struct sw_slice s = at(in, line);
-    ptrdiff_t colon = sw_slice_find(s, ':');
+    size_t colon = sw_http_token_len(s);
     struct sw_slice name;
     struct sw_slice value;
 
@@ -94,14 +94,14 @@ int h1_field_line(struct sw_h1 *p, struct sw_slice in, struct h1_span line)
                        p->limits.headers);
     if (s.p[0] == ' ' || s.p[0] == '\t')
         return h1_fail(p, 400, SW_EPROTO, line.off, "folded header line");
-    if (colon <= 0)
-        return h1_fail(p, 400, SW_EPROTO, line.off, "header line without a name");
-    name = sw_slice_head(s, (size_t)colon);
-    if (!sw_http_token_valid(name))
-        return h1_fail(p, 400, SW_EPROTO, line.off, "bad byte in a header name");
-    value = sw_slice_trim(sw_slice_from(s, (size_t)colon + 1));
+    if (colon == 0 || colon == s.n || s.p[colon] != ':')
+        return h1_fail(p, 400, SW_EPROTO, line.off,
+                       sw_slice_find(s, ':') <= 0 ? "header line without a name"
+                                                  : "bad byte in a header name");
+    name = sw_slice_head(s, colon);
+    value = sw_slice_trim(sw_slice_from(s, colon + 1));
     if (!sw_http_value_valid(value))
-        return h1_fail(p, 400, SW_EPROTO, line.off + (size_t)colon + 1,
+        return h1_fail(p, 400, SW_EPROTO, line.off + colon + 1,
                        "control byte in the value of '%.*s'", (int)sw_min(name.n, 64), name.p);
     sw_vec_push(&p->spans, (struct h1_field_span){
                                .name = {line.off, name.n},
@@ -140,23 +140,29 @@ static void connection_tokens(struct head_facts *f, struct sw_slice value)
     }
 }
 
+/* Most names differ in length already. */
+static inline bool named(const struct sw_h1_field *f, struct sw_slice name)
+{
+    return f->name.n == name.n && sw_slice_ieq(f->name, name);
+}
+
 static void gather(const struct sw_h1 *p, struct head_facts *f)
 {
     SW_VEC_FOREACH (const struct sw_h1_field, it, &p->fields) {
-        if (sw_slice_ieq(it->name, SW_SLICE_LIT("host"))) {
+        if (named(it, SW_SLICE_LIT("host"))) {
             f->host = it->value;
             f->hosts++;
-        } else if (sw_slice_ieq(it->name, SW_SLICE_LIT("content-length"))) {
+        } else if (named(it, SW_SLICE_LIT("content-length"))) {
             f->length = it->value;
             f->lengths++;
-        } else if (sw_slice_ieq(it->name, SW_SLICE_LIT("transfer-encoding"))) {
+        } else if (named(it, SW_SLICE_LIT("transfer-encoding"))) {
             f->coding = it->value;
             f->codings++;
-        } else if (sw_slice_ieq(it->name, SW_SLICE_LIT("connection"))) {
+        } else if (named(it, SW_SLICE_LIT("connection"))) {
             connection_tokens(f, it->value);
-        } else if (sw_slice_ieq(it->name, SW_SLICE_LIT("upgrade"))) {
+        } else if (named(it, SW_SLICE_LIT("upgrade"))) {
             f->upgrade = it->value;
-        } else if (sw_slice_ieq(it->name, SW_SLICE_LIT("expect"))) {
+        } else if (named(it, SW_SLICE_LIT("expect"))) {
             f->expect = it->value;
             f->expects++;
         }

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the QUIC core share. ngtcp2 runs the protocol; it sees no real address: every
+ * path of a connection has a number, the number stands in the addresses ngtcp2 compares, and
+ * sw_qroute says where packets of that path go. So a relay is a path like any other, a dial may
+ * send its first packets everywhere at once, and a path may be given up without ngtcp2's help.
+ *
+ * Nothing of the application is called from inside ngtcp2: its callbacks record what happened, and
+ * sw_quic_turn tells it when a batch of packets has been read.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "io/dgram.h"
+#include "quic/quic.h"
+#include "quic/relay_client.h"
+
+struct ngtcp2_callbacks;
+struct ngtcp2_conn;
+struct ngtcp2_path;
+struct ngtcp2_path_storage;
+
+enum {
+    QUIC_CID_LEN = 8,
+    QUIC_CID_MAX = 20,
+    QUIC_SOCKS = 2,
+    QUIC_PATHS_MAX = 8,
+    QUIC_ROUTES_MAX = SW_QUIC_ADDRS_MAX + 1, /* every address and the relay */
+    QUIC_MTU = 1452,
+    QUIC_MTU_LOOPBACK = 16000,
+    QUIC_SECRET = 32,
+    QUIC_GATHER = SW_DGRAM_BATCH * SW_DGRAM_MAX,
+    QUIC_REASON_MAX = 160,
+    QUIC_CHUNK_SMALL = 4096,
+    QUIC_CHUNK = 65536,
+    QUIC_CHUNKS_KEPT = 32,           /* free ones of an endpoint */
+    QUIC_SEND_MAX = 16 * QUIC_CHUNK, /* bytes of a stream under way */
+    QUIC_DGRAMS_MAX = 128,           /* datagrams waiting for a write pass */
+    QUIC_DGRAM_BYTES_MAX = 256 * 1024,
+    QUIC_HELD_MAX = 32, /* packets from relays that wait for a direct one */
+};
+
+#define QUIC_HOLD_NS (120 * UINT64_C(1000000))
+
+/* ---- routes ---- */
+
+/* A relay, ours or a peer's. */
+struct sw_qrelay {
+    struct sw_list link;            /* q->relays */
+    struct sw_quic *q;              /* borrowed */
+    struct sw_slice url;            /* owned */
+    struct sw_relay_client *client; /* owned */
+    bool home;
+    bool up;
+};
+
+/* Where packets really go, and come from. */
+struct sw_qroute {
+    struct sw_qrelay *relay; /* borrowed; NULL: direct */
+    struct sw_nodeid node;   /* by relay */
+    uint8_t sock;            /* direct: index in q->sock */
+    struct sw_ip local;      /* our address; family 0: the kernel chooses */
+    struct sw_addr remote;
+};
+
+struct sw_qpathent {
+    uint16_t id;   /* 0: free */
+    uint16_t host; /* the id of the first path to the same host: a new port is not a new host */
+    struct sw_qroute route;
+};
+
+/* ---- connections ---- */
+
+struct sw_qcid {
+    struct sw_list link;   /* conn->cids */
+    struct sw_qconn *conn; /* borrowed */
+    uint8_t len;
+    uint8_t b[QUIC_CID_MAX];
+};
+
+/* What only a dialled connection has: the places its peer may be reached at. */
+struct sw_qdial {
+    struct sw_qroute route[QUIC_ROUTES_MAX];
+    uint8_t n;
+    bool racing;   /* packets go to all of them */
+    uint8_t next;  /* the one to try next for a better path */
+    uint8_t tries; /* made since the addresses were learnt */
+    uint64_t retry_at_ns;
+    uint16_t trying; /* path under validation; 0: none */
+};
+
+struct sw_qdgram {
+    struct sw_list link; /* c->dgrams_in or c->dgrams_out */
+    size_t n;
+    uint8_t p[];
+};
+
+struct sw_qconn {
+    struct sw_quic *q;      /* borrowed */
+    struct ngtcp2_conn *nc; /* owned; NULL from the end on */
+    struct sw_qhs *hs;      /* owned; NULL once the handshake is confirmed */
+    struct sw_list link;    /* q->conns or q->graves */
+    struct sw_list dirty;   /* q->dirty: wants to write */
+    struct sw_list event;   /* q->events: has something to tell */
+    struct sw_list cids;
+    struct sw_timer timer;
+    const struct sw_qconn_ops *ops;
+    void *arg;
+    struct sw_nodeid peer;
+    struct sw_slice alpn;  /* owned when dialled, else of the endpoint */
+    struct sw_qdial *dial; /* owned; NULL: accepted */
+    struct sw_qpathent path[QUIC_PATHS_MAX];
+    uint16_t path_now; /* the path ngtcp2 is on */
+    uint16_t path_told;
+    uint16_t path_next; /* id of the next one */
+
+    struct sw_list streams;
+    struct sw_list sendable; /* with bytes, an end or a reset to send */
+    struct sw_list blocked;  /* with bytes, but no credit */
+    struct sw_list stream_events;
+    size_t n_streams;
+    uint64_t held; /* bytes received that nobody took yet */
+    uint64_t owed; /* connection credit kept back because of them */
+
+    struct sw_list dgrams_out;
+    size_t n_dgrams;
+    size_t dgram_bytes;
+    struct sw_list dgrams_in;
+
+    uint64_t tx_packets; /* since the last key update */
+    uint64_t reset_at_ns;
+    uint32_t resets; /* budget used; falls with time */
+    uint64_t keepalive_ns;
+
+    /* Post-handshake messages, once the TLS session is gone. */
+    uint32_t msg_left;
+    uint8_t msg_head_n;
+    uint8_t msg_head[4];
+    uint8_t aead; /* enum sw_aead_alg */
+
+    bool dialled;
+    bool accepted_ready; /* the handshake is complete, the application was not told yet */
+    bool ready;          /* it was */
+    bool half_open;
+    bool answered;  /* the peer's first packet was genuine */
+    bool confirmed; /* the handshake is */
+    bool was_reset; /* stateless */
+    bool jumbo;     /* packets too large for anything but loopback */
+    bool wrong_key;
+    bool path_changed;
+    bool want_room;
+    bool room;
+    bool conn_blocked; /* no connection credit */
+    bool gone;         /* closed was called */
+
+    bool closing; /* 'why' is set; the close packet goes out in the next pass */
+    bool quiet;   /* say nothing to the peer */
+    bool close_app;
+    uint64_t close_code;
+    struct sw_qclose why;
+    char reason[QUIC_REASON_MAX];
+
+    uint8_t *last_words; /* owned: the close packet, said again while others still talk to us */
+    size_t last_words_n;
+    uint64_t grave_until_ns;
+    uint32_t grave_heard;
+};
+
+/* ---- streams ---- */
+
+/* Bytes on their way out: ngtcp2 points into them until they are acknowledged. */
+struct sw_qchunk {
+    struct sw_qchunk *next;
+    uint32_t cap;
+    uint32_t n;
+    uint8_t p[];
+};
+
+struct sw_qstream {
+    struct sw_qconn *c; /* borrowed */
+    int64_t id;
+    struct sw_list link;  /* c->streams */
+    struct sw_list sendq; /* c->sendable or c->blocked */
+    struct sw_list event; /* c->stream_events */
+    const struct sw_qstream_ops *ops;
+    void *arg;
+
+    struct sw_qchunk *head; /* owned; starts at offset tx_base */
+    struct sw_qchunk *tail;
+    struct sw_qchunk *at;    /* holds the first byte not sent */
+    uint32_t at_off;         /* its position there */
+    struct sw_qchunk *spare; /* owned: lent by reserve as a second piece */
+    uint64_t tx_base;        /* stream offset of head's first byte */
+    uint64_t tx_acked;
+    uint64_t tx_sent;
+    uint64_t tx_end;
+
+    uint32_t rx_first; /* gathered pieces of this batch, as index + 1; 0: none */
+    uint32_t rx_last;
+    struct sw_buf rest; /* received, not taken */
+    uint64_t stop_code;
+    uint64_t reset_code;
+
+    bool fresh; /* opened by the peer, not told yet */
+    bool finish;
+    bool fin_sent;
+    bool tx_shut; /* reset */
+    bool rx_shut; /* stopped */
+    bool rx_fin;  /* all bytes are here */
+    bool rx_done; /* and were taken, or given up */
+    bool paused;  /* data took less than it got */
+    bool stopped; /* STOP_SENDING to tell */
+    bool reset;   /* RESET_STREAM to tell */
+    bool ended;   /* ngtcp2 has forgotten it */
+    bool muted;   /* aborted: tell nothing but the end */
+    bool starved; /* a reserve found no room */
+    bool writable;
+    bool in_call; /* inside data */
+    bool again;   /* resumed from inside */
+};
+
+/* ---- endpoints ---- */
+
+struct sw_qsock {
+    struct sw_watch watch;
+    struct sw_quic *q;
+    int fd;
+    struct sw_addr addr;
+    bool no_gso;
+    bool full;        /* SW_WRITE will tell */
+    uint8_t *waiting; /* owned: the send that did not fit */
+    struct sw_dgram_out waiting_out;
+    bool more; /* stopped reading before the socket was empty */
+};
+
+/* A limit of answers to packets that belong to nobody. */
+struct sw_qbucket {
+    uint64_t at_ns;
+    uint32_t used;
+};
+
+/* Bytes of one stream in the gathering buffer. */
+struct sw_qpiece {
+    uint32_t off;
+    uint32_t n;
+    uint32_t next; /* index + 1 of the stream's next piece */
+};
+
+/* An Initial that came by relay and waits: a direct copy of it may follow. */
+struct sw_qheld {
+    struct sw_list link;
+    struct sw_qroute route;
+    uint64_t due_ns;
+    uint8_t ecn;
+    size_t n;
+    uint8_t p[];
+};
+
+struct sw_quic {
+    struct sw_loop *loop; /* borrowed */
+    struct sw_quic_config cfg;
+    struct sw_slice *alpns; /* owned */
+    char *ca_file;          /* owned */
+    struct sw_slice token;  /* owned */
+    struct sw_qtls *tls;    /* owned */
+    uint8_t secret[QUIC_SECRET];
+    struct sw_qsock sock[QUIC_SOCKS];
+    size_t n_socks;
+    struct sw_map cids; /* to struct sw_qcid */
+    struct sw_list conns;
+    struct sw_list graves;
+    struct sw_list dirty;
+    struct sw_list events;
+    struct sw_list relays;
+    struct sw_list held;
+    size_t n_held;
+    size_t n_conns;
+    size_t half_open;
+    bool draining;
+    bool busy; /* inside a turn of ours: no need to ask for another */
+    struct sw_defer turn;
+    struct sw_timer housekeeping;
+    struct sw_timer hold_timer;
+
+    uint8_t *rx;     /* owned: SW_DGRAM_BATCH buffers */
+    uint8_t *tx;     /* owned: one send */
+    uint8_t *gather; /* owned: stream bytes of one batch, QUIC_GATHER */
+    size_t gathered;
+    SW_VEC(struct sw_qpiece) pieces;
+    struct sw_qchunk *free_chunks; /* owned */
+    size_t n_free_chunks;
+
+    struct sw_qbucket say_reset;
+    struct sw_qbucket say_version;
+    struct sw_qbucket say_refused;
+    struct sw_qbucket say_retry;
+    uint64_t key_update_after; /* packets */
+    struct sw_quic_stats stats;
+};
+
+static inline uint64_t sw_quic_now(const struct sw_quic *q)
+{
+    return sw_loop_now(q->loop);
+}
+
+/* endpoint.c */
+
+/* A datagram arrived. The bytes may be written to. */
+void sw_quic_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn, uint8_t *p,
+                    size_t n);
+/* Something is to be written or told: see to it soon. */
+void sw_quic_wake(struct sw_quic *q);
+/* Tells the application everything that happened, then writes. After a batch of packets. */
+void sw_quic_turn(struct sw_quic *q);
+/* True when one more answer is within per_second. */
+bool sw_qbucket_take(struct sw_qbucket *b, uint64_t now_ns, uint32_t per_second);
+
+/* conn.c */
+
+/* SW_ELIMIT. The connection writes its first packet in the coming turn. */
+struct sw_qconn *sw_qconn_dial(struct sw_quic *q, const struct sw_nodeid *peer,
+                               struct sw_slice alpn, const struct sw_qdial *dial,
+                               struct sw_err *err);
+struct sw_qaccept {
+    const uint8_t *dcid; /* the client's first choice, or what a Retry remembered of it */
+    size_t dcid_len;
+    const uint8_t *now_dcid; /* as in the packet */
+    size_t now_dcid_len;
+    const uint8_t *scid;
+    size_t scid_len;
+    bool retried;
+    uint8_t *token; /* then: what came with it */
+    size_t token_len;
+};
+struct sw_qconn *sw_qconn_accept(struct sw_quic *q, const struct sw_qaccept *a,
+                                 const struct sw_qroute *from);
+void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn, uint8_t *p,
+                   size_t n);
+/* Asks for a write pass. */
+void sw_qconn_touch(struct sw_qconn *c);
+/* Asks for its news to be told. */
+void sw_qconn_note(struct sw_qconn *c);
+/* Ends it for a reason of our own; the peer hears of it unless 'quiet'. */
+void sw_qconn_fail(struct sw_qconn *c, enum sw_qclose_kind kind, uint64_t code, const char *text);
+/* As above, for a result of ngtcp2. */
+void sw_qconn_fail_lib(struct sw_qconn *c, int liberr);
+/* Says the last words, tells the application and frees what can be freed. */
+void sw_qconn_bury(struct sw_qconn *c);
+/* Frees what is left of a buried one. */
+void sw_qconn_free(struct sw_qconn *c);
+void sw_qconn_rearm(struct sw_qconn *c);
+/* The handshake proved the peer's key; called by handshake.c. False: it is not the one expected. */
+bool sw_qconn_identified(struct sw_qconn *c, const struct sw_nodeid *id);
+
+/* cid.c */
+
+bool sw_qcid_add(struct sw_qconn *c, const uint8_t *p, size_t n);
+void sw_qcid_remove(struct sw_qconn *c, const uint8_t *p, size_t n);
+void sw_qcid_remove_all(struct sw_qconn *c);
+struct sw_qconn *sw_qcid_find(const struct sw_quic *q, const uint8_t *p, size_t n);
+
+/* path.c */
+
+bool sw_qroute_eq(const struct sw_qroute *a, const struct sw_qroute *b);
+/* The path of a route; made when 'make'. NULL: none. */
+struct sw_qpathent *sw_qpath_of(struct sw_qconn *c, const struct sw_qroute *r, bool make);
+struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id);
+/* The path as ngtcp2 knows it. */
+void sw_qpath_fill(const struct sw_qconn *c, const struct sw_qpathent *p,
+                   struct ngtcp2_path_storage *ps);
+/* A packet by this route was genuine: a dial that is still racing has its path. */
+void sw_qpath_race_won(struct sw_qconn *c, const struct sw_qroute *by);
+/* The number ngtcp2's path carries. */
+uint16_t sw_qpath_id(const struct ngtcp2_path *p);
+/* Where a packet from 'from' belongs: its path, or NULL to drop it. */
+struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *from);
+/* After packets or timers: notices that ngtcp2 changed paths, and looks for better ones. */
+void sw_qpath_check(struct sw_qconn *c);
+void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok);
+/* Learns addresses; true when one is new. */
+bool sw_qdial_add(struct sw_quic *q, struct sw_qdial *d, const struct sw_addr *a);
+/* Time of the next attempt at a better path; UINT64_MAX: none is planned. */
+uint64_t sw_qpath_due(const struct sw_qconn *c);
+/* The network changed: what we know about paths may be wrong. */
+void sw_qpath_network_changed(struct sw_qconn *c);
+/* A relay is going away: nothing may point to it. */
+void sw_qpath_forget_relay(struct sw_qconn *c, const struct sw_qrelay *r);
+bool sw_qpath_uses_relay(const struct sw_qconn *c, const struct sw_qrelay *r);
+
+/* send.c */
+
+/* Writes what ngtcp2, datagrams and streams have to say, as far as congestion control lets it. */
+void sw_qconn_write(struct sw_qconn *c);
+/* Sends one or more packets on a route; SW_EAGAIN when the socket is full. */
+int sw_qroute_send(struct sw_quic *q, const struct sw_qroute *r, uint8_t ecn, const uint8_t *p,
+                   size_t n, size_t segment);
+/* The same by way of a connection's path; everywhere while it is racing. */
+int sw_qpath_send(struct sw_qconn *c, uint16_t id, uint8_t ecn, const uint8_t *p, size_t n,
+                  size_t segment);
+
+/* stateless.c: answers that need no connection */
+
+/*
+ * A packet of no connection: it makes a new one, is answered, kept for a moment, or dropped.
+ * waited: it was kept already.
+ */
+void sw_quic_stranger(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn, uint8_t *p,
+                      size_t n, bool waited);
+void sw_quic_reset_token(const struct sw_quic *q, const uint8_t *cid, size_t n, uint8_t ret[16]);
+
+/* stream.c */
+
+struct sw_qstream *sw_qstream_new(struct sw_qconn *c, int64_t id);
+void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin);
+void sw_qstream_acked(struct sw_qstream *s, uint64_t upto);
+/* Asks for its news to be told. */
+void sw_qstream_note(struct sw_qstream *s);
+void sw_qstream_tell(struct sw_qstream *s);
+/* The connection is gone: closed is called, and the stream freed. */
+void sw_qstream_lost(struct sw_qstream *s);
+/* Has it something to send now? */
+bool sw_qstream_pending(const struct sw_qstream *s);
+/* n bytes from s->at on went into a packet, and the end with them. */
+void sw_qstream_advance(struct sw_qstream *s, size_t n, bool fin);
+void sw_qchunks_done(struct sw_quic *q);
+
+/* relays.c */
+
+struct sw_qrelay *sw_qrelay_get(struct sw_quic *q, struct sw_slice url, struct sw_err *err);
+void sw_qrelays_sweep(struct sw_quic *q, bool all);
+/* True when the packet was kept for later. */
+bool sw_qrelay_hold(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn, const uint8_t *p,
+                    size_t n);
+/* A direct copy of an Initial came: the ones by relay are not needed. */
+void sw_qrelay_unhold(struct sw_quic *q, const uint8_t *dcid, size_t n);
+void sw_qrelay_held_done(struct sw_quic *q);
+
+/* handshake.c */
+
+/* What all handshakes of an endpoint share: our key and the protocols. */
+struct sw_qtls *sw_qtls_new(const struct sw_rawkey *key, const struct sw_slice *alpns, size_t n,
+                            struct sw_err *err);
+void sw_qtls_free(struct sw_qtls *t);
+/* One handshake. c->nc must exist. alpn: of a client; empty: server. */
+int sw_qhs_start(struct sw_qconn *c, bool server, struct sw_err *err);
+void sw_qhs_free(struct sw_qhs *hs);
+/* The protocol agreed on; empty: none yet. */
+struct sw_slice sw_qhs_alpn(const struct sw_qhs *hs);
+/* The parts of the table that are cryptography. */
+void sw_qhs_callbacks(struct ngtcp2_callbacks *cb);
+
+/* handshake_keys.c */
+
+struct sw_qsecret {
+    const uint8_t *p;
+    size_t n; /* 32 or 48 */
+    int alg;  /* enum sw_aead_alg */
+};
+/* Application keys are ours: faster, and without a TLS session behind them. 0, or -1. */
+int sw_qkeys_install(struct ngtcp2_conn *nc, bool tx, const struct sw_qsecret *s);
+void sw_qkeys_callbacks(struct ngtcp2_callbacks *cb);

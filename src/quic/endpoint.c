@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An endpoint: its sockets, its turn of work, and how it begins and ends. */
+#include <ngtcp2/ngtcp2.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/time.h"
+#include "io/sock.h"
+#include "quic/core.h"
+
+enum {
+    BATCHES_PER_WAKE = 8,
+    SOCKET_BUFFER = 7 * 1024 * 1024,
+    ALPNS_MAX = 16,
+};
+
+#define HOUSEKEEPING_NS (10 * SW_NS_PER_S)
+
+/* ---- a turn ---- */
+
+static void on_turn(struct sw_defer *d);
+
+void sw_quic_wake(struct sw_quic *q)
+{
+    if (!q->busy)
+        sw_loop_defer(q->loop, &q->turn, on_turn);
+}
+
+static void tell_ready(struct sw_qconn *c)
+{
+    struct sw_quic *q = c->q;
+
+    c->accepted_ready = false;
+    c->ready = true;
+    c->path_told = c->path_now;
+    if (c->dialled) {
+        if (c->ops && c->ops->ready)
+            c->ops->ready(c);
+        return;
+    }
+    q->stats.accepted++;
+    if (q->cfg.accepted)
+        q->cfg.accepted(q->cfg.arg, c);
+    if (!c->ops)
+        sw_qconn_close(c, 0, "nobody is listening");
+}
+
+static void tell_streams(struct sw_qconn *c)
+{
+    struct sw_list now;
+    struct sw_list *m;
+
+    sw_list_init(&now);
+    sw_list_splice(&now, &c->stream_events);
+    while ((m = sw_list_pop_front(&now)))
+        sw_qstream_tell(SW_CONTAINER_OF(m, struct sw_qstream, event));
+}
+
+static void tell_datagrams(struct sw_qconn *c)
+{
+    struct sw_list *m;
+
+    while ((m = sw_list_pop_front(&c->dgrams_in))) {
+        struct sw_qdgram *d = SW_CONTAINER_OF(m, struct sw_qdgram, link);
+
+        if (c->ops && c->ops->datagram && !c->closing)
+            c->ops->datagram(c, d->p, d->n);
+        sw_free(d);
+    }
+}
+
+static void tell(struct sw_qconn *c)
+{
+    if (c->accepted_ready && !c->closing)
+        tell_ready(c);
+    if (c->ready) {
+        tell_streams(c);
+        tell_datagrams(c);
+        if (c->path_changed && c->ops && c->ops->path && !c->closing)
+            c->ops->path(c);
+        c->path_changed = false;
+        if (c->room && c->ops && c->ops->room && !c->closing)
+            c->ops->room(c);
+        c->room = false;
+    }
+    if (c->closing)
+        sw_qconn_bury(c);
+}
+
+static void tell_all(struct sw_quic *q)
+{
+    struct sw_list *m;
+
+    while ((m = sw_list_pop_front(&q->events)))
+        tell(SW_CONTAINER_OF(m, struct sw_qconn, event));
+    q->gathered = 0;
+    q->pieces.n = 0;
+}
+
+static void write_all(struct sw_quic *q)
+{
+    struct sw_list now;
+    struct sw_list *m;
+
+    sw_list_init(&now);
+    sw_list_splice(&now, &q->dirty);
+    while ((m = sw_list_pop_front(&now))) {
+        struct sw_qconn *c = SW_CONTAINER_OF(m, struct sw_qconn, dirty);
+
+        sw_qpath_check(c);
+        sw_qconn_write(c);
+    }
+}
+
+void sw_quic_turn(struct sw_quic *q)
+{
+    q->busy = true;
+    tell_all(q);
+    write_all(q);
+    tell_all(q);
+    q->busy = false;
+    if (!sw_list_empty(&q->dirty) || !sw_list_empty(&q->events))
+        sw_quic_wake(q);
+}
+
+/* ---- packets in ---- */
+
+void sw_quic_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn, uint8_t *p,
+                    size_t n)
+{
+    ngtcp2_version_cid vc;
+    struct sw_qconn *c = NULL;
+    int rc;
+
+    if (n == 0)
+        return;
+    q->stats.rx_packets++;
+    q->stats.rx_bytes += n;
+    rc = ngtcp2_pkt_decode_version_cid(&vc, p, n, QUIC_CID_LEN);
+    if (rc == 0)
+        c = sw_qcid_find(q, vc.dcid, vc.dcidlen);
+    if (c)
+        sw_qconn_read(c, from, ecn, p, n);
+    else
+        sw_quic_stranger(q, from, ecn, p, n, false);
+}
+
+static void cut(struct sw_qsock *s, const struct sw_dgram_in *in)
+{
+    struct sw_qroute from = {
+        .sock = (uint8_t)(s - s->q->sock), .local = in->to, .remote = in->from};
+
+    for (size_t at = 0; at < in->n; at += in->segment)
+        sw_quic_packet(s->q, &from, in->ecn, in->buf + at, sw_min(in->segment, in->n - at));
+}
+
+static void read_socket(struct sw_qsock *s)
+{
+    struct sw_quic *q = s->q;
+    struct sw_dgram_in in[SW_DGRAM_BATCH];
+
+    s->more = false;
+    for (size_t i = 0; i < SW_DGRAM_BATCH; i++)
+        in[i].buf = q->rx + i * SW_DGRAM_MAX;
+    for (int round = 0; round < BATCHES_PER_WAKE; round++) {
+        int n;
+
+        q->stats.rx_calls++;
+        n = sw_dgram_recv_batch(s->fd, in, SW_DGRAM_BATCH);
+        if (n < 0)
+            return;
+        q->busy = true;
+        for (int i = 0; i < n; i++)
+            cut(s, &in[i]);
+        sw_quic_turn(q);
+    }
+    s->more = true;
+    sw_quic_wake(q);
+}
+
+static void on_turn(struct sw_defer *d)
+{
+    struct sw_quic *q = SW_CONTAINER_OF(d, struct sw_quic, turn);
+
+    sw_quic_turn(q);
+    for (size_t i = 0; i < q->n_socks; i++)
+        if (q->sock[i].more)
+            read_socket(&q->sock[i]);
+}
+
+static void send_waiting(struct sw_qsock *s)
+{
+    if (sw_dgram_send_batch(s->fd, &s->waiting_out) == SW_EAGAIN)
+        return;
+    sw_free(s->waiting);
+    s->waiting = NULL;
+    s->full = false;
+    SW_LIST_FOREACH (it, &s->q->conns)
+        sw_qconn_touch(SW_CONTAINER_OF(it, struct sw_qconn, link));
+}
+
+static void on_socket(struct sw_watch *w, unsigned events)
+{
+    struct sw_qsock *s = SW_CONTAINER_OF(w, struct sw_qsock, watch);
+
+    if (s->full && (events & SW_WRITE))
+        send_waiting(s);
+    if (events & SW_READ)
+        read_socket(s);
+}
+
+/* ---- begin and end ---- */
+
+static int open_socket(struct sw_quic *q, const struct sw_addr *at, struct sw_err *err)
+{
+    struct sw_qsock *s = &q->sock[q->n_socks];
+    int rc;
+
+    s->q = q;
+    rc = sw_dgram_bind_one_family(at, &s->fd, err);
+    if (rc != SW_OK)
+        return rc;
+    s->addr = sw_sock_local(s->fd);
+    sw_dgram_tune(s->fd, &s->addr, SOCKET_BUFFER);
+    rc = sw_watch_start(q->loop, &s->watch, s->fd, on_socket, err);
+    if (rc != SW_OK) {
+        sw_sock_close(s->fd);
+        return rc;
+    }
+    q->n_socks++;
+    return SW_OK;
+}
+
+static int open_sockets(struct sw_quic *q, struct sw_err *err)
+{
+    struct sw_addr v4 = {.ip = {.family = 4}};
+    struct sw_addr v6 = {.ip = {.family = 6}};
+    int rc;
+
+    if (q->cfg.bind.ip.family)
+        return open_socket(q, &q->cfg.bind, err);
+    v4.port = q->cfg.bind.port;
+    v6.port = q->cfg.bind.port;
+    rc = open_socket(q, &v4, err);
+    /* A machine without IPv6 is no reason to refuse. */
+    if (rc == SW_OK && open_socket(q, &v6, NULL) != SW_OK)
+        sw_log_debug("quic", "no IPv6 socket");
+    return rc;
+}
+
+static void set_default(uint64_t *v, uint64_t value)
+{
+    if (*v == 0)
+        *v = value;
+}
+
+static void copy_config(struct sw_quic *q, const struct sw_quic_config *cfg)
+{
+    struct sw_quic_config *c = &q->cfg;
+
+    *c = *cfg;
+    if (c->max_conns == 0)
+        c->max_conns = 4096;
+    if (c->max_half_open == 0)
+        c->max_half_open = 64;
+    set_default(&c->max_streams, 1024);
+    set_default(&c->stream_window, 1024 * 1024);
+    set_default(&c->conn_window, 16 * 1024 * 1024);
+    set_default(&c->idle_ns, 30 * SW_NS_PER_S);
+    set_default(&c->keepalive_ns, 5 * SW_NS_PER_S);
+    set_default(&c->dial_ns, 10 * SW_NS_PER_S);
+    c->n_alpns = sw_min(c->n_alpns, ALPNS_MAX);
+    q->alpns = SW_NEW_ARRAY(struct sw_slice, c->n_alpns + 1);
+    for (size_t i = 0; i < c->n_alpns; i++)
+        q->alpns[i] = sw_slice(sw_slice_dup(cfg->alpns[i]), cfg->alpns[i].n);
+    c->alpns = q->alpns;
+    q->ca_file = cfg->relay_ca_file ? sw_strdup(cfg->relay_ca_file) : NULL;
+    q->token = sw_slice(sw_slice_dup(cfg->relay_token), cfg->relay_token.n);
+    q->key_update_after = UINT64_C(1) << 22;
+}
+
+static void on_housekeeping(struct sw_timer *t)
+{
+    struct sw_quic *q = SW_CONTAINER_OF(t, struct sw_quic, housekeeping);
+
+    sw_qrelays_sweep(q, false);
+    sw_timer_start(q->loop, t, HOUSEKEEPING_NS, on_housekeeping);
+}
+
+struct sw_quic *sw_quic_new(struct sw_loop *l, const struct sw_quic_config *cfg, struct sw_err *err)
+{
+    struct sw_quic *q = SW_NEW(struct sw_quic);
+
+    q->loop = l;
+    sw_list_init(&q->conns);
+    sw_list_init(&q->graves);
+    sw_list_init(&q->dirty);
+    sw_list_init(&q->events);
+    sw_list_init(&q->relays);
+    sw_list_init(&q->held);
+    copy_config(q, cfg);
+    sw_rand_bytes(q->secret, sizeof(q->secret));
+    q->tls = sw_qtls_new(cfg->key, q->alpns, q->cfg.n_alpns, err);
+    if (!q->tls || open_sockets(q, err) != SW_OK) {
+        sw_quic_free(q);
+        return NULL;
+    }
+    q->rx = sw_malloc(SW_DGRAM_BATCH * SW_DGRAM_MAX);
+    q->tx = sw_malloc(SW_DGRAM_SEND_MAX + QUIC_MTU_LOOPBACK);
+    q->gather = sw_malloc(QUIC_GATHER);
+    sw_timer_start(l, &q->housekeeping, HOUSEKEEPING_NS, on_housekeeping);
+    return q;
+}
+
+static void close_all(struct sw_quic *q)
+{
+    SW_LIST_FOREACH (it, &q->conns) {
+        struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
+
+        sw_qconn_close(c, 0, "");
+        sw_qconn_bury(c);
+    }
+    SW_LIST_FOREACH (it, &q->graves)
+        sw_qconn_free(SW_CONTAINER_OF(it, struct sw_qconn, link));
+}
+
+void sw_quic_free(struct sw_quic *q)
+{
+    if (!q)
+        return;
+    q->busy = true;
+    close_all(q);
+    sw_qrelay_held_done(q);
+    sw_qrelays_sweep(q, true);
+    sw_defer_cancel(&q->turn);
+    sw_timer_stop(q->loop, &q->housekeeping);
+    for (size_t i = 0; i < q->n_socks; i++) {
+        sw_watch_stop(&q->sock[i].watch);
+        sw_sock_close(q->sock[i].fd);
+        sw_free(q->sock[i].waiting);
+    }
+    sw_qtls_free(q->tls);
+    for (size_t i = 0; i < q->cfg.n_alpns; i++)
+        sw_slice_free(&q->alpns[i]);
+    sw_free(q->alpns);
+    sw_free(q->ca_file);
+    sw_slice_free(&q->token);
+    sw_map_done(&q->cids);
+    sw_vec_done(&q->pieces);
+    sw_qchunks_done(q);
+    sw_free(q->rx);
+    sw_free(q->tx);
+    sw_free(q->gather);
+    explicit_bzero(q->secret, sizeof(q->secret));
+    sw_free(q);
+}
+
+void sw_quic_drain(struct sw_quic *q)
+{
+    q->draining = true;
+    SW_LIST_FOREACH (it, &q->conns) {
+        struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
+
+        if (c->n_streams == 0)
+            sw_qconn_close(c, 0, "");
+    }
+}
+
+size_t sw_quic_bound(const struct sw_quic *q, struct sw_addr ret[2])
+{
+    for (size_t i = 0; i < q->n_socks; i++)
+        ret[i] = q->sock[i].addr;
+    return q->n_socks;
+}
+
+void sw_quic_network_changed(struct sw_quic *q)
+{
+    SW_LIST_FOREACH (it, &q->relays)
+        sw_relay_client_probe(SW_CONTAINER_OF(it, struct sw_qrelay, link)->client);
+    SW_LIST_FOREACH (it, &q->conns)
+        sw_qpath_network_changed(SW_CONTAINER_OF(it, struct sw_qconn, link));
+}
+
+struct sw_qconn *sw_quic_dial(struct sw_quic *q, const struct sw_quic_target *t,
+                              struct sw_slice alpn, const struct sw_qconn_ops *ops, void *arg,
+                              struct sw_err *err)
+{
+    struct sw_qdial dial = {0};
+    struct sw_qconn *c;
+
+    if (sw_nodeid_eq(&t->id, sw_rawkey_id(q->cfg.key))) {
+        (void)sw_err_set(err, SW_EINVAL, "a node cannot dial itself");
+        return NULL;
+    }
+    if (alpn.n == 0 || alpn.n > 255 || !sw_nodeid_valid(&t->id)) {
+        (void)sw_err_set(err, SW_EINVAL, "no protocol, or a NodeID that is no key");
+        return NULL;
+    }
+    if (q->n_conns >= q->cfg.max_conns || q->draining) {
+        (void)sw_err_set(err, SW_ELIMIT, "too many connections");
+        return NULL;
+    }
+    for (size_t i = 0; i < t->n_addrs; i++)
+        (void)sw_qdial_add(q, &dial, &t->addrs[i]);
+    if (t->relay.n > 0 && dial.n < QUIC_ROUTES_MAX) {
+        struct sw_qrelay *r = sw_qrelay_get(q, t->relay, err);
+
+        if (r)
+            dial.route[dial.n++] = (struct sw_qroute){.relay = r, .node = t->id};
+    }
+    if (dial.n == 0) {
+        (void)sw_err_set(err, SW_EINVAL, "no address to dial");
+        return NULL;
+    }
+    c = sw_qconn_dial(q, &t->id, alpn, &dial, err);
+    if (c)
+        sw_qconn_set_ops(c, ops, arg);
+    return c;
+}
+
+void sw_quic_stats(const struct sw_quic *q, struct sw_quic_stats *ret)
+{
+    *ret = q->stats;
+    ret->conns = q->n_conns;
+    ret->conns_relay = 0;
+    SW_LIST_FOREACH (it, &q->conns)
+        ret->conns_relay +=
+            sw_qconn_path(SW_CONTAINER_OF(it, struct sw_qconn, link)) == SW_QPATH_RELAY;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Packet protection with application keys: the AEAD is src/tls's, with expanded keys kept per
+ * thread and not per connection; header protection is one cipher block by GnuTLS. ngtcp2 calls the
+ * same functions for the keys of the handshake, which its own glue made: a context of ours carries
+ * a mark in the lowest bit of its address.
+ */
+#include <gnutls/crypto.h>
+#include <ngtcp2/ngtcp2.h>
+#include <ngtcp2/ngtcp2_crypto.h>
+
+#include "base/mem.h"
+#include "quic/core.h"
+#include "tls/aead.h"
+#include "tls/record.h"
+#include "tls/sched.h"
+#include "tls/vault.h"
+
+enum { IV_LEN = 12 };
+
+struct aead_ctx {
+    uint64_t id; /* of the expanded key */
+    enum sw_aead_alg alg;
+    uint8_t key[SW_AEAD_KEY_MAX];
+};
+
+struct hp_ctx {
+    gnutls_cipher_hd_t cipher;
+    bool chacha;
+};
+
+static void *mark(void *p)
+{
+    return (void *)((uintptr_t)p | 1);
+}
+
+/* NULL: not ours. */
+static void *unmark(void *p)
+{
+    return ((uintptr_t)p & 1) ? (void *)((uintptr_t)p & ~(uintptr_t)1) : NULL;
+}
+
+/* ---- making ---- */
+
+static struct aead_ctx *aead_new(bool tx, enum sw_aead_alg alg, const uint8_t *secret, size_t n,
+                                 uint8_t iv[IV_LEN])
+{
+    struct aead_ctx *a = sw_vault_alloc(sizeof(*a));
+
+    a->id = sw_sched_new_id() * 2 + tx;
+    a->alg = alg;
+    sw_hkdf_label(secret, n, "quic key", a->key, sw_aead_key_len(alg));
+    sw_hkdf_label(secret, n, "quic iv", iv, IV_LEN);
+    return a;
+}
+
+static void aead_free(struct aead_ctx *a)
+{
+    sw_sched_drop(a->id);
+    sw_vault_free(a);
+}
+
+static struct hp_ctx *hp_new(enum sw_aead_alg alg, const uint8_t *secret, size_t n)
+{
+    uint8_t key[SW_AEAD_KEY_MAX];
+    uint8_t zero[16] = {0};
+    gnutls_datum_t k = {.data = key, .size = (unsigned)sw_aead_key_len(alg)};
+    gnutls_datum_t iv = {.data = zero, .size = sizeof(zero)};
+    struct hp_ctx *h = SW_NEW(struct hp_ctx);
+    gnutls_cipher_algorithm_t cipher = GNUTLS_CIPHER_AES_128_CBC;
+
+    if (alg == SW_AEAD_AES_256_GCM)
+        cipher = GNUTLS_CIPHER_AES_256_CBC;
+    else if (alg == SW_AEAD_CHACHA20_POLY1305)
+        cipher = GNUTLS_CIPHER_CHACHA20_32;
+    h->chacha = alg == SW_AEAD_CHACHA20_POLY1305;
+    sw_hkdf_label(secret, n, "quic hp", key, k.size);
+    if (gnutls_cipher_init(&h->cipher, cipher, &k, &iv) != 0) {
+        sw_free(h);
+        h = NULL;
+    }
+    explicit_bzero(key, sizeof(key));
+    return h;
+}
+
+int sw_qkeys_install(struct ngtcp2_conn *nc, bool tx, const struct sw_qsecret *s)
+{
+    enum sw_aead_alg alg = (enum sw_aead_alg)s->alg;
+    uint8_t iv[IV_LEN];
+    struct hp_ctx *h = hp_new(alg, s->p, s->n);
+    struct aead_ctx *a;
+    ngtcp2_crypto_aead_ctx aead;
+    ngtcp2_crypto_cipher_ctx hp;
+    int rc;
+
+    if (!h)
+        return -1;
+    a = aead_new(tx, alg, s->p, s->n, iv);
+    aead.native_handle = mark(a);
+    hp.native_handle = mark(h);
+    if (tx)
+        rc = ngtcp2_conn_install_tx_key(nc, s->p, s->n, &aead, iv, sizeof(iv), &hp);
+    else
+        rc = ngtcp2_conn_install_rx_key(nc, s->p, s->n, &aead, iv, sizeof(iv), &hp);
+    if (rc != 0) {
+        aead_free(a);
+        gnutls_cipher_deinit(h->cipher);
+        sw_free(h);
+    }
+    explicit_bzero(iv, sizeof(iv));
+    return rc == 0 ? 0 : -1;
+}
+
+/* ---- ngtcp2's callbacks ---- */
+
+static int on_encrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
+                      const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
+                      const uint8_t *nonce, size_t nonce_n, const uint8_t *aad, size_t aad_n)
+{
+    const struct aead_ctx *a = unmark(ctx->native_handle);
+
+    if (!a)
+        return ngtcp2_crypto_encrypt_cb(out, aead, ctx, p, n, nonce, nonce_n, aad, aad_n);
+    sw_aead_seal(sw_sched_get(a->id, 0, a->alg, a->key), nonce, aad, aad_n, p, n, out);
+    return 0;
+}
+
+static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
+                      const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
+                      const uint8_t *nonce, size_t nonce_n, const uint8_t *aad, size_t aad_n)
+{
+    const struct aead_ctx *a = unmark(ctx->native_handle);
+
+    if (!a)
+        return ngtcp2_crypto_decrypt_cb(out, aead, ctx, p, n, nonce, nonce_n, aad, aad_n);
+    if (n < SW_AEAD_TAG)
+        return NGTCP2_ERR_DECRYPT;
+    /* ngtcp2's buffer has room for the tag, too. */
+    memcpy(out, p, n);
+    if (sw_aead_open(sw_sched_get(a->id, 0, a->alg, a->key), nonce, aad, aad_n, out, n) != 0)
+        return NGTCP2_ERR_DECRYPT;
+    return 0;
+}
+
+static int on_hp_mask(uint8_t *out, const ngtcp2_crypto_cipher *hp,
+                      const ngtcp2_crypto_cipher_ctx *ctx, const uint8_t *sample)
+{
+    const struct hp_ctx *h = unmark(ctx->native_handle);
+    uint8_t block[16] = {0};
+    int rc;
+
+    if (!h)
+        return ngtcp2_crypto_hp_mask_cb(out, hp, ctx, sample);
+    if (h->chacha) {
+        union {
+            const uint8_t *in;
+            void *out;
+        } iv = {.in = sample}; /* only read */
+
+        gnutls_cipher_set_iv(h->cipher, iv.out, 16);
+        rc = gnutls_cipher_encrypt2(h->cipher, block, NGTCP2_HP_MASKLEN, block, NGTCP2_HP_MASKLEN);
+    } else {
+        gnutls_cipher_set_iv(h->cipher, block, sizeof(block));
+        rc = gnutls_cipher_encrypt2(h->cipher, sample, 16, block, sizeof(block));
+    }
+    memcpy(out, block, NGTCP2_HP_MASKLEN);
+    return rc == 0 ? 0 : NGTCP2_ERR_CALLBACK_FAILURE;
+}
+
+static int on_update_key(ngtcp2_conn *nc, uint8_t *rx_secret, uint8_t *tx_secret,
+                         ngtcp2_crypto_aead_ctx *rx_ctx, uint8_t *rx_iv,
+                         ngtcp2_crypto_aead_ctx *tx_ctx, uint8_t *tx_iv, const uint8_t *rx_now,
+                         const uint8_t *tx_now, size_t n, void *user)
+{
+    struct sw_qconn *c = user;
+
+    sw_hkdf_label(rx_now, n, "quic ku", rx_secret, n);
+    sw_hkdf_label(tx_now, n, "quic ku", tx_secret, n);
+    rx_ctx->native_handle = mark(aead_new(false, (enum sw_aead_alg)c->aead, rx_secret, n, rx_iv));
+    tx_ctx->native_handle = mark(aead_new(true, (enum sw_aead_alg)c->aead, tx_secret, n, tx_iv));
+    return 0;
+}
+
+static void on_delete_aead(ngtcp2_conn *nc, ngtcp2_crypto_aead_ctx *ctx, void *user)
+{
+    struct aead_ctx *a = unmark(ctx->native_handle);
+
+    if (a)
+        aead_free(a);
+    else
+        ngtcp2_crypto_delete_crypto_aead_ctx_cb(nc, ctx, user);
+}
+
+static void on_delete_cipher(ngtcp2_conn *nc, ngtcp2_crypto_cipher_ctx *ctx, void *user)
+{
+    struct hp_ctx *h = unmark(ctx->native_handle);
+
+    if (!h) {
+        ngtcp2_crypto_delete_crypto_cipher_ctx_cb(nc, ctx, user);
+        return;
+    }
+    gnutls_cipher_deinit(h->cipher);
+    sw_free(h);
+}
+
+void sw_qkeys_callbacks(struct ngtcp2_callbacks *cb)
+{
+    cb->encrypt = on_encrypt;
+    cb->decrypt = on_decrypt;
+    cb->hp_mask = on_hp_mask;
+    cb->update_key = on_update_key;
+    cb->delete_crypto_aead_ctx = on_delete_aead;
+    cb->delete_crypto_cipher_ctx = on_delete_cipher;
+}

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The paths of a connection: numbers for ngtcp2, routes for packets. A dial sends everywhere until
+ * the first answer; a connection on a relay keeps trying direct addresses, one on a direct path
+ * that falls silent goes back to the relay. Only who dialled can move (RFC 9000, 9); an accepted
+ * connection follows its peer.
+ */
+#include <netinet/in.h>
+#include <ngtcp2/ngtcp2.h>
+
+#include "base/log.h"
+#include "base/time.h"
+#include "quic/core.h"
+
+enum { PTOS_BEFORE_FALLBACK = 3 };
+
+/* ---- routes ---- */
+
+bool sw_qroute_eq(const struct sw_qroute *a, const struct sw_qroute *b)
+{
+    if (a->relay || b->relay)
+        return a->relay == b->relay && sw_nodeid_eq(&a->node, &b->node);
+    return a->sock == b->sock && sw_addr_eq(&a->remote, &b->remote);
+}
+
+static bool same_host(const struct sw_qroute *a, const struct sw_qroute *b)
+{
+    return !a->relay && !b->relay && sw_ip_eq(&a->remote.ip, &b->remote.ip);
+}
+
+static bool loopback(const struct sw_qroute *r)
+{
+    return !r->relay && sw_ip_is_loopback(&r->remote.ip);
+}
+
+/* ---- the table ---- */
+
+struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id)
+{
+    for (size_t i = 0; id && i < QUIC_PATHS_MAX; i++)
+        if (c->path[i].id == id)
+            return &c->path[i];
+    return NULL;
+}
+
+static struct sw_qpathent *find(struct sw_qconn *c, const struct sw_qroute *r)
+{
+    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
+        if (c->path[i].id && sw_qroute_eq(&c->path[i].route, r))
+            return &c->path[i];
+    return NULL;
+}
+
+/* A free entry, else the oldest that is neither in use nor being tried. */
+static struct sw_qpathent *spare(struct sw_qconn *c)
+{
+    struct sw_qpathent *best = NULL;
+    uint16_t best_age = 0;
+
+    for (size_t i = 0; i < QUIC_PATHS_MAX; i++) {
+        struct sw_qpathent *p = &c->path[i];
+        uint16_t age = (uint16_t)(c->path_next - p->id);
+
+        if (!p->id)
+            return p;
+        if (p->id == c->path_now || (c->dial && p->id == c->dial->trying))
+            continue;
+        if (!best || age > best_age) {
+            best = p;
+            best_age = age;
+        }
+    }
+    return best;
+}
+
+static struct sw_qpathent *add(struct sw_qconn *c, const struct sw_qroute *r)
+{
+    struct sw_qpathent *p = spare(c);
+    uint16_t host = 0;
+
+    for (size_t i = 0; i < QUIC_PATHS_MAX && !host; i++)
+        if (c->path[i].id && &c->path[i] != p && same_host(&c->path[i].route, r))
+            host = c->path[i].host;
+    do
+        c->path_next++;
+    while (c->path_next == 0 || sw_qpath_get(c, c->path_next));
+    *p = (struct sw_qpathent){.id = c->path_next, .host = host ? host : c->path_next, .route = *r};
+    return p;
+}
+
+struct sw_qpathent *sw_qpath_of(struct sw_qconn *c, const struct sw_qroute *r, bool make)
+{
+    struct sw_qpathent *p = find(c, r);
+
+    return p || !make ? p : add(c, r);
+}
+
+/* ---- ngtcp2's view ---- */
+
+/*
+ * A unique local address that exists nowhere. Remote: the host and, as port, the path. Local: ours
+ * is always the same for who accepts; who dials needs another one for every move.
+ */
+static void put_addr(struct sockaddr_in6 *sa, uint8_t side, uint16_t host, uint16_t id)
+{
+    static const uint8_t prefix[] = {0xfd, 0x15, 0x07, 0x0a, 0x51, 0x0b};
+
+    memset(sa, 0, sizeof(*sa));
+    sa->sin6_family = AF_INET6;
+    sa->sin6_port = htons(id);
+    memcpy(sa->sin6_addr.s6_addr, prefix, sizeof(prefix));
+    sa->sin6_addr.s6_addr[7] = side;
+    sa->sin6_addr.s6_addr[14] = (uint8_t)(host >> 8);
+    sa->sin6_addr.s6_addr[15] = (uint8_t)host;
+}
+
+void sw_qpath_fill(const struct sw_qconn *c, const struct sw_qpathent *p,
+                   struct ngtcp2_path_storage *ps)
+{
+    struct sockaddr_in6 local;
+    struct sockaddr_in6 remote;
+
+    put_addr(&local, 1, c->dialled ? p->id : 1, c->dialled ? p->id : 1);
+    put_addr(&remote, 2, p->host, p->id);
+    ngtcp2_path_storage_init(ps, (const struct sockaddr *)(const void *)&local, sizeof(local),
+                             (const struct sockaddr *)(const void *)&remote, sizeof(remote), NULL);
+}
+
+uint16_t sw_qpath_id(const struct ngtcp2_path *p)
+{
+    struct sockaddr_in6 sa;
+
+    if (p->remote.addrlen != sizeof(sa))
+        return 0;
+    memcpy(&sa, p->remote.addr, sizeof(sa));
+    return ntohs(sa.sin6_port);
+}
+
+/* ---- incoming ---- */
+
+static bool is_candidate(const struct sw_qdial *d, const struct sw_qroute *r)
+{
+    for (size_t i = 0; i < d->n; i++)
+        if (sw_qroute_eq(&d->route[i], r))
+            return true;
+    return false;
+}
+
+struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *from)
+{
+    struct sw_qpathent *p;
+
+    /* A dial has one path until it is decided which route it is. */
+    if (c->dial && c->dial->racing)
+        return is_candidate(c->dial, from) ? sw_qpath_get(c, c->path_now) : NULL;
+    p = find(c, from);
+    if (p && !c->dial)
+        p->route.local = from->local;
+    /*
+     * Who dialled decides the paths: a stray packet, above all one that comes by a relay that was
+     * left, may carry a stateless reset for an ID that was retired with that path.
+     */
+    if (p || c->dial)
+        return p;
+    /* Copies of a dial's first packets come from everywhere; the first one decided. */
+    if (!c->ready || (c->jumbo && !loopback(from)))
+        return NULL;
+    return add(c, from);
+}
+
+/* The first authenticated answer ends the race; its route is the path from then on. */
+void sw_qpath_race_won(struct sw_qconn *c, const struct sw_qroute *by)
+{
+    struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
+
+    if (!c->dial || !c->dial->racing || !p)
+        return;
+    c->dial->racing = false;
+    p->route = *by;
+    p->route.local = (struct sw_ip){0};
+}
+
+/* ---- moving ---- */
+
+static bool on_relay(const struct sw_qconn *c)
+{
+    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
+        if (c->path[i].id && c->path[i].id == c->path_now)
+            return c->path[i].route.relay != NULL;
+    return false;
+}
+
+/* When another direct address is worth a try: quickly at first, then ever more seldom. */
+static uint64_t next_try_ns(const struct sw_qdial *d)
+{
+    static const uint8_t seconds[] = {0, 0, 1, 1, 2, 5, 10, 30};
+    size_t i = sw_min(d->tries, SW_ARRAY_LEN(seconds) - 1);
+
+    return seconds[i] * SW_NS_PER_S;
+}
+
+/* Starts to validate a path over r. False: not now. */
+static bool try_route(struct sw_qconn *c, const struct sw_qroute *r, bool at_once)
+{
+    struct sw_qpathent *p;
+    ngtcp2_path_storage ps;
+    int rc;
+
+    /* Always a path of its own: the local address must differ from the present one. */
+    p = add(c, r);
+    sw_qpath_fill(c, p, &ps);
+    rc = at_once ? ngtcp2_conn_initiate_immediate_migration(c->nc, &ps.path, sw_quic_now(c->q))
+                 : ngtcp2_conn_initiate_migration(c->nc, &ps.path, sw_quic_now(c->q));
+    if (rc != 0) {
+        sw_log_debug("quic", "cannot change paths now: %s", ngtcp2_strerror(rc));
+        p->id = 0;
+        return false;
+    }
+    if (at_once)
+        c->path_now = p->id;
+    else
+        c->dial->trying = p->id;
+    sw_qconn_touch(c);
+    return true;
+}
+
+static void try_direct(struct sw_qconn *c)
+{
+    struct sw_qdial *d = c->dial;
+    uint64_t now = sw_quic_now(c->q);
+
+    for (size_t i = 0; i < d->n; i++) {
+        const struct sw_qroute *r = &d->route[d->next];
+
+        d->next = (uint8_t)((d->next + 1) % d->n);
+        if (r->relay || (c->jumbo && !loopback(r)))
+            continue;
+        if (d->tries < UINT8_MAX)
+            d->tries++;
+        (void)try_route(c, r, false);
+        break;
+    }
+    d->retry_at_ns = now + next_try_ns(d);
+}
+
+static bool try_relay(struct sw_qconn *c)
+{
+    for (size_t i = 0; i < c->dial->n; i++)
+        if (c->dial->route[i].relay)
+            return try_route(c, &c->dial->route[i], false);
+    return false;
+}
+
+static bool has_direct(const struct sw_qdial *d)
+{
+    for (size_t i = 0; i < d->n; i++)
+        if (!d->route[i].relay)
+            return true;
+    return false;
+}
+
+static bool has_relay(const struct sw_qdial *d)
+{
+    for (size_t i = 0; i < d->n; i++)
+        if (d->route[i].relay)
+            return true;
+    return false;
+}
+
+/*
+ * While something is under way and another path exists, silence must be noticed quickly: a peer
+ * that only reads sends nothing that would be missed.
+ */
+static void choose_keepalive(struct sw_qconn *c)
+{
+    uint64_t ns = c->q->cfg.keepalive_ns;
+
+    if (c->dial && c->dial->n > 1 && c->n_streams > 0)
+        ns = sw_min(ns, SW_NS_PER_S);
+    if (ns == c->keepalive_ns)
+        return;
+    c->keepalive_ns = ns;
+    ngtcp2_conn_set_keep_alive_timeout(c->nc, ns);
+}
+
+static void look_for_better(struct sw_qconn *c)
+{
+    struct sw_qdial *d = c->dial;
+    ngtcp2_conn_stat st;
+
+    if (!d || d->racing || d->trying || !c->ready)
+        return;
+    if (on_relay(c)) {
+        if (has_direct(d) && sw_quic_now(c->q) >= d->retry_at_ns)
+            try_direct(c);
+        return;
+    }
+    if (!has_relay(d))
+        return;
+    ngtcp2_conn_get_conn_stat(c->nc, &st);
+    if (st.pto_count >= PTOS_BEFORE_FALLBACK && try_relay(c))
+        sw_log_info("quic", "direct path is silent: trying the relay");
+}
+
+uint64_t sw_qpath_due(const struct sw_qconn *c)
+{
+    const struct sw_qdial *d = c->dial;
+
+    if (!d || d->racing || d->trying || !c->ready || !on_relay(c) || !has_direct(d))
+        return UINT64_MAX;
+    return d->retry_at_ns;
+}
+
+void sw_qpath_check(struct sw_qconn *c)
+{
+    uint16_t now;
+
+    if (!c->nc || c->closing)
+        return;
+    now = sw_qpath_id(ngtcp2_conn_get_path(c->nc));
+    if (now != c->path_now && sw_qpath_get(c, now))
+        c->path_now = now;
+    if (c->path_now != c->path_told && c->ready) {
+        c->path_told = c->path_now;
+        c->path_changed = true;
+        c->q->stats.migrations++;
+        sw_qconn_note(c);
+    }
+    look_for_better(c);
+    choose_keepalive(c);
+}
+
+void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok)
+{
+    struct sw_qdial *d = c->dial;
+    struct sw_qpathent *p = sw_qpath_get(c, id);
+
+    if (!d || d->trying != id)
+        return;
+    d->trying = 0;
+    if (!ok) {
+        if (p && id != c->path_now)
+            p->id = 0;
+        return;
+    }
+    /* The old ways in are shut: see sw_qpath_enter. */
+    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
+        if (c->path[i].id != id)
+            c->path[i].id = 0;
+    c->path_now = id;
+    if (on_relay(c)) {
+        d->tries = 2;
+        d->retry_at_ns = sw_quic_now(c->q) + next_try_ns(d);
+    }
+}
+
+/* ---- what the endpoint learns ---- */
+
+bool sw_qdial_add(struct sw_quic *q, struct sw_qdial *d, const struct sw_addr *a)
+{
+    struct sw_qroute r = {.remote = *a};
+    size_t s = 0;
+
+    while (s < q->n_socks && q->sock[s].addr.ip.family != a->ip.family)
+        s++;
+    r.sock = (uint8_t)s;
+    if (s == q->n_socks || a->port == 0 || d->n == QUIC_ROUTES_MAX || is_candidate(d, &r))
+        return false;
+    d->route[d->n++] = r;
+    return true;
+}
+
+void sw_qconn_more_addrs(struct sw_qconn *c, const struct sw_addr *addrs, size_t n)
+{
+    bool fresh = false;
+
+    if (!c->dial || !c->nc)
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (sw_qdial_add(c->q, c->dial, &addrs[i])) {
+            c->dial->next = (uint8_t)(c->dial->n - 1);
+            fresh = true;
+        }
+    if (!fresh)
+        return;
+    c->dial->tries = 0;
+    c->dial->retry_at_ns = 0;
+    sw_qconn_touch(c);
+}
+
+void sw_qpath_network_changed(struct sw_qconn *c)
+{
+    struct sw_qpathent *p;
+
+    if (!c->dial || !c->ready || c->closing)
+        return;
+    c->dial->tries = 0;
+    c->dial->retry_at_ns = 0;
+    p = sw_qpath_get(c, c->path_now);
+    /* Our address changed: the peer should not have to find that out by itself. */
+    if (p && !p->route.relay) {
+        struct sw_qroute r = p->route;
+
+        (void)try_route(c, &r, true);
+    }
+    sw_qconn_touch(c);
+}
+
+void sw_qpath_forget_relay(struct sw_qconn *c, const struct sw_qrelay *r)
+{
+    struct sw_qdial *d = c->dial;
+    size_t n = 0;
+
+    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
+        if (c->path[i].id && c->path[i].route.relay == r)
+            c->path[i].id = 0;
+    if (!d)
+        return;
+    for (size_t i = 0; i < d->n; i++)
+        if (d->route[i].relay != r)
+            d->route[n++] = d->route[i];
+    d->n = (uint8_t)n;
+    d->next = 0;
+}
+
+bool sw_qpath_uses_relay(const struct sw_qconn *c, const struct sw_qrelay *r)
+{
+    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
+        if (c->path[i].id && c->path[i].route.relay == r)
+            return true;
+    for (size_t i = 0; c->dial && i < c->dial->n; i++)
+        if (c->dial->route[i].relay == r)
+            return true;
+    return false;
+}
+
+/* ---- questions of the application ---- */
+
+static const struct sw_qpathent *current(const struct sw_qconn *c)
+{
+    if (c->dial && c->dial->racing)
+        return NULL;
+    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
+        if (c->path[i].id && c->path[i].id == c->path_now)
+            return &c->path[i];
+    return NULL;
+}
+
+enum sw_qpath sw_qconn_path(const struct sw_qconn *c)
+{
+    const struct sw_qpathent *p = current(c);
+
+    if (!p)
+        return SW_QPATH_NONE;
+    return p->route.relay ? SW_QPATH_RELAY : SW_QPATH_DIRECT;
+}
+
+struct sw_addr sw_qconn_addr(const struct sw_qconn *c)
+{
+    const struct sw_qpathent *p = current(c);
+
+    return p && !p->route.relay ? p->route.remote : (struct sw_addr){0};
+}

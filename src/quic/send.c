@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The way out. A write pass asks ngtcp2 for packets, puts those of equal size one behind the other
+ * and hands them to the kernel, or to a relay, with one call.
+ */
+#include <ngtcp2/ngtcp2.h>
+
+#include "base/mem.h"
+#include "quic/core.h"
+
+enum {
+    PASS_BYTES = 2 * SW_DGRAM_SEND_MAX, /* of one connection, before others have their turn */
+    VECS = 4,
+};
+
+/* ---- routes ---- */
+
+static void keep_for_later(struct sw_qsock *s, const struct sw_dgram_out *o)
+{
+    s->full = true;
+    s->waiting = sw_malloc(o->n);
+    memcpy(s->waiting, o->p, o->n);
+    s->waiting_out = *o;
+    s->waiting_out.p = s->waiting;
+}
+
+/* Without GSO: one by one. */
+static int send_singly(struct sw_qsock *s, struct sw_dgram_out o)
+{
+    size_t left = o.n;
+    size_t segment = o.segment;
+    int rc = SW_OK;
+
+    while (left > 0 && rc != SW_EAGAIN) {
+        o.n = sw_min(left, segment);
+        o.segment = o.n;
+        rc = sw_dgram_send_batch(s->fd, &o);
+        s->q->stats.tx_calls++;
+        o.p += o.n;
+        left -= o.n;
+    }
+    return rc;
+}
+
+static int sock_send(struct sw_qsock *s, const struct sw_dgram_out *o)
+{
+    int rc;
+
+    if (s->full)
+        return SW_EAGAIN;
+    if (s->no_gso && o->segment < o->n)
+        return send_singly(s, *o);
+    s->q->stats.tx_calls++;
+    rc = sw_dgram_send_batch(s->fd, o);
+    if (rc == SW_EINVAL) {
+        s->no_gso = true;
+        return send_singly(s, *o);
+    }
+    /* Congestion control let it go; it must not be lost because the socket is full just now. */
+    if (rc == SW_EAGAIN)
+        keep_for_later(s, o);
+    return SW_OK;
+}
+
+int sw_qroute_send(struct sw_quic *q, const struct sw_qroute *r, uint8_t ecn, const uint8_t *p,
+                   size_t n, size_t segment)
+{
+    q->stats.tx_packets += (n + segment - 1) / segment;
+    q->stats.tx_bytes += n;
+    if (r->relay)
+        return sw_relay_client_send(r->relay->client, &r->node, ecn, p, n, segment);
+    return sock_send(
+        &q->sock[r->sock],
+        &(struct sw_dgram_out){
+            .p = p, .n = n, .segment = segment, .to = r->remote, .from = r->local, .ecn = ecn});
+}
+
+int sw_qpath_send(struct sw_qconn *c, uint16_t id, uint8_t ecn, const uint8_t *p, size_t n,
+                  size_t segment)
+{
+    struct sw_qpathent *path = sw_qpath_get(c, id);
+
+    if (c->dial && c->dial->racing) {
+        for (size_t i = 0; i < c->dial->n; i++)
+            (void)sw_qroute_send(c->q, &c->dial->route[i], ecn, p, n, segment);
+        return SW_OK;
+    }
+    if (!path)
+        return SW_OK; /* ngtcp2 remembers a path we gave up */
+    return sw_qroute_send(c->q, &path->route, ecn, p, n, segment);
+}
+
+/* ---- a write pass ---- */
+
+struct batch {
+    size_t n;
+    size_t segment;
+    uint16_t path;
+    uint8_t ecn;
+    uint8_t count;
+};
+
+static void flush(struct sw_qconn *c, struct batch *b)
+{
+    if (b->n > 0)
+        (void)sw_qpath_send(c, b->path, b->ecn, c->q->tx, b->n, b->segment);
+    c->tx_packets += b->count;
+    *b = (struct batch){0};
+}
+
+/* A packet of n bytes was written behind the batch. */
+static void append(struct sw_qconn *c, struct batch *b, size_t n, uint16_t path, uint8_t ecn)
+{
+    uint8_t *tx = c->q->tx;
+
+    if (b->n > 0 && (n > b->segment || path != b->path || ecn != b->ecn)) {
+        size_t at = b->n;
+
+        flush(c, b);
+        memmove(tx, tx + at, n);
+    }
+    if (b->n == 0)
+        *b = (struct batch){.segment = n, .path = path, .ecn = ecn};
+    b->n += n;
+    b->count++;
+    /* Only the last one may be shorter. */
+    if (n < b->segment || b->count == SW_DGRAM_SEGMENTS_MAX)
+        flush(c, b);
+}
+
+struct packet {
+    uint8_t *p;
+    size_t max;
+    ngtcp2_path_storage ps;
+    ngtcp2_pkt_info pi;
+};
+
+static void drop_datagram(struct sw_qconn *c)
+{
+    struct sw_list *m = sw_list_pop_front(&c->dgrams_out);
+    struct sw_qdgram *d = SW_CONTAINER_OF(m, struct sw_qdgram, link);
+
+    c->n_dgrams--;
+    c->dgram_bytes -= d->n;
+    sw_free(d);
+}
+
+/* > 0: a packet; 0: congestion; NGTCP2_ERR_WRITE_MORE: room is left, or none were waiting. */
+static ngtcp2_ssize put_datagrams(struct sw_qconn *c, struct packet *k)
+{
+    while (!sw_list_empty(&c->dgrams_out)) {
+        struct sw_qdgram *d = SW_CONTAINER_OF(c->dgrams_out.next, struct sw_qdgram, link);
+        ngtcp2_vec v = {.base = d->p, .len = d->n};
+        int accepted = 0;
+        ngtcp2_ssize n = ngtcp2_conn_writev_datagram(c->nc, &k->ps.path, &k->pi, k->p, k->max,
+                                                     &accepted, NGTCP2_WRITE_DATAGRAM_FLAG_MORE, 0,
+                                                     &v, 1, sw_quic_now(c->q));
+
+        if (accepted)
+            drop_datagram(c);
+        if (n == NGTCP2_ERR_INVALID_ARGUMENT || n == NGTCP2_ERR_INVALID_STATE) {
+            /* The path takes less than when it was queued: lost, as datagrams may be. */
+            drop_datagram(c);
+            continue;
+        }
+        if (n != NGTCP2_ERR_WRITE_MORE)
+            return n;
+    }
+    return NGTCP2_ERR_WRITE_MORE;
+}
+
+static size_t unsent(const struct sw_qstream *s, ngtcp2_vec v[VECS])
+{
+    struct sw_qchunk *at = s->at;
+    uint32_t off = s->at_off;
+    size_t n = 0;
+
+    for (; at && n < VECS; at = at->next, off = 0)
+        if (at->n > off)
+            v[n++] = (ngtcp2_vec){.base = at->p + off, .len = at->n - off};
+    return n;
+}
+
+static ngtcp2_ssize put_stream(struct sw_qconn *c, struct sw_qstream *s, struct packet *k)
+{
+    ngtcp2_vec v[VECS];
+    size_t n_v = unsent(s, v);
+    size_t len = 0;
+    ngtcp2_ssize taken = -1;
+    ngtcp2_ssize n;
+    bool fin;
+
+    for (size_t i = 0; i < n_v; i++)
+        len += v[i].len;
+    fin = s->finish && s->tx_sent + len == s->tx_end;
+    n = ngtcp2_conn_writev_stream(c->nc, &k->ps.path, &k->pi, k->p, k->max, &taken,
+                                  NGTCP2_WRITE_STREAM_FLAG_MORE |
+                                      (fin ? NGTCP2_WRITE_STREAM_FLAG_FIN : 0),
+                                  s->id, v, n_v, sw_quic_now(c->q));
+    if (taken >= 0)
+        sw_qstream_advance(s, (size_t)taken, fin && (size_t)taken == len);
+    return n;
+}
+
+/* The stream cannot go on by itself: credit brings it back, or nothing does. */
+static void park(struct sw_qconn *c, struct sw_qstream *s, bool blocked)
+{
+    sw_list_unlink(&s->sendq);
+    if (!blocked)
+        return;
+    sw_list_push_back(&c->blocked, &s->sendq);
+    if (ngtcp2_conn_get_max_data_left(c->nc) == 0)
+        c->conn_blocked = true;
+}
+
+/* One packet: its length, 0 when there is nothing to say or congestion forbids it, or an error. */
+static ngtcp2_ssize write_packet(struct sw_qconn *c, struct packet *k)
+{
+    ngtcp2_ssize n = put_datagrams(c, k);
+
+    while (n == NGTCP2_ERR_WRITE_MORE && !sw_list_empty(&c->sendable)) {
+        struct sw_qstream *s = SW_CONTAINER_OF(c->sendable.next, struct sw_qstream, sendq);
+
+        n = put_stream(c, s, k);
+        if (n == NGTCP2_ERR_STREAM_DATA_BLOCKED) {
+            park(c, s, true);
+            n = NGTCP2_ERR_WRITE_MORE;
+        } else if (n == NGTCP2_ERR_STREAM_SHUT_WR || n == NGTCP2_ERR_STREAM_NOT_FOUND) {
+            park(c, s, false);
+            n = NGTCP2_ERR_WRITE_MORE;
+        } else if (!sw_qstream_pending(s)) {
+            park(c, s, false);
+        }
+    }
+    if (n == NGTCP2_ERR_WRITE_MORE)
+        n = ngtcp2_conn_writev_stream(c->nc, &k->ps.path, &k->pi, k->p, k->max, NULL, 0, -1, NULL,
+                                      0, sw_quic_now(c->q));
+    return n;
+}
+
+/* The first of several waits for the others next time. */
+static void rotate(struct sw_qconn *c)
+{
+    struct sw_list *m = sw_list_pop_front(&c->sendable);
+
+    if (m)
+        sw_list_push_back(&c->sendable, m);
+}
+
+static void update_keys(struct sw_qconn *c)
+{
+    if (c->tx_packets < c->q->key_update_after)
+        return;
+    /* Not while another one is under way: then it is tried again. */
+    if (ngtcp2_conn_initiate_key_update(c->nc, sw_quic_now(c->q)) == 0)
+        c->tx_packets = 0;
+}
+
+static bool socket_full(struct sw_qconn *c)
+{
+    struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
+
+    return p && !p->route.relay && c->q->sock[p->route.sock].full;
+}
+
+static int write_packets(struct sw_qconn *c)
+{
+    struct sw_quic *q = c->q;
+    size_t limit = sw_min(ngtcp2_conn_get_send_quantum(c->nc), PASS_BYTES);
+    size_t total = 0;
+    struct batch b = {0};
+    struct packet k;
+    ngtcp2_ssize n;
+
+    do {
+        k.max = ngtcp2_conn_get_max_tx_udp_payload_size(c->nc);
+        if (b.n + k.max > SW_DGRAM_SEND_MAX)
+            flush(c, &b);
+        k.p = q->tx + b.n;
+        ngtcp2_path_storage_zero(&k.ps);
+        k.pi.ecn = 0;
+        n = write_packet(c, &k);
+        if (n > 0) {
+            append(c, &b, (size_t)n, sw_qpath_id(&k.ps.path), (uint8_t)k.pi.ecn);
+            total += (size_t)n;
+        }
+    } while (n > 0 && total < limit && !socket_full(c));
+    flush(c, &b);
+    ngtcp2_conn_update_pkt_tx_time(c->nc, sw_quic_now(q));
+    rotate(c);
+    return n < 0 ? (int)n : 0;
+}
+
+void sw_qconn_write(struct sw_qconn *c)
+{
+    int rc;
+
+    if (!c->nc || c->closing || socket_full(c))
+        return;
+    if (c->conn_blocked && ngtcp2_conn_get_max_data_left(c->nc) > 0) {
+        c->conn_blocked = false;
+        sw_list_splice(&c->sendable, &c->blocked);
+    }
+    rc = write_packets(c);
+    if (rc != 0) {
+        sw_qconn_fail_lib(c, rc);
+        return;
+    }
+    update_keys(c);
+    sw_qconn_rearm(c);
+}

@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Streams. Bytes to send stand in a list of chunks, where ngtcp2 finds them again until they are
+ * acknowledged. Bytes received in one batch of packets are gathered in the endpoint's buffer and
+ * told together; only what the reader leaves is copied to the stream.
+ */
+#include <ngtcp2/ngtcp2.h>
+
+#include "base/mem.h"
+#include "quic/core.h"
+
+/* ---- chunks ---- */
+
+static struct sw_qchunk *chunk_new(struct sw_quic *q, uint32_t cap)
+{
+    struct sw_qchunk *k = q->free_chunks;
+
+    if (cap == QUIC_CHUNK && k) {
+        q->free_chunks = k->next;
+        q->n_free_chunks--;
+    } else {
+        k = sw_malloc(sizeof(*k) + cap);
+        k->cap = cap;
+    }
+    k->next = NULL;
+    k->n = 0;
+    return k;
+}
+
+static void chunk_free(struct sw_quic *q, struct sw_qchunk *k)
+{
+    if (k->cap != QUIC_CHUNK || q->n_free_chunks >= QUIC_CHUNKS_KEPT) {
+        sw_free(k);
+        return;
+    }
+    k->next = q->free_chunks;
+    q->free_chunks = k;
+    q->n_free_chunks++;
+}
+
+void sw_qchunks_done(struct sw_quic *q)
+{
+    while (q->free_chunks) {
+        struct sw_qchunk *k = q->free_chunks;
+
+        q->free_chunks = k->next;
+        sw_free(k);
+    }
+    q->n_free_chunks = 0;
+}
+
+static void chunks_drop(struct sw_qstream *s)
+{
+    while (s->head) {
+        struct sw_qchunk *k = s->head;
+
+        s->head = k->next;
+        chunk_free(s->c->q, k);
+    }
+    s->tail = NULL;
+    s->at = NULL;
+    s->at_off = 0;
+}
+
+static void chunk_add(struct sw_qstream *s)
+{
+    /* Many streams carry a few hundred bytes: the first chunk is small. */
+    struct sw_qchunk *k = chunk_new(s->c->q, s->tx_end == 0 ? QUIC_CHUNK_SMALL : QUIC_CHUNK);
+
+    if (s->tail)
+        s->tail->next = k;
+    else
+        s->head = k;
+    s->tail = k;
+    if (!s->at) {
+        s->at = k;
+        s->at_off = 0;
+    }
+}
+
+/* ---- life ---- */
+
+struct sw_qstream *sw_qstream_new(struct sw_qconn *c, int64_t id)
+{
+    struct sw_qstream *s = SW_NEW(struct sw_qstream);
+
+    s->c = c;
+    s->id = id;
+    sw_list_init(&s->sendq);
+    sw_list_init(&s->event);
+    sw_list_push_back(&c->streams, &s->link);
+    c->n_streams++;
+    sw_buf_init(&s->rest, c->q->cfg.stream_window + QUIC_CHUNK);
+    return s;
+}
+
+void sw_qstream_note(struct sw_qstream *s)
+{
+    if (!sw_list_linked(&s->event))
+        sw_list_push_back(&s->c->stream_events, &s->event);
+    sw_qconn_note(s->c);
+}
+
+/* Connection credit for n bytes that came, less what is kept back for those nobody took. */
+static void give_credit(struct sw_qconn *c)
+{
+    uint64_t keep = c->held > c->q->cfg.conn_window ? c->held - c->q->cfg.conn_window : 0;
+
+    if (c->owed <= keep || !c->nc)
+        return;
+    ngtcp2_conn_extend_max_offset(c->nc, c->owed - keep);
+    c->owed = keep;
+}
+
+static void stream_free(struct sw_qstream *s)
+{
+    struct sw_qconn *c = s->c;
+
+    chunks_drop(s);
+    if (s->spare)
+        chunk_free(c->q, s->spare);
+    c->held -= sw_buf_len(&s->rest);
+    sw_buf_done(&s->rest);
+    give_credit(c);
+    sw_list_unlink(&s->link);
+    sw_list_unlink(&s->sendq);
+    sw_list_unlink(&s->event);
+    c->n_streams--;
+    sw_free(s);
+}
+
+static void tell_closed(struct sw_qstream *s, bool lost)
+{
+    if (s->ops && s->ops->closed)
+        s->ops->closed(s, lost);
+}
+
+void sw_qstream_lost(struct sw_qstream *s)
+{
+    s->ended = true;
+    tell_closed(s, true);
+    stream_free(s);
+}
+
+/* Both directions ended and everything was told. */
+static void finish_off(struct sw_qstream *s)
+{
+    struct sw_qconn *c = s->c;
+    bool theirs = !ngtcp2_conn_is_local_stream(c->nc, s->id);
+
+    tell_closed(s, false);
+    stream_free(s);
+    if (theirs)
+        ngtcp2_conn_extend_max_streams_bidi(c->nc, 1);
+    sw_qconn_touch(c);
+    if (c->q->draining && c->n_streams == 0)
+        sw_qconn_close(c, 0, "");
+}
+
+/* ---- receiving ---- */
+
+static void credit(struct sw_qstream *s, size_t n)
+{
+    if (n == 0 || !s->c->nc)
+        return;
+    if (!s->ended && !s->rx_fin)
+        (void)ngtcp2_conn_extend_max_stream_offset(s->c->nc, s->id, n);
+    sw_qconn_touch(s->c);
+}
+
+static void keep(struct sw_qstream *s, const uint8_t *p, size_t n)
+{
+    /* Flow control bounds what can come; the buffer's own maximum is the same and some more. */
+    if (n == 0)
+        return;
+    if (sw_buf_append(&s->rest, p, n) != SW_OK)
+        sw_qconn_fail(s->c, SW_QCLOSE_FAILED, NGTCP2_FLOW_CONTROL_ERROR, "window exceeded");
+    else
+        s->c->held += n;
+}
+
+void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
+{
+    struct sw_quic *q = s->c->q;
+
+    s->c->owed += n;
+    if (fin)
+        s->rx_fin = true;
+    if (s->muted || s->rx_shut) {
+        sw_qstream_note(s);
+        return;
+    }
+    if (n > 0 && (sw_buf_len(&s->rest) > 0 || s->paused || q->gathered + n > QUIC_GATHER)) {
+        keep(s, p, n);
+    } else if (n > 0) {
+        struct sw_qpiece *last = s->rx_last ? &q->pieces.p[s->rx_last - 1] : NULL;
+
+        memcpy(q->gather + q->gathered, p, n);
+        if (last && last->off + last->n == q->gathered) {
+            last->n += (uint32_t)n;
+        } else {
+            sw_vec_push(&q->pieces,
+                        ((struct sw_qpiece){.off = (uint32_t)q->gathered, .n = (uint32_t)n}));
+            if (s->rx_last)
+                q->pieces.p[s->rx_last - 1].next = (uint32_t)q->pieces.n;
+            else
+                s->rx_first = (uint32_t)q->pieces.n;
+            s->rx_last = (uint32_t)q->pieces.n;
+        }
+        q->gathered += n;
+    }
+    sw_qstream_note(s);
+}
+
+/* Offers n bytes: how many were taken. The end goes with them when they are the last. */
+static size_t offer(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
+{
+    size_t took;
+
+    s->in_call = true;
+    took = sw_min(s->ops->data(s, p, n, fin), n);
+    s->in_call = false;
+    if (took < n)
+        s->paused = true;
+    else if (fin)
+        s->rx_done = true;
+    credit(s, took);
+    return took;
+}
+
+static bool deaf(const struct sw_qstream *s)
+{
+    return !s->ops || !s->ops->data || s->muted || s->rx_shut || s->rx_done;
+}
+
+static void tell_rest(struct sw_qstream *s)
+{
+    size_t took;
+
+    do {
+        size_t n = sw_buf_len(&s->rest);
+
+        took = 0;
+        s->again = false;
+        if (n == 0 || deaf(s))
+            break;
+        s->paused = false;
+        took = offer(s, (const uint8_t *)sw_buf_data(&s->rest), n, s->rx_fin);
+        sw_buf_consume(&s->rest, took);
+        s->c->held -= took;
+    } while (s->again && took > 0);
+    if (deaf(s)) {
+        s->c->held -= sw_buf_len(&s->rest);
+        sw_buf_consume(&s->rest, sw_buf_len(&s->rest));
+    }
+    if (sw_buf_len(&s->rest) == 0)
+        sw_buf_done(&s->rest);
+    give_credit(s->c);
+}
+
+/* The pieces of this batch, in order; what is not taken is kept. */
+static void tell_pieces(struct sw_qstream *s)
+{
+    struct sw_quic *q = s->c->q;
+    uint32_t i = s->rx_first;
+
+    s->rx_first = 0;
+    s->rx_last = 0;
+    while (i) {
+        struct sw_qpiece piece = q->pieces.p[i - 1];
+        const uint8_t *p = q->gather + piece.off;
+        size_t took = 0;
+
+        i = piece.next;
+        if (deaf(s))
+            continue;
+        if (!s->paused && sw_buf_len(&s->rest) == 0)
+            took = offer(s, p, piece.n, s->rx_fin && !i);
+        keep(s, p + took, piece.n - took);
+        /* Resumed from inside: the rest is offered again when it is in place. */
+        if (s->again)
+            s->paused = false;
+        s->again = false;
+    }
+}
+
+static void tell_end(struct sw_qstream *s)
+{
+    if (s->rx_fin && !s->rx_done && !s->paused && sw_buf_len(&s->rest) == 0 && !deaf(s))
+        (void)offer(s, NULL, 0, true);
+    if (s->reset && !s->rx_done) {
+        s->rx_done = true;
+        s->c->held -= sw_buf_len(&s->rest);
+        sw_buf_done(&s->rest);
+        if (!s->muted && s->ops->reset)
+            s->ops->reset(s, s->reset_code);
+    }
+    if (s->stopped) {
+        s->stopped = false;
+        if (!s->muted && s->ops->stopped)
+            s->ops->stopped(s, s->stop_code);
+    }
+    if (s->writable) {
+        s->writable = false;
+        if (!s->muted && !s->tx_shut && s->ops->writable)
+            s->ops->writable(s);
+    }
+}
+
+/* Nobody wanted it. */
+static bool introduce(struct sw_qstream *s)
+{
+    struct sw_qconn *c = s->c;
+
+    s->fresh = false;
+    if (c->ops && c->ops->stream && !c->closing)
+        c->ops->stream(c, s);
+    if (!s->ops) {
+        s->muted = true;
+        sw_qstream_abort(s, 0);
+    }
+    return s->ops != NULL;
+}
+
+void sw_qstream_tell(struct sw_qstream *s)
+{
+    if (s->fresh)
+        (void)introduce(s);
+    tell_pieces(s);
+    if (sw_buf_len(&s->rest) > 0 && (!s->paused || deaf(s)))
+        tell_rest(s);
+    if (s->ops)
+        tell_end(s);
+    give_credit(s->c);
+    /* The reader may still have to take what is left. */
+    if (s->ended && (sw_buf_len(&s->rest) == 0 || deaf(s)) && !s->c->closing)
+        finish_off(s);
+}
+
+void sw_qstream_resume(struct sw_qstream *s)
+{
+    if (!s->paused && !s->in_call)
+        return;
+    if (s->in_call) {
+        s->again = true;
+        return;
+    }
+    tell_rest(s);
+    if (!s->paused)
+        sw_qstream_note(s);
+}
+
+/* ---- sending ---- */
+
+bool sw_qstream_pending(const struct sw_qstream *s)
+{
+    return !s->tx_shut && !s->ended && (s->tx_sent < s->tx_end || (s->finish && !s->fin_sent));
+}
+
+static void want_send(struct sw_qstream *s)
+{
+    struct sw_qconn *c = s->c;
+
+    if (!sw_list_linked(&s->sendq))
+        sw_list_push_back(&c->sendable, &s->sendq);
+    sw_qconn_touch(c);
+}
+
+int sw_qstream_reserve(struct sw_qstream *s, struct iovec room[2])
+{
+    size_t under_way = s->tx_end - s->tx_acked;
+    int n = 0;
+
+    if (s->tx_shut || s->finish || s->ended || s->c->closing)
+        return 0;
+    if (under_way >= QUIC_SEND_MAX) {
+        s->starved = true;
+        return 0;
+    }
+    if (!s->tail || s->tail->n == s->tail->cap)
+        chunk_add(s);
+    room[n++] =
+        (struct iovec){.iov_base = s->tail->p + s->tail->n, .iov_len = s->tail->cap - s->tail->n};
+    /* The second piece is the chunk that will follow; it is not part of the list yet. */
+    if (s->tail->n > 0 && under_way + room[0].iov_len < QUIC_SEND_MAX) {
+        if (!s->spare)
+            s->spare = chunk_new(s->c->q, QUIC_CHUNK);
+        room[n++] = (struct iovec){.iov_base = s->spare->p, .iov_len = s->spare->cap};
+    }
+    return n;
+}
+
+/* Room that was not used: an idle stream owns none. */
+static void give_back(struct sw_qstream *s)
+{
+    if (s->spare)
+        chunk_free(s->c->q, s->spare);
+    s->spare = NULL;
+    /* An empty chunk is alone: it was added when all before were full, and those may be gone. */
+    if (s->tail && s->tail->n == 0 && s->head == s->tail)
+        chunks_drop(s);
+}
+
+void sw_qstream_commit(struct sw_qstream *s, size_t n)
+{
+    size_t k;
+
+    if (s->tail && !s->tx_shut && !s->ended) {
+        k = sw_min(n, s->tail->cap - s->tail->n);
+        s->tail->n += (uint32_t)k;
+        s->tx_end += k;
+        if (n > k && s->spare) {
+            s->tail->next = s->spare;
+            s->tail = s->spare;
+            s->spare = NULL;
+            s->tail->n = (uint32_t)sw_min(n - k, s->tail->cap);
+            s->tx_end += s->tail->n;
+        }
+        if (n > 0)
+            want_send(s);
+    }
+    give_back(s);
+}
+
+size_t sw_qstream_write(struct sw_qstream *s, const void *p, size_t n)
+{
+    const uint8_t *at = p;
+    size_t done = 0;
+    struct iovec room[2];
+    int pieces;
+
+    while (done < n && (pieces = sw_qstream_reserve(s, room)) > 0) {
+        size_t now = 0;
+
+        for (int i = 0; i < pieces && done + now < n; i++) {
+            size_t k = sw_min(room[i].iov_len, n - done - now);
+
+            memcpy(room[i].iov_base, at + done + now, k);
+            now += k;
+        }
+        sw_qstream_commit(s, now);
+        done += now;
+    }
+    return done;
+}
+
+void sw_qstream_finish(struct sw_qstream *s)
+{
+    if (s->finish || s->tx_shut || s->ended)
+        return;
+    s->finish = true;
+    want_send(s);
+}
+
+void sw_qstream_advance(struct sw_qstream *s, size_t n, bool fin)
+{
+    s->tx_sent += n;
+    while (n > 0) {
+        size_t k = sw_min(n, s->at->n - s->at_off);
+
+        if (k == 0) {
+            s->at = s->at->next;
+            s->at_off = 0;
+            continue;
+        }
+        s->at_off += (uint32_t)k;
+        n -= k;
+    }
+    if (fin)
+        s->fin_sent = true;
+}
+
+void sw_qstream_acked(struct sw_qstream *s, uint64_t upto)
+{
+    if (upto <= s->tx_acked)
+        return;
+    s->tx_acked = upto;
+    while (s->head && s->tx_base + s->head->n <= upto) {
+        struct sw_qchunk *k = s->head;
+
+        if (k == s->at) {
+            s->at = k->next;
+            s->at_off = 0;
+        }
+        s->tx_base += k->n;
+        s->head = k->next;
+        if (s->tail == k)
+            s->tail = NULL;
+        chunk_free(s->c->q, k);
+    }
+    if (s->starved && s->tx_end - s->tx_acked <= QUIC_SEND_MAX / 2) {
+        s->starved = false;
+        s->writable = true;
+        sw_qstream_note(s);
+    }
+}
+
+size_t sw_qstream_unacked(const struct sw_qstream *s)
+{
+    return s->tx_end - s->tx_acked;
+}
+
+void sw_qstream_reset(struct sw_qstream *s, uint64_t code)
+{
+    if (s->tx_shut || s->ended || !s->c->nc || (s->fin_sent && s->tx_acked == s->tx_end))
+        return;
+    s->tx_shut = true;
+    sw_list_unlink(&s->sendq);
+    (void)ngtcp2_conn_shutdown_stream_write(s->c->nc, s->id, code);
+    sw_qconn_touch(s->c);
+}
+
+void sw_qstream_stop(struct sw_qstream *s, uint64_t code)
+{
+    if (s->rx_shut || s->ended || s->rx_fin || !s->c->nc)
+        return;
+    s->rx_shut = true;
+    (void)ngtcp2_conn_shutdown_stream_read(s->c->nc, s->id, code);
+    sw_qstream_note(s);
+    sw_qconn_touch(s->c);
+}
+
+void sw_qstream_abort(struct sw_qstream *s, uint64_t code)
+{
+    s->muted = true;
+    sw_qstream_reset(s, code);
+    sw_qstream_stop(s, code);
+    sw_qstream_note(s);
+}
+
+/* ---- opening ---- */
+
+int sw_qstream_open(struct sw_qconn *c, const struct sw_qstream_ops *ops, void *arg,
+                    struct sw_qstream **ret)
+{
+    struct sw_qstream *s;
+    int64_t id;
+
+    if (!c->nc || c->closing || !c->ready)
+        return SW_ECLOSED;
+    if (ngtcp2_conn_open_bidi_stream(c->nc, &id, NULL) != 0) {
+        c->want_room = true;
+        return SW_ELIMIT;
+    }
+    s = sw_qstream_new(c, id);
+    s->ops = ops;
+    s->arg = arg;
+    (void)ngtcp2_conn_set_stream_user_data(c->nc, id, s);
+    *ret = s;
+    return SW_OK;
+}
+
+void sw_qstream_attach(struct sw_qstream *s, const struct sw_qstream_ops *ops, void *arg)
+{
+    s->ops = ops;
+    s->arg = arg;
+}
+
+void *sw_qstream_arg(const struct sw_qstream *s)
+{
+    return s->arg;
+}
+
+struct sw_qconn *sw_qstream_conn(const struct sw_qstream *s)
+{
+    return s->c;
+}
+
+int64_t sw_qstream_id(const struct sw_qstream *s)
+{
+    return s->id;
+}

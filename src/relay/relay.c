@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "relay/relay.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/time.h"
+#include "base/trim.h"
+#include "io/filewatch.h"
+#include "io/resolver.h"
+#include "io/sock.h"
+#include "relay/relay_int.h"
+#include "tls/aead.h"
+#include "tls/cred.h"
+
+#define AT(field) .offset = offsetof(struct sw_relay_config, field)
+
+static const char *const formats[] = {"plain", "json", NULL};
+
+static const struct sw_opt table[] = {
+    {.type = SW_OPT_GROUP, .help = "Service"},
+    {"listen", "SPANWIRE_RELAY_LISTEN", SW_OPT_ADDR, AT(listen),
+     .help = "Plain HTTP: for tests, behind a proxy that ends TLS, and for captive portal checks."},
+    {"tls-listen", "SPANWIRE_RELAY_TLS_LISTEN", SW_OPT_ADDR, AT(tls_listen), .help = "HTTPS."},
+    {"cert", "SPANWIRE_RELAY_CERT", SW_OPT_STR, AT(cert), .arg = "FILE",
+     .help = "Certificate chain (PEM) for HTTPS; read again when it changes."},
+    {"key", "SPANWIRE_RELAY_KEY", SW_OPT_STR, AT(key), .arg = "FILE",
+     .help = "Private key (PEM) of the certificate."},
+    {.type = SW_OPT_GROUP,
+     .help = "Access (everybody without these; all that are given must agree)"},
+    {"allow-file", "SPANWIRE_RELAY_ALLOW_FILE", SW_OPT_STR, AT(allow_file), .arg = "FILE",
+     .help = "Only the NodeIDs of this file, one per line; read again when it changes."},
+    {"deny-file", "SPANWIRE_RELAY_DENY_FILE", SW_OPT_STR, AT(deny_file), .arg = "FILE",
+     .help = "Not the NodeIDs of this file."},
+    {"token-file", "SPANWIRE_RELAY_TOKEN_FILE", SW_OPT_STR, AT(token_file), .arg = "FILE",
+     .help = "Only clients that show one of the bearer tokens of this file."},
+    {"access-url", "SPANWIRE_RELAY_ACCESS_URL", SW_OPT_STR, AT(access_url), .arg = "URL",
+     .help = "Asks there, by POST with the NodeID in X-Iroh-NodeId; only 200 and 'true' admit."},
+    {"access-token-file", "SPANWIRE_RELAY_ACCESS_TOKEN_FILE", SW_OPT_STR, AT(access_token_file),
+     .arg = "FILE", .help = "Bearer token for that URL."},
+    {.type = SW_OPT_GROUP, .help = "Limits"},
+    {"max-clients", "SPANWIRE_RELAY_MAX_CLIENTS", SW_OPT_U32, AT(max_clients), .def = "65536",
+     .min = 1, .arg = "N", .help = "Connections at once."},
+    {"rate-limit", "SPANWIRE_RELAY_RATE_LIMIT", SW_OPT_U32, AT(rate), .def = "0", .arg = "BYTES",
+     .help =
+         "Bytes per second one client may send; reading waits, nothing is dropped. 0: no limit."},
+    {"rate-burst", "SPANWIRE_RELAY_RATE_BURST", SW_OPT_U32, AT(burst), .def = "0", .arg = "BYTES",
+     .help = "Bytes it may send at once; 0: a tenth of the rate."},
+    {"queue", "SPANWIRE_RELAY_QUEUE", SW_OPT_U32, AT(queue), .def = "512", .min = 1, .max = 65536,
+     .arg = "FRAMES", .help = "Datagrams that may wait for one client; others are dropped."},
+    {"write-timeout", "SPANWIRE_RELAY_WRITE_TIMEOUT", SW_OPT_DURATION, AT(write_timeout_ns),
+     .def = "2s", .min = 10, .max = 600000,
+     .help = "A client that takes nothing for so long is disconnected."},
+    {"establish-timeout", "SPANWIRE_RELAY_ESTABLISH_TIMEOUT", SW_OPT_DURATION, AT(establish_ns),
+     .def = "30s", .min = 10, .max = 600000,
+     .help = "From the connection to the proof of the key."},
+    {.type = SW_OPT_GROUP, .help = "Process"},
+    {"workers", "SPANWIRE_WORKERS", SW_OPT_U32, AT(workers), .def = "0", .max = 256, .arg = "N",
+     .help = "Worker threads; 0: one per processor."},
+    {"drain-time", "SPANWIRE_DRAIN_TIME", SW_OPT_DURATION, AT(drain_ns), .def = "5s",
+     .help = "How long clients may take to leave after SIGTERM."},
+    {.type = SW_OPT_GROUP, .help = "Operation"},
+    {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr), .def = "127.0.0.1:15000",
+     .help = "Admin pages: /logging, /quitquitquit."},
+    {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr), .def = "[::]:15020",
+     .help = "Metrics."},
+    {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(ready_addr), .def = "[::]:15021",
+     .help = "Readiness."},
+    {"log-level", "SPANWIRE_LOG_LEVEL", SW_OPT_STR, AT(log_level), .def = "info", .arg = "FILTER",
+     .help = "error, warn, info, debug or trace; per scope as in 'info,relay=debug'."},
+    {"log-format", "SPANWIRE_LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain",
+     .choices = formats, .help = "Form of the log lines."},
+};
+
+const struct sw_opts_cmd sw_relay_options = {
+    .name = "relay",
+    .usage = "[options]",
+    .summary = "Forwards packets between nodes that cannot reach each other directly. It cannot\n"
+               "read them. Compatible with iroh.",
+    .epilogue = "SIGTERM tells clients to reconnect and ends; SIGHUP reads the files again.\n"
+                "See spanwire-relay(8).",
+    .opts = table,
+    .n = SW_ARRAY_LEN(table),
+    .config_file = true,
+};
+
+int sw_relay_config_read(struct sw_relay_config *c, int argc, char **argv, struct sw_err *err)
+{
+    int rc;
+
+    *c = (struct sw_relay_config){0};
+    rc = sw_opts_parse(&sw_relay_options, c, &c->arena, argc, argv, NULL, err);
+    if (rc != SW_OK)
+        return rc;
+    if (!c->listen.ip.family && !c->tls_listen.ip.family)
+        return sw_err_set(err, SW_EINVAL, "relay: one of --listen and --tls-listen is needed");
+    if (c->tls_listen.ip.family && (!c->cert || !c->key))
+        return sw_err_set(err, SW_EINVAL, "relay: --tls-listen needs --cert and --key");
+    if (!c->burst)
+        c->burst = c->rate / 10;
+    return SW_OK;
+}
+
+void sw_relay_config_done(struct sw_relay_config *c)
+{
+    sw_arena_clear(&c->arena);
+}
+
+/* ---- the end ---- */
+
+static void on_drain_deadline(struct sw_timer *t)
+{
+    struct sw_relay *r = SW_CONTAINER_OF(t, struct sw_relay, drain_deadline);
+
+    sw_log_info("relay", "drain deadline passed, closing what is left");
+    sw_loop_stop(r->loop);
+}
+
+static void on_all_idle(struct sw_msg *m)
+{
+    struct sw_relay *r = SW_CONTAINER_OF(m, struct sw_relay, idle_msg);
+
+    sw_log_info("relay", "drained");
+    sw_loop_stop(r->loop);
+}
+
+void relay_worker_idle(struct sw_relay *r)
+{
+    if (atomic_fetch_add(&r->idle_workers, 1) + 1 == r->n_workers) {
+        r->idle_msg.cb = on_all_idle;
+        sw_loop_post(r->loop, &r->idle_msg);
+    }
+}
+
+static void drain(struct sw_relay *r)
+{
+    if (r->draining)
+        return;
+    r->draining = true;
+    sw_log_info("relay", "draining for at most %llu ms",
+                (unsigned long long)(r->config->drain_ns / SW_NS_PER_MS));
+    sw_ready_add(r->ready, "draining");
+    for (size_t i = 0; i < r->n_workers; i++)
+        relay_worker_send_drain(&r->workers[i]);
+    sw_timer_start(r->loop, &r->drain_deadline, r->config->drain_ns, on_drain_deadline);
+}
+
+static void on_quit(void *arg)
+{
+    drain(arg);
+}
+
+/* ---- files ---- */
+
+static struct sw_tls_cred *load_cred(const struct sw_relay_config *c, struct sw_err *err)
+{
+    struct sw_slice chain = {0};
+    struct sw_slice key = {0};
+    struct sw_tls_cred *cred = NULL;
+    int rc = sw_file_read(c->cert, SW_TLS_PEM_MAX, &chain, err);
+
+    if (rc == SW_OK)
+        rc = sw_file_read(c->key, SW_TLS_PEM_MAX, &key, err);
+    if (rc == SW_OK)
+        cred = sw_tls_cred_new(
+            &(struct sw_tls_cred_pem){
+                .chain = chain, .key = key, .any_identity = true, .trust_nobody = true},
+            err);
+    if (key.n)
+        explicit_bzero((char *)(uintptr_t)key.p, key.n);
+    sw_slice_free(&key);
+    sw_slice_free(&chain);
+    return cred;
+}
+
+static int reload_cred(struct sw_relay *r, struct sw_err *err)
+{
+    struct sw_tls_cred *cred;
+
+    if (!r->config->tls_listen.ip.family)
+        return SW_OK;
+    cred = load_cred(r->config, err);
+    if (!cred)
+        return err->rc;
+    sw_metric_set(sw_metric_get1(r->shard, SW_METRIC_CERT_EXPIRY, "relay"),
+                  (int64_t)sw_tls_cred_not_after(cred));
+    for (size_t i = 0; i < r->n_workers; i++)
+        relay_worker_send_cred(&r->workers[i], sw_tls_cred_ref(cred));
+    (void)sw_tls_cred_unref(cred);
+    return SW_OK;
+}
+
+static int reload_access(struct sw_relay *r, struct sw_err *err)
+{
+    struct sw_relay_access *a =
+        sw_relay_access_load(&(struct sw_relay_access_files){.allow = r->config->allow_file,
+                                                             .deny = r->config->deny_file,
+                                                             .tokens = r->config->token_file},
+                             err);
+
+    if (!a)
+        return err->rc;
+    for (size_t i = 0; i < r->n_workers; i++)
+        relay_worker_send_access(&r->workers[i], sw_relay_access_ref(a));
+    (void)sw_relay_access_unref(a);
+    return SW_OK;
+}
+
+static int reload(struct sw_relay *r, struct sw_err *err)
+{
+    int rc = reload_cred(r, err);
+
+    return rc == SW_OK ? reload_access(r, err) : rc;
+}
+
+/* What was read before stays in force when the new files are no good. */
+static void reload_now(struct sw_relay *r)
+{
+    struct sw_err err = {0};
+    bool ok = reload(r, &err) == SW_OK;
+
+    if (ok)
+        sw_log_info("relay", "files were read again");
+    else
+        sw_log_error("relay", "files stay as they were: %s", err.msg);
+    sw_metric_add(sw_metric_get1(r->shard, SW_METRIC_CONFIG_RELOADS, ok ? "ok" : "failed"), 1);
+}
+
+static void on_reload(struct sw_timer *t)
+{
+    reload_now(SW_CONTAINER_OF(t, struct sw_relay, reload));
+}
+
+/* Certificate and key change one after the other: both are awaited. */
+static void on_file(void *arg)
+{
+    struct sw_relay *r = arg;
+
+    sw_timer_start(r->loop, &r->reload, 100 * SW_NS_PER_MS, on_reload);
+}
+
+static void on_signal(int signo, void *arg)
+{
+    struct sw_relay *r = arg;
+
+    if (signo == SIGHUP) {
+        reload_now(r);
+        return;
+    }
+    if (r->draining && signo == SIGINT)
+        sw_loop_stop(r->loop);
+    drain(r);
+}
+
+/* ---- the beginning ---- */
+
+static int start_admin(struct sw_relay *r, struct sw_err *err)
+{
+    struct sw_admin_opts o = {
+        .title = "spanwire relay",
+        .admin = {r->config->admin_addr},
+        .stats = r->config->stats_addr,
+        .ready_at = r->config->ready_addr,
+        .reuse_port = true,
+        .metrics = r->metrics,
+        .ready = r->ready,
+        .log_filter = r->config->log_level,
+        .quit = on_quit,
+        .arg = r,
+    };
+
+    r->admin = sw_admin_new(r->loop, &o, err);
+    return r->admin ? SW_OK : err->rc;
+}
+
+static int start_workers(struct sw_relay *r, struct sw_err *err)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned n = r->config->workers ? r->config->workers : (unsigned)(cpus > 0 ? cpus : 1);
+    int rc = SW_OK;
+
+    r->workers = SW_NEW_ARRAY(struct relay_worker, n);
+    for (unsigned i = 0; i < n && rc == SW_OK; i++) {
+        r->n_workers++;
+        rc = relay_worker_init(&r->workers[i], r, i, err);
+    }
+    /* Posted before the threads run: nobody is accepted without a credential and the lists. */
+    if (rc == SW_OK)
+        rc = reload(r, err);
+    for (unsigned i = 0; i < n && rc == SW_OK; i++)
+        rc = relay_worker_start(&r->workers[i], err);
+    return rc;
+}
+
+static int watch_files(struct sw_relay *r, struct sw_err *err)
+{
+    const struct sw_relay_config *c = r->config;
+    const char *const files[] = {c->tls_listen.ip.family ? c->cert : NULL,
+                                 c->tls_listen.ip.family ? c->key : NULL, c->allow_file,
+                                 c->deny_file, c->token_file};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(files); i++) {
+        if (!files[i])
+            continue;
+        r->watches[i] = sw_filewatch_new(r->loop, files[i], on_file, r, err);
+        if (!r->watches[i])
+            return err->rc;
+    }
+    return SW_OK;
+}
+
+static void say_ready(struct sw_relay *r)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(r->workers[0].listeners); i++) {
+        const struct relay_listener *l = &r->workers[0].listeners[i];
+        char text[SW_ADDR_TEXT];
+        struct sw_addr at;
+
+        if (l->fd < 0)
+            continue;
+        at = sw_sock_local(l->fd);
+        sw_log_info("relay", "listening on %s (%s)", sw_addr_text(&at, text),
+                    l->tls ? "https" : "http");
+    }
+    sw_ready_done(r->ready, "start");
+    sw_log_info("relay", "ready");
+    sw_trim_heap();
+}
+
+static int start(struct sw_relay *r, struct sw_err *err)
+{
+    static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
+    int rc = sw_aead_init(SW_AEAD_AUTO, err);
+
+    if (rc != SW_OK)
+        return rc;
+    sw_rand_bytes(r->hash_key, sizeof(r->hash_key));
+    r->loop = sw_loop_new(err);
+    if (!r->loop)
+        return err->rc;
+    r->signals = sw_signals_new(r->loop, signos, SW_ARRAY_LEN(signos), on_signal, r, err);
+    if (!r->signals)
+        return err->rc;
+    r->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "relay"});
+    r->shard = sw_metrics_shard_new(r->metrics);
+    r->ready = sw_ready_new();
+    sw_ready_add(r->ready, "start");
+    rc = start_workers(r, err);
+    if (rc == SW_OK)
+        rc = watch_files(r, err);
+    if (rc == SW_OK)
+        rc = start_admin(r, err);
+    if (rc == SW_OK)
+        say_ready(r);
+    return rc;
+}
+
+static void stop(struct sw_relay *r)
+{
+    sw_admin_free(r->admin);
+    for (size_t i = 0; i < SW_ARRAY_LEN(r->watches); i++)
+        sw_filewatch_free(r->watches[i]);
+    for (size_t i = 0; i < r->n_workers; i++) {
+        if (r->workers[i].started)
+            relay_worker_send_kill(&r->workers[i]);
+    }
+    sw_resolver_stop();
+    /* Blocks of packets name the worker they came from: all loops go before any worker does. */
+    for (size_t i = 0; i < r->n_workers; i++)
+        relay_worker_stop(&r->workers[i]);
+    for (size_t i = 0; i < r->n_workers; i++)
+        relay_worker_done(&r->workers[i]);
+    sw_free(r->workers);
+    sw_signals_free(r->signals);
+    if (r->loop) {
+        sw_timer_stop(r->loop, &r->drain_deadline);
+        sw_timer_stop(r->loop, &r->reload);
+    }
+    sw_loop_free(r->loop);
+    if (r->shard)
+        sw_metrics_shard_free(r->shard);
+    sw_metrics_free(r->metrics);
+    sw_ready_free(r->ready);
+}
+
+int sw_relay_run(const struct sw_relay_config *c, struct sw_err *err)
+{
+    struct sw_relay r = {.config = c};
+    int rc = start(&r, err);
+
+    if (rc == SW_OK)
+        sw_loop_run(r.loop);
+    stop(&r);
+    return rc;
+}

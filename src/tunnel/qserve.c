@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connections, and an exchange from its head to its end. */
+#include "tunnel/qserve.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "io/sock.h"
+#include "tunnel/qserve_int.h"
+
+enum {
+    REFUSED_DROP_MAX = 1 << 20, /* what a peer may still send after a refusal */
+    CODE = 0,                   /* of resets */
+};
+static const uint64_t linger_ns = 10 * SW_NS_PER_S;
+
+/* ---- what the owner hears ---- */
+
+static void fill_record(const struct qs_exchange *x, struct sw_qserve_record *r)
+{
+    *r = (struct sw_qserve_record){
+        .peer = &x->peer,
+        .kind = x->head.kind,
+        .method = x->msg ? x->msg->method : sw_slice(NULL, 0),
+        .host = x->head.host,
+        .port = x->head.port,
+        .path = x->head.path,
+        .status = x->status,
+        .reason = x->reason,
+        .bytes_in = x->bytes_in,
+        .bytes_out = x->bytes_out,
+        .tag = x->verdict.tag,
+    };
+}
+
+void qs_begun(struct qs_exchange *x, unsigned status)
+{
+    struct sw_qserve_record r;
+
+    x->status = status;
+    if (x->begun)
+        return;
+    x->begun = true;
+    fill_record(x, &r);
+    if (x->v->c.begun)
+        x->v->c.begun(x->v->c.arg, &r);
+}
+
+static void tell(struct qs_exchange *x)
+{
+    struct sw_qserve_record r;
+    struct sw_qserve *v = x->v;
+
+    if (x->told)
+        return;
+    x->told = true;
+    v->stats.bytes_in += x->bytes_in;
+    v->stats.bytes_out += x->bytes_out;
+    if (!x->reason)
+        v->stats.completed++;
+    else
+        v->stats.failed++;
+    fill_record(x, &r);
+    r.duration_ns = sw_loop_now(v->loop) - x->begin_ns;
+    if (v->c.ended)
+        v->c.ended(v->c.arg, &r);
+}
+
+/* ---- the end ---- */
+
+/* Lets everything but the stream go. */
+static void release(struct qs_exchange *x, bool reset)
+{
+    sw_timer_stop(x->v->loop, &x->timer);
+    qs_dial_cancel(x);
+    sw_h1_free(x->parser);
+    x->parser = NULL;
+    sw_buf_done(&x->in);
+    if (sw_qpump_running(&x->pump)) {
+        x->bytes_in = x->pump.to_socket;
+        x->bytes_out += x->pump.from_socket;
+        sw_qpump_stop(&x->pump, reset);
+    }
+    qs_http_free(x, reset);
+    qs_udp_free(x);
+}
+
+static void on_reap(struct sw_defer *d)
+{
+    struct qs_exchange *x = SW_CONTAINER_OF(d, struct qs_exchange, reap);
+
+    sw_list_unlink(&x->link);
+    x->v->stats.streams--;
+    sw_arena_clear(&x->arena);
+    sw_free(x);
+}
+
+/* Memory goes once the stream is closed and nobody on the stack looks at it. */
+static void reap(struct qs_exchange *x)
+{
+    if (x->state == QS_OVER && !x->stream)
+        sw_loop_defer(x->v->loop, &x->reap, on_reap);
+}
+
+void qs_over(struct qs_exchange *x, const char *reason)
+{
+    if (x->state == QS_OVER)
+        return;
+    if (!x->reason)
+        x->reason = reason;
+    release(x, reason != NULL);
+    x->state = QS_OVER;
+    tell(x);
+    reap(x);
+}
+
+void qs_abort(struct qs_exchange *x, const char *reason)
+{
+    if (x->stream)
+        sw_qstream_abort(x->stream, CODE);
+    qs_over(x, reason);
+}
+
+void qs_want_data(struct qs_exchange *x)
+{
+    if (!x->in_data)
+        sw_qstream_resume(x->stream);
+}
+
+/* ---- answers ---- */
+
+bool qs_answer(struct qs_exchange *x, struct sw_slice head)
+{
+    if (sw_qstream_write(x->stream, head.p, head.n) == head.n)
+        return true;
+    qs_abort(x, "no_room");
+    return false;
+}
+
+static void on_linger(struct sw_timer *t)
+{
+    qs_abort(SW_CONTAINER_OF(t, struct qs_exchange, timer), NULL);
+}
+
+/*
+ * The peer may be in the middle of a body: what comes is taken for a while, because a peer that is
+ * told to stop may not look at the answer.
+ */
+static void linger(struct qs_exchange *x)
+{
+    release(x, false);
+    x->state = QS_REFUSED;
+    sw_qstream_finish(x->stream);
+    if (x->fin) {
+        qs_over(x, x->reason);
+        return;
+    }
+    sw_timer_start(x->v->loop, &x->timer, linger_ns, on_linger);
+    qs_want_data(x);
+}
+
+void qs_refuse(struct qs_exchange *x, unsigned status, const char *phrase, const char *reason)
+{
+    SW_BUF_AUTO head = {.max = 1024};
+    int rc = sw_h1_put_status(&head, (int)status, sw_slice_str(phrase), 1);
+    char id[SW_NODEID_SHORT];
+
+    if (rc == SW_OK)
+        rc = sw_buf_printf(&head, "content-length: 0\r\nx-spanwire-reason: %s\r\n\r\n", reason);
+    x->reason = reason;
+    sw_log_info("tunnel", "%s: %s %.*s:%u refused with %u: %s", sw_nodeid_short(&x->peer, id),
+                sw_qkind_text(x->head.kind), (int)sw_min(x->head.host.n, 100),
+                x->head.host.p ? x->head.host.p : "", x->head.port, status, reason);
+    qs_begun(x, status);
+    if (rc == SW_OK && qs_answer(x, sw_buf_slice(&head)))
+        linger(x);
+}
+
+/* ---- bytes through ---- */
+
+void qs_pump_done(struct sw_qpump *p, int rc)
+{
+    struct qs_exchange *x = SW_CONTAINER_OF(p, struct qs_exchange, pump);
+
+    x->bytes_in = p->to_socket;
+    x->bytes_out += p->from_socket;
+    if (rc == SW_ETIME)
+        qs_over(x, "idle");
+    else
+        qs_over(x, rc == SW_OK ? NULL : "reset");
+}
+
+static void on_tap(void *arg, bool from_socket, const uint8_t *p, size_t n)
+{
+    struct qs_exchange *x = arg;
+
+    x->verdict.tap(x->verdict.tag, from_socket, p, n);
+}
+
+void qs_pump(struct qs_exchange *x, struct sw_dialled *d)
+{
+    if (x->verdict.tap) {
+        x->pump.tap = on_tap;
+        x->pump.tap_arg = x;
+    }
+    x->state = QS_PUMP;
+    sw_timer_stop(x->v->loop, &x->timer);
+    sw_qpump_start_dialled(&x->pump, x->v->loop, x->stream, d, x->v->c.idle_timeout_ns,
+                           qs_pump_done);
+    if (x->fin)
+        (void)sw_qpump_data(&x->pump, NULL, 0, true);
+    else
+        qs_want_data(x);
+}
+
+void qs_connected(struct qs_exchange *x, struct sw_dialled *d, const struct sw_addr *to)
+{
+    sw_timer_stop(x->v->loop, &x->timer);
+    switch (x->head.kind) {
+    case SW_QKIND_TCP:
+        qs_begun(x, 200);
+        if (qs_answer(x, SW_SLICE_LIT("HTTP/1.1 200 Connection Established\r\n\r\n")))
+            qs_pump(x, d);
+        else
+            sw_dialled_close(d);
+        break;
+    case SW_QKIND_HTTP:
+    case SW_QKIND_UPGRADE:
+        qs_http_start(x, d);
+        break;
+    case SW_QKIND_UDP:
+        qs_udp_start(x, to);
+        break;
+    }
+}
+
+/* ---- the head ---- */
+
+static void ask(const struct qs_exchange *x, struct sw_qserve_verdict *ret)
+{
+    struct sw_qserve_ask q = {
+        .peer = &x->peer,
+        .kind = x->head.kind,
+        .host = x->head.host,
+        .port = x->head.port,
+        .method = x->msg->method,
+        .path = x->head.path,
+    };
+
+    *ret = (struct sw_qserve_verdict){.tag = x->verdict.tag};
+    if (x->v->c.authorise) {
+        x->v->c.authorise(x->v->c.arg, &q, ret);
+    } else {
+        ret->status = 403;
+        ret->reason = "denied";
+    }
+}
+
+static void judge(struct qs_exchange *x)
+{
+    struct sw_qserve *v = x->v;
+    bool udp = x->head.kind == SW_QKIND_UDP;
+
+    if (v->draining) {
+        qs_refuse(x, 503, NULL, "draining");
+        return;
+    }
+    if (v->stats.streams > v->c.max_streams || (udp && v->stats.udp_flows >= v->c.max_udp)) {
+        qs_refuse(x, 503, NULL, "too_many");
+        return;
+    }
+    if ((udp && v->c.no_udp) || x->head.https) {
+        qs_refuse(x, 501, NULL, udp ? "udp_off" : "https_origin");
+        return;
+    }
+    ask(x, &x->verdict);
+    x->verdict.host_header = sw_arena_slice(&x->arena, x->verdict.host_header);
+    if (x->verdict.status) {
+        v->stats.denied++;
+        qs_refuse(x, x->verdict.status, NULL, x->verdict.reason ? x->verdict.reason : "denied");
+        return;
+    }
+    v->stats.accepted++;
+    x->state = QS_RESOLVE;
+    qs_dial(x);
+}
+
+static void bad_head(struct qs_exchange *x, const struct sw_err *err)
+{
+    int status = err->rc == SW_ELIMIT ? 431 : 400;
+    char id[SW_NODEID_SHORT];
+
+    x->v->stats.malformed++;
+    sw_log_debug("tunnel", "%s: bad head: %s", sw_nodeid_short(&x->peer, id), err->msg);
+    qs_refuse(x, (unsigned)status, NULL, status == 431 ? "head_too_large" : "bad_head");
+}
+
+static size_t read_head(struct qs_exchange *x, const uint8_t *p, size_t n)
+{
+    size_t before = sw_buf_len(&x->in);
+    size_t take = sw_min(n, SW_QHEAD_MAX - before);
+    size_t used = 0;
+    struct sw_err err = {0};
+    enum sw_h1_event event;
+    int rc = sw_buf_append(&x->in, p, take);
+
+    if (rc == SW_OK)
+        rc = sw_h1_next(x->parser, sw_buf_slice(&x->in), &used, &event, &err);
+    if (rc == SW_EAGAIN) {
+        sw_buf_consume(&x->in, used);
+        return take;
+    }
+    if (rc == SW_OK) {
+        x->msg = sw_h1_msg_dup(&x->arena, sw_h1_msg(x->parser));
+        rc = sw_qhead_read(x->msg, &x->head, &err);
+    }
+    if (rc != SW_OK) {
+        bad_head(x, &err);
+        return n;
+    }
+    sw_timer_stop(x->v->loop, &x->timer);
+    sw_h1_free(x->parser);
+    x->parser = NULL;
+    sw_buf_done(&x->in);
+    return used - before;
+}
+
+static void on_head_timeout(struct sw_timer *t)
+{
+    struct qs_exchange *x = SW_CONTAINER_OF(t, struct qs_exchange, timer);
+
+    x->v->stats.malformed++;
+    qs_abort(x, "head_timeout");
+}
+
+/* ---- the stream ---- */
+
+static size_t drop(struct qs_exchange *x, size_t n, bool fin)
+{
+    x->dropped += n;
+    if (fin)
+        qs_over(x, x->reason);
+    else if (x->dropped > REFUSED_DROP_MAX)
+        sw_qstream_stop(x->stream, CODE);
+    return n;
+}
+
+static size_t on_head_data(struct qs_exchange *x, const uint8_t *p, size_t n, bool fin)
+{
+    size_t used = read_head(x, p, n);
+
+    if (fin && used == n)
+        x->fin = true;
+    if (x->msg && x->state == QS_HEAD)
+        judge(x);
+    else if (fin && x->state == QS_HEAD)
+        qs_abort(x, "cut_head");
+    else if (fin && x->state == QS_REFUSED)
+        qs_over(x, x->reason);
+    return used;
+}
+
+static size_t take(struct qs_exchange *x, const uint8_t *p, size_t n, bool fin)
+{
+    switch (x->state) {
+    case QS_HEAD:
+        return on_head_data(x, p, n, fin);
+    case QS_RESOLVE:
+        if (n == 0 && fin)
+            x->fin = true;
+        return 0; /* until somebody wants it */
+    case QS_PUMP:
+        return sw_qpump_data(&x->pump, p, n, fin);
+    case QS_HTTP:
+        return qs_http_data(x, p, n, fin);
+    case QS_UDP:
+        return qs_udp_data(x, p, n, fin);
+    case QS_REFUSED:
+        return drop(x, n, fin);
+    case QS_OVER:
+        break;
+    }
+    return n;
+}
+
+/* What the head's state leaves goes to the one that follows, in the same call. */
+static size_t on_data(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
+{
+    struct qs_exchange *x = sw_qstream_arg(s);
+    enum qs_state before;
+    size_t used = 0;
+
+    x->in_data = true;
+    do {
+        before = x->state;
+        used += take(x, p + used, n - used, fin);
+    } while (x->state != before && used < n);
+    x->in_data = false;
+    return used;
+}
+
+static void on_writable(struct sw_qstream *s)
+{
+    struct qs_exchange *x = sw_qstream_arg(s);
+
+    if (x->state == QS_PUMP)
+        sw_qpump_writable(&x->pump);
+    else if (x->state == QS_HTTP)
+        qs_http_writable(x);
+}
+
+static void broken(struct qs_exchange *x, const char *reason)
+{
+    if (x->state == QS_PUMP)
+        sw_qpump_broken(&x->pump);
+    else if (x->state == QS_REFUSED)
+        qs_abort(x, NULL);
+    else if (x->state != QS_OVER)
+        qs_abort(x, reason);
+}
+
+static void on_stopped(struct sw_qstream *s, uint64_t code)
+{
+    (void)code;
+    broken(sw_qstream_arg(s), "peer_stopped");
+}
+
+static void on_reset(struct sw_qstream *s, uint64_t code)
+{
+    (void)code;
+    broken(sw_qstream_arg(s), "peer_reset");
+}
+
+static void on_closed(struct sw_qstream *s, bool lost)
+{
+    struct qs_exchange *x = sw_qstream_arg(s);
+
+    x->stream = NULL;
+    if (x->state == QS_REFUSED)
+        qs_over(x, x->reason);
+    else
+        qs_over(x, lost ? "connection_lost" : "closed");
+    x->conn = NULL;
+    reap(x);
+}
+
+static const struct sw_qstream_ops stream_ops = {
+    .data = on_data,
+    .writable = on_writable,
+    .stopped = on_stopped,
+    .reset = on_reset,
+    .closed = on_closed,
+};
+
+/* ---- connections ---- */
+
+static void on_stream(struct sw_qconn *q, struct sw_qstream *s)
+{
+    struct qs_conn *c = sw_qconn_arg(q);
+    struct sw_qserve *v = c->v;
+    struct qs_exchange *x = SW_NEW(struct qs_exchange);
+
+    x->v = v;
+    x->conn = c;
+    x->stream = s;
+    x->peer = *sw_qconn_peer(q);
+    x->id = sw_qstream_id(s);
+    x->begin_ns = sw_loop_now(v->loop);
+    x->parser = sw_h1_new(SW_H1_REQUEST, &sw_qhead_limits);
+    x->pump.fd = -1;
+    x->dial.fd = -1;
+    sw_buf_init(&x->in, SW_QHEAD_MAX);
+    sw_list_push_back(&v->exchanges, &x->link);
+    v->stats.streams++;
+    sw_timer_start(v->loop, &x->timer, v->c.head_timeout_ns, on_head_timeout);
+    sw_qstream_attach(s, &stream_ops, x);
+}
+
+static void on_datagram(struct sw_qconn *q, const uint8_t *p, size_t n)
+{
+    struct qs_conn *c = sw_qconn_arg(q);
+    uint64_t quarter;
+    size_t k = sw_varint_get(p, n, &quarter);
+    int64_t id = k && quarter < UINT64_MAX / 8 ? (int64_t)(quarter * 4) : -1;
+    struct qs_exchange *x = id >= 0 ? sw_map_get(&c->flows, sw_slice(&id, sizeof(id))) : NULL;
+
+    if (x)
+        qs_udp_datagram(x, sw_slice(p + k, n - k));
+    else
+        c->v->stats.datagrams_dropped++;
+}
+
+static void on_path(struct sw_qconn *q)
+{
+    struct qs_conn *c = sw_qconn_arg(q);
+
+    if (c->v->c.conn_path)
+        c->v->c.conn_path(c->v->c.arg, q);
+}
+
+static void free_conn(struct qs_conn *c)
+{
+    sw_list_unlink(&c->link);
+    c->v->stats.conns--;
+    sw_map_done(&c->flows);
+    sw_free(c);
+}
+
+static void on_conn_closed(struct sw_qconn *q, const struct sw_qclose *why)
+{
+    struct qs_conn *c = sw_qconn_arg(q);
+    struct sw_qserve *v = c->v;
+
+    if (v->c.conn_closed)
+        v->c.conn_closed(v->c.arg, q, why);
+    free_conn(c);
+}
+
+static const struct sw_qconn_ops conn_ops = {
+    .stream = on_stream,
+    .datagram = on_datagram,
+    .path = on_path,
+    .closed = on_conn_closed,
+};
+
+/* A connection nobody serves any more. */
+static void forgotten_stream(struct sw_qconn *q, struct sw_qstream *s)
+{
+    (void)q;
+    (void)s; /* not attached: it is reset */
+}
+
+static void forgotten_closed(struct sw_qconn *q, const struct sw_qclose *why)
+{
+    (void)q;
+    (void)why;
+}
+
+static const struct sw_qconn_ops forgotten_ops = {
+    .stream = forgotten_stream,
+    .closed = forgotten_closed,
+};
+
+void sw_qserve_adopt(struct sw_qserve *v, struct sw_qconn *q)
+{
+    struct qs_conn *c = SW_NEW(struct qs_conn);
+
+    c->v = v;
+    c->q = q;
+    sw_list_push_back(&v->conns, &c->link);
+    v->stats.conns++;
+    v->stats.conns_total++;
+    sw_qconn_set_ops(q, &conn_ops, c);
+}
+
+/* ---- the whole ---- */
+
+struct sw_qserve *sw_qserve_new(struct sw_loop *l, const struct sw_qserve_config *c)
+{
+    struct sw_qserve *v = SW_NEW(struct sw_qserve);
+
+    v->loop = l;
+    v->c = *c;
+    v->c.max_streams = c->max_streams ? c->max_streams : 4096;
+    v->c.max_udp = c->max_udp ? c->max_udp : 1024;
+    v->c.head_timeout_ns = c->head_timeout_ns ? c->head_timeout_ns : 10 * SW_NS_PER_S;
+    v->c.dial_timeout_ns = c->dial_timeout_ns ? c->dial_timeout_ns : 10 * SW_NS_PER_S;
+    v->c.idle_timeout_ns = c->idle_timeout_ns ? c->idle_timeout_ns : 3600 * SW_NS_PER_S;
+    if (v->c.udp_idle_ns < 120 * SW_NS_PER_S)
+        v->c.udp_idle_ns = 120 * SW_NS_PER_S;
+    sw_list_init(&v->conns);
+    sw_list_init(&v->exchanges);
+    return v;
+}
+
+void sw_qserve_free(struct sw_qserve *v)
+{
+    if (!v)
+        return;
+    SW_LIST_FOREACH (it, &v->exchanges) {
+        struct qs_exchange *x = SW_CONTAINER_OF(it, struct qs_exchange, link);
+        struct sw_qstream *s = x->stream;
+
+        if (s) {
+            sw_qstream_attach(s, &sw_qstream_orphan, NULL);
+            sw_qstream_abort(s, CODE);
+            x->stream = NULL;
+        }
+        qs_over(x, "stopped");
+        sw_defer_cancel(&x->reap);
+        on_reap(&x->reap);
+    }
+    SW_LIST_FOREACH (it, &v->conns) {
+        struct qs_conn *c = SW_CONTAINER_OF(it, struct qs_conn, link);
+
+        sw_qconn_set_ops(c->q, &forgotten_ops, NULL);
+        free_conn(c);
+    }
+    sw_free(v);
+}
+
+void sw_qserve_drain(struct sw_qserve *v)
+{
+    v->draining = true;
+}
+
+void sw_qserve_recheck(struct sw_qserve *v)
+{
+    SW_LIST_FOREACH (it, &v->exchanges) {
+        struct qs_exchange *x = SW_CONTAINER_OF(it, struct qs_exchange, link);
+        struct sw_qserve_verdict verdict;
+        char id[SW_NODEID_SHORT];
+
+        if (x->state == QS_HEAD || x->state == QS_REFUSED || x->state == QS_OVER)
+            continue;
+        ask(x, &verdict);
+        if (!verdict.status)
+            continue;
+        v->stats.denied++;
+        sw_log_info("tunnel", "%s: %s %.*s:%u ended: %s", sw_nodeid_short(&x->peer, id),
+                    sw_qkind_text(x->head.kind), SW_SLICE_ARG(x->head.host), x->head.port,
+                    verdict.reason ? verdict.reason : "denied");
+        qs_abort(x, "revoked");
+    }
+}
+
+size_t sw_qserve_active(const struct sw_qserve *v)
+{
+    return v->stats.streams;
+}
+
+void sw_qserve_stats(const struct sw_qserve *v, struct sw_qserve_stats *ret)
+{
+    *ret = v->stats;
+}

@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A request in absolute form: sent to its origin as HTTP/1.1 on a connection of its own, with the
+ * body framed as that needs, because on the stream it ends with the stream. The answer's body is
+ * unframed again. An upgrade that the origin accepts becomes a pump.
+ */
+#include "base/mem.h"
+#include "base/time.h"
+#include "io/sock.h"
+#include "tunnel/qserve_int.h"
+
+enum {
+    IN_MAX = 64 * 1024,
+    CHUNK = 32 * 1024,
+    OUT_MAX = SW_QHEAD_MAX + 1024 + CHUNK + 64,
+    TURN_BUDGET = 1 << 20,
+};
+/* How long a request that may or may not have a body waits for the first byte or the end. */
+static const uint64_t body_wait_ns = 100 * SW_NS_PER_MS;
+
+static const struct sw_h1_limits answer_limits = {.line = 8192, .head = 32768, .headers = 128};
+
+static void http_step(struct qs_exchange *x);
+static void on_again(struct sw_defer *d);
+
+void qs_http_free(struct qs_exchange *x, bool reset)
+{
+    struct qs_http *h = x->http;
+
+    if (!h)
+        return;
+    sw_watch_stop(&h->watch);
+    sw_defer_cancel(&h->again);
+    sw_timer_stop(x->v->loop, &h->wait);
+    if (h->fd >= 0 && reset)
+        sw_sock_set_reset(h->fd);
+    sw_sock_close(h->fd);
+    sw_h1_free(h->parser);
+    sw_buf_done(&h->out);
+    sw_buf_done(&h->in);
+    sw_buf_done(&h->head);
+    sw_free(h);
+    x->http = NULL;
+}
+
+/* ---- the request ---- */
+
+static bool keep_request_field(const struct sw_h1_msg *m, struct sw_slice name)
+{
+    return !sw_h1_is_hop_by_hop(m, name) && !sw_slice_ieq(name, SW_SLICE_LIT("host")) &&
+           !sw_slice_ieq(name, SW_SLICE_LIT("content-length")) &&
+           !sw_slice_ieq(name, SW_SLICE_LIT("expect"));
+}
+
+static int put_framing(struct sw_buf *out, const struct qs_http *h)
+{
+    if (h->req == SW_H1_LENGTH)
+        return sw_h1_put_length(out, h->want);
+    return h->req == SW_H1_CHUNKED ? sw_h1_put_chunked(out) : SW_OK;
+}
+
+static int put_request(struct qs_exchange *x)
+{
+    const struct sw_h1_msg *m = x->msg;
+    struct sw_buf *out = &x->http->out;
+    struct sw_slice host = x->verdict.host_header.n ? x->verdict.host_header : m->authority;
+    int rc = sw_h1_put_request(out, m->method, x->head.path, 1);
+
+    if (rc == SW_OK)
+        rc = sw_h1_put_field(out, SW_SLICE_LIT("host"), host);
+    for (size_t i = 0; i < m->nfields && rc == SW_OK; i++) {
+        if (keep_request_field(m, m->fields[i].name))
+            rc = sw_h1_put_field(out, m->fields[i].name, m->fields[i].value);
+    }
+    if (rc == SW_OK)
+        rc = put_framing(out, x->http);
+    if (rc == SW_OK && x->head.kind == SW_QKIND_UPGRADE) {
+        rc = sw_h1_put_field_str(out, "connection", "Upgrade");
+        if (rc == SW_OK)
+            rc = sw_h1_put_field(out, SW_SLICE_LIT("upgrade"), m->upgrade);
+    } else if (rc == SW_OK) {
+        rc = sw_h1_put_field_str(out, "connection", "close");
+    }
+    return rc == SW_OK ? sw_h1_put_end(out) : rc;
+}
+
+static bool bodiless_method(struct sw_slice m)
+{
+    static const char *const names[] = {"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
+        if (sw_slice_eq_str(m, names[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Writes the head once it is known whether a body follows. */
+static void send_head(struct qs_exchange *x, enum sw_h1_framing framing)
+{
+    struct qs_http *h = x->http;
+
+    sw_timer_stop(x->v->loop, &h->wait);
+    h->req = framing;
+    h->sent_head = true;
+    h->req_end = framing == SW_H1_NO_BODY || (framing == SW_H1_LENGTH && h->want == 0);
+    if (put_request(x) != SW_OK) {
+        qs_refuse(x, 400, NULL, "bad_head");
+        return;
+    }
+    http_step(x);
+}
+
+static void on_wait(struct sw_timer *t)
+{
+    struct qs_http *h = SW_CONTAINER_OF(t, struct qs_http, wait);
+    struct qs_exchange *x = h->x;
+
+    send_head(x, SW_H1_NO_BODY);
+}
+
+/* What the head alone says about the body; false: the next bytes have to tell. */
+static bool decide_framing(struct qs_exchange *x)
+{
+    const struct sw_h1_msg *m = x->msg;
+    struct qs_http *h = x->http;
+
+    if (m->framing == SW_H1_LENGTH) {
+        h->want = m->content_length;
+        send_head(x, SW_H1_LENGTH);
+    } else if (x->head.kind == SW_QKIND_UPGRADE) {
+        send_head(x, SW_H1_NO_BODY);
+    } else if (x->fin) {
+        h->want = 0;
+        send_head(x, bodiless_method(m->method) ? SW_H1_NO_BODY : SW_H1_LENGTH);
+    } else if (m->framing == SW_H1_CHUNKED || !bodiless_method(m->method)) {
+        send_head(x, SW_H1_CHUNKED);
+    } else {
+        sw_timer_start(x->v->loop, &h->wait, body_wait_ns, on_wait);
+        return false;
+    }
+    return true;
+}
+
+/* Writes what waits for the origin. False: it did not take all, or failed. */
+static bool flush_out(struct qs_exchange *x)
+{
+    struct qs_http *h = x->http;
+
+    while (sw_buf_len(&h->out)) {
+        ssize_t n = sw_sock_write(h->fd, sw_buf_data(&h->out), sw_buf_len(&h->out));
+
+        if (n == SW_EAGAIN)
+            return false;
+        if (n < 0) {
+            /* An origin may answer and close before it read all: what it said is still to be had.
+             */
+            h->req_end = true;
+            sw_buf_clear(&h->out);
+            return false;
+        }
+        sw_buf_consume(&h->out, (size_t)n);
+    }
+    return true;
+}
+
+static size_t take_length(struct qs_exchange *x, const uint8_t *p, size_t n)
+{
+    struct qs_http *h = x->http;
+    ssize_t w = 0;
+
+    if (n > h->want) {
+        qs_abort(x, "body_too_long");
+        return n;
+    }
+    if (n)
+        w = sw_sock_write(h->fd, p, n);
+    if (w == SW_EAGAIN)
+        return 0;
+    if (w < 0) { /* as in flush_out */
+        h->req_end = true;
+        return n;
+    }
+    h->want -= (uint64_t)w;
+    x->bytes_in += (uint64_t)w;
+    if (h->want == 0)
+        h->req_end = true;
+    return (size_t)w;
+}
+
+static size_t take_chunked(struct qs_exchange *x, const uint8_t *p, size_t n, bool fin)
+{
+    struct qs_http *h = x->http;
+    size_t done = 0;
+
+    while (done < n && sw_buf_len(&h->out) == 0) {
+        size_t k = sw_min(n - done, CHUNK);
+
+        if (sw_h1_put_chunk(&h->out, sw_slice(p + done, k)) != SW_OK)
+            break;
+        done += k;
+        x->bytes_in += k;
+        (void)flush_out(x);
+    }
+    if (fin && done == n && !h->req_end) {
+        (void)!sw_h1_put_last_chunk(&h->out); /* there is room for it */
+        h->req_end = true;
+        (void)flush_out(x);
+    }
+    return done;
+}
+
+size_t qs_http_data(struct qs_exchange *x, const uint8_t *p, size_t n, bool fin)
+{
+    struct qs_http *h = x->http;
+    size_t used = 0;
+
+    if (x->head.kind == SW_QKIND_UPGRADE) { /* for the new protocol, when there is one */
+        x->fin |= n == 0 && fin;
+        return 0;
+    }
+    if (!h->sent_head) {
+        if (n == 0 && fin)
+            x->fin = true;
+        send_head(x, n ? SW_H1_CHUNKED : SW_H1_NO_BODY);
+        if (x->state != QS_HTTP)
+            return n;
+    }
+    if (h->req_end) { /* more than was announced, or the origin does not listen any more */
+        x->fin |= fin;
+        return n;
+    }
+    if (!flush_out(x) && !h->req_end)
+        return 0;
+    while (x->state == QS_HTTP && !h->req_end && used < n) {
+        size_t k = h->req == SW_H1_LENGTH ? take_length(x, p + used, n - used)
+                                          : take_chunked(x, p + used, n - used, fin);
+
+        if (k == 0)
+            return used;
+        used += k;
+    }
+    if (x->state != QS_HTTP)
+        return n;
+    if (fin && used == n) {
+        x->fin = true;
+        if (h->req == SW_H1_CHUNKED && !h->req_end)
+            (void)take_chunked(x, NULL, 0, true);
+        else if (h->req == SW_H1_LENGTH && h->want && !h->req_end)
+            qs_abort(x, "body_cut");
+    }
+    return h->req_end ? n : used;
+}
+
+/* ---- the answer ---- */
+
+static int put_answer(struct qs_exchange *x, const struct sw_h1_msg *m)
+{
+    struct sw_buf *out = &x->http->head;
+    int rc = sw_h1_put_status(out, m->status, m->reason, 1);
+
+    for (size_t i = 0; i < m->nfields && rc == SW_OK; i++) {
+        if (!sw_h1_is_hop_by_hop(m, m->fields[i].name))
+            rc = sw_h1_put_field(out, m->fields[i].name, m->fields[i].value);
+    }
+    if (rc == SW_OK && m->status == 101 && m->upgrade.n) {
+        rc = sw_h1_put_field_str(out, "connection", "Upgrade");
+        if (rc == SW_OK)
+            rc = sw_h1_put_field(out, SW_SLICE_LIT("upgrade"), m->upgrade);
+    }
+    return rc == SW_OK ? sw_h1_put_end(out) : rc;
+}
+
+/* The origin broke off: before the answer a 502 tells, afterwards a reset must. */
+static void origin_failed(struct qs_exchange *x, const char *reason)
+{
+    if (x->status == 0)
+        qs_refuse(x, 502, "Origin Is Unreachable", reason);
+    else
+        qs_abort(x, reason);
+}
+
+/* The answer is complete. */
+static void finish(struct qs_exchange *x)
+{
+    struct sw_qstream *s = x->stream;
+    bool taken = x->fin;
+
+    x->http->done = true;
+    sw_qstream_finish(s);
+    if (!taken)
+        sw_qstream_stop(s, 0); /* nobody reads the rest of the request */
+    qs_over(x, NULL);
+}
+
+static void on_answer_head(struct qs_exchange *x)
+{
+    struct qs_http *h = x->http;
+    const struct sw_h1_msg *m = sw_h1_msg(h->parser);
+
+    if (m->status < 200 && m->status != 101)
+        return; /* interim ones end here */
+    if (m->status == 101 && x->head.kind != SW_QKIND_UPGRADE) {
+        origin_failed(x, "bad_answer");
+        return;
+    }
+    if (put_answer(x, m) != SW_OK || sw_buf_len(&h->head) > SW_QHEAD_MAX) {
+        origin_failed(x, "answer_too_large");
+        return;
+    }
+    qs_begun(x, (unsigned)m->status);
+    h->upgraded = m->status == 101;
+    h->until_close = m->framing == SW_H1_UNTIL_CLOSE;
+    if (m->framing == SW_H1_LENGTH)
+        h->left = m->content_length;
+}
+
+/* Writes the waiting head and body into the stream. False: no room. */
+static bool flush_in(struct qs_exchange *x)
+{
+    struct qs_http *h = x->http;
+    size_t n;
+
+    if (sw_buf_len(&h->head)) {
+        n = sw_qstream_write(x->stream, sw_buf_data(&h->head), sw_buf_len(&h->head));
+        sw_buf_consume(&h->head, n);
+        if (sw_buf_len(&h->head))
+            return false;
+        sw_buf_done(&h->head);
+    }
+    if (h->body.n) {
+        n = sw_qstream_write(x->stream, h->body.p, h->body.n);
+        h->body = sw_slice_from(h->body, n);
+        x->bytes_out += n;
+        if (h->left)
+            h->left -= n;
+    }
+    if (h->body.n)
+        return false;
+    sw_buf_consume(&h->in, h->body_used);
+    h->body_used = 0;
+    return true;
+}
+
+/* One event of the parser; SW_EAGAIN: it wants more bytes. */
+static int parse_once(struct qs_exchange *x)
+{
+    struct qs_http *h = x->http;
+    struct sw_err err = {0};
+    enum sw_h1_event event;
+    size_t used = 0;
+    int rc = sw_h1_next(h->parser, sw_buf_slice(&h->in), &used, &event, &err);
+
+    if (rc != SW_OK) {
+        sw_buf_consume(&h->in, used);
+        if (rc != SW_EAGAIN)
+            origin_failed(x, "bad_answer");
+        return rc;
+    }
+    h->body_used = used;
+    switch (event) {
+    case SW_H1_HEAD:
+        on_answer_head(x);
+        break;
+    case SW_H1_BODY:
+        h->body = sw_h1_data(h->parser);
+        break;
+    case SW_H1_TRAILERS:
+        break;
+    case SW_H1_END:
+        if (sw_h1_msg(h->parser)->status < 200 && !h->upgraded) {
+            sw_h1_reset(h->parser);
+            sw_h1_answer_to(h->parser, x->msg->method);
+        } else {
+            h->done = true;
+        }
+        break;
+    }
+    return SW_OK;
+}
+
+/* Reads from the origin into 'in'. */
+static int fill(struct qs_http *h)
+{
+    size_t room = IN_MAX - sw_buf_len(&h->in);
+    char *to = room ? sw_buf_reserve(&h->in, room) : NULL;
+    ssize_t n;
+
+    if (!to)
+        return SW_ELIMIT;
+    if (!h->readable)
+        return SW_EAGAIN;
+    n = sw_sock_read(h->fd, to, room);
+    if (n > 0) {
+        sw_buf_commit(&h->in, (size_t)n);
+        return SW_OK;
+    }
+    if (n == SW_EAGAIN)
+        h->readable = false;
+    return (int)n;
+}
+
+static void origin_closed(struct qs_exchange *x, int rc)
+{
+    struct sw_err err = {0};
+
+    if (rc == SW_EOF && x->status && sw_h1_eof(x->http->parser, &err) == SW_OK)
+        finish(x);
+    else
+        origin_failed(x, "origin_closed");
+}
+
+/* Straight from the socket into the stream: nothing to parse any more. */
+static int read_direct(struct qs_exchange *x)
+{
+    struct qs_http *h = x->http;
+    struct iovec room[2];
+    int k = sw_qstream_reserve(x->stream, room);
+    uint64_t max = h->until_close ? UINT64_MAX : h->left;
+    ssize_t n;
+
+    if (k == 0) {
+        h->no_room = true;
+        return SW_EAGAIN;
+    }
+    if (room[0].iov_len >= max) {
+        room[0].iov_len = (size_t)max;
+        k = 1;
+    } else if (k == 2 && room[0].iov_len + room[1].iov_len > max) {
+        room[1].iov_len = (size_t)(max - room[0].iov_len);
+    }
+    n = sw_sock_readv(h->fd, room, k);
+    if (n == SW_EAGAIN)
+        h->readable = false;
+    if (n < 0)
+        return (int)n;
+    sw_qstream_commit(x->stream, (size_t)n);
+    x->bytes_out += (uint64_t)n;
+    if (!h->until_close)
+        h->left -= (uint64_t)n;
+    return SW_OK;
+}
+
+static void direct_step(struct qs_exchange *x)
+{
+    struct qs_http *h = x->http;
+    uint64_t before = x->bytes_out;
+    int rc = SW_OK;
+
+    while (rc == SW_OK && h->readable && x->bytes_out - before < TURN_BUDGET) {
+        if (!h->until_close && h->left == 0)
+            break;
+        rc = read_direct(x);
+    }
+    if (!h->until_close && h->left == 0)
+        finish(x);
+    else if (rc == SW_EOF && h->until_close)
+        finish(x);
+    else if (rc != SW_OK && rc != SW_EAGAIN)
+        origin_failed(x, "origin_closed");
+    else if (rc == SW_OK && h->readable)
+        sw_loop_defer(x->v->loop, &h->again, on_again);
+}
+
+/* The origin switched protocols: what it said already leads, then the sockets are joined. */
+static void become_pump(struct qs_exchange *x)
+{
+    struct qs_http *h = x->http;
+    struct sw_dialled d = {.fd = h->fd, .events = h->hup ? SW_HUP : 0};
+
+    h->fd = -1;
+    sw_watch_move(&h->watch, &d.watch, NULL);
+    qs_http_free(x, false);
+    qs_pump(x, &d);
+}
+
+/* After a 101: the bytes behind it. False: no room yet. */
+static bool flush_upgraded(struct qs_exchange *x)
+{
+    struct qs_http *h = x->http;
+    size_t n = sw_qstream_write(x->stream, sw_buf_data(&h->in), sw_buf_len(&h->in));
+
+    if (n && x->verdict.tap)
+        x->verdict.tap(x->verdict.tag, true, (const uint8_t *)sw_buf_data(&h->in), n);
+    x->bytes_out += n;
+    sw_buf_consume(&h->in, n);
+    return sw_buf_len(&h->in) == 0;
+}
+
+/* True: go on reading. */
+static bool answer_step(struct qs_exchange *x)
+{
+    struct qs_http *h = x->http;
+    int rc;
+
+    if (!flush_in(x)) {
+        h->no_room = true;
+        return false;
+    }
+    if (h->upgraded) {
+        if (flush_upgraded(x))
+            become_pump(x);
+        return false;
+    }
+    if (h->done) {
+        finish(x);
+        return false;
+    }
+    if ((h->left || h->until_close) && sw_buf_len(&h->in) == 0) {
+        h->direct = true;
+        return false;
+    }
+    rc = parse_once(x);
+    if (x->state != QS_HTTP || rc == SW_OK)
+        return x->state == QS_HTTP;
+    if (rc != SW_EAGAIN)
+        return false;
+    rc = fill(h);
+    if (rc != SW_OK && rc != SW_EAGAIN)
+        origin_closed(x, rc);
+    return rc == SW_OK;
+}
+
+static void http_step(struct qs_exchange *x)
+{
+    struct qs_http *h = x->http;
+    size_t turns = 256;
+
+    (void)flush_out(x);
+    while (x->state == QS_HTTP && !h->direct && turns && answer_step(x))
+        turns--;
+    if (x->state != QS_HTTP)
+        return;
+    if (h->direct)
+        direct_step(x);
+    else if (turns == 0)
+        sw_loop_defer(x->v->loop, &h->again, on_again);
+}
+
+static struct qs_exchange *of_watch(struct sw_watch *w)
+{
+    return SW_CONTAINER_OF(w, struct qs_http, watch)->x;
+}
+
+static void on_event(struct sw_watch *w, unsigned events)
+{
+    struct qs_exchange *x = of_watch(w);
+    struct qs_http *h = x->http;
+
+    h->hup |= (events & SW_HUP) != 0;
+    h->readable |= (events & (SW_READ | SW_HUP)) != 0;
+    if ((events & SW_WRITE) && h->sent_head && !h->req_end && flush_out(x))
+        qs_want_data(x);
+    if (x->state == QS_HTTP)
+        http_step(x);
+}
+
+static void on_again(struct sw_defer *d)
+{
+    http_step(SW_CONTAINER_OF(d, struct qs_http, again)->x);
+}
+
+void qs_http_writable(struct qs_exchange *x)
+{
+    if (x->http->no_room) {
+        x->http->no_room = false;
+        http_step(x);
+    }
+}
+
+void qs_http_start(struct qs_exchange *x, struct sw_dialled *d)
+{
+    struct qs_http *h = SW_NEW(struct qs_http);
+
+    h->x = x;
+    h->fd = d->fd;
+    h->readable = true;
+    h->hup = (d->events & SW_HUP) != 0;
+    h->parser = sw_h1_new(SW_H1_RESPONSE, &answer_limits);
+    sw_h1_answer_to(h->parser, x->msg->method);
+    sw_buf_init(&h->out, OUT_MAX);
+    sw_buf_init(&h->in, IN_MAX);
+    sw_buf_init(&h->head, IN_MAX);
+    sw_watch_move(&d->watch, &h->watch, on_event);
+    d->fd = -1;
+    x->http = h;
+    x->state = QS_HTTP;
+    (void)decide_framing(x);
+    if (x->state == QS_HTTP && !x->fin)
+        qs_want_data(x);
+}
