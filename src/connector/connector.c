@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "connector/connector.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "connector/connector_int.h"
+#include "connector/dirs.h"
+#include "io/resolver.h"
+#include "io/signal.h"
+#include "tls/aead.h"
+
+enum { TOKEN_MAX = 4096, LOCAL_MAX = 128 };
+
+#define DRAIN_LOOK (20 * SW_NS_PER_MS)
+
+const char *const sw_connector_log_formats[] = {"plain", "json", NULL};
+
+/* ---- what we tell about ourselves ---- */
+
+static void publish(struct sw_connector *c)
+{
+    struct sw_details d = {.id = *sw_rawkey_id(c->key),
+                           .relay = sw_slice_str(c->relay),
+                           .tcp = true,
+                           .udp = c->config->udp};
+    struct sw_addr bound[2];
+    size_t n_bound = sw_quic_bound(c->quic, bound);
+    struct sw_ip local[LOCAL_MAX];
+    size_t n_local = sw_addrs_local(local, LOCAL_MAX);
+
+    sw_addr_list_build(&d.addrs, c->given, c->n_given, bound, n_bound, local, n_local);
+    if (!sw_addr_list_equal(&d.addrs, &c->addrs)) {
+        c->addrs = d.addrs;
+        sw_log_info("connector", "reachable at %zu addresses%s%s", d.addrs.n,
+                    c->relay ? " and through relay " : "", c->relay ? c->relay : "");
+    }
+    sw_reg_set_details(c->reg, &d);
+}
+
+static void set_relay(struct sw_connector *c, struct sw_slice url)
+{
+    if (sw_slice_eq_str(url, c->relay ? c->relay : ""))
+        return;
+    sw_free(c->relay);
+    c->relay = url.n ? sw_slice_dup(url) : NULL;
+    c->relay_up = false;
+    c->relay_since_ns = sw_wall_ns();
+    sw_quic_set_home_relay(c->quic, url);
+    publish(c);
+}
+
+static void on_network(void *arg, bool slept)
+{
+    struct sw_connector *c = arg;
+
+    sw_log_info("connector", slept ? "the machine slept: checking every path"
+                                   : "the addresses of this machine changed");
+    sw_quic_network_changed(c->quic);
+    publish(c);
+    sw_reg_poke(c->reg);
+}
+
+static void on_relay_state(void *arg, bool up)
+{
+    struct sw_connector *c = arg;
+
+    c->relay_up = up;
+    c->relay_since_ns = sw_wall_ns();
+    sw_log_info("connector", "relay %s is %s", c->relay ? c->relay : "",
+                up ? "connected" : "not connected");
+}
+
+/* ---- what the API says ---- */
+
+static void on_connector(void *arg, const struct sw_kube_obj *o)
+{
+    struct sw_connector *c = arg;
+
+    /* A Connector that is gone takes nothing back: what it said stays until the next one speaks. */
+    if (o) {
+        const struct sw_json *notes = sw_json_walk(o->json, "metadata", "annotations", NULL);
+
+        connector_set_peers(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_GATEWAY_IDS)));
+        if (!c->config->relay)
+            set_relay(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_RELAY)));
+    }
+    if (c->hooks.connector)
+        c->hooks.connector(c->hooks.arg, o);
+}
+
+/* Says when the API goes and comes, not every time it is asked. */
+static void on_answer(void *arg, bool ok, int code, struct sw_slice message)
+{
+    struct sw_connector *c = arg;
+    /* An answer that only means "not there" or "changed meanwhile" is an answer. */
+    bool up = ok || code == 404 || code == 409 || code == 422;
+    bool denied = code == 401 || code == 403;
+    bool news = !c->api_asked || c->api_up != up || (!up && c->api_code != code);
+
+    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_API,
+                                 up       ? "ok"
+                                 : denied ? "denied"
+                                          : "failed"),
+                  1);
+    sw_request_text(c->api_message, sizeof(c->api_message), up ? SW_SLICE_LIT("") : message);
+    c->api_code = code;
+    if (sw_reg_live(c->reg))
+        sw_ready_done(c->ready, "registered");
+    if (!news)
+        return;
+    if (!up && denied)
+        sw_log_warn("connector", "the API refuses us (%d), open tunnels stay: %s", code,
+                    c->api_message);
+    else if (!up)
+        sw_log_warn("connector", "the API is away, trying on: %s", c->api_message);
+    else if (c->api_asked)
+        sw_log_info("connector", "the API is back");
+    c->api_asked = true;
+    c->api_up = up;
+    c->api_since_ns = sw_wall_ns();
+    if (c->hooks.api)
+        c->hooks.api(c->hooks.arg, up, code, sw_slice_str(c->api_message));
+}
+
+static void on_fatal(void *arg, const struct sw_err *err)
+{
+    struct sw_connector *c = arg;
+
+    if (c->hooks.fatal)
+        c->hooks.fatal(c->hooks.arg, err);
+}
+
+/* ---- the beginning ---- */
+
+/* Two processes with one key would take each other's traffic. */
+static int lock_data(struct sw_connector *c, struct sw_err *err)
+{
+    SW_AUTO_FREE char *path = sw_asprintf("%s/lock", c->data);
+
+    c->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (c->lock_fd < 0)
+        return sw_err_sys(err, errno, "%.120s", path);
+    if (flock(c->lock_fd, LOCK_EX | LOCK_NB) != 0)
+        return sw_err_set(err, SW_EDENIED, "another process uses '%.120s' (see --data)", c->data);
+    return SW_OK;
+}
+
+/*
+ * Names this installation in the Lease: the same after a restart, another for a copy of the key on
+ * another machine or in another directory.
+ */
+static char *make_identity(struct sw_connector *c, const char *key_path)
+{
+    struct stat st = {0};
+    char machine[64] = "";
+    char host[64] = "device";
+    char peer[SW_NODEID_SHORT];
+    SW_AUTO_FREE char *all = NULL;
+    SW_AUTO_FD fd = open("/etc/machine-id", O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0)
+        (void)!read(fd, machine, sizeof(machine) - 1);
+    (void)stat(key_path, &st);
+    (void)gethostname(host, sizeof(host) - 1);
+    all = sw_asprintf("%s/%s/%llu/%llu", machine, host, (unsigned long long)st.st_dev,
+                      (unsigned long long)st.st_ino);
+    return sw_asprintf("%s_%s-%016llx", sw_nodeid_short(sw_rawkey_id(c->key), peer), host,
+                       (unsigned long long)sw_siphash13(1, 2, all, strlen(all)));
+}
+
+static int open_data(struct sw_connector *c, struct sw_err *err)
+{
+    SW_AUTO_FREE char *path = NULL;
+    int rc;
+
+    c->data = c->config->data ? sw_strdup(c->config->data) : sw_default_data();
+    path = sw_asprintf("%s/connector.key", c->data);
+    rc = sw_make_dirs(c->data, err);
+    if (rc == SW_OK)
+        rc = lock_data(c, err);
+    if (rc != SW_OK)
+        return rc;
+    c->key = sw_rawkey_open(path, err);
+    if (!c->key)
+        return err->rc;
+    (void)sw_nodeid_hex(sw_rawkey_id(c->key), c->id);
+    c->identity = make_identity(c, path);
+    return SW_OK;
+}
+
+/* "IP", "IP:PORT", "[v6]", "[v6]:PORT". */
+static int parse_address(struct sw_slice in, struct sw_addr *ret, struct sw_err *err)
+{
+    struct sw_slice bare = in;
+
+    if (sw_addr_parse(in, ret, NULL) == SW_OK)
+        return SW_OK;
+    if (in.n > 2 && in.p[0] == '[' && in.p[in.n - 1] == ']')
+        bare = sw_slice(in.p + 1, in.n - 2);
+    *ret = (struct sw_addr){0};
+    if (sw_ip_parse(bare, &ret->ip, err) != SW_OK)
+        return sw_err_prefix(err, "--address");
+    return SW_OK;
+}
+
+static int read_policy(struct sw_connector *c, struct sw_err *err)
+{
+    const struct sw_connector_config *o = c->config;
+    int rc = SW_OK;
+
+    for (size_t i = 0; i < o->allow.n && rc == SW_OK; i++)
+        rc = sw_allow_add_text(&c->fixed, sw_slice_str(o->allow.p[i]), err);
+    if (rc != SW_OK)
+        return sw_err_prefix(err, "--allow");
+    for (size_t i = 0; i < o->gateways.n; i++) {
+        if (sw_peers_add_list(&c->fixed_peers, sw_slice_str(o->gateways.p[i]), err))
+            return sw_err_prefix(err, "--allow-gateway");
+    }
+    if (o->addresses.n > SW_QUIC_ADDRS_MAX)
+        return sw_err_set(err, SW_ELIMIT, "--address: more than %d", SW_QUIC_ADDRS_MAX);
+    for (size_t i = 0; i < o->addresses.n && rc == SW_OK; i++)
+        rc = parse_address(sw_slice_str(o->addresses.p[i]), &c->given[c->n_given++], err);
+    return rc;
+}
+
+static int find_kubeconfig(const struct sw_connector_config *o, struct sw_kube_config *ret,
+                           struct sw_err *err)
+{
+    int rc = sw_kube_config_find(o->kubeconfig, o->context, ret, err);
+    struct sw_err other;
+
+    /* What `spanwire up` leaves where it runs. */
+    if (rc == SW_ENOENT && !o->kubeconfig &&
+        sw_kubeconfig_load("spanwire-data/admin.kubeconfig", o->context, ret, &other) == SW_OK)
+        return SW_OK;
+    return rc;
+}
+
+static int open_client(struct sw_connector *c, struct sw_err *err)
+{
+    struct sw_kube_config kc = {0};
+    int rc = find_kubeconfig(c->config, &kc, err);
+
+    if (rc != SW_OK)
+        return rc;
+    c->client = sw_kube_client_new(c->loop, &kc, NULL, err);
+    if (!c->client)
+        return err->rc;
+    c->ns = c->config->ns ? sw_strdup(c->config->ns) : sw_slice_dup(sw_kube_client_ns(c->client));
+    return SW_OK;
+}
+
+static int read_token(struct sw_connector *c, struct sw_err *err)
+{
+    const char *path = c->config->relay_token_file;
+    char text[TOKEN_MAX];
+    ssize_t n;
+    SW_AUTO_FD fd = -1;
+
+    if (!path)
+        return SW_OK;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+    if (n < 0)
+        return sw_err_sys(err, errno, "--relay-token-file: %.100s", path);
+    while (n && (text[n - 1] == '\n' || text[n - 1] == ' '))
+        n--;
+    c->relay_token = sw_strndup(text, (size_t)n);
+    return SW_OK;
+}
+
+static int open_quic(struct sw_connector *c, struct sw_err *err)
+{
+    static const struct sw_slice alpns[] = {{SW_QTUNNEL_ALPN, sizeof(SW_QTUNNEL_ALPN) - 1}};
+    struct sw_quic_config o = {
+        .key = c->key,
+        .bind = c->config->bind,
+        .alpns = alpns,
+        .n_alpns = SW_ARRAY_LEN(alpns),
+        .max_conns = c->config->max_conns,
+        .max_streams = 1024,
+        .datagrams = c->config->udp,
+        .admit = connector_admit,
+        .accepted = connector_accepted,
+        .arg = c,
+        .relay_ca_file = c->config->relay_ca,
+        .relay_state = on_relay_state,
+    };
+    int rc = read_token(c, err);
+
+    if (rc != SW_OK)
+        return rc;
+    o.relay_token = sw_slice_str(c->relay_token);
+    c->quic = sw_quic_new(c->loop, &o, err);
+    if (!c->quic)
+        return err->rc;
+    c->serve = connector_serve_new(c);
+    return SW_OK;
+}
+
+static int open_admin(struct sw_connector *c, struct sw_err *err)
+{
+    struct sw_admin_opts o = {
+        .title = "spanwire connector",
+        .admin = {c->config->admin},
+        .one_port = true,
+        .metrics = c->metrics,
+        .on_scrape = connector_scrape,
+        .ready = c->ready,
+        .log_filter = c->config->log_level,
+        .extra = connector_page,
+        .arg = c,
+    };
+
+    if (!sw_ip_is_loopback(&c->config->admin.ip))
+        return sw_err_set(err, SW_EINVAL, "--admin-addr: not a loopback address");
+    c->admin = sw_admin_new(c->loop, &o, err);
+    return c->admin ? SW_OK : err->rc;
+}
+
+static void open_reg(struct sw_connector *c)
+{
+    struct utsname u = {0};
+    struct sw_reg_opts o = {
+        .ns = sw_slice_str(c->ns),
+        .name = sw_slice_str(c->config->name),
+        .any_name = c->config->any_name,
+        .class_name = sw_slice_str(c->config->class_name),
+        .identity = sw_slice_str(c->identity),
+        .id = *sw_rawkey_id(c->key),
+        .connector = on_connector,
+        .advertised = connector_advertised,
+        .answered = on_answer,
+        .fatal = on_fatal,
+        .arg = c,
+    };
+
+    (void)uname(&u);
+    o.host = sw_slice_str(u.nodename);
+    o.os = sw_slice_str(u.sysname);
+    c->reg = sw_reg_new(c->client, &o);
+}
+
+static void begin(struct sw_connector *c)
+{
+    struct sw_addr admin = sw_admin_addr(c->admin);
+    char text[SW_ADDR_TEXT];
+
+    open_reg(c);
+    c->watch = sw_addr_watch_new(c->loop, on_network, c);
+    c->told_nobody = true; /* not before the control plane spoke */
+    connector_set_peers(c, sw_slice(NULL, 0));
+    c->told_nobody = false;
+    connector_advertised(c);
+    if (c->config->open)
+        sw_log_warn("connector", "--open: everybody who knows the NodeID may connect");
+    sw_log_info("connector", "NodeID %s, status page http://%s/", c->id,
+                sw_addr_text(&admin, text));
+    if (c->config->relay)
+        set_relay(c, sw_slice_str(c->config->relay));
+    else
+        publish(c);
+}
+
+struct sw_connector *sw_connector_new(struct sw_loop *l, const struct sw_connector_config *cfg,
+                                      const struct sw_connector_hooks *hooks, struct sw_err *err)
+{
+    struct sw_connector *c = SW_NEW(struct sw_connector);
+    int rc;
+
+    c->loop = l;
+    c->config = cfg;
+    c->hooks = *hooks;
+    c->lock_fd = -1;
+    c->started_ns = sw_wall_ns();
+    sw_list_init(&c->conns);
+    c->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "connector"});
+    c->shard = sw_metrics_shard_new(c->metrics);
+    c->ready = sw_ready_new();
+    sw_ready_add(c->ready, "registered");
+    rc = read_policy(c, err);
+    if (rc == SW_OK)
+        rc = open_client(c, err);
+    if (rc == SW_OK)
+        rc = open_data(c, err);
+    if (rc == SW_OK)
+        rc = open_admin(c, err);
+    if (rc == SW_OK)
+        rc = open_quic(c, err);
+    if (rc != SW_OK) {
+        sw_connector_free(c);
+        return NULL;
+    }
+    begin(c);
+    return c;
+}
+
+/* ---- the end ---- */
+
+void sw_connector_free(struct sw_connector *c)
+{
+    if (!c)
+        return;
+    sw_timer_stop(c->loop, &c->drain_timer);
+    sw_addr_watch_free(c->watch);
+    sw_reg_free(c->reg);
+    sw_kube_client_free(c->client);
+    sw_admin_free(c->admin);
+    sw_qserve_free(c->serve);
+    connector_forget_conns(c);
+    sw_quic_free(c->quic);
+    sw_rawkey_free(c->key);
+    sw_metrics_shard_free(c->shard);
+    sw_metrics_free(c->metrics);
+    sw_ready_free(c->ready);
+    sw_history_done(&c->history);
+    sw_allow_done(&c->allow);
+    sw_allow_done(&c->fixed);
+    sw_peers_done(&c->peers);
+    sw_peers_done(&c->fixed_peers);
+    if (c->relay_token)
+        sw_free_secret(c->relay_token, strlen(c->relay_token));
+    sw_free(c->relay);
+    sw_free(c->identity);
+    sw_free(c->data);
+    sw_free(c->ns);
+    if (c->lock_fd >= 0)
+        (void)close(c->lock_fd);
+    sw_free(c);
+}
+
+static void on_drain_look(struct sw_timer *t)
+{
+    struct sw_connector *c = SW_CONTAINER_OF(t, struct sw_connector, drain_timer);
+    size_t active = sw_qserve_active(c->serve);
+    bool late = sw_loop_now(c->loop) >= c->drain_until_ns;
+
+    if (late && active)
+        sw_log_info("connector", "drain time is over, %zu tunnels are cut", active);
+    if ((late || (active == 0 && c->released)) && !c->done_called) {
+        c->done_called = true;
+        c->drained(c->drained_arg);
+        return;
+    }
+    sw_timer_start(c->loop, &c->drain_timer, DRAIN_LOOK, on_drain_look);
+}
+
+static void on_released(void *arg)
+{
+    struct sw_connector *c = arg;
+
+    c->released = true;
+}
+
+void sw_connector_drain(struct sw_connector *c, void (*done)(void *arg), void *arg)
+{
+    uint64_t now = sw_loop_now(c->loop);
+
+    if (c->draining) {
+        c->drain_until_ns = now;
+        return;
+    }
+    c->draining = true;
+    c->drained = done;
+    c->drained_arg = arg;
+    c->drain_until_ns = now + c->config->drain_ns;
+    sw_log_info("connector", "draining for at most %llu ms, %zu tunnels are open",
+                (unsigned long long)(c->config->drain_ns / SW_NS_PER_MS),
+                sw_qserve_active(c->serve));
+    sw_ready_add(c->ready, "draining");
+    sw_qserve_drain(c->serve);
+    sw_quic_drain(c->quic);
+    sw_reg_stop(c->reg, on_released, c);
+    sw_timer_start(c->loop, &c->drain_timer, 0, on_drain_look);
+}
+
+/* ---- looking in ---- */
+
+struct sw_kube_client *sw_connector_client(struct sw_connector *c)
+{
+    return c->client;
+}
+
+struct sw_slice sw_connector_ns(const struct sw_connector *c)
+{
+    return sw_slice_str(c->ns);
+}
+
+const struct sw_kube_obj *sw_connector_object(const struct sw_connector *c)
+{
+    return sw_reg_connector(c->reg);
+}
+
+struct sw_addr sw_connector_admin(const struct sw_connector *c)
+{
+    return sw_admin_addr(c->admin);
+}
+
+const char *sw_connector_id(const struct sw_connector *c)
+{
+    return c->id;
+}
+
+const char *sw_connector_data(const struct sw_connector *c)
+{
+    return c->data;
+}
+
+bool sw_connector_live(const struct sw_connector *c)
+{
+    return sw_reg_live(c->reg);
+}
+
+/* ---- as a process ---- */
+
+struct process {
+    struct sw_loop *loop;
+    struct sw_connector *c;
+    struct sw_err *err;
+    int rc;
+};
+
+static void on_run_done(void *arg)
+{
+    struct process *p = arg;
+
+    sw_loop_stop(p->loop);
+}
+
+static void on_run_signal(int signo, void *arg)
+{
+    struct process *p = arg;
+
+    (void)signo;
+    sw_connector_drain(p->c, on_run_done, p);
+}
+
+static void on_run_fatal(void *arg, const struct sw_err *err)
+{
+    struct process *p = arg;
+
+    *p->err = *err;
+    p->rc = err->rc;
+    sw_loop_stop(p->loop);
+}
+
+int sw_connector_run(const struct sw_connector_config *cfg, struct sw_err *err)
+{
+    static const int signos[] = {SIGTERM, SIGINT};
+    struct process p = {.err = err};
+    struct sw_connector_hooks hooks = {.fatal = on_run_fatal, .arg = &p};
+    struct sw_signals *signals;
+    int rc = sw_aead_init(SW_AEAD_AUTO, err);
+
+    if (rc != SW_OK)
+        return rc;
+    p.loop = sw_loop_new(err);
+    if (!p.loop)
+        return err->rc;
+    signals = sw_signals_new(p.loop, signos, SW_ARRAY_LEN(signos), on_run_signal, &p, err);
+    if (signals)
+        p.c = sw_connector_new(p.loop, cfg, &hooks, err);
+    rc = p.c ? SW_OK : err->rc;
+    if (rc == SW_OK) {
+        sw_loop_run(p.loop);
+        rc = p.rc;
+    }
+    sw_connector_free(p.c);
+    sw_resolver_stop();
+    sw_signals_free(signals);
+    sw_loop_free(p.loop);
+    return rc;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the device share: connector.c (life), serve.c (who and what), status.c. */
+#pragma once
+
+#include "base/list.h"
+#include "connector/addrs.h"
+#include "connector/allow.h"
+#include "connector/connector.h"
+#include "connector/history.h"
+#include "connector/peers.h"
+#include "connector/reg.h"
+#include "quic/quic.h"
+#include "telemetry/admin.h"
+#include "telemetry/metrics.h"
+#include "telemetry/ready.h"
+#include "tunnel/qserve.h"
+
+/* A gateway that is connected. */
+struct conn {
+    struct sw_list link;
+    struct sw_qconn *q;
+    uint64_t since_ns; /* wall */
+};
+
+struct sw_connector {
+    struct sw_loop *loop;
+    const struct sw_connector_config *config;
+    struct sw_connector_hooks hooks;
+    char *data;
+    char *ns;
+    char *identity;
+    int lock_fd; /* of the data directory */
+    struct sw_rawkey *key;
+    char id[SW_NODEID_HEX];
+    struct sw_kube_client *client;
+    struct sw_reg *reg;
+    struct sw_quic *quic;
+    struct sw_qserve *serve;
+    struct sw_addr_watch *watch;
+    struct sw_addr given[SW_QUIC_ADDRS_MAX]; /* --address */
+    size_t n_given;
+    struct sw_addr_list addrs; /* as published */
+    char *relay;               /* in use; NULL: none */
+    char *relay_token;         /* owned, secret */
+    struct sw_allow fixed;     /* --allow */
+    struct sw_allow allow;     /* with what is advertised */
+    struct sw_peers fixed_peers;
+    struct sw_peers peers;
+    bool told_nobody; /* that no gateway is admitted yet */
+    struct sw_list conns;
+    size_t n_conns;
+    struct sw_history history;
+    struct sw_metrics *metrics;
+    struct sw_metrics_shard *shard;
+    struct sw_ready *ready;
+    struct sw_admin *admin;
+    uint64_t started_ns; /* wall */
+    /* the API, as far as we hear of it */
+    bool api_asked;
+    bool api_up;
+    int api_code;
+    char api_message[200];
+    uint64_t api_since_ns; /* wall */
+    uint64_t relay_since_ns;
+    bool relay_up;
+    /* the end */
+    bool draining;
+    bool released;
+    bool done_called;
+    struct sw_timer drain_timer;
+    uint64_t drain_until_ns;
+    void (*drained)(void *arg);
+    void *drained_arg;
+};
+
+/* serve.c */
+bool connector_admit(void *arg, const struct sw_nodeid *peer, struct sw_slice alpn);
+void connector_accepted(void *arg, struct sw_qconn *q);
+struct sw_qserve *connector_serve_new(struct sw_connector *c);
+/* The advertisements changed: tunnels that they do not allow any more are reset. */
+void connector_advertised(void *arg);
+/* The gateways the Connector names; those not named any more are disconnected. */
+void connector_set_peers(struct sw_connector *c, struct sw_slice list);
+void connector_forget_conns(struct sw_connector *c);
+
+/* status.c */
+bool connector_page(struct sw_http_req *req, struct sw_http_resp *resp, void *arg);
+void connector_scrape(void *arg);

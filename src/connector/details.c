@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "connector/details.h"
+
+#include "base/time.h"
+
+static void put(struct sw_arena *a, struct sw_json *o, const char *key, const char *value)
+{
+    sw_json_put(a, o, key, sw_json_new_str(a, value));
+}
+
+struct sw_json *sw_details_connection(struct sw_arena *a, const struct sw_details *d)
+{
+    struct sw_json *out = sw_json_new_object(a);
+    struct sw_json *key = sw_json_new_object(a);
+    struct sw_json *list = sw_json_new_array(a);
+    char hex[SW_NODEID_HEX];
+
+    for (size_t i = 0; i < d->addrs.n; i++) {
+        struct sw_json *one = sw_json_new_object(a);
+        char ip[SW_IP_TEXT];
+
+        put(a, one, "address", sw_ip_text(&d->addrs.a[i].ip, ip));
+        sw_json_put(a, one, "port", sw_json_new_u64(a, d->addrs.a[i].port));
+        sw_json_push(a, list, one);
+    }
+    put(a, key, "id", sw_nodeid_hex(&d->id, hex));
+    put(a, key, "discoveryMode", "DNS");
+    if (d->relay.n)
+        sw_json_put_str(a, key, "homeRelay", d->relay);
+    sw_json_put(a, key, "addresses", list);
+    put(a, out, "type", "PublicKey");
+    sw_json_put(a, out, "publicKey", key);
+    return out;
+}
+
+static const struct sw_json *by_type(const struct sw_json *list, const char *type)
+{
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_json_str_eq(sw_json_find(sw_json_at(list, i), "type"), type))
+            return sw_json_at(list, i);
+    }
+    return NULL;
+}
+
+static struct sw_json *capability(struct sw_arena *a, const char *type, bool ready,
+                                  const struct sw_json *seen, uint64_t wall_ns)
+{
+    const char *status = ready ? "True" : "False";
+    const struct sw_json *old = by_type(sw_json_find(by_type(seen, type), "conditions"), "Ready");
+    struct sw_slice since = sw_json_str(sw_json_find(old, "lastTransitionTime"));
+    struct sw_json *out = sw_json_new_object(a);
+    struct sw_json *list = sw_json_new_array(a);
+    struct sw_json *c = sw_json_new_object(a);
+    char now[SW_RFC3339_LEN];
+
+    if (!since.n || !sw_json_str_eq(sw_json_find(old, "status"), status))
+        since = sw_slice_str(sw_rfc3339(wall_ns, 0, now));
+    put(a, c, "type", "Ready");
+    put(a, c, "status", status);
+    put(a, c, "reason", ready ? "ListenerReady" : "Disabled");
+    put(a, c, "message", ready ? "The device serves it" : "The device does not serve it");
+    sw_json_put_str(a, c, "lastTransitionTime", since);
+    sw_json_push(a, list, c);
+    put(a, out, "type", type);
+    sw_json_put(a, out, "conditions", list);
+    return out;
+}
+
+struct sw_json *sw_details_capabilities(struct sw_arena *a, const struct sw_details *d,
+                                        const struct sw_json *seen, uint64_t wall_ns)
+{
+    struct sw_json *out = sw_json_new_array(a);
+
+    sw_json_push(a, out, capability(a, "ConnectTCP", d->tcp, seen, wall_ns));
+    sw_json_push(a, out, capability(a, "ConnectUDP", d->udp, seen, wall_ns));
+    return out;
+}
+
+struct sw_json *sw_details_patch(struct sw_arena *a, const struct sw_details *d,
+                                 const struct sw_json *obj, uint64_t wall_ns)
+{
+    const struct sw_json *status = sw_json_find(obj, "status");
+    const struct sw_json *seen = sw_json_find(status, "connectionDetails");
+    struct sw_json *connection = sw_details_connection(a, d);
+    const struct sw_json *old = sw_json_find(status, "capabilities");
+    struct sw_json *capabilities = sw_details_capabilities(a, d, old, wall_ns);
+    struct sw_json *patch = sw_json_new_object(a);
+
+    if (!sw_json_equal(seen, connection, SW_JSON_EQ_VALUE)) {
+        struct sw_json *key = sw_json_find(connection, "publicKey");
+
+        /* A merge patch keeps what it does not name. */
+        if (!d->relay.n && sw_json_walk(seen, "publicKey", "homeRelay", NULL))
+            sw_json_put(a, key, "homeRelay", sw_json_new_null(a));
+        sw_json_put(a, patch, "connectionDetails", connection);
+    }
+    if (!sw_json_equal(old, capabilities, SW_JSON_EQ_VALUE))
+        sw_json_put(a, patch, "capabilities", capabilities);
+    return sw_json_len(patch) ? patch : NULL;
+}
+
+struct sw_json *sw_details_connector(struct sw_arena *a, struct sw_slice ns, struct sw_slice name,
+                                     struct sw_slice class_name, struct sw_slice host,
+                                     struct sw_slice os)
+{
+    struct sw_json *obj = sw_json_new_object(a);
+    struct sw_json *meta = sw_json_new_object(a);
+    struct sw_json *notes = sw_json_new_object(a);
+    struct sw_json *spec = sw_json_new_object(a);
+
+    put(a, obj, "apiVersion", SW_CONNECTOR_GROUP "/v1alpha1");
+    put(a, obj, "kind", "Connector");
+    sw_json_put_str(a, meta, "namespace", ns);
+    if (name.n)
+        sw_json_put_str(a, meta, "name", name);
+    else
+        put(a, meta, "generateName", "datum-connect-");
+    if (sw_slice_has_suffix(host, SW_SLICE_LIT(".local")))
+        host.n -= sizeof(".local") - 1;
+    sw_json_put_str(a, notes, "datum.net/device-name", host);
+    sw_json_put_str(a, notes, "datum.net/device-os", os);
+    sw_json_put(a, meta, "annotations", notes);
+    sw_json_put(a, obj, "metadata", meta);
+    sw_json_put_str(a, spec, "connectorClassName", class_name);
+    sw_json_put(a, obj, "spec", spec);
+    return obj;
+}
+
+static struct sw_slice name_of(const struct sw_json *obj)
+{
+    return sw_json_str(sw_json_walk(obj, "metadata", "name", NULL));
+}
+
+struct sw_slice sw_details_pick_class(const struct sw_json *list)
+{
+    const struct sw_json *items = sw_json_find(list, "items");
+
+    for (size_t i = 0; i < sw_json_len(items); i++) {
+        if (sw_slice_eq_str(name_of(sw_json_at(items, i)), "datum-connect"))
+            return name_of(sw_json_at(items, i));
+    }
+    return name_of(sw_json_at(items, 0));
+}
+
+const struct sw_json *sw_details_pick_connector(const struct sw_json *list, struct sw_slice name)
+{
+    const struct sw_json *items = sw_json_find(list, "items");
+    const struct sw_json *best = NULL;
+
+    for (size_t i = 0; i < sw_json_len(items); i++) {
+        const struct sw_json *one = sw_json_at(items, i);
+        struct sw_slice made =
+            sw_json_str(sw_json_walk(one, "metadata", "creationTimestamp", NULL));
+
+        if (sw_json_walk(one, "metadata", "deletionTimestamp", NULL))
+            continue;
+        if (name.n && sw_slice_eq(name_of(one), name))
+            return one;
+        if (!best || sw_slice_cmp(made, sw_json_str(sw_json_walk(best, "metadata",
+                                                                 "creationTimestamp", NULL))) < 0)
+            best = one;
+    }
+    return best;
+}
+
+struct sw_slice sw_condition(const struct sw_json *conditions, const char *type,
+                             struct sw_slice *ret_reason, struct sw_slice *ret_message)
+{
+    const struct sw_json *c = by_type(conditions, type);
+    struct sw_slice status = sw_json_str(sw_json_find(c, "status"));
+
+    *ret_reason = sw_json_str(sw_json_find(c, "reason"));
+    *ret_message = sw_json_str(sw_json_find(c, "message"));
+    return status.p ? status : SW_SLICE_LIT("");
+}
+
+bool sw_condition_true(const struct sw_json *obj, const char *type)
+{
+    const struct sw_json *c = by_type(sw_json_walk(obj, "status", "conditions", NULL), type);
+    int64_t generation = 0;
+    int64_t observed = 0;
+
+    if (!sw_json_str_eq(sw_json_find(c, "status"), "True"))
+        return false;
+    if (!sw_json_i64(sw_json_find(c, "observedGeneration"), &observed) ||
+        !sw_json_i64(sw_json_walk(obj, "metadata", "generation", NULL), &generation))
+        return true;
+    return observed >= generation;
+}

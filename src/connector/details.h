@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a device writes about itself, as objects of the API. Pure. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "connector/addrs.h"
+
+#define SW_CONNECTOR_GROUP       "networking.datumapis.com"
+#define SW_CONNECTOR_GATEWAY_IDS "spanwire.dev/gateway-ids"
+#define SW_CONNECTOR_RELAY       "spanwire.dev/relay"
+
+struct sw_details {
+    struct sw_nodeid id;
+    struct sw_slice relay; /* empty: none */
+    struct sw_addr_list addrs;
+    bool tcp; /* capabilities that are ready */
+    bool udp;
+};
+
+/* status.connectionDetails. */
+struct sw_json *sw_details_connection(struct sw_arena *a, const struct sw_details *d);
+/*
+ * status.capabilities; a condition that says what the one in 'seen' (may be NULL) says keeps its
+ * time.
+ */
+struct sw_json *sw_details_capabilities(struct sw_arena *a, const struct sw_details *d,
+                                        const struct sw_json *seen, uint64_t wall_ns);
+/*
+ * The merge patch of /status that makes obj say d; NULL when it does already. Lists are compared
+ * whole.
+ */
+struct sw_json *sw_details_patch(struct sw_arena *a, const struct sw_details *d,
+                                 const struct sw_json *obj, uint64_t wall_ns);
+
+/* A new Connector. name empty: the server makes one up. */
+struct sw_json *sw_details_connector(struct sw_arena *a, struct sw_slice ns, struct sw_slice name,
+                                     struct sw_slice class_name, struct sw_slice host,
+                                     struct sw_slice os);
+/* The class to use out of a ConnectorClassList: 'datum-connect' where it is, else the first. */
+struct sw_slice sw_details_pick_class(const struct sw_json *list);
+/* The Connector to use of a list that has our id: the one of that name, else the oldest. */
+const struct sw_json *sw_details_pick_connector(const struct sw_json *list, struct sw_slice name);
+
+/* status and message of a condition; "" when there is none of that type. */
+struct sw_slice sw_condition(const struct sw_json *conditions, const char *type,
+                             struct sw_slice *ret_reason, struct sw_slice *ret_message);
+/* True, and said about the object's present generation. */
+bool sw_condition_true(const struct sw_json *obj, const char *type);

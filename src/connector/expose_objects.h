@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The objects that give a device's service a public name, and what their status says. Pure. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/json.h"
+
+/* What is exposed. */
+struct sw_target {
+    bool https;
+    struct sw_slice host; /* without brackets */
+    uint16_t port;
+    const char *url; /* "http://127.0.0.1:3000" */
+};
+
+/*
+ * "3000", "host:3000", "http://host[:port][/]", "https://host[:port][/]". Refuses paths, user names
+ * and anything else an HTTPProxy could not take: SW_EINVAL. Everything in the arena.
+ */
+SW_NODISCARD int sw_target_parse(struct sw_arena *a, struct sw_slice in, struct sw_target *ret,
+                                 struct sw_err *err);
+/* "laptop-3000": a DNS label made of the machine's name and the port. */
+const char *sw_target_name(struct sw_arena *a, struct sw_slice host, uint16_t port);
+/* At most 63 of a-z, 0-9 and '-', beginning and ending with one of the first two. */
+bool sw_label_valid(struct sw_slice s);
+
+struct sw_expose_spec {
+    struct sw_slice ns;
+    struct sw_slice name;
+    struct sw_slice label;           /* for people; may be empty */
+    struct sw_slice connector;       /* name */
+    const struct sw_json *hostnames; /* array; NULL: none */
+    struct sw_target target;
+    bool redirect; /* plain HTTP to HTTPS */
+};
+
+struct sw_json *sw_expose_proxy(struct sw_arena *a, const struct sw_expose_spec *s);
+struct sw_json *sw_expose_advertisement(struct sw_arena *a, const struct sw_expose_spec *s);
+/* The Connector an HTTPProxy goes through; empty: none. */
+struct sw_slice sw_expose_connector_of(const struct sw_json *proxy);
+
+/* The way to readiness, in order. */
+enum sw_expose_step {
+    SW_EXPOSE_PROXY_ACCEPTED,
+    SW_EXPOSE_CERTIFICATES_READY,
+    SW_EXPOSE_CONNECTOR_READY,
+    SW_EXPOSE_DNS_PUBLISHED,
+    SW_EXPOSE_PROXY_PROGRAMMED,
+    SW_EXPOSE_METADATA_PROGRAMMED,
+    SW_EXPOSE_STEPS,
+};
+/* "proxy_accepted" ... */
+const char *sw_expose_step_name(enum sw_expose_step s);
+
+struct sw_expose_state {
+    bool done[SW_EXPOSE_STEPS];
+    bool ready;
+    struct sw_slice waiting; /* message of the first step that is not done; may be empty */
+    struct sw_slice failed;  /* nothing will come of it; empty: it still may */
+};
+/* Slices point into the objects. connector may be NULL. */
+void sw_expose_judge(const struct sw_json *proxy, const struct sw_json *connector, bool need_tls,
+                     struct sw_expose_state *ret);
+/* "http://name:8080/" in the arena; NULL when there is no name yet. */
+const char *sw_expose_url(struct sw_arena *a, const struct sw_json *proxy, bool https);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The last requests that came through, for the status page and the live view. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/json.h"
+#include "base/slice.h"
+#include "quic/nodeid.h"
+
+enum { SW_HISTORY_MAX = 200 };
+
+/* Texts are cut to what fits, and hold printable bytes only. */
+struct sw_request {
+    uint64_t wall_ns; /* when it ended */
+    uint64_t duration_ns;
+    uint64_t bytes_in;
+    uint64_t bytes_out;
+    unsigned status;    /* 0: none was given */
+    const char *kind;   /* "http", "tcp", "udp", "upgrade" */
+    const char *reason; /* NULL: ended well */
+    char peer[SW_NODEID_SHORT];
+    char method[16];
+    char host[128];
+    char path[256];
+};
+
+/* Copies text into a field, control bytes and others that are not ASCII as '?'. */
+void sw_request_text(char *to, size_t size, struct sw_slice from);
+
+struct sw_history {
+    struct sw_request *ring; /* owned; NULL while empty */
+    size_t next;
+    uint64_t total;
+};
+
+void sw_history_done(struct sw_history *h);
+void sw_history_add(struct sw_history *h, const struct sw_request *r);
+size_t sw_history_count(const struct sw_history *h);
+/* i = 0 is the newest. */
+const struct sw_request *sw_history_at(const struct sw_history *h, size_t i);
+/* One request as a JSON object. */
+void sw_request_json(struct sw_jw *w, const struct sw_request *r);

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "connector/hold.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/time.h"
+
+#define BACKOFF_MIN (2 * SW_NS_PER_S)
+#define BACKOFF_MAX (30 * SW_NS_PER_S)
+#define LOOK_NS     SW_NS_PER_S /* while somebody else's hand is on it */
+#define CALL_NS     (10 * SW_NS_PER_S)
+
+static const struct sw_kube_gvr lease_gvr = {.group = "coordination.k8s.io",
+                                             .version = "v1",
+                                             .resource = "leases",
+                                             .kind = "Lease",
+                                             .namespaced = true};
+
+struct sw_hold {
+    struct sw_kube_client *client;
+    struct sw_loop *loop;
+    struct sw_hold_opts o;
+    char *ns;
+    char *name;
+    char *identity;
+    struct sw_timer timer;
+    struct sw_kube_call *call; /* at most one */
+    char *rv;                  /* of the state we know; NULL: look first */
+    uint32_t duration_s;
+    uint64_t live_until_ns; /* loop time */
+    uint64_t backoff_ns;
+    char *other;       /* a foreign holder's renewTime when we first saw it; NULL: none */
+    uint64_t other_ns; /* when that was */
+    bool stopped;
+    void (*released)(void *arg);
+    void *released_arg;
+};
+
+/* ---- judging a Lease ---- */
+
+uint32_t sw_hold_duration_s(const struct sw_json *lease)
+{
+    int64_t s = 0;
+
+    if (!sw_json_i64(sw_json_walk(lease, "spec", "leaseDurationSeconds", NULL), &s) || s < 1 ||
+        s > 86400)
+        s = 30;
+    return (uint32_t)s;
+}
+
+uint64_t sw_hold_interval_ns(uint32_t duration_s, uint64_t random)
+{
+    uint64_t half = sw_max(1, duration_s / 2) * SW_NS_PER_S;
+    uint64_t tenth = sw_max(1, duration_s / 10) * SW_NS_PER_S;
+
+    return half + random % tenth;
+}
+
+bool sw_hold_foreign(const struct sw_json *lease, struct sw_slice identity, uint64_t wall_ns)
+{
+    struct sw_slice holder = sw_json_str(sw_json_walk(lease, "spec", "holderIdentity", NULL));
+    struct sw_slice renewed = sw_json_str(sw_json_walk(lease, "spec", "renewTime", NULL));
+    uint64_t patience = sw_hold_duration_s(lease) * SW_NS_PER_S * 3 / 2;
+    char oldest[SW_RFC3339_LEN];
+
+    if (holder.n == 0 || sw_slice_eq(holder, identity) || renewed.n < 20)
+        return false;
+    /* Other zones than Z are legal and nobody's: such a time counts as fresh. */
+    if (renewed.p[renewed.n - 1] != 'Z' || wall_ns < patience)
+        return true;
+    (void)sw_rfc3339(wall_ns - patience, 0, oldest);
+    return sw_slice_cmp(sw_slice_head(renewed, 19), sw_slice(oldest, 19)) >= 0;
+}
+
+/* ---- asking and renewing ---- */
+
+static void look(struct sw_hold *h);
+static void renew(struct sw_hold *h);
+
+static void on_timer(struct sw_timer *t)
+{
+    struct sw_hold *h = SW_CONTAINER_OF(t, struct sw_hold, timer);
+
+    if (h->rv)
+        renew(h);
+    else
+        look(h);
+}
+
+static void set_text(char **at, struct sw_slice s)
+{
+    sw_free(*at);
+    *at = s.p ? sw_slice_dup(s) : NULL;
+}
+
+static void failed(struct sw_hold *h, struct sw_kube_reply *r)
+{
+    set_text(&h->rv, sw_slice(NULL, 0)); /* what we know may be old: look first */
+    h->o.renewed(h->o.arg, false, r->code, r->message);
+    if (r->code == 404) {
+        h->o.gone(h->o.arg);
+        return;
+    }
+    if (r->code == 409) {
+        sw_timer_start(h->loop, &h->timer, 0, on_timer);
+        return;
+    }
+    h->backoff_ns = h->backoff_ns ? sw_min(h->backoff_ns * 2, BACKOFF_MAX) : BACKOFF_MIN;
+    sw_timer_start(h->loop, &h->timer, h->backoff_ns, on_timer);
+}
+
+static void on_renewed(void *arg, struct sw_kube_reply *r)
+{
+    struct sw_hold *h = arg;
+
+    h->call = NULL;
+    if (r->rc != SW_OK) {
+        failed(h, r);
+        return;
+    }
+    h->backoff_ns = 0;
+    h->duration_s = sw_hold_duration_s(r->object);
+    h->live_until_ns = sw_loop_now(h->loop) + h->duration_s * SW_NS_PER_S;
+    set_text(&h->rv, sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL)));
+    sw_timer_start(h->loop, &h->timer, sw_hold_interval_ns(h->duration_s, sw_rand_u64()), on_timer);
+    h->o.renewed(h->o.arg, true, r->code, sw_slice(NULL, 0));
+}
+
+/* Only if it still is what we saw: two holders would otherwise overwrite each other for ever. */
+static void patch(struct sw_hold *h, bool release, sw_kube_cb cb)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *body = sw_json_new_object(&a);
+    struct sw_json *meta = sw_json_new_object(&a);
+    struct sw_json *spec = sw_json_new_object(&a);
+    struct sw_kube_req req = {.verb = SW_KUBE_PATCH,
+                              .gvr = &lease_gvr,
+                              .ns = sw_slice_str(h->ns),
+                              .name = sw_slice_str(h->name),
+                              .body = body,
+                              .patch = SW_KUBE_PATCH_MERGE,
+                              .timeout_ns = release ? 2 * SW_NS_PER_S : CALL_NS,
+                              .once = true};
+    char now[SW_RFC3339_LEN];
+
+    sw_json_put_str(&a, meta, "resourceVersion", sw_slice_str(h->rv));
+    sw_json_put(&a, body, "metadata", meta);
+    if (release) {
+        sw_json_put(&a, spec, "holderIdentity", sw_json_new_null(&a));
+        sw_json_put(&a, spec, "renewTime", sw_json_new_null(&a));
+    } else {
+        sw_json_put(&a, spec, "holderIdentity", sw_json_new_str(&a, h->identity));
+        sw_json_put(&a, spec, "renewTime", sw_json_new_str(&a, sw_rfc3339(sw_wall_ns(), 1, now)));
+    }
+    sw_json_put(&a, body, "spec", spec);
+    h->call = sw_kube_do(h->client, &req, cb, h);
+}
+
+static void renew(struct sw_hold *h)
+{
+    if (!h->call && !h->stopped)
+        patch(h, false, on_renewed);
+}
+
+/*
+ * Somebody else's name is in it and the time is fresh. That may be a process that just died: we
+ * take over when it stays still for as long as it claims to last, and give up when it moves.
+ */
+static void on_foreign(struct sw_hold *h, const struct sw_json *lease)
+{
+    struct sw_slice holder = sw_json_str(sw_json_walk(lease, "spec", "holderIdentity", NULL));
+    struct sw_slice renewed = sw_json_str(sw_json_walk(lease, "spec", "renewTime", NULL));
+    uint64_t now = sw_loop_now(h->loop);
+
+    if (!h->other) {
+        sw_log_warn("connector", "lease '%s' is held by '%.*s': waiting to see whether it lives",
+                    h->name, (int)sw_min(holder.n, 200), holder.p);
+        set_text(&h->other, renewed);
+        h->other_ns = now;
+    } else if (!sw_slice_eq_str(renewed, h->other)) {
+        h->stopped = true;
+        h->o.taken(h->o.arg, holder);
+        return;
+    } else if (now - h->other_ns > sw_hold_duration_s(lease) * SW_NS_PER_S) {
+        sw_log_info("connector", "lease '%s': its holder is gone, taking over", h->name);
+        renew(h);
+        return;
+    }
+    set_text(&h->rv, sw_slice(NULL, 0));
+    sw_timer_start(h->loop, &h->timer, LOOK_NS, on_timer);
+}
+
+static void on_looked(void *arg, struct sw_kube_reply *r)
+{
+    struct sw_hold *h = arg;
+
+    h->call = NULL;
+    if (r->rc != SW_OK) {
+        failed(h, r);
+        return;
+    }
+    set_text(&h->rv, sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL)));
+    if (sw_hold_foreign(r->object, sw_slice_str(h->identity), sw_wall_ns())) {
+        on_foreign(h, r->object);
+        return;
+    }
+    set_text(&h->other, sw_slice(NULL, 0));
+    renew(h);
+}
+
+static void look(struct sw_hold *h)
+{
+    struct sw_kube_req req = {.verb = SW_KUBE_GET,
+                              .gvr = &lease_gvr,
+                              .ns = sw_slice_str(h->ns),
+                              .name = sw_slice_str(h->name),
+                              .timeout_ns = CALL_NS,
+                              .once = true};
+
+    if (!h->call && !h->stopped)
+        h->call = sw_kube_do(h->client, &req, on_looked, h);
+}
+
+/* ---- life ---- */
+
+struct sw_hold *sw_hold_new(struct sw_kube_client *c, const struct sw_hold_opts *o)
+{
+    struct sw_hold *h = SW_NEW(struct sw_hold);
+
+    h->client = c;
+    h->loop = sw_kube_client_loop(c);
+    h->o = *o;
+    h->ns = sw_slice_dup(o->ns);
+    h->name = sw_slice_dup(o->name);
+    h->identity = sw_slice_dup(o->identity);
+    h->duration_s = 30;
+    sw_timer_start(h->loop, &h->timer, 0, on_timer);
+    return h;
+}
+
+void sw_hold_free(struct sw_hold *h)
+{
+    if (!h)
+        return;
+    sw_timer_stop(h->loop, &h->timer);
+    sw_kube_call_cancel(h->call);
+    sw_free(h->ns);
+    sw_free(h->name);
+    sw_free(h->identity);
+    sw_free(h->rv);
+    sw_free(h->other);
+    sw_free(h);
+}
+
+void sw_hold_poke(struct sw_hold *h)
+{
+    h->backoff_ns = 0;
+    if (!h->call && !h->stopped)
+        sw_timer_start(h->loop, &h->timer, 0, on_timer);
+}
+
+static void on_released(void *arg, struct sw_kube_reply *r)
+{
+    struct sw_hold *h = arg;
+
+    h->call = NULL;
+    if (r->rc != SW_OK)
+        sw_log_debug("connector", "lease '%s' not given back: %.*s", h->name,
+                     SW_SLICE_ARG(sw_slice_head(r->message, 200)));
+    h->released(h->released_arg);
+}
+
+static void on_release_now(struct sw_timer *t)
+{
+    struct sw_hold *h = SW_CONTAINER_OF(t, struct sw_hold, timer);
+
+    if (h->rv && sw_hold_live(h))
+        patch(h, true, on_released);
+    else
+        h->released(h->released_arg);
+}
+
+void sw_hold_release(struct sw_hold *h, void (*done)(void *arg), void *arg)
+{
+    h->released = done;
+    h->released_arg = arg;
+    h->stopped = true;
+    sw_kube_call_cancel(h->call);
+    h->call = NULL;
+    sw_timer_start(h->loop, &h->timer, 0, on_release_now);
+}
+
+bool sw_hold_live(const struct sw_hold *h)
+{
+    return h->live_until_ns > sw_loop_now(h->loop);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The Lease that says a device is alive: made by the controller, renewed by us for as long as we
+ * run. Who renews it is named in it, so that a second process with the same key is found out
+ * instead of both carrying half of the traffic.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kube/client.h"
+
+struct sw_hold;
+
+struct sw_hold_opts {
+    struct sw_slice ns;
+    struct sw_slice name;
+    struct sw_slice identity; /* the same after a restart of the same installation */
+    /* The result of every attempt: code as in sw_kube_reply, 0 without an answer. */
+    void (*renewed)(void *arg, bool ok, int code, struct sw_slice message);
+    /* The Lease does not exist (any more): nothing is tried until sw_hold_poke. */
+    void (*gone)(void *arg);
+    /* Somebody else renews it: we stopped. holder lives for the call. */
+    void (*taken)(void *arg, struct sw_slice holder);
+    void *arg;
+};
+
+/* Starts at once. Texts are copied. */
+SW_NODISCARD struct sw_hold *sw_hold_new(struct sw_kube_client *c, const struct sw_hold_opts *o);
+/* NULL is fine. */
+void sw_hold_free(struct sw_hold *h);
+/* Renew now: after sleep, or when the network is back. */
+void sw_hold_poke(struct sw_hold *h);
+/* Stops and says that nobody holds it, so that others need not wait; done comes from the loop. */
+void sw_hold_release(struct sw_hold *h, void (*done)(void *arg), void *arg);
+/* Confirmed and not expired since. */
+bool sw_hold_live(const struct sw_hold *h);
+
+/*
+ * Is a lease in somebody else's hands, and was it renewed lately by the clock on the wall? Half a
+ * duration more than it claims is given for clocks that differ.
+ */
+bool sw_hold_foreign(const struct sw_json *lease, struct sw_slice identity, uint64_t wall_ns);
+/* leaseDurationSeconds, 30 when it makes no sense. */
+uint32_t sw_hold_duration_s(const struct sw_json *lease);
+/* Time to the next renewal: half the duration and up to a tenth more. */
+uint64_t sw_hold_interval_ns(uint32_t duration_s, uint64_t random);

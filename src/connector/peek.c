@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "connector/peek.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "http/h1.h"
+
+enum { HEAD_MAX = 16384 };
+
+struct request {
+    uint64_t begun_ns;
+    size_t method_n;
+    size_t host_n;
+    size_t path_n;
+    char method[SW_PEEK_METHOD];
+    char host[SW_PEEK_HOST];
+    char path[SW_PEEK_PATH];
+};
+
+struct side {
+    struct sw_h1 *parser;
+    struct sw_buf rest; /* the beginning of something not complete */
+};
+
+struct sw_peek {
+    sw_peek_cb cb;
+    void *arg;
+    struct side up;   /* requests */
+    struct side down; /* answers */
+    struct request *queue;
+    size_t first; /* oldest unanswered */
+    size_t n;
+    int status; /* of the answer under way; 0: none */
+    bool interim;
+    bool blind; /* stopped looking */
+    uint64_t bytes_out;
+    uint64_t told;
+};
+
+static void tell(struct sw_peek *p, bool complete, uint64_t now_ns)
+{
+    struct request *q = &p->queue[p->first];
+    struct sw_peek_exchange x = {
+        .method = sw_slice(q->method, q->method_n),
+        .host = sw_slice(q->host, q->host_n),
+        .path = sw_slice(q->path, q->path_n),
+        .status = p->status,
+        .complete = complete,
+        .duration_ns = now_ns > q->begun_ns ? now_ns - q->begun_ns : 0,
+        .bytes_out = p->bytes_out,
+    };
+
+    p->first = (p->first + 1) % SW_PEEK_QUEUE;
+    p->n--;
+    p->told++;
+    p->status = 0;
+    p->bytes_out = 0;
+    p->cb(p->arg, &x);
+}
+
+/* Nothing that follows is HTTP/1.1 as we read it. */
+static void go_blind(struct sw_peek *p, uint64_t now_ns)
+{
+    p->blind = true;
+    if (p->n)
+        tell(p, false, now_ns);
+    p->n = 0;
+    sw_buf_done(&p->up.rest);
+    sw_buf_done(&p->down.rest);
+}
+
+static size_t copy(char *to, size_t max, struct sw_slice from)
+{
+    size_t n = sw_min(from.n, max);
+
+    if (n)
+        memcpy(to, from.p, n);
+    return n;
+}
+
+/* False: too many wait. */
+static bool on_request(struct sw_peek *p, const struct sw_h1_msg *m, uint64_t now_ns)
+{
+    struct sw_slice path = m->path_query.n ? m->path_query : m->target;
+    struct request *q;
+
+    if (p->n == SW_PEEK_QUEUE)
+        return false;
+    q = &p->queue[(p->first + p->n++) % SW_PEEK_QUEUE];
+    q->begun_ns = now_ns;
+    q->method_n = copy(q->method, SW_PEEK_METHOD, m->method);
+    q->host_n = copy(q->host, SW_PEEK_HOST, m->authority);
+    q->path_n = copy(q->path, SW_PEEK_PATH, path);
+    return true;
+}
+
+/* One event of the requests' parser; false: stop looking. */
+static bool up_event(struct sw_peek *p, enum sw_h1_event e, uint64_t now_ns)
+{
+    switch (e) {
+    case SW_H1_HEAD:
+        return on_request(p, sw_h1_msg(p->up.parser), now_ns);
+    case SW_H1_END:
+        sw_h1_reset(p->up.parser);
+        return true;
+    case SW_H1_BODY:
+    case SW_H1_TRAILERS:
+        break;
+    }
+    return true;
+}
+
+static bool down_head(struct sw_peek *p)
+{
+    const struct sw_h1_msg *m = sw_h1_msg(p->down.parser);
+
+    if (p->n == 0)
+        return false; /* an answer to nothing */
+    p->interim = m->status >= 100 && m->status < 200 && m->status != 101;
+    if (!p->interim)
+        p->status = m->status;
+    return m->framing != SW_H1_TUNNEL;
+}
+
+static bool down_event(struct sw_peek *p, enum sw_h1_event e, uint64_t now_ns)
+{
+    switch (e) {
+    case SW_H1_HEAD:
+        return down_head(p);
+    case SW_H1_BODY:
+        p->bytes_out += sw_h1_data(p->down.parser).n;
+        return true;
+    case SW_H1_END:
+        sw_h1_reset(p->down.parser);
+        if (!p->interim)
+            tell(p, true, now_ns);
+        return true;
+    case SW_H1_TRAILERS:
+        break;
+    }
+    return true;
+}
+
+/* Reads what is complete of 'in'; returns how much was used, or SIZE_MAX: stop looking. */
+static size_t read_side(struct sw_peek *p, bool down, struct sw_slice in, uint64_t now_ns)
+{
+    struct side *s = down ? &p->down : &p->up;
+    size_t used = 0;
+
+    for (;;) {
+        enum sw_h1_event e;
+        size_t n = 0;
+        int rc;
+
+        if (down && sw_h1_idle(s->parser) && p->n) {
+            const struct request *q = &p->queue[p->first];
+
+            sw_h1_answer_to(s->parser, sw_slice(q->method, q->method_n));
+        }
+        rc = sw_h1_next(s->parser, sw_slice_from(in, used), &n, &e, NULL);
+        if (rc == SW_OK && !(down ? down_event(p, e, now_ns) : up_event(p, e, now_ns)))
+            return SIZE_MAX;
+        used += n;
+        if (rc == SW_EAGAIN)
+            return used;
+        if (rc != SW_OK)
+            return SIZE_MAX;
+        if (used == in.n && sw_h1_idle(s->parser))
+            return used;
+    }
+}
+
+void sw_peek_bytes(struct sw_peek *p, bool from_origin, const void *bytes, size_t n,
+                   uint64_t now_ns)
+{
+    struct side *s = from_origin ? &p->down : &p->up;
+    struct sw_slice in = sw_slice(bytes, n);
+    bool kept = sw_buf_len(&s->rest) > 0;
+    size_t used;
+
+    if (p->blind || n == 0)
+        return;
+    while (kept && in.n) {
+        /* Only what is needed to complete a head is copied; bodies are not. */
+        size_t room = s->rest.max - sw_buf_len(&s->rest);
+        size_t take = sw_min(in.n, room);
+
+        if (take == 0 || sw_buf_append(&s->rest, in.p, take) != SW_OK) {
+            go_blind(p, now_ns);
+            return;
+        }
+        in = sw_slice_from(in, take);
+        used = read_side(p, from_origin, sw_buf_slice(&s->rest), now_ns);
+        if (used == SIZE_MAX) {
+            go_blind(p, now_ns);
+            return;
+        }
+        if (p->blind)
+            return;
+        sw_buf_consume(&s->rest, used);
+        kept = sw_buf_len(&s->rest) > 0;
+    }
+    if (in.n == 0)
+        return;
+    used = read_side(p, from_origin, in, now_ns);
+    if (used == SIZE_MAX || in.n - used > s->rest.max ||
+        sw_buf_append_slice(&s->rest, sw_slice_from(in, used)) != SW_OK)
+        go_blind(p, now_ns);
+}
+
+void sw_peek_end(struct sw_peek *p, uint64_t now_ns)
+{
+    bool whole = !p->blind && p->status && sw_h1_eof(p->down.parser, NULL) == SW_OK;
+
+    if (p->blind)
+        return;
+    if (p->n)
+        tell(p, whole, now_ns);
+    while (p->n)
+        tell(p, false, now_ns);
+    p->blind = true;
+}
+
+struct sw_peek *sw_peek_new(sw_peek_cb cb, void *arg)
+{
+    const struct sw_h1_limits limits = {.head = HEAD_MAX};
+    struct sw_peek *p = SW_NEW(struct sw_peek);
+
+    p->cb = cb;
+    p->arg = arg;
+    p->queue = SW_NEW_ARRAY(struct request, SW_PEEK_QUEUE);
+    p->up.parser = sw_h1_new(SW_H1_REQUEST, &limits);
+    p->down.parser = sw_h1_new(SW_H1_RESPONSE, &limits);
+    sw_buf_init(&p->up.rest, HEAD_MAX + 256);
+    sw_buf_init(&p->down.rest, HEAD_MAX + 256);
+    return p;
+}
+
+void sw_peek_free(struct sw_peek *p)
+{
+    if (!p)
+        return;
+    sw_h1_free(p->up.parser);
+    sw_h1_free(p->down.parser);
+    sw_buf_done(&p->up.rest);
+    sw_buf_done(&p->down.rest);
+    sw_free(p->queue);
+    sw_free(p);
+}
+
+uint64_t sw_peek_told(const struct sw_peek *p)
+{
+    return p->told;
+}

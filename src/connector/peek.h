@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Watches the bytes of a tunnel go by and tells which HTTP/1.1 exchanges they are. It only looks:
+ * what it cannot read (TLS, HTTP/2, anything else) makes it stop looking, and nobody is delayed.
+ * No I/O and no clock; memory is bounded by one head per direction and SW_PEEK_QUEUE requests.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+enum { SW_PEEK_QUEUE = 32, SW_PEEK_METHOD = 16, SW_PEEK_PATH = 256, SW_PEEK_HOST = 128 };
+
+/* Slices live for the call. Longer texts are cut. */
+struct sw_peek_exchange {
+    struct sw_slice method;
+    struct sw_slice host;
+    struct sw_slice path;
+    int status;           /* 0: no answer came */
+    bool complete;        /* the answer was seen to its end */
+    uint64_t duration_ns; /* from the request's head to the end of the answer */
+    uint64_t bytes_out;   /* of the answer's body */
+};
+
+typedef void (*sw_peek_cb)(void *arg, const struct sw_peek_exchange *x);
+
+struct sw_peek;
+SW_NODISCARD struct sw_peek *sw_peek_new(sw_peek_cb cb, void *arg);
+/* The next bytes of one direction. */
+void sw_peek_bytes(struct sw_peek *p, bool from_origin, const void *bytes, size_t n,
+                   uint64_t now_ns);
+/* The tunnel ended: what was under way is told. */
+void sw_peek_end(struct sw_peek *p, uint64_t now_ns);
+/* NULL is fine. Tells nothing. */
+void sw_peek_free(struct sw_peek *p);
+/* How many exchanges were told. 0 at the end: this was no HTTP/1.1. */
+uint64_t sw_peek_told(const struct sw_peek *p);

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The device in the API: finds or makes its Connector, keeps what it says about itself current,
+ * follows the Connector and its advertisements, holds the Lease. It never gives up: what fails is
+ * tried again, and what was learnt stays in force while the API is away.
+ */
+#pragma once
+
+#include "connector/details.h"
+#include "connector/hold.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+
+struct sw_reg;
+
+struct sw_reg_opts {
+    struct sw_slice ns;
+    struct sw_slice name;       /* empty: found by the key, or made up by the server */
+    bool any_name;              /* one of another name that has our key will do */
+    struct sw_slice class_name; /* empty: chosen */
+    struct sw_slice identity;   /* of this installation, for the Lease */
+    struct sw_slice host;       /* device annotations */
+    struct sw_slice os;
+    struct sw_nodeid id;
+    /* Our Connector as it is now; NULL: it is gone, and looked for again. */
+    void (*connector)(void *arg, const struct sw_kube_obj *o);
+    /* Advertisements of ours changed: ask sw_reg_advertisements. */
+    void (*advertised)(void *arg);
+    /* Every answer of the API, and every lack of one (code 0). */
+    void (*answered)(void *arg, bool ok, int code, struct sw_slice message);
+    /* Trying again cannot help: the key or the name belongs to somebody else. */
+    void (*fatal)(void *arg, const struct sw_err *err);
+    void *arg;
+};
+
+extern const struct sw_kube_gvr sw_connector_gvr;
+extern const struct sw_kube_gvr sw_advertisement_gvr;
+
+/* Texts are copied. Nothing happens before the first sw_reg_set_details. */
+SW_NODISCARD struct sw_reg *sw_reg_new(struct sw_kube_client *c, const struct sw_reg_opts *o);
+/* Before the client. NULL is fine. */
+void sw_reg_free(struct sw_reg *r);
+/* What to say; copied. Written when the Connector says something else. */
+void sw_reg_set_details(struct sw_reg *r, const struct sw_details *d);
+/* Try everything that waits now, and renew: after sleep, or when the network changed. */
+void sw_reg_poke(struct sw_reg *r);
+/* Gives the Lease back and stops; done comes from the loop. */
+void sw_reg_stop(struct sw_reg *r, void (*done)(void *arg), void *arg);
+
+/* Our Connector as last seen; NULL: not found yet. Borrowed. */
+const struct sw_kube_obj *sw_reg_connector(const struct sw_reg *r);
+/* All that are known; as sw_informer_list. */
+size_t sw_reg_advertisements(const struct sw_reg *r, struct sw_kube_obj ***ret);
+/* The Lease is ours and was renewed in time. */
+bool sw_reg_live(const struct sw_reg *r);
+/* What it is doing, for people. */
+const char *sw_reg_step(const struct sw_reg *r);

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who may connect, where tunnels may go, and what is told about them. */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "connector/connector_int.h"
+#include "connector/peek.h"
+
+/* One exchange that was allowed: its tag. */
+struct exchange {
+    struct sw_connector *c;
+    struct sw_peek *peek; /* tunnels only; made with the first byte */
+    char peer[SW_NODEID_SHORT];
+};
+
+static void count(struct sw_connector *c, enum sw_metric_id id, const char *value)
+{
+    sw_metric_add(sw_metric_get1(c->shard, id, value), 1);
+}
+
+/* ---- who ---- */
+
+bool connector_admit(void *arg, const struct sw_nodeid *peer, struct sw_slice alpn)
+{
+    struct sw_connector *c = arg;
+    struct sw_log_line line;
+    char hex[SW_NODEID_HEX];
+
+    if (!c->draining && (c->config->open || sw_peers_has(&c->peers, peer)))
+        return true;
+    count(c, SW_METRIC_REFUSALS, c->draining ? "draining" : "unknown_gateway");
+    sw_log_begin(&line, SW_LOG_WARN, "connector", "connection refused");
+    sw_log_cstr(&line, "reason", c->draining ? "draining" : "not a gateway we know");
+    sw_log_cstr(&line, "peer", sw_nodeid_hex(peer, hex));
+    sw_log_str(&line, "alpn", alpn);
+    sw_log_end(&line);
+    return false;
+}
+
+void connector_accepted(void *arg, struct sw_qconn *q)
+{
+    struct sw_connector *c = arg;
+    struct conn *k = SW_NEW(struct conn);
+    char peer[SW_NODEID_SHORT];
+
+    k->q = q;
+    k->since_ns = sw_wall_ns();
+    sw_list_push_back(&c->conns, &k->link);
+    c->n_conns++;
+    sw_log_info("connector", "gateway %s connected, %s", sw_nodeid_short(sw_qconn_peer(q), peer),
+                sw_qconn_path(q) == SW_QPATH_RELAY ? "through the relay" : "directly");
+    sw_qserve_adopt(c->serve, q);
+}
+
+static struct conn *find_conn(struct sw_connector *c, const struct sw_qconn *q)
+{
+    SW_LIST_FOREACH (it, &c->conns) {
+        struct conn *k = SW_CONTAINER_OF(it, struct conn, link);
+
+        if (k->q == q)
+            return k;
+    }
+    return NULL;
+}
+
+static void drop_conn(struct sw_connector *c, struct conn *k)
+{
+    sw_list_unlink(&k->link);
+    c->n_conns--;
+    sw_free(k);
+}
+
+void connector_forget_conns(struct sw_connector *c)
+{
+    SW_LIST_FOREACH (it, &c->conns) {
+        drop_conn(c, SW_CONTAINER_OF(it, struct conn, link));
+    }
+}
+
+static void on_conn_closed(void *arg, struct sw_qconn *q, const struct sw_qclose *why)
+{
+    struct sw_connector *c = arg;
+    struct conn *k = find_conn(c, q);
+    char peer[SW_NODEID_SHORT];
+
+    sw_log_info("connector", "gateway %s disconnected%s%.*s",
+                sw_nodeid_short(sw_qconn_peer(q), peer), why->text.n ? ": " : "",
+                (int)sw_min(why->text.n, 200), why->text.n ? why->text.p : "");
+    if (k)
+        drop_conn(c, k);
+}
+
+static void on_conn_path(void *arg, struct sw_qconn *q)
+{
+    struct sw_addr at = sw_qconn_addr(q);
+    char peer[SW_NODEID_SHORT];
+    char text[SW_ADDR_TEXT];
+
+    (void)arg;
+    sw_log_info("connector", "gateway %s is reached %s %s now",
+                sw_nodeid_short(sw_qconn_peer(q), peer),
+                sw_qconn_path(q) == SW_QPATH_RELAY ? "through the" : "directly at",
+                at.ip.family ? sw_addr_text(&at, text) : "relay");
+}
+
+void connector_set_peers(struct sw_connector *c, struct sw_slice list)
+{
+    struct sw_peers now = {0};
+    struct sw_err err = {0};
+    size_t bad = sw_peers_add_list(&now, list, &err);
+
+    if (bad)
+        sw_log_warn("connector", "%zu ids in annotation " SW_CONNECTOR_GATEWAY_IDS " ignored: %s",
+                    bad, err.msg);
+    for (size_t i = 0; i < c->fixed_peers.ids.n; i++)
+        (void)!sw_peers_add(&now, &c->fixed_peers.ids.p[i], NULL);
+    if (!now.ids.n && !c->config->open && !c->told_nobody) {
+        c->told_nobody = true;
+        sw_log_warn("connector", "no gateway is admitted yet: the control plane names none");
+    }
+    if (sw_peers_equal(&now, &c->peers)) {
+        sw_peers_done(&now);
+        return;
+    }
+    sw_peers_done(&c->peers);
+    c->peers = now;
+    sw_log_info("connector", "%zu gateways are admitted", now.ids.n);
+    if (c->config->open)
+        return;
+    SW_LIST_FOREACH (it, &c->conns) {
+        struct conn *k = SW_CONTAINER_OF(it, struct conn, link);
+
+        if (!sw_peers_has(&c->peers, sw_qconn_peer(k->q))) {
+            count(c, SW_METRIC_REFUSALS, "gateway_revoked");
+            sw_log_warn("connector", "a gateway that is not listed any more is disconnected");
+            sw_qconn_close(k->q, 0, "not admitted any more");
+        }
+    }
+}
+
+/* ---- what ---- */
+
+void connector_advertised(void *arg)
+{
+    struct sw_connector *c = arg;
+    struct sw_kube_obj **all;
+    size_t n = sw_reg_advertisements(c->reg, &all);
+    struct sw_allow now = {0};
+
+    SW_VEC_FOREACH (const struct sw_allow_entry, e, &c->fixed.entries) {
+        struct sw_allow_entry copy = *e; /* texts live with 'fixed' */
+
+        sw_vec_push(&now.entries, copy);
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct sw_err err = {0};
+        size_t bad = sw_allow_add_advertisement(&now, all[i]->json, &err);
+
+        if (bad)
+            sw_log_warn("connector", "advertisement '%.*s': %zu services ignored: %s",
+                        SW_SLICE_ARG(all[i]->name), bad, err.msg);
+        sw_kube_obj_unref(all[i]);
+    }
+    sw_free(all);
+    sw_allow_done(&c->allow);
+    c->allow = now;
+    sw_log_info("connector", "%zu destinations may be reached", now.entries.n);
+    if (c->serve)
+        sw_qserve_recheck(c->serve);
+}
+
+static void refuse(struct sw_connector *c, const struct sw_qserve_ask *ask,
+                   struct sw_qserve_verdict *ret)
+{
+    struct sw_log_line line;
+    char hex[SW_NODEID_HEX];
+
+    ret->status = 403;
+    ret->reason = "not_advertised";
+    count(c, SW_METRIC_REFUSALS, ret->reason);
+    sw_log_begin(&line, SW_LOG_WARN, "connector", "destination refused");
+    sw_log_cstr(&line, "reason", "not advertised");
+    sw_log_cstr(&line, "kind", sw_qkind_text(ask->kind));
+    sw_log_str(&line, "host", sw_slice_head(ask->host, 253));
+    sw_log_u64(&line, "port", ask->port);
+    sw_log_cstr(&line, "peer", sw_nodeid_hex(ask->peer, hex));
+    sw_log_end(&line);
+}
+
+static void add_request(struct sw_connector *c, const struct sw_request *r)
+{
+    sw_history_add(&c->history, r);
+    if (c->hooks.request)
+        c->hooks.request(c->hooks.arg, r);
+}
+
+/* An HTTP exchange inside a tunnel. */
+static void on_peeked(void *arg, const struct sw_peek_exchange *x)
+{
+    struct exchange *e = arg;
+    struct sw_request r = {.wall_ns = sw_wall_ns(),
+                           .duration_ns = x->duration_ns,
+                           .bytes_out = x->bytes_out,
+                           .status = (unsigned)x->status,
+                           .kind = x->status == 101 ? "upgrade" : "http",
+                           .reason = x->complete || x->status == 101 ? NULL : "incomplete"};
+
+    sw_request_text(r.peer, sizeof(r.peer), sw_slice_str(e->peer));
+    sw_request_text(r.method, sizeof(r.method), x->method);
+    sw_request_text(r.host, sizeof(r.host), x->host);
+    sw_request_text(r.path, sizeof(r.path), x->path);
+    add_request(e->c, &r);
+}
+
+static void on_tap(void *tag, bool from_origin, const uint8_t *p, size_t n)
+{
+    struct exchange *e = tag;
+
+    if (!e->peek)
+        e->peek = sw_peek_new(on_peeked, e);
+    sw_peek_bytes(e->peek, from_origin, p, n, sw_loop_now(e->c->loop));
+}
+
+static void authorise(void *arg, const struct sw_qserve_ask *ask, struct sw_qserve_verdict *ret)
+{
+    struct sw_connector *c = arg;
+    struct exchange *e;
+
+    if (!sw_allow_find(&c->allow, ask->host, ask->port, ask->kind == SW_QKIND_UDP)) {
+        refuse(c, ask, ret);
+        return;
+    }
+    if (ret->tag) /* asked again about one that runs */
+        return;
+    e = SW_NEW(struct exchange);
+    e->c = c;
+    (void)sw_nodeid_short(ask->peer, e->peer);
+    ret->tag = e;
+    if (ask->kind == SW_QKIND_TCP)
+        ret->tap = on_tap;
+}
+
+static void count_exchange(struct sw_connector *c, const struct sw_qserve_record *r)
+{
+    struct sw_slice labels[] = {sw_slice_str(sw_qkind_text(r->kind)),
+                                sw_slice_str(r->reason ? r->reason : "ok")};
+
+    sw_metric_add(sw_metric_get(c->shard, SW_METRIC_CONNECTOR_EXCHANGES, labels), 1);
+    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_BYTES, "in"), r->bytes_in);
+    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_BYTES, "out"), r->bytes_out);
+}
+
+static void log_exchange(const struct sw_qserve_record *r)
+{
+    struct sw_log_line line;
+    char peer[SW_NODEID_SHORT];
+
+    sw_log_begin(&line, r->reason ? SW_LOG_INFO : SW_LOG_DEBUG, "connector", "exchange ended");
+    sw_log_cstr(&line, "kind", sw_qkind_text(r->kind));
+    sw_log_str(&line, "method", r->method);
+    sw_log_str(&line, "host", sw_slice_head(r->host, 253));
+    sw_log_u64(&line, "port", r->port);
+    sw_log_u64(&line, "status", r->status);
+    sw_log_cstr(&line, "reason", r->reason);
+    sw_log_u64(&line, "bytes_in", r->bytes_in);
+    sw_log_u64(&line, "bytes_out", r->bytes_out);
+    sw_log_u64(&line, "duration_ms", r->duration_ns / SW_NS_PER_MS);
+    sw_log_cstr(&line, "peer", sw_nodeid_short(r->peer, peer));
+    sw_log_end(&line);
+}
+
+static void on_ended(void *arg, const struct sw_qserve_record *r)
+{
+    struct sw_connector *c = arg;
+    struct exchange *e = r->tag;
+    bool told = false;
+
+    count_exchange(c, r);
+    log_exchange(r);
+    if (e && e->peek) {
+        sw_peek_end(e->peek, sw_loop_now(c->loop));
+        told = sw_peek_told(e->peek) > 0;
+    }
+    if (!told) {
+        struct sw_request q = {.wall_ns = sw_wall_ns(),
+                               .duration_ns = r->duration_ns,
+                               .bytes_in = r->bytes_in,
+                               .bytes_out = r->bytes_out,
+                               .status = r->status,
+                               .kind = sw_qkind_text(r->kind),
+                               .reason = r->reason};
+
+        (void)sw_nodeid_short(r->peer, q.peer);
+        sw_request_text(q.method, sizeof(q.method), r->method);
+        (void)snprintf(q.host, sizeof(q.host), "%.*s:%u", (int)sw_min(r->host.n, 110), r->host.p,
+                       r->port);
+        sw_request_text(q.host, sizeof(q.host), sw_slice_str(q.host));
+        sw_request_text(q.path, sizeof(q.path), r->path);
+        add_request(c, &q);
+    }
+    if (e) {
+        sw_peek_free(e->peek);
+        sw_free(e);
+    }
+}
+
+struct sw_qserve *connector_serve_new(struct sw_connector *c)
+{
+    struct sw_qserve_config o = {
+        .max_streams = c->config->max_streams,
+        .no_udp = !c->config->udp,
+        .authorise = authorise,
+        .ended = on_ended,
+        .conn_closed = on_conn_closed,
+        .conn_path = on_conn_path,
+        .arg = c,
+    };
+
+    return sw_qserve_new(c->loop, &o);
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The status page of a device: what it is, who is connected, what may be reached, what came. */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "connector/connector_int.h"
+
+enum { PAGE_MAX = 4 << 20, LISTED_MAX = 200 };
+
+void connector_scrape(void *arg)
+{
+    struct sw_connector *c = arg;
+    int64_t relay = 0;
+
+    SW_LIST_FOREACH (it, &c->conns) {
+        relay += sw_qconn_path(SW_CONTAINER_OF(it, struct conn, link)->q) == SW_QPATH_RELAY;
+    }
+    sw_metric_set(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_CONNECTIONS, "relay"), relay);
+    sw_metric_set(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_CONNECTIONS, "direct"),
+                  (int64_t)c->n_conns - relay);
+    sw_metric_set(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_LIVE, NULL), sw_reg_live(c->reg));
+}
+
+/* ---- JSON ---- */
+
+static void put_str(struct sw_jw *w, const char *key, const char *value)
+{
+    sw_jw_name(w, key);
+    sw_jw_str(w, value);
+}
+
+static void put_u64(struct sw_jw *w, const char *key, uint64_t value)
+{
+    sw_jw_name(w, key);
+    sw_jw_u64(w, value);
+}
+
+static void put_bool(struct sw_jw *w, const char *key, bool value)
+{
+    sw_jw_name(w, key);
+    sw_jw_bool(w, value);
+}
+
+static void put_time(struct sw_jw *w, const char *key, uint64_t wall_ns)
+{
+    char text[SW_RFC3339_LEN];
+
+    if (wall_ns)
+        put_str(w, key, sw_rfc3339(wall_ns, 0, text));
+}
+
+static void put_api(struct sw_jw *w, const struct sw_connector *c)
+{
+    sw_jw_name(w, "api");
+    sw_jw_object(w);
+    put_bool(w, "up", c->api_up);
+    put_str(w, "step", sw_reg_step(c->reg));
+    put_u64(w, "code", (uint64_t)c->api_code);
+    put_str(w, "message", c->api_message);
+    put_time(w, "since", c->api_since_ns);
+    sw_jw_object_end(w);
+}
+
+static void put_conns(struct sw_jw *w, const struct sw_connector *c)
+{
+    size_t left = LISTED_MAX;
+
+    sw_jw_name(w, "connections");
+    sw_jw_array(w);
+    SW_LIST_FOREACH (it, &c->conns) {
+        struct conn *k = SW_CONTAINER_OF(it, struct conn, link);
+        struct sw_addr at = sw_qconn_addr(k->q);
+        char text[SW_ADDR_TEXT];
+        char hex[SW_NODEID_HEX];
+
+        if (left-- == 0)
+            break;
+        sw_jw_object(w);
+        put_str(w, "peer", sw_nodeid_hex(sw_qconn_peer(k->q), hex));
+        put_str(w, "path", sw_qconn_path(k->q) == SW_QPATH_RELAY ? "relay" : "direct");
+        if (at.ip.family)
+            put_str(w, "address", sw_addr_text(&at, text));
+        put_u64(w, "rttUs", sw_qconn_rtt_ns(k->q) / SW_NS_PER_US);
+        put_u64(w, "streams", sw_qconn_streams(k->q));
+        put_time(w, "since", k->since_ns);
+        sw_jw_object_end(w);
+    }
+    sw_jw_array_end(w);
+}
+
+static void put_lists(struct sw_jw *w, const struct sw_connector *c)
+{
+    SW_ARENA_AUTO a = {0};
+
+    sw_jw_name(w, "addresses");
+    sw_jw_array(w);
+    for (size_t i = 0; i < c->addrs.n; i++) {
+        char text[SW_ADDR_TEXT];
+
+        sw_jw_str(w, sw_addr_text(&c->addrs.a[i], text));
+    }
+    sw_jw_array_end(w);
+    sw_jw_name(w, "gateways");
+    sw_jw_array(w);
+    for (size_t i = 0; i < sw_min(c->peers.ids.n, LISTED_MAX); i++) {
+        char hex[SW_NODEID_HEX];
+
+        sw_jw_str(w, sw_nodeid_hex(&c->peers.ids.p[i], hex));
+    }
+    sw_jw_array_end(w);
+    sw_jw_name(w, "destinations");
+    sw_jw_array(w);
+    for (size_t i = 0; i < sw_min(c->allow.entries.n, LISTED_MAX); i++) {
+        sw_jw_object(w);
+        put_str(w, "to", sw_allow_text(&a, &c->allow.entries.p[i]));
+        sw_jw_name(w, "from");
+        sw_jw_string(w, c->allow.entries.p[i].from);
+        sw_jw_object_end(w);
+    }
+    sw_jw_array_end(w);
+}
+
+static void put_totals(struct sw_jw *w, const struct sw_connector *c)
+{
+    struct sw_qserve_stats s = {0};
+
+    sw_qserve_stats(c->serve, &s);
+    sw_jw_name(w, "exchanges");
+    sw_jw_object(w);
+    put_u64(w, "active", s.streams);
+    put_u64(w, "accepted", s.accepted);
+    put_u64(w, "denied", s.denied);
+    put_u64(w, "failed", s.failed);
+    put_u64(w, "completed", s.completed);
+    put_u64(w, "malformed", s.malformed);
+    put_u64(w, "bytesIn", s.bytes_in);
+    put_u64(w, "bytesOut", s.bytes_out);
+    sw_jw_object_end(w);
+}
+
+static int write_status(const struct sw_connector *c, struct sw_buf *out)
+{
+    const struct sw_json_write_opts pretty = {.indent = 2};
+    const struct sw_kube_obj *o = sw_reg_connector(c->reg);
+    struct sw_jw w;
+
+    sw_jw_begin(&w, out, &pretty);
+    sw_jw_object(&w);
+    put_str(&w, "id", c->id);
+    put_str(&w, "version", SW_VERSION);
+    put_str(&w, "namespace", c->ns);
+    sw_jw_name(&w, "connector");
+    sw_jw_string(&w, o ? o->name : SW_SLICE_LIT(""));
+    put_bool(&w, "live", sw_reg_live(c->reg));
+    put_bool(&w, "draining", c->draining);
+    put_bool(&w, "open", c->config->open);
+    put_time(&w, "started", c->started_ns);
+    put_api(&w, c);
+    sw_jw_name(&w, "conditions");
+    if (o && sw_json_walk(o->json, "status", "conditions", NULL))
+        sw_jw_value(&w, sw_json_walk(o->json, "status", "conditions", NULL));
+    else
+        sw_jw_null(&w);
+    sw_jw_name(&w, "relay");
+    sw_jw_object(&w);
+    put_str(&w, "url", c->relay ? c->relay : "");
+    put_bool(&w, "up", c->relay_up);
+    sw_jw_object_end(&w);
+    put_lists(&w, c);
+    put_conns(&w, c);
+    put_totals(&w, c);
+    sw_jw_name(&w, "requests");
+    sw_jw_array(&w);
+    for (size_t i = 0; i < sw_history_count(&c->history); i++)
+        sw_request_json(&w, sw_history_at(&c->history, i));
+    sw_jw_array_end(&w);
+    sw_jw_object_end(&w);
+    return sw_jw_end(&w);
+}
+
+/* ---- HTML ---- */
+
+/* Text from elsewhere, made harmless. */
+static int put_html(struct sw_buf *b, struct sw_slice s)
+{
+    int rc = SW_OK;
+
+    for (size_t i = 0; i < s.n && rc == SW_OK; i++) {
+        switch (s.p[i]) {
+        case '<':
+            rc = sw_buf_append_str(b, "&lt;");
+            break;
+        case '>':
+            rc = sw_buf_append_str(b, "&gt;");
+            break;
+        case '&':
+            rc = sw_buf_append_str(b, "&amp;");
+            break;
+        case '"':
+            rc = sw_buf_append_str(b, "&quot;");
+            break;
+        default:
+            rc = sw_buf_putc(b, s.p[i]);
+        }
+    }
+    return rc;
+}
+
+static int put_cell(struct sw_buf *b, struct sw_slice s)
+{
+    int rc = sw_buf_append_str(b, "<td>");
+
+    if (rc == SW_OK)
+        rc = put_html(b, s);
+    return rc == SW_OK ? sw_buf_append_str(b, "</td>") : rc;
+}
+
+static int put_row(struct sw_buf *b, const char *what, struct sw_slice value)
+{
+    int rc = sw_buf_printf(b, "<tr><th>%s</th>", what);
+
+    if (rc == SW_OK)
+        rc = put_cell(b, value);
+    return rc == SW_OK ? sw_buf_append_str(b, "</tr>\n") : rc;
+}
+
+static int put_summary(struct sw_buf *b, const struct sw_connector *c)
+{
+    const struct sw_kube_obj *o = sw_reg_connector(c->reg);
+    SW_ARENA_AUTO a = {0};
+    const char *api = sw_arena_printf(&a, "%s%s%s", c->api_up ? "answers" : "does not answer",
+                                      c->api_message[0] ? ": " : "", c->api_message);
+    const char *relay = !c->relay ? "none"
+                                  : sw_arena_printf(&a, "%s (%s)", c->relay,
+                                                    c->relay_up ? "connected" : "not connected");
+    int rc = sw_buf_append_str(b, "<table>\n");
+
+    if (rc == SW_OK)
+        rc = put_row(b, "State",
+                     sw_slice_str(c->draining           ? "draining"
+                                  : sw_reg_live(c->reg) ? "online"
+                                                        : "offline"));
+    if (rc == SW_OK)
+        rc = put_row(b, "NodeID", sw_slice_str(c->id));
+    if (rc == SW_OK)
+        rc = put_row(b, "Connector",
+                     sw_slice_str(sw_arena_printf(&a, "%s/%.*s", c->ns, o ? (int)o->name.n : 1,
+                                                  o ? o->name.p : "?")));
+    if (rc == SW_OK)
+        rc = put_row(b, "API", sw_slice_str(api));
+    if (rc == SW_OK)
+        rc = put_row(b, "Relay", sw_slice_str(relay));
+    for (size_t i = 0; i < c->addrs.n && rc == SW_OK; i++) {
+        char text[SW_ADDR_TEXT];
+
+        rc = put_row(b, "Address", sw_slice_str(sw_addr_text(&c->addrs.a[i], text)));
+    }
+    for (size_t i = 0; i < sw_min(c->allow.entries.n, LISTED_MAX) && rc == SW_OK; i++)
+        rc = put_row(b, "Reaches", sw_slice_str(sw_allow_text(&a, &c->allow.entries.p[i])));
+    return rc == SW_OK ? sw_buf_append_str(b, "</table>\n") : rc;
+}
+
+static int put_gateways(struct sw_buf *b, const struct sw_connector *c)
+{
+    int rc = sw_buf_printf(b, "<h2>Gateways connected: %zu</h2>\n<table>\n", c->n_conns);
+
+    SW_LIST_FOREACH (it, &c->conns) {
+        struct conn *k = SW_CONTAINER_OF(it, struct conn, link);
+        struct sw_addr at = sw_qconn_addr(k->q);
+        char text[SW_ADDR_TEXT];
+        char hex[SW_NODEID_HEX];
+
+        if (rc == SW_OK)
+            rc = sw_buf_printf(b,
+                               "<tr><td>%s</td><td>%s</td><td>%.1f ms</td><td>%zu open</td></tr>\n",
+                               sw_nodeid_hex(sw_qconn_peer(k->q), hex),
+                               at.ip.family ? sw_addr_text(&at, text) : "through the relay",
+                               (double)sw_qconn_rtt_ns(k->q) / 1e6, sw_qconn_streams(k->q));
+    }
+    return rc == SW_OK ? sw_buf_append_str(b, "</table>\n") : rc;
+}
+
+static int put_requests(struct sw_buf *b, const struct sw_connector *c)
+{
+    int rc = sw_buf_append_str(b, "<h2>Last requests</h2>\n<table>\n");
+
+    for (size_t i = 0; i < sw_min(sw_history_count(&c->history), 50) && rc == SW_OK; i++) {
+        const struct sw_request *r = sw_history_at(&c->history, i);
+        char when[SW_RFC3339_LEN];
+
+        rc = sw_buf_printf(b, "<tr><td>%.8s</td>", sw_rfc3339(r->wall_ns, 0, when) + 11);
+        if (rc == SW_OK)
+            rc = put_cell(b, sw_slice_str(r->method[0] ? r->method : r->kind));
+        if (rc == SW_OK)
+            rc = put_cell(b, sw_slice_str(r->host));
+        if (rc == SW_OK)
+            rc = put_cell(b, sw_slice_str(r->path));
+        if (rc == SW_OK)
+            rc = sw_buf_printf(b, "<td>%u</td><td>%.1f ms</td></tr>\n", r->status,
+                               (double)r->duration_ns / 1e6);
+    }
+    return rc == SW_OK ? sw_buf_append_str(b, "</table>\n") : rc;
+}
+
+static int write_page(const struct sw_connector *c, struct sw_buf *b)
+{
+    int rc = sw_buf_append_str(
+        b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+           "<meta http-equiv=\"refresh\" content=\"2\"><title>spanwire connector</title>\n"
+           "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
+           "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}</style></head>\n"
+           "<body><h1>spanwire connector</h1>\n");
+
+    if (rc == SW_OK)
+        rc = put_summary(b, c);
+    if (rc == SW_OK)
+        rc = put_gateways(b, c);
+    if (rc == SW_OK)
+        rc = put_requests(b, c);
+    if (rc == SW_OK)
+        rc =
+            sw_buf_append_str(b, "<p><a href=\"status\">status</a> <a href=\"metrics\">metrics</a> "
+                                 "<a href=\"ready\">ready</a></p></body></html>\n");
+    return rc;
+}
+
+bool connector_page(struct sw_http_req *req, struct sw_http_resp *resp, void *arg)
+{
+    struct sw_connector *c = arg;
+    SW_BUF_AUTO body = {.max = PAGE_MAX};
+    bool index = sw_slice_eq_str(req->path, "/");
+    int rc;
+
+    if (!index && !sw_slice_eq_str(req->path, "/status"))
+        return false;
+    if (!sw_http_only_get(req, resp))
+        return true;
+    rc = index ? write_page(c, &body) : write_status(c, &body);
+    if (rc != SW_OK)
+        sw_http_send_text(resp, 500, "page too large\n");
+    else
+        sw_http_send_buf(resp, 200, index ? "text/html; charset=utf-8" : "application/json", &body);
+    return true;
+}
