@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "cmd/control_connector.h"
+#include "cmd/control_dns.h"
 #include "cmd/control_gateway.h"
 #include "control/gateway/controller.h"
 #include "control/trust.h"
@@ -32,6 +34,9 @@ struct control_options {
     const char *trust_roots;
     bool gateway;
     struct sw_control_gateway_opts gw;
+    bool connector;
+    struct sw_control_connector_opts cn;
+    struct sw_control_dns_opts dns;
     uint64_t drain;
     const char *log_level;
     int log_format;
@@ -161,6 +166,123 @@ static const struct sw_opt table[] = {
      .arg = "ADDR|PATH",
      .help = "where data planes send CONNECT requests for connectors [127.0.0.1:15040]"},
 
+    {.type = SW_OPT_GROUP, .help = "Connectors"},
+    {.name = "connector",
+     .env = "SPANWIRE_CONNECTOR",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(connector),
+     .def = "true",
+     .help = "keep Connectors and their Leases, and serve HTTPProxies"},
+    {.name = "connector-lease",
+     .type = SW_OPT_DURATION,
+     .offset = OPT(cn.lease),
+     .def = "30s",
+     .help = "how long a connector that does not report counts as alive"},
+    {.name = "connector-gateway-class",
+     .type = SW_OPT_STR,
+     .offset = OPT(cn.gateway_class),
+     .def = "spanwire",
+     .arg = "NAME",
+     .help = "GatewayClass of the Gateways made for HTTPProxies; made when missing"},
+    {.name = "target-domain",
+     .env = "SPANWIRE_TARGET_DOMAIN",
+     .type = SW_OPT_STR,
+     .offset = OPT(cn.target_domain),
+     .def = "connect.localhost",
+     .arg = "DOMAIN",
+     .help = "every HTTPProxy gets a name below this domain"},
+    {.name = "gateway-id",
+     .type = SW_OPT_LIST,
+     .offset = OPT(cn.gateway_ids),
+     .arg = "NODEID",
+     .help = "a gateway that connectors shall let in, besides those that registered themselves; may "
+             "be repeated"},
+    {.name = "relay-url",
+     .env = "SPANWIRE_RELAY_URL",
+     .type = SW_OPT_STR,
+     .offset = OPT(cn.relay_url),
+     .arg = "URL",
+     .help = "relay that connectors without one of their own are told to use"},
+    {.name = "connector-certificates",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(cn.certificates),
+     .def = "true",
+     .help = "issue certificates for the names of HTTPProxies, from the CA in DIR/connect-ca"},
+    {.name = "envoy-patch-policies",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(cn.patch_policies),
+     .help = "write EnvoyPatchPolicies for HTTPProxies with connectors, for an Envoy Gateway "
+             "without the extension server"},
+
+    {.type = SW_OPT_GROUP, .help = "Discovery DNS"},
+    {.name = "dns-listen",
+     .env = "SPANWIRE_DNS_LISTEN",
+     .type = SW_OPT_LIST,
+     .offset = OPT(dns.listen),
+     .arg = "ADDR",
+     .help = "serve the zone of connectors here, UDP and TCP; may be repeated"},
+    {.name = "dns-zone",
+     .env = "SPANWIRE_DNS_ZONE",
+     .type = SW_OPT_STR,
+     .offset = OPT(dns.zone),
+     .arg = "ZONE",
+     .help = "where connectors are published: _iroh.<key>.ZONE"},
+    {.name = "dns-ns",
+     .env = "SPANWIRE_DNS_NS",
+     .type = SW_OPT_LIST,
+     .offset = OPT(dns.ns),
+     .arg = "NAME[=IP]",
+     .help = "a server of the zone, the first is the primary; a name without a dot stands below "
+             "the zone; may be repeated, also for further addresses [ns=the address listened on]"},
+    {.name = "dns-ttl",
+     .type = SW_OPT_U32,
+     .offset = OPT(dns.ttl),
+     .def = "5",
+     .min = 1,
+     .max = 86400,
+     .help = "seconds that resolvers may remember a connector, or that there is none"},
+    {.name = "dns-secondary",
+     .env = "SPANWIRE_DNS_SECONDARY",
+     .type = SW_OPT_LIST,
+     .offset = OPT(dns.secondaries),
+     .arg = "IP[:PORT]",
+     .help = "told about changes, and allowed to transfer the zone; may be repeated"},
+    {.name = "dns-transfer-key",
+     .type = SW_OPT_LIST,
+     .offset = OPT(dns.keys),
+     .arg = "FILE",
+     .help = "TSIG key (hmac-sha256) that allows to transfer the zone; when there is one, "
+             "addresses alone do not; may be repeated"},
+    {.name = "dns-rate",
+     .type = SW_OPT_U32,
+     .offset = OPT(dns.rate),
+     .def = "200",
+     .max = 1000000,
+     .help = "UDP answers per second to one network (/24 or /56); 0 does not limit"},
+    {.name = "dns-stale",
+     .type = SW_OPT_DURATION,
+     .offset = OPT(dns.stale_ns),
+     .def = "10m",
+     .help = "a connector that was not ready for so long is withdrawn, and its key free for "
+             "another; 0 keeps it"},
+    {.name = "dns-update",
+     .env = "SPANWIRE_DNS_UPDATE",
+     .type = SW_OPT_STR,
+     .offset = OPT(dns.update),
+     .arg = "IP[:PORT]",
+     .help = "keep the records in the zone of this server, by dynamic updates"},
+    {.name = "dns-tsig-key",
+     .env = "SPANWIRE_DNS_TSIG_KEY",
+     .type = SW_OPT_STR,
+     .offset = OPT(dns.tsig_key),
+     .arg = "FILE",
+     .help = "TSIG key (hmac-sha256) of updates"},
+    {.name = "dns-owner",
+     .type = SW_OPT_STR,
+     .offset = OPT(dns.owner),
+     .arg = "NAME",
+     .help = "our name among the publishers of that zone [made once, in DIR/dns-owner]"},
+
     {.type = SW_OPT_GROUP, .help = "Process"},
     {.name = "drain",
      .type = SW_OPT_DURATION,
@@ -197,6 +319,8 @@ struct run {
     struct sw_kube_client *client; /* of the controllers; NULL: none run */
     struct sw_trust *trust;
     struct sw_control_gateway *gateway;
+    struct sw_control_connector *connector;
+    struct sw_control_dns *dns;
     uint64_t drain;
     bool stopping;
     bool stopped;
@@ -227,6 +351,26 @@ static void stop_gateway(void *arg)
         stop_api(r);
 }
 
+static void stop_connector(void *arg)
+{
+    struct run *r = arg;
+
+    if (r->connector)
+        sw_control_connector_stop(r->connector, stop_gateway, r);
+    else
+        stop_gateway(r);
+}
+
+static void stop_dns(void *arg)
+{
+    struct run *r = arg;
+
+    if (r->dns)
+        sw_control_dns_stop(r->dns, stop_connector, r);
+    else
+        stop_connector(r);
+}
+
 static int start_trust(struct run *r, const struct control_options *o, struct sw_err *err)
 {
     struct sw_trust_opts trust = {.lease_ns = SW_SLICE_LIT("kube-system"),
@@ -253,7 +397,7 @@ static int start_controllers(struct run *r, const struct control_options *o, str
     struct sw_kube_config config = {0};
     int rc;
 
-    if (!o->trust_roots && !o->gateway)
+    if (!o->trust_roots && !o->gateway && !o->connector && !sw_control_dns_wanted(&o->dns))
         return SW_OK;
     rc = sw_kubeconfig_load(path, NULL, &config, err);
     if (rc != SW_OK)
@@ -266,6 +410,16 @@ static int start_controllers(struct run *r, const struct control_options *o, str
     if (rc == SW_OK && o->gateway) {
         r->gateway = sw_control_gateway_new(r->loop, r->api, r->client, &o->gw, err);
         rc = r->gateway ? SW_OK : err->rc;
+    }
+    if (rc == SW_OK && o->connector) {
+        r->connector = sw_control_connector_new(r->client, &o->cn, err);
+        rc = r->connector ? SW_OK : err->rc;
+    }
+    if (rc == SW_OK && sw_control_dns_wanted(&o->dns)) {
+        r->dns = sw_control_dns_new(r->loop, r->client,
+                                    r->gateway ? sw_control_gateway_metrics(r->gateway) : NULL,
+                                    &o->dns, err);
+        rc = r->dns ? SW_OK : err->rc;
     }
     return rc;
 }
@@ -281,9 +435,9 @@ static void on_signal(int signo, void *arg)
     sw_log_info("control", "stopping on signal %d", signo);
     r->stopping = true;
     if (r->trust)
-        sw_trust_stop(r->trust, stop_gateway, r);
+        sw_trust_stop(r->trust, stop_dns, r);
     else
-        stop_gateway(r);
+        stop_dns(r);
 }
 
 static int serve(const struct control_options *o, struct sw_err *err)
@@ -323,11 +477,18 @@ static int serve(const struct control_options *o, struct sw_err *err)
 
             sw_log_info("control", "xDS on %s", sw_addr_text(&xds, text));
         }
+        if (r.dns && sw_control_dns_addr(r.dns).port) {
+            struct sw_addr dns = sw_control_dns_addr(r.dns);
+
+            sw_log_info("control", "DNS on %s", sw_addr_text(&dns, text));
+        }
         if (rc == SW_OK && !r.stopping)
             sw_log_info("control", "ready on https://%s", sw_addr_text(&at, text));
         if (rc == SW_OK && !r.stopped)
             sw_loop_run(r.loop);
         sw_trust_free(r.trust);
+        sw_control_dns_free(r.dns);
+        sw_control_connector_free(r.connector);
         sw_control_gateway_free(r.gateway);
         sw_kube_client_free(r.client);
         sw_api_free(r.api);
@@ -348,6 +509,12 @@ int sw_cmd_control(int argc, char **argv)
         rc = sw_log_filter(sw_slice_str(o.log_level), true, &err);
     if (rc == SW_OK) {
         sw_log_start(STDERR_FILENO, (enum sw_log_format)o.log_format);
+        o.cn.data = o.data;
+        o.cn.dns = sw_control_dns_wanted(&o.dns);
+        o.dns.data = o.data;
+        o.cn.gateway_controller = o.gw.controller;
+        o.cn.port_offset = o.gw.port_offset;
+        o.cn.dns_stale_ns = o.dns.stale_ns;
         rc = serve(&o, &err);
         sw_log_stop();
     }

@@ -226,6 +226,11 @@ struct sw_addr sw_control_gateway_addr(const struct sw_control_gateway *g)
     return g->bound;
 }
 
+struct sw_metrics_shard *sw_control_gateway_metrics(const struct sw_control_gateway *g)
+{
+    return g->shard;
+}
+
 static void on_controller_stopped(void *arg)
 {
     struct sw_control_gateway *g = arg;

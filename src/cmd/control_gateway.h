@@ -10,6 +10,7 @@ struct sw_api;
 struct sw_kube_client;
 struct sw_loop;
 struct sw_control_gateway;
+struct sw_metrics_shard;
 
 struct sw_control_gateway_opts {
     struct sw_addr listen;     /* of the xDS server */
@@ -29,6 +30,8 @@ sw_control_gateway_new(struct sw_loop *l, struct sw_api *api, struct sw_kube_cli
                        const struct sw_control_gateway_opts *o, struct sw_err *err);
 /* Where the xDS server listens. */
 struct sw_addr sw_control_gateway_addr(const struct sw_control_gateway *g);
+/* What its page of metrics shows, for others of the same loop to count in. */
+struct sw_metrics_shard *sw_control_gateway_metrics(const struct sw_control_gateway *g);
 /* Stops building and serving; done comes from the loop. */
 void sw_control_gateway_stop(struct sw_control_gateway *g, uint64_t deadline_ns,
                              void (*done)(void *arg), void *arg);

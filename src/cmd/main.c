@@ -10,6 +10,8 @@
 #include "cmd/store.h"
 #include "gateway/gateway.h"
 #include "node/config.h"
+#include "relay/relay.h"
+#include "sidecar/sidecar.h"
 
 static int cmd_help(int argc, char **argv);
 static int cmd_version(int argc, char **argv);
@@ -25,11 +27,18 @@ static const struct command {
      &sw_node_options},
     {"gateway", "serve HTTP, TLS, TCP and UDP as xDS resources say", sw_cmd_gateway,
      &sw_gateway_options},
+    {"sidecar", "carry a gateway's requests to devices, found by their key", sw_cmd_sidecar,
+     &sw_sidecar_options},
+    {"relay", "forward packets between nodes that cannot reach each other", sw_cmd_relay,
+     &sw_relay_options},
     {"cert", "make a certificate authority, issue and explain certificates", sw_cmd_cert, NULL},
     {"cni", "redirect a pod's connections to the node", sw_cmd_cni, &sw_cni_redirect_options},
     {"store", "check, back up and restore the control plane's objects", sw_cmd_store,
      &sw_store_options},
     {"control", "serve the API from an embedded store", sw_cmd_control, &sw_control_options},
+    {"connector", "connect this device to the fabric by its key", sw_cmd_connector,
+     &sw_connector_options},
+    {"expose", "give a service of this machine a public name", sw_cmd_expose, &sw_expose_options},
     {"envoy", "print a bootstrap for an Envoy that we program", sw_cmd_envoy, &sw_envoy_options},
     {"xds", "say what Envoy would refuse in xDS resources", sw_cmd_xds, &sw_xds_options},
     {"status", "list data planes and what they accepted of their configuration", sw_cmd_status,

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +108,7 @@ struct up {
     struct sw_supervised roles[SW_SUPERVISED_MAX];
     size_t n_roles;
     struct sw_demo_app *app;
+    const char *data; /* absolute: what is printed works from every directory */
     const char *kubeconfig;
     const char *relay_url;
     uint64_t begin_ns;
@@ -123,7 +125,7 @@ struct up {
 
 static const char *path(struct up *u, const char *name)
 {
-    return sw_arena_printf(u->arena, "%s/%s", u->set->data, name);
+    return sw_arena_printf(u->arena, "%s/%s", u->data, name);
 }
 
 static struct sw_addr local(const struct up *u, uint32_t port)
@@ -172,13 +174,14 @@ static void add_control(struct up *u)
     r->ready = u->set->listen;
     r->ready_path = "/readyz";
     r->ready_ca = path(u, "pki/root.crt");
-    give(r, "--data", u->set->data);
+    give(r, "--data", u->data);
     give(r, "--listen", addr_text(u, &u->set->listen));
     give(r, "--xds-listen", local_text(u, PORT_XDS));
     give(r, "--gateway-addresses", u->set->address);
     give(r, "--gateway-port-offset", sw_arena_printf(u->arena, "%" PRIu32, u->set->port_offset));
     give(r, "--connect-proxy", path(u, "run/sidecar.sock"));
     give(r, "--target-domain", u->set->target_domain);
+    give(r, "--relay-url", u->relay_url);
     give(r, "--log-level", u->set->log_level);
     give(r, "--loopback-endpoints", NULL);
 }
@@ -387,18 +390,20 @@ static int make_dir(const char *dir, struct sw_err *err)
 
 static int prepare(struct up *u)
 {
+    char real[PATH_MAX];
     int rc = make_dir(u->set->data, u->err);
-    char *real;
 
-    if (rc == SW_OK)
-        rc = make_dir(path(u, "run"), u->err);
+    if (rc == SW_OK && !realpath(u->set->data, real))
+        rc = sw_err_sys(u->err, errno, "%s", u->set->data);
+    if (rc != SW_OK)
+        return rc;
+    u->data = sw_arena_printf(u->arena, "%s", real);
+    u->kubeconfig = path(u, "admin.kubeconfig");
+    rc = make_dir(path(u, "run"), u->err);
     if (rc == SW_OK)
         rc = make_dir(path(u, "log"), u->err);
     if (rc != SW_OK)
         return rc;
-    real = realpath(u->set->data, NULL); /* what is printed works from every directory */
-    u->kubeconfig = sw_arena_printf(u->arena, "%s/admin.kubeconfig", real ? real : u->set->data);
-    free(real); /* NOLINT: from libc */
     u->relay_url = u->set->relay_url;
     if (!u->relay_url)
         u->relay_url = sw_arena_printf(u->arena, "http://%s/", addr_text(u, &u->set->relay));

@@ -97,7 +97,7 @@ int sw_allow_add(struct sw_allow *a, struct sw_slice host, uint16_t port, bool u
             e.wildcard = true;
             name = sw_slice_from(name, 2);
         }
-        if (!(e.wildcard && name.n == 0) && !name_valid(name))
+        if (!(e.wildcard && host.n == 1) && !name_valid(name))
             return sw_err_set(err, SW_EINVAL, "'%.*s': neither an address nor a DNS name",
                               (int)sw_min(host.n, 100), host.p);
     }

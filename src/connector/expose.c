@@ -23,6 +23,7 @@
 
 #define BACKOFF_MAX (30 * SW_NS_PER_S)
 #define REMOVE_NS   (8 * SW_NS_PER_S)
+#define PATIENCE_NS SW_NS_PER_S
 #define MANAGER     "spanwire-expose"
 
 static const struct sw_kube_gvr proxy_gvr = {.group = SW_CONNECTOR_GROUP,
@@ -77,6 +78,7 @@ struct expose {
     struct sw_informer *informer;
     struct sw_kube_obj *proxy; /* as last seen */
     struct sw_defer judge;
+    struct sw_timer patience; /* what is waited for is said only when it takes a while */
     bool ready;
     char *url;
     struct sw_probe *probe;
@@ -197,6 +199,13 @@ static void on_ready(struct expose *x, const char *url)
     begin_probe(x);
 }
 
+static void look_again(struct expose *x);
+
+static void on_patience(struct sw_timer *t)
+{
+    look_again(SW_CONTAINER_OF(t, struct expose, patience));
+}
+
 static void on_judge(struct sw_defer *d)
 {
     struct expose *x = SW_CONTAINER_OF(d, struct expose, judge);
@@ -214,6 +223,10 @@ static void on_judge(struct sw_defer *d)
     }
     if (x->ready)
         return;
+    if (sw_loop_now(x->loop) - x->begun_ns < PATIENCE_NS) {
+        s.waiting = sw_slice(NULL, 0);
+        sw_timer_start(x->loop, &x->patience, PATIENCE_NS, on_patience);
+    }
     sw_view_progress(&x->view, &s);
     url = sw_expose_url(&a, x->proxy->json, x->cfg->redirect);
     if (s.ready && url)
@@ -618,6 +631,7 @@ static void finish(struct expose *x)
     sw_defer_cancel(&x->judge);
     sw_timer_stop(x->loop, &x->retry);
     sw_timer_stop(x->loop, &x->deadline);
+    sw_timer_stop(x->loop, &x->patience);
     sw_connector_free(x->device);
     sw_free(x->connector);
     sw_free(x->other);

@@ -316,12 +316,12 @@ void sw_expose_judge(const struct sw_json *proxy, const struct sw_json *connecto
         struct sw_slice reason;
         struct sw_slice message;
         struct sw_slice status = condition_of(obj, steps[i].type, &reason, &message);
-        bool waived = steps[i].optional && (status.n == 0 || !need_tls);
-
+        bool done = sw_condition_true(obj, steps[i].type);
         /* A certificate that is not there yet keeps nobody from plain HTTP. */
-        if (i != SW_EXPOSE_CERTIFICATES_READY)
-            waived = steps[i].optional && status.n == 0;
-        ret->done[i] = sw_condition_true(obj, steps[i].type) || waived;
+        bool needless = i == SW_EXPOSE_CERTIFICATES_READY && !need_tls;
+
+        ret->waived[i] = !done && steps[i].optional && (status.n == 0 || needless);
+        ret->done[i] = done || ret->waived[i];
         if (!ret->done[i] && ret->ready) {
             ret->ready = false;
             ret->waiting = message;

@@ -58,6 +58,7 @@ const char *sw_expose_step_name(enum sw_expose_step s);
 
 struct sw_expose_state {
     bool done[SW_EXPOSE_STEPS];
+    bool waived[SW_EXPOSE_STEPS]; /* of these, steps that nobody takes here */
     bool ready;
     struct sw_slice waiting; /* message of the first step that is not done; may be empty */
     struct sw_slice failed;  /* nothing will come of it; empty: it still may */

@@ -100,7 +100,7 @@ static const char *step_text(enum sw_expose_step s)
 void sw_view_progress(struct sw_expose_view *v, const struct sw_expose_state *s)
 {
     for (size_t i = 0; i < SW_EXPOSE_STEPS; i++) {
-        if (!s->done[i] || v->said[i])
+        if (!s->done[i] || s->waived[i] || v->said[i])
             continue;
         v->said[i] = true;
         if (v->json) {

@@ -123,6 +123,16 @@ static void on_patched(void *arg, struct sw_kube_reply *p)
     sw_timer_start(r->loop, &r->patch_retry, r->patch_backoff_ns, on_patch_retry);
 }
 
+/*
+ * Before the Lease is ours another process may be the device: its addresses are not replaced by
+ * ours, which would take its traffic away.
+ */
+static bool may_patch(const struct sw_reg *r)
+{
+    return r->step == STEP_FOLLOW && !r->patch && r->seen && r->have_details &&
+           (!r->hold || sw_hold_live(r->hold));
+}
+
 static void patch_status(struct sw_reg *r)
 {
     SW_ARENA_AUTO a = {0};
@@ -136,7 +146,7 @@ static void patch_status(struct sw_reg *r)
                               .field_manager = MANAGER,
                               .timeout_ns = CALL_NS};
 
-    if (r->step != STEP_FOLLOW || r->patch || !r->seen || !r->have_details)
+    if (!may_patch(r))
         return;
     status = sw_details_patch(&a, &r->details, r->seen->json, sw_wall_ns());
     if (!status)
@@ -164,6 +174,8 @@ static void on_renewed(void *arg, bool ok, int code, struct sw_slice message)
     struct sw_reg *r = arg;
 
     r->o.answered(r->o.arg, ok, code, message);
+    if (ok)
+        patch_status(r);
 }
 
 static void on_restart(struct sw_defer *d);

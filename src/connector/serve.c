@@ -148,6 +148,7 @@ void connector_advertised(void *arg)
     struct sw_kube_obj **all;
     size_t n = sw_reg_advertisements(c->reg, &all);
     struct sw_allow now = {0};
+    size_t before = c->allow.entries.n;
 
     SW_VEC_FOREACH (const struct sw_allow_entry, e, &c->fixed.entries) {
         struct sw_allow_entry copy = *e; /* texts live with 'fixed' */
@@ -166,7 +167,8 @@ void connector_advertised(void *arg)
     sw_free(all);
     sw_allow_done(&c->allow);
     c->allow = now;
-    sw_log_info("connector", "%zu destinations may be reached", now.entries.n);
+    if (now.entries.n != before)
+        sw_log_info("connector", "%zu destinations may be reached", now.entries.n);
     if (c->serve)
         sw_qserve_recheck(c->serve);
 }

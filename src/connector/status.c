@@ -176,7 +176,7 @@ static int write_status(const struct sw_connector *c, struct sw_buf *out)
         sw_request_json(&w, sw_history_at(&c->history, i));
     sw_jw_array_end(&w);
     sw_jw_object_end(&w);
-    return sw_jw_end(&w);
+    return sw_jw_end(&w) == SW_OK ? sw_buf_putc(out, '\n') : SW_ELIMIT;
 }
 
 /* ---- HTML ---- */

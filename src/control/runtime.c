@@ -44,6 +44,31 @@ static void publish(struct sw_control *c, const struct sw_output *now)
     sw_free(list);
 }
 
+static void on_expiry(struct sw_timer *t)
+{
+    struct sw_control *c = SW_CONTAINER_OF(t, struct sw_control, expiry);
+
+    c->dirty = true;
+    schedule(c);
+}
+
+/*
+ * The wall clock may be set while we wait: looked at again every minute at the latest. A clock
+ * that stands where it must not wake us is no reason to spin.
+ */
+static void await_expiry(struct sw_control *c)
+{
+    uint64_t now = sw_wall_ns();
+    uint64_t wait;
+
+    sw_timer_stop(c->loop, &c->expiry);
+    if (!c->o.timed || !c->started || !c->last->expires_ns)
+        return;
+    wait = c->last->expires_ns > now ? c->last->expires_ns - now : 0;
+    wait = sw_max(wait, SW_NS_PER_MS);
+    sw_timer_start(c->loop, &c->expiry, sw_min(wait, 60 * SW_NS_PER_S), on_expiry);
+}
+
 static void job_done(struct sw_control *c, struct build_job *j)
 {
     struct sw_output *old = c->last;
@@ -57,6 +82,7 @@ static void job_done(struct sw_control *c, struct build_job *j)
     c->last = SW_TAKE(j->out);
     output_free(old);
     job_free(j);
+    await_expiry(c);
     control_writes_renew(c);
     schedule(c);
 }
@@ -199,12 +225,15 @@ static void refresh_kind(struct control_kind *k)
 static struct sw_view *make_view(struct sw_control *c)
 {
     struct view_kind *kinds[SW_CONTROL_KINDS_MAX];
+    struct sw_view *v;
 
     for (size_t i = 0; i < c->o.n_kinds; i++) {
         refresh_kind(&c->kinds[i]);
         kinds[i] = c->kinds[i].current;
     }
-    return view_new(kinds, c->o.n_kinds, c->input);
+    v = view_new(kinds, c->o.n_kinds, c->input);
+    v->wall_ns = c->o.timed ? sw_wall_ns() : 0;
+    return v;
 }
 
 static void build_now(struct sw_control *c)
@@ -460,6 +489,7 @@ void sw_control_free(struct sw_control *c)
     sw_free(c->kinds);
     sw_workqueue_free(c->queue);
     sw_timer_stop(c->loop, &c->gap);
+    sw_timer_stop(c->loop, &c->expiry);
     sw_defer_cancel(&c->run);
     output_free(c->last);
     view_input_unref(c->input);
@@ -499,6 +529,7 @@ void sw_control_stop(struct sw_control *c, void (*done)(void *arg), void *arg)
     c->leading = false;
     c->stopped = done;
     c->stopped_arg = arg;
+    sw_timer_stop(c->loop, &c->expiry);
     for (size_t i = 0; i < c->o.n_kinds; i++)
         sw_informer_stop(c->kinds[i].informer);
     control_writes_abort(c);

@@ -54,6 +54,8 @@ const struct sw_kube_obj *sw_view_find(const struct sw_view *v, size_t kind, str
                                        struct sw_slice name);
 /* What sw_control_set_input gave last. */
 struct sw_slice sw_view_input(const struct sw_view *v);
+/* Wall clock when the view was made: an input like any other. 0 unless the controller is timed. */
+uint64_t sw_view_wall_ns(const struct sw_view *v);
 
 /* ---- the output: what the build writes ---- */
 
@@ -69,12 +71,20 @@ void sw_out_apply(struct sw_output *out, size_t kind, const struct sw_json *obj)
 /* Status of an object of the view; 'status' holds the members to set, whole. */
 void sw_out_status(struct sw_output *out, size_t kind, const struct sw_kube_obj *of,
                    const struct sw_json *status);
+/* A finalizer that an object of the view shall have, or have no more; others stay. */
+void sw_out_finalizer(struct sw_output *out, size_t kind, const struct sw_kube_obj *of,
+                      struct sw_slice finalizer, bool wanted);
 /* An object of the view that shall go. */
 void sw_out_delete(struct sw_output *out, size_t kind, const struct sw_kube_obj *obj);
+/*
+ * The output holds until this time at most: then it is built anew. The earliest counts; for timed
+ * controllers.
+ */
+void sw_out_expires(struct sw_output *out, uint64_t wall_ns);
 
 /*
- * Must be pure: no I/O, no clock, no randomness, nothing remembered; equal views give equal
- * outputs, byte for byte. arg may only lead to constants.
+ * Must be pure: no I/O, no clock but the view's, no randomness, nothing remembered; equal views
+ * give equal outputs, byte for byte. arg may only lead to constants.
  */
 typedef void (*sw_build_fn)(const struct sw_view *v, struct sw_output *out, void *arg);
 
@@ -100,6 +110,7 @@ struct sw_control_opts {
     const struct sw_json *(*stamp)(struct sw_arena *a, const struct sw_json *status,
                                    uint64_t wall_ns);
     bool threaded; /* build on a thread of its own */
+    bool timed;    /* views know the time, and outputs may expire */
     /* Leader election; an empty name: we are alone and lead. */
     struct sw_slice lease_ns;
     struct sw_slice lease_name;

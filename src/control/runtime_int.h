@@ -28,6 +28,7 @@ struct view_input {
 struct sw_view {
     atomic_uint refs;
     size_t n;
+    uint64_t wall_ns;
     struct view_input *input;
     struct view_kind *kinds[];
 };
@@ -36,6 +37,7 @@ enum out_op {
     OUT_APPLY,
     OUT_STATUS,
     OUT_DELETE,
+    OUT_FINALIZER,
 };
 
 /* Something to be written to the API. */
@@ -44,8 +46,9 @@ struct out_write {
     enum out_op op;
     size_t kind;
     struct sw_slice key; /* of the object */
-    const struct sw_json *json;
-    struct sw_slice uid; /* delete: of exactly this one */
+    const struct sw_json *json; /* finalizer: its name */
+    bool drop;                  /* finalizer: shall go */
+    struct sw_slice uid;        /* delete: of exactly this one */
 };
 
 struct sw_output {
@@ -53,6 +56,7 @@ struct sw_output {
     struct sw_map published;           /* name -> struct sw_change in the arena */
     SW_VEC(struct out_write *) writes; /* in the order wanted */
     struct sw_map by_id;               /* the same */
+    uint64_t expires_ns;               /* wall clock; 0: never */
 };
 
 struct sw_view *view_ref(struct sw_view *v);
@@ -124,6 +128,7 @@ struct sw_control {
     uint64_t version;
     struct sw_defer run;
     struct sw_timer gap;
+    struct sw_timer expiry; /* of the newest output */
     struct build_job *job; /* under way */
     pthread_t thread;
     pthread_mutex_t lock;

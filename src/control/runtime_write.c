@@ -39,7 +39,7 @@ static void state_free(struct write_state *s)
 
 void control_write_seen(struct sw_control *c, size_t kind, struct sw_slice key)
 {
-    static const enum out_op ops[] = {OUT_APPLY, OUT_STATUS, OUT_DELETE};
+    static const enum out_op ops[] = {OUT_APPLY, OUT_STATUS, OUT_DELETE, OUT_FINALIZER};
     char id[2048];
 
     if (c->states.n == 0 || key.n > sizeof(id) - 64)
@@ -88,6 +88,22 @@ static bool applied(const struct sw_json *want, const struct sw_json *have)
     return true;
 }
 
+static bool has_finalizer(const struct sw_kube_obj *o, const struct sw_json *name)
+{
+    const struct sw_json *list = sw_json_walk(o->json, "metadata", "finalizers", NULL);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_json_equal(sw_json_at(list, i), name, SW_JSON_EQ_VALUE))
+            return true;
+    }
+    return false;
+}
+
+static bool is_going(const struct sw_kube_obj *o)
+{
+    return sw_json_walk(o->json, "metadata", "deletionTimestamp", NULL) != NULL;
+}
+
 /* True when the API already is as wanted. */
 static bool satisfied(const struct out_write *w, const struct sw_kube_obj *o)
 {
@@ -99,8 +115,11 @@ static bool satisfied(const struct out_write *w, const struct sw_kube_obj *o)
         return !o || (w->uid.n && !sw_slice_eq(o->uid, w->uid)) ||
                json_within(w->json, sw_json_find(o->json, "status"));
     case OUT_DELETE:
+        return !o || (w->uid.n && !sw_slice_eq(o->uid, w->uid)) || is_going(o);
+    case OUT_FINALIZER:
+        /* What is on its way out takes no new ones. */
         return !o || (w->uid.n && !sw_slice_eq(o->uid, w->uid)) ||
-               sw_json_walk(o->json, "metadata", "deletionTimestamp", NULL) != NULL;
+               has_finalizer(o, w->json) != w->drop || (!w->drop && is_going(o));
     }
     return true;
 }
@@ -159,6 +178,35 @@ static void on_written(void *arg, struct sw_kube_reply *r)
     control_write_ready(c->queue, c);
 }
 
+/* The list is one of several writers', and a patch replaces it whole: only as it was seen. */
+static struct sw_kube_call *patch_finalizers(struct sw_control *c, const struct out_write *w,
+                                             const struct sw_kube_obj *o, struct write_state *s)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct sw_json *have = sw_json_walk(o->json, "metadata", "finalizers", NULL);
+    struct sw_json *patch = sw_json_new_object(&a);
+    struct sw_json *meta = sw_json_new_object(&a);
+    struct sw_json *list = sw_json_new_array(&a);
+    const struct sw_kube_req req = {.verb = SW_KUBE_PATCH,
+                                    .patch = SW_KUBE_PATCH_MERGE,
+                                    .gvr = c->o.kinds[w->kind].gvr,
+                                    .ns = o->ns,
+                                    .name = o->name,
+                                    .body = patch,
+                                    .field_manager = c->o.name};
+
+    for (size_t i = 0; i < sw_json_len(have); i++) {
+        if (!sw_json_equal(sw_json_at(have, i), w->json, SW_JSON_EQ_VALUE))
+            sw_json_push(&a, list, sw_json_copy(&a, sw_json_at(have, i)));
+    }
+    if (!w->drop)
+        sw_json_push(&a, list, sw_json_copy(&a, w->json));
+    sw_json_put_str(&a, meta, "resourceVersion", o->rv);
+    sw_json_put(&a, meta, "finalizers", list);
+    sw_json_put(&a, patch, "metadata", meta);
+    return sw_kube_do(c->client, &req, on_written, s);
+}
+
 static struct sw_kube_call *send(struct sw_control *c, const struct out_write *w,
                                  const struct sw_kube_obj *o, struct write_state *s)
 {
@@ -177,6 +225,8 @@ static struct sw_kube_call *send(struct sw_control *c, const struct out_write *w
         return sw_kube_patch_status(c->client, gvr, o->json, json, c->o.name, on_written, s);
     case OUT_DELETE:
         return sw_kube_delete(c->client, gvr, o->ns, o->name, "Background", w->uid, on_written, s);
+    case OUT_FINALIZER:
+        return patch_finalizers(c, w, o, s);
     }
     return NULL;
 }

@@ -122,6 +122,11 @@ struct sw_slice sw_view_input(const struct sw_view *v)
     return sw_slice(v->input->text, v->input->n);
 }
 
+uint64_t sw_view_wall_ns(const struct sw_view *v)
+{
+    return v->wall_ns;
+}
+
 /* --- outputs --- */
 
 struct sw_output *output_new(void)
@@ -197,12 +202,30 @@ void sw_out_status(struct sw_output *out, size_t kind, const struct sw_kube_obj 
               of->ns, of->name);
 }
 
+void sw_out_finalizer(struct sw_output *out, size_t kind, const struct sw_kube_obj *of,
+                      struct sw_slice finalizer, bool wanted)
+{
+    add_write(out,
+              &(struct out_write){.op = OUT_FINALIZER,
+                                  .kind = kind,
+                                  .json = sw_json_new_string(&out->arena, finalizer),
+                                  .drop = !wanted,
+                                  .uid = sw_arena_slice(&out->arena, of->uid)},
+              of->ns, of->name);
+}
+
 void sw_out_delete(struct sw_output *out, size_t kind, const struct sw_kube_obj *obj)
 {
     add_write(out,
               &(struct out_write){
                   .op = OUT_DELETE, .kind = kind, .uid = sw_arena_slice(&out->arena, obj->uid)},
               obj->ns, obj->name);
+}
+
+void sw_out_expires(struct sw_output *out, uint64_t wall_ns)
+{
+    if (!out->expires_ns || wall_ns < out->expires_ns)
+        out->expires_ns = wall_ns;
 }
 
 static int by_name(const void *a, const void *b)

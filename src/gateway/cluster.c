@@ -134,11 +134,20 @@ struct sw_gw_host *sw_gw_host_ref(struct sw_gw_host *h)
     return h;
 }
 
+static void wcluster_unref(struct sw_gw_wcluster *wc)
+{
+    if (--wc->refs)
+        return;
+    sw_slice_free(&wc->name);
+    sw_free(wc);
+}
+
 struct sw_gw_host *sw_gw_host_unref(struct sw_gw_host *h)
 {
     if (h && --h->refs == 0) {
         (void)sw_gw_member_unref(h->member);
         (void)sw_gw_cluster_unref(h->cluster);
+        wcluster_unref(h->wc);
         sw_arena_clear(&h->arena);
         sw_free(h);
     }
@@ -152,12 +161,21 @@ static struct sw_slice member_key(struct sw_gw_member *const *m)
 
 struct sw_gw_host *sw_gw_wcluster_host(struct sw_gw_wcluster *wc, struct sw_gw_member *m)
 {
-    struct sw_gw_host *h = sw_map_get(&wc->hosts, member_key(&m));
+    struct sw_gw_member_cell *cell = &m->cells[wc->index];
+    struct sw_gw_host *h = cell->host;
 
-    if (h)
+    if (h && h->wc == wc) /* several clusters may have the member */
         return h;
+    h = sw_map_get(&wc->hosts, member_key(&m));
+    if (h) {
+        cell->host = h;
+        return h;
+    }
     h = SW_NEW(struct sw_gw_host);
     h->refs = 1;
+    h->wc = wc;
+    wc->refs++;
+    cell->host = h;
     h->member = sw_gw_member_ref(m);
     h->cluster = sw_gw_cluster_ref(wc->cluster);
     h->addr = m->addr;
@@ -167,8 +185,11 @@ struct sw_gw_host *sw_gw_wcluster_host(struct sw_gw_wcluster *wc, struct sw_gw_m
 
 static void host_leave(struct sw_gw_host *h)
 {
+    struct sw_gw_member_cell *cell = &h->member->cells[h->wc->index];
     struct sw_gw_pool *pool = h->pool;
 
+    if (cell->host == h)
+        cell->host = NULL;
     h->gone = true;
     h->pool = NULL;
     sw_gw_pool_release(pool);
@@ -190,9 +211,9 @@ static void wcluster_free(struct sw_gw_wcluster *wc)
         host_leave(it->value);
     sw_map_done(&wc->hosts);
     sw_gw_lb_view_free(wc->view);
+    wc->view = NULL;
     (void)sw_gw_cluster_unref(wc->cluster);
-    sw_slice_free(&wc->name);
-    sw_free(wc);
+    wcluster_unref(wc); /* hosts in use still count on it */
 }
 
 void sw_gw_hosts_free(struct sw_gw_hosts *hs)
@@ -208,15 +229,22 @@ void sw_gw_hosts_free(struct sw_gw_hosts *hs)
 struct sw_gw_wcluster *sw_gw_wcluster_get(struct sw_gw_hosts *hs, const struct sw_gw_config *c,
                                           struct sw_slice name)
 {
-    struct sw_gw_wcluster *wc = sw_map_get(&hs->clusters, name);
+    struct sw_gw_wcluster *wc = hs->last;
     struct sw_gw_cluster *cluster;
 
-    if (wc)
+    if (wc && sw_slice_eq(wc->name, name))
         return wc;
+    wc = sw_map_get(&hs->clusters, name);
+    if (wc) {
+        hs->last = wc;
+        return wc;
+    }
     cluster = c ? sw_gw_config_cluster(c, name) : NULL;
     if (!cluster)
         return NULL;
     wc = SW_NEW(struct sw_gw_wcluster);
+    wc->refs = 1;
+    wc->index = hs->index;
     wc->name = sw_slice(sw_slice_dup(name), name.n);
     wc->cluster = sw_gw_cluster_ref(cluster);
     (void)sw_map_put(&hs->clusters, wc->name, wc);
@@ -270,6 +298,7 @@ void sw_gw_hosts_apply(struct sw_gw_hosts *hs, const struct sw_gw_config *c)
             wcluster_apply(wc, now);
         } else {
             (void)sw_map_del(&hs->clusters, it->key);
+            hs->last = NULL;
             wcluster_free(wc);
         }
     }

@@ -29,6 +29,7 @@ struct sw_gw_member_cell {
     _Atomic uint64_t rq_err; /* 5xx and failures */
     _Atomic uint64_t cx_fail;
     _Atomic uint32_t active;
+    struct sw_gw_host *host; /* of that worker, the one used last; NULL: none */
 } __attribute__((aligned(SW_GW_LINE)));
 
 struct sw_gw_member {
@@ -269,6 +270,7 @@ struct sw_gw_host {
     struct sw_gw_addr addr;        /* of the member */
     struct sw_gw_member *member;   /* a reference */
     struct sw_gw_cluster *cluster; /* a reference: settings and TLS of its connections */
+    struct sw_gw_wcluster *wc;     /* a reference */
     struct sw_gw_pool *pool;       /* up_pool.c's; NULL: none yet */
     uint32_t active;               /* requests and tunnels */
     bool gone;                     /* no longer in its cluster */

@@ -109,6 +109,7 @@ void sw_gw_tls_client_params(const struct sw_gw_tls_want *w, struct sw_tls_param
 
     p->web = true;
     p->tls12 = t->min < SW_GW_TLS_13;
+    p->tls12_only = t->max == SW_GW_TLS_12;
     p->chacha = true;
     p->cred = t->creds[0];
     p->alpn = t->alpn;

@@ -20,6 +20,7 @@
 #include "io/loop.h"
 #include "io/sock.h"
 
+struct sw_gw_ahead;
 struct sw_gw_conn;
 struct sw_gw_worker;
 struct sw_tls;
@@ -96,6 +97,8 @@ struct sw_gw_conn {
     bool bulk : 1;      /* reads fill the buffer: offer more room */
     bool raw_fresh : 1; /* 'raw' was not looked at yet */
     bool announce : 1;  /* on_open is due */
+    bool ahead : 1;     /* bytes were read that nobody has looked at yet */
+    bool wide : 1;      /* what comes does not fit into what is read ahead */
 };
 
 /*
@@ -115,6 +118,9 @@ SW_NODISCARD int sw_gw_conn_dial(struct sw_gw_conn *c, struct sw_gw_worker *w,
                                  const struct sw_addr *to, const struct sw_sock_opts *o,
                                  struct sw_tls *tls, uint64_t open_ns,
                                  const struct sw_gw_conn_ops *ops, struct sw_err *err);
+/* What conn.c needs once per worker. */
+struct sw_gw_ahead *sw_gw_ahead_new(struct sw_gw_worker *w);
+void sw_gw_ahead_free(struct sw_gw_ahead *a);
 /* A connection given to _init that somebody waits for: on_open comes from the loop. */
 void sw_gw_conn_announce(struct sw_gw_conn *c);
 /* Another owner from now on; bytes that wait are offered to it from the loop. */

@@ -17,3 +17,5 @@ void gw_conn_write_raw(struct sw_gw_conn *c, struct sw_slice bytes);
 /* Sends what an earlier write left; on_drained and the ends that waited for it follow. */
 void gw_conn_write_out(struct sw_gw_conn *c);
 void gw_conn_drop_stage(struct sw_gw_conn *c);
+/* Flushes the connections linked by 'dirty' and empties the list. */
+void gw_conn_flush_list(struct sw_list *list);

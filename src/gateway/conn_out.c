@@ -16,6 +16,7 @@
 enum {
     THROUGH = 4096,    /* pieces from here on are not copied */
     OUT_MAX = 8 << 20, /* a peer that takes nothing, and a source that does not listen */
+    APART = 1360, /* chunks used together begin at different places of a page */
     SEAL_ROOM = SW_TLS_SEAL_ROOM(SW_TLS_PLAIN_MAX) + 1024,
 };
 
@@ -23,7 +24,7 @@ static uint8_t *chunk_get(struct sw_gw_worker *w)
 {
     if (w->chunks.n)
         return w->chunks.p[--w->chunks.n];
-    return sw_malloc(SW_GW_CHUNK + 16);
+    return sw_malloc(SW_GW_CHUNK + APART);
 }
 
 static void chunk_put(struct sw_gw_worker *w, uint8_t *p)
@@ -56,16 +57,11 @@ static void keep_out(struct sw_gw_conn *c, const void *p, size_t n)
         c->was_high = true;
 }
 
-/* Writes the pieces in order; what is left over is kept. Nothing may wait in 'out'. */
-static void write_pieces(struct sw_gw_conn *c, struct iovec *iov, int count)
+/* What became of writing the pieces: the rest is kept. */
+static void wrote(struct sw_gw_conn *c, const struct iovec *iov, int count, ssize_t n)
 {
-    ssize_t n;
     size_t done;
 
-    if (c->failed)
-        return;
-    n = count == 1 ? sw_sock_write(c->watch.fd, iov[0].iov_base, iov[0].iov_len)
-                   : sw_sock_writev(c->watch.fd, iov, count);
     if (n < 0 && n != SW_EAGAIN) {
         gw_conn_fail(c, SW_ECLOSED, n == SW_ECLOSED ? 0 : errno);
         return;
@@ -78,6 +74,18 @@ static void write_pieces(struct sw_gw_conn *c, struct iovec *iov, int count)
         if (k < iov[i].iov_len)
             keep_out(c, (const uint8_t *)iov[i].iov_base + k, iov[i].iov_len - k);
     }
+}
+
+/* Writes the pieces in order; what is left over is kept. Nothing may wait in 'out'. */
+static void write_pieces(struct sw_gw_conn *c, struct iovec *iov, int count)
+{
+    ssize_t n;
+
+    if (c->failed)
+        return;
+    n = count == 1 ? sw_sock_write(c->watch.fd, iov[0].iov_base, iov[0].iov_len)
+                   : sw_sock_writev(c->watch.fd, iov, count);
+    wrote(c, iov, count, n);
 }
 
 void gw_conn_write_raw(struct sw_gw_conn *c, struct sw_slice bytes)
@@ -232,6 +240,32 @@ static void finish_shutdown(struct sw_gw_conn *c)
 void sw_gw_conn_flush(struct sw_gw_conn *c)
 {
     flush_with(c, (struct sw_slice){0});
+}
+
+/*
+ * The common case without a call between the loop and the write: behind a system call the
+ * processor has forgotten where functions return to.
+ */
+void gw_conn_flush_list(struct sw_list *list)
+{
+    struct sw_list *m;
+
+    while ((m = sw_list_pop_front(list)) != NULL) {
+        struct sw_gw_conn *c = SW_CONTAINER_OF(m, struct sw_gw_conn, dirty);
+        ssize_t n;
+
+        if (c->tls || c->opening || c->failed || sw_gw_conn_unsent(c) || !c->stage_n) {
+            sw_gw_conn_flush(c);
+            continue;
+        }
+        n = sw_sock_write(c->watch.fd, c->stage, c->stage_n);
+        if (n != (ssize_t)c->stage_n) {
+            struct iovec iov = {.iov_base = c->stage, .iov_len = c->stage_n};
+
+            wrote(c, &iov, 1, n);
+        }
+        gw_conn_drop_stage(c);
+    }
 }
 
 void gw_conn_write_out(struct sw_gw_conn *c)

@@ -219,15 +219,16 @@ static size_t on_first_bytes(struct sw_gw_conn *c, struct sw_slice in)
     struct down *d = down_of(c);
     size_t n = sw_min(in.n, PREFACE);
 
-    d->head_begun = true;
+    if (!d->head_begun) { /* the time for a head runs from its first byte */
+        d->head_begun = true;
+        down_set_waiting(d, true);
+    }
     if (memcmp(in.p, preface, n) != 0) {
         sw_gw_conn_set_ops(c, &down_h1_ops);
         return c->ops->on_bytes(c, in);
     }
-    if (n < PREFACE) {
-        watch_wait(d);
+    if (n < PREFACE)
         return 0;
-    }
     begin_h2(d);
     return c->ops->on_bytes(c, in);
 }

@@ -19,6 +19,10 @@ static struct down *of(const struct sw_exchange *x)
 
 static void put_status_line(struct gw_h1_out *o, int status)
 {
+    if (status == 200) {
+        gw_h1_out_lit(o, "HTTP/1.1 200 OK\r\n");
+        return;
+    }
     gw_h1_out_lit(o, "HTTP/1.1 ");
     gw_h1_out_u64(o, (uint64_t)status);
     gw_h1_out_lit(o, " ");
@@ -131,7 +135,7 @@ static void send_info(struct sw_exchange *x, int status)
 
 static void flush(struct sw_exchange *x)
 {
-    sw_gw_conn_flush(&of(x)->conn);
+    sw_gw_worker_soon(x->worker, &of(x)->conn);
 }
 
 static bool blocked(const struct sw_exchange *x)
@@ -178,7 +182,7 @@ static void done(struct sw_exchange *x)
         sw_gw_conn_close_flushed(&d->conn);
         return;
     }
-    sw_gw_conn_flush(&d->conn);
+    sw_gw_worker_soon(d->worker, &d->conn);
     down_set_waiting(d, true);
     d->head_begun = false;
     if (d->conn.paused || d->conn.in.n)
@@ -219,15 +223,15 @@ void down_h1_head_late(struct down *d)
     refuse(d, 408, "request head took too long");
 }
 
-static void broken(struct down *d, const struct sw_err *err)
+static void broken(struct down *d)
 {
     int status = sw_h1_error_status(d->parser);
 
+    if (!d->x)
+        refuse(d, status, sw_h1_error(d->parser)->msg);
     d->parser = gw_h1_return(d->worker, d->parser, SW_H1_REQUEST);
-    if (!d->x) {
-        refuse(d, status, err->msg);
+    if (!d->x)
         return;
-    }
     /* The body is malformed: what went upstream is cut off, and an answer not begun says why. */
     d->close_after = true;
     d->x->flags |= SW_GW_FLAG_DPE;
@@ -311,15 +315,14 @@ static void take_trailers(struct down *d)
 static bool step(struct down *d, struct sw_slice in, size_t *used)
 {
     enum sw_h1_event event;
-    struct sw_err err = {0};
     size_t k = 0;
-    int rc = sw_h1_next(d->parser, sw_slice_from(in, *used), &k, &event, &err);
+    int rc = sw_h1_next(d->parser, sw_slice_from(in, *used), &k, &event, NULL);
 
     *used += k;
     if (rc == SW_EAGAIN)
         return false;
     if (rc != SW_OK) {
-        broken(d, &err);
+        broken(d);
         return false;
     }
     switch (event) {

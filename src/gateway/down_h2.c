@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/abuse.h"
 #include "gateway/down.h"
 #include "gateway/h2.h"
 
@@ -383,6 +384,15 @@ static void maybe_rest(struct down_h2 *o)
         down_set_waiting(d, true);
 }
 
+/* Counted for the connection, and for its address: who is cut off may come back at once. */
+static void early_reset(struct down_h2 *o)
+{
+    uint64_t now = sw_loop_now(o->d->worker->loop);
+
+    sw_h2_count_early_reset(o->g.h2, now);
+    sw_gw_abuse_note(&o->d->worker->abuse, &o->d->peer.ip, 1, now);
+}
+
 static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
 {
     struct gw_h2_stream *s = stream;
@@ -399,7 +409,7 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
         struct sw_exchange *x = s->x;
 
         if (!x->down.head_sent)
-            sw_h2_count_early_reset(h, sw_loop_now(o->d->worker->loop));
+            early_reset(o);
         (void)detach(x);
         sw_exchange_down_gone(x);
     }

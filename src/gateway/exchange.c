@@ -41,20 +41,24 @@ void sw_exchange_discard(struct sw_exchange *x)
 {
     struct sw_gw_worker *w = x->worker;
     struct sw_arena arena;
+    struct sw_timer timer;
 
     sw_free(x->kept.p);
     (void)sw_gw_listener_unref(x->listener);
     (void)sw_gw_view_unref(x->view);
-    sw_arena_reset(&x->arena, ARENA_MAX);
-    arena = x->arena;
-    memset(x, 0, sizeof(*x));
-    x->arena = arena;
-    if (w->spare.n < SW_GW_SPARE_EXCHANGES) {
-        sw_vec_push(&w->spare, x);
-    } else {
+    if (w->spare.n == SW_GW_SPARE_EXCHANGES) {
+        sw_timer_stop(w->loop, &x->timer);
         sw_arena_clear(&x->arena);
         sw_free(x);
+        return;
     }
+    sw_arena_reset(&x->arena, ARENA_MAX);
+    arena = x->arena;
+    timer = x->timer; /* runs on: see arm */
+    memset(x, 0, sizeof(*x));
+    x->arena = arena;
+    x->timer = timer;
+    sw_vec_push(&w->spare, x);
 }
 
 static void on_free(struct sw_defer *d)
@@ -70,7 +74,6 @@ void gw_finish(struct sw_exchange *x)
     x->state = SW_GW_X_DONE;
     if (x->copies)
         sw_gw_mirror_gone(x);
-    sw_timer_stop(x->worker->loop, &x->timer);
     sw_gw_pool_cancel(x);
     if (x->up.ops)
         x->up.ops->abort(x);
@@ -107,8 +110,11 @@ static uint64_t receive_by(const struct sw_exchange *x)
     return x->start_ns + x->hcm->request_timeout_ns;
 }
 
-/* Sets the timer for the earliest deadline; one that runs too early is only corrected when it
- * fires. */
+/*
+ * Sets the timer for the earliest deadline; one that runs too early is only corrected when it
+ * fires. So it may as well outlive the exchange and serve the next: in the common case no request
+ * moves anything in the heap.
+ */
 static void arm(struct sw_exchange *x)
 {
     uint64_t now = sw_loop_now(x->worker->loop);
@@ -138,7 +144,11 @@ static void attempt(struct sw_exchange *x);
 static void on_timer(struct sw_timer *t)
 {
     struct sw_exchange *x = SW_CONTAINER_OF(t, struct sw_exchange, timer);
-    uint64_t now = sw_loop_now(x->worker->loop);
+    uint64_t now;
+
+    if (!x->worker || x->state == SW_GW_X_DONE) /* spare, or soon */
+        return;
+    now = sw_loop_now(x->worker->loop);
 
     if (x->deadline_ns && now >= x->deadline_ns) {
         x->flags |= SW_GW_FLAG_UT;
@@ -342,8 +352,10 @@ void sw_exchange_down_data(struct sw_exchange *x, struct sw_slice data)
         sw_gw_mirror_data(x, data);
     if (x->state < SW_GW_X_SEND) {
         keep(x, data);
-        if (x->kept.n >= KEEP_MAX)
+        if (x->kept.n >= sw_max(KEEP_MAX, x->plan.hold))
             pause_down(x, true);
+        if (x->state == SW_GW_X_ROUTE)
+            sw_gw_authz_body(x);
         return;
     }
     if (!x->up.ops || x->up.end_sent)
@@ -372,6 +384,8 @@ void sw_exchange_down_end(struct sw_exchange *x)
         sw_gw_mirror_end(x);
     active(x);
     request_complete(x);
+    if (x->state == SW_GW_X_ROUTE)
+        sw_gw_authz_body(x);
     if (x->up.ops && !x->up.end_sent && x->up.head_sent) {
         x->up.end_sent = true;
         x->up.ops->send_end(x);

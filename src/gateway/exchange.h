@@ -182,7 +182,8 @@ struct sw_gw_side {
     X(DPE)                                                                                         \
     X(SI)                                                                                          \
     X(DT)                                                                                          \
-    X(RL)
+    X(RL)                                                                                          \
+    X(UAEX)
 enum {
 #define SW_GW_FLAG_BIT(name) SW_GW_FLAG_BIT_##name,
     SW_GW_FLAGS(SW_GW_FLAG_BIT)
@@ -236,6 +237,7 @@ struct sw_gw_plan {
     bool connect_terminate;    /* CONNECT ends here: raw bytes to the upstream */
     struct sw_slice authority; /* as to be sent upstream; p == NULL: as it came */
     struct sw_slice path;      /* as to be sent upstream; p == NULL: as it came */
+    uint32_t hold;             /* bytes of the body that a waiting filter wants to see */
 };
 
 struct sw_exchange {
@@ -363,6 +365,10 @@ uint64_t sw_exchange_start_wall(struct sw_exchange *x);
  */
 SW_NODISCARD int sw_gw_route_request(struct sw_exchange *x);
 void sw_exchange_continue(struct sw_exchange *x);
+/* Of the filter that waited: the rest of sw_gw_route_request, then sw_exchange_continue. */
+void sw_gw_route_go_on(struct sw_exchange *x);
+/* While it waits: more of the body is in x->kept, or its end came. */
+void sw_gw_authz_body(struct sw_exchange *x);
 /* The head in x->resp is about to be sent downstream, ours or an upstream's: header changes of the
  * route, CORS, session cookies. x->host is who answered, NULL for ours. */
 void sw_gw_route_response(struct sw_exchange *x);

@@ -37,14 +37,33 @@ static const uint8_t by_length[KNOWN_MAX + 1][4] = {
 };
 #undef L
 
+/* Names are tokens: with bit 5 set, no other byte of theirs becomes a small letter or '-'. */
+static bool same_name(const char *name, const char *small, size_t n)
+{
+    const uint64_t bit5 = 0x2020202020202020U;
+    uint64_t a;
+    uint64_t b;
+    size_t i = 0;
+
+    for (; i + 8 <= n; i += 8) {
+        memcpy(&a, name + i, 8);
+        memcpy(&b, small + i, 8);
+        if ((a | bit5) != b)
+            return false;
+    }
+    for (; i < n; i++) {
+        if ((name[i] | 0x20) != small[i])
+            return false;
+    }
+    return true;
+}
+
 enum sw_gw_hid sw_gw_hid(struct sw_slice name)
 {
     if (name.n > KNOWN_MAX)
         return SW_GW_H_OTHER;
     for (const uint8_t *id = by_length[name.n]; id < by_length[name.n] + 4 && *id; id++) {
-        struct sw_slice k = known[*id - 1].name;
-
-        if ((name.p[0] | 0x20) == k.p[0] && sw_slice_ieq(name, k))
+        if (same_name(name.p, known[*id - 1].name.p, name.n))
             return known[*id - 1].hid;
     }
     return SW_GW_H_OTHER;
@@ -70,13 +89,19 @@ static void grow(struct sw_exchange *x, struct sw_gw_fields *f)
     f->n = old.n;
 }
 
-void sw_gw_fields_add(struct sw_exchange *x, struct sw_gw_fields *f, struct sw_slice name,
-                      struct sw_slice value)
+static void add_known(struct sw_exchange *x, struct sw_gw_fields *f, enum sw_gw_hid id,
+                      struct sw_slice name, struct sw_slice value)
 {
     if (f->n == f->cap)
         grow(x, f);
     f->p[f->n] = (struct sw_h1_field){.name = name, .value = value};
-    f->hid[f->n++] = (uint8_t)sw_gw_hid(name);
+    f->hid[f->n++] = (uint8_t)id;
+}
+
+void sw_gw_fields_add(struct sw_exchange *x, struct sw_gw_fields *f, struct sw_slice name,
+                      struct sw_slice value)
+{
+    add_known(x, f, sw_gw_hid(name), name, value);
 }
 
 struct sw_slice *sw_gw_fields_get(const struct sw_gw_fields *f, enum sw_gw_hid id)
@@ -144,7 +169,7 @@ static void append(struct sw_exchange *x, enum sw_gw_hid id, struct sw_slice nam
     else if (last)
         *last = value;
     else
-        sw_gw_fields_add(x, &x->req.fields, name, value);
+        add_known(x, &x->req.fields, id, name, value);
 }
 
 static void put(struct sw_exchange *x, enum sw_gw_hid id, struct sw_slice name,
@@ -152,29 +177,39 @@ static void put(struct sw_exchange *x, enum sw_gw_hid id, struct sw_slice name,
 {
     if (sw_gw_fields_get(&x->req.fields, id))
         sw_gw_fields_remove(&x->req.fields, name);
-    sw_gw_fields_add(x, &x->req.fields, name, value);
+    add_known(x, &x->req.fields, id, name, value);
 }
 
+/* Eight hexadecimal digits from the low half of each byte. */
+static uint64_t hex8(uint64_t v)
+{
+    uint64_t low = v & 0x0f0f0f0f0f0f0f0fU;
+    uint64_t letters = ((low + 0x0606060606060606U) >> 4) & 0x0101010101010101U;
+
+    return low + 0x3030303030303030U + letters * ('a' - '0' - 10);
+}
+
+/* A UUID of version 4; the order of random digits does not matter. */
 static struct sw_slice new_request_id(struct sw_exchange *x)
 {
-    static const char hex[] = "0123456789abcdef";
-    char *p = sw_arena_alloc(&x->arena, 37);
     uint64_t r[2] = {sw_rand_u64(), sw_rand_u64()};
-    size_t at = 0;
+    uint64_t digits[4] = {hex8(r[0]), hex8(r[0] >> 4), hex8(r[1]), hex8(r[1] >> 4)};
+    char *p = sw_arena_alloc(&x->arena, 37);
+    char d[32];
 
-    for (size_t i = 0; i < 16; i++) {
-        uint8_t b = (uint8_t)(r[i / 8] >> (i % 8 * 8));
-
-        if (i == 4 || i == 6 || i == 8 || i == 10)
-            p[at++] = '-';
-        if (i == 6)
-            b = (uint8_t)((b & 0x0f) | 0x40); /* version 4 */
-        if (i == 8)
-            b = (uint8_t)((b & 0x3f) | 0x80);
-        p[at++] = hex[b >> 4];
-        p[at++] = hex[b & 15];
-    }
-    return sw_slice(p, at);
+    memcpy(d, digits, sizeof(d));
+    memcpy(p, d, 8);
+    p[8] = '-';
+    memcpy(p + 9, d + 8, 4);
+    p[13] = '-';
+    p[14] = '4';
+    memcpy(p + 15, d + 12, 3);
+    p[18] = '-';
+    p[19] = "89ab"[d[15] & 3];
+    memcpy(p + 20, d + 16, 3);
+    p[23] = '-';
+    memcpy(p + 24, d + 20, 12);
+    return sw_slice(p, 36);
 }
 
 /* What only this proxy and those behind it may say. */
@@ -275,10 +310,10 @@ void gw_clean_response(struct sw_exchange *x)
     if (server && h->server_header == SW_GW_SERVER_OVERWRITE && !x->resp.local)
         *server = h->server_name;
     else if (!server && h->server_header != SW_GW_SERVER_PASS)
-        sw_gw_fields_add(x, f, SW_SLICE_LIT("server"), h->server_name);
+        add_known(x, f, SW_GW_H_SERVER, SW_SLICE_LIT("server"), h->server_name);
     if (!sw_gw_fields_get(f, SW_GW_H_DATE))
-        sw_gw_fields_add(x, f, SW_SLICE_LIT("date"),
-                         sw_arena_slice(&x->arena, sw_gw_worker_date(x->worker)));
+        add_known(x, f, SW_GW_H_DATE, SW_SLICE_LIT("date"),
+                  sw_arena_slice(&x->arena, sw_gw_worker_date(x->worker)));
     if (h->request_id_in_response) {
         struct sw_slice *id = sw_gw_fields_get(&x->req.fields, SW_GW_H_X_REQUEST_ID);
 

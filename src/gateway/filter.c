@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP filters: CORS and sticky sessions. Anything else in a configuration is refused. */
+/* The HTTP filters: CORS, sticky sessions, and (filter_authz*.c) outside authorisation. Anything
+ * else in a configuration is refused. */
 #include "gateway/filter.h"
 
 #include <proto/core.pb-c.h>
@@ -11,6 +12,7 @@
 #include "base/base64.h"
 #include "base/rand.h"
 #include "base/time.h"
+#include "gateway/filter_authz.h"
 #include "gateway/route_build.h"
 #include "gateway/route_int.h"
 #include "proto/pb.h"
@@ -139,6 +141,10 @@ static int build_filter(struct sw_gw_build *b, const Sw__HttpFilter *in, struct 
         f->kind = SW_GW_FILTER_SESSION;
         return s ? build_session_state(b, s, &f->config) : SW_EINVAL;
     }
+    if (sw_pb_any_is(any, &sw__ext_authz__descriptor)) {
+        f->kind = SW_GW_FILTER_AUTHZ;
+        return sw_gw_build_authz(b, any, &f->config);
+    }
     *ret_skip = in->is_optional;
     if (in->is_optional)
         return SW_OK;
@@ -198,6 +204,8 @@ static int build_per(struct sw_gw_build *b, const Sw__FilterConfigEntry *in,
         p->disabled = s->disabled;
         return SW_OK;
     }
+    if (sw_pb_any_is(in->value, &sw__ext_authz_per_route__descriptor))
+        return sw_gw_build_authz_route(b, in->value, p);
     return sw_err_set(b->err, SW_EINVAL, "typed_per_filter_config['%.*s']: type not supported",
                       (int)sw_min(p->name.n, 60), p->name.p);
 }
@@ -381,8 +389,8 @@ static void session_response(struct sw_exchange *x)
 
 int sw_gw_filters_request(struct sw_exchange *x)
 {
-    for (size_t i = 0; i < x->hcm->n_filters; i++) {
-        const struct sw_gw_filter *f = &x->hcm->filters[i];
+    while (x->rs->next_filter < x->hcm->n_filters) {
+        const struct sw_gw_filter *f = &x->hcm->filters[x->rs->next_filter++];
         const void *config = effective(x, f);
         int rc = SW_OK;
 
@@ -395,6 +403,9 @@ int sw_gw_filters_request(struct sw_exchange *x)
         case SW_GW_FILTER_SESSION:
             session_request(x, config);
             break;
+        case SW_GW_FILTER_AUTHZ:
+            rc = sw_gw_authz_request(x, f->config, config == f->config ? NULL : config);
+            break;
         }
         if (rc < 0)
             return rc;
@@ -405,5 +416,6 @@ int sw_gw_filters_request(struct sw_exchange *x)
 void sw_gw_filters_response(struct sw_exchange *x)
 {
     cors_response(x);
+    sw_gw_authz_response(x);
     session_response(x);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP filters of a connection manager. They run in order, never block, and end in the router. */
+/* HTTP filters of a connection manager. They run in order, never block (but may wait), and end in
+ * the router. */
 #pragma once
 
 #include "gateway/config.h"
@@ -8,6 +9,7 @@
 enum sw_gw_filter_kind {
     SW_GW_FILTER_CORS,
     SW_GW_FILTER_SESSION,
+    SW_GW_FILTER_AUTHZ,
 };
 
 /* One filter of a connection manager. */
@@ -15,7 +17,7 @@ struct sw_gw_filter {
     enum sw_gw_filter_kind kind;
     struct sw_slice name; /* key of per-route configuration */
     bool disabled;        /* unless a route says otherwise */
-    const void *config;   /* struct sw_gw_cors, struct sw_gw_session; NULL: only routes have one */
+    const void *config;   /* struct sw_gw_cors, _session, _authz; NULL: only routes have one */
 };
 
 struct sw_gw_cors {
@@ -54,6 +56,7 @@ SW_NODISCARD int sw_gw_build_per_filter(struct sw_gw_build *b,
                                         struct Sw__FilterConfigEntry *const *in, size_t n,
                                         const struct sw_gw_per_filter **ret, size_t *ret_n);
 
-/* SW_OK: go on; SW_ECLOSED: sw_exchange_reply was called. */
+/* SW_OK: go on; SW_ECLOSED: sw_exchange_reply was called; SW_EAGAIN: sw_gw_route_go_on comes later,
+ * and calling it again then goes on behind the filter that waited. */
 SW_NODISCARD int sw_gw_filters_request(struct sw_exchange *x);
 void sw_gw_filters_response(struct sw_exchange *x);

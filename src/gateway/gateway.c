@@ -29,7 +29,7 @@ static const struct sw_opt table[] = {
     {"xds-addr", "SPANWIRE_XDS_ADDR", SW_OPT_STR, AT(xds_addr), .arg = "HOST:PORT",
      .help = "xDS server (delta ADS) to take resources from."},
     {"xds-ca", "SPANWIRE_XDS_CA", SW_OPT_STR, AT(xds_ca), .arg = "FILE",
-     .help = "Certificates the xDS server's must come from; without it the connection is plain\n"
+     .help = "Certificates the xDS server's must come from; without it the connection is plain "
              "HTTP/2, which is allowed to loopback addresses only."},
     {"xds-token-file", "SPANWIRE_XDS_TOKEN_FILE", SW_OPT_STR, AT(xds_token_file), .arg = "FILE",
      .help = "Bearer token for the xDS server; read again for each stream."},
@@ -38,7 +38,7 @@ static const struct sw_opt table[] = {
     {"xds-node-cluster", "SPANWIRE_XDS_NODE_CLUSTER", SW_OPT_STR, AT(xds_node_cluster),
      .def = "spanwire-gateway", .arg = "NAME", .help = "Group of gateways this one belongs to."},
     {"xds-dir", "SPANWIRE_XDS_DIR", SW_OPT_STR, AT(xds_dir), .arg = "DIR",
-     .help = "Directory with xDS resources as YAML or JSON files instead; followed while it\n"
+     .help = "Directory with xDS resources as YAML or JSON files instead; followed while it "
              "changes."},
     {.type = SW_OPT_GROUP, .help = "Process"},
     {"workers", "SPANWIRE_WORKERS", SW_OPT_U32, AT(workers), .def = "0", .max = 256, .arg = "N",
@@ -63,7 +63,7 @@ static const struct sw_opt table[] = {
 const struct sw_opts_cmd sw_gateway_options = {
     .name = "gateway",
     .usage = "[options]",
-    .summary = "Serves HTTP/1.1, HTTP/2, TLS, TCP and UDP as xDS resources (Envoy v3) say:\n"
+    .summary = "Serves HTTP/1.1, HTTP/2, TLS, TCP and UDP as xDS resources (Envoy v3) say: "
                "listeners, routes, clusters, endpoints and secrets.",
     .epilogue = "SIGTERM drains; a second process started on the same ports takes over first.\n"
                 "See spanwire-gateway(8).",

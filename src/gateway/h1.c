@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gateway/h1.h"
 
-#include <assert.h>
-#include <string.h>
-
 #include "base/mem.h"
 
 struct sw_h1 *gw_h1_lend(struct sw_gw_worker *w, enum sw_h1_kind kind,
@@ -224,13 +221,6 @@ void gw_h1_out_begin(struct gw_h1_out *o, struct sw_gw_conn *c, size_t n)
     o->from = o->heap ? o->heap : sw_gw_conn_room(c, n);
     o->p = o->from;
     o->end = o->from + n;
-}
-
-void gw_h1_out_put(struct gw_h1_out *o, struct sw_slice s)
-{
-    assert((size_t)(o->end - o->p) >= s.n);
-    memcpy(o->p, s.p, s.n);
-    o->p += s.n;
 }
 
 void gw_h1_out_field(struct gw_h1_out *o, struct sw_slice name, struct sw_slice value)

@@ -2,6 +2,9 @@
 /* HTTP/1 between parser and exchange: what both codecs of the gateway share. */
 #pragma once
 
+#include <assert.h>
+#include <string.h>
+
 #include "gateway/conn.h"
 #include "gateway/exchange.h"
 #include "gateway/worker.h"
@@ -31,10 +34,16 @@ struct gw_h1_out {
 
 /* Room for n bytes in all. */
 void gw_h1_out_begin(struct gw_h1_out *o, struct sw_gw_conn *c, size_t n);
-void gw_h1_out_put(struct gw_h1_out *o, struct sw_slice s);
 void gw_h1_out_field(struct gw_h1_out *o, struct sw_slice name, struct sw_slice value);
 void gw_h1_out_u64(struct gw_h1_out *o, uint64_t v);
 void gw_h1_out_end(struct gw_h1_out *o);
+
+static inline void gw_h1_out_put(struct gw_h1_out *o, struct sw_slice s)
+{
+    assert((size_t)(o->end - o->p) >= s.n);
+    memcpy(o->p, s.p, s.n);
+    o->p += s.n;
+}
 #define gw_h1_out_lit(o, s) gw_h1_out_put((o), SW_SLICE_LIT(s))
 
 /* Bytes the fields need in a head. */

@@ -369,11 +369,12 @@ static struct sw_gw_member *on_ring(const struct sw_gw_lb_view *v, uint64_t hash
 
 static struct group *choose_group(struct sw_gw_lb_view *v)
 {
-    uint64_t at = sw_rand_below(100);
     struct level *lv = NULL;
+    uint64_t at;
 
     if (v->n_levels == 1 && v->levels[0].n == 1)
         return v->load[0] && v->levels[0].groups[0].n ? &v->levels[0].groups[0] : NULL;
+    at = sw_rand_below(100);
     for (uint32_t p = 0; p < v->n_levels; p++) {
         if (v->load[p] == 0)
             continue;

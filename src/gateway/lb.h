@@ -8,6 +8,8 @@ struct sw_gw_lb_view;
 
 /* A cluster this worker has used. */
 struct sw_gw_wcluster {
+    unsigned refs;                 /* not atomic: worker's own */
+    unsigned index;                /* of the worker */
     struct sw_slice name;          /* owned */
     struct sw_gw_cluster *cluster; /* a reference: the newest version */
     struct sw_map hosts;           /* member pointer -> struct sw_gw_host, a reference each */
@@ -20,6 +22,7 @@ struct sw_gw_hosts {
     struct sw_gw_worker *worker;
     unsigned index;
     struct sw_map clusters; /* name -> struct sw_gw_wcluster */
+    struct sw_gw_wcluster *last; /* asked for last; NULL: none */
     uint64_t applied;       /* serial of the clusters seen last */
 };
 

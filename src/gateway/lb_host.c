@@ -91,14 +91,14 @@ int sw_gw_lb_pick(struct sw_gw_hosts *hs, const struct sw_gw_config *c, struct s
 
 void sw_gw_lb_done(struct sw_gw_hosts *hs, struct sw_gw_host *h, enum sw_gw_result how, int status)
 {
-    struct sw_gw_wcluster *wc = sw_map_get(&hs->clusters, h->cluster->spec->name);
+    struct sw_gw_wcluster *wc = h->wc;
     struct sw_gw_cluster_cell *cell = &h->cluster->state->cells[hs->index];
     struct sw_gw_member_cell *mc = &h->member->cells[hs->index];
     bool failed = how == SW_GW_RESULT_LOCAL || how == SW_GW_RESULT_BROKEN;
 
     h->active--;
     atomic_store_explicit(&mc->active, h->active, memory_order_relaxed);
-    if (wc && wc->active) {
+    if (wc->active) {
         wc->active--;
         atomic_store_explicit(&cell->active, wc->active, memory_order_relaxed);
     }

@@ -3,11 +3,14 @@
  */
 #include "base/hash.h"
 #include "base/rand.h"
+#include "gateway/filter_authz.h"
 #include "gateway/route_int.h"
 #include "gateway/stats.h"
 #include "gateway/worker.h"
 #include "http/url.h"
 #include "tls/tls.h"
+
+enum { METHOD_MAX = 32 }; /* twice the longest that is registered */
 
 /* A fixed key: every worker and every gateway of a fleet must send a session to the same host. */
 #define HASH_KEY0 UINT64_C(0x73706e7769726530)
@@ -120,8 +123,12 @@ static void apply_levels(struct sw_exchange *x, bool response)
     if (rs->vhost)
         levels[n++] = response ? &rs->vhost->resp : &rs->vhost->req;
     levels[n++] = response ? &rs->table->resp : &rs->table->req;
-    for (size_t i = 0; i < n; i++)
-        apply_ops(x, f, levels[rs->table->specific_wins ? n - 1 - i : i]);
+    for (size_t i = 0; i < n; i++) {
+        const struct sw_gw_header_ops *ops = levels[rs->table->specific_wins ? n - 1 - i : i];
+
+        if (ops->n_remove + ops->n_add)
+            apply_ops(x, f, ops);
+    }
 }
 
 /* ---- the request ---- */
@@ -364,6 +371,18 @@ static int require_tls(struct sw_exchange *x)
     return SW_ECLOSED;
 }
 
+/* Filters, then what the route says. */
+static int act(struct sw_exchange *x)
+{
+    if (x->hcm->n_filters) {
+        int rc = sw_gw_filters_request(x);
+
+        if (rc < 0)
+            return rc;
+    }
+    return x->route->action == SW_GW_FORWARD ? plan_forward(x) : answer_route(x);
+}
+
 int sw_gw_route_request(struct sw_exchange *x)
 {
     const struct sw_gw_routes *table;
@@ -373,6 +392,10 @@ int sw_gw_route_request(struct sw_exchange *x)
 
     if (x->rs) /* made here (TCP, mirrors): it knows where it goes */
         return SW_OK;
+    if (x->req.method.n > METHOD_MAX) {
+        sw_exchange_reply(x, 501, sw_slice(NULL, 0), "method_too_long");
+        return SW_ECLOSED;
+    }
     rs = SW_ARENA_NEW(&x->arena, struct sw_gw_route_state);
     rc = normalize(x);
     if (rc < 0)
@@ -394,12 +417,13 @@ int sw_gw_route_request(struct sw_exchange *x)
         return not_found(x);
     if (x->route->action == SW_GW_FORWARD)
         rs->weight = choose_weight(&x->route->forward, sw_rand_u64());
-    if (x->hcm->n_filters) {
-        rc = sw_gw_filters_request(x);
-        if (rc < 0)
-            return rc;
-    }
-    return x->route->action == SW_GW_FORWARD ? plan_forward(x) : answer_route(x);
+    return act(x);
+}
+
+void sw_gw_route_go_on(struct sw_exchange *x)
+{
+    if (act(x) == SW_OK)
+        sw_exchange_continue(x);
 }
 
 /* ---- the response ---- */
@@ -527,6 +551,7 @@ void sw_gw_exchange_done(struct sw_exchange *x)
     struct sw_gw_accesslog *const *logs = x->hcm ? x->hcm->logs : NULL;
     size_t n_logs = x->hcm ? x->hcm->n_logs : 0;
 
+    sw_gw_authz_gone(x);
     give_retry_slot(x);
     sw_gw_lstats_request(x->stats, x);
     if (!x->hcm && x->chain && x->chain->kind == SW_GW_CHAIN_TCP) {

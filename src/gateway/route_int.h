@@ -337,7 +337,9 @@ struct sw_gw_route_state {
     const struct sw_gw_session *session;
     struct sw_slice cors_origin; /* allowed: goes into the response */
     const struct sw_gw_cors *cors;
-    bool retry_slot; /* holds one of the cluster's retry slots */
+    size_t next_filter;              /* of the connection manager's, that has not run */
+    struct sw_gw_authz_state *authz; /* filter_authz.c; NULL: nobody was asked */
+    bool retry_slot;                 /* holds one of the cluster's retry slots */
     uint32_t retries;
     struct sw_gw_member *member; /* a reference: of the last attempt, for the log */
 };

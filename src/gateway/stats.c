@@ -84,6 +84,12 @@ void sw_gw_lstats_tls_refused(struct sw_gw_lstats *s, const char *reason)
         sw_metric_add(pair(s->shard, SW_METRIC_GW_TLS_FAILURES, s->name, reason), 1);
 }
 
+void sw_gw_lstats_refused(struct sw_gw_lstats *s, const char *reason)
+{
+    if (s)
+        sw_metric_add(pair(s->shard, SW_METRIC_GW_REFUSED, s->name, reason), 1);
+}
+
 void sw_gw_lstats_tls_failed(struct sw_gw_lstats *s, const struct sw_err *err)
 {
     const char *reason = "other";

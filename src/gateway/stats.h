@@ -29,6 +29,8 @@ void sw_gw_lstats_conn(struct sw_gw_lstats *s, int by);
 void sw_gw_lstats_tls_failed(struct sw_gw_lstats *s, const struct sw_err *err);
 /* The same for a reason of ours, a short static text. */
 void sw_gw_lstats_tls_refused(struct sw_gw_lstats *s, const char *reason);
+/* A connection was not served at all; a short static text. */
+void sw_gw_lstats_refused(struct sw_gw_lstats *s, const char *reason);
 /* An exchange is over. */
 void sw_gw_lstats_request(struct sw_gw_lstats *s, const struct sw_exchange *x);
 /* True when a refusal may be logged: at most one line in a few seconds per listener and worker. */

@@ -103,7 +103,7 @@ static void send_end(struct sw_exchange *x)
 
 static void flush(struct sw_exchange *x)
 {
-    sw_gw_conn_flush(&of(x)->conn);
+    sw_gw_worker_soon(x->worker, &of(x)->conn);
 }
 
 static bool blocked(const struct sw_exchange *x)
@@ -233,19 +233,25 @@ static void got_trailers(struct up_conn *u)
     gw_h1_take_trailers(u->x, &u->x->resp.trailers, f, n);
 }
 
+static void broken(struct up_conn *u)
+{
+    struct sw_err err = *sw_h1_error(u->parser); /* the parser goes with the exchange */
+
+    failed(u, SW_GW_BAD_RESPONSE, err.msg);
+}
+
 /* False: stop for now. */
 static bool step(struct up_conn *u, struct sw_slice in, size_t *used)
 {
     enum sw_h1_event event;
-    struct sw_err err = {0};
     size_t k = 0;
-    int rc = sw_h1_next(u->parser, sw_slice_from(in, *used), &k, &event, &err);
+    int rc = sw_h1_next(u->parser, sw_slice_from(in, *used), &k, &event, NULL);
 
     *used += k;
     if (rc == SW_EAGAIN)
         return false;
     if (rc != SW_OK) {
-        failed(u, SW_GW_BAD_RESPONSE, err.msg);
+        broken(u);
         return false;
     }
     switch (event) {

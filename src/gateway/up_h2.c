@@ -219,6 +219,19 @@ static void on_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h
     sw_exchange_up_head(x, end);
 }
 
+static void on_info(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head)
+{
+    struct gw_h2_stream *s = stream;
+    struct sw_exchange *x = s ? s->x : NULL;
+
+    (void)h;
+    (void)id;
+    if (!x || head->too_large || head->status == 101 || x->infos >= SW_GW_INFOS_MAX)
+        return;
+    gw_h2_take_fields(x, &x->info, head, true);
+    sw_exchange_up_info(x, head->status);
+}
+
 static void on_data(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data)
 {
     struct gw_h2_stream *s = stream;
@@ -306,6 +319,7 @@ static void on_pong(struct sw_h2 *h)
 
 static const struct sw_h2_ops engine = {
     .on_head = on_head,
+    .on_info = on_info,
     .on_data = on_data,
     .on_trailers = on_trailers,
     .on_end = on_end,

@@ -9,9 +9,10 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/time.h"
+#include "gateway/abuse.h"
 #include "gateway/cluster.h"
 #include "gateway/config.h"
-#include "gateway/conn.h"
+#include "gateway/conn_int.h"
 #include "gateway/exchange.h"
 #include "gateway/gateway_int.h"
 #include "gateway/stats.h"
@@ -33,19 +34,33 @@ struct sw_gw_view *sw_gw_view_unref(struct sw_gw_view *v)
 
 /* ---- the end of a turn ---- */
 
+void sw_gw_worker_flush_soon(struct sw_gw_worker *w)
+{
+    gw_conn_flush_list(&w->soon);
+    w->n_soon = 0;
+}
+
 static void on_flush(struct sw_defer *d)
 {
     struct sw_gw_worker *w = SW_CONTAINER_OF(d, struct sw_gw_worker, flush);
-    struct sw_list *m;
 
-    while ((m = sw_list_pop_front(&w->dirty)) != NULL)
-        sw_gw_conn_flush(SW_CONTAINER_OF(m, struct sw_gw_conn, dirty));
+    sw_gw_worker_flush_soon(w);
+    gw_conn_flush_list(&w->dirty);
 }
 
 void sw_gw_worker_dirty(struct sw_gw_worker *w, struct sw_gw_conn *c)
 {
     sw_list_push_back(&w->dirty, &c->dirty);
     sw_loop_defer(w->loop, &w->flush, on_flush);
+}
+
+void sw_gw_worker_soon(struct sw_gw_worker *w, struct sw_gw_conn *c)
+{
+    if (!sw_list_linked(&c->dirty))
+        return;
+    sw_list_unlink(&c->dirty);
+    sw_list_push_back(&w->soon, &c->dirty);
+    w->n_soon++;
 }
 
 struct sw_slice sw_gw_worker_date(struct sw_gw_worker *w)
@@ -233,6 +248,8 @@ int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, unsigned in
     sw_list_init(&w->pools);
     sw_list_init(&w->exchanges);
     sw_list_init(&w->dirty);
+    sw_list_init(&w->soon);
+    w->ahead = sw_gw_ahead_new(w);
     w->rx = sw_malloc(SW_GW_RX + 16);
     w->tx = sw_malloc(SW_GW_TX);
     w->shard = sw_metrics_shard_new(gw->metrics);
@@ -285,7 +302,9 @@ void sw_gw_worker_done(struct sw_gw_worker *w)
     free_spares(w);
     sw_free(w->rx);
     sw_free(w->tx);
+    sw_gw_ahead_free(w->ahead);
     sw_gw_lstats_done(w);
+    sw_gw_abuse_free(w->abuse);
     if (w->shard)
         sw_metrics_shard_free(w->shard);
 }

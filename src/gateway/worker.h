@@ -24,6 +24,7 @@ struct sw_gw_conn;
 struct sw_gw_host;
 struct sw_gw_hosts;
 struct sw_gw_listener;
+struct sw_gw_abuse;
 struct sw_gw_lstats;
 struct sw_gw_pool;
 struct sw_gw_worker;
@@ -77,6 +78,7 @@ struct sw_gw_worker {
     struct sw_gw_hosts *hosts; /* cluster.c: clusters and hosts of this worker, kept across views */
     struct sw_metrics_shard *shard;
     struct sw_map lstats;   /* of stats.c: listener -> its counters here */
+    struct sw_gw_abuse *abuse; /* abuse.c; NULL: everybody behaves */
     void *tcp;              /* of tcp.c */
     void *udp;              /* of udp.c */
     struct sw_list sockets; /* listening; see listen.c */
@@ -84,6 +86,9 @@ struct sw_gw_worker {
     struct sw_list pools;   /* upstream; see up_pool.c */
     struct sw_list exchanges;
     struct sw_list dirty; /* connections with staged output */
+    struct sw_list soon;  /* those of them that wait for nothing more */
+    unsigned n_soon;
+    struct sw_gw_ahead *ahead; /* of conn.c */
     struct sw_defer flush;
     size_t n_downs;
     size_t n_exchanges;
@@ -110,6 +115,13 @@ struct sw_gw_worker {
 
 /* Remembers that c has staged output; it is flushed at the end of the turn at the latest. */
 void sw_gw_worker_dirty(struct sw_gw_worker *w, struct sw_gw_conn *c);
+/*
+ * c has all it is going to get: it is flushed together with others once the callbacks in progress
+ * have returned. Sending many one after the other, from a flat stack, is a good deal cheaper than
+ * sending between two requests' parsing.
+ */
+void sw_gw_worker_soon(struct sw_gw_worker *w, struct sw_gw_conn *c);
+void sw_gw_worker_flush_soon(struct sw_gw_worker *w);
 /* "Sun, 06 Nov 1994 08:49:37 GMT", made once per second. */
 struct sw_slice sw_gw_worker_date(struct sw_gw_worker *w);
 

@@ -69,11 +69,11 @@ struct sw_http_call_opts {
     uint64_t silence_ns; /* streams: longest pause between two pieces of the body; 0: no bound */
     uint64_t body_max;   /* of the response; 0: no bound (streams) */
     /*
-     * on_head may be NULL. msg and data live for the call only. All may cancel, pause, or start
-     * other calls. on_done comes exactly once, last, and never from inside sw_http_call_start; the
-     * call is gone afterwards. rc: SW_OK (a complete response of any status), SW_ETIME, SW_EDENIED
-     * (the server's certificate), SW_EPROTO, SW_ELIMIT, SW_ENOENT (no such host), SW_ESYS,
-     * SW_ECLOSED.
+     * on_head and on_body may be NULL. msg and data live for the call only. All may cancel, pause,
+     * or start other calls. on_done comes exactly once, last, and never from inside
+     * sw_http_call_start; the call is gone afterwards. rc: SW_OK (a complete response of any
+     * status), SW_ETIME, SW_EDENIED (the server's certificate), SW_EPROTO, SW_ELIMIT, SW_ENOENT (no
+     * such host), SW_ESYS, SW_ECLOSED.
      */
     void (*on_head)(struct sw_http_call *call, const struct sw_h1_msg *msg, void *arg);
     void (*on_body)(struct sw_http_call *call, struct sw_slice data, void *arg);

@@ -394,7 +394,8 @@ static int deliver_body(struct hc_conn *c, struct sw_err *err)
     if (call->o.body_max && call->body_seen > call->o.body_max)
         return sw_err_set(err, SW_ELIMIT, "response from '%s' is too large", c->client->authority);
     hc_call_rearm(call);
-    call->o.on_body(call, data, call->o.arg);
+    if (call->o.on_body)
+        call->o.on_body(call, data, call->o.arg);
     return SW_OK;
 }
 

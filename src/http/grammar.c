@@ -4,20 +4,29 @@
 
 #include "io/addr.h"
 
-enum { TCHAR = 1, ALNUM = 2 };
+enum { TCHAR = 1, HOST = 2 };
 
 /* What a byte may be part of. */
 static const uint8_t kinds[256] = {
-    ['0' ... '9'] = TCHAR | ALNUM, ['a' ... 'z'] = TCHAR | ALNUM, ['A' ... 'Z'] = TCHAR | ALNUM,
-    ['!'] = TCHAR, ['#'] = TCHAR,  ['$'] = TCHAR, ['%'] = TCHAR,  ['&'] = TCHAR,
-    ['\''] = TCHAR, ['*'] = TCHAR, ['+'] = TCHAR, ['-'] = TCHAR, ['.'] = TCHAR,
-    ['^'] = TCHAR, ['_'] = TCHAR,  ['`'] = TCHAR, ['|'] = TCHAR,  ['~'] = TCHAR,
+    ['0' ... '9'] = TCHAR | HOST,
+    ['a' ... 'z'] = TCHAR | HOST,
+    ['A' ... 'Z'] = TCHAR | HOST,
+    ['!'] = TCHAR,
+    ['#'] = TCHAR,
+    ['$'] = TCHAR,
+    ['%'] = TCHAR,
+    ['&'] = TCHAR,
+    ['\''] = TCHAR,
+    ['*'] = TCHAR,
+    ['+'] = TCHAR,
+    ['-'] = TCHAR | HOST,
+    ['.'] = TCHAR | HOST,
+    ['^'] = TCHAR,
+    ['_'] = TCHAR | HOST,
+    ['`'] = TCHAR,
+    ['|'] = TCHAR,
+    ['~'] = TCHAR,
 };
-
-static bool alnum(char c)
-{
-    return kinds[(unsigned char)c] & ALNUM;
-}
 
 size_t sw_http_token_len(struct sw_slice s)
 {
@@ -48,14 +57,17 @@ static bool no_control8(const char *p)
 
 bool sw_http_value_valid(struct sw_slice s)
 {
+    size_t i = 0;
+
     if (s.n && (s.p[0] == ' ' || s.p[0] == '\t' || s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
         return false;
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c;
+    while (s.n - i >= 8 && no_control8(s.p + i))
+        i += 8;
+    if (s.n >= 8 && s.n - i < 8 && no_control8(s.p + s.n - 8))
+        return true;
+    for (; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
 
-        while (s.n - i > 8 && no_control8(s.p + i))
-            i += 8;
-        c = (unsigned char)s.p[i];
         if ((c < ' ' && c != '\t') || c == 0x7f)
             return false;
     }
@@ -80,7 +92,7 @@ bool sw_http_host_valid(struct sw_slice s)
         n = (size_t)end + 1;
     } else {
         while (n < s.n && s.p[n] != ':') {
-            if (!alnum(s.p[n]) && s.p[n] != '-' && s.p[n] != '.' && s.p[n] != '_')
+            if (!(kinds[(unsigned char)s.p[n]] & HOST))
                 return false;
             n++;
         }

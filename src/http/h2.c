@@ -227,15 +227,18 @@ static void got_headers(struct sw_h2 *h, const nghttp2_frame *frame)
     bool end = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
     int32_t id = frame->hd.stream_id;
 
-    /* 1xx answers carry nothing anybody here needs. */
     if (frame->headers.cat == NGHTTP2_HCAT_HEADERS && (h->config.server || h->head.status == 0)) {
         got_trailers(h, id, end);
         return;
     }
-    if (h->head.status >= 100 && h->head.status < 200)
-        return;
     h->head.headers = h->fields.p;
     h->head.n = h->fields.n;
+    if (h->head.status >= 100 && h->head.status < 200) {
+        if (h->ops->on_info)
+            h->ops->on_info(h, id, stream_of(h, id), &h->head);
+        head_reset(h);
+        return;
+    }
     h->ops->on_head(h, id, stream_of(h, id), &h->head, end);
     head_reset(h);
 }

@@ -64,6 +64,8 @@ struct sw_h2_ops {
      * requests. */
     void (*on_head)(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head,
                     bool end);
+    /* Optional, client: an interim response (1xx); on_head follows. */
+    void (*on_info)(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head);
     void (*on_data)(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data);
     /* Optional: fields behind the data; on_end follows. */
     void (*on_trailers)(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head);

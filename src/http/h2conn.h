@@ -59,6 +59,7 @@ struct sw_h2conn_opts {
     uint32_t stream_window;    /* [256 KiB] */
     uint32_t max_streams;      /* server: at once [128] */
     uint32_t max_header_list;  /* [64 KiB] */
+    bool extended_connect;     /* server: accept :protocol (RFC 8441) */
     size_t max_queue;          /* bytes a stream may have queued [64 MiB] */
     uint64_t open_timeout_ns;  /* connect and handshake [10 s] */
     uint64_t idle_timeout_ns;  /* server: without a stream [300 s] */

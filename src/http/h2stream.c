@@ -214,6 +214,7 @@ struct sw_h2 *h2stream_engine(struct sw_h2conn *c)
         .max_send_frame = 16384 - SW_H2_FRAME_HEAD,
         .max_header_list = c->o.max_header_list,
         .max_streams = c->o.max_streams,
+        .extended_connect = c->o.extended_connect,
     };
 
     return sw_h2_new(&config, &engine_ops, c);

@@ -2,6 +2,7 @@
 /* A connection: made, fed with packets and timers, and buried. */
 #include <ngtcp2/ngtcp2.h>
 #include <ngtcp2/ngtcp2_crypto.h>
+#include <stdio.h>
 
 #include "base/log.h"
 #include "base/mem.h"

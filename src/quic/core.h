@@ -29,6 +29,7 @@ enum {
     QUIC_SOCKS = 2,
     QUIC_PATHS_MAX = 8,
     QUIC_ROUTES_MAX = SW_QUIC_ADDRS_MAX + 1, /* every address and the relay */
+    QUIC_MTU_FIRST = 1200,
     QUIC_MTU = 1452,
     QUIC_MTU_LOOPBACK = 16000,
     QUIC_SECRET = 32,

@@ -137,9 +137,9 @@ struct packet {
 
 static void drop_datagram(struct sw_qconn *c)
 {
-    struct sw_list *m = sw_list_pop_front(&c->dgrams_out);
-    struct sw_qdgram *d = SW_CONTAINER_OF(m, struct sw_qdgram, link);
+    struct sw_qdgram *d = SW_CONTAINER_OF(c->dgrams_out.next, struct sw_qdgram, link);
 
+    sw_list_unlink(&d->link);
     c->n_dgrams--;
     c->dgram_bytes -= d->n;
     sw_free(d);
@@ -263,6 +263,14 @@ static bool socket_full(struct sw_qconn *c)
     return p && !p->route.relay && c->q->sock[p->route.sock].full;
 }
 
+/* ngtcp2 fills first packets up to the brim: nobody has said yet that it takes large ones. */
+static size_t packet_max(const struct sw_qconn *c)
+{
+    size_t max = ngtcp2_conn_get_max_tx_udp_payload_size(c->nc);
+
+    return c->confirmed ? max : sw_min(max, QUIC_MTU_FIRST);
+}
+
 static int write_packets(struct sw_qconn *c)
 {
     struct sw_quic *q = c->q;
@@ -273,7 +281,7 @@ static int write_packets(struct sw_qconn *c)
     ngtcp2_ssize n;
 
     do {
-        k.max = ngtcp2_conn_get_max_tx_udp_payload_size(c->nc);
+        k.max = packet_max(c);
         if (b.n + k.max > SW_DGRAM_SEND_MAX)
             flush(c, &b);
         k.p = q->tx + b.n;

@@ -83,6 +83,8 @@
       "From the head of a request to the end of its answer") \
     X(GW_CONNECTIONS, GAUGE, "spanwire_gateway_connections", "listener", \
       "Connections of clients that are open") \
+    X(GW_REFUSED, COUNTER, "spanwire_gateway_connections_refused", "listener,reason", \
+      "Connections of clients that were closed unheard, by reason") \
     X(GW_TLS_FAILURES, COUNTER, "spanwire_gateway_tls_failures", "listener,reason", \
       "Handshakes with clients that failed, by reason") \
     X(GW_LOCAL_REPLIES, COUNTER, "spanwire_gateway_local_replies", "listener,reason", \
@@ -151,6 +153,67 @@
       "Connections that broke the rules before they became clients") \
     X(REFUSALS, COUNTER, "spanwire_refusals", "reason", \
       "Connections and streams refused, by reason") \
+    X(SIDE_REQUESTS, COUNTER, "iroh_gateway_requests", "kind", \
+      "Requests of the sidecar, by kind (connect, origin, upgrade, connect_udp)") \
+    X(SIDE_REQUESTS_SOURCE, COUNTER, "iroh_gateway_requests_by_source", "source", \
+      "Requests of the sidecar, by listener (uds, tcp)") \
+    X(SIDE_REQUESTS_SOURCE_KIND, COUNTER, "iroh_gateway_requests_by_source_and_kind", \
+      "source,kind", "Requests of the sidecar, by listener and kind") \
+    X(SIDE_REUSE, COUNTER, "iroh_gateway_upstream_reuse_attempts", "kind,peer_conn_state", \
+      "Requests by the state of the connection to their node (none, dialing, connected)") \
+    X(SIDE_DENIED_REASON, COUNTER, "iroh_gateway_denied_requests", "reason", \
+      "Requests the sidecar refused, by reason") \
+    X(SIDE_ERRORS, COUNTER, "iroh_gateway_error_responses", "class", \
+      "Error answers to the gateway, by class (4xx, 5xx)") \
+    X(SIDE_ERRORS_STATUS, COUNTER, "iroh_gateway_error_responses_by_status", "status", \
+      "Error answers to the gateway, by status") \
+    X(SIDE_FAILURES, COUNTER, "iroh_gateway_upstream_failures", "class,peer_conn_state", \
+      "Failures on the way to a node, by reason and state of its connection") \
+    X(SIDE_RX, COUNTER, "iroh_gateway_iroh_recv_bytes", "", \
+      "Bytes received from nodes, as packets") \
+    X(SIDE_TX, COUNTER, "iroh_gateway_iroh_send_bytes", "", \
+      "Bytes sent to nodes, as packets") \
+    X(SIDE_CONNS_OPENED, COUNTER, "iroh_gateway_quic_connections_opened", "path", \
+      "Connections to nodes opened, by path (direct, relay)") \
+    X(SIDE_CONNS_CLOSED, COUNTER, "iroh_gateway_quic_connections_closed", "path", \
+      "Connections to nodes closed, by path") \
+    X(SIDE_CONNS, GAUGE, "iroh_gateway_quic_connections_current", "path", \
+      "Connections to nodes, by path") \
+    X(SIDE_EVENTS, COUNTER, "iroh_gateway_tunnel_connectivity_events", "event", \
+      "Changes of connections to nodes (opened, closed, lost, dial_failed, path_changed)") \
+    X(SIDE_PATHS, GAUGE, "iroh_gateway_active_paths", "transport", \
+      "Paths to nodes in use, by transport") \
+    X(SIDE_ACCEPTED, COUNTER, "iroh_gateway_requests_accepted", "", \
+      "Requests the sidecar passed on") \
+    X(SIDE_ACCEPTED_H1, COUNTER, "iroh_gateway_requests_accepted_h1", "", \
+      "Of these: ordinary ones over HTTP/1.1") \
+    X(SIDE_ACCEPTED_H1_CONNECT, COUNTER, "iroh_gateway_requests_accepted_h1_connect", "", \
+      "Of these: CONNECT over HTTP/1.1") \
+    X(SIDE_ACCEPTED_H1_UPGRADE, COUNTER, "iroh_gateway_requests_accepted_h1_upgrade", "", \
+      "Of these: upgrades over HTTP/1.1") \
+    X(SIDE_ACCEPTED_H2, COUNTER, "iroh_gateway_requests_accepted_h2", "", \
+      "Of these: ordinary ones over HTTP/2") \
+    X(SIDE_ACCEPTED_H2_CONNECT, COUNTER, "iroh_gateway_requests_accepted_h2_connect", "", \
+      "Of these: CONNECT over HTTP/2") \
+    X(SIDE_ACCEPTED_H2_EXTENDED_CONNECT, COUNTER, \
+      "iroh_gateway_requests_accepted_h2_extended_connect", "", \
+      "Of these: extended CONNECT over HTTP/2") \
+    X(SIDE_DENIED, COUNTER, "iroh_gateway_requests_denied", "", \
+      "Requests the sidecar did not pass on") \
+    X(SIDE_COMPLETED, COUNTER, "iroh_gateway_requests_completed", "", \
+      "Requests that ended well") \
+    X(SIDE_FAILED, COUNTER, "iroh_gateway_requests_failed", "", \
+      "Requests that did not") \
+    X(SIDE_POOL_OPENED, COUNTER, "iroh_gateway_iroh_connections_opened", "", \
+      "Connections to nodes opened") \
+    X(SIDE_POOL_CLOSED_IDLE, COUNTER, "iroh_gateway_iroh_connections_closed_idle", "", \
+      "Connections to nodes closed because nobody used them") \
+    X(SIDE_POOL_CLOSED_ERROR, COUNTER, "iroh_gateway_iroh_connections_closed_error", "", \
+      "Connections to nodes that broke") \
+    X(SIDE_UP, COUNTER, "iroh_gateway_bytes_to_upstream", "", \
+      "Payload bytes to nodes") \
+    X(SIDE_DOWN, COUNTER, "iroh_gateway_bytes_from_upstream", "", \
+      "Payload bytes from nodes") \
     X(POOL_HITS, COUNTER, "spanwire_pool_hits", "", \
       "Tunnels opened on a pooled connection") \
     X(POOL_MISSES, COUNTER, "spanwire_pool_misses", "", \

@@ -63,6 +63,16 @@ void sw_qcall_cancel(struct sw_qcall *c)
     release(c);
 }
 
+void sw_qcall_release(struct sw_qcall *c)
+{
+    if (!c->active)
+        return;
+    if (c->stream)
+        sw_qstream_attach(c->stream, &sw_qstream_orphan, NULL);
+    c->stream = NULL;
+    release(c);
+}
+
 static void on_timeout(struct sw_timer *t)
 {
     qcall_fail(SW_CONTAINER_OF(t, struct sw_qcall, timer), SW_QFAIL_ANSWER_TIMEOUT,

@@ -114,6 +114,11 @@ void sw_qcall_start(struct sw_qdial *d, struct sw_qcall *c, const struct sw_qcal
                     const struct sw_qcall_ops *ops);
 /* Gives it up: the stream is reset both ways. No callback any more. Harmless when it is over. */
 void sw_qcall_cancel(struct sw_qcall *c);
+/*
+ * The answer is complete and so is what we sent: lets go of the stream, which ends by itself. No
+ * callback any more.
+ */
+void sw_qcall_release(struct sw_qcall *c);
 /* As the functions of sw_qstream; nothing to reserve before the head has left. */
 int sw_qcall_reserve(struct sw_qcall *c, struct iovec room[2]);
 void sw_qcall_commit(struct sw_qcall *c, size_t n);

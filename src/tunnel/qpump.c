@@ -122,6 +122,7 @@ static bool read_once(struct sw_qpump *p, size_t *moved)
             p->readable = false;
         return p->readable;
     }
+    sw_qstream_commit(p->stream, 0);
     p->readable = false;
     if (n == SW_EOF) {
         p->read_end = true;

@@ -432,9 +432,9 @@ static int read_direct(struct qs_exchange *x)
     n = sw_sock_readv(h->fd, room, k);
     if (n == SW_EAGAIN)
         h->readable = false;
+    sw_qstream_commit(x->stream, n > 0 ? (size_t)n : 0);
     if (n < 0)
         return (int)n;
-    sw_qstream_commit(x->stream, (size_t)n);
     x->bytes_out += (uint64_t)n;
     if (!h->until_close)
         h->left -= (uint64_t)n;

@@ -49,6 +49,8 @@ static void send_capsule(struct qs_exchange *x, const uint8_t *p, size_t n)
 
     for (int i = 0; i < pieces; i++)
         have += room[i].iov_len;
+    if (pieces)
+        sw_qstream_commit(x->stream, 0);
     if (have < k + n) { /* all or nothing: half a capsule would stop the rest */
         x->v->stats.datagrams_dropped++;
         return;

@@ -453,7 +453,7 @@ def flood(name, n):
                                   "window-overflow", "hpack-bomb"])
 def test_http2_floods(w, name):
     before, sent, ended = w.gateway.rss_kb(), 0, False
-    with w.connect() as s:
+    with w.connect(source="127.66.0.4") as s:
         s.settimeout(5 * SLOW)
         try:
             s.sendall(PREFACE)
@@ -474,13 +474,13 @@ def test_http2_floods(w, name):
 
 
 def test_floods_do_not_slow_others(w):
-    """Four attackers that reconnect, while an honest client counts."""
+    """Four attackers that reconnect, while an honest client from elsewhere counts."""
     stop = threading.Event()
 
     def attack(name):
         while not stop.is_set():
             try:
-                with w.connect() as s:
+                with w.connect(source="127.66.0.1") as s:
                     s.settimeout(1)
                     s.sendall(PREFACE)
                     for piece in flood(name, 200):
@@ -504,6 +504,41 @@ def test_floods_do_not_slow_others(w):
             t.join(5)
     print(f"worst {1000 * max(times):.0f} ms, median {1000 * sorted(times)[len(times) // 2]:.1f} ms")
     assert max(times) < 3 * SLOW
+
+
+def test_who_comes_back_to_reset_again_is_not_heard(w):
+    """The allowance is the address's, not the connection's; it comes back when the address rests."""
+    def ask(source):
+        with w.connect(source=source) as s:
+            s.sendall(b"GET /echo HTTP/1.1\r\nHost: load.test\r\nConnection: close\r\n\r\n")
+            return s.recv(12) == b"HTTP/1.1 200"
+
+    def refused():
+        for _ in range(2):  # a worker each
+            try:
+                with w.connect(source="127.66.0.2") as s:
+                    s.sendall(PREFACE)
+                    for piece in flood("rapid-reset", 250):
+                        s.sendall(piece)
+                    s.settimeout(1)
+                    s.recv(65536)
+            except OSError:
+                pass
+        try:
+            return not any(ask("127.66.0.2") for _ in range(8))
+        except OSError:
+            return True
+    until(refused, 20 * SLOW, "the address to be refused")
+    assert all(ask("127.66.0.3") for _ in range(8))
+    assert w.gateway.metrics().sum("spanwire_gateway_connections_refused_total", reason="abuse") > 0
+    assert "too many early resets" in w.gateway.log()
+
+    def heard():
+        try:
+            return all(ask("127.66.0.2") for _ in range(8))
+        except OSError:
+            return False
+    until(heard, 30, "the address to be heard again")
 
 
 # --- garbage ---

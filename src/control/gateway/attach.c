@@ -227,6 +227,53 @@ static void attach_again(struct builder *b, const struct kept *k)
     }
 }
 
+static bool names(const struct sw_json *refs, const struct builder *b, struct sw_slice own_ns,
+                  const struct parent *p)
+{
+    for (size_t i = 0; i < sw_json_len(refs); i++) {
+        if (find_parent(b, sw_json_at(refs, i), own_ns) == p)
+            return true;
+    }
+    return false;
+}
+
+static struct sw_json *ref_to(struct sw_arena *a, const struct sw_kube_obj *gw)
+{
+    struct sw_json *ref = sw_json_new_object(a);
+
+    sw_json_put(a, ref, "group", sw_json_new_str(a, GW_GROUP));
+    sw_json_put(a, ref, "kind", sw_json_new_str(a, "Gateway"));
+    sw_json_put(a, ref, "namespace", sw_json_new_string(a, gw->ns));
+    sw_json_put(a, ref, "name", sw_json_new_string(a, gw->name));
+    return ref;
+}
+
+/*
+ * Gateways that take routes nobody told them about, for routes that want that. Those a route does
+ * not fit are passed over in silence: it never named them.
+ */
+static size_t attach_defaults(struct builder *b, struct route *r, struct route_parent *parents,
+                              size_t n)
+{
+    if (!sw_slice_eq_str(js_or(r->spec, "useDefaultGateways", "None"), "All"))
+        return n;
+    for (size_t i = 0; i < b->gateways.n && n < PARENTS_MAX; i++) {
+        struct gateway *g = b->gateways.p[i];
+        struct sw_json *ref;
+        struct verdict v;
+
+        if (!sw_slice_eq_str(js_or(g->spec, "defaultScope", "None"), "All") ||
+            names(r->refs, b, r->obj->ns, &g->parent))
+            continue;
+        ref = ref_to(r->arena, g->parent.obj);
+        (void)compiled_for(b, r, g);
+        v = attach_to_parent(b, &g->parent, r, ref);
+        if (!v.reason)
+            parents[n++] = (struct route_parent){ref, v, g->parent.number};
+    }
+    return n;
+}
+
 static void build_route(struct builder *b, struct kept *k)
 {
     struct route_parent parents[PARENTS_MAX];
@@ -244,6 +291,7 @@ static void build_route(struct builder *b, struct kept *k)
         (void)compiled_for(b, r, p->gw);
         parents[n++] = (struct route_parent){ref, attach_to_parent(b, p, r, ref), p->number};
     }
+    n = attach_defaults(b, r, parents, n);
     b->a = r->arena;
     /* Without parents too: it may have been ours before. */
     if (n || sw_json_len(sw_json_walk(r->obj->json, "status", "parents", NULL)))

@@ -55,9 +55,8 @@ static const struct sw_gw_backend_tls *copy_tls(struct sw_arena *a,
     return copy;
 }
 
-static struct sw_gw_cluster *intern_cluster(struct builder *b, struct sw_slice endpoints,
-                                            enum sw_gw_proto proto,
-                                            const struct sw_gw_backend_tls *tls)
+struct sw_gw_cluster *intern_cluster(struct builder *b, struct sw_slice endpoints,
+                                     enum sw_gw_proto proto, const struct sw_gw_backend_tls *tls)
 {
     char name[1024];
     int n = snprintf(name, sizeof(name), "%.*s/%016llx", SW_SLICE_ARG(endpoints),
@@ -128,9 +127,7 @@ static struct verdict find_service_port(struct builder *b, struct sw_slice ns, s
     return (struct verdict){0};
 }
 
-/* How to speak to the port; false when it cannot be spoken to. */
-static bool app_proto(struct sw_slice app, enum route_kind kind, enum sw_gw_proto *ret,
-                      bool *ret_tls)
+bool app_proto(struct sw_slice app, enum route_kind kind, enum sw_gw_proto *ret, bool *ret_tls)
 {
     static const struct {
         const char *name;
@@ -207,6 +204,8 @@ static struct sw_gw_cluster *service_backend(struct builder *b, const struct bac
                 .p};
         return NULL;
     }
+    if (ctx->http2)
+        proto = SW_GW_PROTO_HTTP2;
     if (p && p->accepted.reason)
         return NULL; /* the policy's status says why; nothing may go out unprotected */
     if (p) {
@@ -262,11 +261,27 @@ static struct sw_gw_cluster *foreign_backend(struct builder *b, const struct bac
     return intern_cluster(b, endpoints, protos[ctx->route->kind], NULL);
 }
 
-static bool is_foreign(const struct sw_gateway_ref *r)
+typedef struct sw_gw_cluster *(*backend_fn)(struct builder *b, const struct backend_ctx *ctx,
+                                            const struct sw_gateway_ref *ref, struct verdict *ret);
+
+/* Who resolves references of a kind; NULL: nobody. */
+static backend_fn foreign_kind(const struct sw_gateway_ref *r)
 {
-    return (sw_slice_eq_str(r->group, "networking.datumapis.com") &&
-            sw_slice_eq_str(r->kind, "Connector")) ||
-           (sw_slice_eq_str(r->group, "clusterlink.net") && sw_slice_eq_str(r->kind, "Import"));
+    static const struct {
+        const char *group;
+        const char *kind;
+        backend_fn fn;
+    } kinds[] = {
+        {"networking.datumapis.com", "Connector", connector_backend},
+        {"discovery.k8s.io", "EndpointSlice", slice_backend},
+        {"clusterlink.net", "Import", foreign_backend},
+    };
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(kinds); i++) {
+        if (sw_slice_eq_str(r->group, kinds[i].group) && sw_slice_eq_str(r->kind, kinds[i].kind))
+            return kinds[i].fn;
+    }
+    return NULL;
 }
 
 /* Kind before permission before existence: nobody learns what exists elsewhere. */
@@ -280,11 +295,12 @@ struct sw_gw_cluster *resolve_backend(struct builder *b, const struct backend_ct
                                .name = js(ref, "name"),
                                .port = (uint16_t)js_int(ref, "port", UINT16_MAX, 0)};
     bool service = !r.group.n && sw_slice_eq_str(r.kind, "Service");
+    backend_fn foreign = service ? NULL : foreign_kind(&r);
 
     *ret = (struct verdict){0};
     if (!r.ns.n)
         r.ns = o->ns;
-    if (!service && !is_foreign(&r))
+    if (!service && !foreign)
         *ret =
             (struct verdict){"InvalidKind", gw_printf(b,
                                                       "'%.*s' in group '%.*s' cannot be a "
@@ -303,7 +319,7 @@ struct sw_gw_cluster *resolve_backend(struct builder *b, const struct backend_ct
     if (ret->reason)
         return NULL;
     return service ? service_backend(b, ctx, r.ns, r.name, r.port, ret)
-                   : foreign_backend(b, ctx, &r, ret);
+                   : foreign(b, ctx, &r, ret);
 }
 
 void note_unresolved(struct route *r, struct verdict v)

@@ -54,6 +54,8 @@ static void use_table(struct used *u, const struct sw_gw_table *t)
             use_backends(u, r->backends, r->n_backends);
             for (size_t m = 0; m < r->n_mirrors; m++)
                 use_cluster(u, r->mirrors[m].cluster);
+            if (r->auth)
+                use_cluster(u, r->auth->cluster);
         }
     }
 }
@@ -124,7 +126,7 @@ static void list_endpoints(struct builder *b, struct sw_gw_model *m)
     if (!sorted)
         qsort(names, m->n_clusters, sizeof(*names), by_text);
     for (size_t i = 0; i < m->n_clusters; i++) {
-        if (!n || !sw_slice_eq(names[n - 1], names[i]))
+        if (names[i].n && (!n || !sw_slice_eq(names[n - 1], names[i])))
             names[n++] = names[i];
     }
     m->endpoints = names;
@@ -194,6 +196,10 @@ static void finish(struct builder *b, struct sw_gw_result *ret)
     }
     ret->statuses = statuses;
     ret->n_statuses = b->statuses.n;
+    ret->wants =
+        memcpy(sw_arena_array(b->a, b->wants.n + 1, sizeof(*b->wants.p)),
+               b->wants.n ? b->wants.p : &(struct sw_gw_want){0}, b->wants.n * sizeof(*b->wants.p));
+    ret->n_wants = b->wants.n;
     ret->notes = notes;
     ret->n_notes = b->notes.n;
 }
@@ -219,6 +225,7 @@ static void builder_done(struct builder *b)
     sw_vec_done(&b->socket_list);
     sw_vec_done(&b->policy_list);
     sw_vec_done(&b->statuses);
+    sw_vec_done(&b->wants);
     sw_vec_done(&b->notes);
     sw_vec_done(&b->out_listeners);
     sw_vec_done(&b->out_tables);
@@ -242,6 +249,7 @@ void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
     build_routes(&b);
     build_ingress(&b);
     build_sockets(&b);
+    build_infrastructure(&b);
     status_gateways(&b);
     status_policies(&b);
     finish(&b, ret);

@@ -31,6 +31,10 @@ enum sw_gw_kind {
     SW_GW_INGRESS,
     SW_GW_INGRESSCLASS,
     SW_GW_CRD,
+    SW_GW_ACCOUNT, /* ServiceAccounts that carry what Gateways say of infrastructure */
+    SW_GW_CONNECTOR,
+    SW_GW_ADVERTISEMENT,
+    SW_GW_BACKENDSLICE, /* EndpointSlices that belong to no Service */
     SW_GW_KINDS,
 };
 extern const struct sw_control_kind sw_gateway_kinds[SW_GW_KINDS];
@@ -40,6 +44,7 @@ enum sw_gw_ep_kind {
     SW_GW_EP_SERVICE,
     SW_GW_EP_SLICE,
     SW_GW_EP_ENDPOINTS, /* hand-written ones of the older kind; slices go first */
+    SW_GW_EP_CONNECTOR,
     SW_GW_EP_KINDS,
 };
 extern const struct sw_control_kind sw_gateway_endpoint_kinds[SW_GW_EP_KINDS];
@@ -98,10 +103,28 @@ struct sw_gw_note {
     struct sw_slice text;
 };
 
+/* Something that shall be so in the API, and is not as far as the view shows. */
+enum sw_gw_want_how {
+    SW_GW_WANT_OBJECT, /* with at least these fields; also wanted while it is there */
+    SW_GW_WANT_GONE,
+    SW_GW_WANT_FINALIZER,
+    SW_GW_WANT_NO_FINALIZER,
+};
+
+struct sw_gw_want {
+    enum sw_gw_want_how how;
+    enum sw_gw_kind kind;
+    const struct sw_kube_obj *of; /* OBJECT: because of whom */
+    const struct sw_json *json;   /* OBJECT */
+    struct sw_slice finalizer;
+};
+
 struct sw_gw_result {
     const struct sw_gw_model *model;
     const struct sw_gw_status *statuses; /* by kind, namespace, name */
     size_t n_statuses;
+    const struct sw_gw_want *wants;
+    size_t n_wants;
     const struct sw_gw_note *notes; /* by subject */
     size_t n_notes;
 };

@@ -7,6 +7,7 @@
  * stale.
  */
 #include "base/mem.h"
+#include "control/connector/build.h"
 #include "control/gateway/build_int.h"
 #include "control/runtime_int.h"
 
@@ -96,6 +97,29 @@ static bool same_kind(const struct sw_view *x, const struct sw_view *y, enum sw_
     return true;
 }
 
+/* Of Connectors it only matters who is there and who is away. */
+static bool same_connectors(const struct sw_view *x, const struct sw_view *y)
+{
+    size_t n = sw_view_count(x, SW_GW_CONNECTOR);
+
+    if (x->kinds[SW_GW_CONNECTOR] == y->kinds[SW_GW_CONNECTOR])
+        return true;
+    if (n != sw_view_count(y, SW_GW_CONNECTOR))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        const struct sw_kube_obj *a = sw_view_at(x, SW_GW_CONNECTOR, i);
+        const struct sw_kube_obj *b = sw_view_at(y, SW_GW_CONNECTOR, i);
+
+        if (a != b && (!sw_slice_eq(a->key, b->key) ||
+                       !sw_connector_online(a->json).n != !sw_connector_online(b->json).n ||
+                       !sw_json_equal(sw_json_walk(a->json, "metadata", "annotations", NULL),
+                                      sw_json_walk(b->json, "metadata", "annotations", NULL),
+                                      SW_JSON_EQ_TEXT)))
+            return false;
+    }
+    return true;
+}
+
 /* Nothing that compiled routes follow from, besides the routes themselves, is different. */
 static bool same_world(const struct sw_view *x, const struct sw_view *y)
 {
@@ -107,6 +131,9 @@ static bool same_world(const struct sw_view *x, const struct sw_view *y)
         if (!same_kind(x, y, whole[i], true))
             return false;
     }
+    if (!same_connectors(x, y) || !same_kind(x, y, SW_GW_BACKENDSLICE, true) ||
+        !same_kind(x, y, SW_GW_ADVERTISEMENT, true))
+        return false;
     /* Their statuses change whenever a route comes or goes. */
     return same_kind(x, y, SW_GW_GATEWAY, false) && same_kind(x, y, SW_GW_LISTENERSET, false);
 }

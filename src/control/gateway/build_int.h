@@ -77,7 +77,8 @@ struct listener {
     struct verdict resolved;
     struct verdict conflict; /* beats accepted and programmed */
     const char *broken;      /* cannot be served although accepted */
-    bool overlapping;
+    bool overlapping;        /* its hostname with another's on the socket */
+    bool overlapping_certs;  /* a certificate of its covers a name that another's does too */
     const char *note;
     struct sw_slice *certs;
     size_t n_certs;
@@ -129,6 +130,7 @@ struct entry {
     uint32_t len2; /* gRPC: method */
     uint16_t rule;
     uint16_t match;
+    uint16_t share;      /* of the rule's backends, in order */
     bool low;            /* Ingress: behind everything else */
     bool local_redirect; /* the redirect's port depends on the listener */
 };
@@ -138,6 +140,7 @@ struct compiled {
     struct sw_slice client_cert;
     struct entry *entries;
     size_t n_entries;
+    size_t cap_entries;
     const struct sw_gw_backend *plain; /* L4: as they are */
     const struct sw_gw_backend *tls;   /* TLSRoute, terminated: with BackendTLSPolicies */
     size_t n_backends;
@@ -195,6 +198,7 @@ struct policy {
 struct own_cluster {
     struct sw_gw_cluster c;
     bool used; /* by something that is served */
+    const char *offline; /* a tunnel whose connector is away, and why; NULL: not so */
 };
 
 static inline struct own_cluster *own_cluster(const struct sw_gw_cluster *c)
@@ -241,6 +245,7 @@ struct builder {
     SW_VEC(struct socket *) socket_list;
     SW_VEC(struct policy *) policy_list;
     SW_VEC(struct sw_gw_status) statuses;
+    SW_VEC(struct sw_gw_want) wants;
     SW_VEC(struct sw_gw_note) notes;
     SW_VEC(struct sw_gw_listener *) out_listeners;
     SW_VEC(struct sw_gw_table *) out_tables;
@@ -318,6 +323,7 @@ struct backend_ctx {
     struct route *route;
     struct sw_slice client_cert;
     bool use_policies;
+    bool http2; /* whatever the port says of itself */
 };
 /*
  * A BackendObjectReference as a cluster; NULL when it cannot be used, with the reason in *ret
@@ -325,6 +331,11 @@ struct backend_ctx {
  */
 struct sw_gw_cluster *resolve_backend(struct builder *b, const struct backend_ctx *ctx,
                                       const struct sw_json *ref, struct verdict *ret);
+/* Clusters are made once for each set, protocol and TLS. */
+struct sw_gw_cluster *intern_cluster(struct builder *b, struct sw_slice endpoints,
+                                     enum sw_gw_proto proto, const struct sw_gw_backend_tls *tls);
+/* How to speak to a port with this appProtocol; false when it cannot be spoken to. */
+bool app_proto(struct sw_slice app, enum route_kind kind, enum sw_gw_proto *ret, bool *ret_tls);
 /* A Service's port by number, or by name where number is 0; for Ingresses. */
 struct sw_gw_cluster *service_cluster(struct builder *b, struct sw_slice ns, struct sw_slice name,
                                       uint16_t number, struct sw_slice port_name,
@@ -332,16 +343,40 @@ struct sw_gw_cluster *service_cluster(struct builder *b, struct sw_slice ns, str
 /* Keeps the first failure. */
 void note_unresolved(struct route *r, struct verdict v);
 
+/* ---- connectors.c ---- */
+
+/* Names of endpoint sets (of clusters, for DNS) that are no Services': these, then the rest. */
+#define SW_GW_CONNECTOR_SET "connector/" /* ns/name/target */
+#define SW_GW_SLICE_SET     "slice/"     /* ns/name/port */
+#define SW_GW_DNS_SET       "dns/"       /* host/port */
+
+struct sw_gw_cluster *connector_backend(struct builder *b, const struct backend_ctx *ctx,
+                                        const struct sw_gateway_ref *r, struct verdict *ret);
+struct sw_gw_cluster *slice_backend(struct builder *b, const struct backend_ctx *ctx,
+                                    const struct sw_gateway_ref *r, struct verdict *ret);
+/* Why none of the backends can serve now although all are fine; NULL: one can. */
+const char *all_offline(const struct sw_gw_backend *list, size_t n);
+/* The route answers by itself until a connector is back. */
+void respond_offline(struct builder *b, struct sw_gw_route *to, const char *why);
+
 /* ---- gateways.c ---- */
 
 void build_classes(struct builder *b);
 void build_gateways(struct builder *b);
+
+/* ---- infra.c ---- */
+
+void build_infrastructure(struct builder *b);
 
 /* ---- listeners.c, conflicts.c ---- */
 
 void read_listeners(struct builder *b, struct parent *p);
 void claim_sockets(struct builder *b);
 bool listener_served(const struct listener *l);
+
+/* ---- overlaps.c ---- */
+
+void mark_overlaps(struct builder *b, struct socket *s);
 
 /* ---- attach.c ---- */
 
@@ -364,7 +399,18 @@ struct rule {
     struct sw_gw_route proto; /* everything but name and match */
     bool local_redirect;
     bool fail_closed; /* matches stay and answer with an error */
+    bool shut;        /* who is to judge requests cannot be asked: all get an error */
+    unsigned seen;    /* filters of which there may be one, by type */
     struct verdict bad;
+    /* Backends with filters that no list of clusters can express are routes of their own. */
+    struct rule_share *shares; /* none: 'proto' is all */
+    size_t n_shares;
+};
+
+struct rule_share {
+    struct sw_gw_route proto;
+    uint32_t upto; /* struct sw_gw_route.share */
+    bool local_redirect;
 };
 void rule_filters(struct rule *r, const struct sw_json *filters);
 void rule_backends(struct rule *r);
@@ -375,9 +421,12 @@ void rule_bad(struct rule *r, const char *reason, const char *fmt, ...) SW_PRINT
 bool read_value_matches(struct rule *r, const struct sw_json *list, bool headers,
                         const struct sw_gw_value_match **ret, size_t *ret_n);
 bool regex_ok(struct rule *r, struct sw_slice pattern);
-bool read_headers_filter(struct rule *r, const struct sw_json *f, struct sw_gw_headers *ret);
+struct sw_slice lower_case(struct builder *b, struct sw_slice s);
 /* Ends a rule: its counters, and true when its matches shall be emitted. */
 bool rule_finish(struct rule *r);
+/* Adds the rule's routes for one match: 'like' has all of the entry but the route. */
+void rule_emit(struct rule *r, struct compiled *c, const struct sw_gw_match *m,
+               const struct entry *like, const char *kind);
 
 /* ---- policy.c ---- */
 

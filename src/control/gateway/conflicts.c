@@ -232,24 +232,6 @@ static void judge_all(struct builder *b, struct parent *p)
     }
 }
 
-/* Names that overlap let a browser reuse a connection for the wrong listener. */
-static void mark_overlaps(struct builder *b, struct socket *s)
-{
-    for (size_t i = 0; i < s->listeners.n && s->proto == PROTO_HTTPS; i++) {
-        struct listener *l = s->listeners.p[i];
-        struct sw_slice h = host_key(l);
-
-        while (host_widen(b, &h)) {
-            struct listener *wider = sw_map_get(&s->hosts, h);
-
-            if (!wider)
-                continue;
-            l->overlapping = true;
-            wider->overlapping = true;
-        }
-    }
-}
-
 void claim_sockets(struct builder *b)
 {
     for (size_t i = 0; i < b->gateways.n; i++) {

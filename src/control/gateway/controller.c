@@ -37,6 +37,22 @@ static void publish_resources(struct sw_output *out, const struct sw_gw_resource
         publish_item(out, r->p[i].type, r->p[i].name, r->p[i].value);
 }
 
+static void put_want(struct sw_output *out, const struct sw_gw_want *w)
+{
+    switch (w->how) {
+    case SW_GW_WANT_OBJECT:
+        sw_out_apply(out, w->kind, sw_json_copy(sw_out_arena(out), w->json));
+        break;
+    case SW_GW_WANT_GONE:
+        sw_out_delete(out, w->kind, w->of);
+        break;
+    case SW_GW_WANT_FINALIZER:
+    case SW_GW_WANT_NO_FINALIZER:
+        sw_out_finalizer(out, w->kind, w->of, w->finalizer, w->how == SW_GW_WANT_FINALIZER);
+        break;
+    }
+}
+
 static void build(const struct sw_view *v, struct sw_output *out, void *arg)
 {
     const struct sw_gateway_controller *g = arg;
@@ -54,6 +70,8 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
     for (size_t i = 0; i < r.n_statuses; i++)
         sw_out_status(out, r.statuses[i].kind, r.statuses[i].of,
                       sw_json_copy(a, r.statuses[i].status));
+    for (size_t i = 0; i < r.n_wants; i++)
+        put_want(out, &r.wants[i]);
 }
 
 static void build_endpoints(const struct sw_view *v, struct sw_output *out, void *arg)

@@ -98,6 +98,7 @@ static void action(struct dump *d, const struct sw_gw_route *r)
     switch (r->action) {
     case SW_GW_RESPOND:
         line(d, " respond=%u", r->status);
+        text(d, "body", r->body);
         break;
     case SW_GW_REDIRECT:
         line(d, " redirect=%u", r->redirect->status);
@@ -147,13 +148,28 @@ static void extras(struct dump *d, const struct sw_gw_route *r)
     }
 }
 
+static void auth(struct dump *d, const struct sw_gw_auth *x)
+{
+    line(d, "      auth %s %.*s", x->grpc ? "grpc" : "http", SW_SLICE_ARG(x->cluster->name));
+    text(d, "path", x->path);
+    list(d, "headers", x->headers, x->n_headers);
+    list(d, "copied", x->copied, x->n_copied);
+    if (x->body_max)
+        line(d, " body=%u", x->body_max);
+    line(d, "\n");
+}
+
 static void route(struct dump *d, const struct sw_gw_route *r)
 {
     line(d, "    route %.*s", SW_SLICE_ARG(r->name));
     match(d, &r->match);
+    if (r->share)
+        line(d, " share=%u", r->share);
     action(d, r);
     extras(d, r);
     line(d, "\n");
+    if (r->auth)
+        auth(d, r->auth);
     backends(d, "      ", r->backends, r->n_backends);
     for (size_t i = 0; i < r->n_mirrors; i++)
         line(d, "      mirror %.*s %u/%u\n", SW_SLICE_ARG(r->mirrors[i].cluster->name),
@@ -215,6 +231,10 @@ static void cluster(struct dump *d, const struct sw_gw_cluster *c)
 
     line(d, "cluster %.*s %s endpoints=%.*s%s", SW_SLICE_ARG(c->name), protos[c->proto],
          SW_SLICE_ARG(c->endpoints), c->sticky ? " sticky" : "");
+    if (c->tunnel)
+        line(d, " tunnel");
+    if (c->dns_host.n)
+        line(d, " dns=%.*s:%u", SW_SLICE_ARG(c->dns_host), c->dns_port);
     if (c->tls) {
         line(d, " tls sni=%.*s", SW_SLICE_ARG(c->tls->sni));
         text(d, "ca", c->tls->ca.n ? c->tls->ca : SW_SLICE_LIT("system"));
@@ -254,7 +274,11 @@ int sw_gw_endpoints_dump(const struct sw_gw_endpoint_model *m, struct sw_buf *ou
 
         line(&d, "endpoints %.*s\n", SW_SLICE_ARG(s->name));
         for (size_t k = 0; k < s->n; k++) {
-            line(&d, "  %.*s:%u", SW_SLICE_ARG(s->p[k].address), s->p[k].port);
+            if (s->p[k].tunnel_id.n)
+                line(&d, "  %.*s by %.*s", SW_SLICE_ARG(s->p[k].tunnel_target),
+                     SW_SLICE_ARG(s->p[k].tunnel_id));
+            else
+                line(&d, "  %.*s:%u", SW_SLICE_ARG(s->p[k].address), s->p[k].port);
             text(&d, "zone", s->p[k].zone);
             line(&d, "%s\n", s->p[k].draining ? " draining" : "");
         }

@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "base/vec.h"
+#include "control/connector/build.h"
 #include "control/gateway/build_int.h"
 
 enum { SET_MAX = 65536 };
@@ -168,16 +169,74 @@ static const struct sw_kube_obj *find_service(struct ep_builder *b, struct sw_sl
     return sw_view_find(b->v, SW_GW_EP_SERVICE, ns, svc);
 }
 
+/* The connector's NodeID and what to ask it for; nothing while it is away. */
+static void collect_connector(struct ep_builder *b, struct sw_slice rest, ep_list *out)
+{
+    struct sw_slice ns = sw_slice_cut(&rest, '/');
+    struct sw_slice name = sw_slice_cut(&rest, '/');
+    const struct sw_kube_obj *o = rest.p ? sw_view_find(b->v, SW_GW_EP_CONNECTOR, ns, name) : NULL;
+    struct sw_slice id = o ? sw_connector_online(o->json) : sw_slice("", 0);
+
+    if (id.n && rest.n)
+        sw_vec_push(out, (struct sw_gw_endpoint){.tunnel_target = rest, .tunnel_id = id});
+}
+
+/* The addresses of one EndpointSlice. */
+static void collect_slice(struct ep_builder *b, struct sw_slice rest, ep_list *out)
+{
+    struct sw_slice ns = sw_slice_cut(&rest, '/');
+    struct sw_slice name = sw_slice_cut(&rest, '/');
+    const struct sw_kube_obj *o = rest.p ? sw_view_find(b->v, SW_GW_EP_SLICE, ns, name) : NULL;
+    const struct sw_json *ports = o ? sw_json_find(o->json, "ports") : NULL;
+    uint64_t port;
+
+    if (!o || !sw_slice_to_u64(rest, UINT16_MAX, &port))
+        return;
+    for (size_t i = 0; i < sw_json_len(ports); i++) {
+        const struct sw_json *p = sw_json_at(ports, i);
+
+        if (js_int(p, "port", UINT16_MAX, 0) == (int64_t)port &&
+            sw_slice_eq_str(js_or(p, "protocol", "TCP"), "TCP")) {
+            add_slice(out, o, js_or(p, "name", ""), SW_SLICE_LIT("TCP"));
+            return;
+        }
+    }
+}
+
+static void collect_service(struct ep_builder *b, struct sw_slice name, ep_list *out)
+{
+    uint16_t port = 0;
+    const struct sw_kube_obj *svc = find_service(b, name, &port);
+
+    if (svc)
+        collect(b, svc, port, out);
+}
+
+/* A set by its name: of a Service, or with a first word that says of what else. */
+static void collect_named(struct ep_builder *b, struct sw_slice name, ep_list *out)
+{
+    static const struct sw_slice connector = SW_SLICE_LIT(SW_GW_CONNECTOR_SET);
+    static const struct sw_slice slice = SW_SLICE_LIT(SW_GW_SLICE_SET);
+    size_t parts = 1;
+
+    /* A Service's has three parts, whatever its namespace is called. */
+    for (size_t i = 0; i < name.n; i++)
+        parts += name.p[i] == '/';
+    if (parts == 3)
+        collect_service(b, name, out);
+    else if (sw_slice_has_prefix(name, connector))
+        collect_connector(b, sw_slice_from(name, connector.n), out);
+    else if (sw_slice_has_prefix(name, slice))
+        collect_slice(b, sw_slice_from(name, slice.n), out);
+}
+
 static const struct sw_gw_endpoints *make_set(struct ep_builder *b, struct sw_slice name)
 {
     struct sw_gw_endpoints *set = SW_ARENA_NEW(b->a, struct sw_gw_endpoints);
-    uint16_t port = 0;
-    const struct sw_kube_obj *svc = find_service(b, name, &port);
     ep_list list = {0};
     struct sw_gw_endpoint *copy;
 
-    if (svc)
-        collect(b, svc, port, &list);
+    collect_named(b, name, &list);
     if (list.n > 1)
         qsort(list.p, list.n, sizeof(*list.p), by_place);
     list.n = drop_twins(list.p, list.n);

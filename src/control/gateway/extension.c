@@ -15,6 +15,7 @@
 #include <proto/l4.pb-c.h>
 #include <proto/listener.pb-c.h>
 
+#include "control/gateway/extension_int.h"
 #include "control/gateway/xds_int.h"
 #include "http/grpc.h"
 #include "proto/pb.h"
@@ -29,15 +30,6 @@ enum {
 static const struct sw_pb_limits limits = {.bytes = REQUEST_MAX, .memory = (size_t)1 << 30};
 
 /* --- clusters of custom backends --- */
-
-static bool is_tunnel(const Sw__Cluster *c)
-{
-    return c->transport_socket &&
-           c->transport_socket->config_type_case ==
-               SW__TRANSPORT_SOCKET__CONFIG_TYPE_TYPED_CONFIG &&
-           sw_pb_any_is(c->transport_socket->typed_config,
-                        &sw__internal_upstream_transport__descriptor);
-}
 
 /* The first object that means a connector. */
 static bool find_target(const struct sw_gw_extension *x, const Sw__PostClusterExtensionContext *ctx,
@@ -83,7 +75,7 @@ static int cluster_hook(const struct sw_gw_extension *x, struct sw_slice request
 static bool has_tunnels(const Sw__PostTranslateModifyRequest *in)
 {
     for (size_t i = 0; i < in->n_clusters; i++) {
-        if (is_tunnel(in->clusters[i]))
+        if (sw_gwx_is_tunnel(in->clusters[i]))
             return true;
     }
     return false;
@@ -144,6 +136,7 @@ static int translate_hook(const struct sw_gw_extension *x, struct sw_slice reque
 
     if (!in)
         return SW_EPROTO;
+    sw_gwx_apply_rules(x, a, in);
     out = SW_PB_NEW(a, Sw__PostTranslateModifyResponse, sw__post_translate_modify_response);
     out->clusters = in->clusters;
     out->n_clusters = in->n_clusters;
@@ -153,7 +146,7 @@ static int translate_hook(const struct sw_gw_extension *x, struct sw_slice reque
     out->n_listeners = in->n_listeners;
     out->routes = in->routes;
     out->n_routes = in->n_routes;
-    if (has_tunnels(in))
+    if (!x->static_parts && has_tunnels(in))
         add_tunnels(x, in, a, out);
     *ret = sw_pb_pack(a, &out->base);
     return SW_OK;

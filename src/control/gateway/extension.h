@@ -16,6 +16,20 @@
 
 struct sw_grpc_server;
 
+/* What is known of a rule of an HTTPProxy (and so of the HTTPRoute of that name). */
+enum sw_gw_rule_state {
+    SW_GW_RULE_OTHER,   /* no connector is behind it */
+    SW_GW_RULE_ONLINE,  /* its cluster becomes a tunnel */
+    SW_GW_RULE_OFFLINE, /* its routes answer 503 */
+};
+
+/* In the arena. */
+struct sw_gw_rule {
+    struct sw_slice target;   /* "host:port" */
+    struct sw_slice id;       /* the connector's */
+    struct sw_slice tls_name; /* not empty: TLS inside the tunnel, to this name */
+};
+
 /* Everything is borrowed and must outlive the server. */
 struct sw_gw_extension {
     struct sw_gw_xds_conf conf; /* where the proxy of tunnels is, and how it is spoken to */
@@ -27,6 +41,18 @@ struct sw_gw_extension {
     bool (*resolve)(void *arg, const struct sw_json *object, struct sw_arena *a,
                     struct sw_slice *ret_target, struct sw_slice *ret_id);
     void *arg;
+    /*
+     * By namespace, name and index of a rule: what Envoy Gateway names the rule's cluster after.
+     * NULL: none is known.
+     */
+    enum sw_gw_rule_state (*rule)(void *arg, struct sw_slice ns, struct sw_slice route,
+                                  uint32_t index, struct sw_arena *a, struct sw_gw_rule *ret);
+    void *rule_arg;
+    /*
+     * Listener and proxy cluster of tunnels are in the Envoys' bootstrap: to send them again would
+     * make Envoy refuse everything.
+     */
+    bool static_parts;
 };
 
 /* Adds the methods of the hooks to a server. */

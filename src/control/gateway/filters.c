@@ -4,8 +4,19 @@
 #include <stdio.h>
 
 #include "control/gateway/build_int.h"
+#include "http/h1.h"
 
-enum { ITEMS_MAX = 64, FILTERS_MAX = 16, BACKENDS_MAX = 16 };
+enum { ITEMS_MAX = 64, FILTERS_MAX = 16, BACKENDS_MAX = 16, BODY_MAX = 1024 * 1024 };
+
+/* Filters of which one list may have one. */
+enum {
+    FILTER_REQUEST = 1,
+    FILTER_RESPONSE = 2,
+    FILTER_REDIRECT = 4,
+    FILTER_REWRITE = 8,
+    FILTER_CORS = 16,
+    FILTER_AUTH = 32,
+};
 
 void rule_bad(struct rule *r, const char *reason, const char *fmt, ...)
 {
@@ -18,6 +29,13 @@ void rule_bad(struct rule *r, const char *reason, const char *fmt, ...)
     (void)vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     r->bad = (struct verdict){reason, sw_arena_dup(r->b->a, sw_slice_str(text))};
+}
+
+static void once(struct rule *r, unsigned filter)
+{
+    if (r->seen & filter)
+        rule_bad(r, "IncompatibleFilters", "the same filter twice");
+    r->seen |= filter;
 }
 
 /* ---- headers ---- */
@@ -49,12 +67,9 @@ static size_t read_texts(struct builder *b, const struct sw_json *list, const st
     return n;
 }
 
-bool read_headers_filter(struct rule *r, const struct sw_json *f, struct sw_gw_headers *ret)
+/* Always true. */
+static bool read_headers_filter(struct rule *r, const struct sw_json *f, struct sw_gw_headers *ret)
 {
-    if (ret->n_set || ret->n_add || ret->n_remove) {
-        rule_bad(r, "IncompatibleFilters", "the same filter twice");
-        return false;
-    }
     ret->n_set = read_pairs(r, sw_json_find(f, "set"), &ret->set);
     ret->n_add = read_pairs(r, sw_json_find(f, "add"), &ret->add);
     ret->n_remove = read_texts(r->b, sw_json_find(f, "remove"), &ret->remove);
@@ -114,8 +129,7 @@ static void read_redirect(struct rule *r, const struct sw_json *f)
     int64_t code = js_int(f, "statusCode", 999, sw_json_find(f, "statusCode") ? 0 : 302);
     bool known = false;
 
-    if (r->proto.redirect)
-        rule_bad(r, "IncompatibleFilters", "the same filter twice");
+    once(r, FILTER_REDIRECT);
     for (size_t i = 0; i < SW_ARRAY_LEN(codes); i++)
         known |= codes[i] == code;
     if (!known)
@@ -136,8 +150,7 @@ static void read_rewrite(struct rule *r, const struct sw_json *f)
 {
     struct sw_gw_rewrite *w = SW_ARENA_NEW(r->b->a, struct sw_gw_rewrite);
 
-    if (r->proto.rewrite)
-        rule_bad(r, "IncompatibleFilters", "the same filter twice");
+    once(r, FILTER_REWRITE);
     w->host = js_or(f, "hostname", "");
     read_path_edit(r, sw_json_find(f, "path"), &w->path_edit, &w->path);
     r->proto.rewrite = w;
@@ -176,8 +189,7 @@ static void read_cors(struct rule *r, const struct sw_json *f)
 {
     struct sw_gw_cors *c = SW_ARENA_NEW(r->b->a, struct sw_gw_cors);
 
-    if (r->proto.cors)
-        rule_bad(r, "IncompatibleFilters", "the same filter twice");
+    once(r, FILTER_CORS);
     c->n_origins = read_texts(r->b, sw_json_find(f, "allowOrigins"), &c->origins);
     c->n_methods = read_texts(r->b, sw_json_find(f, "allowMethods"), &c->methods);
     c->n_headers = read_texts(r->b, sw_json_find(f, "allowHeaders"), &c->headers);
@@ -187,6 +199,69 @@ static void read_cors(struct rule *r, const struct sw_json *f)
     r->proto.cors = c;
 }
 
+/* ---- outside authorisation ---- */
+
+static size_t read_names(struct rule *r, const struct sw_json *list, const struct sw_slice **ret)
+{
+    size_t n = sw_min(sw_json_len(list), ITEMS_MAX);
+    struct sw_slice *s = sw_arena_array(r->b->a, n + 1, sizeof(*s));
+
+    for (size_t i = 0; i < n; i++) {
+        s[i] = lower_case(r->b, sw_json_str(sw_json_at(list, i)));
+        if (!sw_http_token_valid(s[i]))
+            rule_bad(r, "UnsupportedValue", "'%.*s' is no name of a header", SW_SLICE_ARG(s[i]));
+    }
+    *ret = s;
+    return n;
+}
+
+/* What goes before paths: nothing, or segments without an end in '/'. */
+static struct sw_slice read_prefix(struct rule *r, struct sw_slice path)
+{
+    while (path.n && path.p[path.n - 1] == '/')
+        path.n--;
+    for (size_t i = 0; i < path.n; i++) {
+        if (path.p[i] <= ' ' || path.p[i] == 0x7f || path.p[i] == '?' || path.p[i] == '#') {
+            rule_bad(r, "UnsupportedValue", "'%.*s' is no path", SW_SLICE_ARG(path));
+            break;
+        }
+    }
+    return !path.n || path.p[0] == '/' ? path : gw_printf(r->b, "/%.*s", SW_SLICE_ARG(path));
+}
+
+static void read_auth(struct rule *r, const struct sw_json *f)
+{
+    struct sw_gw_auth *x = SW_ARENA_NEW(r->b->a, struct sw_gw_auth);
+    struct sw_slice protocol = js_or(f, "protocol", "");
+    const struct sw_json *http = sw_json_find(f, "http");
+    struct backend_ctx ctx = r->backend;
+    struct verdict v;
+
+    once(r, FILTER_AUTH);
+    r->fail_closed = true; /* a mistake in here must not open the door */
+    x->grpc = sw_slice_eq_str(protocol, "GRPC");
+    if (!x->grpc && !sw_slice_eq_str(protocol, "HTTP"))
+        rule_bad(r, "UnsupportedValue", "authorisation by '%.*s'", SW_SLICE_ARG(protocol));
+    ctx.http2 = x->grpc;
+    x->cluster = resolve_backend(r->b, &ctx, sw_json_find(f, "backendRef"), &v);
+    if (!x->cluster) {
+        r->shut = true;
+        if (r->first)
+            note_unresolved(r->route, v);
+        return;
+    }
+    if (x->grpc) {
+        x->n_headers = read_names(r, sw_json_walk(f, "grpc", "allowedHeaders", NULL), &x->headers);
+    } else {
+        x->n_headers = read_names(r, sw_json_find(http, "allowedHeaders"), &x->headers);
+        x->n_copied = read_names(r, sw_json_find(http, "allowedResponseHeaders"), &x->copied);
+        x->path = read_prefix(r, js_or(http, "path", ""));
+    }
+    x->body_max = (uint32_t)js_int(sw_json_find(f, "forwardBody"), "maxSize", BODY_MAX,
+                                   sw_json_walk(f, "forwardBody", "maxSize", NULL) ? BODY_MAX : 0);
+    r->proto.auth = x;
+}
+
 /* ---- all filters ---- */
 
 static void read_filter(struct rule *r, const struct sw_json *f, struct sw_gw_mirror *mirrors)
@@ -194,8 +269,10 @@ static void read_filter(struct rule *r, const struct sw_json *f, struct sw_gw_mi
     struct sw_slice type = js_or(f, "type", "");
 
     if (sw_slice_eq_str(type, "RequestHeaderModifier")) {
+        once(r, FILTER_REQUEST);
         (void)read_headers_filter(r, sw_json_find(f, "requestHeaderModifier"), &r->proto.request);
     } else if (sw_slice_eq_str(type, "ResponseHeaderModifier")) {
+        once(r, FILTER_RESPONSE);
         (void)read_headers_filter(r, sw_json_find(f, "responseHeaderModifier"), &r->proto.response);
     } else if (sw_slice_eq_str(type, "RequestMirror")) {
         read_mirror(r, sw_json_find(f, "requestMirror"), mirrors);
@@ -205,6 +282,8 @@ static void read_filter(struct rule *r, const struct sw_json *f, struct sw_gw_mi
         read_rewrite(r, sw_json_find(f, "urlRewrite"));
     } else if (r->route->kind == RK_HTTP && sw_slice_eq_str(type, "CORS")) {
         read_cors(r, sw_json_find(f, "cors"));
+    } else if (r->route->kind == RK_HTTP && sw_slice_eq_str(type, "ExternalAuth")) {
+        read_auth(r, sw_json_find(f, "externalAuth"));
     } else {
         /* Skipping it could let in what it was to keep out: such requests get an error. */
         r->fail_closed = true;
@@ -224,7 +303,7 @@ void rule_filters(struct rule *r, const struct sw_json *filters)
         mirrors[i] = r->proto.mirrors[i];
     for (size_t i = 0; i < n; i++)
         read_filter(r, sw_json_at(filters, i), mirrors);
-    if (r->proto.redirect && r->proto.rewrite)
+    if ((r->seen & FILTER_REDIRECT) && (r->seen & FILTER_REWRITE))
         rule_bad(r, "IncompatibleFilters", "RequestRedirect and URLRewrite exclude each other");
 }
 
@@ -236,35 +315,55 @@ static bool is_host_rewrite(const struct sw_json *f)
            !sw_json_walk(f, "urlRewrite", "path", NULL);
 }
 
-/* What a data plane can do for one of several backends; with only one, all of it is the rule's. */
-static void backend_filter(struct rule *r, const struct sw_json *f, struct sw_gw_backend *be,
-                           bool only)
+/* What a list of clusters can have for each of them; false: the backend needs a route of its own.
+ */
+static bool cluster_filter(struct rule *r, const struct sw_json *f, struct sw_gw_backend *be)
 {
     struct sw_slice type = js_or(f, "type", "");
 
     if (sw_slice_eq_str(type, "RequestHeaderModifier")) {
-        (void)read_headers_filter(r, sw_json_find(f, "requestHeaderModifier"), &be->request);
-    } else if (sw_slice_eq_str(type, "ResponseHeaderModifier")) {
-        (void)read_headers_filter(r, sw_json_find(f, "responseHeaderModifier"), &be->response);
-    } else if (is_host_rewrite(f)) {
-        be->host_rewrite = js_or(sw_json_find(f, "urlRewrite"), "hostname", "");
-    } else if (only) {
-        struct sw_json list = {.type = SW_JSON_ARRAY};
-        struct sw_json item = *f;
-        struct sw_json *items[1] = {&item};
-
-        list.arr.items = items;
-        list.arr.n = 1;
-        rule_filters(r, &list);
-    } else {
-        r->fail_closed = true;
-        rule_bad(r, "UnsupportedValue", "filter '%.*s' on one of several backends",
-                 SW_SLICE_ARG(type));
+        once(r, FILTER_REQUEST);
+        return read_headers_filter(r, sw_json_find(f, "requestHeaderModifier"), &be->request);
     }
+    if (sw_slice_eq_str(type, "ResponseHeaderModifier")) {
+        once(r, FILTER_RESPONSE);
+        return read_headers_filter(r, sw_json_find(f, "responseHeaderModifier"), &be->response);
+    }
+    if (!is_host_rewrite(f))
+        return false;
+    be->host_rewrite = js_or(sw_json_find(f, "urlRewrite"), "hostname", "");
+    return true;
 }
 
-static void read_backend(struct rule *r, const struct sw_json *ref, struct sw_gw_backend *be,
-                         bool only)
+/* The rule as it is for one backend, if that has filters of its own. */
+static struct rule *own_rule(struct rule *r, const struct sw_json *filters,
+                             struct sw_gw_backend *be)
+{
+    size_t n = sw_min(sw_json_len(filters), FILTERS_MAX);
+    struct sw_json rest = {.type = SW_JSON_ARRAY};
+    struct rule *own;
+
+    rest.arr.items = sw_arena_array(r->b->a, n + 1, sizeof(*rest.arr.items));
+    for (size_t i = 0; i < n; i++) {
+        const struct sw_json *f = sw_json_at(filters, i);
+
+        if (!cluster_filter(r, f, be))
+            rest.arr.items[rest.arr.n++] = (struct sw_json *)(uintptr_t)f;
+    }
+    if (!rest.arr.n)
+        return NULL;
+    own = SW_ARENA_NEW(r->b->a, struct rule);
+    *own = *r;
+    own->seen = 0;
+    rule_filters(own, &rest);
+    if (!r->bad.reason)
+        r->bad = own->bad;
+    r->fail_closed |= own->fail_closed;
+    return own;
+}
+
+static struct rule *read_backend(struct rule *r, const struct sw_json *ref,
+                                 struct sw_gw_backend *be)
 {
     const struct sw_json *filters = sw_json_find(ref, "filters");
     struct sw_gw_cluster *c;
@@ -279,8 +378,71 @@ static void read_backend(struct rule *r, const struct sw_json *ref, struct sw_gw
     if (!c && r->first)
         note_unresolved(r->route, v);
     be->cluster = c;
-    for (size_t i = 0; i < sw_min(sw_json_len(filters), FILTERS_MAX); i++)
-        backend_filter(r, sw_json_at(filters, i), be, only);
+    return sw_json_len(filters) ? own_rule(r, filters, be) : NULL;
+}
+
+/* A route that nothing can be sent to answers by itself. */
+static void set_backends(struct builder *b, struct sw_gw_route *to,
+                         const struct sw_gw_backend *list, size_t n, bool shut)
+{
+    const char *offline = shut ? NULL : all_offline(list, n);
+    bool any = false;
+
+    for (size_t i = 0; i < n; i++)
+        any |= list[i].cluster && list[i].weight;
+    if (shut || (to->action != SW_GW_REDIRECT && !any)) {
+        to->action = SW_GW_RESPOND;
+        to->status = to->invalid_status;
+    } else if (to->action == SW_GW_FORWARD && offline) {
+        respond_offline(b, to, offline);
+    } else if (to->action == SW_GW_FORWARD) {
+        to->backends = list;
+        to->n_backends = n;
+    }
+}
+
+static void add_share(struct rule *r, const struct rule *as, const struct sw_gw_backend *list,
+                      size_t n, uint64_t upto)
+{
+    struct rule_share *s = &r->shares[r->n_shares++];
+
+    s->proto = as->proto;
+    s->upto = (uint32_t)sw_max(upto, 1);
+    s->local_redirect = as->local_redirect;
+    set_backends(r->b, &s->proto, list, n, as->shut);
+}
+
+/*
+ * Backends with filters of their own become routes of their own, each for its share of the
+ * requests; the others stay together behind them and take what is left.
+ */
+static void split(struct rule *r, const struct sw_gw_backend *list, struct rule *const *own,
+                  size_t n)
+{
+    struct sw_gw_backend *rest = sw_arena_array(r->b->a, n + 1, sizeof(*rest));
+    uint64_t total = 0;
+    uint64_t sum = 0;
+    size_t n_rest = 0;
+
+    r->shares = sw_arena_array(r->b->a, n + 1, sizeof(*r->shares));
+    for (size_t i = 0; i < n; i++)
+        total += list[i].weight;
+    for (size_t i = 0; i < n; i++) {
+        if (!own[i]) {
+            rest[n_rest++] = list[i];
+        } else if (list[i].weight) {
+            sum += list[i].weight;
+            add_share(r, own[i], &list[i], 1, sum * SW_GW_SHARES / total);
+        }
+    }
+    if (sum < total || !r->n_shares)
+        add_share(r, r, rest, n_rest, 0);
+    r->shares[r->n_shares - 1].upto = 0;
+    if (r->n_shares > 1)
+        return;
+    r->proto = r->shares[0].proto;
+    r->local_redirect = r->shares[0].local_redirect;
+    r->n_shares = 0;
 }
 
 void rule_backends(struct rule *r)
@@ -288,25 +450,21 @@ void rule_backends(struct rule *r)
     const struct sw_json *refs = sw_json_find(r->json, "backendRefs");
     size_t n = sw_min(sw_json_len(refs), BACKENDS_MAX);
     struct sw_gw_backend *list = sw_arena_array(r->b->a, n + 1, sizeof(*list));
-    bool any = false;
+    struct rule *own[BACKENDS_MAX] = {0};
+    bool special = false;
 
-    for (size_t i = 0; i < n; i++) {
-        read_backend(r, sw_json_at(refs, i), &list[i], n == 1);
-        any |= list[i].cluster && list[i].weight;
-    }
     r->proto.invalid_status = r->route->kind == RK_GRPC ? 503 : 500;
-    if (r->proto.action == SW_GW_REDIRECT) {
-        if (n && !sw_json_len(sw_json_find(sw_json_at(refs, 0), "filters")))
-            rule_bad(r, "IncompatibleFilters", "RequestRedirect excludes backendRefs");
-        return;
+    for (size_t i = 0; i < n; i++) {
+        r->seen &= ~(unsigned)(FILTER_REQUEST | FILTER_RESPONSE);
+        own[i] = read_backend(r, sw_json_at(refs, i), &list[i]);
+        special |= own[i] != NULL;
     }
-    if (!any) {
-        r->proto.action = SW_GW_RESPOND;
-        r->proto.status = r->proto.invalid_status;
-        return;
-    }
-    r->proto.backends = list;
-    r->proto.n_backends = n;
+    if (r->proto.action == SW_GW_REDIRECT && n)
+        rule_bad(r, "IncompatibleFilters", "RequestRedirect excludes backendRefs");
+    if (special)
+        split(r, list, own, n);
+    else
+        set_backends(r->b, &r->proto, list, n, r->shut);
 }
 
 bool rule_finish(struct rule *r)
@@ -325,5 +483,6 @@ bool rule_finish(struct rule *r)
                                     .request_timeout_ms = -1,
                                     .backend_timeout_ms = -1};
     r->local_redirect = false;
+    r->n_shares = 0;
     return r->fail_closed;
 }

@@ -57,24 +57,13 @@ static bool read_method(struct rule *r, const struct sw_json *json, struct grpc_
     return regex_ok(r, service) && regex_ok(r, method);
 }
 
-static void emit(struct rule *r, struct compiled *c, const struct grpc_match *g, uint16_t index)
+static void emit(struct rule *r, struct compiled *c, struct grpc_match *g, uint16_t index)
 {
-    struct sw_gw_route *out = SW_ARENA_NEW(r->b->a, struct sw_gw_route);
-    const struct sw_kube_obj *o = r->route->obj;
+    const struct entry like = {
+        .grpc = true, .len1 = (uint32_t)g->service, .len2 = (uint32_t)g->method, .match = index};
 
-    *out = r->proto;
-    out->memo = new_memo(r->b, r->route);
-    out->match = g->match;
-    out->match.grpc = true;
-    out->name =
-        gw_printf(r->b, "grpcroute/%.*s/rule/%u/match/%u", SW_SLICE_ARG(o->key), r->index, index);
-    c->entries[c->n_entries++] = (struct entry){.r = out,
-                                                .route = r->route,
-                                                .grpc = true,
-                                                .len1 = (uint32_t)g->service,
-                                                .len2 = (uint32_t)g->method,
-                                                .rule = r->index,
-                                                .match = index};
+    g->match.grpc = true;
+    rule_emit(r, c, &g->match, &like, "grpcroute");
 }
 
 static void compile_rule(struct rule *r, struct compiled *c)
@@ -107,11 +96,7 @@ void compile_grpc(struct builder *b, struct route *route, struct compiled *c, bo
 {
     const struct sw_json *rules = sw_json_find(route->spec, "rules");
     size_t n = sw_min(sw_json_len(rules), RULES_MAX);
-    size_t room = 1;
 
-    for (size_t i = 0; i < n; i++)
-        room += sw_json_len(sw_json_find(sw_json_at(rules, i), "matches")) + 1;
-    c->entries = sw_arena_array(b->a, room, sizeof(*c->entries));
     for (size_t i = 0; i < n; i++) {
         struct rule r = {.b = b,
                          .route = route,

@@ -23,7 +23,7 @@ bool regex_ok(struct rule *r, struct sw_slice pattern)
     return true;
 }
 
-static struct sw_slice lower(struct builder *b, struct sw_slice s)
+struct sw_slice lower_case(struct builder *b, struct sw_slice s)
 {
     char *p = sw_arena_dup(b->a, s);
 
@@ -59,7 +59,7 @@ bool read_value_matches(struct rule *r, const struct sw_json *list, bool headers
                                       .value = js_or(item, "value", "")};
 
         if (headers)
-            v.name = lower(r->b, v.name);
+            v.name = lower_case(r->b, v.name);
         if (seen(m, *ret_n, v.name))
             continue; /* only the first of a name counts */
         if (sw_slice_eq_str(type, "RegularExpression")) {
@@ -230,24 +230,63 @@ static uint8_t rank_of(enum sw_gw_path_kind k)
     return 2;
 }
 
-static void emit(struct rule *r, struct compiled *c, const struct sw_gw_match *m, uint16_t index)
+static void add_entry(struct builder *b, struct compiled *c, struct entry e)
+{
+    if (c->n_entries == c->cap_entries) {
+        size_t cap = c->cap_entries ? c->cap_entries * 2 : 2;
+        struct entry *p = sw_arena_array(b->a, cap, sizeof(*p));
+
+        if (c->n_entries)
+            memcpy(p, c->entries, c->n_entries * sizeof(*p));
+        c->entries = p;
+        c->cap_entries = cap;
+    }
+    c->entries[c->n_entries++] = e;
+}
+
+static void emit_one(struct rule *r, struct compiled *c, const struct sw_gw_route *proto,
+                     const struct sw_gw_match *m, struct entry e, struct sw_slice name)
 {
     struct sw_gw_route *out = SW_ARENA_NEW(r->b->a, struct sw_gw_route);
-    const struct sw_kube_obj *o = r->route->obj;
 
-    *out = r->proto;
+    *out = *proto;
     out->memo = new_memo(r->b, r->route);
     out->match = *m;
-    out->websocket = true;
-    out->name =
-        gw_printf(r->b, "httproute/%.*s/rule/%u/match/%u", SW_SLICE_ARG(o->key), r->index, index);
-    c->entries[c->n_entries++] = (struct entry){.r = out,
-                                                .route = r->route,
-                                                .rank = rank_of(m->path_kind),
-                                                .len1 = (uint32_t)m->path.n,
-                                                .rule = r->index,
-                                                .match = index,
-                                                .local_redirect = r->local_redirect};
+    out->name = name;
+    out->websocket = r->route->kind == RK_HTTP;
+    e.r = out;
+    e.route = r->route;
+    e.rule = r->index;
+    add_entry(r->b, c, e);
+}
+
+void rule_emit(struct rule *r, struct compiled *c, const struct sw_gw_match *m,
+               const struct entry *like, const char *kind)
+{
+    struct sw_slice name = gw_printf(r->b, "%s/%.*s/rule/%u/match/%u", kind,
+                                     SW_SLICE_ARG(r->route->obj->key), r->index, like->match);
+    struct entry e = *like;
+
+    if (!r->n_shares) {
+        e.local_redirect = r->local_redirect;
+        emit_one(r, c, &r->proto, m, e, name);
+        return;
+    }
+    for (size_t i = 0; i < r->n_shares; i++) {
+        e.share = (uint16_t)i;
+        e.local_redirect = r->shares[i].local_redirect;
+        r->shares[i].proto.share = r->shares[i].upto;
+        emit_one(r, c, &r->shares[i].proto, m, e,
+                 gw_printf(r->b, "%.*s/share/%zu", SW_SLICE_ARG(name), i));
+    }
+}
+
+static void emit(struct rule *r, struct compiled *c, const struct sw_gw_match *m, uint16_t index)
+{
+    const struct entry like = {
+        .rank = rank_of(m->path_kind), .len1 = (uint32_t)m->path.n, .match = index};
+
+    rule_emit(r, c, m, &like, "httproute");
 }
 
 static void compile_rule(struct rule *r, struct compiled *c)
@@ -273,22 +312,11 @@ static void compile_rule(struct rule *r, struct compiled *c)
         emit(r, c, &matches[i], (uint16_t)i);
 }
 
-/* Room for every match, and for one where a rule has none. */
-static size_t count_matches(const struct sw_json *rules)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < sw_json_len(rules); i++)
-        n += sw_json_len(sw_json_find(sw_json_at(rules, i), "matches")) + 1;
-    return n;
-}
-
 void compile_http(struct builder *b, struct route *route, struct compiled *c, bool first)
 {
     const struct sw_json *rules = sw_json_find(route->spec, "rules");
     size_t n = sw_min(sw_json_len(rules), RULES_MAX);
 
-    c->entries = sw_arena_array(b->a, count_matches(rules) + 1, sizeof(*c->entries));
     for (size_t i = 0; i < n; i++) {
         struct rule r = {.b = b,
                          .route = route,

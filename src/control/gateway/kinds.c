@@ -13,6 +13,12 @@
         "", "v1", (plural), (name), (ns)                                                           \
     }
 
+#define DATUM(plural, name)                                                                        \
+    &(const struct sw_kube_gvr)                                                                    \
+    {                                                                                              \
+        "networking.datumapis.com", "v1alpha1", (plural), (name), true                             \
+    }
+
 /* Others hold no certificate: they would wake the build for nothing. */
 static bool has_cert(const struct sw_kube_obj *o)
 {
@@ -22,6 +28,11 @@ static bool has_cert(const struct sw_kube_obj *o)
 static bool has_ca(const struct sw_kube_obj *o)
 {
     return sw_json_walk(o->json, "data", "ca.crt", NULL) != NULL;
+}
+
+static bool of_no_service(const struct sw_kube_obj *o)
+{
+    return !sw_json_walk(o->json, "metadata", "labels", "kubernetes.io/service-name", NULL);
 }
 
 static bool of_gateway_api(const struct sw_kube_obj *o)
@@ -72,6 +83,17 @@ const struct sw_control_kind sw_gateway_kinds[SW_GW_KINDS] = {
                                                                "ingressclasses", "IngressClass",
                                                                false},
                             .optional = true},
+    [SW_GW_ACCOUNT] = {.gvr = CORE("serviceaccounts", "ServiceAccount", true),
+                       .label_selector = "gateway.networking.k8s.io/gateway-name"},
+    [SW_GW_CONNECTOR] = {.gvr = DATUM("connectors", "Connector"), .optional = true},
+    [SW_GW_ADVERTISEMENT] = {.gvr = DATUM("connectoradvertisements", "ConnectorAdvertisement"),
+                             .optional = true},
+    [SW_GW_BACKENDSLICE] = {.gvr = &(const struct sw_kube_gvr){"discovery.k8s.io", "v1",
+                                                               "endpointslices", "EndpointSlice",
+                                                               true},
+                            .optional = true,
+                            .relevant = of_no_service,
+                            .label_selector = "!kubernetes.io/service-name"},
     [SW_GW_CRD] = {.gvr = &(const struct sw_kube_gvr){"apiextensions.k8s.io", "v1",
                                                       "customresourcedefinitions",
                                                       "CustomResourceDefinition", false},
@@ -87,4 +109,5 @@ const struct sw_control_kind sw_gateway_endpoint_kinds[SW_GW_EP_KINDS] = {
                                                            "endpointslices", "EndpointSlice", true},
                         .optional = true},
     [SW_GW_EP_ENDPOINTS] = {.gvr = CORE("endpoints", "Endpoints", true), .optional = true},
+    [SW_GW_EP_CONNECTOR] = {.gvr = DATUM("connectors", "Connector"), .optional = true},
 };

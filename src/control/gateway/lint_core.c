@@ -310,6 +310,41 @@ static void stateful_session_route(struct lint *l, const void *msg)
         sw_lint_error(l, "", "neither disables nor sets anything");
 }
 
+static void ext_authz(struct lint *l, const void *msg)
+{
+    const Sw__ExtAuthz *m = msg;
+
+    if (m->services_case == SW__EXT_AUTHZ__SERVICES__NOT_SET)
+        sw_lint_error(l, "", "has no service to ask");
+    if (m->transport_api_version != SW__API_VERSION__V3)
+        sw_lint_error(l, "transport_api_version", "is not V3");
+}
+
+static void ext_authz_http(struct lint *l, const void *msg)
+{
+    const Sw__ExtAuthzHttpService *m = msg;
+
+    if (!m->server_uri)
+        sw_lint_error(l, "server_uri", "is missing");
+    if (m->path_prefix.len && m->path_prefix.data[0] != '/')
+        sw_lint_error(l, "path_prefix", "does not begin with '/'");
+}
+
+static void ext_authz_buffer(struct lint *l, const void *msg)
+{
+    if (((const Sw__ExtAuthzBufferSettings *)msg)->max_request_bytes == 0)
+        sw_lint_error(l, "max_request_bytes", "must be above zero");
+}
+
+static void ext_authz_route(struct lint *l, const void *msg)
+{
+    const Sw__ExtAuthzPerRoute *m = msg;
+
+    if (m->override_case == SW__EXT_AUTHZ_PER_ROUTE__OVERRIDE__NOT_SET ||
+        (m->override_case == SW__EXT_AUTHZ_PER_ROUTE__OVERRIDE_DISABLED && !m->disabled))
+        sw_lint_error(l, "", "neither disables nor sets anything");
+}
+
 static void session_cookie(struct lint *l, const void *msg)
 {
     const Sw__CookieBasedSessionState *m = msg;
@@ -343,6 +378,10 @@ const struct lint_rule sw_lint_core_rules[] = {
     {&sw__grpc_service__envoy_grpc__descriptor, envoy_grpc},
     {&sw__http_uri__descriptor, http_uri},
     {&sw__stateful_session_per_route__descriptor, stateful_session_route},
+    {&sw__ext_authz__descriptor, ext_authz},
+    {&sw__ext_authz_http_service__descriptor, ext_authz_http},
+    {&sw__ext_authz_buffer_settings__descriptor, ext_authz_buffer},
+    {&sw__ext_authz_per_route__descriptor, ext_authz_route},
     {&sw__cookie_based_session_state__descriptor, session_cookie},
     {&sw__header_based_session_state__descriptor, session_header},
     {NULL, NULL},

@@ -70,6 +70,8 @@ struct sw_gw_cluster {
     const struct sw_gw_backend_tls *tls; /* NULL: plain */
     bool sticky; /* some route keeps sessions on one endpoint; not part of the name */
     bool tunnel; /* endpoints are connectors: reached by CONNECT through the local proxy */
+    struct sw_slice dns_host; /* not empty: the data plane looks the name up, there is no set */
+    uint16_t dns_port;
 };
 
 /* ---- endpoints: kept apart, they come and go without any of the rest ---- */
@@ -209,6 +211,19 @@ struct sw_gw_session {
     struct sw_slice path; /* of the cookie */
 };
 
+/* A service that is asked before a request goes on. No answer from it means no. */
+struct sw_gw_auth {
+    const struct sw_gw_cluster *cluster; /* never NULL */
+    bool grpc;                           /* Envoy's Authorization service; otherwise plain HTTP */
+    struct sw_slice path;                /* HTTP: goes before the request's own path */
+    const struct sw_slice *headers;      /* of the request to show; lower case. None: gRPC all,
+                                            HTTP the few that always go */
+    size_t n_headers;
+    const struct sw_slice *copied; /* HTTP: of the answer into the request; lower case. None: all */
+    size_t n_copied;
+    uint32_t body_max; /* bytes of the body to show; 0: none. A longer one is refused */
+};
+
 enum sw_gw_action {
     SW_GW_FORWARD,
     SW_GW_REDIRECT,
@@ -221,13 +236,21 @@ struct sw_gw_memo {
     struct sw_slice bytes; /* p == NULL: not encoded yet */
 };
 
+enum { SW_GW_SHARES = 1000000 }; /* what struct sw_gw_route.share counts in */
+
 struct sw_gw_route {
     struct sw_gw_memo *memo; /* NULL: nothing is kept */
     struct sw_slice name; /* "<kind>/<ns>/<name>/rule/<i>/match/<j>" (kind in lower case), unique in
                              its virtual host */
     struct sw_gw_match match;
+    /*
+     * Of routes with equal matches one after the other: this one takes requests whose number, one
+     * for the whole list and below a million, is less. 0: all that come this far.
+     */
+    uint32_t share;
     enum sw_gw_action action;
     uint16_t status;                       /* RESPOND */
+    struct sw_slice body;                  /* RESPOND; may be empty */
     const struct sw_gw_redirect *redirect; /* REDIRECT */
 
     /* FORWARD; at least one backend, and at least one with a cluster and a weight */
@@ -247,6 +270,7 @@ struct sw_gw_route {
     struct sw_gw_headers request;
     struct sw_gw_headers response;
     const struct sw_gw_cors *cors;
+    const struct sw_gw_auth *auth;
 };
 
 /*

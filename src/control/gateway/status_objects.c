@@ -15,6 +15,7 @@ static const char *const features[] = {
     "GatewayFrontendClientCertificateValidationInsecureFallback",
     "GatewayHTTPListenerIsolation",
     "GatewayHTTPSListenerDetectMisdirectedRequests",
+    "GatewayInfrastructurePropagation",
     "GatewayPort8080",
     "GatewayStaticAddresses",
     "HTTPRoute",
@@ -130,7 +131,11 @@ static struct sw_json *listener_status(struct builder *b, const struct listener 
     want[n++] = cond_of("ResolvedRefs", l->resolved, "ResolvedRefs");
     if (l->conflict.reason)
         want[n++] = (struct cond){"Conflicted", true, l->conflict.reason, l->conflict.msg};
-    if (l->overlapping)
+    if (l->overlapping_certs)
+        want[n++] = (struct cond){"OverlappingTLSConfig", true, "OverlappingCertificates",
+                                  "its certificate has names in common with another listener's on "
+                                  "this port"};
+    else if (l->overlapping)
         want[n++] = (struct cond){"OverlappingTLSConfig", true, "OverlappingHostnames",
                                   "the hostname overlaps with another listener's on this port"};
     sw_json_put_str(b->a, out, "name", l->name);

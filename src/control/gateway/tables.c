@@ -59,7 +59,8 @@ static int cmp_entry(const void *p, const void *q)
     d = d ? d : sw_slice_cmp(x->route->created, y->route->created);
     d = d ? d : sw_slice_cmp(x->route->obj->key, y->route->obj->key);
     d = d ? d : (int)x->rule - (int)y->rule;
-    return d ? d : (int)x->match - (int)y->match;
+    d = d ? d : (int)x->match - (int)y->match;
+    return d ? d : (int)x->share - (int)y->share;
 }
 
 /* ---- tables ---- */
@@ -98,6 +99,7 @@ static const struct entry *localise(struct table *t, const struct listener *l,
     struct sw_gw_route *r;
     struct entry *copy;
     bool https;
+    bool moved;
 
     if (!e->local_redirect)
         return e;
@@ -106,8 +108,11 @@ static const struct entry *localise(struct table *t, const struct listener *l,
     https = d->scheme.n ? sw_slice_eq_str(d->scheme, "https") : l->proto == PROTO_HTTPS;
     if (!d->port)
         d->port = d->scheme.n ? default_port(https) : l->port;
+    /* Where the port is bound elsewhere clients may name that one, which is not the new scheme's.
+     */
+    moved = d->scheme.n && t->s->bind_port != t->s->port;
     if (d->port == default_port(https) &&
-        (d->host.n || l->port == default_port(l->proto == PROTO_HTTPS)))
+        (d->host.n || (l->port == default_port(l->proto == PROTO_HTTPS) && !moved)))
         d->port = 0;
     r = SW_ARENA_NEW(t->b->a, struct sw_gw_route);
     *r = *e->r;

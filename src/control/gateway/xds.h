@@ -19,6 +19,8 @@ struct sw_xds_txn;
 
 /* A cluster by this name is never defined: its share of requests is answered with an error. */
 #define SW_GW_INVALID_CLUSTER "invalid-backend-cluster"
+/* Extension of a check whose value is the list of headers to show, in lower case, by commas. */
+#define SW_GW_AUTH_HEADERS "spanwire.dev/allowed-headers"
 /* What connector backends are reached through. */
 #define SW_GW_TUNNEL_LISTENER "spanwire-tunnel"
 #define SW_GW_CONNECT_PROXY   "spanwire-connect-proxy"

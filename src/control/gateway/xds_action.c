@@ -156,7 +156,7 @@ static void set_rewrite(struct enc *e, const struct sw_gw_route *r, Sw__RouteAct
 
 /* --- mirrors --- */
 
-static Sw__RuntimeFractionalPercent *fraction(struct enc *e, uint32_t num, uint32_t den)
+Sw__RuntimeFractionalPercent *sw_gwx_fraction(struct enc *e, uint32_t num, uint32_t den)
 {
     Sw__RuntimeFractionalPercent *f =
         SW_PB_NEW(e->a, Sw__RuntimeFractionalPercent, sw__runtime_fractional_percent);
@@ -182,7 +182,7 @@ static void set_mirrors(struct enc *e, const struct sw_gw_route *r, Sw__RouteAct
             e->a, Sw__RouteAction__RequestMirrorPolicy, sw__route_action__request_mirror_policy);
 
         m->cluster = SW_PB_BYTES(r->mirrors[i].cluster->name);
-        m->runtime_fraction = fraction(e, r->mirrors[i].numerator, r->mirrors[i].denominator);
+        m->runtime_fraction = sw_gwx_fraction(e, r->mirrors[i].numerator, r->mirrors[i].denominator);
         m->disable_shadow_host_suffix_append = true;
         to->request_mirror_policies[to->n_request_mirror_policies++] = m;
     }

@@ -110,6 +110,15 @@ static Sw__TransportSocket *backend_tls(struct enc *e, const struct sw_gw_cluste
     return sw_gwx_socket(e, "envoy.transport_sockets.tls", &to->base);
 }
 
+Sw__TransportSocket *sw_gwx_tls_to(struct enc *e, struct sw_slice name)
+{
+    const struct sw_gw_san san = {.kind = SW_GW_SAN_DNS, .value = name};
+    const struct sw_gw_backend_tls tls = {.sni = name, .sans = &san, .n_sans = 1};
+    const struct sw_gw_cluster c = {.proto = SW_GW_PROTO_HTTP1, .tls = &tls};
+
+    return backend_tls(e, &c);
+}
+
 /* --- tunnels --- */
 
 static Sw__TransportSocket *raw_buffer(struct enc *e)
@@ -251,17 +260,54 @@ static struct sw_slice encoded_rest(struct enc *e, const struct sw_gw_cluster *c
     return *common;
 }
 
+static Sw__LocalityLbEndpoints *one_address(struct enc *e, Sw__Address *address)
+{
+    Sw__LocalityLbEndpoints *lo =
+        SW_PB_NEW(e->a, Sw__LocalityLbEndpoints, sw__locality_lb_endpoints);
+    Sw__LbEndpoint *lb = SW_PB_NEW(e->a, Sw__LbEndpoint, sw__lb_endpoint);
+
+    lb->host_identifier_case = SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT;
+    lb->endpoint = SW_PB_NEW(e->a, Sw__Endpoint, sw__endpoint);
+    lb->endpoint->address = address;
+    lo->lb_endpoints = sw_gwx_one(e, lb);
+    lo->n_lb_endpoints = 1;
+    return lo;
+}
+
+/* Endpoints of a name that data planes look up. */
+static void encode_dns_cluster(struct enc *e, const struct sw_gw_cluster *c)
+{
+    Sw__Cluster *to = cluster_of(e, c);
+    Sw__ClusterLoadAssignment *la =
+        SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
+
+    la->cluster_name = SW_PB_BYTES(c->name);
+    la->endpoints =
+        sw_gwx_one(e, one_address(e, sw_gwx_address(e, c->dns_host, c->dns_port, false)));
+    la->n_endpoints = 1;
+    to->name = SW_PB_BYTES(c->name);
+    to->cluster_discovery_type_case = SW__CLUSTER__CLUSTER_DISCOVERY_TYPE_TYPE;
+    to->type = SW__CLUSTER__DISCOVERY_TYPE__STRICT_DNS;
+    to->load_assignment = la;
+    sw_gwx_enc_add(e, SW_TYPE_CLUSTER, sw_arena_slice(e->a, c->name), &to->base);
+}
+
 /*
  * There are many clusters and they are much alike, so the first three fields (name, type,
  * eds_cluster_config) are written by hand in front of the others, which are encoded once.
  */
 void sw_gwx_encode_cluster(struct enc *e, const struct sw_gw_cluster *c)
 {
-    struct sw_slice rest = encoded_rest(e, c);
+    struct sw_slice rest;
     struct sw_slice set = c->endpoints.n ? c->endpoints : c->name; /* as Envoy reads it */
     struct sw_buf out;
     size_t eds;
 
+    if (c->dns_host.n) {
+        encode_dns_cluster(e, c);
+        return;
+    }
+    rest = encoded_rest(e, c);
     if (e->ads.n == 0)
         e->ads = sw_pb_pack(e->a, &sw_gwx_ads(e)->base);
     eds = sw_pb_bytes_size(1, e->ads.n) + sw_pb_bytes_size(2, set.n);
@@ -314,17 +360,9 @@ Sw__Cluster *sw_gwx_connect_proxy(struct enc *e)
     Sw__Cluster *to = cluster(e, SW_SLICE_LIT(SW_GW_CONNECT_PROXY));
     Sw__ClusterLoadAssignment *la =
         SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
-    Sw__LocalityLbEndpoints *lo =
-        SW_PB_NEW(e->a, Sw__LocalityLbEndpoints, sw__locality_lb_endpoints);
-    Sw__LbEndpoint *lb = SW_PB_NEW(e->a, Sw__LbEndpoint, sw__lb_endpoint);
 
-    lb->host_identifier_case = SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT;
-    lb->endpoint = SW_PB_NEW(e->a, Sw__Endpoint, sw__endpoint);
-    lb->endpoint->address = proxy_address(e);
-    lo->lb_endpoints = sw_gwx_one(e, lb);
-    lo->n_lb_endpoints = 1;
     la->cluster_name = SW_PB_LIT(SW_GW_CONNECT_PROXY);
-    la->endpoints = sw_gwx_one(e, lo);
+    la->endpoints = sw_gwx_one(e, one_address(e, proxy_address(e)));
     la->n_endpoints = 1;
     to->load_assignment = la;
     to->type = SW__CLUSTER__DISCOVERY_TYPE__STATIC;

@@ -24,6 +24,7 @@ struct Sw__AccessLog;
 struct Sw__Address;
 struct Sw__CommonTlsContext;
 struct Sw__SdsSecretConfig;
+struct Sw__ExtAuthzHttpService;
 
 /* One encoding in progress. */
 struct enc {
@@ -75,6 +76,9 @@ struct Sw__HeaderValueOption **sw_gwx_header_options(struct enc *e, const struct
 struct ProtobufCBinaryData *sw_gwx_header_removals(struct enc *e, const struct sw_gw_headers *h,
                                                    size_t *ret_n);
 
+/* Who is asked for leave over HTTP. */
+struct Sw__ExtAuthzHttpService *sw_gwx_auth_service(struct enc *e, struct sw_slice cluster);
+
 /* An array of one pointer. */
 void *sw_gwx_one(struct enc *e, void *p);
 
@@ -95,5 +99,7 @@ void sw_gwx_encode_secret(struct enc *e, const struct sw_gw_secret *s);
 struct Sw__Listener *sw_gwx_tunnel_listener(struct enc *e);
 struct Sw__Cluster *sw_gwx_connect_proxy(struct enc *e);
 struct Sw__LbEndpoint *sw_gwx_tunnel_endpoint(struct enc *e, const struct sw_gw_endpoint *ep);
+/* TLS to a name, verified with the system's roots. */
+struct Sw__TransportSocket *sw_gwx_tls_to(struct enc *e, struct sw_slice name);
 /* Gives a cluster one connector as its only endpoint, whatever it had before. */
 void sw_gwx_make_tunnel(struct enc *e, struct Sw__Cluster *to, const struct sw_gw_endpoint *ep);

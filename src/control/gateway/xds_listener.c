@@ -22,6 +22,9 @@ enum {
     H2_STREAMS = 100,         /* at once on one connection */
     H2_STREAM_WINDOW = 65536, /* bytes */
     H2_CONN_WINDOW = 1048576,
+    HEAD_TIMEOUT_MS = 10000,        /* for all of a request's head */
+    STREAM_IDLE_MS = 5 * 60 * 1000, /* no byte of a request or answer */
+    CONN_IDLE_MS = 60 * 60 * 1000,  /* no request */
 };
 
 /* --- HTTP --- */
@@ -45,16 +48,22 @@ static Sw__HttpFilter *http_filter(struct enc *e, const char *name,
 static void set_http_filters(struct enc *e, Sw__HttpConnectionManager *to)
 {
     Sw__Cors *cors = SW_PB_NEW(e->a, Sw__Cors, sw__cors);
+    Sw__ExtAuthz *auth = SW_PB_NEW(e->a, Sw__ExtAuthz, sw__ext_authz);
     Sw__StatefulSession *session = SW_PB_NEW(e->a, Sw__StatefulSession, sw__stateful_session);
     Sw__Router *router = SW_PB_NEW(e->a, Sw__Router, sw__router);
 
+    /* A service is a must; which one, each route says. This one lets nobody in. */
+    auth->services_case = SW__EXT_AUTHZ__SERVICES_HTTP_SERVICE;
+    auth->http_service = sw_gwx_auth_service(e, SW_SLICE_LIT(SW_GW_INVALID_CLUSTER));
+    auth->transport_api_version = SW__API_VERSION__V3;
     router->suppress_envoy_headers = true;
-    to->http_filters = sw_arena_array(e->a, 3, sizeof(*to->http_filters));
+    to->http_filters = sw_arena_array(e->a, 4, sizeof(*to->http_filters));
     to->http_filters[0] = http_filter(e, "envoy.filters.http.cors", &cors->base, false);
-    to->http_filters[1] =
+    to->http_filters[1] = http_filter(e, "envoy.filters.http.ext_authz", &auth->base, true);
+    to->http_filters[2] =
         http_filter(e, "envoy.filters.http.stateful_session", &session->base, true);
-    to->http_filters[2] = http_filter(e, "envoy.filters.http.router", &router->base, false);
-    to->n_http_filters = 3;
+    to->http_filters[3] = http_filter(e, "envoy.filters.http.router", &router->base, false);
+    to->n_http_filters = 4;
 }
 
 static void set_protocol_options(struct enc *e, Sw__HttpConnectionManager *to)
@@ -70,6 +79,7 @@ static void set_protocol_options(struct enc *e, Sw__HttpConnectionManager *to)
     to->http2_protocol_options = h2;
     common->headers_with_underscores_action =
         SW__HTTP_PROTOCOL_OPTIONS__HEADERS_WITH_UNDERSCORES_ACTION__REJECT_REQUEST;
+    common->idle_timeout = sw_gwx_duration(e, CONN_IDLE_MS);
     to->common_http_protocol_options = common;
 }
 
@@ -86,6 +96,9 @@ static Sw__HttpConnectionManager *manager(struct enc *e, const struct sw_gw_chai
     set_http_filters(e, to);
     set_protocol_options(e, to);
     to->access_log = sw_gwx_access_log(e, &to->n_access_log);
+    /* Slow clients hold a connection no longer than this; bodies may take their time. */
+    to->request_headers_timeout = sw_gwx_duration(e, HEAD_TIMEOUT_MS);
+    to->stream_idle_timeout = sw_gwx_duration(e, STREAM_IDLE_MS);
     to->use_remote_address = sw_gwx_bool(e, true);
     to->normalize_path = sw_gwx_bool(e, true);
     to->merge_slashes = true;

@@ -76,12 +76,17 @@ static Sw__RedirectAction *redirect(struct enc *e, const struct sw_gw_route *r)
 
 /* --- routes --- */
 
-static Sw__DirectResponseAction *respond(struct enc *e, uint16_t status)
+static Sw__DirectResponseAction *respond(struct enc *e, uint16_t status, struct sw_slice body)
 {
     Sw__DirectResponseAction *to =
         SW_PB_NEW(e->a, Sw__DirectResponseAction, sw__direct_response_action);
 
     to->status = status;
+    if (body.n) {
+        to->body = SW_PB_NEW(e->a, Sw__DataSource, sw__data_source);
+        to->body->specifier_case = SW__DATA_SOURCE__SPECIFIER_INLINE_STRING;
+        to->body->inline_string = SW_PB_BYTES(body);
+    }
     return to;
 }
 
@@ -91,6 +96,8 @@ static Sw__Route *route(struct enc *e, const struct sw_gw_route *r)
 
     to->name = SW_PB_BYTES(r->name);
     to->match = sw_gwx_route_match(e, &r->match);
+    if (r->share)
+        to->match->runtime_fraction = sw_gwx_fraction(e, r->share, SW_GW_SHARES);
     switch (r->action) {
     case SW_GW_FORWARD:
         to->action_case = SW__ROUTE__ACTION_ROUTE;
@@ -102,7 +109,7 @@ static Sw__Route *route(struct enc *e, const struct sw_gw_route *r)
         break;
     case SW_GW_RESPOND:
         to->action_case = SW__ROUTE__ACTION_DIRECT_RESPONSE;
-        to->direct_response = respond(e, r->status);
+        to->direct_response = respond(e, r->status, r->body);
         break;
     }
     to->request_headers_to_add =
@@ -127,7 +134,7 @@ static Sw__Route *misdirected(struct enc *e)
     to->name = SW_PB_LIT("misdirected");
     to->match = sw_gwx_route_match(e, &all);
     to->action_case = SW__ROUTE__ACTION_DIRECT_RESPONSE;
-    to->direct_response = respond(e, 421);
+    to->direct_response = respond(e, 421, sw_slice("", 0));
     return to;
 }
 

@@ -238,12 +238,15 @@ def invalid_backend_client_certificate(s):
 def infrastructure(s):
     s.gateways_ready()
     name = "gateway-with-infrastructure-metadata"
-    found = []
-    for resource in ("serviceaccounts", "pods", "services"):
-        _, got = s.cluster.request("GET", f"/api/v1/namespaces/{INFRA}/{resource}?labelSelector="
-                                          f"gateway.networking.k8s.io/gateway-name={name}")
-        found += got["items"]
-    assert found, "nothing carries the name of the Gateway"
-    for one in found:
-        assert one["metadata"].get("labels", {}).get("key2") == "value2", one["metadata"]
-        assert one["metadata"].get("annotations", {}).get("key1") == "value1", one["metadata"]
+
+    def check():
+        found = []
+        for resource in ("serviceaccounts", "pods", "services"):
+            _, got = s.cluster.request("GET", f"/api/v1/namespaces/{INFRA}/{resource}?labelSelector="
+                                              f"gateway.networking.k8s.io/gateway-name={name}")
+            found += got["items"]
+        assert found, "nothing carries the name of the Gateway"
+        for one in found:
+            assert one["metadata"].get("labels", {}).get("key2") == "value2", one["metadata"]
+            assert one["metadata"].get("annotations", {}).get("key1") == "value1", one["metadata"]
+    s.until(check, "what carries the Gateway's labels")

@@ -355,6 +355,21 @@ static void show_status(struct sw_buf *out, const struct sw_gw_status *s)
     show_entries(out, "ancestor", sw_json_find(v, "ancestors"));
 }
 
+static void show_want(struct sw_buf *out, const struct sw_gw_want *w)
+{
+    static const char *const hows[] = {[SW_GW_WANT_OBJECT] = "apply",
+                                       [SW_GW_WANT_GONE] = "delete",
+                                       [SW_GW_WANT_FINALIZER] = "hold",
+                                       [SW_GW_WANT_NO_FINALIZER] = "release"};
+    SW_ARENA_AUTO a = {0};
+
+    say(out, "%s %s", hows[w->how], sw_gateway_kinds[w->kind].gvr->kind);
+    if (w->json)
+        say(out, " %.*s\n", SW_SLICE_ARG(sw_json_text(&a, w->json, NULL)));
+    else
+        say(out, " %.*s\n", SW_SLICE_ARG(w->of->key));
+}
+
 /* ---- what must hold for every model ---- */
 
 static void check_backends(const struct sw_gw_model *m, const struct sw_gw_backend *p, size_t n)
@@ -485,6 +500,10 @@ char *rig_run(struct rig *r, bool *ret_any_status)
     for (size_t i = 0; i < res.n_statuses; i++) {
         if (!common_class(&res.statuses[i]))
             show_status(&out, &res.statuses[i]);
+    }
+    for (size_t i = 0; i < res.n_wants; i++) {
+        if (res.wants[i].kind != SW_GW_CLASS || !sw_slice_eq_str(res.wants[i].of->name, "sw"))
+            show_want(&out, &res.wants[i]);
     }
     for (size_t i = 0; i < res.n_notes; i++)
         say(&out, "note %.*s: %.*s\n", SW_SLICE_ARG(res.notes[i].subject),

@@ -25,6 +25,11 @@
 #define INSPECTOR                                                                                  \
     "'listener_filters':[{'name':'t','typed_config':{'@type':'type.googleapis.com/"                \
     "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector'}}]"
+#define AUTHZ "'@type':'type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz'"
+#define AUTHZ_ROUTE(x)                                                                             \
+    VHOST("{'match':{'prefix':'/'}," TO_C ",'typed_per_filter_config':{'a':{'@type':"              \
+          "'type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute'" x    \
+          "}}}")
 #define ROUTER                                                                                     \
     "{'name':'r','typed_config':{'@type':'type.googleapis.com/"                                    \
     "envoy.extensions.filters.http.router.v3.Router'}}"
@@ -121,6 +126,26 @@ static const struct {
      FILTER(HCM ",'stat_prefix':'s','rds':{'route_config_name':'r','config_source':"
                 "{'ads':{}}},'http_filters':[" ROUTER "]"),
      "filter_chains[0].filters[0].typed_config.rds.config_source.resource_api_version", "V3"},
+    {SW_TYPE_LISTENER,
+     FILTER(HCM ",'stat_prefix':'s','rds':{'route_config_name':'r','config_source':" ADS
+                "},'http_filters':[{'name':'a','typed_config':{" AUTHZ
+                ",'transport_api_version':'V3','http_service':{'server_uri':{'uri':'http://a',"
+                "'cluster':'invalid-backend-cluster','timeout':'1s'}}},'disabled':true}," ROUTER
+                "]"),
+     NULL, NULL},
+    {SW_TYPE_LISTENER,
+     FILTER(HCM ",'stat_prefix':'s','rds':{'route_config_name':'r','config_source':" ADS
+                "},'http_filters':[{'name':'a','typed_config':{" AUTHZ
+                ",'transport_api_version':'V3'}}," ROUTER "]"),
+     "filter_chains[0].filters[0].typed_config.http_filters[0].typed_config", "no service"},
+    {SW_TYPE_LISTENER,
+     FILTER(HCM
+            ",'stat_prefix':'s','rds':{'route_config_name':'r','config_source':" ADS
+            "},'http_filters':[{'name':'a','typed_config':{" AUTHZ
+            ",'grpc_service':{'envoy_grpc':{'cluster_name':'invalid-backend-cluster'}}}}," ROUTER
+            "]"),
+     "filter_chains[0].filters[0].typed_config.http_filters[0].typed_config.transport_api_version",
+     "V3"},
     /* routes */
     {SW_TYPE_ROUTE, ROUTE("'prefix':'/'", TO_C), NULL, NULL},
     {SW_TYPE_ROUTE, "{'name':'x','virtual_hosts':[{'domains':['*']}]}", "virtual_hosts[0].name",
@@ -135,6 +160,14 @@ static const struct {
     {SW_TYPE_ROUTE, "{'name':'x','virtual_hosts':[{'name':'v','domains':['a*b']}]}",
      "virtual_hosts[0].domains[0]", "not a domain"},
     {SW_TYPE_ROUTE, VHOST("{" TO_C "}"), "virtual_hosts[0].routes[0].match", "missing"},
+    {SW_TYPE_ROUTE, AUTHZ_ROUTE(",'disabled':true"), NULL, NULL},
+    {SW_TYPE_ROUTE, AUTHZ_ROUTE(""), "virtual_hosts[0].routes[0].typed_per_filter_config[0].value",
+     "neither"},
+    {SW_TYPE_ROUTE,
+     AUTHZ_ROUTE(",'check_settings':{'with_request_body':{},'http_service':{'path_prefix':'x'}}"),
+     "virtual_hosts[0].routes[0].typed_per_filter_config[0].value.check_settings.with_request_body."
+     "max_request_bytes",
+     "above zero"},
     {SW_TYPE_ROUTE, ROUTE("", TO_C), "virtual_hosts[0].routes[0].match", "no path"},
     {SW_TYPE_ROUTE, VHOST("{'match':{'prefix':'/'}}"), "virtual_hosts[0].routes[0]", "no action"},
     {SW_TYPE_ROUTE, ROUTE("'path_separated_prefix':'/'", TO_C),

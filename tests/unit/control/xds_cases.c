@@ -80,6 +80,8 @@ static void add_listener(struct rig *r, const struct sw_gw_listener *l)
                 want_all(r, host->routes[k]->backends, host->routes[k]->n_backends);
                 for (size_t m = 0; m < host->routes[k]->n_mirrors; m++)
                     want(r, host->routes[k]->mirrors[m].cluster);
+                if (host->routes[k]->auth)
+                    want(r, host->routes[k]->auth->cluster);
             }
         }
     }
@@ -367,6 +369,49 @@ static const struct sw_gw_route cors_routes[] = {
      TO(to_web)},
 };
 HTTP_CASE(make_cors, cors_routes)
+
+/* --- outside authorisation, and routes for shares --- */
+
+static const struct sw_gw_auth auth_http = {.cluster = &chat,
+                                            .path = L("/check"),
+                                            .headers = some_headers,
+                                            .n_headers = N(some_headers),
+                                            .copied = some_headers,
+                                            .n_copied = 1,
+                                            .body_max = 4096};
+static const struct sw_gw_auth auth_plain = {.cluster = &chat};
+static const struct sw_gw_auth auth_grpc = {
+    .cluster = &api, .grpc = true, .headers = some_headers, .n_headers = 1};
+static const struct sw_gw_rewrite to_left = {.path_edit = SW_GW_PATH_FULL, .path = L("/left")};
+static const struct sw_gw_redirect away = {.host = L("b.test"), .status = 302};
+static const struct sw_gw_route auth_routes[] = {
+    {.name = L("httproute/shop/a/rule/0/match/0"),
+     .match = PREFIX("/http"),
+     .auth = &auth_http,
+     TO(to_web)},
+    {.name = L("httproute/shop/a/rule/1/match/0"),
+     .match = PREFIX("/plain"),
+     .auth = &auth_plain,
+     .cors = &cors_any,
+     TO(to_web)},
+    {.name = L("httproute/shop/a/rule/2/match/0"),
+     .match = PREFIX("/grpc"),
+     .auth = &auth_grpc,
+     TO(to_web)},
+    {.name = L("httproute/shop/a/rule/3/match/0/share/0"),
+     .match = PREFIX("/shares"),
+     .share = 250000,
+     .rewrite = &to_left,
+     TO(to_web)},
+    {.name = L("httproute/shop/a/rule/3/match/0/share/1"),
+     .match = PREFIX("/shares"),
+     .share = 333333,
+     .action = SW_GW_REDIRECT,
+     .redirect = &away,
+     NO_TIMEOUT},
+    {.name = L("httproute/shop/a/rule/3/match/0/share/2"), .match = PREFIX("/shares"), TO(to_api)},
+};
+HTTP_CASE(make_auth, auth_routes)
 
 /* --- time --- */
 
@@ -679,6 +724,7 @@ const struct xds_case xds_cases[] = {
     {.name = "headers", .make = make_headers},
     {.name = "mirrors", .make = make_mirrors},
     {.name = "cors", .make = make_cors},
+    {.name = "auth", .make = make_auth},
     {.name = "times", .make = make_times},
     {.name = "sessions", .make = make_sessions},
     {.name = "https", .make = make_https},

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connectors: devices that carry traffic to places only they can reach. Two pure builds on the
+ * runtime: one keeps Connectors and their Leases (who is alive, who may call them), the other turns
+ * HTTPProxies into Gateways, HTTPRoutes and EndpointSlices. They are apart because Leases are
+ * renewed all the time and HTTPProxies are not.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/slice.h"
+#include "control/runtime.h"
+
+#define SW_CONNECTOR_GROUP "networking.datumapis.com"
+/* On a Connector: NodeIDs of the gateways that may call it, in hex, joined by commas. */
+#define SW_CONNECTOR_GATEWAY_IDS "spanwire.dev/gateway-ids"
+/* On a Connector: URL of the relay its device should use if it has none of its own. */
+#define SW_CONNECTOR_RELAY "spanwire.dev/relay"
+/* Where gateways say who they are: ConfigMaps with this label, key "id". */
+#define SW_CONNECTOR_SYSTEM_NS    "spanwire-system"
+#define SW_CONNECTOR_GATEWAY_SELF "spanwire.dev/gateway-identity"
+
+/* Kinds of the view of sw_connector_build. */
+enum sw_cn_kind {
+    SW_CN_CLASS,
+    SW_CN_CONNECTOR,
+    SW_CN_LEASE,
+    SW_CN_IDENTITY, /* ConfigMaps */
+    SW_CN_NAMESPACE,
+    SW_CN_GATEWAYCLASS,
+    SW_CN_ROLE, /* ClusterRoles */
+    SW_CN_KINDS,
+};
+extern const struct sw_control_kind sw_connector_kinds[SW_CN_KINDS];
+
+/* Kinds of the view of sw_httpproxy_build. */
+enum sw_hp_kind {
+    SW_HP_PROXY,
+    SW_HP_CLASS,
+    SW_HP_CONNECTOR,
+    SW_HP_ADVERTISEMENT,
+    SW_HP_GATEWAY,
+    SW_HP_ROUTE,
+    SW_HP_SLICE,
+    SW_HP_SECRET, /* certificates we issued */
+    SW_HP_PATCH,  /* EnvoyPatchPolicies */
+    SW_HP_KINDS,
+};
+extern const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS];
+
+/* Everything is borrowed. */
+struct sw_connector_conf {
+    uint32_t lease_s;                   /* how long a renewal counts [30] */
+    const struct sw_slice *gateway_ids; /* in hex, besides those the API names */
+    size_t n_gateway_ids;
+    struct sw_slice gateway_class;      /* of the Gateways made for HTTPProxies ["spanwire"] */
+    struct sw_slice gateway_controller; /* of that class, where it is missing */
+    struct sw_slice target_domain;      /* of canonical names ["connect.localhost"] */
+    struct sw_slice issuer; /* who issues certificates; a change issues all anew. Empty: nobody */
+    uint16_t port_offset;   /* of data planes' ports below 1024 */
+    struct sw_slice relay_url; /* what devices without a relay of their own should use */
+    bool dns;                  /* keys are published: IrohDNSPublished says how it went */
+    uint64_t dns_stale_ns;     /* silent for longer: the key is not published any more */
+    bool patch_policies;       /* write EnvoyPatchPolicies, for Envoy Gateway */
+};
+
+void sw_connector_build(const struct sw_view *v, const struct sw_connector_conf *conf,
+                        struct sw_output *out);
+void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf *conf,
+                        struct sw_output *out);
+
+/*
+ * The canonical name of an HTTPProxy: two words, a dash, five characters, all from a hash of its
+ * uid, below the domain. In the arena.
+ */
+struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
+                                      struct sw_slice domain);
+
+/*
+ * What sw_httpproxy_build publishes: certificates that are to be issued. The name is "cert|" and
+ * the Secret's "ns/name"; the bytes are the Secret as JSON without its data, the name to certify in
+ * its annotation SW_CONNECTOR_CERT_NAME.
+ */
+#define SW_CONNECTOR_CERT       "cert|"
+#define SW_CONNECTOR_CERT_NAME  "spanwire.dev/certificate-for"
+#define SW_CONNECTOR_CERT_LABEL "spanwire.dev/issued"
+#define SW_CONNECTOR_CERT_UNTIL "spanwire.dev/certificate-until" /* RFC 3339 */
+#define SW_CONNECTOR_CERT_BY    "spanwire.dev/certificate-issuer"
+/* On an HTTPProxy: where it is served. */
+#define SW_CONNECTOR_URL "spanwire.dev/url"
+/* On a ConnectorClass, value "Strict": only what a ConnectorAdvertisement has is served. */
+#define SW_CONNECTOR_STRICT "spanwire.dev/advertisement-policy"
+/* On an EndpointSlice that stands for a backend: how it is reached. */
+#define SW_CONNECTOR_BACKEND "spanwire.dev/connector"         /* the Connector's name */
+#define SW_CONNECTOR_DIAL    "spanwire.dev/connector-target"  /* host:port, as the device sees it */
+#define SW_CONNECTOR_REFUSED "spanwire.dev/connector-refused" /* a reason: nothing is forwarded */
+#define SW_CONNECTOR_TLS     "networking.datumapis.com/backend-cert-hostname" /* name over TLS */
+
+/* ---- what data planes are told of a connector; used by control/gateway too ---- */
+
+/* Alive, and with a NodeID that is one: the id (64 hex digits, borrowed). Empty otherwise. */
+struct sw_slice sw_connector_online(const struct sw_json *connector);
+/* "host:port" with brackets around IPv6. In the arena. */
+struct sw_slice sw_connector_target(struct sw_arena *a, struct sw_slice host, uint16_t port);

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the connector builds share. Not for others. */
+#pragma once
+
+#include "control/connector/build.h"
+#include "control/gateway/build_int.h" /* js(), conditions */
+
+#define CN_API  SW_CONNECTOR_GROUP "/v1alpha1"
+#define HP_API  SW_CONNECTOR_GROUP "/v1alpha"
+#define GW_API  GW_GROUP "/v1"
+#define MANAGED "app.kubernetes.io/managed-by"
+#define PROXY   "spanwire.dev/httpproxy" /* label of what is made for one */
+
+/* ---- objects.c ---- */
+
+/* A new object; ns may be empty. */
+struct sw_json *cn_object(struct sw_arena *a, const char *api, const char *kind, struct sw_slice ns,
+                          struct sw_slice name);
+/* metadata.<what>.<key> = value, made where missing ("labels", "annotations"). */
+void cn_meta(struct sw_arena *a, struct sw_json *obj, const char *what, const char *key,
+             struct sw_slice value);
+/* Makes 'of' the controlling owner. */
+void cn_own(struct sw_arena *a, struct sw_json *obj, const struct sw_kube_obj *of, const char *api,
+            const char *kind);
+bool cn_owned_by(const struct sw_kube_obj *o, struct sw_slice uid);
+/* metadata.<what>.<key>; p == NULL when it is not there. */
+struct sw_slice cn_meta_of(const struct sw_kube_obj *o, const char *what, const char *key);
+bool cn_deleting(const struct sw_kube_obj *o);
+/* True for a condition of this type with status True. */
+bool cn_is_true(const struct sw_json *conditions, const char *type);
+const struct sw_json *cn_condition(const struct sw_json *conditions, const char *type);
+/* Wall clock nanoseconds; false when it is no time. */
+bool cn_time(struct sw_slice text, uint64_t *ret);
+/* status.conditions as they shall be; see merge_conditions. */
+struct sw_json *cn_conditions(struct sw_arena *a, const struct sw_json *have,
+                              const char *const *owned, const struct cond *want, size_t n,
+                              int64_t generation);
+/* printf as a slice in the arena. */
+struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...) SW_PRINTF(2, 3);
+
+/* ---- defaults.c: what every fabric has ---- */
+
+void cn_defaults(const struct sw_view *v, const struct sw_connector_conf *conf,
+                 struct sw_output *out);
+
+/* ---- advertisement.c ---- */
+
+void cn_advertisements(const struct sw_view *v, struct sw_output *out);
+
+enum cn_advertised {
+    CN_ADVERTISED,
+    CN_NOT_ADVERTISED, /* advertisements there are, but none has it */
+    CN_NO_ADVERTISEMENT,
+};
+/* An advertisement of a Connector. */
+struct cn_advert {
+    const struct sw_kube_obj *obj;
+    struct cn_advert *next;
+};
+/* "ns/connector" -> struct cn_advert in the arena. The caller ends the map. */
+void cn_advert_index(const struct sw_view *v, struct sw_arena *a, struct sw_map *ret);
+/* Whether one of these has host and port (TCP). */
+enum cn_advertised cn_advertised(const struct cn_advert *list, struct sw_slice host, uint16_t port);
+/* One service address against a host; DNS names may have wildcards. */
+bool cn_address_matches(struct sw_slice pattern, struct sw_slice host);
+
+/* ---- proxy_check.c ---- */
+
+struct hp_endpoint {
+    bool tls;
+    bool ip;
+    uint8_t family;       /* of ip */
+    struct sw_slice host; /* lower case, without brackets */
+    uint16_t port;
+};
+
+/* A text that says what is wrong, with its path; NULL: nothing is. */
+const char *hp_check(struct sw_arena *a, const struct sw_kube_obj *proxy);
+/* The parts of an endpoint's URL; a text that says what is wrong, or NULL. */
+const char *hp_endpoint_read(struct sw_arena *a, struct sw_slice url, struct hp_endpoint *ret);
+
+/* ---- proxy*.c ---- */
+
+enum { HP_HOSTS_MAX = 17, HP_RULES_MAX = 16 };
+
+/* One name of an HTTPProxy. */
+struct hp_host {
+    struct sw_slice name;
+    bool canonical;
+    size_t index;                      /* in spec.hostnames */
+    const struct sw_kube_obj *lost_to; /* somebody older has it; NULL: it is ours */
+    struct sw_slice secret;            /* of its certificate */
+    bool certified;
+};
+
+/* One rule with a backend. */
+struct hp_backend {
+    bool used;
+    struct hp_endpoint ep;
+    struct sw_slice slice;     /* the EndpointSlice that stands for it */
+    struct sw_slice connector; /* empty: none */
+    struct sw_slice instance;  /* EndpointSlice of others; empty: none */
+    uint16_t instance_port;
+    struct sw_slice tls_name;
+    const struct sw_kube_obj *cn; /* the Connector; NULL: there is none */
+    bool refused;                 /* its class asks for an advertisement, and there is none */
+};
+
+/* A certificate we issued. */
+struct hp_secret {
+    const struct sw_kube_obj *obj;
+    struct hp_secret *next;
+};
+
+struct hp {
+    const struct sw_view *v;
+    const struct sw_connector_conf *conf;
+    struct sw_output *out;
+    struct sw_arena *a;
+    const struct sw_map *adverts; /* cn_advert_index */
+    const struct sw_map *claims;  /* host name -> struct sw_kube_obj that has it */
+    const struct sw_map *secrets; /* "ns/proxy" -> struct hp_secret */
+    const struct sw_kube_obj *obj;
+    const struct sw_json *spec;
+    struct hp_host hosts[HP_HOSTS_MAX];
+    size_t n_hosts;
+    struct hp_backend backends[HP_RULES_MAX]; /* by rule */
+    size_t n_rules;
+    const struct sw_kube_obj *gateway; /* NULL: not there yet */
+    const struct sw_kube_obj *route;
+    struct verdict conflict;
+    const char *missing_instance;
+    const char *unadvertised; /* the first backend that no advertisement has */
+    bool any_connector;
+    size_t n_offline; /* backends whose connector is not there */
+};
+
+/* Gateway and EndpointSlices wanted, and what is too much taken away. */
+void hp_children(struct hp *h);
+/* The HTTPRoute. */
+struct sw_json *hp_route(struct hp *h);
+/* Certificates: those in the view are judged, those missing asked for. */
+void hp_certificates(struct hp *h);
+/* spec, and an annotation that changes whenever spec does. */
+void hp_put_spec(struct hp *h, struct sw_json *obj, struct sw_json *spec);
+void hp_status(struct hp *h, const char *invalid);
+/* EnvoyPatchPolicies; see patch.c. */
+void hp_patches(struct hp *h);

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connectors and their Leases. A Lease is made by us and renewed by the device; while it is fresh
+ * the Connector is Ready. Nothing a device says of itself is passed on before it was looked at.
+ */
+#include <stdlib.h>
+
+#include "base/time.h"
+#include "control/connector/build_int.h"
+#include "control/dns/claims.h"
+#include "quic/nodeid.h"
+
+enum { LEASE_S = 30, HOLDER_HEX = 10, IDS_MAX = 4096 };
+
+struct life {
+    bool live;
+    const char *why; /* not live */
+    struct sw_slice holder;
+    uint64_t until_ns;
+};
+
+struct state {
+    const struct sw_view *v;
+    const struct sw_connector_conf *conf;
+    struct sw_output *out;
+    struct sw_arena *a;
+    struct sw_slice gateway_ids; /* the annotation's value */
+};
+
+static uint32_t lease_s(const struct sw_connector_conf *c)
+{
+    return c->lease_s ? c->lease_s : LEASE_S;
+}
+
+/* ---- Leases ---- */
+
+static struct sw_slice lease_name(const struct sw_kube_obj *o)
+{
+    struct sw_slice name = sw_json_str(sw_json_walk(o->json, "status", "leaseRef", "name", NULL));
+
+    return name.n ? name : o->name;
+}
+
+static void want_lease(const struct state *s, const struct sw_kube_obj *o)
+{
+    struct sw_json *lease =
+        cn_object(s->a, "coordination.k8s.io/v1", "Lease", o->ns, lease_name(o));
+    struct sw_json *spec = sw_json_new_object(s->a);
+
+    cn_meta(s->a, lease, "labels", MANAGED, SW_SLICE_LIT("spanwire"));
+    cn_own(s->a, lease, o, CN_API, "Connector");
+    sw_json_put(s->a, spec, "leaseDurationSeconds", sw_json_new_i64(s->a, lease_s(s->conf)));
+    sw_json_put(s->a, lease, "spec", spec);
+    sw_out_apply(s->out, SW_CN_LEASE, lease);
+}
+
+static struct life lease_life(const struct state *s, const struct sw_kube_obj *o,
+                              const struct sw_kube_obj *lease)
+{
+    const struct sw_json *spec = lease ? sw_json_find(lease->json, "spec") : NULL;
+    int64_t seconds = js_int(spec, "leaseDurationSeconds", INT32_MAX, 0);
+    uint64_t now = sw_view_wall_ns(s->v);
+    struct life l = {.holder = js_or(spec, "holderIdentity", "")};
+    uint64_t renewed;
+
+    if (!lease)
+        l.why = "The Lease has not been created yet.";
+    else if (!cn_owned_by(lease, o->uid))
+        l.why = "The Lease belongs to another object.";
+    else if (!seconds || !cn_time(js(spec, "renewTime"), &renewed))
+        l.why = "The Lease has never been renewed: the connector has not reported yet.";
+    else if (now > (l.until_ns = renewed + (uint64_t)seconds * SW_NS_PER_S))
+        l.why = "The Lease has expired: the connector does not report any more.";
+    else
+        l.live = true;
+    return l;
+}
+
+/* ---- what the device says of itself ---- */
+
+static bool is_hex(struct sw_slice s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        if (!(s.p[i] >= '0' && s.p[i] <= '9') && !(s.p[i] >= 'a' && s.p[i] <= 'f'))
+            return false;
+    }
+    return s.n != 0;
+}
+
+/*
+ * A holder begins with the first digits of its NodeID. While it holds the Lease nobody else may
+ * put another key in its place.
+ */
+static bool held_by_other(struct sw_slice holder, struct sw_slice id)
+{
+    struct sw_slice who = sw_slice_head(holder, HOLDER_HEX);
+
+    return holder.n >= HOLDER_HEX && is_hex(who) && !sw_slice_has_prefix(id, who);
+}
+
+/* Why the details cannot be used; NULL: they can, or there are none yet (*ret_id is empty). */
+static const char *check_details(const struct state *s, const struct sw_kube_obj *o,
+                                 const struct life *l, struct sw_slice *ret_id)
+{
+    struct sw_slice id =
+        sw_json_str(sw_json_walk(o->json, "status", "connectionDetails", "publicKey", "id", NULL));
+    struct sw_nodeid parsed;
+    struct sw_err err;
+
+    *ret_id = sw_slice("", 0);
+    if (!id.n)
+        return NULL;
+    if (id.n != SW_NODEID_HEX - 1 || !is_hex(id) || sw_nodeid_parse(id, &parsed, &err) != SW_OK)
+        return cn_printf(s->a,
+                         "connectionDetails.publicKey.id '%.*s' is not the public key of a device: "
+                         "64 lower-case hexadecimal digits are expected.",
+                         (int)sw_min(id.n, 80), id.p)
+            .p;
+    if (l->live && held_by_other(l->holder, id))
+        return cn_printf(s->a,
+                         "connectionDetails name the key %.*s, but the Lease is held by '%.*s'.",
+                         HOLDER_HEX, id.p, SW_SLICE_ARG(l->holder))
+            .p;
+    *ret_id = id;
+    return NULL;
+}
+
+/* ---- statuses ---- */
+
+static const char *const owned[] = {"Accepted", "Ready", "IrohDNSPublished", NULL};
+
+static struct cond ready_condition(const struct life *l, const char *invalid)
+{
+    if (!l->live)
+        return (struct cond){"Ready", false, "ConnectorNotReady", l->why};
+    if (invalid)
+        return (struct cond){"Ready", false, "InvalidConnectionDetails", invalid};
+    return (struct cond){"Ready", true, "ConnectorReady", "The connector renews its Lease."};
+}
+
+static void write_status(const struct state *s, const struct sw_kube_obj *o,
+                         const struct cond *want, size_t n)
+{
+    const struct sw_json *have = sw_json_walk(o->json, "status", "conditions", NULL);
+    struct sw_json *status = sw_json_new_object(s->a);
+    struct sw_json *ref = sw_json_new_object(s->a);
+
+    sw_json_put(s->a, status, "conditions",
+                cn_conditions(s->a, have, owned, want, n, generation_of(o)));
+    sw_json_put_str(s->a, ref, "name", lease_name(o));
+    sw_json_put(s->a, status, "leaseRef", ref);
+    sw_out_status(s->out, SW_CN_CONNECTOR, o, status);
+}
+
+static bool annotated(const struct sw_kube_obj *o, const char *key, struct sw_slice value)
+{
+    struct sw_slice have = cn_meta_of(o, "annotations", key);
+
+    return have.p && sw_slice_eq(have, value);
+}
+
+/* Only when something is different: others have annotations there too. */
+static void put_annotations(const struct state *s, const struct sw_kube_obj *o)
+{
+    struct sw_slice relay = s->conf->relay_url;
+    struct sw_json *obj;
+
+    if (annotated(o, SW_CONNECTOR_GATEWAY_IDS, s->gateway_ids) &&
+        (!relay.n || annotated(o, SW_CONNECTOR_RELAY, relay)))
+        return;
+    obj = cn_object(s->a, CN_API, "Connector", o->ns, o->name);
+    /* Of exactly this one: nothing may come back because of us. */
+    sw_json_put_str(s->a, sw_json_find(obj, "metadata"), "uid", o->uid);
+    cn_meta(s->a, obj, "annotations", SW_CONNECTOR_GATEWAY_IDS, s->gateway_ids);
+    if (relay.n)
+        cn_meta(s->a, obj, "annotations", SW_CONNECTOR_RELAY, relay);
+    sw_out_apply(s->out, SW_CN_CONNECTOR, obj);
+}
+
+/* How the key's publication goes; see control/dns. */
+static struct cond dns_condition(const struct state *s, const struct sw_dns_claim *claim)
+{
+    struct sw_dns_claim_condition c = sw_dns_claim_condition(s->a, claim);
+    uint64_t since;
+
+    if (claim->state == SW_DNS_CLAIM_OWNER && s->conf->dns_stale_ns &&
+        cn_time(claim->unready_since, &since))
+        sw_out_expires(s->out, since + s->conf->dns_stale_ns + SW_NS_PER_S);
+    return (struct cond){"IrohDNSPublished", c.status[0] == 'T', c.reason,
+                         sw_arena_dup(s->a, c.message)};
+}
+
+static void build_one(const struct state *s, const struct sw_kube_obj *o,
+                      const struct sw_dns_claim *claim)
+{
+    struct sw_slice class = sw_json_str(sw_json_walk(o->json, "spec", "connectorClassName", NULL));
+    const struct sw_kube_obj *lease = sw_view_find(s->v, SW_CN_LEASE, o->ns, lease_name(o));
+    struct cond want[4];
+    size_t n = 0;
+    struct life l;
+    struct sw_slice id;
+
+    if (cn_deleting(o))
+        return;
+    if (!class.n || !sw_view_find(s->v, SW_CN_CLASS, sw_slice("", 0), class)) {
+        want[n++] = (struct cond){
+            "Accepted", false, "ConnectorClassNotFound",
+            cn_printf(s->a, "There is no ConnectorClass '%.*s'.", SW_SLICE_ARG(class)).p};
+        want[n++] = (struct cond){"Ready", false, "ConnectorNotReady",
+                                  "Waiting for ConnectorClass to be resolved."};
+        write_status(s, o, want, n);
+        return;
+    }
+    want[n++] = (struct cond){"Accepted", true, "Accepted", "Connector class resolved"};
+    if (!lease || cn_owned_by(lease, o->uid))
+        want_lease(s, o);
+    l = lease_life(s, o, lease);
+    if (l.live)
+        sw_out_expires(s->out, l.until_ns + 1);
+    want[n++] = ready_condition(&l, check_details(s, o, &l, &id));
+    if (claim)
+        want[n++] = dns_condition(s, claim);
+    write_status(s, o, want, n);
+    put_annotations(s, o);
+}
+
+/* ---- gateways ---- */
+
+static int by_text(const void *x, const void *y)
+{
+    const struct sw_slice *p = x;
+    const struct sw_slice *q = y;
+
+    return sw_slice_cmp(*p, *q);
+}
+
+static bool valid_id(struct sw_slice id)
+{
+    struct sw_nodeid parsed;
+    struct sw_err err;
+
+    return id.n == SW_NODEID_HEX - 1 && is_hex(id) && sw_nodeid_parse(id, &parsed, &err) == SW_OK;
+}
+
+/* All gateways that say who they are, sorted, each once. */
+static struct sw_slice gateway_ids(const struct state *s)
+{
+    size_t count = sw_view_count(s->v, SW_CN_IDENTITY);
+    struct sw_slice *ids =
+        sw_arena_array(s->a, s->conf->n_gateway_ids + count + 1, sizeof(struct sw_slice));
+    SW_BUF_AUTO text = {0};
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->conf->n_gateway_ids; i++)
+        ids[n++] = s->conf->gateway_ids[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct sw_kube_obj *o = sw_view_at(s->v, SW_CN_IDENTITY, i);
+        struct sw_slice id = sw_json_str(sw_json_walk(o->json, "data", "id", NULL));
+
+        /* Whoever may write elsewhere does not get to call devices by that. */
+        if (sw_slice_eq_str(o->ns, SW_CONNECTOR_SYSTEM_NS) && valid_id(id) && !cn_deleting(o))
+            ids[n++] = id;
+    }
+    if (n > 1)
+        qsort(ids, n, sizeof(*ids), by_text);
+    sw_buf_init(&text, (size_t)IDS_MAX * SW_NODEID_HEX);
+    for (size_t i = 0; i < n; i++) {
+        if (i && sw_slice_eq(ids[i], ids[i - 1]))
+            continue;
+        if (sw_buf_printf(&text, "%s%.*s", sw_buf_len(&text) ? "," : "", SW_SLICE_ARG(ids[i])) !=
+            SW_OK)
+            break;
+    }
+    return sw_arena_slice(s->a, sw_buf_slice(&text));
+}
+
+static struct sw_dns_claim *dns_claims(const struct state *s)
+{
+    size_t n = sw_view_count(s->v, SW_CN_CONNECTOR);
+    struct sw_dns_claim *claims = sw_arena_array(s->a, n + 1, sizeof(*claims));
+    uint64_t now = sw_view_wall_ns(s->v);
+    char before[SW_RFC3339_LEN] = "";
+
+    for (size_t i = 0; i < n; i++)
+        claims[i].connector = sw_view_at(s->v, SW_CN_CONNECTOR, i)->json;
+    if (s->conf->dns_stale_ns && now > s->conf->dns_stale_ns)
+        (void)sw_rfc3339(now - s->conf->dns_stale_ns, 0, before);
+    sw_dns_claims(s->a, claims, n, sw_arena_slice(s->a, sw_slice_str(before)));
+    return claims;
+}
+
+void sw_connector_build(const struct sw_view *v, const struct sw_connector_conf *conf,
+                        struct sw_output *out)
+{
+    struct state s = {.v = v, .conf = conf, .out = out, .a = sw_out_arena(out)};
+
+    struct sw_dns_claim *claims = conf->dns ? dns_claims(&s) : NULL;
+
+    cn_defaults(v, conf, out);
+    s.gateway_ids = gateway_ids(&s);
+    for (size_t i = 0; i < sw_view_count(v, SW_CN_CONNECTOR); i++)
+        build_one(&s, sw_view_at(v, SW_CN_CONNECTOR, i), claims ? &claims[i] : NULL);
+}

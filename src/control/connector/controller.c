@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/connector/controller.h"
+
+#include <string.h>
+
+#include "base/base64.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "control/connector/build_int.h"
+#include "io/loop.h"
+#include "tls/ca.h"
+
+enum { CERT_TTL_S = 90 * 24 * 3600, PEM_MAX = 1 << 16 };
+
+/* Between two looks at certificates that are due, and before a write is given up. */
+static const uint64_t retry_ns = 2 * SW_NS_PER_S;
+static const uint64_t patience_ns = 60 * SW_NS_PER_S;
+
+/* A certificate that the build asks for. */
+struct due {
+    struct sw_connector_controller *of;
+    struct sw_slice name; /* behind the struct */
+    char *secret;         /* JSON, owned */
+    struct sw_kube_call *call;
+    uint64_t next_ns; /* loop time: not before */
+};
+
+struct sw_connector_controller {
+    struct sw_connector_conf conf;
+    const struct sw_ca *ca;
+    struct sw_kube_client *client;
+    struct sw_loop *loop;
+    struct sw_control *main;
+    struct sw_control *proxies;
+    struct sw_map due; /* name -> struct due */
+    struct sw_timer retry;
+    struct sw_connector_stats stats;
+    bool started;
+    void (*done)(void *arg);
+    void *done_arg;
+};
+
+static void build_main(const struct sw_view *v, struct sw_output *out, void *arg)
+{
+    const struct sw_connector_controller *c = arg;
+
+    sw_connector_build(v, &c->conf, out);
+}
+
+static void build_proxies(const struct sw_view *v, struct sw_output *out, void *arg)
+{
+    const struct sw_connector_controller *c = arg;
+
+    sw_httpproxy_build(v, &c->conf, out);
+}
+
+/* ---- certificates: making keys is not for a pure build ---- */
+
+static void issue_all(struct sw_connector_controller *c);
+
+static void on_retry(struct sw_timer *t)
+{
+    issue_all(SW_CONTAINER_OF(t, struct sw_connector_controller, retry));
+}
+
+static void due_free(struct due *d)
+{
+    sw_kube_call_cancel(d->call);
+    sw_free(d->secret);
+    sw_free(d);
+}
+
+static void fail(struct sw_connector_controller *c, const struct due *d, struct sw_slice why)
+{
+    struct sw_log_line l;
+
+    c->stats.failed++;
+    sw_log_begin(&l, SW_LOG_WARN, "connector", "certificate not issued");
+    sw_log_str(&l, "secret", sw_slice_from(d->name, strlen(SW_CONNECTOR_CERT)));
+    sw_log_str(&l, "reason", why);
+    sw_log_end(&l);
+}
+
+static void on_written(void *arg, struct sw_kube_reply *r)
+{
+    struct due *d = arg;
+    struct sw_connector_controller *c = d->of;
+
+    d->call = NULL;
+    if (r->rc == SW_OK) {
+        c->stats.issued++;
+        /* The watch shows it, and then nobody asks any more. */
+        d->next_ns = sw_loop_now(c->loop) + patience_ns;
+    } else {
+        fail(c, d, r->message);
+        d->next_ns = sw_loop_now(c->loop) + 2 * retry_ns;
+    }
+}
+
+static void wipe(const struct sw_buf *b)
+{
+    if (sw_buf_len(b))
+        explicit_bzero((char *)(uintptr_t)sw_buf_data(b), sw_buf_len(b));
+}
+
+static int put_pair(struct sw_arena *a, struct sw_json *secret, const struct sw_buf *chain,
+                    const struct sw_buf *key)
+{
+    struct sw_json *data = sw_json_new_object(a);
+    SW_BUF_AUTO text = {.max = 2 * PEM_MAX};
+    int rc = sw_base64_append(&text, sw_buf_slice(chain));
+
+    sw_json_put_str(a, data, "tls.crt", sw_buf_slice(&text));
+    sw_buf_clear(&text);
+    if (rc == SW_OK)
+        rc = sw_base64_append(&text, sw_buf_slice(key));
+    sw_json_put_str(a, data, "tls.key", sw_buf_slice(&text));
+    wipe(&text);
+    sw_json_put(a, secret, "data", data);
+    return rc;
+}
+
+/* The Secret with a new key and certificate in it. */
+static int fill(const struct sw_ca *ca, struct sw_arena *a, struct sw_json *secret,
+                struct sw_err *err)
+{
+    struct sw_slice name =
+        sw_json_str(sw_json_walk(secret, "metadata", "annotations", SW_CONNECTOR_CERT_NAME, NULL));
+    const char *const sans[] = {sw_arena_dup(a, name), NULL};
+    /* A common name has 64 characters at most; the names that count are the others. */
+    const struct sw_ca_web web = {.cn = name.n <= 64 ? sans[0] : "spanwire connector",
+                                  .sans = sans,
+                                  .server = true,
+                                  .ttl_s = CERT_TTL_S};
+    SW_BUF_AUTO chain = {.max = PEM_MAX};
+    SW_BUF_AUTO key = {.max = PEM_MAX};
+    char until[SW_RFC3339_LEN];
+    int rc = sw_ca_issue_web(ca, &web, &chain, &key, err);
+
+    if (rc == SW_OK) {
+        (void)sw_rfc3339(sw_wall_ns() + CERT_TTL_S * SW_NS_PER_S, 0, until);
+        cn_meta(a, secret, "annotations", SW_CONNECTOR_CERT_UNTIL, sw_slice_str(until));
+        rc = put_pair(a, secret, &chain, &key);
+    }
+    wipe(&key);
+    return rc;
+}
+
+static void issue(struct sw_connector_controller *c, struct due *d)
+{
+    static const struct sw_kube_gvr secrets = {"", "v1", "secrets", "Secret", true};
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *secret = NULL;
+    struct sw_err err = {0};
+    int rc = sw_json_parse(&a, sw_slice_str(d->secret), NULL, &secret, &err);
+
+    if (rc == SW_OK)
+        rc = fill(c->ca, &a, secret, &err);
+    d->next_ns = sw_loop_now(c->loop) + 2 * retry_ns;
+    if (rc != SW_OK)
+        fail(c, d, sw_slice_str(err.msg));
+    else /* not forced: a Secret that somebody else made keeps its content */
+        d->call = sw_kube_apply(c->client, &secrets, secret, NULL, "spanwire-certificates", false,
+                                on_written, d);
+}
+
+static void issue_all(struct sw_connector_controller *c)
+{
+    uint64_t now = sw_loop_now(c->loop);
+
+    SW_MAP_FOREACH (it, &c->due) {
+        struct due *d = it->value;
+
+        if (c->ca && c->started && sw_control_leading(c->proxies) && !d->call && now >= d->next_ns)
+            issue(c, d);
+    }
+    if (c->due.n && c->started && !sw_timer_running(&c->retry))
+        sw_timer_start(c->loop, &c->retry, retry_ns, on_retry);
+}
+
+static void set_due(struct sw_connector_controller *c, struct sw_slice name, struct sw_slice secret)
+{
+    struct due *d = sw_map_get(&c->due, name);
+
+    if (d) {
+        (void)sw_map_del(&c->due, name);
+        due_free(d);
+    }
+    if (!secret.p)
+        return;
+    d = sw_calloc(1, sizeof(*d) + name.n + 1);
+    memcpy(d + 1, name.p, name.n);
+    d->of = c;
+    d->name = sw_slice(d + 1, name.n);
+    d->secret = sw_slice_dup(secret);
+    (void)sw_map_put(&c->due, d->name, d);
+}
+
+static void publish(void *arg, const struct sw_change *changes, size_t n, uint64_t version)
+{
+    struct sw_connector_controller *c = arg;
+
+    (void)version;
+    for (size_t i = 0; i < n; i++) {
+        if (sw_slice_has_prefix(changes[i].name, SW_SLICE_LIT(SW_CONNECTOR_CERT)))
+            set_due(c, changes[i].name, changes[i].bytes);
+    }
+    issue_all(c);
+}
+
+/* ---- from outside ---- */
+
+static int make_runtimes(struct sw_connector_controller *c,
+                         const struct sw_connector_controller_opts *o, struct sw_err *err)
+{
+    struct sw_control_opts co = {.name = "spanwire-connector",
+                                 .kinds = sw_connector_kinds,
+                                 .n_kinds = SW_CN_KINDS,
+                                 .build = build_main,
+                                 .build_arg = c,
+                                 .arg = c,
+                                 .stamp = sw_gateway_stamp,
+                                 .threaded = o->threaded,
+                                 .timed = true,
+                                 .lease_ns = o->lease_ns,
+                                 .lease_name = o->lease_name,
+                                 .identity = o->identity};
+    char *proxies SW_AUTO_FREE =
+        o->lease_name.n ? sw_asprintf("%.*s-proxies", SW_SLICE_ARG(o->lease_name)) : NULL;
+
+    c->main = sw_control_new(c->client, &co, err);
+    if (!c->main)
+        return SW_EINVAL;
+    co.name = "spanwire-httpproxy";
+    co.kinds = sw_httpproxy_kinds;
+    co.n_kinds = SW_HP_KINDS;
+    co.build = build_proxies;
+    co.publish = publish;
+    co.lease_name = proxies ? sw_slice_str(proxies) : sw_slice("", 0);
+    c->proxies = sw_control_new(c->client, &co, err);
+    return c->proxies ? SW_OK : SW_EINVAL;
+}
+
+struct sw_connector_controller *
+sw_connector_controller_new(struct sw_kube_client *client,
+                            const struct sw_connector_controller_opts *o, struct sw_err *err)
+{
+    struct sw_connector_controller *c = SW_NEW(struct sw_connector_controller);
+
+    c->conf = o->conf;
+    c->ca = o->ca;
+    c->client = client;
+    c->loop = sw_kube_client_loop(client);
+    if (!c->ca)
+        c->conf.issuer = sw_slice("", 0);
+    if (make_runtimes(c, o, err) != SW_OK) {
+        sw_connector_controller_free(c);
+        return NULL;
+    }
+    return c;
+}
+
+void sw_connector_controller_free(struct sw_connector_controller *c)
+{
+    if (!c)
+        return;
+    sw_control_free(c->main);
+    sw_control_free(c->proxies);
+    sw_timer_stop(c->loop, &c->retry);
+    SW_MAP_FOREACH (it, &c->due)
+        due_free(it->value);
+    sw_map_done(&c->due);
+    sw_free(c);
+}
+
+void sw_connector_controller_start(struct sw_connector_controller *c)
+{
+    c->started = true;
+    sw_control_start(c->main);
+    sw_control_start(c->proxies);
+}
+
+static void on_main_stopped(void *arg)
+{
+    struct sw_connector_controller *c = arg;
+
+    sw_control_stop(c->proxies, c->done, c->done_arg);
+}
+
+void sw_connector_controller_stop(struct sw_connector_controller *c, void (*done)(void *arg),
+                                  void *arg)
+{
+    c->started = false;
+    c->done = done;
+    c->done_arg = arg;
+    sw_timer_stop(c->loop, &c->retry);
+    sw_control_stop(c->main, on_main_stopped, c);
+}
+
+bool sw_connector_controller_idle(const struct sw_connector_controller *c)
+{
+    return sw_control_idle(c->main) && sw_control_idle(c->proxies) && !c->due.n;
+}
+
+const struct sw_control *sw_connector_controller_main(const struct sw_connector_controller *c)
+{
+    return c->main;
+}
+
+const struct sw_control *sw_connector_controller_proxies(const struct sw_connector_controller *c)
+{
+    return c->proxies;
+}
+
+struct sw_connector_stats sw_connector_controller_stats(const struct sw_connector_controller *c)
+{
+    return c->stats;
+}

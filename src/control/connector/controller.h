@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The connector controllers: Connectors and their Leases, ConnectorAdvertisements, HTTPProxies, and
+ * the certificates that HTTPProxies need. All they do shows in the API; data planes hear of it
+ * through the gateway controller.
+ */
+#pragma once
+
+#include "control/connector/build.h"
+#include "kube/client.h"
+
+struct sw_ca;
+struct sw_connector_controller;
+
+struct sw_connector_controller_opts {
+    struct sw_connector_conf conf; /* what it points to is borrowed for the controller's life */
+    const struct sw_ca *ca;        /* borrowed; issues certificates. NULL: conf.issuer is empty */
+    bool threaded;                 /* build on threads of their own */
+    struct sw_slice lease_ns;      /* leader election; an empty lease_name: none */
+    struct sw_slice lease_name;
+    struct sw_slice identity;
+};
+
+/* NULL with SW_EINVAL, SW_ESYS. */
+SW_NODISCARD struct sw_connector_controller *
+sw_connector_controller_new(struct sw_kube_client *c, const struct sw_connector_controller_opts *o,
+                            struct sw_err *err);
+/* NULL is fine. */
+void sw_connector_controller_free(struct sw_connector_controller *c);
+void sw_connector_controller_start(struct sw_connector_controller *c);
+/* Gives the leases back; done (may be NULL) comes from the loop. */
+void sw_connector_controller_stop(struct sw_connector_controller *c, void (*done)(void *arg),
+                                  void *arg);
+/* True when nothing is left to do: built, written, and no certificate is due. */
+bool sw_connector_controller_idle(const struct sw_connector_controller *c);
+/* The runtimes under it, for status and metrics. */
+const struct sw_control *sw_connector_controller_main(const struct sw_connector_controller *c);
+const struct sw_control *sw_connector_controller_proxies(const struct sw_connector_controller *c);
+
+struct sw_connector_stats {
+    uint64_t issued; /* certificates */
+    uint64_t failed;
+};
+struct sw_connector_stats sw_connector_controller_stats(const struct sw_connector_controller *c);

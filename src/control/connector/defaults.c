@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a fabric with connectors has from the start: the classes everybody refers to, a namespace
+ * for what gateways say of themselves, and a role that lets a device do its work and no more. Made
+ * where missing; what is there is left as it is.
+ */
+#include "control/connector/build_int.h"
+
+#define ROLE "spanwire-connector"
+
+/* Single quotes, to be readable here. */
+#define R(group, resources, verbs)                                                                 \
+    "{'apiGroups':['" group "'],'resources':[" resources "],'verbs':[" verbs "]}"
+
+static const char role_rules[] =
+    "[" R(SW_CONNECTOR_GROUP, "'connectors','connectoradvertisements','httpproxies'", "'get','list','watch','create','patch','update','delete'") "," R(
+        SW_CONNECTOR_GROUP, "'connectorclasses'",
+        "'get','list','watch'") "," R(SW_CONNECTOR_GROUP, "'connectors/status'",
+                                      "'get','patch','update'") "," R("coordination.k8s.io",
+                                                                      "'leases'",
+                                                                      "'get','list','watch','patch'"
+                                                                      ",'update'") "," R("gateway."
+                                                                                         "networkin"
+                                                                                         "g.k8s.io",
+                                                                                         "'gateways"
+                                                                                         "'",
+                                                                                         "'get','"
+                                                                                         "list','"
+                                                                                         "watch'") "]";
+
+static const struct {
+    const char *name;
+    const char *controller;
+} classes[] = {
+    {"datum-connect", SW_CONNECTOR_GROUP "/datum-connect"},
+    {"iroh-quic-tunnel", SW_CONNECTOR_GROUP "/iroh-quic-tunnel"},
+};
+
+static void add(const struct sw_view *v, struct sw_output *out, size_t kind, struct sw_json *obj)
+{
+    struct sw_slice name = sw_json_str(sw_json_walk(obj, "metadata", "name", NULL));
+
+    if (sw_view_find(v, kind, sw_slice("", 0), name))
+        return;
+    cn_meta(sw_out_arena(out), obj, "labels", MANAGED, SW_SLICE_LIT("spanwire"));
+    sw_out_apply(out, kind, obj);
+}
+
+static struct sw_json *class_object(struct sw_arena *a, const char *api, const char *kind,
+                                    struct sw_slice name, struct sw_slice controller)
+{
+    struct sw_json *obj = cn_object(a, api, kind, sw_slice("", 0), name);
+    struct sw_json *spec = sw_json_new_object(a);
+
+    sw_json_put_str(a, spec, "controllerName", controller);
+    sw_json_put(a, obj, "spec", spec);
+    return obj;
+}
+
+static struct sw_json *role_object(struct sw_arena *a)
+{
+    struct sw_json *obj = cn_object(a, "rbac.authorization.k8s.io/v1", "ClusterRole",
+                                    sw_slice("", 0), SW_SLICE_LIT(ROLE));
+    char *text = sw_arena_dup(a, sw_slice_str(role_rules));
+    struct sw_json *rules = NULL;
+
+    for (char *p = text; *p; p++) {
+        if (*p == '\'')
+            *p = '"';
+    }
+    if (sw_json_parse(a, sw_slice_str(text), NULL, &rules, NULL) == SW_OK) /* our own text */
+        sw_json_put(a, obj, "rules", rules);
+    return obj;
+}
+
+void cn_defaults(const struct sw_view *v, const struct sw_connector_conf *conf,
+                 struct sw_output *out)
+{
+    struct sw_arena *a = sw_out_arena(out);
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(classes); i++)
+        add(v, out, SW_CN_CLASS,
+            class_object(a, CN_API, "ConnectorClass", sw_slice_str(classes[i].name),
+                         sw_slice_str(classes[i].controller)));
+    if (conf->gateway_class.n && conf->gateway_controller.n)
+        add(v, out, SW_CN_GATEWAYCLASS,
+            class_object(a, GW_API, "GatewayClass", conf->gateway_class, conf->gateway_controller));
+    add(v, out, SW_CN_NAMESPACE,
+        cn_object(a, "v1", "Namespace", sw_slice("", 0), SW_SLICE_LIT(SW_CONNECTOR_SYSTEM_NS)));
+    add(v, out, SW_CN_ROLE, role_object(a));
+}

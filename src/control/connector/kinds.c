@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the connector builds watch. */
+#include "control/connector/build_int.h"
+
+#define DATUM(version, plural, name, ns)                                                           \
+    &(const struct sw_kube_gvr)                                                                    \
+    {                                                                                              \
+        SW_CONNECTOR_GROUP, (version), (plural), (name), (ns)                                      \
+    }
+#define GVR(group, version, plural, name, ns)                                                      \
+    &(const struct sw_kube_gvr)                                                                    \
+    {                                                                                              \
+        (group), (version), (plural), (name), (ns)                                                 \
+    }
+
+/* Leases of others, leader election above all, are renewed all the time. */
+static bool of_connector(const struct sw_kube_obj *o)
+{
+    const struct sw_json *list = sw_json_walk(o->json, "metadata", "ownerReferences", NULL);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_json_str_eq(sw_json_find(sw_json_at(list, i), "kind"), "Connector"))
+            return true;
+    }
+    /* One in the way of a Connector's has to be seen too, and it has this. */
+    return !sw_slice_eq_str(o->ns, "kube-system");
+}
+
+const struct sw_control_kind sw_connector_kinds[SW_CN_KINDS] = {
+    [SW_CN_CLASS] = {.gvr = DATUM("v1alpha1", "connectorclasses", "ConnectorClass", false),
+                     .optional = true},
+    [SW_CN_CONNECTOR] = {.gvr = DATUM("v1alpha1", "connectors", "Connector", true),
+                         .optional = true},
+    [SW_CN_LEASE] = {.gvr = GVR("coordination.k8s.io", "v1", "leases", "Lease", true),
+                     .relevant = of_connector},
+    [SW_CN_IDENTITY] = {.gvr = GVR("", "v1", "configmaps", "ConfigMap", true),
+                        .label_selector = SW_CONNECTOR_GATEWAY_SELF "=true"},
+    [SW_CN_NAMESPACE] = {.gvr = GVR("", "v1", "namespaces", "Namespace", false),
+                         .field_selector = "metadata.name=" SW_CONNECTOR_SYSTEM_NS},
+    [SW_CN_GATEWAYCLASS] = {.gvr = GVR(GW_GROUP, "v1", "gatewayclasses", "GatewayClass", false),
+                            .optional = true},
+    [SW_CN_ROLE] = {.gvr = GVR("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole",
+                               false),
+                    .optional = true,
+                    .label_selector = MANAGED "=spanwire"},
+};
+
+const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS] = {
+    [SW_HP_PROXY] = {.gvr = DATUM("v1alpha", "httpproxies", "HTTPProxy", true),
+                     .optional = true,
+                     .own_status = true},
+    [SW_HP_CLASS] = {.gvr = DATUM("v1alpha1", "connectorclasses", "ConnectorClass", false),
+                     .optional = true},
+    [SW_HP_CONNECTOR] = {.gvr = DATUM("v1alpha1", "connectors", "Connector", true),
+                         .optional = true},
+    [SW_HP_ADVERTISEMENT] = {.gvr = DATUM("v1alpha1", "connectoradvertisements",
+                                          "ConnectorAdvertisement", true),
+                             .optional = true,
+                             .own_status = true},
+    [SW_HP_GATEWAY] = {.gvr = GVR(GW_GROUP, "v1", "gateways", "Gateway", true), .optional = true},
+    [SW_HP_ROUTE] = {.gvr = GVR(GW_GROUP, "v1", "httproutes", "HTTPRoute", true), .optional = true},
+    /* Those of Services are many and none of our business. */
+    [SW_HP_SLICE] = {.gvr = GVR("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true),
+                     .label_selector = "!kubernetes.io/service-name"},
+    [SW_HP_SECRET] = {.gvr = GVR("", "v1", "secrets", "Secret", true),
+                      .label_selector = SW_CONNECTOR_CERT_LABEL "=true"},
+    [SW_HP_PATCH] = {.gvr = GVR("gateway.envoyproxy.io", "v1alpha1", "envoypatchpolicies",
+                                "EnvoyPatchPolicy", true),
+                     .optional = true},
+};

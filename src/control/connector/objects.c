@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making and reading objects: what both builds need of them. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/time.h"
+#include "control/connector/build_int.h"
+#include "kube/cel_priv.h" /* cel_parse_time */
+#include "quic/nodeid.h"
+
+struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...)
+{
+    char text[4096];
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    return sw_arena_slice(a, sw_slice(text, n < 0 ? 0 : sw_min((size_t)n, sizeof(text) - 1)));
+}
+
+struct sw_json *cn_object(struct sw_arena *a, const char *api, const char *kind, struct sw_slice ns,
+                          struct sw_slice name)
+{
+    struct sw_json *obj = sw_json_new_object(a);
+    struct sw_json *meta = sw_json_new_object(a);
+
+    sw_json_put(a, obj, "apiVersion", sw_json_new_str(a, api));
+    sw_json_put(a, obj, "kind", sw_json_new_str(a, kind));
+    sw_json_put_str(a, meta, "name", name);
+    if (ns.n)
+        sw_json_put_str(a, meta, "namespace", ns);
+    sw_json_put(a, obj, "metadata", meta);
+    return obj;
+}
+
+void cn_meta(struct sw_arena *a, struct sw_json *obj, const char *what, const char *key,
+             struct sw_slice value)
+{
+    struct sw_json *meta = sw_json_find(obj, "metadata");
+    struct sw_json *map = sw_json_find(meta, what);
+
+    if (!map) {
+        map = sw_json_new_object(a);
+        sw_json_put(a, meta, what, map);
+    }
+    sw_json_put_str(a, map, key, value);
+}
+
+void cn_own(struct sw_arena *a, struct sw_json *obj, const struct sw_kube_obj *of, const char *api,
+            const char *kind)
+{
+    struct sw_json *list = sw_json_new_array(a);
+    struct sw_json *ref = sw_json_new_object(a);
+
+    sw_json_put(a, ref, "apiVersion", sw_json_new_str(a, api));
+    sw_json_put(a, ref, "kind", sw_json_new_str(a, kind));
+    sw_json_put_str(a, ref, "name", of->name);
+    sw_json_put_str(a, ref, "uid", of->uid);
+    sw_json_put(a, ref, "controller", sw_json_new_bool(a, true));
+    sw_json_put(a, ref, "blockOwnerDeletion", sw_json_new_bool(a, true));
+    sw_json_push(a, list, ref);
+    sw_json_put(a, sw_json_find(obj, "metadata"), "ownerReferences", list);
+}
+
+bool cn_owned_by(const struct sw_kube_obj *o, struct sw_slice uid)
+{
+    const struct sw_json *list = sw_json_walk(o->json, "metadata", "ownerReferences", NULL);
+
+    for (size_t i = 0; uid.n && i < sw_json_len(list); i++) {
+        if (sw_slice_eq(js(sw_json_at(list, i), "uid"), uid))
+            return true;
+    }
+    return false;
+}
+
+struct sw_slice cn_meta_of(const struct sw_kube_obj *o, const char *what, const char *key)
+{
+    return sw_json_str(sw_json_walk(o->json, "metadata", what, key, NULL));
+}
+
+bool cn_deleting(const struct sw_kube_obj *o)
+{
+    return sw_json_walk(o->json, "metadata", "deletionTimestamp", NULL) != NULL;
+}
+
+const struct sw_json *cn_condition(const struct sw_json *conditions, const char *type)
+{
+    for (size_t i = 0; i < sw_json_len(conditions); i++) {
+        const struct sw_json *c = sw_json_at(conditions, i);
+
+        if (sw_json_str_eq(sw_json_find(c, "type"), type))
+            return c;
+    }
+    return NULL;
+}
+
+bool cn_is_true(const struct sw_json *conditions, const char *type)
+{
+    return sw_json_str_eq(sw_json_find(cn_condition(conditions, type), "status"), "True");
+}
+
+bool cn_time(struct sw_slice text, uint64_t *ret)
+{
+    int64_t sec;
+    int32_t ns;
+
+    /* Years that do not fit are as good as none. */
+    if (!text.n || !cel_parse_time(text, &sec, &ns) || sec < 0 || sec > INT64_C(9000000000))
+        return false;
+    *ret = (uint64_t)sec * SW_NS_PER_S + (uint64_t)ns;
+    return true;
+}
+
+struct sw_json *cn_conditions(struct sw_arena *a, const struct sw_json *have,
+                              const char *const *owned, const struct cond *want, size_t n,
+                              int64_t generation)
+{
+    struct builder b = {.a = a};
+
+    return merge_conditions(&b, have, owned, want, n, generation);
+}
+
+/* ---- for data planes ---- */
+
+struct sw_slice sw_connector_online(const struct sw_json *connector)
+{
+    const struct sw_json *status = sw_json_find(connector, "status");
+    struct sw_slice id =
+        sw_json_str(sw_json_walk(status, "connectionDetails", "publicKey", "id", NULL));
+    struct sw_nodeid parsed;
+    struct sw_err err;
+
+    if (!cn_is_true(sw_json_find(status, "conditions"), "Ready") || id.n != SW_NODEID_HEX - 1 ||
+        sw_nodeid_parse(id, &parsed, &err) != SW_OK)
+        return sw_slice(NULL, 0);
+    return id;
+}
+
+struct sw_slice sw_connector_target(struct sw_arena *a, struct sw_slice host, uint16_t port)
+{
+    bool v6 = sw_slice_find(host, ':') >= 0;
+
+    return cn_printf(a, "%s%.*s%s:%u", v6 ? "[" : "", SW_SLICE_ARG(host), v6 ? "]" : "", port);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HTTPProxies one by one: what each asks for, who has which name, then children and status. */
+#include <stdlib.h>
+
+#include "control/connector/build_int.h"
+
+/* ---- names ---- */
+
+static struct sw_slice domain_of(const struct sw_connector_conf *c)
+{
+    return c->target_domain.n ? c->target_domain : SW_SLICE_LIT("connect.localhost");
+}
+
+static int oldest_first(const void *x, const void *y)
+{
+    const struct sw_kube_obj *const *p = x;
+    const struct sw_kube_obj *const *q = y;
+
+    return by_age(*p, *q);
+}
+
+/* Canonical names first: nobody can take another's. Then the oldest that asks for a name has it. */
+static void claim_names(const struct sw_view *v, const struct sw_connector_conf *conf,
+                        struct sw_arena *a, struct sw_map *ret)
+{
+    size_t n = sw_view_count(v, SW_HP_PROXY);
+    const struct sw_kube_obj **all = sw_arena_array(a, n + 1, sizeof(void *));
+
+    for (size_t i = 0; i < n; i++) {
+        all[i] = sw_view_at(v, SW_HP_PROXY, i);
+        (void)sw_map_put(ret, sw_connector_hostname(a, all[i]->uid, domain_of(conf)),
+                         (void *)(uintptr_t)all[i]);
+    }
+    if (n > 1)
+        qsort(all, n, sizeof(*all), oldest_first);
+    for (size_t i = 0; i < n; i++) {
+        const struct sw_json *names = sw_json_walk(all[i]->json, "spec", "hostnames", NULL);
+
+        if (cn_deleting(all[i]))
+            continue;
+        for (size_t k = 0; k < sw_min(sw_json_len(names), HP_HOSTS_MAX - 1); k++) {
+            struct sw_slice name = sw_json_str(sw_json_at(names, k));
+
+            if (name.n && !sw_map_get(ret, name))
+                (void)sw_map_put(ret, name, (void *)(uintptr_t)all[i]);
+        }
+    }
+}
+
+static void add_host(struct hp *h, struct sw_slice name, bool canonical, size_t index)
+{
+    const struct sw_kube_obj *has = sw_map_get(h->claims, name);
+
+    h->hosts[h->n_hosts++] = (struct hp_host){.name = name,
+                                              .canonical = canonical,
+                                              .index = index,
+                                              .lost_to = has == h->obj ? NULL : has};
+}
+
+static void read_hosts(struct hp *h)
+{
+    const struct sw_json *names = sw_json_find(h->spec, "hostnames");
+    struct sw_slice canonical = sw_connector_hostname(h->a, h->obj->uid, domain_of(h->conf));
+
+    add_host(h, canonical, true, 0);
+    for (size_t i = 0; i < sw_json_len(names) && h->n_hosts < HP_HOSTS_MAX; i++) {
+        struct sw_slice name = sw_json_str(sw_json_at(names, i));
+
+        if (!sw_slice_eq(name, canonical))
+            add_host(h, name, false, i);
+    }
+}
+
+/* ---- backends ---- */
+
+static bool is_strict(const struct hp *h, const struct sw_kube_obj *connector)
+{
+    struct sw_slice class =
+        sw_json_str(sw_json_walk(connector->json, "spec", "connectorClassName", NULL));
+    const struct sw_kube_obj *o = sw_view_find(h->v, SW_HP_CLASS, sw_slice("", 0), class);
+
+    return o && sw_slice_eq_str(cn_meta_of(o, "annotations", SW_CONNECTOR_STRICT), "Strict");
+}
+
+static void read_connector(struct hp *h, struct hp_backend *b)
+{
+    struct sw_slice key =
+        cn_printf(h->a, "%.*s/%.*s", SW_SLICE_ARG(h->obj->ns), SW_SLICE_ARG(b->connector));
+    enum cn_advertised found = cn_advertised(sw_map_get(h->adverts, key), b->ep.host, b->ep.port);
+
+    h->any_connector = true;
+    b->cn = sw_view_find(h->v, SW_HP_CONNECTOR, h->obj->ns, b->connector);
+    if (!b->cn || !sw_connector_online(b->cn->json).n)
+        h->n_offline++;
+    if (found == CN_ADVERTISED)
+        return;
+    b->refused = b->cn && is_strict(h, b->cn);
+    if (!h->unadvertised)
+        h->unadvertised =
+            cn_printf(h->a, "%s of Connector '%.*s' has %.*s, port %u.%s",
+                      found == CN_NOT_ADVERTISED ? "None of the ConnectorAdvertisements"
+                                                 : "No ConnectorAdvertisement",
+                      SW_SLICE_ARG(b->connector), SW_SLICE_ARG(b->ep.host), b->ep.port,
+                      b->refused ? " Its class asks for one." : "")
+                .p;
+}
+
+static void read_instance(struct hp *h, const struct sw_json *instance, struct hp_backend *b)
+{
+    const struct sw_kube_obj *slice;
+
+    b->instance = js_or(instance, "name", "");
+    b->instance_port = (uint16_t)js_int(instance, "port", UINT16_MAX, 0);
+    slice = sw_view_find(h->v, SW_HP_SLICE, h->obj->ns, b->instance);
+    if (!slice && !h->missing_instance)
+        h->missing_instance =
+            cn_printf(h->a, "There is no EndpointSlice '%.*s'.", SW_SLICE_ARG(b->instance)).p;
+}
+
+static void read_backends(struct hp *h)
+{
+    const struct sw_json *rules = sw_json_find(h->spec, "rules");
+
+    h->n_rules = sw_min(sw_json_len(rules), HP_RULES_MAX);
+    for (size_t i = 0; i < h->n_rules; i++) {
+        const struct sw_json *j = sw_json_at(sw_json_find(sw_json_at(rules, i), "backends"), 0);
+        struct hp_backend *b = &h->backends[i];
+
+        if (!j)
+            continue;
+        b->used = true;
+        if (sw_json_find(j, "instance")) {
+            read_instance(h, sw_json_find(j, "instance"), b);
+            continue;
+        }
+        (void)hp_endpoint_read(h->a, js_or(j, "endpoint", ""), &b->ep); /* hp_check did */
+        b->slice = cn_printf(h->a, "%.*s-%zu-0", SW_SLICE_ARG(h->obj->name), i);
+        b->connector = js_or(sw_json_find(j, "connector"), "name", "");
+        b->tls_name = js_or(sw_json_find(j, "tls"), "hostname", "");
+        if (b->ep.tls && !b->tls_name.n)
+            b->tls_name = b->ep.host;
+        if (b->connector.n)
+            read_connector(h, b);
+    }
+}
+
+/* ---- one HTTPProxy ---- */
+
+static void check_child(struct hp *h, const struct sw_kube_obj *child, const char *kind)
+{
+    if (child && !cn_owned_by(child, h->obj->uid) && !h->conflict.reason)
+        h->conflict = (struct verdict){"Conflict", cn_printf(h->a,
+                                                             "%s '%.*s' exists and belongs to "
+                                                             "somebody else.",
+                                                             kind, SW_SLICE_ARG(child->name))
+                                                       .p};
+}
+
+static void find_children(struct hp *h)
+{
+    h->gateway = sw_view_find(h->v, SW_HP_GATEWAY, h->obj->ns, h->obj->name);
+    h->route = sw_view_find(h->v, SW_HP_ROUTE, h->obj->ns, h->obj->name);
+    check_child(h, h->gateway, "Gateway");
+    check_child(h, h->route, "HTTPRoute");
+    for (size_t i = 0; i < h->n_rules; i++) {
+        if (h->backends[i].slice.n)
+            check_child(h, sw_view_find(h->v, SW_HP_SLICE, h->obj->ns, h->backends[i].slice),
+                        "EndpointSlice");
+    }
+}
+
+/* The address to type, for people and for `spanwire expose`. */
+static void put_url(struct hp *h)
+{
+    unsigned port = 80u + h->conf->port_offset;
+    struct sw_slice url =
+        port == 80 ? cn_printf(h->a, "http://%.*s", SW_SLICE_ARG(h->hosts[0].name))
+                   : cn_printf(h->a, "http://%.*s:%u", SW_SLICE_ARG(h->hosts[0].name), port);
+    struct sw_json *obj;
+
+    if (sw_slice_eq(cn_meta_of(h->obj, "annotations", SW_CONNECTOR_URL), url))
+        return;
+    obj = cn_object(h->a, HP_API, "HTTPProxy", h->obj->ns, h->obj->name);
+    sw_json_put_str(h->a, sw_json_find(obj, "metadata"), "uid", h->obj->uid);
+    cn_meta(h->a, obj, "annotations", SW_CONNECTOR_URL, url);
+    sw_out_apply(h->out, SW_HP_PROXY, obj);
+}
+
+static void build_one(struct hp *h)
+{
+    const char *invalid = hp_check(h->a, h->obj);
+
+    /* What was made for an earlier, valid spec goes on serving. */
+    if (!invalid) {
+        read_hosts(h);
+        read_backends(h);
+        find_children(h);
+        if (!h->conflict.reason) {
+            hp_certificates(h);
+            hp_children(h);
+            put_url(h);
+        }
+    }
+    hp_status(h, invalid);
+}
+
+static void index_secrets(const struct sw_view *v, struct sw_arena *a, struct sw_map *ret)
+{
+    for (size_t i = 0; i < sw_view_count(v, SW_HP_SECRET); i++) {
+        const struct sw_kube_obj *o = sw_view_at(v, SW_HP_SECRET, i);
+        struct sw_slice of = cn_meta_of(o, "labels", PROXY);
+        struct hp_secret *s = SW_ARENA_NEW(a, struct hp_secret);
+        struct sw_slice key = cn_printf(a, "%.*s/%.*s", SW_SLICE_ARG(o->ns), SW_SLICE_ARG(of));
+
+        s->obj = o;
+        s->next = sw_map_get(ret, key);
+        (void)sw_map_put(ret, key, s);
+    }
+}
+
+void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf *conf,
+                        struct sw_output *out)
+{
+    struct sw_arena *a = sw_out_arena(out);
+    struct sw_map adverts = {0};
+    struct sw_map claims = {0};
+    struct sw_map secrets = {0};
+
+    cn_advertisements(v, out);
+    cn_advert_index(v, a, &adverts);
+    index_secrets(v, a, &secrets);
+    claim_names(v, conf, a, &claims);
+    for (size_t i = 0; i < sw_view_count(v, SW_HP_PROXY); i++) {
+        struct hp h = {.v = v,
+                       .conf = conf,
+                       .out = out,
+                       .a = a,
+                       .adverts = &adverts,
+                       .claims = &claims,
+                       .secrets = &secrets,
+                       .obj = sw_view_at(v, SW_HP_PROXY, i)};
+
+        h.spec = sw_json_find(h.obj->json, "spec");
+        if (!cn_deleting(h.obj))
+            build_one(&h);
+    }
+    sw_map_done(&adverts);
+    sw_map_done(&claims);
+    sw_map_done(&secrets);
+}

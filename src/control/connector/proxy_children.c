@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is made for an HTTPProxy: a Gateway with its names, EndpointSlices that stand for its
+ * backends, the certificates. All belong to the HTTPProxy and go with it.
+ */
+#include "base/hash.h"
+#include "base/time.h"
+#include "control/connector/build_int.h"
+
+#define CERT_ISSUER_OPTION "gateway.networking.datumapis.com/certificate-issuer"
+#define SPEC_HASH          "spanwire.dev/spec-hash"
+
+static const uint64_t renew_ns = UINT64_C(30) * 24 * 3600 * SW_NS_PER_S;
+
+static struct sw_json *child(struct hp *h, const char *api, const char *kind, struct sw_slice name)
+{
+    struct sw_json *obj = cn_object(h->a, api, kind, h->obj->ns, name);
+
+    cn_meta(h->a, obj, "labels", MANAGED, SW_SLICE_LIT("spanwire"));
+    cn_meta(h->a, obj, "labels", PROXY, h->obj->name);
+    cn_own(h->a, obj, h->obj, HP_API, "HTTPProxy");
+    return obj;
+}
+
+/*
+ * Fields that are not wanted any more have to go too, and what is compared is only whether the
+ * wanted ones are there: the hash tells.
+ */
+void hp_put_spec(struct hp *h, struct sw_json *obj, struct sw_json *spec)
+{
+    struct sw_slice text =
+        sw_json_text(h->a, spec, &(struct sw_json_write_opts){.flags = SW_JSON_SORT_KEYS});
+
+    cn_meta(h->a, obj, "annotations", SPEC_HASH,
+            cn_printf(h->a, "%016llx", (unsigned long long)sw_siphash13(3, 5, text.p, text.n)));
+    sw_json_put(h->a, obj, "spec", spec);
+}
+
+/* ---- certificates ---- */
+
+static struct sw_slice secret_name(struct hp *h, const struct hp_host *host)
+{
+    return cn_printf(h->a, "%.*s-tls-%08x", SW_SLICE_ARG(h->obj->name),
+                     (unsigned)sw_siphash13(11, 13, host->name.p, host->name.n));
+}
+
+static void ask_certificate(struct hp *h, const struct hp_host *host)
+{
+    struct sw_json *s = child(h, "v1", "Secret", host->secret);
+
+    cn_meta(h->a, s, "labels", SW_CONNECTOR_CERT_LABEL, SW_SLICE_LIT("true"));
+    cn_meta(h->a, s, "annotations", SW_CONNECTOR_CERT_NAME, host->name);
+    cn_meta(h->a, s, "annotations", SW_CONNECTOR_CERT_BY, h->conf->issuer);
+    sw_json_put(h->a, s, "type", sw_json_new_str(h->a, "kubernetes.io/tls"));
+    sw_out_publish(h->out,
+                   cn_printf(h->a, SW_CONNECTOR_CERT "%.*s/%.*s", SW_SLICE_ARG(h->obj->ns),
+                             SW_SLICE_ARG(host->secret)),
+                   sw_json_text(h->a, s, NULL));
+}
+
+/* The Secret has a certificate for this name, of this issuer; *ret_until is its end. */
+static bool has_certificate(const struct hp *h, const struct hp_host *host,
+                            const struct sw_kube_obj *o, uint64_t *ret_until)
+{
+    return o && cn_owned_by(o, h->obj->uid) &&
+           sw_slice_eq(cn_meta_of(o, "annotations", SW_CONNECTOR_CERT_NAME), host->name) &&
+           sw_slice_eq(cn_meta_of(o, "annotations", SW_CONNECTOR_CERT_BY), h->conf->issuer) &&
+           cn_time(cn_meta_of(o, "annotations", SW_CONNECTOR_CERT_UNTIL), ret_until);
+}
+
+static bool wanted_secret(const struct hp *h, struct sw_slice name)
+{
+    for (size_t i = 0; i < h->n_hosts; i++) {
+        if (!h->hosts[i].lost_to && sw_slice_eq(h->hosts[i].secret, name))
+            return true;
+    }
+    return false;
+}
+
+void hp_certificates(struct hp *h)
+{
+    uint64_t now = sw_view_wall_ns(h->v);
+    const struct hp_secret *s = sw_map_get(h->secrets, h->obj->key);
+
+    for (size_t i = 0; h->conf->issuer.n && i < h->n_hosts; i++) {
+        struct hp_host *host = &h->hosts[i];
+        uint64_t until = 0;
+        bool has;
+
+        if (host->lost_to)
+            continue;
+        host->secret = secret_name(h, host);
+        has = has_certificate(h, host, sw_view_find(h->v, SW_HP_SECRET, h->obj->ns, host->secret),
+                              &until);
+        host->certified = has && until > now;
+        if (!has || until < now + renew_ns)
+            ask_certificate(h, host);
+        else
+            sw_out_expires(h->out, until - renew_ns);
+    }
+    for (; s; s = s->next) {
+        if (cn_owned_by(s->obj, h->obj->uid) && !wanted_secret(h, s->obj->name))
+            sw_out_delete(h->out, SW_HP_SECRET, s->obj);
+    }
+}
+
+/* ---- the Gateway ---- */
+
+static struct sw_json *tls_part(struct hp *h, struct sw_slice secret)
+{
+    struct sw_json *tls = sw_json_new_object(h->a);
+    struct sw_json *refs = sw_json_new_array(h->a);
+    struct sw_json *ref = sw_json_new_object(h->a);
+    struct sw_json *options = sw_json_new_object(h->a);
+
+    sw_json_put(h->a, ref, "group", sw_json_new_str(h->a, ""));
+    sw_json_put(h->a, ref, "kind", sw_json_new_str(h->a, "Secret"));
+    sw_json_put_str(h->a, ref, "name", secret);
+    sw_json_push(h->a, refs, ref);
+    sw_json_put(h->a, options, CERT_ISSUER_OPTION, sw_json_new_str(h->a, "auto"));
+    sw_json_put(h->a, tls, "mode", sw_json_new_str(h->a, "Terminate"));
+    sw_json_put(h->a, tls, "certificateRefs", refs);
+    sw_json_put(h->a, tls, "options", options);
+    return tls;
+}
+
+static void add_listener(struct hp *h, struct sw_json *list, const struct hp_host *host, bool https)
+{
+    struct sw_json *l = sw_json_new_object(h->a);
+    struct sw_json *allowed = sw_json_new_object(h->a);
+    struct sw_json *from = sw_json_new_object(h->a);
+    const char *proto = https ? "https" : "http";
+
+    sw_json_put_str(h->a, l, "name",
+                    host->canonical ? cn_printf(h->a, "default-%s", proto)
+                                    : cn_printf(h->a, "%s-hostname-%zu", proto, host->index));
+    sw_json_put_str(h->a, l, "hostname", host->name);
+    sw_json_put(h->a, l, "port", sw_json_new_i64(h->a, https ? 443 : 80));
+    sw_json_put(h->a, l, "protocol", sw_json_new_str(h->a, https ? "HTTPS" : "HTTP"));
+    sw_json_put(h->a, from, "from", sw_json_new_str(h->a, "Same"));
+    sw_json_put(h->a, allowed, "namespaces", from);
+    sw_json_put(h->a, l, "allowedRoutes", allowed);
+    if (https)
+        sw_json_put(h->a, l, "tls", tls_part(h, host->secret));
+    sw_json_push(h->a, list, l);
+}
+
+static struct sw_json *gateway(struct hp *h)
+{
+    struct sw_json *obj = child(h, GW_API, "Gateway", h->obj->name);
+    struct sw_json *spec = sw_json_new_object(h->a);
+    struct sw_json *list = sw_json_new_array(h->a);
+
+    for (size_t i = 0; i < h->n_hosts; i++) {
+        if (h->hosts[i].lost_to)
+            continue;
+        add_listener(h, list, &h->hosts[i], false);
+        if (h->hosts[i].secret.n)
+            add_listener(h, list, &h->hosts[i], true);
+    }
+    sw_json_put_str(h->a, spec, "gatewayClassName",
+                    h->conf->gateway_class.n ? h->conf->gateway_class : SW_SLICE_LIT("spanwire"));
+    sw_json_put(h->a, spec, "listeners", list);
+    hp_put_spec(h, obj, spec);
+    return obj;
+}
+
+/* ---- EndpointSlices ---- */
+
+static const char *address_type(const struct hp_backend *b)
+{
+    if (b->connector.n || !b->ep.ip)
+        return "FQDN";
+    return b->ep.family == 4 ? "IPv4" : "IPv6";
+}
+
+static struct sw_json *endpoints_part(struct hp *h, const struct hp_backend *b)
+{
+    struct sw_json *list = sw_json_new_array(h->a);
+    struct sw_json *one = sw_json_new_object(h->a);
+    struct sw_json *addresses = sw_json_new_array(h->a);
+    struct sw_json *conditions = sw_json_new_object(h->a);
+
+    /* The placeholder is never dialled. */
+    sw_json_push(
+        h->a, addresses,
+        sw_json_new_string(h->a, b->connector.n ? SW_SLICE_LIT("connector.local") : b->ep.host));
+    sw_json_put(h->a, conditions, "ready", sw_json_new_bool(h->a, true));
+    sw_json_put(h->a, one, "addresses", addresses);
+    sw_json_put(h->a, one, "conditions", conditions);
+    sw_json_push(h->a, list, one);
+    return list;
+}
+
+static struct sw_json *ports_part(struct hp *h, size_t rule, const struct hp_backend *b)
+{
+    struct sw_json *list = sw_json_new_array(h->a);
+    struct sw_json *one = sw_json_new_object(h->a);
+
+    sw_json_put_str(h->a, one, "name", cn_printf(h->a, "httpproxy-%zu-0", rule));
+    sw_json_put(h->a, one, "port", sw_json_new_i64(h->a, b->ep.port));
+    sw_json_put(h->a, one, "protocol", sw_json_new_str(h->a, "TCP"));
+    sw_json_put(h->a, one, "appProtocol", sw_json_new_str(h->a, b->ep.tls ? "https" : "http"));
+    sw_json_push(h->a, list, one);
+    return list;
+}
+
+static struct sw_json *slice(struct hp *h, size_t rule, const struct hp_backend *b)
+{
+    struct sw_json *obj = child(h, "discovery.k8s.io/v1", "EndpointSlice", b->slice);
+
+    /* Always there, empty or not: an annotation that is left out would stay as it was. */
+    cn_meta(h->a, obj, "labels", "endpointslice.kubernetes.io/managed-by",
+            SW_SLICE_LIT("spanwire.dev"));
+    cn_meta(h->a, obj, "annotations", SW_CONNECTOR_BACKEND, b->connector);
+    cn_meta(h->a, obj, "annotations", SW_CONNECTOR_DIAL,
+            b->connector.n ? sw_connector_target(h->a, b->ep.host, b->ep.port) : SW_SLICE_LIT(""));
+    cn_meta(h->a, obj, "annotations", SW_CONNECTOR_REFUSED,
+            b->refused ? SW_SLICE_LIT("not-advertised") : SW_SLICE_LIT(""));
+    cn_meta(h->a, obj, "annotations", SW_CONNECTOR_TLS, b->ep.tls ? b->tls_name : SW_SLICE_LIT(""));
+    sw_json_put(h->a, obj, "addressType", sw_json_new_str(h->a, address_type(b)));
+    sw_json_put(h->a, obj, "endpoints", endpoints_part(h, b));
+    sw_json_put(h->a, obj, "ports", ports_part(h, rule, b));
+    return obj;
+}
+
+static void want_slice(struct hp *h, size_t rule)
+{
+    const struct hp_backend *b = &h->backends[rule];
+    struct sw_slice name = cn_printf(h->a, "%.*s-%zu-0", SW_SLICE_ARG(h->obj->name), rule);
+    const struct sw_kube_obj *have = sw_view_find(h->v, SW_HP_SLICE, h->obj->ns, name);
+    bool ours = have && cn_owned_by(have, h->obj->uid);
+
+    if (!b->slice.n) {
+        if (ours)
+            sw_out_delete(h->out, SW_HP_SLICE, have);
+        return;
+    }
+    /* The type of a slice cannot be changed: another takes its place once it is gone. */
+    if (ours && !sw_json_str_eq(sw_json_find(have->json, "addressType"), address_type(b)))
+        sw_out_delete(h->out, SW_HP_SLICE, have);
+    else
+        sw_out_apply(h->out, SW_HP_SLICE, slice(h, rule, b));
+}
+
+void hp_children(struct hp *h)
+{
+    struct sw_json *route = child(h, GW_API, "HTTPRoute", h->obj->name);
+
+    sw_out_apply(h->out, SW_HP_GATEWAY, gateway(h));
+    for (size_t i = 0; i < HP_RULES_MAX; i++)
+        want_slice(h, i);
+    hp_put_spec(h, route, hp_route(h));
+    sw_out_apply(h->out, SW_HP_ROUTE, route);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an HTTPProxy is told: its own conditions, and those of each of its names. */
+#include "control/connector/build_int.h"
+
+static const char *const owned[] = {"Accepted",
+                                    "Programmed",
+                                    "HostnamesVerified",
+                                    "HostnamesInUse",
+                                    "ConnectorMetadataProgrammed",
+                                    "CertificatesReady",
+                                    "AdvertisementMatched",
+                                    NULL};
+static const char *const owned_host[] = {"Available", "Verified", "CertificateReady", NULL};
+
+enum { CONDITIONS_MAX = 8 };
+
+struct conds {
+    struct cond p[CONDITIONS_MAX];
+    size_t n;
+};
+
+static void say(struct conds *c, const char *type, bool yes, const char *reason, const char *msg)
+{
+    c->p[c->n++] = (struct cond){type, yes, reason, msg};
+}
+
+/* ---- Programmed ---- */
+
+/* True when the condition is true and says it of the object as it is now. */
+static bool true_now(const struct sw_kube_obj *o, const struct sw_json *conditions,
+                     const char *type)
+{
+    const struct sw_json *c = cn_condition(conditions, type);
+
+    return sw_json_str_eq(sw_json_find(c, "status"), "True") &&
+           js_int(c, "observedGeneration", INT64_MAX, INT64_MAX) >= generation_of(o);
+}
+
+/* What somebody else says about why it is not. */
+static const char *pending(const struct hp *h, const char *what, const struct sw_json *conditions,
+                           const char *type)
+{
+    struct sw_slice m = js_or(cn_condition(conditions, type), "message", "");
+
+    return cn_printf(h->a, "%s%s%.*s", what, m.n ? ": " : ".", SW_SLICE_ARG(m)).p;
+}
+
+static void programmed(const struct hp *h, struct conds *c)
+{
+    const struct sw_json *gw =
+        h->gateway ? sw_json_walk(h->gateway->json, "status", "conditions", NULL) : NULL;
+    const struct sw_json *parents =
+        h->route ? sw_json_walk(h->route->json, "status", "parents", NULL) : NULL;
+    const struct sw_json *rt = sw_json_find(sw_json_at(parents, 0), "conditions");
+
+    if (h->conflict.reason) {
+        say(c, "Programmed", false, h->conflict.reason, h->conflict.msg);
+    } else if (h->missing_instance) {
+        say(c, "Programmed", false, "InstanceBackendNotFound", h->missing_instance);
+    } else if (!h->gateway || !true_now(h->gateway, gw, "Programmed")) {
+        say(c, "Programmed", false, "Pending",
+            pending(h, "The Gateway is not programmed yet", gw, "Programmed"));
+    } else if (!h->route || !true_now(h->route, rt, "Accepted")) {
+        say(c, "Programmed", false, "Pending",
+            pending(h, "The HTTPRoute is not accepted yet", rt, "Accepted"));
+    } else {
+        say(c, "Programmed", true, "Programmed", "The HTTPProxy is served.");
+    }
+}
+
+/* ---- names ---- */
+
+static void host_conditions(const struct hp *h, struct conds *c)
+{
+    const struct hp_host *lost = NULL;
+    size_t pending = 0;
+
+    for (size_t i = 0; i < h->n_hosts; i++) {
+        lost = lost ? lost : h->hosts[i].lost_to ? &h->hosts[i] : NULL;
+        pending += !h->hosts[i].lost_to && !h->hosts[i].certified;
+    }
+    say(c, "HostnamesVerified", true, "HostnamesVerified",
+        "This control plane takes names as they are given.");
+    if (lost)
+        say(c, "HostnamesInUse", true, "HostnameInUse",
+            cn_printf(h->a, "'%.*s' belongs to HTTPProxy '%.*s', which is older.",
+                      SW_SLICE_ARG(lost->name), SW_SLICE_ARG(lost->lost_to->key))
+                .p);
+    if (!h->conf->issuer.n)
+        return;
+    if (pending)
+        say(c, "CertificatesReady", false, "CertificatesPending",
+            cn_printf(h->a, "%zu certificates are being issued.", pending).p);
+    else
+        say(c, "CertificatesReady", true, "AllCertificatesReady", "All certificates are there.");
+}
+
+static const struct sw_json *old_host(const struct hp *h, struct sw_slice name)
+{
+    const struct sw_json *list = sw_json_walk(h->obj->json, "status", "hostnameStatuses", NULL);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_slice_eq(js(sw_json_at(list, i), "hostname"), name))
+            return sw_json_find(sw_json_at(list, i), "conditions");
+    }
+    return NULL;
+}
+
+static struct sw_json *host_status(const struct hp *h, const struct hp_host *host)
+{
+    struct sw_json *out = sw_json_new_object(h->a);
+    struct conds c = {.n = 0};
+
+    if (host->lost_to)
+        say(&c, "Available", false, "InUse",
+            cn_printf(h->a, "HTTPProxy '%.*s' has it.", SW_SLICE_ARG(host->lost_to->key)).p);
+    else
+        say(&c, "Available", true, "Claimed", "The name belongs to this HTTPProxy.");
+    say(&c, "Verified", true, "Verified", "This control plane takes names as they are given.");
+    if (h->conf->issuer.n && !host->lost_to)
+        say(&c, "CertificateReady", host->certified,
+            host->certified ? "CertificateIssued" : "Pending",
+            host->certified ? "The certificate is there." : "The certificate is being issued.");
+    sw_json_put_str(h->a, out, "hostname", host->name);
+    sw_json_put(
+        h->a, out, "conditions",
+        cn_conditions(h->a, old_host(h, host->name), owned_host, c.p, c.n, generation_of(h->obj)));
+    return out;
+}
+
+static void put_hosts(const struct hp *h, struct sw_json *status)
+{
+    struct sw_json *names = sw_json_new_array(h->a);
+    struct sw_json *list = sw_json_new_array(h->a);
+
+    for (size_t i = 0; i < h->n_hosts; i++) {
+        if (!h->hosts[i].lost_to)
+            sw_json_push(h->a, names, sw_json_new_string(h->a, h->hosts[i].name));
+        sw_json_push(h->a, list, host_status(h, &h->hosts[i]));
+    }
+    sw_json_put_str(h->a, status, "canonicalHostname", h->hosts[0].name);
+    sw_json_put(h->a, status, "hostnames", names);
+    sw_json_put(h->a, status, "hostnameStatuses", list);
+}
+
+/* ---- all ---- */
+
+static void connector_conditions(const struct hp *h, struct conds *c)
+{
+    if (!h->any_connector)
+        return;
+    if (h->unadvertised)
+        say(c, "AdvertisementMatched", false, "NotAdvertised", h->unadvertised);
+    else
+        say(c, "AdvertisementMatched", true, "Advertised",
+            "A ConnectorAdvertisement has every endpoint.");
+    if (!h->conf->patch_policies)
+        return;
+    if (h->n_offline)
+        say(c, "ConnectorMetadataProgrammed", false, "Pending",
+            cn_printf(h->a, "%zu backends wait for their Connector.", h->n_offline).p);
+    else
+        say(c, "ConnectorMetadataProgrammed", true, "ConnectorMetadataApplied",
+            "The EnvoyPatchPolicy has every connector.");
+}
+
+void hp_status(struct hp *h, const char *invalid)
+{
+    const struct sw_json *have = sw_json_walk(h->obj->json, "status", "conditions", NULL);
+    struct sw_json *status = sw_json_new_object(h->a);
+    const struct sw_json *addresses =
+        h->gateway && !h->conflict.reason
+            ? sw_json_walk(h->gateway->json, "status", "addresses", NULL)
+            : NULL;
+    struct conds c = {.n = 0};
+
+    if (invalid) {
+        say(&c, "Accepted", false, "Invalid", invalid);
+        say(&c, "Programmed", false, "Pending", "The HTTPProxy is not valid.");
+    } else {
+        say(&c, "Accepted", true, "Accepted", "The HTTPProxy has been accepted.");
+        programmed(h, &c);
+        host_conditions(h, &c);
+        connector_conditions(h, &c);
+        put_hosts(h, status);
+    }
+    if (addresses)
+        sw_json_put(h->a, status, "addresses", sw_json_copy(h->a, addresses));
+    sw_json_put(h->a, status, "conditions",
+                cn_conditions(h->a, have, owned, c.p, c.n, generation_of(h->obj)));
+    sw_out_status(h->out, SW_HP_PROXY, h->obj, status);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/dns/publisher.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "control/dns/claims.h"
+#include "io/loop.h"
+
+/* Not a record: the time since when the Connector is not ready that is so the longest. */
+#define UNREADY "@unready"
+/* Always there, so that an empty set is published as well. */
+#define SYNCED "@synced"
+
+static const struct sw_kube_gvr connectors = {.group = "networking.datumapis.com",
+                                              .version = "v1alpha1",
+                                              .resource = "connectors",
+                                              .kind = "Connector",
+                                              .namespaced = true};
+static const struct sw_control_kind kinds[] = {{.gvr = &connectors, .optional = true}};
+
+/* A name with its records, as published. */
+struct record {
+    struct sw_slice name;  /* owned */
+    struct sw_slice lines; /* owned */
+};
+
+struct sw_dns_publisher {
+    struct sw_loop *loop;
+    struct sw_dns_publisher_opts o;
+    struct sw_control *control;
+    struct sw_map records;   /* of struct record, by name */
+    struct sw_slice unready; /* owned; empty: all are ready */
+    struct sw_timer tick;
+};
+
+/* ---- the pure part ---- */
+
+static void build(const struct sw_view *v, struct sw_output *out, void *arg)
+{
+    struct sw_arena *a = sw_out_arena(out);
+    size_t n = sw_view_count(v, 0);
+    struct sw_dns_claim *claims = sw_arena_array(a, n + 1, sizeof(*claims));
+    struct sw_slice unready = {0};
+
+    (void)arg;
+    for (size_t i = 0; i < n; i++)
+        claims[i].connector = sw_view_at(v, 0, i)->json;
+    sw_dns_claims(a, claims, n, sw_view_input(v));
+    for (size_t i = 0; i < n; i++) {
+        const struct sw_dns_claim *c = &claims[i];
+        SW_BUF_AUTO lines;
+
+        if (c->state != SW_DNS_CLAIM_OWNER)
+            continue;
+        if (c->unready_since.n && (!unready.n || sw_slice_cmp(c->unready_since, unready) < 0))
+            unready = c->unready_since;
+        sw_buf_init(&lines, SW_DNS_SET_BYTES);
+        for (size_t k = 0; k < c->n_txt; k++)
+            (void)!sw_buf_printf(&lines, "%s%.*s", k ? "\n" : "", SW_SLICE_ARG(c->txt[k]));
+        sw_out_publish(out, sw_dns_claim_name(a, c), sw_buf_slice(&lines));
+    }
+    if (unready.n)
+        sw_out_publish(out, SW_SLICE_LIT(UNREADY), unready);
+    sw_out_publish(out, SW_SLICE_LIT(SYNCED), SW_SLICE_LIT("1"));
+}
+
+/* ---- the rest ---- */
+
+static void free_record(struct record *r)
+{
+    if (!r)
+        return;
+    sw_slice_free(&r->name);
+    sw_slice_free(&r->lines);
+    sw_free(r);
+}
+
+static struct sw_slice copy(struct sw_slice s)
+{
+    return sw_slice(sw_slice_dup(s), s.n);
+}
+
+static void set_record(struct sw_dns_publisher *p, const struct sw_change *c)
+{
+    struct record *r;
+
+    free_record(sw_map_del(&p->records, c->name));
+    if (!c->bytes.p)
+        return;
+    r = SW_NEW(struct record);
+    r->name = copy(c->name);
+    r->lines = copy(c->bytes);
+    (void)sw_map_put(&p->records, r->name, r);
+}
+
+static void make_set(struct sw_arena *a, const struct sw_dns_publisher *p, const struct record *r,
+                     struct sw_dns_rrset *ret)
+{
+    struct sw_slice *rdata = sw_arena_array(a, 2 + SW_QUIC_ADDRS_MAX, sizeof(*rdata));
+    struct sw_slice rest = r->lines;
+
+    *ret = (struct sw_dns_rrset){.type = SW_DNS_TXT, .ttl = p->o.ttl_s, .rdata = rdata};
+    if (sw_dns_name_join(r->name, &p->o.origin, &ret->name, NULL) != SW_OK)
+        return; /* the origin is too long: said at the start */
+    while (rest.p && ret->n < 1 + SW_QUIC_ADDRS_MAX)
+        rdata[ret->n++] = sw_dns_txt_rdata(a, sw_slice_cut(&rest, '\n'));
+}
+
+static int set_cmp(const void *a, const void *b)
+{
+    return sw_dns_name_cmp(&((const struct sw_dns_rrset *)a)->name,
+                           &((const struct sw_dns_rrset *)b)->name);
+}
+
+static void hand_over(struct sw_dns_publisher *p)
+{
+    SW_ARENA_AUTO arena = {0};
+    struct sw_dns_rrset *sets = sw_arena_array(&arena, p->records.n + 1, sizeof(*sets));
+    size_t n = 0;
+
+    SW_MAP_FOREACH (it, &p->records) {
+        make_set(&arena, p, it->value, &sets[n]);
+        if (sets[n].n)
+            n++;
+    }
+    qsort(sets, n, sizeof(*sets), set_cmp);
+    p->o.publish(p->o.arg, sets, n);
+}
+
+static char *cutoff(const struct sw_dns_publisher *p, char out[SW_RFC3339_LEN])
+{
+    uint64_t now = sw_wall_ns();
+
+    return sw_rfc3339(now > p->o.stale_after_ns ? now - p->o.stale_after_ns : 0, 0, out);
+}
+
+/* Builds again once the oldest unready one has become stale. */
+static void on_tick(struct sw_timer *t)
+{
+    struct sw_dns_publisher *p = SW_CONTAINER_OF(t, struct sw_dns_publisher, tick);
+    char text[SW_RFC3339_LEN];
+
+    if (!p->unready.n)
+        return;
+    (void)cutoff(p, text);
+    if (sw_slice_cmp(sw_slice_head(p->unready, 19), sw_slice_head(sw_slice_str(text), 19)) <= 0)
+        sw_control_set_input(p->control, sw_slice_str(text));
+    sw_timer_start(p->loop, &p->tick, SW_NS_PER_S, on_tick);
+}
+
+static void on_publish(void *arg, const struct sw_change *changes, size_t n, uint64_t version)
+{
+    struct sw_dns_publisher *p = arg;
+    bool changed = false;
+
+    (void)version;
+    for (size_t i = 0; i < n; i++) {
+        if (sw_slice_eq_str(changes[i].name, UNREADY)) {
+            sw_slice_free(&p->unready);
+            if (changes[i].bytes.p)
+                p->unready = copy(changes[i].bytes);
+        } else {
+            if (!sw_slice_eq_str(changes[i].name, SYNCED))
+                set_record(p, &changes[i]);
+            changed = true;
+        }
+    }
+    if (p->unready.n && p->o.stale_after_ns && !sw_timer_running(&p->tick))
+        sw_timer_start(p->loop, &p->tick, SW_NS_PER_S, on_tick);
+    if (changed)
+        hand_over(p);
+}
+
+struct sw_dns_publisher *sw_dns_publisher_new(struct sw_loop *l, struct sw_kube_client *c,
+                                              const struct sw_dns_publisher_opts *o,
+                                              struct sw_err *err)
+{
+    struct sw_dns_publisher *p = SW_NEW(struct sw_dns_publisher);
+    const struct sw_control_opts co = {.name = "spanwire-dns",
+                                       .kinds = kinds,
+                                       .n_kinds = SW_ARRAY_LEN(kinds),
+                                       .build = build,
+                                       .publish = on_publish,
+                                       .arg = p,
+                                       .threaded = o->threaded};
+    char text[SW_RFC3339_LEN];
+
+    p->loop = l;
+    p->o = *o;
+    p->control = sw_control_new(c, &co, err);
+    if (!p->control) {
+        sw_free(p);
+        return NULL;
+    }
+    if (o->stale_after_ns)
+        sw_control_set_input(p->control, sw_slice_str(cutoff(p, text)));
+    return p;
+}
+
+void sw_dns_publisher_start(struct sw_dns_publisher *p)
+{
+    sw_control_start(p->control);
+}
+
+void sw_dns_publisher_stop(struct sw_dns_publisher *p, void (*done)(void *arg), void *arg)
+{
+    sw_timer_stop(p->loop, &p->tick);
+    sw_control_stop(p->control, done, arg);
+}
+
+void sw_dns_publisher_free(struct sw_dns_publisher *p)
+{
+    if (!p)
+        return;
+    sw_timer_stop(p->loop, &p->tick);
+    sw_control_free(p->control);
+    SW_MAP_FOREACH (it, &p->records)
+        free_record(it->value);
+    sw_map_done(&p->records);
+    sw_slice_free(&p->unready);
+    sw_free(p);
+}
+
+const struct sw_control *sw_dns_publisher_control(const struct sw_dns_publisher *p)
+{
+    return p->control;
+}

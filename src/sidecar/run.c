@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The role: options, the loop with its admin listeners, signals, drain. */
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "io/resolver.h"
+#include "io/signal.h"
+#include "sidecar/sidecar.h"
+#include "telemetry/admin.h"
+#include "tls/aead.h"
+#include "tunnel/scratch.h"
+
+#define AT(field) .offset = offsetof(struct sw_sidecar_config, field)
+
+static const char *const formats[] = {"plain", "json", NULL};
+
+static const struct sw_opt table[] = {
+    {.type = SW_OPT_GROUP, .help = "The gateway's side"},
+    {"listen", "SPANWIRE_SIDECAR_LISTEN", SW_OPT_LIST, AT(listen), .arg = "PATH|ADDR",
+     .help = "Unix socket (mode 0660) or loopback address for HTTP/1.1 and HTTP/2 with prior\n"
+             "knowledge; may be repeated."},
+    {"allow-remote", NULL, SW_OPT_BOOL, AT(allow_remote),
+     .help = "Allow other addresses. HTTP/2 over TLS only, and clients need a certificate."},
+    {"tls-cert", NULL, SW_OPT_STR, AT(tls_cert), .arg = "FILE",
+     .help = "Certificate chain for such listeners."},
+    {"tls-key", NULL, SW_OPT_STR, AT(tls_key), .arg = "FILE", .help = "Its key."},
+    {"tls-ca", NULL, SW_OPT_STR, AT(tls_ca), .arg = "FILE",
+     .help = "Authorities whose certificates clients must have."},
+    {"header-alias", NULL, SW_OPT_LIST, AT(aliases), .arg = "NAME=ALIAS",
+     .help = "Another name for x-iroh-endpoint-id, x-datum-target-host or\n"
+             "x-datum-target-port; may be repeated."},
+    {"max-clients", NULL, SW_OPT_U32, AT(max_clients), .def = "4096", .min = 1, .arg = "N",
+     .help = "Connections of the gateway at once."},
+    {.type = SW_OPT_GROUP, .help = "The nodes' side"},
+    {"key-file", "SPANWIRE_SIDECAR_KEY", SW_OPT_STR, AT(key_file), .def = "gateway_key",
+     .arg = "FILE", .help = "Our key, 32 bytes; made when there is none."},
+    {"bind", "SPANWIRE_SIDECAR_BIND", SW_OPT_ADDR, AT(bind), .arg = "ADDR",
+     .help = "UDP address for QUIC; any port of all addresses by default."},
+    {"relay", "SPANWIRE_RELAY", SW_OPT_STR, AT(relay), .arg = "URL",
+     .help = "Relay to keep a connection to."},
+    {"relay-ca", NULL, SW_OPT_STR, AT(relay_ca), .arg = "FILE",
+     .help = "Authorities of relays; the system's by default."},
+    {"relay-token-file", NULL, SW_OPT_STR, AT(relay_token_file), .arg = "FILE",
+     .help = "Bearer token for relays."},
+    {"max-nodes", NULL, SW_OPT_U32, AT(max_nodes), .def = "1024", .min = 1, .max = 1000000,
+     .arg = "N", .help = "Connections to nodes at once; the longest idle one makes room."},
+    {"dial-timeout", NULL, SW_OPT_DURATION, AT(dial_ns), .def = "10s",
+     .help = "Finding a node and connecting to it may take so long."},
+    {"answer-timeout", NULL, SW_OPT_DURATION, AT(answer_ns), .def = "15s",
+     .help = "A node has so long to answer a CONNECT or an upgrade."},
+    {"node-idle", NULL, SW_OPT_DURATION, AT(idle_ns), .def = "5s",
+     .help = "A connection to a node without requests is closed after this."},
+    {"tunnel-idle", NULL, SW_OPT_DURATION, AT(tunnel_idle_ns), .def = "1h",
+     .help = "A tunnel that moves nothing is closed after this."},
+    {.type = SW_OPT_GROUP, .help = "Where nodes are, asked in this order"},
+    {"peer", NULL, SW_OPT_LIST, AT(peers), .arg = "ID=PLACES",
+     .help = "Fixed place of a node: ADDR[,ADDR][,relay=URL]; may be repeated."},
+    {"kubeconfig", "SPANWIRE_SIDECAR_KUBECONFIG", SW_OPT_STR, AT(kubeconfig), .arg = "FILE",
+     .help = "Control plane to follow: its Connectors tell where nodes are."},
+    {"context", NULL, SW_OPT_STR, AT(context), .arg = "NAME", .help = "Context of that file."},
+    {"namespace", NULL, SW_OPT_STR, AT(ns), .def = "spanwire-system", .arg = "NAME",
+     .help = "Where our NodeID is registered, so that devices admit us."},
+    {"no-register", NULL, SW_OPT_BOOL, AT(no_register), .help = "Do not register."},
+    {"advertise", NULL, SW_OPT_LIST, AT(advertise), .arg = "ADDR",
+     .help = "Addresses to register; those bound to by default."},
+    {"dns-origin", "SPANWIRE_DNS_ORIGIN", SW_OPT_STR, AT(dns_origin), .arg = "NAME",
+     .help = "Zone with the TXT records of nodes (_iroh.<id>.NAME)."},
+    {"dns-resolver", "SPANWIRE_DNS_RESOLVER", SW_OPT_LIST, AT(dns_resolvers), .arg = "ADDR",
+     .help = "DNS servers to ask; those of /etc/resolv.conf by default."},
+    {.type = SW_OPT_GROUP, .help = "Operation"},
+    {"admin-addr", "SPANWIRE_SIDECAR_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr),
+     .def = "127.0.0.1:15050", .help = "Admin pages: /logging, /quitquitquit."},
+    {"stats-addr", "SPANWIRE_SIDECAR_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr),
+     .def = "127.0.0.1:9090", .help = "Metrics."},
+    {"ready-addr", "SPANWIRE_SIDECAR_READY_ADDR", SW_OPT_ADDR, AT(ready_addr),
+     .def = "127.0.0.1:15051", .help = "Readiness."},
+    {"drain-time", NULL, SW_OPT_DURATION, AT(drain_ns), .def = "30s",
+     .help = "How long requests may take to end after SIGTERM."},
+    {"log-level", "SPANWIRE_LOG_LEVEL", SW_OPT_STR, AT(log_level), .def = "info", .arg = "FILTER",
+     .help = "error, warn, info, debug or trace; per scope as in 'info,sidecar=debug'."},
+    {"log-format", "SPANWIRE_LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain",
+     .choices = formats, .help = "Form of the log lines."},
+};
+
+const struct sw_opts_cmd sw_sidecar_options = {
+    .name = "sidecar",
+    .usage = "--listen PATH [options]",
+    .summary = "Turns CONNECT and HTTP requests of a gateway (Envoy or ours) into streams to\n"
+               "nodes, found by their key.",
+    .epilogue = "SIGTERM drains. See spanwire-sidecar(8).",
+    .opts = table,
+    .n = SW_ARRAY_LEN(table),
+    .config_file = true,
+};
+
+int sw_sidecar_config_read(struct sw_sidecar_config *c, int argc, char **argv, struct sw_err *err)
+{
+    *c = (struct sw_sidecar_config){0};
+    return sw_opts_parse(&sw_sidecar_options, c, &c->arena, argc, argv, NULL, err);
+}
+
+void sw_sidecar_config_done(struct sw_sidecar_config *c)
+{
+    sw_arena_clear(&c->arena);
+}
+
+struct sw_sidecar_run {
+    const struct sw_sidecar_config *c;
+    struct sw_loop *loop;
+    struct sw_signals *signals;
+    struct sw_metrics *metrics;
+    struct sw_ready *ready;
+    struct sw_admin *admin;
+    struct sw_sidecar *s;
+    struct sw_timer deadline;
+    struct sw_msg stop_msg;
+    bool draining;
+};
+
+static void on_drained(void *arg)
+{
+    struct sw_sidecar_run *r = arg;
+
+    sw_log_info("sidecar", "drained");
+    sw_loop_stop(r->loop);
+}
+
+static void on_deadline(struct sw_timer *t)
+{
+    struct sw_sidecar_run *r = SW_CONTAINER_OF(t, struct sw_sidecar_run, deadline);
+
+    sw_log_info("sidecar", "drain deadline passed, closing %zu requests", sw_sidecar_active(r->s));
+    sw_loop_stop(r->loop);
+}
+
+static void drain(struct sw_sidecar_run *r)
+{
+    if (r->draining)
+        return;
+    r->draining = true;
+    sw_log_info("sidecar", "draining for at most %llu ms",
+                (unsigned long long)(r->c->drain_ns / SW_NS_PER_MS));
+    sw_ready_add(r->ready, "draining");
+    sw_timer_start(r->loop, &r->deadline, r->c->drain_ns, on_deadline);
+    sw_sidecar_drain(r->s, on_drained, r);
+}
+
+static void on_signal(int signo, void *arg)
+{
+    struct sw_sidecar_run *r = arg;
+
+    if (signo == SIGHUP)
+        return;
+    if (r->draining && signo == SIGINT)
+        sw_loop_stop(r->loop);
+    drain(r);
+}
+
+static void on_quit(void *arg)
+{
+    drain(arg);
+}
+
+static void on_stop(struct sw_msg *m)
+{
+    drain(SW_CONTAINER_OF(m, struct sw_sidecar_run, stop_msg));
+}
+
+void sw_sidecar_stop(struct sw_sidecar_run *r)
+{
+    r->stop_msg.cb = on_stop;
+    sw_loop_post(r->loop, &r->stop_msg);
+}
+
+static void on_scrape(void *arg)
+{
+    struct sw_sidecar_run *r = arg;
+
+    if (r->s)
+        sw_sidecar_scrape(r->s);
+}
+
+static int start_admin(struct sw_sidecar_run *r, struct sw_err *err)
+{
+    struct sw_admin_opts o = {
+        .title = "spanwire sidecar",
+        .admin = {r->c->admin_addr},
+        .stats = r->c->stats_addr,
+        .ready_at = r->c->ready_addr,
+        .reuse_port = true,
+        .metrics = r->metrics,
+        .on_scrape = on_scrape,
+        .ready = r->ready,
+        .log_filter = r->c->log_level,
+        .quit = on_quit,
+        .arg = r,
+    };
+
+    r->admin = sw_admin_new(r->loop, &o, err);
+    return r->admin ? SW_OK : err->rc;
+}
+
+static int start(struct sw_sidecar_run *r, bool signals, struct sw_err *err)
+{
+    static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
+    int rc = sw_aead_init(SW_AEAD_AUTO, err);
+
+    if (rc != SW_OK)
+        return rc;
+    r->loop = sw_loop_new(err);
+    if (!r->loop)
+        return err->rc;
+    if (signals) {
+        r->signals = sw_signals_new(r->loop, signos, SW_ARRAY_LEN(signos), on_signal, r, err);
+        if (!r->signals)
+            return err->rc;
+    }
+    r->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "sidecar"});
+    r->ready = sw_ready_new();
+    sw_ready_add(r->ready, "start");
+    r->s = sw_sidecar_new(r->loop, r->c, r->metrics, r->ready, err);
+    if (!r->s)
+        return err->rc;
+    rc = start_admin(r, err);
+    if (rc == SW_OK)
+        sw_ready_done(r->ready, "start");
+    return rc;
+}
+
+static void stop(struct sw_sidecar_run *r, bool own)
+{
+    sw_admin_free(r->admin);
+    sw_sidecar_free(r->s);
+    if (own)
+        sw_resolver_stop();
+    sw_signals_free(r->signals);
+    if (r->loop)
+        sw_timer_stop(r->loop, &r->deadline);
+    sw_loop_free(r->loop);
+    sw_metrics_free(r->metrics);
+    sw_ready_free(r->ready);
+    sw_scratch_done();
+}
+
+int sw_sidecar_run(const struct sw_sidecar_config *c, bool signals,
+                   void (*started)(void *arg, struct sw_sidecar_run *r), void *arg,
+                   struct sw_err *err)
+{
+    struct sw_sidecar_run r = {.c = c};
+    int rc = start(&r, signals, err);
+
+    if (rc == SW_OK) {
+        sw_log_info("sidecar", "ready");
+        if (started)
+            started(arg, &r);
+        sw_loop_run(r.loop);
+    }
+    stop(&r, signals);
+    return rc;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a node is: what the command line says, then the control plane, then DNS. The handshake
+ * proves the key in any case, so a wrong answer costs time and nothing else.
+ */
+#include "base/log.h"
+#include "base/mem.h"
+#include "dns/stub.h"
+#include "quic/discovery.h"
+#include "sidecar/side_int.h"
+
+struct peer {
+    struct sw_quic_target target;
+    struct sw_addr addrs[SW_QUIC_ADDRS_MAX];
+};
+
+/* A question to DNS, or one that waits for the control plane's first list. */
+struct ask {
+    struct sw_list link;
+    struct side_where *w;
+    struct sw_qlookup *l;
+    struct sw_discovery *d; /* NULL: waits */
+};
+
+struct side_where {
+    struct sw_sidecar *s;
+    struct sw_map peers; /* id -> struct peer */
+    struct sw_arena arena;
+    struct sw_dns_stub *stub;
+    struct sw_dns_name origin;
+    bool dns;
+    struct sw_list asks;
+};
+
+/* ---- the command line ---- */
+
+static int parse_place(struct side_where *w, struct peer *p, struct sw_slice text,
+                       struct sw_err *err)
+{
+    int rc;
+
+    if (sw_slice_has_prefix(text, SW_SLICE_LIT("relay="))) {
+        p->target.relay = sw_arena_slice(&w->arena, sw_slice_from(text, 6));
+        return SW_OK;
+    }
+    if (p->target.n_addrs == SW_QUIC_ADDRS_MAX)
+        return sw_err_set(err, SW_ELIMIT, "more than %d addresses", SW_QUIC_ADDRS_MAX);
+    rc = sw_addr_parse(text, &p->addrs[p->target.n_addrs], err);
+    if (rc == SW_OK)
+        p->target.n_addrs++;
+    return rc;
+}
+
+/* "ID=ADDR[,ADDR][,relay=URL]" */
+static int parse_peer(struct side_where *w, const char *text, struct sw_err *err)
+{
+    struct sw_slice rest = sw_slice_str(text);
+    struct sw_slice id = sw_slice_cut(&rest, '=');
+    struct peer *p = SW_ARENA_NEW(&w->arena, struct peer);
+    int rc = sw_nodeid_parse(id, &p->target.id, err);
+
+    p->target.addrs = p->addrs;
+    if (rc == SW_OK && !rest.p)
+        rc = sw_err_set(err, SW_EINVAL, "no address");
+    while (rc == SW_OK && rest.p)
+        rc = parse_place(w, p, sw_slice_cut(&rest, ','), err);
+    if (rc != SW_OK)
+        return sw_err_prefix(err, "--peer '%.80s'", text);
+    (void)sw_map_put(&w->peers, sw_slice(p->target.id.b, SW_NODEID_LEN), p);
+    return SW_OK;
+}
+
+static int start_dns(struct side_where *w, struct sw_err *err)
+{
+    const struct sw_sidecar_config *c = w->s->c;
+    struct sw_dns_stub_opts o = {0};
+    int rc = sw_dns_name_parse(sw_slice_str(c->dns_origin), &w->origin, err);
+
+    if (rc != SW_OK)
+        return sw_err_prefix(err, "--dns-origin");
+    if (c->dns_resolvers.n > SW_DNS_SERVERS_MAX)
+        return sw_err_set(err, SW_ELIMIT, "more than %d --dns-resolver", SW_DNS_SERVERS_MAX);
+    for (size_t i = 0; i < c->dns_resolvers.n; i++) {
+        rc = sw_dns_server_parse(sw_slice_str(c->dns_resolvers.p[i]), &o.servers[i], err);
+        if (rc != SW_OK)
+            return sw_err_prefix(err, "--dns-resolver");
+        o.n_servers++;
+    }
+    w->stub = sw_dns_stub_new(w->s->loop, &o, err);
+    w->dns = w->stub != NULL;
+    return w->stub ? SW_OK : err->rc;
+}
+
+struct side_where *side_where_new(struct sw_sidecar *s, struct sw_err *err)
+{
+    struct side_where *w = SW_NEW(struct side_where);
+    int rc = SW_OK;
+
+    w->s = s;
+    sw_list_init(&w->asks);
+    for (size_t i = 0; i < s->c->peers.n && rc == SW_OK; i++)
+        rc = parse_peer(w, s->c->peers.p[i], err);
+    if (rc == SW_OK && s->c->dns_origin)
+        rc = start_dns(w, err);
+    if (rc == SW_OK)
+        return w;
+    side_where_free(w);
+    return NULL;
+}
+
+static void ask_free(struct ask *a)
+{
+    sw_list_unlink(&a->link);
+    sw_free(a);
+}
+
+void side_where_free(struct side_where *w)
+{
+    if (!w)
+        return;
+    while (!sw_list_empty(&w->asks)) {
+        struct ask *a = SW_CONTAINER_OF(w->asks.next, struct ask, link);
+
+        if (a->d)
+            sw_discovery_cancel(a->d);
+        ask_free(a);
+    }
+    sw_dns_stub_free(w->stub);
+    sw_map_done(&w->peers);
+    sw_arena_clear(&w->arena);
+    sw_free(w);
+}
+
+/* ---- asking ---- */
+
+static struct ask *ask_new(struct side_where *w, struct sw_qlookup *l)
+{
+    struct ask *a = SW_NEW(struct ask);
+
+    a->w = w;
+    a->l = l;
+    sw_qlookup_set(l, a);
+    sw_list_push_back(&w->asks, &a->link);
+    return a;
+}
+
+static void on_dns(void *arg, const struct sw_discovery_result *r)
+{
+    struct ask *a = arg;
+    struct sw_qlookup *l = a->l;
+
+    ask_free(a);
+    if (r->rc == SW_OK)
+        sw_qlookup_found(l, r->target);
+    else if (r->rc == SW_ENOENT)
+        sw_qlookup_failed(l, SW_QFAIL_UNKNOWN_NODE, "the node is not published");
+    else
+        sw_qlookup_failed(l, SW_QFAIL_LOOKUP, r->err.msg);
+}
+
+static void ask_dns(struct side_where *w, struct sw_qlookup *l)
+{
+    struct ask *a;
+
+    if (!w->dns) {
+        sw_qlookup_failed(l, SW_QFAIL_UNKNOWN_NODE, "nobody knows this node");
+        return;
+    }
+    a = ask_new(w, l);
+    a->d = sw_discovery_start(w->stub, sw_qlookup_id(l), &w->origin, on_dns, a);
+}
+
+/* The control plane's word, then DNS. */
+static void ask_others(struct side_where *w, struct sw_qlookup *l)
+{
+    SW_ARENA_AUTO tmp = {0};
+    struct sw_quic_target t = {0};
+    enum side_known known =
+        w->s->api ? side_api_find(w->s->api, sw_qlookup_id(l), &tmp, &t) : SIDE_UNKNOWN;
+
+    switch (known) {
+    case SIDE_ONLINE:
+        if (t.n_addrs || t.relay.n)
+            sw_qlookup_found(l, &t);
+        else
+            ask_dns(w, l); /* it is there but did not say where */
+        break;
+    case SIDE_OFFLINE:
+        sw_qlookup_failed(l, SW_QFAIL_OFFLINE, "the connector is not online");
+        break;
+    case SIDE_NOT_SYNCED:
+        (void)ask_new(w, l);
+        break;
+    case SIDE_UNKNOWN:
+        ask_dns(w, l);
+        break;
+    }
+}
+
+void side_where_resolve(struct side_where *w, struct sw_qlookup *l)
+{
+    const struct peer *p = sw_map_get(&w->peers, sw_slice(sw_qlookup_id(l)->b, SW_NODEID_LEN));
+
+    if (p)
+        sw_qlookup_found(l, &p->target);
+    else
+        ask_others(w, l);
+}
+
+void side_where_cancel(struct side_where *w, struct sw_qlookup *l)
+{
+    struct ask *a = sw_qlookup_get(l);
+
+    (void)w;
+    if (!a)
+        return;
+    if (a->d)
+        sw_discovery_cancel(a->d);
+    ask_free(a);
+}
+
+void side_where_synced(struct side_where *w)
+{
+    struct sw_list waiting;
+
+    sw_list_init(&waiting);
+    SW_LIST_FOREACH (it, &w->asks) {
+        if (!SW_CONTAINER_OF(it, struct ask, link)->d) {
+            sw_list_unlink(it);
+            sw_list_push_back(&waiting, it);
+        }
+    }
+    while (!sw_list_empty(&waiting)) {
+        struct ask *a = SW_CONTAINER_OF(waiting.next, struct ask, link);
+        struct sw_qlookup *l = a->l;
+
+        ask_free(a);
+        sw_qlookup_set(l, NULL);
+        ask_others(w, l);
+    }
+}
+
+void side_where_failed(struct side_where *w, const struct sw_nodeid *id)
+{
+    struct sw_dns_name name;
+    char z32[SW_NODEID_B32];
+
+    if (!w->dns || sw_map_get(&w->peers, sw_slice(id->b, SW_NODEID_LEN)))
+        return;
+    (void)sw_nodeid_z32(id, z32);
+    if (sw_discovery_name(id, sw_slice_str(w->s->c->dns_origin), &name, NULL) == SW_OK)
+        sw_dns_stub_forget(w->stub, &name);
+}

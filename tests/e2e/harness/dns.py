@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DNS by foreign programs: kdig and dig as clients, Knot as secondary and as target of updates."""
+import base64
+import os
+import re
+import shutil
+import socket
+import subprocess
+
+from .control import _Here
+from .node import Process
+from .wait import SLOW, until
+
+KNOTD = shutil.which("knotd") or next((p for p in ("/usr/sbin/knotd",) if os.access(p, os.X_OK)), None)
+KDIG = shutil.which("kdig")
+DIG = shutil.which("dig")
+
+SECRET = base64.b64encode(b"an example secret of 32 bytes...").decode()
+KEY = f"hmac-sha256:spanwire.key:{SECRET}"
+
+
+def free_port():
+    """A port that is free for UDP and TCP."""
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as u, socket.socket() as t:
+            u.bind(("127.0.0.1", 0))
+            try:
+                t.bind(("127.0.0.1", u.getsockname()[1]))
+            except OSError:
+                continue
+            return u.getsockname()[1]
+
+
+class Reply:
+    """What kdig printed: status, flags and the sections as lists of 'name ttl type data'."""
+
+    def __init__(self, text):
+        self.text = text
+        status = re.search(r"status: (\w+)", text)
+        self.status = status.group(1) if status else None
+        flags = re.search(r"Flags: ([^;]*);", text)
+        self.flags = flags.group(1).split() if flags else []
+        self.answer = self._section("ANSWER")
+        self.authority = self._section("AUTHORITY")
+        self.additional = self._section("ADDITIONAL")
+
+    def _section(self, name):
+        found = re.search(rf";; {name} SECTION:\n(.*?)(\n\n|\Z)", self.text, re.S)
+        lines = found.group(1).splitlines() if found else []
+        return [line.split(None, 4) for line in lines if line and not line.startswith(";")]
+
+    def txt(self):
+        return sorted(row[4].replace('" "', "").strip('"') for row in self.answer if row[3] == "TXT")
+
+    def __repr__(self):
+        return self.text
+
+
+def kdig(port, *args, timeout=10):
+    done = subprocess.run([KDIG, "@127.0.0.1", "-p", str(port), "+noidn", "+timeout=3", "+retry=0", *args],
+                          capture_output=True, text=True, timeout=timeout * SLOW, check=False)
+    return Reply(done.stdout + done.stderr)
+
+
+class Knot(Process):
+    """knotd with a configuration of its own in a directory of its own."""
+
+    def __init__(self, directory, zone, port, primary=None, key=None, text=None):
+        self.dir, self.zone, self.port = directory, zone, port
+        directory.mkdir(parents=True, exist_ok=True)
+        keys = f"key:\n  - id: spanwire.key\n    algorithm: hmac-sha256\n    secret: {SECRET}\n" if key else ""
+        remote, options = "", ""
+        if primary:
+            by = "    key: spanwire.key\n" if key else ""
+            remote = f"remote:\n  - id: primary\n    address: 127.0.0.1@{primary}\n{by}"
+            options = "    master: primary\n"
+            acl = f"acl:\n  - id: us\n    address: 127.0.0.1\n{by}    action: notify\n"
+        else:
+            acl = "acl:\n  - id: us\n    key: spanwire.key\n    action: [update, transfer]\n"
+            (directory / "zone.txt").write_text(text)
+            options = f"    file: {directory}/zone.txt\n    journal-content: changes\n"
+        conf = directory / "knot.conf"
+        conf.write_text(f"server:\n  rundir: {directory}\n  listen: 127.0.0.1@{port}\n"
+                        f"log:\n  - target: stderr\n    any: info\n"
+                        f"database:\n  storage: {directory}\n{keys}{remote}{acl}"
+                        f"zone:\n  - domain: {zone}\n    storage: {directory}\n    acl: us\n{options}")
+        super().__init__(_Here(), [KNOTD, "-c", str(conf)], directory / "log")
+        until(lambda: kdig(port, zone, "SOA").text and "status" in kdig(port, zone, "SOA").text, 10,
+              "knotd to answer")
+
+    def close(self):
+        self.kill()

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device: its objects in the API, its Lease, whom it admits and where it lets them go."""
+import base64
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+
+import pytest
+from harness.control import Control
+from harness.device import GROUP, LEASES, Device, Edge, Web, advertise
+from harness.wait import SLOW, stays, until
+
+
+@pytest.fixture(scope="module")
+def control(binary, tmp_path_factory):
+    c = Control(binary, tmp_path_factory.mktemp("control"), "--connector-lease", "4s")
+    yield c
+    c.close()
+
+
+@pytest.fixture
+def web():
+    w = Web()
+    yield w
+    w.close()
+
+
+@pytest.fixture
+def device(binary, control, tmp_path, request):
+    """Makes devices; all of them end with the test."""
+    made = []
+
+    def make(*flags, where="device", kubeconfig=None, **kw):
+        d = Device(binary, tmp_path / where, kubeconfig or control.kubeconfig, *flags, **kw)
+        made.append(d)
+        return d
+    yield make
+    for d in made:
+        if d.alive:
+            d.stop()
+        d.check()
+
+
+@pytest.fixture
+def edge():
+    with Edge() as e:
+        yield e
+
+
+def connector(control, name):
+    return control.get(f"{GROUP}/connectors/{name}").json
+
+
+def condition(obj, kind):
+    return next((c for c in obj.get("status", {}).get("conditions", []) if c["type"] == kind), {})
+
+
+def get(host, port, path):
+    return f"GET http://{host}:{port}{path} HTTP/1.1\r\nhost: {host}:{port}\r\n\r\n"
+
+
+def test_registers_and_says_who_it_is(control, device):
+    d = device("--address", "198.51.100.7:4433", "--address", "2001:db8::7", where="r")
+    s = d.wait_live()
+    name = s["connector"]
+    c = connector(control, name)
+    assert name.startswith("datum-connect-")
+    assert c["spec"]["connectorClassName"] == "datum-connect"
+    assert c["metadata"]["annotations"]["datum.net/device-os"] == "Linux"
+    key = until(lambda: connector(control, name)["status"].get("connectionDetails"), 5)["publicKey"]
+    assert key["id"] == s["id"] and key["discoveryMode"] == "DNS" and "homeRelay" not in key
+    assert [a["address"] for a in key["addresses"]] == ["198.51.100.7", "127.0.0.1"]
+    assert key["addresses"][0]["port"] == 4433
+    ready = {x["type"]: x["conditions"][0]["status"] for x in connector(control, name)["status"]["capabilities"]}
+    assert ready == {"ConnectTCP": "True", "ConnectUDP": "True"}
+    assert until(lambda: condition(connector(control, name), "Ready").get("status") == "True", 5)
+    mode = os.stat(d.data / "connector.key")
+    assert stat.S_IMODE(mode.st_mode) == 0o600 and mode.st_size == 32
+    assert d.get("ready") == "ready\n"
+    # Nothing is written when nothing changes but the Lease.
+    rv = connector(control, name)["metadata"]["resourceVersion"]
+    lease = control.get(f"{LEASES}/{name}").json
+    assert lease["spec"]["holderIdentity"].startswith(s["id"][:10] + "_")
+    until(lambda: control.get(f"{LEASES}/{name}").json["spec"]["renewTime"] != lease["spec"]["renewTime"], 6,
+          "a renewal")
+    assert connector(control, name)["metadata"]["resourceVersion"] == rv
+
+
+def test_the_same_connector_after_a_restart(control, device):
+    d = device("--name", "again", where="a")
+    first = d.wait_live()
+    d.kill()
+    d = device(where="a")  # no name: found by the key; the Lease is still fresh and is ours
+    began = time.monotonic()
+    second = d.wait_live()
+    assert time.monotonic() - began < 3 * SLOW
+    assert (second["connector"], second["id"]) == ("again", first["id"])
+    # Ended well: offline at once, without waiting for the Lease.
+    d.stop()
+    until(lambda: condition(connector(control, "again"), "Ready")["status"] == "False", 2)
+    assert "holderIdentity" not in control.get(f"{LEASES}/again").json["spec"]
+
+
+def test_a_deleted_connector_comes_back(control, device):
+    d = device("--name", "phoenix", where="p")
+    d.wait_live()
+    uid = connector(control, "phoenix")["metadata"]["uid"]
+    assert control.delete(f"{GROUP}/connectors/phoenix").status == 200
+    until(lambda: connector(control, "phoenix").get("metadata", {}).get("uid", uid) != uid, 10, "a new Connector")
+    d.wait_live()
+
+
+def test_one_key_serves_once(control, device, binary):
+    d = device("--name", "single", where="s")
+    d.wait_live()
+    before = until(lambda: connector(control, "single")["status"].get("connectionDetails"), 10)
+    # The same directory: at once.
+    again = device(where="s2", data=d.data)
+    assert again.wait() == 1
+    assert "another process uses" in again.log()
+    # A copy of the key: as soon as the other is seen to live.
+    copy = d.dir.parent / "copied"
+    shutil.copytree(d.data, copy)
+    thief = device(where="s3", data=copy)
+    assert thief.wait(20) == 1
+    assert "in use elsewhere" in thief.log()
+    assert connector(control, "single")["status"]["connectionDetails"] == before
+    assert d.alive and d.status()["live"]
+    # The holder dies without a word: its Lease runs out and the copy takes over.
+    d.kill()
+    heir = device(where="s4", data=copy)
+    assert heir.wait_live(15)["connector"] == "single"
+
+
+def test_names_that_belong_to_others(control, device):
+    device("--name", "taken", where="t").wait_live()
+    other = device("--name", "taken", where="u")
+    assert other.wait(20) == 1
+    assert "belongs to another device" in other.log()
+    d = device("--name", "mine", where="v")
+    d.wait_live()
+    d.stop()
+    d = device("--name", "other-name", where="v")
+    assert d.wait(20) == 1
+    assert "belongs to Connector 'mine'" in d.log()
+
+
+def test_only_gateways_of_the_fabric_get_in(control, device, edge, web):
+    d = device("--name", "doors", "--allow", f"127.0.0.1:{web.port}", where="d")
+    d.wait_live()
+    edge.op("connect", peer=d.id, addrs=d.addrs())
+    refused = edge.event("error", 20)
+    assert refused["op"] == "connect"
+    assert "not a gateway we know" in d.log() and edge.id in d.log()
+    assert d.metric("spanwire_refusals") >= 1
+    # The control plane names it (the controller writes the annotation from such objects).
+    ns = control.post("/api/v1/namespaces", {"metadata": {"name": "spanwire-system"}}).status
+    assert ns in (201, 409)
+    assert control.post("/api/v1/namespaces/spanwire-system/configmaps", {
+        "metadata": {"name": "gateway-test", "labels": {"spanwire.dev/gateway-identity": "true"}},
+        "data": {"id": edge.id}}).status == 201
+    until(lambda: edge.id in d.status()["gateways"], 5, "the gateway to be admitted")
+    edge.connect(d)
+    status, answer = edge.ask(get("127.0.0.1", web.port, "/hello"))
+    assert status == 200 and answer["text"].endswith("hello /hello")
+    assert d.status()["connections"][0]["peer"] == edge.id
+    # And takes it back: the connection goes.
+    control.delete("/api/v1/namespaces/spanwire-system/configmaps/gateway-test")
+    edge.event("closed", 10)
+    until(lambda: not d.status()["connections"], 5)
+
+
+def test_only_advertised_destinations_are_reached(control, device, edge, web):
+    d = device("--name", "adv", "--allow-gateway", edge.id, where="adv")
+    d.wait_live()
+    edge.connect(d)
+    other = Web()
+    try:
+        connect = f"CONNECT 127.0.0.1:{web.port} HTTP/1.1\r\nhost: x\r\n\r\n"
+        assert edge.ask(connect)[0] == 403
+        assert edge.ask(get("127.0.0.1", web.port, "/"))[0] == 403
+        advertise(control, "adv", "adv", ("127.0.0.1", web.port))
+        until(lambda: d.status()["destinations"], 5)
+        assert edge.ask(get("127.0.0.1", web.port, "/hello"))[0] == 200
+        assert edge.ask(get("localhost", web.port, "/hello"))[0] == 200
+        for host, port in (("127.0.0.1", other.port), ("127.0.0.2", web.port), ("example.com", web.port)):
+            assert edge.ask(get(host, port, "/"))[0] == 403, (host, port)
+        refusals = [line for line in d.log().splitlines() if "destination refused" in line]
+        assert any(str(other.port) in line and edge.id in line for line in refusals)
+        # A tunnel that is open goes when its advertisement does.
+        stream = edge.tunnel("127.0.0.1", web.port)
+        edge.send(stream, "GET /a HTTP/1.1\r\nHost: pub.example\r\n\r\n")
+        assert "hello /a" in edge.recv(stream, 30)
+        control.delete(f"{GROUP}/connectoradvertisements/adv")
+        until(lambda: not d.status()["destinations"], 5)
+        until(lambda: d.status()["exchanges"]["active"] == 0, 5, "the tunnel to be cut")
+        assert edge.ask(connect)[0] == 403
+    finally:
+        other.close()
+
+
+def test_requests_inside_tunnels_are_seen(device, edge, web):
+    d = device("--name", "peek", "--allow-gateway", edge.id, "--allow", f"127.0.0.1:{web.port}", where="pk")
+    d.wait_live()
+    edge.connect(d)
+    stream = edge.tunnel("127.0.0.1", web.port)
+    edge.send(stream, "GET /one HTTP/1.1\r\nHost: pub.example\r\n\r\n")
+    assert "hello /one" in edge.recv(stream, 30)
+    edge.send(stream, "POST /two HTTP/1.1\r\nHost: pub.example\r\nContent-Length: 5\r\n\r\nhello")
+    edge.recv(stream, 30)
+    edge.send(stream, "GET /big HTTP/1.1\r\nHost: pub.example\r\nConnection: close\r\n\r\n", fin=True)
+    big = edge.recv(stream, 5_120_000)
+    assert len(big.split("\r\n\r\n", 1)[1]) == 5_120_000
+    seen = until(lambda: s if len(s := d.status()["requests"]) >= 3 else None, 5)
+    assert [(r["method"], r["path"], r["status"], r["host"]) for r in reversed(seen)] == [
+        ("GET", "/one", 200, "pub.example"), ("POST", "/two", 200, "pub.example"),
+        ("GET", "/big", 200, "pub.example")]
+    assert seen[0]["bytesOut"] == 5_120_000
+    page = d.get("")
+    assert "/one" in page and edge.id in page
+    # What is no HTTP is listed as the tunnel it is.
+    sink = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=lambda: sink.accept()[0].sendall(b"SSH-2.0-x\r\n"), daemon=True).start()
+    assert edge.ask(f"CONNECT 127.0.0.1:{sink.getsockname()[1]} HTTP/1.1\r\nhost: x\r\n\r\n")[0] == 403
+    sink.close()
+
+
+def test_the_api_may_go_away(binary, device, edge, web, tmp_path):
+    control = Control(binary, tmp_path / "control", "--connector-lease", "4s")
+    try:
+        d = device("--name", "alone", "--allow-gateway", edge.id, where="alone", kubeconfig=control.kubeconfig)
+        d.wait_live()
+        advertise(control, "alone", "alone", ("127.0.0.1", web.port))
+        until(lambda: d.status()["destinations"], 5)
+        edge.connect(d)
+        stream = edge.tunnel("127.0.0.1", web.port)
+        control.stop(kill=True)
+        until(lambda: not d.status()["api"]["up"], 10, "the device to notice")
+        until(lambda: not d.status()["live"], 10)
+        # Tunnels stay, new ones open: what was learnt is in force.
+        edge.send(stream, "GET /still HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert "hello /still" in edge.recv(stream, 30)
+        assert edge.ask(get("127.0.0.1", web.port, "/new"))[0] == 200
+        control.restart()
+        d.wait_live(40)
+        assert d.status()["api"]["up"]
+        assert "the API is away" in d.log() and "the API is back" in d.log()
+    finally:
+        control.close()
+
+
+def test_starts_without_the_api(binary, device, tmp_path):
+    control = Control(binary, tmp_path / "control")
+    control.stop()
+    d = device("--name", "early", where="early", kubeconfig=control.kubeconfig)
+    until(lambda: "the API is away" in d.log(), 10)
+    assert d.alive and not d.status()["live"]
+    control.restart()
+    d.wait_live(40)
+    control.close()
+
+
+def test_a_lost_login_keeps_tunnels(control, device, edge, web, tmp_path):
+    """A token that is not accepted any more: 401 for every request, and the tunnels go on."""
+    token = tmp_path / "token"
+    admin = control.data / "pki" / "admin.token"
+    shutil.copy(admin, token)
+    config = tmp_path / "kubeconfig"
+    ca = base64.b64encode(control._secret("certificate-authority-data")).decode()
+    config.write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{control.port}",
+                                               "certificate-authority-data": ca}}],
+        "users": [{"name": "u", "user": {"tokenFile": str(token)}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}))
+    d = device("--name", "login", "--allow-gateway", edge.id, "--allow", f"127.0.0.1:{web.port}", where="login",
+               kubeconfig=config)
+    d.wait_live()
+    edge.connect(d)
+    stream = edge.tunnel("127.0.0.1", web.port)
+    token.write_text("no longer good")
+    until(lambda: d.status()["api"]["code"] == 401, 90, "401")
+    assert "refuses us (401), open tunnels stay" in d.log()
+    edge.send(stream, "GET /still HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert "hello /still" in edge.recv(stream, 30)
+    shutil.copy(admin, token)
+    d.wait_live(60)
+
+
+def test_draining_lets_tunnels_finish(device, edge, web):
+    d = device("--name", "drain", "--allow-gateway", edge.id, "--allow", f"127.0.0.1:{web.port}", where="drain")
+    d.wait_live()
+    edge.connect(d)
+    stream = edge.tunnel("127.0.0.1", web.port)
+    d.signal(signal.SIGTERM)
+    until(lambda: "draining" in d.log(), 5)
+    stays(lambda: d.alive, 0.5, "the tunnel is open")
+    edge.send(stream, "GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    assert "hello /last" in edge.recv(stream, 60)
+    edge.send(stream, "", fin=True)
+    assert d.wait(5) == 0
+
+
+def test_open_is_said_aloud(device, edge, web):
+    d = device("--name", "open", "--open", "--allow", f"127.0.0.1:{web.port}", where="open")
+    d.wait_live()
+    assert "everybody who knows the NodeID may connect" in d.log()
+    edge.connect(d)
+    assert edge.ask(get("127.0.0.1", web.port, "/x"))[0] == 200
+    assert edge.ask(get("127.0.0.1", 1, "/x"))[0] == 403
+
+
+def test_bad_use(binary, control, tmp_path):
+    def run(*argv, **kw):
+        return subprocess.run([binary, "connector", *argv], capture_output=True, text=True, timeout=20 * SLOW,
+                              check=False, **kw)
+    assert run().returncode == 64
+    assert run("jump").returncode == 64
+    assert run("run", "--nonsense").returncode == 64
+    base = ("run", "--kubeconfig", str(control.kubeconfig), "--data", str(tmp_path / "k"))
+    for flags, word in ((("--allow", "nonsense"), "--allow"), (("--allow-gateway", "12"), "--allow-gateway"),
+                        (("--address", "here"), "--address"), (("--admin-addr", "0.0.0.0:0"), "--admin-addr")):
+        r = run(*base, *flags)
+        assert r.returncode == 1 and word in r.stderr, (flags, r)
+    r = run("run", "--kubeconfig", str(tmp_path / "none"), "--data", str(tmp_path / "k"))
+    assert r.returncode == 1 and "none" in r.stderr
+    (tmp_path / "k").mkdir(exist_ok=True)
+    key = tmp_path / "k" / "connector.key"
+    key.write_bytes(b"x" * 32)
+    key.chmod(0o644)
+    r = run(*base, "--admin-addr", "127.0.0.1:0")
+    assert r.returncode == 1 and "connector.key" in r.stderr
+
+
+def test_the_unit_file(binary, tmp_path):
+    env = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": "", "KUBECONFIG": "/k/conf"}
+
+    def run(*argv):
+        return subprocess.run([binary, "connector", *argv], capture_output=True, text=True, env=env, cwd=tmp_path,
+                              timeout=20 * SLOW, check=False)
+    printed = run("install", "--print", "--allow", "a.lan:80", "--relay=https://r.example/%41")
+    assert printed.returncode == 0
+    assert '" connector run "--allow" "a.lan:80" "--relay=https://r.example/%%41"\n' in printed.stdout
+    assert f"WorkingDirectory={tmp_path}\n" in printed.stdout
+    assert 'Environment="KUBECONFIG=/k/conf"\n' in printed.stdout
+    assert not (tmp_path / ".config").exists()
+    done = run("install", "--allow", "a.lan:80")
+    unit = tmp_path / ".config/systemd/user/spanwire-connector.service"
+    assert done.returncode == 0 and unit.exists() and "systemctl --user enable --now" in done.stdout
+    if shutil.which("systemd-analyze"):
+        checked = subprocess.run(["systemd-analyze", "verify", "--user", str(unit)], capture_output=True, text=True,
+                                 check=False, env={**env, "XDG_RUNTIME_DIR": str(tmp_path)})
+        assert not re.search(r"spanwire-connector.service:.*(Unknown|Invalid|Failed to parse)", checked.stderr), checked
+    assert run("uninstall").returncode == 0 and not unit.exists()
+    assert run("uninstall").returncode == 1
+    assert run("install", "--unit", "../x").returncode == 1

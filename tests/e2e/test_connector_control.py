@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connectors, their Leases and HTTPProxies: objects in, conditions and traffic out."""
+import base64
+import datetime
+import json
+import socket
+import ssl
+import threading
+import time
+
+import pytest
+from harness import fabric as fb
+from harness import gateway as gw
+from harness.wait import SLOW, until
+
+DATUM = "networking.datumapis.com"
+fb._PATHS.update({
+    "Connector": (f"{DATUM}/v1alpha1", "connectors"),
+    "ConnectorClass": (f"{DATUM}/v1alpha1", "connectorclasses"),
+    "ConnectorAdvertisement": (f"{DATUM}/v1alpha1", "connectoradvertisements"),
+    "HTTPProxy": (f"{DATUM}/v1alpha", "httpproxies"),
+    "Lease": ("coordination.k8s.io/v1", "leases"),
+})
+fb._GLOBAL.add("ConnectorClass")
+
+ID = "d3aafc04c9dc9a9608ed9738f2b7c30d9834538e3147ef5f14fe8c725d6baf8f"
+OTHER = "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"  # RFC 8032, test 2
+LEASE = 3  # seconds
+
+
+class ConnectProxy:
+    """Stands for the sidecar: takes CONNECT, notes whom it was for, and joins it to an origin."""
+
+    def __init__(self, origin):
+        self.origin = origin
+        self.sock = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port = self.sock.getsockname()[1]
+        self.seen = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                conn, _ = self.sock.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
+
+    @staticmethod
+    def _copy(a, b):
+        try:
+            while (data := a.recv(65536)):
+                b.sendall(data)
+            b.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def _serve(self, conn):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            piece = conn.recv(65536)
+            if not piece:
+                return
+            head += piece
+        head, _, rest = head.partition(b"\r\n\r\n")
+        line, *fields = head.decode().split("\r\n")
+        headers = {k.lower(): v.strip() for k, v in (f.split(":", 1) for f in fields)}
+        method, target, _ = line.split()
+        self.seen.append((method, target, headers.get("x-iroh-endpoint-id")))
+        try:
+            up = socket.create_connection(("127.0.0.1", self.origin), timeout=10)
+        except OSError:
+            conn.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+            conn.close()
+            return
+        conn.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        if rest:
+            up.sendall(rest)
+        threading.Thread(target=self._copy, args=(up, conn), daemon=True).start()
+        self._copy(conn, up)
+
+    def close(self):
+        self.sock.close()
+
+
+def now(shift=0.0):
+    t = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=shift)
+    return t.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class World:
+    def __init__(self, binary, tmp):
+        self.tmp = tmp
+        self.origin = gw.Origin()
+        self.proxy = ConnectProxy(self.origin.port)
+        self.fabric = fb.Fabric(binary, tmp, "--connector-lease", f"{LEASE}s", "--connect-proxy",
+                                f"127.0.0.1:{self.proxy.port}", "--target-domain", "connect.test",
+                                "--gateway-id", OTHER)
+        self.gateway = self.fabric.start_gateway()
+
+    def close(self):
+        try:
+            self.fabric.close()
+        finally:
+            self.proxy.close()
+            self.origin.close()
+
+    # --- objects ---
+    def patch(self, kind, name, body, sub=""):
+        status, data = self.fabric.send("PATCH", fb.path_of(kind, name) + sub, body,
+                                        "application/merge-patch+json")
+        assert status == 200, (status, data[:500])
+
+    def connector(self, name, class_name="datum-connect"):
+        self.fabric.apply(fb.thing("Connector", name, {"connectorClassName": class_name}))
+
+    def details(self, name, node_id=ID):
+        self.patch("Connector", name, {"status": {"connectionDetails": {"type": "PublicKey", "publicKey": {
+            "id": node_id, "discoveryMode": "DNS", "addresses": [{"address": "127.0.0.1", "port": 4433}]}}}},
+            "/status")
+
+    def renew(self, name, shift=0.0, **spec):
+        until(lambda: self.fabric.send("GET", fb.path_of("Lease", name))[0] == 200, 5, f"Lease {name}")
+        self.patch("Lease", name, {"spec": {"renewTime": now(shift), **spec}})
+
+    def proxy_object(self, name, endpoint, connector=None, hostnames=None, **rule):
+        backend = {"endpoint": endpoint}
+        if connector:
+            backend["connector"] = {"name": connector}
+        spec = {"rules": [{"backends": [backend], **rule}]}
+        if hostnames:
+            spec["hostnames"] = hostnames
+        self.fabric.apply(fb.thing("HTTPProxy", name, spec))
+
+    def condition(self, kind, name, type_):
+        for c in self.fabric.get(kind, name).get("status", {}).get("conditions", []):
+            if c["type"] == type_:
+                return c["status"], c["reason"]
+        return None
+
+    def becomes(self, kind, name, type_, want, seconds=5):
+        until(lambda: self.condition(kind, name, type_) == want, seconds,
+              f"{kind} {name} {type_}={want}, last {self.condition(kind, name, type_)}")
+
+    # --- traffic ---
+    def ask(self, host, path="/echo", port=80, tls=None):
+        s = socket.create_connection(("127.0.0.1", port), timeout=10)
+        if tls:
+            s = tls.wrap_socket(s, server_hostname=host)
+        with s:
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            with s.makefile("rb") as f:
+                status = int(f.readline().split()[1])
+                headers = {}
+                while (line := f.readline().strip()):
+                    k, v = line.decode().split(":", 1)
+                    headers[k.lower()] = v.strip()
+                return status, headers, f.read(int(headers.get("content-length", 0))).decode()
+
+    def code(self, host, path="/echo"):
+        try:
+            return self.ask(host, path)[0]
+        except (OSError, IndexError):
+            return None
+
+    def serves(self, host, code, seconds=5):
+        until(lambda: self.code(host) == code, seconds, f"{host} to be answered with {code}")
+
+
+@pytest.fixture(scope="module")
+def world(binary, tmp_path_factory):
+    w = World(binary, tmp_path_factory.mktemp("connector"))
+    yield w
+    w.close()
+
+
+def test_classes_and_roles_are_there(world):
+    until(lambda: world.fabric.send("GET", fb.path_of("ConnectorClass", "datum-connect"))[0] == 200)
+    assert world.fabric.get("ConnectorClass", "iroh-quic-tunnel")["spec"]["controllerName"] == f"{DATUM}/iroh-quic-tunnel"
+    rules = world.fabric.get("ClusterRole", "spanwire-connector")["rules"]
+    assert not any("secrets" in r.get("resources", []) for r in rules)
+
+
+def test_life_of_a_connector(world):
+    """Lease, offline, online, expired, online again; and what clients see meanwhile."""
+    w = world
+    w.connector("laptop")
+    w.proxy_object("tunnel", "http://127.0.0.1:8080", "laptop", ["app.example.test"])
+    lease = until(lambda: w.fabric.send("GET", fb.path_of("Lease", "laptop"))[0] == 200
+                  and w.fabric.get("Lease", "laptop"))
+    assert lease["spec"]["leaseDurationSeconds"] == LEASE
+    assert lease["metadata"]["ownerReferences"][0]["kind"] == "Connector"
+    w.becomes("Connector", "laptop", "Accepted", ("True", "Accepted"))
+    w.becomes("Connector", "laptop", "Ready", ("False", "ConnectorNotReady"))
+    until(lambda: w.fabric.get("Connector", "laptop")["status"].get("leaseRef") == {"name": "laptop"})
+    w.becomes("HTTPProxy", "tunnel", "Programmed", ("True", "Programmed"))
+
+    w.serves("app.example.test", 503)
+    status, headers, body = w.ask("app.example.test")
+    assert (status, body) == (503, "Tunnel not online")
+    assert headers["retry-after"] == "5" and headers["x-spanwire-reason"] == "connector-offline"
+
+    # Alive, but nobody knows its key: nothing to dial.
+    w.renew("laptop")
+    w.becomes("Connector", "laptop", "Ready", ("True", "ConnectorReady"))
+    assert w.code("app.example.test") == 503
+
+    w.details("laptop")
+    w.renew("laptop")
+    w.serves("app.example.test", 200)
+    told = json.loads(w.ask("app.example.test")[2])
+    assert told["headers"]["host"] == "app.example.test"  # connectors see the public name
+    assert w.proxy.seen[-1] == ("CONNECT", "127.0.0.1:8080", ID)
+
+    # No renewal: away after the Lease's time, and no sooner.
+    began = time.monotonic()
+    w.renew("laptop")
+    w.serves("app.example.test", 503, LEASE + 5)
+    assert time.monotonic() - began >= LEASE - 0.1
+    w.becomes("Connector", "laptop", "Ready", ("False", "ConnectorNotReady"))
+
+    # Back at once.
+    took = []
+    for _ in range(3):
+        w.renew("laptop", shift=-LEASE - 1)
+        w.serves("app.example.test", 503)
+        began = time.monotonic()
+        w.renew("laptop")
+        w.serves("app.example.test", 200)
+        took.append(time.monotonic() - began)
+    assert min(took) < 0.25 * SLOW, took
+
+
+def test_https_out_of_the_box(world):
+    w = world
+    w.becomes("HTTPProxy", "tunnel", "CertificatesReady", ("True", "AllCertificatesReady"))
+    roots = w.fabric.control.data / "connect-ca" / "root.crt"
+    tls = ssl.create_default_context(cafile=str(roots))
+    w.renew("laptop", leaseDurationSeconds=60)  # put right again, but not during this request
+    w.renew("laptop")
+    canonical = w.fabric.get("HTTPProxy", "tunnel")["status"]["canonicalHostname"]
+    assert canonical.endswith(".connect.test") and canonical.count("-") == 2
+    until(lambda: w.ask(canonical, port=443, tls=tls)[0] in (200, 503))
+    assert w.ask("app.example.test", port=443, tls=tls)[0] in (200, 503)
+    assert w.fabric.get("HTTPProxy", "tunnel")["metadata"]["annotations"]["spanwire.dev/url"] == f"http://{canonical}"
+
+
+def test_bad_keys_are_not_passed_on(world):
+    w = world
+    w.connector("liar")
+    w.proxy_object("liar", "http://localhost:9", "liar", ["liar.example.test"])
+    w.details("liar", "zz" * 32)
+    w.renew("liar")
+    w.becomes("Connector", "liar", "Ready", ("False", "InvalidConnectionDetails"))
+    w.serves("liar.example.test", 503)
+    w.details("liar", OTHER)
+    w.renew("liar")
+    w.becomes("Connector", "liar", "Ready", ("True", "ConnectorReady"))
+    # While one key holds the Lease another cannot take its place.
+    w.renew("liar", holderIdentity=f"{OTHER[:10]}_1")
+    w.details("liar", ID)
+    w.becomes("Connector", "liar", "Ready", ("False", "InvalidConnectionDetails"), LEASE)
+
+
+def test_unknown_class(world):
+    w = world
+    w.connector("lost", "no-such-class")
+    w.becomes("Connector", "lost", "Accepted", ("False", "ConnectorClassNotFound"))
+    w.becomes("Connector", "lost", "Ready", ("False", "ConnectorNotReady"))
+
+
+def test_gateways_are_named_to_connectors(world):
+    w = world
+    w.connector("guarded")
+
+    def ids():
+        return w.fabric.get("Connector", "guarded")["metadata"].get("annotations", {}).get("spanwire.dev/gateway-ids")
+    until(lambda: ids() == OTHER)
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"id": ID}, "metadata": {
+        "name": "gateway-x", "namespace": "spanwire-system", "labels": {"spanwire.dev/gateway-identity": "true"}}}
+    w.fabric.apply(config)
+    until(lambda: ids() == f"{OTHER},{ID}")
+    # From another namespace nobody gets in.
+    w.fabric.apply({**config, "data": {"id": "e5" * 32}, "metadata": {
+        "name": "gateway-y", "labels": {"spanwire.dev/gateway-identity": "true"}}})
+    w.fabric.send("DELETE", fb.path_of("ConfigMap", "gateway-x", "spanwire-system"))
+    until(lambda: ids() == OTHER)
+
+
+def test_advertisements(world):
+    w = world
+
+    def advert(port):
+        return fb.thing("ConnectorAdvertisement", "ad", {"connectorRef": {"name": "shop"}, "layer4": [
+            {"name": "default", "services": [{"address": "*.shop.test", "ports": [
+                {"name": "p", "port": port, "protocol": "TCP"}]}]}]})
+    w.fabric.apply(advert(9000))
+    w.becomes("ConnectorAdvertisement", "ad", "Accepted", ("False", "ConnectorNotFound"))
+    w.connector("shop")
+    w.becomes("ConnectorAdvertisement", "ad", "Accepted", ("True", "Accepted"))
+    owners = w.fabric.get("ConnectorAdvertisement", "ad")["metadata"]["ownerReferences"]
+    assert owners[0]["kind"] == "Connector" and owners[0]["controller"]
+    w.proxy_object("shop", "http://db.shop.test:9000", "shop")
+    w.becomes("HTTPProxy", "shop", "AdvertisementMatched", ("True", "Advertised"))
+    w.fabric.apply(advert(9001))
+    w.becomes("HTTPProxy", "shop", "AdvertisementMatched", ("False", "NotAdvertised"))
+    # The advertisement goes with its Connector.
+    w.fabric.delete("Connector", "shop")
+    until(lambda: w.fabric.send("GET", fb.path_of("ConnectorAdvertisement", "ad"))[0] == 404)
+
+
+def test_strict_classes(world):
+    w = world
+    w.fabric.apply(fb.thing("ConnectorClass", "strict", {"controllerName": f"{DATUM}/datum-connect"}, metadata={
+        "name": "strict", "annotations": {"spanwire.dev/advertisement-policy": "Strict"}}))
+    w.connector("careful", "strict")
+    w.details("careful")
+    w.proxy_object("careful", "http://127.0.0.1:8080", "careful", ["careful.example.test"])
+    w.renew("careful")
+    until(lambda: w.ask("careful.example.test")[1].get("x-spanwire-reason") == "connector-not-advertised")
+    w.fabric.apply(fb.thing("ConnectorAdvertisement", "careful", {"connectorRef": {"name": "careful"}, "layer4": [
+        {"name": "d", "services": [{"address": "localhost", "ports": [{"name": "p", "port": 8080, "protocol": "TCP"}]}]}]}))
+
+    def good():
+        w.renew("careful")
+        return w.code("careful.example.test") == 200
+    until(good, 5, "the advertised endpoint to be served")
+
+
+def test_names_belong_to_the_oldest(world):
+    w = world
+    w.proxy_object("first", "http://10.1.2.3:80", hostnames=["mine.example.test"])
+    w.becomes("HTTPProxy", "first", "Programmed", ("True", "Programmed"))
+    time.sleep(1.1)  # ages have seconds
+    w.proxy_object("second", "http://10.1.2.4:80", hostnames=["mine.example.test", "yours.example.test"])
+    w.becomes("HTTPProxy", "second", "HostnamesInUse", ("True", "HostnameInUse"))
+    status = w.fabric.get("HTTPProxy", "second")["status"]
+    by_name = {h["hostname"]: {c["type"]: c["reason"] for c in h["conditions"]} for h in status["hostnameStatuses"]}
+    assert by_name["mine.example.test"]["Available"] == "InUse"
+    assert by_name["yours.example.test"]["Available"] == "Claimed"
+    assert "mine.example.test" not in status["hostnames"]
+    w.fabric.delete("HTTPProxy", "first")
+    until(lambda: w.condition("HTTPProxy", "second", "HostnamesInUse") is None)
+    w.fabric.delete("HTTPProxy", "second")
+
+
+def test_children_follow_and_go(world):
+    w = world
+    w.proxy_object("shape", f"http://127.0.0.1:{w.origin.port}", "laptop", filters=[
+        {"type": "RequestHeaderModifier", "requestHeaderModifier": {
+            "set": [{"name": "Host", "value": "inner.test"}, {"name": "x-a", "value": "1"}]}}])
+    w.becomes("HTTPProxy", "shape", "Programmed", ("True", "Programmed"))
+    rule = w.fabric.get("HTTPRoute", "shape")["spec"]["rules"][0]
+    assert rule["filters"] == [
+        {"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "x-a", "value": "1"}]}},
+        {"type": "URLRewrite", "urlRewrite": {"hostname": "inner.test"}}]
+    assert rule["backendRefs"][0]["kind"] == "EndpointSlice"
+    host = w.fabric.get("HTTPProxy", "shape")["status"]["canonicalHostname"]
+
+    def seen():
+        w.renew("laptop")
+        status, _, body = w.ask(host)
+        return status == 200 and json.loads(body)["headers"]
+    headers = until(seen)
+    assert headers["host"] == "inner.test" and headers["x-a"] == "1"
+    # Filters go, the backend is another kind of place: everything follows.
+    w.proxy_object("shape", "http://10.9.8.7:81")
+    until(lambda: "filters" not in w.fabric.get("HTTPRoute", "shape")["spec"]["rules"][0])
+    until(lambda: w.fabric.send("GET", fb.path_of("EndpointSlice", "shape-0-0"))[0] == 200
+          and w.fabric.get("EndpointSlice", "shape-0-0")["addressType"] == "IPv4")
+    w.fabric.delete("HTTPProxy", "shape")
+    for kind, name in (("Gateway", "shape"), ("HTTPRoute", "shape"), ("EndpointSlice", "shape-0-0")):
+        until(lambda: w.fabric.send("GET", fb.path_of(kind, name))[0] == 404, 5, f"{kind} to go")
+
+
+def test_nobody_elses_objects_are_taken(world):
+    w = world
+    w.fabric.gateway_object("taken", [("http", "HTTP", 8099)])
+    w.proxy_object("taken", "http://10.1.2.3:80")
+    w.becomes("HTTPProxy", "taken", "Programmed", ("False", "Conflict"))
+    assert w.fabric.get("Gateway", "taken")["spec"]["listeners"][0]["port"] == 8099
+    w.fabric.delete("HTTPProxy", "taken")
+    w.fabric.delete("Gateway", "taken")
+
+
+@pytest.mark.parametrize("endpoint,connector,what", [
+    ("http://127.0.0.1:80", None, "loopback"),
+    ("http://0.0.0.0:80", "laptop", "unspecified"),
+    ("http://169.254.169.254", None, "link-local"),
+    ("http://[fe80::1]:80", "laptop", "link-local"),
+    ("http://bare:80", "laptop", "fully qualified"),
+    ("https://10.0.0.1", None, "tls.hostname"),
+])
+def test_invalid_endpoints_are_explained(world, endpoint, connector, what):
+    w = world
+    w.proxy_object("wrong", endpoint, connector)
+    try:
+        w.becomes("HTTPProxy", "wrong", "Accepted", ("False", "Invalid"))
+        said = [c["message"] for c in w.fabric.get("HTTPProxy", "wrong")["status"]["conditions"]
+                if c["type"] == "Accepted"][0]
+        assert what in said and said.startswith("spec.rules[0].backends[0].")
+    finally:
+        w.fabric.delete("HTTPProxy", "wrong")
+
+
+def test_routes_to_connectors(world):
+    """A Connector as the backend of a route: the port's advertised address, or the device itself."""
+    w = world
+    port, tcp = gw.free_port(), gw.free_port()
+    w.fabric.gateway_object("direct", [("http", "HTTP", port), ("tcp", "TCP", tcp)])
+    ref = {"group": DATUM, "kind": "Connector", "name": "laptop", "port": 8181}
+    w.fabric.apply(fb.route("direct", "direct", [fb.prefix("/", ref)], section="http"),
+                   fb.route("direct-tcp", "direct", [{"backendRefs": [{**ref, "port": 5432}]}], kind="TCPRoute",
+                            section="tcp"))
+
+    def good(p):
+        w.renew("laptop")
+        try:
+            return w.ask("any.test", port=p)[0] == 200
+        except (OSError, IndexError):
+            return False
+    until(lambda: good(port))
+    assert w.proxy.seen[-1] == ("CONNECT", "127.0.0.1:8181", ID)
+    until(lambda: good(tcp))
+    assert w.proxy.seen[-1] == ("CONNECT", "127.0.0.1:5432", ID)
+    w.fabric.apply(fb.thing("ConnectorAdvertisement", "db", {"connectorRef": {"name": "laptop"}, "layer4": [
+        {"name": "d", "services": [{"address": "db.lan.test", "ports": [{"name": "p", "port": 5432, "protocol": "TCP"}]}]}]}))
+
+    def moved():
+        return good(tcp) and w.proxy.seen[-1][1] == "db.lan.test:5432"
+    until(moved)
+    w.fabric.delete("ConnectorAdvertisement", "db")
+
+
+def test_ipv6_targets_have_brackets(world):
+    w = world
+    w.proxy_object("six", "http://[::1]:8080", "laptop")
+    host = until(lambda: w.fabric.get("HTTPProxy", "six").get("status", {}).get("canonicalHostname"))
+
+    def good():
+        w.renew("laptop")
+        return w.code(host) == 200
+    until(good)
+    assert w.proxy.seen[-1] == ("CONNECT", "[::1]:8080", ID)
+    w.fabric.delete("HTTPProxy", "six")
+
+
+def test_restart(world):
+    """A control plane that comes back finds things as they are, and a silent connector gone."""
+    w = world
+    before = w.fabric.get("HTTPProxy", "tunnel")
+    secret = [s for s in json.loads(w.fabric.send("GET", fb.path_of("Secret"))[1])["items"]
+              if s["metadata"]["labels"].get("spanwire.dev/httpproxy") == "tunnel"]
+    w.renew("laptop")
+    w.fabric.control.restart()
+    w.fabric._c = None
+    w.serves("app.example.test", 503, LEASE + 5)
+    w.renew("laptop")
+    w.serves("app.example.test", 200)
+    after = w.fabric.get("HTTPProxy", "tunnel")
+    assert after["status"]["canonicalHostname"] == before["status"]["canonicalHostname"]
+    names = {s["metadata"]["name"]: s["data"]["tls.crt"] for s in secret}
+    again = {s["metadata"]["name"]: s["data"]["tls.crt"]
+             for s in json.loads(w.fabric.send("GET", fb.path_of("Secret"))[1])["items"]
+             if s["metadata"]["labels"].get("spanwire.dev/httpproxy") == "tunnel"}
+    assert names == again and len(names) == 2
+    assert all(b"BEGIN CERTIFICATE" in base64.b64decode(c) for c in names.values())

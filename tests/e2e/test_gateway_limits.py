@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the control plane sets for every listener, limits of the data plane, and ports that are bound elsewhere."""
+import http.client
+import pathlib
+import socket
+import ssl
+import subprocess
+import threading
+import time
+
+import pytest
+from harness import fabric as fb
+from harness import gateway as gw
+from harness.wait import SLOW, until
+
+CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
+INFO = """
+import http2 from 'node:http2';
+const server = http2.createServer();
+server.on('stream', (s, h) => {
+  if (h[':path'].startsWith('/hints')) s.additionalHeaders({ ':status': 103, link: '</a.css>; rel=preload' });
+  s.respond({ ':status': 200 });
+  s.end('done');
+});
+server.listen(0, '127.0.0.1', () => console.log(server.address().port));
+process.stdin.on('end', () => process.exit(0)).resume();
+"""
+
+
+class World:
+    def __init__(self, binary, tmp):
+        self.fabric = f = fb.Fabric(binary, tmp, "--gateway-port-offset", "8000")
+        self.origin = gw.Origin()
+        self.info = subprocess.Popen(["node", "--input-type=module", "-e", INFO], stdin=subprocess.PIPE,
+                                     stdout=subprocess.PIPE, text=True)
+        f.service("web", [self.origin.port])
+        f.service("info", [int(self.info.stdout.readline())], app="kubernetes.io/h2c")
+        f.gateway_object("edge", [("http", "HTTP", 80), ("other", "HTTP", 9090)])
+
+        def away(at, **redirect):
+            return {"matches": [{"path": {"type": "PathPrefix", "value": at}}],
+                    "filters": [{"type": "RequestRedirect", "requestRedirect": redirect}]}
+        f.apply(fb.route("all", "edge", [
+            away("/host", hostname="new.test"), away("/scheme", scheme="https"), away("/port", port=8443),
+            away("/path", path={"type": "ReplaceFullPath", "replaceFullPath": "/there"}),
+            fb.prefix("/info", fb.to("info")), fb.prefix("/hints", fb.to("info")), fb.prefix("/", fb.to("web"))]))
+        self.gateway = f.start_gateway()
+        f.programmed("edge")
+        until(lambda: self.ask("/echo")[0] == 200, 15, "the routes")
+
+    def ask(self, path, port=8080, method="GET", **headers):
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=15)
+        c.request(method, path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+        r = c.getresponse()
+        r.read()
+        c.close()
+        return r.status, r.headers
+
+    def close(self):
+        try:
+            self.fabric.close()
+        finally:
+            self.origin.close()
+            self.info.stdin.close()
+            self.info.wait(10)
+
+
+@pytest.fixture(scope="module", name="w")
+def _w(binary, tmp_path_factory):
+    world = World(binary, tmp_path_factory.mktemp("limits"))
+    yield world
+    world.close()
+
+
+@pytest.mark.parametrize("path,port,host,location", [
+    # Port 80 is bound on 8080: clients that were mapped there never hear of it.
+    ("/host/x", 8080, "a.test", "http://new.test/host/x"),
+    ("/scheme/x", 8080, "a.test", "https://a.test/scheme/x"),
+    ("/port/x", 8080, "a.test", "http://a.test:8443/port/x"),
+    ("/path/x", 8080, "a.test", "http://a.test/there"),
+    # Who names the port it is bound on keeps it where nothing else is said, and loses it with the scheme.
+    ("/host/x", 8080, "a.test:8080", "http://new.test/host/x"),
+    ("/scheme/x", 8080, "a.test:8080", "https://a.test/scheme/x"),
+    ("/path/x", 8080, "a.test:8080", "http://a.test:8080/there"),
+    # A port of its own is shown.
+    ("/host/x", 9090, "a.test:9090", "http://new.test:9090/host/x"),
+    ("/scheme/x", 9090, "a.test:9090", "https://a.test/scheme/x"),
+    ("/path/x", 9090, "a.test:9090", "http://a.test:9090/there"),
+])
+def test_redirects_speak_of_the_listeners_port(w, path, port, host, location):
+    status, headers = w.ask(path, port, Host=host)
+    assert (status, headers["location"]) == (302, location)
+
+
+def test_a_slow_head_is_given_ten_seconds(w):
+    with socket.create_connection(("127.0.0.1", 8080), 30) as s:
+        start = time.monotonic()
+        s.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n")
+        try:
+            for _ in range(40):
+                s.sendall(b"X-A: b\r\n")
+                s.settimeout(0.5)
+                try:
+                    got = s.recv(4096)
+                    break
+                except TimeoutError:
+                    continue
+            else:
+                got = None
+        except OSError:
+            got = b""
+    took = time.monotonic() - start
+    assert got is not None and 8 < took < 14 * SLOW, (got, took)
+    assert not got or got.startswith(b"HTTP/1.1 408"), got
+
+
+def test_methods_have_an_end(w):
+    assert w.ask("/echo", method="M" * 32)[0] == 200
+    assert w.ask("/echo", method="M" * 33)[0] == 501
+    assert w.gateway.metrics().sum("spanwire_gateway_local_replies_total", reason="method_too_long") >= 1
+
+
+def test_interim_answers_of_http2_upstreams_pass(w):
+    def raw(path):
+        with socket.create_connection(("127.0.0.1", 8080), 10) as s:
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+            got = b""
+            while (piece := s.recv(65536)):
+                got += piece
+            return got
+    got = raw("/hints")
+    first, rest = got.split(b"\r\n\r\n", 1)
+    assert first.startswith(b"HTTP/1.1 103") and b"</a.css>; rel=preload" in first, got
+    assert rest.startswith(b"HTTP/1.1 200") and b"done" in rest
+    assert raw("/info").startswith(b"HTTP/1.1 200")
+    done = subprocess.run(["curl", "-sS", "--http2-prior-knowledge", "-D-", "http://127.0.0.1:8080/hints"],
+                          capture_output=True, text=True, timeout=15, check=False)
+    assert "HTTP/2 103" in done.stdout and done.stdout.rstrip().endswith("done"), done
+
+
+@pytest.mark.parametrize("most,version", [("TLSv1_2", "TLSv1.2"), ("TLSv1_3", "TLSv1.3"), ("TLS_AUTO", "TLSv1.3")])
+def test_newest_tls_version_toward_upstreams(binary, tmp_path, most, version):
+    cert, key = gw.make_cert(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    seen = []
+
+    def serve(sock):
+        while True:
+            try:
+                c, _ = sock.accept()
+                with context.wrap_socket(c, server_side=True) as s:
+                    seen.append(s.version())
+                    s.recv(65536)
+                    s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            except ssl.SSLError:
+                continue
+            except OSError:
+                return
+    server = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=serve, args=(server,), daemon=True).start()
+    port = gw.free_port()
+    up = {"transport_socket": {"name": "tls", "typed_config": {
+        "@type": gw.UPSTREAM_TLS, "sni": "localhost", "common_tls_context": {
+            "tls_params": {"tls_maximum_protocol_version": most},
+            "validation_context": {"trusted_ca": {"filename": cert}}}}}}
+    g = gw.Gateway(binary, tmp_path, [
+        gw.listener("l", port, [{"filters": [gw.hcm([{"match": {"prefix": "/"}, "route": {"cluster": "up"}}])]}]),
+        gw.cluster("up", [server.getsockname()[1]], **up)])
+    try:
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        c.request("GET", "/")
+        assert c.getresponse().status == 200
+        assert seen == [version]
+    finally:
+        g.stop()
+        server.close()
+
+
+def test_help_is_in_whole_lines(binary):
+    """The table of options has no line ends of its own: they are the help's to set."""
+    done = subprocess.run([binary, "gateway", "--help"], capture_output=True, text=True, timeout=10, check=False)
+    lines = done.stdout.splitlines()
+    assert all(len(line) <= 100 for line in lines), [line for line in lines if len(line) > 100]
+    at = next(i for i, line in enumerate(lines) if "--xds-ca" in line)
+    text = " ".join(line.strip() for line in lines[at:at + 5])
+    assert "the connection is plain HTTP/2, which is allowed" in text, text

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices behind NAT, exposed through an edge machine: the whole of issue 'connector', end to end."""
+import concurrent.futures
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness.control import find_kubectl
+from harness.town import (EDGE, HOMES, HTTP, HTTPS, Device, Edge, Site, Town, blocks, digest)
+from harness.wait import SANITIZED, SLOW, until
+
+MIB = 64 if SANITIZED else 1024
+CONCURRENT = 100 if SANITIZED else 500
+LEASE = 4
+
+
+@pytest.fixture(scope="module")
+def town(topology):
+    del topology  # the namespaces are made below its private /run
+    t = Town()
+    yield t
+    t.delete()
+
+
+@pytest.fixture(scope="module")
+def edge(town, binary, tmp_path_factory):
+    e = Edge(binary, town["edge"], tmp_path_factory.mktemp("edge"))
+    yield e
+    e.stop()
+
+
+@pytest.fixture
+def device(town, edge, binary, tmp_path):
+    """Makes devices with a web server each; ends them all."""
+    made = []
+
+    def make(name, home="home1", hostname=None, site=None, *flags):
+        site = site or Site(town[home], name)
+        d = Device(binary, town[home], tmp_path, edge, name, site.port,
+                   hostname or f"{name}.town.example", *flags)
+        d.site = site
+        made.append(d)
+        return d
+
+    yield make
+    for d in made:
+        d.site.close()
+        if d.alive:
+            d.stop()
+
+
+def curl(town, edge, hostname, path="/", *flags, tls=False, timeout=20):
+    """(status, body) as a visitor sees it."""
+    port = HTTPS if tls else HTTP
+    url = f"{'https' if tls else 'http'}://{hostname}:{port}{path}"
+    with town["visitor"].entered():
+        done = subprocess.run(
+            ["curl", "-sS", "-m", str(timeout * SLOW), "--resolve", f"{hostname}:{port}:{EDGE}",
+             "--cacert", str(edge.data / "pki/root.crt"), "-w", "\n%{http_code}", *flags, url],
+            capture_output=True, check=False)
+    body, _, status = done.stdout.rpartition(b"\n")
+    return int(status or 0), body
+
+
+def served(town, edge, d, tls=False, seconds=20):
+    def ok():
+        assert d.alive, f"expose ended:\n{d.log()[-3000:]}"
+        status, body = curl(town, edge, d.hostname, "/hello", tls=tls, timeout=5)
+        return status == 200 and body.startswith(d.name.encode())
+    until(ok, seconds, f"{d.hostname} to be served; log:\n{d.log()[-1500:]}", interval=0.05)
+
+
+def kubectl(edge, *argv, **kw):
+    kubectl_path = find_kubectl()
+    if not kubectl_path:
+        pytest.skip("no kubectl here")
+    return subprocess.run([kubectl_path, "--kubeconfig", str(edge.kubeconfig), *argv],
+                          capture_output=True, text=True, check=False, timeout=30, **kw)
+
+
+def test_a_device_behind_nat_is_served_over_tls(town, edge, device):
+    d = device("alpha")
+    served(town, edge, d)
+    served(town, edge, d, tls=True)
+    status, body = curl(town, edge, d.hostname, "/x?y=1", tls=True)
+    assert (status, body) == (200, f"alpha /x?y=1 {d.hostname}:{HTTPS}\n".encode()) or \
+        body == f"alpha /x?y=1 {d.hostname}\n".encode(), body
+    status, _ = curl(town, edge, d.hostname, "/h2", "--http2", tls=True)
+    assert status == 200
+    # The terminal shows the requests as they come.
+    until(lambda: re.search(r"GET\s+/x\?y=1\s+200", d.log()), 5, d.log()[-2000:])
+
+
+def test_big_bodies_arrive_whole(town, edge, device):
+    d = device("bulk")
+    served(town, edge, d, tls=True)
+    with town["visitor"].entered():
+        got = subprocess.run(
+            f"curl -sS -m {300 * SLOW} --resolve {d.hostname}:{HTTPS}:{EDGE} --cacert "
+            f"{edge.data}/pki/root.crt https://{d.hostname}:{HTTPS}/big/{MIB} | sha256sum",
+            shell=True, capture_output=True, text=True, check=True).stdout.split()[0]
+    assert got == digest(MIB)
+
+
+def test_uploads_arrive_whole(town, edge, device, tmp_path):
+    d = device("upload")
+    served(town, edge, d, tls=True)
+    n = 16 if SANITIZED else 128
+    with open(tmp_path / "up", "wb") as f:
+        for block in blocks(n):
+            f.write(block)
+    status, body = curl(town, edge, d.hostname, "/sum", "--data-binary", f"@{tmp_path}/up",
+                        "-H", "Expect:", tls=True, timeout=120)
+    assert status == 200
+    assert body.decode() == digest(n)
+
+
+def test_many_requests_at_once(town, edge, device):
+    d = device("many")
+    served(town, edge, d)
+
+    def one(i):
+        return curl(town, edge, d.hostname, f"/n/{i}", timeout=60)
+
+    with concurrent.futures.ThreadPoolExecutor(CONCURRENT) as pool:
+        answers = list(pool.map(one, range(CONCURRENT)))
+    bad = [(i, a) for i, a in enumerate(answers)
+           if a[0] != 200 or not a[1].startswith(f"many /n/{i} ".encode())]
+    assert not bad, (len(bad), bad[:5])
+
+
+def test_two_devices_never_crossed(town, edge, device):
+    one, two = device("one", "home1"), device("two", "home2")
+    served(town, edge, one)
+    served(town, edge, two)
+    for i in range(50):
+        d = (one, two)[i % 2]
+        status, body = curl(town, edge, d.hostname, f"/{i}")
+        assert (status, body.split()[0]) == (200, d.name.encode()), (status, body)
+    assert all(f"{two.hostname}" not in str(h) for _, h in one.site.seen)
+
+
+def test_the_address_changes_during_a_transfer(town, edge, device):
+    d = device("mover")
+    served(town, edge, d)
+    try:
+        with town["visitor"].entered():
+            job = subprocess.Popen(
+                f"curl -sS --limit-rate 40M -m {120 * SLOW} --resolve {d.hostname}:{HTTP}:{EDGE} "
+                f"http://{d.hostname}:{HTTP}/big/256 | sha256sum", shell=True,
+                stdout=subprocess.PIPE, text=True)
+        time.sleep(2)
+        town.move("home1", "192.168.7.77")
+        out, _ = job.communicate(timeout=120 * SLOW)
+        assert out.split()[0] == digest(256)
+        served(town, edge, d)
+    finally:
+        town.move("home1", HOMES["home1"])
+
+
+def test_the_relay_is_killed_and_comes_back(town, edge, device):
+    d = device("relayed")
+    served(town, edge, d)
+    os.kill(edge.role_pid("relay"), signal.SIGKILL)
+    until(lambda: "relay was ended by signal 9" in edge.log(), 5, "the supervisor to notice")
+    served(town, edge, d, seconds=30)
+
+
+def test_a_dead_device_gives_a_page_and_comes_back(town, edge, binary, tmp_path):
+    site = Site(town["home1"], "mortal")
+    d = Device(binary, town["home1"], tmp_path, edge, "mortal", site.port, "mortal.town.example")
+    try:
+        served(town, edge, d)
+        d.kill()
+        born = time.monotonic()
+
+        def page():
+            status, body = curl(town, edge, d.hostname, timeout=15)
+            assert status in (200, 502, 503, 504), (status, body)
+            return status == 503 and b"Tunnel not online" in body
+        until(page, 45, "the page of a dead device", interval=0.2)
+        assert time.monotonic() - born < 40 * SLOW
+        d = Device(binary, town["home1"], tmp_path, edge, "mortal", site.port, "mortal.town.example")
+        served(town, edge, d, seconds=10)
+    finally:
+        site.close()
+        if d.alive:
+            d.stop()
+
+
+def test_a_destination_not_advertised_is_refused(town, edge, device):
+    d = device("strict")
+    served(town, edge, d)
+    other = Site(town["home1"], "secret")
+    try:
+        done = kubectl(edge, "get", "httpproxy", "strict", "-o", "json")
+        proxy = json.loads(done.stdout)
+        for rule in proxy["spec"]["rules"]:
+            for backend in rule.get("backends", []):
+                backend["endpoint"] = f"http://127.0.0.1:{other.port}"
+        done = kubectl(edge, "replace", "-f", "-", input=json.dumps(proxy))
+        assert done.returncode == 0, done.stderr
+
+        def refused():
+            status, body = curl(town, edge, d.hostname, "/peek")
+            assert b"secret" not in body, body
+            return status in (403, 502, 503)
+        until(refused, 10, "the refusal")
+        assert not other.seen
+        until(lambda: re.search(rf"127\.0\.0\.1:{other.port}", d.log()), 5, d.log()[-2000:])
+        until(lambda: re.search(r"403", edge.role_log("sidecar")), 5, "the sidecar's line")
+    finally:
+        other.close()
+
+
+def test_the_lease_on_a_hostname_survives_ctrl_c(town, edge, device):
+    d = device("stays")
+    served(town, edge, d)
+    d.stop()
+    assert kubectl(edge, "get", "httpproxy", "stays").returncode == 0
+    again = device("stays", "home1", None, d.site)
+    served(town, edge, again)
+
+
+def test_rm_takes_everything_away(town, edge, device):
+    d = device("brief", "home1", None, None, "--rm")
+    served(town, edge, d)
+    d.stop()
+    done = kubectl(edge, "get", "httpproxy,connectoradvertisement", "-o", "name")
+    assert "brief" not in done.stdout, done.stdout
+
+

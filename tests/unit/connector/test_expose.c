@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "connector/expose_objects.h"
+#include "connector/expose_view.h"
+
+static struct sw_json *parse(struct sw_arena *a, const char *text)
+{
+    struct sw_json *v;
+    struct sw_err err = {0};
+
+    if (sw_json_parse(a, sw_slice_str(text), NULL, &v, &err) != SW_OK)
+        fail_msg("%s: %s", err.msg, text);
+    return v;
+}
+
+static void test_targets(void **state)
+{
+    static const struct {
+        const char *in;
+        const char *url; /* NULL: refused */
+        const char *host;
+        unsigned port;
+    } rows[] = {
+        {"3000", "http://127.0.0.1:3000", "127.0.0.1", 3000},
+        {"localhost:8080", "http://localhost:8080", "localhost", 8080},
+        {"[::1]:8080", "http://[::1]:8080", "::1", 8080},
+        {"http://nas.lan", "http://nas.lan:80", "nas.lan", 80},
+        {"http://nas.lan/", "http://nas.lan:80", "nas.lan", 80},
+        {"https://nas.lan", "https://nas.lan:443", "nas.lan", 443},
+        {"https://[fd00::1]:8443", "https://[fd00::1]:8443", "fd00::1", 8443},
+        {"http://[::1]", "http://[::1]:80", "::1", 80},
+        {"0", NULL, NULL, 0},
+        {"65536", NULL, NULL, 0},
+        {"", NULL, NULL, 0},
+        {"nas", NULL, NULL, 0},
+        {"http://nas/path", NULL, NULL, 0},
+        {"http://u@nas", NULL, NULL, 0},
+        {"ftp://nas:21", NULL, NULL, 0},
+        {"http://", NULL, NULL, 0},
+        {"http://nas:0", NULL, NULL, 0},
+        {"http://nas?x", NULL, NULL, 0},
+    };
+    SW_ARENA_AUTO a = {0};
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(rows); i++) {
+        struct sw_target t = {0};
+        int rc = sw_target_parse(&a, sw_slice_str(rows[i].in), &t, NULL);
+
+        if ((rc == SW_OK) != (rows[i].url != NULL))
+            fail_msg("'%s'", rows[i].in);
+        if (rc != SW_OK)
+            continue;
+        assert_string_equal(t.url, rows[i].url);
+        assert_true(sw_slice_eq_str(t.host, rows[i].host));
+        assert_int_equal(t.port, rows[i].port);
+    }
+    assert_string_equal(sw_target_name(&a, SW_SLICE_LIT("My_Laptop.lan"), 3000), "my-laptop-3000");
+    assert_string_equal(sw_target_name(&a, SW_SLICE_LIT("---"), 1), "device-1");
+    assert_true(sw_label_valid(sw_slice_str(sw_target_name(
+        &a, SW_SLICE_LIT("x123456789012345678901234567890123456789012345678901234567890"),
+        65535))));
+    assert_false(sw_label_valid(SW_SLICE_LIT("A")));
+    assert_false(sw_label_valid(SW_SLICE_LIT("a.b")));
+    assert_false(sw_label_valid(SW_SLICE_LIT("-a")));
+}
+
+static void test_objects(void **state)
+{
+    static const char proxy[] =
+        "{\"apiVersion\":\"networking.datumapis.com/v1alpha\",\"kind\":\"HTTPProxy\",\"metadata\":{"
+        "\"namespace\":\"default\",\"name\":\"web\",\"annotations\":{\"app.kubernetes.io/name\":"
+        "\"My app\"}},\"spec\":{\"hostnames\":[\"a.example\"],\"rules\":[{\"matches\":[{\"path\":{"
+        "\"type\":\"PathPrefix\",\"value\":\"/\"},\"headers\":[{\"type\":\"Exact\",\"name\":"
+        "\"x-forwarded-proto\",\"value\":\"http\"}]}],\"filters\":[{\"type\":\"RequestRedirect\","
+        "\"requestRedirect\":{\"scheme\":\"https\",\"statusCode\":301}}]},{\"matches\":[{\"path\":{"
+        "\"type\":\"PathPrefix\",\"value\":\"/\"}}],\"backends\":[{\"endpoint\":"
+        "\"http://127.0.0.1:3000\",\"connector\":{\"name\":\"dev\"}}]}]}}";
+    static const char advert[] =
+        "{\"apiVersion\":\"networking.datumapis.com/v1alpha1\",\"kind\":\"ConnectorAdvertisement\","
+        "\"metadata\":{\"namespace\":\"default\",\"name\":\"web\"},\"spec\":{\"connectorRef\":{"
+        "\"name\":\"dev\"},\"layer4\":[{\"name\":\"default\",\"services\":[{\"address\":"
+        "\"127.0.0.1\",\"ports\":[{\"name\":\"tcp-3000\",\"port\":3000,\"protocol\":\"TCP\"}]}]}]}"
+        "}";
+    SW_ARENA_AUTO a = {0};
+    struct sw_expose_spec s = {.ns = SW_SLICE_LIT("default"),
+                               .name = SW_SLICE_LIT("web"),
+                               .label = SW_SLICE_LIT("My app"),
+                               .connector = SW_SLICE_LIT("dev"),
+                               .hostnames = parse(&a, "[\"a.example\"]"),
+                               .redirect = true};
+    struct sw_json *o;
+
+    (void)state;
+    assert_int_equal(sw_target_parse(&a, SW_SLICE_LIT("3000"), &s.target, NULL), SW_OK);
+    o = sw_expose_proxy(&a, &s);
+    assert_string_equal(sw_json_text(&a, o, NULL).p, proxy);
+    assert_true(sw_slice_eq_str(sw_expose_connector_of(o), "dev"));
+    assert_string_equal(sw_json_text(&a, sw_expose_advertisement(&a, &s), NULL).p, advert);
+    s.redirect = false;
+    assert_int_equal(sw_target_parse(&a, SW_SLICE_LIT("https://127.0.0.1:8443"), &s.target, NULL),
+                     SW_OK);
+    o = sw_expose_proxy(&a, &s);
+    assert_true(sw_json_str_eq(
+        sw_json_walk(
+            sw_json_at(
+                sw_json_find(sw_json_at(sw_json_walk(o, "spec", "rules", NULL), 0), "backends"), 0),
+            "tls", "hostname", NULL),
+        "localhost"));
+}
+
+#define C(type, status, reason)                                                                    \
+    "{\"type\":\"" type "\",\"status\":\"" status "\",\"reason\":\"" reason                        \
+    "\",\"message\":\"m " type "\",\"observedGeneration\":2}"
+
+static void test_readiness(void **state)
+{
+    static const char ready[] = "{\"status\":{\"conditions\":[" C("Ready", "True", "R") "]}}";
+    SW_ARENA_AUTO a = {0};
+    struct sw_expose_state s;
+    const struct sw_json *ok = parse(
+        &a, "{\"metadata\":{\"generation\":2},\"status\":{\"conditions\":[" C(
+                "Accepted", "True", "A") "," C("Programmed", "True",
+                                               "P") "," C("CertificatesReady", "False", "P") "]}}");
+    const struct sw_json *old =
+        parse(&a, "{\"metadata\":{\"generation\":3},\"status\":{\"conditions\":[" C(
+                      "Accepted", "True", "A") "," C("Programmed", "True", "P") "]}}");
+    const struct sw_json *bad =
+        parse(&a, "{\"status\":{\"conditions\":[" C("Accepted", "False", "Invalid") "]}}");
+    const struct sw_json *deferred =
+        parse(&a, "{\"status\":{\"conditions\":[" C("Ready", "True", "R") "," C(
+                      "IrohDNSPublished", "False", "DeferredToOwner") "]}}");
+
+    (void)state;
+    sw_expose_judge(ok, parse(&a, ready), false, &s);
+    assert_true(s.ready);
+    assert_int_equal(s.failed.n, 0);
+    sw_expose_judge(ok, parse(&a, ready), true, &s); /* HTTPS is wanted */
+    assert_false(s.ready);
+    assert_true(sw_slice_eq_str(s.waiting, "m CertificatesReady"));
+    sw_expose_judge(ok, NULL, false, &s);
+    assert_false(s.ready);
+    assert_true(s.done[SW_EXPOSE_PROXY_ACCEPTED]);
+    assert_false(s.done[SW_EXPOSE_CONNECTOR_READY]);
+    sw_expose_judge(old, parse(&a, ready), false, &s);
+    assert_false(s.ready);
+    sw_expose_judge(bad, NULL, false, &s);
+    assert_true(sw_slice_eq_str(s.failed, "m Accepted"));
+    sw_expose_judge(ok, deferred, false, &s);
+    assert_true(sw_slice_eq_str(s.failed, "m IrohDNSPublished"));
+}
+
+static void test_urls(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct sw_json *named =
+        parse(&a, "{\"metadata\":{\"annotations\":{\"spanwire.dev/url\":\"http://c.example:8080\"}}"
+                  ",\"spec\":{\"hostnames\":[\"a.example\"]},\"status\":{\"canonicalHostname\":"
+                  "\"c.example\"}}");
+    const struct sw_json *plain = parse(&a, "{\"status\":{\"canonicalHostname\":\"c.example\"}}");
+
+    (void)state;
+    assert_string_equal(sw_expose_url(&a, named, false), "http://a.example:8080/");
+    assert_string_equal(sw_expose_url(&a, named, true), "https://a.example:8443/");
+    assert_string_equal(sw_expose_url(&a, plain, false), "http://c.example/");
+    assert_string_equal(sw_expose_url(&a, plain, true), "https://c.example/");
+    assert_null(sw_expose_url(&a, parse(&a, "{}"), false));
+}
+
+/* Every line of the machine's form is an object with its event. */
+static void test_events_are_json_lines(void **state)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    struct sw_expose_view v = {.out = f, .json = true, .id = SW_SLICE_LIT("web")};
+    struct sw_request r = {.kind = "http", .status = 200, .path = "/\"x\"", .method = "GET"};
+    struct sw_expose_state s = {.done = {true, true, true}};
+    SW_ARENA_AUTO a = {0};
+    struct sw_slice rest;
+    size_t lines = 0;
+
+    (void)state;
+    sw_view_begin(&v, "t", "p");
+    sw_view_objects(&v, true, "t", NULL);
+    sw_view_progress(&v, &s);
+    sw_view_progress(&v, &s);
+    sw_view_ready(&v, parse(&a, "{}"), "http://x/", "t", "id", 1500000000);
+    sw_view_request(&v, &r);
+    sw_view_api(&v, false, 401, SW_SLICE_LIT("gone"));
+    sw_view_failure(&v, "tunnel_terminal_failure", SW_SLICE_LIT("m"));
+    sw_view_removed(&v, SW_SLICE_LIT("dev"));
+    sw_view_stopped(&v, "http://x/");
+    (void)fclose(f);
+    rest = sw_slice(text, n);
+    while (rest.n) {
+        struct sw_slice line = sw_slice_cut(&rest, '\n');
+        struct sw_json *o;
+
+        assert_int_equal(sw_json_parse(&a, line, NULL, &o, NULL), SW_OK);
+        assert_true(sw_json_is(sw_json_find(o, "event"), SW_JSON_STRING));
+        assert_true(sw_json_str_eq(sw_json_find(o, "id"), "web"));
+        lines++;
+    }
+    assert_int_equal(lines, 9);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_readiness),
+        cmocka_unit_test(test_urls),
+        cmocka_unit_test(test_events_are_json_lines),
+    };
+
+    return cmocka_run_group_tests_name("connector_expose", tests, NULL, NULL);
+}
