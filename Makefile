@@ -38,9 +38,11 @@ setup-test:
 setup-bench:
 	@tools/setup build bench
 
-run: all ## the demonstration: two workloads, one request allowed, one denied
+run: all ## everything on this machine, with a small web app exposed through it
+	build/spanwire up --demo
+
+run-node: all ## the node's tour: two workloads, one request allowed, one denied
 	tools/demo build/spanwire
-run-node: run
 
 test: setup-test build/build.ninja ## build, then every check, unit, fuzz-corpus and end-to-end test
 	$(PYTHON) tools/run-tests --build build

@@ -209,6 +209,7 @@ static void add_sidecar(struct up *u)
     give(r, "--admin-addr", local_text(u, PORT_SIDECAR_ADMIN));
     give(r, "--stats-addr", local_text(u, PORT_SIDECAR_STATS));
     give(r, "--ready-addr", local_text(u, PORT_SIDECAR_READY));
+    give(r, "--drain-time", "2s");
     give(r, "--log-level", u->set->log_level);
 }
 

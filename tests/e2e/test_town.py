@@ -61,7 +61,7 @@ def curl(town, edge, hostname, path="/", *flags, tls=False, timeout=20):
     with town["visitor"].entered():
         done = subprocess.run(
             ["curl", "-sS", "-m", str(timeout * SLOW), "--resolve", f"{hostname}:{port}:{EDGE}",
-             "--cacert", str(edge.data / "pki/root.crt"), "-w", "\n%{http_code}", *flags, url],
+             "--cacert", str(edge.data / "connect-ca/root.crt"), "-w", "\n%{http_code}", *flags, url],
             capture_output=True, check=False)
     body, _, status = done.stdout.rpartition(b"\n")
     return int(status or 0), body
@@ -79,8 +79,9 @@ def kubectl(edge, *argv, **kw):
     kubectl_path = find_kubectl()
     if not kubectl_path:
         pytest.skip("no kubectl here")
-    return subprocess.run([kubectl_path, "--kubeconfig", str(edge.kubeconfig), *argv],
-                          capture_output=True, text=True, check=False, timeout=30, **kw)
+    with edge.ns.entered():
+        return subprocess.run([kubectl_path, "--kubeconfig", str(edge.kubeconfig), *argv],
+                              capture_output=True, text=True, check=False, timeout=30, **kw)
 
 
 def test_a_device_behind_nat_is_served_over_tls(town, edge, device):
@@ -102,7 +103,7 @@ def test_big_bodies_arrive_whole(town, edge, device):
     with town["visitor"].entered():
         got = subprocess.run(
             f"curl -sS -m {300 * SLOW} --resolve {d.hostname}:{HTTPS}:{EDGE} --cacert "
-            f"{edge.data}/pki/root.crt https://{d.hostname}:{HTTPS}/big/{MIB} | sha256sum",
+            f"{edge.data}/connect-ca/root.crt https://{d.hostname}:{HTTPS}/big/{MIB} | sha256sum",
             shell=True, capture_output=True, text=True, check=True).stdout.split()[0]
     assert got == digest(MIB)
 
@@ -180,7 +181,7 @@ def test_a_dead_device_gives_a_page_and_comes_back(town, edge, binary, tmp_path)
         born = time.monotonic()
 
         def page():
-            status, body = curl(town, edge, d.hostname, timeout=15)
+            status, body = curl(town, edge, d.hostname, timeout=30)
             assert status in (200, 502, 503, 504), (status, body)
             return status == 503 and b"Tunnel not online" in body
         until(page, 45, "the page of a dead device", interval=0.2)

@@ -28,13 +28,13 @@ HTTP, HTTPS, API, RELAY = 8080, 8443, 6443, 3340
 
 MASQUERADE = """
 table ip town {
-    chain out { type nat hook postrouting priority 100; oifname "eth0" masquerade }
+    chain out { type nat hook postrouting priority 100; oifname "eth0" masquerade; }
     chain in {
         type filter hook forward priority 0; policy drop;
         iifname "lan" accept
         ct state established,related accept
     }
-    chain self { type filter hook input priority 0; policy accept; iifname "eth0" ct state new drop }
+    chain self { type filter hook input priority 0; policy accept; iifname "eth0" ct state new drop; }
 }
 """
 
@@ -86,7 +86,7 @@ class Edge(Process):
     """'spanwire up' on the edge machine."""
 
     def __init__(self, binary, ns, where, *flags):
-        self.data = pathlib.Path(where) / "edge"
+        self.ns, self.data = ns, pathlib.Path(where) / "edge"
         super().__init__(ns, [
             binary, "up", "--data", str(self.data), "--listen", f"{EDGE}:{API}", "--address", EDGE,
             "--relay-listen", f"{EDGE}:{RELAY}", "--target-domain", "town.example",
