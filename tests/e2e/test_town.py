@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices behind NAT, exposed through an edge machine: the whole of issue 'connector', end to end."""
+"""Devices behind NAT, exposed through an edge machine, end to end."""
 import concurrent.futures
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -11,12 +12,14 @@ import time
 import pytest
 
 from harness.control import find_kubectl
-from harness.town import (EDGE, HOMES, HTTP, HTTPS, Device, Edge, Site, Town, blocks, digest)
+from harness.node import Process
+from harness.town import (EDGE, HOMES, HTTP, HTTPS, RELAY, Device, Edge, Site, Town, blocks,
+                          digest)
 from harness.wait import SANITIZED, SLOW, until
 
 MIB = 64 if SANITIZED else 1024
 CONCURRENT = 100 if SANITIZED else 500
-LEASE = 4
+CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
 
 
 @pytest.fixture(scope="module")
@@ -236,3 +239,62 @@ def test_rm_takes_everything_away(town, edge, device):
     assert "brief" not in done.stdout, done.stdout
 
 
+
+
+@pytest.fixture
+def websocket_site(town):
+    """A WebSocket server of another make (npm's ws) in a home."""
+    with town["home2"].entered():
+        p = subprocess.Popen(["node", str(CLIENTS / "gateway_servers.mjs")], cwd=CLIENTS, text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    ports = json.loads(p.stdout.readline())
+    yield ports
+    p.stdin.close()
+    p.wait(10)
+
+
+def test_websocket(town, edge, binary, tmp_path, websocket_site):
+    d = Device(binary, town["home2"], tmp_path, edge, "sockets", websocket_site["ws"],
+               "sockets.town.example")
+    try:
+        until(lambda: curl(town, edge, d.hostname, "/plain")[0] in (200, 400, 404, 426), 20, d.log())
+        with town["visitor"].entered():
+            done = subprocess.run(
+                ["node", str(CLIENTS / "gateway_ws.mjs"), f"wss://{EDGE}:{HTTPS}",
+                 str(edge.data / "connect-ca/root.crt"), d.hostname],
+                cwd=CLIENTS, capture_output=True, text=True, timeout=60 * SLOW, check=False)
+        got = {j["op"]: j["got"] for j in map(json.loads, done.stdout.splitlines())}
+        assert got["text"][0] == "h\u00e9llo \U0001f30d", (got, done.stderr[-1000:])
+        assert got["binary"] and got["large"] and got["many"] == 500
+        assert got["pings"] == ["to you", "pong how are you"]
+        assert got["vanish"] == 1006
+    finally:
+        d.stop()
+
+
+def test_a_stranger_is_refused(town, edge, device, binary, tmp_path):
+    """A node that knows everything but has a key the control plane does not name."""
+    d = device("guarded")
+    served(town, edge, d)
+    node = json.loads(kubectl(edge, "get", "connectors", "-o", "json").stdout)["items"]
+    ids = {c["metadata"]["name"]: c["status"]["connectionDetails"]["publicKey"] for c in node}
+    key = next(v for k, v in ids.items() if "guarded" in k)
+    stranger = Process(town["visitor"], [
+        binary, "sidecar", "--listen", "127.0.0.1:15040", "--key-file", str(tmp_path / "stranger.key"),
+        "--peer", f"{key['id']}=relay=http://{EDGE}:{RELAY}/", "--admin-addr", "127.0.0.1:0",
+        "--stats-addr", "127.0.0.1:0", "--ready-addr", "127.0.0.1:0"], tmp_path / "stranger.log")
+    try:
+        with town["visitor"].entered():
+            until(lambda: subprocess.run(["curl", "-s", "http://127.0.0.1:15040/"], check=False,
+                                         capture_output=True).returncode == 0, 10, stranger.log())
+            done = subprocess.run(
+                ["curl", "-sS", "-m", "20", "-p", "-x", "http://127.0.0.1:15040", "--proxy-header",
+                 f"x-iroh-endpoint-id: {key['id']}", f"http://127.0.0.1:{d.site.port}/secret"],
+                capture_output=True, text=True, check=False)
+        assert done.returncode != 0 and "guarded" not in done.stdout, done
+        assert not any(path == "/secret" for path, _ in d.site.seen)
+        until(lambda: re.search(r"(refus|not admitted|not allowed|unknown)", d.log(), re.I), 5,
+              d.log()[-2000:])
+    finally:
+        stranger.signal(signal.SIGTERM)
+        stranger.wait(15)
