@@ -20,6 +20,7 @@ HOST = "bench.local"
 SIZES = {"0": 0, "1k": 1024, "100k": 100_000}
 H1_CONNS, H2_CONNS, H2_STREAMS = 32, 8, 16
 RATE = 2000
+SLICES = 10             # of a round, where latencies are compared
 IDLE = 500
 ROUTES = 5000
 PARTS = ("h1", "h1tls", "h2tls", "latency", "routes", "memory")
@@ -85,6 +86,7 @@ def resources(ctx, plain, tls, routes):
                  for i in range(routes)]
         hcm = {"@type": TYPE + "extensions.filters.network.http_connection_manager.v3."
                                "HttpConnectionManager", "stat_prefix": name,
+               "generate_request_id": False,  # the peers make none either
                "route_config": {"name": name, "virtual_hosts": hosts,
                                 "ignore_port_in_host_matching": True},
                "http2_protocol_options": {"max_concurrent_streams": 128},
@@ -167,9 +169,14 @@ def timed(cand, run):
     return r
 
 
+def seconds(ctx):
+    """The tools measure whole seconds: a round is that many slices of one."""
+    return max(1, math.ceil(ctx.secs))
+
+
 def wrk(ctx, cand, size, tls, conns):
     host, port = cand.port(tls)
-    secs = max(1, math.ceil(ctx.secs))
+    secs = 1
     url = f"{'https' if tls else 'http'}://{host}:{port}/{size}"
 
     def run():
@@ -187,7 +194,7 @@ def wrk(ctx, cand, size, tls, conns):
 
 def h2load(ctx, cand, size, conns, streams, log=None):
     host, port = cand.port(True)
-    secs = max(1, math.ceil(ctx.secs))
+    secs = 1
     argv = ["h2load", "-t1", f"-c{conns}", f"-m{streams}", f"-D{secs}", "--npn-list=h2",
             f"--connect-to={host}:{port}"]
     if log:
@@ -217,12 +224,14 @@ def h2_latency(ctx, cand, size):
 
 
 def http(ctx, cand, size, rate=0):
+    """A slice of a round."""
     host, port = cand.port(False)
+    secs = ctx.secs / SLICES
     argv = [ctx.load, "http", "--to", f"{host}:{port}", "--get", f"/{size}", "--host", HOST,
-            "--secs", str(ctx.secs)]
+            "--secs", str(secs)]
     if rate:
         argv += ["--rate", str(rate)]
-    return timed(cand, lambda: procs.run_load(ctx.box.pin(argv), ctx.secs * 4 + 20))
+    return timed(cand, lambda: procs.run_load(ctx.box.pin(argv), secs * 4 + 20))
 
 
 # ---- idle connections ----
@@ -321,15 +330,17 @@ def throughput(ctx, field, parts):
     for label, size in SIZES.items():
         if "h1" in parts:
             field.measure(f"h1 {label}", "rate", lambda c, s=size: wrk(ctx, c, s, False, H1_CONNS),
-                          ["raw", *proxies])
+                          ["raw", *proxies], seconds(ctx))
             ratio(ctx, f"l7.h1_{label}", field, f"h1 {label}", "rate", True, PEERS)
         if "h1tls" in parts:
             field.measure(f"h1tls {label}", "rate",
-                          lambda c, s=size: wrk(ctx, c, s, True, H1_CONNS), proxies)
+                          lambda c, s=size: wrk(ctx, c, s, True, H1_CONNS), proxies,
+                          seconds(ctx))
             ratio(ctx, f"l7.h1tls_{label}", field, f"h1tls {label}", "rate", True, PEERS)
         if "h2tls" in parts:
             field.measure(f"h2tls {label}", "rate",
-                          lambda c, s=size: h2load(ctx, c, s, H2_CONNS, H2_STREAMS), proxies)
+                          lambda c, s=size: h2load(ctx, c, s, H2_CONNS, H2_STREAMS), proxies,
+                          seconds(ctx))
             ratio(ctx, f"l7.h2tls_{label}", field, f"h2tls {label}", "rate", True, PEERS)
     if "h1" in parts:
         ratio(ctx, "l7.h1", field, "h1 1k", "rate", True, ["nginx"])
@@ -342,21 +353,24 @@ def throughput(ctx, field, parts):
 def latency(ctx, field):
     proxies = [n for n in field.names() if n != "raw" and not n.startswith("spanwire-")]
     size = SIZES["1k"]
-    field.measure("1 connection", "p50_us", lambda c: http(ctx, c, size), ["raw", *proxies])
+    field.measure("1 connection", "p50_us", lambda c: http(ctx, c, size), ["raw", *proxies],
+                  SLICES)
     added_ratio(ctx, "l7.added1_p50", field, "1 connection", "p50_us", PEERS)
     field.measure(f"{RATE} req/s", "p50_us", lambda c: http(ctx, c, size, RATE),
-                  ["raw", *proxies])
+                  ["raw", *proxies], SLICES)
     added_ratio(ctx, "l7.added_p50", field, f"{RATE} req/s", "p50_us", ["nginx"])
     added_ratio(ctx, "l7.added_p99", field, f"{RATE} req/s", "p99_us", PEERS)
-    field.measure("h1tls, 1 connection", "p50_us", lambda c: wrk(ctx, c, size, True, 1), proxies)
-    field.measure("h2tls, 1 stream", "p50_us", lambda c: h2_latency(ctx, c, size), proxies)
+    field.measure("h1tls, 1 connection", "p50_us", lambda c: wrk(ctx, c, size, True, 1), proxies,
+                  seconds(ctx))
+    field.measure("h2tls, 1 stream", "p50_us", lambda c: h2_latency(ctx, c, size), proxies,
+                  seconds(ctx))
 
 
 def routes(ctx, field):
     name = f"spanwire-{ROUTES}"
     field.pick(name)[0].host = f"h{ROUTES - 1}.{HOST}"
     data = field.measure("routes", "rate", lambda c: wrk(ctx, c, SIZES["1k"], False, H1_CONNS),
-                         ["raw", "spanwire", name])
+                         ["raw", "spanwire", name], seconds(ctx))
     one, many = (m.series(data, n, "rate") for n in ("spanwire", name))
     ctx.result["ratios"]["l7.routes5000"] = {
         "rounds": m.apply(lambda a, b: a / b, many, one), "void": field.out["routes"]["void"],

@@ -8,6 +8,7 @@ from .procs import LoadError
 from .sandbox import active_opens
 
 PAUSE = 0.3         # between measurements, for buffers and timers to drain
+COUNTED = ("n", "cpu_s")
 VOID_DEVIATION = 0.15
 MAX_VOID_ROUNDS = 2
 IDLE_SIDE = 0.1     # of a pair's CPU time: less, and the traffic went around that side
@@ -65,19 +66,41 @@ def cps(ctx, cand, burst=0, pause=0.0):
     return r
 
 
-def rounds(ctx, cands, fn):
-    """Interleaves: every round runs every candidate once, starting one further each time."""
+def merge(pieces):
+    """One result of the slices of a round: sums of what was counted, medians of the rest."""
+    failed = [p for p in pieces if "error" in p]
+    if len(pieces) == 1 or failed:
+        return (failed or pieces)[0]
+    out = {}
+    for key, value in pieces[0].items():
+        values = [p.get(key) for p in pieces]
+        if not isinstance(value, (int, float)) or None in values:
+            out[key] = value
+        else:
+            out[key] = sum(values) if key in COUNTED else statistics.median(values)
+    return out
+
+
+def rounds(ctx, cands, fn, slices=1):
+    """Interleaves: every round runs every candidate once, starting one further each time.
+
+    With slices they take turns that often within each round, for figures that the machine's
+    moods of a second or two would otherwise decide."""
     out = {c.name: [] for c in cands}
     for r in range(ctx.rounds):
-        k = r % len(cands)
-        for c in cands[k:] + cands[:k]:
-            try:
-                value = fn(c)
-            except LoadError as e:
-                value = {"error": str(e)}
-                ctx.note(f"{c.name}: {e}")
-            out[c.name].append(value)
-            time.sleep(PAUSE)
+        pieces = {c.name: [] for c in cands}
+        for s in range(slices):
+            k = (r + s) % len(cands)
+            for c in cands[k:] + cands[:k]:
+                try:
+                    value = fn(c)
+                except LoadError as e:
+                    value = {"error": str(e)}
+                    ctx.note(f"{c.name}: {e}")
+                pieces[c.name].append(value)
+                time.sleep(PAUSE / slices)
+        for name, got in pieces.items():
+            out[name].append(merge(got))
     return out
 
 

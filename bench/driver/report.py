@@ -134,6 +134,20 @@ VIEWS = {
 }
 
 
+def relay_text(out):
+    def cells(rows, *keys):
+        return [spread(m.summary([r[k] for r in rows])) for k in keys]
+
+    moved = [[k, *cells(v, "gbps", "per_core")] for k, v in out.items()
+             if isinstance(v, list) and v and "gbps" in v[0]]
+    trips = [[k, *cells(v, "p50_us", "p99_us")] for k, v in out.items() if k.startswith("round")]
+    idle = [[k, *(fmt(v[x]) for x in ("clients", "kb_each", "rss_mb", "per_s"))]
+            for k, v in out.items() if k.startswith("idle")]
+    tables = [(["relay", "Gb/s", "per relay core"], moved), (["relay", "p50 us", "p99 us"], trips),
+              (["relay", "clients", "KB each", "RSS MB", "connected/s"], idle)]
+    return [table(head, rows) for head, rows in tables if rows]
+
+
 def suite_text(name, out):
     parts = []
     for what, got in out.items():
@@ -166,6 +180,8 @@ def suite_text(name, out):
         if rows:
             parts.append("propagate one by one\n" + table(
                 ["", "p50 ms", "p99 ms", "max ms", "write p50 ms", "wrong answers"], rows))
+    if name == "relay":
+        parts += relay_text(out)
     if name == "start":
         rows = [[c, spread(m.summary(r["ms"])), r["rss_mb"], r["private_mb"]]
                 for c, r in out.items() if c != "absent"]

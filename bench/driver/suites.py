@@ -12,6 +12,7 @@ from . import l7
 from . import measure as m
 from . import procs
 from . import propagate
+from . import relay
 from . import tunnel
 from .candidates import NodePair, NodePass, Peer, Raw, find_program
 from .procs import LoadError
@@ -87,10 +88,10 @@ class Field:
     def pick(self, *names):
         return [c for c in self.cands if c.name in names]
 
-    def measure(self, what, key, fn, names=None):
+    def measure(self, what, key, fn, names=None, slices=1):
         cands = self.cands if names is None else self.pick(*names)
         self.ctx.say(f"  {what}: {', '.join(c.name for c in cands)}")
-        data = m.rounds(self.ctx, cands, fn)
+        data = m.rounds(self.ctx, cands, fn, slices)
         raw = "raw" if "raw" in data else None
         self.out[what] = {"key": key, "rounds": data,
                           "connect": [c.name for c in cands if c.connect],
@@ -415,10 +416,15 @@ def run_l7(ctx):
     l7.run_l7(ctx, Field)
 
 
+def run_relay(ctx):
+    relay.run(ctx, ctx.result["suites"].setdefault("relay", {"absent": {}}))
+
+
 def run_tunnel(ctx):
     tunnel.run_tunnel(ctx, Field, RELAYS)
 
 
 SUITES = {"pass": run_pass, "hbone": run_hbone, "handshake": run_handshake, "mem": run_mem,
           "l7": run_l7, "propagate": propagate.run_propagate, "api": run_api, "tunnel": run_tunnel,
+          "relay": run_relay,
           "start": run_start, "size": run_size, "floors": run_floors}

@@ -26,9 +26,11 @@ static const struct sw_opt table[] = {
     {"name", NULL, SW_OPT_STR, offsetof(struct options, c.name), .arg = "NAME",
      .help = "Name of the device's Connector [the one that has its key; a new one gets a name made "
              "up]."},
+    {"standalone", NULL, SW_OPT_BOOL, offsetof(struct options, c.standalone), .def = "false",
+     .help = "Use no API at all: gateways, destinations and relay are those of the options."},
     SW_CONNECTOR_OPTS_NET(struct options, c),
     SW_CONNECTOR_OPTS_POLICY(struct options, c),
-    SW_CONNECTOR_OPTS_RUN(struct options, c, "127.0.0.1:15060", "info"),
+    SW_CONNECTOR_OPTS_RUN(struct options, c, "127.0.0.1:15060", "10s", "info"),
     {.type = SW_OPT_GROUP, .help = "install and uninstall"},
     {"unit", NULL, SW_OPT_STR, offsetof(struct options, unit), .def = "spanwire-connector",
      .arg = "NAME", .help = "Name of the systemd user unit."},

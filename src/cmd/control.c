@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "cmd/control_cluster.h"
 #include "cmd/control_connector.h"
 #include "cmd/control_dns.h"
 #include "cmd/control_gateway.h"
@@ -32,6 +33,7 @@ struct control_options {
     bool fabric_kinds;
     bool loopback_endpoints;
     const char *trust_roots;
+    struct sw_control_cluster_opts cluster;
     bool gateway;
     struct sw_control_gateway_opts gw;
     bool connector;
@@ -51,8 +53,8 @@ static const struct sw_opt table[] = {
      .type = SW_OPT_STR,
      .offset = OPT(data),
      .arg = "DIR",
-     .help = "directory of the store, the keys and admin.kubeconfig; made when missing",
-     .flags = SW_OPT_NEEDED},
+     .help = "directory of the store, the keys and admin.kubeconfig; made when missing. Needed "
+             "unless controllers work on another cluster"},
     {.name = "listen",
      .env = "SPANWIRE_LISTEN",
      .type = SW_OPT_ADDR,
@@ -118,6 +120,56 @@ static const struct sw_opt table[] = {
      .arg = "FILE",
      .help = "root certificates (PEM) to keep in a ConfigMap 'spanwire-ca-root-cert' of every "
              "namespace"},
+    {.type = SW_OPT_GROUP, .help = "Another cluster"},
+    {.name = "kubeconfig",
+     .env = "SPANWIRE_KUBECONFIG",
+     .type = SW_OPT_STR,
+     .offset = OPT(cluster.kubeconfig),
+     .arg = "FILE",
+     .help = "controllers work on the Kubernetes API this file leads to, and none is served here; "
+             "xDS is. Several such processes elect one that writes"},
+    {.name = "context",
+     .type = SW_OPT_STR,
+     .offset = OPT(cluster.context),
+     .arg = "NAME",
+     .help = "context of the kubeconfig [the current one]"},
+    {.name = "in-cluster",
+     .env = "SPANWIRE_IN_CLUSTER",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(cluster.in_cluster),
+     .help = "the same with the service account of the pod this runs in"},
+    {.name = "lease-namespace",
+     .env = "SPANWIRE_LEASE_NAMESPACE,POD_NAMESPACE",
+     .type = SW_OPT_STR,
+     .offset = OPT(cluster.lease_ns),
+     .arg = "NS",
+     .help = "where the leases of the election are [the context's namespace]"},
+    {.name = "identity",
+     .env = "SPANWIRE_IDENTITY,POD_NAME",
+     .type = SW_OPT_STR,
+     .offset = OPT(cluster.identity),
+     .arg = "NAME",
+     .help = "our name in the election, unlike everybody else's [the host's and a random part]"},
+    {.name = "xds-cert",
+     .env = "SPANWIRE_XDS_CERT",
+     .type = SW_OPT_STR,
+     .offset = OPT(cluster.xds_cert),
+     .arg = "FILE",
+     .help = "certificate chain of the xDS server, followed when it changes [from a CA made in "
+             "DIR/xds-ca]"},
+    {.name = "xds-key",
+     .env = "SPANWIRE_XDS_KEY",
+     .type = SW_OPT_STR,
+     .offset = OPT(cluster.xds_key),
+     .arg = "FILE",
+     .help = "its key"},
+    {.name = "admin-addr",
+     .env = "SPANWIRE_ADMIN_ADDR",
+     .type = SW_OPT_ADDR,
+     .offset = OPT(cluster.admin),
+     .def = "127.0.0.1:15014",
+     .help = "metrics, readiness and /debug/xds, which the API has otherwise"},
+
     {.type = SW_OPT_GROUP, .help = "Gateways"},
     {.name = "gateway",
      .env = "SPANWIRE_GATEWAY",
@@ -195,8 +247,9 @@ static const struct sw_opt table[] = {
      .type = SW_OPT_LIST,
      .offset = OPT(cn.gateway_ids),
      .arg = "NODEID",
-     .help = "a gateway that connectors shall let in, besides those that registered themselves; may "
-             "be repeated"},
+     .help =
+         "a gateway that connectors shall let in, besides those that registered themselves; may "
+         "be repeated"},
     {.name = "relay-url",
      .env = "SPANWIRE_RELAY_URL",
      .type = SW_OPT_STR,
@@ -208,6 +261,17 @@ static const struct sw_opt table[] = {
      .offset = OPT(cn.certificates),
      .def = "true",
      .help = "issue certificates for the names of HTTPProxies, from the CA in DIR/connect-ca"},
+    {.name = "envoy-gateway",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(cn.envoy_gateway),
+     .help = "the Gateways of HTTPProxies are served by Envoy Gateway, with the xDS server as its "
+             "extension server: touch them when a connector comes or goes"},
+    {.name = "envoy-static-tunnel",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(gw.static_tunnel),
+     .help =
+         "its Envoys have the tunnel's listener and cluster in their bootstrap ('spanwire envoy "
+         "patch')"},
     {.name = "envoy-patch-policies",
      .type = SW_OPT_BOOL,
      .offset = OPT(cn.patch_policies),
@@ -306,8 +370,9 @@ static const struct sw_opt table[] = {
 
 const struct sw_opts_cmd sw_control_options = {
     .name = "control",
-    .usage = "--data DIR [options]",
-    .summary = "Serves a Kubernetes-style API from an embedded store.",
+    .usage = "--data DIR | --kubeconfig FILE [options]",
+    .summary = "Serves a Kubernetes-style API from an embedded store, and runs the\n"
+               "controllers on it or on another cluster.",
     .opts = table,
     .n = SW_ARRAY_LEN(table),
     .config_file = true,
@@ -316,7 +381,8 @@ const struct sw_opts_cmd sw_control_options = {
 struct run {
     struct sw_loop *loop;
     struct sw_api *api;
-    struct sw_kube_client *client; /* of the controllers; NULL: none run */
+    struct sw_control_cluster *cluster; /* instead of api */
+    struct sw_kube_client *client;      /* of the controllers; NULL: none run */
     struct sw_trust *trust;
     struct sw_control_gateway *gateway;
     struct sw_control_connector *connector;
@@ -338,7 +404,10 @@ static void stop_api(void *arg)
 {
     struct run *r = arg;
 
-    sw_api_stop(r->api, r->drain, on_stopped, r);
+    if (r->api)
+        sw_api_stop(r->api, r->drain, on_stopped, r);
+    else
+        on_stopped(r);
 }
 
 static void stop_gateway(void *arg)
@@ -373,9 +442,11 @@ static void stop_dns(void *arg)
 
 static int start_trust(struct run *r, const struct control_options *o, struct sw_err *err)
 {
-    struct sw_trust_opts trust = {.lease_ns = SW_SLICE_LIT("kube-system"),
+    const char *ns = r->cluster ? sw_control_cluster_lease_ns(r->cluster) : "kube-system";
+    const char *identity = r->cluster ? o->cluster.identity : "control";
+    struct sw_trust_opts trust = {.lease_ns = sw_slice_str(ns),
                                   .lease_name = SW_SLICE_LIT("spanwire-control"),
-                                  .identity = SW_SLICE_LIT("control")};
+                                  .identity = sw_slice_str(identity ? identity : "")};
     struct sw_slice roots = {0};
     int rc = sw_file_read(o->trust_roots, 1 << 20, &roots, err);
 
@@ -390,21 +461,30 @@ static int start_trust(struct run *r, const struct control_options *o, struct sw
     return SW_OK;
 }
 
-/* Controllers are clients like any other: they would not notice another server. */
-static int start_controllers(struct run *r, const struct control_options *o, struct sw_err *err)
+/* To the API of this process. */
+static int open_client(struct run *r, const struct control_options *o, struct sw_err *err)
 {
     char *path SW_AUTO_FREE = sw_asprintf("%s/admin.kubeconfig", o->data);
     struct sw_kube_config config = {0};
-    int rc;
+    int rc = sw_kubeconfig_load(path, NULL, &config, err);
 
-    if (!o->trust_roots && !o->gateway && !o->connector && !sw_control_dns_wanted(&o->dns))
-        return SW_OK;
-    rc = sw_kubeconfig_load(path, NULL, &config, err);
     if (rc != SW_OK)
         return rc;
     r->client = sw_kube_client_new(r->loop, &config, NULL, err);
+    return r->client ? SW_OK : err->rc;
+}
+
+/* Controllers are clients like any other: they do not notice whose server it is. */
+static int start_controllers(struct run *r, const struct control_options *o, struct sw_err *err)
+{
+    int rc = SW_OK;
+
+    if (!o->trust_roots && !o->gateway && !o->connector && !sw_control_dns_wanted(&o->dns))
+        return SW_OK;
     if (!r->client)
-        return err->rc;
+        rc = open_client(r, o, err);
+    if (rc != SW_OK)
+        return rc;
     if (o->trust_roots)
         rc = start_trust(r, o, err);
     if (rc == SW_OK && o->gateway) {
@@ -414,6 +494,8 @@ static int start_controllers(struct run *r, const struct control_options *o, str
     if (rc == SW_OK && o->connector) {
         r->connector = sw_control_connector_new(r->client, &o->cn, err);
         rc = r->connector ? SW_OK : err->rc;
+        if (r->connector && r->gateway)
+            sw_control_gateway_rules(r->gateway, sw_control_connector_of(r->connector));
     }
     if (rc == SW_OK && sw_control_dns_wanted(&o->dns)) {
         r->dns = sw_control_dns_new(r->loop, r->client,
@@ -440,9 +522,65 @@ static void on_signal(int signo, void *arg)
         stop_dns(r);
 }
 
-static int serve(const struct control_options *o, struct sw_err *err)
+static void tell_ports(const struct run *r)
 {
-    static const int signos[] = {SIGTERM, SIGINT};
+    char text[SW_ADDR_TEXT];
+
+    if (r->gateway) {
+        struct sw_addr xds = sw_control_gateway_addr(r->gateway);
+
+        sw_log_info("control", "xDS on %s", sw_addr_text(&xds, text));
+    }
+    if (r->dns && sw_control_dns_addr(r->dns).port) {
+        struct sw_addr dns = sw_control_dns_addr(r->dns);
+
+        sw_log_info("control", "DNS on %s", sw_addr_text(&dns, text));
+    }
+}
+
+static void free_controllers(struct run *r)
+{
+    sw_trust_free(r->trust);
+    sw_control_dns_free(r->dns);
+    sw_control_connector_free(r->connector);
+    sw_control_gateway_free(r->gateway);
+}
+
+/* The controllers alone, on a cluster elsewhere. */
+static int serve_cluster(struct control_options *o, struct run *r, struct sw_err *err)
+{
+    char text[SW_ADDR_TEXT];
+    struct sw_addr at;
+    int rc;
+
+    if (!o->data && sw_control_dns_wanted(&o->dns))
+        return sw_err_set(err, SW_EINVAL, "DNS needs --data");
+    o->cluster.data = o->data;
+    o->cluster.names = &o->names;
+    r->cluster = sw_control_cluster_new(r->loop, &o->cluster, err);
+    if (!r->cluster)
+        return err->rc;
+    r->client = sw_control_cluster_client(r->cluster);
+    o->gw.cred = sw_control_cluster_cred(r->cluster);
+    o->gw.access = sw_control_cluster_access(r->cluster);
+    o->gw.lease_ns = o->cn.lease_ns = sw_control_cluster_lease_ns(r->cluster);
+    o->gw.identity = o->cn.identity = o->cluster.identity;
+    rc = start_controllers(r, o, err);
+    if (rc == SW_OK)
+        rc = sw_control_cluster_serve(r->cluster, r->gateway, err);
+    if (rc == SW_OK) {
+        at = sw_control_cluster_addr(r->cluster);
+        tell_ports(r);
+        sw_log_info("control", "ready, pages on http://%s", sw_addr_text(&at, text));
+        sw_loop_run(r->loop);
+    }
+    free_controllers(r);
+    sw_control_cluster_free(r->cluster);
+    return rc;
+}
+
+static int serve_api(const struct control_options *o, struct run *r, struct sw_err *err)
+{
     struct sw_api_config c = {.data_dir = o->data,
                               .listen = o->listen,
                               .advertise = o->advertise,
@@ -454,48 +592,51 @@ static int serve(const struct control_options *o, struct sw_err *err)
                               .keep_events_ms = o->keep_for / SW_NS_PER_MS,
                               .fabric_kinds = o->fabric_kinds,
                               .loopback_endpoints = o->loopback_endpoints};
-    struct run r = {.loop = sw_loop_new(err), .drain = o->drain};
-    struct sw_signals *s;
     struct sw_addr at;
     char text[SW_ADDR_TEXT];
     int rc = SW_OK;
+
+    if (!o->data)
+        return sw_err_set(err, SW_EINVAL, "--data is needed");
+    r->api = sw_api_new(r->loop, &c, err);
+    if (!r->api)
+        return err->rc;
+    while (!sw_api_ready(r->api) && !r->stopping)
+        sw_loop_turn(r->loop, -1);
+    at = sw_api_addr(r->api);
+    if (!r->stopping)
+        rc = start_controllers(r, o, err);
+    tell_ports(r);
+    if (rc == SW_OK && !r->stopping)
+        sw_log_info("control", "ready on https://%s", sw_addr_text(&at, text));
+    if (rc == SW_OK && !r->stopped)
+        sw_loop_run(r->loop);
+    free_controllers(r);
+    sw_kube_client_free(r->client);
+    sw_api_free(r->api);
+    return rc;
+}
+
+static int serve(struct control_options *o, struct sw_err *err)
+{
+    static const int signos[] = {SIGTERM, SIGINT};
+    struct run r = {.loop = sw_loop_new(err), .drain = o->drain};
+    struct sw_signals *s;
+    int rc;
 
     if (!r.loop)
         return err->rc;
     (void)sw_sock_raise_fd_limit();
     s = sw_signals_new(r.loop, signos, SW_ARRAY_LEN(signos), on_signal, &r, err);
-    if (s)
-        r.api = sw_api_new(r.loop, &c, err);
-    if (r.api) {
-        while (!sw_api_ready(r.api) && !r.stopping)
-            sw_loop_turn(r.loop, -1);
-        at = sw_api_addr(r.api);
-        if (!r.stopping)
-            rc = start_controllers(&r, o, err);
-        if (r.gateway) {
-            struct sw_addr xds = sw_control_gateway_addr(r.gateway);
-
-            sw_log_info("control", "xDS on %s", sw_addr_text(&xds, text));
-        }
-        if (r.dns && sw_control_dns_addr(r.dns).port) {
-            struct sw_addr dns = sw_control_dns_addr(r.dns);
-
-            sw_log_info("control", "DNS on %s", sw_addr_text(&dns, text));
-        }
-        if (rc == SW_OK && !r.stopping)
-            sw_log_info("control", "ready on https://%s", sw_addr_text(&at, text));
-        if (rc == SW_OK && !r.stopped)
-            sw_loop_run(r.loop);
-        sw_trust_free(r.trust);
-        sw_control_dns_free(r.dns);
-        sw_control_connector_free(r.connector);
-        sw_control_gateway_free(r.gateway);
-        sw_kube_client_free(r.client);
-        sw_api_free(r.api);
-    }
+    if (!s)
+        rc = err->rc;
+    else if (sw_control_cluster_wanted(&o->cluster))
+        rc = serve_cluster(o, &r, err);
+    else
+        rc = serve_api(o, &r, err);
     sw_signals_free(s);
     sw_loop_free(r.loop);
-    return r.api ? rc : err->rc;
+    return rc;
 }
 
 int sw_cmd_control(int argc, char **argv)

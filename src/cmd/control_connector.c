@@ -78,8 +78,12 @@ static int start(struct sw_control_connector *c, struct sw_kube_client *client,
                  .port_offset = (uint16_t)o->port_offset,
                  .dns = o->dns,
                  .dns_stale_ns = o->dns_stale_ns,
+                 .envoy_gateway = o->envoy_gateway,
                  .patch_policies = o->patch_policies},
         .threaded = true,
+        .lease_ns = sw_slice_str(o->lease_ns ? o->lease_ns : ""),
+        .lease_name = o->lease_ns ? SW_SLICE_LIT("spanwire-connector") : sw_slice("", 0),
+        .identity = sw_slice_str(o->identity ? o->identity : ""),
     };
     int rc = read_ids(c, &o->gateway_ids, &co.conf, err);
 
@@ -109,6 +113,11 @@ struct sw_control_connector *sw_control_connector_new(struct sw_kube_client *cli
         return NULL;
     }
     return c;
+}
+
+struct sw_connector_controller *sw_control_connector_of(struct sw_control_connector *c)
+{
+    return c->controller;
 }
 
 void sw_control_connector_stop(struct sw_control_connector *c, void (*done)(void *arg), void *arg)

@@ -19,11 +19,14 @@ struct sw_control_connector_opts {
     struct sw_opt_list gateway_ids; /* NodeIDs of gateways besides those in the API */
     const char *relay_url;          /* what devices without a relay should use */
     bool certificates;              /* issue certificates for HTTPProxies */
+    bool envoy_gateway;             /* it serves the Gateways, by the extension server */
     bool patch_policies;            /* write EnvoyPatchPolicies */
     /* Not flags of their own: */
     const char *data;               /* directory; the CA is in its connect-ca */
     const char *gateway_controller; /* of the class, where that is missing */
     uint32_t port_offset;
+    const char *lease_ns;  /* leader election; NULL: we are alone and lead */
+    const char *identity;  /* in the lease; NULL: made up */
     bool dns;              /* keys are published: IrohDNSPublished is written */
     uint64_t dns_stale_ns; /* withdrawn when silent for so long */
 };
@@ -32,6 +35,8 @@ struct sw_control_connector_opts {
 SW_NODISCARD struct sw_control_connector *
 sw_control_connector_new(struct sw_kube_client *client, const struct sw_control_connector_opts *o,
                          struct sw_err *err);
+/* For sw_control_gateway_rules. */
+struct sw_connector_controller *sw_control_connector_of(struct sw_control_connector *c);
 /* Stops building and writing; done comes from the loop. */
 void sw_control_connector_stop(struct sw_control_connector *c, void (*done)(void *arg), void *arg);
 /* NULL is fine. */

@@ -6,6 +6,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "cmd/control_access.h"
+#include "control/connector/controller.h"
 #include "control/gateway/controller.h"
 #include "control/gateway/extension.h"
 #include "io/loop.h"
@@ -17,7 +19,8 @@
 
 struct sw_control_gateway {
     struct sw_arena arena;
-    struct sw_api *api;
+    struct sw_api *api; /* NULL: 'access' judges */
+    struct sw_control_access *access;
     struct sw_xds_cache *cache;
     struct sw_xds_server *server;
     struct sw_gateway_controller *controller;
@@ -34,7 +37,8 @@ static int allow(void *arg, const struct sw_xds_client_id *id, struct sw_err *er
 {
     struct sw_control_gateway *g = arg;
 
-    return sw_api_may(g->api, id->token, "get", XDS_URL, err);
+    return g->api ? sw_api_may(g->api, id->token, "get", XDS_URL, err)
+                  : sw_control_access_check(g->access, id->token, err);
 }
 
 static void on_nack(void *arg, struct sw_slice node_id, struct sw_slice type, struct sw_slice text)
@@ -146,7 +150,7 @@ static int start_server(struct sw_control_gateway *g, struct sw_loop *l,
 {
     struct sw_xds_server_opts so = {
         .cache = g->cache,
-        .cred = sw_api_cred(g->api),
+        .cred = g->api ? sw_api_cred(g->api) : o->cred,
         .metrics = g->shard,
         .allow = allow,
         .on_nack = on_nack,
@@ -168,6 +172,9 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
         .xds = {.access_log = o->access_log},
         .cache = g->cache,
         .threaded = true,
+        .lease_ns = sw_slice_str(o->lease_ns ? o->lease_ns : ""),
+        .lease_name = o->lease_ns ? SW_SLICE_LIT("spanwire-gateway") : sw_slice("", 0),
+        .identity = sw_slice_str(o->identity ? o->identity : ""),
     };
     struct sw_gateway_addr *addrs;
     int rc = sw_gateway_addrs_parse(&g->arena, sw_slice_str(o->addresses), &addrs, &co.conf.n_addrs,
@@ -189,6 +196,7 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
         co.xds.connect_proxy_port = at.port;
     }
     g->extension.conf = co.xds;
+    g->extension.static_parts = o->static_tunnel;
     g->controller = sw_gateway_controller_new(client, &co, err);
     if (!g->controller)
         return err->rc;
@@ -205,6 +213,7 @@ struct sw_control_gateway *sw_control_gateway_new(struct sw_loop *l, struct sw_a
     int rc;
 
     g->api = api;
+    g->access = o->access;
     g->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "control"});
     g->shard = sw_metrics_shard_new(g->metrics);
     g->cache = sw_xds_cache_new();
@@ -216,9 +225,33 @@ struct sw_control_gateway *sw_control_gateway_new(struct sw_loop *l, struct sw_a
         return NULL;
     }
     sw_gw_extension_serve(sw_xds_server_grpc(g->server), &g->extension);
-    sw_api_page(api, "/debug/xds", "application/json", status_page, g);
-    sw_api_page(api, "/metrics", "text/plain; version=0.0.4", metrics_page, g);
+    if (api) {
+        sw_api_page(api, "/debug/xds", "application/json", status_page, g);
+        sw_api_page(api, "/metrics", "text/plain; version=0.0.4", metrics_page, g);
+    }
     return g;
+}
+
+struct sw_metrics *sw_control_gateway_registry(const struct sw_control_gateway *g)
+{
+    return g->metrics;
+}
+
+void sw_control_gateway_status(struct sw_control_gateway *g, struct sw_buf *out)
+{
+    status_page(g, out);
+}
+
+void sw_control_gateway_set_cred(struct sw_control_gateway *g, struct sw_tls_cred *cred)
+{
+    sw_xds_server_set_cred(g->server, cred);
+}
+
+void sw_control_gateway_rules(struct sw_control_gateway *g, struct sw_connector_controller *c)
+{
+    g->extension.resolve = sw_connector_resolve;
+    g->extension.rule = sw_connector_controller_rule;
+    g->extension.rule_arg = c;
 }
 
 struct sw_addr sw_control_gateway_addr(const struct sw_control_gateway *g)

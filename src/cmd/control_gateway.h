@@ -9,8 +9,12 @@
 struct sw_api;
 struct sw_kube_client;
 struct sw_loop;
+struct sw_buf;
+struct sw_control_access;
 struct sw_control_gateway;
+struct sw_metrics;
 struct sw_metrics_shard;
+struct sw_tls_cred;
 
 struct sw_control_gateway_opts {
     struct sw_addr listen;     /* of the xDS server */
@@ -19,19 +23,33 @@ struct sw_control_gateway_opts {
     uint32_t port_offset;      /* added to listener ports below 1024 */
     bool access_log;           /* data planes print a line per request */
     const char *connect_proxy; /* where tunnels to connectors start */
+    bool static_tunnel;        /* Envoys have the tunnel's listener in their bootstrap */
+    /* Not flags of their own. Without an API of ours: */
+    struct sw_tls_cred *cred;         /* of the xDS server */
+    struct sw_control_access *access; /* judges its clients */
+    const char *lease_ns;             /* NULL: we are alone and lead */
+    const char *identity;             /* in the lease; NULL: made up */
 };
 
 /*
- * Everything is borrowed and must outlive it, o included. NULL with what was wrong; the port is
- * taken when it returns.
+ * Everything is borrowed and must outlive it, o included. api may be NULL: then o says who judges
+ * clients. NULL with what was wrong; the port is taken when it returns.
  */
 SW_NODISCARD struct sw_control_gateway *
 sw_control_gateway_new(struct sw_loop *l, struct sw_api *api, struct sw_kube_client *client,
                        const struct sw_control_gateway_opts *o, struct sw_err *err);
+/* Who knows what is behind HTTPProxies, for the extension server. */
+struct sw_connector_controller;
+void sw_control_gateway_rules(struct sw_control_gateway *g, struct sw_connector_controller *c);
 /* Where the xDS server listens. */
 struct sw_addr sw_control_gateway_addr(const struct sw_control_gateway *g);
 /* What its page of metrics shows, for others of the same loop to count in. */
 struct sw_metrics_shard *sw_control_gateway_metrics(const struct sw_control_gateway *g);
+struct sw_metrics *sw_control_gateway_registry(const struct sw_control_gateway *g);
+/* JSON: controllers, and what each data plane has acknowledged. */
+void sw_control_gateway_status(struct sw_control_gateway *g, struct sw_buf *out);
+/* A renewed certificate of the xDS server. */
+void sw_control_gateway_set_cred(struct sw_control_gateway *g, struct sw_tls_cred *cred);
 /* Stops building and serving; done comes from the loop. */
 void sw_control_gateway_stop(struct sw_control_gateway *g, uint64_t deadline_ns,
                              void (*done)(void *arg), void *arg);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `spanwire envoy bootstrap`. */
+/* `spanwire envoy`: configuration for Envoys. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "cmd/cmd.h"
 #include "control/gateway/bootstrap.h"
+#include "control/gateway/envoy_tunnel.h"
 #include "io/addr.h"
 #include "io/filewatch.h"
+#include "quic/nodeid.h"
 
 enum { TOKEN_MAX = 1 << 16 };
 
@@ -21,6 +23,13 @@ struct settings {
     const char *sni;
     const char *token_file;
     struct sw_addr admin;
+    const char *connect_proxy;
+    bool connect_http2;
+    const char *name;
+    const char *ns;
+    const char *id;
+    const char *target;
+    struct sw_addr listen;
 };
 
 #define AT(field) .offset = offsetof(struct settings, field)
@@ -44,13 +53,29 @@ static const struct sw_opt table[] = {
      .help = "A bearer token that becomes part of the output."},
     {"admin", NULL, SW_OPT_ADDR, AT(admin), .def = "127.0.0.1:19000", .arg = "IP:PORT",
      .help = "Envoy's own admin interface."},
+    {.type = SW_OPT_GROUP, .help = "Connectors ('patch' and 'tunnel')"},
+    {"connect-proxy", NULL, SW_OPT_STR, AT(connect_proxy), .def = "127.0.0.1:15040",
+     .arg = "ADDR|PATH", .help = "Where 'spanwire sidecar' takes CONNECT requests."},
+    {"connect-http2", NULL, SW_OPT_BOOL, AT(connect_http2), .def = "true",
+     .help = "Speak HTTP/2 to it: one connection for all tunnels."},
+    {"name", NULL, SW_OPT_STR, AT(name), .def = "spanwire", .arg = "NAME",
+     .help = "patch: name of the EnvoyProxy."},
+    {"namespace", NULL, SW_OPT_STR, AT(ns), .def = "envoy-gateway-system", .arg = "NAME",
+     .help = "patch: its namespace."},
+    {"connector-id", NULL, SW_OPT_STR, AT(id), .arg = "NODEID",
+     .help = "tunnel: public key of the connector."},
+    {"target", NULL, SW_OPT_STR, AT(target), .arg = "HOST:PORT",
+     .help = "tunnel: what is reached through it, as the device sees it."},
+    {"listen", NULL, SW_OPT_ADDR, AT(listen), .def = "0.0.0.0:10000", .arg = "IP:PORT",
+     .help = "tunnel: where Envoy takes connections for it."},
 };
 
 const struct sw_opts_cmd sw_envoy_options = {
     .name = "envoy",
-    .usage = "bootstrap [options]",
-    .summary = "Prints what an Envoy has to be started with to take its configuration from\n"
-               "'spanwire control': envoy -c FILE. Delta ADS over one stream with keep-alive.",
+    .usage = "bootstrap|patch|tunnel [options]",
+    .summary = "Prints configuration for Envoys: 'bootstrap' to take everything else from\n"
+               "'spanwire control' (delta ADS over one stream with keep-alive), 'patch' an EnvoyProxy\n"
+               "that lets Envoy Gateway reach connectors, 'tunnel' an Envoy for one connector.",
     .opts = table,
     .n = SW_ARRAY_LEN(table),
     .max_args = 1,
@@ -79,7 +104,55 @@ static int split(const char *in, struct sw_slice *ret_host, uint16_t *ret_port, 
     return SW_OK;
 }
 
-static int run(const struct settings *s, struct sw_arena *arena, struct sw_err *err)
+static int proxy_conf(const struct settings *s, struct sw_arena *arena, struct sw_gw_xds_conf *ret,
+                      struct sw_err *err)
+{
+    struct sw_addr at;
+    int rc;
+
+    ret->connect_proxy_h2 = s->connect_http2;
+    ret->connect_proxy = text(s->connect_proxy);
+    if (s->connect_proxy[0] == '/')
+        return SW_OK;
+    rc = sw_addr_parse(ret->connect_proxy, &at, err);
+    if (rc != SW_OK)
+        return sw_err_prefix(err, "--connect-proxy");
+    ret->connect_proxy = sw_slice_str(sw_ip_text(&at.ip, sw_arena_alloc(arena, SW_IP_TEXT)));
+    ret->connect_proxy_port = at.port;
+    return SW_OK;
+}
+
+static int run_patch(const struct settings *s, struct sw_arena *arena, struct sw_buf *out,
+                     struct sw_err *err)
+{
+    struct sw_gw_xds_conf conf = {0};
+    int rc = proxy_conf(s, arena, &conf, err);
+
+    return rc == SW_OK ? sw_envoy_patch_write(&conf, text(s->ns), text(s->name), out, err) : rc;
+}
+
+static int run_tunnel(const struct settings *s, struct sw_arena *arena, struct sw_buf *out,
+                      struct sw_err *err)
+{
+    struct sw_envoy_tunnel t = {.target = text(s->target), .port = s->listen.port};
+    char listen[SW_IP_TEXT];
+    char hex[SW_NODEID_HEX];
+    struct sw_nodeid id;
+    int rc = proxy_conf(s, arena, &t.conf, err);
+
+    if (rc == SW_OK && (!s->id || !s->target))
+        rc = sw_err_set(err, SW_EINVAL, "tunnel needs --connector-id and --target");
+    if (rc == SW_OK && sw_nodeid_parse(text(s->id), &id, err) != SW_OK)
+        rc = sw_err_prefix(err, "--connector-id");
+    if (rc != SW_OK)
+        return rc;
+    t.id = sw_slice_str(sw_nodeid_hex(&id, hex));
+    t.listen = sw_slice_str(sw_ip_text(&s->listen.ip, listen));
+    return sw_envoy_tunnel_write(&t, out, err);
+}
+
+static int run_bootstrap(const struct settings *s, struct sw_arena *arena, struct sw_buf *out,
+                         struct sw_err *err)
 {
     struct sw_envoy_bootstrap b = {.node_id = text(s->node_id),
                                    .node_cluster = text(s->node_cluster),
@@ -88,7 +161,6 @@ static int run(const struct settings *s, struct sw_arena *arena, struct sw_err *
                                    .key = text(s->key),
                                    .sni = text(s->sni),
                                    .admin_port = s->admin.port};
-    SW_BUF_AUTO out = {.max = 1 << 20};
     struct sw_slice file = {0};
     char admin[SW_IP_TEXT];
     int rc = split(s->xds, &b.xds_host, &b.xds_port, err);
@@ -104,7 +176,25 @@ static int run(const struct settings *s, struct sw_arena *arena, struct sw_err *
     if (rc == SW_OK && s->admin.ip.family)
         b.admin_host = sw_slice_str(sw_ip_text(&s->admin.ip, admin));
     if (rc == SW_OK)
-        rc = sw_envoy_bootstrap_write(&b, &out, err);
+        rc = sw_envoy_bootstrap_write(&b, out, err);
+    return rc;
+}
+
+static int run(const char *what, const struct settings *s, struct sw_arena *arena,
+               struct sw_err *err)
+{
+    SW_BUF_AUTO out = {.max = 1 << 20};
+    int rc;
+
+    if (strcmp(what, "bootstrap") == 0)
+        rc = run_bootstrap(s, arena, &out, err);
+    else if (strcmp(what, "patch") == 0)
+        rc = run_patch(s, arena, &out, err);
+    else if (strcmp(what, "tunnel") == 0)
+        rc = run_tunnel(s, arena, &out, err);
+    else
+        return sw_err_set(err, SW_EINVAL,
+                          "say 'bootstrap', 'patch' or 'tunnel' (see 'spanwire help envoy')");
     if (rc == SW_OK)
         (void)fwrite(sw_buf_data(&out), 1, sw_buf_len(&out), stdout);
     return rc;
@@ -120,9 +210,7 @@ int sw_cmd_envoy(int argc, char **argv)
 
     if (rc == SW_EOF)
         return sw_cmd_help(&sw_envoy_options);
-    if (rc == SW_OK && (rest.n_args != 1 || strcmp(rest.args[0], "bootstrap") != 0))
-        rc = sw_err_set(&err, SW_EINVAL, "envoy: say 'bootstrap' (see 'spanwire help envoy')");
-    else if (rc == SW_OK && (rc = run(&s, &arena, &err)) != SW_OK)
+    if (rc == SW_OK && (rc = run(rest.n_args ? rest.args[0] : "", &s, &arena, &err)) != SW_OK)
         (void)sw_err_prefix(&err, "envoy");
     if (rc != SW_OK)
         return sw_cmd_fail(&err);

@@ -31,7 +31,7 @@ static const struct sw_opt table[] = {
     SW_CONNECTOR_OPTS_API(struct sw_expose_config, c),
     SW_CONNECTOR_OPTS_NET(struct sw_expose_config, c),
     SW_CONNECTOR_OPTS_POLICY(struct sw_expose_config, c),
-    SW_CONNECTOR_OPTS_RUN(struct sw_expose_config, c, "127.0.0.1:0", "warn"),
+    SW_CONNECTOR_OPTS_RUN(struct sw_expose_config, c, "127.0.0.1:0", "1s", "warn"),
 };
 
 const struct sw_opts_cmd sw_expose_options = {

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -36,9 +37,13 @@ static void publish(struct sw_connector *c)
                            .udp = c->config->udp};
     struct sw_addr bound[2];
     size_t n_bound = sw_quic_bound(c->quic, bound);
-    struct sw_ip local[LOCAL_MAX];
+    struct sw_ip local[LOCAL_MAX + 2];
     size_t n_local = sw_addrs_local(local, LOCAL_MAX);
 
+    for (size_t i = 0; i < SW_ARRAY_LEN(c->observed); i++) {
+        if (c->observed[i].family)
+            local[n_local++] = c->observed[i];
+    }
     sw_addr_list_build(&d.addrs, c->given, c->n_given, bound, n_bound, local, n_local);
     if (!sw_addr_list_equal(&d.addrs, &c->addrs)) {
         c->addrs = d.addrs;
@@ -46,6 +51,36 @@ static void publish(struct sw_connector *c)
                     c->relay ? " and through relay " : "", c->relay ? c->relay : "");
     }
     sw_reg_set_details(c->reg, &d);
+}
+
+/*
+ * A NAT in front of us may keep our port, and then this is an address gateways can use. Where it
+ * does not, they find the relay as before.
+ */
+static void on_observed(void *arg, const struct sw_ip *ip)
+{
+    struct sw_connector *c = arg;
+    struct sw_ip *at = &c->observed[ip->family == 6];
+
+    if (sw_addr_reach(ip) > SW_REACH_PRIVATE || sw_ip_eq(at, ip))
+        return;
+    *at = *ip;
+    publish(c);
+}
+
+static void observe(struct sw_connector *c)
+{
+    struct sw_err err = {0};
+
+    sw_observe_free(c->observe);
+    c->observe = NULL;
+    memset(c->observed, 0, sizeof(c->observed));
+    if (!c->relay)
+        return;
+    c->observe =
+        sw_observe_new(c->loop, sw_slice_str(c->relay), c->config->relay_ca, on_observed, c, &err);
+    if (!c->observe)
+        sw_log_debug("connector", "the relay cannot be asked for our address: %s", err.msg);
 }
 
 static void set_relay(struct sw_connector *c, struct sw_slice url)
@@ -56,6 +91,7 @@ static void set_relay(struct sw_connector *c, struct sw_slice url)
     c->relay = url.n ? sw_slice_dup(url) : NULL;
     c->relay_up = false;
     c->relay_since_ns = sw_wall_ns();
+    observe(c);
     sw_quic_set_home_relay(c->quic, url);
     publish(c);
 }
@@ -67,7 +103,10 @@ static void on_network(void *arg, bool slept)
     sw_log_info("connector", slept ? "the machine slept: checking every path"
                                    : "the addresses of this machine changed");
     sw_quic_network_changed(c->quic);
+    memset(c->observed, 0, sizeof(c->observed));
     publish(c);
+    if (c->observe)
+        sw_observe_ask(c->observe);
     sw_reg_poke(c->reg);
 }
 
@@ -79,6 +118,8 @@ static void on_relay_state(void *arg, bool up)
     c->relay_since_ns = sw_wall_ns();
     sw_log_info("connector", "relay %s is %s", c->relay ? c->relay : "",
                 up ? "connected" : "not connected");
+    if (up && c->observe)
+        sw_observe_ask(c->observe);
 }
 
 /* ---- what the API says ---- */
@@ -231,6 +272,8 @@ static int read_policy(struct sw_connector *c, struct sw_err *err)
         return sw_err_set(err, SW_ELIMIT, "--address: more than %d", SW_QUIC_ADDRS_MAX);
     for (size_t i = 0; i < o->addresses.n && rc == SW_OK; i++)
         rc = parse_address(sw_slice_str(o->addresses.p[i]), &c->given[c->n_given++], err);
+    if (rc == SW_OK && o->standalone && !o->open && !o->gateways.n)
+        rc = sw_err_set(err, SW_EINVAL, "--standalone needs --allow-gateway or --open");
     return rc;
 }
 
@@ -250,8 +293,13 @@ static int find_kubeconfig(const struct sw_connector_config *o, struct sw_kube_c
 static int open_client(struct sw_connector *c, struct sw_err *err)
 {
     struct sw_kube_config kc = {0};
-    int rc = find_kubeconfig(c->config, &kc, err);
+    int rc;
 
+    if (c->config->standalone) {
+        c->ns = sw_strdup("");
+        return SW_OK;
+    }
+    rc = find_kubeconfig(c->config, &kc, err);
     if (rc != SW_OK)
         return rc;
     c->client = sw_kube_client_new(c->loop, &kc, NULL, err);
@@ -346,10 +394,27 @@ static void open_reg(struct sw_connector *c)
         .arg = c,
     };
 
+    if (c->config->standalone) {
+        sw_ready_done(c->ready, "registered");
+        return;
+    }
     (void)uname(&u);
     o.host = sw_slice_str(u.nodename);
     o.os = sw_slice_str(u.sysname);
     c->reg = sw_reg_new(c->client, &o);
+}
+
+/* Nobody else tells others where we are. */
+static void log_ticket(const struct sw_connector *c)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_quic_target t = {.id = *sw_rawkey_id(c->key),
+                               .relay = sw_slice_str(c->relay),
+                               .addrs = c->addrs.a,
+                               .n_addrs = c->addrs.n};
+    struct sw_slice text = sw_ticket_write(&a, &t);
+
+    sw_log_info("connector", "ticket %.*s", SW_SLICE_ARG(text));
 }
 
 static void begin(struct sw_connector *c)
@@ -371,6 +436,8 @@ static void begin(struct sw_connector *c)
         set_relay(c, sw_slice_str(c->config->relay));
     else
         publish(c);
+    if (c->config->standalone)
+        log_ticket(c);
 }
 
 struct sw_connector *sw_connector_new(struct sw_loop *l, const struct sw_connector_config *cfg,
@@ -414,8 +481,10 @@ void sw_connector_free(struct sw_connector *c)
         return;
     sw_timer_stop(c->loop, &c->drain_timer);
     sw_addr_watch_free(c->watch);
+    sw_observe_free(c->observe);
     sw_reg_free(c->reg);
-    sw_kube_client_free(c->client);
+    if (c->client)
+        sw_kube_client_free(c->client);
     sw_admin_free(c->admin);
     sw_qserve_free(c->serve);
     connector_forget_conns(c);
@@ -481,7 +550,9 @@ void sw_connector_drain(struct sw_connector *c, void (*done)(void *arg), void *a
     sw_ready_add(c->ready, "draining");
     sw_qserve_drain(c->serve);
     sw_quic_drain(c->quic);
-    sw_reg_stop(c->reg, on_released, c);
+    c->released = !c->reg;
+    if (c->reg)
+        sw_reg_stop(c->reg, on_released, c);
     sw_timer_start(c->loop, &c->drain_timer, 0, on_drain_look);
 }
 

@@ -21,6 +21,7 @@ struct sw_kube_obj;
 struct sw_request;
 
 struct sw_connector_config {
+    bool standalone;        /* no API: only what the options say */
     const char *kubeconfig; /* NULL: searched */
     const char *context;
     const char *ns;         /* NULL: the context's */
@@ -95,12 +96,12 @@ extern const char *const sw_connector_log_formats[];
     {"max-streams", NULL, SW_OPT_U32, offsetof(T, M.max_streams), .def = "4096", .min = 1, \
      .max = 1000000, .help = "Tunnels and requests at once; more are answered with 503."}
 
-#define SW_CONNECTOR_OPTS_RUN(T, M, ADMIN, LOG) \
+#define SW_CONNECTOR_OPTS_RUN(T, M, ADMIN, DRAIN, LOG) \
     {.type = SW_OPT_GROUP, .help = "Operation"}, \
     {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, offsetof(T, M.admin), .def = ADMIN, \
      .help = "Status page, /status, /metrics and /ready; port 0 takes a free one."}, \
-    {"drain-time", "SPANWIRE_DRAIN_TIME", SW_OPT_DURATION, offsetof(T, M.drain_ns), .def = "10s", \
-     .help = "How long tunnels may take to end after SIGTERM."}, \
+    {"drain-time", "SPANWIRE_DRAIN_TIME", SW_OPT_DURATION, offsetof(T, M.drain_ns), .def = DRAIN, \
+     .help = "How long tunnels may take to end after a signal."}, \
     {"log-level", "SPANWIRE_LOG_LEVEL", SW_OPT_STR, offsetof(T, M.log_level), .def = LOG, \
      .arg = "FILTER", \
      .help = "error, warn, info, debug or trace; per scope as in 'info,quic=debug'."}, \
@@ -139,7 +140,7 @@ void sw_connector_free(struct sw_connector *c);
 void sw_connector_drain(struct sw_connector *c, void (*done)(void *arg), void *arg);
 
 /* All borrowed. */
-struct sw_kube_client *sw_connector_client(struct sw_connector *c);
+struct sw_kube_client *sw_connector_client(struct sw_connector *c); /* NULL: standalone */
 struct sw_slice sw_connector_ns(const struct sw_connector *c);
 const struct sw_kube_obj *sw_connector_object(const struct sw_connector *c); /* NULL: none yet */
 struct sw_addr sw_connector_admin(const struct sw_connector *c);

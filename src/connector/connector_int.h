@@ -7,6 +7,7 @@
 #include "connector/allow.h"
 #include "connector/connector.h"
 #include "connector/history.h"
+#include "connector/observe.h"
 #include "connector/peers.h"
 #include "connector/reg.h"
 #include "quic/quic.h"
@@ -39,11 +40,13 @@ struct sw_connector {
     struct sw_addr_watch *watch;
     struct sw_addr given[SW_QUIC_ADDRS_MAX]; /* --address */
     size_t n_given;
-    struct sw_addr_list addrs; /* as published */
-    char *relay;               /* in use; NULL: none */
-    char *relay_token;         /* owned, secret */
-    struct sw_allow fixed;     /* --allow */
-    struct sw_allow allow;     /* with what is advertised */
+    struct sw_addr_list addrs;  /* as published */
+    struct sw_observe *observe; /* of the relay in use; NULL: cannot be asked */
+    struct sw_ip observed[2];   /* what it saw, by family: IPv4, IPv6; family 0: nothing */
+    char *relay;                /* in use; NULL: none */
+    char *relay_token;          /* owned, secret */
+    struct sw_allow fixed;      /* --allow */
+    struct sw_allow allow;      /* with what is advertised */
     struct sw_peers fixed_peers;
     struct sw_peers peers;
     bool told_nobody; /* that no gateway is admitted yet */

@@ -11,7 +11,8 @@
 #define BACKOFF_MIN (2 * SW_NS_PER_S)
 #define BACKOFF_MAX (30 * SW_NS_PER_S)
 #define LOOK_NS     SW_NS_PER_S /* while somebody else's hand is on it */
-#define CALL_NS     (10 * SW_NS_PER_S)
+#define CALL_NS     (5 * SW_NS_PER_S)
+#define HURRY_NS    (2 * SW_NS_PER_S) /* the connection may have died with the old address */
 
 static const struct sw_kube_gvr lease_gvr = {.group = "coordination.k8s.io",
                                              .version = "v1",
@@ -34,6 +35,7 @@ struct sw_hold {
     uint64_t backoff_ns;
     char *other;       /* a foreign holder's renewTime when we first saw it; NULL: none */
     uint64_t other_ns; /* when that was */
+    bool hurry;        /* the network changed */
     bool stopped;
     void (*released)(void *arg);
     void *released_arg;
@@ -122,11 +124,17 @@ static void on_renewed(void *arg, struct sw_kube_reply *r)
         return;
     }
     h->backoff_ns = 0;
+    h->hurry = false;
     h->duration_s = sw_hold_duration_s(r->object);
     h->live_until_ns = sw_loop_now(h->loop) + h->duration_s * SW_NS_PER_S;
     set_text(&h->rv, sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL)));
     sw_timer_start(h->loop, &h->timer, sw_hold_interval_ns(h->duration_s, sw_rand_u64()), on_timer);
     h->o.renewed(h->o.arg, true, r->code, sw_slice(NULL, 0));
+}
+
+static uint64_t call_ns(const struct sw_hold *h)
+{
+    return h->hurry ? HURRY_NS : CALL_NS;
 }
 
 /* Only if it still is what we saw: two holders would otherwise overwrite each other for ever. */
@@ -142,7 +150,7 @@ static void patch(struct sw_hold *h, bool release, sw_kube_cb cb)
                               .name = sw_slice_str(h->name),
                               .body = body,
                               .patch = SW_KUBE_PATCH_MERGE,
-                              .timeout_ns = release ? 2 * SW_NS_PER_S : CALL_NS,
+                              .timeout_ns = release ? SW_NS_PER_S : call_ns(h),
                               .once = true};
     char now[SW_RFC3339_LEN];
 
@@ -217,7 +225,7 @@ static void look(struct sw_hold *h)
                               .gvr = &lease_gvr,
                               .ns = sw_slice_str(h->ns),
                               .name = sw_slice_str(h->name),
-                              .timeout_ns = CALL_NS,
+                              .timeout_ns = call_ns(h),
                               .once = true};
 
     if (!h->call && !h->stopped)
@@ -258,8 +266,14 @@ void sw_hold_free(struct sw_hold *h)
 void sw_hold_poke(struct sw_hold *h)
 {
     h->backoff_ns = 0;
-    if (!h->call && !h->stopped)
-        sw_timer_start(h->loop, &h->timer, 0, on_timer);
+    h->hurry = true;
+    if (h->stopped)
+        return;
+    /* One under way may wait for a connection that is dead. */
+    sw_kube_call_cancel(h->call);
+    h->call = NULL;
+    set_text(&h->rv, sw_slice(NULL, 0));
+    sw_timer_start(h->loop, &h->timer, 0, on_timer);
 }
 
 static void on_released(void *arg, struct sw_kube_reply *r)

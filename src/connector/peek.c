@@ -27,9 +27,10 @@ struct side {
 struct sw_peek {
     sw_peek_cb cb;
     void *arg;
-    struct side up;   /* requests */
-    struct side down; /* answers */
-    struct request *queue;
+    struct side up;        /* requests */
+    struct side down;      /* answers */
+    struct request *queue; /* a ring; grows, since most tunnels have one request at a time */
+    size_t cap;
     size_t first; /* oldest unanswered */
     size_t n;
     int status; /* of the answer under way; 0: none */
@@ -52,12 +53,27 @@ static void tell(struct sw_peek *p, bool complete, uint64_t now_ns)
         .bytes_out = p->bytes_out,
     };
 
-    p->first = (p->first + 1) % SW_PEEK_QUEUE;
+    p->first = (p->first + 1) % p->cap;
     p->n--;
     p->told++;
     p->status = 0;
     p->bytes_out = 0;
     p->cb(p->arg, &x);
+}
+
+/* Gives back what only looking needs. */
+static void close_eyes(struct sw_peek *p)
+{
+    p->blind = true;
+    p->n = 0;
+    sw_h1_free(p->up.parser);
+    sw_h1_free(p->down.parser);
+    p->up.parser = NULL;
+    p->down.parser = NULL;
+    sw_buf_done(&p->up.rest);
+    sw_buf_done(&p->down.rest);
+    sw_free(p->queue);
+    p->queue = NULL;
 }
 
 /* Nothing that follows is HTTP/1.1 as we read it. */
@@ -66,9 +82,7 @@ static void go_blind(struct sw_peek *p, uint64_t now_ns)
     p->blind = true;
     if (p->n)
         tell(p, false, now_ns);
-    p->n = 0;
-    sw_buf_done(&p->up.rest);
-    sw_buf_done(&p->down.rest);
+    close_eyes(p);
 }
 
 static size_t copy(char *to, size_t max, struct sw_slice from)
@@ -80,6 +94,19 @@ static size_t copy(char *to, size_t max, struct sw_slice from)
     return n;
 }
 
+static void grow(struct sw_peek *p)
+{
+    size_t cap = p->cap ? p->cap * 2 : 1;
+    struct request *more = SW_NEW_ARRAY(struct request, cap);
+
+    for (size_t i = 0; i < p->n; i++)
+        more[i] = p->queue[(p->first + i) % p->cap];
+    sw_free(p->queue);
+    p->queue = more;
+    p->cap = cap;
+    p->first = 0;
+}
+
 /* False: too many wait. */
 static bool on_request(struct sw_peek *p, const struct sw_h1_msg *m, uint64_t now_ns)
 {
@@ -88,7 +115,9 @@ static bool on_request(struct sw_peek *p, const struct sw_h1_msg *m, uint64_t no
 
     if (p->n == SW_PEEK_QUEUE)
         return false;
-    q = &p->queue[(p->first + p->n++) % SW_PEEK_QUEUE];
+    if (p->n == p->cap)
+        grow(p);
+    q = &p->queue[(p->first + p->n++) % p->cap];
     q->begun_ns = now_ns;
     q->method_n = copy(q->method, SW_PEEK_METHOD, m->method);
     q->host_n = copy(q->host, SW_PEEK_HOST, m->authority);
@@ -220,7 +249,7 @@ void sw_peek_end(struct sw_peek *p, uint64_t now_ns)
         tell(p, whole, now_ns);
     while (p->n)
         tell(p, false, now_ns);
-    p->blind = true;
+    close_eyes(p);
 }
 
 struct sw_peek *sw_peek_new(sw_peek_cb cb, void *arg)
@@ -230,7 +259,6 @@ struct sw_peek *sw_peek_new(sw_peek_cb cb, void *arg)
 
     p->cb = cb;
     p->arg = arg;
-    p->queue = SW_NEW_ARRAY(struct request, SW_PEEK_QUEUE);
     p->up.parser = sw_h1_new(SW_H1_REQUEST, &limits);
     p->down.parser = sw_h1_new(SW_H1_RESPONSE, &limits);
     sw_buf_init(&p->up.rest, HEAD_MAX + 256);
@@ -242,11 +270,7 @@ void sw_peek_free(struct sw_peek *p)
 {
     if (!p)
         return;
-    sw_h1_free(p->up.parser);
-    sw_h1_free(p->down.parser);
-    sw_buf_done(&p->up.rest);
-    sw_buf_done(&p->down.rest);
-    sw_free(p->queue);
+    close_eyes(p);
     sw_free(p);
 }
 

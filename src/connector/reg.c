@@ -144,7 +144,8 @@ static void patch_status(struct sw_reg *r)
                               .sub = "status",
                               .patch = SW_KUBE_PATCH_MERGE,
                               .field_manager = MANAGER,
-                              .timeout_ns = CALL_NS};
+                              .timeout_ns = CALL_NS,
+                              .once = true};
 
     if (!may_patch(r))
         return;
@@ -435,14 +436,16 @@ static void ask_by_id(struct sw_reg *r)
                               .gvr = &sw_connector_gvr,
                               .ns = r->o.ns,
                               .field_selector = selector,
-                              .timeout_ns = CALL_NS};
+                              .timeout_ns = CALL_NS,
+                              .once = true};
 
     r->call = sw_kube_do(r->client, &req, on_step, r);
 }
 
 static void ask_class(struct sw_reg *r)
 {
-    struct sw_kube_req req = {.verb = SW_KUBE_LIST, .gvr = &class_gvr, .timeout_ns = CALL_NS};
+    struct sw_kube_req req = {
+        .verb = SW_KUBE_LIST, .gvr = &class_gvr, .timeout_ns = CALL_NS, .once = true};
 
     if (r->o.class_name.n) {
         sw_free(r->class_name);
@@ -460,7 +463,8 @@ static void ask_create(struct sw_reg *r)
                               .gvr = &sw_connector_gvr,
                               .ns = r->o.ns,
                               .field_manager = MANAGER,
-                              .timeout_ns = CALL_NS};
+                              .timeout_ns = CALL_NS,
+                              .once = true};
 
     req.body = sw_details_connector(&a, r->o.ns, r->o.name, sw_slice_str(r->class_name), r->o.host,
                                     r->o.os);
@@ -473,7 +477,8 @@ static void ask_by_name(struct sw_reg *r)
                               .gvr = &sw_connector_gvr,
                               .ns = r->o.ns,
                               .name = r->o.name,
-                              .timeout_ns = CALL_NS};
+                              .timeout_ns = CALL_NS,
+                              .once = true};
 
     r->call = sw_kube_do(r->client, &req, on_step, r);
 }
@@ -540,8 +545,11 @@ void sw_reg_free(struct sw_reg *r)
 
 void sw_reg_set_details(struct sw_reg *r, const struct sw_details *d)
 {
-    char *relay = sw_slice_dup(d->relay);
+    char *relay;
 
+    if (!r)
+        return;
+    relay = sw_slice_dup(d->relay);
     sw_free(r->relay);
     r->relay = relay;
     r->details = *d;
@@ -555,6 +563,8 @@ void sw_reg_set_details(struct sw_reg *r, const struct sw_details *d)
 
 void sw_reg_poke(struct sw_reg *r)
 {
+    if (!r)
+        return;
     r->backoff_ns = 0;
     r->patch_backoff_ns = 0;
     if (sw_timer_running(&r->retry))
@@ -563,6 +573,13 @@ void sw_reg_poke(struct sw_reg *r)
         sw_timer_start(r->loop, &r->patch_retry, 0, on_patch_retry);
     if (r->hold)
         sw_hold_poke(r->hold);
+    if (r->self && r->step == STEP_FOLLOW) {
+        /* Watches on connections of an address that is gone would hang until keep-alive ends. */
+        sw_informer_stop(r->self);
+        sw_informer_stop(r->adverts);
+        sw_informer_start(r->self);
+        sw_informer_start(r->adverts);
+    }
 }
 
 static void on_nothing(struct sw_timer *t)
@@ -587,22 +604,24 @@ void sw_reg_stop(struct sw_reg *r, void (*done)(void *arg), void *arg)
 
 const struct sw_kube_obj *sw_reg_connector(const struct sw_reg *r)
 {
-    return r->seen;
+    return r ? r->seen : NULL;
 }
 
 size_t sw_reg_advertisements(const struct sw_reg *r, struct sw_kube_obj ***ret)
 {
     *ret = NULL;
-    return r->adverts ? sw_informer_list(r->adverts, ret) : 0;
+    return r && r->adverts ? sw_informer_list(r->adverts, ret) : 0;
 }
 
 bool sw_reg_live(const struct sw_reg *r)
 {
-    return r->hold && sw_hold_live(r->hold);
+    return r && r->hold && sw_hold_live(r->hold);
 }
 
 const char *sw_reg_step(const struct sw_reg *r)
 {
+    if (!r)
+        return "standalone";
     switch (r->step) {
     case STEP_IDLE:
         return "starting";

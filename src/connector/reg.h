@@ -40,6 +40,8 @@ extern const struct sw_kube_gvr sw_advertisement_gvr;
 SW_NODISCARD struct sw_reg *sw_reg_new(struct sw_kube_client *c, const struct sw_reg_opts *o);
 /* Before the client. NULL is fine. */
 void sw_reg_free(struct sw_reg *r);
+/* All that follow, but sw_reg_stop, take NULL for a device without an API: they do nothing. */
+
 /* What to say; copied. Written when the Connector says something else. */
 void sw_reg_set_details(struct sw_reg *r, const struct sw_details *d);
 /* Try everything that waits now, and renew: after sleep, or when the network changed. */

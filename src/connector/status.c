@@ -238,9 +238,10 @@ static int put_summary(struct sw_buf *b, const struct sw_connector *c)
 
     if (rc == SW_OK)
         rc = put_row(b, "State",
-                     sw_slice_str(c->draining           ? "draining"
-                                  : sw_reg_live(c->reg) ? "online"
-                                                        : "offline"));
+                     sw_slice_str(c->draining             ? "draining"
+                                  : c->config->standalone ? "standalone"
+                                  : sw_reg_live(c->reg)   ? "online"
+                                                          : "offline"));
     if (rc == SW_OK)
         rc = put_row(b, "NodeID", sw_slice_str(c->id));
     if (rc == SW_OK)

@@ -35,6 +35,7 @@ struct sw_control_kind {
      * kind will never matter (NULL: none).
      */
     bool (*relevant)(const struct sw_kube_obj *o);
+    bool forget; /* of what is not relevant only the name is kept: nothing may be applied to it */
     const char *label_selector;
     const char *field_selector;
     /*

@@ -39,7 +39,7 @@ static struct sw_slice value_of(struct sw_slice text, const char *word)
 static int make_key(struct sw_arena *a, struct sw_slice name, struct sw_slice secret,
                     struct sw_dns_key *ret, struct sw_err *err)
 {
-    SW_BUF_AUTO raw;
+    SW_BUF_AUTO raw = {0};
     struct sw_dns_key k = {0};
     int rc = sw_dns_name_parse(name, &k.name, err);
 

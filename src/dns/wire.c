@@ -233,6 +233,8 @@ void sw_dns_rewind(struct sw_dns_writer *w, size_t at)
     w->full = false;
     while (w->n_suffixes && w->suffixes[w->n_suffixes - 1] >= at)
         w->n_suffixes--;
+    if (w->last >= at)
+        w->last = 0;
 }
 
 /* Whether the name at 'off' of the message (ours, so well formed) is this very rest of a name. */
@@ -256,6 +258,8 @@ static bool suffix_is(const struct sw_dns_writer *w, size_t off, const uint8_t *
 
 static size_t find_suffix(const struct sw_dns_writer *w, const uint8_t *rest)
 {
+    if (w->last && suffix_is(w, w->last, rest))
+        return w->last;
     for (size_t i = 0; i < w->n_suffixes; i++)
         if (suffix_is(w, w->suffixes[i], rest))
             return w->suffixes[i];
@@ -287,10 +291,13 @@ void sw_dns_put_name(struct sw_dns_writer *w, const struct sw_dns_name *name, bo
     if (!name->b[i])
         sw_dns_put_u8(w, 0);
     /* Only a name that is there whole may be pointed to. */
-    if (!w->full)
-        w->n_suffixes = known;
-    else
+    if (w->full) {
         w->n = start;
+        return;
+    }
+    w->n_suffixes = known;
+    if (start < 0x4000 && w->n - start > 2)
+        w->last = (uint16_t)start;
 }
 
 void sw_dns_put_question(struct sw_dns_writer *w, const struct sw_dns_question *q)

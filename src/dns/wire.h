@@ -168,6 +168,7 @@ struct sw_dns_writer {
     bool plain;                         /* never compress */
     uint16_t suffixes[SW_DNS_SUFFIXES]; /* where names start that later ones may point to */
     size_t n_suffixes;
+    uint16_t last; /* the name written last: often the next one is the same */
 };
 
 void sw_dns_writer_init(struct sw_dns_writer *w, void *p, size_t cap);

@@ -140,6 +140,32 @@ static int set_cmp(const void *a, const void *b)
     return d ? d : x->type - y->type;
 }
 
+static void sort_sets(struct sw_dns_rrset *sets, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (set_cmp(&sets[i - 1], &sets[i]) > 0) {
+            qsort(sets, n, sizeof(*sets), set_cmp);
+            return;
+        }
+}
+
+/* Puts the first 'apex' sets among the others, which are in order most of the time. */
+static void order_sets(struct sw_dns_zone *z, size_t apex)
+{
+    struct sw_dns_rrset *out = sw_arena_array(&z->arena, z->n, sizeof(*out));
+    size_t i = 0;
+    size_t k = apex;
+
+    sort_sets(z->sets, apex);
+    sort_sets(z->sets + apex, z->n - apex);
+    for (size_t n = 0; n < z->n; n++) {
+        bool first = k == z->n || (i < apex && set_cmp(&z->sets[i], &z->sets[k]) <= 0);
+
+        out[n] = z->sets[first ? i++ : k++];
+    }
+    z->sets = out;
+}
+
 /* ---- names ---- */
 
 static struct node *node_at(const struct sw_dns_zone *z, const struct sw_dns_name *key)
@@ -209,6 +235,7 @@ struct sw_dns_zone *sw_dns_zone_new(const struct sw_dns_zone_conf *conf,
                                     struct sw_err *err)
 {
     struct sw_dns_zone *z = SW_NEW(struct sw_dns_zone);
+    size_t apex = 0;
     int rc = SW_OK;
 
     atomic_init(&z->refs, 1);
@@ -222,11 +249,12 @@ struct sw_dns_zone *sw_dns_zone_new(const struct sw_dns_zone_conf *conf,
     } else {
         z->sets = sw_arena_array(&z->arena, n + 1 + 2 * conf->n_ns, sizeof(*z->sets));
         put_apex(z, conf);
+        apex = z->n;
         for (size_t i = 0; i < n && rc == SW_OK; i++)
             rc = copy_set(z, &sets[i], err);
     }
     if (rc == SW_OK) {
-        qsort(z->sets, z->n, sizeof(*z->sets), set_cmp);
+        order_sets(z, apex);
         rc = index_names(z, err);
     }
     return rc == SW_OK ? z : sw_dns_zone_unref(z);

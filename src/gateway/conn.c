@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/conn_int.h"
+#include "gateway/exchange.h"
 #include "gateway/worker.h"
 #include "io/sock.h"
 #include "tls/tls.h"
@@ -392,7 +393,10 @@ static void go_on(struct sw_gw_conn *c)
         return;
     if (c->announce) {
         c->announce = false;
-        opened(c);
+        if (!c->tls)
+            opened(c);
+        else /* we speak first */
+            (void)shake(c, sw_slice("", 0));
         if (c->closed)
             return;
     }
@@ -454,8 +458,10 @@ static void deliver_all_ahead(struct sw_gw_worker *w)
 {
     struct sw_gw_ahead *a = w->ahead;
 
-    for (unsigned i = 0; i < a->n; i++)
+    for (unsigned i = 0; i < a->n; i++) {
         deliver_ahead(&a->slots[i]);
+        sw_exchange_reap(w); /* while it is still in the cache */
+    }
     a->n = 0;
     sw_gw_worker_flush_soon(w);
 }

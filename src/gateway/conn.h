@@ -121,7 +121,10 @@ SW_NODISCARD int sw_gw_conn_dial(struct sw_gw_conn *c, struct sw_gw_worker *w,
 /* What conn.c needs once per worker. */
 struct sw_gw_ahead *sw_gw_ahead_new(struct sw_gw_worker *w);
 void sw_gw_ahead_free(struct sw_gw_ahead *a);
-/* A connection given to _init that somebody waits for: on_open comes from the loop. */
+/*
+ * A connection given to _init that somebody waits for, and that is ours to begin: on_open comes
+ * from the loop, after the handshake where there is TLS.
+ */
 void sw_gw_conn_announce(struct sw_gw_conn *c);
 /* Another owner from now on; bytes that wait are offered to it from the loop. */
 void sw_gw_conn_set_ops(struct sw_gw_conn *c, const struct sw_gw_conn_ops *ops);

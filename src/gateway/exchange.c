@@ -61,14 +61,24 @@ void sw_exchange_discard(struct sw_exchange *x)
     sw_vec_push(&w->spare, x);
 }
 
-static void on_free(struct sw_defer *d)
+void sw_exchange_reap(struct sw_gw_worker *w)
 {
-    sw_exchange_discard(SW_CONTAINER_OF(d, struct sw_exchange, defer));
+    struct sw_list *m;
+
+    while ((m = sw_list_pop_front(&w->ended)) != NULL)
+        sw_exchange_discard(SW_CONTAINER_OF(m, struct sw_exchange, link));
 }
 
-/* Detaches whatever is left and lets the loop free it. */
+static void on_reap(struct sw_defer *d)
+{
+    sw_exchange_reap(SW_CONTAINER_OF(d, struct sw_gw_worker, reap));
+}
+
+/* Detaches whatever is left; it is freed when nobody up the stack can know it any more. */
 void gw_finish(struct sw_exchange *x)
 {
+    struct sw_gw_worker *w = x->worker;
+
     if (x->state == SW_GW_X_DONE)
         return;
     x->state = SW_GW_X_DONE;
@@ -83,8 +93,9 @@ void gw_finish(struct sw_exchange *x)
         x->down.ops->abort(x);
     sw_gw_exchange_done(x);
     sw_list_unlink(&x->link);
-    x->worker->n_exchanges--;
-    sw_loop_defer(x->worker->loop, &x->defer, on_free);
+    sw_list_push_back(&w->ended, &x->link);
+    w->n_exchanges--;
+    sw_loop_defer(w->loop, &w->reap, on_reap);
 }
 
 void sw_exchange_kill(struct sw_exchange *x)

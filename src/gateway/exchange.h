@@ -302,16 +302,17 @@ struct sw_exchange {
     uint64_t retry_at_ns;
     uint64_t idle_ns;     /* 0: no limit */
     uint64_t active_ns;   /* last byte either way */
-    struct sw_list link;  /* worker->exchanges */
+    struct sw_list link;  /* worker->exchanges, then worker->ended */
     struct sw_list queue; /* of the pool, while it waits */
     struct sw_gw_pool *pool;
-    struct sw_defer defer;
 };
 
 /* ---- codecs call the core ---- */
 
 /* A fresh exchange from the worker's pool, with its arena empty. */
 struct sw_exchange *sw_exchange_new(struct sw_gw_worker *w);
+/* Frees those that ended; only from where no exchange is being worked on. The loop does it too. */
+void sw_exchange_reap(struct sw_gw_worker *w);
 /* Gives one back that was never started. */
 void sw_exchange_discard(struct sw_exchange *x);
 /* The downstream codec has filled req, listener, chain, peer ...: cleans the head, routes it and

@@ -63,9 +63,10 @@ static const struct sw_opt table[] = {
 const struct sw_opts_cmd sw_gateway_options = {
     .name = "gateway",
     .usage = "[options]",
-    .summary = "Serves HTTP/1.1, HTTP/2, TLS, TCP and UDP as xDS resources (Envoy v3) say: "
+    .summary = "Serves HTTP/1.1, HTTP/2, TLS, TCP and UDP as xDS resources (Envoy v3) say:\n"
                "listeners, routes, clusters, endpoints and secrets.",
     .epilogue = "SIGTERM drains; a second process started on the same ports takes over first.\n"
+                "--sidecar-OPTION runs a sidecar in this process: spanwire-sidecar(8).\n"
                 "See spanwire-gateway(8).",
     .opts = table,
     .n = SW_ARRAY_LEN(table),

@@ -31,7 +31,7 @@ struct up_conn {
     uint32_t requests;
     uint64_t since_ns; /* idle since */
     /* HTTP/1 */
-    struct sw_h1 *parser; /* lent while an answer is awaited */
+    struct sw_h1 *parser; /* lent while an answer is being received */
     struct sw_exchange *x;
     /* HTTP/2 */
     struct up_h2 *h2; /* owned */

@@ -50,23 +50,27 @@ static void tunnel_now(struct up_conn *u, struct sw_exchange *x)
     sw_exchange_up_head(x, false);
 }
 
+/* An extended CONNECT of HTTP/2 is a GET with Upgrade here. */
+static struct sw_slice method_sent(const struct sw_gw_request *r)
+{
+    return r->upgrade.n && !r->connect && sw_slice_eq_str(r->method, "CONNECT")
+               ? SW_SLICE_LIT("GET")
+               : r->method;
+}
+
 static void send_head(struct sw_exchange *x, bool end)
 {
     struct up_conn *u = of(x);
     const struct sw_gw_request *r = &x->req;
     struct sw_slice authority = x->plan.authority.p ? x->plan.authority : r->authority;
     struct sw_slice path = x->plan.path.p ? x->plan.path : r->path;
-    /* An extended CONNECT of HTTP/2 is a GET with Upgrade here. */
-    struct sw_slice method = r->upgrade.n && !r->connect && sw_slice_eq_str(r->method, "CONNECT")
-                                 ? SW_SLICE_LIT("GET")
-                                 : r->method;
+    struct sw_slice method = method_sent(r);
     struct gw_h1_out o;
 
     if (x->plan.connect_terminate && r->connect) {
         tunnel_now(u, x);
         return;
     }
-    sw_h1_answer_to(u->parser, method);
     gw_h1_out_begin(&o, &u->conn,
                     method.n + path.n + 2 * authority.n + r->upgrade.n + 256 +
                         gw_h1_fields_size(&r->fields));
@@ -165,7 +169,6 @@ void up_h1_attach(struct up_conn *u, struct sw_exchange *x)
 {
     u->x = x;
     u->got_bytes = false;
-    u->parser = gw_h1_lend(u->conn.worker, SW_H1_RESPONSE, &limits);
     x->up.ops = &side;
     x->up.stream = u;
 }
@@ -215,7 +218,7 @@ static void got_end(struct up_conn *u)
 
     if (m->status < 200 && m->status != 101) { /* interim: the real one follows */
         sw_h1_reset(u->parser);
-        sw_h1_answer_to(u->parser, x->req.method);
+        sw_h1_answer_to(u->parser, method_sent(&x->req));
         return;
     }
     if (u->tunnel) {
@@ -282,6 +285,10 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
         return 0;
     }
     u->got_bytes = true;
+    if (!u->parser && !u->tunnel) {
+        u->parser = gw_h1_lend(c->worker, SW_H1_RESPONSE, &limits);
+        sw_h1_answer_to(u->parser, method_sent(&x->req));
+    }
     while (u->x == x && u->parser && step(u, in, &used))
         ;
     if (u->x == x && u->tunnel && !u->parser && used < in.n && !c->closed && !c->paused) {

@@ -236,7 +236,7 @@ static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err
         }
         rc = sw_gw_conn_init(&u->conn, p->worker, fd, tls, (struct sw_slice){0},
                              spec->connect_timeout_ns, &dial_ops, err);
-        if (rc == SW_OK && !tls)
+        if (rc == SW_OK)
             sw_gw_conn_announce(&u->conn);
         return rc;
     }

@@ -247,6 +247,7 @@ int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, unsigned in
     sw_list_init(&w->downs);
     sw_list_init(&w->pools);
     sw_list_init(&w->exchanges);
+    sw_list_init(&w->ended);
     sw_list_init(&w->dirty);
     sw_list_init(&w->soon);
     w->ahead = sw_gw_ahead_new(w);

@@ -85,6 +85,8 @@ struct sw_gw_worker {
     struct sw_list downs;   /* sw_gw_down */
     struct sw_list pools;   /* upstream; see up_pool.c */
     struct sw_list exchanges;
+    struct sw_list ended; /* exchanges to be freed */
+    struct sw_defer reap;
     struct sw_list dirty; /* connections with staged output */
     struct sw_list soon;  /* those of them that wait for nothing more */
     unsigned n_soon;

@@ -24,6 +24,7 @@ enum {
     CHUNK = SW_WSCONN_FRAME_MAX + SW_WS_HEAD_MAX + 2,
     SPARE_CHUNKS = 32,
     IOV = 16,
+    PONG_ROOM = 1 << 20, /* output that may wait when a ping is answered */
 };
 
 struct sw_wschunk {
@@ -38,6 +39,7 @@ struct sw_wschunk {
 struct scratch {
     struct sw_wschunk *spare;
     unsigned n_spare;
+    size_t queued; /* bytes in chunks of all connections of the thread */
     uint8_t rx[RX + 16];
     uint8_t tx[TX];
 };
@@ -73,6 +75,7 @@ static struct scratch *scratch(void)
         mine = sw_malloc(sizeof(*mine)); /* not zeroed: pages that are not used stay away */
         mine->spare = NULL;
         mine->n_spare = 0;
+        mine->queued = 0;
         (void)pthread_setspecific(at_exit_key, mine);
     }
     return mine;
@@ -214,6 +217,9 @@ static void let_go(struct sw_wsconn *c)
         c->head = k->next;
         chunk_put(k);
     }
+    if (c->loop)
+        scratch()->queued -= c->out_n;
+    c->out_n = 0;
     sw_ws_done(&c->ws);
     sw_tls_free(c->tls);
     c->tls = NULL;
@@ -267,6 +273,7 @@ static ssize_t wrote(struct sw_wsconn *c, ssize_t n)
 static void chunks_consume(struct sw_wsconn *c, size_t n)
 {
     c->out_n -= (uint32_t)n;
+    scratch()->queued -= n;
     while (c->head) {
         struct sw_wschunk *k = c->head;
         size_t part = sw_min(n, k->n - k->off);
@@ -391,6 +398,7 @@ static void added(struct sw_wsconn *c, size_t n)
 {
     c->tail->n += (uint32_t)n;
     c->out_n += (uint32_t)n;
+    scratch()->queued += n;
     if (!c->flush_due) {
         c->flush_due = true;
         go_later(c);
@@ -459,7 +467,9 @@ static void on_frame(struct sw_wsconn *c, const struct sw_ws_event *ev)
             c->ops->on_text(c, ev->n);
         break;
     case SW_WS_PING:
-        sw_wsconn_send(c, SW_WS_PONG, ev->p, ev->n);
+        /* Who asks without reading is not answered. */
+        if (sw_wsconn_unsent(c) < PONG_ROOM)
+            sw_wsconn_send(c, SW_WS_PONG, ev->p, ev->n);
         break;
     case SW_WS_CLOSE: {
         uint8_t code[2] = {(uint8_t)(ev->code >> 8), (uint8_t)ev->code};
@@ -797,6 +807,11 @@ void sw_wsconn_upgrade(struct sw_wsconn *c)
     c->upgraded = true;
 }
 
+size_t sw_wsconn_thread_queue(void)
+{
+    return scratch()->queued;
+}
+
 void sw_wsconn_pause(struct sw_wsconn *c)
 {
     c->paused = true;
@@ -819,6 +834,7 @@ void sw_wsconn_detach(struct sw_wsconn *c)
     c->watch.fd = fd;
     sw_timer_stop(c->loop, &c->stall);
     sw_defer_cancel(&c->defer);
+    scratch()->queued -= c->out_n;
     c->loop = NULL;
 }
 
@@ -828,6 +844,7 @@ int sw_wsconn_attach(struct sw_wsconn *c, struct sw_loop *l, struct sw_err *err)
     int rc = sw_watch_start(l, &c->watch, fd, on_event, err);
 
     c->loop = l;
+    scratch()->queued += c->out_n;
     if (rc != SW_OK) {
         c->watch.fd = fd;
         return rc;

@@ -119,6 +119,9 @@ static inline size_t sw_wsconn_unsent(const struct sw_wsconn *c)
     return (size_t)c->out_n + (c->out.n - c->out.off);
 }
 
+/* Bytes that wait on all connections of this thread together. */
+size_t sw_wsconn_thread_queue(void);
+
 /* No messages until resume; the kernel's buffer fills and the peer slows down. */
 void sw_wsconn_pause(struct sw_wsconn *c);
 void sw_wsconn_resume(struct sw_wsconn *c);

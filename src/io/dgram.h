@@ -38,7 +38,7 @@ int sw_dgram_send(int fd, const void *p, size_t n, const struct sw_addr *to);
 enum {
     SW_DGRAM_BATCH = 8,         /* buffers received into at once */
     SW_DGRAM_SEGMENTS_MAX = 64, /* datagrams of one send */
-    SW_DGRAM_SEND_MAX = 65000,  /* bytes of one send */
+    SW_DGRAM_SEND_MAX = 65507,  /* bytes of one send */
 };
 
 /* What was received into one buffer: datagrams of 'segment' bytes, the last may be shorter. */

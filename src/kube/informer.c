@@ -246,13 +246,32 @@ static struct sw_kube_req base_req(const struct sw_informer *i)
         .gvr = i->o.gvr, .ns = i->o.ns, .label_selector = i->labels, .field_selector = i->fields};
 }
 
+/* An object as it is kept. The arena holds json and may be taken over; NULL: it is another's. */
+static struct sw_kube_obj *make_obj(const struct sw_informer *i, const struct sw_json *json,
+                                    struct sw_arena *arena)
+{
+    struct sw_kube_obj *o;
+
+    if (i->o.slim)
+        o = sw_kube_obj_slim(json);
+    else
+        o = arena ? sw_kube_obj_take(arena, json) : sw_kube_obj_new(json);
+    if (o && i->o.wanted && !i->o.wanted(o)) {
+        struct sw_kube_obj *stub = sw_kube_obj_stub(o->json);
+
+        (void)sw_kube_obj_unref(o);
+        return stub;
+    }
+    return o;
+}
+
 static void on_page(void *arg, const struct sw_json *items, struct sw_arena *arena)
 {
     struct sw_informer *i = arg;
 
     (void)arena;
     for (size_t k = 0; k < sw_json_len(items); k++) {
-        struct sw_kube_obj *o = sw_kube_obj_new(sw_json_at(items, k));
+        struct sw_kube_obj *o = make_obj(i, sw_json_at(items, k), NULL);
 
         if (o)
             fresh_put(i, o);
@@ -335,7 +354,7 @@ static void stream_event(struct sw_informer *i, enum sw_kube_event type,
         replace(i);
         return;
     }
-    o = sw_kube_obj_take(arena, object);
+    o = make_obj(i, object, arena);
     if (!o)
         return;
     if (type == SW_KUBE_DELETED) {
@@ -355,7 +374,7 @@ static void live_event(struct sw_informer *i, enum sw_kube_event type, const str
     set_rv(i, sw_json_str(sw_json_walk(object, "metadata", "resourceVersion", NULL)));
     if (type == SW_KUBE_BOOKMARK)
         return;
-    o = sw_kube_obj_take(arena, object);
+    o = make_obj(i, object, arena);
     if (!o)
         return;
     old = sw_map_get(&i->store, o->key);

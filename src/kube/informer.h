@@ -32,6 +32,10 @@ struct sw_kube_obj *sw_kube_obj_new(const struct sw_json *json);
 /* Takes over the arena (emptied) in which json lives; NULL, and the arena untouched, without a
  * name. */
 struct sw_kube_obj *sw_kube_obj_take(struct sw_arena *arena, const struct sw_json *json);
+/* A copy without metadata.managedFields, which is often most of an object; NULL without a name. */
+struct sw_kube_obj *sw_kube_obj_slim(const struct sw_json *json);
+/* Only what tells it apart: name, namespace, uid, resourceVersion; NULL without a name. */
+struct sw_kube_obj *sw_kube_obj_stub(const struct sw_json *json);
 struct sw_kube_obj *sw_kube_obj_ref(struct sw_kube_obj *o);
 /* Accepts NULL; always returns NULL. */
 struct sw_kube_obj *sw_kube_obj_unref(struct sw_kube_obj *o);
@@ -55,10 +59,13 @@ struct sw_informer_opts {
     struct sw_slice ns; /* empty: all */
     const char *label_selector;
     const char *field_selector;
-    uint32_t page;      /* objects per page of a list [500] */
-    bool plain_list;    /* do not ask for a streaming list first */
-    bool optional;      /* a kind the server does not have (404) counts as empty, and is asked for
-                           again from time to time */
+    uint32_t page;   /* objects per page of a list [500] */
+    bool plain_list; /* do not ask for a streaming list first */
+    bool optional;   /* a kind the server does not have (404) counts as empty, and is asked for
+                        again from time to time */
+    bool slim;       /* keep objects without managedFields */
+    /* Of others only stubs are kept, and handed out. NULL: all are wanted. */
+    bool (*wanted)(const struct sw_kube_obj *o);
     uint64_t resync_ns; /* repeat every object to update(o, o) so often; 0: never */
 };
 

@@ -3,45 +3,74 @@
 #include "base/mem.h"
 #include "quic/core.h"
 
-bool sw_qcid_add(struct sw_qconn *c, const uint8_t *p, size_t n)
+static bool add(struct sw_qconn *c, struct sw_map *m, struct sw_list *l, const uint8_t *p, size_t n)
 {
     struct sw_qcid *id;
 
-    if (n == 0 || n > QUIC_CID_MAX || sw_map_get(&c->q->cids, sw_slice(p, n)))
+    if (n == 0 || n > QUIC_CID_MAX || sw_map_get(m, sw_slice(p, n)))
         return false;
     id = SW_NEW(struct sw_qcid);
     id->conn = c;
     id->len = (uint8_t)n;
     memcpy(id->b, p, n);
-    sw_list_push_back(&c->cids, &id->link);
-    (void)sw_map_put(&c->q->cids, sw_slice(id->b, n), id);
+    sw_list_push_back(l, &id->link);
+    (void)sw_map_put(m, sw_slice(id->b, n), id);
     return true;
 }
 
-static void drop(struct sw_qcid *id)
+static void drop(struct sw_map *m, struct sw_qcid *id)
 {
-    (void)sw_map_del(&id->conn->q->cids, sw_slice(id->b, id->len));
+    (void)sw_map_del(m, sw_slice(id->b, id->len));
     sw_list_unlink(&id->link);
     sw_free(id);
 }
 
-void sw_qcid_remove(struct sw_qconn *c, const uint8_t *p, size_t n)
+bool sw_qcid_add(struct sw_qconn *c, const uint8_t *p, size_t n)
 {
-    struct sw_qcid *id = sw_map_get(&c->q->cids, sw_slice(p, n));
+    return add(c, &c->q->cids, &c->cids, p, n);
+}
+
+void sw_qcid_add_token(struct sw_qconn *c, const uint8_t token[QUIC_TOKEN])
+{
+    (void)add(c, &c->q->tokens, &c->tokens, token, QUIC_TOKEN);
+}
+
+static void remove_one(struct sw_qconn *c, struct sw_map *m, const uint8_t *p, size_t n)
+{
+    struct sw_qcid *id = sw_map_get(m, sw_slice(p, n));
 
     if (id && id->conn == c)
-        drop(id);
+        drop(m, id);
+}
+
+void sw_qcid_remove(struct sw_qconn *c, const uint8_t *p, size_t n)
+{
+    remove_one(c, &c->q->cids, p, n);
+}
+
+void sw_qcid_remove_token(struct sw_qconn *c, const uint8_t token[QUIC_TOKEN])
+{
+    remove_one(c, &c->q->tokens, token, QUIC_TOKEN);
 }
 
 void sw_qcid_remove_all(struct sw_qconn *c)
 {
     SW_LIST_FOREACH (it, &c->cids)
-        drop(SW_CONTAINER_OF(it, struct sw_qcid, link));
+        drop(&c->q->cids, SW_CONTAINER_OF(it, struct sw_qcid, link));
+    SW_LIST_FOREACH (it, &c->tokens)
+        drop(&c->q->tokens, SW_CONTAINER_OF(it, struct sw_qcid, link));
 }
 
 struct sw_qconn *sw_qcid_find(const struct sw_quic *q, const uint8_t *p, size_t n)
 {
     struct sw_qcid *id = sw_map_get(&q->cids, sw_slice(p, n));
+
+    return id ? id->conn : NULL;
+}
+
+struct sw_qconn *sw_qcid_find_token(const struct sw_quic *q, const uint8_t token[QUIC_TOKEN])
+{
+    struct sw_qcid *id = sw_map_get(&q->tokens, sw_slice(token, QUIC_TOKEN));
 
     return id ? id->conn : NULL;
 }

@@ -26,6 +26,7 @@ struct ngtcp2_path_storage;
 enum {
     QUIC_CID_LEN = 8,
     QUIC_CID_MAX = 20,
+    QUIC_TOKEN = 16, /* of a stateless reset */
     QUIC_SOCKS = 2,
     QUIC_PATHS_MAX = 8,
     QUIC_ROUTES_MAX = SW_QUIC_ADDRS_MAX + 1, /* every address and the relay */
@@ -76,7 +77,7 @@ struct sw_qpathent {
 /* ---- connections ---- */
 
 struct sw_qcid {
-    struct sw_list link;   /* conn->cids */
+    struct sw_list link;   /* conn->cids or conn->tokens */
     struct sw_qconn *conn; /* borrowed */
     uint8_t len;
     uint8_t b[QUIC_CID_MAX];
@@ -107,6 +108,7 @@ struct sw_qconn {
     struct sw_list dirty;   /* q->dirty: wants to write */
     struct sw_list event;   /* q->events: has something to tell */
     struct sw_list cids;
+    struct sw_list tokens; /* of the peer's IDs */
     struct sw_timer timer;
     const struct sw_qconn_ops *ops;
     void *arg;
@@ -135,6 +137,7 @@ struct sw_qconn {
     uint64_t reset_at_ns;
     uint32_t resets; /* budget used; falls with time */
     uint64_t keepalive_ns;
+    uint64_t heard_at_ns;
 
     /* Post-handshake messages, once the TLS session is gone. */
     uint32_t msg_left;
@@ -154,8 +157,8 @@ struct sw_qconn {
     bool path_changed;
     bool want_room;
     bool room;
-    bool conn_blocked; /* no connection credit */
-    bool gone;         /* closed was called */
+    bool heard; /* packets came since the last write pass */
+    bool gone;  /* closed was called */
 
     bool closing; /* 'why' is set; the close packet goes out in the next pass */
     bool quiet;   /* say nothing to the peer */
@@ -271,6 +274,7 @@ struct sw_quic {
     struct sw_qsock sock[QUIC_SOCKS];
     size_t n_socks;
     struct sw_map cids; /* to struct sw_qcid */
+    struct sw_map tokens;
     struct sw_list conns;
     struct sw_list graves;
     struct sw_list dirty;
@@ -344,6 +348,18 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
 void sw_qconn_touch(struct sw_qconn *c);
 /* Asks for its news to be told. */
 void sw_qconn_note(struct sw_qconn *c);
+void sw_qconn_rearm(struct sw_qconn *c);
+void sw_qconn_on_timer(struct sw_timer *t);
+/* The handshake proved the peer's key; called by handshake.c. False: it is not the one expected. */
+bool sw_qconn_identified(struct sw_qconn *c, const struct sw_nodeid *id);
+
+/* conn_events.c */
+
+void sw_qconn_callbacks(struct ngtcp2_callbacks *cb);
+
+/* conn_end.c */
+
+void sw_qconn_end_half_open(struct sw_qconn *c);
 /* Ends it for a reason of our own; the peer hears of it unless 'quiet'. */
 void sw_qconn_fail(struct sw_qconn *c, enum sw_qclose_kind kind, uint64_t code, const char *text);
 /* As above, for a result of ngtcp2. */
@@ -352,9 +368,6 @@ void sw_qconn_fail_lib(struct sw_qconn *c, int liberr);
 void sw_qconn_bury(struct sw_qconn *c);
 /* Frees what is left of a buried one. */
 void sw_qconn_free(struct sw_qconn *c);
-void sw_qconn_rearm(struct sw_qconn *c);
-/* The handshake proved the peer's key; called by handshake.c. False: it is not the one expected. */
-bool sw_qconn_identified(struct sw_qconn *c, const struct sw_nodeid *id);
 
 /* cid.c */
 
@@ -362,6 +375,9 @@ bool sw_qcid_add(struct sw_qconn *c, const uint8_t *p, size_t n);
 void sw_qcid_remove(struct sw_qconn *c, const uint8_t *p, size_t n);
 void sw_qcid_remove_all(struct sw_qconn *c);
 struct sw_qconn *sw_qcid_find(const struct sw_quic *q, const uint8_t *p, size_t n);
+void sw_qcid_add_token(struct sw_qconn *c, const uint8_t token[QUIC_TOKEN]);
+void sw_qcid_remove_token(struct sw_qconn *c, const uint8_t token[QUIC_TOKEN]);
+struct sw_qconn *sw_qcid_find_token(const struct sw_quic *q, const uint8_t token[QUIC_TOKEN]);
 
 /* path.c */
 
@@ -416,6 +432,8 @@ void sw_quic_reset_token(const struct sw_quic *q, const uint8_t *cid, size_t n, 
 
 struct sw_qstream *sw_qstream_new(struct sw_qconn *c, int64_t id);
 void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin);
+/* The peer will not read on: everything not yet acknowledged is void. */
+void sw_qstream_was_stopped(struct sw_qstream *s, uint64_t code);
 void sw_qstream_acked(struct sw_qstream *s, uint64_t upto);
 /* Asks for its news to be told. */
 void sw_qstream_note(struct sw_qstream *s);

@@ -4,10 +4,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/rand.h"
 #include "base/time.h"
 #include "io/sock.h"
 #include "quic/core.h"
+#include "tls/record.h"
 
 enum {
     BATCHES_PER_WAKE = 8,
@@ -300,7 +300,12 @@ struct sw_quic *sw_quic_new(struct sw_loop *l, const struct sw_quic_config *cfg,
     sw_list_init(&q->relays);
     sw_list_init(&q->held);
     copy_config(q, cfg);
-    sw_rand_bytes(q->secret, sizeof(q->secret));
+    /*
+     * Of the key, not random: a process that starts again on the same port can tell the peers of
+     * the one before that their connections are gone.
+     */
+    sw_hkdf_label(sw_rawkey_seed(cfg->key), SW_SEED_LEN, "spanwire reset", q->secret,
+                  sizeof(q->secret));
     q->tls = sw_qtls_new(cfg->key, q->alpns, q->cfg.n_alpns, err);
     if (!q->tls || open_sockets(q, err) != SW_OK) {
         sw_quic_free(q);
@@ -347,6 +352,7 @@ void sw_quic_free(struct sw_quic *q)
     sw_free(q->ca_file);
     sw_slice_free(&q->token);
     sw_map_done(&q->cids);
+    sw_map_done(&q->tokens);
     sw_vec_done(&q->pieces);
     sw_qchunks_done(q);
     sw_free(q->rx);

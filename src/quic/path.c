@@ -43,12 +43,18 @@ struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id)
     return NULL;
 }
 
+/* Several paths may have one route, when the network changed: then the present one is meant. */
 static struct sw_qpathent *find(struct sw_qconn *c, const struct sw_qroute *r)
 {
-    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
+    struct sw_qpathent *found = sw_qpath_get(c, c->path_now);
+
+    if (found && sw_qroute_eq(&found->route, r))
+        return found;
+    found = NULL;
+    for (size_t i = 0; i < QUIC_PATHS_MAX && !found; i++)
         if (c->path[i].id && sw_qroute_eq(&c->path[i].route, r))
-            return &c->path[i];
-    return NULL;
+            found = &c->path[i];
+    return found;
 }
 
 /* A free entry, else the oldest that is neither in use nor being tried. */
@@ -268,14 +274,14 @@ static bool has_relay(const struct sw_qdial *d)
 }
 
 /*
- * While something is under way and another path exists, silence must be noticed quickly: a peer
- * that only reads sends nothing that would be missed.
+ * While something is under way silence must be noticed quickly: who only reads sends nothing whose
+ * answer would be missed.
  */
 static void choose_keepalive(struct sw_qconn *c)
 {
     uint64_t ns = c->q->cfg.keepalive_ns;
 
-    if (c->dial && c->dial->n > 1 && c->n_streams > 0)
+    if (c->dial && c->n_streams > 0)
         ns = sw_min(ns, SW_NS_PER_S);
     if (ns == c->keepalive_ns)
         return;

@@ -73,6 +73,8 @@ enum sw_qpath sw_qconn_path(const struct sw_qconn *c);
 /* The peer's address on a direct path; family 0 on a relay. */
 struct sw_addr sw_qconn_addr(const struct sw_qconn *c);
 uint64_t sw_qconn_rtt_ns(const struct sw_qconn *c);
+/* How long nothing was heard of the peer. */
+uint64_t sw_qconn_silence_ns(const struct sw_qconn *c);
 size_t sw_qconn_streams(const struct sw_qconn *c);
 /* Sends CONNECTION_CLOSE with an application code; closed follows from the loop. */
 void sw_qconn_close(struct sw_qconn *c, uint64_t code, const char *reason);
@@ -94,7 +96,10 @@ struct sw_qstream_ops {
     size_t (*data)(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin);
     /* Room to write again, after a reserve that found none. */
     void (*writable)(struct sw_qstream *s);
-    /* The peer will not read on (STOP_SENDING). The sending side was reset. May be NULL. */
+    /*
+     * The peer will not read on (STOP_SENDING). The sending side was reset. Noticed when something
+     * is to be sent, or at the end; code 0: not known. May be NULL.
+     */
     void (*stopped)(struct sw_qstream *s, uint64_t code);
     /* The peer gave its side up (RESET_STREAM): no more data. */
     void (*reset)(struct sw_qstream *s, uint64_t code);
@@ -116,6 +121,7 @@ int64_t sw_qstream_id(const struct sw_qstream *s);
  * follows.
  */
 int sw_qstream_reserve(struct sw_qstream *s, struct iovec room[2]);
+/* n may be 0: the room is given back. */
 void sw_qstream_commit(struct sw_qstream *s, size_t n);
 /* Copies what fits; the number taken. For heads and other small things. */
 size_t sw_qstream_write(struct sw_qstream *s, const void *p, size_t n);

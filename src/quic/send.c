@@ -9,7 +9,7 @@
 #include "quic/core.h"
 
 enum {
-    PASS_BYTES = 2 * SW_DGRAM_SEND_MAX, /* of one connection, before others have their turn */
+    PASS_BYTES = 4 * SW_DGRAM_SEND_MAX, /* of one connection, before others have their turn */
     VECS = 4,
 };
 
@@ -202,15 +202,12 @@ static ngtcp2_ssize put_stream(struct sw_qconn *c, struct sw_qstream *s, struct 
     return n;
 }
 
-/* The stream cannot go on by itself: credit brings it back, or nothing does. */
+/* The stream cannot go on by itself: what the peer sends brings it back, or nothing does. */
 static void park(struct sw_qconn *c, struct sw_qstream *s, bool blocked)
 {
     sw_list_unlink(&s->sendq);
-    if (!blocked)
-        return;
-    sw_list_push_back(&c->blocked, &s->sendq);
-    if (ngtcp2_conn_get_max_data_left(c->nc) == 0)
-        c->conn_blocked = true;
+    if (blocked)
+        sw_list_push_back(&c->blocked, &s->sendq);
 }
 
 /* One packet: its length, 0 when there is nothing to say or congestion forbids it, or an error. */
@@ -227,6 +224,7 @@ static ngtcp2_ssize write_packet(struct sw_qconn *c, struct packet *k)
             n = NGTCP2_ERR_WRITE_MORE;
         } else if (n == NGTCP2_ERR_STREAM_SHUT_WR || n == NGTCP2_ERR_STREAM_NOT_FOUND) {
             park(c, s, false);
+            sw_qstream_was_stopped(s, 0);
             n = NGTCP2_ERR_WRITE_MORE;
         } else if (!sw_qstream_pending(s)) {
             park(c, s, false);
@@ -271,10 +269,21 @@ static size_t packet_max(const struct sw_qconn *c)
     return c->confirmed ? max : sw_min(max, QUIC_MTU_FIRST);
 }
 
+/*
+ * What ngtcp2's pacing allows at a time. On loopback there is nothing to be gentle to, and every
+ * pass costs a turn of the loop.
+ */
+static size_t pass_limit(const struct sw_qconn *c)
+{
+    size_t quantum = ngtcp2_conn_get_send_quantum(c->nc);
+
+    return c->jumbo ? PASS_BYTES : sw_min(quantum, PASS_BYTES);
+}
+
 static int write_packets(struct sw_qconn *c)
 {
     struct sw_quic *q = c->q;
-    size_t limit = sw_min(ngtcp2_conn_get_send_quantum(c->nc), PASS_BYTES);
+    size_t limit = pass_limit(c);
     size_t total = 0;
     struct batch b = {0};
     struct packet k;
@@ -292,7 +301,7 @@ static int write_packets(struct sw_qconn *c)
             append(c, &b, (size_t)n, sw_qpath_id(&k.ps.path), (uint8_t)k.pi.ecn);
             total += (size_t)n;
         }
-    } while (n > 0 && total < limit && !socket_full(c));
+    } while (n > 0 && total + k.max <= limit && !socket_full(c));
     flush(c, &b);
     ngtcp2_conn_update_pkt_tx_time(c->nc, sw_quic_now(q));
     rotate(c);
@@ -305,10 +314,10 @@ void sw_qconn_write(struct sw_qconn *c)
 
     if (!c->nc || c->closing || socket_full(c))
         return;
-    if (c->conn_blocked && ngtcp2_conn_get_max_data_left(c->nc) > 0) {
-        c->conn_blocked = false;
+    /* Credit of the connection, or a STOP_SENDING: ngtcp2 tells neither, so they are tried. */
+    if (c->heard)
         sw_list_splice(&c->sendable, &c->blocked);
-    }
+    c->heard = false;
     rc = write_packets(c);
     if (rc != 0) {
         sw_qconn_fail_lib(c, rc);

@@ -213,9 +213,18 @@ drop:
 void sw_quic_stranger(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn, uint8_t *p,
                       size_t n, bool waited)
 {
+    struct sw_qconn *c;
+
     if (p[0] & 0x80) {
         long_packet(q, from, ecn, p, n, waited);
         return;
+    }
+    if (n >= NGTCP2_MIN_STATELESS_RESET_RANDLEN + QUIC_TOKEN) {
+        c = sw_qcid_find_token(q, p + n - QUIC_TOKEN);
+        if (c && c->nc) {
+            sw_qconn_read(c, from, ecn, p, n);
+            return;
+        }
     }
     q->stats.rx_dropped++;
     say_reset(q, from, p, n);

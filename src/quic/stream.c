@@ -104,7 +104,9 @@ void sw_qstream_note(struct sw_qstream *s)
 /* Connection credit for n bytes that came, less what is kept back for those nobody took. */
 static void give_credit(struct sw_qconn *c)
 {
-    uint64_t keep = c->held > c->q->cfg.conn_window ? c->held - c->q->cfg.conn_window : 0;
+    /* ngtcp2 tells the peer only of half a window at a time: that much is always let through. */
+    uint64_t slack = c->q->cfg.conn_window + c->q->cfg.conn_window / 2;
+    uint64_t keep = c->held > slack ? c->held - slack : 0;
 
     if (c->owed <= keep || !c->nc)
         return;
@@ -468,6 +470,16 @@ void sw_qstream_advance(struct sw_qstream *s, size_t n, bool fin)
     }
     if (fin)
         s->fin_sent = true;
+}
+
+void sw_qstream_was_stopped(struct sw_qstream *s, uint64_t code)
+{
+    if (s->tx_shut)
+        return;
+    s->tx_shut = true; /* ngtcp2 has sent RESET_STREAM */
+    s->stopped = true;
+    s->stop_code = code;
+    sw_qstream_note(s);
 }
 
 void sw_qstream_acked(struct sw_qstream *s, uint64_t upto)

@@ -18,6 +18,7 @@ enum {
     PONG_MS = 5000,
     RESTART_RECONNECT_MS = 1000,
     RESTART_TRY_MS = 30000,
+    CONTROL_BYTES = 10 << 20, /* output that waits when a frame of control is added */
 };
 
 static void on_timer(struct sw_timer *t);
@@ -58,6 +59,20 @@ static void leave(struct relay_client *c)
     setup_free(c);
 }
 
+/* Who it is, as far as known, in front of what happened. */
+void relay_client_note(const struct relay_client *c, const char *reason, const char *detail)
+{
+    char who[SW_ADDR_TEXT] = "?";
+    char text[200];
+
+    if (c->id)
+        (void)sw_nodeid_short(&c->id->id, who);
+    else if (c->setup)
+        (void)sw_addr_text(&c->setup->peer, who);
+    (void)snprintf(text, sizeof(text), "%s: %.120s", who, detail);
+    relay_refused(c->worker, reason, text);
+}
+
 static void log_end(const struct relay_client *c, const char *why)
 {
     char id[SW_NODEID_SHORT];
@@ -69,15 +84,9 @@ static void log_end(const struct relay_client *c, const char *why)
 void relay_client_refuse(struct relay_client *c, uint16_t code, const char *reason,
                          const char *detail)
 {
-    char text[160];
-    char id[SW_NODEID_SHORT] = "";
-
     if (c->state == RELAY_GONE)
         return;
-    if (c->id)
-        (void)sw_nodeid_short(&c->id->id, id);
-    (void)snprintf(text, sizeof(text), "%s%s%.100s", id, id[0] ? ": " : "", detail);
-    relay_refused(c->worker, reason, text);
+    relay_client_note(c, reason, detail);
     if (!c->upgraded)
         sw_metric_add(c->worker->stats.http_errored, 1);
     leave(c);
@@ -107,7 +116,11 @@ void relay_client_kill(struct relay_client *c)
 
 void relay_client_send(struct relay_client *c, const void *p, size_t n)
 {
-    sw_wsconn_send(&c->ws, SW_WS_BINARY, p, n);
+    /* Datagrams are dropped long before. This is somebody who asks and does not read. */
+    if (sw_wsconn_unsent(&c->ws) > CONTROL_BYTES)
+        c->flooded = true;
+    else
+        sw_wsconn_send(&c->ws, SW_WS_BINARY, p, n);
 }
 
 void relay_client_status(struct relay_client *c, enum sw_relay_health status)
@@ -337,6 +350,8 @@ static void on_batch(struct sw_wsconn *ws, size_t wire)
     uint64_t now = sw_loop_now(c->worker->loop);
     uint64_t earned;
 
+    if (c->flooded)
+        relay_client_refuse(c, SW_WS_POLICY, "flood", "it asks and does not read");
     if (!cfg->rate || c->state != RELAY_ACTIVE || c->throttled)
         return;
     earned = sw_min(now - c->tokens_ns, 60 * SW_NS_PER_S) / SW_NS_PER_US * cfg->rate / 1000000;
@@ -427,11 +442,11 @@ static void on_end(struct sw_wsconn *ws, const struct sw_err *why)
     if (c->state == RELAY_GONE)
         return;
     if (why->rc == SW_EPROTO || why->rc == SW_ELIMIT || why->rc == SW_EDENIED) {
-        relay_refused(c->worker, c->upgraded ? "protocol" : "handshake", why->msg);
+        relay_client_note(c, c->upgraded ? "protocol" : "handshake", why->msg);
         if (!c->upgraded)
             sw_metric_add(c->worker->stats.http_errored, 1);
     } else if (why->rc == SW_ETIME) {
-        relay_refused(c->worker, "write_timeout", why->msg);
+        relay_client_note(c, "write_timeout", why->msg);
     }
     log_end(c, why->msg);
     leave(c);

@@ -13,7 +13,8 @@ enum {
     BLOCK = 192 * 1024,
     IN_FLIGHT_MAX = 64, /* blocks from one worker to another: beyond, packets are dropped */
     SPARE_MAX = 16,
-    QUEUE_BYTES = 8 << 20, /* that wait for one client */
+    QUEUE_BYTES = 8 << 20,    /* that wait for one client */
+    WORKER_BYTES = 256 << 20, /* and for all of a worker: then only those who read get packets */
 };
 
 struct relay_block {
@@ -57,7 +58,8 @@ static void deliver(struct relay_worker *w, const struct crossing *x, const uint
         return;
     }
     if (sw_wsconn_queued(ws) >= w->relay->config->queue ||
-        sw_wsconn_unsent(ws) + x->n > QUEUE_BYTES) {
+        sw_wsconn_unsent(ws) + x->n > QUEUE_BYTES ||
+        (sw_wsconn_thread_queue() > WORKER_BYTES && sw_wsconn_queued(ws))) {
         sw_metric_add(w->stats.dropped_queue, 1);
         return;
     }

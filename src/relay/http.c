@@ -9,7 +9,13 @@
 #include "relay/relay_int.h"
 #include "tls/tls.h"
 
-enum { HEAD_MAX = 8192, ANSWER_MAX = 2048, CHALLENGE_MAX = 63, TOKEN_MAX = 4096 };
+enum {
+    HEAD_MAX = 8192,
+    ANSWER_MAX = 2048,
+    CHALLENGE_MAX = 63,
+    TOKEN_MAX = 4096,
+    UNREAD_MAX = 65536
+};
 
 struct answer {
     int status;
@@ -59,7 +65,9 @@ static void answer(struct relay_client *c, const struct sw_h1_msg *m, const stru
     if (rc == SW_OK)
         sw_wsconn_put(&c->ws, sw_buf_data(&out), sw_buf_len(&out));
     c->setup->answered = true;
-    if (!keep || rc != SW_OK)
+    if (sw_wsconn_unsent(&c->ws) > UNREAD_MAX)
+        relay_client_refuse(c, 0, "flood", "it asks and does not read");
+    else if (!keep || rc != SW_OK)
         relay_client_drain(c);
 }
 
@@ -72,7 +80,7 @@ static void refuse(struct relay_client *c, int status, const char *reason, const
         a.name = "Sec-WebSocket-Version";
         a.value = SW_SLICE_LIT("13");
     }
-    relay_refused(c->worker, reason, err->msg);
+    relay_client_note(c, reason, err->msg);
     sw_metric_add(c->worker->stats.http_errored, 1);
     answer(c, NULL, &a);
 }

@@ -70,6 +70,7 @@ struct relay_client {
     bool tls : 1;
     bool throttled : 1; /* waits for tokens */
     bool told_rate : 1;
+    bool flooded : 1;  /* asks without reading: ended with the batch */
     bool upgraded : 1; /* counted as a client, not as an HTTP connection */
 };
 
@@ -201,6 +202,8 @@ void relay_client_challenge(struct relay_client *c);
 /* Something broke the rules: one line, one counter, the end. code: of the close frame. */
 void relay_client_refuse(struct relay_client *c, uint16_t code, const char *reason,
                          const char *detail);
+/* One line with who it was, and one counter. */
+void relay_client_note(const struct relay_client *c, const char *reason, const char *detail);
 void relay_client_drain(struct relay_client *c);
 void relay_client_kill(struct relay_client *c);
 /* Sends a frame of control. */

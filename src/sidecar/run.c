@@ -47,7 +47,7 @@ static const struct sw_opt table[] = {
      .help = "Bearer token for relays."},
     {"max-nodes", NULL, SW_OPT_U32, AT(max_nodes), .def = "1024", .min = 1, .max = 1000000,
      .arg = "N", .help = "Connections to nodes at once; the longest idle one makes room."},
-    {"dial-timeout", NULL, SW_OPT_DURATION, AT(dial_ns), .def = "10s",
+    {"dial-timeout", NULL, SW_OPT_DURATION, AT(dial_ns), .def = "8s",
      .help = "Finding a node and connecting to it may take so long."},
     {"answer-timeout", NULL, SW_OPT_DURATION, AT(answer_ns), .def = "15s",
      .help = "A node has so long to answer a CONNECT or an upgrade."},

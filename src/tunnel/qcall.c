@@ -73,10 +73,24 @@ void sw_qcall_release(struct sw_qcall *c)
     release(c);
 }
 
+/* First whether the node is there at all, then whether it answers. */
 static void on_timeout(struct sw_timer *t)
 {
-    qcall_fail(SW_CONTAINER_OF(t, struct sw_qcall, timer), SW_QFAIL_ANSWER_TIMEOUT,
-               "the node did not answer in time");
+    struct sw_qcall *c = SW_CONTAINER_OF(t, struct sw_qcall, timer);
+    uint64_t waited = sw_loop_now(loop_of(c)) - c->opened_ns;
+
+    if (!c->heard && sw_qstream_unacked(c->stream) >= c->head_at + c->sent) { /* nothing arrived */
+        qnode_silent(c);
+        return;
+    }
+    if (c->answer_ns && waited >= c->answer_ns) {
+        if (!c->heard)
+            qnode_suspect(c);
+        qcall_fail(c, SW_QFAIL_ANSWER_TIMEOUT, "the node did not answer in time");
+        return;
+    }
+    if (c->answer_ns)
+        sw_timer_start(loop_of(c), &c->timer, c->answer_ns - waited, on_timeout);
 }
 
 static void on_failed(struct sw_defer *d)
@@ -157,7 +171,7 @@ static size_t on_data(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin
             return n;
     }
     if (c->answered && (used < n || fin))
-        used += c->ops->data(c, p + used, n - used, fin);
+        used += c->ops->data(c, used ? p + used : p, n - used, fin); /* p may be NULL */
     else if (fin)
         qcall_fail(c, SW_QFAIL_BAD_ANSWER, "the stream ended before the answer");
     return used;
@@ -214,6 +228,7 @@ static void on_closed(struct sw_qstream *s, bool lost)
     struct sw_qnode *node = c->node;
 
     c->stream = NULL;
+    sw_timer_stop(loop_of(c), &c->timer);
     if (lost && may_retry(c)) {
         qnode_leave(c);
         c->retried = true;
@@ -256,8 +271,8 @@ int qcall_open(struct sw_qcall *c)
     c->id = sw_qstream_id(c->stream);
     write_head(c);
     sw_loop_defer(loop_of(c), &c->defer, on_opened);
-    if (c->answer_ns)
-        sw_timer_start(loop_of(c), &c->timer, c->answer_ns, on_timeout);
+    c->opened_ns = sw_loop_now(loop_of(c));
+    sw_timer_start(loop_of(c), &c->timer, c->dial->c.silence_ns, on_timeout);
     return SW_OK;
 }
 
@@ -274,9 +289,11 @@ void sw_qcall_start(struct sw_qdial *d, struct sw_qcall *c, const struct sw_qcal
     c->answer_ns = spec->answer_timeout_ns;
     c->head = sw_slice(sw_slice_dup(spec->head), spec->head.n);
     sw_list_init(&c->link);
-    n = d->draining ? NULL : qnode_get(d, &spec->node);
+    n = d->draining || qnode_failed_lately(d, &spec->node) ? NULL : qnode_get(d, &spec->node);
     if (d->draining)
         c->fail = SW_QFAIL_DRAINING;
+    else if (!n && qnode_failed_lately(d, &spec->node))
+        c->fail = SW_QFAIL_DIAL_TIMEOUT;
     else if (!n || qnode_join(n, c) != SW_OK)
         c->fail = SW_QFAIL_LIMIT;
     if (c->fail)

@@ -101,6 +101,42 @@ static void fail_waiting(struct sw_qnode *n, enum sw_qfail why, const char *text
         qcall_fail(SW_CONTAINER_OF(gone.next, struct sw_qcall, link), why, text);
 }
 
+/* ---- what failed a moment ago ---- */
+
+static void forgive(struct sw_qdial *d, struct qnode_failure *f)
+{
+    (void)sw_map_del(&d->failures, node_key(&f->id));
+    sw_list_unlink(&f->link);
+    sw_free(f);
+}
+
+static void remember_failure(struct sw_qdial *d, const struct sw_nodeid *id)
+{
+    struct qnode_failure *f = sw_map_get(&d->failures, node_key(id));
+
+    if (f)
+        forgive(d, f);
+    if (d->failures.n >= QNODE_FAILURES_MAX)
+        forgive(d, SW_CONTAINER_OF(d->failed.next, struct qnode_failure, link));
+    f = SW_NEW(struct qnode_failure);
+    f->id = *id;
+    f->until_ns = sw_loop_now(d->loop) + d->c.remember_ns;
+    sw_list_push_back(&d->failed, &f->link);
+    (void)sw_map_put(&d->failures, node_key(&f->id), f);
+}
+
+bool qnode_failed_lately(struct sw_qdial *d, const struct sw_nodeid *id)
+{
+    struct qnode_failure *f = sw_map_get(&d->failures, node_key(id));
+
+    if (!f)
+        return false;
+    if (sw_loop_now(d->loop) < f->until_ns)
+        return true;
+    forgive(d, f);
+    return false;
+}
+
 /* The node could not be reached: it and all who waited for it are told, and it goes. */
 static void give_up(struct sw_qnode *n, enum sw_qfail why, const char *text)
 {
@@ -110,6 +146,8 @@ static void give_up(struct sw_qnode *n, enum sw_qfail why, const char *text)
     sw_log_info("dial", "%s: %s: %s", sw_nodeid_short(&n->id, id), sw_qfail_text(why), text);
     retire(n);
     forget_lookup(n);
+    if (why == SW_QFAIL_DIAL_TIMEOUT)
+        remember_failure(d, &n->id);
     if (d->c.ops->dial_failed)
         d->c.ops->dial_failed(d->c.arg, &n->id, why, text);
     fail_waiting(n, why, text);
@@ -176,6 +214,7 @@ static void on_ready(struct sw_qconn *q)
     struct sw_qnode *n = sw_qconn_arg(q);
 
     n->state = QNODE_READY;
+    n->hurry = false;
     n->d->n_conns++;
     sw_timer_stop(n->d->loop, &n->timer);
     if (n->d->c.ops->opened)
@@ -312,7 +351,10 @@ static void find(struct sw_qnode *n)
     n->fail = SW_QFAIL_NONE;
     n->lookup = SW_NEW(struct sw_qlookup);
     n->lookup->node = n;
-    sw_timer_start(d->loop, &n->timer, d->c.lookup_timeout_ns, on_deadline);
+    sw_timer_start(d->loop, &n->timer,
+                   n->hurry ? sw_min(d->c.silence_ns, d->c.lookup_timeout_ns)
+                            : d->c.lookup_timeout_ns,
+                   on_deadline);
     d->c.ops->resolve(d->c.arg, n->lookup);
 }
 
@@ -424,6 +466,24 @@ void qnode_leave(struct sw_qcall *c)
     check_idle(n);
 }
 
+void qnode_silent(struct sw_qcall *c)
+{
+    struct sw_qnode *n = c->node;
+    char id[SW_NODEID_SHORT];
+
+    if (!n || n->state != QNODE_READY || !n->conn)
+        return;
+    sw_log_info("dial", "%s: the connection is silent, given up", sw_nodeid_short(&n->id, id));
+    n->hurry = true;
+    sw_qconn_close(n->conn, 0, "silent");
+}
+
+void qnode_suspect(struct sw_qcall *c)
+{
+    if (c->node && c->node->state == QNODE_READY)
+        retire(c->node);
+}
+
 void qnode_add_flow(struct sw_qcall *c)
 {
     (void)sw_map_put(&c->node->flows, sw_slice(&c->id, sizeof(c->id)), c);
@@ -443,6 +503,9 @@ struct sw_qdial *sw_qdial_new(struct sw_loop *l, const struct sw_qdial_config *c
     d->c.max_calls = c->max_calls ? c->max_calls : 4096;
     d->c.idle_ns = c->idle_ns ? c->idle_ns : 5 * SW_NS_PER_S;
     d->c.lookup_timeout_ns = c->lookup_timeout_ns ? c->lookup_timeout_ns : 10 * SW_NS_PER_S;
+    d->c.silence_ns = c->silence_ns ? c->silence_ns : 2500 * SW_NS_PER_MS;
+    d->c.remember_ns = c->remember_ns ? c->remember_ns : 2 * SW_NS_PER_S;
+    sw_list_init(&d->failed);
     sw_list_init(&d->all);
     sw_list_init(&d->idle);
     return d;
@@ -485,6 +548,9 @@ void sw_qdial_free(struct sw_qdial *d)
         }
         node_free(n);
     }
+    while (!sw_list_empty(&d->failed))
+        forgive(d, SW_CONTAINER_OF(d->failed.next, struct qnode_failure, link));
+    sw_map_done(&d->failures);
     sw_map_done(&d->nodes);
     sw_free(d);
 }
@@ -519,7 +585,10 @@ const char *sw_qdial_state(const struct sw_qdial *d, const struct sw_nodeid *id)
 void sw_qdial_learn(struct sw_qdial *d, const struct sw_quic_target *t)
 {
     const struct sw_qnode *n = sw_map_get(&d->nodes, node_key(&t->id));
+    struct qnode_failure *f = sw_map_get(&d->failures, node_key(&t->id));
 
+    if (f)
+        forgive(d, f);
     if (n && n->conn && t->n_addrs)
         sw_qconn_more_addrs(n->conn, t->addrs, t->n_addrs);
 }

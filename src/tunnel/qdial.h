@@ -83,6 +83,7 @@ struct sw_qcall {
     struct sw_timer timer;
     struct sw_defer defer;
     uint64_t answer_ns;
+    uint64_t opened_ns; /* when its head left */
     enum sw_qfail fail;
     size_t head_at; /* bytes of head written */
     uint64_t sent;  /* body bytes */
@@ -161,6 +162,12 @@ struct sw_qdial_config {
     size_t max_calls;           /* of one node, waiting and open [4096] */
     uint64_t idle_ns;           /* without a call the connection is closed [5 s] */
     uint64_t lookup_timeout_ns; /* [10 s] for lookup and dial together */
+    /*
+     * A node that has not even confirmed a head after this is gone: its connection is given up, and
+     * calls that may be are sent again on a new one, which has to stand in the same time [2.5 s].
+     */
+    uint64_t silence_ns;
+    uint64_t remember_ns; /* after a dial without an answer calls fail at once for so long [2 s] */
     const struct sw_qdial_ops *ops;
     void *arg;
 };
@@ -174,7 +181,7 @@ size_t sw_qdial_calls(const struct sw_qdial *d);
 size_t sw_qdial_conns(const struct sw_qdial *d);
 /* "none", "dialing", "connected": the state a new call to this node would find. */
 const char *sw_qdial_state(const struct sw_qdial *d, const struct sw_nodeid *id);
-/* New knowledge about a node that has a connection: its further addresses. */
+/* New knowledge about a node: its further addresses. What is remembered of it is forgotten. */
 void sw_qdial_learn(struct sw_qdial *d, const struct sw_quic_target *t);
 /* The node went away for good (its object was deleted): its connection is closed, calls end. */
 void sw_qdial_forget(struct sw_qdial *d, const struct sw_nodeid *id);

@@ -37,7 +37,17 @@ struct sw_qnode {
     enum sw_qfail fail; /* why we ended a dial */
     bool full;          /* the peer allows no more streams now */
     bool was_idle;
+    bool hurry; /* its last connection went silent: a new one is there soon or never */
 };
+
+/* A node that did not answer a moment ago. */
+struct qnode_failure {
+    struct sw_list link; /* oldest first */
+    struct sw_nodeid id;
+    uint64_t until_ns;
+};
+
+enum { QNODE_FAILURES_MAX = 1024 };
 
 struct sw_qdial {
     struct sw_loop *loop;
@@ -45,6 +55,8 @@ struct sw_qdial {
     struct sw_map nodes; /* by id, those that new calls may use */
     struct sw_list all;
     struct sw_list idle;
+    struct sw_map failures; /* by id */
+    struct sw_list failed;  /* the same, in order */
     size_t n_calls;
     size_t n_conns;
     bool draining;
@@ -58,6 +70,12 @@ struct sw_qnode *qnode_get(struct sw_qdial *d, const struct sw_nodeid *id);
 int qnode_join(struct sw_qnode *n, struct sw_qcall *c);
 /* A call leaves, whatever list it is in. */
 void qnode_leave(struct sw_qcall *c);
+/* True: a call to this node would wait in vain. */
+bool qnode_failed_lately(struct sw_qdial *d, const struct sw_nodeid *id);
+/* The node does not even confirm packets: ends its connection. */
+void qnode_silent(struct sw_qcall *c);
+/* The node did not answer: other calls get a new connection, what runs on this one goes on. */
+void qnode_suspect(struct sw_qcall *c);
 /* Datagrams with the stream id of this call are for it. */
 void qnode_add_flow(struct sw_qcall *c);
 

@@ -393,7 +393,7 @@ static size_t on_data(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin
     x->in_data = true;
     do {
         before = x->state;
-        used += take(x, p + used, n - used, fin);
+        used += take(x, used ? p + used : p, n - used, fin); /* p may be NULL */
     } while (x->state != before && used < n);
     x->in_data = false;
     return used;

@@ -244,10 +244,12 @@ size_t qs_http_data(struct qs_exchange *x, const uint8_t *p, size_t n, bool fin)
         return n;
     if (fin && used == n) {
         x->fin = true;
-        if (h->req == SW_H1_CHUNKED && !h->req_end)
+        if (h->req == SW_H1_CHUNKED && !h->req_end) {
             (void)take_chunked(x, NULL, 0, true);
-        else if (h->req == SW_H1_LENGTH && h->want && !h->req_end)
+        } else if (h->req == SW_H1_LENGTH && h->want && !h->req_end) {
             qs_abort(x, "body_cut");
+            return n;
+        }
     }
     return h->req_end ? n : used;
 }

@@ -3,12 +3,15 @@
 import base64
 import datetime
 import json
+import pathlib
 import socket
 import ssl
+import subprocess
 import threading
 import time
 
 import pytest
+import yaml
 from harness import fabric as fb
 from harness import gateway as gw
 from harness.wait import SLOW, until
@@ -443,6 +446,114 @@ def test_ipv6_targets_have_brackets(world):
     until(good)
     assert w.proxy.seen[-1] == ("CONNECT", "[::1]:8080", ID)
     w.fabric.delete("HTTPProxy", "six")
+
+
+def test_tls_inside_the_tunnel(world):
+    """An https endpoint behind a connector is spoken to over TLS, by its name."""
+    w = world
+    names, shaken = [], threading.Event()
+    cert, key = fb.make_cert(w.tmp, "inner.test")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    context.sni_callback = lambda s, name, c: names.append(name)
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        while True:
+            try:
+                conn, _ = server.accept()
+            except OSError:
+                return
+            try:
+                context.wrap_socket(conn, server_side=True)
+            except OSError:  # nobody we know signed it
+                pass
+            finally:
+                shaken.set()
+                conn.close()
+    threading.Thread(target=serve, daemon=True).start()
+    before, w.proxy.origin = w.proxy.origin, server.getsockname()[1]
+    try:
+        w.fabric.apply(fb.thing("HTTPProxy", "secure", {"hostnames": ["secure.example.test"], "rules": [{"backends": [
+            {"endpoint": "https://127.0.0.1:8443", "connector": {"name": "laptop"}, "tls": {"hostname": "inner.test"}}]}]}))
+
+        def asked():
+            w.renew("laptop")
+            return w.code("secure.example.test") == 503 and shaken.is_set()
+        until(asked)
+        assert names[-1] == "inner.test"
+        assert w.proxy.seen[-1] == ("CONNECT", "127.0.0.1:8443", ID)
+    finally:
+        w.proxy.origin = before
+        server.close()
+        w.fabric.delete("HTTPProxy", "secure")
+
+
+def test_what_data_planes_get_is_sound(world, binary):
+    w = world
+    w.renew("laptop")
+    done = subprocess.run([binary, "xds", "lint", "--server", f"127.0.0.1:{w.fabric.xds_port}", "--ca", str(w.fabric.ca),
+                           "--token-file", str(w.fabric.token)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def lint(binary, tmp, resources):
+    path = tmp / "set.yaml"
+    path.write_text(yaml.safe_dump({"resources": resources}))
+    done = subprocess.run([binary, "xds", "lint", "--partial", str(path)], capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+LISTENER, CLUSTER = (gw.TYPE + f"envoy.config.{k}" for k in ("listener.v3.Listener", "cluster.v3.Cluster"))
+
+
+def test_envoy_gateway_can_be_patched(binary, tmp_path):
+    """The bootstrap of its Envoys, and the policies that need no extension server."""
+    out = subprocess.run([binary, "envoy", "patch", "--connect-proxy", "/run/sidecar.sock"], capture_output=True,
+                         text=True, check=True).stdout
+    proxy = yaml.safe_load(out)
+    patches = {p["path"]: p["value"] for p in proxy["spec"]["bootstrap"]["jsonPatches"]}
+    assert proxy["kind"] == "EnvoyProxy" and proxy["spec"]["bootstrap"]["type"] == "JSONPatch"
+    assert patches["/bootstrap_extensions"][0]["name"] == "envoy.bootstrap.internal_listener"
+    lint(binary, tmp_path, [{"@type": LISTENER, **patches["/static_resources/listeners/-"]},
+                            {"@type": CLUSTER, **patches["/static_resources/clusters/-"]}])
+    golden = pathlib.Path(__file__).resolve().parent.parent / "golden/connector/patch-policies.txt"
+    policies = [block for block in golden.read_text().split("\napply ") if block.startswith("EnvoyPatchPolicy")]
+    assert len(policies) == 2
+    for policy in policies:
+        lines = policy.split("\n")[1:]
+        end = next((i for i, line in enumerate(lines) if not line.startswith("  ")), len(lines))
+        for patch in yaml.safe_load("\n".join(lines[:end]))["spec"]["jsonPatches"]:
+            if patch["type"] == CLUSTER:
+                lint(binary, tmp_path, [{"@type": CLUSTER, **patch["operation"]["value"]}])
+            else:
+                lint(binary, tmp_path, [{"@type": patch["type"], "name": "r", "virtual_hosts": [
+                    {"name": "v", "domains": ["*"], "routes": [patch["operation"]["value"]]}]}])
+
+
+def test_an_envoy_for_one_connector(binary, tmp_path):
+    """The third way: nothing but a listener that tunnels; any data plane can run it."""
+    origin = gw.Origin()
+    proxy = ConnectProxy(origin.port)
+    port = gw.free_port()
+    out = subprocess.run([binary, "envoy", "tunnel", "--connector-id", ID, "--target", "[::1]:8080", "--connect-proxy",
+                          f"127.0.0.1:{proxy.port}", "--connect-http2=false", "--listen", f"127.0.0.1:{port}"],
+                         capture_output=True, text=True, check=True).stdout
+    parts = yaml.safe_load(out)["static_resources"]
+    resources = [{"@type": LISTENER, **p} for p in parts["listeners"]] + [
+        {"@type": CLUSTER, **p} for p in parts["clusters"]]
+    lint(binary, tmp_path, resources)
+    g = gw.Gateway(binary, tmp_path, resources)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+            s.sendall(b"GET /echo HTTP/1.1\r\nHost: any\r\n\r\n")
+            assert s.recv(65536).startswith(b"HTTP/1.1 200")
+        assert proxy.seen == [("CONNECT", "[::1]:8080", ID)]
+    finally:
+        g.stop()
+        proxy.close()
+        origin.close()
 
 
 def test_restart(world):

@@ -10,6 +10,7 @@ import pytest
 from harness import dns
 from harness.control import Control
 from harness.dns import KEY, Knot, free_port, kdig
+from harness.sidecar import Echo, QDevice, Sidecar
 from harness.wait import SLOW, until
 
 pytestmark = pytest.mark.skipif(not (dns.KNOTD and dns.KDIG and dns.DIG),
@@ -174,6 +175,53 @@ def test_the_first_connector_of_a_key_owns_it(api):
     assert api.txt("a") == ["addr=203.0.113.1:1"]
     assert api.delete(f"{CONNECTORS}/first").status == 200
     until(lambda: api.txt("a") == ["addr=203.0.113.2:2"], 10, "the second takes over")
+
+
+def condition(api, named):
+    conditions = api.get(f"{CONNECTORS}/{named}").json["status"].get("conditions", [])
+    return next(({k: c[k] for k in ("status", "reason", "message")} for c in conditions
+                 if c["type"] == "IrohDNSPublished"), None)
+
+
+def test_the_condition_names_the_owner(api):
+    connector(api, "first", "a", [("203.0.113.1", 1)])
+    until(lambda: (condition(api, "first") or {}).get("reason") == "Owner", 10)
+    time.sleep(1.1)
+    connector(api, "second")
+    until(lambda: (condition(api, "second") or {}).get("reason") == "Pending", 10)
+    connector(api, "second", "a", [("203.0.113.2", 1)])
+    until(lambda: (condition(api, "second") or {}).get("reason") == "DeferredToOwner", 10)
+    assert "'default/first'" in condition(api, "second")["message"]
+    assert api.delete(f"{CONNECTORS}/first").status == 200
+    until(lambda: (condition(api, "second") or {}).get("status") == "True", 10)
+
+
+def test_a_sidecar_finds_a_device_by_dns(binary, tmp_path):
+    device = QDevice(binary, tmp_path / "device-key")
+    echo = Echo()
+    server = Server(binary, tmp_path / "control", "--no-connector")
+    sidecar = Sidecar(binary, tmp_path / "sidecar", "--dns-origin", ZONE, "--dns-resolver",
+                      f"127.0.0.1:{server.dns}").wait_ready()
+    try:
+        until(lambda: server.dig(ZONE, "SOA").status == "NOERROR", 10)
+        assert sidecar.tunnel(device.id, f"127.0.0.1:{echo.port}").status != 200
+        host, port = device.addr.rsplit(":", 1)
+        KEYS["device"] = (device.id, None)
+        connector(server, "laptop", "device", [(host, int(port))], relay=None)
+
+        def through():
+            t = sidecar.tunnel(device.id, f"127.0.0.1:{echo.port}")
+            if t.status != 200:
+                t.close()
+                return False
+            t.sock.sendall(b"ping")
+            return t.recv(4) == b"ping"
+        until(through, 20, "found once published and the negative answer forgotten", interval=0.2)
+    finally:
+        sidecar.close()
+        server.close()
+        echo.close()
+        device.close()
 
 
 def test_a_stale_connector_is_withdrawn(binary, tmp_path):

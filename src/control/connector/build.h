@@ -62,7 +62,8 @@ struct sw_connector_conf {
     struct sw_slice relay_url; /* what devices without a relay of their own should use */
     bool dns;                  /* keys are published: IrohDNSPublished says how it went */
     uint64_t dns_stale_ns;     /* silent for longer: the key is not published any more */
-    bool patch_policies;       /* write EnvoyPatchPolicies, for Envoy Gateway */
+    bool envoy_gateway;  /* touch Gateways when a connector changes: it watches nothing else */
+    bool patch_policies; /* write EnvoyPatchPolicies, for Envoy Gateway */
 };
 
 void sw_connector_build(const struct sw_view *v, const struct sw_connector_conf *conf,
@@ -87,6 +88,11 @@ struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
 #define SW_CONNECTOR_CERT_LABEL "spanwire.dev/issued"
 #define SW_CONNECTOR_CERT_UNTIL "spanwire.dev/certificate-until" /* RFC 3339 */
 #define SW_CONNECTOR_CERT_BY    "spanwire.dev/certificate-issuer"
+/*
+ * And its rules with connectors, for the extension server: the name is "rule|ns/name/<index>", the
+ * bytes are "<id> <target> <TLS name or ->", or "offline".
+ */
+#define SW_CONNECTOR_RULE "rule|"
 /* On an HTTPProxy: where it is served. */
 #define SW_CONNECTOR_URL "spanwire.dev/url"
 /* On a ConnectorClass, value "Strict": only what a ConnectorAdvertisement has is served. */
@@ -96,6 +102,10 @@ struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
 #define SW_CONNECTOR_DIAL    "spanwire.dev/connector-target"  /* host:port, as the device sees it */
 #define SW_CONNECTOR_REFUSED "spanwire.dev/connector-refused" /* a reason: nothing is forwarded */
 #define SW_CONNECTOR_TLS     "networking.datumapis.com/backend-cert-hostname" /* name over TLS */
+
+/* On a Gateway: what its connectors are like, so that Envoy Gateway looks again when one changes.
+ */
+#define SW_CONNECTOR_READY "networking.datumapis.com/connector-ready-generation"
 
 /* ---- what data planes are told of a connector; used by control/gateway too ---- */
 

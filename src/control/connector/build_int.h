@@ -135,6 +135,8 @@ struct hp {
     size_t n_offline; /* backends whose connector is not there */
 };
 
+/* The NodeID to send requests to; empty while nothing may be sent. */
+struct sw_slice hp_online(const struct hp_backend *b);
 /* Gateway and EndpointSlices wanted, and what is too much taken away. */
 void hp_children(struct hp *h);
 /* The HTTPRoute. */

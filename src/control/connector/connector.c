@@ -138,17 +138,26 @@ static struct cond ready_condition(const struct life *l, const char *invalid)
     return (struct cond){"Ready", true, "ConnectorReady", "The connector renews its Lease."};
 }
 
+/* Leases are renewed all the time, and as a rule nothing follows from it. */
 static void write_status(const struct state *s, const struct sw_kube_obj *o,
-                         const struct cond *want, size_t n)
+                         const struct sw_kube_obj *lease, const struct cond *want, size_t n)
 {
     const struct sw_json *have = sw_json_walk(o->json, "status", "conditions", NULL);
-    struct sw_json *status = sw_json_new_object(s->a);
-    struct sw_json *ref = sw_json_new_object(s->a);
+    struct sw_slice ref = sw_json_str(sw_json_walk(o->json, "status", "leaseRef", "name", NULL));
+    bool refer = lease && !sw_slice_eq(ref, lease->name);
+    struct sw_json *status;
 
+    if (!refer && same_conditions(have, owned, want, n, generation_of(o)))
+        return;
+    status = sw_json_new_object(s->a);
     sw_json_put(s->a, status, "conditions",
                 cn_conditions(s->a, have, owned, want, n, generation_of(o)));
-    sw_json_put_str(s->a, ref, "name", lease_name(o));
-    sw_json_put(s->a, status, "leaseRef", ref);
+    if (refer) {
+        struct sw_json *r = sw_json_new_object(s->a);
+
+        sw_json_put_str(s->a, r, "name", lease->name);
+        sw_json_put(s->a, status, "leaseRef", r);
+    }
     sw_out_status(s->out, SW_CN_CONNECTOR, o, status);
 }
 
@@ -199,6 +208,7 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
     size_t n = 0;
     struct life l;
     struct sw_slice id;
+    bool ours;
 
     if (cn_deleting(o))
         return;
@@ -208,11 +218,13 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
             cn_printf(s->a, "There is no ConnectorClass '%.*s'.", SW_SLICE_ARG(class)).p};
         want[n++] = (struct cond){"Ready", false, "ConnectorNotReady",
                                   "Waiting for ConnectorClass to be resolved."};
-        write_status(s, o, want, n);
+        write_status(s, o, NULL, want, n);
         return;
     }
     want[n++] = (struct cond){"Accepted", true, "Accepted", "Connector class resolved"};
-    if (!lease || cn_owned_by(lease, o->uid))
+    ours = lease && cn_owned_by(lease, o->uid);
+    if (!lease || (ours && js_int(sw_json_find(lease->json, "spec"), "leaseDurationSeconds",
+                                  INT32_MAX, 0) != lease_s(s->conf)))
         want_lease(s, o);
     l = lease_life(s, o, lease);
     if (l.live)
@@ -220,7 +232,7 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
     want[n++] = ready_condition(&l, check_details(s, o, &l, &id));
     if (claim)
         want[n++] = dns_condition(s, claim);
-    write_status(s, o, want, n);
+    write_status(s, o, ours ? lease : NULL, want, n);
     put_annotations(s, o);
 }
 

@@ -34,7 +34,8 @@ struct sw_connector_controller {
     struct sw_loop *loop;
     struct sw_control *main;
     struct sw_control *proxies;
-    struct sw_map due; /* name -> struct due */
+    struct sw_map due;   /* name -> struct due */
+    struct sw_map rules; /* "ns/name/index" -> struct known */
     struct sw_timer retry;
     struct sw_connector_stats stats;
     bool started;
@@ -198,6 +199,68 @@ static void set_due(struct sw_connector_controller *c, struct sw_slice name, str
     (void)sw_map_put(&c->due, d->name, d);
 }
 
+/* ---- the extension server ---- */
+
+struct known {
+    struct sw_slice key;   /* behind the struct */
+    struct sw_slice value; /* behind that */
+};
+
+static void set_rule(struct sw_connector_controller *c, struct sw_slice key, struct sw_slice value)
+{
+    struct known *r = sw_map_get(&c->rules, key);
+    char *text;
+
+    if (r) {
+        (void)sw_map_del(&c->rules, key);
+        sw_free(r);
+    }
+    if (!value.p)
+        return;
+    r = sw_calloc(1, sizeof(*r) + key.n + value.n);
+    text = (char *)(r + 1);
+    memcpy(text, key.p, key.n);
+    memcpy(text + key.n, value.p, value.n);
+    r->key = sw_slice(text, key.n);
+    r->value = sw_slice(text + key.n, value.n);
+    (void)sw_map_put(&c->rules, r->key, r);
+}
+
+enum sw_gw_rule_state sw_connector_controller_rule(void *controller, struct sw_slice ns,
+                                                   struct sw_slice proxy, uint32_t index,
+                                                   struct sw_arena *a, struct sw_gw_rule *ret)
+{
+    const struct sw_connector_controller *c = controller;
+    const struct known *r = sw_map_get(
+        &c->rules, cn_printf(a, "%.*s/%.*s/%u", SW_SLICE_ARG(ns), SW_SLICE_ARG(proxy), index));
+    struct sw_slice rest;
+
+    if (!r)
+        return SW_GW_RULE_OTHER;
+    rest = sw_arena_slice(a, r->value);
+    ret->id = sw_slice_cut(&rest, ' ');
+    ret->target = sw_slice_cut(&rest, ' ');
+    if (!rest.p)
+        return SW_GW_RULE_OFFLINE;
+    ret->tls_name = sw_slice_eq_str(rest, "-") ? sw_slice("", 0) : rest;
+    return SW_GW_RULE_ONLINE;
+}
+
+bool sw_connector_resolve(void *arg, const struct sw_json *object, struct sw_arena *a,
+                          struct sw_slice *ret_target, struct sw_slice *ret_id)
+{
+    struct sw_slice target =
+        sw_json_str(sw_json_walk(object, "metadata", "annotations", SW_CONNECTOR_DIAL, NULL));
+    struct sw_slice id = sw_connector_online(object);
+
+    (void)arg;
+    if (!sw_json_str_eq(sw_json_find(object, "kind"), "Connector") || !target.n || !id.n)
+        return false;
+    *ret_target = sw_arena_slice(a, target);
+    *ret_id = sw_arena_slice(a, id);
+    return true;
+}
+
 static void publish(void *arg, const struct sw_change *changes, size_t n, uint64_t version)
 {
     struct sw_connector_controller *c = arg;
@@ -206,6 +269,9 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
     for (size_t i = 0; i < n; i++) {
         if (sw_slice_has_prefix(changes[i].name, SW_SLICE_LIT(SW_CONNECTOR_CERT)))
             set_due(c, changes[i].name, changes[i].bytes);
+        else if (sw_slice_has_prefix(changes[i].name, SW_SLICE_LIT(SW_CONNECTOR_RULE)))
+            set_rule(c, sw_slice_from(changes[i].name, strlen(SW_CONNECTOR_RULE)),
+                     changes[i].bytes);
     }
     issue_all(c);
 }
@@ -272,6 +338,9 @@ void sw_connector_controller_free(struct sw_connector_controller *c)
     SW_MAP_FOREACH (it, &c->due)
         due_free(it->value);
     sw_map_done(&c->due);
+    SW_MAP_FOREACH (it, &c->rules)
+        sw_free(it->value);
+    sw_map_done(&c->rules);
     sw_free(c);
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "control/connector/build.h"
+#include "control/gateway/extension.h"
 #include "kube/client.h"
 
 struct sw_ca;
@@ -36,6 +37,17 @@ bool sw_connector_controller_idle(const struct sw_connector_controller *c);
 /* The runtimes under it, for status and metrics. */
 const struct sw_control *sw_connector_controller_main(const struct sw_connector_controller *c);
 const struct sw_control *sw_connector_controller_proxies(const struct sw_connector_controller *c);
+
+/* For struct sw_gw_extension: what rules of HTTPProxies mean, and what Connectors do. */
+enum sw_gw_rule_state sw_connector_controller_rule(void *controller, struct sw_slice ns,
+                                                   struct sw_slice proxy, uint32_t index,
+                                                   struct sw_arena *a, struct sw_gw_rule *ret);
+/*
+ * A Connector as Envoy Gateway sent it: online, and with a target ("host:port") in its annotation
+ * SW_CONNECTOR_DIAL.
+ */
+bool sw_connector_resolve(void *arg, const struct sw_json *object, struct sw_arena *a,
+                          struct sw_slice *ret_target, struct sw_slice *ret_id);
 
 struct sw_connector_stats {
     uint64_t issued; /* certificates */

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a fabric with connectors has from the start: the classes everybody refers to, a namespace
- * for what gateways say of themselves, and a role that lets a device do its work and no more. Made
- * where missing; what is there is left as it is.
+ * for what gateways say of themselves, and roles that let devices and gateways do their work and no
+ * more. Made where missing; what is there is left as it is.
  */
 #include "control/connector/build_int.h"
-
-#define ROLE "spanwire-connector"
 
 /* Single quotes, to be readable here. */
 #define R(group, resources, verbs)                                                                 \
     "{'apiGroups':['" group "'],'resources':[" resources "],'verbs':[" verbs "]}"
 
-static const char role_rules[] =
+/* Of a device, in its namespace. */
+static const char device_rules[] =
     "[" R(SW_CONNECTOR_GROUP, "'connectors','connectoradvertisements','httpproxies'", "'get','list','watch','create','patch','update','delete'") "," R(
         SW_CONNECTOR_GROUP, "'connectorclasses'",
         "'get','list','watch'") "," R(SW_CONNECTOR_GROUP, "'connectors/status'",
@@ -27,6 +26,23 @@ static const char role_rules[] =
                                                                                          "'get','"
                                                                                          "list','"
                                                                                          "watch'") "]";
+
+/* Of a gateway or sidecar, everywhere. */
+static const char gateway_rules[] = "[{'nonResourceURLs':['/xds'],'verbs':['get']}," R(
+    SW_CONNECTOR_GROUP, "'connectors'", "'get','list','watch'") "]";
+
+/* The same, to be bound in the namespace where they say who they are. */
+static const char identity_rules[] =
+    "[" R("", "'configmaps'", "'get','list','watch','create','patch','update'") "]";
+
+static const struct {
+    const char *name;
+    const char *rules;
+} roles[] = {
+    {"spanwire-connector", device_rules},
+    {"spanwire-gateway", gateway_rules},
+    {"spanwire-gateway-identity", identity_rules},
+};
 
 static const struct {
     const char *name;
@@ -57,11 +73,11 @@ static struct sw_json *class_object(struct sw_arena *a, const char *api, const c
     return obj;
 }
 
-static struct sw_json *role_object(struct sw_arena *a)
+static struct sw_json *role_object(struct sw_arena *a, const char *name, const char *rules_text)
 {
     struct sw_json *obj = cn_object(a, "rbac.authorization.k8s.io/v1", "ClusterRole",
-                                    sw_slice("", 0), SW_SLICE_LIT(ROLE));
-    char *text = sw_arena_dup(a, sw_slice_str(role_rules));
+                                    sw_slice("", 0), sw_slice_str(name));
+    char *text = sw_arena_dup(a, sw_slice_str(rules_text));
     struct sw_json *rules = NULL;
 
     for (char *p = text; *p; p++) {
@@ -87,5 +103,6 @@ void cn_defaults(const struct sw_view *v, const struct sw_connector_conf *conf,
             class_object(a, GW_API, "GatewayClass", conf->gateway_class, conf->gateway_controller));
     add(v, out, SW_CN_NAMESPACE,
         cn_object(a, "v1", "Namespace", sw_slice("", 0), SW_SLICE_LIT(SW_CONNECTOR_SYSTEM_NS)));
-    add(v, out, SW_CN_ROLE, role_object(a));
+    for (size_t i = 0; i < SW_ARRAY_LEN(roles); i++)
+        add(v, out, SW_CN_ROLE, role_object(a, roles[i].name, roles[i].rules));
 }

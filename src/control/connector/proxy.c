@@ -144,6 +144,31 @@ static void read_backends(struct hp *h)
     }
 }
 
+/* What the extension server has to know. */
+static void publish_rules(struct hp *h)
+{
+    for (size_t i = 0; i < h->n_rules; i++) {
+        const struct hp_backend *b = &h->backends[i];
+        struct sw_slice id = hp_online(b);
+        struct sw_slice value = SW_SLICE_LIT("offline");
+
+        if (!b->connector.n)
+            continue;
+        if (id.n)
+            value = cn_printf(h->a, "%.*s %.*s %.*s", SW_SLICE_ARG(id),
+                              SW_SLICE_ARG(sw_connector_target(h->a, b->ep.host, b->ep.port)),
+                              b->ep.tls ? (int)b->tls_name.n : 1, b->ep.tls ? b->tls_name.p : "-");
+        sw_out_publish(h->out,
+                       cn_printf(h->a, SW_CONNECTOR_RULE "%.*s/%zu", SW_SLICE_ARG(h->obj->key), i),
+                       value);
+    }
+}
+
+struct sw_slice hp_online(const struct hp_backend *b)
+{
+    return b->cn && !b->refused ? sw_connector_online(b->cn->json) : sw_slice("", 0);
+}
+
 /* ---- one HTTPProxy ---- */
 
 static void check_child(struct hp *h, const struct sw_kube_obj *child, const char *kind)
@@ -199,6 +224,9 @@ static void build_one(struct hp *h)
             hp_certificates(h);
             hp_children(h);
             put_url(h);
+            publish_rules(h);
+            if (h->conf->patch_policies)
+                hp_patches(h);
         }
     }
     hp_status(h, invalid);

@@ -145,6 +145,22 @@ static void add_listener(struct hp *h, struct sw_json *list, const struct hp_hos
     sw_json_push(h->a, list, l);
 }
 
+/* "true/<id>" or "false/" for each connector, in order of the rules. */
+static struct sw_slice ready_text(struct hp *h)
+{
+    struct sw_slice text = SW_SLICE_LIT("");
+
+    for (size_t i = 0; i < h->n_rules; i++) {
+        const struct hp_backend *b = &h->backends[i];
+        struct sw_slice id = hp_online(b);
+
+        if (b->connector.n)
+            text = cn_printf(h->a, "%.*s%s%s/%.*s", SW_SLICE_ARG(text), text.n ? "," : "",
+                             id.n ? "true" : "false", SW_SLICE_ARG(id));
+    }
+    return text;
+}
+
 static struct sw_json *gateway(struct hp *h)
 {
     struct sw_json *obj = child(h, GW_API, "Gateway", h->obj->name);
@@ -162,6 +178,8 @@ static struct sw_json *gateway(struct hp *h)
                     h->conf->gateway_class.n ? h->conf->gateway_class : SW_SLICE_LIT("spanwire"));
     sw_json_put(h->a, spec, "listeners", list);
     hp_put_spec(h, obj, spec);
+    if (h->conf->envoy_gateway && h->any_connector)
+        cn_meta(h->a, obj, "annotations", SW_CONNECTOR_READY, ready_text(h));
     return obj;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/dns/publisher.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
-#include "base/map.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "base/vec.h"
 #include "control/dns/claims.h"
 #include "io/loop.h"
 
@@ -32,8 +32,8 @@ struct sw_dns_publisher {
     struct sw_loop *loop;
     struct sw_dns_publisher_opts o;
     struct sw_control *control;
-    struct sw_map records;   /* of struct record, by name */
-    struct sw_slice unready; /* owned; empty: all are ready */
+    SW_VEC(struct record *) records; /* sorted by name, which is the order of the zone, too */
+    struct sw_slice unready;         /* owned; empty: all are ready */
     struct sw_timer tick;
 };
 
@@ -52,7 +52,7 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
     sw_dns_claims(a, claims, n, sw_view_input(v));
     for (size_t i = 0; i < n; i++) {
         const struct sw_dns_claim *c = &claims[i];
-        SW_BUF_AUTO lines;
+        SW_BUF_AUTO lines = {0};
 
         if (c->state != SW_DNS_CLAIM_OWNER)
             continue;
@@ -84,17 +84,44 @@ static struct sw_slice copy(struct sw_slice s)
     return sw_slice(sw_slice_dup(s), s.n);
 }
 
+/* Where a name is, or would be. */
+static size_t find_record(const struct sw_dns_publisher *p, struct sw_slice name)
+{
+    size_t from = 0;
+    size_t to = p->records.n;
+
+    while (from < to) {
+        size_t mid = from + (to - from) / 2;
+
+        if (sw_slice_cmp(p->records.p[mid]->name, name) < 0)
+            from = mid + 1;
+        else
+            to = mid;
+    }
+    return from;
+}
+
 static void set_record(struct sw_dns_publisher *p, const struct sw_change *c)
 {
+    size_t at = find_record(p, c->name);
+    struct record **list;
     struct record *r;
 
-    free_record(sw_map_del(&p->records, c->name));
+    if (at < p->records.n && sw_slice_eq(p->records.p[at]->name, c->name)) {
+        free_record(p->records.p[at]);
+        p->records.n--;
+        list = p->records.p;
+        memmove(list + at, list + at + 1, (p->records.n - at) * sizeof(struct record *));
+    }
     if (!c->bytes.p)
         return;
     r = SW_NEW(struct record);
     r->name = copy(c->name);
     r->lines = copy(c->bytes);
-    (void)sw_map_put(&p->records, r->name, r);
+    sw_vec_push(&p->records, r);
+    list = p->records.p;
+    memmove(list + at + 1, list + at, (p->records.n - 1 - at) * sizeof(struct record *));
+    list[at] = r;
 }
 
 static void make_set(struct sw_arena *a, const struct sw_dns_publisher *p, const struct record *r,
@@ -110,24 +137,17 @@ static void make_set(struct sw_arena *a, const struct sw_dns_publisher *p, const
         rdata[ret->n++] = sw_dns_txt_rdata(a, sw_slice_cut(&rest, '\n'));
 }
 
-static int set_cmp(const void *a, const void *b)
-{
-    return sw_dns_name_cmp(&((const struct sw_dns_rrset *)a)->name,
-                           &((const struct sw_dns_rrset *)b)->name);
-}
-
 static void hand_over(struct sw_dns_publisher *p)
 {
     SW_ARENA_AUTO arena = {0};
     struct sw_dns_rrset *sets = sw_arena_array(&arena, p->records.n + 1, sizeof(*sets));
     size_t n = 0;
 
-    SW_MAP_FOREACH (it, &p->records) {
-        make_set(&arena, p, it->value, &sets[n]);
+    for (size_t i = 0; i < p->records.n; i++) {
+        make_set(&arena, p, p->records.p[i], &sets[n]);
         if (sets[n].n)
             n++;
     }
-    qsort(sets, n, sizeof(*sets), set_cmp);
     p->o.publish(p->o.arg, sets, n);
 }
 
@@ -218,9 +238,9 @@ void sw_dns_publisher_free(struct sw_dns_publisher *p)
         return;
     sw_timer_stop(p->loop, &p->tick);
     sw_control_free(p->control);
-    SW_MAP_FOREACH (it, &p->records)
-        free_record(it->value);
-    sw_map_done(&p->records);
+    for (size_t i = 0; i < p->records.n; i++)
+        free_record(p->records.p[i]);
+    sw_vec_done(&p->records);
     sw_slice_free(&p->unready);
     sw_free(p);
 }

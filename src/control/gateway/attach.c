@@ -227,6 +227,13 @@ static void attach_again(struct builder *b, const struct kept *k)
     }
 }
 
+void route_done(struct route *r)
+{
+    sw_vec_done(&r->services);
+    sw_vec_done(&r->sticky);
+    sw_vec_done(&r->looked_at);
+}
+
 static bool names(const struct sw_json *refs, const struct builder *b, struct sw_slice own_ns,
                   const struct parent *p)
 {
@@ -320,10 +327,8 @@ void build_routes(struct builder *b)
             else
                 build_route(b, k);
             settle(b, k);
-            if (!b->cache) {
-                sw_vec_done(&k->route.services);
-                sw_vec_done(&k->route.sticky);
-            }
+            if (!b->cache)
+                route_done(&k->route);
         }
     }
 }

@@ -164,16 +164,24 @@ bool app_proto(struct sw_slice app, enum route_kind kind, enum sw_gw_proto *ret,
     return false;
 }
 
+static bool has_key(const struct sw_slice *p, size_t n, struct sw_slice key)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (sw_slice_eq(p[i], key))
+            return true;
+    }
+    return false;
+}
+
 static void remember_service(struct builder *b, struct route *r, struct sw_slice ns,
-                             struct sw_slice name)
+                             struct sw_slice name, bool policies)
 {
     struct sw_slice key = gw_printf(b, "%.*s/%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name));
 
-    for (size_t i = 0; i < r->services.n; i++) {
-        if (sw_slice_eq(r->services.p[i], key))
-            return;
-    }
-    sw_vec_push(&r->services, key);
+    if (policies && !has_key(r->services.p, r->services.n, key))
+        sw_vec_push(&r->services, key);
+    if (b->cache && !has_key(r->looked_at.p, r->looked_at.n, key))
+        sw_vec_push(&r->looked_at, key);
 }
 
 static struct sw_gw_cluster *service_backend(struct builder *b, const struct backend_ctx *ctx,
@@ -187,8 +195,8 @@ static struct sw_gw_cluster *service_backend(struct builder *b, const struct bac
     bool wants_tls;
     enum route_kind kind = ctx->route->kind;
 
-    if (b->policy_list.n && ctx->use_policies)
-        remember_service(b, ctx->route, ns, name);
+    if (b->cache || b->policy_list.n)
+        remember_service(b, ctx->route, ns, name, b->policy_list.n && ctx->use_policies);
     *ret = find_service_port(b, ns, name, number, sw_slice("", 0), kind == RK_UDP ? "UDP" : "TCP",
                              &port);
     if (ret->reason)
@@ -233,7 +241,7 @@ struct sw_gw_cluster *service_cluster(struct builder *b, struct sw_slice ns, str
         number = port.number;
     }
     c = service_backend(b, &ctx, ns, name, number, ret);
-    sw_vec_done(&none.services);
+    route_done(&none);
     return c;
 }
 
@@ -300,6 +308,7 @@ struct sw_gw_cluster *resolve_backend(struct builder *b, const struct backend_ct
     *ret = (struct verdict){0};
     if (!r.ns.n)
         r.ns = o->ns;
+    ctx->route->crossing |= !sw_slice_eq(r.ns, o->ns);
     if (!service && !foreign)
         *ret =
             (struct verdict){"InvalidKind", gw_printf(b,
@@ -318,8 +327,7 @@ struct sw_gw_cluster *resolve_backend(struct builder *b, const struct backend_ct
         *ret = (struct verdict){"BackendNotFound", "a Service needs a port"};
     if (ret->reason)
         return NULL;
-    return service ? service_backend(b, ctx, r.ns, r.name, r.port, ret)
-                   : foreign(b, ctx, &r, ret);
+    return service ? service_backend(b, ctx, r.ns, r.name, r.port, ret) : foreign(b, ctx, &r, ret);
 }
 
 void note_unresolved(struct route *r, struct verdict v)

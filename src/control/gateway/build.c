@@ -246,6 +246,8 @@ void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
     build_gateways(&b);
     claim_sockets(&b);
     build_policies(&b);
+    if (b.cache)
+        cache_check(&b);
     build_routes(&b);
     build_ingress(&b);
     build_sockets(&b);

@@ -140,6 +140,12 @@ void sw_gateway_build(const struct sw_view *v, const struct sw_gateway_conf *con
  */
 struct sw_gateway_cache *sw_gateway_cache_new(void);
 void sw_gateway_cache_free(struct sw_gateway_cache *c);
+/* How often a route was compiled, and how often it was not necessary. */
+struct sw_gateway_cache_stats {
+    size_t compiled;
+    size_t reused;
+};
+struct sw_gateway_cache_stats sw_gateway_cache_stats(const struct sw_gateway_cache *c);
 void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
                         const struct sw_gateway_conf *conf, struct sw_arena *a,
                         struct sw_gw_result *ret);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What one build leaves for the next: routes compiled and attached, with the memory they live in,
- * and the clusters they name. All of that follows from the route's object, from Services, grants,
- * policies and secrets, and from Gateways, ListenerSets and namespaces; while none of these changed
- * it is taken as it is. Everything else is made anew each time, so that there is little to go
- * stale.
+ * and the clusters they name. A route follows from its object; from the Services it looked at,
+ * which it remembers; from grants, if it refers to other namespaces; from its namespace's labels;
+ * from what policies and Gateways came to, which is compared by a hash; and from the objects of
+ * Gateways, ListenerSets, classes and connectors. Whose Service, grant or namespace changed is
+ * compiled anew; any of the rest, and everything is. What is not a route is made anew each time, so
+ * that there is little to go stale.
  */
+#include "base/hash.h"
 #include "base/mem.h"
 #include "control/connector/build.h"
 #include "control/gateway/build_int.h"
@@ -27,6 +30,12 @@ struct sw_gateway_cache {
     struct kept_list lists[RK_COUNT];
     struct kept_list fresh[RK_COUNT]; /* of the build under way */
     size_t compiled;                  /* since it was emptied */
+    uint64_t outcome;                 /* of policies and Gateways, in the last build */
+    /* What is different from the last build, while one is under way. */
+    struct sw_map services;   /* "ns/name" */
+    struct sw_map namespaces; /* name */
+    bool grants;
+    struct sw_gateway_cache_stats stats;
 };
 
 struct sw_gateway_cache *sw_gateway_cache_new(void)
@@ -36,8 +45,7 @@ struct sw_gateway_cache *sw_gateway_cache_new(void)
 
 static void kept_free(struct kept *k)
 {
-    sw_vec_done(&k->route.services);
-    sw_vec_done(&k->route.sticky);
+    route_done(&k->route);
     sw_arena_clear(&k->arena);
     sw_free(k);
 }
@@ -62,13 +70,27 @@ static void empty(struct sw_gateway_cache *c)
     c->compiled = 0;
 }
 
+static void clear_diff(struct sw_gateway_cache *c)
+{
+    sw_map_done(&c->services);
+    sw_map_done(&c->namespaces);
+    c->services = c->namespaces = (struct sw_map){0};
+    c->grants = false;
+}
+
 void sw_gateway_cache_free(struct sw_gateway_cache *c)
 {
     if (!c)
         return;
     empty(c);
+    clear_diff(c);
     view_unref(c->view);
     sw_free(c);
+}
+
+struct sw_gateway_cache_stats sw_gateway_cache_stats(const struct sw_gateway_cache *c)
+{
+    return c->stats;
 }
 
 /* True when the kind has the same objects, or the same but for their statuses. */
@@ -120,22 +142,136 @@ static bool same_connectors(const struct sw_view *x, const struct sw_view *y)
     return true;
 }
 
-/* Nothing that compiled routes follow from, besides the routes themselves, is different. */
+/* Nothing that all compiled routes follow from is different, as far as objects show. */
 static bool same_world(const struct sw_view *x, const struct sw_view *y)
 {
-    static const enum sw_gw_kind whole[] = {SW_GW_CLASS,    SW_GW_GRANT,  SW_GW_BACKENDTLS,
-                                            SW_GW_SERVICE,  SW_GW_SECRET, SW_GW_CONFIGMAP,
-                                            SW_GW_NAMESPACE};
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(whole); i++) {
-        if (!same_kind(x, y, whole[i], true))
-            return false;
-    }
+    if (!same_kind(x, y, SW_GW_CLASS, true))
+        return false;
     if (!same_connectors(x, y) || !same_kind(x, y, SW_GW_BACKENDSLICE, true) ||
         !same_kind(x, y, SW_GW_ADVERTISEMENT, true))
         return false;
     /* Their statuses change whenever a route comes or goes. */
     return same_kind(x, y, SW_GW_GATEWAY, false) && same_kind(x, y, SW_GW_LISTENERSET, false);
+}
+
+/* ---- what is different ---- */
+
+static bool same_at(const struct sw_kube_obj *x, const struct sw_kube_obj *y, const char *a,
+                    const char *b)
+{
+    return sw_json_equal(sw_json_walk(x->json, a, b, NULL), sw_json_walk(y->json, a, b, NULL),
+                         SW_JSON_EQ_TEXT);
+}
+
+/* Keys of objects that came, went, or differ in a member ('of' may be NULL). */
+static void diff(const struct sw_view *x, const struct sw_view *y, enum sw_gw_kind kind,
+                 const char *member, const char *of, struct sw_map *ret)
+{
+    size_t nx = sw_view_count(x, kind);
+    size_t ny = sw_view_count(y, kind);
+    size_t i = 0;
+    size_t k = 0;
+
+    if (x->kinds[kind] == y->kinds[kind])
+        return;
+    while (i < nx && k < ny) {
+        const struct sw_kube_obj *a = sw_view_at(x, kind, i);
+        const struct sw_kube_obj *b = sw_view_at(y, kind, k);
+        int order = sw_slice_cmp(a->key, b->key);
+
+        if (order != 0 || (a != b && !same_at(a, b, member, of)))
+            (void)sw_map_put(ret, order < 0 ? a->key : b->key, ret);
+        i += order <= 0;
+        k += order >= 0;
+    }
+    for (; i < nx; i++)
+        (void)sw_map_put(ret, sw_view_at(x, kind, i)->key, ret);
+    for (; k < ny; k++)
+        (void)sw_map_put(ret, sw_view_at(y, kind, k)->key, ret);
+}
+
+static void find_diff(struct sw_gateway_cache *c, const struct sw_view *v)
+{
+    struct sw_map grants = {0};
+
+    diff(c->view, v, SW_GW_SERVICE, "spec", NULL, &c->services);
+    diff(c->view, v, SW_GW_NAMESPACE, "metadata", "labels", &c->namespaces);
+    diff(c->view, v, SW_GW_GRANT, "spec", NULL, &grants);
+    c->grants = grants.n > 0;
+    sw_map_done(&grants);
+}
+
+static bool is_stale(const struct sw_gateway_cache *c, const struct route *r)
+{
+    if ((c->grants && r->crossing) || (c->namespaces.n && sw_map_get(&c->namespaces, r->obj->ns)))
+        return true;
+    for (size_t i = 0; c->services.n && i < r->looked_at.n; i++) {
+        if (sw_map_get(&c->services, r->looked_at.p[i]))
+            return true;
+    }
+    return false;
+}
+
+/* ---- what Gateways and policies came to ---- */
+
+static uint64_t mix(uint64_t h, struct sw_slice s)
+{
+    return sw_siphash13(h, s.n, s.p ? s.p : "", s.n);
+}
+
+static uint64_t mix_str(uint64_t h, const char *s)
+{
+    return mix(h, sw_slice_str(s ? s : ""));
+}
+
+static uint64_t parents_outcome(const struct builder *b)
+{
+    uint64_t h = b->parent_list.n;
+
+    for (size_t i = 0; i < b->parent_list.n; i++) {
+        const struct parent *p = b->parent_list.p[i];
+
+        h = mix(h, p->obj->key);
+        h = mix_str(h, p->refused.reason);
+        h = mix(h, p->gw->client_cert);
+    }
+    return h;
+}
+
+static uint64_t policy_outcome(struct sw_slice key, const struct policy *p)
+{
+    uint64_t h = mix(1, key);
+
+    h = mix(h, p->obj->key);
+    h = mix_str(h, p->accepted.reason);
+    h = mix(h, p->tls.sni);
+    h = mix(h, p->tls.ca);
+    for (size_t i = 0; i < p->tls.n_sans; i++)
+        h = mix(h + (uint64_t)p->tls.sans[i].kind, p->tls.sans[i].value);
+    return h;
+}
+
+/* Names are not in order here: what is added up must not mind. */
+static uint64_t outcome_of(const struct builder *b)
+{
+    uint64_t h = parents_outcome(b);
+
+    SW_MAP_FOREACH (it, &b->policies)
+        h += policy_outcome(it->key, it->value);
+    return h + b->policy_list.n;
+}
+
+void cache_check(struct builder *b)
+{
+    struct sw_gateway_cache *c = b->cache;
+    uint64_t outcome = outcome_of(b);
+
+    if (c->view && outcome != c->outcome) {
+        /* No cluster has been made in this build so far. */
+        empty(c);
+        b->clusters = (struct sw_map){0};
+    }
+    c->outcome = outcome;
 }
 
 void cache_begin(struct builder *b)
@@ -145,6 +281,8 @@ void cache_begin(struct builder *b)
     if (!c->view || c->compiled > COMPILED_MAX + 2 * c->lists[RK_HTTP].n ||
         !same_world(c->view, b->v))
         empty(c);
+    else
+        find_diff(c, b->v);
     b->keep = &c->arena;
     b->clusters = c->clusters;
     SW_MAP_FOREACH (it, &b->clusters) {
@@ -162,11 +300,14 @@ void cache_begin(struct builder *b)
 }
 
 /* Both lists are ordered by key, so what is not passed over is found by going forward. */
-static struct kept *take(struct kept_list *l, const struct sw_kube_obj *o)
+static struct kept *take(const struct sw_gateway_cache *c, struct kept_list *l,
+                         const struct sw_kube_obj *o)
 {
     while (l->at < l->n) {
         struct kept *k = l->p[l->at];
 
+        if (k->route.obj == o && is_stale(c, &k->route))
+            return NULL;
         if (k->route.obj == o) {
             l->p[l->at++] = NULL;
             return k;
@@ -181,12 +322,15 @@ static struct kept *take(struct kept_list *l, const struct sw_kube_obj *o)
 struct kept *cache_route(struct builder *b, enum route_kind kind, const struct sw_kube_obj *o)
 {
     struct sw_gateway_cache *c = b->cache;
-    struct kept *k = take(&c->lists[kind], o);
+    struct kept *k = take(c, &c->lists[kind], o);
 
     if (!k) {
         k = SW_NEW(struct kept);
         k->route = (struct route){.obj = o, .kind = kind, .arena = &k->arena};
         c->compiled++;
+        c->stats.compiled++;
+    } else {
+        c->stats.reused++;
     }
     c->fresh[kind].p[c->fresh[kind].n++] = k;
     for (size_t i = 0; i < k->route.sticky.n; i++)
@@ -205,6 +349,7 @@ void cache_end(struct builder *b)
     }
     c->clusters = b->clusters;
     b->clusters = (struct sw_map){0};
+    clear_diff(c);
     view_unref(c->view);
     c->view = view_ref((struct sw_view *)(uintptr_t)b->v);
 }

@@ -164,7 +164,10 @@ struct route {
     struct attached *attached;             /* everywhere it is */
     SW_VEC(struct sw_slice) services;      /* "ns/name" of Services, for policies' ancestors */
     SW_VEC(struct sw_gw_cluster *) sticky; /* that it keeps sessions on */
+    SW_VEC(struct sw_slice) looked_at;     /* "ns/name" of Services, there or not */
+    bool crossing;                         /* refers to other namespaces: grants matter */
 };
+void route_done(struct route *r);
 
 /* A route's conditions for one parentRef. */
 struct route_parent {
@@ -197,7 +200,7 @@ struct policy {
 /* A cluster and what the build has to know of it besides. */
 struct own_cluster {
     struct sw_gw_cluster c;
-    bool used; /* by something that is served */
+    bool used;           /* by something that is served */
     const char *offline; /* a tunnel whose connector is away, and why; NULL: not so */
 };
 
@@ -474,6 +477,8 @@ struct sw_json *route_status(struct builder *b, const struct route *r,
 /* ---- build_cache.c ---- */
 
 void cache_begin(struct builder *b);
+/* Once Gateways and policies are built: what routes follow from besides objects. */
+void cache_check(struct builder *b);
 /* What is kept of the route; zeroed but for the object when it is new. Objects in order of key. */
 struct kept *cache_route(struct builder *b, enum route_kind kind, const struct sw_kube_obj *o);
 void cache_end(struct builder *b);

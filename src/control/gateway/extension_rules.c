@@ -81,18 +81,17 @@ static void make_tunnel(const struct sw_gw_extension *x, struct sw_arena *a,
 
 static bool all_offline(const struct sw_map *offline, const Sw__RouteAction *r)
 {
-    switch (r->cluster_specifier_case) {
-    case SW__ROUTE_ACTION__CLUSTER_SPECIFIER_CLUSTER:
+    const Sw__WeightedCluster *w = r->weighted_clusters;
+
+    if (r->cluster_specifier_case == SW__ROUTE_ACTION__CLUSTER_SPECIFIER_CLUSTER)
         return sw_map_get(offline, SW_PB_SLICE(r->cluster)) != NULL;
-    case SW__ROUTE_ACTION__CLUSTER_SPECIFIER_WEIGHTED_CLUSTERS:
-        for (size_t i = 0; i < r->weighted_clusters->n_clusters; i++) {
-            if (!sw_map_get(offline, SW_PB_SLICE(r->weighted_clusters->clusters[i]->name)))
-                return false;
-        }
-        return r->weighted_clusters->n_clusters != 0;
-    default: /* chosen by header, plugin or not at all */
-        return false;
+    if (r->cluster_specifier_case != SW__ROUTE_ACTION__CLUSTER_SPECIFIER_WEIGHTED_CLUSTERS)
+        return false; /* who knows where it goes */
+    for (size_t i = 0; i < w->n_clusters; i++) {
+        if (!sw_map_get(offline, SW_PB_SLICE(w->clusters[i]->name)))
+            return false;
     }
+    return w->n_clusters != 0;
 }
 
 /* Match, name and metadata stay: others find the route by them. */

@@ -318,12 +318,13 @@ void compile_http(struct builder *b, struct route *route, struct compiled *c, bo
     size_t n = sw_min(sw_json_len(rules), RULES_MAX);
 
     for (size_t i = 0; i < n; i++) {
-        struct rule r = {.b = b,
-                         .route = route,
-                         .json = sw_json_at(rules, i),
-                         .backend = {route, c->client_cert, true},
-                         .first = first,
-                         .index = (uint16_t)i};
+        struct rule r = {
+            .b = b,
+            .route = route,
+            .json = sw_json_at(rules, i),
+            .backend = {.route = route, .client_cert = c->client_cert, .use_policies = true},
+            .first = first,
+            .index = (uint16_t)i};
 
         compile_rule(&r, c);
     }

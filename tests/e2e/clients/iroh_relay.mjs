@@ -1,71 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two real iroh endpoints that know each other by a relay only: node iroh_relay.mjs URL [BYTES]
-// Prints one JSON object per line; on SIGUSR1 a second transfer runs (after a restart of the relay).
+// Real iroh endpoints that know each other by a relay only.
+//   pair URL BYTES       two of them; on SIGUSR1 they do it again (the relay was restarted)
+//   serve URL            one that sends back what it gets; says its id
+//   dial URL BYTES ID    one that asks it
+// One JSON object per line.
 import { createHash, randomBytes } from 'node:crypto';
 import { Endpoint, EndpointAddr, EndpointId, RelayMap, RelayMode, presetMinimal } from '@number0/iroh';
 
-const [url, bytesText = '2000000'] = process.argv.slice(2);
+const [mode, url, bytes = '1000', peer] = process.argv.slice(2);
 const alpn = Array.from(Buffer.from('spanwire-test/0'));
 const say = (o) => console.log(JSON.stringify(o));
 const sha = (b) => createHash('sha256').update(b).digest('hex');
+const MOST = 64 << 20;
 
 async function endpoint(accepts) {
     const b = Endpoint.builder();
     presetMinimal(b);
-    const token = process.env.RELAY_TOKEN;
-    if (token) {
+    if (process.env.RELAY_TOKEN) {
         const map = RelayMap.empty();
-        map.insert({ url, authToken: token });
+        map.insert({ url, authToken: process.env.RELAY_TOKEN });
         b.relayMode(RelayMode.custom(map));
     } else {
         b.relayMode(RelayMode.customFromUrls([url]));
     }
     if (accepts)
         b.alpns([alpn]);
-    b.bindAddr('127.0.0.1:0');
+    b.bindAddr(mode === 'pair' ? '127.0.0.1:0' : '0.0.0.0:0');
     return b.bind();
 }
 
-async function serve(ep) {
-    for (;;) {
-        const incoming = await ep.acceptNext();
-        if (!incoming)
-            return;
-        (async () => {
-            const conn = await (await incoming.accept()).connect();
-            const bi = await conn.acceptBi();
-            const data = Buffer.from(await bi.recv.readToEnd(64 << 20));
-            await bi.send.writeAll(Array.from(data));
-            await bi.send.finish();
-            await conn.closed();
-        })().catch((e) => say({ server: String(e) }));
-    }
+async function echo(incoming) {
+    const conn = await (await incoming.accept()).connect();
+    const bi = await conn.acceptBi();
+    const data = await bi.recv.readToEnd(MOST);
+    await bi.send.writeAll(data);
+    await bi.send.finish();
+    await conn.closed();
 }
 
-async function transfer(client, server, what) {
-    const data = randomBytes(Number(bytesText));
-    const addr = new EndpointAddr(EndpointId.fromString(server.id().toString()), url, []);
+async function serve(ep) {
+    for (let incoming; (incoming = await ep.acceptNext());)
+        echo(incoming).catch((e) => say({ what: 'server', error: String(e) }));
+}
+
+async function transfer(client, id, what) {
+    const data = randomBytes(Number(bytes));
     const start = Date.now();
-    const conn = await client.connect(addr, alpn);
-    const first = conn.paths().map((p) => p.isRelay);
+    const conn = await client.connect(new EndpointAddr(EndpointId.fromString(id), url, []), alpn);
+    const relay = conn.paths().map((p) => p.isRelay);
     const bi = await conn.openBi();
-    const send = (async () => { await bi.send.writeAll(Array.from(data)); await bi.send.finish(); })();
-    const back = Buffer.from(await bi.recv.readToEnd(64 << 20));
-    await send;
-    say({ what, ok: sha(back) === sha(data), bytes: back.length, ms: Date.now() - start, relay: first });
+    const sent = bi.send.writeAll(Array.from(data)).then(() => bi.send.finish());
+    const back = Buffer.from(await bi.recv.readToEnd(MOST));
+    await sent;
+    say({ what, ok: sha(back) === sha(data), bytes: back.length, ms: Date.now() - start, relay });
     conn.close(0n, []);
 }
 
-const server = await endpoint(true);
-const client = await endpoint(false);
-serve(server);
-process.on('SIGUSR1', () => transfer(client, server, 'again').catch((e) => say({ what: 'again', error: String(e) })));
-const online = Promise.all([server.online(), client.online()]);
-const late = new Promise((r) => setTimeout(() => r('late'), 10000));
-if (await Promise.race([online, late]) === 'late') {
-    say({ what: 'online', ok: false });
+const attempt = (client, id, what) =>
+    transfer(client, id, what).catch((e) => say({ what, error: String(e) }));
+
+async function online(...eps) {
+    const late = new Promise((r) => setTimeout(() => r('late'), 20000));
+    return await Promise.race([Promise.all(eps.map((e) => e.online())), late]) !== 'late';
+}
+
+if (mode === 'pair') {
+    const server = await endpoint(true);
+    const client = await endpoint(false);
+    const id = server.id().toString();
+    serve(server);
+    process.on('SIGUSR1', () => attempt(client, id, 'again'));
+    say({ what: 'online', ok: await online(server, client) });
+    await attempt(client, id, 'first');
+} else if (mode === 'serve') {
+    const server = await endpoint(true);
+    serve(server);
+    await online(server);
+    say({ what: 'serving', id: server.id().toString() });
 } else {
-    say({ what: 'online', ok: true, ids: [server.id().toString(), client.id().toString()] });
-    await transfer(client, server, 'first').catch((e) => say({ what: 'first', error: String(e) }));
+    const client = await endpoint(false);
+    await attempt(client, peer, 'dial');
 }
 setTimeout(() => process.exit(0), Number(process.env.STAY_MS || 0));

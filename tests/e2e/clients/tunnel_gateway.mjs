@@ -5,7 +5,7 @@
 //   {"op": "connect", "peer": HEX, "addrs": ["ip:port"], "relay": URL, "alpn": NAME}
 //   {"op": "ask", "id": X, "text": HEAD AND BODY}        sends, finishes, reads to the end
 //   {"op": "open", "id": X, "text": HEAD}                sends, reads one piece, keeps the stream
-//   {"op": "send", "id": X, "text": BYTES, "fin": BOOL}  {"op": "recv", "id": X, "n": AT LEAST}  {"op": "drop"}
+//   {"op": "send", "id": X, "text": BYTES, "fin": BOOL}  {"op": "recv", "id": X, "until": TEXT}  {"op": "drop"}
 import { createHash } from 'node:crypto';
 import { createInterface } from 'node:readline';
 import { Endpoint, EndpointAddr, EndpointId, RelayMap, RelayMode, presetMinimal } from '@number0/iroh';
@@ -57,10 +57,10 @@ const operations = {
     if (fin) await send.finish();
     say('sent', { id });
   },
-  async recv({ id, n }) {
+  async recv({ id, until }) {
     const { recv } = streams.get(id);
     let text = '';
-    while (text.length < (n ?? 1)) {
+    while (until === null || !text.includes(until)) {
       const part = Buffer.from(await recv.read(CHUNK));
       if (part.length === 0) break;
       text += part.toString('latin1');

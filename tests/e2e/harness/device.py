@@ -106,8 +106,9 @@ class Edge(Peer):
         self.op("send", id=stream, text=text, fin=fin)
         self.event("sent", id=stream)
 
-    def recv(self, stream, n):
-        self.op("recv", id=stream, n=n)
+    def recv(self, stream, until=None):
+        """Bytes up to a text, or to the end."""
+        self.op("recv", id=stream, until=until)
         return self.event("got", id=stream)["text"]
 
 
@@ -134,6 +135,12 @@ class Web:
 
             def log_message(self, *args):
                 pass
+
+            def version_string(self):
+                return "web"
+
+            def date_time_string(self, timestamp=None):
+                return "now"
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self.server.server_address[1]

@@ -48,6 +48,12 @@ static void tell(const struct sw_gw_result *r, struct sw_buf *out)
         assert_int_equal(sw_buf_append_slice(out, sw_json_text(&a, r->statuses[i].status, NULL)),
                          SW_OK);
     }
+    for (size_t i = 0; i < r->n_wants; i++) {
+        assert_int_equal(sw_buf_append_slice(out, r->wants[i].of->key), SW_OK);
+        if (r->wants[i].json)
+            assert_int_equal(sw_buf_append_slice(out, sw_json_text(&a, r->wants[i].json, NULL)),
+                             SW_OK);
+    }
     for (size_t i = 0; i < r->n_notes; i++) {
         assert_int_equal(sw_buf_append_slice(out, r->notes[i].subject), SW_OK);
         assert_int_equal(sw_buf_append_slice(out, r->notes[i].text), SW_OK);
@@ -178,9 +184,112 @@ static void memory_changes_nothing(void **state)
     rig_free(out);
 }
 
+/* ---- how little is made anew ---- */
+
+enum { ROUTES = 40 };
+
+#define GW "apiVersion: gateway.networking.k8s.io/v1\n"
+
+static void load_shop(struct rig *r)
+{
+    SW_BUF_AUTO text = {0};
+
+    sw_buf_init(&text, TEXT_MAX);
+    assert_int_equal(
+        sw_buf_append_str(
+            &text, GW "kind: GatewayClass\nmetadata: {name: sw}\n"
+                      "spec: {controllerName: spanwire.dev/gateway}\n---\n" GW
+                      "kind: Gateway\nmetadata: {name: gw, namespace: a, generation: 1, uid: g}\n"
+                      "spec: {gatewayClassName: sw, listeners: [{name: http, port: 8080, protocol: "
+                      "HTTP, allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: "
+                      "{in: 'yes'}}}}}, {name: https, port: 8443, protocol: HTTPS, tls: "
+                      "{certificateRefs: [{name: cert}]}}]}\n---\n"),
+        SW_OK);
+    for (int i = 0; i < ROUTES; i++)
+        assert_int_equal(
+            sw_buf_printf(&text,
+                          GW
+                          "kind: HTTPRoute\nmetadata: {name: r%d, namespace: %s, generation: 1}\n"
+                          "spec: {parentRefs: [{name: gw, namespace: a}], rules: [{backendRefs: "
+                          "[{name: s%d, namespace: %s, port: 80}]}]}\n---\n"
+                          "apiVersion: v1\nkind: Service\nmetadata: {name: s%d, namespace: a}\n"
+                          "spec: {ports: [{port: 80}]}\n---\n",
+                          i, i % 4 ? "a" : "b", i, "a", i),
+            SW_OK);
+    assert_int_equal(sw_buf_append_str(&text,
+                                       "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, "
+                                       "labels: {in: 'yes'}}\n---\napiVersion: v1\nkind: "
+                                       "Namespace\nmetadata: {name: b, labels: {in: "
+                                       "'yes'}}\n"),
+                     SW_OK);
+    assert_true(rig_load_text(r, sw_buf_slice(&text)));
+}
+
+/* Builds, compares with a build without memory, and says how many routes were compiled. */
+static size_t compiled(struct rig *r, struct sw_gateway_cache *c, const char *what)
+{
+    size_t before = sw_gateway_cache_stats(c).compiled;
+
+    compare(r, c, what, 0);
+    return sw_gateway_cache_stats(c).compiled - before;
+}
+
+static void only_what_depends_on_a_change_is_made_anew(void **state)
+{
+    struct rig *r = rig_new();
+    struct sw_gateway_cache *c = sw_gateway_cache_new();
+    size_t service = 0;
+
+    (void)state;
+    load_shop(r);
+    assert_int_equal(compiled(r, c, "first"), ROUTES);
+    assert_int_equal(compiled(r, c, "nothing"), 0);
+    /* A Service nobody reads otherwise: one more port. */
+    while (!sw_slice_eq_str(r->objs[SW_GW_SERVICE][service]->name, "s5"))
+        service++;
+    sw_kube_obj_unref(r->objs[SW_GW_SERVICE][service]);
+    r->objs[SW_GW_SERVICE][service] = r->objs[SW_GW_SERVICE][--r->n[SW_GW_SERVICE]];
+    assert_int_equal(compiled(r, c, "a Service went"), 1);
+    assert_true(rig_load_text(r, SW_SLICE_LIT("apiVersion: v1\nkind: Service\nmetadata: {name: s5, "
+                                              "namespace: a}\nspec: {ports: [{port: 80, "
+                                              "appProtocol: kubernetes.io/h2c}]}\n")));
+    assert_int_equal(compiled(r, c, "a Service came"), 1);
+    assert_true(rig_load_text(r, SW_SLICE_LIT("apiVersion: v1\nkind: Service\nmetadata: {name: s5, "
+                                              "namespace: a, labels: {new: one}}\nspec: {ports: "
+                                              "[{port: 80, appProtocol: kubernetes.io/h2c}]}\n")));
+    assert_int_equal(compiled(r, c, "a label"), 0);
+    assert_true(rig_load_text(
+        r,
+        SW_SLICE_LIT("apiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {name: "
+                     "cert, namespace: a}\ndata: {tls.crt: "
+                     "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BTUNBUUU9Ci0tLS0tRU5EIENFUlRJRklDQVRF"
+                     "LS0tLS0K, tls.key: "
+                     "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tCk1BTUNBUUk9Ci0tLS0tRU5EIFBSSVZBVEUgS0VZ"
+                     "LS0tLS0K}\n")));
+    assert_int_equal(compiled(r, c, "a Secret"), 0);
+    assert_true(rig_load_text(
+        r, SW_SLICE_LIT(GW "kind: ReferenceGrant\nmetadata: {name: g, namespace: a}\nspec: {from: "
+                           "[{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: b}], "
+                           "to: [{group: '', kind: Service}]}\n")));
+    assert_int_equal(compiled(r, c, "a grant"), ROUTES / 4);
+    assert_true(rig_load_text(
+        r, SW_SLICE_LIT("apiVersion: v1\nkind: Namespace\nmetadata: {name: b, labels: {}}\n")));
+    assert_int_equal(compiled(r, c, "a namespace"), ROUTES / 4);
+    assert_true(rig_load_text(
+        r, SW_SLICE_LIT(GW "kind: BackendTLSPolicy\nmetadata: {name: p, namespace: a}\nspec: "
+                           "{targetRefs: [{group: '', kind: Service, name: s3}], validation: "
+                           "{hostname: x.example, wellKnownCACertificates: System}}\n")));
+    assert_int_equal(compiled(r, c, "a policy"), ROUTES);
+    sw_gateway_cache_free(c);
+    rig_free(r);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_changes_nothing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_changes_nothing),
+        cmocka_unit_test(only_what_depends_on_a_change_is_made_anew),
+    };
 
     return cmocka_run_group_tests_name("gateway_cache", tests, NULL, NULL);
 }

@@ -398,7 +398,6 @@ static void signed_transfers(void **state)
 
 static void incremental_transfers_fall_back(void **state)
 {
-    SW_ARENA_AUTO a = {0};
     struct sw_dns_zone *z = zone_of(NULL, 0, 10);
     struct sw_dns_zone *older = zone_of(NULL, 0, 9);
     const struct sw_dns_zone *has[] = {older, z};

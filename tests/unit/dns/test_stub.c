@@ -21,6 +21,7 @@ static struct sw_loop *loop;
 
 static struct {
     unsigned calls;
+    unsigned rejected;
     int rc;
     size_t n;
     char first[300];
@@ -31,6 +32,7 @@ static void on_result(void *arg, const struct sw_dns_result *r)
 {
     (void)arg;
     got.calls++;
+    got.rejected += r->rc == SW_ELIMIT;
     got.rc = r->rc;
     got.n = r->n_txt;
     got.ttl = r->ttl_s;
@@ -304,9 +306,8 @@ static void one_question_serves_many_and_limits_hold(void **state)
     sw_dns_lookup_cancel(dropped);
     (void)sw_dns_stub_txt(s, &others[0], on_result, NULL);
     (void)sw_dns_stub_txt(s, &others[1], on_result, NULL); /* the third name at once */
-    wait_for(1, SW_NS_PER_S);
-    assert_int_equal(got.rc, SW_ELIMIT);
     wait_for(12, SW_NS_PER_S);
+    assert_int_equal(got.rejected, 1);
     assert_int_equal(bad.seen, 2);
     for (unsigned i = 0; i < 20; i++) {
         char text[16];

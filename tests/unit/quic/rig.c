@@ -230,13 +230,13 @@ void rig_until_at(struct rig *r, const size_t *flag, size_t n, const char *what)
     }
 }
 
-void rig_until_true(struct rig *r, const bool *flag)
+void rig_until_true_at(struct rig *r, const bool *flag, const char *what)
 {
     uint64_t end = sw_now_ns() + 5 * SW_NS_PER_S;
 
     while (!*(const volatile bool *)flag) {
         if (sw_now_ns() > end)
-            fail_msg("nothing came; a: '%s' b: '%s'", r->a.why_text, r->b.why_text);
+            fail_msg("%s did not come; a: '%s' b: '%s'", what, r->a.why_text, r->b.why_text);
         sw_loop_turn(r->loop, 100);
     }
 }

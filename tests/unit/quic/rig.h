@@ -74,7 +74,8 @@ struct sw_qconn *rig_dial(struct rig *r, const char *alpn);
 /* Until *flag is at least n, or five seconds passed: then the test fails. */
 void rig_until_at(struct rig *r, const size_t *flag, size_t n, const char *what);
 #define rig_until(r, flag, n) rig_until_at(r, flag, n, #flag)
-void rig_until_true(struct rig *r, const bool *flag);
+void rig_until_true_at(struct rig *r, const bool *flag, const char *what);
+#define rig_until_true(r, flag) rig_until_true_at(r, flag, #flag)
 /* Lets time pass. */
 void rig_idle(struct rig *r, unsigned ms);
 void rig_connect(struct rig *r);

@@ -51,11 +51,371 @@ static void bytes_come_back_as_they_went(void **state)
     }
 }
 
+static void a_peer_that_is_not_admitted_hears_so(void **state)
+{
+    struct rig r;
+    struct sw_quic_stats st;
+
+    rig_start(&r, NULL, NULL);
+    r.b.deny = true;
+    assert_non_null(rig_dial(&r, "test/1"));
+    rig_until(&r, &r.a.closed, 1);
+    assert_int_equal(r.a.ready, 0);
+    assert_int_equal(r.a.why.kind, SW_QCLOSE_TRANSPORT);
+    assert_int_equal(r.a.why.code, 2);
+    assert_int_equal(r.b.accepted, 0);
+    sw_quic_stats(r.b.q, &st);
+    assert_int_equal(st.refused, 1);
+    rig_stop(&r);
+}
+
+static void another_protocol_is_refused(void **state)
+{
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    assert_non_null(rig_dial(&r, "other"));
+    rig_until(&r, &r.a.closed, 1);
+    assert_int_equal(r.a.why.kind, SW_QCLOSE_TRANSPORT);
+    assert_int_equal(r.a.why.code, 0x178);
+    assert_int_equal(r.b.accepted, 0);
+    assert_int_equal(r.b.q->half_open, 0);
+    rig_stop(&r);
+}
+
+static void another_key_is_refused(void **state)
+{
+    struct rig r;
+    struct sw_rawkey *other = sw_rawkey_generate(NULL);
+    struct sw_addr bound[2];
+    struct sw_quic_target t = {.id = *sw_rawkey_id(other), .addrs = bound};
+
+    rig_start(&r, NULL, NULL);
+    t.n_addrs = sw_quic_bound(r.b.q, bound);
+    r.a.c = sw_quic_dial(r.a.q, &t, SW_SLICE_LIT("test/1"), &rig_conn_ops, &r.a, NULL);
+    assert_non_null(r.a.c);
+    rig_until(&r, &r.a.closed, 1);
+    assert_int_equal(r.a.why.kind, SW_QCLOSE_IDENTITY);
+    assert_int_equal(r.a.ready, 0);
+    rig_stop(&r);
+    sw_rawkey_free(other);
+}
+
+static void what_cannot_be_dialled_is_said_at_once(void **state)
+{
+    struct rig r;
+    struct sw_addr a;
+    struct sw_addr bound[2];
+    struct sw_quic_target t = {.addrs = &a};
+    struct sw_err err;
+
+    rig_start(&r, NULL, NULL);
+    t.id = *sw_rawkey_id(r.b.key);
+    assert_null(sw_quic_dial(r.a.q, &t, SW_SLICE_LIT("x"), &rig_conn_ops, &r.a, &err));
+    assert_int_equal(err.rc, SW_EINVAL);
+    /* A family without a socket. */
+    assert_int_equal(sw_addr_parse(SW_SLICE_LIT("[::1]:5"), &a, NULL), SW_OK);
+    t.n_addrs = 1;
+    assert_null(sw_quic_dial(r.a.q, &t, SW_SLICE_LIT("x"), &rig_conn_ops, &r.a, &err));
+    assert_int_equal(err.rc, SW_EINVAL);
+    /* Ourselves, no protocol, no key. */
+    assert_int_equal(sw_quic_bound(r.b.q, bound), 1);
+    a = bound[0];
+    assert_null(sw_quic_dial(r.a.q, &t, SW_SLICE_LIT(""), &rig_conn_ops, &r.a, &err));
+    t.id = *sw_rawkey_id(r.a.key);
+    assert_null(sw_quic_dial(r.a.q, &t, SW_SLICE_LIT("x"), &rig_conn_ops, &r.a, &err));
+    memset(&t.id, 0, sizeof(t.id));
+    assert_null(sw_quic_dial(r.a.q, &t, SW_SLICE_LIT("x"), &rig_conn_ops, &r.a, &err));
+    assert_int_equal(err.rc, SW_EINVAL);
+    rig_stop(&r);
+}
+
+static void a_dial_gives_up_in_time(void **state)
+{
+    struct sw_quic_config cfg = {.dial_ns = 300 * SW_NS_PER_MS};
+    struct rig r;
+    struct sw_addr a;
+    struct sw_quic_target t = {.addrs = &a, .n_addrs = 1};
+
+    rig_start(&r, &cfg, NULL);
+    t.id = *sw_rawkey_id(r.b.key);
+    assert_int_equal(sw_addr_parse(SW_SLICE_LIT("127.0.0.1:9"), &a, NULL), SW_OK);
+    assert_non_null(sw_quic_dial(r.a.q, &t, SW_SLICE_LIT("x"), &rig_conn_ops, &r.a, NULL));
+    rig_until(&r, &r.a.closed, 1);
+    assert_int_equal(r.a.why.kind, SW_QCLOSE_TIMEOUT);
+    rig_stop(&r);
+}
+
+static void the_first_address_that_answers_is_used(void **state)
+{
+    struct rig r;
+    struct sw_addr a[4];
+    struct sw_quic_target t = {.addrs = a, .n_addrs = 4};
+    struct rig_stream s;
+
+    rig_start(&r, NULL, NULL);
+    t.id = *sw_rawkey_id(r.b.key);
+    assert_int_equal(sw_addr_parse(SW_SLICE_LIT("127.0.0.1:9"), &a[0], NULL), SW_OK);
+    assert_int_equal(sw_addr_parse(SW_SLICE_LIT("127.0.0.7:9"), &a[1], NULL), SW_OK);
+    assert_int_equal(sw_quic_bound(r.b.q, &a[2]), 1);
+    a[3] = a[2];
+    r.a.c = sw_quic_dial(r.a.q, &t, SW_SLICE_LIT("test/2"), &rig_conn_ops, &r.a, NULL);
+    rig_until(&r, &r.a.ready, 1);
+    assert_true(sw_addr_eq(&a[2], &(struct sw_addr){.ip = sw_qconn_addr(r.a.c).ip,
+                                                    .port = sw_qconn_addr(r.a.c).port}));
+    r.b.echo = true;
+    rig_open(&r, &s, 100000);
+    rig_until_true(&r, &s.closed);
+    assert_true(s.fin && !s.mismatch);
+    assert_int_equal(r.b.accepted, 1);
+    rig_stop(&r);
+}
+
+static void silence_ends_a_connection(void **state)
+{
+    struct sw_quic_config cfg = {.idle_ns = 300 * SW_NS_PER_MS, .keepalive_ns = 60 * SW_NS_PER_S};
+    struct rig r;
+
+    rig_start(&r, &cfg, &cfg);
+    rig_connect(&r);
+    rig_until(&r, &r.a.closed, 1);
+    rig_until(&r, &r.b.closed, 1);
+    assert_int_equal(r.a.why.kind, SW_QCLOSE_IDLE);
+    assert_int_equal(r.b.why.kind, SW_QCLOSE_IDLE);
+    rig_stop(&r);
+}
+
+static void keepalives_prevent_it(void **state)
+{
+    struct sw_quic_config cfg = {.idle_ns = 300 * SW_NS_PER_MS, .keepalive_ns = 50 * SW_NS_PER_MS};
+    struct rig r;
+
+    rig_start(&r, &cfg, &cfg);
+    rig_connect(&r);
+    rig_idle(&r, 800);
+    assert_int_equal(r.a.closed + r.b.closed, 0);
+    rig_stop(&r);
+}
+
+static void datagrams_go_both_ways(void **state)
+{
+    struct sw_quic_config cfg = {.datagrams = true};
+    struct rig r;
+    uint8_t p[1100];
+
+    rig_start(&r, &cfg, &cfg);
+    r.b.echo = true;
+    rig_connect(&r);
+    for (size_t i = 0; i < sizeof(p); i++)
+        p[i] = (uint8_t)i;
+    assert_true(sw_qconn_datagram_max(r.a.c) >= sizeof(p));
+    assert_int_equal(sw_qconn_datagram(r.a.c, p, sizeof(p)), SW_OK);
+    rig_until(&r, &r.a.dgrams, 1);
+    assert_int_equal(r.a.dgram_n, sizeof(p));
+    assert_memory_equal(r.a.dgram, p, sizeof(p));
+    assert_int_equal(sw_qconn_datagram(r.a.c, p, sw_qconn_datagram_max(r.a.c) + 1), SW_ELIMIT);
+    for (size_t i = 0; i < QUIC_DGRAMS_MAX; i++)
+        assert_int_equal(sw_qconn_datagram(r.a.c, p, 1), SW_OK);
+    assert_int_equal(sw_qconn_datagram(r.a.c, p, 1), SW_ELIMIT);
+    rig_until(&r, &r.b.dgrams, 1 + QUIC_DGRAMS_MAX);
+    rig_stop(&r);
+}
+
+static void without_datagrams_none_are_taken(void **state)
+{
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    rig_connect(&r);
+    assert_int_equal(sw_qconn_datagram_max(r.a.c), 0);
+    assert_int_equal(sw_qconn_datagram(r.a.c, (const uint8_t *)"x", 1), SW_ELIMIT);
+    rig_stop(&r);
+}
+
+static void connections_are_limited(void **state)
+{
+    struct sw_quic_config cfg = {.max_conns = 1};
+    struct rig r;
+
+    rig_start(&r, NULL, &cfg);
+    rig_connect(&r);
+    assert_non_null(rig_dial(&r, "test/1"));
+    rig_until(&r, &r.a.closed, 1);
+    assert_int_equal(r.a.why.kind, SW_QCLOSE_TRANSPORT);
+    assert_int_equal(r.a.why.code, 2);
+    rig_stop(&r);
+}
+
+static void under_load_addresses_are_proved(void **state)
+{
+    struct sw_quic_stats st;
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    r.b.q->cfg.max_half_open = 0;
+    /* Now the bound on proved ones is 0 as well: lift that one by a handshake that is open. */
+    r.b.q->cfg.max_half_open = 1;
+    r.b.q->half_open = 1;
+    rig_connect(&r);
+    sw_quic_stats(r.b.q, &st);
+    assert_int_equal(st.retries, 1);
+    assert_int_equal(r.b.q->half_open, 1);
+    r.b.q->half_open = 0;
+    rig_stop(&r);
+}
+
+static void handshakes_have_an_upper_bound_even_then(void **state)
+{
+    struct sw_quic_config cfg = {.dial_ns = 400 * SW_NS_PER_MS};
+    struct rig r;
+
+    rig_start(&r, &cfg, NULL);
+    r.b.q->cfg.max_half_open = 1;
+    r.b.q->half_open = 1000;
+    assert_non_null(rig_dial(&r, "test/1"));
+    rig_until(&r, &r.a.closed, 1);
+    assert_int_equal(r.a.why.kind, SW_QCLOSE_TIMEOUT);
+    assert_int_equal(r.b.accepted, 0);
+    r.b.q->half_open = 0;
+    rig_stop(&r);
+}
+
+static void keys_change_under_traffic(void **state)
+{
+    struct rig r;
+    struct rig_stream t;
+
+    rig_start(&r, NULL, NULL);
+    r.a.q->key_update_after = 50;
+    r.b.q->key_update_after = 70;
+    r.b.echo = true;
+    rig_connect(&r);
+    for (int i = 0; i < 4; i++) {
+        rig_open(&r, &t, 3000000);
+        rig_until_true(&r, &t.closed);
+        assert_true(t.fin && !t.mismatch);
+        rig_idle(&r, 20);
+    }
+    assert_int_equal(r.a.closed + r.b.closed, 0);
+    rig_stop(&r);
+}
+
+static void a_drained_endpoint_ends_with_its_streams(void **state)
+{
+    struct rig r;
+    struct rig_stream t;
+
+    rig_start(&r, NULL, NULL);
+    r.b.echo = true;
+    rig_connect(&r);
+    rig_open(&r, &t, 10);
+    t.finish = false;
+    rig_until(&r, &r.b.n_in, 1);
+    sw_quic_drain(r.b.q);
+    rig_idle(&r, 50);
+    rig_until_true(&r, &t.closed);
+    assert_true(t.fin);
+    rig_until(&r, &r.a.closed, 1);
+    assert_int_equal(r.a.why.kind, SW_QCLOSE_APP);
+    /* And nobody new comes in. */
+    assert_non_null(rig_dial(&r, "test/1"));
+    rig_until(&r, &r.a.closed, 2);
+    assert_int_equal(r.a.why.code, 2);
+    rig_stop(&r);
+}
+
+static void freeing_an_endpoint_tells_everybody(void **state)
+{
+    struct rig r;
+    struct rig_stream t;
+
+    rig_start(&r, NULL, NULL);
+    r.b.echo = true;
+    rig_connect(&r);
+    rig_open(&r, &t, 10000000);
+    rig_idle(&r, 5);
+    sw_quic_free(r.a.q);
+    assert_int_equal(r.a.closed, 1);
+    assert_true(t.closed && t.lost);
+    rig_until(&r, &r.b.closed, 1);
+    assert_int_equal(r.b.why.kind, SW_QCLOSE_APP);
+    r.a.q = NULL;
+    rig_stop(&r);
+}
+
+/* The peer has forgotten everything: its answer to our packet tells us so. */
+static void a_stateless_reset_is_understood(void **state)
+{
+    struct rig r;
+    struct sw_quic_config cfg = {0};
+    struct rig_stream t;
+    struct sw_addr at[2];
+
+    rig_start(&r, NULL, NULL);
+    rig_connect(&r);
+    assert_int_equal(sw_quic_bound(r.b.q, at), 1);
+    /* Die without a word. */
+    r.b.c->quiet = true;
+    r.b.c->closing = true;
+    sw_quic_free(r.b.q);
+    cfg.bind = at[0];
+    cfg.key = r.b.key;
+    cfg.alpns = &(struct sw_slice){"test/1", 6};
+    cfg.n_alpns = 1;
+    r.b.q = sw_quic_new(r.loop, &cfg, NULL);
+    assert_non_null(r.b.q);
+    rig_open(&r, &t, 100000);
+    rig_until(&r, &r.a.closed, 1);
+    assert_int_equal(r.a.why.kind, SW_QCLOSE_RESET);
+    assert_true(t.closed && t.lost);
+    rig_stop(&r);
+}
+
+static void our_own_address_may_change(void **state)
+{
+    struct rig r;
+    struct rig_stream t;
+
+    rig_start(&r, NULL, NULL);
+    r.b.echo = true;
+    rig_connect(&r);
+    rig_open(&r, &t, 20000000);
+    rig_idle(&r, 10);
+    sw_quic_network_changed(r.a.q);
+    rig_until_true(&r, &t.closed);
+    assert_true(t.fin && !t.mismatch);
+    assert_true(r.a.paths >= 1 && r.b.paths == 0);
+    sw_quic_network_changed(r.a.q);
+    rig_idle(&r, 100);
+    rig_open(&r, &t, 20000);
+    rig_until_true(&r, &t.closed);
+    assert_true(t.fin && !t.mismatch);
+    rig_stop(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dial_by_key_connects),
         cmocka_unit_test(bytes_come_back_as_they_went),
+        cmocka_unit_test(a_peer_that_is_not_admitted_hears_so),
+        cmocka_unit_test(another_protocol_is_refused),
+        cmocka_unit_test(another_key_is_refused),
+        cmocka_unit_test(what_cannot_be_dialled_is_said_at_once),
+        cmocka_unit_test(a_dial_gives_up_in_time),
+        cmocka_unit_test(the_first_address_that_answers_is_used),
+        cmocka_unit_test(silence_ends_a_connection),
+        cmocka_unit_test(keepalives_prevent_it),
+        cmocka_unit_test(datagrams_go_both_ways),
+        cmocka_unit_test(without_datagrams_none_are_taken),
+        cmocka_unit_test(connections_are_limited),
+        cmocka_unit_test(under_load_addresses_are_proved),
+        cmocka_unit_test(handshakes_have_an_upper_bound_even_then),
+        cmocka_unit_test(keys_change_under_traffic),
+        cmocka_unit_test(a_drained_endpoint_ends_with_its_streams),
+        cmocka_unit_test(freeing_an_endpoint_tells_everybody),
+        cmocka_unit_test(a_stateless_reset_is_understood),
+        cmocka_unit_test(our_own_address_may_change),
     };
 
     return cmocka_run_group_tests_name("quic conn", tests, NULL, NULL);

@@ -91,7 +91,8 @@ static void deliver(struct sw_qstream *s)
     struct sw_qstream *to = s->peer;
     size_t step = s->conn->f->step;
 
-    while (to && to->ops && !to->rx_over && !s->stalled && (s->n > s->off || s->fin)) {
+    while (to && to->ops && !s->conn->f->dead && !to->rx_over && !s->stalled &&
+           (s->n > s->off || s->fin)) {
         size_t have = s->n - s->off;
         size_t give = step && step < have ? step : have;
         bool fin = s->fin && give == have;

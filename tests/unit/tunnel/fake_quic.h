@@ -26,6 +26,7 @@ struct fake {
     size_t ring;        /* bytes a direction holds [65536] */
     size_t step;        /* bytes per data call; 0: all */
     bool datagrams;
+    bool dead;          /* nothing arrives any more */
     struct sw_list all; /* connections */
 };
 

@@ -75,10 +75,18 @@ static void failures_are_shared_and_named(void **state)
         assert_int_equal(r->dial_failures, 1);
         assert_int_equal(r->lookups, 1);
         assert_int_equal(r->cancelled, cases[i].lookup < 0);
-        /* The failure is not remembered. */
+        /* The failure is not remembered, or not for long. */
         r->fake.mode = FAKE_DIAL_OK;
         r->lookup = 0;
         call_free(c[0]);
+        if (cases[i].fail == SW_QFAIL_DIAL_TIMEOUT) {
+            c[0] = simple(r, 1);
+            RUN_UNTIL(r->loop, c[0]->ended);
+            assert_int_equal(c[0]->fail, SW_QFAIL_DIAL_TIMEOUT);
+            assert_int_equal(r->fake.dials, 1);
+            call_free(c[0]);
+            rig_advance(r->loop, 3 * SW_NS_PER_S);
+        }
         c[0] = simple(r, 1);
         RUN_UNTIL(r->loop, c[0]->status == 403);
         for (size_t k = 0; k < 3; k++)
@@ -217,6 +225,48 @@ static void a_dead_connection_is_replaced_once(void **state)
     }
 }
 
+/* A device that died does not say so: what it does not confirm goes to a new connection. */
+static void a_silent_connection_is_replaced(void **state)
+{
+    struct qrig *r = qrig_new();
+    struct call *c[3];
+
+    (void)state;
+    qrig_start(r);
+    c[0] = simple(r, 1);
+    RUN_UNTIL(r->loop, c[0]->status);
+    r->fake.dead = true;
+    c[1] = simple(r, 1);
+    c[2] = call_raw(r, 1, SW_SLICE_LIT("POST http://a/ HTTP/1.1\r\nhost: a\r\n\r\n"), "POST");
+    rig_settle(r->loop);
+    rig_advance(r->loop, 2 * SW_NS_PER_S);
+    assert_int_equal(r->fake.dials, 1);
+    r->fake.dead = false; /* it is back */
+    rig_advance(r->loop, SW_NS_PER_S);
+    RUN_UNTIL(r->loop, c[1]->status == 403 && c[2]->ended);
+    assert_int_equal(c[2]->fail, SW_QFAIL_LOST);
+    assert_int_equal(c[0]->ended, 1);
+    assert_int_equal(r->fake.dials, 2);
+    call_free(c[0]);
+    call_free(c[2]);
+    /* It dies for good: the new dial has less time, and others hear of it at once. */
+    r->fake.dead = true;
+    r->fake.mode = FAKE_DIAL_SILENT;
+    c[0] = simple(r, 1);
+    rig_settle(r->loop);
+    rig_advance(r->loop, 3 * SW_NS_PER_S);
+    assert_int_equal(r->fake.dials, 3);
+    rig_advance(r->loop, 3 * SW_NS_PER_S);
+    assert_int_equal(c[0]->ended, 1);
+    assert_int_equal(c[0]->fail, SW_QFAIL_DIAL_TIMEOUT);
+    c[2] = simple(r, 1);
+    RUN_UNTIL(r->loop, c[2]->ended);
+    assert_int_equal(r->fake.dials, 3);
+    for (size_t i = 0; i < 3; i++)
+        call_free(c[i]);
+    qrig_free(r);
+}
+
 static void a_node_that_never_answers_is_given_up(void **state)
 {
     struct qrig *r = qrig_new();
@@ -230,6 +280,10 @@ static void a_node_that_never_answers_is_given_up(void **state)
     rig_advance(r->loop, 16 * SW_NS_PER_S);
     assert_int_equal(c->ended, 1);
     assert_int_equal(c->fail, SW_QFAIL_ANSWER_TIMEOUT);
+    call_free(c);
+    c = simple(r, 1); /* not on that connection again */
+    RUN_UNTIL(r->loop, c->status);
+    assert_int_equal(r->fake.dials, 2);
     call_free(c);
     qrig_free(r);
 }
@@ -411,6 +465,7 @@ int main(void)
         cmocka_unit_test(the_oldest_idle_connection_makes_room),
         cmocka_unit_test(calls_wait_for_streams),
         cmocka_unit_test(a_dead_connection_is_replaced_once),
+        cmocka_unit_test(a_silent_connection_is_replaced),
         cmocka_unit_test(a_node_that_never_answers_is_given_up),
         cmocka_unit_test(strange_answers_are_no_answers),
         cmocka_unit_test(draining_lets_calls_end),

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/control_access.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "io/loop.h"
+#include "kube/client.h"
+
+enum { TOKENS_MAX = 1024, TOKEN_LEN_MAX = 16 * 1024 };
+
+static const uint64_t fresh_ns = 60 * SW_NS_PER_S;  /* then it is asked again, beside */
+static const uint64_t trust_ns = 300 * SW_NS_PER_S; /* and then a yes is worth nothing any more */
+static const uint64_t denied_ns = 5 * SW_NS_PER_S;  /* how long a no is believed */
+
+static const struct sw_kube_gvr token_reviews = {"authentication.k8s.io", "v1", "tokenreviews",
+                                                 "TokenReview", false};
+static const struct sw_kube_gvr access_reviews = {
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", false};
+
+struct entry {
+    struct sw_control_access *access;
+    struct sw_kube_call *call; /* a review under way */
+    struct sw_slice token;     /* behind the struct */
+    bool known;
+    bool allowed;
+    uint64_t at_ns; /* of the answer */
+    char why[120];
+};
+
+struct sw_control_access {
+    struct sw_kube_client *client;
+    struct sw_loop *loop;
+    const char *path;
+    struct sw_map tokens; /* token -> struct entry */
+};
+
+struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, const char *path)
+{
+    struct sw_control_access *a = SW_NEW(struct sw_control_access);
+
+    a->client = client;
+    a->loop = sw_kube_client_loop(client);
+    a->path = path;
+    return a;
+}
+
+static void entry_free(struct entry *e)
+{
+    sw_kube_call_cancel(e->call);
+    explicit_bzero((char *)(uintptr_t)e->token.p, e->token.n);
+    sw_free(e);
+}
+
+void sw_control_access_free(struct sw_control_access *a)
+{
+    if (!a)
+        return;
+    SW_MAP_FOREACH (it, &a->tokens)
+        entry_free(it->value);
+    sw_map_done(&a->tokens);
+    sw_free(a);
+}
+
+/* ---- reviews ---- */
+
+static void settle(struct entry *e, bool allowed, const char *why, struct sw_slice detail)
+{
+    if (e->known && e->allowed && !allowed)
+        sw_log_warn("control", "a token for %s is not good any more: %s%.*s", e->access->path, why,
+                    SW_SLICE_ARG(detail));
+    e->known = true;
+    e->allowed = allowed;
+    e->at_ns = sw_loop_now(e->access->loop);
+    (void)snprintf(e->why, sizeof(e->why), "%s%.*s", why, (int)sw_min(detail.n, 80), detail.p);
+}
+
+static void on_access(void *arg, struct sw_kube_reply *r)
+{
+    struct entry *e = arg;
+    const struct sw_json *status = sw_json_find(r->object, "status");
+
+    e->call = NULL;
+    if (r->rc != SW_OK)
+        settle(e, false, "its rights cannot be reviewed: ", r->message);
+    else if (sw_json_true(sw_json_find(status, "allowed")))
+        settle(e, true, "", sw_slice("", 0));
+    else
+        settle(e, false, "its owner may not get ", sw_slice_str(e->access->path));
+}
+
+/* A review object with a spec; both in the arena. */
+static struct sw_json *review(struct sw_arena *a, const struct sw_kube_gvr *gvr,
+                              struct sw_json **ret_spec)
+{
+    struct sw_json *o = sw_json_new_object(a);
+
+    sw_json_put_str(a, o, "apiVersion",
+                    sw_slice_str(sw_arena_printf(a, "%s/%s", gvr->group, gvr->version)));
+    sw_json_put(a, o, "kind", sw_json_new_str(a, gvr->kind));
+    *ret_spec = sw_json_new_object(a);
+    sw_json_put(a, o, "spec", *ret_spec);
+    return o;
+}
+
+static void ask_access(struct entry *e, const struct sw_json *user)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *spec;
+    struct sw_json *o = review(&a, &access_reviews, &spec);
+    struct sw_json *what = sw_json_new_object(&a);
+    const struct sw_json *groups = sw_json_find(user, "groups");
+
+    sw_json_put_str(&a, spec, "user", sw_json_str(sw_json_find(user, "username")));
+    if (groups)
+        sw_json_put(&a, spec, "groups", sw_json_copy(&a, groups));
+    sw_json_put(&a, what, "path", sw_json_new_str(&a, e->access->path));
+    sw_json_put(&a, what, "verb", sw_json_new_str(&a, "get"));
+    sw_json_put(&a, spec, "nonResourceAttributes", what);
+    e->call = sw_kube_create(e->access->client, &access_reviews, o, on_access, e);
+}
+
+static void on_token(void *arg, struct sw_kube_reply *r)
+{
+    struct entry *e = arg;
+    const struct sw_json *status = sw_json_find(r->object, "status");
+
+    e->call = NULL;
+    if (r->rc != SW_OK)
+        settle(e, false, "it cannot be reviewed: ", r->message);
+    else if (sw_json_true(sw_json_find(status, "authenticated")))
+        ask_access(e, sw_json_find(status, "user"));
+    else
+        settle(e, false, "nobody's: ", sw_json_str(sw_json_find(status, "error")));
+}
+
+static void ask(struct entry *e)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *spec;
+    struct sw_json *o = review(&a, &token_reviews, &spec);
+
+    if (e->call)
+        return;
+    sw_json_put_str(&a, spec, "token", e->token);
+    e->call = sw_kube_create(e->access->client, &token_reviews, o, on_token, e);
+}
+
+/* ---- tokens ---- */
+
+/* Makes room: what was answered longest ago goes. */
+static void drop_oldest(struct sw_control_access *a)
+{
+    struct entry *oldest = NULL;
+
+    SW_MAP_FOREACH (it, &a->tokens) {
+        struct entry *e = it->value;
+
+        if (!oldest || e->at_ns < oldest->at_ns)
+            oldest = e;
+    }
+    if (!oldest)
+        return;
+    (void)sw_map_del(&a->tokens, oldest->token);
+    entry_free(oldest);
+}
+
+static struct entry *entry_of(struct sw_control_access *a, struct sw_slice token)
+{
+    struct entry *e = sw_map_get(&a->tokens, token);
+
+    if (e)
+        return e;
+    if (a->tokens.n >= TOKENS_MAX)
+        drop_oldest(a);
+    e = sw_calloc(1, sizeof(*e) + token.n + 1);
+    memcpy(e + 1, token.p, token.n);
+    e->token = sw_slice(e + 1, token.n);
+    e->access = a;
+    e->at_ns = sw_loop_now(a->loop);
+    (void)sw_map_put(&a->tokens, e->token, e);
+    return e;
+}
+
+int sw_control_access_check(struct sw_control_access *a, struct sw_slice token, struct sw_err *err)
+{
+    uint64_t now = sw_loop_now(a->loop);
+    struct entry *e;
+
+    if (token.n == 0 || token.n > TOKEN_LEN_MAX)
+        return sw_err_set(err, SW_EDENIED, token.n ? "the token is too long" : "no bearer token");
+    e = entry_of(a, token);
+    if (!e->known || now - e->at_ns > (e->allowed ? fresh_ns : denied_ns))
+        ask(e);
+    if (e->known && e->allowed && now - e->at_ns < trust_ns)
+        return SW_OK;
+    if (!e->known || e->allowed)
+        return sw_err_set(err, SW_EDENIED, "bearer token: being reviewed, come again");
+    return sw_err_set(err, SW_EDENIED, "bearer token: %s", e->why);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "connector/observe.h"
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "http/client.h"
+#include "tls/cred.h"
+#include "tls/pemfile.h"
+
+enum { BODY_MAX = 1024 };
+
+struct sw_observe {
+    struct sw_http_client *http;
+    struct sw_http_call *call;
+    void (*seen)(void *arg, const struct sw_ip *ip);
+    void *arg;
+    int status;
+    struct sw_buf body;
+};
+
+bool sw_observe_read(struct sw_slice body, struct sw_ip *ret)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *v;
+    struct sw_addr addr;
+
+    if (sw_json_parse(&a, body, &(struct sw_json_opts){.max_bytes = BODY_MAX, .max_nodes = 64}, &v,
+                      NULL) != SW_OK)
+        return false;
+    if (sw_addr_parse(sw_json_str(sw_json_find(v, "address")), &addr, NULL) != SW_OK)
+        return false;
+    *ret = addr.ip;
+    return true;
+}
+
+static void on_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void *arg)
+{
+    struct sw_observe *o = arg;
+
+    (void)call;
+    o->status = msg->status;
+}
+
+static void on_body(struct sw_http_call *call, struct sw_slice data, void *arg)
+{
+    struct sw_observe *o = arg;
+
+    (void)call;
+    (void)!sw_buf_append_slice(&o->body, data);
+}
+
+static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err, void *arg)
+{
+    struct sw_observe *o = arg;
+    struct sw_ip ip;
+
+    (void)call;
+    (void)err;
+    o->call = NULL;
+    if (rc == SW_OK && o->status == 200 && sw_observe_read(sw_buf_slice(&o->body), &ip))
+        o->seen(o->arg, &ip);
+}
+
+void sw_observe_ask(struct sw_observe *o)
+{
+    struct sw_http_call_opts c = {.method = SW_SLICE_LIT("GET"),
+                                  .target = SW_SLICE_LIT("/observed"),
+                                  .timeout_ns = 5 * SW_NS_PER_S,
+                                  .body_max = BODY_MAX,
+                                  .on_head = on_head,
+                                  .on_body = on_body,
+                                  .on_done = on_done,
+                                  .arg = o};
+
+    if (o->call)
+        sw_http_call_cancel(o->call);
+    o->status = 0;
+    sw_buf_clear(&o->body);
+    o->call = sw_http_call_start(o->http, &c, NULL);
+}
+
+static struct sw_tls_cred *load_roots(const char *ca_file, struct sw_err *err)
+{
+    static const char *const bundles[] = {"/etc/ssl/certs/ca-certificates.crt",
+                                          "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"};
+    SW_BUF_AUTO pem = {.max = SW_TLS_PEM_MAX};
+    int rc = ca_file ? sw_pemfile_read(ca_file, &pem, err) : SW_ENOENT;
+
+    for (size_t i = 0; !ca_file && rc == SW_ENOENT && i < SW_ARRAY_LEN(bundles); i++)
+        rc = sw_pemfile_read(bundles[i], &pem, err);
+    if (rc != SW_OK)
+        return NULL;
+    return sw_tls_cred_new(
+        &(struct sw_tls_cred_pem){.roots = sw_buf_slice(&pem), .any_identity = true}, err);
+}
+
+/* "https://name[:port][/...]". */
+static int read_url(struct sw_slice url, struct sw_http_client_opts *o, struct sw_err *err)
+{
+    struct sw_slice rest;
+    uint64_t port;
+    ptrdiff_t colon;
+
+    o->tls = sw_slice_has_prefix(url, SW_SLICE_LIT("https://"));
+    if (!o->tls && !sw_slice_has_prefix(url, SW_SLICE_LIT("http://")))
+        return sw_err_set(err, SW_EINVAL, "a relay's URL begins with http:// or https://");
+    rest = sw_slice_from(url, o->tls ? 8 : 7);
+    o->host = sw_slice_cut(&rest, '/');
+    port = o->tls ? 443 : 80;
+    colon = sw_slice_rfind(o->host, ':');
+    if (colon >= 0 && o->host.p[o->host.n - 1] != ']') {
+        if (!sw_slice_to_u64(sw_slice_from(o->host, (size_t)colon + 1), 65535, &port) || port == 0)
+            return sw_err_set(err, SW_EINVAL, "a relay's URL with a bad port");
+        o->host = sw_slice_head(o->host, (size_t)colon);
+    }
+    if (o->host.n > 2 && o->host.p[0] == '[')
+        o->host = sw_slice(o->host.p + 1, o->host.n - 2);
+    o->port = (uint16_t)port;
+    return SW_OK;
+}
+
+struct sw_observe *sw_observe_new(struct sw_loop *l, struct sw_slice url, const char *ca_file,
+                                  void (*seen)(void *arg, const struct sw_ip *ip), void *arg,
+                                  struct sw_err *err)
+{
+    struct sw_http_client_opts c = {
+        .scope = "connector", .max_conns = 1, .idle_timeout_ns = SW_NS_PER_S};
+    struct sw_observe *o;
+
+    if (read_url(url, &c, err) != SW_OK)
+        return NULL;
+    if (c.tls) {
+        c.cred = load_roots(ca_file, err);
+        if (!c.cred)
+            return NULL;
+    }
+    o = SW_NEW(struct sw_observe);
+    o->http = sw_http_client_new(l, &c, err);
+    (void)sw_tls_cred_unref(c.cred);
+    if (!o->http) {
+        sw_free(o);
+        return NULL;
+    }
+    o->seen = seen;
+    o->arg = arg;
+    sw_buf_init(&o->body, BODY_MAX);
+    return o;
+}
+
+void sw_observe_free(struct sw_observe *o)
+{
+    if (!o)
+        return;
+    if (o->call)
+        sw_http_call_cancel(o->call);
+    sw_http_client_free(o->http);
+    sw_buf_done(&o->body);
+    sw_free(o);
+}

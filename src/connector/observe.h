@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Asks a relay which address it sees us at (GET /observed): the one of a NAT in front of us, which
+ * no interface shows. A relay that does not say is no fault.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "io/addr.h"
+#include "io/loop.h"
+
+struct sw_observe;
+
+/*
+ * url: http or https; ca_file NULL: the system's roots. seen comes from the loop after each
+ * sw_observe_ask that was answered. NULL: SW_EINVAL, SW_ENOENT, SW_ESYS.
+ */
+SW_NODISCARD struct sw_observe *sw_observe_new(struct sw_loop *l, struct sw_slice url,
+                                               const char *ca_file,
+                                               void (*seen)(void *arg, const struct sw_ip *ip),
+                                               void *arg, struct sw_err *err);
+/* NULL is fine. Not from inside seen. */
+void sw_observe_free(struct sw_observe *o);
+void sw_observe_ask(struct sw_observe *o);
+/* The address in an answer's body; false: there is none. */
+bool sw_observe_read(struct sw_slice body, struct sw_ip *ret);

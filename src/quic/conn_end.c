@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How connections end: the reason is written down, the peer hears it, the application is told, and
+ * a grave keeps the IDs for a while so that late packets are not answered like a stranger's.
+ */
+#include <ngtcp2/ngtcp2.h>
+#include <ngtcp2/ngtcp2_crypto.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "quic/core.h"
+
+void sw_qconn_end_half_open(struct sw_qconn *c)
+{
+    if (c->half_open)
+        c->q->half_open--;
+    c->half_open = false;
+}
+
+void sw_qconn_fail(struct sw_qconn *c, enum sw_qclose_kind kind, uint64_t code, const char *text)
+{
+    if (c->closing || c->gone)
+        return;
+    c->closing = true;
+    c->close_code = code;
+    c->why.kind = kind;
+    c->why.code = code;
+    (void)snprintf(c->reason, sizeof(c->reason), "%s", text);
+    c->why.text = sw_slice_str(c->reason);
+    sw_qconn_note(c);
+}
+
+/* What the peer said when it closed. */
+static void fail_remote(struct sw_qconn *c)
+{
+    ngtcp2_connection_close_error e;
+    enum sw_qclose_kind kind = SW_QCLOSE_TRANSPORT;
+    size_t n;
+
+    ngtcp2_conn_get_connection_close_error(c->nc, &e);
+    if (e.type == NGTCP2_CONNECTION_CLOSE_ERROR_CODE_TYPE_APPLICATION)
+        kind = SW_QCLOSE_APP;
+    else if (c->was_reset)
+        kind = SW_QCLOSE_RESET;
+    sw_qconn_fail(c, kind, e.error_code, c->was_reset ? "stateless reset" : "");
+    if (!c->was_reset && e.reason) {
+        n = sw_min(e.reasonlen, sizeof(c->reason) - 1);
+        memcpy(c->reason, e.reason, n);
+        c->why.text = sw_slice(c->reason, n);
+    }
+    c->quiet = true;
+}
+
+void sw_qconn_fail_lib(struct sw_qconn *c, int liberr)
+{
+    uint64_t code;
+
+    if (c->closing)
+        return;
+    switch (liberr) {
+    case NGTCP2_ERR_DRAINING:
+        fail_remote(c);
+        return;
+    case NGTCP2_ERR_IDLE_CLOSE:
+        sw_qconn_fail(c, SW_QCLOSE_IDLE, 0, "nothing was heard");
+        c->quiet = true;
+        return;
+    case NGTCP2_ERR_HANDSHAKE_TIMEOUT:
+        sw_qconn_fail(c, SW_QCLOSE_TIMEOUT, 0, "no answer in time");
+        return;
+    case NGTCP2_ERR_DROP_CONN:
+    case NGTCP2_ERR_RETRY:
+        sw_qconn_fail(c, SW_QCLOSE_FAILED, 0, "not a connection");
+        c->quiet = true;
+        return;
+    case NGTCP2_ERR_CRYPTO:
+        code = NGTCP2_CRYPTO_ERROR | ngtcp2_conn_get_tls_alert(c->nc);
+        sw_qconn_fail(c, c->wrong_key ? SW_QCLOSE_IDENTITY : SW_QCLOSE_FAILED, code,
+                      c->wrong_key ? "the peer has another key" : "handshake failed");
+        return;
+    default:
+        code = ngtcp2_err_infer_quic_transport_error_code(liberr);
+        sw_qconn_fail(c, SW_QCLOSE_FAILED, code, ngtcp2_strerror(liberr));
+        return;
+    }
+}
+
+/* Writes and keeps the close packet. */
+static void say_last_words(struct sw_qconn *c)
+{
+    ngtcp2_connection_close_error e;
+    ngtcp2_path_storage ps;
+    ngtcp2_pkt_info pi;
+    ngtcp2_ssize n;
+    const uint8_t *text = (const uint8_t *)c->reason;
+    size_t text_n = strlen(c->reason);
+
+    ngtcp2_connection_close_error_default(&e);
+    if (c->close_app)
+        ngtcp2_connection_close_error_set_application_error(&e, c->close_code, text, text_n);
+    else
+        ngtcp2_connection_close_error_set_transport_error(&e, c->close_code, text, text_n);
+    ngtcp2_path_storage_zero(&ps);
+    n = ngtcp2_conn_write_connection_close(c->nc, &ps.path, &pi, c->q->tx, QUIC_MTU, &e,
+                                           sw_quic_now(c->q));
+    if (n <= 0)
+        return;
+    (void)sw_qpath_send(c, sw_qpath_id(&ps.path), 0, c->q->tx, (size_t)n, (size_t)n);
+    c->last_words = sw_malloc((size_t)n);
+    c->last_words_n = (size_t)n;
+    memcpy(c->last_words, c->q->tx, (size_t)n);
+}
+
+static void free_dgrams(struct sw_list *l)
+{
+    struct sw_list *m;
+
+    while ((m = sw_list_pop_front(l)))
+        sw_free(SW_CONTAINER_OF(m, struct sw_qdgram, link));
+}
+
+void sw_qconn_bury(struct sw_qconn *c)
+{
+    struct sw_quic *q = c->q;
+    uint64_t stay = 0;
+
+    if (c->nc) {
+        stay = 3 * ngtcp2_conn_get_pto(c->nc);
+        if (c->closing && !c->quiet)
+            say_last_words(c);
+    }
+    sw_qconn_end_half_open(c);
+    sw_list_unlink(&c->dirty);
+    sw_list_unlink(&c->event);
+    sw_list_unlink(&c->link);
+    sw_timer_stop(q->loop, &c->timer);
+    q->n_conns--;
+    SW_LIST_FOREACH (it, &c->streams)
+        sw_qstream_lost(SW_CONTAINER_OF(it, struct sw_qstream, link));
+    if (!c->gone) {
+        c->gone = true;
+        if (!c->ready)
+            q->stats.failed++;
+        if (c->ops && c->ops->closed)
+            c->ops->closed(c, &c->why);
+    }
+    free_dgrams(&c->dgrams_in);
+    free_dgrams(&c->dgrams_out);
+    sw_qhs_free(c->hs);
+    c->hs = NULL;
+    if (c->nc)
+        ngtcp2_conn_del(c->nc);
+    c->nc = NULL;
+    sw_free(c->dial);
+    c->dial = NULL;
+    /* Its IDs stay known for a while, so that late packets are not answered as a stranger's. */
+    sw_list_push_back(&q->graves, &c->link);
+    sw_timer_start(q->loop, &c->timer, sw_min(stay, 3 * SW_NS_PER_S), sw_qconn_on_timer);
+}
+
+void sw_qconn_free(struct sw_qconn *c)
+{
+    sw_timer_stop(c->q->loop, &c->timer);
+    sw_list_unlink(&c->link);
+    sw_qcid_remove_all(c);
+    if (c->dialled)
+        sw_slice_free(&c->alpn);
+    sw_free(c->last_words);
+    sw_free(c);
+}

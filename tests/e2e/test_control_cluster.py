@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Controllers on a cluster elsewhere ('control --kubeconfig'): another 'spanwire control' is the cluster. Two replicas
+serve xDS, one of them writes; when it dies the other one does.
+"""
+import http.client
+import json
+import re
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from harness import fabric as fb
+from harness import gateway as gw
+from harness.control import _Here
+from harness.node import _SANITIZER, Process
+from harness.wait import SLOW, until
+
+
+class Replica(Process):
+    def __init__(self, binary, where, name, kubeconfig, *flags):
+        self.name, self.data = name, where / name
+        self.xds_port, self.admin_port = gw.free_port(), gw.free_port()
+        where.mkdir(parents=True, exist_ok=True)
+        super().__init__(_Here(), [
+            binary, "control", "--kubeconfig", str(kubeconfig), "--data", str(self.data), "--xds-listen",
+            f"127.0.0.1:{self.xds_port}", "--admin-addr", f"127.0.0.1:{self.admin_port}", "--lease-namespace",
+            "kube-system", "--identity", name, "--gateway-addresses", "127.0.0.1=127.0.0.1", "--gateway-port-offset",
+            "0", "--connector", "false", *flags], where / f"{name}.log")
+        until(self.ready, 15, f"{name} to be ready")
+        # What Fabric's gateways want to know of their control plane.
+        self.ca = self.data / "xds-ca/root.crt"
+
+    def ready(self):
+        assert self.alive, self.log()[-3000:]
+        return re.search(r"control\s+ready", self.log())
+
+    def page(self, path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=10) as answer:
+            return answer.read().decode()
+
+    def status(self):
+        return json.loads(self.page("/debug/xds"))
+
+    def leads(self):
+        return self.alive and self.status()["controllers"]["gateway"]["leading"]
+
+    def stop(self):
+        if self.alive:
+            self.signal(15)
+            assert self.wait(20) == 0, self.log()[-3000:]
+        found = _SANITIZER.search(self.log())
+        assert not found, self.log()[found.start():][:4000]
+
+
+class World:
+    def __init__(self, binary, tmp):
+        self.binary, self.tmp = binary, tmp
+        self.fabric = f = fb.Fabric(binary, tmp, "--gateway", "false", "--connector", "false")
+        self.origin = gw.Origin()
+        self.replicas = [Replica(binary, tmp, name, f.control.kubeconfig) for name in ("one", "two")]
+        self.gateways = []
+        for r in self.replicas:
+            r.token = f.token
+            self.gateways.append(fb.XdsGateway(binary, tmp, r))
+        self.port = gw.free_port()
+        f.service("web", [self.origin.port])
+        f.gateway_object("edge", [("http", "HTTP", self.port)])
+
+    def leader(self):
+        leading = [r for r in self.replicas if r.leads()]
+        assert len(leading) <= 1, [r.name for r in leading]
+        return leading[0] if leading else None
+
+    def route(self, name):
+        self.fabric.apply(fb.route(name, "edge", [fb.prefix(f"/{name}", fb.to("web"))]))
+
+    def accepted(self, name):
+        parents = self.fabric.get("HTTPRoute", name).get("status", {}).get("parents", [])
+        return parents and all(c["status"] == "True" for c in parents[0]["conditions"])
+
+    def serves(self, gateway, name):
+        """Both listen on the same port: what this one knows is on its admin page."""
+        return f"/{name}" in gateway.page("/config_dump")
+
+    def close(self):
+        for g in self.gateways:
+            g.stop()
+        for r in self.replicas:
+            r.stop()
+        self.fabric.close()
+        self.origin.close()
+
+
+@pytest.fixture(scope="module", name="w")
+def _w(binary, tmp_path_factory):
+    world = World(binary, tmp_path_factory.mktemp("cluster"))
+    yield world
+    world.close()
+
+
+def test_one_leads_and_both_serve(w):
+    first = until(w.leader, 30 * SLOW, "a leader")
+    w.fabric.programmed("edge")
+    w.route("a")
+    until(lambda: w.accepted("a"), 15 * SLOW, "the route's status")
+    for g in w.gateways:
+        until(lambda g=g: w.serves(g, "a"), 15 * SLOW, "the route everywhere")
+    c = http.client.HTTPConnection("127.0.0.1", w.port, timeout=10)
+    c.request("GET", "/a")
+    assert c.getresponse().status == 200
+    other = next(r for r in w.replicas if r is not first)
+    assert other.status()["controllers"]["gateway"]["writes"] == 0
+    lease = json.loads(w.fabric.send("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"
+                                            "spanwire-gateway")[1])
+    assert lease["spec"]["holderIdentity"] == first.name
+
+
+def test_pages(w):
+    for r in w.replicas:
+        assert [c for c in r.status()["clients"] if c["node"] == "edge" and c["acks"]]
+        assert "spanwire_" in r.page("/metrics")
+        assert r.page("/ready")
+
+
+def test_tokens_are_the_clusters(w):
+    """Nobody without a token, with one that is made up, or whose owner has no right to it."""
+    f, r = w.fabric, w.replicas[0]
+    f.apply(fb.thing("ServiceAccount", "stranger"))
+    _, data = f.send("POST", fb.path_of("ServiceAccount", "stranger") + "/token", {
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}})
+    tokens = {"no bearer token": None, "nobody's": "abc.def.ghi", "may not get /xds": json.loads(data)["status"]["token"]}
+    for why, token in tokens.items():
+        flags = []
+        if token:
+            path = w.tmp / "token"
+            path.write_text(token, encoding="ascii")
+            flags = ["--token-file", str(path)]
+
+        def refused(flags=flags, why=why):
+            done = subprocess.run([w.binary, "xds", "lint", "--server", f"127.0.0.1:{r.xds_port}", "--ca", str(r.ca),
+                                   *flags], capture_output=True, text=True, timeout=20, check=False)
+            assert done.returncode != 0, done.stdout[:500]
+            return why in done.stderr
+        until(refused, 15, f"'{why}'")
+
+
+def test_the_other_one_takes_over(w):
+    first = until(w.leader, 30 * SLOW, "a leader")
+    other = next(r for r in w.replicas if r is not first)
+    first.signal(9)
+    first.wait(10)
+    w.route("b")
+    start = time.monotonic()
+    # The survivor serves at once, leader or not.
+    survivor = w.gateways[w.replicas.index(other)]
+    until(lambda: w.serves(survivor, "b"), 10 * SLOW, "the route where the survivor serves")
+    until(other.leads, 40 * SLOW, "the other to lead")
+    until(lambda: w.accepted("b"), 15 * SLOW, "the route's status")
+    print(f"took over after {time.monotonic() - start:.1f} s")
+    # The dead one's data plane goes on with what it knows, and finds a new process in its place.
+    assert w.serves(w.gateways[w.replicas.index(first)], "a")
+    again = Replica(w.binary, w.tmp, "three", w.fabric.control.kubeconfig)
+    w.replicas.append(again)
+    assert not again.leads() and other.leads()
+
+
+def test_a_leader_that_ends_in_good_order_gives_the_lease_back(w):
+    leader = until(w.leader, 30 * SLOW, "a leader")
+    start = time.monotonic()
+    leader.stop()
+    until(w.leader, 12 * SLOW, "the next leader")
+    assert time.monotonic() - start < 12 * SLOW
+
+
+@pytest.mark.parametrize("flags,why", [
+    (["--kubeconfig", "/nowhere/at/all"], "nowhere"),
+    (["--in-cluster", "true"], "cluster"),
+    ([], "--data"),
+])
+def test_what_is_missing_is_said(binary, flags, why):
+    done = subprocess.run([binary, "control", *flags], capture_output=True, text=True, timeout=10, check=False,
+                          env={"PATH": "/usr/bin:/bin"})
+    assert done.returncode != 0 and why in done.stderr, done.stderr

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`spanwire expose`: one command from a port to a public name and back."""
+import http.client
+import json
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+from harness.control import Control
+from harness.device import GROUP, PROXIES, Device, Edge, Web
+from harness.wait import SLOW, until
+
+
+@pytest.fixture(scope="module")
+def control(binary, tmp_path_factory):
+    c = Control(binary, tmp_path_factory.mktemp("control"), "--connector-lease", "4s")
+    yield c
+    c.close()
+
+
+@pytest.fixture
+def web():
+    w = Web()
+    yield w
+    w.close()
+
+
+@pytest.fixture
+def expose(binary, control, tmp_path):
+    made = []
+
+    def start(target, *flags, where="x", **kw):
+        e = Device(binary, tmp_path / where, control.kubeconfig, *flags, command=("expose", str(target)), **kw)
+        made.append(e)
+        return e
+    yield start
+    for e in made:
+        if e.alive:
+            e.stop()
+        e.check()
+
+
+def url_of(e, seconds=10):
+    def found():
+        assert e.alive, e.log()[-2000:]
+        return re.search(r"^(https?://\S+)  ->  ", e.log(), re.M)
+    return until(found, seconds, "the URL").group(1)
+
+
+def events(e):
+    return [json.loads(line) for line in e.log().splitlines() if line.startswith("{")]
+
+
+def proxy(control, name):
+    return control.get(f"{PROXIES}/{name}").json
+
+
+def test_a_port_gets_a_name(control, expose, web):
+    e = expose(web.port, "--name", "shop", "--label", "My shop", "--no-verify")
+    url = url_of(e)
+    p = proxy(control, "shop")
+    assert url == f"http://{p['status']['canonicalHostname']}:8080/"
+    assert p["metadata"]["annotations"]["app.kubernetes.io/name"] == "My shop"
+    backend = p["spec"]["rules"][0]["backends"][0]
+    assert backend == {"endpoint": f"http://127.0.0.1:{web.port}", "connector": {"name": "shop"}}
+    advert = control.get(f"{GROUP}/connectoradvertisements/shop").json
+    service = advert["spec"]["layer4"][0]["services"][0]
+    assert service["address"] == "127.0.0.1" and service["ports"][0]["port"] == web.port
+    assert until(lambda: e.status()["destinations"], 5) == [{"to": f"127.0.0.1:{web.port}", "from": "shop"}]
+    # Ctrl-C: everything stays, and the same command takes it up again.
+    e.signal(signal.SIGINT)
+    assert e.wait() == 0
+    assert "stays reserved" in e.log()
+    uid = proxy(control, "shop")["metadata"]["uid"]
+    generation = proxy(control, "shop")["metadata"]["generation"]
+    again = expose(web.port, "--name", "shop", "--no-verify")
+    assert url_of(again) == url
+    assert (proxy(control, "shop")["metadata"]["uid"], proxy(control, "shop")["metadata"]["generation"]) == (
+        uid, generation)
+
+
+def test_the_name_is_made_of_machine_and_port(control, expose, web):
+    e = expose(f"localhost:{web.port}", "--rm", "--no-verify")
+    url_of(e)
+    name = re.search(r"as '([a-z0-9-]+)'", e.log()).group(1)
+    assert name.endswith(f"-{web.port}")
+    e.stop()
+    assert control.get(f"{PROXIES}/{name}").status == 404
+
+
+def test_hostnames_are_kept_and_changed(control, expose, web):
+    e = expose(web.port, "--name", "named", "--hostname", "a.example.test", "--no-verify")
+    assert url_of(e) == "http://a.example.test:8080/"
+    e.stop()
+    e = expose(web.port, "--name", "named", "--no-verify")
+    assert url_of(e) == "http://a.example.test:8080/"
+    e.stop()
+    e = expose(web.port, "--name", "named", "--hostname", "b.example.test", "--no-verify")
+    assert url_of(e) == "http://b.example.test:8080/"
+    assert proxy(control, "named")["spec"]["hostnames"] == ["b.example.test"]
+
+
+def test_removed_at_the_end(control, expose, web):
+    e = expose(web.port, "--name", "gone", "--rm", "--no-verify")
+    url_of(e)
+    assert control.get(f"{GROUP}/connectors/gone").status == 200
+    e.signal(signal.SIGINT)
+    assert e.wait() == 0
+    assert "'gone' is removed" in e.log()
+    until(lambda: control.get(f"{PROXIES}/gone").status == 404, 5)
+    assert control.get(f"{GROUP}/connectoradvertisements/gone").status == 404
+    until(lambda: control.get(f"{GROUP}/connectors/gone").status == 404, 5)
+
+
+def test_events_for_programs(control, expose, web):
+    with Edge() as edge:
+        e = expose(web.port, "--name", "events", "--json", "--rm", "--allow-gateway", edge.id, "--no-verify")
+        ready = until(lambda: next((v for v in events(e) if v["event"] == "tunnel_ready"), None), 10)
+        assert ready["id"] == "events" and ready["endpoint"] == f"http://127.0.0.1:{web.port}"
+        assert ready["endpoint_id"] == e.id and ready["url"].endswith(":8080/") and ready["elapsed_secs"] < 10 * SLOW
+        names = [v["event"] for v in events(e)]
+        assert names[0] == "tunnel_created"
+        steps = [v["step"] for v in events(e) if v["event"] == "tunnel_progress"]
+        assert {"proxy_accepted", "connector_ready", "proxy_programmed"} <= set(steps)
+        # Live requests, as a gateway sends them.
+        edge.connect(e)
+        stream = edge.tunnel("127.0.0.1", web.port)
+        edge.send(stream, "GET /live?x=1 HTTP/1.1\r\nHost: pub.example\r\n\r\n")
+        edge.recv(stream, "hello /live")
+        seen = until(lambda: next((v for v in events(e) if v["event"] == "request"), None), 5)["request"]
+        assert (seen["method"], seen["path"], seen["status"], seen["host"]) == ("GET", "/live?x=1", 200, "pub.example")
+        assert seen["durationMs"] >= 0 and seen["peer"] == edge.id[:10]
+        edge.op("drop")
+        edge.event("dropped")
+    e.stop()
+    deleted = until(lambda: next((v for v in events(e) if v["event"] == "tunnel_deleted"), None), 3)
+    assert {r["type"] for r in deleted["resources"]} == {"HTTPProxy", "ConnectorAdvertisement", "Connector"}
+
+
+def test_requests_for_people(expose, web):
+    with Edge() as edge:
+        e = expose(web.port, "--name", "people", "--allow-gateway", edge.id, "--no-verify")
+        url_of(e)
+        edge.connect(e)
+        until(lambda: e.status()["destinations"], 5)
+        assert edge.ask(f"GET http://127.0.0.1:{web.port}/a%20b HTTP/1.1\r\nhost: 127.0.0.1:{web.port}\r\n\r\n")[0] == 200
+        until(lambda: re.search(r"^\d\d:\d\d:\d\d  GET +/a%20b +200 +[\d.]+ ms$", e.log(), re.M), 5)
+
+
+def test_a_name_of_another_device(control, expose, web):
+    first = expose(web.port, "--name", "ours", "--no-verify", where="one")
+    url_of(first)
+    second = expose(web.port, "--name", "ours", "--no-verify", where="two")
+    assert second.wait(20) == 1
+    assert "another device" in second.log()
+    assert first.alive
+    # Two tunnels of two machines do not see each other.
+    third = expose(web.port, "--name", "theirs", "--no-verify", where="three")
+    assert url_of(third) != url_of(first)
+
+
+def test_deleted_by_somebody_else(control, expose, web):
+    e = expose(web.port, "--name", "fleeting", "--json", "--no-verify")
+    until(lambda: any(v["event"] == "tunnel_ready" for v in events(e)), 10)
+    control.delete(f"{PROXIES}/fleeting")
+    assert e.wait(10) == 1
+    assert any(v["event"] == "tunnel_deleted_upstream" for v in events(e))
+
+
+def test_what_the_api_refuses_is_said(expose, web):
+    e = expose(web.port, "--name", "bad", "--hostname", "*.example.test", "--no-verify")
+    assert e.wait(20) == 64
+    assert "wildcard" in e.log()
+
+
+def test_a_hostname_in_use(control, expose, web):
+    first = expose(web.port, "--name", "use-a", "--hostname", "used.example.test", "--no-verify", where="one")
+    url_of(first)
+    second = expose(web.port, "--name", "use-b", "--hostname", "used.example.test", "--no-verify", where="two")
+    assert second.wait(20) == 1
+    assert "used.example.test" in second.log()
+
+
+def test_bad_use(binary, control):
+    def run(*argv):
+        return subprocess.run([binary, "expose", *argv], capture_output=True, text=True, timeout=20 * SLOW,
+                              check=False)
+    assert run().returncode == 64
+    assert run("nonsense").returncode == 64
+    assert run("http://x/path").returncode == 64
+    assert run("3000", "--name", "Bad_Name").returncode == 64
+    assert run("3000", "--kubeconfig", "/does/not/exist", "--data", "/tmp/never").returncode == 1

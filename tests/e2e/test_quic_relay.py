@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths: by relay, from relay to direct and back, with ourselves and with the real iroh."""
+import contextlib
+import socket
+import subprocess
+import time
+
+import pytest
+from harness import netns
+from harness.quicpeer import Iroh, Ours
+from harness.wait import until
+
+BULK = 20_000_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loopback():
+    netns.run("ip", "link", "set", "lo", "up")
+
+
+class Relay:
+    """spanwire relay on a port of its own, which can be stopped and started again."""
+
+    def __init__(self, binary):
+        self.binary = binary
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            self.port = s.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
+        self.proc = None
+        self.start()
+
+    def start(self):
+        self.proc = subprocess.Popen([self.binary, "relay", "--listen", f"127.0.0.1:{self.port}", "--admin-addr",
+                                      "127.0.0.1:0", "--stats-addr", "127.0.0.1:0", "--ready-addr", "127.0.0.1:0"],
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(self._answers, what="the relay answers")
+
+    def _answers(self):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False
+
+    def stop(self):
+        self.proc.kill()
+        self.proc.wait()
+
+
+@pytest.fixture
+def relay(binary):
+    r = Relay(binary)
+    yield r
+    r.stop()
+
+
+def test_two_of_ours_by_relay(binary, relay):
+    with Ours(binary) as a, Ours(binary, relay=relay.url) as b:
+        b.event("relay", up=True)
+        a.dial(b, [], relay.url)
+        assert a.event("ready")["path"] == "relay"
+        assert b.event("accepted")["path"] == "relay"
+        assert a.echo(BULK, 60)["path"] == "relay"
+
+
+def test_from_relay_to_direct_when_an_address_is_learnt(binary, relay):
+    with Ours(binary) as a, Ours(binary, relay=relay.url) as b:
+        b.event("relay", up=True)
+        a.dial(b, [], relay.url)
+        assert a.event("ready")["path"] == "relay"
+        a.tell(f"echo {BULK}")
+        a.tell(f"more {b.addrs[0]}")
+        assert a.event("path")["path"] == "direct"
+        assert a.event("echo", 60)["ok"]
+        assert b.event("path")["path"] == "direct"
+        assert a.echo(BULK)["path"] == "direct"
+
+
+def test_an_address_that_does_not_answer_costs_nothing(binary, relay):
+    with Ours(binary) as a, Ours(binary, relay=relay.url) as b:
+        b.event("relay", up=True)
+        a.dial(b, ["127.0.0.1:9", "127.0.0.9:9"], relay.url)
+        assert a.event("ready")["path"] == "relay"
+        for _ in range(5):
+            assert a.echo(300_000)["path"] == "relay"
+            time.sleep(0.3)
+        a.tell(f"more {b.addrs[0]}")
+        assert a.event("path", path="direct")
+        a.echo(300_000)
+
+
+def test_direct_wins_when_both_are_known(binary, relay):
+    with Ours(binary) as a, Ours(binary, relay=relay.url) as b:
+        b.event("relay", up=True)
+        # The relay connection of the one who dials takes longer than a packet, so this is the usual order.
+        a.dial(b, b.addrs, relay.url)
+        assert a.event("ready")["path"] == "direct"
+        assert b.event("accepted")["path"] == "direct"
+        a.echo(BULK)
+
+
+def test_back_to_the_relay_when_the_direct_path_dies(binary, relay):
+    with Ours(binary) as a, Ours(binary, relay=relay.url) as b:
+        b.event("relay", up=True)
+        a.dial(b, b.addrs, relay.url)
+        assert a.event("ready")["path"] == "direct"
+        a.echo(1000)
+        port = b.addrs[0].split(":")[1]
+        netns.run("nft", "add", "table", "inet", "cut")
+        try:
+            netns.run("nft", "add", "chain", "inet", "cut", "in", "{ type filter hook input priority 0 ; }")
+            netns.run("nft", "add", "rule", "inet", "cut", "in", "udp", "dport", port, "drop")
+            netns.run("nft", "add", "rule", "inet", "cut", "in", "udp", "sport", port, "drop")
+            began = time.monotonic()
+            a.tell("echo 2000000")
+            assert a.event("path")["path"] == "relay"
+            assert a.event("echo")["ok"]
+            assert time.monotonic() - began < 8
+        finally:
+            netns.run("nft", "delete", "table", "inet", "cut")
+        # And to the direct path again, when it works.
+        assert a.event("path", 60)["path"] == "direct"
+        a.echo(1000)
+
+
+def test_a_connection_survives_its_relay(binary, relay):
+    with Ours(binary) as a, Ours(binary, relay=relay.url) as b:
+        b.event("relay", up=True)
+        a.dial(b, [], relay.url)
+        a.event("ready")
+        a.echo(100_000)
+        relay.stop()
+        b.event("relay", up=False)
+        a.tell("echo 100000")
+        time.sleep(1)
+        relay.start()
+        b.event("relay", up=True)
+        assert a.event("echo", 25)["ok"]
+        a.echo(100_000)
+
+
+def test_we_dial_iroh_by_relay_and_move(binary, relay):
+    with Ours(binary) as ours, Iroh(relay=relay.url) as iroh:
+        ours.dial(iroh, [], relay.url)
+        assert ours.event("ready")["path"] == "relay"
+        assert ours.echo(1_000_000, 60)["path"] == "relay"
+        ours.tell(f"more {iroh.addrs[0]}")
+        assert ours.event("path")["path"] == "direct"
+        for _ in range(3):
+            assert ours.echo(1_000_000, 60)["path"] == "direct"
+        ours.tell("close 9")
+        assert "9" in iroh.event("closed")["why"]
+
+
+def test_iroh_moves_under_load(binary, relay):
+    with Ours(binary) as ours, Iroh(relay=relay.url) as iroh:
+        ours.dial(iroh, [], relay.url)
+        assert ours.event("ready")["path"] == "relay"
+        ours.tell("echo 3000000")
+        ours.tell(f"more {iroh.addrs[0]}")
+        assert ours.event("path")["path"] == "direct"
+        assert ours.event("echo", 60)["ok"]
+        ours.echo(100_000)
+
+
+def test_iroh_dials_us_by_relay(binary, relay):
+    with Ours(binary, relay=relay.url) as ours, Iroh(relay=relay.url) as iroh:
+        ours.event("relay", up=True)
+        iroh.dial(ours, [], relay=relay.url)
+        accepted = ours.event("accepted")
+        assert accepted["path"] == "relay" and accepted["peer"] == iroh.id
+        iroh.event("ready")
+        iroh.echo(1_000_000, 60)
+
+
+def test_iroh_that_knows_both_comes_directly(binary, relay):
+    with Ours(binary, relay=relay.url) as ours, Iroh(relay=relay.url) as iroh:
+        ours.event("relay", up=True)
+        iroh.dial(ours, ours.addrs, relay=relay.url)
+        assert ours.event("accepted")["path"] == "direct"
+        iroh.event("ready")
+        iroh.echo(1_000_000, 60)
