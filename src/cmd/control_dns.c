@@ -167,6 +167,8 @@ static int read_zone(struct sw_control_dns *d, struct sw_err *err)
         !sw_ip_is_any(&at.ip)) {
         z->ns[0].ips[0] = at.ip;
         z->ns[0].n_ips = 1;
+    } else if (rc == SW_OK && d->o->listen.n) {
+        sw_log_warn("dns", "the zone has a server without address: give it one with --dns-ns");
     }
     return rc;
 }
@@ -230,8 +232,8 @@ static void on_records(void *arg, const struct sw_dns_rrset *sets, size_t n)
         return;
     }
     sw_dns_authority_set_zone(d->authority, z);
-    sw_log_info("dns", "zone %s has serial %u and %zu names of connectors", d->o->zone,
-                sw_dns_zone_serial(z), n);
+    sw_log_debug("dns", "zone %s has serial %u and %zu names of connectors", d->o->zone,
+                 sw_dns_zone_serial(z), n);
     (void)sw_dns_zone_unref(z);
 }
 
@@ -252,7 +254,8 @@ static int start_server(struct sw_control_dns *d, struct sw_err *err)
 
 static int start_updater(struct sw_control_dns *d, struct sw_err *err)
 {
-    struct sw_dns_updater_opts uo = {.zone = d->zone.origin, .metrics = d->metrics};
+    struct sw_dns_updater_opts uo = {
+        .zone = d->zone.origin, .resync_ns = d->o->resync_ns, .metrics = d->metrics};
     int rc = sw_dns_server_parse(sw_slice_str(d->o->update), &uo.server, err);
 
     if (rc != SW_OK)

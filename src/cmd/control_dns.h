@@ -23,6 +23,7 @@ struct sw_control_dns_opts {
     uint64_t stale_ns;              /* a Connector not ready for so long is withdrawn */
     const char *update;             /* ADDR[:PORT] of a server that takes updates */
     const char *tsig_key;           /* file with the key for them */
+    uint64_t resync_ns;             /* how often that zone is compared */
     const char *owner;              /* our name among the publishers; NULL: made once, in data */
     const char *data;               /* directory for serial and owner */
 };

@@ -74,8 +74,9 @@ const struct sw_opts_cmd sw_envoy_options = {
     .name = "envoy",
     .usage = "bootstrap|patch|tunnel [options]",
     .summary = "Prints configuration for Envoys: 'bootstrap' to take everything else from\n"
-               "'spanwire control' (delta ADS over one stream with keep-alive), 'patch' an EnvoyProxy\n"
-               "that lets Envoy Gateway reach connectors, 'tunnel' an Envoy for one connector.",
+               "'spanwire control' (delta ADS over one stream with keep-alive), 'patch' an\n"
+               "EnvoyProxy that lets Envoy Gateway reach connectors, 'tunnel' an Envoy for one\n"
+               "connector.",
     .opts = table,
     .n = SW_ARRAY_LEN(table),
     .max_args = 1,

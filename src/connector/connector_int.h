@@ -49,7 +49,7 @@ struct sw_connector {
     struct sw_allow allow;      /* with what is advertised */
     struct sw_peers fixed_peers;
     struct sw_peers peers;
-    bool told_nobody; /* that no gateway is admitted yet */
+    struct sw_timer nobody; /* while no gateway is admitted */
     struct sw_list conns;
     size_t n_conns;
     struct sw_history history;
@@ -75,6 +75,12 @@ struct sw_connector {
     void (*drained)(void *arg);
     void *drained_arg;
 };
+
+/* open.c: everything that can fail for good; sw_connector_free takes back what was opened. */
+SW_NODISCARD int connector_open(struct sw_connector *c, struct sw_err *err);
+
+/* connector.c */
+void connector_relay_state(void *arg, bool up);
 
 /* serve.c */
 bool connector_admit(void *arg, const struct sw_nodeid *peer, struct sw_slice alpn);

@@ -74,7 +74,9 @@ struct expose {
     char *other;                     /* connector of the HTTPProxy that was there */
     struct sw_arena kept;            /* of hostnames */
     const struct sw_json *hostnames; /* as wanted; NULL: none */
+    uint16_t redirect_port;
     bool existed;
+    bool said; /* that the objects are there */
     struct sw_informer *informer;
     struct sw_kube_obj *proxy; /* as last seen */
     struct sw_defer judge;
@@ -200,6 +202,7 @@ static void on_ready(struct expose *x, const char *url)
 }
 
 static void look_again(struct expose *x);
+static void go(struct expose *x, enum step step);
 
 static void on_patience(struct sw_timer *t)
 {
@@ -216,6 +219,12 @@ static void on_judge(struct sw_defer *d)
 
     if (x->stopping || x->step != STEP_FOLLOW || !x->proxy)
         return;
+    if (x->cfg->redirect && x->redirect_port != sw_expose_https_port(x->proxy->json)) {
+        /* Only now we know where HTTPS is. */
+        x->redirect_port = sw_expose_https_port(x->proxy->json);
+        go(x, STEP_PROXY);
+        return;
+    }
     sw_expose_judge(x->proxy->json, c ? c->json : NULL, x->cfg->redirect, &s);
     if (s.failed.n) {
         fail(x, SW_EDENIED, "tunnel_terminal_failure", s.failed);
@@ -309,6 +318,7 @@ static void on_looked(struct expose *x, const struct sw_json *proxy)
     struct sw_slice connector = sw_expose_connector_of(proxy);
 
     x->existed = true;
+    x->redirect_port = sw_expose_https_port(proxy);
     keep_hostnames(x, sw_json_walk(proxy, "spec", "hostnames", NULL));
     if (sw_slice_eq_str(connector, x->connector)) {
         go(x, STEP_PROXY);
@@ -371,7 +381,9 @@ static void on_made(struct expose *x)
         go(x, STEP_ADVERT);
         return;
     }
-    sw_view_objects(&x->view, !x->existed, x->target.url, x->hostnames);
+    if (!x->said)
+        sw_view_objects(&x->view, !x->existed, x->target.url, x->hostnames);
+    x->said = true;
     go(x, STEP_FOLLOW);
 }
 
@@ -452,7 +464,8 @@ static void apply(struct expose *x, const struct sw_kube_gvr *gvr, bool proxy)
                                .connector = sw_slice_str(x->connector),
                                .hostnames = x->hostnames,
                                .target = x->target,
-                               .redirect = x->cfg->redirect};
+                               .redirect = x->cfg->redirect,
+                               .redirect_port = x->redirect_port};
     struct sw_json *obj = proxy ? sw_expose_proxy(&a, &s) : sw_expose_advertisement(&a, &s);
 
     x->call = sw_kube_apply(client_of(x), gvr, obj, NULL, MANAGER, true, on_reply, x);

@@ -181,7 +181,7 @@ static struct sw_json *match_all(struct sw_arena *a, struct sw_json *rule)
     return match;
 }
 
-static void add_redirect(struct sw_arena *a, struct sw_json *rules)
+static void add_redirect(struct sw_arena *a, struct sw_json *rules, uint16_t port)
 {
     struct sw_json *rule = item(a, rules);
     struct sw_json *header = item(a, array(a, match_all(a, rule), "headers"));
@@ -194,6 +194,8 @@ static void add_redirect(struct sw_arena *a, struct sw_json *rules)
     text(a, filter, "type", "RequestRedirect");
     redirect = object(a, filter, "requestRedirect");
     text(a, redirect, "scheme", "https");
+    if (port)
+        sw_json_put(a, redirect, "port", sw_json_new_i64(a, port));
     sw_json_put(a, redirect, "statusCode", sw_json_new_i64(a, 301));
 }
 
@@ -212,7 +214,7 @@ struct sw_json *sw_expose_proxy(struct sw_arena *a, const struct sw_expose_spec 
         sw_json_put(a, spec, "hostnames", sw_json_copy(a, s->hostnames));
     rules = array(a, spec, "rules");
     if (s->redirect)
-        add_redirect(a, rules);
+        add_redirect(a, rules, s->redirect_port);
     rule = item(a, rules);
     (void)match_all(a, rule);
     backend = item(a, array(a, rule, "backends"));
@@ -345,13 +347,24 @@ static uint64_t port_of(struct sw_slice url)
     return port;
 }
 
+static struct sw_slice url_note(const struct sw_json *proxy)
+{
+    return sw_json_str(sw_json_walk(proxy, "metadata", "annotations", URL_NOTE, NULL));
+}
+
+uint16_t sw_expose_https_port(const struct sw_json *proxy)
+{
+    uint64_t port = port_of(url_note(proxy));
+
+    return port == 80 ? 0 : (uint16_t)(port - 80 + 443);
+}
+
 const char *sw_expose_url(struct sw_arena *a, const struct sw_json *proxy, bool https)
 {
     struct sw_slice name =
         sw_json_str(sw_json_at(sw_json_walk(proxy, "spec", "hostnames", NULL), 0));
     /* Ports below 1024 may be served higher up, HTTP and HTTPS by the same distance. */
-    uint64_t port =
-        port_of(sw_json_str(sw_json_walk(proxy, "metadata", "annotations", URL_NOTE, NULL)));
+    uint64_t port = port_of(url_note(proxy));
 
     if (!name.n)
         name = sw_json_str(sw_json_walk(proxy, "status", "canonicalHostname", NULL));

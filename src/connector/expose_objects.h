@@ -35,7 +35,8 @@ struct sw_expose_spec {
     struct sw_slice connector;       /* name */
     const struct sw_json *hostnames; /* array; NULL: none */
     struct sw_target target;
-    bool redirect; /* plain HTTP to HTTPS */
+    bool redirect;          /* plain HTTP to HTTPS */
+    uint16_t redirect_port; /* where HTTPS is, if not on 443; 0: there */
 };
 
 struct sw_json *sw_expose_proxy(struct sw_arena *a, const struct sw_expose_spec *s);
@@ -66,5 +67,7 @@ struct sw_expose_state {
 /* Slices point into the objects. connector may be NULL. */
 void sw_expose_judge(const struct sw_json *proxy, const struct sw_json *connector, bool need_tls,
                      struct sw_expose_state *ret);
+/* Where clients find HTTPS; 0: on 443, or not known yet. */
+uint16_t sw_expose_https_port(const struct sw_json *proxy);
 /* "http://name:8080/" in the arena; NULL when there is no name yet. */
 const char *sw_expose_url(struct sw_arena *a, const struct sw_json *proxy, bool https);

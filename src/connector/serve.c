@@ -8,6 +8,9 @@
 #include "connector/connector_int.h"
 #include "connector/peek.h"
 
+/* The control plane gets so long to name gateways before their lack is worth a line. */
+#define NOBODY_NS (5 * SW_NS_PER_S)
+
 /* One exchange that was allowed: its tag. */
 struct exchange {
     struct sw_connector *c;
@@ -105,6 +108,13 @@ static void on_conn_path(void *arg, struct sw_qconn *q)
                 at.ip.family ? sw_addr_text(&at, text) : "relay");
 }
 
+static void on_nobody(struct sw_timer *t)
+{
+    (void)t;
+    sw_log_warn("connector", "no gateway is admitted: the control plane names none, and neither "
+                             "does --allow-gateway");
+}
+
 void connector_set_peers(struct sw_connector *c, struct sw_slice list)
 {
     struct sw_peers now = {0};
@@ -116,10 +126,10 @@ void connector_set_peers(struct sw_connector *c, struct sw_slice list)
                     bad, err.msg);
     for (size_t i = 0; i < c->fixed_peers.ids.n; i++)
         (void)!sw_peers_add(&now, &c->fixed_peers.ids.p[i], NULL);
-    if (!now.ids.n && !c->config->open && !c->told_nobody) {
-        c->told_nobody = true;
-        sw_log_warn("connector", "no gateway is admitted yet: the control plane names none");
-    }
+    if (now.ids.n || c->config->open)
+        sw_timer_stop(c->loop, &c->nobody);
+    else if (!sw_timer_running(&c->nobody))
+        sw_timer_start(c->loop, &c->nobody, NOBODY_NS, on_nobody);
     if (sw_peers_equal(&now, &c->peers)) {
         sw_peers_done(&now);
         return;

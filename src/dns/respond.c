@@ -22,6 +22,7 @@ struct answer {
     bool signed_; /* answer with a signature, be it one that only reports an error */
     struct sw_dns_tsig_ctx ctx;
     struct sw_dns_writer w;
+    size_t limit; /* of the message */
     unsigned rcode;
     bool aa;
     bool tc;
@@ -277,12 +278,14 @@ static size_t signature_room(const struct answer *m)
 
 static void begin(struct answer *m, uint8_t *out)
 {
-    size_t limit = m->req->tcp       ? SW_DNS_MSG_MAX
-                   : m->edns.present ? sw_min(m->edns.udp_size, SW_DNS_UDP_SIZE)
-                                     : SW_DNS_UDP_PLAIN;
     size_t keep = signature_room(m) + (m->edns.present ? SW_DNS_EDNS_LEN : 0);
 
-    sw_dns_writer_init(&m->w, out, limit - sw_min(keep, limit / 2));
+    m->limit = SW_DNS_UDP_PLAIN;
+    if (m->req->tcp)
+        m->limit = SW_DNS_MSG_MAX;
+    else if (m->edns.present)
+        m->limit = sw_min(m->edns.udp_size, SW_DNS_UDP_SIZE);
+    sw_dns_writer_init(&m->w, out, m->limit - sw_min(keep, m->limit / 4));
     sw_dns_put_header(&m->w, &(struct sw_dns_header){.id = m->h.id});
     if (m->have_question)
         sw_dns_put_question(&m->w, &m->q);
@@ -301,7 +304,7 @@ static void finish(struct answer *m, size_t question_end)
     }
     if (m->aa)
         flags |= SW_DNS_AA;
-    m->w.cap += signature_room(m) + SW_DNS_EDNS_LEN;
+    m->w.cap = m->limit;
     if (m->edns.present && sw_dns_put_edns(&m->w, m->rcode >> 4, m->edns.dnssec_ok))
         m->ar++;
     sw_dns_set_u16(&m->w, 2, flags);

@@ -438,7 +438,10 @@ static void on_message(struct sw_dns_updater *u, struct sw_slice msg)
     }
     u->tsig.now_s = sw_wall_ns() / SW_NS_PER_S;
     rc = sw_dns_tsig_verify(msg, &u->o.key, 1, &u->tsig, &found);
-    if (rc == SW_EDENIED)
+    if (rc != SW_OK && u->state == SYNC && sw_dns_rcode_of(&h) != SW_DNS_NOERROR)
+        /* Some servers do not sign a refusal. It only costs the comparison: updates are checked. */
+        on_sync_message(u, msg, sw_dns_rcode_of(&h));
+    else if (rc == SW_EDENIED)
         fail(u, "signature",
              found.error == SW_DNS_BADVERS ? "BADSIG" : sw_dns_rcode_text(found.error));
     else if (rc != SW_OK)
@@ -567,7 +570,7 @@ struct sw_dns_updater *sw_dns_updater_new(struct sw_loop *l, const struct sw_dns
     u->need_sync = true;
     sw_list_init(&u->queue);
     sw_buf_init(&u->in, 2 + SW_DNS_MSG_MAX);
-    sw_buf_init(&u->out, 2 * (2 + SW_DNS_MSG_MAX));
+    sw_buf_init(&u->out, (size_t)2 * (2 + SW_DNS_MSG_MAX));
     sw_timer_start(l, &u->resync, u->o.resync_ns, on_resync);
     return u;
 }

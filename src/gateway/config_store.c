@@ -223,19 +223,30 @@ static void recompile(struct sw_gw_store *s, struct sw_gw_res *r, bool give_up)
         sw_log_warn("config", "'%.*s' keeps its old version: %s", SW_SLICE_ARG(r->name), err.msg);
 }
 
-/* The users of a name, copied: compiling changes the index. */
-static void touch_users(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
+/*
+ * Who uses a name is looked at once all of an update is there: a listener with a hundred
+ * certificates that come together is compiled once.
+ */
+static void mark_users(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
 {
     const struct sw_gw_need *n = sw_map_get(&s->needs[t], name);
-    SW_VEC(struct sw_gw_res *) users = {0};
 
-    for (size_t i = 0; n && i < n->users.n; i++)
-        sw_vec_push(&users, n->users.p[i]);
-    for (size_t i = 0; i < users.n; i++) {
-        struct sw_gw_res *u = users.p[i];
+    for (size_t i = 0; n && i < n->users.n; i++) {
+        struct sw_gw_res *u = n->users.p[i];
 
-        if (t == SW_GW_TYPE_ROUTES && !u->warming)
+        if (u->touched || (t == SW_GW_TYPE_ROUTES && !u->warming))
             continue; /* the listener refers to the table by name */
+        u->touched = true;
+        sw_vec_push(&s->touched, u);
+    }
+}
+
+static void touch_users(struct sw_gw_store *s, enum sw_gw_type t)
+{
+    for (size_t i = 0; i < s->touched.n; i++) {
+        struct sw_gw_res *u = s->touched.p[i];
+
+        u->touched = false;
         if (t == SW_GW_TYPE_ENDPOINTS && !u->warming && u->cluster) {
             struct sw_err err = {0};
             struct sw_gw_members *m =
@@ -248,7 +259,7 @@ static void touch_users(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slic
         }
         recompile(s, u, false);
     }
-    sw_vec_done(&users);
+    s->touched.n = 0;
 }
 
 /* ---- updates ---- */
@@ -337,7 +348,7 @@ static int put(struct sw_gw_store *s, enum sw_gw_type t, const struct sw_gw_reso
     if (fresh && t == SW_GW_TYPE_CLUSTER)
         sw_vec_push(&s->shard_res[sw_gw_shard_of(r->name)], r);
     if (t != SW_GW_TYPE_CLUSTER && t != SW_GW_TYPE_LISTENER)
-        touch_users(s, t, r->name);
+        mark_users(s, t, r->name);
     return SW_OK;
 }
 
@@ -401,6 +412,7 @@ int sw_gw_store_update(struct sw_gw_store *s, enum sw_gw_type t,
             rc = sw_err_set(err, SW_EINVAL, "%.*s: %s", (int)sw_min(changed_res[i].name.n, 60),
                             changed_res[i].name.p, one.msg);
     }
+    touch_users(s, t);
     for (size_t i = 0; i < n_removed; i++)
         drop(s, t, removed[i]);
     s->seen[t] = true;
@@ -466,5 +478,7 @@ void sw_gw_store_free(struct sw_gw_store *s)
         sw_vec_done(&s->shard_res[i]);
     (void)sw_gw_shards_unref(s->shards);
     (void)sw_gw_config_unref(s->current);
+    sw_gw_creds_free(s);
+    sw_vec_done(&s->touched);
     sw_free(s);
 }

@@ -14,6 +14,7 @@ struct sw_gw_res {
     SW_VEC(struct sw_gw_dep) deps;
     bool warming; /* waits for something; the object below is of an older version, or NULL */
     bool warm_said;
+    bool touched; /* is in the store's list */
     uint64_t warm_since_ns;
     /* By type. */
     struct sw_gw_listener *listener;
@@ -43,6 +44,9 @@ struct sw_gw_store {
     uint64_t refused;
     struct sw_metrics_shard *shard; /* of the main thread; NULL: nobody asked for metrics yet */
     size_t n_cstats;
+    SW_VEC(struct sw_gw_res *) touched; /* by the update under way */
+    struct sw_map creds;                /* credentials by content; see config_cred.c */
+    uint64_t creds_swept_ns;
     struct sw_defer publish;
     struct sw_timer warm;
 };
@@ -52,6 +56,16 @@ struct sw_gw_need {
     struct sw_slice name; /* owned */
     SW_VEC(struct sw_gw_res *) users;
 };
+
+/*
+ * As sw_tls_cred_new, but one that was made from the same texts a short time ago is used again.
+ * s may be NULL.
+ */
+struct sw_tls_cred;
+struct sw_tls_cred_pem;
+struct sw_tls_cred *sw_gw_cred_get(struct sw_gw_store *s, const struct sw_tls_cred_pem *pem,
+                                   struct sw_err *err);
+void sw_gw_creds_free(struct sw_gw_store *s);
 
 /* NULL: there is none. */
 struct sw_gw_res *sw_gw_store_find(const struct sw_gw_store *s, enum sw_gw_type t,

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "gateway/config_int.h"
+#include "gateway/config_store_int.h"
 #include "gateway/config_tls.h"
 #include "io/filewatch.h"
 #include "kube/regex.h"
@@ -170,7 +171,7 @@ static int add_cred(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__TlsCer
     if (t->n_creds == CERTS_MAX)
         return sw_err_set(b->err, SW_EINVAL, "more than %d certificates", CERTS_MAX);
     pem.trust_nobody = pem.roots.n == 0;
-    t->creds[t->n_creds] = sw_tls_cred_new(&pem, b->err);
+    t->creds[t->n_creds] = sw_gw_cred_get(b->store, &pem, b->err);
     if (!t->creds[t->n_creds])
         return SW_EINVAL;
     t->ders[t->n_creds] = cert ? leaf_der(b, pem.chain) : sw_slice(NULL, 0);

@@ -14,6 +14,7 @@
 #include "gateway/config_int.h"
 #include "gateway/config_tls.h"
 #include "gateway/health_h2.h"
+#include "gateway/health_tls.h"
 #include "gateway/lb.h"
 #include "http/client.h"
 #include "http/grpc.h"
@@ -45,6 +46,8 @@ struct checker {
     struct sw_dial dial;
     struct sw_watch watch;
     int fd;
+    struct sw_gw_check_tls *tls; /* TCP over TLS */
+    bool said;                   /* TCP: what there is to send is sent */
     struct sw_buf in;
 };
 
@@ -86,6 +89,9 @@ static void drop_io(struct checker *k, bool now)
     k->probe = NULL;
     sw_dial_cancel(&k->dial);
     sw_watch_stop(&k->watch);
+    sw_gw_check_tls_free(k->tls);
+    k->tls = NULL;
+    k->said = false;
     if (k->fd >= 0)
         sw_sock_close(k->fd);
     k->fd = -1;
@@ -386,6 +392,35 @@ static void on_tcp_bytes(struct sw_watch *w, unsigned events)
         finish(k, false, "connection closed");
 }
 
+/* The handshake alone says that somebody with the right name is there. */
+static void on_tls_bytes(struct sw_watch *w, unsigned events)
+{
+    struct checker *k = SW_CONTAINER_OF(w, struct checker, watch);
+    struct sw_err err = {0};
+    int rc = sw_gw_check_tls_read(k->tls, &k->in, &err);
+
+    (void)events;
+    if (sw_gw_check_tls_open(k->tls) && !k->said) {
+        int sent = k->check->send.n ? sw_gw_check_tls_write(k->tls, k->check->send, &err) : SW_OK;
+
+        k->said = true;
+        rc = sent == SW_OK ? rc : sent;
+    }
+    if (k->said && (rc == SW_EAGAIN || k->check->n_receive) && all_received(k))
+        finish(k, true, "");
+    else if (rc != SW_EAGAIN)
+        finish(k, false, err.msg);
+}
+
+static void begin_tls(struct checker *k)
+{
+    struct sw_err err = {0};
+
+    k->tls = sw_gw_check_tls_new(&k->want, k->fd, &err);
+    if (!k->tls || sw_watch_start(k->health->loop, &k->watch, k->fd, on_tls_bytes, &err) != SW_OK)
+        finish(k, false, err.msg);
+}
+
 static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
 {
     struct checker *k = SW_CONTAINER_OF(d, struct checker, dial);
@@ -397,6 +432,11 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
         return;
     }
     sw_dial_take(d, &c);
+    if (k->health->cluster->tls) {
+        k->fd = sw_dialled_fd(&c);
+        begin_tls(k);
+        return;
+    }
     if (k->check->send.n == 0 && k->check->n_receive == 0) {
         sw_dialled_close(&c);
         finish(k, true, "");

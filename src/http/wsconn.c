@@ -1,179 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Receiving, opening and closing of a WebSocket connection. Output is in wsconn_out.c. */
 #include "http/wsconn.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "base/rand.h"
 #include "base/time.h"
+#include "http/wsconn_int.h"
 #include "io/sock.h"
-#include "tls/tls.h"
 
 enum {
-    READ_SMALL = 64 * 1024,
-    READ_BULK = 256 * 1024,
     READS_PER_TURN = 4,
     LINGER_MS = 1000,
-    KEPT_MAX = 96 * 1024, /* start of a message, of a head or of a record */
-    RX = 2 * KEPT_MAX + READ_BULK,
-    TX_RECORDS = 15,
-    TX = TX_RECORDS * SW_TLS_SEAL_ROOM(SW_TLS_PLAIN_MAX),
-    CHUNK = SW_WSCONN_FRAME_MAX + SW_WS_HEAD_MAX + 2,
-    SPARE_CHUNKS = 32,
-    IOV = 16,
     PONG_ROOM = 1 << 20, /* output that may wait when a ping is answered */
 };
-
-struct sw_wschunk {
-    struct sw_wschunk *next;
-    uint32_t off;
-    uint32_t n;
-    uint32_t frames;      /* data frames that begin in here */
-    uint8_t b[CHUNK + 1]; /* sealing may touch the byte behind */
-};
-
-/* What a thread lends to whichever connection moves bytes. */
-struct scratch {
-    struct sw_wschunk *spare;
-    unsigned n_spare;
-    size_t queued; /* bytes in chunks of all connections of the thread */
-    uint8_t rx[RX + 16];
-    uint8_t tx[TX];
-};
-
-static _Thread_local struct scratch *mine;
-static pthread_key_t at_exit_key;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void scratch_free(void *arg)
-{
-    struct scratch *s = arg;
-
-    while (s->spare) {
-        struct sw_wschunk *k = s->spare;
-
-        s->spare = k->next;
-        sw_free(k);
-    }
-    sw_free(s);
-    mine = NULL;
-}
-
-static void make_key(void)
-{
-    if (pthread_key_create(&at_exit_key, scratch_free) != 0)
-        __builtin_trap();
-}
-
-static struct scratch *scratch(void)
-{
-    if (SW_UNLIKELY(!mine)) {
-        (void)pthread_once(&once, make_key);
-        mine = sw_malloc(sizeof(*mine)); /* not zeroed: pages that are not used stay away */
-        mine->spare = NULL;
-        mine->n_spare = 0;
-        mine->queued = 0;
-        (void)pthread_setspecific(at_exit_key, mine);
-    }
-    return mine;
-}
-
-static struct sw_wschunk *chunk_get(void)
-{
-    struct scratch *s = scratch();
-    struct sw_wschunk *k = s->spare;
-
-    if (k) {
-        s->spare = k->next;
-        s->n_spare--;
-    } else {
-        k = sw_malloc(sizeof(*k));
-    }
-    k->next = NULL;
-    k->off = k->n = k->frames = 0;
-    return k;
-}
-
-static void chunk_put(struct sw_wschunk *k)
-{
-    struct scratch *s = scratch();
-
-    if (s->n_spare == SPARE_CHUNKS) {
-        sw_free(k);
-        return;
-    }
-    k->next = s->spare;
-    s->spare = k;
-    s->n_spare++;
-}
-
-/* ---- bytes that wait ---- */
-
-static void bytes_free(struct sw_wsbytes *b)
-{
-    sw_free(b->p);
-    *b = (struct sw_wsbytes){0};
-}
-
-static void bytes_append(struct sw_wsbytes *b, const void *p, size_t n)
-{
-    size_t have = b->n - b->off;
-
-    if (n == 0)
-        return;
-    if (b->n + n > b->cap) {
-        size_t cap = have + n > b->cap ? sw_max(have + n, (size_t)b->cap * 2) : b->cap;
-        uint8_t *fresh = sw_malloc(cap);
-
-        if (have)
-            memcpy(fresh, b->p + b->off, have);
-        sw_free(b->p);
-        *b = (struct sw_wsbytes){.p = fresh, .n = (uint32_t)have, .cap = (uint32_t)cap};
-    }
-    memcpy(b->p + b->n, p, n);
-    b->n += (uint32_t)n;
-}
-
-static void bytes_consume(struct sw_wsbytes *b, size_t n)
-{
-    b->off += (uint32_t)n;
-    if (b->off == b->n)
-        bytes_free(b);
-}
-
-/* Moves what waits to 'to'; returns its length. */
-static size_t bytes_take(struct sw_wsbytes *b, uint8_t *to)
-{
-    size_t n = b->n - b->off;
-
-    if (n)
-        memcpy(to, b->p + b->off, n);
-    bytes_free(b);
-    return n;
-}
 
 /* ---- ends ---- */
 
 static void on_go(struct sw_defer *d);
-static void on_stalled(struct sw_timer *t);
 
-static void go_later(struct sw_wsconn *c)
+void ws_go_later(struct sw_wsconn *c)
 {
     if (c->loop && !c->closed)
         sw_loop_defer(c->loop, &c->defer, on_go);
 }
 
-/* Remembers the first failure; on_end is told from the loop. */
-static void fail(struct sw_wsconn *c, int rc, int sys_errno)
+void ws_fail(struct sw_wsconn *c, int rc, int sys_errno)
 {
     if (c->fail_rc || c->closed)
         return;
     c->fail_rc = (uint8_t)-rc;
     c->fail_errno = sys_errno;
-    go_later(c);
+    ws_go_later(c);
 }
 
 static void end_now(struct sw_wsconn *c, const struct sw_err *why)
@@ -208,17 +67,17 @@ static void on_free(struct sw_defer *d)
 /* Everything it owns but the descriptor and its place in the loop. */
 static void let_go(struct sw_wsconn *c)
 {
-    bytes_free(&c->in);
-    bytes_free(&c->raw);
-    bytes_free(&c->out);
+    ws_bytes_free(&c->in);
+    ws_bytes_free(&c->raw);
+    ws_bytes_free(&c->out);
     while (c->head) {
         struct sw_wschunk *k = c->head;
 
         c->head = k->next;
-        chunk_put(k);
+        ws_chunk_put(k);
     }
     if (c->loop)
-        scratch()->queued -= c->out_n;
+        ws_scratch()->queued -= c->out_n;
     c->out_n = 0;
     sw_ws_done(&c->ws);
     sw_tls_free(c->tls);
@@ -246,212 +105,6 @@ void sw_wsconn_discard(struct sw_wsconn *c)
     c->closed = true;
     sw_sock_close(c->watch.fd);
     let_go(c);
-}
-
-/* ---- sending ---- */
-
-static void stalled(struct sw_wsconn *c, bool progress)
-{
-    if (c->lingering)
-        return;
-    if (sw_wsconn_unsent(c) == 0)
-        sw_timer_stop(c->loop, &c->stall);
-    else if (progress || !sw_timer_running(&c->stall))
-        sw_timer_start(c->loop, &c->stall, c->stall_ms * SW_NS_PER_MS, on_stalled);
-}
-
-/* Bytes the socket took, or a failure that was noted. */
-static ssize_t wrote(struct sw_wsconn *c, ssize_t n)
-{
-    if (n >= 0)
-        return n;
-    if (n != SW_EAGAIN)
-        fail(c, SW_ECLOSED, n == SW_ECLOSED ? 0 : errno);
-    return -1;
-}
-
-static void chunks_consume(struct sw_wsconn *c, size_t n)
-{
-    c->out_n -= (uint32_t)n;
-    scratch()->queued -= n;
-    while (c->head) {
-        struct sw_wschunk *k = c->head;
-        size_t part = sw_min(n, k->n - k->off);
-
-        k->off += (uint32_t)part;
-        n -= part;
-        if (k->off < k->n)
-            return;
-        c->out_frames -= k->frames;
-        c->head = k->next;
-        if (!c->head)
-            c->tail = NULL;
-        chunk_put(k);
-    }
-}
-
-/* True when something left and more is there. */
-static bool write_chunks(struct sw_wsconn *c)
-{
-    struct iovec iov[IOV];
-    int count = 0;
-    ssize_t n;
-
-    for (struct sw_wschunk *k = c->head; k && count < IOV; k = k->next)
-        iov[count++] = (struct iovec){.iov_base = k->b + k->off, .iov_len = k->n - k->off};
-    if (count == 0)
-        return false;
-    n = wrote(c, sw_sock_writev(c->watch.fd, iov, count));
-    if (n < 0)
-        return false;
-    chunks_consume(c, (size_t)n);
-    stalled(c, true);
-    return c->head != NULL;
-}
-
-/* The same through the record layer: what the socket does not take waits sealed. */
-static bool seal_chunks(struct sw_wsconn *c)
-{
-    uint8_t *tx = scratch()->tx;
-    size_t max = sw_tls_max_plain(c->tls);
-    size_t at = 0;
-    ssize_t n;
-
-    for (int i = 0; i < TX_RECORDS && c->head; i++) {
-        struct sw_wschunk *k = c->head;
-        size_t part = sw_min(k->n - k->off, max);
-
-        at += sw_tls_seal(c->tls, k->b + k->off, part, tx + at);
-        chunks_consume(c, part);
-    }
-    if (at == 0)
-        return false;
-    n = wrote(c, sw_sock_write(c->watch.fd, tx, at));
-    if (n < 0)
-        n = 0;
-    bytes_append(&c->out, tx + n, at - (size_t)n);
-    stalled(c, n > 0);
-    return c->head && (size_t)n == at;
-}
-
-/* Sealed bytes and handshake messages. True when all of it left. */
-static bool write_raw(struct sw_wsconn *c)
-{
-    while (c->out.n) {
-        ssize_t n =
-            wrote(c, sw_sock_write(c->watch.fd, c->out.p + c->out.off, c->out.n - c->out.off));
-
-        if (n < 0) {
-            stalled(c, false);
-            return false;
-        }
-        bytes_consume(&c->out, (size_t)n);
-        stalled(c, true);
-    }
-    return true;
-}
-
-static void finish_step(struct sw_wsconn *c)
-{
-    if (!c->lingering || c->shut || sw_wsconn_unsent(c) || c->closed)
-        return;
-    c->shut = true;
-    if (c->tls) {
-        uint8_t bye[SW_TLS_CTRL_ROOM];
-
-        (void)sw_sock_write(c->watch.fd, bye, sw_tls_close_notify(c->tls, bye, sizeof(bye)));
-    }
-    sw_sock_shutdown_write(c->watch.fd);
-}
-
-static void flush(struct sw_wsconn *c)
-{
-    c->flush_due = false;
-    if (c->closed || c->connecting || c->fail_rc)
-        return;
-    if (!write_raw(c))
-        return;
-    if (!c->opening) {
-        while (c->tls ? seal_chunks(c) : write_chunks(c))
-            continue;
-        if (c->head)
-            stalled(c, false);
-    }
-    finish_step(c);
-}
-
-static struct sw_wschunk *chunk_for(struct sw_wsconn *c, size_t n)
-{
-    if (!c->tail || CHUNK - c->tail->n < n) {
-        struct sw_wschunk *k = chunk_get();
-
-        if (c->tail)
-            c->tail->next = k;
-        else
-            c->head = k;
-        c->tail = k;
-    }
-    return c->tail;
-}
-
-static void added(struct sw_wsconn *c, size_t n)
-{
-    c->tail->n += (uint32_t)n;
-    c->out_n += (uint32_t)n;
-    scratch()->queued += n;
-    if (!c->flush_due) {
-        c->flush_due = true;
-        go_later(c);
-    }
-}
-
-void sw_wsconn_put(struct sw_wsconn *c, const void *p, size_t n)
-{
-    assert(n <= CHUNK);
-    if (c->closed || n == 0)
-        return;
-    memcpy(chunk_for(c, n)->b + c->tail->n, p, n);
-    added(c, n);
-}
-
-uint8_t *sw_wsconn_room(struct sw_wsconn *c, enum sw_ws_op op, size_t n, bool data)
-{
-    uint8_t mask[4];
-    struct sw_wschunk *k;
-    size_t head;
-
-    assert(n <= SW_WSCONN_FRAME_MAX && !c->closed);
-    if (c->ws.client) {
-        /* Only so that no cache between us mistakes the bytes for HTTP: any generator will do. */
-        uint64_t r = sw_rand_u64();
-
-        memcpy(mask, &r, sizeof(mask));
-    }
-    k = chunk_for(c, SW_WS_HEAD_MAX + n);
-    head = sw_ws_put_head(k->b + k->n, op, n, c->ws.client ? mask : NULL);
-    k->frames += data;
-    c->out_frames += data;
-    added(c, head);
-    return k->b + k->n;
-}
-
-void sw_wsconn_commit(struct sw_wsconn *c, uint8_t *payload, size_t n)
-{
-    if (c->ws.client)
-        sw_ws_mask(payload, n, payload - 4);
-    added(c, n);
-}
-
-void sw_wsconn_send(struct sw_wsconn *c, enum sw_ws_op op, const void *p, size_t n)
-{
-    uint8_t *to;
-
-    if (c->closed)
-        return;
-    to = sw_wsconn_room(c, op, n, false);
-    if (n)
-        memcpy(to, p, n);
-    sw_wsconn_commit(c, to, n);
 }
 
 /* ---- receiving ---- */
@@ -535,8 +188,8 @@ static ssize_t shake(struct sw_wsconn *c, struct sw_slice in)
 
     sw_buf_init(&out, 2 * (size_t)SW_TLS_HANDSHAKE_OUT_MAX);
     rc = sw_tls_handshake(c->tls, in, &used, &out, &err);
-    bytes_append(&c->out, sw_buf_data(&out), sw_buf_len(&out));
-    (void)write_raw(c);
+    ws_bytes_append(&c->out, sw_buf_data(&out), sw_buf_len(&out));
+    (void)ws_write_raw(c);
     if (rc == SW_OK) {
         opened(c);
     } else if (rc != SW_EAGAIN) {
@@ -570,8 +223,9 @@ static ssize_t open_records(struct sw_wsconn *c, uint8_t *buf, size_t to, size_t
         if (rc != SW_OK && rc != SW_EOF) {
             uint8_t alert[SW_TLS_CTRL_ROOM];
 
-            bytes_append(&c->out, alert, sw_tls_alert_for_err(c->tls, &err, alert, sizeof(alert)));
-            (void)write_raw(c);
+            ws_bytes_append(&c->out, alert,
+                            sw_tls_alert_for_err(c->tls, &err, alert, sizeof(alert)));
+            (void)ws_write_raw(c);
             end_now(c, &err);
             return -1;
         }
@@ -583,11 +237,11 @@ static ssize_t open_records(struct sw_wsconn *c, uint8_t *buf, size_t to, size_t
             from = n;
         }
     }
-    bytes_append(&c->raw, buf + from, n - from);
+    ws_bytes_append(&c->raw, buf + from, n - from);
     if (!c->opening && sw_tls_wants_flush(c->tls)) {
         uint8_t ctrl[SW_TLS_CTRL_ROOM];
 
-        bytes_append(&c->out, ctrl, sw_tls_flush(c->tls, ctrl, sizeof(ctrl)));
+        ws_bytes_append(&c->out, ctrl, sw_tls_flush(c->tls, ctrl, sizeof(ctrl)));
         c->flush_due = true;
     }
     return (ssize_t)to;
@@ -600,18 +254,19 @@ static void feed(struct sw_wsconn *c, uint8_t *buf, size_t n)
 
     if (c->closed || c->lingering)
         return;
-    bytes_append(&c->in, buf + used, n - used);
-    if (n - used > KEPT_MAX)
-        fail(c, SW_ELIMIT, 0);
+    ws_bytes_append(&c->in, buf + used, n - used);
+    if (n - used > WS_KEPT_MAX)
+        ws_fail(c, SW_ELIMIT, 0);
 }
 
 /* One read and its delivery. False: nothing more to do now. */
 static bool read_once(struct sw_wsconn *c, size_t *wire)
 {
-    uint8_t *buf = scratch()->rx;
-    size_t room = c->bulk ? READ_BULK : READ_SMALL;
-    size_t have = bytes_take(&c->in, buf);
-    size_t at = have + bytes_take(&c->raw, buf + have);
+    uint8_t *buf = ws_scratch()->rx;
+    size_t most = c->bulk ? WS_READ_BULK : WS_READ_SMALL;
+    size_t room = c->read_max ? sw_min(c->read_max, most) : most;
+    size_t have = ws_bytes_take(&c->in, buf);
+    size_t at = have + ws_bytes_take(&c->raw, buf + have);
     ssize_t n = sw_sock_read(c->watch.fd, buf + at, room);
 
     c->readable = n == (ssize_t)room || (n > 0 && c->hup);
@@ -621,7 +276,7 @@ static bool read_once(struct sw_wsconn *c, size_t *wire)
     } else if (n == SW_EOF) {
         c->eof = true;
     } else if (n != SW_EAGAIN) {
-        fail(c, SW_ECLOSED, n == SW_ECLOSED ? 0 : errno);
+        ws_fail(c, SW_ECLOSED, n == SW_ECLOSED ? 0 : errno);
     }
     at += n > 0 ? (size_t)n : 0;
     if (c->tls) {
@@ -646,10 +301,10 @@ static void deliver_kept(struct sw_wsconn *c)
     c->in = (struct sw_wsbytes){0};
     used = deliver(c, b.p + b.off, b.n - b.off);
     if (c->closed || c->lingering) {
-        bytes_free(&b);
+        ws_bytes_free(&b);
         return;
     }
-    bytes_consume(&b, used);
+    ws_bytes_consume(&b, used);
     c->in = b;
 }
 
@@ -658,7 +313,7 @@ static void read_some(struct sw_wsconn *c)
     size_t wire = 0;
     bool more = true;
 
-    for (int i = 0; i < READS_PER_TURN && more; i++) {
+    for (int i = 0; i < (c->read_max ? 1 : READS_PER_TURN) && more; i++) {
         if (!c->readable || c->paused || c->closed || c->fail_rc || c->eof || c->bye ||
             c->lingering)
             more = false;
@@ -668,7 +323,7 @@ static void read_some(struct sw_wsconn *c)
     if (c->closed || c->lingering)
         return;
     if (more)
-        go_later(c);
+        ws_go_later(c);
     if (wire && c->ops->on_batch && !c->opening)
         c->ops->on_batch(c, wire);
 }
@@ -677,7 +332,7 @@ static void linger_step(struct sw_wsconn *c)
 {
     /* What still comes is of no interest, but unread bytes would turn the FIN into a reset. */
     for (int i = 0; i < READS_PER_TURN && c->readable; i++) {
-        ssize_t n = sw_sock_read(c->watch.fd, scratch()->rx, READ_BULK);
+        ssize_t n = sw_sock_read(c->watch.fd, ws_scratch()->rx, WS_READ_BULK);
 
         if (n <= 0)
             c->readable = false;
@@ -733,7 +388,7 @@ static void go_on(struct sw_wsconn *c)
             read_some(c);
     }
     if (!c->closed && c->flush_due)
-        flush(c);
+        ws_flush(c);
     if (c->closed)
         return;
     if (c->lingering)
@@ -749,14 +404,14 @@ static void on_go(struct sw_defer *d)
     go_on(SW_CONTAINER_OF(d, struct sw_wsconn, defer));
 }
 
-static void on_stalled(struct sw_timer *t)
+void ws_on_stalled(struct sw_timer *t)
 {
     struct sw_wsconn *c = SW_CONTAINER_OF(t, struct sw_wsconn, stall);
 
     if (c->lingering)
         sw_wsconn_close(c);
     else
-        fail(c, SW_ETIME, 0);
+        ws_fail(c, SW_ETIME, 0);
 }
 
 static void on_event(struct sw_watch *w, unsigned events)
@@ -770,7 +425,7 @@ static void on_event(struct sw_watch *w, unsigned events)
     if ((events & SW_WRITE) && sw_wsconn_unsent(c))
         c->flush_due = true;
     if (c->flush_due && !c->readable && !c->connecting)
-        flush(c);
+        ws_flush(c);
     if (c->readable || c->connecting || c->fail_rc)
         go_on(c);
 }
@@ -798,18 +453,13 @@ int sw_wsconn_init(struct sw_wsconn *c, struct sw_loop *l, int fd, struct sw_tls
     c->connecting = dialled;
     c->opening = dialled || tls;
     c->readable = !dialled;
-    go_later(c);
+    ws_go_later(c);
     return SW_OK;
 }
 
 void sw_wsconn_upgrade(struct sw_wsconn *c)
 {
     c->upgraded = true;
-}
-
-size_t sw_wsconn_thread_queue(void)
-{
-    return scratch()->queued;
 }
 
 void sw_wsconn_pause(struct sw_wsconn *c)
@@ -822,7 +472,7 @@ void sw_wsconn_resume(struct sw_wsconn *c)
     if (!c->paused)
         return;
     c->paused = false;
-    go_later(c);
+    ws_go_later(c);
 }
 
 void sw_wsconn_detach(struct sw_wsconn *c)
@@ -834,7 +484,7 @@ void sw_wsconn_detach(struct sw_wsconn *c)
     c->watch.fd = fd;
     sw_timer_stop(c->loop, &c->stall);
     sw_defer_cancel(&c->defer);
-    scratch()->queued -= c->out_n;
+    ws_scratch()->queued -= c->out_n;
     c->loop = NULL;
 }
 
@@ -844,7 +494,7 @@ int sw_wsconn_attach(struct sw_wsconn *c, struct sw_loop *l, struct sw_err *err)
     int rc = sw_watch_start(l, &c->watch, fd, on_event, err);
 
     c->loop = l;
-    scratch()->queued += c->out_n;
+    ws_scratch()->queued += c->out_n;
     if (rc != SW_OK) {
         c->watch.fd = fd;
         return rc;
@@ -852,7 +502,7 @@ int sw_wsconn_attach(struct sw_wsconn *c, struct sw_loop *l, struct sw_err *err)
     c->readable = true;
     c->paused = false;
     c->flush_due = sw_wsconn_unsent(c) != 0;
-    go_later(c);
+    ws_go_later(c);
     return SW_OK;
 }
 
@@ -866,14 +516,14 @@ void sw_wsconn_finish(struct sw_wsconn *c, uint16_t code, const char *reason)
     }
     if (code && c->upgraded) {
         uint8_t body[SW_WS_CONTROL_MAX] = {(uint8_t)(code >> 8), (uint8_t)code};
-        size_t n = sw_min(strlen(reason), sizeof(body) - 2);
+        struct sw_slice text = sw_slice_head(sw_slice_str(reason), sizeof(body) - 2);
 
-        memcpy(body + 2, reason, n);
-        sw_wsconn_send(c, SW_WS_CLOSE, body, n + 2);
+        memcpy(body + 2, text.p, text.n);
+        sw_wsconn_send(c, SW_WS_CLOSE, body, text.n + 2);
     }
-    bytes_free(&c->in);
+    ws_bytes_free(&c->in);
     c->lingering = true;
     c->flush_due = true;
-    sw_timer_start(c->loop, &c->stall, LINGER_MS * SW_NS_PER_MS, on_stalled);
-    go_later(c);
+    sw_timer_start(c->loop, &c->stall, LINGER_MS * SW_NS_PER_MS, ws_on_stalled);
+    ws_go_later(c);
 }

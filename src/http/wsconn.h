@@ -69,7 +69,8 @@ struct sw_wsconn {
     uint32_t out_n;      /* bytes in the chunks */
     uint32_t out_frames; /* data frames in them */
     uint32_t stall_ms;
-    uint8_t fail_rc; /* as a positive number; 0: none */
+    uint32_t read_max; /* bytes read in one turn, the owner's to set; 0: what is there */
+    uint8_t fail_rc;   /* as a positive number; 0: none */
     int fail_errno;
     bool readable : 1;
     bool hup : 1;

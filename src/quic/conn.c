@@ -11,6 +11,8 @@
 
 enum { ACK_THRESHOLD = 10 };
 
+#define SILENCE_NS (10 * SW_NS_PER_S)
+
 /* ---- asking for attention ---- */
 
 void sw_qconn_touch(struct sw_qconn *c)
@@ -207,6 +209,20 @@ struct sw_qconn *sw_qconn_accept(struct sw_quic *q, const struct sw_qaccept *a,
 
 /* ---- events ---- */
 
+/*
+ * When a peer that owes us an answer counts as gone; UINT64_MAX: it owes none. A relay of ours that
+ * is down explains the silence.
+ */
+static uint64_t silence_due(struct sw_qconn *c)
+{
+    ngtcp2_conn_stat st;
+
+    if (!c->ready || sw_quic_now(c->q) - c->heard_at_ns < SW_NS_PER_S || sw_qpath_relay_down(c))
+        return UINT64_MAX;
+    ngtcp2_conn_get_conn_stat(c->nc, &st);
+    return st.pto_count > 0 ? c->heard_at_ns + SILENCE_NS : UINT64_MAX;
+}
+
 void sw_qconn_rearm(struct sw_qconn *c)
 {
     uint64_t now = sw_quic_now(c->q);
@@ -214,7 +230,7 @@ void sw_qconn_rearm(struct sw_qconn *c)
 
     if (!c->nc)
         return;
-    due = sw_min(ngtcp2_conn_get_expiry(c->nc), sw_qpath_due(c));
+    due = sw_min(ngtcp2_conn_get_expiry(c->nc), sw_min(sw_qpath_due(c), silence_due(c)));
     if (due == UINT64_MAX)
         sw_timer_stop(c->q->loop, &c->timer);
     else
@@ -231,11 +247,17 @@ void sw_qconn_on_timer(struct sw_timer *t)
         sw_qconn_free(c);
         return;
     }
+    if (c->closing) {
+        sw_qconn_bury(c);
+        return;
+    }
     if (ngtcp2_conn_get_expiry(c->nc) <= now) {
         rc = ngtcp2_conn_handle_expiry(c->nc, now);
         if (rc != 0)
             sw_qconn_fail_lib(c, rc);
     }
+    if (silence_due(c) <= now)
+        sw_qconn_fail(c, SW_QCLOSE_IDLE, 0, "the peer does not answer");
     sw_qconn_touch(c);
 }
 

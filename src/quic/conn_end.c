@@ -11,6 +11,8 @@
 #include "base/time.h"
 #include "quic/core.h"
 
+#define LINGER_NS (30 * SW_NS_PER_S)
+
 void sw_qconn_end_half_open(struct sw_qconn *c)
 {
     if (c->half_open)
@@ -120,6 +122,23 @@ static void free_dgrams(struct sw_list *l)
         sw_free(SW_CONTAINER_OF(m, struct sw_qdgram, link));
 }
 
+bool sw_qconn_lingers(struct sw_qconn *c)
+{
+    bool unread = false;
+
+    if (c->why.kind == SW_QCLOSE_LOCAL || c->gone)
+        return false;
+    SW_LIST_FOREACH (it, &c->streams)
+        unread = unread || sw_qstream_unread(SW_CONTAINER_OF(it, struct sw_qstream, link));
+    if (!unread)
+        return false;
+    /* on_timer ends it. */
+    if (!c->linger)
+        sw_timer_start(c->q->loop, &c->timer, LINGER_NS, sw_qconn_on_timer);
+    c->linger = true;
+    return true;
+}
+
 void sw_qconn_bury(struct sw_qconn *c)
 {
     struct sw_quic *q = c->q;
@@ -152,6 +171,8 @@ void sw_qconn_bury(struct sw_qconn *c)
     if (c->nc)
         ngtcp2_conn_del(c->nc);
     c->nc = NULL;
+    if (c->dial)
+        sw_free(c->dial->flight);
     sw_free(c->dial);
     c->dial = NULL;
     /* Its IDs stay known for a while, so that late packets are not answered as a stranger's. */

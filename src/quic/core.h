@@ -87,7 +87,10 @@ struct sw_qcid {
 struct sw_qdial {
     struct sw_qroute route[QUIC_ROUTES_MAX];
     uint8_t n;
-    bool racing;   /* packets go to all of them */
+    bool racing;     /* packets go to all of them */
+    uint8_t *flight; /* owned: what was sent last while racing, for a relay that comes up later */
+    size_t flight_n;
+    size_t flight_segment;
     uint8_t next;  /* the one to try next for a better path */
     uint8_t tries; /* made since the addresses were learnt */
     uint64_t retry_at_ns;
@@ -162,6 +165,7 @@ struct sw_qconn {
 
     bool closing; /* 'why' is set; the close packet goes out in the next pass */
     bool quiet;   /* say nothing to the peer */
+    bool linger;  /* streams still have to be read */
     bool close_app;
     uint64_t close_code;
     struct sw_qclose why;
@@ -364,6 +368,11 @@ void sw_qconn_end_half_open(struct sw_qconn *c);
 void sw_qconn_fail(struct sw_qconn *c, enum sw_qclose_kind kind, uint64_t code, const char *text);
 /* As above, for a result of ngtcp2. */
 void sw_qconn_fail_lib(struct sw_qconn *c, int liberr);
+/*
+ * True while a connection that the peer ended has streams whose last bytes nobody took yet: they
+ * came whole, and a reader may take its time.
+ */
+bool sw_qconn_lingers(struct sw_qconn *c);
 /* Says the last words, tells the application and frees what can be freed. */
 void sw_qconn_bury(struct sw_qconn *c);
 /* Frees what is left of a buried one. */
@@ -388,6 +397,8 @@ struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id);
 /* The path as ngtcp2 knows it. */
 void sw_qpath_fill(const struct sw_qconn *c, const struct sw_qpathent *p,
                    struct ngtcp2_path_storage *ps);
+/* A relay came up: a dial that is still racing says again what it said. */
+void sw_qpath_repeat(struct sw_qconn *c, struct sw_qrelay *r);
 /* A packet by this route was genuine: a dial that is still racing has its path. */
 void sw_qpath_race_won(struct sw_qconn *c, const struct sw_qroute *by);
 /* The number ngtcp2's path carries. */
@@ -405,6 +416,8 @@ uint64_t sw_qpath_due(const struct sw_qconn *c);
 void sw_qpath_network_changed(struct sw_qconn *c);
 /* A relay is going away: nothing may point to it. */
 void sw_qpath_forget_relay(struct sw_qconn *c, const struct sw_qrelay *r);
+/* It is on a relay that we have lost. */
+bool sw_qpath_relay_down(const struct sw_qconn *c);
 bool sw_qpath_uses_relay(const struct sw_qconn *c, const struct sw_qrelay *r);
 
 /* send.c */
@@ -440,6 +453,8 @@ void sw_qstream_note(struct sw_qstream *s);
 void sw_qstream_tell(struct sw_qstream *s);
 /* The connection is gone: closed is called, and the stream freed. */
 void sw_qstream_lost(struct sw_qstream *s);
+/* All bytes are here, but the reader has not taken them. */
+bool sw_qstream_unread(const struct sw_qstream *s);
 /* Has it something to send now? */
 bool sw_qstream_pending(const struct sw_qstream *s);
 /* n bytes from s->at on went into a packet, and the end with them. */

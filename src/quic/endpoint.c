@@ -84,7 +84,7 @@ static void tell(struct sw_qconn *c)
             c->ops->room(c);
         c->room = false;
     }
-    if (c->closing)
+    if (c->closing && !sw_qconn_lingers(c))
         sw_qconn_bury(c);
 }
 

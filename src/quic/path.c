@@ -9,6 +9,7 @@
 #include <ngtcp2/ngtcp2.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/time.h"
 #include "quic/core.h"
 
@@ -182,8 +183,21 @@ void sw_qpath_race_won(struct sw_qconn *c, const struct sw_qroute *by)
     if (!c->dial || !c->dial->racing || !p)
         return;
     c->dial->racing = false;
+    sw_free(c->dial->flight);
+    c->dial->flight = NULL;
     p->route = *by;
     p->route.local = (struct sw_ip){0};
+}
+
+void sw_qpath_repeat(struct sw_qconn *c, struct sw_qrelay *r)
+{
+    struct sw_qdial *d = c->dial;
+
+    if (!d || !d->racing || !d->flight)
+        return;
+    for (size_t i = 0; i < d->n; i++)
+        if (d->route[i].relay == r)
+            (void)sw_qroute_send(c->q, &d->route[i], 0, d->flight, d->flight_n, d->flight_segment);
 }
 
 /* ---- moving ---- */
@@ -193,6 +207,14 @@ static bool on_relay(const struct sw_qconn *c)
     for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
         if (c->path[i].id && c->path[i].id == c->path_now)
             return c->path[i].route.relay != NULL;
+    return false;
+}
+
+bool sw_qpath_relay_down(const struct sw_qconn *c)
+{
+    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
+        if (c->path[i].id && c->path[i].id == c->path_now)
+            return c->path[i].route.relay && !c->path[i].route.relay->up;
     return false;
 }
 

@@ -24,8 +24,7 @@ static uint32_t ror(uint32_t x, unsigned n)
     return x >> n | x << (32 - n);
 }
 
-static void mix(uint32_t s[16], unsigned a, unsigned b, unsigned c, unsigned d, uint32_t x,
-                uint32_t y)
+static void mix(uint32_t s[16], size_t a, size_t b, size_t c, size_t d, uint32_t x, uint32_t y)
 {
     s[a] += s[b] + x;
     s[d] = ror(s[d] ^ s[a], 16);
@@ -44,9 +43,9 @@ static void rounds(uint32_t s[16], uint32_t m[16])
     for (int round = 0; round < 7; round++) {
         uint32_t next[16];
 
-        for (unsigned i = 0; i < 4; i++)
+        for (size_t i = 0; i < 4; i++)
             mix(s, i, 4 + i, 8 + i, 12 + i, m[2 * i], m[2 * i + 1]);
-        for (unsigned i = 0; i < 4; i++)
+        for (size_t i = 0; i < 4; i++)
             mix(s, i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4, m[8 + 2 * i],
                 m[9 + 2 * i]);
         for (unsigned i = 0; i < 16; i++)

@@ -25,7 +25,7 @@ static int set_authority(struct sw_relay_client *c, struct sw_slice authority, s
     ptrdiff_t colon = sw_slice_rfind(authority, ':');
     uint64_t port = c->tls ? 443 : 80;
 
-    if (!sw_http_host_valid(authority))
+    if (authority.n == 0 || !sw_http_host_valid(authority))
         return sw_err_set(err, SW_EINVAL, "relay URL without a valid host");
     if (authority.p[0] == '[') {
         ptrdiff_t end = sw_slice_find(authority, ']');
@@ -63,7 +63,7 @@ int rc_set_url(struct sw_relay_client *c, struct sw_slice url, struct sw_err *er
             struct sw_slice rest = sw_slice_from(url, scheme.n);
             size_t n = 0;
 
-            while (n < rest.n && !memchr("/?#", rest.p[n], 3))
+            while (n < rest.n && rest.p[n] != '/' && rest.p[n] != '?' && rest.p[n] != '#')
                 n++;
             c->tls = schemes[i].tls;
             return set_authority(c, sw_slice_head(rest, n), err);
@@ -215,7 +215,7 @@ static size_t on_bytes(struct sw_wsconn *ws, struct sw_slice in)
     if (!k->client)
         return in.n;
     if (!k->h1)
-        k->h1 = sw_h1_new(SW_H1_RESPONSE, &(struct sw_h1_limits){.head = HEAD_MAX * 2});
+        k->h1 = sw_h1_new(SW_H1_RESPONSE, &(struct sw_h1_limits){.head = (size_t)HEAD_MAX * 2});
     rc = sw_h1_next(k->h1, in, &used, &ev, &err);
     if (rc == SW_OK && ev == SW_H1_HEAD)
         on_answer(k);

@@ -177,12 +177,13 @@ size_t sw_relay_put_auth(uint8_t out[SW_RELAY_AUTH_LEN], const struct sw_nodeid 
 
 size_t sw_relay_put_denied(uint8_t out[2 + SW_RELAY_REASON_MAX], const char *reason)
 {
-    size_t n = sw_min(strlen(reason), SW_RELAY_REASON_MAX);
+    struct sw_slice text = sw_slice_head(sw_slice_str(reason), SW_RELAY_REASON_MAX);
 
     out[0] = SW_RELAY_DENIED;
-    out[1] = (uint8_t)n; /* one byte of LEB128 is enough up to 127 */
-    memcpy(out + 2, reason, n);
-    return 2 + n;
+    out[1] = (uint8_t)text.n; /* one byte of LEB128 is enough up to 127 */
+    if (text.n)
+        memcpy(out + 2, text.p, text.n);
+    return 2 + text.n;
 }
 
 size_t sw_relay_put_restarting(uint8_t out[9], uint32_t reconnect_ms, uint32_t try_ms)

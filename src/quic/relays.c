@@ -39,12 +39,14 @@ static void on_state(void *arg, bool up, const char *why)
                 why ? ": " : "", why ? why : "");
     if (r->home && q->cfg.relay_state)
         q->cfg.relay_state(q->cfg.arg, up);
-    /* What was lost while it was down is sent again without waiting for a timer. */
+    /* A dial that waits for it goes on without waiting for its timer. */
     SW_LIST_FOREACH (it, &q->conns) {
         struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
 
-        if (up && sw_qpath_uses_relay(c, r))
-            sw_qconn_touch(c);
+        if (!up || !sw_qpath_uses_relay(c, r))
+            continue;
+        sw_qpath_repeat(c, r);
+        sw_qconn_touch(c);
     }
 }
 

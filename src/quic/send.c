@@ -75,14 +75,27 @@ int sw_qroute_send(struct sw_quic *q, const struct sw_qroute *r, uint8_t ecn, co
             .p = p, .n = n, .segment = segment, .to = r->remote, .from = r->local, .ecn = ecn});
 }
 
+static void send_everywhere(struct sw_qconn *c, uint8_t ecn, const uint8_t *p, size_t n,
+                            size_t segment)
+{
+    struct sw_qdial *d = c->dial;
+
+    for (size_t i = 0; i < d->n; i++)
+        (void)sw_qroute_send(c->q, &d->route[i], ecn, p, n, segment);
+    sw_free(d->flight);
+    d->flight = sw_malloc(n);
+    d->flight_n = n;
+    d->flight_segment = segment;
+    memcpy(d->flight, p, n);
+}
+
 int sw_qpath_send(struct sw_qconn *c, uint16_t id, uint8_t ecn, const uint8_t *p, size_t n,
                   size_t segment)
 {
     struct sw_qpathent *path = sw_qpath_get(c, id);
 
     if (c->dial && c->dial->racing) {
-        for (size_t i = 0; i < c->dial->n; i++)
-            (void)sw_qroute_send(c->q, &c->dial->route[i], ecn, p, n, segment);
+        send_everywhere(c, ecn, p, n, segment);
         return SW_OK;
     }
     if (!path)

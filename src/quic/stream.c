@@ -131,6 +131,17 @@ static void stream_free(struct sw_qstream *s)
     sw_free(s);
 }
 
+/* Nobody wants to hear what it received. */
+static bool deaf(const struct sw_qstream *s)
+{
+    return !s->ops || !s->ops->data || s->muted || s->rx_shut || s->rx_done;
+}
+
+bool sw_qstream_unread(const struct sw_qstream *s)
+{
+    return s->rx_fin && sw_buf_len(&s->rest) > 0 && !deaf(s);
+}
+
 static void tell_closed(struct sw_qstream *s, bool lost)
 {
     if (s->ops && s->ops->closed)
@@ -139,8 +150,11 @@ static void tell_closed(struct sw_qstream *s, bool lost)
 
 void sw_qstream_lost(struct sw_qstream *s)
 {
+    /* It may have come to its end together with the connection. */
+    bool lost = !s->ended || sw_qstream_unread(s);
+
     s->ended = true;
-    tell_closed(s, true);
+    tell_closed(s, lost);
     stream_free(s);
 }
 
@@ -163,6 +177,7 @@ static void finish_off(struct sw_qstream *s)
 
 static void credit(struct sw_qstream *s, size_t n)
 {
+    s->c->held -= n;
     if (n == 0 || !s->c->nc)
         return;
     if (!s->ended && !s->rx_fin)
@@ -175,10 +190,10 @@ static void keep(struct sw_qstream *s, const uint8_t *p, size_t n)
     /* Flow control bounds what can come; the buffer's own maximum is the same and some more. */
     if (n == 0)
         return;
-    if (sw_buf_append(&s->rest, p, n) != SW_OK)
-        sw_qconn_fail(s->c, SW_QCLOSE_FAILED, NGTCP2_FLOW_CONTROL_ERROR, "window exceeded");
-    else
-        s->c->held += n;
+    if (sw_buf_append(&s->rest, p, n) == SW_OK)
+        return;
+    s->c->held -= n;
+    sw_qconn_fail(s->c, SW_QCLOSE_FAILED, NGTCP2_FLOW_CONTROL_ERROR, "window exceeded");
 }
 
 void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
@@ -192,6 +207,7 @@ void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool 
         sw_qstream_note(s);
         return;
     }
+    s->c->held += n;
     if (n > 0 && (sw_buf_len(&s->rest) > 0 || s->paused || q->gathered + n > QUIC_GATHER)) {
         keep(s, p, n);
     } else if (n > 0) {
@@ -230,11 +246,6 @@ static size_t offer(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
     return took;
 }
 
-static bool deaf(const struct sw_qstream *s)
-{
-    return !s->ops || !s->ops->data || s->muted || s->rx_shut || s->rx_done;
-}
-
 static void tell_rest(struct sw_qstream *s)
 {
     size_t took;
@@ -249,7 +260,6 @@ static void tell_rest(struct sw_qstream *s)
         s->paused = false;
         took = offer(s, (const uint8_t *)sw_buf_data(&s->rest), n, s->rx_fin);
         sw_buf_consume(&s->rest, took);
-        s->c->held -= took;
     } while (s->again && took > 0);
     if (deaf(s)) {
         s->c->held -= sw_buf_len(&s->rest);
@@ -274,8 +284,10 @@ static void tell_pieces(struct sw_qstream *s)
         size_t took = 0;
 
         i = piece.next;
-        if (deaf(s))
+        if (deaf(s)) {
+            s->c->held -= piece.n;
             continue;
+        }
         if (!s->paused && sw_buf_len(&s->rest) == 0)
             took = offer(s, p, piece.n, s->rx_fin && !i);
         keep(s, p + took, piece.n - took);
@@ -524,10 +536,11 @@ void sw_qstream_reset(struct sw_qstream *s, uint64_t code)
 
 void sw_qstream_stop(struct sw_qstream *s, uint64_t code)
 {
-    if (s->rx_shut || s->ended || s->rx_fin || !s->c->nc)
+    if (s->rx_shut)
         return;
     s->rx_shut = true;
-    (void)ngtcp2_conn_shutdown_stream_read(s->c->nc, s->id, code);
+    if (!s->ended && !s->rx_fin && s->c->nc)
+        (void)ngtcp2_conn_shutdown_stream_read(s->c->nc, s->id, code);
     sw_qstream_note(s);
     sw_qconn_touch(s->c);
 }

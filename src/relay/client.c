@@ -18,6 +18,7 @@ enum {
     PONG_MS = 5000,
     RESTART_RECONNECT_MS = 1000,
     RESTART_TRY_MS = 30000,
+    READ_MIN = 4096,
     CONTROL_BYTES = 10 << 20, /* output that waits when a frame of control is added */
 };
 
@@ -187,6 +188,8 @@ static void activate(struct relay_client *c)
     c->rx_ns = sw_loop_now(w->loop);
     c->tokens_ns = c->rx_ns;
     c->tokens = w->relay->config->burst;
+    if (w->relay->config->rate) /* large reads would be paid for with long waits */
+        c->ws.read_max = (uint32_t)sw_max(w->relay->config->burst, READ_MIN);
     sw_metric_add(w->stats.accepts, 1);
     sw_metric_add(w->stats.clients, 1);
     sw_timer_start(w->loop, &c->timer, ping_delay(), on_timer);

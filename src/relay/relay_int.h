@@ -181,9 +181,12 @@ void relay_worker_send_cred(struct relay_worker *w, struct sw_tls_cred *cred);
 void relay_worker_send_access(struct relay_worker *w, struct sw_relay_access *access);
 void relay_worker_send_drain(struct relay_worker *w);
 void relay_worker_send_kill(struct relay_worker *w);
-/* Waits for the thread (after _send_kill) and frees its loop. */
+/* The end, each step for all workers before the next, because they post to each other's loops:
+ * waits for the thread (after _send_kill), */
+void relay_worker_join(struct relay_worker *w);
+/* frees the loop, which hands over what was still posted, */
 void relay_worker_stop(struct relay_worker *w);
-/* Frees the rest, once all are stopped. */
+/* and frees the rest. */
 void relay_worker_done(struct relay_worker *w);
 /* One line and one counter. */
 void relay_refused(struct relay_worker *w, const char *reason, const char *detail);

@@ -104,7 +104,6 @@ static void stop_listening(struct relay_worker *w)
 
         if (l->fd < 0)
             continue;
-        on_listener(&l->watch, SW_READ); /* who is in the queue already is served */
         sw_watch_stop(&l->watch);
         sw_sock_close(SW_TAKE_FD(l->fd));
     }
@@ -285,11 +284,15 @@ int relay_worker_start(struct relay_worker *w, struct sw_err *err)
     return SW_OK;
 }
 
-void relay_worker_stop(struct relay_worker *w)
+void relay_worker_join(struct relay_worker *w)
 {
     if (w->started)
         (void)pthread_join(w->thread, NULL);
     w->stopped = true;
+}
+
+void relay_worker_stop(struct relay_worker *w)
+{
     if (!w->started && w->loop) {
         sw_http_client_free(w->asker);
         stop_listening(w);

@@ -26,6 +26,7 @@ enum h1_state {
     H1_IDLE,   /* between requests, or reading a head */
     H1_CALL,   /* a request is under way */
     H1_TUNNEL, /* the pump has the socket */
+    H1_UDP,    /* capsules here, datagrams there */
     H1_BYE,    /* what is in 'out' leaves, then the end */
     H1_DEAD,
 };
@@ -48,6 +49,7 @@ struct h1c {
     struct side_log log;
     struct sw_qcall call;
     struct sw_qpump pump;
+    struct sw_capsule_reader capsules;
     struct sw_slice body; /* of the request, in 'in', not passed on yet */
     size_t body_used;
     size_t lingered;
@@ -78,6 +80,7 @@ static void on_reap(struct sw_defer *d)
     sw_list_unlink(&c->link);
     c->s->n_conns--;
     sw_h1_free(c->parser);
+    sw_capsule_done(&c->capsules);
     sw_buf_done(&c->in);
     sw_buf_done(&c->out);
     sw_arena_clear(&c->arena);
@@ -233,10 +236,10 @@ static void fill_in(const struct h1c *c, const struct sw_h1_msg *m, struct side_
         .length_known = m->framing == SW_H1_LENGTH,
         .length = m->content_length,
         .no_body = m->framing == SW_H1_NO_BODY,
+        .datagrams = c->s->c->udp_datagrams,
     };
     if (!connect && in->path.n == 0)
         in->path = m->form == SW_H1_ASTERISK ? SW_SLICE_LIT("*") : SW_SLICE_LIT("/");
-    (void)c;
 }
 
 static void begin_request(struct h1c *c)
@@ -260,6 +263,7 @@ static void begin_request(struct h1c *c)
             .head = c->req.head,
             .method = c->req.kind == SIDE_CONNECT ? SW_SLICE_LIT("CONNECT") : m->method,
             .safe = c->req.safe,
+            .udp = c->req.kind == SIDE_UDP,
             .answer_timeout_ns = c->req.kind == SIDE_ORIGIN ? 0 : c->s->c->answer_ns,
         };
         c->state = H1_CALL;
@@ -375,6 +379,27 @@ static bool step_body(struct h1c *c)
     return rc == SW_OK;
 }
 
+/* Datagrams from the gateway. */
+static bool step_udp(struct h1c *c)
+{
+    int rc;
+
+    if (sw_buf_len(&c->in)) {
+        rc = side_udp_up(&c->capsules, &c->call, sw_buf_slice(&c->in), &c->log.up);
+        sw_buf_consume(&c->in, sw_buf_len(&c->in));
+        if (rc != SW_OK) {
+            kill(c, true, "bad_capsule");
+            return false;
+        }
+    }
+    rc = fill(c);
+    if (rc == SW_EOF && sw_capsule_idle(&c->capsules))
+        sw_qcall_finish(&c->call);
+    else if (rc != SW_OK && rc != SW_EAGAIN)
+        kill(c, true, rc == SW_EOF ? "cut_capsule" : "client_gone");
+    return rc == SW_OK;
+}
+
 static bool step_bye(struct h1c *c)
 {
     char waste[4096];
@@ -407,6 +432,9 @@ static void step(struct h1c *c)
             break;
         case H1_CALL:
             more = !c->req_done && step_body(c);
+            break;
+        case H1_UDP:
+            more = step_udp(c);
             break;
         case H1_BYE:
             more = step_bye(c);
@@ -536,11 +564,15 @@ static void on_answered(struct sw_qcall *q, const struct sw_h1_msg *m)
     rc = tunnel && c->req.kind == SIDE_CONNECT
              ? sw_buf_append_str(&c->out, "HTTP/1.1 200 Connection Established\r\n\r\n")
              : put_answer(c, m, tunnel);
-    if (rc != SW_OK)
+    if (rc != SW_OK) {
         kill(c, true, "bad_answer");
-    else if (tunnel)
+    } else if (tunnel && q->datagrams) {
+        c->state = H1_UDP;
+        go_on(c);
+    } else if (tunnel) {
         enter_tunnel(c);
-    else
+    }
+    if (rc == SW_OK && !tunnel)
         (void)flush(c);
 }
 
@@ -611,12 +643,42 @@ static size_t take_answer(struct h1c *c, const uint8_t *p, size_t n, bool fin)
     return (size_t)done;
 }
 
+/* Capsules of the node: what came too large for a datagram, and the end. */
+static size_t take_capsules(struct h1c *c, const uint8_t *p, size_t n, bool fin)
+{
+    ssize_t done = write_body(c, p, n);
+
+    if (done < 0)
+        return n;
+    c->log.down += (uint64_t)done;
+    c->blocked = (size_t)done < n;
+    if (fin && !c->blocked)
+        say_bye(c);
+    return (size_t)done;
+}
+
+static void on_datagram(struct sw_qcall *q, const uint8_t *p, size_t n)
+{
+    struct h1c *c = of(q);
+    uint8_t head[SW_CAPSULE_UDP_HEAD];
+    size_t k = sw_capsule_udp_head(head, n);
+
+    if (c->state != H1_UDP || c->blocked || sw_buf_len(&c->out) + k + n > OUT_MAX)
+        return; /* a slow reader loses it, as with any UDP */
+    (void)!sw_buf_append(&c->out, head, k);
+    (void)!sw_buf_append(&c->out, p, n);
+    c->log.down += n;
+    (void)flush(c);
+}
+
 static size_t on_data(struct sw_qcall *q, const uint8_t *p, size_t n, bool fin)
 {
     struct h1c *c = of(q);
 
     if (c->state == H1_TUNNEL)
         return sw_qpump_data(&c->pump, p, n, fin);
+    if (c->state == H1_UDP)
+        return take_capsules(c, p, n, fin);
     if (c->state != H1_CALL)
         return n;
     return take_answer(c, p, n, fin);
@@ -646,7 +708,7 @@ static void on_ended(struct sw_qcall *q, enum sw_qfail why, const char *text)
     struct h1c *c = of(q);
     struct side_failure f = side_failure_of(why);
 
-    if (c->state == H1_TUNNEL) {
+    if (c->state == H1_TUNNEL || c->state == H1_UDP) {
         kill(c, why != SW_QFAIL_NONE, why == SW_QFAIL_NONE ? NULL : sw_qfail_text(why));
         return;
     }
@@ -671,6 +733,7 @@ static const struct sw_qcall_ops call_ops = {
     .data = on_data,
     .writable = on_writable,
     .stopped = on_stopped,
+    .datagram = on_datagram,
     .ended = on_ended,
 };
 

@@ -34,6 +34,7 @@ struct h2x {
     struct side_out req; /* without its texts, but for the next */
     struct side_log log;
     struct sw_buf up; /* received, not passed on */
+    struct sw_capsule_reader capsules;
     struct sw_defer reap;
     bool eof : 1; /* the gateway finished */
     bool finished : 1;
@@ -52,6 +53,7 @@ static void on_reap(struct sw_defer *d)
     struct h2x *x = SW_CONTAINER_OF(d, struct h2x, reap);
 
     sw_list_unlink(&x->link);
+    sw_capsule_done(&x->capsules);
     sw_buf_done(&x->up);
     sw_free(x);
 }
@@ -233,6 +235,18 @@ static size_t on_data(struct sw_qcall *q, const uint8_t *p, size_t n, bool fin)
     return k;
 }
 
+static void on_datagram(struct sw_qcall *q, const uint8_t *p, size_t n)
+{
+    struct h2x *x = of(q);
+    uint8_t head[SW_CAPSULE_UDP_HEAD];
+    struct sw_slice v[2] = {sw_slice(head, sw_capsule_udp_head(head, n)), sw_slice(p, n)};
+
+    /* A slow reader loses it, as with any UDP. */
+    if (x->stream && sw_h2stream_queued(x->stream) < QUEUE_MAX &&
+        sw_h2stream_sendv(x->stream, v, 2) == SW_OK)
+        x->log.down += n;
+}
+
 static void on_writable(struct sw_qcall *q)
 {
     push_up(of(q));
@@ -266,6 +280,7 @@ static const struct sw_qcall_ops call_ops = {
     .answered = on_answered,
     .data = on_data,
     .writable = on_writable,
+    .datagram = on_datagram,
     .ended = on_ended,
 };
 
@@ -275,6 +290,13 @@ static void on_stream_data(struct sw_h2stream *s, struct sw_slice data, void *ar
 {
     struct h2x *x = arg;
     size_t k = 0;
+
+    if (x->call.datagrams) {
+        sw_h2stream_took(s, data.n);
+        if (side_udp_up(&x->capsules, &x->call, data, &x->log.up) != SW_OK)
+            abort_both(x, "bad_capsule");
+        return;
+    }
 
     if (sw_buf_len(&x->up) == 0)
         k = sw_qcall_write(&x->call, data.p, data.n);
@@ -369,6 +391,7 @@ static bool read_request(struct h2c *c, struct sw_arena *a, const struct sw_h2_h
         return false;
     }
     fill_in(head, fields, &in);
+    in.datagrams = c->s->c->udp_datagrams;
     return side_request_read(a, &c->s->aliases, &in, ret, why);
 }
 
@@ -404,6 +427,7 @@ static void on_request(struct sw_h2conn *conn, struct sw_h2stream *s, const stru
         .head = req.head,
         .method = req.kind == SIDE_CONNECT ? SW_SLICE_LIT("CONNECT") : SW_SLICE_LIT("GET"),
         .safe = req.safe,
+        .udp = req.kind == SIDE_UDP,
         .answer_timeout_ns = req.kind == SIDE_ORIGIN ? 0 : c->s->c->answer_ns,
     };
     x->req.head = x->req.target = x->req.protocol = (struct sw_slice){0};

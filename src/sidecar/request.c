@@ -247,7 +247,7 @@ static bool read_udp(struct sw_arena *a, struct reader *r, struct side_out *ret)
 
     if (sw_masque_udp_path(r->in->path, host, &port, NULL) != SW_OK)
         return refuse(r, 404, "invalid_udp_path", "not '/.well-known/masque/udp/{host}/{port}/'");
-    if (sw_qhead_put_udp(&b, sw_slice_str(host), port, false) != SW_OK)
+    if (sw_qhead_put_udp(&b, sw_slice_str(host), port, r->in->datagrams) != SW_OK)
         return refuse(r, 400, "invalid_target", "the path's host is none");
     ret->kind = SIDE_UDP;
     ret->head = sw_arena_slice(a, sw_buf_slice(&b));

@@ -51,6 +51,7 @@ struct side_in {
     bool length_known;
     uint64_t length; /* of the body */
     bool no_body;    /* it is known to have none */
+    bool datagrams;  /* offer QUIC datagrams for UDP */
 };
 
 struct side_out {

@@ -55,6 +55,9 @@ static const struct sw_opt table[] = {
      .help = "A connection to a node without requests is closed after this."},
     {"tunnel-idle", NULL, SW_OPT_DURATION, AT(tunnel_idle_ns), .def = "1h",
      .help = "A tunnel that moves nothing is closed after this."},
+    {"udp-datagrams", NULL, SW_OPT_BOOL, AT(udp_datagrams),
+     .help = "Carry UDP in QUIC datagrams where the node can: no waiting behind lost packets, but\n"
+             "payloads too large for one packet are dropped on their way back."},
     {.type = SW_OPT_GROUP, .help = "Where nodes are, asked in this order"},
     {"peer", NULL, SW_OPT_LIST, AT(peers), .arg = "ID=PLACES",
      .help = "Fixed place of a node: ADDR[,ADDR][,relay=URL]; may be repeated."},

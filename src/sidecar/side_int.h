@@ -7,6 +7,7 @@
 
 #include "base/list.h"
 #include "base/map.h"
+#include "http/capsule.h"
 #include "sidecar/request.h"
 #include "sidecar/sidecar.h"
 #include "telemetry/metrics.h"
@@ -113,6 +114,14 @@ void side_h1_drain(struct sw_sidecar *s);
 void side_h2_serve(struct sw_sidecar *s, int fd, enum side_source source, bool tls);
 void side_h2_kill_all(struct sw_sidecar *s);
 void side_h2_drain(struct sw_sidecar *s);
+
+/* ---- side_udp.c ---- */
+/*
+ * Capsules from the gateway to a call whose node takes datagrams; adds the payload's bytes. SW_OK,
+ * or SW_ELIMIT: not capsules.
+ */
+SW_NODISCARD int side_udp_up(struct sw_capsule_reader *r, struct sw_qcall *q, struct sw_slice in,
+                             uint64_t *bytes);
 
 /* ---- where.c ---- */
 struct side_where *side_where_new(struct sw_sidecar *s, struct sw_err *err);

@@ -76,7 +76,9 @@ void side_end(struct sw_sidecar *s, struct side_log *l, const char *reason)
         sw_metric_add(sw_metric_get(s->stats.shard, SW_METRIC_SIDE_UP, NULL), l->up);
         sw_metric_add(sw_metric_get(s->stats.shard, SW_METRIC_SIDE_DOWN, NULL), l->down);
     }
-    sw_log_begin(&line, reason ? SW_LOG_INFO : SW_LOG_DEBUG, "sidecar", "request");
+    /* What the device refused is the operator's business too. */
+    sw_log_begin(&line, reason || l->status >= 400 ? SW_LOG_INFO : SW_LOG_DEBUG, "sidecar",
+                 "request");
     sw_log_cstr(&line, "kind", side_kind_text(l->kind));
     sw_log_cstr(&line, "node", sw_nodeid_short(&l->node, id));
     sw_log_cstr(&line, "target", l->target);

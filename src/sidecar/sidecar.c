@@ -270,6 +270,7 @@ static int open_endpoint(struct sw_sidecar *s, struct sw_err *err)
         .bind = s->c->bind,
         .max_conns = s->c->max_nodes + 64,
         .dial_ns = s->c->dial_ns,
+        .idle_ns = 15 * SW_NS_PER_S, /* a device that vanished holds its visitors up this long */
         .datagrams = true,
         .relay_ca_file = s->c->relay_ca,
         .relay_token = sw_slice_str(s->relay_token),

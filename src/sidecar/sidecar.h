@@ -40,6 +40,7 @@ struct sw_sidecar_config {
     uint64_t answer_ns;
     uint64_t idle_ns;        /* of connections to nodes */
     uint64_t tunnel_idle_ns; /* of tunnels */
+    bool udp_datagrams;      /* ask nodes for UDP payloads in QUIC datagrams */
     /* Where nodes are. */
     struct sw_opt_list peers;
     const char *dns_origin;

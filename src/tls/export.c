@@ -18,16 +18,18 @@ struct hash {
 static int expand(const struct hash *h, const uint8_t *secret, const char *label,
                   const uint8_t *context, uint8_t *out, size_t n)
 {
+    static const char prefix[6] = {'t', 'l', 's', '1', '3', ' '};
     uint8_t info[2 + 1 + 6 + LABEL_MAX + 1 + SW_RECORD_SECRET_MAX];
-    size_t len = strlen(label);
+    struct sw_slice name = sw_slice_str(label);
+    size_t len = name.n;
     gnutls_datum_t key = {.data = (unsigned char *)(uintptr_t)secret, .size = (unsigned)h->n};
     gnutls_datum_t inf = {.data = info, .size = (unsigned)(10 + len + h->n)};
 
     info[0] = (uint8_t)(n >> 8);
     info[1] = (uint8_t)n;
     info[2] = (uint8_t)(6 + len);
-    memcpy(info + 3, "tls13 ", 6);
-    memcpy(info + 9, label, len);
+    memcpy(info + 3, prefix, sizeof(prefix));
+    memcpy(info + 9, name.p, len);
     info[9 + len] = (uint8_t)h->n;
     memcpy(info + 10 + len, context, h->n);
     return gnutls_hkdf_expand(h->mac, &key, &inf, out, n);

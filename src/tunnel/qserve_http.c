@@ -570,6 +570,19 @@ void qs_http_writable(struct qs_exchange *x)
     }
 }
 
+static void on_idle(struct sw_timer *t)
+{
+    struct qs_exchange *x = SW_CONTAINER_OF(t, struct qs_exchange, timer);
+    uint64_t moved = x->bytes_in + x->bytes_out;
+
+    if (x->http->moved == moved) {
+        origin_failed(x, "idle");
+        return;
+    }
+    x->http->moved = moved;
+    sw_timer_start(x->v->loop, &x->timer, x->v->c.idle_timeout_ns, on_idle);
+}
+
 void qs_http_start(struct qs_exchange *x, struct sw_dialled *d)
 {
     struct qs_http *h = SW_NEW(struct qs_http);
@@ -587,6 +600,8 @@ void qs_http_start(struct qs_exchange *x, struct sw_dialled *d)
     d->fd = -1;
     x->http = h;
     x->state = QS_HTTP;
+    h->moved = UINT64_MAX;
+    sw_timer_start(x->v->loop, &x->timer, x->v->c.idle_timeout_ns, on_idle);
     (void)decide_framing(x);
     if (x->state == QS_HTTP && !x->fin)
         qs_want_data(x);

@@ -61,6 +61,7 @@ struct qs_http {
     size_t body_used;     /* consumed from 'in' once body is gone */
     uint64_t want;        /* request body bytes to come (length) */
     uint64_t left;        /* answer's body, read straight into the stream */
+    uint64_t moved;       /* bytes both ways, when idleness was looked for last */
     enum sw_h1_framing req;
     bool sent_head : 1; /* the request's is decided */
     bool req_end : 1;   /* the request's end was passed on */

@@ -167,7 +167,8 @@ class World:
             return None
 
     def serves(self, host, code, seconds=5):
-        until(lambda: self.code(host) == code, seconds, f"{host} to be answered with {code}")
+        # Workers take a change one after the other: several answers in a row count.
+        until(lambda: all(self.code(host) == code for _ in range(4)), seconds, f"{host} to be answered with {code}")
 
 
 @pytest.fixture(scope="module")

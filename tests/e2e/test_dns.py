@@ -9,7 +9,7 @@ import time
 import pytest
 from harness import dns
 from harness.control import Control
-from harness.dns import KEY, Knot, free_port, kdig
+from harness.dns import KEY, Knot, free_port, kdig, nsupdate
 from harness.sidecar import Echo, QDevice, Sidecar
 from harness.wait import SLOW, until
 
@@ -312,6 +312,7 @@ www A 192.0.2.80
 
 
 def updating(binary, tmp_path, port, *flags):
+    tmp_path.mkdir(exist_ok=True)
     (tmp_path / "key").write_text(f'key "spanwire.key" {{\n\talgorithm hmac-sha256;\n\tsecret "{dns.SECRET}";\n}};\n')
     return Control(binary, tmp_path / "control", "--dns-zone", ZONE, "--dns-update", f"127.0.0.1:{port}",
                    "--dns-tsig-key", str(tmp_path / "key"), *flags)
@@ -373,6 +374,50 @@ def test_a_name_of_another_publisher_is_left_alone(binary, tmp_path):
         assert kdig(port, name("a"), "TXT").txt() == ["relay=https://theirs.example/"]
     finally:
         server.close()
+        knot.close()
+
+
+@pytest.mark.parametrize("transfer", [True, False])
+def test_what_others_break_is_repaired(binary, tmp_path, transfer):
+    port = free_port()
+    knot = Knot(tmp_path / "knot", ZONE, port, key=True, text=ZONE_FILE, transfer=transfer)
+    server = updating(binary, tmp_path, port, "--dns-resync", "700ms")
+    try:
+        connector(server, "laptop", "a", [("203.0.113.7", 4433)])
+        until(lambda: kdig(port, name("a"), "TXT").txt(), 10)
+        assert ("does not transfer the zone" in server.log()) == (not transfer)
+        want = kdig(port, name("a"), "TXT").txt()
+        nsupdate(port, ZONE, f"update delete {name('a')} TXT")
+        until(lambda: kdig(port, name("a"), "TXT").txt() == want, 10, "deleted")
+        nsupdate(port, ZONE, f'update add {name("a")} 5 TXT "addr=198.51.100.66:6"')
+        until(lambda: kdig(port, name("a"), "TXT").txt() == want, 10, "added to")
+        nsupdate(port, ZONE, f"update delete {name('a')}", f"update delete _spanwire.{KEYS['a'][1]}.{ZONE}")
+        until(lambda: kdig(port, name("a"), "TXT").txt() == want, 10, "deleted with the marker")
+    finally:
+        server.close()
+        knot.close()
+
+
+def test_two_publishers_share_a_zone(binary, tmp_path):
+    port = free_port()
+    knot = Knot(tmp_path / "knot", ZONE, port, key=True, text=ZONE_FILE)
+    one = updating(binary, tmp_path / "one", port, "--dns-resync", "700ms")
+    two = updating(binary, tmp_path / "two", port, "--dns-resync", "700ms")
+    try:
+        connector(one, "laptop", "a", [("203.0.113.1", 1)], relay=None)
+        until(lambda: kdig(port, name("a"), "TXT").txt() == ["addr=203.0.113.1:1"], 10)
+        connector(two, "laptop", "a", [("203.0.113.2", 2)], relay=None)
+        connector(two, "phone", "b", [("203.0.113.3", 3)], relay=None)
+        until(lambda: kdig(port, name("b"), "TXT").txt() == ["addr=203.0.113.3:3"], 10)
+        until(lambda: "published by somebody else" in two.log(), 10)
+        time.sleep(1.5)
+        assert kdig(port, name("a"), "TXT").txt() == ["addr=203.0.113.1:1"]
+        assert kdig(port, name("b"), "TXT").txt() == ["addr=203.0.113.3:3"], "not ours, not wanted: stays"
+        assert one.delete(f"{CONNECTORS}/laptop").status == 200
+        until(lambda: kdig(port, name("a"), "TXT").txt() == ["addr=203.0.113.2:2"], 10, "the other takes over")
+    finally:
+        one.close()
+        two.close()
         knot.close()
 
 

@@ -102,6 +102,19 @@ def test_hostnames_are_kept_and_changed(control, expose, web):
     assert proxy(control, "named")["spec"]["hostnames"] == ["b.example.test"]
 
 
+def test_http_is_sent_to_https(control, expose, web):
+    e = expose(web.port, "--name", "redirect", "--https-redirect", "--no-verify")
+    assert re.fullmatch(r"https://\S+:8443/", url_of(e))
+    rules = proxy(control, "redirect")["spec"]["rules"]
+    assert rules[0]["filters"][0]["requestRedirect"] == {"scheme": "https", "port": 8443, "statusCode": 301}
+    assert rules[0]["matches"][0]["headers"][0]["name"] == "x-forwarded-proto"
+    assert rules[1]["backends"][0]["connector"] == {"name": "redirect"}
+    e.stop()
+    e = expose(web.port, "--name", "redirect", "--no-verify")
+    url_of(e)
+    assert len(proxy(control, "redirect")["spec"]["rules"]) == 1
+
+
 def test_removed_at_the_end(control, expose, web):
     e = expose(web.port, "--name", "gone", "--rm", "--no-verify")
     url_of(e)

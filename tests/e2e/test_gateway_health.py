@@ -87,6 +87,9 @@ def check(**kind):
 HTTP = {"http_health_check": {"path": "/healthz", "host": "check.test"}}
 
 
+TALK = {"send": {"text": b"GET / HTTP/1.1\r\n\r\n".hex()}, "receive": [{"text": b"200 OK".hex()}]}
+
+
 class World:
     def __init__(self, binary, tmp):
         subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
@@ -115,6 +118,11 @@ class World:
             gw.cluster("tight", [self.slow.port], circuit_breakers={"thresholds": [
                 {"max_connections": 1, "max_pending_requests": 1}]}),
         ]
+        good, bad = {**ca, **sans(("URI", URI))}, {**ca, **sans(("DNS", "bad.test"))}
+        for name, port, believed, how in (("said", self.tls.port, good, TALK), ("bare", self.tls.port, good, {}),
+                                          ("wrong", self.tls.port, bad, {}), ("plain", self.plain.port, good, {})):
+            clusters.append(gw.cluster("tcp-tls-" + name, [port], **check(tcp_health_check=how),
+                                       **upstream(believed, sni="elsewhere.test")))
         clusters[6]["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"] = {
             "pipe": {"path": self.pipe}}
         routes = [{"match": {"prefix": "/" + c["name"] + "/"}, "route": {"cluster": c["name"]}}
@@ -180,6 +188,19 @@ def test_the_host_of_the_check_is_sent(w):
 
 def test_a_member_that_is_not_believed_is_out(w):
     is_out(w, "tls-wrong")
+
+
+def test_bytes_over_tls(w):
+    """The handshake is part of the check, and what is said goes through it."""
+    is_in(w, "tcp-tls-bare")
+    is_in(w, "tcp-tls-said")
+    is_out(w, "tcp-tls-wrong")
+    is_out(w, "tcp-tls-plain")
+    w.tls.healthy = False
+    is_out(w, "tcp-tls-said")
+    is_in(w, "tcp-tls-bare")
+    w.tls.healthy = True
+    is_in(w, "tcp-tls-said")
 
 
 def test_http2(w):

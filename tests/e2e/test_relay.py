@@ -365,6 +365,22 @@ def test_drain_tells_everybody(make):
     assert r.p.wait(10 * SLOW) == 0
 
 
+@pytest.mark.parametrize("args,words", [
+    ([], "one of --listen and --tls-listen"),
+    (["--tls-listen", "127.0.0.1:0"], "--tls-listen needs --cert and --key"),
+    (["--listen", "192.0.2.1:80"], "192.0.2.1:80"),
+    (["--listen", "127.0.0.1:0", "--allow-file", "/nonexistent"], "/nonexistent"),
+    (["--listen", "127.0.0.1:0", "--access-url", "ftp://x"], "--access-url"),
+])
+def test_it_does_not_start(topology, binary, args, words):
+    del topology
+    done = subprocess.run([binary, "relay", *args, "--stats-addr", "127.0.0.1:0", "--ready-addr",
+                           "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"], capture_output=True, text=True,
+                          timeout=20 * SLOW, check=False)
+    assert done.returncode == 1
+    assert words in done.stderr and "Sanitizer" not in done.stderr
+
+
 # ---- our own client ----
 
 def load(*args, **env):

@@ -364,6 +364,33 @@ def test_udp_over_http2_asks_a_resolver(h2, device):
     u.close()
 
 
+def test_udp_in_quic_datagrams(binary, device, tmp_path):
+    u = UdpEcho()
+    s = Sidecar(binary, tmp_path / "s", "--peer", device.peer, "--udp-datagrams").wait_ready()
+    a = s.ask(f"GET {masque('127.0.0.1', u.port)} HTTP/1.1\nhost: proxy\nx-iroh-endpoint-id: {device.id}\n"
+              "connection: upgrade\nupgrade: connect-udp\n")
+    assert a.status == 101
+    for n in (0, 1, 100, 1000):
+        a.sock.sendall(capsule(b"d" * n))
+        assert a.recv(len(capsule(b"d" * n))) == capsule(b"d" * n)
+    a.sock.sendall(capsule(b"b" * 20000) + capsule(b"after"))  # there in a capsule, back it is too large
+    assert a.recv(len(capsule(b"after"))) == capsule(b"after")
+    assert u.got[-2:] == [b"b" * 20000, b"after"]
+    a.sock.shutdown(socket.SHUT_WR)
+    assert a.all() == b""
+    with H2Gateway(s.path) as g:
+        stream, status, _ = g.open({":method": "CONNECT", ":protocol": "connect-udp", ":scheme": "https",
+                                    ":authority": "proxy", ":path": masque("127.0.0.1", u.port),
+                                    "x-iroh-endpoint-id": device.id})
+        assert status == 200
+        g.send(stream, capsule(b"over h2").decode("latin1"))
+        assert g.recv(stream, 10).encode("latin1") == capsule(b"over h2")
+        g.send(stream, "", end=True)
+        assert g.recv(stream) == ""
+    s.close()
+    u.close()
+
+
 def test_a_bad_capsule_ends_its_stream(sidecar, device):
     u = UdpEcho()
     a = sidecar.ask(f"GET {masque('127.0.0.1', u.port)} HTTP/1.1\nhost: proxy\nx-iroh-endpoint-id: {device.id}\n"
@@ -623,6 +650,39 @@ def test_it_listens_to_neighbours_only(binary, tmp_path):
                            timeout=20)
         assert r.returncode == 1
         assert "loopback" in r.stderr or "--listen is needed" in r.stderr
+
+
+def test_remote_gateways_need_a_certificate(binary, device, tmp_path, web):
+    netns.run("ip", "addr", "add", "10.98.0.1/32", "dev", "lo")
+    d = tmp_path
+
+    def openssl(*args):
+        subprocess.run(["openssl", *args], check=True, capture_output=True, cwd=d)
+    for ca in ("ca", "other"):
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{ca}.key",
+                "-out", f"{ca}.crt", "-subj", f"/CN={ca}", "-days", "2")
+    for name, ca, usage in (("server", "ca", "serverAuth"), ("client", "ca", "clientAuth"),
+                            ("stranger", "other", "clientAuth")):
+        (d / "ext").write_text(f"subjectAltName=IP:10.98.0.1\nextendedKeyUsage={usage}\n")
+        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{name}.key", "-out",
+                "csr", "-subj", f"/CN={name}")
+        openssl("x509", "-req", "-in", "csr", "-CA", f"{ca}.crt", "-CAkey", f"{ca}.key", "-CAcreateserial", "-out",
+                f"{name}.crt", "-days", "2", "-extfile", "ext")
+    port = free_port()
+    s = Sidecar(binary, d / "s", "--peer", device.peer, "--allow-remote", "--tls-cert", str(d / "server.crt"), "--tls-key",
+                str(d / "server.key"), "--tls-ca", str(d / "ca.crt"), listen=f"10.98.0.1:{port}").wait_ready()
+
+    def curl(*flags):
+        r = subprocess.run(["curl", "-s", "-m", "10", "--http2", "--cacert", "ca.crt", "-o", "/dev/null", "-w", "%{http_code}",
+                            "-H", f"x-iroh-endpoint-id: {device.id}", "-H", "x-datum-target-host: 127.0.0.1", "-H",
+                            f"x-datum-target-port: {web.port}", *flags], capture_output=True, text=True, cwd=d, check=False)
+        return r.stdout
+    url = f"https://10.98.0.1:{port}/hello"
+    assert curl("--cert", "client.crt", "--key", "client.key", url) == "200"
+    assert curl(url) == "403"
+    assert curl("--cert", "stranger.crt", "--key", "stranger.key", url) in ("403", "000")
+    assert curl(f"http://10.98.0.1:{port}/hello") == "000"
+    s.close()
 
 
 def test_socket_and_key_are_private(sidecar):

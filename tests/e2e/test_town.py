@@ -217,7 +217,7 @@ def test_a_destination_not_advertised_is_refused(town, edge, device):
         until(refused, 10, "the refusal")
         assert not other.seen
         until(lambda: re.search(rf"127\.0\.0\.1:{other.port}", d.log()), 5, d.log()[-2000:])
-        until(lambda: re.search(r"403", edge.role_log("sidecar")), 5, "the sidecar's line")
+        until(lambda: re.search(r"403", edge.role_log("sidecar")), 5, edge.role_log("sidecar")[-2500:])
     finally:
         other.close()
 

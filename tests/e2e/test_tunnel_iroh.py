@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tunnel protocol with the real iroh (npm) at one end: our sidecar to its device, its gateway to our device."""
 import random
+import signal
 import socket
 import threading
 
 import pytest
 from harness import netns
+from harness.control import _Here
 from harness.device import Edge, Web
-from harness.sidecar import Echo, H2Gateway, IrohDevice, QDevice, Sidecar
+from harness.node import Process
+from harness.sidecar import Echo, H2Gateway, IrohDevice, QDevice, Sidecar, free_port
 from harness.wait import until
 
 
@@ -151,3 +154,40 @@ def test_hostile_heads_of_a_real_gateway(device, echo):
         stream = edge.tunnel("127.0.0.1", echo.port)  # the connection is as good as before
         edge.send(stream, "x", fin=True)
         assert edge.recv(stream, 1) == "x"
+
+
+# ---- through our relay ----
+
+@pytest.fixture
+def relay(binary, tmp_path):
+    port = free_port()
+    p = Process(_Here(), [binary, "relay", "--listen", f"127.0.0.1:{port}", "--admin-addr", f"127.0.0.1:{free_port()}",
+                          "--stats-addr", f"127.0.0.1:{free_port()}", "--ready-addr", f"127.0.0.1:{free_port()}"],
+                tmp_path / "relay.log")
+    until(lambda: "ready" in p.log() or not p.alive, 10, "the relay")
+    assert p.alive, p.log()
+    yield f"http://127.0.0.1:{port}"
+    p.signal(signal.SIGTERM)
+    assert p.wait(20) == 0, p.log()
+
+
+def test_our_sidecar_reaches_a_real_device_through_the_relay(binary, relay, tmp_path, echo):
+    with IrohDevice(relay=relay) as d:
+        s = Sidecar(binary, tmp_path / "s", "--relay", relay, "--peer", f"{d.id}=relay={relay}").wait_ready()
+        t = s.tunnel(d.id, f"127.0.0.1:{echo.port}")
+        assert t.status == 200
+        t.sock.sendall(b"r" * 300_000)
+        t.sock.shutdown(socket.SHUT_WR)
+        assert t.all() == b"r" * 300_000
+        s.close()
+
+
+def test_a_real_gateway_reaches_our_device_through_the_relay(binary, relay, tmp_path, echo):
+    d = QDevice(binary, tmp_path / "key", "--relay", relay)
+    d.addrs = lambda: []
+    with Edge(relay=relay) as edge:
+        edge.connect(d, relay=relay)
+        stream = edge.tunnel("127.0.0.1", echo.port)
+        edge.send(stream, "relayed", fin=True)
+        assert edge.recv(stream, 7) == "relayed"
+    d.close()

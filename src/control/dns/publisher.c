@@ -32,8 +32,8 @@ struct sw_dns_publisher {
     struct sw_loop *loop;
     struct sw_dns_publisher_opts o;
     struct sw_control *control;
-    SW_VEC(struct record *) records; /* sorted by name, which is the order of the zone, too */
-    struct sw_slice unready;         /* owned; empty: all are ready */
+    SW_VEC(struct record) records; /* sorted by name, which is the order of the zone, too */
+    struct sw_slice unready;       /* owned; empty: all are ready */
     struct sw_timer tick;
 };
 
@@ -70,13 +70,10 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
 
 /* ---- the rest ---- */
 
-static void free_record(struct record *r)
+static void record_done(struct record *r)
 {
-    if (!r)
-        return;
     sw_slice_free(&r->name);
     sw_slice_free(&r->lines);
-    sw_free(r);
 }
 
 static struct sw_slice copy(struct sw_slice s)
@@ -93,7 +90,7 @@ static size_t find_record(const struct sw_dns_publisher *p, struct sw_slice name
     while (from < to) {
         size_t mid = from + (to - from) / 2;
 
-        if (sw_slice_cmp(p->records.p[mid]->name, name) < 0)
+        if (sw_slice_cmp(p->records.p[mid].name, name) < 0)
             from = mid + 1;
         else
             to = mid;
@@ -104,23 +101,22 @@ static size_t find_record(const struct sw_dns_publisher *p, struct sw_slice name
 static void set_record(struct sw_dns_publisher *p, const struct sw_change *c)
 {
     size_t at = find_record(p, c->name);
-    struct record **list;
-    struct record *r;
+    struct record r = {0};
+    struct record *list;
 
-    if (at < p->records.n && sw_slice_eq(p->records.p[at]->name, c->name)) {
-        free_record(p->records.p[at]);
-        p->records.n--;
+    if (at < p->records.n && sw_slice_eq(p->records.p[at].name, c->name)) {
         list = p->records.p;
-        memmove(list + at, list + at + 1, (p->records.n - at) * sizeof(struct record *));
+        record_done(&list[at]);
+        p->records.n--;
+        memmove(list + at, list + at + 1, (p->records.n - at) * sizeof(*list));
     }
     if (!c->bytes.p)
         return;
-    r = SW_NEW(struct record);
-    r->name = copy(c->name);
-    r->lines = copy(c->bytes);
+    r.name = copy(c->name);
+    r.lines = copy(c->bytes);
     sw_vec_push(&p->records, r);
     list = p->records.p;
-    memmove(list + at + 1, list + at, (p->records.n - 1 - at) * sizeof(struct record *));
+    memmove(list + at + 1, list + at, (p->records.n - 1 - at) * sizeof(*list));
     list[at] = r;
 }
 
@@ -144,7 +140,7 @@ static void hand_over(struct sw_dns_publisher *p)
     size_t n = 0;
 
     for (size_t i = 0; i < p->records.n; i++) {
-        make_set(&arena, p, p->records.p[i], &sets[n]);
+        make_set(&arena, p, &p->records.p[i], &sets[n]);
         if (sets[n].n)
             n++;
     }
@@ -239,7 +235,7 @@ void sw_dns_publisher_free(struct sw_dns_publisher *p)
     sw_timer_stop(p->loop, &p->tick);
     sw_control_free(p->control);
     for (size_t i = 0; i < p->records.n; i++)
-        free_record(p->records.p[i]);
+        record_done(&p->records.p[i]);
     sw_vec_done(&p->records);
     sw_slice_free(&p->unready);
     sw_free(p);

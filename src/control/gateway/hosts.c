@@ -71,7 +71,7 @@ bool host_widen(struct builder *b, struct sw_slice *host)
 
     if (sw_slice_eq_str(*host, "*"))
         return false;
-    if (dot < 0)
+    if (dot < 0 || (size_t)dot + 1 == rest.n) /* a dot at the end hides no label */
         *host = SW_SLICE_LIT("*");
     else
         *host = gw_printf(b, "*%.*s", SW_SLICE_ARG(sw_slice_from(rest, (size_t)dot)));

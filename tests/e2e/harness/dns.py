@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 
-from .control import _Here
+from .control import _Here, loopback_up
 from .node import Process
 from .wait import SLOW, until
 
@@ -62,10 +62,19 @@ def kdig(port, *args, timeout=10):
     return Reply(done.stdout + done.stderr)
 
 
+def nsupdate(port, zone, *commands):
+    """Somebody else who has the key."""
+    text = f"server 127.0.0.1 {port}\nzone {zone}\n" + "\n".join(commands) + "\nsend\n"
+    done = subprocess.run(["nsupdate", "-y", KEY], input=text, capture_output=True, text=True,
+                          timeout=20 * SLOW, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 class Knot(Process):
     """knotd with a configuration of its own in a directory of its own."""
 
-    def __init__(self, directory, zone, port, primary=None, key=None, text=None):
+    def __init__(self, directory, zone, port, primary=None, key=None, text=None, transfer=True):
+        loopback_up()
         self.dir, self.zone, self.port = directory, zone, port
         directory.mkdir(parents=True, exist_ok=True)
         keys = f"key:\n  - id: spanwire.key\n    algorithm: hmac-sha256\n    secret: {SECRET}\n" if key else ""
@@ -76,7 +85,8 @@ class Knot(Process):
             options = "    master: primary\n"
             acl = f"acl:\n  - id: us\n    address: 127.0.0.1\n{by}    action: notify\n"
         else:
-            acl = "acl:\n  - id: us\n    key: spanwire.key\n    action: [update, transfer]\n"
+            may = "[update, transfer]" if transfer else "update"
+            acl = f"acl:\n  - id: us\n    key: spanwire.key\n    action: {may}\n"
             (directory / "zone.txt").write_text(text)
             options = f"    file: {directory}/zone.txt\n    journal-content: changes\n"
         conf = directory / "knot.conf"

@@ -173,6 +173,8 @@ static void test_urls(void **state)
     assert_string_equal(sw_expose_url(&a, plain, false), "http://c.example/");
     assert_string_equal(sw_expose_url(&a, plain, true), "https://c.example/");
     assert_null(sw_expose_url(&a, parse(&a, "{}"), false));
+    assert_int_equal(sw_expose_https_port(named), 8443);
+    assert_int_equal(sw_expose_https_port(plain), 0);
 }
 
 /* Every line of the machine's form is an object with its event. */

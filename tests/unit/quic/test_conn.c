@@ -42,8 +42,9 @@ static void bytes_come_back_as_they_went(void **state)
         rig_connect(&r);
         rig_open(&r, &t, sizes[i]);
         rig_until_true(&r, &t.closed);
-        assert_true(t.fin && !t.lost && !t.mismatch);
+        assert_true(t.fin && !t.lost && !t.mismatch && !t.stopped && !t.reset);
         assert_int_equal(t.read, sizes[i]);
+        assert_false(r.b.in[0].stopped);
         assert_true(r.b.in[0].fin && !r.b.in[0].mismatch);
         rig_until_true(&r, &r.b.in[0].closed);
         assert_int_equal(sw_qconn_streams(r.a.c), 0);
@@ -182,6 +183,28 @@ static void silence_ends_a_connection(void **state)
     rig_until(&r, &r.b.closed, 1);
     assert_int_equal(r.a.why.kind, SW_QCLOSE_IDLE);
     assert_int_equal(r.b.why.kind, SW_QCLOSE_IDLE);
+    rig_stop(&r);
+}
+
+/* With something to say and nobody to hear it, ten seconds are enough. */
+static void a_peer_that_does_not_answer_is_given_up(void **state)
+{
+    struct rig r;
+    struct rig_stream t;
+
+    rig_start(&r, NULL, NULL);
+    rig_connect(&r);
+    rig_idle(&r, 30);
+    r.b.c->quiet = true;
+    r.b.c->closing = true;
+    sw_quic_free(r.b.q);
+    r.b.q = NULL;
+    rig_open(&r, &t, 1000);
+    /* Nine of them have passed. */
+    rig_idle(&r, 60);
+    r.a.c->heard_at_ns -= 9 * SW_NS_PER_S + 500 * SW_NS_PER_MS;
+    rig_until(&r, &r.a.closed, 1);
+    assert_int_equal(r.a.why.kind, SW_QCLOSE_IDLE);
     rig_stop(&r);
 }
 
@@ -406,6 +429,7 @@ int main(void)
         cmocka_unit_test(the_first_address_that_answers_is_used),
         cmocka_unit_test(silence_ends_a_connection),
         cmocka_unit_test(keepalives_prevent_it),
+        cmocka_unit_test(a_peer_that_does_not_answer_is_given_up),
         cmocka_unit_test(datagrams_go_both_ways),
         cmocka_unit_test(without_datagrams_none_are_taken),
         cmocka_unit_test(connections_are_limited),

@@ -86,6 +86,31 @@ static void memory_of_a_connection_is_bounded(void **state)
     rig_stop(&r);
 }
 
+/* All bytes arrived; that the peer went away meanwhile is no reason to throw them away. */
+static void a_slow_reader_gets_the_end_of_a_closed_connection(void **state)
+{
+    struct rig r;
+    struct rig_stream t;
+
+    rig_start(&r, NULL, NULL);
+    r.b.hold_after = 1000;
+    rig_connect(&r);
+    rig_open(&r, &t, 300000);
+    rig_until(&r, &r.b.n_in, 1);
+    sw_qstream_finish(r.b.in[0].s);
+    rig_until_true(&r, &t.closed);
+    sw_qconn_close(r.a.c, 0, "");
+    rig_until(&r, &r.a.closed, 1);
+    rig_idle(&r, 50);
+    assert_int_equal(r.b.closed, 0);
+    r.b.in[0].hold_after = UINT64_MAX;
+    sw_qstream_resume(r.b.in[0].s);
+    rig_until(&r, &r.b.closed, 1);
+    assert_true(r.b.in[0].fin && r.b.in[0].closed && !r.b.in[0].lost && !r.b.in[0].mismatch);
+    assert_int_equal(r.b.in[0].read, 300000);
+    rig_stop(&r);
+}
+
 static void a_reset_is_told_with_its_code(void **state)
 {
     struct rig r;
@@ -311,6 +336,7 @@ int main(void)
         cmocka_unit_test(a_reader_that_takes_nothing_stops_the_sender),
         cmocka_unit_test(a_slow_reader_does_not_stop_others),
         cmocka_unit_test(memory_of_a_connection_is_bounded),
+        cmocka_unit_test(a_slow_reader_gets_the_end_of_a_closed_connection),
         cmocka_unit_test(a_reset_is_told_with_its_code),
         cmocka_unit_test(a_reader_may_stop_the_sender),
         cmocka_unit_test(aborted_streams_leave_nothing_behind),

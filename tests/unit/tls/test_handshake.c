@@ -127,6 +127,34 @@ static void check_up(struct fixture *f)
     send_one(f->c, f->s, "more");
 }
 
+static void both_ends_export_the_same_and_nobody_else_does(void **state)
+{
+    struct fixture *f = *state;
+    static const char label[] = "a label";
+    uint8_t km[4][32];
+    struct sw_err err;
+
+    f->cp.exporter = true;
+    f->sp.exporter = true;
+    connect_pair(f, 1 << 20);
+    check_up(f);
+    assert_int_equal(sw_tls_export(f->c, label, SW_SLICE_LIT("ctx"), km[0], 32, &err), SW_OK);
+    assert_int_equal(sw_tls_export(f->s, label, SW_SLICE_LIT("ctx"), km[1], 32, &err), SW_OK);
+    assert_int_equal(sw_tls_export(f->s, label, SW_SLICE_LIT("ctx2"), km[2], 32, &err), SW_OK);
+    assert_int_equal(sw_tls_export(f->s, "b label", SW_SLICE_LIT("ctx"), km[3], 32, &err), SW_OK);
+    assert_memory_equal(km[0], km[1], 32);
+    assert_memory_not_equal(km[1], km[2], 32);
+    assert_memory_not_equal(km[1], km[3], 32);
+    sw_tls_export_done(f->s);
+    assert_int_equal(sw_tls_export(f->s, label, SW_SLICE_LIT("ctx"), km[1], 32, &err), SW_EINVAL);
+    drop_pair(f);
+    f->cp.exporter = false;
+    connect_pair(f, 1 << 20);
+    assert_int_equal(sw_tls_export(f->c, label, SW_SLICE_LIT("ctx"), km[2], 32, &err), SW_EINVAL);
+    assert_int_equal(sw_tls_export(f->s, label, SW_SLICE_LIT("ctx"), km[2], 32, &err), SW_OK);
+    assert_memory_not_equal(km[0], km[2], 32);
+}
+
 static void both_sides_know_each_other(void **state)
 {
     struct fixture *f = *state;
@@ -666,6 +694,7 @@ int main(void)
     int choice = aead && strcmp(aead, "gnutls") == 0 ? SW_AEAD_GNUTLS : SW_AEAD_AUTO;
     const struct CMUnitTest tests[] = {
         T(both_sides_know_each_other),
+        T(both_ends_export_the_same_and_nobody_else_does),
         T(input_in_single_bytes),
         T(input_in_odd_pieces),
         T(data_behind_the_handshake_is_left),

@@ -830,6 +830,7 @@ static void a_silent_flow_and_a_silent_tunnel_end(void **state)
     struct origin o;
     struct call *u;
     struct call *t;
+    struct call *h;
 
     (void)state;
     r->sc.idle_timeout_ns = 300 * SW_NS_PER_S;
@@ -837,6 +838,7 @@ static void a_silent_flow_and_a_silent_tunnel_end(void **state)
     origin_open(&o);
     u = udp_call(r, &at, false);
     t = call_connect(r, 1, &o.at);
+    h = request(r, &o, "POST", "");
     RUN_UNTIL(r->loop, u->status == 101 && t->status == 200);
     rig_advance(r->loop, 100 * SW_NS_PER_S);
     assert_false(u->fin);
@@ -845,8 +847,12 @@ static void a_silent_flow_and_a_silent_tunnel_end(void **state)
     assert_false(t->ended);
     rig_advance(r->loop, 200 * SW_NS_PER_S);
     assert_int_equal(t->ended, 1);
+    assert_int_equal(h->status, 0);
+    rig_advance(r->loop, 300 * SW_NS_PER_S);
+    assert_int_equal(h->status, 502);
     call_free(u);
     call_free(t);
+    call_free(h);
     origin_done(&o);
     sw_sock_close(fd);
     qrig_free(r);

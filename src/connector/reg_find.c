@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding our Connector: by the key, by the name, or making one. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "connector/reg_int.h"
+
+static const struct sw_kube_gvr class_gvr = {.group = SW_CONNECTOR_GROUP,
+                                             .version = "v1alpha1",
+                                             .resource = "connectorclasses",
+                                             .kind = "ConnectorClass"};
+
+static void on_retry(struct sw_timer *t)
+{
+    reg_run(SW_CONTAINER_OF(t, struct sw_reg, retry));
+}
+
+void reg_retry_later(struct sw_reg *r)
+{
+    r->backoff_ns = r->backoff_ns ? sw_min(r->backoff_ns * 2, REG_BACKOFF_MAX) : REG_BACKOFF_MIN;
+    sw_timer_start(r->loop, &r->retry, r->backoff_ns + sw_rand_below(r->backoff_ns / 4), on_retry);
+}
+
+static void go(struct sw_reg *r, enum reg_step step)
+{
+    r->step = step;
+    reg_run(r);
+}
+
+void reg_retry_now(struct sw_reg *r)
+{
+    r->backoff_ns = 0;
+    sw_timer_start(r->loop, &r->retry, 0, on_retry);
+}
+
+static void found(struct sw_reg *r, const struct sw_json *obj)
+{
+    sw_free(r->found);
+    r->found = sw_slice_dup(sw_json_str(sw_json_walk(obj, "metadata", "name", NULL)));
+    r->backoff_ns = 0;
+    go(r, REG_FOLLOW);
+}
+
+static void on_by_id(struct sw_reg *r, const struct sw_json *list)
+{
+    const struct sw_json *one = sw_details_pick_connector(list, r->o.name);
+    struct sw_slice name = sw_json_str(sw_json_walk(one, "metadata", "name", NULL));
+    struct sw_err err = {0};
+
+    if (!one) {
+        go(r, r->o.name.n ? REG_BY_NAME : REG_CLASS);
+    } else if (r->o.name.n && !r->o.any_name && !sw_slice_eq(name, r->o.name)) {
+        (void)sw_err_set(&err, SW_EDENIED,
+                         "the key of this device belongs to Connector '%.*s': use --name %.*s or "
+                         "another --data",
+                         (int)sw_min(name.n, 40), name.p, (int)sw_min(name.n, 40), name.p);
+        reg_give_up(r, &err);
+    } else {
+        found(r, one);
+    }
+}
+
+/* A Connector of our name without our key: ours if it has none, or if nobody keeps it alive. */
+static void on_by_name(struct sw_reg *r, const struct sw_json *obj)
+{
+    struct sw_slice id =
+        sw_json_str(sw_json_walk(obj, "status", "connectionDetails", "publicKey", "id", NULL));
+    struct sw_slice reason;
+    struct sw_slice message;
+    struct sw_slice ready =
+        sw_condition(sw_json_walk(obj, "status", "conditions", NULL), "Ready", &reason, &message);
+    struct sw_err err = {0};
+
+    if (id.n && sw_slice_eq_str(ready, "True")) {
+        (void)sw_err_set(&err, SW_EDENIED,
+                         "Connector '%.*s' belongs to another device (%.*s...), which is online",
+                         (int)sw_min(r->o.name.n, 63), r->o.name.p, (int)sw_min(id.n, 10), id.p);
+        reg_give_up(r, &err);
+        return;
+    }
+    if (id.n)
+        sw_log_warn("connector", "Connector '%.*s' had another key: taking it over",
+                    SW_SLICE_ARG(r->o.name));
+    found(r, obj);
+}
+
+static void on_step(void *arg, struct sw_kube_reply *p)
+{
+    struct sw_reg *r = arg;
+    enum reg_step step = r->step;
+
+    r->call = NULL;
+    reg_answered(r, p);
+    if (step == REG_BY_NAME && p->code == 404) {
+        go(r, REG_CLASS);
+        return;
+    }
+    if (p->rc != SW_OK) {
+        sw_log_debug("connector", "%s: %.*s", sw_reg_step(r),
+                     SW_SLICE_ARG(sw_slice_head(p->message, 300)));
+        /* Somebody else made it meanwhile, or it is not known whether we did: look again. */
+        if (step == REG_CREATE)
+            r->step = REG_BY_ID;
+        reg_retry_later(r);
+        return;
+    }
+    if (step == REG_BY_ID) {
+        on_by_id(r, p->object);
+    } else if (step == REG_BY_NAME) {
+        on_by_name(r, p->object);
+    } else if (step == REG_CREATE) {
+        found(r, p->object);
+    } else if (step == REG_CLASS) {
+        struct sw_slice name = sw_details_pick_class(p->object);
+
+        if (!name.n) {
+            sw_log_warn("connector", "there is no ConnectorClass: waiting for one");
+            reg_retry_later(r);
+            return;
+        }
+        sw_free(r->class_name);
+        r->class_name = sw_slice_dup(name);
+        go(r, REG_CREATE);
+    }
+}
+
+static void ask_by_id(struct sw_reg *r)
+{
+    char hex[SW_NODEID_HEX];
+    SW_AUTO_FREE char *selector =
+        sw_asprintf("status.connectionDetails.publicKey.id=%s", sw_nodeid_hex(&r->o.id, hex));
+    struct sw_kube_req req = {.verb = SW_KUBE_LIST,
+                              .gvr = &sw_connector_gvr,
+                              .ns = r->o.ns,
+                              .field_selector = selector,
+                              .timeout_ns = REG_CALL_NS,
+                              .once = true};
+
+    r->call = sw_kube_do(r->client, &req, on_step, r);
+}
+
+static void ask_class(struct sw_reg *r)
+{
+    struct sw_kube_req req = {
+        .verb = SW_KUBE_LIST, .gvr = &class_gvr, .timeout_ns = REG_CALL_NS, .once = true};
+
+    if (r->o.class_name.n) {
+        sw_free(r->class_name);
+        r->class_name = sw_slice_dup(r->o.class_name);
+        go(r, REG_CREATE);
+        return;
+    }
+    r->call = sw_kube_do(r->client, &req, on_step, r);
+}
+
+static void ask_create(struct sw_reg *r)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_kube_req req = {.verb = SW_KUBE_CREATE,
+                              .gvr = &sw_connector_gvr,
+                              .ns = r->o.ns,
+                              .field_manager = REG_MANAGER,
+                              .timeout_ns = REG_CALL_NS,
+                              .once = true};
+
+    req.body = sw_details_connector(&a, r->o.ns, r->o.name, sw_slice_str(r->class_name), r->o.host,
+                                    r->o.os);
+    r->call = sw_kube_do(r->client, &req, on_step, r);
+}
+
+static void ask_by_name(struct sw_reg *r)
+{
+    struct sw_kube_req req = {.verb = SW_KUBE_GET,
+                              .gvr = &sw_connector_gvr,
+                              .ns = r->o.ns,
+                              .name = r->o.name,
+                              .timeout_ns = REG_CALL_NS,
+                              .once = true};
+
+    r->call = sw_kube_do(r->client, &req, on_step, r);
+}
+
+/* Takes the step we are at. */
+void reg_run(struct sw_reg *r)
+{
+    if (r->call)
+        return;
+    sw_timer_stop(r->loop, &r->retry);
+    switch (r->step) {
+    case REG_BY_ID:
+        ask_by_id(r);
+        break;
+    case REG_BY_NAME:
+        ask_by_name(r);
+        break;
+    case REG_CLASS:
+        ask_class(r);
+        break;
+    case REG_CREATE:
+        ask_create(r);
+        break;
+    case REG_FOLLOW:
+        reg_follow(r);
+        break;
+    case REG_IDLE:
+    case REG_STOPPED:
+        break;
+    }
+}

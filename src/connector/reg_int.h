@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the registration share: reg.c (following), reg_find.c (finding). */
+#pragma once
+
+#include "base/time.h"
+#include "connector/reg.h"
+
+#define REG_BACKOFF_MIN (SW_NS_PER_S)
+#define REG_BACKOFF_MAX (30 * SW_NS_PER_S)
+#define REG_CALL_NS     (15 * SW_NS_PER_S)
+#define REG_MANAGER     "spanwire-connector"
+
+enum reg_step {
+    REG_IDLE,  /* nothing to say yet */
+    REG_BY_ID, /* looking for a Connector with our key */
+    REG_BY_NAME,
+    REG_CLASS,
+    REG_CREATE,
+    REG_FOLLOW, /* found: informers and Lease run */
+    REG_STOPPED,
+};
+
+struct sw_reg {
+    struct sw_kube_client *client;
+    struct sw_loop *loop;
+    struct sw_reg_opts o;
+    struct sw_arena texts; /* of o */
+    enum reg_step step;
+    struct sw_kube_call *call;  /* of the step */
+    struct sw_kube_call *patch; /* of the status */
+    struct sw_timer retry;
+    struct sw_timer patch_retry;
+    uint64_t backoff_ns;
+    uint64_t patch_backoff_ns;
+    struct sw_defer restart; /* the informers cannot be freed inside their handlers */
+    char *class_name;        /* chosen */
+    char *found;             /* name of our Connector; NULL: not known */
+    struct sw_informer *self;
+    struct sw_informer *adverts;
+    struct sw_kube_obj *seen;
+    struct sw_hold *hold;
+    char *lease; /* name of the one held */
+    struct sw_details details;
+    char *relay; /* owned text of details */
+    bool have_details;
+    void (*stopped)(void *arg);
+    void *stopped_arg;
+};
+
+/* reg_find.c: takes the step we are at. */
+void reg_run(struct sw_reg *r);
+void reg_retry_later(struct sw_reg *r);
+void reg_retry_now(struct sw_reg *r);
+/* reg.c: our Connector is known. */
+void reg_follow(struct sw_reg *r);
+void reg_answered(struct sw_reg *r, const struct sw_kube_reply *p);
+/* Ends the search for good. */
+void reg_give_up(struct sw_reg *r, const struct sw_err *err);
