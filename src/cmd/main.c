@@ -66,7 +66,7 @@ static int usage(FILE *to)
 {
     (void)fprintf(to, "Usage: spanwire COMMAND [options]\n\nCommands:\n");
     for (size_t i = 0; i < SW_ARRAY_LEN(commands); i++)
-        (void)fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].summary);
+        (void)fprintf(to, "  %-9s %s\n", commands[i].name, commands[i].summary);
     (void)fprintf(to, "\n'spanwire COMMAND --help' lists the options of one.\n");
     return fflush(to) == 0 ? 0 : 1;
 }

@@ -52,6 +52,7 @@ struct sw_connector {
     struct sw_timer nobody; /* while no gateway is admitted */
     struct sw_list conns;
     size_t n_conns;
+    struct sw_quic_stats told; /* what the metrics know */
     struct sw_history history;
     struct sw_metrics *metrics;
     struct sw_metrics_shard *shard;

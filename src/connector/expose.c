@@ -3,113 +3,32 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/mem.h"
-#include "base/rand.h"
 #include "base/time.h"
-#include "connector/details.h"
 #include "connector/dirs.h"
-#include "connector/expose_objects.h"
-#include "connector/expose_probe.h"
-#include "connector/expose_view.h"
+#include "connector/expose_int.h"
 #include "io/resolver.h"
 #include "io/signal.h"
-#include "kube/client.h"
-#include "kube/informer.h"
 #include "tls/aead.h"
 
-#define BACKOFF_MAX (30 * SW_NS_PER_S)
 #define REMOVE_NS   (8 * SW_NS_PER_S)
 #define PATIENCE_NS SW_NS_PER_S
-#define MANAGER     "spanwire-expose"
 
-static const struct sw_kube_gvr proxy_gvr = {.group = SW_CONNECTOR_GROUP,
-                                             .version = "v1alpha",
-                                             .resource = "httpproxies",
-                                             .kind = "HTTPProxy",
-                                             .namespaced = true};
-static const struct sw_kube_gvr advert_gvr = {.group = SW_CONNECTOR_GROUP,
-                                              .version = "v1alpha1",
-                                              .resource = "connectoradvertisements",
-                                              .kind = "ConnectorAdvertisement",
-                                              .namespaced = true};
-static const struct sw_kube_gvr connector_gvr = {.group = SW_CONNECTOR_GROUP,
-                                                 .version = "v1alpha1",
-                                                 .resource = "connectors",
-                                                 .kind = "Connector",
-                                                 .namespaced = true};
-
-enum step {
-    STEP_CONNECTOR, /* the device is not registered yet */
-    STEP_LOOK,      /* is there an HTTPProxy of our name? */
-    STEP_OTHER,     /* it goes to another device: is that one alive? */
-    STEP_PROXY,
-    STEP_ADVERT,
-    STEP_FOLLOW,
-    STEP_REMOVE_PROXY,
-    STEP_REMOVE_ADVERT,
-    STEP_REMOVE_USERS, /* does anything else use the Connector? */
-    STEP_REMOVE_CONNECTOR,
-    STEP_DONE,
-};
-
-struct expose {
-    struct sw_loop *loop;
-    struct sw_expose_config *cfg;
-    struct sw_arena *arena;
-    struct sw_err *err;
-    int rc;
-    struct sw_target target;
-    struct sw_connector *device;
-    struct sw_expose_view view;
-    enum step step;
-    struct sw_kube_call *call;
-    struct sw_timer retry;
-    uint64_t backoff_ns;
-    struct sw_timer deadline;
-    char *connector;                 /* name; NULL: not known */
-    char *other;                     /* connector of the HTTPProxy that was there */
-    struct sw_arena kept;            /* of hostnames */
-    const struct sw_json *hostnames; /* as wanted; NULL: none */
-    uint16_t redirect_port;
-    bool existed;
-    bool said; /* that the objects are there */
-    struct sw_informer *informer;
-    struct sw_kube_obj *proxy; /* as last seen */
-    struct sw_defer judge;
-    struct sw_timer patience; /* what is waited for is said only when it takes a while */
-    bool ready;
-    char *url;
-    struct sw_probe *probe;
-    uint64_t begun_ns;
-    bool stopping;
-    bool drained;
-    bool removed;
-};
-
-static void run(struct expose *x);
-
-static struct sw_slice name_of(const struct expose *x)
-{
-    return sw_slice_str(x->cfg->name);
-}
-
-static struct sw_slice ns_of(const struct expose *x)
+struct sw_slice expose_ns(const struct expose *x)
 {
     return sw_connector_ns(x->device);
 }
 
-static struct sw_kube_client *client_of(const struct expose *x)
+struct sw_kube_client *expose_client(const struct expose *x)
 {
     return sw_connector_client(x->device);
 }
 
 /* ---- the end ---- */
 
-static void fail(struct expose *x, int rc, const char *event, struct sw_slice message)
+void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice message)
 {
     if (x->rc == SW_OK && !x->stopping) {
         x->rc = sw_err_set(x->err, rc, "expose: %.*s", (int)sw_min(message.n, 170),
@@ -119,7 +38,7 @@ static void fail(struct expose *x, int rc, const char *event, struct sw_slice me
     sw_loop_stop(x->loop);
 }
 
-static void check_end(struct expose *x)
+void expose_check_end(struct expose *x)
 {
     if (x->drained && x->removed)
         sw_loop_stop(x->loop);
@@ -130,7 +49,7 @@ static void on_drained(void *arg)
     struct expose *x = arg;
 
     x->drained = true;
-    check_end(x);
+    expose_check_end(x);
 }
 
 static void on_remove_deadline(struct sw_timer *t)
@@ -159,8 +78,8 @@ static void stop(struct expose *x)
     x->removed = !x->cfg->rm;
     if (x->cfg->rm) {
         sw_timer_start(x->loop, &x->deadline, REMOVE_NS, on_remove_deadline);
-        x->step = STEP_REMOVE_PROXY;
-        run(x);
+        x->step = EXPOSE_REMOVE_PROXY;
+        expose_run_step(x);
     }
 }
 
@@ -202,7 +121,6 @@ static void on_ready(struct expose *x, const char *url)
 }
 
 static void look_again(struct expose *x);
-static void go(struct expose *x, enum step step);
 
 static void on_patience(struct sw_timer *t)
 {
@@ -217,17 +135,17 @@ static void on_judge(struct sw_defer *d)
     struct sw_expose_state s;
     const char *url;
 
-    if (x->stopping || x->step != STEP_FOLLOW || !x->proxy)
+    if (x->stopping || x->step != EXPOSE_FOLLOW || !x->proxy)
         return;
     if (x->cfg->redirect && x->redirect_port != sw_expose_https_port(x->proxy->json)) {
         /* Only now we know where HTTPS is. */
         x->redirect_port = sw_expose_https_port(x->proxy->json);
-        go(x, STEP_PROXY);
+        expose_go(x, EXPOSE_PROXY);
         return;
     }
     sw_expose_judge(x->proxy->json, c ? c->json : NULL, x->cfg->redirect, &s);
     if (s.failed.n) {
-        fail(x, SW_EDENIED, "tunnel_terminal_failure", s.failed);
+        expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", s.failed);
         return;
     }
     if (x->ready)
@@ -268,265 +186,23 @@ static void on_proxy_del(void *arg, struct sw_kube_obj *last)
 
     (void)last;
     if (!x->stopping)
-        fail(x, SW_ENOENT, "tunnel_deleted_upstream",
-             SW_SLICE_LIT("the HTTPProxy was deleted by somebody else"));
+        expose_fail(x, SW_ENOENT, "tunnel_deleted_upstream",
+                    SW_SLICE_LIT("the HTTPProxy was deleted by somebody else"));
 }
 
-static void follow(struct expose *x)
+void expose_follow(struct expose *x)
 {
     static const struct sw_informer_cbs cbs = {
         .add = on_proxy, .update = on_proxy_update, .del = on_proxy_del};
     SW_AUTO_FREE char *selector = sw_asprintf("metadata.name=%s", x->cfg->name);
-    struct sw_informer_opts o = {.gvr = &proxy_gvr, .ns = ns_of(x), .field_selector = selector};
+    struct sw_informer_opts o = {
+        .gvr = &expose_proxy_gvr, .ns = expose_ns(x), .field_selector = selector};
 
     look_again(x);
     if (x->informer)
         return;
-    x->informer = sw_informer_new(client_of(x), &o, &cbs, x);
+    x->informer = sw_informer_new(expose_client(x), &o, &cbs, x);
     sw_informer_start(x->informer);
-}
-
-/* ---- making the objects ---- */
-
-static void on_retry(struct sw_timer *t)
-{
-    run(SW_CONTAINER_OF(t, struct expose, retry));
-}
-
-static void retry_later(struct expose *x)
-{
-    x->backoff_ns = x->backoff_ns ? sw_min(x->backoff_ns * 2, BACKOFF_MAX) : SW_NS_PER_S;
-    sw_timer_start(x->loop, &x->retry, x->backoff_ns + sw_rand_below(x->backoff_ns / 4), on_retry);
-}
-
-static void go(struct expose *x, enum step step)
-{
-    x->step = step;
-    x->backoff_ns = 0;
-    run(x);
-}
-
-static void keep_hostnames(struct expose *x, const struct sw_json *names)
-{
-    /* None asked for: those it has stay, that is what "the same name again" means. */
-    if (x->cfg->hostnames.n == 0 && sw_json_len(names))
-        x->hostnames = sw_json_copy(&x->kept, names);
-}
-
-static void on_looked(struct expose *x, const struct sw_json *proxy)
-{
-    struct sw_slice connector = sw_expose_connector_of(proxy);
-
-    x->existed = true;
-    x->redirect_port = sw_expose_https_port(proxy);
-    keep_hostnames(x, sw_json_walk(proxy, "spec", "hostnames", NULL));
-    if (sw_slice_eq_str(connector, x->connector)) {
-        go(x, STEP_PROXY);
-        return;
-    }
-    if (!connector.n) {
-        fail(x, SW_EDENIED, "tunnel_terminal_failure",
-             SW_SLICE_LIT("an HTTPProxy of that name exists and is no tunnel: choose another "
-                          "--name"));
-        return;
-    }
-    sw_free(x->other);
-    x->other = sw_slice_dup(connector);
-    go(x, STEP_OTHER);
-}
-
-/* The device the name belonged to: only a dead one loses it. */
-static void on_other(struct expose *x, const struct sw_json *connector)
-{
-    if (sw_condition_true(connector, "Ready")) {
-        SW_AUTO_FREE char *why = sw_asprintf(
-            "'%s' is exposed by another device that is online (Connector '%s'): choose another "
-            "--name",
-            x->cfg->name, x->other);
-
-        fail(x, SW_EDENIED, "tunnel_terminal_failure", sw_slice_str(why));
-        return;
-    }
-    go(x, STEP_PROXY);
-}
-
-static void on_removed(struct expose *x, bool with_connector)
-{
-    x->step = STEP_DONE;
-    x->removed = true;
-    sw_view_removed(&x->view, with_connector ? sw_slice_str(x->connector) : sw_slice(NULL, 0));
-    check_end(x);
-}
-
-/* Another HTTPProxy may go through our Connector. */
-static void on_users(struct expose *x, const struct sw_json *list)
-{
-    const struct sw_json *items = sw_json_find(list, "items");
-
-    for (size_t i = 0; i < sw_json_len(items); i++) {
-        const struct sw_json *one = sw_json_at(items, i);
-
-        if (!sw_json_walk(one, "metadata", "deletionTimestamp", NULL) &&
-            sw_slice_eq_str(sw_expose_connector_of(one), x->connector)) {
-            on_removed(x, false);
-            return;
-        }
-    }
-    go(x, STEP_REMOVE_CONNECTOR);
-}
-
-static void on_made(struct expose *x)
-{
-    if (x->step == STEP_PROXY) {
-        go(x, STEP_ADVERT);
-        return;
-    }
-    if (!x->said)
-        sw_view_objects(&x->view, !x->existed, x->target.url, x->hostnames);
-    x->said = true;
-    go(x, STEP_FOLLOW);
-}
-
-static void on_answer(struct expose *x, struct sw_kube_reply *r)
-{
-    switch (x->step) {
-    case STEP_LOOK:
-        on_looked(x, r->object);
-        break;
-    case STEP_OTHER:
-        on_other(x, r->object);
-        break;
-    case STEP_PROXY:
-    case STEP_ADVERT:
-        on_made(x);
-        break;
-    case STEP_REMOVE_PROXY:
-        go(x, STEP_REMOVE_ADVERT);
-        break;
-    case STEP_REMOVE_ADVERT:
-        go(x, x->connector ? STEP_REMOVE_USERS : STEP_DONE);
-        break;
-    case STEP_REMOVE_USERS:
-        on_users(x, r->object);
-        break;
-    case STEP_REMOVE_CONNECTOR:
-        on_removed(x, true);
-        break;
-    case STEP_CONNECTOR:
-    case STEP_FOLLOW:
-    case STEP_DONE:
-        break;
-    }
-}
-
-static void on_missing(struct expose *x)
-{
-    if (x->step == STEP_LOOK) {
-        x->existed = false;
-        go(x, STEP_PROXY);
-    } else if (x->step == STEP_OTHER) {
-        go(x, STEP_PROXY);
-    } else if (x->step == STEP_REMOVE_PROXY) {
-        go(x, STEP_REMOVE_ADVERT);
-    } else if (x->step == STEP_REMOVE_ADVERT) {
-        go(x, x->connector ? STEP_REMOVE_USERS : STEP_DONE);
-    } else if (x->step == STEP_REMOVE_CONNECTOR) {
-        on_removed(x, false);
-    } else {
-        retry_later(x);
-    }
-}
-
-static void on_reply(void *arg, struct sw_kube_reply *r)
-{
-    struct expose *x = arg;
-
-    x->call = NULL;
-    if (r->rc == SW_OK) {
-        on_answer(x, r);
-    } else if (r->code == 404) {
-        on_missing(x);
-    } else if ((r->code == 400 || r->code == 422) &&
-               (x->step == STEP_PROXY || x->step == STEP_ADVERT)) {
-        fail(x, SW_EINVAL, "tunnel_terminal_failure", r->message);
-    } else {
-        sw_log_warn("expose", "%.*s: trying again", SW_SLICE_ARG(sw_slice_head(r->message, 300)));
-        retry_later(x);
-    }
-}
-
-static void apply(struct expose *x, const struct sw_kube_gvr *gvr, bool proxy)
-{
-    SW_ARENA_AUTO a = {0};
-    struct sw_expose_spec s = {.ns = ns_of(x),
-                               .name = name_of(x),
-                               .label = sw_slice_str(x->cfg->label),
-                               .connector = sw_slice_str(x->connector),
-                               .hostnames = x->hostnames,
-                               .target = x->target,
-                               .redirect = x->cfg->redirect,
-                               .redirect_port = x->redirect_port};
-    struct sw_json *obj = proxy ? sw_expose_proxy(&a, &s) : sw_expose_advertisement(&a, &s);
-
-    x->call = sw_kube_apply(client_of(x), gvr, obj, NULL, MANAGER, true, on_reply, x);
-}
-
-static void get(struct expose *x, const struct sw_kube_gvr *gvr, struct sw_slice name)
-{
-    x->call = sw_kube_get(client_of(x), gvr, ns_of(x), name, on_reply, x);
-}
-
-static void del(struct expose *x, const struct sw_kube_gvr *gvr, struct sw_slice name)
-{
-    x->call = sw_kube_delete(client_of(x), gvr, ns_of(x), name, "Background", sw_slice(NULL, 0),
-                             on_reply, x);
-}
-
-static void list_users(struct expose *x)
-{
-    struct sw_kube_req req = {.verb = SW_KUBE_LIST, .gvr = &proxy_gvr, .ns = ns_of(x)};
-
-    x->call = sw_kube_do(client_of(x), &req, on_reply, x);
-}
-
-static void run(struct expose *x)
-{
-    if (x->call)
-        return;
-    switch (x->step) {
-    case STEP_LOOK:
-        get(x, &proxy_gvr, name_of(x));
-        break;
-    case STEP_OTHER:
-        get(x, &connector_gvr, sw_slice_str(x->other));
-        break;
-    case STEP_PROXY:
-        apply(x, &proxy_gvr, true);
-        break;
-    case STEP_ADVERT:
-        apply(x, &advert_gvr, false);
-        break;
-    case STEP_FOLLOW:
-        follow(x);
-        break;
-    case STEP_REMOVE_PROXY:
-        del(x, &proxy_gvr, name_of(x));
-        break;
-    case STEP_REMOVE_ADVERT:
-        del(x, &advert_gvr, name_of(x));
-        break;
-    case STEP_REMOVE_USERS:
-        list_users(x);
-        break;
-    case STEP_REMOVE_CONNECTOR:
-        del(x, &connector_gvr, sw_slice_str(x->connector));
-        break;
-    case STEP_DONE:
-        on_removed(x, false);
-        break;
-    case STEP_CONNECTOR:
-        break;
-    }
 }
 
 /* ---- what the device says ---- */
@@ -542,7 +218,7 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
         x->connector = sw_slice_dup(o->name);
         sw_kube_call_cancel(x->call);
         x->call = NULL;
-        go(x, STEP_LOOK);
+        expose_go(x, EXPOSE_LOOK);
     }
     look_again(x);
 }
@@ -565,14 +241,15 @@ static void on_api(void *arg, bool up, int code, struct sw_slice message)
 
 static void on_fatal(void *arg, const struct sw_err *err)
 {
-    fail(arg, err->rc, "tunnel_terminal_failure", sw_slice_str(err->msg));
+    expose_fail(arg, err->rc, "tunnel_terminal_failure", sw_slice_str(err->msg));
 }
 
 static void on_late(struct sw_timer *t)
 {
     struct expose *x = SW_CONTAINER_OF(t, struct expose, deadline);
 
-    fail(x, SW_ETIME, "tunnel_terminal_failure", SW_SLICE_LIT("not ready in time (--timeout)"));
+    expose_fail(x, SW_ETIME, "tunnel_terminal_failure",
+                SW_SLICE_LIT("not ready in time (--timeout)"));
 }
 
 /* ---- the beginning ---- */

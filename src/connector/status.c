@@ -8,6 +8,27 @@
 
 enum { PAGE_MAX = 4 << 20, LISTED_MAX = 200 };
 
+static void tell_quic(struct sw_connector *c, const char *event, uint64_t now, uint64_t told)
+{
+    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_QUIC, event), now - told);
+}
+
+static void scrape_quic(struct sw_connector *c)
+{
+    struct sw_quic_stats now = {0};
+
+    if (!c->quic)
+        return;
+    sw_quic_stats(c->quic, &now);
+    tell_quic(c, "accepted", now.accepted, c->told.accepted);
+    tell_quic(c, "failed", now.failed, c->told.failed);
+    tell_quic(c, "refused", now.refused, c->told.refused);
+    tell_quic(c, "retry", now.retries, c->told.retries);
+    tell_quic(c, "stream_reset", now.resets, c->told.resets);
+    tell_quic(c, "dropped", now.rx_dropped, c->told.rx_dropped);
+    c->told = now;
+}
+
 void connector_scrape(void *arg)
 {
     struct sw_connector *c = arg;
@@ -20,6 +41,7 @@ void connector_scrape(void *arg)
     sw_metric_set(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_CONNECTIONS, "direct"),
                   (int64_t)c->n_conns - relay);
     sw_metric_set(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_LIVE, NULL), sw_reg_live(c->reg));
+    scrape_quic(c);
 }
 
 /* ---- JSON ---- */

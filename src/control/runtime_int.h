@@ -45,7 +45,7 @@ struct out_write {
     struct sw_slice id; /* "op|kind|ns/name", also the work queue's key */
     enum out_op op;
     size_t kind;
-    struct sw_slice key; /* of the object */
+    struct sw_slice key;        /* of the object */
     const struct sw_json *json; /* finalizer: its name */
     bool drop;                  /* finalizer: shall go */
     struct sw_slice uid;        /* delete: of exactly this one */
@@ -129,7 +129,7 @@ struct sw_control {
     struct sw_defer run;
     struct sw_timer gap;
     struct sw_timer expiry; /* of the newest output */
-    struct build_job *job; /* under way */
+    struct build_job *job;  /* under way */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;

@@ -83,8 +83,8 @@ void sw_gw_abuse_note(struct sw_gw_abuse **a, const struct sw_ip *ip, unsigned o
     if (!same(best, &key))
         *best = key;
     /* Not endlessly in debt: who stops is heard again after a while. */
-    best->used =
-        (uint32_t)sw_min((uint64_t)used_now(best, now_ns) + offences, 2 * SW_GW_ABUSE_BURST);
+    best->used = (uint32_t)sw_min((uint64_t)used_now(best, now_ns) + offences,
+                                  UINT64_C(2) * SW_GW_ABUSE_BURST);
     best->since_ns = now_ns;
 }
 

@@ -12,7 +12,6 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/conn_int.h"
-#include "gateway/exchange.h"
 #include "gateway/worker.h"
 #include "io/sock.h"
 #include "tls/tls.h"
@@ -23,40 +22,8 @@ enum {
     READS_PER_TURN = 4,
     LINGER_MS = 1000,
     IN_MAX = 1 << 20, /* kept for an owner that does not use what it gets */
-    AHEAD = 32,       /* connections read before any of them is looked at */
-    AHEAD_BYTES = 4096,
-    APART = 1328,  /* buffers used together begin at different places of a page */
-    SOON_MAX = 32, /* written at the latest when so many wait */
+    SOON_MAX = 32,    /* written at the latest when so many wait */
 };
-
-/*
- * Small messages of several plain connections are read first and delivered then, one after the
- * other: system calls and parsing do not chase each other out of the processor's caches.
- */
-struct sw_gw_ahead {
-    struct sw_gw_worker *worker;
-    struct sw_defer defer;
-    unsigned n;
-    struct ahead_slot {
-        struct sw_gw_conn *conn; /* NULL: closed meanwhile */
-        ssize_t got;
-        int got_errno;
-        uint8_t buf[SW_GW_HEADROOM + AHEAD_BYTES + APART];
-    } slots[AHEAD];
-};
-
-struct sw_gw_ahead *sw_gw_ahead_new(struct sw_gw_worker *w)
-{
-    struct sw_gw_ahead *a = SW_NEW(struct sw_gw_ahead);
-
-    a->worker = w;
-    return a;
-}
-
-void sw_gw_ahead_free(struct sw_gw_ahead *a)
-{
-    sw_free(a);
-}
 
 void gw_bytes_free(struct sw_gw_bytes *b)
 {
@@ -266,12 +233,8 @@ static void open_records(struct sw_gw_conn *c, uint8_t *buf, size_t n)
 
 /* ---- reading ---- */
 
-/*
- * What a read of up to 'room' bytes behind the first 'have' of buf gave; those come from what was
- * kept. False: nothing more to do now.
- */
-static bool took(struct sw_gw_conn *c, uint8_t *buf, size_t have, ssize_t n, size_t room,
-                 int sys_errno)
+bool gw_conn_took(struct sw_gw_conn *c, uint8_t *buf, size_t have, ssize_t n, size_t room,
+                  int sys_errno)
 {
     if (n > 0) {
         if ((size_t)n < room && !c->hup)
@@ -313,9 +276,9 @@ static bool read_once(struct sw_gw_conn *c)
             memcpy(buf, kept->p + kept->off, have);
         gw_bytes_free(kept);
         c->bulk = (size_t)n == room;
-        c->wide = n > AHEAD_BYTES;
+        c->wide = n > GW_AHEAD_BYTES;
     }
-    more = took(c, buf, have, n, room, errno);
+    more = gw_conn_took(c, buf, have, n, room, errno);
     sw_free(own);
     return more;
 }
@@ -379,7 +342,7 @@ static void linger_step(struct sw_gw_conn *c)
         sw_gw_conn_close(c, false);
 }
 
-static void go_on(struct sw_gw_conn *c)
+void gw_conn_go_on(struct sw_gw_conn *c)
 {
     if (c->closed || c->ahead) /* what was read comes first */
         return;
@@ -429,71 +392,7 @@ static void go_on(struct sw_gw_conn *c)
 
 static void on_go(struct sw_defer *d)
 {
-    go_on(SW_CONTAINER_OF(d, struct sw_gw_conn, defer));
-}
-
-/* ---- reading ahead ---- */
-
-static bool may_read_ahead(const struct sw_gw_conn *c)
-{
-    return c->readable && !c->tls && !c->wide && !c->paused && !c->in.n && !c->hup && !c->closed &&
-           !c->failed && !c->eof && !c->lingering && !c->opening && !c->ahead;
-}
-
-static void deliver_ahead(struct ahead_slot *s)
-{
-    struct sw_gw_conn *c = s->conn;
-
-    if (!c)
-        return;
-    c->ahead = false;
-    if (s->got == AHEAD_BYTES)
-        c->wide = true;
-    if (!c->lingering || s->got <= 0)
-        (void)took(c, s->buf + SW_GW_HEADROOM, 0, s->got, AHEAD_BYTES, s->got_errno);
-    go_on(c);
-}
-
-static void deliver_all_ahead(struct sw_gw_worker *w)
-{
-    struct sw_gw_ahead *a = w->ahead;
-
-    for (unsigned i = 0; i < a->n; i++) {
-        deliver_ahead(&a->slots[i]);
-        sw_exchange_reap(w); /* while it is still in the cache */
-    }
-    a->n = 0;
-    sw_gw_worker_flush_soon(w);
-}
-
-static void on_ahead(struct sw_defer *d)
-{
-    deliver_all_ahead(SW_CONTAINER_OF(d, struct sw_gw_ahead, defer)->worker);
-}
-
-static void read_ahead(struct sw_gw_conn *c)
-{
-    struct sw_gw_ahead *a = c->worker->ahead;
-    struct ahead_slot *s = &a->slots[a->n++];
-
-    s->conn = c;
-    s->got = sw_sock_read(c->watch.fd, s->buf + SW_GW_HEADROOM, AHEAD_BYTES);
-    s->got_errno = errno;
-    c->ahead = true;
-    if (a->n == AHEAD)
-        deliver_all_ahead(c->worker);
-    else if (a->n == 1)
-        sw_loop_defer_first(c->worker->loop, &a->defer, on_ahead);
-}
-
-static void forget_ahead(const struct sw_gw_conn *c)
-{
-    struct sw_gw_ahead *a = c->worker->ahead;
-
-    for (unsigned i = 0; i < a->n; i++) {
-        if (a->slots[i].conn == c)
-            a->slots[i].conn = NULL;
-    }
+    gw_conn_go_on(SW_CONTAINER_OF(d, struct sw_gw_conn, defer));
 }
 
 static void on_event(struct sw_watch *watch, unsigned events)
@@ -507,10 +406,10 @@ static void on_event(struct sw_watch *watch, unsigned events)
         c->hup = true;
     if ((events & SW_WRITE) && !c->connecting && sw_gw_conn_unsent(c))
         gw_conn_write_out(c);
-    if (may_read_ahead(c))
-        read_ahead(c);
+    if (c->readable && gw_conn_may_read_ahead(c))
+        gw_conn_read_ahead(c);
     else if (c->readable || c->connecting || c->failed)
-        go_on(c);
+        gw_conn_go_on(c);
     if (w->n_soon >= SOON_MAX)
         sw_gw_worker_flush_soon(w);
 }
@@ -636,7 +535,7 @@ static void let_go(struct sw_gw_conn *c)
 {
     c->closed = true;
     if (c->ahead)
-        forget_ahead(c);
+        gw_conn_forget_ahead(c);
     sw_timer_stop(c->worker->loop, &c->timer);
     gw_conn_drop_stage(c);
     gw_bytes_free(&c->in);
@@ -665,7 +564,8 @@ int sw_gw_conn_take_fd(struct sw_gw_conn *c)
 {
     int fd = c->watch.fd;
 
-    if (c->closed || c->failed || c->tls || c->opening || c->ahead || c->stage_n || c->in.n || c->out.n)
+    if (c->closed || c->failed || c->tls || c->opening || c->ahead || c->stage_n || c->in.n ||
+        c->out.n)
         return -1;
     sw_watch_stop(&c->watch);
     let_go(c);

@@ -118,7 +118,7 @@ SW_NODISCARD int sw_gw_conn_dial(struct sw_gw_conn *c, struct sw_gw_worker *w,
                                  const struct sw_addr *to, const struct sw_sock_opts *o,
                                  struct sw_tls *tls, uint64_t open_ns,
                                  const struct sw_gw_conn_ops *ops, struct sw_err *err);
-/* What conn.c needs once per worker. */
+/* What conn_ahead.c needs once per worker. */
 struct sw_gw_ahead *sw_gw_ahead_new(struct sw_gw_worker *w);
 void sw_gw_ahead_free(struct sw_gw_ahead *a);
 /*

@@ -19,3 +19,23 @@ void gw_conn_write_out(struct sw_gw_conn *c);
 void gw_conn_drop_stage(struct sw_gw_conn *c);
 /* Flushes the connections linked by 'dirty' and empties the list. */
 void gw_conn_flush_list(struct sw_list *list);
+
+/*
+ * What a read of up to 'room' bytes behind the first 'have' of buf gave; those come from what was
+ * kept. False: nothing more to do now.
+ */
+bool gw_conn_took(struct sw_gw_conn *c, uint8_t *buf, size_t have, ssize_t n, size_t room,
+                  int sys_errno);
+/* Everything that can be done now: deliver, read, tell of the end. */
+void gw_conn_go_on(struct sw_gw_conn *c);
+
+/* ---- conn_ahead.c ---- */
+
+enum { GW_AHEAD_BYTES = 4096 };
+
+/* May a connection that is readable be read before others are looked at? */
+bool gw_conn_may_read_ahead(const struct sw_gw_conn *c);
+/* Reads once; the bytes are delivered before the turn ends. */
+void gw_conn_read_ahead(struct sw_gw_conn *c);
+/* It was closed: what was read is nobody's. */
+void gw_conn_forget_ahead(const struct sw_gw_conn *c);

@@ -16,7 +16,7 @@
 enum {
     THROUGH = 4096,    /* pieces from here on are not copied */
     OUT_MAX = 8 << 20, /* a peer that takes nothing, and a source that does not listen */
-    APART = 1360, /* chunks used together begin at different places of a page */
+    APART = 1360,      /* chunks used together begin at different places of a page */
     SEAL_ROOM = SW_TLS_SEAL_ROOM(SW_TLS_PLAIN_MAX) + 1024,
 };
 

@@ -435,7 +435,7 @@ static void read_grpc(struct sw_gw_authz_state *s, struct sw_exchange *m)
     if (!grpc_succeeded(m) || in.n < SW_GRPC_HEAD)
         return;
     sw_grpc_head(head, msg.n);
-    if (memcmp(head, in.p, SW_GRPC_HEAD)) /* one message, not compressed, and nothing behind */
+    if (memcmp(head, in.p, SW_GRPC_HEAD) != 0) /* one message, not compressed, and nothing behind */
         return;
     r = SW_PB_UNPACK(&m->arena, Sw__AuthCheckResponse, sw__auth_check_response, msg, NULL, &err);
     if (!r)

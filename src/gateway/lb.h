@@ -21,9 +21,9 @@ struct sw_gw_wcluster {
 struct sw_gw_hosts {
     struct sw_gw_worker *worker;
     unsigned index;
-    struct sw_map clusters; /* name -> struct sw_gw_wcluster */
+    struct sw_map clusters;      /* name -> struct sw_gw_wcluster */
     struct sw_gw_wcluster *last; /* asked for last; NULL: none */
-    uint64_t applied;       /* serial of the clusters seen last */
+    uint64_t applied;            /* serial of the clusters seen last */
 };
 
 /* NULL: neither used before nor in the snapshot. */

@@ -77,20 +77,20 @@ struct sw_gw_worker {
     struct sw_gw_view *view;   /* newest; NULL before the first */
     struct sw_gw_hosts *hosts; /* cluster.c: clusters and hosts of this worker, kept across views */
     struct sw_metrics_shard *shard;
-    struct sw_map lstats;   /* of stats.c: listener -> its counters here */
+    struct sw_map lstats;      /* of stats.c: listener -> its counters here */
     struct sw_gw_abuse *abuse; /* abuse.c; NULL: everybody behaves */
-    void *tcp;              /* of tcp.c */
-    void *udp;              /* of udp.c */
-    struct sw_list sockets; /* listening; see listen.c */
-    struct sw_list downs;   /* sw_gw_down */
-    struct sw_list pools;   /* upstream; see up_pool.c */
+    void *tcp;                 /* of tcp.c */
+    void *udp;                 /* of udp.c */
+    struct sw_list sockets;    /* listening; see listen.c */
+    struct sw_list downs;      /* sw_gw_down */
+    struct sw_list pools;      /* upstream; see up_pool.c */
     struct sw_list exchanges;
     struct sw_list ended; /* exchanges to be freed */
     struct sw_defer reap;
     struct sw_list dirty; /* connections with staged output */
     struct sw_list soon;  /* those of them that wait for nothing more */
     unsigned n_soon;
-    struct sw_gw_ahead *ahead; /* of conn.c */
+    struct sw_gw_ahead *ahead; /* of conn_ahead.c */
     struct sw_defer flush;
     size_t n_downs;
     size_t n_exchanges;

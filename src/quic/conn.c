@@ -78,6 +78,7 @@ static struct sw_qconn *conn_new(struct sw_quic *q)
     struct sw_qconn *c = SW_NEW(struct sw_qconn);
 
     c->q = q;
+    sw_list_init(&c->half);
     sw_list_init(&c->dirty);
     sw_list_init(&c->event);
     sw_list_init(&c->cids);
@@ -136,6 +137,8 @@ struct sw_qconn *sw_qconn_dial(struct sw_quic *q, const struct sw_nodeid *peer,
     int rc;
 
     c->dialled = true;
+    c->known = true;
+    q->n_known++;
     c->peer = *peer;
     c->alpn = sw_slice(sw_slice_dup(alpn), alpn.n);
     c->dial = SW_NEW(struct sw_qdial);
@@ -177,6 +180,7 @@ struct sw_qconn *sw_qconn_accept(struct sw_quic *q, const struct sw_qaccept *a,
 
     c->half_open = true;
     q->half_open++;
+    sw_list_push_back(&q->halves, &c->half);
     c->jumbo = !from->relay && sw_ip_is_loopback(&from->remote.ip);
     c->path_now = sw_qpath_of(c, from, true)->id;
     c->path_told = c->path_now;

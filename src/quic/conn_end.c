@@ -15,9 +15,42 @@
 
 void sw_qconn_end_half_open(struct sw_qconn *c)
 {
-    if (c->half_open)
-        c->q->half_open--;
+    if (!c->half_open)
+        return;
+    c->q->half_open--;
     c->half_open = false;
+    sw_list_unlink(&c->half);
+}
+
+/*
+ * What failed in its handshake counts on while it lies in its grave: first packets that are made to
+ * fail have to meet a Retry, too.
+ */
+static void count_failure(struct sw_qconn *c)
+{
+    if (!c->half_open)
+        return;
+    sw_qconn_end_half_open(c);
+    c->failure = true;
+    c->q->n_failures++;
+    sw_list_push_back(&c->q->failures, &c->half);
+}
+
+bool sw_qconn_drop_half_open(struct sw_quic *q)
+{
+    struct sw_list *m = sw_list_empty(&q->failures) ? q->halves.next : q->failures.next;
+    struct sw_qconn *c;
+
+    if (m == &q->halves)
+        return false;
+    c = SW_CONTAINER_OF(m, struct sw_qconn, half);
+    if (c->nc) {
+        sw_qconn_fail(c, SW_QCLOSE_FAILED, 0, "others wait");
+        c->quiet = true;
+        sw_qconn_bury(c);
+    }
+    sw_qconn_free(c);
+    return true;
 }
 
 void sw_qconn_fail(struct sw_qconn *c, enum sw_qclose_kind kind, uint64_t code, const char *text)
@@ -149,7 +182,9 @@ void sw_qconn_bury(struct sw_qconn *c)
         if (c->closing && !c->quiet)
             say_last_words(c);
     }
-    sw_qconn_end_half_open(c);
+    count_failure(c);
+    if (c->known)
+        q->n_known--;
     sw_list_unlink(&c->dirty);
     sw_list_unlink(&c->event);
     sw_list_unlink(&c->link);
@@ -183,6 +218,9 @@ void sw_qconn_bury(struct sw_qconn *c)
 void sw_qconn_free(struct sw_qconn *c)
 {
     sw_timer_stop(c->q->loop, &c->timer);
+    if (c->failure)
+        c->q->n_failures--;
+    sw_list_unlink(&c->half);
     sw_list_unlink(&c->link);
     sw_qcid_remove_all(c);
     if (c->dialled)

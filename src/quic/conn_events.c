@@ -83,6 +83,12 @@ static int on_completed(ngtcp2_conn *nc, void *user)
     sw_qconn_end_half_open(c);
     if (c->dialled)
         return 0;
+    if (q->n_known >= q->cfg.max_conns) {
+        refuse(c, "too many connections");
+        return 0;
+    }
+    c->known = true;
+    q->n_known++;
     c->alpn = own_alpn(q, sw_qhs_alpn(c->hs));
     c->confirmed = true;
     params = ngtcp2_conn_get_remote_transport_params(nc);

@@ -108,6 +108,7 @@ struct sw_qconn {
     struct ngtcp2_conn *nc; /* owned; NULL from the end on */
     struct sw_qhs *hs;      /* owned; NULL once the handshake is confirmed */
     struct sw_list link;    /* q->conns or q->graves */
+    struct sw_list half;    /* q->halves, then q->failures when the handshake failed */
     struct sw_list dirty;   /* q->dirty: wants to write */
     struct sw_list event;   /* q->events: has something to tell */
     struct sw_list cids;
@@ -152,6 +153,8 @@ struct sw_qconn {
     bool accepted_ready; /* the handshake is complete, the application was not told yet */
     bool ready;          /* it was */
     bool half_open;
+    bool failure;   /* counts in q->n_failures */
+    bool known;     /* counts in q->n_known */
     bool answered;  /* the peer's first packet was genuine */
     bool confirmed; /* the handshake is */
     bool was_reset; /* stateless */
@@ -281,6 +284,8 @@ struct sw_quic {
     struct sw_map tokens;
     struct sw_list conns;
     struct sw_list graves;
+    struct sw_list halves;   /* accepted, handshake under way; oldest first */
+    struct sw_list failures; /* graves of those that never got through; oldest first */
     struct sw_list dirty;
     struct sw_list events;
     struct sw_list relays;
@@ -288,6 +293,8 @@ struct sw_quic {
     size_t n_held;
     size_t n_conns;
     size_t half_open;
+    size_t n_failures;
+    size_t n_known; /* of conns: dialled, or through the handshake */
     bool draining;
     bool busy; /* inside a turn of ours: no need to ask for another */
     struct sw_defer turn;
@@ -306,6 +313,7 @@ struct sw_quic {
     struct sw_qbucket say_version;
     struct sw_qbucket say_refused;
     struct sw_qbucket say_retry;
+    struct sw_qbucket say_flood;
     uint64_t key_update_after; /* packets */
     struct sw_quic_stats stats;
 };
@@ -364,6 +372,8 @@ void sw_qconn_callbacks(struct ngtcp2_callbacks *cb);
 /* conn_end.c */
 
 void sw_qconn_end_half_open(struct sw_qconn *c);
+/* Frees the accepted connection that has been in its handshake, or failed in it, the longest. */
+bool sw_qconn_drop_half_open(struct sw_quic *q);
 /* Ends it for a reason of our own; the peer hears of it unless 'quiet'. */
 void sw_qconn_fail(struct sw_qconn *c, enum sw_qclose_kind kind, uint64_t code, const char *text);
 /* As above, for a result of ngtcp2. */

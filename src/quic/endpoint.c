@@ -295,6 +295,8 @@ struct sw_quic *sw_quic_new(struct sw_loop *l, const struct sw_quic_config *cfg,
     q->loop = l;
     sw_list_init(&q->conns);
     sw_list_init(&q->graves);
+    sw_list_init(&q->halves);
+    sw_list_init(&q->failures);
     sw_list_init(&q->dirty);
     sw_list_init(&q->events);
     sw_list_init(&q->relays);

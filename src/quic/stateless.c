@@ -18,6 +18,7 @@ enum {
     VERSIONS_PER_SECOND = 50,
     REFUSALS_PER_SECOND = 50,
     RETRIES_PER_SECOND = 2000,
+    FLOOD_LINES_PER_SECOND = 1,
     HALF_OPEN_FACTOR = 16, /* proved addresses may have that many handshakes more */
 };
 
@@ -153,6 +154,7 @@ static void welcome(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn
                            .now_dcid_len = hd->dcid.datalen,
                            .scid = hd->scid.data,
                            .scid_len = hd->scid.datalen};
+    size_t under_way = q->half_open + q->n_failures;
     struct sw_qconn *c;
 
     /* A copy for another address of ours, or an old one: a good one may follow. */
@@ -160,13 +162,18 @@ static void welcome(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn
         q->stats.rx_dropped++;
         return;
     }
-    if (!retried && q->half_open >= q->cfg.max_half_open) {
+    if (!retried && under_way >= q->cfg.max_half_open) {
+        if (sw_qbucket_take(&q->say_flood, sw_quic_now(q), FLOOD_LINES_PER_SECOND))
+            sw_log_info("quic", "%zu handshakes are under way: addresses have to be proved",
+                        under_way);
         say_retry(q, from, hd);
         return;
     }
-    if (q->half_open >= q->cfg.max_half_open * HALF_OPEN_FACTOR) {
+    /* The honest take a moment: whoever has taken the longest makes room. */
+    if (under_way >= q->cfg.max_half_open * HALF_OPEN_FACTOR) {
         q->stats.rx_dropped++;
-        return;
+        if (!sw_qconn_drop_half_open(q))
+            return;
     }
     a.retried = retried;
     a.token = hd->token.base;
@@ -201,7 +208,7 @@ static void long_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t
         sw_qrelay_unhold(q, hd.dcid.data, hd.dcid.datalen);
     if (q->draining)
         say_refused(q, from, &hd, "draining");
-    else if (q->n_conns >= q->cfg.max_conns)
+    else if (q->n_known >= q->cfg.max_conns)
         say_refused(q, from, &hd, "too many connections");
     else
         welcome(q, from, ecn, p, n, &hd);

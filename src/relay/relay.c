@@ -59,9 +59,8 @@ static const struct sw_opt table[] = {
      .help = "From the connection to the proof of the key."},
     {.type = SW_OPT_GROUP, .help = "Process"},
     {"workers", "SPANWIRE_WORKERS", SW_OPT_U32, AT(workers), .def = "1", .max = 256, .arg = "N",
-     .help =
-         "Worker threads; 0: one per processor. One carries 10 Gb/s and more; several cost more\n"
-         "per byte, because packets cross between them, and pay when one is full."},
+     .help = "Worker threads; 0: one per processor. One carries 10 Gb/s and more; several cost "
+             "more per byte, because packets cross between them, and pay when one is full."},
     {"drain-time", "SPANWIRE_DRAIN_TIME", SW_OPT_DURATION, AT(drain_ns), .def = "5s",
      .help = "How long clients may take to leave after SIGTERM."},
     {.type = SW_OPT_GROUP, .help = "Operation"},

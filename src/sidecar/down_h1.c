@@ -476,6 +476,8 @@ static int put_answer(struct h1c *c, const struct sw_h1_msg *m, bool upgraded)
             continue;
         rc = sw_h1_put_field(&c->out, name, m->fields[i].value);
     }
+    if (rc == SW_OK && c->log.why[0] && !sw_h1_field(m, SIDE_REASON))
+        rc = sw_h1_put_field_str(&c->out, SIDE_REASON, c->log.why);
     if (rc == SW_OK && upgraded) {
         rc = sw_buf_append_str(&c->out, "connection: upgrade\r\n");
         if (rc == SW_OK)
@@ -551,15 +553,13 @@ static void on_answered(struct sw_qcall *q, const struct sw_h1_msg *m)
     int rc;
 
     c->answered = true;
-    c->log.status = (unsigned)m->status;
+    side_answered(c->s, &c->log, m);
     if (!tunnel) {
         if (m->status == 101) {
             kill(c, true, "bad_answer");
             return;
         }
         frame_answer(c, m);
-        if (m->status >= 400)
-            side_error(c->s, (unsigned)m->status);
     }
     rc = tunnel && c->req.kind == SIDE_CONNECT
              ? sw_buf_append_str(&c->out, "HTTP/1.1 200 Connection Established\r\n\r\n")
@@ -584,7 +584,7 @@ static void answer_done(struct h1c *c)
         c->keep = false; /* the rest of the request is not wanted, and in the way */
     else
         sw_qcall_release(&c->call);
-    close_books(c, c->log.status >= 500 ? "error_answer" : NULL);
+    close_books(c, NULL);
     next_request(c);
 }
 

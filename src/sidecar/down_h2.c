@@ -146,6 +146,8 @@ static void respond(struct h2x *x, const struct sw_h1_msg *m, unsigned status, b
         }
         f[n++] = (struct sw_h2_header){sw_slice(name, m->fields[i].name.n), m->fields[i].value};
     }
+    if (x->log.why[0] && !sw_h1_field(m, SIDE_REASON) && n < SW_ARRAY_LEN(f))
+        f[n++] = (struct sw_h2_header){SW_SLICE_LIT(SIDE_REASON), sw_slice_str(x->log.why)};
     sw_h2stream_respond(x->stream, f, n, end);
 }
 
@@ -186,15 +188,13 @@ static void on_answered(struct sw_qcall *q, const struct sw_h1_msg *m)
     }
     x->answered = true;
     x->tunnel = tunnel;
-    x->log.status = (unsigned)m->status;
+    side_answered(x->s, &x->log, m);
     x->no_body = x->req.head_only || m->status == 204 || m->status == 304;
-    if (m->status >= 400)
-        side_error(x->s, (unsigned)m->status);
     if (connect && !tunnel) { /* a refusal: its fields, and no body */
         respond(x, m, (unsigned)m->status, true);
         sw_qcall_cancel(q);
         detach(x);
-        over(x, "refused_by_node");
+        over(x, NULL);
         return;
     }
     respond(x, m, tunnel ? 200 : (unsigned)m->status, false);
@@ -213,7 +213,7 @@ static void answer_done(struct h2x *x)
     else
         sw_qcall_cancel(&x->call); /* the rest of the request is not wanted */
     detach(x);
-    over(x, x->log.status >= 500 ? "error_answer" : NULL);
+    over(x, NULL);
 }
 
 static size_t on_data(struct sw_qcall *q, const uint8_t *p, size_t n, bool fin)

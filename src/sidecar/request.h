@@ -15,6 +15,8 @@
 #include "tls/rawkey.h"
 #include "tunnel/qdial.h"
 
+#define SIDE_REASON "x-spanwire-reason"
+
 enum { SIDE_ALIASES_MAX = 16 };
 
 /* Another name for one of the contract's fields. */

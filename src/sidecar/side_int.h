@@ -83,14 +83,15 @@ struct side_log {
     unsigned status;
     uint64_t up;   /* bytes to the node */
     uint64_t down; /* bytes from it */
-    const char *reason;
-    bool counted; /* accepted */
+    char why[40];  /* a refusal of the node in its own words; empty: none */
 };
 
 /* Begins the books of a request that was understood. */
 void side_begin(struct sw_sidecar *s, struct side_log *l, const struct side_out *o,
                 enum side_source source, enum side_version version);
-/* Ends them: one line, and the counters. reason NULL: well. */
+/* The node answered: remembers a refusal for the log, and counts errors. */
+void side_answered(struct sw_sidecar *s, struct side_log *l, const struct sw_h1_msg *m);
+/* Ends them: one line, and the counters. reason NULL: well, unless the node refused. */
 void side_end(struct sw_sidecar *s, struct side_log *l, const char *reason);
 /* A request that was not: one line, one counter. */
 void side_denied(struct sw_sidecar *s, const struct side_refusal *why);

@@ -65,11 +65,37 @@ void side_begin(struct sw_sidecar *s, struct side_log *l, const struct side_out 
     bump(s, accepted_as(version, o->kind), NULL, NULL);
 }
 
+/* Words of a device go to the log only: anything but a plain word is left out. */
+static bool plain_word(struct sw_slice s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        if (!(s.p[i] >= 'a' && s.p[i] <= 'z') && s.p[i] != '_')
+            return false;
+    }
+    return s.n > 0;
+}
+
+void side_answered(struct sw_sidecar *s, struct side_log *l, const struct sw_h1_msg *m)
+{
+    const struct sw_slice *why = sw_h1_field(m, SIDE_REASON);
+
+    l->status = (unsigned)m->status;
+    if (m->status < 400)
+        return;
+    side_error(s, l->status);
+    if (why && plain_word(*why))
+        (void)snprintf(l->why, sizeof(l->why), "%.*s", SW_SLICE_ARG(*why));
+    else if (l->kind != SIDE_ORIGIN)
+        (void)snprintf(l->why, sizeof(l->why), "refused_by_node");
+}
+
 void side_end(struct sw_sidecar *s, struct side_log *l, const char *reason)
 {
     struct sw_log_line line;
     char id[SW_NODEID_SHORT];
 
+    if (!reason && l->why[0])
+        reason = l->why;
     s->n_requests--;
     bump(s, reason ? SW_METRIC_SIDE_FAILED : SW_METRIC_SIDE_COMPLETED, NULL, NULL);
     if (s->stats.shard) {

@@ -113,6 +113,8 @@
       "Answers of the API to this device (ok, denied, failed)") \
     X(CONNECTOR_LIVE, GAUGE, "spanwire_connector_live", "", \
       "1 while the Lease of this device is renewed in time") \
+    X(CONNECTOR_QUIC, COUNTER, "spanwire_connector_quic_events", "event", \
+      "Of this device's endpoint: accepted, failed, refused, retry, stream_reset, dropped (packets)") \
     X(RELAY_CLIENTS, GAUGE, "spanwire_relay_clients", "", \
       "Clients connected to the relay") \
     X(RELAY_ACCEPTS, COUNTER, "spanwire_relay_accepts", "", \

@@ -458,6 +458,7 @@ def test_a_target_the_device_does_not_allow(binary, tmp_path, echo):
     t = s.tunnel(d.id, f"127.0.0.1:{echo.port}")
     assert (t.status, t.reason, t.body()) == (403, "not_advertised", b"")
     assert "not_advertised" in d.said("403") and echo.accepted == 0
+    until(lambda: "status=403" in s.log() and "reason=not_advertised" in s.log(), 5, "a line about it")
     a = s.request(d.id, echo.port)
     assert (a.status, a.reason) == (403, "not_advertised")
     assert s.metrics().sum("iroh_gateway_error_responses_by_status_total", status="403") == 2

@@ -74,7 +74,7 @@ def test_requests_to_a_real_device(pair, web):
 def test_a_real_device_refuses(pair, echo):
     s, d = pair
     t = s.tunnel(d.id, "127.0.0.1:9")
-    assert t.status == 403 and t.body() == b""
+    assert t.status == 403 and t.reason == "refused_by_node" and t.body() == b""
     t = s.tunnel(d.id, "127.0.0.1:1")
     assert t.status == 502
     assert s.tunnel(d.id, f"127.0.0.1:{echo.port}").status == 200

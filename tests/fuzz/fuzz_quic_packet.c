@@ -80,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     }
     sw_quic_turn(q);
     assert(q->stats.tx_bytes - out <= 3 * n);
-    assert(q->n_conns <= q->cfg.max_conns);
+    assert(q->n_known <= q->cfg.max_conns && q->n_conns <= 16 * q->cfg.max_half_open + 1);
     forget(q);
     assert(q->n_conns == 0 && q->cids.n == 0 && q->tokens.n == 0);
     return 0;

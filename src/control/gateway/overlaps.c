@@ -84,7 +84,7 @@ static bool leaf_der(struct sw_slice pem, struct sw_buf *ret)
 
     if (!p)
         return false;
-    sw_buf_init(&text, 2 * DER_MAX);
+    sw_buf_init(&text, (size_t)2 * DER_MAX);
     for (p += sizeof(begin) - 1; p < pem.p + pem.n && *p != '-'; p++) {
         if (*p > ' ' && sw_buf_putc(&text, *p) != SW_OK)
             return false;

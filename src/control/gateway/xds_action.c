@@ -182,7 +182,8 @@ static void set_mirrors(struct enc *e, const struct sw_gw_route *r, Sw__RouteAct
             e->a, Sw__RouteAction__RequestMirrorPolicy, sw__route_action__request_mirror_policy);
 
         m->cluster = SW_PB_BYTES(r->mirrors[i].cluster->name);
-        m->runtime_fraction = sw_gwx_fraction(e, r->mirrors[i].numerator, r->mirrors[i].denominator);
+        m->runtime_fraction =
+            sw_gwx_fraction(e, r->mirrors[i].numerator, r->mirrors[i].denominator);
         m->disable_shadow_host_suffix_append = true;
         to->request_mirror_policies[to->n_request_mirror_policies++] = m;
     }

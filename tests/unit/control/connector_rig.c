@@ -200,7 +200,7 @@ size_t obey(struct world *w, struct builds *b)
                 const struct sw_json *s = sw_gateway_stamp(&w->arena, o->json, w->now);
 
                 assert(have);
-                if (!sw_json_find(have, "status"))
+                if (!sw_json_is(sw_json_find(have, "status"), SW_JSON_OBJECT))
                     sw_json_put(&w->arena, have, "status", sw_json_new_object(&w->arena));
                 merge(&w->arena, sw_json_find(have, "status"), s);
             } else {

@@ -241,7 +241,7 @@ static inline struct call *call_raw(struct qrig *r, uint8_t node, struct sw_slic
         .method = sw_slice_str(method),
         .safe = strcmp(method, "POST") != 0,
         .udp = memmem(head.p, head.n, "connect-udp", 11) != NULL,
-        .answer_timeout_ns = 15 * SW_NS_PER_S,
+        .answer_timeout_ns = strcmp(method, "CONNECT") == 0 ? 15 * SW_NS_PER_S : 0,
     };
 
     memset(spec.node.b, node, sizeof(spec.node.b));

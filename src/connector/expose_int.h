@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of `expose` share: expose.c (life, readiness), expose_steps.c (the objects). */
+#pragma once
+
+#include "connector/expose.h"
+#include "connector/expose_objects.h"
+#include "connector/expose_probe.h"
+#include "connector/expose_view.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+
+enum expose_step {
+    EXPOSE_CONNECTOR, /* the device is not registered yet */
+    EXPOSE_LOOK,      /* is there an HTTPProxy of our name? */
+    EXPOSE_OTHER,     /* it goes to another device: is that one alive? */
+    EXPOSE_PROXY,
+    EXPOSE_ADVERT,
+    EXPOSE_FOLLOW,
+    EXPOSE_REMOVE_PROXY,
+    EXPOSE_REMOVE_ADVERT,
+    EXPOSE_REMOVE_USERS, /* does anything else use the Connector? */
+    EXPOSE_REMOVE_CONNECTOR,
+    EXPOSE_DONE,
+};
+
+struct expose {
+    struct sw_loop *loop;
+    struct sw_expose_config *cfg;
+    struct sw_arena *arena;
+    struct sw_err *err;
+    int rc;
+    struct sw_target target;
+    struct sw_connector *device;
+    struct sw_expose_view view;
+    enum expose_step step;
+    struct sw_kube_call *call;
+    struct sw_timer retry;
+    uint64_t backoff_ns;
+    struct sw_timer deadline;
+    char *connector;                 /* name; NULL: not known */
+    char *other;                     /* connector of the HTTPProxy that was there */
+    struct sw_arena kept;            /* of hostnames */
+    const struct sw_json *hostnames; /* as wanted; NULL: none */
+    uint16_t redirect_port;
+    bool existed;
+    bool said; /* that the objects are there */
+    struct sw_informer *informer;
+    struct sw_kube_obj *proxy; /* as last seen */
+    struct sw_defer judge;
+    struct sw_timer patience; /* what is waited for is said only when it takes a while */
+    bool ready;
+    char *url;
+    struct sw_probe *probe;
+    uint64_t begun_ns;
+    bool stopping;
+    bool drained;
+    bool removed;
+};
+
+extern const struct sw_kube_gvr expose_proxy_gvr;
+
+/* expose_steps.c */
+void expose_go(struct expose *x, enum expose_step step);
+void expose_run_step(struct expose *x);
+/* expose.c: every object is there. */
+void expose_follow(struct expose *x);
+/* event as in sw_view_failure. */
+void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice message);
+/* Ends the loop when everything is told and removed. */
+void expose_check_end(struct expose *x);
+struct sw_slice expose_ns(const struct expose *x);
+struct sw_kube_client *expose_client(const struct expose *x);

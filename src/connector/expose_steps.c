@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The objects of an exposed service: looked at, made, and taken away again. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/time.h"
+#include "connector/details.h"
+#include "connector/expose_int.h"
+#include "connector/reg.h"
+
+#define BACKOFF_MAX (30 * SW_NS_PER_S)
+#define MANAGER     "spanwire-expose"
+
+const struct sw_kube_gvr expose_proxy_gvr = {.group = SW_CONNECTOR_GROUP,
+                                             .version = "v1alpha",
+                                             .resource = "httpproxies",
+                                             .kind = "HTTPProxy",
+                                             .namespaced = true};
+static struct sw_slice name_of(const struct expose *x)
+{
+    return sw_slice_str(x->cfg->name);
+}
+
+static void on_retry(struct sw_timer *t)
+{
+    expose_run_step(SW_CONTAINER_OF(t, struct expose, retry));
+}
+
+static void retry_later(struct expose *x)
+{
+    x->backoff_ns = x->backoff_ns ? sw_min(x->backoff_ns * 2, BACKOFF_MAX) : SW_NS_PER_S;
+    sw_timer_start(x->loop, &x->retry, x->backoff_ns + sw_rand_below(x->backoff_ns / 4), on_retry);
+}
+
+void expose_go(struct expose *x, enum expose_step step)
+{
+    x->step = step;
+    x->backoff_ns = 0;
+    expose_run_step(x);
+}
+
+static void keep_hostnames(struct expose *x, const struct sw_json *names)
+{
+    /* None asked for: those it has stay, that is what "the same name again" means. */
+    if (x->cfg->hostnames.n == 0 && sw_json_len(names))
+        x->hostnames = sw_json_copy(&x->kept, names);
+}
+
+static void on_looked(struct expose *x, const struct sw_json *proxy)
+{
+    struct sw_slice connector = sw_expose_connector_of(proxy);
+
+    x->existed = true;
+    x->redirect_port = sw_expose_https_port(proxy);
+    keep_hostnames(x, sw_json_walk(proxy, "spec", "hostnames", NULL));
+    if (sw_slice_eq_str(connector, x->connector)) {
+        expose_go(x, EXPOSE_PROXY);
+        return;
+    }
+    if (!connector.n) {
+        expose_fail(
+            x, SW_EDENIED, "tunnel_terminal_failure",
+            SW_SLICE_LIT("an HTTPProxy of that name exists and is no tunnel: choose another "
+                         "--name"));
+        return;
+    }
+    sw_free(x->other);
+    x->other = sw_slice_dup(connector);
+    expose_go(x, EXPOSE_OTHER);
+}
+
+/* The device the name belonged to: only a dead one loses it. */
+static void on_other(struct expose *x, const struct sw_json *connector)
+{
+    if (sw_condition_true(connector, "Ready")) {
+        SW_AUTO_FREE char *why = sw_asprintf(
+            "'%s' is exposed by another device that is online (Connector '%s'): choose another "
+            "--name",
+            x->cfg->name, x->other);
+
+        expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", sw_slice_str(why));
+        return;
+    }
+    expose_go(x, EXPOSE_PROXY);
+}
+
+static void on_removed(struct expose *x, bool with_connector)
+{
+    x->step = EXPOSE_DONE;
+    x->removed = true;
+    sw_view_removed(&x->view, with_connector ? sw_slice_str(x->connector) : sw_slice(NULL, 0));
+    expose_check_end(x);
+}
+
+/* Another HTTPProxy may go through our Connector. */
+static void on_users(struct expose *x, const struct sw_json *list)
+{
+    const struct sw_json *items = sw_json_find(list, "items");
+
+    for (size_t i = 0; i < sw_json_len(items); i++) {
+        const struct sw_json *one = sw_json_at(items, i);
+
+        if (!sw_json_walk(one, "metadata", "deletionTimestamp", NULL) &&
+            sw_slice_eq_str(sw_expose_connector_of(one), x->connector)) {
+            on_removed(x, false);
+            return;
+        }
+    }
+    expose_go(x, EXPOSE_REMOVE_CONNECTOR);
+}
+
+static void on_made(struct expose *x)
+{
+    if (x->step == EXPOSE_PROXY) {
+        expose_go(x, EXPOSE_ADVERT);
+        return;
+    }
+    if (!x->said)
+        sw_view_objects(&x->view, !x->existed, x->target.url, x->hostnames);
+    x->said = true;
+    expose_go(x, EXPOSE_FOLLOW);
+}
+
+static void on_answer(struct expose *x, struct sw_kube_reply *r)
+{
+    switch (x->step) {
+    case EXPOSE_LOOK:
+        on_looked(x, r->object);
+        break;
+    case EXPOSE_OTHER:
+        on_other(x, r->object);
+        break;
+    case EXPOSE_PROXY:
+    case EXPOSE_ADVERT:
+        on_made(x);
+        break;
+    case EXPOSE_REMOVE_PROXY:
+        expose_go(x, EXPOSE_REMOVE_ADVERT);
+        break;
+    case EXPOSE_REMOVE_ADVERT:
+        expose_go(x, x->connector ? EXPOSE_REMOVE_USERS : EXPOSE_DONE);
+        break;
+    case EXPOSE_REMOVE_USERS:
+        on_users(x, r->object);
+        break;
+    case EXPOSE_REMOVE_CONNECTOR:
+        on_removed(x, true);
+        break;
+    case EXPOSE_CONNECTOR:
+    case EXPOSE_FOLLOW:
+    case EXPOSE_DONE:
+        break;
+    }
+}
+
+static void on_missing(struct expose *x)
+{
+    if (x->step == EXPOSE_LOOK) {
+        x->existed = false;
+        expose_go(x, EXPOSE_PROXY);
+    } else if (x->step == EXPOSE_OTHER) {
+        expose_go(x, EXPOSE_PROXY);
+    } else if (x->step == EXPOSE_REMOVE_PROXY) {
+        expose_go(x, EXPOSE_REMOVE_ADVERT);
+    } else if (x->step == EXPOSE_REMOVE_ADVERT) {
+        expose_go(x, x->connector ? EXPOSE_REMOVE_USERS : EXPOSE_DONE);
+    } else if (x->step == EXPOSE_REMOVE_CONNECTOR) {
+        on_removed(x, false);
+    } else {
+        retry_later(x);
+    }
+}
+
+static void on_reply(void *arg, struct sw_kube_reply *r)
+{
+    struct expose *x = arg;
+
+    x->call = NULL;
+    if (r->rc == SW_OK) {
+        on_answer(x, r);
+    } else if (r->code == 404) {
+        on_missing(x);
+    } else if ((r->code == 400 || r->code == 422) &&
+               (x->step == EXPOSE_PROXY || x->step == EXPOSE_ADVERT)) {
+        expose_fail(x, SW_EINVAL, "tunnel_terminal_failure", r->message);
+    } else {
+        sw_log_warn("expose", "%.*s: trying again", SW_SLICE_ARG(sw_slice_head(r->message, 300)));
+        retry_later(x);
+    }
+}
+
+static void apply(struct expose *x, const struct sw_kube_gvr *gvr, bool proxy)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_expose_spec s = {.ns = expose_ns(x),
+                               .name = name_of(x),
+                               .label = sw_slice_str(x->cfg->label),
+                               .connector = sw_slice_str(x->connector),
+                               .hostnames = x->hostnames,
+                               .target = x->target,
+                               .redirect = x->cfg->redirect,
+                               .redirect_port = x->redirect_port};
+    struct sw_json *obj = proxy ? sw_expose_proxy(&a, &s) : sw_expose_advertisement(&a, &s);
+
+    x->call = sw_kube_apply(expose_client(x), gvr, obj, NULL, MANAGER, true, on_reply, x);
+}
+
+static void get(struct expose *x, const struct sw_kube_gvr *gvr, struct sw_slice name)
+{
+    x->call = sw_kube_get(expose_client(x), gvr, expose_ns(x), name, on_reply, x);
+}
+
+static void del(struct expose *x, const struct sw_kube_gvr *gvr, struct sw_slice name)
+{
+    x->call = sw_kube_delete(expose_client(x), gvr, expose_ns(x), name, "Background",
+                             sw_slice(NULL, 0), on_reply, x);
+}
+
+static void list_users(struct expose *x)
+{
+    struct sw_kube_req req = {.verb = SW_KUBE_LIST, .gvr = &expose_proxy_gvr, .ns = expose_ns(x)};
+
+    x->call = sw_kube_do(expose_client(x), &req, on_reply, x);
+}
+
+void expose_run_step(struct expose *x)
+{
+    if (x->call)
+        return;
+    switch (x->step) {
+    case EXPOSE_LOOK:
+        get(x, &expose_proxy_gvr, name_of(x));
+        break;
+    case EXPOSE_OTHER:
+        get(x, &sw_connector_gvr, sw_slice_str(x->other));
+        break;
+    case EXPOSE_PROXY:
+        apply(x, &expose_proxy_gvr, true);
+        break;
+    case EXPOSE_ADVERT:
+        apply(x, &sw_advertisement_gvr, false);
+        break;
+    case EXPOSE_FOLLOW:
+        expose_follow(x);
+        break;
+    case EXPOSE_REMOVE_PROXY:
+        del(x, &expose_proxy_gvr, name_of(x));
+        break;
+    case EXPOSE_REMOVE_ADVERT:
+        del(x, &sw_advertisement_gvr, name_of(x));
+        break;
+    case EXPOSE_REMOVE_USERS:
+        list_users(x);
+        break;
+    case EXPOSE_REMOVE_CONNECTOR:
+        del(x, &sw_connector_gvr, sw_slice_str(x->connector));
+        break;
+    case EXPOSE_DONE:
+        on_removed(x, false);
+        break;
+    case EXPOSE_CONNECTOR:
+        break;
+    }
+}
