@@ -42,7 +42,7 @@ static const struct sw_opt table[] = {
     {"xds-addr", NULL, SW_OPT_STR, AT(xds), .def = "127.0.0.1:15012", .arg = "HOST:PORT",
      .help = "Where 'spanwire control' serves xDS."},
     {"ca", NULL, SW_OPT_STR, AT(ca), .arg = "FILE",
-     .help = "Roots for the server's certificate, as Envoy will find them. Without it the stream\n"
+     .help = "Roots for the server's certificate, as Envoy will find them. Without it the stream "
              "is not encrypted, which is for loopback only."},
     {"cert", NULL, SW_OPT_STR, AT(cert), .arg = "FILE",
      .help = "Certificate that Envoy shows to the server."},
