@@ -7,6 +7,7 @@ plain relays, which encrypt nothing.
 """
 import os
 import re
+import socket
 import subprocess
 import tempfile
 import time
@@ -202,3 +203,88 @@ def run_tunnel(ctx, field_type, relays):
         void = field.out["streams"]["void"]
         for peer in ("iroh", *relays):
             ratio(ctx, f"tunnel.streams_{peer}", data, "rate", "spanwire", peer, void)
+    try:
+        live_tunnels(ctx)
+    except LoadError as e:
+        ctx.note(f"tunnel memory: {e}")
+
+
+class Farm:
+    """A thousand devices, each with a key and a socket of its own, in one process."""
+
+    def __init__(self, ctx, count):
+        tool = os.path.join(os.path.dirname(ctx.binary), "tests", "tools", "qdevice")
+        if not os.access(tool, os.X_OK):
+            raise LoadError("tests/tools/qdevice is not built")
+        log = os.path.join(ctx.dir, "farm.log")
+        self.input, keep = os.pipe()  # it ends when its input does
+        with open(log, "wb") as out:
+            self.p = subprocess.Popen([tool, os.path.join(ctx.dir, "farm.key"), "--more",
+                                       str(count - 1)], stdin=self.input, stdout=out, stderr=out)
+        os.close(self.input)
+        self.keep = keep
+        wait_line(log, rf"(?s)(?:[^\n]*\n){{{count}}}", self.p, 60)
+        with open(log, encoding="ascii") as f:
+            self.nodes = [line.split() for line in f.read().splitlines()[:count]]
+
+    def close(self):
+        os.close(self.keep)
+        try:
+            self.p.wait(20)
+        except subprocess.TimeoutExpired:
+            self.p.kill()
+
+
+def open_tunnel(port, node):
+    s = socket.create_connection(("127.0.0.1", port), timeout=20)
+    to = f"{SERVER}:{ECHO}"
+    s.sendall(f"CONNECT {to} HTTP/1.1\r\nHost: {to}\r\nx-iroh-endpoint-id: {node}\r\n\r\n".encode())
+    head = b""
+    while b"\r\n\r\n" not in head:
+        got = s.recv(4096)
+        if not got:
+            raise LoadError(f"no answer: {head[:200]}")
+        head += got
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise LoadError(f"refused: {head[:200]}")
+    s.sendall(b"x")
+    if s.recv(1) != b"x":
+        raise LoadError("no echo")
+    return s
+
+
+def live_tunnels(ctx, count=IDLE_TUNNELS):
+    """Memory of a sidecar with one live tunnel to each of many devices, and of many on one."""
+    out = ctx.result["suites"]["tunnel"].setdefault("memory", {})
+    farm = Farm(ctx, count)
+    port, held = 14990, []
+    argv = [ctx.binary, "sidecar", "--listen", f"127.0.0.1:{port}", "--key-file",
+            os.path.join(ctx.dir, "many.key"), "--admin-addr", "127.0.0.1:0", "--stats-addr",
+            "127.0.0.1:0", "--ready-addr", "127.0.0.1:0", "--max-nodes", str(count + 16),
+            "--log-level", "warn"]
+    for node, at in farm.nodes:
+        argv += ["--peer", f"{node}={at}"]
+    p = procs.spawn(argv, os.path.join(ctx.dir, "many.log"))
+    try:
+        procs.wait_accepting(p, "127.0.0.1", port)
+        rss0, private0 = procs.memory_kb([p.pid])
+        for node, _ in farm.nodes:
+            held.append(open_tunnel(port, node))
+        time.sleep(2)
+        rss, private = procs.memory_kb([p.pid])
+        out["connections"] = {"tunnels": count, "rss_mb": round(rss / 1024, 1),
+                              "kb_each": round((private - private0) / count, 2)}
+        ctx.result["absolutes"]["tunnel.live_rss_mb"] = [round(rss / 1024, 1)]
+        ctx.result["absolutes"]["tunnel.conn_kb"] = [round((private - private0) / count, 2)]
+        for _ in range(count):
+            held.append(open_tunnel(port, farm.nodes[0][0]))
+        time.sleep(2)
+        more = procs.memory_kb([p.pid])[1]
+        out["streams"] = {"tunnels": count, "kb_each": round((more - private) / count, 2)}
+        ctx.result["absolutes"]["tunnel.stream_kb"] = [round((more - private) / count, 2)]
+        out["start_rss_mb"] = round(rss0 / 1024, 1)
+    finally:
+        for s in held:
+            s.close()
+        procs.stop(p)
+        farm.close()

@@ -498,7 +498,8 @@ static int start_controllers(struct run *r, const struct control_options *o, str
         rc = r->gateway ? SW_OK : err->rc;
     }
     if (rc == SW_OK && o->connector) {
-        r->connector = sw_control_connector_new(r->client, &o->cn, err);
+        r->connector = sw_control_connector_new(
+            r->client, r->gateway ? sw_control_gateway_metrics(r->gateway) : NULL, &o->cn, err);
         rc = r->connector ? SW_OK : err->rc;
         if (r->connector && r->gateway)
             sw_control_gateway_rules(r->gateway, sw_control_connector_of(r->connector));

@@ -67,7 +67,8 @@ static int read_ids(struct sw_control_connector *c, const struct sw_opt_list *in
 }
 
 static int start(struct sw_control_connector *c, struct sw_kube_client *client,
-                 const struct sw_control_connector_opts *o, struct sw_err *err)
+                 struct sw_metrics_shard *metrics, const struct sw_control_connector_opts *o,
+                 struct sw_err *err)
 {
     struct sw_connector_controller_opts co = {
         .conf = {.lease_s = (uint32_t)sw_max(o->lease / SW_NS_PER_S, 1),
@@ -80,6 +81,7 @@ static int start(struct sw_control_connector *c, struct sw_kube_client *client,
                  .dns_stale_ns = o->dns_stale_ns,
                  .envoy_gateway = o->envoy_gateway,
                  .patch_policies = o->patch_policies},
+        .metrics = metrics,
         .threaded = true,
         .lease_ns = sw_slice_str(o->lease_ns ? o->lease_ns : ""),
         .lease_name = o->lease_ns ? SW_SLICE_LIT("spanwire-connector") : sw_slice("", 0),
@@ -103,12 +105,13 @@ static int start(struct sw_control_connector *c, struct sw_kube_client *client,
 }
 
 struct sw_control_connector *sw_control_connector_new(struct sw_kube_client *client,
+                                                      struct sw_metrics_shard *metrics,
                                                       const struct sw_control_connector_opts *o,
                                                       struct sw_err *err)
 {
     struct sw_control_connector *c = SW_NEW(struct sw_control_connector);
 
-    if (start(c, client, o, err) != SW_OK) {
+    if (start(c, client, metrics, o, err) != SW_OK) {
         sw_control_connector_free(c);
         return NULL;
     }

@@ -11,6 +11,7 @@
 struct sw_connector_controller;
 struct sw_control_connector;
 struct sw_kube_client;
+struct sw_metrics_shard;
 
 struct sw_control_connector_opts {
     uint64_t lease;                 /* ns; how long a renewal of a Connector's Lease counts */
@@ -33,8 +34,8 @@ struct sw_control_connector_opts {
 
 /* Everything is borrowed and must outlive it, o included. NULL with what was wrong. */
 SW_NODISCARD struct sw_control_connector *
-sw_control_connector_new(struct sw_kube_client *client, const struct sw_control_connector_opts *o,
-                         struct sw_err *err);
+sw_control_connector_new(struct sw_kube_client *client, struct sw_metrics_shard *metrics,
+                         const struct sw_control_connector_opts *o, struct sw_err *err);
 /* For sw_control_gateway_rules. */
 struct sw_connector_controller *sw_control_connector_of(struct sw_control_connector *c);
 /* Stops building and writing; done comes from the loop. */

@@ -53,6 +53,7 @@ struct sw_connector {
     struct sw_list conns;
     size_t n_conns;
     struct sw_quic_stats told; /* what the metrics know */
+    uint64_t told_overflows;
     struct sw_history history;
     struct sw_metrics *metrics;
     struct sw_metrics_shard *shard;

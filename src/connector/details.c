@@ -174,16 +174,21 @@ struct sw_slice sw_condition(const struct sw_json *conditions, const char *type,
     return status.p ? status : SW_SLICE_LIT("");
 }
 
-bool sw_condition_true(const struct sw_json *obj, const char *type)
+bool sw_condition_current(const struct sw_json *obj, const char *type)
 {
     const struct sw_json *c = by_type(sw_json_walk(obj, "status", "conditions", NULL), type);
     int64_t generation = 0;
     int64_t observed = 0;
 
-    if (!sw_json_str_eq(sw_json_find(c, "status"), "True"))
-        return false;
     if (!sw_json_i64(sw_json_find(c, "observedGeneration"), &observed) ||
         !sw_json_i64(sw_json_walk(obj, "metadata", "generation", NULL), &generation))
         return true;
     return observed >= generation;
+}
+
+bool sw_condition_true(const struct sw_json *obj, const char *type)
+{
+    const struct sw_json *c = by_type(sw_json_walk(obj, "status", "conditions", NULL), type);
+
+    return sw_json_str_eq(sw_json_find(c, "status"), "True") && sw_condition_current(obj, type);
 }

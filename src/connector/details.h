@@ -48,5 +48,7 @@ const struct sw_json *sw_details_pick_connector(const struct sw_json *list, stru
 /* status and message of a condition; "" when there is none of that type. */
 struct sw_slice sw_condition(const struct sw_json *conditions, const char *type,
                              struct sw_slice *ret_reason, struct sw_slice *ret_message);
+/* Said about the object's present generation, as far as one can tell. */
+bool sw_condition_current(const struct sw_json *obj, const char *type);
 /* True, and said about the object's present generation. */
 bool sw_condition_true(const struct sw_json *obj, const char *type);

@@ -292,20 +292,27 @@ static struct sw_slice condition_of(const struct sw_json *obj, const char *type,
     return sw_condition(sw_json_walk(obj, "status", "conditions", NULL), type, reason, message);
 }
 
+/* What was said about an older generation is no verdict on what was asked for now. */
+static bool found(const struct sw_json *obj, const char *type, const char *status,
+                  const char *reason, struct sw_slice *ret_message)
+{
+    struct sw_slice why;
+    struct sw_slice is = condition_of(obj, type, &why, ret_message);
+
+    return sw_slice_eq_str(is, status) && (!reason || sw_slice_eq_str(why, reason)) &&
+           sw_condition_current(obj, type);
+}
+
 static void judge_failure(const struct sw_json *proxy, const struct sw_json *connector,
                           struct sw_expose_state *ret)
 {
-    struct sw_slice reason;
     struct sw_slice message;
-    struct sw_slice status = condition_of(proxy, "Accepted", &reason, &message);
 
-    if (sw_slice_eq_str(status, "False") && sw_slice_eq_str(reason, "Invalid"))
+    if (found(proxy, "Accepted", "False", "Invalid", &message))
         ret->failed = message;
-    status = condition_of(proxy, "HostnamesInUse", &reason, &message);
-    if (sw_slice_eq_str(status, "True"))
+    if (found(proxy, "HostnamesInUse", "True", NULL, &message))
         ret->failed = message;
-    status = condition_of(connector, "IrohDNSPublished", &reason, &message);
-    if (sw_slice_eq_str(status, "False") && sw_slice_eq_str(reason, "DeferredToOwner"))
+    if (found(connector, "IrohDNSPublished", "False", "DeferredToOwner", &message))
         ret->failed = message;
 }
 

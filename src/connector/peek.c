@@ -7,7 +7,8 @@
 #include "base/mem.h"
 #include "http/h1.h"
 
-enum { HEAD_MAX = 16384 };
+/* What gateways let through by default (60 KiB, 100 fields), and what they add to it. */
+enum { HEAD_MAX = 65536, FIELDS_MAX = 128 };
 
 struct request {
     uint64_t begun_ns;
@@ -254,7 +255,7 @@ void sw_peek_end(struct sw_peek *p, uint64_t now_ns)
 
 struct sw_peek *sw_peek_new(sw_peek_cb cb, void *arg)
 {
-    const struct sw_h1_limits limits = {.head = HEAD_MAX};
+    const struct sw_h1_limits limits = {.line = HEAD_MAX, .head = HEAD_MAX, .headers = FIELDS_MAX};
     struct sw_peek *p = SW_NEW(struct sw_peek);
 
     p->cb = cb;

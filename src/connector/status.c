@@ -16,8 +16,9 @@ static void tell_quic(struct sw_connector *c, const char *event, uint64_t now, u
 static void scrape_quic(struct sw_connector *c)
 {
     struct sw_quic_stats now = {0};
+    struct sw_qserve_stats serve = {0};
 
-    if (!c->quic)
+    if (!c->quic || !c->serve)
         return;
     sw_quic_stats(c->quic, &now);
     tell_quic(c, "accepted", now.accepted, c->told.accepted);
@@ -27,6 +28,10 @@ static void scrape_quic(struct sw_connector *c)
     tell_quic(c, "stream_reset", now.resets, c->told.resets);
     tell_quic(c, "dropped", now.rx_dropped, c->told.rx_dropped);
     c->told = now;
+    sw_qserve_stats(c->serve, &serve);
+    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_REFUSALS, "too_many_streams"),
+                  serve.overflows - c->told_overflows);
+    c->told_overflows = serve.overflows;
 }
 
 void connector_scrape(void *arg)

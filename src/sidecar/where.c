@@ -189,7 +189,10 @@ static void ask_others(struct side_where *w, struct sw_qlookup *l)
         sw_qlookup_failed(l, SW_QFAIL_OFFLINE, "the connector is not online");
         break;
     case SIDE_NOT_SYNCED:
-        (void)ask_new(w, l);
+        if (w->dns)
+            ask_dns(w, l);
+        else
+            (void)ask_new(w, l); /* until the first list is there */
         break;
     case SIDE_UNKNOWN:
         ask_dns(w, l);

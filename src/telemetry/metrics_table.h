@@ -39,6 +39,12 @@
       "1 while a stream to the control plane is up") \
     X(XDS_REFUSED, COUNTER, "spanwire_xds_refused", "url", \
       "Responses of the control plane that were refused, by resource type") \
+    X(CONNECTORS_ONLINE, GAUGE, "spanwire_connectors_online", "", \
+      "Connectors that are alive and have a valid key") \
+    X(CONNECTOR_REFUSALS, COUNTER, "spanwire_connector_refusals", "reason", \
+      "Connectors and HTTPProxies refused, by the reason of their condition") \
+    X(CONNECTOR_CERTS, COUNTER, "spanwire_connector_certificates", "result", \
+      "Certificates for names of HTTPProxies: issued or failed") \
     X(DNS_ANSWERS, COUNTER, "spanwire_dns_answers", "transport,rcode", \
       "Answers of the discovery DNS server, by code") \
     X(DNS_DROPPED, COUNTER, "spanwire_dns_dropped", "reason", \

@@ -124,20 +124,35 @@ static bool fe_eq(const struct fe *a, const struct fe *b)
     return fe_zero(fe_sub(a, b));
 }
 
-/* Euler's criterion: a^((p - 1) / 2) is 1 for squares. The exponent is 2^254 - 10. */
+/* a^(2^k) * b */
+static struct fe square_and_mul(struct fe a, int k, const struct fe *b)
+{
+    while (k-- > 0)
+        a = fe_sqr(&a);
+    return fe_mul(&a, b);
+}
+
+/*
+ * Euler's criterion: a^((p - 1) / 2) is 1 for squares. The exponent is 2^254 - 10, that is
+ * 16 * (2^250 - 1) + 6; xN below is a^(2^N - 1).
+ */
 static bool is_square(const struct fe *a)
 {
-    struct fe r = one;
+    struct fe aa = fe_sqr(a);
+    struct fe a6 = square_and_mul(aa, 1, &aa);
+    struct fe x2 = fe_mul(&aa, a);
+    struct fe x4 = square_and_mul(x2, 2, &x2);
+    struct fe x5 = square_and_mul(x4, 1, a);
+    struct fe x10 = square_and_mul(x5, 5, &x5);
+    struct fe x20 = square_and_mul(x10, 10, &x10);
+    struct fe x40 = square_and_mul(x20, 20, &x20);
+    struct fe x50 = square_and_mul(x40, 10, &x10);
+    struct fe x100 = square_and_mul(x50, 50, &x50);
+    struct fe x200 = square_and_mul(x100, 100, &x100);
+    struct fe x250 = square_and_mul(x200, 50, &x50);
+    struct fe r = square_and_mul(x250, 4, &a6);
 
-    if (fe_zero(*a))
-        return true;
-    for (int bit = 253; bit >= 0; bit--) {
-        /* 2^254 - 10 = 1...1 0110: all ones but bits 0 and 3. */
-        r = fe_sqr(&r);
-        if (bit != 0 && bit != 3)
-            r = fe_mul(&r, a);
-    }
-    return fe_eq(&r, &one);
+    return fe_zero(*a) || fe_eq(&r, &one);
 }
 
 /*

@@ -454,12 +454,35 @@ static const struct sw_qstream_ops stream_ops = {
 
 /* ---- connections ---- */
 
+/*
+ * Who is over the limit is told so once its head is there; but heads that never come must have a
+ * bound as well.
+ */
+static void overflow(struct qs_conn *c)
+{
+    struct sw_qserve *v = c->v;
+    uint64_t now = sw_loop_now(v->loop);
+    char id[SW_NODEID_SHORT];
+
+    v->stats.overflows++;
+    if (v->overflow_told_ns && now - v->overflow_told_ns < SW_NS_PER_S)
+        return;
+    v->overflow_told_ns = now;
+    sw_log_warn("tunnel", "%s: streams are reset: %llu are open",
+                sw_nodeid_short(sw_qconn_peer(c->q), id), (unsigned long long)v->stats.streams);
+}
+
 static void on_stream(struct sw_qconn *q, struct sw_qstream *s)
 {
     struct qs_conn *c = sw_qconn_arg(q);
     struct sw_qserve *v = c->v;
-    struct qs_exchange *x = SW_NEW(struct qs_exchange);
+    struct qs_exchange *x;
 
+    if (v->stats.streams >= v->c.max_streams + v->c.max_streams / 8 + 16) {
+        overflow(c);
+        return; /* not attached: it is reset */
+    }
+    x = SW_NEW(struct qs_exchange);
     x->v = v;
     x->conn = c;
     x->stream = s;

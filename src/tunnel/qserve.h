@@ -68,7 +68,8 @@ struct sw_qserve_record {
 
 /* Zero in a field means the default in brackets. */
 struct sw_qserve_config {
-    size_t max_streams;       /* at once, over all connections; more are answered 503 [4096] */
+    size_t max_streams;       /* at once, over all connections; more are answered 503,
+                                 far more reset [4096] */
     size_t max_udp;           /* of these, UDP flows [1024] */
     uint64_t head_timeout_ns; /* a head must be complete [10 s] */
     uint64_t dial_timeout_ns; /* name lookup and connect [10 s] */
@@ -93,6 +94,7 @@ struct sw_qserve_stats {
     uint64_t conns_total;
     uint64_t accepted, denied, failed, completed; /* exchanges */
     uint64_t malformed;                           /* heads that could not be read */
+    uint64_t overflows;                           /* streams reset unheard: too many */
     uint64_t bytes_in, bytes_out;                 /* to and from origins */
     uint64_t datagrams_dropped;
 };

@@ -23,6 +23,7 @@ struct sw_qserve {
     struct sw_list conns;
     struct sw_list exchanges; /* all, also those whose stream is closed but not reaped */
     struct sw_qserve_stats stats;
+    uint64_t overflow_told_ns;
     bool draining;
 };
 

@@ -257,6 +257,10 @@ def test_bad_keys_are_not_passed_on(world):
     w.renew("liar")
     w.becomes("Connector", "liar", "Ready", ("False", "InvalidConnectionDetails"))
     w.serves("liar.example.test", 503)
+    page = w.fabric.control.get("/metrics").body.decode()
+    assert 'spanwire_connector_refusals_total{reason="InvalidConnectionDetails"} 1' in page
+    assert "spanwire_connector_certificates_total{result=\"issued\"}" in page and "spanwire_connectors_online" in page
+    assert "subject=connector/default/liar" in w.fabric.control.log()
     w.details("liar", OTHER)
     w.renew("liar")
     w.becomes("Connector", "liar", "Ready", ("True", "ConnectorReady"))

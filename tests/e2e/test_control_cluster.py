@@ -8,7 +8,6 @@ import json
 import re
 import subprocess
 import time
-import urllib.error
 import urllib.request
 
 import pytest
@@ -131,7 +130,8 @@ def test_tokens_are_the_clusters(w):
     f.apply(fb.thing("ServiceAccount", "stranger"))
     _, data = f.send("POST", fb.path_of("ServiceAccount", "stranger") + "/token", {
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}})
-    tokens = {"no bearer token": None, "nobody's": "abc.def.ghi", "may not get /xds": json.loads(data)["status"]["token"]}
+    tokens = {"no bearer token": None, "nobody's": "abc.def.ghi",
+              "may not get /xds": json.loads(data)["status"]["token"]}
     for why, token in tokens.items():
         flags = []
         if token:
@@ -141,7 +141,7 @@ def test_tokens_are_the_clusters(w):
 
         def refused(flags=flags, why=why):
             done = subprocess.run([w.binary, "xds", "lint", "--server", f"127.0.0.1:{r.xds_port}", "--ca", str(r.ca),
-                                   *flags], capture_output=True, text=True, timeout=20, check=False)
+                                   "--timeout", "2s", *flags], capture_output=True, text=True, timeout=20, check=False)
             assert done.returncode != 0, done.stdout[:500]
             return why in done.stderr
         until(refused, 15, f"'{why}'")

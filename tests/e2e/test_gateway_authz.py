@@ -79,6 +79,10 @@ def auth(protocol, service, **more):
         "protocol": protocol, "backendRef": {"name": service, "port": 80}, protocol.lower(): {}, **more}}
 
 
+def rewrite(path):
+    return {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": path}}}
+
+
 class World:
     def __init__(self, binary, tmp):
         self.fabric = f = fb.Fabric(binary, tmp)
@@ -109,9 +113,9 @@ class World:
             fb.prefix("/cors", fb.to("web"), filters=[
                 {"type": "CORS", "cors": {"allowOrigins": ["https://a.test"]}}, auth("HTTP", "guard")]),
             fb.prefix("/half", {**fb.to("web", weight=1), "filters": [
-                {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/left"}}}]},
+                rewrite("/left")]},
                 {**fb.to("web", weight=3), "filters": [
-                    {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/right"}}},
+                    rewrite("/right"),
                     {"type": "RequestHeaderModifier", "requestHeaderModifier": {
                         "set": [{"name": "x-side", "value": "right"}]}}]}),
         ]

@@ -3,11 +3,13 @@
  * A device without a control plane, for system tests and benchmarks: serves the tunnel protocol to
  * everybody, or to one gateway, for all targets or those listed.
  *
- *   qdevice KEYFILE [--allow HOST:PORT]... [--peer NODEID] [--bind ADDR] [--relay URL]
+ *   qdevice KEYFILE [--allow HOST:PORT]... [--peer NODEID] [--bind ADDR] [--relay URL] [--more N]
  *
- * Prints "ID ADDRESS" and then one line per exchange; ends when standard input does.
+ * Prints "ID ADDRESS" and then one line per exchange; ends when standard input does. With --more,
+ * N further devices of the same kind, each with a key and a socket of its own.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,7 +21,7 @@
 #include "tls/aead.h"
 #include "tunnel/qserve.h"
 
-enum { ALLOW_MAX = 16 };
+enum { ALLOW_MAX = 16, MORE_MAX = 10000 };
 
 struct device {
     struct sw_loop *loop;
@@ -30,6 +32,9 @@ struct device {
     struct sw_nodeid peer;
     bool one_peer;
     struct sw_watch input;
+    size_t more;
+    struct sw_rawkey *keys[MORE_MAX];
+    struct sw_quic *others[MORE_MAX];
 };
 
 static void authorise(void *arg, const struct sw_qserve_ask *ask, struct sw_qserve_verdict *ret)
@@ -96,6 +101,8 @@ static int parse(struct device *d, int argc, char **argv, struct sw_quic_config 
             rc = sw_addr_parse(sw_slice_str(argv[i + 1]), &q->bind, err);
         } else if (strcmp(argv[i], "--relay") == 0) {
             *relay = argv[i + 1];
+        } else if (strcmp(argv[i], "--more") == 0) {
+            d->more = sw_min(strtoul(argv[i + 1], NULL, 10), MORE_MAX);
         } else {
             rc = sw_err_set(err, SW_EINVAL, "unknown option '%s'", argv[i]);
         }
@@ -103,22 +110,43 @@ static int parse(struct device *d, int argc, char **argv, struct sw_quic_config 
     return rc;
 }
 
-static int start(struct device *d, struct sw_quic_config *q, const char *relay, struct sw_err *err)
+static struct sw_quic *endpoint(struct device *d, struct sw_quic_config *q, const char *relay,
+                                struct sw_err *err)
 {
-    struct sw_qserve_config c = {.authorise = authorise, .ended = ended, .arg = d};
+    struct sw_quic *e = sw_quic_new(d->loop, q, err);
     struct sw_addr bound[2];
     char hex[SW_NODEID_HEX];
     char at[SW_ADDR_TEXT];
 
+    if (!e)
+        return NULL;
+    if (relay)
+        sw_quic_set_home_relay(e, sw_slice_str(relay));
+    if (sw_quic_bound(e, bound) == 0) {
+        (void)sw_err_set(err, SW_ESYS, "not bound");
+        sw_quic_free(e);
+        return NULL;
+    }
+    (void)printf("%s %s\n", sw_nodeid_hex(sw_rawkey_id(q->key), hex), sw_addr_text(&bound[0], at));
+    return e;
+}
+
+static int start(struct device *d, struct sw_quic_config *q, const char *relay, struct sw_err *err)
+{
+    struct sw_qserve_config c = {.authorise = authorise, .ended = ended, .arg = d};
+    struct sw_quic_config more = *q;
+
     d->serve = sw_qserve_new(d->loop, &c);
-    d->quic = sw_quic_new(d->loop, q, err);
+    d->quic = endpoint(d, q, relay, err);
     if (!d->quic)
         return err->rc;
-    if (relay)
-        sw_quic_set_home_relay(d->quic, sw_slice_str(relay));
-    if (sw_quic_bound(d->quic, bound) == 0)
-        return sw_err_set(err, SW_ESYS, "not bound");
-    (void)printf("%s %s\n", sw_nodeid_hex(sw_rawkey_id(q->key), hex), sw_addr_text(&bound[0], at));
+    more.bind.port = 0;
+    for (size_t i = 0; i < d->more; i++) {
+        more.key = d->keys[i] = sw_rawkey_generate(err);
+        d->others[i] = more.key ? endpoint(d, &more, relay, err) : NULL;
+        if (!d->others[i])
+            return err->rc;
+    }
     (void)fflush(stdout);
     (void)!sw_watch_start(d->loop, &d->input, STDIN_FILENO, on_input, err); /* not for files */
     return SW_OK;
@@ -127,7 +155,7 @@ static int start(struct device *d, struct sw_quic_config *q, const char *relay, 
 int main(int argc, char **argv)
 {
     static const struct sw_slice alpn = SW_SLICE_LIT(SW_QTUNNEL_ALPN);
-    struct device d = {0};
+    static struct device d;
     struct sw_err err = {0};
     struct sw_quic_config q = {
         .bind = {.ip = {.family = 4, .b = {127, 0, 0, 1}}},
@@ -155,6 +183,11 @@ int main(int argc, char **argv)
     sw_qserve_free(d.serve);
     if (d.quic)
         sw_quic_free(d.quic);
+    for (size_t i = 0; i < d.more; i++) {
+        if (d.others[i])
+            sw_quic_free(d.others[i]);
+        sw_rawkey_free(d.keys[i]);
+    }
     sw_resolver_stop();
     sw_rawkey_free(key);
     if (d.loop)

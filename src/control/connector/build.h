@@ -93,6 +93,12 @@ struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
  * bytes are "<id> <target> <TLS name or ->", or "offline".
  */
 #define SW_CONNECTOR_RULE "rule|"
+/*
+ * Both builds publish what an operator should read once: "note|<reason>|<subject>" with the text.
+ * And who is there: "online|ns/name" with the NodeID.
+ */
+#define SW_CONNECTOR_NOTE   "note|"
+#define SW_CONNECTOR_ONLINE "online|"
 /* On an HTTPProxy: where it is served. */
 #define SW_CONNECTOR_URL "spanwire.dev/url"
 /* On a ConnectorClass, value "Strict": only what a ConnectorAdvertisement has is served. */

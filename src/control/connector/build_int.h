@@ -35,6 +35,9 @@ bool cn_time(struct sw_slice text, uint64_t *ret);
 struct sw_json *cn_conditions(struct sw_arena *a, const struct sw_json *have,
                               const char *const *owned, const struct cond *want, size_t n,
                               int64_t generation);
+/* For the log and a counter, once for as long as it is so. */
+void cn_note(struct sw_output *out, const char *reason, const char *kind,
+             const struct sw_kube_obj *of, const char *text);
 /* printf as a slice in the arena. */
 struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...) SW_PRINTF(2, 3);
 

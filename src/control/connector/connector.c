@@ -208,6 +208,7 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
     size_t n = 0;
     struct life l;
     struct sw_slice id;
+    const char *invalid;
     bool ours;
 
     if (cn_deleting(o))
@@ -218,6 +219,7 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
             cn_printf(s->a, "There is no ConnectorClass '%.*s'.", SW_SLICE_ARG(class)).p};
         want[n++] = (struct cond){"Ready", false, "ConnectorNotReady",
                                   "Waiting for ConnectorClass to be resolved."};
+        cn_note(s->out, want[0].reason, "connector", o, want[0].msg);
         write_status(s, o, NULL, want, n);
         return;
     }
@@ -229,7 +231,13 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
     l = lease_life(s, o, lease);
     if (l.live)
         sw_out_expires(s->out, l.until_ns + 1);
-    want[n++] = ready_condition(&l, check_details(s, o, &l, &id));
+    invalid = check_details(s, o, &l, &id);
+    if (invalid)
+        cn_note(s->out, "InvalidConnectionDetails", "connector", o, invalid);
+    else if (l.live && id.n)
+        sw_out_publish(s->out, cn_printf(s->a, SW_CONNECTOR_ONLINE "%.*s", SW_SLICE_ARG(o->key)),
+                       id);
+    want[n++] = ready_condition(&l, invalid);
     if (claim)
         want[n++] = dns_condition(s, claim);
     write_status(s, o, ours ? lease : NULL, want, n);

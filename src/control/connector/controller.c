@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/connector/controller.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base64.h"
@@ -10,6 +11,7 @@
 #include "base/time.h"
 #include "control/connector/build_int.h"
 #include "io/loop.h"
+#include "telemetry/metrics.h"
 #include "tls/ca.h"
 
 enum { CERT_TTL_S = 90 * 24 * 3600, PEM_MAX = 1 << 16 };
@@ -34,10 +36,11 @@ struct sw_connector_controller {
     struct sw_loop *loop;
     struct sw_control *main;
     struct sw_control *proxies;
-    struct sw_map due;   /* name -> struct due */
-    struct sw_map rules; /* "ns/name/index" -> struct known */
+    struct sw_map due;    /* name -> struct due */
+    struct sw_map rules;  /* "ns/name/index" -> struct known */
+    struct sw_map online; /* "ns/name" -> struct known */
     struct sw_timer retry;
-    struct sw_connector_stats stats;
+    struct sw_metrics_shard *metrics;
     bool started;
     void (*done)(void *arg);
     void *done_arg;
@@ -55,6 +58,82 @@ static void build_proxies(const struct sw_view *v, struct sw_output *out, void *
     const struct sw_connector_controller *c = arg;
 
     sw_httpproxy_build(v, &c->conf, out);
+}
+
+/* ---- what was published last ---- */
+
+struct known {
+    struct sw_slice key;   /* behind the struct */
+    struct sw_slice value; /* behind that */
+};
+
+/* value.p == NULL: it is gone. */
+static void set_known(struct sw_map *m, struct sw_slice key, struct sw_slice value)
+{
+    struct known *k = sw_map_get(m, key);
+    char *text;
+
+    if (k) {
+        (void)sw_map_del(m, key);
+        sw_free(k);
+    }
+    if (!value.p)
+        return;
+    k = sw_calloc(1, sizeof(*k) + key.n + value.n);
+    text = (char *)(k + 1);
+    memcpy(text, key.p, key.n);
+    memcpy(text + key.n, value.p, value.n);
+    k->key = sw_slice(text, key.n);
+    k->value = sw_slice(text + key.n, value.n);
+    (void)sw_map_put(m, k->key, k);
+}
+
+static void free_known(struct sw_map *m)
+{
+    SW_MAP_FOREACH (it, m)
+        sw_free(it->value);
+    sw_map_done(m);
+}
+
+/* ---- what operators see ---- */
+
+static void count(const struct sw_connector_controller *c, enum sw_metric_id id, const char *label)
+{
+    if (c->metrics)
+        sw_metric_add(sw_metric_get1(c->metrics, id, label), 1);
+}
+
+static void log_change(const char *what, struct sw_slice subject, const char *key,
+                       struct sw_slice text)
+{
+    struct sw_log_line l;
+
+    sw_log_begin(&l, SW_LOG_INFO, "connector", "%s", what);
+    sw_log_str(&l, "subject", subject);
+    if (text.p)
+        sw_log_str(&l, key, text);
+    sw_log_end(&l);
+}
+
+/* A connector that came or went, or something that was refused. */
+static void tell(struct sw_connector_controller *c, const struct sw_change *change)
+{
+    struct sw_slice rest = change->name;
+    struct sw_slice what = sw_slice_cut(&rest, '|');
+    char reason[64];
+
+    if (sw_slice_eq_str(what, "online")) {
+        log_change(change->bytes.p ? "online" : "offline", rest, "id", change->bytes);
+        set_known(&c->online, rest, change->bytes);
+        if (c->metrics)
+            sw_metric_set(sw_metric_get1(c->metrics, SW_METRIC_CONNECTORS_ONLINE, NULL),
+                          (int64_t)c->online.n);
+    } else if (sw_slice_eq_str(what, "note") && change->bytes.p) {
+        what = sw_slice_cut(&rest, '|');
+        (void)snprintf(reason, sizeof(reason), "%.*s", SW_SLICE_ARG(what));
+        log_change("refused", rest, "text", change->bytes);
+        count(c, SW_METRIC_CONNECTOR_REFUSALS, reason);
+    }
 }
 
 /* ---- certificates: making keys is not for a pure build ---- */
@@ -77,7 +156,7 @@ static void fail(struct sw_connector_controller *c, const struct due *d, struct 
 {
     struct sw_log_line l;
 
-    c->stats.failed++;
+    count(c, SW_METRIC_CONNECTOR_CERTS, "failed");
     sw_log_begin(&l, SW_LOG_WARN, "connector", "certificate not issued");
     sw_log_str(&l, "secret", sw_slice_from(d->name, strlen(SW_CONNECTOR_CERT)));
     sw_log_str(&l, "reason", why);
@@ -91,7 +170,7 @@ static void on_written(void *arg, struct sw_kube_reply *r)
 
     d->call = NULL;
     if (r->rc == SW_OK) {
-        c->stats.issued++;
+        count(c, SW_METRIC_CONNECTOR_CERTS, "issued");
         /* The watch shows it, and then nobody asks any more. */
         d->next_ns = sw_loop_now(c->loop) + patience_ns;
     } else {
@@ -201,31 +280,6 @@ static void set_due(struct sw_connector_controller *c, struct sw_slice name, str
 
 /* ---- the extension server ---- */
 
-struct known {
-    struct sw_slice key;   /* behind the struct */
-    struct sw_slice value; /* behind that */
-};
-
-static void set_rule(struct sw_connector_controller *c, struct sw_slice key, struct sw_slice value)
-{
-    struct known *r = sw_map_get(&c->rules, key);
-    char *text;
-
-    if (r) {
-        (void)sw_map_del(&c->rules, key);
-        sw_free(r);
-    }
-    if (!value.p)
-        return;
-    r = sw_calloc(1, sizeof(*r) + key.n + value.n);
-    text = (char *)(r + 1);
-    memcpy(text, key.p, key.n);
-    memcpy(text + key.n, value.p, value.n);
-    r->key = sw_slice(text, key.n);
-    r->value = sw_slice(text + key.n, value.n);
-    (void)sw_map_put(&c->rules, r->key, r);
-}
-
 enum sw_gw_rule_state sw_connector_controller_rule(void *controller, struct sw_slice ns,
                                                    struct sw_slice proxy, uint32_t index,
                                                    struct sw_arena *a, struct sw_gw_rule *ret)
@@ -261,6 +315,13 @@ bool sw_connector_resolve(void *arg, const struct sw_json *object, struct sw_are
     return true;
 }
 
+static void publish_main(void *arg, const struct sw_change *changes, size_t n, uint64_t version)
+{
+    (void)version;
+    for (size_t i = 0; i < n; i++)
+        tell(arg, &changes[i]);
+}
+
 static void publish(void *arg, const struct sw_change *changes, size_t n, uint64_t version)
 {
     struct sw_connector_controller *c = arg;
@@ -270,8 +331,10 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
         if (sw_slice_has_prefix(changes[i].name, SW_SLICE_LIT(SW_CONNECTOR_CERT)))
             set_due(c, changes[i].name, changes[i].bytes);
         else if (sw_slice_has_prefix(changes[i].name, SW_SLICE_LIT(SW_CONNECTOR_RULE)))
-            set_rule(c, sw_slice_from(changes[i].name, strlen(SW_CONNECTOR_RULE)),
-                     changes[i].bytes);
+            set_known(&c->rules, sw_slice_from(changes[i].name, strlen(SW_CONNECTOR_RULE)),
+                      changes[i].bytes);
+        else
+            tell(c, &changes[i]);
     }
     issue_all(c);
 }
@@ -296,6 +359,7 @@ static int make_runtimes(struct sw_connector_controller *c,
     char *proxies SW_AUTO_FREE =
         o->lease_name.n ? sw_asprintf("%.*s-proxies", SW_SLICE_ARG(o->lease_name)) : NULL;
 
+    co.publish = publish_main;
     c->main = sw_control_new(c->client, &co, err);
     if (!c->main)
         return SW_EINVAL;
@@ -317,6 +381,7 @@ sw_connector_controller_new(struct sw_kube_client *client,
 
     c->conf = o->conf;
     c->ca = o->ca;
+    c->metrics = o->metrics;
     c->client = client;
     c->loop = sw_kube_client_loop(client);
     if (!c->ca)
@@ -338,9 +403,8 @@ void sw_connector_controller_free(struct sw_connector_controller *c)
     SW_MAP_FOREACH (it, &c->due)
         due_free(it->value);
     sw_map_done(&c->due);
-    SW_MAP_FOREACH (it, &c->rules)
-        sw_free(it->value);
-    sw_map_done(&c->rules);
+    free_known(&c->rules);
+    free_known(&c->online);
     sw_free(c);
 }
 
@@ -381,9 +445,4 @@ const struct sw_control *sw_connector_controller_main(const struct sw_connector_
 const struct sw_control *sw_connector_controller_proxies(const struct sw_connector_controller *c)
 {
     return c->proxies;
-}
-
-struct sw_connector_stats sw_connector_controller_stats(const struct sw_connector_controller *c)
-{
-    return c->stats;
 }

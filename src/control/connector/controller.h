@@ -11,13 +11,15 @@
 #include "kube/client.h"
 
 struct sw_ca;
+struct sw_metrics_shard;
 struct sw_connector_controller;
 
 struct sw_connector_controller_opts {
     struct sw_connector_conf conf; /* what it points to is borrowed for the controller's life */
     const struct sw_ca *ca;        /* borrowed; issues certificates. NULL: conf.issuer is empty */
-    bool threaded;                 /* build on threads of their own */
-    struct sw_slice lease_ns;      /* leader election; an empty lease_name: none */
+    struct sw_metrics_shard *metrics; /* borrowed, of the loop's thread; may be NULL */
+    bool threaded;                    /* build on threads of their own */
+    struct sw_slice lease_ns;         /* leader election; an empty lease_name: none */
     struct sw_slice lease_name;
     struct sw_slice identity;
 };
@@ -48,9 +50,3 @@ enum sw_gw_rule_state sw_connector_controller_rule(void *controller, struct sw_s
  */
 bool sw_connector_resolve(void *arg, const struct sw_json *object, struct sw_arena *a,
                           struct sw_slice *ret_target, struct sw_slice *ret_id);
-
-struct sw_connector_stats {
-    uint64_t issued; /* certificates */
-    uint64_t failed;
-};
-struct sw_connector_stats sw_connector_controller_stats(const struct sw_connector_controller *c);

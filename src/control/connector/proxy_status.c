@@ -54,6 +54,7 @@ static void programmed(const struct hp *h, struct conds *c)
     const struct sw_json *rt = sw_json_find(sw_json_at(parents, 0), "conditions");
 
     if (h->conflict.reason) {
+        cn_note(h->out, h->conflict.reason, "httpproxy", h->obj, h->conflict.msg);
         say(c, "Programmed", false, h->conflict.reason, h->conflict.msg);
     } else if (h->missing_instance) {
         say(c, "Programmed", false, "InstanceBackendNotFound", h->missing_instance);
@@ -81,11 +82,14 @@ static void host_conditions(const struct hp *h, struct conds *c)
     }
     say(c, "HostnamesVerified", true, "HostnamesVerified",
         "This control plane takes names as they are given.");
-    if (lost)
-        say(c, "HostnamesInUse", true, "HostnameInUse",
-            cn_printf(h->a, "'%.*s' belongs to HTTPProxy '%.*s', which is older.",
-                      SW_SLICE_ARG(lost->name), SW_SLICE_ARG(lost->lost_to->key))
-                .p);
+    if (lost) {
+        const char *msg = cn_printf(h->a, "'%.*s' belongs to HTTPProxy '%.*s', which is older.",
+                                    SW_SLICE_ARG(lost->name), SW_SLICE_ARG(lost->lost_to->key))
+                              .p;
+
+        cn_note(h->out, "HostnameInUse", "httpproxy", h->obj, msg);
+        say(c, "HostnamesInUse", true, "HostnameInUse", msg);
+    }
     if (!h->conf->issuer.n)
         return;
     if (pending)
@@ -175,6 +179,7 @@ void hp_status(struct hp *h, const char *invalid)
     struct conds c = {.n = 0};
 
     if (invalid) {
+        cn_note(h->out, "Invalid", "httpproxy", h->obj, invalid);
         say(&c, "Accepted", false, "Invalid", invalid);
         say(&c, "Programmed", false, "Pending", "The HTTPProxy is not valid.");
     } else {

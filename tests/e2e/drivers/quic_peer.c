@@ -10,8 +10,12 @@
  *     datagram BYTES                          the same in one datagram
  *     more ADDR                               a further address of the dialled peer
  *     network                                 the network changed
- *     close CODE                              closes the dialled connection
- *     path | stats                            says where it is, what it did
+ *     hold N TEXT                             opens N streams, sends TEXT (with \\r and \\n) on
+ * each, no more deaf N TEXT                             the same, and takes nothing of what comes
+ *     churn N TEXT                            the same, and gives each stream up at once
+ *     drop | count                            gives up the streams that are held; says what became
+ * of them close CODE                              closes the dialled connection path | stats says
+ * where it is, what it did
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,10 +43,25 @@ static struct {
     struct sw_quic *q;
     struct sw_qconn *dialled;
     struct sw_watch in;
-    char line[4096];
+    char line[16384];
     size_t line_n;
     size_t dgram_n;
+    struct sw_list held;
+    char text[16384];
+    size_t text_n;
+    uint64_t to_open;
+    bool deaf;
+    bool churn;
+    uint64_t opened;
+    uint64_t ended;
+    uint64_t resets;
+    uint64_t bytes;
 } g;
+
+struct held {
+    struct sw_list link;
+    struct sw_qstream *s;
+};
 
 static uint8_t pattern(uint64_t at)
 {
@@ -169,6 +188,93 @@ static void on_transfer_closed(struct sw_qstream *s, bool lost)
 static const struct sw_qstream_ops transfer_ops = {
     .data = on_data, .writable = on_writable, .reset = on_reset, .closed = on_transfer_closed};
 
+/* ---- streams that are opened to be a burden ---- */
+
+static size_t held_data(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
+{
+    if (g.deaf)
+        return 0;
+    g.bytes += n;
+    return n;
+}
+
+static void held_writable(struct sw_qstream *s)
+{
+}
+
+static void held_reset(struct sw_qstream *s, uint64_t code)
+{
+    g.resets++;
+    sw_qstream_abort(s, code);
+}
+
+static void held_closed(struct sw_qstream *s, bool lost)
+{
+    struct held *h = sw_qstream_arg(s);
+
+    g.ended++;
+    sw_list_unlink(&h->link);
+    sw_free(h);
+}
+
+static const struct sw_qstream_ops held_ops = {
+    .data = held_data, .writable = held_writable, .reset = held_reset, .closed = held_closed};
+
+static void open_more(void)
+{
+    while (g.dialled && g.to_open > 0) {
+        struct held *h = SW_NEW(struct held);
+
+        if (sw_qstream_open(g.dialled, &held_ops, h, &h->s) != SW_OK) {
+            sw_free(h);
+            return; /* on_room goes on */
+        }
+        g.to_open--;
+        g.opened++;
+        sw_list_push_back(&g.held, &h->link);
+        (void)sw_qstream_write(h->s, g.text, g.text_n);
+        if (g.churn)
+            sw_qstream_abort(h->s, 7);
+    }
+}
+
+static void on_room(struct sw_qconn *c)
+{
+    open_more();
+}
+
+static void do_hold(struct sw_slice rest)
+{
+    struct sw_slice count = sw_slice_cut(&rest, ' ');
+    uint64_t n = 0;
+
+    (void)!sw_slice_to_u64(count, UINT64_MAX, &n);
+    g.text_n = 0;
+    for (size_t i = 0; rest.p && i < rest.n && g.text_n < sizeof(g.text); i++) {
+        char c = rest.p[i];
+
+        if (c == '\\' && i + 1 < rest.n && (rest.p[i + 1] == 'r' || rest.p[i + 1] == 'n'))
+            c = rest.p[++i] == 'r' ? '\r' : '\n';
+        g.text[g.text_n++] = c;
+    }
+    g.to_open = n;
+    open_more();
+}
+
+static void do_drop(void)
+{
+    g.to_open = 0;
+    SW_LIST_FOREACH (it, &g.held)
+        sw_qstream_abort(SW_CONTAINER_OF(it, struct held, link)->s, 7);
+}
+
+static void do_count(void)
+{
+    printf("{\"event\":\"count\",\"opened\":%llu,\"ended\":%llu,\"resets\":%llu,\"bytes\":%llu}\n",
+           (unsigned long long)g.opened, (unsigned long long)g.ended, (unsigned long long)g.resets,
+           (unsigned long long)g.bytes);
+}
+
 /* ---- connections ---- */
 
 static void on_ready(struct sw_qconn *c)
@@ -211,6 +317,7 @@ static const struct sw_qconn_ops conn_ops = {.ready = on_ready,
                                              .stream = on_stream,
                                              .datagram = on_datagram,
                                              .path = on_path,
+                                             .room = on_room,
                                              .closed = on_closed};
 
 static void on_accepted(void *arg, struct sw_qconn *c)
@@ -314,7 +421,16 @@ static void command(struct sw_slice line)
         do_datagram(n);
     else if (sw_slice_eq_str(verb, "stats"))
         do_stats();
-    else if (sw_slice_eq_str(verb, "network"))
+    else if (sw_slice_eq_str(verb, "count"))
+        do_count();
+    else if (sw_slice_eq_str(verb, "drop"))
+        do_drop();
+    else if (sw_slice_eq_str(verb, "hold") || sw_slice_eq_str(verb, "deaf") ||
+             sw_slice_eq_str(verb, "churn")) {
+        g.deaf = sw_slice_eq_str(verb, "deaf");
+        g.churn = sw_slice_eq_str(verb, "churn");
+        do_hold(rest);
+    } else if (sw_slice_eq_str(verb, "network"))
         sw_quic_network_changed(g.q);
     else if (!g.dialled)
         oops("command", "nothing is dialled");
@@ -422,6 +538,7 @@ int main(int argc, char **argv)
     struct sw_err err = {0};
 
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
+    sw_list_init(&g.held);
     g.loop = sw_loop_new(&err);
     if (!g.loop || start(argc, argv, &err) != SW_OK) {
         (void)fprintf(stderr, "quic_peer: %s\n", err.msg);

@@ -135,6 +135,9 @@ static void test_readiness(void **state)
                       "Accepted", "True", "A") "," C("Programmed", "True", "P") "]}}");
     const struct sw_json *bad =
         parse(&a, "{\"status\":{\"conditions\":[" C("Accepted", "False", "Invalid") "]}}");
+    const struct sw_json *was_bad =
+        parse(&a, "{\"metadata\":{\"generation\":3},\"status\":{\"conditions\":[" C(
+                      "Accepted", "False", "Invalid") "," C("HostnamesInUse", "True", "H") "]}}");
     const struct sw_json *deferred =
         parse(&a, "{\"status\":{\"conditions\":[" C("Ready", "True", "R") "," C(
                       "IrohDNSPublished", "False", "DeferredToOwner") "]}}");
@@ -154,6 +157,8 @@ static void test_readiness(void **state)
     assert_false(s.ready);
     sw_expose_judge(bad, NULL, false, &s);
     assert_true(sw_slice_eq_str(s.failed, "m Accepted"));
+    sw_expose_judge(was_bad, NULL, false, &s); /* a verdict on what was asked for before */
+    assert_int_equal(s.failed.n, 0);
     sw_expose_judge(ok, deferred, false, &s);
     assert_true(sw_slice_eq_str(s.failed, "m IrohDNSPublished"));
 }

@@ -90,6 +90,24 @@ static void test_an_answer_to_nothing_ends_the_looking(void **state)
     assert_string_equal(got, "");
 }
 
+/* As large as gateways let through: a tunnel is used again, and what follows is to be seen, too. */
+static void test_long_headers_are_seen(void **state)
+{
+    static char up[50000];
+    static const char down[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+                               "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    int n = snprintf(up, sizeof(up), "GET /1 HTTP/1.1\r\nHost: a\r\nCookie: %040000d\r\n\r\n", 7);
+
+    (void)state;
+    assert_true(n > 40000);
+    (void)snprintf(up + n, sizeof(up) - (size_t)n, "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+    for (size_t piece = 1000; piece <= sizeof(up); piece *= 7) {
+        SW_AUTO_FREE char *got = watch(up, down, piece);
+
+        assert_string_equal(got, "GET a /1 200 0 ok;GET a /2 200 0 ok;");
+    }
+}
+
 static void test_heads_and_queues_are_bounded(void **state)
 {
     struct sw_buf out;
@@ -143,6 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exchanges_are_told_however_the_bytes_are_cut),
         cmocka_unit_test(test_an_answer_to_nothing_ends_the_looking),
+        cmocka_unit_test(test_long_headers_are_seen),
         cmocka_unit_test(test_heads_and_queues_are_bounded),
         cmocka_unit_test(test_history_keeps_the_newest),
     };
