@@ -265,8 +265,8 @@ static void copy_config(struct sw_quic *q, const struct sw_quic_config *cfg)
     if (c->max_half_open == 0)
         c->max_half_open = 64;
     set_default(&c->max_streams, 1024);
-    set_default(&c->stream_window, 1024 * 1024);
-    set_default(&c->conn_window, 16 * 1024 * 1024);
+    set_default(&c->stream_window, UINT64_C(1) << 20);
+    set_default(&c->conn_window, UINT64_C(16) << 20);
     set_default(&c->idle_ns, 30 * SW_NS_PER_S);
     set_default(&c->keepalive_ns, 5 * SW_NS_PER_S);
     set_default(&c->dial_ns, 10 * SW_NS_PER_S);
@@ -313,7 +313,7 @@ struct sw_quic *sw_quic_new(struct sw_loop *l, const struct sw_quic_config *cfg,
         sw_quic_free(q);
         return NULL;
     }
-    q->rx = sw_malloc(SW_DGRAM_BATCH * SW_DGRAM_MAX);
+    q->rx = sw_malloc(QUIC_GATHER);
     q->tx = sw_malloc(SW_DGRAM_SEND_MAX + QUIC_MTU_LOOPBACK);
     q->gather = sw_malloc(QUIC_GATHER);
     sw_timer_start(l, &q->housekeeping, HOUSEKEEPING_NS, on_housekeeping);

@@ -253,7 +253,6 @@ static void tell_rest(struct sw_qstream *s)
     do {
         size_t n = sw_buf_len(&s->rest);
 
-        took = 0;
         s->again = false;
         if (n == 0 || deaf(s))
             break;

@@ -28,11 +28,11 @@ struct sw_admin_opts {
      * their own; 'extra' is asked first and may answer "/".
      */
     bool one_port;
-    bool reuse_port;                      /* a successor process may listen beside us */
-    struct sw_metrics *metrics;           /* borrowed */
-    void (*on_scrape)(void *arg);         /* before the metrics are written; may be NULL */
-    struct sw_ready *ready;               /* borrowed */
-    const char *log_filter;               /* what '/logging?reset' returns to; NULL = "info" */
+    bool reuse_port;              /* a successor process may listen beside us */
+    struct sw_metrics *metrics;   /* borrowed */
+    void (*on_scrape)(void *arg); /* before the metrics are written; may be NULL */
+    struct sw_ready *ready;       /* borrowed */
+    const char *log_filter;       /* what '/logging?reset' returns to; NULL = "info" */
     /* JSON for /config_dump; NULL: 404. Runs on the admin loop. */
     int (*config_dump)(struct sw_buf *out, void *arg);
     /* POST /quitquitquit; NULL: 404. The answer is already on its way. */
