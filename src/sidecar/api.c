@@ -41,6 +41,7 @@ struct entry {
     struct sw_kube_obj *obj; /* a reference */
     struct sw_nodeid id;
     bool online;
+    bool udp; /* it says that it can */
 };
 
 struct side_api {
@@ -63,17 +64,28 @@ static const struct sw_json *details(const struct sw_kube_obj *o)
     return sw_json_walk(o->json, "status", "connectionDetails", "publicKey", NULL);
 }
 
-static bool is_ready(const struct sw_kube_obj *o)
+/* The one of a list whose type is this; NULL: none. */
+static const struct sw_json *of_type(const struct sw_json *list, const char *type)
 {
-    const struct sw_json *list = sw_json_walk(o->json, "status", "conditions", NULL);
-
     for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
+        const struct sw_json *it = sw_json_at(list, i);
 
-        if (sw_json_str_eq(sw_json_find(c, "type"), "Ready"))
-            return sw_json_str_eq(sw_json_find(c, "status"), "True");
+        if (sw_json_str_eq(sw_json_find(it, "type"), type))
+            return it;
     }
-    return false;
+    return NULL;
+}
+
+static bool is_ready(const struct sw_json *conditions)
+{
+    return sw_json_str_eq(sw_json_find(of_type(conditions, "Ready"), "status"), "True");
+}
+
+static bool offers_udp(const struct sw_kube_obj *o)
+{
+    const struct sw_json *list = sw_json_walk(o->json, "status", "capabilities", NULL);
+
+    return is_ready(sw_json_find(of_type(list, "ConnectUDP"), "conditions"));
 }
 
 static struct sw_slice id_key(const struct entry *e)
@@ -118,7 +130,8 @@ static void put_entry(struct side_api *a, struct sw_kube_obj *o)
     e = SW_NEW(struct entry);
     e->obj = sw_kube_obj_ref(o);
     e->id = id;
-    e->online = is_ready(o);
+    e->online = is_ready(sw_json_walk(o->json, "status", "conditions", NULL));
+    e->udp = offers_udp(o);
     sw_list_init(&e->same);
     head = sw_map_get(&a->by_id, id_key(e));
     if (head)
@@ -202,6 +215,21 @@ enum side_known side_api_find(struct side_api *a, const struct sw_nodeid *id,
         e = SW_CONTAINER_OF(e->same.next, struct entry, same);
     } while (e != first);
     return SIDE_OFFLINE;
+}
+
+bool side_api_refuses_udp(const struct side_api *a, const struct sw_nodeid *id)
+{
+    const struct entry *first = sw_map_get(&a->by_id, sw_slice(id->b, SW_NODEID_LEN));
+    const struct entry *e = first;
+
+    if (!first)
+        return false; /* not the control plane's: the node decides */
+    do {
+        if (e->udp)
+            return false;
+        e = SW_CONTAINER_OF(e->same.next, struct entry, same);
+    } while (e != first);
+    return true;
 }
 
 /* ---- our own name ---- */

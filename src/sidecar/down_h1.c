@@ -255,7 +255,8 @@ static void begin_request(struct h1c *c)
     c->keep = m->keep_alive && m->framing == SW_H1_NO_BODY; /* for an early answer */
     if (c->s->draining) {
         why = (struct side_refusal){503, "draining", "the sidecar is going away"};
-    } else if (side_request_read(&c->arena, &c->s->aliases, &in, &c->req, &why)) {
+    } else if (side_request_read(&c->arena, &c->s->aliases, &in, &c->req, &why) &&
+               side_may(c->s, &c->req, &why)) {
         c->keep = m->keep_alive && c->req.kind == SIDE_ORIGIN;
         c->req.protocol = sw_arena_slice(&c->arena, c->req.protocol);
         spec = (struct sw_qcall_spec){

@@ -392,7 +392,7 @@ static bool read_request(struct h2c *c, struct sw_arena *a, const struct sw_h2_h
     }
     fill_in(head, fields, &in);
     in.datagrams = c->s->c->udp_datagrams;
-    return side_request_read(a, &c->s->aliases, &in, ret, why);
+    return side_request_read(a, &c->s->aliases, &in, ret, why) && side_may(c->s, ret, why);
 }
 
 static void on_request(struct sw_h2conn *conn, struct sw_h2stream *s, const struct sw_h2_head *head,

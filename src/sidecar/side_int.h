@@ -93,6 +93,8 @@ void side_begin(struct sw_sidecar *s, struct side_log *l, const struct side_out 
 void side_answered(struct sw_sidecar *s, struct side_log *l, const struct sw_h1_msg *m);
 /* Ends them: one line, and the counters. reason NULL: well, unless the node refused. */
 void side_end(struct sw_sidecar *s, struct side_log *l, const char *reason);
+/* May a request that was understood be passed on? False: *why is filled. */
+bool side_may(const struct sw_sidecar *s, const struct side_out *o, struct side_refusal *why);
 /* A request that was not: one line, one counter. */
 void side_denied(struct sw_sidecar *s, const struct side_refusal *why);
 /* An error answer of ours or of a node. */
@@ -144,5 +146,7 @@ void side_api_free(struct side_api *a);
 /* What the control plane says of a node; the target lives in the arena. */
 enum side_known side_api_find(struct side_api *a, const struct sw_nodeid *id,
                               struct sw_arena *arena, struct sw_quic_target *ret);
+/* The control plane knows the node, and that it does not offer UDP. */
+bool side_api_refuses_udp(const struct side_api *a, const struct sw_nodeid *id);
 /* Called back from the loop once the first list is there, for lookups that came too early. */
 void side_where_synced(struct side_where *w);

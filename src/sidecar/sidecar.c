@@ -344,6 +344,15 @@ static void on_dial_failed(void *arg, const struct sw_nodeid *id, enum sw_qfail 
         side_where_failed(s->where, id);
 }
 
+bool side_may(const struct sw_sidecar *s, const struct side_out *o, struct side_refusal *why)
+{
+    if (o->kind != SIDE_UDP || !s->api || !side_api_refuses_udp(s->api, &o->node))
+        return true;
+    *why = (struct side_refusal){403, "udp_not_offered",
+                                 "the connector does not report the capability ConnectUDP"};
+    return false;
+}
+
 static const struct sw_qdial_ops dial_ops = {
     .resolve = on_resolve,
     .cancel = on_cancel,

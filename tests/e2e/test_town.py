@@ -6,7 +6,9 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -298,3 +300,94 @@ def test_a_stranger_is_refused(town, edge, device, binary, tmp_path):
     finally:
         stranger.signal(signal.SIGTERM)
         stranger.wait(15)
+
+
+ADVERTISED = """
+apiVersion: networking.datumapis.com/v1alpha1
+kind: ConnectorAdvertisement
+metadata: {name: NAME}
+spec:
+  connectorRef: {name: NAME}
+  layer4:
+  - name: default
+    services: [{address: 127.0.0.1, ports: [{name: dns, port: PORT, protocol: UDP}]}]
+"""
+
+
+def resolver(ns):
+    """Answers every question with its own bytes, the answer bit set."""
+    with ns.entered():
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.bind(("127.0.0.1", 0))
+
+    def serve():
+        while True:
+            try:
+                q, who = s.recvfrom(4096)
+            except OSError:
+                return
+            s.sendto(q[:2] + bytes([q[2] | 0x80]) + q[3:], who)
+    threading.Thread(target=serve, daemon=True).start()
+    return s
+
+
+def ask_udp(edge, node, port, query):
+    """(status line, answer) of CONNECT-UDP over HTTP/1.1 on the sidecar's own socket."""
+    with socket.socket(socket.AF_UNIX) as c:
+        c.settimeout(10 * SLOW)
+        c.connect(str(edge.data / "run/sidecar.sock"))
+        c.sendall(f"GET /.well-known/masque/udp/127.0.0.1/{port}/ HTTP/1.1\r\nHost: a\r\n"
+                  f"x-iroh-endpoint-id: {node}\r\nConnection: Upgrade\r\nUpgrade: connect-udp\r\n"
+                  "Capsule-Protocol: ?1\r\n\r\n".encode())
+        got = b""
+        while b"\r\n\r\n" not in got:
+            piece = c.recv(4096)
+            if not piece:
+                break
+            got += piece
+        head, _, rest = got.partition(b"\r\n\r\n")
+        if b" 101 " not in head:
+            return head.split(b"\r\n")[0].decode(), head
+        c.sendall(bytes([0, len(query) + 1, 0]) + query)
+        while len(rest) < len(query) + 3:
+            rest += c.recv(4096)
+        return head.split(b"\r\n")[0].decode(), rest[3:]
+
+
+@pytest.mark.parametrize("udp", [True, False])
+def test_a_resolver_on_the_device(town, edge, binary, tmp_path, udp):
+    name = f"dns-{str(udp).lower()}"
+    upstream = resolver(town["home1"])
+    port = upstream.getsockname()[1]
+    d = Process(town["home1"], [
+        binary, "connector", "run", "--name", name, "--data", str(tmp_path / "d"), "--kubeconfig",
+        str(edge.kubeconfig), "--relay", f"http://{EDGE}:{RELAY}/", "--admin-addr", "127.0.0.1:0",
+        *(["--udp"] if udp else ["--no-udp"])], tmp_path / "d.log")
+    try:
+        done = kubectl(edge, "apply", "-f", "-",
+                       input=ADVERTISED.replace("NAME", name).replace("PORT", str(port)))
+        assert done.returncode == 0, done.stderr
+
+        def node():
+            assert d.alive, d.log()
+            got = kubectl(edge, "get", "connector", name, "-o", "json")
+            status = json.loads(got.stdout or "{}").get("status", {})
+            ready = any(c["type"] == "Ready" and c["status"] == "True"
+                        for c in status.get("conditions", []))
+            return ready and status["connectionDetails"]["publicKey"]["id"]
+        key = until(node, 20, d.log()[-1500:])
+        query = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x04name\x04test\x00\x00\x01\x00\x01"
+        if udp:
+            def answered():
+                status, got = ask_udp(edge, key, port, query)
+                return "101" in status and got == query[:2] + b"\x81" + query[3:]
+            until(answered, 10, d.log()[-1500:], interval=0.2)
+            status, _ = ask_udp(edge, key, port + 1, query)
+            assert " 403 " in status, status  # not advertised
+        else:
+            status, head = ask_udp(edge, key, port, query)
+            assert " 403 " in status and b"udp_not_offered" in head, head
+    finally:
+        upstream.close()
+        d.signal(signal.SIGTERM)
+        assert d.wait(15) == 0, d.log()[-1500:]
