@@ -264,6 +264,14 @@ struct sw_gw_cluster *sw_gw_cluster_unref(struct sw_gw_cluster *c);
 struct sw_gw_pool;
 struct sw_gw_worker;
 
+/* What the proxy on the way said last when it refused a tunnel to a host. */
+struct sw_gw_refusal {
+    uint64_t at_ns; /* loop time */
+    uint16_t status;
+    char reason[48];        /* x-spanwire-reason; empty: none */
+    char proxy_status[160]; /* RFC 9209; empty: none */
+};
+
 /* Of one worker, kept across snapshots as long as member, settings and TLS stay the same. */
 struct sw_gw_host {
     unsigned refs;                 /* not atomic: worker's own */
@@ -275,7 +283,8 @@ struct sw_gw_host {
     uint32_t active;               /* requests and tunnels */
     bool gone;                     /* no longer in its cluster */
     bool passed_known;
-    const struct sw_json *passed; /* metadata for internal listeners, made on first use */
+    const struct sw_json *passed;  /* metadata for internal listeners, made on first use */
+    struct sw_gw_refusal *refusal; /* in the arena; NULL: none yet */
     struct sw_arena arena;
 };
 

@@ -16,6 +16,7 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/cluster.h"
 #include "gateway/config.h"
 #include "gateway/exchange_int.h"
 
@@ -574,8 +575,36 @@ static void note_failure(struct sw_exchange *x, const char *why)
     x->failure[n] = '\0';
 }
 
+/* Why the tunnel to the host of a connection that just broke was refused; NULL: it was not. */
+static const struct sw_gw_refusal *refusal_of(const struct sw_exchange *x, enum sw_gw_outcome how)
+{
+    const struct sw_gw_refusal *r = x->host ? x->host->refusal : NULL;
+
+    if (!r || sw_loop_now(x->worker->loop) - r->at_ns > SW_NS_PER_S)
+        return NULL;
+    return how == SW_GW_RESET_BEFORE || how == SW_GW_STALE || how == SW_GW_TLS_FAILED ? r : NULL;
+}
+
+/* Denied, origin unreachable and dial timeout keep their status; the rest is "unavailable". */
+static void reply_refused(struct sw_exchange *x, const struct sw_gw_refusal *r)
+{
+    int status = r->status == 403 || r->status == 502 || r->status == 504 ? r->status : 503;
+    struct sw_slice reason = sw_arena_slice(&x->arena, sw_slice_str(r->reason));
+    struct sw_slice proxy = sw_arena_slice(&x->arena, sw_slice_str(r->proxy_status));
+    const char *body = sw_arena_printf(&x->arena, "tunnel refused: %s\n",
+                                       reason.n ? r->reason : "no reason given");
+
+    if (reason.n)
+        sw_gw_fields_set(x, &x->resp.fields, SW_SLICE_LIT("x-spanwire-reason"), reason);
+    if (proxy.n)
+        sw_gw_fields_set(x, &x->resp.fields, SW_SLICE_LIT("proxy-status"), proxy);
+    sw_exchange_reply(x, status, sw_slice_str(body), "tunnel_refused");
+}
+
 void sw_exchange_up_failed(struct sw_exchange *x, enum sw_gw_outcome how, const char *why)
 {
+    const struct sw_gw_refusal *refused;
+
     if (x->state == SW_GW_X_DONE)
         return;
     if (why)
@@ -602,8 +631,13 @@ void sw_exchange_up_failed(struct sw_exchange *x, enum sw_gw_outcome how, const 
     }
     if (retry(x, how, 0))
         return;
+    refused = refusal_of(x, how);
     if (x->host)
         sw_gw_host_done(x, how, 0);
     x->flags |= ends[how].flag;
+    if (refused) {
+        reply_refused(x, refused);
+        return;
+    }
     sw_exchange_reply(x, ends[how].status, sw_slice_str(ends[how].body), ends[how].detail);
 }

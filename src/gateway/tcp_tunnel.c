@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "gateway/accesslog.h"
+#include "gateway/cluster.h"
 #include "gateway/conn.h"
 #include "gateway/exchange.h"
 #include "gateway/route_int.h"
@@ -48,14 +49,42 @@ static struct tun *of_x(const struct sw_exchange *x)
 
 /* ---- as the exchange sees the client ---- */
 
+static void copy_field(const struct sw_exchange *x, const char *name, char *to, size_t cap)
+{
+    const struct sw_gw_fields *f = &x->resp.fields;
+
+    to[0] = '\0';
+    for (size_t i = 0; i < f->n; i++) {
+        if (sw_slice_ieq(f->p[i].name, sw_slice_str(name)))
+            (void)snprintf(to, cap, "%.*s", SW_SLICE_ARG(f->p[i].value));
+    }
+}
+
+/* The proxy on the way said no: whoever is behind the internal listener wants to know why. */
+static void note_refusal(const struct tun *t, const struct sw_exchange *x)
+{
+    struct sw_gw_host *h = t->keep;
+
+    if (!h)
+        return;
+    if (!h->refusal)
+        h->refusal = SW_ARENA_NEW(&h->arena, struct sw_gw_refusal);
+    h->refusal->at_ns = sw_loop_now(t->worker->loop);
+    h->refusal->status = x->resp.status;
+    copy_field(x, "x-spanwire-reason", h->refusal->reason, sizeof(h->refusal->reason));
+    copy_field(x, "proxy-status", h->refusal->proxy_status, sizeof(h->refusal->proxy_status));
+}
+
 static void send_head(struct sw_exchange *x, bool end)
 {
     struct tun *t = of_x(x);
 
     (void)end;
     if (x->resp.length != SW_GW_LENGTH_TUNNEL) {
-        if (!x->resp.local) /* the proxy on the way said no */
+        if (!x->resp.local) {
             (void)snprintf(x->failure, sizeof(x->failure), "tunnel_response:%u", x->resp.status);
+            note_refusal(t, x);
+        }
         return;
     }
     t->open = true;

@@ -213,15 +213,27 @@ def test_a_destination_not_advertised_is_refused(town, edge, device):
         assert done.returncode == 0, done.stderr
 
         def refused():
-            status, body = curl(town, edge, d.hostname, "/peek")
+            status, body = curl(town, edge, d.hostname, "/peek", "-i")
             assert b"secret" not in body, body
-            return status in (403, 502, 503)
+            # The visitor learns the cause, not only that something failed.
+            return status == 403 and b"x-spanwire-reason: " in body.lower()
         until(refused, 10, "the refusal")
         assert not other.seen
         until(lambda: re.search(rf"127\.0\.0\.1:{other.port}", d.log()), 5, d.log()[-2000:])
         until(lambda: re.search(r"403", edge.role_log("sidecar")), 5, edge.role_log("sidecar")[-2500:])
     finally:
         other.close()
+
+
+def test_an_origin_that_is_down_is_said(town, edge, device):
+    site = Site(town["home1"], "broken")
+    site.close()
+    d = device("broken", "home1", None, site)
+
+    def told():
+        status, body = curl(town, edge, d.hostname, "/x", "-i")
+        return status == 502 and b"x-spanwire-reason: origin_unreachable" in body.lower()
+    until(told, 20, "the origin's failure", interval=0.1)
 
 
 def test_the_lease_on_a_hostname_survives_ctrl_c(town, edge, device):
