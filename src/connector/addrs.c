@@ -5,15 +5,20 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "io/netchange.h"
 
-/*
- * Asking is one netlink dump. It also finds out about sleep, which no address message tells of.
- */
-#define LOOK_NS (2 * SW_NS_PER_S)
-#define JUMP_NS (5 * SW_NS_PER_S)
+#define CLOCK_NS  SW_NS_PER_S         /* between looks at the clocks */
+#define POLL_NS   (2 * SW_NS_PER_S)   /* between looks at the addresses, without netlink */
+#define SETTLE_NS (50 * SW_NS_PER_MS) /* a change comes as several messages */
+#define GAP_NS                                                                                     \
+    (500 * SW_NS_PER_MS) /* between two reactions: a flapping link is no reason to run             \
+                          */
+#define JUMP_NS (2 * SW_NS_PER_S)
 
 enum { LOCAL_MAX = 128 };
 
@@ -21,11 +26,15 @@ struct sw_addr_watch {
     struct sw_loop *loop;
     void (*changed)(void *arg, bool slept);
     void *arg;
-    struct sw_timer timer;
+    uint64_t (*boot)(void);
+    struct sw_netchange *net; /* NULL: the kernel does not tell */
+    struct sw_timer clock;
+    struct sw_timer settle;
+    bool route; /* a default route changed since the last look */
     struct sw_ip last[LOCAL_MAX];
     size_t n_last;
-    uint64_t wall_ns; /* at the last look */
-    uint64_t mono_ns;
+    uint64_t told_ns; /* the last reaction */
+    struct sw_sleep sleep;
 };
 
 enum sw_addr_reach sw_addr_reach(const struct sw_ip *ip)
@@ -155,37 +164,86 @@ static bool same_set(const struct sw_ip *x, size_t nx, const struct sw_ip *y, si
     return true;
 }
 
-static void on_look(struct sw_timer *t)
+bool sw_sleep_look(struct sw_sleep *s, uint64_t boot_ns, uint64_t mono_ns)
 {
-    struct sw_addr_watch *w = SW_CONTAINER_OF(t, struct sw_addr_watch, timer);
-    uint64_t wall = sw_wall_ns();
-    uint64_t mono = sw_now_ns();
-    bool slept = wall - w->wall_ns > mono - w->mono_ns + JUMP_NS && wall > w->wall_ns;
-    struct sw_ip now[LOCAL_MAX];
-    size_t n = sw_addrs_local(now, LOCAL_MAX);
-    bool moved = !same_set(now, n, w->last, w->n_last);
+    uint64_t boot = boot_ns - s->boot_ns;
+    uint64_t mono = mono_ns - s->mono_ns;
 
-    w->wall_ns = wall;
-    w->mono_ns = mono;
-    memcpy(w->last, now, n * sizeof(*now));
-    w->n_last = n;
-    sw_timer_start(w->loop, &w->timer, LOOK_NS, on_look);
-    if (slept || moved)
-        w->changed(w->arg, slept);
+    *s = (struct sw_sleep){boot_ns, mono_ns};
+    return boot > mono && boot - mono > JUMP_NS;
+}
+
+static uint64_t boot_clock(void)
+{
+    struct timespec t = {0};
+
+    (void)clock_gettime(CLOCK_BOOTTIME, &t);
+    return (uint64_t)t.tv_sec * SW_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static void look(struct sw_addr_watch *w, bool addresses)
+{
+    uint64_t now = sw_loop_now(w->loop);
+    bool slept = sw_sleep_look(&w->sleep, w->boot(), now);
+    bool moved = w->route;
+    struct sw_ip ips[LOCAL_MAX];
+
+    if (addresses || slept) {
+        size_t n = sw_addrs_local(ips, LOCAL_MAX);
+
+        moved = moved || !same_set(ips, n, w->last, w->n_last);
+        memcpy(w->last, ips, n * sizeof(*ips));
+        w->n_last = n;
+        w->route = false;
+    }
+    if (!slept && !(addresses && moved))
+        return;
+    w->told_ns = now;
+    w->changed(w->arg, slept);
+}
+
+static void on_settled(struct sw_timer *t)
+{
+    look(SW_CONTAINER_OF(t, struct sw_addr_watch, settle), true);
+}
+
+static void on_clock(struct sw_timer *t)
+{
+    struct sw_addr_watch *w = SW_CONTAINER_OF(t, struct sw_addr_watch, clock);
+
+    sw_timer_start(w->loop, &w->clock, w->net ? CLOCK_NS : POLL_NS, on_clock);
+    look(w, !w->net);
+}
+
+static void on_netchange(void *arg, bool route)
+{
+    struct sw_addr_watch *w = arg;
+    uint64_t since = sw_loop_now(w->loop) - w->told_ns;
+
+    w->route = w->route || route;
+    if (!sw_timer_running(&w->settle))
+        sw_timer_start(w->loop, &w->settle,
+                       w->told_ns && since < GAP_NS ? sw_max(GAP_NS - since, SETTLE_NS) : SETTLE_NS,
+                       on_settled);
 }
 
 struct sw_addr_watch *sw_addr_watch_new(struct sw_loop *l, void (*changed)(void *arg, bool slept),
-                                        void *arg)
+                                        void *arg, uint64_t (*boot)(void))
 {
     struct sw_addr_watch *w = SW_NEW(struct sw_addr_watch);
+    struct sw_err err = {0};
 
     w->loop = l;
     w->changed = changed;
     w->arg = arg;
-    w->wall_ns = sw_wall_ns();
-    w->mono_ns = sw_now_ns();
+    w->boot = boot ? boot : boot_clock;
+    w->net = sw_netchange_new(l, on_netchange, w, &err);
+    if (!w->net)
+        sw_log_info("connector", "addresses are looked at every %d s: %s",
+                    (int)(POLL_NS / SW_NS_PER_S), err.msg);
+    (void)sw_sleep_look(&w->sleep, w->boot(), sw_loop_now(l));
     w->n_last = sw_addrs_local(w->last, LOCAL_MAX);
-    sw_timer_start(l, &w->timer, LOOK_NS, on_look);
+    sw_timer_start(l, &w->clock, CLOCK_NS, on_clock);
     return w;
 }
 
@@ -193,6 +251,8 @@ void sw_addr_watch_free(struct sw_addr_watch *w)
 {
     if (!w)
         return;
-    sw_timer_stop(w->loop, &w->timer);
+    sw_timer_stop(w->loop, &w->clock);
+    sw_timer_stop(w->loop, &w->settle);
+    sw_netchange_free(w->net);
     sw_free(w);
 }

@@ -39,10 +39,23 @@ bool sw_addr_list_equal(const struct sw_addr_list *x, const struct sw_addr_list 
 size_t sw_addrs_local(struct sw_ip *out, size_t max);
 
 /*
- * Looks every few seconds: changed(arg, slept) comes when an address came or went, or when the
- * wall clock and ours disagree by more than a few seconds, as after sleep.
+ * Sleep, from two clocks: the one that stands still while the machine sleeps falls behind the one
+ * that does not. Setting the time of day moves neither.
+ */
+struct sw_sleep {
+    uint64_t boot_ns; /* at the last look */
+    uint64_t mono_ns;
+};
+/* True when the machine slept for seconds since the last look; remembers this one. */
+bool sw_sleep_look(struct sw_sleep *s, uint64_t boot_ns, uint64_t mono_ns);
+
+/*
+ * changed(arg, slept) comes within a fraction of a second when an address or a default route came
+ * or went, and within a second after the machine woke up. Where the kernel does not tell, it looks
+ * every few seconds. boot: the clock that goes on during sleep, NULL for the real one (tests).
  */
 struct sw_addr_watch;
-SW_NODISCARD struct sw_addr_watch *
-sw_addr_watch_new(struct sw_loop *l, void (*changed)(void *arg, bool slept), void *arg);
+SW_NODISCARD struct sw_addr_watch *sw_addr_watch_new(struct sw_loop *l,
+                                                     void (*changed)(void *arg, bool slept),
+                                                     void *arg, uint64_t (*boot)(void));
 void sw_addr_watch_free(struct sw_addr_watch *w);

@@ -96,11 +96,13 @@ static void on_network(void *arg, bool slept)
     sw_log_info("connector", slept ? "the machine slept: checking every path"
                                    : "the addresses of this machine changed");
     sw_quic_network_changed(c->quic);
-    memset(c->observed, 0, sizeof(c->observed));
+    observe(c); /* anew: its connection may have died with the old address */
     publish(c);
     if (c->observe)
         sw_observe_ask(c->observe);
-    sw_reg_poke(c->reg);
+    sw_reg_poke(c->reg, slept);
+    if (c->hooks.network)
+        c->hooks.network(c->hooks.arg);
 }
 
 void connector_relay_state(void *arg, bool up)
@@ -125,6 +127,8 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
     if (o) {
         const struct sw_json *notes = sw_json_walk(o->json, "metadata", "annotations", NULL);
 
+        sw_free(c->name);
+        c->name = sw_slice_dup(o->name);
         connector_set_peers(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_GATEWAY_IDS)));
         if (!c->config->relay)
             set_relay(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_RELAY)));
@@ -220,20 +224,21 @@ static void log_ticket(const struct sw_connector *c)
 static void begin(struct sw_connector *c)
 {
     struct sw_addr admin = sw_admin_addr(c->admin);
+    struct sw_slice relay = c->config->relay ? sw_slice_str(c->config->relay) : c->known.relay;
     char text[SW_ADDR_TEXT];
 
     open_reg(c);
-    c->watch = sw_addr_watch_new(c->loop, on_network, c);
-    connector_set_peers(c, sw_slice(NULL, 0));
-    connector_advertised(c);
+    c->watch = sw_addr_watch_new(c->loop, on_network, c, NULL);
+    connector_use_known(c);
     if (c->config->open)
         sw_log_warn("connector", "--open: everybody who knows the NodeID may connect");
     sw_log_info("connector", "NodeID %s, status page http://%s/", c->id,
                 sw_addr_text(&admin, text));
-    if (c->config->relay)
-        set_relay(c, sw_slice_str(c->config->relay));
+    if (relay.n)
+        set_relay(c, relay);
     else
         publish(c);
+    sw_memo_done(&c->known);
     if (c->config->standalone)
         log_ticket(c);
 }
@@ -269,6 +274,7 @@ void sw_connector_free(struct sw_connector *c)
         return;
     sw_timer_stop(c->loop, &c->drain_timer);
     sw_timer_stop(c->loop, &c->nobody);
+    connector_remember_now(c);
     sw_addr_watch_free(c->watch);
     sw_observe_free(c->observe);
     sw_reg_free(c->reg);
@@ -286,6 +292,7 @@ void sw_connector_free(struct sw_connector *c)
     sw_allow_done(&c->allow);
     sw_allow_done(&c->fixed);
     sw_peers_done(&c->peers);
+    sw_peers_done(&c->named_peers);
     sw_peers_done(&c->fixed_peers);
     if (c->relay_token)
         sw_free_secret(c->relay_token, strlen(c->relay_token));
@@ -293,6 +300,9 @@ void sw_connector_free(struct sw_connector *c)
     sw_free(c->identity);
     sw_free(c->data);
     sw_free(c->ns);
+    sw_free(c->server);
+    sw_memo_done(&c->known);
+    sw_free(c->name);
     if (c->lock_fd >= 0)
         (void)close(c->lock_fd);
     sw_free(c);

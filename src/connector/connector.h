@@ -117,6 +117,8 @@ struct sw_connector_hooks {
     void (*request)(void *arg, const struct sw_request *r);
     /* The API answers again (up), or does not; code 401 when it does not know us any more. */
     void (*api)(void *arg, bool up, int code, struct sw_slice message);
+    /* Addresses changed, or the machine slept: connections of before may be dead. */
+    void (*network)(void *arg);
     /* Nothing can be done: the caller ends. */
     void (*fatal)(void *arg, const struct sw_err *err);
     void *arg;

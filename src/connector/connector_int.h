@@ -7,6 +7,7 @@
 #include "connector/allow.h"
 #include "connector/connector.h"
 #include "connector/history.h"
+#include "connector/memo.h"
 #include "connector/observe.h"
 #include "connector/peers.h"
 #include "connector/reg.h"
@@ -29,6 +30,9 @@ struct sw_connector {
     struct sw_connector_hooks hooks;
     char *data;
     char *ns;
+    char *server;         /* of the API, "host:port"; NULL: standalone */
+    char *name;           /* of our Connector, as last heard; NULL: never */
+    struct sw_memo known; /* at the start, until the API answers */
     char *identity;
     int lock_fd; /* of the data directory */
     struct sw_rawkey *key;
@@ -48,8 +52,11 @@ struct sw_connector {
     struct sw_allow fixed;      /* --allow */
     struct sw_allow allow;      /* with what is advertised */
     struct sw_peers fixed_peers;
-    struct sw_peers peers;
-    struct sw_timer nobody; /* while no gateway is admitted */
+    struct sw_peers named_peers; /* by the control plane */
+    struct sw_peers peers;       /* both */
+    struct sw_timer save;        /* of what the control plane said */
+    uint64_t saved;              /* sum of it */
+    struct sw_timer nobody;      /* while no gateway is admitted */
     struct sw_list conns;
     size_t n_conns;
     struct sw_quic_stats told; /* what the metrics know */
@@ -92,7 +99,19 @@ struct sw_qserve *connector_serve_new(struct sw_connector *c);
 void connector_advertised(void *arg);
 /* The gateways the Connector names; those not named any more are disconnected. */
 void connector_set_peers(struct sw_connector *c, struct sw_slice list);
+/* The same for lists that were recalled. Copied; flags add theirs. */
+void connector_admit_peers(struct sw_connector *c, const struct sw_peers *named);
+void connector_allow(struct sw_connector *c, const struct sw_allow *advertised);
 void connector_forget_conns(struct sw_connector *c);
+
+/* recall.c */
+/* Reads what the API said before into 'known', if that is ours. */
+void connector_recall(struct sw_connector *c);
+/* Puts its lists in force. */
+void connector_use_known(struct sw_connector *c);
+/* The API said something: it is kept soon, or now if that is still to be done. */
+void connector_remember(struct sw_connector *c);
+void connector_remember_now(struct sw_connector *c);
 
 /* status.c */
 bool connector_page(struct sw_http_req *req, struct sw_http_resp *resp, void *arg);

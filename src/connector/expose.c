@@ -95,6 +95,7 @@ static void on_probed(void *arg, bool ok, const char *why)
 {
     struct expose *x = arg;
 
+    x->probed = true;
     sw_view_verify(&x->view, x->url, ok, ok ? NULL : why);
 }
 
@@ -103,7 +104,8 @@ static void begin_probe(struct expose *x)
     struct sw_slice at = sw_json_str(sw_json_find(
         sw_json_at(sw_json_walk(x->proxy->json, "status", "addresses", NULL), 0), "value"));
 
-    if (!x->cfg->verify || x->cfg->redirect || !at.n)
+    /* The address may be known a moment after the rest. */
+    if (x->probe || !x->cfg->verify || x->cfg->redirect || !at.n)
         return;
     sw_view_verify(&x->view, x->url, false, NULL);
     x->probe = sw_probe_new(x->loop, sw_slice_str(x->url), at, on_probed, x);
@@ -148,8 +150,16 @@ static void on_judge(struct sw_defer *d)
         expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", s.failed);
         return;
     }
-    if (x->ready)
+    if (x->ready) {
+        begin_probe(x);
         return;
+    }
+    /* Somebody with the same key may be what is online. */
+    if (!sw_connector_live(x->device)) {
+        s.ready = false;
+        s.done[SW_EXPOSE_CONNECTOR_READY] = false;
+        sw_timer_start(x->loop, &x->patience, PATIENCE_NS, on_patience);
+    }
     if (sw_loop_now(x->loop) - x->begun_ns < PATIENCE_NS) {
         s.waiting = sw_slice(NULL, 0);
         sw_timer_start(x->loop, &x->patience, PATIENCE_NS, on_patience);
@@ -223,12 +233,22 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
     look_again(x);
 }
 
+/* Whether the probe made it. Its way to a service that is not there ends as a tunnel without one.
+ */
+static bool of_probe(const struct expose *x, const struct sw_request *r)
+{
+    return x->probe && !x->probed &&
+           (sw_probe_is_ours(r->method, r->path) || (!r->path[0] && r->status == 502));
+}
+
 static void on_request(void *arg, const struct sw_request *r)
 {
     struct expose *x = arg;
 
-    if (!(x->probe && sw_probe_is_ours(r->method, r->path)))
+    if (!of_probe(x, r))
         sw_view_request(&x->view, r);
+    else if (r->status == 502)
+        sw_view_no_origin(&x->view, x->target.url);
 }
 
 static void on_api(void *arg, bool up, int code, struct sw_slice message)
@@ -237,6 +257,17 @@ static void on_api(void *arg, bool up, int code, struct sw_slice message)
 
     if (!x->stopping && !(up && !x->connector))
         sw_view_api(&x->view, up, code, message);
+}
+
+/* A watch on a connection of an address that is gone would hang until keep-alive ends it. */
+static void on_network(void *arg)
+{
+    struct expose *x = arg;
+
+    if (!x->informer || x->stopping)
+        return;
+    sw_informer_stop(x->informer);
+    sw_informer_start(x->informer);
 }
 
 static void on_fatal(void *arg, const struct sw_err *err)
@@ -291,6 +322,7 @@ static int start(struct expose *x, struct sw_signals **ret_signals)
     struct sw_connector_hooks hooks = {.connector = on_connector,
                                        .request = on_request,
                                        .api = on_api,
+                                       .network = on_network,
                                        .fatal = on_fatal,
                                        .arg = x};
     char page[SW_ADDR_TEXT + 16];

@@ -51,6 +51,7 @@ struct expose {
     bool ready;
     char *url;
     struct sw_probe *probe;
+    bool probed; /* it is done */
     uint64_t begun_ns;
     bool stopping;
     bool drained;

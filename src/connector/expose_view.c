@@ -127,10 +127,15 @@ void sw_view_progress(struct sw_expose_view *v, const struct sw_expose_state *s)
 void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const char *url,
                    const char *target, const char *node_id, uint64_t elapsed_ns)
 {
+    const struct sw_json *names = sw_json_walk(proxy, "spec", "hostnames", NULL);
     struct event e;
 
     if (!v->json) {
-        (void)fprintf(v->out, "\n%s  ->  %s\n\n", url, target);
+        (void)fprintf(v->out, "\n%s  ->  %s\n", url, target);
+        for (size_t i = 1; i < sw_json_len(names); i++)
+            (void)fprintf(v->out, "  and as %.*s\n",
+                          SW_SLICE_ARG(sw_json_str(sw_json_at(names, i))));
+        (void)fputc('\n', v->out);
         (void)fflush(v->out);
         return;
     }
@@ -142,8 +147,8 @@ void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const 
     put(&e, "url", url);
     sw_jw_name(&e.w, "hostnames");
     sw_jw_array(&e.w);
-    for (size_t i = 0; i < sw_json_len(sw_json_walk(proxy, "spec", "hostnames", NULL)); i++)
-        sw_jw_value(&e.w, sw_json_at(sw_json_walk(proxy, "spec", "hostnames", NULL), i));
+    for (size_t i = 0; i < sw_json_len(names); i++)
+        sw_jw_value(&e.w, sw_json_at(names, i));
     if (sw_json_walk(proxy, "status", "canonicalHostname", NULL))
         sw_jw_value(&e.w, sw_json_walk(proxy, "status", "canonicalHostname", NULL));
     sw_jw_array_end(&e.w);
@@ -168,6 +173,24 @@ void sw_view_verify(struct sw_expose_view *v, const char *url, bool done, const 
         return;
     begin(v, &e, done ? "tunnel_verified" : "tunnel_verifying");
     put(&e, "url", url);
+    end(v, &e);
+}
+
+void sw_view_no_origin(struct sw_expose_view *v, const char *target)
+{
+    struct event e;
+
+    if (v->no_origin)
+        return;
+    v->no_origin = true;
+    if (!v->json) {
+        (void)fprintf(v->out, "Nothing answers at %s: visitors get an error until something does\n",
+                      target);
+        (void)fflush(v->out);
+        return;
+    }
+    begin(v, &e, "tunnel_origin_unreachable");
+    put(&e, "endpoint", target);
     end(v, &e);
 }
 

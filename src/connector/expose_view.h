@@ -17,6 +17,7 @@ struct sw_expose_view {
     struct sw_slice id; /* name of the HTTPProxy */
     bool said[SW_EXPOSE_STEPS];
     char waiting[200]; /* said last */
+    bool no_origin;    /* said */
 };
 
 void sw_view_begin(struct sw_expose_view *v, const char *target, const char *status_page);
@@ -28,6 +29,8 @@ void sw_view_progress(struct sw_expose_view *v, const struct sw_expose_state *s)
 void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const char *url,
                    const char *target, const char *node_id, uint64_t elapsed_ns);
 void sw_view_verify(struct sw_expose_view *v, const char *url, bool done, const char *why);
+/* Nothing listens at the target; said once. */
+void sw_view_no_origin(struct sw_expose_view *v, const char *target);
 void sw_view_request(struct sw_expose_view *v, const struct sw_request *r);
 void sw_view_api(struct sw_expose_view *v, bool up, int code, struct sw_slice message);
 /* event: "tunnel_terminal_failure", "tunnel_deleted_upstream". */

@@ -100,6 +100,8 @@ static void set_text(char **at, struct sw_slice s)
 
 static void failed(struct sw_hold *h, struct sw_kube_reply *r)
 {
+    uint64_t most;
+
     set_text(&h->rv, sw_slice(NULL, 0)); /* what we know may be old: look first */
     h->o.renewed(h->o.arg, false, r->code, r->message);
     if (r->code == 404) {
@@ -110,7 +112,10 @@ static void failed(struct sw_hold *h, struct sw_kube_reply *r)
         sw_timer_start(h->loop, &h->timer, 0, on_timer);
         return;
     }
-    h->backoff_ns = h->backoff_ns ? sw_min(h->backoff_ns * 2, BACKOFF_MAX) : BACKOFF_MIN;
+    /* Trying as often as we would renew is no burden, and found is sooner what works again. */
+    most = sw_min(sw_hold_interval_ns(h->duration_s, sw_rand_u64()), BACKOFF_MAX);
+    h->backoff_ns = h->backoff_ns ? h->backoff_ns * 2 : BACKOFF_MIN;
+    h->backoff_ns = sw_min(h->backoff_ns, most);
     sw_timer_start(h->loop, &h->timer, h->backoff_ns, on_timer);
 }
 
@@ -263,8 +268,10 @@ void sw_hold_free(struct sw_hold *h)
     sw_free(h);
 }
 
-void sw_hold_poke(struct sw_hold *h)
+void sw_hold_poke(struct sw_hold *h, bool slept)
 {
+    if (slept)
+        h->live_until_ns = 0;
     h->backoff_ns = 0;
     h->hurry = true;
     if (h->stopped)
@@ -274,6 +281,12 @@ void sw_hold_poke(struct sw_hold *h)
     h->call = NULL;
     set_text(&h->rv, sw_slice(NULL, 0));
     sw_timer_start(h->loop, &h->timer, 0, on_timer);
+}
+
+void sw_hold_again(struct sw_hold *h)
+{
+    if (h->backoff_ns && !h->call && !h->stopped)
+        sw_timer_start(h->loop, &h->timer, 0, on_timer);
 }
 
 static void on_released(void *arg, struct sw_kube_reply *r)

@@ -30,8 +30,10 @@ struct sw_hold_opts {
 SW_NODISCARD struct sw_hold *sw_hold_new(struct sw_kube_client *c, const struct sw_hold_opts *o);
 /* NULL is fine. */
 void sw_hold_free(struct sw_hold *h);
-/* Renew now: after sleep, or when the network is back. */
-void sw_hold_poke(struct sw_hold *h);
+/* Renew now: after sleep, during which it may have run out, or when the network is back. */
+void sw_hold_poke(struct sw_hold *h, bool slept);
+/* The API works, it seems: a renewal that waits after a failure is tried now. */
+void sw_hold_again(struct sw_hold *h);
 /* Stops and says that nobody holds it, so that others need not wait; done comes from the loop. */
 void sw_hold_release(struct sw_hold *h, void (*done)(void *arg), void *arg);
 /* Confirmed and not expired since. */

@@ -12,6 +12,9 @@
 
 enum { BODY_MAX = 1024 };
 
+#define AGAIN_MIN (2 * SW_NS_PER_S)   /* after a question without an answer, then doubled */
+#define AGAIN_MAX (300 * SW_NS_PER_S) /* also between answers: a router gets another address */
+
 struct sw_observe {
     struct sw_http_client *http;
     struct sw_http_call *call;
@@ -19,6 +22,9 @@ struct sw_observe {
     void *arg;
     int status;
     struct sw_buf body;
+    struct sw_loop *loop;
+    struct sw_timer again;
+    uint64_t backoff_ns;
 };
 
 bool sw_observe_read(struct sw_slice body, struct sw_ip *ret)
@@ -52,6 +58,11 @@ static void on_body(struct sw_http_call *call, struct sw_slice data, void *arg)
     (void)!sw_buf_append_slice(&o->body, data);
 }
 
+static void on_again(struct sw_timer *t)
+{
+    sw_observe_ask(SW_CONTAINER_OF(t, struct sw_observe, again));
+}
+
 static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err, void *arg)
 {
     struct sw_observe *o = arg;
@@ -60,8 +71,14 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
     (void)call;
     (void)err;
     o->call = NULL;
-    if (rc == SW_OK && o->status == 200 && sw_observe_read(sw_buf_slice(&o->body), &ip))
+    if (rc == SW_OK && o->status == 200 && sw_observe_read(sw_buf_slice(&o->body), &ip)) {
+        o->backoff_ns = 0;
+        sw_timer_start(o->loop, &o->again, AGAIN_MAX, on_again);
         o->seen(o->arg, &ip);
+        return;
+    }
+    o->backoff_ns = o->backoff_ns ? sw_min(o->backoff_ns * 2, AGAIN_MAX) : AGAIN_MIN;
+    sw_timer_start(o->loop, &o->again, o->backoff_ns, on_again);
 }
 
 void sw_observe_ask(struct sw_observe *o)
@@ -77,6 +94,7 @@ void sw_observe_ask(struct sw_observe *o)
 
     if (o->call)
         sw_http_call_cancel(o->call);
+    sw_timer_stop(o->loop, &o->again);
     o->status = 0;
     sw_buf_clear(&o->body);
     o->call = sw_http_call_start(o->http, &c, NULL);
@@ -144,6 +162,7 @@ struct sw_observe *sw_observe_new(struct sw_loop *l, struct sw_slice url, const 
         sw_free(o);
         return NULL;
     }
+    o->loop = l;
     o->seen = seen;
     o->arg = arg;
     sw_buf_init(&o->body, BODY_MAX);
@@ -154,6 +173,7 @@ void sw_observe_free(struct sw_observe *o)
 {
     if (!o)
         return;
+    sw_timer_stop(o->loop, &o->again);
     if (o->call)
         sw_http_call_cancel(o->call);
     sw_http_client_free(o->http);

@@ -85,11 +85,23 @@ static int parse_address(struct sw_slice in, struct sw_addr *ret, struct sw_err 
     return SW_OK;
 }
 
+static int check_relay(const char *url, struct sw_err *err)
+{
+    struct sw_slice s = sw_slice_str(url);
+
+    if (!url || sw_slice_has_prefix(s, SW_SLICE_LIT("http://")) ||
+        sw_slice_has_prefix(s, SW_SLICE_LIT("https://")))
+        return SW_OK;
+    return sw_err_set(err, SW_EINVAL, "--relay: '%.100s' is neither an http nor an https URL", url);
+}
+
 static int read_policy(struct sw_connector *c, struct sw_err *err)
 {
     const struct sw_connector_config *o = c->config;
-    int rc = SW_OK;
+    int rc = check_relay(o->relay, err);
 
+    if (rc != SW_OK)
+        return rc;
     for (size_t i = 0; i < o->allow.n && rc == SW_OK; i++)
         rc = sw_allow_add_text(&c->fixed, sw_slice_str(o->allow.p[i]), err);
     if (rc != SW_OK)
@@ -132,6 +144,7 @@ static int open_client(struct sw_connector *c, struct sw_err *err)
     rc = find_kubeconfig(c->config, &kc, err);
     if (rc != SW_OK)
         return rc;
+    c->server = sw_asprintf("%.*s:%u", SW_SLICE_ARG(kc.host), kc.port);
     c->client = sw_kube_client_new(c->loop, &kc, NULL, err);
     if (!c->client)
         return err->rc;
@@ -158,6 +171,27 @@ static int read_token(struct sw_connector *c, struct sw_err *err)
     return SW_OK;
 }
 
+/*
+ * The port of the last run, unless the user chose one: whoever knows us there need not hear of
+ * another. NULL when it is somebody else's by now, of either family.
+ */
+static struct sw_quic *open_same_port(struct sw_connector *c, struct sw_quic_config o)
+{
+    struct sw_addr bound[2];
+    struct sw_err err = {0};
+    struct sw_quic *q;
+
+    if (o.bind.port || c->known.n_ports == 0)
+        return NULL;
+    o.bind.port = c->known.ports[0];
+    q = sw_quic_new(c->loop, &o, &err);
+    if (q && sw_quic_bound(q, bound) < c->known.n_ports && !o.bind.ip.family) {
+        sw_quic_free(q);
+        q = NULL;
+    }
+    return q;
+}
+
 static int open_quic(struct sw_connector *c, struct sw_err *err)
 {
     static const struct sw_slice alpns[] = {{SW_QTUNNEL_ALPN, sizeof(SW_QTUNNEL_ALPN) - 1}};
@@ -180,7 +214,9 @@ static int open_quic(struct sw_connector *c, struct sw_err *err)
     if (rc != SW_OK)
         return rc;
     o.relay_token = sw_slice_str(c->relay_token);
-    c->quic = sw_quic_new(c->loop, &o, err);
+    c->quic = open_same_port(c, o);
+    if (!c->quic)
+        c->quic = sw_quic_new(c->loop, &o, err);
     if (!c->quic)
         return err->rc;
     c->serve = connector_serve_new(c);
@@ -215,6 +251,8 @@ int connector_open(struct sw_connector *c, struct sw_err *err)
         rc = open_client(c, err);
     if (rc == SW_OK)
         rc = open_data(c, err);
+    if (rc == SW_OK)
+        connector_recall(c);
     if (rc == SW_OK)
         rc = open_admin(c, err);
     if (rc == SW_OK)

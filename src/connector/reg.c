@@ -161,6 +161,8 @@ static void on_self(struct sw_reg *r, struct sw_kube_obj *o)
     sw_kube_obj_unref(r->seen);
     r->seen = sw_kube_obj_ref(o);
     follow_lease(r);
+    if (r->hold)
+        sw_hold_again(r->hold);
     patch_status(r);
     r->o.connector(r->o.arg, o);
 }
@@ -180,6 +182,8 @@ static void self_del(void *arg, struct sw_kube_obj *last)
 {
     struct sw_reg *r = arg;
 
+    if (r->step == REG_STOPPED) /* --rm does that */
+        return;
     sw_log_warn("connector", "Connector '%.*s' was deleted", SW_SLICE_ARG(last->name));
     sw_loop_defer(r->loop, &r->restart, on_restart);
 }
@@ -319,10 +323,28 @@ void sw_reg_set_details(struct sw_reg *r, const struct sw_details *d)
     }
 }
 
-void sw_reg_poke(struct sw_reg *r)
+/* Calls under way may wait for a connection that is dead. */
+static void ask_again(struct sw_reg *r)
 {
-    if (!r)
+    if (r->call) {
+        sw_kube_call_cancel(r->call);
+        r->call = NULL;
+        if (r->step == REG_CREATE) /* it is not known whether we did */
+            r->step = REG_BY_ID;
+        reg_retry_now(r);
+    }
+    if (r->patch) {
+        sw_kube_call_cancel(r->patch);
+        r->patch = NULL;
+        sw_timer_start(r->loop, &r->patch_retry, 0, on_patch_retry);
+    }
+}
+
+void sw_reg_poke(struct sw_reg *r, bool slept)
+{
+    if (!r || r->step == REG_STOPPED)
         return;
+    ask_again(r);
     r->backoff_ns = 0;
     r->patch_backoff_ns = 0;
     if (sw_timer_running(&r->retry))
@@ -330,7 +352,7 @@ void sw_reg_poke(struct sw_reg *r)
     if (sw_timer_running(&r->patch_retry))
         sw_timer_start(r->loop, &r->patch_retry, 0, on_patch_retry);
     if (r->hold)
-        sw_hold_poke(r->hold);
+        sw_hold_poke(r->hold, slept);
     if (r->self && r->step == REG_FOLLOW) {
         /* Watches on connections of an address that is gone would hang until keep-alive ends. */
         sw_informer_stop(r->self);

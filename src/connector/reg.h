@@ -44,8 +44,11 @@ void sw_reg_free(struct sw_reg *r);
 
 /* What to say; copied. Written when the Connector says something else. */
 void sw_reg_set_details(struct sw_reg *r, const struct sw_details *d);
-/* Try everything that waits now, and renew: after sleep, or when the network changed. */
-void sw_reg_poke(struct sw_reg *r);
+/*
+ * Everything that waits, and what is under way, is tried anew, and the Lease is renewed: after
+ * sleep, when what we held may be somebody else's by now, or when the network changed.
+ */
+void sw_reg_poke(struct sw_reg *r, bool slept);
 /* Gives the Lease back and stops; done comes from the loop. */
 void sw_reg_stop(struct sw_reg *r, void (*done)(void *arg), void *arg);
 

@@ -96,8 +96,9 @@ static void on_step(void *arg, struct sw_kube_reply *p)
         return;
     }
     if (p->rc != SW_OK) {
-        sw_log_debug("connector", "%s: %.*s", sw_reg_step(r),
-                     SW_SLICE_ARG(sw_slice_head(p->message, 300)));
+        /* Whether the API answers at all is told elsewhere; that it cannot be made, only here. */
+        sw_log(step == REG_CREATE ? SW_LOG_WARN : SW_LOG_DEBUG, "connector", "%s: %.*s",
+               sw_reg_step(r), SW_SLICE_ARG(sw_slice_head(p->message, 300)));
         /* Somebody else made it meanwhile, or it is not known whether we did: look again. */
         if (step == REG_CREATE)
             r->step = REG_BY_ID;

@@ -115,17 +115,34 @@ static void on_nobody(struct sw_timer *t)
                              "does --allow-gateway");
 }
 
+static void add_peers(struct sw_peers *to, const struct sw_peers *from)
+{
+    for (size_t i = 0; i < from->ids.n; i++)
+        (void)!sw_peers_add(to, &from->ids.p[i], NULL);
+}
+
 void connector_set_peers(struct sw_connector *c, struct sw_slice list)
 {
-    struct sw_peers now = {0};
+    struct sw_peers named = {0};
     struct sw_err err = {0};
-    size_t bad = sw_peers_add_list(&now, list, &err);
+    size_t bad = sw_peers_add_list(&named, list, &err);
 
     if (bad)
         sw_log_warn("connector", "%zu ids in annotation " SW_CONNECTOR_GATEWAY_IDS " ignored: %s",
                     bad, err.msg);
-    for (size_t i = 0; i < c->fixed_peers.ids.n; i++)
-        (void)!sw_peers_add(&now, &c->fixed_peers.ids.p[i], NULL);
+    connector_admit_peers(c, &named);
+    sw_peers_done(&named);
+    connector_remember(c);
+}
+
+void connector_admit_peers(struct sw_connector *c, const struct sw_peers *named)
+{
+    struct sw_peers now = {0};
+
+    sw_peers_done(&c->named_peers);
+    add_peers(&c->named_peers, named);
+    add_peers(&now, named);
+    add_peers(&now, &c->fixed_peers);
     if (now.ids.n || c->config->open)
         sw_timer_stop(c->loop, &c->nobody);
     else if (!sw_timer_running(&c->nobody))
@@ -152,19 +169,51 @@ void connector_set_peers(struct sw_connector *c, struct sw_slice list)
 
 /* ---- what ---- */
 
+static void add_fixed(const struct sw_connector *c, struct sw_allow *to)
+{
+    SW_VEC_FOREACH (const struct sw_allow_entry, e, &c->fixed.entries) {
+        struct sw_allow_entry copy = *e; /* texts live with 'fixed' */
+
+        sw_vec_push(&to->entries, copy);
+    }
+}
+
+/* Takes what 'now' has. */
+static void set_allow(struct sw_connector *c, struct sw_allow *now)
+{
+    size_t before = c->allow.entries.n;
+
+    sw_allow_done(&c->allow);
+    c->allow = *now;
+    if (now->entries.n != before)
+        sw_log_info("connector", "%zu destinations may be reached", now->entries.n);
+    if (c->serve)
+        sw_qserve_recheck(c->serve);
+}
+
+void connector_allow(struct sw_connector *c, const struct sw_allow *advertised)
+{
+    struct sw_allow now = {0};
+
+    add_fixed(c, &now);
+    SW_VEC_FOREACH (const struct sw_allow_entry, e, &advertised->entries) {
+        struct sw_allow_entry copy = *e;
+
+        copy.host = sw_arena_slice(&now.arena, e->host);
+        copy.from = sw_arena_slice(&now.arena, e->from);
+        sw_vec_push(&now.entries, copy);
+    }
+    set_allow(c, &now);
+}
+
 void connector_advertised(void *arg)
 {
     struct sw_connector *c = arg;
     struct sw_kube_obj **all;
     size_t n = sw_reg_advertisements(c->reg, &all);
     struct sw_allow now = {0};
-    size_t before = c->allow.entries.n;
 
-    SW_VEC_FOREACH (const struct sw_allow_entry, e, &c->fixed.entries) {
-        struct sw_allow_entry copy = *e; /* texts live with 'fixed' */
-
-        sw_vec_push(&now.entries, copy);
-    }
+    add_fixed(c, &now);
     for (size_t i = 0; i < n; i++) {
         struct sw_err err = {0};
         size_t bad = sw_allow_add_advertisement(&now, all[i]->json, &err);
@@ -175,12 +224,8 @@ void connector_advertised(void *arg)
         sw_kube_obj_unref(all[i]);
     }
     sw_free(all);
-    sw_allow_done(&c->allow);
-    c->allow = now;
-    if (now.entries.n != before)
-        sw_log_info("connector", "%zu destinations may be reached", now.entries.n);
-    if (c->serve)
-        sw_qserve_recheck(c->serve);
+    set_allow(c, &now);
+    connector_remember(c);
 }
 
 static void refuse(struct sw_connector *c, const struct sw_qserve_ask *ask,

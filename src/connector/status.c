@@ -178,7 +178,7 @@ static int write_status(const struct sw_connector *c, struct sw_buf *out)
     put_str(&w, "version", SW_VERSION);
     put_str(&w, "namespace", c->ns);
     sw_jw_name(&w, "connector");
-    sw_jw_string(&w, o ? o->name : SW_SLICE_LIT(""));
+    sw_jw_string(&w, c->name ? sw_slice_str(c->name) : SW_SLICE_LIT(""));
     put_bool(&w, "live", sw_reg_live(c->reg));
     put_bool(&w, "draining", c->draining);
     put_bool(&w, "open", c->config->open);
@@ -254,7 +254,6 @@ static int put_row(struct sw_buf *b, const char *what, struct sw_slice value)
 
 static int put_summary(struct sw_buf *b, const struct sw_connector *c)
 {
-    const struct sw_kube_obj *o = sw_reg_connector(c->reg);
     SW_ARENA_AUTO a = {0};
     const char *api = sw_arena_printf(&a, "%s%s%s", c->api_up ? "answers" : "does not answer",
                                       c->api_message[0] ? ": " : "", c->api_message);
@@ -273,8 +272,7 @@ static int put_summary(struct sw_buf *b, const struct sw_connector *c)
         rc = put_row(b, "NodeID", sw_slice_str(c->id));
     if (rc == SW_OK)
         rc = put_row(b, "Connector",
-                     sw_slice_str(sw_arena_printf(&a, "%s/%.*s", c->ns, o ? (int)o->name.n : 1,
-                                                  o ? o->name.p : "?")));
+                     sw_slice_str(sw_arena_printf(&a, "%s/%s", c->ns, c->name ? c->name : "?")));
     if (rc == SW_OK)
         rc = put_row(b, "API", sw_slice_str(api));
     if (rc == SW_OK)

@@ -575,14 +575,21 @@ static void note_failure(struct sw_exchange *x, const char *why)
     x->failure[n] = '\0';
 }
 
-/* Why the tunnel to the host of a connection that just broke was refused; NULL: it was not. */
-static const struct sw_gw_refusal *refusal_of(const struct sw_exchange *x, enum sw_gw_outcome how)
+/*
+ * Why the tunnel to the host of a connection that just broke was refused; NULL: it was not. A copy:
+ * a host that left its cluster goes with the last that uses it.
+ */
+static const struct sw_gw_refusal *refusal_of(struct sw_exchange *x, enum sw_gw_outcome how)
 {
     const struct sw_gw_refusal *r = x->host ? x->host->refusal : NULL;
+    struct sw_gw_refusal *copy;
 
-    if (!r || sw_loop_now(x->worker->loop) - r->at_ns > SW_NS_PER_S)
+    if (!r || sw_loop_now(x->worker->loop) - r->at_ns > SW_NS_PER_S ||
+        (how != SW_GW_RESET_BEFORE && how != SW_GW_STALE && how != SW_GW_TLS_FAILED))
         return NULL;
-    return how == SW_GW_RESET_BEFORE || how == SW_GW_STALE || how == SW_GW_TLS_FAILED ? r : NULL;
+    copy = SW_ARENA_NEW(&x->arena, struct sw_gw_refusal);
+    *copy = *r;
+    return copy;
 }
 
 /* Denied, origin unreachable and dial timeout keep their status; the rest is "unavailable". */

@@ -85,9 +85,12 @@ bool sw_http_host_valid(struct sw_slice s)
         return false;
     if (s.p[0] == '[') {
         ptrdiff_t end = sw_slice_find(s, ']');
+        struct sw_slice inner;
 
-        if (end < 0 || sw_slice_find(s, ':') < 0 ||
-            sw_ip_parse(sw_slice(s.p + 1, (size_t)end - 1), &ip, NULL) != SW_OK)
+        if (end < 0)
+            return false;
+        inner = sw_slice(s.p + 1, (size_t)end - 1);
+        if (sw_slice_find(inner, ':') < 0 || sw_ip_parse(inner, &ip, NULL) != SW_OK)
             return false;
         n = (size_t)end + 1;
     } else {
@@ -180,11 +183,19 @@ static const struct {
 } reasons[] = {
     {100, "Continue"},
     {101, "Switching Protocols"},
+    {102, "Processing"},
+    {103, "Early Hints"},
     {200, "OK"},
     {201, "Created"},
     {202, "Accepted"},
+    {203, "Non-Authoritative Information"},
     {204, "No Content"},
+    {205, "Reset Content"},
     {206, "Partial Content"},
+    {207, "Multi-Status"},
+    {208, "Already Reported"},
+    {226, "IM Used"},
+    {300, "Multiple Choices"},
     {301, "Moved Permanently"},
     {302, "Found"},
     {303, "See Other"},
@@ -193,10 +204,12 @@ static const struct {
     {308, "Permanent Redirect"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
+    {402, "Payment Required"},
     {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
     {406, "Not Acceptable"},
+    {407, "Proxy Authentication Required"},
     {408, "Request Timeout"},
     {409, "Conflict"},
     {410, "Gone"},
@@ -205,18 +218,28 @@ static const struct {
     {413, "Content Too Large"},
     {414, "URI Too Long"},
     {415, "Unsupported Media Type"},
+    {416, "Range Not Satisfiable"},
     {417, "Expectation Failed"},
     {421, "Misdirected Request"},
     {422, "Unprocessable Content"},
+    {423, "Locked"},
+    {424, "Failed Dependency"},
+    {425, "Too Early"},
     {426, "Upgrade Required"},
+    {428, "Precondition Required"},
     {429, "Too Many Requests"},
     {431, "Request Header Fields Too Large"},
+    {451, "Unavailable For Legal Reasons"},
     {500, "Internal Server Error"},
     {501, "Not Implemented"},
     {502, "Bad Gateway"},
     {503, "Service Unavailable"},
     {504, "Gateway Timeout"},
     {505, "HTTP Version Not Supported"},
+    {506, "Variant Also Negotiates"},
+    {507, "Insufficient Storage"},
+    {508, "Loop Detected"},
+    {511, "Network Authentication Required"},
 };
 
 const char *sw_http_reason(int status)

@@ -111,6 +111,7 @@ static int split_port(struct sw_slice in, struct sw_slice *ret_host, struct sw_s
                       struct sw_err *err)
 {
     ptrdiff_t colon;
+    struct sw_ip ip;
 
     if (in.n && in.p[0] == '[') {
         ptrdiff_t close_at = sw_slice_find(in, ']');
@@ -120,6 +121,8 @@ static int split_port(struct sw_slice in, struct sw_slice *ret_host, struct sw_s
         if ((size_t)close_at + 1 >= in.n || in.p[close_at + 1] != ':')
             return sw_err_at(err, SW_EINVAL, (size_t)close_at + 1, "missing port");
         *ret_host = sw_slice(in.p + 1, (size_t)close_at - 1);
+        if (sw_slice_find(*ret_host, ':') < 0 || sw_ip_parse(*ret_host, &ip, NULL) != SW_OK)
+            return sw_err_at(err, SW_EINVAL, 1, "brackets are for IPv6 addresses");
         *ret_port = sw_slice_from(in, (size_t)close_at + 2);
         return SW_OK;
     }

@@ -378,7 +378,7 @@ size_t sw_qconn_datagram_max(const struct sw_qconn *c)
     if (!c->nc || !c->ready || !c->q->cfg.datagrams)
         return 0;
     p = ngtcp2_conn_get_remote_transport_params(c->nc);
-    room = ngtcp2_conn_get_path_max_tx_udp_payload_size(c->nc);
+    room = sw_qconn_packet_max(c, ngtcp2_conn_get_path_max_tx_udp_payload_size(c->nc));
     if (!p || p->max_datagram_frame_size <= FRAME || room <= PACKET + FRAME)
         return 0;
     return sw_min(p->max_datagram_frame_size - FRAME, room - PACKET - FRAME);

@@ -140,6 +140,9 @@ static int on_stream_data(ngtcp2_conn *nc, uint32_t flags, int64_t id, uint64_t 
 static int on_acked(ngtcp2_conn *nc, int64_t id, uint64_t offset, uint64_t n, void *user,
                     void *stream)
 {
+    struct sw_qconn *c = user;
+
+    c->progress_ns = sw_quic_now(c->q);
     if (stream)
         sw_qstream_acked(stream, offset + n);
     return 0;

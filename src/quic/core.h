@@ -142,6 +142,8 @@ struct sw_qconn {
     uint32_t resets; /* budget used; falls with time */
     uint64_t keepalive_ns;
     uint64_t heard_at_ns;
+    uint64_t progress_ns; /* bytes of streams were acknowledged, or none were under way */
+    uint16_t hole_path;   /* with hole: path on which large packets vanish */
 
     /* Post-handshake messages, once the TLS session is gone. */
     uint32_t msg_left;
@@ -159,6 +161,7 @@ struct sw_qconn {
     bool confirmed; /* the handshake is */
     bool was_reset; /* stateless */
     bool jumbo;     /* packets too large for anything but loopback */
+    bool hole;      /* see hole_path */
     bool wrong_key;
     bool path_changed;
     bool want_room;
@@ -434,6 +437,8 @@ bool sw_qpath_uses_relay(const struct sw_qconn *c, const struct sw_qrelay *r);
 
 /* Writes what ngtcp2, datagrams and streams have to say, as far as congestion control lets it. */
 void sw_qconn_write(struct sw_qconn *c);
+/* max, or less while the path is not known to take that much. */
+size_t sw_qconn_packet_max(const struct sw_qconn *c, size_t max);
 /* Sends one or more packets on a route; SW_EAGAIN when the socket is full. */
 int sw_qroute_send(struct sw_quic *q, const struct sw_qroute *r, uint8_t ecn, const uint8_t *p,
                    size_t n, size_t segment);
@@ -458,6 +463,8 @@ void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool 
 /* The peer will not read on: everything not yet acknowledged is void. */
 void sw_qstream_was_stopped(struct sw_qstream *s, uint64_t code);
 void sw_qstream_acked(struct sw_qstream *s, uint64_t upto);
+/* Bytes were sent and are not acknowledged yet. */
+bool sw_qstream_in_flight(const struct sw_qstream *s);
 /* Asks for its news to be told. */
 void sw_qstream_note(struct sw_qstream *s);
 void sw_qstream_tell(struct sw_qstream *s);

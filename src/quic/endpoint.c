@@ -174,6 +174,9 @@ static void read_socket(struct sw_qsock *s)
         for (int i = 0; i < n; i++)
             cut(s, &in[i]);
         sw_quic_turn(q);
+        /* That was all there was: whatever comes later is an event of its own. */
+        if (n > 0 && n < SW_DGRAM_BATCH)
+            return;
     }
     s->more = true;
     sw_quic_wake(q);

@@ -5,13 +5,18 @@
  */
 #include <ngtcp2/ngtcp2.h>
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/time.h"
 #include "quic/core.h"
 
 enum {
     PASS_BYTES = 4 * SW_DGRAM_SEND_MAX, /* of one connection, before others have their turn */
     VECS = 4,
+    HOLE_S = 3, /* without an acknowledgement of stream bytes: large packets may vanish */
 };
+
+#define UNPACED_RTT_NS UINT64_C(1000000)
 
 /* ---- routes ---- */
 
@@ -274,29 +279,88 @@ static bool socket_full(struct sw_qconn *c)
     return p && !p->route.relay && c->q->sock[p->route.sock].full;
 }
 
-/* ngtcp2 fills first packets up to the brim: nobody has said yet that it takes large ones. */
-static size_t packet_max(const struct sw_qconn *c)
+/*
+ * A path may stop taking large packets under an open connection, while small ones still get through
+ * and keep it alive: ngtcp2 looks for larger sizes, never for smaller ones. Bytes of streams that
+ * stay unacknowledged for seconds are the sign, sooner when the peer was heard meanwhile.
+ */
+static void look_for_hole(struct sw_qconn *c)
 {
-    size_t max = ngtcp2_conn_get_max_tx_udp_payload_size(c->nc);
+    uint64_t now = sw_quic_now(c->q);
+    bool waiting = false;
+    char id[SW_NODEID_SHORT] = "";
 
-    return c->confirmed ? max : sw_min(max, QUIC_MTU_FIRST);
+    if (!c->ready || (c->hole && c->hole_path == c->path_now) ||
+        now - c->progress_ns < HOLE_S * SW_NS_PER_S)
+        return;
+    SW_LIST_FOREACH (it, &c->streams)
+        waiting |= sw_qstream_in_flight(SW_CONTAINER_OF(it, struct sw_qstream, link));
+    if (!waiting || ngtcp2_conn_get_max_tx_udp_payload_size(c->nc) <= QUIC_MTU_FIRST) {
+        c->progress_ns = now;
+        return;
+    }
+    if (c->heard_at_ns < c->progress_ns + SW_NS_PER_S &&
+        now - c->progress_ns < 2 * HOLE_S * SW_NS_PER_S)
+        return;
+    c->hole = true;
+    c->hole_path = c->path_now;
+    sw_log_debug("quic", "%s: nothing gets through, packets of at most %d bytes from now on",
+                 sw_nodeid_short(&c->peer, id), QUIC_MTU_FIRST);
+    while (!sw_list_empty(&c->dgrams_out))
+        drop_datagram(c);
 }
 
-/*
- * What ngtcp2's pacing allows at a time. On loopback there is nothing to be gentle to, and every
- * pass costs a turn of the loop.
- */
-static size_t pass_limit(const struct sw_qconn *c)
+/* ngtcp2 fills first packets up to the brim: nobody has said yet that it takes large ones. */
+size_t sw_qconn_packet_max(const struct sw_qconn *c, size_t max)
+{
+    bool small = !c->confirmed || (c->hole && c->hole_path == c->path_now);
+
+    return small ? sw_min(max, QUIC_MTU_FIRST) : max;
+}
+
+static size_t packet_max(const struct sw_qconn *c)
+{
+    return sw_qconn_packet_max(c, ngtcp2_conn_get_max_tx_udp_payload_size(c->nc));
+}
+
+/* So near that a timer cannot space packets any better than the kernel's queues do. */
+static bool near_by(struct sw_qconn *c)
+{
+    ngtcp2_conn_stat st;
+
+    ngtcp2_conn_get_conn_stat(c->nc, &st);
+    return c->jumbo || (c->confirmed && st.smoothed_rtt < UNPACED_RTT_NS);
+}
+
+/* What may go out at a time. Where nothing is paced, every pass only costs a turn of the loop. */
+static size_t pass_limit(struct sw_qconn *c, bool paced)
 {
     size_t quantum = ngtcp2_conn_get_send_quantum(c->nc);
 
-    return c->jumbo ? PASS_BYTES : sw_min(quantum, PASS_BYTES);
+    return paced ? sw_min(quantum, PASS_BYTES) : PASS_BYTES;
+}
+
+/*
+ * Tells ngtcp2 when the pass was made, from which it computes the time of the next one. Unpaced:
+ * that time is set in the past and taken back, else it would stand as a timer that is due.
+ */
+static void pace(struct sw_qconn *c, bool paced)
+{
+    uint64_t now = sw_quic_now(c->q);
+
+    if (paced || ngtcp2_conn_get_expiry(c->nc) <= now) {
+        ngtcp2_conn_update_pkt_tx_time(c->nc, now);
+        return;
+    }
+    ngtcp2_conn_update_pkt_tx_time(c->nc, 0);
+    (void)ngtcp2_conn_handle_expiry(c->nc, now);
 }
 
 static int write_packets(struct sw_qconn *c)
 {
     struct sw_quic *q = c->q;
-    size_t limit = pass_limit(c);
+    bool paced = !near_by(c);
+    size_t limit = pass_limit(c, paced);
     size_t total = 0;
     struct batch b = {0};
     struct packet k;
@@ -316,7 +380,7 @@ static int write_packets(struct sw_qconn *c)
         }
     } while (n > 0 && total + k.max <= limit && !socket_full(c));
     flush(c, &b);
-    ngtcp2_conn_update_pkt_tx_time(c->nc, sw_quic_now(q));
+    pace(c, paced);
     rotate(c);
     return n < 0 ? (int)n : 0;
 }
@@ -331,6 +395,7 @@ void sw_qconn_write(struct sw_qconn *c)
     if (c->heard)
         sw_list_splice(&c->sendable, &c->blocked);
     c->heard = false;
+    look_for_hole(c);
     rc = write_packets(c);
     if (rc != 0) {
         sw_qconn_fail_lib(c, rc);

@@ -19,7 +19,7 @@ enum {
     REFUSALS_PER_SECOND = 50,
     RETRIES_PER_SECOND = 2000,
     FLOOD_LINES_PER_SECOND = 1,
-    HALF_OPEN_FACTOR = 16, /* proved addresses may have that many handshakes more */
+    HALF_OPEN_FACTOR = 8, /* proved addresses may have that many handshakes more */
 };
 
 #define RETRY_LIFETIME_NS (10 * SW_NS_PER_S)

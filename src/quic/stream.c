@@ -395,7 +395,7 @@ int sw_qstream_reserve(struct sw_qstream *s, struct iovec room[2])
     room[n++] =
         (struct iovec){.iov_base = s->tail->p + s->tail->n, .iov_len = s->tail->cap - s->tail->n};
     /* The second piece is the chunk that will follow; it is not part of the list yet. */
-    if (s->tail->n > 0 && under_way + room[0].iov_len < QUIC_SEND_MAX) {
+    if (under_way + room[0].iov_len < QUIC_SEND_MAX) {
         if (!s->spare)
             s->spare = chunk_new(s->c->q, QUIC_CHUNK);
         room[n++] = (struct iovec){.iov_base = s->spare->p, .iov_len = s->spare->cap};
@@ -516,6 +516,11 @@ void sw_qstream_acked(struct sw_qstream *s, uint64_t upto)
         s->writable = true;
         sw_qstream_note(s);
     }
+}
+
+bool sw_qstream_in_flight(const struct sw_qstream *s)
+{
+    return !s->tx_shut && s->tx_sent > s->tx_acked;
 }
 
 size_t sw_qstream_unacked(const struct sw_qstream *s)

@@ -19,9 +19,9 @@ static void on_event(struct sw_watch *w, unsigned events)
     struct sw_err err = {0};
     int rc;
 
+    d->events |= events; /* told once: also what comes while 'done' is still to report */
     if (!(events & (SW_WRITE | SW_HUP)) || sw_list_linked(&d->done.link))
         return;
-    d->events = events;
     /* Writable and not in error is connected; only the rest needs to be asked. */
     rc = events & SW_HUP ? sw_sock_connect_result(d->fd, &err) : SW_OK;
     if (rc != SW_EAGAIN)

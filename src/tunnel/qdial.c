@@ -293,6 +293,7 @@ static void on_closed(struct sw_qconn *q, const struct sw_qclose *why)
     struct sw_qnode *n = sw_qconn_arg(q);
     struct sw_qdial *d = n->d;
     enum qnode_state was = n->state;
+    bool silent = was == QNODE_READY && why->kind == SW_QCLOSE_IDLE;
     char text[128];
 
     n->conn = NULL;
@@ -310,10 +311,14 @@ static void on_closed(struct sw_qconn *q, const struct sw_qclose *why)
                          was == QNODE_CLOSING ? SW_QFAIL_NONE : SW_QFAIL_LOST);
     if (was == QNODE_READY && !sw_list_empty(&n->waiting)) {
         n->state = QNODE_NEW;
+        n->hurry |= silent;
         sw_loop_defer(d->loop, &n->kick, on_kick);
         return;
     }
     retire(n);
+    /* It said nothing for long: who asks next does not have to wait for a whole dial as well. */
+    if (silent && !sw_map_get(&d->nodes, node_key(&n->id)))
+        remember_failure(d, &n->id);
     fail_waiting(n, SW_QFAIL_LOST, text);
     sw_loop_defer(d->loop, &n->reap, on_reap);
 }

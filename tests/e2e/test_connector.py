@@ -347,6 +347,7 @@ def test_addresses_follow_the_machine(control, device):
     d.wait_live()
 
 
+@pytest.mark.tsan
 def test_standalone_needs_no_api(binary, edge, web, tmp_path):
     d = Device(binary, tmp_path / "alone", "/does/not/exist", "--standalone", "--allow-gateway", edge.id, "--allow",
                f"127.0.0.1:{web.port}")

@@ -36,6 +36,7 @@ class ConnectProxy:
 
     def __init__(self, origin):
         self.origin = origin
+        self.by_id = {}  # origins of single connectors
         self.sock = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self.sock.getsockname()[1]
         self.seen = []
@@ -69,9 +70,10 @@ class ConnectProxy:
         line, *fields = head.decode().split("\r\n")
         headers = {k.lower(): v.strip() for k, v in (f.split(":", 1) for f in fields)}
         method, target, _ = line.split()
-        self.seen.append((method, target, headers.get("x-iroh-endpoint-id")))
+        node = headers.get("x-iroh-endpoint-id")
+        self.seen.append((method, target, node))
         try:
-            up = socket.create_connection(("127.0.0.1", self.origin), timeout=10)
+            up = socket.create_connection(("127.0.0.1", self.by_id.get(node, self.origin)), timeout=10)
         except OSError:
             conn.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
             conn.close()
@@ -134,6 +136,21 @@ class World:
         if hostnames:
             spec["hostnames"] = hostnames
         self.fabric.apply(fb.thing("HTTPProxy", name, spec))
+
+    def gone(self, kind, name):
+        return self.fabric.send("GET", fb.path_of(kind, name))[0] == 404
+
+    def delete(self, kind, name):
+        """Until it is gone: finalizers take a moment."""
+        self.fabric.delete(kind, name)
+        until(lambda: self.gone(kind, name), 5, f"{kind} {name} to go")
+
+    def alive(self, name, node_id=ID, labels=None, **spec):
+        """A Connector that is online for a while."""
+        self.fabric.apply(fb.thing("Connector", name, {"connectorClassName": "datum-connect", **spec}, metadata={
+            "name": name, "labels": labels or {}}))
+        self.details(name, node_id)
+        self.renew(name, shift=60)  # longer than any test
 
     def condition(self, kind, name, type_):
         for c in self.fabric.get(kind, name).get("status", {}).get("conditions", []):
@@ -260,7 +277,7 @@ def test_bad_keys_are_not_passed_on(world):
     page = w.fabric.control.get("/metrics").body.decode()
     assert 'spanwire_connector_refusals_total{reason="InvalidConnectionDetails"} 1' in page
     assert "spanwire_connector_certificates_total{result=\"issued\"}" in page and "spanwire_connectors_online" in page
-    assert "subject=connector/default/liar" in w.fabric.control.log()
+    until(lambda: "subject=connector/default/liar" in w.fabric.control.log())
     w.details("liar", OTHER)
     w.renew("liar")
     w.becomes("Connector", "liar", "Ready", ("True", "ConnectorReady"))
@@ -408,7 +425,149 @@ def test_invalid_endpoints_are_explained(world, endpoint, connector, what):
                 if c["type"] == "Accepted"][0]
         assert what in said and said.startswith("spec.rules[0].backends[0].")
     finally:
-        w.fabric.delete("HTTPProxy", "wrong")
+        w.delete("HTTPProxy", "wrong")
+
+
+def test_several_connectors_for_one_backend(world):
+    """The oldest that is ready serves, or all in turn; and the condition says that there was a choice."""
+    w = world
+    keys = {"older": ID, "newer": OTHER}
+    origins = {ID: gw.Origin(), OTHER: gw.Origin()}  # told apart by who is asked: tunnels are kept
+    w.proxy.by_id = {k: o.port for k, o in origins.items()}
+    w.alive("older", ID, {"site": "home"})
+    time.sleep(1.1)  # ages have seconds
+    w.alive("newer", OTHER, {"site": "home"})
+
+    def proxy(**notes):
+        w.fabric.apply(fb.thing("HTTPProxy", "several", {"hostnames": ["several.example.test"], "rules": [{"backends": [
+            {"endpoint": "http://127.0.0.1:8080", "connector": {"name": "newer"}}]}]}, metadata={
+                "name": "several", "annotations": {f"spanwire.dev/{k.replace('_', '-')}": v for k, v in notes.items()}}))
+
+    def seen():
+        before = {k: o.requests for k, o in origins.items()}
+        codes = {w.code("several.example.test") for _ in range(12)}
+        return codes == {200} and {k for k, o in origins.items() if o.requests > before[k]}
+    proxy(connector_selector="site=home")
+    try:
+        w.becomes("HTTPProxy", "several", "ConnectorSelection", ("False", "Ambiguous"))
+        said = [c["message"] for c in w.fabric.get("HTTPProxy", "several")["status"]["conditions"]
+                if c["type"] == "ConnectorSelection"][0]
+        assert "'older', 'newer'" in said
+        until(lambda: seen() == {keys["older"]})
+        # Away: the next one takes over, and gives back.
+        w.renew("older", shift=-60)
+        until(lambda: seen() == {keys["newer"]})
+        w.renew("older", shift=60)
+        until(lambda: seen() == {keys["older"]})
+        proxy(connector_selector="site=home", connector_policy="RoundRobin")
+        w.becomes("HTTPProxy", "several", "ConnectorSelection", ("True", "RoundRobin"))
+        until(lambda: seen() == set(keys.values()))
+        w.renew("newer", shift=-60)
+        until(lambda: seen() == {keys["older"]})
+        # One key in two Connectors: nobody can tell the devices apart.
+        w.renew("newer", shift=60)
+        proxy()
+        until(lambda: w.condition("HTTPProxy", "several", "ConnectorSelection") is None)
+        w.details("older", OTHER)
+        w.becomes("HTTPProxy", "several", "ConnectorSelection", ("False", "Ambiguous"))
+    finally:
+        w.proxy.by_id = {}
+        for kind, name in (("HTTPProxy", "several"), ("Connector", "older"), ("Connector", "newer")):
+            w.delete(kind, name)
+        for o in origins.values():
+            o.close()
+
+
+def test_capabilities(world):
+    """What a connector cannot do is not asked of it, and the condition says why."""
+    w = world
+
+    def capability(type_, status):
+        w.patch("Connector", "able", {"status": {"capabilities": [{"type": type_, "conditions": [
+            {"type": "Ready", "status": status, "reason": "Said", "message": "", "lastTransitionTime": now()}]}]}}, "/status")
+
+    def spec(**tcp):
+        w.patch("Connector", "able", {"spec": {"capabilities": [{"type": "ConnectTCP", "connectTCP": tcp}]}})
+    w.alive("able")
+    w.proxy_object("able", "http://127.0.0.1:8080", "able", ["able.example.test"])
+    try:
+        w.becomes("HTTPProxy", "able", "Programmed", ("True", "Programmed"))
+        w.serves("able.example.test", 200)
+        spec()
+        until(lambda: w.fabric.get("Connector", "able")["spec"]["capabilities"][0]["connectTCP"] == {"disabled": False})
+        spec(disabled=True)
+        w.becomes("HTTPProxy", "able", "Programmed", ("False", "CapabilityDisabled"))
+        w.serves("able.example.test", 503)
+        assert w.ask("able.example.test")[1]["x-spanwire-reason"] == "connector-no-capability"
+        spec(disabled=False)
+        w.serves("able.example.test", 200)
+        capability("ConnectTCP", "False")
+        w.becomes("HTTPProxy", "able", "Programmed", ("False", "CapabilityNotReady"))
+        w.serves("able.example.test", 503)
+        capability("ConnectUDP", "True")
+        w.becomes("HTTPProxy", "able", "Programmed", ("False", "CapabilityMissing"))
+        capability("ConnectTCP", "True")
+        w.serves("able.example.test", 200)
+        w.becomes("HTTPProxy", "able", "Programmed", ("True", "Programmed"))
+        assert 'refusals_total{reason="CapabilityDisabled"} 1' in w.fabric.control.get("/metrics").body.decode()
+    finally:
+        w.delete("HTTPProxy", "able")
+        w.delete("Connector", "able")
+
+
+def test_names_and_records(world):
+    """Names come from the Gateway and stay when it does not; records of names are not ours."""
+    w = world
+    w.proxy_object("named", "http://10.1.2.3:80", hostnames=["named.example.test"])
+    w.becomes("HTTPProxy", "named", "Programmed", ("True", "Programmed"))
+    w.becomes("HTTPProxy", "named", "DNSRecordsProgrammed", ("True", "AllApplicableRecordsCreated"))
+    status = w.fabric.get("HTTPProxy", "named")["status"]
+    for host in status["hostnameStatuses"]:
+        assert {c["type"]: c["reason"] for c in host["conditions"]}["DNSRecordProgrammed"] == "NotApplicable"
+    first = w.fabric.get("Gateway", "named")
+    assert {x["hostname"] for x in first["spec"]["listeners"]} == {"named.example.test", status["canonicalHostname"]}
+    w.fabric.delete("Gateway", "named")
+    until(lambda: not w.gone("Gateway", "named") and
+          w.fabric.get("Gateway", "named")["metadata"]["uid"] != first["metadata"]["uid"])
+    until(lambda: {x["hostname"] for x in w.fabric.get("Gateway", "named")["spec"]["listeners"]} == {
+        "named.example.test", status["canonicalHostname"]})
+    w.delete("HTTPProxy", "named")
+
+
+def test_a_certificate_that_cannot_be_had(world):
+    """Somebody's Secret is in the way: it stays as it is, and the conditions tell."""
+    w = world
+    w.proxy_object("blocked", "http://10.1.2.3:80", hostnames=["blocked.example.test"])
+    w.becomes("HTTPProxy", "blocked", "CertificatesReady", ("True", "AllCertificatesReady"))
+    secret = [x["tls"]["certificateRefs"][0]["name"] for x in w.fabric.get("Gateway", "blocked")["spec"]["listeners"]
+              if x["name"] == "https-hostname-0"][0]
+    w.delete("HTTPProxy", "blocked")
+    until(lambda: w.gone("Secret", secret))
+    w.fabric.secret(secret, *fb.make_cert(w.tmp, "theirs.test"))
+    w.proxy_object("blocked", "http://10.1.2.3:80", hostnames=["blocked.example.test"])
+    w.becomes("HTTPProxy", "blocked", "CertificatesReady", ("False", "CertificatesFailed"))
+    hosts = {h["hostname"]: {c["type"]: c["reason"] for c in h["conditions"]}
+             for h in w.fabric.get("HTTPProxy", "blocked")["status"]["hostnameStatuses"]}
+    assert hosts["blocked.example.test"]["CertificateReady"] == "ProvisioningFailed"
+    w.fabric.delete("Secret", secret)
+    w.becomes("HTTPProxy", "blocked", "CertificatesReady", ("True", "AllCertificatesReady"), 10)
+    w.delete("HTTPProxy", "blocked")
+
+
+def test_the_end_of_a_proxy(world):
+    """Everything that was made for it goes first, also when the controller was not there meanwhile."""
+    w = world
+    w.proxy_object("ending", "http://127.0.0.1:8080", "laptop", ["ending.example.test"])
+    w.becomes("HTTPProxy", "ending", "Programmed", ("True", "Programmed"))
+    until(lambda: w.fabric.get("HTTPProxy", "ending")["metadata"].get("finalizers") == [f"{DATUM}/httpproxy-cleanup"])
+    # Deleted while nobody looks: half of the work is there when the controller comes back.
+    w.fabric.delete("HTTPProxy", "ending")
+    w.fabric.control.restart()
+    w.fabric._c = None
+    children = (("Gateway", "ending"), ("HTTPRoute", "ending"), ("EndpointSlice", "ending-0-0"))
+    until(lambda: w.gone("HTTPProxy", "ending") and all(w.gone(*c) for c in children), 10, "all of it to go")
+    assert not [s for s in json.loads(w.fabric.send("GET", fb.path_of("Secret"))[1])["items"]
+                if s["metadata"]["labels"].get("spanwire.dev/httpproxy") == "ending"]
 
 
 def test_routes_to_connectors(world):
@@ -457,6 +616,7 @@ def test_tls_inside_the_tunnel(world):
     """An https endpoint behind a connector is spoken to over TLS, by its name."""
     w = world
     names, shaken = [], threading.Event()
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret"
     cert, key = fb.make_cert(w.tmp, "inner.test")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
@@ -470,7 +630,10 @@ def test_tls_inside_the_tunnel(world):
             except OSError:
                 return
             try:
-                context.wrap_socket(conn, server_side=True)
+                with context.wrap_socket(conn, server_side=True) as s:
+                    shaken.set()
+                    if s.recv(65536):
+                        s.sendall(answer)
             except OSError:  # nobody we know signed it
                 pass
             finally:
@@ -479,8 +642,9 @@ def test_tls_inside_the_tunnel(world):
     threading.Thread(target=serve, daemon=True).start()
     before, w.proxy.origin = w.proxy.origin, server.getsockname()[1]
     try:
-        w.fabric.apply(fb.thing("HTTPProxy", "secure", {"hostnames": ["secure.example.test"], "rules": [{"backends": [
-            {"endpoint": "https://127.0.0.1:8443", "connector": {"name": "laptop"}, "tls": {"hostname": "inner.test"}}]}]}))
+        secure = fb.thing("HTTPProxy", "secure", {"hostnames": ["secure.example.test"], "rules": [{"backends": [
+            {"endpoint": "https://127.0.0.1:8443", "connector": {"name": "laptop"}, "tls": {"hostname": "inner.test"}}]}]})
+        w.fabric.apply(secure)
 
         def asked():
             w.renew("laptop")
@@ -488,10 +652,30 @@ def test_tls_inside_the_tunnel(world):
         until(asked)
         assert names[-1] == "inner.test"
         assert w.proxy.seen[-1] == ("CONNECT", "127.0.0.1:8443", ID)
+        # A CA of one's own: first a ConfigMap that is not there, then it is.
+        secure["metadata"]["annotations"] = {"spanwire.dev/backend-ca": "inner-roots"}
+        w.fabric.apply(secure)
+        w.becomes("HTTPProxy", "secure", "Programmed", ("False", "Pending"))
+        assert "inner-roots" in [c for c in w.fabric.get("HTTPProxy", "secure")["status"]["conditions"]
+                                 if c["type"] == "Programmed"][0]["message"]
+        w.fabric.apply(fb.thing("ConfigMap", "inner-roots", None, data={"ca.crt": pathlib.Path(cert).read_text()}))
+        w.becomes("HTTPProxy", "secure", "Programmed", ("True", "Programmed"))
+
+        def served():
+            w.renew("laptop")
+            try:
+                return w.ask("secure.example.test")[::2] == (200, "secret")
+            except (OSError, IndexError):
+                return False
+        until(served, 5, "an answer over TLS")
+        # Another name than the certificate's is not believed.
+        secure["spec"]["rules"][0]["backends"][0]["tls"]["hostname"] = "other.test"
+        w.fabric.apply(secure)
+        until(lambda: not served() and w.code("secure.example.test") == 503, 5, "the wrong name to be refused")
     finally:
         w.proxy.origin = before
         server.close()
-        w.fabric.delete("HTTPProxy", "secure")
+        w.delete("HTTPProxy", "secure")
 
 
 def test_what_data_planes_get_is_sound(world, binary):

@@ -11,6 +11,9 @@ import subprocess
 import time
 
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.exceptions import ProtocolError
 
 from harness.device import Device, Web
 from harness.quicpeer import Ours
@@ -119,18 +122,19 @@ def amplified(p):
 def test_a_flood_of_first_packets_meets_a_retry(target, ports):
     before = rss_mb(target.pid)
     p = ports(300)
+    kinds = set()
     with target.dialler() as peer:
         hello = target.hello(peer)
         for i in range(3000):
             p.send(i, hello.first())
             if i % 500 == 0:
-                p.read(0.02)
+                kinds |= {kind(d) for _, d in p.read(0.02)}
         target.dial(peer)
-    kinds = {kind(d) for _, d in p.read(0.5)}
+    kinds |= {kind(d) for _, d in p.read(0.5)}
     assert "retry" in kinds and not amplified(p)
     assert target.event("retry") > 500
-    assert "addresses have to be proved" in target.device.log()
-    bounded(target.pid, before, 60)
+    until(lambda: "addresses have to be proved" in target.device.log(), 5, "a line about it")
+    bounded(target.pid, before, 30)
 
 
 def test_a_flood_that_proves_its_addresses_does_not_shut_others_out(target, ports):
@@ -142,8 +146,8 @@ def test_a_flood_that_proves_its_addresses_does_not_shut_others_out(target, port
         hello = target.hello(peer)
         for i in range(200):
             p.send(i, hello.first())
-        for _ in range(8):
-            answers = p.read(0.2)
+        for _ in range(10):
+            answers = p.read(0.1)
             for i, d in answers:
                 if kind(d) == "retry":
                     scid, token = retry(d)
@@ -151,11 +155,12 @@ def test_a_flood_that_proves_its_addresses_does_not_shut_others_out(target, port
                     proved += 1
             for i in range(200):
                 p.send(i, hello.first())
-        assert proved > 600
+        assert proved > 800
+        assert target.event("failed") > 300, "the oldest made room"
         target.dial(peer)
     target.honest()
     assert target.event("accepted") >= 2
-    bounded(target.pid, before, 200)
+    bounded(target.pid, before, 100)
     until(lambda: target.event("failed") > 500, 15, "handshakes to be given up")
     target.honest()
 
@@ -174,7 +179,7 @@ def test_first_packets_that_fail_meet_a_retry_too(target, ports):
     assert "retry" in got and not amplified(p)
     assert target.event("retry") > 200 and target.event("failed") > 0
     target.honest()
-    bounded(target.pid, before, 60)
+    bounded(target.pid, before, 30)
 
 
 def test_noise(target, ports):
@@ -254,10 +259,11 @@ def test_ten_thousand_streams_that_say_next_to_nothing(target):
         until(lambda: sum(count(p)["opened"] for p in peers) == 10240, 20, "the streams to be opened")
         until(lambda: target.refusals("too_many_streams") > 4000, 10, "streams to be reset")
         assert target.active() <= limit
-        bounded(target.pid, before, 120)
+        bounded(target.pid, before, 50)
         until(lambda: target.active() == 0, 25, "heads to time out")
         assert target.exchanges("head_timeout") >= 4096
-        assert "streams are reset" in target.device.log() and "reason=head_timeout" in target.device.log()
+        until(lambda: "streams are reset" in target.device.log(), 5, "a line about it")
+        until(lambda: "reason=head_timeout" in target.device.log(), 5, "lines about them")
         target.honest()
 
 
@@ -277,7 +283,7 @@ def test_streams_given_up_in_a_loop(target):
         p.tell(f"churn 20000 GET http://127.0.0.1:{target.web.port}/hello")
         e = p.event("closed", 30 * SLOW)
         assert e["kind"] == "transport" and "resets" in e["text"]
-    assert "too many streams given up" in target.device.log()
+    until(lambda: "too many streams given up" in target.device.log(), 5, "a line about it")
     assert target.event("stream_reset") >= 1000
     assert ask(target) > 50
 
@@ -291,7 +297,7 @@ def test_streams_held_and_dropped_again_and_again(target):
             until(lambda: target.active() >= 150, 10, "tunnels")
             p.tell("drop")
             until(lambda: target.active() == 0, 10, "them to go")
-    bounded(target.pid, before, 60)
+    bounded(target.pid, before, 30)
     until(lambda: target.device.open_fds() < 60, 5, "sockets to be closed")
     assert ask(target) > 50
 
@@ -300,9 +306,9 @@ def test_huge_heads(target):
     with target.dialler() as p:
         target.dial(p)
         p.tell("hold 50 GET http://a/ HTTP/1.1\\r\\nx: " + "y" * 9000)
-        until(lambda: target.exchanges("head_too_large") == 50, 10, "the refusals")
+        until(lambda: target.device.status()["exchanges"]["malformed"] == 50, 10, "the refusals")
         assert until(lambda: count(p)["bytes"] >= 50 * 50, 5, "50 answers")
-        assert "refused with 431: head_too_large" in target.device.log()
+        until(lambda: "refused with 431: head_too_large" in target.device.log(), 5, "lines about them")
     assert ask(target) > 50
 
 
@@ -315,7 +321,7 @@ def test_readers_that_do_not_read(target):
         p.tell(f"deaf 100 GET http://{host}/big HTTP/1.1\\r\\nhost: {host}\\r\\n\\r\\n")
         until(lambda: target.active() == 100, 20, "the exchanges")
         time.sleep(1)
-        bounded(target.pid, before, 160)
+        bounded(target.pid, before, 30)
         assert ask(target) > 50
         p.tell("drop")
         until(lambda: target.active() == 0, 20, "them to go")
@@ -359,9 +365,9 @@ def test_a_thousand_half_open_connections_at_the_relay(relay):
             s.sendall(Client(r, sock=s).request())
         idle.append(s)
     well(r)
-    bounded(r.p.pid, before, 40)
+    bounded(r.p.pid, before, 30)
     until(lambda: r.metric("refusals", reason="timeout") >= 1000, 10, "them to be sent away")
-    assert "not established in time" in r.said()
+    until(lambda: "not established in time" in r.said(), 5, "lines about them")
     for s in idle:
         s.close()
     well(r)
@@ -369,8 +375,9 @@ def test_a_thousand_half_open_connections_at_the_relay(relay):
 
 def make_cert(directory):
     cert, key = str(directory / "r.crt"), str(directory / "r.key")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
-                    key, "-out", cert, "-days", "2", "-subj", "/CN=r", "-addext", "subjectAltName=IP:127.0.0.1"],
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=r", "-addext",
+                    "subjectAltName=IP:127.0.0.1"],
                    check=True, capture_output=True)
     return cert, key
 
@@ -421,7 +428,6 @@ BAD_FRAMES = {
     "type of two bytes": (raw_frame(0x82, 40, b"\x40\x04" + bytes(38)), None),
     "ping too short": (raw_frame(0x82, 8, b"\x09abcdefg"), 1002),
     "send without id": (raw_frame(0x82, 32, b"\x04" + bytes(31)), 1002),
-    "batch of segments of 0": (raw_frame(0x82, 40, b"\x05" + bytes(32) + b"\0\0\0" + bytes(4)), 1002),
     "a server's frame": (raw_frame(0x82, 35, b"\x06" + bytes(33) + b"x"), 1002),
     "somebody is gone": (raw_frame(0x82, 33, b"\x08" + bytes(32)), 1002),
 }
@@ -479,7 +485,7 @@ def test_a_client_that_is_flooded_costs_a_queue(relay):
         for b in bullies:
             b.send(victim.id, data)
     until(lambda: r.metric("relay_send_packets_dropped", reason="queue") > 500, 20, "frames to be dropped")
-    bounded(r.p.pid, before, 40)
+    bounded(r.p.pid, before, 30)
     well(r)
     bullies[0].frame(b"\x09abcdefgh")
     assert bullies[0].message(10) == b"\x0aabcdefgh"
@@ -536,7 +542,7 @@ def status_of(sock, data):
     with contextlib.suppress(OSError):
         while part := sock.recv(65536):
             got += part
-    assert got.count(b"HTTP/1.1 ") <= 1, got
+    assert len(re.findall(rb"HTTP/1\.1 \d\d\d ", got)) <= 1, got
     return int(got.split(b" ")[1]) if got else 0
 
 
@@ -545,8 +551,8 @@ def test_smuggling_forms_at_the_sidecar(sidecar, device, web):
     s = sidecar()
     inner = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n"
     for name, fields in SMUGGLED.items():
-        head = (f"POST /outer HTTP/1.1\r\nhost: a\r\nx-iroh-endpoint-id: {device.id}\r\nx-datum-target-host: 127.0.0.1\r\n"
-                f"x-datum-target-port: {web.port}\r\n{fields}\r\n0\r\n\r\n{inner}")
+        head = (f"POST /outer HTTP/1.1\r\nhost: a\r\nx-iroh-endpoint-id: {device.id}\r\n"
+                f"x-datum-target-host: 127.0.0.1\r\nx-datum-target-port: {web.port}\r\n{fields}\r\n0\r\n\r\n{inner}")
         sock = s.connect()
         status = status_of(sock, head.encode("latin1"))
         assert status in (400, 501), f"{name}: {status}"
@@ -568,9 +574,9 @@ def test_smuggling_forms_at_the_sidecar(sidecar, device, web):
 
 def test_connect_to_authorities_that_are_none(sidecar, device):
     s = sidecar()
-    bad = ["a", "a:", ":80", "a:0", "a:65536", "a:-1", "a:+80", "a:8 0", "a:80/x", "a:80?x", "a:80#x", "u@a:80", "u:p@a:80",
-           "http://a:80", "//a:80", "/", "*", "[::1]", "[::1:80", "::1:80", "[::1]x:80", "[1.2.3.4]:80", "[]:80", "a:080x",
-           "a%00b:80", "a\x01b:80", "a,b:80", "a\\b:80", "[fe80::1%25eth0]:80", "a" * 300 + ":80", "a..b:80x"]
+    bad = ["a", "a:", ":80", "a:0", "a:65536", "a:-1", "a:+80", "a:8 0", "a:80/x", "a:80?x", "a:80#x", "u@a:80",
+           "u:p@a:80", "http://a:80", "//a:80", "/", "*", "[::1]", "[::1:80", "::1:80", "[::1]x:80", "[1.2.3.4]:80",
+           "[]:80", "a:080x", "a%00b:80", "a\x01b:80", "a,b:80", "a\\b:80", "[fe80::1%25eth0]:80", "a" * 300 + ":80"]
     before = s.metrics().sum("iroh_gateway_denied_requests_total")
     for target in bad:
         a = s.ask(f"CONNECT {target} HTTP/1.1\nhost: x\nx-iroh-endpoint-id: {device.id}\n")
@@ -578,6 +584,14 @@ def test_connect_to_authorities_that_are_none(sidecar, device):
         a.close()
     assert not device.lines, device.lines
     assert s.metrics().sum("iroh_gateway_denied_requests_total") == before + len(bad)
+
+
+def patient(s):
+    """A connection; a full queue of the listener is waited for."""
+    def try_it():
+        with contextlib.suppress(BlockingIOError):
+            return s.connect()
+    return until(try_it, 10, "room in the queue")
 
 
 def test_thousands_of_idle_clients_of_the_sidecar(sidecar, device, web):
@@ -588,13 +602,13 @@ def test_thousands_of_idle_clients_of_the_sidecar(sidecar, device, web):
     assert {t.status for t in tunnels} == {200}
     idle = []
     for i in range(2500):
-        c = s.connect()
+        c = patient(s)
         with contextlib.suppress(OSError):  # those beyond the limit are closed at once
             c.sendall([b"", b"G", b"CONNECT a:1 HTTP/1.1\r\nhost: "][i % 3] if i % 3 else b"")
         idle.append(c)
     until(lambda: s.metrics().sum("iroh_gateway_denied_requests_total", reason="too_many_clients") >= 800, 10)
-    assert "too_many_clients" in s.log()
-    bounded(s.pid, before, 120)
+    until(lambda: "too_many_clients" in s.log(), 5, "lines about them")
+    bounded(s.pid, before, 50)
     for t in (tunnels[0], tunnels[-1]):
         t.sock.sendall(b"alive")
         assert t.recv(5) == b"alive"
@@ -609,6 +623,57 @@ def test_thousands_of_idle_clients_of_the_sidecar(sidecar, device, web):
         return False
     until(served, 10, "room again")
     echo.close()
+
+
+@pytest.mark.tsan
+def test_http2_streams_given_up_in_a_loop_at_the_sidecar(sidecar, device, web):
+    s = sidecar()
+    before = rss_mb(s.pid)
+    fields = [(":method", "CONNECT"), (":authority", f"127.0.0.1:{web.port}"), ("x-iroh-endpoint-id", device.id)]
+    sock = s.connect()
+    h2 = H2Connection(H2Configuration(client_side=True, validate_outbound_headers=False))
+    h2.initiate_connection()
+    ended = False
+    for i in range(4000):
+        stream = h2.get_next_available_stream_id()
+        h2.send_headers(stream, fields)
+        h2.reset_stream(stream, 8)
+        if i % 50 == 0:
+            try:
+                sock.sendall(h2.data_to_send())
+                sock.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    while data := sock.recv(65536):
+                        h2.receive_data(data)
+                    ended = True
+                sock.settimeout(20 * SLOW)
+            except (OSError, ProtocolError):
+                ended = True
+        if ended:
+            break
+    sock.close()
+    assert ended, "a budget of streams given up"
+    bounded(s.pid, before, 30)
+    a = s.request(device.id, web.port, "/hello")
+    assert a.status == 200 and a.body() == b"hello /hello"
+    a.close()
+    until(lambda: s.metrics().sum("iroh_gateway_quic_connections_current") <= 1, 5, "one connection to the device")
+
+
+def test_a_device_that_talks_nonsense(topology, binary, tmp_path):
+    """It sends back what it gets: a request where an answer belongs."""
+    del topology
+    with Ours(binary, alpn=ALPN) as mirror:
+        s = Sidecar(binary, tmp_path / "side", "--peer", f"{mirror.id}={mirror.addrs[0]}").wait_ready()
+        for _ in range(20):
+            a = s.tunnel(mirror.id, "127.0.0.1:1")
+            assert a.status == 502 and a.reason, a.line
+            a.close()
+            a = s.request(mirror.id, 1, method="POST", extra="content-length: 5\n", body=b"hello")
+            assert a.status == 502, a.line
+            a.close()
+        assert s.metrics().sum("iroh_gateway_error_responses_by_status_total", status="502") == 40
+        s.close()
 
 
 def test_a_head_that_never_ends_at_the_sidecar(sidecar):

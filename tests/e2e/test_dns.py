@@ -196,6 +196,25 @@ def test_the_condition_names_the_owner(api):
     until(lambda: (condition(api, "second") or {}).get("status") == "True", 10)
 
 
+def test_a_claim_is_given_back_before_its_connector_goes(api):
+    """The finalizer, also across a restart half way; and classes of others are not published."""
+    connector(api, "held", "a", [("203.0.113.1", 1)])
+    until(lambda: api.txt("a") and api.get(f"{CONNECTORS}/held").json["metadata"].get("finalizers") == [
+        "networking.datumapis.com/iroh-dns-cleanup"], 10)
+    time.sleep(1.1)  # ages have seconds
+    connector(api, "next", "a", [("203.0.113.2", 2)])
+    assert api.delete(f"{CONNECTORS}/held").status in (200, 202)
+    api.restart()
+    until(lambda: api.get(f"{CONNECTORS}/held").status == 404, 10)
+    until(lambda: api.txt("a") == ["addr=203.0.113.2:2", f"relay={RELAY}"], 10)
+    classes = "/apis/networking.datumapis.com/v1alpha1/connectorclasses"
+    assert api.post(classes, {"apiVersion": "networking.datumapis.com/v1alpha1", "kind": "ConnectorClass",
+                              "metadata": {"name": "theirs"}, "spec": {"controllerName": "example.test/x"}}).status == 201
+    assert api.patch(f"{CONNECTORS}/next", {"spec": {"connectorClassName": "theirs"}}).status == 200
+    until(lambda: api.dig(name("a"), "TXT").status == "NXDOMAIN", 10)
+    until(lambda: not api.get(f"{CONNECTORS}/next").json["metadata"].get("finalizers"), 10)
+
+
 def test_a_sidecar_finds_a_device_by_dns(binary, tmp_path):
     device = QDevice(binary, tmp_path / "device-key")
     echo = Echo()

@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -87,7 +88,7 @@ def test_the_name_is_made_of_machine_and_port(control, expose, web):
     name = re.search(r"as '([a-z0-9-]+)'", e.log()).group(1)
     assert name.endswith(f"-{web.port}")
     e.stop()
-    assert control.get(f"{PROXIES}/{name}").status == 404
+    until(lambda: control.get(f"{PROXIES}/{name}").status == 404, 5)
 
 
 def test_hostnames_are_kept_and_changed(control, expose, web):
@@ -196,6 +197,36 @@ def test_a_hostname_in_use(control, expose, web):
     assert "used.example.test" in second.log()
 
 
+def test_a_mistake_can_be_corrected(expose, web):
+    """What was said about the spec before is no verdict on this one."""
+    e = expose("http://0.0.0.0:1", "--name", "slip", "--no-verify")
+    assert e.wait(20) == 1
+    assert "unspecified address" in e.log()
+    url_of(expose(web.port, "--name", "slip", "--no-verify"))
+
+
+def test_another_process_with_the_key_is_not_us(expose, web, tmp_path):
+    first = expose(web.port, "--name", "genuine", "--no-verify", where="one")
+    url_of(first)
+    copy = tmp_path / "copied"
+    shutil.copytree(first.data, copy)
+    second = expose(web.port, "--name", "forged", "--no-verify", where="two", data=copy)
+    assert second.wait(20) == 1
+    assert "in use elsewhere" in second.log()
+    assert "device is online" not in second.log() and "->" not in second.log()
+
+
+def test_a_namespace_that_is_not_there(expose, web):
+    e = expose(web.port, "--name", "nowhere", "--namespace", "absent", "--no-verify")
+    until(lambda: re.search(r'warn.*namespaces "absent" not found', e.log()), 10)
+
+
+def test_every_name_is_shown(expose, web):
+    e = expose(web.port, "--name", "names", "--hostname", "n1.example.test", "--hostname", "n2.example.test", "--no-verify")
+    assert url_of(e) == "http://n1.example.test:8080/"
+    assert "  and as n2.example.test\n" in e.log()
+
+
 def test_bad_use(binary, control):
     def run(*argv):
         return subprocess.run([binary, "expose", *argv], capture_output=True, text=True, timeout=20 * SLOW,
@@ -204,4 +235,6 @@ def test_bad_use(binary, control):
     assert run("nonsense").returncode == 64
     assert run("http://x/path").returncode == 64
     assert run("3000", "--name", "Bad_Name").returncode == 64
+    done = run("3000", "--kubeconfig", str(control.kubeconfig), "--data", "/tmp/never", "--relay", "ftp://x")
+    assert done.returncode == 64 and "--relay" in done.stderr
     assert run("3000", "--kubeconfig", "/does/not/exist", "--data", "/tmp/never").returncode == 1

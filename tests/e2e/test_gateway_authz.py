@@ -16,6 +16,8 @@ from harness import fabric as fb
 from harness import gateway as gw
 from harness.wait import until
 
+pytestmark = pytest.mark.tsan
+
 CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
 
 

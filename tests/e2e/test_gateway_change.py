@@ -14,6 +14,8 @@ from harness import gateway as gw
 from harness.load import Load
 from harness.wait import until
 
+pytestmark = pytest.mark.tsan
+
 CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
 
 

@@ -7,7 +7,10 @@ import subprocess
 import threading
 import time
 
+import pytest
 from harness import gateway as gw
+
+pytestmark = pytest.mark.tsan
 
 JUNK = ["", "x" * 300, -1, 10**12, None, True, [], {}, "%", "0s", "-5s", {"a": 1}, 0, "127.0.0.1:1"]
 

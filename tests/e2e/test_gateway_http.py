@@ -14,6 +14,8 @@ import time
 import pytest
 from harness import gateway as gw
 
+pytestmark = pytest.mark.tsan
+
 FORWARD = [{"match": {"prefix": "/"}, "route": {"cluster": "origin", "timeout": "5s"}}]
 
 

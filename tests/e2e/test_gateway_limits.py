@@ -13,6 +13,8 @@ from harness import fabric as fb
 from harness import gateway as gw
 from harness.wait import SLOW, until
 
+pytestmark = pytest.mark.tsan
+
 CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
 INFO = """
 import http2 from 'node:http2';

@@ -52,6 +52,7 @@ def relay(binary):
     r.stop()
 
 
+@pytest.mark.tsan
 def test_two_of_ours_by_relay(binary, relay):
     with Ours(binary) as a, Ours(binary, relay=relay.url) as b:
         b.event("relay", up=True)
@@ -119,6 +120,22 @@ def test_back_to_the_relay_when_the_direct_path_dies(binary, relay):
         # And to the direct path again, when it works.
         assert a.event("path", 60)["path"] == "direct"
         a.echo(1000)
+
+
+def test_a_path_that_takes_less_than_it_did(binary):
+    """Large packets vanish without a word, small ones go on: a transfer must not hang for ever."""
+    with Ours(binary) as a, Ours(binary) as b:
+        a.dial(b, b.addrs)
+        a.event("ready")
+        a.echo(BULK)
+        netns.run("ip", "link", "set", "lo", "mtu", "1280")
+        try:
+            a.echo(BULK, 30)
+            began = time.monotonic()
+            a.echo(BULK)
+            assert time.monotonic() - began < 3  # it was learnt
+        finally:
+            netns.run("ip", "link", "set", "lo", "mtu", "65536")
 
 
 def test_a_connection_survives_its_relay(binary, relay):

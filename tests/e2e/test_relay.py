@@ -187,6 +187,7 @@ def test_what_ends_a_connection(relay, what, code):
     assert b.message() == b"\x0aabcdefgh"
 
 
+@pytest.mark.tsan
 def test_those_it_sent_to_hear_that_it_went(relay):
     a, b = two(relay)
     c = Client(relay).login()
@@ -198,6 +199,7 @@ def test_those_it_sent_to_hear_that_it_went(relay):
     assert c.message() == b"\x08" + a.id
 
 
+@pytest.mark.tsan
 def test_the_newest_connection_of_an_id_has_the_traffic(relay):
     seed = os.urandom(32)
     peer = Client(relay).login()
@@ -275,6 +277,7 @@ def denied(r, c, **kw):
     return p[2:].decode()
 
 
+@pytest.mark.tsan
 def test_lists_of_ids_and_their_change(make, tmp_path):
     allow, deny = tmp_path / "allow", tmp_path / "deny"
     seeds = [os.urandom(32) for _ in range(3)]
@@ -352,6 +355,7 @@ def test_max_clients(make):
 
 # ---- the end ----
 
+@pytest.mark.tsan
 def test_drain_tells_everybody(make):
     r = make()
     a, b = two(r)

@@ -62,6 +62,7 @@ def web():
 
 # ---- tunnels ----
 
+@pytest.mark.tsan
 def test_a_tunnel_carries_bytes_and_half_closes(sidecar, device, echo):
     t = sidecar.tunnel(device.id, f"127.0.0.1:{echo.port}")
     assert t.status == 200 and t.line == "HTTP/1.1 200 Connection Established"
@@ -112,6 +113,7 @@ def test_ipv6_targets_keep_their_brackets(sidecar, device):
     e.close()
 
 
+@pytest.mark.tsan
 def test_a_hundred_streams_share_one_connection(binary, device, echo, tmp_path):
     s = Sidecar(binary, tmp_path / "s", "--peer", device.peer).wait_ready()
     with H2Gateway(s.path) as g:
@@ -329,6 +331,7 @@ def masque(host, port):
     return f"/.well-known/masque/udp/{host}/{port}/"
 
 
+@pytest.mark.tsan
 def test_udp_over_http1(sidecar, device):
     u = UdpEcho()
     a = sidecar.ask(f"GET {masque('127.0.0.1', u.port)} HTTP/1.1\nhost: proxy\nx-iroh-endpoint-id: {device.id}\n"
@@ -618,6 +621,7 @@ def test_the_control_plane_tells_where_a_device_is(binary, control, tmp_path, we
     s.close()
 
 
+@pytest.mark.tsan
 def test_the_same_inside_a_gateway(binary, device, tmp_path, echo):
     (tmp_path / "xds").mkdir()
     path = str(tmp_path / "s.sock")

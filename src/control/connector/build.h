@@ -73,7 +73,8 @@ void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf 
 
 /*
  * The canonical name of an HTTPProxy: two words, a dash, five characters, all from a hash of its
- * uid, below the domain. In the arena.
+ * Gateway's uid, below the domain. In the arena. A name once given stays
+ * (status.canonicalHostname), whatever becomes of that Gateway.
  */
 struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
                                       struct sw_slice domain);
@@ -88,6 +89,7 @@ struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
 #define SW_CONNECTOR_CERT_LABEL "spanwire.dev/issued"
 #define SW_CONNECTOR_CERT_UNTIL "spanwire.dev/certificate-until" /* RFC 3339 */
 #define SW_CONNECTOR_CERT_BY    "spanwire.dev/certificate-issuer"
+/* Its input (sw_view_input): "ns/name" of Secrets that could not be issued, a line each. */
 /*
  * And its rules with connectors, for the extension server: the name is "rule|ns/name/<index>", the
  * bytes are "<id> <target> <TLS name or ->", or "offline".
@@ -103,8 +105,17 @@ struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
 #define SW_CONNECTOR_URL "spanwire.dev/url"
 /* On a ConnectorClass, value "Strict": only what a ConnectorAdvertisement has is served. */
 #define SW_CONNECTOR_STRICT "spanwire.dev/advertisement-policy"
-/* On an EndpointSlice that stands for a backend: how it is reached. */
-#define SW_CONNECTOR_BACKEND "spanwire.dev/connector"         /* the Connector's name */
+/* On an HTTPProxy: Connectors that may stand in for the one its backends name. */
+#define SW_CONNECTOR_SELECTOR "spanwire.dev/connector-selector"
+/* On an HTTPProxy, value "RoundRobin": all of these get requests, and not just the oldest. */
+#define SW_CONNECTOR_POLICY "spanwire.dev/connector-policy"
+/* On an HTTPProxy: the ConfigMap with the CAs (ca.crt) of its https endpoints. */
+#define SW_CONNECTOR_CA "spanwire.dev/backend-ca"
+/* Finalizers of HTTPProxies and of Connectors whose key is published. */
+#define SW_CONNECTOR_PROXY_CLEANUP SW_CONNECTOR_GROUP "/httpproxy-cleanup"
+#define SW_CONNECTOR_DNS_CLEANUP   SW_CONNECTOR_GROUP "/iroh-dns-cleanup"
+/* On an EndpointSlice that stands for a backend: how it is reached. SW_CONNECTOR_CA too. */
+#define SW_CONNECTOR_BACKEND "spanwire.dev/connector"         /* names of Connectors, by commas */
 #define SW_CONNECTOR_DIAL    "spanwire.dev/connector-target"  /* host:port, as the device sees it */
 #define SW_CONNECTOR_REFUSED "spanwire.dev/connector-refused" /* a reason: nothing is forwarded */
 #define SW_CONNECTOR_TLS     "networking.datumapis.com/backend-cert-hostname" /* name over TLS */
@@ -117,5 +128,12 @@ struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
 
 /* Alive, and with a NodeID that is one: the id (64 hex digits, borrowed). Empty otherwise. */
 struct sw_slice sw_connector_online(const struct sw_json *connector);
+/*
+ * Why a connector cannot do this ("ConnectTCP", "ConnectUDP"): a reason for a condition, and
+ * *ret_why (a literal) ends a sentence that begins with its name. NULL: it can. One that says
+ * nothing of its capabilities can do ConnectTCP and nothing else.
+ */
+const char *sw_connector_lacks(const struct sw_json *connector, const char *capability,
+                               const char **ret_why);
 /* "host:port" with brackets around IPv6. In the arena. */
 struct sw_slice sw_connector_target(struct sw_arena *a, struct sw_slice host, uint16_t port);

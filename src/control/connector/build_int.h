@@ -26,6 +26,7 @@ bool cn_owned_by(const struct sw_kube_obj *o, struct sw_slice uid);
 /* metadata.<what>.<key>; p == NULL when it is not there. */
 struct sw_slice cn_meta_of(const struct sw_kube_obj *o, const char *what, const char *key);
 bool cn_deleting(const struct sw_kube_obj *o);
+bool cn_has_finalizer(const struct sw_kube_obj *o, const char *name);
 /* True for a condition of this type with status True. */
 bool cn_is_true(const struct sw_json *conditions, const char *type);
 const struct sw_json *cn_condition(const struct sw_json *conditions, const char *type);
@@ -77,6 +78,8 @@ struct hp_endpoint {
     uint16_t port;
 };
 
+/* A DNS-1123 label. */
+bool hp_is_label(struct sw_slice s);
 /* A text that says what is wrong, with its path; NULL: nothing is. */
 const char *hp_check(struct sw_arena *a, const struct sw_kube_obj *proxy);
 /* The parts of an endpoint's URL; a text that says what is wrong, or NULL. */
@@ -94,6 +97,7 @@ struct hp_host {
     const struct sw_kube_obj *lost_to; /* somebody older has it; NULL: it is ours */
     struct sw_slice secret;            /* of its certificate */
     bool certified;
+    bool failed; /* the last attempt at its certificate did */
 };
 
 /* One rule with a backend. */
@@ -101,12 +105,12 @@ struct hp_backend {
     bool used;
     struct hp_endpoint ep;
     struct sw_slice slice;     /* the EndpointSlice that stands for it */
-    struct sw_slice connector; /* empty: none */
+    struct sw_slice connector; /* empty: none; several in turn are joined by commas */
     struct sw_slice instance;  /* EndpointSlice of others; empty: none */
     uint16_t instance_port;
     struct sw_slice tls_name;
     const struct sw_kube_obj *cn; /* the Connector; NULL: there is none */
-    bool refused;                 /* its class asks for an advertisement, and there is none */
+    const char *refused;          /* why nothing may be sent although it may be online; or NULL */
 };
 
 /* A certificate we issued. */
@@ -123,9 +127,10 @@ struct hp {
     const struct sw_map *adverts; /* cn_advert_index */
     const struct sw_map *claims;  /* host name -> struct sw_kube_obj that has it */
     const struct sw_map *secrets; /* "ns/proxy" -> struct hp_secret */
+    const struct sw_map *keys;    /* cn_key_index */
     const struct sw_kube_obj *obj;
     const struct sw_json *spec;
-    struct hp_host hosts[HP_HOSTS_MAX];
+    struct hp_host hosts[HP_HOSTS_MAX]; /* the canonical one first; none: it has no name yet */
     size_t n_hosts;
     struct hp_backend backends[HP_RULES_MAX]; /* by rule */
     size_t n_rules;
@@ -133,15 +138,40 @@ struct hp {
     const struct sw_kube_obj *route;
     struct verdict conflict;
     const char *missing_instance;
+    struct verdict incapable; /* the first backend whose connector cannot carry it */
+    struct cond selection;    /* reason NULL: there was nothing to choose */
     const char *unadvertised; /* the first backend that no advertisement has */
     bool any_connector;
     size_t n_offline; /* backends whose connector is not there */
 };
 
+/* ---- select.c ---- */
+
+/* A Connector that is online. */
+struct cn_twin {
+    const struct sw_kube_obj *obj;
+    struct cn_twin *next;
+};
+/* "ns/key" -> struct cn_twin in the arena. The caller ends the map. */
+void cn_key_index(const struct sw_view *v, struct sw_arena *a, struct sw_map *ret);
+/* Chooses b->cn and the final b->connector. */
+void hp_select(struct hp *h, struct hp_backend *b);
+/* Why a connector may not serve this backend, as the word for data planes; NULL: it may. */
+const char *hp_refusal(struct hp *h, const struct hp_backend *b, const struct sw_kube_obj *o);
+
+/* ---- cleanup.c ---- */
+
+/* For one that is being deleted. */
+void hp_cleanup(struct hp *h);
+
+/* ---- */
+
 /* The NodeID to send requests to; empty while nothing may be sent. */
 struct sw_slice hp_online(const struct hp_backend *b);
 /* Gateway and EndpointSlices wanted, and what is too much taken away. */
 void hp_children(struct hp *h);
+/* A Gateway that serves nothing: its uid makes the name. */
+void hp_first_gateway(struct hp *h);
 /* The HTTPRoute. */
 struct sw_json *hp_route(struct hp *h);
 /* Certificates: those in the view are judged, those missing asked for. */

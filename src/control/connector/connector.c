@@ -199,6 +199,17 @@ static struct cond dns_condition(const struct state *s, const struct sw_dns_clai
                          sw_arena_dup(s->a, c.message)};
 }
 
+/*
+ * A Connector whose key is published goes only after its claim did. Claims of what is being deleted
+ * count no more, here and for the zone, so there is nothing to wait for but having seen it; and
+ * where no keys are published nothing may hold it.
+ */
+static void want_finalizer(const struct state *s, const struct sw_kube_obj *o, bool claims)
+{
+    sw_out_finalizer(s->out, SW_CN_CONNECTOR, o, SW_SLICE_LIT(SW_CONNECTOR_DNS_CLEANUP),
+                     claims && !cn_deleting(o));
+}
+
 static void build_one(const struct state *s, const struct sw_kube_obj *o,
                       const struct sw_dns_claim *claim)
 {
@@ -211,6 +222,7 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
     const char *invalid;
     bool ours;
 
+    want_finalizer(s, o, claim != NULL);
     if (cn_deleting(o))
         return;
     if (!class.n || !sw_view_find(s->v, SW_CN_CLASS, sw_slice("", 0), class)) {
@@ -294,6 +306,18 @@ static struct sw_slice gateway_ids(const struct state *s)
     return sw_arena_slice(s->a, sw_buf_slice(&text));
 }
 
+/* The same rule as the publisher's. */
+static bool is_foreign(const struct state *s, const struct sw_json *connector)
+{
+    struct sw_slice class =
+        sw_json_str(sw_json_walk(connector, "spec", "connectorClassName", NULL));
+    const struct sw_kube_obj *o =
+        class.n ? sw_view_find(s->v, SW_CN_CLASS, sw_slice("", 0), class) : NULL;
+
+    return o &&
+           !sw_dns_claims_of(sw_json_str(sw_json_walk(o->json, "spec", "controllerName", NULL)));
+}
+
 static struct sw_dns_claim *dns_claims(const struct state *s)
 {
     size_t n = sw_view_count(s->v, SW_CN_CONNECTOR);
@@ -301,8 +325,10 @@ static struct sw_dns_claim *dns_claims(const struct state *s)
     uint64_t now = sw_view_wall_ns(s->v);
     char before[SW_RFC3339_LEN] = "";
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         claims[i].connector = sw_view_at(s->v, SW_CN_CONNECTOR, i)->json;
+        claims[i].foreign = is_foreign(s, claims[i].connector);
+    }
     if (s->conf->dns_stale_ns && now > s->conf->dns_stale_ns)
         (void)sw_rfc3339(now - s->conf->dns_stale_ns, 0, before);
     sw_dns_claims(s->a, claims, n, sw_arena_slice(s->a, sw_slice_str(before)));
@@ -319,5 +345,6 @@ void sw_connector_build(const struct sw_view *v, const struct sw_connector_conf 
     cn_defaults(v, conf, out);
     s.gateway_ids = gateway_ids(&s);
     for (size_t i = 0; i < sw_view_count(v, SW_CN_CONNECTOR); i++)
-        build_one(&s, sw_view_at(v, SW_CN_CONNECTOR, i), claims ? &claims[i] : NULL);
+        build_one(&s, sw_view_at(v, SW_CN_CONNECTOR, i),
+                  claims && !claims[i].foreign ? &claims[i] : NULL);
 }

@@ -14,7 +14,7 @@
 #include "telemetry/metrics.h"
 #include "tls/ca.h"
 
-enum { CERT_TTL_S = 90 * 24 * 3600, PEM_MAX = 1 << 16 };
+enum { CERT_TTL_S = 90 * 24 * 3600, PEM_MAX = 1 << 16, FAILED_MAX = 1 << 20 };
 
 /* Between two looks at certificates that are due, and before a write is given up. */
 static const uint64_t retry_ns = 2 * SW_NS_PER_S;
@@ -39,6 +39,7 @@ struct sw_connector_controller {
     struct sw_map due;    /* name -> struct due */
     struct sw_map rules;  /* "ns/name/index" -> struct known */
     struct sw_map online; /* "ns/name" -> struct known */
+    struct sw_map failed; /* "ns/name" of a Secret -> struct known: not issued */
     struct sw_timer retry;
     struct sw_metrics_shard *metrics;
     bool started;
@@ -152,10 +153,31 @@ static void due_free(struct due *d)
     sw_free(d);
 }
 
+/* Statuses tell which certificates failed; why is in the log. why.p == NULL: it did not. */
+static void set_failed(struct sw_connector_controller *c, struct sw_slice due_name,
+                       struct sw_slice why)
+{
+    struct sw_slice key = sw_slice_from(due_name, strlen(SW_CONNECTOR_CERT));
+    SW_BUF_AUTO text = {.max = FAILED_MAX};
+
+    if (!sw_map_get(&c->failed, key) == !why.p)
+        return;
+    set_known(&c->failed, key, why);
+    SW_MAP_FOREACH (it, &c->failed) {
+        const struct known *k = it->value;
+
+        if (sw_buf_printf(&text, "%s%.*s", sw_buf_len(&text) ? "\n" : "", SW_SLICE_ARG(k->key)) !=
+            SW_OK)
+            break;
+    }
+    sw_control_set_input(c->proxies, sw_buf_slice(&text));
+}
+
 static void fail(struct sw_connector_controller *c, const struct due *d, struct sw_slice why)
 {
     struct sw_log_line l;
 
+    set_failed(c, d->name, why.p ? why : SW_SLICE_LIT(""));
     count(c, SW_METRIC_CONNECTOR_CERTS, "failed");
     sw_log_begin(&l, SW_LOG_WARN, "connector", "certificate not issued");
     sw_log_str(&l, "secret", sw_slice_from(d->name, strlen(SW_CONNECTOR_CERT)));
@@ -171,6 +193,7 @@ static void on_written(void *arg, struct sw_kube_reply *r)
     d->call = NULL;
     if (r->rc == SW_OK) {
         count(c, SW_METRIC_CONNECTOR_CERTS, "issued");
+        set_failed(c, d->name, sw_slice(NULL, 0));
         /* The watch shows it, and then nobody asks any more. */
         d->next_ns = sw_loop_now(c->loop) + patience_ns;
     } else {
@@ -268,8 +291,10 @@ static void set_due(struct sw_connector_controller *c, struct sw_slice name, str
         (void)sw_map_del(&c->due, name);
         due_free(d);
     }
-    if (!secret.p)
+    if (!secret.p) {
+        set_failed(c, name, sw_slice(NULL, 0));
         return;
+    }
     d = sw_calloc(1, sizeof(*d) + name.n + 1);
     memcpy(d + 1, name.p, name.n);
     d->of = c;
@@ -405,6 +430,7 @@ void sw_connector_controller_free(struct sw_connector_controller *c)
     sw_map_done(&c->due);
     free_known(&c->rules);
     free_known(&c->online);
+    free_known(&c->failed);
     sw_free(c);
 }
 

@@ -85,6 +85,17 @@ bool cn_deleting(const struct sw_kube_obj *o)
     return sw_json_walk(o->json, "metadata", "deletionTimestamp", NULL) != NULL;
 }
 
+bool cn_has_finalizer(const struct sw_kube_obj *o, const char *name)
+{
+    const struct sw_json *list = sw_json_walk(o->json, "metadata", "finalizers", NULL);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_json_str_eq(sw_json_at(list, i), name))
+            return true;
+    }
+    return false;
+}
+
 const struct sw_json *cn_condition(const struct sw_json *conditions, const char *type)
 {
     for (size_t i = 0; i < sw_json_len(conditions); i++) {
@@ -141,10 +152,38 @@ struct sw_slice sw_connector_online(const struct sw_json *connector)
     struct sw_nodeid parsed;
     struct sw_err err;
 
-    if (!cn_is_true(sw_json_find(status, "conditions"), "Ready") || id.n != SW_NODEID_HEX - 1 ||
+    if (sw_json_walk(connector, "metadata", "deletionTimestamp", NULL) ||
+        !cn_is_true(sw_json_find(status, "conditions"), "Ready") || id.n != SW_NODEID_HEX - 1 ||
         sw_nodeid_parse(id, &parsed, &err) != SW_OK)
         return sw_slice(NULL, 0);
     return id;
+}
+
+const char *sw_connector_lacks(const struct sw_json *connector, const char *capability,
+                               const char **ret_why)
+{
+    bool tcp = sw_slice_eq_str(sw_slice_str(capability), "ConnectTCP");
+    const struct sw_json *wanted = sw_json_walk(connector, "spec", "capabilities", NULL);
+    const struct sw_json *list = sw_json_walk(connector, "status", "capabilities", NULL);
+    const struct sw_json *said = cn_condition(list, capability); /* by "type", like conditions */
+    const struct sw_json *ready = cn_condition(sw_json_find(said, "conditions"), "Ready");
+
+    if (tcp && sw_json_true(sw_json_walk(cn_condition(wanted, capability), "connectTCP", "disabled",
+                                         NULL))) {
+        *ret_why = "has it turned off in its spec";
+        return "CapabilityDisabled";
+    }
+    if (!said && !(tcp && !sw_json_len(list))) {
+        *ret_why = "does not report it";
+        return "CapabilityMissing";
+    }
+    /* TCP goes unless the device says no; anything else only when it says yes. */
+    if (tcp ? sw_json_str_eq(sw_json_find(ready, "status"), "False")
+            : !sw_json_str_eq(sw_json_find(ready, "status"), "True")) {
+        *ret_why = "reports that it is not ready";
+        return "CapabilityNotReady";
+    }
+    return NULL;
 }
 
 struct sw_slice sw_connector_target(struct sw_arena *a, struct sw_slice host, uint16_t port)

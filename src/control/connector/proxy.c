@@ -19,6 +19,21 @@ static int oldest_first(const void *x, const void *y)
     return by_age(*p, *q);
 }
 
+/* What it was given once, or what its Gateway makes; empty: it has no name yet. */
+static struct sw_slice canonical_name(const struct sw_view *v, const struct sw_connector_conf *conf,
+                                      struct sw_arena *a, const struct sw_kube_obj *o)
+{
+    struct sw_slice given = sw_json_str(sw_json_walk(o->json, "status", "canonicalHostname", NULL));
+    const struct sw_kube_obj *gw = sw_view_find(v, SW_HP_GATEWAY, o->ns, o->name);
+    struct sw_slice rest = given;
+    struct sw_slice label = sw_slice_cut(&rest, '.');
+
+    if (given.n && hp_is_label(label) && rest.p && sw_slice_eq(rest, domain_of(conf)))
+        return given;
+    return gw && cn_owned_by(gw, o->uid) ? sw_connector_hostname(a, gw->uid, domain_of(conf))
+                                         : sw_slice("", 0);
+}
+
 /* Canonical names first: nobody can take another's. Then the oldest that asks for a name has it. */
 static void claim_names(const struct sw_view *v, const struct sw_connector_conf *conf,
                         struct sw_arena *a, struct sw_map *ret)
@@ -26,13 +41,16 @@ static void claim_names(const struct sw_view *v, const struct sw_connector_conf 
     size_t n = sw_view_count(v, SW_HP_PROXY);
     const struct sw_kube_obj **all = sw_arena_array(a, n + 1, sizeof(void *));
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         all[i] = sw_view_at(v, SW_HP_PROXY, i);
-        (void)sw_map_put(ret, sw_connector_hostname(a, all[i]->uid, domain_of(conf)),
-                         (void *)(uintptr_t)all[i]);
-    }
     if (n > 1)
         qsort(all, n, sizeof(*all), oldest_first);
+    for (size_t i = 0; i < n; i++) {
+        struct sw_slice name = canonical_name(v, conf, a, all[i]);
+
+        if (name.n && !sw_map_get(ret, name))
+            (void)sw_map_put(ret, name, (void *)(uintptr_t)all[i]);
+    }
     for (size_t i = 0; i < n; i++) {
         const struct sw_json *names = sw_json_walk(all[i]->json, "spec", "hostnames", NULL);
 
@@ -60,8 +78,10 @@ static void add_host(struct hp *h, struct sw_slice name, bool canonical, size_t 
 static void read_hosts(struct hp *h)
 {
     const struct sw_json *names = sw_json_find(h->spec, "hostnames");
-    struct sw_slice canonical = sw_connector_hostname(h->a, h->obj->uid, domain_of(h->conf));
+    struct sw_slice canonical = canonical_name(h->v, h->conf, h->a, h->obj);
 
+    if (!canonical.n)
+        return;
     add_host(h, canonical, true, 0);
     for (size_t i = 0; i < sw_json_len(names) && h->n_hosts < HP_HOSTS_MAX; i++) {
         struct sw_slice name = sw_json_str(sw_json_at(names, i));
@@ -82,27 +102,64 @@ static bool is_strict(const struct hp *h, const struct sw_kube_obj *connector)
     return o && sw_slice_eq_str(cn_meta_of(o, "annotations", SW_CONNECTOR_STRICT), "Strict");
 }
 
+/* As far as its advertisements go. */
+static enum cn_advertised advertised_by(struct hp *h, const struct hp_backend *b,
+                                        const struct sw_kube_obj *o)
+{
+    return cn_advertised(sw_map_get(h->adverts, o->key), b->ep.host, b->ep.port);
+}
+
+const char *hp_refusal(struct hp *h, const struct hp_backend *b, const struct sw_kube_obj *o)
+{
+    const char *why;
+
+    if (sw_connector_lacks(o->json, "ConnectTCP", &why))
+        return "no-capability";
+    if (advertised_by(h, b, o) != CN_ADVERTISED && is_strict(h, o))
+        return "not-advertised";
+    return NULL;
+}
+
+static void note_capability(struct hp *h, const struct hp_backend *b)
+{
+    const char *why = NULL;
+    const char *reason = sw_connector_lacks(b->cn->json, "ConnectTCP", &why);
+
+    if (!reason || h->incapable.reason)
+        return;
+    h->incapable = (struct verdict){reason, cn_printf(h->a,
+                                                      "The endpoint needs ConnectTCP, and "
+                                                      "Connector '%.*s' %s.",
+                                                      SW_SLICE_ARG(b->cn->name), why)
+                                                .p};
+    cn_note(h->out, reason, "httpproxy", h->obj, h->incapable.msg);
+}
+
+static void note_advertised(struct hp *h, const struct hp_backend *b)
+{
+    enum cn_advertised found = b->cn ? advertised_by(h, b, b->cn) : CN_NO_ADVERTISEMENT;
+
+    if (found == CN_ADVERTISED || h->unadvertised)
+        return;
+    h->unadvertised =
+        cn_printf(h->a, "%s of Connector '%.*s' has %.*s, port %u.%s",
+                  found == CN_NOT_ADVERTISED ? "None of the ConnectorAdvertisements"
+                                             : "No ConnectorAdvertisement",
+                  SW_SLICE_ARG(b->cn ? b->cn->name : b->connector), SW_SLICE_ARG(b->ep.host),
+                  b->ep.port, b->cn && is_strict(h, b->cn) ? " Its class asks for one." : "")
+            .p;
+}
+
 static void read_connector(struct hp *h, struct hp_backend *b)
 {
-    struct sw_slice key =
-        cn_printf(h->a, "%.*s/%.*s", SW_SLICE_ARG(h->obj->ns), SW_SLICE_ARG(b->connector));
-    enum cn_advertised found = cn_advertised(sw_map_get(h->adverts, key), b->ep.host, b->ep.port);
-
     h->any_connector = true;
-    b->cn = sw_view_find(h->v, SW_HP_CONNECTOR, h->obj->ns, b->connector);
+    hp_select(h, b);
+    b->refused = b->cn ? hp_refusal(h, b, b->cn) : NULL;
     if (!b->cn || !sw_connector_online(b->cn->json).n)
         h->n_offline++;
-    if (found == CN_ADVERTISED)
-        return;
-    b->refused = b->cn && is_strict(h, b->cn);
-    if (!h->unadvertised)
-        h->unadvertised =
-            cn_printf(h->a, "%s of Connector '%.*s' has %.*s, port %u.%s",
-                      found == CN_NOT_ADVERTISED ? "None of the ConnectorAdvertisements"
-                                                 : "No ConnectorAdvertisement",
-                      SW_SLICE_ARG(b->connector), SW_SLICE_ARG(b->ep.host), b->ep.port,
-                      b->refused ? " Its class asks for one." : "")
-                .p;
+    if (b->cn)
+        note_capability(h, b);
+    note_advertised(h, b);
 }
 
 static void read_instance(struct hp *h, const struct sw_json *instance, struct hp_backend *b)
@@ -211,6 +268,20 @@ static void put_url(struct hp *h)
     sw_out_apply(h->out, SW_HP_PROXY, obj);
 }
 
+static void want_all(struct hp *h)
+{
+    if (!h->n_hosts) {
+        hp_first_gateway(h);
+        return;
+    }
+    hp_certificates(h);
+    hp_children(h);
+    put_url(h);
+    publish_rules(h);
+    if (h->conf->patch_policies)
+        hp_patches(h);
+}
+
 static void build_one(struct hp *h)
 {
     const char *invalid = hp_check(h->a, h->obj);
@@ -221,12 +292,9 @@ static void build_one(struct hp *h)
         read_backends(h);
         find_children(h);
         if (!h->conflict.reason) {
-            hp_certificates(h);
-            hp_children(h);
-            put_url(h);
-            publish_rules(h);
-            if (h->conf->patch_policies)
-                hp_patches(h);
+            sw_out_finalizer(h->out, SW_HP_PROXY, h->obj, SW_SLICE_LIT(SW_CONNECTOR_PROXY_CLEANUP),
+                             true);
+            want_all(h);
         }
     }
     hp_status(h, invalid);
@@ -253,9 +321,11 @@ void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf 
     struct sw_map adverts = {0};
     struct sw_map claims = {0};
     struct sw_map secrets = {0};
+    struct sw_map keys = {0};
 
     cn_advertisements(v, out);
     cn_advert_index(v, a, &adverts);
+    cn_key_index(v, a, &keys);
     index_secrets(v, a, &secrets);
     claim_names(v, conf, a, &claims);
     for (size_t i = 0; i < sw_view_count(v, SW_HP_PROXY); i++) {
@@ -266,13 +336,17 @@ void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf 
                        .adverts = &adverts,
                        .claims = &claims,
                        .secrets = &secrets,
+                       .keys = &keys,
                        .obj = sw_view_at(v, SW_HP_PROXY, i)};
 
         h.spec = sw_json_find(h.obj->json, "spec");
-        if (!cn_deleting(h.obj))
+        if (cn_deleting(h.obj))
+            hp_cleanup(&h);
+        else
             build_one(&h);
     }
     sw_map_done(&adverts);
     sw_map_done(&claims);
     sw_map_done(&secrets);
+    sw_map_done(&keys);
 }

@@ -13,7 +13,7 @@ static bool alnum(char c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-static bool is_label(struct sw_slice s)
+bool hp_is_label(struct sw_slice s)
 {
     if (!s.n || s.n > LABEL_MAX || !alnum(s.p[0]) || !alnum(s.p[s.n - 1]))
         return false;
@@ -32,7 +32,7 @@ static bool is_name(struct sw_slice s, bool full)
     if (!s.n || s.n > NAME_MAX_)
         return false;
     for (struct sw_slice rest = s; rest.p;) {
-        if (!is_label(sw_slice_cut(&rest, '.')))
+        if (!hp_is_label(sw_slice_cut(&rest, '.')))
             return false;
         labels++;
     }
@@ -176,7 +176,7 @@ static const char *check_backend(struct sw_arena *a, const struct sw_json *b, co
         bad = check_host(&e, connector != NULL);
     if (bad)
         return BAD("%s.endpoint: '%.*s' %s", path, (int)sw_min(url.n, 200), url.p, bad);
-    if (connector && !is_label(js_or(connector, "name", "")))
+    if (connector && !hp_is_label(js_or(connector, "name", "")))
         return BAD("%s.connector.name: must be a DNS-1123 label", path);
     if (sw_json_find(b, "tls") && tls.n && !is_name(tls, false))
         return BAD("%s.tls.hostname: '%.*s' is not a DNS name", path, (int)sw_min(tls.n, 200),
@@ -278,7 +278,7 @@ const char *hp_check(struct sw_arena *a, const struct sw_kube_obj *proxy)
     size_t matches = 0;
     const char *bad;
 
-    if (!is_label(proxy->name))
+    if (!hp_is_label(proxy->name))
         return "metadata.name: must be a DNS-1123 label";
     bad = check_hostnames(a, sw_json_find(spec, "hostnames"));
     if (bad)

@@ -77,6 +77,21 @@ static bool wanted_secret(const struct hp *h, struct sw_slice name)
     return false;
 }
 
+static bool has_failed(const struct hp *h, const struct hp_host *host)
+{
+    struct sw_slice rest = sw_view_input(h->v);
+    struct sw_slice key;
+
+    if (!rest.n)
+        return false;
+    key = cn_printf(h->a, "%.*s/%.*s", SW_SLICE_ARG(h->obj->ns), SW_SLICE_ARG(host->secret));
+    while (rest.p) {
+        if (sw_slice_eq(sw_slice_cut(&rest, '\n'), key))
+            return true;
+    }
+    return false;
+}
+
 void hp_certificates(struct hp *h)
 {
     uint64_t now = sw_view_wall_ns(h->v);
@@ -93,6 +108,7 @@ void hp_certificates(struct hp *h)
         has = has_certificate(h, host, sw_view_find(h->v, SW_HP_SECRET, h->obj->ns, host->secret),
                               &until);
         host->certified = has && until > now;
+        host->failed = !host->certified && has_failed(h, host);
         if (!has || until < now + renew_ns)
             ask_certificate(h, host);
         else
@@ -183,6 +199,18 @@ static struct sw_json *gateway(struct hp *h)
     return obj;
 }
 
+void hp_first_gateway(struct hp *h)
+{
+    /* A Gateway has to have a listener; nobody asks for this name, and no route is there yet. */
+    const struct hp_host nobody = {
+        .name = cn_printf(h->a, "%.*s.unnamed.invalid", SW_SLICE_ARG(h->obj->uid)),
+        .canonical = true};
+
+    h->hosts[h->n_hosts++] = nobody;
+    sw_out_apply(h->out, SW_HP_GATEWAY, gateway(h));
+    h->n_hosts = 0;
+}
+
 /* ---- EndpointSlices ---- */
 
 static const char *address_type(const struct hp_backend *b)
@@ -223,6 +251,13 @@ static struct sw_json *ports_part(struct hp *h, size_t rule, const struct hp_bac
     return list;
 }
 
+static struct sw_slice meta_or_empty(const struct sw_kube_obj *o, const char *key)
+{
+    struct sw_slice s = cn_meta_of(o, "annotations", key);
+
+    return s.p ? s : SW_SLICE_LIT("");
+}
+
 static struct sw_json *slice(struct hp *h, size_t rule, const struct hp_backend *b)
 {
     struct sw_json *obj = child(h, "discovery.k8s.io/v1", "EndpointSlice", b->slice);
@@ -234,7 +269,9 @@ static struct sw_json *slice(struct hp *h, size_t rule, const struct hp_backend 
     cn_meta(h->a, obj, "annotations", SW_CONNECTOR_DIAL,
             b->connector.n ? sw_connector_target(h->a, b->ep.host, b->ep.port) : SW_SLICE_LIT(""));
     cn_meta(h->a, obj, "annotations", SW_CONNECTOR_REFUSED,
-            b->refused ? SW_SLICE_LIT("not-advertised") : SW_SLICE_LIT(""));
+            sw_slice_str(b->refused ? b->refused : ""));
+    cn_meta(h->a, obj, "annotations", SW_CONNECTOR_CA,
+            b->ep.tls ? meta_or_empty(h->obj, SW_CONNECTOR_CA) : SW_SLICE_LIT(""));
     cn_meta(h->a, obj, "annotations", SW_CONNECTOR_TLS, b->ep.tls ? b->tls_name : SW_SLICE_LIT(""));
     sw_json_put(h->a, obj, "addressType", sw_json_new_str(h->a, address_type(b)));
     sw_json_put(h->a, obj, "endpoints", endpoints_part(h, b));

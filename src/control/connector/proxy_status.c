@@ -9,10 +9,13 @@ static const char *const owned[] = {"Accepted",
                                     "ConnectorMetadataProgrammed",
                                     "CertificatesReady",
                                     "AdvertisementMatched",
+                                    "ConnectorSelection",
+                                    "DNSRecordsProgrammed",
                                     NULL};
-static const char *const owned_host[] = {"Available", "Verified", "CertificateReady", NULL};
+static const char *const owned_host[] = {"Available", "Verified", "CertificateReady",
+                                         "DNSRecordProgrammed", NULL};
 
-enum { CONDITIONS_MAX = 8 };
+enum { CONDITIONS_MAX = 12 };
 
 struct conds {
     struct cond p[CONDITIONS_MAX];
@@ -34,6 +37,11 @@ static bool true_now(const struct sw_kube_obj *o, const struct sw_json *conditio
 
     return sw_json_str_eq(sw_json_find(c, "status"), "True") &&
            js_int(c, "observedGeneration", INT64_MAX, INT64_MAX) >= generation_of(o);
+}
+
+static bool is_false(const struct sw_json *conditions, const char *type)
+{
+    return sw_json_str_eq(sw_json_find(cn_condition(conditions, type), "status"), "False");
 }
 
 /* What somebody else says about why it is not. */
@@ -58,12 +66,18 @@ static void programmed(const struct hp *h, struct conds *c)
         say(c, "Programmed", false, h->conflict.reason, h->conflict.msg);
     } else if (h->missing_instance) {
         say(c, "Programmed", false, "InstanceBackendNotFound", h->missing_instance);
+    } else if (h->incapable.reason) {
+        say(c, "Programmed", false, h->incapable.reason, h->incapable.msg);
     } else if (!h->gateway || !true_now(h->gateway, gw, "Programmed")) {
         say(c, "Programmed", false, "Pending",
             pending(h, "The Gateway is not programmed yet", gw, "Programmed"));
     } else if (!h->route || !true_now(h->route, rt, "Accepted")) {
         say(c, "Programmed", false, "Pending",
             pending(h, "The HTTPRoute is not accepted yet", rt, "Accepted"));
+    } else if (is_false(rt, "ResolvedRefs")) {
+        say(c, "Programmed", false, "Pending",
+            pending(h, "The HTTPRoute refers to something that cannot be used", rt,
+                    "ResolvedRefs"));
     } else {
         say(c, "Programmed", true, "Programmed", "The HTTPProxy is served.");
     }
@@ -75,10 +89,12 @@ static void host_conditions(const struct hp *h, struct conds *c)
 {
     const struct hp_host *lost = NULL;
     size_t pending = 0;
+    size_t failed = 0;
 
     for (size_t i = 0; i < h->n_hosts; i++) {
         lost = lost ? lost : h->hosts[i].lost_to ? &h->hosts[i] : NULL;
         pending += !h->hosts[i].lost_to && !h->hosts[i].certified;
+        failed += h->hosts[i].failed;
     }
     say(c, "HostnamesVerified", true, "HostnamesVerified",
         "This control plane takes names as they are given.");
@@ -90,9 +106,14 @@ static void host_conditions(const struct hp *h, struct conds *c)
         cn_note(h->out, "HostnameInUse", "httpproxy", h->obj, msg);
         say(c, "HostnamesInUse", true, "HostnameInUse", msg);
     }
+    say(c, "DNSRecordsProgrammed", true, "AllApplicableRecordsCreated",
+        "No record is this control plane's to make.");
     if (!h->conf->issuer.n)
         return;
-    if (pending)
+    if (failed)
+        say(c, "CertificatesReady", false, "CertificatesFailed",
+            cn_printf(h->a, "%zu certificates could not be issued.", failed).p);
+    else if (pending)
         say(c, "CertificatesReady", false, "CertificatesPending",
             cn_printf(h->a, "%zu certificates are being issued.", pending).p);
     else
@@ -121,10 +142,18 @@ static struct sw_json *host_status(const struct hp *h, const struct hp_host *hos
     else
         say(&c, "Available", true, "Claimed", "The name belongs to this HTTPProxy.");
     say(&c, "Verified", true, "Verified", "This control plane takes names as they are given.");
-    if (h->conf->issuer.n && !host->lost_to)
+    if (host->failed)
+        say(&c, "CertificateReady", false, "ProvisioningFailed",
+            cn_printf(h->a, "Secret '%.*s' could not be written; the log says why.",
+                      SW_SLICE_ARG(host->secret))
+                .p);
+    else if (h->conf->issuer.n && !host->lost_to)
         say(&c, "CertificateReady", host->certified,
             host->certified ? "CertificateIssued" : "Pending",
             host->certified ? "The certificate is there." : "The certificate is being issued.");
+    if (!host->lost_to)
+        say(&c, "DNSRecordProgrammed", true, "NotApplicable",
+            "This control plane has no zone for public names.");
     sw_json_put_str(h->a, out, "hostname", host->name);
     sw_json_put(
         h->a, out, "conditions",
@@ -153,6 +182,8 @@ static void connector_conditions(const struct hp *h, struct conds *c)
 {
     if (!h->any_connector)
         return;
+    if (h->selection.reason)
+        c->p[c->n++] = h->selection;
     if (h->unadvertised)
         say(c, "AdvertisementMatched", false, "NotAdvertised", h->unadvertised);
     else
@@ -185,9 +216,11 @@ void hp_status(struct hp *h, const char *invalid)
     } else {
         say(&c, "Accepted", true, "Accepted", "The HTTPProxy has been accepted.");
         programmed(h, &c);
-        host_conditions(h, &c);
+        if (h->n_hosts)
+            host_conditions(h, &c);
         connector_conditions(h, &c);
-        put_hosts(h, status);
+        if (h->n_hosts)
+            put_hosts(h, status);
     }
     if (addresses)
         sw_json_put(h->a, status, "addresses", sw_json_copy(h->a, addresses));

@@ -53,8 +53,9 @@ static void read_claim(struct sw_arena *a, struct sw_dns_claim *c, struct sw_sli
     struct sw_slice *txt = NULL;
     struct sw_addr *addrs;
 
-    *c = (struct sw_dns_claim){.connector = o, .state = SW_DNS_CLAIM_PENDING};
-    if (id.n != SW_NODEID_HEX - 1 || sw_nodeid_parse(id, &c->id, NULL) != SW_OK ||
+    *c =
+        (struct sw_dns_claim){.connector = o, .foreign = c->foreign, .state = SW_DNS_CLAIM_PENDING};
+    if (c->foreign || id.n != SW_NODEID_HEX - 1 || sw_nodeid_parse(id, &c->id, NULL) != SW_OK ||
         meta(o, "deletionTimestamp").n ||
         sw_json_str_eq(sw_json_find(condition(o, "Accepted"), "status"), "False"))
         return;
@@ -119,6 +120,12 @@ void sw_dns_claims(struct sw_arena *a, struct sw_dns_claim *claims, size_t n,
         }
     }
     sw_map_done(&owners);
+}
+
+bool sw_dns_claims_of(struct sw_slice controller)
+{
+    return sw_slice_eq_str(controller, "networking.datumapis.com/datum-connect") ||
+           sw_slice_eq_str(controller, "networking.datumapis.com/iroh-quic-tunnel");
 }
 
 struct sw_dns_claim_condition sw_dns_claim_condition(struct sw_arena *a,

@@ -20,6 +20,7 @@ enum sw_dns_claim_state {
 
 struct sw_dns_claim {
     const struct sw_json *connector; /* in: the whole object */
+    bool foreign; /* in: its class has a controller whose keys are not published here */
     enum sw_dns_claim_state state;
     struct sw_nodeid id;         /* but for PENDING */
     const struct sw_json *owner; /* DEFERRED: the object that owns the key */
@@ -35,6 +36,9 @@ struct sw_dns_claim {
  */
 void sw_dns_claims(struct sw_arena *a, struct sw_dns_claim *claims, size_t n,
                    struct sw_slice stale_before);
+
+/* True for the controllers (spec.controllerName of a ConnectorClass) whose keys are published. */
+bool sw_dns_claims_of(struct sw_slice controller);
 
 /* The condition IrohDNSPublished that a claim deserves. */
 struct sw_dns_claim_condition {

@@ -20,7 +20,13 @@ static const struct sw_kube_gvr connectors = {.group = "networking.datumapis.com
                                               .resource = "connectors",
                                               .kind = "Connector",
                                               .namespaced = true};
-static const struct sw_control_kind kinds[] = {{.gvr = &connectors, .optional = true}};
+static const struct sw_kube_gvr classes = {.group = "networking.datumapis.com",
+                                           .version = "v1alpha1",
+                                           .resource = "connectorclasses",
+                                           .kind = "ConnectorClass"};
+enum { CONNECTOR, CLASS };
+static const struct sw_control_kind kinds[] = {[CONNECTOR] = {.gvr = &connectors, .optional = true},
+                                               [CLASS] = {.gvr = &classes, .optional = true}};
 
 /* A name with its records, as published. */
 struct record {
@@ -39,16 +45,29 @@ struct sw_dns_publisher {
 
 /* ---- the pure part ---- */
 
+/* A class that is not there speaks for nobody; the condition Accepted tells of that. */
+static bool is_foreign(const struct sw_view *v, const struct sw_json *connector)
+{
+    struct sw_slice class =
+        sw_json_str(sw_json_walk(connector, "spec", "connectorClassName", NULL));
+    const struct sw_kube_obj *o = class.n ? sw_view_find(v, CLASS, sw_slice("", 0), class) : NULL;
+
+    return o &&
+           !sw_dns_claims_of(sw_json_str(sw_json_walk(o->json, "spec", "controllerName", NULL)));
+}
+
 static void build(const struct sw_view *v, struct sw_output *out, void *arg)
 {
     struct sw_arena *a = sw_out_arena(out);
-    size_t n = sw_view_count(v, 0);
+    size_t n = sw_view_count(v, CONNECTOR);
     struct sw_dns_claim *claims = sw_arena_array(a, n + 1, sizeof(*claims));
     struct sw_slice unready = {0};
 
     (void)arg;
-    for (size_t i = 0; i < n; i++)
-        claims[i].connector = sw_view_at(v, 0, i)->json;
+    for (size_t i = 0; i < n; i++) {
+        claims[i].connector = sw_view_at(v, CONNECTOR, i)->json;
+        claims[i].foreign = is_foreign(v, claims[i].connector);
+    }
     sw_dns_claims(a, claims, n, sw_view_input(v));
     for (size_t i = 0; i < n; i++) {
         const struct sw_dns_claim *c = &claims[i];

@@ -246,6 +246,7 @@ void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
     build_gateways(&b);
     claim_sockets(&b);
     build_policies(&b);
+    build_slice_cas(&b);
     if (b.cache)
         cache_check(&b);
     build_routes(&b);

@@ -119,7 +119,7 @@ static bool same_kind(const struct sw_view *x, const struct sw_view *y, enum sw_
     return true;
 }
 
-/* Of Connectors it only matters who is there and who is away. */
+/* Of Connectors it only matters who is there, who is away, and what they can do. */
 static bool same_connectors(const struct sw_view *x, const struct sw_view *y)
 {
     size_t n = sw_view_count(x, SW_GW_CONNECTOR);
@@ -132,7 +132,10 @@ static bool same_connectors(const struct sw_view *x, const struct sw_view *y)
         const struct sw_kube_obj *a = sw_view_at(x, SW_GW_CONNECTOR, i);
         const struct sw_kube_obj *b = sw_view_at(y, SW_GW_CONNECTOR, i);
 
-        if (a != b && (!sw_slice_eq(a->key, b->key) ||
+        if (a != b && (!sw_slice_eq(a->key, b->key) || generation_of(a) != generation_of(b) ||
+                       !sw_json_equal(sw_json_walk(a->json, "status", "capabilities", NULL),
+                                      sw_json_walk(b->json, "status", "capabilities", NULL),
+                                      SW_JSON_EQ_TEXT) ||
                        !sw_connector_online(a->json).n != !sw_connector_online(b->json).n ||
                        !sw_json_equal(sw_json_walk(a->json, "metadata", "annotations", NULL),
                                       sw_json_walk(b->json, "metadata", "annotations", NULL),
@@ -149,6 +152,8 @@ static bool same_world(const struct sw_view *x, const struct sw_view *y)
         return false;
     if (!same_connectors(x, y) || !same_kind(x, y, SW_GW_BACKENDSLICE, true) ||
         !same_kind(x, y, SW_GW_ADVERTISEMENT, true))
+        return false;
+    if (x->kinds[SW_GW_CONFIGMAP] != y->kinds[SW_GW_CONFIGMAP] && slices_have_cas(y))
         return false;
     /* Their statuses change whenever a route comes or goes. */
     return same_kind(x, y, SW_GW_GATEWAY, false) && same_kind(x, y, SW_GW_LISTENERSET, false);

@@ -357,6 +357,9 @@ struct sw_gw_cluster *connector_backend(struct builder *b, const struct backend_
                                         const struct sw_gateway_ref *r, struct verdict *ret);
 struct sw_gw_cluster *slice_backend(struct builder *b, const struct backend_ctx *ctx,
                                     const struct sw_gateway_ref *r, struct verdict *ret);
+/* The CAs that EndpointSlices name, in every build: compiled routes that are kept need them too. */
+void build_slice_cas(struct builder *b);
+bool slices_have_cas(const struct sw_view *v);
 /* Why none of the backends can serve now although all are fine; NULL: one can. */
 const char *all_offline(const struct sw_gw_backend *list, size_t n);
 /* The route answers by itself until a connector is back. */

@@ -28,11 +28,23 @@ static struct verdict missing(struct builder *b, const struct sw_gateway_ref *r,
 
 /* ---- tunnels ---- */
 
+/* One of the names is of a connector that is there. */
+static bool any_online(const struct builder *b, struct sw_slice ns, struct sw_slice names)
+{
+    while (names.p) {
+        const struct sw_kube_obj *o =
+            sw_view_find(b->v, SW_GW_CONNECTOR, ns, sw_slice_cut(&names, ','));
+
+        if (o && sw_connector_online(o->json).n)
+            return true;
+    }
+    return false;
+}
+
 static struct sw_gw_cluster *tunnel(struct builder *b, struct sw_slice ns, struct sw_slice name,
                                     struct sw_slice target, enum sw_gw_proto proto,
                                     const struct sw_gw_backend_tls *tls)
 {
-    const struct sw_kube_obj *o = sw_view_find(b->v, SW_GW_CONNECTOR, ns, name);
     struct sw_gw_cluster *c =
         intern_cluster(b,
                        gw_printf(b, SW_GW_CONNECTOR_SET "%.*s/%.*s/%.*s", SW_SLICE_ARG(ns),
@@ -40,7 +52,7 @@ static struct sw_gw_cluster *tunnel(struct builder *b, struct sw_slice ns, struc
                        proto, tls);
 
     c->tunnel = true;
-    own_cluster(c)->offline = o && sw_connector_online(o->json).n ? NULL : "connector-offline";
+    own_cluster(c)->offline = any_online(b, ns, name) ? NULL : "connector-offline";
     return c;
 }
 
@@ -93,6 +105,25 @@ static struct found advertised(const struct builder *b, const struct sw_gateway_
     return f;
 }
 
+/* False, with the reason, when a connector has not what this kind of route needs. */
+static bool can_carry(struct builder *b, const struct backend_ctx *ctx, const struct sw_kube_obj *o,
+                      struct verdict *ret)
+{
+    bool udp = ctx->route->kind == RK_UDP;
+    const char *capability = udp ? "ConnectUDP" : "ConnectTCP";
+    const char *why = NULL;
+
+    if (sw_connector_lacks(o->json, capability, &why))
+        *ret = (struct verdict){"UnsupportedProtocol",
+                                gw_printf(b, "the route needs %s, and Connector '%.*s' %s",
+                                          capability, SW_SLICE_ARG(o->key), why)
+                                    .p};
+    else if (udp)
+        *ret = (struct verdict){"UnsupportedProtocol",
+                                "gateways do not send datagrams through connectors"};
+    return !ret->reason;
+}
+
 /*
  * A Connector has many places behind it. Which one is meant: the host its annotation names, or the
  * one it advertises at the port, or the device itself.
@@ -111,9 +142,8 @@ struct sw_gw_cluster *connector_backend(struct builder *b, const struct backend_
 
     if (!o)
         *ret = missing(b, r, "does not exist");
-    else if (ctx->route->kind == RK_UDP)
-        *ret =
-            (struct verdict){"UnsupportedProtocol", "datagrams do not go through connectors yet"};
+    else if (!can_carry(b, ctx, o, ret))
+        return NULL;
     else if (!port || (!r->port && f.several))
         *ret = missing(b, r, "needs a port: it does not advertise exactly one");
     else if (!host.n && f.several)
@@ -154,6 +184,13 @@ static struct sw_gw_cluster *by_name(struct builder *b, struct sw_slice host, ui
     return c;
 }
 
+/* For the answer's header. */
+static const char *refusal(struct sw_slice why)
+{
+    return sw_slice_eq_str(why, "no-capability") ? "connector-no-capability"
+                                                 : "connector-not-advertised";
+}
+
 static struct sw_gw_cluster *slice_cluster(struct builder *b, const struct sw_gateway_ref *r,
                                            const struct sw_kube_obj *o, uint16_t port,
                                            enum sw_gw_proto proto,
@@ -168,7 +205,7 @@ static struct sw_gw_cluster *slice_cluster(struct builder *b, const struct sw_ga
             tunnel(b, o->ns, connector, note_of(o, SW_CONNECTOR_DIAL), proto, tls);
 
         if (note_of(o, SW_CONNECTOR_REFUSED).n)
-            own_cluster(c)->offline = "connector-not-advertised";
+            own_cluster(c)->offline = refusal(note_of(o, SW_CONNECTOR_REFUSED));
         return c;
     }
     if (sw_slice_eq_str(js_or(o->json, "addressType", ""), "FQDN"))
@@ -177,6 +214,45 @@ static struct sw_gw_cluster *slice_cluster(struct builder *b, const struct sw_ga
                           gw_printf(b, SW_GW_SLICE_SET "%.*s/%.*s/%u", SW_SLICE_ARG(r->ns),
                                     SW_SLICE_ARG(r->name), port),
                           proto, tls);
+}
+
+/* The CAs that a backend's certificate may be from; false when they cannot be had. */
+static bool slice_ca(struct builder *b, const struct sw_kube_obj *o, struct sw_slice *ret_name,
+                     struct verdict *ret)
+{
+    static const struct ca_reasons why = {"InvalidCACertificateRef", "InvalidKind", NULL};
+    struct sw_slice name = note_of(o, SW_CONNECTOR_CA);
+    struct sw_json *refs;
+    struct sw_json *ref;
+
+    if (!name.n)
+        return true;
+    refs = sw_json_new_array(b->a);
+    ref = sw_json_new_object(b->a);
+    sw_json_put(b->a, ref, "group", sw_json_new_str(b->a, ""));
+    sw_json_put(b->a, ref, "kind", sw_json_new_str(b->a, "ConfigMap"));
+    sw_json_put_str(b->a, ref, "name", name);
+    sw_json_push(b->a, refs, ref);
+    return resolve_cas(b, "EndpointSlice", o->ns, refs, &why, ret_name, ret);
+}
+
+void build_slice_cas(struct builder *b)
+{
+    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_BACKENDSLICE); i++) {
+        struct sw_slice name = {0};
+        struct verdict v = {0};
+
+        (void)slice_ca(b, sw_view_at(b->v, SW_GW_BACKENDSLICE, i), &name, &v);
+    }
+}
+
+bool slices_have_cas(const struct sw_view *v)
+{
+    for (size_t i = 0; i < sw_view_count(v, SW_GW_BACKENDSLICE); i++) {
+        if (note_of(sw_view_at(v, SW_GW_BACKENDSLICE, i), SW_CONNECTOR_CA).n)
+            return true;
+    }
+    return false;
 }
 
 struct sw_gw_cluster *slice_backend(struct builder *b, const struct backend_ctx *ctx,
@@ -195,6 +271,8 @@ struct sw_gw_cluster *slice_backend(struct builder *b, const struct backend_ctx 
         return NULL;
     }
     tls.sni = san.value = note_of(o, SW_CONNECTOR_TLS);
+    if (!slice_ca(b, o, &tls.ca, ret))
+        return NULL;
     if (!app_proto(js_or(p, "appProtocol", ""), ctx->route->kind, &proto, &wants_tls) ||
         (wants_tls && !tls.sni.n)) {
         *ret = (struct verdict){"UnsupportedProtocol",

@@ -117,6 +117,7 @@ static int by_place(const void *x, const void *y)
 
     d = d ? d : sw_slice_cmp(p->address, q->address);
     d = d ? d : (int)p->port - (int)q->port;
+    d = d ? d : sw_slice_cmp(p->tunnel_id, q->tunnel_id);
     return d ? d : (int)p->draining - (int)q->draining;
 }
 
@@ -125,7 +126,8 @@ static size_t drop_twins(struct sw_gw_endpoint *p, size_t n)
     size_t kept = 0;
 
     for (size_t i = 0; i < n; i++) {
-        if (kept && sw_slice_eq(p[kept - 1].address, p[i].address) && p[kept - 1].port == p[i].port)
+        if (kept && sw_slice_eq(p[kept - 1].address, p[i].address) &&
+            p[kept - 1].port == p[i].port && sw_slice_eq(p[kept - 1].tunnel_id, p[i].tunnel_id))
             continue;
         p[kept++] = p[i];
     }
@@ -169,16 +171,20 @@ static const struct sw_kube_obj *find_service(struct ep_builder *b, struct sw_sl
     return sw_view_find(b->v, SW_GW_EP_SERVICE, ns, svc);
 }
 
-/* The connector's NodeID and what to ask it for; nothing while it is away. */
+/* The connectors' NodeIDs and what to ask them for; nothing of those that are away. */
 static void collect_connector(struct ep_builder *b, struct sw_slice rest, ep_list *out)
 {
     struct sw_slice ns = sw_slice_cut(&rest, '/');
-    struct sw_slice name = sw_slice_cut(&rest, '/');
-    const struct sw_kube_obj *o = rest.p ? sw_view_find(b->v, SW_GW_EP_CONNECTOR, ns, name) : NULL;
-    struct sw_slice id = o ? sw_connector_online(o->json) : sw_slice("", 0);
+    struct sw_slice names = sw_slice_cut(&rest, '/');
 
-    if (id.n && rest.n)
-        sw_vec_push(out, (struct sw_gw_endpoint){.tunnel_target = rest, .tunnel_id = id});
+    while (rest.n && names.p) {
+        const struct sw_kube_obj *o =
+            sw_view_find(b->v, SW_GW_EP_CONNECTOR, ns, sw_slice_cut(&names, ','));
+        struct sw_slice id = o ? sw_connector_online(o->json) : sw_slice("", 0);
+
+        if (id.n)
+            sw_vec_push(out, (struct sw_gw_endpoint){.tunnel_target = rest, .tunnel_id = id});
+    }
 }
 
 /* The addresses of one EndpointSlice. */

@@ -111,7 +111,10 @@ class Hello:
             s.bind(("127.0.0.1", 0))
             s.settimeout(20)
             peer.dial(None, [f"127.0.0.1:{s.getsockname()[1]}"], alpn=alpn, node=node)
-            _, self.scid, self.payload = open_initial(s.recv(65536))
+            _, self.scid, payload = open_initial(s.recv(65536))
+        assert payload[:2] == b"\x06\0", "a CRYPTO frame from the beginning"
+        n, at = read_varint(payload, 2)
+        self.payload = payload[:at + n]  # without the padding
 
     def first(self, dcid=None, token=b"", **kw):
         return initial(dcid or os.urandom(18), self.scid, self.payload, token, **kw)

@@ -22,6 +22,7 @@ static void configure(struct world *w, const struct sw_json *v)
     w->conf.gateway_ids = list;
     w->conf.n_gateway_ids = sw_json_len(ids);
     w->conf.issuer = js_or(v, "issuer", "");
+    w->input = js_or(v, "failedCertificates", "");
     w->conf.relay_url = js_or(v, "relay", "");
     w->conf.patch_policies = sw_json_true(sw_json_find(v, "patchPolicies"));
     w->conf.envoy_gateway = sw_json_true(sw_json_find(v, "envoyGateway"));
@@ -87,7 +88,7 @@ static int by_key(const void *x, const void *y)
 static struct sw_view *view_of(struct world *w, const struct sw_control_kind *kinds, size_t n)
 {
     struct view_kind *list[SW_CONTROL_KINDS_MAX];
-    struct view_input *input = view_input_new(sw_slice("", 0));
+    struct view_input *input = view_input_new(w->input);
     struct sw_view *v;
 
     for (size_t k = 0; k < n; k++) {
@@ -155,12 +156,38 @@ static struct sw_json *find_object(struct world *w, size_t at, const struct out_
     return NULL;
 }
 
+static struct sw_json *finalizers_of(struct sw_json *o)
+{
+    return sw_json_find(sw_json_find(o, "metadata"), "finalizers");
+}
+
+/* Where a finalizer is in the list; its length: nowhere. */
+static size_t finalizer_at(struct sw_json *list, const struct sw_json *name)
+{
+    size_t i = 0;
+
+    while (i < sw_json_len(list) && !sw_json_equal(sw_json_at(list, i), name, SW_JSON_EQ_VALUE))
+        i++;
+    return i;
+}
+
+static bool is_going(struct sw_json *o)
+{
+    return sw_json_walk(o, "metadata", "deletionTimestamp", NULL) != NULL;
+}
+
 bool is_done(struct world *w, size_t at, const struct out_write *o)
 {
     struct sw_json *have = find_object(w, at, o);
 
     if (o->op == OUT_DELETE)
         return !have;
+    if (o->op == OUT_FINALIZER) {
+        struct sw_json *list = have ? finalizers_of(have) : NULL;
+
+        return !have || (finalizer_at(list, o->json) < sw_json_len(list)) != o->drop ||
+               (!o->drop && is_going(have));
+    }
     if (o->op == OUT_STATUS)
         return have && json_within(o->json, sw_json_find(have, "status"));
     return have && json_within(o->json, have);
@@ -177,6 +204,32 @@ static void merge(struct sw_arena *a, struct sw_json *to, const struct sw_json *
         else
             sw_json_set(a, to, m->key, sw_json_copy(a, m->value));
     }
+}
+
+static void remove_object(struct world *w, const struct sw_json *o)
+{
+    for (size_t k = 0; k < w->n; k++) {
+        if (w->objs[k] == o)
+            w->objs[k] = w->objs[--w->n];
+    }
+}
+
+/* Without its last finalizer what is being deleted is gone. */
+static void set_finalizer(struct world *w, struct sw_json *have, const struct out_write *o)
+{
+    struct sw_json *list = finalizers_of(have);
+
+    if (!o->drop) {
+        if (!list) {
+            list = sw_json_new_array(&w->arena);
+            sw_json_put(&w->arena, sw_json_find(have, "metadata"), "finalizers", list);
+        }
+        sw_json_push(&w->arena, list, sw_json_copy(&w->arena, o->json));
+        return;
+    }
+    (void)sw_json_remove_at(list, finalizer_at(list, o->json));
+    if (is_going(have) && !sw_json_len(list))
+        remove_object(w, have);
 }
 
 /* What an API would do. Returns how much there was to do. */
@@ -203,11 +256,10 @@ size_t obey(struct world *w, struct builds *b)
                 if (!sw_json_is(sw_json_find(have, "status"), SW_JSON_OBJECT))
                     sw_json_put(&w->arena, have, "status", sw_json_new_object(&w->arena));
                 merge(&w->arena, sw_json_find(have, "status"), s);
+            } else if (o->op == OUT_FINALIZER) {
+                set_finalizer(w, have, o);
             } else {
-                for (size_t k = 0; k < w->n; k++) {
-                    if (w->objs[k] == have)
-                        w->objs[k] = w->objs[--w->n];
-                }
+                remove_object(w, have);
             }
         }
     }

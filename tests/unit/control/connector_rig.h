@@ -16,7 +16,8 @@ struct world {
     size_t n;
     struct sw_connector_conf conf;
     uint64_t now;
-    unsigned made; /* uids given */
+    unsigned made;         /* uids given */
+    struct sw_slice input; /* of the views */
 };
 
 /* The two builds. */

@@ -104,8 +104,10 @@ static void put_published(struct sw_buf *out, const struct sw_output *o)
 /* Only what is not so yet. */
 static char *text_of(struct world *w, const struct builds *b)
 {
-    static const char *const ops[] = {
-        [OUT_APPLY] = "apply", [OUT_STATUS] = "status", [OUT_DELETE] = "delete"};
+    static const char *const ops[] = {[OUT_APPLY] = "apply",
+                                      [OUT_STATUS] = "status",
+                                      [OUT_DELETE] = "delete",
+                                      [OUT_FINALIZER] = "finalizer"};
     char when[SW_RFC3339_LEN];
     struct sw_buf out;
 
@@ -119,7 +121,11 @@ static char *text_of(struct world *w, const struct builds *b)
             assert_int_equal(sw_buf_printf(&out, "%s %s %.*s\n", ops[o->op],
                                            both[at].kinds[o->kind].gvr->kind, SW_SLICE_ARG(o->key)),
                              SW_OK);
-            if (o->json)
+            if (o->op == OUT_FINALIZER)
+                assert_int_equal(sw_buf_printf(&out, "  %s %.*s\n", o->drop ? "drop" : "put",
+                                               SW_SLICE_ARG(sw_json_str(o->json))),
+                                 SW_OK);
+            else if (o->json)
                 put_body(&out, o->json);
         }
         put_published(&out, b->out[at]);

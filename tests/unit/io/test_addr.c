@@ -74,6 +74,9 @@ static void authorities_split(void **state)
         {"h\x7f:1", NULL, 0},
         {"h\xc3\xa9:1", NULL, 0},
         {"[a[b]:1", NULL, 0},
+        {"[10.0.0.1]:1", NULL, 0},
+        {"[name]:1", NULL, 0},
+        {"[fe80::1%25eth0]:1", NULL, 0},
         {"h:1x", NULL, 0},
     };
 

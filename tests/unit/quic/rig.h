@@ -71,7 +71,7 @@ void rig_start(struct rig *r, const struct sw_quic_config *a, const struct sw_qu
 void rig_stop(struct rig *r);
 /* a dials b by its bound address. */
 struct sw_qconn *rig_dial(struct rig *r, const char *alpn);
-/* Until *flag is at least n, or five seconds passed: then the test fails. */
+/* Until *flag is at least n, or the patience ends: then the test fails. */
 void rig_until_at(struct rig *r, const size_t *flag, size_t n, const char *what);
 #define rig_until(r, flag, n) rig_until_at(r, flag, n, #flag)
 void rig_until_true_at(struct rig *r, const bool *flag, const char *what);

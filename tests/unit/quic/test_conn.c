@@ -303,6 +303,51 @@ static void handshakes_have_an_upper_bound_even_then(void **state)
     rig_stop(&r);
 }
 
+static void handshakes_that_failed_count_for_a_while(void **state)
+{
+    struct sw_quic_stats st;
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    r.b.q->cfg.max_half_open = 1;
+    assert_non_null(rig_dial(&r, "other"));
+    rig_until(&r, &r.a.closed, 1);
+    assert_int_equal(r.b.q->n_failures, 1);
+    assert_int_equal(r.b.q->n_known, 0);
+    /* The honest one behind it has to prove its address, and gets in. */
+    rig_connect(&r);
+    sw_quic_stats(r.b.q, &st);
+    assert_int_equal(st.retries, 1);
+    assert_int_equal(r.b.q->n_known, 1);
+    assert_int_equal(r.a.q->n_known, 1);
+    assert_true(sw_qconn_drop_half_open(r.b.q));
+    assert_int_equal(r.b.q->n_failures, 0);
+    assert_false(sw_qconn_drop_half_open(r.b.q));
+    rig_stop(&r);
+}
+
+static void the_oldest_handshake_makes_room(void **state)
+{
+    struct sw_quic_config cfg = {.dial_ns = 300 * SW_NS_PER_MS};
+    struct sw_quic_stats st;
+    struct rig r;
+
+    rig_start(&r, &cfg, NULL);
+    assert_non_null(rig_dial(&r, "test/1"));
+    for (int i = 0; i < 100 && r.b.q->half_open == 0; i++)
+        sw_loop_turn(r.loop, 1);
+    assert_int_equal(r.b.q->half_open, 1);
+    /* Not one more fits; the next that has proved its address takes the place. */
+    assert_true(sw_qconn_drop_half_open(r.b.q));
+    assert_int_equal(r.b.q->half_open, 0);
+    assert_int_equal(r.b.q->n_failures, 0);
+    assert_int_equal(r.b.q->n_conns, 0);
+    sw_quic_stats(r.b.q, &st);
+    assert_int_equal(st.failed, 1);
+    assert_int_equal(r.b.closed, 0); /* nobody had heard of it */
+    rig_stop(&r);
+}
+
 static void keys_change_under_traffic(void **state)
 {
     struct rig r;
@@ -435,6 +480,8 @@ int main(void)
         cmocka_unit_test(connections_are_limited),
         cmocka_unit_test(under_load_addresses_are_proved),
         cmocka_unit_test(handshakes_have_an_upper_bound_even_then),
+        cmocka_unit_test(handshakes_that_failed_count_for_a_while),
+        cmocka_unit_test(the_oldest_handshake_makes_room),
         cmocka_unit_test(keys_change_under_traffic),
         cmocka_unit_test(a_drained_endpoint_ends_with_its_streams),
         cmocka_unit_test(freeing_an_endpoint_tells_everybody),

@@ -52,6 +52,30 @@ static void a_listener_is_reached(void **state)
     rig_loop_done(l);
 }
 
+/* The kernel tells once: what it told before the connect was reported must not be lost. */
+static void a_listener_that_speaks_first_is_heard(void **state)
+{
+    struct sw_loop *l = rig_loop();
+    struct try t = {0};
+    struct sw_dialled got;
+    struct sw_addr at;
+    int listener = tcp_listener(&at);
+    int far;
+
+    (void)state;
+    sw_dial_start(&t.dial, l, &at, NULL, &opts, SW_NS_PER_S, on_dialled);
+    far = tcp_accept(listener);
+    put(far, "x");
+    RUN_UNTIL(l, t.calls);
+    assert_int_equal(t.rc, SW_OK);
+    sw_dial_take(&t.dial, &got);
+    assert_true(got.events & SW_READ);
+    sw_dialled_close(&got);
+    sw_sock_close(far);
+    sw_sock_close(listener);
+    rig_loop_done(l);
+}
+
 static void a_closed_port_is_refused(void **state)
 {
     struct sw_loop *l = rig_loop();
@@ -155,6 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_listener_is_reached),
+        cmocka_unit_test(a_listener_that_speaks_first_is_heard),
         cmocka_unit_test(a_closed_port_is_refused),
         cmocka_unit_test(silence_runs_into_the_deadline),
         cmocka_unit_test(a_cancelled_dial_never_calls),

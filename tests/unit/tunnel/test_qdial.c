@@ -267,6 +267,35 @@ static void a_silent_connection_is_replaced(void **state)
     qrig_free(r);
 }
 
+/* QUIC gave it up under a tunnel: who asks in the next moment hears so at once, and later ones
+ * dial. */
+static void a_connection_lost_to_silence_is_remembered(void **state)
+{
+    struct qrig *r = qrig_new();
+    struct call *c[3];
+
+    (void)state;
+    qrig_start(r);
+    c[0] = call_text(r, 1, "CONNECT a:1 HTTP/1.1\r\nhost: a");
+    RUN_UNTIL(r->loop, c[0]->writables);
+    r->fake.mode = FAKE_DIAL_SILENT;
+    c[0]->q.sent = 1; /* it may not be sent again */
+    fake_break(r->server_conn);
+    RUN_UNTIL(r->loop, c[0]->ended);
+    c[1] = simple(r, 1);
+    RUN_UNTIL(r->loop, c[1]->ended);
+    assert_int_equal(c[1]->fail, SW_QFAIL_DIAL_TIMEOUT);
+    assert_int_equal(r->fake.dials, 1);
+    r->fake.mode = FAKE_DIAL_OK;
+    rig_advance(r->loop, 3 * SW_NS_PER_S);
+    c[2] = simple(r, 1);
+    RUN_UNTIL(r->loop, c[2]->status);
+    assert_int_equal(r->fake.dials, 2);
+    for (size_t i = 0; i < 3; i++)
+        call_free(c[i]);
+    qrig_free(r);
+}
+
 static void a_node_that_never_answers_is_given_up(void **state)
 {
     struct qrig *r = qrig_new();
@@ -466,6 +495,7 @@ int main(void)
         cmocka_unit_test(calls_wait_for_streams),
         cmocka_unit_test(a_dead_connection_is_replaced_once),
         cmocka_unit_test(a_silent_connection_is_replaced),
+        cmocka_unit_test(a_connection_lost_to_silence_is_remembered),
         cmocka_unit_test(a_node_that_never_answers_is_given_up),
         cmocka_unit_test(strange_answers_are_no_answers),
         cmocka_unit_test(draining_lets_calls_end),

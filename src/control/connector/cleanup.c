@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The end of an HTTPProxy. Its finalizer holds it until everything that was made for it is on its
+ * way out, so that nothing serves a name that belongs to nobody. What is still there is read from
+ * the API each time: a controller that comes back half way goes on from where things are.
+ */
+#include "control/connector/build_int.h"
+
+/* Whatever we made of one kind goes. Returns how much is not going yet. */
+static size_t sweep(struct hp *h, size_t kind)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < sw_view_count(h->v, kind); i++) {
+        const struct sw_kube_obj *o = sw_view_at(h->v, kind, i);
+
+        /* Others' finalizers on a child are their business, not a reason to wait for ever. */
+        if (!sw_slice_eq(o->ns, h->obj->ns) || !cn_owned_by(o, h->obj->uid) || cn_deleting(o))
+            continue;
+        sw_out_delete(h->out, kind, o);
+        left++;
+    }
+    return left;
+}
+
+void hp_cleanup(struct hp *h)
+{
+    static const size_t kinds[] = {SW_HP_ROUTE, SW_HP_PATCH, SW_HP_GATEWAY, SW_HP_SLICE,
+                                   SW_HP_SECRET};
+    size_t left = 0;
+
+    if (!cn_has_finalizer(h->obj, SW_CONNECTOR_PROXY_CLEANUP))
+        return; /* garbage collection does the rest */
+    for (size_t i = 0; i < SW_ARRAY_LEN(kinds); i++)
+        left += sweep(h, kinds[i]);
+    if (!left)
+        sw_out_finalizer(h->out, SW_HP_PROXY, h->obj, SW_SLICE_LIT(SW_CONNECTOR_PROXY_CLEANUP),
+                         false);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/netchange.h"
+
+#include <errno.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+enum {
+    READ_MAX = 16 * 1024,
+    BATCH = 64, /* messages of one wake-up; more are as good as lost ones */
+};
+
+struct sw_netchange {
+    struct sw_watch watch;
+    int fd;
+    void (*changed)(void *arg, bool route);
+    void *arg;
+};
+
+static bool default_route(const struct nlmsghdr *h)
+{
+    const struct rtmsg *r = (const void *)((const char *)h + NLMSG_HDRLEN);
+
+    return h->nlmsg_len >= NLMSG_LENGTH(sizeof(*r)) && r->rtm_dst_len == 0 &&
+           r->rtm_table == RT_TABLE_MAIN && !(r->rtm_flags & RTM_F_CLONED);
+}
+
+bool sw_netchange_read(const void *buf, size_t n, bool *ret_route)
+{
+    const struct nlmsghdr *h = buf;
+    size_t left = n;
+    bool any = false;
+
+    while (left >= sizeof(*h) && h->nlmsg_len >= sizeof(*h) && h->nlmsg_len <= left) {
+        size_t step = NLMSG_ALIGN(h->nlmsg_len);
+
+        switch (h->nlmsg_type) {
+        case RTM_NEWADDR:
+        case RTM_DELADDR:
+        case RTM_NEWLINK:
+        case RTM_DELLINK:
+            any = true;
+            break;
+        case RTM_NEWROUTE:
+        case RTM_DELROUTE:
+            if (default_route(h)) {
+                any = true;
+                *ret_route = true;
+            }
+            break;
+        default:
+            break;
+        }
+        if (step >= left)
+            break;
+        left -= step;
+        h = (const struct nlmsghdr *)((const char *)h + step);
+    }
+    return any;
+}
+
+static void on_readable(struct sw_watch *w, unsigned events)
+{
+    struct sw_netchange *n = SW_CONTAINER_OF(w, struct sw_netchange, watch);
+    _Alignas(struct nlmsghdr) char buf[READ_MAX];
+    bool any = false;
+    bool route = false;
+
+    (void)events;
+    for (int i = 0;; i++) {
+        ssize_t got = recv(n->fd, buf, sizeof(buf), MSG_DONTWAIT);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && errno == ENOBUFS) {
+            any = true; /* messages were lost: anything may have happened */
+            route = true;
+            continue;
+        }
+        if (got <= 0)
+            break;
+        if (i < BATCH)
+            any = sw_netchange_read(buf, (size_t)got, &route) || any;
+        else
+            any = true;
+    }
+    if (any)
+        n->changed(n->arg, route);
+}
+
+struct sw_netchange *sw_netchange_new(struct sw_loop *l, void (*changed)(void *arg, bool route),
+                                      void *arg, struct sw_err *err)
+{
+    struct sockaddr_nl at = {.nl_family = AF_NETLINK,
+                             .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR |
+                                          RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE};
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+    struct sw_netchange *n;
+
+    if (fd < 0) {
+        (void)sw_err_sys(err, errno, "netlink");
+        return NULL;
+    }
+    if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) != 0) {
+        (void)sw_err_sys(err, errno, "netlink");
+        (void)close(fd);
+        return NULL;
+    }
+    n = SW_NEW(struct sw_netchange);
+    n->fd = fd;
+    n->changed = changed;
+    n->arg = arg;
+    if (sw_watch_start(l, &n->watch, fd, on_readable, err) != SW_OK) {
+        sw_netchange_free(n);
+        return NULL;
+    }
+    return n;
+}
+
+void sw_netchange_free(struct sw_netchange *n)
+{
+    if (!n)
+        return;
+    sw_watch_stop(&n->watch);
+    (void)close(n->fd);
+    sw_free(n);
+}

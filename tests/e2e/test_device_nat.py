@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device behind a router: what it learns of itself from the relay, and how gateways reach it then."""
+import json
+import re
+import subprocess
+
+import pytest
+from harness.control import find_kubectl
+from harness.town import EDGE, HOMES, HTTP, ROUTER, Device, Edge, Site, Town
+from harness.wait import SLOW, until
+
+
+@pytest.fixture(scope="module")
+def town(topology):
+    del topology  # the namespaces are made below its private /run
+    t = Town()
+    yield t
+    t.delete()
+
+
+@pytest.fixture(scope="module")
+def edge(town, binary, tmp_path_factory):
+    e = Edge(binary, town["edge"], tmp_path_factory.mktemp("edge"))
+    yield e
+    e.stop()
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory):
+    return tmp_path_factory.mktemp("device")
+
+
+@pytest.fixture
+def device(town, edge, binary, where):
+    """Starts the device again and again, with the same key and the same web server."""
+    site = Site(town["home1"], "inside")
+    made = []
+
+    def start():
+        (where / "device-inside.log").unlink(missing_ok=True)  # of runs before
+        d = Device(binary, town["home1"], where, edge, "inside", site.port, "inside.town.example", "--no-verify",
+                   "--log-level", "debug")
+        made.append(d)
+        until(lambda: "http://inside.town.example" in d.log(), 15, f"the URL; log: {d.log()}")
+        return d
+    yield start
+    site.close()
+    for d in made:
+        if d.alive:
+            d.stop()
+
+
+def kubectl(edge, *argv):
+    with edge.ns.entered():
+        return subprocess.run([find_kubectl(), "--kubeconfig", str(edge.kubeconfig), *argv], capture_output=True,
+                              text=True, check=True, timeout=30).stdout
+
+
+def published(edge):
+    for c in json.loads(kubectl(edge, "get", "connectors", "-o", "json"))["items"]:
+        key = c.get("status", {}).get("connectionDetails", {}).get("publicKey", {})
+        if "inside" in c["metadata"]["name"]:
+            return key.get("addresses", [])
+    return []
+
+
+def first_byte(town, path):
+    with town["visitor"].entered():
+        done = subprocess.run(["curl", "-sS", "-m", "10", "-o", "/dev/null", "-w", "%{http_code} %{time_starttransfer}",
+                               "-H", "Connection: close", "--resolve", f"inside.town.example:{HTTP}:{EDGE}",
+                               f"http://inside.town.example:{HTTP}{path}"], capture_output=True, text=True, check=False)
+    status, took = done.stdout.split()
+    return int(status), float(took)
+
+
+pytestmark = pytest.mark.skipif(not find_kubectl(), reason="no kubectl here")
+
+
+def addresses(edge):
+    return [a["address"] for a in published(edge)]
+
+
+def test_the_relay_says_what_the_router_shows(town, edge, device):
+    took = []
+    for i in range(3):
+        d = device()
+        until(lambda: addresses(edge) == [ROUTER, HOMES["home1"]], 5, d.log()[-2000:])
+        # The address is there and packets to it are dropped: nobody waits for that.
+        status, seconds = first_byte(town, f"/first{i}")
+        assert status == 200, d.log()[-2000:]
+        assert "through the relay" in until(lambda: re.search("gateway .* connected, .*", d.log()), 2)[0]
+        took.append(seconds)
+        if min(took) < 0.3 * SLOW:
+            break
+        d.stop()
+    assert min(took) < 0.3 * SLOW, took
+    # Into another network: the device has another address, and so has its router.
+    router = town["router"]
+    router.ip(f"addr del {ROUTER}/24 dev eth0", "addr add 203.0.113.31/24 dev eth0")
+    town.move("home1", "192.168.7.77")
+    try:
+        until(lambda: addresses(edge) == ["203.0.113.31", "192.168.7.77"], 10, d.log()[-2000:])
+        until(lambda: first_byte(town, "/moved")[0] == 200, 10, d.log()[-2000:])
+        # Its watches moved too.
+        kubectl(edge, "delete", "httpproxy", "inside")
+        assert d.wait(5) == 1 and "deleted by somebody else" in d.log()
+    finally:
+        router.ip("addr del 203.0.113.31/24 dev eth0", f"addr add {ROUTER}/24 dev eth0")
+        town.move("home1", HOMES["home1"])
+
+
+FORWARD = """
+insert rule ip town in ct status dnat accept
+table ip forwarded {
+    chain pre { type nat hook prerouting priority -100; iifname "eth0" meta l4proto udp dnat to 192.168.7.2; }
+}
+"""
+
+
+def test_a_router_that_lets_packets_in(town, edge, device):
+    """The port is kept and everybody's packets come in: gateways need no relay."""
+    town["router"].run("nft", "-f", "-", stdin=FORWARD)
+    try:
+        d = device()
+        until(lambda: addresses(edge)[:1] == [ROUTER], 5, d.log()[-2000:])
+        assert first_byte(town, "/direct")[0] == 200
+        until(lambda: re.search("gateway .* (connected, directly|is reached directly)", d.log()), 10, d.log()[-2000:])
+    finally:
+        town["router"].run("nft", "delete table ip forwarded")
