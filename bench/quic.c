@@ -187,6 +187,7 @@ static void say_start(void)
 
 int main(int argc, char **argv)
 {
+    const char *bind_at = getenv("QUICBENCH_BIND"); /* "10.0.0.1:0": measure a real path */
     struct sw_slice alpn = SW_SLICE_LIT("bench/1");
     struct sw_quic_config cfg = {
         .alpns = &alpn, .n_alpns = 1, .accepted = on_accepted, .stream_window = 4 << 20};
@@ -199,7 +200,7 @@ int main(int argc, char **argv)
     cfg.key = g.key;
     cfg.max_conns = 100000;
     cfg.idle_ns = 120 * SW_NS_PER_S;
-    (void)!sw_addr_parse(SW_SLICE_LIT("127.0.0.1:0"), &cfg.bind, &err);
+    (void)!sw_addr_parse(sw_slice_str(bind_at ? bind_at : "127.0.0.1:0"), &cfg.bind, &err);
     g.q = sw_quic_new(g.loop, &cfg, &err);
     if (!g.q) {
         (void)fprintf(stderr, "quicbench: %s\n", err.msg);
