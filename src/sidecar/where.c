@@ -246,11 +246,9 @@ void side_where_synced(struct side_where *w)
 void side_where_failed(struct side_where *w, const struct sw_nodeid *id)
 {
     struct sw_dns_name name;
-    char z32[SW_NODEID_B32];
 
     if (!w->dns || sw_map_get(&w->peers, sw_slice(id->b, SW_NODEID_LEN)))
         return;
-    (void)sw_nodeid_z32(id, z32);
     if (sw_discovery_name(id, sw_slice_str(w->s->c->dns_origin), &name, NULL) == SW_OK)
         sw_dns_stub_forget(w->stub, &name);
 }

@@ -19,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 from harness import certs, netns  # noqa: E402
+from harness.device import Web  # noqa: E402
 from harness.mesh import Mesh  # noqa: E402
 
 INNER = "SPANWIRE_E2E_INNER"
@@ -83,6 +84,14 @@ def binary():
     if not os.access(BINARY, os.X_OK):
         pytest.fail(f"no executable at {BINARY}: build first or set SPANWIRE_BIN")
     return BINARY
+
+
+@pytest.fixture
+def web():
+    """What a device has behind it."""
+    w = Web()
+    yield w
+    w.close()
 
 
 def capture(binary, pod):

@@ -27,13 +27,6 @@ def control(binary, tmp_path_factory):
 
 
 @pytest.fixture
-def web():
-    w = Web()
-    yield w
-    w.close()
-
-
-@pytest.fixture
 def device(binary, control, tmp_path, request):
     """Makes devices; all of them end with the test."""
     made = []

@@ -22,13 +22,6 @@ def control(binary, tmp_path):
 
 
 @pytest.fixture
-def web():
-    w = Web()
-    yield w
-    w.close()
-
-
-@pytest.fixture
 def device(binary, control, tmp_path):
     made = []
 

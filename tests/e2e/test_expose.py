@@ -10,7 +10,7 @@ import time
 
 import pytest
 from harness.control import Control
-from harness.device import GROUP, PROXIES, Device, Edge, Web
+from harness.device import GROUP, PROXIES, Device, Edge
 from harness.wait import SLOW, until
 
 
@@ -19,13 +19,6 @@ def control(binary, tmp_path_factory):
     c = Control(binary, tmp_path_factory.mktemp("control"), "--connector-lease", "4s")
     yield c
     c.close()
-
-
-@pytest.fixture
-def web():
-    w = Web()
-    yield w
-    w.close()
 
 
 @pytest.fixture
