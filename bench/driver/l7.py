@@ -25,7 +25,8 @@ IDLE = 500
 ROUTES = 5000
 PARTS = ("h1", "h1tls", "h2tls", "latency", "routes", "memory")
 PEERS = {"nginx": ("nginx", "nginx-l7.conf"), "haproxy": ("haproxy", "haproxy-l7.cfg"),
-         "h2o": ("h2o", "h2o-l7.yaml"), "caddy": ("caddy", "caddy-l7.caddyfile")}
+         "h2o": ("h2o", "h2o-l7.yaml"), "caddy": ("caddy", "caddy-l7.caddyfile"),
+         "envoy": ("envoy", "envoy-l7.yaml")}
 TYPE = "type.googleapis.com/envoy."
 OPENSSL_CONF = """openssl_conf = all
 [all]
@@ -38,6 +39,15 @@ CipherString = ECDHE-ECDSA-AES128-GCM-SHA256
 Ciphersuites = TLS_AES_128_GCM_SHA256
 Groups = X25519
 """
+
+
+def find_envoy(ctx):
+    """No package has it: where ENVOY_BIN says, or where `make interop` put it. None: nowhere."""
+    beside = os.path.join(ctx.here, "..", "build", "interop", "envoy", "envoy")
+    for path in (os.environ.get("ENVOY_BIN"), beside):
+        if path and os.access(path, os.X_OK):
+            return os.path.realpath(path)
+    return find_program("envoy")
 
 
 class Origin(Candidate):
@@ -59,6 +69,11 @@ class Proxy(Peer):
         program, file = PEERS[name]
         super().__init__(ctx, index, name, program, [file])
 
+    def available(self):
+        if self.program == "envoy":
+            return None if find_envoy(self.ctx) else "neither in ENVOY_BIN nor in build/interop"
+        return super().available()
+
     def port(self, tls):
         return "127.0.0.1", self.base + (1 if tls else 0)
 
@@ -73,6 +88,9 @@ class Proxy(Peer):
         path = os.path.join(self.ctx.dir, f"{self.name}-{file}")
         if self.program == "h2o":
             return [argv[0], "-m", "worker", "-c", path]
+        if self.program == "envoy":
+            return [find_envoy(self.ctx), "-c", path, "--concurrency", "1", "--disable-hot-restart",
+                    "--log-level", "off"]
         if self.program == "caddy":
             return ["env", "GOMAXPROCS=1", f"HOME={self.ctx.dir}", argv[0], "run", "--adapter",
                     "caddyfile", "--config", path]

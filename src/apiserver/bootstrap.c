@@ -8,8 +8,10 @@
 /* Texts are JSON with single quotes, to be readable here. */
 #define R(groups, resources, verbs)                                                                \
     "{'apiGroups':[" groups "],'resources':[" resources "],'verbs':[" verbs "]}"
-#define READ  "'get','list','watch'"
-#define WRITE "'create','delete','deletecollection','patch','update'"
+#define READ        "'get','list','watch'"
+#define WRITE       "'create','delete','deletecollection','patch','update'"
+#define APPS        "'daemonsets','deployments','deployments/scale','replicasets','replicasets/scale'"
+#define APPS_STATUS ",'daemonsets/status','deployments/status','replicasets/status'"
 
 static const char *const namespaces[] = {"default", "kube-system", "kube-public",
                                          "kube-node-lease"};
@@ -49,17 +51,20 @@ static const struct {
     {"system:aggregate-to-edit", "'rbac.authorization.k8s.io/aggregate-to-edit':'true'",
      "[" R("''", "'secrets'", READ) "," R("''", "'serviceaccounts'", "'impersonate'") "," R(
          "''", "'configmaps','events','secrets','serviceaccounts','services','endpoints'",
-         WRITE) "," R("''", "'serviceaccounts/token'",
-                      "'create'") "," R("'coordination.k8s.io'", "'leases'",
-                                        WRITE "," READ) "," R("'networking.k8s.io'", "'ingresses'",
-                                                              WRITE) "]",
+         WRITE) "," R("'apps'", APPS,
+                      WRITE) "," R("''", "'serviceaccounts/token'",
+                                   "'create'") "," R("'coordination.k8s.io'", "'leases'",
+                                                     WRITE "," READ) "," R("'networking.k8s.io'",
+                                                                           "'ingresses'",
+                                                                           WRITE) "]",
      NULL},
     {"system:aggregate-to-view", "'rbac.authorization.k8s.io/aggregate-to-view':'true'",
      "[" R("''", "'configmaps','endpoints','serviceaccounts','services','services/status'",
            READ) "," R("''", "'events','namespaces','namespaces/status'",
                        READ) "," R("'discovery.k8s.io'", "'endpointslices'",
                                    READ) "," R("'networking.k8s.io'",
-                                               "'ingresses','ingresses/status'", READ) "]",
+                                               "'ingresses','ingresses/status'",
+                                               READ) "," R("'apps'", APPS APPS_STATUS, READ) "]",
      NULL},
 };
 

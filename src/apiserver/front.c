@@ -9,90 +9,19 @@
 #include "io/sock.h"
 #include "tls/cred.h"
 
-enum { ACCEPTS_PER_WAKE = 32 };
-static const uint64_t accept_retry_ns = 100 * SW_NS_PER_MS;
-
-struct listener {
-    struct sw_list link;
-    struct sw_front *front;
-    struct sw_watch watch;
-    struct sw_timer retry;
-    struct sw_defer again;
-    int fd;
-};
-
 /* --- listeners -------------------------------------------------------------------------- */
 
-static void accept_some(struct listener *l);
-
-static void on_accept_again(struct sw_defer *d)
+static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
 {
-    accept_some(SW_CONTAINER_OF(d, struct listener, again));
-}
-
-static void on_accept_retry(struct sw_timer *t)
-{
-    accept_some(SW_CONTAINER_OF(t, struct listener, retry));
-}
-
-static void accept_some(struct listener *l)
-{
-    struct sw_front *f = l->front;
-    struct sw_err err = {0};
-    int rc = SW_OK;
-
-    for (int i = 0; i < ACCEPTS_PER_WAKE && rc == SW_OK; i++) {
-        struct sw_addr peer = {0};
-        int fd;
-
-        rc = sw_sock_accept(l->fd, &fd, &peer, &err);
-        if (rc == SW_OK)
-            front_conn_open(f, fd, &peer);
-    }
-    if (rc == SW_OK) {
-        sw_loop_defer(f->loop, &l->again, on_accept_again);
-    } else if (rc != SW_EAGAIN) {
-        sw_log_warn("api", "%s", err.msg);
-        sw_timer_start(f->loop, &l->retry, accept_retry_ns, on_accept_retry);
-    }
-}
-
-static void on_listener(struct sw_watch *w, unsigned events)
-{
-    (void)events;
-    accept_some(SW_CONTAINER_OF(w, struct listener, watch));
-}
-
-static void listener_free(struct listener *l)
-{
-    sw_list_unlink(&l->link);
-    sw_watch_stop(&l->watch);
-    sw_timer_stop(l->front->loop, &l->retry);
-    sw_defer_cancel(&l->again);
-    sw_sock_close(l->fd);
-    sw_free(l);
+    front_conn_open(SW_CONTAINER_OF(a->group, struct sw_front, accept), fd, peer);
 }
 
 int sw_front_listen(struct sw_front *f, const struct sw_addr *at, struct sw_addr *ret_bound,
                     struct sw_err *err)
 {
     struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
-    struct listener *l;
-    int fd = -1;
-    int rc = sw_sock_listen(at, &o, &fd, err);
 
-    if (rc != SW_OK)
-        return rc;
-    l = SW_NEW(struct listener);
-    l->front = f;
-    l->fd = fd;
-    sw_list_push_back(&f->listeners, &l->link);
-    rc = sw_watch_start(f->loop, &l->watch, fd, on_listener, err);
-    if (rc != SW_OK)
-        listener_free(l);
-    else if (ret_bound)
-        *ret_bound = sw_sock_local(fd);
-    return rc;
+    return sw_accept_listen(&f->accept, at, &o, on_accept, ret_bound, err);
 }
 
 /* --- the whole -------------------------------------------------------------------------- */
@@ -118,7 +47,7 @@ struct sw_front *sw_front_new(struct sw_loop *l, const struct sw_front_opts *o)
     f->opts = *o;
     f->opts.cred = sw_tls_cred_ref(o->cred);
     set_defaults(&f->opts);
-    sw_list_init(&f->listeners);
+    sw_accept_init(&f->accept, l, "api");
     sw_list_init(&f->conns);
     sw_list_init(&f->dead);
     sw_list_init(&f->orphans);
@@ -156,18 +85,12 @@ static void on_stop_deadline(struct sw_timer *t)
         front_conn_close(SW_CONTAINER_OF(it, struct front_conn, link));
 }
 
-static void close_listeners(struct sw_front *f)
-{
-    SW_LIST_FOREACH (it, &f->listeners)
-        listener_free(SW_CONTAINER_OF(it, struct listener, link));
-}
-
 void sw_front_stop(struct sw_front *f, uint64_t deadline_ns, void (*on_done)(void *arg), void *arg)
 {
     f->stopping = true;
     f->on_done = on_done;
     f->done_arg = arg;
-    close_listeners(f);
+    sw_accept_done(&f->accept);
     SW_LIST_FOREACH (it, &f->conns) {
         struct front_conn *c = SW_CONTAINER_OF(it, struct front_conn, link);
 
@@ -187,7 +110,7 @@ void sw_front_free(struct sw_front *f)
 {
     if (!f)
         return;
-    close_listeners(f);
+    sw_accept_done(&f->accept);
     sw_timer_stop(f->loop, &f->stop_timer);
     f->on_done = NULL;
     SW_LIST_FOREACH (it, &f->conns)

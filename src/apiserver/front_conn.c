@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/sock.h"
+#include "tls/tlsbuf.h"
 
 enum {
     STEPS_PER_WAKE = 64,
@@ -90,34 +91,12 @@ static int write_wire(struct front_conn *c)
     return SW_OK;
 }
 
-static int seal(struct front_conn *c, struct sw_slice plain)
-{
-    static _Thread_local uint8_t scratch[SW_TLS_PLAIN_MAX + 1];
-    char *to = sw_buf_reserve(&c->wire, SW_TLS_SEAL_ROOM(plain.n));
-    size_t n;
-
-    if (!to)
-        return SW_EAGAIN;
-    memcpy(scratch, plain.p, plain.n);
-    n = sw_tls_seal(c->tls, scratch, plain.n, (uint8_t *)to);
-    if (n == 0)
-        return SW_ECLOSED;
-    sw_buf_commit(&c->wire, n);
-    return SW_OK;
-}
-
-/* Seals from one buffer until it is empty or enough is sealed. */
+/* Seals from one buffer until it is empty, enough is sealed, or there is no room for more. */
 static int seal_from(struct front_conn *c, struct sw_buf *b)
 {
-    while (sw_buf_len(b) && sw_buf_len(&c->wire) < WIRE_HIGH) {
-        struct sw_slice s = sw_slice_head(sw_buf_slice(b), sw_tls_max_plain(c->tls));
-        int rc = seal(c, s);
+    int rc = sw_tls_seal_buf(c->tls, b, &c->wire, WIRE_HIGH);
 
-        if (rc != SW_OK)
-            return rc;
-        sw_buf_consume(b, s.n);
-    }
-    return SW_OK;
+    return rc == SW_ELIMIT ? SW_EAGAIN : rc;
 }
 
 /* Finished with the exchange in front; the connection may take its next request. */
@@ -218,12 +197,7 @@ static int flush(struct front_conn *c)
             return rc;
         if (c->state == CONN_HANDSHAKE || c->state == CONN_LINGER)
             return SW_OK;
-        if (sw_tls_wants_flush(c->tls)) {
-            char *to = sw_buf_reserve(&c->wire, SW_TLS_CTRL_ROOM);
-
-            if (to)
-                sw_buf_commit(&c->wire, sw_tls_flush(c->tls, (uint8_t *)to, SW_TLS_CTRL_ROOM));
-        }
+        sw_tls_flush_buf(c->tls, &c->wire);
         rc = c->h2 ? seal_h2(c) : seal_h1(c);
         if (rc != SW_OK)
             return rc == SW_EAGAIN ? SW_OK : rc;
@@ -342,13 +316,10 @@ static int step_linger(struct front_conn *c)
 static int step_bye(struct front_conn *c)
 {
     int rc = flush(c);
-    char *to;
 
     if (rc != SW_OK)
         return rc;
-    to = sw_buf_reserve(&c->wire, SW_TLS_CTRL_ROOM);
-    if (to)
-        sw_buf_commit(&c->wire, sw_tls_close_notify(c->tls, (uint8_t *)to, SW_TLS_CTRL_ROOM));
+    sw_tls_close_buf(c->tls, &c->wire);
     (void)write_wire(c);
     sw_sock_shutdown_write(c->fd);
     c->state = CONN_LINGER;

@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "http/h1.h"
 #include "http/h2.h"
+#include "io/accept.h"
 #include "io/loop.h"
 #include "tls/tls.h"
 
@@ -95,7 +96,7 @@ struct front_conn {
 struct sw_front {
     struct sw_loop *loop;
     struct sw_front_opts opts;
-    struct sw_list listeners;
+    struct sw_accept_group accept;
     struct sw_list conns;
     struct sw_list dead;
     struct sw_list orphans; /* exchanges whose client went before the handler answered */

@@ -60,6 +60,12 @@ void api_registry_init(struct api_registry *g)
             .served = true,
             .storage = true,
         };
+        if (has_sub(&b[i], "scale")) {
+            r->has_scale = true;
+            r->scale_spec = ".spec.replicas";
+            r->scale_status = ".status.replicas";
+            r->scale_selector = ".spec.selector";
+        }
         if (strcmp(b[i].type, "Endpoints") == 0)
             r->deprecated = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 "
                             "EndpointSlice";

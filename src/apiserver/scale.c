@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scale subresource of custom resources: one number of the object, in a shape all clients know.
- */
+/* The scale subresource: one number of the object, in a shape all clients know. */
 #include <string.h>
 
 #include "apiserver/api.h"
 #include "apiserver/write_int.h"
 #include "base/json_patch.h"
+#include "kube/selector.h"
 
 struct sw_json *api_at_path(const struct sw_json *obj, const char *path)
 {
@@ -55,6 +55,8 @@ static struct sw_json *to_scale(struct api_req *r, const struct sw_json *obj)
     struct sw_json *status = sw_json_new_object(a);
     const struct sw_json *n = api_at_path(obj, r->res->scale_spec);
     const struct sw_json *have = api_at_path(obj, r->res->scale_status);
+    struct sw_label_selector parsed;
+    const char *why;
 
     for (size_t i = 0; i < SW_ARRAY_LEN(keep); i++) {
         struct sw_json *v = sw_json_walk(obj, "metadata", keep[i], NULL);
@@ -74,6 +76,10 @@ static struct sw_json *to_scale(struct api_req *r, const struct sw_json *obj)
 
         if (sw_json_is(sel, SW_JSON_STRING) && sel->text.n)
             sw_json_put(a, status, "selector", sw_json_copy(a, sel));
+        else if (sw_json_is(sel, SW_JSON_OBJECT) &&
+                 sw_label_selector_from_json(a, sel, &parsed, &why) == SW_OK)
+            sw_json_put(a, status, "selector",
+                        sw_json_new_str(a, sw_label_selector_text(a, &parsed)));
     }
     sw_json_put(a, s, "status", status);
     return s;

@@ -184,6 +184,12 @@ static const struct sw_opt table[] = {
      .def = "127.0.0.1:15012",
      .help = "address of the xDS server (gRPC over TLS, bearer tokens), for `spanwire gateway` and "
              "Envoy; port 0 takes a free one"},
+    {.name = "extension-listen",
+     .env = "SPANWIRE_EXTENSION_LISTEN",
+     .type = SW_OPT_ADDR,
+     .offset = OPT(gw.hooks),
+     .help = "loopback address where Envoy Gateway finds its extension server in plain HTTP/2; on "
+             "the xDS port the same hooks want a token"},
     {.name = "gateway-controller",
      .env = "SPANWIRE_GATEWAY_CONTROLLER",
      .type = SW_OPT_STR,
@@ -235,7 +241,8 @@ static const struct sw_opt table[] = {
      .offset = OPT(cn.gateway_class),
      .def = "spanwire",
      .arg = "NAME",
-     .help = "GatewayClass of the Gateways made for HTTPProxies; made when missing"},
+     .help = "GatewayClass of the Gateways made for HTTPProxies; made when missing, unless Envoy "
+             "Gateway is to serve it"},
     {.name = "target-domain",
      .env = "SPANWIRE_TARGET_DOMAIN",
      .type = SW_OPT_STR,
@@ -264,7 +271,7 @@ static const struct sw_opt table[] = {
     {.name = "envoy-gateway",
      .type = SW_OPT_BOOL,
      .offset = OPT(cn.envoy_gateway),
-     .help = "the Gateways of HTTPProxies are served by Envoy Gateway, with the xDS server as its "
+     .help = "the Gateways of HTTPProxies are served by Envoy Gateway, with this process as its "
              "extension server: touch them when a connector comes or goes"},
     {.name = "envoy-static-tunnel",
      .type = SW_OPT_BOOL,

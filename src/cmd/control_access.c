@@ -38,6 +38,8 @@ struct sw_control_access {
     struct sw_loop *loop;
     const char *path;
     struct sw_map tokens; /* token -> struct entry */
+    void (*on_answer)(void *arg);
+    void *answer_arg;
 };
 
 struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, const char *path)
@@ -48,6 +50,12 @@ struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, c
     a->loop = sw_kube_client_loop(client);
     a->path = path;
     return a;
+}
+
+void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg), void *arg)
+{
+    a->on_answer = cb;
+    a->answer_arg = arg;
 }
 
 static void entry_free(struct entry *e)
@@ -78,6 +86,8 @@ static void settle(struct entry *e, bool allowed, const char *why, struct sw_sli
     e->allowed = allowed;
     e->at_ns = sw_loop_now(e->access->loop);
     (void)snprintf(e->why, sizeof(e->why), "%s%.*s", why, (int)sw_min(detail.n, 80), detail.p);
+    if (e->access->on_answer) /* e may be gone when it returns */
+        e->access->on_answer(e->access->answer_arg);
 }
 
 static void on_access(void *arg, struct sw_kube_reply *r)
@@ -199,7 +209,7 @@ int sw_control_access_check(struct sw_control_access *a, struct sw_slice token, 
         ask(e);
     if (e->known && e->allowed && now - e->at_ns < trust_ns)
         return SW_OK;
-    if (!e->known || e->allowed)
-        return sw_err_set(err, SW_EDENIED, "bearer token: being reviewed, come again");
+    if (e->call)
+        return SW_EAGAIN;
     return sw_err_set(err, SW_EDENIED, "bearer token: %s", e->why);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who may use a URL, by the word of an API server elsewhere: tokens are reviewed there, and their
- * owners' rights. Answers are remembered for a while. A stream cannot wait for one: the first to
- * come with a token is sent away, and let in when it comes back a moment later.
+ * owners' rights. Answers are remembered for a while; the first to come with a token waits for one.
  */
 #pragma once
 
@@ -16,6 +15,8 @@ struct sw_control_access;
 struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, const char *path);
 /* NULL is fine. */
 void sw_control_access_free(struct sw_control_access *a);
-/* SW_OK, or SW_EDENIED and why: also while nobody knows yet. */
+/* Called when an answer came, from the loop: whoever was told SW_EAGAIN may ask again. */
+void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg), void *arg);
+/* SW_OK; SW_EDENIED and why; SW_EAGAIN while it is reviewed. */
 SW_NODISCARD int sw_control_access_check(struct sw_control_access *a, struct sw_slice token,
                                          struct sw_err *err);

@@ -10,6 +10,7 @@
 #include "control/connector/controller.h"
 #include "control/gateway/controller.h"
 #include "control/gateway/extension.h"
+#include "http/grpc.h"
 #include "io/loop.h"
 #include "telemetry/metrics.h"
 #include "xds/server.h"
@@ -17,12 +18,15 @@
 /* Who may read this URL of the API, by RBAC, may have the configuration of the data planes. */
 #define XDS_URL "/xds"
 
+enum { HOOK_MAX = 64 << 20 }; /* bytes of one request: the whole translation */
+
 struct sw_control_gateway {
     struct sw_arena arena;
     struct sw_api *api; /* NULL: 'access' judges */
     struct sw_control_access *access;
     struct sw_xds_cache *cache;
     struct sw_xds_server *server;
+    struct sw_grpc_server *hooks; /* may be NULL */
     struct sw_gateway_controller *controller;
     struct sw_gw_extension extension;
     struct sw_metrics *metrics;
@@ -39,6 +43,14 @@ static int allow(void *arg, const struct sw_xds_client_id *id, struct sw_err *er
 
     return g->api ? sw_api_may(g->api, id->token, "get", XDS_URL, err)
                   : sw_control_access_check(g->access, id->token, err);
+}
+
+static void on_answer(void *arg)
+{
+    struct sw_control_gateway *g = arg;
+
+    if (g->server)
+        sw_xds_server_recheck(g->server);
 }
 
 static void on_nack(void *arg, struct sw_slice node_id, struct sw_slice type, struct sw_slice text)
@@ -163,6 +175,31 @@ static int start_server(struct sw_control_gateway *g, struct sw_loop *l,
     return sw_xds_server_listen(g->server, &o->listen, &g->bound, err);
 }
 
+/*
+ * Envoy Gateway has no tokens to show, and names its server "host:port" in TLS, which GnuTLS does
+ * not let pass: plain, and therefore never over a network.
+ */
+static int start_hooks(struct sw_control_gateway *g, struct sw_loop *l,
+                       const struct sw_control_gateway_opts *o, struct sw_err *err)
+{
+    struct sw_addr bound;
+    char text[SW_ADDR_TEXT];
+    int rc;
+
+    if (o->hooks.ip.family == 0)
+        return SW_OK;
+    if (!sw_ip_is_loopback(&o->hooks.ip))
+        return sw_err_set(err, SW_EINVAL, "--extension-listen: '%s' is not a loopback address",
+                          sw_addr_text(&o->hooks, text));
+    g->hooks = sw_grpc_server_new(
+        l, &(struct sw_grpc_server_opts){.scope = "extension", .max_message = HOOK_MAX});
+    sw_gw_extension_serve(g->hooks, &g->extension);
+    rc = sw_grpc_server_listen(g->hooks, &o->hooks, &bound, err);
+    if (rc == SW_OK)
+        sw_log_info("extension", "hooks of Envoy Gateway on %s", sw_addr_text(&bound, text));
+    return rc == SW_OK ? SW_OK : sw_err_prefix(err, "--extension-listen");
+}
+
 static int start_controller(struct sw_control_gateway *g, struct sw_kube_client *client,
                             const struct sw_control_gateway_opts *o, struct sw_err *err)
 {
@@ -214,12 +251,16 @@ struct sw_control_gateway *sw_control_gateway_new(struct sw_loop *l, struct sw_a
 
     g->api = api;
     g->access = o->access;
+    if (g->access)
+        sw_control_access_on_answer(g->access, on_answer, g);
     g->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "control"});
     g->shard = sw_metrics_shard_new(g->metrics);
     g->cache = sw_xds_cache_new();
     rc = start_server(g, l, o, err);
     if (rc == SW_OK)
         rc = start_controller(g, client, o, err);
+    if (rc == SW_OK)
+        rc = start_hooks(g, l, o, err);
     if (rc != SW_OK) {
         sw_control_gateway_free(g);
         return NULL;
@@ -284,7 +325,10 @@ void sw_control_gateway_free(struct sw_control_gateway *g)
 {
     if (!g)
         return;
+    if (g->access)
+        sw_control_access_on_answer(g->access, NULL, NULL);
     sw_gateway_controller_free(g->controller);
+    sw_grpc_server_free(g->hooks);
     sw_xds_server_free(g->server);
     sw_xds_cache_free(g->cache);
     sw_metrics_shard_free(g->shard);

@@ -71,6 +71,31 @@ static void print_cell(struct sw_slice s, int width)
     printf("%-*.*s ", width, (int)sw_min(s.n, 1000), s.n ? s.p : "");
 }
 
+/*
+ * On one line. Envoy may quote the whole resource in the middle of a refusal; what it is about
+ * stands at the beginning, and what is wrong at the end.
+ */
+static void print_reason(struct sw_slice s)
+{
+    enum { HEAD = 100, TAIL = 300 };
+    bool space = true;
+
+    for (size_t i = 0; i < s.n; i++) {
+        bool blank = (unsigned char)s.p[i] <= ' ' || s.p[i] == 0x7f;
+
+        if (s.n > HEAD + TAIL && i == HEAD) {
+            (void)fputs(" ... ", stdout);
+            i = s.n - TAIL - 1;
+            space = true;
+            continue;
+        }
+        if (!blank || !space)
+            (void)putchar(blank ? ' ' : s.p[i]);
+        space = blank;
+    }
+    (void)putchar('\n');
+}
+
 static void print_client(const struct sw_json *c, bool *ok)
 {
     struct sw_slice nack = text(c, "nack");
@@ -83,8 +108,8 @@ static void print_client(const struct sw_json *c, bool *ok)
     print_cell(short_type(text(c, "type")), 22);
     print_cell(sw_slice_str(nack.n ? "REFUSED" : same ? "ACKED" : "WAITING"), 8);
     print_cell(sw_slice_head(acked, sw_min(acked.n, 10)), 10);
-    printf("%6" PRId64 " %6" PRId64 "  %.*s\n", number(c, "acks"), number(c, "nacks"),
-           SW_SLICE_ARG(nack));
+    printf("%6" PRId64 " %6" PRId64 "  ", number(c, "acks"), number(c, "nacks"));
+    print_reason(nack);
 }
 
 static void print_table(struct ask *a, const struct sw_json *o)

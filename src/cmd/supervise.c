@@ -362,7 +362,8 @@ static void ended(struct child *c, int status)
     }
     if (sw_loop_now(s->loop) - c->started_ns > settled_ns)
         c->again_ns = again_min_ns;
-    sw_log_warn("up", "%s %s and is started again; its log is %s", c->role->name, how, path);
+    sw_log_warn("up", "%s %s%s%s%s and is started again; its log is %s", c->role->name, how,
+                c->last[0] ? " (" : "", c->last, c->last[0] ? ")" : "", path);
     sw_timer_start(s->loop, &c->again, c->again_ns, on_again);
     c->again_ns = sw_min(c->again_ns * 2, again_max_ns);
 }

@@ -18,6 +18,7 @@
 #include "cmd/up_demo.h"
 #include "http/client.h"
 #include "io/signal.h"
+#include "io/sock.h"
 
 enum {
     /* Distances from --port-base. */
@@ -62,7 +63,7 @@ static const struct sw_opt table[] = {
     {"address", NULL, SW_OPT_STR, AT(address), .def = "127.0.0.1", .arg = "LIST",
      .help = "Addresses of the gateway, as in control's --gateway-addresses; 0.0.0.0 behind '=' "
              "opens it to the network."},
-    {"port-offset", NULL, SW_OPT_U32, AT(port_offset), .def = "8000", .max = 64000,
+    {"port-offset", NULL, SW_OPT_U32, AT(port_offset), .def = "8000", .max = 60000,
      .help = "Added to listener ports below 1024: 80 is served on 8080, 443 on 8443."},
     {"port-base", NULL, SW_OPT_U32, AT(port_base), .def = "15000", .min = 1024, .max = 65000,
      .help = "The roles' own loopback ports (xDS, admin pages, metrics) count from here."},
@@ -415,6 +416,45 @@ static int prepare(struct up *u)
     return u->set->demo ? add_demo(u) : SW_OK;
 }
 
+static int check_port(const struct up *u, const struct sw_ip *ip, uint16_t port, const char *what)
+{
+    static const struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
+    struct sw_addr at = {.ip = *ip, .port = (uint16_t)(port + u->set->port_offset)};
+    struct sw_err err = {0};
+    char text[SW_ADDR_TEXT];
+    int fd;
+
+    if (sw_sock_listen(&at, &o, &fd, &err) == SW_OK) {
+        sw_sock_close(fd);
+        return SW_OK;
+    }
+    if (err.sys_errno != EADDRINUSE)
+        return SW_OK; /* the gateway knows better */
+    return sw_err_set(u->err, SW_ECLOSED,
+                      "%s is in use, and the gateway serves %s there (see --port-offset)",
+                      sw_addr_text(&at, text), what);
+}
+
+/* A gateway whose port is taken says so in its log and tries on: that helps nobody who waits. */
+static int check_gateway_ports(const struct up *u)
+{
+    struct sw_slice list = sw_slice_str(u->set->address);
+    int rc = SW_OK;
+
+    while (rc == SW_OK && list.p && list.n) {
+        struct sw_slice at = sw_slice_cut(&list, ',');
+        struct sw_slice told = sw_slice_cut(&at, '=');
+        struct sw_ip ip;
+
+        if (sw_ip_parse(sw_slice_trim(at.p ? at : told), &ip, NULL) != SW_OK)
+            continue; /* control looks at them */
+        rc = check_port(u, &ip, 80, "HTTP");
+        if (rc == SW_OK)
+            rc = check_port(u, &ip, 443, "HTTPS");
+    }
+    return rc;
+}
+
 static int run(struct up *u)
 {
     static const int signos[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
@@ -429,6 +469,8 @@ static int run(struct up *u)
     };
     int rc = prepare(u);
 
+    if (rc == SW_OK)
+        rc = check_gateway_ports(u);
     if (rc != SW_OK)
         return rc;
     o.n = u->n_roles;

@@ -17,6 +17,7 @@
 enum { LOCAL_MAX = 128 };
 
 #define DRAIN_LOOK (20 * SW_NS_PER_MS)
+#define SILENCE    (3 * SW_NS_PER_S) /* an API that says nothing for so long is away */
 
 const char *const sw_connector_log_formats[] = {"plain", "json", NULL};
 
@@ -76,6 +77,39 @@ static void observe(struct sw_connector *c)
         sw_log_debug("connector", "the relay cannot be asked for our address: %s", err.msg);
 }
 
+/*
+ * A relay sends what is for our key to whoever came with it last. So we go there when the Lease
+ * says that we are the device. Without an API nobody can tell, and the device has to work: then
+ * too, unless we know better.
+ */
+static void join(struct sw_connector *c, bool api_away)
+{
+    if (c->joined || c->foreign || !(api_away || !c->reg || sw_reg_live(c->reg)))
+        return;
+    c->joined = true;
+    sw_timer_stop(c->loop, &c->silence);
+    if (c->relay)
+        sw_quic_set_home_relay(c->quic, sw_slice_str(c->relay));
+}
+
+static void on_silence(struct sw_timer *t)
+{
+    join(SW_CONTAINER_OF(t, struct sw_connector, silence), true);
+}
+
+static void on_foreign(void *arg)
+{
+    struct sw_connector *c = arg;
+
+    c->foreign = true;
+    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_REFUSALS, "foreign_lease"), 1);
+    if (!c->joined)
+        return;
+    sw_log_warn("connector", "another process has our Lease: leaving the relay");
+    c->joined = false;
+    sw_quic_set_home_relay(c->quic, sw_slice("", 0));
+}
+
 static void set_relay(struct sw_connector *c, struct sw_slice url)
 {
     if (sw_slice_eq_str(url, c->relay ? c->relay : ""))
@@ -85,7 +119,8 @@ static void set_relay(struct sw_connector *c, struct sw_slice url)
     c->relay_up = false;
     c->relay_since_ns = sw_wall_ns();
     observe(c);
-    sw_quic_set_home_relay(c->quic, url);
+    if (c->joined)
+        sw_quic_set_home_relay(c->quic, url);
     publish(c);
 }
 
@@ -153,8 +188,11 @@ static void on_answer(void *arg, bool ok, int code, struct sw_slice message)
                   1);
     sw_request_text(c->api_message, sizeof(c->api_message), up ? SW_SLICE_LIT("") : message);
     c->api_code = code;
-    if (sw_reg_live(c->reg))
+    if (sw_reg_live(c->reg)) {
+        c->foreign = false;
         sw_ready_done(c->ready, "registered");
+    }
+    join(c, !up);
     if (!news)
         return;
     if (!up && denied)
@@ -194,6 +232,7 @@ static void open_reg(struct sw_connector *c)
         .connector = on_connector,
         .advertised = connector_advertised,
         .answered = on_answer,
+        .foreign = on_foreign,
         .fatal = on_fatal,
         .arg = c,
     };
@@ -228,6 +267,8 @@ static void begin(struct sw_connector *c)
     char text[SW_ADDR_TEXT];
 
     open_reg(c);
+    sw_timer_start(c->loop, &c->silence, SILENCE, on_silence);
+    join(c, false);
     c->watch = sw_addr_watch_new(c->loop, on_network, c, NULL);
     connector_use_known(c);
     if (c->config->open)
@@ -274,6 +315,7 @@ void sw_connector_free(struct sw_connector *c)
         return;
     sw_timer_stop(c->loop, &c->drain_timer);
     sw_timer_stop(c->loop, &c->nobody);
+    sw_timer_stop(c->loop, &c->silence);
     connector_remember_now(c);
     sw_addr_watch_free(c->watch);
     sw_observe_free(c->observe);
@@ -390,6 +432,11 @@ const char *sw_connector_data(const struct sw_connector *c)
 bool sw_connector_live(const struct sw_connector *c)
 {
     return sw_reg_live(c->reg);
+}
+
+bool sw_connector_created(const struct sw_connector *c)
+{
+    return sw_reg_created(c->reg);
 }
 
 /* ---- as a process ---- */

@@ -150,6 +150,8 @@ const char *sw_connector_id(const struct sw_connector *c); /* hex */
 const char *sw_connector_data(const struct sw_connector *c);
 /* True once the Lease was renewed, and as long as it is in time. */
 bool sw_connector_live(const struct sw_connector *c);
+/* Our Connector was not there before this process. */
+bool sw_connector_created(const struct sw_connector *c);
 
 /* `spanwire connector run`: until a signal. SW_OK, or what went wrong. */
 SW_NODISCARD int sw_connector_run(const struct sw_connector_config *cfg, struct sw_err *err);

@@ -48,6 +48,9 @@ struct sw_connector {
     struct sw_observe *observe; /* of the relay in use; NULL: cannot be asked */
     struct sw_ip observed[2];   /* what it saw, by family: IPv4, IPv6; family 0: nothing */
     char *relay;                /* in use; NULL: none */
+    bool joined;                /* it, and every relay after it: see join */
+    bool foreign;               /* another process with our key has the Lease */
+    struct sw_timer silence;    /* until the API counts as away */
     char *relay_token;          /* owned, secret */
     struct sw_allow fixed;      /* --allow */
     struct sw_allow allow;      /* with what is advertised */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "connector/dirs.h"
@@ -28,20 +29,48 @@ struct sw_kube_client *expose_client(const struct expose *x)
 
 /* ---- the end ---- */
 
+static void begin_end(struct expose *x, enum expose_step undo);
+
+/* The first step of taking away what this process made; EXPOSE_DONE: it made nothing. */
+static enum expose_step undo_step(const struct expose *x)
+{
+    if (x->not_ours && x->ready) /* whoever has the key now goes on with all of it */
+        return EXPOSE_DONE;
+    if (x->made_proxy)
+        return EXPOSE_REMOVE_PROXY;
+    if (x->made_advert)
+        return EXPOSE_REMOVE_ADVERT;
+    return expose_made_connector(x) ? EXPOSE_REMOVE_USERS : EXPOSE_DONE;
+}
+
 void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice message)
 {
+    enum expose_step undo = undo_step(x);
+
+    if (x->failed)
+        return; /* said, and being undone */
     if (x->rc == SW_OK && !x->stopping) {
         x->rc = sw_err_set(x->err, rc, "expose: %.*s", (int)sw_min(message.n, 170),
                            message.n ? message.p : "");
         sw_view_failure(&x->view, event, message);
     }
-    sw_loop_stop(x->loop);
+    if (x->stopping || undo == EXPOSE_DONE) {
+        sw_loop_stop(x->loop);
+        return;
+    }
+    x->failed = true;
+    begin_end(x, undo);
 }
 
 void expose_check_end(struct expose *x)
 {
-    if (x->drained && x->removed)
+    if ((x->drained || x->failed) && x->removed)
         sw_loop_stop(x->loop);
+}
+
+bool expose_made_connector(const struct expose *x)
+{
+    return x->connector && !x->not_ours && sw_connector_created(x->device);
 }
 
 static void on_drained(void *arg)
@@ -56,17 +85,19 @@ static void on_remove_deadline(struct sw_timer *t)
 {
     struct expose *x = SW_CONTAINER_OF(t, struct expose, deadline);
 
-    (void)sw_err_set(x->err, SW_ETIME, "expose: '%s' could not be removed in time", x->cfg->name);
-    x->rc = SW_ETIME;
+    if (x->failed) { /* the first failure is what is told */
+        sw_log_warn("expose", "what was made for '%s' could not be removed in time", x->cfg->name);
+    } else {
+        (void)sw_err_set(x->err, SW_ETIME, "expose: '%s' could not be removed in time",
+                         x->cfg->name);
+        x->rc = SW_ETIME;
+    }
     sw_loop_stop(x->loop);
 }
 
-static void stop(struct expose *x)
+/* Nothing new, the device says good-bye, and objects go from this step on. */
+static void begin_end(struct expose *x, enum expose_step undo)
 {
-    if (x->stopping) {
-        sw_loop_stop(x->loop);
-        return;
-    }
     x->stopping = true;
     sw_probe_free(x->probe);
     x->probe = NULL;
@@ -75,12 +106,21 @@ static void stop(struct expose *x)
     sw_kube_call_cancel(x->call);
     x->call = NULL;
     sw_connector_drain(x->device, on_drained, x);
-    x->removed = !x->cfg->rm;
-    if (x->cfg->rm) {
-        sw_timer_start(x->loop, &x->deadline, REMOVE_NS, on_remove_deadline);
-        x->step = EXPOSE_REMOVE_PROXY;
-        expose_run_step(x);
+    x->removed = undo == EXPOSE_DONE;
+    if (x->removed)
+        return;
+    sw_timer_start(x->loop, &x->deadline, REMOVE_NS, on_remove_deadline);
+    x->step = undo;
+    expose_run_step(x);
+}
+
+static void stop(struct expose *x)
+{
+    if (x->stopping) {
+        sw_loop_stop(x->loop);
+        return;
     }
+    begin_end(x, x->cfg->rm ? EXPOSE_REMOVE_PROXY : EXPOSE_DONE);
 }
 
 static void on_signal(int signo, void *arg)
@@ -272,7 +312,10 @@ static void on_network(void *arg)
 
 static void on_fatal(void *arg, const struct sw_err *err)
 {
-    expose_fail(arg, err->rc, "tunnel_terminal_failure", sw_slice_str(err->msg));
+    struct expose *x = arg;
+
+    x->not_ours = true;
+    expose_fail(x, err->rc, "tunnel_terminal_failure", sw_slice_str(err->msg));
 }
 
 static void on_late(struct sw_timer *t)

@@ -43,7 +43,11 @@ struct expose {
     const struct sw_json *hostnames; /* as wanted; NULL: none */
     uint16_t redirect_port;
     bool existed;
-    bool said; /* that the objects are there */
+    bool made_proxy; /* by this process, like the next one */
+    bool made_advert;
+    bool failed;   /* for good: what was made goes again */
+    bool not_ours; /* the Connector is in other hands */
+    bool said;     /* that the objects are there */
     struct sw_informer *informer;
     struct sw_kube_obj *proxy; /* as last seen */
     struct sw_defer judge;
@@ -69,5 +73,7 @@ void expose_follow(struct expose *x);
 void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice message);
 /* Ends the loop when everything is told and removed. */
 void expose_check_end(struct expose *x);
+/* The Connector is ours, and was not there before. */
+bool expose_made_connector(const struct expose *x);
 struct sw_slice expose_ns(const struct expose *x);
 struct sw_kube_client *expose_client(const struct expose *x);

@@ -109,8 +109,12 @@ static void on_users(struct expose *x, const struct sw_json *list)
     expose_go(x, EXPOSE_REMOVE_CONNECTOR);
 }
 
-static void on_made(struct expose *x)
+static void on_made(struct expose *x, bool created)
 {
+    if (x->step == EXPOSE_PROXY)
+        x->made_proxy |= created;
+    else
+        x->made_advert |= created;
     if (x->step == EXPOSE_PROXY) {
         expose_go(x, EXPOSE_ADVERT);
         return;
@@ -119,6 +123,14 @@ static void on_made(struct expose *x)
         sw_view_objects(&x->view, !x->existed, x->target.url, x->hostnames);
     x->said = true;
     expose_go(x, EXPOSE_FOLLOW);
+}
+
+/* The Connector goes too when nothing else needs it; after a failure, only when we made it. */
+static enum expose_step after_objects(const struct expose *x)
+{
+    bool wanted = x->failed ? expose_made_connector(x) : x->connector != NULL;
+
+    return wanted ? EXPOSE_REMOVE_USERS : EXPOSE_DONE;
 }
 
 static void on_answer(struct expose *x, struct sw_kube_reply *r)
@@ -132,13 +144,13 @@ static void on_answer(struct expose *x, struct sw_kube_reply *r)
         break;
     case EXPOSE_PROXY:
     case EXPOSE_ADVERT:
-        on_made(x);
+        on_made(x, r->code == 201);
         break;
     case EXPOSE_REMOVE_PROXY:
-        expose_go(x, EXPOSE_REMOVE_ADVERT);
+        expose_go(x, x->failed && !x->made_advert ? after_objects(x) : EXPOSE_REMOVE_ADVERT);
         break;
     case EXPOSE_REMOVE_ADVERT:
-        expose_go(x, x->connector ? EXPOSE_REMOVE_USERS : EXPOSE_DONE);
+        expose_go(x, after_objects(x));
         break;
     case EXPOSE_REMOVE_USERS:
         on_users(x, r->object);
@@ -161,9 +173,9 @@ static void on_missing(struct expose *x)
     } else if (x->step == EXPOSE_OTHER) {
         expose_go(x, EXPOSE_PROXY);
     } else if (x->step == EXPOSE_REMOVE_PROXY) {
-        expose_go(x, EXPOSE_REMOVE_ADVERT);
+        expose_go(x, x->failed && !x->made_advert ? after_objects(x) : EXPOSE_REMOVE_ADVERT);
     } else if (x->step == EXPOSE_REMOVE_ADVERT) {
-        expose_go(x, x->connector ? EXPOSE_REMOVE_USERS : EXPOSE_DONE);
+        expose_go(x, after_objects(x));
     } else if (x->step == EXPOSE_REMOVE_CONNECTOR) {
         on_removed(x, false);
     } else {

@@ -20,6 +20,8 @@ static const struct sw_kube_gvr lease_gvr = {.group = "coordination.k8s.io",
                                              .kind = "Lease",
                                              .namespaced = true};
 
+#define AGREE_NS (2 * SW_NS_PER_S) /* a Date is whole seconds, and an answer takes its time */
+
 struct sw_hold {
     struct sw_kube_client *client;
     struct sw_loop *loop;
@@ -35,11 +37,60 @@ struct sw_hold {
     uint64_t backoff_ns;
     char *other;       /* a foreign holder's renewTime when we first saw it; NULL: none */
     uint64_t other_ns; /* when that was */
-    bool hurry;        /* the network changed */
+    struct sw_api_clock clock;
+    uint64_t sent_ns; /* of the call under way */
+    bool said_wrong;  /* the log knows that our clock is off */
+    bool hurry;       /* the network changed */
     bool stopped;
     void (*released)(void *arg);
     void *released_arg;
 };
+
+/* ---- the API's clock ---- */
+
+void sw_api_clock_note(struct sw_api_clock *c, uint64_t date_s, uint64_t sent_ns, uint64_t now_ns)
+{
+    uint64_t there = date_s * SW_NS_PER_S + SW_NS_PER_S / 2;
+
+    if (date_s == 0 || date_s > UINT64_C(9000000000))
+        return;
+    c->known = true;
+    c->ahead_ns = (int64_t)(there - (sent_ns / 2 + now_ns / 2));
+}
+
+uint64_t sw_api_clock_now(const struct sw_api_clock *c, uint64_t now_ns, uint64_t wall_ns)
+{
+    uint64_t there = now_ns + (uint64_t)c->ahead_ns;
+    uint64_t apart = there > wall_ns ? there - wall_ns : wall_ns - there;
+
+    return c->known && apart > AGREE_NS ? there : wall_ns;
+}
+
+/* Now, as the Lease counts it. */
+static uint64_t api_now(const struct sw_hold *h)
+{
+    return sw_api_clock_now(&h->clock, sw_now_ns(), sw_wall_ns());
+}
+
+static void note_clock(struct sw_hold *h, const struct sw_kube_reply *r)
+{
+    uint64_t now = sw_now_ns();
+    uint64_t wall = sw_wall_ns();
+    uint64_t there;
+
+    sw_api_clock_note(&h->clock, r->date_s, h->sent_ns, now);
+    there = sw_api_clock_now(&h->clock, now, wall);
+    if ((there != wall) == h->said_wrong)
+        return;
+    h->said_wrong = there != wall;
+    if (!h->said_wrong)
+        sw_log_info("connector", "this machine's clock agrees with the API's again");
+    else
+        sw_log_warn(
+            "connector", "this machine's clock is %llu s %s the API's: using the API's",
+            (unsigned long long)((there > wall ? there - wall : wall - there) / SW_NS_PER_S),
+            there > wall ? "behind" : "ahead of");
+}
 
 /* ---- judging a Lease ---- */
 
@@ -124,6 +175,7 @@ static void on_renewed(void *arg, struct sw_kube_reply *r)
     struct sw_hold *h = arg;
 
     h->call = NULL;
+    note_clock(h, r);
     if (r->rc != SW_OK) {
         failed(h, r);
         return;
@@ -166,9 +218,10 @@ static void patch(struct sw_hold *h, bool release, sw_kube_cb cb)
         sw_json_put(&a, spec, "renewTime", sw_json_new_null(&a));
     } else {
         sw_json_put(&a, spec, "holderIdentity", sw_json_new_str(&a, h->identity));
-        sw_json_put(&a, spec, "renewTime", sw_json_new_str(&a, sw_rfc3339(sw_wall_ns(), 1, now)));
+        sw_json_put(&a, spec, "renewTime", sw_json_new_str(&a, sw_rfc3339(api_now(h), 1, now)));
     }
     sw_json_put(&a, body, "spec", spec);
+    h->sent_ns = sw_now_ns();
     h->call = sw_kube_do(h->client, &req, cb, h);
 }
 
@@ -193,6 +246,8 @@ static void on_foreign(struct sw_hold *h, const struct sw_json *lease)
                     h->name, (int)sw_min(holder.n, 200), holder.p);
         set_text(&h->other, renewed);
         h->other_ns = now;
+        h->live_until_ns = 0;
+        h->o.foreign(h->o.arg);
     } else if (!sw_slice_eq_str(renewed, h->other)) {
         h->stopped = true;
         h->o.taken(h->o.arg, holder);
@@ -211,12 +266,13 @@ static void on_looked(void *arg, struct sw_kube_reply *r)
     struct sw_hold *h = arg;
 
     h->call = NULL;
+    note_clock(h, r);
     if (r->rc != SW_OK) {
         failed(h, r);
         return;
     }
     set_text(&h->rv, sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL)));
-    if (sw_hold_foreign(r->object, sw_slice_str(h->identity), sw_wall_ns())) {
+    if (sw_hold_foreign(r->object, sw_slice_str(h->identity), api_now(h))) {
         on_foreign(h, r->object);
         return;
     }
@@ -233,8 +289,10 @@ static void look(struct sw_hold *h)
                               .timeout_ns = call_ns(h),
                               .once = true};
 
-    if (!h->call && !h->stopped)
-        h->call = sw_kube_do(h->client, &req, on_looked, h);
+    if (h->call || h->stopped)
+        return;
+    h->sent_ns = sw_now_ns();
+    h->call = sw_kube_do(h->client, &req, on_looked, h);
 }
 
 /* ---- life ---- */

@@ -13,6 +13,23 @@
 
 struct sw_hold;
 
+/*
+ * The API's clock as its answers show it. Times in a Lease are judged by the API's side, so ours
+ * must not matter: it may be wrong, and it may be set while we run.
+ */
+struct sw_api_clock {
+    bool known;
+    int64_t ahead_ns; /* of the API's wall clock over our monotonic one */
+};
+
+/* An answer said date_s (0: nothing) and was under way from sent_ns to now_ns, monotonic. */
+void sw_api_clock_note(struct sw_api_clock *c, uint64_t date_s, uint64_t sent_ns, uint64_t now_ns);
+/*
+ * The time there. Dates are whole seconds: when our own wall clock agrees with it to two of them,
+ * or nothing is known, ours is taken for the finer one.
+ */
+uint64_t sw_api_clock_now(const struct sw_api_clock *c, uint64_t now_ns, uint64_t wall_ns);
+
 struct sw_hold_opts {
     struct sw_slice ns;
     struct sw_slice name;
@@ -21,6 +38,8 @@ struct sw_hold_opts {
     void (*renewed)(void *arg, bool ok, int code, struct sw_slice message);
     /* The Lease does not exist (any more): nothing is tried until sw_hold_poke. */
     void (*gone)(void *arg);
+    /* It is in somebody else's hands, who may live: we wait to see. */
+    void (*foreign)(void *arg);
     /* Somebody else renews it: we stopped. holder lives for the call. */
     void (*taken)(void *arg, struct sw_slice holder);
     void *arg;

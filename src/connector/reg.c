@@ -45,8 +45,11 @@ static void on_patched(void *arg, struct sw_kube_reply *p)
     r->patch = NULL;
     reg_answered(r, p);
     if (p->rc == SW_OK) {
-        /* The informer brings the new state, and what still differs then is patched again. */
+        /* The informer brings the new state, and what still differs then is patched again. It may
+         * have done so before this answer came. */
         r->patch_backoff_ns = 0;
+        if (r->patch_again)
+            patch_status(r);
         return;
     }
     sw_log_warn("connector", "the status of Connector '%s' could not be written: %.*s", r->found,
@@ -80,6 +83,7 @@ static void patch_status(struct sw_reg *r)
                               .timeout_ns = REG_CALL_NS,
                               .once = true};
 
+    r->patch_again = r->patch != NULL;
     if (!may_patch(r))
         return;
     status = sw_details_patch(&a, &r->details, r->seen->json, sw_wall_ns());
@@ -122,6 +126,13 @@ static void on_lease_gone(void *arg)
     sw_loop_defer(r->loop, &r->restart, on_restart);
 }
 
+static void on_foreign(void *arg)
+{
+    struct sw_reg *r = arg;
+
+    r->o.foreign(r->o.arg);
+}
+
 static void on_taken(void *arg, struct sw_slice holder)
 {
     struct sw_reg *r = arg;
@@ -142,6 +153,7 @@ static void follow_lease(struct sw_reg *r)
                              .identity = r->o.identity,
                              .renewed = on_renewed,
                              .gone = on_lease_gone,
+                             .foreign = on_foreign,
                              .taken = on_taken,
                              .arg = r};
 
@@ -396,6 +408,11 @@ size_t sw_reg_advertisements(const struct sw_reg *r, struct sw_kube_obj ***ret)
 bool sw_reg_live(const struct sw_reg *r)
 {
     return r && r->hold && sw_hold_live(r->hold);
+}
+
+bool sw_reg_created(const struct sw_reg *r)
+{
+    return r && r->created;
 }
 
 const char *sw_reg_step(const struct sw_reg *r)

@@ -28,6 +28,8 @@ struct sw_reg_opts {
     void (*advertised)(void *arg);
     /* Every answer of the API, and every lack of one (code 0). */
     void (*answered)(void *arg, bool ok, int code, struct sw_slice message);
+    /* The Lease is in the hands of another process with our key, which may live. */
+    void (*foreign)(void *arg);
     /* Trying again cannot help: the key or the name belongs to somebody else. */
     void (*fatal)(void *arg, const struct sw_err *err);
     void *arg;
@@ -58,5 +60,7 @@ const struct sw_kube_obj *sw_reg_connector(const struct sw_reg *r);
 size_t sw_reg_advertisements(const struct sw_reg *r, struct sw_kube_obj ***ret);
 /* The Lease is ours and was renewed in time. */
 bool sw_reg_live(const struct sw_reg *r);
+/* Our Connector was not there before this process. */
+bool sw_reg_created(const struct sw_reg *r);
 /* What it is doing, for people. */
 const char *sw_reg_step(const struct sw_reg *r);

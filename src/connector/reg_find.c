@@ -110,6 +110,7 @@ static void on_step(void *arg, struct sw_kube_reply *p)
     } else if (step == REG_BY_NAME) {
         on_by_name(r, p->object);
     } else if (step == REG_CREATE) {
+        r->created = true;
         found(r, p->object);
     } else if (step == REG_CLASS) {
         struct sw_slice name = sw_details_pick_class(p->object);

@@ -28,6 +28,7 @@ struct sw_reg {
     enum reg_step step;
     struct sw_kube_call *call;  /* of the step */
     struct sw_kube_call *patch; /* of the status */
+    bool patch_again;           /* something changed while it was under way */
     struct sw_timer retry;
     struct sw_timer patch_retry;
     uint64_t backoff_ns;
@@ -43,6 +44,7 @@ struct sw_reg {
     struct sw_details details;
     char *relay; /* owned text of details */
     bool have_details;
+    bool created; /* our Connector, by us */
     void (*stopped)(void *arg);
     void *stopped_arg;
 };

@@ -163,6 +163,8 @@ static void put_totals(struct sw_jw *w, const struct sw_connector *c)
     put_u64(w, "malformed", s.malformed);
     put_u64(w, "bytesIn", s.bytes_in);
     put_u64(w, "bytesOut", s.bytes_out);
+    put_u64(w, "originsReused", s.reused);
+    put_u64(w, "originsStale", s.stale);
     sw_jw_object_end(w);
 }
 

@@ -410,7 +410,7 @@ static int make_parts(struct sw_control *c, struct sw_err *err)
         const struct sw_control_kind *def = &c->o.kinds[i];
         const struct sw_informer_opts io = {.gvr = def->gvr,
                                             .optional = def->optional,
-                                            .slim = true,
+                                            .slim = !def->managed,
                                             .wanted = def->forget ? def->relevant : NULL,
                                             .label_selector = def->label_selector,
                                             .field_selector = def->field_selector};

@@ -43,6 +43,7 @@ struct sw_control_kind {
      * only brings the status this controller wanted causes no build.
      */
     bool own_status;
+    bool managed; /* keep metadata.managedFields: the times in it are the API's */
 };
 
 /* ---- the view: what the build reads; may be read from any thread ---- */

@@ -176,7 +176,7 @@ static int start_listener(struct sw_dns_authority *a, const struct sw_addr *at, 
     if (rc == SW_OK)
         rc = sw_watch_start_listener(a->loop, &l->udp_watch, l->udp, on_udp, err);
     if (rc == SW_OK)
-        rc = sw_watch_start_listener(a->loop, &l->tcp_watch, l->tcp, dns_on_accept, err);
+        rc = sw_accept_open(&a->accept, &l->acceptor, SW_TAKE_FD(l->tcp), dns_on_accept, err);
     return rc;
 }
 
@@ -193,6 +193,7 @@ sw_dns_authority_new(struct sw_loop *l, const struct sw_dns_authority_opts *o, s
     a->o.idle_ns = o->idle_ns ? o->idle_ns : IDLE_S * SW_NS_PER_S;
     a->rrl = sw_dns_rrl_new(o->rate);
     sw_list_init(&a->conns);
+    sw_accept_init(&a->accept, l, "dns");
     for (size_t i = 0; i < o->n_secondaries; i++)
         a->notifies[i] = (struct dns_notify){.authority = a, .to = o->secondaries[i], .fd = -1};
     for (size_t i = 0; i < o->n_listen && rc == SW_OK; i++)
@@ -233,10 +234,10 @@ void sw_dns_authority_free(struct sw_dns_authority *a)
         dns_notify_stop(&a->notifies[i]);
     for (size_t i = 0; i < a->n_listeners; i++) {
         sw_watch_stop(&a->listeners[i].udp_watch);
-        sw_watch_stop(&a->listeners[i].tcp_watch);
         sw_sock_close(a->listeners[i].udp);
         sw_sock_close(a->listeners[i].tcp);
     }
+    sw_accept_done(&a->accept);
     sw_dns_rrl_free(a->rrl);
     (void)sw_dns_zone_unref(a->zone);
     sw_free(a);

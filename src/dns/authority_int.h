@@ -5,6 +5,7 @@
 #include "base/list.h"
 #include "dns/authority.h"
 #include "dns/rrl.h"
+#include "io/accept.h"
 #include "telemetry/metrics.h"
 
 struct dns_listener {
@@ -13,7 +14,7 @@ struct dns_listener {
     int udp;
     int tcp;
     struct sw_watch udp_watch;
-    struct sw_watch tcp_watch;
+    struct sw_acceptor acceptor;
 };
 
 /* One secondary that is told about changes until it says it heard. */
@@ -35,6 +36,7 @@ struct sw_dns_authority {
     struct sw_loop *loop; /* borrowed */
     struct sw_dns_authority_opts o;
     struct sw_dns_zone *zone; /* counted; NULL until the first */
+    struct sw_accept_group accept;
     struct dns_listener listeners[SW_DNS_LISTEN_MAX];
     size_t n_listeners;
     struct dns_notify notifies[SW_DNS_SECONDARIES_MAX];
@@ -52,7 +54,7 @@ void dns_handle(struct sw_dns_authority *a, struct sw_slice msg, const struct sw
 void dns_count(struct sw_dns_authority *a, enum sw_metric_id id, const char *value);
 
 /* authority_tcp.c */
-void dns_on_accept(struct sw_watch *w, unsigned events);
+void dns_on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer);
 void dns_close_connections(struct sw_dns_authority *a);
 
 /* authority_notify.c */

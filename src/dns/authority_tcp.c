@@ -12,8 +12,7 @@ enum {
     OUT_MAX = OUT_HIGH + 2 + SW_DNS_MSG_MAX,
     XFER_MSG = 16 * 1024, /* a message of a transfer: names compress within the first 16 KiB */
     READ_ONCE = 4096,
-    ACCEPTS = 16, /* per wake-up */
-    STEPS = 256,  /* questions and messages per wake-up: others share the loop */
+    STEPS = 256, /* questions and messages per wake-up: others share the loop */
 };
 
 struct conn {
@@ -264,17 +263,7 @@ static void take_connection(struct sw_dns_authority *a, int fd, const struct sw_
         step(c);
 }
 
-void dns_on_accept(struct sw_watch *w, unsigned events)
+void dns_on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
 {
-    struct dns_listener *l = SW_CONTAINER_OF(w, struct dns_listener, tcp_watch);
-
-    (void)events;
-    for (unsigned i = 0; i < ACCEPTS; i++) {
-        struct sw_addr peer;
-        int fd;
-
-        if (sw_sock_accept(l->tcp, &fd, &peer, NULL) != SW_OK)
-            return;
-        take_connection(l->authority, fd, &peer);
-    }
+    take_connection(SW_CONTAINER_OF(a->group, struct sw_dns_authority, accept), fd, peer);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gateway/abuse.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -17,8 +19,18 @@ struct slot {
 };
 
 struct sw_gw_abuse {
-    struct slot slots[SW_GW_ABUSE_SLOTS];
+    pthread_mutex_t lock;
+    atomic_bool any;    /* somebody is in the table */
+    struct slot *slots; /* owned, SW_GW_ABUSE_SLOTS; NULL until somebody misbehaves */
 };
+
+struct sw_gw_abuse *sw_gw_abuse_new(void)
+{
+    struct sw_gw_abuse *a = SW_NEW(struct sw_gw_abuse);
+
+    (void)pthread_mutex_init(&a->lock, NULL);
+    return a;
+}
 
 static struct slot make_key(const struct sw_ip *ip)
 {
@@ -47,7 +59,7 @@ static size_t first_way(const struct slot *key)
     return (size_t)(sw_hash(key->key, sizeof(key->key)) % (SW_GW_ABUSE_SLOTS / WAYS)) * WAYS;
 }
 
-static const struct slot *find(const struct sw_gw_abuse *a, const struct slot *key)
+static const struct slot *find_locked(const struct sw_gw_abuse *a, const struct slot *key)
 {
     size_t at = first_way(key);
 
@@ -58,45 +70,64 @@ static const struct slot *find(const struct sw_gw_abuse *a, const struct slot *k
     return NULL;
 }
 
-void sw_gw_abuse_note(struct sw_gw_abuse **a, const struct sw_ip *ip, unsigned offences,
+/* Its place, or that of the least bad. */
+static struct slot *place_locked(struct sw_gw_abuse *a, const struct slot *key, uint64_t now_ns)
+{
+    struct slot *first = &a->slots[first_way(key)];
+    struct slot *best = first;
+
+    for (size_t i = 0; i < WAYS; i++) {
+        struct slot *s = &first[i];
+
+        if (same(s, key))
+            return s;
+        if (!s->family || (best->family && used_now(s, now_ns) < used_now(best, now_ns)))
+            best = s;
+    }
+    *best = *key;
+    return best;
+}
+
+void sw_gw_abuse_note(struct sw_gw_abuse *a, const struct sw_ip *ip, unsigned offences,
                       uint64_t now_ns)
 {
     struct slot key = make_key(ip);
     struct slot *best;
-    size_t at = first_way(&key);
 
-    if (!key.family)
+    if (!a || !key.family)
         return;
-    if (!*a)
-        *a = SW_NEW(struct sw_gw_abuse);
-    best = &(*a)->slots[at];
-    for (size_t i = 0; i < WAYS; i++) {
-        struct slot *s = &(*a)->slots[at + i];
-
-        if (same(s, &key)) {
-            best = s;
-            break;
-        }
-        if (!s->family || (best->family && used_now(s, now_ns) < used_now(best, now_ns)))
-            best = s;
-    }
-    if (!same(best, &key))
-        *best = key;
+    (void)pthread_mutex_lock(&a->lock);
+    if (!a->slots)
+        a->slots = SW_NEW_ARRAY(struct slot, SW_GW_ABUSE_SLOTS);
+    best = place_locked(a, &key, now_ns);
     /* Not endlessly in debt: who stops is heard again after a while. */
     best->used = (uint32_t)sw_min((uint64_t)used_now(best, now_ns) + offences,
                                   UINT64_C(2) * SW_GW_ABUSE_BURST);
     best->since_ns = now_ns;
+    (void)pthread_mutex_unlock(&a->lock);
+    atomic_store_explicit(&a->any, true, memory_order_release);
 }
 
-bool sw_gw_abuse_refused(const struct sw_gw_abuse *a, const struct sw_ip *ip, uint64_t now_ns)
+bool sw_gw_abuse_refused(struct sw_gw_abuse *a, const struct sw_ip *ip, uint64_t now_ns)
 {
     struct slot key = make_key(ip);
-    const struct slot *s = a ? find(a, &key) : NULL;
+    const struct slot *s;
+    bool refused;
 
-    return s && used_now(s, now_ns) >= SW_GW_ABUSE_BURST;
+    if (!a || !atomic_load_explicit(&a->any, memory_order_acquire))
+        return false;
+    (void)pthread_mutex_lock(&a->lock);
+    s = find_locked(a, &key);
+    refused = s && used_now(s, now_ns) >= SW_GW_ABUSE_BURST;
+    (void)pthread_mutex_unlock(&a->lock);
+    return refused;
 }
 
 void sw_gw_abuse_free(struct sw_gw_abuse *a)
 {
+    if (!a)
+        return;
+    (void)pthread_mutex_destroy(&a->lock);
+    sw_free(a->slots);
     sw_free(a);
 }

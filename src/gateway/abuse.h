@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who has cost more than is normal, by source address, on one worker. A connection that is misused
+ * Who has cost more than is normal, by source address, on all workers. A connection that is misused
  * is ended by its codec; whoever comes back at once and goes on meets this: while the allowance of
  * an address is used up its new connections are closed unheard. A /64 counts as one address.
  */
@@ -19,9 +19,10 @@ enum {
     SW_GW_ABUSE_SLOTS = 1024, /* addresses remembered; the least bad makes room */
 };
 
-/* NULL until somebody misbehaves; freed with sw_gw_abuse_free. */
-void sw_gw_abuse_note(struct sw_gw_abuse **a, const struct sw_ip *ip, unsigned offences,
+/* All of them may be called from any thread, and with NULL, which remembers nobody. */
+struct sw_gw_abuse *sw_gw_abuse_new(void);
+void sw_gw_abuse_note(struct sw_gw_abuse *a, const struct sw_ip *ip, unsigned offences,
                       uint64_t now_ns);
-/* True when the address has no allowance left. a may be NULL. */
-bool sw_gw_abuse_refused(const struct sw_gw_abuse *a, const struct sw_ip *ip, uint64_t now_ns);
+/* True when the address has no allowance left. Costs nothing while everybody behaves. */
+bool sw_gw_abuse_refused(struct sw_gw_abuse *a, const struct sw_ip *ip, uint64_t now_ns);
 void sw_gw_abuse_free(struct sw_gw_abuse *a);

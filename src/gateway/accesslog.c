@@ -37,8 +37,8 @@ struct sink {
     unsigned refs;
     int fd;
     bool keep;         /* a standard stream: not ours to close */
+    bool failing;      /* the last write did not succeed, and that was said */
     struct sw_buf out; /* queued */
-    uint64_t dropped;
 };
 
 static struct {
@@ -49,6 +49,7 @@ static struct {
     bool started;
     bool stopping;
     bool reopen;
+    uint64_t lost; /* lines that no file has: queue full, or not written */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER,
          .wake = PTHREAD_COND_INITIALIZER,
          .sinks = {&all.sinks, &all.sinks}};
@@ -83,12 +84,18 @@ struct sw_gw_accesslog {
 
 /* ---- the writer ---- */
 
+/* A pipe that nobody reads is an error, not something to wait for. */
 static int open_path(const char *path)
 {
-    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
+
+    if (fd >= 0)
+        (void)fcntl(fd, F_SETFL, O_APPEND); /* the writer may wait */
+    return fd;
 }
 
-static void write_all(int fd, struct sw_slice s)
+/* Returns what is left: all of it written, or errno says why not. */
+static struct sw_slice write_all(int fd, struct sw_slice s)
 {
     while (s.n && fd >= 0) {
         ssize_t n = write(fd, s.p, s.n);
@@ -96,9 +103,22 @@ static void write_all(int fd, struct sw_slice s)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return; /* a full disk or a closed pipe: the lines are lost, traffic goes on */
+            break;
         s = sw_slice_from(s, (size_t)n);
     }
+    return s;
+}
+
+/* A full disk or a closed pipe: the lines are lost and counted, traffic goes on. */
+static void told_locked(struct sink *s, struct sw_slice rest, int why)
+{
+    if (rest.n && !s->failing)
+        sw_log_warn("access", "cannot write '%s', lines are lost: %s", s->path, sw_errno_text(why));
+    else if (!rest.n && s->failing)
+        sw_log_info("access", "'%s' can be written again", s->path);
+    s->failing = rest.n > 0;
+    for (size_t i = 0; i < rest.n; i++)
+        all.lost += rest.p[i] == '\n';
 }
 
 static bool write_pending_locked(void)
@@ -108,6 +128,8 @@ static bool write_pending_locked(void)
     for (struct sw_list *l = all.sinks.next; l != &all.sinks; l = l->next) {
         struct sink *s = SW_CONTAINER_OF(l, struct sink, link);
         struct sw_buf take = s->out;
+        struct sw_slice rest;
+        int why;
 
         if (sw_buf_len(&take) == 0)
             continue;
@@ -115,9 +137,11 @@ static bool write_pending_locked(void)
         s->refs++; /* stays while we write without the lock */
         sw_buf_init(&s->out, QUEUE_MAX);
         pthread_mutex_unlock(&all.lock);
-        write_all(s->fd, sw_buf_slice(&take));
-        sw_buf_done(&take);
+        rest = write_all(s->fd, sw_buf_slice(&take));
+        why = errno;
         pthread_mutex_lock(&all.lock);
+        told_locked(s, rest, why);
+        sw_buf_done(&take);
         s->refs--;
     }
     return any;
@@ -231,10 +255,20 @@ static void sink_write(struct sink *s, struct sw_slice line)
     pthread_mutex_lock(&all.lock);
     first = sw_buf_len(&s->out) == 0;
     if (sw_buf_append_slice(&s->out, line) < 0)
-        s->dropped++;
+        all.lost++;
     if (first)
         pthread_cond_signal(&all.wake);
     pthread_mutex_unlock(&all.lock);
+}
+
+uint64_t sw_gw_accesslog_lost(void)
+{
+    uint64_t n;
+
+    pthread_mutex_lock(&all.lock);
+    n = all.lost;
+    pthread_mutex_unlock(&all.lock);
+    return n;
 }
 
 void sw_gw_accesslog_reopen(void)

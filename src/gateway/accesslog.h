@@ -74,6 +74,8 @@ SW_NODISCARD int sw_gw_build_logs(struct sw_gw_build *b, struct Sw__AccessLog *c
 /* Writes one line to each log whose filter agrees. From any thread. */
 void sw_gw_accesslog_write(struct sw_gw_accesslog *const *logs, size_t n,
                            const struct sw_gw_vars *v);
+/* Lines that came to no file so far: the queue was full, or the file could not be written. */
+uint64_t sw_gw_accesslog_lost(void);
 /* Opens the files again (after rotation). */
 void sw_gw_accesslog_reopen(void);
 /* Writes what is queued (process end). */

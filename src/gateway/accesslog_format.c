@@ -18,6 +18,7 @@ enum { PIECES_MAX = 256, EXPANSION_MAX = 16384 };
 #define OPERATORS(X)                                                                               \
     X(START_TIME, 2, false)                                                                        \
     X(REQ, 1, false)                                                                               \
+    X(REQ_WITHOUT_QUERY, 1, false)                                                                 \
     X(RESP, 1, false)                                                                              \
     X(TRAILER, 1, false)                                                                           \
     X(PROTOCOL, 0, false)                                                                          \
@@ -30,6 +31,8 @@ enum { PIECES_MAX = 256, EXPANSION_MAX = 16384 };
     X(REQUEST_DURATION, 0, true)                                                                   \
     X(RESPONSE_DURATION, 0, true)                                                                  \
     X(RESPONSE_TX_DURATION, 0, true)                                                               \
+    X(CONNECTION_TERMINATION_DETAILS, 0, false)                                                    \
+    X(TRACE_ID, 0, false)                                                                          \
     X(UPSTREAM_HOST, 0, false)                                                                     \
     X(UPSTREAM_REMOTE_ADDRESS, 0, false)                                                           \
     X(UPSTREAM_CLUSTER, 0, false)                                                                  \
@@ -367,6 +370,13 @@ static struct sw_slice cstr(const char *s)
     return s ? sw_slice_str(s) : none;
 }
 
+static struct sw_slice without_query(struct sw_slice path)
+{
+    ptrdiff_t at = path.n ? sw_slice_find(path, '?') : -1;
+
+    return at >= 0 ? sw_slice_head(path, (size_t)at) : path;
+}
+
 static struct sw_slice expand(const struct piece *p, const struct sw_gw_vars *v, char *s)
 {
     struct sw_slice r;
@@ -379,6 +389,12 @@ static struct sw_slice expand(const struct piece *p, const struct sw_gw_vars *v,
     case OP_REQ:
         r = request_field(v, p->text);
         return r.p ? r : request_field(v, p->alt);
+    case OP_REQ_WITHOUT_QUERY:
+        r = request_field(v, p->text);
+        return without_query(r.p ? r : request_field(v, p->alt));
+    case OP_CONNECTION_TERMINATION_DETAILS: /* why a connection was ended beside its requests */
+    case OP_TRACE_ID:
+        return none;
     case OP_RESP:
         r = v->resp ? field(&v->resp->fields, p->text) : none;
         return r.p || !v->resp || !p->alt.n ? r : field(&v->resp->fields, p->alt);

@@ -6,6 +6,7 @@
 #include <proto/google.pb-c.h>
 #include <proto/node.pb-c.h>
 
+#include "base/hex.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/config_int.h"
@@ -88,15 +89,11 @@ static int build_payload(struct sw_gw_build *b, const Sw__HealthCheck__Payload *
         unsigned v = 0;
 
         for (size_t k = 0; k < 2; k++) {
-            uint8_t c = in->text.data[i + k];
-            uint8_t d = c >= '0' && c <= '9'   ? (uint8_t)(c - '0')
-                        : c >= 'a' && c <= 'f' ? (uint8_t)(c - 'a' + 10)
-                        : c >= 'A' && c <= 'F' ? (uint8_t)(c - 'A' + 10)
-                                               : 255;
+            int d = sw_hex_digit((char)in->text.data[i + k]);
 
-            if (d == 255)
+            if (d < 0)
                 return sw_err_set(b->err, SW_EINVAL, "health check: payload text is not hex");
-            v = v * 16 + d;
+            v = v * 16 + (unsigned)d;
         }
         out[n++] = (char)v;
     }
@@ -230,59 +227,26 @@ static int build_protocol(struct sw_gw_build *b, const Sw__Cluster *in,
     return SW_OK;
 }
 
-static int build_lb(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw_cluster_spec *s)
+/* DNS clusters as a type of their own: what the enum says, and how often to ask. */
+static int build_dns_cluster(struct sw_gw_build *b, const Sw__Cluster__CustomClusterType *in,
+                             struct sw_gw_cluster_spec *s)
 {
-    s->choice_count = 2;
-    s->ring_min = 1024;
-    s->ring_max = 8 << 20;
-    s->panic_percent = 50;
-    switch ((int)in->lb_policy) {
-    case SW__CLUSTER__LB_POLICY__ROUND_ROBIN:
-        s->lb = SW_GW_LB_ROUND_ROBIN;
-        break;
-    case SW__CLUSTER__LB_POLICY__LEAST_REQUEST:
-        s->lb = SW_GW_LB_LEAST_REQUEST;
-        break;
-    case SW__CLUSTER__LB_POLICY__RING_HASH:
-        s->lb = SW_GW_LB_RING_HASH;
-        break;
-    case SW__CLUSTER__LB_POLICY__RANDOM:
-        s->lb = SW_GW_LB_RANDOM;
-        break;
-    case SW__CLUSTER__LB_POLICY__MAGLEV:
-        s->lb = SW_GW_LB_MAGLEV;
-        break;
-    case SW__CLUSTER__LB_POLICY__CLUSTER_PROVIDED:
-        if (s->discovery != SW_GW_ORIGINAL_DST)
-            return sw_err_set(b->err, SW_EINVAL, "CLUSTER_PROVIDED is for ORIGINAL_DST only");
-        break;
-    default:
-        return sw_err_set(b->err, SW_EINVAL, "lb_policy %d is not supported", (int)in->lb_policy);
-    }
-    if (in->load_balancing_policy)
-        return sw_err_set(b->err, SW_EINVAL, "load_balancing_policy is not supported");
-    if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_LEAST_REQUEST_LB_CONFIG)
-        s->choice_count = u32v(in->least_request_lb_config->choice_count, 2);
-    if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_RING_HASH_LB_CONFIG) {
-        if (in->ring_hash_lb_config->minimum_ring_size)
-            s->ring_min = in->ring_hash_lb_config->minimum_ring_size->value;
-        if (in->ring_hash_lb_config->maximum_ring_size)
-            s->ring_max = in->ring_hash_lb_config->maximum_ring_size->value;
-        if (s->ring_max > 8 << 20 || s->ring_min > s->ring_max)
-            return sw_err_set(b->err, SW_EINVAL, "ring_hash_lb_config: sizes out of range");
-    }
-    if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_ORIGINAL_DST_LB_CONFIG) {
-        s->dst_from_header = in->original_dst_lb_config->use_http_header;
-        s->dst_header = sw_gw_lower(b, SW_PB_SLICE(in->original_dst_lb_config->http_header_name));
-        s->dst_port = (uint16_t)u32v(in->original_dst_lb_config->upstream_port_override, 0);
-    }
-    if (in->common_lb_config) {
-        if (in->common_lb_config->healthy_panic_threshold)
-            s->panic_percent = in->common_lb_config->healthy_panic_threshold->value;
-        s->locality_weighted =
-            in->common_lb_config->locality_config_specifier_case ==
-            SW__CLUSTER__COMMON_LB_CONFIG__LOCALITY_CONFIG_SPECIFIER_LOCALITY_WEIGHTED_LB_CONFIG;
-    }
+    const Sw__DnsCluster *d;
+
+    if (!sw_pb_any_is(in->typed_config, &sw__dns_cluster__descriptor))
+        return sw_err_set(b->err, SW_EINVAL, "cluster_type '%.*s' is not supported",
+                          (int)sw_min(in->name.len, 60), (const char *)in->name.data);
+    d = sw_gw_open_any(b, in->typed_config, &sw__dns_cluster__descriptor);
+    if (!d)
+        return SW_EINVAL;
+    if (d->dns_lookup_family > SW__CLUSTER__DNS_LOOKUP_FAMILY__ALL + 1)
+        return sw_err_set(b->err, SW_EINVAL, "dns_lookup_family %u is unknown",
+                          d->dns_lookup_family);
+    s->discovery = d->all_addresses_in_single_endpoint ? SW_GW_LOGICAL_DNS : SW_GW_STRICT_DNS;
+    s->dns_family = (uint8_t)(d->dns_lookup_family ? d->dns_lookup_family - 1 : 0);
+    s->dns_refresh_ns = sw_gw_duration(d->dns_refresh_rate, s->dns_refresh_ns);
+    if (s->dns_refresh_ns < SW_NS_PER_S)
+        s->dns_refresh_ns = SW_NS_PER_S;
     return SW_OK;
 }
 
@@ -290,13 +254,18 @@ static int build_discovery(struct sw_gw_build *b, const Sw__Cluster *in,
                            struct sw_gw_cluster_spec *s, struct sw_slice *ret_members)
 {
     *ret_members = sw_slice(NULL, 0);
-    if (in->cluster_discovery_type_case == SW__CLUSTER__CLUSTER_DISCOVERY_TYPE_CLUSTER_TYPE)
-        return sw_err_set(b->err, SW_EINVAL, "cluster_type is not supported");
-    if ((unsigned)in->type > SW_GW_ORIGINAL_DST)
-        return sw_err_set(b->err, SW_EINVAL, "unknown discovery type %d", (int)in->type);
-    s->discovery = (enum sw_gw_discovery)in->type;
-    s->dns_family = (uint8_t)in->dns_lookup_family;
     s->dns_refresh_ns = 5 * SW_NS_PER_S;
+    if (in->cluster_discovery_type_case == SW__CLUSTER__CLUSTER_DISCOVERY_TYPE_CLUSTER_TYPE) {
+        int rc = build_dns_cluster(b, in->cluster_type, s);
+
+        if (rc < 0)
+            return rc;
+    } else if ((unsigned)in->type > SW_GW_ORIGINAL_DST) {
+        return sw_err_set(b->err, SW_EINVAL, "unknown discovery type %d", (int)in->type);
+    } else {
+        s->discovery = (enum sw_gw_discovery)in->type;
+        s->dns_family = (uint8_t)in->dns_lookup_family;
+    }
     if (s->discovery == SW_GW_EDS) {
         if (!in->eds_cluster_config)
             return sw_err_set(b->err, SW_EINVAL, "EDS without eds_cluster_config");
@@ -336,15 +305,13 @@ static int build_spec(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw
         s->keepalive_interval_s = u32v(k->keepalive_interval, 0);
         s->keepalive_probes = u32v(k->keepalive_probes, 0);
     }
-    if (in->n_transport_socket_matches)
-        return sw_err_set(b->err, SW_EINVAL, "transport_socket_matches is not supported");
     if (in->n_health_checks > CHECKS_MAX)
         return sw_err_set(b->err, SW_EINVAL, "too many health checks");
     build_limits(in->circuit_breakers, s);
     build_outlier(in->outlier_detection, &s->outlier);
     rc = build_discovery(b, in, s, ret_members);
     if (rc == SW_OK)
-        rc = build_lb(b, in, s);
+        rc = sw_gw_build_lb(b, in, s);
     if (rc == SW_OK)
         rc = build_protocol(b, in, s);
     checks = sw_arena_array(b->arena, in->n_health_checks + 1, sizeof(*checks));
@@ -357,6 +324,8 @@ static int build_spec(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw
     s->n_checks = in->n_health_checks;
     if (rc == SW_OK)
         rc = sw_gw_build_tls_up(b, in->transport_socket, s, ret_tls);
+    if (rc == SW_OK && in->n_transport_socket_matches)
+        rc = sw_gw_build_tls_matches(b, in, s, ret_tls);
     return rc;
 }
 

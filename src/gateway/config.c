@@ -29,6 +29,9 @@ struct sw_gw_tls *sw_gw_tls_unref(struct sw_gw_tls *t)
     for (size_t i = 0; i < t->n_regexes; i++)
         sw_regex_free(t->regexes[i]);
     sw_free(t->regexes);
+    for (size_t i = 0; i < t->n_choices; i++)
+        (void)sw_gw_tls_unref(t->choices[i].tls);
+    (void)sw_gw_tls_unref(t->rest);
     sw_arena_clear(&t->arena);
     sw_free(t);
     return NULL;

@@ -111,7 +111,25 @@ struct sw_gw_tls {
     uint64_t hash; /* of everything above; part of the pool key */
     struct sw_regex **regexes;
     size_t n_regexes;
+    /*
+     * Upstream, with transport_socket_matches: nothing above is set, and this only says whose turn
+     * it is. Ask sw_gw_tls_for.
+     */
+    struct sw_gw_tls_choice {
+        const struct sw_json *match;
+        struct sw_gw_tls *tls; /* owned; NULL: plain */
+    } * choices;               /* NULL: this is the one */
+    size_t n_choices;
+    struct sw_gw_tls *rest; /* owned; for members that match nothing; NULL: plain */
 };
+
+/* The one for a member with this metadata (cluster's, or NULL); NULL: plain. */
+const struct sw_gw_tls *sw_gw_tls_choose(const struct sw_gw_tls *t, const struct sw_json *metadata);
+static inline const struct sw_gw_tls *sw_gw_tls_for(const struct sw_gw_tls *t,
+                                                    const struct sw_json *metadata)
+{
+    return t && t->choices ? sw_gw_tls_choose(t, metadata) : t;
+}
 
 /* The certificate for a server name: one that is for it, else the first. NULL: there is none. */
 struct sw_tls_cred *sw_gw_tls_cred_for(const struct sw_gw_tls *t, struct sw_slice sni);
@@ -172,6 +190,7 @@ struct sw_gw_hcm {
     bool strip_any_port;
     bool strip_matching_port;
     bool strip_trailing_dot;
+    bool suppress_envoy; /* of the router: no x-envoy- headers of its own */
     enum sw_gw_underscores underscores;
     bool accept_http10;
     bool h1_trailers;
@@ -239,10 +258,23 @@ struct sw_gw_tcp_proxy {
     size_t n_logs;
 };
 
+/* CONNECT-UDP (RFC 9298) to the cluster instead of datagrams. */
+struct sw_gw_udp_tunneling {
+    const struct sw_gw_format *proxy_host; /* :authority */
+    uint16_t proxy_port;                   /* 0: none */
+    const struct sw_gw_format *target_host;
+    uint16_t target_port;
+    const struct sw_gw_header_add *headers;
+    size_t n_headers;
+    uint32_t max_datagrams; /* kept until the tunnel stands; 0: none */
+    uint32_t max_bytes;     /* of these */
+};
+
 struct sw_gw_udp_proxy {
     struct sw_slice stat_prefix;
     struct sw_slice cluster;
-    uint64_t idle_timeout_ns; /* [60 s] */
+    const struct sw_gw_udp_tunneling *tunnel; /* NULL: plain */
+    uint64_t idle_timeout_ns;                 /* [60 s] */
     bool hash_source_ip;
     bool per_packet;
     struct sw_gw_accesslog *const *logs;

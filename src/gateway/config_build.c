@@ -6,6 +6,7 @@
 #include <proto/google.pb-c.h>
 #include <proto/node.pb-c.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/accesslog.h"
@@ -300,14 +301,21 @@ int sw_gw_build_headers(struct sw_gw_build *b, struct Sw__HeaderValueOption *con
                         const struct sw_gw_header_add **ret, size_t *ret_n)
 {
     struct sw_gw_header_add *out = n ? sw_arena_array(b->arena, n, sizeof(*out)) : NULL;
+    size_t k = 0;
 
     for (size_t i = 0; i < n; i++) {
-        int rc = build_header(b, in[i], &out[i]);
+        int rc = build_header(b, in[i], &out[k]);
 
         if (rc < 0)
             return rc;
+        /* Others take such a route, so it is no reason to refuse all that comes with it. */
+        if (sw_http_is_framing(out[k].name))
+            sw_log_warn("config", "header '%.*s' is left alone: it frames messages",
+                        SW_SLICE_ARG(out[k].name));
+        else
+            k++;
     }
     *ret = out;
-    *ret_n = n;
+    *ret_n = k;
     return SW_OK;
 }

@@ -13,6 +13,7 @@
 struct Sw__AccessLog;
 struct Sw__Address;
 struct Sw__Any;
+struct Sw__Cluster;
 struct Sw__CommonTlsContext;
 struct Sw__DataSource;
 struct Sw__DownstreamTlsContext;
@@ -89,6 +90,15 @@ SW_NODISCARD int sw_gw_build_tls_down(struct sw_gw_build *b, const struct Sw__Tr
                                       struct sw_gw_tls **ret);
 SW_NODISCARD int sw_gw_build_tls_up(struct sw_gw_build *b, const struct Sw__TransportSocket *s,
                                     struct sw_gw_cluster_spec *spec, struct sw_gw_tls **ret);
+/*
+ * config_tls_match.c: where sockets are chosen by a member's metadata, *tls (the one for the rest,
+ * or NULL) becomes one of several; see sw_gw_tls_for. The reference moves.
+ */
+SW_NODISCARD int sw_gw_build_tls_matches(struct sw_gw_build *b, const struct Sw__Cluster *in,
+                                         struct sw_gw_cluster_spec *spec, struct sw_gw_tls **tls);
+/* cluster_build_lb.c: load balancing. After the discovery type. */
+SW_NODISCARD int sw_gw_build_lb(struct sw_gw_build *b, const struct Sw__Cluster *in,
+                                struct sw_gw_cluster_spec *s);
 /* config_ticket.c: what is said of session tickets; then, when all chains are made, their keys. */
 SW_NODISCARD int sw_gw_build_tickets(struct sw_gw_build *b,
                                      const struct Sw__DownstreamTlsContext *in,

@@ -4,6 +4,7 @@
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
 #include <proto/hcm.pb-c.h>
+#include <proto/httpfilter.pb-c.h>
 #include <proto/l4.pb-c.h>
 #include <proto/listener.pb-c.h>
 #include <proto/node.pb-c.h>
@@ -19,7 +20,12 @@
 #include "proto/pb.h"
 #include "proto/types.h"
 
-enum { CHAINS_MAX = 100000, ADDRS_MAX = 64, HEADERS_KB_MAX = 8192 };
+enum {
+    CHAINS_MAX = 100000,
+    ADDRS_MAX = 64,
+    HEADERS_KB_MAX = 8192,
+    UDP_BUFFER_MAX = 64 * 1024, /* datagrams of one client before its tunnel stands */
+};
 
 static bool boolv(const Sw__BoolValue *v, bool otherwise)
 {
@@ -144,6 +150,24 @@ static int check_enums(struct sw_gw_build *b, const Sw__HttpConnectionManager *i
     return SW_OK;
 }
 
+/* The filters, and what the last of them, the router, says about itself. */
+static int build_filters(struct sw_gw_build *b, const Sw__HttpConnectionManager *in,
+                         struct sw_gw_hcm *h)
+{
+    const Sw__Router *router;
+    int rc =
+        sw_gw_build_filters(b, in->http_filters, in->n_http_filters, &h->filters, &h->n_filters);
+
+    if (rc < 0)
+        return rc;
+    router = sw_gw_open_any(b, in->http_filters[in->n_http_filters - 1]->typed_config,
+                            &sw__router__descriptor);
+    if (!router)
+        return SW_EINVAL;
+    h->suppress_envoy = router->suppress_envoy_headers;
+    return SW_OK;
+}
+
 static int build_hcm(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_hcm *h)
 {
     const Sw__HttpConnectionManager *in =
@@ -163,8 +187,7 @@ static int build_hcm(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_hcm
     build_timeouts(in, h);
     rc = build_upgrades(b, in, h);
     if (rc == SW_OK)
-        rc = sw_gw_build_filters(b, in->http_filters, in->n_http_filters, &h->filters,
-                                 &h->n_filters);
+        rc = build_filters(b, in, h);
     if (rc == SW_OK)
         rc = sw_gw_build_logs(b, in->access_log, in->n_access_log, &h->logs, &h->n_logs);
     if (rc == SW_OK)
@@ -384,8 +407,69 @@ static int build_listener_filters(struct sw_gw_build *b, const Sw__Listener *in,
     return SW_OK;
 }
 
+/* Datagrams become capsules either way; any other filter would change them. */
+static int check_session_filters(struct sw_gw_build *b, const Sw__UdpProxyConfig *in)
+{
+    bool capsules = false;
+
+    for (size_t i = 0; i < in->n_session_filters; i++) {
+        const Sw__UdpProxyConfig__SessionFilter *f = in->session_filters[i];
+
+        if (f->config_type_case != SW__UDP_PROXY_CONFIG__SESSION_FILTER__CONFIG_TYPE_TYPED_CONFIG ||
+            !sw_pb_any_is(f->typed_config, &sw__http_capsule__descriptor))
+            return sw_err_set(b->err, SW_EINVAL,
+                              "udp_proxy: session filter '%.*s' is not supported",
+                              (int)sw_min(f->name.len, 60), (const char *)f->name.data);
+        capsules = true;
+    }
+    if (capsules != (in->tunneling_config != NULL))
+        return sw_err_set(b->err, SW_EINVAL,
+                          "udp_proxy: tunneling_config and the session filter http_capsule need "
+                          "each other");
+    return SW_OK;
+}
+
+static int build_udp_tunnel(struct sw_gw_build *b, const Sw__UdpProxyConfig *p,
+                            struct sw_gw_udp_proxy *u)
+{
+    const Sw__UdpProxyConfig__UdpTunnelingConfig *in = p->tunneling_config;
+    struct sw_gw_udp_tunneling *t = SW_ARENA_NEW(b->arena, struct sw_gw_udp_tunneling);
+    bool has_port = in->proxy_port_kind_case ==
+                    SW__UDP_PROXY_CONFIG__UDP_TUNNELING_CONFIG__PROXY_PORT_KIND_PROXY_PORT;
+    uint32_t proxy_port = has_port ? u32v(in->proxy_port, 0) : 0;
+    int rc;
+
+    if (in->use_post || in->post_path.len)
+        return sw_err_set(b->err, SW_EINVAL, "udp_proxy: use_post is not supported");
+    if (p->use_per_packet_load_balancing)
+        return sw_err_set(b->err, SW_EINVAL,
+                          "udp_proxy: tunneling_config excludes use_per_packet_load_balancing");
+    if (in->proxy_host.len == 0 || in->target_host.len == 0)
+        return sw_err_set(b->err, SW_EINVAL, "udp_proxy: proxy_host or target_host missing");
+    if (in->default_target_port == 0 || in->default_target_port > UINT16_MAX ||
+        proxy_port > UINT16_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "udp_proxy: not a port");
+    t->proxy_port = (uint16_t)proxy_port;
+    t->target_port = (uint16_t)in->default_target_port;
+    if (in->buffer_options) {
+        const Sw__UInt64Value *bytes = in->buffer_options->max_buffered_bytes;
+
+        t->max_datagrams = u32v(in->buffer_options->max_buffered_datagrams, 1024);
+        t->max_bytes = (uint32_t)sw_min(bytes ? bytes->value : 16384, UDP_BUFFER_MAX);
+    }
+    rc = sw_gw_format_parse(b->arena, SW_PB_SLICE(in->proxy_host), &t->proxy_host, b->err);
+    if (rc == SW_OK)
+        rc = sw_gw_format_parse(b->arena, SW_PB_SLICE(in->target_host), &t->target_host, b->err);
+    if (rc == SW_OK)
+        rc = sw_gw_build_headers(b, in->headers_to_add, in->n_headers_to_add, &t->headers,
+                                 &t->n_headers);
+    u->tunnel = t;
+    return rc;
+}
+
 static int build_udp(struct sw_gw_build *b, const Sw__Listener *in, struct sw_gw_udp_proxy *u)
 {
+    int rc;
     const Sw__UdpProxyConfig *p = NULL;
 
     for (size_t i = 0; i < in->n_listener_filters && !p; i++) {
@@ -399,8 +483,11 @@ static int build_udp(struct sw_gw_build *b, const Sw__Listener *in, struct sw_gw
     }
     if (!p)
         return sw_err_set(b->err, SW_EINVAL, "a UDP listener needs udp_proxy");
-    if (p->tunneling_config)
-        return sw_err_set(b->err, SW_EINVAL, "udp_proxy: tunneling_config is not supported");
+    rc = check_session_filters(b, p);
+    if (rc == SW_OK && p->tunneling_config)
+        rc = build_udp_tunnel(b, p, u);
+    if (rc < 0)
+        return rc;
     u->stat_prefix = sw_gw_text(b, &p->stat_prefix);
     u->idle_timeout_ns = sw_gw_duration(p->idle_timeout, 60 * SW_NS_PER_S);
     u->per_packet = p->use_per_packet_load_balancing;

@@ -44,6 +44,7 @@ struct sw_gw_store {
     uint64_t refused;
     struct sw_metrics_shard *shard; /* of the main thread; NULL: nobody asked for metrics yet */
     size_t n_cstats;
+    uint64_t lost_told;                 /* lines of access logs, as the metrics know it */
     SW_VEC(struct sw_gw_res *) touched; /* by the update under way */
     struct sw_map creds;                /* credentials by content; see config_cred.c */
     uint64_t creds_swept_ns;

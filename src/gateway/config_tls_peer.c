@@ -10,6 +10,7 @@
 
 #include "base/base64.h"
 #include "base/buf.h"
+#include "base/hex.h"
 #include "gateway/config_int.h"
 #include "gateway/config_tls.h"
 #include "proto/pb.h"
@@ -133,22 +134,14 @@ static int add_san(struct sw_gw_build *b, struct sw_gw_tls *t, int type, const S
     return sw_gw_build_str_match(b, m, &t->sans[t->n_sans++].match);
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* 64 digits, with or without colons between the bytes. */
 static bool parse_hex(struct sw_slice in, uint8_t ret[SHA256])
 {
     size_t n = 0;
 
     while (in.n && n < SHA256) {
-        int hi = hex_digit(in.p[0]);
-        int lo = in.n > 1 ? hex_digit(in.p[1]) : -1;
+        int hi = sw_hex_digit(in.p[0]);
+        int lo = in.n > 1 ? sw_hex_digit(in.p[1]) : -1;
 
         if (hi < 0 || lo < 0)
             return false;

@@ -15,6 +15,8 @@
 struct sw_gw_xds {
     struct sw_gw_store *store; /* borrowed */
     struct sw_xds_client *client;
+    const struct sw_gateway_config *config; /* borrowed; NULL: the credential never changes */
+    struct sw_filewatch *watches[3];        /* of the credential's files */
     struct feed {
         struct sw_gw_xds *xds;
         enum sw_gw_type type;
@@ -107,16 +109,77 @@ static bool is_loopback(struct sw_slice host)
            (sw_ip_parse(host, &ip, NULL) == SW_OK && sw_ip_is_loopback(&ip));
 }
 
-static struct sw_tls_cred *load_ca(const char *path, struct sw_err *err)
+/* One file of the credential; no path is no bytes. */
+static int read_part(const char *flag, const char *path, struct sw_slice *ret, struct sw_err *err)
+{
+    if (!path || sw_file_read(path, SW_TLS_PEM_MAX, ret, err) == SW_OK)
+        return SW_OK;
+    return sw_err_prefix(err, "%s", flag);
+}
+
+static struct sw_tls_cred *load_cred(const struct sw_gateway_config *c, struct sw_err *err)
 {
     struct sw_tls_cred_pem pem = {.any_identity = true};
-    struct sw_tls_cred *cred;
+    struct sw_tls_cred *cred = NULL;
 
-    if (sw_file_read(path, SW_TLS_PEM_MAX, &pem.roots, err) != SW_OK)
-        return NULL;
-    cred = sw_tls_cred_new(&pem, err);
+    if (read_part("--xds-ca", c->xds_ca, &pem.roots, err) == SW_OK &&
+        read_part("--xds-cert", c->xds_cert, &pem.chain, err) == SW_OK &&
+        read_part("--xds-key", c->xds_key, &pem.key, err) == SW_OK) {
+        cred = sw_tls_cred_new(&pem, err);
+        if (!cred)
+            (void)sw_err_prefix(err, c->xds_cert ? "--xds-ca, --xds-cert, --xds-key" : "--xds-ca");
+    }
     sw_slice_free(&pem.roots);
+    sw_slice_free(&pem.chain);
+    if (pem.key.n)
+        explicit_bzero((char *)(uintptr_t)pem.key.p, pem.key.n);
+    sw_slice_free(&pem.key);
     return cred;
+}
+
+/* A renewed credential is for the next connection; a broken one leaves the old. */
+static void on_cred_files(void *arg)
+{
+    struct sw_gw_xds *x = arg;
+    struct sw_err err = {0};
+    struct sw_tls_cred *cred = load_cred(x->config, &err);
+
+    if (!cred) {
+        sw_log_warn("xds", "credential not renewed: %s", err.msg);
+        return;
+    }
+    sw_xds_client_set_cred(x->client, cred);
+    (void)sw_tls_cred_unref(cred);
+    sw_log_info("xds", "credential renewed");
+}
+
+static int watch_cred(struct sw_gw_xds *x, struct sw_loop *l, const struct sw_gateway_config *c,
+                      struct sw_err *err)
+{
+    const char *const files[] = {c->xds_ca, c->xds_cert, c->xds_key};
+
+    x->config = c;
+    for (size_t i = 0; c->xds_ca && i < SW_ARRAY_LEN(files); i++) {
+        if (!files[i])
+            continue;
+        x->watches[i] = sw_filewatch_new(l, files[i], on_cred_files, x, err);
+        if (!x->watches[i])
+            return SW_EINVAL;
+    }
+    return SW_OK;
+}
+
+static int check_flags(const struct sw_gateway_config *c, struct sw_slice host, struct sw_err *err)
+{
+    if (!c->xds_ca && !is_loopback(host))
+        return sw_err_set(err, SW_EINVAL, "--xds-ca is needed: '%s' is not this machine",
+                          c->xds_addr);
+    if (!c->xds_cert != !c->xds_key)
+        return sw_err_set(err, SW_EINVAL, "--xds-cert and --xds-key belong together");
+    if (!c->xds_ca && (c->xds_cert || c->xds_server_name))
+        return sw_err_set(err, SW_EINVAL, "%s needs --xds-ca",
+                          c->xds_cert ? "--xds-cert" : "--xds-server-name");
+    return SW_OK;
 }
 
 struct sw_gw_xds *sw_gw_xds_open(struct sw_gw_store *s, struct sw_loop *l,
@@ -136,22 +199,23 @@ struct sw_gw_xds *sw_gw_xds_open(struct sw_gw_store *s, struct sw_loop *l,
         (void)sw_err_prefix(err, "--xds-addr");
         return NULL;
     }
-    if (!c->xds_ca && !is_loopback(o.host)) {
-        (void)sw_err_set(err, SW_EINVAL, "--xds-ca is needed: '%s' is not this machine",
-                         c->xds_addr);
+    if (check_flags(c, o.host, err) != SW_OK)
         return NULL;
-    }
     if (c->xds_ca) {
-        o.cred = load_ca(c->xds_ca, err);
-        if (!o.cred) {
-            (void)sw_err_prefix(err, "--xds-ca");
+        o.cred = load_cred(c, err);
+        if (!o.cred)
             return NULL;
-        }
     }
+    if (c->xds_server_name)
+        o.tls_name = sw_slice_str(c->xds_server_name);
     (void)!gethostname(name, sizeof(name) - 1);
     o.node_id = sw_slice_str(c->xds_node_id ? c->xds_node_id : name);
     x = sw_gw_xds_new(s, l, &o, err);
     (void)sw_tls_cred_unref(o.cred);
+    if (x && watch_cred(x, l, c, err) != SW_OK) {
+        sw_gw_xds_free(x);
+        x = NULL;
+    }
     return x;
 }
 
@@ -164,6 +228,8 @@ void sw_gw_xds_free(struct sw_gw_xds *x)
 {
     if (!x)
         return;
+    for (size_t i = 0; i < SW_ARRAY_LEN(x->watches); i++)
+        sw_filewatch_free(x->watches[i]);
     sw_gw_store_on_wanted(x->store, NULL, NULL);
     sw_xds_client_free(x->client);
     sw_free(x);

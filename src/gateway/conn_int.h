@@ -17,8 +17,8 @@ void gw_conn_write_raw(struct sw_gw_conn *c, struct sw_slice bytes);
 /* Sends what an earlier write left; on_drained and the ends that waited for it follow. */
 void gw_conn_write_out(struct sw_gw_conn *c);
 void gw_conn_drop_stage(struct sw_gw_conn *c);
-/* Flushes the connections linked by 'dirty' and empties the list. */
-void gw_conn_flush_list(struct sw_list *list);
+/* Flushes the worker's connections linked by 'dirty' and empties the list. */
+void gw_conn_flush_list(struct sw_gw_worker *w, struct sw_list *list);
 
 /*
  * What a read of up to 'room' bytes behind the first 'have' of buf gave; those come from what was
@@ -35,7 +35,7 @@ enum { GW_AHEAD_BYTES = 4096 };
 
 /* May a connection that is readable be read before others are looked at? */
 bool gw_conn_may_read_ahead(const struct sw_gw_conn *c);
-/* Reads once; the bytes are delivered before the turn ends. */
+/* Reads once, together with others; the bytes are delivered before the turn ends. */
 void gw_conn_read_ahead(struct sw_gw_conn *c);
-/* It was closed: what was read is nobody's. */
+/* It was closed: it is not read any more, and what was read is nobody's. */
 void gw_conn_forget_ahead(const struct sw_gw_conn *c);

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "gateway/conn_int.h"
 #include "gateway/worker.h"
+#include "io/batch.h"
 #include "io/sock.h"
 #include "tls/tls.h"
 
@@ -242,30 +243,81 @@ void sw_gw_conn_flush(struct sw_gw_conn *c)
     flush_with(c, (struct sw_slice){0});
 }
 
-/*
- * The common case without a call between the loop and the write: behind a system call the
- * processor has forgotten where functions return to.
- */
-void gw_conn_flush_list(struct sw_list *list)
+/* ---- many at once ---- */
+
+/* Writes queued in the worker's batch: whose, and what. */
+struct flight {
+    struct sw_gw_worker *worker;
+    size_t sealed; /* bytes of worker->tx in use */
+    unsigned n;
+    struct sw_gw_conn *who[SW_GW_BATCH];
+    struct iovec what[SW_GW_BATCH];
+};
+
+static void land(struct flight *f)
 {
-    struct sw_list *m;
+    const struct sw_batch_result *r = f->n ? sw_batch_run(f->worker->batch) : NULL;
 
-    while ((m = sw_list_pop_front(list)) != NULL) {
-        struct sw_gw_conn *c = SW_CONTAINER_OF(m, struct sw_gw_conn, dirty);
-        ssize_t n;
+    for (unsigned i = 0; i < f->n; i++) {
+        struct sw_gw_conn *c = f->who[i];
 
-        if (c->tls || c->opening || c->failed || sw_gw_conn_unsent(c) || !c->stage_n) {
-            sw_gw_conn_flush(c);
-            continue;
-        }
-        n = sw_sock_write(c->watch.fd, c->stage, c->stage_n);
-        if (n != (ssize_t)c->stage_n) {
-            struct iovec iov = {.iov_base = c->stage, .iov_len = c->stage_n};
-
-            wrote(c, &iov, 1, n);
+        if (r[i].n != (ssize_t)f->what[i].iov_len) {
+            errno = r[i].sys_errno;
+            wrote(c, &f->what[i], 1, r[i].n);
         }
         gw_conn_drop_stage(c);
     }
+    f->n = 0;
+    f->sealed = 0;
+}
+
+/* Nothing special: a stage that fits one record, if any, and goes out as it is. */
+static bool may_board(const struct sw_gw_conn *c)
+{
+    return !c->opening && !c->failed && !c->closed && c->stage_n && !sw_gw_conn_unsent(c) &&
+           (!c->tls || c->stage_n <= sw_tls_max_plain(c->tls));
+}
+
+static void board(struct flight *f, struct sw_gw_conn *c)
+{
+    struct iovec *what;
+
+    if (f->n == SW_GW_BATCH || (c->tls && SW_GW_TX - f->sealed < SEAL_ROOM))
+        land(f);
+    what = &f->what[f->n];
+    if (c->tls) {
+        size_t from = f->sealed;
+
+        seal(c, c->stage, c->stage_n, &f->sealed);
+        what->iov_base = f->worker->tx + from;
+        what->iov_len = f->sealed - from;
+    } else {
+        what->iov_base = c->stage;
+        what->iov_len = c->stage_n;
+    }
+    (void)sw_batch_write(f->worker->batch, c->watch.fd, what->iov_base, what->iov_len);
+    f->who[f->n++] = c;
+}
+
+void gw_conn_flush_list(struct sw_gw_worker *w, struct sw_list *list)
+{
+    __attribute__((uninitialized)) struct flight f; /* 1.5 kB */
+    struct sw_list *m;
+
+    f.worker = w;
+    f.n = 0;
+    f.sealed = 0;
+    while ((m = sw_list_pop_front(list)) != NULL) {
+        struct sw_gw_conn *c = SW_CONTAINER_OF(m, struct sw_gw_conn, dirty);
+
+        if (may_board(c)) {
+            board(&f, c);
+        } else {
+            land(&f); /* it may seal, too */
+            sw_gw_conn_flush(c);
+        }
+    }
+    land(&f);
 }
 
 void gw_conn_write_out(struct sw_gw_conn *c)

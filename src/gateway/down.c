@@ -104,7 +104,7 @@ bool down_is_last(const struct down *d)
 {
     const struct sw_gw_hcm *h = down_hcm(d);
 
-    return d->draining || d->worker->draining ||
+    return d->draining || d->worker->thread.draining ||
            (h->max_requests_per_connection && d->requests >= h->max_requests_per_connection) ||
            (h->max_connection_duration_ns &&
             sw_loop_now(d->worker->loop) - d->born_ns > h->max_connection_duration_ns);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "gateway/down.h"
 #include "gateway/h1.h"
+#include "gateway/side.h"
 
 static struct down *of(const struct sw_exchange *x)
 {
@@ -133,50 +134,24 @@ static void send_info(struct sw_exchange *x, int status)
     sw_gw_conn_flush(&d->conn);
 }
 
-static void flush(struct sw_exchange *x)
+static struct down *detach(struct sw_exchange *x)
 {
-    sw_gw_worker_soon(x->worker, &of(x)->conn);
-}
+    struct down *d = gw_down_detach(x);
 
-static bool blocked(const struct sw_exchange *x)
-{
-    return sw_gw_conn_blocked(&of(x)->conn);
-}
-
-static void pause_reading(struct sw_exchange *x)
-{
-    sw_gw_conn_pause(&of(x)->conn);
-}
-
-static void resume_reading(struct sw_exchange *x)
-{
-    sw_gw_conn_resume(&of(x)->conn);
-}
-
-static void detach(struct sw_exchange *x)
-{
-    struct down *d = of(x);
-
-    x->down.ops = NULL;
-    x->down.stream = NULL;
-    x->down_tls = NULL;
     d->x = NULL;
+    return d;
 }
 
 static void abort_down(struct sw_exchange *x)
 {
-    struct down *d = of(x);
-
-    detach(x);
     /* A half-sent answer must not look complete. */
-    sw_gw_conn_close(&d->conn, true);
+    sw_gw_conn_close(&detach(x)->conn, true);
 }
 
 static void done(struct sw_exchange *x)
 {
-    struct down *d = of(x);
+    struct down *d = detach(x);
 
-    detach(x);
     if (d->close_after || d->tunnel || !d->request_done || d->conn.eof) {
         d->parser = gw_h1_return(d->worker, d->parser, SW_H1_REQUEST);
         sw_gw_conn_close_flushed(&d->conn);
@@ -193,10 +168,10 @@ static const struct sw_gw_side_ops side = {
     .send_head = send_head,
     .send_data = send_data,
     .send_end = send_end,
-    .flush = flush,
-    .blocked = blocked,
-    .pause = pause_reading,
-    .resume = resume_reading,
+    .flush = gw_side_conn_flush,
+    .blocked = gw_side_conn_blocked,
+    .pause = gw_side_conn_pause,
+    .resume = gw_side_conn_resume,
     .abort = abort_down,
     .done = done,
     .send_info = send_info,
@@ -292,6 +267,7 @@ static void got_head(struct down *d)
         drop_underscored(&x->req.fields);
     x->down.ops = &side;
     x->down.stream = d;
+    x->down.conn = &d->conn;
     d->x = x;
     d->request_done =
         m->framing == SW_H1_NO_BODY || (m->framing == SW_H1_LENGTH && m->content_length == 0);
@@ -398,7 +374,7 @@ static void on_batch(struct sw_gw_conn *c)
     struct down *d = down_of(c);
 
     if (d->x && d->x->up.ops && d->x->up.head_sent)
-        d->x->up.ops->flush(d->x);
+        d->x->up.ops->flush(&d->x->up);
 }
 
 static void gone(struct down *d)
@@ -407,7 +383,7 @@ static void gone(struct down *d)
 
     if (!x)
         return;
-    detach(x);
+    (void)detach(x);
     sw_exchange_down_gone(x);
 }
 
@@ -443,13 +419,8 @@ static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
     sw_gw_conn_close(c, true);
 }
 
-static void nothing(struct sw_gw_conn *c)
-{
-    (void)c;
-}
-
 const struct sw_gw_conn_ops down_h1_ops = {
-    .on_open = nothing,
+    .on_open = gw_side_conn_open,
     .on_bytes = on_bytes,
     .on_batch = on_batch,
     .on_eof = on_eof,

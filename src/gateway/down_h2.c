@@ -10,15 +10,13 @@
 #include "base/time.h"
 #include "gateway/abuse.h"
 #include "gateway/down.h"
+#include "gateway/gateway_int.h"
 #include "gateway/h2.h"
+#include "gateway/side.h"
 
 enum {
-    MAX_FRAME = 16384,
-    SEND_FRAME = 16375, /* with its head one TLS record */
     STREAMS_MAX = 1024,
     CONTROL_PER_S = 1000,
-    WINDOW_LEAST = 65535,
-    WINDOW_MOST = 16 << 20,
     DRAIN_S = 1, /* between the notice and the final GOAWAY */
 };
 
@@ -27,12 +25,9 @@ struct down_h2 {
     struct down *d;
     struct sw_exchange *fresh; /* its arena takes the head being received */
     struct sw_timer goaway;
-    struct sw_timer ping; /* runs only when keepalive is configured */
-    uint64_t control_ns;  /* begin of the second 'control' counts in */
+    uint64_t control_ns; /* begin of the second 'control' counts in */
     uint32_t control;
     bool draining;
-    bool ping_sent; /* its answer is awaited */
-    bool ping_due;  /* and has not come */
 };
 
 static struct gw_h2_stream *of(const struct sw_exchange *x)
@@ -68,17 +63,8 @@ static void send_head(struct sw_exchange *x, bool end)
     f[n++] = (struct sw_h2_header){SW_SLICE_LIT(":status"),
                                    sw_slice(status, status_text(status, r->status))};
     n += gw_h2_put_fields(x, &r->fields, f + n);
-    if ((r->length == SW_GW_LENGTH_KNOWN || r->has_length) && r->status != 204) {
-        char *p = length + sizeof(length);
-        uint64_t v = r->content_length;
-
-        do {
-            *--p = (char)('0' + v % 10);
-            v /= 10;
-        } while (v);
-        f[n++] = (struct sw_h2_header){SW_SLICE_LIT("content-length"),
-                                       sw_slice(p, (size_t)(length + sizeof(length) - p))};
-    }
+    if ((r->length == SW_GW_LENGTH_KNOWN || r->has_length) && r->status != 204)
+        f[n++] = gw_h2_put_length(length, r->content_length);
     s->tunnel = r->length == SW_GW_LENGTH_TUNNEL;
     /* HTTP/1.1 has no trailers behind a known length; HTTP/2 may. */
     if (r->length == SW_GW_LENGTH_KNOWN && r->version != SW_GW_HTTP2 && !x->req.head && !end) {
@@ -101,33 +87,10 @@ static void send_end(struct sw_exchange *x)
     gw_h2_send_end(of(x));
 }
 
-static void flush(struct sw_exchange *x)
-{
-    gw_h2_flush(of(x)->g);
-}
-
-static bool blocked(const struct sw_exchange *x)
-{
-    return gw_h2_blocked(of(x));
-}
-
-static void pause_reading(struct sw_exchange *x)
-{
-    gw_h2_pause(of(x), true);
-}
-
-static void resume_reading(struct sw_exchange *x)
-{
-    gw_h2_pause(of(x), false);
-}
-
 static struct gw_h2_stream *detach(struct sw_exchange *x)
 {
-    struct gw_h2_stream *s = of(x);
+    struct gw_h2_stream *s = gw_down_detach(x);
 
-    x->down.ops = NULL;
-    x->down.stream = NULL;
-    x->down_tls = NULL;
     s->x = NULL;
     return s;
 }
@@ -174,10 +137,10 @@ static const struct sw_gw_side_ops side = {
     .send_head = send_head,
     .send_data = send_data,
     .send_end = send_end,
-    .flush = flush,
-    .blocked = blocked,
-    .pause = pause_reading,
-    .resume = resume_reading,
+    .flush = gw_h2_side_flush,
+    .blocked = gw_h2_side_blocked,
+    .pause = gw_h2_side_pause,
+    .resume = gw_h2_side_resume,
     .abort = abort_down,
     .done = done,
     .send_info = send_info,
@@ -340,32 +303,6 @@ static void on_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h
         down_h2_drain(d);
 }
 
-static void on_data(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data)
-{
-    struct gw_h2_stream *s = stream;
-
-    (void)id;
-    sw_h2_consume_connection(h, data.n);
-    if (!s)
-        return;
-    if (!s->x) {
-        sw_h2_consume_stream(h, id, data.n);
-        return;
-    }
-    sw_exchange_down_data(s->x, data);
-    gw_h2_received(s, data.n);
-}
-
-static void on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head)
-{
-    struct gw_h2_stream *s = stream;
-
-    (void)h;
-    (void)id;
-    if (s && s->x && !head->too_large)
-        gw_h2_take_fields(s->x, &s->x->req.trailers, head, true);
-}
-
 static void on_end(struct sw_h2 *h, int32_t id, void *stream)
 {
     struct gw_h2_stream *s = stream;
@@ -390,7 +327,7 @@ static void early_reset(struct down_h2 *o)
     uint64_t now = sw_loop_now(o->d->worker->loop);
 
     sw_h2_count_early_reset(o->g.h2, now);
-    sw_gw_abuse_note(&o->d->worker->abuse, &o->d->peer.ip, 1, now);
+    sw_gw_abuse_note(o->d->worker->gw->abuse, &o->d->peer.ip, 1, now);
 }
 
 static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
@@ -436,11 +373,6 @@ static void ignore(struct sw_h2 *h)
     (void)h;
 }
 
-static void on_pong(struct sw_h2 *h)
-{
-    owner_of(h)->ping_due = false;
-}
-
 static void on_goaway(struct sw_h2 *h, int32_t last, uint32_t code)
 {
     (void)h;
@@ -451,14 +383,14 @@ static void on_goaway(struct sw_h2 *h, int32_t last, uint32_t code)
 static const struct sw_h2_ops engine = {
     .on_begin = on_begin,
     .on_head = on_head,
-    .on_data = on_data,
-    .on_trailers = on_trailers,
+    .on_data = gw_h2_on_data,
+    .on_trailers = gw_h2_on_trailers,
     .on_end = on_end,
     .on_close = on_close,
     .on_window = gw_h2_on_window,
     .on_settings = ignore,
     .on_goaway = on_goaway,
-    .on_pong = on_pong,
+    .on_pong = gw_h2_on_pong,
     .on_control = on_control,
     .emit = gw_h2_emit,
     .pull = gw_h2_pull,
@@ -468,64 +400,33 @@ static const struct sw_h2_ops engine = {
 
 /* ---- the connection ---- */
 
-static uint32_t window(uint32_t wanted)
-{
-    return (uint32_t)sw_min(sw_max(wanted, WINDOW_LEAST), WINDOW_MOST);
-}
-
 static void gone(struct down *d);
 
-/* Alternates between the interval and the time an answer may take. */
-static void on_ping(struct sw_timer *t)
+static void on_silent(struct gw_h2 *g)
 {
-    struct down_h2 *o = SW_CONTAINER_OF(t, struct down_h2, ping);
-    struct down *d = o->d;
-    const struct sw_gw_h2_opts *opts = &down_hcm(d)->h2;
-    bool sent = o->ping_sent;
+    struct down *d = SW_CONTAINER_OF(g, struct down_h2, g)->d;
 
-    if (d->conn.closed || d->conn.lingering)
-        return;
-    if (sent && o->ping_due) {
-        gone(d);
-        sw_gw_conn_close(&d->conn, true);
-        return;
-    }
-    o->ping_sent = !sent;
-    if (!sent) {
-        o->ping_due = true;
-        sw_h2_ping(o->g.h2);
-        gw_h2_flush(&o->g);
-    }
-    sw_timer_start(d->worker->loop, t,
-                   sw_max(sent ? opts->ping_interval_ns : opts->ping_timeout_ns, SW_NS_PER_MS),
-                   on_ping);
+    gone(d);
+    sw_gw_conn_close(&d->conn, true);
 }
 
 void down_h2_begin(struct down *d)
 {
     const struct sw_gw_hcm *h = down_hcm(d);
     struct down_h2 *o = SW_NEW(struct down_h2);
-    struct sw_h2_config config = {
-        .server = true,
-        .emit_takes_all = true,
-        .stream_window = window(h->h2.stream_window),
-        .connection_window = window(h->h2.conn_window),
-        .max_frame = MAX_FRAME,
-        .max_send_frame = SEND_FRAME,
-        .max_header_list = h->max_headers_kb * 1024,
-        .max_streams = h->h2.max_streams ? (uint32_t)sw_min(h->h2.max_streams, STREAMS_MAX) : 128,
-        .extended_connect = h->h2.allow_connect,
-    };
+    struct sw_h2_config config = gw_h2_config(&h->h2);
 
-    if (config.connection_window <= config.stream_window)
-        config.connection_window = config.stream_window + WINDOW_LEAST;
+    config.server = true;
+    config.max_header_list = h->max_headers_kb * 1024;
+    config.max_streams = h->h2.max_streams ? (uint32_t)sw_min(h->h2.max_streams, STREAMS_MAX) : 128;
+    config.extended_connect = h->h2.allow_connect;
     o->d = d;
     d->h2 = o;
     d->head_begun = false;
-    gw_h2_init(&o->g, &d->conn, &config, &engine, &o->g);
+    gw_h2_init(&o->g, &d->conn, &config, &engine);
     gw_h2_flush(&o->g);
     if (h->h2.ping_interval_ns)
-        sw_timer_start(d->worker->loop, &o->ping, h->h2.ping_interval_ns, on_ping);
+        gw_h2_keep_alive(&o->g, h->h2.ping_interval_ns, h->h2.ping_timeout_ns, on_silent);
 }
 
 static void end_if_finished(struct down *d)
@@ -599,13 +500,8 @@ static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
     sw_gw_conn_close(c, true);
 }
 
-static void nothing(struct sw_gw_conn *c)
-{
-    (void)c;
-}
-
 const struct sw_gw_conn_ops down_h2_ops = {
-    .on_open = nothing,
+    .on_open = gw_side_conn_open,
     .on_bytes = on_bytes,
     .on_batch = on_batch,
     .on_eof = on_eof,
@@ -648,7 +544,6 @@ void down_h2_cleanup(struct down *d)
         return;
     gone(d);
     sw_timer_stop(d->worker->loop, &o->goaway);
-    sw_timer_stop(d->worker->loop, &o->ping);
     gw_h2_done(&o->g);
     if (o->fresh)
         sw_exchange_discard(o->fresh);

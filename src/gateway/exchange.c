@@ -55,7 +55,7 @@ void sw_exchange_discard(struct sw_exchange *x)
     }
     sw_arena_reset(&x->arena, ARENA_MAX);
     arena = x->arena;
-    timer = x->timer; /* runs on: see arm */
+    timer = x->timer; /* runs on: see gw_arm */
     memset(x, 0, sizeof(*x));
     x->arena = arena;
     x->timer = timer;
@@ -127,7 +127,7 @@ static uint64_t receive_by(const struct sw_exchange *x)
  * fires. So it may as well outlive the exchange and serve the next: in the common case no request
  * moves anything in the heap.
  */
-static void arm(struct sw_exchange *x)
+void gw_arm(struct sw_exchange *x)
 {
     uint64_t now = sw_loop_now(x->worker->loop);
     uint64_t at = earlier(earlier(x->deadline_ns, x->try_deadline_ns), x->retry_at_ns);
@@ -150,8 +150,6 @@ static void active(struct sw_exchange *x)
 {
     x->active_ns = sw_loop_now(x->worker->loop);
 }
-
-static void attempt(struct sw_exchange *x);
 
 static void on_timer(struct sw_timer *t)
 {
@@ -181,7 +179,7 @@ static void on_timer(struct sw_timer *t)
     }
     if (x->retry_at_ns && now >= x->retry_at_ns) {
         x->retry_at_ns = 0;
-        attempt(x);
+        gw_attempt(x);
         return;
     }
     if (x->try_deadline_ns && now >= x->try_deadline_ns) {
@@ -197,7 +195,7 @@ static void on_timer(struct sw_timer *t)
         sw_exchange_reply(x, 408, SW_SLICE_LIT("stream timeout"), "stream_idle_timeout");
         return;
     }
-    arm(x);
+    gw_arm(x);
 }
 
 static void request_complete(struct sw_exchange *x)
@@ -205,7 +203,7 @@ static void request_complete(struct sw_exchange *x)
     x->request_ns = sw_loop_now(x->worker->loop);
     if (x->plan.timeout_ns && x->req.length != SW_GW_LENGTH_TUNNEL) {
         x->deadline_ns = x->request_ns + x->plan.timeout_ns;
-        arm(x);
+        gw_arm(x);
     }
 }
 
@@ -244,9 +242,9 @@ static void pause_down(struct sw_exchange *x, bool pause)
         return;
     x->down.paused = pause;
     if (pause)
-        x->down.ops->pause(x);
+        x->down.ops->pause(&x->down);
     else
-        x->down.ops->resume(x);
+        x->down.ops->resume(&x->down);
 }
 
 static void pause_up(struct sw_exchange *x, bool pause)
@@ -255,12 +253,12 @@ static void pause_up(struct sw_exchange *x, bool pause)
         return;
     x->up.paused = pause;
     if (pause)
-        x->up.ops->pause(x);
+        x->up.ops->pause(&x->up);
     else
-        x->up.ops->resume(x);
+        x->up.ops->resume(&x->up);
 }
 
-static void attempt(struct sw_exchange *x)
+void gw_attempt(struct sw_exchange *x)
 {
     int status = 503;
 
@@ -272,7 +270,7 @@ static void attempt(struct sw_exchange *x)
     }
     if (x->plan.try_timeout_ns) {
         x->try_deadline_ns = sw_loop_now(x->worker->loop) + x->plan.try_timeout_ns;
-        arm(x);
+        gw_arm(x);
     }
     sw_gw_pool_get(x);
 }
@@ -290,8 +288,8 @@ void sw_exchange_continue(struct sw_exchange *x)
         request_complete(x);
     else if (x->req.expect_continue)
         x->down.ops->send_info(x, 100);
-    arm(x);
-    attempt(x);
+    gw_arm(x);
+    gw_attempt(x);
 }
 
 static void enter(struct sw_exchange *x)
@@ -349,8 +347,8 @@ void sw_exchange_up_ready(struct sw_exchange *x)
     }
     if (!x->up.ops)
         return;
-    x->up.ops->flush(x);
-    if (!x->up.ops->blocked(x))
+    x->up.ops->flush(&x->up);
+    if (x->up.ops && !x->up.ops->blocked(&x->up))
         pause_down(x, false);
 }
 
@@ -379,7 +377,7 @@ void sw_exchange_down_data(struct sw_exchange *x, struct sw_slice data)
         forget_kept(x);
     }
     x->up.ops->send_data(x, data);
-    if (x->up.ops && x->up.ops->blocked(x))
+    if (x->up.ops && x->up.ops->blocked(&x->up))
         pause_down(x, true);
 }
 
@@ -402,7 +400,7 @@ void sw_exchange_down_end(struct sw_exchange *x)
         x->up.end_sent = true;
         x->up.ops->send_end(x);
         if (x->up.ops)
-            x->up.ops->flush(x);
+            x->up.ops->flush(&x->up);
     }
     maybe_complete(x);
 }
@@ -420,13 +418,13 @@ void sw_exchange_down_gone(struct sw_exchange *x)
 
 void sw_exchange_down_drained(struct sw_exchange *x)
 {
-    if (x->up.ops && x->down.ops && !x->down.ops->blocked(x))
+    if (x->up.ops && x->down.ops && !x->down.ops->blocked(&x->down))
         pause_up(x, false);
 }
 
 void sw_exchange_up_drained(struct sw_exchange *x)
 {
-    if (x->up.ops && x->down.ops && !x->up.ops->blocked(x))
+    if (x->up.ops && x->down.ops && !x->up.ops->blocked(&x->up))
         pause_down(x, false);
 }
 
@@ -479,26 +477,6 @@ void sw_exchange_up_info(struct sw_exchange *x, int status)
     x->down.ops->send_info(x, status);
 }
 
-static bool retry(struct sw_exchange *x, enum sw_gw_outcome how, int status)
-{
-    uint64_t delay = 0;
-
-    if (x->body_lost || x->state == SW_GW_X_ANSWER || !x->down.ops ||
-        !sw_gw_should_retry(x, how, status, &delay))
-        return false;
-    if (x->up.ops)
-        x->up.ops->abort(x);
-    if (x->host)
-        sw_gw_host_done(x, how, status);
-    x->state = SW_GW_X_BACKOFF;
-    x->try_deadline_ns = 0;
-    memset(&x->up, 0, sizeof(x->up));
-    memset(&x->resp, 0, sizeof(x->resp));
-    x->retry_at_ns = sw_loop_now(x->worker->loop) + sw_max(delay, 1);
-    arm(x);
-    return true;
-}
-
 void sw_exchange_up_head(struct sw_exchange *x, bool end)
 {
     if (x->state == SW_GW_X_DONE)
@@ -512,7 +490,7 @@ void sw_exchange_up_head(struct sw_exchange *x, bool end)
         x->down.end_got = true;
         x->up.end_sent = true;
     }
-    if (x->plan.retries && retry(x, SW_GW_STATUS, x->resp.status))
+    if (x->plan.retries && gw_retry(x, SW_GW_STATUS, x->resp.status))
         return;
     gw_send_answer(x, end);
     if (end)
@@ -528,7 +506,7 @@ void sw_exchange_up_data(struct sw_exchange *x, struct sw_slice data)
     if (!x->down.ops || x->down.end_sent)
         return;
     x->down.ops->send_data(x, data);
-    if (x->down.ops && x->down.ops->blocked(x))
+    if (x->down.ops && x->down.ops->blocked(&x->down))
         pause_up(x, true);
 }
 
@@ -543,108 +521,4 @@ void sw_exchange_up_end(struct sw_exchange *x)
         x->down.ops->send_end(x);
     }
     maybe_complete(x);
-}
-
-static const struct {
-    uint16_t status;
-    uint32_t flag;
-    const char *detail;
-    const char *body;
-} ends[] = {
-    [SW_GW_CONNECT_FAILED] = {503, SW_GW_FLAG_UF, "upstream_connection_failure",
-                              "upstream connect error"},
-    [SW_GW_TLS_FAILED] = {503, SW_GW_FLAG_UF, "upstream_tls_failure", "upstream TLS error"},
-    [SW_GW_STALE] = {503, SW_GW_FLAG_UC, "upstream_reset_before_response_started",
-                     "upstream connection closed"},
-    [SW_GW_RESET_BEFORE] = {503, SW_GW_FLAG_UC, "upstream_reset_before_response_started",
-                            "upstream connection closed"},
-    [SW_GW_RESET_AFTER] = {503, SW_GW_FLAG_UC, "upstream_reset_after_response_started", ""},
-    [SW_GW_REFUSED_STREAM] = {503, SW_GW_FLAG_UR, "upstream_refused_stream",
-                              "upstream refused the stream"},
-    [SW_GW_BAD_RESPONSE] = {502, SW_GW_FLAG_UPE, "upstream_protocol_error",
-                            "upstream protocol error"},
-    [SW_GW_OVERFLOW] = {503, SW_GW_FLAG_UO, "overflow", "upstream overflow"},
-    [SW_GW_TIMEOUT] = {504, SW_GW_FLAG_UT, "upstream_per_try_timeout", "upstream request timeout"},
-};
-
-static void note_failure(struct sw_exchange *x, const char *why)
-{
-    size_t n = sw_min(strlen(why), sizeof(x->failure) - 1);
-
-    memcpy(x->failure, why, n);
-    x->failure[n] = '\0';
-}
-
-/*
- * Why the tunnel to the host of a connection that just broke was refused; NULL: it was not. A copy:
- * a host that left its cluster goes with the last that uses it.
- */
-static const struct sw_gw_refusal *refusal_of(struct sw_exchange *x, enum sw_gw_outcome how)
-{
-    const struct sw_gw_refusal *r = x->host ? x->host->refusal : NULL;
-    struct sw_gw_refusal *copy;
-
-    if (!r || sw_loop_now(x->worker->loop) - r->at_ns > SW_NS_PER_S ||
-        (how != SW_GW_RESET_BEFORE && how != SW_GW_STALE && how != SW_GW_TLS_FAILED))
-        return NULL;
-    copy = SW_ARENA_NEW(&x->arena, struct sw_gw_refusal);
-    *copy = *r;
-    return copy;
-}
-
-/* Denied, origin unreachable and dial timeout keep their status; the rest is "unavailable". */
-static void reply_refused(struct sw_exchange *x, const struct sw_gw_refusal *r)
-{
-    int status = r->status == 403 || r->status == 502 || r->status == 504 ? r->status : 503;
-    struct sw_slice reason = sw_arena_slice(&x->arena, sw_slice_str(r->reason));
-    struct sw_slice proxy = sw_arena_slice(&x->arena, sw_slice_str(r->proxy_status));
-    const char *body = sw_arena_printf(&x->arena, "tunnel refused: %s\n",
-                                       reason.n ? r->reason : "no reason given");
-
-    if (reason.n)
-        sw_gw_fields_set(x, &x->resp.fields, SW_SLICE_LIT("x-spanwire-reason"), reason);
-    if (proxy.n)
-        sw_gw_fields_set(x, &x->resp.fields, SW_SLICE_LIT("proxy-status"), proxy);
-    sw_exchange_reply(x, status, sw_slice_str(body), "tunnel_refused");
-}
-
-void sw_exchange_up_failed(struct sw_exchange *x, enum sw_gw_outcome how, const char *why)
-{
-    const struct sw_gw_refusal *refused;
-
-    if (x->state == SW_GW_X_DONE)
-        return;
-    if (why)
-        note_failure(x, why);
-    if (x->state == SW_GW_X_ANSWER) {
-        x->flags |= ends[how].flag;
-        if (!x->detail)
-            x->detail = "upstream_reset_after_response_started";
-        if (x->host)
-            sw_gw_host_done(x, SW_GW_RESET_AFTER, x->resp.status);
-        gw_finish(x);
-        return;
-    }
-    /* The connection was closed while it was idle and nobody has seen the request: not an attempt
-     * that counts. */
-    if (how == SW_GW_STALE && !x->body_lost && !x->stale_retried && x->down.ops) {
-        x->stale_retried = true;
-        x->attempts--;
-        if (x->host)
-            sw_gw_host_done(x, SW_GW_DOWNSTREAM_GONE, 0);
-        memset(&x->up, 0, sizeof(x->up));
-        attempt(x);
-        return;
-    }
-    if (retry(x, how, 0))
-        return;
-    refused = refusal_of(x, how);
-    if (x->host)
-        sw_gw_host_done(x, how, 0);
-    x->flags |= ends[how].flag;
-    if (refused) {
-        reply_refused(x, refused);
-        return;
-    }
-    sw_exchange_reply(x, ends[how].status, sw_slice_str(ends[how].body), ends[how].detail);
 }

@@ -134,6 +134,8 @@ struct sw_gw_response {
 
 /* ---- sides ---- */
 
+struct sw_gw_side;
+
 /* What a codec does for one exchange. 'send' is toward the peer of that side. */
 struct sw_gw_side_ops {
     /* The head in x->req (upstream) or x->resp (downstream). */
@@ -141,12 +143,12 @@ struct sw_gw_side_ops {
     void (*send_data)(struct sw_exchange *x, struct sw_slice data);
     /* With x->req.trailers or x->resp.trailers, when there are any. Tunnels: half-close. */
     void (*send_end)(struct sw_exchange *x);
-    void (*flush)(struct sw_exchange *x);
+    void (*flush)(struct sw_gw_side *s);
     /* True: more than it should is waiting; sw_exchange_*_drained comes later. */
-    bool (*blocked)(const struct sw_exchange *x);
+    bool (*blocked)(const struct sw_gw_side *s);
     /* Back-pressure on what comes from this side. */
-    void (*pause)(struct sw_exchange *x);
-    void (*resume)(struct sw_exchange *x);
+    void (*pause)(struct sw_gw_side *s);
+    void (*resume)(struct sw_gw_side *s);
     /* Ends this side's part early: reset the stream or close the connection. Detaches. */
     void (*abort)(struct sw_exchange *x);
     /* The exchange is complete; the connection may be used again. Detaches. */
@@ -158,6 +160,7 @@ struct sw_gw_side_ops {
 struct sw_gw_side {
     const struct sw_gw_side_ops *ops; /* NULL: detached */
     void *stream;                     /* the codec's own */
+    struct sw_gw_conn *conn;          /* of a codec that has it for itself; NULL: shared, or none */
     bool head_sent : 1;
     bool end_sent : 1; /* we finished sending to this side */
     bool head_got : 1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heads: the fields we know, lists of fields, and what a proxy changes in every message. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/rand.h"
@@ -212,10 +213,26 @@ static struct sw_slice new_request_id(struct sw_exchange *x)
     return sw_slice(p, 36);
 }
 
-/* What only this proxy and those behind it may say. */
+/* Our element of Forwarded (RFC 7239): whom we had the request from. */
+static struct sw_slice forwarded_element(struct sw_exchange *x)
+{
+    char ip[SW_IP_TEXT];
+    char text[SW_IP_TEXT + 32];
+    bool v6 = strchr(sw_ip_text(&x->peer.ip, ip), ':') != NULL;
+
+    (void)snprintf(text, sizeof(text), "for=%s%s%s;proto=%.*s", v6 ? "\"[" : "", ip,
+                   v6 ? "]\"" : "", (int)sw_min(x->req.scheme.n, 8), x->req.scheme.p);
+    return sw_arena_slice(&x->arena, sw_slice_str(text));
+}
+
+/*
+ * What only this proxy and those behind it may say goes. Who reads Forwarded from its end must find
+ * us there: what a client claims stands before.
+ */
 static void drop_foreign(struct sw_exchange *x)
 {
     struct sw_gw_fields *f = &x->req.fields;
+    struct sw_slice *forwarded = NULL;
     uint32_t k = 0;
 
     for (uint32_t i = 0; i < f->n; i++) {
@@ -228,9 +245,15 @@ static void drop_foreign(struct sw_exchange *x)
             f->p[k] = f->p[i];
             f->hid[k] = f->hid[i];
         }
+        if (f->hid[k] == SW_GW_H_OTHER && name.n == 9 &&
+            sw_slice_ieq(name, SW_SLICE_LIT("forwarded")))
+            forwarded = &f->p[k].value;
         k++;
     }
     f->n = k;
+    if (forwarded && !x->hcm->skip_xff_append)
+        *forwarded =
+            forwarded->n ? joined(x, *forwarded, forwarded_element(x)) : forwarded_element(x);
 }
 
 /* "Hash=...;URI=...": the certificate the client proved to have. */

@@ -12,5 +12,13 @@ void gw_clean_response(struct sw_exchange *x);
 
 /* ---- exchange.c ---- */
 void gw_finish(struct sw_exchange *x);
+/* Picks a host and asks for a connection to it. */
+void gw_attempt(struct sw_exchange *x);
+/* A deadline changed. */
+void gw_arm(struct sw_exchange *x);
 /* Head and, when it is all, end of the answer in x->resp go downstream. */
 void gw_send_answer(struct sw_exchange *x, bool end);
+
+/* ---- exchange_fail.c ---- */
+/* Tries again after such an end, if it may. False: nothing was done. */
+bool gw_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP filters: CORS, sticky sessions, and (filter_authz*.c) outside authorisation. Anything
- * else in a configuration is refused. */
+/* The HTTP filters: CORS, sticky sessions, answers about our own health, and (filter_authz*.c)
+ * outside authorisation. Anything else in a configuration is refused, unless it is switched off:
+ * then a request whose route switches it on is. */
 #include "gateway/filter.h"
 
 #include <proto/core.pb-c.h>
@@ -18,7 +19,7 @@
 #include "proto/pb.h"
 #include "proto/types.h"
 
-enum { FILTERS_MAX = 100, SESSION_MAX = 256 };
+enum { FILTERS_MAX = 100, SESSION_MAX = 256, HEADERS_MAX = 100 };
 
 /* ---- building ---- */
 
@@ -110,11 +111,50 @@ static int build_session_state(struct sw_gw_build *b, const Sw__StatefulSession 
             return SW_EINVAL;
         s->header = true;
         s->name = sw_gw_lower(b, SW_PB_SLICE(h->name));
-        return sw_http_token_valid(s->name)
+        return sw_http_token_valid(s->name) && !sw_http_is_framing(s->name)
                    ? SW_OK
                    : sw_err_set(b->err, SW_EINVAL, "stateful_session: bad header name");
     }
     return sw_err_set(b->err, SW_EINVAL, "stateful_session: state of an unknown type");
+}
+
+static int build_alive(struct sw_gw_build *b, const Sw__Any *any, const void **ret)
+{
+    const Sw__HealthCheckFilter *in = sw_gw_open_any(b, any, &sw__health_check_filter__descriptor);
+    struct sw_gw_alive *h = SW_ARENA_NEW(b->arena, struct sw_gw_alive);
+    struct sw_gw_header_match *headers;
+
+    if (!in)
+        return SW_EINVAL;
+    if (!in->pass_through_mode || in->pass_through_mode->value ||
+        in->n_cluster_min_healthy_percentages)
+        return sw_err_set(b->err, SW_EINVAL,
+                          "health_check: only answers without a look at clusters are supported");
+    if (in->n_headers > HEADERS_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "health_check: more than %d headers", HEADERS_MAX);
+    headers = sw_arena_array(b->arena, in->n_headers + 1, sizeof(*headers));
+    for (size_t i = 0; i < in->n_headers; i++) {
+        int rc = sw_gw_build_header_match(b, in->headers[i], &headers[i]);
+
+        if (rc < 0)
+            return rc;
+    }
+    h->headers = headers;
+    h->n_headers = in->n_headers;
+    *ret = h;
+    return SW_OK;
+}
+
+/*
+ * Filters without which every request is served the same: statistics, and the translation of
+ * gRPC-Web, which is for requests that say so by their content type (they go on as they are).
+ */
+static bool only_counts(const Sw__Any *any)
+{
+    struct sw_slice type = any ? sw_pb_type_name(SW_PB_SLICE(any->type_url)) : sw_slice(NULL, 0);
+
+    return sw_slice_eq_str(type, "envoy.extensions.filters.http.grpc_stats.v3.FilterConfig") ||
+           sw_slice_eq_str(type, "envoy.extensions.filters.http.grpc_web.v3.GrpcWeb");
 }
 
 static int build_filter(struct sw_gw_build *b, const Sw__HttpFilter *in, struct sw_gw_filter *f,
@@ -145,8 +185,15 @@ static int build_filter(struct sw_gw_build *b, const Sw__HttpFilter *in, struct 
         f->kind = SW_GW_FILTER_AUTHZ;
         return sw_gw_build_authz(b, any, &f->config);
     }
-    *ret_skip = in->is_optional;
-    if (in->is_optional)
+    if (sw_pb_any_is(any, &sw__health_check_filter__descriptor)) {
+        f->kind = SW_GW_FILTER_HEALTH;
+        return build_alive(b, any, &f->config);
+    }
+    *ret_skip = in->is_optional || only_counts(any);
+    if (*ret_skip)
+        return SW_OK;
+    f->kind = SW_GW_FILTER_UNKNOWN;
+    if (in->disabled)
         return SW_OK;
     return sw_err_set(b->err, SW_EINVAL, "http filter '%.*s': type '%.*s' is not supported",
                       (int)sw_min(f->name.n, 60), f->name.p,
@@ -184,17 +231,15 @@ int sw_gw_build_filters(struct sw_gw_build *b, struct Sw__HttpFilter *const *in,
     return SW_OK;
 }
 
-static int build_per(struct sw_gw_build *b, const Sw__FilterConfigEntry *in,
-                     struct sw_gw_per_filter *p)
+static int build_per_typed(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_per_filter *p)
 {
-    p->name = sw_gw_text(b, &in->key);
-    if (sw_pb_any_is(in->value, &sw__cors_policy__descriptor)) {
+    if (sw_pb_any_is(any, &sw__cors_policy__descriptor)) {
         p->kind = SW_GW_FILTER_CORS;
-        return build_cors(b, in->value, &p->config);
+        return build_cors(b, any, &p->config);
     }
-    if (sw_pb_any_is(in->value, &sw__stateful_session_per_route__descriptor)) {
+    if (sw_pb_any_is(any, &sw__stateful_session_per_route__descriptor)) {
         const Sw__StatefulSessionPerRoute *s =
-            sw_gw_open_any(b, in->value, &sw__stateful_session_per_route__descriptor);
+            sw_gw_open_any(b, any, &sw__stateful_session_per_route__descriptor);
 
         p->kind = SW_GW_FILTER_SESSION;
         if (!s)
@@ -204,10 +249,32 @@ static int build_per(struct sw_gw_build *b, const Sw__FilterConfigEntry *in,
         p->disabled = s->disabled;
         return SW_OK;
     }
-    if (sw_pb_any_is(in->value, &sw__ext_authz_per_route__descriptor))
-        return sw_gw_build_authz_route(b, in->value, p);
-    return sw_err_set(b->err, SW_EINVAL, "typed_per_filter_config['%.*s']: type not supported",
-                      (int)sw_min(p->name.n, 60), p->name.p);
+    if (sw_pb_any_is(any, &sw__ext_authz_per_route__descriptor))
+        return sw_gw_build_authz_route(b, any, p);
+    return sw_err_set(
+        b->err, SW_EINVAL, "typed_per_filter_config['%.*s']: type '%.*s' is not supported",
+        (int)sw_min(p->name.n, 60), p->name.p, any ? (int)sw_min(any->type_url.len, 80) : 0,
+        any ? (const char *)any->type_url.data : "");
+}
+
+/* A filter's own message, or one wrapped in what switches it on or off. */
+static int build_per(struct sw_gw_build *b, const Sw__FilterConfigEntry *in,
+                     struct sw_gw_per_filter *p)
+{
+    const Sw__FilterConfig *w;
+    int rc = SW_OK;
+
+    p->name = sw_gw_text(b, &in->key);
+    if (!sw_pb_any_is(in->value, &sw__filter_config__descriptor))
+        return build_per_typed(b, in->value, p);
+    w = sw_gw_open_any(b, in->value, &sw__filter_config__descriptor);
+    if (!w)
+        return SW_EINVAL;
+    p->kind = SW_GW_FILTER_NAMED;
+    if (w->config && w->config->type_url.len && !w->disabled)
+        rc = build_per_typed(b, w->config, p);
+    p->disabled |= w->disabled;
+    return rc;
 }
 
 int sw_gw_build_per_filter(struct sw_gw_build *b, struct Sw__FilterConfigEntry *const *in, size_t n,
@@ -236,7 +303,8 @@ static const struct sw_gw_per_filter *find_per(const struct sw_gw_per_filter *p,
                                                const struct sw_gw_filter *f)
 {
     for (size_t i = 0; i < n; i++) {
-        if (p[i].kind == f->kind && sw_slice_eq(p[i].name, f->name))
+        if ((p[i].kind == f->kind || p[i].kind == SW_GW_FILTER_NAMED) &&
+            sw_slice_eq(p[i].name, f->name))
             return &p[i];
     }
     return NULL;
@@ -257,9 +325,11 @@ static const void *effective(const struct sw_exchange *x, const struct sw_gw_fil
         p = find_per(rs->vhost->filters, rs->vhost->n_filters, f);
     if (!p)
         p = find_per(rs->table->filters, rs->table->n_filters, f);
-    if (p)
+    if (p && p->kind != SW_GW_FILTER_NAMED)
         return p->disabled ? NULL : p->config;
-    return f->disabled ? NULL : f->config;
+    if (f->kind == SW_GW_FILTER_UNKNOWN)
+        return p && !p->disabled ? f : NULL;
+    return (p ? p->disabled : f->disabled) ? NULL : f->config;
 }
 
 static bool origin_allowed(const struct sw_gw_cors *c, struct sw_slice origin)
@@ -387,6 +457,16 @@ static void session_response(struct sw_exchange *x)
     sw_gw_fields_set(x, &x->resp.fields, s->name, sw_arena_slice(&x->arena, sw_buf_slice(&out)));
 }
 
+static int alive_request(struct sw_exchange *x, const struct sw_gw_alive *h)
+{
+    for (size_t i = 0; i < h->n_headers; i++) {
+        if (!sw_gw_header_matches(&h->headers[i], &x->req))
+            return SW_OK;
+    }
+    sw_exchange_reply(x, 200, sw_slice(NULL, 0), "health_check_ok");
+    return SW_ECLOSED;
+}
+
 int sw_gw_filters_request(struct sw_exchange *x)
 {
     while (x->rs->next_filter < x->hcm->n_filters) {
@@ -405,6 +485,17 @@ int sw_gw_filters_request(struct sw_exchange *x)
             break;
         case SW_GW_FILTER_AUTHZ:
             rc = sw_gw_authz_request(x, f->config, config == f->config ? NULL : config);
+            break;
+        case SW_GW_FILTER_HEALTH:
+            rc = alive_request(x, config);
+            break;
+        case SW_GW_FILTER_UNKNOWN:
+            /* It may be what keeps strangers out: nothing passes without it. */
+            sw_exchange_reply(x, 500, SW_SLICE_LIT("the route needs a filter that is not here"),
+                              "filter_not_supported");
+            rc = SW_ECLOSED;
+            break;
+        case SW_GW_FILTER_NAMED: /* of routes only */
             break;
         }
         if (rc < 0)

@@ -10,6 +10,9 @@ enum sw_gw_filter_kind {
     SW_GW_FILTER_CORS,
     SW_GW_FILTER_SESSION,
     SW_GW_FILTER_AUTHZ,
+    SW_GW_FILTER_HEALTH,
+    SW_GW_FILTER_UNKNOWN, /* one we do not have, off unless a route switches it on */
+    SW_GW_FILTER_NAMED,   /* of a route: on or off for the filter of this name, whatever it is */
 };
 
 /* One filter of a connection manager. */
@@ -17,7 +20,8 @@ struct sw_gw_filter {
     enum sw_gw_filter_kind kind;
     struct sw_slice name; /* key of per-route configuration */
     bool disabled;        /* unless a route says otherwise */
-    const void *config;   /* struct sw_gw_cors, _session, _authz; NULL: only routes have one */
+    const void
+        *config; /* struct sw_gw_cors, _session, _authz, _alive; NULL: only routes have one */
 };
 
 struct sw_gw_cors {
@@ -40,6 +44,12 @@ struct sw_gw_session {
     struct sw_slice path;       /* cookie */
     uint64_t ttl_s;             /* cookie; 0: session */
     struct sw_slice attributes; /* cookie: "; Secure; SameSite=Lax" */
+};
+
+/* health_check: requests that match all of these are answered with 200. */
+struct sw_gw_alive {
+    const struct sw_gw_header_match *headers;
+    size_t n_headers;
 };
 
 struct sw_gw_build;

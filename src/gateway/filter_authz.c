@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "gateway/filter_authz_int.h"
+#include "gateway/side.h"
 #include "gateway/stats.h"
 #include "gateway/worker.h"
 
@@ -36,23 +37,6 @@ static void on_end(struct sw_exchange *m)
     state_of(m)->whole = true;
 }
 
-static void ignore(struct sw_exchange *m)
-{
-    (void)m;
-}
-
-static void ignore_info(struct sw_exchange *m, int status)
-{
-    (void)m;
-    (void)status;
-}
-
-static bool never_blocked(const struct sw_exchange *m)
-{
-    (void)m;
-    return false;
-}
-
 static void on_judged(struct sw_defer *d);
 
 /* The other exchange ends: what its answer was is read before its memory goes. */
@@ -60,8 +44,7 @@ static void leave(struct sw_exchange *m)
 {
     struct sw_gw_authz_state *s = state_of(m);
 
-    m->down.ops = NULL;
-    m->down.stream = NULL;
+    (void)gw_down_detach(m);
     s->sub = NULL;
     if (s->x->state == SW_GW_X_DONE)
         return;
@@ -74,13 +57,13 @@ static const struct sw_gw_side_ops side = {
     .send_head = on_head,
     .send_data = on_data,
     .send_end = on_end,
-    .flush = ignore,
-    .blocked = never_blocked,
-    .pause = ignore,
-    .resume = ignore,
+    .flush = gw_side_nothing,
+    .blocked = gw_side_never_blocked,
+    .pause = gw_side_nothing,
+    .resume = gw_side_nothing,
     .abort = leave,
     .done = leave,
-    .send_info = ignore_info,
+    .send_info = gw_side_no_info,
 };
 
 /* ---- the judgement ---- */

@@ -10,11 +10,11 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "base/trim.h"
+#include "gateway/abuse.h"
 #include "gateway/accesslog.h"
 #include "gateway/config.h"
 #include "gateway/gateway_int.h"
 #include "gateway/stats.h"
-#include "io/resolver.h"
 #include "tls/aead.h"
 
 enum { CLUSTERS_MAX = 64 << 20 };
@@ -31,6 +31,12 @@ static const struct sw_opt table[] = {
     {"xds-ca", "SPANWIRE_XDS_CA", SW_OPT_STR, AT(xds_ca), .arg = "FILE",
      .help = "Certificates the xDS server's must come from; without it the connection is plain "
              "HTTP/2, which is allowed to loopback addresses only."},
+    {"xds-server-name", "SPANWIRE_XDS_SERVER_NAME", SW_OPT_STR, AT(xds_server_name), .arg = "NAME",
+     .help = "Name the xDS server's certificate must be for, and that is sent to it; the host of "
+             "--xds-addr by default."},
+    {"xds-cert", "SPANWIRE_XDS_CERT", SW_OPT_STR, AT(xds_cert), .arg = "FILE",
+     .help = "Certificate chain shown to the xDS server, followed when it changes."},
+    {"xds-key", "SPANWIRE_XDS_KEY", SW_OPT_STR, AT(xds_key), .arg = "FILE", .help = "Its key."},
     {"xds-token-file", "SPANWIRE_XDS_TOKEN_FILE", SW_OPT_STR, AT(xds_token_file), .arg = "FILE",
      .help = "Bearer token for the xDS server; read again for each stream."},
     {"xds-node-id", "SPANWIRE_XDS_NODE_ID", SW_OPT_STR, AT(xds_node_id), .arg = "ID",
@@ -45,6 +51,9 @@ static const struct sw_opt table[] = {
      .help = "Worker threads; 0: one per processor."},
     {"drain-time", "SPANWIRE_DRAIN_TIME", SW_OPT_DURATION, AT(drain_ns), .def = "30s",
      .help = "How long connections may take to end after SIGTERM."},
+    {"io-uring", "SPANWIRE_IO_URING", SW_OPT_BOOL, AT(io_uring), .def = "true", .arg = "BOOL",
+     .help = "Read and write many connections with one system call (io_uring) where the kernel "
+             "allows it; without, each has calls of its own."},
     {"aead", "SPANWIRE_AEAD", SW_OPT_ENUM, AT(aead), .def = "auto", .choices = aeads,
      .help = "Library that encrypts records."},
     {.type = SW_OPT_GROUP, .help = "Operation"},
@@ -86,41 +95,10 @@ void sw_gateway_config_done(struct sw_gateway_config *c)
 
 /* ---- the end ---- */
 
-static void on_drain_deadline(struct sw_timer *t)
-{
-    struct sw_gateway *g = SW_CONTAINER_OF(t, struct sw_gateway, drain_deadline);
-
-    sw_log_info("gateway", "drain deadline passed, closing what is left");
-    sw_loop_stop(g->loop);
-}
-
-static void on_all_idle(struct sw_msg *m)
-{
-    struct sw_gateway *g = SW_CONTAINER_OF(m, struct sw_gateway, idle_msg);
-
-    sw_log_info("gateway", "drained");
-    sw_loop_stop(g->loop);
-}
-
-void sw_gateway_worker_idle(struct sw_gateway *g)
-{
-    if (atomic_fetch_add(&g->idle_workers, 1) + 1 == g->n_workers) {
-        g->idle_msg.cb = on_all_idle;
-        sw_loop_post(g->loop, &g->idle_msg);
-    }
-}
-
 static void drain(struct sw_gateway *g)
 {
-    if (g->draining)
-        return;
-    g->draining = true;
-    sw_log_info("gateway", "draining for at most %llu ms",
-                (unsigned long long)(g->config->drain_ns / SW_NS_PER_MS));
     sw_ready_add(g->ready, "draining");
-    for (size_t i = 0; i < g->n_workers; i++)
-        sw_gw_worker_send_drain(&g->workers[i]);
-    sw_timer_start(g->loop, &g->drain_deadline, g->config->drain_ns, on_drain_deadline);
+    sw_crew_drain(&g->crew, g->config->drain_ns);
 }
 
 static void on_signal(int signo, void *arg)
@@ -134,7 +112,7 @@ static void on_signal(int signo, void *arg)
             sw_log_error("config", "%s", err.msg);
         return;
     }
-    if (g->draining && signo == SIGINT)
+    if (g->crew.draining && signo == SIGINT)
         sw_loop_stop(g->loop);
     drain(g);
 }
@@ -239,17 +217,18 @@ static int start_admin(struct sw_gateway *g, struct sw_err *err)
 
 static int start_workers(struct sw_gateway *g, struct sw_err *err)
 {
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned n = g->config->workers ? g->config->workers : (unsigned)(cpus > 0 ? cpus : 1);
+    unsigned n = sw_crew_size(g->config->workers);
     int rc = SW_OK;
 
+    sw_crew_init(&g->crew, "gateway", g->loop);
+    g->abuse = sw_gw_abuse_new();
     g->workers = SW_NEW_ARRAY(struct sw_gw_worker, n);
     for (unsigned i = 0; i < n && rc == SW_OK; i++) {
         g->n_workers++;
-        rc = sw_gw_worker_init(&g->workers[i], g, i, err);
+        rc = sw_gw_worker_init(&g->workers[i], g, err);
     }
     for (unsigned i = 0; i < n && rc == SW_OK; i++)
-        rc = sw_gw_worker_start(&g->workers[i], err);
+        rc = sw_crew_thread_start(&g->workers[i].thread, err);
     return rc;
 }
 
@@ -317,18 +296,13 @@ static void stop(struct sw_gateway *g)
     sw_gw_xds_free(g->xds);
     sw_admin_free(g->admin);
     sw_gw_store_free(g->store);
-    for (size_t i = 0; i < g->n_workers; i++) {
-        if (g->workers[i].started)
-            sw_gw_worker_send_kill(&g->workers[i]);
-    }
-    sw_resolver_stop();
+    sw_crew_end(&g->crew);
     for (size_t i = 0; i < g->n_workers; i++)
         sw_gw_worker_done(&g->workers[i]);
     sw_free(g->workers);
+    sw_gw_abuse_free(g->abuse);
     sw_gw_accesslog_stop();
     sw_signals_free(g->signals);
-    if (g->loop)
-        sw_timer_stop(g->loop, &g->drain_deadline);
     sw_loop_free(g->loop);
     if (g->shard)
         sw_metrics_shard_free(g->shard);

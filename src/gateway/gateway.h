@@ -12,11 +12,15 @@ struct sw_gateway_config {
     const char *xds_dir;  /* one of this and the next is set */
     const char *xds_addr; /* host:port */
     const char *xds_ca;
+    const char *xds_cert; /* both of this and the next, or none */
+    const char *xds_key;
+    const char *xds_server_name;
     const char *xds_token_file;
     const char *xds_node_id;
     const char *xds_node_cluster;
     uint32_t workers; /* 0: one per processor */
     uint64_t drain_ns;
+    bool io_uring;
     struct sw_addr admin_addr;
     struct sw_addr stats_addr;
     struct sw_addr ready_addr;

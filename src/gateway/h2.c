@@ -4,21 +4,46 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/time.h"
 #include "gateway/conn_int.h"
 
 enum {
+    MAX_FRAME = 16384,
+    SEND_FRAME = 16375, /* with its head one TLS record */
+    WINDOW_LEAST = 65535,
+    WINDOW_MOST = 16 << 20,
     SMALL = 2048,             /* payloads up to this are copied behind their frame head */
     CREDIT_LEAST = 16 * 1024, /* window updates are collected up to this */
 };
 
+static uint32_t window(uint32_t wanted)
+{
+    return (uint32_t)sw_min(sw_max(wanted, WINDOW_LEAST), WINDOW_MOST);
+}
+
+struct sw_h2_config gw_h2_config(const struct sw_gw_h2_opts *o)
+{
+    struct sw_h2_config c = {
+        .emit_takes_all = true,
+        .stream_window = window(o->stream_window),
+        .connection_window = window(o->conn_window),
+        .max_frame = MAX_FRAME,
+        .max_send_frame = SEND_FRAME,
+    };
+
+    if (c.connection_window <= c.stream_window)
+        c.connection_window = c.stream_window + WINDOW_LEAST;
+    return c;
+}
+
 void gw_h2_init(struct gw_h2 *g, struct sw_gw_conn *c, const struct sw_h2_config *config,
-                const struct sw_h2_ops *ops, void *owner)
+                const struct sw_h2_ops *ops)
 {
     g->conn = c;
     sw_list_init(&g->streams);
     sw_list_init(&g->stuck);
     sw_list_init(&g->graves);
-    g->h2 = sw_h2_new(config, ops, owner);
+    g->h2 = sw_h2_new(config, ops, g);
     c->lazy = true;
 }
 
@@ -41,6 +66,7 @@ void gw_h2_done(struct gw_h2 *g)
         gw_h2_stream_free(SW_CONTAINER_OF(it, struct gw_h2_stream, link));
     bury(g);
     sw_defer_cancel(&g->flush);
+    sw_timer_stop(g->conn->worker->loop, &g->ping);
     sw_h2_free(g->h2);
     g->h2 = NULL;
 }
@@ -106,6 +132,45 @@ void gw_h2_drained(struct gw_h2 *g)
     while ((m = sw_list_pop_front(&g->stuck)) != NULL)
         sw_h2_resume(g->h2, SW_CONTAINER_OF(m, struct gw_h2_stream, stuck)->id);
     gw_h2_flush(g);
+}
+
+/* ---- signs of life ---- */
+
+/* Alternates between the interval and the time an answer may take. */
+static void on_ping(struct sw_timer *t)
+{
+    struct gw_h2 *g = SW_CONTAINER_OF(t, struct gw_h2, ping);
+
+    if (g->conn->closed || g->conn->lingering)
+        return;
+    if (g->ping_sent && g->ping_due) {
+        g->on_silent(g);
+        return;
+    }
+    g->ping_sent = !g->ping_sent;
+    if (g->ping_sent) {
+        g->ping_due = true;
+        sw_h2_ping(g->h2);
+        gw_h2_flush(g);
+    }
+    sw_timer_start(g->conn->worker->loop, t,
+                   g->ping_sent ? g->ping_timeout_ns : g->ping_interval_ns, on_ping);
+}
+
+void gw_h2_keep_alive(struct gw_h2 *g, uint64_t interval_ns, uint64_t timeout_ns,
+                      void (*on_silent)(struct gw_h2 *g))
+{
+    g->ping_interval_ns = sw_max(interval_ns, SW_NS_PER_MS);
+    g->ping_timeout_ns = sw_max(timeout_ns, SW_NS_PER_MS);
+    g->on_silent = on_silent;
+    sw_timer_start(g->conn->worker->loop, &g->ping, g->ping_interval_ns, on_ping);
+}
+
+void gw_h2_on_pong(struct sw_h2 *h)
+{
+    struct gw_h2 *g = sw_h2_owner(h);
+
+    g->ping_due = false;
 }
 
 /* ---- sending ---- */
@@ -250,11 +315,6 @@ void gw_h2_send_end(struct gw_h2_stream *s)
         keep_trailers(s);
 }
 
-bool gw_h2_blocked(const struct gw_h2_stream *s)
-{
-    return waiting(s) >= SW_GW_HIGH;
-}
-
 size_t gw_h2_trailers(struct sw_h2 *h, int32_t id, void *stream, struct sw_h2_header *out,
                       size_t max)
 {
@@ -282,6 +342,7 @@ void gw_h2_on_window(struct sw_h2 *h, int32_t id, void *stream)
 
 /* ---- receiving ---- */
 
+/* For what was passed on, unless the exchange wants no more. */
 static void give_credit(struct gw_h2_stream *s)
 {
     if (s->credit == 0 || s->paused)
@@ -290,18 +351,66 @@ static void give_credit(struct gw_h2_stream *s)
     s->credit = 0;
 }
 
-void gw_h2_received(struct gw_h2_stream *s, size_t n)
+void gw_h2_on_data(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data)
 {
-    s->credit += (uint32_t)n;
+    struct gw_h2_stream *s = stream;
+
+    sw_h2_consume_connection(h, data.n);
+    if (!s)
+        return;
+    if (!s->x) {
+        sw_h2_consume_stream(h, id, data.n);
+        return;
+    }
+    if (s->g->upstream)
+        sw_exchange_up_data(s->x, data);
+    else
+        sw_exchange_down_data(s->x, data);
+    s->credit += (uint32_t)data.n;
     give_credit(s);
 }
 
-void gw_h2_pause(struct gw_h2_stream *s, bool pause)
+void gw_h2_on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head)
 {
-    s->paused = pause;
-    if (!pause && s->credit) {
-        give_credit(s);
-        gw_h2_flush(s->g);
+    struct gw_h2_stream *s = stream;
+
+    (void)h;
+    (void)id;
+    if (!s || !s->x || head->too_large)
+        return;
+    gw_h2_take_fields(s->x, s->g->upstream ? &s->x->resp.trailers : &s->x->req.trailers, head,
+                      true);
+}
+
+/* ---- a side ---- */
+
+void gw_h2_side_flush(struct sw_gw_side *s)
+{
+    struct gw_h2_stream *stream = s->stream;
+
+    gw_h2_flush(stream->g);
+}
+
+bool gw_h2_side_blocked(const struct sw_gw_side *s)
+{
+    return waiting(s->stream) >= SW_GW_HIGH;
+}
+
+void gw_h2_side_pause(struct sw_gw_side *s)
+{
+    struct gw_h2_stream *stream = s->stream;
+
+    stream->paused = true;
+}
+
+void gw_h2_side_resume(struct sw_gw_side *s)
+{
+    struct gw_h2_stream *stream = s->stream;
+
+    stream->paused = false;
+    if (stream->credit) {
+        give_credit(stream);
+        gw_h2_flush(stream->g);
     }
 }
 
@@ -354,6 +463,18 @@ void gw_h2_take_fields(struct sw_exchange *x, struct sw_gw_fields *to,
         to->p[to->n].value = copy ? sw_arena_slice(&x->arena, value) : value;
         to->hid[to->n++] = hid;
     }
+}
+
+struct sw_h2_header gw_h2_put_length(char text[24], uint64_t length)
+{
+    char *p = text + 24;
+
+    do {
+        *--p = (char)('0' + length % 10);
+        length /= 10;
+    } while (length);
+    return (struct sw_h2_header){SW_SLICE_LIT("content-length"),
+                                 sw_slice(p, (size_t)(text + 24 - p))};
 }
 
 bool gw_h2_length(const struct sw_h2_head *head, uint64_t *ret)

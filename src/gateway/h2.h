@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "gateway/config.h"
 #include "gateway/conn.h"
 #include "gateway/exchange.h"
 #include "gateway/worker.h"
@@ -18,11 +19,17 @@ struct gw_h2 {
     struct sw_list stuck;   /* those that wait for the connection's output to drain */
     struct sw_list graves;  /* closed; whoever caused it may still look at them */
     struct sw_defer flush;
+    struct sw_timer ping;      /* runs while gw_h2_keep_alive is in force */
+    uint64_t ping_interval_ns; /* between the end of one and the next */
+    uint64_t ping_timeout_ns;  /* for the answer */
+    void (*on_silent)(struct gw_h2 *g);
     uint32_t n_streams;
     bool in_h2 : 1; /* inside feed or flush: only record */
     bool dead : 1;
     bool upstream : 1;
-    bool goaway : 1; /* sent or received: no new streams */
+    bool goaway : 1;    /* sent or received: no new streams */
+    bool ping_sent : 1; /* the timer is for its answer */
+    bool ping_due : 1;  /* and that has not come */
     struct sw_err err;
 };
 
@@ -48,9 +55,14 @@ struct gw_h2_stream {
     bool tunnel : 1;
 };
 
+/* What both sides tell the engine; windows as configured, within reason. */
+struct sw_h2_config gw_h2_config(const struct sw_gw_h2_opts *o);
 void gw_h2_init(struct gw_h2 *g, struct sw_gw_conn *c, const struct sw_h2_config *config,
-                const struct sw_h2_ops *ops, void *owner);
+                const struct sw_h2_ops *ops);
 void gw_h2_done(struct gw_h2 *g);
+/* Asks the peer for a sign of life now and then; on_silent when it gives none, and no more then. */
+void gw_h2_keep_alive(struct gw_h2 *g, uint64_t interval_ns, uint64_t timeout_ns,
+                      void (*on_silent)(struct gw_h2 *g));
 /* A stream that the engine will know as its stream. */
 struct gw_h2_stream *gw_h2_stream_new(struct gw_h2 *g, struct sw_exchange *x);
 /* From on_close: unlinks now, frees later. */
@@ -66,10 +78,6 @@ void gw_h2_drained(struct gw_h2 *g);
 /* Sending on a stream. 'local': not received bytes, no room in front of them. */
 void gw_h2_send(struct gw_h2_stream *s, struct sw_slice data, bool local);
 void gw_h2_send_end(struct gw_h2_stream *s);
-bool gw_h2_blocked(const struct gw_h2_stream *s);
-/* Received bytes were passed on: credit for the peer, unless the stream is paused. */
-void gw_h2_received(struct gw_h2_stream *s, size_t n);
-void gw_h2_pause(struct gw_h2_stream *s, bool pause);
 
 /* Fields in the engine's shape, names lowered in the arena; out has room for f->n. */
 size_t gw_h2_put_fields(struct sw_exchange *x, const struct sw_gw_fields *f,
@@ -77,8 +85,16 @@ size_t gw_h2_put_fields(struct sw_exchange *x, const struct sw_gw_fields *f,
 /* The fields of a head or trailer that go on. Texts stay where they are. */
 void gw_h2_take_fields(struct sw_exchange *x, struct sw_gw_fields *to,
                        const struct sw_h2_head *head, bool copy);
+/* A content-length field; its text lives in 'text'. */
+struct sw_h2_header gw_h2_put_length(char text[24], uint64_t length);
 /* Of a head: what its content-length says. False: there is none, or no number. */
 bool gw_h2_length(const struct sw_h2_head *head, uint64_t *ret);
+
+/* Of sw_gw_side_ops, for a side whose stream is a gw_h2_stream. */
+void gw_h2_side_flush(struct sw_gw_side *s);
+bool gw_h2_side_blocked(const struct sw_gw_side *s);
+void gw_h2_side_pause(struct sw_gw_side *s);
+void gw_h2_side_resume(struct sw_gw_side *s);
 
 /* Callbacks of the engine that are the same for both sides. */
 int gw_h2_emit(struct sw_h2 *h, const uint8_t *p, size_t n);
@@ -88,3 +104,6 @@ void gw_h2_emit_data(struct sw_h2 *h, int32_t id, void *stream,
 size_t gw_h2_trailers(struct sw_h2 *h, int32_t id, void *stream, struct sw_h2_header *out,
                       size_t max);
 void gw_h2_on_window(struct sw_h2 *h, int32_t id, void *stream);
+void gw_h2_on_data(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data);
+void gw_h2_on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head);
+void gw_h2_on_pong(struct sw_h2 *h);

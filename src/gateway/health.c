@@ -4,59 +4,19 @@
  * check failed often enough in a row and back when it succeeded often enough; workers see a flag.
  * The same timer lets ejected members (outlier.c) back.
  */
-#include <stdio.h>
+#include "gateway/health_int.h"
 
-#include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
-#include "gateway/config_int.h"
-#include "gateway/config_tls.h"
 #include "gateway/health_h2.h"
 #include "gateway/health_tls.h"
-#include "gateway/lb.h"
 #include "http/client.h"
 #include "http/grpc.h"
-#include "tunnel/dial.h"
+#include "io/sock.h"
 
 enum { RECEIVE_MAX = 64 * 1024 };
-
-struct checker {
-    struct sw_list link;
-    struct sw_gw_health *health;
-    const struct sw_gw_check *check; /* of the cluster's settings */
-    struct sw_gw_member *member;     /* a reference */
-    struct sw_timer timer;           /* the next check, or the deadline of this one */
-    bool running;
-    bool seen;  /* is in the newest version */
-    bool known; /* a first result is there */
-    bool down;
-    uint32_t good; /* in a row */
-    uint32_t bad;
-    int status;
-    struct sw_http_client *http;
-    struct sw_http_call *call;
-    struct sw_grpc_client *grpc;
-    struct sw_grpc_call *rpc;
-    bool grpc_serving;
-    struct sw_gw_probe *probe;  /* HTTP/2 */
-    struct sw_gw_tls_want want; /* with TLS */
-    char *name;                 /* owned: want.host */
-    struct sw_dial dial;
-    struct sw_watch watch;
-    int fd;
-    struct sw_gw_check_tls *tls; /* TCP over TLS */
-    bool said;                   /* TCP: what there is to send is sent */
-    struct sw_buf in;
-};
-
-struct sw_gw_health {
-    struct sw_loop *loop;
-    struct sw_gw_cluster *cluster; /* a reference: the newest version */
-    struct sw_list checkers;
-    struct sw_timer sweep;
-};
 
 static void begin(struct checker *k);
 
@@ -103,7 +63,7 @@ static void on_next(struct sw_timer *t)
     begin(SW_CONTAINER_OF(t, struct checker, timer));
 }
 
-static void finish(struct checker *k, bool ok, const char *why)
+void checker_finish(struct checker *k, bool ok, const char *why)
 {
     const struct sw_gw_check *c = k->check;
     uint64_t wait = c->interval_ns;
@@ -133,10 +93,10 @@ static void finish(struct checker *k, bool ok, const char *why)
 
 static void on_deadline(struct sw_timer *t)
 {
-    finish(SW_CONTAINER_OF(t, struct checker, timer), false, "timeout");
+    checker_finish(SW_CONTAINER_OF(t, struct checker, timer), false, "timeout");
 }
 
-static struct sw_addr target(const struct checker *k)
+struct sw_addr checker_target(const struct checker *k)
 {
     struct sw_addr a = k->member->check_addr.ip;
 
@@ -145,10 +105,7 @@ static struct sw_addr target(const struct checker *k)
     return a;
 }
 
-/* ---- HTTP ---- */
-
-/* What the check says it is for: the member's own name, the check's, the cluster's. */
-static struct sw_slice check_host(const struct checker *k)
+struct sw_slice checker_host(const struct checker *k)
 {
     struct sw_slice name = k->health->cluster->spec->name;
 
@@ -159,11 +116,16 @@ static struct sw_slice check_host(const struct checker *k)
     return sw_http_host_valid(name) ? name : sw_slice(NULL, 0);
 }
 
+static const struct sw_gw_tls *tls_of(const struct checker *k)
+{
+    return sw_gw_tls_for(k->health->cluster->tls, k->member->metadata);
+}
+
 /* The server name as connections for requests would have it. */
 static const char *server_name(struct checker *k)
 {
-    const struct sw_gw_tls *t = k->health->cluster->tls;
-    struct sw_slice host = check_host(k);
+    const struct sw_gw_tls *t = tls_of(k);
+    struct sw_slice host = checker_host(k);
 
     if (!t)
         return NULL;
@@ -177,327 +139,25 @@ static const char *server_name(struct checker *k)
     return k->name ? k->name : t->sni;
 }
 
-static bool status_expected(const struct sw_gw_check *c, int status)
-{
-    for (size_t i = 0; i < c->n_expected; i++) {
-        if (status >= c->expected[i].from && status < c->expected[i].to)
-            return true;
-    }
-    return c->n_expected == 0 && status == 200;
-}
-
-static void on_http_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void *arg)
-{
-    struct checker *k = arg;
-
-    (void)call;
-    k->status = msg->status;
-}
-
-static void on_http_body(struct sw_http_call *call, struct sw_slice data, void *arg)
-{
-    (void)call;
-    (void)data;
-    (void)arg;
-}
-
-static void on_http_done(struct sw_http_call *call, int rc, const struct sw_err *err, void *arg)
-{
-    struct checker *k = arg;
-
-    (void)call;
-    k->call = NULL;
-    finish(k, rc == SW_OK && status_expected(k->check, k->status),
-           rc == SW_OK ? "unexpected status" : err->msg);
-}
-
-static void begin_http(struct checker *k)
-{
-    const struct sw_gw_cluster *cl = k->health->cluster;
-    struct sw_err err = {0};
-    struct sw_h1_field fields[] = {
-        {SW_SLICE_LIT("user-agent"), SW_SLICE_LIT("spanwire-health-check")}};
-    struct sw_http_call_opts o = {
-        .method = k->check->method,
-        .target = k->check->path,
-        .fields = fields,
-        .nfields = SW_ARRAY_LEN(fields),
-        .timeout_ns = k->check->timeout_ns,
-        .body_max = 1 << 20,
-        .on_head = on_http_head,
-        .on_body = on_http_body,
-        .on_done = on_http_done,
-        .arg = k,
-    };
-
-    if (!k->http) {
-        struct sw_addr to = target(k);
-        char ip[SW_IP_TEXT];
-        struct sw_http_client_opts c = {
-            .scope = "health",
-            .host = sw_slice_str(sw_ip_text(&to.ip, ip)),
-            .port = to.port,
-            .host_header = check_host(k),
-            .tls = cl->tls != NULL,
-            .cred = cl->tls ? cl->tls->creds[0] : NULL,
-            .tls_name = k->want.host ? sw_slice_str(k->want.host) : sw_slice(NULL, 0),
-            .insecure_skip_verify = cl->tls && (cl->tls->skip_verify || cl->tls->pins_only),
-            .leaf_ok = cl->tls && !cl->tls->skip_verify ? sw_gw_tls_leaf_ok : NULL,
-            .leaf_arg = &k->want,
-            .max_conns = 1,
-            .connect_timeout_ns = k->check->timeout_ns,
-        };
-
-        k->http = sw_http_client_new(k->health->loop, &c, &err);
-    }
-    k->call = k->http ? sw_http_call_start(k->http, &o, &err) : NULL;
-    if (!k->call)
-        finish(k, false, err.msg);
-}
-
-static void on_probed(int status, const char *why, void *arg)
-{
-    struct checker *k = arg;
-
-    finish(k, status && status_expected(k->check, status), status ? "unexpected status" : why);
-}
-
-static void begin_h2(struct checker *k)
-{
-    struct sw_err err = {0};
-    struct sw_addr to = target(k);
-    struct sw_gw_probe_opts o = {
-        .to = to,
-        .want = k->health->cluster->tls ? &k->want : NULL,
-        .method = k->check->method,
-        .authority = check_host(k),
-        .path = k->check->path,
-        .timeout_ns = k->check->timeout_ns,
-        .on_done = on_probed,
-        .arg = k,
-    };
-
-    k->probe = sw_gw_probe_new(k->health->loop, &o, &err);
-    if (!k->probe)
-        finish(k, false, err.msg);
-}
-
-/* ---- gRPC: grpc.health.v1.Health/Check ---- */
-
-static void on_rpc_message(struct sw_grpc_call *c, struct sw_slice msg, void *arg)
-{
-    struct checker *k = arg;
-
-    (void)c;
-    /* HealthCheckResponse{status = 1}: SERVING is 1. */
-    k->grpc_serving = msg.n >= 2 && msg.p[0] == 0x08 && msg.p[1] == 0x01;
-}
-
-static void on_rpc_end(struct sw_grpc_call *c, void *arg)
-{
-    (void)c;
-    (void)arg;
-}
-
-static void on_rpc_done(struct sw_grpc_call *c, enum sw_grpc_status status, struct sw_slice message,
-                        void *arg)
-{
-    struct checker *k = arg;
-
-    (void)c;
-    (void)message;
-    k->rpc = NULL;
-    finish(k, status == 0 && k->grpc_serving, "not serving");
-}
-
-static const struct sw_grpc_ops rpc_ops = {
-    .on_message = on_rpc_message,
-    .on_end = on_rpc_end,
-    .on_done = on_rpc_done,
-};
-
-static void begin_grpc(struct checker *k)
-{
-    const struct sw_gw_cluster *cl = k->health->cluster;
-    struct sw_err err = {0};
-    SW_BUF_AUTO msg = {0};
-
-    sw_buf_init(&msg, 1024);
-    if (!k->grpc) {
-        struct sw_addr to = target(k);
-        char ip[SW_IP_TEXT];
-        struct sw_grpc_client_opts o = {
-            .host = sw_slice_str(sw_ip_text(&to.ip, ip)),
-            .port = to.port,
-            .authority = check_host(k),
-            .cred = cl->tls ? cl->tls->creds[0] : NULL,
-            .tls_name = k->want.host ? sw_slice_str(k->want.host) : sw_slice(NULL, 0),
-            .insecure_skip = cl->tls && (cl->tls->skip_verify || cl->tls->pins_only),
-            .leaf_ok = cl->tls && !cl->tls->skip_verify ? sw_gw_tls_leaf_ok : NULL,
-            .leaf_arg = &k->want,
-        };
-
-        k->grpc = sw_grpc_client_new(k->health->loop, &o, &err);
-    }
-    k->grpc_serving = false;
-    if (k->grpc)
-        k->rpc = sw_grpc_call(k->grpc, SW_SLICE_LIT("/grpc.health.v1.Health/Check"),
-                              sw_slice(NULL, 0), k->check->timeout_ns, &rpc_ops, k);
-    if (!k->rpc ||
-        (k->check->service.n &&
-         sw_buf_printf(&msg, "\n%c%.*s", (char)k->check->service.n,
-                       (int)sw_min(k->check->service.n, 127), k->check->service.p) < 0)) {
-        finish(k, false, err.msg);
-        return;
-    }
-    (void)!sw_grpc_send(k->rpc, sw_buf_slice(&msg));
-    sw_grpc_end(k->rpc);
-}
-
-/* ---- TCP ---- */
-
-static bool all_received(const struct checker *k)
-{
-    struct sw_slice have = sw_buf_slice(&k->in);
-
-    for (size_t i = 0; i < k->check->n_receive; i++) {
-        struct sw_slice want = k->check->receive[i];
-        const char *at = memmem(have.p, have.n, want.p, want.n);
-
-        if (!at)
-            return false;
-        have = sw_slice_from(have, (size_t)(at - have.p) + want.n);
-    }
-    return true;
-}
-
-static void on_tcp_bytes(struct sw_watch *w, unsigned events)
-{
-    struct checker *k = SW_CONTAINER_OF(w, struct checker, watch);
-    char buf[4096];
-    ssize_t n;
-
-    (void)events;
-    while ((n = sw_sock_read(k->fd, buf, sizeof(buf))) > 0) {
-        if (sw_buf_append(&k->in, buf, (size_t)n) < 0) {
-            finish(k, false, "answer too long");
-            return;
-        }
-        if (all_received(k)) {
-            finish(k, true, "");
-            return;
-        }
-    }
-    if (n != SW_EAGAIN)
-        finish(k, false, "connection closed");
-}
-
-/* The handshake alone says that somebody with the right name is there. */
-static void on_tls_bytes(struct sw_watch *w, unsigned events)
-{
-    struct checker *k = SW_CONTAINER_OF(w, struct checker, watch);
-    struct sw_err err = {0};
-    int rc = sw_gw_check_tls_read(k->tls, &k->in, &err);
-
-    (void)events;
-    if (sw_gw_check_tls_open(k->tls) && !k->said) {
-        int sent = k->check->send.n ? sw_gw_check_tls_write(k->tls, k->check->send, &err) : SW_OK;
-
-        k->said = true;
-        rc = sent == SW_OK ? rc : sent;
-    }
-    if (k->said && (rc == SW_EAGAIN || k->check->n_receive) && all_received(k))
-        finish(k, true, "");
-    else if (rc != SW_EAGAIN)
-        finish(k, false, err.msg);
-}
-
-static void begin_tls(struct checker *k)
-{
-    struct sw_err err = {0};
-
-    k->tls = sw_gw_check_tls_new(&k->want, k->fd, &err);
-    if (!k->tls || sw_watch_start(k->health->loop, &k->watch, k->fd, on_tls_bytes, &err) != SW_OK)
-        finish(k, false, err.msg);
-}
-
-static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
-{
-    struct checker *k = SW_CONTAINER_OF(d, struct checker, dial);
-    struct sw_dialled c;
-    struct sw_err e = {0};
-
-    if (rc != SW_OK) {
-        finish(k, false, rc == SW_ETIME ? "connect timeout" : err->msg);
-        return;
-    }
-    sw_dial_take(d, &c);
-    if (k->health->cluster->tls) {
-        k->fd = sw_dialled_fd(&c);
-        begin_tls(k);
-        return;
-    }
-    if (k->check->send.n == 0 && k->check->n_receive == 0) {
-        sw_dialled_close(&c);
-        finish(k, true, "");
-        return;
-    }
-    k->fd = sw_dialled_fd(&c);
-    if (sw_sock_write(k->fd, k->check->send.p, k->check->send.n) != (ssize_t)k->check->send.n ||
-        (k->check->n_receive &&
-         sw_watch_start(k->health->loop, &k->watch, k->fd, on_tcp_bytes, &e) != SW_OK))
-        finish(k, false, "cannot send");
-    else if (k->check->n_receive == 0)
-        finish(k, true, "");
-    else
-        on_tcp_bytes(&k->watch, SW_READ);
-}
-
-static void begin_tcp(struct checker *k)
-{
-    struct sw_addr to = target(k);
-    struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
-
-    sw_dial_start(&k->dial, k->health->loop, &to, NULL, &o, k->check->timeout_ns, on_dialled);
-}
-
-/* Members without an IP address: a Unix socket is there or not, an internal listener always is. */
-static bool begin_pipe(struct checker *k)
-{
-    const struct sw_gw_addr *a = &k->member->check_addr;
-    struct sw_err err = {0};
-    int fd = -1;
-    int rc = SW_OK;
-
-    if (a->kind == SW_GW_ADDR_IP && a->ip.ip.family)
-        return false;
-    if (a->kind == SW_GW_ADDR_PIPE) {
-        rc = sw_sock_connect_unix(a->name.p, &fd, &err);
-        sw_sock_close(fd);
-    }
-    finish(k, rc == SW_OK, err.msg);
-    return true;
-}
-
 static void begin(struct checker *k)
 {
     k->running = true;
     k->status = 0;
-    if (begin_pipe(k))
+    if (checker_begin_pipe(k))
         return;
     sw_timer_start(k->health->loop, &k->timer, k->check->timeout_ns, on_deadline);
     switch (k->check->kind) {
     case SW_GW_CHECK_HTTP:
         if (k->check->h2 || k->health->cluster->spec->protocol == SW_GW_UP_H2)
-            begin_h2(k);
+            checker_begin_h2(k);
         else
-            begin_http(k);
+            checker_begin_http(k);
         break;
     case SW_GW_CHECK_GRPC:
-        begin_grpc(k);
+        checker_begin_grpc(k);
         break;
     case SW_GW_CHECK_TCP:
-        begin_tcp(k);
+        checker_begin_tcp(k);
         break;
     }
 }
@@ -544,7 +204,7 @@ static void want(struct sw_gw_health *h, struct sw_gw_member *m, const struct sw
         k->member = sw_gw_member_ref(m);
         k->check = c;
         k->fd = -1;
-        k->want = (struct sw_gw_tls_want){.tls = h->cluster->tls, .host = server_name(k)};
+        k->want = (struct sw_gw_tls_want){.tls = tls_of(k), .host = server_name(k)};
         sw_buf_init(&k->in, RECEIVE_MAX);
         sw_list_init(&k->link);
         sw_list_push_back(&h->checkers, &k->link);

@@ -122,13 +122,16 @@ static void build_level(struct sw_gw_lb_view *v, uint32_t priority, bool panic, 
     struct level *lv = &v->levels[priority];
     size_t members = 0;
     size_t localities = 0;
+    uint64_t weights = 0;
 
     for (size_t i = 0; i < ms->n_localities; i++) {
         if (ms->localities[i].priority == priority) {
             members += ms->localities[i].n;
+            weights += ms->localities[i].weight;
             localities++;
         }
     }
+    by_locality = by_locality && weights; /* none has a weight: nobody is to be left out by that */
     lv->groups = sw_arena_array(&v->arena, localities + 1, sizeof(*lv->groups));
     for (size_t i = 0; i < ms->n_localities; i++) {
         const struct sw_gw_locality *l = &ms->localities[i];
@@ -428,6 +431,29 @@ static bool was_tried(const struct sw_gw_pick *pick, const struct sw_gw_member *
     return false;
 }
 
+/*
+ * One that was not tried, of the first priority that has any. Choosing again and again may miss it
+ * for long: a host that fails at once is always the one with the fewest requests.
+ */
+static struct sw_gw_member *any_untried(const struct sw_gw_lb_view *v,
+                                        const struct sw_gw_pick *pick)
+{
+    struct sw_gw_member *found = NULL;
+    uint64_t seen = 0;
+
+    for (uint32_t p = 0; p < v->n_levels && !found; p++) {
+        for (uint32_t k = 0; k < v->levels[p].n && v->load[p]; k++) {
+            const struct group *g = &v->levels[p].groups[k];
+
+            for (uint32_t i = 0; i < g->n; i++) {
+                if (!was_tried(pick, g->slots[i].member) && sw_rand_below(++seen) == 0)
+                    found = g->slots[i].member;
+            }
+        }
+    }
+    return found;
+}
+
 /* The member a sticky session names, if it can serve. */
 static struct sw_gw_member *by_session(const struct sw_gw_members *ms,
                                        const struct sw_gw_pick *pick)
@@ -462,6 +488,11 @@ struct sw_gw_member *sw_gw_lb_choose(struct sw_gw_wcluster *wc, const struct sw_
             break;
         hash =
             hash * UINT64_C(6364136223846793005) + 1442695040888963407; /* elsewhere on the ring */
+    }
+    if (m && was_tried(pick, m)) {
+        struct sw_gw_member *other = any_untried(v, pick);
+
+        m = other ? other : m;
     }
     return m;
 }

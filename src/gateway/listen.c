@@ -24,8 +24,6 @@
 #include "tls/tls.h"
 
 enum {
-    ACCEPTS_PER_TURN = 64,
-    ACCEPT_RETRY_MS = 100,
     BIND_RETRY_S = 2,
     UNPRIVILEGED = 1024,
     PRIVILEGED_SHIFT = 8000, /* without the right to use it, port 80 is served on 8080 */
@@ -33,13 +31,11 @@ enum {
 
 struct gw_socket {
     struct sw_list link; /* worker->sockets */
-    struct sw_watch watch;
+    struct sw_acceptor acceptor;
     struct sw_gw_worker *worker;
     struct sw_gw_listener *listener; /* a reference; of the newest view */
     struct sw_addr at;               /* as configured */
-    int fd;                          /* owned */
-    unsigned burst;
-    bool keep; /* while a view is applied */
+    bool keep;                       /* while a view is applied */
 };
 
 /* A connection whose first bytes are awaited. */
@@ -132,7 +128,7 @@ static void serve(struct sw_gw_worker *w, struct sw_gw_accepted *a, const struct
         .n_alpn = hello ? hello->n_alpn : 0,
     };
 
-    if (!a->keep && sw_gw_abuse_refused(w->abuse, &a->peer.ip, sw_loop_now(w->loop))) {
+    if (!a->keep && sw_gw_abuse_refused(w->gw->abuse, &a->peer.ip, sw_loop_now(w->loop))) {
         refuse_abuser(w, a);
         return;
     }
@@ -350,72 +346,20 @@ void sw_gw_accept_fd(struct sw_gw_worker *w, struct sw_gw_listener *l, int fd,
 
 /* ---- accepting ---- */
 
-static void mute(struct sw_gw_worker *w, bool on)
-{
-    w->accept_paused = on;
-    SW_LIST_FOREACH (it, &w->sockets)
-        sw_watch_mute(&SW_CONTAINER_OF(it, struct gw_socket, link)->watch, on);
-}
-
-static void on_accept_retry(struct sw_timer *t)
-{
-    mute(SW_CONTAINER_OF(t, struct sw_gw_worker, accept_retry), false);
-}
-
-static void pause_accept(struct sw_gw_worker *w, const char *why)
-{
-    if (w->accept_paused)
-        return;
-    mute(w, true);
-    sw_log_warn("gateway", "accepting paused: %s", why);
-    sw_timer_start(w->loop, &w->accept_retry, ACCEPT_RETRY_MS * SW_NS_PER_MS, on_accept_retry);
-}
-
-/* False: there is none, or accepting has to pause. */
-static bool accept_one(struct gw_socket *s)
+static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
 {
     static const struct sw_sock_opts opts = SW_SOCK_OPTS_INIT;
-    struct sw_gw_worker *w = s->worker;
-    struct sw_err err = {0};
-    struct sw_addr peer;
-    int fd;
-    int rc = sw_sock_accept(s->fd, &fd, &peer, &err);
+    struct gw_socket *s = SW_CONTAINER_OF(a, struct gw_socket, acceptor);
 
-    if (rc == SW_EAGAIN)
-        return false;
-    if (rc != SW_OK) {
-        pause_accept(w, err.msg);
-        return false;
-    }
-    if (fd >= w->fd_ceiling)
-        pause_accept(w, "few file descriptors left");
     sw_sock_tune(fd, &opts);
-    sw_gw_accept_fd(w, s->listener, fd, &peer, NULL, NULL);
-    return !w->accept_paused;
-}
-
-static void on_accept(struct sw_watch *watch, unsigned events)
-{
-    struct gw_socket *s = SW_CONTAINER_OF(watch, struct gw_socket, watch);
-    unsigned most = s->burst < ACCEPTS_PER_TURN ? s->burst + 1 : ACCEPTS_PER_TURN;
-    unsigned n = 0;
-
-    (void)events;
-    while (n < most && accept_one(s))
-        n++;
-    s->burst = n < most ? n / 2 : n;
+    sw_gw_accept_fd(s->worker, s->listener, fd, peer, NULL, NULL);
 }
 
 /* ---- opening and closing ---- */
 
 static void socket_close(struct gw_socket *s)
 {
-    sw_watch_stop(&s->watch);
-    /* What is in the queue is ours to serve; with a successor on the port the kernel moves
-     * half-open ones over. */
-    while (accept_one(s))
-        ;
-    sw_sock_close(s->fd);
+    sw_accept_finish(&s->acceptor);
     sw_list_unlink(&s->link);
     (void)sw_gw_listener_unref(s->listener);
     sw_free(s);
@@ -447,10 +391,11 @@ static bool socket_open(struct sw_gw_worker *w, struct sw_gw_listener *l, const 
 {
     struct gw_socket *s = SW_NEW(struct gw_socket);
     struct sw_err err = {0};
-    int rc = open_port(w, l, *at, &s->fd, &err);
+    int fd;
+    int rc = open_port(w, l, *at, &fd, &err);
 
     if (rc == SW_OK)
-        rc = sw_watch_start_listener(w->loop, &s->watch, s->fd, on_accept, &err);
+        rc = sw_accept_open(&w->accept, &s->acceptor, fd, on_accept, &err);
     if (rc != SW_OK) {
         if (w->index == 0)
             sw_log_error("gateway", "listener '%.*s': %s; will try again", SW_SLICE_ARG(l->name),
@@ -543,9 +488,8 @@ void sw_gw_listen_apply(struct sw_gw_worker *w)
 
 void sw_gw_listen_close(struct sw_gw_worker *w)
 {
-    sw_timer_stop(w->loop, &w->accept_retry);
     sw_timer_stop(w->loop, &w->bind_retry);
-    w->accept_paused = false;
     SW_LIST_FOREACH (it, &w->sockets)
         socket_close(SW_CONTAINER_OF(it, struct gw_socket, link));
+    sw_accept_done(&w->accept);
 }

@@ -289,7 +289,9 @@ static int plan_forward(struct sw_exchange *x)
 
         if (!sw_slice_eq(path, x->req.path)) {
             rs->original_path = x->req.path;
-            sw_gw_fields_set(x, &x->req.fields, SW_SLICE_LIT("x-envoy-original-path"), x->req.path);
+            if (!x->hcm->suppress_envoy)
+                sw_gw_fields_set(x, &x->req.fields, SW_SLICE_LIT("x-envoy-original-path"),
+                                 x->req.path);
             x->plan.path = path;
         }
     }

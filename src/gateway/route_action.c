@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "base/hex.h"
 #include "gateway/route_int.h"
 #include "http/url.h"
 #include "kube/regex.h"
@@ -210,14 +211,6 @@ static bool unescape_slashes(struct sw_slice in, struct sw_arena *a, struct sw_s
     return any;
 }
 
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Percent-escapes of unreserved characters say nothing; writing them out lets rules match. */
 static struct sw_slice decode_unreserved(struct sw_slice in, struct sw_arena *a)
 {
@@ -225,8 +218,8 @@ static struct sw_slice decode_unreserved(struct sw_slice in, struct sw_arena *a)
     size_t n = 0;
 
     for (size_t i = 0; i < in.n; i++) {
-        int hi = in.p[i] == '%' && i + 2 < in.n ? hex(in.p[i + 1]) : -1;
-        int lo = hi >= 0 ? hex(in.p[i + 2]) : -1;
+        int hi = in.p[i] == '%' && i + 2 < in.n ? sw_hex_digit(in.p[i + 1]) : -1;
+        int lo = hi >= 0 ? sw_hex_digit(in.p[i + 2]) : -1;
         char c = (char)(hi * 16 + lo);
 
         if (lo >= 0 && ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||

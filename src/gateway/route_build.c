@@ -94,8 +94,8 @@ uint32_t sw_gw_build_fraction(const struct Sw__RuntimeFractionalPercent *f, uint
 
 /* ---- matches ---- */
 
-static int build_header_match(struct sw_gw_build *b, const Sw__HeaderMatcher *in,
-                              struct sw_gw_header_match *m)
+int sw_gw_build_header_match(struct sw_gw_build *b, const struct Sw__HeaderMatcher *in,
+                             struct sw_gw_header_match *m)
 {
     const ProtobufCBinaryData *text = NULL;
 
@@ -220,7 +220,7 @@ static int build_match(struct sw_gw_build *b, const Sw__RouteMatch *in, struct s
     queries = sw_arena_array(b->arena, in->n_query_parameters + 1, sizeof(*queries));
     cookies = sw_arena_array(b->arena, in->n_cookies + 1, sizeof(*cookies));
     for (size_t i = 0; rc == SW_OK && i < in->n_headers; i++)
-        rc = build_header_match(b, in->headers[i], &headers[i]);
+        rc = sw_gw_build_header_match(b, in->headers[i], &headers[i]);
     for (size_t i = 0; rc == SW_OK && i < in->n_query_parameters; i++)
         rc = build_query_match(b, in->query_parameters[i], &queries[i]);
     for (size_t i = 0; rc == SW_OK && i < in->n_cookies; i++) {

@@ -5,6 +5,7 @@
 #include "gateway/config_int.h"
 #include "gateway/route_int.h"
 
+struct Sw__HeaderMatcher;
 struct Sw__Route;
 struct Sw__RetryPolicy;
 struct Sw__RouteAction__RequestMirrorPolicy;
@@ -14,6 +15,8 @@ SW_NODISCARD int sw_gw_build_header_ops(struct sw_gw_build *b,
                                         struct Sw__HeaderValueOption *const *add, size_t n_add,
                                         const struct ProtobufCBinaryData *remove, size_t n_remove,
                                         struct sw_gw_header_ops *ret);
+SW_NODISCARD int sw_gw_build_header_match(struct sw_gw_build *b, const struct Sw__HeaderMatcher *in,
+                                          struct sw_gw_header_match *m);
 /* In millionths. */
 uint32_t sw_gw_build_fraction(const struct Sw__RuntimeFractionalPercent *f, uint32_t otherwise);
 SW_NODISCARD int sw_gw_build_action(struct sw_gw_build *b, const struct Sw__Route *in,

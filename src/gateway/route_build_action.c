@@ -121,6 +121,8 @@ static int build_rewrite(struct sw_gw_build *b, const Sw__RegexMatchAndSubstitut
     if (!in->pattern)
         return sw_err_set(b->err, SW_EINVAL, "regex_rewrite without a pattern");
     rw->substitution = sw_gw_text(b, &in->substitution);
+    if (!sw_http_target_valid(rw->substitution))
+        return sw_err_set(b->err, SW_EINVAL, "regex_rewrite: bad substitution");
     *ret = rw;
     return sw_gw_build_regex(b, SW_PB_SLICE(in->pattern->regex), false, &rw->re);
 }
@@ -140,6 +142,8 @@ static int build_weight(struct sw_gw_build *b, const Sw__WeightedCluster__Cluste
     if (in->host_rewrite_specifier_case ==
         SW__WEIGHTED_CLUSTER__CLUSTER_WEIGHT__HOST_REWRITE_SPECIFIER_HOST_REWRITE_LITERAL)
         w->host = sw_gw_text(b, &in->host_rewrite_literal);
+    if (w->host.n && !sw_http_host_valid(w->host))
+        return sw_err_set(b->err, SW_EINVAL, "host_rewrite_literal is not a host");
     rc = sw_gw_build_header_ops(b, in->request_headers_to_add, in->n_request_headers_to_add,
                                 in->request_headers_to_remove, in->n_request_headers_to_remove,
                                 &w->req);
@@ -285,6 +289,8 @@ static int build_forward(struct sw_gw_build *b, const Sw__RouteAction *in, struc
         return sw_err_set(b->err, SW_EINVAL, "unknown cluster_not_found_response_code");
     f->not_found_status = not_found[in->cluster_not_found_response_code];
     f->prefix_rewrite = sw_gw_text(b, &in->prefix_rewrite);
+    if (!sw_http_target_valid(f->prefix_rewrite))
+        return sw_err_set(b->err, SW_EINVAL, "prefix_rewrite is not a path");
     f->append_host = in->append_x_forwarded_host;
     f->high_priority = in->priority == SW__ROUTING_PRIORITY__HIGH;
     f->timeout_ns = sw_gw_duration(in->timeout, DEFAULT_TIMEOUT_NS);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "gateway/route_int.h"
+#include "gateway/side.h"
 #include "gateway/worker.h"
 
 enum { COPIES_MAX = 16 };
@@ -41,49 +42,35 @@ static void ignore(struct sw_exchange *x)
     (void)x;
 }
 
-static bool never_blocked(const struct sw_exchange *x)
+static void pause_copy(struct sw_gw_side *s)
 {
-    (void)x;
-    return false;
+    ((struct copy_link *)s->stream)->paused = true;
 }
 
-static void pause_copy(struct sw_exchange *x)
+static void resume_copy(struct sw_gw_side *s)
 {
-    ((struct copy_link *)x->down.stream)->paused = true;
-}
-
-static void resume_copy(struct sw_exchange *x)
-{
-    ((struct copy_link *)x->down.stream)->paused = false;
+    ((struct copy_link *)s->stream)->paused = false;
 }
 
 static void detach(struct sw_exchange *x)
 {
-    struct copy_link *l = x->down.stream;
+    struct copy_link *l = gw_down_detach(x);
 
     if (l->from)
         l->from->copy[l->index] = NULL;
-    x->down.ops = NULL;
-    x->down.stream = NULL;
-}
-
-static void ignore_info(struct sw_exchange *x, int status)
-{
-    (void)x;
-    (void)status;
 }
 
 static const struct sw_gw_side_ops side = {
     .send_head = ignore_head,
     .send_data = ignore_data,
     .send_end = ignore,
-    .flush = ignore,
-    .blocked = never_blocked,
+    .flush = gw_side_nothing,
+    .blocked = gw_side_never_blocked,
     .pause = pause_copy,
     .resume = resume_copy,
     .abort = detach,
     .done = detach,
-    .send_info = ignore_info,
+    .send_info = gw_side_no_info,
 };
 
 /* ---- making copies ---- */

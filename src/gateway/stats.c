@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/accesslog.h"
 #include "gateway/config_store_int.h"
 #include "gateway/exchange.h"
 #include "gateway/worker.h"
@@ -280,7 +281,11 @@ static void scrape_one(struct sw_gw_store *s, struct sw_gw_res *r)
 
 void sw_gw_stats_scrape(struct sw_gw_store *s, struct sw_metrics_shard *shard)
 {
+    uint64_t lost = sw_gw_accesslog_lost();
+
     s->shard = shard;
+    sw_metric_add(sw_metric_get(shard, SW_METRIC_GW_LOG_LOST, NULL), lost - s->lost_told);
+    s->lost_told = lost;
     SW_MAP_FOREACH (it, &s->res[SW_GW_TYPE_CLUSTER]) {
         struct sw_gw_res *r = it->value;
 

@@ -5,6 +5,8 @@
 #include "gateway/cluster.h"
 #include "gateway/worker.h"
 
+struct sw_gw_vars;
+
 /*
  * A connection to an internal listener of this worker: one end of a socket pair, the other is
  * served as if the listener had accepted it. The metadata that the cluster passes on goes along.
@@ -16,3 +18,6 @@ SW_NODISCARD int sw_gw_internal_connect(struct sw_gw_worker *w, const struct sw_
 /* tcp_tunnel.c: what is not plain bytes on both sides goes through an exchange. */
 void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,
                         struct sw_slice cluster);
+/* The fields a tunneling_config adds to the request of a tunnel, also for udp_tunnel.c. */
+void sw_gw_tunnel_headers(struct sw_exchange *x, const struct sw_gw_header_add *headers, size_t n,
+                          const struct sw_gw_vars *vars);

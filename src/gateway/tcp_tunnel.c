@@ -14,6 +14,7 @@
 #include "gateway/conn.h"
 #include "gateway/exchange.h"
 #include "gateway/route_int.h"
+#include "gateway/side.h"
 #include "gateway/stats.h"
 #include "gateway/tcp.h"
 #include "tls/tls.h"
@@ -104,33 +105,15 @@ static void send_end(struct sw_exchange *x)
         sw_gw_conn_shutdown(&of_x(x)->conn);
 }
 
-static void flush(struct sw_exchange *x)
+static void flush(struct sw_gw_side *s)
 {
-    sw_gw_conn_flush(&of_x(x)->conn);
-}
-
-static bool blocked(const struct sw_exchange *x)
-{
-    return sw_gw_conn_blocked(&of_x(x)->conn);
-}
-
-static void pause_reading(struct sw_exchange *x)
-{
-    sw_gw_conn_pause(&of_x(x)->conn);
-}
-
-static void resume_reading(struct sw_exchange *x)
-{
-    sw_gw_conn_resume(&of_x(x)->conn);
+    sw_gw_conn_flush(s->conn);
 }
 
 static struct tun *detach(struct sw_exchange *x)
 {
-    struct tun *t = of_x(x);
+    struct tun *t = gw_down_detach(x);
 
-    x->down.ops = NULL;
-    x->down.stream = NULL;
-    x->down_tls = NULL;
     t->x = NULL;
     return t;
 }
@@ -150,32 +133,26 @@ static void done(struct sw_exchange *x)
         sw_gw_conn_close(&t->conn, true);
 }
 
-static void send_info(struct sw_exchange *x, int status)
-{
-    (void)x;
-    (void)status;
-}
-
 static const struct sw_gw_side_ops side = {
     .send_head = send_head,
     .send_data = send_data,
     .send_end = send_end,
     .flush = flush,
-    .blocked = blocked,
-    .pause = pause_reading,
-    .resume = resume_reading,
+    .blocked = gw_side_conn_blocked,
+    .pause = gw_side_conn_pause,
+    .resume = gw_side_conn_resume,
     .abort = abort_down,
     .done = done,
-    .send_info = send_info,
+    .send_info = gw_side_no_info,
 };
 
 /* ---- the request ---- */
 
-static void add_headers(struct sw_exchange *x, const struct sw_gw_tunneling *tu,
-                        const struct sw_gw_vars *vars)
+void sw_gw_tunnel_headers(struct sw_exchange *x, const struct sw_gw_header_add *headers, size_t n,
+                          const struct sw_gw_vars *vars)
 {
-    for (size_t i = 0; i < tu->n_headers; i++) {
-        const struct sw_gw_header_add *h = &tu->headers[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct sw_gw_header_add *h = &headers[i];
         struct sw_slice v = sw_gw_format_text(h->value, vars, &x->arena);
 
         if ((v.n == 0 && !h->keep_empty) || (v.n && !sw_http_value_valid(v)))
@@ -202,7 +179,7 @@ static bool fill_tunnel(struct sw_exchange *x, const struct tun *t)
     };
 
     x->req.authority = sw_gw_format_text(tu->hostname, &vars, &x->arena);
-    add_headers(x, tu, &vars);
+    sw_gw_tunnel_headers(x, tu->headers, tu->n_headers, &vars);
     return sw_http_host_valid(x->req.authority);
 }
 
@@ -240,6 +217,7 @@ static void begin(struct tun *t)
     x->plan.idle_timeout_ns = p->idle_timeout_ns;
     x->down.ops = &side;
     x->down.stream = t;
+    x->down.conn = &t->conn;
     t->x = x;
     if (host_ok) {
         sw_exchange_start(x, false);
@@ -298,7 +276,7 @@ static void on_batch(struct sw_gw_conn *c)
     struct tun *t = of(c);
 
     if (t->x && t->x->up.ops && t->x->up.head_sent)
-        t->x->up.ops->flush(t->x);
+        t->x->up.ops->flush(&t->x->up);
 }
 
 static void on_eof(struct sw_gw_conn *c)

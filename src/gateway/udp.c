@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The UDP proxy. A session is made by the first datagram of a client and has a socket of its own
- * toward the host, so that answers find their way back. It ends when nothing moved for a while,
- * when its host is gone, or when there are too many. The kernel spreads clients over the workers.
+ * toward the host, so that answers find their way back, or a CONNECT-UDP tunnel. It ends when
+ * nothing moved for a while, when its host is gone, or when there are too many. The kernel spreads
+ * clients over the workers.
  */
 #include "gateway/udp.h"
+
+#include <stdio.h>
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -13,20 +16,36 @@
 #include "gateway/accesslog.h"
 #include "gateway/cluster.h"
 #include "gateway/exchange.h"
+#include "gateway/stats.h"
 #include "gateway/worker.h"
 #include "io/dgram.h"
 #include "io/sock.h"
 
-enum { SESSIONS_MAX = 16384, BATCH = 64, KEY = 19 };
+enum {
+    SESSIONS_MAX = 16384,
+    TUNNELS_MAX = 1024, /* sessions that are tunnels: each is a stream here and a socket far away */
+    BATCH = 64,
+    KEY = 19,
+};
+
+/* After a tunnel was refused its client's datagrams are dropped for so long: one CONNECT for each
+ * of them would be an attack on the far end. */
+#define REFUSED_NS (1 * UINT64_C(1000000000))
+/* While draining, answers that are on their way have so long. */
+#define DRAIN_NS (1 * UINT64_C(1000000000))
 
 struct session {
     struct sw_watch watch;
     struct sw_list link; /* listener->sessions, used last first */
     struct listener *listener;
-    struct sw_gw_host *host; /* a reference while it is counted */
+    struct sw_gw_host *host;         /* a reference while it is counted */
+    struct sw_gw_udp_tunnel *tunnel; /* instead of host and fd; owned */
     struct sw_addr client;
-    char key[KEY]; /* of client */
-    int fd;
+    char key[KEY];             /* of client */
+    int fd;                    /* -1: none */
+    uint64_t refused_until_ns; /* the tunnel ended badly: nothing is sent before; 0: not so */
+    uint32_t dropped;          /* datagrams for which the tunnel had no room */
+    char failure[96];
     uint64_t start_ns;
     uint64_t start_wall_ns;
     uint64_t active_ns;
@@ -39,6 +58,7 @@ struct listener {
     struct sw_watch watch;
     struct sw_gw_worker *worker;
     struct sw_gw_listener *config; /* a reference */
+    struct sw_gw_lstats *stats;
     struct sw_addr at;
     int fd;
     struct sw_map sessions_by_client; /* client address -> struct session */
@@ -46,11 +66,13 @@ struct listener {
     struct sw_timer sweep;
     struct sw_defer more;
     bool gone;
+    bool draining; /* nothing more is read */
 };
 
 struct udp {
     struct sw_list listeners;
-    uint8_t *buf; /* SW_DGRAM_MAX */
+    uint8_t *room; /* owned */
+    uint8_t *buf;  /* in it: SW_DGRAM_MAX bytes, with what tunnels want around them */
 };
 
 /* The struct has a hole: its bytes are not a key. */
@@ -74,6 +96,7 @@ static void session_log(const struct session *s, uint32_t flags)
         .member = s->host ? s->host->member : NULL,
         .listener = s->listener->config->name,
         .flags = flags,
+        .failure = s->failure[0] ? s->failure : NULL,
         .start_wall_ns = s->start_wall_ns,
         .duration_ns = sw_loop_now(s->listener->worker->loop) - s->start_ns,
         .rx_bytes = s->rx,
@@ -88,9 +111,12 @@ static void session_free(struct session *s, enum sw_gw_result how)
 {
     session_log(s, how == SW_GW_RESULT_LOCAL ? SW_GW_FLAG_UF : 0);
     sw_watch_stop(&s->watch);
-    sw_sock_close(s->fd);
+    if (s->fd >= 0)
+        sw_sock_close(s->fd);
+    sw_gw_udp_tunnel_free(s->tunnel);
     (void)sw_map_del(&s->listener->sessions_by_client, sw_slice(s->key, KEY));
     sw_list_unlink(&s->link);
+    sw_gw_lstats_conn(s->listener->stats, -1);
     if (s->host)
         sw_gw_lb_done(s->listener->worker->hosts, s->host, how, 0);
     sw_free(s);
@@ -125,6 +151,62 @@ static void on_answer(struct sw_watch *w, unsigned events)
     }
 }
 
+/* ---- through a tunnel ---- */
+
+static void on_tunnelled(void *arg, struct sw_slice payload)
+{
+    struct session *s = arg;
+
+    s->tx += payload.n;
+    touch(s);
+    (void)!sw_dgram_send(s->listener->fd, payload.p, payload.n, &s->client);
+}
+
+/* The session stays for a moment as a mark that nothing goes here. */
+static void on_tunnel_ended(void *arg, const char *reason, const char *why)
+{
+    struct session *s = arg;
+    struct listener *l = s->listener;
+    char peer[SW_ADDR_TEXT];
+
+    if (!reason) {
+        session_free(s, SW_GW_RESULT_OK);
+        return;
+    }
+    (void)snprintf(s->failure, sizeof(s->failure), "%s", why);
+    sw_gw_lstats_refused(l->stats, reason);
+    if (sw_gw_lstats_may_log(l->stats))
+        sw_log_warn("udp", "listener '%.*s': no tunnel for %s: %s", SW_SLICE_ARG(l->config->name),
+                    sw_addr_text(&s->client, peer), s->failure);
+    sw_gw_udp_tunnel_free(s->tunnel);
+    s->tunnel = NULL;
+    s->refused_until_ns = sw_loop_now(l->worker->loop) + REFUSED_NS;
+}
+
+static const struct sw_gw_udp_tunnel_ops tunnel_ops = {
+    .datagram = on_tunnelled,
+    .ended = on_tunnel_ended,
+};
+
+/* ---- the start ---- */
+
+static struct session *session_add(struct listener *l, const struct sw_addr *client)
+{
+    struct session *s = SW_NEW(struct session);
+
+    s->listener = l;
+    s->client = *client;
+    s->fd = -1;
+    s->start_ns = sw_loop_now(l->worker->loop);
+    s->start_wall_ns = sw_wall_ns();
+    s->active_ns = s->start_ns;
+    sw_list_init(&s->link);
+    sw_list_push_front(&l->sessions, &s->link);
+    (void)sw_map_put(&l->sessions_by_client, client_key(&s->client, s->key), s);
+    sw_gw_lstats_conn(l->stats, 1);
+    return s;
+}
+
 static struct session *session_new(struct listener *l, const struct sw_addr *client)
 {
     const struct sw_gw_udp_proxy *p = &l->config->udp;
@@ -136,23 +218,26 @@ static struct session *session_new(struct listener *l, const struct sw_addr *cli
     struct sw_err err = {0};
     int fd;
 
-    if (sw_gw_lb_pick(l->worker->hosts, l->worker->view->config, p->cluster, &pick, &h) != SW_OK)
-        return NULL;
-    if (h->addr.kind != SW_GW_ADDR_IP || sw_dgram_connect(&h->addr.ip, &fd, &err) != SW_OK) {
-        sw_gw_lb_done(l->worker->hosts, h, SW_GW_RESULT_LOCAL, 0);
+    if (p->tunnel) {
+        struct udp *u = l->worker->udp;
+
+        s = session_add(l, client);
+        s->tunnel =
+            sw_gw_udp_tunnel_new(l->worker, l->config, client, &l->at, u->room, &tunnel_ops, s);
+        return s;
+    }
+    if (sw_gw_lb_pick(l->worker->hosts, l->worker->view->config, p->cluster, &pick, &h) != SW_OK) {
+        sw_gw_lstats_refused(l->stats, "udp_no_host");
         return NULL;
     }
-    s = SW_NEW(struct session);
-    s->listener = l;
-    s->client = *client;
+    if (h->addr.kind != SW_GW_ADDR_IP || sw_dgram_connect(&h->addr.ip, &fd, &err) != SW_OK) {
+        sw_gw_lb_done(l->worker->hosts, h, SW_GW_RESULT_LOCAL, 0);
+        sw_gw_lstats_refused(l->stats, "udp_no_socket");
+        return NULL;
+    }
+    s = session_add(l, client);
     s->host = h;
     s->fd = fd;
-    s->start_ns = sw_loop_now(l->worker->loop);
-    s->start_wall_ns = sw_wall_ns();
-    s->active_ns = s->start_ns;
-    sw_list_init(&s->link);
-    sw_list_push_front(&l->sessions, &s->link);
-    (void)sw_map_put(&l->sessions_by_client, client_key(&s->client, s->key), s);
     if (sw_watch_start(l->worker->loop, &s->watch, fd, on_answer, &err) != SW_OK) {
         session_free(s, SW_GW_RESULT_NEUTRAL);
         return NULL;
@@ -165,18 +250,34 @@ static struct session *oldest(struct listener *l)
     return SW_CONTAINER_OF(l->sessions.prev, struct session, link);
 }
 
-static void forward(struct listener *l, const struct sw_addr *client, const uint8_t *p, size_t n)
+/* The session is of no use for another datagram. */
+static bool is_spent(const struct listener *l, const struct session *s)
+{
+    return l->config->udp.per_packet || (s->host && s->host->gone) ||
+           (s->refused_until_ns && sw_loop_now(l->worker->loop) >= s->refused_until_ns);
+}
+
+static void forward_tunnel(struct session *s, uint8_t *p, size_t n)
+{
+    if (s->tunnel && sw_gw_udp_tunnel_send(s->tunnel, p, n))
+        return;
+    s->dropped++;
+    sw_gw_lstats_refused(s->listener->stats, s->tunnel ? "udp_tunnel_full" : "udp_tunnel_down");
+}
+
+static void forward(struct listener *l, const struct sw_addr *client, uint8_t *p, size_t n)
 {
     char key[KEY];
     struct session *s = sw_map_get(&l->sessions_by_client, client_key(client, key));
+    size_t most = l->config->udp.tunnel ? TUNNELS_MAX : SESSIONS_MAX;
     int rc;
 
-    if (s && (l->config->udp.per_packet || (s->host && s->host->gone))) {
+    if (s && is_spent(l, s)) {
         session_free(s, SW_GW_RESULT_OK);
         s = NULL;
     }
     if (!s) {
-        if (l->sessions_by_client.n >= SESSIONS_MAX)
+        if (l->sessions_by_client.n >= most)
             session_free(oldest(l), SW_GW_RESULT_OK);
         s = session_new(l, client);
     }
@@ -184,6 +285,10 @@ static void forward(struct listener *l, const struct sw_addr *client, const uint
         return; /* nothing to send it to */
     s->rx += n;
     touch(s);
+    if (s->fd < 0) {
+        forward_tunnel(s, p, n);
+        return;
+    }
     rc = sw_dgram_send(s->fd, p, n, NULL);
     if (rc == SW_ECLOSED || rc == SW_ESYS)
         session_free(s, SW_GW_RESULT_LOCAL);
@@ -223,19 +328,34 @@ static void on_sweep(struct sw_timer *t)
     struct listener *l = SW_CONTAINER_OF(t, struct listener, sweep);
     uint64_t idle = l->config->udp.idle_timeout_ns;
     uint64_t now = sw_loop_now(l->worker->loop);
+    uint64_t every = SW_NS_PER_S;
+
+    if (l->draining) {
+        idle = idle ? sw_min(idle, DRAIN_NS) : DRAIN_NS;
+        every = DRAIN_NS / 10;
+    }
 
     while (!sw_list_empty(&l->sessions) && idle && now - oldest(l)->active_ns >= idle)
         session_free(oldest(l), SW_GW_RESULT_OK);
-    sw_timer_start(l->worker->loop, &l->sweep, idle && idle < SW_NS_PER_S ? idle : SW_NS_PER_S,
-                   on_sweep);
+    if (l->draining && sw_list_empty(&l->sessions)) {
+        /* A new process on the same port gets all datagrams from now on. */
+        sw_sock_close(SW_TAKE_FD(l->fd));
+        return;
+    }
+    sw_timer_start(l->worker->loop, &l->sweep, idle ? sw_min(idle, every) : every, on_sweep);
 }
 
 /* ---- listeners ---- */
 
-static void listener_free(struct listener *l)
+static void end_sessions(struct listener *l)
 {
     while (!sw_list_empty(&l->sessions))
         session_free(oldest(l), SW_GW_RESULT_OK);
+}
+
+static void listener_free(struct listener *l)
+{
+    end_sessions(l);
     sw_map_done(&l->sessions_by_client);
     sw_watch_stop(&l->watch);
     sw_timer_stop(l->worker->loop, &l->sweep);
@@ -262,6 +382,7 @@ static void listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
     l = SW_NEW(struct listener);
     l->worker = w;
     l->config = sw_gw_listener_ref(config);
+    l->stats = sw_gw_lstats(w, config->name);
     l->at = *at;
     l->fd = fd;
     sw_list_init(&l->sessions);
@@ -297,7 +418,8 @@ static struct udp *udp_of(struct sw_gw_worker *w)
     if (!u) {
         u = SW_NEW(struct udp);
         sw_list_init(&u->listeners);
-        u->buf = sw_malloc(SW_DGRAM_MAX + 1);
+        u->room = sw_malloc(SW_GW_UDP_FRONT + SW_DGRAM_MAX + SW_GW_UDP_BACK);
+        u->buf = u->room + SW_GW_UDP_FRONT;
         w->udp = u;
     }
     return u;
@@ -314,6 +436,8 @@ static void want(struct sw_gw_worker *w, struct sw_gw_listener *config)
         }
         l->gone = false;
         if (l->config != config) {
+            if (l->config->udp.tunnel || config->udp.tunnel)
+                end_sessions(l); /* where a tunnel leads is part of the configuration */
             (void)sw_gw_listener_unref(l->config);
             l->config = sw_gw_listener_ref(config);
         }
@@ -334,7 +458,7 @@ void sw_gw_udp_apply(struct sw_gw_worker *w)
     u = udp_of(w);
     for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = it->next)
         SW_CONTAINER_OF(it, struct listener, link)->gone = true;
-    for (size_t i = 0; i < c->n_list && !w->draining; i++) {
+    for (size_t i = 0; i < c->n_list && !w->thread.draining; i++) {
         if (c->list[i]->kind == SW_GW_LISTEN_UDP && c->list[i]->bind)
             want(w, c->list[i]);
     }
@@ -347,6 +471,24 @@ void sw_gw_udp_apply(struct sw_gw_worker *w)
     }
 }
 
+void sw_gw_udp_drain(struct sw_gw_worker *w)
+{
+    struct udp *u = w->udp;
+
+    if (!u)
+        return;
+    for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = it->next) {
+        struct listener *l = SW_CONTAINER_OF(it, struct listener, link);
+
+        if (l->draining)
+            continue;
+        l->draining = true;
+        sw_watch_stop(&l->watch);
+        sw_defer_cancel(&l->more);
+        sw_timer_start(w->loop, &l->sweep, DRAIN_NS / 10, on_sweep);
+    }
+}
+
 void sw_gw_udp_free(struct sw_gw_worker *w)
 {
     struct udp *u = w->udp;
@@ -355,7 +497,7 @@ void sw_gw_udp_free(struct sw_gw_worker *w)
         return;
     while (!sw_list_empty(&u->listeners))
         listener_free(SW_CONTAINER_OF(u->listeners.next, struct listener, link));
-    sw_free(u->buf);
+    sw_free(u->room);
     sw_free(u);
     w->udp = NULL;
 }

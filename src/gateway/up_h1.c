@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "gateway/h1.h"
+#include "gateway/side.h"
 #include "gateway/up.h"
 
 static const struct sw_h1_limits limits = {.line = 64 * 1024, .head = 128 * 1024, .headers = 256};
@@ -105,32 +106,10 @@ static void send_end(struct sw_exchange *x)
         gw_h1_send_last_chunk(&u->conn, &x->req.trailers);
 }
 
-static void flush(struct sw_exchange *x)
-{
-    sw_gw_worker_soon(x->worker, &of(x)->conn);
-}
-
-static bool blocked(const struct sw_exchange *x)
-{
-    return sw_gw_conn_blocked(&of(x)->conn);
-}
-
-static void pause_reading(struct sw_exchange *x)
-{
-    sw_gw_conn_pause(&of(x)->conn);
-}
-
-static void resume_reading(struct sw_exchange *x)
-{
-    sw_gw_conn_resume(&of(x)->conn);
-}
-
 static struct up_conn *detach(struct sw_exchange *x)
 {
-    struct up_conn *u = of(x);
+    struct up_conn *u = gw_up_detach(x);
 
-    x->up.ops = NULL;
-    x->up.stream = NULL;
     u->x = NULL;
     u->parser = gw_h1_return(u->conn.worker, u->parser, SW_H1_RESPONSE);
     return u;
@@ -157,10 +136,10 @@ static const struct sw_gw_side_ops side = {
     .send_head = send_head,
     .send_data = send_data,
     .send_end = send_end,
-    .flush = flush,
-    .blocked = blocked,
-    .pause = pause_reading,
-    .resume = resume_reading,
+    .flush = gw_side_conn_flush,
+    .blocked = gw_side_conn_blocked,
+    .pause = gw_side_conn_pause,
+    .resume = gw_side_conn_resume,
     .abort = abort_up,
     .done = done,
 };
@@ -171,6 +150,7 @@ void up_h1_attach(struct up_conn *u, struct sw_exchange *x)
     u->got_bytes = false;
     x->up.ops = &side;
     x->up.stream = u;
+    x->up.conn = &u->conn;
 }
 
 /* ---- answers ---- */
@@ -202,6 +182,10 @@ static void got_head(struct up_conn *u)
     }
     if (m->status == 101 && x->req.upgrade.n == 0) {
         failed(u, SW_GW_BAD_RESPONSE, "101 without being asked");
+        return;
+    }
+    if (m->status == 101 && !sw_slice_ieq(m->upgrade, x->req.upgrade)) {
+        failed(u, SW_GW_BAD_RESPONSE, "101 to another protocol than asked for");
         return;
     }
     u->keep_alive = m->keep_alive;
@@ -310,7 +294,7 @@ static void on_batch(struct sw_gw_conn *c)
     struct up_conn *u = up_of(c);
 
     if (u->x && u->x->down.ops)
-        u->x->down.ops->flush(u->x);
+        u->x->down.ops->flush(&u->x->down);
 }
 
 static void on_eof(struct sw_gw_conn *c)
@@ -357,13 +341,8 @@ static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
            err->msg);
 }
 
-static void nothing(struct sw_gw_conn *c)
-{
-    (void)c;
-}
-
 const struct sw_gw_conn_ops up_h1_ops = {
-    .on_open = nothing,
+    .on_open = gw_side_conn_open,
     .on_bytes = on_bytes,
     .on_batch = on_batch,
     .on_eof = on_eof,

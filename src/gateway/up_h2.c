@@ -6,22 +6,17 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/h2.h"
+#include "gateway/side.h"
 #include "gateway/up.h"
 
 enum {
-    MAX_FRAME = 16384,
-    SEND_FRAME = 16375,
     HEADER_LIST = 128 * 1024,
-    WINDOW_LEAST = 65535,
-    WINDOW_MOST = 16 << 20,
-    PING_S = 15,
+    PING_S = 15, /* unless the cluster says */
 };
 
 struct up_h2 {
     struct gw_h2 g;
     struct up_conn *u;
-    struct sw_timer ping;
-    bool ping_due; /* sent, not answered */
     uint32_t opened;
 };
 
@@ -37,10 +32,8 @@ static struct up_h2 *owner_of(struct sw_h2 *h)
 
 static struct gw_h2_stream *detach(struct sw_exchange *x)
 {
-    struct gw_h2_stream *s = of(x);
+    struct gw_h2_stream *s = gw_up_detach(x);
 
-    x->up.ops = NULL;
-    x->up.stream = NULL;
     s->x = NULL;
     return s;
 }
@@ -67,17 +60,8 @@ static size_t put_head(struct sw_exchange *x, struct sw_h2_header *f, char lengt
     n += gw_h2_put_fields(x, &r->fields, f + n);
     if (r->te_trailers)
         f[n++] = (struct sw_h2_header){SW_SLICE_LIT("te"), SW_SLICE_LIT("trailers")};
-    if (r->length == SW_GW_LENGTH_KNOWN && !end) {
-        char *p = length + 24;
-        uint64_t v = r->content_length;
-
-        do {
-            *--p = (char)('0' + v % 10);
-            v /= 10;
-        } while (v);
-        f[n++] = (struct sw_h2_header){SW_SLICE_LIT("content-length"),
-                                       sw_slice(p, (size_t)(length + 24 - p))};
-    }
+    if (r->length == SW_GW_LENGTH_KNOWN && !end)
+        f[n++] = gw_h2_put_length(length, r->content_length);
     return n;
 }
 
@@ -115,26 +99,6 @@ static void send_end(struct sw_exchange *x)
     gw_h2_send_end(of(x));
 }
 
-static void flush(struct sw_exchange *x)
-{
-    gw_h2_flush(of(x)->g);
-}
-
-static bool blocked(const struct sw_exchange *x)
-{
-    return gw_h2_blocked(of(x));
-}
-
-static void pause_reading(struct sw_exchange *x)
-{
-    gw_h2_pause(of(x), true);
-}
-
-static void resume_reading(struct sw_exchange *x)
-{
-    gw_h2_pause(of(x), false);
-}
-
 static void abort_up(struct sw_exchange *x)
 {
     struct gw_h2_stream *s = detach(x);
@@ -152,10 +116,10 @@ static const struct sw_gw_side_ops side = {
     .send_head = send_head,
     .send_data = send_data,
     .send_end = send_end,
-    .flush = flush,
-    .blocked = blocked,
-    .pause = pause_reading,
-    .resume = resume_reading,
+    .flush = gw_h2_side_flush,
+    .blocked = gw_h2_side_blocked,
+    .pause = gw_h2_side_pause,
+    .resume = gw_h2_side_resume,
     .abort = abort_up,
     .done = done,
 };
@@ -232,31 +196,6 @@ static void on_info(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h
     sw_exchange_up_info(x, head->status);
 }
 
-static void on_data(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data)
-{
-    struct gw_h2_stream *s = stream;
-
-    sw_h2_consume_connection(h, data.n);
-    if (!s)
-        return;
-    if (!s->x) {
-        sw_h2_consume_stream(h, id, data.n);
-        return;
-    }
-    sw_exchange_up_data(s->x, data);
-    gw_h2_received(s, data.n);
-}
-
-static void on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head)
-{
-    struct gw_h2_stream *s = stream;
-
-    (void)h;
-    (void)id;
-    if (s && s->x && !head->too_large)
-        gw_h2_take_fields(s->x, &s->x->resp.trailers, head, true);
-}
-
 static void on_end(struct sw_h2 *h, int32_t id, void *stream)
 {
     struct gw_h2_stream *s = stream;
@@ -312,22 +251,17 @@ static void on_goaway(struct sw_h2 *h, int32_t last, uint32_t code)
     }
 }
 
-static void on_pong(struct sw_h2 *h)
-{
-    owner_of(h)->ping_due = false;
-}
-
 static const struct sw_h2_ops engine = {
     .on_head = on_head,
     .on_info = on_info,
-    .on_data = on_data,
-    .on_trailers = on_trailers,
+    .on_data = gw_h2_on_data,
+    .on_trailers = gw_h2_on_trailers,
     .on_end = on_end,
     .on_close = on_close,
     .on_window = gw_h2_on_window,
     .on_settings = on_settings,
     .on_goaway = on_goaway,
-    .on_pong = on_pong,
+    .on_pong = gw_h2_on_pong,
     .emit = gw_h2_emit,
     .pull = gw_h2_pull,
     .trailers = gw_h2_trailers,
@@ -341,6 +275,7 @@ static void lose_all(struct up_conn *u, const char *why)
     struct up_h2 *o = u->h2;
     bool fresh = o->opened <= o->g.n_streams;
 
+    o->g.goaway = true; /* what is tried again goes elsewhere */
     SW_LIST_FOREACH (it, &o->g.streams) {
         struct gw_h2_stream *s = SW_CONTAINER_OF(it, struct gw_h2_stream, link);
         struct sw_exchange *x = s->x;
@@ -356,52 +291,29 @@ static void lose_all(struct up_conn *u, const char *why)
     }
 }
 
-static void on_ping(struct sw_timer *t)
+static void on_silent(struct gw_h2 *g)
 {
-    struct up_h2 *o = SW_CONTAINER_OF(t, struct up_h2, ping);
-    struct sw_gw_worker *w = o->u->conn.worker;
+    struct up_conn *u = SW_CONTAINER_OF(g, struct up_h2, g)->u;
 
-    if (o->u->conn.closed)
-        return;
-    if (o->ping_due) {
-        struct up_conn *u = o->u;
-
-        lose_all(u, "upstream does not answer pings");
-        up_gone(u, true);
-        return;
-    }
-    o->ping_due = true;
-    sw_h2_ping(o->g.h2);
-    gw_h2_flush(&o->g);
-    sw_timer_start(w->loop, &o->ping, PING_S * SW_NS_PER_S, on_ping);
-}
-
-static uint32_t window(uint32_t wanted)
-{
-    return (uint32_t)sw_min(sw_max(wanted, WINDOW_LEAST), WINDOW_MOST);
+    lose_all(u, "upstream does not answer pings");
+    up_gone(u, true);
 }
 
 void up_h2_begin(struct up_conn *u)
 {
     const struct sw_gw_h2_opts *h = &u->pool->cluster->spec->h2;
     struct up_h2 *o = SW_NEW(struct up_h2);
-    struct sw_h2_config config = {
-        .emit_takes_all = true,
-        .stream_window = window(h->stream_window),
-        .connection_window = window(h->conn_window),
-        .max_frame = MAX_FRAME,
-        .max_send_frame = SEND_FRAME,
-        .max_header_list = HEADER_LIST,
-    };
+    struct sw_h2_config config = gw_h2_config(h);
+    uint64_t interval = h->ping_interval_ns ? h->ping_interval_ns : PING_S * SW_NS_PER_S;
 
-    if (config.connection_window <= config.stream_window)
-        config.connection_window = config.stream_window + WINDOW_LEAST;
+    config.max_header_list = HEADER_LIST;
     o->u = u;
     u->h2 = o;
-    gw_h2_init(&o->g, &u->conn, &config, &engine, &o->g);
+    gw_h2_init(&o->g, &u->conn, &config, &engine);
     o->g.upstream = true;
     gw_h2_flush(&o->g);
-    sw_timer_start(u->conn.worker->loop, &o->ping, PING_S * SW_NS_PER_S, on_ping);
+    gw_h2_keep_alive(&o->g, interval, h->ping_timeout_ns ? h->ping_timeout_ns : interval,
+                     on_silent);
 }
 
 static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
@@ -420,13 +332,30 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
     return in.n;
 }
 
+/*
+ * The engine ends a connection whose peer broke the protocol by itself: GOAWAY is out, nothing will
+ * be read or sent any more. Whoever still waits there would do so for ever.
+ */
+static bool end_if_finished(struct up_conn *u)
+{
+    struct up_h2 *o = u->h2;
+
+    if (o->g.dead || !sw_h2_finished(o->g.h2))
+        return false;
+    sw_log_debug("gateway", "upstream '%.*s': %s", SW_SLICE_ARG(u->pool->cluster->spec->name),
+                 sw_h2_fault(o->g.h2));
+    lose_all(u, sw_h2_fault(o->g.h2));
+    up_gone(u, false);
+    return true;
+}
+
 static void on_batch(struct sw_gw_conn *c)
 {
     struct up_conn *u = up_of(c);
     struct up_h2 *o = u->h2;
 
     gw_h2_flush(&o->g);
-    if (c->closed)
+    if (c->closed || end_if_finished(u))
         return;
     if (o->g.goaway && o->g.n_streams == 0) {
         up_gone(u, false);
@@ -445,7 +374,11 @@ static void on_eof(struct sw_gw_conn *c)
 
 static void on_drained(struct sw_gw_conn *c)
 {
-    gw_h2_drained(&up_of(c)->h2->g);
+    struct up_conn *u = up_of(c);
+
+    gw_h2_drained(&u->h2->g);
+    if (!c->closed)
+        (void)end_if_finished(u);
 }
 
 static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
@@ -456,13 +389,8 @@ static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
     up_gone(u, true);
 }
 
-static void nothing(struct sw_gw_conn *c)
-{
-    (void)c;
-}
-
 const struct sw_gw_conn_ops up_h2_ops = {
-    .on_open = nothing,
+    .on_open = gw_side_conn_open,
     .on_bytes = on_bytes,
     .on_batch = on_batch,
     .on_eof = on_eof,
@@ -483,7 +411,6 @@ void up_h2_cleanup(struct up_conn *u)
     if (!u->h2)
         return;
     lose_all(u, "connection closed");
-    sw_timer_stop(u->conn.worker->loop, &u->h2->ping);
     gw_h2_done(&u->h2->g);
     sw_free(u->h2);
     u->h2 = NULL;

@@ -97,7 +97,8 @@ static struct sw_gw_pool *pool_new(struct sw_gw_worker *w, struct sw_gw_host *h,
     p->host = h;
     p->cluster = sw_gw_cluster_ref(h->cluster);
     p->name = name ? sw_strdup(name) : NULL;
-    p->want = (struct sw_gw_tls_want){.tls = p->cluster->tls, .host = p->name};
+    p->want = (struct sw_gw_tls_want){.tls = sw_gw_tls_for(p->cluster->tls, h->member->metadata),
+                                      .host = p->name};
     p->addr = h->addr.ip;
     p->h2 = p->cluster->spec->protocol == SW_GW_UP_H2;
     sw_list_init(&p->idle);
@@ -164,7 +165,7 @@ static bool make_room(struct sw_gw_host *h)
 static struct sw_gw_pool *pool_of(struct sw_exchange *x)
 {
     struct sw_gw_host *h = x->host;
-    const struct sw_gw_tls *t = h->cluster->tls;
+    const struct sw_gw_tls *t = sw_gw_tls_for(h->cluster->tls, h->member->metadata);
     const char *name;
     unsigned n = 0;
 
@@ -221,7 +222,7 @@ static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err
     int fd;
     int rc;
 
-    if (p->cluster->tls) {
+    if (p->want.tls) {
         tls = client_tls(p, err);
         if (!tls)
             return err->rc;

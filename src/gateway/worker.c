@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gateway/worker.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <time.h>
 
-#include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
 #include "base/time.h"
-#include "gateway/abuse.h"
 #include "gateway/cluster.h"
 #include "gateway/config.h"
 #include "gateway/conn_int.h"
 #include "gateway/exchange.h"
+#include "gateway/gateway.h"
 #include "gateway/gateway_int.h"
 #include "gateway/stats.h"
 #include "gateway/udp.h"
 #include "http/h1.h"
-#include "io/sock.h"
-#include "io/splice.h"
+#include "io/batch.h"
 #include "telemetry/metrics.h"
 #include "tunnel/scratch.h"
 
@@ -36,7 +32,7 @@ struct sw_gw_view *sw_gw_view_unref(struct sw_gw_view *v)
 
 void sw_gw_worker_flush_soon(struct sw_gw_worker *w)
 {
-    gw_conn_flush_list(&w->soon);
+    gw_conn_flush_list(w, &w->soon);
     w->n_soon = 0;
 }
 
@@ -45,7 +41,7 @@ static void on_flush(struct sw_defer *d)
     struct sw_gw_worker *w = SW_CONTAINER_OF(d, struct sw_gw_worker, flush);
 
     sw_gw_worker_flush_soon(w);
-    gw_conn_flush_list(&w->dirty);
+    gw_conn_flush_list(w, &w->dirty);
 }
 
 void sw_gw_worker_dirty(struct sw_gw_worker *w, struct sw_gw_conn *c)
@@ -105,36 +101,25 @@ void sw_gw_down_remove(struct sw_gw_worker *w, struct sw_gw_down *d)
     sw_gw_lstats_conn(d->stats, -1);
 }
 
-static void check_idle(struct sw_gw_worker *w)
+/* ---- orders ---- */
+
+static struct sw_gw_worker *worker_of(struct sw_crew_thread *t)
 {
-    if (w->draining && !w->finished && w->n_downs == 0 && w->n_exchanges == 0) {
-        w->finished = true;
-        sw_gateway_worker_idle(w->gw);
-    }
+    return SW_CONTAINER_OF(t, struct sw_gw_worker, thread);
 }
 
-/* ---- messages ---- */
-
-struct config_msg {
-    struct sw_msg msg;
-    struct sw_gw_worker *worker;
-    struct sw_gw_config *config;
-};
-
-static void on_config(struct sw_msg *m)
+static void take_config(struct sw_crew_thread *t, void *config)
 {
-    struct config_msg *c = SW_CONTAINER_OF(m, struct config_msg, msg);
-    struct sw_gw_worker *w = c->worker;
+    struct sw_gw_worker *w = worker_of(t);
     struct sw_gw_view *old = w->view;
 
     w->view = SW_NEW(struct sw_gw_view);
-    w->view->config = c->config;
+    w->view->config = config;
     w->view->refs = 1;
-    sw_free(c);
     sw_gw_hosts_apply(w->hosts, w->view->config);
-    if (!w->draining && !w->stopped)
+    if (!t->draining)
         sw_gw_listen_apply(w);
-    if (!w->stopped)
+    if (!t->stopped)
         sw_gw_udp_apply(w);
     SW_LIST_FOREACH (it, &w->downs) {
         struct sw_gw_down *d = SW_CONTAINER_OF(it, struct sw_gw_down, link);
@@ -147,38 +132,15 @@ static void on_config(struct sw_msg *m)
 
 void sw_gw_worker_send_config(struct sw_gw_worker *w, struct sw_gw_config *config)
 {
-    struct config_msg *c = SW_NEW(struct config_msg);
-
-    c->msg.cb = on_config;
-    c->worker = w;
-    c->config = config;
-    sw_loop_post(w->loop, &c->msg);
+    sw_crew_order(&w->thread, take_config, config);
 }
 
-struct order_msg {
-    struct sw_msg msg;
-    struct sw_gw_worker *worker;
-};
-
-static void send_order(struct sw_gw_worker *w, void (*cb)(struct sw_msg *m))
+static void worker_drain(struct sw_crew_thread *t)
 {
-    struct order_msg *o = SW_NEW(struct order_msg);
+    struct sw_gw_worker *w = worker_of(t);
 
-    o->msg.cb = cb;
-    o->worker = w;
-    sw_loop_post(w->loop, &o->msg);
-}
-
-static void on_drain(struct sw_msg *m)
-{
-    struct order_msg *o = SW_CONTAINER_OF(m, struct order_msg, msg);
-    struct sw_gw_worker *w = o->worker;
-
-    sw_free(o);
-    if (w->draining)
-        return;
-    w->draining = true;
     sw_gw_listen_close(w);
+    sw_gw_udp_drain(w);
     SW_LIST_FOREACH (it, &w->downs) {
         struct sw_gw_down *d = SW_CONTAINER_OF(it, struct sw_gw_down, link);
 
@@ -186,20 +148,17 @@ static void on_drain(struct sw_msg *m)
     }
 }
 
-void sw_gw_worker_send_drain(struct sw_gw_worker *w)
+static bool worker_idle(struct sw_crew_thread *t)
 {
-    send_order(w, on_drain);
+    const struct sw_gw_worker *w = worker_of(t);
+
+    return w->n_downs == 0 && w->n_exchanges == 0;
 }
 
-static void on_kill(struct sw_msg *m)
+static void worker_kill(struct sw_crew_thread *t)
 {
-    struct order_msg *o = SW_CONTAINER_OF(m, struct order_msg, msg);
-    struct sw_gw_worker *w = o->worker;
+    struct sw_gw_worker *w = worker_of(t);
 
-    sw_free(o);
-    w->stopped = true;
-    w->draining = true;
-    w->finished = true;
     sw_gw_listen_close(w);
     SW_LIST_FOREACH (it, &w->downs) {
         struct sw_gw_down *d = SW_CONTAINER_OF(it, struct sw_gw_down, link);
@@ -210,39 +169,38 @@ static void on_kill(struct sw_msg *m)
         sw_exchange_kill(SW_CONTAINER_OF(w->exchanges.next, struct sw_exchange, link));
 }
 
-void sw_gw_worker_send_kill(struct sw_gw_worker *w)
+static void worker_end(struct sw_crew_thread *t)
 {
-    send_order(w, on_kill);
-}
+    struct sw_gw_worker *w = worker_of(t);
 
-/* ---- life ---- */
-
-static void *worker_main(void *arg)
-{
-    struct sw_gw_worker *w = arg;
-
-    while (!w->stopped) {
-        sw_loop_turn(w->loop, -1);
-        check_idle(w);
-    }
     sw_gw_udp_free(w);
     sw_gw_hosts_free(w->hosts);
     w->hosts = NULL;
     sw_gw_pools_close(w);
-    for (int i = 0; i < 4; i++)
-        sw_loop_turn(w->loop, 0); /* objects are freed from the loop */
-    sw_pipe_pool_done();
-    sw_scratch_done();
-    return NULL;
 }
 
-int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, unsigned index,
-                      struct sw_err *err)
-{
-    uint64_t fds = sw_sock_raise_fd_limit();
+static const struct sw_crew_ops worker_ops = {
+    .drain = worker_drain,
+    .idle = worker_idle,
+    .kill = worker_kill,
+    .end = worker_end,
+    .leave = sw_scratch_done,
+};
 
-    *w = (struct sw_gw_worker){.gw = gw, .index = index};
-    w->fd_ceiling = (int)sw_min(fds - fds / 10, INT32_MAX);
+/* ---- life ---- */
+
+static void on_accept_pause(struct sw_accept_group *g)
+{
+    struct sw_gw_worker *w = SW_CONTAINER_OF(g, struct sw_gw_worker, accept);
+
+    sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_ACCEPT_PAUSES, NULL), 1);
+}
+
+int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, struct sw_err *err)
+{
+    int rc;
+
+    *w = (struct sw_gw_worker){.gw = gw};
     sw_list_init(&w->sockets);
     sw_list_init(&w->downs);
     sw_list_init(&w->pools);
@@ -251,26 +209,19 @@ int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, unsigned in
     sw_list_init(&w->dirty);
     sw_list_init(&w->soon);
     w->ahead = sw_gw_ahead_new(w);
+    w->batch = sw_batch_new(SW_GW_BATCH, !gw->config || gw->config->io_uring);
     w->rx = sw_malloc(SW_GW_RX + 16);
     w->tx = sw_malloc(SW_GW_TX);
     w->shard = sw_metrics_shard_new(gw->metrics);
-    w->loop = sw_loop_new(err);
-    if (!w->loop)
-        return err->rc;
+    rc = sw_crew_thread_init(&w->thread, &gw->crew, &worker_ops, err);
+    if (rc != SW_OK)
+        return rc;
+    w->index = w->thread.index;
+    w->loop = w->thread.loop;
+    sw_accept_init(&w->accept, w->loop, "gateway");
+    sw_accept_keep_spare(&w->accept);
+    w->accept.on_pause = on_accept_pause;
     w->hosts = sw_gw_hosts_new(w);
-    return SW_OK;
-}
-
-int sw_gw_worker_start(struct sw_gw_worker *w, struct sw_err *err)
-{
-    char name[16];
-    int rc;
-
-    (void)snprintf(name, sizeof(name), "sw-worker-%u", w->index % 1000);
-    rc = sw_thread_start(&w->thread, worker_main, w, name);
-    if (rc != 0)
-        return sw_err_sys(err, rc, "cannot start a worker");
-    w->started = true;
     return SW_OK;
 }
 
@@ -293,19 +244,16 @@ static void free_spares(struct sw_gw_worker *w)
 
 void sw_gw_worker_done(struct sw_gw_worker *w)
 {
-    if (w->started)
-        (void)pthread_join(w->thread, NULL);
-    else if (w->hosts)
+    if (w->hosts)
         sw_gw_hosts_free(w->hosts);
-    if (w->loop)
-        sw_loop_free(w->loop);
+    sw_crew_thread_done(&w->thread);
     (void)sw_gw_view_unref(w->view);
     free_spares(w);
     sw_free(w->rx);
     sw_free(w->tx);
     sw_gw_ahead_free(w->ahead);
+    sw_batch_free(w->batch);
     sw_gw_lstats_done(w);
-    sw_gw_abuse_free(w->abuse);
     if (w->shard)
         sw_metrics_shard_free(w->shard);
 }

@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,9 +12,12 @@
 #include "base/map.h"
 #include "base/slice.h"
 #include "base/vec.h"
+#include "io/accept.h"
 #include "io/addr.h"
+#include "io/crew.h"
 #include "io/loop.h"
 
+struct sw_batch;
 struct sw_exchange;
 struct sw_gateway;
 struct sw_gw_chain;
@@ -24,7 +26,6 @@ struct sw_gw_conn;
 struct sw_gw_host;
 struct sw_gw_hosts;
 struct sw_gw_listener;
-struct sw_gw_abuse;
 struct sw_gw_lstats;
 struct sw_gw_pool;
 struct sw_gw_worker;
@@ -36,6 +37,7 @@ struct sw_tls;
 enum {
     SW_GW_RX = 256 * 1024 + 64 * 1024, /* the thread's receive buffer */
     SW_GW_TX = 23 * 17920,             /* sealed records of one write */
+    SW_GW_BATCH = 64,                  /* reads or writes of one system call */
     SW_GW_SPARE_CHUNKS = 64,
     SW_GW_SPARE_EXCHANGES = 256,
     SW_GW_SPARE_PARSERS = 64,
@@ -70,20 +72,20 @@ struct sw_gw_down {
 };
 
 struct sw_gw_worker {
+    struct sw_crew_thread thread;
     struct sw_gateway *gw;
-    unsigned index;
-    pthread_t thread;
+    unsigned index; /* the thread's, like the loop */
     struct sw_loop *loop;
     struct sw_gw_view *view;   /* newest; NULL before the first */
     struct sw_gw_hosts *hosts; /* cluster.c: clusters and hosts of this worker, kept across views */
     struct sw_metrics_shard *shard;
-    struct sw_map lstats;      /* of stats.c: listener -> its counters here */
-    struct sw_gw_abuse *abuse; /* abuse.c; NULL: everybody behaves */
-    void *tcp;                 /* of tcp.c */
-    void *udp;                 /* of udp.c */
-    struct sw_list sockets;    /* listening; see listen.c */
-    struct sw_list downs;      /* sw_gw_down */
-    struct sw_list pools;      /* upstream; see up_pool.c */
+    struct sw_map lstats;   /* of stats.c: listener -> its counters here */
+    void *tcp;              /* of tcp.c */
+    void *udp;              /* of udp.c */
+    struct sw_list sockets; /* listening; see listen.c */
+    struct sw_accept_group accept;
+    struct sw_list downs; /* sw_gw_down */
+    struct sw_list pools; /* upstream; see up_pool.c */
     struct sw_list exchanges;
     struct sw_list ended; /* exchanges to be freed */
     struct sw_defer reap;
@@ -91,6 +93,7 @@ struct sw_gw_worker {
     struct sw_list soon;  /* those of them that wait for nothing more */
     unsigned n_soon;
     struct sw_gw_ahead *ahead; /* of conn_ahead.c */
+    struct sw_batch *batch;    /* queued and run by one function at a time */
     struct sw_defer flush;
     size_t n_downs;
     size_t n_exchanges;
@@ -99,16 +102,9 @@ struct sw_gw_worker {
     SW_VEC(uint8_t *) chunks;           /* spare stages */
     SW_VEC(struct sw_exchange *) spare; /* spare exchanges */
     SW_VEC(struct sw_h1 *) parsers[2];  /* spare, by enum sw_h1_kind */
-    struct sw_timer accept_retry;
     struct sw_timer bind_retry;
     unsigned unbound; /* sockets that could not be opened */
     bool serves;      /* a configuration was applied */
-    bool accept_paused;
-    bool draining;
-    bool finished;
-    bool stopped;
-    bool started;
-    int fd_ceiling;
     uint64_t connection_seq;
     char date[32]; /* RFC 9110 date of this second */
     size_t date_n;
@@ -189,13 +185,10 @@ void sw_gw_pool_release(struct sw_gw_pool *p);
 void sw_gw_pools_close(struct sw_gw_worker *w);
 
 /* ---- life, called by the main thread ---- */
-SW_NODISCARD int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, unsigned index,
+/* One more of gw's crew; sw_crew_thread_start makes it run. */
+SW_NODISCARD int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw,
                                    struct sw_err *err);
-SW_NODISCARD int sw_gw_worker_start(struct sw_gw_worker *w, struct sw_err *err);
-/* Waits for the thread (after _send_kill) and frees. */
+/* After sw_crew_end. */
 void sw_gw_worker_done(struct sw_gw_worker *w);
 /* A new snapshot; takes the reference. */
 void sw_gw_worker_send_config(struct sw_gw_worker *w, struct sw_gw_config *config);
-/* Close listeners and let connections end; then sw_gateway_worker_idle is called. */
-void sw_gw_worker_send_drain(struct sw_gw_worker *w);
-void sw_gw_worker_send_kill(struct sw_gw_worker *w);

@@ -8,6 +8,7 @@
 #include "http/client_int.h"
 #include "io/sock.h"
 #include "tls/tls.h"
+#include "tls/tlsbuf.h"
 
 enum {
     IN_MAX = SW_TLS_RECORD_MAX + 2048 + 16384, /* one record of the largest kind and some more */
@@ -225,28 +226,6 @@ static int write_all(struct hc_conn *c, struct sw_buf *b)
     return SW_OK;
 }
 
-static int seal_some(struct hc_conn *c)
-{
-    static _Thread_local uint8_t scratch[SW_TLS_PLAIN_MAX + 1];
-
-    while (sw_buf_len(&c->out) && sw_buf_len(&c->wire) < WIRE_HIGH) {
-        struct sw_slice s = sw_slice_head(sw_buf_slice(&c->out), sw_tls_max_plain(c->tls));
-        char *to = sw_buf_reserve(&c->wire, SW_TLS_SEAL_ROOM(s.n));
-        size_t n;
-
-        if (!to)
-            return SW_ELIMIT;
-        memcpy(scratch, s.p, s.n);
-        n = sw_tls_seal(c->tls, scratch, s.n, (uint8_t *)to);
-        explicit_bzero(scratch, s.n);
-        if (n == 0)
-            return SW_ECLOSED;
-        sw_buf_commit(&c->wire, n);
-        sw_buf_consume(&c->out, s.n);
-    }
-    return SW_OK;
-}
-
 /* SW_OK: nothing waits; SW_EAGAIN: the socket is full. */
 static int flush(struct hc_conn *c)
 {
@@ -258,13 +237,8 @@ static int flush(struct hc_conn *c)
         rc = write_all(c, &c->wire);
         if (rc != SW_OK)
             return rc;
-        if (sw_tls_wants_flush(c->tls)) {
-            char *to = sw_buf_reserve(&c->wire, SW_TLS_CTRL_ROOM);
-
-            if (to)
-                sw_buf_commit(&c->wire, sw_tls_flush(c->tls, (uint8_t *)to, SW_TLS_CTRL_ROOM));
-        }
-        rc = seal_some(c);
+        sw_tls_flush_buf(c->tls, &c->wire);
+        rc = sw_tls_seal_buf(c->tls, &c->out, &c->wire, WIRE_HIGH);
         if (rc != SW_OK || sw_buf_len(&c->wire) == 0)
             return rc;
     }

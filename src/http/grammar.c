@@ -2,6 +2,8 @@
 /* The small grammars of HTTP: tokens, values, hosts, and looking fields up. */
 #include "http/h1.h"
 
+#include <string.h>
+
 #include "io/addr.h"
 
 enum { TCHAR = 1, HOST = 2 };
@@ -156,6 +158,30 @@ bool sw_h1_is_hop_by_hop(const struct sw_h1_msg *m, struct sw_slice name)
     return lists_token(m, SW_SLICE_LIT("connection"), name);
 }
 
+bool sw_http_is_framing(struct sw_slice name)
+{
+    static const char *const names[] = {"connection", "content-length",  "keep-alive",
+                                        "te",         "trailer",         "transfer-encoding",
+                                        "upgrade",    "proxy-connection"};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
+        if (sw_slice_ieq(name, sw_slice_str(names[i])))
+            return true;
+    }
+    return false;
+}
+
+bool sw_http_target_valid(struct sw_slice s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        uint8_t c = (uint8_t)s.p[i];
+
+        if (c <= ' ' || c == 0x7f || c == '#')
+            return false;
+    }
+    return true;
+}
+
 struct sw_h1_msg *sw_h1_msg_dup(struct sw_arena *a, const struct sw_h1_msg *m)
 {
     struct sw_h1_msg *d = SW_ARENA_NEW(a, struct sw_h1_msg);
@@ -249,4 +275,51 @@ const char *sw_http_reason(int status)
             return reasons[i].text;
     }
     return "Status";
+}
+
+/* ---- dates ---- */
+
+static bool digits(const char *p, size_t n, unsigned max, unsigned *ret)
+{
+    unsigned v = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] < '0' || p[i] > '9')
+            return false;
+        v = v * 10 + (unsigned)(p[i] - '0');
+    }
+    *ret = v;
+    return v <= max;
+}
+
+/* Days from 1970-01-01, in a calendar whose years begin in March: leap days come last. */
+static uint64_t days_to(unsigned year, unsigned month, unsigned day)
+{
+    unsigned y = month < 3 ? year - 1 : year;
+    unsigned m = (month + 9) % 12;
+
+    return (uint64_t)y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1 - 719468;
+}
+
+bool sw_http_date_parse(struct sw_slice s, uint64_t *ret_s)
+{
+    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    static const char form[] = "???, ?? ??? ???? ??:??:?? GMT";
+    unsigned day, year, hour, minute, second;
+    unsigned month = 0;
+
+    if (s.n != sizeof(form) - 1)
+        return false;
+    for (size_t i = 0; i < s.n; i++) {
+        if (form[i] != '?' && form[i] != s.p[i])
+            return false;
+    }
+    while (month < 12 && memcmp(months + 3 * (size_t)month, s.p + 8, 3) != 0)
+        month++;
+    if (month == 12 || !digits(s.p + 5, 2, 31, &day) || day == 0 ||
+        !digits(s.p + 12, 4, 9999, &year) || year < 1970 || !digits(s.p + 17, 2, 23, &hour) ||
+        !digits(s.p + 20, 2, 59, &minute) || !digits(s.p + 23, 2, 60, &second))
+        return false;
+    *ret_s = days_to(year, month + 1, day) * 86400 + hour * 3600 + minute * 60 + second;
+    return true;
 }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/mem.h"
 #include "http/grpc_int.h"
 
@@ -87,15 +88,6 @@ void sw_grpc_message_encode(struct sw_slice in, struct sw_buf *out)
     }
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 void sw_grpc_message_decode(struct sw_slice in, struct sw_buf *out)
 {
     int rc = SW_OK;
@@ -103,9 +95,9 @@ void sw_grpc_message_decode(struct sw_slice in, struct sw_buf *out)
     for (size_t i = 0; i < in.n && rc == SW_OK; i++) {
         char c = in.p[i];
 
-        if (c == '%' && in.n - i > 2 && hex_value(in.p[i + 1]) >= 0 &&
-            hex_value(in.p[i + 2]) >= 0) {
-            c = (char)(uint8_t)(hex_value(in.p[i + 1]) << 4 | hex_value(in.p[i + 2]));
+        if (c == '%' && in.n - i > 2 && sw_hex_digit(in.p[i + 1]) >= 0 &&
+            sw_hex_digit(in.p[i + 2]) >= 0) {
+            c = (char)(uint8_t)(sw_hex_digit(in.p[i + 1]) << 4 | sw_hex_digit(in.p[i + 2]));
             i += 2;
         }
         rc = sw_buf_putc(out, c);

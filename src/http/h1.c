@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/hex.h"
 #include "base/mem.h"
 #include "http/h1_int.h"
 
@@ -195,27 +196,16 @@ static int read_head(struct sw_h1 *p, struct sw_slice in, size_t *ret_used)
     return SW_OK;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 static int parse_chunk_size(struct sw_h1 *p, struct sw_slice line)
 {
     uint64_t size = 0;
     size_t i = 0;
 
-    while (i < line.n && hex_digit(line.p[i]) >= 0) {
+    while (i < line.n && sw_hex_digit(line.p[i]) >= 0) {
         if (i == CHUNK_DIGITS)
             return h1_fail(p, 400, SW_EPROTO, i, "chunk size has more than %d digits",
                            CHUNK_DIGITS);
-        size = size << 4 | (unsigned)hex_digit(line.p[i++]);
+        size = size << 4 | (unsigned)sw_hex_digit(line.p[i++]);
     }
     if (i == 0 || (i < line.n && line.p[i] != ';'))
         return h1_fail(p, 400, SW_EPROTO, i, "bad chunk size");

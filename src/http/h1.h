@@ -137,7 +137,16 @@ struct sw_h1_msg *sw_h1_msg_dup(struct sw_arena *a, const struct sw_h1_msg *m);
 bool sw_http_token_valid(struct sw_slice s); /* field names and methods */
 size_t sw_http_token_len(struct sw_slice s); /* how much of the start is one */
 bool sw_http_value_valid(struct sw_slice s); /* no CR, LF, NUL, controls, outer blanks */
-bool sw_http_host_valid(struct sw_slice s);  /* host[:port]; no userinfo, no path, not empty */
+/* What may become part of a request target: no blanks, controls or '#'. */
+bool sw_http_target_valid(struct sw_slice s);
+/*
+ * Fields that say where a message ends or belong to one connection. Only codecs write them: a
+ * second one would let two programs disagree about where the next message begins.
+ */
+bool sw_http_is_framing(struct sw_slice name);
+bool sw_http_host_valid(struct sw_slice s); /* host[:port]; no userinfo, no path, not empty */
+/* "Sun, 06 Nov 1994 08:49:37 GMT" as seconds since the epoch; the forms of old are refused. */
+bool sw_http_date_parse(struct sw_slice s, uint64_t *ret_s);
 /* Standard reason phrase, "Status" for codes we do not know. */
 const char *sw_http_reason(int status);
 

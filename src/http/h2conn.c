@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "http/h2conn_int.h"
 #include "io/sock.h"
+#include "tls/tlsbuf.h"
 
 enum {
     STEPS_PER_WAKE = 64,
@@ -106,37 +107,6 @@ static int write_out(struct sw_h2conn *c, struct sw_buf *b)
     return SW_OK;
 }
 
-/* Seals what is in out until enough is sealed. */
-static int seal_some(struct sw_h2conn *c)
-{
-    static _Thread_local uint8_t scratch[SW_TLS_PLAIN_MAX + 1];
-
-    while (sw_buf_len(&c->out) && sw_buf_len(&c->wire) < WIRE_HIGH) {
-        struct sw_slice s = sw_slice_head(sw_buf_slice(&c->out), sw_tls_max_plain(c->tls));
-        char *to = sw_buf_reserve(&c->wire, SW_TLS_SEAL_ROOM(s.n));
-        size_t n;
-
-        if (!to)
-            return SW_ELIMIT;
-        memcpy(scratch, s.p, s.n);
-        n = sw_tls_seal(c->tls, scratch, s.n, (uint8_t *)to);
-        explicit_bzero(scratch, s.n);
-        if (n == 0)
-            return SW_ECLOSED;
-        sw_buf_commit(&c->wire, n);
-        sw_buf_consume(&c->out, s.n);
-    }
-    return SW_OK;
-}
-
-static void tls_control(struct sw_h2conn *c, size_t (*write)(struct sw_tls *, uint8_t *, size_t))
-{
-    char *to = sw_buf_reserve(&c->wire, SW_TLS_CTRL_ROOM);
-
-    if (to)
-        sw_buf_commit(&c->wire, write(c->tls, (uint8_t *)to, SW_TLS_CTRL_ROOM));
-}
-
 /* SW_OK: all that was made is out. SW_EAGAIN: the socket is full. */
 static int push_bytes(struct sw_h2conn *c)
 {
@@ -148,9 +118,8 @@ static int push_bytes(struct sw_h2conn *c)
         rc = write_out(c, &c->wire);
         if (rc != SW_OK)
             return rc;
-        if (sw_tls_wants_flush(c->tls))
-            tls_control(c, sw_tls_flush);
-        rc = seal_some(c);
+        sw_tls_flush_buf(c->tls, &c->wire);
+        rc = sw_tls_seal_buf(c->tls, &c->out, &c->wire, WIRE_HIGH);
         if (rc != SW_OK)
             return rc;
     } while (sw_buf_len(&c->wire));
@@ -314,7 +283,7 @@ static int step_bye(struct sw_h2conn *c)
     if (rc != SW_OK)
         return rc;
     if (c->tls)
-        tls_control(c, sw_tls_close_notify);
+        sw_tls_close_buf(c->tls, &c->wire);
     (void)write_out(c, &c->wire);
     sw_sock_shutdown_write(c->fd);
     c->state = H2C_LINGER;

@@ -4,19 +4,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "io/accept.h"
 #include "io/sock.h"
 #include "tls/cred.h"
-
-enum { ACCEPTS_PER_WAKE = 32 };
-static const uint64_t accept_retry_ns = 100 * SW_NS_PER_MS;
-
-struct listener {
-    struct sw_list link;
-    struct sw_h2serve *serve;
-    struct sw_watch watch;
-    struct sw_timer retry;
-    int fd;
-};
 
 /* Our side of a connection. */
 struct peer {
@@ -28,7 +18,7 @@ struct peer {
 struct sw_h2serve {
     struct sw_loop *loop; /* borrowed */
     struct sw_h2serve_opts o;
-    struct sw_list listeners;
+    struct sw_accept_group accept;
     struct sw_list peers;
     size_t n_peers;
     bool full_said;
@@ -113,69 +103,18 @@ void sw_h2serve_adopt(struct sw_h2serve *s, int fd)
 
 /* --- listeners --- */
 
-static void accept_some(struct listener *l)
+static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
 {
-    struct sw_err err = {0};
-    int rc = SW_OK;
-
-    for (int i = 0; i < ACCEPTS_PER_WAKE && rc == SW_OK; i++) {
-        int fd;
-
-        rc = sw_sock_accept(l->fd, &fd, NULL, &err);
-        if (rc == SW_OK)
-            sw_h2serve_adopt(l->serve, fd);
-    }
-    if (rc != SW_OK && rc != SW_EAGAIN) {
-        sw_log_warn(l->serve->o.conn.scope, "%s", err.msg);
-        sw_watch_mute(&l->watch, true);
-        sw_timer_start(l->serve->loop, &l->retry, accept_retry_ns, l->retry.cb);
-    }
-}
-
-static void on_retry(struct sw_timer *t)
-{
-    struct listener *l = SW_CONTAINER_OF(t, struct listener, retry);
-
-    sw_watch_mute(&l->watch, false);
-    accept_some(l);
-}
-
-static void on_listener(struct sw_watch *w, unsigned events)
-{
-    (void)events;
-    accept_some(SW_CONTAINER_OF(w, struct listener, watch));
-}
-
-static void listener_free(struct listener *l)
-{
-    sw_list_unlink(&l->link);
-    sw_watch_stop(&l->watch);
-    sw_timer_stop(l->serve->loop, &l->retry);
-    sw_sock_close(l->fd);
-    sw_free(l);
+    (void)peer;
+    sw_h2serve_adopt(SW_CONTAINER_OF(a->group, struct sw_h2serve, accept), fd);
 }
 
 int sw_h2serve_listen(struct sw_h2serve *s, const struct sw_addr *at, struct sw_addr *ret_bound,
                       struct sw_err *err)
 {
     struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
-    struct listener *l;
-    int fd = -1;
-    int rc = sw_sock_listen(at, &o, &fd, err);
 
-    if (rc != SW_OK)
-        return rc;
-    l = SW_NEW(struct listener);
-    l->serve = s;
-    l->fd = fd;
-    l->retry.cb = on_retry;
-    sw_list_push_back(&s->listeners, &l->link);
-    rc = sw_watch_start_listener(s->loop, &l->watch, fd, on_listener, err);
-    if (rc != SW_OK)
-        listener_free(l);
-    else if (ret_bound)
-        *ret_bound = sw_sock_local(fd);
-    return rc;
+    return sw_accept_listen(&s->accept, at, &o, on_accept, ret_bound, err);
 }
 
 /* --- the whole --- */
@@ -191,7 +130,7 @@ struct sw_h2serve *sw_h2serve_new(struct sw_loop *l, const struct sw_h2serve_opt
     s->o.conn.ops = &conn_ops;
     s->o.conn.cred = o->conn.cred ? sw_tls_cred_ref(o->conn.cred) : NULL;
     s->o.max_conns = o->max_conns ? o->max_conns : 1024;
-    sw_list_init(&s->listeners);
+    sw_accept_init(&s->accept, l, s->o.conn.scope);
     sw_list_init(&s->peers);
     return s;
 }
@@ -217,19 +156,13 @@ static void on_stop_deadline(struct sw_timer *t)
         sw_h2conn_close(SW_CONTAINER_OF(it, struct peer, link)->conn, SW_ETIME, "server stops");
 }
 
-static void close_listeners(struct sw_h2serve *s)
-{
-    SW_LIST_FOREACH (it, &s->listeners)
-        listener_free(SW_CONTAINER_OF(it, struct listener, link));
-}
-
 void sw_h2serve_stop(struct sw_h2serve *s, uint64_t deadline_ns, void (*on_done)(void *arg),
                      void *arg)
 {
     s->stopping = true;
     s->on_done = on_done;
     s->done_arg = arg;
-    close_listeners(s);
+    sw_accept_done(&s->accept);
     SW_LIST_FOREACH (it, &s->peers)
         sw_h2conn_goaway(SW_CONTAINER_OF(it, struct peer, link)->conn);
     sw_timer_start(s->loop, &s->stop_timer, deadline_ns, on_stop_deadline);
@@ -240,7 +173,7 @@ void sw_h2serve_free(struct sw_h2serve *s)
 {
     if (!s)
         return;
-    close_listeners(s);
+    sw_accept_done(&s->accept);
     sw_timer_stop(s->loop, &s->stop_timer);
     SW_LIST_FOREACH (it, &s->peers) {
         struct peer *p = SW_CONTAINER_OF(it, struct peer, link);

@@ -13,7 +13,6 @@
 #include "io/sock.h"
 
 enum {
-    ACCEPTS_PER_WAKE = 64,
     STEPS_PER_WAKE = 64,
     READ_SIZE = 4096,
     IN_SLACK = 4096,
@@ -22,16 +21,6 @@ enum {
     LINGER_BYTES = 256 * 1024,
 };
 static const uint64_t linger_ns = SW_NS_PER_S;
-static const uint64_t accept_retry_ns = 100 * SW_NS_PER_MS;
-
-struct listener {
-    struct sw_list link;
-    struct sw_http_server *server;
-    struct sw_watch watch;
-    struct sw_timer retry;
-    struct sw_defer again;
-    int fd;
-};
 
 /* --- connections ------------------------------------------------------------------------ */
 
@@ -440,82 +429,24 @@ void sw_http_server_adopt(struct sw_http_server *s, int fd)
 
 /* --- listeners -------------------------------------------------------------------------- */
 
-static void accept_some(struct listener *l);
-
-static void on_accept_again(struct sw_defer *d)
+static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
 {
-    accept_some(SW_CONTAINER_OF(d, struct listener, again));
-}
-
-static void on_accept_retry(struct sw_timer *t)
-{
-    accept_some(SW_CONTAINER_OF(t, struct listener, retry));
-}
-
-static void accept_some(struct listener *l)
-{
-    struct sw_http_server *s = l->server;
-    struct sw_err err = {0};
-    int rc = SW_OK;
-
-    for (int i = 0; i < ACCEPTS_PER_WAKE && rc == SW_OK; i++) {
-        struct sw_addr peer = {0};
-        int fd;
-
-        rc = sw_sock_accept(l->fd, &fd, &peer, &err);
-        if (rc == SW_OK)
-            conn_open(s, fd, &peer);
-    }
-    if (rc == SW_OK) {
-        sw_loop_defer(s->loop, &l->again, on_accept_again);
-    } else if (rc != SW_EAGAIN) {
-        sw_log_warn(s->opts.scope, "%s", err.msg);
-        sw_timer_start(s->loop, &l->retry, accept_retry_ns, on_accept_retry);
-    }
-}
-
-static void on_listener(struct sw_watch *w, unsigned events)
-{
-    (void)events;
-    accept_some(SW_CONTAINER_OF(w, struct listener, watch));
-}
-
-static void listener_free(struct listener *l)
-{
-    sw_list_unlink(&l->link);
-    sw_watch_stop(&l->watch);
-    sw_timer_stop(l->server->loop, &l->retry);
-    sw_defer_cancel(&l->again);
-    sw_sock_close(l->fd);
-    sw_free(l);
+    conn_open(SW_CONTAINER_OF(a->group, struct sw_http_server, accept), fd, peer);
 }
 
 int sw_http_server_listen(struct sw_http_server *s, const struct sw_addr *at, struct sw_err *err)
 {
     struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
-    struct listener *l;
-    int fd = -1;
-    int rc;
 
     o.reuse_port = s->opts.reuse_port;
-    rc = sw_sock_listen(at, &o, &fd, err);
-    if (rc != SW_OK)
-        return rc;
-    l = SW_NEW(struct listener);
-    l->server = s;
-    l->fd = fd;
-    sw_list_push_back(&s->listeners, &l->link);
-    rc = sw_watch_start(s->loop, &l->watch, fd, on_listener, err);
-    if (rc != SW_OK)
-        listener_free(l);
-    return rc;
+    return sw_accept_listen(&s->accept, at, &o, on_accept, NULL, err);
 }
 
 struct sw_addr sw_http_server_addr(const struct sw_http_server *s, size_t i)
 {
-    SW_LIST_FOREACH (it, &s->listeners) {
+    SW_LIST_FOREACH (it, &s->accept.all) {
         if (i-- == 0)
-            return sw_sock_local(SW_CONTAINER_OF(it, struct listener, link)->fd);
+            return sw_sock_local(SW_CONTAINER_OF(it, struct sw_acceptor, link)->fd);
     }
     return (struct sw_addr){0};
 }
@@ -543,7 +474,7 @@ struct sw_http_server *sw_http_server_new(struct sw_loop *l, const struct sw_htt
     s->loop = l;
     s->opts = *o;
     set_defaults(&s->opts);
-    sw_list_init(&s->listeners);
+    sw_accept_init(&s->accept, l, s->opts.scope);
     sw_list_init(&s->conns);
     sw_list_init(&s->dead);
     return s;
@@ -580,19 +511,13 @@ static void on_stop_deadline(struct sw_timer *t)
         conn_close(SW_CONTAINER_OF(it, struct conn, link));
 }
 
-static void close_listeners(struct sw_http_server *s)
-{
-    SW_LIST_FOREACH (it, &s->listeners)
-        listener_free(SW_CONTAINER_OF(it, struct listener, link));
-}
-
 void sw_http_server_stop(struct sw_http_server *s, uint64_t deadline_ns,
                          void (*on_done)(struct sw_http_server *s, void *arg), void *arg)
 {
     s->stopping = true;
     s->on_done = on_done;
     s->done_arg = arg;
-    close_listeners(s);
+    sw_accept_done(&s->accept);
     SW_LIST_FOREACH (it, &s->conns) {
         struct conn *c = SW_CONTAINER_OF(it, struct conn, link);
 
@@ -607,7 +532,7 @@ void sw_http_server_free(struct sw_http_server *s)
 {
     if (!s)
         return;
-    close_listeners(s);
+    sw_accept_done(&s->accept);
     sw_timer_stop(s->loop, &s->stop_timer);
     s->on_done = NULL;
     SW_LIST_FOREACH (it, &s->conns)

@@ -4,6 +4,7 @@
 
 #include "base/list.h"
 #include "http/server.h"
+#include "io/accept.h"
 
 struct sw_http_resp {
     struct sw_buf fields; /* added by the handler */
@@ -52,7 +53,7 @@ struct conn {
 struct sw_http_server {
     struct sw_loop *loop; /* borrowed */
     struct sw_http_server_opts opts;
-    struct sw_list listeners;
+    struct sw_accept_group accept;
     struct sw_list conns;
     struct sw_list dead; /* to be freed by the loop */
     size_t nconns;

@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/url.h"
 
+#include "base/hex.h"
+
 void sw_target_split(struct sw_slice target, struct sw_slice *ret_path, struct sw_slice *ret_query)
 {
     ptrdiff_t mark = sw_slice_find(target, '?');
 
     *ret_path = mark < 0 ? target : sw_slice_head(target, (size_t)mark);
     *ret_query = mark < 0 ? (struct sw_slice){0} : sw_slice_from(target, (size_t)mark + 1);
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
 }
 
 int sw_percent_decode(struct sw_arena *a, struct sw_slice in, bool plus, struct sw_slice *ret,
@@ -42,8 +33,8 @@ int sw_percent_decode(struct sw_arena *a, struct sw_slice in, bool plus, struct 
             out[n++] = c;
             continue;
         }
-        hi = in.n - i > 2 ? hex_digit(in.p[i + 1]) : -1;
-        lo = in.n - i > 2 ? hex_digit(in.p[i + 2]) : -1;
+        hi = in.n - i > 2 ? sw_hex_digit(in.p[i + 1]) : -1;
+        lo = in.n - i > 2 ? sw_hex_digit(in.p[i + 2]) : -1;
         if (hi < 0 || lo < 0)
             return sw_err_at(err, SW_EINVAL, i, "bad percent escape");
         if (hi == 0 && lo == 0)

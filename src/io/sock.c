@@ -307,12 +307,9 @@ struct sw_addr sw_sock_original_dst(int fd)
     return sw_sock_local(fd);
 }
 
-/* The result of a read or write call in our terms. */
-static ssize_t moved(ssize_t n)
+int sw_sock_rc(int sys_errno)
 {
-    if (n >= 0)
-        return n;
-    switch (errno) {
+    switch (sys_errno) {
     case EAGAIN:
         return SW_EAGAIN;
     case ECONNRESET:
@@ -324,6 +321,12 @@ static ssize_t moved(ssize_t n)
     default:
         return SW_ESYS;
     }
+}
+
+/* The result of a read or write call in our terms. */
+static ssize_t moved(ssize_t n)
+{
+    return n >= 0 ? n : sw_sock_rc(errno);
 }
 
 #define RETRY(call)                                                                                \

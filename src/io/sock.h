@@ -76,6 +76,8 @@ ssize_t sw_sock_peek(int fd, void *buf, size_t n);
 SW_NODISCARD int sw_sock_discard(int fd, size_t n);
 ssize_t sw_sock_write(int fd, const void *buf, size_t n);
 ssize_t sw_sock_writev(int fd, const struct iovec *iov, int count);
+/* SW_EAGAIN, SW_ECLOSED or SW_ESYS for the error number of a read or write. */
+int sw_sock_rc(int sys_errno);
 
 void sw_sock_shutdown_write(int fd);
 /* Makes the coming close send RST instead of FIN. */

@@ -15,6 +15,10 @@
 
 static const struct sw_builtin_sub no_subs[] = {{0}};
 static const struct sw_builtin_sub status_sub[] = {{"status", NULL, NULL, NULL, STATUS_VERBS}, {0}};
+static const struct sw_builtin_sub scaled_subs[] = {
+    {"scale", "autoscaling", "v1", "Scale", STATUS_VERBS},
+    {"status", NULL, NULL, NULL, STATUS_VERBS},
+    {0}};
 static const struct sw_builtin_sub namespace_subs[] = {
     {"finalize", NULL, NULL, NULL, SW_VERB_UPDATE},
     {"status", NULL, NULL, NULL, STATUS_VERBS},
@@ -115,6 +119,15 @@ static const struct sw_builtin kinds[] = {
      "customresourcedefinition", "crd,crds", "api-extensions", false, SW_VERBS_ALL,
      SW_B_GENERATION | STRICT, "CustomResourceDefinition", sw_name_dns1123_subdomain, status_sub,
      sel_ns},
+    {"apps", "v1", "DaemonSet", "daemonsets", "daemonset", "ds", "all", true, SW_VERBS_ALL,
+     UNCOND | STRICT | SW_B_GENERATION | KFIN, "DaemonSet", sw_name_dns1123_subdomain, status_sub,
+     sel_ns},
+    {"apps", "v1", "Deployment", "deployments", "deployment", "deploy", "all", true, SW_VERBS_ALL,
+     UNCOND | STRICT | SW_B_GENERATION | KFIN, "Deployment", sw_name_dns1123_subdomain, scaled_subs,
+     sel_ns},
+    {"apps", "v1", "ReplicaSet", "replicasets", "replicaset", "rs", "all", true, SW_VERBS_ALL,
+     UNCOND | STRICT | SW_B_GENERATION | KFIN, "ReplicaSet", sw_name_dns1123_subdomain, scaled_subs,
+     sel_ns},
     {AUTHN, "v1", "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview", "", "", false,
      REVIEW, SW_B_NOT_STORED, "SelfSubjectReview", NULL, no_subs, sel_cluster},
     {AUTHN, "v1", "TokenReview", "tokenreviews", "tokenreview", "", "", false, REVIEW,
@@ -128,6 +141,10 @@ static const struct sw_builtin kinds[] = {
      "", false, REVIEW, SW_B_NOT_STORED, "SelfSubjectRulesReview", NULL, no_subs, sel_cluster},
     {AUTHZ, "v1", "SubjectAccessReview", "subjectaccessreviews", "subjectaccessreview", "", "",
      false, REVIEW, SW_B_NOT_STORED, "SubjectAccessReview", NULL, no_subs, sel_cluster},
+    {"autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers",
+     "horizontalpodautoscaler", "hpa", "all", true, SW_VERBS_ALL,
+     UNCOND | STRICT | SW_B_GENERATION | KFIN, "HorizontalPodAutoscaler", sw_name_dns1123_subdomain,
+     status_sub, sel_ns},
     {"coordination.k8s.io", "v1", "Lease", "leases", "lease", "", "", true, SW_VERBS_ALL,
      STRICT | SW_B_CREATE_ON_UPDATE, "Lease", sw_name_dns1123_subdomain, no_subs, sel_ns},
     {"discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice", "", "", true,
@@ -141,6 +158,9 @@ static const struct sw_builtin kinds[] = {
     {NETWORK, "v1", "IngressClass", "ingressclasses", "ingressclass", "", "", false, SW_VERBS_ALL,
      UNCOND | STRICT | SW_B_GENERATION | KFIN, "IngressClass", sw_name_dns1123_subdomain, no_subs,
      sel_ns},
+    {"policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget", "pdb",
+     "", true, SW_VERBS_ALL, UNCOND | STRICT | SW_B_GENERATION | KFIN, "PodDisruptionBudget",
+     sw_name_dns1123_subdomain, status_sub, sel_ns},
     {RBAC, "v1", "ClusterRole", "clusterroles", "clusterrole", "", "", false, SW_VERBS_ALL,
      UNCOND | STRICT | SW_B_CREATE_ON_UPDATE, "ClusterRole", sw_name_path_segment, no_subs, sel_ns},
     {RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding", "", "", false,
@@ -250,6 +270,10 @@ static int decode_scalar(struct decoder *d, const struct sw_pb_field *f, struct 
     case SW_PB_INT_OR_STRING:
         if (v->type != SW_JSON_STRING && !sw_json_is_integer(v))
             return mismatch(d, v, path, "intstr.IntOrString");
+        return SW_OK;
+    case SW_PB_QUANTITY:
+        if (v->type != SW_JSON_STRING && v->type != SW_JSON_NUMBER)
+            return mismatch(d, v, path, "resource.Quantity");
         return SW_OK;
     case SW_PB_ITEMS:
         return v->type == SW_JSON_ARRAY ? SW_OK : mismatch(d, v, path, "[]string");
@@ -686,6 +710,9 @@ void sw_builtin_default(struct sw_arena *a, const struct sw_builtin *b, struct s
         {"Service", default_service},
         {"Namespace", default_namespace},
         {"Pod", sw_b_default_pod},
+        {"Deployment", sw_b_default_deployment},
+        {"ReplicaSet", sw_b_default_replica_set},
+        {"DaemonSet", sw_b_default_daemon_set},
         {"Endpoints", default_endpoints},
         {"EndpointSlice", default_endpoint_slice},
         {"IngressClass", sw_b_default_ingress_class},
@@ -738,4 +765,6 @@ void sw_builtin_admit_new(struct sw_arena *a, const struct sw_builtin *b, struct
         admit_namespace(a, obj);
     else if (strcmp(b->type, "Ingress") == 0)
         sw_b_admit_ingress(a, obj);
+    else if (strcmp(b->group, "apps") == 0)
+        sw_json_put(a, obj, "status", sw_json_new_object(a)); /* nobody has looked at it yet */
 }

@@ -114,7 +114,8 @@ enum sw_pb_kind {
     SW_PB_TIME,
     SW_PB_MICROTIME,
     SW_PB_INT_OR_STRING,
-    SW_PB_JSON, /* message with raw JSON in field 1 */
+    SW_PB_QUANTITY, /* message with a text in field 1; text or number in JSON */
+    SW_PB_JSON,     /* message with raw JSON in field 1 */
     SW_PB_MESSAGE,
     SW_PB_ITEMS, /* message with repeated strings in field 1, an array in JSON */
 };
@@ -122,7 +123,9 @@ enum sw_pb_kind {
 struct sw_pb_type;
 
 struct sw_pb_field {
-    uint32_t number; /* 0: not on the wire */
+    uint32_t number;   /* 0: not on the wire */
+    uint32_t outer[2]; /* numbers of the messages around it that JSON does not show */
+    uint32_t nouter;
     struct sw_slice name;
     enum sw_pb_kind kind;
     bool repeated;

@@ -4,6 +4,9 @@
 
 #include "kube/builtin.h"
 
+/* More lines for the table of types, see builtin_types.c. */
+extern const char sw_builtin_pod_types[];
+
 /* Text of a member, "" when it is missing. */
 static inline struct sw_slice sw_b_text(const struct sw_json *v, const char *key)
 {
@@ -46,6 +49,15 @@ void sw_b_check_cluster_ips(const struct sw_json *spec, struct sw_field_errs *e)
 /* Defaults of a Pod, and what a new one gets besides. */
 void sw_b_default_pod(struct sw_arena *a, struct sw_json *obj);
 void sw_b_admit_pod(struct sw_arena *a, struct sw_json *obj);
+/* The same for a spec wherever it stands: in a Pod or in a template. */
+void sw_b_default_pod_spec(struct sw_arena *a, struct sw_json *spec);
+void sw_b_check_pod_spec(const struct sw_json *spec, const struct sw_fpath *path,
+                         struct sw_field_errs *e);
+
+/* Those who make pods from a template. */
+void sw_b_default_deployment(struct sw_arena *a, struct sw_json *obj);
+void sw_b_default_replica_set(struct sw_arena *a, struct sw_json *obj);
+void sw_b_default_daemon_set(struct sw_arena *a, struct sw_json *obj);
 
 /* What a new Ingress does not have yet; defaults of an IngressClass. */
 void sw_b_admit_ingress(struct sw_arena *a, struct sw_json *obj);
@@ -63,3 +75,9 @@ void sw_b_check_ingress(const struct sw_json *obj, const struct sw_json *old,
 void sw_b_check_ingress_class(const struct sw_json *obj, const struct sw_json *old,
                               struct sw_field_errs *e);
 void sw_b_check_pod(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e);
+void sw_b_check_deployment(const struct sw_json *obj, const struct sw_json *old,
+                           struct sw_field_errs *e);
+void sw_b_check_replica_set(const struct sw_json *obj, const struct sw_json *old,
+                            struct sw_field_errs *e);
+void sw_b_check_daemon_set(const struct sw_json *obj, const struct sw_json *old,
+                           struct sw_field_errs *e);

@@ -123,9 +123,8 @@ static void default_volume(struct sw_arena *a, struct sw_json *v)
                 3600);
 }
 
-void sw_b_default_pod(struct sw_arena *a, struct sw_json *obj)
+void sw_b_default_pod_spec(struct sw_arena *a, struct sw_json *spec)
 {
-    struct sw_json *spec = def_object(a, obj, "spec");
     const struct sw_json *volumes = sw_json_find(spec, "volumes");
     bool host = sw_json_true(sw_json_find(spec, "hostNetwork"));
 
@@ -152,6 +151,15 @@ void sw_b_default_pod(struct sw_arena *a, struct sw_json *obj)
     }
     for (size_t i = 0; i < sw_json_len(volumes); i++)
         default_volume(a, sw_json_at(volumes, i));
+}
+
+void sw_b_default_pod(struct sw_arena *a, struct sw_json *obj)
+{
+    struct sw_json *spec = def_object(a, obj, "spec");
+
+    if (!sw_json_is(spec, SW_JSON_OBJECT))
+        return;
+    sw_b_default_pod_spec(a, spec);
     def(a, def_object(a, obj, "status"), "phase", "Pending");
 }
 
@@ -359,26 +367,22 @@ static void check_pod_change(const struct sw_json *spec, const struct sw_json *w
                           "be set to 1 if it was previously negative)");
 }
 
-void sw_b_check_pod(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e)
+void sw_b_check_pod_spec(const struct sw_json *spec, const struct sw_fpath *path,
+                         struct sw_field_errs *e)
 {
     static const char *const restarts[] = {"Always", "OnFailure", "Never", NULL};
     static const char *const dns[] = {"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None",
                                       NULL};
-    const struct sw_json *spec = sw_json_find(obj, "spec");
     struct sw_slice account = sw_b_text(spec, "serviceAccountName");
     struct sw_slice node = sw_b_text(spec, "nodeName");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at_restart = sw_fpath_str(&path, "restartPolicy");
-    struct sw_fpath at_dns = sw_fpath_str(&path, "dnsPolicy");
-    struct sw_fpath at_account = sw_fpath_str(&path, "serviceAccountName");
-    struct sw_fpath at_node = sw_fpath_str(&path, "nodeName");
-    struct sw_fpath at_selector = sw_fpath_str(&path, "nodeSelector");
+    struct sw_fpath at_restart = sw_fpath_str(path, "restartPolicy");
+    struct sw_fpath at_dns = sw_fpath_str(path, "dnsPolicy");
+    struct sw_fpath at_account = sw_fpath_str(path, "serviceAccountName");
+    struct sw_fpath at_node = sw_fpath_str(path, "nodeName");
+    struct sw_fpath at_selector = sw_fpath_str(path, "nodeSelector");
 
-    /* A stored spec that stays is not judged again. */
-    if (old && sw_json_equal(spec, sw_json_find(old, "spec"), SW_JSON_EQ_VALUE))
-        return;
-    check_volumes(spec, &path, e);
-    check_containers(spec, &path, e);
+    check_volumes(spec, path, e);
+    check_containers(spec, path, e);
     sw_b_one_of(sw_json_find(spec, "restartPolicy"), restarts, &at_restart, e);
     sw_b_one_of(sw_json_find(spec, "dnsPolicy"), dns, &at_dns, e);
     sw_labels_validate(sw_json_find(spec, "nodeSelector"), &at_selector, e);
@@ -386,5 +390,16 @@ void sw_b_check_pod(const struct sw_json *obj, const struct sw_json *old, struct
         sw_name_report(e, &at_account, account, sw_name_dns1123_subdomain(account));
     if (node.n)
         sw_name_report(e, &at_node, node, sw_name_dns1123_subdomain(node));
+}
+
+void sw_b_check_pod(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e)
+{
+    const struct sw_json *spec = sw_json_find(obj, "spec");
+    struct sw_fpath path = sw_fpath_str(NULL, "spec");
+
+    /* A stored spec that stays is not judged again. */
+    if (old && sw_json_equal(spec, sw_json_find(old, "spec"), SW_JSON_EQ_VALUE))
+        return;
+    sw_b_check_pod_spec(spec, &path, e);
     check_pod_change(spec, sw_json_find(old, "spec"), e);
 }

@@ -2,17 +2,18 @@
 /*
  * One table for schemas, protobuf numbers, merge keys and list types of the built-in kinds. A line
  * is "Type{ number name type flags; ... }". Types: s string, i int, b bool, y bytes, t time,
- * mt time with microseconds, ios int-or-string, any free JSON, items list of strings in a message,
- * Name another type; [] repeats, {} maps strings. Flags: * pointer (zero values kept), ! required,
- * e always written, k=a+b list-map keys, set, atomic, mk=x strategic merge key, merge (lists of
- * scalars merge), d=x default, w inside another message in field 1 of it on the wire. "Type@" is
- * replaced as a whole by server-side apply.
+ * mt time with microseconds, ios int-or-string, q quantity, any free JSON, items list of strings in
+ * a message, Name another type; [] repeats, {} maps strings. A number "2.3" is field 3 of a message
+ * in field 2 that JSON does not show. Flags: * pointer (zero values kept), ! required, e always
+ * written, k=a+b list-map keys, set, atomic, mk=x strategic merge key, merge (lists of scalars
+ * merge), d=x default, w inside another message in field 1 of it on the wire. "Type@" is replaced
+ * as a whole by server-side apply.
  */
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "base/map.h"
-#include "kube/builtin.h"
+#include "kube/builtin_int.h"
 
 static const char table[] =
     "ObjectMeta{1 name s;2 generateName s;3 namespace s;4 selfLink s;5 uid s;6 resourceVersion s;"
@@ -74,39 +75,12 @@ static const char table[] =
     "3 ports []EndpointPortV1}"
     "EndpointAddress@{1 ip s !;2 targetRef ObjectReference;3 hostname s;4 nodeName s *}"
     "EndpointPortV1@{1 name s;2 port i !;3 protocol s d=TCP;4 appProtocol s *}"
-    "Pod{1 metadata ObjectMeta;0 spec PodSpec e;0 status any}"
-    "PodSpec{0 activeDeadlineSeconds i *;0 affinity any;0 automountServiceAccountToken b *;"
-    "0 containers []Container ! k=name mk=name;0 dnsConfig any;0 dnsPolicy s;"
-    "0 enableServiceLinks b *;0 ephemeralContainers []Container k=name mk=name;"
-    "0 hostAliases []HostAlias k=ip mk=ip;0 hostIPC b;0 hostNetwork b;0 hostPID b;"
-    "0 hostUsers b *;0 hostname s;0 imagePullSecrets []LocalObjectReference k=name mk=name;"
-    "0 initContainers []Container k=name mk=name;0 nodeName s;0 nodeSelector {}s atomic;"
-    "0 os any;0 overhead any;0 preemptionPolicy s *;0 priority i *;0 priorityClassName s;"
-    "0 readinessGates any;0 resourceClaims any;0 resources any;0 restartPolicy s;"
-    "0 runtimeClassName s *;0 schedulerName s;0 schedulingGates any;0 securityContext any;"
-    "0 serviceAccount s;0 serviceAccountName s;0 setHostnameAsFQDN b *;"
-    "0 shareProcessNamespace b *;0 subdomain s;0 terminationGracePeriodSeconds i *;"
-    "0 tolerations any;0 topologySpreadConstraints any;0 volumes []Volume k=name mk=name}"
-    "Container{0 name s !;0 image s;0 command []s;0 args []s;0 workingDir s;"
-    "0 ports []ContainerPort k=containerPort+protocol mk=containerPort;0 envFrom any;"
-    "0 env []EnvVar k=name mk=name;0 resources any;0 resizePolicy any;0 restartPolicy s *;"
-    "0 volumeMounts []VolumeMount k=mountPath mk=mountPath;0 volumeDevices any;"
-    "0 livenessProbe any;0 readinessProbe any;0 startupProbe any;0 lifecycle any;"
-    "0 terminationMessagePath s;0 terminationMessagePolicy s;0 imagePullPolicy s;"
-    "0 securityContext any;0 stdin b;0 stdinOnce b;0 tty b;0 targetContainerName s}"
-    "ContainerPort{0 name s;0 hostPort i;0 containerPort i !;0 protocol s d=TCP;0 hostIP s}"
-    "EnvVar{0 name s !;0 value s;0 valueFrom any}"
-    "VolumeMount{0 name s !;0 readOnly b;0 recursiveReadOnly s *;0 mountPath s !;0 subPath s;"
-    "0 mountPropagation s *;0 subPathExpr s}"
-    "HostAlias{0 ip s !;0 hostnames []s}"
-    "Volume{0 name s !;0 hostPath any;0 emptyDir any;0 gcePersistentDisk any;"
-    "0 awsElasticBlockStore any;0 gitRepo any;0 secret any;0 nfs any;0 iscsi any;"
-    "0 glusterfs any;0 persistentVolumeClaim any;0 rbd any;0 flexVolume any;0 cinder any;"
-    "0 cephfs any;0 flocker any;0 downwardAPI any;0 fc any;0 azureFile any;0 configMap any;"
-    "0 vsphereVolume any;0 quobyte any;0 azureDisk any;0 photonPersistentDisk any;"
-    "0 projected any;0 portworxVolume any;0 scaleIO any;0 storageos any;0 csi any;"
-    "0 ephemeral any;0 image any}"
-    "Node{1 metadata ObjectMeta;0 spec any;0 status any}"
+    "Pod{1 metadata ObjectMeta;2 spec PodSpec e;3 status PodStatus e}"
+    "PodTemplateSpec{1 metadata ObjectMeta;2 spec PodSpec e}"
+    "Node{1 metadata ObjectMeta;2 spec NodeSpec e;3 status NodeStatus e}"
+    "Deployment{1 metadata ObjectMeta;2 spec DeploymentSpec e;3 status DeploymentStatus e}"
+    "ReplicaSet{1 metadata ObjectMeta;2 spec ReplicaSetSpec e;3 status ReplicaSetStatus e}"
+    "DaemonSet{1 metadata ObjectMeta;2 spec DaemonSetSpec e;3 status DaemonSetStatus e}"
 
     "Lease{1 metadata ObjectMeta;2 spec LeaseSpec e}"
     "LeaseSpec{1 holderIdentity s *;2 leaseDurationSeconds i *;3 acquireTime mt;4 renewTime mt;"
@@ -227,8 +201,8 @@ static const char table[] =
     "MatchResources@{1 namespaceSelector LabelSelector;2 objectSelector LabelSelector;"
     "3 resourceRules []NamedRuleWithOperations;4 excludeResourceRules []NamedRuleWithOperations;"
     "7 matchPolicy s *}"
-    "NamedRuleWithOperations@{1 resourceNames []s;0 operations []s;0 apiGroups []s;0 apiVersions "
-    "[]s;0 resources []s;0 scope s *}"
+    "NamedRuleWithOperations@{1 resourceNames []s;2.1 operations []s;2.2.1 apiGroups []s;"
+    "2.2.2 apiVersions []s;2.2.3 resources []s;2.2.4 scope s *}"
     "Validation{1 expression s !;2 message s;3 reason s *;4 messageExpression s}"
     "AuditAnnotation{1 key s !;2 valueExpression s !}"
     "MatchCondition{1 name s !;2 expression s !}"
@@ -247,6 +221,8 @@ static const char table[] =
     "0 sideEffects s *;0 timeoutSeconds i *;0 admissionReviewVersions []s !;"
     "0 matchConditions []MatchCondition k=name mk=name;0 reinvocationPolicy s *}"
     "WebhookRule{0 operations []s;0 apiGroups []s;0 apiVersions []s;0 resources []s;0 scope s *}";
+
+#define FIELDS_MAX 48
 
 static struct sw_arena arena;
 static struct sw_map types; /* name to struct sw_pb_type */
@@ -288,6 +264,7 @@ static void scalar(struct sw_pb_field *f, struct sw_schema *s)
         {"t", SW_PB_TIME, SW_T_STRING, "date-time"},
         {"mt", SW_PB_MICROTIME, SW_T_STRING, "date-time"},
         {"ios", SW_PB_INT_OR_STRING, SW_T_NONE, ""},
+        {"q", SW_PB_QUANTITY, SW_T_NONE, ""},
         {"any", SW_PB_JSON, SW_T_NONE, ""},
         {"items", SW_PB_ITEMS, SW_T_ARRAY, ""},
     };
@@ -299,7 +276,7 @@ static void scalar(struct sw_pb_field *f, struct sw_schema *s)
         s->type = kinds[i].type;
         s->format = sw_slice_str(kinds[i].format);
         s->int_or_string = f->kind == SW_PB_INT_OR_STRING;
-        s->preserve = f->kind == SW_PB_JSON;
+        s->preserve = f->kind == SW_PB_JSON || f->kind == SW_PB_QUANTITY;
         if (f->kind == SW_PB_ITEMS) {
             s->items = sw_schema_blank(&arena);
             s->items->type = SW_T_STRING;
@@ -342,17 +319,28 @@ static bool read_flag(struct sw_slice flag, struct sw_pb_field *f, struct sw_sch
     return sw_slice_eq_str(flag, "!");
 }
 
+/* "3", or "2.1.3": the last one is the field's own. */
+static void read_number(struct sw_slice text, struct sw_pb_field *f)
+{
+    uint64_t n = 0;
+
+    while (text.p) {
+        if (n && f->nouter < SW_ARRAY_LEN(f->outer))
+            f->outer[f->nouter++] = (uint32_t)n;
+        if (!sw_slice_to_u64(sw_slice_cut(&text, '.'), 1000, &n))
+            abort(); /* our own table */
+    }
+    f->number = (uint32_t)n;
+}
+
 /* One field; returns true when it is required. */
 static bool read_field(struct sw_slice text, struct sw_pb_field *f, struct sw_schema **ret)
 {
-    struct sw_slice number = word(&text);
     struct sw_schema *s = sw_schema_blank(&arena);
     struct sw_schema *inner = s;
-    uint64_t n = 0;
     bool required = false;
 
-    (void)!sw_slice_to_u64(number, 1000, &n);
-    f->number = (uint32_t)n;
+    read_number(word(&text), f);
     f->name = word(&text);
     f->type_name = word(&text);
     f->repeated = prefix(&f->type_name, "[]");
@@ -384,14 +372,14 @@ static void read_type(struct sw_slice head, struct sw_slice body)
 
     t->atomic = head.n && head.p[head.n - 1] == '@';
     t->name = sw_slice_head(head, head.n - t->atomic);
-    t->fields = sw_arena_array(&arena, 40, sizeof(*t->fields));
+    t->fields = sw_arena_array(&arena, FIELDS_MAX, sizeof(*t->fields));
     t->schema = s;
     s->type = SW_T_OBJECT;
     s->map_atomic = t->atomic;
     s->ref = t->name;
-    s->props = sw_arena_array(&arena, 40, sizeof(*s->props));
-    s->required = sw_arena_array(&arena, 40, sizeof(*s->required));
-    while (body.p && t->nfields < 40) {
+    s->props = sw_arena_array(&arena, FIELDS_MAX, sizeof(*s->props));
+    s->required = sw_arena_array(&arena, FIELDS_MAX, sizeof(*s->required));
+    while (body.p && t->nfields < FIELDS_MAX) {
         struct sw_pb_field *f = &t->fields[t->nfields++];
 
         if (read_field(sw_slice_cut(&body, ';'), f, &s->props[s->nprops].schema))
@@ -436,10 +424,8 @@ static void link_type(struct sw_pb_type *t)
     }
 }
 
-static void load(void)
+static void load_table(struct sw_slice rest)
 {
-    struct sw_slice rest = SW_SLICE_LIT(table);
-
     while (rest.n) {
         struct sw_slice head = sw_slice_cut(&rest, '{');
         const char *end = NULL;
@@ -454,6 +440,12 @@ static void load(void)
         read_type(head, sw_slice(rest.p, (size_t)(end - rest.p)));
         rest = sw_slice_from(rest, (size_t)(end - rest.p) + 1);
     }
+}
+
+static void load(void)
+{
+    load_table(SW_SLICE_LIT(table));
+    load_table(sw_slice_str(sw_builtin_pod_types));
     SW_MAP_FOREACH (it, &types)
         link_type(it->value);
 }

@@ -25,6 +25,7 @@ struct sw_kube_call {
     struct sw_buf body;
     uint64_t deadline_ns;
     uint64_t retry_after_ns;
+    uint64_t date_s;
     uint32_t tried;
     int status;
     bool read_only;
@@ -148,6 +149,7 @@ static void on_head(struct sw_http_call *http, const struct sw_h1_msg *msg, void
 {
     struct sw_kube_call *call = arg;
     const struct sw_slice *after = sw_h1_field(msg, "retry-after");
+    const struct sw_slice *date = sw_h1_field(msg, "date");
     uint64_t s = 0;
 
     (void)http;
@@ -155,6 +157,8 @@ static void on_head(struct sw_http_call *http, const struct sw_h1_msg *msg, void
     /* A date is allowed too; nobody sends one here. */
     if (after && sw_slice_to_u64(*after, 3600, &s))
         call->retry_after_ns = s ? s * SW_NS_PER_S : 1;
+    if (!date || !sw_http_date_parse(*date, &call->date_s))
+        call->date_s = 0;
 }
 
 static void on_body(struct sw_http_call *http, struct sw_slice data, void *arg)
@@ -199,6 +203,7 @@ static void on_done(struct sw_http_call *http, int rc, const struct sw_err *err,
     if (worth_repeating(call) && again(call))
         return;
     r.retry_after_ns = call->retry_after_ns;
+    r.date_s = call->date_s;
     kube_reply_decode(&r, call->status, sw_buf_slice(&call->body));
     finish(call, &r);
 }

@@ -92,6 +92,7 @@ struct sw_kube_reply {
     const struct sw_json *status; /* failures: the Status object; NULL when there is none */
     bool unknown;                 /* a write whose outcome nobody can tell */
     uint64_t retry_after_ns;      /* the server's wish; 0: none */
+    uint64_t date_s;              /* the server's clock, by its Date field; 0: it has none */
     /* Holds all of it. A callback that wants to keep the object moves the struct out and zeroes it.
      */
     struct sw_arena *arena;

@@ -186,6 +186,34 @@ static int read_bytes(struct reader *r, struct sw_slice data, struct sw_json **r
     return SW_OK;
 }
 
+/* Field 1 of a message that JSON does not show; number 0 when there is none. */
+static bool unwrap(const struct field *f, struct field *ret)
+{
+    struct sw_slice in = f->data;
+
+    *ret = (struct field){0};
+    while (in.n) {
+        struct field x;
+
+        if (!next_field(&in, &x))
+            return false;
+        if (x.number == 1)
+            *ret = x;
+    }
+    return f->wire == 2;
+}
+
+/* Zero is written as no field at all. */
+static int read_quantity(struct reader *r, const struct field *f, struct sw_json **ret)
+{
+    struct field text;
+
+    if (!unwrap(f, &text) || (text.number && text.wire != 2) || !sw_utf8_valid(text.data))
+        return malformed(r, "quantity");
+    *ret = sw_json_new_string(r->a, text.data.n ? text.data : SW_SLICE_LIT("0"));
+    return SW_OK;
+}
+
 /* The value of one field; *ret stays NULL when it means "absent". */
 static int read_value(struct reader *r, const struct sw_pb_field *d, const struct field *f,
                       unsigned depth, struct sw_json **ret)
@@ -216,6 +244,8 @@ static int read_value(struct reader *r, const struct sw_pb_field *d, const struc
         return read_time(r, f->data, d->kind == SW_PB_MICROTIME, ret);
     case SW_PB_INT_OR_STRING:
         return read_int_or_string(r, f->data, ret);
+    case SW_PB_QUANTITY:
+        return read_quantity(r, f, ret);
     case SW_PB_JSON:
         return read_raw_json(r, f->data, ret);
     case SW_PB_ITEMS:
@@ -276,23 +306,6 @@ static int read_entry(struct reader *r, const struct sw_pb_field *d, struct sw_s
     return SW_OK;
 }
 
-/* Field 1 of a message that JSON does not show; number 0 when there is none. */
-static bool unwrap(const struct field *f, struct field *ret)
-{
-    struct sw_slice in = f->data;
-
-    *ret = (struct field){0};
-    while (in.n) {
-        struct field x;
-
-        if (!next_field(&in, &x))
-            return false;
-        if (x.number == 1)
-            *ret = x;
-    }
-    return f->wire == 2;
-}
-
 static int put_field(struct reader *r, const struct sw_pb_field *d, const struct field *f,
                      unsigned depth, struct sw_json *out)
 {
@@ -332,30 +345,70 @@ static int put_field(struct reader *r, const struct sw_pb_field *d, const struct
     return SW_OK;
 }
 
+/* What a number means inside the messages whose numbers led here. */
+enum place { PLACE_NONE, PLACE_FIELD, PLACE_AROUND };
+
+static enum place find_place(const struct sw_pb_type *t, const uint32_t *path, uint32_t npath,
+                             const struct sw_pb_field **ret)
+{
+    enum place found = PLACE_NONE;
+
+    for (size_t i = 0; i < t->nfields; i++) {
+        const struct sw_pb_field *d = &t->fields[i];
+        bool inside =
+            d->nouter >= npath - 1 && memcmp(d->outer, path, (npath - 1) * sizeof(*path)) == 0;
+
+        if (inside && d->nouter == npath - 1 && d->number == path[npath - 1]) {
+            *ret = d;
+            return PLACE_FIELD;
+        }
+        if (inside && d->nouter > npath - 1 && d->outer[npath - 1] == path[npath - 1])
+            found = PLACE_AROUND;
+    }
+    return found;
+}
+
+/* Fields of a message, or of one around some of them: path says which, npath is where we are. */
+static int read_fields(struct reader *r, const struct sw_pb_type *t, struct sw_slice in,
+                       uint32_t path[3], uint32_t npath, unsigned depth, struct sw_json *out)
+{
+    while (in.n) {
+        const struct sw_pb_field *d = NULL;
+        struct field f;
+        int rc = SW_OK;
+
+        if (!next_field(&in, &f))
+            return malformed(r, "field");
+        path[npath] = f.number;
+        switch (f.number ? find_place(t, path, npath + 1, &d) : PLACE_NONE) {
+        case PLACE_NONE:
+            break;
+        case PLACE_FIELD:
+            rc = put_field(r, d, &f, depth, out);
+            break;
+        case PLACE_AROUND:
+            rc = f.wire == 2 ? read_fields(r, t, f.data, path, npath + 1, depth, out)
+                             : malformed(r, "unexpected wire type");
+            break;
+        }
+        if (rc < 0)
+            return rc;
+    }
+    return SW_OK;
+}
+
 static int read_message(struct reader *r, const struct sw_pb_type *t, struct sw_slice in,
                         unsigned depth, struct sw_json **ret)
 {
     struct sw_json *out = sw_json_new_object(r->a);
+    uint32_t path[3];
+    int rc;
 
     if (depth > SW_PB_DEPTH_MAX)
         return sw_err_set(r->err, SW_ELIMIT, "messages are nested too deeply");
-    while (in.n) {
-        const struct sw_pb_field *d = NULL;
-        struct field f;
-        int rc;
-
-        if (!next_field(&in, &f))
-            return malformed(r, "field");
-        for (size_t i = 0; i < t->nfields && !d; i++) {
-            if (t->fields[i].number == f.number)
-                d = &t->fields[i];
-        }
-        if (!d)
-            continue;
-        rc = put_field(r, d, &f, depth, out);
-        if (rc < 0)
-            return rc;
-    }
+    rc = read_fields(r, t, in, path, 0, depth, out);
+    if (rc < 0)
+        return rc;
     *ret = out;
     return SW_OK;
 }

@@ -586,6 +586,37 @@ static const struct column t_pod[] = {NAME,
                                       {"Nominated Node", "string", table_pod_nominated, 1},
                                       {"Readiness Gates", "string", table_pod_gates, 1},
                                       {0}};
+#define TEMPLATE                                                                                   \
+    {"Containers", "string", table_workload_containers, 1},                                        \
+        {"Images", "string", table_workload_images, 1},                                            \
+    {                                                                                              \
+        "Selector", "string", table_workload_selector, 1                                           \
+    }
+
+static const struct column t_deployment[] = {NAME,
+                                             {"Ready", "string", table_deployment_ready, 0},
+                                             {"Up-to-date", "string", table_deployment_updated, 0},
+                                             {"Available", "string", table_deployment_available, 0},
+                                             AGE,
+                                             TEMPLATE,
+                                             {0}};
+static const struct column t_replica_set[] = {NAME,
+                                              {"Desired", "integer", table_replicas_desired, 0},
+                                              {"Current", "integer", table_replicas_current, 0},
+                                              {"Ready", "integer", table_replicas_ready, 0},
+                                              AGE,
+                                              TEMPLATE,
+                                              {0}};
+static const struct column t_daemon_set[] = {NAME,
+                                             {"Desired", "integer", table_daemons_desired, 0},
+                                             {"Current", "integer", table_daemons_current, 0},
+                                             {"Ready", "integer", table_daemons_ready, 0},
+                                             {"Up-to-date", "integer", table_daemons_updated, 0},
+                                             {"Available", "integer", table_daemons_available, 0},
+                                             {"Node Selector", "string", table_daemons_nodes, 0},
+                                             AGE,
+                                             TEMPLATE,
+                                             {0}};
 static const struct column t_ingress[] = {NAME,
                                           {"Class", "string", table_ingress_class, 0},
                                           {"Hosts", "string", table_ingress_hosts, 0},
@@ -616,6 +647,9 @@ static const struct column *columns_of(const struct sw_builtin *b)
         {"Endpoints", t_endpoints},
         {"Node", t_node},
         {"Pod", t_pod},
+        {"Deployment", t_deployment},
+        {"ReplicaSet", t_replica_set},
+        {"DaemonSet", t_daemon_set},
         {"ValidatingAdmissionPolicy", t_policy},
         {"ValidatingAdmissionPolicyBinding", t_policy_binding},
         {"EndpointSlice", t_slice},

@@ -36,6 +36,22 @@ struct sw_json *table_node_external(const struct table_row *r);
 struct sw_json *table_node_os(const struct table_row *r);
 struct sw_json *table_node_kernel(const struct table_row *r);
 struct sw_json *table_node_runtime(const struct table_row *r);
+/* --- table_workload.c --- */
+struct sw_json *table_deployment_ready(const struct table_row *r);
+struct sw_json *table_deployment_updated(const struct table_row *r);
+struct sw_json *table_deployment_available(const struct table_row *r);
+struct sw_json *table_replicas_desired(const struct table_row *r);
+struct sw_json *table_replicas_current(const struct table_row *r);
+struct sw_json *table_replicas_ready(const struct table_row *r);
+struct sw_json *table_daemons_desired(const struct table_row *r);
+struct sw_json *table_daemons_current(const struct table_row *r);
+struct sw_json *table_daemons_ready(const struct table_row *r);
+struct sw_json *table_daemons_updated(const struct table_row *r);
+struct sw_json *table_daemons_available(const struct table_row *r);
+struct sw_json *table_daemons_nodes(const struct table_row *r);
+struct sw_json *table_workload_containers(const struct table_row *r);
+struct sw_json *table_workload_images(const struct table_row *r);
+struct sw_json *table_workload_selector(const struct table_row *r);
 /* --- table_pod.c --- */
 struct sw_json *table_pod_ready(const struct table_row *r);
 struct sw_json *table_pod_status(const struct table_row *r);

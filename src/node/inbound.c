@@ -247,7 +247,7 @@ static void on_ready(struct sw_session *s)
     sv->open = true;
     sv->pod->worker->n_handshakes--;
     sw_log_debug("inbound", "HBONE connection with %s", sw_tls_cipher(sw_session_tls(s)));
-    if (sv->pod->worker->draining)
+    if (sv->pod->worker->thread.draining)
         sw_session_drain(s);
 }
 

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "base/trim.h"
-#include "io/resolver.h"
 #include "node/localconfig.h"
 #include "node/node_impl.h"
 #include "tls/aead.h"
@@ -152,46 +151,10 @@ static void on_config_changed(void *arg)
 
 /* ---- the end ---- */
 
-static void end_now(struct sw_node *n)
-{
-    sw_loop_stop(n->loop);
-}
-
-static void on_drain_deadline(struct sw_timer *t)
-{
-    struct sw_node *n = SW_CONTAINER_OF(t, struct sw_node, drain_deadline);
-
-    sw_log_info("node", "drain deadline passed, closing what is left");
-    end_now(n);
-}
-
-static void on_all_idle(struct sw_msg *m)
-{
-    struct sw_node *n = SW_CONTAINER_OF(m, struct sw_node, idle_msg);
-
-    sw_log_info("node", "drained");
-    end_now(n);
-}
-
-void sw_node_worker_idle(struct sw_node *n)
-{
-    if (atomic_fetch_add(&n->idle_workers, 1) + 1 == n->n_workers) {
-        n->idle_msg.cb = on_all_idle;
-        sw_loop_post(n->loop, &n->idle_msg);
-    }
-}
-
 static void drain(struct sw_node *n)
 {
-    if (n->draining)
-        return;
-    n->draining = true;
-    sw_log_info("node", "draining for at most %llu ms",
-                (unsigned long long)(n->config->drain_ns / SW_NS_PER_MS));
     sw_ready_add(n->ready, "draining");
-    for (size_t i = 0; i < n->n_workers; i++)
-        sw_worker_send_drain(&n->workers[i]);
-    sw_timer_start(n->loop, &n->drain_deadline, n->config->drain_ns, on_drain_deadline);
+    sw_crew_drain(&n->crew, n->config->drain_ns);
 }
 
 static void on_signal(int signo, void *arg)
@@ -202,8 +165,8 @@ static void on_signal(int signo, void *arg)
         on_config_changed(n);
         return;
     }
-    if (n->draining && signo == SIGINT)
-        end_now(n);
+    if (n->crew.draining && signo == SIGINT)
+        sw_loop_stop(n->loop);
     drain(n);
 }
 
@@ -268,9 +231,10 @@ static int start_workers(struct sw_node *n, struct sw_err *err)
 {
     int rc;
 
+    sw_crew_init(&n->crew, "node", n->loop);
     n->workers = SW_NEW_ARRAY(struct sw_worker, n->config->workers);
     for (unsigned i = 0; i < n->config->workers; i++) {
-        rc = sw_worker_init(&n->workers[i], n, i, err);
+        rc = sw_worker_init(&n->workers[i], n, err);
         n->n_workers++;
         if (rc != SW_OK)
             return rc;
@@ -325,20 +289,14 @@ static void stop(struct sw_node *n)
     sw_filewatch_free(n->watch);
     sw_admin_free(n->admin);
     sw_certs_free(n->certs);
-    for (size_t i = 0; i < n->n_workers; i++) {
-        if (n->workers[i].started)
-            sw_worker_send_kill(&n->workers[i]);
-    }
-    sw_resolver_stop();
+    sw_crew_end(&n->crew);
     for (size_t i = 0; i < n->n_workers; i++)
         sw_worker_done(&n->workers[i]);
     sw_free(n->workers);
     node_close_pods(n);
     sw_signals_free(n->signals);
-    if (n->loop) {
+    if (n->loop)
         sw_timer_stop(n->loop, &n->tick);
-        sw_timer_stop(n->loop, &n->drain_deadline);
-    }
     sw_loop_free(n->loop);
     (void)sw_state_unref(n->state);
     sw_slice_free(&n->text);

@@ -2,8 +2,6 @@
 /* What the files of the node's main thread share. */
 #pragma once
 
-#include <stdatomic.h>
-
 #include "io/filewatch.h"
 #include "io/loop.h"
 #include "io/signal.h"
@@ -28,18 +26,12 @@ struct sw_node {
     struct sw_slice text; /* of the local configuration as loaded; owned */
     struct sw_pod *pods;
     size_t n_pods;
+    struct sw_crew crew;
     struct sw_worker *workers;
     size_t n_workers;
     struct sw_timer tick;
-    struct sw_timer drain_deadline;
-    bool draining;
-    struct sw_msg idle_msg;
-    atomic_uint idle_workers;
     uint64_t dropped_said; /* log lines lost, as last counted */
 };
-
-/* From a draining worker that has no connection left. Any thread. */
-void sw_node_worker_idle(struct sw_node *n);
 
 /* listen.c: the pods and their listening sockets. */
 SW_NODISCARD int node_open_pods(struct sw_node *n, struct sw_err *err);

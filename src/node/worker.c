@@ -6,16 +6,12 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
 #include "base/time.h"
-#include "io/splice.h"
 #include "node/ledger.h"
 #include "node/node_impl.h"
 #include "tunnel/scratch.h"
 
 enum {
-    ACCEPTS_PER_TURN = 64,
-    ACCEPT_RETRY_MS = 100,
     WORKLOAD_WAIT_S = 5,
     HANDSHAKE_S = 10,
     PING_S = 10,
@@ -94,14 +90,6 @@ bool sw_worker_authorise(struct sw_worker *w, const struct sw_wpod *dst, const s
 }
 
 /* ---- open connections ---- */
-
-static void check_idle(struct sw_worker *w)
-{
-    if (w->draining && !w->finished && w->n_lives == 0 && w->n_servers == 0) {
-        w->finished = true;
-        sw_node_worker_idle(w->node);
-    }
-}
 
 static void wait_to_tune(struct sw_worker *w);
 
@@ -229,90 +217,29 @@ static void serve_parked(struct sw_worker *w)
     }
 }
 
-static void mute_listeners(struct sw_worker *w, bool mute)
+static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
 {
-    w->accept_paused = mute;
-    for (size_t i = 0; i < w->n_listeners; i++)
-        sw_watch_mute(&w->listeners[i].watch, mute);
-}
+    struct sw_listener *l = SW_CONTAINER_OF(a, struct sw_listener, acceptor);
 
-static void on_accept_retry(struct sw_timer *t)
-{
-    mute_listeners(SW_CONTAINER_OF(t, struct sw_worker, accept_retry), false);
-}
-
-static void pause_accept(struct sw_worker *w, const char *why)
-{
-    if (w->accept_paused)
-        return;
-    mute_listeners(w, true);
-    sw_metric_add(w->accept_pauses, 1);
-    sw_log_warn("node", "accepting paused: %s", why);
-    sw_timer_start(w->loop, &w->accept_retry, ACCEPT_RETRY_MS * SW_NS_PER_MS, on_accept_retry);
-}
-
-/* One connection. False: there is none, or accepting has to pause. */
-static bool accept_one(struct sw_listener *l)
-{
-    struct sw_worker *w = l->pod->worker;
-    struct sw_err err = {0};
-    struct sw_addr peer;
-    int fd;
-    int rc = sw_sock_accept(l->fd, &fd, &peer, &err);
-
-    if (rc == SW_EAGAIN)
-        return false;
-    if (rc != SW_OK) {
-        pause_accept(w, err.msg);
-        return false;
-    }
-    /* Descriptors are handed out lowest first, so a high one means few are left: keep those for the
-     * other halves of connections already accepted. */
-    if (fd >= w->fd_ceiling)
-        pause_accept(w, "few file descriptors left");
     if (pod_ready(l))
-        serve(l, fd, &peer);
-    else if (w->n_parked < PARKED_MAX)
-        park(l, fd, &peer);
+        serve(l, fd, peer);
+    else if (l->pod->worker->n_parked < PARKED_MAX)
+        park(l, fd, peer);
     else
-        turn_away(l, fd, &peer, "local workload is not known, and too many wait for it");
-    return !w->accept_paused;
+        turn_away(l, fd, peer, "local workload is not known, and too many wait for it");
 }
 
-static void on_accept(struct sw_watch *watch, unsigned events)
+static void on_accept_pause(struct sw_accept_group *g)
 {
-    struct sw_listener *l = SW_CONTAINER_OF(watch, struct sw_listener, watch);
-    unsigned most = l->burst < ACCEPTS_PER_TURN ? l->burst + 1 : ACCEPTS_PER_TURN;
-    unsigned n = 0;
-
-    (void)events;
-    /* Level-triggered: take as many as came lately, and one call that finds nothing only when that
-     * many were there. */
-    while (n < most && accept_one(l))
-        n++;
-    l->burst = n < most ? n / 2 : n;
+    sw_metric_add(SW_CONTAINER_OF(g, struct sw_worker, accept)->accept_pauses, 1);
 }
 
-static void close_listener(struct sw_listener *l)
+/* ---- orders of the main thread ---- */
+
+static struct sw_worker *worker_of(struct sw_crew_thread *t)
 {
-    if (l->fd < 0)
-        return;
-    sw_watch_stop(&l->watch);
-    /* What is already in the queue is ours to serve; with a successor on the port the kernel moves
-     * half-open ones over (see open_listeners). */
-    while (accept_one(l))
-        ;
-    sw_sock_close(l->fd);
-    l->fd = -1;
+    return SW_CONTAINER_OF(t, struct sw_worker, thread);
 }
-
-/* ---- messages from the main thread ---- */
-
-struct state_msg {
-    struct sw_msg msg;
-    struct sw_worker *worker;
-    struct sw_state *state;
-};
 
 /* Every open inbound connection is judged anew by the fresh records. */
 static void recheck_guards(struct sw_worker *w)
@@ -329,100 +256,73 @@ static void recheck_guards(struct sw_worker *w)
     }
 }
 
-static void on_state(struct sw_msg *m)
+static void take_state(struct sw_crew_thread *t, void *state)
 {
-    struct state_msg *s = SW_CONTAINER_OF(m, struct state_msg, msg);
-    struct sw_worker *w = s->worker;
+    struct sw_worker *w = worker_of(t);
     struct sw_state *old = w->state;
 
-    w->state = s->state;
+    w->state = state;
     for (size_t i = 0; i < w->n_pods; i++)
         w->pods[i].local = local_of(w->state, w->pods[i].pod);
     recheck_guards(w);
     serve_parked(w);
     (void)sw_state_unref(old);
-    sw_free(s);
 }
 
 void sw_worker_send_state(struct sw_worker *w, struct sw_state *state)
 {
-    struct state_msg *s = SW_NEW(struct state_msg);
-
-    s->msg.cb = on_state;
-    s->worker = w;
-    s->state = state;
-    sw_loop_post(w->loop, &s->msg);
+    sw_crew_order(&w->thread, take_state, state);
 }
 
-struct cred_msg {
-    struct sw_msg msg;
-    struct sw_worker *worker;
+struct new_cred {
     size_t pod;
     struct sw_tls_cred *cred;
 };
 
-static void on_cred(struct sw_msg *m)
+static void take_cred(struct sw_crew_thread *t, void *arg)
 {
-    struct cred_msg *c = SW_CONTAINER_OF(m, struct cred_msg, msg);
-    struct sw_worker *w = c->worker;
+    struct sw_worker *w = worker_of(t);
+    struct new_cred *c = arg;
     struct sw_wpod *p = &w->pods[c->pod];
 
     (void)sw_tls_cred_unref(p->cred);
     p->cred = c->cred;
+    sw_free(c);
     if (p->cred && sw_tls_cred_has_crl(p->cred))
         sw_inbound_recheck(w);
     serve_parked(w);
-    sw_free(c);
 }
 
 void sw_worker_send_cred(struct sw_worker *w, size_t pod, struct sw_tls_cred *cred)
 {
-    struct cred_msg *c = SW_NEW(struct cred_msg);
+    struct new_cred *c = SW_NEW(struct new_cred);
 
-    c->msg.cb = on_cred;
-    c->worker = w;
     c->pod = pod;
     c->cred = cred;
-    sw_loop_post(w->loop, &c->msg);
+    sw_crew_order(&w->thread, take_cred, c);
 }
 
-struct order_msg {
-    struct sw_msg msg;
-    struct sw_worker *worker;
-};
-
-static void send_order(struct sw_worker *w, void (*cb)(struct sw_msg *m))
+static void worker_drain(struct sw_crew_thread *t)
 {
-    struct order_msg *o = SW_NEW(struct order_msg);
+    struct sw_worker *w = worker_of(t);
 
-    o->msg.cb = cb;
-    o->worker = w;
-    sw_loop_post(w->loop, &o->msg);
-}
-
-static void on_drain(struct sw_msg *m)
-{
-    struct order_msg *o = SW_CONTAINER_OF(m, struct order_msg, msg);
-    struct sw_worker *w = o->worker;
-
-    w->draining = true;
     for (size_t i = 0; i < w->n_listeners; i++)
-        close_listener(&w->listeners[i]);
-    sw_timer_stop(w->loop, &w->accept_retry);
+        sw_accept_finish(&w->listeners[i].acceptor);
+    sw_accept_done(&w->accept);
     sw_inbound_drain(w);
-    sw_free(o);
 }
 
-void sw_worker_send_drain(struct sw_worker *w)
+static bool worker_idle(struct sw_crew_thread *t)
 {
-    send_order(w, on_drain);
+    const struct sw_worker *w = worker_of(t);
+
+    return w->n_lives == 0 && w->n_servers == 0;
 }
 
-static void on_kill(struct sw_msg *m)
+static void worker_kill(struct sw_crew_thread *t)
 {
     static const char why[] = "connection closed due to connection drain";
-    struct order_msg *o = SW_CONTAINER_OF(m, struct order_msg, msg);
-    struct sw_worker *w = o->worker;
+    struct sw_worker *w = worker_of(t);
 
     while (!sw_list_empty(&w->lives)) {
         struct sw_live *l = SW_CONTAINER_OF(w->lives.next, struct sw_live, link);
@@ -437,39 +337,30 @@ static void on_kill(struct sw_msg *m)
         unpark(k);
     }
     sw_inbound_close_all(w, why);
-    w->stopped = true;
-    sw_free(o);
 }
 
-void sw_worker_send_kill(struct sw_worker *w)
+static void worker_end(struct sw_crew_thread *t)
 {
-    send_order(w, on_kill);
-}
+    struct sw_worker *w = worker_of(t);
 
-/* ---- life ---- */
-
-static void *worker_main(void *arg)
-{
-    struct sw_worker *w = arg;
-
-    while (!w->stopped) {
-        sw_loop_turn(w->loop, -1);
-        check_idle(w);
-    }
     sw_pool_free(w->pool);
     w->pool = NULL;
-    sw_loop_turn(w->loop, 0); /* sessions report their end from the loop */
-    sw_pipe_pool_done();
-    sw_scratch_done();
-    return NULL;
 }
+
+static const struct sw_crew_ops worker_ops = {
+    .drain = worker_drain,
+    .idle = worker_idle,
+    .kill = worker_kill,
+    .end = worker_end,
+    .leave = sw_scratch_done,
+};
+
+/* ---- life ---- */
 
 static void init_limits(struct sw_worker *w)
 {
     const struct sw_node_config *c = w->config;
-    uint64_t fds = sw_sock_raise_fd_limit();
 
-    w->fd_ceiling = (int)sw_min(fds - fds / 10, INT32_MAX);
     w->session_config = (struct sw_session_config){
         .stream_window = c->h2_stream_window,
         .connection_window = c->h2_connection_window,
@@ -508,18 +399,23 @@ static void init_metrics(struct sw_worker *w)
         sw_metric_get1(w->shard, SW_METRIC_SOCKETS_OPEN, "destination");
 }
 
-int sw_worker_init(struct sw_worker *w, struct sw_node *node, unsigned index, struct sw_err *err)
+int sw_worker_init(struct sw_worker *w, struct sw_node *node, struct sw_err *err)
 {
     struct sw_pool_config pool;
+    int rc;
 
-    *w = (struct sw_worker){.node = node, .config = node->config, .index = index};
+    *w = (struct sw_worker){.node = node, .config = node->config};
     sw_list_init(&w->guards);
     sw_list_init(&w->lives);
     sw_list_init(&w->servers);
     sw_list_init(&w->parked);
-    w->loop = sw_loop_new(err);
-    if (!w->loop)
-        return err->rc;
+    rc = sw_crew_thread_init(&w->thread, &node->crew, &worker_ops, err);
+    if (rc != SW_OK)
+        return rc;
+    w->loop = w->thread.loop;
+    sw_accept_init(&w->accept, w->loop, "node");
+    sw_accept_keep_spare(&w->accept);
+    w->accept.on_pause = on_accept_pause;
     init_limits(w);
     init_metrics(w);
     pool = (struct sw_pool_config){
@@ -551,32 +447,24 @@ void sw_worker_add_listener(struct sw_worker *w, size_t pod, enum sw_listen_kind
 
 int sw_worker_start(struct sw_worker *w, struct sw_err *err)
 {
-    char name[16];
-    int rc;
-
     for (size_t i = 0; i < w->n_listeners; i++) {
-        rc = sw_watch_start_listener(w->loop, &w->listeners[i].watch, w->listeners[i].fd, on_accept,
-                                     err);
+        struct sw_listener *l = &w->listeners[i];
+        int rc = sw_accept_open(&w->accept, &l->acceptor, SW_TAKE_FD(l->fd), on_accept, err);
+
         if (rc != SW_OK)
             return rc;
     }
-    (void)snprintf(name, sizeof(name), "sw-worker-%u", w->index % 1000);
-    rc = sw_thread_start(&w->thread, worker_main, w, name);
-    if (rc != 0)
-        return sw_err_sys(err, rc, "cannot start a worker thread");
-    w->started = true;
-    return SW_OK;
+    return sw_crew_thread_start(&w->thread, err);
 }
 
 void sw_worker_done(struct sw_worker *w)
 {
-    if (w->started)
-        (void)pthread_join(w->thread, NULL);
     for (size_t i = 0; i < w->n_listeners; i++)
         sw_sock_close(w->listeners[i].fd);
+    sw_accept_done(&w->accept);
     sw_free(w->listeners);
     sw_pool_free(w->pool);
-    sw_loop_free(w->loop);
+    sw_crew_thread_done(&w->thread);
     for (size_t i = 0; i < w->n_pods; i++)
         (void)sw_tls_cred_unref(w->pods[i].cred);
     sw_free(w->pods);

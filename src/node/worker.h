@@ -5,13 +5,14 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/list.h"
 #include "base/map.h"
 #include "base/vec.h"
+#include "io/accept.h"
+#include "io/crew.h"
 #include "io/loop.h"
 #include "io/sock.h"
 #include "node/config.h"
@@ -53,11 +54,10 @@ enum sw_listen_kind {
 enum { SW_LISTEN_KINDS = 4 };
 
 struct sw_listener {
-    struct sw_watch watch;
+    struct sw_acceptor acceptor;
     struct sw_wpod *pod;
     enum sw_listen_kind kind;
-    unsigned burst; /* how many connections lately came at once */
-    int fd;         /* owned; -1 once closed */
+    int fd; /* owned; -1 once the acceptor has it */
 };
 
 enum { SW_CONNECT_S = 10 }; /* how long any TCP connect may take */
@@ -111,11 +111,10 @@ struct sw_parked {
 };
 
 struct sw_worker {
+    struct sw_crew_thread thread;
     struct sw_node *node;
     const struct sw_node_config *config;
-    unsigned index;
-    pthread_t thread;
-    struct sw_loop *loop;
+    struct sw_loop *loop;   /* the thread's */
     struct sw_state *state; /* owned reference */
     struct sw_route_env env;
     struct sw_pool *pool;
@@ -139,13 +138,7 @@ struct sw_worker {
     size_t n_parked;
     size_t n_servers;
     size_t n_handshakes; /* of these, TLS not done yet */
-    struct sw_timer accept_retry;
-    bool accept_paused;
-    bool draining;
-    bool finished;
-    bool stopped;
-    bool started;
-    int fd_ceiling; /* descriptors above this number: stop accepting for a while */
+    struct sw_accept_group accept;
     struct sw_session_config session_config;
     struct sw_sock_opts sock; /* mark, keep-alive; netns is set per use */
 };
@@ -180,17 +173,14 @@ void sw_inbound_close_all(struct sw_worker *w, const char *why);
 void sw_inbound_recheck(struct sw_worker *w);
 
 /* ---- life, called by the main thread ---- */
-SW_NODISCARD int sw_worker_init(struct sw_worker *w, struct sw_node *node, unsigned index,
-                                struct sw_err *err);
+/* One more of node's crew. */
+SW_NODISCARD int sw_worker_init(struct sw_worker *w, struct sw_node *node, struct sw_err *err);
 /* Gives the worker a listening socket; before sw_worker_start. */
 void sw_worker_add_listener(struct sw_worker *w, size_t pod, enum sw_listen_kind kind, int fd);
+/* Accepts and runs. */
 SW_NODISCARD int sw_worker_start(struct sw_worker *w, struct sw_err *err);
-/* Waits for the thread (after sw_worker_send_kill) and frees what the worker has. */
+/* Frees what the worker has; after sw_crew_end. */
 void sw_worker_done(struct sw_worker *w);
 /* Messages; each takes over the reference it is given. */
 void sw_worker_send_state(struct sw_worker *w, struct sw_state *s);
 void sw_worker_send_cred(struct sw_worker *w, size_t pod, struct sw_tls_cred *c);
-/* Close listeners and let connections end; then the worker reports sw_node_worker_idle. */
-void sw_worker_send_drain(struct sw_worker *w);
-/* The deadline passed: close what is left. */
-void sw_worker_send_kill(struct sw_worker *w);

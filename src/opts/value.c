@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/addr.h"
@@ -30,15 +31,11 @@ static bool parse_hex(struct sw_slice s, uint64_t *ret)
     if (s.n == 0 || s.n > 8)
         return false;
     for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        unsigned d = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
-                     : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10)
-                     : c >= 'A' && c <= 'F' ? (unsigned)(c - 'A' + 10)
-                                            : 16;
+        int d = sw_hex_digit(s.p[i]);
 
-        if (d > 15)
+        if (d < 0)
             return false;
-        v = v * 16 + d;
+        v = v * 16 + (unsigned)d;
     }
     *ret = v;
     return true;

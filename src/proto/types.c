@@ -23,6 +23,7 @@
 #include "proto/pb.h"
 
 #define ENVOY "envoy.extensions."
+#define LB    ENVOY "load_balancing_policies."
 
 static const struct {
     const char *name;
@@ -40,6 +41,7 @@ static const struct {
     {ENVOY "filters.network.set_filter_state.v3.Config", &sw__network_set_filter_state__descriptor},
     {ENVOY "filters.http.set_filter_state.v3.Config", &sw__http_set_filter_state__descriptor},
     {ENVOY "filters.http.router.v3.Router", &sw__router__descriptor},
+    {ENVOY "filters.http.health_check.v3.HealthCheck", &sw__health_check_filter__descriptor},
     {ENVOY "filters.http.cors.v3.Cors", &sw__cors__descriptor},
     {ENVOY "filters.http.cors.v3.CorsPolicy", &sw__cors_policy__descriptor},
     {ENVOY "filters.http.ext_authz.v3.ExtAuthz", &sw__ext_authz__descriptor},
@@ -53,6 +55,8 @@ static const struct {
      &sw__header_based_session_state__descriptor},
     {ENVOY "filters.udp.udp_proxy.v3.UdpProxyConfig", &sw__udp_proxy_config__descriptor},
     {ENVOY "filters.udp.udp_proxy.v3.Route", &sw__udp_route__descriptor},
+    {ENVOY "filters.udp.udp_proxy.session.http_capsule.v3.FilterConfig",
+     &sw__http_capsule__descriptor},
     {ENVOY "filters.listener.tls_inspector.v3.TlsInspector", &sw__tls_inspector__descriptor},
     {ENVOY "filters.listener.proxy_protocol.v3.ProxyProtocol", &sw__proxy_protocol__descriptor},
     {ENVOY "transport_sockets.tls.v3.DownstreamTlsContext",
@@ -72,6 +76,15 @@ static const struct {
      &sw__tcp_grpc_access_log_config__descriptor},
     {ENVOY "retry.host.previous_hosts.v3.PreviousHostsPredicate",
      &sw__previous_hosts_predicate__descriptor},
+    {LB "least_request.v3.LeastRequest", &sw__lb_least_request__descriptor},
+    {LB "round_robin.v3.RoundRobin", &sw__lb_round_robin__descriptor},
+    {LB "random.v3.Random", &sw__lb_random__descriptor},
+    {LB "ring_hash.v3.RingHash", &sw__lb_ring_hash__descriptor},
+    {LB "maglev.v3.Maglev", &sw__lb_maglev__descriptor},
+    {LB "wrr_locality.v3.WrrLocality", &sw__lb_wrr_locality__descriptor},
+    {LB "cluster_provided.v3.ClusterProvided", &sw__lb_cluster_provided__descriptor},
+    {ENVOY "clusters.dns.v3.DnsCluster", &sw__dns_cluster__descriptor},
+    {"envoy.config.route.v3.FilterConfig", &sw__filter_config__descriptor},
     {"envoy.service.discovery.v3.DiscoveryRequest", &sw__discovery_request__descriptor},
     {"envoy.service.discovery.v3.DiscoveryResponse", &sw__discovery_response__descriptor},
     {"envoy.service.discovery.v3.DeltaDiscoveryRequest", &sw__delta_discovery_request__descriptor},

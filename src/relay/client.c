@@ -205,7 +205,7 @@ static void on_arrive(struct sw_msg *m)
     struct sw_err err = {0};
 
     c->worker = w;
-    if (w->stopped) {
+    if (w->thread.stopped) {
         setup_free(c);
         sw_wsconn_discard(&c->ws);
         sw_free(c);
@@ -219,7 +219,7 @@ static void on_arrive(struct sw_msg *m)
         return;
     }
     activate(c);
-    if (w->draining)
+    if (w->thread.draining)
         relay_client_drain(c);
 }
 

@@ -194,7 +194,7 @@ void relay_forward_gone(struct relay_worker *w, const struct sw_nodeid *to,
 {
     struct crossing x = {.to = *to, .from = *gone, .type = SW_RELAY_GONE};
 
-    if (!w->stopped)
+    if (!w->thread.stopped)
         route(w, &x, NULL);
 }
 

@@ -53,7 +53,7 @@ static int put_head(struct sw_buf *out, const struct relay_client *c, const stru
 
 static void answer(struct relay_client *c, const struct sw_h1_msg *m, const struct answer *a)
 {
-    bool keep = m && m->keep_alive && a->status < 400 && !c->worker->draining;
+    bool keep = m && m->keep_alive && a->status < 400 && !c->worker->thread.draining;
     bool head_only = m && sw_slice_eq_str(m->method, "HEAD");
     SW_BUF_AUTO out;
     int rc;

@@ -2,7 +2,6 @@
 #include "relay/relay.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -10,7 +9,6 @@
 #include "base/time.h"
 #include "base/trim.h"
 #include "io/filewatch.h"
-#include "io/resolver.h"
 #include "io/sock.h"
 #include "relay/relay_int.h"
 #include "tls/aead.h"
@@ -112,41 +110,10 @@ void sw_relay_config_done(struct sw_relay_config *c)
 
 /* ---- the end ---- */
 
-static void on_drain_deadline(struct sw_timer *t)
-{
-    struct sw_relay *r = SW_CONTAINER_OF(t, struct sw_relay, drain_deadline);
-
-    sw_log_info("relay", "drain deadline passed, closing what is left");
-    sw_loop_stop(r->loop);
-}
-
-static void on_all_idle(struct sw_msg *m)
-{
-    struct sw_relay *r = SW_CONTAINER_OF(m, struct sw_relay, idle_msg);
-
-    sw_log_info("relay", "drained");
-    sw_loop_stop(r->loop);
-}
-
-void relay_worker_idle(struct sw_relay *r)
-{
-    if (atomic_fetch_add(&r->idle_workers, 1) + 1 == r->n_workers) {
-        r->idle_msg.cb = on_all_idle;
-        sw_loop_post(r->loop, &r->idle_msg);
-    }
-}
-
 static void drain(struct sw_relay *r)
 {
-    if (r->draining)
-        return;
-    r->draining = true;
-    sw_log_info("relay", "draining for at most %llu ms",
-                (unsigned long long)(r->config->drain_ns / SW_NS_PER_MS));
     sw_ready_add(r->ready, "draining");
-    for (size_t i = 0; i < r->n_workers; i++)
-        relay_worker_send_drain(&r->workers[i]);
-    sw_timer_start(r->loop, &r->drain_deadline, r->config->drain_ns, on_drain_deadline);
+    sw_crew_drain(&r->crew, r->config->drain_ns);
 }
 
 static void on_quit(void *arg)
@@ -251,7 +218,7 @@ static void on_signal(int signo, void *arg)
         reload_now(r);
         return;
     }
-    if (r->draining && signo == SIGINT)
+    if (r->crew.draining && signo == SIGINT)
         sw_loop_stop(r->loop);
     drain(r);
 }
@@ -279,14 +246,14 @@ static int start_admin(struct sw_relay *r, struct sw_err *err)
 
 static int start_workers(struct sw_relay *r, struct sw_err *err)
 {
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned n = r->config->workers ? r->config->workers : (unsigned)(cpus > 0 ? cpus : 1);
+    unsigned n = sw_crew_size(r->config->workers);
     int rc = SW_OK;
 
+    sw_crew_init(&r->crew, "relay", r->loop);
     r->workers = SW_NEW_ARRAY(struct relay_worker, n);
     for (unsigned i = 0; i < n && rc == SW_OK; i++) {
         r->n_workers++;
-        rc = relay_worker_init(&r->workers[i], r, i, err);
+        rc = relay_worker_init(&r->workers[i], r, err);
     }
     /* Posted before the threads run: nobody is accepted without a credential and the lists. */
     if (rc == SW_OK)
@@ -320,9 +287,9 @@ static void say_ready(struct sw_relay *r)
         char text[SW_ADDR_TEXT];
         struct sw_addr at;
 
-        if (l->fd < 0)
+        if (l->acceptor.fd < 0)
             continue;
-        at = sw_sock_local(l->fd);
+        at = sw_sock_local(l->acceptor.fd);
         sw_log_info("relay", "listening on %s (%s)", sw_addr_text(&at, text),
                     l->tls ? "https" : "http");
     }
@@ -364,23 +331,15 @@ static void stop(struct sw_relay *r)
     sw_admin_free(r->admin);
     for (size_t i = 0; i < SW_ARRAY_LEN(r->watches); i++)
         sw_filewatch_free(r->watches[i]);
-    for (size_t i = 0; i < r->n_workers; i++) {
-        if (r->workers[i].started)
-            relay_worker_send_kill(&r->workers[i]);
-    }
-    sw_resolver_stop();
-    for (size_t i = 0; i < r->n_workers; i++)
-        relay_worker_join(&r->workers[i]);
+    sw_crew_end(&r->crew);
     for (size_t i = 0; i < r->n_workers; i++)
         relay_worker_stop(&r->workers[i]);
     for (size_t i = 0; i < r->n_workers; i++)
         relay_worker_done(&r->workers[i]);
     sw_free(r->workers);
     sw_signals_free(r->signals);
-    if (r->loop) {
-        sw_timer_stop(r->loop, &r->drain_deadline);
+    if (r->loop)
         sw_timer_stop(r->loop, &r->reload);
-    }
     sw_loop_free(r->loop);
     if (r->shard)
         sw_metrics_shard_free(r->shard);

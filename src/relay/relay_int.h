@@ -7,14 +7,15 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/list.h"
 #include "base/map.h"
 #include "http/h1.h"
 #include "http/wsconn.h"
+#include "io/accept.h"
 #include "io/addr.h"
+#include "io/crew.h"
 #include "io/signal.h"
 #include "quic/relay_auth.h"
 #include "quic/relay_wire.h"
@@ -85,9 +86,7 @@ struct relay_id {
 };
 
 struct relay_listener {
-    struct sw_watch watch;
-    struct relay_worker *worker;
-    int fd; /* -1: none */
+    struct sw_acceptor acceptor; /* its fd is -1: none */
     bool tls;
 };
 
@@ -121,12 +120,12 @@ struct relay_stats {
 };
 
 struct relay_worker {
+    struct sw_crew_thread thread;
     struct sw_relay *relay;
-    unsigned index;
-    pthread_t thread;
+    unsigned index; /* the thread's, like the loop */
     struct sw_loop *loop;
+    struct sw_accept_group accept;
     struct relay_listener listeners[2];
-    struct sw_timer accept_retry;
     struct sw_tls_cred *cred;       /* a reference; NULL: no TLS */
     struct sw_relay_access *access; /* a reference */
     struct sw_map ids;              /* relay_id by its id */
@@ -141,11 +140,6 @@ struct relay_worker {
     struct sw_http_client *asker; /* NULL: nobody is asked */
     struct sw_metrics_shard *shard;
     struct relay_stats stats;
-    int fd_ceiling;
-    bool draining;
-    bool finished;
-    bool stopped;
-    bool started;
 };
 
 struct sw_relay {
@@ -157,34 +151,23 @@ struct sw_relay {
     struct sw_ready *ready;
     struct sw_admin *admin;
     struct sw_filewatch *watches[5];
+    struct sw_crew crew;
     struct relay_worker *workers; /* owned array */
     size_t n_workers;
     _Atomic size_t n_clients; /* connections of all workers */
-    _Atomic size_t idle_workers;
-    struct sw_msg idle_msg;
-    struct sw_timer drain_deadline;
     struct sw_timer reload;
     uint64_t hash_key[2];
-    bool draining;
 };
 
-/* ---- relay.c ---- */
-/* A worker has no clients any more, while draining; from its thread. */
-void relay_worker_idle(struct sw_relay *r);
-
 /* ---- worker.c ---- */
-SW_NODISCARD int relay_worker_init(struct relay_worker *w, struct sw_relay *r, unsigned index,
-                                   struct sw_err *err);
+/* One more of r's crew. */
+SW_NODISCARD int relay_worker_init(struct relay_worker *w, struct sw_relay *r, struct sw_err *err);
 SW_NODISCARD int relay_worker_start(struct relay_worker *w, struct sw_err *err);
 /* From the main thread. References are taken over. */
 void relay_worker_send_cred(struct relay_worker *w, struct sw_tls_cred *cred);
 void relay_worker_send_access(struct relay_worker *w, struct sw_relay_access *access);
-void relay_worker_send_drain(struct relay_worker *w);
-void relay_worker_send_kill(struct relay_worker *w);
-/* The end, each step for all workers before the next, because they post to each other's loops:
- * waits for the thread (after _send_kill), */
-void relay_worker_join(struct relay_worker *w);
-/* frees the loop, which hands over what was still posted, */
+/* After sw_crew_end, each for all workers before the next, because they post to each other's loops:
+ * frees the loop, which hands over what was still posted, */
 void relay_worker_stop(struct relay_worker *w);
 /* and frees the rest. */
 void relay_worker_done(struct relay_worker *w);

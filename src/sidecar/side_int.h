@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "http/capsule.h"
+#include "io/accept.h"
 #include "sidecar/request.h"
 #include "sidecar/sidecar.h"
 #include "telemetry/metrics.h"
@@ -25,9 +26,7 @@ enum side_source {
 enum { SIDE_LISTENERS_MAX = 8 };
 
 struct side_listener {
-    struct sw_watch watch;
-    struct sw_sidecar *s;
-    int fd;
+    struct sw_acceptor acceptor;
     char *path; /* of a Unix socket, removed at the end */
     bool tls;
     enum side_source source;
@@ -51,6 +50,7 @@ struct sw_sidecar {
     struct side_api *api;
     struct side_aliases aliases;
     struct side_stats stats;
+    struct sw_accept_group accept;
     struct side_listener listeners[SIDE_LISTENERS_MAX];
     size_t n_listeners;
     struct sw_list sniffing; /* struct side_sniff */

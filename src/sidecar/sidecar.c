@@ -16,7 +16,7 @@
 #include "tls/cred.h"
 #include "tls/rawkey.h"
 
-enum { PREFACE = 24, ACCEPTS = 64 };
+enum { PREFACE = 24 };
 static const char preface[PREFACE + 1] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 static const uint64_t sniff_ns = 10 * SW_NS_PER_S;
 static const uint64_t poll_ns = 50 * SW_NS_PER_MS;
@@ -96,47 +96,40 @@ static void sniff_start(struct sw_sidecar *s, int fd, enum side_source source)
     sniff(n);
 }
 
-static void on_listener(struct sw_watch *w, unsigned events)
+static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
 {
-    struct side_listener *l = SW_CONTAINER_OF(w, struct side_listener, watch);
-    struct sw_sidecar *s = l->s;
+    struct side_listener *l = SW_CONTAINER_OF(a, struct side_listener, acceptor);
+    struct sw_sidecar *s = SW_CONTAINER_OF(a->group, struct sw_sidecar, accept);
     struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
-    struct sw_err err = {0};
 
-    (void)events;
-    for (int i = 0; i < ACCEPTS; i++) {
-        int fd;
+    (void)peer;
+    if (s->n_conns >= s->c->max_clients) {
+        struct side_refusal why = {503, "too_many_clients", "the connection was closed"};
 
-        if (sw_sock_accept(l->fd, &fd, NULL, &err) != SW_OK)
-            return;
-        if (s->n_conns >= s->c->max_clients) {
-            struct side_refusal why = {503, "too_many_clients", "the connection was closed"};
-
-            side_denied(s, &why);
-            sw_sock_close(fd);
-            continue;
-        }
-        if (l->source == SIDE_TCP)
-            sw_sock_tune(fd, &o);
-        if (l->tls)
-            side_h2_serve(s, fd, l->source, true);
-        else
-            sniff_start(s, fd, l->source);
+        side_denied(s, &why);
+        sw_sock_close(fd);
+        return;
     }
+    if (l->source == SIDE_TCP)
+        sw_sock_tune(fd, &o);
+    if (l->tls)
+        side_h2_serve(s, fd, l->source, true);
+    else
+        sniff_start(s, fd, l->source);
 }
 
 /* ---- listeners ---- */
 
-static int open_unix(struct side_listener *l, const char *path, struct sw_err *err)
+static int open_unix(struct side_listener *l, const char *path, int *ret_fd, struct sw_err *err)
 {
-    int rc = sw_sock_listen_unix(path, 0660, &l->fd, err);
+    int rc = sw_sock_listen_unix(path, 0660, ret_fd, err);
 
     l->source = SIDE_UDS;
     l->path = rc == SW_OK ? sw_strdup(path) : NULL;
     return rc;
 }
 
-static int open_tcp(struct sw_sidecar *s, struct side_listener *l, const char *text,
+static int open_tcp(struct sw_sidecar *s, struct side_listener *l, const char *text, int *ret_fd,
                     struct sw_err *err)
 {
     struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
@@ -151,7 +144,7 @@ static int open_tcp(struct sw_sidecar *s, struct side_listener *l, const char *t
         return sw_err_set(err, SW_EINVAL,
                           "not a loopback address: whoever reaches it could dial every node. "
                           "Needs --allow-remote with --tls-cert, --tls-key and --tls-ca");
-    return sw_sock_listen(&at, &o, &l->fd, err);
+    return sw_sock_listen(&at, &o, ret_fd, err);
 }
 
 static int open_listener(struct sw_sidecar *s, const char *text, struct sw_err *err)
@@ -160,23 +153,23 @@ static int open_listener(struct sw_sidecar *s, const char *text, struct sw_err *
     struct sw_slice t = sw_slice_str(text);
     struct sw_addr bound;
     char at[SW_ADDR_TEXT];
+    int fd = -1;
     int rc;
 
-    l->s = s;
-    l->fd = -1;
+    *l = (struct side_listener){.acceptor.fd = -1};
     if (sw_slice_has_prefix(t, SW_SLICE_LIT("unix:")))
-        rc = open_unix(l, text + 5, err);
+        rc = open_unix(l, text + 5, &fd, err);
     else if (sw_slice_find(t, '/') >= 0)
-        rc = open_unix(l, text, err);
+        rc = open_unix(l, text, &fd, err);
     else
-        rc = open_tcp(s, l, text, err);
+        rc = open_tcp(s, l, text, &fd, err);
     if (rc != SW_OK)
         return sw_err_prefix(err, "--listen '%.100s'", text);
     s->n_listeners++;
-    rc = sw_watch_start_listener(s->loop, &l->watch, l->fd, on_listener, err);
+    rc = sw_accept_open(&s->accept, &l->acceptor, fd, on_accept, err);
     if (rc != SW_OK)
         return rc;
-    bound = sw_sock_local(l->fd);
+    bound = sw_sock_local(fd);
     sw_log_info("sidecar", "listening on %s%s", l->path ? l->path : sw_addr_text(&bound, at),
                 l->tls ? " (TLS)" : "");
     return SW_OK;
@@ -187,13 +180,12 @@ static void close_listeners(struct sw_sidecar *s)
     for (size_t i = 0; i < s->n_listeners; i++) {
         struct side_listener *l = &s->listeners[i];
 
-        sw_watch_stop(&l->watch);
         if (l->path)
             (void)unlink(l->path);
-        sw_sock_close(l->fd);
         sw_free(l->path);
     }
     s->n_listeners = 0;
+    sw_accept_done(&s->accept);
 }
 
 /* ---- beginning ---- */
@@ -409,6 +401,7 @@ struct sw_sidecar *sw_sidecar_new(struct sw_loop *l, const struct sw_sidecar_con
     s->loop = l;
     s->c = c;
     s->ready = ready;
+    sw_accept_init(&s->accept, l, "sidecar");
     sw_list_init(&s->sniffing);
     sw_list_init(&s->h1);
     sw_list_init(&s->h2);

@@ -95,6 +95,8 @@
       "Handshakes with clients that failed, by reason") \
     X(GW_LOCAL_REPLIES, COUNTER, "spanwire_gateway_local_replies", "listener,reason", \
       "Requests the gateway answered itself, by reason: refusals, failures, redirects") \
+    X(GW_LOG_LOST, COUNTER, "spanwire_gateway_access_log_lost", "", \
+      "Access-log lines that could not be written") \
     X(GW_CLUSTER_REQUESTS, COUNTER, "spanwire_gateway_cluster_requests", "cluster,code_class", \
       "Attempts at members of a cluster, by class of the answer (none: failed without one)") \
     X(GW_CLUSTER_FAILURES, COUNTER, "spanwire_gateway_cluster_failures", "cluster,reason", \

@@ -226,7 +226,8 @@ void qs_connected(struct qs_exchange *x, struct sw_dialled *d, const struct sw_a
         break;
     case SW_QKIND_HTTP:
     case SW_QKIND_UPGRADE:
-        qs_http_start(x, d);
+        x->to = *to;
+        qs_http_start(x, d, false);
         break;
     case SW_QKIND_UDP:
         qs_udp_start(x, to);
@@ -592,6 +593,7 @@ struct sw_qserve *sw_qserve_new(struct sw_loop *l, const struct sw_qserve_config
     if (v->c.udp_idle_ns < 120 * SW_NS_PER_S)
         v->c.udp_idle_ns = 120 * SW_NS_PER_S;
     sw_list_init(&v->conns);
+    sw_list_init(&v->idle);
     sw_list_init(&v->exchanges);
     return v;
 }
@@ -600,6 +602,8 @@ void sw_qserve_free(struct sw_qserve *v)
 {
     if (!v)
         return;
+    v->draining = true; /* nothing is kept any more */
+    qs_pool_clear(v);
     SW_LIST_FOREACH (it, &v->exchanges) {
         struct qs_exchange *x = SW_CONTAINER_OF(it, struct qs_exchange, link);
         struct sw_qstream *s = x->stream;
@@ -625,6 +629,7 @@ void sw_qserve_free(struct sw_qserve *v)
 void sw_qserve_drain(struct sw_qserve *v)
 {
     v->draining = true;
+    qs_pool_clear(v);
 }
 
 void sw_qserve_recheck(struct sw_qserve *v)

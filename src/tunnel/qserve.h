@@ -97,6 +97,7 @@ struct sw_qserve_stats {
     uint64_t overflows;                           /* streams reset unheard: too many */
     uint64_t bytes_in, bytes_out;                 /* to and from origins */
     uint64_t datagrams_dropped;
+    uint64_t reused, stale; /* connections to origins: used again, and closed before that helped */
 };
 
 SW_NODISCARD struct sw_qserve *sw_qserve_new(struct sw_loop *l, const struct sw_qserve_config *c);

@@ -96,8 +96,14 @@ static void resolve(struct qs_exchange *x)
 
 void qs_dial(struct qs_exchange *x)
 {
+    struct sw_dialled idle;
     struct sw_ip ip;
 
+    if (qs_pool_take(x, &idle, &x->to)) {
+        qs_http_start(x, &idle, true);
+        return;
+    }
+    x->n_addrs = x->next_addr = 0;
     x->dial_deadline_ns = sw_loop_now(x->v->loop) + x->v->c.dial_timeout_ns;
     sw_timer_start(x->v->loop, &x->timer, x->v->c.dial_timeout_ns, on_timeout);
     if (x->verdict.dial.ip.family) {

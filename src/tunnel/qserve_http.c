@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request in absolute form: sent to its origin as HTTP/1.1 on a connection of its own, with the
- * body framed as that needs, because on the stream it ends with the stream. The answer's body is
- * unframed again. An upgrade that the origin accepts becomes a pump.
+ * A request in absolute form: sent to its origin as HTTP/1.1, with the body framed as that needs,
+ * because on the stream it ends with the stream. The answer's body is unframed again. A connection
+ * is used for one request at a time and may be used again; an upgrade that the origin accepts
+ * becomes a pump.
  */
 #include "base/mem.h"
 #include "base/time.h"
@@ -78,8 +79,6 @@ static int put_request(struct qs_exchange *x)
         rc = sw_h1_put_field_str(out, "connection", "Upgrade");
         if (rc == SW_OK)
             rc = sw_h1_put_field(out, SW_SLICE_LIT("upgrade"), m->upgrade);
-    } else if (rc == SW_OK) {
-        rc = sw_h1_put_field_str(out, "connection", "close");
     }
     return rc == SW_OK ? sw_h1_put_end(out) : rc;
 }
@@ -125,7 +124,9 @@ static bool decide_framing(struct qs_exchange *x)
     const struct sw_h1_msg *m = x->msg;
     struct qs_http *h = x->http;
 
-    if (m->framing == SW_H1_LENGTH) {
+    if (x->no_body) {
+        send_head(x, SW_H1_NO_BODY);
+    } else if (m->framing == SW_H1_LENGTH) {
         h->want = m->content_length;
         send_head(x, SW_H1_LENGTH);
     } else if (x->head.kind == SW_QKIND_UPGRADE) {
@@ -156,6 +157,7 @@ static bool flush_out(struct qs_exchange *x)
             /* An origin may answer and close before it read all: what it said is still to be had.
              */
             h->req_end = true;
+            h->unsent = true;
             sw_buf_clear(&h->out);
             return false;
         }
@@ -179,6 +181,7 @@ static size_t take_length(struct qs_exchange *x, const uint8_t *p, size_t n)
         return 0;
     if (w < 0) { /* as in flush_out */
         h->req_end = true;
+        h->unsent = true;
         return n;
     }
     h->want -= (uint64_t)w;
@@ -282,6 +285,32 @@ static void origin_failed(struct qs_exchange *x, const char *reason)
         qs_abort(x, reason);
 }
 
+/* Authentication of a connection instead of a request: it must not serve anybody else. */
+static bool binds_connection(const struct sw_h1_msg *m)
+{
+    for (size_t i = 0; i < m->nfields; i++) {
+        struct sw_slice v = m->fields[i].value;
+
+        if ((sw_slice_ieq(m->fields[i].name, SW_SLICE_LIT("authorization")) ||
+             sw_slice_ieq(m->fields[i].name, SW_SLICE_LIT("www-authenticate"))) &&
+            (sw_slice_ieq(sw_slice_head(v, 4), SW_SLICE_LIT("NTLM")) ||
+             sw_slice_ieq(sw_slice_head(v, 9), SW_SLICE_LIT("Negotiate"))))
+            return true;
+    }
+    return false;
+}
+
+/* Both messages ended where they should, and neither side wants the connection to end. */
+static bool may_keep(const struct qs_exchange *x)
+{
+    const struct qs_http *h = x->http;
+    char more;
+
+    return h->keep && !h->hup && !h->until_close && h->req_end && !h->unsent &&
+           !binds_connection(x->msg) && sw_buf_len(&h->out) == 0 && sw_buf_len(&h->in) == 0 &&
+           sw_sock_read(h->fd, &more, 1) == SW_EAGAIN;
+}
+
 /* The answer is complete. */
 static void finish(struct qs_exchange *x)
 {
@@ -289,6 +318,8 @@ static void finish(struct qs_exchange *x)
     bool taken = x->fin;
 
     x->http->done = true;
+    if (may_keep(x) && qs_pool_put(x, x->http->fd, &x->http->watch))
+        x->http->fd = -1;
     sw_qstream_finish(s);
     if (!taken)
         sw_qstream_stop(s, 0); /* nobody reads the rest of the request */
@@ -312,6 +343,7 @@ static void on_answer_head(struct qs_exchange *x)
     }
     qs_begun(x, (unsigned)m->status);
     h->upgraded = m->status == 101;
+    h->keep = m->keep_alive && !h->upgraded && !binds_connection(m);
     h->until_close = m->framing == SW_H1_UNTIL_CLOSE;
     if (m->framing == SW_H1_LENGTH)
         h->left = m->content_length;
@@ -394,6 +426,7 @@ static int fill(struct qs_http *h)
         return SW_EAGAIN;
     n = sw_sock_read(h->fd, to, room);
     if (n > 0) {
+        h->heard = true;
         sw_buf_commit(&h->in, (size_t)n);
         return SW_OK;
     }
@@ -402,10 +435,32 @@ static int fill(struct qs_http *h)
     return (int)n;
 }
 
+/*
+ * The origin closed a connection that had served before while our request was on its way, and said
+ * nothing: it has not looked at it. Only requests that do no harm twice are sent on such ones.
+ */
+static bool try_again(struct qs_exchange *x)
+{
+    struct qs_http *h = x->http;
+
+    if (!h->reused || h->heard || x->status || (h->sent_head && h->req != SW_H1_NO_BODY))
+        return false;
+    x->no_body = h->sent_head;
+    x->fresh = true;
+    x->v->stats.stale++;
+    sw_timer_stop(x->v->loop, &x->timer);
+    qs_http_free(x, false);
+    x->state = QS_RESOLVE;
+    qs_dial(x);
+    return true;
+}
+
 static void origin_closed(struct qs_exchange *x, int rc)
 {
     struct sw_err err = {0};
 
+    if (try_again(x))
+        return;
     if (rc == SW_EOF && x->status && sw_h1_eof(x->http->parser, &err) == SW_OK)
         finish(x);
     else
@@ -583,11 +638,12 @@ static void on_idle(struct sw_timer *t)
     sw_timer_start(x->v->loop, &x->timer, x->v->c.idle_timeout_ns, on_idle);
 }
 
-void qs_http_start(struct qs_exchange *x, struct sw_dialled *d)
+void qs_http_start(struct qs_exchange *x, struct sw_dialled *d, bool reused)
 {
     struct qs_http *h = SW_NEW(struct qs_http);
 
     h->x = x;
+    h->reused = reused;
     h->fd = d->fd;
     h->readable = true;
     h->hup = (d->events & SW_HUP) != 0;

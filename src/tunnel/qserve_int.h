@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the device half share: qserve.c (connections, life of an exchange),
- * qserve_dial.c (where to), qserve_http.c (requests to an origin), qserve_udp.c (datagrams).
+ * qserve_dial.c (where to), qserve_http.c (requests to an origin), qserve_pool.c (connections
+ * between these), qserve_udp.c (datagrams).
  */
 #pragma once
 
@@ -24,6 +25,9 @@ struct sw_qserve {
     struct sw_list exchanges; /* all, also those whose stream is closed but not reaped */
     struct sw_qserve_stats stats;
     uint64_t overflow_told_ns;
+    struct sw_list idle; /* qserve_pool.c: connections to origins */
+    size_t n_idle;
+    struct sw_timer idle_sweep;
     bool draining;
 };
 
@@ -73,6 +77,10 @@ struct qs_http {
     bool upgraded : 1;
     bool no_room : 1;
     bool done : 1;
+    bool reused : 1; /* the connection had a request before */
+    bool heard : 1;  /* a byte came on it for this one */
+    bool unsent : 1; /* the origin did not take all of the request */
+    bool keep : 1;   /* the answer allows another request */
 };
 
 struct qs_udp {
@@ -104,6 +112,7 @@ struct qs_exchange {
     struct sw_defer reap;
     struct sw_resolve *resolve; /* under way */
     struct sw_dial dial;
+    struct sw_addr to;       /* where the connection is to */
     struct sw_addr addrs[4]; /* to try */
     size_t n_addrs;
     size_t next_addr;
@@ -118,6 +127,8 @@ struct qs_exchange {
     bool begun : 1;   /* 'begun' was called */
     bool told : 1;    /* 'ended' was */
     bool in_data : 1; /* inside the stream's data callback */
+    bool fresh : 1;   /* a connection between requests failed it: no other one */
+    bool no_body : 1; /* the request was sent without a body before */
     struct sw_qpump pump;
     struct qs_http *http; /* owned */
     struct qs_udp *udp;   /* owned */
@@ -149,9 +160,19 @@ void qs_dial_cancel(struct qs_exchange *x);
 /* qserve.c: the way is open (tcp, http) or known (udp, d is NULL). */
 void qs_connected(struct qs_exchange *x, struct sw_dialled *d, const struct sw_addr *to);
 
+/* ---- qserve_pool.c ---- */
+
+/* A connection to the request's origin that waits for one; false: dial. */
+bool qs_pool_take(struct qs_exchange *x, struct sw_dialled *ret, struct sw_addr *ret_to);
+/* Keeps the connection of a request that is complete; false: it is the caller's still. */
+bool qs_pool_put(struct qs_exchange *x, int fd, struct sw_watch *watch);
+/* Closes all. */
+void qs_pool_clear(struct sw_qserve *v);
+
 /* ---- qserve_http.c ---- */
 
-void qs_http_start(struct qs_exchange *x, struct sw_dialled *d);
+/* reused: the connection had a request before. */
+void qs_http_start(struct qs_exchange *x, struct sw_dialled *d, bool reused);
 size_t qs_http_data(struct qs_exchange *x, const uint8_t *p, size_t n, bool fin);
 void qs_http_writable(struct qs_exchange *x);
 void qs_http_free(struct qs_exchange *x, bool reset);

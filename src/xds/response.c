@@ -25,6 +25,10 @@ enum {
     FIELD_REMOVED = 6,
 };
 
+/* How long removals wait for clients that name their clusters: after an answer, and in all. */
+static const uint64_t linger_ns = SW_NS_PER_S;
+static const uint64_t linger_max_ns = 5 * SW_NS_PER_S;
+
 /* One step of a walk over two snapshots. */
 struct step {
     struct sw_xds_res *was; /* NULL: new */
@@ -368,7 +372,31 @@ static void sotw_forced(struct xds_sub *u, const struct sw_xds_snap *to, struct 
             u->answer = true;
         else
             sent_ahead(u, n, res);
+        /* State of the world has no words for what does not exist. */
+        if (!u->kind->full && !res && !n->owed) {
+            n->owed = true;
+            u->n_owed++;
+        }
         sw_list_unlink(&n->forced);
+    }
+}
+
+/*
+ * What was asked for before it existed is an answer when it comes, not a change that waits for its
+ * turn: Envoy holds back the ACK of a cluster until it has the endpoints.
+ */
+static void sotw_owed(struct xds_sub *u, const struct sw_xds_snap *now)
+{
+    if (u->n_owed == 0 || u->base == now)
+        return;
+    SW_MAP_FOREACH (it, &u->names) {
+        struct xds_name *n = it->value;
+
+        if (!n->owed || !sw_xds_snap_get(now, n->name))
+            continue;
+        n->owed = false;
+        u->n_owed--;
+        xds_sub_force(u, n->name);
     }
 }
 
@@ -418,6 +446,8 @@ static bool push_sub(struct xds_sub *u, bool held, bool removals)
     struct sw_xds_snap *to;
     bool sent = false;
 
+    if (!u->stream->delta)
+        sotw_owed(u, now);
     if (u->base == now && !due(u))
         return false;
     to = last ? sw_xds_snap_ref(now) : sw_xds_snap_union(u->base, now);
@@ -462,6 +492,43 @@ static bool push_pass(struct xds_stream *st, bool removals, bool *held)
     return true;
 }
 
+/*
+ * A client that names its clusters, as gRPC does, asks for the one a new route needs only when it
+ * has that route, and uses the old one until then. Such a client hears of removals a while after
+ * its last answer; by then it usually has dropped the name itself. Zero: now.
+ */
+static uint64_t removals_wait(struct xds_stream *st)
+{
+    uint64_t now = sw_loop_now(st->server->loop);
+    bool named = false;
+    uint64_t end;
+
+    SW_LIST_FOREACH (it, &st->subs) {
+        const struct xds_sub *u = SW_CONTAINER_OF(it, struct xds_sub, link);
+
+        if (u->kind->full && u->kind->removed_last && !u->wildcard && u->base)
+            named |= u->base != sw_xds_cache_get(st->cache, sw_slice_str(u->url));
+    }
+    if (!named)
+        return 0;
+    if (st->lingers_ns == 0)
+        st->lingers_ns = now;
+    end = sw_min(st->answered_ns + linger_ns, st->lingers_ns + linger_max_ns);
+    return end > now ? end - now : 0;
+}
+
+static void push_removals(struct xds_stream *st, bool *held)
+{
+    uint64_t wait_ns = removals_wait(st);
+
+    if (wait_ns) {
+        sw_timer_start(st->server->loop, &st->timer, wait_ns + SW_NS_PER_MS, on_ack_timeout);
+        return;
+    }
+    st->lingers_ns = 0;
+    (void)push_pass(st, true, held);
+}
+
 void xds_stream_push(struct xds_stream *st)
 {
     struct sw_xds_server *s = st->server;
@@ -471,7 +538,7 @@ void xds_stream_push(struct xds_stream *st)
     if (!st->cache || sw_xds_cache_held(st->cache))
         return;
     if (push_pass(st, false, &held) && !held)
-        (void)push_pass(st, true, &held);
+        push_removals(st, &held);
     SW_LIST_FOREACH (it, &st->subs)
         pending |= waiting(SW_CONTAINER_OF(it, struct xds_sub, link));
     if (pending && !sw_timer_running(&st->timer))

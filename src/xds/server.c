@@ -9,6 +9,8 @@
 #include "base/time.h"
 #include "xds/server_int.h"
 
+enum { WAITING_MAX = 256 }; /* streams whose clients are being judged */
+
 /* A service of one type (NULL: all), its two streams. */
 static const struct {
     const char *type;
@@ -48,22 +50,57 @@ static const char *type_of(struct sw_slice path, bool *ret_delta)
     return NULL;
 }
 
+/* SW_OK, SW_EAGAIN, or the call was refused. */
+static int judge(struct sw_xds_server *s, struct sw_grpc_call *c, const struct sw_xds_client_id *id)
+{
+    struct sw_err err = {0};
+    char text[SW_ADDR_TEXT];
+    int rc = s->o.allow ? s->o.allow(s->o.arg, id, &err) : SW_OK;
+
+    if (rc == SW_EAGAIN && s->n_waiting >= WAITING_MAX)
+        rc = sw_err_set(&err, SW_ELIMIT, "too many wait to be let in");
+    if (rc != SW_OK && rc != SW_EAGAIN) {
+        sw_log_info("xds", "client %s refused: %s", sw_addr_text(&id->addr, text), err.msg);
+        sw_grpc_finish(c, SW_GRPC_UNAUTHENTICATED, "%s", err.msg);
+    }
+    return rc;
+}
+
+static void make_wait(struct xds_stream *st)
+{
+    st->waiting = true;
+    st->server->n_waiting++;
+    sw_grpc_pause(st->call, true);
+}
+
+void sw_xds_server_recheck(struct sw_xds_server *s)
+{
+    SW_LIST_FOREACH (it, &s->streams) {
+        struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
+        struct sw_xds_client_id id = {
+            .addr = st->addr, .cert = st->cert, .token = sw_slice_str(st->token)};
+
+        if (!st->waiting)
+            continue;
+        s->n_waiting--; /* it does not stand in its own way */
+        st->waiting = false;
+        sw_grpc_pause(st->call, false); /* delivers from the loop, and to nobody who is refused */
+        if (judge(s, st->call, &id) == SW_EAGAIN)
+            make_wait(st);
+    }
+}
+
 static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *req, void *arg)
 {
     struct sw_xds_server *s = arg;
     struct sw_xds_client_id id = {.addr = req->addr, .cert = req->cert, .token = req->token};
-    struct sw_err err = {0};
     struct xds_stream *st;
     const char *type;
     bool delta = false;
+    int rc = judge(s, c, &id);
 
-    if (s->o.allow && s->o.allow(s->o.arg, &id, &err) != SW_OK) {
-        char text[SW_ADDR_TEXT];
-
-        sw_log_info("xds", "client %s refused: %s", sw_addr_text(&req->addr, text), err.msg);
-        sw_grpc_finish(c, SW_GRPC_UNAUTHENTICATED, "%s", err.msg);
+    if (rc != SW_OK && rc != SW_EAGAIN)
         return;
-    }
     if (s->n_streams >= s->o.max_streams) {
         sw_log_warn("xds", "more than %zu streams: a new one is refused", s->o.max_streams);
         sw_grpc_finish(c, SW_GRPC_RESOURCE_EXHAUSTED, "too many streams");
@@ -76,6 +113,28 @@ static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *re
     if (req->token.n)
         st->token = sw_slice_dup(req->token);
     sw_grpc_accept(c, &xds_stream_ops, st);
+    if (rc == SW_EAGAIN)
+        make_wait(st);
+}
+
+/*
+ * Other services on the same port ask the same question. Streams of xDS are judged by open_stream,
+ * which can wait for an answer.
+ */
+static int guard(void *arg, const struct sw_grpc_request *req, struct sw_err *err)
+{
+    struct sw_xds_server *s = arg;
+    const struct sw_xds_client_id id = {.addr = req->addr, .cert = req->cert, .token = req->token};
+    int rc = SW_OK;
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(services); i++) {
+        if (sw_slice_eq_str(req->head->path, services[i].delta) ||
+            (services[i].sotw && sw_slice_eq_str(req->head->path, services[i].sotw)))
+            return SW_OK;
+    }
+    if (s->o.allow)
+        rc = s->o.allow(s->o.arg, &id, err);
+    return rc == SW_EAGAIN ? sw_err_set(err, SW_EDENIED, "not known yet, ask again") : rc;
 }
 
 static void add_methods(struct sw_xds_server *s)
@@ -118,6 +177,8 @@ struct sw_xds_server *sw_xds_server_new(struct sw_loop *l, const struct sw_xds_s
         l, &(struct sw_grpc_server_opts){.scope = "xds",
                                          .cred = o->cred,
                                          .max_conns = o->max_conns,
+                                         .allow = guard,
+                                         .arg = s,
                                          .max_message = s->o.max_request,
                                          .max_queue = s->o.max_response + 2 * s->o.piece});
     add_methods(s);

@@ -39,7 +39,8 @@ struct sw_xds_server_opts {
     struct sw_metrics_shard *metrics; /* may be NULL; borrowed */
     /*
      * Before anything is read from a stream: SW_OK, or why not in err (goes to the client as
-     * UNAUTHENTICATED). NULL: everybody.
+     * UNAUTHENTICATED). SW_EAGAIN: nobody knows yet; the stream waits, unread, and is asked about
+     * again by sw_xds_server_recheck. NULL: everybody.
      */
     int (*allow)(void *arg, const struct sw_xds_client_id *id, struct sw_err *err);
     /*
@@ -97,6 +98,8 @@ struct sw_xds_status {
 /* Calls fn for every type of every stream, oldest stream first. */
 void sw_xds_server_status(const struct sw_xds_server *s,
                           void (*fn)(const struct sw_xds_status *st, void *arg), void *arg);
+/* An answer came that 'allow' was without: it is asked again about the streams that wait. */
+void sw_xds_server_recheck(struct sw_xds_server *s);
 size_t sw_xds_server_streams(const struct sw_xds_server *s);
 /* True when every stream has the cache's present state of all it subscribed to, and said so. */
 bool sw_xds_server_synced(const struct sw_xds_server *s);

@@ -29,6 +29,7 @@ struct xds_name {
     struct sw_slice name;     /* owned */
     struct sw_list forced;    /* linked: must be answered, whatever the client has */
     struct sw_xds_res *ahead; /* sent although base is older; NULL: as in base */
+    bool owed;                /* state of the world: was to be answered when it did not exist */
 };
 
 /* One type on one stream. What the client has is 'base', but for the forced names. */
@@ -42,6 +43,7 @@ struct xds_sub {
     bool answer;         /* a response is due even if it is empty */
     struct sw_map names; /* name -> struct xds_name */
     struct sw_list forced;
+    size_t n_owed;       /* names that are */
     struct sw_list gone; /* struct xds_name: to be answered though not subscribed by name */
     size_t n_gone;
     struct sw_map initial;      /* name -> version text, from a client that comes back */
@@ -65,7 +67,8 @@ struct xds_stream {
     struct sw_grpc_call *call;
     const char *fixed; /* type of a service for one type; NULL: ADS */
     bool delta;
-    bool known; /* the first request was read */
+    bool waiting; /* until 'allow' knows; nothing is read */
+    bool known;   /* the first request was read */
     struct sw_addr addr;
     const struct sw_tls_peer *cert; /* as long as the connection */
     char *token;                    /* until the first request */
@@ -78,6 +81,8 @@ struct xds_stream {
     size_t n_names; /* of all types */
     size_t name_bytes;
     uint64_t last_nonce;
+    uint64_t answered_ns; /* the last ACK of a type with a rank */
+    uint64_t lingers_ns;  /* since when removals wait; 0: they do not */
     uint64_t since_ns;
     struct sw_defer again;
     struct sw_timer timer; /* acknowledgements that do not come */
@@ -89,6 +94,7 @@ struct sw_xds_server {
     struct sw_grpc_server *grpc;
     struct sw_list streams;
     size_t n_streams;
+    size_t n_waiting;
     struct sw_metric *m_streams; /* NULL without metrics */
 };
 

@@ -71,6 +71,8 @@ void xds_stream_free(struct xds_stream *st)
         xds_sub_free(SW_CONTAINER_OF(st->subs.next, struct xds_sub, link));
     sw_list_unlink(&st->link);
     s->n_streams--;
+    if (st->waiting)
+        s->n_waiting--;
     if (s->m_streams)
         sw_metric_sub(s->m_streams, 1);
     sw_slice_free(&st->node_id);

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "xds/server_int.h"
 
-enum { NACK_TEXT_MAX = 1024, NAME_BYTES_MAX = 64 << 20 };
+enum { NACK_HEAD = 256, NACK_TAIL = 768, NAME_BYTES_MAX = 64 << 20 };
 
 static const struct xds_kind kinds[] = {
     {.url = SW_XDS_SECRET, .rank = 1, .named = true, .removed_last = true},
@@ -163,6 +163,7 @@ void xds_sub_drop(struct xds_sub *u, struct sw_slice name)
         return;
     u->stream->n_names--;
     u->stream->name_bytes -= n->name.n;
+    u->n_owed -= n->owed;
     name_free(n);
 }
 
@@ -211,6 +212,24 @@ static void count_answer(const struct xds_sub *u, const char *result)
         sw_metric_add(sw_metric_get(m, SW_METRIC_XDS_ANSWERS, labels), 1);
 }
 
+/*
+ * A bounded copy. Envoy quotes whole resources before it says what is wrong with them: of a long
+ * text the middle goes.
+ */
+static char *reason_of(struct sw_slice text)
+{
+    size_t head = NACK_HEAD;
+    size_t tail = text.n - sw_min(text.n, NACK_TAIL);
+
+    if (text.n <= NACK_HEAD + NACK_TAIL)
+        return sw_slice_dup(text);
+    while (head && ((unsigned char)text.p[head] & 0xc0) == 0x80)
+        head--; /* not in the middle of a character */
+    while (tail < text.n && ((unsigned char)text.p[tail] & 0xc0) == 0x80)
+        tail++;
+    return sw_asprintf("%.*s ... %.*s", (int)head, text.p, (int)(text.n - tail), text.p + tail);
+}
+
 void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text)
 {
     struct xds_stream *st = u->stream;
@@ -223,10 +242,12 @@ void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text)
     if (!text) {
         u->acks++;
         memcpy(u->acked, u->sent, sizeof(u->acked));
+        if (u->kind->rank)
+            st->answered_ns = sw_loop_now(st->server->loop);
         return;
     }
     u->nacks++;
-    u->nack = sw_slice_dup(sw_slice_head(*text, NACK_TEXT_MAX));
+    u->nack = reason_of(*text);
     sw_log_begin(&l, SW_LOG_WARN, "xds", "client refused a response");
     sw_log_str(&l, "node", st->node_id);
     sw_log_cstr(&l, "type", u->url);

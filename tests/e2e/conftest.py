@@ -18,9 +18,11 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from harness import certs, netns  # noqa: E402
+from harness import certs, netns, shard  # noqa: E402
+from harness.control import loopback_up  # noqa: E402
 from harness.device import Web  # noqa: E402
 from harness.mesh import Mesh  # noqa: E402
+from harness.sidecar import Echo  # noqa: E402
 
 INNER = "SPANWIRE_E2E_INNER"
 BINARY = os.path.abspath(os.environ.get("SPANWIRE_BIN", HERE.parent.parent / "build/spanwire"))
@@ -41,6 +43,9 @@ def _can_unshare(argv):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "tsan: representative quick tests, run under TSan too")
+    config.addinivalue_line("markers", "alone: measures time or takes all of the machine, run by itself at the end")
+    if os.environ.get(INNER) == "yes":
+        loopback_up()
     if os.environ.get(INNER) or config.option.collectonly:
         return
     argv = _unshare_argv()
@@ -71,6 +76,10 @@ def pytest_unconfigure(config):
         shutil.rmtree(top, ignore_errors=True)
 
 
+def pytest_runtestloop(session):
+    return shard.run(session) if shard.directory() else None
+
+
 def _enter():
     """Private /run/netns, and as many descriptors as we may have."""
     netns.run("mount", "-t", "tmpfs", "tmpfs", "/run")
@@ -92,6 +101,14 @@ def web():
     w = Web()
     yield w
     w.close()
+
+
+@pytest.fixture
+def echo():
+    """What a tunnel leads to."""
+    e = Echo()
+    yield e
+    e.close()
 
 
 def capture(binary, pod):

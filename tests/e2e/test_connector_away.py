@@ -84,7 +84,7 @@ def test_what_was_said_last_is_in_force_without_the_api(binary, control, device,
             assert held.all() == b""
         except ConnectionError:
             pass
-        assert "ended: not_advertised" in d.log()
+        until(lambda: "ended: not_advertised" in d.log(), 5)
         d.wait_live(15)
         until(lambda: str(gone.port) not in file.read_text(), 5)
     finally:
@@ -126,6 +126,7 @@ def test_memory_that_is_not_ours_is_ignored(control, device, web):
     control.restart()
 
 
+@pytest.mark.alone
 def test_an_address_is_told_at_once(control, device):
     d = device("--name", "quick", "--bind", "0.0.0.0:0")
     d.wait_live()

@@ -84,6 +84,21 @@ class World:
         """Both listen on the same port: what this one knows is on its admin page."""
         return f"/{name}" in gateway.page("/config_dump")
 
+    def new_token(self, account):
+        _, data = self.fabric.send("POST", fb.path_of("ServiceAccount", account) + "/token", {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}})
+        return json.loads(data)["status"]["token"]
+
+    def lint(self, token):
+        """A client that opens one stream to the first replica and gives up when that ends."""
+        flags, r = [], self.replicas[0]
+        if token:
+            path = self.tmp / "token"
+            path.write_text(token, encoding="ascii")
+            flags = ["--token-file", str(path)]
+        return subprocess.run([self.binary, "xds", "lint", "--server", f"127.0.0.1:{r.xds_port}", "--ca", str(r.ca),
+                               "--timeout", "2s", *flags], capture_output=True, text=True, timeout=20, check=False)
+
     def close(self):
         for g in self.gateways:
             g.stop()
@@ -126,25 +141,21 @@ def test_pages(w):
 
 def test_tokens_are_the_clusters(w):
     """Nobody without a token, with one that is made up, or whose owner has no right to it."""
-    f, r = w.fabric, w.replicas[0]
-    f.apply(fb.thing("ServiceAccount", "stranger"))
-    _, data = f.send("POST", fb.path_of("ServiceAccount", "stranger") + "/token", {
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}})
-    tokens = {"no bearer token": None, "nobody's": "abc.def.ghi",
-              "may not get /xds": json.loads(data)["status"]["token"]}
+    w.fabric.apply(fb.thing("ServiceAccount", "stranger"))
+    tokens = {"no bearer token": None, "nobody's": "abc.def.ghi", "may not get /xds": w.new_token("stranger")}
     for why, token in tokens.items():
-        flags = []
-        if token:
-            path = w.tmp / "token"
-            path.write_text(token, encoding="ascii")
-            flags = ["--token-file", str(path)]
+        done = w.lint(token)
+        assert done.returncode != 0, done.stdout[:500]
+        assert why in done.stderr
 
-        def refused(flags=flags, why=why):
-            done = subprocess.run([w.binary, "xds", "lint", "--server", f"127.0.0.1:{r.xds_port}", "--ca", str(r.ca),
-                                   "--timeout", "2s", *flags], capture_output=True, text=True, timeout=20, check=False)
-            assert done.returncode != 0, done.stdout[:500]
-            return why in done.stderr
-        until(refused, 15, f"'{why}'")
+
+def test_a_new_token_waits_for_its_review(w):
+    """The first to come with a token is served at once, not sent away until it is known."""
+    for _ in range(3):
+        done = w.lint(w.new_token("edge"))
+        assert done.returncode == 0, done.stderr
+    log = w.replicas[0].log()
+    assert "being reviewed" not in log
 
 
 def test_the_other_one_takes_over(w):

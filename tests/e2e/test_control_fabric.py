@@ -311,6 +311,7 @@ def test_not_wanted(binary, tmp_path):
     server.close()
 
 
+@pytest.mark.alone
 def test_start_is_quick(binary, tmp_path):
     """Best of some: the kinds may not cost the start more than 0.3 s."""
     def best(*flags):

@@ -46,7 +46,7 @@ def test_bad_bodies(api, body, status):
 
 
 @pytest.mark.parametrize("raw", [
-    b"GET / HTTP/9.9\r\n\r\n", b"\x00" * 100, b"GET /%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    b"GET / HTTP/9.9\r\n\r\n", b"GET /%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
     b"GET /api/v1/namespaces?labelSelector=%FF%FE HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
     b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
     b"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -64,8 +64,7 @@ def test_bad_requests(api, raw):
                 answer += chunk
         except (ConnectionError, OSError):
             pass
-    # What never becomes a line is only closed, after a while.
-    assert answer.startswith((b"HTTP/1.1 4", b"HTTP/1.1 5")) or (raw[0] == 0 and not answer), answer[:200]
+    assert answer.startswith((b"HTTP/1.1 4", b"HTTP/1.1 5")), answer[:200]
     still_fine(api)
 
 
@@ -79,16 +78,16 @@ def test_not_tls(api):
 
 
 def test_slow_loris(api):
-    """Connections that never finish a request are closed; others are served meanwhile."""
+    """Connections that never finish a request, or a line, are closed; others are served meanwhile."""
     socks = []
-    for _ in range(50):
+    for i in range(50):
         s = api.context().wrap_socket(socket.create_connection(("127.0.0.1", api.port)), server_hostname="127.0.0.1")
-        s.sendall(b"GET / HTTP/1.1\r\nHost:")
+        s.sendall(b"GET / HTTP/1.1\r\nHost:" if i % 2 else b"\x00" * 100)
         socks.append(s)
     still_fine(api)
-    if not SANITIZED:
-        socks[0].settimeout(30)
-        assert socks[0].recv(100) == b"", "still open"
+    for s in socks[:4]:
+        s.settimeout(30 * SLOW)
+        assert s.recv(100) == b"", "still open"
     for s in socks:
         s.close()
     still_fine(api)
@@ -171,10 +170,10 @@ def test_restart_keeps_everything(binary, tmp_path):
 
 
 def test_kill_loses_no_acknowledged_write(binary, tmp_path):
-    """kill -9 at random moments under load."""
+    """kill -9 at random moments under load; test_control_durability does it fifty times and while it starts."""
     server = Control(binary, tmp_path / "kill")
     acknowledged, highest = {}, 0
-    rounds = 5 if SANITIZED else 50
+    rounds = 5 if SANITIZED else 12
     for n in range(rounds):
         stop = threading.Event()
 

@@ -80,6 +80,7 @@ def addresses(edge):
     return [a["address"] for a in published(edge)]
 
 
+@pytest.mark.alone
 def test_the_relay_says_what_the_router_shows(town, edge, device):
     took = []
     for i in range(3):

@@ -188,6 +188,23 @@ def test_a_hostname_in_use(control, expose, web):
     second = expose(web.port, "--name", "use-b", "--hostname", "used.example.test", "--no-verify", where="two")
     assert second.wait(20) == 1
     assert "used.example.test" in second.log()
+    # What it made is gone again, and nothing else.
+    assert "'use-b' is removed" in second.log()
+    left = (f"{PROXIES}/use-b", f"{GROUP}/connectors/use-b", f"{GROUP}/connectoradvertisements/use-b")
+    until(lambda: [control.get(path).status for path in left] == [404] * 3, 10, "its objects to go")
+    assert [control.get(path.replace("use-b", "use-a")).status for path in left] == [200] * 3
+    url_of(first)
+
+
+def test_a_failure_leaves_what_was_there_before(control, expose, web):
+    """Only what this run created is removed: a name that was exposed before stays."""
+    first = expose(web.port, "--name", "kept", "--no-verify", where="kept")
+    url_of(first)
+    first.stop()
+    again = expose("http://0.0.0.0:1", "--name", "kept", "--no-verify", where="kept")
+    assert again.wait(20) == 1 and "unspecified address" in again.log()
+    for path in (f"{PROXIES}/kept", f"{GROUP}/connectors/kept", f"{GROUP}/connectoradvertisements/kept"):
+        assert control.get(path).status == 200, path
 
 
 def test_a_mistake_can_be_corrected(expose, web):
@@ -217,7 +234,7 @@ def test_a_namespace_that_is_not_there(expose, web):
 def test_every_name_is_shown(expose, web):
     e = expose(web.port, "--name", "names", "--hostname", "n1.example.test", "--hostname", "n2.example.test", "--no-verify")
     assert url_of(e) == "http://n1.example.test:8080/"
-    assert "  and as n2.example.test\n" in e.log()
+    until(lambda: "  and as n2.example.test\n" in e.log(), 5)
 
 
 def test_bad_use(binary, control):

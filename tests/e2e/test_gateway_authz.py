@@ -323,5 +323,5 @@ def test_shares_of_backends_with_filters_of_their_own(w):
 
 
 def test_zz_refusals_are_logged_and_counted(w):
-    assert "request not authorised" in w.gateway.log()
+    until(lambda: "request not authorised" in w.gateway.log(), 5)
     assert w.gateway.metrics().sum("spanwire_gateway_local_replies_total", reason="ext_authz_denied") >= 5

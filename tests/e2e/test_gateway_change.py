@@ -41,9 +41,9 @@ class Backend:
 
 
 class World:
-    def __init__(self, binary, tmp):
+    def __init__(self, binary, tmp, fabric=fb.Fabric):
         self.tmp = tmp
-        self.fabric = f = fb.Fabric(binary, tmp)
+        self.fabric = f = fabric(binary, tmp)
         self.backends = {n: Backend(n) for n in "abc"}
         self.http, self.https = gw.free_port(), gw.free_port()
         for n, b in self.backends.items():

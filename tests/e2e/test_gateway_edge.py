@@ -133,7 +133,7 @@ def test_proxy_headers(binary, tmp_path):
     for port in (plain, tls, loose):
         for head in (v1, bin2):
             got = talk(port, head, tls=port == tls)
-            assert got.startswith(b"HTTP/1.1 200") and b"192.0.2.7" in got, got
+            assert got.startswith(b"HTTP/1.1 200") and b"192.0.2.7" in got, (got, gate.log()[-2000:])
     for head in (b"PROXY UNKNOWN\r\n", v2(("192.0.2.7", 1), ("192.0.2.8", 2), command=0x20)):
         got = talk(plain, head)
         assert got.startswith(b"HTTP/1.1 200") and b"127.0.0.1" in got, got

@@ -186,3 +186,66 @@ def test_help_is_in_whole_lines(binary):
     at = next(i for i, line in enumerate(lines) if "--xds-ca" in line)
     text = " ".join(line.strip() for line in lines[at:at + 5])
     assert "the connection is plain HTTP/2, which is allowed" in text, text
+
+
+def test_access_log_lines_that_are_lost_are_counted_and_said(binary, tmp_path):
+    """A full disk costs lines, never requests."""
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
+    origin, port = gw.Origin(), gw.free_port()
+    log = {"name": "file", "typed_config": {
+        "@type": gw.TYPE + "envoy.extensions.access_loggers.file.v3.FileAccessLog", "path": "/dev/full"}}
+    g = gw.Gateway(binary, tmp_path, [
+        gw.listener("l", port, [{"filters": [gw.hcm([
+            {"match": {"prefix": "/"}, "route": {"cluster": "origin"}}], access_log=[log])]}]),
+        gw.cluster("origin", [origin.port])])
+
+    def lost():
+        return fb._fetch(f"http://127.0.0.1:{g.stats_port}/metrics")
+    try:
+        for _ in range(5):
+            c = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            c.request("GET", "/size/3")
+            assert c.getresponse().status == 200
+            c.close()
+        until(lambda: "spanwire_gateway_access_log_lost_total 5\n" in lost(), 5, "five lines to be counted")
+        until(lambda: "cannot write '/dev/full', lines are lost" in g.log(), 5, "the loss to be told")
+        assert g.log().count("lines are lost") == 1, g.log()
+    finally:
+        g.stop()
+        origin.close()
+
+
+FRAMING = [{"header": {"key": k, "value": v}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"} for k, v in (
+    ("Content-Length", "5"), ("transfer-encoding", "chunked"), ("connection", "x-kept"), ("x-kept", "1"))]
+
+
+def test_headers_that_frame_messages_are_not_for_routes(binary, tmp_path):
+    """A second length would let two programs disagree about where the next message begins."""
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
+    origin, port = gw.Origin(), gw.free_port()
+
+    def resources(**extra):
+        return [gw.listener("l", port, [{"filters": [gw.hcm([
+            {"match": {"prefix": "/"}, "route": {"cluster": "origin", **extra},
+             "request_headers_to_add": FRAMING, "response_headers_to_add": FRAMING}])]}]),
+                gw.cluster("origin", [origin.port])]
+
+    g = gw.Gateway(binary, tmp_path, resources())
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5 * SLOW) as s:
+            s.sendall(b"POST /sha HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc")
+            told = b""
+            while (piece := s.recv(65536)):
+                told += piece
+        for head in (told.partition(b"\r\n\r\n")[0].lower(), origin.heads[-1].lower()):
+            assert head.count(b"\r\ncontent-length: ") == 1 and b"transfer-encoding" not in head, head
+            assert b"\r\nx-kept: 1" in head and b"connection: x-kept" not in head, head
+        assert told.endswith(b" 3"), told  # the origin got the body as it was
+        for bad in ({"prefix_rewrite": "/a b"}, {"prefix_rewrite": "/a HTTP/1.1\r\nx: y"}, {"regex_rewrite": {
+                "pattern": {"regex": "^/.*$"}, "substitution": "/a\r\nx: y"}}):
+            before = g.log().count(" refused: ")
+            g.apply(resources(**bad))
+            until(lambda: g.log().count(" refused: ") > before, 5, f"{bad} to be refused")
+    finally:
+        g.stop()
+        origin.close()

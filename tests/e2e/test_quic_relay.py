@@ -13,11 +13,6 @@ from harness.wait import until
 BULK = 20_000_000
 
 
-@pytest.fixture(scope="module", autouse=True)
-def loopback():
-    netns.run("ip", "link", "set", "lo", "up")
-
-
 class Relay:
     """spanwire relay on a port of its own, which can be stopped and started again."""
 

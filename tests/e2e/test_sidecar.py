@@ -15,15 +15,10 @@ import time
 import pytest
 from harness import netns
 from harness.control import Control, _Here
-from harness.device import Device, Web, advertise
+from harness.device import Device, advertise
 from harness.node import Process
 from harness.sidecar import Answer, Echo, H2Gateway, QDevice, Sidecar, UdpEcho, capsule, free_port
 from harness.wait import SLOW, until
-
-
-@pytest.fixture(scope="module", autouse=True)
-def loopback():
-    netns.run("ip", "link", "set", "lo", "up")
 
 
 @pytest.fixture(scope="module")
@@ -44,20 +39,6 @@ def sidecar(binary, device, tmp_path_factory):
 def h2(sidecar):
     with H2Gateway(sidecar.path) as g:
         yield g
-
-
-@pytest.fixture
-def echo():
-    e = Echo()
-    yield e
-    e.close()
-
-
-@pytest.fixture
-def web():
-    w = Web()
-    yield w
-    w.close()
 
 
 # ---- tunnels ----
@@ -511,7 +492,7 @@ def test_another_key_at_the_address(binary, device, tmp_path):
 
 
 def test_a_device_that_dies_and_comes_back(binary, tmp_path, echo):
-    port = free_port(socket.SOCK_DGRAM)
+    port = free_port()
     d = QDevice(binary, tmp_path / "key", "--bind", f"127.0.0.1:{port}")
     s = Sidecar(binary, tmp_path / "s", "--peer", d.peer, "--dial-timeout", "3s").wait_ready()
     t = s.tunnel(d.id, f"127.0.0.1:{echo.port}")

@@ -89,6 +89,35 @@ def kubectl(edge, *argv, **kw):
                               capture_output=True, text=True, check=False, timeout=30, **kw)
 
 
+class Mortal:
+    """A device that is killed; its lease runs out while other tests run."""
+
+    def __init__(self, town, edge, binary, where):
+        self.site = Site(town["home2"], "mortal")
+        self.again = lambda: Device(binary, town["home2"], where, edge, "mortal", self.site.port, "mortal.town.example")
+        self.device = self.again()
+        served(town, edge, self.device)
+        self.device.kill()
+        self.died = time.monotonic()
+
+    def close(self):
+        self.site.close()
+        if self.device.alive:
+            self.device.stop()
+
+
+@pytest.fixture(scope="module")
+def mortal(town, edge, binary, tmp_path_factory):
+    m = Mortal(town, edge, binary, tmp_path_factory.mktemp("mortal"))
+    yield m
+    m.close()
+
+
+def test_a_device_that_has_just_died_answers_nobody(town, edge, mortal):
+    status, body = curl(town, edge, mortal.device.hostname, timeout=30)
+    assert status in (502, 503, 504), (status, body)
+
+
 def test_a_device_behind_nat_is_served_over_tls(town, edge, device):
     d = device("alpha")
     served(town, edge, d)
@@ -175,28 +204,6 @@ def test_the_relay_is_killed_and_comes_back(town, edge, device):
     os.kill(edge.role_pid("relay"), signal.SIGKILL)
     until(lambda: "relay was ended by signal 9" in edge.log(), 5, "the supervisor to notice")
     served(town, edge, d, seconds=30)
-
-
-def test_a_dead_device_gives_a_page_and_comes_back(town, edge, binary, tmp_path):
-    site = Site(town["home1"], "mortal")
-    d = Device(binary, town["home1"], tmp_path, edge, "mortal", site.port, "mortal.town.example")
-    try:
-        served(town, edge, d)
-        d.kill()
-        born = time.monotonic()
-
-        def page():
-            status, body = curl(town, edge, d.hostname, timeout=30)
-            assert status in (200, 502, 503, 504), (status, body)
-            return status == 503 and b"Tunnel not online" in body
-        until(page, 45, "the page of a dead device", interval=0.2)
-        assert time.monotonic() - born < 40 * SLOW
-        d = Device(binary, town["home1"], tmp_path, edge, "mortal", site.port, "mortal.town.example")
-        served(town, edge, d, seconds=10)
-    finally:
-        site.close()
-        if d.alive:
-            d.stop()
 
 
 def test_a_destination_not_advertised_is_refused(town, edge, device):
@@ -403,3 +410,83 @@ def test_a_resolver_on_the_device(town, edge, binary, tmp_path, udp):
         upstream.close()
         d.signal(signal.SIGTERM)
         assert d.wait(15) == 0, d.log()[-1500:]
+
+
+UDP_ROUTE = """
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: NAME}
+spec:
+  gatewayClassName: spanwire
+  listeners: [{name: dns, port: 5353, protocol: UDP}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: UDPRoute
+metadata: {name: NAME}
+spec:
+  parentRefs: [{name: NAME}]
+  rules:
+  - backendRefs: [{group: networking.datumapis.com, kind: Connector, name: NAME, port: PORT}]
+"""
+
+
+def dig(town, port, *words, tries=1):
+    with town["visitor"].entered():
+        return subprocess.run(["dig", f"@{EDGE}", "-p", str(port), "+time=2", f"+tries={tries}", *words],
+                              capture_output=True, text=True, check=False).stdout
+
+
+def test_a_public_resolver_on_a_device_behind_nat(town, edge, binary, tmp_path):
+    """dig, the gateway's UDP listener, CONNECT-UDP, the device, its resolver: and back."""
+    name = "public-dns"
+    upstream = resolver(town["home1"])
+    port = upstream.getsockname()[1]
+    d = Process(town["home1"], [
+        binary, "connector", "run", "--name", name, "--data", str(tmp_path / "d"), "--kubeconfig",
+        str(edge.kubeconfig), "--relay", f"http://{EDGE}:{RELAY}/", "--admin-addr", "127.0.0.1:0",
+        "--udp"], tmp_path / "d.log")
+    try:
+        for text in (ADVERTISED, UDP_ROUTE):
+            done = kubectl(edge, "apply", "-f", "-",
+                           input=text.replace("NAME", name).replace("PORT", str(port)))
+            assert done.returncode == 0, done.stderr
+        until(lambda: "ANSWER: 0" in dig(town, 5353, "name.test"), 30 * SLOW,
+              f"{d.log()[-1500:]}\n{edge.role_log('gateway')[-1500:]}", interval=0.2)
+        # Many clients at once, each with a tunnel of its own; large answers too.
+        with concurrent.futures.ThreadPoolExecutor(32) as pool:
+            got = list(pool.map(lambda i: dig(town, 5353, f"n{i}.test", tries=3), range(100)))
+        assert all("status: NOERROR" in g for g in got), [g for g in got if "NOERROR" not in g][:2]
+        with town["visitor"].entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as c:
+            c.settimeout(5 * SLOW)
+            for n in (1400, 4000, 20):
+                c.sendto(b"\1\2\3" + bytes(n), (EDGE, 5353))
+                assert c.recvfrom(65536)[0] == b"\1\2\x83" + bytes(n)
+        # Not advertised: the device refuses, and the gateway says so.
+        done = kubectl(edge, "apply", "-f", "-",
+                       input=UDP_ROUTE.replace("NAME", name).replace("PORT", str(port + 1)))
+        assert done.returncode == 0, done.stderr
+        until(lambda: dig(town, 5353, "+time=1", "name.test") and
+              "answered 403" in edge.role_log("gateway"), 20, edge.role_log("gateway")[-1500:],
+              interval=0.1)
+        # The device leaves: nobody answers, nothing hangs.
+        d.signal(signal.SIGTERM)
+        assert d.wait(15) == 0, d.log()[-1500:]
+        assert "NOERROR" not in dig(town, 5353, "+time=1", "name.test")
+    finally:
+        upstream.close()
+        if d.alive:
+            d.signal(signal.SIGTERM)
+            d.wait(15)
+        kubectl(edge, "delete", "gateway,udproute", name)
+
+
+def test_zz_a_dead_device_gives_a_page_and_comes_back(town, edge, mortal):
+    """The page is there when the lease of thirty seconds has run out, at the latest after forty."""
+    def page():
+        status, body = curl(town, edge, mortal.device.hostname, timeout=30)
+        assert status in (502, 503, 504), (status, body)
+        return status == 503 and b"Tunnel not online" in body
+    left = mortal.died + 40 * SLOW - time.monotonic()
+    until(page, max(1, left) / SLOW, "the page of a dead device", interval=0.2)
+    mortal.device = mortal.again()
+    served(town, edge, mortal.device, seconds=10)

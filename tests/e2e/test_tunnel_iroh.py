@@ -6,31 +6,11 @@ import socket
 import threading
 
 import pytest
-from harness import netns
 from harness.control import _Here
-from harness.device import Edge, Web
+from harness.device import Edge
 from harness.node import Process
-from harness.sidecar import Echo, H2Gateway, IrohDevice, QDevice, Sidecar, free_port
+from harness.sidecar import H2Gateway, IrohDevice, QDevice, Sidecar, free_port
 from harness.wait import until
-
-
-@pytest.fixture(scope="module", autouse=True)
-def loopback():
-    netns.run("ip", "link", "set", "lo", "up")
-
-
-@pytest.fixture
-def echo():
-    e = Echo()
-    yield e
-    e.close()
-
-
-@pytest.fixture
-def web():
-    w = Web()
-    yield w
-    w.close()
 
 
 # ---- our sidecar, a device of the real iroh ----

@@ -58,14 +58,15 @@ def test_a_server_is_asked_for_everything(binary):
     subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         port = server.stdout.readline().split()[1]
-        # Field 1 of both is the name; a cluster without anything else is STATIC without hosts.
-        server.stdin.write(f"set {CLUSTER} shop 0a0473686f70\nset {ENDPOINT} shop 0a0473686f70\ncommit\n")
+        # Field 1 of both is the name, 6 of a cluster the policy; without anything else it is STATIC without hosts.
+        server.stdin.write(f"set {CLUSTER} shop 0a0473686f703004\nset {ENDPOINT} shop 0a0473686f70\ncommit\n")
         server.stdin.flush()
         assert server.stdout.readline().startswith("committed 2")
         done = run(binary, "xds", "lint", "--server", f"127.0.0.1:{port}")
         server.stdin.close()
     assert done.returncode == 1
-    assert done.stdout == ("error: Cluster 'shop': load_assignment: is missing\n"
+    assert done.stdout == ("error: Cluster 'shop': lb_policy: is not defined\n"
+                           "warning: Cluster 'shop': load_assignment: is missing: there are no hosts\n"
                            "2 resources, 1 errors\n"), done.stderr
 
 

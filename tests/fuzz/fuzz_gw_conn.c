@@ -132,7 +132,9 @@ static void make_world(void)
     gateway.n_workers = 2; /* nobody asks when all of them serve */
     gateway.metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "gateway"});
     gateway.loop = sw_loop_new(&err);
-    check(gateway.loop && sw_gw_worker_init(&worker, &gateway, 0, &err) == SW_OK);
+    check(gateway.loop);
+    sw_crew_init(&gateway.crew, "gateway", gateway.loop);
+    check(sw_gw_worker_init(&worker, &gateway, &err) == SW_OK);
     sw_loop_set_clock(worker.loop, clock_ns);
     o.loop = gateway.loop;
     store = sw_gw_store_new(&o);

@@ -43,8 +43,9 @@ enum sw_hp_kind {
     SW_HP_GATEWAY,
     SW_HP_ROUTE,
     SW_HP_SLICE,
-    SW_HP_SECRET, /* certificates we issued */
-    SW_HP_PATCH,  /* EnvoyPatchPolicies */
+    SW_HP_SECRET,  /* certificates we issued */
+    SW_HP_PATCH,   /* EnvoyPatchPolicies */
+    SW_HP_BACKEND, /* of Envoy Gateway, which takes no EndpointSlices as backends */
     SW_HP_KINDS,
 };
 extern const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS];

@@ -168,8 +168,10 @@ void hp_cleanup(struct hp *h);
 
 /* The NodeID to send requests to; empty while nothing may be sent. */
 struct sw_slice hp_online(const struct hp_backend *b);
-/* Gateway and EndpointSlices wanted, and what is too much taken away. */
+/* Gateway, EndpointSlices and Backends wanted, and what is too much taken away. */
 void hp_children(struct hp *h);
+/* The Gateways of HTTPProxies are Envoy Gateway's. */
+bool hp_for_envoy_gateway(const struct hp *h);
 /* A Gateway that serves nothing: its uid makes the name. */
 void hp_first_gateway(struct hp *h);
 /* The HTTPRoute. */

@@ -54,6 +54,32 @@ static void want_lease(const struct state *s, const struct sw_kube_obj *o)
     sw_out_apply(s->out, SW_CN_LEASE, lease);
 }
 
+/*
+ * When a Lease was renewed. renewTime is the device's word, and its clock may be wrong; the API
+ * notes by its own, to the second, when the field was written. Where both agree the finer one
+ * counts; where nobody noted anything, the device's.
+ */
+static bool renewed_at(const struct sw_json *lease, uint64_t seconds, uint64_t *ret)
+{
+    const struct sw_json *list = sw_json_walk(lease, "metadata", "managedFields", NULL);
+    uint64_t slack = sw_max(seconds * SW_NS_PER_S / 8, SW_NS_PER_S);
+    uint64_t written = 0;
+    uint64_t t;
+
+    if (!cn_time(sw_json_str(sw_json_walk(lease, "spec", "renewTime", NULL)), ret))
+        return false;
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        const struct sw_json *e = sw_json_at(list, i);
+
+        if (sw_json_walk(e, "fieldsV1", "f:spec", "f:renewTime", NULL) &&
+            cn_time(js(e, "time"), &t))
+            written = sw_max(written, t);
+    }
+    if (written && (*ret + slack < written || *ret > written + slack + SW_NS_PER_S))
+        *ret = written + SW_NS_PER_S;
+    return true;
+}
+
 static struct life lease_life(const struct state *s, const struct sw_kube_obj *o,
                               const struct sw_kube_obj *lease)
 {
@@ -67,7 +93,7 @@ static struct life lease_life(const struct state *s, const struct sw_kube_obj *o
         l.why = "The Lease has not been created yet.";
     else if (!cn_owned_by(lease, o->uid))
         l.why = "The Lease belongs to another object.";
-    else if (!seconds || !cn_time(js(spec, "renewTime"), &renewed))
+    else if (!seconds || !renewed_at(lease->json, (uint64_t)seconds, &renewed))
         l.why = "The Lease has never been renewed: the connector has not reported yet.";
     else if (now > (l.until_ns = renewed + (uint64_t)seconds * SW_NS_PER_S))
         l.why = "The Lease has expired: the connector does not report any more.";

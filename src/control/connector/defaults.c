@@ -98,7 +98,9 @@ void cn_defaults(const struct sw_view *v, const struct sw_connector_conf *conf,
         add(v, out, SW_CN_CLASS,
             class_object(a, CN_API, "ConnectorClass", sw_slice_str(classes[i].name),
                          sw_slice_str(classes[i].controller)));
-    if (conf->gateway_class.n && conf->gateway_controller.n)
+    /* A class that Envoy Gateway serves names Envoy Gateway, which is not ours to say. */
+    if (conf->gateway_class.n && conf->gateway_controller.n && !conf->envoy_gateway &&
+        !conf->patch_policies)
         add(v, out, SW_CN_GATEWAYCLASS,
             class_object(a, GW_API, "GatewayClass", conf->gateway_class, conf->gateway_controller));
     add(v, out, SW_CN_NAMESPACE,

@@ -32,7 +32,8 @@ const struct sw_control_kind sw_connector_kinds[SW_CN_KINDS] = {
     [SW_CN_CONNECTOR] = {.gvr = DATUM("v1alpha1", "connectors", "Connector", true),
                          .optional = true},
     [SW_CN_LEASE] = {.gvr = GVR("coordination.k8s.io", "v1", "leases", "Lease", true),
-                     .relevant = of_connector},
+                     .relevant = of_connector,
+                     .managed = true},
     [SW_CN_IDENTITY] = {.gvr = GVR("", "v1", "configmaps", "ConfigMap", true),
                         .label_selector = SW_CONNECTOR_GATEWAY_SELF "=true"},
     [SW_CN_NAMESPACE] = {.gvr = GVR("", "v1", "namespaces", "Namespace", false),
@@ -67,4 +68,6 @@ const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS] = {
     [SW_HP_PATCH] = {.gvr = GVR("gateway.envoyproxy.io", "v1alpha1", "envoypatchpolicies",
                                 "EnvoyPatchPolicy", true),
                      .optional = true},
+    [SW_HP_BACKEND] = {.gvr = GVR("gateway.envoyproxy.io", "v1alpha1", "backends", "Backend", true),
+                       .optional = true},
 };

@@ -248,6 +248,9 @@ static void find_children(struct hp *h)
         if (h->backends[i].slice.n)
             check_child(h, sw_view_find(h->v, SW_HP_SLICE, h->obj->ns, h->backends[i].slice),
                         "EndpointSlice");
+        if (h->backends[i].slice.n && hp_for_envoy_gateway(h))
+            check_child(h, sw_view_find(h->v, SW_HP_BACKEND, h->obj->ns, h->backends[i].slice),
+                        "Backend");
     }
 }
 

@@ -298,13 +298,61 @@ static void want_slice(struct hp *h, size_t rule)
         sw_out_apply(h->out, SW_HP_SLICE, slice(h, rule, b));
 }
 
+/* ---- Backends of Envoy Gateway ---- */
+
+bool hp_for_envoy_gateway(const struct hp *h)
+{
+    return h->conf->envoy_gateway || h->conf->patch_policies;
+}
+
+/* The same backend in the form that Envoy Gateway takes; TLS to a device goes inside its tunnel. */
+static struct sw_json *backend(struct hp *h, const struct hp_backend *b)
+{
+    struct sw_json *obj = child(h, "gateway.envoyproxy.io/v1alpha1", "Backend", b->slice);
+    struct sw_json *spec = sw_json_new_object(h->a);
+    struct sw_json *list = sw_json_new_array(h->a);
+    struct sw_json *one = sw_json_new_object(h->a);
+    struct sw_json *at = sw_json_new_object(h->a);
+    bool ip = !b->connector.n && b->ep.ip;
+
+    sw_json_put_str(h->a, at, ip ? "address" : "hostname",
+                    b->connector.n ? SW_SLICE_LIT("connector.local") : b->ep.host);
+    sw_json_put(h->a, at, "port", sw_json_new_i64(h->a, b->ep.port));
+    sw_json_put(h->a, one, ip ? "ip" : "fqdn", at);
+    sw_json_push(h->a, list, one);
+    sw_json_put(h->a, spec, "endpoints", list);
+    if (b->ep.tls && !b->connector.n) {
+        struct sw_json *tls = sw_json_new_object(h->a);
+
+        sw_json_put(h->a, tls, "wellKnownCACertificates", sw_json_new_str(h->a, "System"));
+        sw_json_put_str(h->a, tls, "sni", b->tls_name);
+        sw_json_put(h->a, spec, "tls", tls);
+    }
+    hp_put_spec(h, obj, spec);
+    return obj;
+}
+
+static void want_backend(struct hp *h, size_t rule)
+{
+    const struct hp_backend *b = &h->backends[rule];
+    struct sw_slice name = cn_printf(h->a, "%.*s-%zu-0", SW_SLICE_ARG(h->obj->name), rule);
+    const struct sw_kube_obj *have = sw_view_find(h->v, SW_HP_BACKEND, h->obj->ns, name);
+
+    if (b->slice.n && hp_for_envoy_gateway(h))
+        sw_out_apply(h->out, SW_HP_BACKEND, backend(h, b));
+    else if (have && cn_owned_by(have, h->obj->uid))
+        sw_out_delete(h->out, SW_HP_BACKEND, have);
+}
+
 void hp_children(struct hp *h)
 {
     struct sw_json *route = child(h, GW_API, "HTTPRoute", h->obj->name);
 
     sw_out_apply(h->out, SW_HP_GATEWAY, gateway(h));
-    for (size_t i = 0; i < HP_RULES_MAX; i++)
+    for (size_t i = 0; i < HP_RULES_MAX; i++) {
         want_slice(h, i);
+        want_backend(h, i);
+    }
     hp_put_spec(h, route, hp_route(h));
     sw_out_apply(h->out, SW_HP_ROUTE, route);
 }

@@ -102,6 +102,13 @@ static struct sw_json *backend_ref(struct hp *h, const struct hp_backend *b)
 {
     struct sw_json *ref = sw_json_new_object(h->a);
 
+    if (hp_for_envoy_gateway(h) && !b->instance.n) {
+        sw_json_put(h->a, ref, "group", sw_json_new_str(h->a, "gateway.envoyproxy.io"));
+        sw_json_put(h->a, ref, "kind", sw_json_new_str(h->a, "Backend"));
+        sw_json_put_str(h->a, ref, "name", b->slice);
+        sw_json_put(h->a, ref, "weight", sw_json_new_i64(h->a, 1));
+        return ref;
+    }
     sw_json_put(h->a, ref, "group", sw_json_new_str(h->a, "discovery.k8s.io"));
     sw_json_put(h->a, ref, "kind", sw_json_new_str(h->a, "EndpointSlice"));
     sw_json_put_str(h->a, ref, "name", b->instance.n ? b->instance : b->slice);

@@ -18,8 +18,13 @@ static void hash_slice(uint64_t *h, struct sw_slice s)
     *h = sw_siphash13(*h, s.n, s.p ? s.p : "", s.n);
 }
 
-/* Fixed keys: the name must be the same in every process. */
-static uint64_t cluster_hash(enum sw_gw_proto proto, const struct sw_gw_backend_tls *tls)
+/*
+ * Fixed keys: the name must be the same in every process. Trusted roots count with their content:
+ * a data plane keeps connections that it made under other roots (Envoy does), but not those of
+ * another cluster.
+ */
+static uint64_t cluster_hash(const struct builder *b, enum sw_gw_proto proto,
+                             const struct sw_gw_backend_tls *tls)
 {
     unsigned char kind[2] = {(unsigned char)proto, tls != NULL};
     uint64_t h = sw_siphash13(1, 2, kind, sizeof(kind));
@@ -28,6 +33,7 @@ static uint64_t cluster_hash(enum sw_gw_proto proto, const struct sw_gw_backend_
         return h;
     hash_slice(&h, tls->sni);
     hash_slice(&h, tls->ca);
+    hash_slice(&h, ca_bundle(b, tls->ca));
     hash_slice(&h, tls->client_cert);
     for (size_t i = 0; i < tls->n_sans; i++) {
         hash_slice(&h,
@@ -60,7 +66,7 @@ struct sw_gw_cluster *intern_cluster(struct builder *b, struct sw_slice endpoint
 {
     char name[1024];
     int n = snprintf(name, sizeof(name), "%.*s/%016llx", SW_SLICE_ARG(endpoints),
-                     (unsigned long long)cluster_hash(proto, tls));
+                     (unsigned long long)cluster_hash(b, proto, tls));
     struct sw_slice key = sw_slice(name, sw_min((size_t)n, sizeof(name) - 1));
     struct sw_gw_cluster *c = sw_map_get(&b->clusters, key);
 

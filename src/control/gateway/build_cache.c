@@ -15,7 +15,7 @@
 #include "control/runtime_int.h"
 
 /* Clusters nobody names any more stay until the cache is emptied; that is when. */
-enum { COMPILED_MAX = 20000 };
+enum { COMPILED_MAX = 20000, CERTS = 1024 };
 
 struct kept_list {
     struct kept **p;
@@ -36,6 +36,7 @@ struct sw_gateway_cache {
     struct sw_map namespaces; /* name */
     bool grants;
     struct sw_gateway_cache_stats stats;
+    uint64_t certs[CERTS][2]; /* two hashes of each pair of certificate and key found good */
 };
 
 struct sw_gateway_cache *sw_gateway_cache_new(void)
@@ -136,7 +137,7 @@ static bool same_connectors(const struct sw_view *x, const struct sw_view *y)
                        !sw_json_equal(sw_json_walk(a->json, "status", "capabilities", NULL),
                                       sw_json_walk(b->json, "status", "capabilities", NULL),
                                       SW_JSON_EQ_TEXT) ||
-                       !sw_connector_online(a->json).n != !sw_connector_online(b->json).n ||
+                       !sw_slice_eq(sw_connector_online(a->json), sw_connector_online(b->json)) ||
                        !sw_json_equal(sw_json_walk(a->json, "metadata", "annotations", NULL),
                                       sw_json_walk(b->json, "metadata", "annotations", NULL),
                                       SW_JSON_EQ_TEXT)))
@@ -243,7 +244,7 @@ static uint64_t parents_outcome(const struct builder *b)
     return h;
 }
 
-static uint64_t policy_outcome(struct sw_slice key, const struct policy *p)
+static uint64_t policy_outcome(const struct builder *b, struct sw_slice key, const struct policy *p)
 {
     uint64_t h = mix(1, key);
 
@@ -251,6 +252,7 @@ static uint64_t policy_outcome(struct sw_slice key, const struct policy *p)
     h = mix_str(h, p->accepted.reason);
     h = mix(h, p->tls.sni);
     h = mix(h, p->tls.ca);
+    h = mix(h, ca_bundle(b, p->tls.ca)); /* in the names of clusters */
     for (size_t i = 0; i < p->tls.n_sans; i++)
         h = mix(h + (uint64_t)p->tls.sans[i].kind, p->tls.sans[i].value);
     return h;
@@ -262,7 +264,7 @@ static uint64_t outcome_of(const struct builder *b)
     uint64_t h = parents_outcome(b);
 
     SW_MAP_FOREACH (it, &b->policies)
-        h += policy_outcome(it->key, it->value);
+        h += policy_outcome(b, it->key, it->value);
     return h + b->policy_list.n;
 }
 
@@ -368,4 +370,17 @@ struct sw_gw_memo *new_memo(const struct builder *b, const struct route *r)
     m = SW_ARENA_NEW(r->arena, struct sw_gw_memo);
     m->arena = r->arena;
     return m;
+}
+
+bool cache_cert_known(const struct builder *b, const uint64_t hash[2])
+{
+    const uint64_t *at = b->cache ? b->cache->certs[hash[0] % CERTS] : NULL;
+
+    return at && at[0] == hash[0] && at[1] == hash[1];
+}
+
+void cache_cert_add(struct builder *b, const uint64_t hash[2])
+{
+    if (b->cache)
+        memcpy(b->cache->certs[hash[0] % CERTS], hash, 2 * sizeof(*hash));
 }

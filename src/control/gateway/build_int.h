@@ -319,6 +319,8 @@ struct ca_reasons {
 bool resolve_cas(struct builder *b, const char *from_kind, struct sw_slice from_ns,
                  const struct sw_json *refs, const struct ca_reasons *why,
                  struct sw_slice *ret_name, struct verdict *ret_verdict);
+/* The certificates of a bundle that was resolved; empty: there is none of this name. */
+struct sw_slice ca_bundle(const struct builder *b, struct sw_slice name);
 
 /* ---- backends.c ---- */
 
@@ -420,6 +422,11 @@ struct rule_share {
 };
 void rule_filters(struct rule *r, const struct sw_json *filters);
 void rule_backends(struct rule *r);
+/*
+ * Whether a rule may write a header of that name: what a data plane refuses would be refused with
+ * the routes of everybody else on the port, so the rule is found bad here.
+ */
+void rule_header_name(struct rule *r, struct sw_slice name);
 /* Settings of a rule besides filters: timeouts, retry, session. */
 void rule_settings(struct rule *r);
 void rule_bad(struct rule *r, const char *reason, const char *fmt, ...) SW_PRINTF(3, 4);
@@ -485,5 +492,8 @@ void cache_check(struct builder *b);
 /* What is kept of the route; zeroed but for the object when it is new. Objects in order of key. */
 struct kept *cache_route(struct builder *b, enum route_kind kind, const struct sw_kube_obj *o);
 void cache_end(struct builder *b);
+/* Certificates that were found good: parsing keys costs more than the rest of a build. */
+bool cache_cert_known(const struct builder *b, const uint64_t hash[2]);
+void cache_cert_add(struct builder *b, const uint64_t hash[2]);
 /* For a route of the model that lives as long as r; NULL when nothing is kept. */
 struct sw_gw_memo *new_memo(const struct builder *b, const struct route *r);

@@ -56,6 +56,20 @@ static struct sw_gw_cluster *tunnel(struct builder *b, struct sw_slice ns, struc
     return c;
 }
 
+/* Datagrams: Envoy's udp_proxy takes target and key from the listener, not from an endpoint. */
+static struct sw_gw_cluster *udp_tunnel(struct builder *b, const struct sw_kube_obj *o,
+                                        struct sw_slice host, uint16_t port)
+{
+    struct sw_gw_cluster *c =
+        tunnel(b, o->ns, o->name, sw_connector_target(b->a, host, port), SW_GW_PROTO_UDP, NULL);
+
+    c->endpoints = sw_slice("", 0);
+    c->udp_host = sw_arena_slice(b->keep, host);
+    c->udp_port = port;
+    c->udp_id = sw_arena_slice(b->keep, sw_connector_online(o->json));
+    return c;
+}
+
 /* ---- Connectors by name ---- */
 
 struct found {
@@ -64,7 +78,8 @@ struct found {
     bool several; /* of what was looked for */
 };
 
-static void look_at_ports(const struct sw_json *service, uint16_t port, struct found *f)
+static void look_at_ports(const struct sw_json *service, uint16_t port, const char *transport,
+                          struct found *f)
 {
     const struct sw_json *ports = sw_json_find(service, "ports");
     struct sw_slice host = js_or(service, "address", "");
@@ -73,7 +88,7 @@ static void look_at_ports(const struct sw_json *service, uint16_t port, struct f
         const struct sw_json *p = sw_json_at(ports, i);
         uint16_t number = (uint16_t)js_int(p, "port", UINT16_MAX, 0);
 
-        if (!sw_slice_eq_str(js_or(p, "protocol", "TCP"), "TCP") || !number ||
+        if (!sw_slice_eq_str(js_or(p, "protocol", "TCP"), transport) || !number ||
             (port && number != port) || sw_slice_find(host, '*') >= 0)
             continue;
         f->several |= f->host.n && (!sw_slice_eq(f->host, host) || f->port != number);
@@ -83,7 +98,8 @@ static void look_at_ports(const struct sw_json *service, uint16_t port, struct f
 }
 
 /* What the connector advertises at this port; port 0: at all. */
-static struct found advertised(const struct builder *b, const struct sw_gateway_ref *r)
+static struct found advertised(const struct builder *b, const struct sw_gateway_ref *r,
+                               const char *transport)
 {
     struct found f = {0};
 
@@ -99,7 +115,7 @@ static struct found advertised(const struct builder *b, const struct sw_gateway_
             const struct sw_json *services = sw_json_find(sw_json_at(layer4, k), "services");
 
             for (size_t n = 0; n < sw_json_len(services); n++)
-                look_at_ports(sw_json_at(services, n), r->port, &f);
+                look_at_ports(sw_json_at(services, n), r->port, transport, &f);
         }
     }
     return f;
@@ -109,8 +125,7 @@ static struct found advertised(const struct builder *b, const struct sw_gateway_
 static bool can_carry(struct builder *b, const struct backend_ctx *ctx, const struct sw_kube_obj *o,
                       struct verdict *ret)
 {
-    bool udp = ctx->route->kind == RK_UDP;
-    const char *capability = udp ? "ConnectUDP" : "ConnectTCP";
+    const char *capability = ctx->route->kind == RK_UDP ? "ConnectUDP" : "ConnectTCP";
     const char *why = NULL;
 
     if (sw_connector_lacks(o->json, capability, &why))
@@ -118,9 +133,6 @@ static bool can_carry(struct builder *b, const struct backend_ctx *ctx, const st
                                 gw_printf(b, "the route needs %s, and Connector '%.*s' %s",
                                           capability, SW_SLICE_ARG(o->key), why)
                                     .p};
-    else if (udp)
-        *ret = (struct verdict){"UnsupportedProtocol",
-                                "gateways do not send datagrams through connectors"};
     return !ret->reason;
 }
 
@@ -136,7 +148,8 @@ struct sw_gw_cluster *connector_backend(struct builder *b, const struct backend_
         [RK_TCP] = SW_GW_PROTO_TCP,    [RK_UDP] = SW_GW_PROTO_UDP,
     };
     const struct sw_kube_obj *o = sw_view_find(b->v, SW_GW_CONNECTOR, r->ns, r->name);
-    struct found f = o ? advertised(b, r) : (struct found){0};
+    bool udp = ctx->route->kind == RK_UDP;
+    struct found f = o ? advertised(b, r, udp ? "UDP" : "TCP") : (struct found){0};
     struct sw_slice host = o ? note_of(o, TARGET_HOST) : sw_slice("", 0);
     uint16_t port = r->port ? r->port : f.port;
 
@@ -154,6 +167,8 @@ struct sw_gw_cluster *connector_backend(struct builder *b, const struct backend_
         return NULL;
     if (!host.n)
         host = f.host.n ? f.host : SW_SLICE_LIT("127.0.0.1");
+    if (udp)
+        return udp_tunnel(b, o, host, port);
     return tunnel(b, r->ns, r->name, sw_connector_target(b->a, host, port),
                   ctx->http2 ? SW_GW_PROTO_HTTP2 : protos[ctx->route->kind], NULL);
 }

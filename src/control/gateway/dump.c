@@ -233,6 +233,9 @@ static void cluster(struct dump *d, const struct sw_gw_cluster *c)
          SW_SLICE_ARG(c->endpoints), c->sticky ? " sticky" : "");
     if (c->tunnel)
         line(d, " tunnel");
+    if (sw_gw_is_udp_tunnel(c))
+        line(d, "=%.*s:%u by %.*s", SW_SLICE_ARG(c->udp_host), c->udp_port,
+             c->udp_id.n ? (int)c->udp_id.n : 6, c->udp_id.n ? c->udp_id.p : "nobody");
     if (c->dns_host.n)
         line(d, " dns=%.*s:%u", SW_SLICE_ARG(c->dns_host), c->dns_port);
     if (c->tls) {

@@ -40,6 +40,19 @@ static void once(struct rule *r, unsigned filter)
 
 /* ---- headers ---- */
 
+void rule_header_name(struct rule *r, struct sw_slice name)
+{
+    if (!name.n)
+        rule_bad(r, "UnsupportedValue", "a header without a name");
+    else if (!sw_http_token_valid(name))
+        rule_bad(r, "UnsupportedValue", "'%.*s' is no name of a header", SW_SLICE_ARG(name));
+    else if (sw_slice_ieq(name, SW_SLICE_LIT("host")))
+        rule_bad(r, "UnsupportedValue", "the Host header is changed by URLRewrite only");
+    else if (sw_http_is_framing(name))
+        rule_bad(r, "UnsupportedValue", "header '%.*s' is not for filters: it frames messages",
+                 SW_SLICE_ARG(name));
+}
+
 static size_t read_pairs(struct rule *r, const struct sw_json *list,
                          const struct sw_gw_header **ret)
 {
@@ -49,8 +62,10 @@ static size_t read_pairs(struct rule *r, const struct sw_json *list,
     for (size_t i = 0; i < n; i++) {
         h[i].name = js_or(sw_json_at(list, i), "name", "");
         h[i].value = js_or(sw_json_at(list, i), "value", "");
-        if (!h[i].name.n)
-            rule_bad(r, "UnsupportedValue", "a header without a name");
+        rule_header_name(r, h[i].name);
+        if (h[i].value.n && !sw_http_value_valid(h[i].value))
+            rule_bad(r, "UnsupportedValue", "header '%.*s' has a value that cannot be sent",
+                     SW_SLICE_ARG(h[i].name));
     }
     *ret = h;
     return n;
@@ -73,6 +88,8 @@ static bool read_headers_filter(struct rule *r, const struct sw_json *f, struct 
     ret->n_set = read_pairs(r, sw_json_find(f, "set"), &ret->set);
     ret->n_add = read_pairs(r, sw_json_find(f, "add"), &ret->add);
     ret->n_remove = read_texts(r->b, sw_json_find(f, "remove"), &ret->remove);
+    for (size_t i = 0; i < ret->n_remove; i++)
+        rule_header_name(r, ret->remove[i]);
     return true;
 }
 
@@ -111,15 +128,18 @@ static void read_path_edit(struct rule *r, const struct sw_json *path,
         *ret = js_or(path, "replacePrefixMatch", "");
         while (ret->n > 1 && ret->p[ret->n - 1] == '/')
             ret->n--;
-        if (!ret->n)
-            *ret = SW_SLICE_LIT("/");
+        if (!ret->n || ret->p[0] != '/')
+            *ret = gw_printf(r->b, "/%.*s", SW_SLICE_ARG(*ret));
         if (!prefix_matches_only(r))
             rule_bad(r, "IncompatibleFilters",
                      "ReplacePrefixMatch needs matches of type "
                      "PathPrefix");
     } else {
         rule_bad(r, "UnsupportedValue", "path modifier '%.*s' is not known", SW_SLICE_ARG(type));
+        return;
     }
+    if (!sw_http_target_valid(*ret))
+        rule_bad(r, "UnsupportedValue", "the new path has bytes that no path can have");
 }
 
 static void read_redirect(struct rule *r, const struct sw_json *f)

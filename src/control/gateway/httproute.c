@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/time.h"
 #include "control/gateway/build_int.h"
+#include "http/h1.h"
 #include "kube/regex.h"
 
 enum { RULES_MAX = 64, MATCHES_MAX = 128, CONDITIONS_MAX = 16, CODES_MAX = 64 };
@@ -186,6 +187,11 @@ static void read_session(struct rule *r, const struct sw_json *s)
     if (out->kind == SW_GW_SESSION_COOKIE && !sw_slice_eq_str(type, "Cookie"))
         rule_bad(r, "UnsupportedValue", "session of type '%.*s'", SW_SLICE_ARG(type));
     out->name = js_or(s, "sessionName", "");
+    if (out->name.n && !sw_http_token_valid(out->name))
+        rule_bad(r, "UnsupportedValue", "sessionName '%.*s' is no name of a %s",
+                 SW_SLICE_ARG(out->name), out->kind == SW_GW_SESSION_COOKIE ? "cookie" : "header");
+    if (out->kind == SW_GW_SESSION_HEADER && out->name.n)
+        rule_header_name(r, out->name);
     if (!out->name.n) {
         const struct sw_kube_obj *o = r->route->obj;
 

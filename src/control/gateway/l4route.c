@@ -4,6 +4,24 @@
 
 enum { BACKENDS_MAX = 16 };
 
+/* A listener's datagrams go through one tunnel or through none: Envoy knows no shares of them. */
+static void refuse_shares(struct route *route, struct sw_gw_backend *list, size_t n, bool complain)
+{
+    size_t all = 0;
+
+    for (size_t i = 0; i < n; i++)
+        all += list[i].weight && list[i].cluster;
+    for (size_t i = 0; i < n && all > 1; i++) {
+        if (!sw_gw_is_udp_tunnel(list[i].cluster))
+            continue;
+        list[i].cluster = NULL;
+        if (complain)
+            note_unresolved(route, (struct verdict){"UnsupportedProtocol",
+                                                    "a Connector takes all datagrams of a UDPRoute "
+                                                    "or none: make it the only backend"});
+    }
+}
+
 static struct sw_gw_backend *read_backends(struct builder *b, struct route *route,
                                            const struct sw_json *refs,
                                            const struct backend_ctx *ctx, size_t n, bool complain)
@@ -19,6 +37,8 @@ static struct sw_gw_backend *read_backends(struct builder *b, struct route *rout
         if (!list[i].cluster && complain)
             note_unresolved(route, v);
     }
+    if (route->kind == RK_UDP)
+        refuse_shares(route, list, n, complain);
     return list;
 }
 

@@ -68,7 +68,7 @@ static void check_discovery(struct lint *l, const Sw__Cluster *m)
     if (m->type > SW__CLUSTER__DISCOVERY_TYPE__ORIGINAL_DST)
         sw_lint_error(l, "type", "is not defined");
     else if (!m->load_assignment)
-        sw_lint_error(l, "load_assignment", "is missing");
+        sw_lint_warn(l, "load_assignment", "is missing: there are no hosts");
     else if (m->type == SW__CLUSTER__DISCOVERY_TYPE__STATIC)
         check_static(l, m->load_assignment);
 }
@@ -143,7 +143,7 @@ static void check_locality_weights(struct lint *l, const Sw__ClusterLoadAssignme
     }
     for (size_t i = 0; i <= PRIORITIES_MAX; i++) {
         if (sums[i] > UINT32_MAX)
-            sw_lint_error(l, "endpoints", "weights of priority %zu add up to too much", i);
+            sw_lint_warn(l, "endpoints", "weights of priority %zu add up to too much", i);
     }
 }
 
@@ -176,7 +176,7 @@ static void locality(struct lint *l, const void *msg)
             sw_lint_error(l, field, "has no address");
     }
     if (sum > UINT32_MAX)
-        sw_lint_error(l, "lb_endpoints", "weights add up to too much");
+        sw_lint_warn(l, "lb_endpoints", "weights add up to too much");
 }
 
 const struct lint_rule sw_lint_cluster_rules[] = {

@@ -29,32 +29,38 @@ static bool is_token(char c)
            (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
 }
 
+static bool all_tokens(struct sw_slice s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        if (!is_token(s.p[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool has_line_ends(struct sw_slice s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] == '\r' || s.p[i] == '\n' || s.p[i] == '\0')
+            return true;
+    }
+    return false;
+}
+
 void sw_lint_header_name(struct lint *l, struct sw_slice name, const char *field, bool pseudo)
 {
-    struct sw_slice rest = name;
-
-    if (name.n == 0 || name.n > HEADER_MAX) {
+    if (name.n == 0 || name.n > HEADER_MAX)
         sw_lint_error(l, field, "must have 1 to %d bytes", (int)HEADER_MAX);
-        return;
-    }
-    if (name.p[0] == ':' && pseudo)
-        rest = sw_slice_from(name, 1);
-    for (size_t i = 0; i < rest.n; i++) {
-        if (!is_token(rest.p[i])) {
-            sw_lint_error(l, field, "is not the name of a header");
-            return;
-        }
-    }
+    else if (has_line_ends(name))
+        sw_lint_error(l, field, "holds CR, LF or NUL");
+    else if (!all_tokens(name.p[0] == ':' && pseudo ? sw_slice_from(name, 1) : name))
+        sw_lint_warn(l, field, "is not the name of a header");
 }
 
 void sw_lint_header_value(struct lint *l, struct sw_slice value, const char *field)
 {
-    for (size_t i = 0; i < value.n; i++) {
-        if (value.p[i] == '\r' || value.p[i] == '\n' || value.p[i] == '\0') {
-            sw_lint_error(l, field, "holds CR, LF or NUL");
-            return;
-        }
-    }
+    if (has_line_ends(value))
+        sw_lint_error(l, field, "holds CR, LF or NUL");
     if (value.n > HEADER_MAX)
         sw_lint_error(l, field, "has more than %d bytes", (int)HEADER_MAX);
 }
@@ -74,8 +80,7 @@ void sw_lint_removed(struct lint *l, const ProtobufCBinaryData *p, size_t n, con
         check_mutable(l, SW_PB_SLICE(p[i]), field);
 }
 
-/* A text with %OPERATOR(...)%: percent signs come in pairs. */
-static void check_format(struct lint *l, struct sw_slice s, const char *field)
+void sw_lint_format(struct lint *l, struct sw_slice s, const char *field)
 {
     size_t i = 0;
 
@@ -119,7 +124,7 @@ static void header_value_option(struct lint *l, const void *msg)
     }
     check_mutable(l, SW_PB_SLICE(m->header->key), "header.key");
     sw_lint_header_value(l, SW_PB_SLICE(m->header->value), "header.value");
-    check_format(l, SW_PB_SLICE(m->header->value), "header.value");
+    sw_lint_format(l, SW_PB_SLICE(m->header->value), "header.value");
     if (m->append_action > SW__HEADER_VALUE_OPTION__HEADER_APPEND_ACTION__OVERWRITE_IF_EXISTS)
         sw_lint_error(l, "append_action", "is not defined");
 }
@@ -130,11 +135,17 @@ static void data_source(struct lint *l, const void *msg)
 
     if (m->specifier_case == SW__DATA_SOURCE__SPECIFIER__NOT_SET)
         sw_lint_error(l, "", "has no source");
+    if (m->specifier_case == SW__DATA_SOURCE__SPECIFIER_FILENAME)
+        sw_lint_name(l, SW_PB_SLICE(m->filename), "filename");
 }
 
 static void transport_socket(struct lint *l, const void *msg)
 {
-    sw_lint_name(l, SW_PB_SLICE(((const Sw__TransportSocket *)msg)->name), "name");
+    const Sw__TransportSocket *m = msg;
+
+    sw_lint_name(l, SW_PB_SLICE(m->name), "name");
+    if (m->config_type_case == SW__TRANSPORT_SOCKET__CONFIG_TYPE__NOT_SET)
+        sw_lint_error(l, "typed_config", "is missing");
 }
 
 static void typed_extension(struct lint *l, const void *msg)
@@ -176,12 +187,19 @@ static void internal_address(struct lint *l, const void *msg)
     const Sw__EnvoyInternalAddress *m = msg;
 
     if (m->address_name_specifier_case !=
-            SW__ENVOY_INTERNAL_ADDRESS__ADDRESS_NAME_SPECIFIER_SERVER_LISTENER_NAME ||
-        m->server_listener_name.len == 0) {
-        sw_lint_error(l, "server_listener_name", "is empty");
-        return;
-    }
+        SW__ENVOY_INTERNAL_ADDRESS__ADDRESS_NAME_SPECIFIER_SERVER_LISTENER_NAME)
+        sw_lint_error(l, "server_listener_name", "is missing");
+    else if (m->server_listener_name.len == 0)
+        sw_lint_warn(l, "server_listener_name", "is empty: nobody is reached");
     sw_lint_ref(l, REF_INTERNAL, SW_PB_SLICE(m->server_listener_name), "server_listener_name");
+}
+
+static void check_version(struct lint *l, Sw__ApiVersion v, const char *field)
+{
+    if (v > SW__API_VERSION__V3)
+        sw_lint_error(l, field, "is not defined");
+    else if (v != SW__API_VERSION__V3)
+        sw_lint_warn(l, field, "is not V3");
 }
 
 static void config_source(struct lint *l, const void *msg)
@@ -190,8 +208,7 @@ static void config_source(struct lint *l, const void *msg)
 
     if (m->config_source_specifier_case == SW__CONFIG_SOURCE__CONFIG_SOURCE_SPECIFIER__NOT_SET)
         sw_lint_error(l, "", "names no source");
-    if (m->resource_api_version != SW__API_VERSION__V3)
-        sw_lint_error(l, "resource_api_version", "is not V3");
+    check_version(l, m->resource_api_version, "resource_api_version");
 }
 
 static void regex_matcher(struct lint *l, const void *msg)
@@ -251,7 +268,13 @@ static void fractional_percent(struct lint *l, const void *msg)
     if (m->denominator > SW__FRACTIONAL_PERCENT__DENOMINATOR_TYPE__MILLION)
         sw_lint_error(l, "denominator", "is not defined");
     else if (m->numerator > whole[m->denominator])
-        sw_lint_error(l, "numerator", "is above %u", whole[m->denominator]);
+        sw_lint_warn(l, "numerator", "is above %u", whole[m->denominator]);
+}
+
+static void runtime_percent(struct lint *l, const void *msg)
+{
+    if (!((const Sw__RuntimeFractionalPercent *)msg)->default_value)
+        sw_lint_error(l, "default_value", "is missing");
 }
 
 static void percent(struct lint *l, const void *msg)
@@ -260,6 +283,21 @@ static void percent(struct lint *l, const void *msg)
 
     if (!(m->value >= 0 && m->value <= 100))
         sw_lint_error(l, "value", "is not between 0 and 100");
+}
+
+static void check_range(struct lint *l, const Sw__UInt32Value *v, uint32_t low, const char *field)
+{
+    if (v && (v->value < low || v->value > INT32_MAX))
+        sw_lint_error(l, field, "is not between %u and %d", low, INT32_MAX);
+}
+
+static void http2_options(struct lint *l, const void *msg)
+{
+    const Sw__Http2ProtocolOptions *m = msg;
+
+    check_range(l, m->max_concurrent_streams, 1, "max_concurrent_streams");
+    check_range(l, m->initial_stream_window_size, 65535, "initial_stream_window_size");
+    check_range(l, m->initial_connection_window_size, 65535, "initial_connection_window_size");
 }
 
 static void health_check(struct lint *l, const void *msg)
@@ -310,14 +348,24 @@ static void stateful_session_route(struct lint *l, const void *msg)
         sw_lint_error(l, "", "neither disables nor sets anything");
 }
 
+/* Envoy finds the way of keeping sessions by its name, not by its type. */
+static void stateful_session(struct lint *l, const void *msg)
+{
+    const Sw__TypedExtensionConfig *s = ((const Sw__StatefulSession *)msg)->session_state;
+
+    if (s && s->name.len &&
+        !sw_slice_has_prefix(SW_PB_SLICE(s->name), SW_SLICE_LIT("envoy.http.stateful_session.")))
+        sw_lint_error(l, "session_state.name", "'%.*s' is no extension of Envoy's",
+                      SW_SLICE_ARG(sw_slice_head(SW_PB_SLICE(s->name), 80)));
+}
+
 static void ext_authz(struct lint *l, const void *msg)
 {
     const Sw__ExtAuthz *m = msg;
 
     if (m->services_case == SW__EXT_AUTHZ__SERVICES__NOT_SET)
-        sw_lint_error(l, "", "has no service to ask");
-    if (m->transport_api_version != SW__API_VERSION__V3)
-        sw_lint_error(l, "transport_api_version", "is not V3");
+        sw_lint_warn(l, "", "has no service to ask unless each route names one");
+    check_version(l, m->transport_api_version, "transport_api_version");
 }
 
 static void ext_authz_http(struct lint *l, const void *msg)
@@ -325,7 +373,7 @@ static void ext_authz_http(struct lint *l, const void *msg)
     const Sw__ExtAuthzHttpService *m = msg;
 
     if (!m->server_uri)
-        sw_lint_error(l, "server_uri", "is missing");
+        sw_lint_warn(l, "server_uri", "is missing: there is nobody to ask");
     if (m->path_prefix.len && m->path_prefix.data[0] != '/')
         sw_lint_error(l, "path_prefix", "does not begin with '/'");
 }
@@ -355,8 +403,11 @@ static void session_cookie(struct lint *l, const void *msg)
 
 static void session_header(struct lint *l, const void *msg)
 {
-    sw_lint_header_name(l, SW_PB_SLICE(((const Sw__HeaderBasedSessionState *)msg)->name), "name",
-                        false);
+    struct sw_slice name = SW_PB_SLICE(((const Sw__HeaderBasedSessionState *)msg)->name);
+
+    sw_lint_name(l, name, "name");
+    if (!all_tokens(name))
+        sw_lint_warn(l, "name", "is not the name of a header");
 }
 
 const struct lint_rule sw_lint_core_rules[] = {
@@ -373,11 +424,14 @@ const struct lint_rule sw_lint_core_rules[] = {
     {&sw__regex_match_and_substitute__descriptor, regex_substitute},
     {&sw__string_matcher__descriptor, string_matcher},
     {&sw__fractional_percent__descriptor, fractional_percent},
+    {&sw__runtime_fractional_percent__descriptor, runtime_percent},
     {&sw__percent__descriptor, percent},
+    {&sw__http2_protocol_options__descriptor, http2_options},
     {&sw__health_check__descriptor, health_check},
     {&sw__grpc_service__envoy_grpc__descriptor, envoy_grpc},
     {&sw__http_uri__descriptor, http_uri},
     {&sw__stateful_session_per_route__descriptor, stateful_session_route},
+    {&sw__stateful_session__descriptor, stateful_session},
     {&sw__ext_authz__descriptor, ext_authz},
     {&sw__ext_authz_http_service__descriptor, ext_authz_http},
     {&sw__ext_authz_buffer_settings__descriptor, ext_authz_buffer},

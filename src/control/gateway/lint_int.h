@@ -41,7 +41,10 @@ struct lint {
     struct sw_map defined[REF_KINDS];
 };
 
-/* A finding about a field ("" = the message itself) of the message being looked at. */
+/*
+ * A finding about a field ("" = the message itself) of the message being looked at. An error is
+ * what Envoy refuses, a warning what it takes and cannot do as it is meant.
+ */
 void sw_lint_error(struct lint *l, const char *field, const char *fmt, ...) SW_PRINTF(3, 4);
 void sw_lint_warn(struct lint *l, const char *field, const char *fmt, ...) SW_PRINTF(3, 4);
 /* Notes that the resource needs another one. Empty names are another rule's business. */
@@ -62,9 +65,14 @@ extern const struct lint_rule sw_lint_cluster_rules[];
 /* --- checks that several rules need --- */
 
 void sw_lint_name(struct lint *l, struct sw_slice name, const char *field);
-/* A header's name: a token, or beginning with ':' where pseudo is set. */
+/*
+ * A header's name: a token, or beginning with ':' where pseudo is set. Envoy refuses little of what
+ * cannot be a name; the rest is a warning.
+ */
 void sw_lint_header_name(struct lint *l, struct sw_slice name, const char *field, bool pseudo);
 void sw_lint_header_value(struct lint *l, struct sw_slice value, const char *field);
+/* A text with %OPERATOR(...)%: percent signs come in pairs. */
+void sw_lint_format(struct lint *l, struct sw_slice s, const char *field);
 /* Names of headers that a route removes. */
 void sw_lint_removed(struct lint *l, const struct ProtobufCBinaryData *p, size_t n,
                      const char *field);

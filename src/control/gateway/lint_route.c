@@ -33,6 +33,12 @@ static void route_match(struct lint *l, const void *msg)
         check_separated_prefix(l, SW_PB_SLICE(m->path_separated_prefix));
 }
 
+static void check_text(struct lint *l, struct sw_slice s, const char *field)
+{
+    if (s.n && (memchr(s.p, '\n', s.n) || memchr(s.p, '\r', s.n) || memchr(s.p, '\0', s.n)))
+        sw_lint_warn(l, field, "holds CR, LF or NUL, which no header does");
+}
+
 static void header_matcher(struct lint *l, const void *msg)
 {
     const Sw__HeaderMatcher *m = msg;
@@ -40,7 +46,7 @@ static void header_matcher(struct lint *l, const void *msg)
     sw_lint_header_name(l, SW_PB_SLICE(m->name), "name", true);
     if (m->header_match_specifier_case == SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_STRING_MATCH &&
         m->string_match->match_pattern_case == SW__STRING_MATCHER__MATCH_PATTERN_EXACT)
-        sw_lint_header_value(l, SW_PB_SLICE(m->string_match->exact), "string_match.exact");
+        check_text(l, SW_PB_SLICE(m->string_match->exact), "string_match.exact");
 }
 
 static void query_matcher(struct lint *l, const void *msg)
@@ -72,6 +78,18 @@ static void weighted_cluster(struct lint *l, const void *msg)
         sw_lint_error(l, "clusters", "weights add up to %llu", (unsigned long long)sum);
 }
 
+/* Here alone Envoy takes an empty name. */
+static void removed_by_share(struct lint *l, const ProtobufCBinaryData *p, size_t n,
+                             const char *field)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (p[i].len)
+            sw_lint_removed(l, &p[i], 1, field);
+        else
+            sw_lint_warn(l, field, "a name is empty");
+    }
+}
+
 static void cluster_weight(struct lint *l, const void *msg)
 {
     const Sw__WeightedCluster__ClusterWeight *m = msg;
@@ -79,10 +97,30 @@ static void cluster_weight(struct lint *l, const void *msg)
     if (m->name.len == 0 && m->cluster_header.len == 0)
         sw_lint_error(l, "name", "is empty");
     sw_lint_ref(l, REF_CLUSTER, SW_PB_SLICE(m->name), "name");
-    sw_lint_removed(l, m->request_headers_to_remove, m->n_request_headers_to_remove,
-                    "request_headers_to_remove");
-    sw_lint_removed(l, m->response_headers_to_remove, m->n_response_headers_to_remove,
-                    "response_headers_to_remove");
+    if (!m->weight)
+        sw_lint_error(l, "weight", "is missing");
+    if (m->host_rewrite_specifier_case ==
+        SW__WEIGHTED_CLUSTER__CLUSTER_WEIGHT__HOST_REWRITE_SPECIFIER_HOST_REWRITE_LITERAL)
+        sw_lint_header_value(l, SW_PB_SLICE(m->host_rewrite_literal), "host_rewrite_literal");
+    removed_by_share(l, m->request_headers_to_remove, m->n_request_headers_to_remove,
+                     "request_headers_to_remove");
+    removed_by_share(l, m->response_headers_to_remove, m->n_response_headers_to_remove,
+                     "response_headers_to_remove");
+}
+
+static void check_upgrades(struct lint *l, const Sw__RouteAction *m)
+{
+    for (size_t i = 0; i < m->n_upgrade_configs; i++) {
+        struct sw_slice type = SW_PB_SLICE(m->upgrade_configs[i]->upgrade_type);
+
+        sw_lint_name(l, type, "upgrade_configs");
+        sw_lint_header_value(l, type, "upgrade_configs");
+        for (size_t k = 0; k < i; k++) {
+            if (sw_slice_ieq(type, SW_PB_SLICE(m->upgrade_configs[k]->upgrade_type)))
+                sw_lint_error(l, "upgrade_configs", "'%.*s' is there twice",
+                              SW_SLICE_ARG(sw_slice_head(type, 40)));
+        }
+    }
 }
 
 static void route_action(struct lint *l, const void *msg)
@@ -101,8 +139,10 @@ static void route_action(struct lint *l, const void *msg)
     if (m->host_rewrite_specifier_case ==
         SW__ROUTE_ACTION__HOST_REWRITE_SPECIFIER_HOST_REWRITE_LITERAL)
         sw_lint_header_value(l, SW_PB_SLICE(m->host_rewrite_literal), "host_rewrite_literal");
-    for (size_t i = 0; i < m->n_upgrade_configs; i++)
-        sw_lint_name(l, SW_PB_SLICE(m->upgrade_configs[i]->upgrade_type), "upgrade_configs");
+    if (m->cluster_not_found_response_code >
+        SW__ROUTE_ACTION__CLUSTER_NOT_FOUND_RESPONSE_CODE__INTERNAL_SERVER_ERROR)
+        sw_lint_error(l, "cluster_not_found_response_code", "is not defined");
+    check_upgrades(l, m);
 }
 
 static void mirror(struct lint *l, const void *msg)
@@ -125,11 +165,14 @@ static void retry_policy(struct lint *l, const void *msg)
 
     for (size_t i = 0; i < m->n_retriable_status_codes; i++) {
         if (m->retriable_status_codes[i] < 100 || m->retriable_status_codes[i] > 599)
-            sw_lint_error(l, "retriable_status_codes", "%u is no status",
-                          m->retriable_status_codes[i]);
+            sw_lint_warn(l, "retriable_status_codes", "%u is no status",
+                         m->retriable_status_codes[i]);
     }
-    for (size_t i = 0; i < m->n_retry_host_predicate; i++)
+    for (size_t i = 0; i < m->n_retry_host_predicate; i++) {
         sw_lint_name(l, SW_PB_SLICE(m->retry_host_predicate[i]->name), "retry_host_predicate");
+        if (!m->retry_host_predicate[i]->typed_config)
+            sw_lint_error(l, "retry_host_predicate", "has no typed_config");
+    }
     if (m->retry_back_off &&
         (!m->retry_back_off->base_interval || is_zero(m->retry_back_off->base_interval)))
         sw_lint_error(l, "retry_back_off.base_interval", "must be above zero");
@@ -142,8 +185,11 @@ static void redirect(struct lint *l, const void *msg)
     sw_lint_header_value(l, SW_PB_SLICE(m->host_redirect), "host_redirect");
     if (m->path_rewrite_specifier_case == SW__REDIRECT_ACTION__PATH_REWRITE_SPECIFIER_PATH_REDIRECT)
         sw_lint_header_value(l, SW_PB_SLICE(m->path_redirect), "path_redirect");
+    if (m->path_rewrite_specifier_case ==
+        SW__REDIRECT_ACTION__PATH_REWRITE_SPECIFIER_PREFIX_REWRITE)
+        sw_lint_header_value(l, SW_PB_SLICE(m->prefix_rewrite), "prefix_rewrite");
     if (m->port_redirect > 65535)
-        sw_lint_error(l, "port_redirect", "is above 65535");
+        sw_lint_warn(l, "port_redirect", "is above 65535");
     if (m->response_code > SW__REDIRECT_ACTION__REDIRECT_RESPONSE_CODE__PERMANENT_REDIRECT)
         sw_lint_error(l, "response_code", "is not defined");
 }
@@ -262,7 +308,7 @@ static bool good_domain(struct sw_slice d)
 {
     ptrdiff_t star = sw_slice_find(d, '*');
 
-    if (d.n == 0 || memchr(d.p, '\n', d.n) || memchr(d.p, '\r', d.n) || memchr(d.p, '\0', d.n))
+    if (d.n == 0)
         return false;
     return star < 0 || ((star == 0 || (size_t)star == d.n - 1) && sw_slice_rfind(d, '*') == star);
 }
@@ -285,8 +331,9 @@ static void check_domains(struct lint *l, const Sw__VirtualHost *v, size_t index
         struct sw_slice d = lower(l, SW_PB_SLICE(v->domains[k]));
         const char *field = sw_arena_printf(&l->a, "virtual_hosts[%zu].domains[%zu]", index, k);
 
+        sw_lint_header_value(l, d, field);
         if (!good_domain(d))
-            sw_lint_error(l, field, "is not a domain");
+            sw_lint_warn(l, field, "is not a domain: no host is taken for it");
         if (sw_map_put(seen, d, seen))
             sw_lint_error(l, field, "'%.*s' is in another place too",
                           SW_SLICE_ARG(sw_slice_head(d, 80)));

@@ -72,7 +72,17 @@ struct sw_gw_cluster {
     bool tunnel; /* endpoints are connectors: reached by CONNECT through the local proxy */
     struct sw_slice dns_host; /* not empty: the data plane looks the name up, there is no set */
     uint16_t dns_port;
+    /* With 'tunnel', of datagrams: there is no set, the listener says what to ask for and whom. */
+    struct sw_slice udp_host;
+    uint16_t udp_port;
+    struct sw_slice udp_id; /* the connector's public key; empty: it is away */
 };
+
+/* Datagrams through a connector. */
+static inline bool sw_gw_is_udp_tunnel(const struct sw_gw_cluster *c)
+{
+    return c && c->tunnel && c->proto == SW_GW_PROTO_UDP;
+}
 
 /* ---- endpoints: kept apart, they come and go without any of the rest ---- */
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* References to Secrets and ConfigMaps, and the grants that let them cross namespaces. */
 #include "base/base64.h"
+#include "base/hash.h"
 #include "control/gateway/build_int.h"
+#include "tls/cred.h"
 
 /* Grants of one namespace: a stretch of the view. */
 struct grant_range {
@@ -160,12 +162,34 @@ static bool secret_value(struct builder *b, const struct sw_kube_obj *o, const c
     return true;
 }
 
+/* The data plane would refuse it and keep what it had: say so instead of promising. */
+static bool cert_usable(struct builder *b, const struct sw_gw_secret *s, struct sw_err *err)
+{
+    struct sw_tls_cred_pem pem = {
+        .chain = s->chain_pem, .key = s->key_pem, .any_identity = true, .trust_nobody = true};
+    uint64_t hash[2];
+    struct sw_tls_cred *cred;
+
+    for (uint64_t i = 0; i < 2; i++)
+        hash[i] =
+            sw_siphash13(sw_siphash13(i, 1, pem.chain.p, pem.chain.n), 2, pem.key.p, pem.key.n);
+    if (cache_cert_known(b, hash))
+        return true;
+    cred = sw_tls_cred_new(&pem, err);
+    if (!cred)
+        return false;
+    cred = sw_tls_cred_unref(cred);
+    cache_cert_add(b, hash);
+    return true;
+}
+
 static struct verdict load_cert(struct builder *b, struct sw_slice ns, struct sw_slice name,
                                 const char *bad, struct sw_slice *ret_name)
 {
     const struct sw_kube_obj *o = sw_view_find(b->v, SW_GW_SECRET, ns, name);
     struct sw_gw_secret s = {.kind = SW_GW_SECRET_CERT};
     struct sw_gw_secret *copy;
+    struct sw_err err = {0};
 
     if (!o)
         return (struct verdict){bad, gw_printf(b, "there is no usable Secret '%.*s/%.*s'",
@@ -177,6 +201,10 @@ static struct verdict load_cert(struct builder *b, struct sw_slice ns, struct sw
                                                "Secret '%.*s/%.*s' has no certificate and key in "
                                                "tls.crt and tls.key",
                                                SW_SLICE_ARG(ns), SW_SLICE_ARG(name))
+                                         .p};
+    if (!cert_usable(b, &s, &err))
+        return (struct verdict){bad, gw_printf(b, "Secret '%.*s/%.*s': %s", SW_SLICE_ARG(ns),
+                                               SW_SLICE_ARG(name), err.msg)
                                          .p};
     s.name = *ret_name;
     copy = SW_ARENA_NEW(b->a, struct sw_gw_secret);
@@ -294,4 +322,11 @@ bool resolve_cas(struct builder *b, const char *from_kind, struct sw_slice from_
     }
     *ret_name = s->name;
     return true;
+}
+
+struct sw_slice ca_bundle(const struct builder *b, struct sw_slice name)
+{
+    const struct sw_gw_secret *s = name.n ? sw_map_get(&b->secrets, name) : NULL;
+
+    return s ? s->chain_pem : sw_slice("", 0);
 }

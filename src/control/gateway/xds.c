@@ -49,21 +49,33 @@ static void sort_from(struct enc *e, size_t from)
         qsort(e->res + from, e->n - from, sizeof(*e->res), by_name);
 }
 
-static bool has_tunnels(const struct sw_gw_model *m)
+/* Which kinds of tunnels there are. */
+struct tunnels {
+    bool bytes;
+    bool datagrams;
+};
+
+static struct tunnels find_tunnels(const struct sw_gw_model *m)
 {
+    struct tunnels t = {0};
+
     for (size_t i = 0; i < m->n_clusters; i++) {
-        if (m->clusters[i]->tunnel)
-            return true;
+        bool udp = sw_gw_is_udp_tunnel(m->clusters[i]);
+
+        t.datagrams |= udp;
+        t.bytes |= m->clusters[i]->tunnel && !udp;
     }
-    return false;
+    return t;
 }
 
-static void encode_clusters(struct enc *e, const struct sw_gw_model *m, bool tunnels)
+static void encode_clusters(struct enc *e, const struct sw_gw_model *m, struct tunnels tunnels)
 {
     size_t from = e->n;
 
-    for (size_t i = 0; i < m->n_clusters; i++)
-        sw_gwx_encode_cluster(e, m->clusters[i]);
+    for (size_t i = 0; i < m->n_clusters; i++) {
+        if (!sw_gw_is_udp_tunnel(m->clusters[i]))
+            sw_gwx_encode_cluster(e, m->clusters[i]);
+    }
     for (size_t i = 0; i < m->n_listeners; i++) {
         const struct sw_gw_listener *l = m->listeners[i];
 
@@ -72,9 +84,12 @@ static void encode_clusters(struct enc *e, const struct sw_gw_model *m, bool tun
                 sw_gwx_encode_udp_cluster(e, l->chains[k]);
         }
     }
-    if (tunnels)
+    if (tunnels.bytes)
         sw_gwx_enc_add(e, SW_TYPE_CLUSTER, SW_SLICE_LIT(SW_GW_CONNECT_PROXY),
                        &sw_gwx_connect_proxy(e)->base);
+    if (tunnels.datagrams)
+        sw_gwx_enc_add(e, SW_TYPE_CLUSTER, SW_SLICE_LIT(SW_GW_CONNECT_PROXY_UDP),
+                       &sw_gwx_connect_proxy_udp(e)->base);
     sort_from(e, from);
 }
 
@@ -94,10 +109,10 @@ void sw_gw_xds_encode(const struct sw_gw_model *m, const struct sw_gw_xds_conf *
                       struct sw_arena *a, struct sw_gw_resources *ret)
 {
     struct enc e = {.a = a, .conf = conf};
-    bool tunnels = has_tunnels(m);
+    struct tunnels tunnels = find_tunnels(m);
 
     encode_clusters(&e, m, tunnels);
-    encode_listeners(&e, m, tunnels);
+    encode_listeners(&e, m, tunnels.bytes);
     for (size_t i = 0; i < m->n_tables; i++)
         sw_gwx_encode_table(&e, m->tables[i]);
     for (size_t i = 0; i < m->n_secrets; i++)

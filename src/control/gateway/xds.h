@@ -24,6 +24,11 @@ struct sw_xds_txn;
 /* What connector backends are reached through. */
 #define SW_GW_TUNNEL_LISTENER "spanwire-tunnel"
 #define SW_GW_CONNECT_PROXY   "spanwire-connect-proxy"
+/* The same proxy over HTTP/2: datagrams need extended CONNECT. */
+#define SW_GW_CONNECT_PROXY_UDP "spanwire-connect-proxy-udp"
+
+/* Where a data plane finds its system's roots: Envoy knows no other way to name them. */
+#define SW_GW_SYSTEM_ROOTS "/etc/ssl/certs/ca-certificates.crt"
 
 /* A zeroed one is good where no cluster of the model is a tunnel. */
 struct sw_gw_xds_conf {

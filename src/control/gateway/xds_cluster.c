@@ -56,8 +56,9 @@ static void set_validation(struct enc *e, const struct sw_gw_backend_tls *t,
 
     set_sans(e, t, v);
     if (t->ca.n == 0) {
-        v->system_root_certs = SW_PB_NEW(e->a, Sw__CertificateValidationContext__SystemRootCerts,
-                                         sw__certificate_validation_context__system_root_certs);
+        v->trusted_ca = SW_PB_NEW(e->a, Sw__DataSource, sw__data_source);
+        v->trusted_ca->specifier_case = SW__DATA_SOURCE__SPECIFIER_FILENAME;
+        v->trusted_ca->filename = SW_PB_LIT(SW_GW_SYSTEM_ROOTS);
         to->validation_context_type_case =
             SW__COMMON_TLS_CONTEXT__VALIDATION_CONTEXT_TYPE_VALIDATION_CONTEXT;
         to->validation_context = v;
@@ -355,19 +356,29 @@ static Sw__Address *proxy_address(struct enc *e)
     return m;
 }
 
-Sw__Cluster *sw_gwx_connect_proxy(struct enc *e)
+static Sw__Cluster *connect_proxy(struct enc *e, const char *name, bool http2)
 {
-    Sw__Cluster *to = cluster(e, SW_SLICE_LIT(SW_GW_CONNECT_PROXY));
+    Sw__Cluster *to = cluster(e, sw_slice_str(name));
     Sw__ClusterLoadAssignment *la =
         SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
 
-    la->cluster_name = SW_PB_LIT(SW_GW_CONNECT_PROXY);
+    la->cluster_name = to->name;
     la->endpoints = sw_gwx_one(e, one_address(e, proxy_address(e)));
     la->n_endpoints = 1;
     to->load_assignment = la;
     to->type = SW__CLUSTER__DISCOVERY_TYPE__STATIC;
-    set_protocol(e, e->conf->connect_proxy_h2, to);
+    set_protocol(e, http2, to);
     return to;
+}
+
+Sw__Cluster *sw_gwx_connect_proxy(struct enc *e)
+{
+    return connect_proxy(e, SW_GW_CONNECT_PROXY, e->conf->connect_proxy_h2);
+}
+
+Sw__Cluster *sw_gwx_connect_proxy_udp(struct enc *e)
+{
+    return connect_proxy(e, SW_GW_CONNECT_PROXY_UDP, true);
 }
 
 void sw_gwx_make_tunnel(struct enc *e, Sw__Cluster *to, const struct sw_gw_endpoint *ep)

@@ -98,6 +98,7 @@ void sw_gwx_encode_secret(struct enc *e, const struct sw_gw_secret *s);
 
 struct Sw__Listener *sw_gwx_tunnel_listener(struct enc *e);
 struct Sw__Cluster *sw_gwx_connect_proxy(struct enc *e);
+struct Sw__Cluster *sw_gwx_connect_proxy_udp(struct enc *e);
 struct Sw__LbEndpoint *sw_gwx_tunnel_endpoint(struct enc *e, const struct sw_gw_endpoint *ep);
 /* TLS to a name, verified with the system's roots. */
 struct Sw__TransportSocket *sw_gwx_tls_to(struct enc *e, struct sw_slice name);

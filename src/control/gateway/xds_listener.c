@@ -22,9 +22,12 @@ enum {
     H2_STREAMS = 100,         /* at once on one connection */
     H2_STREAM_WINDOW = 65536, /* bytes */
     H2_CONN_WINDOW = 1048576,
-    HEAD_TIMEOUT_MS = 10000,        /* for all of a request's head */
-    STREAM_IDLE_MS = 5 * 60 * 1000, /* no byte of a request or answer */
-    CONN_IDLE_MS = 60 * 60 * 1000,  /* no request */
+    HEAD_TIMEOUT_MS = 10000,            /* for all of a request's head */
+    STREAM_IDLE_MS = 5 * 60 * 1000,     /* no byte of a request or answer */
+    CONN_IDLE_MS = 60 * 60 * 1000,      /* no request */
+    UDP_TUNNEL_IDLE_MS = 2 * 60 * 1000, /* RFC 9298, section 3.1: no less */
+    UDP_KEPT_DATAGRAMS = 64,            /* per client, until its tunnel stands */
+    UDP_KEPT_BYTES = 16384,
 };
 
 /* --- HTTP --- */
@@ -302,15 +305,25 @@ struct sw_slice sw_gwx_udp_cluster_name(struct sw_arena *a, const struct sw_gw_c
     return sw_slice_str(sw_arena_printf(a, "split/%.*s", SW_SLICE_ARG(c->name)));
 }
 
-static struct sw_slice udp_target(struct enc *e, const struct sw_gw_chain *c)
+/* Where all datagrams of a chain that does not split go; NULL: nowhere. */
+static const struct sw_gw_cluster *udp_only(const struct sw_gw_chain *c)
 {
-    if (sw_gwx_udp_split(c))
-        return sw_gwx_udp_cluster_name(e->a, c);
     for (size_t i = 0; i < c->n_backends; i++) {
         if (c->backends[i].cluster && c->backends[i].weight)
-            return c->backends[i].cluster->name;
+            return c->backends[i].cluster;
     }
-    return SW_SLICE_LIT(SW_GW_INVALID_CLUSTER);
+    return NULL;
+}
+
+static struct sw_slice udp_target(struct enc *e, const struct sw_gw_chain *c)
+{
+    const struct sw_gw_cluster *only = udp_only(c);
+
+    if (sw_gwx_udp_split(c))
+        return sw_gwx_udp_cluster_name(e->a, c);
+    if (!only || (only->tunnel && !only->udp_id.n))
+        return SW_SLICE_LIT(SW_GW_INVALID_CLUSTER);
+    return only->tunnel ? SW_SLICE_LIT(SW_GW_CONNECT_PROXY_UDP) : only->name;
 }
 
 static Sw__ListenerFilter *listener_filter(struct enc *e, const char *name,
@@ -324,8 +337,50 @@ static Sw__ListenerFilter *listener_filter(struct enc *e, const char *name,
     return f;
 }
 
+/* The header that tells the proxy on the way which connector is meant. */
+static Sw__HeaderValueOption *endpoint_header(struct enc *e, struct sw_slice value)
+{
+    Sw__HeaderValueOption *id = SW_PB_NEW(e->a, Sw__HeaderValueOption, sw__header_value_option);
+
+    id->header = SW_PB_NEW(e->a, Sw__HeaderValue, sw__header_value);
+    id->header->key = SW_PB_LIT("x-iroh-endpoint-id");
+    id->header->value = SW_PB_BYTES(value);
+    id->append_action = SW__HEADER_VALUE_OPTION__HEADER_APPEND_ACTION__OVERWRITE_IF_EXISTS_OR_ADD;
+    return id;
+}
+
+/* CONNECT-UDP to a connector: capsules, and a little room until the tunnel stands. */
+static void set_udp_tunnel(struct enc *e, const struct sw_gw_cluster *c, Sw__UdpProxyConfig *to)
+{
+    Sw__UdpProxyConfig__UdpTunnelingConfig *t = SW_PB_NEW(
+        e->a, Sw__UdpProxyConfig__UdpTunnelingConfig, sw__udp_proxy_config__udp_tunneling_config);
+    Sw__UdpProxyConfig__UdpTunnelingConfig__BufferOptions *room =
+        SW_PB_NEW(e->a, Sw__UdpProxyConfig__UdpTunnelingConfig__BufferOptions,
+                  sw__udp_proxy_config__udp_tunneling_config__buffer_options);
+    Sw__UdpProxyConfig__SessionFilter *f =
+        SW_PB_NEW(e->a, Sw__UdpProxyConfig__SessionFilter, sw__udp_proxy_config__session_filter);
+
+    room->max_buffered_datagrams = sw_gwx_u32(e, UDP_KEPT_DATAGRAMS);
+    room->max_buffered_bytes = SW_PB_NEW(e->a, Sw__UInt64Value, sw__uint64_value);
+    room->max_buffered_bytes->value = UDP_KEPT_BYTES;
+    t->proxy_host = SW_PB_LIT("connector.local");
+    t->target_host = SW_PB_BYTES(c->udp_host);
+    t->default_target_port = c->udp_port;
+    t->headers_to_add = sw_gwx_one(e, endpoint_header(e, c->udp_id));
+    t->n_headers_to_add = 1;
+    t->buffer_options = room;
+    f->name = SW_PB_LIT("envoy.filters.udp.session.http_capsule");
+    f->config_type_case = SW__UDP_PROXY_CONFIG__SESSION_FILTER__CONFIG_TYPE_TYPED_CONFIG;
+    f->typed_config = sw_pb_any(e->a, &SW_PB_NEW(e->a, Sw__HttpCapsule, sw__http_capsule)->base);
+    to->session_filters = sw_gwx_one(e, f);
+    to->n_session_filters = 1;
+    to->tunneling_config = t;
+    to->idle_timeout = sw_gwx_duration(e, UDP_TUNNEL_IDLE_MS);
+}
+
 static Sw__ListenerFilter *udp_proxy(struct enc *e, const struct sw_gw_chain *c)
 {
+    const struct sw_gw_cluster *only = sw_gwx_udp_split(c) ? NULL : udp_only(c);
     Sw__UdpRoute *route = SW_PB_NEW(e->a, Sw__UdpRoute, sw__udp_route);
     Sw__TypedExtensionConfig *action =
         SW_PB_NEW(e->a, Sw__TypedExtensionConfig, sw__typed_extension_config);
@@ -341,6 +396,8 @@ static Sw__ListenerFilter *udp_proxy(struct enc *e, const struct sw_gw_chain *c)
     to->matcher->on_no_match = SW_PB_NEW(e->a, Sw__Matcher__OnMatch, sw__matcher__on_match);
     to->matcher->on_no_match->on_match_case = SW__MATCHER__ON_MATCH__ON_MATCH_ACTION;
     to->matcher->on_no_match->action = action;
+    if (sw_gw_is_udp_tunnel(only) && only->udp_id.n)
+        set_udp_tunnel(e, only, to);
     to->access_log = sw_gwx_access_log(e, &to->n_access_log);
     return listener_filter(e, "envoy.filters.udp_listener.udp_proxy", &to->base);
 }
@@ -384,14 +441,10 @@ Sw__Listener *sw_gwx_tunnel_listener(struct enc *e)
     Sw__FilterChain *fc = SW_PB_NEW(e->a, Sw__FilterChain, sw__filter_chain);
     Sw__TcpProxy__TunnelingConfig *t =
         SW_PB_NEW(e->a, Sw__TcpProxy__TunnelingConfig, sw__tcp_proxy__tunneling_config);
-    Sw__HeaderValueOption *id = SW_PB_NEW(e->a, Sw__HeaderValueOption, sw__header_value_option);
 
-    id->header = SW_PB_NEW(e->a, Sw__HeaderValue, sw__header_value);
-    id->header->key = SW_PB_LIT("x-iroh-endpoint-id");
-    id->header->value = SW_PB_LIT("%DYNAMIC_METADATA(tunnel:endpoint_id)%");
-    id->append_action = SW__HEADER_VALUE_OPTION__HEADER_APPEND_ACTION__OVERWRITE_IF_EXISTS_OR_ADD;
     t->hostname = SW_PB_LIT("%DYNAMIC_METADATA(tunnel:address)%");
-    t->headers_to_add = sw_gwx_one(e, id);
+    t->headers_to_add =
+        sw_gwx_one(e, endpoint_header(e, SW_SLICE_LIT("%DYNAMIC_METADATA(tunnel:endpoint_id)%")));
     t->n_headers_to_add = 1;
     tcp->stat_prefix = SW_PB_LIT(SW_GW_TUNNEL_LISTENER);
     tcp->cluster_specifier_case = SW__TCP_PROXY__CLUSTER_SPECIFIER_CLUSTER;

@@ -55,11 +55,11 @@ def check_conditions(conditions, wanted, generation, whose):
 class DataPlane(Process):
     """'spanwire gateway', fed by the control plane."""
 
-    def __init__(self, binary, where, control, xds):
+    def __init__(self, binary, where, control, xds, ca=None, token=None):
         self.dir = pathlib.Path(where)
         super().__init__(_Here(), [
-            binary, "gateway", "--xds-addr", xds, "--xds-ca", str(control.data / "pki/root.crt"),
-            "--xds-token-file", str(control.data / "pki/admin.token"), "--workers", "2",
+            binary, "gateway", "--xds-addr", xds, "--xds-ca", str(ca or control.data / "pki/root.crt"),
+            "--xds-token-file", str(token or control.data / "pki/admin.token"), "--workers", "2",
             "--admin-addr", "127.0.0.1:0", "--stats-addr", "127.0.0.1:0", "--ready-addr", "127.0.0.1:0",
             "--drain-time", "1s"], self.dir / "gateway.log")
 
@@ -73,14 +73,15 @@ class DataPlane(Process):
 class Suite:
     """What the tests see: objects with their statuses, and traffic."""
 
-    def __init__(self, binary, where, manifests):
+    def __init__(self, binary, where, manifests, plane=None):
+        """plane: makes the data plane, of (binary, where, control, address of xDS)."""
         self.where, self.manifests = pathlib.Path(where), pathlib.Path(manifests)
         self.credentials = Credentials()
         self.control = Control(binary, self.where / "control", "--loopback-endpoints", "--relaxed-sync",
                                "--gateway-addresses", "127.64.0.0/24", "--gateway-port-offset", "0",
                                "--xds-listen", "127.0.0.1:0")
         found = until(lambda: re.search(r"xDS on (\S+)", self.control.log()), 10, "the xDS server")
-        self.plane = DataPlane(binary, self.where, self.control, found.group(1))
+        self.plane = (plane or DataPlane)(binary, self.where, self.control, found.group(1))
         self.cluster = Cluster(self.control, CLASS, CONTROLLER, self.credentials, self.where / "echo.log")
         self.client = Helper("echo_client.mjs", self.where / "client.log")
         self.results, self.documents = {}, []

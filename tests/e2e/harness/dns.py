@@ -4,11 +4,11 @@ import base64
 import os
 import re
 import shutil
-import socket
 import subprocess
 
 from .control import _Here, loopback_up
 from .node import Process
+from .ports import free_port
 from .wait import SLOW, until
 
 KNOTD = shutil.which("knotd") or next((p for p in ("/usr/sbin/knotd",) if os.access(p, os.X_OK)), None)
@@ -17,18 +17,6 @@ DIG = shutil.which("dig")
 
 SECRET = base64.b64encode(b"an example secret of 32 bytes...").decode()
 KEY = f"hmac-sha256:spanwire.key:{SECRET}"
-
-
-def free_port():
-    """A port that is free for UDP and TCP."""
-    while True:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as u, socket.socket() as t:
-            u.bind(("127.0.0.1", 0))
-            try:
-                t.bind(("127.0.0.1", u.getsockname()[1]))
-            except OSError:
-                continue
-            return u.getsockname()[1]
 
 
 class Reply:

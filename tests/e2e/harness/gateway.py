@@ -11,26 +11,14 @@ import subprocess
 import threading
 import time
 
+from .ports import free_port
+
 TYPE = "type.googleapis.com/"
 HCM = TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 ROUTER = TYPE + "envoy.extensions.filters.http.router.v3.Router"
 DOWNSTREAM_TLS = TYPE + "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"
 UPSTREAM_TLS = TYPE + "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-
-
-_given = set()
-
-
-def free_port():
-    """A port nobody listens on; never one that was given out before and is not in use yet."""
-    while True:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        if port not in _given:
-            _given.add(port)
-            return port
 
 
 def address(port):

@@ -16,14 +16,9 @@ import urllib.request
 from .control import _Here
 from .metrics import Metrics
 from .node import _SANITIZER, Process
+from .ports import free_port
 from .quicpeer import CLIENTS, Peer
 from .wait import SLOW, until
-
-
-def free_port(kind=socket.SOCK_STREAM):
-    with socket.socket(type=kind) as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class QDevice:

@@ -2,9 +2,8 @@
 /*
  * Connectors and HTTPProxies: every file of tests/golden/connector against the text beside it, and
  * the same again with what was asked for done, when nothing may be wanted any more.
- * SW_UPDATE_GOLDEN=1 writes the texts anew; read the difference before you commit it.
+ * See golden.h.
  */
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,46 +17,19 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "connector_rig.h"
+#include "golden.h"
 #include "yaml/yaml.h"
 
-enum { FILES_MAX = 100, PATH_LEN = 512, ROUNDS = 6 };
+enum { ROUNDS = 6 };
 
-static char names[FILES_MAX][128];
-static size_t n_names;
-
-static void path_of(char out[PATH_LEN], const char *name, const char *suffix)
-{
-    const char *d = getenv("SW_GOLDEN");
-
-    (void)snprintf(out, PATH_LEN, "%s/connector/%s%s", d ? d : "tests/golden", name, suffix);
-}
-
-static char *read_all(const char *path)
-{
-    FILE *f = fopen(path, "re");
-    struct sw_buf b;
-    char chunk[4096];
-    size_t n;
-
-    if (!f)
-        return NULL;
-    sw_buf_init(&b, 8 * 1024 * 1024);
-    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0)
-        assert_int_equal(sw_buf_append(&b, chunk, n), SW_OK);
-    (void)fclose(f);
-    return sw_buf_take_str(&b);
-}
+static struct golden files;
 
 static void load(struct world *w, const char *name)
 {
-    char path[PATH_LEN];
-    char *text;
+    char *text = golden_read(&files, name, ".yaml");
     struct sw_err err = {0};
 
     world_begin(w);
-    path_of(path, name, ".yaml");
-    text = read_all(path);
-    assert_non_null(text);
     if (world_load(w, sw_slice_str(text), &err) != SW_OK)
         fail_msg("%s: %s", name, err.msg);
     sw_free(text);
@@ -137,28 +109,6 @@ static char *text_of(struct world *w, const struct builds *b)
     return sw_buf_take_str(&out);
 }
 
-static void compare(const char *name, const char *suffix, const char *got)
-{
-    char path[PATH_LEN];
-    char *want;
-
-    path_of(path, name, suffix);
-    if (getenv("SW_UPDATE_GOLDEN")) {
-        FILE *f = fopen(path, "we");
-
-        assert_non_null(f);
-        (void)fputs(got, f);
-        (void)fclose(f);
-        return;
-    }
-    want = read_all(path);
-    assert_non_null(want);
-    if (strcmp(want, got) != 0)
-        (void)fprintf(stderr, "--- got for %s:\n%s", name, got);
-    assert_string_equal(want, got);
-    sw_free(want);
-}
-
 static void reverse(struct world *w)
 {
     for (size_t i = 0; i < w->n / 2; i++) {
@@ -181,7 +131,7 @@ static void golden(void **state)
     load(&w, name);
     b = build(&w);
     first = text_of(&w, &b);
-    compare(name, ".txt", first);
+    golden_compare(&files, name, first);
     /* The order in which objects came does not matter. */
     builds_free(&b);
     reverse(&w);
@@ -293,33 +243,6 @@ static void targets_have_brackets(void **state)
     assert_true(sw_slice_eq_str(sw_connector_target(&a, SW_SLICE_LIT("a.b"), 80), "a.b:80"));
 }
 
-static int compare_names(const void *x, const void *y)
-{
-    return strcmp(x, y);
-}
-
-static void find_files(void)
-{
-    char path[PATH_LEN];
-    struct dirent *e;
-    DIR *d;
-
-    path_of(path, "", "");
-    d = opendir(path);
-    if (!d)
-        return;
-    while ((e = readdir(d)) && n_names < FILES_MAX) {
-        size_t n = strlen(e->d_name);
-
-        if (n > 5 && n < sizeof(names[0]) && strcmp(e->d_name + n - 5, ".yaml") == 0) {
-            (void)snprintf(names[n_names], sizeof(names[0]), "%.*s", (int)(n - 5), e->d_name);
-            n_names++;
-        }
-    }
-    (void)closedir(d);
-    qsort(names, n_names, sizeof(names[0]), compare_names);
-}
-
 int main(void)
 {
     static const struct CMUnitTest fixed[] = {
@@ -328,14 +251,14 @@ int main(void)
         cmocka_unit_test(canonical_names_never_change),
         cmocka_unit_test(targets_have_brackets),
     };
-    struct CMUnitTest all[FILES_MAX + SW_ARRAY_LEN(fixed)];
+    struct CMUnitTest all[GOLDEN_MAX + SW_ARRAY_LEN(fixed)];
     size_t n = 0;
 
     for (size_t i = 0; i < SW_ARRAY_LEN(fixed); i++)
         all[n++] = fixed[i];
-    find_files();
-    for (size_t i = 0; i < n_names; i++)
-        all[n++] =
-            (struct CMUnitTest){.name = names[i], .test_func = golden, .initial_state = names[i]};
+    golden_find(&files, "connector");
+    for (size_t i = 0; i < files.n; i++)
+        all[n++] = (struct CMUnitTest){
+            .name = files.names[i], .test_func = golden, .initial_state = files.names[i]};
     return _cmocka_run_group_tests("connector", all, n, NULL, NULL);
 }

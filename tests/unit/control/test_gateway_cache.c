@@ -284,11 +284,55 @@ static void only_what_depends_on_a_change_is_made_anew(void **state)
     rig_free(r);
 }
 
+/* Connections made under roots that are no longer trusted must not carry requests. */
+static void other_roots_make_another_cluster(void **state)
+{
+    static const char *const roots[] = {"MAMCAQM=", "MAMCAQQ=", "MAMCAQM="};
+    struct rig *r = rig_new();
+    struct sw_gateway_cache *c = sw_gateway_cache_new();
+    char names[3][128] = {0};
+
+    (void)state;
+    rig_clear(r); /* gives it an address */
+    load_shop(r);
+    assert_true(rig_load_text(
+        r, SW_SLICE_LIT(GW "kind: BackendTLSPolicy\nmetadata: {name: p, namespace: a}\nspec: "
+                           "{targetRefs: [{group: '', kind: Service, name: s1}], validation: "
+                           "{hostname: x.example, caCertificateRefs: [{group: '', kind: ConfigMap, "
+                           "name: roots}]}}\n")));
+    for (size_t i = 0; i < 3; i++) {
+        SW_ARENA_AUTO a = {0};
+        struct sw_gw_result got = {0};
+        struct sw_view *v;
+
+        assert_true(rig_load_text(
+            r, sw_slice_str(sw_arena_printf(
+                   &a,
+                   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: roots, namespace: a}\ndata: "
+                   "{ca.crt: \"-----BEGIN CERTIFICATE-----\\n%s\\n-----END CERTIFICATE-----\"}\n",
+                   roots[i]))));
+        v = rig_view(r);
+        sw_gateway_rebuild(c, v, &r->conf, &a, &got);
+        for (size_t k = 0; k < got.model->n_clusters; k++) {
+            if (got.model->clusters[k]->tls)
+                (void)snprintf(names[i], sizeof(names[i]), "%.*s",
+                               SW_SLICE_ARG(got.model->clusters[k]->name));
+        }
+        view_unref(v);
+        compare(r, c, roots[i], (int)i);
+    }
+    assert_string_not_equal(names[0], names[1]);
+    assert_string_equal(names[0], names[2]);
+    sw_gateway_cache_free(c);
+    rig_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_changes_nothing),
         cmocka_unit_test(only_what_depends_on_a_change_is_made_anew),
+        cmocka_unit_test(other_roots_make_another_cluster),
     };
 
     return cmocka_run_group_tests_name("gateway_cache", tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From manifests to resources: whatever the gateway's build makes of them, Envoy would take it
- * (the linter says so), and the order in which objects come changes no byte.
+ * (the linter says so), and the order in which objects come changes no byte. With SW_XDS_OUT=DIR
+ * the resources also go there, for an Envoy (tests/interop/envoy).
  */
 #include <glob.h>
 #include <setjmp.h>
@@ -18,6 +19,7 @@
 #include "control/gateway/xds.h"
 #include "control/runtime_int.h"
 #include "gateway_rig.h"
+#include "xds_export.h"
 
 /* All resources of one build, in the arena. */
 static void resources(struct rig *r, struct sw_arena *a, struct sw_gw_resources *ret)
@@ -52,6 +54,18 @@ static void complain(void *arg, const struct sw_xds_finding *f)
                       SW_SLICE_ARG(f->resource), SW_SLICE_ARG(f->field), SW_SLICE_ARG(f->text));
 }
 
+/* As golden-NAME or conformance-NAME. */
+static void export(const char *path, const struct sw_gw_resources *r)
+{
+    SW_ARENA_AUTO a = {0};
+    const char *out = getenv("SW_XDS_OUT");
+    const char *name = strrchr(path, '/') + 1;
+    const char *of = strstr(path, "/conformance/") ? "conformance" : "golden";
+
+    if (out)
+        xds_export(out, sw_arena_printf(&a, "%s-%.*s", of, (int)strcspn(name, "."), name), r);
+}
+
 /* Returns the number of resources. */
 static size_t check_file(struct rig *r, const char *const *base, char *path)
 {
@@ -74,6 +88,7 @@ static size_t check_file(struct rig *r, const char *const *base, char *path)
         return 0; /* manifests of kinds that are not ours */
     resources(r, &a, &x);
     assert_int_equal(sw_xds_lint(x.p, x.n, &closed, complain, path), 0);
+    export(path, &x);
     rig_shuffle(r, 7);
     resources(r, &b, &y);
     assert_int_equal(x.n, y.n);

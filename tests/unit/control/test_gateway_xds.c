@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include <proto/discovery.pb-c.h>
 #include <proto/google.pb-c.h>
 
 #include "base/buf.h"
@@ -21,6 +20,7 @@
 #include "proto/text.h"
 #include "proto/types.h"
 #include "xds/cache.h"
+#include "xds_export.h"
 #include "xds_rig.h"
 
 static void read_file(const char *path, struct sw_buf *out)
@@ -71,38 +71,6 @@ static void complain(void *arg, const struct sw_xds_finding *f)
                   SW_SLICE_ARG(f->field), SW_SLICE_ARG(f->text));
 }
 
-/* One DiscoveryResponse for a type, as a server would send it. */
-static void export_type(const char *dir, const char *name, const struct sw_gw_resources *r,
-                        const char *type)
-{
-    SW_ARENA_AUTO a = {0};
-    Sw__DiscoveryResponse *d = SW_PB_NEW(&a, Sw__DiscoveryResponse, sw__discovery_response);
-
-    d->resources = sw_arena_array(&a, r->n + 1, sizeof(*d->resources));
-    d->type_url = SW_PB_BYTES(sw_slice_str(type));
-    for (size_t i = 0; i < r->n; i++) {
-        Sw__Any *any;
-
-        if (strcmp(r->p[i].type, type) != 0)
-            continue;
-        any = SW_PB_NEW(&a, Sw__Any, sw__any);
-        any->type_url = d->type_url;
-        any->value = SW_PB_BYTES(r->p[i].value);
-        d->resources[d->n_resources++] = any;
-    }
-    write_file(sw_arena_printf(&a, "%s/%s.%s.pb", dir, name, strrchr(type, '.') + 1),
-               sw_pb_pack(&a, &d->base));
-}
-
-static void export_case(const char *dir, const char *name, const struct sw_gw_resources *r)
-{
-    static const char *const types[] = {SW_TYPE_CLUSTER, SW_TYPE_ENDPOINT, SW_TYPE_LISTENER,
-                                        SW_TYPE_ROUTE, SW_TYPE_SECRET};
-
-    for (size_t i = 0; i < N(types); i++)
-        export_type(dir, name, r, types[i]);
-}
-
 static void resources_are_as_recorded(void **state)
 {
     const char *dir = getenv("SW_GOLDEN");
@@ -130,7 +98,7 @@ static void resources_are_as_recorded(void **state)
         }
         wrong += sw_xds_lint(r.p, r.n, &closed, complain, NULL);
         if (out)
-            export_case(out, xds_cases[i].name, &r);
+            xds_export(out, xds_cases[i].name, &r);
     }
     assert_int_equal(wrong, 0);
 }

@@ -125,7 +125,7 @@ static void finish(struct rig *r, struct sw_gw_model *m, struct sw_gw_endpoint_m
     static const struct sw_gw_endpoint one[] = {{.address = L("10.0.0.1"), .port = 8080}};
 
     for (size_t i = 0; i < r->clusters.n; i++) {
-        bool found = false;
+        bool found = r->clusters.p[i]->endpoints.n == 0;
 
         for (size_t k = 0; k < r->sets.n; k++)
             found |= sw_slice_eq(r->sets.p[k]->name, r->clusters.p[i]->endpoints);
@@ -655,6 +655,51 @@ static void make_udp(struct sw_arena *a, struct sw_gw_model *m, struct sw_gw_end
     finish(&r, m, ep);
 }
 
+#define UDP_ID "d3aafc04c9dc9a9608ed9738f2b7c30d9834538e3147ef5f14fe8c725d6baf8f"
+static const struct sw_gw_cluster resolver = {.name = L("connector/home/laptop/127.0.0.1:53/0c0c"),
+                                              .proto = SW_GW_PROTO_UDP,
+                                              .tunnel = true,
+                                              .udp_host = L("127.0.0.1"),
+                                              .udp_port = 53,
+                                              .udp_id = L(UDP_ID)};
+static const struct sw_gw_cluster lost = {.name = L("connector/home/lost/127.0.0.1:53/0d0d"),
+                                          .proto = SW_GW_PROTO_UDP,
+                                          .tunnel = true,
+                                          .udp_host = L("127.0.0.1"),
+                                          .udp_port = 53};
+static const struct sw_gw_backend to_resolver[] = {{.cluster = &resolver, .weight = 1}};
+static const struct sw_gw_backend to_lost[] = {{.cluster = &lost, .weight = 1}};
+static const struct sw_gw_chain udp_resolver = {
+    .name = L("udp/53"), .kind = SW_GW_CHAIN_L4, .backends = to_resolver, .n_backends = 1};
+static const struct sw_gw_chain udp_lost = {
+    .name = L("udp/54"), .kind = SW_GW_CHAIN_L4, .backends = to_lost, .n_backends = 1};
+static const struct sw_gw_chain *const udp_resolver_chains[] = {&udp_resolver};
+static const struct sw_gw_chain *const udp_lost_chains[] = {&udp_lost};
+static const struct sw_gw_listener udp_c = {.name = L("udp/0.0.0.0/8053"),
+                                            .bind = L("0.0.0.0"),
+                                            .bind_port = 8053,
+                                            .port = 53,
+                                            .udp = true,
+                                            .chains = udp_resolver_chains,
+                                            .n_chains = 1};
+static const struct sw_gw_listener udp_d = {.name = L("udp/0.0.0.0/8054"),
+                                            .bind = L("0.0.0.0"),
+                                            .bind_port = 8054,
+                                            .port = 54,
+                                            .udp = true,
+                                            .chains = udp_lost_chains,
+                                            .n_chains = 1};
+
+static void make_udp_tunnel(struct sw_arena *a, struct sw_gw_model *m,
+                            struct sw_gw_endpoint_model *ep)
+{
+    struct rig r = {.a = a};
+
+    add_listener(&r, &udp_c);
+    add_listener(&r, &udp_d);
+    finish(&r, m, ep);
+}
+
 /* --- tunnels and endpoints --- */
 
 static const struct sw_gw_cluster laptop = {
@@ -732,6 +777,7 @@ const struct xds_case xds_cases[] = {
     {.name = "tls", .make = make_tls},
     {.name = "tcp", .make = make_tcp},
     {.name = "udp", .make = make_udp},
+    {.name = "udp-tunnel", .make = make_udp_tunnel},
     {.name = "tunnel", .make = make_tunnel},
     {.name = "tunnel-socket",
      .make = make_tunnel,

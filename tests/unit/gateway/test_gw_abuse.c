@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +22,7 @@ static struct sw_ip ip(const char *text)
 
 static void the_allowance_is_used_up_and_comes_back(void **state)
 {
-    struct sw_gw_abuse *a = NULL;
+    struct sw_gw_abuse *a = sw_gw_abuse_new();
     struct sw_ip bad = ip("192.0.2.1");
     struct sw_ip good = ip("192.0.2.2");
     uint64_t now = 5 * SW_NS_PER_S;
@@ -29,15 +30,15 @@ static void the_allowance_is_used_up_and_comes_back(void **state)
     (void)state;
     assert_false(sw_gw_abuse_refused(a, &bad, now));
     for (int i = 0; i < SW_GW_ABUSE_BURST - 1; i++)
-        sw_gw_abuse_note(&a, &bad, 1, now);
+        sw_gw_abuse_note(a, &bad, 1, now);
     assert_false(sw_gw_abuse_refused(a, &bad, now));
-    sw_gw_abuse_note(&a, &bad, 1, now);
+    sw_gw_abuse_note(a, &bad, 1, now);
     assert_true(sw_gw_abuse_refused(a, &bad, now));
     assert_false(sw_gw_abuse_refused(a, &good, now));
     now += SW_NS_PER_S / SW_GW_ABUSE_PER_S;
     assert_false(sw_gw_abuse_refused(a, &bad, now));
     /* However long it went on: heard again after the burst's time twice. */
-    sw_gw_abuse_note(&a, &bad, 1000000, now);
+    sw_gw_abuse_note(a, &bad, 1000000, now);
     assert_true(sw_gw_abuse_refused(a, &bad, now));
     now += 2 * SW_NS_PER_S * SW_GW_ABUSE_BURST / SW_GW_ABUSE_PER_S;
     assert_false(sw_gw_abuse_refused(a, &bad, now));
@@ -46,13 +47,13 @@ static void the_allowance_is_used_up_and_comes_back(void **state)
 
 static void a_64_is_one_address(void **state)
 {
-    struct sw_gw_abuse *a = NULL;
+    struct sw_gw_abuse *a = sw_gw_abuse_new();
     struct sw_ip one = ip("2001:db8:0:1::1");
     struct sw_ip two = ip("2001:db8:0:1:ffff::2");
     struct sw_ip other = ip("2001:db8:0:2::1");
 
     (void)state;
-    sw_gw_abuse_note(&a, &one, SW_GW_ABUSE_BURST, 1);
+    sw_gw_abuse_note(a, &one, SW_GW_ABUSE_BURST, 1);
     assert_true(sw_gw_abuse_refused(a, &two, 1));
     assert_false(sw_gw_abuse_refused(a, &other, 1));
     sw_gw_abuse_free(a);
@@ -61,21 +62,58 @@ static void a_64_is_one_address(void **state)
 /* More addresses than there is room for: the bad one is not pushed out by many small ones. */
 static void the_worst_stays(void **state)
 {
-    struct sw_gw_abuse *a = NULL;
+    struct sw_gw_abuse *a = sw_gw_abuse_new();
     struct sw_ip bad = ip("198.51.100.1");
     char text[32];
 
     (void)state;
-    sw_gw_abuse_note(&a, &bad, SW_GW_ABUSE_BURST + 100, 1);
+    sw_gw_abuse_note(a, &bad, SW_GW_ABUSE_BURST + 100, 1);
     for (int i = 0; i < 20 * SW_GW_ABUSE_SLOTS; i++) {
         struct sw_ip some;
 
         (void)snprintf(text, sizeof(text), "10.%d.%d.%d", i >> 16, (i >> 8) & 255, i & 255);
         some = ip(text);
-        sw_gw_abuse_note(&a, &some, 1, 1);
+        sw_gw_abuse_note(a, &some, 1, 1);
     }
     assert_true(sw_gw_abuse_refused(a, &bad, 1));
     sw_gw_abuse_free(a);
+}
+
+static void *misuse(void *a)
+{
+    struct sw_ip bad = ip("198.51.100.1");
+
+    for (int i = 0; i < SW_GW_ABUSE_BURST / 4; i++) {
+        (void)sw_gw_abuse_refused(a, &bad, 1);
+        sw_gw_abuse_note(a, &bad, 1, 1);
+    }
+    return NULL;
+}
+
+/* Spreading over the workers gains nothing. */
+static void workers_share_one_allowance(void **state)
+{
+    struct sw_gw_abuse *a = sw_gw_abuse_new();
+    struct sw_ip bad = ip("198.51.100.1");
+    pthread_t threads[4];
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, misuse, a), 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_true(sw_gw_abuse_refused(a, &bad, 1));
+    sw_gw_abuse_free(a);
+}
+
+static void nobody_is_remembered_without_a_table(void **state)
+{
+    struct sw_ip bad = ip("198.51.100.1");
+
+    (void)state;
+    sw_gw_abuse_note(NULL, &bad, SW_GW_ABUSE_BURST, 1);
+    assert_false(sw_gw_abuse_refused(NULL, &bad, 1));
+    sw_gw_abuse_free(NULL);
 }
 
 int main(void)
@@ -84,6 +122,8 @@ int main(void)
         cmocka_unit_test(the_allowance_is_used_up_and_comes_back),
         cmocka_unit_test(a_64_is_one_address),
         cmocka_unit_test(the_worst_stays),
+        cmocka_unit_test(workers_share_one_allowance),
+        cmocka_unit_test(nobody_is_remembered_without_a_table),
     };
 
     return cmocka_run_group_tests_name("gw_abuse", tests, NULL, NULL);

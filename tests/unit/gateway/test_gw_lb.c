@@ -168,6 +168,20 @@ static void localities_share_by_weight(void **state)
     spread(&w, 2000, n);
     assert_in_range(n[1], 400, 600);
     close_world(&w);
+
+    /* One without a weight gets nothing; none with a weight is as if nobody had asked. */
+    open_world(
+        &w, CLUSTER(",'common_lb_config':{'locality_weighted_lb_config':{}}",
+                    PLACE("", EP("1", "")) "," PLACE(",'load_balancing_weight':3", EP("2", ""))));
+    spread(&w, 100, n);
+    assert_int_equal(n[2], 100);
+    close_world(&w);
+    open_world(&w, CLUSTER(",'common_lb_config':{'locality_weighted_lb_config':{}}",
+                           PLACE("", EP("1", "")) "," PLACE("", EP("2", ""))));
+    spread(&w, 100, n);
+    assert_int_equal(n[1] + n[2], 100);
+    assert_int_equal(n[1], 50);
+    close_world(&w);
 }
 
 static void least_request_avoids_the_busy(void **state)

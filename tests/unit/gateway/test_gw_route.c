@@ -419,7 +419,7 @@ static void nonsense_is_refused(void **state)
     refused(VH("{'match':{'prefix':'/'}," TO(
                 "c") ",'typed_per_filter_config':{'x':{'@type':"
                      "'type.googleapis.com/envoy.extensions.filters.http.router.v3.Router'}}}"),
-            "type not supported");
+            "is not supported");
 }
 
 /* ---- tables that follow one another ---- */

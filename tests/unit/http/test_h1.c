@@ -486,6 +486,40 @@ static void messages_are_written_as_they_were_understood(void **state)
     }
 }
 
+static void dates_are_read(void **state)
+{
+    static const struct {
+        const char *in;
+        uint64_t s; /* 0: refused */
+    } cases[] = {
+        {"Sun, 06 Nov 1994 08:49:37 GMT", 784111777},
+        {"Thu, 01 Jan 1970 00:00:01 GMT", 1},
+        {"Thu, 29 Feb 2024 23:59:59 GMT", 1709251199},
+        {"Fri, 01 Mar 2024 00:00:00 GMT", 1709251200},
+        {"Sun, 15 Nov 2026 12:00:00 GMT", 1794744000},
+        {"Sunday, 06-Nov-94 08:49:37 GMT", 0},
+        {"Sun Nov  6 08:49:37 1994", 0},
+        {"Sun, 06 Nov 1994 08:49:37 UTC", 0},
+        {"Sun, 00 Nov 1994 08:49:37 GMT", 0},
+        {"Sun, 32 Nov 1994 08:49:37 GMT", 0},
+        {"Sun, 06 nov 1994 08:49:37 GMT", 0},
+        {"Sun, 06 Nov 1969 08:49:37 GMT", 0},
+        {"Sun, 06 Nov 1994 24:00:00 GMT", 0},
+        {"Sun, 06 Nov 1994 08:60:00 GMT", 0},
+        {"Sun, +6 Nov 1994 08:49:37 GMT", 0},
+        {"Sun, 06 Nov 1994 08:49:37 GMT ", 0},
+        {"", 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        uint64_t got = 0;
+
+        assert_int_equal(sw_http_date_parse(sw_slice_str(cases[i].in), &got), cases[i].s != 0);
+        assert_int_equal(got, cases[i].s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -501,6 +535,7 @@ int main(void)
         cmocka_unit_test(hop_by_hop_fields_are_known),
         cmocka_unit_test(writers_refuse_injection),
         cmocka_unit_test(messages_are_written_as_they_were_understood),
+        cmocka_unit_test(dates_are_read),
     };
 
     return cmocka_run_group_tests_name("h1", tests, NULL, NULL);

@@ -346,7 +346,7 @@ static void a_request_reaches_its_origin_as_http(void **state)
     origin_accept(r, &o);
     (void)snprintf(want, sizeof(want),
                    "GET /p?q=1 HTTP/1.1\r\nhost: 127.0.0.1:%u\r\naccept: */*\r\ncookie: a=b\r\n"
-                   "connection: close\r\n\r\n",
+                   "\r\n",
                    o.at.port);
     READ_IS(r->loop, o.fd, want);
     origin_say(&o, "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"
@@ -359,11 +359,190 @@ static void a_request_reaches_its_origin_as_http(void **state)
     RUN_UNTIL(r->loop, c->ended);
     assert_int_equal(c->fail, SW_QFAIL_NONE);
     assert_true(call_body_is(c, "hello"));
-    RUN_UNTIL(r->loop, at_eof(o.fd));
     assert_null(r->ended.reason);
     assert_int_equal(r->ended.bytes_out, 5);
     call_free(c);
     origin_done(&o);
+    qrig_free(r);
+}
+
+/* ---- connections between requests ---- */
+
+#define OK_LENGTH "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+/* Takes what came; true when a head is complete. */
+static bool heard_request(const struct origin *o)
+{
+    static char got[1024];
+    static size_t n;
+    static int of = -1;
+    ssize_t k;
+
+    if (of != o->fd)
+        n = 0;
+    of = o->fd;
+    k = read(o->fd, got + n, sizeof(got) - n);
+    if (k > 0)
+        n += (size_t)k;
+    if (n < 4 || memcmp(got + n - 4, "\r\n\r\n", 4) != 0)
+        return false;
+    n = 0;
+    return true;
+}
+
+/* One exchange from the request to the end; the origin's answer is sent as given. */
+static void exchange(struct qrig *r, struct origin *o, const char *method, const char *lines,
+                     const char *answer)
+{
+    struct call *c = request(r, o, method, lines);
+
+    sw_qcall_finish(&c->q);
+    if (o->fd < 0)
+        origin_accept(r, o);
+    RUN_UNTIL(r->loop, heard_request(o));
+    origin_say(o, answer);
+    RUN_UNTIL(r->loop, c->ended);
+    assert_int_equal(c->fail, SW_QFAIL_NONE);
+    assert_int_equal(c->status / 100, 2);
+    call_free(c);
+}
+
+static uint64_t reused(const struct qrig *r)
+{
+    struct sw_qserve_stats st;
+
+    sw_qserve_stats(r->serve, &st);
+    return st.reused;
+}
+
+static void a_connection_serves_again(void **state)
+{
+    static const char *const answers[] = {
+        OK_LENGTH, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        "HTTP/1.1 204 No Content\r\n\r\n",
+        "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nok"};
+    struct qrig *r = qrig_new();
+    struct origin o;
+
+    (void)state;
+    qrig_start(r);
+    origin_open(&o);
+    for (size_t i = 0; i < SW_ARRAY_LEN(answers); i++)
+        exchange(r, &o, "GET", "", answers[i]);
+    assert_int_equal(reused(r), SW_ARRAY_LEN(answers) - 1);
+    /* A request that must not be sent twice gets its own, and leaves it for others. */
+    sw_sock_close(SW_TAKE_FD(o.fd));
+    rig_settle(r->loop);
+    exchange(r, &o, "POST", "content-length: 0\r\n", OK_LENGTH);
+    exchange(r, &o, "GET", "", OK_LENGTH);
+    assert_int_equal(reused(r), SW_ARRAY_LEN(answers));
+    origin_done(&o);
+    qrig_free(r);
+}
+
+static void what_may_not_be_kept_is_closed(void **state)
+{
+    static const struct {
+        const char *lines;
+        const char *answer;
+    } cases[] = {
+        {"", "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok"},
+        {"", "HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok"},
+        {"", OK_LENGTH "HTTP/1.1 200 OK\r\n"}, /* an answer to nothing */
+        {"authorization: NTLM abc\r\n", OK_LENGTH},
+        {"authorization: negotiate abc\r\n", OK_LENGTH},
+        {"", "HTTP/1.1 200 OK\r\nwww-authenticate: Negotiate x\r\ncontent-length: 2\r\n\r\nok"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        struct qrig *r = qrig_new();
+        struct origin o;
+
+        qrig_start(r);
+        origin_open(&o);
+        exchange(r, &o, "GET", cases[i].lines, cases[i].answer);
+        RUN_UNTIL(r->loop, at_eof(o.fd));
+        origin_done(&o);
+        qrig_free(r);
+    }
+}
+
+static void a_stale_connection_is_replaced_once(void **state)
+{
+    struct qrig *r = qrig_new();
+    struct sw_qserve_stats st;
+    struct origin o;
+    struct call *c;
+    int old;
+
+    (void)state;
+    qrig_start(r);
+    origin_open(&o);
+    exchange(r, &o, "GET", "", OK_LENGTH);
+    /* The origin takes the next request and closes without a word. */
+    c = request(r, &o, "GET", "");
+    sw_qcall_finish(&c->q);
+    RUN_UNTIL(r->loop, reused(r) == 1);
+    old = o.fd;
+    o.fd = -1;
+    sw_sock_close(old);
+    origin_accept(r, &o);
+    RUN_UNTIL(r->loop, heard_request(&o));
+    origin_say(&o, OK_LENGTH);
+    RUN_UNTIL(r->loop, c->ended);
+    assert_int_equal(c->status, 200);
+    call_free(c);
+    sw_qserve_stats(r->serve, &st);
+    assert_int_equal(st.stale, 1);
+    /* One that says something and then breaks off has seen the request: no second time. */
+    c = request(r, &o, "GET", "");
+    sw_qcall_finish(&c->q);
+    RUN_UNTIL(r->loop, heard_request(&o));
+    assert_int_equal(reused(r), 2);
+    origin_say(&o, "HTTP/1.1 2");
+    sw_sock_close(SW_TAKE_FD(o.fd));
+    RUN_UNTIL(r->loop, c->ended);
+    assert_int_equal(c->status, 502);
+    call_free(c);
+    origin_done(&o);
+    qrig_free(r);
+}
+
+static void few_connections_wait_and_not_for_long(void **state)
+{
+    enum { MANY = 12, KEPT = 8 };
+    struct qrig *r = qrig_new();
+    struct origin o[MANY];
+    struct call *c[MANY];
+    struct origin at;
+    size_t open = 0;
+
+    (void)state;
+    qrig_start(r);
+    origin_open(&at);
+    for (size_t i = 0; i < MANY; i++) {
+        o[i] = at;
+        c[i] = request(r, &at, "GET", "");
+        sw_qcall_finish(&c[i]->q);
+        origin_accept(r, &o[i]);
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        RUN_UNTIL(r->loop, heard_request(&o[i]));
+        origin_say(&o[i], OK_LENGTH);
+        RUN_UNTIL(r->loop, c[i]->ended);
+        call_free(c[i]);
+    }
+    rig_settle(r->loop);
+    for (size_t i = 0; i < MANY; i++)
+        open += !at_eof(o[i].fd);
+    assert_int_equal(open, KEPT);
+    sw_qserve_drain(r->serve);
+    for (size_t i = 0; i < MANY; i++) {
+        RUN_UNTIL(r->loop, at_eof(o[i].fd));
+        sw_sock_close(o[i].fd);
+    }
+    sw_sock_close(at.listener);
     qrig_free(r);
 }
 
@@ -492,10 +671,9 @@ static void a_body_gets_the_framing_it_needs(void **state)
             sw_qcall_finish(&c->q);
         }
         origin_accept(r, &o);
-        (void)snprintf(
-            want, sizeof(want),
-            "%s /p?q=1 HTTP/1.1\r\nhost: 127.0.0.1:%u\r\n%.*sconnection: close\r\n\r\n%s",
-            cases[i].method, o.at.port, (int)(bar - cases[i].framed), cases[i].framed, bar + 1);
+        (void)snprintf(want, sizeof(want), "%s /p?q=1 HTTP/1.1\r\nhost: 127.0.0.1:%u\r\n%.*s\r\n%s",
+                       cases[i].method, o.at.port, (int)(bar - cases[i].framed), cases[i].framed,
+                       bar + 1);
         for (char *p = want; (p = strstr(p, "content-length")); p++) /* as our writer spells it */
             p[0] = 'C', p[8] = 'L';
         for (char *p = want; (p = strstr(p, "transfer-encoding")); p++)
@@ -525,8 +703,7 @@ static void a_get_that_does_not_end_is_sent_after_a_moment(void **state)
     origin_accept(r, &o);
     rig_settle(r->loop);
     rig_advance(r->loop, SW_NS_PER_S);
-    (void)snprintf(want, sizeof(want),
-                   "GET /p?q=1 HTTP/1.1\r\nhost: 127.0.0.1:%u\r\nconnection: close\r\n\r\n",
+    (void)snprintf(want, sizeof(want), "GET /p?q=1 HTTP/1.1\r\nhost: 127.0.0.1:%u\r\n\r\n",
                    o.at.port);
     READ_IS(r->loop, o.fd, want);
     origin_say(&o, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
@@ -928,6 +1105,10 @@ int main(void)
         cmocka_unit_test(heads_have_a_size),
         cmocka_unit_test(a_slow_head_is_given_up),
         cmocka_unit_test(a_request_reaches_its_origin_as_http),
+        cmocka_unit_test(a_connection_serves_again),
+        cmocka_unit_test(what_may_not_be_kept_is_closed),
+        cmocka_unit_test(a_stale_connection_is_replaced_once),
+        cmocka_unit_test(few_connections_wait_and_not_for_long),
         cmocka_unit_test(answers_lose_their_framing),
         cmocka_unit_test(broken_answers_become_502_or_a_reset),
         cmocka_unit_test(a_body_gets_the_framing_it_needs),

@@ -533,6 +533,32 @@ static void refusals_are_seen_and_not_repeated(void **state)
     assert_string_equal(seen, "OWN sent 1 acked 1 acks 3 nacks 1: ");
 }
 
+static void find_ends(const struct sw_xds_status *st, void *arg)
+{
+    (void)snprintf(arg, 64, "%.*s|%.*s|%d", 8, st->nack.p, 8, st->nack.p + st->nack.n - 8,
+                   st->nack.n <= 1100);
+}
+
+/* Envoy quotes the resource before it says what is wrong. */
+static void of_a_long_refusal_both_ends_are_kept(void **state)
+{
+    struct world *w = *state;
+    char text[4000];
+    char seen[64] = "";
+
+    memset(text, 'x', sizeof(text));
+    memcpy(text, "Listener", 8);
+    memcpy(text + sizeof(text) - 10, " too big.", 10);
+    COMMIT(w, "OWN a=1");
+    connect_delta(w);
+    subscribe(w, "OWN", "*");
+    expect_open(w, "OWN +a=1");
+    answer(w, text);
+    turns(w, 5);
+    sw_xds_server_status(w->server, find_ends, seen);
+    assert_string_equal(seen, "Listener|too big.|1");
+}
+
 static void one_response_is_outstanding(void **state)
 {
     struct world *w = *state;
@@ -653,6 +679,41 @@ static void state_of_the_world_breaks_last_too(void **state)
     expect_nothing(w);
 }
 
+/* gRPC: the new cluster is asked for when the route is there, the old one is used until then. */
+static void who_names_clusters_keeps_the_old_one_for_a_while(void **state)
+{
+    struct world *w = *state;
+
+    COMMIT(w, "CDS old=c1", "RDS r=r1");
+    connect_sotw(w);
+    subscribe(w, "RDS", "r");
+    expect_open(w, "RDS +r1");
+    answer_names(w, "r");
+    subscribe(w, "CDS", "old");
+    expect_open(w, "CDS +c1");
+    answer_names(w, "old");
+    turns(w, 5);
+    COMMIT(w, "CDS new=c2", "RDS r=r2");
+    expect_open(w, "RDS +r2");
+    answer_names(w, "r");
+    expect_nothing(w);
+    subscribe(w, "CDS", "old new");
+    expect_open(w, "CDS +c2 +c1");
+    answer_names(w, "new");
+    expect_nothing(w);
+    skew += 2 * SW_NS_PER_S;
+    expect_nothing(w);
+    /* Who goes on asking for it hears that it is gone. */
+    COMMIT(w, "CDS next=c3", "RDS r=r3");
+    expect_open(w, "RDS +r3");
+    answer_names(w, "r");
+    expect_nothing(w);
+    skew += 2 * SW_NS_PER_S;
+    expect_open(w, "CDS");
+    answer_names(w, "next");
+    expect_open(w, "CDS +c3");
+}
+
 static void a_silent_client_does_not_stop_the_order_for_ever(void **state)
 {
     struct world *w = *state;
@@ -737,6 +798,35 @@ static void other_types_carry_what_changed(void **state)
     COMMIT(w, "EDS! a=4 ghost=4 b=4");
     expect_open(w, "EDS +4");
     answer_names(w, "b");
+    expect_nothing(w);
+}
+
+/* Envoy: a cluster is acknowledged when its endpoints are there. */
+static void what_was_asked_for_before_it_existed_waits_for_nobody(void **state)
+{
+    struct world *w = *state;
+
+    COMMIT(w, "CDS a=1", "EDS a=1");
+    connect_sotw(w);
+    subscribe(w, "CDS", NULL);
+    expect(w, "CDS +1");
+    subscribe(w, "EDS", "a");
+    expect_open(w, "EDS +1");
+    answer_names(w, "a");
+    turns(w, 5);
+    COMMIT(w, "CDS", "EDS");
+    expect(w, "CDS");
+    turns(w, 5);
+    COMMIT(w, "CDS a=2", "EDS");
+    expect_open(w, "CDS +2");
+    pop(w); /* not answered */
+    expect_nothing(w);
+    COMMIT(w, "CDS a=2", "EDS a=2");
+    expect_open(w, "EDS +2");
+    answer_names(w, "a");
+    expect_nothing(w);
+    /* Once: after that it is a change like any other. */
+    COMMIT(w, "CDS a=2", "EDS a=3");
     expect_nothing(w);
 }
 
@@ -888,6 +978,57 @@ static void strangers_are_refused(void **state)
     expect(w, "CDS");
 }
 
+static int allow_as_told(void *arg, const struct sw_xds_client_id *id, struct sw_err *err)
+{
+    int rc = *(const int *)arg;
+
+    assert_true(sw_slice_eq_str(id->token, "good"));
+    return rc == SW_EDENIED ? sw_err_set(err, rc, "bad token") : rc;
+}
+
+/* Nobody knows the token yet: nothing is read, until somebody does. */
+static void a_client_waits_while_it_is_judged(void **state)
+{
+    struct world *w = *state;
+    int rc = SW_EAGAIN;
+
+    w->opts.allow = allow_as_told;
+    w->opts.arg = &rc;
+    COMMIT(w, "CDS a=1");
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    expect_nothing(w);
+    sw_xds_server_recheck(w->server); /* somebody else's answer */
+    expect_nothing(w);
+    assert_int_equal(w->done, 0);
+    rc = SW_OK;
+    sw_xds_server_recheck(w->server);
+    expect(w, "CDS +a=1");
+    rc = SW_EDENIED; /* it is in */
+    sw_xds_server_recheck(w->server);
+    expect_nothing(w);
+    assert_int_equal(w->done, 0);
+}
+
+static void a_client_that_waited_may_be_refused(void **state)
+{
+    struct world *w = *state;
+    int rc = SW_EAGAIN;
+
+    w->opts.allow = allow_as_told;
+    w->opts.arg = &rc;
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    expect_nothing(w);
+    rc = SW_EDENIED;
+    sw_xds_server_recheck(w->server);
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_UNAUTHENTICATED);
+    for (int i = 0; i < 100 && sw_xds_server_streams(w->server); i++)
+        sw_loop_turn(w->loop, 5);
+    assert_int_equal(sw_xds_server_streams(w->server), 0);
+}
+
 static struct sw_xds_cache *by_node(void *arg, const struct sw_xds_client_id *id,
                                     struct sw_err *err)
 {
@@ -958,20 +1099,25 @@ int main(void)
         LIVE(a_name_the_wildcard_covers_is_told_again),
         LIVE(a_client_that_comes_back_gets_what_differs),
         LIVE(refusals_are_seen_and_not_repeated),
+        LIVE(of_a_long_refusal_both_ends_are_kept),
         LIVE(one_response_is_outstanding),
         LIVE(large_states_come_in_pieces),
         LIVE(a_change_is_made_before_anything_breaks),
         LIVE(state_of_the_world_breaks_last_too),
+        LIVE(who_names_clusters_keeps_the_old_one_for_a_while),
         LIVE(a_silent_client_does_not_stop_the_order_for_ever),
         LIVE(endpoints_are_repeated_for_a_changed_cluster),
         LIVE(full_types_are_always_complete),
         LIVE(other_types_carry_what_changed),
+        LIVE(what_was_asked_for_before_it_existed_waits_for_nobody),
         LIVE(a_stale_nonce_is_ignored),
         LIVE(listeners_can_be_asked_for_by_name),
         LIVE(services_of_one_type_know_it),
         LIVE(a_slow_client_costs_little),
         LIVE(streams_are_bounded),
         LIVE(strangers_are_refused),
+        LIVE(a_client_waits_while_it_is_judged),
+        LIVE(a_client_that_waited_may_be_refused),
         LIVE(clients_are_served_from_their_own_cache),
         LIVE(a_stopping_server_tells_its_clients),
     };

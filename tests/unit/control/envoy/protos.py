@@ -67,12 +67,14 @@ FILES = [
     E + "filters/http/set_filter_state/v3/set_filter_state.proto",
     E + "filters/http/router/v3/router.proto",
     E + "filters/http/cors/v3/cors.proto",
+    E + "filters/http/health_check/v3/health_check.proto",
     E + "filters/http/ext_authz/v3/ext_authz.proto",
     E + "filters/http/stateful_session/v3/stateful_session.proto",
     E + "http/stateful_session/cookie/v3/cookie.proto",
     E + "http/stateful_session/header/v3/header.proto",
     E + "filters/udp/udp_proxy/v3/udp_proxy.proto",
     E + "filters/udp/udp_proxy/v3/route.proto",
+    E + "filters/udp/udp_proxy/session/http_capsule/v3/http_capsule.proto",
     E + "filters/listener/tls_inspector/v3/tls_inspector.proto",
     E + "filters/listener/proxy_protocol/v3/proxy_protocol.proto",
     E + "upstreams/http/v3/http_protocol_options.proto",
@@ -80,6 +82,9 @@ FILES = [
     E + "access_loggers/stream/v3/stream.proto",
     E + "access_loggers/grpc/v3/als.proto",
     E + "retry/host/previous_hosts/v3/previous_hosts.proto",
+    *(E + f"load_balancing_policies/{n}/v3/{n}.proto" for n in (
+        "least_request", "round_robin", "random", "ring_hash", "maglev", "wrr_locality",
+        "cluster_provided")),
 ]
 
 
