@@ -62,8 +62,8 @@ bench: setup-bench build/build.ninja ## measure against the peers of bench/READM
 	ninja -C build
 	bench/run
 
-interop: all ## run against foreign implementations found on this machine
-	$(PYTHON) tools/interop --bin build/spanwire
+interop: all ## run against foreign implementations, fetched by tests/interop/*/prepare
+	$(PYTHON) tools/interop --build build
 
 format: ## rewrite C sources in the house style
 	tools/check-format --fix
