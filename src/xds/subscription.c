@@ -212,6 +212,31 @@ static void count_answer(const struct xds_sub *u, const char *result)
         sw_metric_add(sw_metric_get(m, SW_METRIC_XDS_ANSWERS, labels), 1);
 }
 
+static bool holds(struct sw_slice text, struct sw_slice what)
+{
+    return text.n && memmem(text.p, text.n, what.p, what.n);
+}
+
+/*
+ * Envoy quotes the resource it refuses, private keys included, and what is wrong on a line behind.
+ * Of that only the line may be logged and shown.
+ */
+static struct sw_slice without_keys(const struct xds_sub *u, struct sw_slice text)
+{
+    ptrdiff_t line;
+
+    if (strcmp(u->url, SW_XDS_SECRET) != 0 && !holds(text, SW_SLICE_LIT("PRIVATE KEY")))
+        return text;
+    while (text.n && text.p[text.n - 1] == '\n')
+        text.n--;
+    line = sw_slice_rfind(text, '\n');
+    if (line >= 0)
+        text = sw_slice_from(text, (size_t)line + 1);
+    if (holds(text, SW_SLICE_LIT("inline_")) || holds(text, SW_SLICE_LIT("-----BEGIN")))
+        return SW_SLICE_LIT("the reason quotes a secret and is not kept");
+    return text;
+}
+
 /*
  * A bounded copy. Envoy quotes whole resources before it says what is wrong with them: of a long
  * text the middle goes.
@@ -247,7 +272,7 @@ void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text)
         return;
     }
     u->nacks++;
-    u->nack = reason_of(*text);
+    u->nack = reason_of(without_keys(u, *text));
     sw_log_begin(&l, SW_LOG_WARN, "xds", "client refused a response");
     sw_log_str(&l, "node", st->node_id);
     sw_log_cstr(&l, "type", u->url);

@@ -559,6 +559,48 @@ static void of_a_long_refusal_both_ends_are_kept(void **state)
     assert_string_equal(seen, "Listener|too big.|1");
 }
 
+static void copy_nack(const struct sw_xds_status *st, void *arg)
+{
+    (void)snprintf(arg, 128, "%.*s", SW_SLICE_ARG(st->nack));
+}
+
+/* Envoy quotes what it refuses. */
+static void a_refusal_shows_no_key(void **state)
+{
+    static const struct {
+        const char *said;
+        const char *kept;
+    } cases[] = {
+        {"name: \"x\"\nprivate_key {\n  inline_bytes: \"raw\"\n}\n: password is required\n",
+         ": password is required"},
+        {"x { inline_bytes: \"raw\" }: password is required",
+         "the reason quotes a secret and is not kept"},
+        {"cannot load", "cannot load"},
+        {"", ""},
+    };
+    struct world *w = *state;
+
+    COMMIT(w, "SDS a=0");
+    connect_delta(w);
+    subscribe(w, "SDS", "a");
+    expect(w, "SDS +a=0");
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        char change[16];
+        char line[16];
+        char seen[128] = "";
+
+        (void)snprintf(change, sizeof(change), "SDS a=%zu", i + 1);
+        (void)snprintf(line, sizeof(line), "SDS +a=%zu", i + 1);
+        turns(w, 5);
+        COMMIT(w, change);
+        expect_open(w, line);
+        answer(w, cases[i].said);
+        turns(w, 5);
+        sw_xds_server_status(w->server, copy_nack, seen);
+        assert_string_equal(seen, cases[i].kept);
+    }
+}
+
 static void one_response_is_outstanding(void **state)
 {
     struct world *w = *state;
@@ -1100,6 +1142,7 @@ int main(void)
         LIVE(a_client_that_comes_back_gets_what_differs),
         LIVE(refusals_are_seen_and_not_repeated),
         LIVE(of_a_long_refusal_both_ends_are_kept),
+        LIVE(a_refusal_shows_no_key),
         LIVE(one_response_is_outstanding),
         LIVE(large_states_come_in_pieces),
         LIVE(a_change_is_made_before_anything_breaks),
