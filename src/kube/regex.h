@@ -16,12 +16,15 @@ struct sw_regex;
 
 /*
  * Compiles a pattern; refuses what RE2 has not (backreferences, look-around, atomic groups,
- * possessive quantifiers, recursion, callouts), so that a CRD accepted here is accepted elsewhere.
+ * possessive quantifiers, recursion, callouts) or will not unfold (nested repeats of more than 1000
+ * in all), so that what is accepted here is accepted elsewhere.
  *
  * Returns SW_OK with an expression to free, or SW_EINVAL with the reason, SW_ELIMIT when too long.
  */
 SW_NODISCARD int sw_regex_new(struct sw_slice pattern, struct sw_regex **ret, struct sw_err *err);
 void sw_regex_free(struct sw_regex *re);
+/* False when a pattern names a character above \x{FF}: Envoy, which matches bytes, refuses that. */
+bool sw_regex_fits_bytes(struct sw_slice pattern);
 /*
  * Searches (unanchored). Returns 1 when found, 0 when not, SW_ELIMIT when the matcher gave up,
  * which callers treat as "does not match". ret_at/ret_len may be NULL.

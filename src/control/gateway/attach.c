@@ -4,7 +4,7 @@
 
 #include "control/gateway/build_int.h"
 
-enum { PARENTS_MAX = 32, HOSTS_MAX = 1024 };
+enum { PARENTS_MAX = 32, HOSTS_MAX = 1024, RULES_MAX = 64 };
 
 static struct parent *find_parent(const struct builder *b, const struct sw_json *ref,
                                   struct sw_slice own_ns)
@@ -31,6 +31,25 @@ static struct parent *find_parent(const struct builder *b, const struct sw_json 
 
 /* ---- compiling, once per client certificate ---- */
 
+static void compile_rules(struct builder *b, struct route *route, struct compiled *c, bool first,
+                          void (*compile)(struct rule *r, struct compiled *c))
+{
+    const struct sw_json *rules = sw_json_find(route->spec, "rules");
+    size_t n = sw_min(sw_json_len(rules), RULES_MAX);
+
+    for (size_t i = 0; i < n; i++) {
+        struct rule r = {
+            .b = b,
+            .route = route,
+            .json = sw_json_at(rules, i),
+            .backend = {.route = route, .client_cert = c->client_cert, .use_policies = true},
+            .first = first,
+            .index = (uint16_t)i};
+
+        compile(&r, c);
+    }
+}
+
 static struct compiled *compiled_for(struct builder *b, struct route *r, const struct gateway *gw)
 {
     struct sw_arena *build_arena = b->a;
@@ -47,10 +66,10 @@ static struct compiled *compiled_for(struct builder *b, struct route *r, const s
     c->next = r->compiled;
     switch (r->kind) {
     case RK_HTTP:
-        compile_http(b, r, c, first);
+        compile_rules(b, r, c, first, http_rule);
         break;
     case RK_GRPC:
-        compile_grpc(b, r, c, first);
+        compile_rules(b, r, c, first, grpc_rule);
         break;
     case RK_TLS:
     case RK_TCP:

@@ -11,8 +11,15 @@
 
 #define TYPE "\"@type\":\"type.googleapis.com/envoy."
 
+/*
+ * Envoy refuses regular expressions of more than 100 instructions unless told otherwise, and with
+ * one of them every route of the port; what is too large is refused in the route's status instead.
+ */
 static const char skeleton[] =
     "{\"node\":{},"
+    "\"layered_runtime\":{\"layers\":[{\"name\":\"spanwire\",\"static_layer\":{"
+    "\"re2.max_program_size.error_level\":4294967295,"
+    "\"re2.max_program_size.warn_level\":100000}}]},"
     "\"dynamic_resources\":{"
     "\"ads_config\":{\"api_type\":\"DELTA_GRPC\",\"transport_api_version\":\"V3\","
     "\"set_node_on_first_message_only\":true,"

@@ -392,8 +392,6 @@ void build_routes(struct builder *b);
 
 /* ---- httproute.c, filters.c, grpcroute.c, l4route.c ---- */
 
-void compile_http(struct builder *b, struct route *r, struct compiled *c, bool first);
-void compile_grpc(struct builder *b, struct route *r, struct compiled *c, bool first);
 void compile_l4(struct builder *b, struct route *r, struct compiled *c, bool first);
 
 /* What all matches of a rule have in common. */
@@ -435,6 +433,9 @@ bool read_value_matches(struct rule *r, const struct sw_json *list, bool headers
                         const struct sw_gw_value_match **ret, size_t *ret_n);
 bool regex_ok(struct rule *r, struct sw_slice pattern);
 struct sw_slice lower_case(struct builder *b, struct sw_slice s);
+/* Compile one rule: its routes are added to c. */
+void http_rule(struct rule *r, struct compiled *c);
+void grpc_rule(struct rule *r, struct compiled *c);
 /* Ends a rule: its counters, and true when its matches shall be emitted. */
 bool rule_finish(struct rule *r);
 /* Adds the rule's routes for one match: 'like' has all of the entry but the route. */

@@ -2,7 +2,7 @@
 /* GRPCRoutes: a method is a path, a service is what paths begin with. */
 #include "control/gateway/build_int.h"
 
-enum { RULES_MAX = 64, MATCHES_MAX = 128 };
+enum { MATCHES_MAX = 128 };
 
 struct grpc_match {
     struct sw_gw_match match;
@@ -66,7 +66,7 @@ static void emit(struct rule *r, struct compiled *c, struct grpc_match *g, uint1
     rule_emit(r, c, &g->match, &like, "grpcroute");
 }
 
-static void compile_rule(struct rule *r, struct compiled *c)
+void grpc_rule(struct rule *r, struct compiled *c)
 {
     const struct sw_json *list = sw_json_find(r->json, "matches");
     size_t n = sw_min(sw_json_len(list), MATCHES_MAX);
@@ -90,22 +90,4 @@ static void compile_rule(struct rule *r, struct compiled *c)
         return;
     for (size_t i = 0; i < good; i++)
         emit(r, c, &matches[i], (uint16_t)i);
-}
-
-void compile_grpc(struct builder *b, struct route *route, struct compiled *c, bool first)
-{
-    const struct sw_json *rules = sw_json_find(route->spec, "rules");
-    size_t n = sw_min(sw_json_len(rules), RULES_MAX);
-
-    for (size_t i = 0; i < n; i++) {
-        struct rule r = {
-            .b = b,
-            .route = route,
-            .json = sw_json_at(rules, i),
-            .backend = {.route = route, .client_cert = c->client_cert, .use_policies = true},
-            .first = first,
-            .index = (uint16_t)i};
-
-        compile_rule(&r, c);
-    }
 }

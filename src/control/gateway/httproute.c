@@ -6,7 +6,7 @@
 #include "http/h1.h"
 #include "kube/regex.h"
 
-enum { RULES_MAX = 64, MATCHES_MAX = 128, CONDITIONS_MAX = 16, CODES_MAX = 64 };
+enum { MATCHES_MAX = 128, CONDITIONS_MAX = 16, CODES_MAX = 64 };
 
 /* ---- matches ---- */
 
@@ -21,6 +21,11 @@ bool regex_ok(struct rule *r, struct sw_slice pattern)
         return false;
     }
     sw_regex_free(re);
+    if (!sw_regex_fits_bytes(pattern)) {
+        rule_bad(r, "UnsupportedValue", "regular expression '%.*s': a character above \\x{FF}",
+                 SW_SLICE_ARG(pattern));
+        return false;
+    }
     return true;
 }
 
@@ -295,7 +300,7 @@ static void emit(struct rule *r, struct compiled *c, const struct sw_gw_match *m
     rule_emit(r, c, m, &like, "httproute");
 }
 
-static void compile_rule(struct rule *r, struct compiled *c)
+void http_rule(struct rule *r, struct compiled *c)
 {
     const struct sw_json *list = sw_json_find(r->json, "matches");
     size_t n = sw_min(sw_json_len(list), MATCHES_MAX);
@@ -316,22 +321,4 @@ static void compile_rule(struct rule *r, struct compiled *c)
         return;
     for (size_t i = 0; i < good; i++)
         emit(r, c, &matches[i], (uint16_t)i);
-}
-
-void compile_http(struct builder *b, struct route *route, struct compiled *c, bool first)
-{
-    const struct sw_json *rules = sw_json_find(route->spec, "rules");
-    size_t n = sw_min(sw_json_len(rules), RULES_MAX);
-
-    for (size_t i = 0; i < n; i++) {
-        struct rule r = {
-            .b = b,
-            .route = route,
-            .json = sw_json_at(rules, i),
-            .backend = {.route = route, .client_cert = c->client_cert, .use_policies = true},
-            .first = first,
-            .index = (uint16_t)i};
-
-        compile_rule(&r, c);
-    }
 }

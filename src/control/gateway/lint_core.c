@@ -223,8 +223,9 @@ static void regex_matcher(struct lint *l, const void *msg)
     }
     if (sw_regex_new(regex, &re, &err) != SW_OK)
         sw_lint_error(l, "regex", "%s", err.msg);
-    else
-        sw_regex_free(re);
+    else if (!sw_regex_fits_bytes(regex))
+        sw_lint_error(l, "regex", "a character above \\x{FF}");
+    sw_regex_free(re);
 }
 
 static void regex_substitute(struct lint *l, const void *msg)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """'spanwire xds lint' and a real Envoy have the same opinion."""
+import base64
 import os
 import pathlib
 import re
@@ -7,8 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from feed import ENDPOINT, SECRET, Feed, field, read_response
+from feed import ENDPOINT, ROUTE, SECRET, Feed, field, read_response
 from harness.envoy import Envoy, bootstrap
+from harness.fabric import make_cert
 from harness.gateway import free_port
 from harness.wait import until
 from judge import Judge
@@ -56,6 +58,35 @@ def test_every_rule_is_envoys(judge, tmp_path):
             if (said is None) != ("-good" in name):
                 differ.append(f"{name}: {said or 'taken'}")
     assert n > 80 and not differ, "\n".join(differ)
+
+
+def test_a_refusal_shows_no_key(judge, tmp_path):
+    """Envoy quotes the secret it refuses; the server keeps only what is wrong with it."""
+    chain, key = (base64.b64encode(pathlib.Path(p).read_bytes()).decode() for p in make_cert(tmp_path, "x"))
+    said = judge.ask(SECRET, "x", judge.encode(SECRET, {"name": "x", "tls_certificate": {
+        "certificate_chain": {"inline_bytes": chain}, "private_key": {"inline_bytes": key}, "password": {}}}))
+    assert said.startswith(": Proto constraint validation failed") and "Password" in said and "KEY" not in said, said
+
+
+EXPRESSIONS = r"""
+a  a++  a*+  (?=a)  (?!a)  (?<=a)b  (a)\1  \d+  \D\S\w\W  a{1000}  a{1001}  a{2,1}  (a{100}){100}  (a{10}){1000}  (?i)a  (?i:a)
+(?x)a  (?s).  (?m)^a$  (?U)a+  (?-i)a  (?P<n>a)  (?<n>a)  (?'n'a)  (?P=n)  \k<n>  [[:alpha:]]  [[:foo:]]  \pL  \p{Greek}  \p{Foo}
+\PN  \p{^L}  \Qa.b\E  \A\z  \Z  \b\B  \X  \h  \R  \K  \G  \x41  \x{110000}  \0  \07  \8  \cA  \e  \a\f\t\n  \_  [a  a]  a)  (a
+a{  a{1  a{1,  *a  a**  a|*  (?:)  ()  (?#c)a  (?>a)  (?|a)  (?R)  (?1)  (?(1)a)  \N  \u0041  [z-a]  []a]  [^]a]  [[a]  [a&&b]
+^$  a$b  \/  \-  \o{101}  \L  (?i-s:a)  (?a)a  (?J)a  (*UTF)a  (a|b|c){0,1000}  \d{1,1000}  (((a{20}){20}){20})  /v[0-9]+/(users|groups)/[^/]+
+"""
+
+
+def test_regular_expressions_are_envoys(judge, binary, tmp_path):
+    """What a route may match with is RE2's syntax, in the size that our bootstrap allows."""
+    differ = []
+    for regex in [*EXPRESSIONS.split(), "a" * 1000, "(" * 100 + "a" + ")" * 100]:
+        value = judge.encode(ROUTE, {"name": "x", "virtual_hosts": [{"name": "v", "domains": ["*"], "routes": [
+            {"match": {"safe_regex": {"regex": regex}}, "route": {"cluster": "c"}}]}]})
+        said, ours = judge.ask(ROUTE, "x", value), lint(binary, tmp_path / "one.pb", ROUTE, value)
+        if (said is None) != (not ours):
+            differ.append(f"{regex[:60]}: Envoy {said and said[-200:]}, lint {ours}")
+    assert not differ, "\n".join(differ)
 
 
 def lint(binary, path, kind, value):

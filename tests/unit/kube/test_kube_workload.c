@@ -175,6 +175,17 @@ static void templates_in_protobuf(void **state)
     assert_string_equal(err.msg, "malformed protobuf: unexpected wire type");
 }
 
+/* A kind without a type in the table would be found by the first reader of the API's description.
+ */
+static void every_kind_has_a_type(void **state)
+{
+    size_t n;
+    const struct sw_builtin *b = sw_builtins(&n);
+
+    for (size_t i = 0; i < n; i++)
+        assert_non_null(sw_builtin_schema(b[i].type));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +193,7 @@ int main(void)
         cmocka_unit_test(defaults),
         cmocka_unit_test(changes),
         cmocka_unit_test(templates_in_protobuf),
+        cmocka_unit_test(every_kind_has_a_type),
     };
 
     return cmocka_run_group_tests_name("kube workloads", tests, NULL, NULL);
