@@ -15,6 +15,8 @@
 #include "tls/cred_core.h"
 #include "tls/x509.h"
 
+enum { RSA_BITS_MIN = 2048 }; /* what TLS libraries of today still take */
+
 /*
  * Everything but the revocations, which come and go more often. Never written to after it was
  * built: GnuTLS lets any number of threads read credentials and trust lists.
@@ -165,6 +167,9 @@ static int find_identity(struct core *c, bool any, struct sw_err *err)
  */
 static int check_usable(const struct core *c, gnutls_x509_privkey_t key, struct sw_err *err)
 {
+    unsigned bits = 0;
+    int alg;
+
     for (size_t i = 0; i < c->n_chain; i++) {
         gnutls_pubkey_t pub = NULL;
         int rc = gnutls_pubkey_init(&pub);
@@ -177,6 +182,10 @@ static int check_usable(const struct core *c, gnutls_x509_privkey_t key, struct 
     }
     if (!sw_x509_same_key(c->chain[0], key))
         return sw_err_set(err, SW_EINVAL, "certificate and private key do not belong together");
+    alg = gnutls_x509_privkey_get_pk_algorithm2(key, &bits);
+    if ((alg == GNUTLS_PK_RSA || alg == GNUTLS_PK_RSA_PSS) && bits < RSA_BITS_MIN)
+        return sw_err_set(err, SW_EINVAL, "an RSA key of %u bits: peers want %d at least", bits,
+                          RSA_BITS_MIN);
     return SW_OK;
 }
 

@@ -33,13 +33,17 @@ enum {
 /* --- priorities --- */
 
 #define GROUPS "+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1"
+/* Last: certificates with such keys exist, and whoever has none of them is not slowed down. */
+#define SIGNATURES_RARE                                                                            \
+    "+SIGN-ECDSA-SECP521R1-SHA512:+SIGN-RSA-PSS-SHA256:+SIGN-RSA-PSS-SHA384:+SIGN-RSA-PSS-SHA512:" \
+    "+SIGN-EDDSA-ED448"
 #define SIGNATURES                                                                                 \
     "+SIGN-ECDSA-SECP256R1-SHA256:+SIGN-ECDSA-SECP384R1-SHA384:+SIGN-EDDSA-ED25519:"               \
     "+SIGN-RSA-PSS-RSAE-SHA256:+SIGN-RSA-PSS-RSAE-SHA384:+SIGN-RSA-PSS-RSAE-SHA512:"               \
-    "+SIGN-RSA-SHA256:+SIGN-RSA-SHA384:+SIGN-RSA-SHA512"
+    "+SIGN-RSA-SHA256:+SIGN-RSA-SHA384:+SIGN-RSA-SHA512:" SIGNATURES_RARE
 #define COMMON GROUPS ":" SIGNATURES ":+CTYPE-X509:+COMP-NULL:%SERVER_PRECEDENCE"
 /* TLS 1.2 names its signatures without the curve. */
-#define TLS12 ":+ECDHE-ECDSA:+ECDHE-RSA:+SIGN-ECDSA-SHA256:+SIGN-ECDSA-SHA384:"
+#define TLS12 ":+ECDHE-ECDSA:+ECDHE-RSA:+SIGN-ECDSA-SHA256:+SIGN-ECDSA-SHA384:+SIGN-ECDSA-SHA512:"
 #define AES   "+AES-128-GCM:+AES-256-GCM"
 
 /*
