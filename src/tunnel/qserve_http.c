@@ -343,7 +343,10 @@ static void on_answer_head(struct qs_exchange *x)
     }
     qs_begun(x, (unsigned)m->status);
     h->upgraded = m->status == 101;
-    h->keep = m->keep_alive && !h->upgraded && !binds_connection(m);
+    /* Careless origins send bodies where there are none (HEAD, 204, 304): the next answer would
+     * begin with it. */
+    h->keep = m->keep_alive && (m->framing == SW_H1_LENGTH || m->framing == SW_H1_CHUNKED) &&
+              !binds_connection(m);
     h->until_close = m->framing == SW_H1_UNTIL_CLOSE;
     if (m->framing == SW_H1_LENGTH)
         h->left = m->content_length;
