@@ -317,22 +317,57 @@ struct sw_slice sw_gw_flags_text(uint32_t flags, char *s, size_t cap)
     return n ? sw_slice(s, n) : none;
 }
 
+/*
+ * The format with what strftime does not know, or knows only for the local zone, written out: %s,
+ * and fractions of a second, %f (nine digits) or %1f to %9f. False when it gets too long.
+ */
+static bool fill_fractions(char *out, size_t cap, struct sw_slice in, uint64_t ns)
+{
+    char nanos[10];
+    size_t n = 0;
+
+    (void)snprintf(nanos, sizeof(nanos), "%09u", (unsigned)(ns % SW_NS_PER_S));
+    for (size_t i = 0; i < in.n; i++) {
+        bool percent = in.p[i] == '%' && i + 1 < in.n;
+        size_t digits = percent && in.p[i + 1] >= '1' && in.p[i + 1] <= '9' && i + 2 < in.n &&
+                                in.p[i + 2] == 'f'
+                            ? (size_t)(in.p[i + 1] - '0')
+                        : percent && in.p[i + 1] == 'f' ? 9
+                                                        : 0;
+
+        if (n + 24 > cap)
+            return false;
+        if (digits) {
+            memcpy(out + n, nanos, digits);
+            n += digits;
+            i += in.p[i + 1] == 'f' ? 1 : 2;
+        } else if (percent && in.p[i + 1] == 's') {
+            n += (size_t)snprintf(out + n, cap - n, "%" PRIu64, ns / SW_NS_PER_S);
+            i++;
+        } else {
+            out[n++] = in.p[i];
+            if (percent) /* "%%f" is a percent sign and an f */
+                out[n++] = in.p[++i];
+        }
+    }
+    out[n] = '\0';
+    return true;
+}
+
 static struct sw_slice start_time(char *s, const struct sw_gw_vars *v, struct sw_slice format)
 {
     char text[SW_RFC3339_LEN];
-    char fmt[128];
+    char fmt[256];
     time_t t = (time_t)(v->start_wall_ns / SW_NS_PER_S);
     struct tm tm;
 
     if (v->start_wall_ns == 0)
         return none;
-    if (format.n == 0 || format.n >= sizeof(fmt)) {
+    if (format.n == 0 || !fill_fractions(fmt, sizeof(fmt), format, v->start_wall_ns)) {
         /* Milliseconds, as every reader of these logs expects. */
         (void)sw_rfc3339(v->start_wall_ns, 1, text);
         return sw_slice(s, (size_t)snprintf(s, SCRATCH, "%.23sZ", text));
     }
-    memcpy(fmt, format.p, format.n);
-    fmt[format.n] = '\0';
     if (!gmtime_r(&t, &tm))
         return none;
 #pragma GCC diagnostic push

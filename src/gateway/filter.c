@@ -11,6 +11,7 @@
 #include <proto/route.pb-c.h>
 
 #include "base/base64.h"
+#include "base/hash.h"
 #include "base/rand.h"
 #include "base/time.h"
 #include "gateway/filter_authz.h"
@@ -18,6 +19,11 @@
 #include "gateway/route_int.h"
 #include "proto/pb.h"
 #include "proto/types.h"
+
+/* Of the program in is_misdirected: before the name, behind it, and what stands for a wildcard. */
+#define DIRECTED_HEAD UINT64_C(0xd1e1cf963a9cab48)
+#define DIRECTED_TAIL UINT64_C(0x03d77c3b56554b32)
+#define DIRECTED_SNI  UINT64_C(0x59289d51093b5e76)
 
 enum { FILTERS_MAX = 100, SESSION_MAX = 256, HEADERS_MAX = 100 };
 
@@ -146,15 +152,101 @@ static int build_alive(struct sw_gw_build *b, const Sw__Any *any, const void **r
 }
 
 /*
- * Filters without which every request is served the same: statistics, and the translation of
- * gRPC-Web, which is for requests that say so by their content type (they go on as they are).
+ * Filters without which every request is served right: statistics, compression (answers go as they
+ * are), and the translation of gRPC-Web, whose requests say so by their content type and go on as
+ * they are.
  */
-static bool only_counts(const Sw__Any *any)
+static bool dispensable(const Sw__Any *any)
 {
-    struct sw_slice type = any ? sw_pb_type_name(SW_PB_SLICE(any->type_url)) : sw_slice(NULL, 0);
+    static const char *const types[] = {
+        "envoy.extensions.filters.http.grpc_stats.v3.FilterConfig",
+        "envoy.extensions.filters.http.grpc_web.v3.GrpcWeb",
+        "envoy.extensions.filters.http.compressor.v3.Compressor",
+    };
 
-    return sw_slice_eq_str(type, "envoy.extensions.filters.http.grpc_stats.v3.FilterConfig") ||
-           sw_slice_eq_str(type, "envoy.extensions.filters.http.grpc_web.v3.GrpcWeb");
+    for (size_t i = 0; any && i < SW_ARRAY_LEN(types); i++) {
+        if (sw_slice_eq_str(sw_pb_type_name(SW_PB_SLICE(any->type_url)), types[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Lua that consists of comments, as a place for routes to put theirs. */
+static bool only_comments(struct sw_slice code)
+{
+    while (code.n) {
+        struct sw_slice line = sw_slice_trim(sw_slice_cut(&code, '\n'));
+
+        if (line.n && !sw_slice_has_prefix(line, SW_SLICE_LIT("--")))
+            return false;
+        if (sw_slice_has_prefix(line, SW_SLICE_LIT("--["))) /* may end before the line does */
+            return false;
+    }
+    return true;
+}
+
+/*
+ * Contour gives every TLS virtual host the same small program: 421 unless the authority, without
+ * its port, is the name the chain is for (or the server name, under a wildcard). There is no Lua
+ * here; that one program is known by its hash, with the name cut out, and done in C.
+ */
+static bool is_misdirected(struct sw_gw_build *b, const Sw__Any *any, const void **ret)
+{
+    static const struct sw_slice mark = SW_SLICE_LIT("local target = ");
+    const Sw__LuaFilter *l;
+    struct sw_gw_directed *d;
+    struct sw_slice code;
+    struct sw_slice name;
+    ptrdiff_t end;
+    size_t at = 0;
+
+    if (!sw_pb_any_is(any, &sw__lua_filter__descriptor))
+        return false;
+    l = sw_gw_open_any(b, any, &sw__lua_filter__descriptor);
+    if (!l || l->inline_code.len || !l->default_source_code ||
+        l->default_source_code->specifier_case != SW__DATA_SOURCE__SPECIFIER_INLINE_STRING)
+        return false;
+    code = SW_PB_SLICE(l->default_source_code->inline_string);
+    while (at < code.n && !sw_slice_has_prefix(sw_slice_from(code, at), mark))
+        at++;
+    name = at < code.n ? sw_slice_from(code, at + mark.n) : code;
+    end = sw_slice_find(name, '\n');
+    if (at >= code.n || end < 0 || sw_siphash13(1, 2, code.p, at) != DIRECTED_HEAD ||
+        sw_siphash13(1, 2, name.p + end, name.n - (size_t)end) != DIRECTED_TAIL)
+        return false;
+    name = sw_slice_head(name, (size_t)end);
+    d = SW_ARENA_NEW(b->arena, struct sw_gw_directed);
+    if (name.n > 2 && name.p[0] == '"' && name.p[name.n - 1] == '"')
+        d->host = sw_gw_lower(b, sw_slice(name.p + 1, name.n - 2));
+    else if (sw_siphash13(1, 2, name.p, name.n) != DIRECTED_SNI)
+        return false;
+    *ret = d;
+    return true;
+}
+
+/* A filter we do not have, in a form that does nothing until a route says what: as if it were off.
+ */
+static bool waits_for_routes(struct sw_gw_build *b, const Sw__Any *any)
+{
+    if (!any)
+        return false;
+    if (sw_slice_eq_str(sw_pb_type_name(SW_PB_SLICE(any->type_url)),
+                        "envoy.extensions.filters.http.rbac.v3.RBAC"))
+        return any->value.len == 0;
+    if (sw_pb_any_is(any, &sw__local_rate_limit__descriptor)) {
+        const Sw__LocalRateLimit *l = sw_gw_open_any(b, any, &sw__local_rate_limit__descriptor);
+
+        return l && !l->token_bucket;
+    }
+    if (sw_pb_any_is(any, &sw__lua_filter__descriptor)) {
+        const Sw__LuaFilter *l = sw_gw_open_any(b, any, &sw__lua_filter__descriptor);
+        const Sw__DataSource *d = l ? l->default_source_code : NULL;
+
+        return l && l->inline_code.len == 0 &&
+               (!d || (d->specifier_case == SW__DATA_SOURCE__SPECIFIER_INLINE_STRING &&
+                       only_comments(SW_PB_SLICE(d->inline_string))));
+    }
+    return false;
 }
 
 static int build_filter(struct sw_gw_build *b, const Sw__HttpFilter *in, struct sw_gw_filter *f,
@@ -189,11 +281,16 @@ static int build_filter(struct sw_gw_build *b, const Sw__HttpFilter *in, struct 
         f->kind = SW_GW_FILTER_HEALTH;
         return build_alive(b, any, &f->config);
     }
-    *ret_skip = in->is_optional || only_counts(any);
+    if (is_misdirected(b, any, &f->config)) {
+        f->kind = SW_GW_FILTER_DIRECTED;
+        return SW_OK;
+    }
+    *ret_skip = in->is_optional || dispensable(any);
     if (*ret_skip)
         return SW_OK;
     f->kind = SW_GW_FILTER_UNKNOWN;
-    if (in->disabled)
+    f->disabled = in->disabled || waits_for_routes(b, any);
+    if (f->disabled)
         return SW_OK;
     return sw_err_set(b->err, SW_EINVAL, "http filter '%.*s': type '%.*s' is not supported",
                       (int)sw_min(f->name.n, 60), f->name.p,
@@ -467,6 +564,19 @@ static int alive_request(struct sw_exchange *x, const struct sw_gw_alive *h)
     return SW_ECLOSED;
 }
 
+static int directed_request(struct sw_exchange *x, const struct sw_gw_directed *d)
+{
+    struct sw_slice host = x->req.authority;
+    ptrdiff_t colon = host.n ? sw_slice_find(host, ':') : -1;
+
+    if (colon >= 0)
+        host = sw_slice_head(host, (size_t)colon);
+    if (sw_slice_ieq(host, d->host.n ? d->host : x->sni))
+        return SW_OK;
+    sw_exchange_reply(x, 421, SW_SLICE_LIT("misdirected request"), "misdirected_request");
+    return SW_ECLOSED;
+}
+
 int sw_gw_filters_request(struct sw_exchange *x)
 {
     while (x->rs->next_filter < x->hcm->n_filters) {
@@ -489,6 +599,9 @@ int sw_gw_filters_request(struct sw_exchange *x)
         case SW_GW_FILTER_HEALTH:
             rc = alive_request(x, config);
             break;
+        case SW_GW_FILTER_DIRECTED:
+            rc = directed_request(x, config);
+            break;
         case SW_GW_FILTER_UNKNOWN:
             /* It may be what keeps strangers out: nothing passes without it. */
             sw_exchange_reply(x, 500, SW_SLICE_LIT("the route needs a filter that is not here"),
@@ -502,6 +615,18 @@ int sw_gw_filters_request(struct sw_exchange *x)
             return rc;
     }
     return SW_OK;
+}
+
+bool sw_gw_filters_misdirected(struct sw_exchange *x)
+{
+    for (size_t i = 0; i < x->hcm->n_filters; i++) {
+        const struct sw_gw_filter *f = &x->hcm->filters[i];
+
+        if (f->kind == SW_GW_FILTER_DIRECTED && !f->disabled &&
+            directed_request(x, f->config) != SW_OK)
+            return true;
+    }
+    return false;
 }
 
 void sw_gw_filters_response(struct sw_exchange *x)

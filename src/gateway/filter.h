@@ -11,6 +11,7 @@ enum sw_gw_filter_kind {
     SW_GW_FILTER_SESSION,
     SW_GW_FILTER_AUTHZ,
     SW_GW_FILTER_HEALTH,
+    SW_GW_FILTER_DIRECTED,
     SW_GW_FILTER_UNKNOWN, /* one we do not have, off unless a route switches it on */
     SW_GW_FILTER_NAMED,   /* of a route: on or off for the filter of this name, whatever it is */
 };
@@ -52,6 +53,11 @@ struct sw_gw_alive {
     size_t n_headers;
 };
 
+/* A request for another host than this is answered with 421. */
+struct sw_gw_directed {
+    struct sw_slice host; /* lower case; empty: the server name the client asked for in TLS */
+};
+
 struct sw_gw_build;
 struct Sw__Any;
 struct Sw__HttpFilter;
@@ -69,4 +75,6 @@ SW_NODISCARD int sw_gw_build_per_filter(struct sw_gw_build *b,
 /* SW_OK: go on; SW_ECLOSED: sw_exchange_reply was called; SW_EAGAIN: sw_gw_route_go_on comes later,
  * and calling it again then goes on behind the filter that waited. */
 SW_NODISCARD int sw_gw_filters_request(struct sw_exchange *x);
+/* A request without a route: true when a filter has the better answer, which it then gave. */
+bool sw_gw_filters_misdirected(struct sw_exchange *x);
 void sw_gw_filters_response(struct sw_exchange *x);

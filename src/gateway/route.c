@@ -409,7 +409,7 @@ int sw_gw_route_request(struct sw_exchange *x)
     x->rs = rs;
     rs->vhost = sw_gw_vhost_find(table, x->req.authority);
     if (!rs->vhost)
-        return not_found(x);
+        return sw_gw_filters_misdirected(x) ? SW_ECLOSED : not_found(x);
     if (rs->vhost->require_tls == 2 && !x->tls)
         return require_tls(x);
     facts.cert_presented = x->down_tls && sw_tls_peer(x->down_tls);

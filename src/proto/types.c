@@ -42,6 +42,8 @@ static const struct {
     {ENVOY "filters.http.set_filter_state.v3.Config", &sw__http_set_filter_state__descriptor},
     {ENVOY "filters.http.router.v3.Router", &sw__router__descriptor},
     {ENVOY "filters.http.health_check.v3.HealthCheck", &sw__health_check_filter__descriptor},
+    {ENVOY "filters.http.local_ratelimit.v3.LocalRateLimit", &sw__local_rate_limit__descriptor},
+    {ENVOY "filters.http.lua.v3.Lua", &sw__lua_filter__descriptor},
     {ENVOY "filters.http.cors.v3.Cors", &sw__cors__descriptor},
     {ENVOY "filters.http.cors.v3.CorsPolicy", &sw__cors_policy__descriptor},
     {ENVOY "filters.http.ext_authz.v3.ExtAuthz", &sw__ext_authz__descriptor},

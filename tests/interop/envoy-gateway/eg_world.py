@@ -16,6 +16,7 @@ import yaml
 from harness import gateway as gw
 from harness.control import Control, _Here
 from harness.envoy import Envoy
+from harness.foreign import BACKENDS, backend_address
 from harness.node import Process
 from harness.wait import until
 
@@ -23,25 +24,10 @@ SYSTEM = "envoy-gateway-system"
 CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
 XDS_NAME = f"envoy-gateway.{SYSTEM}.svc.cluster.local"
 XDS_PORT = 18000
-BACKENDS = "10.99.0.1"  # loopback addresses are refused in EndpointSlices: this one leads there
 CONFIG = {"apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": "EnvoyGateway",
           "gateway": {"controllerName": CONTROLLER}, "logging": {"level": {"default": "info"}},
           "extensionApis": {"enableBackend": True, "enableEnvoyPatchPolicy": True},
           "provider": {"type": "Kubernetes", "kubernetes": {"proxyTopologyInjector": {"disabled": True}}}}
-
-
-def backend_address():
-    """BACKENDS leads to 127.0.0.1 in this namespace."""
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    subprocess.run(["ip", "addr", "replace", f"{BACKENDS}/32", "dev", "lo"], check=True)
-    subprocess.run(["nft", "-f", "-"], check=True, text=True, input=f"""
-table ip backends {{
-  chain out {{
-    type nat hook output priority -100
-    ip daddr {BACKENDS} dnat to 127.0.0.1
-  }}
-}}
-""")
 
 
 def secret_files(control, name, where, namespace=SYSTEM):

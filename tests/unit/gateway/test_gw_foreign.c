@@ -193,6 +193,19 @@ static void filters_of_others(void **state)
     (void)state;
     refuse(SW_GW_TYPE_LISTENER, LISTENER("{'name':'strange'," STRANGE "},"), "'strange'");
     refuse(SW_GW_TYPE_LISTENER,
+           LISTENER("{'name':'limit','typed_config':{" T
+                    "extensions.filters.http.local_ratelimit.v3.LocalRateLimit','stat_prefix':'s',"
+                    "'token_bucket':{'max_tokens':1}}},"),
+           "'limit'");
+    refuse(SW_GW_TYPE_LISTENER,
+           LISTENER("{'name':'lua','typed_config':{" T "extensions.filters.http.lua.v3.Lua',"
+                    "'default_source_code':{'inline_string':'-- a\\nreturn'}}},"),
+           "'lua'");
+    refuse(SW_GW_TYPE_LISTENER,
+           LISTENER("{'name':'lua','typed_config':{" T "extensions.filters.http.lua.v3.Lua',"
+                    "'default_source_code':{'inline_string':'--[[ ]] return'}}},"),
+           "'lua'");
+    refuse(SW_GW_TYPE_LISTENER,
            LISTENER("{'name':'h','typed_config':{" T
                     "extensions.filters.http.health_check.v3.HealthCheck'}},"),
            "health_check");
@@ -202,13 +215,19 @@ static void filters_of_others(void **state)
                         "{'name':'h','typed_config':{" T
                         "extensions.filters.http.health_check.v3.HealthCheck',"
                         "'pass_through_mode':false,'headers':[{'name':':path','string_match':"
-                        "{'exact':'/ready'}}]}},"),
+                        "{'exact':'/ready'}}]}},"
+                        "{'name':'limit','typed_config':{" T
+                        "extensions.filters.http.local_ratelimit.v3.LocalRateLimit',"
+                        "'stat_prefix':'s'}},"
+                        "{'name':'lua','typed_config':{" T "extensions.filters.http.lua.v3.Lua',"
+                        "'default_source_code':{'inline_string':'-- room for routes'}}},"),
                NULL),
         SW_OK);
     h = &sw_gw_config_listener(gw_flush(s), SW_SLICE_LIT("c"))->chains[0].hcm;
-    assert_int_equal(h->n_filters, 2);
+    assert_int_equal(h->n_filters, 4);
     assert_int_equal(h->filters[0].kind, SW_GW_FILTER_UNKNOWN);
     assert_int_equal(h->filters[1].kind, SW_GW_FILTER_HEALTH);
+    assert_true(h->filters[2].disabled && h->filters[3].disabled);
     assert_true(h->suppress_envoy);
     sw_gw_store_free(s);
 }

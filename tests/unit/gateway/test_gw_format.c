@@ -25,6 +25,9 @@ static void operators_expand(void **state)
         {"%DURATION% %BYTES_RECEIVED% %BYTES_SENT%", "1500 10 20"},
         {"[%START_TIME%]", "[2026-11-15T12:30:00.123Z]"},
         {"%START_TIME(%Y/%m/%d)%", "2026/11/15"},
+        {"t=%START_TIME(%s.%3f)%", "t=1794745800.123"},
+        {"%START_TIME(%H %f %9f %1f %%f)%", "12 123456789 123456789 1 %f"},
+        {"%REQ_WITHOUT_QUERY(:path)% %CONNECTION_TERMINATION_DETAILS% %TRACE_ID%", "/a - -"},
         {"%UPSTREAM_HOST% %UPSTREAM_CLUSTER%", "- c"},
     };
     static const char *const bad[] = {"%NOPE%", "%REQ%",         "%REQ(x",

@@ -252,6 +252,37 @@ static void sessions_and_retries_choose(void **state)
     close_world(&w);
 }
 
+/* A host that fails at once has the fewest requests: chance alone would choose it again. */
+static void retries_leave_an_idle_host_that_failed(void **state)
+{
+    static const char *const policies[] = {"LEAST_REQUEST", "RANDOM", "ROUND_ROBIN", "RING_HASH"};
+
+    (void)state;
+    for (size_t k = 0; k < SW_ARRAY_LEN(policies); k++) {
+        struct world w;
+        struct sw_gw_pick p = {.n_tried = 1};
+        struct sw_gw_host *busy[3];
+        char text[512];
+
+        (void)snprintf(
+            text, sizeof(text), "%s%s%s", "{'name':'c','lb_policy':'", policies[k],
+            "','load_assignment':{'endpoints':[" PLACE("", EP("1", "") "," EP("2", "")) "]}}");
+        open_world(&w, text);
+        p.tried[0] = member(&w, 0, 0);
+        for (size_t i = 0; i < SW_ARRAY_LEN(busy); i++)
+            assert_int_equal(sw_gw_lb_pick(w.hosts, w.config, SW_SLICE_LIT("c"), &p, &busy[i]),
+                             SW_OK);
+        for (int i = 0; i < 2000; i++)
+            assert_int_equal(pick(&w, &p), 2);
+        p.tried[1] = member(&w, 0, 1); /* all were: any is better than none */
+        p.n_tried = 2;
+        assert_int_not_equal(pick(&w, &p), 0);
+        for (size_t i = 0; i < SW_ARRAY_LEN(busy); i++)
+            sw_gw_lb_done(w.hosts, busy[i], SW_GW_RESULT_OK, 200);
+        close_world(&w);
+    }
+}
+
 static void limits_hold(void **state)
 {
     static const struct sw_gw_pick plain;
@@ -349,6 +380,7 @@ int main(void)
         cmocka_unit_test(least_request_avoids_the_busy),
         cmocka_unit_test(the_ring_moves_little),
         cmocka_unit_test(sessions_and_retries_choose),
+        cmocka_unit_test(retries_leave_an_idle_host_that_failed),
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(outliers_are_ejected_and_come_back),
         cmocka_unit_test(hosts_survive_updates),

@@ -68,6 +68,8 @@ FILES = [
     E + "filters/http/router/v3/router.proto",
     E + "filters/http/cors/v3/cors.proto",
     E + "filters/http/health_check/v3/health_check.proto",
+    E + "filters/http/local_ratelimit/v3/local_rate_limit.proto",
+    E + "filters/http/lua/v3/lua.proto",
     E + "filters/http/ext_authz/v3/ext_authz.proto",
     E + "filters/http/stateful_session/v3/stateful_session.proto",
     E + "http/stateful_session/cookie/v3/cookie.proto",
