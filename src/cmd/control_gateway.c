@@ -206,7 +206,7 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
     struct sw_gateway_controller_opts co = {
         .conf = {.controller = sw_slice_str(o->controller),
                  .port_offset = (uint16_t)o->port_offset},
-        .xds = {.access_log = o->access_log},
+        .xds = {.access_log = o->access_log, .gzip = o->gzip},
         .cache = g->cache,
         .threaded = true,
         .lease_ns = sw_slice_str(o->lease_ns ? o->lease_ns : ""),

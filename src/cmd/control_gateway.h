@@ -23,6 +23,7 @@ struct sw_control_gateway_opts {
     const char *addresses;     /* what Gateways get: see sw_gateway_addrs_parse */
     uint32_t port_offset;      /* added to listener ports below 1024 */
     bool access_log;           /* data planes print a line per request */
+    bool gzip;                 /* data planes compress text */
     const char *connect_proxy; /* where tunnels to connectors start */
     bool static_tunnel;        /* Envoys have the tunnel's listener in their bootstrap */
     /* Not flags of their own. Without an API of ours: */

@@ -101,6 +101,22 @@ static int add_file(struct batch *b, const char *path, struct sw_err *err)
     return rc;
 }
 
+/* All of a file or nothing. */
+static bool add_whole_file(struct batch *b, const char *path)
+{
+    struct sw_err err = {0};
+    size_t had[SW_GW_TYPES];
+
+    for (int t = 0; t < SW_GW_TYPES; t++)
+        had[t] = b->res[t].n;
+    if (add_file(b, path, &err) == SW_OK)
+        return true;
+    sw_log_warn("config", "%s: %s", path, err.msg);
+    for (int t = 0; t < SW_GW_TYPES; t++)
+        b->res[t].n = had[t];
+    return false;
+}
+
 static bool wanted_file(const char *name)
 {
     struct sw_slice s = sw_slice_str(name);
@@ -120,15 +136,21 @@ static int by_text(const void *a, const void *b)
     return strcmp(x, y);
 }
 
-static int read_dir(struct sw_gw_dir *d, struct batch *b, struct sw_err *err)
+/* SW_OK when every file could be read; each that could not is told. */
+static int read_dir(struct sw_gw_dir *d, struct batch *b)
 {
     DIR *dir = opendir(d->path);
     SW_VEC(char *) names = {0};
     struct dirent *e;
     int rc = SW_OK;
 
-    if (!dir)
-        return sw_err_sys(err, errno, "cannot read '%s'", d->path);
+    if (!dir) {
+        struct sw_err err;
+
+        (void)sw_err_sys(&err, errno, "cannot read '%s'", d->path);
+        sw_log_warn("config", "%s", err.msg);
+        return SW_ESYS;
+    }
     while ((e = readdir(dir)) != NULL && names.n < FILES_MAX) { /* NOLINT(concurrency-mt-unsafe) */
         if (wanted_file(e->d_name))
             sw_vec_push(&names, sw_arena_printf(&b->arena, "%s/%s", d->path, e->d_name));
@@ -136,10 +158,9 @@ static int read_dir(struct sw_gw_dir *d, struct batch *b, struct sw_err *err)
     (void)closedir(dir);
     if (names.n)
         qsort(names.p, names.n, sizeof(char *), by_text);
-    for (size_t i = 0; rc == SW_OK && i < names.n; i++) {
-        rc = add_file(b, names.p[i], err);
-        if (rc < 0)
-            rc = sw_err_prefix(err, "%s", names.p[i]);
+    for (size_t i = 0; i < names.n; i++) {
+        if (!add_whole_file(b, names.p[i]))
+            rc = SW_EINVAL;
     }
     sw_vec_done(&names);
     return rc;
@@ -170,41 +191,34 @@ static int apply_type(struct sw_gw_dir *d, struct batch *b, enum sw_gw_type t, b
     return rc;
 }
 
-int sw_gw_dir_reload(struct sw_gw_dir *d, struct sw_err *err)
+int sw_gw_dir_reload(struct sw_gw_dir *d)
 {
     /* Make before break: what others need first, removals last. */
     static const enum sw_gw_type order[] = {SW_GW_TYPE_SECRET, SW_GW_TYPE_ENDPOINTS,
                                             SW_GW_TYPE_CLUSTER, SW_GW_TYPE_ROUTES,
                                             SW_GW_TYPE_LISTENER};
     struct batch b = {0};
-    int rc = read_dir(d, &b, err);
-    int first = rc;
+    int rc = read_dir(d, &b);
+    bool whole = rc == SW_OK;
 
-    for (size_t i = 0; rc == SW_OK && i < SW_ARRAY_LEN(order); i++) {
-        struct sw_err one = {0};
-
-        if (apply_type(d, &b, order[i], false, &one) < 0 && first == SW_OK) {
-            first = SW_EINVAL;
-            if (err)
-                *err = one;
-        }
+    for (size_t i = 0; rc != SW_ESYS && i < SW_ARRAY_LEN(order); i++) {
+        if (apply_type(d, &b, order[i], false, NULL) < 0)
+            rc = SW_EINVAL;
     }
-    for (size_t i = SW_ARRAY_LEN(order); rc == SW_OK && i-- > 0;)
+    /* What a broken file held is not known: nothing goes. */
+    for (size_t i = SW_ARRAY_LEN(order); whole && i-- > 0;)
         (void)!apply_type(d, &b, order[i], true, NULL);
     for (int i = 0; i < SW_GW_TYPES; i++)
         sw_vec_done(&b.res[i]);
     sw_arena_clear(&b.arena);
-    return first;
+    return rc;
 }
 
 static void on_change(void *arg)
 {
     struct sw_gw_dir *d = arg;
-    struct sw_err err = {0};
 
-    if (sw_gw_dir_reload(d, &err) < 0)
-        sw_log_warn("config", "%s", err.msg);
-    else
+    if (sw_gw_dir_reload(d) == SW_OK)
         sw_log_info("config", "resources of '%s' loaded", d->path);
 }
 
@@ -222,8 +236,7 @@ struct sw_gw_dir *sw_gw_dir_new(struct sw_gw_store *s, struct sw_loop *l, const 
         sw_gw_dir_free(d);
         return NULL;
     }
-    if (sw_gw_dir_reload(d, err) < 0)
-        sw_log_warn("config", "%s", err ? err->msg : "refused"); /* the rest serves */
+    (void)!sw_gw_dir_reload(d); /* what is good serves */
     return d;
 }
 

@@ -188,7 +188,12 @@ static void refuse(struct down *d, int status, const char *why)
     sw_log_debug("gateway", "%s: %d: %s", sw_addr_text(&d->peer, peer), status, why);
     gw_h1_out_begin(&o, &d->conn, 256);
     put_status_line(&o, status);
-    gw_h1_out_lit(&o, "content-length: 0\r\nconnection: close\r\n\r\n");
+    gw_h1_out_field(&o, SW_SLICE_LIT("date"), sw_gw_worker_date(d->worker));
+    if (status == 426)
+        gw_h1_out_lit(&o, "upgrade: HTTP/1.1\r\nconnection: upgrade, close\r\n");
+    else
+        gw_h1_out_lit(&o, "connection: close\r\n");
+    gw_h1_out_lit(&o, "content-length: 0\r\n\r\n");
     gw_h1_out_end(&o);
     sw_gw_conn_close_flushed(&d->conn);
 }

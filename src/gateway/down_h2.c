@@ -241,11 +241,15 @@ static bool take_head(struct sw_exchange *x, const struct sw_h2_head *head, bool
         r->connect = head->protocol.n == 0;
         r->upgrade = head->protocol;
         r->length = SW_GW_LENGTH_TUNNEL;
-        return !end && sw_http_host_valid(r->authority) && (r->connect || r->path.n);
+        if (end || !sw_http_host_valid(r->authority))
+            return false;
+        if (r->connect)
+            return true;
+    } else {
+        r->length = end                                      ? SW_GW_LENGTH_NONE
+                    : gw_h2_length(head, &r->content_length) ? SW_GW_LENGTH_KNOWN
+                                                             : SW_GW_LENGTH_UNKNOWN;
     }
-    r->length = end                                      ? SW_GW_LENGTH_NONE
-                : gw_h2_length(head, &r->content_length) ? SW_GW_LENGTH_KNOWN
-                                                         : SW_GW_LENGTH_UNKNOWN;
     if (!sw_http_token_valid(r->method) || !sw_http_host_valid(r->authority))
         return false;
     if (sw_slice_eq_str(r->path, "*"))

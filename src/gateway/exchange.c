@@ -19,6 +19,8 @@
 #include "gateway/cluster.h"
 #include "gateway/config.h"
 #include "gateway/exchange_int.h"
+#include "gateway/filter_gzip.h"
+#include "http/gzip.h"
 
 enum {
     KEEP_SMALL = 16 * 1024, /* bodies up to this are kept for a stale connection */
@@ -45,6 +47,7 @@ void sw_exchange_discard(struct sw_exchange *x)
     struct sw_timer timer;
 
     sw_free(x->kept.p);
+    sw_gzip_stream_free(x->gzip);
     (void)sw_gw_listener_unref(x->listener);
     (void)sw_gw_view_unref(x->view);
     if (w->spare.n == SW_GW_SPARE_EXCHANGES) {
@@ -502,10 +505,14 @@ void sw_exchange_up_data(struct sw_exchange *x, struct sw_slice data)
     if (x->state == SW_GW_X_DONE)
         return;
     active(x);
-    x->tx_bytes += data.n;
     if (!x->down.ops || x->down.end_sent)
         return;
-    x->down.ops->send_data(x, data);
+    if (x->gzip) {
+        sw_gw_gzip_data(x, data);
+    } else {
+        x->tx_bytes += data.n;
+        x->down.ops->send_data(x, data);
+    }
     if (x->down.ops && x->down.ops->blocked(&x->down))
         pause_up(x, true);
 }
@@ -516,6 +523,8 @@ void sw_exchange_up_end(struct sw_exchange *x)
         return;
     active(x);
     x->up.end_got = true;
+    if (x->gzip && x->down.ops && !x->down.end_sent)
+        sw_gw_gzip_end(x);
     if (x->down.ops && !x->down.end_sent) {
         x->down.end_sent = true;
         x->down.ops->send_end(x);

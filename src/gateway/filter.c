@@ -15,6 +15,7 @@
 #include "base/rand.h"
 #include "base/time.h"
 #include "gateway/filter_authz.h"
+#include "gateway/filter_gzip.h"
 #include "gateway/route_build.h"
 #include "gateway/route_int.h"
 #include "proto/pb.h"
@@ -152,16 +153,14 @@ static int build_alive(struct sw_gw_build *b, const Sw__Any *any, const void **r
 }
 
 /*
- * Filters without which every request is served right: statistics, compression (answers go as they
- * are), and the translation of gRPC-Web, whose requests say so by their content type and go on as
- * they are.
+ * Filters without which every request is served right: statistics, and the translation of gRPC-Web,
+ * whose requests say so by their content type and go on as they are.
  */
 static bool dispensable(const Sw__Any *any)
 {
     static const char *const types[] = {
         "envoy.extensions.filters.http.grpc_stats.v3.FilterConfig",
         "envoy.extensions.filters.http.grpc_web.v3.GrpcWeb",
-        "envoy.extensions.filters.http.compressor.v3.Compressor",
     };
 
     for (size_t i = 0; any && i < SW_ARRAY_LEN(types); i++) {
@@ -281,6 +280,13 @@ static int build_filter(struct sw_gw_build *b, const Sw__HttpFilter *in, struct 
         f->kind = SW_GW_FILTER_HEALTH;
         return build_alive(b, any, &f->config);
     }
+    if (sw_pb_any_is(any, &sw__compressor__descriptor)) {
+        int rc = sw_gw_build_gzip(b, any, &f->config);
+
+        f->kind = SW_GW_FILTER_GZIP;
+        *ret_skip = rc == SW_OK && !f->config;
+        return rc;
+    }
     if (is_misdirected(b, any, &f->config)) {
         f->kind = SW_GW_FILTER_DIRECTED;
         return SW_OK;
@@ -348,6 +354,8 @@ static int build_per_typed(struct sw_gw_build *b, const Sw__Any *any, struct sw_
     }
     if (sw_pb_any_is(any, &sw__ext_authz_per_route__descriptor))
         return sw_gw_build_authz_route(b, any, p);
+    if (sw_pb_any_is(any, &sw__compressor_per_route__descriptor))
+        return sw_gw_build_gzip_route(b, any, p);
     return sw_err_set(
         b->err, SW_EINVAL, "typed_per_filter_config['%.*s']: type '%.*s' is not supported",
         (int)sw_min(p->name.n, 60), p->name.p, any ? (int)sw_min(any->type_url.len, 80) : 0,
@@ -602,6 +610,9 @@ int sw_gw_filters_request(struct sw_exchange *x)
         case SW_GW_FILTER_DIRECTED:
             rc = directed_request(x, config);
             break;
+        case SW_GW_FILTER_GZIP:
+            sw_gw_gzip_request(x, config);
+            break;
         case SW_GW_FILTER_UNKNOWN:
             /* It may be what keeps strangers out: nothing passes without it. */
             sw_exchange_reply(x, 500, SW_SLICE_LIT("the route needs a filter that is not here"),
@@ -634,4 +645,5 @@ void sw_gw_filters_response(struct sw_exchange *x)
     cors_response(x);
     sw_gw_authz_response(x);
     session_response(x);
+    sw_gw_gzip_response(x);
 }

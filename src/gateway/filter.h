@@ -12,6 +12,7 @@ enum sw_gw_filter_kind {
     SW_GW_FILTER_AUTHZ,
     SW_GW_FILTER_HEALTH,
     SW_GW_FILTER_DIRECTED,
+    SW_GW_FILTER_GZIP,
     SW_GW_FILTER_UNKNOWN, /* one we do not have, off unless a route switches it on */
     SW_GW_FILTER_NAMED,   /* of a route: on or off for the filter of this name, whatever it is */
 };
@@ -22,7 +23,7 @@ struct sw_gw_filter {
     struct sw_slice name; /* key of per-route configuration */
     bool disabled;        /* unless a route says otherwise */
     const void
-        *config; /* struct sw_gw_cors, _session, _authz, _alive; NULL: only routes have one */
+        *config; /* struct sw_gw_cors, _session, _authz, _alive, ...; NULL: only routes have one */
 };
 
 struct sw_gw_cors {

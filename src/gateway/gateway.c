@@ -15,6 +15,7 @@
 #include "gateway/config.h"
 #include "gateway/gateway_int.h"
 #include "gateway/stats.h"
+#include "io/batch.h"
 #include "tls/aead.h"
 
 enum { CLUSTERS_MAX = 64 << 20 };
@@ -104,12 +105,11 @@ static void drain(struct sw_gateway *g)
 static void on_signal(int signo, void *arg)
 {
     struct sw_gateway *g = arg;
-    struct sw_err err = {0};
 
     if (signo == SIGHUP) {
         sw_gw_accesslog_reopen();
-        if (g->dir && sw_gw_dir_reload(g->dir, &err) != SW_OK)
-            sw_log_error("config", "%s", err.msg);
+        if (g->dir)
+            (void)!sw_gw_dir_reload(g->dir);
         return;
     }
     if (g->crew.draining && signo == SIGINT)
@@ -264,6 +264,20 @@ static void allow_migration(void)
         (void)!write(fd, "1\n", 2);
 }
 
+/* Says once how sockets are read and written: it decides how much one core can do. */
+static void tell_ring(struct sw_gateway *g)
+{
+    struct sw_err why = {0};
+    bool ring = g->config->io_uring && sw_batch_try_ring(&why) == SW_OK;
+
+    if (ring)
+        sw_log_info("gateway", "many connections share a system call (io_uring)");
+    else
+        sw_log_info("gateway", "every connection makes its own system calls: %s",
+                    g->config->io_uring ? why.msg : "--io-uring is false");
+    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_GW_IO_URING, NULL), ring);
+}
+
 static int start(struct sw_gateway *g, struct sw_err *err)
 {
     static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
@@ -282,6 +296,7 @@ static int start(struct sw_gateway *g, struct sw_err *err)
     g->shard = sw_metrics_shard_new(g->metrics);
     g->ready = sw_ready_new();
     sw_ready_add(g->ready, "config");
+    tell_ring(g);
     rc = start_workers(g, err);
     if (rc == SW_OK)
         rc = start_admin(g, err);

@@ -397,7 +397,7 @@ static bool socket_open(struct sw_gw_worker *w, struct sw_gw_listener *l, const 
     if (rc == SW_OK)
         rc = sw_accept_open(&w->accept, &s->acceptor, fd, on_accept, &err);
     if (rc != SW_OK) {
-        if (w->index == 0)
+        if (w->index == 0 && sw_gw_lstats_may_log_port(sw_gw_lstats(w, l->name)))
             sw_log_error("gateway", "listener '%.*s': %s; will try again", SW_SLICE_ARG(l->name),
                          err.msg);
         sw_free(s);

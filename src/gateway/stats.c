@@ -13,6 +13,7 @@ enum {
     LISTENERS_MAX = 512,
     CLUSTERS_MAX = 512,
     SAY_S = 5,
+    SAY_PORT_S = 60,
     CLASSES = 6,
 };
 
@@ -36,6 +37,7 @@ struct sw_gw_lstats {
     struct sw_metric *seconds;
     struct sw_metric *connections;
     uint64_t said_ns;
+    uint64_t said_port_ns;
 };
 
 struct sw_gw_lstats *sw_gw_lstats(struct sw_gw_worker *w, struct sw_slice listener)
@@ -122,17 +124,24 @@ void sw_gw_lstats_request(struct sw_gw_lstats *s, const struct sw_exchange *x)
         sw_metric_add(pair(s->shard, SW_METRIC_GW_LOCAL_REPLIES, s->name, x->detail), 1);
 }
 
+static bool may_say(struct sw_loop *l, uint64_t *said_ns, uint64_t every_s)
+{
+    uint64_t now = sw_loop_now(l);
+
+    if (*said_ns && now - *said_ns < every_s * SW_NS_PER_S)
+        return false;
+    *said_ns = now;
+    return true;
+}
+
 bool sw_gw_lstats_may_log(struct sw_gw_lstats *s)
 {
-    uint64_t now;
+    return !s || may_say(s->loop, &s->said_ns, SAY_S);
+}
 
-    if (!s)
-        return true;
-    now = sw_loop_now(s->loop);
-    if (s->said_ns && now - s->said_ns < SAY_S * SW_NS_PER_S)
-        return false;
-    s->said_ns = now;
-    return true;
+bool sw_gw_lstats_may_log_port(struct sw_gw_lstats *s)
+{
+    return !s || may_say(s->loop, &s->said_port_ns, SAY_PORT_S);
 }
 
 /* ---- clusters ---- */

@@ -35,6 +35,8 @@ void sw_gw_lstats_refused(struct sw_gw_lstats *s, const char *reason);
 void sw_gw_lstats_request(struct sw_gw_lstats *s, const struct sw_exchange *x);
 /* True when a refusal may be logged: at most one line in a few seconds per listener and worker. */
 bool sw_gw_lstats_may_log(struct sw_gw_lstats *s);
+/* The same for a port that cannot be had: it is tried again and again, and told once a minute. */
+bool sw_gw_lstats_may_log_port(struct sw_gw_lstats *s);
 
 /* Brings the metrics of clusters up to date; on the main thread, whose shard it is. */
 void sw_gw_stats_scrape(struct sw_gw_store *s, struct sw_metrics_shard *shard);

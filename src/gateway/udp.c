@@ -16,6 +16,7 @@
 #include "gateway/accesslog.h"
 #include "gateway/cluster.h"
 #include "gateway/exchange.h"
+#include "gateway/gateway_int.h"
 #include "gateway/stats.h"
 #include "gateway/worker.h"
 #include "io/dgram.h"
@@ -71,8 +72,10 @@ struct listener {
 
 struct udp {
     struct sw_list listeners;
-    uint8_t *room; /* owned */
-    uint8_t *buf;  /* in it: SW_DGRAM_MAX bytes, with what tunnels want around them */
+    uint8_t *room;    /* owned */
+    uint8_t *buf;     /* in it: SW_DGRAM_MAX bytes, with what tunnels want around them */
+    size_t n_sockets; /* of sessions */
+    size_t max_sockets;
 };
 
 /* The struct has a hole: its bytes are not a key. */
@@ -109,10 +112,14 @@ static void session_log(const struct session *s, uint32_t flags)
 
 static void session_free(struct session *s, enum sw_gw_result how)
 {
+    struct udp *u = s->listener->worker->udp;
+
     session_log(s, how == SW_GW_RESULT_LOCAL ? SW_GW_FLAG_UF : 0);
     sw_watch_stop(&s->watch);
-    if (s->fd >= 0)
+    if (s->fd >= 0) {
         sw_sock_close(s->fd);
+        u->n_sockets--;
+    }
     sw_gw_udp_tunnel_free(s->tunnel);
     (void)sw_map_del(&s->listener->sessions_by_client, sw_slice(s->key, KEY));
     sw_list_unlink(&s->link);
@@ -213,14 +220,13 @@ static struct session *session_new(struct listener *l, const struct sw_addr *cli
     struct sw_gw_pick pick = {.has_hash = p->hash_source_ip,
                               .hash = sw_siphash13(1, 1, client->ip.b, sizeof(client->ip.b)),
                               .original_dst = l->at};
+    struct udp *u = l->worker->udp;
     struct session *s;
     struct sw_gw_host *h;
     struct sw_err err = {0};
     int fd;
 
     if (p->tunnel) {
-        struct udp *u = l->worker->udp;
-
         s = session_add(l, client);
         s->tunnel =
             sw_gw_udp_tunnel_new(l->worker, l->config, client, &l->at, u->room, &tunnel_ops, s);
@@ -238,6 +244,7 @@ static struct session *session_new(struct listener *l, const struct sw_addr *cli
     s = session_add(l, client);
     s->host = h;
     s->fd = fd;
+    u->n_sockets++;
     if (sw_watch_start(l->worker->loop, &s->watch, fd, on_answer, &err) != SW_OK) {
         session_free(s, SW_GW_RESULT_NEUTRAL);
         return NULL;
@@ -265,22 +272,40 @@ static void forward_tunnel(struct session *s, uint8_t *p, size_t n)
     sw_gw_lstats_refused(s->listener->stats, s->tunnel ? "udp_tunnel_full" : "udp_tunnel_down");
 }
 
+/*
+ * Addresses of datagrams cost their sender nothing: sessions have bounds, and the one that was
+ * quiet for longest goes.
+ */
+static bool make_room(struct listener *l)
+{
+    const struct udp *u = l->worker->udp;
+    bool tunnel = l->config->udp.tunnel != NULL;
+
+    if (l->sessions_by_client.n < (tunnel ? TUNNELS_MAX : SESSIONS_MAX) &&
+        (tunnel || u->n_sockets < u->max_sockets))
+        return true;
+    sw_gw_lstats_refused(l->stats, "udp_sessions");
+    if (sw_gw_lstats_may_log(l->stats))
+        sw_log_warn("udp", "listener '%.*s': %zu sessions are open, the oldest go",
+                    SW_SLICE_ARG(l->config->name), l->sessions_by_client.n);
+    if (sw_list_empty(&l->sessions))
+        return false; /* other listeners have them all */
+    session_free(oldest(l), SW_GW_RESULT_OK);
+    return true;
+}
+
 static void forward(struct listener *l, const struct sw_addr *client, uint8_t *p, size_t n)
 {
     char key[KEY];
     struct session *s = sw_map_get(&l->sessions_by_client, client_key(client, key));
-    size_t most = l->config->udp.tunnel ? TUNNELS_MAX : SESSIONS_MAX;
     int rc;
 
     if (s && is_spent(l, s)) {
         session_free(s, SW_GW_RESULT_OK);
         s = NULL;
     }
-    if (!s) {
-        if (l->sessions_by_client.n >= most)
-            session_free(oldest(l), SW_GW_RESULT_OK);
+    if (!s && make_room(l))
         s = session_new(l, client);
-    }
     if (!s)
         return; /* nothing to send it to */
     s->rx += n;
@@ -420,6 +445,8 @@ static struct udp *udp_of(struct sw_gw_worker *w)
         sw_list_init(&u->listeners);
         u->room = sw_malloc(SW_GW_UDP_FRONT + SW_DGRAM_MAX + SW_GW_UDP_BACK);
         u->buf = u->room + SW_GW_UDP_FRONT;
+        /* Half of all descriptors stay for connections. */
+        u->max_sockets = sw_max(sw_sock_raise_fd_limit() / 2 / sw_max(w->gw->n_workers, 1), 1);
         w->udp = u;
     }
     return u;

@@ -2,6 +2,8 @@
 /* HTTP/1.1 toward upstreams: one exchange at a time on a connection that is kept for the next. */
 #include <string.h>
 
+#include "base/base64.h"
+#include "base/rand.h"
 #include "gateway/h1.h"
 #include "gateway/side.h"
 #include "gateway/up.h"
@@ -14,6 +16,22 @@ static struct up_conn *of(const struct sw_exchange *x)
 }
 
 /* ---- requests ---- */
+
+/* WebSocket in a stream of HTTP/2 has no key (RFC 8441 5), and HTTP/1.1 does not work without. */
+static void put_websocket_key(struct gw_h1_out *o, const struct sw_gw_request *r)
+{
+    SW_BUF_AUTO text;
+    uint8_t key[16];
+
+    sw_buf_init(&text, 32);
+    if (!sw_slice_eq_str(r->method, "CONNECT") ||
+        !sw_slice_ieq(r->upgrade, SW_SLICE_LIT("websocket")) ||
+        sw_gw_fields_find(&r->fields, SW_SLICE_LIT("sec-websocket-key")))
+        return;
+    sw_rand_bytes(key, sizeof(key));
+    if (sw_base64_append(&text, sw_slice((const char *)key, sizeof(key))) == SW_OK)
+        gw_h1_out_field(o, SW_SLICE_LIT("sec-websocket-key"), sw_buf_slice(&text));
+}
 
 static void put_framing(struct gw_h1_out *o, struct up_conn *u, const struct sw_exchange *x,
                         bool end)
@@ -34,6 +52,7 @@ static void put_framing(struct gw_h1_out *o, struct up_conn *u, const struct sw_
     if (r->upgrade.n) {
         gw_h1_out_lit(o, "connection: upgrade\r\n");
         gw_h1_out_field(o, SW_SLICE_LIT("upgrade"), r->upgrade);
+        put_websocket_key(o, r);
     }
     if (r->te_trailers)
         gw_h1_out_lit(o, "te: trailers\r\nconnection: te\r\n");

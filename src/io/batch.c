@@ -271,6 +271,21 @@ static bool open_ring(struct sw_batch *b)
     return false;
 }
 
+int sw_batch_try_ring(struct sw_err *err)
+{
+    struct sw_batch b = {.max = 2, .ring.fd = -1};
+    int rc = SW_OK;
+
+    errno = 0;
+    if (!ring_open(&b.ring, b.max))
+        rc = errno ? sw_err_sys(err, errno, "io_uring")
+                   : sw_err_set(err, SW_EINVAL, "io_uring of this kernel is too old");
+    else if (!ring_keeps_its_word(&b))
+        rc = sw_err_set(err, SW_EINVAL, "io_uring of this kernel does not send and receive");
+    ring_close(&b.ring);
+    return rc;
+}
+
 const struct sw_batch_result *sw_batch_run(struct sw_batch *b)
 {
     if (b->n >= WORTH_IT && b->wants_ring) {

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/err.h"
+
 struct sw_batch;
 
 /* How one operation ended: what sw_sock_read or sw_sock_write would have returned. */
@@ -35,5 +37,10 @@ unsigned sw_batch_queued(const struct sw_batch *b);
 /* Does all that is queued, in order. The results, by number, are valid until the next run. */
 const struct sw_batch_result *sw_batch_run(struct sw_batch *b);
 
+/*
+ * Would this kernel give us a ring that keeps its word? Tries one and closes it again. SW_OK, or
+ * the reason why not, for people: plain calls do the same.
+ */
+SW_NODISCARD int sw_batch_try_ring(struct sw_err *err);
 /* Has the ring been used? For tests and status. */
 bool sw_batch_has_ring(const struct sw_batch *b);

@@ -95,6 +95,10 @@
       "Handshakes with clients that failed, by reason") \
     X(GW_LOCAL_REPLIES, COUNTER, "spanwire_gateway_local_replies", "listener,reason", \
       "Requests the gateway answered itself, by reason: refusals, failures, redirects") \
+    X(GW_IO_URING, GAUGE, "spanwire_gateway_io_uring", "", \
+      "1 when many connections are read and written with one system call (io_uring)") \
+    X(GW_GZIP_BYTES, COUNTER, "spanwire_gateway_gzip_bytes", "direction", \
+      "Bytes of answers before (in) and after (out) compression") \
     X(GW_LOG_LOST, COUNTER, "spanwire_gateway_access_log_lost", "", \
       "Access-log lines that could not be written") \
     X(GW_CLUSTER_REQUESTS, COUNTER, "spanwire_gateway_cluster_requests", "cluster,code_class", \

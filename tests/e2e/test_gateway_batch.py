@@ -11,6 +11,7 @@ import time
 
 import pytest
 from harness import gateway as gw
+from harness.wait import until
 
 CLIENTS, ROUNDS, BODY = 24, 4, 3000
 PIPELINED = 1, 2, 4, 40, 1  # requests of one write, in each round
@@ -41,6 +42,17 @@ def _g(request, binary, tmp_path, monkeypatch):
     yield gateway
     gateway.stop()
     origin.close()
+
+
+def test_the_log_and_a_gauge_say_which_calls_are_made(g):
+    scraped = subprocess.run(["curl", "-s", f"http://127.0.0.1:{g.stats_port}/metrics"], capture_output=True, text=True,
+                             check=True).stdout
+    ring = "\nspanwire_gateway_io_uring 1" in scraped
+    assert ring or "\nspanwire_gateway_io_uring 0" in scraped
+    assert g.ring or not ring
+    until(lambda: ("many connections share a system call" if ring else "makes its own system calls: ") in g.log())
+    if not g.ring:
+        assert "--io-uring is false" in g.log()
 
 
 def connect(g, kind):

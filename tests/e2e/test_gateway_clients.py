@@ -319,6 +319,18 @@ def test_websocket(w, tls):
     assert "200" in got["refused"] or "404" in got["refused"]
 
 
+@pytest.mark.parametrize("tls", [False, True])
+def test_websocket_in_a_stream_of_http2(w, tls):
+    """RFC 8441, with Node.js as the client."""
+    at = [f"https://127.0.0.1:{w.https}", "/ws?x=1", "a.test", w.a[0]] if tls else \
+        [f"http://127.0.0.1:{w.http}", "/ws?x=1", "plain.test"]
+    done = subprocess.run(["node", str(CLIENTS / "ws_over_h2.mjs"), *at], capture_output=True, text=True, timeout=30,
+                          check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    greeting, echoed = json.loads(done.stdout)
+    assert json.loads(greeting)["url"] == "/ws?x=1" and echoed == "hello from a stream"
+
+
 def s_client(w, *args, name="a.test", data=b"", port=None):
     done = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{port or w.https}",
                            *(["-servername", name] if name else ["-noservername"]), *args],

@@ -124,6 +124,9 @@ struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
 /* On a Gateway: what its connectors are like, so that Envoy Gateway looks again when one changes.
  */
 #define SW_CONNECTOR_READY "networking.datumapis.com/connector-ready-generation"
+/* The same on the HTTPRoute, with a prefix that Envoy Gateway takes into its translation: without
+ * it a change of nothing but that would be no reason to call the hooks again. */
+#define SW_CONNECTOR_READY_EG "gateway.envoyproxy.io/connector-ready"
 
 /* ---- what data planes are told of a connector; used by control/gateway too ---- */
 

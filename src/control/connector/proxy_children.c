@@ -354,5 +354,7 @@ void hp_children(struct hp *h)
         want_backend(h, i);
     }
     hp_put_spec(h, route, hp_route(h));
+    if (h->conf->envoy_gateway && h->any_connector)
+        cn_meta(h->a, route, "annotations", SW_CONNECTOR_READY_EG, ready_text(h));
     sw_out_apply(h->out, SW_HP_ROUTE, route);
 }

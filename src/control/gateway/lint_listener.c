@@ -438,6 +438,26 @@ static void tls_certificate(struct lint *l, const void *msg)
         sw_lint_error(l, "private_key", "is missing");
 }
 
+static void compressor(struct lint *l, const void *msg)
+{
+    const Sw__Compressor *m = msg;
+
+    if (!m->compressor_library || !m->compressor_library->typed_config)
+        sw_lint_error(l, "compressor_library", "is missing");
+}
+
+static void gzip(struct lint *l, const void *msg)
+{
+    const Sw__GzipCompressor *m = msg;
+
+    if (m->window_bits && (m->window_bits->value < 9 || m->window_bits->value > 15))
+        sw_lint_error(l, "window_bits", "must be 9 to 15");
+    if (m->memory_level && (m->memory_level->value < 1 || m->memory_level->value > 9))
+        sw_lint_error(l, "memory_level", "must be 1 to 9");
+    if (m->chunk_size && (m->chunk_size->value < 4096 || m->chunk_size->value > 65536))
+        sw_lint_error(l, "chunk_size", "must be 4096 to 65536");
+}
+
 const struct lint_rule sw_lint_listener_rules[] = {
     {&sw__listener__descriptor, listener},
     {&sw__filter_chain__descriptor, filter_chain},
@@ -445,6 +465,8 @@ const struct lint_rule sw_lint_listener_rules[] = {
     {&sw__filter__descriptor, filter},
     {&sw__http_connection_manager__descriptor, manager},
     {&sw__http_filter__descriptor, http_filter},
+    {&sw__compressor__descriptor, compressor},
+    {&sw__gzip_compressor__descriptor, gzip},
     {&sw__rds__descriptor, rds},
     {&sw__access_log__descriptor, access_log},
     {&sw__tcp_proxy__descriptor, tcp_proxy},

@@ -44,6 +44,19 @@ static Sw__HttpFilter *http_filter(struct enc *e, const char *name,
     return f;
 }
 
+/* What is compressed is left to the data plane's defaults: text, not tiny. */
+static Sw__HttpFilter *gzip(struct enc *e)
+{
+    Sw__Compressor *c = SW_PB_NEW(e->a, Sw__Compressor, sw__compressor);
+    Sw__GzipCompressor *g = SW_PB_NEW(e->a, Sw__GzipCompressor, sw__gzip_compressor);
+
+    c->compressor_library = SW_PB_NEW(e->a, Sw__TypedExtensionConfig, sw__typed_extension_config);
+    c->compressor_library->name = SW_PB_LIT("gzip");
+    c->compressor_library->typed_config = sw_pb_any(e->a, &g->base);
+    c->response_direction_config = SW_PB_NEW(e->a, Sw__CompressorResponse, sw__compressor_response);
+    return http_filter(e, "envoy.filters.http.compressor", &c->base, false);
+}
+
 /*
  * The same filters on every chain, whether a route uses them or not: a route that starts to must
  * not change its listener. The router is the last one.
@@ -54,19 +67,22 @@ static void set_http_filters(struct enc *e, Sw__HttpConnectionManager *to)
     Sw__ExtAuthz *auth = SW_PB_NEW(e->a, Sw__ExtAuthz, sw__ext_authz);
     Sw__StatefulSession *session = SW_PB_NEW(e->a, Sw__StatefulSession, sw__stateful_session);
     Sw__Router *router = SW_PB_NEW(e->a, Sw__Router, sw__router);
+    Sw__HttpFilter **f;
+    size_t n = 0;
 
     /* A service is a must; which one, each route says. This one lets nobody in. */
     auth->services_case = SW__EXT_AUTHZ__SERVICES_HTTP_SERVICE;
     auth->http_service = sw_gwx_auth_service(e, SW_SLICE_LIT(SW_GW_INVALID_CLUSTER));
     auth->transport_api_version = SW__API_VERSION__V3;
     router->suppress_envoy_headers = true;
-    to->http_filters = sw_arena_array(e->a, 4, sizeof(*to->http_filters));
-    to->http_filters[0] = http_filter(e, "envoy.filters.http.cors", &cors->base, false);
-    to->http_filters[1] = http_filter(e, "envoy.filters.http.ext_authz", &auth->base, true);
-    to->http_filters[2] =
-        http_filter(e, "envoy.filters.http.stateful_session", &session->base, true);
-    to->http_filters[3] = http_filter(e, "envoy.filters.http.router", &router->base, false);
-    to->n_http_filters = 4;
+    to->http_filters = f = sw_arena_array(e->a, 5, sizeof(*to->http_filters));
+    f[n++] = http_filter(e, "envoy.filters.http.cors", &cors->base, false);
+    f[n++] = http_filter(e, "envoy.filters.http.ext_authz", &auth->base, true);
+    f[n++] = http_filter(e, "envoy.filters.http.stateful_session", &session->base, true);
+    if (e->conf->gzip)
+        f[n++] = gzip(e);
+    f[n++] = http_filter(e, "envoy.filters.http.router", &router->base, false);
+    to->n_http_filters = n;
 }
 
 static void set_protocol_options(struct enc *e, Sw__HttpConnectionManager *to)
@@ -76,6 +92,7 @@ static void set_protocol_options(struct enc *e, Sw__HttpConnectionManager *to)
     Sw__HttpProtocolOptions *common =
         SW_PB_NEW(e->a, Sw__HttpProtocolOptions, sw__http_protocol_options);
 
+    h2->allow_connect = true; /* WebSocket over HTTP/2 (RFC 8441) */
     h2->max_concurrent_streams = sw_gwx_u32(e, H2_STREAMS);
     h2->initial_stream_window_size = sw_gwx_u32(e, H2_STREAM_WINDOW);
     h2->initial_connection_window_size = sw_gwx_u32(e, H2_CONN_WINDOW);

@@ -784,6 +784,7 @@ const struct xds_case xds_cases[] = {
      .conf = {.connect_proxy = L("/run/spanwire/connect.sock"), .connect_proxy_h2 = true}},
     {.name = "endpoints", .make = make_endpoints},
     {.name = "access-log", .make = make_headers, .conf = {.access_log = true}},
+    {.name = "gzip", .make = make_headers, .conf = {.gzip = true}},
     {.name = "nothing", .make = make_nothing},
 };
 const size_t n_xds_cases = N(xds_cases);

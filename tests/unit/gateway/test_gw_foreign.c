@@ -236,6 +236,43 @@ static void filters_of_others(void **state)
     "{'name':'r','virtual_hosts':[{'name':'v','domains':['*'],'routes':[{'match':{'prefix':'/'},"  \
     "'route':{'cluster':'c'},'typed_per_filter_config':{'x':{" per "}}}]}]}"
 
+#define GZIP(more)                                                                                 \
+    "{'name':'z','typed_config':{" T "extensions.filters.http.compressor.v3.Compressor'" more "}}" \
+                                                                                              ","
+#define LIBRARY(of) ",'compressor_library':{'name':'l','typed_config':{" T of "}}"
+#define GZIP_LIB    "extensions.compression.gzip.compressor.v3.Gzip'"
+
+static void compression_is_checked(void **state)
+{
+    struct sw_gw_store *s = gw_store(1);
+    const struct sw_gw_hcm *h;
+
+    (void)state;
+    refuse(SW_GW_TYPE_LISTENER, LISTENER(GZIP("")), "compressor_library missing");
+    refuse(SW_GW_TYPE_LISTENER, LISTENER(GZIP(LIBRARY(GZIP_LIB ",'window_bits':16"))),
+           "out of range");
+    refuse(SW_GW_TYPE_LISTENER, LISTENER(GZIP(LIBRARY(GZIP_LIB ",'window_bits':8"))),
+           "out of range");
+    refuse(SW_GW_TYPE_LISTENER, LISTENER(GZIP(LIBRARY(GZIP_LIB ",'memory_level':10"))),
+           "out of range");
+    /* Two that are here, and one that is not: answers are right without it. */
+    assert_int_equal(
+        gw_put(s, SW_GW_TYPE_LISTENER, "c",
+               LISTENER(GZIP(LIBRARY(GZIP_LIB)) GZIP(LIBRARY("extensions.filters.http.router.v3."
+                                                             "Router'")) GZIP(LIBRARY(
+                   GZIP_LIB
+                   ",'compression_level':'BEST_SPEED'") ",'response_direction_config':{'common_"
+                                                        "config':{'content_type':"
+                                                        "['text/x'],'min_content_length':1}}")),
+               NULL),
+        SW_OK);
+    h = &sw_gw_config_listener(gw_flush(s), SW_SLICE_LIT("c"))->chains[0].hcm;
+    assert_int_equal(h->n_filters, 2);
+    assert_int_equal(h->filters[0].kind, SW_GW_FILTER_GZIP);
+    assert_int_equal(h->filters[1].kind, SW_GW_FILTER_GZIP);
+    sw_gw_store_free(s);
+}
+
 static void filters_are_switched_by_routes(void **state)
 {
     struct sw_gw_store *s = gw_store(1);
@@ -268,6 +305,7 @@ int main(void)
         cmocka_unit_test(dns_is_a_cluster_type_too),
         cmocka_unit_test(sockets_are_chosen_by_metadata),
         cmocka_unit_test(filters_of_others),
+        cmocka_unit_test(compression_is_checked),
         cmocka_unit_test(filters_are_switched_by_routes),
     };
 

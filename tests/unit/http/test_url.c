@@ -118,7 +118,7 @@ static void gzip_is_negotiated(void **state)
 
 static void gzip_respects_its_bound(void **state)
 {
-    SW_BUF_AUTO out = {.max = 100};
+    SW_BUF_AUTO out = {.max = 10};
 
     (void)state;
     assert_int_equal(sw_gzip(SW_SLICE_LIT("hello"), &out), SW_ELIMIT);
@@ -126,6 +126,44 @@ static void gzip_respects_its_bound(void **state)
     assert_int_equal(sw_gzip(SW_SLICE_LIT("hello"), &out), SW_OK);
     assert_int_equal((unsigned char)sw_buf_data(&out)[0], 0x1f);
     assert_int_equal((unsigned char)sw_buf_data(&out)[1], 0x8b);
+}
+
+static void collect(void *arg, struct sw_slice out)
+{
+    assert_int_equal(sw_buf_append_slice(arg, out), SW_OK);
+    ((char *)(uintptr_t)out.p)[out.n] = 'x'; /* the byte behind is the reader's */
+}
+
+static void gzip_streams_flush_what_they_have(void **state)
+{
+    static const struct sw_gzip_opts small = {.level = -1, .window_bits = 12, .memory = 5};
+    static const struct sw_gzip_opts wrong = {.level = -1, .window_bits = 16, .memory = 5};
+    struct sw_gzip_stream *z = sw_gzip_stream_new(&small);
+    SW_BUF_AUTO out = {.max = 1 << 20};
+    static char noise[100000];
+    uint32_t x = 1;
+    size_t before;
+    const unsigned char *end;
+
+    (void)state;
+    assert_null(sw_gzip_stream_new(&wrong));
+    for (size_t i = 0; i < sizeof(noise); i++) {
+        x = x * 1103515245 + 12345;
+        noise[i] = (char)(x >> 16);
+    }
+    sw_gzip_stream_write(z, SW_SLICE_LIT("first"), false, collect, &out);
+    before = sw_buf_len(&out);
+    /* A flush ends with an empty stored block: nothing of it waits inside. */
+    assert_memory_equal(sw_buf_data(&out) + before - 4, "\0\0\xff\xff", 4);
+    sw_gzip_stream_write(z, sw_slice("", 0), false, collect, &out);
+    assert_int_equal(sw_buf_len(&out), before);
+    sw_gzip_stream_write(z, sw_slice(noise, sizeof(noise)), false, collect, &out);
+    assert_true(sw_buf_len(&out) > sizeof(noise));
+    sw_gzip_stream_write(z, sw_slice("", 0), true, collect, &out);
+    end = (const unsigned char *)sw_buf_data(&out) + sw_buf_len(&out);
+    assert_int_equal(end[-4] | end[-3] << 8 | end[-2] << 16, sizeof(noise) + 5);
+    sw_gzip_stream_free(z);
+    sw_gzip_stream_free(NULL);
 }
 
 int main(void)
@@ -137,6 +175,7 @@ int main(void)
         cmocka_unit_test(query_is_bounded),
         cmocka_unit_test(gzip_is_negotiated),
         cmocka_unit_test(gzip_respects_its_bound),
+        cmocka_unit_test(gzip_streams_flush_what_they_have),
     };
 
     return cmocka_run_group_tests_name("url", tests, NULL, NULL);

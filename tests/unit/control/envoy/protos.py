@@ -67,6 +67,8 @@ FILES = [
     E + "filters/http/set_filter_state/v3/set_filter_state.proto",
     E + "filters/http/router/v3/router.proto",
     E + "filters/http/cors/v3/cors.proto",
+    E + "filters/http/compressor/v3/compressor.proto",
+    E + "compression/gzip/compressor/v3/gzip.proto",
     E + "filters/http/health_check/v3/health_check.proto",
     E + "filters/http/local_ratelimit/v3/local_rate_limit.proto",
     E + "filters/http/lua/v3/lua.proto",
