@@ -483,17 +483,17 @@ def test_several_connectors_for_one_backend(world):
         said = [c["message"] for c in w.fabric.get("HTTPProxy", "several")["status"]["conditions"]
                 if c["type"] == "ConnectorSelection"][0]
         assert "'older', 'newer'" in said
-        until(lambda: seen() == {keys["older"]})
+        until(lambda: seen() == {keys["older"]}, LEASE + 10)
         # Away: the next one takes over, and gives back.
         w.leave("older")
-        until(lambda: seen() == {keys["newer"]})
+        until(lambda: seen() == {keys["newer"]}, LEASE + 10)
         w.stay("older")
-        until(lambda: seen() == {keys["older"]})
+        until(lambda: seen() == {keys["older"]}, LEASE + 10)
         proxy(connector_selector="site=home", connector_policy="RoundRobin")
         w.becomes("HTTPProxy", "several", "ConnectorSelection", ("True", "RoundRobin"))
-        until(lambda: seen() == set(keys.values()))
+        until(lambda: seen() == set(keys.values()), LEASE + 10)
         w.leave("newer")
-        until(lambda: seen() == {keys["older"]})
+        until(lambda: seen() == {keys["older"]}, LEASE + 10)
         # One key in two Connectors: nobody can tell the devices apart.
         w.stay("newer")
         proxy()

@@ -5,6 +5,7 @@ kubectl scenarios whose answers were recorded from a real kube-apiserver: ours m
 Intended differences: none at present. Should one be needed, it goes into DIFFERENT with the reason.
 """
 import os
+import re
 import subprocess
 
 import pytest
@@ -34,12 +35,15 @@ def outputs(binary, tmp_path_factory):
     server.close()
 
 
+def lines(path):
+    """The padding behind an age depends on it: '9s' is one column narrower than '10s'."""
+    return re.sub("<age> +", "<age> ", path.read_text()).splitlines()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_same_answers_as_the_reference(outputs, name):
     if name in GATEWAY and not control.find_gateway_api():
         pytest.skip("no copy of the Gateway API CRDs here (set GATEWAY_API)")
-    want = (control.SCENARIOS / "golden" / f"{name}.txt").read_text()
-    got = (outputs / f"{name}.txt").read_text()
     if name in DIFFERENT:
         pytest.xfail(DIFFERENT[name])
-    assert got.splitlines() == want.splitlines()
+    assert lines(outputs / f"{name}.txt") == lines(control.SCENARIOS / "golden" / f"{name}.txt")

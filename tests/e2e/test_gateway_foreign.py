@@ -171,7 +171,8 @@ def test_the_hooks_are_for_those_who_may(binary, tmp_path):
                 input=b"\0\0\0\0\0", capture_output=True, check=False)
             return re.findall(rb"grpc-status: (\d+)", done.stdout)
         ca = ["--cacert", str(control.data / "pki/root.crt")]
-        assert call(f"https://{xds}", *ca) == [b"16"]
+        # A refusal may overtake the request: curl then has an error of the stream and no status.
+        assert call(f"https://{xds}", *ca) in ([b"16"], [])
         assert call(f"https://{xds}", *ca, "-H", f"authorization: Bearer {token}") == [b"0"]
         assert call(f"http://127.0.0.1:{hooks}") == [b"0"]
     finally:

@@ -461,7 +461,8 @@ def test_iroh_recovers_when_the_relay_was_killed(make):
         try:
             assert say(p)["ok"], "online"
             got = say(p)
-            assert got["ok"] and got["bytes"] == 300_000 and got["relay"] == [True]
+            # By the relay at first; on one machine they soon find a direct path as well.
+            assert got["ok"] and got["bytes"] == 300_000 and got["relay"][0]
             r.stop(signal.SIGKILL)
             time.sleep(0.5)
             r.start()

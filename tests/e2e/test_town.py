@@ -278,7 +278,7 @@ def test_websocket(town, edge, binary, tmp_path, websocket_site):
     d = Device(binary, town["home2"], tmp_path, edge, "sockets", websocket_site["ws"],
                "sockets.town.example")
     try:
-        until(lambda: curl(town, edge, d.hostname, "/plain")[0] in (200, 400, 404, 426), 20, d.log())
+        until(lambda: curl(town, edge, d.hostname, "/plain", tls=True)[0] in (200, 400, 404, 426), 20, d.log())
         with town["visitor"].entered():
             done = subprocess.run(
                 ["node", str(CLIENTS / "gateway_ws.mjs"), f"wss://{EDGE}:{HTTPS}",

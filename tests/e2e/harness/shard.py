@@ -9,6 +9,8 @@ import json
 import os
 import pathlib
 
+UNKNOWN = 20  # seconds, of a file that is new: rather too early than the last of all
+
 
 def directory():
     return os.environ.get("SPANWIRE_E2E_CLAIMS")
@@ -27,7 +29,7 @@ def _by_file(items):
 
 def _longest_first(files, top):
     times = json.loads((top / "times").read_text(encoding="utf-8"))
-    return sorted(files, key=lambda name: (-times.get(name, 0), name))
+    return sorted(files, key=lambda name: (-times.get(name, UNKNOWN), name))
 
 
 def _take(top, name):

@@ -166,4 +166,6 @@ def test_strangers_get_nothing_from_the_hooks(street):
                            "-H", "content-type: application/grpc", "-H", "te: trailers", "--data-binary", "@-",
                            f"https://{xds_of(street.control)}/envoygateway.extension.EnvoyGatewayExtension/PostTranslateModify"],
                           input=b"\0\0\0\0\0", capture_output=True, check=False)
-    assert re.search(rb"grpc-status: (16|7)", done.stdout), done.stdout + done.stderr
+    # A refusal may overtake the request, which curl calls an error of the stream.
+    assert re.search(rb"grpc-status: 16", done.stdout) or done.returncode == 92, done.stdout + done.stderr
+    assert b"grpc-status: 0" not in done.stdout
