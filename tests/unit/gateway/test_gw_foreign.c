@@ -236,11 +236,18 @@ static void filters_of_others(void **state)
     "{'name':'r','virtual_hosts':[{'name':'v','domains':['*'],'routes':[{'match':{'prefix':'/'},"  \
     "'route':{'cluster':'c'},'typed_per_filter_config':{'x':{" per "}}}]}]}"
 
-#define GZIP(more)                                                                                 \
-    "{'name':'z','typed_config':{" T "extensions.filters.http.compressor.v3.Compressor'" more "}}" \
-                                                                                              ","
+#define COMPRESSOR  T "extensions.filters.http.compressor.v3.Compressor'"
+#define GZIP(more)  "{'name':'z','typed_config':{" COMPRESSOR more "}},"
 #define LIBRARY(of) ",'compressor_library':{'name':'l','typed_config':{" T of "}}"
 #define GZIP_LIB    "extensions.compression.gzip.compressor.v3.Gzip'"
+#define OTHER_LIB   "extensions.filters.http.router.v3.Router'"
+#define GZIP_PLAIN  GZIP(LIBRARY(GZIP_LIB))
+#define GZIP_OTHER  GZIP(LIBRARY(OTHER_LIB))
+#define GZIP_FULL                                                                                  \
+    GZIP(LIBRARY(GZIP_LIB                                                                          \
+                 ",'compression_level':'BEST_SPEED'") ",'response_direction_config':{'common_"     \
+                                                      "config':{'content_type':['text/x'],"        \
+                                                      "'min_content_length':1}}")
 
 static void compression_is_checked(void **state)
 {
@@ -257,14 +264,7 @@ static void compression_is_checked(void **state)
            "out of range");
     /* Two that are here, and one that is not: answers are right without it. */
     assert_int_equal(
-        gw_put(s, SW_GW_TYPE_LISTENER, "c",
-               LISTENER(GZIP(LIBRARY(GZIP_LIB)) GZIP(LIBRARY("extensions.filters.http.router.v3."
-                                                             "Router'")) GZIP(LIBRARY(
-                   GZIP_LIB
-                   ",'compression_level':'BEST_SPEED'") ",'response_direction_config':{'common_"
-                                                        "config':{'content_type':"
-                                                        "['text/x'],'min_content_length':1}}")),
-               NULL),
+        gw_put(s, SW_GW_TYPE_LISTENER, "c", LISTENER(GZIP_PLAIN GZIP_OTHER GZIP_FULL), NULL),
         SW_OK);
     h = &sw_gw_config_listener(gw_flush(s), SW_SLICE_LIT("c"))->chains[0].hcm;
     assert_int_equal(h->n_filters, 2);
