@@ -79,7 +79,7 @@ static void send_head(struct sw_exchange *x, bool end)
 
 static void send_data(struct sw_exchange *x, struct sw_slice data)
 {
-    gw_h2_send(of(x), data, x->resp.local);
+    gw_h2_send(of(x), data, x->resp.local || x->gzip);
 }
 
 static void send_end(struct sw_exchange *x)

@@ -342,7 +342,8 @@ void sw_exchange_up_ready(struct sw_exchange *x)
     x->up.end_sent = x->down.end_got;
     if (!all && x->down.end_got && x->up.ops)
         x->up.ops->send_end(x);
-    if (x->state == SW_GW_X_SEND && keeps(x, kept.n)) {
+    /* BACKOFF: the head could not be sent, and another attempt will be made. */
+    if (x->state == SW_GW_X_BACKOFF || (x->state == SW_GW_X_SEND && keeps(x, kept.n))) {
         x->kept = kept;
     } else {
         x->body_lost |= kept.n > 0;
@@ -363,7 +364,7 @@ void sw_exchange_down_data(struct sw_exchange *x, struct sw_slice data)
         return;
     if (x->copies)
         sw_gw_mirror_data(x, data);
-    if (x->state < SW_GW_X_SEND) {
+    if (x->state < SW_GW_X_SEND || x->state == SW_GW_X_BACKOFF) {
         keep(x, data);
         if (x->kept.n >= sw_max(KEEP_MAX, x->plan.hold))
             pause_down(x, true);

@@ -173,6 +173,8 @@ static bool dispensable(const Sw__Any *any)
 /* Lua that consists of comments, as a place for routes to put theirs. */
 static bool only_comments(struct sw_slice code)
 {
+    if (sw_slice_find(code, '\r') >= 0) /* ends a comment in Lua, too */
+        return false;
     while (code.n) {
         struct sw_slice line = sw_slice_trim(sw_slice_cut(&code, '\n'));
 

@@ -37,7 +37,8 @@ enum {
 
 struct session {
     struct sw_watch watch;
-    struct sw_list link; /* listener->sessions, used last first */
+    struct sw_list link;  /* listener->sessions, used last first */
+    struct sw_defer more; /* answers are left in the socket */
     struct listener *listener;
     struct sw_gw_host *host;         /* a reference while it is counted */
     struct sw_gw_udp_tunnel *tunnel; /* instead of host and fd; owned */
@@ -116,6 +117,7 @@ static void session_free(struct session *s, enum sw_gw_result how)
 
     session_log(s, how == SW_GW_RESULT_LOCAL ? SW_GW_FLAG_UF : 0);
     sw_watch_stop(&s->watch);
+    sw_defer_cancel(&s->more);
     if (s->fd >= 0) {
         sw_sock_close(s->fd);
         u->n_sockets--;
@@ -131,18 +133,20 @@ static void session_free(struct session *s, enum sw_gw_result how)
 
 static void touch(struct session *s)
 {
+    if (s->listener->draining)
+        return; /* however lively: it has its moment and no more */
     s->active_ns = sw_loop_now(s->listener->worker->loop);
     sw_list_unlink(&s->link);
     sw_list_push_front(&s->listener->sessions, &s->link);
 }
 
+static void on_more_answers(struct sw_defer *d);
+
 /* From the host back to the client. */
-static void on_answer(struct sw_watch *w, unsigned events)
+static void read_answers(struct session *s)
 {
-    struct session *s = SW_CONTAINER_OF(w, struct session, watch);
     struct udp *u = s->listener->worker->udp;
 
-    (void)events;
     for (unsigned i = 0; i < BATCH * 4; i++) {
         ssize_t n = sw_dgram_recv(s->fd, u->buf, SW_DGRAM_MAX, NULL);
 
@@ -156,6 +160,19 @@ static void on_answer(struct sw_watch *w, unsigned events)
         touch(s);
         (void)!sw_dgram_send(s->listener->fd, u->buf, (size_t)n, &s->client);
     }
+    /* Others have a turn in between; no event tells of what is left. */
+    sw_loop_defer(s->listener->worker->loop, &s->more, on_more_answers);
+}
+
+static void on_more_answers(struct sw_defer *d)
+{
+    read_answers(SW_CONTAINER_OF(d, struct session, more));
+}
+
+static void on_answer(struct sw_watch *w, unsigned events)
+{
+    (void)events;
+    read_answers(SW_CONTAINER_OF(w, struct session, watch));
 }
 
 /* ---- through a tunnel ---- */
@@ -514,6 +531,18 @@ void sw_gw_udp_drain(struct sw_gw_worker *w)
         sw_defer_cancel(&l->more);
         sw_timer_start(w->loop, &l->sweep, DRAIN_NS / 10, on_sweep);
     }
+}
+
+bool sw_gw_udp_idle(const struct sw_gw_worker *w)
+{
+    const struct udp *u = w->udp;
+
+    for (struct sw_list *it = u ? u->listeners.next : NULL; u && it != &u->listeners;
+         it = it->next) {
+        if (!sw_list_empty(&SW_CONTAINER_OF(it, struct listener, link)->sessions))
+            return false;
+    }
+    return true;
 }
 
 void sw_gw_udp_free(struct sw_gw_worker *w)

@@ -9,6 +9,8 @@
 void sw_gw_udp_apply(struct sw_gw_worker *w);
 /* Takes no more datagrams; sessions end when answers have had a moment. */
 void sw_gw_udp_drain(struct sw_gw_worker *w);
+/* No session is left. */
+bool sw_gw_udp_idle(const struct sw_gw_worker *w);
 /* Closes everything. */
 void sw_gw_udp_free(struct sw_gw_worker *w);
 

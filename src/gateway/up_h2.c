@@ -276,6 +276,7 @@ static void lose_all(struct up_conn *u, const char *why)
     bool fresh = o->opened <= o->g.n_streams;
 
     o->g.goaway = true; /* what is tried again goes elsewhere */
+    o->g.in_h2 = true;  /* one that fails may take its mirrors along: no stream goes meanwhile */
     SW_LIST_FOREACH (it, &o->g.streams) {
         struct gw_h2_stream *s = SW_CONTAINER_OF(it, struct gw_h2_stream, link);
         struct sw_exchange *x = s->x;
@@ -289,6 +290,7 @@ static void lose_all(struct up_conn *u, const char *why)
                                              : SW_GW_STALE,
                               why);
     }
+    o->g.in_h2 = false;
 }
 
 static void on_silent(struct gw_h2 *g)

@@ -152,7 +152,7 @@ static bool worker_idle(struct sw_crew_thread *t)
 {
     const struct sw_gw_worker *w = worker_of(t);
 
-    return w->n_downs == 0 && w->n_exchanges == 0;
+    return w->n_downs == 0 && w->n_exchanges == 0 && sw_gw_udp_idle(w);
 }
 
 static void worker_kill(struct sw_crew_thread *t)
