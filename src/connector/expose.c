@@ -235,6 +235,7 @@ static void on_proxy_del(void *arg, struct sw_kube_obj *last)
     struct expose *x = arg;
 
     (void)last;
+    x->made_proxy = false; /* one that has the name now is not ours */
     if (!x->stopping)
         expose_fail(x, SW_ENOENT, "tunnel_deleted_upstream",
                     SW_SLICE_LIT("the HTTPProxy was deleted by somebody else"));

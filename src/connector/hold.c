@@ -250,6 +250,7 @@ static void on_foreign(struct sw_hold *h, const struct sw_json *lease)
         h->o.foreign(h->o.arg);
     } else if (!sw_slice_eq_str(renewed, h->other)) {
         h->stopped = true;
+        h->live_until_ns = 0; /* not ours to give back */
         h->o.taken(h->o.arg, holder);
         return;
     } else if (now - h->other_ns > sw_hold_duration_s(lease) * SW_NS_PER_S) {

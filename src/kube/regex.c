@@ -46,7 +46,7 @@ static size_t class_end(struct sw_slice p, size_t i)
         }
         i++;
     }
-    return i;
+    return sw_min(i, p.n); /* a backslash at the very end steps over it */
 }
 
 /* What stands behind "(?" in RE2: flags, "(?:", or a named group. */

@@ -82,8 +82,9 @@ bool qs_pool_take(struct qs_exchange *x, struct sw_dialled *ret, struct sw_addr 
     struct sw_qserve *v = x->v;
     char key[KEY_MAX];
 
-    /* What must not be sent twice gets a connection that cannot be stale. */
-    if (x->head.kind != SW_QKIND_HTTP || x->fresh || !safe_twice(x->msg->method) || !key_of(x, key))
+    /* What must not or cannot be sent twice gets a connection that cannot be stale. */
+    if (x->head.kind != SW_QKIND_HTTP || x->fresh || !safe_twice(x->msg->method) ||
+        x->msg->framing != SW_H1_NO_BODY || !key_of(x, key))
         return false;
     for (struct sw_list *it = v->idle.next; it != &v->idle; it = it->next) {
         struct qs_idle *i = idle_of(it);

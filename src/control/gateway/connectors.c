@@ -6,6 +6,9 @@
  * A connector that is away leaves its route in place: all of it answers 503 and says so, and where
  * it has only a share of the requests, its share fails for want of an endpoint.
  */
+#include <ctype.h>
+#include <string.h>
+
 #include "control/connector/build.h"
 #include "control/gateway/build_int.h"
 
@@ -54,6 +57,16 @@ static struct sw_gw_cluster *tunnel(struct builder *b, struct sw_slice ns, struc
     c->tunnel = true;
     own_cluster(c)->offline = any_online(b, ns, name) ? NULL : "connector-offline";
     return c;
+}
+
+/* Data planes expand %OPERATORS% in it: nothing but a name or an address may get there. */
+static bool plain_host(struct sw_slice s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        if (!isalnum((unsigned char)s.p[i]) && (!s.p[i] || !strchr("-._:", s.p[i])))
+            return false;
+    }
+    return s.n > 0 && s.n <= 253;
 }
 
 /* Datagrams: Envoy's udp_proxy takes target and key from the listener, not from an endpoint. */
@@ -167,6 +180,10 @@ struct sw_gw_cluster *connector_backend(struct builder *b, const struct backend_
         return NULL;
     if (!host.n)
         host = f.host.n ? f.host : SW_SLICE_LIT("127.0.0.1");
+    if (udp && !plain_host(host)) {
+        *ret = missing(b, r, "has a target host that is neither a name nor an address");
+        return NULL;
+    }
     if (udp)
         return udp_tunnel(b, o, host, port);
     return tunnel(b, r->ns, r->name, sw_connector_target(b->a, host, port),

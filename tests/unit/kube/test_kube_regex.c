@@ -103,6 +103,7 @@ static void what_re2_refuses_is_refused(void **state)
         "[\\b]",
         "[\\Qa\\E]",
         "(?i-)a",
+        "[\\",
         "\\\xc3\xa9",
         "[a-\\d]",
         "\\E",
