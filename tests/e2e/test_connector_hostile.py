@@ -313,7 +313,7 @@ def test_huge_heads(target):
 
 
 def test_readers_that_do_not_read(target):
-    """What is sent and not taken waits in the origin, not in the device."""
+    """What is sent and not taken waits in the origin; in the device no more than a stream may have under way, 1 MiB."""
     host = f"127.0.0.1:{target.web.port}"
     with target.dialler() as p:
         target.dial(p)
@@ -321,7 +321,7 @@ def test_readers_that_do_not_read(target):
         p.tell(f"deaf 100 GET http://{host}/big HTTP/1.1\\r\\nhost: {host}\\r\\n\\r\\n")
         until(lambda: target.active() == 100, 20, "the exchanges")
         time.sleep(1)
-        bounded(target.pid, before, 30)
+        bounded(target.pid, before, 110)
         assert ask(target) > 50
         p.tell("drop")
         until(lambda: target.active() == 0, 20, "them to go")

@@ -99,6 +99,16 @@ def _w(binary, tmp_path_factory):
     world.close()
 
 
+def test_off_by_default(binary, tmp_path):
+    """First in the file: it has the ports of the others."""
+    world = World(binary, tmp_path)
+    try:
+        _, headers, body = world.ask("/text")
+        assert body == TEXT and "content-encoding" not in headers and "vary" not in headers
+    finally:
+        world.close()
+
+
 @pytest.mark.parametrize("version", ["--http1.1", "--http2-prior-knowledge"])
 def test_text_is_compressed_for_who_takes_it(w, version):
     status, headers, body = w.ask("/text", version)
@@ -189,15 +199,6 @@ def test_a_backend_that_breaks_off_is_not_an_end(w):
     z.decompress(p.stdout)
     assert not z.eof
     assert w.ask("/text")[0] == 200
-
-
-def test_off_by_default(binary, tmp_path):
-    world = World(binary, tmp_path)
-    try:
-        _, headers, body = world.ask("/text")
-        assert body == TEXT and "content-encoding" not in headers and "vary" not in headers
-    finally:
-        world.close()
 
 
 def test_clients_that_leave(w):
