@@ -13,6 +13,7 @@ import time
 
 import pytest
 from harness import gateway as gw
+from harness.serve import Server
 
 pytestmark = pytest.mark.tsan
 
@@ -29,22 +30,12 @@ def tcp(cluster=None, **extra):
         "@type": TCP, "stat_prefix": "t", **where, **extra}}]}
 
 
-class TcpServer:
+class TcpServer(Server):
     """Echoes with its name in front; counts; a half-close is answered with a digest."""
 
     def __init__(self, name, context=None):
         self.name, self.context, self.connections = name, context, 0
-        self.sock = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self.port = self.sock.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                conn, _ = self.sock.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
+        super().__init__()
 
     def _serve(self, conn):
         try:
@@ -85,22 +76,12 @@ class UdpServer:
                 return
 
 
-class ConnectProxy:
+class ConnectProxy(Server):
     """An HTTP/1.1 CONNECT proxy that remembers what it was asked for."""
 
     def __init__(self):
         self.heads, self.refuse = [], False
-        self.sock = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self.port = self.sock.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                conn, _ = self.sock.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
+        super().__init__()
 
     def _serve(self, conn):
         f = conn.makefile("rb", buffering=0)

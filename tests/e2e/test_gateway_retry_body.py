@@ -3,11 +3,11 @@
 import http.client
 import socket
 import struct
-import threading
 import time
 
 import pytest
 from harness import fabric as fb
+from harness.serve import Server
 from harness.wait import until
 
 pytestmark = pytest.mark.tsan
@@ -15,24 +15,14 @@ pytestmark = pytest.mark.tsan
 PIECES = [b"one " * 200, b"two " * 300, b"three " * 400, b"four " * 100]
 
 
-class Fickle:
+class Fickle(Server):
     """Breaks the first connection that asks for /retry as soon as it has the head; then answers with what it got."""
 
     def __init__(self):
-        self.sock = socket.create_server(("127.0.0.1", 0))
-        self.port = self.sock.getsockname()[1]
         self.broken = 0
-        threading.Thread(target=self.accept, daemon=True).start()
+        super().__init__()
 
-    def accept(self):
-        while True:
-            try:
-                conn, _ = self.sock.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(conn,), daemon=True).start()
-
-    def serve(self, conn):
+    def _serve(self, conn):
         with conn, conn.makefile("rb") as f:
             line = f.readline()
             length = 0

@@ -3,12 +3,12 @@
 import re
 import socket
 import struct
-import threading
 import time
 import urllib.request
 
 import pytest
 from harness import gateway as gw
+from harness.serve import Server
 from harness.wait import SLOW, until
 
 pytestmark = pytest.mark.tsan
@@ -24,23 +24,13 @@ def capsule(payload, kind=0, context=b"\0"):
     return varint(kind) + varint(len(context + payload)) + context + payload
 
 
-class Proxy:
+class Proxy(Server):
     """Speaks HTTP/1.1 and echoes UDP payloads; `how` says what it does to the next tunnels."""
 
     def __init__(self):
         self.how, self.heads, self.payloads, self.delay = "echo", [], [], 0
         self.open = []
-        self.sock = socket.create_server(("127.0.0.1", 0), backlog=2048)
-        self.port = self.sock.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                conn, _ = self.sock.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
+        super().__init__(2048)
 
     def _serve(self, conn):
         try:

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from harness import gateway as gw
+from harness.serve import Server
 from harness.wait import SLOW
 
 REFUSED = (b"HTTP/1.1 502 ", b"HTTP/1.1 503 ")
@@ -71,22 +72,12 @@ CUT = {
 }
 
 
-class Upstream:
+class Upstream(Server):
     """Speaks just enough HTTP/2 to answer each HEADERS with whatever `say` makes of its stream."""
 
     def __init__(self):
-        self.sock = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.port = self.sock.getsockname()[1]
         self.say = None
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                conn, _ = self.sock.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
+        super().__init__(64)
 
     def _serve(self, conn):
         try:
