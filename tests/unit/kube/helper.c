@@ -134,3 +134,19 @@ const char *t_admit(struct sw_arena *a, const struct sw_schema *s, struct sw_jso
     sw_schema_check_object(s, obj, old, NULL, &e);
     return t_errs(a, &e);
 }
+
+const char *t_admit_kind(struct sw_arena *a, const struct sw_builtin *b, struct sw_json *obj,
+                         const struct sw_json *old)
+{
+    struct sw_field_errs e;
+    const char *why = NULL;
+
+    if (sw_builtin_decode(a, sw_builtin_schema(b->type), obj, NULL, &why) < 0)
+        return why;
+    sw_builtin_default(a, b, obj);
+    if (!old)
+        sw_builtin_admit_new(a, b, obj);
+    sw_field_errs_init(&e, a);
+    sw_builtin_validate(b, obj, old, &e);
+    return t_errs(a, &e);
+}

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "kube/builtin.h"
 #include "kube/schema.h"
 
 /* One YAML (or JSON) document as a tree; aborts the test when malformed. */
@@ -18,3 +19,6 @@ const char *t_errs(struct sw_arena *a, const struct sw_field_errs *e);
 /* prune, null removal, default, check: the errors as t_errs. old may be NULL. */
 const char *t_admit(struct sw_arena *a, const struct sw_schema *s, struct sw_json *obj,
                     const struct sw_json *old);
+/* The same for a built-in kind: decode, default, check; or why decoding failed. */
+const char *t_admit_kind(struct sw_arena *a, const struct sw_builtin *b, struct sw_json *obj,
+                         const struct sw_json *old);

@@ -29,22 +29,10 @@ static struct sw_json *object(struct sw_arena *a, const char *spec)
     return t_yaml(a, sw_arena_printf(a, "{metadata: {name: w, namespace: n}, spec: {%s}}", spec));
 }
 
-/* Decodes, fills in and checks; the errors, or why decoding failed. */
 static const char *admit(struct sw_arena *a, const char *name, struct sw_json *obj,
                          const struct sw_json *old)
 {
-    const struct sw_builtin *b = kind(name);
-    struct sw_field_errs e;
-    const char *why = NULL;
-
-    if (sw_builtin_decode(a, sw_builtin_schema(b->type), obj, NULL, &why) < 0)
-        return why;
-    sw_builtin_default(a, b, obj);
-    if (!old)
-        sw_builtin_admit_new(a, b, obj);
-    sw_field_errs_init(&e, a);
-    sw_builtin_validate(b, obj, old, &e);
-    return t_errs(a, &e);
+    return t_admit_kind(a, kind(name), obj, old);
 }
 
 static const struct {
