@@ -18,7 +18,7 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from harness import certs, netns, shard  # noqa: E402
+from harness import certs, netns, serve, shard  # noqa: E402
 from harness.control import loopback_up  # noqa: E402
 from harness.device import Web  # noqa: E402
 from harness.mesh import Mesh  # noqa: E402
@@ -93,6 +93,13 @@ def binary():
     if not os.access(BINARY, os.X_OK):
         pytest.fail(f"no executable at {BINARY}: build first or set SPANWIRE_BIN")
     return BINARY
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nobody_left_waiting():
+    """A thread in accept() at a closed socket takes the connections of a later test's server."""
+    yield
+    assert not (left := serve.waiting_at_closed()), f"close() of these did not end their thread: {left}"
 
 
 @pytest.fixture

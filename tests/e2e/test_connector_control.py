@@ -15,6 +15,7 @@ import pytest
 import yaml
 from harness import fabric as fb
 from harness import gateway as gw
+from harness.serve import Each, Server
 from harness.wait import SLOW, until
 
 DATUM = "networking.datumapis.com"
@@ -32,24 +33,14 @@ OTHER = "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"  # RF
 LEASE = 3  # seconds
 
 
-class ConnectProxy:
+class ConnectProxy(Server):
     """Stands for the sidecar: takes CONNECT, notes whom it was for, and joins it to an origin."""
 
     def __init__(self, origin):
         self.origin = origin
         self.by_id = {}  # origins of single connectors
-        self.sock = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.port = self.sock.getsockname()[1]
         self.seen = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                conn, _ = self.sock.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
+        super().__init__()
 
     @staticmethod
     def _copy(a, b):
@@ -651,26 +642,17 @@ def test_tls_inside_the_tunnel(world):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     context.sni_callback = lambda s, name, c: names.append(name)
-    server = socket.create_server(("127.0.0.1", 0))
 
-    def serve():
-        while True:
-            try:
-                conn, _ = server.accept()
-            except OSError:
-                return
-            try:
-                with context.wrap_socket(conn, server_side=True) as s:
-                    shaken.set()
-                    if s.recv(65536):
-                        s.sendall(answer)
-            except OSError:  # nobody we know signed it
-                pass
-            finally:
+    def serve(conn):
+        try:
+            with context.wrap_socket(conn, server_side=True) as s:
                 shaken.set()
-                conn.close()
-    threading.Thread(target=serve, daemon=True).start()
-    before, w.proxy.origin = w.proxy.origin, server.getsockname()[1]
+                if s.recv(65536):
+                    s.sendall(answer)
+        finally:  # an error: nobody we know signed it
+            shaken.set()
+    server = Each(serve)
+    before, w.proxy.origin = w.proxy.origin, server.port
     try:
         secure = fb.thing("HTTPProxy", "secure", {"hostnames": ["secure.example.test"], "rules": [{"backends": [
             {"endpoint": "https://127.0.0.1:8443", "connector": {"name": "laptop"}, "tls": {"hostname": "inner.test"}}]}]})

@@ -17,6 +17,8 @@ import threading
 import pytest
 from harness import fabric as fb
 from harness import gateway as gw
+from harness.serve import Each
+from harness.sidecar import Echo, UdpEcho
 from harness.wait import SLOW, until
 
 CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
@@ -43,61 +45,11 @@ def tls_echo(cert, key):
     context.load_cert_chain(cert, key)
     asked = threading.local()  # a thread per connection
     context.sni_callback = lambda s, name, _: setattr(asked, "name", name)
-    listening = socket.create_server(("127.0.0.1", 0))
 
     def serve(conn):
-        try:
-            with context.wrap_socket(conn, server_side=True) as s:
-                s.sendall(f"{asked.name}:".encode() + s.recv(1000))
-        except (OSError, ssl.SSLError):
-            conn.close()
-
-    def accept():
-        while True:
-            try:
-                conn, _ = listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=serve, args=(conn,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    return listening
-
-
-def tcp_echo():
-    listening = socket.create_server(("127.0.0.1", 0))
-
-    def serve(conn):
-        with conn:
-            while (data := conn.recv(65536)):
-                conn.sendall(data)
-
-    def accept():
-        while True:
-            try:
-                conn, _ = listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=serve, args=(conn,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    return listening
-
-
-def udp_echo():
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    sock.bind(("127.0.0.1", 0))
-
-    def serve():
-        while True:
-            try:
-                data, peer = sock.recvfrom(65536)
-            except OSError:
-                return
-            sock.sendto(b"re:" + data, peer)
-
-    threading.Thread(target=serve, daemon=True).start()
-    return sock
+        with context.wrap_socket(conn, server_side=True) as s:
+            s.sendall(f"{asked.name}:".encode() + s.recv(1000))
+    return Each(serve)
 
 
 class PageOrigin(http.server.BaseHTTPRequestHandler):
@@ -151,7 +103,8 @@ class World:
         self.a = fb.make_cert(tmp, "a.test", ["grpc.test"])
         self.b = fb.make_cert(tmp, "b.test")
         self.own = fb.make_cert(tmp, "own.test")
-        self.tls_server, self.tcp_server, self.udp_server = tls_echo(*self.own), tcp_echo(), udp_echo()
+        self.tls_server, self.tcp_server = tls_echo(*self.own), Echo()
+        self.udp_server = UdpEcho(lambda data: b"re:" + data)
         self.http, self.https, self.through, self.tcp, self.udp = (gw.free_port() for _ in range(5))
         f.secret("a", *self.a)
         f.secret("b", *self.b)
@@ -168,9 +121,9 @@ class World:
         f.service("page", [self.page.server_port])
         f.service("shop", [self.servers.ports["grpc"]], app="kubernetes.io/h2c")
         f.service("chat", [self.servers.ports["ws"]], app="kubernetes.io/ws")
-        f.service("own", [self.tls_server.getsockname()[1]], port=443)
-        f.service("bytes", [self.tcp_server.getsockname()[1]], port=7)
-        f.service("packets", [self.udp_server.getsockname()[1]], port=7, protocol="UDP")
+        f.service("own", [self.tls_server.port], port=443)
+        f.service("bytes", [self.tcp_server.port], port=7)
+        f.service("packets", [self.udp_server.port], port=7, protocol="UDP")
         f.gateway_object("edge", [
             ("http", "HTTP", self.http),
             ("a", "HTTPS", self.https, {"hostname": "a.test", **term("a")}),

@@ -12,6 +12,7 @@ import h2.connection
 import h2.events
 import pytest
 from harness import gateway as gw
+from harness.serve import Server
 from harness.wait import until
 from test_gateway_upstream_tls import URI, Ca, TlsServer, sans, upstream
 
@@ -44,19 +45,12 @@ class HttpServer:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
-class GrpcHealth:
+class GrpcHealth(Server):
     """grpc.health.v1.Health/Check by hand."""
 
     def __init__(self):
         self.serving, self.seen = True, []
-        self.sock = socket.create_server(("127.0.0.1", 0))
-        self.port = self.sock.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            conn, _ = self.sock.accept()
-            threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
+        super().__init__()
 
     def _serve(self, sock):
         c = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))

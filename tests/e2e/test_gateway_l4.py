@@ -54,8 +54,6 @@ class TcpServer(Server):
         except OSError:
             pass
 
-    def close(self):
-        self.sock.close()
 
 
 class UdpServer:

@@ -5,12 +5,12 @@ import pathlib
 import socket
 import ssl
 import subprocess
-import threading
 import time
 
 import pytest
 from harness import fabric as fb
 from harness import gateway as gw
+from harness.serve import Each
 from harness.wait import SLOW, until
 
 pytestmark = pytest.mark.tsan
@@ -147,20 +147,12 @@ def test_newest_tls_version_toward_upstreams(binary, tmp_path, most, version):
     context.load_cert_chain(cert, key)
     seen = []
 
-    def serve(sock):
-        while True:
-            try:
-                c, _ = sock.accept()
-                with context.wrap_socket(c, server_side=True) as s:
-                    seen.append(s.version())
-                    s.recv(65536)
-                    s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            except ssl.SSLError:
-                continue
-            except OSError:
-                return
-    server = socket.create_server(("127.0.0.1", 0))
-    threading.Thread(target=serve, args=(server,), daemon=True).start()
+    def serve(conn):
+        with context.wrap_socket(conn, server_side=True) as s:
+            seen.append(s.version())
+            s.recv(65536)
+            s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    server = Each(serve)
     port = gw.free_port()
     up = {"transport_socket": {"name": "tls", "typed_config": {
         "@type": gw.UPSTREAM_TLS, "sni": "localhost", "common_tls_context": {
@@ -168,7 +160,7 @@ def test_newest_tls_version_toward_upstreams(binary, tmp_path, most, version):
             "validation_context": {"trusted_ca": {"filename": cert}}}}}}
     g = gw.Gateway(binary, tmp_path, [
         gw.listener("l", port, [{"filters": [gw.hcm([{"match": {"prefix": "/"}, "route": {"cluster": "up"}}])]}]),
-        gw.cluster("up", [server.getsockname()[1]], **up)])
+        gw.cluster("up", [server.port], **up)])
     try:
         c = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
         c.request("GET", "/")

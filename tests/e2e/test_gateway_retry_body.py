@@ -68,7 +68,7 @@ def _world(binary, tmp_path_factory):
     until(serves, 15, "the route")
     yield backend
     f.close()
-    backend.sock.close()
+    backend.close()
 
 
 @pytest.mark.parametrize("chunked", [True, False])

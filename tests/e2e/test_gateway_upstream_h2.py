@@ -125,7 +125,7 @@ def _w(binary, tmp_path_factory):
     world = World(binary, tmp_path_factory.mktemp("h2up"))
     yield world
     world.gateway.stop()
-    world.up.sock.close()
+    world.up.close()
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -7,7 +7,6 @@ import ipaddress
 import socket
 import ssl
 import subprocess
-import threading
 
 import pytest
 from cryptography import x509
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from harness import gateway as gw
+from harness.serve import Server
 from harness.wait import until
 
 URI = "spiffe://td.example/ns/shop/sa/db"
@@ -80,7 +80,7 @@ def fingerprint(crt, colons=False):
     return ":".join(h[i:i + 2] for i in range(0, 64, 2)) if colons else h
 
 
-class TlsServer:
+class TlsServer(Server):
     """Answers every request with the server name of its connection, and counts those that came."""
 
     def __init__(self, pair, client_ca=None):
@@ -91,18 +91,7 @@ class TlsServer:
         if client_ca:
             self.context.verify_mode = ssl.CERT_REQUIRED
             self.context.load_verify_locations(client_ca)
-        self.sock = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.port = self.sock.getsockname()[1]
-        self.closing = False
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while not self.closing:
-            try:
-                conn, _ = self.sock.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
+        super().__init__()
 
     def _serve(self, conn):
         try:
@@ -116,10 +105,6 @@ class TlsServer:
                     s.sendall(b"HTTP/1.1 " + status + b"\r\ncontent-length: 2\r\n\r\nok")
         except (OSError, ssl.SSLError):
             pass
-
-    def close(self):
-        self.closing = True
-        self.sock.close()
 
 
 def upstream(context=None, cert=None, **extra):

@@ -12,6 +12,7 @@ import h2.exceptions
 import h2.settings
 import pytest
 from harness import gateway as gw
+from harness.serve import Server
 from harness.wait import SLOW
 from test_gateway_xds import CDS, EDS, LDS, RDS, XdsGateway, assignment, eds_cluster, field, get, listener, table, until
 
@@ -119,25 +120,15 @@ class Peer:
         self.sock.sendall(data)
 
 
-class Server:
+class Misleader(Server):
     """Serves a good configuration, unless the next connections are to be treated otherwise."""
 
     def __init__(self, good):
-        self.listening = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listening.getsockname()[1]
         self.good, self.evil, self.misled, self.followed, self.closed = good, None, 0, 0, False
         self.kick = threading.Event()
-        threading.Thread(target=self.accept, daemon=True).start()
+        super().__init__()
 
-    def accept(self):
-        while not self.closed:
-            try:
-                sock, _ = self.listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(sock,), daemon=True).start()
-
-    def serve(self, sock):
+    def _serve(self, sock):
         with sock:
             sock.settimeout(10)
             try:
@@ -182,7 +173,7 @@ class Server:
     def close(self):
         self.closed = True
         self.kick.set()
-        self.listening.close()
+        super().close()
 
 
 def good_set(port, origin):
@@ -289,7 +280,7 @@ WAYS = {
 @pytest.fixture(name="w")
 def _w(binary, tmp_path):
     origin, port = gw.Origin(), gw.free_port()
-    server = Server(good_set(port, origin.port))
+    server = Misleader(good_set(port, origin.port))
     gate = XdsGateway(binary, tmp_path, server.port)
     until(lambda: get(port) == 200, 20 * SLOW)
     server.gate, server.serving = gate, port

@@ -137,9 +137,11 @@ def test_big_bodies_arrive_whole(town, edge, device):
     with town["visitor"].entered():
         got = subprocess.run(
             f"curl -sS -m {300 * SLOW} --resolve {d.hostname}:{HTTPS}:{EDGE} --cacert "
-            f"{edge.data}/connect-ca/root.crt https://{d.hostname}:{HTTPS}/big/{MIB} | sha256sum",
-            shell=True, capture_output=True, text=True, check=True).stdout.split()[0]
-    assert got == digest(MIB)
+            f"{edge.data}/connect-ca/root.crt -w '%{{stderr}}%{{http_code}} %{{size_download}} %{{time_total}}\\n' "
+            f"https://{d.hostname}:{HTTPS}/big/{MIB} | sha256sum",
+            shell=True, capture_output=True, text=True, check=True)
+    assert got.stdout.split()[0] == digest(MIB), (
+        got.stderr, d.log()[-2000:], *(edge.role_log(r)[-2000:] for r in ("gateway", "sidecar")))
 
 
 def test_uploads_arrive_whole(town, edge, device, tmp_path):

@@ -8,10 +8,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 import time
 
 from .ports import free_port
+from .serve import Server
 
 TYPE = "type.googleapis.com/"
 HCM = TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
@@ -117,7 +117,7 @@ class Gateway:
             assert status == expect, self.log()
 
 
-class Origin:
+class Origin(Server):
     """
     An HTTP/1.1 server that reads byte by byte what the gateway sends. Paths choose what it does:
     /echo tells the request as JSON, /size/N sends N bytes, /sha counts the body, /chunked sends
@@ -125,29 +125,14 @@ class Origin:
     """
 
     def __init__(self):
-        self.sock = socket.create_server(("127.0.0.1", 0), backlog=512)
-        self.port = self.sock.getsockname()[1]
         self.connections = 0
         self.requests = 0
         self.heads = []
-        self.closing = False
         self.limit = 0  # requests per connection, 0: any
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self):
-        self.closing = True
-        self.sock.close()
-
-    def _accept(self):
-        while not self.closing:
-            try:
-                conn, _ = self.sock.accept()
-            except OSError:
-                return
-            self.connections += 1
-            threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
+        super().__init__(backlog=512)
 
     def _serve(self, conn):
+        self.connections += 1
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         served = 0
         try:

@@ -18,6 +18,7 @@ from .metrics import Metrics
 from .node import _SANITIZER, Process
 from .ports import free_port
 from .quicpeer import CLIENTS, Peer
+from .serve import Each
 from .wait import SLOW, until
 
 
@@ -244,41 +245,17 @@ class H2Gateway(Peer):
         return stream
 
 
-class Echo:
+class Echo(Each):
     """A TCP server that sends back what it gets, and its end; or does what 'serve' says with a connection."""
 
-    def __init__(self, serve=None, host="127.0.0.1"):
-        self.serve = serve or self.echo
-        self.server = socket.create_server((host, 0), backlog=256,
-                                           family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-        self.port = self.server.getsockname()[1]
-        self.accepted = 0
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self):
-        while True:
-            try:
-                s, _ = self.server.accept()
-            except OSError:
-                return
-            self.accepted += 1
-            threading.Thread(target=self._one, args=(s,), daemon=True).start()
-
-    def _one(self, s):
-        with s:
-            try:
-                self.serve(s)
-            except OSError:
-                pass
+    def __init__(self, serve=None, **kw):
+        super().__init__(serve or self.echo, **kw)
 
     @staticmethod
     def echo(s):
         while part := s.recv(1 << 16):
             s.sendall(part)
         s.shutdown(socket.SHUT_WR)
-
-    def close(self):
-        self.server.close()
 
 
 class UdpEcho:
