@@ -196,10 +196,39 @@ static void keep(struct sw_qstream *s, const uint8_t *p, size_t n)
     sw_qconn_fail(s->c, SW_QCLOSE_FAILED, NGTCP2_FLOW_CONTROL_ERROR, "window exceeded");
 }
 
-void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
+static void gather(struct sw_qstream *s, const uint8_t *p, size_t n)
+{
+    struct sw_quic *q = s->c->q;
+    struct sw_qpiece *last = s->rx_last ? &q->pieces.p[s->rx_last - 1] : NULL;
+
+    memcpy(q->gather + q->gathered, p, n);
+    if (last && last->off + last->n == q->gathered) {
+        last->n += (uint32_t)n;
+    } else {
+        sw_vec_push(&q->pieces,
+                    ((struct sw_qpiece){.off = (uint32_t)q->gathered, .n = (uint32_t)n}));
+        if (s->rx_last)
+            q->pieces.p[s->rx_last - 1].next = (uint32_t)q->pieces.n;
+        else
+            s->rx_first = (uint32_t)q->pieces.n;
+        s->rx_last = (uint32_t)q->pieces.n;
+    }
+    q->gathered += n;
+}
+
+/* A stream has pieces or a rest, never both: what comes after the pieces must stay behind them. */
+static void keep_pieces(struct sw_qstream *s)
 {
     struct sw_quic *q = s->c->q;
 
+    for (uint32_t i = s->rx_first; i; i = q->pieces.p[i - 1].next)
+        keep(s, q->gather + q->pieces.p[i - 1].off, q->pieces.p[i - 1].n);
+    s->rx_first = 0;
+    s->rx_last = 0;
+}
+
+void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
+{
     s->c->owed += n;
     if (fin)
         s->rx_fin = true;
@@ -208,24 +237,15 @@ void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool 
         return;
     }
     s->c->held += n;
-    if (n > 0 && (sw_buf_len(&s->rest) > 0 || s->paused || q->gathered + n > QUIC_GATHER)) {
+    /* Pieces do not outlive their batch; streams are told of nothing before all is ready. */
+    if (n > 0 && (sw_buf_len(&s->rest) > 0 || s->paused || !s->c->ready)) {
+        keep(s, p, n);
+    } else if (n > 0 && s->c->q->gathered + n > QUIC_GATHER) {
+        /* A packet that was lost brings all that waited behind it, up to a whole window. */
+        keep_pieces(s);
         keep(s, p, n);
     } else if (n > 0) {
-        struct sw_qpiece *last = s->rx_last ? &q->pieces.p[s->rx_last - 1] : NULL;
-
-        memcpy(q->gather + q->gathered, p, n);
-        if (last && last->off + last->n == q->gathered) {
-            last->n += (uint32_t)n;
-        } else {
-            sw_vec_push(&q->pieces,
-                        ((struct sw_qpiece){.off = (uint32_t)q->gathered, .n = (uint32_t)n}));
-            if (s->rx_last)
-                q->pieces.p[s->rx_last - 1].next = (uint32_t)q->pieces.n;
-            else
-                s->rx_first = (uint32_t)q->pieces.n;
-            s->rx_last = (uint32_t)q->pieces.n;
-        }
-        q->gathered += n;
+        gather(s, p, n);
     }
     sw_qstream_note(s);
 }
