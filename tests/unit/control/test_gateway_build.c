@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -367,16 +368,25 @@ static void load_many(size_t n)
     }
 }
 
+/* Of this thread: what else the machine does is no part of it. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t), 0);
+    return (uint64_t)t.tv_sec * SW_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
 static uint64_t time_build(void)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_view *v = rig_view(rig);
     struct sw_gw_result res;
-    uint64_t began = sw_now_ns();
+    uint64_t began = cpu_ns();
     uint64_t took;
 
     sw_gateway_build(v, &rig->conf, &a, &res);
-    took = sw_now_ns() - began;
+    took = cpu_ns() - began;
     view_unref(v);
     return took;
 }
