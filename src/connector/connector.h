@@ -40,6 +40,7 @@ struct sw_connector_config {
     bool udp;
     uint32_t max_conns;
     uint32_t max_streams;
+    uint32_t max_buffered; /* MiB */
     uint64_t drain_ns;
     struct sw_addr admin;
     const char *log_level;
@@ -94,7 +95,11 @@ extern const char *const sw_connector_log_formats[];
     {"max-connections", NULL, SW_OPT_U32, offsetof(T, M.max_conns), .def = "256", .min = 1, \
      .max = 100000, .help = "Gateways connected at once."}, \
     {"max-streams", NULL, SW_OPT_U32, offsetof(T, M.max_streams), .def = "4096", .min = 1, \
-     .max = 1000000, .help = "Tunnels and requests at once; more are answered with 503."}
+     .max = 1000000, .help = "Tunnels and requests at once; more are answered with 503."}, \
+    {"max-buffered", NULL, SW_OPT_U32, offsetof(T, M.max_buffered), .def = "128", .min = 1, \
+     .max = 1048576, .arg = "MIB", \
+     .help = "Megabytes kept for readers that are slow, in both directions; what a stream may " \
+             "have in any case (96 KiB) comes on top."}
 
 #define SW_CONNECTOR_OPTS_RUN(T, M, ADMIN, DRAIN, LOG) \
     {.type = SW_OPT_GROUP, .help = "Operation"}, \

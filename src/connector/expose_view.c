@@ -128,6 +128,7 @@ void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const 
                    const char *target, const char *node_id, uint64_t elapsed_ns)
 {
     const struct sw_json *names = sw_json_walk(proxy, "spec", "hostnames", NULL);
+    uint64_t elapsed_ms = elapsed_ns / SW_NS_PER_MS;
     struct event e;
 
     if (!v->json) {
@@ -155,7 +156,7 @@ void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const 
     put(&e, "endpoint_id", node_id);
     put(&e, "status", "ready");
     sw_jw_name(&e.w, "elapsed_secs");
-    sw_jw_double(&e.w, (double)(elapsed_ns / SW_NS_PER_MS) / 1000.0);
+    sw_jw_double(&e.w, (double)elapsed_ms / 1000.0);
     end(v, &e);
 }
 

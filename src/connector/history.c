@@ -41,6 +41,7 @@ const struct sw_request *sw_history_at(const struct sw_history *h, size_t i)
 void sw_request_json(struct sw_jw *w, const struct sw_request *r)
 {
     char when[SW_RFC3339_LEN];
+    uint64_t duration_us = r->duration_ns / 1000;
 
     sw_jw_object(w);
     sw_jw_name(w, "time");
@@ -60,7 +61,7 @@ void sw_request_json(struct sw_jw *w, const struct sw_request *r)
         sw_jw_str(w, r->reason);
     }
     sw_jw_name(w, "durationMs");
-    sw_jw_double(w, (double)(r->duration_ns / 1000) / 1000.0);
+    sw_jw_double(w, (double)duration_us / 1000.0);
     sw_jw_name(w, "bytesIn");
     sw_jw_u64(w, r->bytes_in);
     sw_jw_name(w, "bytesOut");

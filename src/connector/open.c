@@ -202,6 +202,7 @@ static int open_quic(struct sw_connector *c, struct sw_err *err)
         .n_alpns = SW_ARRAY_LEN(alpns),
         .max_conns = c->config->max_conns,
         .max_streams = 1024,
+        .max_buffered = (uint64_t)c->config->max_buffered << 20,
         .datagrams = c->config->udp,
         .admit = connector_admit,
         .accepted = connector_accepted,

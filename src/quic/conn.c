@@ -61,8 +61,8 @@ static void fill_settings(const struct sw_qconn *c, ngtcp2_settings *s, ngtcp2_t
     s->no_pmtud = c->jumbo;
 
     ngtcp2_transport_params_default(p);
-    p->initial_max_stream_data_bidi_local = cfg->stream_window;
-    p->initial_max_stream_data_bidi_remote = cfg->stream_window;
+    p->initial_max_stream_data_bidi_local = cfg->first_window;
+    p->initial_max_stream_data_bidi_remote = cfg->first_window;
     p->initial_max_data = cfg->conn_window;
     p->initial_max_streams_bidi = cfg->max_streams;
     p->max_idle_timeout = cfg->idle_ns;

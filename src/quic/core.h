@@ -39,6 +39,7 @@ enum {
     QUIC_CHUNK_SMALL = 4096,
     QUIC_CHUNK = 65536,
     QUIC_CHUNKS_KEPT = 32,           /* free ones of an endpoint */
+    QUIC_FLOOR = QUIC_CHUNK / 2,     /* what a stream may always hold, in each direction */
     QUIC_SEND_MAX = 16 * QUIC_CHUNK, /* bytes of a stream under way */
     QUIC_DGRAMS_MAX = 128,           /* datagrams waiting for a write pass */
     QUIC_DGRAM_BYTES_MAX = 256 * 1024,
@@ -129,8 +130,10 @@ struct sw_qconn {
     struct sw_list blocked;  /* with bytes, but no credit */
     struct sw_list stream_events;
     size_t n_streams;
-    uint64_t held; /* bytes received that nobody took yet */
-    uint64_t owed; /* connection credit kept back because of them */
+    uint64_t held;      /* bytes received that nobody took yet */
+    uint64_t owed;      /* connection credit to give for bytes that came */
+    uint64_t tx_beyond; /* memory.c: what streams hold to be sent, each beyond its floor */
+    uint64_t promised;  /* memory.c: windows of streams, each beyond the first one */
 
     struct sw_list dgrams_out;
     size_t n_dgrams;
@@ -211,6 +214,11 @@ struct sw_qstream {
     uint64_t tx_acked;
     uint64_t tx_sent;
     uint64_t tx_end;
+    uint64_t tx_mem; /* of all chunks, used or not */
+
+    uint64_t window;    /* the peer may be ahead of the reader by so much */
+    uint64_t window_ns; /* when credit was given last */
+    uint64_t taken;     /* since then */
 
     uint32_t rx_first; /* gathered pieces of this batch, as index + 1; 0: none */
     uint32_t rx_last;
@@ -221,16 +229,17 @@ struct sw_qstream {
     bool fresh; /* opened by the peer, not told yet */
     bool finish;
     bool fin_sent;
-    bool tx_shut; /* reset */
-    bool rx_shut; /* stopped */
-    bool rx_fin;  /* all bytes are here */
-    bool rx_done; /* and were taken, or given up */
-    bool paused;  /* data took less than it got */
-    bool stopped; /* STOP_SENDING to tell */
-    bool reset;   /* RESET_STREAM to tell */
-    bool ended;   /* ngtcp2 has forgotten it */
-    bool muted;   /* aborted: tell nothing but the end */
-    bool starved; /* a reserve found no room */
+    bool tx_shut;   /* reset */
+    bool rx_shut;   /* stopped */
+    bool rx_fin;    /* all bytes are here */
+    bool rx_done;   /* and were taken, or given up */
+    bool paused;    /* data took less than it got */
+    bool stopped;   /* STOP_SENDING to tell */
+    bool reset;     /* RESET_STREAM to tell */
+    bool ended;     /* ngtcp2 has forgotten it */
+    bool muted;     /* aborted: tell nothing but the end */
+    bool starved;   /* a reserve found no room */
+    bool held_back; /* because of what all hold together */
     bool writable;
     bool in_call; /* inside data */
     bool again;   /* resumed from inside */
@@ -311,6 +320,10 @@ struct sw_quic {
     SW_VEC(struct sw_qpiece) pieces;
     struct sw_qchunk *free_chunks; /* owned */
     size_t n_free_chunks;
+    uint64_t tx_mem;    /* bytes of chunks that streams have */
+    uint64_t tx_beyond; /* as of connections */
+    uint64_t promised;
+    uint64_t limit_told_ns;
 
     struct sw_qbucket say_reset;
     struct sw_qbucket say_version;
@@ -460,11 +473,6 @@ void sw_quic_reset_token(const struct sw_quic *q, const uint8_t *cid, size_t n, 
 
 struct sw_qstream *sw_qstream_new(struct sw_qconn *c, int64_t id);
 void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin);
-/* The peer will not read on: everything not yet acknowledged is void. */
-void sw_qstream_was_stopped(struct sw_qstream *s, uint64_t code);
-void sw_qstream_acked(struct sw_qstream *s, uint64_t upto);
-/* Bytes were sent and are not acknowledged yet. */
-bool sw_qstream_in_flight(const struct sw_qstream *s);
 /* Asks for its news to be told. */
 void sw_qstream_note(struct sw_qstream *s);
 void sw_qstream_tell(struct sw_qstream *s);
@@ -472,11 +480,35 @@ void sw_qstream_tell(struct sw_qstream *s);
 void sw_qstream_lost(struct sw_qstream *s);
 /* All bytes are here, but the reader has not taken them. */
 bool sw_qstream_unread(const struct sw_qstream *s);
+
+/* stream_tx.c */
+
+/* The peer will not read on: everything not yet acknowledged is void. */
+void sw_qstream_was_stopped(struct sw_qstream *s, uint64_t code);
+void sw_qstream_acked(struct sw_qstream *s, uint64_t upto);
+/* Bytes were sent and are not acknowledged yet. */
+bool sw_qstream_in_flight(const struct sw_qstream *s);
 /* Has it something to send now? */
 bool sw_qstream_pending(const struct sw_qstream *s);
 /* n bytes from s->at on went into a packet, and the end with them. */
 void sw_qstream_advance(struct sw_qstream *s, size_t n, bool fin);
+/* Frees all that was to be sent. */
+void sw_qstream_drop_chunks(struct sw_qstream *s);
 void sw_qchunks_done(struct sw_quic *q);
+
+/* memory.c */
+
+/* A chunk of s was made (its size) or freed (the same, negative). */
+void sw_qmem_count(struct sw_qstream *s, int64_t delta);
+/* How much more s may hold to be sent; at least QUIC_FLOOR when it holds nothing. */
+size_t sw_qmem_room(const struct sw_qstream *s);
+/* s wanted room and got none: counted once until it does. */
+void sw_qmem_held_back(struct sw_qstream *s);
+/* Begin and end of a stream's window. */
+void sw_qmem_stream_begin(struct sw_qstream *s);
+void sw_qmem_stream_end(struct sw_qstream *s);
+/* The reader took n bytes of s: credit to give to the peer now. */
+uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n);
 
 /* relays.c */
 

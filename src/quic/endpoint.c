@@ -270,6 +270,10 @@ static void copy_config(struct sw_quic *q, const struct sw_quic_config *cfg)
     set_default(&c->max_streams, 1024);
     set_default(&c->stream_window, UINT64_C(1) << 20);
     set_default(&c->conn_window, UINT64_C(16) << 20);
+    set_default(&c->first_window, QUIC_FLOOR);
+    c->first_window = sw_min(c->first_window, c->stream_window);
+    set_default(&c->max_buffered, UINT64_C(128) << 20);
+    set_default(&c->max_conn_buffered, c->max_buffered / 2);
     set_default(&c->idle_ns, 30 * SW_NS_PER_S);
     set_default(&c->keepalive_ns, 5 * SW_NS_PER_S);
     set_default(&c->dial_ns, 10 * SW_NS_PER_S);
@@ -435,7 +439,11 @@ void sw_quic_stats(const struct sw_quic *q, struct sw_quic_stats *ret)
     *ret = q->stats;
     ret->conns = q->n_conns;
     ret->conns_relay = 0;
-    SW_LIST_FOREACH (it, &q->conns)
-        ret->conns_relay +=
-            sw_qconn_path(SW_CONTAINER_OF(it, struct sw_qconn, link)) == SW_QPATH_RELAY;
+    ret->buffered = q->tx_mem;
+    SW_LIST_FOREACH (it, &q->conns) {
+        const struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
+
+        ret->conns_relay += sw_qconn_path(c) == SW_QPATH_RELAY;
+        ret->buffered += c->held;
+    }
 }

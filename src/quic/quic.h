@@ -148,11 +148,18 @@ struct sw_quic_config {
     size_t max_conns;       /* [4096] */
     size_t max_half_open;   /* handshakes under way before Retry is demanded [64] */
     uint64_t max_streams;   /* the peer may have open at once [100 for iroh, we use 1024] */
-    uint64_t stream_window; /* [1 MiB] */
-    uint64_t conn_window;   /* [16 MiB] */
-    uint64_t idle_ns;       /* [30 s] */
-    uint64_t keepalive_ns;  /* [5 s] */
-    uint64_t dial_ns;       /* deadline of a dial [10 s] */
+    uint64_t first_window;  /* of a stream; it grows when the peer uses it up [32 KiB] */
+    uint64_t stream_window; /* and not beyond this [1 MiB] */
+    uint64_t conn_window;   /* on the way at once, over all streams [16 MiB] */
+    /*
+     * Bytes streams may hold together, one half to be sent, one received; what each stream may
+     * have in any case is not counted (32 KiB in each direction) [128 MiB].
+     */
+    uint64_t max_buffered;
+    uint64_t max_conn_buffered; /* the same of one connection [half of that] */
+    uint64_t idle_ns;           /* [30 s] */
+    uint64_t keepalive_ns;      /* [5 s] */
+    uint64_t dial_ns;           /* deadline of a dial [10 s] */
     bool datagrams;
     /*
      * May this key connect with this protocol? Called once the handshake proved the key. NULL: all.
@@ -196,5 +203,7 @@ struct sw_quic_stats {
     uint64_t conns, conns_relay; /* now */
     uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, rx_dropped;
     uint64_t rx_calls, tx_calls; /* system calls */
+    uint64_t buffered;           /* now: bytes of streams, to be sent or not taken */
+    uint64_t held_back;          /* times a stream got no room because of what all hold */
 };
 void sw_quic_stats(const struct sw_quic *q, struct sw_quic_stats *ret);

@@ -1,82 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams. Bytes to send stand in a list of chunks, where ngtcp2 finds them again until they are
- * acknowledged. Bytes received in one batch of packets are gathered in the endpoint's buffer and
- * told together; only what the reader leaves is copied to the stream.
+ * Streams: their life and their receiving half (stream_tx.c: the sending one). Bytes received in
+ * one batch of packets are gathered in the endpoint's buffer and told together; only what the
+ * reader leaves is copied to the stream.
  */
 #include <ngtcp2/ngtcp2.h>
 
 #include "base/mem.h"
 #include "quic/core.h"
-
-/* ---- chunks ---- */
-
-static struct sw_qchunk *chunk_new(struct sw_quic *q, uint32_t cap)
-{
-    struct sw_qchunk *k = q->free_chunks;
-
-    if (cap == QUIC_CHUNK && k) {
-        q->free_chunks = k->next;
-        q->n_free_chunks--;
-    } else {
-        k = sw_malloc(sizeof(*k) + cap);
-        k->cap = cap;
-    }
-    k->next = NULL;
-    k->n = 0;
-    return k;
-}
-
-static void chunk_free(struct sw_quic *q, struct sw_qchunk *k)
-{
-    if (k->cap != QUIC_CHUNK || q->n_free_chunks >= QUIC_CHUNKS_KEPT) {
-        sw_free(k);
-        return;
-    }
-    k->next = q->free_chunks;
-    q->free_chunks = k;
-    q->n_free_chunks++;
-}
-
-void sw_qchunks_done(struct sw_quic *q)
-{
-    while (q->free_chunks) {
-        struct sw_qchunk *k = q->free_chunks;
-
-        q->free_chunks = k->next;
-        sw_free(k);
-    }
-    q->n_free_chunks = 0;
-}
-
-static void chunks_drop(struct sw_qstream *s)
-{
-    while (s->head) {
-        struct sw_qchunk *k = s->head;
-
-        s->head = k->next;
-        chunk_free(s->c->q, k);
-    }
-    s->tail = NULL;
-    s->at = NULL;
-    s->at_off = 0;
-}
-
-static void chunk_add(struct sw_qstream *s)
-{
-    /* Many streams carry a few hundred bytes: the first chunk is small. */
-    struct sw_qchunk *k = chunk_new(s->c->q, s->tx_end == 0 ? QUIC_CHUNK_SMALL : QUIC_CHUNK);
-
-    if (s->tail)
-        s->tail->next = k;
-    else
-        s->head = k;
-    s->tail = k;
-    if (!s->at) {
-        s->at = k;
-        s->at_off = 0;
-    }
-}
 
 /* ---- life ---- */
 
@@ -91,6 +22,7 @@ struct sw_qstream *sw_qstream_new(struct sw_qconn *c, int64_t id)
     sw_list_push_back(&c->streams, &s->link);
     c->n_streams++;
     sw_buf_init(&s->rest, c->q->cfg.stream_window + QUIC_CHUNK);
+    sw_qmem_stream_begin(s);
     return s;
 }
 
@@ -101,26 +33,24 @@ void sw_qstream_note(struct sw_qstream *s)
     sw_qconn_note(s->c);
 }
 
-/* Connection credit for n bytes that came, less what is kept back for those nobody took. */
+/*
+ * Connection credit for everything that came, taken or not: windows of streams bound what is kept
+ * (memory.c), and who does not read stops its own stream only.
+ */
 static void give_credit(struct sw_qconn *c)
 {
-    /* ngtcp2 tells the peer only of half a window at a time: that much is always let through. */
-    uint64_t slack = c->q->cfg.conn_window + c->q->cfg.conn_window / 2;
-    uint64_t keep = c->held > slack ? c->held - slack : 0;
-
-    if (c->owed <= keep || !c->nc)
+    if (c->owed == 0 || !c->nc)
         return;
-    ngtcp2_conn_extend_max_offset(c->nc, c->owed - keep);
-    c->owed = keep;
+    ngtcp2_conn_extend_max_offset(c->nc, c->owed);
+    c->owed = 0;
 }
 
 static void stream_free(struct sw_qstream *s)
 {
     struct sw_qconn *c = s->c;
 
-    chunks_drop(s);
-    if (s->spare)
-        chunk_free(c->q, s->spare);
+    sw_qstream_drop_chunks(s);
+    sw_qmem_stream_end(s);
     c->held -= sw_buf_len(&s->rest);
     sw_buf_done(&s->rest);
     give_credit(c);
@@ -180,8 +110,12 @@ static void credit(struct sw_qstream *s, size_t n)
     s->c->held -= n;
     if (n == 0 || !s->c->nc)
         return;
-    if (!s->ended && !s->rx_fin)
-        (void)ngtcp2_conn_extend_max_stream_offset(s->c->nc, s->id, n);
+    if (!s->ended && !s->rx_fin) {
+        uint64_t give = sw_qmem_taken(s, n);
+
+        if (give > 0)
+            (void)ngtcp2_conn_extend_max_stream_offset(s->c->nc, s->id, give);
+    }
     sw_qconn_touch(s->c);
 }
 
@@ -383,180 +317,7 @@ void sw_qstream_resume(struct sw_qstream *s)
         sw_qstream_note(s);
 }
 
-/* ---- sending ---- */
-
-bool sw_qstream_pending(const struct sw_qstream *s)
-{
-    return !s->tx_shut && !s->ended && (s->tx_sent < s->tx_end || (s->finish && !s->fin_sent));
-}
-
-static void want_send(struct sw_qstream *s)
-{
-    struct sw_qconn *c = s->c;
-
-    if (!sw_list_linked(&s->sendq))
-        sw_list_push_back(&c->sendable, &s->sendq);
-    sw_qconn_touch(c);
-}
-
-int sw_qstream_reserve(struct sw_qstream *s, struct iovec room[2])
-{
-    size_t under_way = s->tx_end - s->tx_acked;
-    int n = 0;
-
-    if (s->tx_shut || s->finish || s->ended || s->c->closing)
-        return 0;
-    if (under_way >= QUIC_SEND_MAX) {
-        s->starved = true;
-        return 0;
-    }
-    if (!s->tail || s->tail->n == s->tail->cap)
-        chunk_add(s);
-    room[n++] =
-        (struct iovec){.iov_base = s->tail->p + s->tail->n, .iov_len = s->tail->cap - s->tail->n};
-    /* The second piece is the chunk that will follow; it is not part of the list yet. */
-    if (under_way + room[0].iov_len < QUIC_SEND_MAX) {
-        if (!s->spare)
-            s->spare = chunk_new(s->c->q, QUIC_CHUNK);
-        room[n++] = (struct iovec){.iov_base = s->spare->p, .iov_len = s->spare->cap};
-    }
-    return n;
-}
-
-/* Room that was not used: an idle stream owns none. */
-static void give_back(struct sw_qstream *s)
-{
-    if (s->spare)
-        chunk_free(s->c->q, s->spare);
-    s->spare = NULL;
-    /* An empty chunk is alone: it was added when all before were full, and those may be gone. */
-    if (s->tail && s->tail->n == 0 && s->head == s->tail)
-        chunks_drop(s);
-}
-
-void sw_qstream_commit(struct sw_qstream *s, size_t n)
-{
-    size_t k;
-
-    if (s->tail && !s->tx_shut && !s->ended) {
-        k = sw_min(n, s->tail->cap - s->tail->n);
-        s->tail->n += (uint32_t)k;
-        s->tx_end += k;
-        if (n > k && s->spare) {
-            s->tail->next = s->spare;
-            s->tail = s->spare;
-            s->spare = NULL;
-            s->tail->n = (uint32_t)sw_min(n - k, s->tail->cap);
-            s->tx_end += s->tail->n;
-        }
-        if (n > 0)
-            want_send(s);
-    }
-    give_back(s);
-}
-
-size_t sw_qstream_write(struct sw_qstream *s, const void *p, size_t n)
-{
-    const uint8_t *at = p;
-    size_t done = 0;
-    struct iovec room[2];
-    int pieces;
-
-    while (done < n && (pieces = sw_qstream_reserve(s, room)) > 0) {
-        size_t now = 0;
-
-        for (int i = 0; i < pieces && done + now < n; i++) {
-            size_t k = sw_min(room[i].iov_len, n - done - now);
-
-            memcpy(room[i].iov_base, at + done + now, k);
-            now += k;
-        }
-        sw_qstream_commit(s, now);
-        done += now;
-    }
-    return done;
-}
-
-void sw_qstream_finish(struct sw_qstream *s)
-{
-    if (s->finish || s->tx_shut || s->ended)
-        return;
-    s->finish = true;
-    want_send(s);
-}
-
-void sw_qstream_advance(struct sw_qstream *s, size_t n, bool fin)
-{
-    s->tx_sent += n;
-    while (n > 0) {
-        size_t k = sw_min(n, s->at->n - s->at_off);
-
-        if (k == 0) {
-            s->at = s->at->next;
-            s->at_off = 0;
-            continue;
-        }
-        s->at_off += (uint32_t)k;
-        n -= k;
-    }
-    if (fin)
-        s->fin_sent = true;
-}
-
-void sw_qstream_was_stopped(struct sw_qstream *s, uint64_t code)
-{
-    if (s->tx_shut)
-        return;
-    s->tx_shut = true; /* ngtcp2 has sent RESET_STREAM */
-    s->stopped = true;
-    s->stop_code = code;
-    sw_qstream_note(s);
-}
-
-void sw_qstream_acked(struct sw_qstream *s, uint64_t upto)
-{
-    if (upto <= s->tx_acked)
-        return;
-    s->tx_acked = upto;
-    while (s->head && s->tx_base + s->head->n <= upto) {
-        struct sw_qchunk *k = s->head;
-
-        if (k == s->at) {
-            s->at = k->next;
-            s->at_off = 0;
-        }
-        s->tx_base += k->n;
-        s->head = k->next;
-        if (s->tail == k)
-            s->tail = NULL;
-        chunk_free(s->c->q, k);
-    }
-    if (s->starved && s->tx_end - s->tx_acked <= QUIC_SEND_MAX / 2) {
-        s->starved = false;
-        s->writable = true;
-        sw_qstream_note(s);
-    }
-}
-
-bool sw_qstream_in_flight(const struct sw_qstream *s)
-{
-    return !s->tx_shut && s->tx_sent > s->tx_acked;
-}
-
-size_t sw_qstream_unacked(const struct sw_qstream *s)
-{
-    return s->tx_end - s->tx_acked;
-}
-
-void sw_qstream_reset(struct sw_qstream *s, uint64_t code)
-{
-    if (s->tx_shut || s->ended || !s->c->nc || (s->fin_sent && s->tx_acked == s->tx_end))
-        return;
-    s->tx_shut = true;
-    sw_list_unlink(&s->sendq);
-    (void)ngtcp2_conn_shutdown_stream_write(s->c->nc, s->id, code);
-    sw_qconn_touch(s->c);
-}
+/* ---- giving up ---- */
 
 void sw_qstream_stop(struct sw_qstream *s, uint64_t code)
 {

@@ -546,6 +546,13 @@ static struct h1c *of(struct sw_qcall *q)
     return SW_CONTAINER_OF(q, struct h1c, call);
 }
 
+/*
+ * A Unix socket cannot be reset. The gateway is told that the end of a tunnel's direction is always
+ * said (the pump shuts its side down and waits for the other), so that a plain close is a break.
+ */
+static const char established[] = "HTTP/1.1 200 Connection Established\r\n"
+                                  "x-spanwire-half-close: ?1\r\n\r\n";
+
 static void on_answered(struct sw_qcall *q, const struct sw_h1_msg *m)
 {
     struct h1c *c = of(q);
@@ -562,9 +569,8 @@ static void on_answered(struct sw_qcall *q, const struct sw_h1_msg *m)
         }
         frame_answer(c, m);
     }
-    rc = tunnel && c->req.kind == SIDE_CONNECT
-             ? sw_buf_append_str(&c->out, "HTTP/1.1 200 Connection Established\r\n\r\n")
-             : put_answer(c, m, tunnel);
+    rc = tunnel && c->req.kind == SIDE_CONNECT ? sw_buf_append_str(&c->out, established)
+                                               : put_answer(c, m, tunnel);
     if (rc != SW_OK) {
         kill(c, true, "bad_answer");
     } else if (tunnel && q->datagrams) {

@@ -460,7 +460,7 @@ void side_h2_serve(struct sw_sidecar *s, int fd, enum side_source source, bool t
         .max_streams = 1024,
         .max_header_list = 64 * 1024,
         .extended_connect = true,
-        .max_queue = 2 * QUEUE_MAX,
+        .max_queue = (size_t)2 * QUEUE_MAX,
         .ops = &conn_ops,
         .arg = c,
     };

@@ -304,7 +304,6 @@ struct side_failure side_failure_of(enum sw_qfail why)
     case SW_QFAIL_NOT_ADMITTED:
         return (struct side_failure){403, "http_request_denied"};
     case SW_QFAIL_LIMIT:
-        return (struct side_failure){503, "connection_limit_reached"};
     case SW_QFAIL_DRAINING:
         return (struct side_failure){503, "connection_limit_reached"};
     case SW_QFAIL_ANSWER_TIMEOUT:

@@ -47,6 +47,10 @@ static const struct sw_opt table[] = {
      .help = "Bearer token for relays."},
     {"max-nodes", NULL, SW_OPT_U32, AT(max_nodes), .def = "1024", .min = 1, .max = 1000000,
      .arg = "N", .help = "Connections to nodes at once; the longest idle one makes room."},
+    {"max-buffered", NULL, SW_OPT_U32, AT(max_buffered), .def = "128", .min = 1, .max = 1048576,
+     .arg = "MIB",
+     .help = "Megabytes kept for readers that are slow, in both directions; what a stream may\n"
+             "have in any case (96 KiB) comes on top."},
     {"dial-timeout", NULL, SW_OPT_DURATION, AT(dial_ns), .def = "8s",
      .help = "Finding a node and connecting to it may take so long."},
     {"answer-timeout", NULL, SW_OPT_DURATION, AT(answer_ns), .def = "15s",

@@ -35,6 +35,7 @@ struct side_listener {
 struct side_stats {
     struct sw_metrics_shard *shard; /* NULL: nobody counts */
     uint64_t last_rx, last_tx;      /* of the endpoint, at the last scrape */
+    uint64_t last_held_back;
 };
 
 struct sw_sidecar {

@@ -192,6 +192,11 @@ void sw_sidecar_scrape(struct sw_sidecar *s)
                   q.tx_bytes - s->stats.last_tx);
     s->stats.last_rx = q.rx_bytes;
     s->stats.last_tx = q.tx_bytes;
+    sw_metric_add(sw_metric_get(s->stats.shard, SW_METRIC_SIDE_HELD_BACK, NULL),
+                  q.held_back - s->stats.last_held_back);
+    s->stats.last_held_back = q.held_back;
+    sw_metric_set(sw_metric_get(s->stats.shard, SW_METRIC_QUIC_BUFFERED, NULL),
+                  (int64_t)q.buffered);
     gauge(s, SW_METRIC_SIDE_CONNS, "direct", q.conns - q.conns_relay);
     gauge(s, SW_METRIC_SIDE_CONNS, "relay", q.conns_relay);
     gauge(s, SW_METRIC_SIDE_PATHS, "direct", q.conns - q.conns_relay);

@@ -261,6 +261,7 @@ static int open_endpoint(struct sw_sidecar *s, struct sw_err *err)
     struct sw_quic_config q = {
         .bind = s->c->bind,
         .max_conns = s->c->max_nodes + 64,
+        .max_buffered = (uint64_t)s->c->max_buffered << 20,
         .dial_ns = s->c->dial_ns,
         .idle_ns = 15 * SW_NS_PER_S, /* a device that vanished holds its visitors up this long */
         .datagrams = true,

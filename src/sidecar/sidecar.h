@@ -36,6 +36,7 @@ struct sw_sidecar_config {
     const char *relay_ca;
     const char *relay_token_file;
     uint32_t max_nodes;
+    uint32_t max_buffered; /* MiB */
     uint64_t dial_ns;
     uint64_t answer_ns;
     uint64_t idle_ns;        /* of connections to nodes */

@@ -101,6 +101,8 @@
       "Bytes of answers before (in) and after (out) compression") \
     X(GW_LOG_LOST, COUNTER, "spanwire_gateway_access_log_lost", "", \
       "Access-log lines that could not be written") \
+    X(GW_CONFIG_REFUSED, COUNTER, "spanwire_gateway_config_refused", "type", \
+      "Resources of the control plane that were refused: what was there before stays") \
     X(GW_CLUSTER_REQUESTS, COUNTER, "spanwire_gateway_cluster_requests", "cluster,code_class", \
       "Attempts at members of a cluster, by class of the answer (none: failed without one)") \
     X(GW_CLUSTER_FAILURES, COUNTER, "spanwire_gateway_cluster_failures", "cluster,reason", \
@@ -126,7 +128,9 @@
     X(CONNECTOR_LIVE, GAUGE, "spanwire_connector_live", "", \
       "1 while the Lease of this device is renewed in time") \
     X(CONNECTOR_QUIC, COUNTER, "spanwire_connector_quic_events", "event", \
-      "Of this device's endpoint: accepted, failed, refused, retry, stream_reset, dropped (packets)") \
+      "Of this device's endpoint: accepted, failed, refused, retry, stream_reset, dropped (packets), held_back (a stream, by what all hold)") \
+    X(QUIC_BUFFERED, GAUGE, "spanwire_quic_buffered_bytes", "", \
+      "Bytes streams hold, to be sent or not taken yet (--max-buffered)") \
     X(RELAY_CLIENTS, GAUGE, "spanwire_relay_clients", "", \
       "Clients connected to the relay") \
     X(RELAY_ACCEPTS, COUNTER, "spanwire_relay_accepts", "", \
@@ -197,6 +201,8 @@
       "Changes of connections to nodes (opened, closed, lost, dial_failed, path_changed)") \
     X(SIDE_PATHS, GAUGE, "iroh_gateway_active_paths", "transport", \
       "Paths to nodes in use, by transport") \
+    X(SIDE_HELD_BACK, COUNTER, "iroh_gateway_streams_held_back", "", \
+      "Times a stream had to wait because of what all of them hold (--max-buffered)") \
     X(SIDE_ACCEPTED, COUNTER, "iroh_gateway_requests_accepted", "", \
       "Requests the sidecar passed on") \
     X(SIDE_ACCEPTED_H1, COUNTER, "iroh_gateway_requests_accepted_h1", "", \

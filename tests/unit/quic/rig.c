@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint8_t pattern(uint64_t at)
+uint8_t rig_pattern(uint64_t at)
 {
     return (uint8_t)(at ^ (at >> 8) * 7 ^ (at >> 16) * 13);
 }
@@ -22,7 +22,7 @@ void rig_pump(struct rig_stream *t)
             uint8_t *p = room[i].iov_base;
 
             for (size_t j = 0; j < k; j++)
-                p[j] = pattern(t->written + done + j);
+                p[j] = rig_pattern(t->written + done + j);
             done += k;
         }
         sw_qstream_commit(t->s, done);
@@ -39,7 +39,7 @@ static size_t on_data(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin
     size_t take = t->read + n > t->hold_after ? t->hold_after - t->read : n;
 
     for (size_t i = 0; i < take; i++)
-        if (p[i] != pattern(t->read + i))
+        if (p[i] != rig_pattern(t->read + i))
             t->mismatch = true;
     t->read += take;
     t->biggest = sw_max(t->biggest, n);

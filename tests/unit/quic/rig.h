@@ -66,6 +66,8 @@ struct rig {
 extern const struct sw_qconn_ops rig_conn_ops;
 extern const struct sw_qstream_ops rig_stream_ops;
 
+/* The byte written, and expected, at a place of a stream. */
+uint8_t rig_pattern(uint64_t at);
 /* Options for both; NULL: defaults. */
 void rig_start(struct rig *r, const struct sw_quic_config *a, const struct sw_quic_config *b);
 void rig_stop(struct rig *r);

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What streams of an endpoint may hold, in both directions, so that peers and origins that do not
+ * read hurt themselves and nobody else.
+ *
+ * To be sent: chunks are counted where they are made and freed. Every stream may have QUIC_FLOOR
+ * bytes at any time; what it holds beyond that counts against a limit of its connection and one of
+ * the endpoint. From half of a limit on a stream reads ahead only as far as its peer's credit goes,
+ * and at the limit it holds no more than a chunk. The sum is never above the limit and a chunk for
+ * each stream.
+ *
+ * Received: what a peer may send is a promise that cannot be taken back, so promises are counted. A
+ * stream's window begins at the floor (cfg.first_window) and grows when the peer uses it up within
+ * two round trips, out of a budget of the connection and of the endpoint, of which a stream gets a
+ * quarter of what is left at most. Credit of the connection is given for every byte that arrives.
+ * The sum is never above the budget and a first window for each stream.
+ *
+ * Nobody waits for somebody else. Who has nothing under way always gets room (the floor), so who is
+ * refused has bytes under way; they leave as the peer's credit and congestion control let them, and
+ * neither looks at these limits; being sent or acknowledged, they ask again (sw_qstream_wake). Who
+ * receives has at least half of its first window as soon as what came was taken, and the
+ * connection's credit does not depend on what others left. So a byte never waits for memory that
+ * another stream has to give back.
+ */
+#include <inttypes.h>
+
+#include <ngtcp2/ngtcp2.h>
+
+#include "base/log.h"
+#include "base/time.h"
+#include "quic/core.h"
+
+enum {
+    READ_AHEAD = 2 * QUIC_CHUNK, /* unsent bytes of a stream while memory is tight */
+    SHARE = 4,                   /* a window takes at most this part of what is left */
+};
+
+#define SLACK_NS (SW_NS_PER_S / 1000) /* for turns of the loop, beside the round trips */
+#define TELL_NS  (60 * SW_NS_PER_S)
+
+/* ---- to be sent ---- */
+
+enum level {
+    PLENTY,
+    TIGHT, /* beyond half of a limit */
+    FULL,
+};
+
+static uint64_t beyond(uint64_t held)
+{
+    return held > QUIC_FLOOR ? held - QUIC_FLOOR : 0;
+}
+
+void sw_qmem_count(struct sw_qstream *s, int64_t delta)
+{
+    struct sw_qconn *c = s->c;
+    uint64_t before = beyond(s->tx_mem);
+    uint64_t more;
+
+    s->tx_mem += (uint64_t)delta;
+    c->q->tx_mem += (uint64_t)delta;
+    more = beyond(s->tx_mem) - before; /* modulo 2^64, as sums of unsigned are */
+    c->tx_beyond += more;
+    c->q->tx_beyond += more;
+}
+
+static enum level level_of(uint64_t used, uint64_t limit)
+{
+    return used >= limit ? FULL : used >= limit / 2 ? TIGHT : PLENTY;
+}
+
+static enum level level(const struct sw_qconn *c)
+{
+    enum level own = level_of(c->tx_beyond, c->q->cfg.max_conn_buffered / 2);
+    enum level all = level_of(c->q->tx_beyond, c->q->cfg.max_buffered / 2);
+
+    return sw_max(own, all);
+}
+
+/* What the peer would take of this stream now, sent already or not. */
+static uint64_t peer_credit(const struct sw_qstream *s)
+{
+    if (!s->c->nc)
+        return 0;
+    return sw_min(ngtcp2_conn_get_max_stream_data_left(s->c->nc, s->id),
+                  ngtcp2_conn_get_max_data_left(s->c->nc));
+}
+
+size_t sw_qmem_room(const struct sw_qstream *s)
+{
+    enum level lv = level(s->c);
+    uint64_t unsent = s->tx_end - s->tx_sent;
+    uint64_t ahead;
+    uint64_t may;
+
+    if (lv == PLENTY)
+        return QUIC_SEND_MAX;
+    ahead = sw_min(peer_credit(s), READ_AHEAD);
+    may = ahead > unsent ? ahead - unsent : 0;
+    if (lv == FULL)
+        may = sw_min(may, s->tx_mem < QUIC_CHUNK ? QUIC_CHUNK - s->tx_mem : 0);
+    return (size_t)sw_max(may, s->tx_mem < QUIC_FLOOR ? QUIC_FLOOR - s->tx_mem : 0);
+}
+
+/* Being held back a little is daily life under load; at the end of a limit somebody should know. */
+static void note_held_back(struct sw_qconn *c, bool at_limit)
+{
+    struct sw_quic *q = c->q;
+    char id[SW_NODEID_SHORT];
+
+    q->stats.held_back++;
+    if (!at_limit || (q->limit_told_ns && sw_quic_now(q) - q->limit_told_ns < TELL_NS))
+        return;
+    q->limit_told_ns = sw_quic_now(q);
+    sw_log_warn("quic",
+                "%s: streams hold too much for readers that are slow: %" PRIu64
+                " bytes to be sent, windows of %" PRIu64
+                " bytes beyond the first, together at most %" PRIu64,
+                sw_nodeid_short(&c->peer, id), q->tx_mem, q->promised, q->cfg.max_buffered);
+}
+
+void sw_qmem_held_back(struct sw_qstream *s)
+{
+    if (s->held_back)
+        return;
+    s->held_back = true;
+    note_held_back(s->c, level(s->c) == FULL);
+}
+
+/* ---- received ---- */
+
+static void promise(struct sw_qstream *s, int64_t delta)
+{
+    s->window += (uint64_t)delta;
+    s->c->promised += (uint64_t)delta;
+    s->c->q->promised += (uint64_t)delta;
+}
+
+void sw_qmem_stream_begin(struct sw_qstream *s)
+{
+    s->window = s->c->q->cfg.first_window;
+    s->window_ns = sw_quic_now(s->c->q);
+}
+
+void sw_qmem_stream_end(struct sw_qstream *s)
+{
+    promise(s, (int64_t)s->c->q->cfg.first_window - (int64_t)s->window);
+}
+
+static uint64_t left(uint64_t budget, uint64_t used)
+{
+    return budget > used ? budget - used : 0;
+}
+
+/* How large this window may be now. */
+static uint64_t fair_window(const struct sw_qstream *s)
+{
+    const struct sw_quic_config *cfg = &s->c->q->cfg;
+    uint64_t spare = sw_min(left(cfg->max_conn_buffered / 2, s->c->promised),
+                            left(cfg->max_buffered / 2, s->c->q->promised));
+
+    return sw_min(cfg->first_window + spare / SHARE, cfg->stream_window);
+}
+
+uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n)
+{
+    uint64_t now = sw_quic_now(s->c->q);
+    uint64_t wanted = sw_min(2 * s->window, s->c->q->cfg.stream_window);
+    uint64_t fair;
+    uint64_t give;
+    bool quick;
+
+    s->taken += n;
+    if (s->taken < s->window / 2)
+        return 0;
+    give = s->taken;
+    s->taken = 0;
+    quick = now - s->window_ns < 2 * sw_qconn_rtt_ns(s->c) + SLACK_NS;
+    s->window_ns = now;
+    fair = fair_window(s);
+    if (fair <= s->window && fair < s->c->q->cfg.stream_window) {
+        uint64_t less = sw_min(give / 2, s->window - fair);
+
+        if (quick)
+            note_held_back(s->c, fair < 2 * s->c->q->cfg.first_window);
+        promise(s, -(int64_t)less);
+        return give - less;
+    }
+    if (quick && wanted > s->window) {
+        uint64_t more = sw_min(wanted, fair) - s->window;
+
+        promise(s, (int64_t)more);
+        give += more;
+    }
+    return give;
+}

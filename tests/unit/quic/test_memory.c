@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What streams of an endpoint may hold: slow readers are held back, and nobody else. */
+#include "rig.h"
+
+enum { SLOW = 60, MIB = 1 << 20 };
+
+static uint64_t buffered(const struct rig_side *side)
+{
+    struct sw_quic_stats st;
+
+    sw_quic_stats(side->q, &st);
+    return st.buffered;
+}
+
+static uint64_t times_held_back(const struct rig_side *side)
+{
+    struct sw_quic_stats st;
+
+    sw_quic_stats(side->q, &st);
+    return st.held_back;
+}
+
+/* SLOW streams whose reader takes nothing: n bytes each. */
+static void open_slow(struct rig *r, struct rig_stream slow[SLOW], uint64_t n)
+{
+    r->b.hold_after = 0;
+    for (size_t i = 0; i < SLOW; i++)
+        rig_open(r, &slow[i], n);
+    rig_until(r, &r->b.n_in, SLOW);
+    rig_idle(r, 100);
+    for (size_t i = 0; i < SLOW; i++)
+        assert_int_equal(r->b.in[i].read, 0);
+}
+
+static void release(struct rig *r, uint64_t n)
+{
+    for (size_t i = 0; i < SLOW; i++) {
+        r->b.in[i].hold_after = UINT64_MAX;
+        sw_qstream_resume(r->b.in[i].s);
+    }
+    for (size_t i = 0; i < SLOW; i++) {
+        rig_until_true(r, &r->b.in[i].fin);
+        assert_int_equal(r->b.in[i].read, n);
+        assert_false(r->b.in[i].mismatch);
+    }
+}
+
+/* An accepted stream that reads everything. */
+static void run_quick(struct rig *r, uint64_t n)
+{
+    size_t k = r->b.n_in;
+    struct rig_stream quick;
+
+    r->b.hold_after = UINT64_MAX;
+    rig_open(r, &quick, n);
+    rig_until(r, &r->b.n_in, k + 1);
+    rig_until_true(r, &r->b.in[k].fin);
+    assert_int_equal(r->b.in[k].read, n);
+    assert_false(r->b.in[k].mismatch);
+    sw_qstream_finish(r->b.in[k].s);
+    rig_until_true(r, &quick.closed);
+}
+
+static void nothing_is_left(struct rig *r)
+{
+    for (size_t i = 0; i < SLOW; i++)
+        sw_qstream_finish(r->b.in[i].s);
+    rig_idle(r, 50);
+    assert_int_equal(buffered(&r->a), 0);
+    assert_int_equal(buffered(&r->b), 0);
+    assert_int_equal(r->a.q->tx_beyond, 0);
+    assert_int_equal(r->b.q->promised, 0);
+    assert_int_equal(r->a.c->tx_beyond, 0);
+    assert_int_equal(r->b.c->promised, 0);
+}
+
+static void readers_that_take_nothing_are_held_back(void **state)
+{
+    static const struct {
+        struct sw_quic_config cfg;
+        uint64_t limit; /* for what is to be sent */
+    } cases[] = {
+        {{.max_buffered = 8 * MIB, .max_conn_buffered = 8 * MIB}, 4 * MIB},
+        {{.max_buffered = 800 * MIB, .max_conn_buffered = 8 * MIB}, 4 * MIB},
+        {{.max_buffered = 2, .max_conn_buffered = 2}, 1}, /* always full */
+    };
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        struct rig r;
+        struct rig_stream slow[SLOW];
+
+        rig_start(&r, &cases[i].cfg, &cases[i].cfg);
+        rig_connect(&r);
+        open_slow(&r, slow, 2 * MIB);
+        /* 60 MiB were offered. */
+        assert_true(buffered(&r.a) <= cases[i].limit + SLOW * QUIC_CHUNK);
+        assert_true(r.a.c->tx_beyond <= cases[i].limit + SLOW * (QUIC_CHUNK - QUIC_FLOOR));
+        assert_true(times_held_back(&r.a) >= SLOW / 2);
+        /* And 32 KiB each were sent. */
+        assert_true(buffered(&r.b) <= SLOW * QUIC_FLOOR);
+        /* Others move, and do not become slower by it than a chunk at a time. */
+        run_quick(&r, 20 * MIB);
+        release(&r, 2 * MIB);
+        nothing_is_left(&r);
+        rig_stop(&r);
+    }
+}
+
+/* Without pressure nobody notices the limits. */
+static void few_streams_hold_what_they_like(void **state)
+{
+    struct rig r;
+    struct rig_stream t;
+
+    rig_start(&r, NULL, NULL);
+    r.b.hold_after = 0;
+    rig_connect(&r);
+    rig_open(&r, &t, 5 * MIB);
+    rig_idle(&r, 50);
+    assert_true(t.written > MIB && t.written <= QUIC_SEND_MAX + QUIC_FLOOR + QUIC_CHUNK);
+    assert_int_equal(times_held_back(&r.a), 0);
+    r.b.in[0].hold_after = UINT64_MAX;
+    sw_qstream_resume(r.b.in[0].s);
+    rig_until_true(&r, &r.b.in[0].fin);
+    rig_stop(&r);
+}
+
+static void a_window_grows_as_it_is_used(void **state)
+{
+    struct rig r;
+    struct rig_stream t;
+
+    rig_start(&r, NULL, NULL);
+    rig_connect(&r);
+    rig_open(&r, &t, 50 * MIB);
+    rig_until(&r, &r.b.n_in, 1);
+    assert_true(r.b.in[0].s->window < MIB);
+    rig_until(&r, &r.b.in[0].read, 40 * MIB);
+    assert_int_equal(r.b.in[0].s->window, MIB);
+    assert_int_equal(r.b.q->promised, MIB - QUIC_FLOOR);
+    /* Reading on is stopped: no more than the window comes. */
+    r.b.in[0].hold_after = r.b.in[0].read;
+    rig_idle(&r, 100);
+    assert_true(r.b.c->held <= MIB);
+    r.b.in[0].hold_after = UINT64_MAX;
+    sw_qstream_resume(r.b.in[0].s);
+    rig_until_true(&r, &r.b.in[0].fin);
+    assert_false(r.b.in[0].mismatch);
+    sw_qstream_finish(r.b.in[0].s);
+    rig_until_true(&r, &r.b.in[0].closed);
+    assert_int_equal(r.b.q->promised, 0);
+    rig_stop(&r);
+}
+
+/* Readers that were quick until their windows had grown, and then stop. */
+static void grown_windows_stay_within_the_budget(void **state)
+{
+    struct sw_quic_config cfg = {.max_buffered = 8 * MIB, .max_conn_buffered = 8 * MIB};
+    struct rig r;
+    struct rig_stream t[SLOW];
+
+    rig_start(&r, NULL, &cfg);
+    rig_connect(&r);
+    r.b.hold_after = MIB;
+    for (size_t i = 0; i < SLOW; i++) {
+        rig_open(&r, &t[i], 3 * MIB);
+        rig_until(&r, &r.b.n_in, i + 1);
+        rig_until(&r, &r.b.in[i].read, MIB);
+    }
+    rig_idle(&r, 100);
+    assert_true(r.b.q->promised <= 4 * MIB);
+    assert_true(r.b.q->promised > MIB);
+    assert_true(r.b.c->held > MIB);
+    assert_true(r.b.c->held <= 4 * MIB + SLOW * QUIC_FLOOR);
+    assert_true(times_held_back(&r.b) > 0);
+    run_quick(&r, 20 * MIB);
+    release(&r, 3 * MIB);
+    nothing_is_left(&r);
+    rig_stop(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(readers_that_take_nothing_are_held_back),
+        cmocka_unit_test(few_streams_hold_what_they_like),
+        cmocka_unit_test(a_window_grows_as_it_is_used),
+        cmocka_unit_test(grown_windows_stay_within_the_budget),
+    };
+
+    return cmocka_run_group_tests_name("quic memory", tests, NULL, NULL);
+}
