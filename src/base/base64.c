@@ -36,7 +36,7 @@ int sw_base64_append(struct sw_buf *out, struct sw_slice s)
 
 static int value_of(char c)
 {
-    const char *at = c ? memchr(alphabet, c, 64) : NULL;
+    const char *at = c ? strchr(alphabet, c) : NULL;
 
     return at ? (int)(at - alphabet) : -1;
 }

@@ -190,12 +190,14 @@ static bool filter_set_scope(struct filter *f, struct sw_slice name, enum sw_log
 {
     struct scope_level *s = NULL;
 
+    if (!name.p || name.n == 0 || name.n >= SCOPE_LEN)
+        return false;
     for (size_t i = 0; i < f->n; i++) {
         if (sw_slice_eq_str(name, f->scopes[i].name))
             s = &f->scopes[i];
     }
     if (!s) {
-        if (f->n == SCOPES_MAX || name.n == 0 || name.n >= SCOPE_LEN)
+        if (f->n == SCOPES_MAX)
             return false;
         s = &f->scopes[f->n++];
         memcpy(s->name, name.p, name.n);
@@ -252,7 +254,7 @@ int sw_log_filter(struct sw_slice directives, bool replace, struct sw_err *err)
 
 char *sw_log_filter_text(void)
 {
-    SW_BUF_AUTO b = {.max = SCOPES_MAX * (SCOPE_LEN + 16)};
+    SW_BUF_AUTO b = {.max = (size_t)SCOPES_MAX * (SCOPE_LEN + 16)};
 
     (void)pthread_rwlock_rdlock(&filter_lock);
     for (size_t i = 0; i < filter.n; i++)

@@ -32,13 +32,13 @@ void *sw_calloc(size_t count, size_t size)
     return p;
 }
 
-void *sw_realloc(void *old, size_t n)
+void *sw_realloc(void *p, size_t n)
 {
-    void *p = realloc(old, n ? n : 1);
+    void *moved = realloc(p, n ? n : 1);
 
-    if (SW_UNLIKELY(!p))
+    if (SW_UNLIKELY(!moved))
         out_of_memory(n);
-    return p;
+    return moved;
 }
 
 void *sw_aligned_alloc(size_t align, size_t n)

@@ -1,58 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Access logs. Workers format a line on their own stack of buffers and append it to the file's
- * queue; one thread writes. A full queue drops lines and counts them: traffic never waits for a
- * disk.
+ * Access logs: what is in a line, and which exchanges get one. Workers format a line on their own
+ * stack of buffers and hand it to the file's queue (accesslog_sink.c).
  */
 #include "gateway/accesslog.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <unistd.h>
-
 #include <proto/accesslog.pb-c.h>
 
-#include "base/list.h"
-#include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
 #include "gateway/accesslog_int.h"
 #include "gateway/config_int.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 
-enum { QUEUE_MAX = 4 << 20, LINE_MAX_BYTES = 64 * 1024, FILTER_DEPTH = 8, FIELDS_MAX = 200 };
+enum { LINE_MAX_BYTES = 64 * 1024, FILTER_DEPTH = 8, FIELDS_MAX = 200 };
 
 static const char default_http[] =
     "[%START_TIME%] \"%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%\" "
     "%RESPONSE_CODE% %RESPONSE_FLAGS% %BYTES_RECEIVED% %BYTES_SENT% %DURATION% "
     "%RESPONSE_DURATION% \"%REQ(X-FORWARDED-FOR)%\" \"%REQ(USER-AGENT)%\" "
     "\"%REQ(X-REQUEST-ID)%\" \"%REQ(:AUTHORITY)%\" \"%UPSTREAM_HOST%\"\n";
-
-/* A file, shared by all logs that name it. */
-struct sink {
-    struct sw_list link;
-    char *path; /* owned */
-    unsigned refs;
-    int fd;
-    bool keep;         /* a standard stream: not ours to close */
-    bool failing;      /* the last write did not succeed, and that was said */
-    struct sw_buf out; /* queued */
-};
-
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    struct sw_list sinks;
-    pthread_t thread;
-    bool started;
-    bool stopping;
-    bool reopen;
-    uint64_t lost; /* lines that no file has: queue full, or not written */
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER,
-         .wake = PTHREAD_COND_INITIALIZER,
-         .sinks = {&all.sinks, &all.sinks}};
 
 enum filter_kind { FILTER_STATUS, FILTER_AND, FILTER_OR, FILTER_FLAGS };
 
@@ -75,221 +42,12 @@ struct json_field {
 struct sw_gw_accesslog {
     _Atomic uint32_t refs;
     struct sw_arena arena;
-    struct sink *sink;
+    struct sw_gw_sink *sink;
     const struct filter *filter;       /* NULL: everything */
     const struct sw_gw_format *format; /* NULL: JSON */
     struct json_field json;
     bool omit_empty;
 };
-
-/* ---- the writer ---- */
-
-/* A pipe that nobody reads is an error, not something to wait for. */
-static int open_path(const char *path)
-{
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
-
-    if (fd >= 0)
-        (void)fcntl(fd, F_SETFL, O_APPEND); /* the writer may wait */
-    return fd;
-}
-
-/* Returns what is left: all of it written, or errno says why not. */
-static struct sw_slice write_all(int fd, struct sw_slice s)
-{
-    while (s.n && fd >= 0) {
-        ssize_t n = write(fd, s.p, s.n);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            break;
-        s = sw_slice_from(s, (size_t)n);
-    }
-    return s;
-}
-
-/* A full disk or a closed pipe: the lines are lost and counted, traffic goes on. */
-static void told_locked(struct sink *s, struct sw_slice rest, int why)
-{
-    if (rest.n && !s->failing)
-        sw_log_warn("access", "cannot write '%s', lines are lost: %s", s->path, sw_errno_text(why));
-    else if (!rest.n && s->failing)
-        sw_log_info("access", "'%s' can be written again", s->path);
-    s->failing = rest.n > 0;
-    for (size_t i = 0; i < rest.n; i++)
-        all.lost += rest.p[i] == '\n';
-}
-
-static bool write_pending_locked(void)
-{
-    bool any = false;
-
-    for (struct sw_list *l = all.sinks.next; l != &all.sinks; l = l->next) {
-        struct sink *s = SW_CONTAINER_OF(l, struct sink, link);
-        struct sw_buf take = s->out;
-        struct sw_slice rest;
-        int why;
-
-        if (sw_buf_len(&take) == 0)
-            continue;
-        any = true;
-        s->refs++; /* stays while we write without the lock */
-        sw_buf_init(&s->out, QUEUE_MAX);
-        pthread_mutex_unlock(&all.lock);
-        rest = write_all(s->fd, sw_buf_slice(&take));
-        why = errno;
-        pthread_mutex_lock(&all.lock);
-        told_locked(s, rest, why);
-        sw_buf_done(&take);
-        s->refs--;
-    }
-    return any;
-}
-
-static void reopen_locked(void)
-{
-    for (struct sw_list *l = all.sinks.next; l != &all.sinks; l = l->next) {
-        struct sink *s = SW_CONTAINER_OF(l, struct sink, link);
-        int fd;
-
-        if (s->keep)
-            continue;
-        fd = open_path(s->path);
-        if (fd < 0) {
-            sw_log_warn("access", "cannot open '%s' again: %s", s->path, sw_errno_text(errno));
-            continue;
-        }
-        if (s->fd >= 0)
-            (void)close(s->fd);
-        s->fd = fd;
-    }
-}
-
-static void reap_locked(void)
-{
-    struct sw_list *next;
-
-    for (struct sw_list *l = all.sinks.next; l != &all.sinks; l = next) {
-        struct sink *s = SW_CONTAINER_OF(l, struct sink, link);
-
-        next = l->next;
-        if (s->refs || sw_buf_len(&s->out))
-            continue;
-        sw_list_unlink(&s->link);
-        if (!s->keep && s->fd >= 0)
-            (void)close(s->fd);
-        sw_buf_done(&s->out);
-        sw_free(s->path);
-        sw_free(s);
-    }
-}
-
-static void *writer(void *arg)
-{
-    (void)arg;
-    pthread_mutex_lock(&all.lock);
-    for (;;) {
-        if (all.reopen) {
-            all.reopen = false;
-            reopen_locked();
-        }
-        if (write_pending_locked())
-            continue;
-        reap_locked();
-        if (all.stopping)
-            break;
-        pthread_cond_wait(&all.wake, &all.lock);
-    }
-    pthread_mutex_unlock(&all.lock);
-    return NULL;
-}
-
-static struct sink *sink_get(const char *path, int std_fd, struct sw_err *err)
-{
-    struct sink *s = NULL;
-
-    pthread_mutex_lock(&all.lock);
-    for (struct sw_list *l = all.sinks.next; l != &all.sinks && !s; l = l->next) {
-        s = SW_CONTAINER_OF(l, struct sink, link);
-        if (strcmp(s->path, path) != 0)
-            s = NULL;
-    }
-    if (!s) {
-        int fd = std_fd >= 0 ? std_fd : open_path(path);
-
-        if (fd < 0) {
-            pthread_mutex_unlock(&all.lock);
-            (void)sw_err_set(err, SW_EINVAL, "cannot open '%s': %s", path, sw_errno_text(errno));
-            return NULL;
-        }
-        s = SW_NEW(struct sink);
-        s->path = sw_strdup(path);
-        s->fd = fd;
-        s->keep = std_fd >= 0;
-        sw_buf_init(&s->out, QUEUE_MAX);
-        sw_list_init(&s->link);
-        sw_list_push_back(&all.sinks, &s->link);
-    }
-    s->refs++;
-    if (!all.started)
-        all.started = sw_thread_start(&all.thread, writer, NULL, "sw-access") == 0;
-    pthread_mutex_unlock(&all.lock);
-    return s;
-}
-
-static void sink_put(struct sink *s)
-{
-    if (!s)
-        return;
-    pthread_mutex_lock(&all.lock);
-    s->refs--;
-    pthread_cond_signal(&all.wake);
-    pthread_mutex_unlock(&all.lock);
-}
-
-static void sink_write(struct sink *s, struct sw_slice line)
-{
-    bool first;
-
-    pthread_mutex_lock(&all.lock);
-    first = sw_buf_len(&s->out) == 0;
-    if (sw_buf_append_slice(&s->out, line) < 0)
-        all.lost++;
-    if (first)
-        pthread_cond_signal(&all.wake);
-    pthread_mutex_unlock(&all.lock);
-}
-
-uint64_t sw_gw_accesslog_lost(void)
-{
-    uint64_t n;
-
-    pthread_mutex_lock(&all.lock);
-    n = all.lost;
-    pthread_mutex_unlock(&all.lock);
-    return n;
-}
-
-void sw_gw_accesslog_reopen(void)
-{
-    pthread_mutex_lock(&all.lock);
-    all.reopen = true;
-    pthread_cond_signal(&all.wake);
-    pthread_mutex_unlock(&all.lock);
-}
-
-void sw_gw_accesslog_stop(void)
-{
-    pthread_mutex_lock(&all.lock);
-    all.stopping = true;
-    pthread_cond_signal(&all.wake);
-    pthread_mutex_unlock(&all.lock);
-    if (all.started)
-        (void)pthread_join(all.thread, NULL);
-    all.started = false;
-    all.stopping = false;
-}
 
 /* ---- building ---- */
 
@@ -302,7 +60,7 @@ struct sw_gw_accesslog *sw_gw_accesslog_ref(struct sw_gw_accesslog *l)
 struct sw_gw_accesslog *sw_gw_accesslog_unref(struct sw_gw_accesslog *l)
 {
     if (l && atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) == 1) {
-        sink_put(l->sink);
+        sw_gw_sink_put(l->sink);
         sw_arena_clear(&l->arena);
         sw_free(l);
     }
@@ -420,26 +178,22 @@ static int build_sink(struct sw_gw_build *b, struct sw_gw_accesslog *l, const Sw
         path = sw_arena_dup(b->tmp, SW_PB_SLICE(file->path));
         if (path[0] == '\0')
             return sw_err_set(b->err, SW_EINVAL, "file access log without a path");
-        l->sink = sink_get(path,
-                           strcmp(path, "/dev/stdout") == 0   ? STDOUT_FILENO
-                           : strcmp(path, "/dev/stderr") == 0 ? STDERR_FILENO
-                                                              : -1,
-                           b->err);
+        l->sink = sw_gw_sink_get(path, b->err);
         return l->sink ? build_format(b, l, file->log_format) : SW_EINVAL;
     }
     if (sw_pb_any_is(any, &sw__stdout_access_log__descriptor)) {
         out = sw_gw_open_any(b, any, &sw__stdout_access_log__descriptor);
         if (!out)
             return SW_EINVAL;
-        l->sink = sink_get("/dev/stdout", STDOUT_FILENO, b->err);
-        return build_format(b, l, out->log_format);
+        l->sink = sw_gw_sink_get("/dev/stdout", b->err);
+        return l->sink ? build_format(b, l, out->log_format) : SW_EINVAL;
     }
     if (sw_pb_any_is(any, &sw__stderr_access_log__descriptor)) {
         errs = sw_gw_open_any(b, any, &sw__stderr_access_log__descriptor);
         if (!errs)
             return SW_EINVAL;
-        l->sink = sink_get("/dev/stderr", STDERR_FILENO, b->err);
-        return build_format(b, l, errs->log_format);
+        l->sink = sw_gw_sink_get("/dev/stderr", b->err);
+        return l->sink ? build_format(b, l, errs->log_format) : SW_EINVAL;
     }
     return sw_err_set(b->err, SW_EINVAL, "access log '%.*s': type not supported",
                       (int)sw_min(in->name.len, 60), (const char *)in->name.data);
@@ -574,6 +328,6 @@ void sw_gw_accesslog_write(struct sw_gw_accesslog *const *logs, size_t n,
             if (sw_jw_end(&w) < 0 || sw_buf_putc(&line, '\n') < 0)
                 continue;
         }
-        sink_write(l->sink, sw_buf_slice(&line));
+        sw_gw_sink_write(l->sink, sw_buf_slice(&line));
     }
 }

@@ -16,6 +16,9 @@
 
 enum { ENDPOINTS_MAX = 1000000, PRIORITY_MAX = 128, CHECKS_MAX = 8 };
 
+/* Looking for members that may come back takes the main thread's time. */
+#define SWEEP_LEAST_NS (10 * SW_NS_PER_MS)
+
 static uint32_t u32v(const Sw__UInt32Value *v, uint32_t otherwise)
 {
     return v ? v->value : otherwise;
@@ -47,10 +50,32 @@ static void build_limits(const Sw__CircuitBreakers *in, struct sw_gw_cluster_spe
     }
 }
 
-static void build_outlier(const Sw__OutlierDetection *in, struct sw_gw_outlier_opts *o)
+static int check_outlier(struct sw_gw_build *b, const Sw__OutlierDetection *in)
+{
+    const struct {
+        const Sw__UInt32Value *v;
+        const char *field;
+    } percents[] = {
+        {in->max_ejection_percent, "outlier_detection.max_ejection_percent"},
+        {in->enforcing_consecutive_5xx, "outlier_detection.enforcing_consecutive_5xx"},
+        {in->enforcing_consecutive_gateway_failure,
+         "outlier_detection.enforcing_consecutive_gateway_failure"},
+    };
+    int rc = sw_gw_check_above_zero(b, in->interval, "outlier_detection.interval");
+
+    if (rc == SW_OK)
+        rc = sw_gw_check_above_zero(b, in->base_ejection_time,
+                                    "outlier_detection.base_ejection_time");
+    for (size_t i = 0; rc == SW_OK && i < SW_ARRAY_LEN(percents); i++)
+        rc = sw_gw_check_u32(b, percents[i].v, 0, 100, percents[i].field);
+    return rc;
+}
+
+static int build_outlier(struct sw_gw_build *b, const Sw__OutlierDetection *in,
+                         struct sw_gw_outlier_opts *o)
 {
     if (!in)
-        return;
+        return SW_OK;
     o->on = true;
     o->consecutive_5xx = u32v(in->consecutive_5xx, 5);
     if (u32v(in->enforcing_consecutive_5xx, 100) == 0)
@@ -60,12 +85,13 @@ static void build_outlier(const Sw__OutlierDetection *in, struct sw_gw_outlier_o
         o->consecutive_gateway = 0;
     o->consecutive_local = u32v(in->consecutive_local_origin_failure, 5);
     o->split_local = in->split_external_local_origin_errors;
-    o->interval_ns = sw_gw_duration(in->interval, 10 * SW_NS_PER_S);
+    o->interval_ns = sw_max(sw_gw_duration(in->interval, 10 * SW_NS_PER_S), SWEEP_LEAST_NS);
     o->base_ejection_ns = sw_gw_duration(in->base_ejection_time, 30 * SW_NS_PER_S);
     o->max_ejection_ns = 300 * SW_NS_PER_S;
     if (o->max_ejection_ns < o->base_ejection_ns)
         o->max_ejection_ns = o->base_ejection_ns;
     o->max_percent = u32v(in->max_ejection_percent, 10);
+    return check_outlier(b, in);
 }
 
 /* "00ff" of the text form, or the bytes themselves. */
@@ -139,12 +165,18 @@ static int build_check(struct sw_gw_build *b, const Sw__HealthCheck *in, struct 
     c->interval_ns = sw_gw_duration(in->interval, 0);
     c->jitter_ns = sw_gw_duration(in->interval_jitter, 0);
     c->no_traffic_interval_ns = sw_gw_duration(in->no_traffic_interval, 0);
-    c->unhealthy_interval_ns = sw_gw_duration(in->unhealthy_interval, c->interval_ns);
+    c->unhealthy_interval_ns =
+        sw_max(sw_gw_duration(in->unhealthy_interval, c->interval_ns), SW_NS_PER_MS);
     c->unhealthy_threshold = in->unhealthy_threshold->value;
     c->healthy_threshold = in->healthy_threshold->value;
     c->alt_port = (uint16_t)u32v(in->alt_port, 0);
     if (c->timeout_ns == 0 || c->interval_ns < SW_NS_PER_MS)
         return sw_err_set(b->err, SW_EINVAL, "timeout and interval must be above 0");
+    rc = sw_gw_check_above_zero(b, in->unhealthy_interval, "unhealthy_interval");
+    if (rc == SW_OK)
+        rc = sw_gw_check_u32(b, in->alt_port, 0, UINT16_MAX, "alt_port");
+    if (rc < 0)
+        return rc;
     switch ((int)in->health_checker_case) {
     case SW__HEALTH_CHECK__HEALTH_CHECKER_HTTP_HEALTH_CHECK:
         return build_http_check(b, in->http_health_check, c);
@@ -308,8 +340,9 @@ static int build_spec(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw
     if (in->n_health_checks > CHECKS_MAX)
         return sw_err_set(b->err, SW_EINVAL, "too many health checks");
     build_limits(in->circuit_breakers, s);
-    build_outlier(in->outlier_detection, &s->outlier);
-    rc = build_discovery(b, in, s, ret_members);
+    rc = build_outlier(b, in->outlier_detection, &s->outlier);
+    if (rc == SW_OK)
+        rc = build_discovery(b, in, s, ret_members);
     if (rc == SW_OK)
         rc = sw_gw_build_lb(b, in, s);
     if (rc == SW_OK)
@@ -394,6 +427,8 @@ static int build_member(struct sw_gw_build *b, const Sw__LbEndpoint *in, bool na
             if (rc < 0)
                 return rc;
         }
+        if (h->port_value > UINT16_MAX)
+            return sw_err_set(b->err, SW_EINVAL, "health_check_config.port_value is above 65535");
         if (h->port_value)
             m->check_addr.ip.port = (uint16_t)h->port_value;
     }
@@ -441,12 +476,20 @@ static struct sw_gw_member *make_member(struct sw_gw_build *b, const Sw__LbEndpo
     return m;
 }
 
-static int by_priority(const void *a, const void *b)
+/* Those of one priority keep their order. There are few priorities, and localities without end. */
+static void sort_localities(struct sw_gw_members *ms)
 {
-    const struct sw_gw_locality *x = a;
-    const struct sw_gw_locality *y = b;
+    struct sw_gw_locality *out =
+        sw_arena_array(&ms->arena, ms->n_localities + 1, sizeof(*ms->localities));
+    size_t n = 0;
 
-    return x->priority < y->priority ? -1 : x->priority > y->priority;
+    for (uint32_t p = 0; p < ms->n_priorities; p++) {
+        for (size_t i = 0; i < ms->n_localities; i++) {
+            if (ms->localities[i].priority == p)
+                out[n++] = ms->localities[i];
+        }
+    }
+    ms->localities = out;
 }
 
 static int build_locality(struct sw_gw_build *b, const Sw__LocalityLbEndpoints *in, bool names,
@@ -521,8 +564,11 @@ struct sw_gw_members *sw_gw_build_members(struct sw_gw_build *b, struct sw_slice
     }
     ms = members_new();
     b->arena = &ms->arena;
-    if (in->policy)
+    if (in->policy) {
         ms->overprovisioning = u32v(in->policy->overprovisioning_factor, 140);
+        rc = sw_gw_check_u32(b, in->policy->overprovisioning_factor, 1, UINT32_MAX,
+                             "policy.overprovisioning_factor");
+    }
     ms->localities = sw_arena_array(b->arena, in->n_endpoints + 1, sizeof(*ms->localities));
     for (size_t i = 0; rc == SW_OK && i < in->n_endpoints; i++) {
         struct sw_gw_locality *l = &ms->localities[ms->n_localities++];
@@ -536,14 +582,7 @@ struct sw_gw_members *sw_gw_build_members(struct sw_gw_build *b, struct sw_slice
     sw_map_done(&have);
     if (rc < 0)
         return sw_gw_members_unref(ms);
-    /* Few and mostly sorted already; stable because equal ones keep their order by insertion. */
-    for (size_t i = 1; i < ms->n_localities; i++) {
-        struct sw_gw_locality l = ms->localities[i];
-        size_t k = i;
-
-        for (; k > 0 && by_priority(&ms->localities[k - 1], &l) > 0; k--)
-            ms->localities[k] = ms->localities[k - 1];
-        ms->localities[k] = l;
-    }
+    if (ms->n_priorities > 1)
+        sort_localities(ms);
     return ms;
 }

@@ -9,22 +9,35 @@
 #include "proto/pb.h"
 #include "proto/types.h"
 
-enum { RING_MAX = 8 << 20, POLICY_DEPTH = 2 };
+enum {
+    RING_MAX = 8 << 20,
+    CHOICES_MAX = 64, /* more of them find the idlest host no better, and each costs */
+    POLICY_DEPTH = 2,
+};
 
 static uint32_t u32v(const Sw__UInt32Value *v, uint32_t otherwise)
 {
     return v ? v->value : otherwise;
 }
 
+static int set_choices(struct sw_gw_build *b, const Sw__UInt32Value *v, const char *field,
+                       struct sw_gw_cluster_spec *s)
+{
+    s->choice_count = (uint32_t)sw_min(u32v(v, 2), CHOICES_MAX);
+    return sw_gw_check_u32(b, v, 2, UINT32_MAX, field);
+}
+
 static int set_ring(struct sw_gw_build *b, const Sw__UInt64Value *least,
-                    const Sw__UInt64Value *most, struct sw_gw_cluster_spec *s)
+                    const Sw__UInt64Value *most, const char *where, struct sw_gw_cluster_spec *s)
 {
     if (least)
         s->ring_min = least->value;
     if (most)
         s->ring_max = most->value;
-    if (s->ring_max > RING_MAX || s->ring_min > s->ring_max)
-        return sw_err_set(b->err, SW_EINVAL, "ring_hash: sizes out of range");
+    if (s->ring_max > RING_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "%s.maximum_ring_size is above %d", where, RING_MAX);
+    if (s->ring_min > s->ring_max)
+        return sw_err_set(b->err, SW_EINVAL, "%s.minimum_ring_size is above the maximum", where);
     return SW_OK;
 }
 
@@ -66,14 +79,17 @@ static int build_settings(struct sw_gw_build *b, const Sw__Cluster *in,
                           struct sw_gw_cluster_spec *s)
 {
     if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_LEAST_REQUEST_LB_CONFIG)
-        s->choice_count = u32v(in->least_request_lb_config->choice_count, 2);
+        return set_choices(b, in->least_request_lb_config->choice_count,
+                           "least_request_lb_config.choice_count", s);
     if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_RING_HASH_LB_CONFIG)
         return set_ring(b, in->ring_hash_lb_config->minimum_ring_size,
-                        in->ring_hash_lb_config->maximum_ring_size, s);
+                        in->ring_hash_lb_config->maximum_ring_size, "ring_hash_lb_config", s);
     if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_ORIGINAL_DST_LB_CONFIG) {
         s->dst_from_header = in->original_dst_lb_config->use_http_header;
         s->dst_header = sw_gw_lower(b, SW_PB_SLICE(in->original_dst_lb_config->http_header_name));
         s->dst_port = (uint16_t)u32v(in->original_dst_lb_config->upstream_port_override, 0);
+        return sw_gw_check_u32(b, in->original_dst_lb_config->upstream_port_override, 0, UINT16_MAX,
+                               "original_dst_lb_config.upstream_port_override");
     }
     return SW_OK;
 }
@@ -96,11 +112,8 @@ static int policy_least_request(struct sw_gw_build *b, const Sw__Any *any,
     if (!in)
         return SW_EINVAL;
     s->lb = SW_GW_LB_LEAST_REQUEST;
-    s->choice_count = u32v(in->choice_count, 2);
-    if (s->choice_count < 2)
-        return sw_err_set(b->err, SW_EINVAL, "least_request: choice_count must be 2 or more");
     set_locality(in->locality_lb_config, s);
-    return SW_OK;
+    return set_choices(b, in->choice_count, "least_request.choice_count", s);
 }
 
 static int policy_round_robin(struct sw_gw_build *b, const Sw__Any *any,
@@ -134,7 +147,7 @@ static int policy_ring_hash(struct sw_gw_build *b, const Sw__Any *any, struct sw
         return SW_EINVAL;
     s->lb = SW_GW_LB_RING_HASH;
     s->locality_weighted |= in->locality_weighted_lb_config != NULL;
-    return set_ring(b, in->minimum_ring_size, in->maximum_ring_size, s);
+    return set_ring(b, in->minimum_ring_size, in->maximum_ring_size, "ring_hash", s);
 }
 
 static int policy_maglev(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_cluster_spec *s)
@@ -210,6 +223,9 @@ int sw_gw_build_lb(struct sw_gw_build *b, const struct Sw__Cluster *in,
     if (in->common_lb_config) {
         if (in->common_lb_config->healthy_panic_threshold)
             s->panic_percent = in->common_lb_config->healthy_panic_threshold->value;
+        if (!(s->panic_percent >= 0 && s->panic_percent <= 100))
+            return sw_err_set(b->err, SW_EINVAL,
+                              "common_lb_config.healthy_panic_threshold is not in 0..100");
         s->locality_weighted =
             in->common_lb_config->locality_config_specifier_case ==
             SW__CLUSTER__COMMON_LB_CONFIG__LOCALITY_CONFIG_SPECIFIER_LOCALITY_WEIGHTED_LB_CONFIG;

@@ -61,6 +61,23 @@ uint64_t sw_gw_duration(const struct Sw__Duration *d, uint64_t otherwise)
     return (uint64_t)d->seconds * SW_NS_PER_S + (uint64_t)d->nanos % SW_NS_PER_S;
 }
 
+int sw_gw_check_u32(struct sw_gw_build *b, const struct Sw__UInt32Value *v, uint32_t least,
+                    uint32_t most, const char *field)
+{
+    if (!v || (v->value >= least && v->value <= most))
+        return SW_OK;
+    if (most == UINT32_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "%s: %u is less than %u", field, v->value, least);
+    return sw_err_set(b->err, SW_EINVAL, "%s: %u is not in %u..%u", field, v->value, least, most);
+}
+
+int sw_gw_check_above_zero(struct sw_gw_build *b, const struct Sw__Duration *d, const char *field)
+{
+    if (!d || sw_gw_duration(d, 0) > 0)
+        return SW_OK;
+    return sw_err_set(b->err, SW_EINVAL, "%s must be above 0", field);
+}
+
 int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole,
                       const struct sw_regex **ret)
 {

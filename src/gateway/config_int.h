@@ -28,6 +28,7 @@ struct Sw__RouteConfiguration;
 struct Sw__StringMatcher;
 struct Sw__Struct;
 struct Sw__TransportSocket;
+struct Sw__UInt32Value;
 struct ProtobufCBinaryData;
 struct ProtobufCMessageDescriptor;
 
@@ -59,6 +60,12 @@ struct sw_slice sw_gw_lower(struct sw_gw_build *b, struct sw_slice s);
 /* Nanoseconds; 'otherwise' without a message. Negative and absurd values count as 0 and a century.
  */
 uint64_t sw_gw_duration(const struct Sw__Duration *d, uint64_t otherwise);
+/* Refuses a number outside of least..most, saying which field it is of. Not set (NULL) is fine. */
+SW_NODISCARD int sw_gw_check_u32(struct sw_gw_build *b, const struct Sw__UInt32Value *v,
+                                 uint32_t least, uint32_t most, const char *field);
+/* The same for a duration that is not above 0. */
+SW_NODISCARD int sw_gw_check_above_zero(struct sw_gw_build *b, const struct Sw__Duration *d,
+                                        const char *field);
 /* All return SW_OK or SW_EINVAL with b->err filled. */
 SW_NODISCARD int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole,
                                    const struct sw_regex **ret);

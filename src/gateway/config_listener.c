@@ -137,6 +137,9 @@ static int check_enums(struct sw_gw_build *b, const Sw__HttpConnectionManager *i
     if (in->max_request_headers_kb && (in->max_request_headers_kb->value == 0 ||
                                        in->max_request_headers_kb->value > HEADERS_KB_MAX))
         return sw_err_set(b->err, SW_EINVAL, "max_request_headers_kb out of range");
+    if (o && sw_gw_check_u32(b, o->max_headers_count, 1, UINT32_MAX,
+                             "common_http_protocol_options.max_headers_count") < 0)
+        return SW_EINVAL;
     if (in->server_name.len && !sw_http_value_valid(SW_PB_SLICE(in->server_name)))
         return sw_err_set(b->err, SW_EINVAL, "server_name is not a header value");
     if (in->set_current_client_cert_details &&
@@ -262,7 +265,9 @@ static int build_tcp(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_tcp
     t->idle_timeout_ns = sw_gw_duration(in->idle_timeout, 3600 * SW_NS_PER_S);
     t->max_duration_ns = sw_gw_duration(in->max_downstream_connection_duration, 0);
     t->max_connect_attempts = u32v(in->max_connect_attempts, 1);
-    rc = build_tcp_clusters(b, in, t);
+    rc = sw_gw_check_u32(b, in->max_connect_attempts, 1, UINT32_MAX, "max_connect_attempts");
+    if (rc == SW_OK)
+        rc = build_tcp_clusters(b, in, t);
     if (rc == SW_OK && in->tunneling_config)
         rc = build_tunnel(b, in->tunneling_config, t);
     if (rc == SW_OK)
@@ -319,6 +324,10 @@ static int build_match(struct sw_gw_build *b, const Sw__FilterChainMatch *in,
         return SW_OK;
     if (in->address_suffix.len || in->n_direct_source_prefix_ranges)
         return sw_err_set(b->err, SW_EINVAL, "filter_chain_match uses fields not supported");
+    rc = sw_gw_check_u32(b, in->destination_port, 1, UINT16_MAX,
+                         "filter_chain_match.destination_port");
+    if (rc < 0)
+        return rc;
     m->port = (uint16_t)u32v(in->destination_port, 0);
     m->source_type = (uint8_t)in->source_type;
     m->transport = sw_gw_text(b, &in->transport_protocol);
@@ -328,8 +337,12 @@ static int build_match(struct sw_gw_build *b, const Sw__FilterChainMatch *in,
     m->alpn = alpn;
     m->n_alpn = in->n_application_protocols;
     ports = sw_arena_array(b->arena, in->n_source_ports + 1, sizeof(*ports));
-    for (size_t i = 0; i < in->n_source_ports; i++)
+    for (size_t i = 0; i < in->n_source_ports; i++) {
+        if (in->source_ports[i] == 0 || in->source_ports[i] > UINT16_MAX)
+            return sw_err_set(b->err, SW_EINVAL, "filter_chain_match.source_ports[%zu]: not a port",
+                              i);
         ports[i] = (uint16_t)in->source_ports[i];
+    }
     m->src_ports = ports;
     m->n_src_ports = in->n_source_ports;
     rc = build_names(b, in, m);

@@ -219,8 +219,10 @@ static void recompile(struct sw_gw_store *s, struct sw_gw_res *r, bool give_up)
 {
     struct sw_err err = {0};
 
-    if (compile(s, r, r->bytes, give_up, &err) < 0)
-        sw_log_warn("config", "'%.*s' keeps its old version: %s", SW_SLICE_ARG(r->name), err.msg);
+    if (compile(s, r, r->bytes, give_up, &err) == SW_OK)
+        return;
+    s->refused[r->type]++;
+    sw_log_warn("config", "'%.*s' keeps its old version: %s", SW_SLICE_ARG(r->name), err.msg);
 }
 
 /*
@@ -407,7 +409,7 @@ int sw_gw_store_update(struct sw_gw_store *s, enum sw_gw_type t,
             continue;
         sw_log_warn("config", "%s '%.*s' refused: %s", type_names[t],
                     (int)sw_min(changed_res[i].name.n, 100), changed_res[i].name.p, one.msg);
-        s->refused++;
+        s->refused[t]++;
         if (rc == SW_OK)
             rc = sw_err_set(err, SW_EINVAL, "%.*s: %s", (int)sw_min(changed_res[i].name.n, 60),
                             changed_res[i].name.p, one.msg);

@@ -41,8 +41,9 @@ struct sw_gw_store {
     bool seen[SW_GW_TYPES];
     struct sw_gw_config *current; /* a reference */
     uint64_t version;
-    uint64_t refused;
-    struct sw_metrics_shard *shard; /* of the main thread; NULL: nobody asked for metrics yet */
+    uint64_t refused[SW_GW_TYPES];
+    uint64_t refused_told[SW_GW_TYPES]; /* as the metrics know it */
+    struct sw_metrics_shard *shard;     /* of the main thread; NULL: nobody asked for metrics yet */
     size_t n_cstats;
     uint64_t lost_told;                 /* lines of access logs, as the metrics know it */
     SW_VEC(struct sw_gw_res *) touched; /* by the update under way */

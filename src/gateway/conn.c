@@ -233,6 +233,16 @@ static void open_records(struct sw_gw_conn *c, uint8_t *buf, size_t n)
 
 /* ---- reading ---- */
 
+/*
+ * Unix sockets know no reset: what breaks there looks like an end, and an answer that lasts until
+ * the end would be cut without anybody noticing. A peer that is known to end its side first, and to
+ * close only when we have ended ours, has broken off if it is gone all at once.
+ */
+static bool broke_off(const struct sw_gw_conn *c)
+{
+    return c->says_end && !c->opening && !c->shut && sw_sock_hung_up(c->watch.fd);
+}
+
 bool gw_conn_took(struct sw_gw_conn *c, uint8_t *buf, size_t have, ssize_t n, size_t room,
                   int sys_errno)
 {
@@ -247,7 +257,10 @@ bool gw_conn_took(struct sw_gw_conn *c, uint8_t *buf, size_t have, ssize_t n, si
         c->readable = false;
     } else if (n == SW_EOF) {
         c->readable = false;
-        c->eof = true;
+        if (broke_off(c))
+            gw_conn_fail(c, SW_ECLOSED, ECONNRESET);
+        else
+            c->eof = true;
     } else {
         c->readable = false;
         gw_conn_fail(c, SW_ECLOSED, n == SW_ECLOSED ? 0 : sys_errno);

@@ -194,13 +194,10 @@ static void on_open(struct sw_gw_conn *c)
 {
     struct down *d = down_of(c);
     const char *why = NULL;
-    char peer[SW_ADDR_TEXT];
 
     if (!sw_gw_tls_client_ok(d->chain, c->tls, &why)) {
         sw_gw_lstats_tls_refused(d->life.stats, "client_certificate");
-        if (sw_gw_lstats_may_log(d->life.stats))
-            sw_log_info("gateway", "listener '%.*s': %s refused: %s",
-                        SW_SLICE_ARG(d->listener->name), sw_addr_text(&d->peer, peer), why);
+        sw_gw_lstats_say(d->life.stats, "client_certificate", &d->peer, why);
         sw_gw_conn_close_flushed(c);
         return;
     }
@@ -249,8 +246,12 @@ static void on_first_fail(struct sw_gw_conn *c, const struct sw_err *err)
     char peer[SW_ADDR_TEXT];
 
     if (c->opening) {
-        sw_log_debug("gateway", "%s: %s", sw_addr_text(&d->peer, peer), err->msg);
         sw_gw_lstats_tls_failed(d->life.stats, err);
+        /* Clients that leave are nobody's fault, and balancers that only look do so all day. */
+        if (err->rc == SW_EDENIED || err->rc == SW_EPROTO)
+            sw_gw_lstats_say(d->life.stats, "handshake", &d->peer, err->msg);
+        else
+            sw_log_debug("gateway", "%s: %s", sw_addr_text(&d->peer, peer), err->msg);
     }
     sw_gw_conn_close(c, false);
 }

@@ -6,10 +6,10 @@
  */
 #include <string.h>
 
-#include "base/log.h"
 #include "gateway/down.h"
 #include "gateway/h1.h"
 #include "gateway/side.h"
+#include "gateway/stats.h"
 
 static struct down *of(const struct sw_exchange *x)
 {
@@ -180,12 +180,12 @@ static const struct sw_gw_side_ops side = {
 /* ---- requests ---- */
 
 /* An answer to what never became an exchange. */
-static void refuse(struct down *d, int status, const char *why)
+static void refuse(struct down *d, int status, const char *why, const char *reason)
 {
     struct gw_h1_out o;
-    char peer[SW_ADDR_TEXT];
 
-    sw_log_debug("gateway", "%s: %d: %s", sw_addr_text(&d->peer, peer), status, why);
+    sw_gw_lstats_unheard(d->life.stats, status, reason);
+    sw_gw_lstats_say(d->life.stats, reason, &d->peer, why);
     gw_h1_out_begin(&o, &d->conn, 256);
     put_status_line(&o, status);
     gw_h1_out_field(&o, SW_SLICE_LIT("date"), sw_gw_worker_date(d->worker));
@@ -200,7 +200,7 @@ static void refuse(struct down *d, int status, const char *why)
 
 void down_h1_head_late(struct down *d)
 {
-    refuse(d, 408, "request head took too long");
+    refuse(d, 408, "request head took too long", "request_head_timeout");
 }
 
 static void broken(struct down *d)
@@ -208,7 +208,7 @@ static void broken(struct down *d)
     int status = sw_h1_error_status(d->parser);
 
     if (!d->x)
-        refuse(d, status, sw_h1_error(d->parser)->msg);
+        refuse(d, status, sw_h1_error(d->parser)->msg, "http1.codec_error");
     d->parser = gw_h1_return(d->worker, d->parser, SW_H1_REQUEST);
     if (!d->x)
         return;
@@ -252,16 +252,17 @@ static void got_head(struct down *d)
     d->keep_alive = m->keep_alive || m->framing == SW_H1_TUNNEL;
     d->close_after = false;
     if (d->old && !h->accept_http10) {
-        refuse(d, 426, "HTTP/1.0 is not accepted here");
+        refuse(d, 426, "HTTP/1.0 is not accepted here", "http1.version");
         return;
     }
     if (m->form == SW_H1_ABSOLUTE && !sw_slice_ieq(m->scheme, SW_SLICE_LIT("http")) &&
         !sw_slice_ieq(m->scheme, SW_SLICE_LIT("https"))) {
-        refuse(d, 400, "target of another scheme");
+        refuse(d, 400, "target of another scheme", "http1.scheme");
         return;
     }
     if ((odd && h->underscores == SW_GW_UNDERSCORES_REJECT) || m->authority.n == 0) {
-        refuse(d, 400, odd ? "underscore in a header name" : "no host");
+        refuse(d, 400, odd ? "underscore in a header name" : "no host",
+               odd ? "http1.underscore" : "http1.no_host");
         return;
     }
     down_set_waiting(d, false);

@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/abuse.h"
@@ -13,6 +12,7 @@
 #include "gateway/gateway_int.h"
 #include "gateway/h2.h"
 #include "gateway/side.h"
+#include "gateway/stats.h"
 
 enum {
     STREAMS_MAX = 1024,
@@ -28,6 +28,7 @@ struct down_h2 {
     uint64_t control_ns; /* begin of the second 'control' counts in */
     uint32_t control;
     bool draining;
+    bool leaving; /* the client said GOAWAY */
 };
 
 static struct gw_h2_stream *of(const struct sw_exchange *x)
@@ -379,9 +380,9 @@ static void ignore(struct sw_h2 *h)
 
 static void on_goaway(struct sw_h2 *h, int32_t last, uint32_t code)
 {
-    (void)h;
     (void)last;
     (void)code; /* the client opens no more streams; it closes when it has its answers */
+    owner_of(h)->leaving = true;
 }
 
 static const struct sw_h2_ops engine = {
@@ -433,24 +434,34 @@ void down_h2_begin(struct down *d)
         gw_h2_keep_alive(&o->g, h->h2.ping_interval_ns, h->h2.ping_timeout_ns, on_silent);
 }
 
+static void refused(struct down *d, const char *why)
+{
+    sw_gw_lstats_refused(d->life.stats, "http2_protocol");
+    sw_gw_lstats_say(d->life.stats, "http2_protocol", &d->peer, why);
+}
+
 static void end_if_finished(struct down *d)
 {
     struct down_h2 *o = d->h2;
 
-    if (!d->conn.closed && !d->conn.lingering && sw_h2_finished(o->g.h2))
-        sw_gw_conn_close_flushed(&d->conn);
+    if (d->conn.closed || d->conn.lingering || !sw_h2_finished(o->g.h2))
+        return;
+    if (!o->draining && !o->leaving) { /* the engine itself ended it */
+        (void)sw_err_set(&o->g.err, SW_EPROTO, "broken HTTP/2 frame (%s)", sw_h2_fault(o->g.h2));
+        refused(d, o->g.err.msg);
+    }
+    sw_gw_conn_close_flushed(&d->conn);
 }
 
 static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
 {
     struct down *d = down_of(c);
     struct down_h2 *o = d->h2;
-    char peer[SW_ADDR_TEXT];
 
     if (o->g.dead)
         return in.n;
     if (gw_h2_feed(&o->g, in) != SW_OK) {
-        sw_log_debug("gateway", "%s: %s", sw_addr_text(&d->peer, peer), o->g.err.msg);
+        refused(d, o->g.err.msg);
         gw_h2_flush(&o->g); /* GOAWAY says why */
         o->g.dead = true;
         sw_gw_conn_close_flushed(c);

@@ -6,6 +6,7 @@
 #include "gateway/listen.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -117,6 +118,22 @@ static void refuse_abuser(struct sw_gw_worker *w, struct sw_gw_accepted *a)
     sw_sock_close(a->fd);
 }
 
+static void refuse_unknown(struct sw_gw_worker *w, struct sw_gw_accepted *a, bool tls)
+{
+    struct sw_gw_lstats *stats = sw_gw_lstats(w, a->listener->name);
+    char why[320];
+
+    if (a->sni.n)
+        (void)snprintf(why, sizeof(why), "nothing is served for the name '%.*s'",
+                       (int)sw_min(a->sni.n, 255), (const char *)a->sni.p);
+    else
+        (void)snprintf(why, sizeof(why), "nothing is served for %s",
+                       tls ? "TLS without a name" : "what is no TLS");
+    sw_gw_lstats_refused(stats, "no_chain");
+    sw_gw_lstats_say(stats, "no_chain", &a->peer, why);
+    sw_sock_close(a->fd);
+}
+
 static void serve(struct sw_gw_worker *w, struct sw_gw_accepted *a, const struct sw_gw_hello *hello)
 {
     struct sw_gw_chain_key key = {
@@ -135,9 +152,7 @@ static void serve(struct sw_gw_worker *w, struct sw_gw_accepted *a, const struct
     a->sni = key.sni;
     a->chain = sw_gw_chain_find(a->listener, &key);
     if (!a->chain || (a->chain->tls && a->chain->tls->require_sni && a->sni.n == 0)) {
-        sw_log_debug("gateway", "listener '%.*s': no chain for this connection",
-                     SW_SLICE_ARG(a->listener->name));
-        sw_sock_close(a->fd);
+        refuse_unknown(w, a, hello != NULL);
         return;
     }
     switch (a->chain->kind) {
@@ -190,6 +205,14 @@ static void sniff_decide(struct sniff *s, const struct sw_gw_hello *hello)
     sniff_end(s);
 }
 
+static void sniff_refuse(struct sniff *s, const char *reason, const char *why)
+{
+    struct sw_gw_lstats *stats = sw_gw_lstats(s->worker, s->listener->name);
+
+    sw_gw_lstats_refused(stats, reason);
+    sw_gw_lstats_say(stats, reason, &s->peer, why);
+}
+
 /*
  * Takes the PROXY header away and believes it. Who may connect is the network's business: a
  * listener with this filter is for balancers only.
@@ -197,7 +220,6 @@ static void sniff_decide(struct sniff *s, const struct sw_gw_hello *hello)
 static int sniff_proxy(struct sniff *s)
 {
     struct sw_proxy_head head;
-    char peer[SW_ADDR_TEXT];
     int rc = sw_proxy_read(sw_slice(s->p, s->n), &head);
 
     if (rc == SW_ENOENT && s->listener->proxy_optional)
@@ -205,7 +227,7 @@ static int sniff_proxy(struct sniff *s)
     if (rc == SW_EAGAIN)
         return rc;
     if (rc != SW_OK) {
-        sw_log_info("gateway", "%s: refused: no valid PROXY header", sw_addr_text(&s->peer, peer));
+        sniff_refuse(s, "proxy_header", "no valid PROXY header");
         return rc;
     }
     s->proxied = true;
@@ -271,10 +293,12 @@ static void on_sniff_deadline(struct sw_timer *t)
     struct sniff *s = SW_CONTAINER_OF(t, struct sniff, deadline);
 
     /* Waiting must not be a way around the PROXY header. */
-    if (s->listener->continue_on_timeout && (s->proxied || s->listener->proxy_optional))
+    if (s->listener->continue_on_timeout && (s->proxied || s->listener->proxy_optional)) {
         sniff_decide(s, NULL);
-    else
-        sniff_end(s);
+        return;
+    }
+    sniff_refuse(s, "first_bytes_timeout", "its first bytes took too long");
+    sniff_end(s);
 }
 
 static void sniff_drain(struct sw_gw_down *d)

@@ -12,8 +12,9 @@
 
 #define DEFAULT_TIMEOUT_NS (15 * SW_NS_PER_S)
 #define DEFAULT_BASE_NS    (25 * SW_NS_PER_MS)
+#define BASE_MAX_NS        (3600 * SW_NS_PER_S)
 
-enum { CLUSTERS_MAX = 10000, CODES_MAX = 200 };
+enum { CLUSTERS_MAX = 10000, CODES_MAX = 200, MIRRORS_MAX = 64 };
 
 static const struct {
     const char *name;
@@ -75,11 +76,18 @@ int sw_gw_build_retry(struct sw_gw_build *b, const struct Sw__RetryPolicy *in,
     r->num = in->num_retries ? in->num_retries->value : 1;
     r->per_try_timeout_ns = sw_gw_duration(in->per_try_timeout, 0);
     r->base_ns = DEFAULT_BASE_NS;
-    if (in->retry_back_off)
+    if (in->retry_back_off) {
         r->base_ns = sw_gw_duration(in->retry_back_off->base_interval, DEFAULT_BASE_NS);
+        rc = sw_gw_check_above_zero(b, in->retry_back_off->base_interval,
+                                    "retry_back_off.base_interval");
+        if (rc < 0)
+            return rc;
+    }
+    r->base_ns = sw_min(sw_max(r->base_ns, SW_NS_PER_MS), BASE_MAX_NS);
     r->max_ns = r->base_ns * 10;
     if (in->retry_back_off)
-        r->max_ns = sw_gw_duration(in->retry_back_off->max_interval, r->max_ns);
+        r->max_ns =
+            sw_max(sw_gw_duration(in->retry_back_off->max_interval, r->max_ns), SW_NS_PER_MS);
     if (r->max_ns < r->base_ns)
         return sw_err_set(b->err, SW_EINVAL, "retry_back_off: max_interval below base_interval");
     for (size_t i = 0; i < in->n_retry_host_predicate; i++) {
@@ -99,6 +107,8 @@ int sw_gw_build_mirrors(struct sw_gw_build *b,
 {
     struct sw_gw_mirror *out = sw_arena_array(b->arena, n + 1, sizeof(*out));
 
+    if (n > MIRRORS_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "request_mirror_policies: more than %d", MIRRORS_MAX);
     for (size_t i = 0; i < n; i++) {
         out[i].cluster = sw_gw_text(b, &in[i]->cluster);
         if (out[i].cluster.n == 0)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gateway/stats.h"
 
+#include <string.h>
+
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/accesslog.h"
@@ -15,6 +18,7 @@ enum {
     SAY_S = 5,
     SAY_PORT_S = 60,
     CLASSES = 6,
+    REASONS_MAX = 24,
 };
 
 static const char *const class_names[CLASSES] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
@@ -29,6 +33,12 @@ static struct sw_metric *pair(struct sw_metrics_shard *s, enum sw_metric_id id, 
 
 /* ---- listeners ---- */
 
+/* When a refusal for this reason was told last. */
+struct said {
+    const char *reason; /* static; NULL: free */
+    uint64_t ns;
+};
+
 struct sw_gw_lstats {
     struct sw_slice name; /* owned */
     struct sw_metrics_shard *shard;
@@ -38,6 +48,7 @@ struct sw_gw_lstats {
     struct sw_metric *connections;
     uint64_t said_ns;
     uint64_t said_port_ns;
+    struct said said[REASONS_MAX];
 };
 
 struct sw_gw_lstats *sw_gw_lstats(struct sw_gw_worker *w, struct sw_slice listener)
@@ -108,17 +119,28 @@ void sw_gw_lstats_tls_failed(struct sw_gw_lstats *s, const struct sw_err *err)
     sw_gw_lstats_tls_refused(s, reason);
 }
 
-void sw_gw_lstats_request(struct sw_gw_lstats *s, const struct sw_exchange *x)
+static void count_class(struct sw_gw_lstats *s, unsigned class)
 {
-    unsigned class = x->resp.status / 100;
-
-    if (!s)
-        return;
-    if (class >= CLASSES || !x->down.head_sent)
+    if (class >= CLASSES)
         class = 0;
     if (!s->requests[class])
         s->requests[class] = pair(s->shard, SW_METRIC_GW_REQUESTS, s->name, class_names[class]);
     sw_metric_add(s->requests[class], 1);
+}
+
+void sw_gw_lstats_unheard(struct sw_gw_lstats *s, int status, const char *reason)
+{
+    if (!s)
+        return;
+    count_class(s, (unsigned)status / 100);
+    sw_metric_add(pair(s->shard, SW_METRIC_GW_LOCAL_REPLIES, s->name, reason), 1);
+}
+
+void sw_gw_lstats_request(struct sw_gw_lstats *s, const struct sw_exchange *x)
+{
+    if (!s)
+        return;
+    count_class(s, x->down.head_sent ? x->resp.status / 100 : 0);
     sw_metric_observe(s->seconds, (double)(sw_loop_now(s->loop) - x->start_ns) / 1e9);
     if (x->resp.local && x->detail) /* static texts of ours: a bounded set */
         sw_metric_add(pair(s->shard, SW_METRIC_GW_LOCAL_REPLIES, s->name, x->detail), 1);
@@ -137,6 +159,22 @@ static bool may_say(struct sw_loop *l, uint64_t *said_ns, uint64_t every_s)
 bool sw_gw_lstats_may_log(struct sw_gw_lstats *s)
 {
     return !s || may_say(s->loop, &s->said_ns, SAY_S);
+}
+
+void sw_gw_lstats_say(struct sw_gw_lstats *s, const char *reason, const struct sw_addr *peer,
+                      const char *why)
+{
+    size_t at = 0;
+    char text[SW_ADDR_TEXT];
+
+    if (!s)
+        return;
+    while (at < REASONS_MAX - 1 && s->said[at].reason && strcmp(s->said[at].reason, reason) != 0)
+        at++;
+    s->said[at].reason = reason; /* those beyond the table share its last place */
+    if (may_say(s->loop, &s->said[at].ns, SAY_S))
+        sw_log_info("gateway", "listener '%.*s': %s refused: %s", SW_SLICE_ARG(s->name),
+                    sw_addr_text(peer, text), why);
 }
 
 bool sw_gw_lstats_may_log_port(struct sw_gw_lstats *s)
@@ -288,11 +326,30 @@ static void scrape_one(struct sw_gw_store *s, struct sw_gw_res *r)
     tell_members(cs, r->cluster->members);
 }
 
+/* From the start: a counter that appears with its first refusal is one that nobody sees rise. */
+static void tell_refused(struct sw_gw_store *s)
+{
+    static const char *const types[SW_GW_TYPES] = {
+        [SW_GW_TYPE_CLUSTER] = "cluster",   [SW_GW_TYPE_ENDPOINTS] = "endpoints",
+        [SW_GW_TYPE_LISTENER] = "listener", [SW_GW_TYPE_ROUTES] = "routes",
+        [SW_GW_TYPE_SECRET] = "secret",
+    };
+
+    for (int i = 0; i < SW_GW_TYPES; i++) {
+        struct sw_slice type = sw_slice_str(types[i]);
+
+        sw_metric_add(sw_metric_get(s->shard, SW_METRIC_GW_CONFIG_REFUSED, &type),
+                      s->refused[i] - s->refused_told[i]);
+        s->refused_told[i] = s->refused[i];
+    }
+}
+
 void sw_gw_stats_scrape(struct sw_gw_store *s, struct sw_metrics_shard *shard)
 {
     uint64_t lost = sw_gw_accesslog_lost();
 
     s->shard = shard;
+    tell_refused(s);
     sw_metric_add(sw_metric_get(shard, SW_METRIC_GW_LOG_LOST, NULL), lost - s->lost_told);
     s->lost_told = lost;
     SW_MAP_FOREACH (it, &s->res[SW_GW_TYPE_CLUSTER]) {

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 
+struct sw_addr;
 struct sw_exchange;
 struct sw_gw_cstats;
 struct sw_gw_lstats;
@@ -31,10 +32,18 @@ void sw_gw_lstats_tls_failed(struct sw_gw_lstats *s, const struct sw_err *err);
 void sw_gw_lstats_tls_refused(struct sw_gw_lstats *s, const char *reason);
 /* A connection was not served at all; a short static text. */
 void sw_gw_lstats_refused(struct sw_gw_lstats *s, const char *reason);
+/* A request that never became an exchange was answered; a short static text. */
+void sw_gw_lstats_unheard(struct sw_gw_lstats *s, int status, const char *reason);
 /* An exchange is over. */
 void sw_gw_lstats_request(struct sw_gw_lstats *s, const struct sw_exchange *x);
 /* True when a refusal may be logged: at most one line in a few seconds per listener and worker. */
 bool sw_gw_lstats_may_log(struct sw_gw_lstats *s);
+/*
+ * Logs that something of this client was refused, and why: at most one line in a few seconds per
+ * listener, worker and reason (a static text), so that no flood hides another refusal.
+ */
+void sw_gw_lstats_say(struct sw_gw_lstats *s, const char *reason, const struct sw_addr *peer,
+                      const char *why);
 /* The same for a port that cannot be had: it is tried again and again, and told once a minute. */
 bool sw_gw_lstats_may_log_port(struct sw_gw_lstats *s);
 

@@ -181,6 +181,32 @@ static void on_most(struct sw_timer *timer)
 
 static void attempt(struct tcp *t);
 
+/* The client is told nothing but a reset. */
+static void refuse(struct tcp *t, const char *reason, const char *why)
+{
+    char text[400];
+
+    (void)snprintf(text, sizeof(text), "cluster '%.*s': %s", (int)sw_min(t->cluster.n, 255),
+                   (const char *)t->cluster.p, why);
+    sw_gw_lstats_refused(t->life.stats, reason);
+    sw_gw_lstats_say(t->life.stats, reason, &t->peer, text);
+    tcp_close(t, true);
+}
+
+static void refuse_unpicked(struct tcp *t, int rc)
+{
+    if (rc == SW_ENOENT) {
+        t->flags |= SW_GW_FLAG_NC;
+        refuse(t, "tcp_no_cluster", "not known");
+    } else if (rc == SW_ELIMIT) {
+        t->flags |= SW_GW_FLAG_UO;
+        refuse(t, "tcp_overflow", "too many connections");
+    } else {
+        t->flags |= SW_GW_FLAG_UH;
+        refuse(t, "tcp_no_host", "no usable member");
+    }
+}
+
 static void failed(struct tcp *t, const char *why)
 {
     (void)snprintf(t->failure, sizeof(t->failure), "%s", why);
@@ -191,7 +217,7 @@ static void failed(struct tcp *t, const char *why)
     if (t->attempts < t->proxy->max_connect_attempts)
         attempt(t);
     else
-        tcp_close(t, true);
+        refuse(t, "tcp_connect", t->failure);
 }
 
 static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
@@ -234,10 +260,7 @@ static void attempt(struct tcp *t)
 
     t->attempts++;
     if (rc != SW_OK) {
-        t->flags |= rc == SW_ENOENT   ? SW_GW_FLAG_NC
-                    : rc == SW_ELIMIT ? SW_GW_FLAG_UO
-                                      : SW_GW_FLAG_UH;
-        tcp_close(t, true);
+        refuse_unpicked(t, rc);
         return;
     }
     (void)sw_gw_member_unref(t->member);

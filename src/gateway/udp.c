@@ -73,8 +73,9 @@ struct listener {
 
 struct udp {
     struct sw_list listeners;
-    uint8_t *room;    /* owned */
-    uint8_t *buf;     /* in it: SW_DGRAM_MAX bytes, with what tunnels want around them */
+    uint8_t *room; /* owned */
+    uint8_t *buf;  /* in it: SW_DGRAM_MAX bytes, with what tunnels want around them */
+    size_t n_listeners;
     size_t n_sockets; /* of sessions */
     size_t max_sockets;
 };
@@ -289,25 +290,54 @@ static void forward_tunnel(struct session *s, uint8_t *p, size_t n)
     sw_gw_lstats_refused(s->listener->stats, s->tunnel ? "udp_tunnel_full" : "udp_tunnel_down");
 }
 
+/* Sessions of l that have a socket. */
+static size_t sockets_of(const struct listener *l)
+{
+    return l->config->udp.tunnel ? 0 : l->sessions_by_client.n;
+}
+
+/*
+ * Who gives a socket back when there are no more: a listener that has its share or more takes from
+ * itself, one that has less takes from the one that has most, which is above its share then. NULL:
+ * nobody has any.
+ */
+static struct listener *giver(struct udp *u, struct listener *l)
+{
+    struct listener *most = l;
+
+    if (sockets_of(l) >= sw_max(u->max_sockets / u->n_listeners, 1))
+        return l;
+    for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = it->next) {
+        struct listener *other = SW_CONTAINER_OF(it, struct listener, link);
+
+        if (sockets_of(other) > sockets_of(most))
+            most = other;
+    }
+    return sockets_of(most) ? most : NULL;
+}
+
 /*
  * Addresses of datagrams cost their sender nothing: sessions have bounds, and the one that was
- * quiet for longest goes.
+ * quiet for longest goes. A flood at one listener leaves the others theirs.
  */
 static bool make_room(struct listener *l)
 {
-    const struct udp *u = l->worker->udp;
+    struct udp *u = l->worker->udp;
     bool tunnel = l->config->udp.tunnel != NULL;
+    bool full = l->sessions_by_client.n >= (tunnel ? TUNNELS_MAX : SESSIONS_MAX);
+    struct listener *from = l;
 
-    if (l->sessions_by_client.n < (tunnel ? TUNNELS_MAX : SESSIONS_MAX) &&
-        (tunnel || u->n_sockets < u->max_sockets))
+    if (!full && (tunnel || u->n_sockets < u->max_sockets))
         return true;
-    sw_gw_lstats_refused(l->stats, "udp_sessions");
-    if (sw_gw_lstats_may_log(l->stats))
+    if (!full)
+        from = giver(u, l);
+    if (!from)
+        return false;
+    sw_gw_lstats_refused(from->stats, "udp_sessions");
+    if (sw_gw_lstats_may_log(from->stats))
         sw_log_warn("udp", "listener '%.*s': %zu sessions are open, the oldest go",
-                    SW_SLICE_ARG(l->config->name), l->sessions_by_client.n);
-    if (sw_list_empty(&l->sessions))
-        return false; /* other listeners have them all */
-    session_free(oldest(l), SW_GW_RESULT_OK);
+                    SW_SLICE_ARG(from->config->name), from->sessions_by_client.n);
+    session_free(oldest(from), SW_GW_RESULT_OK);
     return true;
 }
 
@@ -404,6 +434,7 @@ static void listener_free(struct listener *l)
     sw_defer_cancel(&l->more);
     sw_sock_close(l->fd);
     sw_list_unlink(&l->link);
+    ((struct udp *)l->worker->udp)->n_listeners--;
     (void)sw_gw_listener_unref(l->config);
     sw_free(l);
 }
@@ -430,6 +461,7 @@ static void listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
     sw_list_init(&l->sessions);
     sw_list_init(&l->link);
     sw_list_push_back(&u->listeners, &l->link);
+    u->n_listeners++;
     if (sw_watch_start(w->loop, &l->watch, fd, on_readable, &err) != SW_OK) {
         sw_log_error("udp", "listener '%.*s': %s", SW_SLICE_ARG(config->name), err.msg);
         listener_free(l);

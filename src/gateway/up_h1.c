@@ -210,6 +210,10 @@ static void got_head(struct up_conn *u)
     u->keep_alive = m->keep_alive;
     u->tunnel = m->framing == SW_H1_TUNNEL;
     x->up.tunnel = u->tunnel;
+    /* Our sidecar promises that a tunnel that breaks does not end like one that is through. */
+    if (u->tunnel && x->host && x->host->addr.kind == SW_GW_ADDR_PIPE &&
+        sw_h1_field(m, "x-spanwire-half-close"))
+        u->conn.says_end = true;
     gw_h1_take_response(x, m);
     sw_exchange_up_head(x, end);
 }

@@ -237,8 +237,10 @@ static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err
         }
         rc = sw_gw_conn_init(&u->conn, p->worker, fd, tls, (struct sw_slice){0},
                              spec->connect_timeout_ns, &dial_ops, err);
-        if (rc == SW_OK)
+        if (rc == SW_OK) {
+            u->conn.says_end = p->host->addr.kind == SW_GW_ADDR_INTERNAL;
             sw_gw_conn_announce(&u->conn);
+        }
         return rc;
     }
     o.keepalive = spec->keepalive;
@@ -260,6 +262,22 @@ static void fail_one(struct sw_gw_pool *p, enum sw_gw_outcome how, const char *w
     sw_exchange_up_failed(x, how, why);
 }
 
+/*
+ * Somebody else answers where our backend should be, or our trust is wrong, or nobody answers:
+ * clients get a 503 that does not say where, so the log does.
+ */
+static void complain(struct sw_gw_pool *p, const char *what, const char *why)
+{
+    uint64_t now = sw_loop_now(p->worker->loop);
+
+    if (p->said_ns && now - p->said_ns < SAY_S * SW_NS_PER_S)
+        return;
+    p->said_ns = now;
+    sw_log_warn("gateway", "cluster '%.*s': upstream %.*s %s: %s",
+                SW_SLICE_ARG(p->cluster->spec->name), SW_SLICE_ARG(p->host->member->text), what,
+                why);
+}
+
 static void dial(struct sw_gw_pool *p)
 {
     struct up_conn *u = SW_NEW(struct up_conn);
@@ -270,6 +288,7 @@ static void dial(struct sw_gw_pool *p)
     if (open_conn(p, u, &err) != SW_OK) {
         sw_free(u);
         bump(&cell_of(p)->cx_fail);
+        complain(p, "is not reached", err.msg);
         fail_one(p, SW_GW_CONNECT_FAILED, err.msg);
         return;
     }
@@ -333,18 +352,6 @@ static void on_dialled(struct sw_gw_conn *c)
     up_free_again(u);
 }
 
-/* Somebody else answers where our backend should be, or our trust is wrong: worth a line. */
-static void complain(struct sw_gw_pool *p, const char *why)
-{
-    uint64_t now = sw_loop_now(p->worker->loop);
-
-    if (p->said_ns && now - p->said_ns < SAY_S * SW_NS_PER_S)
-        return;
-    p->said_ns = now;
-    sw_log_warn("gateway", "cluster '%.*s': upstream is not trusted: %s",
-                SW_SLICE_ARG(p->cluster->spec->name), why);
-}
-
 static void on_dial_failed(struct sw_gw_conn *c, const struct sw_err *err)
 {
     struct up_conn *u = up_of(c);
@@ -356,7 +363,9 @@ static void on_dial_failed(struct sw_gw_conn *c, const struct sw_err *err)
     u->state = UP_BUSY;
     bump(tls ? &cell_of(p)->tls_fail : &cell_of(p)->cx_fail);
     if (tls && err->rc == SW_EDENIED)
-        complain(p, err->msg);
+        complain(p, "is not trusted", err->msg);
+    else
+        complain(p, tls ? "fails the handshake" : "is not reached", err->msg);
     /* Those that waited for the one HTTP/2 connection share its fate. */
     do {
         fail_one(p, tls ? SW_GW_TLS_FAILED : SW_GW_CONNECT_FAILED, err->msg);

@@ -320,6 +320,7 @@ bool sw_http_date_parse(struct sw_slice s, uint64_t *ret_s)
         !digits(s.p + 12, 4, 9999, &year) || year < 1970 || !digits(s.p + 17, 2, 23, &hour) ||
         !digits(s.p + 20, 2, 59, &minute) || !digits(s.p + 23, 2, 60, &second))
         return false;
-    *ret_s = days_to(year, month + 1, day) * 86400 + hour * 3600 + minute * 60 + second;
+    *ret_s = days_to(year, month + 1, day) * 86400 + hour * UINT64_C(3600) + minute * UINT64_C(60) +
+             second;
     return true;
 }

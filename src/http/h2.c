@@ -413,6 +413,7 @@ static bool submit_trailers(struct sw_h2 *h, int32_t id)
     return n && nghttp2_submit_trailer(h->ng, id, nv, to_ng(fields, n, nv)) == 0;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): the type is nghttp2's */
 static ssize_t on_pull(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t max,
                        uint32_t *data_flags, nghttp2_data_source *source, void *arg)
 {

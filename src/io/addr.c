@@ -138,8 +138,8 @@ static int split_port(struct sw_slice in, struct sw_slice *ret_host, struct sw_s
 
 int sw_addr_parse(struct sw_slice in, struct sw_addr *ret, struct sw_err *err)
 {
-    struct sw_slice host;
-    struct sw_slice port;
+    struct sw_slice host = {0};
+    struct sw_slice port = {0};
     struct sw_addr a = {0};
     int rc = split_port(in, &host, &port, err);
 
@@ -259,9 +259,9 @@ struct sw_addr sw_addr_from_sockaddr(const struct sockaddr_storage *ss)
 int sw_authority_split(struct sw_slice in, struct sw_slice *ret_host, uint16_t *ret_port,
                        struct sw_err *err)
 {
-    struct sw_slice host;
-    struct sw_slice port;
-    uint16_t number;
+    struct sw_slice host = {0};
+    struct sw_slice port = {0};
+    uint16_t number = 0;
     int rc = split_port(in, &host, &port, err);
 
     if (rc != SW_OK)

@@ -23,7 +23,7 @@ static int bind_new(const struct sw_addr *at, bool reuse_port, bool v6only, int 
     struct sockaddr_storage ss;
     socklen_t len = sw_addr_to_sockaddr(at, &ss);
     int one = 1;
-    int fd;
+    int fd = -1;
     int rc = new_socket(at, &fd, err);
 
     if (rc != SW_OK)
@@ -57,7 +57,7 @@ int sw_dgram_connect(const struct sw_addr *to, int *ret_fd, struct sw_err *err)
 {
     struct sockaddr_storage ss;
     socklen_t len = sw_addr_to_sockaddr(to, &ss);
-    int fd;
+    int fd = -1;
     int rc = new_socket(to, &fd, err);
 
     if (rc != SW_OK)

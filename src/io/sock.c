@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -392,6 +393,13 @@ ssize_t sw_sock_writev(int fd, const struct iovec *iov, int count)
 void sw_sock_shutdown_write(int fd)
 {
     (void)shutdown(fd, SHUT_WR);
+}
+
+bool sw_sock_hung_up(int fd)
+{
+    struct pollfd p = {.fd = fd};
+
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR));
 }
 
 void sw_sock_set_reset(int fd)

@@ -80,6 +80,8 @@ ssize_t sw_sock_writev(int fd, const struct iovec *iov, int count);
 int sw_sock_rc(int sys_errno);
 
 void sw_sock_shutdown_write(int fd);
+/* Did the peer of a Unix socket close it, or both sides end? Not so when only the peer ended. */
+bool sw_sock_hung_up(int fd);
 /* Makes the coming close send RST instead of FIN. */
 void sw_sock_set_reset(int fd);
 /* TCP_NODELAY, keep-alive and friends on an accepted or connected socket. */

@@ -94,6 +94,88 @@ static void policies_that_make_no_sense_are_refused(void **state)
            "endpoint_picking_policy");
 }
 
+#define CHECK(more)                                                                                \
+    "'health_checks':[{'timeout':'1s','interval':'1s','unhealthy_threshold':2,"                    \
+    "'healthy_threshold':1,'tcp_health_check':{}," more "}]"
+#define ROUTE(more)                                                                                \
+    "{'name':'r','virtual_hosts':[{'name':'v','domains':['*'],'routes':[{'match':"                 \
+    "{'prefix':'/'},'route':{'cluster':'c'," more "}}]}]}"
+#define ASSIGN(more) "{'cluster_name':'c'," more "}"
+
+/* Numbers of a control plane never size a loop or a table: what Envoy refuses we refuse. */
+static void numbers_out_of_range_are_refused_by_name(void **state)
+{
+    static const struct {
+        const char *json;
+        const char *field;
+    } clusters[] = {
+        {CLUSTER("'lb_policy':'LEAST_REQUEST','least_request_lb_config':{'choice_count':1}"),
+         "least_request_lb_config.choice_count"},
+        {CLUSTER(POLICY(LB("least_request.v3.LeastRequest") ",'choice_count':0")),
+         "least_request.choice_count"},
+        {CLUSTER("'lb_policy':'RING_HASH','ring_hash_lb_config':{'maximum_ring_size':'8388609'}"),
+         "ring_hash_lb_config.maximum_ring_size"},
+        {CLUSTER("'lb_policy':'RING_HASH','ring_hash_lb_config':{'minimum_ring_size':"
+                 "'18446744073709551615'}"),
+         "ring_hash_lb_config.minimum_ring_size"},
+        {CLUSTER("'common_lb_config':{'healthy_panic_threshold':{'value':101}}"),
+         "common_lb_config.healthy_panic_threshold"},
+        {CLUSTER("'outlier_detection':{'interval':'0s'}"), "outlier_detection.interval"},
+        {CLUSTER("'outlier_detection':{'base_ejection_time':'0s'}"),
+         "outlier_detection.base_ejection_time"},
+        {CLUSTER("'outlier_detection':{'max_ejection_percent':101}"),
+         "outlier_detection.max_ejection_percent"},
+        {CLUSTER(CHECK("'unhealthy_interval':'0s'")), "health_checks[0]: unhealthy_interval"},
+        {CLUSTER(CHECK("'alt_port':65536")), "health_checks[0]: alt_port"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(clusters); i++)
+        refuse(SW_GW_TYPE_CLUSTER, clusters[i].json, clusters[i].field);
+    refuse(SW_GW_TYPE_ENDPOINTS, ASSIGN("'policy':{'overprovisioning_factor':0}"),
+           "policy.overprovisioning_factor");
+    refuse(SW_GW_TYPE_ENDPOINTS, ASSIGN("'endpoints':[{'priority':129}]"), "endpoints[0]");
+    refuse(SW_GW_TYPE_ROUTES, ROUTE("'retry_policy':{'retry_back_off':{'base_interval':'0s'}}"),
+           "retry_back_off.base_interval");
+}
+
+static void numbers_beyond_use_are_cut(void **state)
+{
+    struct sw_gw_store *s = gw_store(1);
+    const struct sw_gw_cluster *c;
+
+    (void)state;
+    c = take(s,
+             CLUSTER("'lb_policy':'LEAST_REQUEST','least_request_lb_config':"
+                     "{'choice_count':4294967295},'outlier_detection':{'interval':'0.000001s'}"));
+    assert_int_equal(c->spec->choice_count, 64);
+    assert_true(c->spec->outlier.interval_ns >= 1000000);
+    c = take(s, CLUSTER(POLICY(LB("least_request.v3.LeastRequest") ",'choice_count':4294967295")));
+    assert_int_equal(c->spec->choice_count, 64);
+    c = take(s, CLUSTER(CHECK("'unhealthy_interval':'0.000001s'")));
+    assert_int_equal(c->spec->checks[0].unhealthy_interval_ns, 1000000);
+    sw_gw_store_free(s);
+}
+
+/* One locality after the other in the order of priorities, those of one as they came. */
+static void localities_are_in_order(void **state)
+{
+    struct sw_gw_store *s = gw_store(1);
+    const struct sw_gw_cluster *c;
+    const struct sw_gw_members *m;
+
+    (void)state;
+    c = take(s, "{'name':'c','type':'STATIC','load_assignment':{'cluster_name':'c','endpoints':["
+                "{'priority':2,'locality':{'zone':'a'}},{'locality':{'zone':'b'}},"
+                "{'priority':1,'locality':{'zone':'c'}},{'priority':2,'locality':{'zone':'d'}},"
+                "{'locality':{'zone':'e'}}]}}");
+    m = c->members;
+    assert_int_equal(m->n_localities, 5);
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(m->localities[i].zone.p[0], "becad"[i]);
+    sw_gw_store_free(s);
+}
+
 #define DNS(more)                                                                                  \
     "{'name':'c','cluster_type':{'name':'envoy.cluster.dns','typed_config':{" T                    \
     "extensions.clusters.dns.v3.DnsCluster'" more "}}," LOAD "}"
@@ -302,6 +384,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_say_what_the_enum_says),
         cmocka_unit_test(policies_that_make_no_sense_are_refused),
+        cmocka_unit_test(numbers_out_of_range_are_refused_by_name),
+        cmocka_unit_test(numbers_beyond_use_are_cut),
+        cmocka_unit_test(localities_are_in_order),
         cmocka_unit_test(dns_is_a_cluster_type_too),
         cmocka_unit_test(sockets_are_chosen_by_metadata),
         cmocka_unit_test(filters_of_others),
