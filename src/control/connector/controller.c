@@ -212,7 +212,7 @@ static int put_pair(struct sw_arena *a, struct sw_json *secret, const struct sw_
                     const struct sw_buf *key)
 {
     struct sw_json *data = sw_json_new_object(a);
-    SW_BUF_AUTO text = {.max = 2 * PEM_MAX};
+    SW_BUF_AUTO text = {.max = (size_t)2 * PEM_MAX};
     int rc = sw_base64_append(&text, sw_buf_slice(chain));
 
     sw_json_put_str(a, data, "tls.crt", sw_buf_slice(&text));

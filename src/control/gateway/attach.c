@@ -168,6 +168,8 @@ static struct verdict attach_to_parent(struct builder *b, struct parent *p, stru
     size_t admitted = 0;
     size_t matching = 0;
 
+    if (r->bad_host)
+        return (struct verdict){"UnsupportedValue", "one of the hostnames is no host name"};
     if (p->refused.reason)
         return (struct verdict){"NoMatchingParent",
                                 "the ListenerSet is not attached to its Gateway"};
@@ -210,8 +212,11 @@ static void read_route(struct route *r)
     list = sw_json_find(r->spec, "hostnames");
     r->n_hosts = sw_min(sw_json_len(list), HOSTS_MAX);
     r->hosts = sw_arena_array(r->arena, r->n_hosts + 1, sizeof(*r->hosts));
-    for (size_t i = 0; i < r->n_hosts; i++)
+    for (size_t i = 0; i < r->n_hosts; i++) {
         r->hosts[i] = sw_json_str(sw_json_at(list, i));
+        if (!host_valid(r->hosts[i]))
+            r->bad_host = true;
+    }
 }
 
 static void note_policies(struct builder *b, const struct route *r, struct gateway *gw)

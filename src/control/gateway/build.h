@@ -70,6 +70,8 @@ struct sw_gateway_conf {
     const struct sw_gateway_addr *addrs;
     size_t n_addrs;
     uint16_t port_offset; /* added to ports below 1024; 0: they are bound as they are */
+    size_t max_listeners; /* of a Gateway and its ListenerSets [SW_GATEWAY_LISTENERS_MAX] */
+    size_t max_sockets;   /* (address, transport, port) of all [SW_GATEWAY_SOCKETS_MAX] */
     /*
      * Fills ret_endpoints with the name of an endpoint set, or says why not in ret_why (both in the
      * arena). NULL: nothing but Services is served.
@@ -80,7 +82,12 @@ struct sw_gateway_conf {
     void *resolve_arg;
 };
 
-enum { SW_GATEWAY_ADDRS_MAX = 4096 };
+/* Sets come from many hands, and each new port costs the data plane a descriptor per worker. */
+enum {
+    SW_GATEWAY_ADDRS_MAX = 4096,
+    SW_GATEWAY_LISTENERS_MAX = 16384,
+    SW_GATEWAY_SOCKETS_MAX = 4096,
+};
 /*
  * Reads "ADDRESS[=BIND]", "ADDRESS/PREFIX" (each address of the range but the first and, in IPv4,
  * the last), several joined by commas. Gateways get an address of their own while there are enough.
@@ -140,10 +147,11 @@ void sw_gateway_build(const struct sw_view *v, const struct sw_gateway_conf *con
  */
 struct sw_gateway_cache *sw_gateway_cache_new(void);
 void sw_gateway_cache_free(struct sw_gateway_cache *c);
-/* How often a route was compiled, and how often it was not necessary. */
+/* How often a route was compiled, how often it was not necessary; certificates looked into. */
 struct sw_gateway_cache_stats {
     size_t compiled;
     size_t reused;
+    size_t certs;
 };
 struct sw_gateway_cache_stats sw_gateway_cache_stats(const struct sw_gateway_cache *c);
 void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,

@@ -15,7 +15,12 @@
 #include "control/runtime_int.h"
 
 /* Clusters nobody names any more stay until the cache is emptied; that is when. */
-enum { COMPILED_MAX = 20000, CERTS = 1024 };
+enum { COMPILED_MAX = 20000, CERTS_MIN = 64, CERTS_MAX = 65536 };
+
+/* Two hashes of a pair of certificate and key that was found good; zero: a free place. */
+struct good_cert {
+    uint64_t hash[2];
+};
 
 struct kept_list {
     struct kept **p;
@@ -36,7 +41,9 @@ struct sw_gateway_cache {
     struct sw_map namespaces; /* name */
     bool grants;
     struct sw_gateway_cache_stats stats;
-    uint64_t certs[CERTS][2]; /* two hashes of each pair of certificate and key found good */
+    struct good_cert *certs; /* open addressing, at most half full */
+    size_t n_certs;
+    size_t certs_room; /* a power of two, or 0 */
 };
 
 struct sw_gateway_cache *sw_gateway_cache_new(void)
@@ -86,6 +93,7 @@ void sw_gateway_cache_free(struct sw_gateway_cache *c)
     empty(c);
     clear_diff(c);
     view_unref(c->view);
+    sw_free(c->certs);
     sw_free(c);
 }
 
@@ -372,15 +380,52 @@ struct sw_gw_memo *new_memo(const struct builder *b, const struct route *r)
     return m;
 }
 
+/* Where these hashes are, or the free place where they belong. */
+static struct good_cert *cert_place(const struct sw_gateway_cache *c, const uint64_t hash[2])
+{
+    size_t at = hash[0] & (c->certs_room - 1);
+
+    while ((c->certs[at].hash[0] || c->certs[at].hash[1]) &&
+           memcmp(c->certs[at].hash, hash, sizeof(c->certs[at].hash)) != 0)
+        at = (at + 1) & (c->certs_room - 1);
+    return &c->certs[at];
+}
+
 bool cache_cert_known(const struct builder *b, const uint64_t hash[2])
 {
-    const uint64_t *at = b->cache ? b->cache->certs[hash[0] % CERTS] : NULL;
+    const struct sw_gateway_cache *c = b->cache;
 
-    return at && at[0] == hash[0] && at[1] == hash[1];
+    return c && c->certs_room && (hash[0] || hash[1]) && cert_place(c, hash)->hash[0] == hash[0] &&
+           cert_place(c, hash)->hash[1] == hash[1];
+}
+
+/* Twice the room; when that would be too much, everything is looked into once more instead. */
+static void grow_certs(struct sw_gateway_cache *c)
+{
+    struct good_cert *old = c->certs;
+    size_t n = c->certs_room;
+    bool full = n >= CERTS_MAX;
+
+    c->certs_room = full ? CERTS_MIN : sw_max(2 * n, CERTS_MIN);
+    c->certs = sw_calloc(c->certs_room, sizeof(*c->certs));
+    if (full)
+        c->n_certs = 0;
+    for (size_t i = 0; i < n && !full; i++) {
+        if (old[i].hash[0] || old[i].hash[1])
+            *cert_place(c, old[i].hash) = old[i];
+    }
+    sw_free(old);
 }
 
 void cache_cert_add(struct builder *b, const uint64_t hash[2])
 {
-    if (b->cache)
-        memcpy(b->cache->certs[hash[0] % CERTS], hash, 2 * sizeof(*hash));
+    struct sw_gateway_cache *c = b->cache;
+
+    if (!c)
+        return;
+    c->stats.certs++;
+    if (2 * (c->n_certs + 1) > c->certs_room)
+        grow_certs(c);
+    memcpy(cert_place(c, hash)->hash, hash, 2 * sizeof(*hash));
+    c->n_certs++;
 }

@@ -86,6 +86,7 @@ struct listener {
     struct sw_slice client_ca;
     bool refuse;                 /* no handshake may succeed */
     bool claimed;                /* has its place on the sockets */
+    bool no_socket;              /* would need one more than there may be */
     const struct route *counted; /* the route that attached last */
     size_t attached;
     struct attached *routes; /* newest first */
@@ -118,6 +119,7 @@ struct gateway {
     struct parent **sets; /* in order of precedence */
     size_t n_sets;
     size_t attached_sets;
+    size_t n_claimed; /* listeners with a place, its sets' among them */
 };
 
 /* A route of an L7 kind ready for a table, with what decides its place there. */
@@ -156,6 +158,7 @@ struct route {
     struct sw_slice created;
     struct sw_slice *hosts;
     size_t n_hosts;
+    bool bad_host; /* one of them is none */
     struct compiled *compiled;
     struct verdict resolved;
     struct verdict bad_rule; /* the first rule that cannot be served */
@@ -283,6 +286,12 @@ void add_note(struct builder *b, struct sw_slice subject, struct sw_slice text);
 
 /* ---- hosts.c ---- */
 
+/*
+ * A name of lower-case labels, a star for the first allowed: what the API's definitions let
+ * through. Anything else would make the data plane refuse the table it stands in, with everybody
+ * else's.
+ */
+bool host_valid(struct sw_slice h);
 /* Section 8 of the API's rules: what listener and route have in common. */
 bool host_intersect(struct sw_slice listener, struct sw_slice route, struct sw_slice *ret);
 /* The value for the most specific pattern in the map that covers all of 'host'. */
@@ -431,6 +440,8 @@ void rule_bad(struct rule *r, const char *reason, const char *fmt, ...) SW_PRINT
 /* Header matches shared by HTTP and gRPC; false when one cannot be served. */
 bool read_value_matches(struct rule *r, const struct sw_json *list, bool headers,
                         const struct sw_gw_value_match **ret, size_t *ret_n);
+/* A path as requests have it: from the first '/' on, without query. */
+bool path_valid(struct sw_slice path);
 bool regex_ok(struct rule *r, struct sw_slice pattern);
 struct sw_slice lower_case(struct builder *b, struct sw_slice s);
 /* Compile one rule: its routes are added to c. */

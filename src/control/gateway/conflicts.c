@@ -184,15 +184,38 @@ static void judge_port(struct builder *b, struct listener *l)
     }
 }
 
-static void claim(struct builder *b, struct listener *l)
+/* False when the Gateway or the data plane has no place left; who came first keeps theirs. */
+static bool has_room(struct builder *b, struct listener *l)
 {
     const struct gateway *g = l->parent->gw;
+    size_t listeners =
+        b->conf->max_listeners ? b->conf->max_listeners : (size_t)SW_GATEWAY_LISTENERS_MAX;
+    size_t sockets = b->conf->max_sockets ? b->conf->max_sockets : (size_t)SW_GATEWAY_SOCKETS_MAX;
+    size_t more = 0;
+
+    if (g->n_claimed >= listeners) {
+        if (!l->accepted.reason)
+            l->accepted = (struct verdict){
+                "TooManyListeners",
+                gw_printf(b, "the Gateway has %zu listeners already", g->n_claimed).p};
+        return false;
+    }
+    for (size_t i = 0; i < g->n_addrs; i++)
+        more += !socket_find(b, g->addrs[i], l->port, l->proto == PROTO_UDP);
+    l->no_socket = more && b->socket_list.n + more > sockets;
+    return !l->no_socket;
+}
+
+static void claim(struct builder *b, struct listener *l)
+{
+    struct gateway *g = l->parent->gw;
     const struct sw_kube_obj *o = l->parent->obj;
 
     judge_port(b, l);
     /* One that refuses handshakes still holds its name: nobody else may serve it meanwhile. */
-    if ((l->accepted.reason && !l->refuse) || g->accepted.reason)
+    if ((l->accepted.reason && !l->refuse) || g->accepted.reason || !has_room(b, l))
         return;
+    g->n_claimed++;
     l->bind_port = bind_port_of(b, l->port);
     l->claimed = true;
     for (size_t i = 0; i < g->n_addrs; i++) {

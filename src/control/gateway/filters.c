@@ -142,6 +142,18 @@ static void read_path_edit(struct rule *r, const struct sw_json *path,
         rule_bad(r, "UnsupportedValue", "the new path has bytes that no path can have");
 }
 
+/* The name requests are sent on with; empty: none is given. */
+static struct sw_slice read_host(struct rule *r, const struct sw_json *f)
+{
+    const struct sw_json *given = sw_json_find(f, "hostname");
+    struct sw_slice host = sw_json_str(given);
+
+    if (given && (!host_valid(host) || host.p[0] == '*'))
+        rule_bad(r, "UnsupportedValue", "'%.*s' is no name of a host",
+                 SW_SLICE_ARG(sw_slice_head(host, 253)));
+    return given ? host : sw_slice("", 0);
+}
+
 static void read_redirect(struct rule *r, const struct sw_json *f)
 {
     static const int64_t codes[] = {301, 302, 303, 307, 308};
@@ -156,7 +168,7 @@ static void read_redirect(struct rule *r, const struct sw_json *f)
         rule_bad(r, "UnsupportedValue", "redirect with status %lld", (long long)code);
     d->status = (uint16_t)code;
     d->scheme = js_or(f, "scheme", "");
-    d->host = js_or(f, "hostname", "");
+    d->host = read_host(r, f);
     d->port = (uint16_t)js_int(f, "port", UINT16_MAX, 0);
     read_path_edit(r, sw_json_find(f, "path"), &d->path_edit, &d->path);
     if (d->scheme.n && !sw_slice_eq_str(d->scheme, "http") && !sw_slice_eq_str(d->scheme, "https"))
@@ -171,7 +183,7 @@ static void read_rewrite(struct rule *r, const struct sw_json *f)
     struct sw_gw_rewrite *w = SW_ARENA_NEW(r->b->a, struct sw_gw_rewrite);
 
     once(r, FILTER_REWRITE);
-    w->host = js_or(f, "hostname", "");
+    w->host = read_host(r, f);
     read_path_edit(r, sw_json_find(f, "path"), &w->path_edit, &w->path);
     r->proto.rewrite = w;
 }
@@ -316,6 +328,10 @@ void rule_filters(struct rule *r, const struct sw_json *filters)
     size_t n = sw_min(sw_json_len(filters), FILTERS_MAX);
     struct sw_gw_mirror *mirrors;
 
+    if (sw_json_len(filters) > FILTERS_MAX) {
+        r->fail_closed = true; /* what is not read may be a guard */
+        rule_bad(r, "UnsupportedValue", "more than %d filters", (int)FILTERS_MAX);
+    }
     if (!n)
         return;
     mirrors = sw_arena_array(r->b->a, n + r->proto.n_mirrors, sizeof(*mirrors));
@@ -351,7 +367,7 @@ static bool cluster_filter(struct rule *r, const struct sw_json *f, struct sw_gw
     }
     if (!is_host_rewrite(f))
         return false;
-    be->host_rewrite = js_or(sw_json_find(f, "urlRewrite"), "hostname", "");
+    be->host_rewrite = read_host(r, sw_json_find(f, "urlRewrite"));
     return true;
 }
 
@@ -413,6 +429,7 @@ static void set_backends(struct builder *b, struct sw_gw_route *to,
     if (shut || (to->action != SW_GW_REDIRECT && !any)) {
         to->action = SW_GW_RESPOND;
         to->status = to->invalid_status;
+        to->redirect = NULL;
     } else if (to->action == SW_GW_FORWARD && offline) {
         respond_offline(b, to, offline);
     } else if (to->action == SW_GW_FORWARD) {

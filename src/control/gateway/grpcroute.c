@@ -2,7 +2,7 @@
 /* GRPCRoutes: a method is a path, a service is what paths begin with. */
 #include "control/gateway/build_int.h"
 
-enum { MATCHES_MAX = 128 };
+enum { MATCHES_MAX = 128, NAME_MAX_LEN = 1024 };
 
 struct grpc_match {
     struct sw_gw_match match;
@@ -20,10 +20,24 @@ static void exact_path(struct builder *b, struct sw_slice service, struct sw_sli
         m->path_kind = SW_GW_PATH_START;
         m->path = gw_printf(b, "/%.*s/", SW_SLICE_ARG(service));
     } else {
-        /* Names of methods are identifiers: nothing in them needs quoting. */
+        /* An identifier: nothing in it needs quoting. */
         m->path_kind = SW_GW_PATH_REGEX;
         m->path = gw_printf(b, "/[^/]+/%.*s", SW_SLICE_ARG(method));
     }
+}
+
+static bool identifiers(struct sw_slice s)
+{
+    if (s.n > NAME_MAX_LEN)
+        return false;
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+
+        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+            c != '_' && c != '.')
+            return false;
+    }
+    return true;
 }
 
 static bool read_method(struct rule *r, const struct sw_json *json, struct grpc_match *g)
@@ -40,6 +54,10 @@ static bool read_method(struct rule *r, const struct sw_json *json, struct grpc_
         return true;
     }
     if (sw_slice_eq_str(type, "Exact")) {
+        if (!identifiers(service) || !identifiers(method) || sw_slice_find(method, '.') >= 0) {
+            rule_bad(r, "UnsupportedValue", "names of services and methods are identifiers");
+            return false;
+        }
         exact_path(r->b, service, method, &g->match);
         return true;
     }
@@ -54,7 +72,7 @@ static bool read_method(struct rule *r, const struct sw_json *json, struct grpc_
     g->match.path_kind = SW_GW_PATH_REGEX;
     g->match.path =
         gw_printf(r->b, "/(?:%.*s)/(?:%.*s)", SW_SLICE_ARG(service), SW_SLICE_ARG(method));
-    return regex_ok(r, service) && regex_ok(r, method);
+    return regex_ok(r, service) && regex_ok(r, method) && regex_ok(r, g->match.path);
 }
 
 static void emit(struct rule *r, struct compiled *c, struct grpc_match *g, uint16_t index)

@@ -5,6 +5,8 @@
  */
 #include "control/gateway/build_int.h"
 
+enum { HOST_MAX = 253 };
+
 static bool is_wild(struct sw_slice h)
 {
     return h.n > 2 && h.p[0] == '*' && h.p[1] == '.';
@@ -22,6 +24,28 @@ static bool covers(struct sw_slice wild, struct sw_slice h)
     struct sw_slice suffix = suffix_of(wild);
 
     return h.n > suffix.n && sw_slice_has_suffix(h, suffix);
+}
+
+bool host_valid(struct sw_slice h)
+{
+    struct sw_slice rest = is_wild(h) ? sw_slice_from(h, 2) : h;
+
+    if (!rest.n || h.n > HOST_MAX)
+        return false;
+    while (rest.n) {
+        bool last = sw_slice_find(rest, '.') < 0;
+        struct sw_slice label = sw_slice_cut(&rest, '.');
+
+        if (!label.n || label.p[0] == '-' || label.p[label.n - 1] == '-' || (!last && !rest.n))
+            return false;
+        for (size_t i = 0; i < label.n; i++) {
+            char c = label.p[i];
+
+            if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '-')
+                return false;
+        }
+    }
+    return true;
 }
 
 bool host_intersect(struct sw_slice listener, struct sw_slice route, struct sw_slice *ret)

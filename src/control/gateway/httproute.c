@@ -6,7 +6,7 @@
 #include "http/h1.h"
 #include "kube/regex.h"
 
-enum { MATCHES_MAX = 128, CONDITIONS_MAX = 16, CODES_MAX = 64 };
+enum { MATCHES_MAX = 128, CONDITIONS_MAX = 16, CODES_MAX = 64, REGEX_MAX = 4096 };
 
 /* ---- matches ---- */
 
@@ -15,6 +15,10 @@ bool regex_ok(struct rule *r, struct sw_slice pattern)
     struct sw_regex *re = NULL;
     struct sw_err err;
 
+    if (!pattern.n || pattern.n > REGEX_MAX) {
+        rule_bad(r, "UnsupportedValue", "a regular expression of %zu bytes", pattern.n);
+        return false;
+    }
     if (sw_regex_new(pattern, &re, &err) != SW_OK) {
         rule_bad(r, "UnsupportedValue", "regular expression '%.*s': %s", SW_SLICE_ARG(pattern),
                  err.msg);
@@ -66,13 +70,18 @@ bool read_value_matches(struct rule *r, const struct sw_json *list, bool headers
 
         if (headers)
             v.name = lower_case(r->b, v.name);
+        if (headers ? !sw_http_token_valid(v.name) : !v.name.n) {
+            rule_bad(r, "UnsupportedValue", "a match of no name that a %s can have",
+                     headers ? "header" : "parameter");
+            return false;
+        }
         if (seen(m, *ret_n, v.name))
             continue; /* only the first of a name counts */
         if (sw_slice_eq_str(type, "RegularExpression")) {
             v.kind = SW_GW_MATCH_REGEX;
             if (!regex_ok(r, v.value))
                 return false;
-        } else if (!sw_slice_eq_str(type, "Exact") || !v.name.n) {
+        } else if (!sw_slice_eq_str(type, "Exact")) {
             rule_bad(r, "UnsupportedValue", "match of type '%.*s'", SW_SLICE_ARG(type));
             return false;
         }
@@ -80,6 +89,12 @@ bool read_value_matches(struct rule *r, const struct sw_json *list, bool headers
     }
     *ret = m;
     return true;
+}
+
+bool path_valid(struct sw_slice path)
+{
+    return path.n && path.p[0] == '/' && sw_http_target_valid(path) &&
+           sw_slice_find(path, '?') < 0 && sw_slice_find(path, '#') < 0;
 }
 
 static bool read_path(struct rule *r, const struct sw_json *path, struct sw_gw_match *m)
@@ -101,9 +116,12 @@ static bool read_path(struct rule *r, const struct sw_json *path, struct sw_gw_m
         rule_bad(r, "UnsupportedValue", "path match of type '%.*s'", SW_SLICE_ARG(type));
         return false;
     }
-    if (!m->path.n || m->path.p[0] != '/') {
-        rule_bad(r, "UnsupportedValue", "path '%.*s' does not begin with '/'",
-                 SW_SLICE_ARG(m->path));
+    if (!path_valid(m->path)) {
+        rule_bad(r, "UnsupportedValue",
+                 sw_slice_has_prefix(m->path, SW_SLICE_LIT("/"))
+                     ? "no request has the path '%.*s'"
+                     : "path '%.*s' does not begin with '/'",
+                 SW_SLICE_ARG(sw_slice_head(m->path, 256)));
         return false;
     }
     return true;

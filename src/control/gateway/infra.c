@@ -69,7 +69,8 @@ static struct sw_slice account_name(struct builder *b, const struct gateway *g)
 static void copy_texts(struct builder *b, struct sw_json *to, const struct sw_json *from,
                        size_t max, uint64_t *digest)
 {
-    for (size_t i = 0; i < sw_min(sw_json_len(from), max); i++) {
+    for (size_t i = 0; sw_json_is(from, SW_JSON_OBJECT) && i < sw_min(sw_json_len(from), max);
+         i++) {
         const struct sw_json_member *m = sw_json_member_at(from, i);
         struct sw_slice value = sw_json_str(m->value);
 

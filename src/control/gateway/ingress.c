@@ -40,6 +40,13 @@ static bool is_ours(const struct builder *b, const struct sw_kube_obj *o)
     return false;
 }
 
+/* A host that is there and no name: the rule must not come to stand for all hosts. */
+static bool bad_host(const struct sw_json *host)
+{
+    return host && host->type != SW_JSON_NULL &&
+           (host->type != SW_JSON_STRING || (host->text.n && !host_valid(host->text)));
+}
+
 /* ---- routes ---- */
 
 struct ingress {
@@ -84,8 +91,15 @@ static struct sw_gw_route *make_route(struct ingress *in, const struct sw_json *
 
 static void put(struct ingress *in, struct socket *s, struct sw_slice host, const struct entry *e)
 {
+    if (!host.n)
+        host = SW_SLICE_LIT("*");
+    /* What two certificates of the Ingress cover is there once; its entries are the last. */
+    for (size_t i = s ? s->ingress.n : 0; i > 0 && s->ingress.p[i - 1].entry == e; i--) {
+        if (sw_slice_eq(s->ingress.p[i - 1].host, host))
+            return;
+    }
     if (s)
-        sw_vec_push(&s->ingress, (struct ingress_entry){host.n ? host : SW_SLICE_LIT("*"), e});
+        sw_vec_push(&s->ingress, (struct ingress_entry){host, e});
 }
 
 /* Under every certificate that covers the host. */
@@ -102,6 +116,8 @@ static void put_tls(struct ingress *in, struct sw_slice host, const struct entry
             struct sw_slice th = sw_json_str(sw_json_at(hosts, k));
             struct sw_slice common = th;
 
+            if (bad_host(sw_json_at(hosts, k)))
+                continue;
             if (!host.n || host_intersect(host, th, &common))
                 put(in, in->https, common, e);
         }
@@ -123,6 +139,13 @@ static void add_path(struct ingress *in, struct sw_slice host, const struct sw_j
         r->match.path.n--;
     if (!r->match.path.n || r->match.path.p[0] != '/')
         r->match.path = SW_SLICE_LIT("/");
+    if (!path_valid(r->match.path)) {
+        add_note(in->b,
+                 gw_printf(in->b, "ingress/%.*s/%zu/%zu", SW_SLICE_ARG(in->route->obj->key), rule,
+                           index),
+                 SW_SLICE_LIT("no request has this path; it is not served"));
+        return;
+    }
     *e = (struct entry){.r = r,
                         .route = in->route,
                         .rank = r->match.path_kind == SW_GW_PATH_EXACT ? 0 : 2,
@@ -153,7 +176,7 @@ static void add_fallback(struct ingress *in, const struct sw_json *backend,
     for (size_t i = 0; i < n; i++) {
         struct sw_slice host = js_or(sw_json_at(rules, i), "host", "");
 
-        if (host.n && !host_seen(rules, i, host))
+        if (host.n && host_valid(host) && !host_seen(rules, i, host))
             add_path(in, host, NULL, backend, n, i + 1);
     }
 }
@@ -168,6 +191,12 @@ static void add_rules(struct ingress *in)
         const struct sw_json *rule = sw_json_at(rules, i);
         const struct sw_json *paths = sw_json_walk(rule, "http", "paths", NULL);
 
+        if (bad_host(sw_json_find(rule, "host"))) {
+            add_note(in->b,
+                     gw_printf(in->b, "ingress/%.*s/%zu", SW_SLICE_ARG(in->route->obj->key), i),
+                     SW_SLICE_LIT("the host is no host name; the rule is not served"));
+            continue;
+        }
         for (size_t k = 0; k < sw_min(sw_json_len(paths), PATHS_MAX); k++) {
             const struct sw_json *p = sw_json_at(paths, k);
 
@@ -229,8 +258,10 @@ static void add_certs(struct ingress *in)
             return;
         if (!sw_json_len(hosts))
             add_cert(in, sw_slice("", 0), cert);
-        for (size_t k = 0; k < sw_json_len(hosts); k++)
-            add_cert(in, sw_json_str(sw_json_at(hosts, k)), cert);
+        for (size_t k = 0; k < sw_json_len(hosts); k++) {
+            if (!bad_host(sw_json_at(hosts, k)))
+                add_cert(in, sw_json_str(sw_json_at(hosts, k)), cert);
+        }
     }
 }
 

@@ -160,6 +160,23 @@ static void read_tls(struct builder *b, struct listener *l)
 
 /* ---- all of one parent ---- */
 
+/* One that is no name matches nothing: it must not come to stand for all names. */
+static void read_host(struct builder *b, struct listener *l)
+{
+    const struct sw_json *given = sw_json_find(l->spec, "hostname");
+
+    l->host = js_or(l->spec, "hostname", "");
+    if (!given || given->type == SW_JSON_NULL ||
+        (given->type == SW_JSON_STRING && (!l->host.n || host_valid(l->host))))
+        return;
+    set_verdict(
+        &l->accepted, "UnsupportedValue",
+        gw_printf(b, "hostname '%.*s' is no host name", SW_SLICE_ARG(sw_slice_head(l->host, 253)))
+            .p);
+    if (!l->host.n)
+        l->host = SW_SLICE_LIT("(none)");
+}
+
 static void read_listener(struct builder *b, struct parent *p, struct listener *l,
                           const struct sw_json *spec)
 {
@@ -169,7 +186,6 @@ static void read_listener(struct builder *b, struct parent *p, struct listener *
     l->parent = p;
     l->spec = spec;
     l->name = js_or(spec, "name", "");
-    l->host = js_or(spec, "hostname", "");
     l->port = (uint16_t)js_int(spec, "port", UINT16_MAX, 0);
     l->bind_port = l->port;
     l->proto = PROTO_UNKNOWN;
@@ -185,8 +201,8 @@ static void read_listener(struct builder *b, struct parent *p, struct listener *
     if (!l->port)
         set_verdict(&l->accepted, "PortUnavailable", "a listener needs a port from 1 to 65535");
     l->ns = ns_rule_read(b, sw_json_walk(spec, "allowedRoutes", "namespaces", NULL), FROM_SAME);
-    if (l->proto == PROTO_TCP || l->proto == PROTO_UDP)
-        l->host = sw_slice("", 0);
+    if (l->proto != PROTO_TCP && l->proto != PROTO_UDP)
+        read_host(b, l);
     read_kinds(b, l, kinds);
     read_tls(b, l);
 }

@@ -63,6 +63,16 @@ bool ref_is(const struct sw_json *ref, const char *def_group, const char *def_ki
            sw_slice_eq_str(js_or(ref, "kind", def_kind), kind);
 }
 
+/* One that says nothing admits all, so one that cannot be read must not pass for it. */
+static bool selector_shaped(const struct sw_json *v)
+{
+    const struct sw_json *labels = sw_json_find(v, "matchLabels");
+    const struct sw_json *exprs = sw_json_find(v, "matchExpressions");
+
+    return !v || (v->type == SW_JSON_OBJECT && (!labels || labels->type == SW_JSON_OBJECT) &&
+                  (!exprs || exprs->type == SW_JSON_ARRAY));
+}
+
 struct ns_rule ns_rule_read(struct builder *b, const struct sw_json *namespaces,
                             enum from otherwise)
 {
@@ -78,6 +88,7 @@ struct ns_rule ns_rule_read(struct builder *b, const struct sw_json *namespaces,
     else if (sw_slice_eq_str(from, "Same"))
         r.from = FROM_SAME;
     else if (sw_slice_eq_str(from, "Selector") &&
+             selector_shaped(sw_json_find(namespaces, "selector")) &&
              sw_label_selector_from_json(b->a, sw_json_find(namespaces, "selector"), &r.selector,
                                          &why) == SW_OK)
         r.from = FROM_SELECTOR;
@@ -108,14 +119,23 @@ struct sw_slice gw_printf(struct builder *b, const char *fmt, ...)
 {
     char text[1024];
     va_list ap;
+    va_list again;
+    char *p;
     int n;
 
     va_start(ap, fmt);
+    va_copy(again, ap);
     n = vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    if (n < 0)
-        n = 0;
-    return sw_arena_slice(b->a, sw_slice(text, sw_min((size_t)n, sizeof(text) - 1)));
+    if (n < (int)sizeof(text)) {
+        va_end(again);
+        return sw_arena_slice(b->a, sw_slice(text, n < 0 ? 0 : (size_t)n));
+    }
+    /* Whole: half a pattern or half a name would be another one. */
+    p = sw_arena_alloc(b->a, (size_t)n + 1);
+    (void)vsnprintf(p, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return sw_slice(p, (size_t)n);
 }
 
 static int by_key(const void *x, const void *y)

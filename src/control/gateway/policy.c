@@ -4,8 +4,9 @@
 #include <stdlib.h>
 
 #include "control/gateway/build_int.h"
+#include "http/h1.h"
 
-enum { ANCESTORS_MAX = 16 };
+enum { ANCESTORS_MAX = 16, SAN_MAX = 253 };
 
 static struct sw_slice target_key(char *buf, size_t cap, struct sw_slice ns, struct sw_slice name,
                                   struct sw_slice section)
@@ -22,6 +23,11 @@ static void invalid(struct policy *p, const char *reason, const char *msg)
         p->accepted = (struct verdict){reason, msg};
 }
 
+static bool uri_valid(struct sw_slice s)
+{
+    return s.n && s.n <= SAN_MAX && sw_http_value_valid(s);
+}
+
 static void read_sans(struct builder *b, struct policy *p, const struct sw_json *list)
 {
     size_t n = sw_min(sw_json_len(list), 5);
@@ -33,8 +39,8 @@ static void read_sans(struct builder *b, struct policy *p, const struct sw_json 
 
         sans[i].kind = uri ? SW_GW_SAN_URI : SW_GW_SAN_DNS;
         sans[i].value = js_or(s, uri ? "uri" : "hostname", "");
-        if (!sans[i].value.n)
-            invalid(p, "Invalid", "a subjectAltName without a value");
+        if (!(uri ? uri_valid(sans[i].value) : host_valid(sans[i].value)))
+            invalid(p, "Invalid", "a subjectAltName without a value that can be compared");
     }
     if (!n) { /* without names of its own the certificate is for the host asked for */
         sans[0] = (struct sw_gw_san){SW_GW_SAN_DNS, p->tls.sni};
@@ -52,7 +58,7 @@ static void read_validation(struct builder *b, struct policy *p)
     struct sw_slice known = js_or(v, "wellKnownCACertificates", "");
 
     p->tls.sni = js_or(v, "hostname", "");
-    if (!p->tls.sni.n)
+    if (!host_valid(p->tls.sni) || p->tls.sni.p[0] == '*')
         invalid(p, "Invalid", "validation needs a hostname");
     read_sans(b, p, sw_json_find(v, "subjectAltNames"));
     if (sw_json_len(refs)) {

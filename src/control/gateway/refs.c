@@ -35,14 +35,22 @@ void refs_done(struct builder *b)
     sw_map_done(&b->grants);
 }
 
+/* True when the member is this text; what is not there is empty, what is no text is nothing. */
+static bool says(const struct sw_json *v, const char *key, struct sw_slice text)
+{
+    const struct sw_json *m = sw_json_find(v, key);
+
+    return sw_slice_eq(sw_json_str(m), text) && (!m || m->type == SW_JSON_STRING);
+}
+
 static bool from_matches(const struct sw_json *list, struct sw_slice group, const char *kind,
                          struct sw_slice ns)
 {
     for (size_t i = 0; i < sw_json_len(list); i++) {
         const struct sw_json *f = sw_json_at(list, i);
 
-        if (sw_slice_eq(js(f, "group"), group) && sw_slice_eq_str(js(f, "kind"), kind) &&
-            sw_slice_eq(js(f, "namespace"), ns))
+        if (says(f, "group", group) && says(f, "kind", sw_slice_str(kind)) &&
+            says(f, "namespace", ns))
             return true;
     }
     return false;
@@ -53,10 +61,11 @@ static bool to_matches(const struct sw_json *list, struct sw_slice group, struct
 {
     for (size_t i = 0; i < sw_json_len(list); i++) {
         const struct sw_json *t = sw_json_at(list, i);
-        struct sw_slice only = js(t, "name");
+        const struct sw_json *only = sw_json_find(t, "name");
 
-        if (sw_slice_eq(js(t, "group"), group) && sw_slice_eq(js(t, "kind"), kind) &&
-            (!only.n || sw_slice_eq(only, name)))
+        /* A name that is none permits nothing: it must not come to stand for all. */
+        if (says(t, "group", group) && says(t, "kind", kind) &&
+            (!only || (name.n && says(t, "name", name))))
             return true;
     }
     return false;

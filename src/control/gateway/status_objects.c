@@ -90,6 +90,8 @@ void status_class(struct builder *b, const struct sw_kube_obj *class, struct ver
 static const char *const listener_owned[] = {"Accepted",   "Programmed",           "ResolvedRefs",
                                              "Conflicted", "OverlappingTLSConfig", NULL};
 
+static const char no_socket[] = "no more ports can be served";
+
 static struct verdict listener_programmed(const struct listener *l)
 {
     const struct gateway *g = l->parent->gw;
@@ -104,6 +106,9 @@ static struct verdict listener_programmed(const struct listener *l)
         return (struct verdict){"Invalid", l->broken};
     if (!g->n_addrs)
         return (struct verdict){"Pending", "the Gateway has no address"};
+    if (l->no_socket)
+        return (struct verdict){l->parent->kind == SW_GW_GATEWAY ? "Pending" : "PortUnavailable",
+                                no_socket};
     return (struct verdict){0};
 }
 
@@ -175,6 +180,15 @@ static size_t count_good(const struct parent *p, bool programmed)
     return n;
 }
 
+static bool lacks_sockets(const struct parent *p)
+{
+    for (size_t i = 0; i < p->n_listeners; i++) {
+        if (p->listeners[i].no_socket)
+            return true;
+    }
+    return false;
+}
+
 /* ---- Gateways ---- */
 
 static struct sw_json *address_list(struct builder *b, const struct gateway *g)
@@ -211,6 +225,8 @@ static struct cond gateway_programmed(const struct gateway *g, bool accepted, si
         return cond_of("Programmed", g->programmed, "");
     if (!g->n_addrs)
         return (struct cond){"Programmed", false, "AddressNotAssigned", "there are no addresses"};
+    if (!serving && lacks_sockets(&g->parent))
+        return (struct cond){"Programmed", false, "NoResources", no_socket};
     if (!serving)
         return (struct cond){"Programmed", false, "Invalid", "no listener can be served"};
     return (struct cond){"Programmed", true, "Programmed", ""};
@@ -289,6 +305,8 @@ static void set_conditions(const struct parent *p, struct cond want[2])
     } else if (!good) {
         want[0] = cond_of("Accepted", none, "");
         want[1] = cond_of("Programmed", none, "");
+    } else if (!count_good(p, true) && lacks_sockets(p)) {
+        want[1] = (struct cond){"Programmed", false, "PortUnavailable", no_socket};
     } else if (!count_good(p, true)) {
         want[1] = (struct cond){"Programmed", false, "Invalid", "no listener can be served"};
     } else if (good < p->n_listeners) {

@@ -101,7 +101,7 @@ static const struct entry *localise(struct table *t, const struct listener *l,
     bool https;
     bool moved;
 
-    if (!e->local_redirect)
+    if (!e->local_redirect || !e->r->redirect)
         return e;
     d = SW_ARENA_NEW(t->b->a, struct sw_gw_redirect);
     *d = *e->r->redirect;

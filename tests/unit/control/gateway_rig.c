@@ -33,6 +33,8 @@ void rig_clear(struct rig *r)
     }
     sw_arena_clear(&r->arena);
     r->conf.port_offset = 8000;
+    r->conf.max_listeners = 0;
+    r->conf.max_sockets = 0;
     if (sw_gateway_addrs_parse(&r->arena, SW_SLICE_LIT("127.0.0.1"), &addrs, &r->conf.n_addrs,
                                &err) == SW_OK)
         r->conf.addrs = addrs;
@@ -90,6 +92,10 @@ static void configure(struct rig *r, const struct sw_json *v)
         r->conf.addrs = addrs;
     if (sw_json_i64(sw_json_find(v, "portOffset"), &offset))
         r->conf.port_offset = (uint16_t)offset;
+    if (sw_json_i64(sw_json_find(v, "maxListeners"), &offset))
+        r->conf.max_listeners = (size_t)offset;
+    if (sw_json_i64(sw_json_find(v, "maxSockets"), &offset))
+        r->conf.max_sockets = (size_t)offset;
 }
 
 static const char *kind_of(size_t k)

@@ -327,12 +327,81 @@ static void other_roots_make_another_cluster(void **state)
     rig_free(r);
 }
 
+/* Inside a YAML string. */
+static const char cert_pem[] = "-----BEGIN CERTIFICATE-----\\n"
+                               "MIIBcDCCARWgAwIBAgIUQ3PRYffhj4XatNSg0vwSt4oJbbAwCgYIKoZIzj0EAwIw\\n"
+                               "DDEKMAgGA1UEAwwBdDAgFw0yNjExMTYwMjI0MTZaGA8yMTI2MTAyMzAyMjQxNlow\\n"
+                               "DDEKMAgGA1UEAwwBdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABL7Y3UUV6d37\\n"
+                               "xHA71zdN7FDpb6g21VCYDqKpExSbLT1NQmFXK+NcAGJv+bCf6itAoG/gDl24TJUP\\n"
+                               "dWLcbQqhcvejUzBRMB0GA1UdDgQWBBRwYTmLKObYOSmT6p5sxwrRBjYFBzAfBgNV\\n"
+                               "HSMEGDAWgBRwYTmLKObYOSmT6p5sxwrRBjYFBzAPBgNVHRMBAf8EBTADAQH/MAoG\\n"
+                               "CCqGSM49BAMCA0kAMEYCIQCdLHfDnBjNi1uixIwCwqS2lFg5uZuLeRSEbEsIXb6g\\n"
+                               "ogIhAN7z1e9zPuz2AOx973/aHnlLc+Z0lfr38wqzbN+p8ay/\\n"
+                               "-----END CERTIFICATE-----\\n";
+static const char key_pem[] = "-----BEGIN PRIVATE KEY-----\\n"
+                              "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgmjk6Y9dTzlPVOiEM\\n"
+                              "Nzxe31coyGOaEgC2O/8PyxmfzWyhRANCAAS+2N1FFend+8RwO9c3TexQ6W+oNtVQ\\n"
+                              "mA6iqRMUmy09TUJhVyvjXABib/mwn+orQKBv4A5duEyVD3Vi3G0KoXL3\\n"
+                              "-----END PRIVATE KEY-----\\n";
+
+enum { CERT_GATEWAYS = 4, CERT_LISTENERS = 64 };
+
+static void load_certs(struct rig *r)
+{
+    SW_BUF_AUTO text = {0};
+
+    sw_buf_init(&text, TEXT_MAX);
+    for (int g = 0; g < CERT_GATEWAYS; g++) {
+        assert_int_equal(sw_buf_printf(&text,
+                                       GW "kind: Gateway\nmetadata: {name: tls%d, namespace: a, "
+                                          "generation: 1, uid: t%d}\nspec:\n  gatewayClassName: "
+                                          "sw\n  listeners:\n",
+                                       g, g),
+                         SW_OK);
+        for (int i = 0; i < CERT_LISTENERS; i++)
+            assert_int_equal(sw_buf_printf(&text,
+                                           "  - {name: l%d, port: 8443, hostname: h%d-%d.example, "
+                                           "protocol: HTTPS, tls: {certificateRefs: [{name: "
+                                           "c%d-%d}]}}\n",
+                                           i, g, i, g, i),
+                             SW_OK);
+        for (int i = 0; i < CERT_LISTENERS; i++) /* a comment makes each another text */
+            assert_int_equal(
+                sw_buf_printf(&text,
+                              "---\napiVersion: v1\nkind: Secret\nmetadata: {name: c%d-%d, "
+                              "namespace: a}\nstringData: {tls.crt: \"%d-%d\\n%s\", tls.key: "
+                              "\"%s\"}\n",
+                              g, i, g, i, cert_pem, key_pem),
+                SW_OK);
+        assert_int_equal(sw_buf_append_str(&text, "---\n"), SW_OK);
+    }
+    assert_true(rig_load_text(r, sw_buf_slice(&text)));
+}
+
+static void certificates_are_looked_into_once(void **state)
+{
+    struct rig *r = rig_new();
+    struct sw_gateway_cache *c = sw_gateway_cache_new();
+
+    (void)state;
+    rig_clear(r);
+    load_shop(r);
+    load_certs(r);
+    for (int i = 0; i < 3; i++) {
+        compare(r, c, "certificates", i);
+        assert_int_equal(sw_gateway_cache_stats(c).certs, CERT_GATEWAYS * CERT_LISTENERS);
+    }
+    sw_gateway_cache_free(c);
+    rig_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_changes_nothing),
         cmocka_unit_test(only_what_depends_on_a_change_is_made_anew),
         cmocka_unit_test(other_roots_make_another_cluster),
+        cmocka_unit_test(certificates_are_looked_into_once),
     };
 
     return cmocka_run_group_tests_name("gateway_cache", tests, NULL, NULL);
