@@ -293,6 +293,12 @@ bool api_filter_labels(struct api_req *r, struct api_filter *f);
 bool api_list_opts_check(struct api_req *r, struct api_filter *f, int64_t *ret_limit);
 /* What is wrong with this resourceVersion. */
 const char *api_bad_rv(struct sw_arena *a, struct sw_slice v);
+/* resourceVersion of the query; false: 400 was sent. */
+bool api_read_rv(struct api_req *r, uint64_t *ret);
+/* True when the revision has happened; otherwise 'then' is called later, or 504 sent. */
+bool api_wait_revision(struct api_req *r, uint64_t revision, void (*then)(struct api_req *r));
+/* Sends 504: the revision has not happened. */
+void api_rv_too_large(struct api_req *r, uint64_t revision);
 bool api_filter_match(const struct api_filter *f, const struct api_res *res,
                       const struct sw_store_obj *o);
 
@@ -358,7 +364,7 @@ void api_crd_validate(struct api_req *r, const struct sw_json *crd, const struct
 /* Status a CRD gets with a write: accepted names, conditions. */
 void api_crd_settle(struct api_req *r, struct sw_json *crd, const struct sw_json *old);
 
-/* --- authn.c, authz.c, token.c, review.c --- */
+/* --- authn.c, authz.c, escalate.c, token.c, review.c --- */
 /* Sets r->user; false: 401 was sent. */
 bool api_authenticate(struct api_req *r);
 /* Impersonation headers; false: 403 was sent. */

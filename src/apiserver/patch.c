@@ -53,20 +53,20 @@ static void rejected(struct api_req *r)
                      sw_json_new_object(r->arena));
 }
 
-bool api_json_patched(struct api_req *r, const struct sw_json *obj, const struct sw_json *doc,
+bool api_json_patched(struct api_req *r, const struct sw_json *obj, const struct sw_json *patch,
                       struct sw_json **ret)
 {
     struct sw_json_patch_opts o = {.max_ops = OPS_MAX};
     struct sw_err err = {0};
 
-    if (sw_json_len(doc) > OPS_MAX) {
+    if (sw_json_len(patch) > OPS_MAX) {
         api_fail(r, 413, "RequestEntityTooLarge",
                  "Request entity too large: The allowed maximum operations in a JSON patch is %d, "
                  "got %zu",
-                 OPS_MAX, sw_json_len(doc));
+                 OPS_MAX, sw_json_len(patch));
         return false;
     }
-    if (sw_json_patch(r->arena, obj, doc, &o, ret, &err) == SW_OK)
+    if (sw_json_patch(r->arena, obj, patch, &o, ret, &err) == SW_OK)
         return true;
     rejected(r);
     return false;

@@ -44,7 +44,7 @@ static void take(struct api_pool *p, struct sw_slice id, struct sw_slice key, ui
 {
     struct entry *x = sw_map_get(&p->taken, id);
 
-    if (id.n >= sizeof(x->id))
+    if (!id.p || id.n >= sizeof(x->id))
         return;
     if (!x) {
         x = SW_NEW(struct entry);

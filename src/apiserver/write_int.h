@@ -33,7 +33,7 @@ bool api_patch_kind(struct api_req *r, enum api_patch_kind *ret);
 bool api_patch_read(struct api_req *r, enum api_patch_kind kind, struct sw_json **ret,
                     struct sw_json_dups *dups);
 /* What a JSON patch makes of an object; false: an error was sent. */
-bool api_json_patched(struct api_req *r, const struct sw_json *obj, const struct sw_json *doc,
+bool api_json_patched(struct api_req *r, const struct sw_json *obj, const struct sw_json *patch,
                       struct sw_json **ret);
 /* A manager must be named for apply; false: 422 was sent. */
 bool api_need_manager(struct api_req *r);

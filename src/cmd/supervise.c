@@ -229,7 +229,7 @@ static void on_probe_time(struct sw_timer *t)
     struct sw_http_call_opts o = {.method = SW_SLICE_LIT("GET"),
                                   .target = sw_slice_str(c->role->ready_path),
                                   .timeout_ns = probe_timeout_ns,
-                                  .body_max = 64 * 1024,
+                                  .body_max = (uint64_t)64 * 1024,
                                   .on_head = on_probe_head,
                                   .on_done = on_probe_done,
                                   .arg = c};
@@ -278,10 +278,11 @@ SW_NORETURN static void child_main(const struct child *c, int out, pid_t parent)
     sigset_t none;
 
     (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, &none, NULL);
     (void)setpgid(0, 0); /* Ctrl-C is ours to pass on, in order */
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    (void)unsetenv("SPANWIRE_CONFIG"); /* it is for the parent */
+    /* It is for the parent. NOLINTNEXTLINE(concurrency-mt-unsafe): here is one thread */
+    (void)unsetenv("SPANWIRE_CONFIG");
     if (getppid() == parent && dup2(out, STDOUT_FILENO) >= 0 && dup2(out, STDERR_FILENO) >= 0)
         (void)execv("/proc/self/exe", argv.to);
     _exit(127);

@@ -26,6 +26,9 @@ enum {
     PORT_XDS = 12,
     PORT_STATS = 20,
     PORT_READY = 21,
+    PORT_RELAY_ADMIN = 31,
+    PORT_RELAY_STATS = 32,
+    PORT_RELAY_READY = 33,
     PORT_SIDECAR_ADMIN = 41,
     PORT_SIDECAR_STATS = 42,
     PORT_SIDECAR_READY = 43,
@@ -194,6 +197,9 @@ static void add_relay(struct up *u)
     r->ready = u->set->relay;
     r->ready_path = "/healthz";
     give(r, "--listen", addr_text(u, &u->set->relay));
+    give(r, "--admin-addr", local_text(u, PORT_RELAY_ADMIN));
+    give(r, "--stats-addr", local_text(u, PORT_RELAY_STATS));
+    give(r, "--ready-addr", local_text(u, PORT_RELAY_READY));
     give(r, "--log-level", u->set->log_level);
 }
 

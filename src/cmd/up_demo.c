@@ -30,7 +30,7 @@ static void say_hello(struct sw_demo_app *a, struct sw_http_req *req, struct sw_
 {
     const struct sw_slice *host = sw_h1_field(req->msg, "host");
     struct sw_json *o = sw_json_new_object(req->arena);
-    SW_BUF_AUTO out = {.max = 64 * 1024};
+    SW_BUF_AUTO out = {.max = (size_t)64 * 1024};
 
     sw_json_put_str(req->arena, o, "hello", SW_SLICE_LIT("from the device"));
     sw_json_put_str(req->arena, o, "host", host ? *host : SW_SLICE_LIT(""));

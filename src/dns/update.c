@@ -438,16 +438,14 @@ static void on_message(struct sw_dns_updater *u, struct sw_slice msg)
     }
     u->tsig.now_s = sw_wall_ns() / SW_NS_PER_S;
     rc = sw_dns_tsig_verify(msg, &u->o.key, 1, &u->tsig, &found);
-    if (rc != SW_OK && u->state == SYNC && sw_dns_rcode_of(&h) != SW_DNS_NOERROR)
-        /* Some servers do not sign a refusal. It only costs the comparison: updates are checked. */
+    /* Some servers do not sign a refusal. It only costs the comparison: updates are checked. */
+    if (u->state == SYNC && (rc == SW_OK || sw_dns_rcode_of(&h) != SW_DNS_NOERROR))
         on_sync_message(u, msg, sw_dns_rcode_of(&h));
     else if (rc == SW_EDENIED)
         fail(u, "signature",
              found.error == SW_DNS_BADVERS ? "BADSIG" : sw_dns_rcode_text(found.error));
     else if (rc != SW_OK)
         fail(u, "answer", rc == SW_ENOENT ? "is not signed" : "makes no sense");
-    else if (u->state == SYNC)
-        on_sync_message(u, msg, sw_dns_rcode_of(&h));
     else
         on_update_answer(u, sw_dns_rcode_of(&h));
 }

@@ -12,7 +12,7 @@ static void warn_ip(struct sw_texts *out, const char *field, struct sw_slice ip)
     char canon[INET6_ADDRSTRLEN];
     struct in6_addr in;
 
-    if (ip.n >= sizeof(text))
+    if (!ip.p || ip.n >= sizeof(text))
         return;
     memcpy(text, ip.p, ip.n);
     text[ip.n] = 0;

@@ -266,7 +266,7 @@ static void check_selectable(const struct sw_json *list, const struct sw_schema 
         }
         if (sw_slice_has_prefix(path, SW_SLICE_LIT(".metadata.")))
             sw_ferr_invalid(e, &at, v, "must not point to fields in metadata");
-        if (schema && s->type != SW_T_STRING && s->type != SW_T_BOOLEAN && s->type != SW_T_INTEGER)
+        if (s && s->type != SW_T_STRING && s->type != SW_T_BOOLEAN && s->type != SW_T_INTEGER)
             sw_ferr_invalid(e, &at, v,
                             "must point to a field of type string, boolean or integer. Enum "
                             "string fields and strings with formats are allowed.");

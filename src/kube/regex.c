@@ -362,10 +362,10 @@ int sw_regex_groups(const struct sw_regex *re, struct sw_slice text, size_t from
         const PCRE2_SIZE *o = pcre2_get_ovector_pointer(data);
         size_t have = sw_min(max, pcre2_get_ovector_count(data));
 
-        for (; (size_t)n < have; n++) {
+        for (; (size_t)n < have; n++, o += 2) {
             ret[n] = sw_slice(NULL, 0);
-            if (n < rc && o[2 * n] != PCRE2_UNSET && o[2 * n + 1] >= o[2 * n])
-                ret[n] = sw_slice(text.p + o[2 * n], o[2 * n + 1] - o[2 * n]);
+            if (n < rc && o[0] != PCRE2_UNSET && o[1] >= o[0])
+                ret[n] = sw_slice(text.p + o[0], o[1] - o[0]);
         }
     }
     pcre2_match_data_free(data);

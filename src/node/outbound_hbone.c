@@ -96,9 +96,7 @@ static void on_done(struct sw_tstream *t, int rc, const struct sw_err *err)
         try_again(o, SW_FLAG_CONNECT, why); /* the peer did not take it */
     else if (o->setup && rc == SW_EDENIED)
         give_up(o, t->ahead, why);
-    else if (o->setup)
-        outbound_finish(o, flag_of(rc), why);
-    else if (rc == SW_OK || rc == SW_ECLOSED)
+    else if (!o->setup && (rc == SW_OK || rc == SW_ECLOSED))
         outbound_finish(o, SW_FLAG_NONE, NULL);
     else
         outbound_finish(o, flag_of(rc), why);

@@ -232,9 +232,9 @@ static int put_nested(struct in_ctx *c, const struct path *p, const ProtobufCMes
 static int put_one(struct in_ctx *c, const struct path *p, const ProtobufCMessageDescriptor *d,
                    const ProtobufCFieldDescriptor *f, const struct sw_json *v, struct sw_buf *out)
 {
-    struct sw_slice text;
-    unsigned wire;
-    uint64_t n;
+    struct sw_slice text = {0};
+    unsigned wire = 0;
+    uint64_t n = 0;
     int rc;
 
     if (f->type == PROTOBUF_C_TYPE_MESSAGE)
@@ -268,8 +268,8 @@ static int put_packed(struct in_ctx *c, const struct path *p, const ProtobufCFie
     sw_buf_init(&inner, OUT_MAX);
     for (size_t i = 0; rc == SW_OK && i < v->arr.n; i++) {
         struct path at = {.up = p, .index = i};
-        unsigned wire;
-        uint64_t n;
+        unsigned wire = 0;
+        uint64_t n = 0;
 
         rc = scalar(c, &at, f, v->arr.items[i], &wire, &n);
         if (rc == SW_OK)

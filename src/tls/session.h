@@ -59,5 +59,10 @@ size_t sw_lib_close_notify(struct sw_tls *t, uint8_t *out);
 size_t sw_lib_alert(struct sw_tls *t, const struct sw_err *err, uint8_t *out);
 const char *sw_lib_cipher(const struct sw_tls *t);
 void sw_lib_free(struct sw_tls_lib *l);
+/* 0 when a protocol of ours was chosen, or none is demanded; otherwise GnuTLS's error, verdict set.
+ */
+int sw_lib_check_alpn(struct sw_tls_lib *l);
+/* Judges what the peer has shown: 0, or GnuTLS's error with alert and verdict set. */
+int sw_lib_judge(struct sw_tls_lib *l);
 /* Puts a failure of GnuTLS's into words; the rc of err. */
 int sw_lib_explain(struct sw_tls_lib *l, int rc, struct sw_err *err);

@@ -18,7 +18,7 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from harness import certs, netns, serve, shard  # noqa: E402
+from harness import certs, left, netns, serve, shard  # noqa: E402
 from harness.control import loopback_up  # noqa: E402
 from harness.device import Web  # noqa: E402
 from harness.mesh import Mesh  # noqa: E402
@@ -95,13 +95,6 @@ def binary():
     return BINARY
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nobody_left_waiting():
-    """A thread in accept() at a closed socket takes the connections of a later test's server."""
-    yield
-    assert not (left := serve.waiting_at_closed()), f"close() of these did not end their thread: {left}"
-
-
 @pytest.fixture
 def web():
     """What a device has behind it."""
@@ -171,10 +164,33 @@ def authority(topology, binary, tmp_path_factory):
     return certs.Authority(binary, tmp_path_factory.mktemp("pki") / "ca")
 
 
+_failed = set()  # files with a test that failed
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_teardown(item, nextitem):
+    """
+    When the fixtures of a file are gone, nothing of it may go on: a process keeps ports, processors and memory, and a
+    thread in accept() at a closed socket takes the connections of a later test's server. Not a fixture, because
+    pytest takes such a one down before another that the last test of the file did not use.
+    """
+    outcome = yield
+    if nextitem is not None and nextitem.path == item.path:
+        return
+    found = [f"left by {item.path.name}, and ended now: {line}" for line in left.end()]
+    found += [f"left by {item.path.name}, in accept() of a closed socket: {name}" for name in serve.waiting_at_closed()]
+    if found and (item.path in _failed or outcome.excinfo):  # no wonder, but it has to be known
+        item.config.pluginmanager.getplugin("terminalreporter").write_line("\n" + "\n".join(found))
+    elif found:
+        pytest.fail("\n".join(found), pytrace=False)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     outcome = yield
     report = outcome.get_result()
+    if report.failed:
+        _failed.add(item.path)
     env = item.funcargs.get("mesh") if hasattr(item, "funcargs") else None
     if report.failed and env is not None:
         report.sections.extend(env.report())

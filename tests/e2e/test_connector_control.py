@@ -76,9 +76,6 @@ class ConnectProxy(Server):
         threading.Thread(target=self._copy, args=(up, conn), daemon=True).start()
         self._copy(conn, up)
 
-    def close(self):
-        self.sock.close()
-
 
 def now():
     t = datetime.datetime.now(datetime.timezone.utc)

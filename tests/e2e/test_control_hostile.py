@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that mean no good, and crashes: the server stays up, says no, and loses nothing."""
+import itertools
 import json
 import socket
 import threading
@@ -7,7 +8,7 @@ import time
 
 import pytest
 from harness.control import Control, config_map
-from harness.wait import SANITIZED, SLOW, until
+from harness.wait import SANITIZED, SLOW, until, working
 
 CMS = "/api/v1/namespaces/default/configmaps"
 
@@ -177,28 +178,20 @@ def test_kill_loses_no_acknowledged_write(binary, tmp_path):
     acknowledged, highest = {}, 0
     rounds = 5 if SANITIZED else 12
     for n in range(rounds):
-        stop = threading.Event()
+        numbers, before = itertools.count(), len(acknowledged)
 
-        def load(worker):
-            i = 0
-            while not stop.is_set():
-                name = f"r{n}-w{worker}-{i}"
-                try:
-                    a = server.post(CMS, config_map(name, {"v": name}), timeout=5)
-                except OSError:
-                    return
-                if a.status == 201:
-                    acknowledged[name] = int(a.json["metadata"]["resourceVersion"])
-                i += 1
-        threads = [threading.Thread(target=load, args=(w,)) for w in range(3)]
-        for t in threads:
-            t.start()
-        time.sleep(0.05 + (n * 37 % 100) / 1000)
-        server.proc.kill()
-        server.proc.wait()
-        stop.set()
-        for t in threads:
-            t.join()
+        def load(_, n=n, numbers=numbers):
+            name = f"r{n}-{next(numbers)}"
+            try:
+                a = server.post(CMS, config_map(name, {"v": name}), timeout=5)
+            except OSError:
+                return
+            if a.status == 201:
+                acknowledged[name] = int(a.json["metadata"]["resourceVersion"])
+        with working(3, load):
+            until(lambda b=before: len(acknowledged) > b + 1, 20, "writes")
+            time.sleep(0.02 + (n * 37 % 100) / 1000)
+            server.kill()
         server.restart(kill=True)
         items = {o["metadata"]["name"]: o for o in server.get(CMS).json["items"]}
         for name, rv in acknowledged.items():
@@ -258,28 +251,20 @@ def test_full_disk(binary, tmp_path):
 def test_stop_under_load(binary, tmp_path):
     """SIGTERM while writes, reads and watches are under way: a clean end, nothing acknowledged is lost."""
     server = Control(binary, tmp_path / "stop")
-    acknowledged, stop = set(), threading.Event()
+    acknowledged, numbers = set(), itertools.count()
 
-    def load(worker):
-        i = 0
-        while not stop.is_set():
-            name = f"w{worker}-{i}"
-            try:
-                if server.post(CMS, config_map(name), timeout=5).status == 201:
-                    acknowledged.add(name)
-                server.get(CMS, timeout=5)
-            except OSError:
-                pass
-            i += 1
+    def load(_):
+        name = f"w{next(numbers)}"
+        try:
+            if server.post(CMS, config_map(name), timeout=5).status == 201:
+                acknowledged.add(name)
+            server.get(CMS, timeout=5)
+        except OSError:
+            pass
     watches = [server.watch(f"{CMS}?watch=1&timeoutSeconds=60") for _ in range(5)]
-    threads = [threading.Thread(target=load, args=(w,)) for w in range(6)]
-    for t in threads:
-        t.start()
-    time.sleep(0.5)
-    status = server.stop()
-    stop.set()
-    for t in threads:
-        t.join()
+    with working(6, load):
+        until(lambda: len(acknowledged) > 50, 20, "the load")
+        status = server.stop()
     for w in watches:
         w.close()
     assert status == 0, server.log()[-3000:]

@@ -147,6 +147,7 @@ class World:
         finally:
             self.origin.close()
             self.guard.shutdown()
+            self.guard.server_close()
             self.grpc.close()
 
 

@@ -192,14 +192,16 @@ def test_everybody_leaves_at_any_point(binary, tmp_path):
     for c in clients:
         c.start()
     end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        gateway.apply(resources(rng, port, origin, guard, proxy))
-        time.sleep(rng.choice([0.01, 0.05, 0.2]))
-        assert gateway.process.poll() is None, f"seed {seed}\n" + gateway.log()[-5000:]
-    for c in clients:
-        c.stop = True
-    for c in clients:
-        c.join(20)
+    try:
+        while time.monotonic() < end:
+            gateway.apply(resources(rng, port, origin, guard, proxy))
+            time.sleep(rng.choice([0.01, 0.05, 0.2]))
+            assert gateway.process.poll() is None, f"seed {seed}\n" + gateway.log()[-5000:]
+    finally:
+        for c in clients:
+            c.stop = True
+        for c in clients:
+            c.join(20)
     gateway.apply([gw.cluster("origin", [origin.port]), gw.listener("l", port, [{"filters": [gw.hcm(
         [{"match": {"prefix": "/"}, "route": {"cluster": "origin"}}])]}])])
     until(lambda: answers(port), 20, "the last configuration serves")

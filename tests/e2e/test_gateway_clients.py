@@ -149,6 +149,7 @@ class World:
             self.servers.close()
             self.origin.close()
             self.page.shutdown()
+            self.page.server_close()
             for s in (self.tls_server, self.tcp_server, self.udp_server):
                 s.close()
 

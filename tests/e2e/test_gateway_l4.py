@@ -14,6 +14,8 @@ import time
 import pytest
 from harness import gateway as gw
 from harness.serve import Server
+from harness.sidecar import UdpEcho
+from harness.wait import until
 
 pytestmark = pytest.mark.tsan
 
@@ -54,24 +56,6 @@ class TcpServer(Server):
         except OSError:
             pass
 
-
-
-class UdpServer:
-    def __init__(self, name):
-        self.name, self.peers = name, set()
-        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.sock.bind(("127.0.0.1", 0))
-        self.port = self.sock.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self):
-        while True:
-            try:
-                data, peer = self.sock.recvfrom(65535)
-                self.peers.add(peer)
-                self.sock.sendto(self.name + b":" + data, peer)
-            except OSError:
-                return
 
 
 class ConnectProxy(Server):
@@ -116,7 +100,7 @@ class Setup:
         context.load_cert_chain(self.cert, self.key)
         self.a, self.b = TcpServer(b"a"), TcpServer(b"b")
         self.secure = TcpServer(b"secure", context)
-        self.udp = [UdpServer(b"u1"), UdpServer(b"u2")]
+        self.udp = [UdpEcho(lambda data, name=name: name + b":" + data) for name in (b"u1", b"u2")]
         self.proxy, self.origin = ConnectProxy(), gw.Origin()
         self.ports = collections.defaultdict(gw.free_port)
         self.access = tmp / "tcp.log"
@@ -215,9 +199,11 @@ def read_all(s):
 def _g(binary, tmp_path_factory):
     s = Setup(binary, tmp_path_factory.mktemp("l4"))
     yield s
-    s.gateway.stop()
-    s.a.close()
-    s.b.close()
+    try:
+        s.gateway.stop()
+    finally:
+        for server in (s.a, s.b, s.secure, *s.udp, s.proxy, s.origin):
+            server.close()
 
 
 def exchange(s, data):
@@ -383,13 +369,10 @@ def test_http_reaches_a_connector_through_the_internal_listener(g):
 def test_the_log_tells(g):
     with g.connect("plain") as s:
         exchange(s, b"logged")
-    end = time.monotonic() + 3
-    text = ""
-    while time.monotonic() < end and " 6 " not in text:
-        text = g.access.read_text(encoding="utf-8")
-        time.sleep(0.02)
-    assert any(x.startswith(f"a 127.0.0.1:{g.a.port} 6 ") for x in text.splitlines()), text
-    assert any(x.startswith("secure ") and x.endswith(" through.test") for x in text.splitlines())
+    def lines():
+        return g.access.read_text(encoding="utf-8").splitlines()
+    until(lambda: any(x.startswith(f"a 127.0.0.1:{g.a.port} 6 ") for x in lines()), 10, g.access)
+    assert any(x.startswith("secure ") and x.endswith(" through.test") for x in lines())
 
 
 def test_zz_a_drain_lets_tunnels_go_on_until_the_deadline(binary, tmp_path):

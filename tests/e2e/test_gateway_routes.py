@@ -4,12 +4,12 @@ import collections
 import http.client
 import json
 import subprocess
-import threading
 import time
 import urllib.request
 
 import pytest
 from harness import gateway as gw
+from harness.wait import until, working
 
 FILTERS = gw.TYPE + "envoy.extensions.filters.http."
 ROUTER = {"name": "envoy.filters.http.router", "typed_config": {"@type": gw.ROUTER}}
@@ -261,9 +261,7 @@ def test_the_request_timeout_answers_504(g):
 def test_mirrors_get_a_copy(g):
     before = g.two.requests
     assert g.told("/mirror/x?y=1", {"X-Tag": "t"}, method="POST", body=b"b" * 100000)["body"] == 100000
-    end = time.monotonic() + 3
-    while g.two.requests == before and time.monotonic() < end:
-        time.sleep(0.02)
+    until(lambda: g.two.requests > before, 10, "the mirror")
     assert g.two.requests == before + 1
     assert g.two.heads[-1].startswith(b"POST /mirror/x?y=1 HTTP/1.1")
     assert b"x-tag: t" in g.two.heads[-1].lower()
@@ -292,13 +290,11 @@ def test_round_robin_is_even(g):
 def test_the_access_log_tells(g):
     g.get("/rewrite/logged")
     g.get("/exact")
-    end = time.monotonic() + 3
-    lines = []
-    while time.monotonic() < end:
-        lines = [json.loads(x) for x in g.access.read_text(encoding="utf-8").splitlines()]
-        if lines and lines[-1]["path"] == "/exact":
-            break
-        time.sleep(0.02)
+    def logged_last():
+        text = g.access.read_text(encoding="utf-8")
+        lines = [json.loads(x) for x in text.splitlines()] if text.endswith("\n") else []
+        return lines if lines and lines[-1]["path"] == "/exact" else None
+    lines = until(logged_last, 10, "the line of the last request")
     assert lines[-1] == {"method": "GET", "path": "/exact", "status": 200, "flags": None,
                          "host": None, "route": "exact", "cluster": None}
     logged = [x for x in lines if x["path"] == "/rewrite/logged"][-1]
@@ -317,38 +313,32 @@ def test_admin_pages(g):
 
 def test_zz_route_changes_fail_no_request(g):
     """A thousand new tables while connections send requests."""
-    errors, stop, count = [], threading.Event(), [0]
+    errors, count = [], [0]
+    connections = [http.client.HTTPConnection("127.0.0.1", g.port, timeout=10) for _ in range(8)]
 
-    def client():
-        c = http.client.HTTPConnection("127.0.0.1", g.port, timeout=10)
-        while not stop.is_set():
-            try:
-                c.request("GET", "/echo")
-                r = c.getresponse()
-                r.read()
-                if r.status != 200:
-                    errors.append(r.status)
-                count[0] += 1
-            except (OSError, http.client.HTTPException) as e:
-                errors.append(repr(e))
-                c.close()
+    def ask(i):
+        c = connections[i]
+        try:
+            c.request("GET", "/echo")
+            r = c.getresponse()
+            r.read()
+            if r.status != 200:
+                errors.append(r.status)
+            count[0] += 1
+        except (OSError, http.client.HTTPException) as e:
+            errors.append(repr(e))
+            c.close()
 
-    threads = [threading.Thread(target=client) for _ in range(8)]
-    for t in threads:
-        t.start()
-    for i in range(100):
-        g.gateway.apply(g.resources([{"match": {"path": f"/v{i}"}, "direct_response": {
-            "status": 200, "body": {"inline_string": str(i)}}}, *routes(g.dead)]))
-        time.sleep(0.03)
-    end = time.monotonic() + 3
-    while g.get("/v99")[2] != b"99" and time.monotonic() < end:
-        time.sleep(0.02)
-    stop.set()
-    for t in threads:
-        t.join()
+    with working(len(connections), ask):
+        for i in range(100):
+            g.gateway.apply(g.resources([{"match": {"path": f"/v{i}"}, "direct_response": {
+                "status": 200, "body": {"inline_string": str(i)}}}, *routes(g.dead)]))
+            time.sleep(0.03)
+        until(lambda: g.get("/v99")[2] == b"99", 10, "the last table")
+        until(lambda: count[0] > 100, 10, "a hundred requests")
+    for c in connections:
+        c.close()
     assert not errors, errors[:5]
-    assert count[0] > 100
-    assert g.get("/v99")[2] == b"99"
 
 
 CHECK = {"timeout": "0.5s", "interval": "0.1s", "unhealthy_threshold": 2, "healthy_threshold": 1}
@@ -377,13 +367,7 @@ def test_checked_hosts_are_passed_over(binary, tmp_path, check):
         url = f"http://127.0.0.1:{one.admin_port}/clusters"
         return urllib.request.urlopen(url).read().decode()
 
-    def until(text):
-        end = time.monotonic() + 5
-        while text not in page():
-            assert time.monotonic() < end, page()
-            time.sleep(0.02)
-
-    until(f"c::127.0.0.1:{dead}::health_flags::/failed_active_hc")
+    until(lambda: f"c::127.0.0.1:{dead}::health_flags::/failed_active_hc" in page(), 10, "the dead one to be found")
     assert {status() for _ in range(20)} == {200}
     alive.close()
     one.stop()

@@ -4,12 +4,14 @@ import json
 import re
 import socket
 import time
+import urllib.request
 
 import h2.config
 import h2.connection
 import h2.events
 import pytest
 from harness import gateway as gw
+from harness.metrics import Metrics
 from harness.wait import until
 
 HELLO = [{"match": {"prefix": "/"}, "direct_response": {"status": 200, "body": {"inline_string": "hello"}}}]
@@ -46,6 +48,50 @@ def test_refusals_of_the_parser_are_dated(binary, tmp_path, request_line, status
     assert re.search(r"\r\ndate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d gmt\r\n", answer), answer
     assert ("\r\nupgrade: http/1.1\r\nconnection: upgrade, close\r\n" in answer) == (status == 426), answer
     assert "close\r\n" in answer
+
+
+def test_what_is_refused_is_counted_and_told(binary, tmp_path):
+    cert, key = gw.make_cert(tmp_path)
+    tcp = {"name": "t", "typed_config": {
+        "@type": gw.TYPE + "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy", "stat_prefix": "t",
+        "cluster": "empty"}}
+    ports = {name: gw.free_port() for name in ("one", "two", "tls", "tcp")}
+    inspector = {"name": "i", "typed_config": {
+        "@type": gw.TYPE + "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector"}}
+    named = {"filter_chain_match": {"server_names": ["localhost"]}, "filters": [gw.hcm(HELLO)],
+             "transport_socket": gw.tls_socket(cert, key)}
+    g = gw.Gateway(binary, tmp_path, [
+        plain("one", ports["one"]), plain("two", ports["two"]), gw.listener("tls", ports["tls"], [named], listener_filters=[inspector]),
+        gw.listener("tcp", ports["tcp"], [{"filters": [tcp]}]), gw.cluster("empty", [])], workers=1)
+    both = b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    broken = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\4\4\0\0\0\0\0zzzzzzzzzzzz"
+    for name, sent, metric, reason, why in (
+            ("one", both, "local_replies", "http1.codec_error", "Content-Length beside Transfer-Encoding"),
+            ("two", broken, "connections_refused", "http2_protocol", "broken HTTP/2 frame"),
+            ("tls", b"hello there", "connections_refused", "no_chain", "nothing is served for what is no TLS"),
+            ("tcp", b"hello", "connections_refused", "tcp_no_host", "cluster 'empty': no usable member")):
+        try:
+            ask(ports[name], sent)
+        except ConnectionResetError:
+            pass
+        until(lambda why=why, name=name: re.search(f"listener '{name}': 127.0.0.1:\\d+ refused: .*{why}", g.log()), 5,
+              why)
+        with urllib.request.urlopen(f"http://127.0.0.1:{g.stats_port}/metrics", timeout=10) as page:
+            counted = Metrics(page.read().decode())
+        assert counted.sum(f"spanwire_gateway_{metric}_total", listener=name, reason=reason) == 1, reason
+    g.stop()
+
+
+def test_a_backend_that_is_not_there_is_told(binary, tmp_path):
+    port, nobody = gw.free_port(), gw.free_port()
+    route = [{"match": {"prefix": "/"}, "route": {"cluster": "c"}}]
+    g = gw.Gateway(binary, tmp_path, [gw.listener("l", port, [{"filters": [gw.hcm(route)]}]),
+                                      gw.cluster("c", [nobody])], workers=1)
+    assert all(" 503 " in ask(port) for _ in range(3))
+    told = f"cluster 'c': upstream 127.0.0.1:{nobody} is not reached: connect failed: Connection refused"
+    until(lambda: told in g.log(), 5)
+    assert g.log().count(" is not reached") == 1, g.log()
+    g.stop()
 
 
 def test_a_port_that_is_taken_is_told_once(binary, tmp_path):
@@ -101,31 +147,87 @@ def test_a_refused_listener_is_told_once(binary, tmp_path):
     g.stop()
 
 
+def datagrams(name, port, cluster):
+    """A listener for UDP."""
+    proxy = "envoy.extensions.filters.udp.udp_proxy.v3."
+    route = {"name": "route", "typed_config": {"@type": gw.TYPE + proxy + "Route", "cluster": cluster}}
+    out = {**gw.listener(name, port, []), "listener_filters": [{"name": "u", "typed_config": {
+        "@type": gw.TYPE + proxy + "UdpProxyConfig", "stat_prefix": "u",
+        "matcher": {"on_no_match": {"action": route}}}}]}
+    out["address"]["socket_address"]["protocol"] = "UDP"
+    return out
+
+
+def few_descriptors(binary, where):
+    small = where / "small"
+    small.write_text(f'#!/bin/sh\nulimit -n 300\nexec "{binary}" "$@"\n', encoding="utf-8")
+    small.chmod(0o755)
+    return str(small)
+
+
+def from_everywhere(port, n):
+    for i in range(n):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.bind((f"127.0.{i // 250}.{i % 250 + 1}", 0))
+            s.sendto(b"?", ("127.0.0.1", port))
+
+
 def test_datagrams_from_everywhere_leave_room_for_connections(binary, tmp_path):
     """Addresses of datagrams may be false: sessions for them never take all descriptors."""
     upstream = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     upstream.bind(("127.0.0.1", 0))
     tcp, udp = gw.free_port(), gw.free_port()
-    proxy = "envoy.extensions.filters.udp.udp_proxy.v3."
-    route = {"name": "route", "typed_config": {"@type": gw.TYPE + proxy + "Route", "cluster": "c"}}
-    datagrams = {**gw.listener("u", udp, []), "listener_filters": [{"name": "u", "typed_config": {
-        "@type": gw.TYPE + proxy + "UdpProxyConfig", "stat_prefix": "u",
-        "matcher": {"on_no_match": {"action": route}}}}]}
-    datagrams["address"]["socket_address"]["protocol"] = "UDP"
-    small = tmp_path / "small"
-    small.write_text(f'#!/bin/sh\nulimit -n 300\nexec "{binary}" "$@"\n', encoding="utf-8")
-    small.chmod(0o755)
-    g = gw.Gateway(str(small), tmp_path,
-                   [plain("l", tcp), datagrams, gw.cluster("c", [upstream.getsockname()[1]])])
-    for i in range(1500):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.bind((f"127.0.{i // 250}.{i % 250 + 1}", 0))
-            s.sendto(b"?", ("127.0.0.1", udp))
+    g = gw.Gateway(few_descriptors(binary, tmp_path), tmp_path,
+                   [plain("l", tcp), datagrams("u", udp, "c"), gw.cluster("c", [upstream.getsockname()[1]])])
+    from_everywhere(udp, 1500)
     until(lambda: "the oldest go" in g.log())
     assert all(serves(tcp) for _ in range(5))
     assert "Too many open files" not in g.log()
     upstream.close()
     g.stop()
+
+
+def test_a_flood_at_one_listener_leaves_others_their_sessions(binary, tmp_path):
+    """Sockets are shared out by listeners: those of a quiet one are neither refused nor taken away."""
+    upstream = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    upstream.bind(("127.0.0.1", 0))
+    upstream.settimeout(0.2)
+    sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sink.bind(("127.0.0.1", 0))
+    loud, quiet = gw.free_port(), gw.free_port()
+    g = gw.Gateway(few_descriptors(binary, tmp_path), tmp_path, [
+        datagrams("loud", loud, "sink"), datagrams("quiet", quiet, "c"),
+        gw.cluster("c", [upstream.getsockname()[1]]), gw.cluster("sink", [sink.getsockname()[1]])])
+    clients = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(10)]
+
+    def sources():
+        """Where the datagram of each client comes from, as the host sees it."""
+        seen = {}
+        for i, c in enumerate(clients):
+            def arrives(i=i, c=c):
+                c.sendto(b"%d" % i, ("127.0.0.1", quiet))  # one may be lost: the flood is beside it
+                try:
+                    while True:
+                        data, at = upstream.recvfrom(100)
+                        seen[int(data)] = at
+                        if int(data) == i:
+                            return True
+                except TimeoutError:
+                    return False
+            until(arrives, 10, f"client {i}")
+        return seen
+    try:
+        from_everywhere(loud, 600)
+        until(lambda: "listener 'loud'" in g.log() and "the oldest go" in g.log())
+        before = sources()  # there are no free sockets: the loud one gives some
+        assert len(set(before.values())) == len(clients)
+        from_everywhere(loud, 600)
+        assert sources() == before  # and takes none back
+        assert "listener 'quiet': " not in g.log(), g.log()
+    finally:
+        g.stop()
+        for s in (*clients, upstream, sink):
+            s.close()
 
 
 def extended_connect(port, path, name="websocket"):

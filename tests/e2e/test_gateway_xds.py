@@ -4,10 +4,10 @@ import http.client
 import pathlib
 import re
 import subprocess
-import time
 
 import pytest
 from harness import gateway as gw
+from harness.wait import until
 
 CDS = gw.TYPE + "envoy.config.cluster.v3.Cluster"
 EDS = gw.TYPE + "envoy.config.endpoint.v3.ClusterLoadAssignment"
@@ -94,13 +94,13 @@ class XdsGateway(gw.Gateway):
     """The same program with its resources from a server."""
 
     def __init__(self, binary, where, port):
-        self.ready_port, self.admin_port = gw.free_port(), gw.free_port()
+        self.ready_port, self.admin_port, self.stats_port = gw.free_port(), gw.free_port(), gw.free_port()
         self.log_path = where / "gateway.log"
         with open(self.log_path, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [binary, "gateway", "--xds-addr", f"127.0.0.1:{port}", "--xds-node-id", "gw-7",
                  "--workers", "2", "--admin-addr", f"127.0.0.1:{self.admin_port}", "--stats-addr",
-                 "127.0.0.1:0", "--ready-addr", f"127.0.0.1:{self.ready_port}", "--drain-time", "2s"],
+                 f"127.0.0.1:{self.stats_port}", "--ready-addr", f"127.0.0.1:{self.ready_port}", "--drain-time", "2s"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
@@ -115,15 +115,6 @@ def get(port):
         return None
     finally:
         c.close()
-
-
-def until(check, seconds=10):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if check():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it did not come about")
 
 
 @pytest.fixture(name="server")

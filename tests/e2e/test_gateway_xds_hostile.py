@@ -13,8 +13,8 @@ import h2.settings
 import pytest
 from harness import gateway as gw
 from harness.serve import Server
-from harness.wait import SLOW
-from test_gateway_xds import CDS, EDS, LDS, RDS, XdsGateway, assignment, eds_cluster, field, get, listener, table, until
+from harness.wait import SLOW, until
+from test_gateway_xds import CDS, EDS, LDS, RDS, XdsGateway, assignment, eds_cluster, field, get, listener, table
 
 MIB = 1 << 20
 
@@ -161,14 +161,14 @@ class Misleader(Server):
         before = self.misled
         self.evil = how
         self.kick.set()
-        until(lambda: self.misled >= before + times, 40 * SLOW)
+        until(lambda: self.misled >= before + times, 40)
 
     def heal(self):
         """Good again; returns when the gateway asked for everything and was told."""
         before = self.followed
         self.evil = None
         self.kick.clear()
-        until(lambda: self.followed > before, 60 * SLOW)
+        until(lambda: self.followed > before, 60)
 
     def close(self):
         self.closed = True
@@ -282,7 +282,7 @@ def _w(binary, tmp_path):
     origin, port = gw.Origin(), gw.free_port()
     server = Misleader(good_set(port, origin.port))
     gate = XdsGateway(binary, tmp_path, server.port)
-    until(lambda: get(port) == 200, 20 * SLOW)
+    until(lambda: get(port) == 200, 20)
     server.gate, server.serving = gate, port
     yield server
     server.close()

@@ -14,10 +14,10 @@ from harness.netns import hbone_syns
 
 def test_pods_reach_each_other_and_the_outside(mesh):
     for src, dst in ((mesh.u1, mesh.u2), (mesh.u1, mesh.p1), (mesh.topo.outside, mesh.u2)):
-        with traffic.EchoServer(dst, (dst.ip4, 9000)).sock, \
-                traffic.EchoServer(dst, (dst.ip6, 9000)).sock:
-            mesh.roundtrip(src, dst.ip4, 9000)
-            mesh.roundtrip(src, dst.ip6, 9000)
+        servers = [mesh.echo(dst, 9000, ip=ip) for ip in (dst.ip4, dst.ip6)]
+        for s in servers:
+            mesh.roundtrip(src, s.addr[0], 9000)
+            s.stop()
 
 
 def test_captured_pod_is_redirected_in_both_directions(mesh):

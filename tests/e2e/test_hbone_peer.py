@@ -428,8 +428,10 @@ def test_goaway_moves_new_streams_elsewhere(outbound):
     traffic.echo_once(old)
     peer = server.peers[0]
     last = max(peer.streams)
-    peer.call(lambda: peer.raw(GoAwayFrame(0, last_stream_id=last).serialize()))
-    time.sleep(0.1)
+    pongs = peer.pongs
+    peer.call(lambda: (peer.raw(GoAwayFrame(0, last_stream_id=last).serialize()), peer.h2.ping(b"was read"),
+                       peer.flush()))
+    server.wait(lambda: peer.pongs > pongs, what="the GOAWAY to be read")
     for _ in range(6):
         outbound.roundtrip(outbound.c1, outbound.p2, 80)
     assert max(peer.streams) == last, "no new stream after GOAWAY"

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from harness import netns
+from harness.ports import free_port
 from harness.quicpeer import Iroh, Ours
 from harness.wait import until
 
@@ -18,8 +19,7 @@ class Relay:
 
     def __init__(self, binary):
         self.binary = binary
-        with socket.create_server(("127.0.0.1", 0)) as s:
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
         self.proc = None
         self.start()

@@ -332,10 +332,12 @@ def test_access_by_question(make):
     r = make("--access-url", f"http://127.0.0.1:{server.server_port}/may")
     yes = Client(r)
     allowed = {yes.id.hex()}
-    yes.login()
-    assert denied(r, Client(r)) == "not authorized"
-    server.shutdown()
-    server.server_close()
+    try:
+        yes.login()
+        assert denied(r, Client(r)) == "not authorized"
+    finally:
+        server.shutdown()
+        server.server_close()
     assert denied(r, Client(r)) == "not authorized"
     assert seen[0] == yes.id.hex()
 

@@ -7,14 +7,16 @@ import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
-import threading
 import time
 
 import pytest
 
 from harness.control import find_kubectl
 from harness.node import Process
+from harness.serve import Each
+from harness.sidecar import UdpEcho
 from harness.town import (EDGE, HOMES, HTTP, HTTPS, RELAY, Device, Edge, Site, Town, blocks,
                           digest)
 from harness.wait import SANITIZED, SLOW, until
@@ -142,6 +144,42 @@ def test_big_bodies_arrive_whole(town, edge, device):
             shell=True, capture_output=True, text=True, check=True)
     assert got.stdout.split()[0] == digest(MIB), (
         got.stderr, d.log()[-2000:], *(edge.role_log(r)[-2000:] for r in ("gateway", "sidecar")))
+
+
+def until_the_end(conn):
+    """An answer without a length: only the end of the connection says that it was all."""
+    head = b""
+    while b"\r\n\r\n" not in head:
+        piece = conn.recv(4096)
+        if not piece:
+            return
+        head += piece
+    conn.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(100_000))
+    if head.startswith(b"GET /cut"):
+        time.sleep(0.1)
+        conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def test_a_broken_answer_is_not_a_short_one(town, edge, device):
+    """The origin's reset passes the device, the tunnel, two Unix sockets and the gateway."""
+    with town["home1"].entered():
+        site = Each(until_the_end)
+    d = device("endless", "home1", None, site)
+
+    def ends(path, *flags, tls=True):
+        port = HTTPS if tls else HTTP
+        with town["visitor"].entered():
+            done = subprocess.run(
+                ["curl", "-sS", "-m", str(20 * SLOW), "--resolve", f"{d.hostname}:{port}:{EDGE}", "--cacert",
+                 str(edge.data / "connect-ca/root.crt"), *flags,
+                 f"{'https' if tls else 'http'}://{d.hostname}:{port}{path}"], capture_output=True, check=False)
+        return done.returncode, len(done.stdout)
+
+    until(lambda: ends("/whole") == (0, 100_000), 20, d.log()[-1500:], interval=0.1)
+    for flags in (["--http2"], ["--http1.1"]):
+        assert ends("/whole", *flags) == (0, 100_000)
+        assert ends("/cut", *flags)[0] != 0
+    assert ends("/cut", tls=False)[0] != 0
 
 
 def test_uploads_arrive_whole(town, edge, device, tmp_path):
@@ -338,18 +376,7 @@ spec:
 def resolver(ns):
     """Answers every question with its own bytes, the answer bit set."""
     with ns.entered():
-        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        s.bind(("127.0.0.1", 0))
-
-    def serve():
-        while True:
-            try:
-                q, who = s.recvfrom(4096)
-            except OSError:
-                return
-            s.sendto(q[:2] + bytes([q[2] | 0x80]) + q[3:], who)
-    threading.Thread(target=serve, daemon=True).start()
-    return s
+        return UdpEcho(lambda q: q[:2] + bytes([q[2] | 0x80]) + q[3:])
 
 
 def ask_udp(edge, node, port, query):
@@ -379,7 +406,7 @@ def ask_udp(edge, node, port, query):
 def test_a_resolver_on_the_device(town, edge, binary, tmp_path, udp):
     name = f"dns-{str(udp).lower()}"
     upstream = resolver(town["home1"])
-    port = upstream.getsockname()[1]
+    port = upstream.port
     d = Process(town["home1"], [
         binary, "connector", "run", "--name", name, "--data", str(tmp_path / "d"), "--kubeconfig",
         str(edge.kubeconfig), "--relay", f"http://{EDGE}:{RELAY}/", "--admin-addr", "127.0.0.1:0",
@@ -442,7 +469,7 @@ def test_a_public_resolver_on_a_device_behind_nat(town, edge, binary, tmp_path):
     """dig, the gateway's UDP listener, CONNECT-UDP, the device, its resolver: and back."""
     name = "public-dns"
     upstream = resolver(town["home1"])
-    port = upstream.getsockname()[1]
+    port = upstream.port
     d = Process(town["home1"], [
         binary, "connector", "run", "--name", name, "--data", str(tmp_path / "d"), "--kubeconfig",
         str(edge.kubeconfig), "--relay", f"http://{EDGE}:{RELAY}/", "--admin-addr", "127.0.0.1:0",

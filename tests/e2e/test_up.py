@@ -94,6 +94,19 @@ def test_the_demo_is_served(up):
     assert set(up.children()) == {"control", "relay", "sidecar", "gateway", "expose"}
 
 
+def test_every_role_has_ports_of_its_own(up):
+    children = set(up.children().values()) | {up.pid}
+    out = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
+    owners = {}
+    for line in out.splitlines():
+        at = line.split()[3]
+        for pid in {int(p) for p in re.findall(r"pid=(\d+)", line)} & children:
+            owners.setdefault(at, set()).add(pid)
+            assert at.startswith("127.0.0.1:"), line
+    assert len(owners) > 10, out
+    assert not {at: who for at, who in owners.items() if len(who) > 1}, out
+
+
 @pytest.mark.parametrize("role", ["gateway", "sidecar", "relay", "expose", "control"])
 def test_a_killed_role_comes_back(up, role):
     old = up.children()[role]

@@ -12,6 +12,7 @@ import time
 
 from .ports import free_port
 from .serve import Server
+from .wait import SLOW, until
 
 TYPE = "type.googleapis.com/"
 HCM = TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
@@ -49,7 +50,7 @@ def tls_socket(cert, key, **extra):
 
 def cluster(name, ports, **extra):
     return {"@type": TYPE + "envoy.config.cluster.v3.Cluster", "name": name, "type": "STATIC",
-            "connect_timeout": "1s",
+            "connect_timeout": "5s",
             "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [
                 {"endpoint": {"address": address(p)}} for p in ports]}]}, **extra}
 
@@ -63,7 +64,7 @@ def h2_options():
 class Gateway:
     """The program, with its resources in one file that can be replaced."""
 
-    def __init__(self, binary, where, resources, workers=2, wait=True, drain="5s"):
+    def __init__(self, binary, where, resources, workers=2, wait=True, drain="5s", stdout=None):
         self.dir = where / "xds"
         self.dir.mkdir(exist_ok=True)
         self.binary, self.workers, self.drain = binary, workers, drain
@@ -77,9 +78,15 @@ class Gateway:
                 [binary, "gateway", "--xds-dir", str(self.dir), "--workers", str(workers),
                  "--admin-addr", f"127.0.0.1:{self.admin_port}", "--stats-addr", f"127.0.0.1:{self.stats_port}",
                  "--ready-addr", f"127.0.0.1:{self.ready_port}", "--drain-time", drain,
-                 "--log-level", "debug"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                 "--log-level", "debug"], stdin=subprocess.DEVNULL, stdout=stdout or log,
+                stderr=log)
         if wait:
-            self.wait_ready()
+            try:
+                self.wait_ready()
+            except AssertionError:
+                self.process.kill()
+                self.process.wait()
+                raise
 
     def apply(self, resources):
         fresh = self.dir.parent / "resources.new"
@@ -90,14 +97,10 @@ class Gateway:
         return self.log_path.read_text(encoding="utf-8", errors="replace")
 
     def wait_ready(self, seconds=10):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if self.process.poll() is not None:
-                raise AssertionError("gateway ended:\n" + self.log())
-            if re.search(r"gateway\s+ready", self.log()):
-                return
-            time.sleep(0.02)
-        raise AssertionError("gateway is not ready:\n" + self.log())
+        def ready():
+            assert self.process.poll() is None, "gateway ended:\n" + self.log()
+            return re.search(r"gateway\s+ready", self.log())
+        until(ready, seconds, f"the gateway to be ready, see {self.log_path}")
 
     def rss_kib(self):
         with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as f:
@@ -107,10 +110,11 @@ class Gateway:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            status = self.process.wait(15)
+            status = self.process.wait(15 * SLOW)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            raise
+            self.process.wait()
+            raise AssertionError("gateway does not end:\n" + self.log()[-3000:]) from None
         if "Sanitizer" in self.log():
             raise AssertionError(self.log())
         if expect is not None:

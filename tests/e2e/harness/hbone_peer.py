@@ -168,6 +168,7 @@ class H2Peer:
         self.scan = None  # bytes not yet scanned, once go_raw() was called
         self.calls = collections.deque()
         self.wake_r, self.wake_w = os.pipe()
+        self.waking = threading.Lock()  # a number that was closed may be another descriptor's by now
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(
             client_side=not server_side, header_encoding="utf-8",
             validate_outbound_headers=False, validate_inbound_headers=False,
@@ -416,7 +417,7 @@ class H2Peer:
     def call(self, function):
         """Runs function() in the thread that drives this peer."""
         self.calls.append(function)
-        with contextlib.suppress(OSError):
+        with self.waking, contextlib.suppress(OSError):
             os.write(self.wake_w, b"x")
 
     def abort(self):
@@ -491,10 +492,11 @@ class H2Peer:
     def close(self):
         self.gone = True
         self.transport.close()
-        for fd in (self.wake_r, self.wake_w):
-            with contextlib.suppress(OSError):
-                os.close(fd)
-        self.wake_r = self.wake_w = -1
+        with self.waking:
+            for fd in (self.wake_r, self.wake_w):
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+            self.wake_r = self.wake_w = -1
 
 
 def hbone_client(ns, addr, context, settings=None, bind=None, sni=None, **kw):
@@ -746,7 +748,7 @@ class HboneServer:
         self.stopping = True
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
+        self.thread.join(5)
         self.sock.close()
         for peer in self.live:
             peer.call(peer.abort)
-        self.thread.join(5)

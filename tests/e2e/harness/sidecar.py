@@ -266,18 +266,21 @@ class UdpEcho:
         self.port = self.sock.getsockname()[1]
         self.answer = answer
         self.got = []
+        self.peers = set()
         self.ends, self.end = os.pipe()
-        threading.Thread(target=self._run, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     def _run(self):
         while self.ends not in select.select([self.sock, self.ends], [], [])[0]:
             data, who = self.sock.recvfrom(65535)
             self.got.append(data)
+            self.peers.add(who)
             self.sock.sendto(self.answer(data), who)
 
     def close(self):
         os.write(self.end, b"x")
-        time.sleep(0.05)
+        self._thread.join(10)
         self.sock.close()
         os.close(self.end)
         os.close(self.ends)

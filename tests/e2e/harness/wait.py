@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waiting without sleeping longer than needed."""
+import contextlib
 import os
+import threading
 import time
 
 SANITIZED = os.environ.get("SPANWIRE_SANITIZED") == "1"
@@ -8,7 +10,7 @@ SANITIZED = os.environ.get("SPANWIRE_SANITIZED") == "1"
 SLOW = float(os.environ.get("SPANWIRE_E2E_PATIENCE", 6 if SANITIZED else 1))
 
 
-def until(predicate, timeout=5.0, what=None, interval=0.01):
+def until(predicate, timeout=10.0, what=None, interval=0.01):
     """Polls until predicate() is truthy and returns its value; AssertionError at the deadline."""
     deadline = time.monotonic() + timeout * SLOW
     while True:
@@ -26,3 +28,25 @@ def stays(predicate, seconds, what=None, interval=0.02):
     while time.monotonic() < deadline:
         assert predicate(), what or predicate
         time.sleep(interval)
+
+
+@contextlib.contextmanager
+def working(count, work):
+    """
+    'count' threads that call work(their number) over and over during the block. They end with it, also when the
+    test fails in it: the next one would find them still at work, and Python would wait for them at its end.
+    """
+    over = threading.Event()
+
+    def run(i):
+        while not over.is_set():
+            work(i)
+    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(count)]
+    for t in threads:
+        t.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for t in threads:
+            t.join(30 * SLOW)

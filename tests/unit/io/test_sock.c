@@ -347,6 +347,24 @@ static void namespaces_are_entered_and_left(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* Unix sockets know no reset; a peer that is gone is told from one that only ended. */
+static void a_peer_that_is_gone_hung_up(void **state)
+{
+    int fds[2];
+    char c;
+
+    (void)state;
+    assert_int_equal(sw_sock_pair(fds, NULL), SW_OK);
+    assert_false(sw_sock_hung_up(fds[0]));
+    sw_sock_shutdown_write(fds[1]);
+    assert_int_equal(sw_sock_read(fds[0], &c, 1), SW_EOF);
+    assert_false(sw_sock_hung_up(fds[0]));
+    sw_sock_close(fds[1]);
+    assert_int_equal(sw_sock_read(fds[0], &c, 1), SW_EOF);
+    assert_true(sw_sock_hung_up(fds[0]));
+    sw_sock_close(fds[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +376,7 @@ int main(void)
         cmocka_unit_test(a_unix_listener_replaces_only_what_is_dead),
         cmocka_unit_test(pipes_carry_bytes_between_sockets),
         cmocka_unit_test(namespaces_are_entered_and_left),
+        cmocka_unit_test(a_peer_that_is_gone_hung_up),
     };
 
     return cmocka_run_group_tests_name("sock", tests, NULL, NULL);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The index of roles and bindings (authz.c), for those who look at single rules (escalate.c). */
+#pragma once
+
+#include "apiserver/api.h"
+
+struct api_rule {
+    const struct sw_json *verbs, *groups, *resources, *names, *urls;
+};
+
+struct api_role {
+    struct sw_slice key; /* "ns/name", cluster roles: "/name" */
+    struct api_rule *rules;
+    size_t n;
+};
+
+extern const struct sw_slice api_rbac_group;
+
+/* Reads the roles and bindings anew if any has changed; roles found before are gone then. */
+void api_authz_refresh(struct api_authz *z);
+/* The rules of a role as written; they borrow from the list. */
+void api_rules_read(struct sw_arena *a, const struct sw_json *list, struct api_rule **ret,
+                    size_t *ret_n);
+/* A role of the index, of the cluster with an empty namespace; NULL: there is none. */
+const struct api_role *api_role_find(struct api_authz *z, struct sw_slice ns, struct sw_slice name);
+/* Is the user in this group? */
+bool api_in_groups(const struct api_user *u, struct sw_slice g);
+/* True when one of the user's rules grants this single right; "*" is granted by "*" only. */
+bool api_holds(struct api_authz *z, const struct api_user *u, struct sw_slice ns,
+               const struct api_attrs *at);

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `spanwire control` can be told (control_options.c has the table `sw_control_options`). */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cmd/control_cluster.h"
+#include "cmd/control_connector.h"
+#include "cmd/control_dns.h"
+#include "cmd/control_gateway.h"
+#include "io/addr.h"
+#include "opts/opts.h"
+
+struct control_options {
+    const char *data;
+    struct sw_addr listen;
+    const char *advertise;
+    struct sw_opt_list names;
+    const char *audit_log;
+    bool relaxed_sync;
+    uint32_t max_inflight;
+    uint32_t keep_events;
+    uint64_t keep_for;
+    bool fabric_kinds;
+    bool loopback_endpoints;
+    const char *trust_roots;
+    struct sw_control_cluster_opts cluster;
+    bool gateway;
+    struct sw_control_gateway_opts gw;
+    bool connector;
+    struct sw_control_connector_opts cn;
+    struct sw_control_dns_opts dns;
+    uint64_t drain;
+    const char *log_level;
+    int log_format;
+};

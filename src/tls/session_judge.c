@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who the peer of a handshake must be: protocol, chain, identity or name, and what the caller asks.
+ */
+#include <gnutls/gnutls.h>
+
+#include "base/slice.h"
+#include "tls/cred_core.h"
+#include "tls/session.h"
+#include "tls/verify.h"
+#include "tls/x509.h"
+
+static int refuse(struct sw_tls_lib *l, uint8_t alert)
+{
+    l->alert = alert;
+    if (l->verdict.rc == 0)
+        l->verdict.rc = SW_EDENIED;
+    return GNUTLS_E_CERTIFICATE_ERROR;
+}
+
+int sw_lib_check_alpn(struct sw_tls_lib *l)
+{
+    gnutls_datum_t got = {0};
+
+    if (l->n_alpn == 0 || l->params.web)
+        return 0;
+    if (gnutls_alpn_get_selected_protocol(l->session, &got) == 0 && got.size > 0)
+        return 0;
+    (void)sw_err_set(&l->verdict, SW_EPROTO, "peer does not speak '%s' (no common ALPN protocol)",
+                     l->params.alpn);
+    (void)refuse(l, SW_ALERT_NO_APPLICATION_PROTOCOL);
+    return GNUTLS_E_NO_APPLICATION_PROTOCOL;
+}
+
+static bool same_trust_domain(const struct sw_tls_lib *l)
+{
+    struct sw_slice own = sw_tls_cred_id(l->cred)->trust_domain;
+
+    for (uint32_t i = 0; i < l->peer->n_ids; i++) {
+        if (sw_slice_eq(l->peer->ids[i].id.trust_domain, own))
+            return true;
+    }
+    return false;
+}
+
+static bool has_expected_id(const struct sw_tls_lib *l)
+{
+    for (uint32_t i = 0; i < l->peer->n_ids; i++) {
+        for (size_t k = 0; k < l->params.n_expect; k++) {
+            if (sw_slice_eq(l->peer->ids[i].uri, l->params.expect[k]))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* What depends on this connection, after the chain itself was found good. */
+static int check_identity(struct sw_tls_lib *l)
+{
+    struct sw_slice first = l->peer->n_ids ? l->peer->ids[0].uri : SW_SLICE_LIT("");
+
+    if (!l->params.server && l->params.insecure_any)
+        return SW_OK;
+    if (l->peer->n_ids == 0)
+        return sw_err_set(&l->verdict, SW_EDENIED, "peer certificate has no SPIFFE identity");
+    if (l->params.server) {
+        if (same_trust_domain(l))
+            return SW_OK;
+        return sw_err_set(&l->verdict, SW_EDENIED, "peer '%.*s' is not of trust domain '%.*s'",
+                          SW_SLICE_ARG(sw_slice_head(first, 80)),
+                          SW_SLICE_ARG(sw_slice_head(sw_tls_cred_id(l->cred)->trust_domain, 60)));
+    }
+    if (has_expected_id(l))
+        return SW_OK;
+    return sw_err_set(&l->verdict, SW_EDENIED, "peer is '%.*s', expected '%.*s'%s",
+                      SW_SLICE_ARG(sw_slice_head(first, 70)),
+                      SW_SLICE_ARG(l->params.n_expect ? sw_slice_head(l->params.expect[0], 70)
+                                                      : SW_SLICE_LIT("nobody")),
+                      l->params.n_expect > 1 ? " or others" : "");
+}
+
+/*
+ * Certificates are one of several ways to say who one is, so a bad one only means that nothing was
+ * proved: the layer above answers that in its own protocol.
+ */
+static int judge_web_client(struct sw_tls_lib *l, const struct sw_verify_in *in)
+{
+    struct sw_err why = {0};
+    uint8_t alert = 0;
+
+    if (in->n == 0)
+        return 0;
+    if (sw_verify_chain(in, &l->peer, &alert, &why) != SW_OK) {
+        l->refused = true;
+    } else if (l->params.leaf_ok &&
+               l->params.leaf_ok(l->params.leaf_arg, in->chain[0], &why) != SW_OK) {
+        l->peer = sw_peer_unref(l->peer);
+        l->refused = true;
+    }
+    return 0;
+}
+
+static int judge_leaf(struct sw_tls_lib *l, const struct sw_verify_in *in)
+{
+    if (in->n == 0)
+        return sw_err_set(&l->verdict, SW_EDENIED, "peer sent no certificate");
+    if (l->params.leaf_ok)
+        return l->params.leaf_ok(l->params.leaf_arg, in->chain[0], &l->verdict);
+    return sw_x509_check_host(in->chain[0], sw_slice_str(l->params.host), &l->verdict);
+}
+
+/* The server of an HTTPS client: chain, then name. Nothing here is a matter of taste but the skip.
+ */
+static int judge_web_server(struct sw_tls_lib *l, const struct sw_verify_in *in)
+{
+    uint8_t alert = SW_ALERT_BAD_CERTIFICATE;
+
+    if (l->params.insecure_skip && l->params.leaf_ok && judge_leaf(l, in) != SW_OK)
+        return refuse(l, alert);
+    if (l->params.insecure_skip)
+        return 0;
+    if (sw_verify_chain(in, &l->peer, &alert, &l->verdict) != SW_OK)
+        return refuse(l, alert);
+    if (judge_leaf(l, in) != SW_OK) {
+        l->peer = sw_peer_unref(l->peer);
+        return refuse(l, SW_ALERT_BAD_CERTIFICATE);
+    }
+    if (l->params.verify && l->params.verify(l->params.verify_arg, l->peer, &l->verdict) != SW_OK) {
+        l->peer = sw_peer_unref(l->peer);
+        return refuse(l, SW_ALERT_ACCESS_DENIED);
+    }
+    l->verdict.rc = 0;
+    return 0;
+}
+
+int sw_lib_judge(struct sw_tls_lib *l)
+{
+    gnutls_session_t s = l->session;
+    struct sw_slice chain[SW_TLS_CHAIN_MAX];
+    struct sw_verify_in in = {.cred = l->cred, .peer_is_client = l->params.server, .chain = chain};
+    unsigned n = 0;
+    const gnutls_datum_t *der = gnutls_certificate_get_peers(s, &n);
+    uint8_t alert = SW_ALERT_BAD_CERTIFICATE;
+
+    if (gnutls_certificate_type_get2(s, GNUTLS_CTYPE_PEERS) != GNUTLS_CRT_X509 || !der)
+        n = 0;
+    for (unsigned i = 0; i < n && i < SW_TLS_CHAIN_MAX; i++)
+        chain[i] = sw_slice(der[i].data, der[i].size);
+    in.n = n;
+    if (!l->params.server && sw_lib_check_alpn(l) != 0)
+        return GNUTLS_E_CERTIFICATE_ERROR;
+    l->peer = sw_peer_unref(l->peer);
+    if (l->params.web)
+        return l->params.server ? judge_web_client(l, &in) : judge_web_server(l, &in);
+    if (sw_verify_chain(&in, &l->peer, &alert, &l->verdict) != SW_OK)
+        return refuse(l, alert);
+    if (check_identity(l) != SW_OK)
+        return refuse(l, SW_ALERT_BAD_CERTIFICATE);
+    if (l->params.verify && l->params.verify(l->params.verify_arg, l->peer, &l->verdict) != SW_OK)
+        return refuse(l, SW_ALERT_ACCESS_DENIED);
+    l->verdict.rc = 0;
+    return 0;
+}

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hundreds of streams whose reader does not read: bounded memory on both sides, and nobody else notices."""
+import socket
+import threading
+import time
+
+import pytest
+
+from harness.device import Device
+from harness.sidecar import Echo, Sidecar
+from harness.wait import SANITIZED, SLOW, until
+
+STREAMS = 60 if SANITIZED else 500
+BULK = 4 << 20 if SANITIZED else 64 << 20
+LIMIT = 16  # MiB, --max-buffered
+
+
+def flood(s):
+    """Sends for as long as somebody takes it, with little of its own in the kernel."""
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+    data = bytes(1 << 16)
+    while True:
+        s.sendall(data)
+
+
+def download(s):
+    part = bytes(1 << 18)
+    for _ in range(BULK // len(part)):
+        s.sendall(part)
+
+
+def upload(s):
+    left = BULK
+    while left and (part := s.recv(1 << 18)):
+        left -= len(part)
+    s.sendall(b"all" if left == 0 else b"cut")
+
+
+class Town:
+    def __init__(self, binary, directory):
+        self.gone = threading.Event()
+        self.tunnels = []
+        self.origins = {"flood": Echo(flood), "deaf": Echo(lambda s: self.gone.wait(60 * SLOW)),
+                        "download": Echo(download), "upload": Echo(upload)}
+        self.origins["deaf"].sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)  # of those it accepts
+        allow = [x for o in self.origins.values() for x in ("--allow", f"127.0.0.1:{o.port}")]
+        self.device = Device(binary, directory / "device", "/does/not/exist", "--standalone", "--open", *allow,
+                             "--max-buffered", str(LIMIT))
+        self.sidecar = Sidecar(binary, directory / "side", "--peer", f"{self.device.id}={self.device.addrs()[0]}",
+                               "--max-buffered", str(LIMIT)).wait_ready()
+
+    def tunnel(self, kind):
+        t = self.sidecar.tunnel(self.device.id, f"127.0.0.1:{self.origins[kind].port}")
+        assert t.status == 200
+        self.tunnels.append(t)
+        return t
+
+    def bulk(self, kind):
+        """Seconds for BULK bytes, by a stream of the same connection."""
+        t = self.tunnel(kind)
+        began = time.monotonic()
+        if kind == "upload":
+            part = bytes(1 << 18)
+            for _ in range(BULK // len(part)):
+                t.sock.sendall(part)
+            assert t.recv(3) == b"all"
+        else:
+            got = len(t.rest)
+            while part := t.sock.recv(1 << 18):
+                got += len(part)
+            assert got == BULK
+        t.close()
+        return time.monotonic() - began
+
+    def rss_mb(self):
+        return self.device.rss_kb() / 1024, self.sidecar.rss_kb() / 1024
+
+    def buffered(self):
+        """Bytes, of the device and of the sidecar."""
+        return (self.device.metric("spanwire_quic_buffered_bytes"),
+                self.sidecar.metrics().sum("spanwire_quic_buffered_bytes"))
+
+    def hang_up(self):
+        self.gone.set()
+        for t in self.tunnels:
+            t.close()
+
+    def close(self):
+        self.hang_up()
+        self.sidecar.close()
+        self.device.stop()
+        self.device.check()
+        for o in self.origins.values():
+            o.close()
+
+
+@pytest.fixture
+def town(topology, binary, tmp_path):
+    del topology
+    t = Town(binary, tmp_path)
+    yield t
+    t.close()
+
+
+def steady(town):
+    """What is held, once it does not change any more."""
+    seen = [None]
+
+    def same():
+        before, seen[0] = seen[0], town.buffered()
+        print("Q1DEBUG", seen)
+        return seen[0] if seen[0] == before and sum(before) > 0 else None
+    return until(same, 20, "streams to fill up", 0.3)
+
+
+def within_bounds(town, before):
+    held = steady(town)
+    grown = [now - then for now, then in zip(town.rss_mb(), before)]
+    for side, bytes_held in zip(("device", "sidecar"), held):
+        assert bytes_held <= (LIMIT << 20) + STREAMS * (96 << 10), f"{side}: {held}"
+    # What a stream costs beside its bytes, and what the allocator keeps, is less than as much again.
+    assert SANITIZED or all(g < 2 * (LIMIT + STREAMS * 96 / 1024) for g in grown), f"{grown} MB more, {held} bytes"
+    return held
+
+
+def test_clients_that_do_not_read(town):
+    usual = min(town.bulk("download") for _ in range(2))
+    before = town.rss_mb()
+    for _ in range(STREAMS):
+        town.tunnel("flood")
+    held = within_bounds(town, before)
+    assert held[0] > LIMIT << 18  # the device came to the mark where it begins to look at who reads
+    assert town.device.metric("spanwire_connector_quic_events") > 0
+    assert 'event="held_back"' in town.device.get("metrics")
+    print("Q1DEBUG", held, before, town.rss_mb(), usual, town.device.metric("spanwire_connector_quic_events"))
+    quick = min(town.bulk("download") for _ in range(2))
+    print("Q1DEBUG", quick)
+    assert quick < 3 * usual + 0.5 * SLOW, f"{quick} s instead of {usual}"
+    town.hang_up()
+    until(lambda: town.device.status()["exchanges"]["active"] == 0, 20, "them to go")
+    until(lambda: sum(town.buffered()) == 0, 10, "nothing to be held")
+
+
+def test_origins_that_do_not_read(town):
+    usual = min(town.bulk("upload") for _ in range(2))
+    before = town.rss_mb()
+    slow = [town.tunnel("deaf") for _ in range(STREAMS)]
+    part = bytes(1 << 18)
+    for t in slow:
+        t.sock.setblocking(False)
+    for _ in range(8):  # 2 MiB each, as far as they go
+        for t in slow:
+            try:
+                t.sock.send(part)
+            except BlockingIOError:
+                pass
+        time.sleep(0.05)
+    print("Q1DEBUG", within_bounds(town, before), before, town.rss_mb(), usual)
+    quick = min(town.bulk("upload") for _ in range(2))
+    print("Q1DEBUG", quick)
+    assert quick < 3 * usual + 0.5 * SLOW, f"{quick} s instead of {usual}"
+    town.hang_up()
+    until(lambda: sum(town.buffered()) == 0, 20, "nothing to be held")

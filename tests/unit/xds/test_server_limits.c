@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Slow clients, bounds, who may be served and with what, and the end. */
+#include "rig.h"
+
+static void a_slow_client_costs_little(void **state)
+{
+    struct world *w = *state;
+    char *big = sw_calloc(1, 3 << 20);
+
+    memset(big, 'x', 3 << 20);
+    COMMIT(w, "OWN a=1");
+    connect_delta(w);
+    subscribe(w, "OWN", "*");
+    expect(w, "OWN +a=1");
+    turns(w, 5);
+    sw_grpc_pause(w->call, true);
+    for (int i = 0; i < 30; i++) {
+        struct sw_xds_txn *t = sw_xds_txn_new();
+
+        big[0] = (char)('a' + i % 26);
+        assert_int_equal(
+            sw_xds_txn_set(t, url_of("OWN"), SW_SLICE_LIT("a"), sw_slice(big, 3 << 20), NULL),
+            SW_OK);
+        (void)sw_xds_cache_commit(w->cache, t);
+        turns(w, 1);
+    }
+    COMMIT(w, "OWN! a=end");
+    w->responses = 0;
+    sw_grpc_pause(w->call, false);
+    for (int i = 0; i < 500 && w->n_lines == 0; i++)
+        sw_loop_turn(w->loop, 10);
+    answer(w, NULL); /* whichever was on its way */
+    expect(w, "OWN +a=end");
+    assert_int_equal(w->responses, 2);
+    sw_free(big);
+}
+
+static void streams_are_bounded(void **state)
+{
+    struct world *w = *state;
+
+    w->opts.max_types = 2;
+    w->opts.max_names = 3;
+    connect_delta(w);
+    subscribe(w, "EDS", "a b c");
+    expect(w, "EDS -a -b -c");
+    subscribe(w, "EDS", "a");
+    expect(w, "EDS -a");
+    subscribe(w, "RDS", "d");
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_RESOURCE_EXHAUSTED);
+    w->done = 0;
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    subscribe(w, "LDS", NULL);
+    subscribe(w, "OWN", NULL);
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_RESOURCE_EXHAUSTED);
+    w->done = 0;
+    connect_delta(w);
+    assert_int_equal(sw_grpc_send(w->call, SW_SLICE_LIT("\xff\xff")), SW_OK);
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_INVALID_ARGUMENT);
+    for (int i = 0; i < 100 && sw_xds_server_streams(w->server); i++)
+        sw_loop_turn(w->loop, 5);
+    assert_int_equal(sw_xds_server_streams(w->server), 0);
+}
+
+static int allow_good(void *arg, const struct sw_xds_client_id *id, struct sw_err *err)
+{
+    const char *want = *(const char **)arg;
+
+    return sw_slice_eq_str(id->token, want) ? SW_OK : sw_err_set(err, SW_EDENIED, "bad token");
+}
+
+static void strangers_are_refused(void **state)
+{
+    struct world *w = *state;
+    const char *want = "other";
+
+    w->opts.allow = allow_good;
+    w->opts.arg = &want;
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_UNAUTHENTICATED);
+    want = "good";
+    w->done = 0;
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    expect(w, "CDS");
+}
+
+static int allow_as_told(void *arg, const struct sw_xds_client_id *id, struct sw_err *err)
+{
+    int rc = *(const int *)arg;
+
+    assert_true(sw_slice_eq_str(id->token, "good"));
+    return rc == SW_EDENIED ? sw_err_set(err, rc, "bad token") : rc;
+}
+
+/* Nobody knows the token yet: nothing is read, until somebody does. */
+static void a_client_waits_while_it_is_judged(void **state)
+{
+    struct world *w = *state;
+    int rc = SW_EAGAIN;
+
+    w->opts.allow = allow_as_told;
+    w->opts.arg = &rc;
+    COMMIT(w, "CDS a=1");
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    expect_nothing(w);
+    sw_xds_server_recheck(w->server); /* somebody else's answer */
+    expect_nothing(w);
+    assert_int_equal(w->done, 0);
+    rc = SW_OK;
+    sw_xds_server_recheck(w->server);
+    expect(w, "CDS +a=1");
+    rc = SW_EDENIED; /* it is in */
+    sw_xds_server_recheck(w->server);
+    expect_nothing(w);
+    assert_int_equal(w->done, 0);
+}
+
+static void a_client_that_waited_may_be_refused(void **state)
+{
+    struct world *w = *state;
+    int rc = SW_EAGAIN;
+
+    w->opts.allow = allow_as_told;
+    w->opts.arg = &rc;
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    expect_nothing(w);
+    rc = SW_EDENIED;
+    sw_xds_server_recheck(w->server);
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_UNAUTHENTICATED);
+    for (int i = 0; i < 100 && sw_xds_server_streams(w->server); i++)
+        sw_loop_turn(w->loop, 5);
+    assert_int_equal(sw_xds_server_streams(w->server), 0);
+}
+
+static struct sw_xds_cache *by_node(void *arg, const struct sw_xds_client_id *id,
+                                    struct sw_err *err)
+{
+    struct world *w = arg;
+
+    if (w->other && sw_slice_eq_str(id->node_id, "node-1"))
+        return w->other;
+    (void)sw_err_set(err, SW_EDENIED, "who are you");
+    return NULL;
+}
+
+static void clients_are_served_from_their_own_cache(void **state)
+{
+    struct world *w = *state;
+    struct sw_xds_txn *t = sw_xds_txn_new();
+
+    w->opts.select = by_node;
+    w->opts.arg = w;
+    COMMIT(w, "CDS a=1");
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_PERMISSION_DENIED);
+    w->done = 0;
+    w->other = sw_xds_cache_new();
+    assert_int_equal(sw_xds_txn_put(t, SW_XDS_CLUSTER, SW_SLICE_LIT("o"), SW_SLICE_LIT("1"), NULL),
+                     SW_OK);
+    (void)sw_xds_cache_commit(w->other, t);
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    expect(w, "CDS +o=1");
+    sw_xds_cache_free(w->other);
+    w->other = NULL;
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_UNAVAILABLE);
+}
+
+static void stopped(void *arg)
+{
+    *(bool *)arg = true;
+}
+
+static void a_stopping_server_tells_its_clients(void **state)
+{
+    struct world *w = *state;
+    bool is_stopped = false;
+
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    expect(w, "CDS");
+    sw_xds_server_stop(w->server, 5 * SW_NS_PER_S, stopped, &is_stopped);
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_UNAVAILABLE);
+    for (int i = 0; i < 500 && !is_stopped; i++)
+        sw_loop_turn(w->loop, 10);
+    assert_true(is_stopped);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        LIVE(a_slow_client_costs_little),
+        LIVE(streams_are_bounded),
+        LIVE(strangers_are_refused),
+        LIVE(a_client_waits_while_it_is_judged),
+        LIVE(a_client_that_waited_may_be_refused),
+        LIVE(clients_are_served_from_their_own_cache),
+        LIVE(a_stopping_server_tells_its_clients),
+    };
+
+    return cmocka_run_group_tests_name("xds server limits", tests, NULL, NULL);
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In which order types go out, and the protocol that sends whole states. */
+#include "rig.h"
+
+/* --- order --- */
+
+static void a_change_is_made_before_anything_breaks(void **state)
+{
+    struct world *w = *state;
+
+    COMMIT(w, "CDS old=1", "EDS old=1", "LDS l=1", "RDS r=1", "SDS s=1");
+    connect_delta(w);
+    subscribe(w, "CDS", "*");
+    expect(w, "CDS +old=1");
+    subscribe(w, "EDS", "old new");
+    expect(w, "EDS +old=1 -new");
+    subscribe(w, "LDS", "*");
+    expect(w, "LDS +l=1");
+    subscribe(w, "RDS", "r");
+    expect(w, "RDS +r=1");
+    subscribe(w, "SDS", "s");
+    expect(w, "SDS +s=1");
+    turns(w, 5);
+
+    COMMIT(w, "CDS new=1", "EDS new=1", "LDS l=2", "RDS r=2", "SDS s=2");
+    expect(w, "SDS +s=2");
+    expect_open(w, "CDS +new=1");
+    answer(w, NULL);
+    expect_open(w, "EDS +new=1"); /* the cluster is new: its endpoints follow at once */
+    turns(w, 10);
+    answer(w, NULL);
+    expect_open(w, "LDS +l=2");
+    turns(w, 10);
+    assert_int_equal(w->n_lines, 1);
+    answer(w, NULL);
+    expect_open(w, "RDS +r=2");
+    turns(w, 10);
+    assert_int_equal(w->n_lines, 1);
+    answer(w, NULL);
+    expect_open(w, "CDS -old");
+    turns(w, 10);
+    answer(w, NULL);
+    expect(w, "EDS -old");
+    expect_nothing(w);
+}
+
+static void state_of_the_world_breaks_last_too(void **state)
+{
+    struct world *w = *state;
+
+    COMMIT(w, "CDS old=c1", "RDS r=r1");
+    connect_sotw(w);
+    subscribe(w, "CDS", NULL);
+    expect(w, "CDS +c1");
+    subscribe(w, "RDS", "r");
+    expect_open(w, "RDS +r1");
+    answer_names(w, "r");
+    turns(w, 5);
+    COMMIT(w, "CDS new=c2", "RDS r=r2");
+    expect(w, "CDS +c2 +c1"); /* sorted by name: new, old */
+    expect_open(w, "RDS +r2");
+    turns(w, 5);
+    answer_names(w, "r");
+    expect(w, "CDS +c2");
+    expect_nothing(w);
+}
+
+/* gRPC: the new cluster is asked for when the route is there, the old one is used until then. */
+static void who_names_clusters_keeps_the_old_one_for_a_while(void **state)
+{
+    struct world *w = *state;
+
+    COMMIT(w, "CDS old=c1", "RDS r=r1");
+    connect_sotw(w);
+    subscribe(w, "RDS", "r");
+    expect_open(w, "RDS +r1");
+    answer_names(w, "r");
+    subscribe(w, "CDS", "old");
+    expect_open(w, "CDS +c1");
+    answer_names(w, "old");
+    turns(w, 5);
+    COMMIT(w, "CDS new=c2", "RDS r=r2");
+    expect_open(w, "RDS +r2");
+    answer_names(w, "r");
+    expect_nothing(w);
+    subscribe(w, "CDS", "old new");
+    expect_open(w, "CDS +c2 +c1");
+    answer_names(w, "new");
+    expect_nothing(w);
+    skew += 2 * SW_NS_PER_S;
+    expect_nothing(w);
+    /* Who goes on asking for it hears that it is gone. */
+    COMMIT(w, "CDS next=c3", "RDS r=r3");
+    expect_open(w, "RDS +r3");
+    answer_names(w, "r");
+    expect_nothing(w);
+    skew += 2 * SW_NS_PER_S;
+    expect_open(w, "CDS");
+    answer_names(w, "next");
+    expect_open(w, "CDS +c3");
+}
+
+static void a_silent_client_does_not_stop_the_order_for_ever(void **state)
+{
+    struct world *w = *state;
+
+    COMMIT(w, "CDS a=1", "LDS l=1");
+    connect_delta(w);
+    subscribe(w, "CDS", "*");
+    expect(w, "CDS +a=1");
+    subscribe(w, "LDS", "*");
+    expect(w, "LDS +l=1");
+    turns(w, 5);
+    COMMIT(w, "CDS a=2", "LDS l=2");
+    expect_open(w, "CDS +a=2");
+    pop(w);
+    expect_nothing(w);
+    skew += 6 * SW_NS_PER_S;
+    expect(w, "LDS +l=2");
+    COMMIT(w, "CDS a=3");
+    expect(w, "CDS +a=3");
+}
+
+static void endpoints_are_repeated_for_a_changed_cluster(void **state)
+{
+    struct world *w = *state;
+    struct sw_xds_txn *t = sw_xds_txn_new();
+
+    COMMIT(w, "CDS a=1 b=1", "EDS a=1 svc=1");
+    connect_delta(w);
+    subscribe(w, "CDS", "*");
+    expect(w, "CDS +a=1 +b=1");
+    subscribe(w, "EDS", "a svc");
+    expect(w, "EDS +a=1 +svc=1");
+    turns(w, 5);
+    COMMIT(w, "CDS a=2 b=1");
+    expect(w, "CDS +a=2");
+    expect(w, "EDS +a=1");
+    /* eds_cluster_config.service_name names another. */
+    assert_int_equal(sw_xds_txn_set(t, SW_XDS_CLUSTER, SW_SLICE_LIT("b"),
+                                    SW_SLICE_LIT("\x1a\x05\x12\x03svc"), NULL),
+                     SW_OK);
+    (void)sw_xds_cache_commit(w->cache, t);
+    expect(w, "CDS +b=\x1a\x05\x12\x03svc");
+    expect(w, "EDS +svc=1");
+    expect_nothing(w);
+}
+
+/* --- state of the world --- */
+
+static void full_types_are_always_complete(void **state)
+{
+    struct world *w = *state;
+
+    COMMIT(w, "LDS a=1 b=2");
+    connect_sotw(w);
+    subscribe(w, "LDS", NULL);
+    expect(w, "LDS +1 +2");
+    COMMIT(w, "LDS! b=3");
+    expect(w, "LDS +1 +3");
+    COMMIT(w, "LDS! a");
+    expect(w, "LDS +3");
+    COMMIT(w, "LDS");
+    expect(w, "LDS");
+    expect_nothing(w);
+}
+
+static void other_types_carry_what_changed(void **state)
+{
+    struct world *w = *state;
+
+    COMMIT(w, "EDS a=1 b=2");
+    connect_sotw(w);
+    subscribe(w, "EDS", "a ghost");
+    expect_open(w, "EDS +1");
+    answer_names(w, "a ghost b"); /* an ACK that asks for more */
+    expect_open(w, "EDS +2");
+    answer_names(w, "a ghost b");
+    turns(w, 5);
+    COMMIT(w, "EDS! ghost=3");
+    expect_open(w, "EDS +3");
+    answer_names(w, "b");
+    turns(w, 5);
+    COMMIT(w, "EDS! a=4 ghost=4 b=4");
+    expect_open(w, "EDS +4");
+    answer_names(w, "b");
+    expect_nothing(w);
+}
+
+/* Envoy: a cluster is acknowledged when its endpoints are there. */
+static void what_was_asked_for_before_it_existed_waits_for_nobody(void **state)
+{
+    struct world *w = *state;
+
+    COMMIT(w, "CDS a=1", "EDS a=1");
+    connect_sotw(w);
+    subscribe(w, "CDS", NULL);
+    expect(w, "CDS +1");
+    subscribe(w, "EDS", "a");
+    expect_open(w, "EDS +1");
+    answer_names(w, "a");
+    turns(w, 5);
+    COMMIT(w, "CDS", "EDS");
+    expect(w, "CDS");
+    turns(w, 5);
+    COMMIT(w, "CDS a=2", "EDS");
+    expect_open(w, "CDS +2");
+    pop(w); /* not answered */
+    expect_nothing(w);
+    COMMIT(w, "CDS a=2", "EDS a=2");
+    expect_open(w, "EDS +2");
+    answer_names(w, "a");
+    expect_nothing(w);
+    /* Once: after that it is a change like any other. */
+    COMMIT(w, "CDS a=2", "EDS a=3");
+    expect_nothing(w);
+}
+
+static void a_stale_nonce_is_ignored(void **state)
+{
+    struct world *w = *state;
+    char old[32];
+
+    COMMIT(w, "LDS a=1");
+    connect_sotw(w);
+    subscribe(w, "LDS", NULL);
+    expect_open(w, "LDS +1");
+    memcpy(old, w->nonces[0], sizeof(old));
+    answer(w, NULL);
+    turns(w, 5);
+    COMMIT(w, "LDS a=2");
+    expect_open(w, "LDS +2");
+    ask(w, "LDS", NULL, NULL, NULL, old, NULL);
+    COMMIT(w, "LDS a=3");
+    turns(w, 10);
+    assert_int_equal(w->n_lines, 1);
+    answer(w, NULL);
+    expect(w, "LDS +3");
+}
+
+static void listeners_can_be_asked_for_by_name(void **state)
+{
+    struct world *w = *state;
+
+    COMMIT(w, "LDS a=1 b=2");
+    connect_sotw(w);
+    subscribe(w, "LDS", "b");
+    expect_open(w, "LDS +2");
+    answer_names(w, "b");
+    COMMIT(w, "LDS a=9 b=2");
+    expect_nothing(w);
+    COMMIT(w, "LDS a=9");
+    expect_open(w, "LDS");
+    answer_names(w, "b");
+    turns(w, 5);
+    /* After a name an empty list means nothing at all. */
+    ask(w, "LDS", NULL, NULL, NULL, NULL, NULL);
+    turns(w, 5);
+    COMMIT(w, "LDS a=10 b=10");
+    expect_nothing(w);
+}
+
+static void services_of_one_type_know_it(void **state)
+{
+    struct world *w = *state;
+
+    COMMIT(w, "CDS a=1");
+    connect_to(w, "/envoy.service.cluster.v3.ClusterDiscoveryService/DeltaClusters");
+    ask(w, "", NULL, NULL, NULL, NULL, NULL);
+    expect(w, "CDS +a=1");
+    ask(w, "LDS", NULL, NULL, NULL, NULL, NULL);
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        LIVE(a_change_is_made_before_anything_breaks),
+        LIVE(state_of_the_world_breaks_last_too),
+        LIVE(who_names_clusters_keeps_the_old_one_for_a_while),
+        LIVE(a_silent_client_does_not_stop_the_order_for_ever),
+        LIVE(endpoints_are_repeated_for_a_changed_cluster),
+        LIVE(full_types_are_always_complete),
+        LIVE(other_types_carry_what_changed),
+        LIVE(what_was_asked_for_before_it_existed_waits_for_nobody),
+        LIVE(a_stale_nonce_is_ignored),
+        LIVE(listeners_can_be_asked_for_by_name),
+        LIVE(services_of_one_type_know_it),
+    };
+
+    return cmocka_run_group_tests_name("xds server order", tests, NULL, NULL);
+}
