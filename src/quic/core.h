@@ -219,6 +219,7 @@ struct sw_qstream {
     uint64_t window;    /* the peer may be ahead of the reader by so much */
     uint64_t window_ns; /* when credit was given last */
     uint64_t taken;     /* since then */
+    uint64_t read;      /* since the beginning */
 
     uint32_t rx_first; /* gathered pieces of this batch, as index + 1; 0: none */
     uint32_t rx_last;
@@ -500,8 +501,11 @@ void sw_qchunks_done(struct sw_quic *q);
 
 /* A chunk of s was made (its size) or freed (the same, negative). */
 void sw_qmem_count(struct sw_qstream *s, int64_t delta);
-/* How much more s may hold to be sent; at least QUIC_FLOOR when it holds nothing. */
-size_t sw_qmem_room(const struct sw_qstream *s);
+/*
+ * How much more s may hold to be sent; at least QUIC_FLOOR when it holds nothing. lent: room it has
+ * already and may fill.
+ */
+size_t sw_qmem_room(const struct sw_qstream *s, size_t lent);
 /* s wanted room and got none: counted once until it does. */
 void sw_qmem_held_back(struct sw_qstream *s);
 /* Begin and end of a stream's window. */

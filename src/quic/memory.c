@@ -10,17 +10,20 @@
  * each stream.
  *
  * Received: what a peer may send is a promise that cannot be taken back, so promises are counted. A
- * stream's window begins at the floor (cfg.first_window) and grows when the peer uses it up within
- * two round trips, out of a budget of the connection and of the endpoint, of which a stream gets a
- * quarter of what is left at most. Credit of the connection is given for every byte that arrives.
- * The sum is never above the budget and a first window for each stream.
+ * stream's window begins at the floor (cfg.first_window) and grows when the peer uses up a quarter
+ * of it within a round trip, out of a budget of the connection and of the endpoint, of which a
+ * stream gets a quarter of what is left at most. The second half of a budget is for streams that
+ * have read a lot: readers that fill their buffers and stop do not get at it. Credit of the
+ * connection is given for every byte that arrives. The sum is never above the budget and a first
+ * window for each stream.
  *
  * Nobody waits for somebody else. Who has nothing under way always gets room (the floor), so who is
  * refused has bytes under way; they leave as the peer's credit and congestion control let them, and
- * neither looks at these limits; being sent or acknowledged, they ask again (sw_qstream_wake). Who
- * receives has at least half of its first window as soon as what came was taken, and the
- * connection's credit does not depend on what others left. So a byte never waits for memory that
- * another stream has to give back.
+ * neither looks at these limits; being sent or acknowledged, they ask again (wake in stream_tx.c).
+ * Once a reader has taken everything, its peer has at least a quarter of the first window: we keep
+ * less than a quarter of the present one back, ngtcp2 at most half of the first. The connection's
+ * credit does not depend on what others left. So a byte never waits for memory that another stream
+ * has to give back.
  */
 #include <inttypes.h>
 
@@ -31,11 +34,13 @@
 #include "quic/core.h"
 
 enum {
-    READ_AHEAD = 2 * QUIC_CHUNK, /* unsent bytes of a stream while memory is tight */
+    READ_AHEAD = 4 * QUIC_CHUNK, /* unsent bytes of a stream while memory is tight */
     SHARE = 4,                   /* a window takes at most this part of what is left */
+    PROOF = 1 << 20,             /* read by a stream that gets at the second half of a budget */
+    PROOF_SHARE = 8,             /* and so many bytes for each of its window */
 };
 
-#define SLACK_NS (SW_NS_PER_S / 1000) /* for turns of the loop, beside the round trips */
+#define SLACK_NS (SW_NS_PER_S / 1000) /* for turns of the loop, beside the round trip */
 #define TELL_NS  (60 * SW_NS_PER_S)
 
 /* ---- to be sent ---- */
@@ -74,7 +79,7 @@ static enum level level(const struct sw_qconn *c)
     enum level own = level_of(c->tx_beyond, c->q->cfg.max_conn_buffered / 2);
     enum level all = level_of(c->q->tx_beyond, c->q->cfg.max_buffered / 2);
 
-    return sw_max(own, all);
+    return own > all ? own : all;
 }
 
 /* What the peer would take of this stream now, sent already or not. */
@@ -86,10 +91,10 @@ static uint64_t peer_credit(const struct sw_qstream *s)
                   ngtcp2_conn_get_max_data_left(s->c->nc));
 }
 
-size_t sw_qmem_room(const struct sw_qstream *s)
+size_t sw_qmem_room(const struct sw_qstream *s, size_t lent)
 {
     enum level lv = level(s->c);
-    uint64_t unsent = s->tx_end - s->tx_sent;
+    uint64_t unsent = s->tx_end - s->tx_sent + lent;
     uint64_t ahead;
     uint64_t may;
 
@@ -152,14 +157,23 @@ static uint64_t left(uint64_t budget, uint64_t used)
     return budget > used ? budget - used : 0;
 }
 
+/* What a window may take now at most. */
+static uint64_t share(const struct sw_qconn *c)
+{
+    return sw_min(left(c->q->cfg.max_conn_buffered / 2, c->promised),
+                  left(c->q->cfg.max_buffered / 2, c->q->promised)) /
+           SHARE;
+}
+
 /* How large this window may be now. */
 static uint64_t fair_window(const struct sw_qstream *s)
 {
     const struct sw_quic_config *cfg = &s->c->q->cfg;
-    uint64_t spare = sw_min(left(cfg->max_conn_buffered / 2, s->c->promised),
-                            left(cfg->max_buffered / 2, s->c->q->promised));
+    uint64_t more = share(s->c);
 
-    return sw_min(cfg->first_window + spare / SHARE, cfg->stream_window);
+    if (s->c->promised >= cfg->max_conn_buffered / 4 || s->c->q->promised >= cfg->max_buffered / 4)
+        more = s->read < PROOF ? 0 : sw_min(more, s->read / PROOF_SHARE);
+    return sw_min(cfg->first_window + more, cfg->stream_window);
 }
 
 uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n)
@@ -170,19 +184,20 @@ uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n)
     uint64_t give;
     bool quick;
 
+    s->read += n;
     s->taken += n;
-    if (s->taken < s->window / 2)
+    if (s->taken < s->window / 4)
         return 0;
     give = s->taken;
     s->taken = 0;
-    quick = now - s->window_ns < 2 * sw_qconn_rtt_ns(s->c) + SLACK_NS;
+    quick = now - s->window_ns < sw_qconn_rtt_ns(s->c) + SLACK_NS;
     s->window_ns = now;
     fair = fair_window(s);
     if (fair <= s->window && fair < s->c->q->cfg.stream_window) {
         uint64_t less = sw_min(give / 2, s->window - fair);
 
         if (quick)
-            note_held_back(s->c, fair < 2 * s->c->q->cfg.first_window);
+            note_held_back(s->c, share(s->c) < s->c->q->cfg.first_window);
         promise(s, -(int64_t)less);
         return give - less;
     }

@@ -112,7 +112,7 @@ static bool spare_ready(struct sw_qstream *s)
 
     if (s->spare)
         return true;
-    may = sw_qmem_room(s);
+    may = sw_qmem_room(s, s->tail->cap - s->tail->n);
     if (may >= QUIC_CHUNK_SMALL)
         s->spare = chunk_new(s, (uint32_t)sw_min(may, QUIC_CHUNK));
     return s->spare != NULL;
@@ -131,7 +131,7 @@ int sw_qstream_reserve(struct sw_qstream *s, struct iovec room[2])
         return 0;
     }
     if (!s->tail || s->tail->n == s->tail->cap) {
-        may = sw_qmem_room(s);
+        may = sw_qmem_room(s, 0);
         if (may < QUIC_CHUNK_SMALL) {
             s->starved = true;
             sw_qmem_held_back(s);
@@ -214,7 +214,7 @@ static void wake(struct sw_qstream *s)
 {
     if (!s->starved || s->tx_end - s->tx_acked > QUIC_SEND_MAX / 2)
         return;
-    if (s->held_back && sw_qmem_room(s) < QUIC_FLOOR)
+    if (s->held_back && sw_qmem_room(s, 0) < QUIC_FLOOR)
         return;
     s->starved = false;
     s->held_back = false;

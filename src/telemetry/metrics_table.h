@@ -95,6 +95,8 @@
       "Handshakes with clients that failed, by reason") \
     X(GW_LOCAL_REPLIES, COUNTER, "spanwire_gateway_local_replies", "listener,reason", \
       "Requests the gateway answered itself, by reason: refusals, failures, redirects") \
+    X(GW_UNBOUND, GAUGE, "spanwire_gateway_sockets_unbound", "", \
+      "Listening sockets that cannot be opened, over all workers: the port is taken, for example") \
     X(GW_IO_URING, GAUGE, "spanwire_gateway_io_uring", "", \
       "1 when many connections are read and written with one system call (io_uring)") \
     X(GW_GZIP_BYTES, COUNTER, "spanwire_gateway_gzip_bytes", "direction", \

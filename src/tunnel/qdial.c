@@ -13,35 +13,7 @@
 static void find(struct sw_qnode *n);
 static void on_kick(struct sw_defer *defer);
 
-const char *sw_qfail_text(enum sw_qfail f)
-{
-    static const char *const texts[] = {
-        [SW_QFAIL_NONE] = "none",
-        [SW_QFAIL_UNKNOWN_NODE] = "unknown_node",
-        [SW_QFAIL_LOOKUP] = "lookup_failed",
-        [SW_QFAIL_OFFLINE] = "offline",
-        [SW_QFAIL_DIAL_TIMEOUT] = "dial_timeout",
-        [SW_QFAIL_DIAL_FAILED] = "dial_failed",
-        [SW_QFAIL_IDENTITY] = "wrong_identity",
-        [SW_QFAIL_NOT_ADMITTED] = "not_admitted",
-        [SW_QFAIL_LIMIT] = "too_many",
-        [SW_QFAIL_STREAM] = "no_stream",
-        [SW_QFAIL_LOST] = "connection_lost",
-        [SW_QFAIL_RESET] = "stream_reset",
-        [SW_QFAIL_BAD_ANSWER] = "bad_answer",
-        [SW_QFAIL_ANSWER_TIMEOUT] = "answer_timeout",
-        [SW_QFAIL_DRAINING] = "draining",
-    };
-
-    return (size_t)f < SW_ARRAY_LEN(texts) ? texts[f] : "unknown";
-}
-
 /* ---- nodes ---- */
-
-static struct sw_slice node_key(const struct sw_nodeid *id)
-{
-    return sw_slice(id->b, sizeof(id->b));
-}
 
 static bool busy(const struct sw_qnode *n)
 {
@@ -65,8 +37,8 @@ static void retire(struct sw_qnode *n)
 {
     struct sw_qdial *d = n->d;
 
-    if (sw_map_get(&d->nodes, node_key(&n->id)) == n)
-        (void)sw_map_del(&d->nodes, node_key(&n->id));
+    if (sw_map_get(&d->nodes, qnode_key(&n->id)) == n)
+        (void)sw_map_del(&d->nodes, qnode_key(&n->id));
     sw_list_unlink(&n->idle_link);
     sw_timer_stop(d->loop, &n->timer);
 }
@@ -101,42 +73,6 @@ static void fail_waiting(struct sw_qnode *n, enum sw_qfail why, const char *text
         qcall_fail(SW_CONTAINER_OF(gone.next, struct sw_qcall, link), why, text);
 }
 
-/* ---- what failed a moment ago ---- */
-
-static void forgive(struct sw_qdial *d, struct qnode_failure *f)
-{
-    (void)sw_map_del(&d->failures, node_key(&f->id));
-    sw_list_unlink(&f->link);
-    sw_free(f);
-}
-
-static void remember_failure(struct sw_qdial *d, const struct sw_nodeid *id)
-{
-    struct qnode_failure *f = sw_map_get(&d->failures, node_key(id));
-
-    if (f)
-        forgive(d, f);
-    if (d->failures.n >= QNODE_FAILURES_MAX)
-        forgive(d, SW_CONTAINER_OF(d->failed.next, struct qnode_failure, link));
-    f = SW_NEW(struct qnode_failure);
-    f->id = *id;
-    f->until_ns = sw_loop_now(d->loop) + d->c.remember_ns;
-    sw_list_push_back(&d->failed, &f->link);
-    (void)sw_map_put(&d->failures, node_key(&f->id), f);
-}
-
-bool qnode_failed_lately(struct sw_qdial *d, const struct sw_nodeid *id)
-{
-    struct qnode_failure *f = sw_map_get(&d->failures, node_key(id));
-
-    if (!f)
-        return false;
-    if (sw_loop_now(d->loop) < f->until_ns)
-        return true;
-    forgive(d, f);
-    return false;
-}
-
 /* The node could not be reached: it and all who waited for it are told, and it goes. */
 static void give_up(struct sw_qnode *n, enum sw_qfail why, const char *text)
 {
@@ -147,7 +83,7 @@ static void give_up(struct sw_qnode *n, enum sw_qfail why, const char *text)
     retire(n);
     forget_lookup(n);
     if (why == SW_QFAIL_DIAL_TIMEOUT)
-        remember_failure(d, &n->id);
+        qnode_remember_failure(d, &n->id);
     if (d->c.ops->dial_failed)
         d->c.ops->dial_failed(d->c.arg, &n->id, why, text);
     fail_waiting(n, why, text);
@@ -317,8 +253,8 @@ static void on_closed(struct sw_qconn *q, const struct sw_qclose *why)
     }
     retire(n);
     /* It said nothing for long: who asks next does not have to wait for a whole dial as well. */
-    if (silent && !sw_map_get(&d->nodes, node_key(&n->id)))
-        remember_failure(d, &n->id);
+    if (silent && !sw_map_get(&d->nodes, qnode_key(&n->id)))
+        qnode_remember_failure(d, &n->id);
     fail_waiting(n, SW_QFAIL_LOST, text);
     sw_loop_defer(d->loop, &n->reap, on_reap);
 }
@@ -421,7 +357,7 @@ static bool make_room(struct sw_qdial *d)
 
 struct sw_qnode *qnode_get(struct sw_qdial *d, const struct sw_nodeid *id)
 {
-    struct sw_qnode *n = sw_map_get(&d->nodes, node_key(id));
+    struct sw_qnode *n = sw_map_get(&d->nodes, qnode_key(id));
 
     if (n)
         return n;
@@ -435,7 +371,7 @@ struct sw_qnode *qnode_get(struct sw_qdial *d, const struct sw_nodeid *id)
     sw_list_init(&n->open);
     sw_list_init(&n->idle_link);
     sw_list_push_back(&d->all, &n->link);
-    (void)sw_map_put(&d->nodes, node_key(&n->id), n);
+    (void)sw_map_put(&d->nodes, qnode_key(&n->id), n);
     return n;
 }
 
@@ -554,7 +490,7 @@ void sw_qdial_free(struct sw_qdial *d)
         node_free(n);
     }
     while (!sw_list_empty(&d->failed))
-        forgive(d, SW_CONTAINER_OF(d->failed.next, struct qnode_failure, link));
+        qnode_forgive(d, SW_CONTAINER_OF(d->failed.next, struct qnode_failure, link));
     sw_map_done(&d->failures);
     sw_map_done(&d->nodes);
     sw_free(d);
@@ -580,7 +516,7 @@ size_t sw_qdial_conns(const struct sw_qdial *d)
 
 const char *sw_qdial_state(const struct sw_qdial *d, const struct sw_nodeid *id)
 {
-    const struct sw_qnode *n = sw_map_get(&d->nodes, node_key(id));
+    const struct sw_qnode *n = sw_map_get(&d->nodes, qnode_key(id));
 
     if (!n)
         return "none";
@@ -589,18 +525,18 @@ const char *sw_qdial_state(const struct sw_qdial *d, const struct sw_nodeid *id)
 
 void sw_qdial_learn(struct sw_qdial *d, const struct sw_quic_target *t)
 {
-    const struct sw_qnode *n = sw_map_get(&d->nodes, node_key(&t->id));
-    struct qnode_failure *f = sw_map_get(&d->failures, node_key(&t->id));
+    const struct sw_qnode *n = sw_map_get(&d->nodes, qnode_key(&t->id));
+    struct qnode_failure *f = sw_map_get(&d->failures, qnode_key(&t->id));
 
     if (f)
-        forgive(d, f);
+        qnode_forgive(d, f);
     if (n && n->conn && t->n_addrs)
         sw_qconn_more_addrs(n->conn, t->addrs, t->n_addrs);
 }
 
 void sw_qdial_forget(struct sw_qdial *d, const struct sw_nodeid *id)
 {
-    struct sw_qnode *n = sw_map_get(&d->nodes, node_key(id));
+    struct sw_qnode *n = sw_map_get(&d->nodes, qnode_key(id));
 
     if (!n)
         return;

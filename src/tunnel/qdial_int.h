@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the client half share: qdial.c (connections), qcall.c (one exchange). */
+/*
+ * What the files of the client half share: qdial.c (connections), qdial_fail.c (those that failed a
+ * moment ago), qcall.c (one exchange).
+ */
 #pragma once
 
 #include "base/map.h"
@@ -62,6 +65,11 @@ struct sw_qdial {
     bool draining;
 };
 
+static inline struct sw_slice qnode_key(const struct sw_nodeid *id)
+{
+    return sw_slice(id->b, sizeof(id->b));
+}
+
 /* ---- qdial.c ---- */
 
 /* The node, made when there is none; NULL: too many. */
@@ -70,14 +78,21 @@ struct sw_qnode *qnode_get(struct sw_qdial *d, const struct sw_nodeid *id);
 int qnode_join(struct sw_qnode *n, struct sw_qcall *c);
 /* A call leaves, whatever list it is in. */
 void qnode_leave(struct sw_qcall *c);
-/* True: a call to this node would wait in vain. */
-bool qnode_failed_lately(struct sw_qdial *d, const struct sw_nodeid *id);
 /* The node does not even confirm packets: ends its connection. */
 void qnode_silent(struct sw_qcall *c);
 /* The node did not answer: other calls get a new connection, what runs on this one goes on. */
 void qnode_suspect(struct sw_qcall *c);
 /* Datagrams with the stream id of this call are for it. */
 void qnode_add_flow(struct sw_qcall *c);
+
+/* ---- qdial_fail.c ---- */
+
+/* True: a call to this node would wait in vain. */
+bool qnode_failed_lately(struct sw_qdial *d, const struct sw_nodeid *id);
+/* This node did not answer: calls that come soon need not wait for it. */
+void qnode_remember_failure(struct sw_qdial *d, const struct sw_nodeid *id);
+/* Forgets that it did not, and frees f. */
+void qnode_forgive(struct sw_qdial *d, struct qnode_failure *f);
 
 /* ---- qcall.c ---- */
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request in absolute form: sent to its origin as HTTP/1.1, with the body framed as that needs,
- * because on the stream it ends with the stream. The answer's body is unframed again. A connection
- * is used for one request at a time and may be used again; an upgrade that the origin accepts
- * becomes a pump.
+ * The answer to a request in absolute form (qserve_request.c): read from the origin as HTTP/1.1,
+ * its body unframed. A connection is used for one request at a time and may be used again; an
+ * upgrade that the origin accepts becomes a pump.
  */
 #include "base/mem.h"
 #include "base/time.h"
@@ -12,16 +11,10 @@
 
 enum {
     IN_MAX = 64 * 1024,
-    CHUNK = 32 * 1024,
-    OUT_MAX = SW_QHEAD_MAX + 1024 + CHUNK + 64,
     TURN_BUDGET = 1 << 20,
 };
-/* How long a request that may or may not have a body waits for the first byte or the end. */
-static const uint64_t body_wait_ns = 100 * SW_NS_PER_MS;
-
 static const struct sw_h1_limits answer_limits = {.line = 8192, .head = 32768, .headers = 128};
 
-static void http_step(struct qs_exchange *x);
 static void on_again(struct sw_defer *d);
 
 void qs_http_free(struct qs_exchange *x, bool reset)
@@ -42,219 +35,6 @@ void qs_http_free(struct qs_exchange *x, bool reset)
     sw_buf_done(&h->head);
     sw_free(h);
     x->http = NULL;
-}
-
-/* ---- the request ---- */
-
-static bool keep_request_field(const struct sw_h1_msg *m, struct sw_slice name)
-{
-    return !sw_h1_is_hop_by_hop(m, name) && !sw_slice_ieq(name, SW_SLICE_LIT("host")) &&
-           !sw_slice_ieq(name, SW_SLICE_LIT("content-length")) &&
-           !sw_slice_ieq(name, SW_SLICE_LIT("expect"));
-}
-
-static int put_framing(struct sw_buf *out, const struct qs_http *h)
-{
-    if (h->req == SW_H1_LENGTH)
-        return sw_h1_put_length(out, h->want);
-    return h->req == SW_H1_CHUNKED ? sw_h1_put_chunked(out) : SW_OK;
-}
-
-static int put_request(struct qs_exchange *x)
-{
-    const struct sw_h1_msg *m = x->msg;
-    struct sw_buf *out = &x->http->out;
-    struct sw_slice host = x->verdict.host_header.n ? x->verdict.host_header : m->authority;
-    int rc = sw_h1_put_request(out, m->method, x->head.path, 1);
-
-    if (rc == SW_OK)
-        rc = sw_h1_put_field(out, SW_SLICE_LIT("host"), host);
-    for (size_t i = 0; i < m->nfields && rc == SW_OK; i++) {
-        if (keep_request_field(m, m->fields[i].name))
-            rc = sw_h1_put_field(out, m->fields[i].name, m->fields[i].value);
-    }
-    if (rc == SW_OK)
-        rc = put_framing(out, x->http);
-    if (rc == SW_OK && x->head.kind == SW_QKIND_UPGRADE) {
-        rc = sw_h1_put_field_str(out, "connection", "Upgrade");
-        if (rc == SW_OK)
-            rc = sw_h1_put_field(out, SW_SLICE_LIT("upgrade"), m->upgrade);
-    }
-    return rc == SW_OK ? sw_h1_put_end(out) : rc;
-}
-
-static bool bodiless_method(struct sw_slice m)
-{
-    static const char *const names[] = {"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"};
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
-        if (sw_slice_eq_str(m, names[i]))
-            return true;
-    }
-    return false;
-}
-
-/* Writes the head once it is known whether a body follows. */
-static void send_head(struct qs_exchange *x, enum sw_h1_framing framing)
-{
-    struct qs_http *h = x->http;
-
-    sw_timer_stop(x->v->loop, &h->wait);
-    h->req = framing;
-    h->sent_head = true;
-    h->req_end = framing == SW_H1_NO_BODY || (framing == SW_H1_LENGTH && h->want == 0);
-    if (put_request(x) != SW_OK) {
-        qs_refuse(x, 400, NULL, "bad_head");
-        return;
-    }
-    http_step(x);
-}
-
-static void on_wait(struct sw_timer *t)
-{
-    struct qs_http *h = SW_CONTAINER_OF(t, struct qs_http, wait);
-    struct qs_exchange *x = h->x;
-
-    send_head(x, SW_H1_NO_BODY);
-}
-
-/* What the head alone says about the body; false: the next bytes have to tell. */
-static bool decide_framing(struct qs_exchange *x)
-{
-    const struct sw_h1_msg *m = x->msg;
-    struct qs_http *h = x->http;
-
-    if (x->no_body) {
-        send_head(x, SW_H1_NO_BODY);
-    } else if (m->framing == SW_H1_LENGTH) {
-        h->want = m->content_length;
-        send_head(x, SW_H1_LENGTH);
-    } else if (x->head.kind == SW_QKIND_UPGRADE) {
-        send_head(x, SW_H1_NO_BODY);
-    } else if (x->fin) {
-        h->want = 0;
-        send_head(x, bodiless_method(m->method) ? SW_H1_NO_BODY : SW_H1_LENGTH);
-    } else if (m->framing == SW_H1_CHUNKED || !bodiless_method(m->method)) {
-        send_head(x, SW_H1_CHUNKED);
-    } else {
-        sw_timer_start(x->v->loop, &h->wait, body_wait_ns, on_wait);
-        return false;
-    }
-    return true;
-}
-
-/* Writes what waits for the origin. False: it did not take all, or failed. */
-static bool flush_out(struct qs_exchange *x)
-{
-    struct qs_http *h = x->http;
-
-    while (sw_buf_len(&h->out)) {
-        ssize_t n = sw_sock_write(h->fd, sw_buf_data(&h->out), sw_buf_len(&h->out));
-
-        if (n == SW_EAGAIN)
-            return false;
-        if (n < 0) {
-            /* An origin may answer and close before it read all: what it said is still to be had.
-             */
-            h->req_end = true;
-            h->unsent = true;
-            sw_buf_clear(&h->out);
-            return false;
-        }
-        sw_buf_consume(&h->out, (size_t)n);
-    }
-    return true;
-}
-
-static size_t take_length(struct qs_exchange *x, const uint8_t *p, size_t n)
-{
-    struct qs_http *h = x->http;
-    ssize_t w = 0;
-
-    if (n > h->want) {
-        qs_abort(x, "body_too_long");
-        return n;
-    }
-    if (n)
-        w = sw_sock_write(h->fd, p, n);
-    if (w == SW_EAGAIN)
-        return 0;
-    if (w < 0) { /* as in flush_out */
-        h->req_end = true;
-        h->unsent = true;
-        return n;
-    }
-    h->want -= (uint64_t)w;
-    x->bytes_in += (uint64_t)w;
-    if (h->want == 0)
-        h->req_end = true;
-    return (size_t)w;
-}
-
-static size_t take_chunked(struct qs_exchange *x, const uint8_t *p, size_t n, bool fin)
-{
-    struct qs_http *h = x->http;
-    size_t done = 0;
-
-    while (done < n && sw_buf_len(&h->out) == 0) {
-        size_t k = sw_min(n - done, CHUNK);
-
-        if (sw_h1_put_chunk(&h->out, sw_slice(p + done, k)) != SW_OK)
-            break;
-        done += k;
-        x->bytes_in += k;
-        (void)flush_out(x);
-    }
-    if (fin && done == n && !h->req_end) {
-        (void)!sw_h1_put_last_chunk(&h->out); /* there is room for it */
-        h->req_end = true;
-        (void)flush_out(x);
-    }
-    return done;
-}
-
-size_t qs_http_data(struct qs_exchange *x, const uint8_t *p, size_t n, bool fin)
-{
-    struct qs_http *h = x->http;
-    size_t used = 0;
-
-    if (x->head.kind == SW_QKIND_UPGRADE) { /* for the new protocol, when there is one */
-        x->fin |= n == 0 && fin;
-        return 0;
-    }
-    if (!h->sent_head) {
-        if (n == 0 && fin)
-            x->fin = true;
-        send_head(x, n ? SW_H1_CHUNKED : SW_H1_NO_BODY);
-        if (x->state != QS_HTTP)
-            return n;
-    }
-    if (h->req_end) { /* more than was announced, or the origin does not listen any more */
-        x->fin |= fin;
-        return n;
-    }
-    if (!flush_out(x) && !h->req_end)
-        return 0;
-    while (x->state == QS_HTTP && !h->req_end && used < n) {
-        size_t k = h->req == SW_H1_LENGTH ? take_length(x, p + used, n - used)
-                                          : take_chunked(x, p + used, n - used, fin);
-
-        if (k == 0)
-            return used;
-        used += k;
-    }
-    if (x->state != QS_HTTP)
-        return n;
-    if (fin && used == n) {
-        x->fin = true;
-        if (h->req == SW_H1_CHUNKED && !h->req_end) {
-            (void)take_chunked(x, NULL, 0, true);
-        } else if (h->req == SW_H1_LENGTH && h->want && !h->req_end) {
-            qs_abort(x, "body_cut");
-            return n;
-        }
-    }
-    return h->req_end ? n : used;
 }
 
 /* ---- the answer ---- */
@@ -581,12 +361,12 @@ static bool answer_step(struct qs_exchange *x)
     return rc == SW_OK;
 }
 
-static void http_step(struct qs_exchange *x)
+void qs_http_step(struct qs_exchange *x)
 {
     struct qs_http *h = x->http;
     size_t turns = 256;
 
-    (void)flush_out(x);
+    (void)qs_request_flush(x);
     while (x->state == QS_HTTP && !h->direct && turns && answer_step(x))
         turns--;
     if (x->state != QS_HTTP)
@@ -609,22 +389,22 @@ static void on_event(struct sw_watch *w, unsigned events)
 
     h->hup |= (events & SW_HUP) != 0;
     h->readable |= (events & (SW_READ | SW_HUP)) != 0;
-    if ((events & SW_WRITE) && h->sent_head && !h->req_end && flush_out(x))
+    if ((events & SW_WRITE) && h->sent_head && !h->req_end && qs_request_flush(x))
         qs_want_data(x);
     if (x->state == QS_HTTP)
-        http_step(x);
+        qs_http_step(x);
 }
 
 static void on_again(struct sw_defer *d)
 {
-    http_step(SW_CONTAINER_OF(d, struct qs_http, again)->x);
+    qs_http_step(SW_CONTAINER_OF(d, struct qs_http, again)->x);
 }
 
 void qs_http_writable(struct qs_exchange *x)
 {
     if (x->http->no_room) {
         x->http->no_room = false;
-        http_step(x);
+        qs_http_step(x);
     }
 }
 
@@ -652,7 +432,6 @@ void qs_http_start(struct qs_exchange *x, struct sw_dialled *d, bool reused)
     h->hup = (d->events & SW_HUP) != 0;
     h->parser = sw_h1_new(SW_H1_RESPONSE, &answer_limits);
     sw_h1_answer_to(h->parser, x->msg->method);
-    sw_buf_init(&h->out, OUT_MAX);
     sw_buf_init(&h->in, IN_MAX);
     sw_buf_init(&h->head, IN_MAX);
     sw_watch_move(&d->watch, &h->watch, on_event);
@@ -661,7 +440,7 @@ void qs_http_start(struct qs_exchange *x, struct sw_dialled *d, bool reused)
     x->state = QS_HTTP;
     h->moved = UINT64_MAX;
     sw_timer_start(x->v->loop, &x->timer, x->v->c.idle_timeout_ns, on_idle);
-    (void)decide_framing(x);
+    qs_request_start(x);
     if (x->state == QS_HTTP && !x->fin)
         qs_want_data(x);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the device half share: qserve.c (connections, life of an exchange),
- * qserve_dial.c (where to), qserve_http.c (requests to an origin), qserve_pool.c (connections
- * between these), qserve_udp.c (datagrams).
+ * What the files of the device half share: qserve_conn.c (connections), qserve.c (life of an
+ * exchange), qserve_dial.c (where to), qserve_request.c and qserve_http.c (requests to an origin,
+ * and the answers), qserve_pool.c (connections between these), qserve_udp.c (datagrams).
  */
 #pragma once
 
@@ -136,6 +136,12 @@ struct qs_exchange {
 
 /* ---- qserve.c ---- */
 
+/* A stream of a peer becomes an exchange. */
+void qs_accept(struct qs_conn *c, struct sw_qstream *s);
+/* Ends and frees it at once, the stream is given up. */
+void qs_stop(struct qs_exchange *x);
+/* Asks again whether it may be; ends it if not. */
+void qs_recheck(struct qs_exchange *x);
 /* Writes an answer's head; false: there was no room for it, and the stream is aborted. */
 bool qs_answer(struct qs_exchange *x, struct sw_slice head);
 /* Answers without a body, and ends. phrase NULL: the standard one. */
@@ -173,9 +179,19 @@ void qs_pool_clear(struct sw_qserve *v);
 
 /* reused: the connection had a request before. */
 void qs_http_start(struct qs_exchange *x, struct sw_dialled *d, bool reused);
-size_t qs_http_data(struct qs_exchange *x, const uint8_t *p, size_t n, bool fin);
+/* Moves what can be moved, both ways. */
+void qs_http_step(struct qs_exchange *x);
 void qs_http_writable(struct qs_exchange *x);
 void qs_http_free(struct qs_exchange *x, bool reset);
+
+/* ---- qserve_request.c ---- */
+
+/* x->http is there: sends the head once it is known whether a body follows. */
+void qs_request_start(struct qs_exchange *x);
+/* Bytes of the body; how many were taken. */
+size_t qs_request_data(struct qs_exchange *x, const uint8_t *p, size_t n, bool fin);
+/* Writes what waits for the origin. False: it did not take all, or failed. */
+bool qs_request_flush(struct qs_exchange *x);
 
 /* ---- qserve_udp.c ---- */
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hundreds of streams whose reader does not read: bounded memory on both sides, and nobody else notices."""
+import re
 import socket
 import threading
 import time
@@ -108,7 +109,6 @@ def steady(town):
 
     def same():
         before, seen[0] = seen[0], town.buffered()
-        print("Q1DEBUG", seen)
         return seen[0] if seen[0] == before and sum(before) > 0 else None
     return until(same, 20, "streams to fill up", 0.3)
 
@@ -118,9 +118,23 @@ def within_bounds(town, before):
     grown = [now - then for now, then in zip(town.rss_mb(), before)]
     for side, bytes_held in zip(("device", "sidecar"), held):
         assert bytes_held <= (LIMIT << 20) + STREAMS * (96 << 10), f"{side}: {held}"
-    # What a stream costs beside its bytes, and what the allocator keeps, is less than as much again.
-    assert SANITIZED or all(g < 2 * (LIMIT + STREAMS * 96 / 1024) for g in grown), f"{grown} MB more, {held} bytes"
+    assert SANITIZED or all(g < LIMIT + STREAMS * 96 / 1024 for g in grown), f"{grown} MB more, {held} bytes"
     return held
+
+
+def fill(tunnels):
+    """Writes until none takes more."""
+    part = bytes(1 << 18)
+    idle = 0
+    while idle < 3:
+        idle += 1
+        for t in tunnels:
+            try:
+                t.sock.send(part)
+                idle = 0
+            except BlockingIOError:
+                pass
+        time.sleep(0.05)
 
 
 def test_clients_that_do_not_read(town):
@@ -129,12 +143,10 @@ def test_clients_that_do_not_read(town):
     for _ in range(STREAMS):
         town.tunnel("flood")
     held = within_bounds(town, before)
-    assert held[0] > LIMIT << 18  # the device came to the mark where it begins to look at who reads
-    assert town.device.metric("spanwire_connector_quic_events") > 0
-    assert 'event="held_back"' in town.device.get("metrics")
-    print("Q1DEBUG", held, before, town.rss_mb(), usual, town.device.metric("spanwire_connector_quic_events"))
+    assert held[0] > LIMIT << 17  # the device came to the mark where it begins to look at who reads
+    assert re.search(r'spanwire_connector_quic_events_total{event="held_back"} [1-9]', town.device.get("metrics"))
+    assert SANITIZED or town.sidecar.metrics().sum("iroh_gateway_streams_held_back_total") > 0
     quick = min(town.bulk("download") for _ in range(2))
-    print("Q1DEBUG", quick)
     assert quick < 3 * usual + 0.5 * SLOW, f"{quick} s instead of {usual}"
     town.hang_up()
     until(lambda: town.device.status()["exchanges"]["active"] == 0, 20, "them to go")
@@ -144,20 +156,12 @@ def test_clients_that_do_not_read(town):
 def test_origins_that_do_not_read(town):
     usual = min(town.bulk("upload") for _ in range(2))
     before = town.rss_mb()
-    slow = [town.tunnel("deaf") for _ in range(STREAMS)]
-    part = bytes(1 << 18)
+    slow = [town.tunnel("deaf") for _ in range(STREAMS // 5)]  # the kernel takes megabytes of each
     for t in slow:
         t.sock.setblocking(False)
-    for _ in range(8):  # 2 MiB each, as far as they go
-        for t in slow:
-            try:
-                t.sock.send(part)
-            except BlockingIOError:
-                pass
-        time.sleep(0.05)
-    print("Q1DEBUG", within_bounds(town, before), before, town.rss_mb(), usual)
+    fill(slow)
+    within_bounds(town, before)
     quick = min(town.bulk("upload") for _ in range(2))
-    print("Q1DEBUG", quick)
     assert quick < 3 * usual + 0.5 * SLOW, f"{quick} s instead of {usual}"
     town.hang_up()
     until(lambda: sum(town.buffered()) == 0, 20, "nothing to be held")
