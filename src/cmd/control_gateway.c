@@ -119,6 +119,8 @@ static void put_runtime(struct sw_jw *w, const char *name, const struct sw_contr
     sw_jw_u64(w, s.writes);
     sw_jw_name(w, "conflicts");
     sw_jw_u64(w, s.conflicts);
+    sw_jw_name(w, "heldBack");
+    sw_jw_u64(w, s.held_back);
     sw_jw_name(w, "failures");
     sw_jw_u64(w, s.failures);
     sw_jw_object_end(w);

@@ -143,7 +143,8 @@ struct sw_control_stats {
     uint64_t published; /* changes */
     uint64_t writes;    /* that the API accepted */
     uint64_t conflicts;
-    uint64_t failures; /* of writes */
-    uint64_t build_ns; /* the last one took */
+    uint64_t failures;  /* of writes */
+    uint64_t held_back; /* writes that had to wait: the object was written too often */
+    uint64_t build_ns;  /* the last one took */
 };
 struct sw_control_stats sw_control_stats(const struct sw_control *c);

@@ -112,6 +112,8 @@ struct write_state {
     bool settled; /* the API accepted it and the watch has not shown it yet */
     bool echoed;  /* the watch showed the object while the write was under way */
     uint64_t pending_hash;
+    uint64_t spent_ns; /* writes are paid for until then: see may_write */
+    bool told;         /* that it is written too often */
 };
 
 struct sw_control {

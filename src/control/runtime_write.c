@@ -16,6 +16,10 @@
 /* After this a write that the watch never showed is repeated. */
 static const uint64_t echo_ns = 30 * SW_NS_PER_S;
 
+/* Of one object: a write costs so much time, and so many may be ahead of it. */
+static const uint64_t write_cost_ns = SW_NS_PER_S / 2;
+enum { WRITES_AHEAD = 20 };
+
 static struct write_state *state_of(struct sw_control *c, struct sw_slice id)
 {
     struct write_state *s = sw_map_get(&c->states, id);
@@ -147,6 +151,41 @@ static bool awaits_echo(const struct sw_control *c, const struct write_state *s,
            sw_loop_now(c->loop) - s->at_ns < echo_ns;
 }
 
+/*
+ * Two controllers that want different things of an object and do not know of each other put it
+ * right in turn, as fast as the API can: that must not take the API away from everybody else.
+ */
+static bool may_write(struct sw_control *c, struct write_state *s)
+{
+    uint64_t now = sw_loop_now(c->loop);
+    uint64_t ahead = WRITES_AHEAD * write_cost_ns;
+    struct sw_log_line l;
+
+    if (s->spent_ns <= now) {
+        s->spent_ns = now;
+        s->told = false;
+    }
+    if (s->spent_ns - now <= ahead) {
+        s->spent_ns += write_cost_ns;
+        return true;
+    }
+    sw_workqueue_add_after(c->queue, s->id, s->spent_ns - now - ahead);
+    c->stats.held_back++;
+    if (s->told)
+        return false;
+    s->told = true;
+    sw_log_begin(&l, SW_LOG_WARN, c->o.name, "written too often: does somebody else write it too?");
+    sw_log_str(&l, "object", s->id);
+    sw_log_end(&l);
+    return false;
+}
+
+/* Nobody wants it any more, and how often it was written need not be remembered. */
+static bool forgettable(const struct sw_control *c, const struct write_state *s)
+{
+    return !s->call && s->spent_ns <= sw_loop_now(c->loop);
+}
+
 static void on_written(void *arg, struct sw_kube_reply *r)
 {
     struct write_state *s = arg;
@@ -240,7 +279,7 @@ static bool look(struct sw_control *c, struct sw_slice id)
     uint64_t hash;
 
     if (!w) { /* nobody wants it any more */
-        if (s && !s->call) {
+        if (s && forgettable(c, s)) {
             (void)sw_map_del(&c->states, id);
             sw_workqueue_forget(c->queue, id);
             state_free(s);
@@ -254,7 +293,7 @@ static bool look(struct sw_control *c, struct sw_slice id)
     }
     s = state_of(c, id);
     hash = hash_of(w);
-    if (s->call || awaits_echo(c, s, hash, o))
+    if (s->call || awaits_echo(c, s, hash, o) || !may_write(c, s))
         return false;
     sw_free(s->seen_rv);
     s->seen_rv = o ? sw_slice_dup(o->rv) : NULL;
@@ -292,7 +331,7 @@ void control_writes_renew(struct sw_control *c)
     SW_MAP_FOREACH (it, &c->states) {
         struct write_state *s = it->value;
 
-        if (!s->call && !sw_map_get(&c->last->by_id, s->id)) {
+        if (forgettable(c, s) && !sw_map_get(&c->last->by_id, s->id)) {
             (void)sw_map_del(&c->states, s->id);
             state_free(s);
         }

@@ -33,6 +33,7 @@ struct sw_lease {
     bool running;
     bool release_again;
     bool doubt; /* the record may not be what we saw last */
+    bool told;  /* that it may not be had; until it may */
     void (*released)(void *arg);
     void *released_arg;
 };
@@ -112,6 +113,7 @@ static void observe(struct sw_lease *l, struct sw_kube_reply *r)
     sw_kube_obj_unref(l->seen);
     l->seen = o;
     l->doubt = false;
+    l->told = false;
     if (other_now && sw_lease_holder(l).n && !is_ours(l) && l->o.other)
         l->o.other(l->o.arg, sw_lease_holder(l));
 }
@@ -196,6 +198,19 @@ static void write_record(struct sw_lease *l, sw_kube_cb cb, bool release)
     l->call = sw_kube_do(l->client, &req, cb, l);
 }
 
+/* What will not pass by itself is said once: nobody leads until somebody repairs it. */
+static void complain(struct sw_lease *l, const struct sw_kube_reply *r)
+{
+    bool lasting = r->code == 401 || r->code == 403 || r->code == 404;
+    struct sw_slice why = sw_slice_head(r->message, 200);
+
+    if (lasting && !l->told)
+        sw_log_warn("kube", "lease '%s': nobody can lead: %.*s", l->name, SW_SLICE_ARG(why));
+    else
+        sw_log_debug("kube", "lease '%s': %.*s", l->name, SW_SLICE_ARG(why));
+    l->told |= lasting;
+}
+
 static void on_written(void *arg, struct sw_kube_reply *r)
 {
     struct sw_lease *l = arg;
@@ -206,8 +221,7 @@ static void on_written(void *arg, struct sw_kube_reply *r)
         if (is_ours(l))
             confirmed(l);
     } else {
-        sw_log_debug("kube", "lease '%s': %.*s", l->name,
-                     SW_SLICE_ARG(sw_slice_head(r->message, 200)));
+        complain(l, r);
         l->doubt = true;
         if (l->leading && r->code == 409) {
             look(l);
@@ -239,8 +253,7 @@ static void on_read(void *arg, struct sw_kube_reply *r)
         observe(l, r);
         judge(l);
     } else {
-        sw_log_debug("kube", "lease '%s': %.*s", l->name,
-                     SW_SLICE_ARG(sw_slice_head(r->message, 200)));
+        complain(l, r);
         next_tick(l);
     }
 }

@@ -186,6 +186,27 @@ def test_a_leader_that_ends_in_good_order_gives_the_lease_back(w):
     assert time.monotonic() - start < 12 * SLOW
 
 
+def test_two_that_do_not_know_of_each_other(binary, tmp_path):
+    """An embedded API's own controller and one from elsewhere that wants another address: a dispute, not a storm."""
+    f = fb.Fabric(binary, tmp_path, "--connector", "false")
+    other = None
+    try:
+        f.gateway_object("edge", [("http", "HTTP", gw.free_port())])
+        f.programmed("edge")
+        other = Replica(binary, tmp_path, "other", f.control.kubeconfig, "--gateway-addresses", "127.0.0.2=127.0.0.2")
+        until(lambda: "written too often" in other.log(), 20 * SLOW, "a line about it")
+        time.sleep(1)  # what was granted at once is used up on both sides
+        before, start = int(f.get("Gateway", "edge")["metadata"]["resourceVersion"]), time.monotonic()
+        time.sleep(2)
+        after = int(f.get("Gateway", "edge")["metadata"]["resourceVersion"])
+        assert after - before <= 8 * (time.monotonic() - start)
+        assert other.status()["controllers"]["gateway"]["heldBack"]
+    finally:
+        if other:
+            other.stop()
+        f.close()
+
+
 @pytest.mark.parametrize("flags,why", [
     (["--kubeconfig", "/nowhere/at/all"], "nowhere"),
     (["--in-cluster", "true"], "cluster"),

@@ -143,7 +143,8 @@ static void attach(struct builder *b, struct listener *l, struct route *r,
     if (l->counted == r)
         return; /* by another parentRef */
     l->counted = r;
-    l->attached++;
+    if (!proto->guard)
+        l->attached++;
     at = SW_ARENA_NEW(r->arena, struct attached);
     *at = *proto;
     at->route = r;
@@ -186,7 +187,9 @@ static struct verdict attach_to_parent(struct builder *b, struct parent *p, stru
         if (!effective_hosts(l, r, &at))
             continue;
         matching++;
-        if (!all_rules_bad(r))
+        /* Not accepted, yet not away: a wider route would serve what its filter was to guard. */
+        at.guard = all_rules_bad(r);
+        if (!at.guard || r->fail_closed)
             attach(b, l, r, &at);
     }
     if (!candidates)
@@ -245,7 +248,8 @@ static void attach_again(struct builder *b, const struct kept *k)
     for (struct attached *at = k->route.attached; at; at = at->also) {
         struct listener *l = &b->parent_list.p[at->parent]->listeners[at->listener];
 
-        l->attached++;
+        if (!at->guard)
+            l->attached++;
         at->next = l->routes;
         l->routes = at;
     }

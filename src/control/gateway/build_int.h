@@ -47,6 +47,7 @@ struct attached {
     const struct compiled *compiled;
     struct sw_slice *hosts; /* effective; one "" for routes without hosts */
     size_t n_hosts;
+    bool guard; /* the route is not accepted; what it would guard is refused */
 };
 
 enum from {
@@ -120,6 +121,7 @@ struct gateway {
     size_t n_sets;
     size_t attached_sets;
     size_t n_claimed; /* listeners with a place, its sets' among them */
+    bool full_noted;  /* that one of them got none */
 };
 
 /* A route of an L7 kind ready for a table, with what decides its place there. */
@@ -164,7 +166,8 @@ struct route {
     struct verdict bad_rule; /* the first rule that cannot be served */
     size_t n_rules;
     size_t n_bad_rules;
-    struct attached *attached;             /* everywhere it is */
+    bool fail_closed;          /* one of the bad ones keeps its matches and answers with an error */
+    struct attached *attached; /* everywhere it is */
     SW_VEC(struct sw_slice) services;      /* "ns/name" of Services, for policies' ancestors */
     SW_VEC(struct sw_gw_cluster *) sticky; /* that it keeps sessions on */
     SW_VEC(struct sw_slice) looked_at;     /* "ns/name" of Services, there or not */

@@ -184,10 +184,20 @@ static void judge_port(struct builder *b, struct listener *l)
     }
 }
 
+/* One line for all who come too late. */
+static bool no_room(struct builder *b, struct gateway *g, const char *what)
+{
+    if (!g->full_noted)
+        add_note(b, gw_printf(b, "gateway/%.*s", SW_SLICE_ARG(g->parent.obj->key)),
+                 sw_slice_str(what));
+    g->full_noted = true;
+    return false;
+}
+
 /* False when the Gateway or the data plane has no place left; who came first keeps theirs. */
 static bool has_room(struct builder *b, struct listener *l)
 {
-    const struct gateway *g = l->parent->gw;
+    struct gateway *g = l->parent->gw;
     size_t listeners =
         b->conf->max_listeners ? b->conf->max_listeners : (size_t)SW_GATEWAY_LISTENERS_MAX;
     size_t sockets = b->conf->max_sockets ? b->conf->max_sockets : (size_t)SW_GATEWAY_SOCKETS_MAX;
@@ -198,12 +208,12 @@ static bool has_room(struct builder *b, struct listener *l)
             l->accepted = (struct verdict){
                 "TooManyListeners",
                 gw_printf(b, "the Gateway has %zu listeners already", g->n_claimed).p};
-        return false;
+        return no_room(b, g, "it has as many listeners as it may");
     }
     for (size_t i = 0; i < g->n_addrs; i++)
         more += !socket_find(b, g->addrs[i], l->port, l->proto == PROTO_UDP);
     l->no_socket = more && b->socket_list.n + more > sockets;
-    return !l->no_socket;
+    return l->no_socket ? no_room(b, g, "no more ports can be served") : true;
 }
 
 static void claim(struct builder *b, struct listener *l)

@@ -217,6 +217,16 @@ static void read_mirror(struct rule *r, const struct sw_json *f, struct sw_gw_mi
 
 /* ---- CORS ---- */
 
+/* They end up in headers of answers: nothing may be in them that ends one. */
+static void check_cors(struct rule *r, const struct sw_slice *p, size_t n, bool names)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!p[i].n || !(names ? sw_http_token_valid(p[i]) : sw_http_value_valid(p[i])))
+            rule_bad(r, "UnsupportedValue", "'%.*s' is no %s", SW_SLICE_ARG(p[i]),
+                     names ? "name of a method or header" : "origin");
+    }
+}
+
 static void read_cors(struct rule *r, const struct sw_json *f)
 {
     struct sw_gw_cors *c = SW_ARENA_NEW(r->b->a, struct sw_gw_cors);
@@ -226,6 +236,10 @@ static void read_cors(struct rule *r, const struct sw_json *f)
     c->n_methods = read_texts(r->b, sw_json_find(f, "allowMethods"), &c->methods);
     c->n_headers = read_texts(r->b, sw_json_find(f, "allowHeaders"), &c->headers);
     c->n_expose = read_texts(r->b, sw_json_find(f, "exposeHeaders"), &c->expose);
+    check_cors(r, c->origins, c->n_origins, false);
+    check_cors(r, c->methods, c->n_methods, true);
+    check_cors(r, c->headers, c->n_headers, true);
+    check_cors(r, c->expose, c->n_expose, true);
     c->credentials = sw_json_true(sw_json_find(f, "allowCredentials"));
     c->max_age_s = (uint32_t)js_int(f, "maxAge", INT32_MAX, 5);
     r->proto.cors = c;
@@ -512,6 +526,7 @@ bool rule_finish(struct rule *r)
         return true;
     if (r->first) {
         r->route->n_bad_rules++;
+        r->route->fail_closed |= r->fail_closed;
         if (!r->route->bad_rule.reason)
             r->route->bad_rule = r->bad;
     }

@@ -28,7 +28,8 @@ static struct sw_slice join(struct enc *e, const struct sw_slice *v, size_t n)
             p[len++] = ',';
             p[len++] = ' ';
         }
-        memcpy(p + len, v[i].p, v[i].n);
+        if (v[i].n)
+            memcpy(p + len, v[i].p, v[i].n);
         len += v[i].n;
     }
     return sw_slice(p, len);

@@ -249,6 +249,30 @@ static void failed_writes_are_repeated(void **state)
     assert_int_equal(sw_control_stats(w->c[0]).failures, 3);
 }
 
+/* Somebody undoes what we do, at once and every time. */
+static void two_who_disagree_do_not_storm(void **state)
+{
+    struct world *w = *state;
+
+    mini_put(&w->m, WIDGET("a"), "{\"spec\":{\"x\":1}}");
+    w->c[0] = control(w, false, NULL, NULL);
+    sw_control_start(w->c[0]);
+    bench_until(&w->m.b, settled(w));
+    w->m.writes = 0;
+    for (int i = 0; i < 4000; i++) {
+        test_now += SW_NS_PER_MS;
+        if (mini_find(&w->m, PART("a")))
+            assert_true(mini_delete(&w->m, PART("a")));
+        sw_loop_turn(w->m.b.loop, 0);
+    }
+    /* Twenty at once, then two a second. */
+    assert_in_range(w->m.writes, 24, 32);
+    assert_true(sw_control_stats(w->c[0]).held_back > 0);
+    /* When the other one is gone all is put right. */
+    bench_until(&w->m.b, (test_now += SW_NS_PER_MS, settled(w)));
+    assert_non_null(mini_find(&w->m, PART("a")));
+}
+
 static void on_stopped(void *arg)
 {
     ((struct world *)arg)->stopped++;
@@ -325,6 +349,7 @@ int main(void)
         T(load_is_batched),
         T(echoes_are_awaited),
         T(failed_writes_are_repeated),
+        T(two_who_disagree_do_not_storm),
         T(only_the_leader_writes),
         T(every_namespace_gets_the_roots),
     };

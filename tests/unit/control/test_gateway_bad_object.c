@@ -24,7 +24,7 @@
 #include "control/runtime_int.h"
 #include "gateway_rig.h"
 
-enum { LEVELS = 8, SAID_MAX = 100000, WAYS_PER_PLACE = 12 };
+enum { LEVELS = 8, SAID_MAX = 12, WAYS_PER_PLACE = 2 };
 
 /* The same object stands in the view of the build and in that of endpoints. */
 struct places {

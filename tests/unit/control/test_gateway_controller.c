@@ -176,6 +176,87 @@ static void a_deleted_route_is_gone(void **state)
         strstr(mini_get(&w->m, GWAPI "/namespaces/app/gateways/gw"), "\"attachedRoutes\":0"));
 }
 
+/* ---- how much is written ---- */
+
+enum { MANY = 2000 };
+
+static void put_gateway(struct world *w, const char *more, unsigned generation)
+{
+    SW_ARENA_AUTO a = {0};
+
+    mini_put(&w->m, GWAPI "/namespaces/app/gateways/gw",
+             sw_arena_printf(&a,
+                             "{\"metadata\":{\"generation\":%u},\"spec\":{\"gatewayClassName\":"
+                             "\"sw\",\"listeners\":[{\"name\":\"h\",\"port\":80,\"protocol\":"
+                             "\"HTTP\"%s}]}}",
+                             generation, more));
+}
+
+static void put_many(struct world *w)
+{
+    for (int i = 0; i < MANY; i++) {
+        SW_ARENA_AUTO a = {0};
+
+        mini_put(&w->m, sw_arena_printf(&a, GWAPI "/namespaces/app/httproutes/many-%d", i),
+                 sw_arena_printf(&a,
+                                 "{\"metadata\":{\"generation\":1},\"spec\":{\"parentRefs\":"
+                                 "[{\"name\":\"gw\"}],\"hostnames\":[\"%s.example\"],\"rules\":"
+                                 "[{\"backendRefs\":[{\"name\":\"web\",\"port\":80}]}]}}",
+                                 i % 2 ? "odd" : "even"));
+    }
+}
+
+static void settle(struct world *w)
+{
+    bench_until(&w->m.b, sw_gateway_controller_idle(w->g));
+    bench_turns(&w->m.b, 200);
+    bench_until(&w->m.b, sw_gateway_controller_idle(w->g));
+}
+
+/* A Gateway has many routes: a change of it is theirs only where it says something new of them. */
+static void only_statuses_that_change_are_written(void **state)
+{
+    struct world *w = *state;
+    int writes;
+
+    put_many(w);
+    start(w);
+    settle(w);
+    /* Each once; the class's status and finalizer may cross. */
+    assert_in_range(w->m.writes, MANY + 4, MANY + 5);
+
+    writes = w->m.writes;
+    put_gateway(w, "", 2);
+    bench_until(&w->m.b, strstr(mini_get(&w->m, GWAPI "/namespaces/app/gateways/gw"),
+                                "\"observedGeneration\":2"));
+    settle(w);
+    assert_int_equal(w->m.writes - writes, 1);
+
+    writes = w->m.writes;
+    put_gateway(w, ",\"hostname\":\"even.example\"", 3);
+    bench_until(&w->m.b, strstr(mini_get(&w->m, GWAPI "/namespaces/app/httproutes/many-1"),
+                                "NoMatchingListenerHostname"));
+    settle(w);
+    assert_int_equal(w->m.writes - writes, 1 + MANY / 2);
+    assert_null(strstr(mini_get(&w->m, GWAPI "/namespaces/app/httproutes/many-0"),
+                       "NoMatchingListenerHostname"));
+}
+
+/* Somebody writes to the objects meanwhile: what was built on an older state is written anew. */
+static void conflicts_are_tried_again(void **state)
+{
+    struct world *w = *state;
+
+    w->m.conflicts = 3;
+    start(w);
+    settle(w);
+    assert_int_equal(w->m.conflicts, 0);
+    assert_in_range(sw_control_stats(sw_gateway_controller_main(w->g)).conflicts, 1, 3);
+    assert_int_equal(sw_control_stats(sw_gateway_controller_main(w->g)).failures, 0);
+    assert_non_null(strstr(mini_get(&w->m, ROUTE), "\"reason\":\"Accepted\""));
+    assert_non_null(strstr(mini_get(&w->m, GWAPI "/gatewayclasses/sw"), "supportedFeatures"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +267,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_status_somebody_spoilt_is_put_right, set_up, tear_down),
         cmocka_unit_test_setup_teardown(endpoints_change_nothing_else, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_deleted_route_is_gone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(only_statuses_that_change_are_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(conflicts_are_tried_again, set_up, tear_down),
     };
 
     return cmocka_run_group_tests_name("gateway_controller", tests, NULL, NULL);

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+deploy/kubernetes/rbac.yaml has what 'control --in-cluster' needs and nothing else: a cluster's audit log says what was
+used while a bit of everything was done, and each right that is taken away is missed.
+"""
+import copy
+import json
+import pathlib
+import re
+
+import pytest
+import yaml
+from harness import fabric as fb
+from harness import gateway as gw
+from harness.control import Control, _Here
+from harness.node import _SANITIZER, Process
+from harness.wait import SLOW, until
+
+RBAC = pathlib.Path(__file__).resolve().parents[2] / "deploy/kubernetes/rbac.yaml"
+USER = "system:serviceaccount:spanwire-system:spanwire-control"
+ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/edge-sw"
+API = "/apis/gateway.networking.k8s.io/v1"
+# A cluster asks for it besides 'patch' when an apply makes the object; the audit log has the one request.
+BY_APPLY = {("create", "", "serviceaccounts")}
+# Kinds this cluster does not have: routes may end at them where there are any.
+ABSENT = {(v, "networking.datumapis.com", r) for r in ("connectors", "connectoradvertisements") for v in ("list", "watch")}
+
+
+def by_listing(right):
+    """A cluster that cannot stream what there is with a watch is listed first; this one can."""
+    return right[0] == "list"
+
+
+def rights(docs):
+    """What the control plane's roles grant, one by one."""
+    return {(verb, group, resource) for d in docs
+            if d["kind"] in ("ClusterRole", "Role") and d["metadata"]["name"] == "spanwire-control"
+            for rule in d["rules"] for group in rule["apiGroups"] for resource in rule["resources"]
+            for verb in rule["verbs"]}
+
+
+def without(docs, right):
+    """The same roles less one right."""
+    verb, group, resource = right
+    out = copy.deepcopy(docs)
+    for d in out:
+        if d["kind"] not in ("ClusterRole", "Role") or d["metadata"]["name"] != "spanwire-control":
+            continue
+        d["rules"] = [{"apiGroups": [g], "resources": [r], "verbs": [v for v in rule["verbs"]
+                                                                       if (v, g, r) != right]}
+                      for rule in d["rules"] for g in rule["apiGroups"] for r in rule["resources"]]
+        d["rules"] = [r for r in d["rules"] if r["verbs"]]
+    assert rights(out) == rights(docs) - {(verb, group, resource)}
+    return out
+
+
+class Cluster:
+    """An API that keeps an audit log, and a control plane elsewhere with the rights of a service account."""
+
+    def __init__(self, binary, where):
+        self.binary, self.where = binary, where
+        self.audit = where / "audit"
+        self.audit.touch()
+        self.api = Control(binary, where / "api", "--gateway", "false", "--connector", "false", "--relaxed-sync",
+                           "--audit-log", str(self.audit))
+        self.docs = list(yaml.safe_load_all(RBAC.read_text(encoding="utf-8")))
+        self.runs = 0
+        self.grant(self.docs)
+        kubeconfig = yaml.safe_load(self.api.kubeconfig.read_text(encoding="utf-8"))
+        kubeconfig["users"][0]["user"] = {"token": self.token("spanwire-control")}
+        (where / "kubeconfig").write_text(yaml.safe_dump(kubeconfig), encoding="utf-8")
+        (where / "token").write_text(self.token("spanwire-gateway"), encoding="ascii")
+
+    def token(self, account):
+        answer = self.api.post(f"/api/v1/namespaces/spanwire-system/serviceaccounts/{account}/token", {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}})
+        assert answer.status == 201, answer
+        return answer.json["status"]["token"]
+
+    def apply(self, obj, manager="test"):
+        meta, top = obj["metadata"], "/api/v1" if obj["apiVersion"] == "v1" else f"/apis/{obj['apiVersion']}"
+        inside = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
+        kind = obj["kind"].lower()
+        plural = {"gatewayclass": "gatewayclasses", "ingress": "ingresses", "ingressclass": "ingressclasses",
+                  "backendtlspolicy": "backendtlspolicies"}.get(kind, kind + "s")
+        answer = self.api.patch(f"{top}{inside}/{plural}/{meta['name']}", obj, kind="apply",
+                                query=f"?fieldManager={manager}&force=true")
+        assert answer.status in (200, 201), answer
+
+    def grant(self, docs):
+        for d in docs:
+            self.apply(d, "deploy")
+
+    def control(self):
+        """A control plane that has come up."""
+        self.runs += 1
+        name = f"c{self.runs}"
+        self.xds_port = gw.free_port()
+        self.process = Process(_Here(), [
+            self.binary, "control", "--kubeconfig", str(self.where / "kubeconfig"), "--data", str(self.where / "data"),
+            "--xds-listen", f"127.0.0.1:{self.xds_port}", "--admin-addr", "127.0.0.1:0", "--lease-namespace",
+            "spanwire-system", "--identity", name, "--gateway-addresses", "127.0.0.1=127.0.0.1",
+            "--gateway-port-offset", "0", "--connector", "false"], self.where / f"{name}.log")
+        self.ca = self.where / "data/xds-ca/root.crt"
+        return self.process
+
+    def stop(self):
+        self.process.signal(15)
+        assert self.process.wait(20) == 0, self.process.log()[-3000:]
+        found = _SANITIZER.search(self.process.log())
+        assert not found, self.process.log()[found.start():][:4000]
+
+    def used(self, refused=False):
+        """(verb, group, resource[/sub]) of what the control plane asked for; only what was refused if so wished."""
+        out = set()
+        for line in self.audit.read_text(encoding="utf-8").splitlines():
+            e = json.loads(line)
+            m = re.match(r"/apis?/(?:(?P<group>[^/]+\.[^/]+|coordination|apps|batch)/)?v[^/]+/(?:namespaces/[^/]+/(?=[^/]))?"
+                         r"(?P<resource>[^/?]+)(?:/[^/?]+(?:/(?P<sub>[^/?]+))?)?", e["path"])
+            if e["user"] != USER or not m or (refused and e["code"] != 403):
+                continue
+            resource = m["resource"] + (f"/{m['sub']}" if m["sub"] else "")
+            verb = "watch" if e["verb"] == "list" and "watch=" in e["path"] else e["verb"]
+            out.add((verb, m["group"] or "", resource))
+        return out
+
+    def plane(self):
+        """What a data plane wants to know of the control plane."""
+        class Plane:
+            xds_port, ca, token = self.xds_port, self.ca, self.where / "token"
+        return Plane
+
+    def forget(self):
+        """Everything the control plane has written before, and what the log has of it."""
+        for top in ("gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "listenersets",
+                    "backendtlspolicies"):
+            self.api.delete(f"{API}/namespaces/default/{top}")
+        self.api.delete("/apis/networking.k8s.io/v1/namespaces/default/ingresses")
+        self.api.delete(ACCOUNT)
+        self.api.delete("/apis/coordination.k8s.io/v1/namespaces/spanwire-system/leases")
+        self.api.patch(f"{API}/gatewayclasses/sw", {"metadata": {"finalizers": None}})
+        self.api.delete(f"{API}/gatewayclasses/sw")
+        self.apply({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "sw"},
+                    "spec": {"controllerName": "spanwire.dev/gateway"}})
+        self.audit.write_text("", encoding="utf-8")
+
+    def get(self, path):
+        answer = self.api.get(path)
+        return answer.json if answer.status == 200 else {}
+
+    def close(self):
+        self.api.close()
+
+
+def gateway(name, listeners, **spec):
+    return {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"gatewayClassName": "sw", "listeners": listeners,
+                     "allowedListeners": {"namespaces": {"from": "Same"}}, **spec}}
+
+
+def some_of_everything():
+    """Objects of all kinds that get a status."""
+    def thing(kind, name, spec):
+        return {"apiVersion": "gateway.networking.k8s.io/v1", "kind": kind,
+                "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+    def route(kind, section, **more):
+        return thing(kind, kind.lower(), {"parentRefs": [{"name": "edge", "sectionName": section}], **more,
+                                          "rules": [{"backendRefs": [{"name": "web", "port": 80}]}]})
+    ports = {p: gw.free_port() for p in ("HTTP", "TLS", "TCP", "UDP", "set")}
+    listeners = [{"name": p.lower(), "protocol": p, "port": ports[p]} for p in ("HTTP", "TCP", "UDP")]
+    listeners.append({"name": "tls", "protocol": "TLS", "port": ports["TLS"], "tls": {"mode": "Passthrough"}})
+    out = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"ports": [{"name": "main", "port": 80}]}},
+           gateway("edge", listeners, infrastructure={"labels": {"team": "one"}})]
+    out += [route("HTTPRoute", "http"), route("GRPCRoute", "http"), route("TCPRoute", "tcp"), route("UDPRoute", "udp"),
+            route("TLSRoute", "tls", hostnames=["tls.example"])]
+    out += [thing("ListenerSet", "more", {"parentRef": {"name": "edge"}, "listeners": [
+        {"name": "more", "protocol": "HTTP", "port": ports["set"]}]}),
+        thing("BackendTLSPolicy", "p", {"targetRefs": [{"group": "", "kind": "Service", "name": "web"}], "validation": {
+            "hostname": "web.example", "wellKnownCACertificates": "System"}}),
+        {"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": "sw"},
+         "spec": {"controller": "spanwire.dev/ingress"}},
+        {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i", "namespace": "default"},
+         "spec": {"ingressClassName": "sw", "defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}}]
+    return out
+
+
+@pytest.fixture(scope="module", name="c")
+def _c(binary, tmp_path_factory):
+    cluster = Cluster(binary, tmp_path_factory.mktemp("rights"))
+    yield cluster
+    cluster.close()
+
+
+def test_every_right_is_used_and_none_is_missing(c):
+    c.forget()
+    c.control()
+    objects = some_of_everything()
+    for o in objects:
+        c.apply(o)
+    until(lambda: c.get(ACCOUNT), 20 * SLOW, "the account of the Gateway")
+    edge = next(o for o in objects if o["kind"] == "Gateway")
+    edge["spec"]["infrastructure"]["labels"]["team"] = "two"
+    c.apply(edge)
+    until(lambda: c.get(ACCOUNT)["metadata"]["labels"].get("team") == "two", 20 * SLOW, "the label's change")
+    until(c.ca.exists, 10 * SLOW, "the certificate of xDS")
+    plane = fb.XdsGateway(c.binary, c.where, c.plane())
+    del edge["spec"]["infrastructure"]
+    c.apply(edge)
+    until(lambda: not c.get(ACCOUNT), 20 * SLOW, "the account to go")
+    statuses = {r for r in rights(c.docs) if r[2].endswith("/status")}
+    try:
+        until(lambda: statuses <= c.used(), 20 * SLOW, "every status to be written")
+    finally:
+        plane.stop()
+        c.stop()
+    # A watch is in the log when it has ended.
+    want = {r for r in rights(c.docs) - BY_APPLY - ABSENT if not by_listing(r)}
+    assert not want - c.used(), "never used"
+    assert not c.used() - rights(c.docs) - ABSENT, "used without a right"
+    assert not c.used(refused=True)
+
+
+def one_by_one():
+    docs = list(yaml.safe_load_all(RBAC.read_text(encoding="utf-8")))
+    return sorted(r for r in rights(docs) - BY_APPLY - ABSENT if not by_listing(r))
+
+
+@pytest.mark.parametrize("right", one_by_one(), ids="-".join)
+def test_a_right_that_is_gone_is_missed_aloud(c, right):
+    """The request is made, and a line says that it was refused."""
+    c.grant(without(c.docs, right))
+    c.forget()
+    objects = some_of_everything()
+    process, plane = c.control(), None
+    try:
+        for o in objects:
+            c.apply(o)
+        if "reviews" in right[2]:
+            until(c.ca.exists, 10 * SLOW, "the certificate of xDS")
+            plane = fb.XdsGateway(c.binary, c.where, c.plane(), wait=False)
+        if right[0] == "delete":
+            until(lambda: c.get(ACCOUNT), 20 * SLOW, "the account of the Gateway")
+            c.apply({**objects[1], "spec": {k: v for k, v in objects[1]["spec"].items() if k != "infrastructure"}})
+        until(lambda: right in c.used(refused=True), 20 * SLOW, "the refusal")
+        until(lambda: "orbidden" in process.log(), 10 * SLOW, "a line about it")
+    finally:
+        if plane:
+            plane.kill()
+        c.stop()
+        c.grant(c.docs)
