@@ -199,9 +199,10 @@ static bool may_grant(struct api_req *r, const struct sw_json *obj, const struct
 static bool may_aggregate(struct api_req *r, const struct sw_json *obj, const struct sw_json *old)
 {
     struct sw_json *all = sw_json_new_array(r->arena);
+    const struct sw_json *none = sw_json_new_array(r->arena);
     const struct api_rule everything[] = {
-        {.verbs = all, .groups = all, .resources = all},
-        {.verbs = all, .urls = all},
+        {.verbs = all, .groups = all, .resources = all, .names = none, .urls = none},
+        {.verbs = all, .groups = none, .resources = none, .names = none, .urls = all},
     };
     const struct sw_json *now = sw_json_find(obj, "aggregationRule");
     struct lacking l = {.r = r};

@@ -23,6 +23,7 @@ enum {
     SCOPES_MAX = 32,
     SCOPE_LEN = 32,
     GATHER_NS = 10000000, /* how long the writer lets lines collect */
+    STOP_S = 2,           /* how long the end waits for whoever reads the lines */
 };
 
 static const char *const level_names[] = {"off", "error", "warn", "info", "debug", "trace"};
@@ -45,6 +46,7 @@ static struct {
     pthread_t thread;
     bool running;
     bool stop;
+    bool left; /* the writer hangs in a write, and nobody waits for it any more */
     int fd;
     enum sw_log_format format;
     struct sw_buf queue;
@@ -137,17 +139,33 @@ void sw_log_start(int fd, enum sw_log_format format)
     (void)pthread_mutex_unlock(&logger.lock);
 }
 
+static int join_writer(void)
+{
+    struct timespec by;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &by);
+    by.tv_sec += STOP_S;
+    return pthread_clockjoin_np(logger.thread, NULL, CLOCK_MONOTONIC, &by);
+}
+
 void sw_log_stop(void)
 {
     (void)pthread_mutex_lock(&logger.lock);
-    if (!logger.running) {
+    if (!logger.running || logger.left) {
         (void)pthread_mutex_unlock(&logger.lock);
         return;
     }
     logger.stop = true;
     (void)pthread_cond_signal(&logger.wake);
     (void)pthread_mutex_unlock(&logger.lock);
-    (void)pthread_join(logger.thread, NULL);
+    if (join_writer() != 0) {
+        /* A pipe that is not read: the process ends all the same. Later lines stay in the queue. */
+        (void)pthread_mutex_lock(&logger.lock);
+        logger.left = true;
+        (void)pthread_mutex_unlock(&logger.lock);
+        (void)pthread_detach(logger.thread);
+        return;
+    }
     (void)pthread_mutex_lock(&logger.lock);
     logger.running = false;
     sw_buf_done(&logger.queue);

@@ -29,7 +29,10 @@ enum sw_log_format {
 
 /* Starts the writer thread. fd is borrowed. */
 void sw_log_start(int fd, enum sw_log_format format);
-/* Writes what is queued and ends the thread. Safe without a start, and twice. */
+/*
+ * Writes what is queued and ends the thread. Safe without a start, and twice. Waits two seconds at
+ * most for whoever reads the descriptor; what is not taken by then is lost, and so are later lines.
+ */
 void sw_log_stop(void);
 /* Waits until all lines queued so far are written. */
 void sw_log_flush(void);

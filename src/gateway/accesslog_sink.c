@@ -25,12 +25,13 @@
 
 enum { QUEUE_MAX = 4 << 20, PIECE = 4096 };
 
-/* A reader that takes nothing for so long loses what is left when nobody writes any more. */
+/*
+ * A reader that takes nothing for LINGER loses what is left when nobody writes any more; the end of
+ * the process waits no longer than STOP for one that is slow. Losses are told once in SAY.
+ */
 #define LINGER_NS (1 * SW_NS_PER_S)
-#define STOP_NS                                                                                    \
-    (5 * SW_NS_PER_S) /* the end of the process waits no longer for one that is slow               \
-                       */
-#define SAY_NS (10 * SW_NS_PER_S)
+#define STOP_NS   (5 * SW_NS_PER_S)
+#define SAY_NS    (10 * SW_NS_PER_S)
 
 struct sw_gw_sink {
     struct sw_list link;

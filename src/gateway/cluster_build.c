@@ -26,7 +26,8 @@ static uint32_t u32v(const Sw__UInt32Value *v, uint32_t otherwise)
 
 /* ---- settings ---- */
 
-static void build_limits(const Sw__CircuitBreakers *in, struct sw_gw_cluster_spec *s)
+static int build_limits(struct sw_gw_build *b, const Sw__CircuitBreakers *in,
+                        struct sw_gw_cluster_spec *s)
 {
     const struct sw_gw_limits base = {
         .max_connections = 1024, .max_pending = 1024, .max_requests = 1024, .max_retries = 3};
@@ -46,8 +47,11 @@ static void build_limits(const Sw__CircuitBreakers *in, struct sw_gw_cluster_spe
             l->budget_percent =
                 t->retry_budget->budget_percent ? t->retry_budget->budget_percent->value : 20;
             l->budget_min = u32v(t->retry_budget->min_retry_concurrency, 3);
+            if (sw_gw_check_percent(b, l->budget_percent, "retry_budget.budget_percent") < 0)
+                return sw_err_prefix(b->err, "circuit_breakers.thresholds[%zu]", i);
         }
     }
+    return SW_OK;
 }
 
 static int check_outlier(struct sw_gw_build *b, const Sw__OutlierDetection *in)
@@ -339,8 +343,9 @@ static int build_spec(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw
     }
     if (in->n_health_checks > CHECKS_MAX)
         return sw_err_set(b->err, SW_EINVAL, "too many health checks");
-    build_limits(in->circuit_breakers, s);
-    rc = build_outlier(b, in->outlier_detection, &s->outlier);
+    rc = build_limits(b, in->circuit_breakers, s);
+    if (rc == SW_OK)
+        rc = build_outlier(b, in->outlier_detection, &s->outlier);
     if (rc == SW_OK)
         rc = build_discovery(b, in, s, ret_members);
     if (rc == SW_OK)

@@ -223,9 +223,9 @@ int sw_gw_build_lb(struct sw_gw_build *b, const struct Sw__Cluster *in,
     if (in->common_lb_config) {
         if (in->common_lb_config->healthy_panic_threshold)
             s->panic_percent = in->common_lb_config->healthy_panic_threshold->value;
-        if (!(s->panic_percent >= 0 && s->panic_percent <= 100))
-            return sw_err_set(b->err, SW_EINVAL,
-                              "common_lb_config.healthy_panic_threshold is not in 0..100");
+        rc = sw_gw_check_percent(b, s->panic_percent, "common_lb_config.healthy_panic_threshold");
+        if (rc < 0)
+            return rc;
         s->locality_weighted =
             in->common_lb_config->locality_config_specifier_case ==
             SW__CLUSTER__COMMON_LB_CONFIG__LOCALITY_CONFIG_SPECIFIER_LOCALITY_WEIGHTED_LB_CONFIG;

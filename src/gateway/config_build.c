@@ -71,6 +71,13 @@ int sw_gw_check_u32(struct sw_gw_build *b, const struct Sw__UInt32Value *v, uint
     return sw_err_set(b->err, SW_EINVAL, "%s: %u is not in %u..%u", field, v->value, least, most);
 }
 
+int sw_gw_check_percent(struct sw_gw_build *b, double v, const char *field)
+{
+    if (v >= 0 && v <= 100) /* NaN is neither */
+        return SW_OK;
+    return sw_err_set(b->err, SW_EINVAL, "%s is not in 0..100", field);
+}
+
 int sw_gw_check_above_zero(struct sw_gw_build *b, const struct Sw__Duration *d, const char *field)
 {
     if (!d || sw_gw_duration(d, 0) > 0)

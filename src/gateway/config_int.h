@@ -63,6 +63,8 @@ uint64_t sw_gw_duration(const struct Sw__Duration *d, uint64_t otherwise);
 /* Refuses a number outside of least..most, saying which field it is of. Not set (NULL) is fine. */
 SW_NODISCARD int sw_gw_check_u32(struct sw_gw_build *b, const struct Sw__UInt32Value *v,
                                  uint32_t least, uint32_t most, const char *field);
+/* The same for a share of a hundred. */
+SW_NODISCARD int sw_gw_check_percent(struct sw_gw_build *b, double v, const char *field);
 /* The same for a duration that is not above 0. */
 SW_NODISCARD int sw_gw_check_above_zero(struct sw_gw_build *b, const struct Sw__Duration *d,
                                         const char *field);

@@ -205,6 +205,8 @@ struct sw_gw_xds *sw_gw_xds_open(struct sw_gw_store *s, struct sw_loop *l,
         o.cred = load_cred(c, err);
         if (!o.cred)
             return NULL;
+    } else {
+        sw_log_info("xds", "the way to '%s' is not encrypted (no --xds-ca)", c->xds_addr);
     }
     if (c->xds_server_name)
         o.tls_name = sw_slice_str(c->xds_server_name);

@@ -234,9 +234,8 @@ static void open_records(struct sw_gw_conn *c, uint8_t *buf, size_t n)
 /* ---- reading ---- */
 
 /*
- * Unix sockets know no reset: what breaks there looks like an end, and an answer that lasts until
- * the end would be cut without anybody noticing. A peer that is known to end its side first, and to
- * close only when we have ended ours, has broken off if it is gone all at once.
+ * Unix sockets know no reset: a break looks like an end, and cuts an answer that lasts until the
+ * end. A peer that ends its side first, and closes after ours, broke off when it is just gone.
  */
 static bool broke_off(const struct sw_gw_conn *c)
 {
@@ -257,10 +256,9 @@ bool gw_conn_took(struct sw_gw_conn *c, uint8_t *buf, size_t have, ssize_t n, si
         c->readable = false;
     } else if (n == SW_EOF) {
         c->readable = false;
-        if (broke_off(c))
+        c->eof = !broke_off(c);
+        if (!c->eof)
             gw_conn_fail(c, SW_ECLOSED, ECONNRESET);
-        else
-            c->eof = true;
     } else {
         c->readable = false;
         gw_conn_fail(c, SW_ECLOSED, n == SW_ECLOSED ? 0 : sys_errno);

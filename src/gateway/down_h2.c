@@ -440,6 +440,15 @@ static void refused(struct down *d, const char *why)
     sw_gw_lstats_say(d->life.stats, "http2_protocol", &d->peer, why);
 }
 
+/* A stream was reset for what it said; why may be NULL: none was. */
+static void malformed(struct down *d, const char *why)
+{
+    if (!why)
+        return;
+    sw_gw_lstats_unheard(d->life.stats, 0, "http2.codec_error");
+    sw_gw_lstats_say(d->life.stats, "http2.codec_error", &d->peer, why);
+}
+
 static void end_if_finished(struct down *d)
 {
     struct down_h2 *o = d->h2;
@@ -465,6 +474,8 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
         gw_h2_flush(&o->g); /* GOAWAY says why */
         o->g.dead = true;
         sw_gw_conn_close_flushed(c);
+    } else {
+        malformed(d, sw_h2_complaint(o->g.h2));
     }
     return in.n;
 }

@@ -137,7 +137,8 @@ void sw_gateway_unbound(struct sw_gateway *g, int change)
 {
     size_t before = atomic_fetch_add(&g->unbound, (size_t)change);
 
-    if (before == 0 && change > 0)
+    /* Who was ready stays so: a port that somebody else has must not cost the others theirs. */
+    if (before == 0 && change > 0 && !sw_ready_check(g->ready, NULL))
         sw_ready_add(g->ready, "listeners");
     else if (change < 0 && before == (size_t)-change)
         sw_ready_done(g->ready, "listeners");
@@ -189,6 +190,7 @@ static void on_scrape(void *arg)
 
     if (g->store)
         sw_gw_stats_scrape(g->store, g->shard);
+    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_GW_UNBOUND, NULL), atomic_load(&g->unbound));
 }
 
 /* ---- the beginning ---- */

@@ -300,6 +300,8 @@ int sw_gw_normalize_path(const struct sw_gw_hcm *hcm, struct sw_slice path, stru
     sw_target_split(path, &bare, &query);
     if (bare.n == 0 || bare.p[0] != '/' || plain_path(bare))
         return SW_OK;
+    if (hcm->normalize_path && memmem(bare.p, bare.n, "%00", 3))
+        return SW_EINVAL; /* ends the path early for many a program behind us */
     out = bare;
     if (hcm->escaped_slash != SW_GW_SLASH_KEEP) {
         bool any = unescape_slashes(bare, a, &out);

@@ -34,6 +34,8 @@ enum {
 #define REFUSED_NS (1 * UINT64_C(1000000000))
 /* While draining, answers that are on their way have so long. */
 #define DRAIN_NS (1 * UINT64_C(1000000000))
+/* However short idle_timeout is, looking for sessions that end takes turns with serving them. */
+#define SWEEP_LEAST_NS (10 * SW_NS_PER_MS)
 
 struct session {
     struct sw_watch watch;
@@ -414,7 +416,9 @@ static void on_sweep(struct sw_timer *t)
         sw_sock_close(SW_TAKE_FD(l->fd));
         return;
     }
-    sw_timer_start(l->worker->loop, &l->sweep, idle ? sw_min(idle, every) : every, on_sweep);
+    if (idle)
+        every = sw_max(sw_min(idle, every), SWEEP_LEAST_NS);
+    sw_timer_start(l->worker->loop, &l->sweep, every, on_sweep);
 }
 
 /* ---- listeners ---- */

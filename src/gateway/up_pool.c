@@ -274,8 +274,8 @@ static void complain(struct sw_gw_pool *p, const char *what, const char *why)
         return;
     p->said_ns = now;
     sw_log_warn("gateway", "cluster '%.*s': upstream %.*s %s: %s",
-                SW_SLICE_ARG(p->cluster->spec->name), SW_SLICE_ARG(p->host->member->text), what,
-                why);
+                SW_SLICE_ARG(p->cluster->spec->name),
+                SW_SLICE_ARG(p->host ? p->host->member->text : SW_SLICE_LIT("(gone)")), what, why);
 }
 
 static void dial(struct sw_gw_pool *p)

@@ -46,8 +46,9 @@ struct sw_h2 {
     unsigned empty_frames;
     unsigned early_resets;
     uint64_t early_since_ns;
-    const char *fault;  /* why we ended the connection ourselves */
-    const char *broken; /* what was wrong with the last frame the library refused */
+    const char *fault;     /* why we ended the connection ourselves */
+    const char *broken;    /* what was wrong with the last frame the library refused */
+    const char *complaint; /* the same, until somebody asked */
 };
 
 struct sw_slice sw_h2_head_get(const struct sw_h2_head *head, const char *name)
@@ -302,6 +303,7 @@ static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int
     (void)ng;
     (void)frame;
     h->broken = nghttp2_strerror(code);
+    h->complaint = h->broken;
     return 0;
 }
 
@@ -676,6 +678,14 @@ bool sw_h2_wants_write(const struct sw_h2 *h)
 bool sw_h2_finished(const struct sw_h2 *h)
 {
     return !nghttp2_session_want_write(h->ng) && !nghttp2_session_want_read(h->ng);
+}
+
+const char *sw_h2_complaint(struct sw_h2 *h)
+{
+    const char *why = h->complaint;
+
+    h->complaint = NULL;
+    return why;
 }
 
 const char *sw_h2_fault(const struct sw_h2 *h)

@@ -131,6 +131,8 @@ bool sw_h2_finished(const struct sw_h2 *h);
 
 /* Why the connection ended, for people; never NULL. */
 const char *sw_h2_fault(const struct sw_h2 *h);
+/* Why a frame of the peer was turned down since the last call, for people; NULL: none was. */
+const char *sw_h2_complaint(struct sw_h2 *h);
 
 /* Opens a stream; the request has a body that pull provides. The id, or SW_ELIMIT/SW_ECLOSED. */
 SW_NODISCARD int32_t sw_h2_request(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n,

@@ -17,7 +17,7 @@
 
 #include <proto/discovery.pb-c.h>
 
-enum { TOKEN_MAX = 64 * 1024, RESPONSE_DEPTH = 16 };
+enum { TOKEN_MAX = 64 * 1024, RESPONSE_DEPTH = 16, SILENT_S = 5 };
 #define METHOD "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
 /* --- requests --- */
@@ -245,6 +245,7 @@ static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg
         give_up(c, "response of a type nobody asked for");
         return;
     }
+    sw_timer_stop(c->loop, &c->silent);
     count(c, SW_METRIC_XDS_MESSAGES, t->url, 1);
     count(c, SW_METRIC_XDS_MESSAGE_BYTES, t->url, msg.n);
     set_connected(c, true, NULL);
@@ -277,6 +278,7 @@ static void ended(struct sw_xds_client *c, const char *reason, const char *why)
 
     (void)sw_err_set(&err, SW_ECLOSED, "%s", why);
     c->call = NULL;
+    sw_timer_stop(c->loop, &c->silent);
     count(c, SW_METRIC_XDS_TERMINATIONS, reason, 1);
     SW_LIST_FOREACH (it, &c->types) {
         struct xc_type *t = SW_CONTAINER_OF(it, struct xc_type, link);
@@ -338,10 +340,20 @@ static struct sw_slice trim_lines(struct sw_slice s)
     return s;
 }
 
+/* Not an error: a server may have nothing to say. But whoever waits for it should know. */
+static void on_silent(struct sw_timer *t)
+{
+    struct sw_xds_client *c = SW_CONTAINER_OF(t, struct sw_xds_client, silent);
+
+    sw_log_warn("xds", "no answer of the control plane for %d s: is %u its xDS port?", SILENT_S,
+                (unsigned)c->o.port);
+}
+
 static void open_stream(struct sw_xds_client *c)
 {
     struct sw_slice token = read_token(c);
 
+    sw_timer_start(c->loop, &c->silent, SILENT_S * SW_NS_PER_S, on_silent);
     c->since_ns = sw_loop_now(c->loop);
     c->node_sent = false;
     c->call = sw_grpc_call(c->grpc, SW_SLICE_LIT(METHOD), trim_lines(token), 0, &call_ops, c);
@@ -412,6 +424,7 @@ void sw_xds_client_free(struct sw_xds_client *c)
     if (c->call)
         sw_grpc_cancel(c->call);
     sw_timer_stop(c->loop, &c->retry);
+    sw_timer_stop(c->loop, &c->silent);
     sw_defer_cancel(&c->flush);
     sw_grpc_client_free(c->grpc);
     while (!sw_list_empty(&c->types))

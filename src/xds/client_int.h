@@ -47,6 +47,7 @@ struct sw_xds_client {
     uint64_t since_ns;   /* of the stream */
     uint64_t backoff_ns; /* before the next one */
     struct sw_timer retry;
+    struct sw_timer silent; /* runs until the first response of a stream */
     struct sw_defer flush;
 };
 
