@@ -23,6 +23,7 @@ from harness.control import loopback_up  # noqa: E402
 from harness.device import Web  # noqa: E402
 from harness.mesh import Mesh  # noqa: E402
 from harness.sidecar import Echo  # noqa: E402
+from harness.town import Edge, Town  # noqa: E402
 
 INNER = "SPANWIRE_E2E_INNER"
 BINARY = os.path.abspath(os.environ.get("SPANWIRE_BIN", HERE.parent.parent / "build/spanwire"))
@@ -201,3 +202,20 @@ def mesh(captured, authority, binary, tmp_path):
     env = Mesh(captured, authority, binary, tmp_path)
     yield env
     env.close()
+
+
+@pytest.fixture(scope="module")
+def town(topology):
+    """Machines and wires of their own, for a file."""
+    del topology  # the namespaces are made below its private /run
+    t = Town()
+    yield t
+    t.delete()
+
+
+@pytest.fixture(scope="module")
+def edge(town, binary, tmp_path_factory):
+    """'spanwire up' on the edge machine of the town."""
+    e = Edge(binary, town["edge"], tmp_path_factory.mktemp("edge"))
+    yield e
+    e.stop()

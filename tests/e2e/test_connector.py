@@ -241,7 +241,7 @@ def test_only_gateways_of_the_fabric_get_in(control, device, edge, web):
     d.wait_live()
     edge.op("connect", peer=d.id, addrs=d.addrs())
     assert "refused" in edge.event("closed")["why"]
-    until(lambda: "not a gateway we know" in d.log() and edge.id in d.log(), 2)
+    until(lambda: "not a gateway we know" in d.log() and edge.id in d.log(), 10)
     assert d.metric("spanwire_refusals") >= 1
     # The control plane names it (the controller writes the annotation from such objects).
     ns = control.post("/api/v1/namespaces", {"metadata": {"name": "spanwire-system"}}).status
@@ -340,7 +340,7 @@ def test_the_api_may_go_away(binary, device, edge, web, tmp_path):
         control.restart()
         d.wait_live(40)
         assert d.status()["api"]["up"]
-        until(lambda: "the API is away" in d.log() and "the API is back" in d.log(), 3)
+        until(lambda: "the API is away" in d.log() and "the API is back" in d.log(), 10)
     finally:
         control.close()
 
@@ -381,7 +381,7 @@ def test_a_lost_login_keeps_tunnels(control, device, edge, web, tmp_path):
     stream = edge.tunnel("127.0.0.1", web.port)
     control.delete(f"{accounts}/laptop")
     until(lambda: d.status()["api"]["code"] == 401, 10, "401")
-    until(lambda: "refuses us (401), open tunnels stay" in d.log(), 2)
+    until(lambda: "refuses us (401), open tunnels stay" in d.log(), 10)
     edge.send(stream, "GET /still HTTP/1.1\r\nHost: a\r\n\r\n")
     edge.recv(stream, "hello /still")
     assert edge.ask(get("127.0.0.1", web.port, "/new"))[0] == 200

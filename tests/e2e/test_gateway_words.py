@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import subprocess
 import time
 import urllib.request
 
@@ -61,7 +62,8 @@ def test_what_is_refused_is_counted_and_told(binary, tmp_path):
     named = {"filter_chain_match": {"server_names": ["localhost"]}, "filters": [gw.hcm(HELLO)],
              "transport_socket": gw.tls_socket(cert, key)}
     g = gw.Gateway(binary, tmp_path, [
-        plain("one", ports["one"]), plain("two", ports["two"]), gw.listener("tls", ports["tls"], [named], listener_filters=[inspector]),
+        plain("one", ports["one"]), plain("two", ports["two"]),
+        gw.listener("tls", ports["tls"], [named], listener_filters=[inspector]),
         gw.listener("tcp", ports["tcp"], [{"filters": [tcp]}]), gw.cluster("empty", [])], workers=1)
     both = b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
     broken = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\4\4\0\0\0\0\0zzzzzzzzzzzz"
@@ -82,6 +84,21 @@ def test_what_is_refused_is_counted_and_told(binary, tmp_path):
     g.stop()
 
 
+def test_a_malformed_request_of_http2_is_told(binary, tmp_path):
+    port = gw.free_port()
+    g = gw.Gateway(binary, tmp_path, [plain("l", port)], workers=1)
+    head = b"\x82\x86\x84\x41\x01a\x00\x01X\x01y"  # a header name with a capital
+    with socket.create_connection(("127.0.0.1", port), 5) as s:
+        s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0" +
+                  b"\0\0" + bytes([len(head)]) + b"\1\5\0\0\0\1" + head)
+        until(lambda: re.search(r"listener 'l': 127.0.0.1:\d+ refused: Invalid HTTP header", g.log()), 5)
+        assert serves(port)
+    with urllib.request.urlopen(f"http://127.0.0.1:{g.stats_port}/metrics", timeout=10) as page:
+        counted = Metrics(page.read().decode())
+    assert counted.sum("spanwire_gateway_local_replies_total", listener="l", reason="http2.codec_error") == 1
+    g.stop()
+
+
 def test_a_backend_that_is_not_there_is_told(binary, tmp_path):
     port, nobody = gw.free_port(), gw.free_port()
     route = [{"match": {"prefix": "/"}, "route": {"cluster": "c"}}]
@@ -92,6 +109,24 @@ def test_a_backend_that_is_not_there_is_told(binary, tmp_path):
     until(lambda: told in g.log(), 5)
     assert g.log().count(" is not reached") == 1, g.log()
     g.stop()
+
+
+def test_a_silent_control_plane_is_told(binary, tmp_path):
+    """It takes the stream and says nothing, as a server of something else may."""
+    log = tmp_path / "log"
+    with socket.create_server(("127.0.0.1", 0)) as server, open(log, "w", encoding="utf-8") as out:
+        port = server.getsockname()[1]
+        own = [f"--{name}-addr=127.0.0.1:{gw.free_port()}" for name in ("admin", "stats", "ready")]
+        with subprocess.Popen([binary, "gateway", "--xds-addr", f"127.0.0.1:{port}", *own], stderr=out,
+                              stdout=out) as gateway:
+            try:
+                conn, _ = server.accept()
+                conn.sendall(b"\0\0\0\4\0\0\0\0\0")  # HTTP/2, no settings
+                until(lambda: f"for 5 s: is {port} its xDS port?" in log.read_text(encoding="utf-8"), 15)
+                assert "is not encrypted (no --xds-ca)" in log.read_text(encoding="utf-8")
+                conn.close()
+            finally:
+                gateway.kill()
 
 
 def test_a_port_that_is_taken_is_told_once(binary, tmp_path):

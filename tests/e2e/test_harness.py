@@ -3,9 +3,10 @@
 import os
 import socket
 import struct
+import subprocess
 
 import pytest
-from harness import traffic
+from harness import left, traffic
 from harness.hbone_peer import (App, ErrorCodes, ForwardApp, GatewayApp, H2Peer, StreamTransport,
                                 rejected)
 from harness.mesh import PORT
@@ -18,6 +19,13 @@ def test_pods_reach_each_other_and_the_outside(mesh):
         for s in servers:
             mesh.roundtrip(src, s.addr[0], 9000)
             s.stop()
+
+
+def test_what_is_left_running_is_ended():
+    with subprocess.Popen(["sleep", "600"]) as p:
+        assert left.children()[p.pid] == "sleep 600"
+        assert left.end(0.1) == [f"{p.pid}: sleep 600"]
+    assert p.returncode == -9 and p.pid not in left.children()
 
 
 def test_captured_pod_is_redirected_in_both_directions(mesh):

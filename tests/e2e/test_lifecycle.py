@@ -82,8 +82,8 @@ def test_idle_node_ends_at_once(mesh):
         node = mesh.shared("node1", "--drain", "30s")
         start = time.monotonic()
         node.signal(number)
-        assert node.wait(5) == 0
-        assert time.monotonic() - start < 2 * SLOW
+        assert node.wait(15) == 0
+        assert time.monotonic() - start < 10 * SLOW
 
 
 def test_idle_pooled_connections_do_not_delay_the_end(mesh):

@@ -157,7 +157,7 @@ def test_policy_closes_open_connections(pair, client):
     ip = pair.pods[client].ip4
     pair.world.match_policy("no", "Deny", sourceIps=[f"{ip}/32"])
     pair.apply()
-    until(lambda: traffic.ended(sock), 3, "the connection to be closed")
+    until(lambda: traffic.ended(sock), 10, "the connection to be closed")
     traffic.echo_once(other)
     line = pair.node2.wait_access(direction="inbound", src_workload=client)[-1]
     assert "connection closed due to policy change" in line["error"]
@@ -174,7 +174,7 @@ def test_workload_change_closes_open_connections(pair):
     traffic.echo_once(sock)
     pair.world.workloads["s2"]["authorizationPolicies"] = ["default/sel"]
     pair.apply()
-    until(lambda: traffic.ended(sock), 3, "the connection to be closed")
+    until(lambda: traffic.ended(sock), 10, "the connection to be closed")
 
 
 def test_unrelated_change_closes_nothing(pair):
@@ -197,7 +197,7 @@ def test_allow_withdrawn_closes(pair):
     pair.world.policies.clear()
     pair.world.match_policy("yes", "Allow", principals=[{"Exact": principal(pair.s1)}])
     pair.apply()
-    until(lambda: traffic.ended(sock), 3, "the connection to be closed")
+    until(lambda: traffic.ended(sock), 10, "the connection to be closed")
     assert not allowed(pair, pair.c1)
     assert allowed(pair, pair.s1)
 

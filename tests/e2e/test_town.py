@@ -16,29 +16,12 @@ import pytest
 from harness.control import find_kubectl
 from harness.node import Process
 from harness.serve import Each
-from harness.sidecar import UdpEcho
-from harness.town import (EDGE, HOMES, HTTP, HTTPS, RELAY, Device, Edge, Site, Town, blocks,
-                          digest)
+from harness.town import EDGE, HOMES, HTTP, HTTPS, RELAY, Device, Site, blocks, digest, resolver
 from harness.wait import SANITIZED, SLOW, until
 
 MIB = 64 if SANITIZED else 1024
 CONCURRENT = 100 if SANITIZED else 500
 CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
-
-
-@pytest.fixture(scope="module")
-def town(topology):
-    del topology  # the namespaces are made below its private /run
-    t = Town()
-    yield t
-    t.delete()
-
-
-@pytest.fixture(scope="module")
-def edge(town, binary, tmp_path_factory):
-    e = Edge(binary, town["edge"], tmp_path_factory.mktemp("edge"))
-    yield e
-    e.stop()
 
 
 @pytest.fixture
@@ -371,12 +354,6 @@ spec:
   - name: default
     services: [{address: 127.0.0.1, ports: [{name: dns, port: PORT, protocol: UDP}]}]
 """
-
-
-def resolver(ns):
-    """Answers every question with its own bytes, the answer bit set."""
-    with ns.entered():
-        return UdpEcho(lambda q: q[:2] + bytes([q[2] | 0x80]) + q[3:])
 
 
 def ask_udp(edge, node, port, query):

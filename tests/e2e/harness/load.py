@@ -7,6 +7,8 @@ import selectors
 import socket
 import time
 
+from .wait import SLOW
+
 
 class _Client:
     """One connection at a time; every fourth client makes a new one for each request."""
@@ -117,7 +119,7 @@ class _Loop:
             for key, _ in self.selector.select(0.002):
                 key.data.readable()
             for c in self.clients:
-                if c.busy and now - c.since > 10:
+                if c.busy and now - c.since > 10 * SLOW:
                     c.fail("silence")
         pipe.send(self.report())
 
@@ -144,7 +146,7 @@ class Load:
     def more(self, n, seconds=10):
         """Waits until n further requests were answered (or failed)."""
         first = self.now()
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * SLOW
         while time.monotonic() < end:
             r = self.now()
             if r["done"] + r["n_failed"] + r["n_raced"] - first["done"] - first["n_failed"] - first["n_raced"] >= n:

@@ -6,6 +6,8 @@ import queue
 import subprocess
 import threading
 
+from .wait import SLOW
+
 CLIENTS = pathlib.Path(__file__).resolve().parent.parent / "clients"
 ALPN = "spanwire-test/1"
 SECONDS = 20
@@ -32,9 +34,9 @@ class Peer:
         """The next event of this name (and with these fields); others before it are kept in 'seen'."""
         while True:
             try:
-                e = self.events.get(timeout=seconds)
+                e = self.events.get(timeout=seconds * SLOW)
             except queue.Empty:
-                raise AssertionError(f"no '{name}' within {seconds} s; seen {self.seen[-8:]}") from None
+                raise AssertionError(f"no '{name}' within {seconds * SLOW:g} s; seen {self.seen[-8:]}") from None
             self.seen.append(e)
             if e["event"] == name and all(e.get(k) == v for k, v in fields.items()):
                 return e
@@ -47,7 +49,7 @@ class Peer:
     def close(self):
         self.proc.stdin.close()
         try:
-            code = self.proc.wait(10)
+            code = self.proc.wait(10 * SLOW)
         except subprocess.TimeoutExpired:
             self.proc.kill()
             self.proc.wait()

@@ -5,14 +5,13 @@ import json
 import signal
 import socket
 import subprocess
-import threading
 
 import pytest
 
 from harness.control import find_kubectl
 from harness.envoy import validate
 from harness.node import Process
-from harness.town import EDGE, RELAY, Edge, Town
+from harness.town import EDGE, RELAY, resolver
 from harness.wait import SLOW, until
 
 
@@ -72,38 +71,6 @@ spec:
 """
 
 
-@pytest.fixture(scope="module")
-def town(topology):
-    del topology
-    t = Town()
-    yield t
-    t.delete()
-
-
-@pytest.fixture(scope="module")
-def edge(town, binary, tmp_path_factory):
-    e = Edge(binary, town["edge"], tmp_path_factory.mktemp("edge"))
-    yield e
-    e.stop()
-
-
-def resolver(ns):
-    """Answers every question with its own bytes, the answer bit set."""
-    with ns.entered():
-        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        s.bind(("127.0.0.1", 0))
-
-    def serve():
-        while True:
-            try:
-                q, who = s.recvfrom(65536)
-            except OSError:
-                return
-            s.sendto(q[:2] + bytes([q[2] | 0x80]) + q[3:], who)
-    threading.Thread(target=serve, daemon=True).start()
-    return s
-
-
 def kubectl(edge, *argv, **kw):
     path = find_kubectl()
     if not path:
@@ -117,7 +84,7 @@ def kubectl(edge, *argv, **kw):
 
 def test_envoy_tunnels_datagrams_to_a_device(town, edge, binary, tmp_path, interop_dir):
     upstream = resolver(town["home1"])
-    port = upstream.getsockname()[1]
+    port = upstream.port
     device = Process(town["home1"], [
         binary, "connector", "run", "--name", "dns", "--data", str(tmp_path / "d"), "--kubeconfig",
         str(edge.kubeconfig), "--relay", f"http://{EDGE}:{RELAY}/", "--admin-addr", "127.0.0.1:0",

@@ -120,6 +120,9 @@ static void numbers_out_of_range_are_refused_by_name(void **state)
          "ring_hash_lb_config.minimum_ring_size"},
         {CLUSTER("'common_lb_config':{'healthy_panic_threshold':{'value':101}}"),
          "common_lb_config.healthy_panic_threshold"},
+        {CLUSTER("'circuit_breakers':{'thresholds':[{'retry_budget':{'budget_percent':"
+                 "{'value':1e300}}}]}"),
+         "circuit_breakers.thresholds[0]: retry_budget.budget_percent"},
         {CLUSTER("'outlier_detection':{'interval':'0s'}"), "outlier_detection.interval"},
         {CLUSTER("'outlier_detection':{'base_ejection_time':'0s'}"),
          "outlier_detection.base_ejection_time"},

@@ -349,6 +349,8 @@ static void paths_are_normalized(void **state)
         {SW_GW_SLASH_KEEP, true, "//a///b/", SW_OK, "/a/b/"},
         {SW_GW_SLASH_KEEP, false, "/a//b", SW_OK, "/a//b"},
         {SW_GW_SLASH_KEEP, false, "/a\\..\\b", SW_OK, "/b"},
+        {SW_GW_SLASH_KEEP, false, "/a%00b", SW_EINVAL, NULL},
+        {SW_GW_SLASH_KEEP, false, "/a%2500b?%00", SW_OK, "/a%2500b?%00"},
     };
 
     (void)state;
