@@ -24,6 +24,7 @@ enum {
     CHAINS_MAX = 100000,
     ADDRS_MAX = 64,
     HEADERS_KB_MAX = 8192,
+    ATTEMPTS_MAX = 100,         /* one follows the other without a pause */
     UDP_BUFFER_MAX = 64 * 1024, /* datagrams of one client before its tunnel stands */
 };
 
@@ -264,7 +265,7 @@ static int build_tcp(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_tcp
         return sw_err_set(b->err, SW_EINVAL, "on_demand is not supported");
     t->idle_timeout_ns = sw_gw_duration(in->idle_timeout, 3600 * SW_NS_PER_S);
     t->max_duration_ns = sw_gw_duration(in->max_downstream_connection_duration, 0);
-    t->max_connect_attempts = u32v(in->max_connect_attempts, 1);
+    t->max_connect_attempts = (uint32_t)sw_min(u32v(in->max_connect_attempts, 1), ATTEMPTS_MAX);
     rc = sw_gw_check_u32(b, in->max_connect_attempts, 1, UINT32_MAX, "max_connect_attempts");
     if (rc == SW_OK)
         rc = build_tcp_clusters(b, in, t);

@@ -21,6 +21,7 @@ enum {
     READ_BULK = 256 * 1024,
     READS_PER_TURN = 4,
     LINGER_MS = 1000,
+    STUCK_MS = 60000, /* for a peer that takes nothing of what was said last */
     IN_MAX = 1 << 20, /* kept for an owner that does not use what it gets */
     SOON_MAX = 32,    /* written at the latest when so many wait */
 };
@@ -425,13 +426,36 @@ static void on_event(struct sw_watch *watch, unsigned events)
         sw_gw_worker_flush_soon(w);
 }
 
+static void on_deadline(struct sw_timer *t);
+
+static void linger_on(struct sw_gw_conn *c, uint64_t ms)
+{
+    c->linger_unsent = (uint32_t)sw_gw_conn_unsent(c);
+    sw_timer_start(c->worker->loop, &c->timer, ms * SW_NS_PER_MS, on_deadline);
+}
+
+/* The peer has its time once all is sent; until then it may be slow, but not still. */
+static void linger_late(struct sw_gw_conn *c)
+{
+    size_t unsent = sw_gw_conn_unsent(c);
+
+    if (unsent != c->linger_unsent)
+        c->linger_s = 0;
+    if (unsent == 0 && c->linger_unsent && !c->eof)
+        linger_on(c, c->linger_ms ? c->linger_ms : LINGER_MS);
+    else if (unsent && c->linger_s++ < STUCK_MS / LINGER_MS)
+        linger_on(c, LINGER_MS);
+    else
+        sw_gw_conn_close(c, unsent > 0); /* what is cut must not look complete */
+}
+
 static void on_deadline(struct sw_timer *t)
 {
     struct sw_gw_conn *c = SW_CONTAINER_OF(t, struct sw_gw_conn, timer);
     struct sw_err err = {0};
 
     if (c->lingering) {
-        sw_gw_conn_close(c, false);
+        linger_late(c);
         return;
     }
     (void)sw_err_set(&err, SW_ETIME, c->connecting ? "connect timed out" : "handshake timed out");
@@ -595,7 +619,6 @@ void sw_gw_conn_close_flushed(struct sw_gw_conn *c)
     gw_bytes_free(&c->in);
     c->lingering = true;
     c->paused = false;
-    sw_timer_start(c->worker->loop, &c->timer,
-                   (c->linger_ms ? c->linger_ms : LINGER_MS) * SW_NS_PER_MS, on_deadline);
+    linger_on(c, c->linger_ms ? c->linger_ms : LINGER_MS);
     sw_loop_defer(c->worker->loop, &c->defer, on_go);
 }

@@ -77,8 +77,10 @@ struct sw_gw_conn {
     struct sw_gw_bytes raw; /* start of a record */
     struct sw_gw_bytes out; /* what a short write left */
     uint32_t stage_n;
-    uint32_t linger_ms; /* how long close_flushed waits for the peer; 0: a second */
-    int fail_rc;        /* what on_fail will be told */
+    uint32_t linger_ms;     /* how long close_flushed waits for the peer; 0: a second */
+    uint32_t linger_unsent; /* when that was looked at last */
+    uint32_t linger_s;      /* since it became less */
+    int fail_rc;            /* what on_fail will be told */
     int fail_errno;
     bool readable : 1;
     bool hup : 1;
@@ -168,8 +170,8 @@ void sw_gw_conn_shutdown(struct sw_gw_conn *c);
 /* Closes now; with reset the peer sees RST. on_free follows from the loop. Harmless twice. */
 void sw_gw_conn_close(struct sw_gw_conn *c, bool reset);
 /*
- * Sends what is left, then FIN, gives the peer a moment to read it, and closes. No callbacks any
- * more but on_free.
+ * Sends what is left, however slowly the peer takes it, then FIN, gives the peer a moment, and
+ * closes. A peer that takes nothing for a minute is reset. No callbacks any more but on_free.
  */
 void sw_gw_conn_close_flushed(struct sw_gw_conn *c);
 /* Takes the socket out, for splicing: only when plain, open and nothing waits. -1 otherwise. The

@@ -327,7 +327,8 @@ static bool step(struct down *d, struct sw_slice in, size_t *used)
         }
         break;
     }
-    return !d->conn.closed && !d->conn.lingering && !d->conn.paused;
+    /* Once all is used nothing would ask for the end again: it is told even where bytes wait. */
+    return !d->conn.closed && !d->conn.lingering && (!d->conn.paused || *used == in.n);
 }
 
 static struct sw_h1 *new_parser(struct down *d)

@@ -143,10 +143,12 @@ static void done(struct sw_exchange *x)
 {
     struct up_conn *u = detach(x);
 
-    if (u->tunnel || !u->keep_alive || u->conn.in.n || u->conn.paused) {
+    if (u->tunnel || !u->keep_alive || u->conn.in.n) {
         up_gone(u, false);
         return;
     }
+    if (u->conn.paused)
+        sw_gw_conn_resume(&u->conn); /* the client that held it back has all it gets */
     u->served = true;
     up_free_again(u);
 }
@@ -278,7 +280,8 @@ static bool step(struct up_conn *u, struct sw_slice in, size_t *used)
         got_end(u);
         break;
     }
-    return u->x && !u->conn.closed && !u->conn.paused;
+    /* Once all is used nothing would ask for the end again: it is told even where bytes wait. */
+    return u->x && !u->conn.closed && (!u->conn.paused || *used == in.n);
 }
 
 static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)

@@ -17,6 +17,7 @@
 enum {
     SWEEP_S = 5,
     SAY_S = 10,       /* between two log lines about one pool */
+    SAY_MAX = 20,     /* lines of one worker in that time: clients choose names of pools */
     DIALS_MAX = 1024, /* connections per host and worker */
     QUEUE_MAX = 16384,
     NAMES_MAX = 256, /* pools of one host: server names that requests chose */
@@ -262,17 +263,32 @@ static void fail_one(struct sw_gw_pool *p, enum sw_gw_outcome how, const char *w
     sw_exchange_up_failed(x, how, why);
 }
 
+static bool may_complain(struct sw_gw_pool *p)
+{
+    struct sw_gw_worker *w = p->worker;
+    uint64_t now = sw_loop_now(w->loop);
+
+    if (p->said_ns && now - p->said_ns < SAY_S * SW_NS_PER_S)
+        return false;
+    if (w->n_said == 0 || now - w->said_ns >= SAY_S * SW_NS_PER_S) {
+        w->n_said = 0;
+        w->said_ns = now;
+    }
+    if (w->n_said >= SAY_MAX)
+        return false;
+    w->n_said++;
+    p->said_ns = now;
+    return true;
+}
+
 /*
  * Somebody else answers where our backend should be, or our trust is wrong, or nobody answers:
  * clients get a 503 that does not say where, so the log does.
  */
 static void complain(struct sw_gw_pool *p, const char *what, const char *why)
 {
-    uint64_t now = sw_loop_now(p->worker->loop);
-
-    if (p->said_ns && now - p->said_ns < SAY_S * SW_NS_PER_S)
+    if (!may_complain(p))
         return;
-    p->said_ns = now;
     sw_log_warn("gateway", "cluster '%.*s': upstream %.*s %s: %s",
                 SW_SLICE_ARG(p->cluster->spec->name),
                 SW_SLICE_ARG(p->host ? p->host->member->text : SW_SLICE_LIT("(gone)")), what, why);

@@ -86,6 +86,8 @@ struct sw_gw_worker {
     struct sw_accept_group accept;
     struct sw_list downs; /* sw_gw_down */
     struct sw_list pools; /* upstream; see up_pool.c */
+    uint64_t said_ns;     /* begin of the time 'n_said' counts in: lines about hosts of pools */
+    unsigned n_said;
     struct sw_list exchanges;
     struct sw_list ended; /* exchanges to be freed */
     struct sw_defer reap;

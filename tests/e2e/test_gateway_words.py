@@ -6,6 +6,7 @@ import socket
 import subprocess
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import h2.config
 import h2.connection
@@ -109,6 +110,48 @@ def test_a_backend_that_is_not_there_is_told(binary, tmp_path):
     until(lambda: told in g.log(), 5)
     assert g.log().count(" is not reached") == 1, g.log()
     g.stop()
+
+
+def test_many_backends_that_are_not_there_do_not_fill_the_log(binary, tmp_path):
+    port = gw.free_port()
+    route = [{"match": {"prefix": "/"}, "route": {"cluster": "c"}}]
+    nobody = [{"endpoint": {"address": {"socket_address": {"address": f"127.9.9.{i}", "port_value": 9}}}}
+              for i in range(1, 61)]
+    cluster = gw.cluster("c", [])
+    cluster["load_assignment"]["endpoints"] = [{"lb_endpoints": nobody}]
+    g = gw.Gateway(binary, tmp_path, [gw.listener("l", port, [{"filters": [gw.hcm(route)]}]), cluster], workers=1)
+    assert all(" 503 " in ask(port) for _ in range(60))
+    until(lambda: g.log().count(" is not reached") >= 20, 5)
+    time.sleep(0.1)
+    assert g.log().count(" is not reached") == 20, g.log()
+    g.stop()
+
+
+def read_late(port, size):
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
+        s.settimeout(20)
+        s.connect(("127.0.0.1", port))
+        s.sendall(f"GET /size/{size} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+        time.sleep(2.5)  # longer than a connection lingers
+        answer = bytearray()
+        while data := s.recv(65536):
+            answer += data
+    return len(answer.split(b"\r\n\r\n", 1)[1])
+
+
+def test_a_client_that_pauses_gets_all_of_the_last_answer(binary, tmp_path):
+    """Some of these sizes end while the gateway still has bytes that the client does not take."""
+    port, origin = gw.free_port(), gw.Origin()
+    route = [{"match": {"prefix": "/"}, "route": {"cluster": "c"}}]
+    g = gw.Gateway(binary, tmp_path, [gw.listener("l", port, [{"filters": [gw.hcm(route)]}]),
+                                      gw.cluster("c", [origin.port])], workers=1)
+    sizes = range(100_000, 4_500_000, 100_000)
+    with ThreadPoolExecutor(len(sizes)) as pool:
+        got = list(pool.map(lambda size: read_late(port, size), sizes))
+    g.stop()
+    origin.close()
+    assert got == list(sizes)
 
 
 def test_a_silent_control_plane_is_told(binary, tmp_path):

@@ -146,6 +146,7 @@ static void numbers_beyond_use_are_cut(void **state)
 {
     struct sw_gw_store *s = gw_store(1);
     const struct sw_gw_cluster *c;
+    const struct sw_gw_listener *l;
 
     (void)state;
     c = take(s,
@@ -157,6 +158,16 @@ static void numbers_beyond_use_are_cut(void **state)
     assert_int_equal(c->spec->choice_count, 64);
     c = take(s, CLUSTER(CHECK("'unhealthy_interval':'0.000001s'")));
     assert_int_equal(c->spec->checks[0].unhealthy_interval_ns, 1000000);
+    assert_int_equal(
+        gw_put(s, SW_GW_TYPE_LISTENER, "l",
+               "{'name':'l','address':{'socket_address':{'address':'127.0.0.1',"
+               "'port_value':80}},'filter_chains':[{'filters':[{'name':'t',"
+               "'typed_config':{" T "extensions.filters.network.tcp_proxy.v3.TcpProxy',"
+               "'stat_prefix':'s','cluster':'c','max_connect_attempts':4294967295}}]}]}",
+               NULL),
+        SW_OK);
+    l = sw_map_get(&gw_flush(s)->listeners->map, SW_SLICE_LIT("l"));
+    assert_int_equal(l->chains[0].tcp.max_connect_attempts, 100);
     sw_gw_store_free(s);
 }
 
