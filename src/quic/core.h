@@ -508,7 +508,7 @@ void sw_qmem_count(struct sw_qstream *s, int64_t delta);
 size_t sw_qmem_room(const struct sw_qstream *s, size_t lent);
 /* s wanted room and got none: counted once until it does. */
 void sw_qmem_held_back(struct sw_qstream *s);
-/* Begin and end of a stream's window. */
+/* Begin and end of a stream's window; the end as soon as nothing is kept for it, and again. */
 void sw_qmem_stream_begin(struct sw_qstream *s);
 void sw_qmem_stream_end(struct sw_qstream *s);
 /* The reader took n bytes of s: credit to give to the peer now. */

@@ -299,6 +299,9 @@ void sw_qstream_tell(struct sw_qstream *s)
     if (s->ops)
         tell_end(s);
     give_credit(s->c);
+    /* Nothing is kept for it any more, even if the other direction goes on for hours. */
+    if (s->rx_done || s->rx_shut || s->muted)
+        sw_qmem_stream_end(s);
     /* The reader may still have to take what is left. */
     if (s->ended && (sw_buf_len(&s->rest) == 0 || deaf(s)) && !s->c->closing)
         finish_off(s);

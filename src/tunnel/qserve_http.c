@@ -338,7 +338,8 @@ static bool answer_step(struct qs_exchange *x)
         return false;
     }
     if (h->upgraded) {
-        if (flush_upgraded(x))
+        h->no_room = !flush_upgraded(x);
+        if (!h->no_room)
             become_pump(x);
         return false;
     }

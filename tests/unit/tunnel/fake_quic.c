@@ -239,6 +239,7 @@ size_t sw_qstream_write(struct sw_qstream *s, const void *p, size_t n)
 
     if (sw_qstream_reserve(s, room) == 0)
         return 0;
+    s->wants_room = n > room[0].iov_len;
     n = sw_min(n, room[0].iov_len);
     memcpy(room[0].iov_base, p, n);
     sw_qstream_commit(s, n);

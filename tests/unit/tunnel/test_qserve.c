@@ -788,6 +788,32 @@ static void an_upgrade_becomes_a_tunnel(void **state)
     qrig_free(r);
 }
 
+/* What the origin says right behind its 101 may find less room than it needs. */
+static void an_upgrade_waits_for_room(void **state)
+{
+    static const char head[] = "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n"
+                               "connection: Upgrade\r\n\r\n";
+    static char text[5000];
+    struct qrig *r = qrig_new();
+    struct origin o;
+    struct call *c;
+
+    (void)state;
+    r->fake.ring = 300;
+    qrig_start(r);
+    origin_open(&o);
+    c = request(r, &o, "GET", "connection: upgrade\r\nupgrade: websocket\r\n");
+    origin_accept(r, &o);
+    memset(text, 'x', sizeof(text) - 1);
+    memcpy(text, head, strlen(head));
+    origin_say(&o, text);
+    RUN_UNTIL(r->loop, sw_buf_len(&c->body) == strlen(text) - strlen(head));
+    assert_int_equal(c->status, 101);
+    call_free(c);
+    origin_done(&o);
+    qrig_free(r);
+}
+
 static void a_refused_upgrade_is_an_answer(void **state)
 {
     struct qrig *r = qrig_new();
@@ -1116,6 +1142,7 @@ int main(void)
         cmocka_unit_test(a_get_that_does_not_end_is_sent_after_a_moment),
         cmocka_unit_test(bodies_that_lie_about_their_length_are_given_up),
         cmocka_unit_test(an_upgrade_becomes_a_tunnel),
+        cmocka_unit_test(an_upgrade_waits_for_room),
         cmocka_unit_test(a_refused_upgrade_is_an_answer),
         cmocka_unit_test(bulk_arrives_as_it_was_sent),
         cmocka_unit_test(udp_payloads_travel_in_capsules),
