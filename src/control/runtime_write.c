@@ -279,9 +279,9 @@ static bool look(struct sw_control *c, struct sw_slice id)
     uint64_t hash;
 
     if (!w) { /* nobody wants it any more */
+        sw_workqueue_forget(c->queue, id);
         if (s && forgettable(c, s)) {
             (void)sw_map_del(&c->states, id);
-            sw_workqueue_forget(c->queue, id);
             state_free(s);
         }
         return false;

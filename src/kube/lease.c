@@ -113,7 +113,6 @@ static void observe(struct sw_lease *l, struct sw_kube_reply *r)
     sw_kube_obj_unref(l->seen);
     l->seen = o;
     l->doubt = false;
-    l->told = false;
     if (other_now && sw_lease_holder(l).n && !is_ours(l) && l->o.other)
         l->o.other(l->o.arg, sw_lease_holder(l));
 }
@@ -198,10 +197,13 @@ static void write_record(struct sw_lease *l, sw_kube_cb cb, bool release)
     l->call = sw_kube_do(l->client, &req, cb, l);
 }
 
-/* What will not pass by itself is said once: nobody leads until somebody repairs it. */
+/*
+ * What will not pass by itself is said once: nobody leads until somebody repairs it. A record that
+ * has gone meanwhile is made anew; one that cannot be made has no namespace.
+ */
 static void complain(struct sw_lease *l, const struct sw_kube_reply *r)
 {
-    bool lasting = r->code == 401 || r->code == 403 || r->code == 404;
+    bool lasting = r->code == 401 || r->code == 403 || (r->code == 404 && !l->seen);
     struct sw_slice why = sw_slice_head(r->message, 200);
 
     if (lasting && !l->told)
@@ -217,6 +219,7 @@ static void on_written(void *arg, struct sw_kube_reply *r)
 
     l->call = NULL;
     if (r->rc == SW_OK) {
+        l->told = false;
         observe(l, r);
         if (is_ours(l))
             confirmed(l);
@@ -234,6 +237,7 @@ static void on_written(void *arg, struct sw_kube_reply *r)
 static void judge(struct sw_lease *l)
 {
     if (held_by_other(l)) {
+        l->told = false; /* somebody can */
         stop_leading(l, "somebody else leads");
         next_tick(l);
         return;

@@ -20,6 +20,7 @@ enum {
 
 void rule_bad(struct rule *r, const char *reason, const char *fmt, ...)
 {
+    struct sw_slice said;
     char text[512];
     va_list ap;
 
@@ -28,7 +29,11 @@ void rule_bad(struct rule *r, const char *reason, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    r->bad = (struct verdict){reason, sw_arena_dup(r->b->a, sw_slice_str(text))};
+    said = sw_slice_str(text);
+    /* Half a character is none that an API keeps: the status would be written again and again. */
+    while (said.n && !sw_utf8_valid(said))
+        said.n--;
+    r->bad = (struct verdict){reason, sw_arena_dup(r->b->a, said)};
 }
 
 static void once(struct rule *r, unsigned filter)
@@ -337,15 +342,21 @@ static void read_filter(struct rule *r, const struct sw_json *f, struct sw_gw_mi
     }
 }
 
-void rule_filters(struct rule *r, const struct sw_json *filters)
+/* How many of them are read. */
+static size_t count_filters(struct rule *r, const struct sw_json *filters)
 {
-    size_t n = sw_min(sw_json_len(filters), FILTERS_MAX);
-    struct sw_gw_mirror *mirrors;
-
     if (sw_json_len(filters) > FILTERS_MAX) {
         r->fail_closed = true; /* what is not read may be a guard */
         rule_bad(r, "UnsupportedValue", "more than %d filters", (int)FILTERS_MAX);
     }
+    return sw_min(sw_json_len(filters), FILTERS_MAX);
+}
+
+void rule_filters(struct rule *r, const struct sw_json *filters)
+{
+    size_t n = count_filters(r, filters);
+    struct sw_gw_mirror *mirrors;
+
     if (!n)
         return;
     mirrors = sw_arena_array(r->b->a, n + r->proto.n_mirrors, sizeof(*mirrors));
@@ -389,7 +400,7 @@ static bool cluster_filter(struct rule *r, const struct sw_json *f, struct sw_gw
 static struct rule *own_rule(struct rule *r, const struct sw_json *filters,
                              struct sw_gw_backend *be)
 {
-    size_t n = sw_min(sw_json_len(filters), FILTERS_MAX);
+    size_t n = count_filters(r, filters);
     struct sw_json rest = {.type = SW_JSON_ARRAY};
     struct rule *own;
 

@@ -89,29 +89,33 @@ static struct sw_gw_route *make_route(struct ingress *in, const struct sw_json *
     return r;
 }
 
-static void put(struct ingress *in, struct socket *s, struct sw_slice host, const struct entry *e)
+static void put(struct socket *s, struct sw_slice host, const struct entry *e)
+{
+    if (s)
+        sw_vec_push(&s->ingress, (struct ingress_entry){host.n ? host : SW_SLICE_LIT("*"), e});
+}
+
+/* What two certificates of the Ingress cover is there once. */
+static void put_once(struct ingress *in, struct sw_map *had, struct sw_slice host,
+                     const struct entry *e)
 {
     if (!host.n)
         host = SW_SLICE_LIT("*");
-    /* What two certificates of the Ingress cover is there once; its entries are the last. */
-    for (size_t i = s ? s->ingress.n : 0; i > 0 && s->ingress.p[i - 1].entry == e; i--) {
-        if (sw_slice_eq(s->ingress.p[i - 1].host, host))
-            return;
-    }
-    if (s)
-        sw_vec_push(&s->ingress, (struct ingress_entry){host, e});
+    if (!sw_map_put(had, host, in))
+        put(in->https, host, e);
 }
 
 /* Under every certificate that covers the host. */
 static void put_tls(struct ingress *in, struct sw_slice host, const struct entry *e)
 {
     const struct sw_json *tls = sw_json_find(in->spec, "tls");
+    struct sw_map had = {0};
 
     for (size_t i = 0; in->https && i < sw_json_len(tls); i++) {
         const struct sw_json *hosts = sw_json_find(sw_json_at(tls, i), "hosts");
 
         if (!sw_json_len(hosts))
-            put(in, in->https, host, e);
+            put_once(in, &had, host, e);
         for (size_t k = 0; k < sw_json_len(hosts); k++) {
             struct sw_slice th = sw_json_str(sw_json_at(hosts, k));
             struct sw_slice common = th;
@@ -119,9 +123,10 @@ static void put_tls(struct ingress *in, struct sw_slice host, const struct entry
             if (bad_host(sw_json_at(hosts, k)))
                 continue;
             if (!host.n || host_intersect(host, th, &common))
-                put(in, in->https, common, e);
+                put_once(in, &had, common, e);
         }
     }
+    sw_map_done(&had);
 }
 
 static void add_path(struct ingress *in, struct sw_slice host, const struct sw_json *path,
@@ -153,7 +158,7 @@ static void add_path(struct ingress *in, struct sw_slice host, const struct sw_j
                         .rule = (uint16_t)rule,
                         .match = (uint16_t)index,
                         .low = true};
-    put(in, in->http, host, e);
+    put(in->http, host, e);
     put_tls(in, host, e);
 }
 

@@ -160,21 +160,22 @@ static void read_tls(struct builder *b, struct listener *l)
 
 /* ---- all of one parent ---- */
 
-/* One that is no name matches nothing: it must not come to stand for all names. */
-static void read_host(struct builder *b, struct listener *l)
+/* One that is no name matches nothing: it must not come to stand for all names. Then false. */
+static bool read_host(struct builder *b, struct listener *l)
 {
     const struct sw_json *given = sw_json_find(l->spec, "hostname");
 
     l->host = js_or(l->spec, "hostname", "");
     if (!given || given->type == SW_JSON_NULL ||
         (given->type == SW_JSON_STRING && (!l->host.n || host_valid(l->host))))
-        return;
+        return true;
     set_verdict(
         &l->accepted, "UnsupportedValue",
         gw_printf(b, "hostname '%.*s' is no host name", SW_SLICE_ARG(sw_slice_head(l->host, 253)))
             .p);
     if (!l->host.n)
         l->host = SW_SLICE_LIT("(none)");
+    return false;
 }
 
 static void read_listener(struct builder *b, struct parent *p, struct listener *l,
@@ -182,6 +183,7 @@ static void read_listener(struct builder *b, struct parent *p, struct listener *
 {
     struct sw_slice proto = js(spec, "protocol");
     unsigned kinds = 0;
+    bool named = true;
 
     l->parent = p;
     l->spec = spec;
@@ -202,9 +204,10 @@ static void read_listener(struct builder *b, struct parent *p, struct listener *
         set_verdict(&l->accepted, "PortUnavailable", "a listener needs a port from 1 to 65535");
     l->ns = ns_rule_read(b, sw_json_walk(spec, "allowedRoutes", "namespaces", NULL), FROM_SAME);
     if (l->proto != PROTO_TCP && l->proto != PROTO_UDP)
-        read_host(b, l);
+        named = read_host(b, l);
     read_kinds(b, l, kinds);
     read_tls(b, l);
+    l->refuse = l->refuse && named; /* what is no name is not held for anybody */
 }
 
 void read_listeners(struct builder *b, struct parent *p)

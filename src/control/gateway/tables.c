@@ -180,15 +180,41 @@ static const struct sw_gw_table *finish_table(struct table *t)
     return out;
 }
 
+static int by_host(const void *x, const void *y)
+{
+    const struct ingress_entry *p = x;
+    const struct ingress_entry *q = y;
+
+    return sw_slice_cmp(p->host, q->host);
+}
+
+/* Where the entries of a host begin; build_socket has put them in order. */
+static size_t ingress_at(const struct socket *s, struct sw_slice host)
+{
+    size_t low = 0;
+    size_t high = s->ingress.n;
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+
+        if (sw_slice_cmp(s->ingress.p[mid].host, host) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+/* With 'only' those of one host: each of many chains looks for its own. */
 static void add_ingress(struct table *t, struct sw_slice only)
 {
-    for (size_t i = 0; i < t->s->ingress.n; i++) {
+    for (size_t i = only.n ? ingress_at(t->s, only) : 0; i < t->s->ingress.n; i++) {
         const struct ingress_entry *e = &t->s->ingress.p[i];
         struct sw_slice host = e->host;
         struct vhost *v;
 
         if (only.n && !sw_slice_eq(host, only))
-            continue;
+            break;
         v = vhost_get(t, host);
         if (!v->out.misdirected)
             sw_vec_push(&v->entries, e->entry);
@@ -445,6 +471,8 @@ static void build_socket(struct builder *b, struct socket *s)
     struct sw_gw_listener *out;
     bool serves = false;
 
+    if (s->ingress.n > 1)
+        qsort(s->ingress.p, s->ingress.n, sizeof(*s->ingress.p), by_host);
     make_chains(&c);
     for (size_t i = 0; i < c.list.n; i++)
         serves |= c.list.p[i]->kind != SW_GW_CHAIN_REFUSE;

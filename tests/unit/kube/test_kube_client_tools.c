@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Work queue, leader election, events. */
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "base/log.h"
 #include "kube/events.h"
 #include "kube/lease.h"
@@ -150,6 +153,7 @@ struct lease_world {
     char *record; /* the stored Lease, NULL: none */
     unsigned rv;
     bool refuse; /* the server is of no help */
+    bool forbid; /* it may be read, not written */
     int puts;
     struct sw_lease *l[2];
     int led[2];
@@ -175,6 +179,14 @@ static void on_lease_request(struct fake_conn *c, void *arg)
             fake_reply(c, 200, NULL, w->record);
         else
             fake_reply(c, 404, NULL, "{\"kind\":\"Status\",\"reason\":\"NotFound\"}");
+        return;
+    }
+    if (strcmp(c->method, "PUT") == 0 && !w->record) {
+        fake_reply(c, 404, NULL, "{\"kind\":\"Status\",\"reason\":\"NotFound\"}");
+        return;
+    }
+    if (w->forbid) {
+        fake_reply(c, 403, NULL, "{\"kind\":\"Status\",\"reason\":\"Forbidden\"}");
         return;
     }
     assert_int_equal(sw_json_parse(&a, sw_slice_str(c->body), NULL, &v, NULL), SW_OK);
@@ -386,6 +398,53 @@ static void foreign_clocks_do_not_matter(void **state)
     assert_int_equal(w->lost[0], 1);
 }
 
+/* How often it was said that nobody can lead. */
+static size_t said(int fd)
+{
+    static char text[64 * 1024];
+    ssize_t n;
+    size_t found = 0;
+
+    sw_log_flush();
+    n = read(fd, text, sizeof(text) - 1);
+    text[n > 0 ? n : 0] = 0;
+    for (const char *p = text; (p = strstr(p, "nobody can lead")); p++)
+        found++;
+    return found;
+}
+
+static void a_right_that_is_missing_is_said_once(void **state)
+{
+    struct lease_world *w = *state;
+    int fds[2];
+
+    assert_int_equal(pipe2(fds, O_NONBLOCK | O_CLOEXEC), 0);
+    sw_log_start(fds[1], SW_LOG_PLAIN);
+    assert_int_equal(sw_log_filter(SW_SLICE_LIT("warn"), true, NULL), SW_OK);
+    sw_lease_start(w->l[0]);
+    live(w, 3);
+    assert_true(sw_lease_is_leader(w->l[0]));
+    w->forbid = true; /* while it leads, and then for everybody */
+    live(w, 60);
+    assert_false(sw_lease_is_leader(w->l[0]));
+    assert_int_equal(said(fds[0]), 1);
+    w->forbid = false;
+    live(w, 6);
+    assert_true(sw_lease_is_leader(w->l[0]));
+    sw_free(w->record); /* somebody deletes it: it is made anew, and nothing is said */
+    w->record = NULL;
+    live(w, 6);
+    assert_true(sw_lease_is_leader(w->l[0]));
+    assert_int_equal(said(fds[0]), 0);
+    w->forbid = true;
+    live(w, 20);
+    assert_int_equal(said(fds[0]), 1);
+    assert_int_equal(sw_log_filter(SW_SLICE_LIT("off"), true, NULL), SW_OK);
+    sw_log_stop();
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+}
+
 static void lease_options_are_checked(void **state)
 {
     struct lease_world *w = *state;
@@ -535,6 +594,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_leader_without_server_stops_in_time, lease_up,
                                         lease_down),
         cmocka_unit_test_setup_teardown(foreign_clocks_do_not_matter, lease_up, lease_down),
+        cmocka_unit_test_setup_teardown(a_right_that_is_missing_is_said_once, lease_up, lease_down),
         cmocka_unit_test_setup_teardown(lease_options_are_checked, lease_up, lease_down),
         cmocka_unit_test_setup_teardown(repetitions_are_counted, event_up, event_down),
         cmocka_unit_test_setup_teardown(floods_are_combined, event_up, event_down),
