@@ -273,7 +273,7 @@ static void res_free(struct sw_gw_store *s, struct sw_gw_res *r)
     (void)sw_gw_routes_unref(r->routes);
     sw_gw_dns_free(r->dns);
     sw_gw_health_free(r->health);
-    sw_gw_cstats_free(r->cstats, s);
+    sw_gw_stats_leave(s, r);
     (void)sw_gw_cluster_unref(r->cluster);
     (void)sw_gw_cluster_spec_unref(r->spec);
     (void)sw_gw_cluster_state_unref(r->state);
@@ -417,6 +417,7 @@ int sw_gw_store_update(struct sw_gw_store *s, enum sw_gw_type t,
     touch_users(s, t);
     for (size_t i = 0; i < n_removed; i++)
         drop(s, t, removed[i]);
+    sw_gw_stats_sweep(s);
     s->seen[t] = true;
     if (s->version == 0 && t == SW_GW_TYPE_LISTENER)
         sw_gw_store_changed(s, t); /* an empty set is an answer too */
@@ -481,6 +482,7 @@ void sw_gw_store_free(struct sw_gw_store *s)
     (void)sw_gw_shards_unref(s->shards);
     (void)sw_gw_config_unref(s->current);
     sw_gw_creds_free(s);
+    sw_gw_stats_done(s);
     sw_vec_done(&s->touched);
     sw_free(s);
 }

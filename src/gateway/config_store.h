@@ -12,6 +12,7 @@
 #include "io/loop.h"
 
 struct sw_gw_store;
+struct sw_metrics_shard;
 
 enum sw_gw_type {
     SW_GW_TYPE_CLUSTER,
@@ -36,6 +37,7 @@ struct sw_gw_resource {
 struct sw_gw_store_opts {
     struct sw_loop *loop; /* of the main thread: health checks and name lookups run there too */
     unsigned n_workers;
+    struct sw_metrics_shard *shard; /* of the main thread; NULL: clusters are not counted */
     uint64_t
         warm_timeout_ns; /* how long to wait for routes and endpoints that do not come [15 s] */
     bool no_io;          /* tests: no health checks, no lookups */
@@ -106,7 +108,6 @@ SW_NODISCARD struct sw_gw_xds *sw_gw_xds_new(struct sw_gw_store *s, struct sw_lo
                                              const struct sw_xds_client_opts *o,
                                              struct sw_err *err);
 struct sw_gateway_config;
-struct sw_metrics_shard;
 /* The same from the options of the command (--xds-addr and friends). */
 SW_NODISCARD struct sw_gw_xds *sw_gw_xds_open(struct sw_gw_store *s, struct sw_loop *l,
                                               const struct sw_gateway_config *c,

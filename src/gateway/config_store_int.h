@@ -28,6 +28,13 @@ struct sw_gw_res {
     struct sw_gw_cstats *cstats; /* of stats.c; NULL: nothing to tell */
 };
 
+/* A cluster that is no longer configured, while its last requests end. */
+struct sw_gw_gone {
+    struct sw_slice name;              /* owned */
+    struct sw_gw_cluster_state *state; /* a reference */
+    struct sw_gw_cstats *cstats;       /* what was told, without gauges */
+};
+
 struct sw_gw_store {
     struct sw_gw_store_opts o;
     void *wanted_arg;                    /* of on_wanted */
@@ -43,8 +50,8 @@ struct sw_gw_store {
     uint64_t version;
     uint64_t refused[SW_GW_TYPES];
     uint64_t refused_told[SW_GW_TYPES]; /* as the metrics know it */
-    struct sw_metrics_shard *shard;     /* of the main thread; NULL: nobody asked for metrics yet */
     size_t n_cstats;
+    SW_VEC(struct sw_gw_gone) gone;
     uint64_t lost_told;                 /* lines of access logs, as the metrics know it */
     SW_VEC(struct sw_gw_res *) touched; /* by the update under way */
     struct sw_map creds;                /* credentials by content; see config_cred.c */

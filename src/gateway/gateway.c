@@ -189,7 +189,7 @@ static void on_scrape(void *arg)
     struct sw_gateway *g = arg;
 
     if (g->store)
-        sw_gw_stats_scrape(g->store, g->shard);
+        sw_gw_stats_scrape(g->store);
     sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_GW_UNBOUND, NULL), atomic_load(&g->unbound));
 }
 
@@ -239,6 +239,7 @@ static int start_config(struct sw_gateway *g, struct sw_err *err)
     struct sw_gw_store_opts o = {
         .loop = g->loop,
         .n_workers = (unsigned)g->n_workers,
+        .shard = g->shard,
         .on_config = on_config,
         .arg = g,
     };

@@ -15,6 +15,7 @@
 enum {
     LISTENERS_MAX = 512,
     CLUSTERS_MAX = 512,
+    GONE_MAX = 1024,
     SAY_S = 5,
     SAY_PORT_S = 60,
     CLASSES = 6,
@@ -265,28 +266,27 @@ static struct sw_gw_cstats *cstats_new(struct sw_gw_store *s, struct sw_slice cl
     if (c->shared)
         return c;
     s->n_cstats++;
-    c->active = sw_metric_get(s->shard, SW_METRIC_GW_CLUSTER_ACTIVE, &cluster);
-    c->connections = sw_metric_get(s->shard, SW_METRIC_GW_CLUSTER_CONNECTIONS, &cluster);
+    c->active = sw_metric_get(s->o.shard, SW_METRIC_GW_CLUSTER_ACTIVE, &cluster);
+    c->connections = sw_metric_get(s->o.shard, SW_METRIC_GW_CLUSTER_CONNECTIONS, &cluster);
     for (int i = 0; i < STATES; i++)
-        c->members[i] = pair(s->shard, SW_METRIC_GW_CLUSTER_MEMBERS, cluster, state_names[i]);
+        c->members[i] = pair(s->o.shard, SW_METRIC_GW_CLUSTER_MEMBERS, cluster, state_names[i]);
     return c;
 }
 
-void sw_gw_cstats_free(struct sw_gw_cstats *c, struct sw_gw_store *s)
+static void drop_gauges(struct sw_gw_store *s, struct sw_gw_cstats *c)
 {
-    if (c && !c->shared) {
-        s->n_cstats--;
-        sw_metric_drop(s->shard, c->active);
-        sw_metric_drop(s->shard, c->connections);
-        for (int i = 0; i < STATES; i++)
-            sw_metric_drop(s->shard, c->members[i]);
-    }
-    sw_free(c);
+    if (c->shared)
+        return;
+    s->n_cstats--;
+    sw_metric_drop(s->o.shard, c->active);
+    sw_metric_drop(s->o.shard, c->connections);
+    for (int i = 0; i < STATES; i++)
+        sw_metric_drop(s->o.shard, c->members[i]);
 }
 
-static bool used(const struct sums *t, const struct sw_gw_cluster *c)
+static bool any_count(const struct sums *t)
 {
-    bool any = t->retries || t->ejections || c->spec->n_checks;
+    bool any = t->retries || t->ejections;
 
     for (int i = 0; i < CLASSES; i++)
         any |= t->classes[i] != 0;
@@ -295,36 +295,108 @@ static bool used(const struct sums *t, const struct sw_gw_cluster *c)
     return any;
 }
 
+static void tell_counts(struct sw_metrics_shard *s, struct sw_slice name, struct sw_gw_cstats *cs,
+                        const struct sums *now)
+{
+    struct sums *told = &cs->told;
+
+    if (cs->shared)
+        name = SW_SLICE_LIT("overflow");
+    for (int i = 0; i < CLASSES; i++)
+        tell(s, SW_METRIC_GW_CLUSTER_REQUESTS, name, class_names[i], &told->classes[i],
+             now->classes[i]);
+    for (int i = 0; i < REASONS; i++)
+        tell(s, SW_METRIC_GW_CLUSTER_FAILURES, name, reason_names[i], &told->reasons[i],
+             now->reasons[i]);
+    tell(s, SW_METRIC_GW_CLUSTER_RETRIES, name, NULL, &told->retries, now->retries);
+    tell(s, SW_METRIC_GW_CLUSTER_EJECTIONS, name, NULL, &told->ejections, now->ejections);
+}
+
 static void scrape_one(struct sw_gw_store *s, struct sw_gw_res *r)
 {
     struct sums now = {0};
-    struct sw_gw_cstats *cs;
-    struct sw_slice name = r->name;
     uint64_t active;
     uint64_t cx;
 
     add_up(r->cluster->state, &now, &active, &cx);
-    if (!r->cstats && !active && !used(&now, r->cluster))
+    if (!r->cstats && !active && !any_count(&now) && !r->cluster->spec->n_checks)
         return; /* most of ten thousand clusters */
     if (!r->cstats)
-        r->cstats = cstats_new(s, name);
-    cs = r->cstats;
-    if (cs->shared)
-        name = SW_SLICE_LIT("overflow");
-    for (int i = 0; i < CLASSES; i++)
-        tell(s->shard, SW_METRIC_GW_CLUSTER_REQUESTS, name, class_names[i], &cs->told.classes[i],
-             now.classes[i]);
-    for (int i = 0; i < REASONS; i++)
-        tell(s->shard, SW_METRIC_GW_CLUSTER_FAILURES, name, reason_names[i], &cs->told.reasons[i],
-             now.reasons[i]);
-    tell(s->shard, SW_METRIC_GW_CLUSTER_RETRIES, name, NULL, &cs->told.retries, now.retries);
-    tell(s->shard, SW_METRIC_GW_CLUSTER_EJECTIONS, name, NULL, &cs->told.ejections, now.ejections);
-    if (cs->shared)
+        r->cstats = cstats_new(s, r->name);
+    tell_counts(s->o.shard, r->name, r->cstats, &now);
+    if (r->cstats->shared)
         return;
-    sw_metric_set(cs->active, (int64_t)active);
-    sw_metric_set(cs->connections, (int64_t)cx);
-    tell_members(cs, r->cluster->members);
+    sw_metric_set(r->cstats->active, (int64_t)active);
+    sw_metric_set(r->cstats->connections, (int64_t)cx);
+    tell_members(r->cstats, r->cluster->members);
 }
+
+/* ---- clusters that went ---- */
+
+static void gone_done(struct sw_gw_gone *g)
+{
+    (void)sw_gw_cluster_state_unref(g->state);
+    sw_slice_free(&g->name);
+    sw_free(g->cstats);
+}
+
+static void tell_gone(struct sw_gw_store *s, struct sw_gw_gone *g)
+{
+    struct sums now = {0};
+    uint64_t active;
+    uint64_t cx;
+
+    add_up(g->state, &now, &active, &cx);
+    if (any_count(&now))
+        tell_counts(s->o.shard, g->name, g->cstats, &now);
+}
+
+void sw_gw_stats_sweep(struct sw_gw_store *s)
+{
+    for (size_t i = s->gone.n; i-- > 0;) {
+        struct sw_gw_gone *g = &s->gone.p[i];
+        /* Read before the counts: whoever let go of it counts no more. */
+        bool last = atomic_load_explicit(&g->state->refs, memory_order_acquire) == 1;
+
+        tell_gone(s, g);
+        if (!last)
+            continue;
+        gone_done(g);
+        (void)sw_vec_swap_remove(&s->gone, i);
+    }
+}
+
+void sw_gw_stats_leave(struct sw_gw_store *s, struct sw_gw_res *r)
+{
+    struct sw_gw_gone g = {.cstats = r->cstats};
+
+    if (!s->o.shard || !r->state)
+        return;
+    if (g.cstats) {
+        drop_gauges(s, g.cstats);
+    } else {
+        g.cstats = SW_NEW(struct sw_gw_cstats);
+        g.cstats->shared = s->n_cstats >= CLUSTERS_MAX;
+    }
+    r->cstats = NULL;
+    g.name = sw_slice(sw_slice_dup(r->name), r->name.n);
+    g.state = sw_gw_cluster_state_ref(r->state);
+    if (s->gone.n < GONE_MAX) {
+        sw_vec_push(&s->gone, g);
+        return;
+    }
+    tell_gone(s, &g);
+    gone_done(&g);
+}
+
+void sw_gw_stats_done(struct sw_gw_store *s)
+{
+    for (size_t i = 0; i < s->gone.n; i++)
+        gone_done(&s->gone.p[i]);
+    sw_vec_done(&s->gone);
+}
+
+/* ---- all of them ---- */
 
 /* From the start: a counter that appears with its first refusal is one that nobody sees rise. */
 static void tell_refused(struct sw_gw_store *s)
@@ -338,20 +410,20 @@ static void tell_refused(struct sw_gw_store *s)
     for (int i = 0; i < SW_GW_TYPES; i++) {
         struct sw_slice type = sw_slice_str(types[i]);
 
-        sw_metric_add(sw_metric_get(s->shard, SW_METRIC_GW_CONFIG_REFUSED, &type),
+        sw_metric_add(sw_metric_get(s->o.shard, SW_METRIC_GW_CONFIG_REFUSED, &type),
                       s->refused[i] - s->refused_told[i]);
         s->refused_told[i] = s->refused[i];
     }
 }
 
-void sw_gw_stats_scrape(struct sw_gw_store *s, struct sw_metrics_shard *shard)
+void sw_gw_stats_scrape(struct sw_gw_store *s)
 {
     uint64_t lost = sw_gw_accesslog_lost();
 
-    s->shard = shard;
     tell_refused(s);
-    sw_metric_add(sw_metric_get(shard, SW_METRIC_GW_LOG_LOST, NULL), lost - s->lost_told);
+    sw_metric_add(sw_metric_get(s->o.shard, SW_METRIC_GW_LOG_LOST, NULL), lost - s->lost_told);
     s->lost_told = lost;
+    sw_gw_stats_sweep(s);
     SW_MAP_FOREACH (it, &s->res[SW_GW_TYPE_CLUSTER]) {
         struct sw_gw_res *r = it->value;
 

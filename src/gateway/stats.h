@@ -14,11 +14,10 @@
 
 struct sw_addr;
 struct sw_exchange;
-struct sw_gw_cstats;
 struct sw_gw_lstats;
+struct sw_gw_res;
 struct sw_gw_store;
 struct sw_gw_worker;
-struct sw_metrics_shard;
 
 /* The counters of a listener on this worker; live as long as the worker. Never NULL. */
 struct sw_gw_lstats *sw_gw_lstats(struct sw_gw_worker *w, struct sw_slice listener);
@@ -47,7 +46,14 @@ void sw_gw_lstats_say(struct sw_gw_lstats *s, const char *reason, const struct s
 /* The same for a port that cannot be had: it is tried again and again, and told once a minute. */
 bool sw_gw_lstats_may_log_port(struct sw_gw_lstats *s);
 
-/* Brings the metrics of clusters up to date; on the main thread, whose shard it is. */
-void sw_gw_stats_scrape(struct sw_gw_store *s, struct sw_metrics_shard *shard);
-/* A cluster went: its gauges go too. NULL is fine. */
-void sw_gw_cstats_free(struct sw_gw_cstats *c, struct sw_gw_store *s);
+/* Brings the metrics of clusters up to date; on the main thread, whose shard the store has. */
+void sw_gw_stats_scrape(struct sw_gw_store *s);
+/*
+ * The cluster r goes. Its gauges go with it; what its last requests count is told until the last of
+ * them is over.
+ */
+void sw_gw_stats_leave(struct sw_gw_store *s, struct sw_gw_res *r);
+/* Tells what clusters that went counted since, and forgets those nobody uses any more. */
+void sw_gw_stats_sweep(struct sw_gw_store *s);
+/* With the store: forgets all of them. */
+void sw_gw_stats_done(struct sw_gw_store *s);
