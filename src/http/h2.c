@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The only file that knows nghttp2. Header blocks are collected in an arena per connection (only
- * one block can be in flight), limits that the library does not have are counted here.
+ * A connection over nghttp2, which only the h2 files here know: what happens for each frame. Header
+ * blocks are collected in an arena per connection (only one block can be in flight), limits that
+ * the library does not have are counted here.
  */
-#include "http/h2.h"
+#include "http/h2_int.h"
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include <nghttp2/nghttp2.h>
 
-#include "base/arena.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "base/vec.h"
 
 enum {
     HEADER_OVERHEAD = 32,    /* RFC 9113 6.5.2: each field costs 32 bytes more */
@@ -24,31 +22,6 @@ enum {
     EARLY_RESETS_MAX = 200,  /* streams cancelled before an answer, then calm down */
     EARLY_RESETS_PER_S = 50, /* how fast that allowance comes back */
     EMPTY_FRAMES_MAX = 1000, /* DATA frames in a row that carry nothing */
-    ACKS_MAX = 1000,         /* queued PING and SETTINGS answers */
-    FRAME_BUF = 20000,       /* more than a frame of 16 KiB and its head */
-    FRAME_BUF_LEAST = 16384,
-    DEFAULT_PEER_STREAMS = 100 /* until the peer's SETTINGS tell */
-};
-
-struct sw_h2 {
-    nghttp2_session *ng; /* owned */
-    const struct sw_h2_ops *ops;
-    void *owner;
-    struct sw_h2_config config;
-    struct sw_arena arena; /* of the header block being received */
-    struct sw_arena *into; /* where its texts go: that, or the owner's */
-    struct sw_h2_head head;
-    SW_VEC(struct sw_h2_header) fields;
-    size_t head_bytes;
-    bool settings_seen;
-    bool stalled;     /* emit had no room */
-    bool preface_due; /* client: not sent yet */
-    unsigned empty_frames;
-    unsigned early_resets;
-    uint64_t early_since_ns;
-    const char *fault;     /* why we ended the connection ourselves */
-    const char *broken;    /* what was wrong with the last frame the library refused */
-    const char *complaint; /* the same, until somebody asked */
 };
 
 struct sw_slice sw_h2_head_get(const struct sw_h2_head *head, const char *name)
@@ -379,65 +352,6 @@ static ssize_t on_send(nghttp2_session *ng, const uint8_t *data, size_t n, int f
     }
 }
 
-/* Usually few and short fields: on the stack in nghttp2's shape; longer lists on the heap. */
-enum { SEND_FIELDS_MAX = 32 };
-
-static nghttp2_nv *nv_room(nghttp2_nv *few, size_t n)
-{
-    return n <= SEND_FIELDS_MAX ? few : SW_NEW_ARRAY(nghttp2_nv, n);
-}
-
-static void nv_done(const nghttp2_nv *few, nghttp2_nv *used)
-{
-    if (used != few)
-        sw_free(used);
-}
-
-static size_t to_ng(const struct sw_h2_header *fields, size_t n, nghttp2_nv *out)
-{
-    for (size_t i = 0; i < n; i++) {
-        out[i] = (nghttp2_nv){.namelen = fields[i].name.n, .valuelen = fields[i].value.n};
-        memcpy(&out[i].name, &fields[i].name.p, sizeof(out[i].name));
-        memcpy(&out[i].value, &fields[i].value.p, sizeof(out[i].value));
-    }
-    return n;
-}
-
-/* True: the stream ends with these instead of its last DATA frame. */
-static bool submit_trailers(struct sw_h2 *h, int32_t id)
-{
-    struct sw_h2_header fields[SEND_FIELDS_MAX];
-    nghttp2_nv nv[SEND_FIELDS_MAX];
-    size_t n = 0;
-
-    if (h->ops->trailers)
-        n = h->ops->trailers(h, id, stream_of(h, id), fields, SEND_FIELDS_MAX);
-    return n && nghttp2_submit_trailer(h->ng, id, nv, to_ng(fields, n, nv)) == 0;
-}
-
-/* NOLINTNEXTLINE(readability-non-const-parameter): the type is nghttp2's */
-static ssize_t on_pull(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t max,
-                       uint32_t *data_flags, nghttp2_data_source *source, void *arg)
-{
-    struct sw_h2 *h = arg;
-    bool end = false;
-    ssize_t n = h->ops->pull(h, id, stream_of(h, id), max, &end);
-
-    (void)ng;
-    (void)buf;
-    (void)source;
-    if (n == SW_EAGAIN)
-        return NGHTTP2_ERR_DEFERRED;
-    if (n < 0)
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-    *data_flags = NGHTTP2_DATA_FLAG_NO_COPY;
-    if (end)
-        *data_flags |= NGHTTP2_DATA_FLAG_EOF;
-    if (end && submit_trailers(h, id))
-        *data_flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-    return n;
-}
-
 static int on_send_data(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t *framehd,
                         size_t length, nghttp2_data_source *source, void *arg)
 {
@@ -463,12 +377,10 @@ static ssize_t on_read_length(nghttp2_session *ng, uint8_t type, int32_t id, int
     return (ssize_t)sw_min(n, stream_window > 0 ? (size_t)stream_window : 0);
 }
 
-/* Made once; every connection copies from them. */
-static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
-static nghttp2_session_callbacks *callbacks;
-static nghttp2_option *options;
+static pthread_once_t callbacks_once = PTHREAD_ONCE_INIT;
+static nghttp2_session_callbacks *callbacks; /* made once; every connection copies from them */
 
-static nghttp2_session_callbacks *make_callbacks(void)
+static void make_callbacks(void)
 {
     nghttp2_session_callbacks *cb;
 
@@ -484,105 +396,8 @@ static nghttp2_session_callbacks *make_callbacks(void)
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data_chunk);
     nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_stream_close);
     nghttp2_session_callbacks_set_data_source_read_length_callback(cb, on_read_length);
-    return cb;
+    callbacks = cb;
 }
-
-static nghttp2_option *make_options(void)
-{
-    nghttp2_option *opt;
-
-    if (nghttp2_option_new(&opt) != 0)
-        __builtin_trap();
-    nghttp2_option_set_no_auto_window_update(opt, 1);
-    nghttp2_option_set_max_outbound_ack(opt, ACKS_MAX);
-    nghttp2_option_set_no_closed_streams(opt, 1);
-    /*
-     * A tunnel's stream is reset whenever its TCP connection is, so resets as such are normal
-     * here; sw_h2_count_early_reset catches the attack instead.
-     */
-    nghttp2_option_set_stream_reset_rate_limit(opt, 100000, 20000);
-    return opt;
-}
-
-static void make_tables(void)
-{
-    callbacks = make_callbacks();
-    options = make_options();
-}
-
-/*
- * A session keeps a 16 KiB buffer in which it builds each frame. Where emit takes every frame at
- * once, the buffer is empty between calls, so the sessions of a thread share one: it is handed out
- * while a session is made (later and larger requests are served from the heap). Sessions may
- * outlive their thread by a moment, so buffers are never freed: there is one per thread that ever
- * spoke HTTP/2.
- */
-struct frame_buf {
-    struct frame_buf *next;
-    uint8_t bytes[FRAME_BUF];
-};
-
-static _Atomic(struct frame_buf *) frame_bufs;
-static _Thread_local struct frame_buf *own_frame_buf;
-static _Thread_local bool making;
-
-static bool is_frame_buf(const void *p)
-{
-    for (struct frame_buf *b = atomic_load(&frame_bufs); b; b = b->next) {
-        if (p == b->bytes)
-            return true;
-    }
-    return false;
-}
-
-static void *lend_frame_buf(void)
-{
-    if (!own_frame_buf) {
-        struct frame_buf *b = SW_NEW(struct frame_buf);
-
-        b->next = atomic_load(&frame_bufs);
-        while (!atomic_compare_exchange_weak(&frame_bufs, &b->next, b))
-            ;
-        own_frame_buf = b;
-    }
-    return own_frame_buf->bytes;
-}
-
-static void *ng_malloc(size_t n, void *arg)
-{
-    (void)arg;
-    return sw_malloc(n);
-}
-
-static void ng_free(void *p, void *arg)
-{
-    (void)arg;
-    if (!is_frame_buf(p))
-        sw_free(p);
-}
-
-static void *ng_calloc(size_t count, size_t size, void *arg)
-{
-    (void)arg;
-    return sw_calloc(count, size);
-}
-
-static void *ng_realloc(void *p, size_t n, void *arg)
-{
-    (void)arg;
-    if (!p && making && n >= FRAME_BUF_LEAST && n <= FRAME_BUF)
-        return lend_frame_buf();
-    if (p && is_frame_buf(p)) { /* it outgrew the loan */
-        void *fresh = sw_malloc(n);
-
-        memcpy(fresh, p, sw_min(n, FRAME_BUF));
-        return fresh;
-    }
-    return sw_realloc(p, n);
-}
-
-/* Out of memory aborts like everywhere else, so nghttp2's own handling of it is never reached. */
-static nghttp2_mem ng_mem = {NULL, ng_malloc, ng_free, ng_calloc, ng_realloc};
 
 struct sw_h2 *sw_h2_new(const struct sw_h2_config *c, const struct sw_h2_ops *ops, void *owner)
 {
@@ -601,12 +416,8 @@ struct sw_h2 *sw_h2_new(const struct sw_h2_config *c, const struct sw_h2_ops *op
     h->config = *c;
     h->ops = ops;
     h->owner = owner;
-    (void)pthread_once(&tables_once, make_tables);
-    making = c->emit_takes_all;
-    rc = c->server ? nghttp2_session_server_new3(&h->ng, callbacks, h, options, &ng_mem)
-                   : nghttp2_session_client_new3(&h->ng, callbacks, h, options, &ng_mem);
-    making = false;
-    assert(rc == 0);
+    (void)pthread_once(&callbacks_once, make_callbacks);
+    h->ng = sw_h2_session_new(callbacks, h);
     if (!c->server) {
         /* The preface is already in the frame buffer, where another session would overwrite it. */
         const uint8_t *preface;
@@ -691,118 +502,4 @@ const char *sw_h2_complaint(struct sw_h2 *h)
 const char *sw_h2_fault(const struct sw_h2 *h)
 {
     return h->fault ? h->fault : h->broken ? h->broken : "connection ended";
-}
-
-int32_t sw_h2_request_head(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n, bool end,
-                           void *stream, struct sw_err *err)
-{
-    nghttp2_data_provider body = {.read_callback = on_pull};
-    nghttp2_nv few[SEND_FIELDS_MAX];
-    nghttp2_nv *nv = nv_room(few, n);
-    int32_t id =
-        nghttp2_submit_request(h->ng, NULL, nv, to_ng(fields, n, nv), end ? NULL : &body, stream);
-
-    nv_done(few, nv);
-    if (id >= 0)
-        return id;
-    return sw_err_set(err, id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE ? SW_ELIMIT : SW_ECLOSED,
-                      "HTTP/2: %s", nghttp2_strerror(id));
-}
-
-int32_t sw_h2_request(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n, void *stream,
-                      struct sw_err *err)
-{
-    return sw_h2_request_head(h, fields, n, false, stream, err);
-}
-
-int sw_h2_respond(struct sw_h2 *h, int32_t id, const struct sw_h2_header *fields, size_t n,
-                  bool end, struct sw_err *err)
-{
-    nghttp2_data_provider body = {.read_callback = on_pull};
-    nghttp2_nv few[SEND_FIELDS_MAX];
-    nghttp2_nv *nv = nv_room(few, n);
-    int rc = nghttp2_submit_response(h->ng, id, nv, to_ng(fields, n, nv), end ? NULL : &body);
-
-    nv_done(few, nv);
-    if (rc != 0)
-        return sw_err_set(err, SW_ECLOSED, "HTTP/2: %s", nghttp2_strerror(rc));
-    return SW_OK;
-}
-
-int sw_h2_inform(struct sw_h2 *h, int32_t id, const struct sw_h2_header *fields, size_t n,
-                 struct sw_err *err)
-{
-    nghttp2_nv few[SEND_FIELDS_MAX];
-    nghttp2_nv *nv = nv_room(few, n);
-    int rc =
-        nghttp2_submit_headers(h->ng, NGHTTP2_FLAG_NONE, id, NULL, nv, to_ng(fields, n, nv), NULL);
-
-    nv_done(few, nv);
-    if (rc < 0)
-        return sw_err_set(err, SW_ECLOSED, "HTTP/2: %s", nghttp2_strerror(rc));
-    return SW_OK;
-}
-
-void sw_h2_set_stream(struct sw_h2 *h, int32_t id, void *stream)
-{
-    (void)nghttp2_session_set_stream_user_data(h->ng, id, stream);
-}
-
-void sw_h2_resume(struct sw_h2 *h, int32_t id)
-{
-    (void)nghttp2_session_resume_data(h->ng, id);
-}
-
-void sw_h2_reset(struct sw_h2 *h, int32_t id, enum sw_h2_code code)
-{
-    (void)nghttp2_submit_rst_stream(h->ng, NGHTTP2_FLAG_NONE, id, (uint32_t)code);
-}
-
-void sw_h2_consume_stream(struct sw_h2 *h, int32_t id, size_t n)
-{
-    (void)nghttp2_session_consume_stream(h->ng, id, n);
-}
-
-void sw_h2_consume_connection(struct sw_h2 *h, size_t n)
-{
-    (void)nghttp2_session_consume_connection(h->ng, n);
-}
-
-size_t sw_h2_send_window(const struct sw_h2 *h, int32_t id)
-{
-    int32_t conn = nghttp2_session_get_remote_window_size(h->ng);
-    int32_t stream = nghttp2_session_get_stream_remote_window_size(h->ng, id);
-
-    return conn <= 0 || stream <= 0 ? 0 : sw_min((size_t)conn, (size_t)stream);
-}
-
-uint32_t sw_h2_peer_max_streams(const struct sw_h2 *h)
-{
-    if (!h->settings_seen)
-        return DEFAULT_PEER_STREAMS;
-    return nghttp2_session_get_remote_settings(h->ng, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
-}
-
-bool sw_h2_peer_extended_connect(const struct sw_h2 *h)
-{
-    return h->settings_seen && nghttp2_session_get_remote_settings(
-                                   h->ng, NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL) == 1;
-}
-
-void sw_h2_ping(struct sw_h2 *h)
-{
-    (void)nghttp2_submit_ping(h->ng, NGHTTP2_FLAG_NONE, NULL);
-}
-
-void sw_h2_shutdown_notice(struct sw_h2 *h)
-{
-    if (h->config.server)
-        (void)nghttp2_submit_shutdown_notice(h->ng);
-}
-
-void sw_h2_goaway(struct sw_h2 *h, enum sw_h2_code code)
-{
-    (void)nghttp2_submit_goaway(h->ng, NGHTTP2_FLAG_NONE,
-                                nghttp2_session_get_last_proc_stream_id(h->ng), (uint32_t)code,
-                                NULL, 0);
 }
