@@ -1,22 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names and types of an expression, checked against the schema of self. */
-#include <stdio.h>
-
 #include "kube/cel_priv.h"
 #include "kube/regex.h"
 #include "kube/text.h"
 
-static const struct cel_type t_dyn = {.k = CEL_DYN};
-static const struct cel_type t_null = {.k = CEL_NULL};
-static const struct cel_type t_bool = {.k = CEL_BOOL};
-static const struct cel_type t_int = {.k = CEL_INT};
-static const struct cel_type t_uint = {.k = CEL_UINT};
-static const struct cel_type t_double = {.k = CEL_DOUBLE};
-static const struct cel_type t_string = {.k = CEL_STRING};
-static const struct cel_type t_bytes = {.k = CEL_BYTES};
-static const struct cel_type t_duration = {.k = CEL_DURATION};
-static const struct cel_type t_timestamp = {.k = CEL_TIMESTAMP};
-static const struct cel_type t_type = {.k = CEL_TYPE};
 static const struct cel_type t_meta = {.k = CEL_OBJECT};
 
 enum { SCOPE_MAX = 64 };
@@ -33,164 +20,6 @@ struct checker {
 
 static const struct cel_type *check(struct checker *k, struct cel_node *n);
 
-/* ---- types of schemas ---- */
-
-static const struct cel_type *container(struct sw_arena *a, enum cel_kind k,
-                                        const struct cel_type *elem, bool nullable)
-{
-    struct cel_type *t = SW_ARENA_NEW(a, struct cel_type);
-
-    t->k = k;
-    t->elem = elem;
-    t->nullable = nullable;
-    return t;
-}
-
-static const struct cel_type *string_type(const struct sw_schema *s)
-{
-    if (sw_slice_eq_str(s->format, "byte"))
-        return &t_bytes;
-    if (sw_slice_eq_str(s->format, "duration"))
-        return &t_duration;
-    if (sw_slice_eq_str(s->format, "date") || sw_slice_eq_str(s->format, "date-time"))
-        return &t_timestamp;
-    return &t_string;
-}
-
-static const struct cel_type *scalar_type(struct sw_arena *a, const struct sw_schema *s)
-{
-    const struct cel_type *t = s->type == SW_T_STRING    ? string_type(s)
-                               : s->type == SW_T_INTEGER ? &t_int
-                               : s->type == SW_T_NUMBER  ? &t_double
-                                                         : &t_bool;
-    struct cel_type *copy;
-
-    if (!s->nullable)
-        return t;
-    copy = SW_ARENA_NEW(a, struct cel_type);
-    *copy = *t;
-    copy->nullable = true;
-    return copy;
-}
-
-const struct cel_type *cel_type_of(struct sw_arena *a, const struct sw_schema *s, bool resource)
-{
-    const struct cel_type *elem;
-    struct cel_type *t;
-
-    if (s->int_or_string)
-        return &t_dyn;
-    switch (s->type) {
-    case SW_T_NONE:
-        return NULL;
-    case SW_T_ARRAY:
-        elem = s->items ? cel_type_of(a, s->items, s->items->embedded) : NULL;
-        return elem ? container(a, CEL_LIST, elem, s->nullable) : NULL;
-    case SW_T_OBJECT:
-        if (s->additional) {
-            elem = cel_type_of(a, s->additional, s->additional->embedded);
-            return elem ? container(a, CEL_MAP, elem, s->nullable) : NULL;
-        }
-        t = SW_ARENA_NEW(a, struct cel_type);
-        *t = (struct cel_type){.k = CEL_OBJECT,
-                               .nullable = s->nullable,
-                               .schema = s,
-                               .resource = resource || s->embedded};
-        return t;
-    case SW_T_STRING:
-    case SW_T_INTEGER:
-    case SW_T_NUMBER:
-    case SW_T_BOOLEAN:
-        break;
-    }
-    return scalar_type(a, s);
-}
-
-const char *cel_type_name(struct sw_arena *a, const struct cel_type *t)
-{
-    static const char *const names[] = {"dyn",
-                                        "null",
-                                        "bool",
-                                        "int",
-                                        "uint",
-                                        "double",
-                                        "string",
-                                        "bytes",
-                                        "list",
-                                        "map",
-                                        "object",
-                                        "duration",
-                                        "timestamp",
-                                        "type",
-                                        "optional_type",
-                                        "kubernetes.NamedFormat",
-                                        "kubernetes.URL",
-                                        "net.IP",
-                                        "net.CIDR",
-                                        "kubernetes.Quantity",
-                                        "error"};
-
-    if (t->k == CEL_LIST)
-        return sw_arena_printf(a, "list(%s)", cel_type_name(a, t->elem));
-    if (t->k == CEL_MAP)
-        return sw_arena_printf(a, "map(string, %s)", cel_type_name(a, t->elem));
-    if (t->k == CEL_OPTIONAL)
-        return sw_arena_printf(a, "optional_type(%s)", cel_type_name(a, t->elem));
-    return names[t->k];
-}
-
-/* ---- escaping ---- */
-
-static bool keyword(struct sw_slice s)
-{
-    static const char *const words[] = {
-        "true",     "false",   "null",      "in",       "as",  "break",  "const",
-        "continue", "else",    "for",       "function", "if",  "import", "let",
-        "loop",     "package", "namespace", "return",   "var", "void",   "while",
-    };
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(words); i++) {
-        if (sw_slice_eq_str(s, words[i]))
-            return true;
-    }
-    return false;
-}
-
-struct sw_slice cel_unescape(struct sw_arena *a, struct sw_slice name)
-{
-    static const struct {
-        const char *from;
-        const char *to;
-    } pairs[] = {
-        {"__underscores__", "__"}, {"__dot__", "."}, {"__dash__", "-"}, {"__slash__", "/"}};
-    char *out;
-    size_t n = 0;
-
-    if (!name.n || !memmem(name.p, name.n, "__", 2))
-        return name;
-    if (name.n > 4 && sw_slice_has_prefix(name, SW_SLICE_LIT("__")) &&
-        sw_slice_has_suffix(name, SW_SLICE_LIT("__")) && keyword(sw_slice(name.p + 2, name.n - 4)))
-        return sw_slice(name.p + 2, name.n - 4);
-    out = sw_arena_alloc(a, name.n + 1);
-    for (size_t i = 0; i < name.n;) {
-        size_t j = 0;
-
-        while (j < SW_ARRAY_LEN(pairs) &&
-               !sw_slice_has_prefix(sw_slice_from(name, i), sw_slice_str(pairs[j].from)))
-            j++;
-        if (j < SW_ARRAY_LEN(pairs)) {
-            memcpy(out + n, pairs[j].to, strlen(pairs[j].to));
-            n += strlen(pairs[j].to);
-            i += strlen(pairs[j].from);
-        } else {
-            out[n++] = name.p[i++];
-        }
-    }
-    return sw_slice(out, n);
-}
-
-/* ---- expressions ---- */
-
 static const struct cel_type *field_type(struct checker *k, const struct cel_type *t,
                                          struct sw_slice *name)
 {
@@ -199,11 +28,12 @@ static const struct cel_type *field_type(struct checker *k, const struct cel_typ
 
     *name = plain;
     if (t == &t_meta)
-        return sw_slice_eq_str(plain, "name") || sw_slice_eq_str(plain, "generateName") ? &t_string
-                                                                                        : NULL;
+        return sw_slice_eq_str(plain, "name") || sw_slice_eq_str(plain, "generateName")
+                   ? &cel_t_string
+                   : NULL;
     if (t->resource) {
         if (sw_slice_eq_str(plain, "apiVersion") || sw_slice_eq_str(plain, "kind"))
-            return &t_string;
+            return &cel_t_string;
         if (sw_slice_eq_str(plain, "metadata"))
             return &t_meta;
     }
@@ -219,12 +49,12 @@ static const struct cel_type *select_from(struct checker *k, struct cel_node *n,
     switch (t->k) {
     case CEL_DYN:
         n->name = cel_unescape(&k->c->arena, n->name);
-        return &t_dyn;
+        return &cel_t_dyn;
     case CEL_MAP:
         return t->elem;
     case CEL_OPTIONAL:
         r = select_from(k, n, t->elem);
-        return r ? container(&k->c->arena, CEL_OPTIONAL, r, false) : NULL;
+        return r ? cel_type_container(&k->c->arena, CEL_OPTIONAL, r, false) : NULL;
     case CEL_OBJECT:
         r = field_type(k, t, &n->name);
         return r ? r : cel_fail(k->c, n->pos, "undefined field '%.*s'", SW_SLICE_ARG(n->name));
@@ -287,80 +117,13 @@ static const struct cel_type *check_index(struct checker *k, struct cel_node *n)
     if (opt)
         t = t->elem;
     if (t->k == CEL_DYN)
-        r = &t_dyn;
+        r = &cel_t_dyn;
     else if ((t->k == CEL_LIST && (i->k == CEL_INT || i->k == CEL_UINT || i->k == CEL_DYN)) ||
              (t->k == CEL_MAP && (i->k == CEL_STRING || i->k == CEL_DYN || t->elem->k == CEL_DYN)))
         r = t->elem;
     if (!r)
         return no_overload(k, n, "_[_]", args, 2);
-    return n->optional || opt ? container(&k->c->arena, CEL_OPTIONAL, r, false) : r;
-}
-
-/* Whether '==' between the two can be written. */
-static bool comparable(const struct cel_type *x, const struct cel_type *y)
-{
-    if (x->k == CEL_DYN || y->k == CEL_DYN)
-        return true;
-    if (x->k == CEL_NULL || y->k == CEL_NULL) {
-        const struct cel_type *o = x->k == CEL_NULL ? y : x;
-
-        return o->nullable || o->k == CEL_NULL || o->k == CEL_OPTIONAL || o->k == CEL_OBJECT ||
-               o->k == CEL_DURATION || o->k == CEL_TIMESTAMP;
-    }
-    if (x->k != y->k)
-        return (x->k == CEL_MAP && y->k == CEL_OBJECT) || (x->k == CEL_OBJECT && y->k == CEL_MAP);
-    if (x->k == CEL_LIST || x->k == CEL_MAP || x->k == CEL_OPTIONAL)
-        return comparable(x->elem, y->elem);
-    return true;
-}
-
-static bool in_kinds(enum cel_kind k, const enum cel_kind *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (list[i] == k)
-            return true;
-    }
-    return false;
-}
-
-static const struct cel_type *arithmetic(enum cel_op op, const struct cel_type *x,
-                                         const struct cel_type *y)
-{
-    static const enum cel_kind nums[] = {CEL_INT, CEL_UINT, CEL_DOUBLE};
-
-    if (x->k == CEL_DYN || y->k == CEL_DYN)
-        return x->k == CEL_DYN ? y->k == CEL_DYN ? &t_dyn : y : x;
-    if (op == OP_MOD)
-        return x->k == y->k && (x->k == CEL_INT || x->k == CEL_UINT) ? x : NULL;
-    if (x->k == y->k && in_kinds(x->k, nums, SW_ARRAY_LEN(nums)))
-        return x;
-    if (op == OP_ADD && x->k == y->k &&
-        (x->k == CEL_STRING || x->k == CEL_BYTES || x->k == CEL_LIST))
-        return x->k == CEL_LIST && x->elem->k == CEL_DYN ? y : x;
-    if (op == OP_ADD || op == OP_SUB) {
-        if (x->k == CEL_DURATION && y->k == CEL_DURATION)
-            return x;
-        if (x->k == CEL_TIMESTAMP && y->k == CEL_DURATION)
-            return x;
-        if (op == OP_ADD && x->k == CEL_DURATION && y->k == CEL_TIMESTAMP)
-            return y;
-        if (op == OP_SUB && x->k == CEL_TIMESTAMP && y->k == CEL_TIMESTAMP)
-            return &t_duration;
-    }
-    return NULL;
-}
-
-static const struct cel_type *ordering(const struct cel_type *x, const struct cel_type *y)
-{
-    static const enum cel_kind nums[] = {CEL_INT, CEL_UINT, CEL_DOUBLE};
-    static const enum cel_kind others[] = {CEL_BOOL, CEL_STRING, CEL_BYTES, CEL_DURATION,
-                                           CEL_TIMESTAMP};
-
-    if (x->k == CEL_DYN || y->k == CEL_DYN)
-        return &t_bool;
-    if (in_kinds(x->k, nums, 3) && in_kinds(y->k, nums, 3))
-        return &t_bool;
-    return x->k == y->k && in_kinds(x->k, others, SW_ARRAY_LEN(others)) ? &t_bool : NULL;
+    return n->optional || opt ? cel_type_container(&k->c->arena, CEL_OPTIONAL, r, false) : r;
 }
 
 static const struct cel_type *check_binary(struct checker *k, struct cel_node *n)
@@ -370,48 +133,12 @@ static const struct cel_type *check_binary(struct checker *k, struct cel_node *n
     const struct cel_type *x = check(k, n->args[0]);
     const struct cel_type *y = x ? check(k, n->args[1]) : NULL;
     const struct cel_type *args[2] = {x, y};
-    const struct cel_type *r = NULL;
+    const struct cel_type *r;
 
     if (!y)
         return NULL;
-    switch (n->op) {
-    case OP_EQ:
-    case OP_NE:
-        r = comparable(x, y) ? &t_bool : NULL;
-        break;
-    case OP_LT:
-    case OP_LE:
-    case OP_GT:
-    case OP_GE:
-        r = ordering(x, y);
-        break;
-    case OP_IN:
-        if (y->k == CEL_DYN || (y->k == CEL_LIST && comparable(x, y->elem)) ||
-            (y->k == CEL_MAP && (x->k == CEL_STRING || x->k == CEL_DYN || y->elem->k == CEL_DYN)))
-            r = &t_bool;
-        break;
-    case OP_ADD:
-    case OP_SUB:
-    case OP_MUL:
-    case OP_DIV:
-    case OP_MOD:
-        r = arithmetic(n->op, x, y);
-        break;
-    }
+    r = cel_type_binary(n->op, x, y);
     return r ? r : no_overload(k, n, names[n->op], args, 2);
-}
-
-static const struct cel_type *join(const struct cel_type *x, const struct cel_type *y)
-{
-    if (x->k == CEL_NULL && y->nullable)
-        return y;
-    if (y->k == CEL_NULL && x->nullable)
-        return x;
-    if (x->k != y->k || x->schema != y->schema)
-        return &t_dyn;
-    if (x->elem && y->elem && join(x->elem, y->elem)->k == CEL_DYN && x->elem->k != CEL_DYN)
-        return y->elem->k == CEL_DYN ? y : x;
-    return x;
 }
 
 static const struct cel_type *mismatch(struct checker *k, const struct cel_node *n,
@@ -425,14 +152,7 @@ static const struct cel_type *want_bool(struct checker *k, struct cel_node *n)
 {
     const struct cel_type *t = check(k, n);
 
-    return !t || t->k == CEL_BOOL || t->k == CEL_DYN ? t : mismatch(k, n, &t_bool, t);
-}
-
-/* True for types that no value has both of. */
-static bool apart(const struct cel_type *x, const struct cel_type *y)
-{
-    return x->k != CEL_DYN && y->k != CEL_DYN && x->k != y->k && x->k != CEL_NULL &&
-           y->k != CEL_NULL;
+    return !t || t->k == CEL_BOOL || t->k == CEL_DYN ? t : mismatch(k, n, &cel_t_bool, t);
 }
 
 static const struct cel_type *check_cond(struct checker *k, struct cel_node *n)
@@ -444,9 +164,9 @@ static const struct cel_type *check_cond(struct checker *k, struct cel_node *n)
 
     if (!y)
         return NULL;
-    if ((test->k != CEL_BOOL && test->k != CEL_DYN) || apart(x, y))
+    if ((test->k != CEL_BOOL && test->k != CEL_DYN) || cel_type_apart(x, y))
         return no_overload(k, n, "_?_:_", args, 3);
-    return join(x, y);
+    return cel_type_join(x, y);
 }
 
 static const struct cel_type *check_literal(struct checker *k, struct cel_node *n)
@@ -460,13 +180,13 @@ static const struct cel_type *check_literal(struct checker *k, struct cel_node *
         if (!t)
             return NULL;
         if (i % step == step - 1)
-            elem = elem ? join(elem, t) : t;
+            elem = elem ? cel_type_join(elem, t) : t;
         else if (t->k != CEL_STRING && t->k != CEL_INT && t->k != CEL_BOOL && t->k != CEL_UINT &&
                  t->k != CEL_DYN)
             return cel_fail(k->c, n->args[i]->pos, "unsupported key type");
     }
-    return container(&k->c->arena, n->kind == N_MAP ? CEL_MAP : CEL_LIST, elem ? elem : &t_dyn,
-                     false);
+    return cel_type_container(&k->c->arena, n->kind == N_MAP ? CEL_MAP : CEL_LIST,
+                              elem ? elem : &cel_t_dyn, false);
 }
 
 /* Opens a scope for a macro variable; -1 when there are too many. */
@@ -492,11 +212,11 @@ static const struct cel_type *range_elem(struct checker *k, const struct cel_nod
                                          const struct cel_type *t)
 {
     if (t->k == CEL_DYN)
-        return &t_dyn;
+        return &cel_t_dyn;
     if (t->k == CEL_LIST)
         return t->elem;
     if (t->k == CEL_MAP)
-        return &t_string;
+        return &cel_t_string;
     return cel_fail(k->c, n->args[0]->pos,
                     "expression of type '%s' cannot be range of a comprehension (must be list, "
                     "map, or dynamic)",
@@ -512,7 +232,7 @@ static bool open_macro(struct checker *k, struct cel_node *n, const struct cel_t
     if (!elem)
         return false;
     if (n->name2.p) {
-        first = range->k == CEL_LIST ? &t_int : elem;
+        first = range->k == CEL_LIST ? &cel_t_int : elem;
         n->slot2 = open_scope(k, n, n->name2, range->k == CEL_MAP ? range->elem : elem);
         if (n->slot2 < 0)
             return false;
@@ -530,7 +250,7 @@ static const struct cel_type *check_macro(struct checker *k, struct cel_node *n)
     if (!range || !open_macro(k, n, range))
         return NULL;
     if (transform) {
-        body = n->nargs == 3 ? want_bool(k, n->args[1]) : &t_bool;
+        body = n->nargs == 3 ? want_bool(k, n->args[1]) : &cel_t_bool;
         body = body ? check(k, n->args[n->nargs - 1]) : NULL;
     } else {
         body = want_bool(k, n->args[1]);
@@ -539,10 +259,13 @@ static const struct cel_type *check_macro(struct checker *k, struct cel_node *n)
     if (!body)
         return NULL;
     if (transform)
-        return container(&k->c->arena, n->kind == N_MAPPED ? CEL_LIST : CEL_MAP, body, false);
+        return cel_type_container(&k->c->arena, n->kind == N_MAPPED ? CEL_LIST : CEL_MAP, body,
+                                  false);
     if (n->kind == N_FILTER)
-        return range->k == CEL_MAP ? container(&k->c->arena, CEL_LIST, &t_string, false) : range;
-    return &t_bool;
+        return range->k == CEL_MAP
+                   ? cel_type_container(&k->c->arena, CEL_LIST, &cel_t_string, false)
+                   : range;
+    return &cel_t_bool;
 }
 
 static const struct cel_type *check_bind(struct checker *k, struct cel_node *n)
@@ -558,14 +281,14 @@ static const struct cel_type *check_bind(struct checker *k, struct cel_node *n)
 
             return no_overload(k, n, n->kind == N_OPT_MAP ? "optMap" : "optFlatMap", args, 1);
         }
-        t = t->k == CEL_OPTIONAL ? t->elem : &t_dyn;
+        t = t->k == CEL_OPTIONAL ? t->elem : &cel_t_dyn;
     }
     n->slot = open_scope(k, n, n->name, t);
     if (n->slot < 0)
         return NULL;
     r = check(k, n->args[1]);
     k->depth--;
-    return r && n->kind == N_OPT_MAP ? container(&k->c->arena, CEL_OPTIONAL, r, false) : r;
+    return r && n->kind == N_OPT_MAP ? cel_type_container(&k->c->arena, CEL_OPTIONAL, r, false) : r;
 }
 
 static const struct cel_type *check_ident(struct checker *k, struct cel_node *n)
@@ -587,7 +310,7 @@ static const struct cel_type *check_ident(struct checker *k, struct cel_node *n)
             return cel_fail(k->c, n->pos, "undeclared reference to '%.*s' (in container '')",
                             SW_SLICE_ARG(n->name));
         return n->slot == SLOT_OLD && (k->c->flags & SW_CEL_OPTIONAL_OLD)
-                   ? container(&k->c->arena, CEL_OPTIONAL, t, false)
+                   ? cel_type_container(&k->c->arena, CEL_OPTIONAL, t, false)
                    : t;
     }
     for (enum cel_kind i = CEL_BOOL; i <= CEL_MAP; i++) {
@@ -597,7 +320,7 @@ static const struct cel_type *check_ident(struct checker *k, struct cel_node *n)
         if (sw_slice_eq_str(n->name, names[i - CEL_BOOL])) {
             n->kind = N_CONST;
             n->value = (struct cel_val){.k = CEL_TYPE, .s = n->name};
-            return &t_type;
+            return &cel_t_type;
         }
     }
     return cel_fail(k->c, n->pos, "undeclared reference to '%.*s' (in container '')",
@@ -675,7 +398,7 @@ static const struct cel_type *check_has(struct checker *k, struct cel_node *n)
 
     if (t && t->k == CEL_OPTIONAL)
         t = t->elem;
-    return t && select_from(k, n, t) ? &t_bool : NULL;
+    return t && select_from(k, n, t) ? &cel_t_bool : NULL;
 }
 
 static const struct cel_type *check_select(struct checker *k, struct cel_node *n)
@@ -684,7 +407,7 @@ static const struct cel_type *check_select(struct checker *k, struct cel_node *n
     const struct cel_type *r = t ? select_from(k, n, t) : NULL;
 
     if (r && n->optional && r->k != CEL_OPTIONAL)
-        return container(&k->c->arena, CEL_OPTIONAL, r, false);
+        return cel_type_container(&k->c->arena, CEL_OPTIONAL, r, false);
     return r;
 }
 
@@ -699,7 +422,7 @@ static const struct cel_type *check_logic(struct checker *k, struct cel_node *n)
         if (t->k != CEL_BOOL && t->k != CEL_DYN)
             return no_overload(k, n, "!_", &t, 1);
     }
-    return &t_bool;
+    return &cel_t_bool;
 }
 
 static const struct cel_type *check_neg(struct checker *k, struct cel_node *n)
@@ -716,19 +439,19 @@ static const struct cel_type *check_const(const struct cel_node *n)
 {
     switch (n->value.k) {
     case CEL_NULL:
-        return &t_null;
+        return &cel_t_null;
     case CEL_BOOL:
-        return &t_bool;
+        return &cel_t_bool;
     case CEL_INT:
-        return &t_int;
+        return &cel_t_int;
     case CEL_UINT:
-        return &t_uint;
+        return &cel_t_uint;
     case CEL_DOUBLE:
-        return &t_double;
+        return &cel_t_double;
     case CEL_STRING:
-        return &t_string;
+        return &cel_t_string;
     case CEL_BYTES:
-        return &t_bytes;
+        return &cel_t_bytes;
     case CEL_DYN:
     case CEL_LIST:
     case CEL_MAP:
@@ -745,7 +468,7 @@ static const struct cel_type *check_const(const struct cel_node *n)
     case CEL_ERROR:
         break;
     }
-    return &t_dyn;
+    return &cel_t_dyn;
 }
 
 static const struct cel_type *check_kind(struct checker *k, struct cel_node *n)

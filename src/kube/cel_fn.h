@@ -52,4 +52,3 @@ const char *cel_time_text(struct cel_env *env, const struct cel_val *v);
 struct cel_val cel_to_string(struct cel_env *env, const struct cel_val *v);
 /* The name type() answers with. */
 const char *cel_kind_name(enum cel_kind k);
-struct cel_val cel_some(struct cel_env *env, struct cel_val v);

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lexer and recursive-descent parser; macros become nodes of their own here. */
-#include <ctype.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "kube/cel_priv.h"
+/* Recursive-descent parser; macros become nodes of their own here. */
+#include "kube/cel_parse_int.h"
 
 enum { PARSE_DEPTH_MAX = 96, ARGS_MAX = 4096, NODES_MAX = 50000, CHAIN_MAX = 200 };
 
@@ -14,333 +9,22 @@ enum { PARSE_DEPTH_MAX = 96, ARGS_MAX = 4096, NODES_MAX = 50000, CHAIN_MAX = 200
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, "       \
     "STRING, BYTES, IDENTIFIER}"
 
-enum tok { T_END, T_IDENT, T_INT, T_UINT, T_DOUBLE, T_STRING, T_BYTES, T_PUNCT };
-
-struct parser {
-    struct sw_cel *c;
-    size_t pos; /* next byte to lex */
-    unsigned depth;
-    size_t nodes;
-    /* current token */
-    enum tok tok;
-    size_t at;
-    struct sw_slice text; /* punctuation, identifier, or decoded string */
-    struct cel_val value;
-};
-
 typedef SW_VEC(struct cel_node *) node_vec;
 
-void *cel_fail(struct sw_cel *c, size_t pos, const char *fmt, ...)
-{
-    char msg[512];
-    va_list ap;
-
-    if (c->failed)
-        return NULL;
-    va_start(ap, fmt);
-    (void)vsnprintf(msg, sizeof(msg), fmt, ap);
-    va_end(ap);
-    c->failed = true;
-    c->why = sw_arena_dup(&c->arena, sw_slice_str(msg));
-    c->why_pos = pos;
-    return NULL;
-}
-
-/* ---- lexer ---- */
-
-static char peek_at(const struct parser *p, size_t i)
-{
-    return i < p->c->src.n ? p->c->src.p[i] : '\0';
-}
-
-static void skip_blank(struct parser *p)
-{
-    for (;;) {
-        char c = peek_at(p, p->pos);
-
-        if (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f') {
-            p->pos++;
-        } else if (c == '/' && peek_at(p, p->pos + 1) == '/') {
-            while (p->pos < p->c->src.n && p->c->src.p[p->pos] != '\n')
-                p->pos++;
-        } else {
-            return;
-        }
-    }
-}
-
-static size_t put_utf8(char *out, uint32_t r)
-{
-    if (r < 0x80) {
-        out[0] = (char)r;
-        return 1;
-    }
-    if (r < 0x800) {
-        out[0] = (char)(0xc0 | (r >> 6));
-        out[1] = (char)(0x80 | (r & 0x3f));
-        return 2;
-    }
-    if (r < 0x10000) {
-        out[0] = (char)(0xe0 | (r >> 12));
-        out[1] = (char)(0x80 | ((r >> 6) & 0x3f));
-        out[2] = (char)(0x80 | (r & 0x3f));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | (r >> 18));
-    out[1] = (char)(0x80 | ((r >> 12) & 0x3f));
-    out[2] = (char)(0x80 | ((r >> 6) & 0x3f));
-    out[3] = (char)(0x80 | (r & 0x3f));
-    return 4;
-}
-
-static bool read_code(const struct parser *p, size_t from, size_t n, unsigned base, uint32_t *ret)
-{
-    *ret = 0;
-    for (size_t i = from; i < from + n; i++) {
-        int c = tolower((unsigned char)peek_at(p, i));
-        unsigned v = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
-                     : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10)
-                                            : 99;
-
-        if (v >= base)
-            return false;
-        *ret = *ret * base + v;
-    }
-    return true;
-}
-
-/* One escape at p->pos (behind the backslash); returns bytes written, 0 on error. */
-static size_t lex_escape(struct parser *p, char *out, bool bytes)
-{
-    static const char from[] = "abfnrtv\\?\"'`";
-    static const char to[] = "\a\b\f\n\r\t\v\\?\"'`";
-    char c = peek_at(p, p->pos++);
-    const char *at = c ? strchr(from, c) : NULL;
-    size_t n = 0;
-    uint32_t r;
-
-    if (at) {
-        out[0] = to[at - from];
-        return 1;
-    }
-    if (c == 'x' || c == 'X')
-        n = 2;
-    else if (c == 'u' && !bytes)
-        n = 4;
-    else if (c == 'U' && !bytes)
-        n = 8;
-    if (n) {
-        if (!read_code(p, p->pos, n, 16, &r))
-            return 0;
-        p->pos += n;
-    } else {
-        if (c < '0' || c > '3' || !read_code(p, p->pos - 1, 3, 8, &r))
-            return 0;
-        p->pos += 2;
-    }
-    if (bytes) {
-        out[0] = (char)r;
-        return 1;
-    }
-    if (r > 0x10ffff || (r >= 0xd800 && r < 0xe000))
-        return 0;
-    return put_utf8(out, r);
-}
-
-static void lex_string(struct parser *p, bool raw, bool bytes)
-{
-    char q = peek_at(p, p->pos);
-    bool triple = peek_at(p, p->pos + 1) == q && peek_at(p, p->pos + 2) == q;
-    size_t quotes = triple ? 3 : 1;
-    char *out = sw_arena_alloc(&p->c->arena, p->c->src.n - p->pos + 8);
-    size_t n = 0;
-
-    p->pos += quotes;
-    for (;;) {
-        char c = peek_at(p, p->pos);
-
-        if (p->pos >= p->c->src.n || (!triple && (c == '\n' || c == '\r'))) {
-            cel_fail(p->c, p->at, "Syntax error: unterminated string");
-            return;
-        }
-        if (c == q && (!triple || (peek_at(p, p->pos + 1) == q && peek_at(p, p->pos + 2) == q)))
-            break;
-        p->pos++;
-        if (c == '\\' && !raw) {
-            size_t k = lex_escape(p, out + n, bytes);
-
-            if (!k) {
-                cel_fail(p->c, p->pos, "Syntax error: invalid escape sequence");
-                return;
-            }
-            n += k;
-        } else {
-            out[n++] = c;
-        }
-    }
-    p->pos += quotes;
-    p->text = sw_slice(out, n);
-    p->tok = bytes ? T_BYTES : T_STRING;
-    p->value = (struct cel_val){.k = bytes ? CEL_BYTES : CEL_STRING, .s = p->text};
-}
-
-static void lex_int(struct parser *p, struct sw_slice t)
-{
-    char *end;
-    bool hex = t.n > 2 && (t.p[1] == 'x' || t.p[1] == 'X');
-    char last = peek_at(p, p->pos);
-    unsigned long long v;
-
-    errno = 0;
-    v = strtoull(t.p, &end, hex ? 16 : 10);
-    if (last == 'u' || last == 'U') {
-        p->pos++;
-        p->tok = T_UINT;
-        p->value = (struct cel_val){.k = CEL_UINT, .u = v};
-    } else {
-        p->tok = T_INT;
-        p->value = (struct cel_val){.k = CEL_INT, .i = (int64_t)v};
-        /* One past the largest is kept for the literal behind a minus. */
-        if (v > (unsigned long long)INT64_MAX + 1)
-            errno = ERANGE;
-    }
-    if (errno)
-        cel_fail(p->c, p->at, "invalid int literal");
-}
-
-static void lex_number(struct parser *p)
-{
-    size_t i = p->pos;
-    bool real = false;
-    char buf[64];
-    size_t len;
-
-    if (peek_at(p, i) == '0' && (peek_at(p, i + 1) | 0x20) == 'x') {
-        for (i += 2; isxdigit((unsigned char)peek_at(p, i)); i++)
-            ;
-    } else {
-        while (isdigit((unsigned char)peek_at(p, i)))
-            i++;
-        if (peek_at(p, i) == '.' && isdigit((unsigned char)peek_at(p, i + 1))) {
-            real = true;
-            for (i++; isdigit((unsigned char)peek_at(p, i)); i++)
-                ;
-        }
-        if ((peek_at(p, i) | 0x20) == 'e') {
-            size_t j = i + 1;
-
-            if (peek_at(p, j) == '+' || peek_at(p, j) == '-')
-                j++;
-            if (isdigit((unsigned char)peek_at(p, j))) {
-                real = true;
-                for (i = j; isdigit((unsigned char)peek_at(p, i)); i++)
-                    ;
-            }
-        }
-    }
-    len = i - p->pos;
-    if (len >= sizeof(buf)) {
-        cel_fail(p->c, p->at, "Syntax error: number too long");
-        return;
-    }
-    memcpy(buf, p->c->src.p + p->pos, len);
-    buf[len] = 0;
-    p->pos = i;
-    if (!real) {
-        lex_int(p, sw_slice(buf, len));
-        return;
-    }
-    p->tok = T_DOUBLE;
-    p->value = (struct cel_val){.k = CEL_DOUBLE, .d = strtod(buf, NULL)};
-}
-
-static void lex_punct(struct parser *p)
-{
-    static const char *const two[] = {"==", "!=", "<=", ">=", "&&", "||"};
-    size_t len = 1;
-    char c = peek_at(p, p->pos);
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(two); i++) {
-        if (c == two[i][0] && peek_at(p, p->pos + 1) == two[i][1])
-            len = 2;
-    }
-    if (len == 1 && !(c && strchr("+-*/%<>!?:.,()[]{}", c))) {
-        cel_fail(p->c, p->pos, "Syntax error: token recognition error at: '%c'",
-                 isprint((unsigned char)c) ? c : '?');
-        return;
-    }
-    p->tok = T_PUNCT;
-    p->text = sw_slice(p->c->src.p + p->pos, len);
-    p->pos += len;
-}
-
-static void lex_ident(struct parser *p)
-{
-    size_t i = p->pos;
-    char c = peek_at(p, i);
-    char q = peek_at(p, i + 1);
-    char q2 = peek_at(p, i + 2);
-    bool raw = (c | 0x20) == 'r';
-    bool bytes = (c | 0x20) == 'b';
-
-    if ((raw || bytes) && (q == '"' || q == '\'')) {
-        p->pos++;
-        lex_string(p, raw, bytes);
-        return;
-    }
-    if ((raw || bytes) && (q2 == '"' || q2 == '\'') &&
-        ((raw && (q | 0x20) == 'b') || (bytes && (q | 0x20) == 'r'))) {
-        p->pos += 2;
-        lex_string(p, true, true);
-        return;
-    }
-    while (isalnum((unsigned char)peek_at(p, i)) || peek_at(p, i) == '_')
-        i++;
-    p->tok = T_IDENT;
-    p->text = sw_slice(p->c->src.p + p->pos, i - p->pos);
-    p->pos = i;
-}
-
-static void advance(struct parser *p)
-{
-    char c;
-
-    if (p->c->failed) {
-        p->tok = T_END;
-        return;
-    }
-    skip_blank(p);
-    p->at = p->pos;
-    c = peek_at(p, p->pos);
-    if (p->pos >= p->c->src.n)
-        p->tok = T_END;
-    else if (isdigit((unsigned char)c) ||
-             (c == '.' && isdigit((unsigned char)peek_at(p, p->pos + 1))))
-        lex_number(p);
-    else if (c == '"' || c == '\'')
-        lex_string(p, false, false);
-    else if (isalpha((unsigned char)c) || c == '_')
-        lex_ident(p);
-    else
-        lex_punct(p);
-    if (p->c->failed)
-        p->tok = T_END;
-}
-
-static bool is(const struct parser *p, const char *punct)
+static bool is(const struct cel_parser *p, const char *punct)
 {
     return p->tok == T_PUNCT && sw_slice_eq_str(p->text, punct);
 }
 
-static bool accept(struct parser *p, const char *punct)
+static bool accept(struct cel_parser *p, const char *punct)
 {
     if (!is(p, punct))
         return false;
-    advance(p);
+    cel_advance(p);
     return true;
 }
 
-static bool expect(struct parser *p, const char *punct)
+static bool expect(struct cel_parser *p, const char *punct)
 {
     if (accept(p, punct))
         return true;
@@ -352,11 +36,10 @@ static bool expect(struct parser *p, const char *punct)
     return false;
 }
 
-/* ---- parser ---- */
+static struct cel_node *parse_expr(struct cel_parser *p);
 
-static struct cel_node *parse_expr(struct parser *p);
-
-static struct cel_node *node(struct parser *p, enum cel_node_kind kind, size_t pos, size_t nargs)
+static struct cel_node *node(struct cel_parser *p, enum cel_node_kind kind, size_t pos,
+                             size_t nargs)
 {
     struct cel_node *n = SW_ARENA_NEW(&p->c->arena, struct cel_node);
 
@@ -371,7 +54,7 @@ static struct cel_node *node(struct parser *p, enum cel_node_kind kind, size_t p
 }
 
 /* Left-associative chains are deep trees: each operator counts. */
-static struct cel_node *binary(struct parser *p, enum cel_op op, size_t pos, struct cel_node *x,
+static struct cel_node *binary(struct cel_parser *p, enum cel_op op, size_t pos, struct cel_node *x,
                                struct cel_node *y)
 {
     struct cel_node *n = node(p, N_BINARY, pos, 2);
@@ -387,7 +70,7 @@ static struct cel_node *binary(struct parser *p, enum cel_op op, size_t pos, str
 }
 
 /* Expressions up to 'close'; consumes it. */
-static struct cel_node *parse_args(struct parser *p, struct cel_node *n, const char *close,
+static struct cel_node *parse_args(struct cel_parser *p, struct cel_node *n, const char *close,
                                    size_t first, struct cel_node *target)
 {
     node_vec v = {0};
@@ -415,7 +98,7 @@ static struct cel_node *parse_args(struct parser *p, struct cel_node *n, const c
     return p->c->failed ? NULL : n;
 }
 
-static struct cel_node *parse_map(struct parser *p, size_t pos)
+static struct cel_node *parse_map(struct cel_parser *p, size_t pos)
 {
     node_vec v = {0};
     struct cel_node *n = node(p, N_MAP, pos, 0);
@@ -468,7 +151,7 @@ static const struct {
 };
 
 /* target.all(x, body) and its kind: args become {range, body...}, name the variable. */
-static struct cel_node *expand_macro(struct parser *p, struct cel_node *call)
+static struct cel_node *expand_macro(struct cel_parser *p, struct cel_node *call)
 {
     for (size_t i = 0; i < SW_ARRAY_LEN(macros); i++) {
         struct cel_node *n;
@@ -504,7 +187,7 @@ static struct cel_node *expand_macro(struct parser *p, struct cel_node *call)
     return call;
 }
 
-static struct cel_node *expand_has(struct parser *p, struct cel_node *call)
+static struct cel_node *expand_has(struct cel_parser *p, struct cel_node *call)
 {
     struct cel_node *x = call->nargs == 1 ? call->args[0] : NULL;
 
@@ -529,7 +212,7 @@ static bool reserved(struct sw_slice s)
     return false;
 }
 
-static struct cel_node *parse_ident(struct parser *p)
+static struct cel_node *parse_ident(struct cel_parser *p)
 {
     struct sw_slice name = p->text;
     size_t pos = p->at;
@@ -537,7 +220,7 @@ static struct cel_node *parse_ident(struct parser *p)
 
     if (reserved(name))
         return cel_fail(p->c, pos, "reserved identifier: %.*s", SW_SLICE_ARG(name));
-    advance(p);
+    cel_advance(p);
     if (sw_slice_eq_str(name, "true") || sw_slice_eq_str(name, "false")) {
         n = node(p, N_CONST, pos, 0);
         n->value = (struct cel_val){.k = CEL_BOOL, .b = name.p[0] == 't'};
@@ -559,7 +242,7 @@ static struct cel_node *parse_ident(struct parser *p)
     return n && sw_slice_eq_str(name, "has") ? expand_has(p, n) : n;
 }
 
-static struct cel_node *parse_primary(struct parser *p)
+static struct cel_node *parse_primary(struct cel_parser *p)
 {
     size_t pos = p->at;
     struct cel_node *n;
@@ -575,7 +258,7 @@ static struct cel_node *parse_primary(struct parser *p)
     case T_BYTES:
         n = node(p, N_CONST, pos, 0);
         n->value = p->value;
-        advance(p);
+        cel_advance(p);
         return n;
     case T_IDENT:
         return parse_ident(p);
@@ -598,7 +281,7 @@ static struct cel_node *parse_primary(struct parser *p)
                     SW_SLICE_ARG(p->text));
 }
 
-static struct cel_node *parse_select(struct parser *p, struct cel_node *operand, size_t pos)
+static struct cel_node *parse_select(struct cel_parser *p, struct cel_node *operand, size_t pos)
 {
     bool optional = accept(p, "?");
     struct sw_slice name = p->text;
@@ -608,10 +291,10 @@ static struct cel_node *parse_select(struct parser *p, struct cel_node *operand,
         return cel_fail(p->c, p->at, "Syntax error: no viable alternative at input '.'");
     if (reserved(name))
         return cel_fail(p->c, p->at, "Syntax error: reserved identifier: %.*s", SW_SLICE_ARG(name));
-    advance(p);
+    cel_advance(p);
     if (is(p, "(") && !optional) {
         pos = p->at;
-        advance(p);
+        cel_advance(p);
         n = node(p, N_CALL, pos, 0);
         n->name = name;
         n->has_target = true;
@@ -625,7 +308,7 @@ static struct cel_node *parse_select(struct parser *p, struct cel_node *operand,
     return n;
 }
 
-static struct cel_node *parse_member(struct parser *p)
+static struct cel_node *parse_member(struct cel_parser *p)
 {
     struct cel_node *n = parse_primary(p);
     unsigned chain = 0;
@@ -653,7 +336,7 @@ static struct cel_node *parse_member(struct parser *p)
     return p->c->failed ? NULL : n;
 }
 
-static struct cel_node *parse_unary(struct parser *p)
+static struct cel_node *parse_unary(struct cel_parser *p)
 {
     size_t pos = p->at;
     struct cel_node *n;
@@ -663,12 +346,12 @@ static struct cel_node *parse_unary(struct parser *p)
         return parse_member(p);
     if (++p->depth > PARSE_DEPTH_MAX)
         return cel_fail(p->c, pos, "expression is nested too deeply");
-    advance(p);
+    cel_advance(p);
     if (neg && p->tok == T_INT) {
         p->value.i = p->value.i == INT64_MIN ? INT64_MIN : -p->value.i;
         n = node(p, N_CONST, pos, 0);
         n->value = p->value;
-        advance(p);
+        cel_advance(p);
         p->depth--;
         return n;
     }
@@ -678,7 +361,7 @@ static struct cel_node *parse_unary(struct parser *p)
     return n->args[0] ? n : NULL;
 }
 
-static struct cel_node *parse_mul(struct parser *p)
+static struct cel_node *parse_mul(struct cel_parser *p)
 {
     struct cel_node *n = parse_unary(p);
 
@@ -687,14 +370,14 @@ static struct cel_node *parse_mul(struct parser *p)
         size_t pos = p->at;
         struct cel_node *y;
 
-        advance(p);
+        cel_advance(p);
         y = parse_unary(p);
         n = y ? binary(p, op, pos, n, y) : NULL;
     }
     return n;
 }
 
-static struct cel_node *parse_add(struct parser *p)
+static struct cel_node *parse_add(struct cel_parser *p)
 {
     struct cel_node *n = parse_mul(p);
 
@@ -703,14 +386,14 @@ static struct cel_node *parse_add(struct parser *p)
         size_t pos = p->at;
         struct cel_node *y;
 
-        advance(p);
+        cel_advance(p);
         y = parse_mul(p);
         n = y ? binary(p, op, pos, n, y) : NULL;
     }
     return n;
 }
 
-static bool relation(const struct parser *p, enum cel_op *ret)
+static bool relation(const struct cel_parser *p, enum cel_op *ret)
 {
     static const struct {
         const char *text;
@@ -728,7 +411,7 @@ static bool relation(const struct parser *p, enum cel_op *ret)
     return p->tok == T_IDENT && sw_slice_eq_str(p->text, "in");
 }
 
-static struct cel_node *parse_relation(struct parser *p)
+static struct cel_node *parse_relation(struct cel_parser *p)
 {
     struct cel_node *n = parse_add(p);
     enum cel_op op;
@@ -737,7 +420,7 @@ static struct cel_node *parse_relation(struct parser *p)
         size_t pos = p->at;
         struct cel_node *y;
 
-        advance(p);
+        cel_advance(p);
         y = parse_add(p);
         n = y ? binary(p, op, pos, n, y) : NULL;
     }
@@ -745,7 +428,7 @@ static struct cel_node *parse_relation(struct parser *p)
 }
 
 /* a && b && c as one flat node: depth must not grow with the number of terms. */
-static struct cel_node *parse_chain(struct parser *p, bool or)
+static struct cel_node *parse_chain(struct cel_parser *p, bool or)
 {
     const char *punct = or ? "||" : "&&";
     struct cel_node *first = or ? parse_chain(p, false) : parse_relation(p);
@@ -770,7 +453,7 @@ static struct cel_node *parse_chain(struct parser *p, bool or)
     return p->c->failed ? NULL : n;
 }
 
-static struct cel_node *parse_expr(struct parser *p)
+static struct cel_node *parse_expr(struct cel_parser *p)
 {
     struct cel_node *n;
     size_t pos;
@@ -793,13 +476,13 @@ static struct cel_node *parse_expr(struct parser *p)
 
 void cel_parse(struct sw_cel *c)
 {
-    struct parser p = {.c = c};
+    struct cel_parser p = {.c = c};
 
     if (!sw_utf8_valid(c->src)) {
         cel_fail(c, 0, "Syntax error: not UTF-8");
         return;
     }
-    advance(&p);
+    cel_advance(&p);
     c->root = parse_expr(&p);
     if (!c->failed && p.tok != T_END)
         cel_fail(c, p.at, "Syntax error: extraneous input '%.*s' expecting <EOF>",

@@ -168,9 +168,31 @@ void *cel_fail(struct sw_cel *c, size_t pos, const char *fmt, ...) SW_PRINTF(3, 
 void cel_parse(struct sw_cel *c);
 /* Resolves names, checks types. */
 void cel_check(struct sw_cel *c);
+/* Types without anything inside. */
+extern const struct cel_type cel_t_dyn;
+extern const struct cel_type cel_t_null;
+extern const struct cel_type cel_t_bool;
+extern const struct cel_type cel_t_int;
+extern const struct cel_type cel_t_uint;
+extern const struct cel_type cel_t_double;
+extern const struct cel_type cel_t_string;
+extern const struct cel_type cel_t_bytes;
+extern const struct cel_type cel_t_duration;
+extern const struct cel_type cel_t_timestamp;
+extern const struct cel_type cel_t_type;
 /* Type of a schema; NULL when values of it cannot be reached from a rule. */
 const struct cel_type *cel_type_of(struct sw_arena *a, const struct sw_schema *s, bool resource);
 const char *cel_type_name(struct sw_arena *a, const struct cel_type *t);
+/* A list, map or optional of elem. */
+const struct cel_type *cel_type_container(struct sw_arena *a, enum cel_kind k,
+                                          const struct cel_type *elem, bool nullable);
+/* What an operator makes of two operands; NULL: it does not take them. */
+const struct cel_type *cel_type_binary(enum cel_op op, const struct cel_type *x,
+                                       const struct cel_type *y);
+/* The type of something that is one or the other. */
+const struct cel_type *cel_type_join(const struct cel_type *x, const struct cel_type *y);
+/* True for types that no value has both of. */
+bool cel_type_apart(const struct cel_type *x, const struct cel_type *y);
 /* "__dash__" and the like back to the property's name. */
 struct sw_slice cel_unescape(struct sw_arena *a, struct sw_slice name);
 
@@ -183,17 +205,41 @@ struct cel_env {
     struct cel_val *slots;
 };
 
+#define CEL_OVER_BUDGET "operation cancelled: actual cost limit exceeded"
+
+/* Pays for a step. True: that was more than there is. */
+static inline bool cel_spent(struct cel_env *env, uint64_t more)
+{
+    env->cost += more;
+    return env->cost > env->limit;
+}
+
+static inline bool cel_is_mapping(const struct cel_val *v)
+{
+    return v->k == CEL_MAP || v->k == CEL_OBJECT;
+}
+
+static inline struct cel_val cel_none(void)
+{
+    return (struct cel_val){.k = CEL_OPTIONAL};
+}
+
 struct cel_val cel_eval(struct cel_env *env, const struct cel_node *n);
 /* A value of a tree node under its schema (NULL: by its own type). */
 struct cel_val cel_from_json(struct cel_env *env, const struct sw_json *v,
                              const struct sw_schema *s);
 struct cel_val cel_error(struct cel_env *env, const char *fmt, ...) SW_PRINTF(2, 3);
+struct cel_val cel_no_overload(struct cel_env *env);
+struct cel_val cel_over_budget(struct cel_env *env);
 bool cel_equal(struct cel_env *env, const struct cel_val *x, const struct cel_val *y);
 /* Quantities; NULL when the text is none. */
 const struct cel_quantity *cel_quantity_parse(struct sw_arena *a, struct sw_slice s);
 int cel_quantity_cmp(const struct cel_quantity *x, const struct cel_quantity *y);
 /* Addresses and prefixes with the same meaning. */
 bool cel_net_equal(const struct cel_val *x, const struct cel_val *y);
+/* Lists of type set and map compare without their order. */
+bool cel_unordered(const struct cel_val *v);
+bool cel_list_has(struct cel_env *env, const struct cel_val *list, const struct cel_val *x);
 /* False when the two have no order; otherwise *ret is <0, 0, >0. */
 bool cel_order(const struct cel_val *x, const struct cel_val *y, int *ret);
 size_t cel_len(const struct cel_val *v);
@@ -207,6 +253,8 @@ void cel_push(struct cel_env *env, struct cel_val *list, struct cel_val item);
 struct cel_val cel_string(struct sw_slice s);
 struct cel_val cel_bool(bool b);
 struct cel_val cel_int(int64_t i);
+/* An optional that has v. */
+struct cel_val cel_some(struct cel_env *env, struct cel_val v);
 struct cel_val cel_binary(struct cel_env *env, enum cel_op op, struct cel_val x, struct cel_val y);
 
 /* ---- functions ---- */

@@ -2,8 +2,6 @@
 /* See table.h. */
 #include "kube/table.h"
 
-#include <stdlib.h>
-
 #include "kube/cel_priv.h"
 #include "kube/jsonpath.h"
 #include "kube/table_int.h"
@@ -56,16 +54,6 @@ typedef struct sw_json *(*cell_fn)(const struct table_row *r);
 
 #define CELL(fn) static struct sw_json *fn(const struct table_row *r)
 
-static struct sw_json *str(const struct table_row *r, const char *s)
-{
-    return sw_json_new_str(r->a, s);
-}
-
-static struct sw_slice path_text(const struct table_row *r, const char *path)
-{
-    return table_text(r->obj, path);
-}
-
 struct sw_slice table_text(const struct sw_json *obj, const char *path)
 {
     struct sw_slice rest = sw_slice_str(path);
@@ -76,34 +64,35 @@ struct sw_slice table_text(const struct sw_json *obj, const char *path)
     return sw_json_is(v, SW_JSON_STRING) ? v->text : sw_slice("", 0);
 }
 
-static struct sw_json *text_at(const struct table_row *r, const char *path)
+struct sw_json *table_cell(const struct table_row *r, const char *path)
 {
-    return sw_json_new_string(r->a, path_text(r, path));
+    return sw_json_new_string(r->a, table_text(r->obj, path));
 }
 
 CELL(c_name)
 {
-    return text_at(r, "metadata.name");
+    return table_cell(r, "metadata.name");
 }
 
 CELL(c_age)
 {
-    return str(r, sw_age_text(r->a, path_text(r, "metadata.creationTimestamp"), r->now_s));
+    return sw_json_new_str(
+        r->a, sw_age_text(r->a, table_text(r->obj, "metadata.creationTimestamp"), r->now_s));
 }
 
 CELL(c_created)
 {
-    return text_at(r, "metadata.creationTimestamp");
+    return table_cell(r, "metadata.creationTimestamp");
 }
 
 CELL(c_phase)
 {
-    return text_at(r, "status.phase");
+    return table_cell(r, "status.phase");
 }
 
 CELL(c_type)
 {
-    return text_at(r, "type");
+    return table_cell(r, "type");
 }
 
 CELL(c_data)
@@ -124,209 +113,14 @@ CELL(c_webhooks)
 
 CELL(c_holder)
 {
-    return text_at(r, "spec.holderIdentity");
-}
-
-CELL(c_svc_type)
-{
-    return text_at(r, "spec.type");
-}
-
-CELL(c_svc_ip)
-{
-    struct sw_slice ip = path_text(r, "spec.clusterIP");
-
-    return ip.n ? sw_json_new_string(r->a, ip) : str(r, "<none>");
-}
-
-static struct sw_json *joined(const struct table_row *r, struct sw_buf *b)
-{
-    return sw_buf_len(b) ? sw_json_new_string(r->a, sw_buf_slice(b)) : str(r, "<none>");
-}
-
-static int by_text(const void *a, const void *b)
-{
-    return sw_slice_cmp(*(const struct sw_slice *)a, *(const struct sw_slice *)b);
-}
-
-void table_put_balancers(const struct table_row *r, struct sw_buf *b, const struct sw_json *in)
-{
-    struct sw_slice *p = sw_arena_array(r->a, sw_json_len(in) + 1, sizeof(*p));
-    size_t n = 0;
-
-    for (size_t i = 0; i < sw_json_len(in); i++) {
-        p[n] = sw_json_str(sw_json_find(sw_json_at(in, i), "ip"));
-        if (!p[n].n)
-            p[n] = sw_json_str(sw_json_find(sw_json_at(in, i), "hostname"));
-        n += p[n].n > 0;
-    }
-    qsort(p, n, sizeof(*p), by_text);
-    for (size_t i = 0; i < n; i++) {
-        if (i == 0 || !sw_slice_eq(p[i], p[i - 1]))
-            sw_tx_printf(b, "%s%.*s", i ? "," : "", SW_SLICE_ARG(p[i]));
-    }
-}
-
-CELL(c_svc_external)
-{
-    SW_BUF_AUTO b = {0};
-    const struct sw_json *ips = sw_json_walk(r->obj, "spec", "externalIPs", NULL);
-    const struct sw_json *in = sw_json_walk(r->obj, "status", "loadBalancer", "ingress", NULL);
-    bool balanced = sw_slice_eq_str(path_text(r, "spec.type"), "LoadBalancer");
-
-    if (sw_slice_eq_str(path_text(r, "spec.type"), "ExternalName"))
-        return text_at(r, "spec.externalName");
-    sw_buf_init(&b, 4096);
-    if (balanced)
-        table_put_balancers(r, &b, in);
-    for (size_t i = 0; i < sw_json_len(ips); i++)
-        sw_tx_printf(&b, "%s%.*s", sw_buf_len(&b) ? "," : "",
-                     SW_SLICE_ARG(sw_json_str(sw_json_at(ips, i))));
-    if (!sw_buf_len(&b) && balanced)
-        return str(r, "<pending>");
-    return joined(r, &b);
-}
-
-CELL(c_svc_ports)
-{
-    const struct sw_json *ports = sw_json_walk(r->obj, "spec", "ports", NULL);
-    SW_BUF_AUTO b = {0};
-
-    sw_buf_init(&b, 4096);
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
-        const struct sw_json *port = sw_json_find(p, "port");
-        const struct sw_json *np = sw_json_find(p, "nodePort");
-
-        sw_tx_printf(&b, "%s%.*s", i ? "," : "",
-                     SW_SLICE_ARG(sw_json_is(port, SW_JSON_NUMBER) ? port->text : sw_slice("", 0)));
-        if (sw_json_is(np, SW_JSON_NUMBER))
-            sw_tx_printf(&b, ":%.*s", SW_SLICE_ARG(np->text));
-        sw_tx_printf(&b, "/%.*s", SW_SLICE_ARG(sw_json_str(sw_json_find(p, "protocol"))));
-    }
-    return joined(r, &b);
-}
-
-CELL(c_svc_selector)
-{
-    const struct sw_json *sel = sw_json_walk(r->obj, "spec", "selector", NULL);
-    struct sw_json *sorted = sel ? sw_json_copy(r->a, sel) : NULL;
-    SW_BUF_AUTO b = {0};
-
-    sw_buf_init(&b, 4096);
-    if (sw_json_is(sorted, SW_JSON_OBJECT))
-        sw_json_sort_members(sorted);
-    for (size_t i = 0; i < sw_json_len(sorted); i++) {
-        const struct sw_json_member *m = sw_json_member_at(sorted, i);
-
-        sw_tx_printf(&b, "%s%.*s=%.*s", i ? "," : "", SW_SLICE_ARG(m->key),
-                     SW_SLICE_ARG(sw_json_str(m->value)));
-    }
-    return joined(r, &b);
-}
-
-CELL(c_slice_type)
-{
-    return text_at(r, "addressType");
-}
-
-/* At most three, then how many more. */
-static struct sw_json *first_three(const struct table_row *r, const struct sw_json *const *p,
-                                   size_t n)
-{
-    SW_BUF_AUTO b = {0};
-
-    sw_buf_init(&b, 4096);
-    for (size_t i = 0; i < n && i < 3; i++)
-        sw_tx_printf(&b, "%s%.*s", i ? "," : "", SW_SLICE_ARG(p[i]->text));
-    if (n > 3)
-        sw_tx_printf(&b, " + %zu more...", n - 3);
-    return sw_buf_len(&b) ? sw_json_new_string(r->a, sw_buf_slice(&b)) : str(r, "<unset>");
-}
-
-CELL(c_slice_ports)
-{
-    const struct sw_json *ports = sw_json_find(r->obj, "ports");
-    const struct sw_json **p = sw_arena_array(r->a, sw_json_len(ports) + 1, sizeof(const void *));
-    size_t n = 0;
-
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *x = sw_json_find(sw_json_at(ports, i), "port");
-
-        if (!sw_json_is(x, SW_JSON_NUMBER))
-            x = sw_json_find(sw_json_at(ports, i), "name");
-        p[n++] = sw_json_is(x, SW_JSON_NUMBER) || sw_json_is(x, SW_JSON_STRING) ? x : str(r, "*");
-    }
-    return first_three(r, p, n);
-}
-
-CELL(c_slice_addresses)
-{
-    const struct sw_json *eps = sw_json_find(r->obj, "endpoints");
-    const struct sw_json **p;
-    size_t total = 0, n = 0;
-
-    for (size_t i = 0; i < sw_json_len(eps); i++)
-        total += sw_json_len(sw_json_find(sw_json_at(eps, i), "addresses"));
-    p = sw_arena_array(r->a, total + 1, sizeof(const void *));
-    for (size_t i = 0; i < sw_json_len(eps); i++) {
-        const struct sw_json *l = sw_json_find(sw_json_at(eps, i), "addresses");
-
-        for (size_t k = 0; k < sw_json_len(l); k++) {
-            if (sw_json_is(sw_json_at(l, k), SW_JSON_STRING))
-                p[n++] = sw_json_at(l, k);
-        }
-    }
-    return first_three(r, p, n);
-}
-
-/* "ip:port", or the address alone. */
-static void put_address(struct sw_buf *b, struct sw_slice ip, int64_t port)
-{
-    bool v6 = sw_slice_find(ip, ':') >= 0;
-
-    sw_tx_str(b, sw_buf_len(b) ? "," : "");
-    if (port)
-        sw_tx_printf(b, "%s%.*s%s:%lld", v6 ? "[" : "", SW_SLICE_ARG(ip), v6 ? "]" : "",
-                     (long long)port);
-    else
-        sw_tx_slice(b, ip);
-}
-
-/* Every address that is ready with every port; the first three of them. */
-CELL(c_endpoints)
-{
-    const struct sw_json *subsets = sw_json_find(r->obj, "subsets");
-    size_t n = 0;
-    SW_BUF_AUTO b = {0};
-
-    if (!sw_json_len(subsets))
-        return str(r, "<none>");
-    sw_buf_init(&b, 4096);
-    for (size_t i = 0; i < sw_json_len(subsets); i++) {
-        const struct sw_json *addrs = sw_json_find(sw_json_at(subsets, i), "addresses");
-        const struct sw_json *ports = sw_json_find(sw_json_at(subsets, i), "ports");
-
-        for (size_t p = 0; p < sw_json_len(ports) || p == 0; p++) {
-            int64_t port = 0;
-
-            if (!sw_json_exact_i64(sw_json_find(sw_json_at(ports, p), "port"), &port))
-                port = 0;
-            for (size_t k = 0; k < sw_json_len(addrs); k++) {
-                if (n++ < 3)
-                    put_address(&b, sw_json_str(sw_json_find(sw_json_at(addrs, k), "ip")), port);
-            }
-        }
-    }
-    if (n > 3)
-        sw_tx_printf(&b, " + %zu more...", n - 3);
-    return sw_json_new_string(r->a, sw_buf_slice(&b));
+    return table_cell(r, "spec.holderIdentity");
 }
 
 CELL(c_role)
 {
-    return str(r, sw_arena_printf(r->a, "%.*s/%.*s", SW_SLICE_ARG(path_text(r, "roleRef.kind")),
-                                  SW_SLICE_ARG(path_text(r, "roleRef.name"))));
+    return sw_json_new_str(r->a, sw_arena_printf(r->a, "%.*s/%.*s",
+                                                 SW_SLICE_ARG(table_text(r->obj, "roleRef.kind")),
+                                                 SW_SLICE_ARG(table_text(r->obj, "roleRef.name"))));
 }
 
 static struct sw_json *subjects(const struct table_row *r, const char *kind)
@@ -375,126 +169,30 @@ CELL(c_vap_rules)
 CELL(c_vap_param)
 {
     if (!sw_json_is(sw_json_walk(r->obj, "spec", "paramKind", NULL), SW_JSON_OBJECT))
-        return str(r, "<unset>");
-    return str(r, sw_arena_printf(r->a, "%.*s/%.*s",
-                                  SW_SLICE_ARG(path_text(r, "spec.paramKind.apiVersion")),
-                                  SW_SLICE_ARG(path_text(r, "spec.paramKind.kind"))));
+        return sw_json_new_str(r->a, "<unset>");
+    return sw_json_new_str(
+        r->a, sw_arena_printf(r->a, "%.*s/%.*s",
+                              SW_SLICE_ARG(table_text(r->obj, "spec.paramKind.apiVersion")),
+                              SW_SLICE_ARG(table_text(r->obj, "spec.paramKind.kind"))));
 }
 
 CELL(c_vapb_policy)
 {
-    return text_at(r, "spec.policyName");
+    return table_cell(r, "spec.policyName");
 }
 
 CELL(c_vapb_param)
 {
-    struct sw_slice name = path_text(r, "spec.paramRef.name");
-    struct sw_slice ns = path_text(r, "spec.paramRef.namespace");
+    struct sw_slice name = table_text(r->obj, "spec.paramRef.name");
+    struct sw_slice ns = table_text(r->obj, "spec.paramRef.namespace");
     const struct sw_json *sel = sw_json_walk(r->obj, "spec", "paramRef", "selector", NULL);
 
     if (name.n)
-        return str(r,
-                   sw_arena_printf(r->a, "%.*s/%.*s", SW_SLICE_ARG(ns.n ? ns : SW_SLICE_LIT("*")),
-                                   SW_SLICE_ARG(name)));
-    return str(r, sel ? sw_arena_dup(r->a, sw_json_text(r->a, sel, NULL)) : "<unset>");
-}
-
-/* ---- events, in the shape of either group ---- */
-
-static struct sw_slice either(const struct table_row *r, const char *core, const char *other)
-{
-    struct sw_slice t = path_text(r, core);
-
-    return t.n ? t : path_text(r, other);
-}
-
-static struct sw_slice first_seen(const struct table_row *r)
-{
-    struct sw_slice t = either(r, "firstTimestamp", "deprecatedFirstTimestamp");
-
-    return t.n ? t : path_text(r, "eventTime");
-}
-
-CELL(c_ev_last)
-{
-    struct sw_slice t = path_text(r, "series.lastObservedTime");
-
-    if (!sw_json_is(sw_json_find(r->obj, "series"), SW_JSON_OBJECT))
-        t = either(r, "lastTimestamp", "deprecatedLastTimestamp");
-    if (!t.n && !sw_json_is(sw_json_find(r->obj, "series"), SW_JSON_OBJECT))
-        t = first_seen(r);
-    return str(r, sw_age_text(r->a, t, r->now_s));
-}
-
-CELL(c_ev_first)
-{
-    return str(r, sw_age_text(r->a, first_seen(r), r->now_s));
-}
-
-CELL(c_ev_type)
-{
-    return text_at(r, "type");
-}
-
-CELL(c_ev_reason)
-{
-    return text_at(r, "reason");
-}
-
-CELL(c_ev_object)
-{
-    struct sw_slice name = either(r, "involvedObject.name", "regarding.name");
-    char *s = sw_arena_printf(r->a, "%.*s%s%.*s",
-                              SW_SLICE_ARG(either(r, "involvedObject.kind", "regarding.kind")),
-                              name.n ? "/" : "", SW_SLICE_ARG(name));
-
-    for (size_t i = 0; s[i] && s[i] != '/'; i++)
-        s[i] = sw_tx_lower(s[i]);
-    return str(r, s);
-}
-
-CELL(c_ev_sub)
-{
-    return sw_json_new_string(r->a, either(r, "involvedObject.fieldPath", "regarding.fieldPath"));
-}
-
-CELL(c_ev_source)
-{
-    struct sw_slice c = either(r, "source.component", "deprecatedSource.component");
-    struct sw_slice h = either(r, "source.host", "deprecatedSource.host");
-
-    if (!c.n)
-        c = either(r, "reportingComponent", "reportingController");
-    if (!h.n)
-        h = path_text(r, "reportingInstance");
-    return str(r, h.n ? sw_arena_printf(r->a, "%.*s, %.*s", SW_SLICE_ARG(c), SW_SLICE_ARG(h))
-                      : sw_arena_dup(r->a, c));
-}
-
-CELL(c_ev_message)
-{
-    struct sw_slice m = either(r, "message", "note");
-
-    while (m.n && strchr(" \t\n\v\f\r", m.p[0]))
-        m = sw_slice_from(m, 1);
-    while (m.n && strchr(" \t\n\v\f\r", m.p[m.n - 1]))
-        m = sw_slice_head(m, m.n - 1);
-    return sw_json_new_string(r->a, m);
-}
-
-CELL(c_ev_count)
-{
-    const struct sw_json *series = sw_json_find(r->obj, "series");
-    const struct sw_json *n = sw_json_find(r->obj, "count");
-    int64_t count = 0;
-
-    if (sw_json_is(series, SW_JSON_OBJECT))
-        n = sw_json_find(series, "count");
-    else if (!n)
-        n = sw_json_find(r->obj, "deprecatedCount");
-    if (!n || !sw_json_i64(n, &count))
-        count = 0;
-    return sw_json_new_i64(r->a, count || sw_json_is(series, SW_JSON_OBJECT) ? count : 1);
+        return sw_json_new_str(r->a, sw_arena_printf(r->a, "%.*s/%.*s",
+                                                     SW_SLICE_ARG(ns.n ? ns : SW_SLICE_LIT("*")),
+                                                     SW_SLICE_ARG(name)));
+    return sw_json_new_str(r->a,
+                           sel ? sw_arena_dup(r->a, sw_json_text(r->a, sel, NULL)) : "<unset>");
 }
 
 struct column {
@@ -519,33 +217,33 @@ static const struct column t_config_map[] = {NAME, {"Data", "string", c_data, 0}
 static const struct column t_secret[] = {
     NAME, {"Type", "string", c_type, 0}, {"Data", "string", c_data, 0}, AGE, {0}};
 static const struct column t_service[] = {NAME,
-                                          {"Type", "string", c_svc_type, 0},
-                                          {"Cluster-IP", "string", c_svc_ip, 0},
-                                          {"External-IP", "string", c_svc_external, 0},
-                                          {"Port(s)", "string", c_svc_ports, 0},
+                                          {"Type", "string", table_service_type, 0},
+                                          {"Cluster-IP", "string", table_service_ip, 0},
+                                          {"External-IP", "string", table_service_external, 0},
+                                          {"Port(s)", "string", table_service_ports, 0},
                                           AGE,
-                                          {"Selector", "string", c_svc_selector, 1},
+                                          {"Selector", "string", table_service_selector, 1},
                                           {0}};
 static const struct column t_account[] = {NAME, {"Secrets", "integer", c_secrets, 0}, AGE, {0}};
-static const struct column t_event[] = {{"Last Seen", "string", c_ev_last, 0},
-                                        {"Type", "string", c_ev_type, 0},
-                                        {"Reason", "string", c_ev_reason, 0},
-                                        {"Object", "string", c_ev_object, 0},
-                                        {"Subobject", "string", c_ev_sub, 1},
-                                        {"Source", "string", c_ev_source, 1},
-                                        {"Message", "string", c_ev_message, 0},
-                                        {"First Seen", "string", c_ev_first, 1},
-                                        {"Count", "integer", c_ev_count, 1},
+static const struct column t_event[] = {{"Last Seen", "string", table_event_last, 0},
+                                        {"Type", "string", table_event_type, 0},
+                                        {"Reason", "string", table_event_reason, 0},
+                                        {"Object", "string", table_event_object, 0},
+                                        {"Subobject", "string", table_event_sub, 1},
+                                        {"Source", "string", table_event_source, 1},
+                                        {"Message", "string", table_event_message, 0},
+                                        {"First Seen", "string", table_event_first, 1},
+                                        {"Count", "integer", table_event_count, 1},
                                         {"Name", "string", c_name, 1},
                                         {0}};
 static const struct column t_slice[] = {NAME,
-                                        {"AddressType", "string", c_slice_type, 0},
-                                        {"Ports", "string", c_slice_ports, 0},
-                                        {"Endpoints", "string", c_slice_addresses, 0},
+                                        {"AddressType", "string", table_slice_type, 0},
+                                        {"Ports", "string", table_slice_ports, 0},
+                                        {"Endpoints", "string", table_slice_addresses, 0},
                                         AGE,
                                         {0}};
 static const struct column t_endpoints[] = {
-    NAME, {"Endpoints", "string", c_endpoints, 0}, AGE, {0}};
+    NAME, {"Endpoints", "string", table_endpoints, 0}, AGE, {0}};
 static const struct column t_lease[] = {NAME, {"Holder", "string", c_holder, 0}, AGE, {0}};
 static const struct column t_created[] = {NAME, {"Created At", "date", c_created, 0}, {0}};
 static const struct column t_binding[] = {NAME,
@@ -743,8 +441,9 @@ static struct sw_json *custom_cell(const struct table_row *r, const struct sw_js
     if (v->type == SW_JSON_NULL)
         return sw_json_new_null(r->a);
     if (sw_json_str_eq(type, "date"))
-        return str(r, sw_age_text(r->a, sw_json_is(v, SW_JSON_STRING) ? v->text : sw_slice("", 0),
-                                  r->now_s));
+        return sw_json_new_str(
+            r->a,
+            sw_age_text(r->a, sw_json_is(v, SW_JSON_STRING) ? v->text : sw_slice("", 0), r->now_s));
     if (sw_json_str_eq(type, "string")) {
         if (v->type == SW_JSON_STRING)
             return sw_json_copy(r->a, v);

@@ -16,6 +16,30 @@ struct table_row {
 
 /* The string at a dotted path; empty when there is none. */
 struct sw_slice table_text(const struct sw_json *obj, const char *path);
+/* The same as a cell. */
+struct sw_json *table_cell(const struct table_row *r, const char *path);
+
+/* --- table_event.c --- */
+struct sw_json *table_event_last(const struct table_row *r);
+struct sw_json *table_event_first(const struct table_row *r);
+struct sw_json *table_event_type(const struct table_row *r);
+struct sw_json *table_event_reason(const struct table_row *r);
+struct sw_json *table_event_object(const struct table_row *r);
+struct sw_json *table_event_sub(const struct table_row *r);
+struct sw_json *table_event_source(const struct table_row *r);
+struct sw_json *table_event_message(const struct table_row *r);
+struct sw_json *table_event_count(const struct table_row *r);
+
+/* --- table_service.c --- */
+struct sw_json *table_service_ip(const struct table_row *r);
+struct sw_json *table_service_type(const struct table_row *r);
+struct sw_json *table_service_external(const struct table_row *r);
+struct sw_json *table_service_ports(const struct table_row *r);
+struct sw_json *table_service_selector(const struct table_row *r);
+struct sw_json *table_slice_type(const struct table_row *r);
+struct sw_json *table_slice_ports(const struct table_row *r);
+struct sw_json *table_slice_addresses(const struct table_row *r);
+struct sw_json *table_endpoints(const struct table_row *r);
 /* Addresses and names of load balancers, in order, each once. */
 void table_put_balancers(const struct table_row *r, struct sw_buf *b, const struct sw_json *in);
 
