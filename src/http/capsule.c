@@ -142,6 +142,34 @@ size_t sw_capsule_udp_head(uint8_t out[SW_CAPSULE_UDP_HEAD], size_t n)
     return at + 1;
 }
 
+/* Copies n bytes to a place in the room; what came before fills the pieces from the front. */
+static void put(const struct iovec *room, size_t at, const void *p, size_t n)
+{
+    for (const uint8_t *from = p; n > 0; room++) {
+        size_t k = at < room->iov_len ? sw_min(n, room->iov_len - at) : 0;
+
+        memcpy((uint8_t *)room->iov_base + (k ? at : 0), from, k);
+        at = at < room->iov_len ? 0 : at - room->iov_len;
+        from += k;
+        n -= k;
+    }
+}
+
+size_t sw_capsule_udp_put(const struct iovec *room, int n, struct sw_slice payload)
+{
+    uint8_t head[SW_CAPSULE_UDP_HEAD];
+    size_t k = sw_capsule_udp_head(head, payload.n);
+    size_t have = 0;
+
+    for (int i = 0; i < n; i++)
+        have += room[i].iov_len;
+    if (have < k + payload.n)
+        return 0;
+    put(room, 0, head, k);
+    put(room, k, payload.p, payload.n);
+    return k + payload.n;
+}
+
 int sw_masque_udp_payload(struct sw_slice datagram, struct sw_slice *ret)
 {
     uint64_t context;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -51,6 +52,11 @@ void sw_capsule_done(struct sw_capsule_reader *r);
 
 /* Type, length and context id 0 for a UDP payload of n bytes; the number of bytes. */
 size_t sw_capsule_udp_head(uint8_t out[SW_CAPSULE_UDP_HEAD], size_t n);
+/*
+ * A UDP payload as a capsule into n pieces of room, from the front: all or nothing, as half of one
+ * would stop what follows. The number of bytes; 0: it does not fit.
+ */
+size_t sw_capsule_udp_put(const struct iovec *room, int n, struct sw_slice payload);
 /*
  * The UDP payload of an HTTP datagram. SW_OK; SW_ENOENT: another context, to be dropped; SW_EPROTO:
  * cut; SW_ELIMIT: longer than UDP allows.

@@ -6,36 +6,33 @@
 #include "http/capsule.h"
 #include "sidecar/side_int.h"
 
-/* As a capsule on the stream, all or nothing: too large for a datagram. */
-static void send_capsule(struct sw_qcall *q, struct sw_slice payload)
+/* As a capsule on the stream: too large for a datagram. False: no room. */
+static bool send_capsule(struct sw_qcall *q, struct sw_slice payload)
 {
-    uint8_t head[SW_CAPSULE_UDP_HEAD];
-    size_t k = sw_capsule_udp_head(head, payload.n);
     struct iovec room[2];
     int pieces = sw_qcall_reserve(q, room);
-    size_t have = 0;
+    size_t k = sw_capsule_udp_put(room, pieces, payload);
 
-    for (int i = 0; i < pieces; i++)
-        have += room[i].iov_len;
     if (pieces)
-        sw_qcall_commit(q, 0);
-    if (have < k + payload.n)
-        return;
-    (void)sw_qcall_write(q, head, k);
-    (void)sw_qcall_write(q, payload.p, payload.n);
+        sw_qcall_commit(q, k);
+    return k > 0;
+}
+
+static bool send_datagram(struct sw_qcall *q, struct sw_slice payload)
+{
+    return sw_qcall_datagram(q, (const uint8_t *)payload.p, payload.n) == SW_OK;
 }
 
 static void pass(struct sw_qcall *q, struct sw_slice value, uint64_t *bytes)
 {
     struct sw_slice payload = {0};
+    bool large;
 
     if (sw_masque_udp_payload(value, &payload) != SW_OK)
         return;
-    if (payload.n > sw_qcall_datagram_max(q))
-        send_capsule(q, payload);
-    else if (sw_qcall_datagram(q, (const uint8_t *)payload.p, payload.n) != SW_OK)
-        return; /* lost, as UDP may be */
-    *bytes += payload.n;
+    large = payload.n > sw_qcall_datagram_max(q);
+    if (large ? send_capsule(q, payload) : send_datagram(q, payload))
+        *bytes += payload.n; /* otherwise lost, as UDP may be */
 }
 
 int side_udp_up(struct sw_capsule_reader *r, struct sw_qcall *q, struct sw_slice in,

@@ -39,40 +39,18 @@ void qs_udp_free(struct qs_exchange *x)
 
 /* ---- to the peer ---- */
 
-/* Copies n bytes to a place in the room; what came before fills the pieces from the front. */
-static void put(const struct iovec *room, size_t at, const uint8_t *p, size_t n)
-{
-    for (; n > 0; room++) {
-        size_t k = at < room->iov_len ? sw_min(n, room->iov_len - at) : 0;
-
-        memcpy((uint8_t *)room->iov_base + (k ? at : 0), p, k);
-        at = at < room->iov_len ? 0 : at - room->iov_len;
-        p += k;
-        n -= k;
-    }
-}
-
 static void send_capsule(struct qs_exchange *x, const uint8_t *p, size_t n)
 {
-    uint8_t head[SW_CAPSULE_UDP_HEAD];
-    size_t k = sw_capsule_udp_head(head, n);
     struct iovec room[2];
     int pieces = sw_qstream_reserve(x->stream, room);
-    size_t have = 0;
+    size_t k = sw_capsule_udp_put(room, pieces, sw_slice(p, n));
 
-    for (int i = 0; i < pieces; i++)
-        have += room[i].iov_len;
-    if (have < k + n) { /* all or nothing: half a capsule would stop the rest */
-        if (pieces)
-            sw_qstream_commit(x->stream, 0);
+    if (pieces)
+        sw_qstream_commit(x->stream, k);
+    if (k)
+        x->bytes_out += n;
+    else
         x->v->stats.datagrams_dropped++;
-        return;
-    }
-    /* In one go: a second reserve may find less. */
-    put(room, 0, head, k);
-    put(room, k, p, n);
-    sw_qstream_commit(x->stream, k + n);
-    x->bytes_out += n;
 }
 
 /* buf has room for the ids in front of the payload. */

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hundreds of streams whose reader does not read: bounded memory on both sides, and nobody else notices."""
+import hashlib
+import os
 import re
 import socket
 import threading
@@ -37,12 +39,19 @@ def upload(s):
     s.sendall(b"all" if left == 0 else b"cut")
 
 
+def digest(s):
+    seen = hashlib.sha256()
+    while part := s.recv(1 << 18):
+        seen.update(part)
+    s.sendall(seen.digest())
+
+
 class Town:
     def __init__(self, binary, directory):
         self.gone = threading.Event()
         self.tunnels = []
         self.origins = {"flood": Echo(flood), "deaf": Echo(lambda s: self.gone.wait(60 * SLOW)),
-                        "download": Echo(download), "upload": Echo(upload)}
+                        "download": Echo(download), "upload": Echo(upload), "digest": Echo(digest)}
         self.origins["deaf"].sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)  # of those it accepts
         allow = [x for o in self.origins.values() for x in ("--allow", f"127.0.0.1:{o.port}")]
         self.device = Device(binary, directory / "device", "/does/not/exist", "--standalone", "--open", *allow,
@@ -165,3 +174,21 @@ def test_origins_that_do_not_read(town):
     assert quick < 3 * usual + 0.5 * SLOW, f"{quick} s instead of {usual}"
     town.hang_up()
     until(lambda: sum(town.buffered()) == 0, 20, "nothing to be held")
+
+
+def test_what_comes_with_a_connect_waits_for_room(town):
+    slow = [town.tunnel("deaf") for _ in range(STREAMS // 5)]
+    for t in slow:
+        t.sock.setblocking(False)
+    fill(slow)
+    steady(town)
+    target = f"127.0.0.1:{town.origins['digest'].port}"
+    for _ in range(5):
+        early = os.urandom(60000)  # more than a stream may hold when all of them together hold too much
+        t = town.sidecar.ask(f"CONNECT {target} HTTP/1.1\nhost: {target}\nx-iroh-endpoint-id: {town.device.id}\n", early)
+        assert t.status == 200
+        late = os.urandom(200000)
+        t.sock.sendall(late)
+        t.sock.shutdown(socket.SHUT_WR)
+        assert t.all() == hashlib.sha256(early + late).digest()
+        t.close()

@@ -62,6 +62,28 @@ def test_what_comes_with_the_connect_is_not_lost(sidecar, device, echo):
     t.close()
 
 
+def test_an_end_that_comes_before_the_answer(binary, device, tmp_path):
+    # More than is read with the head, so that the end waits in the socket behind bytes.
+    def count(s):
+        n = 0
+        while part := s.recv(1 << 16):
+            n += len(part)
+        s.sendall(str(n).encode())
+
+    origin, port = Echo(count), free_port()
+    s = Sidecar(binary, tmp_path / "side", "--peer", device.peer, listen=f"127.0.0.1:{port}").wait_ready()
+    sock = socket.create_connection(("127.0.0.1", port), 60 * SLOW)
+    sock.sendall(f"CONNECT 127.0.0.1:{origin.port} HTTP/1.1\r\nhost: x\r\nx-iroh-endpoint-id: {device.id}\r\n\r\n"
+                 .encode() + bytes(100000))
+    sock.shutdown(socket.SHUT_WR)
+    t = Answer(sock)
+    assert t.status == 200
+    assert t.all() == b"100000"
+    t.close()
+    s.close()
+    origin.close()
+
+
 def test_the_connect_of_envoy_over_http1(sidecar, device, echo):
     # As tcp_proxy with tunneling_config writes it for an HTTP/1.1 cluster.
     t = sidecar.ask(f"CONNECT 127.0.0.1:{echo.port} HTTP/1.1\nhost: 127.0.0.1:{echo.port}\n"

@@ -144,6 +144,34 @@ static void payloads_have_a_context(void **state)
     assert_int_equal(sw_capsule_udp_head(head, SW_UDP_PAYLOAD_MAX), 6);
 }
 
+static void a_capsule_fills_room_in_pieces_or_not_at_all(void **state)
+{
+    static const char whole[] = "\x00\x06\x00hello"; /* type, length, context, payload */
+    enum { N = sizeof(whole) - 1 };
+
+    (void)state;
+    for (size_t cut = 0; cut <= N + 2; cut++) {
+        for (size_t have = cut; have <= N + 2; have++) {
+            char one[N + 2];
+            char two[N + 2];
+            char seen[2 * (N + 2)];
+            struct iovec room[2] = {{one, cut}, {two, have - cut}};
+            size_t n;
+
+            memset(one, '-', sizeof(one));
+            memset(two, '-', sizeof(two));
+            n = sw_capsule_udp_put(room, 2, SW_SLICE_LIT("hello"));
+            memcpy(seen, one, cut);
+            memcpy(seen + cut, two, have - cut);
+            assert_int_equal(n, have < N ? 0 : N);
+            assert_memory_equal(seen, whole, n);
+            for (size_t i = n; i < have; i++)
+                assert_int_equal(seen[i], '-');
+        }
+    }
+    assert_int_equal(sw_capsule_udp_put(NULL, 0, SW_SLICE_LIT("hello")), 0);
+}
+
 static void paths_name_a_target(void **state)
 {
     static const struct {
@@ -199,6 +227,7 @@ int main(void)
         cmocka_unit_test(a_datagram_has_a_largest_size),
         cmocka_unit_test(the_end_may_come_between_capsules_only),
         cmocka_unit_test(payloads_have_a_context),
+        cmocka_unit_test(a_capsule_fills_room_in_pieces_or_not_at_all),
         cmocka_unit_test(paths_name_a_target),
     };
 
