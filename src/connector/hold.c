@@ -13,6 +13,8 @@
 #define LOOK_NS     SW_NS_PER_S /* while somebody else's hand is on it */
 #define CALL_NS     (5 * SW_NS_PER_S)
 #define HURRY_NS    (2 * SW_NS_PER_S) /* the connection may have died with the old address */
+#define RELEASE_NS  (4 * SW_NS_PER_S)
+#define RELEASES    3 /* times the Lease is given back, where somebody wrote to it meanwhile */
 
 static const struct sw_kube_gvr lease_gvr = {.group = "coordination.k8s.io",
                                              .version = "v1",
@@ -42,6 +44,7 @@ struct sw_hold {
     bool said_wrong;  /* the log knows that our clock is off */
     bool hurry;       /* the network changed */
     bool stopped;
+    unsigned releases; /* attempts to give it back */
     void (*released)(void *arg);
     void *released_arg;
 };
@@ -191,7 +194,7 @@ static void on_renewed(void *arg, struct sw_kube_reply *r)
 
 static uint64_t call_ns(const struct sw_hold *h)
 {
-    return h->hurry ? HURRY_NS : CALL_NS;
+    return h->released ? RELEASE_NS : h->hurry ? HURRY_NS : CALL_NS;
 }
 
 /* Only if it still is what we saw: two holders would otherwise overwrite each other for ever. */
@@ -207,7 +210,7 @@ static void patch(struct sw_hold *h, bool release, sw_kube_cb cb)
                               .name = sw_slice_str(h->name),
                               .body = body,
                               .patch = SW_KUBE_PATCH_MERGE,
-                              .timeout_ns = release ? SW_NS_PER_S : call_ns(h),
+                              .timeout_ns = call_ns(h),
                               .once = true};
     char now[SW_RFC3339_LEN];
 
@@ -281,7 +284,7 @@ static void on_looked(void *arg, struct sw_kube_reply *r)
     renew(h);
 }
 
-static void look(struct sw_hold *h)
+static void ask(struct sw_hold *h, sw_kube_cb cb)
 {
     struct sw_kube_req req = {.verb = SW_KUBE_GET,
                               .gvr = &lease_gvr,
@@ -290,10 +293,14 @@ static void look(struct sw_hold *h)
                               .timeout_ns = call_ns(h),
                               .once = true};
 
-    if (h->call || h->stopped)
-        return;
     h->sent_ns = sw_now_ns();
-    h->call = sw_kube_do(h->client, &req, on_looked, h);
+    h->call = sw_kube_do(h->client, &req, cb, h);
+}
+
+static void look(struct sw_hold *h)
+{
+    if (!h->call && !h->stopped)
+        ask(h, on_looked);
 }
 
 /* ---- life ---- */
@@ -348,23 +355,60 @@ void sw_hold_again(struct sw_hold *h)
         sw_timer_start(h->loop, &h->timer, 0, on_timer);
 }
 
+static void give_back(struct sw_hold *h);
+
+/*
+ * The renewal that was cancelled may have arrived: then what we know of the Lease is old, and it is
+ * ours all the same.
+ */
 static void on_released(void *arg, struct sw_kube_reply *r)
 {
     struct sw_hold *h = arg;
 
     h->call = NULL;
+    if (r->code == 409 && h->releases < RELEASES) {
+        set_text(&h->rv, sw_slice(NULL, 0));
+        give_back(h);
+        return;
+    }
     if (r->rc != SW_OK)
         sw_log_debug("connector", "lease '%s' not given back: %.*s", h->name,
                      SW_SLICE_ARG(sw_slice_head(r->message, 200)));
     h->released(h->released_arg);
 }
 
+static void on_looked_last(void *arg, struct sw_kube_reply *r)
+{
+    struct sw_hold *h = arg;
+    struct sw_slice holder;
+
+    h->call = NULL;
+    holder = r->rc == SW_OK ? sw_json_str(sw_json_walk(r->object, "spec", "holderIdentity", NULL))
+                            : sw_slice(NULL, 0);
+    if (!sw_slice_eq_str(holder, h->identity)) {
+        h->released(h->released_arg);
+        return;
+    }
+    set_text(&h->rv, sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL)));
+    give_back(h);
+}
+
+static void give_back(struct sw_hold *h)
+{
+    if (h->rv) {
+        h->releases++;
+        patch(h, true, on_released);
+    } else {
+        ask(h, on_looked_last);
+    }
+}
+
 static void on_release_now(struct sw_timer *t)
 {
     struct sw_hold *h = SW_CONTAINER_OF(t, struct sw_hold, timer);
 
-    if (h->rv && sw_hold_live(h))
-        patch(h, true, on_released);
+    if (sw_hold_live(h))
+        give_back(h);
     else
         h->released(h->released_arg);
 }
