@@ -6,7 +6,60 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/json_int.h"
 #include "base/mem.h"
+
+static inline const char *skip_digits(const char *s, const char *end)
+{
+    while (s < end && *s >= '0' && *s <= '9')
+        s++;
+    return s;
+}
+
+const char *sw_json_number_end(const char *s, const char *end, const char **ret_bad)
+{
+    const char *digits;
+
+    *ret_bad = NULL;
+    if (s < end && *s == '-')
+        s++;
+    digits = s;
+    s = skip_digits(s, end);
+    if (s == digits) {
+        *ret_bad = s;
+        return s;
+    }
+    if (*digits == '0' && s - digits > 1) {
+        *ret_bad = digits + 1;
+        return s;
+    }
+    if (s < end && *s == '.') {
+        digits = ++s;
+        s = skip_digits(s, end);
+        if (s == digits) {
+            *ret_bad = s;
+            return s;
+        }
+    }
+    if (s < end && (*s | 0x20) == 'e') {
+        s++;
+        if (s < end && (*s == '+' || *s == '-'))
+            s++;
+        digits = s;
+        s = skip_digits(s, end);
+        if (s == digits)
+            *ret_bad = s;
+    }
+    return s;
+}
+
+bool sw_json_number_valid(struct sw_slice text)
+{
+    const char *bad;
+    const char *end = text.n ? sw_json_number_end(text.p, text.p + text.n, &bad) : NULL;
+
+    return end && !bad && end == text.p + text.n;
+}
 
 bool sw_json_is_integer(const struct sw_json *v)
 {

@@ -9,8 +9,11 @@
 #include <emmintrin.h>
 #endif
 
+#include "base/hex.h"
 #include "base/json_index.h"
+#include "base/json_int.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "base/vec.h"
 
 enum {
@@ -131,17 +134,6 @@ static inline const char *skip_plain(const char *s, const char *end)
     return s;
 }
 
-/* Length of the well-formed UTF-8 sequence at s (first byte >= 0x80), or 0. */
-static size_t utf8_seq(const char *s, const char *end)
-{
-    unsigned char c = (unsigned char)*s;
-    size_t n = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-
-    if (c < 0xc2 || c > 0xf4 || (size_t)(end - s) < n)
-        return 0;
-    return sw_utf8_valid(sw_slice(s, n)) ? n : 0;
-}
-
 static int hex4(const char *s, const char *end, uint32_t *ret)
 {
     uint32_t v = 0;
@@ -149,41 +141,14 @@ static int hex4(const char *s, const char *end, uint32_t *ret)
     if (end - s < 4)
         return SW_EINVAL;
     for (int i = 0; i < 4; i++) {
-        unsigned char c = (unsigned char)s[i];
+        int d = sw_hex_digit(s[i]);
 
-        if (c >= '0' && c <= '9')
-            v = v << 4 | (uint32_t)(c - '0');
-        else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
-            v = v << 4 | (uint32_t)((c | 0x20) - 'a' + 10);
-        else
+        if (d < 0)
             return SW_EINVAL;
+        v = v << 4 | (uint32_t)d;
     }
     *ret = v;
     return SW_OK;
-}
-
-static size_t put_utf8(char *to, uint32_t c)
-{
-    if (c < 0x80) {
-        to[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        to[0] = (char)(0xc0 | c >> 6);
-        to[1] = (char)(0x80 | (c & 0x3f));
-        return 2;
-    }
-    if (c < 0x10000) {
-        to[0] = (char)(0xe0 | c >> 12);
-        to[1] = (char)(0x80 | (c >> 6 & 0x3f));
-        to[2] = (char)(0x80 | (c & 0x3f));
-        return 3;
-    }
-    to[0] = (char)(0xf0 | c >> 18);
-    to[1] = (char)(0x80 | (c >> 12 & 0x3f));
-    to[2] = (char)(0x80 | (c >> 6 & 0x3f));
-    to[3] = (char)(0x80 | (c & 0x3f));
-    return 4;
 }
 
 /* p->at is behind "\u". */
@@ -244,7 +209,7 @@ static int unescape(struct parser *p, char **to)
     default:
         return fail(p, SW_EINVAL, start, "unknown escape in a string");
     }
-    *to += put_utf8(*to, c);
+    *to += sw_utf8_put(*to, c);
     return SW_OK;
 }
 
@@ -283,7 +248,7 @@ static int escaped_string(struct parser *p, const char *start, struct sw_slice *
         } else if ((unsigned char)*p->at < 0x20) {
             return fail(p, SW_EINVAL, p->at, "control character in a string");
         } else {
-            n = utf8_seq(p->at, p->end);
+            n = sw_utf8_len(p->at, (size_t)(p->end - p->at));
             if (n == 0)
                 return fail(p, SW_EINVAL, p->at, "invalid UTF-8");
             memcpy(to, p->at, n);
@@ -316,7 +281,7 @@ static inline int parse_string(struct parser *p, struct sw_slice *ret)
             return escaped_string(p, start, ret);
         if ((unsigned char)*p->at < 0x20)
             return fail(p, SW_EINVAL, p->at, "control character in a string");
-        n = utf8_seq(p->at, p->end);
+        n = sw_utf8_len(p->at, (size_t)(p->end - p->at));
         if (n == 0)
             return fail(p, SW_EINVAL, p->at, "invalid UTF-8");
         p->at += n;
@@ -325,63 +290,10 @@ static inline int parse_string(struct parser *p, struct sw_slice *ret)
 
 /* ---- scalars ---- */
 
-static inline const char *skip_digits(const char *s, const char *end)
-{
-    while (s < end && *s >= '0' && *s <= '9')
-        s++;
-    return s;
-}
-
-/* Where the number at s ends; *ret_bad is the place of the fault when there is one. */
-static const char *number_end(const char *s, const char *end, const char **ret_bad)
-{
-    const char *digits;
-
-    *ret_bad = NULL;
-    if (s < end && *s == '-')
-        s++;
-    digits = s;
-    s = skip_digits(s, end);
-    if (s == digits) {
-        *ret_bad = s;
-        return s;
-    }
-    if (*digits == '0' && s - digits > 1) {
-        *ret_bad = digits + 1;
-        return s;
-    }
-    if (s < end && *s == '.') {
-        digits = ++s;
-        s = skip_digits(s, end);
-        if (s == digits) {
-            *ret_bad = s;
-            return s;
-        }
-    }
-    if (s < end && (*s | 0x20) == 'e') {
-        s++;
-        if (s < end && (*s == '+' || *s == '-'))
-            s++;
-        digits = s;
-        s = skip_digits(s, end);
-        if (s == digits)
-            *ret_bad = s;
-    }
-    return s;
-}
-
-bool sw_json_number_valid(struct sw_slice text)
-{
-    const char *bad;
-    const char *end = text.n ? number_end(text.p, text.p + text.n, &bad) : NULL;
-
-    return end && !bad && end == text.p + text.n;
-}
-
 static int parse_number(struct parser *p, struct sw_json **ret)
 {
     const char *bad;
-    const char *stop = number_end(p->at, p->end, &bad);
+    const char *stop = sw_json_number_end(p->at, p->end, &bad);
 
     if (bad) {
         p->at = bad;

@@ -9,6 +9,7 @@
 #endif
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 /* ---- strings ---- */
 
@@ -69,17 +70,6 @@ static int put_ascii_escape(struct sw_buf *out, char c)
     return sw_buf_append(out, text, 2);
 }
 
-/* Well-formed sequence at s, or 0. */
-static size_t utf8_len(const char *s, const char *end)
-{
-    unsigned char c = (unsigned char)*s;
-    size_t n = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-
-    if (c < 0xc2 || (size_t)(end - s) < n || !sw_utf8_valid(sw_slice(s, n)))
-        return 0;
-    return n;
-}
-
 /* The byte or sequence at *s, which cannot be copied blindly. */
 static int put_special(struct sw_buf *out, const char **s, const char *end, unsigned flags)
 {
@@ -91,7 +81,7 @@ static int put_special(struct sw_buf *out, const char **s, const char *end, unsi
         (*s)++;
         return rc;
     }
-    n = utf8_len(*s, end);
+    n = sw_utf8_len(*s, (size_t)(end - *s));
     if (n == 0) {
         (*s)++;
         return put_u(out, 0xfffd);

@@ -46,7 +46,8 @@ static struct {
     pthread_t thread;
     bool running;
     bool stop;
-    bool left; /* the writer hangs in a write, and nobody waits for it any more */
+    bool ended; /* the writer has nothing left to do but return */
+    bool left;  /* the writer hangs in a write, and nobody waits for it any more */
     int fd;
     enum sw_log_format format;
     struct sw_buf queue;
@@ -123,6 +124,8 @@ static void *writer_main(void *arg)
         (void)pthread_cond_broadcast(&logger.written);
         sw_buf_done(&batch);
     }
+    logger.ended = true;
+    (void)pthread_cond_broadcast(&logger.written);
     (void)pthread_mutex_unlock(&logger.lock);
     return NULL;
 }
@@ -133,19 +136,23 @@ void sw_log_start(int fd, enum sw_log_format format)
     logger.fd = fd;
     logger.format = format;
     if (!logger.running) {
-        logger.stop = false;
+        logger.stop = logger.ended = false;
         logger.running = sw_thread_start(&logger.thread, writer_main, NULL, "sw-log") == 0;
     }
     (void)pthread_mutex_unlock(&logger.lock);
 }
 
-static int join_writer(void)
+/* Whether the writer ends in time. Not by a join with a deadline: ThreadSanitizer knows none. */
+static bool writer_ends_locked(void)
 {
     struct timespec by;
+    int rc = 0;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &by);
     by.tv_sec += STOP_S;
-    return pthread_clockjoin_np(logger.thread, NULL, CLOCK_MONOTONIC, &by);
+    while (!logger.ended && rc == 0)
+        rc = pthread_cond_clockwait(&logger.written, &logger.lock, CLOCK_MONOTONIC, &by);
+    return logger.ended;
 }
 
 void sw_log_stop(void)
@@ -157,15 +164,15 @@ void sw_log_stop(void)
     }
     logger.stop = true;
     (void)pthread_cond_signal(&logger.wake);
-    (void)pthread_mutex_unlock(&logger.lock);
-    if (join_writer() != 0) {
+    if (!writer_ends_locked()) {
         /* A pipe that is not read: the process ends all the same. Later lines stay in the queue. */
-        (void)pthread_mutex_lock(&logger.lock);
         logger.left = true;
         (void)pthread_mutex_unlock(&logger.lock);
         (void)pthread_detach(logger.thread);
         return;
     }
+    (void)pthread_mutex_unlock(&logger.lock);
+    (void)pthread_join(logger.thread, NULL);
     (void)pthread_mutex_lock(&logger.lock);
     logger.running = false;
     sw_buf_done(&logger.queue);

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/utf8.h"
+
 void *cel_fail(struct sw_cel *c, size_t pos, const char *fmt, ...)
 {
     char msg[512];
@@ -42,30 +44,6 @@ static void skip_blank(struct cel_parser *p)
             return;
         }
     }
-}
-
-static size_t put_utf8(char *out, uint32_t r)
-{
-    if (r < 0x80) {
-        out[0] = (char)r;
-        return 1;
-    }
-    if (r < 0x800) {
-        out[0] = (char)(0xc0 | (r >> 6));
-        out[1] = (char)(0x80 | (r & 0x3f));
-        return 2;
-    }
-    if (r < 0x10000) {
-        out[0] = (char)(0xe0 | (r >> 12));
-        out[1] = (char)(0x80 | ((r >> 6) & 0x3f));
-        out[2] = (char)(0x80 | (r & 0x3f));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | (r >> 18));
-    out[1] = (char)(0x80 | ((r >> 12) & 0x3f));
-    out[2] = (char)(0x80 | ((r >> 6) & 0x3f));
-    out[3] = (char)(0x80 | (r & 0x3f));
-    return 4;
 }
 
 static bool read_code(const struct cel_parser *p, size_t from, size_t n, unsigned base,
@@ -120,7 +98,7 @@ static size_t lex_escape(struct cel_parser *p, char *out, bool bytes)
     }
     if (r > 0x10ffff || (r >= 0xd800 && r < 0xe000))
         return 0;
-    return put_utf8(out, r);
+    return sw_utf8_put(out, r);
 }
 
 static void lex_string(struct cel_parser *p, bool raw, bool bytes)

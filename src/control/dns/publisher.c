@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "base/time.h"
 #include "base/vec.h"
 #include "control/dns/claims.h"
@@ -100,26 +101,10 @@ static struct sw_slice copy(struct sw_slice s)
     return sw_slice(sw_slice_dup(s), s.n);
 }
 
-/* Where a name is, or would be. */
-static size_t find_record(const struct sw_dns_publisher *p, struct sw_slice name)
-{
-    size_t from = 0;
-    size_t to = p->records.n;
-
-    while (from < to) {
-        size_t mid = from + (to - from) / 2;
-
-        if (sw_slice_cmp(p->records.p[mid].name, name) < 0)
-            from = mid + 1;
-        else
-            to = mid;
-    }
-    return from;
-}
-
 static void set_record(struct sw_dns_publisher *p, const struct sw_change *c)
 {
-    size_t at = find_record(p, c->name);
+    size_t at = sw_lower_bound(p->records.p, p->records.n, sizeof(struct record),
+                               offsetof(struct record, name), c->name);
     struct record r = {0};
     struct record *list;
 

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/search.h"
 #include "control/gateway/build_int.h"
 
 /* Above this many HTTPS listeners on a socket names outside one's own are misdirected as a whole
@@ -191,18 +192,8 @@ static int by_host(const void *x, const void *y)
 /* Where the entries of a host begin; build_socket has put them in order. */
 static size_t ingress_at(const struct socket *s, struct sw_slice host)
 {
-    size_t low = 0;
-    size_t high = s->ingress.n;
-
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-
-        if (sw_slice_cmp(s->ingress.p[mid].host, host) < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return sw_lower_bound(s->ingress.p, s->ingress.n, sizeof(struct ingress_entry),
+                          offsetof(struct ingress_entry, host), host);
 }
 
 /* With 'only' those of one host: each of many chains looks for its own. */

@@ -13,6 +13,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/search.h"
 #include "base/slice.h"
 
 #define S(lit) SW_SLICE_LIT(lit)
@@ -256,6 +257,29 @@ static void random_numbers_spread(void **state)
     sw_rand_bytes(bytes, 0);
 }
 
+static void lower_bounds(void **state)
+{
+    static const struct {
+        int other;
+        struct sw_slice name;
+    } list[] = {{1, SW_SLICE_LIT("b")},
+                {2, SW_SLICE_LIT("d")},
+                {3, SW_SLICE_LIT("d")},
+                {4, SW_SLICE_LIT("f")}};
+    static const struct {
+        const char *key;
+        size_t at;
+    } cases[] = {{"", 0}, {"a", 0}, {"b", 0}, {"c", 1}, {"d", 1}, {"e", 3}, {"f", 3}, {"g", 4}};
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++)
+        assert_int_equal(sw_lower_bound(list, SW_ARRAY_LEN(list), sizeof(list[0]),
+                                        (size_t)((const char *)&list[0].name - (const char *)list),
+                                        sw_slice_str(cases[i].key)),
+                         cases[i].at);
+    assert_int_equal(sw_lower_bound(NULL, 0, 8, 0, SW_SLICE_LIT("a")), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +291,7 @@ int main(void)
         cmocka_unit_test(map_agrees_with_a_table),
         cmocka_unit_test(map_takes_the_empty_key),
         cmocka_unit_test(random_numbers_spread),
+        cmocka_unit_test(lower_bounds),
     };
 
     return cmocka_run_group_tests_name("slice_map", tests, NULL, NULL);

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding things in sorted arrays. */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/slice.h"
+
+/*
+ * Where 'key' stands, or would stand, among n elements of 'size' bytes each that are sorted by the
+ * slice at 'offset' inside them: the first that is not less, n when all are. list may be NULL with
+ * n == 0.
+ */
+size_t sw_lower_bound(const void *list, size_t n, size_t size, size_t offset, struct sw_slice key);

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/utf8.h"
+
+#include "base/slice.h"
+
+size_t sw_utf8_len(const char *at, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)at;
+    unsigned char c = p[0];
+    unsigned char lo = 0x80;
+    unsigned char hi = 0xbf;
+    size_t len;
+
+    if (c < 0x80)
+        return 1;
+    if (c < 0xc2 || c > 0xf4)
+        return 0;
+    len = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+    if (c == 0xe0)
+        lo = 0xa0; /* overlong */
+    else if (c == 0xed)
+        hi = 0x9f; /* surrogates */
+    else if (c == 0xf0)
+        lo = 0x90; /* overlong */
+    else if (c == 0xf4)
+        hi = 0x8f; /* above U+10FFFF */
+    if (n < len || p[1] < lo || p[1] > hi)
+        return 0;
+    for (size_t i = 2; i < len; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    return len;
+}
+
+bool sw_utf8_valid(struct sw_slice a)
+{
+    size_t i = 0;
+
+    while (i < a.n) {
+        size_t k = sw_utf8_len(a.p + i, a.n - i);
+
+        if (k == 0)
+            return false;
+        i += k;
+    }
+    return true;
+}
+
+size_t sw_utf8_put(char to[4], uint32_t c)
+{
+    if (c < 0x80) {
+        to[0] = (char)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        to[0] = (char)(0xc0 | c >> 6);
+        to[1] = (char)(0x80 | (c & 0x3f));
+        return 2;
+    }
+    if (c < 0x10000) {
+        to[0] = (char)(0xe0 | c >> 12);
+        to[1] = (char)(0x80 | (c >> 6 & 0x3f));
+        to[2] = (char)(0x80 | (c & 0x3f));
+        return 3;
+    }
+    to[0] = (char)(0xf0 | c >> 18);
+    to[1] = (char)(0x80 | (c >> 12 & 0x3f));
+    to[2] = (char)(0x80 | (c >> 6 & 0x3f));
+    to[3] = (char)(0x80 | (c & 0x3f));
+    return 4;
+}

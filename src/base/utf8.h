@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Length of the well-formed sequence at a place with n bytes left, at least one; 0: it is none. */
+size_t sw_utf8_len(const char *at, size_t n);
+/* Writes a code point up to U+10FFFF; the number of bytes. */
+size_t sw_utf8_put(char to[4], uint32_t c);
