@@ -1,71 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "dns/update.h"
+#include "dns/update_int.h"
 
 #include <stdio.h>
 
-#include "base/buf.h"
-#include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
-#include "dns/update_msg.h"
 #include "io/sock.h"
 #include "telemetry/metrics.h"
 
 enum { TIMEOUT_S = 10, RESYNC_S = 300, RETRY_S = 1, RETRY_MAX_S = 60 };
-
-enum state {
-    IDLE,    /* no connection */
-    PAUSE,   /* after a failure */
-    CONNECT, /* being made */
-    SYNC,    /* waiting for the zone */
-    UPDATE,  /* waiting for the answer to an update */
-};
-
-/* A name we want something at, or have something at. */
-struct item {
-    struct sw_list link; /* in 'queue' while something is to be done */
-    struct sw_dns_name key;
-    struct sw_arena arena; /* of the set */
-    struct sw_dns_rrset set;
-    uint64_t want; /* fingerprint; 0 = nothing */
-    uint64_t have; /* what the server has of ours; 0 = nothing known */
-    bool foreign;  /* owned by another publisher, until the next comparison */
-    bool seen;     /* in the newest set */
-    bool tried;    /* the other way of writing failed: see next_kind */
-};
-
-struct sw_dns_updater {
-    struct sw_loop *loop;
-    struct sw_dns_updater_opts o;
-    char owner[65];
-    struct sw_arena arena;
-    struct sw_slice marker;
-    struct sw_map items;
-    struct sw_list queue;
-    size_t foreign;
-    enum state state;
-    bool need_sync;
-    bool no_axfr; /* the server does not let us: said once */
-    bool given;   /* a set was given: before, everything would look unwanted */
-    int fd;
-    struct sw_watch watch;
-    struct sw_timer timer; /* deadline, or end of a pause */
-    struct sw_timer resync;
-    uint64_t pause_ns;
-    struct sw_buf in;
-    struct sw_buf out;
-    uint16_t id;
-    struct sw_dns_tsig_ctx tsig;
-    struct item *current; /* of UPDATE */
-    enum sw_dns_update_kind kind;
-    uint64_t sent; /* fingerprint of what is under way: it->want may change meanwhile */
-    struct sw_dns_inventory inventory;
-    uint64_t done;
-    uint64_t failures;
-    uint8_t scratch[SW_DNS_MSG_MAX];
-};
 
 static void proceed(struct sw_dns_updater *u);
 
@@ -75,91 +20,23 @@ static void count(struct sw_dns_updater *u, const char *result)
         sw_metric_add(sw_metric_get1(u->o.metrics, SW_METRIC_DNS_UPDATES, result), 1);
 }
 
-/* ---- items ---- */
-
-static struct item *item_at(struct sw_dns_updater *u, const struct sw_dns_name *name)
-{
-    struct sw_dns_name key = *name;
-    struct item *it;
-
-    sw_dns_name_lower(&key);
-    it = sw_map_get(&u->items, sw_slice(key.b, key.n));
-    if (it)
-        return it;
-    it = SW_NEW(struct item);
-    it->key = key;
-    it->set.name = *name;
-    it->set.type = SW_DNS_TXT;
-    sw_list_init(&it->link);
-    (void)sw_map_put(&u->items, sw_slice(it->key.b, it->key.n), it);
-    return it;
-}
-
-static void free_item(struct sw_dns_updater *u, struct item *it)
-{
-    if (u->current == it)
-        u->current = NULL;
-    (void)sw_map_del(&u->items, sw_slice(it->key.b, it->key.n));
-    sw_list_unlink(&it->link);
-    sw_arena_clear(&it->arena);
-    sw_free(it);
-}
-
-static void set_foreign(struct sw_dns_updater *u, struct item *it, bool on)
-{
-    if (it->foreign != on)
-        u->foreign = on ? u->foreign + 1 : u->foreign - 1;
-    it->foreign = on;
-}
-
-/* Puts it where it belongs now; may free it. */
-static void file_item(struct sw_dns_updater *u, struct item *it)
-{
-    sw_list_unlink(&it->link);
-    it->tried = false;
-    if (it->want != it->have && !it->foreign)
-        sw_list_push_back(&u->queue, &it->link);
-    else if (!it->want) {
-        set_foreign(u, it, false);
-        free_item(u, it);
-    }
-}
-
-static void take_set(struct sw_dns_updater *u, const struct sw_dns_rrset *s)
-{
-    struct item *it = item_at(u, &s->name);
-    uint64_t print = sw_dns_set_print(s);
-    struct sw_slice *rdata;
-
-    it->seen = true;
-    if (it->want == print)
-        return;
-    sw_arena_clear(&it->arena);
-    rdata = sw_arena_array(&it->arena, s->n + 1, sizeof(*rdata));
-    for (size_t i = 0; i < s->n; i++)
-        rdata[i] = sw_arena_slice(&it->arena, s->rdata[i]);
-    it->set = (struct sw_dns_rrset){
-        .name = s->name, .type = SW_DNS_TXT, .ttl = s->ttl, .rdata = rdata, .n = s->n};
-    it->want = print;
-}
-
 void sw_dns_updater_set(struct sw_dns_updater *u, const struct sw_dns_rrset *sets, size_t n)
 {
     SW_MAP_FOREACH (slot, &u->items)
-        ((struct item *)slot->value)->seen = false;
+        ((struct updater_item *)slot->value)->seen = false;
     for (size_t i = 0; i < n; i++)
         if (sets[i].type == SW_DNS_TXT && sets[i].n)
-            take_set(u, &sets[i]);
+            updater_take_set(u, &sets[i]);
     SW_MAP_FOREACH (slot, &u->items) {
-        struct item *it = slot->value;
+        struct updater_item *it = slot->value;
 
         if (!it->seen)
             it->want = 0;
         if (it != u->current) /* that one is filed when its answer is there */
-            file_item(u, it);
+            updater_file_item(u, it);
     }
     u->given = true;
-    if (u->state == IDLE)
+    if (u->state == UPDATER_IDLE)
         proceed(u);
 }
 
@@ -175,15 +52,15 @@ static void hang_up(struct sw_dns_updater *u)
     sw_buf_clear(&u->out);
     sw_dns_inventory_done(&u->inventory);
     if (u->current)
-        file_item(u, SW_TAKE(u->current));
-    u->state = IDLE;
+        updater_file_item(u, SW_TAKE(u->current));
+    u->state = UPDATER_IDLE;
 }
 
 static void on_pause_end(struct sw_timer *t)
 {
     struct sw_dns_updater *u = SW_CONTAINER_OF(t, struct sw_dns_updater, timer);
 
-    u->state = IDLE;
+    u->state = UPDATER_IDLE;
     proceed(u);
 }
 
@@ -199,7 +76,7 @@ static void fail(struct sw_dns_updater *u, const char *what, const char *why)
                 sw_addr_text(&u->o.server, text), what, why,
                 (unsigned long long)(u->pause_ns / SW_NS_PER_MS));
     hang_up(u);
-    u->state = PAUSE;
+    u->state = UPDATER_PAUSE;
     u->need_sync = true;
     sw_timer_start(u->loop, &u->timer, u->pause_ns / 2 + sw_rand_below(u->pause_ns), on_pause_end);
 }
@@ -208,7 +85,7 @@ static void on_deadline(struct sw_timer *t)
 {
     struct sw_dns_updater *u = SW_CONTAINER_OF(t, struct sw_dns_updater, timer);
 
-    fail(u, u->state == CONNECT ? "connect" : "answer", "took too long");
+    fail(u, u->state == UPDATER_CONNECT ? "connect" : "answer", "took too long");
 }
 
 static void arm(struct sw_dns_updater *u)
@@ -219,7 +96,8 @@ static void arm(struct sw_dns_updater *u)
 /* ---- sending ---- */
 
 /* Signs what w holds and queues it; the state says what for. */
-static bool send_message(struct sw_dns_updater *u, struct sw_dns_writer *w, enum state state)
+static bool send_message(struct sw_dns_updater *u, struct sw_dns_writer *w,
+                         enum updater_state state)
 {
     uint8_t len[2];
 
@@ -239,7 +117,7 @@ static bool send_message(struct sw_dns_updater *u, struct sw_dns_writer *w, enum
  * Which way to write it first. A name we know to be ours is replaced, any other claimed; when the
  * server says the prerequisite does not hold, the other way is tried once.
  */
-static enum sw_dns_update_kind next_kind(const struct item *it)
+static enum sw_dns_update_kind next_kind(const struct updater_item *it)
 {
     bool replace = it->have != 0;
 
@@ -248,7 +126,7 @@ static enum sw_dns_update_kind next_kind(const struct item *it)
     return replace != it->tried ? SW_DNS_UPDATE_REPLACE : SW_DNS_UPDATE_CLAIM;
 }
 
-static void send_update(struct sw_dns_updater *u, struct item *it)
+static void send_update(struct sw_dns_updater *u, struct updater_item *it)
 {
     struct sw_dns_writer w;
     char text[SW_DNS_NAME_TEXT];
@@ -260,7 +138,7 @@ static void send_update(struct sw_dns_updater *u, struct item *it)
     sw_rand_bytes(&u->id, sizeof(u->id));
     sw_dns_writer_init(&w, u->scratch, sizeof(u->scratch));
     sw_dns_update_write(&w, u->id, u->kind, &u->o.zone, &it->set, u->marker);
-    if (send_message(u, &w, UPDATE))
+    if (send_message(u, &w, UPDATER_UPDATE))
         return;
     sw_log_error("dns", "'%.200s' does not fit into an update: left out",
                  sw_dns_name_text(&it->set.name, text));
@@ -276,7 +154,7 @@ static void send_sync(struct sw_dns_updater *u)
     sw_rand_bytes(&u->id, sizeof(u->id));
     sw_dns_writer_init(&w, u->scratch, sizeof(u->scratch));
     sw_dns_axfr_question(&w, u->id, &u->o.zone);
-    (void)send_message(u, &w, SYNC);
+    (void)send_message(u, &w, UPDATER_SYNC);
 }
 
 /* ---- answers ---- */
@@ -287,7 +165,7 @@ static void on_resync(struct sw_timer *t)
 
     u->need_sync = true;
     sw_timer_start(u->loop, &u->resync, u->o.resync_ns, on_resync);
-    if (u->state == IDLE)
+    if (u->state == UPDATER_IDLE)
         proceed(u);
 }
 
@@ -303,12 +181,12 @@ static void sync_blindly(struct sw_dns_updater *u, const char *why)
                     sw_addr_text(&u->o.server, text), why);
     u->no_axfr = true;
     SW_MAP_FOREACH (slot, &u->items) {
-        struct item *it = slot->value;
+        struct updater_item *it = slot->value;
 
         if (it->want)
             it->have = 0;
-        set_foreign(u, it, false);
-        file_item(u, it);
+        updater_set_foreign(u, it, false);
+        updater_file_item(u, it);
     }
 }
 
@@ -330,16 +208,16 @@ static void take_inventory(struct sw_dns_updater *u)
     static const struct sw_slice label = SW_SLICE_LIT("\x05_iroh");
 
     SW_MAP_FOREACH (slot, &u->items)
-        ((struct item *)slot->value)->have = 0;
+        ((struct updater_item *)slot->value)->have = 0;
     SW_MAP_FOREACH (slot, &u->inventory.names) {
         const struct sw_dns_inventory_name *n = slot->value;
 
         if (sw_slice_has_prefix(sw_slice(n->name.b, n->name.n), label) && is_ours(u, &n->name))
-            item_at(u, &n->name)->have = sw_dns_inventory_print(n);
+            updater_item_at(u, &n->name)->have = sw_dns_inventory_print(n);
     }
     SW_MAP_FOREACH (slot, &u->items) {
-        set_foreign(u, slot->value, false);
-        file_item(u, slot->value);
+        updater_set_foreign(u, slot->value, false);
+        updater_file_item(u, slot->value);
     }
     sw_dns_inventory_done(&u->inventory);
 }
@@ -371,13 +249,13 @@ static void on_sync_message(struct sw_dns_updater *u, struct sw_slice msg, unsig
 }
 
 /* The server says the name is not as we thought. */
-static void on_mismatch(struct sw_dns_updater *u, struct item *it)
+static void on_mismatch(struct sw_dns_updater *u, struct updater_item *it)
 {
     char text[SW_DNS_NAME_TEXT];
 
     if (u->kind == SW_DNS_UPDATE_WITHDRAW) {
         it->have = 0; /* not ours any more: nothing to withdraw */
-        file_item(u, it);
+        updater_file_item(u, it);
         return;
     }
     if (!it->tried) {
@@ -388,13 +266,13 @@ static void on_mismatch(struct sw_dns_updater *u, struct item *it)
     count(u, "foreign");
     sw_log_warn("dns", "'%.200s' is published by somebody else: left alone",
                 sw_dns_name_text(&it->set.name, text));
-    set_foreign(u, it, true);
-    file_item(u, it);
+    updater_set_foreign(u, it, true);
+    updater_file_item(u, it);
 }
 
 static void on_update_answer(struct sw_dns_updater *u, unsigned rcode)
 {
-    struct item *it = SW_TAKE(u->current);
+    struct updater_item *it = SW_TAKE(u->current);
     char text[SW_DNS_NAME_TEXT];
 
     if (!it) {
@@ -407,7 +285,7 @@ static void on_update_answer(struct sw_dns_updater *u, unsigned rcode)
         u->pause_ns = 0;
         count(u, "done");
         it->have = u->sent;
-        file_item(u, it);
+        updater_file_item(u, it);
         break;
     case SW_DNS_YXDOMAIN:
     case SW_DNS_YXRRSET:
@@ -417,7 +295,7 @@ static void on_update_answer(struct sw_dns_updater *u, unsigned rcode)
         break;
     default:
         (void)sw_dns_name_text(&it->set.name, text);
-        file_item(u, it);
+        updater_file_item(u, it);
         count(u, "refused");
         fail(u, text, sw_dns_rcode_text(rcode));
         return;
@@ -439,7 +317,7 @@ static void on_message(struct sw_dns_updater *u, struct sw_slice msg)
     u->tsig.now_s = sw_wall_ns() / SW_NS_PER_S;
     rc = sw_dns_tsig_verify(msg, &u->o.key, 1, &u->tsig, &found);
     /* Some servers do not sign a refusal. It only costs the comparison: updates are checked. */
-    if (u->state == SYNC && (rc == SW_OK || sw_dns_rcode_of(&h) != SW_DNS_NOERROR))
+    if (u->state == UPDATER_SYNC && (rc == SW_OK || sw_dns_rcode_of(&h) != SW_DNS_NOERROR))
         on_sync_message(u, msg, sw_dns_rcode_of(&h));
     else if (rc == SW_EDENIED)
         fail(u, "signature",
@@ -471,7 +349,7 @@ static bool write_out(struct sw_dns_updater *u)
 /* One whole message at a time, so that what it leads to happens with a clean buffer. */
 static void read_in(struct sw_dns_updater *u)
 {
-    while (u->state == SYNC || u->state == UPDATE) {
+    while (u->state == UPDATER_SYNC || u->state == UPDATER_UPDATE) {
         struct sw_slice have = sw_buf_slice(&u->in);
         size_t want = have.n < 2 ? 2 : 2u + ((size_t)(uint8_t)have.p[0] << 8 | (uint8_t)have.p[1]);
         char *to;
@@ -505,7 +383,7 @@ static void on_event(struct sw_watch *w, unsigned events)
     struct sw_err err = {0};
 
     (void)events;
-    if (u->state == CONNECT) {
+    if (u->state == UPDATER_CONNECT) {
         int rc = sw_sock_connect_result(u->fd, &err);
 
         if (rc == SW_EAGAIN)
@@ -525,7 +403,7 @@ static void dial(struct sw_dns_updater *u)
     const struct sw_sock_opts so = SW_SOCK_OPTS_INIT;
     struct sw_err err = {0};
 
-    u->state = CONNECT;
+    u->state = UPDATER_CONNECT;
     arm(u);
     if (sw_sock_connect(&u->o.server, NULL, &so, &u->fd, &err) != SW_OK ||
         sw_watch_start(u->loop, &u->watch, u->fd, on_event, &err) != SW_OK)
@@ -548,7 +426,7 @@ static void proceed(struct sw_dns_updater *u)
     else if (u->need_sync)
         send_sync(u);
     else
-        send_update(u, SW_CONTAINER_OF(u->queue.next, struct item, link));
+        send_update(u, SW_CONTAINER_OF(u->queue.next, struct updater_item, link));
 }
 
 /* ---- life ---- */
@@ -578,10 +456,10 @@ struct sw_dns_updater_stats sw_dns_updater_stats(const struct sw_dns_updater *u)
     struct sw_dns_updater_stats s = {.foreign = u->foreign,
                                      .done = u->done,
                                      .failures = u->failures,
-                                     .idle = u->state == IDLE && u->given};
+                                     .idle = u->state == UPDATER_IDLE && u->given};
 
     SW_MAP_FOREACH (slot, &u->items) {
-        const struct item *it = slot->value;
+        const struct updater_item *it = slot->value;
 
         s.wanted += it->want != 0;
         s.pending += it->want != it->have;
@@ -596,7 +474,7 @@ void sw_dns_updater_free(struct sw_dns_updater *u)
     hang_up(u);
     sw_timer_stop(u->loop, &u->resync);
     SW_MAP_FOREACH (slot, &u->items)
-        free_item(u, slot->value);
+        updater_free_item(u, slot->value);
     sw_map_done(&u->items);
     sw_buf_done(&u->in);
     sw_buf_done(&u->out);

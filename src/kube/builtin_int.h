@@ -81,3 +81,10 @@ void sw_b_check_replica_set(const struct sw_json *obj, const struct sw_json *old
                             struct sw_field_errs *e);
 void sw_b_check_daemon_set(const struct sw_json *obj, const struct sw_json *old,
                            struct sw_field_errs *e);
+void sw_b_check_event(const struct sw_json *obj, const struct sw_json *old,
+                      struct sw_field_errs *e);
+void sw_b_check_event_v1(const struct sw_json *obj, const struct sw_json *old,
+                         struct sw_field_errs *e);
+void sw_b_check_role(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e);
+void sw_b_check_binding(const struct sw_json *obj, const struct sw_json *old,
+                        struct sw_field_errs *e);

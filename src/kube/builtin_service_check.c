@@ -3,39 +3,7 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "kube/builtin_int.h"
-
-static bool type_is(const struct sw_json *spec, const char *type)
-{
-    return sw_b_is(spec, "type", type);
-}
-
-static bool external_name(const struct sw_json *spec)
-{
-    return type_is(spec, "ExternalName");
-}
-
-static bool balanced(const struct sw_json *spec)
-{
-    return type_is(spec, "LoadBalancer");
-}
-
-static bool headless(const struct sw_json *spec)
-{
-    const struct sw_json *ips = sw_json_find(spec, "clusterIPs");
-
-    return sw_json_len(ips) == 1 && sw_json_str_eq(sw_json_at(ips, 0), "None");
-}
-
-static bool needs_health_check(const struct sw_json *spec)
-{
-    return balanced(spec) && sw_b_is(spec, "externalTrafficPolicy", "Local");
-}
-
-static struct sw_fpath spec_path(void)
-{
-    return sw_fpath_str(NULL, "spec");
-}
+#include "kube/builtin_service_int.h"
 
 /* ---- types ---- */
 
@@ -44,9 +12,9 @@ static void no_cluster_ip(const struct sw_json *spec, const struct sw_fpath *pat
 {
     struct sw_fpath at_ips = sw_fpath_str(path, "clusterIPs");
     struct sw_fpath at = sw_fpath_index(&at_ips, 0);
-    const char *type = balanced(spec) ? "LoadBalancer" : "NodePort";
+    const char *type = svc_balanced(spec) ? "LoadBalancer" : "NodePort";
 
-    if (headless(spec))
+    if (svc_headless(spec))
         sw_ferr_invalid_str(
             e, &at, SW_SLICE_LIT("None"),
             sw_arena_printf(e->arena, "may not be set to 'None' for %s services", type));
@@ -93,11 +61,11 @@ static void check_external_name(const struct sw_json *spec, const struct sw_fpat
 static void check_by_type(const struct sw_json *spec, const struct sw_fpath *path,
                           struct sw_field_errs *e)
 {
-    if (balanced(spec))
+    if (svc_balanced(spec))
         check_balanced(spec, path, e);
-    else if (type_is(spec, "NodePort"))
+    else if (svc_type_is(spec, "NodePort"))
         no_cluster_ip(spec, path, e);
-    else if (external_name(spec))
+    else if (svc_external_name(spec))
         check_external_name(spec, path, e);
 }
 
@@ -199,7 +167,7 @@ static void no_node_ports(const struct sw_json *spec, const struct sw_fpath *pat
     const struct sw_json *ports = sw_json_find(spec, "ports");
     struct sw_fpath up = sw_fpath_str(path, "ports");
 
-    for (size_t i = 0; type_is(spec, "ClusterIP") && i < sw_json_len(ports); i++) {
+    for (size_t i = 0; svc_type_is(spec, "ClusterIP") && i < sw_json_len(ports); i++) {
         struct sw_fpath item = sw_fpath_index(&up, i);
         struct sw_fpath at = sw_fpath_str(&item, "nodePort");
 
@@ -233,164 +201,6 @@ static void check_affinity(const struct sw_json *spec, const struct sw_fpath *pa
         sw_ferr_invalid(e, &at_limit, limit, "must be greater than 0 and less than 86400");
 }
 
-/* ---- addresses ---- */
-
-/* Two lists that must agree about their first item. */
-static void check_singular(const struct sw_json *spec, const struct sw_fpath *up,
-                           struct sw_field_errs *e)
-{
-    const struct sw_json *ips = sw_json_find(spec, "clusterIPs");
-    struct sw_slice ip = sw_b_text(spec, "clusterIP");
-
-    if (ip.n && !sw_json_len(ips))
-        sw_ferr_required(e, up, NULL);
-    else if (ip.n && !sw_slice_eq(sw_json_str(sw_json_at(ips, 0)), ip))
-        sw_b_invalid_go(e, up, sw_b_go_list(e->arena, ips, "string"),
-                        "first value must match `clusterIP`");
-    else if (!ip.n && sw_json_len(ips))
-        sw_b_invalid_go(e, up, sw_b_go_list(e->arena, ips, "string"),
-                        "must be empty when `clusterIP` is not specified");
-}
-
-static void check_families(const struct sw_json *spec, const struct sw_fpath *path,
-                           struct sw_field_errs *e)
-{
-    static const char *const known[] = {"IPv4", "IPv6", NULL};
-    static const char *const policies[] = {"PreferDualStack", "RequireDualStack", "SingleStack",
-                                           NULL};
-    const struct sw_json *list = sw_json_find(spec, "ipFamilies");
-    const struct sw_json *policy = sw_json_find(spec, "ipFamilyPolicy");
-    struct sw_fpath up = sw_fpath_str(path, "ipFamilies");
-    struct sw_fpath at_policy = sw_fpath_str(path, "ipFamilyPolicy");
-
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_fpath at = sw_fpath_index(&up, i);
-        bool seen = false;
-
-        sw_b_one_of(sw_json_at(list, i), known, &at, e);
-        for (size_t k = 0; k < i; k++)
-            seen = seen || sw_json_equal(sw_json_at(list, k), sw_json_at(list, i), 0);
-        if (seen)
-            sw_ferr_duplicate(e, &at, sw_json_at(list, i));
-    }
-    if (policy)
-        sw_b_one_of(policy, policies, &at_policy, e);
-}
-
-static void match_families(const struct sw_json *spec, const struct sw_fpath *up,
-                           struct sw_field_errs *e)
-{
-    const struct sw_json *ips = sw_json_find(spec, "clusterIPs");
-    const struct sw_json *list = sw_json_find(spec, "ipFamilies");
-
-    for (size_t i = 0; i < sw_json_len(ips) && i < sw_json_len(list); i++) {
-        struct sw_slice ip = sw_json_str(sw_json_at(ips, i));
-        struct sw_fpath at = sw_fpath_index(up, i);
-        const char *want = NULL;
-
-        if (sw_json_str_eq(sw_json_at(list, i), "IPv4") && sw_is_ipv6(ip))
-            want = "IPv4";
-        else if (sw_json_str_eq(sw_json_at(list, i), "IPv6") && !sw_is_ipv6(ip))
-            want = "IPv6";
-        if (want)
-            sw_ferr_invalid_str(
-                e, &at, ip,
-                sw_arena_printf(e->arena, "expected an %s value as indicated by `ipFamilies[%zu]`",
-                                want, i));
-    }
-}
-
-void sw_b_check_cluster_ips(const struct sw_json *spec, struct sw_field_errs *e)
-{
-    const struct sw_json *ips = sw_json_find(spec, "clusterIPs");
-    const char *shown = sw_b_go_list(e->arena, ips, "string");
-    struct sw_fpath path = spec_path();
-    struct sw_fpath up = sw_fpath_str(&path, "clusterIPs");
-    size_t n = sw_json_len(ips);
-    bool bad = false;
-
-    if (external_name(spec))
-        return;
-    check_singular(spec, &up, e);
-    check_families(spec, &path, e);
-    for (size_t i = 0; i < n; i++) {
-        struct sw_slice ip = sw_json_str(sw_json_at(ips, i));
-        struct sw_fpath at = sw_fpath_index(&up, i);
-
-        if (i == 0 && sw_slice_eq_str(ip, "None")) {
-            bad = bad || n > 1;
-            if (n > 1)
-                sw_b_invalid_go(e, &up, shown, "'None' must be the first and only value");
-            continue;
-        }
-        bad = !sw_b_ip(ip, &at, e) || bad;
-    }
-    if (n > 2)
-        sw_b_invalid_go(e, &up, shown, "may only hold up to 2 values");
-    if (bad)
-        return; /* what follows would only repeat it */
-    if (n > 1 && (n > 2 || sw_is_ipv6(sw_json_str(sw_json_at(ips, 0))) ==
-                               sw_is_ipv6(sw_json_str(sw_json_at(ips, 1)))))
-        sw_b_invalid_go(e, &up, shown, "may specify no more than one IP for each IP family");
-    if (!headless(spec))
-        match_families(spec, &up, e);
-}
-
-static void check_external_ips(const struct sw_json *spec, const struct sw_fpath *path,
-                               struct sw_field_errs *e)
-{
-    const struct sw_json *ips = sw_json_find(spec, "externalIPs");
-    struct sw_fpath up = sw_fpath_str(path, "externalIPs");
-
-    for (size_t i = 0; i < sw_json_len(ips); i++) {
-        struct sw_slice ip = sw_json_str(sw_json_at(ips, i));
-        struct sw_fpath at = sw_fpath_index(&up, i);
-
-        if (sw_b_ip(ip, &at, e))
-            sw_b_special_ip(ip, &at, e);
-    }
-}
-
-static void check_range(struct sw_slice v, const struct sw_fpath *at, struct sw_field_errs *e)
-{
-    v = sw_slice_trim(v);
-    if (!sw_is_cidr(v))
-        sw_ferr_invalid_str(e, at, v,
-                            "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
-}
-
-static void check_source_ranges(const struct sw_json *obj, const struct sw_json *spec,
-                                const struct sw_fpath *path, struct sw_field_errs *e)
-{
-    static const char key[] = "service.beta.kubernetes.io/load-balancer-source-ranges";
-    static const char only[] = "may only be used when `type` is 'LoadBalancer'";
-    const struct sw_json *list = sw_json_find(spec, "loadBalancerSourceRanges");
-    const struct sw_json *note =
-        sw_json_find(sw_json_walk(obj, "metadata", "annotations", NULL), key);
-    struct sw_fpath up = sw_fpath_str(path, "LoadBalancerSourceRanges");
-    struct sw_fpath at_notes = sw_fpath_str(NULL, "metadata.annotations");
-    struct sw_fpath at_note = sw_fpath_key(&at_notes, sw_slice_str(key));
-    struct sw_slice rest;
-
-    if (sw_json_len(list)) {
-        if (!balanced(spec))
-            sw_ferr_forbidden(e, &up, only);
-        for (size_t i = 0; i < sw_json_len(list); i++) {
-            struct sw_fpath at = sw_fpath_index(&up, i);
-
-            check_range(sw_json_str(sw_json_at(list, i)), &at, e);
-        }
-        return;
-    }
-    if (!note)
-        return;
-    if (!balanced(spec))
-        sw_ferr_forbidden(e, &at_note, only);
-    rest = sw_slice_trim(sw_json_str(note));
-    while (rest.n)
-        check_range(sw_slice_cut(&rest, ','), &at_note, e);
-}
-
 /* ---- policies ---- */
 
 static void check_class(const struct sw_json *spec, const struct sw_fpath *path,
@@ -399,7 +209,7 @@ static void check_class(const struct sw_json *spec, const struct sw_fpath *path,
     const struct sw_json *c = sw_json_find(spec, "loadBalancerClass");
     struct sw_fpath at = sw_fpath_str(path, "loadBalancerClass");
 
-    if (c && balanced(spec))
+    if (c && svc_balanced(spec))
         sw_name_report(e, &at, sw_json_str(c), sw_name_label_key(sw_json_str(c)));
     else if (c)
         sw_ferr_forbidden(e, &at, "may only be used when `type` is 'LoadBalancer'");
@@ -413,8 +223,7 @@ static void check_external_policy(const struct sw_json *spec, const struct sw_fp
     const struct sw_json *check = sw_json_find(spec, "healthCheckNodePort");
     struct sw_fpath at = sw_fpath_str(path, "externalTrafficPolicy");
     struct sw_fpath at_check = sw_fpath_str(path, "healthCheckNodePort");
-    bool reachable = balanced(spec) || type_is(spec, "NodePort") ||
-                     (type_is(spec, "ClusterIP") && sw_json_len(sw_json_find(spec, "externalIPs")));
+    bool reachable = svc_externally_accessible(spec);
 
     if (!reachable && policy)
         sw_ferr_invalid(e, &at, policy, "may only be set for externally-accessible services");
@@ -422,7 +231,7 @@ static void check_external_policy(const struct sw_json *spec, const struct sw_fp
         sw_ferr_required(e, &at, NULL);
     else if (reachable)
         sw_b_one_of(policy, known, &at, e);
-    if (!needs_health_check(spec)) {
+    if (!svc_needs_health_check(spec)) {
         if (sw_b_int(spec, "healthCheckNodePort"))
             sw_ferr_invalid(e, &at_check, check,
                             "may only be set when `type` is 'LoadBalancer' and "
@@ -459,7 +268,7 @@ static void changed_ips(const struct sw_json *spec, const struct sw_json *was, c
     const struct sw_json *old = sw_json_find(was, key);
     bool ips = strcmp(key, "clusterIPs") == 0;
     const char *shown = sw_b_go_list(e->arena, now, type);
-    struct sw_fpath path = spec_path();
+    struct sw_fpath path = sw_fpath_str(NULL, "spec");
     struct sw_fpath up = sw_fpath_str(&path, key);
     struct sw_fpath at_policy = sw_fpath_str(&path, "ipFamilyPolicy");
     size_t n = sw_json_len(now);
@@ -491,22 +300,22 @@ static void changed_ips(const struct sw_json *spec, const struct sw_json *was, c
 static void check_change(const struct sw_json *spec, const struct sw_json *was,
                          struct sw_field_errs *e)
 {
-    struct sw_fpath path = spec_path();
+    struct sw_fpath path = sw_fpath_str(NULL, "spec");
     struct sw_fpath at_class = sw_fpath_str(&path, "loadBalancerClass");
     struct sw_fpath at_check = sw_fpath_str(&path, "healthCheckNodePort");
 
-    if (!external_name(spec) && !external_name(was)) {
-        if (!headless(spec) || !headless(was))
+    if (!svc_external_name(spec) && !svc_external_name(was)) {
+        if (!svc_headless(spec) || !svc_headless(was))
             changed_ips(spec, was, "clusterIPs", "string", e);
-        if (!headless(spec) && !headless(was))
+        if (!svc_headless(spec) && !svc_headless(was))
             changed_ips(spec, was, "ipFamilies", "core.IPFamily", e);
     }
-    if (balanced(spec) && balanced(was) &&
+    if (svc_balanced(spec) && svc_balanced(was) &&
         !sw_json_equal(sw_json_find(spec, "loadBalancerClass"),
                        sw_json_find(was, "loadBalancerClass"), 0))
         sw_ferr_invalid(e, &at_class, sw_json_find(spec, "loadBalancerClass"),
                         "may not change once set");
-    if (needs_health_check(spec) && needs_health_check(was) &&
+    if (svc_needs_health_check(spec) && svc_needs_health_check(was) &&
         sw_b_int(spec, "healthCheckNodePort") != sw_b_int(was, "healthCheckNodePort"))
         sw_ferr_forbidden(e, &at_check, "field is immutable");
 }
@@ -548,7 +357,7 @@ static void check_status(const struct sw_json *obj, const struct sw_json *old,
     if (!sw_json_len(list) ||
         sw_json_equal(list, sw_json_walk(old, "status", "loadBalancer", "ingress", NULL), 0))
         return;
-    if (!balanced(sw_json_find(obj, "spec"))) {
+    if (!svc_balanced(sw_json_find(obj, "spec"))) {
         sw_ferr_forbidden(e, &up, "may only be used when `spec.type` is 'LoadBalancer'");
         return;
     }
@@ -583,7 +392,7 @@ void sw_b_check_service(const struct sw_json *obj, const struct sw_json *old,
     static const char *const types[] = {"ClusterIP", "ExternalName", "LoadBalancer", "NodePort",
                                         NULL};
     const struct sw_json *spec = sw_json_find(obj, "spec");
-    struct sw_fpath path = spec_path();
+    struct sw_fpath path = sw_fpath_str(NULL, "spec");
     struct sw_fpath at_ports = sw_fpath_str(&path, "ports");
     struct sw_fpath at_type = sw_fpath_str(&path, "type");
     struct sw_fpath at_sel = sw_fpath_str(&path, "selector");
@@ -592,19 +401,20 @@ void sw_b_check_service(const struct sw_json *obj, const struct sw_json *old,
     if (old)
         check_change(spec, sw_json_find(old, "spec"), e);
     check_topology(obj, e);
-    if (!sw_json_len(sw_json_find(spec, "ports")) && !headless(spec) && !external_name(spec))
+    if (!sw_json_len(sw_json_find(spec, "ports")) && !svc_headless(spec) &&
+        !svc_external_name(spec))
         sw_ferr_required(e, &at_ports, NULL);
     check_by_type(spec, &path, e);
     check_ports(spec, &path, e);
     sw_labels_validate(sw_json_find(spec, "selector"), &at_sel, e);
     check_affinity(spec, &path, e);
     sw_b_check_cluster_ips(spec, e);
-    check_external_ips(spec, &path, e);
+    svc_check_external_ips(spec, &path, e);
     sw_b_one_of(sw_json_find(spec, "type"), types, &at_type, e);
     no_node_ports(spec, &path, e);
     check_port_pairs(spec, &path, e);
-    check_source_ranges(obj, spec, &path, e);
-    if (sw_json_find(spec, "allocateLoadBalancerNodePorts") && !balanced(spec))
+    svc_check_source_ranges(obj, spec, &path, e);
+    if (sw_json_find(spec, "allocateLoadBalancerNodePorts") && !svc_balanced(spec))
         sw_ferr_forbidden(e, &at_alloc, "may only be used when `type` is 'LoadBalancer'");
     check_class(spec, &path, e);
     check_external_policy(spec, &path, e);

@@ -5,13 +5,6 @@
 #include "base/mem.h"
 #include "kube/crd_int.h"
 
-static struct sw_slice text_of(const struct sw_json *v, const char *key)
-{
-    struct sw_slice s = sw_json_str(sw_json_find(v, key));
-
-    return s.p ? s : sw_slice("", 0);
-}
-
 void sw_crd_append(struct sw_field_errs *to, const struct sw_field_errs *from)
 {
     for (size_t i = 0; i < from->n; i++) {
@@ -79,7 +72,7 @@ static void compile_version(const struct sw_json *v, struct sw_crd_version *out,
     struct sw_fpath at_own = sw_fpath_str(&at_schema, "openAPIV3Schema");
     struct sw_fpath at = shared ? sw_fpath_str(NULL, "spec.validation.openAPIV3Schema") : at_own;
 
-    out->name = text_of(v, "name");
+    out->name = crd_text(v, "name");
     out->served = sw_json_true(sw_json_find(v, "served"));
     out->storage = sw_json_true(sw_json_find(v, "storage"));
     out->deprecated = sw_json_true(sw_json_find(v, "deprecated"));
@@ -139,11 +132,11 @@ struct sw_crd *sw_crd_compile(const struct sw_json *obj, const struct sw_json *o
     spec = sw_json_find(c->object, "spec");
     names = sw_json_find(spec, "names");
     versions = sw_json_find(spec, "versions");
-    c->group = text_of(spec, "group");
-    c->kind = text_of(names, "kind");
-    c->list_kind = text_of(names, "listKind");
-    c->plural = text_of(names, "plural");
-    c->singular = text_of(names, "singular");
+    c->group = crd_text(spec, "group");
+    c->kind = crd_text(names, "kind");
+    c->list_kind = crd_text(names, "listKind");
+    c->plural = crd_text(names, "plural");
+    c->singular = crd_text(names, "singular");
     c->namespaced = sw_json_str_eq(sw_json_find(spec, "scope"), "Namespaced");
     c->versions = sw_arena_array(&c->arena, sw_json_len(versions) + 1, sizeof(*c->versions));
     one = sw_crd_common_schema(versions);

@@ -10,15 +10,6 @@
 #include "kube/names.h"
 #include "kube/text.h"
 
-enum { SELECTABLE_MAX = 8, WARNING_MAX = 256 };
-
-static struct sw_slice text_of(const struct sw_json *v, const char *key)
-{
-    struct sw_slice s = sw_json_str(sw_json_find(v, key));
-
-    return s.p ? s : sw_slice("", 0);
-}
-
 static struct sw_slice lower(struct sw_arena *a, struct sw_slice s)
 {
     char *p = sw_arena_dup(a, s);
@@ -34,7 +25,7 @@ static void check_name(const struct sw_json *names, const char *key, bool mixed_
                        const struct sw_fpath *path, struct sw_field_errs *e)
 {
     struct sw_fpath at = sw_fpath_str(path, key);
-    struct sw_slice s = text_of(names, key);
+    struct sw_slice s = crd_text(names, key);
     struct sw_name_msgs m;
 
     if (!s.n)
@@ -74,14 +65,15 @@ static void check_names(const struct sw_json *names, const struct sw_fpath *at, 
     for (size_t i = 0; required && i < SW_ARRAY_LEN(keys); i++) {
         struct sw_fpath at_key = sw_fpath_str(at, keys[i]);
 
-        if (!text_of(names, keys[i]).n)
+        if (!crd_text(names, keys[i]).n)
             sw_ferr_required(e, &at_key, NULL);
     }
     for (size_t i = 0; i < SW_ARRAY_LEN(keys); i++)
         check_name(names, keys[i], i >= 2, at, e);
     check_name_list(names, "shortNames", at, e);
-    if (text_of(names, "kind").n && sw_slice_eq(text_of(names, "kind"), text_of(names, "listKind")))
-        sw_ferr_invalid_str(e, &at_list, text_of(names, "listKind"),
+    if (crd_text(names, "kind").n &&
+        sw_slice_eq(crd_text(names, "kind"), crd_text(names, "listKind")))
+        sw_ferr_invalid_str(e, &at_list, crd_text(names, "listKind"),
                             "kind and listKind may not be the same");
     check_name_list(names, "categories", at, e);
 }
@@ -92,7 +84,7 @@ static void check_group_and_scope(const struct sw_json *spec, const struct sw_fp
     static const char *const scopes[] = {"Cluster", "Namespaced", NULL};
     struct sw_fpath at_group = sw_fpath_str(path, "group");
     struct sw_fpath at_scope = sw_fpath_str(path, "scope");
-    struct sw_slice group = text_of(spec, "group");
+    struct sw_slice group = crd_text(spec, "group");
     struct sw_name_msgs m = sw_name_dns1123_subdomain(group);
     const struct sw_json *scope = sw_json_find(spec, "scope");
 
@@ -102,7 +94,7 @@ static void check_group_and_scope(const struct sw_json *spec, const struct sw_fp
         sw_ferr_invalid_str(e, &at_group, group, sw_name_join(e->arena, m, ","));
     else if (sw_slice_find(group, '.') < 0)
         sw_ferr_invalid_str(e, &at_group, group, "should be a domain with at least one dot");
-    if (!text_of(spec, "scope").n)
+    if (!crd_text(spec, "scope").n)
         sw_ferr_required(e, &at_scope, NULL);
     else if (!sw_json_str_eq(scope, scopes[0]) && !sw_json_str_eq(scope, scopes[1]))
         sw_ferr_unsupported(e, &at_scope, scope, scopes);
@@ -113,198 +105,14 @@ static void check_object_name(const struct sw_json *obj, struct sw_field_errs *e
     const struct sw_json *spec = sw_json_find(obj, "spec");
     struct sw_fpath path = sw_fpath_str(NULL, "metadata");
     struct sw_fpath at = sw_fpath_str(&path, "name");
-    struct sw_slice name = text_of(sw_json_find(obj, "metadata"), "name");
-    const char *want = sw_arena_printf(e->arena, "%.*s.%.*s",
-                                       SW_SLICE_ARG(text_of(sw_json_find(spec, "names"), "plural")),
-                                       SW_SLICE_ARG(text_of(spec, "group")));
+    struct sw_slice name = crd_text(sw_json_find(obj, "metadata"), "name");
+    const char *want = sw_arena_printf(
+        e->arena, "%.*s.%.*s", SW_SLICE_ARG(crd_text(sw_json_find(spec, "names"), "plural")),
+        SW_SLICE_ARG(crd_text(spec, "group")));
 
     sw_meta_validate(obj, false, sw_name_dns1123_subdomain, e);
     if (name.n && !sw_slice_eq_str(name, want))
         sw_ferr_invalid_str(e, &at, name, "must be spec.names.plural+\".\"+spec.group");
-}
-
-/* ---- parts of a version ---- */
-
-/* The reference looks at the first character only. */
-static bool simple_path(struct sw_slice s, const struct sw_fpath *at, struct sw_field_errs *e)
-{
-    if (s.n && s.p[0] == '.')
-        return true;
-    sw_ferr_invalid_str(e, at, s, "must be a simple json path starting with .");
-    return false;
-}
-
-static void check_scale_path(const struct sw_json *scale, const char *key, bool spec, bool status,
-                             const char *why, const struct sw_fpath *path, struct sw_field_errs *e)
-{
-    struct sw_fpath up = sw_fpath_str(path, "scale");
-    struct sw_fpath at = sw_fpath_str(&up, key);
-    struct sw_slice s = text_of(scale, key);
-
-    if (!s.n && !(spec && status))
-        sw_ferr_required(e, &at, NULL);
-    else if (s.n && simple_path(s, &at, e) &&
-             !(spec && sw_slice_has_prefix(s, SW_SLICE_LIT(".spec."))) &&
-             !(status && sw_slice_has_prefix(s, SW_SLICE_LIT(".status."))))
-        sw_ferr_invalid_str(e, &at, s, why);
-}
-
-static void check_subresources(const struct sw_json *subs, const struct sw_fpath *path,
-                               struct sw_field_errs *e)
-{
-    const struct sw_json *scale = sw_json_find(subs, "scale");
-
-    if (!sw_json_is(scale, SW_JSON_OBJECT))
-        return;
-    check_scale_path(scale, "specReplicasPath", true, false, "should be a json path under .spec",
-                     path, e);
-    check_scale_path(scale, "statusReplicasPath", false, true,
-                     "should be a json path under .status", path, e);
-    check_scale_path(scale, "labelSelectorPath", true, true,
-                     "should be a json path under either .spec or .status", path, e);
-}
-
-static bool one_of(struct sw_slice s, const char *const *list)
-{
-    for (size_t i = 0; list[i]; i++) {
-        if (sw_slice_eq_str(s, list[i]))
-            return true;
-    }
-    return false;
-}
-
-static void check_columns(const struct sw_json *list, const struct sw_fpath *up,
-                          struct sw_field_errs *e)
-{
-    static const char *const types[] = {"boolean", "date", "integer", "number", "string", NULL};
-    static const char *const formats[] = {"byte",  "date",  "date-time", "double", "float",
-                                          "int32", "int64", "password",  NULL};
-    static const char want_type[] = "must be one of boolean,date,integer,number,string";
-
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
-        struct sw_fpath at = sw_fpath_index(up, i);
-        struct sw_fpath at_name = sw_fpath_str(&at, "name");
-        struct sw_fpath at_type = sw_fpath_str(&at, "type");
-        struct sw_fpath at_format = sw_fpath_str(&at, "format");
-        struct sw_fpath at_path = sw_fpath_str(&at, "JSONPath");
-
-        if (!text_of(c, "name").n)
-            sw_ferr_required(e, &at_name, NULL);
-        if (!text_of(c, "type").n)
-            sw_ferr_required(e, &at_type, want_type);
-        else if (!one_of(text_of(c, "type"), types))
-            sw_ferr_invalid(e, &at_type, sw_json_find(c, "type"), want_type);
-        if (text_of(c, "format").n && !one_of(text_of(c, "format"), formats))
-            sw_ferr_invalid(e, &at_format, sw_json_find(c, "format"),
-                            "must be one of byte,date,date-time,double,float,int32,int64,password");
-        if (!text_of(c, "jsonPath").n)
-            sw_ferr_required(e, &at_path, NULL);
-        else
-            (void)simple_path(text_of(c, "jsonPath"), &at_path, e);
-    }
-}
-
-/* Why a path of fields (".spec.color") leads nowhere; NULL and the node when it does not. */
-static const char *bad_field_path(struct sw_arena *a, const struct sw_schema *s,
-                                  struct sw_slice path, const struct sw_schema **ret)
-{
-    while (path.n) {
-        size_t i = 1;
-
-        if (path.p[0] == '[')
-            return "array notation is not allowed";
-        if (path.p[0] != '.') {
-            while (i < path.n && !strchr(".[]", path.p[i]))
-                i++;
-            return sw_arena_printf(a, "expected [ or . but got: %.*s",
-                                   SW_SLICE_ARG(sw_slice_head(path, i)));
-        }
-        while (i < path.n && !strchr(".[]", path.p[i]))
-            i++;
-        if (path.n == 1)
-            return "unexpected end of JSON path";
-        s = sw_schema_prop(s, sw_slice(path.p + 1, i - 1));
-        if (!s)
-            return "does not refer to a valid field";
-        path = sw_slice_from(path, i);
-    }
-    *ret = s;
-    return NULL;
-}
-
-static bool seen_before(const struct sw_json *list, size_t i)
-{
-    for (size_t k = 0; k < i; k++) {
-        if (sw_slice_eq(text_of(sw_json_at(list, k), "jsonPath"),
-                        text_of(sw_json_at(list, i), "jsonPath")))
-            return true;
-    }
-    return false;
-}
-
-static void check_selectable(const struct sw_json *list, const struct sw_schema *schema,
-                             const struct sw_fpath *up, struct sw_field_errs *e)
-{
-    size_t distinct = 0;
-
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *v = sw_json_find(sw_json_at(list, i), "jsonPath");
-        struct sw_slice path = text_of(sw_json_at(list, i), "jsonPath");
-        struct sw_fpath item = sw_fpath_index(up, i);
-        struct sw_fpath at = sw_fpath_str(&item, "jsonPath");
-        const struct sw_schema *s = NULL;
-        const char *why = path.n && schema ? bad_field_path(e->arena, schema, path, &s) : NULL;
-
-        if (!path.n) {
-            sw_ferr_required(e, &at, NULL);
-            continue;
-        }
-        if (why) {
-            sw_ferr_invalid(e, &at, v, sw_arena_printf(e->arena, "is an invalid path: %s", why));
-            continue;
-        }
-        if (sw_slice_has_prefix(path, SW_SLICE_LIT(".metadata.")))
-            sw_ferr_invalid(e, &at, v, "must not point to fields in metadata");
-        if (s && s->type != SW_T_STRING && s->type != SW_T_BOOLEAN && s->type != SW_T_INTEGER)
-            sw_ferr_invalid(e, &at, v,
-                            "must point to a field of type string, boolean or integer. Enum "
-                            "string fields and strings with formats are allowed.");
-        if (seen_before(list, i))
-            sw_ferr_duplicate(e, &at, v);
-        else
-            distinct++;
-    }
-    if (distinct > SELECTABLE_MAX)
-        sw_ferr_too_many(e, up, distinct, SELECTABLE_MAX);
-}
-
-static void check_warning(const struct sw_json *v, const struct sw_fpath *path,
-                          struct sw_field_errs *e)
-{
-    const struct sw_json *w = sw_json_find(v, "deprecationWarning");
-    struct sw_fpath at = sw_fpath_str(path, "deprecationWarning");
-
-    if (!sw_json_is(w, SW_JSON_STRING))
-        return;
-    if (!sw_json_true(sw_json_find(v, "deprecated"))) {
-        sw_ferr_invalid(e, &at, w, "can only be set for deprecated versions");
-        return;
-    }
-    if (w->text.n > WARNING_MAX)
-        sw_ferr_invalid(e, &at, w, "must be <= 256 characters long");
-    if (!w->text.n)
-        sw_ferr_invalid(e, &at, w, "must not be an empty string");
-    for (size_t i = 0; i < w->text.n; i++) {
-        if ((unsigned char)w->text.p[i] < 0x20 || w->text.p[i] == 0x7f) {
-            sw_ferr_invalid(e, &at, w,
-                            sw_arena_printf(e->arena,
-                                            "must only contain printable UTF-8 characters; "
-                                            "non-printable character found at index %zu",
-                                            i));
-            break;
-        }
-    }
 }
 
 /* ---- versions ---- */
@@ -328,7 +136,7 @@ bool sw_crd_common_schema(const struct sw_json *versions)
     return common(versions, "schema");
 }
 
-static void check_parts(const struct sw_json *v, const struct sw_schema *schema, size_t i,
+static void check_parts(const struct sw_json *v, const struct sw_schema *schema,
                         const struct sw_json *versions, bool shared, const struct sw_fpath *path,
                         struct sw_field_errs *e)
 {
@@ -336,13 +144,12 @@ static void check_parts(const struct sw_json *v, const struct sw_schema *schema,
     struct sw_fpath at_cols = sw_fpath_str(path, "additionalPrinterColumns");
     struct sw_fpath at_sel = sw_fpath_str(path, "selectableFields");
 
-    (void)i;
     if (common(versions, "subresources") == shared)
-        check_subresources(sw_json_find(v, "subresources"), &at_subs, e);
+        sw_crd_check_subresources(sw_json_find(v, "subresources"), &at_subs, e);
     if (common(versions, "additionalPrinterColumns") == shared)
-        check_columns(sw_json_find(v, "additionalPrinterColumns"), &at_cols, e);
+        sw_crd_check_columns(sw_json_find(v, "additionalPrinterColumns"), &at_cols, e);
     if (common(versions, "selectableFields") == shared)
-        check_selectable(sw_json_find(v, "selectableFields"), schema, &at_sel, e);
+        sw_crd_check_selectable(sw_json_find(v, "selectableFields"), schema, &at_sel, e);
 }
 
 static void check_versions(const struct sw_json *spec, const struct sw_crd *c,
@@ -358,18 +165,18 @@ static void check_versions(const struct sw_json *spec, const struct sw_crd *c,
         struct sw_fpath at = sw_fpath_index(&up, i);
         struct sw_fpath at_name = sw_fpath_str(&at, "name");
         struct sw_fpath at_first = sw_fpath_str(path, "version");
-        struct sw_name_msgs m = sw_name_dns1035_label(text_of(v, "name"));
+        struct sw_name_msgs m = sw_name_dns1035_label(crd_text(v, "name"));
 
         storage += sw_json_true(sw_json_find(v, "storage"));
         if (m.n)
-            sw_ferr_invalid_str(e, &at_name, text_of(v, "name"), sw_name_join(e->arena, m, ","));
-        if (m.n && i == 0 && text_of(v, "name").n)
-            sw_ferr_invalid_str(e, &at_first, text_of(v, "name"), sw_name_join(e->arena, m, ","));
-        check_warning(v, &at, e);
-        check_parts(v, c->versions[i].schema.root, i, list, false, &at, e);
+            sw_ferr_invalid_str(e, &at_name, crd_text(v, "name"), sw_name_join(e->arena, m, ","));
+        if (m.n && i == 0 && crd_text(v, "name").n)
+            sw_ferr_invalid_str(e, &at_first, crd_text(v, "name"), sw_name_join(e->arena, m, ","));
+        sw_crd_check_warning(v, &at, e);
+        check_parts(v, c->versions[i].schema.root, list, false, &at, e);
         for (size_t j = 0; j < i; j++)
             unique =
-                unique && !sw_slice_eq(text_of(sw_json_at(list, j), "name"), text_of(v, "name"));
+                unique && !sw_slice_eq(crd_text(sw_json_at(list, j), "name"), crd_text(v, "name"));
     }
     if (!unique)
         sw_ferr_invalid(e, &up, list, "must contain unique version names");
@@ -441,13 +248,13 @@ static void check_conversion(const struct sw_json *spec, const struct sw_fpath *
     struct sw_fpath at = sw_fpath_str(&path, "strategy");
     struct sw_fpath at_cc = sw_fpath_str(&path, "webhookClientConfig");
     struct sw_fpath at_rv = sw_fpath_str(&path, "conversionReviewVersions");
-    struct sw_slice strategy = text_of(c, "strategy");
+    struct sw_slice strategy = crd_text(c, "strategy");
 
     if (!c)
         return;
     if (!strategy.n)
         sw_ferr_required(e, &at, NULL);
-    else if (!one_of(strategy, strategies))
+    else if (!crd_one_of(strategy, strategies))
         sw_ferr_unsupported(e, &at, sw_json_find(c, "strategy"), strategies);
     if (sw_slice_eq_str(strategy, "Webhook")) {
         check_webhook(spec, hook, &path, e);
@@ -507,7 +314,7 @@ static void check_stored(const struct sw_json *obj, struct sw_field_errs *e)
         bool there = false;
 
         for (size_t k = 0; k < sw_json_len(versions); k++)
-            there = there || sw_slice_eq(text_of(sw_json_at(versions, k), "name"), name);
+            there = there || sw_slice_eq(crd_text(sw_json_at(versions, k), "name"), name);
         if (!there)
             sw_ferr_invalid_str(
                 e, &at, name,
@@ -524,7 +331,7 @@ static void check_stored(const struct sw_json *obj, struct sw_field_errs *e)
 static int approval(struct sw_arena *a, const struct sw_json *crd, const char **ret_why)
 {
     struct sw_slice v =
-        text_of(sw_json_walk(crd, "metadata", "annotations", NULL), "api-approved.kubernetes.io");
+        crd_text(sw_json_walk(crd, "metadata", "annotations", NULL), "api-approved.kubernetes.io");
     size_t i = 0;
 
     if (!v.n) {
@@ -549,7 +356,7 @@ static int approval(struct sw_arena *a, const struct sw_json *crd, const char **
 static void check_approval(const struct sw_json *obj, const struct sw_json *old,
                            struct sw_field_errs *e)
 {
-    struct sw_slice group = text_of(sw_json_find(obj, "spec"), "group");
+    struct sw_slice group = crd_text(sw_json_find(obj, "spec"), "group");
     struct sw_fpath meta = sw_fpath_str(NULL, "metadata");
     struct sw_fpath up = sw_fpath_str(&meta, "annotations");
     struct sw_fpath at = sw_fpath_key(&up, SW_SLICE_LIT("api-approved.kubernetes.io"));
@@ -594,8 +401,7 @@ void sw_crd_check(const struct sw_crd *c, const struct sw_json *old,
     check_names(sw_json_find(spec, "names"), &at_names, true, e);
     sw_crd_append(e, shared);
     if (c->nversions)
-        check_parts(sw_json_at(versions, 0), c->versions[0].schema.root, 0, versions, true, &path,
-                    e);
+        check_parts(sw_json_at(versions, 0), c->versions[0].schema.root, versions, true, &path, e);
     check_conversion(spec, &path, e);
     if (old) {
         check_fixed(obj, old, e);

@@ -3,17 +3,14 @@
  * The life of an informer: a complete state first (as a stream where the server can, else as a
  * list), then its changes; whatever goes wrong leads back to one of the two.
  */
-#include "kube/informer.h"
+#include "kube/informer_int.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
-#include "base/map.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
-#include "base/vec.h"
 
 static const uint64_t backoff_first_ns = 800 * SW_NS_PER_MS;
 static const uint64_t backoff_most_ns = 30 * SW_NS_PER_S;
@@ -21,52 +18,8 @@ static const uint64_t backoff_most_ns = 30 * SW_NS_PER_S;
 static const uint64_t stream_stall_ns = 10 * SW_NS_PER_S;
 static const uint64_t short_watch_ns = SW_NS_PER_S;
 
-enum inf_state {
-    INF_STOPPED,
-    INF_LIST,   /* pages are coming in */
-    INF_STREAM, /* the initial events of a streaming list are */
-    INF_WATCH,  /* the store is complete and follows the changes */
-    INF_WAIT,   /* backing off */
-};
-
-struct sw_informer {
-    struct sw_kube_client *client;
-    struct sw_informer_opts o; /* texts owned below */
-    char *ns;
-    char *labels;
-    char *fields;
-    struct sw_informer_cbs cbs;
-    void *arg;
-    enum inf_state state;
-    struct sw_kube_lister *lister;
-    struct sw_kube_watch *watch;
-    struct sw_timer timer; /* back-off, or the patience with a stream */
-    struct sw_timer resync;
-    struct sw_map store;                /* key -> object, a reference each */
-    struct sw_map fresh;                /* the state that is being read */
-    SW_VEC(struct sw_kube_obj *) order; /* as read, a reference each; some may be outdated by now */
-    char *rv;                           /* reached; NULL: none */
-    bool synced;
-    bool no_stream;  /* the server cannot */
-    unsigned failed; /* in a row */
-    uint64_t watch_began_ns;
-    uint64_t watch_events;
-    uint64_t listed_ns; /* when the store was replaced last */
-    struct sw_informer_stats stats;
-};
-
 static void sync_begin(struct sw_informer *i);
 static void watch_begin(struct sw_informer *i);
-
-/* --- the store --- */
-
-static void map_clear(struct sw_map *m)
-{
-    SW_MAP_FOREACH (it, m)
-        sw_kube_obj_unref(it->value);
-    sw_map_done(m);
-    *m = (struct sw_map){0};
-}
 
 static void set_rv(struct sw_informer *i, struct sw_slice rv)
 {
@@ -74,125 +27,6 @@ static void set_rv(struct sw_informer *i, struct sw_slice rv)
         return;
     sw_free(i->rv);
     i->rv = sw_slice_dup(rv);
-}
-
-static bool is_number(struct sw_slice s)
-{
-    for (size_t k = 0; k < s.n; k++) {
-        if (s.p[k] < '0' || s.p[k] > '9')
-            return false;
-    }
-    return s.n > 0 && s.p[0] != '0';
-}
-
-/* Revisions are opaque, but where both are numbers an older one is a repetition. */
-static bool older(struct sw_slice a, struct sw_slice b)
-{
-    if (!is_number(a) || !is_number(b))
-        return false;
-    return a.n != b.n ? a.n < b.n : memcmp(a.p, b.p, a.n) < 0;
-}
-
-/* Takes over the reference. */
-static void store_put(struct sw_informer *i, struct sw_kube_obj *o)
-{
-    struct sw_kube_obj *old = sw_map_get(&i->store, o->key);
-    bool same = old && (!old->uid.n || !o->uid.n || sw_slice_eq(old->uid, o->uid));
-
-    if (same && sw_slice_eq(old->rv, o->rv)) {
-        sw_kube_obj_unref(o);
-        return;
-    }
-    if (old && !same) {
-        /* Deleted and made again while we did not look. */
-        (void)sw_map_del(&i->store, old->key);
-        i->cbs.del(i->arg, old);
-        sw_kube_obj_unref(old);
-        old = NULL;
-    }
-    (void)sw_map_put(&i->store, o->key, o);
-    if (old)
-        i->cbs.update(i->arg, old, o);
-    else
-        i->cbs.add(i->arg, o);
-    sw_kube_obj_unref(old);
-}
-
-/* last: the state the server deleted; a reference that is taken over, may be NULL. */
-static void store_del(struct sw_informer *i, struct sw_slice key, struct sw_kube_obj *last)
-{
-    struct sw_kube_obj *old = sw_map_get(&i->store, key);
-
-    if (old && last && last->uid.n && old->uid.n && !sw_slice_eq(old->uid, last->uid))
-        old = NULL; /* of an earlier life of that name */
-    if (old) {
-        (void)sw_map_del(&i->store, old->key);
-        i->cbs.del(i->arg, last ? last : old);
-        sw_kube_obj_unref(old);
-    }
-    sw_kube_obj_unref(last);
-}
-
-/* --- a complete state --- */
-
-static void fresh_clear(struct sw_informer *i)
-{
-    map_clear(&i->fresh);
-    for (size_t k = 0; k < i->order.n; k++)
-        sw_kube_obj_unref(i->order.p[k]);
-    sw_vec_done(&i->order);
-}
-
-/* Takes over the reference. An object we know already in this state is not kept twice. */
-static void fresh_put(struct sw_informer *i, struct sw_kube_obj *o)
-{
-    struct sw_kube_obj *known = sw_map_get(&i->store, o->key);
-
-    if (known && o->rv.n && sw_slice_eq(known->rv, o->rv) && sw_slice_eq(known->uid, o->uid)) {
-        (void)sw_kube_obj_ref(known);
-        sw_kube_obj_unref(o);
-        o = known;
-    }
-    sw_vec_push(&i->order, sw_kube_obj_ref(o));
-    sw_kube_obj_unref(sw_map_put(&i->fresh, o->key, o));
-}
-
-static void fresh_del(struct sw_informer *i, struct sw_slice key)
-{
-    sw_kube_obj_unref(sw_map_del(&i->fresh, key));
-}
-
-static void del_vanished(struct sw_informer *i)
-{
-    SW_VEC(struct sw_kube_obj *) gone = {0};
-
-    SW_MAP_FOREACH (it, &i->store) {
-        if (!sw_map_get(&i->fresh, it->key))
-            sw_vec_push(&gone, it->value);
-    }
-    for (size_t k = 0; k < gone.n; k++)
-        store_del(i, gone.p[k]->key, NULL);
-    sw_vec_done(&gone);
-}
-
-/* What was read becomes the store; handlers hear the difference. */
-static void replace(struct sw_informer *i)
-{
-    del_vanished(i);
-    for (size_t k = 0; k < i->order.n; k++) {
-        struct sw_kube_obj *o = i->order.p[k];
-
-        if (sw_map_get(&i->fresh, o->key) == o)
-            store_put(i, sw_kube_obj_ref(o));
-    }
-    fresh_clear(i);
-    i->stats.lists++;
-    i->listed_ns = sw_loop_now(sw_kube_client_loop(i->client));
-    if (!i->synced) {
-        i->synced = true;
-        if (i->cbs.synced)
-            i->cbs.synced(i->arg);
-    }
 }
 
 /* --- going wrong --- */
@@ -274,13 +108,13 @@ static void on_page(void *arg, const struct sw_json *items, struct sw_arena *are
         struct sw_kube_obj *o = make_obj(i, sw_json_at(items, k), NULL);
 
         if (o)
-            fresh_put(i, o);
+            inf_fresh_put(i, o);
     }
 }
 
 static void on_restart(void *arg)
 {
-    fresh_clear(arg);
+    inf_fresh_clear(arg);
 }
 
 static void on_listed(void *arg, const struct sw_kube_reply *r, struct sw_slice rv)
@@ -291,14 +125,14 @@ static void on_listed(void *arg, const struct sw_kube_reply *r, struct sw_slice 
     if (r->rc == SW_OK && rv.n) {
         set_rv(i, rv);
         i->state = INF_WATCH;
-        replace(i);
+        inf_replace(i);
         if (i->state == INF_WATCH)
             watch_begin(i);
         return;
     }
-    fresh_clear(i);
+    inf_fresh_clear(i);
     if (r->code == 404 && i->o.optional) {
-        replace(i);
+        inf_replace(i);
         i->failed = i->failed > 3 ? i->failed : 3; /* not a failure: just look again later */
         back_off(i, 0);
         return;
@@ -313,7 +147,7 @@ static void list_begin(struct sw_informer *i)
         .page = on_page, .restart = on_restart, .done = on_listed};
     struct sw_kube_req req = base_req(i);
 
-    fresh_clear(i);
+    inf_fresh_clear(i);
     req.limit = i->o.page;
     i->state = INF_LIST;
     i->lister = sw_kube_list(i->client, &req, &cbs, i);
@@ -351,17 +185,17 @@ static void stream_event(struct sw_informer *i, enum sw_kube_event type,
         sw_timer_stop(l, &i->timer);
         set_rv(i, sw_json_str(sw_json_walk(object, "metadata", "resourceVersion", NULL)));
         i->state = INF_WATCH;
-        replace(i);
+        inf_replace(i);
         return;
     }
     o = make_obj(i, object, arena);
     if (!o)
         return;
     if (type == SW_KUBE_DELETED) {
-        fresh_del(i, o->key);
+        inf_fresh_del(i, o->key);
         sw_kube_obj_unref(o);
     } else {
-        fresh_put(i, o);
+        inf_fresh_put(i, o);
     }
 }
 
@@ -379,11 +213,11 @@ static void live_event(struct sw_informer *i, enum sw_kube_event type, const str
         return;
     old = sw_map_get(&i->store, o->key);
     if (type == SW_KUBE_DELETED)
-        store_del(i, o->key, o);
-    else if (old && sw_slice_eq(old->uid, o->uid) && older(o->rv, old->rv))
+        inf_store_del(i, o->key, o);
+    else if (old && sw_slice_eq(old->uid, o->uid) && inf_older(o->rv, old->rv))
         sw_kube_obj_unref(o);
     else
-        store_put(i, o);
+        inf_store_put(i, o);
 }
 
 static void on_event(void *arg, enum sw_kube_event type, const struct sw_json *object,
@@ -417,7 +251,7 @@ static void stream_ended(struct sw_informer *i, const struct sw_kube_reply *r)
                    r->code != 410 && r->code != 429;
 
     sw_timer_stop(sw_kube_client_loop(i->client), &i->timer);
-    fresh_clear(i);
+    inf_fresh_clear(i);
     if (refused) {
         /* 404 may also be the kind's; the list will tell. */
         i->no_stream = r->code != 404;
@@ -475,7 +309,7 @@ static void stream_begin(struct sw_informer *i)
 {
     struct sw_kube_req req = base_req(i);
 
-    fresh_clear(i);
+    inf_fresh_clear(i);
     i->state = INF_STREAM;
     i->watch_events = 0;
     i->watch_began_ns = sw_loop_now(sw_kube_client_loop(i->client));
@@ -556,7 +390,7 @@ void sw_informer_stop(struct sw_informer *i)
     i->lister = NULL;
     sw_kube_watch_cancel(i->watch);
     i->watch = NULL;
-    fresh_clear(i);
+    inf_fresh_clear(i);
     i->state = INF_STOPPED;
 }
 
@@ -565,7 +399,7 @@ void sw_informer_free(struct sw_informer *i)
     if (!i)
         return;
     sw_informer_stop(i);
-    map_clear(&i->store);
+    inf_store_clear(i);
     sw_free(i->rv);
     sw_free(i->ns);
     sw_free(i->labels);

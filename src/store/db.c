@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/db.h"
+#include "store/db_int.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -194,35 +193,6 @@ static int check_identity(struct sw_db *db, struct sw_err *err)
     return SW_OK;
 }
 
-/*
- * The same from the raw header, before SQLite touches the file: a file that is refused stays as
- * it is. Only for the one process that holds the lock, since closing the descriptor drops the
- * POSIX locks of every connection of this process.
- */
-static int check_header(const char *path, struct sw_err *err)
-{
-    unsigned char h[100];
-    SW_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat st;
-    ssize_t n;
-
-    if (fd < 0)
-        return sw_err_sys(err, errno, "cannot open '%s'", path);
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return sw_err_set(err, SW_EINVAL, "'%s' is not a regular file", path);
-    n = pread(fd, h, sizeof(h), 0);
-    if (n < 0)
-        return sw_err_sys(err, errno, "cannot read '%s'", path);
-    if ((size_t)n < sizeof(h))
-        return sw_err_set(err, SW_EINVAL, "'%s' is damaged: cut to %zd bytes", path, n);
-    if (memcmp(h, "SQLite format 3", 16) != 0)
-        return sw_err_set(err, SW_EINVAL, "'%s' is not a store (not an SQLite file)", path);
-    if (memcmp(h + 68, "SpWs", 4) != 0)
-        return sw_err_set(err, SW_EINVAL, "'%s' is not a store (it belongs to another program)",
-                          path);
-    return SW_OK;
-}
-
 static int configure(struct sw_db *db, enum sw_db_mode mode, struct sw_err *err)
 {
     char sql[320];
@@ -266,7 +236,7 @@ int sw_db_open(const char *path, enum sw_db_mode mode, struct sw_db **ret, struc
         return errno == ENOENT ? sw_err_set(err, SW_ENOENT, "there is no store at '%s'", path)
                                : sw_err_sys(err, errno, "cannot open '%s'", path);
     if (mode != SW_DB_READ) {
-        rc = check_header(path, err);
+        rc = sw_db_check_header(path, err);
         if (rc != SW_OK)
             return rc;
         if (chmod(path, 0600) != 0)
@@ -288,36 +258,11 @@ int sw_db_open(const char *path, enum sw_db_mode mode, struct sw_db **ret, struc
     return SW_OK;
 }
 
-void sw_db_remove_side_files(const char *path)
-{
-    static const char *const suffix[] = {"-wal", "-shm", "-journal"};
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(suffix); i++) {
-        SW_AUTO_FREE char *name = sw_asprintf("%s%s", path, suffix[i]);
-
-        (void)unlink(name);
-    }
-}
-
-/* An empty private file, replacing a left-over of an earlier attempt. */
-static int touch_private(const char *path, struct sw_err *err)
-{
-    int fd;
-
-    (void)unlink(path);
-    sw_db_remove_side_files(path);
-    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NONBLOCK, 0600);
-    if (fd < 0)
-        return sw_err_sys(err, errno, "cannot create '%s'", path);
-    (void)close(fd);
-    return SW_OK;
-}
-
 int sw_db_create(const char *path, struct sw_err *err)
 {
     SW_AUTO_FREE char *fresh = sw_asprintf("%s.new", path);
     struct sw_db *db;
-    int rc = touch_private(fresh, err);
+    int rc = sw_db_touch(fresh, err);
 
     if (rc != SW_OK)
         return rc;
@@ -333,28 +278,6 @@ int sw_db_create(const char *path, struct sw_err *err)
     if (rc != SW_OK)
         (void)unlink(fresh);
     return rc;
-}
-
-int sw_db_sync_dir(const char *path, struct sw_err *err)
-{
-    const char *slash = strrchr(path, '/');
-    SW_AUTO_FREE char *dir = slash ? sw_strndup(path, (size_t)(slash - path) + 1) : sw_strdup(".");
-    SW_AUTO_FD fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
-
-    if (fd < 0 || fsync(fd) != 0)
-        return sw_err_sys(err, errno, "cannot sync the directory of '%s'", path);
-    return SW_OK;
-}
-
-int sw_db_rename(const char *from, const char *to, struct sw_err *err)
-{
-    SW_AUTO_FD fd = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-    if (fd < 0 || fsync(fd) != 0)
-        return sw_err_sys(err, errno, "cannot sync '%s'", from);
-    if (rename(from, to) != 0)
-        return sw_err_sys(err, errno, "cannot rename '%s' to '%s'", from, to);
-    return sw_db_sync_dir(to, err);
 }
 
 int sw_db_verify(struct sw_db *db, bool full, struct sw_err *err)
@@ -642,7 +565,7 @@ int sw_db_copy(struct sw_db *db, const char *to, uint64_t wall_ms, struct sw_err
 {
     struct sw_db *out;
     char stamp[96];
-    int rc = touch_private(to, err);
+    int rc = sw_db_touch(to, err);
 
     if (rc != SW_OK)
         return rc;
