@@ -29,6 +29,7 @@ struct entry {
     struct sw_slice token;     /* behind the struct */
     bool known;
     bool allowed;
+    bool unsure;    /* nobody could be asked */
     uint64_t at_ns; /* of the answer */
     char why[120];
 };
@@ -86,8 +87,29 @@ static void settle(struct entry *e, bool allowed, const char *why, struct sw_sli
     e->allowed = allowed;
     e->at_ns = sw_loop_now(e->access->loop);
     (void)snprintf(e->why, sizeof(e->why), "%s%.*s", why, (int)sw_min(detail.n, 80), detail.p);
-    if (e->access->on_answer) /* e may be gone when it returns */
-        e->access->on_answer(e->access->answer_arg);
+}
+
+static void tell(struct sw_control_access *a)
+{
+    if (a->on_answer) /* entries may be gone when it returns */
+        a->on_answer(a->answer_arg);
+}
+
+static void answered(struct entry *e, bool allowed, const char *why, struct sw_slice detail)
+{
+    e->unsure = false;
+    settle(e, allowed, why, detail);
+    tell(e->access);
+}
+
+/* Nobody could be asked. A yes from before is worth something for a while. */
+static void unanswered(struct entry *e, const char *why, struct sw_slice detail)
+{
+    if (!e->known || !e->allowed || sw_loop_now(e->access->loop) - e->at_ns >= trust_ns) {
+        e->unsure = true;
+        settle(e, false, why, detail);
+    }
+    tell(e->access);
 }
 
 static void on_access(void *arg, struct sw_kube_reply *r)
@@ -97,11 +119,11 @@ static void on_access(void *arg, struct sw_kube_reply *r)
 
     e->call = NULL;
     if (r->rc != SW_OK)
-        settle(e, false, "its rights cannot be reviewed: ", r->message);
+        unanswered(e, "its rights cannot be reviewed: ", r->message);
     else if (sw_json_true(sw_json_find(status, "allowed")))
-        settle(e, true, "", sw_slice("", 0));
+        answered(e, true, "", sw_slice("", 0));
     else
-        settle(e, false, "its owner may not get ", sw_slice_str(e->access->path));
+        answered(e, false, "its owner may not get ", sw_slice_str(e->access->path));
 }
 
 /* A review object with a spec; both in the arena. */
@@ -142,11 +164,11 @@ static void on_token(void *arg, struct sw_kube_reply *r)
 
     e->call = NULL;
     if (r->rc != SW_OK)
-        settle(e, false, "it cannot be reviewed: ", r->message);
+        unanswered(e, "it cannot be reviewed: ", r->message);
     else if (sw_json_true(sw_json_find(status, "authenticated")))
         ask_access(e, sw_json_find(status, "user"));
     else
-        settle(e, false, "nobody's: ", sw_json_str(sw_json_find(status, "error")));
+        answered(e, false, "nobody's: ", sw_json_str(sw_json_find(status, "error")));
 }
 
 static void ask(struct entry *e)
@@ -212,4 +234,20 @@ int sw_control_access_check(struct sw_control_access *a, struct sw_slice token, 
     if (e->call)
         return SW_EAGAIN;
     return sw_err_set(err, SW_EDENIED, "bearer token: %s", e->why);
+}
+
+bool sw_control_access_revoked(struct sw_control_access *a, struct sw_slice token,
+                               struct sw_err *err)
+{
+    struct entry *e;
+
+    if (token.n == 0 || token.n > TOKEN_LEN_MAX)
+        return false; /* it was never let in */
+    e = entry_of(a, token);
+    if (!e->known || sw_loop_now(a->loop) - e->at_ns > fresh_ns)
+        ask(e);
+    if (!e->known || e->allowed || e->unsure)
+        return false;
+    (void)sw_err_set(err, SW_EDENIED, "bearer token: %s", e->why);
+    return true;
 }

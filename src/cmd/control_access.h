@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/err.h"
 #include "base/slice.h"
 
@@ -20,3 +22,9 @@ void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *a
 /* SW_OK; SW_EDENIED and why; SW_EAGAIN while it is reviewed. */
 SW_NODISCARD int sw_control_access_check(struct sw_control_access *a, struct sw_slice token,
                                          struct sw_err *err);
+/*
+ * True, and why, when the newest answer about a token that was good before is a no. Asks again
+ * where that answer is old, so a no is known by the next call. False while nobody can be asked.
+ */
+bool sw_control_access_revoked(struct sw_control_access *a, struct sw_slice token,
+                               struct sw_err *err);

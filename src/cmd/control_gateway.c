@@ -45,6 +45,14 @@ static int allow(void *arg, const struct sw_xds_client_id *id, struct sw_err *er
                   : sw_control_access_check(g->access, id->token, err);
 }
 
+static bool revoked(void *arg, const struct sw_xds_client_id *id, struct sw_err *err)
+{
+    struct sw_control_gateway *g = arg;
+
+    return g->api ? sw_api_may(g->api, id->token, "get", XDS_URL, err) == SW_EDENIED
+                  : sw_control_access_revoked(g->access, id->token, err);
+}
+
 static void on_answer(void *arg)
 {
     struct sw_control_gateway *g = arg;
@@ -167,6 +175,7 @@ static int start_server(struct sw_control_gateway *g, struct sw_loop *l,
         .cred = g->api ? sw_api_cred(g->api) : o->cred,
         .metrics = g->shard,
         .allow = allow,
+        .revoked = revoked,
         .on_nack = on_nack,
         .arg = g,
     };

@@ -66,9 +66,15 @@ static struct sw_slice short_type(struct sw_slice url)
     return sw_slice_from(url, at);
 }
 
+/* Clients choose the names they go by: nothing in them may speak to the terminal. */
 static void print_cell(struct sw_slice s, int width)
 {
-    printf("%-*.*s ", width, (int)sw_min(s.n, 1000), s.n ? s.p : "");
+    char text[256];
+    size_t n = sw_min(s.n, sizeof(text));
+
+    for (size_t i = 0; i < n; i++)
+        text[i] = (char)((unsigned char)s.p[i] < ' ' || s.p[i] == 0x7f ? '?' : s.p[i]);
+    printf("%-*.*s ", width, (int)n, text);
 }
 
 /*

@@ -205,6 +205,20 @@ static void keep_versions(struct xc_type *t, const struct sw_xds_update *u)
     t->ready = true;
 }
 
+/*
+ * Of a response that was refused parts may be in use. Which is not known here, so the next stream
+ * says that it holds all of them in a version that nothing has: it hears what became of each.
+ */
+static void doubt_versions(struct xc_type *t, const struct sw_xds_update *u)
+{
+    for (size_t i = 0; i < u->n_added; i++)
+        xc_type_hold(t, u->added[i].name, sw_slice("", 0));
+    for (size_t i = 0; i < u->n_removed; i++) {
+        if (sw_map_get(&t->held, u->removed[i]))
+            xc_type_hold(t, u->removed[i], sw_slice("", 0));
+    }
+}
+
 static void answer(struct sw_xds_client *c, struct sw_arena *a, struct xc_type *t,
                    ProtobufCBinaryData nonce, const struct sw_err *err)
 {
@@ -251,11 +265,14 @@ static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg
     set_connected(c, true, NULL);
     fill_update(&a, r, &u);
     rc = check_update(c, t, &u, &err);
-    if (rc == SW_OK)
+    if (rc == SW_OK) {
         rc = t->fn(t->arg, &u, &err);
-    if (rc == SW_OK)
-        keep_versions(t, &u);
-    else if (err.rc == 0)
+        if (rc == SW_OK)
+            keep_versions(t, &u);
+        else
+            doubt_versions(t, &u);
+    }
+    if (rc != SW_OK && err.rc == 0)
         (void)sw_err_set(&err, rc, "refused");
     if (c->call)
         answer(c, &a, t, r->nonce, rc == SW_OK ? NULL : &err);

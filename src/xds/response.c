@@ -173,23 +173,59 @@ static void note_sent(struct xds_sub *u, const struct sw_xds_res *res)
 
 /* --- what is sent ahead --- */
 
-/* An explicit question was answered; when the walk comes by, it need not do so again. */
-static void sent_ahead(const struct xds_sub *u, struct xds_name *n, struct sw_xds_res *res)
+static void set_ahead(struct xds_sub *u, struct xds_name *n, struct sw_xds_res *res)
 {
+    u->n_ahead -= n->ahead != NULL;
     sw_xds_res_unref(n->ahead);
-    n->ahead = res && res != sw_xds_snap_get(u->base, n->name) ? sw_xds_res_ref(res) : NULL;
+    n->ahead = res ? sw_xds_res_ref(res) : NULL;
+    u->n_ahead += n->ahead != NULL;
 }
 
-static bool was_sent_ahead(const struct xds_sub *u, const struct sw_xds_res *res)
+/* An explicit question was answered; when the walk comes by, it need not do so again. */
+static void sent_ahead(struct xds_sub *u, struct xds_name *n, struct sw_xds_res *res)
 {
-    struct xds_name *n = u->names.n ? sw_map_get(&u->names, res->name) : NULL;
+    set_ahead(u, n, res && res != sw_xds_snap_get(u->base, n->name) ? res : NULL);
+}
+
+static bool was_sent_ahead(struct xds_sub *u, const struct sw_xds_res *res)
+{
+    struct xds_name *n = u->n_ahead ? sw_map_get(&u->names, res->name) : NULL;
     bool yes = n && n->ahead == res;
 
-    if (n) {
-        sw_xds_res_unref(n->ahead);
-        n->ahead = NULL;
-    }
+    if (n)
+        set_ahead(u, n, NULL);
     return yes;
+}
+
+/* What was sent ahead and is gone before base came to have it. */
+static void take_back_ahead(struct xds_sub *u, const struct sw_xds_snap *now)
+{
+    if (!u->n_ahead)
+        return;
+    SW_MAP_FOREACH (it, &u->names) {
+        struct xds_name *n = it->value;
+        const struct sw_xds_res *res = n->ahead ? sw_xds_snap_get(now, n->name) : NULL;
+
+        if (!n->ahead || (res && res != sw_xds_snap_get(u->base, n->name)))
+            continue;
+        set_ahead(u, n, NULL);
+        if (!res)
+            xds_sub_force(u, n->name);
+    }
+}
+
+/* No walk from base tells that these are gone. */
+static void take_back(struct xds_sub *u, const struct sw_xds_snap *now)
+{
+    take_back_ahead(u, now);
+    for (size_t i = 0; u->stray && i < u->stray->n; i++) {
+        struct sw_slice name = u->stray->res[i]->name;
+
+        if (xds_sub_wants(u, name) && !sw_xds_snap_get(now, name))
+            xds_sub_echo(u, name);
+    }
+    sw_xds_snap_unref(u->stray);
+    u->stray = NULL;
 }
 
 /* --- delta --- */
@@ -448,6 +484,8 @@ static bool push_sub(struct xds_sub *u, bool held, bool removals)
 
     if (!u->stream->delta)
         sotw_owed(u, now);
+    else if (last && !held && !u->target)
+        take_back(u, now);
     if (u->base == now && !due(u))
         return false;
     to = last ? sw_xds_snap_ref(now) : sw_xds_snap_union(u->base, now);

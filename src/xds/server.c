@@ -113,6 +113,7 @@ static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *re
     if (req->token.n)
         st->token = sw_slice_dup(req->token);
     sw_grpc_accept(c, &xds_stream_ops, st);
+    xds_stream_review(st);
     if (rc == SW_EAGAIN)
         make_wait(st);
 }
@@ -170,6 +171,7 @@ struct sw_xds_server *sw_xds_server_new(struct sw_loop *l, const struct sw_xds_s
     s->o.piece = o->piece ? o->piece : (size_t)1 << 20;
     s->o.max_response = o->max_response ? o->max_response : (size_t)64 << 20;
     s->o.ack_timeout_ns = o->ack_timeout_ns ? o->ack_timeout_ns : 5 * SW_NS_PER_S;
+    s->o.review_ns = o->review_ns ? o->review_ns : 60 * SW_NS_PER_S;
     sw_list_init(&s->streams);
     if (o->metrics)
         s->m_streams = sw_metric_get(o->metrics, SW_METRIC_XDS_STREAMS, NULL);

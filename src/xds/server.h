@@ -44,6 +44,12 @@ struct sw_xds_server_opts {
      */
     int (*allow)(void *arg, const struct sw_xds_client_id *id, struct sw_err *err);
     /*
+     * Asked about open streams from time to time: true when whoever opened one may not have it any
+     * more, with the reason in err; it ends (UNAUTHENTICATED). False also when nobody knows: what
+     * was let in stays. NULL: streams are not looked at again.
+     */
+    bool (*revoked)(void *arg, const struct sw_xds_client_id *id, struct sw_err *err);
+    /*
      * The cache for a client, once its first request told who it is. NULL with err: refused
      * (PERMISSION_DENIED). No function: 'cache'.
      */
@@ -60,6 +66,7 @@ struct sw_xds_server_opts {
     size_t piece;            /* a delta response is cut at about so many bytes [1 MiB] */
     size_t max_response;     /* of state of the world, which cannot be cut [64 MiB] */
     uint64_t ack_timeout_ns; /* then the next type goes out without the ACK [5 s] */
+    uint64_t review_ns;      /* how often 'revoked' is asked about a stream [1 min] */
 };
 
 /* NULL with SW_EINVAL. */

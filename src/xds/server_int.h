@@ -44,10 +44,12 @@ struct xds_sub {
     struct sw_map names; /* name -> struct xds_name */
     struct sw_list forced;
     size_t n_owed;       /* names that are */
+    size_t n_ahead;      /* names of which something was sent ahead of base */
     struct sw_list gone; /* struct xds_name: to be answered though not subscribed by name */
     size_t n_gone;
     struct sw_map initial;      /* name -> version text, from a client that comes back */
     struct sw_xds_snap *base;   /* NULL: nothing */
+    struct sw_xds_snap *stray;  /* delta: may have been sent, and base does not know; or NULL */
     struct sw_xds_snap *target; /* delta: being sent in pieces; NULL: nothing under way */
     size_t at_base;             /* how far the walk got */
     size_t at_target;
@@ -71,7 +73,7 @@ struct xds_stream {
     bool known;   /* the first request was read */
     struct sw_addr addr;
     const struct sw_tls_peer *cert; /* as long as the connection */
-    char *token;                    /* until the first request */
+    char *token;                    /* wiped at the end; NULL: none */
     struct sw_slice node_id;
     struct sw_slice node_cluster;
     struct sw_xds_cache *cache; /* NULL until known, and when it was freed */
@@ -85,7 +87,8 @@ struct xds_stream {
     uint64_t lingers_ns;  /* since when removals wait; 0: they do not */
     uint64_t since_ns;
     struct sw_defer again;
-    struct sw_timer timer; /* acknowledgements that do not come */
+    struct sw_timer timer;  /* acknowledgements that do not come */
+    struct sw_timer review; /* whether it may stay */
 };
 
 struct sw_xds_server {
@@ -105,6 +108,8 @@ struct xds_stream *xds_stream_new(struct sw_xds_server *s, struct sw_grpc_call *
 void xds_stream_free(struct xds_stream *st);
 /* Sends what is due, from the loop. */
 void xds_stream_wake(struct xds_stream *st);
+/* Asks from time to time whether it may stay. */
+void xds_stream_review(struct xds_stream *st);
 
 /* --- subscription.c --- */
 /* Finds or makes; NULL beyond the limit. */

@@ -67,6 +67,7 @@ void xds_stream_free(struct xds_stream *st)
     sw_xds_cache_unlisten(&st->listener);
     sw_defer_cancel(&st->again);
     sw_timer_stop(s->loop, &st->timer);
+    sw_timer_stop(s->loop, &st->review);
     while (!sw_list_empty(&st->subs))
         xds_sub_free(SW_CONTAINER_OF(st->subs.next, struct xds_sub, link));
     sw_list_unlink(&st->link);
@@ -80,6 +81,35 @@ void xds_stream_free(struct xds_stream *st)
     if (st->token)
         sw_free_secret(st->token, strlen(st->token));
     sw_free(st);
+}
+
+static void on_review(struct sw_timer *t)
+{
+    struct xds_stream *st = SW_CONTAINER_OF(t, struct xds_stream, review);
+    const struct sw_xds_server *s = st->server;
+    const struct sw_xds_client_id id = {.addr = st->addr,
+                                        .cert = st->cert,
+                                        .token = sw_slice_str(st->token),
+                                        .node_id = st->node_id,
+                                        .node_cluster = st->node_cluster};
+    struct sw_err err = {0};
+    char text[SW_ADDR_TEXT];
+
+    if (st->waiting || !s->o.revoked(s->o.arg, &id, &err)) {
+        xds_stream_review(st);
+        return;
+    }
+    sw_log_warn("xds", "client %s, node '%.*s', is shut out: %s", sw_addr_text(&st->addr, text),
+                SW_SLICE_ARG(st->node_id), err.msg);
+    sw_grpc_finish(st->call, SW_GRPC_UNAUTHENTICATED, "%s", err.msg);
+}
+
+void xds_stream_review(struct xds_stream *st)
+{
+    const struct sw_xds_server *s = st->server;
+
+    if (s->o.revoked)
+        sw_timer_start(s->loop, &st->review, s->o.review_ns, on_review);
 }
 
 /* The first request tells who it is, and so what it is served. False: refused. */
@@ -182,12 +212,14 @@ static int delta_initial(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *req
 static bool has_current(const struct xds_sub *u, struct sw_slice name)
 {
     const char *version = sw_map_get(&u->initial, name);
-    const struct sw_xds_res *r = version ? sw_xds_snap_get(u->base, name) : NULL;
+    const struct sw_xds_snap *now = sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url));
+    const struct sw_xds_res *r = version ? sw_xds_snap_get(now, name) : NULL;
 
     return r && sw_slice_eq_str(r->version, version);
 }
 
-static int delta_subscribe(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *req)
+/* Who asks again for what it said to hold has forgotten it: only the first request spares that. */
+static int delta_subscribe(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *req, bool first)
 {
     for (size_t i = 0; i < req->n_resource_names_subscribe; i++) {
         struct sw_slice name = SW_PB_SLICE(req->resource_names_subscribe[i]);
@@ -197,7 +229,7 @@ static int delta_subscribe(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *r
             xds_sub_set_wildcard(u, true);
             u->explicit_seen = true;
         } else {
-            rc = xds_sub_add(u, name, !has_current(u, name));
+            rc = xds_sub_add(u, name, !first || !has_current(u, name));
         }
         if (rc != SW_OK)
             return rc;
@@ -246,7 +278,7 @@ static void delta_request(struct xds_stream *st, struct sw_arena *a, struct sw_s
         req->n_resource_names_unsubscribe == 0)
         xds_sub_set_wildcard(u, true); /* the older way to say "*" */
     if (rc == SW_OK)
-        rc = delta_subscribe(u, req);
+        rc = delta_subscribe(u, req, fresh);
     if (rc == SW_OK)
         rc = delta_unsubscribe(u, req);
     if (rc != SW_OK)

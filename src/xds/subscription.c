@@ -113,6 +113,7 @@ void xds_sub_free(struct xds_sub *u)
     xds_names_done(&u->gone);
     xds_initial_done(u);
     sw_xds_snap_unref(u->base);
+    sw_xds_snap_unref(u->stray);
     sw_xds_snap_unref(u->target);
     sw_free(u->nack);
     sw_free(u->url);
@@ -164,6 +165,7 @@ void xds_sub_drop(struct xds_sub *u, struct sw_slice name)
     u->stream->n_names--;
     u->stream->name_bytes -= n->name.n;
     u->n_owed -= n->owed;
+    u->n_ahead -= n->ahead != NULL;
     name_free(n);
 }
 
@@ -175,10 +177,26 @@ void xds_sub_echo(struct xds_sub *u, struct sw_slice name)
     u->n_gone++;
 }
 
+/* The client may have these, or be about to get them, and is not told by a walk when they go. */
+static void keep_stray(struct xds_sub *u, struct sw_xds_snap *s)
+{
+    struct sw_xds_snap *all;
+
+    if (!s)
+        return;
+    all = sw_xds_snap_union(u->stray, s);
+    sw_xds_snap_unref(u->stray);
+    u->stray = all;
+}
+
 void xds_sub_set_wildcard(struct xds_sub *u, bool on)
 {
     if (on == u->wildcard)
         return;
+    if (u->stream->delta) {
+        keep_stray(u, u->base);
+        keep_stray(u, u->target);
+    }
     u->wildcard = on;
     sw_xds_snap_unref(u->target);
     u->target = NULL;

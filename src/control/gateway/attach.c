@@ -91,20 +91,13 @@ static bool has_hosts(enum route_kind k)
     return k == RK_HTTP || k == RK_GRPC || k == RK_TLS;
 }
 
-static void add_host(struct attached *at, struct sw_slice host)
-{
-    for (size_t i = 0; i < at->n_hosts; i++) {
-        if (sw_slice_eq(at->hosts[i], host))
-            return;
-    }
-    at->hosts[at->n_hosts++] = host;
-}
-
 /* False when listener and route have no name in common. */
 static bool effective_hosts(const struct listener *l, const struct route *r, struct attached *at)
 {
     /* A copy: the route may outlive the listener. */
     struct sw_slice own = l->host.n ? sw_arena_slice(r->arena, l->host) : sw_slice("", 0);
+
+    bool whole = false;
 
     at->hosts = sw_arena_array(r->arena, r->n_hosts + 1, sizeof(*at->hosts));
     if (!has_hosts(r->kind) || !r->n_hosts) {
@@ -114,8 +107,15 @@ static bool effective_hosts(const struct listener *l, const struct route *r, str
     for (size_t i = 0; i < r->n_hosts; i++) {
         struct sw_slice h;
 
-        if (host_intersect(own, r->hosts[i], &h))
-            add_host(at, h);
+        if (!host_intersect(own, r->hosts[i], &h))
+            continue;
+        /* The route's names differ from each other, but several may cover the listener's. */
+        if (sw_slice_eq(h, own)) {
+            if (whole)
+                continue;
+            whole = true;
+        }
+        at->hosts[at->n_hosts++] = h;
     }
     return at->n_hosts > 0;
 }
@@ -207,19 +207,25 @@ static struct verdict attach_to_parent(struct builder *b, struct parent *p, stru
 
 static void read_route(struct route *r)
 {
+    struct sw_map seen = {0};
     const struct sw_json *list;
+    size_t n;
 
     r->spec = sw_json_find(r->obj->json, "spec");
     r->refs = sw_json_find(r->spec, "parentRefs");
     r->created = created_of(r->obj);
     list = sw_json_find(r->spec, "hostnames");
-    r->n_hosts = sw_min(sw_json_len(list), HOSTS_MAX);
-    r->hosts = sw_arena_array(r->arena, r->n_hosts + 1, sizeof(*r->hosts));
-    for (size_t i = 0; i < r->n_hosts; i++) {
-        r->hosts[i] = sw_json_str(sw_json_at(list, i));
-        if (!host_valid(r->hosts[i]))
+    n = sw_min(sw_json_len(list), HOSTS_MAX);
+    r->hosts = sw_arena_array(r->arena, n + 1, sizeof(*r->hosts));
+    for (size_t i = 0; i < n; i++) {
+        struct sw_slice host = sw_json_str(sw_json_at(list, i));
+
+        if (!host_valid(host))
             r->bad_host = true;
+        else if (n == 1 || !sw_map_put(&seen, host, r))
+            r->hosts[r->n_hosts++] = host;
     }
+    sw_map_done(&seen);
 }
 
 static void note_policies(struct builder *b, const struct route *r, struct gateway *gw)

@@ -226,9 +226,10 @@ static struct sw_gw_cluster *service_backend(struct builder *b, const struct bac
         tls = p->tls;
         tls.client_cert = ctx->client_cert;
     }
-    return intern_cluster(
-        b, gw_printf(b, "%.*s/%.*s/%u", SW_SLICE_ARG(ns), SW_SLICE_ARG(name), port.number), proto,
-        p ? &tls : NULL);
+    return intern_cluster(b,
+                          gw_printf(b, "%.*s/%.*s/%u%s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name),
+                                    port.number, kind == RK_UDP ? SW_GW_UDP_SET : ""),
+                          proto, p ? &tls : NULL);
 }
 
 struct sw_gw_cluster *service_cluster(struct builder *b, struct sw_slice ns, struct sw_slice name,

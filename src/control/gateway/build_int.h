@@ -366,6 +366,8 @@ void note_unresolved(struct route *r, struct verdict v);
 #define SW_GW_CONNECTOR_SET "connector/" /* ns/name/target */
 #define SW_GW_SLICE_SET     "slice/"     /* ns/name/port */
 #define SW_GW_DNS_SET       "dns/"       /* host/port */
+/* Behind the port in names of Services' sets, "ns/service/port": TCP's and UDP's may differ. */
+#define SW_GW_UDP_SET "+udp"
 
 struct sw_gw_cluster *connector_backend(struct builder *b, const struct backend_ctx *ctx,
                                         const struct sw_gateway_ref *r, struct verdict *ret);

@@ -3,14 +3,26 @@
 
 #include <stdio.h>
 
+#include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/time.h"
+#include "io/loop.h"
 #include "xds/cache.h"
 
 /* Names of what a build publishes: a type URL, or one of these, then '|' and the name. */
 static const char note_type[] = "note";
 static const char plan_type[] = "plan";
-static const char seen_type[] = "seen"; /* endpoints were built for a plan */
+static const char seen_type[] = "seen"; /* endpoints were built for the plan of this number */
+
+/* How long routes wait for the endpoints of what they name. */
+static const uint64_t patience_ns = 2 * SW_NS_PER_S;
+
+/* What a build changed, until endpoints were built for its plan. */
+struct batch {
+    struct sw_xds_txn *txn;
+    uint64_t plan;
+};
 
 struct sw_gateway_controller {
     struct sw_gateway_conf conf;
@@ -19,6 +31,12 @@ struct sw_gateway_controller {
     struct sw_gateway_cache *kept; /* the builder's */
     struct sw_control *main;
     struct sw_control *endpoints;
+    struct sw_loop *loop;
+    uint64_t plan; /* number of the newest */
+    /* The first is what endpoints are being built for, the second all that came meanwhile. */
+    struct batch waiting[2];
+    size_t n_waiting;
+    struct sw_timer patience;
 };
 
 /* ---- building; on the builder's thread ---- */
@@ -77,17 +95,19 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
 static void build_endpoints(const struct sw_view *v, struct sw_output *out, void *arg)
 {
     struct sw_arena *a = sw_out_arena(out);
+    struct sw_slice text = sw_view_input(v);
+    struct sw_slice number = sw_slice_cut(&text, '\n');
     struct sw_gw_endpoint_model sets;
     struct sw_gw_resources res;
     struct sw_gw_model plan;
 
     (void)arg;
-    sw_gateway_plan_read(a, sw_view_input(v), &plan);
+    sw_gateway_plan_read(a, text, &plan);
     sw_gateway_endpoints(v, plan.endpoints, plan.n_endpoints, a, &sets);
     sw_gw_xds_encode_endpoints(&plan, &sets, a, &res);
     publish_resources(out, &res);
-    if (sw_view_input(v).n)
-        publish_item(out, seen_type, sw_slice("", 0), SW_SLICE_LIT("yes"));
+    if (number.n)
+        publish_item(out, seen_type, sw_slice("", 0), number);
 }
 
 /* ---- publishing; on the loop ---- */
@@ -125,30 +145,122 @@ static void put_resource(struct sw_xds_txn *t, struct sw_slice type, struct sw_s
     }
 }
 
-static void publish(void *arg, const struct sw_change *changes, size_t n, uint64_t version)
+/* Streams look at the cache when the loop comes round: commits of one turn are one to them. */
+static void commit_waiting(struct sw_gateway_controller *g, uint64_t plan)
 {
-    struct sw_gateway_controller *g = arg;
-    struct sw_xds_txn *t = sw_xds_txn_new();
+    size_t n = 0;
 
-    bool whole = false;
+    while (n < g->n_waiting && g->waiting[n].plan <= plan)
+        (void)sw_xds_cache_commit(g->cache, g->waiting[n++].txn);
+    for (size_t i = n; i < g->n_waiting; i++)
+        g->waiting[i - n] = g->waiting[i];
+    g->n_waiting -= n;
+    if (n)
+        sw_timer_stop(g->loop, &g->patience);
+}
 
-    (void)version;
+static void on_patience(struct sw_timer *t)
+{
+    struct sw_gateway_controller *g = SW_CONTAINER_OF(t, struct sw_gateway_controller, patience);
+
+    sw_log_warn("gateway", "endpoints are late, routes are served without those of new backends");
+    commit_waiting(g, UINT64_MAX);
+}
+
+static void await_endpoints(struct sw_gateway_controller *g)
+{
+    if (g->n_waiting && !sw_timer_running(&g->patience))
+        sw_timer_start(g->loop, &g->patience, patience_ns, on_patience);
+}
+
+static const struct sw_change *find_change(const struct sw_change *changes, size_t n,
+                                           const char *type)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct sw_slice name = changes[i].name;
+
+        if (sw_slice_eq_str(sw_slice_cut(&name, '|'), type))
+            return &changes[i];
+    }
+    return NULL;
+}
+
+/* Numbered, so that endpoints can say which plan they were built for. */
+static void take_plan(struct sw_gateway_controller *g, struct sw_slice plan)
+{
+    SW_BUF_AUTO text = {0};
+
+    sw_buf_init(&text, plan.n + 32);
+    if (sw_buf_printf(&text, "%llu\n", (unsigned long long)++g->plan) == SW_OK &&
+        sw_buf_append_slice(&text, plan) == SW_OK)
+        sw_control_set_input(g->endpoints, sw_buf_slice(&text));
+}
+
+/* What a change is added to; NULL: it need not wait. */
+static struct sw_xds_txn *waiting_txn(struct sw_gateway_controller *g, const struct sw_change *plan)
+{
+    if (plan && (plan->bytes.n || g->n_waiting)) {
+        if (g->n_waiting < SW_ARRAY_LEN(g->waiting))
+            g->waiting[g->n_waiting++].txn = sw_xds_txn_new();
+        g->waiting[g->n_waiting - 1].plan = g->plan;
+    }
+    return g->n_waiting ? g->waiting[g->n_waiting - 1].txn : NULL;
+}
+
+static void put_resources(struct sw_xds_txn *t, const struct sw_change *changes, size_t n)
+{
     for (size_t i = 0; i < n; i++) {
         struct sw_slice name = changes[i].name;
         struct sw_slice type = sw_slice_cut(&name, '|');
 
-        whole |= sw_slice_eq_str(type, seen_type) ||
-                 (sw_slice_eq_str(type, plan_type) && changes[i].bytes.n == 0);
         if (sw_slice_eq_str(type, note_type))
             log_note(name, changes[i].bytes);
-        else if (sw_slice_eq_str(type, plan_type))
-            sw_control_set_input(g->endpoints, changes[i].bytes);
-        else if (!sw_slice_eq_str(type, seen_type))
+        else if (!sw_slice_eq_str(type, plan_type) && !sw_slice_eq_str(type, seen_type))
             put_resource(t, type, name, changes[i].bytes);
     }
+}
+
+/*
+ * Routes that name a new backend go out together with its endpoints. Otherwise a data plane would
+ * hear that there are none, and send requests there the moment before they come.
+ */
+static void publish(void *arg, const struct sw_change *changes, size_t n, uint64_t version)
+{
+    struct sw_gateway_controller *g = arg;
+    const struct sw_change *plan = find_change(changes, n, plan_type);
+    struct sw_xds_txn *wait;
+    struct sw_xds_txn *t;
+
+    (void)version;
+    if (plan)
+        take_plan(g, plan->bytes);
+    wait = waiting_txn(g, plan);
+    t = wait ? wait : sw_xds_txn_new();
+    put_resources(t, changes, n);
+    if (!wait) {
+        (void)sw_xds_cache_commit(g->cache, t);
+        if (plan) /* an empty one: nothing more will come */
+            sw_xds_cache_hold(g->cache, false);
+    }
+    await_endpoints(g);
+}
+
+static void publish_endpoints(void *arg, const struct sw_change *changes, size_t n,
+                              uint64_t version)
+{
+    struct sw_gateway_controller *g = arg;
+    const struct sw_change *seen = find_change(changes, n, seen_type);
+    struct sw_xds_txn *t = sw_xds_txn_new();
+    uint64_t plan = 0;
+
+    (void)version;
+    put_resources(t, changes, n);
+    if (seen && sw_slice_to_u64(seen->bytes, UINT64_MAX, &plan))
+        commit_waiting(g, plan);
     (void)sw_xds_cache_commit(g->cache, t);
-    if (whole)
+    if (seen)
         sw_xds_cache_hold(g->cache, false);
+    await_endpoints(g);
 }
 
 /* ---- from outside ---- */
@@ -177,6 +289,7 @@ static int make_runtimes(struct sw_gateway_controller *g, struct sw_kube_client 
     co.kinds = sw_gateway_endpoint_kinds;
     co.n_kinds = SW_GW_EP_KINDS;
     co.build = build_endpoints;
+    co.publish = publish_endpoints;
     co.stamp = NULL;
     co.lease_name = sw_slice("", 0);
     g->endpoints = sw_control_new(c, &co, err);
@@ -192,6 +305,7 @@ struct sw_gateway_controller *sw_gateway_controller_new(struct sw_kube_client *c
     g->conf = o->conf;
     g->xds = o->xds;
     g->cache = o->cache;
+    g->loop = sw_kube_client_loop(c);
     g->kept = sw_gateway_cache_new();
     /* A restarted control plane says nothing before it knows what it said before. */
     sw_xds_cache_hold(g->cache, true);
@@ -212,6 +326,9 @@ void sw_gateway_controller_free(struct sw_gateway_controller *g)
         return;
     sw_control_free(g->main);
     sw_control_free(g->endpoints);
+    sw_timer_stop(g->loop, &g->patience);
+    for (size_t i = 0; i < g->n_waiting; i++)
+        sw_xds_txn_free(g->waiting[i].txn);
     sw_gateway_cache_free(g->kept);
     sw_free(g);
 }
@@ -230,12 +347,13 @@ void sw_gateway_controller_stop(struct sw_gateway_controller *g, void (*done)(vo
 
 bool sw_gateway_controller_ready(const struct sw_gateway_controller *g)
 {
-    return sw_control_stats(g->main).builds && sw_control_stats(g->endpoints).builds;
+    return sw_control_stats(g->main).builds && sw_control_stats(g->endpoints).builds &&
+           !sw_xds_cache_held(g->cache);
 }
 
 bool sw_gateway_controller_idle(const struct sw_gateway_controller *g)
 {
-    return sw_control_idle(g->main) && sw_control_idle(g->endpoints);
+    return sw_control_idle(g->main) && sw_control_idle(g->endpoints) && !g->n_waiting;
 }
 
 const struct sw_control *sw_gateway_controller_main(const struct sw_gateway_controller *g)

@@ -135,7 +135,7 @@ static size_t drop_twins(struct sw_gw_endpoint *p, size_t n)
 }
 
 static void collect(struct ep_builder *b, const struct sw_kube_obj *svc, uint16_t number,
-                    ep_list *out)
+                    const char *transport, ep_list *out)
 {
     const struct sw_json *ports = sw_json_walk(svc->json, "spec", "ports", NULL);
     const struct slices *s = sw_map_get(&b->by_service, svc->key);
@@ -147,28 +147,13 @@ static void collect(struct ep_builder *b, const struct sw_kube_obj *svc, uint16_
         struct sw_slice name = js_or(p, "name", "");
         struct sw_slice proto = js_or(p, "protocol", "TCP");
 
-        if (js_int(p, "port", UINT16_MAX, 0) != number)
+        if (js_int(p, "port", UINT16_MAX, 0) != number || !sw_slice_eq_str(proto, transport))
             continue;
         for (const struct slices *at = s; at; at = at->next)
             add_slice(out, at->obj, name, proto);
         if (legacy)
             add_legacy(out, legacy, name, proto);
     }
-}
-
-/* "ns/service/port" */
-static const struct sw_kube_obj *find_service(struct ep_builder *b, struct sw_slice name,
-                                              uint16_t *ret_port)
-{
-    struct sw_slice rest = name;
-    struct sw_slice ns = sw_slice_cut(&rest, '/');
-    struct sw_slice svc = sw_slice_cut(&rest, '/');
-    uint64_t port;
-
-    if (!rest.p || !sw_slice_to_u64(rest, UINT16_MAX, &port))
-        return NULL;
-    *ret_port = (uint16_t)port;
-    return sw_view_find(b->v, SW_GW_EP_SERVICE, ns, svc);
 }
 
 /* The connectors' NodeIDs and what to ask them for; nothing of those that are away. */
@@ -209,13 +194,19 @@ static void collect_slice(struct ep_builder *b, struct sw_slice rest, ep_list *o
     }
 }
 
-static void collect_service(struct ep_builder *b, struct sw_slice name, ep_list *out)
+/* "ns/service/port", or "ns/service/port+udp" */
+static void collect_service(struct ep_builder *b, struct sw_slice rest, ep_list *out)
 {
-    uint16_t port = 0;
-    const struct sw_kube_obj *svc = find_service(b, name, &port);
+    struct sw_slice ns = sw_slice_cut(&rest, '/');
+    struct sw_slice name = sw_slice_cut(&rest, '/');
+    const struct sw_kube_obj *svc = sw_view_find(b->v, SW_GW_EP_SERVICE, ns, name);
+    bool udp = sw_slice_has_suffix(rest, SW_SLICE_LIT(SW_GW_UDP_SET));
+    uint64_t port;
 
-    if (svc)
-        collect(b, svc, port, out);
+    if (udp)
+        rest.n -= sizeof(SW_GW_UDP_SET) - 1;
+    if (svc && sw_slice_to_u64(rest, UINT16_MAX, &port))
+        collect(b, svc, (uint16_t)port, udp ? "UDP" : "TCP", out);
 }
 
 /* A set by its name: of a Service, or with a first word that says of what else. */

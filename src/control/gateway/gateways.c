@@ -56,8 +56,7 @@ void build_classes(struct builder *b)
                                         gw_printf(b, "parameters of kind '%.*s' are not known",
                                                   SW_SLICE_ARG(js_or(params, "kind", "")))
                                             .p};
-        else
-            (void)sw_map_put(&b->classes, c->name, (void *)(uintptr_t)c);
+        (void)sw_map_put(&b->classes, c->name, (void *)(uintptr_t)c);
         status_class(b, c, accepted, version);
     }
 }
@@ -198,7 +197,8 @@ static void add_parent(struct builder *b, const char *prefix, struct parent *p)
     (void)sw_map_put(&b->parents, gw_printf(b, "%s|%.*s", prefix, SW_SLICE_ARG(p->obj->key)), p);
 }
 
-static void read_gateway(struct builder *b, const struct sw_kube_obj *o)
+static void read_gateway(struct builder *b, const struct sw_kube_obj *o,
+                         const struct sw_kube_obj *class)
 {
     struct gateway *g = SW_ARENA_NEW(b->a, struct gateway);
     const struct sw_json *params;
@@ -218,6 +218,9 @@ static void read_gateway(struct builder *b, const struct sw_kube_obj *o)
                                                             "known",
                                                             SW_SLICE_ARG(js_or(params, "kind", "")))
                                                       .p};
+    /* Its status must say so: it may have been served until its class was spoilt. */
+    if (!g->accepted.reason && sw_json_walk(class->json, "spec", "parametersRef", NULL))
+        g->accepted = (struct verdict){"InvalidParameters", "its GatewayClass is not accepted"};
     read_client_cert(b, g);
     sw_vec_push(&b->gateways, g);
     add_parent(b, "gateway", &g->parent);
@@ -311,11 +314,11 @@ void build_gateways(struct builder *b)
 {
     for (size_t i = 0; i < sw_view_count(b->v, SW_GW_GATEWAY); i++) {
         const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_GATEWAY, i);
-        struct sw_slice class =
-            sw_json_str(sw_json_walk(o->json, "spec", "gatewayClassName", NULL));
+        const struct sw_kube_obj *class = sw_map_get(
+            &b->classes, sw_json_str(sw_json_walk(o->json, "spec", "gatewayClassName", NULL)));
 
-        if (sw_map_get(&b->classes, class))
-            read_gateway(b, o);
+        if (class)
+            read_gateway(b, o, class);
     }
     if (b->gateways.n > 1)
         qsort(b->gateways.p, b->gateways.n, sizeof(*b->gateways.p), gateway_by_age);

@@ -3,6 +3,8 @@
  * Ingresses: their rules join the tables of ports 80 and 443 on the first address, behind every
  * route of the Gateway API.
  */
+#include <stdlib.h>
+
 #include "control/gateway/build_int.h"
 
 enum { RULES_MAX = 256, PATHS_MAX = 256 };
@@ -142,7 +144,7 @@ static void add_path(struct ingress *in, struct sw_slice host, const struct sw_j
     while (r->match.path_kind == SW_GW_PATH_PREFIX && r->match.path.n > 1 &&
            r->match.path.p[r->match.path.n - 1] == '/')
         r->match.path.n--;
-    if (!r->match.path.n || r->match.path.p[0] != '/')
+    if (!r->match.path.n)
         r->match.path = SW_SLICE_LIT("/");
     if (!path_valid(r->match.path)) {
         add_note(in->b,
@@ -284,20 +286,42 @@ static void put_address(struct builder *b, const struct sw_kube_obj *o)
     put_status(b, SW_GW_INGRESS, o, status);
 }
 
+static int ingress_by_age(const void *x, const void *y)
+{
+    const struct sw_kube_obj *const *p = x;
+    const struct sw_kube_obj *const *q = y;
+
+    return by_age(*p, *q);
+}
+
+static void build_one(struct builder *b, const struct sw_kube_obj *o)
+{
+    struct ingress in = {.b = b, .spec = sw_json_find(o->json, "spec")};
+
+    in.route = SW_ARENA_NEW(b->a, struct route);
+    in.route->obj = o;
+    in.route->created = created_of(o);
+    in.http = ingress_socket(&in, 80, PROTO_HTTP);
+    add_certs(&in);
+    add_rules(&in);
+    put_address(b, o);
+}
+
+/* Oldest first: whose name sorts before another's must not take that one's host over. */
 void build_ingress(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_INGRESS) && b->conf->n_addrs; i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_INGRESS, i);
-        struct ingress in = {.b = b, .spec = sw_json_find(o->json, "spec")};
+    size_t all = b->conf->n_addrs ? sw_view_count(b->v, SW_GW_INGRESS) : 0;
+    const struct sw_kube_obj **list = sw_arena_array(b->a, all + 1, sizeof(*list));
+    size_t n = 0;
 
-        if (!is_ours(b, o))
-            continue;
-        in.route = SW_ARENA_NEW(b->a, struct route);
-        in.route->obj = o;
-        in.route->created = created_of(o);
-        in.http = ingress_socket(&in, 80, PROTO_HTTP);
-        add_certs(&in);
-        add_rules(&in);
-        put_address(b, o);
+    for (size_t i = 0; i < all; i++) {
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_INGRESS, i);
+
+        if (is_ours(b, o))
+            list[n++] = o;
     }
+    if (n > 1)
+        qsort(list, n, sizeof(*list), ingress_by_age);
+    for (size_t i = 0; i < n; i++)
+        build_one(b, list[i]);
 }

@@ -97,7 +97,7 @@ struct sw_gw_endpoint {
 };
 
 struct sw_gw_endpoints {
-    struct sw_slice name;           /* "<ns>/<service>/<port>" */
+    struct sw_slice name;           /* "<ns>/<service>/<port>[+udp]" */
     const struct sw_gw_endpoint *p; /* by zone, address, port; may be none: 503 */
     size_t n;
 };

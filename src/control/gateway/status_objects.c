@@ -232,13 +232,22 @@ static struct cond gateway_programmed(const struct gateway *g, bool accepted, si
     return (struct cond){"Programmed", true, "Programmed", ""};
 }
 
-static bool insecure_frontend(const struct gateway *g)
+static bool any_insecure(const struct parent *p)
 {
-    for (size_t i = 0; i < g->parent.n_listeners; i++) {
-        if (g->parent.listeners[i].client_mode == SW_GW_CLIENT_INSECURE)
+    for (size_t i = 0; i < p->n_listeners; i++) {
+        if (p->listeners[i].client_mode == SW_GW_CLIENT_INSECURE)
             return true;
     }
     return false;
+}
+
+static bool insecure_frontend(const struct gateway *g)
+{
+    bool yes = any_insecure(&g->parent);
+
+    for (size_t i = 0; i < g->n_sets; i++)
+        yes |= !g->sets[i]->refused.reason && any_insecure(g->sets[i]);
+    return yes;
 }
 
 /* The certificate for backends and the listeners' own references, in that order. */

@@ -102,18 +102,20 @@ struct group {
     bool draining; /* which endpoints of the zone */
 };
 
+/* Endpoints come ordered by zone: those of one from 'at' on. */
 static Sw__LocalityLbEndpoints *locality(struct enc *e, const struct sw_gw_endpoints *set,
-                                         const struct group *g, const struct use *use)
+                                         size_t at, const struct group *g, const struct use *use)
 {
     Sw__LocalityLbEndpoints *lo =
         SW_PB_NEW(e->a, Sw__LocalityLbEndpoints, sw__locality_lb_endpoints);
+    size_t end = at;
 
-    lo->lb_endpoints = sw_arena_array(e->a, set->n + 1, sizeof(*lo->lb_endpoints));
-    for (size_t i = 0; i < set->n; i++) {
-        const struct sw_gw_endpoint *ep = &set->p[i];
-
-        if (ep->draining == g->draining && sw_slice_eq(ep->zone, g->zone))
-            lo->lb_endpoints[lo->n_lb_endpoints++] = endpoint(e, ep, use);
+    while (end < set->n && sw_slice_eq(set->p[end].zone, g->zone))
+        end++;
+    lo->lb_endpoints = sw_arena_array(e->a, end - at, sizeof(*lo->lb_endpoints));
+    for (size_t i = at; i < end; i++) {
+        if (set->p[i].draining == g->draining)
+            lo->lb_endpoints[lo->n_lb_endpoints++] = endpoint(e, &set->p[i], use);
     }
     if (g->zone.n) {
         lo->locality = SW_PB_NEW(e->a, Sw__Locality, sw__locality);
@@ -132,7 +134,6 @@ static size_t count(const struct sw_gw_endpoints *set, bool draining)
     return n;
 }
 
-/* Endpoints come ordered by zone, so a zone is a run. */
 static void add_localities(struct enc *e, const struct sw_gw_endpoints *set, bool draining,
                            uint32_t priority, const struct use *use, Sw__ClusterLoadAssignment *to)
 {
@@ -146,7 +147,7 @@ static void add_localities(struct enc *e, const struct sw_gw_endpoints *set, boo
             continue;
         g.zone = set->p[i].zone;
         open = true;
-        to->endpoints[to->n_endpoints++] = locality(e, set, &g, use);
+        to->endpoints[to->n_endpoints++] = locality(e, set, i, &g, use);
     }
 }
 

@@ -176,6 +176,95 @@ static void a_deleted_route_is_gone(void **state)
         strstr(mini_get(&w->m, GWAPI "/namespaces/app/gateways/gw"), "\"attachedRoutes\":0"));
 }
 
+/* ---- what goes out together ---- */
+
+static void put_service(struct world *w, int i)
+{
+    SW_ARENA_AUTO a = {0};
+
+    mini_put(&w->m, sw_arena_printf(&a, "/api/v1/namespaces/app/services/new-%d", i),
+             "{\"spec\":{\"ports\":[{\"port\":80}]}}");
+}
+
+static void put_route_to(struct world *w, int i)
+{
+    SW_ARENA_AUTO a = {0};
+
+    mini_put(&w->m, ROUTE,
+             sw_arena_printf(&a,
+                             "{\"metadata\":{\"generation\":%d},\"spec\":{\"parentRefs\":[{"
+                             "\"name\":\"gw\"}],\"rules\":[{\"backendRefs\":[{\"name\":\"new-%d\","
+                             "\"port\":80}]}]}}",
+                             i + 2, i));
+}
+
+/* Every cluster has its set; the names of clusters begin with those of sets. */
+static bool all_have_endpoints(const struct world *w)
+{
+    const struct sw_xds_snap *clusters = sw_xds_cache_get(w->cache, SW_SLICE_LIT(SW_XDS_CLUSTER));
+    const struct sw_xds_snap *sets = sw_xds_cache_get(w->cache, SW_SLICE_LIT(SW_XDS_ENDPOINT));
+
+    for (size_t i = 0; i < clusters->n; i++) {
+        struct sw_slice name = clusters->res[i]->name;
+
+        name.n = (size_t)sw_slice_rfind(name, '/');
+        if (!sw_xds_snap_get(sets, name))
+            return false;
+    }
+    return true;
+}
+
+static bool served_by(const struct world *w, const char *set)
+{
+    const struct sw_xds_snap *s = sw_xds_cache_get(w->cache, SW_SLICE_LIT(SW_XDS_CLUSTER));
+
+    return s->n == 1 && sw_slice_has_prefix(s->res[0]->name, sw_slice_str(set));
+}
+
+static bool served_in_order(const struct world *w, const char *set)
+{
+    assert_true(all_have_endpoints(w));
+    return served_by(w, set);
+}
+
+/* Or data planes would hear that it has none, and answer 503 until they come. */
+static void a_new_backend_comes_with_its_endpoints(void **state)
+{
+    struct world *w = *state;
+
+    for (int i = 0; i < 2; i++)
+        put_service(w, i);
+    start(w);
+    put_route_to(w, 0);
+    bench_until(&w->m.b, served_in_order(w, "app/new-0/80"));
+    put_route_to(w, 1);
+    bench_until(&w->m.b, served_in_order(w, "app/new-1/80"));
+    put_route_to(w, 0);
+    bench_until(&w->m.b, served_in_order(w, "app/new-0/80") && sw_gateway_controller_idle(w->g));
+    assert_int_equal(count(w, SW_XDS_ENDPOINT), 1);
+}
+
+/* Changes come faster than endpoints are built: none is lost, none waits for the last. */
+static void changes_that_come_meanwhile_wait_their_turn(void **state)
+{
+    struct world *w = *state;
+
+    w->o.threaded = true;
+    for (int i = 0; i < 50; i++)
+        put_service(w, i);
+    start(w);
+    for (int i = 0; i < 50; i++) {
+        put_route_to(w, i);
+        for (int k = 0; k < 3; k++) {
+            sw_loop_turn(w->m.b.loop, 1);
+            assert_true(all_have_endpoints(w));
+        }
+    }
+    bench_until(&w->m.b, served_by(w, "app/new-49/80") && sw_gateway_controller_idle(w->g));
+    assert_true(all_have_endpoints(w));
+    assert_int_equal(count(w, SW_XDS_ENDPOINT), 1);
+}
+
 /* ---- how much is written ---- */
 
 enum { MANY = 2000 };
@@ -267,6 +356,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_status_somebody_spoilt_is_put_right, set_up, tear_down),
         cmocka_unit_test_setup_teardown(endpoints_change_nothing_else, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_deleted_route_is_gone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_new_backend_comes_with_its_endpoints, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(changes_that_come_meanwhile_wait_their_turn, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(only_statuses_that_change_are_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(conflicts_are_tried_again, set_up, tear_down),
     };

@@ -215,7 +215,7 @@ static inline void turns(struct world *w, int n)
 /* The next response is this one, and is not answered. */
 static inline void expect_open(struct world *w, const char *line)
 {
-    for (int i = 0; i < 500 && w->n_lines == 0; i++)
+    for (int i = 0; i < 5000 && w->n_lines == 0; i++)
         sw_loop_turn(w->loop, 10);
     assert_true(w->n_lines > 0);
     assert_string_equal(w->lines[0], line);
@@ -362,7 +362,7 @@ static inline int tear_down(void **state)
 
 static inline void wait_done(struct world *w)
 {
-    for (int i = 0; i < 500 && !w->done; i++)
+    for (int i = 0; i < 5000 && !w->done; i++)
         sw_loop_turn(w->loop, 10);
     assert_int_equal(w->done, 1);
 }

@@ -119,7 +119,7 @@ static int tear_down(void **state)
 
 #define RUN_UNTIL(w, cond)                                                                         \
     do {                                                                                           \
-        for (int turns_ = 0; turns_ < 1000 && !(cond); turns_++)                                   \
+        for (int turns_ = 0; turns_ < 5000 && !(cond); turns_++)                                   \
             sw_loop_turn((w)->loop, 10);                                                           \
         assert_true(cond);                                                                         \
     } while (0)
@@ -230,6 +230,35 @@ static void it_refuses_with_a_reason(void **state)
     expect(w, "OWN +a=2");
 }
 
+/* Of a refused response some may be in use: nothing of it counts as held, nor as unknown. */
+static void it_does_not_know_what_a_refusal_left(void **state)
+{
+    struct world *w = *state;
+    struct sw_xds_txn *t = sw_xds_txn_new();
+
+    set(w, OWN, "a", "1");
+    set(w, OWN, "gone", "1");
+    sw_xds_client_wildcard(w->client, OWN, true);
+    sw_xds_client_start(w->client);
+    expect(w, "OWN +a=1 +gone=1");
+    w->refuse = true;
+    assert_int_equal(sw_xds_txn_set(t, OWN, SW_SLICE_LIT("a"), SW_SLICE_LIT("2"), NULL), SW_OK);
+    assert_int_equal(sw_xds_txn_set(t, OWN, SW_SLICE_LIT("b"), SW_SLICE_LIT("1"), NULL), SW_OK);
+    assert_int_equal(sw_xds_txn_del(t, OWN, SW_SLICE_LIT("gone"), NULL), SW_OK);
+    (void)sw_xds_cache_commit(w->cache, t);
+    expect(w, "OWN +a=2 +b=1 -gone");
+    w->refuse = false;
+    sw_xds_server_free(w->server);
+    w->server = NULL;
+    RUN_UNTIL(w, w->downs == 1);
+    set(w, OWN, "a", "1"); /* as it was */
+    set(w, OWN, "b", NULL);
+    set(w, OWN, "gone", "1");
+    serve(w);
+    expect(w, "OWN +a=1 +gone=1 -b");
+    assert_int_equal(sw_xds_client_held(w->client, OWN), 2);
+}
+
 static void numbers_tell_what_happened(void **state)
 {
     static const char *const want[] = {
@@ -268,9 +297,8 @@ static void numbers_tell_what_happened(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LIVE(it_learns_what_it_wants),
-        LIVE(it_remembers_across_streams),
-        LIVE(it_refuses_with_a_reason),
+        LIVE(it_learns_what_it_wants),    LIVE(it_remembers_across_streams),
+        LIVE(it_refuses_with_a_reason),   LIVE(it_does_not_know_what_a_refusal_left),
         LIVE(numbers_tell_what_happened),
     };
 

@@ -27,7 +27,7 @@ static void a_slow_client_costs_little(void **state)
     COMMIT(w, "OWN! a=end");
     w->responses = 0;
     sw_grpc_pause(w->call, false);
-    for (int i = 0; i < 500 && w->n_lines == 0; i++)
+    for (int i = 0; i < 5000 && w->n_lines == 0; i++)
         sw_loop_turn(w->loop, 10);
     answer(w, NULL); /* whichever was on its way */
     expect(w, "OWN +a=end");
@@ -61,7 +61,7 @@ static void streams_are_bounded(void **state)
     assert_int_equal(sw_grpc_send(w->call, SW_SLICE_LIT("\xff\xff")), SW_OK);
     wait_done(w);
     assert_int_equal(w->status, SW_GRPC_INVALID_ARGUMENT);
-    for (int i = 0; i < 100 && sw_xds_server_streams(w->server); i++)
+    for (int i = 0; i < 5000 && sw_xds_server_streams(w->server); i++)
         sw_loop_turn(w->loop, 5);
     assert_int_equal(sw_xds_server_streams(w->server), 0);
 }
@@ -137,7 +137,49 @@ static void a_client_that_waited_may_be_refused(void **state)
     sw_xds_server_recheck(w->server);
     wait_done(w);
     assert_int_equal(w->status, SW_GRPC_UNAUTHENTICATED);
-    for (int i = 0; i < 100 && sw_xds_server_streams(w->server); i++)
+    for (int i = 0; i < 5000 && sw_xds_server_streams(w->server); i++)
+        sw_loop_turn(w->loop, 5);
+    assert_int_equal(sw_xds_server_streams(w->server), 0);
+}
+
+struct revocation {
+    bool is;
+    int asked;
+};
+
+static bool revoked_as_told(void *arg, const struct sw_xds_client_id *id, struct sw_err *err)
+{
+    struct revocation *r = arg;
+
+    assert_true(sw_slice_eq_str(id->token, "good"));
+    assert_true(sw_slice_eq_str(id->node_id, "node-1"));
+    r->asked++;
+    return r->is && sw_err_set(err, SW_EDENIED, "the token has expired") != SW_OK;
+}
+
+static void a_client_that_loses_its_right_loses_its_stream(void **state)
+{
+    struct world *w = *state;
+    struct revocation r = {0};
+
+    w->opts.revoked = revoked_as_told;
+    w->opts.review_ns = 2 * SW_NS_PER_S;
+    w->opts.arg = &r;
+    COMMIT(w, "CDS a=1");
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    expect(w, "CDS +a=1");
+    turns(w, 5);
+    skew += 3 * SW_NS_PER_S;
+    COMMIT(w, "CDS a=2");
+    expect(w, "CDS +a=2");
+    assert_in_range(r.asked, 1, 9);
+    assert_int_equal(w->done, 0);
+    r.is = true;
+    skew += 3 * SW_NS_PER_S;
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_UNAUTHENTICATED);
+    for (int i = 0; i < 5000 && sw_xds_server_streams(w->server); i++)
         sw_loop_turn(w->loop, 5);
     assert_int_equal(sw_xds_server_streams(w->server), 0);
 }
@@ -195,7 +237,7 @@ static void a_stopping_server_tells_its_clients(void **state)
     sw_xds_server_stop(w->server, 5 * SW_NS_PER_S, stopped, &is_stopped);
     wait_done(w);
     assert_int_equal(w->status, SW_GRPC_UNAVAILABLE);
-    for (int i = 0; i < 500 && !is_stopped; i++)
+    for (int i = 0; i < 5000 && !is_stopped; i++)
         sw_loop_turn(w->loop, 10);
     assert_true(is_stopped);
 }
@@ -208,6 +250,7 @@ int main(void)
         LIVE(strangers_are_refused),
         LIVE(a_client_waits_while_it_is_judged),
         LIVE(a_client_that_waited_may_be_refused),
+        LIVE(a_client_that_loses_its_right_loses_its_stream),
         LIVE(clients_are_served_from_their_own_cache),
         LIVE(a_stopping_server_tells_its_clients),
     };

@@ -216,6 +216,54 @@ static void what_was_asked_for_before_it_existed_waits_for_nobody(void **state)
     expect_nothing(w);
 }
 
+/* The response behind the first, which stays open, is this one. */
+static void expect_second(struct world *w, const char *line)
+{
+    char type[8];
+
+    for (int i = 0; i < 5000 && w->n_lines < 2; i++)
+        sw_loop_turn(w->loop, 10);
+    assert_int_equal(w->n_lines, 2);
+    assert_string_equal(w->lines[1], line);
+    (void)snprintf(type, sizeof(type), "%.3s", line);
+    ask(w, type, NULL, NULL, NULL, w->nonces[1], NULL);
+    w->n_lines = 1;
+}
+
+/* It came as an answer, ahead of its turn, and was gone when its turn came. */
+static void what_was_told_early_is_taken_back(void **state)
+{
+    struct world *w = *state;
+
+    w->opts.ack_timeout_ns = 600 * SW_NS_PER_S;
+    COMMIT(w, "CDS a=1", "EDS a=1", "RDS q=1");
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    expect(w, "CDS +a=1");
+    subscribe(w, "EDS", "a");
+    expect(w, "EDS +a=1");
+    subscribe(w, "RDS", "q");
+    expect(w, "RDS +q=1");
+    COMMIT(w, "CDS a=2", "EDS a=1 n=1", "RDS q=1 r=1");
+    expect_open(w, "CDS +a=2");
+    expect_second(w, "EDS +a=1"); /* the changed cluster waits for it */
+    subscribe(w, "RDS", "r");
+    expect_second(w, "RDS +r=1");
+    subscribe(w, "EDS", "n");
+    expect_second(w, "EDS +n=1");
+    COMMIT(w, "EDS a=1", "RDS q=1");
+    turns(w, 5);
+    assert_int_equal(w->n_lines, 1);
+    answer(w, NULL);
+    expect(w, "RDS -r");
+    expect(w, "EDS -n");
+    expect_nothing(w);
+    COMMIT(w, "EDS a=1 n=2", "RDS q=1 r=2");
+    expect(w, "EDS +n=2");
+    expect(w, "RDS +r=2");
+    expect_nothing(w);
+}
+
 static void a_stale_nonce_is_ignored(void **state)
 {
     struct world *w = *state;
@@ -284,6 +332,7 @@ int main(void)
         LIVE(full_types_are_always_complete),
         LIVE(other_types_carry_what_changed),
         LIVE(what_was_asked_for_before_it_existed_waits_for_nobody),
+        LIVE(what_was_told_early_is_taken_back),
         LIVE(a_stale_nonce_is_ignored),
         LIVE(listeners_can_be_asked_for_by_name),
         LIVE(services_of_one_type_know_it),
