@@ -45,7 +45,8 @@ struct sw_gw_vars {
     uint64_t tx_bytes;
     uint32_t attempts;
     uint64_t connection_id;
-    const struct sw_tls *tls; /* downstream */
+    const struct sw_tls_peer *client; /* who the client proved to be; NULL: nobody */
+    const char *cipher;               /* as sw_tls_cipher; NULL: no TLS */
     bool http;
 };
 

@@ -378,13 +378,32 @@ static struct sw_slice start_time(char *s, const struct sw_gw_vars *v, struct sw
 
 static struct sw_slice peer_of(const struct sw_gw_vars *v, bool uri)
 {
-    const struct sw_tls_peer *p = v->tls ? sw_tls_peer(v->tls) : NULL;
+    const struct sw_tls_peer *p = v->client;
 
     if (!p)
         return none;
     if (!uri)
         return p->cn.n ? p->cn : none;
     return p->n_ids ? p->ids[0].uri : none;
+}
+
+/* "TLS1.3 AES-128-GCM" in its two parts, the version as others write it. */
+static struct sw_slice tls_version(char *s, const char *cipher)
+{
+    struct sw_slice rest = sw_slice_str(cipher);
+    struct sw_slice v = sw_slice_cut(&rest, ' ');
+
+    if (!sw_slice_has_prefix(v, SW_SLICE_LIT("TLS")))
+        return none;
+    return sw_slice(s, (size_t)snprintf(s, SCRATCH, "TLSv%.*s", (int)v.n - 3, v.p + 3));
+}
+
+static struct sw_slice tls_cipher(const char *cipher)
+{
+    struct sw_slice rest = sw_slice_str(cipher);
+
+    (void)sw_slice_cut(&rest, ' ');
+    return rest.n ? rest : none;
 }
 
 static struct sw_slice hostname(char *s)
@@ -487,8 +506,9 @@ static struct sw_slice expand(const struct piece *p, const struct sw_gw_vars *v,
     case OP_DOWNSTREAM_LOCAL_PORT:
         return v->local.ip.family ? num(s, v->local.port) : none;
     case OP_DOWNSTREAM_TLS_VERSION:
+        return v->cipher ? tls_version(s, v->cipher) : none;
     case OP_DOWNSTREAM_TLS_CIPHER:
-        return v->tls ? sw_slice_str(sw_tls_cipher(v->tls)) : none;
+        return v->cipher ? tls_cipher(v->cipher) : none;
     case OP_DOWNSTREAM_PEER_URI_SAN:
         return peer_of(v, true);
     case OP_DOWNSTREAM_PEER_SUBJECT:

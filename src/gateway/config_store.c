@@ -161,9 +161,7 @@ static int compile_cluster(struct sw_gw_store *s, struct sw_gw_res *r, struct sw
     (void)sw_gw_cluster_spec_unref(r->spec);
     (void)sw_gw_tls_unref(r->tls);
     sw_gw_dns_free(r->dns);
-    sw_gw_health_free(r->health);
-    r->health = NULL;
-    r->dns = NULL;
+    r->dns = NULL; /* r->health goes on: what is known of the members still counts */
     r->spec = spec;
     r->tls = tls;
     if (s->o.loop && !s->o.no_io &&

@@ -93,6 +93,7 @@ struct sw_gw_conn {
     bool opening : 1;    /* connect or handshake in progress */
     bool shut : 1;       /* our side ended */
     bool shut_wanted : 1;
+    bool wrote : 1;  /* something left since an owner cleared this */
     bool closed : 1; /* no more callbacks but on_free */
     bool failed : 1;
     bool lingering : 1; /* close once the output is gone and the peer has read it */

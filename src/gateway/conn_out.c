@@ -68,6 +68,7 @@ static void wrote(struct sw_gw_conn *c, const struct iovec *iov, int count, ssiz
         return;
     }
     done = n > 0 ? (size_t)n : 0;
+    c->wrote |= n > 0;
     for (int i = 0; i < count; i++) {
         size_t k = sw_min(done, iov[i].iov_len);
 
@@ -265,6 +266,7 @@ static void land(struct flight *f)
             errno = r[i].sys_errno;
             wrote(c, &f->what[i], 1, r[i].n);
         }
+        c->wrote |= r[i].n > 0;
         gw_conn_drop_stage(c);
     }
     f->n = 0;
@@ -331,6 +333,7 @@ void gw_conn_write_out(struct sw_gw_conn *c)
             gw_conn_fail(c, SW_ECLOSED, n == SW_ECLOSED ? 0 : errno);
             return;
         }
+        c->wrote = true;
         gw_bytes_consume(&c->out, (size_t)n);
     }
     if (c->shut_wanted)

@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "gateway/cluster.h"
 #include "gateway/stats.h"
+#include "io/sock.h"
 #include "tls/tls.h"
 
 enum {
@@ -20,6 +21,7 @@ enum {
     PREFACE = 24,
     LINGER_MAX_MS = 60000,
     DRAIN_IDLE_S = 1, /* how long a connection between requests is kept while draining */
+    LATE_S = 1,       /* for what came in time and could not be read in time */
 };
 
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -32,8 +34,7 @@ void down_introduce(struct down *d, struct sw_exchange *x)
     x->peer = d->peer;
     x->local = d->local;
     x->sni = sw_slice_str(d->sni);
-    x->tls = d->conn.tls != NULL;
-    x->down_tls = d->conn.tls;
+    sw_exchange_meet(x, d->conn.tls);
     x->metadata = d->metadata;
     x->connection_id = d->id;
     x->stats = d->life.stats;
@@ -73,6 +74,20 @@ static void watch_wait(struct down *d)
     sw_timer_start(d->worker->loop, &d->timer, at > now ? at - now : 1, on_timer);
 }
 
+/*
+ * A request that nobody has looked at yet: it came in time when the process itself stood still. It
+ * is looked at soon, unless this side does not read.
+ */
+static bool unheard(struct down *d)
+{
+    char first;
+
+    if (d->late || (!d->conn.ahead && sw_sock_peek(d->conn.watch.fd, &first, 1) <= 0))
+        return false;
+    d->late = true;
+    return true;
+}
+
 static void on_timer(struct sw_timer *t)
 {
     struct down *d = SW_CONTAINER_OF(t, struct down, timer);
@@ -88,6 +103,8 @@ static void on_timer(struct sw_timer *t)
         down_h1_head_late(d);
     else if (d->h2)
         down_h2_drain(d);
+    else if (unheard(d))
+        sw_timer_start(d->worker->loop, t, LATE_S * SW_NS_PER_S, on_timer);
     else
         sw_gw_conn_close_flushed(&d->conn);
 }
@@ -95,6 +112,7 @@ static void on_timer(struct sw_timer *t)
 void down_set_waiting(struct down *d, bool waiting)
 {
     d->waiting = waiting;
+    d->late = false;
     d->since_ns = sw_loop_now(d->worker->loop);
     if (waiting)
         watch_wait(d);

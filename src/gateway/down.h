@@ -30,6 +30,7 @@ struct down {
     bool waiting : 1;    /* no request is in progress: keep-alive, or the first one is awaited */
     bool head_begun : 1; /* some bytes of a head arrived */
     bool draining : 1;   /* no further request */
+    bool late : 1;       /* its time is over, but there are bytes to be looked at */
     /* HTTP/1 */
     bool close_after : 1; /* this is the last exchange */
     bool request_done : 1;

@@ -364,6 +364,10 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
             }
             if (used == in.n)
                 break;
+            if (sw_gw_conn_blocked(c)) {
+                sw_gw_conn_pause(c); /* first it reads what it has asked for */
+                break;
+            }
             d->parser = new_parser(d);
         }
         if (d->tunnel)
@@ -417,6 +421,8 @@ static void on_drained(struct sw_gw_conn *c)
 
     if (d->x)
         sw_exchange_down_drained(d->x);
+    else if (c->paused)
+        sw_gw_conn_resume(c); /* requests that waited for it */
 }
 
 static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)

@@ -76,6 +76,8 @@ static void send_head(struct sw_exchange *x, bool end)
         s->bare = s->end_out = s->end = true;
     if (sw_h2_respond(s->g->h2, s->id, f, n, end, NULL) != SW_OK)
         sw_h2_reset(s->g->h2, s->id, SW_H2_INTERNAL_ERROR);
+    if (!end) /* its body may be long in coming */
+        gw_h2_flush_later(s->g);
 }
 
 static void send_data(struct sw_exchange *x, struct sw_slice data)

@@ -21,6 +21,7 @@
 #include "gateway/exchange_int.h"
 #include "gateway/filter_gzip.h"
 #include "http/gzip.h"
+#include "tls/verify.h"
 
 enum {
     KEEP_SMALL = 16 * 1024, /* bodies up to this are kept for a stale connection */
@@ -48,6 +49,7 @@ void sw_exchange_discard(struct sw_exchange *x)
 
     sw_free(x->kept.p);
     sw_gzip_stream_free(x->gzip);
+    (void)sw_peer_unref(x->client);
     (void)sw_gw_listener_unref(x->listener);
     (void)sw_gw_view_unref(x->view);
     if (w->spare.n == SW_GW_SPARE_EXCHANGES) {
@@ -416,7 +418,6 @@ void sw_exchange_down_gone(struct sw_exchange *x)
     x->flags |= SW_GW_FLAG_DC;
     if (!x->detail)
         x->detail = "downstream_remote_disconnect";
-    x->down_tls = NULL;
     gw_finish(x);
 }
 
@@ -489,13 +490,13 @@ void sw_exchange_up_head(struct sw_exchange *x, bool end)
     x->response_ns = x->active_ns;
     x->up.head_got = true;
     x->up.end_got = end;
+    if (x->plan.retries && gw_retry(x, SW_GW_STATUS, x->resp.status))
+        return;
     if (x->req.length == SW_GW_LENGTH_TUNNEL && x->resp.length != SW_GW_LENGTH_TUNNEL) {
         /* No tunnel: the request was only its head. */
         x->down.end_got = true;
         x->up.end_sent = true;
     }
-    if (x->plan.retries && gw_retry(x, SW_GW_STATUS, x->resp.status))
-        return;
     gw_send_answer(x, end);
     if (end)
         maybe_complete(x);

@@ -23,6 +23,7 @@ struct sw_gw_view;
 struct sw_gw_worker;
 struct sw_json;
 struct sw_tls;
+struct sw_tls_peer;
 /* config.h, route.h, cluster.h */
 struct sw_gw_chain;
 struct sw_gw_hcm;
@@ -203,8 +204,10 @@ enum sw_gw_outcome {                       /* how an attempt at an upstream ende
                      SW_GW_CONNECT_FAILED, /* no connection (refused, timed out): nothing was sent
                                             */
                      SW_GW_TLS_FAILED,     /* handshake failed: nothing was sent */
-                     SW_GW_STALE, /* a connection that had served before ended without a byte of
-                                     answer */
+                     SW_GW_UNSENT, /* a connection that had served before ended before a byte of the
+                                      request was written */
+                     SW_GW_STALE,  /* ... before a byte of the answer came: maybe it was idle for too
+                                      long, maybe its server acted and broke */
                      SW_GW_RESET_BEFORE,    /* connection or stream ended before a response head */
                      SW_GW_RESET_AFTER,     /* and after it */
                      SW_GW_REFUSED_STREAM,  /* HTTP/2: certainly not processed */
@@ -261,8 +264,9 @@ struct sw_exchange {
     struct sw_addr local;
     struct sw_slice sni; /* empty: none */
     bool tls;
-    const struct sw_tls *down_tls;  /* NULL once the downstream connection is gone */
-    const struct sw_json *metadata; /* from an internal listener; NULL: none */
+    const char *cipher;               /* of the downstream connection; static, NULL: no TLS */
+    const struct sw_tls_peer *client; /* who it proved to be, a reference; NULL: nobody */
+    const struct sw_json *metadata;   /* from an internal listener; NULL: none */
     uint64_t connection_id;
     struct sw_gw_lstats *stats; /* of the listener; NULL: not counted as a request */
 
@@ -291,7 +295,7 @@ struct sw_exchange {
     /* The core's own. */
     uint8_t state;      /* enum sw_gw_xstate */
     bool body_lost : 1; /* more than 'kept' may hold was passed on */
-    bool stale_retried : 1;
+    bool repeated : 1;  /* once, without a policy that asks for it */
     bool sending_kept : 1; /* what is being sent was not received just now */
     bool mirror : 1;       /* a copy: nobody waits for the answer */
     bool continued : 1;    /* 100 was sent */
@@ -317,6 +321,8 @@ struct sw_exchange {
 struct sw_exchange *sw_exchange_new(struct sw_gw_worker *w);
 /* Frees those that ended; only from where no exchange is being worked on. The loop does it too. */
 void sw_exchange_reap(struct sw_gw_worker *w);
+/* What TLS says of the client, which may be gone before the exchange is. NULL: no TLS. */
+void sw_exchange_meet(struct sw_exchange *x, const struct sw_tls *tls);
 /* Gives one back that was never started. */
 void sw_exchange_discard(struct sw_exchange *x);
 /* The downstream codec has filled req, listener, chain, peer ...: cleans the head, routes it and

@@ -6,13 +6,9 @@
 #include "gateway/cluster.h"
 #include "gateway/exchange_int.h"
 
-bool gw_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status)
+/* The attempt at x->host is over; the next one comes from the loop. */
+static void again(struct sw_exchange *x, enum sw_gw_outcome how, int status, uint64_t delay_ns)
 {
-    uint64_t delay = 0;
-
-    if (x->body_lost || x->state == SW_GW_X_ANSWER || !x->down.ops ||
-        !sw_gw_should_retry(x, how, status, &delay))
-        return false;
     if (x->up.ops)
         x->up.ops->abort(x);
     if (x->host)
@@ -21,9 +17,45 @@ bool gw_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status)
     x->try_deadline_ns = 0;
     memset(&x->up, 0, sizeof(x->up));
     memset(&x->resp, 0, sizeof(x->resp));
-    x->retry_at_ns = sw_loop_now(x->worker->loop) + sw_max(delay, 1);
+    x->retry_at_ns = sw_loop_now(x->worker->loop) + sw_max(delay_ns, 1);
     gw_arm(x);
+}
+
+bool gw_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status)
+{
+    uint64_t delay = 0;
+
+    if (x->body_lost || x->state == SW_GW_X_ANSWER || !x->down.ops ||
+        !sw_gw_should_retry(x, how, status, &delay))
+        return false;
+    again(x, how, status, delay);
     return true;
+}
+
+/* Done twice it is as if it was done once (RFC 9110 9.2.2). A tunnel carries nothing before its
+ * answer. */
+static bool is_idempotent(const struct sw_gw_request *r)
+{
+    static const char *const methods[] = {"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(methods); i++) {
+        if (sw_slice_eq_str(r->method, methods[i]))
+            return true;
+    }
+    return r->length == SW_GW_LENGTH_TUNNEL;
+}
+
+/*
+ * Whether the request is sent once more without a policy that asks for it: nobody can have acted on
+ * it, or that would do no harm. Once only: a request that kills its server must not go from
+ * connection to connection.
+ */
+static bool may_repeat(const struct sw_exchange *x, enum sw_gw_outcome how)
+{
+    if (x->repeated || x->body_lost || !x->down.ops)
+        return false;
+    return how == SW_GW_UNSENT || how == SW_GW_REFUSED_STREAM ||
+           (how == SW_GW_STALE && is_idempotent(&x->req));
 }
 
 static const struct {
@@ -35,6 +67,8 @@ static const struct {
     [SW_GW_CONNECT_FAILED] = {503, SW_GW_FLAG_UF, "upstream_connection_failure",
                               "upstream connect error"},
     [SW_GW_TLS_FAILED] = {503, SW_GW_FLAG_UF, "upstream_tls_failure", "upstream TLS error"},
+    [SW_GW_UNSENT] = {503, SW_GW_FLAG_UC, "upstream_reset_before_response_started",
+                      "upstream connection closed"},
     [SW_GW_STALE] = {503, SW_GW_FLAG_UC, "upstream_reset_before_response_started",
                      "upstream connection closed"},
     [SW_GW_RESET_BEFORE] = {503, SW_GW_FLAG_UC, "upstream_reset_before_response_started",
@@ -66,7 +100,7 @@ static const struct sw_gw_refusal *refusal_of(struct sw_exchange *x, enum sw_gw_
     struct sw_gw_refusal *copy;
 
     if (!r || sw_loop_now(x->worker->loop) - r->at_ns > SW_NS_PER_S ||
-        (how != SW_GW_RESET_BEFORE && how != SW_GW_STALE && how != SW_GW_TLS_FAILED))
+        (how != SW_GW_RESET_BEFORE && how != SW_GW_TLS_FAILED))
         return NULL;
     copy = SW_ARENA_NEW(&x->arena, struct sw_gw_refusal);
     *copy = *r;
@@ -106,17 +140,14 @@ void sw_exchange_up_failed(struct sw_exchange *x, enum sw_gw_outcome how, const 
         gw_finish(x);
         return;
     }
-    /* The connection was closed while it was idle and nobody has seen the request: not an attempt
-     * that counts. */
-    if (how == SW_GW_STALE && !x->body_lost && !x->stale_retried && x->down.ops) {
-        x->stale_retried = true;
+    if (may_repeat(x, how)) { /* not an attempt that counts, nor the host's fault */
+        x->repeated = true;
         x->attempts--;
-        if (x->host)
-            sw_gw_host_done(x, SW_GW_DOWNSTREAM_GONE, 0);
-        memset(&x->up, 0, sizeof(x->up));
-        gw_attempt(x);
+        again(x, how, 0, 0);
         return;
     }
+    if (how == SW_GW_STALE || how == SW_GW_UNSENT)
+        how = SW_GW_RESET_BEFORE;
     if (gw_retry(x, how, 0))
         return;
     refused = refusal_of(x, how);

@@ -7,6 +7,7 @@
 #include "gateway/config.h"
 #include "gateway/exchange_int.h"
 #include "tls/tls.h"
+#include "tls/verify.h"
 
 static const struct {
     struct sw_slice name;
@@ -144,6 +145,15 @@ void sw_gw_fields_set(struct sw_exchange *x, struct sw_gw_fields *f, struct sw_s
 }
 
 /* ---- requests ---- */
+
+void sw_exchange_meet(struct sw_exchange *x, const struct sw_tls *tls)
+{
+    const struct sw_tls_peer *peer = tls ? sw_tls_peer(tls) : NULL;
+
+    x->tls = tls != NULL;
+    x->cipher = tls ? sw_tls_cipher(tls) : NULL;
+    x->client = peer ? sw_peer_ref(peer) : NULL;
+}
 
 static struct sw_slice joined(struct sw_exchange *x, struct sw_slice a, struct sw_slice b)
 {
@@ -285,7 +295,7 @@ static struct sw_slice cert_element(struct sw_exchange *x, const struct sw_tls_p
 static void clean_client_cert(struct sw_exchange *x)
 {
     struct sw_slice name = SW_SLICE_LIT("x-forwarded-client-cert");
-    const struct sw_tls_peer *peer = x->down_tls ? sw_tls_peer(x->down_tls) : NULL;
+    const struct sw_tls_peer *peer = x->client;
     enum sw_gw_xfcc mode = x->hcm->xfcc;
 
     if (mode == SW_GW_XFCC_ALWAYS_FORWARD)

@@ -139,6 +139,7 @@ static void start(struct sw_gw_authz_state *s)
         body = authz_grpc_question(s, m);
     else
         body = authz_http_question(s, m);
+    m->sending_kept = true; /* in front of the body is something else */
     sw_exchange_start(m, body.n == 0);
     if (body.n && s->sub)
         sw_exchange_down_data(m, body);
@@ -197,6 +198,7 @@ int sw_gw_authz_request(struct sw_exchange *x, const struct sw_gw_authz *filter,
     bool tunnel = x->req.length == SW_GW_LENGTH_TUNNEL;
 
     s->x = x;
+    s->before = x->rs->authz;
     s->filter = filter;
     s->route = route;
     s->service = route && route->service.cluster.n ? &route->service : &filter->service;
@@ -221,23 +223,19 @@ int sw_gw_authz_request(struct sw_exchange *x, const struct sw_gw_authz *filter,
 
 void sw_gw_authz_response(struct sw_exchange *x)
 {
-    const struct sw_gw_authz_state *s = x->rs->authz;
-
-    if (!s || s->verdict != AUTHZ_OK)
-        return;
-    for (uint32_t i = 0; i < s->response.n; i++)
-        sw_gw_fields_add(x, &x->resp.fields, s->response.p[i].name, s->response.p[i].value);
+    for (const struct sw_gw_authz_state *s = x->rs->authz; s; s = s->before) {
+        for (uint32_t i = 0; s->verdict == AUTHZ_OK && i < s->response.n; i++)
+            sw_gw_fields_add(x, &x->resp.fields, s->response.p[i].name, s->response.p[i].value);
+    }
 }
 
 void sw_gw_authz_gone(struct sw_exchange *x)
 {
-    struct sw_gw_authz_state *s = x->rs ? x->rs->authz : NULL;
-
-    if (!s)
-        return;
-    sw_timer_stop(x->worker->loop, &s->timer);
-    sw_defer_cancel(&s->defer);
-    if (s->sub)
-        sw_exchange_kill(s->sub); /* leaves */
-    sw_buf_done(&s->answer);
+    for (struct sw_gw_authz_state *s = x->rs ? x->rs->authz : NULL; s; s = s->before) {
+        sw_timer_stop(x->worker->loop, &s->timer);
+        sw_defer_cancel(&s->defer);
+        if (s->sub)
+            sw_exchange_kill(s->sub); /* leaves */
+        sw_buf_done(&s->answer);
+    }
 }

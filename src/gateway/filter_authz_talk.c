@@ -233,7 +233,7 @@ struct sw_slice authz_grpc_question(struct sw_gw_authz_state *s, struct sw_excha
 {
     const struct sw_gw_authz_service *to = s->service;
     struct sw_slice msg = check_request(s, m);
-    char *body = sw_arena_alloc(&m->arena, SW_GRPC_HEAD + msg.n);
+    char *body = sw_arena_alloc(&m->arena, SW_GRPC_HEAD + msg.n + 1); /* sealing wants it */
     struct sw_gw_request *r = &m->req;
 
     sw_grpc_head(body, msg.n);

@@ -106,10 +106,15 @@ static void on_flush(struct sw_defer *d)
     gw_h2_flush(SW_CONTAINER_OF(d, struct gw_h2, flush));
 }
 
+void gw_h2_flush_later(struct gw_h2 *g)
+{
+    sw_loop_defer(g->conn->worker->loop, &g->flush, on_flush);
+}
+
 void gw_h2_flush(struct gw_h2 *g)
 {
     if (g->in_h2) {
-        sw_loop_defer(g->conn->worker->loop, &g->flush, on_flush);
+        gw_h2_flush_later(g);
         return;
     }
     /* While the peer takes nothing, answers to its PINGs stay inside the engine, which counts

@@ -72,6 +72,8 @@ void gw_h2_stream_free(struct gw_h2_stream *s);
 SW_NODISCARD int gw_h2_feed(struct gw_h2 *g, struct sw_slice in);
 /* Frames what can go now; it leaves at the end of the turn. */
 void gw_h2_flush(struct gw_h2 *g);
+/* The same from the loop, together with what is still to come in this turn. */
+void gw_h2_flush_later(struct gw_h2 *g);
 /* Output drained: streams that waited go on. */
 void gw_h2_drained(struct gw_h2 *g);
 

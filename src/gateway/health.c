@@ -22,17 +22,32 @@ static void begin(struct checker *k);
 
 /* ---- results ---- */
 
-static void set_flag(struct checker *k, bool down)
+/* A member is out as long as one of its checks says so. */
+static bool another_says_down(const struct checker *k)
 {
-    struct sw_gw_cluster_state *st = k->health->cluster->state;
+    for (struct sw_list *it = k->health->checkers.next; it != &k->health->checkers; it = it->next) {
+        const struct checker *o = SW_CONTAINER_OF(it, struct checker, link);
 
+        if (o != k && o->member == k->member && o->down)
+            return true;
+    }
+    return false;
+}
+
+static void mark(struct checker *k, bool down)
+{
     k->down = down;
     if (down)
         atomic_fetch_or_explicit(&k->member->health, SW_GW_FAILED_ACTIVE, memory_order_release);
-    else
+    else if (!another_says_down(k))
         atomic_fetch_and_explicit(&k->member->health, ~(uint32_t)SW_GW_FAILED_ACTIVE,
                                   memory_order_release);
-    atomic_fetch_add_explicit(&st->health_version, 1, memory_order_release);
+    atomic_fetch_add_explicit(&k->health->cluster->state->health_version, 1, memory_order_release);
+}
+
+static void set_flag(struct checker *k, bool down)
+{
+    mark(k, down);
     sw_log_info("health", "'%.*s' of cluster '%.*s' is %s", SW_SLICE_ARG(k->member->text),
                 SW_SLICE_ARG(k->health->cluster->spec->name), down ? "failing" : "healthy");
 }
@@ -171,9 +186,9 @@ static void checker_stop(struct checker *k)
     k->running = false;
     sw_timer_stop(k->health->loop, &k->timer);
     drop_io(k, true);
+    if (k->down)
+        mark(k, false);
     sw_list_unlink(&k->link);
-    atomic_fetch_and_explicit(&k->member->health, ~(uint32_t)SW_GW_FAILED_ACTIVE,
-                              memory_order_release);
     sw_http_client_free(k->http);
     sw_grpc_client_free(k->grpc);
     sw_buf_done(&k->in);
@@ -204,6 +219,9 @@ static void want(struct sw_gw_health *h, struct sw_gw_member *m, const struct sw
         k->member = sw_gw_member_ref(m);
         k->check = c;
         k->fd = -1;
+        /* Of a check whose settings changed: what the one before found out counts until then. */
+        k->down = atomic_load_explicit(&m->health, memory_order_relaxed) & SW_GW_FAILED_ACTIVE;
+        k->known = k->down;
         k->want = (struct sw_gw_tls_want){.tls = tls_of(k), .host = server_name(k)};
         sw_buf_init(&k->in, RECEIVE_MAX);
         sw_list_init(&k->link);
@@ -212,6 +230,29 @@ static void want(struct sw_gw_health *h, struct sw_gw_member *m, const struct sw
         sw_timer_start(h->loop, &k->timer, sw_rand_below(c->interval_ns / 8 + 1), on_next);
     }
     k->seen = true;
+}
+
+/* Without outlier detection all are let back, once more when the workers know of it, too. */
+static void on_sweep(struct sw_timer *t)
+{
+    struct sw_gw_health *h = SW_CONTAINER_OF(t, struct sw_gw_health, sweep);
+    const struct sw_gw_outlier_opts *o = &h->cluster->spec->outlier;
+
+    (void)sw_gw_outlier_sweep(h->cluster, o->on ? sw_loop_now(h->loop) : UINT64_MAX);
+    if (o->on)
+        sw_timer_start(h->loop, &h->sweep, o->interval_ns, on_sweep);
+}
+
+static void update_sweep(struct sw_gw_health *h)
+{
+    const struct sw_gw_outlier_opts *o = &h->cluster->spec->outlier;
+
+    if (o->on && !sw_timer_running(&h->sweep)) {
+        sw_timer_start(h->loop, &h->sweep, o->interval_ns + 1, on_sweep);
+    } else if (!o->on && sw_timer_running(&h->sweep)) {
+        (void)sw_gw_outlier_sweep(h->cluster, UINT64_MAX);
+        sw_timer_start(h->loop, &h->sweep, SW_NS_PER_S, on_sweep);
+    }
 }
 
 void sw_gw_health_update(struct sw_gw_health *h, struct sw_gw_cluster *c)
@@ -237,16 +278,8 @@ void sw_gw_health_update(struct sw_gw_health *h, struct sw_gw_cluster *c)
         if (!k->seen)
             checker_stop(k);
     }
+    update_sweep(h);
     (void)sw_gw_cluster_unref(old);
-}
-
-static void on_sweep(struct sw_timer *t)
-{
-    struct sw_gw_health *h = SW_CONTAINER_OF(t, struct sw_gw_health, sweep);
-    uint64_t every = h->cluster->spec->outlier.interval_ns;
-
-    (void)sw_gw_outlier_sweep(h->cluster, sw_loop_now(h->loop));
-    sw_timer_start(h->loop, &h->sweep, every ? every : SW_NS_PER_S, on_sweep);
 }
 
 struct sw_gw_health *sw_gw_health_new(struct sw_loop *l, struct sw_gw_cluster *c)
@@ -259,8 +292,6 @@ struct sw_gw_health *sw_gw_health_new(struct sw_loop *l, struct sw_gw_cluster *c
     h->loop = l;
     sw_list_init(&h->checkers);
     sw_gw_health_update(h, c);
-    if (c->spec->outlier.on)
-        sw_timer_start(l, &h->sweep, c->spec->outlier.interval_ns + 1, on_sweep);
     return h;
 }
 

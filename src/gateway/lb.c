@@ -47,7 +47,7 @@ struct ring_point {
 struct sw_gw_lb_view {
     struct sw_arena arena;
     struct sw_gw_members *members; /* a reference */
-    const struct sw_gw_cluster_spec *spec;
+    struct sw_gw_cluster_spec *spec; /* a reference: another one must not get its address */
     uint64_t health_version;
     struct level *levels; /* by priority */
     uint32_t n_levels;
@@ -64,6 +64,7 @@ void sw_gw_lb_view_free(struct sw_gw_lb_view *v)
     if (!v)
         return;
     (void)sw_gw_members_unref(v->members);
+    (void)sw_gw_cluster_spec_unref(v->spec);
     sw_arena_clear(&v->arena);
     sw_free(v);
 }
@@ -245,7 +246,7 @@ static struct sw_gw_lb_view *view_new(const struct sw_gw_cluster *c, uint64_t he
     bool weighted = c->spec->locality_weighted;
 
     v->members = sw_gw_members_ref(c->members);
-    v->spec = c->spec;
+    v->spec = sw_gw_cluster_spec_ref(c->spec);
     v->health_version = health_version;
     v->n_levels = ms->n_priorities;
     v->levels = sw_arena_array(&v->arena, ms->n_priorities + 1, sizeof(*v->levels));

@@ -91,14 +91,12 @@ bool sw_gw_tls_client_ok(const struct sw_gw_chain *chain, const struct sw_tls *t
     const struct sw_gw_tls *t = chain->tls;
     const struct sw_tls_peer *peer = sw_tls_peer(tls);
 
-    if (t->accept_untrusted)
-        return true;
-    if (sw_tls_peer_refused(tls)) {
-        *ret_why = "client certificate was not accepted";
+    if (!peer && !sw_tls_peer_refused(tls) && t->require_client_cert) {
+        *ret_why = "client showed no certificate";
         return false;
     }
-    if (!peer && t->require_client_cert) {
-        *ret_why = "client showed no certificate";
+    if (sw_tls_peer_refused(tls) && !t->accept_untrusted) {
+        *ret_why = "client certificate was not accepted";
         return false;
     }
     return true;
@@ -188,10 +186,44 @@ static void sniff_end(struct sniff *s)
     sw_loop_defer(s->worker->loop, &s->defer, on_sniff_free);
 }
 
+static bool needs_hello(const struct sw_gw_listener *l)
+{
+    if (l->tls_inspector || (l->default_chain && l->default_chain->tls))
+        return true;
+    for (size_t i = 0; i < l->n_chains; i++) {
+        if (l->chains[i].tls)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The listener as it is now: rules may have changed while the first bytes were awaited. NULL: it is
+ * gone, or looks for other first bytes.
+ */
+static struct sw_gw_listener *newest(const struct sniff *s)
+{
+    struct sw_gw_listener *l =
+        sw_map_get(&s->worker->view->config->listeners->map, s->listener->name);
+
+    if (!l || l->kind != s->listener->kind || l->proxy_protocol != s->listener->proxy_protocol ||
+        needs_hello(l) != s->hello)
+        return NULL;
+    return l;
+}
+
+static void sniff_refuse(struct sniff *s, const char *reason, const char *why)
+{
+    struct sw_gw_lstats *stats = sw_gw_lstats(s->worker, s->listener->name);
+
+    sw_gw_lstats_refused(stats, reason);
+    sw_gw_lstats_say(stats, reason, &s->peer, why);
+}
+
 static void sniff_decide(struct sniff *s, const struct sw_gw_hello *hello)
 {
     struct sw_gw_accepted a = {
-        .listener = s->listener,
+        .listener = newest(s),
         .fd = SW_TAKE_FD(s->fd),
         .peer = s->peer,
         .local = s->local,
@@ -201,16 +233,13 @@ static void sniff_decide(struct sniff *s, const struct sw_gw_hello *hello)
     };
 
     sw_watch_stop(&s->watch);
-    serve(s->worker, &a, hello);
+    if (a.listener) {
+        serve(s->worker, &a, hello);
+    } else {
+        sniff_refuse(s, "listener_changed", "its listener changed before its first bytes");
+        sw_sock_close(a.fd);
+    }
     sniff_end(s);
-}
-
-static void sniff_refuse(struct sniff *s, const char *reason, const char *why)
-{
-    struct sw_gw_lstats *stats = sw_gw_lstats(s->worker, s->listener->name);
-
-    sw_gw_lstats_refused(stats, reason);
-    sw_gw_lstats_say(stats, reason, &s->peer, why);
 }
 
 /*
@@ -309,17 +338,6 @@ static void sniff_drain(struct sw_gw_down *d)
 static void sniff_kill(struct sw_gw_down *d)
 {
     sniff_end(SW_CONTAINER_OF(d, struct sniff, life));
-}
-
-static bool needs_hello(const struct sw_gw_listener *l)
-{
-    if (l->tls_inspector || (l->default_chain && l->default_chain->tls))
-        return true;
-    for (size_t i = 0; i < l->n_chains; i++) {
-        if (l->chains[i].tls)
-            return true;
-    }
-    return false;
 }
 
 static void sniff_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)

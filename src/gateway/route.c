@@ -48,7 +48,8 @@ static void fill_vars(struct sw_exchange *x, struct sw_gw_vars *v)
         .tx_bytes = x->tx_bytes,
         .attempts = x->attempts,
         .connection_id = x->connection_id,
-        .tls = x->down_tls,
+        .client = x->client,
+        .cipher = x->cipher,
         .http = x->hcm != NULL,
     };
     v->start_wall_ns = sw_exchange_start_wall(x);
@@ -412,7 +413,7 @@ int sw_gw_route_request(struct sw_exchange *x)
         return sw_gw_filters_misdirected(x) ? SW_ECLOSED : not_found(x);
     if (rs->vhost->require_tls == 2 && !x->tls)
         return require_tls(x);
-    facts.cert_presented = x->down_tls && sw_tls_peer(x->down_tls);
+    facts.cert_presented = x->client != NULL;
     facts.cert_validated = facts.cert_presented;
     x->route = sw_gw_route_find(rs->vhost, &x->req, &facts);
     if (!x->route)
@@ -508,6 +509,7 @@ void sw_gw_host_done(struct sw_exchange *x, enum sw_gw_outcome how, int status)
     case SW_GW_TIMEOUT:
         result = SW_GW_RESULT_BROKEN;
         break;
+    case SW_GW_UNSENT:
     case SW_GW_STALE:
     case SW_GW_REFUSED_STREAM:
     case SW_GW_OVERFLOW:
@@ -529,8 +531,6 @@ bool sw_gw_should_retry(struct sw_exchange *x, enum sw_gw_outcome how, int statu
     struct sw_gw_route_state *rs = x->rs;
 
     *ret_delay_ns = 0;
-    if (how == SW_GW_STALE) /* ours, not the policy's: the host never saw the request */
-        return true;
     if (!rs->retry || !sw_gw_retry_wants(rs->retry, how, status, &x->resp))
         return false;
     if (rs->retries >= rs->retry->num) {

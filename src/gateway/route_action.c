@@ -369,6 +369,7 @@ bool sw_gw_retry_wants(const struct sw_gw_retry *r, enum sw_gw_outcome how, int 
     case SW_GW_TLS_FAILED:
         return any || (r->on & (SW_GW_RETRY_CONNECT_FAILURE | SW_GW_RETRY_RESET |
                                 SW_GW_RETRY_RESET_BEFORE_REQUEST));
+    case SW_GW_UNSENT:
     case SW_GW_STALE:
     case SW_GW_RESET_BEFORE:
     case SW_GW_BAD_RESPONSE:

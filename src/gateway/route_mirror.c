@@ -95,6 +95,16 @@ static struct sw_slice copy_authority(struct sw_exchange *m, const struct sw_exc
     return sw_slice_str(sw_arena_printf(&m->arena, "%.*s-shadow", SW_SLICE_ARG(host)));
 }
 
+/* What came while a filter waited. */
+static void give_kept(const struct sw_exchange *x, struct sw_exchange *m)
+{
+    m->sending_kept = true;
+    sw_exchange_down_data(m, sw_slice(x->kept.p, x->kept.n));
+    m->sending_kept = false;
+    if (x->down.end_got)
+        sw_exchange_down_end(m);
+}
+
 static void start_copy(struct sw_exchange *x, struct sw_gw_copies *all,
                        const struct sw_gw_mirror *policy)
 {
@@ -124,7 +134,9 @@ static void start_copy(struct sw_exchange *x, struct sw_gw_copies *all,
     l->from = all;
     l->index = all->n;
     all->copy[all->n++] = m;
-    sw_exchange_start(m, x->down.end_got);
+    sw_exchange_start(m, x->down.end_got && x->kept.n == 0);
+    if (x->kept.n && all->copy[l->index])
+        give_kept(x, m);
 }
 
 static void start_list(struct sw_exchange *x, const struct sw_gw_mirror *p, size_t n)

@@ -28,7 +28,6 @@ static inline void *gw_down_detach(struct sw_exchange *x)
     x->down.ops = NULL;
     x->down.stream = NULL;
     x->down.conn = NULL;
-    x->down_tls = NULL;
     return stream;
 }
 

@@ -195,8 +195,7 @@ static void begin(struct tun *t)
     x->peer = t->peer;
     x->local = t->local;
     x->sni = sw_arena_slice(&x->arena, t->sni);
-    x->tls = t->conn.tls != NULL;
-    x->down_tls = t->conn.tls;
+    sw_exchange_meet(x, t->conn.tls);
     x->metadata = t->metadata;
     x->connection_id = ++t->worker->connection_seq;
     x->req.method = SW_SLICE_LIT("CONNECT");

@@ -32,7 +32,10 @@ enum {
 /* After a tunnel was refused its client's datagrams are dropped for so long: one CONNECT for each
  * of them would be an attack on the far end. */
 #define REFUSED_NS (1 * UINT64_C(1000000000))
-/* While draining, answers that are on their way have so long. */
+/*
+ * While draining, clients that are here have so long. Until the socket is closed the kernel brings
+ * it its share of what a successor on the same port could have had, so all of that is served, too.
+ */
 #define DRAIN_NS (1 * UINT64_C(1000000000))
 /* However short idle_timeout is, looking for sessions that end takes turns with serving them. */
 #define SWEEP_LEAST_NS (10 * SW_NS_PER_MS)
@@ -69,8 +72,8 @@ struct listener {
     struct sw_list sessions;
     struct sw_timer sweep;
     struct sw_defer more;
+    uint64_t drain_until_ns; /* 0: it is not draining */
     bool gone;
-    bool draining; /* nothing more is read */
 };
 
 struct udp {
@@ -136,8 +139,6 @@ static void session_free(struct session *s, enum sw_gw_result how)
 
 static void touch(struct session *s)
 {
-    if (s->listener->draining)
-        return; /* however lively: it has its moment and no more */
     s->active_ns = sw_loop_now(s->listener->worker->loop);
     sw_list_unlink(&s->link);
     sw_list_push_front(&s->listener->sessions, &s->link);
@@ -397,6 +398,21 @@ static void on_readable(struct sw_watch *w, unsigned events)
     on_datagrams(SW_CONTAINER_OF(w, struct listener, watch));
 }
 
+static void end_sessions(struct listener *l)
+{
+    while (!sw_list_empty(&l->sessions))
+        session_free(oldest(l), SW_GW_RESULT_OK);
+}
+
+/* A new process on the same port gets all datagrams from now on. */
+static void listener_shut(struct listener *l)
+{
+    end_sessions(l);
+    sw_watch_stop(&l->watch);
+    sw_defer_cancel(&l->more);
+    sw_sock_close(SW_TAKE_FD(l->fd));
+}
+
 static void on_sweep(struct sw_timer *t)
 {
     struct listener *l = SW_CONTAINER_OF(t, struct listener, sweep);
@@ -404,16 +420,15 @@ static void on_sweep(struct sw_timer *t)
     uint64_t now = sw_loop_now(l->worker->loop);
     uint64_t every = SW_NS_PER_S;
 
-    if (l->draining) {
+    if (l->drain_until_ns) {
         idle = idle ? sw_min(idle, DRAIN_NS) : DRAIN_NS;
         every = DRAIN_NS / 10;
     }
 
     while (!sw_list_empty(&l->sessions) && idle && now - oldest(l)->active_ns >= idle)
         session_free(oldest(l), SW_GW_RESULT_OK);
-    if (l->draining && sw_list_empty(&l->sessions)) {
-        /* A new process on the same port gets all datagrams from now on. */
-        sw_sock_close(SW_TAKE_FD(l->fd));
+    if (l->drain_until_ns && (sw_list_empty(&l->sessions) || now >= l->drain_until_ns)) {
+        listener_shut(l);
         return;
     }
     if (idle)
@@ -423,20 +438,11 @@ static void on_sweep(struct sw_timer *t)
 
 /* ---- listeners ---- */
 
-static void end_sessions(struct listener *l)
-{
-    while (!sw_list_empty(&l->sessions))
-        session_free(oldest(l), SW_GW_RESULT_OK);
-}
-
 static void listener_free(struct listener *l)
 {
-    end_sessions(l);
+    listener_shut(l);
     sw_map_done(&l->sessions_by_client);
-    sw_watch_stop(&l->watch);
     sw_timer_stop(l->worker->loop, &l->sweep);
-    sw_defer_cancel(&l->more);
-    sw_sock_close(l->fd);
     sw_list_unlink(&l->link);
     ((struct udp *)l->worker->udp)->n_listeners--;
     (void)sw_gw_listener_unref(l->config);
@@ -560,11 +566,9 @@ void sw_gw_udp_drain(struct sw_gw_worker *w)
     for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = it->next) {
         struct listener *l = SW_CONTAINER_OF(it, struct listener, link);
 
-        if (l->draining)
+        if (l->drain_until_ns)
             continue;
-        l->draining = true;
-        sw_watch_stop(&l->watch);
-        sw_defer_cancel(&l->more);
+        l->drain_until_ns = sw_loop_now(w->loop) + DRAIN_NS;
         sw_timer_start(w->loop, &l->sweep, DRAIN_NS / 10, on_sweep);
     }
 }

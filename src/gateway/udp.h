@@ -7,7 +7,7 @@
 /* Opens and closes sockets as the worker's newest view says; sessions of listeners that stay go on.
  */
 void sw_gw_udp_apply(struct sw_gw_worker *w);
-/* Takes no more datagrams; sessions end when answers have had a moment. */
+/* Sockets are closed when nobody is there any more, and soon anyway. */
 void sw_gw_udp_drain(struct sw_gw_worker *w);
 /* No session is left. */
 bool sw_gw_udp_idle(const struct sw_gw_worker *w);

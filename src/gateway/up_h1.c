@@ -33,6 +33,13 @@ static void put_websocket_key(struct gw_h1_out *o, const struct sw_gw_request *r
         gw_h1_out_field(o, SW_SLICE_LIT("sec-websocket-key"), sw_buf_slice(&text));
 }
 
+/* Where a body is usual, its absence is said: many a server asks for a length otherwise. */
+static bool says_empty(struct sw_slice method)
+{
+    return sw_slice_eq_str(method, "POST") || sw_slice_eq_str(method, "PUT") ||
+           sw_slice_eq_str(method, "PATCH");
+}
+
 static void put_framing(struct gw_h1_out *o, struct up_conn *u, const struct sw_exchange *x,
                         bool end)
 {
@@ -43,7 +50,8 @@ static void put_framing(struct gw_h1_out *o, struct up_conn *u, const struct sw_
         gw_h1_out_lit(o, "content-length: ");
         gw_h1_out_u64(o, r->content_length);
         gw_h1_out_lit(o, "\r\n");
-    } else if (r->length == SW_GW_LENGTH_UNKNOWN && end) {
+    } else if ((r->length == SW_GW_LENGTH_UNKNOWN && end) ||
+               (r->length == SW_GW_LENGTH_NONE && says_empty(r->method))) {
         gw_h1_out_lit(o, "content-length: 0\r\n");
     } else if (r->length == SW_GW_LENGTH_UNKNOWN) {
         u->chunked = true;
@@ -169,6 +177,7 @@ void up_h1_attach(struct up_conn *u, struct sw_exchange *x)
 {
     u->x = x;
     u->got_bytes = false;
+    u->conn.wrote = false;
     x->up.ops = &side;
     x->up.stream = u;
     x->up.conn = &u->conn;
@@ -187,6 +196,14 @@ static void failed(struct up_conn *u, enum sw_gw_outcome how, const char *why)
     } else {
         up_gone(u, true);
     }
+}
+
+/* What it means for the exchange that the connection ends now. */
+static enum sw_gw_outcome how_ended(const struct up_conn *u)
+{
+    if (u->served && !u->got_bytes)
+        return u->conn.wrote ? SW_GW_STALE : SW_GW_UNSENT;
+    return u->x && u->x->up.head_got ? SW_GW_RESET_AFTER : SW_GW_RESET_BEFORE;
 }
 
 static void got_head(struct up_conn *u)
@@ -341,11 +358,7 @@ static void on_eof(struct sw_gw_conn *c)
         sw_exchange_up_end(u->x);
         return;
     }
-    failed(u,
-           u->served && !u->got_bytes ? SW_GW_STALE
-           : u->x->up.head_got        ? SW_GW_RESET_AFTER
-                                      : SW_GW_RESET_BEFORE,
-           "upstream closed the connection");
+    failed(u, how_ended(u), "upstream closed the connection");
 }
 
 static void on_drained(struct sw_gw_conn *c)
@@ -360,11 +373,7 @@ static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
 {
     struct up_conn *u = up_of(c);
 
-    failed(u,
-           u->served && !u->got_bytes  ? SW_GW_STALE
-           : u->x && u->x->up.head_got ? SW_GW_RESET_AFTER
-                                       : SW_GW_RESET_BEFORE,
-           err->msg);
+    failed(u, how_ended(u), err->msg);
 }
 
 const struct sw_gw_conn_ops up_h1_ops = {

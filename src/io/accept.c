@@ -155,6 +155,7 @@ void sw_accept_finish(struct sw_acceptor *a)
     if (!a->group || a->fd < 0)
         return;
     sw_watch_stop(&a->watch);
+    sw_sock_stop_listening(a->fd); /* or one could come between the last look and the close */
     while (accept_one(a))
         ;
     sw_accept_close(a);

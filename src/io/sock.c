@@ -2,6 +2,7 @@
 #include "io/sock.h"
 
 #include <errno.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -400,6 +401,23 @@ bool sw_sock_hung_up(int fd)
     struct pollfd p = {.fd = fd};
 
     return poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR));
+}
+
+void sw_sock_stop_listening(int fd)
+{
+    enum { FLAGS_AT = 13, SYN = 2 }; /* in the header of a segment */
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, FLAGS_AT),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SYN, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+    };
+    struct sock_fprog filter = {.len = SW_ARRAY_LEN(code), .filter = code};
+    int protocol = 0;
+    socklen_t n = sizeof(protocol);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &n) == 0 && protocol == IPPROTO_TCP)
+        (void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter));
 }
 
 void sw_sock_set_reset(int fd)

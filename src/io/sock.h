@@ -82,6 +82,11 @@ int sw_sock_rc(int sys_errno);
 void sw_sock_shutdown_write(int fd);
 /* Did the peer of a Unix socket close it, or both sides end? Not so when only the peer ended. */
 bool sw_sock_hung_up(int fd);
+/*
+ * A TCP listener that is about to be closed answers no SYN any more; who sent one repeats it after
+ * a second and finds the successor on the port, if there is one. What is under way goes on.
+ */
+void sw_sock_stop_listening(int fd);
 /* Makes the coming close send RST instead of FIN. */
 void sw_sock_set_reset(int fd);
 /* TCP_NODELAY, keep-alive and friends on an accepted or connected socket. */
