@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "http/h2_body.h"
 #include "http/url.h"
 
 enum { FIELDS_MAX = 64 };
@@ -108,22 +109,16 @@ static ssize_t pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool 
 {
     struct front_conn *c = sw_h2_owner(h);
     struct front_xchg *x = stream;
-    size_t room = c->out.max - sw_buf_len(&c->out);
-    size_t have;
+    bool stuck;
+    ssize_t n;
 
     (void)id;
     if (!x)
         return SW_EAGAIN;
-    have = sw_buf_len(&x->out);
-    if (have == 0 && !x->end)
-        return SW_EAGAIN;
-    if (room <= (size_t)2 * SW_H2_FRAME_HEAD + 1) {
+    n = sw_h2_body_pull(&c->out, &x->out, x->end, max, ret_end, &stuck);
+    if (stuck)
         x->stuck = true; /* resumed when the connection has room again */
-        return SW_EAGAIN;
-    }
-    max = sw_min(max, room - (size_t)2 * SW_H2_FRAME_HEAD);
-    *ret_end = x->end && have <= max;
-    return (ssize_t)sw_min(max, have);
+    return n;
 }
 
 static void emit_data(struct sw_h2 *h, int32_t id, void *stream,
@@ -133,10 +128,8 @@ static void emit_data(struct sw_h2 *h, int32_t id, void *stream,
     struct front_xchg *x = stream;
 
     (void)id;
-    if (sw_buf_append(&c->out, head, SW_H2_FRAME_HEAD) != SW_OK ||
-        sw_buf_append(&c->out, sw_buf_data(&x->out), n) != SW_OK)
-        c->broken = true; /* pull checked for room */
-    sw_buf_consume(&x->out, n);
+    if (!sw_h2_body_emit(&c->out, &x->out, head, n))
+        c->broken = true;
     x->said_all = x->end && sw_buf_len(&x->out) == 0;
     front_xchg_account(x);
 }

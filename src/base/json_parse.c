@@ -378,15 +378,6 @@ static inline uint64_t key_bit(struct sw_slice k)
     return UINT64_C(1) << (h & 63);
 }
 
-static ptrdiff_t find_linear(const struct sw_json *v, struct sw_slice key)
-{
-    for (uint32_t i = 0; i < v->obj.n; i++) {
-        if (sw_slice_eq(v->obj.members[i].key, key))
-            return (ptrdiff_t)i;
-    }
-    return -1;
-}
-
 static int close_object(struct parser *p, struct sw_json *v, const struct child *c, size_t n)
 {
     uint64_t seen = 0;
@@ -406,7 +397,7 @@ static int close_object(struct parser *p, struct sw_json *v, const struct child 
             uint64_t bit = key_bit(c->key);
 
             if (seen & bit)
-                old = find_linear(v, c->key);
+                old = sw_json_index_of(v, c->key);
             seen |= bit;
         }
         if (old >= 0) {

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "http/h2_body.h"
 #include "http/h2conn_int.h"
 
 static const uint64_t early_ns = SW_NS_PER_S; /* cancelled sooner, a stream was of no use */
@@ -121,23 +122,16 @@ static ssize_t pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool 
 {
     struct sw_h2conn *c = sw_h2_owner(h);
     struct sw_h2stream *s = stream;
-    size_t room = c->out.max - sw_buf_len(&c->out);
-    size_t have;
+    bool stuck;
+    ssize_t n;
 
     (void)id;
     if (!s)
         return SW_EAGAIN;
-    have = sw_buf_len(&s->out);
-    if (have == 0 && !s->end)
-        return SW_EAGAIN;
-    if (room <= (size_t)2 * SW_H2_FRAME_HEAD + 1) {
-        s->stuck = true; /* resumed when the connection has room again */
-        c->stuck = true;
-        return SW_EAGAIN;
-    }
-    max = sw_min(max, room - (size_t)2 * SW_H2_FRAME_HEAD);
-    *ret_end = s->end && have <= max;
-    return (ssize_t)sw_min(max, have);
+    n = sw_h2_body_pull(&c->out, &s->out, s->end, max, ret_end, &stuck);
+    if (stuck)
+        s->stuck = c->stuck = true; /* resumed when the connection has room again */
+    return n;
 }
 
 static size_t give_trailers(struct sw_h2 *h, int32_t id, void *stream, struct sw_h2_header *out,
@@ -160,10 +154,8 @@ static void emit_data(struct sw_h2 *h, int32_t id, void *stream,
     struct sw_h2stream *s = stream;
 
     (void)id;
-    if (sw_buf_append(&c->out, head, SW_H2_FRAME_HEAD) != SW_OK ||
-        sw_buf_append(&c->out, sw_buf_data(&s->out), n) != SW_OK)
-        c->broken = true; /* pull checked for room */
-    sw_buf_consume(&s->out, n);
+    if (!sw_h2_body_emit(&c->out, &s->out, head, n))
+        c->broken = true;
 }
 
 static void ignore_window(struct sw_h2 *h, int32_t id, void *stream)

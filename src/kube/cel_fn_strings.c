@@ -365,12 +365,6 @@ static void put_value(struct cel_env *env, struct sw_buf *b, const struct cel_va
     }
 }
 
-static void put_hex(struct sw_buf *b, struct sw_slice s, bool upper)
-{
-    for (size_t i = 0; i < s.n; i++)
-        sw_tx_printf(b, upper ? "%02X" : "%02x", (unsigned char)s.p[i]);
-}
-
 static void put_binary(struct sw_buf *b, uint64_t v)
 {
     int top = 63;
@@ -404,72 +398,85 @@ static bool put_integer(struct sw_buf *b, char verb, const struct cel_val *v)
     return true;
 }
 
+/* Integers and booleans for b. */
+static bool put_bits(struct sw_buf *b, const struct cel_val *v)
+{
+    if (v->k != CEL_BOOL)
+        return put_integer(b, 'b', v);
+    sw_tx_c(b, v->b ? '1' : '0');
+    return true;
+}
+
+/* Integers, texts and bytes for x and X. */
+static bool put_hex(struct sw_buf *b, char verb, const struct cel_val *v)
+{
+    if (v->k != CEL_STRING && v->k != CEL_BYTES)
+        return put_integer(b, verb, v);
+    for (size_t i = 0; i < v->s.n; i++)
+        sw_tx_printf(b, verb == 'X' ? "%02X" : "%02x", (unsigned char)v->s.p[i]);
+    return true;
+}
+
+/* Numbers for f and e. */
+static bool put_real(struct sw_buf *b, char verb, int precision, const struct cel_val *v)
+{
+    double d = v->k == CEL_DOUBLE ? v->d : v->k == CEL_INT ? (double)v->i : (double)v->u;
+
+    if (v->k != CEL_DOUBLE && v->k != CEL_INT && v->k != CEL_UINT)
+        return false;
+    if (precision < 0)
+        precision = 6;
+    if (verb == 'f')
+        sw_tx_printf(b, "%.*f", precision, d);
+    else
+        sw_tx_printf(b, "%.*e", precision, d);
+    return true;
+}
+
 /* One clause; NULL, or what is wrong with it. */
 static const char *put_clause(struct cel_env *env, struct sw_buf *b, char verb, int precision,
                               const struct cel_val *v)
 {
-    double d = v->k == CEL_DOUBLE ? v->d : v->k == CEL_INT ? (double)v->i : (double)v->u;
-    bool number = v->k == CEL_DOUBLE || v->k == CEL_INT || v->k == CEL_UINT;
-    const char *type = v->k == CEL_TYPE ? "type" : cel_kind_name(v->k);
+    const char *only;
+    bool done;
 
     switch (verb) {
     case 's':
         put_value(env, b, v, false);
         return NULL;
     case 'd':
-        return put_integer(b, verb, v)
-                   ? NULL
-                   : sw_arena_printf(env->a,
-                                     "decimal clause can only be used on integers, was "
-                                     "given %s",
-                                     type);
+        only = "decimal clause can only be used on integers";
+        done = put_integer(b, verb, v);
+        break;
     case 'f':
-        if (number)
-            sw_tx_printf(b, "%.*f", precision < 0 ? 6 : precision, d);
-        return number ? NULL
-                      : sw_arena_printf(env->a,
-                                        "fixed-point clause can only be used on doubles, was "
-                                        "given %s",
-                                        type);
+        only = "fixed-point clause can only be used on doubles";
+        done = put_real(b, verb, precision, v);
+        break;
     case 'e':
-        if (number)
-            sw_tx_printf(b, "%.*e", precision < 0 ? 6 : precision, d);
-        return number ? NULL
-                      : sw_arena_printf(env->a,
-                                        "scientific clause can only be used on doubles, was "
-                                        "given %s",
-                                        type);
+        only = "scientific clause can only be used on doubles";
+        done = put_real(b, verb, precision, v);
+        break;
     case 'b':
-        if (v->k == CEL_BOOL)
-            sw_tx_c(b, v->b ? '1' : '0');
-        else if (!put_integer(b, verb, v))
-            return sw_arena_printf(env->a,
-                                   "only integers and bools can be formatted as binary, was "
-                                   "given %s",
-                                   type);
-        return NULL;
+        only = "only integers and bools can be formatted as binary";
+        done = put_bits(b, v);
+        break;
     case 'o':
-        return put_integer(b, verb, v)
-                   ? NULL
-                   : sw_arena_printf(env->a,
-                                     "octal clause can only be used on integers, was "
-                                     "given %s",
-                                     type);
+        only = "octal clause can only be used on integers";
+        done = put_integer(b, verb, v);
+        break;
     case 'x':
     case 'X':
-        if (v->k == CEL_STRING || v->k == CEL_BYTES)
-            put_hex(b, v->s, verb == 'X');
-        else if (!put_integer(b, verb, v))
-            return sw_arena_printf(env->a,
-                                   "only integers, byte buffers, and strings can be formatted as "
-                                   "hex, was given %s",
-                                   type);
-        return NULL;
+        only = "only integers, byte buffers, and strings can be formatted as hex";
+        done = put_hex(b, verb, v);
+        break;
     default:
         return sw_arena_printf(
             env->a, "could not parse formatting clause: unrecognized formatting clause \"%c\"",
             verb);
     }
+    return done ? NULL
+                : sw_arena_printf(env->a, "%s, was given %s", only,
+                                  v->k == CEL_TYPE ? "type" : cel_kind_name(v->k));
 }
 
 /* ".3" of "%.3f"; moves *i behind it. */

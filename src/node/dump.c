@@ -438,11 +438,14 @@ static void put_pods(struct sw_jw *j, struct sw_node *n)
 {
     struct ask **asks = SW_NEW_ARRAY(struct ask *, n->n_workers);
     bool *ok = SW_NEW_ARRAY(bool, n->n_workers);
+    bool complete = true;
 
     for (size_t i = 0; i < n->n_workers; i++)
         asks[i] = ask_worker(&n->workers[i]);
-    for (size_t i = 0; i < n->n_workers; i++)
+    for (size_t i = 0; i < n->n_workers; i++) {
         ok[i] = answered(asks[i]);
+        complete = complete && ok[i];
+    }
     sw_jw_name(j, "workloadState");
     sw_jw_object(j);
     for (size_t i = 0; i < n->n_pods; i++) {
@@ -466,6 +469,9 @@ static void put_pods(struct sw_jw *j, struct sw_node *n)
         sw_jw_object_end(j);
     }
     sw_jw_object_end(j);
+    /* Not when a worker did not answer: its connections are missing, its state may be older. */
+    sw_jw_name(j, "complete");
+    sw_jw_bool(j, complete);
     for (size_t i = 0; i < n->n_workers; i++)
         ask_unref(asks[i]);
     sw_free(asks);
