@@ -18,7 +18,7 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from harness import certs, left, netns, serve, shard  # noqa: E402
+from harness import certs, hang, left, netns, serve, shard  # noqa: E402
 from harness.control import loopback_up  # noqa: E402
 from harness.device import Web  # noqa: E402
 from harness.mesh import Mesh  # noqa: E402
@@ -165,6 +165,20 @@ def authority(topology, binary, tmp_path_factory):
     return certs.Authority(binary, tmp_path_factory.mktemp("pki") / "ca")
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_setup(item):
+    del item
+    with hang.guard():
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    del item
+    with hang.guard():
+        yield
+
+
 _failed = set()  # files with a test that failed
 
 
@@ -175,7 +189,8 @@ def pytest_runtest_teardown(item, nextitem):
     thread in accept() at a closed socket takes the connections of a later test's server. Not a fixture, because
     pytest takes such a one down before another that the last test of the file did not use.
     """
-    outcome = yield
+    with hang.guard():
+        outcome = yield
     if nextitem is not None and nextitem.path == item.path:
         return
     found = [f"left by {item.path.name}, and ended now: {line}" for line in left.end()]

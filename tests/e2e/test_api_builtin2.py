@@ -6,7 +6,7 @@ import json
 import pytest
 from harness import control
 from harness.control import Control, config_map
-from harness.wait import until
+from harness.wait import GUARD, until
 
 NS = "/api/v1/namespaces/default/"
 
@@ -209,16 +209,19 @@ def test_namespace_says_what_it_waits_for(api):
 
     def conditions():
         found = api.get("/api/v1/namespaces/slow").json["status"].get("conditions")
-        return found and {c["type"]: c for c in found}
-    seen = until(conditions, 5, "the conditions")
+        return {c["type"]: c for c in found or []}
+
+    def count():
+        return conditions().get("NamespaceContentRemaining", {}).get("message")
+    want = "Some resources are remaining: configmaps. has 1 resource instances"
+    until(lambda: count() == want, GUARD, "all the rest to go")
+    seen = conditions()
     assert [(t, c["status"], c["reason"]) for t, c in seen.items()] == [
         ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered"),
         ("NamespaceDeletionGroupVersionParsingFailure", "False", "ParsedGroupVersions"),
         ("NamespaceDeletionContentFailure", "False", "ContentDeleted"),
         ("NamespaceContentRemaining", "True", "SomeResourcesRemain"),
         ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain")]
-    assert seen["NamespaceContentRemaining"]["message"] == \
-        "Some resources are remaining: configmaps. has 1 resource instances"
     assert seen["NamespaceFinalizersRemaining"]["message"] == \
         "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"
     api.patch("/api/v1/namespaces/slow/configmaps/held", {"metadata": {"finalizers": None}})

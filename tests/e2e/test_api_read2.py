@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from harness import control
 from harness.control import Control, config_map
-from harness.wait import until
+from harness.wait import GUARD, SLOW, until
 
 CMS = "/api/v1/namespaces/default/configmaps"
 GATEWAYS = "/apis/gateway.networking.k8s.io/v1"
@@ -478,7 +478,7 @@ def test_advertised_name_is_in_the_certificate(binary, tmp_path):
 
 def test_too_many_events_are_refused(binary, tmp_path):
     done = subprocess.run([binary, "control", "--data", str(tmp_path), "--keep-events", "100001"], capture_output=True,
-                          text=True, timeout=20, check=False)
+                          text=True, timeout=GUARD * SLOW, check=False)
     assert done.returncode == 1 and "keep-events" in done.stderr and "100000" in done.stderr
 
 

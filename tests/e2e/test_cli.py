@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from harness import certs, traffic
 from harness.node import Node
-from harness.wait import SLOW, until
+from harness.wait import guard, until
 
 
 def run_node(mesh, *flags, env=None, ns=None):
@@ -16,7 +16,7 @@ def run_node(mesh, *flags, env=None, ns=None):
     ns = ns or mesh.topo.nodes["node1"]
     with ns.entered():
         done = subprocess.run([mesh.binary, "node", *flags], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=15 * SLOW,
+                              capture_output=True, text=True, timeout=guard(60),
                               env={"PATH": os.environ["PATH"], **(env or {})}, check=False)
     return done.returncode, done.stderr
 
@@ -191,13 +191,13 @@ def test_dedicated_needs_its_workload(mesh, good):
 def test_version_and_help(binary):
     for argv, text in ((["version"], "spanwire"), (["help"], "node"), (["node", "--help"],
                                                                        "--local-xds")):
-        done = subprocess.run([binary, *argv], capture_output=True, text=True, timeout=10,
+        done = subprocess.run([binary, *argv], capture_output=True, text=True, timeout=guard(60),
                               check=False)
         assert done.returncode == 0 and text in done.stdout + done.stderr
 
 
 def test_unknown_command(binary):
-    done = subprocess.run([binary, "frobnicate"], capture_output=True, text=True, timeout=10,
+    done = subprocess.run([binary, "frobnicate"], capture_output=True, text=True, timeout=guard(60),
                           check=False)
     assert done.returncode == 1 and "frobnicate" in done.stderr
 
@@ -213,7 +213,7 @@ def test_config_file(mesh, good):
 # -- cert -------------------------------------------------------------------------------------
 
 def cert_run(binary, *argv):
-    done = subprocess.run([binary, "cert", *argv], capture_output=True, text=True, timeout=10,
+    done = subprocess.run([binary, "cert", *argv], capture_output=True, text=True, timeout=guard(60),
                           check=False)
     return done.returncode, done.stdout, done.stderr
 

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from harness import netns
+from harness.wait import GUARD, guard
 
 SO_ORIGINAL_DST = 80
 IP6T_SO_ORIGINAL_DST = 80
@@ -29,6 +30,8 @@ def pair(topology):
         ns.ip("link set lo up", "link set eth0 up", f"addr add {v4}/24 dev eth0",
               f"-6 addr add {v6}/64 dev eth0 nodad")
     pod.ip(f"route add default via {PEER4}", f"-6 route add default via {PEER6}")
+    for ns in (pod, peer):
+        netns.plugged(ns)  # or routes come between two looks at them
     yield pod, peer
     pod.delete()
     peer.delete()
@@ -36,7 +39,7 @@ def pair(topology):
 
 def redirect(binary, verb, *args):
     return subprocess.run([binary, "cni", "redirect", verb, *args], capture_output=True, text=True,
-                          timeout=30, check=False)
+                          timeout=guard(60), check=False)
 
 
 def apply(binary, pod, *args):
@@ -59,7 +62,7 @@ def state(ns):
 def listener(ns, port, family=socket.AF_INET):
     with ns.socket(family) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.settimeout(5)
+        s.settimeout(guard(GUARD))
         s.bind(("0.0.0.0" if family == socket.AF_INET else "::", port))
         s.listen(8)
         yield s
@@ -79,7 +82,7 @@ def lands(src, to, on, mark=0, source=None):
     """Connects from src and says which original destination the listener 'on' sees."""
     family = on.family
     with src.socket(family) as c:
-        c.settimeout(5)
+        c.settimeout(guard(GUARD))
         if mark:
             c.setsockopt(socket.SOL_SOCKET, SO_MARK, mark)
         if source:
@@ -125,7 +128,7 @@ def test_replies_to_a_spoofed_source_come_back(pair, binary):
     pod, _ = pair
     apply(binary, pod)
     with listener(pod, 8080) as app, pod.socket() as c:
-        c.settimeout(5)
+        c.settimeout(guard(GUARD))
         c.setsockopt(socket.SOL_IP, socket.IP_TRANSPARENT, 1)
         c.setsockopt(socket.SOL_SOCKET, SO_MARK, PROXY_MARK)
         c.bind((PEER4, 0))
@@ -229,6 +232,6 @@ def test_without_permission_nothing_changes(pair, binary):
     before = state(pod)
     done = subprocess.run(["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", binary, "cni",
                            "redirect", "apply", "--netns", pod.path],
-                          capture_output=True, text=True, timeout=30, check=False)
+                          capture_output=True, text=True, timeout=guard(60), check=False)
     assert done.returncode == 1 and "permitted" in done.stderr, done.stderr
     assert state(pod) == before

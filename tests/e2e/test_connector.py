@@ -10,19 +10,27 @@ import signal
 import socket
 import stat
 import subprocess
-import threading
 import time
 
 import pytest
 from harness.control import Control
 from harness.device import GROUP, LEASES, Device, Edge, Web, advertise
 from harness.gateway import free_port
-from harness.wait import SANITIZED, SLOW, stays, until
+from harness.wait import SANITIZED, guard, stays, until
 
 
 @pytest.fixture(scope="module")
 def control(binary, tmp_path_factory):
-    c = Control(binary, tmp_path_factory.mktemp("control"), "--connector-lease", "4s")
+    # A Lease is renewed after half of its time: the other half is what a device may stand still without being taken for dead.
+    c = Control(binary, tmp_path_factory.mktemp("control"), "--connector-lease", "10s")
+    yield c
+    c.close()
+
+
+@pytest.fixture(scope="module")
+def quick(binary, tmp_path_factory):
+    """Leases that run out soon, for those that are to."""
+    c = Control(binary, tmp_path_factory.mktemp("quick"), "--connector-lease", "4s")
     yield c
     c.close()
 
@@ -57,6 +65,31 @@ def condition(obj, kind):
     return next((c for c in obj.get("status", {}).get("conditions", []) if c["type"] == kind), {})
 
 
+def is_ready(control, name, status):
+    """Waits until the controller says so."""
+    until(lambda: condition(connector(control, name), "Ready").get("status") == status, what=f"{name}: Ready={status}")
+
+
+class Ready:
+    """What the controller says about a Connector, in its order: nothing is missed, however short it was true."""
+
+    def __init__(self, control, name):
+        now = connector(control, name)
+        self.status = condition(now, "Ready").get("status")
+        self.events = control.watch(f"{GROUP}/connectors?watch=1&fieldSelector=metadata.name%3D{name}"
+                                    f"&resourceVersion={now['metadata']['resourceVersion']}", timeout=60)
+
+    def becomes(self, status):
+        for event in self.events if self.status != status else ():
+            self.status = condition(event["object"], "Ready").get("status")
+            if self.status == status:
+                break
+        assert self.status == status, "the watch ended"
+
+    def close(self):
+        self.events.close()
+
+
 def get(host, port, path):
     return f"GET http://{host}:{port}{path} HTTP/1.1\r\nhost: {host}:{port}\r\n\r\n"
 
@@ -73,19 +106,27 @@ def test_registers_and_says_who_it_is(control, device):
     assert key["id"] == s["id"] and key["discoveryMode"] == "DNS" and "homeRelay" not in key
     assert [a["address"] for a in key["addresses"]] == ["198.51.100.7", "127.0.0.1"]
     assert key["addresses"][0]["port"] == 4433
-    ready = {x["type"]: x["conditions"][0]["status"] for x in connector(control, name)["status"]["capabilities"]}
-    assert ready == {"ConnectTCP": "True", "ConnectUDP": "True"}
-    assert until(lambda: condition(connector(control, name), "Ready").get("status") == "True", 5)
+    def capabilities():
+        return connector(control, name)["status"].get("capabilities", [])
+    until(lambda: {x["type"]: x["conditions"][0]["status"] for x in capabilities()} == {
+        "ConnectTCP": "True", "ConnectUDP": "True"})
+    is_ready(control, name, "True")
     mode = os.stat(d.data / "connector.key")
     assert stat.S_IMODE(mode.st_mode) == 0o600 and mode.st_size == 32
     assert d.get("ready") == "ready\n"
-    # Nothing is written when nothing changes but the Lease.
-    rv = connector(control, name)["metadata"]["resourceVersion"]
+    # Nothing is written when nothing changes but the Lease. (The controller may, of its own.)
+
+    def ours():
+        c = connector(control, name)
+        return ([m for m in c["metadata"]["managedFields"] if m["manager"] == "spanwire-connector"], c["spec"],
+                c["status"]["connectionDetails"], c["status"]["capabilities"])
+    before = ours()
+    assert before[0]
     lease = control.get(f"{LEASES}/{name}").json
     assert lease["spec"]["holderIdentity"].startswith(s["id"][:10] + "_")
-    until(lambda: control.get(f"{LEASES}/{name}").json["spec"]["renewTime"] != lease["spec"]["renewTime"], 6,
-          "a renewal")
-    assert connector(control, name)["metadata"]["resourceVersion"] == rv
+    until(lambda: control.get(f"{LEASES}/{name}").json["spec"]["renewTime"] != lease["spec"]["renewTime"],
+          what="a renewal")
+    assert ours() == before
 
 
 def test_the_same_connector_after_a_restart(control, device):
@@ -93,14 +134,36 @@ def test_the_same_connector_after_a_restart(control, device):
     first = d.wait_live()
     d.kill()
     d = device(where="a")  # no name: found by the key; the Lease is still fresh and is ours
-    began = time.monotonic()
     second = d.wait_live()
-    assert time.monotonic() - began < 3 * SLOW
+    assert "waiting to see whether it lives" not in d.log()
     assert (second["connector"], second["id"]) == ("again", first["id"])
-    # Ended well: offline at once, without waiting for the Lease.
+    # Ended well: offline at once, because the Lease was given back.
+    is_ready(control, "again", "True")
     d.stop()
-    until(lambda: condition(connector(control, "again"), "Ready")["status"] == "False", 2)
-    assert "holderIdentity" not in control.get(f"{LEASES}/again").json["spec"]
+    spec = control.get(f"{LEASES}/again").json["spec"]
+    assert "holderIdentity" not in spec and "renewTime" not in spec, spec
+    is_ready(control, "again", "False")
+
+
+def waiting_bytes(port):
+    """What lies at a server's sockets and was not read."""
+    out = subprocess.run(["ss", "-Htn", "state", "established", f"( sport = :{port} )"], capture_output=True, text=True,
+                         check=True).stdout
+    return sum(int(line.split()[0]) for line in out.splitlines())
+
+
+def test_a_lease_is_given_back_while_it_is_renewed(quick, device):
+    d = device("--name", "torn", where="torn", kubeconfig=quick.kubeconfig)
+    d.wait_live()
+    is_ready(quick, "torn", "True")
+    with quick.stopped():
+        until(lambda: waiting_bytes(quick.port), what="a renewal that nobody reads")
+        d.signal(signal.SIGTERM)
+        until(lambda: "draining" in d.log())
+    assert d.wait() == 0
+    is_ready(quick, "torn", "False")
+    spec = quick.get(f"{LEASES}/torn").json["spec"]
+    assert "holderIdentity" not in spec and "renewTime" not in spec, spec
 
 
 def test_a_deleted_connector_comes_back(control, device):
@@ -163,35 +226,43 @@ def wrong_clock(tmp_path_factory):
 
 
 @pytest.mark.parametrize("wrong", [-40, 3600])
-def test_a_wrong_clock_changes_nothing(control, device, wrong_clock, wrong):
+def test_a_wrong_clock_changes_nothing(quick, device, wrong_clock, wrong):
     name = f"clock{wrong}".replace("-", "-minus-")
-    d = device("--name", name, where=name, env=wrong_clock(wrong))
+    d = device("--name", name, where=name, env=wrong_clock(wrong), kubeconfig=quick.kubeconfig)
     d.wait_live()
     until(lambda: re.search(r"clock is \d+ s (behind|ahead of) the API's", d.log()), 5, d.log())
-    until(lambda: condition(connector(control, name), "Ready").get("status") == "True", 10, "Ready")
+
+    def renewed():
+        return quick.get(f"{LEASES}/{name}").json["spec"]["renewTime"]
     # Renewed with the API's time, and alive for as long as it renews (a Lease is 4 s here).
-    stays(lambda: condition(connector(control, name), "Ready")["status"] == "True", 6)
-    renewed = control.get(f"{LEASES}/{name}").json["spec"]["renewTime"][:19]
-    apart = time.time() - calendar.timegm(time.strptime(renewed, "%Y-%m-%dT%H:%M:%S"))
-    assert -3 < apart < 6 * SLOW, (renewed, apart)
+    for _ in range(2):
+        is_ready(quick, name, "True")
+        last = renewed()
+        until(lambda: renewed() != last, what="a renewal")
+    # Nearer to ours than to the wrong one: how long ago it was depends on the machine.
+    apart = time.time() - calendar.timegm(time.strptime(renewed()[:19], "%Y-%m-%dT%H:%M:%S"))
+    assert -20 < apart < 30, (renewed(), apart)
     # Dead is dead, whatever it said last.
     d.kill()
-    until(lambda: condition(connector(control, name), "Ready")["status"] == "False", 10, "the end of its Lease")
+    is_ready(quick, name, "False")
 
 
-def test_a_device_that_lies_about_the_time(control, device):
+def test_a_device_that_lies_about_the_time(quick, device):
     """An older device writes its own clock's time: the API's own record of the write counts."""
-    d = device("--name", "liar", where="liar")
+    d = device("--name", "liar", where="liar", kubeconfig=quick.kubeconfig)
     d.wait_live()
-    lease = control.get(f"{LEASES}/liar").json
+    lease = quick.get(f"{LEASES}/liar").json
     d.kill()
+    ready = Ready(quick, "liar")
     for year in ("2020", "2099"):
-        done = control.request("PATCH", f"{LEASES}/liar", {"spec": {
+        ready.becomes("False")
+        done = quick.request("PATCH", f"{LEASES}/liar", {"spec": {
             "holderIdentity": lease["spec"]["holderIdentity"], "renewTime": f"{year}-01-01T00:00:00.000000Z"}},
             headers={"Content-Type": "application/merge-patch+json"})
         assert done.status == 200, done
-        until(lambda: condition(connector(control, "liar"), "Ready")["status"] == "True", 3, "Ready")
-        until(lambda: condition(connector(control, "liar"), "Ready")["status"] == "False", 10, "the Lease's end")
+        ready.becomes("True")
+    ready.becomes("False")
+    ready.close()
 
 
 def test_a_copy_of_the_key_stays_away_from_the_relay(binary, control, device, tmp_path):
@@ -220,7 +291,7 @@ def test_a_copy_of_the_key_stays_away_from_the_relay(binary, control, device, tm
         assert log.index("taking over") < log.index(f"relay {url} is connected")
     finally:
         relay.terminate()
-        relay.wait(20)
+        relay.wait(guard(20))
 
 
 def test_names_that_belong_to_others(control, device):
@@ -242,7 +313,7 @@ def test_only_gateways_of_the_fabric_get_in(control, device, edge, web):
     edge.op("connect", peer=d.id, addrs=d.addrs())
     assert "refused" in edge.event("closed")["why"]
     until(lambda: "not a gateway we know" in d.log() and edge.id in d.log(), 10)
-    assert d.metric("spanwire_refusals") >= 1
+    until(lambda: d.metric("spanwire_refusals") >= 1)
     # The control plane names it (the controller writes the annotation from such objects).
     ns = control.post("/api/v1/namespaces", {"metadata": {"name": "spanwire-system"}}).status
     assert ns in (201, 409)
@@ -253,10 +324,10 @@ def test_only_gateways_of_the_fabric_get_in(control, device, edge, web):
     edge.connect(d)
     status, answer = edge.ask(get("127.0.0.1", web.port, "/hello"))
     assert status == 200 and answer["text"].endswith("hello /hello")
-    assert d.status()["connections"][0]["peer"] == edge.id
+    until(lambda: edge.id in [c["peer"] for c in d.status()["connections"]])
     # And takes it back: the connection goes.
     control.delete("/api/v1/namespaces/spanwire-system/configmaps/gateway-test")
-    edge.event("closed", 10)
+    edge.event("closed")
     until(lambda: not d.status()["connections"], 5)
 
 
@@ -339,7 +410,7 @@ def test_the_api_may_go_away(binary, device, edge, web, tmp_path):
         assert edge.ask(get("127.0.0.1", web.port, "/new"))[0] == 200
         control.restart()
         d.wait_live(40)
-        assert d.status()["api"]["up"]
+        until(lambda: d.status()["api"]["up"])
         until(lambda: "the API is away" in d.log() and "the API is back" in d.log(), 10)
     finally:
         control.close()
@@ -459,19 +530,19 @@ def test_reached_through_a_relay(binary, control, device, web, tmp_path):
                        f"127.0.0.1:{web.port}", where="relayed")
             d.wait_live()
             until(lambda: d.status()["relay"]["up"], 10, "the relay to be connected")
-            key = until(lambda: connector(control, "relayed")["status"].get("connectionDetails"), 5)["publicKey"]
-            assert key["homeRelay"] == url
+            until(lambda: connector(control, "relayed")["status"].get("connectionDetails", {}).get("publicKey", {}).get(
+                "homeRelay") == url, what="the relay among its details")
             edge.op("connect", peer=d.id, addrs=[], relay=url)
-            edge.event("connected", 20)
+            edge.event("connected")
             assert edge.ask(get("127.0.0.1", web.port, "/far"))[0] == 200
     finally:
         relay.terminate()
-        relay.wait(20)
+        relay.wait(guard(20))
 
 
 def test_bad_use(binary, control, tmp_path):
     def run(*argv, **kw):
-        return subprocess.run([binary, "connector", *argv], capture_output=True, text=True, timeout=20 * SLOW,
+        return subprocess.run([binary, "connector", *argv], capture_output=True, text=True, timeout=guard(20),
                               check=False, **kw)
     assert run().returncode == 64
     assert run("jump").returncode == 64
@@ -496,7 +567,7 @@ def test_the_unit_file(binary, tmp_path):
 
     def run(*argv):
         return subprocess.run([binary, "connector", *argv], capture_output=True, text=True, env=env, cwd=tmp_path,
-                              timeout=20 * SLOW, check=False)
+                              timeout=guard(20), check=False)
     printed = run("install", "--print", "--allow", "a.lan:80", "--relay=https://r.example/%41")
     assert printed.returncode == 0
     assert '" connector run "--allow" "a.lan:80" "--relay=https://r.example/%%41"\n' in printed.stdout

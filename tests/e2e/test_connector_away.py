@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The device in bad times: started without the API, woken up, moved, behind NAT."""
+import contextlib
 import os
 import re
-import signal
 import stat
 import subprocess
-import time
 
 import pytest
 from harness.control import Control
 from harness.device import GROUP, Device, Web, advertise
 from harness.sidecar import Sidecar
-from harness.wait import SLOW, until
+from harness.wait import until
 
 
 @pytest.fixture
 def control(binary, tmp_path):
-    c = Control(binary, tmp_path / "control", "--connector-lease", "4s")
+    c = Control(binary, tmp_path / "control")
     yield c
     c.close()
 
@@ -64,20 +63,17 @@ def test_what_was_said_last_is_in_force_without_the_api(binary, control, device,
         d = device("--name", "memory")
         now = until(lambda: d.status() if "the API is away" in d.log() else None, 10)
         assert (now["connector"], now["live"], now["addresses"]) == ("memory", False, at)  # the same port
-        began = time.monotonic()
         for port in (web.port, gone.port):
             a = s.request(node, port, "/after")
             assert a.status == 200 and a.body() == b"hello /after"
-        assert time.monotonic() - began < 4 * SLOW
         assert s.request(node, 1, "/").status == 403
         held = s.tunnel(node, f"127.0.0.1:{gone.port}")
         assert held.status == 200
 
         # The API comes back and says less than before.
-        d.signal(signal.SIGSTOP)
-        control.restart()
-        assert control.delete(f"{GROUP}/connectoradvertisements/deleted").status == 200
-        d.signal(signal.SIGCONT)
+        with d.stopped():
+            control.restart()
+            assert control.delete(f"{GROUP}/connectoradvertisements/deleted").status == 200
         until(lambda: s.request(node, gone.port, "/").status == 403, 15, d.log()[-2000:], interval=0.1)
         assert s.request(node, web.port, "/").status == 200
         try:
@@ -126,20 +122,29 @@ def test_memory_that_is_not_ours_is_ignored(control, device, web):
     control.restart()
 
 
-@pytest.mark.alone
-def test_an_address_is_told_at_once(control, device):
+def subscribed(pid):
+    """Does the kernel tell this process of changes of addresses?"""
+    inodes = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{fd}")))
+    with open(f"/proc/{pid}/net/netlink", encoding="ascii") as f:
+        rows = [line.split() for line in f.readlines()[1:]]
+    # sk Eth Pid Groups ... Inode; RTMGRP_IPV4_IFADDR is 0x10
+    return any(row[1] == "0" and int(row[3], 16) & 0x10 and row[-1] in inodes for row in rows)
+
+
+def test_an_address_is_told_by_the_kernel(control, device):
     d = device("--name", "quick", "--bind", "0.0.0.0:0")
     d.wait_live()
+    assert subscribed(d.pid), "it would have to look again and again"
 
-    def seen(want):
-        began = time.monotonic()
-        until(lambda: any(a.startswith("10.9.8.7:") for a in d.status()["addresses"]) == want, 3, interval=0.005)
-        return time.monotonic() - began
+    def known():
+        return any(a.startswith("10.9.8.7:") for a in d.status()["addresses"])
     subprocess.run(["ip", "addr", "add", "10.9.8.7/32", "dev", "lo"], check=True)
     try:
-        assert seen(True) < 0.2 * SLOW
+        until(known)
     finally:
-        time.sleep(0.6)
         subprocess.run(["ip", "addr", "del", "10.9.8.7/32", "dev", "lo"], check=True)
-    assert seen(False) < 0.2 * SLOW
-    until(lambda: len(re.findall("addresses of this machine changed", d.log())) == 2, 2)
+    until(lambda: not known())
+    until(lambda: len(re.findall("addresses of this machine changed", d.log())) == 2)

@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 from harness import fabric as fb
 from harness.device import Device
-from harness.wait import until
+from harness.wait import guard, until
 from test_up import Up
 
 NAME = "inner.test"
@@ -58,7 +58,7 @@ def ask(up):
     """(status, body)."""
     request = urllib.request.Request(f"http://127.0.0.1:{80 + up.offset}/", headers={"Host": HOST})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=guard(10)) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as e:
         return e.code, None

@@ -68,7 +68,7 @@ def outcomes(api):
     def run(client):
         if client not in cache:
             done = subprocess.run([*DRIVERS[client], str(api.kubeconfig), "via-" + client], capture_output=True,
-                                  text=True, timeout=120 * SLOW, check=False)
+                                  text=True, timeout=600 * SLOW, check=False)
             assert done.returncode == 0, f"run tools/setup test first?\n{done.stderr[-3000:]}"
             lines = [json.loads(line) for line in done.stdout.splitlines()]
             cache[client] = {line["op"]: line["got"] for line in lines}
@@ -127,7 +127,7 @@ def widgets(api):
     if not find_kubectl():
         pytest.skip("NO KUBECTL ON THIS MACHINE: only the other two clients are driven")
     api.install_lab_crds()
-    api.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=20s")
+    api.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=120s")
 
 
 MAP = """\
@@ -197,17 +197,18 @@ def test_kubectl_wait(k, widgets):
     late = k("wait", "widget/w", "--for=jsonpath={.status.phase}=Done", "--timeout=0.3s", check=False)
     assert late.returncode == 1 and "timed out waiting for the condition" in late.stderr
     waiter = subprocess.Popen([find_kubectl(), "--kubeconfig", str(k.api.kubeconfig), "-n", k.ns, "wait", "widget/w",
-                               "--for=condition=Ready", "--timeout=20s"], stdout=subprocess.PIPE, text=True,
+                               "--for=condition=Ready", "--timeout=120s"], stdout=subprocess.PIPE, text=True,
                               env={"PATH": os.environ["PATH"], "HOME": str(k.dir)})
     try:
         k("patch", "widget", "w", "--subresource=status", "--type=merge", "-p", json.dumps({"status": {"conditions": [
             {"type": "Ready", "status": "True", "reason": "Fine", "message": "",
              "lastTransitionTime": "2024-01-01T00:00:00Z"}]}}))
-        assert waiter.communicate(timeout=30 * SLOW)[0] == "widget.lab.example.com/w condition met\n"
+        assert waiter.communicate(timeout=180 * SLOW)[0] == "widget.lab.example.com/w condition met\n"
     finally:
         waiter.kill()
+        waiter.wait()
     k("delete", "widget", "w", "--wait=false")
-    k("wait", "widget/w", "--for=delete", "--timeout=20s")
+    k("wait", "widget/w", "--for=delete", "--timeout=120s")
 
 
 def test_kubectl_explain(k, widgets):

@@ -15,7 +15,9 @@ from harness import fabric as fb
 from harness import gateway as gw
 from harness.control import _Here
 from harness.node import _SANITIZER, Process
-from harness.wait import SLOW, until
+from harness.wait import GUARD, SLOW, until
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/spanwire-gateway"
 
 
 class Replica(Process):
@@ -28,7 +30,7 @@ class Replica(Process):
             f"127.0.0.1:{self.xds_port}", "--admin-addr", f"127.0.0.1:{self.admin_port}", "--lease-namespace",
             "kube-system", "--identity", name, "--gateway-addresses", "127.0.0.1=127.0.0.1", "--gateway-port-offset",
             "0", "--connector", "false", *flags], where / f"{name}.log")
-        until(self.ready, 15, f"{name} to be ready")
+        until(self.ready, GUARD, f"{name} to be ready")
         # What Fabric's gateways want to know of their control plane.
         self.ca = self.data / "xds-ca/root.crt"
 
@@ -37,7 +39,7 @@ class Replica(Process):
         return re.search(r"control\s+ready", self.log())
 
     def page(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=GUARD * SLOW) as answer:
             return answer.read().decode()
 
     def status(self):
@@ -49,7 +51,7 @@ class Replica(Process):
     def stop(self):
         if self.alive:
             self.signal(15)
-            assert self.wait(20) == 0, self.log()[-3000:]
+            assert self.wait(GUARD) == 0, self.log()[-3000:]
         found = _SANITIZER.search(self.log())
         assert not found, self.log()[found.start():][:4000]
 
@@ -70,8 +72,16 @@ class World:
 
     def leader(self):
         leading = [r for r in self.replicas if r.leads()]
-        assert len(leading) <= 1, [r.name for r in leading]
-        return leading[0] if leading else None
+        # The first one may have lost it between the two answers, but not have had it before and after the second's.
+        assert len(leading) <= 1 or not leading[0].leads(), [r.name for r in leading]
+        return leading[0] if len(leading) == 1 else None
+
+    def lease(self, **change):
+        """The lease's spec, after a change of it if one is given."""
+        status, data = self.fabric.send("PATCH" if change else "GET", LEASE, {"spec": change} if change else None,
+                                        "application/merge-patch+json")
+        assert status == 200, data
+        return json.loads(data)["spec"]
 
     def route(self, name):
         self.fabric.apply(fb.route(name, "edge", [fb.prefix(f"/{name}", fb.to("web"))]))
@@ -84,20 +94,29 @@ class World:
         """Both listen on the same port: what this one knows is on its admin page."""
         return f"/{name}" in gateway.page("/config_dump")
 
+    def ask(self, path):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=GUARD * SLOW)
+        c.request("GET", path)
+        answer = c.getresponse()
+        answer.read()
+        c.close()
+        return answer.status
+
     def new_token(self, account):
         _, data = self.fabric.send("POST", fb.path_of("ServiceAccount", account) + "/token", {
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}})
         return json.loads(data)["status"]["token"]
 
-    def lint(self, token):
-        """A client that opens one stream to the first replica and gives up when that ends."""
+    def lint(self, token, patience="60s"):
+        """A client that asks the first replica, again and again when it is refused, until its patience is over."""
         flags, r = [], self.replicas[0]
         if token:
             path = self.tmp / "token"
             path.write_text(token, encoding="ascii")
             flags = ["--token-file", str(path)]
         return subprocess.run([self.binary, "xds", "lint", "--server", f"127.0.0.1:{r.xds_port}", "--ca", str(r.ca),
-                               "--timeout", "2s", *flags], capture_output=True, text=True, timeout=20, check=False)
+                               "--timeout", patience, *flags], capture_output=True, text=True, check=False,
+                              timeout=90 * SLOW)
 
     def close(self):
         for g in self.gateways:
@@ -116,25 +135,22 @@ def _w(binary, tmp_path_factory):
 
 
 def test_one_leads_and_both_serve(w):
-    first = until(w.leader, 30 * SLOW, "a leader")
+    first = until(w.leader, GUARD, "a leader")
     w.fabric.programmed("edge")
     w.route("a")
-    until(lambda: w.accepted("a"), 15 * SLOW, "the route's status")
+    until(lambda: w.accepted("a"), GUARD, "the route's status")
     for g in w.gateways:
-        until(lambda g=g: w.serves(g, "a"), 15 * SLOW, "the route everywhere")
-    c = http.client.HTTPConnection("127.0.0.1", w.port, timeout=10)
-    c.request("GET", "/a")
-    assert c.getresponse().status == 200
+        until(lambda g=g: w.serves(g, "a"), GUARD, "the route everywhere")
+    until(lambda: w.ask("/a") == 200, GUARD, "the route of each worker")
     other = next(r for r in w.replicas if r is not first)
-    assert other.status()["controllers"]["gateway"]["writes"] == 0
-    lease = json.loads(w.fabric.send("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"
-                                            "spanwire-gateway")[1])
-    assert lease["spec"]["holderIdentity"] == first.name
+    wrote, lease = other.status()["controllers"]["gateway"]["writes"], w.lease()
+    if lease["leaseTransitions"] == 0:  # nobody was held up for so long that the other one had to lead
+        assert wrote == 0 and lease["holderIdentity"] == first.name
 
 
 def test_pages(w):
     for r in w.replicas:
-        assert [c for c in r.status()["clients"] if c["node"] == "edge" and c["acks"]]
+        until(lambda r=r: [c for c in r.status()["clients"] if c["node"] == "edge" and c["acks"]], GUARD, "an answer")
         assert "spanwire_" in r.page("/metrics")
         assert r.page("/ready")
 
@@ -144,7 +160,7 @@ def test_tokens_are_the_clusters(w):
     w.fabric.apply(fb.thing("ServiceAccount", "stranger"))
     tokens = {"no bearer token": None, "nobody's": "abc.def.ghi", "may not get /xds": w.new_token("stranger")}
     for why, token in tokens.items():
-        done = w.lint(token)
+        done = w.lint(token, "5s")
         assert done.returncode != 0, done.stdout[:500]
         assert why in done.stderr
 
@@ -159,31 +175,32 @@ def test_a_new_token_waits_for_its_review(w):
 
 
 def test_the_other_one_takes_over(w):
-    first = until(w.leader, 30 * SLOW, "a leader")
+    first = until(w.leader, GUARD, "a leader")
     other = next(r for r in w.replicas if r is not first)
-    first.signal(9)
-    first.wait(10)
+    first.kill()
+    w.lease(leaseDurationSeconds=3600)  # nobody leads until we say so
     w.route("b")
-    start = time.monotonic()
-    # The survivor serves at once, leader or not.
+    # The survivor serves, leader or not; the status is the leader's.
     survivor = w.gateways[w.replicas.index(other)]
-    until(lambda: w.serves(survivor, "b"), 10 * SLOW, "the route where the survivor serves")
-    until(other.leads, 40 * SLOW, "the other to lead")
-    until(lambda: w.accepted("b"), 15 * SLOW, "the route's status")
-    print(f"took over after {time.monotonic() - start:.1f} s")
+    until(lambda: w.serves(survivor, "b"), GUARD, "the route where the survivor serves")
+    if w.lease()["holderIdentity"] == first.name:
+        assert not other.leads() and not w.accepted("b")
+    w.lease(leaseDurationSeconds=1)
+    until(other.leads, 2 * GUARD, "the other to lead")
+    until(lambda: w.accepted("b"), GUARD, "the route's status")
     # The dead one's data plane goes on with what it knows, and finds a new process in its place.
     assert w.serves(w.gateways[w.replicas.index(first)], "a")
-    again = Replica(w.binary, w.tmp, "three", w.fabric.control.kubeconfig)
-    w.replicas.append(again)
-    assert not again.leads() and other.leads()
+    transitions = w.lease()["leaseTransitions"]
+    w.replicas.append(Replica(w.binary, w.tmp, "three", w.fabric.control.kubeconfig))
+    leader = until(w.leader, GUARD, "a leader")
+    assert leader is other or w.lease()["leaseTransitions"] > transitions
 
 
 def test_a_leader_that_ends_in_good_order_gives_the_lease_back(w):
-    leader = until(w.leader, 30 * SLOW, "a leader")
-    start = time.monotonic()
+    leader = until(w.leader, GUARD, "a leader")
     leader.stop()
-    until(w.leader, 12 * SLOW, "the next leader")
-    assert time.monotonic() - start < 12 * SLOW
+    assert w.lease()["holderIdentity"] != leader.name
+    until(w.leader, GUARD, "the next leader")
 
 
 def test_two_that_do_not_know_of_each_other(binary, tmp_path):
@@ -193,13 +210,13 @@ def test_two_that_do_not_know_of_each_other(binary, tmp_path):
     try:
         f.gateway_object("edge", [("http", "HTTP", gw.free_port())])
         f.programmed("edge")
+        start, before = time.monotonic(), int(f.get("Gateway", "edge")["metadata"]["resourceVersion"])
         other = Replica(binary, tmp_path, "other", f.control.kubeconfig, "--gateway-addresses", "127.0.0.2=127.0.0.2")
-        until(lambda: "written too often" in other.log(), 20 * SLOW, "a line about it")
-        time.sleep(1)  # what was granted at once is used up on both sides
-        before, start = int(f.get("Gateway", "edge")["metadata"]["resourceVersion"]), time.monotonic()
-        time.sleep(2)
+        until(lambda: "written too often" in other.log(), GUARD, "a line about it")
+        time.sleep(3)  # for a storm to grow
         after = int(f.get("Gateway", "edge")["metadata"]["resourceVersion"])
-        assert after - before <= 8 * (time.monotonic() - start)
+        # Twenty at once and two in a second, on both sides; leases and other objects are written too.
+        assert after - before <= 100 + 8 * (time.monotonic() - start)
         assert other.status()["controllers"]["gateway"]["heldBack"]
     finally:
         if other:
@@ -213,6 +230,6 @@ def test_two_that_do_not_know_of_each_other(binary, tmp_path):
     ([], "--data"),
 ])
 def test_what_is_missing_is_said(binary, flags, why):
-    done = subprocess.run([binary, "control", *flags], capture_output=True, text=True, timeout=10, check=False,
-                          env={"PATH": "/usr/bin:/bin"})
+    done = subprocess.run([binary, "control", *flags], capture_output=True, text=True, check=False,
+                          timeout=GUARD * SLOW, env={"PATH": "/usr/bin:/bin"})
     assert done.returncode != 0 and why in done.stderr, done.stderr

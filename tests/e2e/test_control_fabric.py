@@ -3,12 +3,11 @@
 import json
 import pathlib
 import shutil
-import time
 
 import pytest
 import yaml
-from harness.control import Control, find_gateway_api, find_kubectl
-from harness.wait import SLOW
+from harness.control import Control, cpu_s, find_gateway_api, find_kubectl
+from harness.wait import GUARD, SLOW, until
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 SCHEMAS = sorted((TOP / "schemas").glob("*/*.yaml"))
@@ -295,6 +294,7 @@ def test_later_starts(binary, tmp_path):
     assert server.patch(f"{CRDS}/{mine}", {"metadata": {"annotations": {"x": "y"}}}).status == 200
     assert server.patch(f"{CRDS}/{unmarked}", {"metadata": {"labels": {LABEL: None}}}).status == 200
     assert server.delete(f"{CRDS}/{gone}").status == 200
+    until(lambda: server.get(f"{CRDS}/{gone}").status == 404, GUARD, "the kind to go")
     untouched = server.get(f"{CRDS}/peers.clusterlink.net").json
     server.restart(kill=False)
     crds = {c["metadata"]["name"]: c for c in server.get(CRDS).json["items"]}
@@ -311,17 +311,16 @@ def test_not_wanted(binary, tmp_path):
     server.close()
 
 
-@pytest.mark.alone
 def test_start_is_quick(binary, tmp_path):
-    """Best of some: the kinds may not cost the start more than 0.3 s."""
+    """Best of some: the kinds may not cost the start more than 0.3 s of a processor."""
     def best(*flags):
         times = []
         for i in range(3):
             where = tmp_path / f"{len(flags)}-{i}"
-            begin = time.monotonic()
             server = Control(binary, where, *flags)
-            times.append(time.monotonic() - begin)
+            times.append(cpu_s(server.pid))
             server.close()
             shutil.rmtree(where)
+        print(times)
         return min(times)
     assert best() - best("--fabric-kinds=false") < 0.3 * SLOW

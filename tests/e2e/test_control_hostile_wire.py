@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """More clients that mean no good: slow ones, lazy ones, and what can be hidden in bodies, schemas and queries."""
+import contextlib
 import json
 import select
 import socket
@@ -7,11 +8,10 @@ import threading
 import time
 import zlib
 
-import h2.config
-import h2.connection
+import h2.settings
 import pytest
-from harness.control import Control, config_map
-from harness.wait import SANITIZED, SLOW, until
+from harness.control import H2, Control, config_map, cpu_s
+from harness.wait import GUARD, SANITIZED, SLOW, until
 
 CMS = "/api/v1/namespaces/default/configmaps"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -29,15 +29,22 @@ def api(binary, tmp_path_factory):
     server.close()
 
 
-def fine(api, seconds=2.0):
-    begin = time.monotonic()
+def fine(api):
     assert api.get("/api/v1/namespaces/default").status == 200
-    assert time.monotonic() - begin < seconds * SLOW, "others have to wait"
+
+
+@contextlib.contextmanager
+def cheap(api, seconds=2.0):
+    """What is done in the block costs the server little: while it computes, all others wait."""
+    before = cpu_s(api.pid)
+    yield
+    used = cpu_s(api.pid) - before
+    assert used < seconds * SLOW, f"{used} s of a processor"
 
 
 def send(api, how, body, **headers):
     method, path, content = TYPES[how]
-    return api.request(method, path, body, headers={"Content-Type": content, **headers}, timeout=20)
+    return api.request(method, path, body, headers={"Content-Type": content, **headers})
 
 
 @pytest.fixture
@@ -70,12 +77,11 @@ LAUGHS = "\n".join(["apiVersion: v1", "kind: ConfigMap", "metadata: {name: x}", 
     ("json", b"[" + b",".join([b'{"op":"test","path":"/data/a","value":"1"}'] * 20000) + b"]"),
 ], ids=lambda v: v if isinstance(v, str) else v[:24].decode("latin-1"))
 def test_refused_quickly_and_without_harm(x, how, body):
-    begin = time.monotonic()
-    answer = send(x, how, body)
+    with cheap(x):
+        answer = send(x, how, body)
+        fine(x)
     assert 400 <= answer.status < 500 and answer.json["kind"] == "Status", answer
-    assert time.monotonic() - begin < 3 * SLOW
     assert x.get(f"{CMS}/x").json["data"] == {"a": "1"}
-    fine(x)
 
 
 def test_copies_cannot_multiply(x):
@@ -83,10 +89,11 @@ def test_copies_cannot_multiply(x):
     ops = [{"op": "add", "path": "/metadata/annotations", "value": {"k": "v" * 1000}}]
     ops += [{"op": "copy", "from": "/metadata", "path": f"/metadata/labels{i}"} for i in range(30)]
     before = x.rss_kb()
-    answer = send(x, "json", json.dumps(ops))
+    with cheap(x):
+        answer = send(x, "json", json.dumps(ops))
+        fine(x)
     assert 400 <= answer.status < 500, answer
     assert SANITIZED or x.rss_kb() - before < 100 << 10
-    fine(x)
 
 
 @pytest.mark.parametrize("how,body,field", [
@@ -114,7 +121,7 @@ def test_too_large_without_saying_so(api):
     """Chunked: only counting shows that it is too much. The connection does not have to survive."""
     with api.context().wrap_socket(socket.create_connection(("127.0.0.1", api.port)),
                                    server_hostname="127.0.0.1") as s:
-        s.settimeout(20 * SLOW)
+        s.settimeout(GUARD * SLOW)
         s.sendall(f"POST {CMS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                   "Transfer-Encoding: chunked\r\n\r\n".encode())
         answer, block = b"", b"10000\r\n" + b" " * 65536 + b"\r\n"
@@ -142,7 +149,7 @@ def test_promises_of_large_bodies_cost_nothing(api):
     fine(api)
     assert SANITIZED or api.rss_kb() - before < 60 << 10
     for s in socks[-2:]:
-        s.settimeout(10 * SLOW)
+        s.settimeout(GUARD * SLOW)
         assert s.recv(100).startswith((b"HTTP/1.1 413", b"HTTP/1.1 400"))
     for s in socks:
         s.close()
@@ -152,10 +159,11 @@ def test_compressed_bodies_do_not_explode(api):
     bomb = zlib.compressobj(9, zlib.DEFLATED, 31)
     body = bomb.compress(b'{"data":{"a":"' + b"x" * (64 << 20)) + bomb.flush()
     before = api.rss_kb()
-    answer = send(api, "create", body, **{"Content-Encoding": "gzip"})
+    with cheap(api):
+        answer = send(api, "create", body, **{"Content-Encoding": "gzip"})
+        fine(api)
     assert 400 <= answer.status < 500, answer
     assert SANITIZED or api.rss_kb() - before < 40 << 10
-    fine(api)
 
 
 @pytest.mark.parametrize("query", [
@@ -165,11 +173,10 @@ def test_compressed_bodies_do_not_explode(api):
     "resourceVersion=-1", "resourceVersion=18446744073709551616", "&" * 20000, "a=%00&b=%c0%80",
 ], ids=lambda q: q[:30])
 def test_queries(api, query):
-    begin = time.monotonic()
-    answer = api.get(f"{CMS}?{query}")
+    with cheap(api):
+        answer = api.get(f"{CMS}?{query}")
+        fine(api)
     assert answer.status in (200, 400, 410, 414, 431, 504), answer
-    assert time.monotonic() - begin < 5 * SLOW
-    fine(api)
 
 
 def crd(name, schema, **version):
@@ -185,9 +192,10 @@ def test_schema_too_deep(api):
     schema = {"type": "string"}
     for _ in range(300):
         schema = {"type": "object", "properties": {"a": schema}}
-    answer = api.post(CRDS, crd("deeps", schema))
+    with cheap(api):
+        answer = api.post(CRDS, crd("deeps", schema))
+        fine(api)
     assert answer.status in (201, 400, 422), answer
-    fine(api)
 
 
 @pytest.mark.parametrize("name,spec,value", [
@@ -205,12 +213,12 @@ def test_schemas_that_never_end(api, name, spec, value):
     assert answer.status in (201, 422), answer
     if answer.status == 201:
         path = f"/apis/evil.example.com/v1/namespaces/default/{name}"
-        until(lambda: api.get(path).status == 200, 10)
-        begin = time.monotonic()
-        made = api.post(path, {"apiVersion": "evil.example.com/v1", "kind": name.capitalize(),
-                               "metadata": {"name": "o"}, "spec": value})
+        until(lambda: api.get(path).status == 200, GUARD, "the kind")
+        with cheap(api, 4):
+            made = api.post(path, {"apiVersion": "evil.example.com/v1", "kind": name.capitalize(),
+                                   "metadata": {"name": "o"}, "spec": value})
+            fine(api)
         assert made.status == 422, made
-        assert time.monotonic() - begin < 5 * SLOW
     api.delete(f"{CRDS}/{name}.evil.example.com")
     fine(api)
 
@@ -254,7 +262,7 @@ def test_slow_clients_are_closed(api):
     def drip(s):
         if s in trickle:
             s.send(bytes([next(trickle[s])]))
-    assert closed_within([*silent, *hello, *heads], 20 * SLOW, drip)
+    assert closed_within([*silent, *hello, *heads], 2 * GUARD * SLOW, drip)
     fine(api)
     for s in (*silent, *hello, *heads):
         s.close()
@@ -264,7 +272,7 @@ def test_lazy_watchers_are_bounded(api):
     """Twenty that never read cost no more than their quota, and one that reads misses nothing."""
     assert api.post(CMS, config_map("big", {"n": "0"})).status == 201
     revision = api.get(CMS).json["metadata"]["resourceVersion"]
-    query = f"{CMS}?watch=1&timeoutSeconds=120&resourceVersion={revision}&fieldSelector=metadata.name%3Dbig"
+    query = f"{CMS}?watch=1&timeoutSeconds=600&resourceVersion={revision}&fieldSelector=metadata.name%3Dbig"
     changes = 40 if SANITIZED else 200
     before = api.rss_kb()
     lazy = []
@@ -284,7 +292,8 @@ def test_lazy_watchers_are_bounded(api):
     t.start()
     for n in range(1, changes + 1):
         assert api.patch(f"{CMS}/big", {"data": {"n": str(n), "pad": "x" * 100000}}).status == 200
-    t.join(30 * SLOW)
+        until(lambda n=n: len(seen) > n - 20, GUARD, "the one that reads")  # or it would be a lazy one, too
+    t.join(GUARD * SLOW)
     assert seen == list(range(1, changes + 1))
     grown = api.rss_kb() - before
     # The log of changes itself (two copies of 20 MB at most) and 4 MiB for each of them.
@@ -307,23 +316,6 @@ def test_lazy_watchers_are_bounded(api):
     fine(api)
 
 
-class H2:
-    def __init__(self, api):
-        context = api.context()
-        context.set_alpn_protocols(["h2"])
-        self.s = context.wrap_socket(socket.create_connection(("127.0.0.1", api.port)), server_hostname="127.0.0.1")
-        self.c = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
-        self.c.initiate_connection()
-        self.flush()
-
-    def flush(self):
-        self.s.sendall(self.c.data_to_send())
-
-    def get(self, stream, path):
-        self.c.send_headers(stream, [(":method", "GET"), (":path", path), (":scheme", "https"), (":authority", "x")],
-                            end_stream=True)
-
-
 def test_streams_reset_at_once(api):
     """Requests that are taken back before they are answered: not an endless supply of work."""
     client = H2(api)
@@ -336,7 +328,6 @@ def test_streams_reset_at_once(api):
         cut = False
     except OSError:
         cut = True
-    client.s.settimeout(5 * SLOW)
     try:
         while not cut:
             data = client.s.recv(65536)
@@ -361,7 +352,8 @@ def test_streams_without_a_window(api):
         for stream in range(1, 2 * (5 if SANITIZED else 20), 2):
             client.get(stream, CMS)
         client.flush()
-    time.sleep(1)
+    for client in clients:
+        client.read(heads=5 if SANITIZED else 20)
     fine(api)
     grown = api.rss_kb() - before
     for client in clients:

@@ -62,7 +62,7 @@ def test_wait_and_watch(k):
     assert late.returncode and "timed out" in late.stderr
     k.kubectl("patch", "widget", "w", "--subresource=status", "--type=merge", "-p",
               '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}')
-    assert "condition met" in k.kubectl("wait", "--for=condition=Ready", "widget/w", "--timeout=10s")
+    assert "condition met" in k.kubectl("wait", "--for=condition=Ready", "widget/w", "--timeout=120s")
 
 
 def test_explain_and_api_resources(k):
@@ -120,7 +120,7 @@ def test_gateway_api(k, binary, tmp_path):
     top = control.find_gateway_api()
     out = k.kubectl("apply", "-f", top)
     assert out.count("created") >= 12, out
-    k.kubectl("wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io", "--timeout=10s")
+    k.kubectl("wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io", "--timeout=120s")
     route = {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": {"name": "h"},
              "spec": {"rules": [{"matches": [{"path": {"type": "PathPrefix", "value": "/a//b"}}]}]}}
     bad = k.kubectl("apply", "-f", "-", stdin=json.dumps(route), check=False)

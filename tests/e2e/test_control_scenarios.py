@@ -26,10 +26,10 @@ def outputs(binary, tmp_path_factory):
     server = control.Control(binary, top / "server")
     out = top / "out"
     gateway = control.find_gateway_api()
-    env = {**os.environ, "KUBECTL": control.find_kubectl(), "LIMIT": str(int(60 * SLOW)),
+    env = {**os.environ, "KUBECTL": control.find_kubectl(), "LIMIT": str(int(300 * SLOW)),
            "GATEWAY_API": gateway or "/nonexistent"}
     done = subprocess.run(["bash", str(control.SCENARIOS / "run.sh"), str(server.kubeconfig), str(out)],
-                          env=env, capture_output=True, text=True, check=False, timeout=900 * SLOW)
+                          env=env, capture_output=True, text=True, check=False, timeout=1500 * SLOW)
     assert done.returncode == 0, done.stdout + done.stderr
     yield out
     server.close()

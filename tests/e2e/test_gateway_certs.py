@@ -6,7 +6,7 @@ import pytest
 from harness import gateway as gw
 from harness.wait import until
 
-FORWARD = [{"match": {"prefix": "/"}, "route": {"cluster": "origin", "timeout": "5s"}}]
+FORWARD = [{"match": {"prefix": "/"}, "route": {"cluster": "origin", "timeout": "60s"}}]
 ASK = b"GET /size/4 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 KINDS = {
     "p256": ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
@@ -48,7 +48,7 @@ def test_openssl_is_served(gate, kind, version):
     port, cert, _ = gate[kind]
     done = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{port}", version, "-ign_eof", "-CAfile", cert,
                            "-verify_return_error", "-verify_hostname", "localhost"],
-                          input=ASK, capture_output=True, timeout=20, check=False)
+                          input=ASK, capture_output=True, timeout=60, check=False)
     out = (done.stdout + done.stderr).decode(errors="replace")
     assert "HTTP/1.1 200 OK" in out, out
 
@@ -58,7 +58,7 @@ def test_curl_is_served(gate, kind):
     port, cert, _ = gate[kind]
     done = subprocess.run(["curl", "-sS", "--http2", "--cacert", cert, "--resolve", f"localhost:{port}:127.0.0.1",
                            "-o", "/dev/null", "-w", "%{http_code} %{http_version}", f"https://localhost:{port}/size/4"],
-                          capture_output=True, text=True, timeout=20, check=False)
+                          capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "200 2", done.stdout + done.stderr
 
 

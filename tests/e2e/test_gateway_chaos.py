@@ -9,7 +9,7 @@ import time
 
 import pytest
 from harness import gateway as gw
-from harness.wait import until
+from harness.wait import GUARD, until
 
 pytestmark = pytest.mark.tsan
 
@@ -53,7 +53,7 @@ class Client(threading.Thread):
     def run(self):
         while not self.stop:
             try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=2 * GUARD) as s:
                     f = s.makefile("rb")
                     for _ in range(5):
                         s.sendall(b"GET /echo HTTP/1.1\r\nhost: keep.test\r\n\r\n")
@@ -79,7 +79,7 @@ def test_random_changes_under_traffic(binary, tmp_path):
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
     origin, port = gw.Origin(), gw.free_port()
-    route = [{"match": {"prefix": "/"}, "route": {"cluster": "keep", "timeout": "5s"}}]
+    route = [{"match": {"prefix": "/"}, "route": {"cluster": "keep", "timeout": "60s"}}]
     steady = [gw.listener("keep", port, [{"filters": [gw.hcm(route)]}]),
               gw.cluster("keep", [origin.port])]
     # Others share the process; none of them is asked for anything.
@@ -107,7 +107,7 @@ def test_random_changes_under_traffic(binary, tmp_path):
         for c in clients:
             c.stop = True
         for c in clients:
-            c.join(10)
+            c.join(2 * GUARD)
     bad = [b for c in clients for b in c.bad]
     assert not bad, f"seed {seed}: {bad[:5]}"
     gateway.stop()

@@ -12,9 +12,9 @@ import urllib.request
 
 import pytest
 from harness import gateway as gw
-from harness.wait import until
+from harness.wait import GUARD, until
 
-FORWARD = [{"match": {"prefix": "/"}, "route": {"cluster": "origin", "timeout": "5s"}}]
+FORWARD = [{"match": {"prefix": "/"}, "route": {"cluster": "origin", "timeout": "60s"}}]
 PROXY = [{"name": "envoy.filters.listener.proxy_protocol", "typed_config": {
     "@type": gw.TYPE + "envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol"}}]
 ASK = b"GET /size/4 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -29,7 +29,7 @@ def start(binary, where, listeners):
 
 def s_client(port, version, *args):
     done = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{port}", version,
-                           "-ign_eof", *args], input=ASK, capture_output=True, timeout=20, check=False)
+                           "-ign_eof", *args], input=ASK, capture_output=True, timeout=60, check=False)
     return (done.stdout + done.stderr).decode(errors="replace")
 
 
@@ -95,7 +95,7 @@ def test_tickets_switched_off_and_bad_keys(binary, tmp_path):
 
 
 def talk(port, first, ask=b"GET /headers HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", tls=False):
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as s:
+    with socket.create_connection(("127.0.0.1", port), timeout=GUARD) as s:
         s.sendall(first)
         if tls:
             context = ssl.create_default_context()
@@ -161,7 +161,7 @@ def test_forwarded_client_certificates(binary, tmp_path, mode):
     said = ("-H", "x-forwarded-client-cert: Hash=theirs")
 
     def seen(*args):
-        out = subprocess.run(["curl", "-sSkf", "--max-time", "5", *args], capture_output=True, check=False)
+        out = subprocess.run(["curl", "-sSkf", "--max-time", "60", *args], capture_output=True, check=False)
         assert out.returncode == 0 and out.stdout, (out, gate.log()[-4000:])
         return json.loads(out.stdout)["headers"].get("x-forwarded-client-cert", "")
 
@@ -182,12 +182,12 @@ def test_early_hints_are_passed_on(binary, tmp_path):
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
     url = f"http://127.0.0.1:{port}/raw/{(hints * 2 + answer).hex()}"
     for args, first in ((["--http1.1"], "HTTP/1.1 103"), (["--http2-prior-knowledge"], "HTTP/2 103")):
-        out = subprocess.run(["curl", "-sSi", "--max-time", "5", *args, url], capture_output=True,
+        out = subprocess.run(["curl", "-sSi", "--max-time", "60", *args, url], capture_output=True,
                              check=True).stdout.decode()
         assert out.count(first) == 2 and out.count("</a.css>; rel=preload") == 2, out
         assert "connection: x" not in out.lower() and out.endswith("ok") and " 200" in out, out
     flood = f"http://127.0.0.1:{port}/raw/{(hints * 300 + answer).hex()}"
-    out = subprocess.run(["curl", "-sSi", "--max-time", "5", flood], capture_output=True, check=True)
+    out = subprocess.run(["curl", "-sSi", "--max-time", "60", flood], capture_output=True, check=True)
     assert out.stdout.count(b"103") < 20 and out.stdout.endswith(b"ok")
     gate.stop()
     origin.close()
@@ -198,23 +198,23 @@ def test_a_silent_client_does_not_answer_pings(binary, tmp_path):
     alive = {"http2_protocol_options": {"connection_keepalive": {"interval": "0.2s", "timeout": "0.3s"}}}
     gate, origin = start(binary, tmp_path, [
         gw.listener("l", port, [{"filters": [gw.hcm(FORWARD, **alive)]}])])
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+    begin, got = time.monotonic(), b""  # before the gateway's clock starts
+    with socket.create_connection(("127.0.0.1", port), timeout=GUARD) as s:
         s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
-        begin, got = time.monotonic(), b""
         try:
             while (piece := s.recv(65536)):
                 got += piece
         except ConnectionError:
             pass
         assert b"\0\0\x08\x06\0\0\0\0\0" in got, "a PING came"
-        assert 0.3 < time.monotonic() - begin < 9
+        assert 0.3 < time.monotonic() - begin
     gate.stop()
     origin.close()
 
 
 def readiness(gate):
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{gate.ready_port}/healthz/ready", timeout=5) as r:
+        with urllib.request.urlopen(f"http://127.0.0.1:{gate.ready_port}/healthz/ready", timeout=GUARD) as r:
             return r.status, r.read().decode()
     except urllib.error.HTTPError as e:
         return e.code, e.read().decode()
@@ -249,7 +249,10 @@ def test_a_port_that_is_taken(binary, tmp_path):
                     gw.cluster("origin", [origin.port])])
         until(lambda: "listener 'later': cannot bind" in gate.log())
         assert serves(free) and readiness(gate)[0] == 200
-        with urllib.request.urlopen(f"http://127.0.0.1:{gate.stats_port}/metrics", timeout=5) as page:
-            assert b"\nspanwire_gateway_sockets_unbound 2\n" in page.read()
+
+        def unbound():
+            with urllib.request.urlopen(f"http://127.0.0.1:{gate.stats_port}/metrics", timeout=GUARD) as page:
+                return b"\nspanwire_gateway_sockets_unbound 2\n" in page.read()
+        until(unbound)  # one worker may be later than the other
     gate.stop()
     origin.close()

@@ -9,14 +9,14 @@ import subprocess
 import pytest
 from harness import gateway as gw
 from harness.control import Control
-from harness.wait import until
+from harness.wait import GUARD, until
 
 CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
 EXT = gw.TYPE + "envoy.extensions."
 
 
 def ask(port, path="/echo", host="x"):
-    c = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=GUARD)
     try:
         c.request("GET", path, headers={"Host": host})
         r = c.getresponse()
@@ -50,7 +50,7 @@ def server(pki):
     p.port = json.loads(p.stdout.readline())["port"]
     yield p
     p.stdin.close()
-    p.wait(10)
+    p.wait(GUARD)
 
 
 def start(binary, log, *flags):
@@ -73,7 +73,7 @@ def test_a_client_certificate_for_the_control_plane(binary, pki, server, tmp_pat
         until(lambda: "credential renewed" in log.read_text(), 10, "the renewed credential")
     finally:
         g.terminate()
-        assert g.wait(10) == 0, log.read_text()
+        assert g.wait(GUARD) == 0, log.read_text()
 
 
 def test_without_it_there_is_no_stream(binary, pki, server, tmp_path):
@@ -85,7 +85,7 @@ def test_without_it_there_is_no_stream(binary, pki, server, tmp_path):
         assert "xds\tconnected" not in log.read_text()
     finally:
         g.terminate()
-        g.wait(10)
+        g.wait(GUARD)
 
 
 @pytest.mark.parametrize("flags, why", [
@@ -96,7 +96,7 @@ def test_without_it_there_is_no_stream(binary, pki, server, tmp_path):
 ])
 def test_flags_that_do_not_fit(binary, flags, why, tmp_path):
     g = start(binary, tmp_path / "log", "--xds-addr", "127.0.0.1:1", *flags)
-    assert g.wait(10) == 1
+    assert g.wait(GUARD) == 1
     assert why in (tmp_path / "log").read_text()
 
 
@@ -165,7 +165,7 @@ def test_the_hooks_are_for_those_who_may(binary, tmp_path):
 
         def call(url, *flags):
             done = subprocess.run(
-                ["curl", "-sS", "-m", "10", "-D", "-", "-o", "/dev/null", "--http2-prior-knowledge", "-H",
+                ["curl", "-sS", "-m", "60", "-D", "-", "-o", "/dev/null", "--http2-prior-knowledge", "-H",
                  "content-type: application/grpc", "-H", "te: trailers", "--data-binary", "@-", *flags,
                  f"{url}/envoygateway.extension.EnvoyGatewayExtension/PostTranslateModify"],
                 input=b"\0\0\0\0\0", capture_output=True, check=False)
@@ -178,7 +178,7 @@ def test_the_hooks_are_for_those_who_may(binary, tmp_path):
     finally:
         control.close()
     done = subprocess.run([binary, "control", "--data", str(tmp_path / "d"), "--listen", "127.0.0.1:0", "--extension-listen",
-                           "0.0.0.0:0"], capture_output=True, text=True, timeout=20, check=False)
+                           "0.0.0.0:0"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "is not a loopback address" in done.stderr
 
 

@@ -13,11 +13,11 @@ import time
 
 import pytest
 from harness import gateway as gw
-from harness.wait import until
+from harness.wait import GUARD, until
 
 pytestmark = pytest.mark.tsan
 
-FORWARD = [{"match": {"prefix": "/"}, "route": {"cluster": "origin", "timeout": "5s"}}]
+FORWARD = [{"match": {"prefix": "/"}, "route": {"cluster": "origin", "timeout": "60s"}}]
 
 
 class Setup:
@@ -27,19 +27,19 @@ class Setup:
         subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
         self.binary, self.tmp = binary, tmp
         self.origin = gw.Origin()
-        self.plain, self.tls, self.h2up = gw.free_port(), gw.free_port(), gw.free_port()
+        self.plain, self.tls, self.h2up, self.hasty = (gw.free_port() for _ in range(4))
         self.cert, self.key = gw.make_cert(tmp)
         self.cert2, self.key2 = gw.make_cert(tmp, "other.test")
         self.gateway = gw.Gateway(binary, tmp, self.resources())
 
     def resources(self):
         options = {"http_protocol_options": {"accept_http_10": True, "enable_trailers": True},
-                   "http2_protocol_options": {"allow_connect": True, "max_concurrent_streams": 64},
-                   "common_http_protocol_options": {"idle_timeout": "3s"},
-                   "request_headers_timeout": "1s"}
+                   "http2_protocol_options": {"allow_connect": True, "max_concurrent_streams": 64}}
         chain = {"filters": [gw.hcm(FORWARD, **options)]}
+        hasty = {"common_http_protocol_options": {"idle_timeout": "3s"}, "request_headers_timeout": "1s"}
         return [
             gw.listener("plain", self.plain, [chain]),
+            gw.listener("hasty", self.hasty, [{"filters": [gw.hcm(FORWARD, **options, **hasty)]}]),
             gw.listener("tls", self.tls, [
                 {"filter_chain_match": {"server_names": ["other.test"]}, **chain,
                  "transport_socket": gw.tls_socket(self.cert2, self.key2)},
@@ -48,33 +48,37 @@ class Setup:
                     "@type": gw.TYPE + "envoy.extensions.filters.listener.tls_inspector.v3."
                                        "TlsInspector"}}]),
             gw.listener("h2up", self.h2up, [{"filters": [gw.hcm(
-                [{"match": {"prefix": "/"}, "route": {"cluster": "self", "timeout": "5s"}}],
+                [{"match": {"prefix": "/"}, "route": {"cluster": "self", "timeout": "60s"}}],
                 **options)]}]),
             gw.cluster("origin", [self.origin.port]),
             gw.cluster("self", [self.plain], **gw.h2_options()),
         ]
 
-    def connect(self, port=None):
-        s = socket.create_connection(("127.0.0.1", port or self.plain), timeout=5)
+    def connect(self, port=None, source="127.0.0.1"):
+        s = socket.create_connection(("127.0.0.1", port or self.plain), timeout=GUARD, source_address=(source, 0))
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return s
 
     def raw(self, data, port=None, half=False):
-        """Everything the gateway answers until it closes or is silent."""
+        """Everything the gateway answers until it closes."""
         with self.connect(port) as s:
-            s.sendall(data)
-            if half:
-                s.shutdown(socket.SHUT_WR)
+            try:
+                s.sendall(data)
+                if half:
+                    s.shutdown(socket.SHUT_WR)
+            except ConnectionError:
+                pass  # it had enough of it
             return read_all(s)
 
 
-def read_all(s, seconds=2.0):
+def read_all(s):
+    """To the end; one that does not come is a failure."""
     out = b""
-    s.settimeout(seconds)
+    s.settimeout(GUARD)
     try:
         while (piece := s.recv(65536)):
             out += piece
-    except (TimeoutError, ConnectionResetError):
+    except ConnectionResetError:
         pass
     return out
 
@@ -108,7 +112,7 @@ def _g(binary, tmp_path_factory):
 
 
 def curl(*args, check=True):
-    done = subprocess.run(["curl", "-sS", "--max-time", "10", *args], capture_output=True,
+    done = subprocess.run(["curl", "-sS", "--max-time", "60", *args], capture_output=True,
                           check=False)
     if check:
         assert done.returncode == 0, done.stderr.decode()
@@ -159,11 +163,11 @@ def test_bodies_both_ways(way):
         body = gw.pattern(n)
         assert curl(*args, f"{url}/size/{n}") == body
         want = f"{hashlib.sha256(body).hexdigest()} {n}"
-        out = subprocess.run(["curl", "-sS", *args, "--max-time", "10", "--data-binary", "@-",
+        out = subprocess.run(["curl", "-sS", *args, "--max-time", "60", "--data-binary", "@-",
                               "-H", "Content-Type: x/y", f"{url}/sha"], input=body,
                              capture_output=True, check=True).stdout.decode()
         assert out == want
-        out = subprocess.run(["curl", "-sS", *args, "--max-time", "10", "-T", "-", f"{url}/sha"],
+        out = subprocess.run(["curl", "-sS", *args, "--max-time", "60", "-T", "-", f"{url}/sha"],
                              input=body, capture_output=True, check=True).stdout.decode()
         assert out == want, "without a length"
 
@@ -290,7 +294,7 @@ def test_client_certificates(binary, tmp_path):
     url = f"https://127.0.0.1:{port}/size/4"
     assert curl("-k", "--cert", mine, "--key", mine_key, url) == gw.pattern(4)
     for args in ([], ["--cert", other, "--key", other_key]):
-        done = subprocess.run(["curl", "-sSk", "--max-time", "5", *args, url], capture_output=True,
+        done = subprocess.run(["curl", "-sSk", "--max-time", "60", *args, url], capture_output=True,
                               check=False)
         assert done.returncode != 0 and done.stdout == b""
     gate.stop()
@@ -392,26 +396,26 @@ def test_cut_answer_is_not_completed(g):
 
 
 def test_slow_head_is_cut_off(g):
-    with g.connect() as s:
-        start = time.monotonic()
-        s.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n")
-        for _ in range(30):
+    """Who has another patience is served meanwhile, however slow."""
+    with g.connect() as calm, g.connect(g.hasty) as s:
+        for c in (calm, s):
+            c.sendall(b"GET /size/1 HTTP/1.1\r\nHost: a\r\n")
+        for _ in range(25):
             try:
                 s.sendall(b"X: y\r\n")
             except OSError:
                 break
             time.sleep(0.1)
-            if time.monotonic() - start > 2.5:
-                break
-        out = read_all(s, 10)
-    assert b" 408 " in out and time.monotonic() - start < 10
+        assert b" 408 " in read_all(s)
+        calm.sendall(b"\r\n")
+        assert read_response(calm.makefile("rb"))[0] == 200
 
 
 def test_idle_connection_is_closed(g):
-    with g.connect() as s:
-        start = time.monotonic()
-        assert read_all(s, 20) == b""
-        assert 2 < time.monotonic() - start < 15
+    start = time.monotonic()  # before the gateway's clock starts
+    with g.connect(g.hasty) as s:
+        assert read_all(s) == b""
+        assert 2 < time.monotonic() - start
 
 
 def frame(kind, flags, stream, payload=b""):
@@ -447,17 +451,13 @@ FLOODS = {
 @pytest.mark.parametrize("name", FLOODS)
 def test_http2_floods_end_the_connection(g, name):
     before = g.gateway.rss_kib()
-    with g.connect() as s:
-        s.settimeout(5)
-        out = b""
+    with g.connect(source="127.66.0.1") as s:  # what it does is held against its address
         try:
             s.sendall(PREFACE)
             s.sendall(FLOODS[name])
-        except OSError:
+        except ConnectionError:
             pass
-        start = time.monotonic()
-        out = read_all(s, 10)
-        assert time.monotonic() - start < 9, "still open"
+        out = read_all(s)
     assert goaway_code(out) != 0
     assert g.gateway.rss_kib() - before < 64 * 1024
     assert curl(f"http://127.0.0.1:{g.plain}/size/3") == gw.pattern(3)
@@ -501,7 +501,7 @@ class Load:
             fresh = s is None
             try:
                 if fresh:
-                    s = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+                    s = socket.create_connection(("127.0.0.1", self.port), timeout=2 * GUARD)
                     f = s.makefile("rb")
                 s.sendall(b"GET /size/100 HTTP/1.1\r\nHost: a\r\n\r\n")
                 status, headers, body = read_response(f)
@@ -522,7 +522,7 @@ class Load:
         finally:
             self.stop = True
             for t in self.threads:
-                t.join(10)
+                t.join(2 * GUARD)
 
 
 def test_reload_under_load(g):
@@ -541,20 +541,28 @@ def test_reload_under_load(g):
     assert not load.failed, load.failed[:3]
 
 
+def serving(port):
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
+
+
 def test_drain_says_close_and_goaway(binary, tmp_path):
     origin, port = gw.Origin(), gw.free_port()
     gate = gw.Gateway(binary, tmp_path, [
         gw.listener("l", port, [{"filters": [gw.hcm(FORWARD)]}]),
-        gw.cluster("origin", [origin.port])])
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as busy, \
-            socket.create_connection(("127.0.0.1", port), timeout=5) as h2:
+        gw.cluster("origin", [origin.port])], drain="120s")
+    with socket.create_connection(("127.0.0.1", port), timeout=GUARD) as busy, \
+            socket.create_connection(("127.0.0.1", port), timeout=GUARD) as h2:
         h2.sendall(PREFACE)
-        busy.sendall(b"GET /slow/1500 HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert h2.recv(1)  # it speaks
+        busy.sendall(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n")
         until(lambda: origin.requests == 1, 10, "the request")
         gate.process.terminate()
+        until(lambda: not serving(port), what="the port to be closed")
+        origin.release.set()
         status, headers, _ = read_response(busy.makefile("rb"))
         assert status == 200 and headers["connection"] == "close"
-        assert goaway_code(read_all(h2, 3)) == 0
+        assert goaway_code(b"\0" + read_all(h2)) == 0
     gate.stop()
     origin.close()
 

@@ -8,7 +8,7 @@ import time
 import pytest
 from harness import fabric as fb
 from harness.serve import Server
-from harness.wait import until
+from harness.wait import GUARD, until
 
 pytestmark = pytest.mark.tsan
 
@@ -57,7 +57,7 @@ def _world(binary, tmp_path_factory):
     f.programmed("edge")
 
     def serves():
-        c = http.client.HTTPConnection("127.0.0.1", 8080, timeout=5)
+        c = http.client.HTTPConnection("127.0.0.1", 8080, timeout=GUARD)
         try:
             c.request("GET", "/")
             return c.getresponse().status == 200
@@ -75,7 +75,7 @@ def _world(binary, tmp_path_factory):
 def test_a_body_in_pieces_over_a_retry(world, chunked):
     world.broken = 0
     whole = b"".join(PIECES)
-    c = http.client.HTTPConnection("127.0.0.1", 8080, timeout=15)
+    c = http.client.HTTPConnection("127.0.0.1", 8080, timeout=GUARD)
     c.putrequest("POST", "/retry")
     if chunked:
         c.putheader("transfer-encoding", "chunked")

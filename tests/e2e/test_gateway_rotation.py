@@ -7,7 +7,7 @@ import ssl
 
 from harness import fabric as fb
 from harness import gateway as gw
-from harness.wait import stays, until
+from harness.wait import GUARD, stays, until
 from test_gateway_xds import CDS, EDS, LDS, RDS, Server, XdsGateway, any_of, assignment, eds_cluster, field, listener, table
 
 SDS = gw.TYPE + "envoy.extensions.transport_sockets.tls.v3.Secret"
@@ -41,7 +41,7 @@ def served(port):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with socket.create_connection(("127.0.0.1", port), 5) as raw, context.wrap_socket(raw) as s:
+        with socket.create_connection(("127.0.0.1", port), GUARD) as raw, context.wrap_socket(raw) as s:
             return ssl.DER_cert_to_PEM_cert(s.getpeercert(True)).strip()
     except OSError:
         return None

@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 from harness import gateway as gw
-from harness.wait import until, working
+from harness.wait import GUARD, until, working
 
 FILTERS = gw.TYPE + "envoy.extensions.filters.http."
 ROUTER = {"name": "envoy.filters.http.router", "typed_config": {"@type": gw.ROUTER}}
@@ -79,7 +79,7 @@ def routes(dead):
             "retry_on": "connect-failure", "num_retries": 4,
             "retry_back_off": {"base_interval": "0.001s"},
             "retry_host_predicate": [{"name": "envoy.retry_host_predicates.previous_hosts"}]}}},
-        {"match": {"prefix": "/slow"}, "route": {"cluster": "one", "timeout": "0.2s"}},
+        {"match": {"prefix": "/hold"}, "route": {"cluster": "one", "timeout": "0.2s"}},
         {"match": {"prefix": "/mirror"}, "route": {"cluster": "one", "request_mirror_policies": [
             {"cluster": "two", "disable_shadow_host_suffix_append": True}]}},
         {"match": {"prefix": "/sticky-hash"}, "route": {"cluster": "ring", "hash_policy": [
@@ -124,7 +124,7 @@ class Setup:
         ]
 
     def get(self, path, headers=None, method="GET", body=None):
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2 * GUARD)
         c.request(method, path, body=body, headers=headers or {})
         r = c.getresponse()
         data = r.read()
@@ -253,9 +253,8 @@ def test_a_dead_host_is_passed_over(g):
 
 
 def test_the_request_timeout_answers_504(g):
-    start = time.monotonic()
-    assert g.get("/slow/8000")[0] == 504
-    assert time.monotonic() - start < 7
+    assert g.get("/hold")[0] == 504  # and the origin still thinks
+    g.one.release.set()
 
 
 def test_mirrors_get_a_copy(g):
@@ -289,18 +288,19 @@ def test_round_robin_is_even(g):
 
 def test_the_access_log_tells(g):
     g.get("/rewrite/logged")
-    g.get("/exact")
-    def logged_last():
+    g.get("/exact?logged")
+
+    def lines():
         text = g.access.read_text(encoding="utf-8")
-        lines = [json.loads(x) for x in text.splitlines()] if text.endswith("\n") else []
-        return lines if lines and lines[-1]["path"] == "/exact" else None
-    lines = until(logged_last, 10, "the line of the last request")
-    assert lines[-1] == {"method": "GET", "path": "/exact", "status": 200, "flags": None,
-                         "host": None, "route": "exact", "cluster": None}
-    logged = [x for x in lines if x["path"] == "/rewrite/logged"][-1]
+        return [json.loads(x) for x in text[:text.rfind("\n") + 1].splitlines()]
+
+    def of(path):
+        return until(lambda: [x for x in lines() if x["path"] == path], what=f"the line of {path}")
+    assert of("/exact?logged") == [{"method": "GET", "path": "/exact?logged", "status": 200, "flags": None,
+                                    "host": None, "route": "exact", "cluster": None}]
+    logged = of("/rewrite/logged")[-1]
     assert logged["host"] == f"127.0.0.1:{g.one.port}" and logged["cluster"] == "one"
-    flags = {x["flags"] for x in lines}
-    assert {"UH", "NC", "UT"} <= flags, flags
+    until(lambda: {"UH", "NC", "UT"} <= {x["flags"] for x in lines()}, what="the flags of earlier requests")
 
 
 def test_admin_pages(g):
@@ -314,7 +314,7 @@ def test_admin_pages(g):
 def test_zz_route_changes_fail_no_request(g):
     """A thousand new tables while connections send requests."""
     errors, count = [], [0]
-    connections = [http.client.HTTPConnection("127.0.0.1", g.port, timeout=10) for _ in range(8)]
+    connections = [http.client.HTTPConnection("127.0.0.1", g.port, timeout=2 * GUARD) for _ in range(8)]
 
     def ask(i):
         c = connections[i]
@@ -341,7 +341,7 @@ def test_zz_route_changes_fail_no_request(g):
     assert not errors, errors[:5]
 
 
-CHECK = {"timeout": "0.5s", "interval": "0.1s", "unhealthy_threshold": 2, "healthy_threshold": 1}
+CHECK = {"timeout": "30s", "interval": "0.1s", "unhealthy_threshold": 2, "healthy_threshold": 1}
 
 
 @pytest.mark.parametrize("check", [
@@ -357,7 +357,7 @@ def test_checked_hosts_are_passed_over(binary, tmp_path, check):
                    common_lb_config={"healthy_panic_threshold": {"value": 0}})])
 
     def status():
-        c = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=2 * GUARD)
         c.request("GET", "/echo")
         code = c.getresponse().status
         c.close()
@@ -380,11 +380,11 @@ def test_outliers_are_ejected(binary, tmp_path):
         gw.listener("l", port, [{"filters": [gw.hcm(
             [{"match": {"prefix": "/"}, "route": {"cluster": "c"}}])]}]),
         gw.cluster("c", [dead, alive.port], outlier_detection={
-            "consecutive_5xx": 2, "base_ejection_time": "30s", "max_ejection_percent": 50})],
+            "consecutive_5xx": 2, "base_ejection_time": "300s", "max_ejection_percent": 50})],
         workers=1)
     seen = []
     for _ in range(30):
-        c = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=2 * GUARD)
         c.request("GET", "/echo")
         seen.append(c.getresponse().status)
         c.close()

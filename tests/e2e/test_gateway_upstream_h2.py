@@ -9,7 +9,7 @@ import threading
 import pytest
 from harness import gateway as gw
 from harness.serve import Server
-from harness.wait import SLOW
+from harness.wait import GUARD, SLOW
 
 REFUSED = (b"HTTP/1.1 502 ", b"HTTP/1.1 503 ")
 
@@ -106,7 +106,7 @@ class World:
     def ask(self, say):
         self.up.say = say
         out = b""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5 * SLOW) as s:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=GUARD * SLOW) as s:
             s.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             try:
                 while (piece := s.recv(65536)):
@@ -159,8 +159,8 @@ def test_others_of_the_connection_are_not_left_waiting(w):
 
     thread = threading.Thread(target=early)
     thread.start()
-    assert first.wait(5 * SLOW)
+    assert first.wait(GUARD * SLOW)
     told.append(w.ask(say))
-    thread.join(5 * SLOW)
+    thread.join(GUARD * SLOW)
     assert len(told) == 2 and all(t.startswith(REFUSED) for t in told), told
     w.serves()

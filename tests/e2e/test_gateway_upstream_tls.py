@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from harness import gateway as gw
 from harness.serve import Server
-from harness.wait import until
+from harness.wait import GUARD, until
 
 URI = "spiffe://td.example/ns/shop/sa/db"
 
@@ -197,7 +197,7 @@ class World:
         }
 
     def resources(self, extra=()):
-        routes = [{"match": {"path": "/" + n}, "route": {"cluster": n, "timeout": "3s"}}
+        routes = [{"match": {"path": "/" + n}, "route": {"cluster": n, "timeout": "60s"}}
                   for n in [*self.cases, "auto"]]
         auto = {"typed_extension_protocol_options": {gw.HTTP_OPTIONS: {
             "@type": gw.TYPE + gw.HTTP_OPTIONS, "explicit_http_config": {"http_protocol_options": {}},
@@ -218,7 +218,7 @@ class World:
             gw.cluster("auto", [self.servers["good"].port], **auto, **upstream(ca)), *extra]
 
     def ask(self, path, host="x.test"):
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=2 * GUARD) as s:
             s.sendall(f"GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
             return int(s.makefile("rb").readline().split()[1])
 
@@ -287,7 +287,7 @@ def client(w, port, pair):
     if pair:
         context.load_cert_chain(*pair)
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as raw, \
+        with socket.create_connection(("127.0.0.1", port), timeout=2 * GUARD) as raw, \
                 context.wrap_socket(raw, server_hostname="good.test") as s:
             s.sendall(b"GET /sni HTTP/1.1\r\nhost: good.test\r\nconnection: close\r\n\r\n")
             return s.recv(4096)[:12]

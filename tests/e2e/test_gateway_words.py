@@ -14,8 +14,9 @@ import h2.events
 import pytest
 from harness import gateway as gw
 from harness.metrics import Metrics
-from harness.wait import until
+from harness.wait import GUARD, until
 
+SAY_S = 10  # backends that are not reached are told of so often
 HELLO = [{"match": {"prefix": "/"}, "direct_response": {"status": 200, "body": {"inline_string": "hello"}}}]
 
 
@@ -24,12 +25,17 @@ def plain(name, port, **extra):
 
 
 def ask(port, request=b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"):
-    with socket.create_connection(("127.0.0.1", port), 5) as s:
+    with socket.create_connection(("127.0.0.1", port), GUARD) as s:
         s.sendall(request)
         answer = b""
         while data := s.recv(65536):
             answer += data
     return answer.decode("latin-1")
+
+
+def counted(g, metric, listener, reason):
+    with urllib.request.urlopen(f"http://127.0.0.1:{g.stats_port}/metrics", timeout=GUARD) as page:
+        return Metrics(page.read().decode()).sum(f"spanwire_gateway_{metric}_total", listener=listener, reason=reason)
 
 
 def serves(port):
@@ -79,9 +85,7 @@ def test_what_is_refused_is_counted_and_told(binary, tmp_path):
             pass
         until(lambda why=why, name=name: re.search(f"listener '{name}': 127.0.0.1:\\d+ refused: .*{why}", g.log()), 5,
               why)
-        with urllib.request.urlopen(f"http://127.0.0.1:{g.stats_port}/metrics", timeout=10) as page:
-            counted = Metrics(page.read().decode())
-        assert counted.sum(f"spanwire_gateway_{metric}_total", listener=name, reason=reason) == 1, reason
+        until(lambda m=metric, n=name, r=reason: counted(g, m, n, r) == 1, what=reason)
     g.stop()
 
 
@@ -89,14 +93,12 @@ def test_a_malformed_request_of_http2_is_told(binary, tmp_path):
     port = gw.free_port()
     g = gw.Gateway(binary, tmp_path, [plain("l", port)], workers=1)
     head = b"\x82\x86\x84\x41\x01a\x00\x01X\x01y"  # a header name with a capital
-    with socket.create_connection(("127.0.0.1", port), 5) as s:
+    with socket.create_connection(("127.0.0.1", port), GUARD) as s:
         s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0" +
                   b"\0\0" + bytes([len(head)]) + b"\1\5\0\0\0\1" + head)
         until(lambda: re.search(r"listener 'l': 127.0.0.1:\d+ refused: Invalid HTTP header", g.log()), 5)
         assert serves(port)
-    with urllib.request.urlopen(f"http://127.0.0.1:{g.stats_port}/metrics", timeout=10) as page:
-        counted = Metrics(page.read().decode())
-    assert counted.sum("spanwire_gateway_local_replies_total", listener="l", reason="http2.codec_error") == 1
+    until(lambda: counted(g, "local_replies", "l", "http2.codec_error") == 1)
     g.stop()
 
 
@@ -105,10 +107,11 @@ def test_a_backend_that_is_not_there_is_told(binary, tmp_path):
     route = [{"match": {"prefix": "/"}, "route": {"cluster": "c"}}]
     g = gw.Gateway(binary, tmp_path, [gw.listener("l", port, [{"filters": [gw.hcm(route)]}]),
                                       gw.cluster("c", [nobody])], workers=1)
+    start = time.monotonic()
     assert all(" 503 " in ask(port) for _ in range(3))
     told = f"cluster 'c': upstream 127.0.0.1:{nobody} is not reached: connect failed: Connection refused"
     until(lambda: told in g.log(), 5)
-    assert g.log().count(" is not reached") == 1, g.log()
+    assert g.log().count(" is not reached") <= 1 + (time.monotonic() - start) // SAY_S, g.log()
     g.stop()
 
 
@@ -120,17 +123,18 @@ def test_many_backends_that_are_not_there_do_not_fill_the_log(binary, tmp_path):
     cluster = gw.cluster("c", [])
     cluster["load_assignment"]["endpoints"] = [{"lb_endpoints": nobody}]
     g = gw.Gateway(binary, tmp_path, [gw.listener("l", port, [{"filters": [gw.hcm(route)]}]), cluster], workers=1)
+    start = time.monotonic()
     assert all(" 503 " in ask(port) for _ in range(60))
     until(lambda: g.log().count(" is not reached") >= 20, 5)
     time.sleep(0.1)
-    assert g.log().count(" is not reached") == 20, g.log()
+    assert g.log().count(" is not reached") <= 20 * (1 + (time.monotonic() - start) // SAY_S), g.log()
     g.stop()
 
 
 def read_late(port, size):
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
-        s.settimeout(20)
+        s.settimeout(2 * GUARD)
         s.connect(("127.0.0.1", port))
         s.sendall(f"GET /size/{size} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
         time.sleep(2.5)  # longer than a connection lingers
@@ -202,8 +206,9 @@ def test_a_broken_file_leaves_the_others_and_is_told(binary, tmp_path):
     write("d.json", json.dumps(plain("d", ports[2])))
     until(lambda: serves(ports[2]))
     assert serves(ports[0]) and not serves(ports[1])
+    before = g.log().count("a.yaml: ")
     (g.dir / "c.json").unlink()
-    until(lambda: g.log().count("a.yaml: ") >= 3)
+    until(lambda: g.log().count("a.yaml: ") > before)
     assert serves(ports[0])
     (g.dir / "a.yaml").unlink()
     write("b.yaml", json.dumps({"resources": [plain("b", ports[1])]}))
@@ -312,7 +317,7 @@ def extended_connect(port, path, name="websocket"):
     """The status that the answer has, or None when the stream is reset."""
     c = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8", validate_outbound_headers=False,
                                                              normalize_outbound_headers=False))
-    with socket.create_connection(("127.0.0.1", port), 5) as s:
+    with socket.create_connection(("127.0.0.1", port), GUARD) as s:
         c.initiate_connection()
         c.send_headers(1, [(":method", "CONNECT"), (":protocol", name), (":scheme", "http"), (":path", path),
                            (":authority", "a.test")])
@@ -329,7 +334,7 @@ def extended_connect(port, path, name="websocket"):
 def test_a_websocket_in_a_stream_becomes_an_upgrade(binary, tmp_path):
     """Its path is looked at as that of any request, and it gets the key that HTTP/1.1 wants."""
     origin, port = gw.Origin(), gw.free_port()
-    forward = [{"match": {"prefix": ""}, "route": {"cluster": "origin", "timeout": "5s"}}]
+    forward = [{"match": {"prefix": ""}, "route": {"cluster": "origin", "timeout": "60s"}}]
     g = gw.Gateway(binary, tmp_path, [
         gw.listener("l", port, [{"filters": [gw.hcm(forward, http2_protocol_options={"allow_connect": True})]}]),
         gw.cluster("origin", [origin.port])], workers=1)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A management server that misbehaves: the gateway serves what it has, and takes good answers afterwards."""
+import os
+import pathlib
 import socket
 import struct
 import threading
@@ -13,7 +15,7 @@ import h2.settings
 import pytest
 from harness import gateway as gw
 from harness.serve import Server
-from harness.wait import SLOW, until
+from harness.wait import GUARD, SLOW, until
 from test_gateway_xds import CDS, EDS, LDS, RDS, XdsGateway, assignment, eds_cluster, field, get, listener, table
 
 MIB = 1 << 20
@@ -84,7 +86,7 @@ class Peer:
         while len(self.buffer) >= 5 and len(self.buffer) >= 5 + (n := struct.unpack(">I", self.buffer[1:5])[0]):
             self.requests.append(type_of(self.buffer[5:5 + n]))
             self.buffer = self.buffer[5 + n:]
-        self.sock.settimeout(10)
+        self.sock.settimeout(GUARD * SLOW)
         self.flush()
         return True
 
@@ -94,7 +96,7 @@ class Peer:
 
     def send(self, data):
         """As much as the gateway's windows take; False when it left."""
-        end = time.monotonic() + 10 * SLOW
+        end = time.monotonic() + GUARD * SLOW
         while data and time.monotonic() < end:
             room = min(self.h2.local_flow_control_window(self.stream), self.h2.max_outbound_frame_size, len(data))
             if room <= 0:
@@ -130,7 +132,7 @@ class Misleader(Server):
 
     def _serve(self, sock):
         with sock:
-            sock.settimeout(10)
+            sock.settimeout(GUARD * SLOW)
             try:
                 evil = self.evil
                 if evil:
@@ -303,15 +305,27 @@ def test_a_server_that_misbehaves(w, way):
     second.close()
 
 
+def worked(gate):
+    """The processor time of each thread that serves, in seconds: how busy the machine is does not matter to it."""
+    out = {}
+    for task in pathlib.Path(f"/proc/{gate.process.pid}/task").iterdir():
+        name = (task / "comm").read_text(encoding="ascii").strip()
+        if name.startswith("sw-worker-"):
+            words = (task / "stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+            out[name] = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    return out
+
+
 def test_100000_clusters_do_not_stop_traffic(w):
+    before = worked(w.gate)
     w.mislead(begun(many(100000)))
-    slowest = 0.0
     end = time.monotonic() + 4
     while time.monotonic() < end:
-        at = time.monotonic()
         assert get(w.serving) == 200
-        slowest = max(slowest, time.monotonic() - at)
         time.sleep(0.01)
-    assert slowest < 1.5 * SLOW
+    # What a worker does for the change is what its clients wait at most.
+    spent = {name: worked(w.gate)[name] - n for name, n in before.items()}
+    assert len(spent) == 2 and max(spent.values()) < 1.5 * SLOW, spent
+    print(spent)
     assert w.gate.rss_kib() < 1000 * 1024
     w.heal()

@@ -4,13 +4,15 @@ import os
 import socket
 import struct
 import subprocess
+import threading
 
 import pytest
-from harness import left, traffic
+from harness import hang, left, traffic
 from harness.hbone_peer import (App, ErrorCodes, ForwardApp, GatewayApp, H2Peer, StreamTransport,
                                 rejected)
 from harness.mesh import PORT
 from harness.netns import hbone_syns
+from harness.wait import GUARD
 
 
 def test_pods_reach_each_other_and_the_outside(mesh):
@@ -26,6 +28,19 @@ def test_what_is_left_running_is_ended():
         assert left.children()[p.pid] == "sleep 600"
         assert left.end(0.1) == [f"{p.pid}: sleep 600"]
     assert p.returncode == -9 and p.pid not in left.children()
+
+
+def test_what_hangs_is_ended():
+    over = threading.Event()
+    with pytest.raises(hang.Hung), hang.guard(0.1):
+        over.wait()
+    with pytest.raises(hang.Hung), hang.guard(0.1), subprocess.Popen(["sleep", "600"]) as p:
+        try:
+            p.wait()
+        finally:
+            p.kill()
+    with hang.guard():  # what is in time is not disturbed
+        pass
 
 
 def test_captured_pod_is_redirected_in_both_directions(mesh):
@@ -49,7 +64,7 @@ def test_marked_and_spoofed_connections_come_back(mesh):
     server = mesh.echo(mesh.s1)
     sock = mesh.s1.socket()
     mesh.keep(sock)
-    sock.settimeout(3)
+    sock.settimeout(GUARD)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, 1337)
     sock.setsockopt(socket.SOL_IP, 19, 1)  # IP_TRANSPARENT
     sock.bind((mesh.u2.ip4, 0))

@@ -37,25 +37,24 @@ def target(mesh):
         assert grown < GROWTH_KB, f"grew by {grown} KiB"
 
 
-def drive(peer, frames, chunk=64, seconds=5.0):
+def drive(peer, frames, chunk=64):
     """Sends prepared bytes until they are out or the node has had enough of us."""
     if peer.scan is None:
         peer.go_raw()
-    deadline = time.monotonic() + seconds
     try:
         for i in range(0, len(frames), chunk):
-            peer.raw(b"".join(frames[i:i + chunk]), timeout=seconds)
+            peer.raw(b"".join(frames[i:i + chunk]))
             peer.pump(0)
-            if peer.gone or time.monotonic() > deadline:
+            if peer.gone:
                 break
     except (PeerGone, TimeoutError, OSError):
         pass
     return peer
 
 
-def ended_by_node(peer, seconds=5.0):
+def ended_by_node(peer):
     try:
-        peer.wait(lambda: peer.goaway is not None or peer.gone, seconds)
+        peer.wait(lambda: peer.goaway is not None or peer.gone)
     except (PeerGone, OSError):
         pass
     return peer.gone or peer.goaway is not None
@@ -210,10 +209,10 @@ def test_more_data_than_the_window_allows(target):
     stream = peer.tunnel(f"{target.s2.ip4}:9100")
     target.keep(hold.take())
     frame = DataFrame(stream.id, b"d" * (1 << 20)).serialize()
-    drive(peer, [frame] * 64, 1, 8)
+    drive(peer, [frame] * 64, 1)
     try:
-        peer.wait(lambda: stream.reset is not None or peer.goaway, 5)
-    except (PeerGone, AssertionError):
+        peer.wait(lambda: stream.reset is not None or peer.goaway)
+    except PeerGone:
         pass
     assert stream.reset is not None or peer.goaway or peer.gone
 
@@ -430,15 +429,13 @@ def test_server_that_floods_pings(client):
 
 
 def test_server_that_accepts_and_says_nothing(client):
-    """TCP is accepted, TLS never comes: the client's connection ends at the connect timeout."""
+    """TCP is accepted, TLS never comes: the client's connection ends at the connect timeout, ten seconds."""
     client.hold(client.p2, 15008)
-    sock = client.connect(client.c1, client.p2, 80, timeout=20)
     start = time.monotonic()
-    try:
-        assert sock.recv(1) == b""
-    except ConnectionResetError:
-        pass
-    assert time.monotonic() - start < 18, "ten seconds are the limit"
+    assert client.refused(client.c1, client.p2, 80)
+    assert time.monotonic() - start > 9, "it has to have that time"
+    line = client.node.wait_access(direction="outbound")[-1]
+    assert "timed out" in line["error"], line
 
 
 def test_plain_listener_survives_port_scans(mesh):

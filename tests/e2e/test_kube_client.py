@@ -12,7 +12,7 @@ import threading
 import pytest
 from harness.control import Control, _Here, config_map, loopback_up
 from harness.node import _SANITIZER, Process
-from harness.wait import SANITIZED, SLOW, until
+from harness.wait import GUARD, SANITIZED, SLOW, until
 
 CMS = "/api/v1/namespaces/default/configmaps"
 
@@ -59,7 +59,7 @@ class Driver(Process):
 
     def end(self):
         self.signal(signal.SIGTERM)
-        status = self.wait(15)
+        status = self.wait(GUARD)
         found = _SANITIZER.search(self.log())
         assert not found, self.log()[found.start():][:4000]
         assert status == 0, self.log()[-3000:]
@@ -102,7 +102,7 @@ def current(api, path):
 
 def test_all_verbs(drive):
     d = drive("verbs")
-    assert d.wait(20) == 0, d.log()
+    assert d.wait(GUARD) == 0, d.log()
     got = d.events()
     assert [e["code"] for e in got] == [200, 201, 409, 200, 409, 200, 200, 200, 409, 200, 200, 409, 200, 404], got
     assert got[2]["reason"] == "AlreadyExists"
@@ -120,14 +120,17 @@ def test_informer_follows(api, drive, how):
     for i in range(250):
         assert api.post(CMS, config_map(f"cm-{i:03}")).status == 201
     d = drive("informer", "", "v1", "configmaps", "1", *(["plain"] if how == "plain" else []))
-    until(lambda: d.has("synced"), 10, "sync")
-    assert replay(d.events()) == current(api, "/api/v1/configmaps")
+    until(lambda: d.has("synced"), GUARD, "sync")
+    until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps"), GUARD, "the server's own")
+    base = len(d.events())
+    assert len([e for e in d.events()[:[e["ev"] for e in d.events()].index("synced")]
+                if e["key"].startswith("default/cm-")]) == 250
     for i in range(100):
         api.patch(f"{CMS}/cm-{i:03}", {"data": {"x": str(i)}})
     for i in range(50):
         api.delete(f"{CMS}/cm-{i:03}")
-    until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps"), 10, "the changes")
-    live = d.events()[[e["ev"] for e in d.events()].index("synced") + 1:]
+    until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps"), GUARD, "the changes")
+    live = [e for e in d.events()[base:] if e["key"].startswith("default/cm-")]
     assert len(live) == 150
     revisions = [int(e["rv"]) for e in live]
     assert revisions == sorted(set(revisions))
@@ -136,7 +139,7 @@ def test_informer_follows(api, drive, how):
 def test_informer_survives_kills(api, drive):
     """Every change exactly once, in order, over restarts by force."""
     d = drive("informer", "", "v1", "configmaps", "1")
-    until(lambda: d.has("synced"), 10, "sync")
+    until(lambda: d.has("synced"), GUARD, "sync")
     base = len(d.events())
     written = 0
     for round_ in range(4):
@@ -147,7 +150,7 @@ def test_informer_survives_kills(api, drive):
         for i in range(10):
             assert api.delete(f"{CMS}/r{round_}-{i}").status == 200
             written += 1
-    until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps"), 40, "the changes")
+    until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps"), GUARD, "the changes")
     live = [e for e in d.events()[base:] if e["key"].startswith("default/r")]  # not the server's own
     assert len(live) == written
     revisions = [int(e["rv"]) for e in live]
@@ -173,12 +176,12 @@ def test_informer_of_ten_thousand(api, drive):
         t.start()
     for t in threads:
         t.join()
-    until(lambda: len([1 for e in d.has("add") if e["key"].startswith("default/many-")]) == total, 60,
+    until(lambda: len([1 for e in d.has("add") if e["key"].startswith("default/many-")]) == total, 4 * GUARD,
           "all of them", interval=0.5)
     state = replay(d.events())
     assert len([k for k in state if k.startswith("default/many-")]) == total
     late = drive("informer", "", "v1", "configmaps", "1", "plain")
-    until(lambda: late.has("synced"), 60, "the pages", interval=0.2)
+    until(lambda: late.has("synced"), 2 * GUARD, "the pages", interval=0.2)
     assert replay(late.events()) == state
 
 
@@ -189,7 +192,7 @@ def test_informer_survives_compaction(binary, driver, tmp_path):
     try:
         for i in range(20):
             assert api.post(CMS, config_map(f"cm-{i}")).status == 201
-        until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps") and d.has("synced"), 10, "sync")
+        until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps") and d.has("synced"), GUARD, "sync")
         d.signal(signal.SIGSTOP)
         big = "x" * 200_000
         revisions = []
@@ -203,13 +206,13 @@ def test_informer_survives_compaction(binary, driver, tmp_path):
         assert api.post(CMS, config_map("cm-0")).status == 201  # another object of that name
         # 30 MB after the stop: what is on its way to it ends long before this one.
         gone = f"{CMS}?limit=1&resourceVersion={revisions[150]}&resourceVersionMatch=Exact"
-        until(lambda: api.get(gone).status == 410, 60, "compaction", interval=1)
+        until(lambda: api.get(gone).status == 410, 2 * GUARD, "compaction", interval=1)
         seen = len(d.events())
         d.signal(signal.SIGCONT)
-        until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps"), 30, "the changes")
+        until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps"), GUARD, "the changes")
         assert len(d.events()) - seen < 207, "nothing was skipped: the informer was never behind"
         assert api.post(CMS, config_map("after")).status == 201
-        until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps"), 10, "what came after")
+        until(lambda: replay(d.events()) == current(api, "/api/v1/configmaps"), GUARD, "what came after")
         d.end()
     finally:
         d.signal(signal.SIGCONT)
@@ -218,22 +221,22 @@ def test_informer_survives_compaction(binary, driver, tmp_path):
 
 
 def test_leaders_change(api, drive):
-    a = drive("lease", "default", "the-lease", "a")
-    until(lambda: a.has("led"), 10, "a to lead")
+    a = drive("lease", "default", "the-lease", "a", "3600")
+    until(lambda: a.has("led"), GUARD, "a to lead")
     b = drive("lease", "default", "the-lease", "b")
     lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/the-lease"
     assert api.get(lease).json["spec"]["holderIdentity"] == "a"
-    a.end()  # gives it back
-    until(lambda: b.has("led"), 3, "b to lead at once")
+    a.end()  # gives it back: nobody would live to see it expire
+    until(lambda: b.has("led"), GUARD, "b to lead at once")
     c = drive("lease", "default", "the-lease", "c")
     b.kill()  # does not
-    until(lambda: c.has("led"), 12, "c to lead after the lease expired")
+    until(lambda: c.has("led"), GUARD, "c to lead after the lease expired")
     spec = api.get(lease).json["spec"]
     assert spec["holderIdentity"] == "c"
     assert spec["leaseTransitions"] >= 2
     # The API away for longer than the leader may go on without it.
     api.stop()
-    until(lambda: c.has("lost"), 10, "c to stop leading")
+    until(lambda: c.has("lost"), GUARD, "c to stop leading")
 
 
 def test_trust_controller(api, drive, tmp_path):
@@ -245,24 +248,24 @@ def test_trust_controller(api, drive, tmp_path):
     def bundle(ns):
         answer = api.get(f"/api/v1/namespaces/{ns}/configmaps/spanwire-ca-root-cert")
         return answer.json["data"].get("root-cert.pem") if answer.status == 200 else None
-    until(lambda: bundle("default") == pem.read_text(), 15, "the bundle in 'default'")
+    until(lambda: bundle("default") == pem.read_text(), GUARD, "the bundle in 'default'")
     ns = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "late"}}
     assert api.post("/api/v1/namespaces", ns).status == 201
-    until(lambda: bundle("late"), 5, "the bundle in a new namespace")
+    until(lambda: bundle("late"), GUARD, "the bundle in a new namespace")
     path = "/api/v1/namespaces/late/configmaps/spanwire-ca-root-cert"
     assert api.patch(path, {"data": {"root-cert.pem": "broken", "mine": "stays"}}).status == 200
-    until(lambda: bundle("late") == pem.read_text(), 5, "repair")
+    until(lambda: bundle("late") == pem.read_text(), GUARD, "repair")
     assert api.get(path).json["data"]["mine"] == "stays"
     assert api.delete(path).status == 200
-    until(lambda: bundle("late"), 5, "restoration")
+    until(lambda: bundle("late"), GUARD, "restoration")
     # The other one takes over.
     holder = api.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/trust").json["spec"]["holderIdentity"]
     (first if holder == "one" else second).end()
     api.delete(path)
-    until(lambda: bundle("late"), 10 * SLOW, "the successor's work")
+    until(lambda: bundle("late"), GUARD, "the successor's work")
     # A namespace that goes is let go.
     assert api.delete("/api/v1/namespaces/late").status == 200
-    until(lambda: api.get("/api/v1/namespaces/late").status == 404, 15, "the namespace to go")
+    until(lambda: api.get("/api/v1/namespaces/late").status == 404, GUARD, "the namespace to go")
 
 
 def test_events_are_counted(api, drive):
@@ -272,7 +275,7 @@ def test_events_are_counted(api, drive):
     def found():
         items = api.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dsubject").json["items"]
         return [e for e in items if e["reason"] == "Tested"]
-    until(lambda: found() and found()[0]["count"] == 7, 10, "seven in one")
+    until(lambda: found() and found()[0]["count"] == 7, GUARD, "seven in one")
     assert len(found()) == 1
     assert found()[0]["source"] == {"component": "driver"}
 

@@ -9,7 +9,11 @@ import time
 import pytest
 from harness import traffic
 from harness.mesh import PORT
-from harness.wait import SANITIZED, SLOW, stays, until
+from harness.netns import plugged
+from harness.wait import GUARD, SANITIZED, SLOW, guard, stays, until
+
+
+LONG = "20m"  # a drain that nobody waits for: whoever does fails
 
 
 class Load:
@@ -35,12 +39,12 @@ class Load:
     def more(self, n=20):
         """Waits for n more good connections."""
         want = self.done + n
-        until(lambda: self.done >= want or len(self.errors) > 100, 20, "load to go on")
+        until(lambda: self.done >= want or len(self.errors) > 100, 120, "load to go on")
 
     def stop(self):
         self.stopping.set()
         for t in self.threads:
-            t.join(10)
+            t.join(guard(GUARD))
 
 
 # -- start and ready --------------------------------------------------------------------------
@@ -50,11 +54,9 @@ def test_readiness(mesh):
     assert node.ready() == (200, "ready")
 
 
-def test_starts_quickly_and_small(mesh):
-    start = time.monotonic()
+def test_starts_with_little(mesh):
     node = mesh.shared("node1")
-    took = time.monotonic() - start
-    assert took < 2 * SLOW
+    assert _cpu_seconds(node.pid) < 1 * SLOW
     if not SANITIZED:
         assert node.rss_kb() < 32 * 1024
 
@@ -79,29 +81,25 @@ def test_flag_beats_environment(mesh):
 
 def test_idle_node_ends_at_once(mesh):
     for number in (signal.SIGTERM, signal.SIGINT):
-        node = mesh.shared("node1", "--drain", "30s")
-        start = time.monotonic()
+        node = mesh.shared("node1", "--drain", LONG)
         node.signal(number)
-        assert node.wait(15) == 0
-        assert time.monotonic() - start < 10 * SLOW
+        assert node.wait() == 0
 
 
 def test_idle_pooled_connections_do_not_delay_the_end(mesh):
-    node1, node2 = mesh.both("--drain", "30s")
+    node1, node2 = mesh.both("--drain", LONG)
     mesh.echo(mesh.s2)
     mesh.roundtrip(mesh.c1, mesh.s2)
-    start = time.monotonic()
     node2.terminate()
     node1.terminate()
-    assert node1.wait(5) == 0 and node2.wait(5) == 0
-    assert time.monotonic() - start < 4 * SLOW
+    assert node1.wait() == 0 and node2.wait() == 0
 
 
 @pytest.mark.tsan
 @pytest.mark.parametrize("which", ["client", "server"])
 def test_shutdown_drain(mesh, which):
     """ztunnel_shutdown, server_shutdown: open connections finish, new ones are not taken."""
-    node1, node2 = mesh.both("--drain", "20s")
+    node1, node2 = mesh.both("--drain", LONG)
     mesh.echo(mesh.s2)
     sock = mesh.connect(mesh.c1, mesh.s2)
     traffic.echo_once(sock)
@@ -122,10 +120,9 @@ def test_shutdown_forced_drain(mesh):
     traffic.echo_once(sock)
     start = time.monotonic()
     node1.terminate()
-    until(lambda: traffic.ended(sock), 4, "the connection to be closed at the deadline")
-    took = time.monotonic() - start
-    assert node1.wait(5) == 0
-    assert 0.7 <= took < 3 * SLOW, took
+    until(lambda: traffic.ended(sock), what="the connection to be closed at the deadline")
+    assert time.monotonic() - start >= 0.7, "before the deadline"
+    assert node1.wait() == 0
     line = node1.access(direction="outbound")[-1]
     assert "connection closed due to connection drain" in line["error"]
     assert node2.alive
@@ -138,12 +135,13 @@ def test_drain_from_the_environment(mesh):
     sock = mesh.connect(mesh.u1, mesh.s2)
     traffic.echo_once(sock)
     node.terminate()
-    assert node.wait(4) == 0
-    assert traffic.ended(sock)
+    assert node.wait() == 0
+    assert "draining for at most 1000 ms" in node.log()
+    until(lambda: traffic.ended(sock))
 
 
 def test_second_interrupt_ends_at_once(mesh):
-    node = mesh.shared("node2", "--drain", "60s")
+    node = mesh.shared("node2", "--drain", LONG)
     node.expect_status = None
     mesh.echo(mesh.s2)
     sock = mesh.connect(mesh.u1, mesh.s2)
@@ -156,7 +154,7 @@ def test_second_interrupt_ends_at_once(mesh):
 
 
 def test_quit(mesh):
-    node = mesh.shared("node1", "--drain", "30s")
+    node = mesh.shared("node1", "--drain", LONG)
     assert node.admin("/quitquitquit")[0] == 405, "GET must not end anything"
     stays(lambda: node.alive, 0.2)
     assert node.admin("/quitquitquit", "POST")[0] == 200
@@ -166,7 +164,7 @@ def test_quit(mesh):
 @pytest.mark.tsan
 def test_graceful_goaway_on_drain(mesh):
     """The foreign client is told, its open stream goes on, and then the connection ends."""
-    node = mesh.shared("node2", "--drain", "20s")
+    node = mesh.shared("node2", "--drain", LONG)
     mesh.echo(mesh.s2)
     peer = mesh.hbone(mesh.s2)
     stream = peer.tunnel(f"{mesh.s2.ip4}:{PORT}")
@@ -181,7 +179,7 @@ def test_graceful_goaway_on_drain(mesh):
 
 
 def test_not_ready_while_draining(mesh):
-    node = mesh.shared("node2", "--drain", "20s")
+    node = mesh.shared("node2", "--drain", LONG)
     mesh.echo(mesh.s2)
     sock = mesh.connect(mesh.u1, mesh.s2)
     traffic.echo_once(sock)
@@ -228,7 +226,7 @@ def test_bad_reload_keeps_the_old_configuration(mesh):
     node1.wait_log(r"(?i)line \d+")
     mesh.roundtrip(mesh.c1, mesh.s2)
     traffic.echo_once(sock)
-    assert node1.metrics().sum("spanwire_config_reloads_total", result="failed") >= 1
+    until(lambda: node1.metrics().sum("spanwire_config_reloads_total", result="failed") >= 1)
     mesh.apply()
     mesh.roundtrip(mesh.c1, mesh.s2)
 
@@ -254,11 +252,12 @@ def test_workload_that_appears_later(mesh):
     mesh.both()
     mesh.echo(mesh.s2)
     result = []
-    waiting = threading.Thread(target=lambda: result.append(mesh.refused(mesh.c1, mesh.s2, 5)))
+    waiting = threading.Thread(target=lambda: result.append(mesh.refused(mesh.c1, mesh.s2)))
     waiting.start()
     mesh.world.workloads["c1"] = record
     mesh.apply()
     waiting.join()
+    assert len(result) == 1, "neither served nor refused"
     mesh.roundtrip(mesh.c1, mesh.s2)
 
 
@@ -268,8 +267,8 @@ def test_unknown_local_workload_is_refused(mesh):
     node1, _ = mesh.both()
     app = mesh.echo(mesh.u2)
     start = time.monotonic()
-    assert mesh.refused(mesh.c1, mesh.u2, timeout=9)
-    assert time.monotonic() - start < 8
+    assert mesh.refused(mesh.c1, mesh.u2)
+    assert time.monotonic() - start > 4.5, "it has to have its time"
     assert app.accepted == 0
     node1.wait_access(message="connection failed", direction="outbound")
 
@@ -298,7 +297,7 @@ def test_hand_over(mesh):
     A second process takes the pods over (SO_REUSEPORT), the first one is told to go: no new
     connection fails meanwhile and open ones live on until the first one's deadline.
     """
-    node1, old = mesh.both("--drain", "20s")
+    node1, old = mesh.both("--drain", LONG)
     mesh.echo(mesh.s2)
     kept = [mesh.connect(mesh.c1, mesh.s2), mesh.connect(mesh.u1, mesh.s2)]
     for sock in kept:
@@ -307,9 +306,10 @@ def test_hand_over(mesh):
     try:
         for load in loads:
             load.more()
-        new = mesh.shared("node2", "--drain", "20s", offset=100)
+        new = mesh.shared("node2", "--drain", LONG, offset=100)
         for load in loads:
             load.more(10)
+        until(lambda: new.access(direction="inbound"), what="the new one to serve")
         old.terminate()
         for load in loads:
             load.more(100 if not SANITIZED else 20)
@@ -324,13 +324,12 @@ def test_hand_over(mesh):
         sock.close()
     # The client node's idle pooled connection does not hold the old process up either.
     assert old.wait(8) == 0
-    assert len(new.access(direction="inbound")) > 0
     mesh.roundtrip(mesh.c1, mesh.s2)
     assert node1.alive
 
 
 def test_hand_over_of_the_client_side(mesh):
-    old, _ = mesh.both("--drain", "20s")
+    old, _ = mesh.both("--drain", LONG)
     mesh.echo(mesh.s2)
     kept = mesh.connect(mesh.c1, mesh.s2)
     traffic.echo_once(kept)
@@ -378,12 +377,11 @@ def test_descriptor_exhaustion(mesh):
     node.wait_log(r"(?i)descriptor|too many open files")
     assert node.alive
     traffic.echo_once(first)
-    cpu = _cpu_seconds(node.pid)
-    time.sleep(1)
-    assert _cpu_seconds(node.pid) - cpu < 0.5 * SLOW, "it must not spin while it waits"
+    _rests(node, share=0.5)  # it must not spin while it waits
     for sock in flood:
         sock.close()
-    until(lambda: not mesh.refused(mesh.u1, mesh.s2), 10, "service to come back")
+    until(lambda: not mesh.refused(mesh.u1, mesh.s2), what="service to come back")
+    until(lambda: node.open_fds() < limit / 2, what="descriptors of the others to be given back")
     for _ in range(5):
         mesh.roundtrip(mesh.u1, mesh.s2)
     traffic.echo_once(first)
@@ -415,14 +413,27 @@ def _cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def _rests(*nodes, share):
+    """
+    During a second they use no more than that share of it. What they had to do before may take its time on a busy
+    machine, so it may be one of several seconds: whoever spins finds none.
+    """
+    def used():
+        return sum(_cpu_seconds(n.pid) for n in nodes)
+
+    def quiet():
+        before, since = used(), time.monotonic()
+        time.sleep(1)
+        return used() - before < share * (time.monotonic() - since) * SLOW
+    until(quiet, what=f"a second in which no more than {share} of a processor is used")
+
+
 def test_idle_node_uses_no_time(mesh):
     node1, node2 = mesh.both()
     mesh.echo(mesh.s2)
     sock = mesh.connect(mesh.c1, mesh.s2)
     traffic.echo_once(sock)
-    before = _cpu_seconds(node1.pid) + _cpu_seconds(node2.pid)
-    time.sleep(1)
-    assert _cpu_seconds(node1.pid) + _cpu_seconds(node2.pid) - before < 0.1 * SLOW
+    _rests(node1, node2, share=0.1)
 
 
 def test_no_descriptor_leak(mesh):
@@ -449,6 +460,7 @@ def test_pod_namespace_that_disappears(mesh):
     topo = mesh.topo
     gone = topo.add_pod(topo.nodes["node2"], "gone", 99, None)
     try:
+        plugged(gone)
         mesh.world.add_pod(gone, "HBONE")
         node = mesh.shared("node2", pods=[mesh.s2, gone])
         mesh.echo(mesh.s2)
@@ -464,22 +476,9 @@ def test_listener_backlog_survives_a_stopped_process(mesh):
     """SIGSTOP and SIGCONT: what queued meanwhile is served."""
     node = mesh.shared("node2")
     mesh.echo(mesh.s2)
-    node.signal(signal.SIGSTOP)
-    socks = []
-    try:
-        for _ in range(20):
-            sock = mesh.u1.socket()
-            sock.setblocking(False)
-            try:
-                sock.connect((mesh.s2.ip4, PORT))
-            except BlockingIOError:
-                pass
-            socks.append(mesh.keep(sock))
-        time.sleep(0.2)
-    finally:
-        node.signal(signal.SIGCONT)
+    with node.stopped():
+        # The kernel accepts for it: whoever is through is in the queue.
+        socks = [mesh.connect(mesh.u1, mesh.s2) for _ in range(20)]
     for sock in socks:
-        sock.setblocking(True)
-        sock.settimeout(5)
         traffic.echo_once(sock)
         sock.shutdown(socket.SHUT_WR)

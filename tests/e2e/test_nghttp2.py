@@ -30,7 +30,7 @@ def nghttpx(mesh, ns, *flags, listening):
         def stop():
             proc.signal(15)
             try:
-                proc.proc.wait(3)
+                proc.proc.wait(20)
             except subprocess.TimeoutExpired:
                 proc.kill()
     mesh.keep(Stop)
@@ -38,7 +38,7 @@ def nghttpx(mesh, ns, *flags, listening):
     def up():
         assert proc.alive, proc.log()
         try:
-            traffic.connect(ns, listening, 1).close()
+            traffic.connect(ns, listening, 20).close()
             return True
         except OSError:
             return False
@@ -73,7 +73,7 @@ def http1_connect_proxy(sock, dial):
     t = threading.Thread(target=pump, args=(sock, out), daemon=True)
     t.start()
     pump(out, sock)
-    t.join(5)
+    t.join(60)
     out.close()
 
 

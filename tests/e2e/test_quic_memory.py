@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hundreds of streams whose reader does not read: bounded memory on both sides, and nobody else notices."""
+import contextlib
 import hashlib
 import os
 import re
 import socket
 import threading
-import time
 
 import pytest
 
@@ -50,7 +50,7 @@ class Town:
     def __init__(self, binary, directory):
         self.gone = threading.Event()
         self.tunnels = []
-        self.origins = {"flood": Echo(flood), "deaf": Echo(lambda s: self.gone.wait(60 * SLOW)),
+        self.origins = {"flood": Echo(flood), "deaf": Echo(lambda s: self.gone.wait(600 * SLOW)),
                         "download": Echo(download), "upload": Echo(upload), "digest": Echo(digest)}
         self.origins["deaf"].sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)  # of those it accepts
         allow = [x for o in self.origins.values() for x in ("--allow", f"127.0.0.1:{o.port}")]
@@ -66,9 +66,8 @@ class Town:
         return t
 
     def bulk(self, kind):
-        """Seconds for BULK bytes, by a stream of the same connection."""
+        """BULK bytes by a stream of the same connection; it would wait for ever if the others had its credit."""
         t = self.tunnel(kind)
-        began = time.monotonic()
         if kind == "upload":
             part = bytes(1 << 18)
             for _ in range(BULK // len(part)):
@@ -80,7 +79,6 @@ class Town:
                 got += len(part)
             assert got == BULK
         t.close()
-        return time.monotonic() - began
 
     def rss_mb(self):
         return self.device.rss_kb() / 1024, self.sidecar.rss_kb() / 1024
@@ -112,66 +110,62 @@ def town(topology, binary, tmp_path):
     t.close()
 
 
-def steady(town):
-    """What is held, once it does not change any more."""
+def steady(town, pour=lambda: False):
+    """What is held, once it does not change any more and pour() finds no room for more."""
     seen = [None]
 
     def same():
+        took = pour()
         before, seen[0] = seen[0], town.buffered()
-        return seen[0] if seen[0] == before and sum(before) > 0 else None
-    return until(same, 20, "streams to fill up", 0.3)
+        return seen[0] if not took and seen[0] == before and sum(before) > 0 else None
+    return until(same, 20, "streams to fill up", 0.15)
 
 
-def within_bounds(town, before):
-    held = steady(town)
+def within_bounds(town, before, held):
     grown = [now - then for now, then in zip(town.rss_mb(), before)]
     for side, bytes_held in zip(("device", "sidecar"), held):
         assert bytes_held <= (LIMIT << 20) + STREAMS * (96 << 10), f"{side}: {held}"
     assert SANITIZED or all(g < LIMIT + STREAMS * 96 / 1024 for g in grown), f"{grown} MB more, {held} bytes"
-    return held
 
 
-def fill(tunnels):
+def fill(town, tunnels):
     """Writes until none takes more."""
     part = bytes(1 << 18)
-    idle = 0
-    while idle < 3:
-        idle += 1
+
+    def pour():
+        took = False
         for t in tunnels:
-            try:
-                t.sock.send(part)
-                idle = 0
-            except BlockingIOError:
-                pass
-        time.sleep(0.05)
+            with contextlib.suppress(BlockingIOError):
+                while t.sock.send(part):
+                    took = True
+        return took
+    return steady(town, pour)
 
 
 def test_clients_that_do_not_read(town):
-    usual = min(town.bulk("download") for _ in range(2))
+    town.bulk("download")
     before = town.rss_mb()
     for _ in range(STREAMS):
         town.tunnel("flood")
-    held = within_bounds(town, before)
-    assert held[0] > LIMIT << 17  # the device came to the mark where it begins to look at who reads
-    assert re.search(r'spanwire_connector_quic_events_total{event="held_back"} [1-9]', town.device.get("metrics"))
-    assert SANITIZED or town.sidecar.metrics().sum("iroh_gateway_streams_held_back_total") > 0
-    quick = min(town.bulk("download") for _ in range(2))
-    assert quick < 3 * usual + 0.5 * SLOW, f"{quick} s instead of {usual}"
+    # The device comes to the mark where it begins to look at who reads.
+    until(lambda: town.buffered()[0] > LIMIT << 17)
+    within_bounds(town, before, steady(town))
+    until(lambda: re.search(r'spanwire_connector_quic_events_total{event="held_back"} [1-9]', town.device.get("metrics")))
+    until(lambda: SANITIZED or town.sidecar.metrics().sum("iroh_gateway_streams_held_back_total") > 0)
+    town.bulk("download")
     town.hang_up()
     until(lambda: town.device.status()["exchanges"]["active"] == 0, 20, "them to go")
     until(lambda: sum(town.buffered()) == 0, 10, "nothing to be held")
 
 
 def test_origins_that_do_not_read(town):
-    usual = min(town.bulk("upload") for _ in range(2))
+    town.bulk("upload")
     before = town.rss_mb()
     slow = [town.tunnel("deaf") for _ in range(STREAMS // 5)]  # the kernel takes megabytes of each
     for t in slow:
         t.sock.setblocking(False)
-    fill(slow)
-    within_bounds(town, before)
-    quick = min(town.bulk("upload") for _ in range(2))
-    assert quick < 3 * usual + 0.5 * SLOW, f"{quick} s instead of {usual}"
+    within_bounds(town, before, fill(town, slow))
+    town.bulk("upload")
     town.hang_up()
     until(lambda: sum(town.buffered()) == 0, 20, "nothing to be held")
 
@@ -180,8 +174,7 @@ def test_what_comes_with_a_connect_waits_for_room(town):
     slow = [town.tunnel("deaf") for _ in range(STREAMS // 5)]
     for t in slow:
         t.sock.setblocking(False)
-    fill(slow)
-    steady(town)
+    fill(town, slow)
     target = f"127.0.0.1:{town.origins['digest'].port}"
     for _ in range(5):
         early = os.urandom(60000)  # more than a stream may hold when all of them together hold too much

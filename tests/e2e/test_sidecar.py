@@ -18,7 +18,7 @@ from harness.control import Control, _Here
 from harness.device import Device, advertise
 from harness.node import Process
 from harness.sidecar import Answer, Echo, H2Gateway, QDevice, Sidecar, UdpEcho, capsule, free_port
-from harness.wait import SLOW, until
+from harness.wait import SLOW, guard, until
 
 
 @pytest.fixture(scope="module")
@@ -127,9 +127,8 @@ def test_a_hundred_streams_share_one_connection(binary, device, echo, tmp_path):
             g.send(i, f"stream {i:3}", end=True)
         for i in ids:
             assert g.recv(i) == f"stream {i:3}"
-    m = s.metrics()
-    assert m.sum("iroh_gateway_iroh_connections_opened_total") == 1
-    assert m.sum("iroh_gateway_requests_accepted_h2_connect_total") == 100
+    until(lambda: s.metrics().sum("iroh_gateway_requests_accepted_h2_connect_total") == 100)
+    assert s.metrics().sum("iroh_gateway_iroh_connections_opened_total") == 1
     s.close()
 
 
@@ -156,13 +155,12 @@ def test_a_slow_reader_slows_its_own_stream_only(sidecar, device, echo):
     flood = Echo(lambda s: [s.sendall(bytes(1 << 16)) for _ in range(1600)])  # 100 MiB, if anybody reads
     slow = sidecar.tunnel(device.id, f"127.0.0.1:{flood.port}")
     assert slow.status == 200
+    until(lambda: sidecar.metrics().sum("spanwire_quic_buffered_bytes") > 0, what="the slow one to be waited for")
     time.sleep(0.5)
     quick = sidecar.tunnel(device.id, f"127.0.0.1:{echo.port}")
-    began = time.monotonic()
-    for i in range(20):
+    for i in range(20):  # would wait for ever
         quick.sock.sendall(b"%4d" % i)
         assert quick.recv(4) == b"%4d" % i
-    assert time.monotonic() - began < 2 * SLOW
     assert sidecar.rss_kb() < 64 * 1024 * SLOW
     assert len(slow.all()) == 100 << 20
     quick.close()
@@ -271,7 +269,7 @@ def test_a_body_arrives_without_its_framing(sidecar, device, chunked):
 
 
 def test_http2_requests_and_curl(sidecar, device, web, h2):
-    common = ["curl", "-s", "-m", "20", "--unix-socket", sidecar.path, "-H", f"x-iroh-endpoint-id: {device.id}",
+    common = ["curl", "-s", "-m", str(guard(20)), "--unix-socket", sidecar.path, "-H", f"x-iroh-endpoint-id: {device.id}",
               "-H", "x-datum-target-host: 127.0.0.1", "-H", f"x-datum-target-port: {web.port}"]
     for flags in (["--http1.1"], ["--http2-prior-knowledge"]):
         r = subprocess.run([*common, *flags, "http://app/big"], capture_output=True, check=True)
@@ -441,10 +439,9 @@ def test_refusals(sidecar, device):
         if status != 502:
             assert a.fields["proxy-status"].startswith("spanwire; error=http_request_error; details=")
         a.close()
-    m = sidecar.metrics()
     for reason in ("missing_header_node_id", "invalid_endpoint_id", "invalid_target_port", "missing_header"):
-        assert m.sum("iroh_gateway_denied_requests_total", reason=reason) > 0
-    assert m.sum("iroh_gateway_error_responses_by_status_total", status="400") > 0
+        until(lambda: sidecar.metrics().sum("iroh_gateway_denied_requests_total", reason=reason) > 0)
+    until(lambda: sidecar.metrics().sum("iroh_gateway_error_responses_by_status_total", status="400") > 0)
 
 
 def test_refusals_over_http2(h2, device):
@@ -466,9 +463,13 @@ def test_a_target_the_device_does_not_allow(binary, tmp_path, echo):
     until(lambda: "status=403" in s.log() and "reason=not_advertised" in s.log(), 5, "a line about it")
     a = s.request(d.id, echo.port)
     assert (a.status, a.reason) == (403, "not_advertised")
-    assert s.metrics().sum("iroh_gateway_error_responses_by_status_total", status="403") == 2
+    until(lambda: s.metrics().sum("iroh_gateway_error_responses_by_status_total", status="403") == 2)
     s.close()
     d.close()
+
+
+def dials_failed(s):
+    return s.metrics().sum("iroh_gateway_tunnel_connectivity_events_total", event="dial_failed")
 
 
 def test_an_unknown_node_is_one_dial_and_504(binary, tmp_path):
@@ -477,19 +478,14 @@ def test_an_unknown_node_is_one_dial_and_504(binary, tmp_path):
     d = QDevice(binary, tmp_path / "key")
     d.close()  # its key is good, but nobody is there
     s = Sidecar(binary, tmp_path / "s", "--peer", f"{d.id}=127.0.0.1:{silent.getsockname()[1]}",
-                "--dial-timeout", "1s").wait_ready()
-    answers = []
-    began = time.monotonic()
-    threads = [threading.Thread(target=lambda: answers.append(s.tunnel(d.id, "a:1"))) for _ in range(10)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert time.monotonic() - began < 3 * SLOW
+                "--dial-timeout", "4s").wait_ready()  # all of them have to ask before it is over
+    socks = [s.connect() for _ in range(10)]
+    for sock in socks:
+        sock.sendall(f"CONNECT a:1 HTTP/1.1\r\nhost: a:1\r\nx-iroh-endpoint-id: {d.id}\r\n\r\n".encode())
+    answers = [Answer(sock) for sock in socks]
     assert {(a.status, a.reason) for a in answers} == {(504, "dial_timeout")}
-    m = s.metrics()
-    assert m.sum("iroh_gateway_tunnel_connectivity_events_total", event="dial_failed") == 1
-    assert m.sum("iroh_gateway_upstream_failures_total", **{"class": "dial_timeout"}) == 10
+    until(lambda: s.metrics().sum("iroh_gateway_upstream_failures_total", **{"class": "dial_timeout"}) == 10)
+    assert dials_failed(s) == 1
     s.close()
     silent.close()
 
@@ -515,16 +511,25 @@ def test_another_key_at_the_address(binary, device, tmp_path):
 def test_a_device_that_dies_and_comes_back(binary, tmp_path, echo):
     port = free_port()
     d = QDevice(binary, tmp_path / "key", "--bind", f"127.0.0.1:{port}")
-    s = Sidecar(binary, tmp_path / "s", "--peer", d.peer, "--dial-timeout", "3s").wait_ready()
+    s = Sidecar(binary, tmp_path / "s", "--peer", d.peer, "--dial-timeout", "5s").wait_ready()
     t = s.tunnel(d.id, f"127.0.0.1:{echo.port}")
     assert t.status == 200
     d.kill()
-    # Nobody says so: a request that is not even confirmed tells, and the ones behind it do not wait.
-    began = time.monotonic()
-    a = s.tunnel(d.id, f"127.0.0.1:{echo.port}")
-    assert (a.status, a.reason) == (504, "dial_timeout") and time.monotonic() - began < 7 * SLOW
-    began = time.monotonic()
-    assert s.tunnel(d.id, f"127.0.0.1:{echo.port}").status == 504 and time.monotonic() - began < 2 * SLOW
+
+    # Nobody says so: a request that is not even confirmed tells.
+    def fails():
+        a = s.tunnel(d.id, f"127.0.0.1:{echo.port}")
+        assert (a.status, a.reason) == (504, "dial_timeout")
+        return dials_failed(s)
+    before = fails()
+    until(lambda: "the connection is silent, given up" in s.log())
+
+    # And the ones behind it do not dial again, if they come within two seconds.
+    def remembered():
+        nonlocal before
+        before, last = fails(), before
+        return before == last
+    until(remembered, what="a failure to be remembered")
     d2 = QDevice(binary, tmp_path / "key", "--bind", f"127.0.0.1:{port}")
     assert d2.id == d.id
     until(lambda: s.tunnel(d.id, f"127.0.0.1:{echo.port}").status == 200, 10, "the device to be reached again")
@@ -555,6 +560,14 @@ class TxtServer(UdpEcho):
         self.asked = []
         super().__init__(self.reply)
 
+    def all_asked(self):
+        """The names of all questions that were sent up to now: they come in their order."""
+        with socket.socket(type=socket.SOCK_DGRAM) as c:
+            c.sendto(bytes(12) + b"\x04mark\0" + bytes(4), ("127.0.0.1", self.port))
+            until(lambda: "mark" in self.asked)
+        self.asked.remove("mark")
+        return list(self.asked)
+
     def reply(self, query):
         labels, at = [], 12
         while query[at]:
@@ -574,12 +587,15 @@ def test_nodes_are_found_by_dns(binary, device, tmp_path, echo):
     dns = TxtServer({name: ["addr=" + device.addr]})
     s = Sidecar(binary, tmp_path / "s", "--dns-origin", "nodes.example", "--dns-resolver",
                 f"127.0.0.1:{dns.port}", "--node-idle", "100ms").wait_ready()
-    for _ in range(3):
+    for i in range(1, 4):
         t = s.tunnel(device.id, f"127.0.0.1:{echo.port}")
         assert t.status == 200
         t.close()
-        time.sleep(0.3)  # dialled anew, but not asked for anew
-    assert dns.asked == [name]
+        until(lambda: s.metrics().sum("iroh_gateway_iroh_connections_closed_idle_total") == i)
+        asked = dns.all_asked()
+        if i == 1:
+            first = asked  # more than one where we answered late
+    assert set(first) == {name} and asked == first, "dialled anew, but not asked for anew"
     unknown = "d3aafc04c9dc9a9608ed9738f2b7c30d9834538e3147ef5f14fe8c725d6baf8f"
     t = s.tunnel(unknown, "a:1")
     assert (t.status, t.reason) == (504, "unknown_node")
@@ -589,7 +605,7 @@ def test_nodes_are_found_by_dns(binary, device, tmp_path, echo):
 
 @pytest.fixture(scope="module")
 def control(binary, tmp_path_factory):
-    c = Control(binary, tmp_path_factory.mktemp("control"), "--connector-lease", "4s")
+    c = Control(binary, tmp_path_factory.mktemp("control"), "--connector-lease", "10s")
     yield c
     c.close()
 
@@ -614,9 +630,9 @@ def test_the_control_plane_tells_where_a_device_is(binary, control, tmp_path, we
         a.close()
         return a.status, a.reason
     until(lambda: asks()[0] == 200, 20, "the device to be reached")
-    assert asks(free_port())[0] == 403
+    until(lambda: asks(free_port())[0] == 403)
     d.stop()
-    until(lambda: asks() == (503, "offline"), 20, "the Lease to expire")
+    until(lambda: asks() == (503, "offline"), 20, "the Lease to be given back")
     d = Device(binary, tmp_path / "d", control.kubeconfig, "--name", "laptop")
     until(lambda: asks()[0] == 200, 20, "the device to be back")
     d.stop()
@@ -644,7 +660,7 @@ def test_the_same_inside_a_gateway(binary, device, tmp_path, echo):
     assert g.wait(20) == 0, g.log()
     assert not os.path.exists(path)
     r = subprocess.run([binary, "gateway", "--xds-dir", str(tmp_path / "xds"), *common, "--sidecar-listen", "0.0.0.0:1",
-                        "--sidecar-key-file", str(tmp_path / "key")], capture_output=True, text=True, timeout=20)
+                        "--sidecar-key-file", str(tmp_path / "key")], capture_output=True, text=True, timeout=guard(20))
     assert r.returncode == 1 and "sidecar" in r.stderr and "loopback" in r.stderr
 
 
@@ -654,7 +670,7 @@ def test_it_listens_to_neighbours_only(binary, tmp_path):
     for flags in (["--listen", "0.0.0.0:0"], ["--listen", "[::]:0"], ["--listen", "10.1.2.3:80"],
                   ["--listen", "0.0.0.0:0", "--allow-remote"], []):
         r = subprocess.run([binary, "sidecar", "--key-file", str(tmp_path / "k"), *flags], capture_output=True, text=True,
-                           timeout=20)
+                           timeout=guard(20))
         assert r.returncode == 1
         assert "loopback" in r.stderr or "--listen is needed" in r.stderr
 
@@ -686,7 +702,7 @@ def test_remote_gateways_need_a_certificate(binary, device, tmp_path, web, anoth
                 str(d / "server.key"), "--tls-ca", str(d / "ca.crt"), listen=f"{another_address}:{port}").wait_ready()
 
     def curl(*flags):
-        r = subprocess.run(["curl", "-s", "-m", "10", "--http2", "--cacert", "ca.crt", "-o", "/dev/null", "-w", "%{http_code}",
+        r = subprocess.run(["curl", "-s", "-m", str(guard(10)), "--http2", "--cacert", "ca.crt", "-o", "/dev/null", "-w", "%{http_code}",
                             "-H", f"x-iroh-endpoint-id: {device.id}", "-H", "x-datum-target-host: 127.0.0.1", "-H",
                             f"x-datum-target-port: {web.port}", *flags], capture_output=True, text=True, cwd=d, check=False)
         return r.stdout
@@ -708,7 +724,7 @@ def test_a_stale_socket_is_replaced_and_a_live_one_is_not(binary, device, tmp_pa
     s = Sidecar(binary, tmp_path / "a", "--peer", device.peer).wait_ready()
     first = s.id
     r = subprocess.run([binary, "sidecar", "--listen", s.path, "--key-file", str(tmp_path / "k")], capture_output=True,
-                       text=True, timeout=20)
+                       text=True, timeout=guard(20))
     assert r.returncode == 1
     s.kill()
     assert os.path.exists(s.path)
@@ -719,7 +735,7 @@ def test_a_stale_socket_is_replaced_and_a_live_one_is_not(binary, device, tmp_pa
 
 
 def test_a_request_that_runs_outlives_sigterm(binary, device, tmp_path, echo):
-    s = Sidecar(binary, tmp_path / "s", "--peer", device.peer, "--drain-time", "10s").wait_ready()
+    s = Sidecar(binary, tmp_path / "s", "--peer", device.peer, "--drain-time", "60s").wait_ready()
     t = s.tunnel(device.id, f"127.0.0.1:{echo.port}")
     idle = s.connect()
     time.sleep(0.1)
@@ -727,8 +743,16 @@ def test_a_request_that_runs_outlives_sigterm(binary, device, tmp_path, echo):
     until(lambda: "draining" in s.log(), 5)
     t.sock.sendall(b"still here")
     assert t.recv(10) == b"still here"
-    with pytest.raises(OSError):
-        s.connect()
+
+    def refused():
+        try:
+            s.connect().close()
+        except OSError:
+            return True
+        return False
+    until(refused, what="nobody new to be let in")
+    t.sock.sendall(b"and again")
+    assert t.recv(9) == b"and again"
     t.close()
     assert s.wait(10) == 0
     idle.close()
@@ -739,7 +763,7 @@ def test_idle_connections_to_nodes_are_closed(binary, device, tmp_path, echo):
     t = s.tunnel(device.id, f"127.0.0.1:{echo.port}")
     t.close()
     until(lambda: s.metrics().sum("iroh_gateway_iroh_connections_closed_idle_total") == 1, 5)
-    assert s.metrics().sum("iroh_gateway_quic_connections_current") == 0
+    until(lambda: s.metrics().sum("iroh_gateway_quic_connections_current") == 0)
     assert s.tunnel(device.id, f"127.0.0.1:{echo.port}").status == 200
     s.close()
 

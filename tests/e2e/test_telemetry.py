@@ -108,8 +108,8 @@ def test_failures_are_counted_with_their_flag(pair):
     assert pair.refused(pair.c1, pair.s2, 9999)
     until(lambda: pair.node1.metrics().sum("istio_tcp_connections_failed_total",
                                            response_flags="CONNECT") == 1, 5)
-    assert pair.node2.metrics().sum("istio_tcp_connections_failed_total",
-                                    response_flags="CONNECT") == 1
+    until(lambda: pair.node2.metrics().sum("istio_tcp_connections_failed_total",
+                                           response_flags="CONNECT") == 1)
 
 
 def test_open_sockets_gauge(pair):
@@ -140,7 +140,7 @@ def test_metric_formats(pair):
     until(lambda: pair.node1.metrics().find("istio_tcp_connections_closed_total"), 5)
     status, headers, body = http(pair.node1.ns, pair.node1.stats_addr, "/metrics")
     assert status == 200 and lower(headers)["content-type"].startswith("text/plain")
-    assert pair.node1.metrics("/stats/prometheus").names() == pair.node1.metrics().names()
+    until(lambda: pair.node1.metrics("/stats/prometheus").names() == pair.node1.metrics().names())
     status, headers, body = http(pair.node1.ns, pair.node1.stats_addr, "/metrics", headers={
         "Accept": "application/openmetrics-text; version=1.0.0"})
     assert lower(headers)["content-type"].startswith("application/openmetrics-text")
@@ -210,10 +210,11 @@ def test_json_log(mesh):
     mesh.echo(mesh.s1)
     mesh.roundtrip(mesh.c1, mesh.s1)
     node.wait_access(message="connection complete")
-    for line in node.log().splitlines():
+    whole = node.log().rpartition("\n")[0].splitlines()
+    for line in whole:
         value = json.loads(line)
         assert {"level", "time", "scope", "message"} <= set(value)
-    access = [json.loads(li) for li in node.log().splitlines() if '"access"' in li]
+    access = [json.loads(li) for li in whole if '"access"' in li]
     assert any(v.get("direction", v.get("fields", {}).get("direction")) == "outbound"
                for v in access)
 
@@ -261,7 +262,7 @@ def test_config_dump_keys(pair):
     traffic.echo_once(plain)
     dump = pair.node2.config_dump()
     for key in ("workloads", "services", "policies", "stagedServices", "staticConfig", "version",
-                "config", "certificates", "workloadState"):
+                "config", "certificates", "workloadState", "complete"):
         assert key in dump, key
     uids = [w["uid"] for w in dump["workloads"]]
     assert uids == sorted(uids) and "Kubernetes//Pod/default/s2" in uids
@@ -300,13 +301,14 @@ def test_logging_levels(mesh):
     mesh.echo(mesh.s2)
     mesh.roundtrip(mesh.c1, mesh.s2)
     node1.wait_access(message="connection opened")
+    node1.wait_access(message="connection complete")
     assert node1.admin("/logging?level=access=off", "POST")[0] == 200
-    n = len(node1.access())
     mesh.roundtrip(mesh.c1, mesh.s2)
+    until(lambda: node1.metrics().sum("istio_tcp_connections_closed_total") == 2, what="its end")
     assert node1.admin("/logging?reset", "POST")[0] == 200
     mesh.roundtrip(mesh.c1, mesh.s2)
-    node1.wait_access(n + 1)
-    assert len(node1.access(message="connection opened")) == 1
+    node1.wait_access(2, message="connection complete")
+    assert len(node1.access()) == 3, "one of which was opened at level debug"
 
 
 def test_admin_index_and_unknown_paths(mesh):

@@ -92,7 +92,7 @@ def test_more_streams_than_a_real_device_allows_at_once(pair, echo):
 def test_another_protocol_and_another_key(binary, tmp_path):
     with IrohDevice(alpn="something/else") as d, IrohDevice() as other, IrohDevice() as there:
         s = Sidecar(binary, tmp_path / "s", "--peer", d.peer, "--peer", f"{other.id}={there.addrs[0]}",
-                    "--dial-timeout", "3s").wait_ready()
+                    "--dial-timeout", "60s").wait_ready()
         t = s.tunnel(d.id, "127.0.0.1:9")
         assert (t.status, t.reason) == (403, "not_admitted")
         t = s.tunnel(other.id, "127.0.0.1:9")

@@ -16,7 +16,7 @@ import pytest
 from harness.control import _Here, find_kubectl
 from harness.node import Process
 from harness.ports import free_port, free_run
-from harness.wait import SANITIZED, until
+from harness.wait import guard, until
 
 
 # 80 and 443 become ports below those of free_port() and of the kernel, each start's its own.
@@ -53,7 +53,7 @@ class Up(Process):
     def get(self, path="/api/hello", host="demo.localhost"):
         ask = urllib.request.Request(f"http://127.0.0.1:{80 + self.offset}{path}",
                                      headers={"Host": host})
-        with urllib.request.urlopen(ask, timeout=10) as answer:
+        with urllib.request.urlopen(ask, timeout=guard(10)) as answer:
             return json.loads(answer.read())
 
     def serves(self):
@@ -67,7 +67,7 @@ class Up(Process):
         if not path:
             pytest.skip("no kubectl here")
         return subprocess.run([path, "--kubeconfig", str(self.data / "admin.kubeconfig"), *argv],
-                              capture_output=True, text=True, timeout=60, check=False, **kw)
+                              capture_output=True, text=True, timeout=guard(60), check=False, **kw)
 
     def stop(self):
         self.signal(signal.SIGINT)
@@ -86,12 +86,11 @@ def up(topology, binary, tmp_path):
 
 def test_the_demo_is_served(up):
     assert "demo.localhost" in up.log() and "admin.kubeconfig" in up.log()
-    assert up.serves()
-    took = float(re.search(r"spanwire is up \(([\d.]+) s\)", up.log()).group(1))
-    assert SANITIZED or took < 5, took  # a bound for hangs; the figure is in bench/
+    until(up.serves)
+    assert re.search(r"spanwire is up \([\d.]+ s\)", up.log())
     done = up.kubectl("get", "httpproxies,connectors", "-A")
     assert done.returncode == 0 and "demo" in done.stdout, (done.stdout, done.stderr)
-    assert set(up.children()) == {"control", "relay", "sidecar", "gateway", "expose"}
+    until(lambda: set(up.children()) == {"control", "relay", "sidecar", "gateway", "expose"})
 
 
 def test_every_role_has_ports_of_its_own(up):
@@ -122,14 +121,16 @@ def test_nothing_is_lost_when_everything_is_killed(up, binary, tmp_path):
     children = up.children()
     up.kill()
 
-    def gone():
-        return not any(os.path.exists(f"/proc/{pid}") and
-                       "spanwire" in open(f"/proc/{pid}/cmdline", encoding="utf-8").read()
-                       for pid in children.values())
-    until(gone, 15, "the roles to end with their parent")
+    def runs(pid):
+        try:
+            with open(f"/proc/{pid}/cmdline", encoding="utf-8") as f:
+                return "spanwire" in f.read()
+        except OSError:  # ended, perhaps between the two calls
+            return False
+    until(lambda: not any(map(runs, children.values())), 15, "the roles to end with their parent")
     again = Up(binary, tmp_path, "--demo")
     try:
-        assert again.serves()
+        until(again.serves)
         done = again.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}")
         assert done.stdout == "b", done
     finally:
@@ -139,7 +140,7 @@ def test_nothing_is_lost_when_everything_is_killed(up, binary, tmp_path):
 def test_ctrl_c_ends_everything(up):
     children = up.children()
     up.stop()
-    assert not any(os.path.exists(f"/proc/{pid}") for pid in children.values())
+    assert children and not any(os.path.exists(f"/proc/{pid}") for pid in children.values())
 
 
 def test_a_port_in_use_is_said(topology, binary, tmp_path):
@@ -162,7 +163,7 @@ def test_a_port_of_the_gateway_in_use_is_said(topology, binary, tmp_path):
             taken.bind(("127.0.0.1", port))
             taken.listen()
             done = subprocess.run([binary, "up", "--demo", "--data", str(tmp_path / "x")], text=True,
-                                  capture_output=True, timeout=60, check=False)
+                                  capture_output=True, timeout=guard(60), check=False)
         assert done.returncode == 1
         assert f"127.0.0.1:{port} is in use, and the gateway serves {what} there" in done.stderr, done.stderr
 
@@ -171,4 +172,4 @@ def test_one_directory_one_fabric(up, binary, tmp_path):
     second = Up(binary, tmp_path, wait=False)
     assert second.wait(30) == 1
     assert "control ended with status 1" in second.log(), second.log()
-    assert up.serves()
+    until(up.serves)

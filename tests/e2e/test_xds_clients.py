@@ -42,7 +42,7 @@ def run(script, *args):
     # Everything happens on the loopback of this namespace, which may be new.
     subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
     done = subprocess.run(["node", str(CLIENTS / script), *args], capture_output=True, text=True,
-                          timeout=60 * SLOW, check=False)
+                          timeout=300 * SLOW, check=False)
     assert done.returncode == 0, f"run tools/setup test first?\n{done.stderr[-3000:]}"
     assert "Sanitizer" not in done.stderr, done.stderr[-3000:]
     return {line["op"]: line["got"] for line in map(json.loads, done.stdout.splitlines())}

@@ -16,7 +16,7 @@ GOOD = {"@type": CLUSTER, "name": "shop", "type": "EDS", "connect_timeout": "1s"
 
 def run(binary, *args):
     subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
-    return subprocess.run([binary, *args], capture_output=True, text=True, timeout=30 * SLOW, check=False)
+    return subprocess.run([binary, *args], capture_output=True, text=True, timeout=120 * SLOW, check=False)
 
 
 def lint(binary, tmp_path, *resources, options=()):
@@ -62,7 +62,7 @@ def test_a_server_is_asked_for_everything(binary):
         server.stdin.write(f"set {CLUSTER} shop 0a0473686f703004\nset {ENDPOINT} shop 0a0473686f70\ncommit\n")
         server.stdin.flush()
         assert server.stdout.readline().startswith("committed 2")
-        done = run(binary, "xds", "lint", "--server", f"127.0.0.1:{port}")
+        done = run(binary, "xds", "lint", "--server", f"127.0.0.1:{port}", "--timeout", "60s")
         server.stdin.close()
     assert done.returncode == 1
     assert done.stdout == ("error: Cluster 'shop': lb_policy: is not defined\n"

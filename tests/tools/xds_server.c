@@ -52,11 +52,12 @@ static void say_status(const struct sw_xds_status *st, void *arg)
 {
     (void)arg;
     (void)printf(
-        "node=%.*s type=%.*s delta=%d wildcard=%d names=%zu synced=%d pending=%d acks=%llu "
-        "nacks=%llu nack=%.*s\n",
+        "node=%.*s type=%.*s delta=%d wildcard=%d names=%zu synced=%d current=%d pending=%d "
+        "acks=%llu nacks=%llu nack=%.*s\n",
         SW_SLICE_ARG(st->node_id), SW_SLICE_ARG(st->type), st->delta, st->wildcard, st->names,
-        sw_slice_eq(st->sent, st->acked), st->pending, (unsigned long long)st->acks,
-        (unsigned long long)st->nacks, SW_SLICE_ARG(st->nack));
+        sw_slice_eq(st->sent, st->acked),
+        sw_slice_eq_str(st->acked, sw_xds_cache_get(self.cache, st->type)->version), st->pending,
+        (unsigned long long)st->acks, (unsigned long long)st->nacks, SW_SLICE_ARG(st->nack));
 }
 
 static int nibble(char c)

@@ -9,7 +9,7 @@ import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 import WebSocket from 'ws';
 
-const DEADLINE_MS = 10000;
+const DEADLINE_MS = 60000;
 const PARALLEL = 8;
 const proto = path.join(path.dirname(fileURLToPath(import.meta.url)), 'echo.proto');
 const { GrpcEcho } = grpc.loadPackageDefinition(loadSync(proto, { keepCase: true }))

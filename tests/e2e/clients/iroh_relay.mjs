@@ -60,7 +60,7 @@ const attempt = (client, id, what) =>
     transfer(client, id, what).catch((e) => say({ what, error: String(e) }));
 
 async function online(...eps) {
-    const late = new Promise((r) => setTimeout(() => r('late'), 20000));
+    const late = new Promise((r) => setTimeout(() => r('late'), 120000));
     return await Promise.race([Promise.all(eps.map((e) => e.online())), late]) !== 'late';
 }
 

@@ -28,7 +28,7 @@ async function statusOf(call) {
   return [200, null];
 }
 
-async function soon(predicate, seconds = 20) {
+async function soon(predicate, seconds = 60) {
   const deadline = Date.now() + seconds * 1000;
   while (Date.now() < deadline) {
     if (await predicate()) return true;
@@ -152,9 +152,9 @@ const operations = {
     const events = [];
     await new Promise((resolve, reject) => {
       let request;
-      const timer = setTimeout(() => reject(new Error(`only ${JSON.stringify(events)}`)), 30000);
+      const timer = setTimeout(() => reject(new Error(`only ${JSON.stringify(events)}`)), 60000);
       new k8s.Watch(config).watch(`/api/v1/namespaces/${ns}/configmaps`,
-        { resourceVersion: start, fieldSelector: 'metadata.name=watch', timeoutSeconds: 30 },
+        { resourceVersion: start, fieldSelector: 'metadata.name=watch', timeoutSeconds: 60 },
         (type, object) => {
           events.push([type, object.data.n]);
           if (type !== 'DELETED') return;

@@ -36,7 +36,7 @@ def status_of(call):
     return [200, None]
 
 
-def gone(get, seconds=20):
+def gone(get, seconds=60):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if status_of(get)[0] == 404:
@@ -194,7 +194,7 @@ def watch(c):
     c.core.delete_namespaced_config_map("watch", c.ns)
     events = []
     watcher = kubernetes.watch.Watch()
-    for e in watcher.stream(c.core.list_namespaced_config_map, c.ns, resource_version=start, timeout_seconds=30,
+    for e in watcher.stream(c.core.list_namespaced_config_map, c.ns, resource_version=start, timeout_seconds=60,
                             field_selector="metadata.name=watch"):
         events.append([e["type"], e["object"].data["n"]])
         if e["type"] == "DELETED":
@@ -223,7 +223,7 @@ def custom_objects(c):
     def established():
         conditions = extensions.read_custom_resource_definition(f"{plural}.{GROUP}").status.conditions or []
         return any(x.type == "Established" and x.status == "True" for x in conditions)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not established() and time.monotonic() < deadline:
         time.sleep(0.02)
 
@@ -390,13 +390,13 @@ def informer(c):
     c.config_map("inf-0", {"n": "0"}, labels={"informer": "1"})
     t = threading.Thread(target=run, daemon=True)
     t.start()
-    ready.wait(20)
+    ready.wait(60)
     c.config_map("inf-1", {"n": "0"}, labels={"informer": "1"})
     for i in (1, 2, 3):
         c.core.patch_namespaced_config_map("inf-0", c.ns, {"data": {"n": str(i)}})
         time.sleep(0.5)
     c.core.delete_namespaced_config_map("inf-0", c.ns)
-    t.join(20)
+    t.join(60)
     return {"log": log, "cache": cache}
 
 

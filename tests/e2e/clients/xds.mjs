@@ -53,6 +53,12 @@ class Server {
     return out;
   }
 
+  // What a client sends and what is committed come by different ways: waits until the server has heard the former.
+  async heard(good) {
+    const late = Date.now() + 40000;
+    while (!good(await this.status()) && Date.now() < late) await new Promise((r) => { setTimeout(r, 5); });
+  }
+
   stop() { this.child.stdin.end(); }
 }
 
@@ -131,7 +137,7 @@ const scenarios = {
     s.send('EDS', { resource_names_subscribe: ['x'] });
     got.push(await s.take());
     s.send('EDS', { resource_names_unsubscribe: ['x'] });
-    await s.quiet();
+    await server.heard((lines) => lines.some((l) => /LoadAssignment .* names=1 /.test(l)));
     await server.commit({ EDS: { x: '2', y: '2', ghost: '3' } });
     got.push(await s.take(), await s.quiet());
     s.close();
@@ -144,7 +150,7 @@ const scenarios = {
     s.send('OWN', { resource_names_unsubscribe: ['b'] });
     got.push(await s.take());
     s.send('OWN', { resource_names_unsubscribe: ['*'] });
-    await s.quiet();
+    await server.heard((lines) => lines.some((l) => /Own .* wildcard=0 names=1 /.test(l)));
     await server.commit({ OWN: { b: '3', nobody: '1' } });
     got.push(await s.take(), await s.quiet());
     s.close();
@@ -155,12 +161,14 @@ const scenarios = {
     s.send('CDS', { resource_names_subscribe: ['*'] });
     const got = [await s.take()];
     await server.commit({ CDS: { bad: 'x' } });
+    const nacks = (lines) => lines.filter((l) => l.includes('Cluster ')).map((l) => l.replace(/^.* nacks=/, 'nacks='));
     got.push(await s.take('I refuse: \u00e4 100%'), await s.quiet());
-    got.push((await server.status()).filter((l) => l.includes('Cluster')).map((l) => l.replace(/^.* nacks=/, 'nacks=')));
+    await server.heard((lines) => nacks(lines)[0]?.startsWith('nacks=1'));
+    got.push(nacks(await server.status()));
     await server.commit({ CDS: { bad: 'y' } });
     got.push(await s.take());
-    await s.quiet();
-    got.push((await server.status()).filter((l) => l.includes('Cluster')).map((l) => l.replace(/^.* nacks=/, 'nacks=')));
+    await server.heard((lines) => nacks(lines)[0]?.endsWith('nack='));
+    got.push(nacks(await server.status()));
     s.close();
     return got;
   },
@@ -185,7 +193,7 @@ const scenarios = {
     s.send('LDS');
     s.send('RDS', { resource_names_subscribe: ['p'] });
     const got = [await s.take(), await s.take(), await s.take()];
-    await s.quiet();
+    await server.heard((lines) => lines.length === 3 && lines.every((l) => l.includes(' synced=1 ')));
     await server.commit({ CDS: { c1: null, c2: 'c2' }, LDS: { l: 'l2' }, RDS: { p: 'r2' } });
     for (let i = 0; i < 4; i += 1) {
       const r = await s.next();
@@ -205,6 +213,7 @@ const scenarios = {
     got.push(await s.take());
     s.send('EDS', { resource_names: ['y'] });
     got.push(await s.take(null, { resource_names: ['y', 'late'] }), await s.quiet());
+    await server.heard((lines) => lines.some((l) => /LoadAssignment .* names=2 /.test(l)));
     await server.commit({ EDS: { late: '9', x: '9' } });
     got.push(await s.take(null, { resource_names: ['y', 'late'] }), await s.quiet());
     s.close();

@@ -78,10 +78,10 @@ const [one, two] = [await backend('one'), await backend('two')];
 const Shop = grpc.makeGenericClientConstructor(methods, 'Shop');
 const client = new Shop('xds:///shop', grpc.credentials.createInsecure());
 const ask = (text) => new Promise((resolve) => {
-  client.Echo(Buffer.from(text), { deadline: Date.now() + 5000 }, (e, r) => resolve(e ? `status ${e.code} ${e.details}` : `${r}`));
+  client.Echo(Buffer.from(text), { deadline: Date.now() + 60000 }, (e, r) => resolve(e ? `status ${e.code} ${e.details}` : `${r}`));
 });
 const eventually = async (want) => {
-  const until = Date.now() + 8000;
+  const until = Date.now() + 60000;
   let got = await ask('x');
   while (got !== want && Date.now() < until) {
     await new Promise((r) => { setTimeout(r, 20); });
@@ -103,7 +103,8 @@ for (let i = 0; i < 10; i += 1) {
   const [now, then] = i % 2 ? ['a', 'b'] : ['b', 'a'];
   await commit([['CDS', now, cluster(now)], ['EDS', now, endpoints(now, i % 2 ? two : one)],
     ['RDS', 'shop-routes', routes(now)], ['CDS', then, null], ['EDS', then, null]]);
-  await new Promise((r) => { setTimeout(r, 50); });
+  const before = results.length; // some calls that began before it, some after
+  while (results.length < before + 5) await new Promise((r) => { setTimeout(r, 10); });
 }
 going = false;
 await load;

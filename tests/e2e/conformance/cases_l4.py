@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLSRoute, TCPRoute and UDPRoute."""
 import contextlib
+import functools
 import socket
 import struct
 import time
@@ -8,7 +9,7 @@ import time
 from .cases_gateway import GOOD
 from .credentials import INFRA, WEB
 from .registry import registry
-from .traffic import Expect, Tls, cut_off, eventually, is_backend, tcp_context, tcp_line, udp_ask, udp_context
+from .traffic import PATIENCE, Expect, Tls, cut_off, eventually, is_backend, tcp_context, tcp_line, udp_ask, udp_context
 
 CASES, case = registry()
 
@@ -149,7 +150,7 @@ def multiple_routes(s, kind, gateway, listener, port, ask):
     s.ready()
     prefix = kind.lower() + "-attach-"
     older = s.cluster.get(kind, prefix + "older", INFRA)
-    reaches(ask, s.addr(gateway, port), f"{kind[:3].lower()}-attach-backend-1")
+    reaches(udp_context if kind == "UDPRoute" else ask, s.addr(gateway, port), f"{kind[:3].lower()}-attach-backend-1")
     time.sleep(1.1)  # creation times are whole seconds
     backend = dict(older["spec"]["rules"][0]["backendRefs"][0], name=f"{kind[:3].lower()}-attach-backend-2")
     newer = {"apiVersion": older["apiVersion"], "kind": kind,
@@ -167,7 +168,7 @@ def multiple_routes(s, kind, gateway, listener, port, ask):
 def weighted(s, kind, gateway, ask):
     s.ready()
     addr = s.addr(gateway, 9300 if kind == "tcp" else 5300)
-    eventually(lambda: ask(addr), "the first answer")
+    eventually(lambda: (udp_context if kind == "udp" else ask)(addr), "the first answer")
     s.weights(lambda n: [ask(addr)["pod"] for _ in range(n)],
               {f"{kind}-backend-v1": 0.7, f"{kind}-backend-v2": 0.3, f"{kind}-backend-v3": 0})
 
@@ -269,12 +270,13 @@ def udp_sections(s):
 
 @case("UDPRouteMultipleRoutesAttachment")
 def udp_two_routes(s):
-    multiple_routes(s, "UDPRoute", "udp-multi-route-attach-gateway", "udp", 5301, udp_context)
+    multiple_routes(s, "UDPRoute", "udp-multi-route-attach-gateway", "udp", 5301,
+                    functools.partial(udp_context, timeout=PATIENCE))
 
 
 @case("UDPRouteWeightedRouting")
 def udp_weights(s):
-    weighted(s, "udp", "udp-weighted-gateway", udp_context)
+    weighted(s, "udp", "udp-weighted-gateway", functools.partial(udp_context, timeout=PATIENCE))
 
 
 @case("UDPRouteReferenceGrant")

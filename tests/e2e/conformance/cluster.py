@@ -61,7 +61,7 @@ class Helper:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(10 * SLOW)
+        self.process.wait(40 * SLOW)
 
 
 class Cluster:

@@ -92,7 +92,7 @@ class Suite:
         self.client.close()
         self.cluster.close()
         self.plane.signal(15)
-        status = self.plane.wait(15)
+        status = self.plane.wait(40)
         self.control.close()
         found = _SANITIZER.search(self.plane.log())
         assert not found, f"sanitizer: {self.plane.log()[found.start():][:4000]}"
@@ -153,8 +153,8 @@ class Suite:
             assert self.plane.alive and self.control.alive, self.plane.log()[-3000:] + self.control.log()[-3000:]
 
     # --- objects and statuses ---
-    def until(self, check, what, patience=20):
-        return eventually(check, what, consecutive=1, patience=patience)
+    def until(self, check, what):
+        return eventually(check, what, consecutive=1)
 
     def wait(self, kind, name, wanted, namespace=INFRA):
         """Conditions of a GatewayClass, Gateway or ListenerSet."""

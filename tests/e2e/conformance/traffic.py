@@ -16,8 +16,8 @@ import h2.events
 from harness.wait import SLOW
 
 CONSECUTIVE = 3  # good answers in a row
-PATIENCE = 20.0
-REQUEST_TIMEOUT = 10.0
+PATIENCE = 60.0
+REQUEST_TIMEOUT = 40.0
 WELL_KNOWN = {"http": 80, "https": 443}
 
 
@@ -240,7 +240,7 @@ def tcp_context(addr, tls=None):
 def cut_off(addr, tls=None):
     """The connection has to end, or not begin, without a byte of an answer."""
     try:
-        with contextlib.closing(connect(addr, tls, 3)) as sock:
+        with contextlib.closing(connect(addr, tls, 20)) as sock:
             sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" if tls else b"TEST\n")
             got = sock.recv(4096)
     except socket.timeout:

@@ -5,7 +5,7 @@
  *
  *     kube_driver KUBECONFIG informer GROUP VERSION RESOURCE NAMESPACED [plain]
  *     kube_driver KUBECONFIG verbs
- *     kube_driver KUBECONFIG lease NAMESPACE NAME IDENTITY
+ *     kube_driver KUBECONFIG lease NAMESPACE NAME IDENTITY [SECONDS]
  *     kube_driver KUBECONFIG trust PEM-FILE LEASE IDENTITY
  *     kube_driver KUBECONFIG event NAMESPACE CONFIGMAP COUNT
  */
@@ -210,18 +210,21 @@ static void on_lost(void *arg)
     line("lost", SW_SLICE_LIT(""), SW_SLICE_LIT(""));
 }
 
-static int run_lease(struct driver *d, char **argv, struct sw_err *err)
+static int run_lease(struct driver *d, char **argv, int n, struct sw_err *err)
 {
-    const struct sw_lease_opts o = {.ns = sw_slice_str(argv[0]),
-                                    .name = sw_slice_str(argv[1]),
-                                    .identity = sw_slice_str(argv[2]),
-                                    .duration_s = 4,
-                                    .renew_deadline_ns = 3 * SW_NS_PER_S,
-                                    .retry_ns = SW_NS_PER_S / 2,
-                                    .led = on_led,
-                                    .lost = on_lost,
-                                    .arg = d};
+    uint64_t seconds = 4;
+    struct sw_lease_opts o = {.ns = sw_slice_str(argv[0]),
+                              .name = sw_slice_str(argv[1]),
+                              .identity = sw_slice_str(argv[2]),
+                              .retry_ns = SW_NS_PER_S / 2,
+                              .led = on_led,
+                              .lost = on_lost,
+                              .arg = d};
 
+    if (n > 3 && !sw_slice_to_u64(sw_slice_str(argv[3]), 86400, &seconds))
+        return sw_err_set(err, SW_EINVAL, "no number of seconds");
+    o.duration_s = (uint32_t)seconds;
+    o.renew_deadline_ns = (seconds - 1) * SW_NS_PER_S;
     d->lease = sw_lease_new(d->client, &o, err);
     if (!d->lease)
         return SW_EINVAL;
@@ -293,8 +296,8 @@ static int begin(struct driver *d, const char *what, char **argv, int n, struct 
         next_verb(d);
         return SW_OK;
     }
-    if (strcmp(what, "lease") == 0 && n == 3)
-        return run_lease(d, argv, err);
+    if (strcmp(what, "lease") == 0 && n >= 3)
+        return run_lease(d, argv, n, err);
     if (strcmp(what, "trust") == 0 && n == 3)
         return run_trust(d, argv, err);
     if (strcmp(what, "event") == 0 && n == 3) {

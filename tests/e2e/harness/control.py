@@ -8,12 +8,18 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import tempfile
 
+import h2.config
+import h2.connection
+import h2.events
+
 from .node import _SANITIZER, Process
-from .wait import SLOW, until
+from .ports import free_port
+from .wait import GUARD, SLOW, until
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 SCENARIOS = HERE / "kube-scenarios"
@@ -76,15 +82,29 @@ class Answer:
         return f"<{self.status} {self.body[:600]!r}>"
 
 
+def cpu_s(pid):
+    """
+    The processor time a process has used so far: a bound on it says what the work costs, however busy the machine is
+    and whoever else has to wait.
+    """
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+        user, system = f.read().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 class Control(Process):
-    def __init__(self, binary, directory, *flags, wait=True, port=0, env=None):
+    """
+    Its port is none of those that connections get: while it is down for a restart, a client's own end could have it.
+    """
+
+    def __init__(self, binary, directory, *flags, wait=True, port=None, env=None):
         self.dir = pathlib.Path(directory)
         self.dir.mkdir(parents=True, exist_ok=True)
         self.data = self.dir / "data"
         self.binary, self.flags = binary, flags
         loopback_up()
         super().__init__(_Here(), [binary, "control", "--data", str(self.data), "--listen",
-                                   f"127.0.0.1:{port}", *flags], self.dir / "log", env=env)
+                                   f"127.0.0.1:{port or free_port()}", *flags], self.dir / "log", env=env)
         self.mark = 0
         if wait:
             self.wait_ready()
@@ -94,10 +114,10 @@ class Control(Process):
             assert self.alive, f"control ended:\n{self.log()[-3000:]}"
             found = re.findall(r"ready on https://127\.0\.0\.1:(\d+)", self.log())
             return found[-1] if len(found) > self.mark else None
-        self.port = int(until(ready, 10, "control to be ready"))
+        self.port = int(until(ready, GUARD, "control to be ready"))
         self.kubeconfig = self.data / "admin.kubeconfig"
         self._context = None
-        until(lambda: self.get("/readyz").status == 200, 10, "readyz")
+        until(lambda: self.get("/readyz").status == 200, GUARD, "readyz")
 
     # --- plain requests ---
     def _secret(self, key):
@@ -115,13 +135,13 @@ class Control(Process):
                 context.load_cert_chain(f.name)
         return context
 
-    def connection(self, context=None, timeout=20):
+    def connection(self, context=None, timeout=GUARD):
         if context is None:
             self._context = self._context or self.context()
             context = self._context
         return http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=timeout * SLOW)
 
-    def request(self, method, path, body=None, headers=None, context=None, timeout=20):
+    def request(self, method, path, body=None, headers=None, context=None, timeout=GUARD):
         headers = dict(headers or {})
         if body is not None and not isinstance(body, (bytes, str)):
             body = json.dumps(body)
@@ -155,12 +175,12 @@ class Control(Process):
         return self.request("PATCH", path + query, json.dumps(body) if not isinstance(body, (str, bytes)) else body,
                             headers={"Content-Type": types[kind], **(headers or {})}, **kw)
 
-    def watch(self, path, timeout=20):
+    def watch(self, path, timeout=GUARD):
         """Opens a watch; iterate over its events."""
         return Watch(self.connection(timeout=timeout), path)
 
     # --- kubectl ---
-    def kubectl(self, *argv, stdin=None, check=True, timeout=60, env=None):
+    def kubectl(self, *argv, stdin=None, check=True, timeout=180, env=None):
         exe = find_kubectl()
         home = self.dir / "home"
         home.mkdir(exist_ok=True)
@@ -192,7 +212,7 @@ class Control(Process):
             self.kill()
             return None
         self.signal(signal.SIGTERM)
-        return self.wait(15)
+        return self.wait(GUARD)
 
     def close(self):
         status = self.stop()
@@ -221,6 +241,42 @@ class Watch:
 
     def close(self):
         self.connection.close()
+
+
+class H2:
+    """Requests on one HTTP/2 connection: what get() adds goes out with flush(), in one piece."""
+
+    def __init__(self, api):
+        context = api.context()
+        context.set_alpn_protocols(["h2"])
+        raw = socket.create_connection(("127.0.0.1", api.port), GUARD * SLOW)
+        self.s = context.wrap_socket(raw, server_hostname="127.0.0.1")
+        self.c = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding="utf-8"))
+        self.heads, self.bodies, self.ended = {}, {}, set()
+        self.c.initiate_connection()
+        self.flush()
+
+    def flush(self):
+        self.s.sendall(self.c.data_to_send())
+
+    def get(self, stream, path, *headers):
+        self.c.send_headers(stream, [(":method", "GET"), (":path", path), (":scheme", "https"), (":authority", "x"),
+                                     *headers], end_stream=True)
+
+    def read(self, answers=0, heads=0):
+        """Until so many answers are complete, or so many have begun."""
+        while len(self.ended) < answers or len(self.heads) < heads:
+            data = self.s.recv(65536)
+            assert data, "the server has closed the connection"
+            for event in self.c.receive_data(data):
+                if isinstance(event, h2.events.ResponseReceived):
+                    self.heads[event.stream_id] = dict(event.headers)
+                elif isinstance(event, h2.events.DataReceived):
+                    self.bodies[event.stream_id] = self.bodies.get(event.stream_id, b"") + event.data
+                    self.c.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                elif isinstance(event, h2.events.StreamEnded):
+                    self.ended.add(event.stream_id)
+            self.flush()
 
 
 def config_map(name, data=None, **meta):

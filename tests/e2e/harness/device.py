@@ -9,8 +9,8 @@ import urllib.request
 
 from .control import _Here
 from .node import _SANITIZER, Process
-from .quicpeer import CLIENTS, Peer
-from .wait import SLOW, until
+from .quicpeer import CLIENTS, SECONDS, Peer
+from .wait import GUARD, SLOW, until
 
 GROUP = "/apis/networking.datumapis.com/v1alpha1/namespaces/default"
 PROXIES = "/apis/networking.datumapis.com/v1alpha/namespaces/default/httpproxies"
@@ -43,7 +43,7 @@ class Device(Process):
         return found[-1]
 
     def get(self, path):
-        with urllib.request.urlopen(self.page + path, timeout=10 * SLOW) as r:
+        with urllib.request.urlopen(self.page + path, timeout=GUARD * SLOW) as r:
             return r.read().decode()
 
     def status(self):
@@ -83,11 +83,11 @@ class Edge(Peer):
     def op(self, op, **fields):
         self.tell(json.dumps({"op": op, **fields}))
 
-    def connect(self, device, seconds=20, **more):
+    def connect(self, device, seconds=SECONDS, **more):
         self.op("connect", peer=device.id, addrs=device.addrs(), **more)
         return self.event("connected", seconds)
 
-    def ask(self, text, seconds=20):
+    def ask(self, text, seconds=SECONDS):
         """One exchange on a stream of its own: (status, whole answer)."""
         self.asked += 1
         self.op("ask", id=self.asked, text=text)

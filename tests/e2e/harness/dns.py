@@ -9,7 +9,7 @@ import subprocess
 from .control import _Here, loopback_up
 from .node import Process
 from .ports import free_port
-from .wait import SLOW, until
+from .wait import GUARD, SLOW, until
 
 KNOTD = shutil.which("knotd") or next((p for p in ("/usr/sbin/knotd",) if os.access(p, os.X_OK)), None)
 KDIG = shutil.which("kdig")
@@ -44,9 +44,10 @@ class Reply:
         return self.text
 
 
-def kdig(port, *args, timeout=10):
-    done = subprocess.run([KDIG, "@127.0.0.1", "-p", str(port), "+noidn", "+timeout=3", "+retry=0", *args],
-                          capture_output=True, text=True, timeout=timeout * SLOW, check=False)
+def kdig(port, *args):
+    """Waits as long as a server may stand still; a datagram that was lost is sent again."""
+    done = subprocess.run([KDIG, "@127.0.0.1", "-p", str(port), "+noidn", "+timeout=10", "+retry=2", *args],
+                          capture_output=True, text=True, timeout=2 * GUARD * SLOW, check=False)
     return Reply(done.stdout + done.stderr)
 
 
@@ -54,7 +55,7 @@ def nsupdate(port, zone, *commands):
     """Somebody else who has the key."""
     text = f"server 127.0.0.1 {port}\nzone {zone}\n" + "\n".join(commands) + "\nsend\n"
     done = subprocess.run(["nsupdate", "-y", KEY], input=text, capture_output=True, text=True,
-                          timeout=20 * SLOW, check=False)
+                          timeout=2 * GUARD * SLOW, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -83,8 +84,7 @@ class Knot(Process):
                         f"database:\n  storage: {directory}\n{keys}{remote}{acl}"
                         f"zone:\n  - domain: {zone}\n    storage: {directory}\n    acl: us\n{options}")
         super().__init__(_Here(), [KNOTD, "-c", str(conf)], directory / "log")
-        until(lambda: kdig(port, zone, "SOA").text and "status" in kdig(port, zone, "SOA").text, 10,
-              "knotd to answer")
+        until(lambda: "status" in kdig(port, "+timeout=1", "+retry=0", zone, "SOA").text, what="knotd to answer")
 
     def close(self):
         self.kill()

@@ -23,7 +23,7 @@ def bootstrap(binary, *flags):
 def validate(envoy, config):
     """Status and what Envoy says about a whole configuration; nothing is served."""
     done = subprocess.run([str(envoy), "--mode", "validate", "-c", str(config), "--disable-hot-restart",
-                           "-l", "warning"], capture_output=True, text=True, check=False, timeout=60)
+                           "-l", "warning"], capture_output=True, text=True, check=False, timeout=120)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -60,7 +60,7 @@ class Envoy(Process):
 
     def admin(self, path, method="GET"):
         request = urllib.request.Request(f"http://127.0.0.1:{self.admin_port}{path}", method=method)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.read().decode()
 
     def stats(self, pattern):
@@ -91,4 +91,4 @@ class Envoy(Process):
         """Ends it; a crash is a failure."""
         assert self.alive, f"Envoy ended by itself:\n{self.log()[-3000:]}"
         self.signal(15)
-        assert self.wait(20) == 0, self.log()[-3000:]
+        assert self.wait(40) == 0, self.log()[-3000:]

@@ -14,7 +14,7 @@ from .control import Control, _Here
 from .gateway import free_port
 from .metrics import Metrics
 from .node import _SANITIZER, Process
-from .wait import SANITIZED, until
+from .wait import GUARD, SANITIZED, SLOW, until
 
 API = "gateway.networking.k8s.io/v1"
 _PATHS = {
@@ -72,7 +72,7 @@ def prefix(path, *backends, **extra):
 
 
 def _fetch(url):
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=GUARD * SLOW) as answer:
         return answer.read().decode()
 
 

@@ -8,11 +8,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 from .ports import free_port
 from .serve import Server
-from .wait import SLOW, until
+from .wait import GUARD, SLOW, until
 
 TYPE = "type.googleapis.com/"
 HCM = TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
@@ -50,7 +51,7 @@ def tls_socket(cert, key, **extra):
 
 def cluster(name, ports, **extra):
     return {"@type": TYPE + "envoy.config.cluster.v3.Cluster", "name": name, "type": "STATIC",
-            "connect_timeout": "5s",
+            "connect_timeout": "10s",
             "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [
                 {"endpoint": {"address": address(p)}} for p in ports]}]}, **extra}
 
@@ -96,7 +97,7 @@ class Gateway:
     def log(self):
         return self.log_path.read_text(encoding="utf-8", errors="replace")
 
-    def wait_ready(self, seconds=10):
+    def wait_ready(self, seconds=GUARD):
         def ready():
             assert self.process.poll() is None, "gateway ended:\n" + self.log()
             return re.search(r"gateway\s+ready", self.log())
@@ -110,7 +111,7 @@ class Gateway:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            status = self.process.wait(15 * SLOW)
+            status = self.process.wait(GUARD * SLOW)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -125,13 +126,14 @@ class Origin(Server):
     """
     An HTTP/1.1 server that reads byte by byte what the gateway sends. Paths choose what it does:
     /echo tells the request as JSON, /size/N sends N bytes, /sha counts the body, /chunked sends
-    trailers, /close ends without an answer, /slow/MS waits, /ws is a WebSocket-like echo.
+    trailers, /close ends without an answer, /slow/MS waits, /hold waits for 'release', /ws is a WebSocket-like echo.
     """
 
     def __init__(self):
         self.connections = 0
         self.requests = 0
         self.heads = []
+        self.release = threading.Event()
         self.limit = 0  # requests per connection, 0: any
         super().__init__(backlog=512)
 
@@ -203,6 +205,8 @@ class Origin(Server):
             count += len(piece)
         if parts[1] == "slow":
             time.sleep(int(parts[2]) / 1000)
+        if parts[1] == "hold":
+            self.release.wait(120 * SLOW)
         if parts[1] == "size":
             self._send(conn, method, pattern(int(parts[2])))
         elif parts[1] == "status":

@@ -25,7 +25,7 @@ from cryptography import x509
 
 from .certs import spiffe_ids
 from .traffic import connect, listen
-from .wait import SLOW
+from .wait import GUARD, SLOW, guard
 
 ErrorCodes = h2.errors.ErrorCodes
 Settings = h2.settings.SettingCodes
@@ -54,7 +54,7 @@ class SockTransport:
         self.sock = sock
         sock.setblocking(False)
 
-    def send(self, data, timeout=10.0):
+    def send(self, data, timeout=GUARD):
         view = memoryview(data)
         deadline = time.monotonic() + timeout * SLOW
         while view:
@@ -93,7 +93,7 @@ class StreamTransport:
         self.peer = peer
         self.stream = stream
 
-    def send(self, data, timeout=10.0):
+    def send(self, data, timeout=GUARD):
         self.peer.send(self.stream, data, timeout=timeout)
 
     def recv(self, timeout, wake=None):
@@ -184,8 +184,8 @@ class H2Peer:
         self.connection_window = connection_window
 
     # -- setting up ---------------------------------------------------------------------------
-    def handshake(self, timeout=5.0):
-        deadline = time.monotonic() + timeout * SLOW
+    def handshake(self):
+        deadline = time.monotonic() + guard(GUARD)
         while True:
             try:
                 self.tls.do_handshake()
@@ -204,9 +204,9 @@ class H2Peer:
                 raise PeerGone("closed during the TLS handshake")
             self.inb.write(data)
 
-    def open(self, timeout=5.0):
+    def open(self):
         """TLS, then the HTTP/2 preface."""
-        self.handshake(timeout)
+        self.handshake()
         self.h2.initiate_connection()
         extra = self.connection_window - 65535
         if extra > 0:
@@ -227,12 +227,12 @@ class H2Peer:
         return spiffe_ids(self.peer_cert)[0]
 
     # -- bytes --------------------------------------------------------------------------------
-    def _flush_tls(self, timeout=10.0):
+    def _flush_tls(self, timeout=GUARD):
         data = self.outb.read()
         if data:
             self.transport.send(data, timeout)
 
-    def raw(self, data, timeout=10.0):
+    def raw(self, data, timeout=GUARD):
         """Sends bytes inside TLS without telling the HTTP/2 library."""
         view = memoryview(data)
         while view:
@@ -240,7 +240,7 @@ class H2Peer:
             view = view[n:]
         self._flush_tls(timeout)
 
-    def flush(self, timeout=10.0):
+    def flush(self, timeout=GUARD):
         data = self.h2.data_to_send()
         if data:
             self.raw(data, timeout)
@@ -403,8 +403,9 @@ class H2Peer:
         if self.on_event:
             self.on_event(event)
 
-    def wait(self, predicate, timeout=5.0, what=None):
-        deadline = time.monotonic() + timeout * SLOW
+    def wait(self, predicate, timeout=GUARD, what=None):
+        """Goes on until predicate() holds; 'timeout' is a guard, as that of harness.wait.until."""
+        deadline = time.monotonic() + guard(timeout)
         while not predicate():
             left = deadline - time.monotonic()
             if self.gone:
@@ -434,18 +435,18 @@ class H2Peer:
     def connect(self, authority, *headers, end=False):
         return self.request([(":method", "CONNECT"), (":authority", authority), *headers], end)
 
-    def tunnel(self, authority, *headers, timeout=5.0):
+    def tunnel(self, authority, *headers, timeout=GUARD):
         """CONNECT and wait for the answer."""
         stream = self.connect(authority, *headers)
         self.wait_status(stream, timeout)
         return stream
 
-    def wait_status(self, stream, timeout=5.0):
+    def wait_status(self, stream, timeout=GUARD):
         self.wait(lambda: stream.status is not None or stream.reset is not None, timeout,
                   f"status of stream {stream.id}")
         return stream.status
 
-    def send(self, stream, data, end=False, timeout=10.0):
+    def send(self, stream, data, end=False, timeout=GUARD):
         """Sends within the peer's windows, reading while it waits for them."""
         view = memoryview(data)
         while view:
@@ -471,7 +472,7 @@ class H2Peer:
         self.h2.reset_stream(stream.id, int(code))
         self.flush()
 
-    def recv(self, stream, n, timeout=5.0):
+    def recv(self, stream, n, timeout=GUARD):
         self.wait(lambda: len(stream.data) >= n or stream.finished, timeout,
                   f"{n} bytes on stream {stream.id}")
         assert len(stream.data) >= n, \
@@ -481,7 +482,7 @@ class H2Peer:
     def echo(self, stream, size=64):
         data = os.urandom(size)
         self.send(stream, data)
-        assert self.recv(stream, size, 10.0) == data
+        assert self.recv(stream, size) == data
 
     def ping(self):
         before = self.pongs
@@ -513,14 +514,18 @@ def hbone_client(ns, addr, context, settings=None, bind=None, sni=None, **kw):
 def rejected(ns, addr, context, authority):
     """
     True when a CONNECT cannot be made at all with this TLS context. In TLS 1.3 a client whose
-    certificate is refused learns it only after its handshake, so the request decides.
+    certificate is refused learns it only after its handshake, so the request decides. Silence is no answer.
     """
     try:
         peer = hbone_client(ns, addr, context)
+    except TimeoutError:
+        raise
     except (PeerGone, OSError):
         return True
     try:
         return peer.tunnel(authority).status is None
+    except TimeoutError:
+        raise
     except (PeerGone, OSError):
         return True
     finally:
@@ -577,7 +582,7 @@ class ForwardApp(App):
             peer.h2.send_headers(stream.id, [(":status", "503")], end_stream=True)
             peer.flush()
             return
-        sock.settimeout(60)
+        sock.settimeout(guard(60))
         self.socks[peer, stream.id] = sock
         super().request(peer, stream)
         threading.Thread(target=self._back, args=(peer, stream, sock), daemon=True).start()
@@ -736,19 +741,19 @@ class HboneServer:
     def live(self):
         return [p for p in list(self.peers) if not p.gone]
 
-    def wait(self, predicate, timeout=5.0, what="HBONE server"):
+    def wait(self, predicate, what="HBONE server"):
         with self.changed:
-            assert self.changed.wait_for(predicate, timeout * SLOW), f"timed out: {what}"
+            assert self.changed.wait_for(predicate, guard(GUARD)), f"timed out: {what}"
 
-    def wait_streams(self, n, timeout=5.0):
-        self.wait(lambda: len(self.streams) >= n, timeout, f"{n} requests")
+    def wait_streams(self, n):
+        self.wait(lambda: len(self.streams) >= n, f"{n} requests")
         return self.streams
 
     def stop(self):
         self.stopping = True
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
-        self.thread.join(5)
+        self.thread.join(guard(GUARD))
         self.sock.close()
         for peer in self.live:
             peer.call(peer.abort)

@@ -21,7 +21,7 @@ def children():
     return found
 
 
-def end(patience=2.0):
+def end(patience=10.0):
     """Ends whoever does not end by itself in that time, and says who it was."""
     deadline = time.monotonic() + patience
     while (left := children()) and time.monotonic() < deadline:

@@ -3,10 +3,11 @@
 import contextlib
 import os
 import pathlib
+import re
 
 from . import certs, hbone_peer, traffic
 from .node import Node
-from .wait import until
+from .wait import GUARD, until
 from .world import World
 
 PORT = 8080  # where test applications listen unless a test says otherwise
@@ -51,7 +52,7 @@ class Mesh:
             del base[at:at + 2]
         node = Node(self.binary, ns, name, self._log_path(name), base + list(flags), **kw)
         self.nodes.append(node)
-        return node.wait_ready(10) if wait else node
+        return node.wait_ready() if wait else node
 
     def shared(self, name, *flags, pods=None, **kw):
         """A shared-mode node for the captured pods of a node namespace."""
@@ -77,7 +78,7 @@ class Mesh:
         self.world.write()
         for node in self.nodes:
             if node.alive:
-                until(lambda n=node: n.loaded(self.world.marker), 5,
+                until(lambda n=node: n.loaded(self.world.marker), GUARD,
                       f"{node.name} to load {self.world.marker}:\n{node.log()[-2000:]}")
 
     # -- traffic ------------------------------------------------------------------------------
@@ -95,19 +96,24 @@ class Mesh:
     def serve(self, pod, handler, port=PORT, ip=None):
         return self.keep(traffic.HandlerServer(pod, (ip or pod.ip4, port), handler))
 
-    def connect(self, ns, dst, port=PORT, timeout=5.0, bind=None):
+    def connect(self, ns, dst, port=PORT, timeout=GUARD, bind=None):
         ip = dst if isinstance(dst, str) else dst.ip4
         return self.keep(traffic.connect(ns, (ip, port), timeout, bind))
 
-    def roundtrip(self, ns, dst, port=PORT, timeout=5.0):
+    def roundtrip(self, ns, dst, port=PORT, timeout=GUARD):
         """A connection that must be served by an echo server; closed afterwards."""
         ip = dst if isinstance(dst, str) else dst.ip4
         with traffic.connect(ns, (ip, port), timeout) as sock:
             traffic.echo_once(sock)
 
-    def refused(self, ns, dst, port=PORT, timeout=5.0):
+    def refused(self, ns, dst, port=PORT, timeout=GUARD):
         ip = dst if isinstance(dst, str) else dst.ip4
         return traffic.refused(ns, (ip, port), timeout=timeout)
+
+    def carriers(self, source, dst, port=15008):
+        """The connections from a pod to an HBONE port, named as in Process.open_sockets()."""
+        out = source.run("ss", "-Htne", "dst", dst.ip4, "dport", "=", f":{port}")
+        return {f"socket:[{ino}]" for ino in re.findall(r" ino:(\d+)", out)}
 
     # -- foreign peers ------------------------------------------------------------------------
     def client_context(self, identity="spiffe://cluster.local/ns/default/sa/p1", **kw):

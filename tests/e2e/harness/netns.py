@@ -13,6 +13,8 @@ import socket
 import subprocess
 import threading
 
+from .wait import guard, until
+
 CLONE_NEWNET = 0x40000000
 RUN_NETNS = "/run/netns"
 OUTBOUND, INBOUND_PLAIN, INBOUND_HBONE, SOCKS5 = 15001, 15006, 15008, 15080
@@ -29,7 +31,7 @@ def _setns(fd):
 def run(*argv, stdin=None, check=True):
     """Runs a command to its end and returns its output; raises with its words when it fails."""
     done = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, errors="replace", timeout=30, check=False)
+                          text=True, errors="replace", timeout=guard(60), check=False)
     if check and done.returncode:
         raise RuntimeError(f"{' '.join(argv)}: exit {done.returncode}: {done.stdout.strip()}")
     return done.stdout
@@ -113,6 +115,15 @@ class NodeNs(NetNs):
         self.pods = {}
 
 
+def plugged(ns, dev="eth0"):
+    """
+    Waits until the kernel has taken note of a cable that has been put in. That is a job of its own, up to a second
+    later: before, there is no link-local address, routes are marked as down, and bridges pass nothing on.
+    """
+    until(lambda: "state UP" in ns.run("ip", "link", "show", "dev", dev), what=f"{dev} in {ns.name} to be up")
+    ns.ip(f"link set {dev} up")  # changes nothing, but waits for whoever is at work there
+
+
 def _quiet(ns):
     ns.sysctl(ipv4__conf__all__rp_filter=0, ipv4__conf__default__rp_filter=0,
               ipv4__ip_forward=1, ipv6__conf__all__forwarding=1,
@@ -169,7 +180,7 @@ class Topology:
         return pod
 
     def add_outside(self):
-        """A machine that is not in the mesh but can route to the pods."""
+        """A machine that is not in the mesh but can route to the pods. The last one: waits for all the cables."""
         out = NetNs("outside")
         out.ip4, out.ip6 = "172.172.1.1", "fd00:172::101"
         _quiet(out)
@@ -178,6 +189,8 @@ class Topology:
             out.ip(f"route add 10.0.{n.index}.0/24 via {n.ip4}",
                    f"-6 route add fd00:10:{n.index}::/64 via {n.ip6}")
         self.outside = out
+        for ns in (*self.nodes.values(), *self.pods.values(), out):
+            plugged(ns)
         return out
 
     def delete(self):

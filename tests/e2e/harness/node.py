@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running 'spanwire node': started inside a namespace, watched, and ended by its id only."""
+import contextlib
 import json
 import os
 import re
@@ -8,7 +9,7 @@ import subprocess
 
 from .metrics import Metrics, parse_log
 from .traffic import http
-from .wait import SLOW, until
+from .wait import GUARD, guard, until
 
 _SANITIZER = re.compile(r"(ERROR: (Address|Leak|Thread|Memory)Sanitizer|WARNING: ThreadSanitizer"
                         r"|runtime error:|SUMMARY: \w+Sanitizer)")
@@ -47,12 +48,22 @@ class Process:
         if self.alive:
             os.kill(self.pid, number)
 
-    def wait(self, timeout=10.0):
-        """The exit status; fails when the process does not end in time."""
+    @contextlib.contextmanager
+    def stopped(self):
+        """None of its threads runs during the block; a signal alone returns before they have stopped."""
+        os.kill(self.pid, signal.SIGSTOP)
         try:
-            return self.proc.wait(timeout * SLOW)
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+            yield
+        finally:
+            self.signal(signal.SIGCONT)
+
+    def wait(self, timeout=GUARD):
+        """The exit status; fails when the process does not end, for which it has GUARD seconds or more."""
+        try:
+            return self.proc.wait(guard(timeout))
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"process {self.pid} still runs after {timeout * SLOW:g} s; "
+            raise AssertionError(f"process {self.pid} still runs after {guard(timeout):g} s; "
                                  f"log ends with:\n{self.log()[-2000:]}") from None
 
     def kill(self):
@@ -68,6 +79,14 @@ class Process:
 
     def open_fds(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def open_sockets(self):
+        """The sockets it holds, as a set: one it was told the end of stays in it until it has closed it."""
+        found = set()
+        for fd in os.listdir(f"/proc/{self.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                found.add(os.readlink(f"/proc/{self.pid}/fd/{fd}"))
+        return {name for name in found if name.startswith("socket:")}
 
 
 class Node(Process):
@@ -88,7 +107,7 @@ class Node(Process):
                            "--ready-addr", f"[::]:{15021 + offset}"]
         super().__init__(ns, [binary, "node", *self.flags], log_path, env, nofile)
 
-    def wait_ready(self, timeout=10.0):
+    def wait_ready(self, timeout=GUARD):
         def ready():
             if not self.alive:
                 raise AssertionError(f"{self.name} ended with status {self.proc.returncode} "
@@ -98,7 +117,9 @@ class Node(Process):
         return self
 
     def lines(self):
-        return [e for e in map(parse_log, self.log().splitlines()) if e]
+        """The log so far; a line that is being written when we look is left for the next time."""
+        whole, _, _ = self.log().rpartition("\n")
+        return [e for e in map(parse_log, whole.splitlines()) if e]
 
     def access(self, message=None, **fields):
         """Access-log lines; fields are given with _ for the dots of their names."""
@@ -111,14 +132,14 @@ class Node(Process):
                 out.append(e)
         return out
 
-    def wait_access(self, n=1, message=None, timeout=5.0, **fields):
+    def wait_access(self, n=1, message=None, timeout=GUARD, **fields):
         """The access-log lines that match, once there are n of them."""
         return until(lambda: (lambda got: got if len(got) >= n else None)(
             self.access(message, **fields)), timeout,
             f"{n} access-log lines {message or ''} {fields} from {self.name}; "
             f"there are {self.access()}")
 
-    def wait_log(self, pattern, timeout=5.0):
+    def wait_log(self, pattern, timeout=GUARD):
         regex = re.compile(pattern)
         return until(lambda: regex.search(self.log()), timeout,
                      f"/{pattern}/ in the log of {self.name}:\n{self.log()[-3000:]}")
@@ -128,9 +149,13 @@ class Node(Process):
         return status, body.decode()
 
     def config_dump(self):
-        status, body = self.admin("/config_dump")
-        assert status == 200, body
-        return json.loads(body)
+        """The dump, once it has the word of every worker."""
+        def whole():
+            status, body = self.admin("/config_dump")
+            assert status == 200, body
+            dump = json.loads(body)
+            return dump if dump["complete"] else None
+        return until(whole, what=f"a complete dump of {self.name}")
 
     def metrics(self, path="/metrics", headers=()):
         status, _, body = http(self.ns, self.stats_addr, path, headers=headers)
@@ -142,7 +167,9 @@ class Node(Process):
         return status, body.decode().strip()
 
     def loaded(self, marker):
-        return marker in self.admin("/config_dump")[1]
+        """Whether all of it works with a configuration: the dump is made of what the workers answer."""
+        dump = self.admin("/config_dump")[1]
+        return marker in dump and '"complete": true' in dump
 
     def terminate(self):
         self.signal(signal.SIGTERM)
@@ -151,7 +178,7 @@ class Node(Process):
         self.killed = True
         super().kill()
 
-    def finish(self, timeout=10.0):
+    def finish(self, timeout=GUARD):
         """Ends the process and checks how it ended: the last line of every test."""
         if self.alive:
             self.terminate()

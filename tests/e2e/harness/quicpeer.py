@@ -10,7 +10,7 @@ from .wait import SLOW
 
 CLIENTS = pathlib.Path(__file__).resolve().parent.parent / "clients"
 ALPN = "spanwire-test/1"
-SECONDS = 20
+SECONDS = 60  # between two events, of a program that hangs
 
 
 class Peer:
@@ -31,16 +31,23 @@ class Peer:
         self.events.put({"event": "end"})
 
     def event(self, name, seconds=SECONDS, **fields):
-        """The next event of this name (and with these fields); others before it are kept in 'seen'."""
+        """The next event of this name, None for any (and with these fields); others before it are kept in 'seen'."""
         while True:
             try:
                 e = self.events.get(timeout=seconds * SLOW)
             except queue.Empty:
                 raise AssertionError(f"no '{name}' within {seconds * SLOW:g} s; seen {self.seen[-8:]}") from None
             self.seen.append(e)
-            if e["event"] == name and all(e.get(k) == v for k, v in fields.items()):
+            if name in (None, e["event"]) and e["event"] != "end" and all(e.get(k) == v for k, v in fields.items()):
                 return e
             assert e["event"] != "end", f"ended while '{name}' was awaited; seen {self.seen[-8:]}"
+
+    def events_of(self, *wanted, seconds=SECONDS):
+        """The next event of each kind, given as a name or as fields, in whatever order they come."""
+        left = [{"event": w} if isinstance(w, str) else w for w in wanted]
+        while left:
+            e = self.event(None, seconds)
+            left = [w for w in left if any(e.get(k) != v for k, v in w.items())]
 
     def tell(self, line):
         self.proc.stdin.write(line + "\n")
@@ -49,7 +56,7 @@ class Peer:
     def close(self):
         self.proc.stdin.close()
         try:
-            code = self.proc.wait(10 * SLOW)
+            code = self.proc.wait(SECONDS * SLOW)
         except subprocess.TimeoutExpired:
             self.proc.kill()
             self.proc.wait()

@@ -10,6 +10,8 @@ from cryptography.hazmat.primitives import hashes, hmac
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from .wait import GUARD, SLOW, until
+
 SALT = bytes.fromhex("38762cf7f55934b34d179ae6a4c80cadccbb7f0a")
 INITIAL, HANDSHAKE, RETRY = 0, 2, 3
 
@@ -109,7 +111,7 @@ class Hello:
     def __init__(self, peer, alpn, node):
         with socket.socket(type=socket.SOCK_DGRAM) as s:
             s.bind(("127.0.0.1", 0))
-            s.settimeout(20)
+            s.settimeout(GUARD * SLOW)
             peer.dial(None, [f"127.0.0.1:{s.getsockname()[1]}"], alpn=alpn, node=node)
             _, self.scid, payload = open_initial(s.recv(65536))
         assert payload[:2] == b"\x06\0", "a CRYPTO frame from the beginning"
@@ -162,6 +164,23 @@ class Ports:
                 except OSError:
                     pass
         return out
+
+    def flood(self, make, seen, what):
+        """
+        Rounds of make(i), one for each port, until seen(what came back so far) holds. How many of them the other side takes
+        at all, how long it needs and when it answers is the machine's business.
+        """
+        got, sent = [], 0
+
+        def enough():
+            nonlocal sent
+            for _ in self.socks:
+                self.send(sent, make(sent))
+                sent += 1
+            got.extend(self.read(0.02))
+            return seen(got)
+        until(enough, GUARD, what)
+        return got
 
     def close(self):
         for s in self.socks:

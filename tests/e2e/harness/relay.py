@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from .gateway import free_port
-from .wait import SLOW, until
+from .wait import GUARD, SLOW, until
 
 IV = (0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19)
 ORDER = (2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8)
@@ -89,7 +89,7 @@ class Relay:
     def stop(self, sig=signal.SIGTERM):
         if self.p.poll() is None:
             self.p.send_signal(sig)
-        return self.p.wait(20 * SLOW)
+        return self.p.wait(GUARD * SLOW)
 
     def metric(self, name, **labels):
         text = http(self.host if self.host.startswith("127.") else "127.0.0.1", self.stats, "/metrics")[1]
@@ -102,7 +102,7 @@ class Relay:
 
 def http(host, port, path, fields="", method="GET"):
     """One request on its own connection: (head, body)."""
-    with socket.create_connection((host, port), 10 * SLOW) as s:
+    with socket.create_connection((host, port), GUARD * SLOW) as s:
         s.sendall(f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n".encode())
         data = b""
         while chunk := s.recv(65536):
@@ -119,8 +119,8 @@ class Client:
         self.key = Ed25519PrivateKey.from_private_bytes(seed)
         self.id = self.key.public_key().public_bytes(serialization.Encoding.Raw,
                                                      serialization.PublicFormat.Raw)
-        self.s = sock or socket.create_connection((relay.host, relay.port), 10 * SLOW)
-        self.s.settimeout(10 * SLOW)
+        self.s = sock or socket.create_connection((relay.host, relay.port), GUARD * SLOW)
+        self.s.settimeout(GUARD * SLOW)
         self.host = relay.host
         self.buf = b""
 

@@ -3,10 +3,20 @@
 import socket
 import sys
 import threading
+import time
+
+from .wait import GUARD
 
 
-def waiting_at_closed():
-    """The threads that are in accept() of a socket that was closed meanwhile."""
+def waiting_at_closed(patience=10.0):
+    """The threads that are in accept() of a socket that was closed meanwhile, and stay there."""
+    deadline = time.monotonic() + patience
+    while (left := _waiting_at_closed()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return left
+
+
+def _waiting_at_closed():
     frames = sys._current_frames()  # no other way to see what a thread does
     left = []
     for t in threading.enumerate():
@@ -47,7 +57,7 @@ class Server:
         """
         if self.sock.fileno() >= 0:
             self.sock.shutdown(socket.SHUT_RDWR)
-            self._thread.join(10)
+            self._thread.join(GUARD)
             self.sock.close()
 
 

@@ -17,9 +17,9 @@ from .control import _Here
 from .metrics import Metrics
 from .node import _SANITIZER, Process
 from .ports import free_port
-from .quicpeer import CLIENTS, Peer
+from .quicpeer import CLIENTS, SECONDS, Peer
 from .serve import Each
-from .wait import SLOW, until
+from .wait import GUARD, SLOW, until
 
 
 class QDevice:
@@ -55,7 +55,7 @@ class QDevice:
     def close(self):
         if self.proc.poll() is None:
             self.proc.stdin.close()
-            assert self.proc.wait(20 * SLOW) == 0
+            assert self.proc.wait(GUARD * SLOW) == 0
         self.errors.close()
         text = pathlib.Path(str(self.key) + ".err").read_text(encoding="utf-8", errors="replace")
         assert not _SANITIZER.search(text), text[-4000:]
@@ -103,7 +103,7 @@ class Sidecar(Process):
         return re.search(r"node id ([0-9a-f]{64})", self.log()).group(1)
 
     def metrics(self):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.stats[1]}/metrics", timeout=10 * SLOW) as r:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.stats[1]}/metrics", timeout=GUARD * SLOW) as r:
             return Metrics(r.read().decode())
 
     def close(self):
@@ -117,7 +117,7 @@ class Sidecar(Process):
 
     def connect(self):
         s = socket.socket(socket.AF_UNIX)
-        s.settimeout(20 * SLOW)
+        s.settimeout(GUARD * SLOW)
         s.connect(self.path)
         return s
 
@@ -205,7 +205,7 @@ class H2Gateway(Peer):
         super().__init__(["node", str(CLIENTS / "sidecar_h2.mjs"), path])
         self.asked = 0
 
-    def event(self, name, seconds=20, **fields):
+    def event(self, name, seconds=SECONDS, **fields):
         """As Peer's, but streams answer in any order: what is passed over is found later."""
         deadline = time.monotonic() + seconds * SLOW
         while True:
@@ -227,7 +227,7 @@ class H2Gateway(Peer):
         self.tell(json.dumps({"op": "open", "id": self.asked, "headers": headers, "text": text, "end": end}))
         return self.answer(self.asked) if wait else self.asked
 
-    def answer(self, stream, seconds=20):
+    def answer(self, stream, seconds=SECONDS):
         e = self.event("answer", seconds, id=stream)
         return stream, e["headers"][":status"], e["headers"]
 

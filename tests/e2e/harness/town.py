@@ -144,7 +144,7 @@ class Device(Process):
     def stop(self, expect=0):
         if self.alive:
             self.signal(signal.SIGINT)
-        status = self.wait(15)
+        status = self.wait()
         found = _SANITIZER.search(self.log())
         assert not found, f"sanitizer: {self.log()[found.start():][:4000]}"
         assert status == expect, f"expose ended with {status}:\n{self.log()[-3000:]}"

@@ -8,7 +8,7 @@ import struct
 import threading
 import zlib
 
-from .wait import SLOW
+from .wait import GUARD, guard
 
 RST_ON_CLOSE = struct.pack("ii", 1, 0)
 MIB = 1 << 20
@@ -28,12 +28,13 @@ def listen(ns, addr, backlog=1024):
     return sock
 
 
-def connect(ns, addr, timeout=5.0, bind=None):
+def connect(ns, addr, timeout=GUARD, bind=None):
+    """A connection whose calls wait for GUARD seconds or more: a time-out of it says that something hangs."""
     sock = ns.socket(family_of(addr))
     try:
         if bind:
             sock.bind(bind)
-        sock.settimeout(timeout * SLOW)
+        sock.settimeout(guard(timeout))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.connect(addr)
     except BaseException:
@@ -77,16 +78,19 @@ def echo_once(sock, size=64):
 
 def ended(sock):
     """True when the connection is finished by the other side, with FIN or RST."""
+    before = sock.gettimeout()
     sock.settimeout(0.05)
     try:
         return sock.recv(1) == b""
-    except (socket.timeout, TimeoutError, BlockingIOError):
+    except (TimeoutError, BlockingIOError):
         return False
     except OSError:
         return True
+    finally:
+        sock.settimeout(before)
 
 
-def refused(ns, addr, payload=b"hello", timeout=5.0):
+def refused(ns, addr, payload=b"hello", timeout=GUARD):
     """
     True when a connection is not served: it may be accepted (the proxy accepts first), but it
     ends without a byte from a server. A TLS alert is a refusal too.
@@ -96,7 +100,7 @@ def refused(ns, addr, payload=b"hello", timeout=5.0):
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 sock.sendall(payload)
             got = sock.recv(16)
-            return got == b"" or (got[0] == 0x15 and got[1] == 0x03)
+            return got == b"" or got.startswith(b"\x15")
     except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
         return True
 
@@ -128,7 +132,7 @@ class Server:
         self.stopping = True
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
-        self.thread.join(5)
+        self.thread.join(guard(GUARD))
         self.sock.close()
 
 
@@ -205,7 +209,7 @@ class EchoServer(Server):
         if not self.stopping:
             self.stopping = True
             os.write(self.wake_w, b"x")
-            self.thread.join(5)
+            self.thread.join(guard(GUARD))
             self.sock.close()
             os.close(self.wake_w)
             os.close(self.wake_r)
@@ -228,7 +232,7 @@ class HandlerServer(Server):
                 return
             self.peers.append(peer)
             self.live.append(sock)
-            sock.settimeout(60)
+            sock.settimeout(guard(60))
             threading.Thread(target=self._one, args=(sock, peer), daemon=True).start()
 
     def _one(self, sock, peer):
@@ -261,16 +265,16 @@ class HoldServer(Server):
                 sock, peer = self.sock.accept()
             except OSError:
                 return
-            sock.settimeout(5 * SLOW)
+            sock.settimeout(guard(GUARD))
             with self.ready:
                 self.peers.append(peer)
                 self.socks.append(sock)
                 self.ready.notify_all()
 
-    def take(self, timeout=5.0):
+    def take(self):
         """The next accepted connection."""
         with self.ready:
-            assert self.ready.wait_for(lambda: self.socks, timeout * SLOW), "nobody connected"
+            assert self.ready.wait_for(lambda: self.socks, guard(GUARD)), "nobody connected"
             return self.socks.pop(0)
 
     def stop(self):
@@ -352,7 +356,7 @@ def download(sock, total):
     assert sock.recv(1) == b""
 
 
-def http(ns, addr, path, method="GET", headers=(), timeout=5.0):
+def http(ns, addr, path, method="GET", headers=(), timeout=GUARD):
     """One HTTP/1.1 request; returns (status, headers, body)."""
     import http.client  # local: only this helper needs it
     conn = http.client.HTTPConnection(addr[0], addr[1])

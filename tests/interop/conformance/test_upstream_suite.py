@@ -21,7 +21,7 @@ from harness.control import Control, _Here
 from harness.envoy import Envoy, xds_of
 from harness.netns import run
 from harness.node import _SANITIZER, Process
-from harness.wait import until
+from harness.wait import GUARD, until
 
 import kubelet
 
@@ -135,7 +135,7 @@ class Run:
         self.kubelet.close()
         for process in (self.plane, *self.replicas):
             process.signal(15)
-            status = process.wait(20)
+            status = process.wait(GUARD)
             found = _SANITIZER.search(process.log())
             assert not found, process.log()[found.start():][:4000]
             assert status == 0, process.log()[-3000:]

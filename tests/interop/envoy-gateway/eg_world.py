@@ -18,7 +18,7 @@ from harness.control import Control, _Here
 from harness.envoy import Envoy
 from harness.foreign import BACKENDS, backend_address
 from harness.node import Process
-from harness.wait import until
+from harness.wait import GUARD, until
 
 SYSTEM = "envoy-gateway-system"
 CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
@@ -64,18 +64,20 @@ class EnvoyGateway(Process):
 
     def run(self, *argv):
         done = subprocess.run(["chroot", str(self.root), "/envoy-gateway", *argv], capture_output=True, text=True,
-                              check=False, timeout=60, env={**os.environ, **self.env})
+                              check=False, timeout=120, env={**os.environ, **self.env})
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def start(self):
+        log = self.root.parent / "envoy-gateway.log"
+        mark = log.stat().st_size if log.exists() else 0  # of the one before
         super().__init__(_Here(), ["chroot", str(self.root), "/envoy-gateway", "server", "--config-path",
-                                   "/config.yaml"], self.root.parent / "envoy-gateway.log", env=self.env)
+                                   "/config.yaml"], log, env=self.env)
 
         def leads():
             assert self.alive, self.log()[-3000:]
             return self.control.get(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases").json["items"] \
-                and "started status update handler" in self.log()
+                and b"started status update handler" in log.read_bytes()[mark:]
         until(leads, 30, "Envoy Gateway to lead")
 
     def pod(self, gateway):
@@ -141,7 +143,7 @@ class Ours(Process):
 
     def end(self):
         self.signal(15)
-        assert self.wait(10) == 0, self.log()[-3000:]
+        assert self.wait(GUARD) == 0, self.log()[-3000:]
 
 
 class Theirs(Envoy):

@@ -14,7 +14,7 @@ from harness.device import Device, Web
 from harness.envoy import xds_of
 from harness.gateway import free_port
 from harness.sidecar import Sidecar
-from harness.wait import until
+from harness.wait import GUARD, until
 
 HOST = "shop.town.example"
 HTTP, HTTPS = 10080, 10443
@@ -43,7 +43,7 @@ class Street:
         self.proxy, self.hooks = where / "side" / "s.sock", free_port()
         self.control = eg.control_for(
             binary, where / "control", "--relaxed-sync", "--connect-proxy", str(self.proxy), "--target-domain",
-            "town.example", "--connector-lease", "4s", "--xds-listen", "127.0.0.1:0", "--connector-gateway-class", "eg",
+            "town.example", "--connector-lease", "20s", "--xds-listen", "127.0.0.1:0", "--connector-gateway-class", "eg",
             *(["--extension-listen", f"127.0.0.1:{self.hooks}"] if "hooks" in way else []), *WAYS[way])
         config = extension_manager(self.hooks) if "hooks" in way else None
         self.eg = eg.EnvoyGateway(interop / "envoy-gateway", where / "root", self.control, interop / "crds", config)
@@ -97,7 +97,7 @@ class Street:
             self.device.stop()
         self.device.check()
         self.eg.signal(15)
-        self.eg.wait(20)
+        self.eg.wait(GUARD)
         self.sidecar.close()
         self.control.close()
         self.web.close()
@@ -162,7 +162,7 @@ def test_strangers_get_nothing_from_the_hooks(street):
     if "hooks" not in street.way:
         pytest.skip("no hooks")
     ca = str(street.control.data / "pki/root.crt")
-    done = subprocess.run(["curl", "-sS", "-m", "5", "-D", "-", "-o", "/dev/null", "--http2-prior-knowledge", "--cacert", ca,
+    done = subprocess.run(["curl", "-sS", "-m", "40", "-D", "-", "-o", "/dev/null", "--http2-prior-knowledge", "--cacert", ca,
                            "-H", "content-type: application/grpc", "-H", "te: trailers", "--data-binary", "@-",
                            f"https://{xds_of(street.control)}/envoygateway.extension.EnvoyGatewayExtension/PostTranslateModify"],
                           input=b"\0\0\0\0\0", capture_output=True, check=False)

@@ -105,4 +105,4 @@ class Feed:
 
     def close(self):
         self.process.stdin.close()
-        assert self.process.wait(10) == 0
+        assert self.process.wait(40) == 0

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks a running Envoy about one resource at a time: served over delta, acknowledged or refused."""
-import time
-
 from feed import CLUSTER, ENDPOINT, LISTENER, ROUTE, SECRET, TYPE
 from google.protobuf import json_format
+from harness.wait import until
 
 ADS = {"ads": {}, "resource_api_version": "V3"}
 EXTENSION = TYPE + "envoy.extensions."
@@ -46,11 +45,12 @@ class Judge:
         json_format.ParseDict(value, message, descriptor_pool=self.protos.pool)
         return message.SerializeToString(deterministic=True)
 
-    def _counts(self, kind):
+    def _told(self, kind):
+        """Whether Envoy has acknowledged what is served now, how often it refused anything, and why at last."""
         for s in self.feed.status():
             if s["type"] == kind:
-                return int(s["acks"]), int(s["nacks"]), s["nack"]
-        return 0, 0, ""
+                return s["current"] == "1", int(s["nacks"]), s["nack"]
+        return False, 0, ""
 
     def _support(self, kind, name):
         """Everything but the resource itself; Envoy has it when this returns."""
@@ -67,20 +67,18 @@ class Judge:
         if self.feed.have.get((kind, name)) == value:
             self.asking = None
         base = self._support(kind, name)
-        acks, nacks, _ = self._counts(kind)
+        _, before, _ = self._told(kind)
         self.feed.serve({**base, (kind, name): value})
-        end = time.monotonic() + 10
-        while time.monotonic() < end:
-            now_acks, now_nacks, said = self._counts(kind)
-            if now_nacks > nacks:
-                return said
-            if now_acks > acks:
-                return None
-        raise AssertionError(f"Envoy says nothing to {kind} {name}: {self.feed.status()}")
+
+        def verdict():
+            taken, refused, why = self._told(kind)
+            return [why] if refused > before else [None] if taken else None
+        return until(verdict, what=f"Envoy to say something to {kind} {name}", interval=0.001)[0]
 
     def _quiet(self):
-        calm, end = 0, time.monotonic() + 10
-        while calm < 3:
-            assert time.monotonic() < end, self.feed.status()
-            time.sleep(0.02)
-            calm = calm + 1 if all(s["pending"] == "0" for s in self.feed.status()) else 0
+        calm = [0]
+
+        def quiet():
+            calm[0] = calm[0] + 1 if all(s["pending"] == "0" for s in self.feed.status()) else 0
+            return calm[0] == 3
+        until(quiet, what="Envoy to have answered all", interval=0.02)

@@ -93,7 +93,7 @@ def lint(binary, path, kind, value):
     """The errors, one per line."""
     path.write_bytes(field(2, field(1, kind.encode()) + field(2, value)) + field(4, kind.encode()))
     done = subprocess.run([binary, "xds", "lint", "--partial", "true", str(path)], capture_output=True, text=True,
-                          check=False, timeout=20)
+                          check=False, timeout=120)
     return [s for s in (done.stdout + done.stderr).splitlines() if s.startswith("error") or "spanwire:" in s]
 
 

@@ -30,7 +30,7 @@ class Street:
         self.proxy = where / "side" / "s.sock"
         self.control = Control(binary, where / "control", "--loopback-endpoints", "--relaxed-sync", "--connect-proxy",
                                str(self.proxy), "--gateway-addresses", "127.0.0.1", "--target-domain", "town.example",
-                               "--connector-lease", "4s", "--xds-listen", "127.0.0.1:0")
+                               "--connector-lease", "20s", "--xds-listen", "127.0.0.1:0")
         self.sidecar = Sidecar(binary, where / "side", kubeconfig=self.control.kubeconfig).wait_ready()
         self.device = None
         self.expose()
@@ -112,9 +112,10 @@ def test_a_device_that_is_away_is_told_and_comes_back(street, edge):
     serves()
     before = public()
     street.device.stop()
-    until(lambda: curl("/hello")[0] == 503, 15, "503 while it is away")
-    status, body, head = curl("/hello")
-    assert (status, body) == (503, b"Tunnel not online") and "retry-after: 5" in head.lower(), head
+    # Before our answer for it comes, Envoy may have one of its own for a tunnel that broke.
+    _, _, head = until(lambda: (lambda got: got if got[:2] == (503, b"Tunnel not online") else None)(curl("/hello")), 15,
+                       "the answer while it is away")
+    assert "retry-after: 5" in head.lower(), head
     street.expose()
     serves()
     assert len(before) == 2 and public() == before
@@ -144,7 +145,7 @@ def test_an_envoy_for_one_connector(street, binary, interop_dir, tmp_path, http2
     finally:
         assert e.alive, e.log()[-2000:]
         e.signal(15)
-        assert e.wait(20) == 0
+        assert e.wait(40) == 0
         if sidecar:
             sidecar.close()
 
@@ -205,7 +206,7 @@ def test_a_refusal_of_the_sidecar_ends_the_connection(street, interop_dir, tmp_p
         try:
             until(lambda: "starting workers" in e.log(), 10)
             status, body, head = curl("/hello", port=port)
-            assert (status, body) == (0, b""), head
+            assert (status, body) == (0, b"") and "timed out" not in head, head
         finally:
             e.signal(15)
-            e.wait(20)
+            e.wait(40)

@@ -77,7 +77,7 @@ def kubectl(edge, *argv, **kw):
         pytest.skip("no kubectl here")
     with edge.ns.entered():
         done = subprocess.run([path, "--kubeconfig", str(edge.kubeconfig), *argv], capture_output=True,
-                              text=True, check=False, timeout=30, **kw)
+                              text=True, check=False, timeout=120, **kw)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -117,7 +117,7 @@ def test_envoy_tunnels_datagrams_to_a_device(town, edge, binary, tmp_path, inter
                 except TimeoutError:
                     return False
         until(answered, 20, f"{envoy.log()[-1500:]}\n{edge.role_log('sidecar')[-1500:]}")
-        dig = ["dig", f"@{EDGE}", "-p", "5300", "+time=2", "name.test"]
+        dig = ["dig", f"@{EDGE}", "-p", "5300", "+time=20", "name.test"]
         with town["visitor"].entered():
             told = subprocess.run(dig, capture_output=True, text=True, check=False).stdout
         assert "status: NOERROR" in told, told
@@ -126,4 +126,4 @@ def test_envoy_tunnels_datagrams_to_a_device(town, edge, binary, tmp_path, inter
         for p in (envoy, device):
             if p and p.alive:
                 p.signal(signal.SIGTERM)
-                p.wait(20)
+                p.wait(40)

@@ -37,7 +37,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -130,6 +129,17 @@ func nameOf(any *anypb.Any) (string, error) {
 	return "", fmt.Errorf("a %s", any.GetTypeUrl())
 }
 
+// hostsOf says what a table of routes is for.
+func hostsOf(any *anypb.Any) (hosts []string) {
+	var table route.RouteConfiguration
+	if any.UnmarshalTo(&table) == nil {
+		for _, v := range table.GetVirtualHosts() {
+			hosts = append(hosts, v.GetDomains()...)
+		}
+	}
+	return hosts
+}
+
 func watch(addr, ca, tokenFile, refuse string) {
 	pem, err := os.ReadFile(ca)
 	die(err)
@@ -149,7 +159,7 @@ func watch(addr, ca, tokenFile, refuse string) {
 	for {
 		r, err := stream.Recv()
 		die(err)
-		names := []string{}
+		names, hosts := []string{}, []string{}
 		for _, res := range r.GetResources() {
 			name, err := nameOf(res.GetResource())
 			die(err)
@@ -157,13 +167,14 @@ func watch(addr, ca, tokenFile, refuse string) {
 				die(fmt.Errorf("'%s' is called '%s'", name, res.GetName()))
 			}
 			names = append(names, name)
+			hosts = append(hosts, hostsOf(res.GetResource())...)
 		}
 		answer := &discovery.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce()}
 		if r.GetTypeUrl() == refuse {
 			answer.ErrorDetail = &status.Status{Code: 3, Message: "refused for a test"}
 		}
 		die(stream.Send(answer))
-		say(map[string]any{"type": r.GetTypeUrl(), "names": names, "removed": r.GetRemovedResources(), "bytes": proto.Size(r)})
+		say(map[string]any{"type": r.GetTypeUrl(), "names": names, "hosts": hosts, "removed": r.GetRemovedResources()})
 	}
 }
 

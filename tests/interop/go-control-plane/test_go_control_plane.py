@@ -13,7 +13,7 @@ from harness.control import Control, _Here
 from harness.envoy import xds_of
 from harness.foreign import BACKENDS, backend_address
 from harness.node import Process
-from harness.wait import until
+from harness.wait import GUARD, until
 
 CDS, EDS, LDS, RDS = (gw.TYPE + t for t in (
     "envoy.config.cluster.v3.Cluster", "envoy.config.endpoint.v3.ClusterLoadAssignment",
@@ -33,7 +33,7 @@ class Plane:
         for line in self.proc.stdout:
             self.lines.put(json.loads(line))
 
-    def wait(self, what, seconds=15):
+    def wait(self, what, seconds=GUARD):
         """The first line from now on for which what() holds."""
         while True:
             try:
@@ -54,7 +54,7 @@ class Plane:
 
 
 def cluster(name):
-    return {"@type": CDS, "name": name, "type": "EDS", "connect_timeout": "1s", "eds_cluster_config": {"eds_config": ADS}}
+    return {"@type": CDS, "name": name, "type": "EDS", "connect_timeout": "20s", "eds_cluster_config": {"eds_config": ADS}}
 
 
 def endpoints(name, *ports):
@@ -75,7 +75,7 @@ def table(name, to):
 
 
 def ask(port):
-    c = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=GUARD)
     try:
         c.request("GET", "/echo")
         return c.getresponse().status
@@ -101,7 +101,7 @@ def served(binary, interop_dir, tmp_path):
                                 "--drain-time", "2s"], tmp_path / "log")
     yield plane, gateway
     gateway.signal(15)
-    assert gateway.wait(10) == 0, gateway.log()[-3000:]
+    assert gateway.wait(GUARD) == 0, gateway.log()[-3000:]
     plane.kill()
 
 
@@ -126,7 +126,8 @@ def test_updates_removals_and_refusals(served):
     # A listener that goes.
     plane.snapshot("6", cluster("b"), endpoints("b", a.port))
     until(lambda: ask(port) == 0, 15, "the listener to go")
-    assert len(re.findall("response for type", gateway.log())) == 1
+    told = until(lambda: re.findall("response for type", gateway.log()), 15, "a line about the refusal")
+    assert len(told) == 1
 
 
 def test_our_server_for_a_foreign_client(binary, interop_dir, tmp_path):
@@ -155,9 +156,9 @@ def test_our_server_for_a_foreign_client(binary, interop_dir, tmp_path):
              "ports": [{"name": "http", "port": 3000}], "endpoints": [
                  {"addresses": [BACKENDS], "conditions": {"ready": True}}]}, route("one"))
         for w in watch:
-            w.wait(lambda x, w=w: {CDS, EDS, LDS, RDS} <= {y["type"] for y in w.seen if y["names"]}, 20)
+            w.wait(lambda x, w=w: {CDS, EDS, LDS, RDS} <= {y["type"] for y in w.seen if y["names"]})
         apply(route("two"))
-        watch[0].wait(lambda x: x["type"] == RDS and x["names"])
+        watch[0].wait(lambda x: x["type"] == RDS and "two.example" in x["hosts"])
         control.kubectl("delete", "gateway", "g")
         watch[0].wait(lambda x: x["type"] == LDS and x["removed"])
         # The refusal is there for people.

@@ -147,7 +147,7 @@ static void finish(struct world *w)
 {
     int before = w->done;
 
-    for (int i = 0; i < 3000 && w->done == before; i++)
+    for (int i = 0; i < 20000 && w->done == before; i++)
         sw_loop_turn(w->loop, 1);
     assert_int_equal(w->done, before + 1);
 }
@@ -238,7 +238,7 @@ static void stale_connections_are_not_failures(void **state)
     w->script = NULL;
     start(w, "GET", "", false);
     w->server.requests = 0;
-    for (int i = 0; i < 1000 && w->server.requests == 0; i++)
+    for (int i = 0; i < 20000 && w->server.requests == 0; i++)
         sw_loop_turn(w->loop, 1);
     fake_drop_conns(&w->server);
     w->script = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -247,7 +247,7 @@ static void stale_connections_are_not_failures(void **state)
     w->script = NULL;
     start(w, "POST", "x", false);
     w->server.requests = 0;
-    for (int i = 0; i < 1000 && w->server.requests == 0; i++)
+    for (int i = 0; i < 20000 && w->server.requests == 0; i++)
         sw_loop_turn(w->loop, 1);
     fake_drop_conns(&w->server);
     finish(w);
@@ -326,7 +326,7 @@ static void limits(void **state)
     memset(big, 'a', 200000);
     w->script = "HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n";
     start(w, "GET", "", false);
-    for (int i = 0; i < 1000 && w->status == 0; i++)
+    for (int i = 0; i < 20000 && w->status == 0; i++)
         sw_loop_turn(w->loop, 1);
     for (int i = 0; i < 6; i++)
         fake_send_n(w->last, big, 200000);
@@ -356,7 +356,7 @@ static void cancelled_calls_say_nothing(void **state)
     w->script = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel";
     w->cancel = true;
     start(w, "GET", "", false);
-    for (int i = 0; i < 1000 && w->pieces == 0; i++)
+    for (int i = 0; i < 20000 && w->pieces == 0; i++)
         sw_loop_turn(w->loop, 1);
     turns(w, 20);
     assert_int_equal(w->pieces, 1);
@@ -515,7 +515,7 @@ static void calls_queue(void **state)
         &(struct sw_http_call_opts){.method = SW_SLICE_LIT("GET"), .target = SW_SLICE_LIT("/")},
         &w->err));
     assert_int_equal(w->err.rc, SW_ELIMIT);
-    for (int i = 0; i < 3000 && w->done < 10; i++)
+    for (int i = 0; i < 20000 && w->done < 10; i++)
         sw_loop_turn(w->loop, 1);
     assert_int_equal(w->done, 10);
     assert_int_equal(w->rc, SW_OK);
@@ -549,7 +549,7 @@ static void streams_do_not_starve_calls(void **state)
     w->script = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     fake_drop_conns(&w->server);
     w->server.requests = 0;
-    for (int i = 0; i < 1000 && w->server.requests < 2; i++)
+    for (int i = 0; i < 20000 && w->server.requests < 2; i++)
         sw_loop_turn(w->loop, 1);
     assert_int_equal(w->server.requests, 2);
     w->script = NULL;

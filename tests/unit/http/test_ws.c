@@ -13,7 +13,7 @@
 #include "io/loop.h"
 #include "io/sock.h"
 
-enum { MAX = 70000 };
+enum { MAX = 70000, PATIENCE_MS = 60000 };
 
 static void test_accept_key_of_the_rfc(void **state)
 {
@@ -278,10 +278,10 @@ static struct sw_loop *open_pair(struct end *client, struct end *server)
     assert_non_null(l);
     assert_int_equal(sw_sock_pair(fds, &err), SW_OK);
     *client = *server = (struct end){0};
-    assert_int_equal(sw_wsconn_init(&client->ws, l, fds[0], NULL, true, MAX, 1000, &ops, &err),
-                     SW_OK);
-    assert_int_equal(sw_wsconn_init(&server->ws, l, fds[1], NULL, false, MAX, 1000, &ops, &err),
-                     SW_OK);
+    assert_int_equal(
+        sw_wsconn_init(&client->ws, l, fds[0], NULL, true, MAX, PATIENCE_MS, &ops, &err), SW_OK);
+    assert_int_equal(
+        sw_wsconn_init(&server->ws, l, fds[1], NULL, false, MAX, PATIENCE_MS, &ops, &err), SW_OK);
     for (int i = 0; i < 3; i++)
         sw_loop_turn(l, 0);
     sw_wsconn_put(&client->ws, "x", 1);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -32,15 +33,27 @@ static int listen_at(const char *ip, struct sw_addr *ret)
     return fd;
 }
 
+/* Until there is something to read, accept or be told of: the kernel may take its time. */
+static void wait_in(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    assert_int_equal(poll(&p, 1, 60000), 1);
+}
+
+static void wait_hup(int fd)
+{
+    struct pollfd p = {.fd = fd};
+
+    assert_int_equal(poll(&p, 1, 60000), 1);
+}
+
 static int accept_one(int listener, struct sw_addr *peer)
 {
     int fd = -1;
 
-    for (int i = 0; i < 1000 && fd < 0; i++) {
-        if (sw_sock_accept(listener, &fd, peer, NULL) == SW_EAGAIN)
-            (void)usleep(1000);
-    }
-    assert_true(fd >= 0);
+    wait_in(listener);
+    assert_int_equal(sw_sock_accept(listener, &fd, peer, NULL), SW_OK);
     return fd;
 }
 
@@ -99,15 +112,15 @@ static void reads_and_writes_speak_our_codes(void **state)
     assert_int_equal(sw_sock_read(fds[0], buf, sizeof(buf)), SW_EAGAIN);
     assert_int_equal(sw_sock_readv(fds[0], &iov, 1), SW_EAGAIN);
     assert_int_equal(sw_sock_writev(fds[1], &iov, 1), sizeof(buf));
-    (void)usleep(1000);
+    wait_in(fds[0]);
     assert_int_equal(sw_sock_readv(fds[0], &iov, 1), sizeof(buf));
     sw_sock_shutdown_write(fds[1]);
-    (void)usleep(1000);
+    wait_in(fds[0]);
     assert_int_equal(sw_sock_read(fds[0], buf, sizeof(buf)), SW_EOF);
     assert_int_equal(sw_sock_write(fds[0], "x", 1), 1); /* half-closed only */
     sw_sock_set_reset(fds[1]);
     sw_sock_close(fds[1]);
-    (void)usleep(1000);
+    wait_hup(fds[0]);
     assert_int_equal(sw_sock_write(fds[0], "x", 1), SW_ECLOSED);
     assert_int_equal(sw_sock_write(fds[0], "x", 1), SW_ECLOSED); /* no SIGPIPE either */
     sw_sock_close(fds[0]);
@@ -127,14 +140,37 @@ static void a_refused_connect_is_told(void **state)
     rc = sw_sock_connect(&at, NULL, &plain, &fd, &err);
     if (rc == SW_OK) {
         rc = SW_EAGAIN;
-        for (int i = 0; i < 1000 && rc == SW_EAGAIN; i++) {
-            rc = sw_sock_connect_result(fd, &err);
-            (void)usleep(100);
-        }
+        wait_hup(fd);
+        rc = sw_sock_connect_result(fd, &err);
         sw_sock_close(fd);
     }
     assert_int_equal(rc, SW_ESYS);
     assert_int_equal(err.sys_errno, ECONNREFUSED);
+}
+
+static void a_listener_that_ends_serves_who_came_before(void **state)
+{
+    struct sw_addr at;
+    struct sw_addr peer;
+    int listener = listen_at("127.0.0.1", &at);
+    int early;
+    int late;
+    int fd;
+
+    (void)state;
+    assert_int_equal(sw_sock_connect(&at, NULL, &plain, &early, NULL), SW_OK);
+    while (!sw_sock_is_connected(early))
+        ;
+    sw_sock_stop_listening(listener);
+    assert_int_equal(sw_sock_connect(&at, NULL, &plain, &late, NULL), SW_OK);
+    fd = accept_one(listener, &peer);
+    sw_sock_close(fd);
+    assert_int_equal(sw_sock_accept(listener, &fd, NULL, NULL), SW_EAGAIN);
+    assert_false(sw_sock_is_connected(late)); /* neither taken nor refused: it asks again */
+    assert_int_equal(sw_sock_connect_result(late, NULL), SW_EAGAIN);
+    sw_sock_close(early);
+    sw_sock_close(late);
+    sw_sock_close(listener);
 }
 
 static void a_port_is_bound_once_unless_shared(void **state)
@@ -171,7 +207,7 @@ static void running_out_of_descriptors_is_a_limit(void **state)
     low = old;
     low.rlim_cur = (rlim_t)fd + 1;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
-    (void)usleep(1000);
+    wait_in(listener);
     assert_int_equal(sw_sock_accept(listener, &far, NULL, &err), SW_ELIMIT);
     assert_int_equal(sw_sock_connect(&at, NULL, &plain, &far, &err), SW_ELIMIT);
     assert_null(sw_pipe_get());
@@ -249,13 +285,13 @@ static void pipes_carry_bytes_between_sockets(void **state)
     assert_non_null(p);
     assert_int_equal(sw_pipe_fill(p, a[0], 1 << 20), SW_EAGAIN);
     assert_int_equal(sw_sock_write(a[1], "0123456789", 10), 10);
-    (void)usleep(1000);
+    wait_in(a[0]);
     assert_int_equal(sw_pipe_fill(p, a[0], 4), 4);
     assert_int_equal(sw_pipe_fill(p, a[0], 1 << 20), 6);
     assert_int_equal(sw_pipe_fill(p, a[0], 1 << 20), SW_ELIMIT); /* nothing there, but not empty */
     assert_int_equal(p->n, 10);
     assert_int_equal(sw_pipe_drain(p, b[0]), 10);
-    (void)usleep(1000);
+    wait_in(b[1]);
     assert_int_equal(sw_sock_read(b[1], buf, sizeof(buf)), 10);
     assert_memory_equal(buf, "0123456789", 10);
     assert_null(sw_pipe_put(p));
@@ -264,13 +300,13 @@ static void pipes_carry_bytes_between_sockets(void **state)
     sw_pipe_grow(again);
     sw_pipe_grow(again);
     assert_int_equal(sw_sock_write(a[1], "x", 1), 1);
-    (void)usleep(1000);
+    wait_in(a[0]);
     assert_int_equal(sw_pipe_fill(again, a[0], 10), 1);
     (void)sw_pipe_put(again); /* holds bytes: closed, not kept */
     p = sw_pipe_get();
     assert_int_equal(p->n, 0);
     sw_sock_close(a[1]);
-    (void)usleep(1000);
+    wait_in(a[0]);
     assert_int_equal(sw_pipe_fill(p, a[0], 10), SW_EOF);
     (void)sw_pipe_put(p);
     (void)sw_pipe_put(NULL);
@@ -371,6 +407,7 @@ int main(void)
         cmocka_unit_test(a_connection_knows_both_its_ends),
         cmocka_unit_test(reads_and_writes_speak_our_codes),
         cmocka_unit_test(a_refused_connect_is_told),
+        cmocka_unit_test(a_listener_that_ends_serves_who_came_before),
         cmocka_unit_test(a_port_is_bound_once_unless_shared),
         cmocka_unit_test(running_out_of_descriptors_is_a_limit),
         cmocka_unit_test(a_unix_listener_replaces_only_what_is_dead),

@@ -279,6 +279,16 @@ static void library_errors(void **state)
         {"quantity('500m').asInteger() == 0", "cannot convert value to integer"},
         {"'%d'.format(['x']) == ''", "error during formatting: decimal clause can only be used on "
                                      "integers, was given string"},
+        {"'%f'.format(['x']) == ''", "error during formatting: fixed-point clause can only be used "
+                                     "on doubles, was given string"},
+        {"'%e'.format([true]) == ''",
+         "error during formatting: scientific clause can only be used on doubles, was given bool"},
+        {"'%b'.format(['x']) == ''", "error during formatting: only integers and bools can be "
+                                     "formatted as binary, was given string"},
+        {"'%o'.format([1.5]) == ''",
+         "error during formatting: octal clause can only be used on integers, was given double"},
+        {"'%X'.format([true]) == ''", "error during formatting: only integers, byte buffers, and "
+                                      "strings can be formatted as hex, was given bool"},
         {"'%y'.format([1]) == ''", "error during formatting: could not parse formatting clause: "
                                    "unrecognized formatting clause \"y\""},
         {"'%s'.format([]) == ''", "index 0 out of range"},

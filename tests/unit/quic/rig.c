@@ -248,8 +248,9 @@ void rig_idle(struct rig *r, unsigned ms)
 {
     uint64_t end = sw_now_ns() + ms * SW_NS_PER_MS;
 
-    while (sw_now_ns() < end)
-        sw_loop_turn(r->loop, 1 + (int)ms / 10);
+    /* A process that is stopped meanwhile must not take it for work done. */
+    for (int turns = 0; sw_now_ns() < end || turns < 20; turns++)
+        sw_loop_turn(r->loop, sw_now_ns() < end ? 1 + (int)ms / 10 : 0);
 }
 
 void rig_connect(struct rig *r)

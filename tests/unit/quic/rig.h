@@ -78,8 +78,19 @@ void rig_until_at(struct rig *r, const size_t *flag, size_t n, const char *what)
 #define rig_until(r, flag, n) rig_until_at(r, flag, n, #flag)
 void rig_until_true_at(struct rig *r, const bool *flag, const char *what);
 #define rig_until_true(r, flag) rig_until_true_at(r, flag, #flag)
-/* Lets time pass. */
+/* Lets time pass: at least that, with some turns even when the process could not run in it. */
 void rig_idle(struct rig *r, unsigned ms);
+/* Goes on as long as the condition holds; fails when that is much too long. */
+#define rig_while(r, cond)                                                                         \
+    do {                                                                                           \
+        uint64_t end_ = sw_now_ns() + 40 * SW_NS_PER_S;                                            \
+                                                                                                   \
+        while (cond) {                                                                             \
+            if (sw_now_ns() > end_)                                                                \
+                fail_msg("line %d: still so: %s", __LINE__, #cond);                                \
+            sw_loop_turn((r)->loop, 10);                                                           \
+        }                                                                                          \
+    } while (0)
 void rig_connect(struct rig *r);
 /* A stream of a to b that writes n bytes of the pattern and ends. */
 void rig_open(struct rig *r, struct rig_stream *t, uint64_t n);

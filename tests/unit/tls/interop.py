@@ -20,6 +20,7 @@ DIR = tempfile.TemporaryDirectory()
 D = DIR.name
 A, B = "spiffe://cluster.local/ns/n/sa/a", "spiffe://cluster.local/ns/n/sa/b"
 subprocess.run([MAKE, D], check=True)
+PATIENCE = 60  # seconds, of waits that only end when something hangs
 PATTERN = bytes((i * 31 + (i >> 8) * 7) & 0xFF for i in range(1 << 20))
 
 
@@ -87,7 +88,7 @@ def context(server, who, **kw):
 
 
 def end(proc, status=0):
-    _, line = proc.communicate(timeout=20)
+    _, line = proc.communicate(timeout=PATIENCE)
     assert proc.returncode == status, f"driver: {proc.returncode} {line!r}"
     return line
 
@@ -97,7 +98,7 @@ def python_client(*args, **kw):
     ours, theirs = socket.socketpair()
     proc = driver("server", "b", ours, *args)
     ours.close()
-    theirs.settimeout(20)
+    theirs.settimeout(PATIENCE)
     s = context(False, "a", **kw).wrap_socket(theirs)
     assert s.selected_alpn_protocol() == "h2"
     back = bytearray()
@@ -119,7 +120,7 @@ def python_server(*args, **kw):
     ours, theirs = socket.socketpair()
     proc = driver("client", "a", ours, f"expect={B}", f"send={len(PATTERN)}", *args)
     ours.close()
-    theirs.settimeout(20)
+    theirs.settimeout(PATIENCE)
     s = context(True, "b", **kw).wrap_socket(theirs, server_side=True)
     while True:
         data = s.recv(65536)
@@ -166,7 +167,7 @@ def test_python_client_without_certificate():
     ours, theirs = socket.socketpair()
     proc = driver("server", "b", ours)
     ours.close()
-    theirs.settimeout(20)
+    theirs.settimeout(PATIENCE)
     try:
         context(False, None).wrap_socket(theirs).recv(1)
         raise AssertionError("accepted")
@@ -179,7 +180,7 @@ def test_python_client_wrong_alpn():
     ours, theirs = socket.socketpair()
     proc = driver("server", "b", ours)
     ours.close()
-    theirs.settimeout(20)
+    theirs.settimeout(PATIENCE)
     try:
         context(False, "a", alpn=["http/1.1"]).wrap_socket(theirs).recv(1)
         raise AssertionError("accepted")
@@ -206,7 +207,7 @@ def test_python_server_wrong_identity():
     ours, theirs = socket.socketpair()
     proc = driver("client", "a", ours, f"expect={A}")
     ours.close()
-    theirs.settimeout(20)
+    theirs.settimeout(PATIENCE)
     try:
         context(True, "b").wrap_socket(theirs, server_side=True).recv(1)
         raise AssertionError("accepted")
@@ -215,7 +216,7 @@ def test_python_server_wrong_identity():
     assert "expected" in end(proc, 1)
 
 
-def read_until(pipe, want, seconds=20):
+def read_until(pipe, want, seconds=PATIENCE):
     data, limit = b"", time.time() + seconds
     while want not in data:
         if not select.select([pipe], [], [], max(0, limit - time.time()))[0]:
@@ -235,7 +236,7 @@ def s_client(*options):
              "-cert", f"{D}/a.crt", "-key", f"{D}/a.key", "-CAfile", f"{D}/root.crt", "-alpn", "h2",
              "-verify_return_error", *options],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        listener.settimeout(20)
+        listener.settimeout(PATIENCE)
         conn, _ = listener.accept()
     proc = driver("server", "b", conn)
     conn.close()
@@ -243,12 +244,11 @@ def s_client(*options):
     for word in (b"one\n", b"K\n", b"two\n", b"k\n", b"three\n"):
         peer.stdin.write(word)
         peer.stdin.flush()
-        if len(word) > 2:
-            read_until(peer.stdout, word.strip())
-        time.sleep(0.1)
+        # A command and what follows it in the same read are one command to s_client.
+        read_until(peer.stdout, word.strip() if len(word) > 2 else b"KEYUPDATE")
     peer.stdin.write(b"Q\n")
     peer.stdin.close()
-    peer.wait(20)
+    peer.wait(PATIENCE)
     peer.stdout.close()
     return end(proc)
 
@@ -313,7 +313,7 @@ def judged(who, ok, why="", alert="", role="client"):
     ours, theirs = socket.socketpair()
     proc = driver(role, "a", ours, f"expect={B}")
     ours.close()
-    theirs.settimeout(20)
+    theirs.settimeout(PATIENCE)
     try:
         s = context(role == "client", who).wrap_socket(theirs, server_side=role == "client")
         if not ok:
@@ -342,7 +342,7 @@ def test_intermediate_of_ours_is_sent():
         ours, theirs = socket.socketpair()
         proc = driver("server", who, ours)
         ours.close()
-        theirs.settimeout(20)
+        theirs.settimeout(PATIENCE)
         s = context(False, "a").wrap_socket(theirs)
         s.sendall(b"x")
         assert s.recv(1) == b"x"

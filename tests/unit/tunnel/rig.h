@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,16 +93,21 @@ static inline int tcp_listener(struct sw_addr *ret)
     return fd;
 }
 
+/* Until there is something to read, accept or be told of: the kernel may take its time. */
+static inline void rig_wait_in(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    assert_int_equal(poll(&p, 1, 60000), 1);
+}
+
 static inline int tcp_accept(int listener)
 {
     struct sw_err err = {0};
     int fd = -1;
 
-    for (int i = 0; i < 1000 && fd < 0; i++) {
-        if (sw_sock_accept(listener, &fd, NULL, &err) == SW_EAGAIN)
-            (void)usleep(1000);
-    }
-    assert_true(fd >= 0);
+    rig_wait_in(listener);
+    assert_int_equal(sw_sock_accept(listener, &fd, NULL, &err), SW_OK);
     return fd;
 }
 
@@ -181,7 +187,7 @@ static inline void expect(struct sw_loop *l, int fd, const char *text)
     char buf[256];
     size_t n = 0;
 
-    for (int i = 0; i < 2000 && n < strlen(text); i++) {
+    for (int i = 0; i < 20000 && n < strlen(text); i++) {
         ssize_t k = sw_sock_read(fd, buf + n, strlen(text) - n);
 
         assert_true(k > 0 || k == SW_EAGAIN);
@@ -200,7 +206,7 @@ static inline ssize_t read_end(struct sw_loop *l, int fd)
     char buf[65536];
     ssize_t k = SW_EAGAIN;
 
-    for (int i = 0; i < 2000 && (k == SW_EAGAIN || k > 0); i++) {
+    for (int i = 0; i < 20000 && (k == SW_EAGAIN || k > 0); i++) {
         k = sw_sock_read(fd, buf, sizeof(buf));
         if (k == SW_EAGAIN)
             sw_loop_turn(l, 1);

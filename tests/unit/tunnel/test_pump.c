@@ -154,7 +154,7 @@ static void a_reset_before_the_start_is_not_a_clean_end(void **state)
     tcp_pair(in);
     sw_sock_set_reset(in[0]);
     sw_sock_close(in[0]);
-    (void)usleep(1000);
+    rig_wait_in(in[1]);
     sw_dial_take(&d.dial, &dialled);
     assert_int_equal(sw_pump_start(&f.pump, f.loop, in[1], &dialled, on_moved, on_done, NULL),
                      SW_OK);
@@ -340,13 +340,13 @@ static void what_came_before_the_start_is_passed_on(void **state)
     f.b = tcp_accept(listener);
     put(f.b, "banner");
     sw_sock_shutdown_write(f.b);
-    (void)usleep(1000);
     RUN_UNTIL(f.loop, d.rc == SW_OK);
+    rig_settle(f.loop);
     tcp_pair(in);
     f.a = in[0];
     put(f.a, "hello");
     sw_sock_shutdown_write(f.a);
-    (void)usleep(1000);
+    rig_wait_in(in[1]);
     sw_dial_take(&d.dial, &dialled);
     assert_int_equal(sw_pump_start(&f.pump, f.loop, in[1], &dialled, on_moved, on_done, NULL),
                      SW_OK);
