@@ -1,7 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/search.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+static int by_bytes(const void *x, const void *y)
+{
+    const struct sw_slice *p = x;
+    const struct sw_slice *q = y;
+
+    return sw_slice_cmp(*p, *q);
+}
+
+void sw_slice_sort(struct sw_slice *list, size_t n)
+{
+    if (n > 1)
+        qsort(list, n, sizeof(*list), by_bytes);
+}
 
 size_t sw_lower_bound(const void *list, size_t n, size_t size, size_t offset, struct sw_slice key)
 {

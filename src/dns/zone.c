@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "base/vec.h"
 
 enum {
@@ -96,11 +97,6 @@ static void put_apex(struct sw_dns_zone *z, const struct sw_dns_zone_conf *c)
 
 /* ---- what is published ---- */
 
-static int rdata_cmp(const void *a, const void *b)
-{
-    return sw_slice_cmp(*(const struct sw_slice *)a, *(const struct sw_slice *)b);
-}
-
 /* A copy in canonical order without doubles. */
 static int copy_set(struct sw_dns_zone *z, const struct sw_dns_rrset *s, struct sw_err *err)
 {
@@ -123,7 +119,7 @@ static int copy_set(struct sw_dns_zone *z, const struct sw_dns_rrset *s, struct 
     if (bytes > SW_DNS_SET_BYTES)
         return sw_err_set(err, SW_EINVAL, "'%.100s' has too much data",
                           sw_dns_name_text(&s->name, text));
-    qsort(rdata, s->n, sizeof(*rdata), rdata_cmp);
+    sw_slice_sort(rdata, s->n);
     for (size_t i = 0; i < s->n; i++)
         if (!n || !sw_slice_eq(rdata[n - 1], rdata[i]))
             rdata[n++] = rdata[i];

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/search.h"
 #include "base/vec.h"
 #include "kube/names.h"
 #include "kube/text.h"
@@ -112,14 +113,6 @@ static int found(struct lexer *l, struct sw_slice lit, const char *expected)
 static bool at_id(const struct lexer *l)
 {
     return l->tok == TOK_ID || l->tok == TOK_IN;
-}
-
-static int cmp_slice(const void *x, const void *y)
-{
-    const struct sw_slice *p = x;
-    const struct sw_slice *q = y;
-
-    return sw_slice_cmp(*p, *q);
 }
 
 struct values {
@@ -286,7 +279,7 @@ static int parse_requirement(struct lexer *l, struct sw_requirement *r)
         if (parse_exact(l, &v) < 0)
             return SW_EINVAL;
     }
-    qsort(v.p, v.n, sizeof(*v.p), cmp_slice);
+    sw_slice_sort(v.p, v.n);
     r->values = v.p;
     r->n = v.n;
     return check(l->a, r, &l->why);
@@ -408,7 +401,7 @@ static int from_expression(struct sw_arena *a, const struct sw_json *x, struct s
         r->values[i] = sw_json_is(sw_json_at(values, i), SW_JSON_STRING)
                            ? sw_json_str(sw_json_at(values, i))
                            : sw_slice("", 0);
-    qsort(r->values, r->n, sizeof(*r->values), cmp_slice);
+    sw_slice_sort(r->values, r->n);
     if ((r->op == SW_SEL_IN || r->op == SW_SEL_NOTIN) != (r->n > 0)) {
         *ret_why = r->n ? "values: Invalid value: values set must be empty for exists and does not "
                           "exist"

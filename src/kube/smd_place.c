@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "base/search.h"
+
 struct smd_kind smd_kind_of(struct smd_place p, const struct sw_json *x, const struct sw_json *y)
 {
     const struct sw_json *v = x && x->type != SW_JSON_NULL ? x : y;
@@ -47,14 +49,6 @@ bool smd_child(const struct sw_smd *c, struct smd_place p, struct sw_slice key,
     return p.s->additional;
 }
 
-static int by_name(const void *x, const void *y)
-{
-    const struct sw_slice *p = x;
-    const struct sw_slice *q = y;
-
-    return sw_slice_cmp(*p, *q);
-}
-
 /* Keys of a list-map item; missing ones take their default. NULL with *why on failure. */
 static struct sw_json *key_of(const struct sw_smd *c, const struct sw_schema *s,
                               const struct sw_json *v, const char **why)
@@ -69,7 +63,7 @@ static struct sw_json *key_of(const struct sw_smd *c, const struct sw_schema *s,
         return NULL;
     }
     memcpy(names, s->list_keys, n * sizeof(*names));
-    qsort(names, n, sizeof(*names), by_name);
+    sw_slice_sort(names, n);
     for (size_t i = 0; i < n; i++) {
         const struct sw_json *x = sw_json_get(v, names[i]);
         const struct sw_schema *p = sw_schema_declared(s->items, names[i]);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cells of Nodes. */
-#include <stdlib.h>
-
+#include "base/search.h"
 #include "kube/table_int.h"
 
 static struct sw_json *or_else(const struct table_row *r, struct sw_slice s, const char *other)
@@ -26,11 +25,6 @@ struct sw_json *table_node_status(const struct table_row *r)
     return sw_json_new_str(r->a, s);
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return sw_slice_cmp(*(const struct sw_slice *)a, *(const struct sw_slice *)b);
-}
-
 struct sw_json *table_node_roles(const struct table_row *r)
 {
     const struct sw_json *labels = sw_json_walk(r->obj, "metadata", "labels", NULL);
@@ -50,7 +44,7 @@ struct sw_json *table_node_roles(const struct table_row *r)
             continue;
         n += p[n].n > 0;
     }
-    qsort(p, n, sizeof(*p), by_text);
+    sw_slice_sort(p, n);
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || !sw_slice_eq(p[i], p[i - 1]))
             s = sw_arena_printf(r->a, "%s%s%.*s", s, i ? "," : "", SW_SLICE_ARG(p[i]));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cells of Services, EndpointSlices and Endpoints. */
-#include <stdlib.h>
-
+#include "base/search.h"
 #include "kube/table_int.h"
 #include "kube/text.h"
 
@@ -23,11 +22,6 @@ static struct sw_json *joined(const struct table_row *r, struct sw_buf *b)
                          : sw_json_new_str(r->a, "<none>");
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return sw_slice_cmp(*(const struct sw_slice *)a, *(const struct sw_slice *)b);
-}
-
 void table_put_balancers(const struct table_row *r, struct sw_buf *b, const struct sw_json *in)
 {
     struct sw_slice *p = sw_arena_array(r->a, sw_json_len(in) + 1, sizeof(*p));
@@ -39,7 +33,7 @@ void table_put_balancers(const struct table_row *r, struct sw_buf *b, const stru
             p[n] = sw_json_str(sw_json_find(sw_json_at(in, i), "hostname"));
         n += p[n].n > 0;
     }
-    qsort(p, n, sizeof(*p), by_text);
+    sw_slice_sort(p, n);
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || !sw_slice_eq(p[i], p[i - 1]))
             sw_tx_printf(b, "%s%.*s", i ? "," : "", SW_SLICE_ARG(p[i]));

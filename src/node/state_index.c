@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/search.h"
 #include "node/state_int.h"
 
 void sw_state_index_init(struct sw_state_index *ix, struct sw_arena *a, size_t entries)
@@ -251,14 +252,6 @@ static void index_hostnames(struct sw_state_builder *b)
 
 /* ---- links ---- */
 
-static int by_text(const void *a, const void *b)
-{
-    const struct sw_slice *x = a;
-    const struct sw_slice *y = b;
-
-    return sw_slice_cmp(*x, *y);
-}
-
 static void link_memberships(struct sw_state_builder *b)
 {
     struct sw_state *s = b->s;
@@ -277,8 +270,7 @@ static void link_memberships(struct sw_state_builder *b)
         }
     }
     s->staged = sw_arena_array(&s->arena, staged.n, sizeof(*s->staged));
-    if (staged.n)
-        qsort(staged.p, staged.n, sizeof(*staged.p), by_text);
+    sw_slice_sort(staged.p, staged.n);
     for (size_t i = 0; i < staged.n; i++) {
         if (i == 0 || !sw_slice_eq(staged.p[i], staged.p[i - 1]))
             s->staged[n++] = staged.p[i];

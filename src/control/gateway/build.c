@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/search.h"
 #include "control/gateway/build_int.h"
 
 /* ---- what is used ---- */
@@ -104,14 +105,6 @@ static int by_cluster(const void *x, const void *y)
     return sw_slice_cmp((*p)->name, (*q)->name);
 }
 
-static int by_text(const void *x, const void *y)
-{
-    const struct sw_slice *p = x;
-    const struct sw_slice *q = y;
-
-    return sw_slice_cmp(*p, *q);
-}
-
 /* Names of clusters begin with their endpoints': as a rule these are in order already. */
 static void list_endpoints(struct builder *b, struct sw_gw_model *m)
 {
@@ -124,7 +117,7 @@ static void list_endpoints(struct builder *b, struct sw_gw_model *m)
         sorted &= !i || sw_slice_cmp(names[i - 1], names[i]) <= 0;
     }
     if (!sorted)
-        qsort(names, m->n_clusters, sizeof(*names), by_text);
+        sw_slice_sort(names, m->n_clusters);
     for (size_t i = 0; i < m->n_clusters; i++) {
         if (names[i].n && (!n || !sw_slice_eq(names[n - 1], names[i])))
             names[n++] = names[i];

@@ -362,14 +362,6 @@ static void port_chain(struct chains *c, struct listener *l)
     set_backends(c, out, l, best);
 }
 
-static int by_slice(const void *x, const void *y)
-{
-    const struct sw_slice *p = x;
-    const struct sw_slice *q = y;
-
-    return sw_slice_cmp(*p, *q);
-}
-
 /* The oldest route for each name of a TLS listener. */
 static void collect_names(struct chains *c, struct listener *l, struct sw_map *names)
 {
@@ -396,7 +388,7 @@ static void tls_route_chain(struct chains *c, const struct listener *l, const st
     }
     if (!n)
         return;
-    qsort(list, n, sizeof(*list), by_slice);
+    sw_slice_sort(list, n);
     out = new_chain(c, "tls", list[0]);
     if (!sw_slice_eq_str(list[0], "*")) {
         out->server_names = list;
