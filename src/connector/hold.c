@@ -13,8 +13,7 @@
 #define LOOK_NS     SW_NS_PER_S /* while somebody else's hand is on it */
 #define CALL_NS     (5 * SW_NS_PER_S)
 #define HURRY_NS    (2 * SW_NS_PER_S) /* the connection may have died with the old address */
-#define RELEASE_NS  (4 * SW_NS_PER_S)
-#define RELEASES    3 /* times the Lease is given back, where somebody wrote to it meanwhile */
+#define RELEASES    5 /* calls to give it back: three, with a look before the second and third */
 
 static const struct sw_kube_gvr lease_gvr = {.group = "coordination.k8s.io",
                                              .version = "v1",
@@ -44,7 +43,7 @@ struct sw_hold {
     bool said_wrong;  /* the log knows that our clock is off */
     bool hurry;       /* the network changed */
     bool stopped;
-    unsigned releases; /* attempts to give it back */
+    unsigned releases; /* calls that were made to give it back */
     void (*released)(void *arg);
     void *released_arg;
 };
@@ -194,7 +193,7 @@ static void on_renewed(void *arg, struct sw_kube_reply *r)
 
 static uint64_t call_ns(const struct sw_hold *h)
 {
-    return h->released ? RELEASE_NS : h->hurry ? HURRY_NS : CALL_NS;
+    return h->hurry ? HURRY_NS : CALL_NS;
 }
 
 /* Only if it still is what we saw: two holders would otherwise overwrite each other for ever. */
@@ -366,7 +365,7 @@ static void on_released(void *arg, struct sw_kube_reply *r)
     struct sw_hold *h = arg;
 
     h->call = NULL;
-    if (r->code == 409 && h->releases < RELEASES) {
+    if (r->code == 409) {
         set_text(&h->rv, sw_slice(NULL, 0));
         give_back(h);
         return;
@@ -395,12 +394,12 @@ static void on_looked_last(void *arg, struct sw_kube_reply *r)
 
 static void give_back(struct sw_hold *h)
 {
-    if (h->rv) {
-        h->releases++;
+    if (h->releases++ == RELEASES)
+        h->released(h->released_arg);
+    else if (h->rv)
         patch(h, true, on_released);
-    } else {
+    else
         ask(h, on_looked_last);
-    }
 }
 
 static void on_release_now(struct sw_timer *t)

@@ -3,8 +3,7 @@
  * Connectors and their Leases. A Lease is made by us and renewed by the device; while it is fresh
  * the Connector is Ready. Nothing a device says of itself is passed on before it was looked at.
  */
-#include <stdlib.h>
-
+#include "base/search.h"
 #include "base/time.h"
 #include "control/connector/build_int.h"
 #include "control/dns/claims.h"
@@ -284,14 +283,6 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
 
 /* ---- gateways ---- */
 
-static int by_text(const void *x, const void *y)
-{
-    const struct sw_slice *p = x;
-    const struct sw_slice *q = y;
-
-    return sw_slice_cmp(*p, *q);
-}
-
 static bool valid_id(struct sw_slice id)
 {
     struct sw_nodeid parsed;
@@ -319,8 +310,7 @@ static struct sw_slice gateway_ids(const struct state *s)
         if (sw_slice_eq_str(o->ns, SW_CONNECTOR_SYSTEM_NS) && valid_id(id) && !cn_deleting(o))
             ids[n++] = id;
     }
-    if (n > 1)
-        qsort(ids, n, sizeof(*ids), by_text);
+    sw_slice_sort(ids, n);
     sw_buf_init(&text, (size_t)IDS_MAX * SW_NODEID_HEX);
     for (size_t i = 0; i < n; i++) {
         if (i && sw_slice_eq(ids[i], ids[i - 1]))

@@ -78,6 +78,9 @@ static void programmed(const struct hp *h, struct conds *c)
         say(c, "Programmed", false, "Pending",
             pending(h, "The HTTPRoute refers to something that cannot be used", rt,
                     "ResolvedRefs"));
+    } else if (!cn_meta_of(h->obj, "annotations", SW_CONNECTOR_URL).n) {
+        /* Another write than this one: who waits for us reads it next. */
+        say(c, "Programmed", false, "Pending", "The address is not noted yet.");
     } else {
         say(c, "Programmed", true, "Programmed", "The HTTPProxy is served.");
     }
