@@ -227,19 +227,6 @@ static bool has_underscore(const struct sw_h1_msg *m)
     return false;
 }
 
-static void drop_underscored(struct sw_gw_fields *f)
-{
-    uint32_t k = 0;
-
-    for (uint32_t i = 0; i < f->n; i++) {
-        if (memchr(f->p[i].name.p, '_', f->p[i].name.n))
-            continue;
-        f->p[k] = f->p[i];
-        f->hid[k++] = f->hid[i];
-    }
-    f->n = k;
-}
-
 static void got_head(struct down *d)
 {
     const struct sw_h1_msg *m = sw_h1_msg(d->parser);
@@ -270,7 +257,7 @@ static void got_head(struct down *d)
     down_introduce(d, x);
     gw_h1_take_request(x, m);
     if (odd)
-        drop_underscored(&x->req.fields);
+        (void)sw_gw_fields_drop_underscored(&x->req.fields);
     x->down.ops = &side;
     x->down.stream = d;
     x->down.conn = &d->conn;
@@ -289,8 +276,11 @@ static void take_trailers(struct down *d)
     size_t n = 0;
     const struct sw_h1_field *f = sw_h1_trailers(d->parser, &n);
 
-    if (d->x && down_hcm(d)->h1_trailers)
-        gw_h1_take_trailers(d->x, &d->x->req.trailers, f, n);
+    if (!d->x || !down_hcm(d)->h1_trailers)
+        return;
+    gw_h1_take_trailers(d->x, &d->x->req.trailers, f, n);
+    if (down_hcm(d)->underscores != SW_GW_UNDERSCORES_ALLOW)
+        (void)sw_gw_fields_drop_underscored(&d->x->req.trailers); /* too late to refuse */
 }
 
 /* One step of the parser. False: stop for now. */

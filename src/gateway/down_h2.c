@@ -305,9 +305,25 @@ static void on_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h
         sw_exchange_refuse(x, 431, "request header fields too large");
         return;
     }
+    if (hcm->underscores != SW_GW_UNDERSCORES_ALLOW &&
+        sw_gw_fields_drop_underscored(&x->req.fields) &&
+        hcm->underscores == SW_GW_UNDERSCORES_REJECT) {
+        x->down.end_got = end;
+        sw_exchange_refuse(x, 400, "underscore in a header name");
+        return;
+    }
     sw_exchange_start(x, end);
     if (down_is_last(d) && !o->draining)
         down_h2_drain(d);
+}
+
+static void on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head)
+{
+    struct gw_h2_stream *s = stream;
+
+    gw_h2_on_trailers(h, id, stream, head);
+    if (s && s->x && down_hcm(owner_of(h)->d)->underscores != SW_GW_UNDERSCORES_ALLOW)
+        (void)sw_gw_fields_drop_underscored(&s->x->req.trailers); /* too late to refuse */
 }
 
 static void on_end(struct sw_h2 *h, int32_t id, void *stream)
@@ -391,7 +407,7 @@ static const struct sw_h2_ops engine = {
     .on_begin = on_begin,
     .on_head = on_head,
     .on_data = gw_h2_on_data,
-    .on_trailers = gw_h2_on_trailers,
+    .on_trailers = on_trailers,
     .on_end = on_end,
     .on_close = on_close,
     .on_window = gw_h2_on_window,

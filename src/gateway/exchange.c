@@ -291,7 +291,7 @@ void sw_exchange_continue(struct sw_exchange *x)
     x->idle_ns = x->plan.idle_timeout_ns;
     if (x->down.end_got)
         request_complete(x);
-    else if (x->req.expect_continue)
+    else if (x->req.expect_continue && !x->continued)
         x->down.ops->send_info(x, 100);
     gw_arm(x);
     gw_attempt(x);

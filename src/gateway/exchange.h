@@ -94,6 +94,8 @@ struct sw_slice *sw_gw_fields_find(const struct sw_gw_fields *f, struct sw_slice
 void sw_gw_fields_set(struct sw_exchange *x, struct sw_gw_fields *f, struct sw_slice name,
                       struct sw_slice value);
 void sw_gw_fields_remove(struct sw_gw_fields *f, struct sw_slice name);
+/* Takes out those with an underscore in their name; true when there were any. */
+bool sw_gw_fields_drop_underscored(struct sw_gw_fields *f);
 
 enum sw_gw_protocol { SW_GW_HTTP10, SW_GW_HTTP11, SW_GW_HTTP2 };
 
@@ -206,8 +208,8 @@ enum sw_gw_outcome {                       /* how an attempt at an upstream ende
                      SW_GW_TLS_FAILED,     /* handshake failed: nothing was sent */
                      SW_GW_UNSENT, /* a connection that had served before ended before a byte of the
                                       request was written */
-                     SW_GW_STALE,  /* ... before a byte of the answer came: maybe it was idle for too
-                                      long, maybe its server acted and broke */
+                     SW_GW_STALE, /* ... before a byte of the answer came: maybe it was idle for too
+                                     long, maybe its server acted and broke */
                      SW_GW_RESET_BEFORE,    /* connection or stream ended before a response head */
                      SW_GW_RESET_AFTER,     /* and after it */
                      SW_GW_REFUSED_STREAM,  /* HTTP/2: certainly not processed */
@@ -239,6 +241,7 @@ struct sw_gw_plan {
     uint64_t max_stream_ns;    /* head received until everything is over; 0: none */
     uint64_t try_timeout_ns;   /* one attempt until its response head; 0: none */
     bool retries;              /* a retry policy applies: keep the body while it fits */
+    bool harmless;             /* it may be done twice whatever its method */
     bool upgrade;              /* x->req.upgrade (or CONNECT) may pass; otherwise it is ignored */
     bool connect_terminate;    /* CONNECT ends here: raw bytes to the upstream */
     struct sw_slice authority; /* as to be sent upstream; p == NULL: as it came */
@@ -293,12 +296,12 @@ struct sw_exchange {
     char failure[96];   /* upstream transport failure, for people */
 
     /* The core's own. */
-    uint8_t state;      /* enum sw_gw_xstate */
-    bool body_lost : 1; /* more than 'kept' may hold was passed on */
-    bool repeated : 1;  /* once, without a policy that asks for it */
+    uint8_t state;         /* enum sw_gw_xstate */
+    bool body_lost : 1;    /* more than 'kept' may hold was passed on */
+    bool repeated : 1;     /* once, without a policy that asks for it */
     bool sending_kept : 1; /* what is being sent was not received just now */
     bool mirror : 1;       /* a copy: nobody waits for the answer */
-    bool continued : 1;    /* 100 was sent */
+    bool continued : 1;    /* 100 was sent, before the route was */
     struct sw_gw_kept {
         uint8_t *p; /* owned */
         uint32_t n;
@@ -360,6 +363,11 @@ void sw_exchange_reply(struct sw_exchange *x, int status, struct sw_slice body, 
 void sw_exchange_refuse(struct sw_exchange *x, int status, const char *detail);
 /* Ends it at once, without an answer where none was begun. */
 void sw_exchange_kill(struct sw_exchange *x);
+/*
+ * Whether it may be done twice: as if it was done once, then (RFC 9110 9.2.2). A tunnel carries
+ * nothing before its answer.
+ */
+bool sw_exchange_repeatable(const struct sw_exchange *x);
 /* "UF,URX", or "-"; in the arena. */
 const char *sw_exchange_flags_text(struct sw_exchange *x);
 /* Wall clock when it started. */

@@ -32,17 +32,15 @@ bool gw_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status)
     return true;
 }
 
-/* Done twice it is as if it was done once (RFC 9110 9.2.2). A tunnel carries nothing before its
- * answer. */
-static bool is_idempotent(const struct sw_gw_request *r)
+bool sw_exchange_repeatable(const struct sw_exchange *x)
 {
     static const char *const methods[] = {"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"};
 
     for (size_t i = 0; i < SW_ARRAY_LEN(methods); i++) {
-        if (sw_slice_eq_str(r->method, methods[i]))
+        if (sw_slice_eq_str(x->req.method, methods[i]))
             return true;
     }
-    return r->length == SW_GW_LENGTH_TUNNEL;
+    return x->plan.harmless || x->req.length == SW_GW_LENGTH_TUNNEL;
 }
 
 /*
@@ -55,7 +53,7 @@ static bool may_repeat(const struct sw_exchange *x, enum sw_gw_outcome how)
     if (x->repeated || x->body_lost || !x->down.ops)
         return false;
     return how == SW_GW_UNSENT || how == SW_GW_REFUSED_STREAM ||
-           (how == SW_GW_STALE && is_idempotent(&x->req));
+           (how == SW_GW_STALE && sw_exchange_repeatable(x));
 }
 
 static const struct {

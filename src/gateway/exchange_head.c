@@ -137,6 +137,21 @@ void sw_gw_fields_remove(struct sw_gw_fields *f, struct sw_slice name)
     f->n = k;
 }
 
+bool sw_gw_fields_drop_underscored(struct sw_gw_fields *f)
+{
+    uint32_t n = f->n;
+    uint32_t k = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (memchr(f->p[i].name.p, '_', f->p[i].name.n))
+            continue;
+        f->p[k] = f->p[i];
+        f->hid[k++] = f->hid[i];
+    }
+    f->n = k;
+    return k != n;
+}
+
 void sw_gw_fields_set(struct sw_exchange *x, struct sw_gw_fields *f, struct sw_slice name,
                       struct sw_slice value)
 {

@@ -133,6 +133,7 @@ static void start(struct sw_gw_authz_state *s)
     m->rs->cluster = sw_arena_slice(&m->arena, s->service->cluster);
     m->plan.timeout_ns = s->service->timeout_ns;
     m->plan.idle_timeout_ns = s->service->timeout_ns;
+    m->plan.harmless = true;
     m->down.ops = &side;
     m->down.stream = s;
     if (s->service->grpc)
@@ -215,8 +216,9 @@ int sw_gw_authz_request(struct sw_exchange *x, const struct sw_gw_authz *filter,
         return SW_EAGAIN;
     }
     x->plan.hold = s->body.max;
-    if (x->req.expect_continue)
+    if (x->req.expect_continue && !x->continued)
         x->down.ops->send_info(x, 100);
+    x->continued = true;
     sw_gw_authz_body(x);
     return SW_EAGAIN;
 }

@@ -46,7 +46,7 @@ struct ring_point {
 
 struct sw_gw_lb_view {
     struct sw_arena arena;
-    struct sw_gw_members *members; /* a reference */
+    struct sw_gw_members *members;   /* a reference */
     struct sw_gw_cluster_spec *spec; /* a reference: another one must not get its address */
     uint64_t health_version;
     struct level *levels; /* by priority */

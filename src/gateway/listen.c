@@ -19,6 +19,7 @@
 #include "gateway/down.h"
 #include "gateway/gateway_int.h"
 #include "gateway/stats.h"
+#include "gateway/udp.h"
 #include "gateway/worker.h"
 #include "io/proxyproto.h"
 #include "io/sock.h"
@@ -516,7 +517,7 @@ void sw_gw_listen_apply(struct sw_gw_worker *w)
         if (l->kind == SW_GW_LISTEN_TCP && l->bind)
             failed += apply_listener(w, l);
     }
-    note_unbound(w, failed);
+    note_unbound(w, failed + sw_gw_udp_apply(w));
     SW_LIST_FOREACH (it, &w->sockets) {
         struct gw_socket *s = SW_CONTAINER_OF(it, struct gw_socket, link);
 

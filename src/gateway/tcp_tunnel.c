@@ -214,6 +214,7 @@ static void begin(struct tun *t)
     x->plan.upgrade = true;
     x->plan.connect_terminate = p->tunnel == NULL;
     x->plan.idle_timeout_ns = p->idle_timeout_ns;
+    x->plan.max_stream_ns = p->max_duration_ns;
     x->down.ops = &side;
     x->down.stream = t;
     x->down.conn = &t->conn;

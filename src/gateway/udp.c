@@ -449,7 +449,15 @@ static void listener_free(struct listener *l)
     sw_free(l);
 }
 
-static void listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
+static void cannot_open(struct sw_gw_worker *w, const struct sw_gw_listener *config,
+                        const struct sw_err *err)
+{
+    if (w->index == 0 && sw_gw_lstats_may_log_port(sw_gw_lstats(w, config->name)))
+        sw_log_error("udp", "listener '%.*s': %s; will try again", SW_SLICE_ARG(config->name),
+                     err->msg);
+}
+
+static bool listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
                           const struct sw_addr *at)
 {
     struct udp *u = w->udp;
@@ -459,8 +467,8 @@ static void listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
     int fd;
 
     if (sw_dgram_bind(at, true, &fd, &err) != SW_OK) {
-        sw_log_error("udp", "listener '%.*s': %s", SW_SLICE_ARG(config->name), err.msg);
-        return;
+        cannot_open(w, config, &err);
+        return false;
     }
     l = SW_NEW(struct listener);
     l->worker = w;
@@ -473,14 +481,15 @@ static void listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
     sw_list_push_back(&u->listeners, &l->link);
     u->n_listeners++;
     if (sw_watch_start(w->loop, &l->watch, fd, on_readable, &err) != SW_OK) {
-        sw_log_error("udp", "listener '%.*s': %s", SW_SLICE_ARG(config->name), err.msg);
+        cannot_open(w, config, &err);
         listener_free(l);
-        return;
+        return false;
     }
     sw_timer_start(w->loop, &l->sweep, SW_NS_PER_S, on_sweep);
     if (w->index == 0)
         sw_log_info("udp", "listener '%.*s' on %s", SW_SLICE_ARG(config->name),
                     sw_addr_text(at, text));
+    return true;
 }
 
 static struct listener *find(struct udp *u, const struct sw_gw_listener *config,
@@ -511,13 +520,16 @@ static struct udp *udp_of(struct sw_gw_worker *w)
     return u;
 }
 
-static void want(struct sw_gw_worker *w, struct sw_gw_listener *config)
+/* How many of its sockets could not be opened. */
+static unsigned want(struct sw_gw_worker *w, struct sw_gw_listener *config)
 {
+    unsigned failed = 0;
+
     for (size_t i = 0; i < config->n_addrs; i++) {
         struct listener *l = find(w->udp, config, &config->addrs[i].ip);
 
         if (!l) {
-            listener_open(w, config, &config->addrs[i].ip);
+            failed += listener_open(w, config, &config->addrs[i].ip) ? 0 : 1;
             continue;
         }
         l->gone = false;
@@ -528,25 +540,27 @@ static void want(struct sw_gw_worker *w, struct sw_gw_listener *config)
             l->config = sw_gw_listener_ref(config);
         }
     }
+    return failed;
 }
 
-void sw_gw_udp_apply(struct sw_gw_worker *w)
+unsigned sw_gw_udp_apply(struct sw_gw_worker *w)
 {
     const struct sw_gw_config *c = w->view->config;
     struct udp *u = w->udp;
     struct sw_list *next;
+    unsigned failed = 0;
     bool any = u != NULL;
 
     for (size_t i = 0; i < c->n_list && !any; i++)
         any = c->list[i]->kind == SW_GW_LISTEN_UDP;
     if (!any)
-        return;
+        return 0;
     u = udp_of(w);
     for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = it->next)
         SW_CONTAINER_OF(it, struct listener, link)->gone = true;
-    for (size_t i = 0; i < c->n_list && !w->thread.draining; i++) {
+    for (size_t i = 0; i < c->n_list; i++) {
         if (c->list[i]->kind == SW_GW_LISTEN_UDP && c->list[i]->bind)
-            want(w, c->list[i]);
+            failed += want(w, c->list[i]);
     }
     for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = next) {
         struct listener *l = SW_CONTAINER_OF(it, struct listener, link);
@@ -555,6 +569,7 @@ void sw_gw_udp_apply(struct sw_gw_worker *w)
         if (l->gone)
             listener_free(l);
     }
+    return failed;
 }
 
 void sw_gw_udp_drain(struct sw_gw_worker *w)

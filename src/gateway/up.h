@@ -54,7 +54,8 @@ struct sw_gw_pool {
     uint32_t n_conns;
     uint32_t n_dialling;
     uint32_t n_queue;
-    bool h2; /* the host speaks HTTP/2: asked for, or seen by ALPN */
+    bool h2;     /* the host speaks HTTP/2: asked for, or seen by ALPN */
+    bool inside; /* the host is an internal listener */
     bool released;
     bool held; /* somebody up the stack still needs it */
 };
@@ -65,7 +66,7 @@ struct sw_gw_pool {
 void up_free_again(struct up_conn *u);
 /* The connection is no longer of use; the codec has let go of its exchanges. */
 void up_gone(struct up_conn *u, bool reset);
-/* HTTP/2: streams were freed, or SETTINGS allow more: serve the queue. */
+/* HTTP/2: streams were freed, or SETTINGS allow more: serve the queue. It may be closed then. */
 void up_more_room(struct up_conn *u);
 
 static inline struct up_conn *up_of(struct sw_gw_conn *c)

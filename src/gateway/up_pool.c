@@ -101,6 +101,7 @@ static struct sw_gw_pool *pool_new(struct sw_gw_worker *w, struct sw_gw_host *h,
     p->want = (struct sw_gw_tls_want){.tls = sw_gw_tls_for(p->cluster->tls, h->member->metadata),
                                       .host = p->name};
     p->addr = h->addr.ip;
+    p->inside = h->addr.kind == SW_GW_ADDR_INTERNAL;
     p->h2 = p->cluster->spec->protocol == SW_GW_UP_H2;
     sw_list_init(&p->idle);
     sw_list_init(&p->busy);
@@ -111,11 +112,9 @@ static struct sw_gw_pool *pool_new(struct sw_gw_worker *w, struct sw_gw_host *h,
     return p;
 }
 
-static void release_one(struct sw_gw_pool *p)
+/* Those in use are closed when they are done. */
+static void close_idle(struct sw_gw_pool *p)
 {
-    p->released = true;
-    p->host = NULL;
-    p->next = NULL;
     while (!sw_list_empty(&p->idle))
         up_gone(SW_CONTAINER_OF(p->idle.next, struct up_conn, link), false);
     SW_LIST_FOREACH (it, &p->busy) {
@@ -124,6 +123,14 @@ static void release_one(struct sw_gw_pool *p)
         if (u->h2)
             up_h2_drain(u);
     }
+}
+
+static void release_one(struct sw_gw_pool *p)
+{
+    p->released = true;
+    p->host = NULL;
+    p->next = NULL;
+    close_idle(p);
     pool_maybe_free(p);
 }
 
@@ -134,6 +141,25 @@ void sw_gw_pool_release(struct sw_gw_pool *p)
 
         release_one(p);
         p = next;
+    }
+}
+
+/*
+ * Who leads to an internal listener has a connection of ours at its other end, and a worker that
+ * drains waits for those.
+ */
+static bool keeps(const struct sw_gw_pool *p)
+{
+    return !p->released && !(p->inside && p->worker->thread.draining);
+}
+
+void sw_gw_pools_drain(struct sw_gw_worker *w)
+{
+    SW_LIST_FOREACH (at, &w->pools) {
+        struct sw_gw_pool *p = SW_CONTAINER_OF(at, struct sw_gw_pool, link);
+
+        if (!keeps(p))
+            close_idle(p);
     }
 }
 
@@ -360,8 +386,6 @@ static void on_dialled(struct sw_gw_conn *c)
         sw_gw_conn_set_ops(c, &up_h2_ops);
         up_h2_begin(u);
         up_more_room(u);
-        if (p->released)
-            up_h2_drain(u);
         return;
     }
     sw_gw_conn_set_ops(c, &up_h1_ops);
@@ -466,7 +490,7 @@ void up_free_again(struct up_conn *u)
         attach(u, x);
         return;
     }
-    if (spent || p->released) {
+    if (spent || !keeps(p)) {
         sw_list_push_back(&p->busy, &u->link);
         up_gone(u, false);
         return;
@@ -484,6 +508,8 @@ void up_more_room(struct up_conn *u)
 
     while (u->state == UP_BUSY && up_h2_has_room(u) && (x = queue_pop(u->pool)) != NULL)
         attach(u, x);
+    if (u->state == UP_BUSY && !keeps(u->pool))
+        up_h2_drain(u);
 }
 
 /* ---- for the core ---- */
@@ -500,10 +526,25 @@ void sw_gw_pool_cancel(struct sw_exchange *x)
     x->pool = NULL;
 }
 
-static struct up_conn *usable(struct sw_gw_pool *p)
+/* Did its host end it, which we would only see in the next turn? */
+static bool has_ended(const struct up_conn *u)
 {
-    if (!sw_list_empty(&p->idle))
-        return SW_CONTAINER_OF(p->idle.next, struct up_conn, link);
+    char first;
+    ssize_t n = sw_sock_peek(u->conn.watch.fd, &first, 1);
+
+    return n < 0 && n != SW_EAGAIN;
+}
+
+static struct up_conn *usable(struct sw_gw_pool *p, const struct sw_exchange *x)
+{
+    while (!sw_list_empty(&p->idle)) {
+        struct up_conn *u = SW_CONTAINER_OF(p->idle.next, struct up_conn, link);
+
+        /* Worth a look only for what cannot be sent a second time. */
+        if (sw_exchange_repeatable(x) || !has_ended(u))
+            return u;
+        up_gone(u, false);
+    }
     if (!p->h2)
         return NULL;
     SW_LIST_FOREACH (it, &p->busy) {
@@ -518,7 +559,7 @@ static struct up_conn *usable(struct sw_gw_pool *p)
 void sw_gw_pool_get(struct sw_exchange *x)
 {
     struct sw_gw_pool *p = pool_of(x);
-    struct up_conn *u = p ? usable(p) : NULL;
+    struct up_conn *u = p ? usable(p, x) : NULL;
 
     if (u) {
         if (u->state == UP_IDLE) {

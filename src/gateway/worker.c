@@ -119,8 +119,6 @@ static void take_config(struct sw_crew_thread *t, void *config)
     sw_gw_hosts_apply(w->hosts, w->view->config);
     if (!t->draining)
         sw_gw_listen_apply(w);
-    if (!t->stopped)
-        sw_gw_udp_apply(w);
     SW_LIST_FOREACH (it, &w->downs) {
         struct sw_gw_down *d = SW_CONTAINER_OF(it, struct sw_gw_down, link);
 
@@ -146,6 +144,7 @@ static void worker_drain(struct sw_crew_thread *t)
 
         d->drain(d);
     }
+    sw_gw_pools_drain(w);
 }
 
 static bool worker_idle(struct sw_crew_thread *t)

@@ -167,8 +167,8 @@ struct sw_tls *sw_gw_tls_accept(const struct sw_gw_chain *chain, struct sw_slice
 void sw_gw_accept_fd(struct sw_gw_worker *w, struct sw_gw_listener *l, int fd,
                      const struct sw_addr *peer, const struct sw_json *metadata,
                      struct sw_gw_host *keep);
-/* Closes and opens listening sockets so that they fit the view; new ones are opened by this worker
- * itself (SO_REUSEPORT). */
+/* Closes and opens listening sockets, those for UDP too, so that they fit the view; the worker
+ * opens new ones itself (SO_REUSEPORT). */
 void sw_gw_listen_apply(struct sw_gw_worker *w);
 void sw_gw_listen_close(struct sw_gw_worker *w);
 
@@ -182,6 +182,8 @@ void sw_gw_pool_cancel(struct sw_exchange *x);
 /* The host is going (config change, shutdown): idle connections are closed, busy ones when they are
  * done; the pool frees itself. NULL is fine. The host must not use it afterwards. */
 void sw_gw_pool_release(struct sw_gw_pool *p);
+/* The worker drains: connections to listeners of its own are not kept for later any more. */
+void sw_gw_pools_drain(struct sw_gw_worker *w);
 /* The worker ends and has no exchanges any more: what still dials, or waits for its peer, is closed
  * too. The loop frees it. */
 void sw_gw_pools_close(struct sw_gw_worker *w);

@@ -776,4 +776,34 @@ def test_restart(world):
              if s["metadata"].get("labels", {}).get("spanwire.dev/httpproxy") == "tunnel"}
     assert names == again and len(names) == 2
     assert all(b"BEGIN CERTIFICATE" in base64.b64decode(c) for c in names.values())
-    w.leave("laptop")  # the gateway's end waits for its tunnels
+
+
+@pytest.mark.parametrize("http2", [False, True])
+def test_idle_tunnels_do_not_delay_the_end(binary, tmp_path, http2):
+    """A connection to an internal listener, and so to a device, that is kept for the next request is no request."""
+    port, there = gw.free_port(), gw.free_port()
+    answer = [{"match": {"prefix": "/"}, "direct_response": {"status": 200, "body": {"inline_string": "there"}}}]
+    for name in ("origin", "here"):
+        (tmp_path / name).mkdir()
+    origin = gw.Gateway(binary, tmp_path / "origin", [gw.listener("l", there, [{"filters": [gw.hcm(answer)]}])])
+    g = gw.Gateway(binary, tmp_path / "here", [
+        gw.listener("http", port, [{"filters": [gw.hcm([{"match": {"prefix": "/"}, "route": {"cluster": "inside"}}])]}]),
+        {"@type": LISTENER, "name": "inner", "internal_listener": {}, "filter_chains": [{"filters": [{
+            "name": "tcp", "typed_config": {"@type": gw.TYPE + "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
+                                            "stat_prefix": "t", "cluster": "origin"}}]}]},
+        {"@type": CLUSTER, "name": "inside", **(gw.h2_options() if http2 else {}), "load_assignment": {
+            "cluster_name": "inside", "endpoints": [{"lb_endpoints": [{"endpoint": {"address": {
+                "envoy_internal_address": {"server_listener_name": "inner", "endpoint_id": "x"}}}}]}]}},
+        gw.cluster("origin", [there])], drain="600s")
+    try:
+        for _ in range(4):
+            c = http.client.HTTPConnection("127.0.0.1", port, timeout=guard(20))
+            c.request("GET", "/")
+            assert c.getresponse().read() == b"there"
+            c.close()
+        g.stop()  # has ten minutes for what is under way
+    finally:
+        if g.process.poll() is None:
+            g.process.kill()
+            g.process.wait()
+        origin.stop()

@@ -2,6 +2,8 @@
 """What the gateway sends a second time, what it never does, and that copies and later attempts are whole."""
 import http.client
 import http.server
+import os
+import signal
 import socket
 import struct
 import subprocess
@@ -29,9 +31,20 @@ class Fickle(Server):
         self.bodies = []
         self.heads = []
         self.together = threading.Barrier(3)
+        self.conns = []
         super().__init__()
 
+    def hang_up(self):
+        """Ends all connections, and is sure that the other ends have heard of it."""
+        for c in self.conns:
+            try:
+                c.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        self.conns.clear()
+
     def _serve(self, conn):
+        self.conns.append(conn)
         try:
             with conn, conn.makefile("rb") as f:
                 while self._one(conn, f):
@@ -84,6 +97,7 @@ class FickleH2(Server):
     def __init__(self):
         self.deaths = 0
         self.begin = False
+        self.polite = False  # says first which streams it has taken
         super().__init__()
 
     def _serve(self, conn):
@@ -101,11 +115,31 @@ class FickleH2(Server):
                         continue
                     if served:
                         self.deaths += 1
+                        if self.polite:
+                            conn.sendall(frame(7, 0, 0, struct.pack(">II", 1, 0)))
                         return
                     served += 1
                     conn.sendall(frame(1, 5, int.from_bytes(at[5:9], "big"), b"\x88"))
         except OSError:
             pass
+
+
+class Shy(Server):
+    """Answers one request of a connection with 200, and ends when the next one comes."""
+
+    def __init__(self):
+        self.asked = 0
+        super().__init__()
+
+    def _serve(self, conn):
+        with conn, conn.makefile("rb") as f:
+            for answer in (b"HTTP/1.1 200 X\r\ncontent-length: 0\r\n\r\n", b""):
+                if not f.readline():
+                    return
+                while f.readline().strip():
+                    pass
+                self.asked += 1
+                conn.sendall(answer)
 
 
 class Guard(http.server.BaseHTTPRequestHandler):
@@ -126,6 +160,13 @@ class Guard(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def ask(manager, cluster):
+    """Puts a question to the cluster before everything else."""
+    manager["typed_config"]["http_filters"].insert(0, {"name": "authz", "typed_config": {
+        "@type": AUTHZ, "http_service": {"server_uri": {
+            "uri": "http://guard", "cluster": cluster, "timeout": "60s"}}}})
+
+
 class World:
     """One worker: the connection that served one request is the one for the next."""
 
@@ -134,7 +175,8 @@ class World:
         self.h1, self.h2, self.shadow = Fickle(), FickleH2(), Fickle()
         self.guard = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Guard)
         threading.Thread(target=self.guard.serve_forever, daemon=True).start()
-        self.port, self.guarded = gw.free_port(), gw.free_port()
+        self.shy = Shy()
+        self.port, self.guarded, self.shyly = gw.free_port(), gw.free_port(), gw.free_port()
         retry = {"retry_on": "retriable-status-codes", "retriable_status_codes": [503], "num_retries": 2}
         plain = gw.hcm([
             {"match": {"prefix": "/ws"}, "route": {"cluster": "h1", "retry_policy": retry}},
@@ -142,12 +184,13 @@ class World:
             {"match": {"prefix": "/"}, "route": {"cluster": "h1"}}])
         mirrored = gw.hcm([{"match": {"prefix": "/"}, "route": {
             "cluster": "h1", "request_mirror_policies": [{"cluster": "shadow"}]}}])
-        mirrored["typed_config"]["http_filters"].insert(0, {"name": "authz", "typed_config": {
-            "@type": AUTHZ, "http_service": {"server_uri": {
-                "uri": "http://guard", "cluster": "guard", "timeout": "60s"}}}})
+        ask(mirrored, "guard")
+        shyly = gw.hcm([{"match": {"prefix": "/"}, "route": {"cluster": "h1"}}])
+        ask(shyly, "shy")
         self.gateway = gw.Gateway(binary, tmp, [
             gw.listener("l", self.port, [{"filters": [plain]}]),
             gw.listener("guarded", self.guarded, [{"filters": [mirrored]}]),
+            gw.listener("shyly", self.shyly, [{"filters": [shyly]}]), gw.cluster("shy", [self.shy.port]),
             gw.cluster("h1", [self.h1.port]), gw.cluster("shadow", [self.shadow.port]),
             gw.cluster("guard", [self.guard.server_port]),
             gw.cluster("h2", [self.h2.port], **gw.h2_options())], workers=1)
@@ -166,7 +209,7 @@ class World:
         try:
             self.gateway.stop()
         finally:
-            for s in (self.h1, self.h2, self.shadow):
+            for s in (self.h1, self.h2, self.shadow, self.shy):
                 s.close()
             self.guard.shutdown()
             self.guard.server_close()
@@ -194,6 +237,38 @@ def test_only_what_may_be_done_twice_is_sent_twice(w, kind, method, times):
     else:
         assert status == 503
     assert up.deaths - before == times
+
+
+def test_what_was_not_taken_is_sent_again(w):
+    """An HTTP/2 server that leaves says which streams it has looked at: the others are anybody's, even a POST."""
+    w.h2.polite = True
+    try:
+        assert w.ask("GET", "/h2") == 200
+        before = w.h2.deaths
+        assert w.ask("POST", "/h2", b"pay 10") == 200
+        assert w.h2.deaths == before + 1
+    finally:
+        w.h2.polite = False
+
+
+def test_a_connection_that_ended_before_is_not_used(w):
+    """Though the gateway learns of that end and of the request at the same time: nothing has to be sent twice."""
+    assert w.ask("GET", "/ok") == 200
+    clients = [w.connect() for _ in range(8)]
+    for c in clients:
+        c.connect()
+    for c in clients:
+        w.h1.bodies.clear()
+        c.request("POST", "/ok", b"first")
+        assert c.getresponse().read() == b""
+        os.kill(w.gateway.process.pid, signal.SIGSTOP)
+        w.h1.hang_up()
+        c.request("POST", "/ok", b"second")
+        os.kill(w.gateway.process.pid, signal.SIGCONT)
+        r = c.getresponse()
+        assert (r.status, r.read()) == (200, b"")
+        assert w.h1.bodies == [b"first", b"second"]
+        c.close()
 
 
 def test_a_request_that_kills_does_not_go_from_connection_to_connection(w):
@@ -281,3 +356,9 @@ def test_the_head_of_an_answer_does_not_wait_for_its_body(w):
                 pass
     finally:
         w.h2.begin = False
+
+
+def test_questions_are_asked_again(w):
+    """Whether a POST is allowed may be asked twice, though it may not be done twice."""
+    assert [w.ask("POST", "/ok", b"x", w.shyly) for _ in range(4)] == [200] * 4
+    assert w.shy.asked > 4

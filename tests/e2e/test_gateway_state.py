@@ -300,15 +300,43 @@ class Pings:
             s.close()
 
 
-def test_datagrams_are_answered_while_another_process_takes_over(binary, tmp_path):
-    """The kernel gives the old process its share until its socket is closed."""
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
-    echo, port = Echo(), gw.free_port()
-    udp = {"@type": gw.TYPE + "envoy.config.listener.v3.Listener", "name": "u", "address": {"socket_address": {
+def udp_listener(port):
+    return {"@type": gw.TYPE + "envoy.config.listener.v3.Listener", "name": "u", "address": {"socket_address": {
         "protocol": "UDP", "address": "127.0.0.1", "port_value": port}}, "listener_filters": [{
             "name": "udp", "typed_config": {
                 "@type": gw.TYPE + "envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig",
                 "stat_prefix": "u", "cluster": "c"}}]}
+
+
+def test_a_udp_port_that_is_taken_is_tried_again(binary, tmp_path):
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
+    echo, port = Echo(), gw.free_port()
+    taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    taken.bind(("127.0.0.1", port))
+    gate = gw.Gateway(binary, tmp_path, [udp_listener(port), gw.cluster("c", [echo.port])], wait=False)
+    until(lambda: "will try again" in gate.log(), 10, "the refusal")
+    taken.close()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.connect(("127.0.0.1", port))
+        s.settimeout(1)
+
+        def answered():
+            try:
+                s.send(b"ping")
+                return s.recv(100)
+            except OSError:
+                return None
+        until(answered, 10, "the port")
+    gate.wait_ready()
+    echo.close()
+    gate.stop()
+
+
+def test_datagrams_are_answered_while_another_process_takes_over(binary, tmp_path):
+    """The kernel gives the old process its share until its socket is closed."""
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
+    echo, port = Echo(), gw.free_port()
+    udp = udp_listener(port)
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
     old = gw.Gateway(binary, tmp_path / "old", [udp, gw.cluster("c", [echo.port])], workers=1)
@@ -321,3 +349,22 @@ def test_datagrams_are_answered_while_another_process_takes_over(binary, tmp_pat
     new.stop()
     pings.close()
     echo.close()
+
+
+@pytest.mark.parametrize("version", ["--http1.1", "--http2-prior-knowledge"])
+@pytest.mark.parametrize("action, status, arrives", [
+    ("ALLOW", "200", True), ("REJECT_REQUEST", "400", None), ("DROP_HEADER", "200", False)])
+def test_underscores_in_names_are_treated_as_told(binary, tmp_path, version, action, status, arrives):
+    """To many a program behind us x_user is the same as x-user."""
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
+    origin, port = gw.Origin(), gw.free_port()
+    gate = gw.Gateway(binary, tmp_path, [
+        plain("l", port, forward(), common_http_protocol_options={"headers_with_underscores_action": action}),
+        gw.cluster("c", [origin.port])])
+    got = subprocess.run(["curl", "-sS", "--max-time", "40", version, "-H", "X_User: root", "-o", "/dev/null", "-w",
+                          "%{http_code}", f"http://127.0.0.1:{port}/echo"], capture_output=True, text=True,
+                         check=False).stdout
+    assert got == status
+    assert [b"x_user" in h.lower() for h in origin.heads] == ([] if arrives is None else [arrives])
+    origin.close()
+    gate.stop()
