@@ -196,10 +196,20 @@ static int check_update(const struct sw_xds_client *c, const struct xc_type *t,
     return rc;
 }
 
+/*
+ * What was on its way when it was unsubscribed from is nobody's: held, the next stream would not
+ * bring it to whoever wants it then.
+ */
+static void hold(struct xc_type *t, struct sw_slice name, struct sw_slice version)
+{
+    if (t->wildcard || sw_map_get(&t->names, name))
+        xc_type_hold(t, name, version);
+}
+
 static void keep_versions(struct xc_type *t, const struct sw_xds_update *u)
 {
     for (size_t i = 0; i < u->n_added; i++)
-        xc_type_hold(t, u->added[i].name, u->added[i].version);
+        hold(t, u->added[i].name, u->added[i].version);
     for (size_t i = 0; i < u->n_removed; i++)
         xc_type_release(t, u->removed[i]);
     t->ready = true;
@@ -212,7 +222,7 @@ static void keep_versions(struct xc_type *t, const struct sw_xds_update *u)
 static void doubt_versions(struct xc_type *t, const struct sw_xds_update *u)
 {
     for (size_t i = 0; i < u->n_added; i++)
-        xc_type_hold(t, u->added[i].name, sw_slice("", 0));
+        hold(t, u->added[i].name, sw_slice("", 0));
     for (size_t i = 0; i < u->n_removed; i++) {
         if (sw_map_get(&t->held, u->removed[i]))
             xc_type_hold(t, u->removed[i], sw_slice("", 0));

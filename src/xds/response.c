@@ -214,10 +214,12 @@ static void take_back_ahead(struct xds_sub *u, const struct sw_xds_snap *now)
     }
 }
 
-/* No walk from base tells that these are gone. */
+/* No walk from base tells that these are gone. Strays may be on their way until all is answered. */
 static void take_back(struct xds_sub *u, const struct sw_xds_snap *now)
 {
     take_back_ahead(u, now);
+    if (u->pending)
+        return;
     for (size_t i = 0; u->stray && i < u->stray->n; i++) {
         struct sw_slice name = u->stray->res[i]->name;
 
@@ -251,7 +253,7 @@ static void delta_tell(struct response *r, struct sw_slice name, const struct sw
         put_removed(r, name);
 }
 
-static void delta_forced(struct xds_sub *u, const struct sw_xds_snap *now, struct response *r,
+static void delta_forced(struct xds_sub *u, struct sw_xds_snap *now, struct response *r,
                          size_t piece)
 {
     while (!sw_list_empty(&u->forced) && response_size(r) < piece) {
@@ -268,6 +270,8 @@ static void delta_forced(struct xds_sub *u, const struct sw_xds_snap *now, struc
         sw_list_push_back(&r->names, &n->forced);
         u->n_gone--;
         delta_tell(r, n->name, now);
+        if (sw_xds_snap_get(now, n->name) != sw_xds_snap_get(u->base, n->name))
+            xds_sub_stray(u, now);
     }
 }
 
@@ -350,7 +354,7 @@ static void delta_begin(struct xds_sub *u, struct sw_xds_snap *to, bool last)
         delta_initial_gone(u, to);
 }
 
-static bool delta_send(struct xds_sub *u, const struct sw_xds_snap *now)
+static bool delta_send(struct xds_sub *u, struct sw_xds_snap *now)
 {
     struct xds_stream *st = u->stream;
     size_t piece = st->server->o.piece;
@@ -446,8 +450,9 @@ static bool sotw_send(struct xds_sub *u, struct sw_xds_snap *to, bool walked)
     if (sw_pb_put_bytes(&r.buf, FIELD_VERSION, sw_slice_str(to->version)) != SW_OK)
         r.full = true;
     sotw_forced(u, to, &r);
+    walked = walked || (u->kind->full && u->answer); /* then all of it goes */
     sotw_changes(u, to, walked, &r);
-    if (u->kind->full && (walked || u->answer)) {
+    if (u->kind->full && walked) {
         sotw_all(u, to, &r);
         u->answer = true;
     }

@@ -124,6 +124,8 @@ void xds_sub_force(struct xds_sub *u, struct sw_slice name);
 /* To be answered though it is not subscribed to by name. */
 void xds_sub_echo(struct xds_sub *u, struct sw_slice name);
 void xds_sub_set_wildcard(struct xds_sub *u, bool on);
+/* The client may have these, or be about to get them, and no walk from base tells when they go. */
+void xds_sub_stray(struct xds_sub *u, struct sw_xds_snap *s);
 bool xds_sub_wants(const struct xds_sub *u, struct sw_slice name);
 /* Frees the list of names to be echoed. */
 void xds_names_done(struct sw_list *l);

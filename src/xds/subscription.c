@@ -177,8 +177,7 @@ void xds_sub_echo(struct xds_sub *u, struct sw_slice name)
     u->n_gone++;
 }
 
-/* The client may have these, or be about to get them, and is not told by a walk when they go. */
-static void keep_stray(struct xds_sub *u, struct sw_xds_snap *s)
+void xds_sub_stray(struct xds_sub *u, struct sw_xds_snap *s)
 {
     struct sw_xds_snap *all;
 
@@ -194,8 +193,8 @@ void xds_sub_set_wildcard(struct xds_sub *u, bool on)
     if (on == u->wildcard)
         return;
     if (u->stream->delta) {
-        keep_stray(u, u->base);
-        keep_stray(u, u->target);
+        xds_sub_stray(u, u->base);
+        xds_sub_stray(u, u->target);
     }
     u->wildcard = on;
     sw_xds_snap_unref(u->target);

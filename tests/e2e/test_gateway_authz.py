@@ -125,7 +125,9 @@ class World:
         f.apply(fb.route("all", "edge", rules))
         self.gateway = f.start_gateway()
         f.programmed("edge")
-        until(lambda: self.ask("/free").status == 200, 15, "the routes")
+        # Routes and the endpoints of each service come in any order.
+        for path in ("/free", "/http", "/grpc", "/half"):
+            until(lambda p=path: self.ask(p, "good").status == 200, 15, f"the route of {path} and its endpoints")
 
     def connect(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=2 * GUARD)

@@ -39,6 +39,11 @@ class Backend:
             self.proc.wait(GUARD)
 
 
+def connects(port):
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
+
+
 class World:
     def __init__(self, binary, tmp, fabric=fb.Fabric):
         self.tmp = tmp
@@ -56,6 +61,10 @@ class World:
                 fb.route("many", "edge", [fb.prefix("/many", fb.to("many"))]))
         self.gateway = f.start_gateway()
         f.programmed("edge")
+        # Routes, endpoints and the certificate come in any order, and to one worker before the other.
+        until(lambda: {self.ask("/load") for _ in range(20)} == {(200, "a"), (200, "b")}, what="both of /load")
+        until(lambda: {self.ask("/many") for _ in range(30)} == {(200, n) for n in "abc"}, what="all of /many")
+        until(lambda: connects(self.https), what="the port for TLS")
 
     @staticmethod
     def rules(a, b):

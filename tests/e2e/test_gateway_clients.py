@@ -3,6 +3,7 @@
 Clients that are not ours, the whole way: objects of the Gateway API into the control plane, xDS from it to the gateway,
 traffic through that to servers of another make.
 """
+import http.client
 import http.server
 import json
 import os
@@ -50,6 +51,17 @@ def tls_echo(cert, key):
         with context.wrap_socket(conn, server_side=True) as s:
             s.sendall(f"{asked.name}:".encode() + s.recv(1000))
     return Each(serve)
+
+
+def passes(port, pair):
+    context = ssl.create_default_context(cafile=pair[0])
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=GUARD) as s, \
+                context.wrap_socket(s, server_hostname="own.test") as t:
+            t.sendall(b"hello")
+            return t.recv(100) == b"own.test:hello"
+    except OSError:
+        return False
 
 
 class PageOrigin(http.server.BaseHTTPRequestHandler):
@@ -111,6 +123,42 @@ class World:
         self.objects()
         self.gateway = f.start_gateway()
         f.programmed("edge")
+        self.complete()
+
+    def complete(self):
+        """Routes, endpoints and certificates come in any order: one request of each kind is served."""
+        def status(host, path, tls, method="GET"):
+            connection = http.client.HTTPConnection("127.0.0.1", self.https if tls else self.http, timeout=GUARD)
+            try:
+                connection.connect()
+                if tls:
+                    context = ssl.create_default_context(cafile=tls[0])
+                    connection.sock = context.wrap_socket(connection.sock, server_hostname=host)
+                kind = {"Content-Type": "application/grpc", "TE": "trailers"} if method == "POST" else {}
+                connection.request(method, path, headers={"Host": host, **kind})
+                return connection.getresponse().status
+            except OSError:
+                return None
+            finally:
+                connection.close()
+
+        def echoed(kind, port):
+            try:
+                with socket.socket(socket.AF_INET, kind) as s:
+                    s.settimeout(2)
+                    s.connect(("127.0.0.1", port))
+                    s.sendall(b"x")
+                    return s.recv(10).endswith(b"x")
+            except OSError:
+                return False
+        for host, path, tls, method in (
+                ("plain.test", "/echo", None, "GET"), ("b.test", "/echo", self.b, "GET"), ("a.test", "/", self.a, "GET"),
+                ("plain.test", "/ws", None, "GET"), ("a.test", "/ws", self.a, "GET"),
+                ("grpc.test", "/test.Shop/Unary", None, "POST"), ("grpc.test", "/test.Shop/Unary", self.a, "POST")):
+            until(lambda a=(host, path, tls, method): status(*a) not in (None, 404, 500, 503), what=f"{host}{path}")
+        until(lambda: echoed(socket.SOCK_STREAM, self.tcp), what="TCP")
+        until(lambda: echoed(socket.SOCK_DGRAM, self.udp), what="UDP")
+        until(lambda: passes(self.through, self.own), what="TLS that is passed on")
 
     def objects(self):
         f = self.fabric
@@ -332,11 +380,7 @@ def test_s_client_resumes_by_ticket(w, version):
 
 
 def test_tls_passes_through_by_name(w):
-    context = ssl.create_default_context(cafile=w.own[0])
-    with socket.create_connection(("127.0.0.1", w.through), timeout=GUARD) as s, \
-            context.wrap_socket(s, server_hostname="own.test") as t:
-        t.sendall(b"hello")
-        assert t.recv(100) == b"own.test:hello"
+    assert passes(w.through, w.own)
     rc, out = s_client(w, name="other.test", port=w.through)
     assert "BEGIN CERTIFICATE" not in out
 

@@ -40,6 +40,7 @@ class World:
         f.apply(fb.route("all", "edge", [fb.prefix("/", fb.to("web"))]))
         self.gateway = f.start_gateway()
         f.programmed("edge")
+        until(self.served, what="the route and its endpoint")
 
     def connect(self, port=None, source=None):
         s = socket.create_connection(("127.0.0.1", port or self.http), timeout=GUARD * SLOW,
@@ -47,10 +48,16 @@ class World:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return s
 
+    def served(self, port=None):
+        try:
+            with self.connect(port) as s:
+                s.sendall(b"GET /size/3 HTTP/1.1\r\nHost: load.test\r\nConnection: close\r\n\r\n")
+                return read_all(s).startswith(b"HTTP/1.1 200 ")
+        except ConnectionRefusedError:
+            return False
+
     def alive(self, port=None):
-        with self.connect(port) as s:
-            s.sendall(b"GET /size/3 HTTP/1.1\r\nHost: load.test\r\nConnection: close\r\n\r\n")
-            assert read_all(s).startswith(b"HTTP/1.1 200 ")
+        assert self.served(port)
 
     def close(self):
         self.fabric.close()
@@ -577,6 +584,7 @@ def test_tls_garbage(w):
         for s in socks:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             s.close()
+        until(lambda: w.gateway.metrics().sum("spanwire_gateway_connections") == 0, what="them to be gone")
     out = subprocess.run(["curl", "-sS", "--cacert", w.cert[0], "--resolve", f"load.test:{w.https}:127.0.0.1",
                           f"https://load.test:{w.https}/size/3"], capture_output=True, check=True).stdout
     assert out == gw.pattern(3)
@@ -640,7 +648,7 @@ def test_fifty_thousand_idle_connections(w):
             left -= n
         for h in holders:
             assert h.stdout.readline() == "open\n"
-        until(lambda: sum(g.open_fds() for g in gateways) >= wanted, 3 * GUARD, "all to be accepted")
+        until(lambda: sum(g.open_fds() for g in gateways) >= wanted, 3 * GUARD, "all to be accepted", 0.3)
         time.sleep(0.2)
         each = 1024 * (sum(g.rss_kb() for g in gateways) - before) / wanted
         print(f"{wanted} idle connections: {each:.0f} bytes each")
@@ -656,7 +664,7 @@ def test_fifty_thousand_idle_connections(w):
             h.stdin.close()
         for h in holders:
             h.wait(GUARD * SLOW)
-    until(lambda: sum(g.open_fds() for g in gateways) < 500 * len(gateways), 3 * GUARD, "all to be closed")
+    until(lambda: sum(g.open_fds() for g in gateways) < 500 * len(gateways), 3 * GUARD, "all to be closed", 0.3)
     for g in gateways[1:]:
         g.stop()
     w.alive()

@@ -48,15 +48,20 @@ class World:
             fb.prefix("/info", fb.to("info")), fb.prefix("/hints", fb.to("info")), fb.prefix("/", fb.to("web"))]))
         self.gateway = f.start_gateway()
         f.programmed("edge")
-        until(lambda: self.ask("/echo")[0] == 200, 15, "the routes")
+        for path, port in (("/echo", 8080), ("/info", 8080), ("/echo", 9090)):
+            until(lambda a=path, p=port: self.ask(a, p)[0] == 200, 15, f"{path} on port {port}")
 
     def ask(self, path, port=8080, method="GET", **headers):
         c = http.client.HTTPConnection("127.0.0.1", port, timeout=GUARD)
-        c.request(method, path, headers={k.replace("_", "-"): v for k, v in headers.items()})
-        r = c.getresponse()
-        r.read()
-        c.close()
-        return r.status, r.headers
+        try:
+            c.request(method, path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+            r = c.getresponse()
+            r.read()
+            return r.status, r.headers
+        except ConnectionRefusedError:
+            return None, {}
+        finally:
+            c.close()
 
     def close(self):
         try:

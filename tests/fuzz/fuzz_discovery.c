@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     once = sw_pb_pack(&a, m);
     assert(once.n == sw_pb_size(m));
     /* Our own bytes are accepted, and stay what they are. */
-    m = sw_pb_unpack(&a, type, once, &(struct sw_pb_limits){.depth = 16}, &err);
+    m = sw_pb_unpack(&a, type, once, &limits, &err);
     assert(m);
     assert(sw_slice_eq(once, sw_pb_pack(&a, m)));
     return 0;

@@ -53,7 +53,8 @@ class Process:
         """None of its threads runs during the block; a signal alone returns before they have stopped."""
         os.kill(self.pid, signal.SIGSTOP)
         try:
-            os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+            until(lambda: os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG), interval=0.001,
+                  what=f"{self.pid} to stop")
             yield
         finally:
             self.signal(signal.SIGCONT)

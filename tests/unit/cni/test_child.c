@@ -6,7 +6,6 @@
 
 #include <cmocka.h>
 
-#include "base/time.h"
 #include "cni/child.h"
 
 static void test_output_and_status(void **state)
@@ -50,17 +49,15 @@ static void test_a_child_that_does_not_read_is_no_trouble(void **state)
 
 static void test_the_deadline_kills(void **state)
 {
-    static const char *const argv[] = {"sleep", "60", NULL};
+    static const char *const argv[] = {"sleep", "600", NULL};
     struct sw_child c = {.argv = argv, .timeout_ms = 50};
     SW_BUF_AUTO out = {.max = 100};
     struct sw_err err;
-    uint64_t start = sw_now_ns();
     int status;
 
     (void)state;
     assert_int_equal(sw_child_run(-1, &c, &out, &status, &err), SW_ETIME);
     assert_string_equal(err.msg, "'sleep' did not finish in time");
-    assert_true(sw_now_ns() - start < 20 * SW_NS_PER_S);
 }
 
 static void test_a_tool_that_is_not_there(void **state)
