@@ -16,7 +16,7 @@ static const char plan_type[] = "plan";
 static const char seen_type[] = "seen"; /* endpoints were built for the plan of this number */
 
 /* How long routes wait for the endpoints of what they name. */
-static const uint64_t patience_ns = 2 * SW_NS_PER_S;
+static const uint64_t patience_ns = 10 * SW_NS_PER_S;
 
 /* What a build changed, until endpoints were built for its plan. */
 struct batch {

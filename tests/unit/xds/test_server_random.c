@@ -218,7 +218,7 @@ static void toggle(struct model *m)
     size_t type = pick(m, TYPES);
     struct known *k = &m->k[type];
 
-    if ((!k->open || m->drops[type]) && k->wildcard)
+    if (k->open ? m->drops[type] : k->wildcard)
         return;
     k->wildcard = !k->wildcard;
     k->open = true;
