@@ -19,11 +19,6 @@ enum { ENDPOINTS_MAX = 1000000, PRIORITY_MAX = 128, CHECKS_MAX = 8 };
 /* Looking for members that may come back takes the main thread's time. */
 #define SWEEP_LEAST_NS (10 * SW_NS_PER_MS)
 
-static uint32_t u32v(const Sw__UInt32Value *v, uint32_t otherwise)
-{
-    return v ? v->value : otherwise;
-}
-
 /* ---- settings ---- */
 
 static int build_limits(struct sw_gw_build *b, const Sw__CircuitBreakers *in,
@@ -39,14 +34,14 @@ static int build_limits(struct sw_gw_build *b, const Sw__CircuitBreakers *in,
         struct sw_gw_limits *l =
             t->priority == SW__ROUTING_PRIORITY__HIGH ? &s->limits_high : &s->limits;
 
-        l->max_connections = u32v(t->max_connections, 1024);
-        l->max_pending = u32v(t->max_pending_requests, 1024);
-        l->max_requests = u32v(t->max_requests, 1024);
-        l->max_retries = u32v(t->max_retries, 3);
+        l->max_connections = sw_gw_u32(t->max_connections, 1024);
+        l->max_pending = sw_gw_u32(t->max_pending_requests, 1024);
+        l->max_requests = sw_gw_u32(t->max_requests, 1024);
+        l->max_retries = sw_gw_u32(t->max_retries, 3);
         if (t->retry_budget) {
             l->budget_percent =
                 t->retry_budget->budget_percent ? t->retry_budget->budget_percent->value : 20;
-            l->budget_min = u32v(t->retry_budget->min_retry_concurrency, 3);
+            l->budget_min = sw_gw_u32(t->retry_budget->min_retry_concurrency, 3);
             if (sw_gw_check_percent(b, l->budget_percent, "retry_budget.budget_percent") < 0)
                 return sw_err_prefix(b->err, "circuit_breakers.thresholds[%zu]", i);
         }
@@ -81,20 +76,20 @@ static int build_outlier(struct sw_gw_build *b, const Sw__OutlierDetection *in,
     if (!in)
         return SW_OK;
     o->on = true;
-    o->consecutive_5xx = u32v(in->consecutive_5xx, 5);
-    if (u32v(in->enforcing_consecutive_5xx, 100) == 0)
+    o->consecutive_5xx = sw_gw_u32(in->consecutive_5xx, 5);
+    if (sw_gw_u32(in->enforcing_consecutive_5xx, 100) == 0)
         o->consecutive_5xx = 0;
-    o->consecutive_gateway = u32v(in->consecutive_gateway_failure, 5);
-    if (u32v(in->enforcing_consecutive_gateway_failure, 0) == 0)
+    o->consecutive_gateway = sw_gw_u32(in->consecutive_gateway_failure, 5);
+    if (sw_gw_u32(in->enforcing_consecutive_gateway_failure, 0) == 0)
         o->consecutive_gateway = 0;
-    o->consecutive_local = u32v(in->consecutive_local_origin_failure, 5);
+    o->consecutive_local = sw_gw_u32(in->consecutive_local_origin_failure, 5);
     o->split_local = in->split_external_local_origin_errors;
     o->interval_ns = sw_max(sw_gw_duration(in->interval, 10 * SW_NS_PER_S), SWEEP_LEAST_NS);
     o->base_ejection_ns = sw_gw_duration(in->base_ejection_time, 30 * SW_NS_PER_S);
     o->max_ejection_ns = 300 * SW_NS_PER_S;
     if (o->max_ejection_ns < o->base_ejection_ns)
         o->max_ejection_ns = o->base_ejection_ns;
-    o->max_percent = u32v(in->max_ejection_percent, 10);
+    o->max_percent = sw_gw_u32(in->max_ejection_percent, 10);
     return check_outlier(b, in);
 }
 
@@ -173,7 +168,7 @@ static int build_check(struct sw_gw_build *b, const Sw__HealthCheck *in, struct 
         sw_max(sw_gw_duration(in->unhealthy_interval, c->interval_ns), SW_NS_PER_MS);
     c->unhealthy_threshold = in->unhealthy_threshold->value;
     c->healthy_threshold = in->healthy_threshold->value;
-    c->alt_port = (uint16_t)u32v(in->alt_port, 0);
+    c->alt_port = (uint16_t)sw_gw_u32(in->alt_port, 0);
     if (c->timeout_ns == 0 || c->interval_ns < SW_NS_PER_MS)
         return sw_err_set(b->err, SW_EINVAL, "timeout and interval must be above 0");
     rc = sw_gw_check_above_zero(b, in->unhealthy_interval, "unhealthy_interval");
@@ -228,7 +223,7 @@ static int build_protocol(struct sw_gw_build *b, const Sw__Cluster *in,
 
         s->idle_timeout_ns = sw_gw_duration(c->idle_timeout, s->idle_timeout_ns);
         s->max_connection_duration_ns = sw_gw_duration(c->max_connection_duration, 0);
-        s->max_requests_per_connection = u32v(c->max_requests_per_connection, 0);
+        s->max_requests_per_connection = sw_gw_u32(c->max_requests_per_connection, 0);
     }
     if (o && o->upstream_http_protocol_options) {
         s->auto_sni = o->upstream_http_protocol_options->auto_sni;
@@ -330,16 +325,16 @@ static int build_spec(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw
     s->connect_timeout_ns = sw_gw_duration(in->connect_timeout, 5 * SW_NS_PER_S);
     if (s->connect_timeout_ns == 0)
         return sw_err_set(b->err, SW_EINVAL, "connect_timeout must be above 0");
-    s->buffer_limit = u32v(in->per_connection_buffer_limit_bytes, 1 << 20);
+    s->buffer_limit = sw_gw_u32(in->per_connection_buffer_limit_bytes, 1 << 20);
     s->close_on_failure = in->close_connections_on_host_health_failure;
     s->metadata = sw_gw_build_metadata(b, in->metadata);
     if (in->upstream_connection_options && in->upstream_connection_options->tcp_keepalive) {
         const Sw__TcpKeepalive *k = in->upstream_connection_options->tcp_keepalive;
 
         s->keepalive = true;
-        s->keepalive_time_s = u32v(k->keepalive_time, 0);
-        s->keepalive_interval_s = u32v(k->keepalive_interval, 0);
-        s->keepalive_probes = u32v(k->keepalive_probes, 0);
+        s->keepalive_time_s = sw_gw_u32(k->keepalive_time, 0);
+        s->keepalive_interval_s = sw_gw_u32(k->keepalive_interval, 0);
+        s->keepalive_probes = sw_gw_u32(k->keepalive_probes, 0);
     }
     if (in->n_health_checks > CHECKS_MAX)
         return sw_err_set(b->err, SW_EINVAL, "too many health checks");
@@ -502,7 +497,7 @@ static int build_locality(struct sw_gw_build *b, const Sw__LocalityLbEndpoints *
                           struct sw_gw_locality *l)
 {
     l->priority = in->priority;
-    l->weight = u32v(in->load_balancing_weight, 0);
+    l->weight = sw_gw_u32(in->load_balancing_weight, 0);
     if (l->priority > PRIORITY_MAX)
         return sw_err_set(b->err, SW_EINVAL, "priority above %d", PRIORITY_MAX);
     if (in->locality) {
@@ -519,7 +514,7 @@ static int build_locality(struct sw_gw_build *b, const Sw__LocalityLbEndpoints *
             return sw_err_set(b->err, SW_EINVAL, "load_balancing_weight must be 1 or more");
         if (ms->n >= ENDPOINTS_MAX)
             return sw_err_set(b->err, SW_EINVAL, "more than %d endpoints", ENDPOINTS_MAX);
-        ep->weight = u32v(e->load_balancing_weight, 1);
+        ep->weight = sw_gw_u32(e->load_balancing_weight, 1);
         ep->unhealthy = e->health_status == SW__HEALTH_STATUS__UNHEALTHY ||
                         e->health_status == SW__HEALTH_STATUS__DRAINING ||
                         e->health_status == SW__HEALTH_STATUS__TIMEOUT;
@@ -570,7 +565,7 @@ struct sw_gw_members *sw_gw_build_members(struct sw_gw_build *b, struct sw_slice
     ms = members_new();
     b->arena = &ms->arena;
     if (in->policy) {
-        ms->overprovisioning = u32v(in->policy->overprovisioning_factor, 140);
+        ms->overprovisioning = sw_gw_u32(in->policy->overprovisioning_factor, 140);
         rc = sw_gw_check_u32(b, in->policy->overprovisioning_factor, 1, UINT32_MAX,
                              "policy.overprovisioning_factor");
     }

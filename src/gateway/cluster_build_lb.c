@@ -15,15 +15,10 @@ enum {
     POLICY_DEPTH = 2,
 };
 
-static uint32_t u32v(const Sw__UInt32Value *v, uint32_t otherwise)
-{
-    return v ? v->value : otherwise;
-}
-
 static int set_choices(struct sw_gw_build *b, const Sw__UInt32Value *v, const char *field,
                        struct sw_gw_cluster_spec *s)
 {
-    s->choice_count = (uint32_t)sw_min(u32v(v, 2), CHOICES_MAX);
+    s->choice_count = (uint32_t)sw_min(sw_gw_u32(v, 2), CHOICES_MAX);
     return sw_gw_check_u32(b, v, 2, UINT32_MAX, field);
 }
 
@@ -87,7 +82,7 @@ static int build_settings(struct sw_gw_build *b, const Sw__Cluster *in,
     if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_ORIGINAL_DST_LB_CONFIG) {
         s->dst_from_header = in->original_dst_lb_config->use_http_header;
         s->dst_header = sw_gw_lower(b, SW_PB_SLICE(in->original_dst_lb_config->http_header_name));
-        s->dst_port = (uint16_t)u32v(in->original_dst_lb_config->upstream_port_override, 0);
+        s->dst_port = (uint16_t)sw_gw_u32(in->original_dst_lb_config->upstream_port_override, 0);
         return sw_gw_check_u32(b, in->original_dst_lb_config->upstream_port_override, 0, UINT16_MAX,
                                "original_dst_lb_config.upstream_port_override");
     }

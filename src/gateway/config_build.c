@@ -61,6 +61,16 @@ uint64_t sw_gw_duration(const struct Sw__Duration *d, uint64_t otherwise)
     return (uint64_t)d->seconds * SW_NS_PER_S + (uint64_t)d->nanos % SW_NS_PER_S;
 }
 
+bool sw_gw_bool(const struct Sw__BoolValue *v, bool otherwise)
+{
+    return v ? v->value != 0 : otherwise;
+}
+
+uint32_t sw_gw_u32(const struct Sw__UInt32Value *v, uint32_t otherwise)
+{
+    return v ? v->value : otherwise;
+}
+
 int sw_gw_check_u32(struct sw_gw_build *b, const struct Sw__UInt32Value *v, uint32_t least,
                     uint32_t most, const char *field)
 {

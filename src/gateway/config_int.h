@@ -13,6 +13,7 @@
 struct Sw__AccessLog;
 struct Sw__Address;
 struct Sw__Any;
+struct Sw__BoolValue;
 struct Sw__Cluster;
 struct Sw__CommonTlsContext;
 struct Sw__DataSource;
@@ -21,7 +22,7 @@ struct Sw__Duration;
 struct Sw__FilterConfigEntry;
 struct Sw__HeaderValueOption;
 struct Sw__Http2ProtocolOptions;
-struct Sw__HttpConnectionManager;
+struct Sw__Listener;
 struct Sw__Metadata;
 struct Sw__RegexMatcher;
 struct Sw__RouteConfiguration;
@@ -60,6 +61,9 @@ struct sw_slice sw_gw_lower(struct sw_gw_build *b, struct sw_slice s);
 /* Nanoseconds; 'otherwise' without a message. Negative and absurd values count as 0 and a century.
  */
 uint64_t sw_gw_duration(const struct Sw__Duration *d, uint64_t otherwise);
+/* The value; 'otherwise' without a message. */
+bool sw_gw_bool(const struct Sw__BoolValue *v, bool otherwise);
+uint32_t sw_gw_u32(const struct Sw__UInt32Value *v, uint32_t otherwise);
 /* Refuses a number outside of least..most, saying which field it is of. Not set (NULL) is fine. */
 SW_NODISCARD int sw_gw_check_u32(struct sw_gw_build *b, const struct Sw__UInt32Value *v,
                                  uint32_t least, uint32_t most, const char *field);
@@ -86,6 +90,14 @@ void *sw_gw_open_any(struct sw_gw_build *b, const struct Sw__Any *any,
                      const struct ProtobufCMessageDescriptor *type);
 SW_NODISCARD int sw_gw_build_headers(struct sw_gw_build *b, struct Sw__HeaderValueOption *const *in,
                                      size_t n, const struct sw_gw_header_add **ret, size_t *ret_n);
+
+/* What a chain, or a listener for datagrams, ends in: config_hcm.c, config_l4.c. */
+SW_NODISCARD int sw_gw_build_hcm(struct sw_gw_build *b, const struct Sw__Any *any,
+                                 struct sw_gw_hcm *h);
+SW_NODISCARD int sw_gw_build_tcp(struct sw_gw_build *b, const struct Sw__Any *any,
+                                 struct sw_gw_tcp_proxy *t);
+SW_NODISCARD int sw_gw_build_udp(struct sw_gw_build *b, const struct Sw__Listener *in,
+                                 struct sw_gw_udp_proxy *u);
 
 /* Notes that the object needs this. */
 void sw_gw_need(struct sw_gw_build *b, enum sw_gw_type t, struct sw_slice name);

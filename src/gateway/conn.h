@@ -102,7 +102,7 @@ struct sw_gw_conn {
     bool announce : 1;  /* on_open is due */
     bool ahead : 1;     /* bytes were read that nobody has looked at yet */
     bool wide : 1;      /* what comes does not fit into what is read ahead */
-    bool says_end : 1;  /* a Unix socket whose peer ends its side before it closes: see conn.c */
+    bool says_end : 1;  /* a Unix socket whose peer ends its side before it closes: see conn_in.c */
 };
 
 /*

@@ -12,6 +12,10 @@ void gw_bytes_free(struct sw_gw_bytes *b);
 
 /* on_fail follows from the loop. */
 void gw_conn_fail(struct sw_gw_conn *c, int rc, int sys_errno);
+/* on_fail now: only from the loop. */
+void gw_conn_fail_now(struct sw_gw_conn *c, struct sw_err *err);
+/* Connected, and the handshake done: on_open. */
+void gw_conn_opened(struct sw_gw_conn *c);
 /* Bytes as they are, in front of nothing: handshake messages and alerts. */
 void gw_conn_write_raw(struct sw_gw_conn *c, struct sw_slice bytes);
 /* Sends what an earlier write left; on_drained and the ends that waited for it follow. */
@@ -28,6 +32,19 @@ bool gw_conn_took(struct sw_gw_conn *c, uint8_t *buf, size_t have, ssize_t n, si
                   int sys_errno);
 /* Everything that can be done now: deliver, read, tell of the end. */
 void gw_conn_go_on(struct sw_gw_conn *c);
+/* The same from the loop. */
+void gw_conn_go_on_later(struct sw_gw_conn *c);
+
+/* ---- conn_in.c ---- */
+
+/* What is in c->in goes to the owner first, so that it sees one contiguous text. */
+void gw_conn_deliver_kept(struct sw_gw_conn *c);
+/* A step of the handshake. Returns bytes used, or a failure that was reported. */
+ssize_t gw_conn_shake(struct sw_gw_conn *c, struct sw_slice in);
+/* Records that came before the connection was ours. */
+void gw_conn_open_fresh(struct sw_gw_conn *c);
+/* Reads and delivers, within the bounds of a turn. */
+void gw_conn_read_some(struct sw_gw_conn *c);
 
 /* ---- conn_ahead.c ---- */
 

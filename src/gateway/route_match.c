@@ -52,7 +52,7 @@ const struct sw_gw_vhost *sw_gw_vhost_find(const struct sw_gw_routes *t, struct 
         return t->any;
     if (t->ignore_port)
         authority = without_port(authority);
-    if (authority.n >= LOWER_MAX)
+    if (!authority.p || authority.n >= LOWER_MAX)
         return t->any;
     for (size_t i = 0; i < authority.n; i++) {
         char c = authority.p[i];
@@ -70,11 +70,37 @@ const struct sw_gw_vhost *sw_gw_vhost_find(const struct sw_gw_routes *t, struct 
 
 /* ---- conditions ---- */
 
+/* Those of the name that stand behind the first, joined to it by commas: in one go, since a client
+ * chooses how many there are. */
+static struct sw_slice join_fields(const struct sw_gw_fields *f, uint32_t first,
+                                   struct sw_arena *tmp)
+{
+    struct sw_slice name = f->p[first].name;
+    size_t total = 0;
+    size_t at = 0;
+    char *p;
+
+    for (uint32_t i = first; i < f->n; i++)
+        total += sw_slice_ieq(f->p[i].name, name) ? f->p[i].value.n + 1 : 0;
+    p = sw_arena_alloc(tmp, total);
+    for (uint32_t i = first; i < f->n; i++) {
+        struct sw_slice v = f->p[i].value.p ? f->p[i].value : sw_slice("", 0);
+
+        if (!sw_slice_ieq(f->p[i].name, name))
+            continue;
+        memcpy(p + at, v.p, v.n);
+        p[at + v.n] = ',';
+        at += v.n + 1;
+    }
+    return sw_slice(p, at - 1);
+}
+
 /* All fields of the name, joined by commas when there are several. p == NULL: none. */
 static struct sw_slice header_value(const struct sw_gw_request *req, struct sw_slice name,
                                     struct sw_arena *tmp)
 {
     struct sw_slice first = sw_slice(NULL, 0);
+    uint32_t at = 0;
 
     if (name.p[0] == ':') {
         if (sw_slice_eq_str(name, ":method"))
@@ -92,11 +118,10 @@ static struct sw_slice header_value(const struct sw_gw_request *req, struct sw_s
 
         if (f->name.n != name.n || !sw_slice_ieq(f->name, name))
             continue;
-        if (!first.p)
-            first = f->value.p ? f->value : sw_slice("", 0);
-        else
-            first = sw_slice_str(
-                sw_arena_printf(tmp, "%.*s,%.*s", SW_SLICE_ARG(first), SW_SLICE_ARG(f->value)));
+        if (first.p)
+            return join_fields(&req->fields, at, tmp);
+        first = f->value.p ? f->value : sw_slice("", 0);
+        at = i;
     }
     return first;
 }
@@ -160,7 +185,7 @@ static bool query_matches(const struct sw_gw_query_match *m, const struct sw_gw_
 
     if (!m->has_str)
         return have == m->present;
-    if (!have)
+    if (!have || !v.p)
         return false;
     if (memchr(v.p, '%', v.n) || memchr(v.p, '+', v.n)) {
         struct sw_slice decoded;
