@@ -29,6 +29,7 @@ struct outbound_setup {
     struct sw_slice tried[OUTBOUND_TRIES]; /* uids, in 'state' */
     size_t n_tried;
     unsigned n_again; /* connections that went away under us */
+    bool pooled;      /* the session in use was there before; it may have been dead already */
     struct sw_dial dial;
     struct sw_pool_wait wait;
     struct sw_timer answer;     /* how long a peer may think about a CONNECT */

@@ -86,13 +86,22 @@ static enum sw_response_flag flag_of(int rc)
                              : SW_FLAG_CONNECT;
 }
 
+/*
+ * A peer that restarts takes its connections along, and one may be used once more before we hear of
+ * it. Asking again is harmless as long as no byte went ahead: there was nothing to pass on.
+ */
+static bool was_dead(const struct outbound *o, const struct sw_tstream *t, int rc)
+{
+    return o->setup->pooled && t->lost && !t->ahead && (rc == SW_ECLOSED || rc == SW_EOF);
+}
+
 static void on_done(struct sw_tstream *t, int rc, const struct sw_err *err)
 {
     struct outbound *o = SW_CONTAINER_OF(t, struct outbound, u.stream);
     const char *why = err ? err->msg : "tunnel closed";
 
     o->streaming = false;
-    if (o->setup && rc == SW_EAGAIN)
+    if (o->setup && (rc == SW_EAGAIN || was_dead(o, t, rc)))
         try_again(o, SW_FLAG_CONNECT, why); /* the peer did not take it */
     else if (o->setup && rc == SW_EDENIED)
         give_up(o, t->ahead, why);
@@ -200,6 +209,7 @@ void outbound_hbone(struct outbound *o)
     for (size_t i = 0; i < t.n_sans; i++)
         sans[i] = sw_route_sans_at(&setup->route.sans, i);
     s = sw_pool_get(w->pool, &t, &setup->wait, on_pool, &hit);
+    setup->pooled = hit;
     sw_metric_add(hit ? w->pool_hits : w->pool_misses, 1);
     if (s)
         use_session(o, s);

@@ -13,10 +13,14 @@
 enum {
     PASS_BYTES = 4 * SW_DGRAM_SEND_MAX, /* of one connection, before others have their turn */
     VECS = 4,
-    HOLE_S = 3, /* without an acknowledgement of stream bytes: large packets may vanish */
 };
 
 #define UNPACED_RTT_NS UINT64_C(1000000)
+/*
+ * Without an acknowledgement of stream bytes: large packets may vanish. Both sides have to find it
+ * out, and probes come at distances that double: a peer that is not heard for 10 s counts as gone.
+ */
+#define HOLE_NS (1500 * SW_NS_PER_MS)
 
 /* ---- routes ---- */
 
@@ -290,8 +294,7 @@ static void look_for_hole(struct sw_qconn *c)
     bool waiting = false;
     char id[SW_NODEID_SHORT] = "";
 
-    if (!c->ready || (c->hole && c->hole_path == c->path_now) ||
-        now - c->progress_ns < HOLE_S * SW_NS_PER_S)
+    if (!c->ready || (c->hole && c->hole_path == c->path_now) || now - c->progress_ns < HOLE_NS)
         return;
     SW_LIST_FOREACH (it, &c->streams)
         waiting |= sw_qstream_in_flight(SW_CONTAINER_OF(it, struct sw_qstream, link));
@@ -299,8 +302,7 @@ static void look_for_hole(struct sw_qconn *c)
         c->progress_ns = now;
         return;
     }
-    if (c->heard_at_ns < c->progress_ns + SW_NS_PER_S &&
-        now - c->progress_ns < 2 * HOLE_S * SW_NS_PER_S)
+    if (c->heard_at_ns < c->progress_ns + SW_NS_PER_S && now - c->progress_ns < 2 * HOLE_NS)
         return;
     c->hole = true;
     c->hole_path = c->path_now;

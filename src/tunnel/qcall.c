@@ -216,10 +216,13 @@ static void on_reset(struct sw_qstream *s, uint64_t code)
     qcall_fail(sw_qstream_arg(s), SW_QFAIL_RESET, "the node reset the stream");
 }
 
-/* Nothing of the request's meaning reached anybody, or it does no harm twice. */
+/*
+ * Nothing of the request's meaning reached anybody, or it does no harm twice; and another
+ * connection may do better, because this one was old, or went silent.
+ */
 static bool may_retry(const struct sw_qcall *c)
 {
-    return c->safe && c->reused && !c->retried && !c->heard && c->sent == 0;
+    return c->safe && (c->reused || c->node->hurry) && !c->retried && !c->heard && c->sent == 0;
 }
 
 static void on_closed(struct sw_qstream *s, bool lost)

@@ -76,6 +76,7 @@ static void end_streams(struct sw_session *s, bool all)
             sw_list_unlink(&t->link);
             sw_list_push_back(&s->streams, &t->link);
         } else {
+            t->lost = true;
             stream_finish(t, s->rc, &s->err, true);
         }
     }

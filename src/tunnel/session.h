@@ -86,6 +86,7 @@ struct sw_tstream {
     bool shut;           /* and passed on to the socket */
     bool answered;       /* server: a response was submitted */
     bool closing;        /* HTTP/2 stream is gone, received bytes are still being written */
+    bool lost;           /* its connection ended, it was not told anything */
     uint16_t ahead;      /* bytes sent before the answer and not taken from the socket yet */
     int early_fd;        /* borrowed until they are sent, else -1 */
     struct sw_buf *rest; /* received, not yet written; owned, NULL while empty */

@@ -152,6 +152,44 @@ def test_refused_bytes_go_to_another_endpoint_once(mesh):
     assert busy.refused, "the endpoint that refuses was never drawn"
 
 
+class Forgetful(App):
+    """Serves the first stream of a connection; at the second it is gone without a word, as after a restart."""
+
+    def request(self, peer, stream):
+        if len(peer.streams) == 1:
+            super().request(peer, stream)
+        else:
+            peer.abort()
+
+    def data(self, peer, stream):
+        if len(peer.streams) == 1:
+            super().data(peer, stream)
+
+
+@pytest.mark.tsan
+def test_connection_that_was_dead_already(mesh):
+    """Nobody has seen a byte yet: what was asked on a pooled connection that is no more is asked on a new one."""
+    mesh.node = mesh.shared("node1", "--workers", "1", "--early-data", "false")
+    server = mesh.hbone_server(mesh.p2, Forgetful())
+    for n in range(1, 6):
+        mesh.roundtrip(mesh.c1, mesh.p2)
+        assert len(server.peers) == n
+    lines = mesh.node.wait_access(5, direction="outbound")
+    assert all(line.get("error") is None for line in lines)
+
+
+def test_bytes_lost_with_their_connection_are_not_sent_twice(mesh):
+    """They went ahead, and the peer may have passed them on before it was gone."""
+    mesh.node = mesh.shared("node1", "--workers", "1")
+    server = mesh.hbone_server(mesh.p2, Forgetful())
+    mesh.roundtrip(mesh.c1, mesh.p2)
+    with speak_first(mesh, mesh.p2, PORT, b"once") as sock:
+        with contextlib.suppress(ConnectionResetError):
+            assert sock.recv(1) == b""
+    assert len(server.peers) == 1
+    assert mesh.node.wait_access(2, direction="outbound")[-1]["error"]
+
+
 class Silent(App):
     """Answers the first stream of a connection and never another one."""
 

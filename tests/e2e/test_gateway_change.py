@@ -146,7 +146,9 @@ def test_a_route_moves_to_services_that_nothing_used_before(w):
     f, n = w.fabric, fb.scale(40)
     for i in range(n):
         f.service(f"moved-{i}", [w.backends["a"].port])
-    f.apply(fb.route("moving", "edge", [fb.prefix("/moving", fb.to("a"))]))
+    # Objects of a kind are seen in their order: who knows this service and its endpoint knows those of the others.
+    f.service("moved-last", [w.backends["a"].port])
+    f.apply(fb.route("moving", "edge", [fb.prefix("/moving", fb.to("moved-last"))]))
     w.serves("/moving", (200, "a"))
     with Load(w.http, ["/moving"]) as load:
         load.more(100)

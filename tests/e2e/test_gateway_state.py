@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the gateway keeps, and for how long: answers nobody reads, and what it knows of hosts and listeners that change."""
+"""What the gateway keeps, and for how long: answers nobody reads, what it knows of hosts and listeners that change."""
 import http.client
 import os
 import select

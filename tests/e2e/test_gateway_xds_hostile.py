@@ -2,7 +2,6 @@
 """A management server that misbehaves: the gateway serves what it has, and takes good answers afterwards."""
 import os
 import pathlib
-import socket
 import struct
 import threading
 import time

@@ -145,10 +145,8 @@ def test_ctrl_c_ends_everything(up):
 
 def test_a_port_in_use_is_said(topology, binary, tmp_path):
     del topology
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        base = taken.getsockname()[1] - 12  # where xDS would listen
+    base = free_run(64)
+    with socket.create_server(("127.0.0.1", base + 12)):  # where xDS would listen
         u = Up(binary, tmp_path, wait=False, base=base)
         assert u.wait(30) == 1
     assert "control ended with status 1" in u.log() and "in use" in u.log(), u.log()

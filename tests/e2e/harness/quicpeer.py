@@ -49,6 +49,13 @@ class Peer:
             e = self.event(None, seconds)
             left = [w for w in left if any(e.get(k) != v for k, v in w.items())]
 
+    def _echoed(self, n, seconds):
+        e = self.event("echo", seconds)
+        if not e["ok"]:  # the connection says why after its streams
+            self.event("closed")
+        assert e["ok"] and e["bytes"] == n, self.seen[-4:]
+        return e
+
     def tell(self, line):
         self.proc.stdin.write(line + "\n")
         self.proc.stdin.flush()
@@ -86,9 +93,7 @@ class Ours(Peer):
 
     def echo(self, n, seconds=SECONDS):
         self.tell(f"echo {n}")
-        e = self.event("echo", seconds)
-        assert e["ok"] and e["bytes"] == n, e
-        return e
+        return self._echoed(n, seconds)
 
 
 class Iroh(Peer):
@@ -106,6 +111,4 @@ class Iroh(Peer):
 
     def echo(self, n, seconds=SECONDS):
         self.op("echo", bytes=n)
-        e = self.event("echo", seconds)
-        assert e["ok"] and e["bytes"] == n, e
-        return e
+        return self._echoed(n, seconds)

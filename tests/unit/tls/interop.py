@@ -7,6 +7,7 @@ DRIVER speaks TLS on its standard input, which we make a connected loopback sock
 puts root.crt, a.crt, a.key, b.crt and b.key there.
 """
 import os
+import re
 import select
 import socket
 import ssl
@@ -217,9 +218,9 @@ def test_python_server_wrong_identity():
 
 
 def read_until(pipe, want, seconds=PATIENCE):
-    data, limit = b"", time.time() + seconds
+    data, limit = b"", time.monotonic() + seconds
     while want not in data:
-        if not select.select([pipe], [], [], max(0, limit - time.time()))[0]:
+        if not select.select([pipe], [], [], max(0, limit - time.monotonic()))[0]:
             raise AssertionError(f"no {want!r} in {data!r}")
         chunk = os.read(pipe.fileno(), 65536)
         if not chunk:
@@ -268,41 +269,41 @@ def test_s_client_small_fragments():
 
 
 def s_server(args, *options):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    """Our client against openssl s_server, which chooses its port and says it."""
     peer = subprocess.Popen(
-        ["openssl", "s_server", "-accept", str(port), "-cert", f"{D}/b.crt", "-key", f"{D}/b.key",
+        ["openssl", "s_server", "-accept", "127.0.0.1:0", "-cert", f"{D}/b.crt", "-key", f"{D}/b.key",
          "-CAfile", f"{D}/root.crt", "-Verify", "3", "-verify_return_error", "-alpn", "h2", "-rev",
-         "-naccept", "1", *options], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+         "-naccept", "1", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT)
-    for _ in range(100):
-        try:
-            conn = socket.create_connection(("127.0.0.1", port))
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.05)
+    said = read_until(peer.stdout, b"ACCEPT 127.0.0.1:")
+    while not (port := re.search(rb"ACCEPT 127\.0\.0\.1:(\d+)\s", said)):
+        said += read_until(peer.stdout, b"\n")
+    conn = socket.create_connection(("127.0.0.1", int(port.group(1))))
     proc = driver("client", "a", conn, f"expect={B}", *args)
     conn.close()
     return proc, peer
+
+
+def end_peer(peer):
+    peer.kill()
+    peer.wait()
+    peer.stdin.close()
+    peer.stdout.close()
 
 
 def test_s_server_refuses_us():
     """The refusal comes after our handshake, as the first record."""
     proc, peer = s_server(["send=10"], "-CAfile", f"{D}/other.crt", "-no-CAfile")
     line = end(proc, 1)
-    peer.kill()
-    peer.wait()
-    peer.stdin.close()
+    end_peer(peer)
     assert "peer refused our certificate (alert 48)" in line, line
 
 
 def test_s_server_aes256():
     """A line comes back reversed; tickets come first."""
     proc, peer = s_server([], "-ciphersuites", "TLS_AES_256_GCM_SHA384")
-    time.sleep(0.3)
-    peer.kill()
-    peer.wait()
-    peer.stdin.close()
+    read_until(peer.stdout, b"Ciphersuite: ")
+    end_peer(peer)
     line = end(proc, 1)
     assert "AES-256-GCM" in line and f"peer={B}" in line, line
     assert "without close_notify" in line, line

@@ -267,6 +267,30 @@ static void a_silent_connection_is_replaced(void **state)
     qrig_free(r);
 }
 
+/* A device that stands still right after the handshake: the first call is worth a second dial, too.
+ */
+static void a_new_connection_that_goes_silent_is_replaced(void **state)
+{
+    struct qrig *r = qrig_new();
+    struct call *c;
+
+    (void)state;
+    qrig_start(r);
+    r->fake.dead = true;
+    c = simple(r, 1);
+    rig_settle(r->loop);
+    rig_advance(r->loop, 2 * SW_NS_PER_S);
+    assert_int_equal(r->fake.dials, 1);
+    assert_int_equal(c->ended, 0);
+    r->fake.dead = false;
+    rig_advance(r->loop, SW_NS_PER_S);
+    RUN_UNTIL(r->loop, c->status || c->ended);
+    assert_int_equal(c->status, 403);
+    assert_int_equal(r->fake.dials, 2);
+    call_free(c);
+    qrig_free(r);
+}
+
 /* QUIC gave it up under a tunnel: who asks in the next moment hears so at once, and later ones
  * dial. */
 static void a_connection_lost_to_silence_is_remembered(void **state)
@@ -495,6 +519,7 @@ int main(void)
         cmocka_unit_test(calls_wait_for_streams),
         cmocka_unit_test(a_dead_connection_is_replaced_once),
         cmocka_unit_test(a_silent_connection_is_replaced),
+        cmocka_unit_test(a_new_connection_that_goes_silent_is_replaced),
         cmocka_unit_test(a_connection_lost_to_silence_is_remembered),
         cmocka_unit_test(a_node_that_never_answers_is_given_up),
         cmocka_unit_test(strange_answers_are_no_answers),
