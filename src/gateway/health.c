@@ -92,12 +92,10 @@ void checker_finish(struct checker *k, bool ok, const char *why)
     if (!ok)
         sw_log_debug("health", "'%.*s': %s", SW_SLICE_ARG(k->member->text), why);
     /* The first result counts at once: a new member is not left waiting, nor a dead one serving. */
-    if (!k->known && !ok)
+    if (!ok && !k->down && (!k->known || k->bad >= c->unhealthy_threshold))
         set_flag(k, true);
-    else if (k->down && ok && (k->good >= c->healthy_threshold || !k->known))
+    else if (ok && k->down && k->good >= c->healthy_threshold)
         set_flag(k, false);
-    else if (!k->down && !ok && k->bad >= c->unhealthy_threshold)
-        set_flag(k, true);
     k->known = true;
     if (k->down)
         wait = c->unhealthy_interval_ns;
