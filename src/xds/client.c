@@ -119,12 +119,15 @@ void xc_flush_type(struct sw_xds_client *c, struct xc_type *t)
         send_changes(c, t);
 }
 
-static void on_flush(struct sw_defer *d)
+static void flush(struct sw_xds_client *c)
 {
-    struct sw_xds_client *c = SW_CONTAINER_OF(d, struct sw_xds_client, flush);
-
     SW_LIST_FOREACH (it, &c->types)
         xc_flush_type(c, SW_CONTAINER_OF(it, struct xc_type, link));
+}
+
+static void on_flush(struct sw_defer *d)
+{
+    flush(SW_CONTAINER_OF(d, struct sw_xds_client, flush));
 }
 
 void xc_flush_later(struct sw_xds_client *c)
@@ -284,6 +287,8 @@ static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg
     }
     if (rc != SW_OK && err.rc == 0)
         (void)sw_err_set(&err, rc, "refused");
+    /* What it needs is asked for first: the answer lets the server go on to who uses it. */
+    flush(c);
     if (c->call)
         answer(c, &a, t, r->nonce, rc == SW_OK ? NULL : &err);
 }

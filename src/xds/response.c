@@ -487,6 +487,8 @@ static bool push_sub(struct xds_sub *u, bool held, bool removals)
     struct sw_xds_snap *to;
     bool sent = false;
 
+    if (!held)
+        sw_list_splice(&u->forced, &u->patient);
     if (!u->stream->delta)
         sotw_owed(u, now);
     else if (last && !held && !u->target)
@@ -590,6 +592,6 @@ void xds_stream_push(struct xds_stream *st)
 
 bool xds_sub_synced(const struct xds_sub *u)
 {
-    return !u->pending && !due(u) && !u->nack &&
+    return !u->pending && !due(u) && sw_list_empty(&u->patient) && !u->nack &&
            u->base == sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url));
 }

@@ -43,9 +43,10 @@ struct xds_sub {
     bool answer;         /* a response is due even if it is empty */
     struct sw_map names; /* name -> struct xds_name */
     struct sw_list forced;
-    size_t n_owed;       /* names that are */
-    size_t n_ahead;      /* names of which something was sent ahead of base */
-    struct sw_list gone; /* struct xds_name: to be answered though not subscribed by name */
+    struct sw_list patient; /* struct xds_name: forced when it is this type's turn */
+    size_t n_owed;          /* names that are */
+    size_t n_ahead;         /* names of which something was sent ahead of base */
+    struct sw_list gone;    /* struct xds_name: to be answered though not subscribed by name */
     size_t n_gone;
     struct sw_map initial;      /* name -> version text, from a client that comes back */
     struct sw_xds_snap *base;   /* NULL: nothing */
@@ -121,6 +122,8 @@ int xds_sub_add(struct xds_sub *u, struct sw_slice name, bool force);
 void xds_sub_drop(struct xds_sub *u, struct sw_slice name);
 /* The name is subscribed to: it will be answered. */
 void xds_sub_force(struct xds_sub *u, struct sw_slice name);
+/* The same, but not before what it may refer to: the client has an older version to go on with. */
+void xds_sub_await(struct xds_sub *u, struct sw_slice name);
 /* To be answered though it is not subscribed to by name. */
 void xds_sub_echo(struct xds_sub *u, struct sw_slice name);
 void xds_sub_set_wildcard(struct xds_sub *u, bool on);

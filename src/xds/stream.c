@@ -218,6 +218,20 @@ static bool has_current(const struct xds_sub *u, struct sw_slice name)
     return r && sw_slice_eq_str(r->version, version);
 }
 
+/*
+ * A client that comes back with an old version has something to serve with, and is brought up to
+ * date in order. What others refer to is told at once: the client may hold back an ACK for it.
+ */
+static void delta_ask(struct xds_sub *u, struct sw_slice name, bool first)
+{
+    if (first && has_current(u, name))
+        return;
+    if (first && sw_map_get(&u->initial, name) && !u->kind->removed_last)
+        xds_sub_await(u, name);
+    else
+        xds_sub_force(u, name);
+}
+
 /* Who asks again for what it said to hold has forgotten it: only the first request spares that. */
 static int delta_subscribe(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *req, bool first)
 {
@@ -229,7 +243,9 @@ static int delta_subscribe(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *r
             xds_sub_set_wildcard(u, true);
             u->explicit_seen = true;
         } else {
-            rc = xds_sub_add(u, name, !first || !has_current(u, name));
+            rc = xds_sub_add(u, name, false);
+            if (rc == SW_OK)
+                delta_ask(u, name, first);
         }
         if (rc != SW_OK)
             return rc;

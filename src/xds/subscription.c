@@ -69,6 +69,7 @@ struct xds_sub *xds_sub_get(struct xds_stream *st, struct sw_slice url, bool *re
     u->url = sw_slice_dup(url);
     u->kind = xds_kind_of(url);
     sw_list_init(&u->forced);
+    sw_list_init(&u->patient);
     sw_list_init(&u->gone);
     /* Whoever asks by name has nothing yet, and hears of the names when they are asked for. */
     u->base = sw_xds_snap_ref(sw_xds_cache_get(st->cache, url));
@@ -152,8 +153,18 @@ void xds_sub_force(struct xds_sub *u, struct sw_slice name)
 {
     struct xds_name *n = sw_map_get(&u->names, name);
 
+    if (!n)
+        return;
+    sw_list_unlink(&n->forced);
+    sw_list_push_back(&u->forced, &n->forced);
+}
+
+void xds_sub_await(struct xds_sub *u, struct sw_slice name)
+{
+    struct xds_name *n = sw_map_get(&u->names, name);
+
     if (n && !sw_list_linked(&n->forced))
-        sw_list_push_back(&u->forced, &n->forced);
+        sw_list_push_back(&u->patient, &n->forced);
 }
 
 void xds_sub_drop(struct xds_sub *u, struct sw_slice name)

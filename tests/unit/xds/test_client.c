@@ -13,8 +13,12 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "http/grpc.h"
+#include "proto/pb.h"
 #include "telemetry/metrics.h"
 #include "xds/server.h"
+
+#include <proto/discovery.pb-c.h>
 
 #define OWN SW_XDS_URL "spanwire.v1.Own"
 
@@ -266,6 +270,91 @@ static void it_does_not_know_what_a_refusal_left(void **state)
     assert_int_equal(sw_xds_client_held(w->client, OWN), 2);
 }
 
+/* --- what a server sees --- */
+
+struct seen {
+    char text[256]; /* requests in order: type and names, or "ack" */
+    size_t n;
+    struct sw_xds_client *client;
+};
+
+static void on_request(struct sw_grpc_call *call, struct sw_slice msg, void *arg)
+{
+    struct seen *s = arg;
+    SW_ARENA_AUTO a = {0};
+    const Sw__DeltaDiscoveryRequest *r =
+        SW_PB_UNPACK(&a, Sw__DeltaDiscoveryRequest, sw__delta_discovery_request, msg, NULL, NULL);
+    Sw__DeltaDiscoveryResponse out = SW__DELTA_DISCOVERY_RESPONSE__INIT;
+
+    assert_non_null(r);
+    s->n +=
+        (size_t)snprintf(s->text + s->n, sizeof(s->text) - s->n, " %s%s",
+                         sw_slice_eq_str(SW_PB_SLICE(r->type_url), SW_XDS_ENDPOINT) ? "EDS" : "OWN",
+                         r->response_nonce.len ? " ack" : "");
+    for (size_t i = 0; i < r->n_resource_names_subscribe; i++)
+        s->n += (size_t)snprintf(s->text + s->n, sizeof(s->text) - s->n, " %.*s",
+                                 SW_SLICE_ARG(SW_PB_SLICE(r->resource_names_subscribe[i])));
+    if (r->response_nonce.len || sw_slice_eq_str(SW_PB_SLICE(r->type_url), SW_XDS_ENDPOINT))
+        return;
+    out.type_url = r->type_url;
+    out.nonce = SW_PB_LIT("1");
+    assert_int_equal(sw_grpc_send(call, sw_pb_pack(&a, &out.base)), SW_OK);
+}
+
+static void on_request_done(struct sw_grpc_call *call, enum sw_grpc_status status,
+                            struct sw_slice message, void *arg)
+{
+    (void)call;
+    (void)status;
+    (void)message;
+    (void)arg;
+}
+
+static void on_open(struct sw_grpc_call *c, const struct sw_grpc_request *req, void *arg)
+{
+    static const struct sw_grpc_ops ops = {.on_message = on_request, .on_done = on_request_done};
+
+    (void)req;
+    sw_grpc_accept(c, &ops, arg);
+}
+
+static int needs_endpoints(void *arg, const struct sw_xds_update *u, struct sw_err *err)
+{
+    struct seen *s = arg;
+
+    (void)u;
+    (void)err;
+    return sw_xds_client_subscribe(s->client, SW_XDS_ENDPOINT, SW_SLICE_LIT("new"));
+}
+
+/* The acknowledgement lets a server go on to those who refer to it. */
+static void what_a_response_needs_is_asked_for_before_it_is_acknowledged(void **state)
+{
+    struct world *w = *state;
+    struct seen s = {0};
+    struct sw_grpc_method m = {.path = "/envoy.service.discovery.v3.AggregatedDiscoveryService/"
+                                       "DeltaAggregatedResources",
+                               .open = on_open,
+                               .arg = &s};
+    struct sw_grpc_server *g = sw_grpc_server_new(w->loop, &(struct sw_grpc_server_opts){0});
+    struct sw_addr at = {.ip = {.family = 4, .b = {127, 0, 0, 1}}};
+    struct sw_xds_client_opts o = {.host = SW_SLICE_LIT("127.0.0.1"), .node_id = SW_SLICE_LIT("n")};
+
+    sw_grpc_server_methods(g, &m, 1);
+    assert_int_equal(sw_grpc_server_listen(g, &at, &at, NULL), SW_OK);
+    o.port = at.port;
+    s.client = sw_xds_client_new(w->loop, &o, NULL);
+    sw_xds_client_type(s.client, OWN, needs_endpoints, &s);
+    sw_xds_client_type(s.client, SW_XDS_ENDPOINT, on_update, w);
+    sw_xds_client_wildcard(s.client, OWN, true);
+    assert_int_equal(sw_xds_client_subscribe(s.client, SW_XDS_ENDPOINT, SW_SLICE_LIT("old")), 0);
+    sw_xds_client_start(s.client);
+    RUN_UNTIL(w, strstr(s.text, "ack") && strstr(s.text, "new"));
+    assert_non_null(strstr(s.text, " EDS new OWN ack"));
+    sw_xds_client_free(s.client);
+    sw_grpc_server_free(g);
+}
+
 static void numbers_tell_what_happened(void **state)
 {
     static const char *const want[] = {
@@ -304,8 +393,11 @@ static void numbers_tell_what_happened(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LIVE(it_learns_what_it_wants),    LIVE(it_remembers_across_streams),
-        LIVE(it_refuses_with_a_reason),   LIVE(it_does_not_know_what_a_refusal_left),
+        LIVE(it_learns_what_it_wants),
+        LIVE(it_remembers_across_streams),
+        LIVE(it_refuses_with_a_reason),
+        LIVE(it_does_not_know_what_a_refusal_left),
+        LIVE(what_a_response_needs_is_asked_for_before_it_is_acknowledged),
         LIVE(numbers_tell_what_happened),
     };
 

@@ -264,6 +264,32 @@ static void what_was_told_early_is_taken_back(void **state)
     expect_nothing(w);
 }
 
+/* It has routes to serve with; the new ones wait until it has what they name. */
+static void who_comes_back_is_brought_up_to_date_in_order(void **state)
+{
+    struct world *w = *state;
+
+    w->opts.ack_timeout_ns = 600 * SW_NS_PER_S;
+    COMMIT(w, "CDS old=1 new=1", "EDS old=1 new=1", "RDS r=2");
+    connect_delta(w);
+    ask(w, "CDS", "*", NULL, "old 0", NULL, NULL);
+    ask(w, "RDS", "r gone q", NULL, "r 0 gone 0", NULL, NULL);
+    expect_open(w, "CDS +new=1 +old=1");
+    expect_second(w, "RDS -q"); /* it has nothing of q: told at once */
+    turns(w, 10);
+    assert_int_equal(w->n_lines, 1);
+    subscribe(w, "EDS", "old new");
+    answer(w, NULL);
+    expect_open(w, "EDS +old=1 +new=1");
+    turns(w, 10);
+    assert_int_equal(w->n_lines, 1);
+    answer(w, NULL);
+    expect(w, "RDS +r=2 -gone");
+    expect_nothing(w);
+    COMMIT(w, "RDS r=3");
+    expect(w, "RDS +r=3");
+}
+
 static void a_stale_nonce_is_ignored(void **state)
 {
     struct world *w = *state;
@@ -333,6 +359,7 @@ int main(void)
         LIVE(other_types_carry_what_changed),
         LIVE(what_was_asked_for_before_it_existed_waits_for_nobody),
         LIVE(what_was_told_early_is_taken_back),
+        LIVE(who_comes_back_is_brought_up_to_date_in_order),
         LIVE(a_stale_nonce_is_ignored),
         LIVE(listeners_can_be_asked_for_by_name),
         LIVE(services_of_one_type_know_it),
