@@ -218,6 +218,13 @@ static void take_back_ahead(struct xds_sub *u, const struct sw_xds_snap *now)
 static void take_back(struct xds_sub *u, const struct sw_xds_snap *now)
 {
     take_back_ahead(u, now);
+    SW_LIST_FOREACH (it, &u->leaving) {
+        struct xds_name *n = SW_CONTAINER_OF(it, struct xds_name, forced);
+
+        if (xds_sub_wants(u, n->name) && !sw_xds_snap_get(now, n->name))
+            xds_sub_echo(u, n->name);
+    }
+    xds_names_done(&u->leaving);
     if (u->pending)
         return;
     for (size_t i = 0; u->stray && i < u->stray->n; i++) {
@@ -296,14 +303,18 @@ static bool delta_walk(struct xds_sub *u, struct response *r, size_t piece)
     return false;
 }
 
-/* What a client that came back holds and nobody has any more. */
-static void delta_initial_gone(struct xds_sub *u, const struct sw_xds_snap *now)
+/* What a client that came back holds and nobody has any more. Its routes may still name it. */
+static void delta_initial_gone(struct xds_sub *u, const struct sw_xds_snap *now, bool last)
 {
     if (!u->wildcard || u->initial.n == 0)
         return;
     SW_MAP_FOREACH (it, &u->initial) {
-        if (!sw_xds_snap_get(now, it->key))
+        if (sw_xds_snap_get(now, it->key))
+            continue;
+        if (last)
             xds_sub_echo(u, it->key);
+        else
+            xds_sub_leave(u, it->key);
     }
 }
 
@@ -351,7 +362,7 @@ static void delta_begin(struct xds_sub *u, struct sw_xds_snap *to, bool last)
     if (nothing)
         advance(u); /* differs only in what nobody here wants */
     else
-        delta_initial_gone(u, to);
+        delta_initial_gone(u, to, last);
 }
 
 static bool delta_send(struct xds_sub *u, struct sw_xds_snap *now)
@@ -475,6 +486,13 @@ static bool waiting(const struct xds_sub *u)
     return u->pending && sw_loop_now(s->loop) - u->sent_ns < s->o.ack_timeout_ns;
 }
 
+/* Who comes back and asks for all has something to serve with until it is this type's turn. */
+static bool can_wait(const struct xds_sub *u)
+{
+    return u->initial.n && !u->target && !u->kind->removed_last && sw_list_empty(&u->forced) &&
+           sw_list_empty(&u->gone);
+}
+
 /*
  * One type in one pass. held: only what the client asked for explicitly may go. True: a response
  * went out.
@@ -487,6 +505,8 @@ static bool push_sub(struct xds_sub *u, bool held, bool removals)
     struct sw_xds_snap *to;
     bool sent = false;
 
+    if (held && can_wait(u))
+        return false;
     if (!held)
         sw_list_splice(&u->forced, &u->patient);
     if (!u->stream->delta)
@@ -592,6 +612,6 @@ void xds_stream_push(struct xds_stream *st)
 
 bool xds_sub_synced(const struct xds_sub *u)
 {
-    return !u->pending && !due(u) && sw_list_empty(&u->patient) && !u->nack &&
-           u->base == sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url));
+    return !u->pending && !due(u) && sw_list_empty(&u->patient) && sw_list_empty(&u->leaving) &&
+           !u->nack && u->base == sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url));
 }

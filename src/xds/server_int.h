@@ -48,6 +48,7 @@ struct xds_sub {
     size_t n_ahead;         /* names of which something was sent ahead of base */
     struct sw_list gone;    /* struct xds_name: to be answered though not subscribed by name */
     size_t n_gone;
+    struct sw_list leaving;     /* like gone, but when nothing refers to them any more */
     struct sw_map initial;      /* name -> version text, from a client that comes back */
     struct sw_xds_snap *base;   /* NULL: nothing */
     struct sw_xds_snap *stray;  /* delta: may have been sent, and base does not know; or NULL */
@@ -126,6 +127,8 @@ void xds_sub_force(struct xds_sub *u, struct sw_slice name);
 void xds_sub_await(struct xds_sub *u, struct sw_slice name);
 /* To be answered though it is not subscribed to by name. */
 void xds_sub_echo(struct xds_sub *u, struct sw_slice name);
+/* The same, but with the removals of its type. */
+void xds_sub_leave(struct xds_sub *u, struct sw_slice name);
 void xds_sub_set_wildcard(struct xds_sub *u, bool on);
 /* The client may have these, or be about to get them, and no walk from base tells when they go. */
 void xds_sub_stray(struct xds_sub *u, struct sw_xds_snap *s);

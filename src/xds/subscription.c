@@ -71,6 +71,7 @@ struct xds_sub *xds_sub_get(struct xds_stream *st, struct sw_slice url, bool *re
     sw_list_init(&u->forced);
     sw_list_init(&u->patient);
     sw_list_init(&u->gone);
+    sw_list_init(&u->leaving);
     /* Whoever asks by name has nothing yet, and hears of the names when they are asked for. */
     u->base = sw_xds_snap_ref(sw_xds_cache_get(st->cache, url));
     st->n_subs++;
@@ -112,6 +113,7 @@ void xds_sub_free(struct xds_sub *u)
         name_free(it->value);
     sw_map_done(&u->names);
     xds_names_done(&u->gone);
+    xds_names_done(&u->leaving);
     xds_initial_done(u);
     sw_xds_snap_unref(u->base);
     sw_xds_snap_unref(u->stray);
@@ -186,6 +188,11 @@ void xds_sub_echo(struct xds_sub *u, struct sw_slice name)
 
     sw_list_push_back(&u->gone, &n->forced);
     u->n_gone++;
+}
+
+void xds_sub_leave(struct xds_sub *u, struct sw_slice name)
+{
+    sw_list_push_back(&u->leaving, &name_new(name)->forced);
 }
 
 void xds_sub_stray(struct xds_sub *u, struct sw_xds_snap *s)

@@ -290,6 +290,50 @@ static void who_comes_back_is_brought_up_to_date_in_order(void **state)
     expect(w, "RDS +r=3");
 }
 
+/* Its routes name what is gone until they are brought up to date. */
+static void what_is_gone_is_told_last_to_who_comes_back(void **state)
+{
+    struct world *w = *state;
+
+    w->opts.ack_timeout_ns = 600 * SW_NS_PER_S;
+    COMMIT(w, "CDS new=1", "EDS new=1", "RDS r=2");
+    connect_delta(w);
+    ask(w, "CDS", "*", NULL, "old 0", NULL, NULL);
+    ask(w, "RDS", "r", NULL, "r 0", NULL, NULL);
+    expect_open(w, "CDS +new=1");
+    turns(w, 10);
+    assert_int_equal(w->n_lines, 1);
+    subscribe(w, "EDS", "new");
+    answer(w, NULL);
+    expect(w, "EDS +new=1");
+    expect_open(w, "RDS +r=2");
+    turns(w, 10);
+    assert_int_equal(w->n_lines, 1);
+    answer(w, NULL);
+    expect(w, "CDS -old");
+    expect_nothing(w);
+}
+
+/* A listener may name clusters itself. */
+static void listeners_of_who_comes_back_wait_too(void **state)
+{
+    struct world *w = *state;
+
+    w->opts.ack_timeout_ns = 600 * SW_NS_PER_S;
+    COMMIT(w, "CDS new=1", "EDS new=1", "LDS l=2");
+    connect_delta(w);
+    ask(w, "CDS", "*", NULL, "new 0", NULL, NULL);
+    ask(w, "LDS", "*", NULL, "l 0 gone 0", NULL, NULL);
+    expect_open(w, "CDS +new=1");
+    turns(w, 10);
+    assert_int_equal(w->n_lines, 1);
+    subscribe(w, "EDS", "new");
+    answer(w, NULL);
+    expect(w, "EDS +new=1");
+    expect(w, "LDS +l=2 -gone");
+    expect_nothing(w);
+}
+
 static void a_stale_nonce_is_ignored(void **state)
 {
     struct world *w = *state;
@@ -360,6 +404,8 @@ int main(void)
         LIVE(what_was_asked_for_before_it_existed_waits_for_nobody),
         LIVE(what_was_told_early_is_taken_back),
         LIVE(who_comes_back_is_brought_up_to_date_in_order),
+        LIVE(what_is_gone_is_told_last_to_who_comes_back),
+        LIVE(listeners_of_who_comes_back_wait_too),
         LIVE(a_stale_nonce_is_ignored),
         LIVE(listeners_can_be_asked_for_by_name),
         LIVE(services_of_one_type_know_it),
