@@ -158,6 +158,9 @@ static inline bool sw_gw_conn_blocked(const struct sw_gw_conn *c)
     return sw_gw_conn_unsent(c) >= SW_GW_HIGH;
 }
 
+/* Whether something came that the owner has not been told yet: bytes, the end, a failure. */
+bool sw_gw_conn_has_news(const struct sw_gw_conn *c);
+
 /* No on_bytes until resume; the kernel's buffer fills and the peer slows down. */
 void sw_gw_conn_pause(struct sw_gw_conn *c);
 /* Delivery goes on from the loop. Also: offer again what on_bytes did not use. */

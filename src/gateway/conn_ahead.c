@@ -9,6 +9,7 @@
 #include "gateway/exchange.h"
 #include "gateway/worker.h"
 #include "io/batch.h"
+#include "io/sock.h"
 
 enum {
     AHEAD = 32,   /* connections read before any of them is looked at; SW_GW_BATCH at most */
@@ -109,6 +110,7 @@ void gw_conn_read_ahead(struct sw_gw_conn *c)
     struct ahead_slot *s = &a->slots[a->n++];
 
     s->conn = c;
+    s->got = SW_EAGAIN;
     c->ahead = true;
     if (a->n == AHEAD)
         deliver_all_ahead(c->worker);
@@ -124,4 +126,16 @@ void gw_conn_forget_ahead(const struct sw_gw_conn *c)
         if (a->slots[i].conn == c)
             a->slots[i].conn = NULL;
     }
+}
+
+bool sw_gw_conn_has_news(const struct sw_gw_conn *c)
+{
+    const struct sw_gw_ahead *a = c->worker->ahead;
+    char first;
+
+    for (unsigned i = 0; c->ahead && i < a->n; i++) {
+        if (a->slots[i].conn == c && a->slots[i].got != SW_EAGAIN)
+            return true;
+    }
+    return sw_sock_peek(c->watch.fd, &first, 1) != SW_EAGAIN;
 }

@@ -340,12 +340,18 @@ static void dial(struct sw_gw_pool *p)
     p->n_dialling++;
 }
 
+/* Every host may have one connection, whatever the others have. */
+static bool below_limits(const struct sw_gw_pool *p)
+{
+    return p->n_conns == 0 ||
+           (p->n_conns < DIALS_MAX &&
+            sw_gw_limit_below(cell_of(p)->cx, p->cluster->spec->limits.max_connections,
+                              p->worker->index, p->cluster->state->n_cells));
+}
+
 static bool may_dial(const struct sw_gw_pool *p)
 {
-    /* Every host may have one connection, whatever the others have. */
-    if (p->n_conns >= DIALS_MAX ||
-        (p->n_conns && !sw_gw_limit_below(cell_of(p)->cx, p->cluster->spec->limits.max_connections,
-                                          p->worker->index, p->cluster->state->n_cells)))
+    if (!below_limits(p))
         return false;
     /* By ALPN: the first connection tells which protocol it is going to be. */
     if (p->h2 || (p->cluster->spec->protocol == SW_GW_UP_AUTO && p->n_conns == 0))
@@ -526,22 +532,19 @@ void sw_gw_pool_cancel(struct sw_exchange *x)
     x->pool = NULL;
 }
 
-/* Did its host end it, which we would only see in the next turn? */
-static bool has_ended(const struct up_conn *u)
-{
-    char first;
-    ssize_t n = sw_sock_peek(u->conn.watch.fd, &first, 1);
-
-    return n < 0 && n != SW_EAGAIN;
-}
-
 static struct up_conn *usable(struct sw_gw_pool *p, const struct sw_exchange *x)
 {
-    while (!sw_list_empty(&p->idle)) {
+    /* Where one had ended unheard others may have: there is no third time, so it gets a new one. */
+    bool fresh = x->repeated && !p->h2 && below_limits(p);
+
+    while (!fresh && !sw_list_empty(&p->idle)) {
         struct up_conn *u = SW_CONTAINER_OF(p->idle.next, struct up_conn, link);
 
-        /* Worth a look only for what cannot be sent a second time. */
-        if (sw_exchange_repeatable(x) || !has_ended(u))
+        /*
+         * Did its host end it, which we would only see in the next turn? Worth a look only for what
+         * cannot be sent a second time. A last word must not become the answer, either.
+         */
+        if (sw_exchange_repeatable(x) || !sw_gw_conn_has_news(&u->conn))
             return u;
         up_gone(u, false);
     }
