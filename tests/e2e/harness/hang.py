@@ -7,11 +7,12 @@ import sys
 
 from .wait import SLOW
 
-LIMIT = 1200 * SLOW  # seconds for a fixture or a test: several times what the longest takes on a slow machine
+# Seconds for a fixture or a test: several times what the longest takes on a slow machine, and less than run-tests has.
+LIMIT = min(1200 * SLOW, 3000)
 
 
-class Hung(Exception):
-    pass
+class Hung(BaseException):
+    """Not for those who catch every Exception of a test and go on."""
 
 
 def _ring(signo, frame):
