@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backends for control planes that are not ours."""
+"""Backends for control planes that are not ours, and questions to data planes."""
+import http.client
 import subprocess
+import time
+
+from .wait import SLOW
 
 BACKENDS = "10.99.0.1"  # loopback addresses are refused in EndpointSlices: this one leads there
 
@@ -17,3 +21,28 @@ table ip backends {{
   }}
 }}
 """)
+
+
+class Probes(dict):
+    """What is asked of a data plane: name -> (asks, judges the answer)."""
+
+    def answer(self, world, name):
+        try:
+            return self[name][0](world)
+        except (OSError, http.client.HTTPException, AssertionError) as e:
+            return {"failed": f"{type(e).__name__}: {e}"}
+
+    def holds(self, name, got):
+        try:
+            return "failed" not in got and self[name][1](got)
+        except KeyError:  # not even the kind of answer
+            return False
+
+    def settled(self, world, name, patience=20):
+        """The first answer that is what it must be, or the last one: objects and endpoints come one after the other."""
+        end = time.monotonic() + patience * SLOW
+        while True:
+            got = self.answer(world, name)
+            if self.holds(name, got) or time.monotonic() > end:
+                return got
+            time.sleep(0.2)

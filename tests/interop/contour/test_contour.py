@@ -14,9 +14,9 @@ import pytest
 from harness import gateway as gw
 from harness.control import Control, _Here
 from harness.envoy import Envoy
-from harness.foreign import BACKENDS, backend_address
+from harness.foreign import BACKENDS, Probes, backend_address
 from harness.node import Process
-from harness.wait import GUARD, SLOW, until
+from harness.wait import GUARD, until
 
 HTTP, HTTPS = 18080, 18443  # free_port() gives out none so low
 VOLATILE = {"date", "server", "x-request-id", "x-envoy-upstream-service-time", "x-forwarded-for", "content-length",
@@ -221,7 +221,7 @@ def trusting(w):
     return context
 
 
-PROBES = {
+PROBES = Probes({
     "plain": (lambda w: ask("basic.example", "/echo/a?b=c"), lambda r: r["seen"]["target"] == "/echo/a?b=c"),
     "unknown host": (lambda w: ask("nobody.example"), lambda r: r["status"] == 404),
     "headers": (lambda w: ask("shape.example", "/shape", headers={"X-Gone": "1"}),
@@ -250,35 +250,11 @@ PROBES = {
     "Ingress": (lambda w: ask("ingress.example", "/echo/x"), lambda r: r["status"] == 200),
     "Ingress, exact": (lambda w: counted(w.b, lambda: ask("ingress.example", "/b")), lambda r: r["requests"] == 1),
     "Ingress, elsewhere": (lambda w: ask("ingress.example", "/x"), lambda r: r["status"] == 404),
-}
-
-
-def answer(w, name):
-    try:
-        return PROBES[name][0](w)
-    except (OSError, http.client.HTTPException, AssertionError) as e:
-        return {"failed": f"{type(e).__name__}: {e}"}
-
-
-def holds(name, got):
-    try:
-        return "failed" not in got and PROBES[name][1](got)
-    except KeyError:  # not even the kind of answer
-        return False
-
-
-def settled(w, name, patience=20):
-    """The first answer that is what it must be, or the last one: endpoints may come behind the routes to them."""
-    end = time.monotonic() + patience * SLOW
-    while True:
-        got = answer(w, name)
-        if holds(name, got) or time.monotonic() > end:
-            return got
-        time.sleep(0.2)
+})
 
 
 def serves(w, name):
-    return holds(name, answer(w, name))
+    return PROBES.holds(name, PROBES.answer(w, name))
 
 
 @pytest.fixture(scope="module")
@@ -286,11 +262,11 @@ def answers(world):
     out = {}
     for kind in ("spanwire", "envoy"):
         plane = world.plane(kind)
-        until(lambda p=plane: not p.alive or (answer(world, "plain").get("status") == 200 and
-                                              answer(world, "TLS").get("status") == 200), 30, f"{kind} to serve",
+        until(lambda p=plane: not p.alive or (PROBES.answer(world, "plain").get("status") == 200 and
+                                              PROBES.answer(world, "TLS").get("status") == 200), 30, f"{kind} to serve",
               interval=0.2)
         assert plane.alive, plane.log()[-3000:]
-        out[kind] = {name: settled(world, name) for name in PROBES}
+        out[kind] = {name: PROBES.settled(world, name) for name in PROBES}
         out[kind, "refused"] = plane.refused()
         plane.end()
     return out
@@ -299,8 +275,8 @@ def answers(world):
 @pytest.mark.parametrize("name", list(PROBES))
 def test_probe(answers, name):
     ours, theirs = answers["spanwire"][name], answers["envoy"][name]
-    assert holds(name, theirs), f"Envoy: {theirs}"
-    assert holds(name, ours), f"ours: {ours}"
+    assert PROBES.holds(name, theirs), f"Envoy: {theirs}"
+    assert PROBES.holds(name, ours), f"ours: {ours}"
     assert ours == theirs
 
 

@@ -17,6 +17,7 @@ import time
 import eg_world as eg
 import pytest
 from harness import gateway as gw
+from harness.foreign import Probes
 from harness.wait import GUARD, SLOW, until
 
 CLIENTS = pathlib.Path(__file__).resolve().parents[2] / "e2e/clients"
@@ -336,7 +337,7 @@ def node(script, *args):
 PREFLIGHT = {"Origin": "https://app.example", "Access-Control-Request-Method": "PUT",
              "Access-Control-Request-Headers": "x-a"}
 # name: (what to do, what of its answer must hold)
-PROBES = {
+PROBES = Probes({
     "plain": (lambda w: ask("basic.example", "/echo/a?b=c", headers={"X-One": "1"}),
               lambda r: r["status"] == 200 and r["seen"]["target"] == "/echo/a?b=c"),
     "body": (lambda w: ask("basic.example", "/sha", "POST", body=b"x" * 100000), lambda r: r["status"] == 200),
@@ -398,31 +399,7 @@ PROBES = {
     "gRPC": (lambda w: node("gateway_grpc.mjs", f"127.0.0.1:{HTTP}"),
              lambda r: r["unary"]["text"] == "hello" and r["upload"] == "200 4000000" and r["parallel"] == 300),
     "WebSocket": (web_socket, lambda r: r["greeting"]["host"] == "socket.example"),
-}
-
-
-def answer(w, name):
-    try:
-        return PROBES[name][0](w)
-    except (OSError, http.client.HTTPException, ssl.SSLError, AssertionError) as e:
-        return {"failed": f"{type(e).__name__}: {e}"}
-
-
-def holds(name, got):
-    try:
-        return "failed" not in got and PROBES[name][1](got)
-    except KeyError:  # not even the kind of answer
-        return False
-
-
-def settled(w, name, patience=20):
-    """The first answer that is what it must be, or the last one: the objects were written one after the other."""
-    end = time.monotonic() + patience * SLOW
-    while True:
-        got = answer(w, name)
-        if holds(name, got) or time.monotonic() > end:
-            return got
-        time.sleep(0.2)
+})
 
 
 @pytest.fixture(scope="module")
@@ -432,7 +409,7 @@ def answers(world):
     for kind in ("spanwire", "envoy"):
         plane = world.plane(kind)
         until(plane.ready, 30, f"{kind} to be ready")
-        out[kind] = {name: settled(world, name) for name in PROBES}
+        out[kind] = {name: PROBES.settled(world, name) for name in PROBES}
         out[kind, "refused"] = plane.refused()
         plane.end()
     return out
@@ -441,8 +418,8 @@ def answers(world):
 @pytest.mark.parametrize("name", list(PROBES))
 def test_probe(answers, name):
     ours, theirs = answers["spanwire"][name], answers["envoy"][name]
-    assert holds(name, theirs), f"Envoy: {theirs}"
-    assert holds(name, ours), f"ours: {ours}"
+    assert PROBES.holds(name, theirs), f"Envoy: {theirs}"
+    assert PROBES.holds(name, ours), f"ours: {ours}"
     assert ours == theirs
 
 
@@ -482,7 +459,7 @@ def test_changes_and_a_controller_that_goes(world):
     """New routes arrive; without its control plane the gateway goes on; a new one takes up where the old was."""
     ours = world.plane("spanwire")
     until(ours.ready, 20, "ours to be ready")
-    until(lambda: answer(world, "plain").get("status") == 200, 20, "the first request")
+    until(lambda: PROBES.answer(world, "plain").get("status") == 200, 20, "the first request")
     eg.apply(world.control, route("late", "late.example", rule("web")))
     until(lambda: ask("late.example", "/echo")["status"] == 200, 20, "a new route")
     world.eg.signal(15)
@@ -491,6 +468,6 @@ def test_changes_and_a_controller_that_goes(world):
     world.control.kubectl("delete", "httproute", "late")
     world.eg.start()
     until(lambda: ask("late.example", "/echo")["status"] == 404, 40, "the route to go")
-    assert answer(world, "plain")["status"] == 200
+    assert PROBES.answer(world, "plain")["status"] == 200
     assert ours.refused() == []
     ours.end()
