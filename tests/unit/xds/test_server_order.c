@@ -4,6 +4,14 @@
 
 /* --- order --- */
 
+/* The next response is this one, and nothing follows until it is answered. */
+static void expect_alone(struct world *w, const char *line)
+{
+    expect_open(w, line);
+    turns(w, 10);
+    assert_int_equal(w->n_lines, 1);
+}
+
 static void a_change_is_made_before_anything_breaks(void **state)
 {
     struct world *w = *state;
@@ -29,13 +37,9 @@ static void a_change_is_made_before_anything_breaks(void **state)
     expect_open(w, "EDS +new=1"); /* the cluster is new: its endpoints follow at once */
     turns(w, 10);
     answer(w, NULL);
-    expect_open(w, "LDS +l=2");
-    turns(w, 10);
-    assert_int_equal(w->n_lines, 1);
+    expect_alone(w, "LDS +l=2");
     answer(w, NULL);
-    expect_open(w, "RDS +r=2");
-    turns(w, 10);
-    assert_int_equal(w->n_lines, 1);
+    expect_alone(w, "RDS +r=2");
     answer(w, NULL);
     expect_open(w, "CDS -old");
     turns(w, 10);
@@ -280,9 +284,7 @@ static void who_comes_back_is_brought_up_to_date_in_order(void **state)
     assert_int_equal(w->n_lines, 1);
     subscribe(w, "EDS", "old new");
     answer(w, NULL);
-    expect_open(w, "EDS +old=1 +new=1");
-    turns(w, 10);
-    assert_int_equal(w->n_lines, 1);
+    expect_alone(w, "EDS +old=1 +new=1");
     answer(w, NULL);
     expect(w, "RDS +r=2 -gone");
     expect_nothing(w);
@@ -300,15 +302,11 @@ static void what_is_gone_is_told_last_to_who_comes_back(void **state)
     connect_delta(w);
     ask(w, "CDS", "*", NULL, "old 0", NULL, NULL);
     ask(w, "RDS", "r", NULL, "r 0", NULL, NULL);
-    expect_open(w, "CDS +new=1");
-    turns(w, 10);
-    assert_int_equal(w->n_lines, 1);
+    expect_alone(w, "CDS +new=1");
     subscribe(w, "EDS", "new");
     answer(w, NULL);
     expect(w, "EDS +new=1");
-    expect_open(w, "RDS +r=2");
-    turns(w, 10);
-    assert_int_equal(w->n_lines, 1);
+    expect_alone(w, "RDS +r=2");
     answer(w, NULL);
     expect(w, "CDS -old");
     expect_nothing(w);
@@ -324,9 +322,7 @@ static void listeners_of_who_comes_back_wait_too(void **state)
     connect_delta(w);
     ask(w, "CDS", "*", NULL, "new 0", NULL, NULL);
     ask(w, "LDS", "*", NULL, "l 0 gone 0", NULL, NULL);
-    expect_open(w, "CDS +new=1");
-    turns(w, 10);
-    assert_int_equal(w->n_lines, 1);
+    expect_alone(w, "CDS +new=1");
     subscribe(w, "EDS", "new");
     answer(w, NULL);
     expect(w, "EDS +new=1");
