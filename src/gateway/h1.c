@@ -44,22 +44,6 @@ static struct sw_slice moved(struct sw_slice s, const char *from, const char *to
     return sw_slice(s.n ? to + (s.p - from) : "", s.n);
 }
 
-/* Does Connection name other fields than the usual ones? Those go too. */
-static bool odd_connection(struct sw_slice value)
-{
-    struct sw_slice rest = value;
-
-    while (rest.p) {
-        struct sw_slice t = sw_slice_trim(sw_slice_cut(&rest, ','));
-
-        if (t.n && !sw_slice_ieq(t, SW_SLICE_LIT("keep-alive")) &&
-            !sw_slice_ieq(t, SW_SLICE_LIT("close")) && !sw_slice_ieq(t, SW_SLICE_LIT("upgrade")) &&
-            !sw_slice_ieq(t, SW_SLICE_LIT("te")))
-            return true;
-    }
-    return false;
-}
-
 static bool dropped(uint8_t hid)
 {
     return hid == SW_GW_H_CONNECTION || hid == SW_GW_H_KEEP_ALIVE ||
@@ -70,36 +54,21 @@ static bool dropped(uint8_t hid)
 
 /* Copies the fields that go on; the block they lie in begins at 'from' and was copied to 'to'. */
 static void take_fields(struct sw_exchange *x, struct sw_gw_fields *f, const struct sw_h1_msg *m,
-                        const char *from, const char *to, bool *ret_odd)
+                        const char *from, const char *to)
 {
     sw_gw_fields_init(x, f, m->nfields + 10);
     for (size_t i = 0; i < m->nfields; i++) {
         const struct sw_h1_field *in = &m->fields[i];
         uint8_t hid = (uint8_t)sw_gw_hid(in->name);
 
-        if (hid == SW_GW_H_CONNECTION && odd_connection(in->value))
-            *ret_odd = true;
-        if (hid == SW_GW_H_TE && sw_h1_has_token(m, "te", "trailers"))
+        if (hid == SW_GW_H_TE && sw_h1_value_has_token(in->value, "trailers"))
             x->req.te_trailers = true;
-        if (dropped(hid))
+        if (dropped(hid) || (m->nlisted && sw_h1_connection_lists(m, in->name)))
             continue;
         f->p[f->n] = (struct sw_h1_field){.name = moved(in->name, from, to),
                                           .value = moved(in->value, from, to)};
         f->hid[f->n++] = hid;
     }
-}
-
-static void drop_named(struct sw_gw_fields *f, const struct sw_h1_msg *m)
-{
-    uint32_t k = 0;
-
-    for (uint32_t i = 0; i < f->n; i++) {
-        if (sw_h1_is_hop_by_hop(m, f->p[i].name))
-            continue;
-        f->p[k] = f->p[i];
-        f->hid[k++] = f->hid[i];
-    }
-    f->n = k;
 }
 
 static bool is_grpc(const struct sw_gw_fields *f)
@@ -151,7 +120,6 @@ void gw_h1_take_request(struct sw_exchange *x, const struct sw_h1_msg *m)
     struct sw_gw_request *r = &x->req;
     const char *from = m->method.p;
     const char *to = copy_block(x, from, block_end(m, m->target));
-    bool odd = false;
 
     r->method = moved(m->method, from, to);
     r->authority = moved(m->authority, from, to);
@@ -170,9 +138,7 @@ void gw_h1_take_request(struct sw_exchange *x, const struct sw_h1_msg *m)
     r->connect = m->form == SW_H1_AUTHORITY;
     take_length(m, &r->length, &r->content_length);
     r->expect_continue = m->expect_continue;
-    take_fields(x, &r->fields, m, from, to, &odd);
-    if (odd)
-        drop_named(&r->fields, m);
+    take_fields(x, &r->fields, m, from, to);
     r->grpc = is_grpc(&r->fields);
     /* An upgrade with a body would have two meanings for what follows the head: no upgrade then. */
     if (m->upgrade.n && m->framing == SW_H1_NO_BODY &&
@@ -188,7 +154,6 @@ void gw_h1_take_response(struct sw_exchange *x, const struct sw_h1_msg *m)
     const char *from = m->nfields ? m->fields[0].name.p : "";
     const char *to = m->nfields ? copy_block(x, from, block_end(m, m->fields[0].name)) : "";
     const struct sw_slice *length;
-    bool odd = false;
 
     memset(r, 0, sizeof(*r));
     r->status = (uint16_t)m->status;
@@ -196,9 +161,7 @@ void gw_h1_take_response(struct sw_exchange *x, const struct sw_h1_msg *m)
     take_length(m, &r->length, &r->content_length);
     if (m->framing == SW_H1_NO_BODY && (length = sw_h1_field(m, "content-length")) != NULL)
         r->has_length = sw_slice_to_u64(*length, UINT64_MAX >> 1, &r->content_length);
-    take_fields(x, &r->fields, m, from, to, &odd);
-    if (odd)
-        drop_named(&r->fields, m);
+    take_fields(x, &r->fields, m, from, to);
 }
 
 void gw_h1_take_trailers(struct sw_exchange *x, struct sw_gw_fields *to,

@@ -121,41 +121,25 @@ const struct sw_slice *sw_h1_field(const struct sw_h1_msg *m, const char *name)
     return NULL;
 }
 
-static bool lists_token(const struct sw_h1_msg *m, struct sw_slice name, struct sw_slice token)
+bool sw_h1_value_has_token(struct sw_slice value, const char *token)
 {
-    for (size_t i = 0; i < m->nfields; i++) {
-        struct sw_slice rest = m->fields[i].value;
+    struct sw_slice rest = value;
 
-        if (!sw_slice_ieq(m->fields[i].name, name))
-            continue;
-        while (rest.p) {
-            if (sw_slice_ieq(sw_slice_trim(sw_slice_cut(&rest, ',')), token))
-                return true;
-        }
+    while (rest.p) {
+        if (sw_slice_ieq(sw_slice_trim(sw_slice_cut(&rest, ',')), sw_slice_str(token)))
+            return true;
     }
     return false;
 }
 
 bool sw_h1_has_token(const struct sw_h1_msg *m, const char *name, const char *token)
 {
-    return lists_token(m, sw_slice_str(name), sw_slice_str(token));
-}
-
-bool sw_h1_is_hop_by_hop(const struct sw_h1_msg *m, struct sw_slice name)
-{
-    static const char *const fixed[] = {"connection", "keep-alive",         "proxy-connection",
-                                        "te",         "transfer-encoding",  "upgrade",
-                                        "trailer",    "proxy-authenticate", "proxy-authorization"};
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(fixed); i++) {
-        if (sw_slice_ieq(name, sw_slice_str(fixed[i])))
+    for (size_t i = 0; i < m->nfields; i++) {
+        if (sw_slice_ieq(m->fields[i].name, sw_slice_str(name)) &&
+            sw_h1_value_has_token(m->fields[i].value, token))
             return true;
     }
-    /* A peer must not be able to talk the routing fields away. */
-    if (sw_slice_ieq(name, SW_SLICE_LIT("host")) ||
-        sw_slice_ieq(name, SW_SLICE_LIT("content-length")))
-        return false;
-    return lists_token(m, SW_SLICE_LIT("connection"), name);
+    return false;
 }
 
 bool sw_http_is_framing(struct sw_slice name)
@@ -186,6 +170,7 @@ struct sw_h1_msg *sw_h1_msg_dup(struct sw_arena *a, const struct sw_h1_msg *m)
 {
     struct sw_h1_msg *d = SW_ARENA_NEW(a, struct sw_h1_msg);
     struct sw_h1_field *f = sw_arena_array(a, m->nfields ? m->nfields : 1, sizeof(*f));
+    struct sw_slice *listed = sw_arena_array(a, m->nlisted ? m->nlisted : 1, sizeof(*listed));
 
     *d = *m;
     d->method = sw_arena_slice(a, m->method);
@@ -199,7 +184,10 @@ struct sw_h1_msg *sw_h1_msg_dup(struct sw_arena *a, const struct sw_h1_msg *m)
         f[i].name = sw_arena_slice(a, m->fields[i].name);
         f[i].value = sw_arena_slice(a, m->fields[i].value);
     }
+    for (size_t i = 0; i < m->nlisted; i++)
+        listed[i] = sw_arena_slice(a, m->listed[i]);
     d->fields = f;
+    d->listed = listed;
     return d;
 }
 

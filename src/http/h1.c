@@ -49,6 +49,7 @@ void sw_h1_free(struct sw_h1 *p)
     sw_vec_done(&p->spans);
     sw_vec_done(&p->fields);
     sw_vec_done(&p->trailers);
+    sw_vec_done(&p->listed);
     sw_free(p);
 }
 

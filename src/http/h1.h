@@ -73,8 +73,10 @@ struct sw_h1_msg {
     uint64_t content_length; /* valid for SW_H1_LENGTH */
     bool keep_alive;         /* the connection may carry another message after this one */
     bool expect_continue;
-    bool close;              /* Connection: close was said */
-    struct sw_slice upgrade; /* the Upgrade value when Connection lists it too, else empty */
+    bool close;                    /* Connection: close was said */
+    struct sw_slice upgrade;       /* the Upgrade value when Connection lists it too, else empty */
+    const struct sw_slice *listed; /* names of fields that Connection lists */
+    size_t nlisted;
 };
 
 struct sw_h1;
@@ -128,6 +130,13 @@ bool sw_h1_idle(const struct sw_h1 *p);
 const struct sw_slice *sw_h1_field(const struct sw_h1_msg *m, const char *name);
 /* True when some field of that name lists the token (comma separated, case-insensitive). */
 bool sw_h1_has_token(const struct sw_h1_msg *m, const char *name, const char *token);
+/* True when a field's value lists the token; the same for one value. */
+bool sw_h1_value_has_token(struct sw_slice value, const char *token);
+/*
+ * True when Connection lists the name, which is that of a field of m. Logarithmic in the number of
+ * fields, however long Connection is.
+ */
+bool sw_h1_connection_lists(const struct sw_h1_msg *m, struct sw_slice name);
 /* True for fields that must not be forwarded: the fixed ones and those Connection lists. */
 bool sw_h1_is_hop_by_hop(const struct sw_h1_msg *m, struct sw_slice name);
 /* A copy whose slices live in the arena. */

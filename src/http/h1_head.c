@@ -125,6 +125,7 @@ struct head_facts {
     struct sw_slice host, length, coding, expect, upgrade;
     unsigned hosts, lengths, codings, expects;
     bool close, keep_alive, connection_upgrade;
+    bool lists_fields; /* Connection lists something else than these */
 };
 
 static void connection_tokens(struct head_facts *f, struct sw_slice value)
@@ -134,9 +135,14 @@ static void connection_tokens(struct head_facts *f, struct sw_slice value)
     while (rest.p) {
         struct sw_slice t = sw_slice_trim(sw_slice_cut(&rest, ','));
 
-        f->close |= sw_slice_ieq(t, SW_SLICE_LIT("close"));
-        f->keep_alive |= sw_slice_ieq(t, SW_SLICE_LIT("keep-alive"));
-        f->connection_upgrade |= sw_slice_ieq(t, SW_SLICE_LIT("upgrade"));
+        if (sw_slice_ieq(t, SW_SLICE_LIT("close")))
+            f->close = true;
+        else if (sw_slice_ieq(t, SW_SLICE_LIT("keep-alive")))
+            f->keep_alive = true;
+        else if (sw_slice_ieq(t, SW_SLICE_LIT("upgrade")))
+            f->connection_upgrade = true;
+        else if (t.n && !sw_slice_ieq(t, SW_SLICE_LIT("te")))
+            f->lists_fields = true;
     }
 }
 
@@ -328,6 +334,8 @@ int h1_head_done(struct sw_h1 *p, struct sw_slice in)
     m->fields = p->fields.p;
     m->nfields = p->fields.n;
     gather(p, &f);
+    if (f.lists_fields)
+        h1_list_hops(p);
     if (p->kind == SW_H1_REQUEST) {
         m->method = at(in, p->method);
         m->target = at(in, p->target);

@@ -46,8 +46,9 @@ struct sw_h1 {
     h1_spans spans; /* reused for the trailer */
     h1_fields fields;
     h1_fields trailers;
-    uint64_t left; /* of the body or the chunk */
-    uint64_t seen; /* decoded body bytes */
+    SW_VEC(struct sw_slice) listed; /* msg.listed; as long as the fields while it is made */
+    uint64_t left;                  /* of the body or the chunk */
+    uint64_t seen;                  /* decoded body bytes */
     size_t ext_seen;
     struct sw_h1_msg msg;
     struct sw_slice data;
@@ -55,6 +56,8 @@ struct sw_h1 {
     struct sw_err error; /* kept to repeat it */
 };
 
+/* Fills msg.listed from the fields and the Connection fields among them. */
+void h1_list_hops(struct sw_h1 *p);
 /* Records the refusal; returns rc. For responses the status becomes 502. */
 int h1_fail(struct sw_h1 *p, int status, int rc, size_t at, const char *fmt, ...) SW_PRINTF(5, 6);
 

@@ -400,7 +400,8 @@ static void hop_by_hop_fields_are_known(void **state)
     assert_int_equal(
         sw_h1_next(p,
                    SW_SLICE_LIT("GET / HTTP/1.1\r\n" H
-                                "Connection: X-One, host\r\nConnection: x-two\r\n\r\n"),
+                                "x-one: 1\r\nX-Two: 2\r\nx-three: 3\r\nX-ONE: 4\r\n"
+                                "Connection: X-One, host, absent\r\nConnection: x-two\r\n\r\n"),
                    &used, &ev, NULL),
         SW_OK);
     m = sw_h1_msg_dup(&a, sw_h1_msg(p));

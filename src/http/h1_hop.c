@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hop-by-hop fields (RFC 9110 7.6.1). Connection may list thousands of options and a head may have
+ * hundreds of fields: the names of the fields are sorted once and each option looked up among them,
+ * so that the cost grows with the bytes received and not with their product.
+ */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "http/h1_int.h"
+
+static uint8_t lower(char c)
+{
+    return (uint8_t)(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+}
+
+/* Shorter names first: most comparisons end at the length. */
+static int compare(struct sw_slice x, struct sw_slice y)
+{
+    if (x.n != y.n)
+        return x.n < y.n ? -1 : 1;
+    for (size_t i = 0; i < x.n; i++) {
+        int d = lower(x.p[i]) - lower(y.p[i]);
+
+        if (d)
+            return d;
+    }
+    return 0;
+}
+
+static int compare_names(const void *x, const void *y)
+{
+    return compare(*(const struct sw_slice *)x, *(const struct sw_slice *)y);
+}
+
+/* The first of list that is not less than name, or n. */
+static size_t find(const struct sw_slice *list, size_t n, struct sw_slice name)
+{
+    size_t from = 0;
+
+    while (from < n) {
+        size_t mid = from + (n - from) / 2;
+
+        if (compare(list[mid], name) < 0)
+            from = mid + 1;
+        else
+            n = mid;
+    }
+    return from;
+}
+
+/* Sets found[] for the names that one Connection value lists. */
+static void mark(const struct sw_h1 *p, struct sw_slice value, bool *found)
+{
+    struct sw_slice rest = value;
+
+    while (rest.p) {
+        struct sw_slice option = sw_slice_trim(sw_slice_cut(&rest, ','));
+        size_t i = find(p->listed.p, p->listed.n, option);
+
+        if (i < p->listed.n && compare(p->listed.p[i], option) == 0)
+            found[i] = true;
+    }
+}
+
+void h1_list_hops(struct sw_h1 *p)
+{
+    bool *found = SW_NEW_ARRAY(bool, p->fields.n);
+    size_t n = 0;
+
+    p->listed.n = 0;
+    SW_VEC_FOREACH (const struct sw_h1_field, it, &p->fields)
+        sw_vec_push(&p->listed, it->name);
+    qsort(p->listed.p, p->listed.n, sizeof(*p->listed.p), compare_names);
+    SW_VEC_FOREACH (const struct sw_h1_field, it, &p->fields) {
+        if (sw_slice_ieq(it->name, SW_SLICE_LIT("connection")))
+            mark(p, it->value, found);
+    }
+    for (size_t i = 0; i < p->listed.n; i++) {
+        if (found[i])
+            p->listed.p[n++] = p->listed.p[i];
+    }
+    p->listed.n = n;
+    p->msg.listed = p->listed.p;
+    p->msg.nlisted = n;
+    sw_free(found);
+}
+
+bool sw_h1_connection_lists(const struct sw_h1_msg *m, struct sw_slice name)
+{
+    size_t i = find(m->listed, m->nlisted, name);
+
+    return i < m->nlisted && compare(m->listed[i], name) == 0;
+}
+
+bool sw_h1_is_hop_by_hop(const struct sw_h1_msg *m, struct sw_slice name)
+{
+    static const char *const fixed[] = {"connection", "keep-alive",         "proxy-connection",
+                                        "te",         "transfer-encoding",  "upgrade",
+                                        "trailer",    "proxy-authenticate", "proxy-authorization"};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(fixed); i++) {
+        if (sw_slice_ieq(name, sw_slice_str(fixed[i])))
+            return true;
+    }
+    /* A peer must not be able to make a proxy drop the routing fields. */
+    if (sw_slice_ieq(name, SW_SLICE_LIT("host")) ||
+        sw_slice_ieq(name, SW_SLICE_LIT("content-length")))
+        return false;
+    return sw_h1_connection_lists(m, name);
+}
