@@ -72,6 +72,8 @@ void down_h1_head_late(struct down *d);
 extern const struct sw_gw_conn_ops down_h2_ops;
 void down_h2_begin(struct down *d);
 void down_h2_drain(struct down *d);
+/* Writes a final GOAWAY; the caller closes. */
+void down_h2_goaway(struct down *d);
 void down_h2_cleanup(struct down *d);
 
 static inline struct down *down_of(struct sw_gw_conn *c)

@@ -17,7 +17,9 @@
 enum {
     STREAMS_MAX = 1024,
     CONTROL_PER_S = 1000,
-    DRAIN_S = 1, /* between the notice and the final GOAWAY */
+    CREDIT_MAX = 1000,    /* answered streams that excuse as many early resets */
+    PROBATION_RESETS = 4, /* of a connection whose address used up its allowance */
+    DRAIN_S = 1,          /* between the notice and the final GOAWAY */
 };
 
 struct down_h2 {
@@ -27,8 +29,11 @@ struct down_h2 {
     struct sw_timer goaway;
     uint64_t control_ns; /* begin of the second 'control' counts in */
     uint32_t control;
+    uint32_t credit;       /* answered streams, less the early resets they excused */
+    uint32_t early_resets; /* not excused */
     bool draining;
     bool leaving; /* the client said GOAWAY */
+    bool refused; /* counted and logged */
 };
 
 static struct gw_h2_stream *of(const struct sw_exchange *x)
@@ -344,13 +349,38 @@ static void maybe_rest(struct down_h2 *o)
         down_set_waiting(d, true);
 }
 
-/* Counted for the connection, and for its address: who is cut off may come back at once. */
+/* Counts and logs, once, why the connection is ended. */
+static void refused(struct down *d, const char *reason, const char *why)
+{
+    if (d->h2->refused)
+        return;
+    d->h2->refused = true;
+    sw_gw_lstats_refused(d->life.stats, reason);
+    sw_gw_lstats_say(d->life.stats, reason, &d->peer, why);
+}
+
+/*
+ * Each answered stream excuses one reset: of a CDN's thousands of requests many are cancelled.
+ * Others count for the connection and for its address. Once the address has used up its allowance
+ * the connections that resets come from are ended; those without any are not touched.
+ */
 static void early_reset(struct down_h2 *o)
 {
-    uint64_t now = sw_loop_now(o->d->worker->loop);
+    static const char why[] = "too many early resets from this address";
+    struct down *d = o->d;
+    uint64_t now = sw_loop_now(d->worker->loop);
+    bool spent;
 
+    if (o->credit) {
+        o->credit--;
+        return;
+    }
+    spent = sw_gw_abuse_note(d->worker->gw->abuse, &d->peer.ip, 1, now);
     sw_h2_count_early_reset(o->g.h2, now);
-    sw_gw_abuse_note(o->d->worker->gw->abuse, &o->d->peer.ip, 1, now);
+    if (++o->early_resets <= PROBATION_RESETS || !spent)
+        return;
+    sw_h2_calm(o->g.h2, why);
+    refused(d, "abuse", why);
 }
 
 static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
@@ -361,6 +391,8 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
     (void)id;
     if (!s)
         return;
+    if (s->end_out && code == SW_H2_NO_ERROR && o->credit < CREDIT_MAX)
+        o->credit++;
     if (s->x && s->end_out && code == SW_H2_NO_ERROR) {
         /* All of a known length is out; the upstream's end is yet to be told. */
         s->x->down.end_sent = true;
@@ -452,12 +484,6 @@ void down_h2_begin(struct down *d)
         gw_h2_keep_alive(&o->g, h->h2.ping_interval_ns, h->h2.ping_timeout_ns, on_silent);
 }
 
-static void refused(struct down *d, const char *why)
-{
-    sw_gw_lstats_refused(d->life.stats, "http2_protocol");
-    sw_gw_lstats_say(d->life.stats, "http2_protocol", &d->peer, why);
-}
-
 /* A stream was reset for what it said; why may be NULL: none was. */
 static void malformed(struct down *d, const char *why)
 {
@@ -475,7 +501,7 @@ static void end_if_finished(struct down *d)
         return;
     if (!o->draining && !o->leaving) { /* the engine itself ended it */
         (void)sw_err_set(&o->g.err, SW_EPROTO, "broken HTTP/2 frame (%s)", sw_h2_fault(o->g.h2));
-        refused(d, o->g.err.msg);
+        refused(d, "http2_protocol", o->g.err.msg);
     }
     sw_gw_conn_close_flushed(&d->conn);
 }
@@ -488,7 +514,7 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
     if (o->g.dead)
         return in.n;
     if (gw_h2_feed(&o->g, in) != SW_OK) {
-        refused(d, o->g.err.msg);
+        refused(d, "http2_protocol", o->g.err.msg);
         gw_h2_flush(&o->g); /* GOAWAY says why */
         o->g.dead = true;
         sw_gw_conn_close_flushed(c);
@@ -554,14 +580,19 @@ const struct sw_gw_conn_ops down_h2_ops = {
     .on_free = down_free,
 };
 
+void down_h2_goaway(struct down *d)
+{
+    sw_h2_goaway(d->h2->g.h2, SW_H2_NO_ERROR);
+    gw_h2_flush(&d->h2->g);
+}
+
 static void on_goaway_due(struct sw_timer *t)
 {
     struct down_h2 *o = SW_CONTAINER_OF(t, struct down_h2, goaway);
 
     if (o->d->conn.closed || o->d->conn.lingering)
         return;
-    sw_h2_goaway(o->g.h2, SW_H2_NO_ERROR);
-    gw_h2_flush(&o->g);
+    down_h2_goaway(o->d);
     if (o->g.n_streams == 0) /* though the engine may wait for the end of a header block */
         sw_gw_conn_close_flushed(&o->d->conn);
     end_if_finished(o->d);

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/abuse.h"
 #include "gateway/cluster.h"
 #include "gateway/config.h"
 #include "gateway/config_tls.h"
@@ -105,18 +104,6 @@ bool sw_gw_tls_client_ok(const struct sw_gw_chain *chain, const struct sw_tls *t
 
 /* ---- from chain to protocol ---- */
 
-static void refuse_abuser(struct sw_gw_worker *w, struct sw_gw_accepted *a)
-{
-    struct sw_gw_lstats *stats = sw_gw_lstats(w, a->listener->name);
-    char ip[SW_IP_TEXT];
-
-    sw_gw_lstats_refused(stats, "abuse");
-    if (sw_gw_lstats_may_log(stats))
-        sw_log_warn("gateway", "listener '%.*s': connection of %s refused: too many early resets",
-                    SW_SLICE_ARG(a->listener->name), sw_ip_text(&a->peer.ip, ip));
-    sw_sock_close(a->fd);
-}
-
 static void refuse_unknown(struct sw_gw_worker *w, struct sw_gw_accepted *a, bool tls)
 {
     struct sw_gw_lstats *stats = sw_gw_lstats(w, a->listener->name);
@@ -144,10 +131,6 @@ static void serve(struct sw_gw_worker *w, struct sw_gw_accepted *a, const struct
         .n_alpn = hello ? hello->n_alpn : 0,
     };
 
-    if (!a->keep && sw_gw_abuse_refused(w->gw->abuse, &a->peer.ip, sw_loop_now(w->loop))) {
-        refuse_abuser(w, a);
-        return;
-    }
     a->sni = key.sni;
     a->chain = sw_gw_chain_find(a->listener, &key);
     if (!a->chain || (a->chain->tls && a->chain->tls->require_sni && a->sni.n == 0)) {

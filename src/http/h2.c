@@ -298,13 +298,8 @@ void sw_h2_calm(struct sw_h2 *h, const char *why)
 
 void sw_h2_count_early_reset(struct sw_h2 *h, uint64_t now_ns)
 {
-    uint64_t back = (now_ns - h->early_since_ns) * EARLY_RESETS_PER_S / SW_NS_PER_S;
-
-    if (back > 0) {
-        h->early_resets -= (unsigned)sw_min(h->early_resets, back);
-        h->early_since_ns = now_ns;
-    }
-    if (++h->early_resets > EARLY_RESETS_MAX)
+    if (sw_rate_add(&h->early_resets, 1, EARLY_RESETS_MAX + 1, SW_NS_PER_S / EARLY_RESETS_PER_S,
+                    now_ns) > EARLY_RESETS_MAX)
         (void)punish(h, "too many streams reset before they were answered");
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/rate.h"
 #include "base/vec.h"
 #include "http/h2.h"
 
@@ -23,8 +24,7 @@ struct sw_h2 {
     bool stalled;     /* emit had no room */
     bool preface_due; /* client: not sent yet */
     unsigned empty_frames;
-    unsigned early_resets;
-    uint64_t early_since_ns;
+    struct sw_rate early_resets;
     const char *fault;     /* why we ended the connection ourselves */
     const char *broken;    /* what was wrong with the last frame the library refused */
     const char *complaint; /* the same, until somebody asked */

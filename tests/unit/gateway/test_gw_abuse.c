@@ -28,21 +28,36 @@ static void the_allowance_is_used_up_and_comes_back(void **state)
     uint64_t now = 5 * SW_NS_PER_S;
 
     (void)state;
-    assert_false(sw_gw_abuse_refused(a, &bad, now));
     for (int i = 0; i < SW_GW_ABUSE_BURST - 1; i++)
-        sw_gw_abuse_note(a, &bad, 1, now);
-    assert_false(sw_gw_abuse_refused(a, &bad, now));
-    sw_gw_abuse_note(a, &bad, 1, now);
-    assert_true(sw_gw_abuse_refused(a, &bad, now));
-    assert_false(sw_gw_abuse_refused(a, &good, now));
-    now += SW_NS_PER_S / SW_GW_ABUSE_PER_S;
-    assert_false(sw_gw_abuse_refused(a, &bad, now));
-    /* However long it went on: heard again after the burst's time twice. */
-    sw_gw_abuse_note(a, &bad, 1000000, now);
-    assert_true(sw_gw_abuse_refused(a, &bad, now));
+        assert_false(sw_gw_abuse_note(a, &bad, 1, now));
+    assert_true(sw_gw_abuse_note(a, &bad, 1, now));
+    assert_false(sw_gw_abuse_note(a, &good, 1, now));
+    now += 2 * SW_NS_PER_S / SW_GW_ABUSE_PER_S;
+    assert_false(sw_gw_abuse_note(a, &bad, 1, now));
+    /* However many resets: trusted again after the time of two allowances. */
+    assert_true(sw_gw_abuse_note(a, &bad, 1000000, now));
     now += 2 * SW_NS_PER_S * SW_GW_ABUSE_BURST / SW_GW_ABUSE_PER_S;
-    assert_false(sw_gw_abuse_refused(a, &bad, now));
+    assert_false(sw_gw_abuse_note(a, &bad, 1, now));
     sw_gw_abuse_free(a);
+}
+
+/* What comes back between two resets is not lost, however close together they are. */
+static void the_rate_is_exact_however_close_the_resets(void **state)
+{
+    const uint64_t interval_ns = SW_NS_PER_S / SW_GW_ABUSE_PER_S;
+
+    (void)state;
+    for (unsigned at_once = 1; at_once <= 3; at_once++) {
+        struct sw_gw_abuse *a = sw_gw_abuse_new();
+        struct sw_ip cdn = ip("192.0.2.1");
+        uint64_t now = SW_NS_PER_S;
+
+        /* Just below 100 a second for ten minutes, in groups 9 ms apart. */
+        for (int i = 0; i < 60000; i++, now += interval_ns * at_once + 1)
+            for (unsigned k = 0; k < at_once; k++)
+                assert_false(sw_gw_abuse_note(a, &cdn, 1, now + k * 9 * SW_NS_PER_MS));
+        sw_gw_abuse_free(a);
+    }
 }
 
 static void a_64_is_one_address(void **state)
@@ -53,9 +68,9 @@ static void a_64_is_one_address(void **state)
     struct sw_ip other = ip("2001:db8:0:2::1");
 
     (void)state;
-    sw_gw_abuse_note(a, &one, SW_GW_ABUSE_BURST, 1);
-    assert_true(sw_gw_abuse_refused(a, &two, 1));
-    assert_false(sw_gw_abuse_refused(a, &other, 1));
+    assert_true(sw_gw_abuse_note(a, &one, SW_GW_ABUSE_BURST, 1));
+    assert_true(sw_gw_abuse_note(a, &two, 1, 1));
+    assert_false(sw_gw_abuse_note(a, &other, 1, 1));
     sw_gw_abuse_free(a);
 }
 
@@ -67,15 +82,15 @@ static void the_worst_stays(void **state)
     char text[32];
 
     (void)state;
-    sw_gw_abuse_note(a, &bad, SW_GW_ABUSE_BURST + 100, 1);
+    (void)sw_gw_abuse_note(a, &bad, SW_GW_ABUSE_BURST + 100, 1);
     for (int i = 0; i < 20 * SW_GW_ABUSE_SLOTS; i++) {
         struct sw_ip some;
 
         (void)snprintf(text, sizeof(text), "10.%d.%d.%d", i >> 16, (i >> 8) & 255, i & 255);
         some = ip(text);
-        sw_gw_abuse_note(a, &some, 1, 1);
+        (void)sw_gw_abuse_note(a, &some, 1, 1);
     }
-    assert_true(sw_gw_abuse_refused(a, &bad, 1));
+    assert_true(sw_gw_abuse_note(a, &bad, 0, 1));
     sw_gw_abuse_free(a);
 }
 
@@ -83,10 +98,8 @@ static void *misuse(void *a)
 {
     struct sw_ip bad = ip("198.51.100.1");
 
-    for (int i = 0; i < SW_GW_ABUSE_BURST / 4; i++) {
-        (void)sw_gw_abuse_refused(a, &bad, 1);
-        sw_gw_abuse_note(a, &bad, 1, 1);
-    }
+    for (int i = 0; i < SW_GW_ABUSE_BURST / 4; i++)
+        (void)sw_gw_abuse_note(a, &bad, 1, 1);
     return NULL;
 }
 
@@ -102,7 +115,7 @@ static void workers_share_one_allowance(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, misuse, a), 0);
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
-    assert_true(sw_gw_abuse_refused(a, &bad, 1));
+    assert_true(sw_gw_abuse_note(a, &bad, 0, 1));
     sw_gw_abuse_free(a);
 }
 
@@ -111,8 +124,7 @@ static void nobody_is_remembered_without_a_table(void **state)
     struct sw_ip bad = ip("198.51.100.1");
 
     (void)state;
-    sw_gw_abuse_note(NULL, &bad, SW_GW_ABUSE_BURST, 1);
-    assert_false(sw_gw_abuse_refused(NULL, &bad, 1));
+    assert_false(sw_gw_abuse_note(NULL, &bad, SW_GW_ABUSE_BURST, 1));
     sw_gw_abuse_free(NULL);
 }
 
@@ -120,6 +132,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_allowance_is_used_up_and_comes_back),
+        cmocka_unit_test(the_rate_is_exact_however_close_the_resets),
         cmocka_unit_test(a_64_is_one_address),
         cmocka_unit_test(the_worst_stays),
         cmocka_unit_test(workers_share_one_allowance),
