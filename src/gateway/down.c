@@ -74,15 +74,21 @@ static void watch_wait(struct down *d)
     sw_timer_start(d->worker->loop, &d->timer, at > now ? at - now : 1, on_timer);
 }
 
+/* Bytes wait to be read. */
+static bool has_bytes(const struct down *d)
+{
+    char first;
+
+    return d->conn.ahead || sw_sock_peek(d->conn.watch.fd, &first, 1) > 0;
+}
+
 /*
  * A request that nobody has looked at yet: it came in time when the process itself stood still. It
  * is looked at soon, unless this side does not read.
  */
 static bool unheard(struct down *d)
 {
-    char first;
-
-    if (d->late || (!d->conn.ahead && sw_sock_peek(d->conn.watch.fd, &first, 1) <= 0))
+    if (d->late || !has_bytes(d))
         return false;
     d->late = true;
     return true;
@@ -111,6 +117,8 @@ static void on_timer(struct sw_timer *t)
 
 void down_set_waiting(struct down *d, bool waiting)
 {
+    if (waiting && !d->waiting)
+        sw_gw_down_idle(d->worker, &d->life);
     d->waiting = waiting;
     d->late = false;
     d->since_ns = sw_loop_now(d->worker->loop);
@@ -150,6 +158,20 @@ static void kill(struct sw_gw_down *life)
     struct down *d = SW_CONTAINER_OF(life, struct down, life);
 
     sw_gw_conn_close(&d->conn, true);
+}
+
+static bool evict(struct sw_gw_down *life)
+{
+    struct down *d = SW_CONTAINER_OF(life, struct down, life);
+
+    if (!d->waiting || d->head_begun || d->conn.closed || d->conn.lingering || d->conn.opening ||
+        d->conn.out.n || has_bytes(d))
+        return false;
+    if (d->h2)
+        down_h2_goaway(d);
+    sw_gw_conn_shutdown(&d->conn);
+    sw_gw_conn_close(&d->conn, false);
+    return true;
 }
 
 /* The listener changed: the chain with the same settings goes on, others end. */
@@ -330,7 +352,12 @@ void down_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
     d->id = ++w->connection_seq * 64 + w->index;
     d->born_ns = sw_loop_now(w->loop);
     d->life = (struct sw_gw_down){
-        .drain = drain, .kill = kill, .renew = renew, .stats = sw_gw_lstats(w, a->listener->name)};
+        .drain = drain,
+        .kill = kill,
+        .renew = renew,
+        .evict = evict,
+        .stats = sw_gw_lstats(w, a->listener->name),
+    };
     sw_gw_down_add(w, &d->life);
     if (!tls)
         down_set_waiting(d, true);

@@ -19,6 +19,11 @@
 #include "telemetry/metrics.h"
 #include "tunnel/scratch.h"
 
+enum {
+    EVICT_MAX = 32,    /* idle connections closed at once when descriptors run out */
+    EVICT_LOOKS = 512, /* connections looked at for that */
+};
+
 struct sw_gw_view *sw_gw_view_unref(struct sw_gw_view *v)
 {
     if (v && --v->refs == 0) {
@@ -99,6 +104,14 @@ void sw_gw_down_remove(struct sw_gw_worker *w, struct sw_gw_down *d)
     sw_list_unlink(&d->link);
     w->n_downs--;
     sw_gw_lstats_conn(d->stats, -1);
+}
+
+void sw_gw_down_idle(struct sw_gw_worker *w, struct sw_gw_down *d)
+{
+    if (!sw_list_linked(&d->link))
+        return;
+    sw_list_unlink(&d->link);
+    sw_list_push_back(&w->downs, &d->link);
 }
 
 /* ---- orders ---- */
@@ -188,6 +201,27 @@ static const struct sw_crew_ops worker_ops = {
 
 /* ---- life ---- */
 
+/*
+ * The longest idle are at the front of the list, among connections that are not idle. Those are put
+ * behind, so that each look begins where the last one ended.
+ */
+static bool evict_idle(struct sw_accept_group *g)
+{
+    struct sw_gw_worker *w = SW_CONTAINER_OF(g, struct sw_gw_worker, accept);
+    size_t looks = sw_min(w->n_downs, EVICT_LOOKS);
+    unsigned n = 0;
+
+    while (looks-- > 0 && n < EVICT_MAX) {
+        struct sw_gw_down *d = SW_CONTAINER_OF(w->downs.next, struct sw_gw_down, link);
+
+        sw_gw_down_idle(w, d);
+        if (d->evict && d->evict(d))
+            n++;
+    }
+    sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_GW_EVICTED, NULL), n);
+    return n > 0;
+}
+
 static void on_accept_pause(struct sw_accept_group *g)
 {
     struct sw_gw_worker *w = SW_CONTAINER_OF(g, struct sw_gw_worker, accept);
@@ -219,6 +253,7 @@ int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, struct sw_e
     w->loop = w->thread.loop;
     sw_accept_init(&w->accept, w->loop, "gateway");
     sw_accept_keep_spare(&w->accept);
+    w->accept.make_room = evict_idle;
     w->accept.on_pause = on_accept_pause;
     w->hosts = sw_gw_hosts_new(w);
     return SW_OK;

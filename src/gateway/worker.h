@@ -69,6 +69,8 @@ struct sw_gw_down {
     void (*kill)(struct sw_gw_down *d);
     /* A new view arrived; NULL: does not care. */
     void (*renew)(struct sw_gw_down *d);
+    /* Closes the connection at once if it is idle; false: it is not. NULL: it never is. */
+    bool (*evict)(struct sw_gw_down *d);
 };
 
 struct sw_gw_worker {
@@ -84,7 +86,7 @@ struct sw_gw_worker {
     void *udp;              /* of udp.c */
     struct sw_list sockets; /* listening; see listen.c */
     struct sw_accept_group accept;
-    struct sw_list downs; /* sw_gw_down */
+    struct sw_list downs; /* sw_gw_down; the idle ones in the order they became so */
     struct sw_list pools; /* upstream; see up_pool.c */
     uint64_t said_ns;     /* begin of the time 'n_said' counts in: lines about hosts of pools */
     unsigned n_said;
@@ -127,6 +129,8 @@ struct sw_slice sw_gw_worker_date(struct sw_gw_worker *w);
 
 void sw_gw_down_add(struct sw_gw_worker *w, struct sw_gw_down *d);
 void sw_gw_down_remove(struct sw_gw_worker *w, struct sw_gw_down *d);
+/* It became idle: of those that are it is evicted last. */
+void sw_gw_down_idle(struct sw_gw_worker *w, struct sw_gw_down *d);
 
 /*
  * A connection after accept, when its chain is known. The call that gets it takes fd; the rest is

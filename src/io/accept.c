@@ -39,16 +39,25 @@ static void on_retry(struct sw_timer *t)
     mute(g);
 }
 
-static void pause_accept(struct sw_accept_group *g, const char *why)
+static void log_shortage(struct sw_accept_group *g, const char *what, const char *why)
+{
+    if (sw_loop_now(g->loop) < g->quiet_until_ns)
+        return;
+    sw_log_warn(g->scope, "%s: %s", what, why);
+    g->quiet_until_ns = sw_loop_now(g->loop) + SAY_EVERY_S * SW_NS_PER_S;
+}
+
+static void run_short(struct sw_accept_group *g, const char *why)
 {
     if (g->paused)
         return;
+    if (g->make_room && g->make_room(g)) {
+        log_shortage(g, "closing idle connections, the longest idle first", why);
+        return;
+    }
     g->paused = true;
     mute(g);
-    if (sw_loop_now(g->loop) >= g->quiet_until_ns) {
-        sw_log_warn(g->scope, "accepting paused: %s", why);
-        g->quiet_until_ns = sw_loop_now(g->loop) + SAY_EVERY_S * SW_NS_PER_S;
-    }
+    log_shortage(g, "accepting paused", why);
     if (g->on_pause)
         g->on_pause(g);
     sw_timer_start(g->loop, &g->retry, RETRY_MS * SW_NS_PER_MS, on_retry);
@@ -74,12 +83,12 @@ static bool accept_one(struct sw_acceptor *a)
     if (rc == SW_EAGAIN)
         return false;
     if (rc != SW_OK) {
-        pause_accept(g, err.msg);
+        run_short(g, err.msg);
         return false;
     }
     /* Descriptors are handed out lowest first, so a high one means that few are left. */
     if (fd >= g->fd_ceiling)
-        pause_accept(g, "few file descriptors left");
+        run_short(g, "few file descriptors left");
     a->cb(a, fd, &peer);
     return a->fd >= 0;
 }

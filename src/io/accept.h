@@ -23,6 +23,11 @@ typedef void (*sw_accept_cb)(struct sw_acceptor *a, int fd, const struct sw_addr
 struct sw_accept_group {
     struct sw_loop *loop;
     const char *scope; /* of log lines */
+    /*
+     * Few descriptors are left: closes connections that nobody would miss. False: there is none,
+     * and accepting pauses. NULL: as if it were false.
+     */
+    bool (*make_room)(struct sw_accept_group *g);
     /* Accepting paused (it was logged); NULL: nobody counts. */
     void (*on_pause)(struct sw_accept_group *g);
     struct sw_list all; /* sw_acceptor */

@@ -90,7 +90,9 @@
     X(GW_CONNECTIONS, GAUGE, "spanwire_gateway_connections", "listener", \
       "Connections of clients that are open") \
     X(GW_REFUSED, COUNTER, "spanwire_gateway_connections_refused", "listener,reason", \
-      "Connections of clients that were closed unheard, by reason") \
+      "Connections of clients that were refused and closed, by reason") \
+    X(GW_EVICTED, COUNTER, "spanwire_gateway_connections_evicted", "", \
+      "Idle connections of clients that were closed for lack of file descriptors") \
     X(GW_TLS_FAILURES, COUNTER, "spanwire_gateway_tls_failures", "listener,reason", \
       "Handshakes with clients that failed, by reason") \
     X(GW_LOCAL_REPLIES, COUNTER, "spanwire_gateway_local_replies", "listener,reason", \

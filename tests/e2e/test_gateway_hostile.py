@@ -594,6 +594,69 @@ def test_lists_of_options_cost_linear_time(w):
     assert max(costs.values()) < plain + 0.006 * SLOW, costs
 
 
+# --- descriptors ---
+
+NOFILE = 200
+
+
+def http1(w, path=b"/size/3"):
+    s = w.connect()
+    s.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: load.test\r\n\r\n")
+    assert s.recv(65536).startswith(b"HTTP/1.1 200")
+    return s
+
+
+def http2(w):
+    s = w.connect()
+    s.sendall(PREFACE + headers(1, HEAD, True))
+    got = b""
+    while not any(kind in (0, 1) and flags & 1 for kind, flags, *_ in frames(got)):
+        got += s.recv(65536)
+    return s
+
+
+def closed(s):
+    s.setblocking(False)
+    try:
+        while s.recv(65536):
+            pass
+        return True
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("kind", [http1, http2, lambda w: w.connect()], ids=["http1", "http2", "silent"])
+def test_idle_connections_make_room_for_new_ones(binary, tmp_path, kind):
+    """More keep-alive connections than descriptors: the oldest idle ones are closed, busy and new ones are served."""
+    w = World(binary, tmp_path, nofile=NOFILE, workers=1)
+    socks = []
+    try:
+        busy = w.connect()
+        busy.sendall(b"POST /sha HTTP/1.1\r\nHost: load.test\r\nContent-Length: 8\r\n\r\nhalf")
+        oldest = kind(w)
+        socks = [kind(w) for _ in range(2 * NOFILE)]
+        w.alive()  # also when nothing but idle ones could make room
+        until(lambda: closed(oldest), what="the oldest idle connection to be closed")
+        newest = http1(w)
+        newest.sendall(b"GET /size/3 HTTP/1.1\r\nHost: load.test\r\n\r\n")
+        assert newest.recv(65536).startswith(b"HTTP/1.1 200")
+        busy.sendall(b"half")
+        assert busy.recv(65536).startswith(b"HTTP/1.1 200")
+        gone = [closed(s) for s in socks]
+        assert gone == sorted(gone, reverse=True) or kind is not http1, gone  # in the order they became idle
+        told = w.gateway.metrics()
+        assert told.sum("spanwire_gateway_connections_evicted_total") >= sum(gone) > 0
+        assert "closing idle connections, the longest idle first" in w.gateway.log()
+        for s in (busy, oldest, newest):
+            s.close()
+    finally:
+        for s in socks:
+            s.close()
+        w.close()
+
+
 # --- garbage ---
 
 def test_tls_garbage(w):
