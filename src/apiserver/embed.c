@@ -28,6 +28,11 @@ int sw_api_may(struct sw_api *a, struct sw_slice token, const char *verb, const 
     return SW_OK;
 }
 
+void sw_api_store_stats(const struct sw_api *a, struct sw_store_stats *ret)
+{
+    sw_store_stats(a->store, ret);
+}
+
 void sw_api_page(struct sw_api *a, const char *path, const char *content_type, sw_api_page_fn fn,
                  void *arg)
 {

@@ -13,6 +13,7 @@
 #include "io/addr.h"
 
 struct sw_api;
+struct sw_store_stats;
 struct sw_loop;
 
 /* Borrowed for the call, except where noted. */
@@ -51,6 +52,8 @@ struct sw_tls_cred *sw_api_cred(const struct sw_api *a);
 SW_NODISCARD int sw_api_may(struct sw_api *a, struct sw_slice token, const char *verb,
                             const char *path, struct sw_err *err);
 /* A page beside the API, for those whom RBAC lets read it. Texts are literals; at most 4. */
+/* What the store holds and did so far. */
+void sw_api_store_stats(const struct sw_api *a, struct sw_store_stats *ret);
 typedef void (*sw_api_page_fn)(void *arg, struct sw_buf *out);
 void sw_api_page(struct sw_api *a, const char *path, const char *content_type, sw_api_page_fn fn,
                  void *arg);

@@ -12,6 +12,7 @@
 #include "control/gateway/extension.h"
 #include "http/grpc.h"
 #include "io/loop.h"
+#include "store/store.h"
 #include "telemetry/metrics.h"
 #include "xds/server.h"
 
@@ -157,10 +158,23 @@ static void status_page(void *arg, struct sw_buf *out)
         sw_buf_clear(out);
 }
 
+static void measure_store(struct sw_control_gateway *g)
+{
+    struct sw_store_stats st;
+
+    sw_api_store_stats(g->api, &st);
+    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_STORE_OBJECTS, NULL), (int64_t)st.objects);
+    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_STORE_CHANGES, NULL), (int64_t)st.events);
+    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_STORE_CHANGE_BYTES, NULL),
+                  (int64_t)st.event_bytes);
+}
+
+/* Of the embedded API only. */
 static void metrics_page(void *arg, struct sw_buf *out)
 {
     struct sw_control_gateway *g = arg;
 
+    measure_store(g);
     if (sw_metrics_write(g->metrics, SW_METRICS_PROMETHEUS, out) != SW_OK)
         sw_buf_clear(out);
 }

@@ -25,8 +25,11 @@ struct sw_window {
     size_t cap;                   /* power of two or 0 */
     size_t first;
     size_t n;
+    size_t bytes; /* of all events: sw_window_cost */
 };
 
+/* What an event holds in memory: its object, which no later version shares. */
+size_t sw_window_cost(const struct sw_store_event *e);
 void sw_window_done(struct sw_window *w);
 /* Takes over the reference. */
 void sw_window_push(struct sw_window *w, struct sw_store_event *e);

@@ -40,7 +40,9 @@ static struct sw_store_opts fill_in(const struct sw_store_opts *opts)
     o.max_batch = or_default(o.max_batch, 512);
     o.keep_events = or_default(o.keep_events, 10000);
     o.keep_ms = or_default(o.keep_ms, 300000);
+    o.keep_bytes = or_default(o.keep_bytes, 4 << 20);
     o.max_events = or_default(o.max_events, 100000);
+    o.max_bytes = or_default(o.max_bytes, 128 << 20);
     o.compact_every_ms = or_default(o.compact_every_ms, 30000);
     if (!o.clock_ms)
         o.clock_ms = real_clock_ms;
@@ -179,6 +181,7 @@ void sw_store_stats(struct sw_store *s, struct sw_store_stats *ret)
     ret->floor = s->floor;
     ret->objects = sw_tree_count(s->snap->root);
     ret->events = s->window.n;
+    ret->event_bytes = s->window.bytes;
     (void)pthread_mutex_unlock(&s->lock);
     ret->queued = queued;
     ret->refused = refused;

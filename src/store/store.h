@@ -100,9 +100,11 @@ struct sw_store_opts {
     size_t max_queue;           /* writes waiting; 0 = 4096 */
     size_t max_queue_bytes;     /* 0 = 64 MiB */
     size_t max_batch;           /* writes per commit; 0 = 512 */
-    size_t keep_events;         /* changes kept at least, whatever their age; 0 = 10000 */
-    uint64_t keep_ms;           /* and at least this young ones; 0 = 5 min */
-    size_t max_events;          /* but never more than this; 0 = 100000 */
+    uint64_t keep_ms;           /* changes this young are kept; 0 = 5 min */
+    size_t keep_events;         /* and older ones while there are no more than this; 0 = 10000 */
+    size_t keep_bytes;          /* and no larger than this together; 0 = 4 MiB */
+    size_t max_events;          /* but never more than this, however young; 0 = 100000 */
+    size_t max_bytes;           /* nor larger than this; 0 = 128 MiB */
     uint64_t compact_every_ms;  /* how often the age is looked at; 0 = 30 s */
     uint64_t (*clock_ms)(void); /* wall clock; NULL = the real one */
 };
@@ -127,7 +129,8 @@ struct sw_store_stats {
     uint64_t floor;    /* changes up to here are compacted */
     uint64_t epoch;    /* restores this store went through */
     uint64_t objects;
-    uint64_t events; /* in the window */
+    uint64_t events;      /* in the window */
+    uint64_t event_bytes; /* keys and values of their objects */
     uint64_t queued;
     uint64_t writes;  /* durable changes since the start */
     uint64_t commits; /* transactions they took */

@@ -27,11 +27,19 @@ static void grow(struct sw_window *w)
     w->first = 0;
 }
 
+size_t sw_window_cost(const struct sw_store_event *e)
+{
+    const struct sw_store_obj *o = e->obj ? e->obj : e->prev;
+
+    return sizeof(*e) + sizeof(*o) + o->key.n + o->value.n;
+}
+
 void sw_window_push(struct sw_window *w, struct sw_store_event *e)
 {
     if (w->n == w->cap)
         grow(w);
     w->ring[(w->first + w->n++) & (w->cap - 1)] = e;
+    w->bytes += sw_window_cost(e);
 }
 
 size_t sw_window_after(const struct sw_window *w, uint64_t revision)
@@ -59,6 +67,7 @@ struct sw_store_event *sw_window_pop(struct sw_window *w)
     e = sw_window_at(w, 0);
     w->first = (w->first + 1) & (w->cap - 1);
     w->n--;
+    w->bytes -= sw_window_cost(e);
     return e;
 }
 

@@ -306,24 +306,46 @@ static int compact_step(struct sw_store *s, struct sw_err *err)
     return rc;
 }
 
-/* Decides how far history may go: old and beyond the count, or simply too much. */
+struct excess {
+    const struct sw_store *store;
+    size_t drop;  /* events, the oldest first */
+    size_t bytes; /* of the others */
+};
+
+/* Drops events until no more than n of 'bytes' are left; with before_ms only those written before.
+ */
+static void drop_excess(struct excess *x, size_t n, size_t bytes, uint64_t before_ms)
+{
+    const struct sw_window *w = &x->store->window;
+
+    while (x->drop < w->n && (w->n - x->drop > n || x->bytes > bytes)) {
+        const struct sw_store_event *e = sw_window_at(w, x->drop);
+
+        if (before_ms && e->wall_ms >= before_ms)
+            return;
+        x->bytes -= sw_window_cost(e);
+        x->drop++;
+    }
+}
+
+/*
+ * Decides how far history may go: what is old and beyond what is kept of that, or simply too much;
+ * then some more, so that a full window is not compacted one by one.
+ */
 static void compact_policy(struct sw_store *s, uint64_t now_ms)
 {
-    size_t n = s->window.n;
-    size_t drop = 0;
+    const struct sw_store_opts *o = &s->opts;
+    struct excess x = {.store = s, .bytes = s->window.bytes};
 
-    if (n > s->opts.keep_events && now_ms >= s->compact_next_ms) {
-        while (drop < n - s->opts.keep_events &&
-               sw_window_at(&s->window, drop)->wall_ms + s->opts.keep_ms < now_ms)
-            drop++;
+    if (now_ms >= s->compact_next_ms) {
+        if (now_ms > o->keep_ms)
+            drop_excess(&x, o->keep_events, o->keep_bytes, now_ms - o->keep_ms);
+        s->compact_next_ms = now_ms + o->compact_every_ms;
     }
-    if (now_ms >= s->compact_next_ms)
-        s->compact_next_ms = now_ms + s->opts.compact_every_ms;
-    /* Some slack, so that a full window is not compacted one by one. */
-    if (n > s->opts.max_events && n - s->opts.max_events / 8 * 7 > drop)
-        drop = n - s->opts.max_events / 8 * 7;
-    if (drop) {
-        uint64_t to = sw_window_at(&s->window, drop - 1)->revision;
+    if (s->window.n > o->max_events || s->window.bytes > o->max_bytes)
+        drop_excess(&x, o->max_events / 8 * 7, o->max_bytes / 8 * 7, 0);
+    if (x.drop) {
+        uint64_t to = sw_window_at(&s->window, x.drop - 1)->revision;
 
         if (to > s->compact_to)
             s->compact_to = to;

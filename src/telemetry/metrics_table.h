@@ -83,6 +83,12 @@
       "Open file descriptors of the process") \
     X(MAX_FDS, GAUGE, "process_max_fds", "", \
       "Most file descriptors the process may open") \
+    X(STORE_OBJECTS, GAUGE, "spanwire_store_objects", "", \
+      "Objects of the embedded store") \
+    X(STORE_CHANGES, GAUGE, "spanwire_store_changes", "", \
+      "Changes kept in memory for watches that resume") \
+    X(STORE_CHANGE_BYTES, GAUGE, "spanwire_store_change_bytes", "", \
+      "Size of the objects of those changes") \
     X(GW_REQUESTS, COUNTER, "spanwire_gateway_requests", "listener,code_class", \
       "Requests answered, by class of the status (none: the client left before)") \
     X(GW_SECONDS, HISTOGRAM, "spanwire_gateway_request_duration_seconds", "listener", \

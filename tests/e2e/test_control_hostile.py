@@ -3,6 +3,7 @@
 import http.client
 import itertools
 import json
+import re
 import socket
 import time
 
@@ -271,3 +272,24 @@ def test_stop_under_load(binary, tmp_path):
     names = {o["metadata"]["name"] for o in server.get(CMS).json["items"]}
     assert acknowledged and acknowledged <= names
     server.close()
+
+
+def test_changes_of_large_objects_are_bounded_by_bytes(binary, tmp_path):
+    """What is kept of the past: 10,000 changes are nothing when they are small, and gigabytes when they are not."""
+    api = Control(binary, tmp_path, "--keep-for", "1s")
+    try:
+        size = 200 << 10
+        assert post(api, config_map("large", {"a": "0"})).status == 201
+        before = api.rss_kb()
+        for i in range(300):  # 60 MB
+            assert api.put(f"{CMS}/large", config_map("large", {"a": f"{i:0{size}}"})).status == 200
+
+        def kept():
+            post(api, config_map("tick", {}))
+            api.delete(f"{CMS}/tick")
+            told = api.get("/metrics").body.decode()
+            return int(re.search(r"^spanwire_store_change_bytes (\d+)", told, re.M)[1]) < 5 << 20
+        until(kept, what="all but 4 MiB of the changes to be forgotten")
+        assert SANITIZED or api.rss_kb() - before < 40 << 10
+    finally:
+        api.close()

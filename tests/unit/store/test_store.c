@@ -235,6 +235,45 @@ static void compacts_by_age_and_by_count(void **state)
     assert_int_equal(st.revision, 72);
 }
 
+/* Large objects: what is old is kept up to a size, what is young up to a larger one. */
+static void compacts_by_bytes(void **state)
+{
+    struct fixture *f = *state;
+    struct sw_store_opts opts = {.keep_ms = 1000,
+                                 .keep_bytes = 50000,
+                                 .max_bytes = 400000,
+                                 .compact_every_ms = 100,
+                                 .clock_ms = fake_clock};
+    char value[10001] = "";
+    struct sw_store_stats st;
+
+    memset(value, 'v', sizeof(value) - 1);
+    fake_ms = 1000000;
+    open_store(f, &opts);
+    for (int i = 0; i < 30; i++)
+        (void)put(f, "k", value);
+    sw_store_stats(f->store, &st);
+    assert_int_equal(st.floor, 0); /* young */
+    assert_true(st.event_bytes > 300000);
+    for (int i = 0; i < 100; i++)
+        (void)put(f, "k", value);
+    sw_store_stats(f->store, &st);
+    assert_true(st.floor > 0); /* young, but too large together */
+    assert_true(st.event_bytes <= 410500);
+    assert_true(st.event_bytes > 300000);
+    fake_ms += 1001 + 100;
+    (void)put(f, "k", "v");
+    (void)put(f, "k", "v"); /* housekeeping of the first is done when the second is */
+    sw_store_stats(f->store, &st);
+    assert_true(st.event_bytes <= 50000); /* far fewer than keep_events */
+    assert_true(st.events >= 4);
+    sw_store_close(f->store);
+    f->store = NULL;
+    open_store(f, &opts); /* counted again from the file */
+    sw_store_stats(f->store, &st);
+    assert_true(st.event_bytes <= 50000 && st.event_bytes > 20000);
+}
+
 /* Random writes against a plain array, with history, compaction and restarts between. */
 static void agrees_with_a_simple_model(void **state)
 {
@@ -488,6 +527,7 @@ int main(void)
         FIXTURE_TEST(history_is_readable_down_to_the_floor),
         FIXTURE_TEST(revisions_continue_after_compaction_and_restart),
         FIXTURE_TEST(compacts_by_age_and_by_count),
+        FIXTURE_TEST(compacts_by_bytes),
         FIXTURE_TEST(agrees_with_a_simple_model),
         FIXTURE_TEST(commits_in_groups_and_takes_ten_thousand),
         FIXTURE_TEST(bounds_its_queue),
