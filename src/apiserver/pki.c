@@ -4,14 +4,13 @@
  * service-account tokens (made once), the server's certificate (new at each start, for the names it
  * has now), the administrator's token and kubeconfig.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "apiserver/api.h"
 #include "base/base64.h"
+#include "base/dirs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -147,9 +146,9 @@ int api_pki_load(struct sw_api *api, const struct sw_api_config *c, struct sw_tl
     SW_AUTO_FREE char *dir = sw_asprintf("%s/pki", c->data_dir);
     int rc;
 
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        return sw_err_sys(err, errno, "cannot make directory '%s'", dir);
-    rc = load_ca(api, dir, err);
+    rc = sw_make_dirs(dir, err);
+    if (rc == SW_OK)
+        rc = load_ca(api, dir, err);
     if (rc == SW_OK)
         rc = load_token_key(api, dir, err);
     if (rc == SW_OK)

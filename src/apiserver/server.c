@@ -4,10 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include "apiserver/api.h"
 #include "apiserver/fabric.h"
+#include "base/dirs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/sock.h"
@@ -24,8 +24,8 @@ static int open_store(struct sw_api *api, const struct sw_api_config *c, struct 
                               .compact_every_ms =
                                   c->keep_events_ms < 30000 ? c->keep_events_ms : 0};
 
-    if (mkdir(c->data_dir, 0700) != 0 && errno != EEXIST)
-        return sw_err_sys(err, errno, "cannot make directory '%s'", c->data_dir);
+    if (sw_make_dirs(c->data_dir, err) != SW_OK)
+        return err->rc;
     api->store = sw_store_open(path, &o, err);
     if (!api->store)
         return err->rc;

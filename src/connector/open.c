@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dirs.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "connector/connector_int.h"

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dirs.h"
 #include "base/mem.h"
-#include "connector/dirs.h"
 
 static bool name_ok(const char *name)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tls/ca.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +11,7 @@
 #include <gnutls/x509.h>
 
 #include "base/arena.h"
+#include "base/dirs.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
@@ -279,8 +279,9 @@ int sw_ca_save(const struct sw_ca *ca, const char *dir, struct sw_err *err)
     struct stat st;
     int rc;
 
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        return sw_err_sys(err, errno, "cannot make directory '%s'", dir);
+    rc = sw_make_dirs(dir, err);
+    if (rc != SW_OK)
+        return rc;
     if (stat(cert_path, &st) == 0 || stat(key_path, &st) == 0)
         return sw_err_set(err, SW_EINVAL, "'%s' already holds a CA", dir);
     rc = gnutls_x509_privkey_export2_pkcs8(ca->key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN,

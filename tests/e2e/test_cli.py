@@ -239,6 +239,16 @@ def test_cert_ca_and_issue(binary, tmp_path):
     assert status == 0 and identity in out
 
 
+def test_cert_ca_makes_parents(binary, tmp_path):
+    status, _, err = cert_run(binary, "ca", "--dir", str(tmp_path / "a/b/ca"))
+    assert status == 0, err
+    assert (tmp_path / "a/b/ca/root.key").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "file").write_text("")
+    status, _, err = cert_run(binary, "ca", "--dir", str(tmp_path / "file/ca"))
+    assert status == 1 and f"cannot make directory '{tmp_path}/file/ca'" in err
+
+
 def test_cert_issue_is_verified_by_openssl(mesh):
     cert = mesh.ca.issue("spiffe://cluster.local/ns/a/sa/b")
     done = subprocess.run(["openssl", "verify", "-CAfile", mesh.ca.root, cert.crt],

@@ -145,7 +145,7 @@ static void errors_are_one_line(void **state)
     expect("cert ca", 1, "spanwire: cert ca: ");
     expect("cert ca --dir @/ca --ttl soon", 1, "spanwire: cert ca: ");
     expect("cert ca --dir @/ca --trust-domain a/b", 1, "spanwire: cert ca: 'a/b' is not");
-    expect("cert ca --dir @/no/ca", 1, "spanwire: cert ca: cannot make directory");
+    expect("cert ca --dir @/junk/ca", 1, "spanwire: cert ca: cannot make directory");
     expect("cert issue --dir @/ca --id spiffe://a/ns/b/sa/c --out @/a", 1,
            "spanwire: cert issue: '");
     expect("cert show", 1, "spanwire: cert show: which file?");
