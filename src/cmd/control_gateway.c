@@ -225,6 +225,18 @@ static int start_hooks(struct sw_control_gateway *g, struct sw_loop *l,
     return rc == SW_OK ? SW_OK : sw_err_prefix(err, "--extension-listen");
 }
 
+/*
+ * With the embedded API the data planes are on this machine, and opening a port to the network is
+ * for its owner to decide; in a cluster they are in pods, where loopback reaches nobody.
+ */
+static struct sw_slice gateway_addresses(const struct sw_control_gateway *g,
+                                         const struct sw_control_gateway_opts *o)
+{
+    if (o->addresses)
+        return sw_slice_str(o->addresses);
+    return g->api ? SW_SLICE_LIT("127.0.0.1") : SW_SLICE_LIT("127.0.0.1=0.0.0.0");
+}
+
 static int start_controller(struct sw_control_gateway *g, struct sw_kube_client *client,
                             const struct sw_control_gateway_opts *o, struct sw_err *err)
 {
@@ -239,8 +251,8 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
         .identity = sw_slice_str(o->identity ? o->identity : ""),
     };
     struct sw_gateway_addr *addrs;
-    int rc = sw_gateway_addrs_parse(&g->arena, sw_slice_str(o->addresses), &addrs, &co.conf.n_addrs,
-                                    err);
+    int rc =
+        sw_gateway_addrs_parse(&g->arena, gateway_addresses(g, o), &addrs, &co.conf.n_addrs, err);
 
     if (rc != SW_OK)
         return rc;

@@ -20,7 +20,7 @@ struct sw_control_gateway_opts {
     struct sw_addr listen;     /* of the xDS server */
     struct sw_addr hooks;      /* of Envoy Gateway's hooks in plain HTTP/2; family 0: nowhere */
     const char *controller;    /* GatewayClass.spec.controllerName that is ours */
-    const char *addresses;     /* what Gateways get: see sw_gateway_addrs_parse */
+    const char *addresses;     /* what Gateways get: see sw_gateway_addrs_parse; NULL: by mode */
     uint32_t port_offset;      /* added to listener ports below 1024 */
     bool access_log;           /* data planes print a line per request */
     bool gzip;                 /* data planes compress text */

@@ -21,15 +21,15 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/spanwire-gat
 
 
 class Replica(Process):
-    def __init__(self, binary, where, name, kubeconfig, *flags):
+    def __init__(self, binary, where, name, kubeconfig, *flags, addresses="127.0.0.1=127.0.0.1"):
         self.name, self.data = name, where / name
         self.xds_port, self.admin_port = gw.free_port(), gw.free_port()
         where.mkdir(parents=True, exist_ok=True)
+        flags = (*(("--gateway-addresses", addresses) if addresses else ()), *flags)
         super().__init__(_Here(), [
             binary, "control", "--kubeconfig", str(kubeconfig), "--data", str(self.data), "--xds-listen",
             f"127.0.0.1:{self.xds_port}", "--admin-addr", f"127.0.0.1:{self.admin_port}", "--lease-namespace",
-            "kube-system", "--identity", name, "--gateway-addresses", "127.0.0.1=127.0.0.1", "--gateway-port-offset",
-            "0", "--connector", "false", *flags], where / f"{name}.log")
+            "kube-system", "--identity", name, "--gateway-port-offset", "0", "--connector", "false", *flags], where / f"{name}.log")
         until(self.ready, GUARD, f"{name} to be ready")
         # What Fabric's gateways want to know of their control plane.
         self.ca = self.data / "xds-ca/root.crt"
@@ -211,7 +211,7 @@ def test_two_that_do_not_know_of_each_other(binary, tmp_path):
         f.gateway_object("edge", [("http", "HTTP", gw.free_port())])
         f.programmed("edge")
         start, before = time.monotonic(), int(f.get("Gateway", "edge")["metadata"]["resourceVersion"])
-        other = Replica(binary, tmp_path, "other", f.control.kubeconfig, "--gateway-addresses", "127.0.0.2=127.0.0.2")
+        other = Replica(binary, tmp_path, "other", f.control.kubeconfig, addresses="127.0.0.2=127.0.0.2")
         until(lambda: "written too often" in other.log(), GUARD, "a line about it")
         time.sleep(3)  # for a storm to grow
         after = int(f.get("Gateway", "edge")["metadata"]["resourceVersion"])

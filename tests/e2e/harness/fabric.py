@@ -115,14 +115,14 @@ class XdsGateway(Process):
 class Fabric:
     """One control plane, and the way objects get into it."""
 
-    def __init__(self, binary, where, *flags):
+    def __init__(self, binary, where, *flags, addresses="127.0.0.1=127.0.0.1"):
         self.binary, self.dir = binary, pathlib.Path(where)
         self.dir.mkdir(parents=True, exist_ok=True)
         self.xds_port = free_port()
+        flags = (*(("--gateway-addresses", addresses) if addresses else ()), *flags)
         # Changes come by the thousand here; what a power failure does is tested elsewhere.
         self.control = Control(binary, self.dir / "control", "--loopback-endpoints", "--relaxed-sync",
-                               "--xds-listen", f"127.0.0.1:{self.xds_port}", "--gateway-addresses",
-                               "127.0.0.1=127.0.0.1", "--gateway-port-offset", "0", *flags,
+                               "--xds-listen", f"127.0.0.1:{self.xds_port}", "--gateway-port-offset", "0", *flags,
                                port=free_port())
         self.ca, self.token = self.dir / "ca.pem", self.dir / "token"
         self.ca.write_bytes(self.control._secret("certificate-authority-data"))
