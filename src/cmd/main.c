@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One binary: finds the command and hands over. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,30 +22,32 @@ static const struct command {
     const char *summary;
     int (*run)(int argc, char **argv);
     const struct sw_opts_cmd *options; /* for the manual page; NULL: written by hand */
+    int section;                       /* of its manual page, spanwire-NAME; 0: it has none */
 } commands[] = {
-    {"up", "control, relay, sidecar and gateway on this machine", sw_cmd_up, &sw_up_options},
+    {"up", "control, relay, sidecar and gateway on this machine", sw_cmd_up, &sw_up_options, 1},
     {"node", "encrypt and authorise the connections of workloads (HBONE)", sw_cmd_node,
-     &sw_node_options},
+     &sw_node_options, 8},
     {"gateway", "serve HTTP, TLS, TCP and UDP as xDS resources say", sw_cmd_gateway,
-     &sw_gateway_options},
+     &sw_gateway_options, 8},
     {"sidecar", "carry a gateway's requests to devices, found by their key", sw_cmd_sidecar,
-     &sw_sidecar_options},
+     &sw_sidecar_options, 8},
     {"relay", "forward packets between nodes that cannot reach each other", sw_cmd_relay,
-     &sw_relay_options},
-    {"cert", "make a certificate authority, issue and explain certificates", sw_cmd_cert, NULL},
-    {"cni", "redirect a pod's connections to the node", sw_cmd_cni, &sw_cni_redirect_options},
+     &sw_relay_options, 8},
+    {"cert", "make a certificate authority, issue and explain certificates", sw_cmd_cert, NULL, 1},
+    {"cni", "redirect a pod's connections to the node", sw_cmd_cni, &sw_cni_redirect_options, 8},
     {"store", "check, back up and restore the control plane's objects", sw_cmd_store,
-     &sw_store_options},
-    {"control", "serve the API from an embedded store", sw_cmd_control, &sw_control_options},
+     &sw_store_options, 8},
+    {"control", "serve the API from an embedded store", sw_cmd_control, &sw_control_options, 8},
     {"connector", "connect this device to the fabric by its key", sw_cmd_connector,
-     &sw_connector_options},
-    {"expose", "give a service of this machine a public name", sw_cmd_expose, &sw_expose_options},
-    {"envoy", "print a bootstrap for an Envoy that we program", sw_cmd_envoy, &sw_envoy_options},
-    {"xds", "say what Envoy would refuse in xDS resources", sw_cmd_xds, &sw_xds_options},
+     &sw_connector_options, 8},
+    {"expose", "give a service of this machine a public name", sw_cmd_expose, &sw_expose_options,
+     1},
+    {"envoy", "print a bootstrap for an Envoy that we program", sw_cmd_envoy, &sw_envoy_options, 1},
+    {"xds", "say what Envoy would refuse in xDS resources", sw_cmd_xds, &sw_xds_options, 1},
     {"status", "list data planes and what they accepted of their configuration", sw_cmd_status,
-     &sw_status_options},
-    {"version", "print the version and those of the libraries", cmd_version, NULL},
-    {"help", "explain a command: spanwire help COMMAND", cmd_help, NULL},
+     &sw_status_options, 1},
+    {"version", "print the version and those of the libraries", cmd_version, NULL, 0},
+    {"help", "explain a command: spanwire help COMMAND", cmd_help, NULL, 0},
 };
 
 static const struct command *find(const char *name)
@@ -79,6 +82,21 @@ static int cmd_version(int argc, char **argv)
     return fflush(stdout) == 0 ? 0 : 1;
 }
 
+/* `help --man`: the commands as scdoc, for the build of spanwire(1). */
+static int print_man_commands(void)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(commands); i++) {
+        const struct command *c = &commands[i];
+
+        (void)printf("*%s*\n\t%c%s.", c->name, toupper((unsigned char)c->summary[0]),
+                     c->summary + 1);
+        if (c->section)
+            (void)printf(" See *spanwire-%s*(%d).", c->name, c->section);
+        (void)printf("\n\n");
+    }
+    return fflush(stdout) == 0 ? 0 : 1;
+}
+
 /* `help --man COMMAND`: the options as scdoc, for the build of the manual pages. */
 static int print_man(const char *name)
 {
@@ -98,8 +116,8 @@ static int cmd_help(int argc, char **argv)
     static char asked[] = "--help";
     const struct command *c;
 
-    if (argc >= 3 && strcmp(argv[1], "--man") == 0)
-        return print_man(argv[2]);
+    if (argc >= 2 && strcmp(argv[1], "--man") == 0)
+        return argc >= 3 ? print_man(argv[2]) : print_man_commands();
     if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0)
         return usage(stdout);
     c = find(argv[1]);
