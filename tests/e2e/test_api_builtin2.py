@@ -273,9 +273,8 @@ def test_pods(api):
     api.delete(NS + "pods/p")
 
 
+@control.needs_kubectl
 def test_with_kubectl(api):
-    if not control.find_kubectl():
-        pytest.skip("NO KUBECTL ON THIS MACHINE: nothing is driven with it")
     api.kubectl("create", "service", "nodeport", "web", "--tcp=80:8080", "--node-port=30801")
     again = api.kubectl("create", "service", "nodeport", "web2", "--tcp=80", "--node-port=30801", check=False)
     assert "nodePort: Invalid value: 30801: provided port is already allocated" in again.stderr

@@ -8,7 +8,7 @@ import ssl
 import pytest
 from harness import fabric as fb
 from harness import gateway as gw
-from harness.control import Control, find_kubectl
+from harness.control import Control, needs_kubectl
 from harness.wait import GUARD, SLOW, until
 
 TOP = "/apis/networking.k8s.io/v1/"
@@ -148,7 +148,7 @@ def test_roles(api):
         until(lambda r=role: rules(r) == {"ingresses": read | write, "ingresses/status": read}, 10, role)
 
 
-@pytest.mark.skipif(not find_kubectl(), reason="no kubectl")
+@needs_kubectl
 def test_kubectl(api):
     api.kubectl("create", "service", "clusterip", "web", "--tcp=80:8080")
     out = api.kubectl("create", "ingress", "shop", "--class=fixed", "--annotation", "a=b",

@@ -20,8 +20,7 @@ def api(binary, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def kubectl(api):
-    if not control.find_kubectl():
-        pytest.skip("NO KUBECTL ON THIS MACHINE: nothing is driven with it")
+    control.need_kubectl()
     return api.kubectl
 
 

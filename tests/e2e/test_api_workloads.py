@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deployments, ReplicaSets and DaemonSets: kept and checked as Kubernetes does, run by somebody else."""
 import pytest
-from harness.control import Control, find_kubectl
+from harness.control import Control, needs_kubectl
 from harness.wait import until
 
 TOP = "/apis/apps/v1"
@@ -81,7 +81,7 @@ def test_roles(api):
     assert not verbs("view", "secrets")
 
 
-@pytest.mark.skipif(not find_kubectl(), reason="no kubectl")
+@needs_kubectl
 def test_kubectl(api):
     api.kubectl("create", "deployment", "shop", "--image=example.com/shop:2", "--replicas=3")
     api.patch(f"{ALL}/shop/status", {"status": {"readyReplicas": 2, "updatedReplicas": 3, "availableReplicas": 1}})

@@ -11,7 +11,7 @@ import subprocess
 import textwrap
 
 import pytest
-from harness.control import Control, find_kubectl
+from harness.control import Control, find_kubectl, need_kubectl
 from harness.wait import SLOW, until
 
 CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
@@ -117,15 +117,13 @@ class Kubectl:
 
 @pytest.fixture
 def k(api, request, tmp_path):
-    if not find_kubectl():
-        pytest.skip("NO KUBECTL ON THIS MACHINE: only the other two clients are driven")
+    need_kubectl()
     return Kubectl(api, re.sub(r"[^a-z0-9]+", "-", request.node.name).strip("-")[:60], tmp_path)
 
 
 @pytest.fixture(scope="module")
 def widgets(api):
-    if not find_kubectl():
-        pytest.skip("NO KUBECTL ON THIS MACHINE: only the other two clients are driven")
+    need_kubectl()
     api.install_lab_crds()
     api.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=120s")
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 import yaml
-from harness.control import Control, cpu_s, find_gateway_api, find_kubectl
+from harness.control import Control, cpu_s, find_gateway_api, needs_kubectl
 from harness.wait import GUARD, SLOW, until
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -245,11 +245,12 @@ def test_same_as_upstream(path):
     assert ours["spec"] == theirs["spec"]
 
 
+@needs_kubectl
 def test_upstream_on_top(binary, tmp_path):
     """kubectl replaces our kinds without a conflict; they are the user's from then on."""
     top = find_gateway_api()
-    if not top or not find_kubectl():
-        pytest.skip("NO KUBECTL OR NO UPSTREAM FILES ON THIS MACHINE")
+    if not top:
+        pytest.skip("no copy of the Gateway API CRDs here (set GATEWAY_API)")
     server = Control(binary, tmp_path)
     path, route = make("HTTPRoute", "before", VALID["HTTPRoute"][3])
     assert server.post(path, route).status == 201

@@ -11,8 +11,7 @@ from harness.wait import until
 
 @pytest.fixture(scope="module")
 def k(binary, tmp_path_factory):
-    if not control.find_kubectl():
-        pytest.skip("NO KUBECTL ON THIS MACHINE: nothing is driven with it")
+    control.need_kubectl()
     server = control.Control(binary, tmp_path_factory.mktemp("kubectl"))
     server.install_lab_crds()
     yield server

@@ -20,13 +20,12 @@ GATEWAY = {n for n in NAMES if n[:3] in ("110", "112", "114", "120", "122", "124
 
 @pytest.fixture(scope="module")
 def outputs(binary, tmp_path_factory):
-    if not control.find_kubectl():
-        pytest.skip("NO KUBECTL ON THIS MACHINE: the scenarios are not replayed")
+    kubectl = control.need_kubectl()
     top = tmp_path_factory.mktemp("scenarios")
     server = control.Control(binary, top / "server")
     out = top / "out"
     gateway = control.find_gateway_api()
-    env = {**os.environ, "KUBECTL": control.find_kubectl(), "LIMIT": str(int(300 * SLOW)),
+    env = {**os.environ, "KUBECTL": kubectl, "LIMIT": str(int(300 * SLOW)),
            "GATEWAY_API": gateway or "/nonexistent"}
     done = subprocess.run(["bash", str(control.SCENARIOS / "run.sh"), str(server.kubeconfig), str(out)],
                           env=env, capture_output=True, text=True, check=False, timeout=1500 * SLOW)

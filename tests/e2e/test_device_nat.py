@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from harness.control import find_kubectl
+from harness.control import find_kubectl, needs_kubectl
 from harness.town import EDGE, HOMES, HTTP, ROUTER, Device, Site
 from harness.wait import guard, until
 
@@ -58,7 +58,7 @@ def status_of(town, path):
     return int(done.stdout)
 
 
-pytestmark = pytest.mark.skipif(not find_kubectl(), reason="no kubectl here")
+pytestmark = needs_kubectl
 
 
 def addresses(edge):

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from harness import gateway as gw
-from harness.control import Control
+from harness.control import Control, needs_kubectl
 from harness.wait import GUARD, until
 
 CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
@@ -182,6 +182,7 @@ def test_the_hooks_are_for_those_who_may(binary, tmp_path):
     assert done.returncode == 1 and "is not a loopback address" in done.stderr
 
 
+@needs_kubectl
 def test_kinds_that_are_kept_for_others(binary, tmp_path):
     """A foreign controller applies them; nothing here acts on them."""
     control = Control(binary, tmp_path / "control", "--relaxed-sync", "--gateway=false")

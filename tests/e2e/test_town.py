@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from harness.control import find_kubectl
+from harness.control import find_kubectl, needs_kubectl
 from harness.node import Process
 from harness.serve import Each
 from harness.town import EDGE, HOMES, HTTP, HTTPS, RELAY, Device, Site, blocks, digest, resolver
@@ -67,11 +67,8 @@ def served(town, edge, d, tls=False, seconds=20):
 
 
 def kubectl(edge, *argv, **kw):
-    kubectl_path = find_kubectl()
-    if not kubectl_path:
-        pytest.skip("no kubectl here")
     with edge.ns.entered():
-        return subprocess.run([kubectl_path, "--kubeconfig", str(edge.kubeconfig), *argv],
+        return subprocess.run([find_kubectl(), "--kubeconfig", str(edge.kubeconfig), *argv],
                               capture_output=True, text=True, check=False, timeout=guard(30), **kw)
 
 
@@ -243,6 +240,7 @@ def test_the_relay_is_killed_and_comes_back(town, edge, device):
     served(town, edge, d, seconds=30)
 
 
+@needs_kubectl
 def test_a_destination_not_advertised_is_refused(town, edge, device):
     d = device("strict")
     served(town, edge, d)
@@ -280,6 +278,7 @@ def test_an_origin_that_is_down_is_said(town, edge, device):
     until(told, 20, "the origin's failure", interval=0.1)
 
 
+@needs_kubectl
 def test_the_lease_on_a_hostname_survives_ctrl_c(town, edge, device):
     d = device("stays")
     served(town, edge, d)
@@ -289,6 +288,7 @@ def test_the_lease_on_a_hostname_survives_ctrl_c(town, edge, device):
     served(town, edge, again)
 
 
+@needs_kubectl
 def test_rm_takes_everything_away(town, edge, device):
     d = device("brief", "home1", None, None, "--rm")
     served(town, edge, d)
@@ -331,6 +331,7 @@ def test_websocket(town, edge, binary, tmp_path, websocket_site):
         d.stop()
 
 
+@needs_kubectl
 def test_a_stranger_is_refused(town, edge, device, binary, tmp_path):
     """A node that knows everything but has a key the control plane does not name."""
     d = device("guarded")
@@ -397,6 +398,7 @@ def ask_udp(edge, node, port, query):
 
 
 @pytest.mark.parametrize("udp", [True, False])
+@needs_kubectl
 def test_a_resolver_on_the_device(town, edge, binary, tmp_path, udp):
     name = f"dns-{str(udp).lower()}"
     upstream = resolver(town["home1"])
@@ -461,6 +463,7 @@ def dig(town, port, *words, tries=1):
                               capture_output=True, text=True, check=False).stdout
 
 
+@needs_kubectl
 def test_a_public_resolver_on_a_device_behind_nat(town, edge, binary, tmp_path):
     """dig, the gateway's UDP listener, CONNECT-UDP, the device, its resolver: and back."""
     name = "public-dns"

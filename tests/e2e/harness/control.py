@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running 'spanwire control' and a plain HTTPS client for it."""
 import base64
+import functools
 import http.client
 import json
 import os
@@ -16,6 +17,7 @@ import tempfile
 import h2.config
 import h2.connection
 import h2.events
+import pytest
 
 from .node import _SANITIZER, Process
 from .ports import free_port
@@ -44,15 +46,31 @@ def loopback_up():
     subprocess.run(["ip", "link", "set", "lo", "up"], check=False, capture_output=True)
 
 
+@functools.lru_cache(None)
 def find_kubectl():
-    """The pinned kubectl beside the one on PATH where a package brings several; None: there is none."""
+    """The pinned kubectl beside the one on PATH where a package brings several; None: none, or older than 1.29."""
     if os.environ.get("KUBECTL"):
         return os.environ["KUBECTL"]
     kubectl = shutil.which("kubectl")
     if not kubectl:
         return None
     pinned = pathlib.Path(os.path.realpath(kubectl)).parent / "kubectl.1.33"
-    return str(pinned) if os.access(pinned, os.X_OK) else kubectl
+    kubectl = str(pinned) if os.access(pinned, os.X_OK) else kubectl
+    said = subprocess.run([kubectl, "version", "--client", "-o", "json"], capture_output=True, text=True, check=False)
+    minor = re.search(r'"minor": *"(\d+)', said.stdout)
+    return kubectl if minor and int(minor.group(1)) >= 29 else None
+
+
+NO_KUBECTL = "NO KUBECTL 1.29 OR NEWER ON THIS MACHINE (Debian 12 has none): nothing is driven with it"
+needs_kubectl = pytest.mark.skipif(not find_kubectl(), reason=NO_KUBECTL)
+
+
+def need_kubectl():
+    """kubectl's path. For fixtures, before they start anything: all that use them are skipped without."""
+    path = find_kubectl()
+    if not path:
+        pytest.skip(NO_KUBECTL)
+    return path
 
 
 def find_gateway_api():
