@@ -7,9 +7,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/dirs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -270,17 +271,64 @@ static void print_up(const struct up *u)
     printf("  logs     %s/log/\n\n", s->data);
 }
 
+/* A word that a shell reads as it is. */
+static const char *shell_word(const struct up *u, const char *text)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "/._-+:@,=";
+    char *out;
+    size_t n = 0;
+
+    if (text[strspn(text, plain)] == '\0')
+        return text;
+    out = sw_arena_alloc(u->arena, 4 * strlen(text) + 3);
+    out[n++] = '\'';
+    for (const char *p = text; *p; p++) {
+        if (*p == '\'') {
+            memcpy(out + n, "'\\'", 3); /* out of the quotes, one quote, and in again */
+            n += 3;
+        }
+        out[n++] = *p;
+    }
+    out[n++] = '\'';
+    out[n] = '\0';
+    return out;
+}
+
+/* The directory of this program; NULL: unknown, or the shell finds 'spanwire' there by itself. */
+static const char *dir_to_add(const struct up *u)
+{
+    const char *dirs = getenv("PATH"); /* NOLINT(concurrency-mt-unsafe): nobody sets it */
+    struct sw_slice list = sw_slice_str(dirs ? dirs : "");
+    char self[PATH_MAX] = "";
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    char *name = n > 0 ? strrchr(self, '/') : NULL;
+
+    if (!name || strcmp(name, "/spanwire") != 0)
+        return NULL;
+    *name = '\0';
+    while (list.p && list.n) {
+        if (sw_slice_eq_str(sw_slice_cut(&list, ':'), self))
+            return NULL;
+    }
+    return sw_arena_printf(u->arena, "%s", self);
+}
+
 static void print_next(const struct up *u)
 {
     const struct settings *s = u->set;
+    const char *dir = dir_to_add(u);
 
     if (u->answered)
         printf("The demo is served at\n\n  http://%s:%" PRIu32 "/\n\n", s->demo_hostname,
                80 + s->port_offset);
-    printf("Try next:\n\n  export KUBECONFIG=%s\n", u->kubeconfig);
+    printf("Try next, in another terminal:\n\n");
+    if (dir)
+        printf("  export PATH=%s:$PATH\n", shell_word(u, dir));
+    printf("  export KUBECONFIG=%s\n", shell_word(u, u->kubeconfig));
     printf("  spanwire expose 3000      # what listens on port 3000 here gets a hostname\n");
-    printf("  spanwire status           # who serves which configuration\n");
-    printf("  kubectl get connectors,httpproxies,gateways,httproutes -A\n\n");
+    printf("  spanwire status           # data planes and the configuration they serve\n");
+    printf("  kubectl get connectors,httpproxies,gateways,httproutes -A  # 1.29 or newer\n\n");
     printf("Ctrl-C ends it; the state stays in %s.\n", s->data);
     (void)fflush(stdout);
 }
@@ -389,17 +437,10 @@ static void on_signal(int signo, void *arg)
 
 /* ---- set-up ---- */
 
-static int make_dir(const char *dir, struct sw_err *err)
-{
-    if (mkdir(dir, 0700) == 0 || errno == EEXIST)
-        return SW_OK;
-    return sw_err_sys(err, errno, "%s", dir);
-}
-
 static int prepare(struct up *u)
 {
     char real[PATH_MAX];
-    int rc = make_dir(u->set->data, u->err);
+    int rc = sw_make_dirs(u->set->data, u->err);
 
     if (rc == SW_OK && !realpath(u->set->data, real))
         rc = sw_err_sys(u->err, errno, "%s", u->set->data);
@@ -407,9 +448,9 @@ static int prepare(struct up *u)
         return rc;
     u->data = sw_arena_printf(u->arena, "%s", real);
     u->kubeconfig = path(u, "admin.kubeconfig");
-    rc = make_dir(path(u, "run"), u->err);
+    rc = sw_make_dirs(path(u, "run"), u->err);
     if (rc == SW_OK)
-        rc = make_dir(path(u, "log"), u->err);
+        rc = sw_make_dirs(path(u, "log"), u->err);
     if (rc != SW_OK)
         return rc;
     u->relay_url = u->set->relay_url;

@@ -13,7 +13,7 @@ import urllib.request
 
 import pytest
 
-from harness.control import _Here, find_kubectl
+from harness.control import _Here, find_kubectl, needs_kubectl
 from harness.node import Process
 from harness.ports import free_port, free_run
 from harness.wait import guard, until
@@ -63,10 +63,7 @@ class Up(Process):
             return False
 
     def kubectl(self, *argv, **kw):
-        path = find_kubectl()
-        if not path:
-            pytest.skip("no kubectl here")
-        return subprocess.run([path, "--kubeconfig", str(self.data / "admin.kubeconfig"), *argv],
+        return subprocess.run([find_kubectl(), "--kubeconfig", str(self.data / "admin.kubeconfig"), *argv],
                               capture_output=True, text=True, timeout=guard(60), check=False, **kw)
 
     def stop(self):
@@ -88,9 +85,47 @@ def test_the_demo_is_served(up):
     assert "demo.localhost" in up.log() and "admin.kubeconfig" in up.log()
     until(up.serves)
     assert re.search(r"spanwire is up \([\d.]+ s\)", up.log())
+    until(lambda: set(up.children()) == {"control", "relay", "sidecar", "gateway", "expose"})
+
+
+@needs_kubectl
+def test_kubectl_lists_the_demo(up):
     done = up.kubectl("get", "httpproxies,connectors", "-A")
     assert done.returncode == 0 and "demo" in done.stdout, (done.stdout, done.stderr)
-    until(lambda: set(up.children()) == {"control", "relay", "sidecar", "gateway", "expose"})
+
+
+def test_what_it_prints_works_as_printed(topology, binary, tmp_path):
+    """In a new shell, from another directory, with a name of the state's directory that a shell would split."""
+    del topology
+    where = tmp_path / "it's here"
+    where.mkdir()
+    up = Up(binary, where)
+    try:
+        lines = re.findall(r"(?m)^  (\S.*)$", up.log()[up.log().index("Try next"):])
+        exports = [line for line in lines if line.startswith("export ")]
+        assert [e.split("=")[0] for e in exports] == ["export PATH", "export KUBECONFIG"]
+        status = next(line for line in lines if line.startswith("spanwire status"))
+        expose = next(line for line in lines if line.startswith("spanwire expose")).split("#")[0]
+        kubectl = [line for line in lines if line.startswith("kubectl") and find_kubectl()]
+        for line in (status, *kubectl, expose + " --timeout 30s & pid=$!; wait_for_url; kill -INT $pid; wait $pid"):
+            script = "\n".join([
+                "wait_for_url() { until grep -q '^http.*->' out; do kill -0 $pid || return 1; sleep 0.1; done; }", *exports,
+                line.replace("& pid", ">out 2>&1 & pid")])
+            done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=guard(60),
+                                  env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, check=False)
+            assert done.returncode == 0, (line, done.stdout, done.stderr)
+    finally:
+        up.stop()
+
+
+def test_the_path_is_not_printed_where_it_is_known(topology, binary, tmp_path, monkeypatch):
+    del topology
+    monkeypatch.setenv("PATH", f"{os.path.dirname(os.path.realpath(binary))}:{os.environ['PATH']}")
+    up = Up(binary, tmp_path)
+    try:
+        assert "export KUBECONFIG=" in up.log() and "export PATH=" not in up.log()
+    finally:
+        up.stop()
 
 
 def test_every_role_has_ports_of_its_own(up):
@@ -115,6 +150,7 @@ def test_a_killed_role_comes_back(up, role):
     until(lambda: f"{role} was ended by signal 9" in up.log(), 5)
 
 
+@needs_kubectl
 def test_nothing_is_lost_when_everything_is_killed(up, binary, tmp_path):
     done = up.kubectl("create", "configmap", "kept", "--from-literal=a=b")
     assert done.returncode == 0, done.stderr
