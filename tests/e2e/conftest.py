@@ -18,7 +18,7 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from harness import certs, hang, left, netns, serve, shard  # noqa: E402
+from harness import apart, certs, hang, left, netns, serve, shard  # noqa: E402
 from harness.control import loopback_up  # noqa: E402
 from harness.device import Web  # noqa: E402
 from harness.mesh import Mesh  # noqa: E402
@@ -31,17 +31,6 @@ BINARY = os.path.abspath(os.environ.get("SPANWIRE_BIN", HERE.parent.parent / "bu
 os.environ.setdefault("SPANWIRE_XDS_LISTEN", "127.0.0.1:0")  # several run at once
 
 
-def _unshare_argv():
-    argv = ["unshare", "--net", "--mount", "--propagation", "private"]
-    return argv if os.geteuid() == 0 else argv + ["--user", "--map-root-user"]
-
-
-def _can_unshare(argv):
-    script = "mount -t tmpfs tmpfs /run && mkdir /run/netns && ip netns add t && nft list tables"
-    return subprocess.run([*argv, "sh", "-c", script], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, check=False)
-
-
 def pytest_configure(config):
     config.addinivalue_line("markers", "tsan: representative quick tests, run under TSan too")
     config.addinivalue_line("markers", "alone: measures time or takes all of the machine, run by itself at the end")
@@ -49,13 +38,13 @@ def pytest_configure(config):
         loopback_up()
     if os.environ.get(INNER) or config.option.collectonly:
         return
-    argv = _unshare_argv()
-    probe = _can_unshare(argv)
-    if probe.returncode:
+    why = apart.refused()
+    if why:
         # Said again by the fixture for every test it skips.
-        os.environ[INNER] = "no: " + (probe.stderr.strip() or "unshare failed")
-        sys.stderr.write(f"\nNO SYSTEM TESTS: cannot make namespaces here: {probe.stderr}\n")
+        os.environ[INNER] = "no: " + why
+        sys.stderr.write(f"\nNO SYSTEM TESTS: cannot make namespaces here: {why}\n")
         return
+    argv = apart.argv()
     capture = config.pluginmanager.getplugin("capturemanager")
     if capture:
         capture.stop_global_capturing()
