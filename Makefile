@@ -4,9 +4,9 @@
 PREFIX  ?= /usr/local
 DESTDIR ?=
 PYTHON  := /usr/bin/python3
-CCACHE  := $(if $(shell command -v ccache),ccache )
-GCC     := $(CCACHE)gcc
-CLANG   := $(CCACHE)clang
+CCACHE   = $(if $(shell command -v ccache),ccache )
+GCC      = $(CCACHE)gcc
+CLANG    = $(CCACHE)clang
 
 # ./build: what is shipped. Assertions stay on (b_ndebug=false in meson.build).
 build/build.ninja: | setup
@@ -22,11 +22,11 @@ build-fuzz/build.ninja: | setup-test
 	CC="$(CLANG)" meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined
 
 .DEFAULT_GOAL := all
-.PHONY: all setup setup-test setup-bench run run-node test bench asan tsan fuzz format \
-        check-format tidy install interop clean help
+.PHONY: all setup setup-test setup-bench run run-node test bench asan tsan fuzz \
+        format check-format tidy install interop clean help
 
 all: build/build.ninja ## build build/spanwire
-	ninja -C build
+	ninja -C build spanwire
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -62,7 +62,8 @@ bench: setup-bench build/build.ninja ## measure against the peers of bench/READM
 	ninja -C build
 	bench/run
 
-interop: all ## run against foreign implementations, fetched by tests/interop/*/prepare
+interop: setup-test build/build.ninja ## run against foreign implementations, fetched by tests/interop/*/prepare
+	$(PYTHON) tools/run-tests --build build --only build
 	$(PYTHON) tools/interop --build build
 
 format: ## rewrite C sources in the house style
@@ -76,7 +77,8 @@ tidy: build-asan/build.ninja ## clang-tidy over src/
 
 install: all ## install under DESTDIR/PREFIX
 	meson configure build -Dprefix="$(PREFIX)"
-	DESTDIR="$(DESTDIR)" meson install -C build
+	ninja -C build spanwire man
+	DESTDIR="$(DESTDIR)" meson install -C build --no-rebuild
 
 clean: ## remove the build directories of this Makefile
 	rm -rf build build-asan build-tsan build-fuzz

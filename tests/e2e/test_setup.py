@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/setup keeps Debian from starting the daemons it installs, and gives the machine its policy-rc.d back."""
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+from harness.wait import guard
+
+TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools/setup"
+THEIRS = "#!/bin/sh\n# the machine's own\nexit 104\n"
+# What the scripts of a package with a daemon do.
+ASK = 'sh /usr/sbin/policy-rc.d knot.service start; echo "policy: $?" >&2\n'
+
+
+class Machine:
+    """An APT of ours, and a /usr/sbin that only this one sees."""
+
+    def __init__(self, where):
+        self.sbin, self.programs = where / "sbin", where / "bin"
+        self.sbin.mkdir()
+        self.programs.mkdir()
+        self.policy = self.sbin / "policy-rc.d"
+        self.program("dpkg-query", "exit 1")  # nothing is installed
+        self.program("dpkg", "echo amd64")
+
+    def program(self, name, script):
+        (self.programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (self.programs / name).chmod(0o755)
+
+    def setup(self, apt, *sets):
+        self.program("apt-get", apt)
+        script = 'mount --bind "$1" /usr/sbin && shift && exec "$@"'
+        return subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", self.sbin, TOOL,
+                               *sets], capture_output=True, text=True, timeout=guard(60), check=False,
+                              env={"PATH": f"{self.programs}:/usr/bin:/bin"})
+
+    def files(self):
+        return sorted(p.name for p in self.sbin.iterdir())
+
+
+@pytest.fixture
+def machine(topology, tmp_path):
+    del topology  # a private /run
+    return Machine(tmp_path)
+
+
+@pytest.mark.parametrize("before", [None, THEIRS], ids=["none", "theirs"])
+def test_daemons_are_not_started_but_named(machine, before):
+    if before:
+        machine.policy.write_text(before)
+    done = machine.setup(f'[ "$1" = install ] && {{ {ASK} }}; echo "knot" >/dev/null', "bench")
+    assert done.returncode == 0, done.stderr
+    assert "installed, but not started: knot " in done.stdout, done.stdout
+    assert machine.files() == (["policy-rc.d"] if before else [])
+    assert not before or machine.policy.read_text() == before
+
+
+@pytest.mark.parametrize("end", ["exit 100", "kill -TERM $PPID; sleep 0.2", "kill -INT $PPID; sleep 0.2"])
+def test_the_policy_comes_back_when_the_installation_ends_early(machine, end):
+    machine.policy.write_text(THEIRS)
+    done = machine.setup(f"[ -e /usr/sbin/policy-rc.d.machine ] || exit 99\n{end}", "fresh")
+    assert done.returncode not in (0, 99, -signal.SIGKILL), done
+    assert machine.files() == ["policy-rc.d"] and machine.policy.read_text() == THEIRS
+
+
+@pytest.mark.parametrize("before", [None, THEIRS], ids=["none", "theirs"])
+def test_the_policy_comes_back_after_a_killed_installation(machine, before):
+    if before:
+        machine.policy.write_text(before)
+    assert machine.setup("kill -KILL $PPID", "fresh").returncode == -signal.SIGKILL
+    assert machine.files() == ["policy-rc.d"] + (["policy-rc.d.machine"] if before else [])
+    assert machine.setup("exit 0", "fresh").returncode == 0
+    assert machine.files() == (["policy-rc.d"] if before else [])
+    assert not before or machine.policy.read_text() == before
+
+
+def test_an_unknown_set_is_refused(machine):
+    done = machine.setup("exit 0", "everything")
+    assert done.returncode == 1 and "unknown set 'everything' (build, test, bench, fresh)" in done.stderr
