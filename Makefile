@@ -22,7 +22,7 @@ build-fuzz/build.ninja: | setup-test
 	CC="$(CLANG)" meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined
 
 .DEFAULT_GOAL := all
-.PHONY: all setup setup-test setup-bench run run-node test bench asan tsan fuzz \
+.PHONY: all setup setup-test setup-bench setup-fresh run run-node test fresh bench asan tsan fuzz \
         format check-format tidy install interop clean help
 
 all: build/build.ninja ## build build/spanwire
@@ -37,6 +37,8 @@ setup-test:
 	@tools/setup build test
 setup-bench:
 	@tools/setup build bench
+setup-fresh:
+	@tools/setup fresh
 
 run: all ## everything on this machine, with a small web app exposed through it
 	build/spanwire up --demo
@@ -46,6 +48,9 @@ run-node: all ## the node's tour: two workloads, one request allowed, one denied
 
 test: setup-test build/build.ninja ## build, then every check, unit, fuzz-corpus and end-to-end test
 	$(PYTHON) tools/run-tests --build build
+
+fresh: setup-fresh ## 'make run' and 'make test' on a bare Debian 12, as root and as a user
+	$(PYTHON) tools/fresh $(FRESH)
 
 asan: build-asan/build.ninja ## the same suite under AddressSanitizer and UBSan (clang)
 	$(PYTHON) tools/run-tests --build build-asan --no-checks

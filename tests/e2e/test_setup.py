@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/setup keeps Debian from starting the daemons it installs, and gives the machine its policy-rc.d back."""
+import importlib.machinery
 import pathlib
 import signal
 import subprocess
@@ -74,6 +75,54 @@ def test_the_policy_comes_back_after_a_killed_installation(machine, before):
     assert machine.setup("exit 0", "fresh").returncode == 0
     assert machine.files() == (["policy-rc.d"] if before else [])
     assert not before or machine.policy.read_text() == before
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    """tools/fresh as a module."""
+    return importlib.machinery.SourceFileLoader("fresh", str(TOOL.parent / "fresh")).load_module()
+
+
+SOURCES = """Types: deb deb-src
+URIs: http://mirror.example/debian
+Suites: trixie trixie-updates
+Components: main contrib
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+URIs: http://mirror.example/debian-security
+Suites: trixie-security
+Components: main
+
+Enabled: no
+Types: deb
+URIs: http://off.example/debian
+Suites: bookworm
+Components: main
+"""
+LIST = """# deb http://comment.example/debian bookworm main
+deb [arch=amd64 signed-by=/k] http://docker.example/debian bookworm stable
+deb http://pg.example/apt bookworm-pgdg main
+deb-src http://src.example/debian bookworm main
+"""
+
+
+def test_fresh_takes_the_mirror_of_the_machine_and_nothing_else(fresh, tmp_path):
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list.d/debian.sources").write_text(SOURCES)
+    (tmp_path / "sources.list.d/other.list").write_text(LIST)
+    assert fresh.mirror_lines(None, tmp_path) == ("http://mirror.example/debian", (
+        "deb http://mirror.example/debian bookworm main\ndeb http://mirror.example/debian bookworm-updates main\n"
+        "deb http://mirror.example/debian-security bookworm-security main\n"))
+    (tmp_path / "sources.list").write_text("deb http://first.example/debian stable main\n")
+    assert fresh.mirror_lines(None, tmp_path)[0] == "http://first.example/debian"
+    assert fresh.mirror_lines("http://given.example", tmp_path)[0] == "http://given.example"
+
+
+def test_fresh_wants_a_mirror(fresh, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        fresh.mirror_lines(None, tmp_path)
+    assert "--mirror" in capsys.readouterr().err
 
 
 def test_an_unknown_set_is_refused(machine):
