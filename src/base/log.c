@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/time.h"
+#include "base/utf8.h"
 
 enum {
     QUEUE_MAX = 1 << 20,
@@ -306,13 +307,27 @@ bool sw_log_enabled(enum sw_log_level level, const char *scope)
     return level <= limit;
 }
 
+enum { TAIL = 8 }; /* kept free for the closing bytes */
+
+static size_t room(const struct sw_log_line *l)
+{
+    return l->n + TAIL < sizeof(l->text) ? sizeof(l->text) - TAIL - l->n : 0;
+}
+
 static void put(struct sw_log_line *l, const char *p, size_t n)
 {
-    size_t room = sizeof(l->text) - 8 - l->n; /* space for the closing bytes */
-
-    n = sw_min(n, room);
+    n = sw_min(n, room(l));
     memcpy(l->text + l->n, p, n);
     l->n += n;
+}
+
+/* All of it, or nothing: half an escape sequence or character would make the line unreadable. */
+static bool put_whole(struct sw_log_line *l, const char *p, size_t n)
+{
+    if (n > room(l))
+        return false;
+    put(l, p, n);
+    return true;
 }
 
 static void put_str(struct sw_log_line *l, const char *s)
@@ -326,31 +341,44 @@ static bool plain_byte(unsigned char c)
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
 }
 
-static void put_escaped(struct sw_log_line *l, struct sw_slice s)
+/* The byte or character at s.p[at], escaped where it must be; returns its length, 0: no room. */
+static size_t put_special(struct sw_log_line *l, struct sw_slice s, size_t at)
 {
     static const char hex[] = "0123456789abcdef";
+    unsigned char c = (unsigned char)s.p[at];
+    size_t n = c >= 0x80 ? sw_utf8_len(s.p + at, s.n - at) : 0;
+    bool fits;
+
+    if (n)
+        return put_whole(l, s.p + at, n) ? n : 0;
+    if (c == '"' || c == '\\')
+        fits = put_whole(l, (char[]){'\\', (char)c}, 2);
+    else
+        fits = put_whole(l, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+    return fits ? 1 : 0;
+}
+
+/* Always ends with its quote, for which TAIL has room: a line that is cut still is JSON. */
+static void put_escaped(struct sw_log_line *l, struct sw_slice s)
+{
     size_t at = 0;
 
     put(l, "\"", 1);
-    while (at < s.n) {
+    while (at < s.n && room(l)) {
         size_t run = at;
-        unsigned char c;
+        size_t n;
 
         while (run < s.n && plain_byte((unsigned char)s.p[run]))
             run++;
         put(l, s.p + at, run - at);
         if (run == s.n)
             break;
-        c = (unsigned char)s.p[run];
-        if (c == '"' || c == '\\')
-            put(l, (char[]){'\\', (char)c}, 2);
-        else if (c >= 0x80 && sw_utf8_valid(s))
-            put(l, s.p + run, 1);
-        else
-            put(l, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
-        at = run + 1;
+        n = put_special(l, s, run);
+        if (n == 0)
+            break;
+        at = run + n;
     }
-    put(l, "\"", 1);
+    l->text[l->n++] = '"';
 }
 
 /* Date and second change rarely: they are kept per thread, only the microseconds are written. */
@@ -412,19 +440,23 @@ void sw_log_begin(struct sw_log_line *l, enum sw_log_level level, const char *sc
     put_str(l, msg);
 }
 
-static void key(struct sw_log_line *l, const char *k)
+/* False: no room for the field and 'least' bytes of its value; the line ends with those before. */
+static bool key(struct sw_log_line *l, const char *k, size_t least)
 {
+    if (strlen(k) + 4 + least > room(l))
+        return false;
     if (l->json) {
         put_str(l, ",\"");
         put_str(l, k);
         put_str(l, "\":");
-        return;
+        return true;
     }
     /* The first field is set off by a tab, the rest by spaces. */
     put_str(l, l->fields ? " " : "\t");
     l->fields = true;
     put_str(l, k);
     put_str(l, "=");
+    return true;
 }
 
 static bool bare(struct sw_slice s)
@@ -442,9 +474,8 @@ static bool bare(struct sw_slice s)
 
 void sw_log_str(struct sw_log_line *l, const char *k, struct sw_slice value)
 {
-    if (!l->on)
+    if (!l->on || !key(l, k, 2))
         return;
-    key(l, k);
     if (!l->json && bare(value))
         put(l, value.p, value.n);
     else
@@ -453,9 +484,8 @@ void sw_log_str(struct sw_log_line *l, const char *k, struct sw_slice value)
 
 void sw_log_quoted(struct sw_log_line *l, const char *k, struct sw_slice value)
 {
-    if (!l->on)
+    if (!l->on || !key(l, k, 2))
         return;
-    key(l, k);
     put_escaped(l, value);
 }
 
@@ -468,11 +498,10 @@ void sw_log_cstr(struct sw_log_line *l, const char *k, const char *value)
 void sw_log_u64(struct sw_log_line *l, const char *k, uint64_t value)
 {
     char text[24];
+    size_t n = (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
 
-    if (!l->on)
-        return;
-    key(l, k);
-    put(l, text, (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)value));
+    if (l->on && key(l, k, n))
+        put(l, text, n);
 }
 
 void sw_log_end(struct sw_log_line *l)

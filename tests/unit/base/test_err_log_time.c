@@ -214,6 +214,50 @@ static void long_lines_are_cut(void **state)
     assert_int_equal(text[strlen(text) - 1], '\n');
 }
 
+/* Wherever the line ends: behind a key, inside an escape, inside a character. */
+static void say_too_much_of_everything(void)
+{
+    static const char *const bits[] = {"\"", "\xff", "\xe2\x82\xac", "x\\", "\n", "\xf0\x9f\x98"};
+    struct sw_log_line l;
+    char big[1900];
+
+    for (size_t cut = 0; cut < 24; cut++) {
+        size_t n = 0;
+        const char *bit = bits[cut % SW_ARRAY_LEN(bits)];
+
+        while (n + strlen(bit) < sizeof(big)) {
+            memcpy(big + n, bit, strlen(bit));
+            n += strlen(bit);
+        }
+        sw_log_begin(&l, SW_LOG_INFO, "node", "long");
+        sw_log_str(&l, "pad", sw_slice("yyyyyyyyyyyyyyyyyyyyyyyy", cut));
+        sw_log_str(&l, "big", sw_slice(big, n));
+        sw_log_u64(&l, "number", UINT64_MAX);
+        sw_log_str(&l, "more", sw_slice(big, n));
+        sw_log_u64(&l, "last", 1);
+        sw_log_end(&l);
+    }
+}
+
+static void cut_json_lines_are_json(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_slice rest = sw_slice_str(logged(SW_LOG_JSON, say_too_much_of_everything));
+    size_t lines = 0;
+
+    while (rest.n) {
+        struct sw_slice line = sw_slice_cut(&rest, '\n');
+        struct sw_json *v;
+
+        assert_true(line.n < 2048);
+        assert_true(sw_utf8_valid(line));
+        assert_int_equal(sw_json_parse(&a, line, NULL, &v, NULL), SW_OK);
+        assert_true(sw_json_str(sw_json_find(v, "big")).n > 100);
+        lines++;
+    }
+    assert_int_equal(lines, 24);
+}
+
 static void *write_lines(void *arg)
 {
     const char *name = arg;
@@ -284,6 +328,7 @@ int main(void)
         cmocka_unit_test(plain_lines_cannot_be_forged),
         cmocka_unit_test(json_lines_are_json),
         cmocka_unit_test(long_lines_are_cut),
+        cmocka_unit_test(cut_json_lines_are_json),
         cmocka_unit_test(lines_of_threads_stay_whole),
         cmocka_unit_test(filters_by_scope),
     };
