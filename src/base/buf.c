@@ -83,6 +83,36 @@ int sw_buf_append_str(struct sw_buf *b, const char *s)
     return sw_buf_append(b, s, strlen(s));
 }
 
+static const char *html_entity(char c)
+{
+    switch (c) {
+    case '<':
+        return "&lt;";
+    case '>':
+        return "&gt;";
+    case '&':
+        return "&amp;";
+    case '"':
+        return "&quot;";
+    case '\'':
+        return "&#39;";
+    default:
+        return NULL;
+    }
+}
+
+int sw_buf_append_html(struct sw_buf *b, struct sw_slice s)
+{
+    int rc = SW_OK;
+
+    for (size_t i = 0; i < s.n && rc == SW_OK; i++) {
+        const char *entity = html_entity(s.p[i]);
+
+        rc = entity ? sw_buf_append_str(b, entity) : sw_buf_putc(b, s.p[i]);
+    }
+    return rc;
+}
+
 int sw_buf_putc(struct sw_buf *b, char c)
 {
     return sw_buf_append(b, &c, 1);

@@ -43,6 +43,8 @@ static inline struct sw_slice sw_buf_slice(const struct sw_buf *b)
 SW_NODISCARD int sw_buf_append(struct sw_buf *b, const void *p, size_t n);
 SW_NODISCARD int sw_buf_append_slice(struct sw_buf *b, struct sw_slice s);
 SW_NODISCARD int sw_buf_append_str(struct sw_buf *b, const char *s);
+/* As text of an HTML page or of a quoted attribute. SW_ELIMIT: a part may have been appended. */
+SW_NODISCARD int sw_buf_append_html(struct sw_buf *b, struct sw_slice s);
 SW_NODISCARD int sw_buf_putc(struct sw_buf *b, char c);
 SW_NODISCARD int sw_buf_printf(struct sw_buf *b, const char *fmt, ...) SW_PRINTF(2, 3);
 SW_NODISCARD int sw_buf_vprintf(struct sw_buf *b, const char *fmt, va_list ap) SW_PRINTF(2, 0);

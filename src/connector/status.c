@@ -212,38 +212,12 @@ static int write_status(const struct sw_connector *c, struct sw_buf *out)
 
 /* ---- HTML ---- */
 
-/* Text from elsewhere, made harmless. */
-static int put_html(struct sw_buf *b, struct sw_slice s)
-{
-    int rc = SW_OK;
-
-    for (size_t i = 0; i < s.n && rc == SW_OK; i++) {
-        switch (s.p[i]) {
-        case '<':
-            rc = sw_buf_append_str(b, "&lt;");
-            break;
-        case '>':
-            rc = sw_buf_append_str(b, "&gt;");
-            break;
-        case '&':
-            rc = sw_buf_append_str(b, "&amp;");
-            break;
-        case '"':
-            rc = sw_buf_append_str(b, "&quot;");
-            break;
-        default:
-            rc = sw_buf_putc(b, s.p[i]);
-        }
-    }
-    return rc;
-}
-
 static int put_cell(struct sw_buf *b, struct sw_slice s)
 {
     int rc = sw_buf_append_str(b, "<td>");
 
     if (rc == SW_OK)
-        rc = put_html(b, s);
+        rc = sw_buf_append_html(b, s);
     return rc == SW_OK ? sw_buf_append_str(b, "</td>") : rc;
 }
 

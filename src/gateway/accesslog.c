@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "gateway/accesslog_int.h"
 #include "gateway/config_int.h"
+#include "http/h1.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 
@@ -39,14 +40,58 @@ struct json_field {
     size_t n;
 };
 
+/* A line, or a body. */
+struct layout {
+    const struct sw_gw_format *format; /* NULL: JSON */
+    struct json_field json;
+    bool omit_empty;
+};
+
 struct sw_gw_accesslog {
     _Atomic uint32_t refs;
     struct sw_arena arena;
     struct sw_gw_sink *sink;
-    const struct filter *filter;       /* NULL: everything */
-    const struct sw_gw_format *format; /* NULL: JSON */
-    struct json_field json;
-    bool omit_empty;
+    const struct filter *filter; /* NULL: everything */
+    struct layout layout;
+};
+
+struct sw_gw_body_format {
+    struct layout layout;
+    struct sw_slice content_type;
+};
+
+static bool default_json;
+
+void sw_gw_accesslog_default_json(bool json)
+{
+    default_json = json;
+}
+
+static const struct {
+    const char *key;
+    const char *value;
+} default_fields[] = {
+    {"time", "%START_TIME%"},
+    {"method", "%REQ(:METHOD)%"},
+    {"path", "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"},
+    {"protocol", "%PROTOCOL%"},
+    {"status", "%RESPONSE_CODE%"},
+    {"flags", "%RESPONSE_FLAGS%"},
+    {"reason", "%RESPONSE_CODE_DETAILS%"},
+    {"bytes_received", "%BYTES_RECEIVED%"},
+    {"bytes_sent", "%BYTES_SENT%"},
+    {"duration_ms", "%DURATION%"},
+    {"response_ms", "%RESPONSE_DURATION%"},
+    {"client", "%DOWNSTREAM_REMOTE_ADDRESS%"},
+    {"forwarded_for", "%REQ(X-FORWARDED-FOR)%"},
+    {"user_agent", "%REQ(USER-AGENT)%"},
+    {"request_id", "%REQ(X-REQUEST-ID)%"},
+    {"host", "%REQ(:AUTHORITY)%"},
+    {"sni", "%REQUESTED_SERVER_NAME%"},
+    {"upstream", "%UPSTREAM_HOST%"},
+    {"cluster", "%UPSTREAM_CLUSTER%"},
+    {"device", "%UPSTREAM_METADATA(tunnel:device)%"},
+    {"failure", "%UPSTREAM_TRANSPORT_FAILURE_REASON%"},
 };
 
 /* ---- building ---- */
@@ -139,26 +184,67 @@ static int build_json(struct sw_gw_build *b, struct sw_arena *a, const struct sw
     return SW_OK;
 }
 
-static int build_format(struct sw_gw_build *b, struct sw_gw_accesslog *l,
-                        const Sw__SubstitutionFormatString *f)
+/* f is given and has a format. */
+static int build_layout(struct sw_gw_build *b, struct sw_arena *a,
+                        const Sw__SubstitutionFormatString *f, struct layout *ret)
 {
-    struct sw_slice text = SW_SLICE_LIT(default_http);
+    struct sw_slice text = SW_PB_SLICE(f->text_format);
 
-    if (f && f->format_case == SW__SUBSTITUTION_FORMAT_STRING__FORMAT_JSON_FORMAT) {
-        l->omit_empty = f->omit_empty_values;
-        return build_json(b, &l->arena, sw_gw_build_struct(b, f->json_format), 0, &l->json);
-    }
-    if (f && f->format_case == SW__SUBSTITUTION_FORMAT_STRING__FORMAT_TEXT_FORMAT)
-        text = SW_PB_SLICE(f->text_format);
-    if (f && f->format_case == SW__SUBSTITUTION_FORMAT_STRING__FORMAT_TEXT_FORMAT_SOURCE) {
+    ret->omit_empty = f->omit_empty_values;
+    if (f->format_case == SW__SUBSTITUTION_FORMAT_STRING__FORMAT_JSON_FORMAT)
+        return build_json(b, a, sw_gw_build_struct(b, f->json_format), 0, &ret->json);
+    if (f->format_case == SW__SUBSTITUTION_FORMAT_STRING__FORMAT_TEXT_FORMAT_SOURCE) {
         int rc = sw_gw_build_source(b, f->text_format_source, LINE_MAX_BYTES, &text);
 
         if (rc < 0)
             return rc;
     }
+    return sw_gw_format_parse(a, text, &ret->format, b->err);
+}
+
+/* What the text line has, and the words for a failure. */
+static int build_default_json(struct sw_gw_build *b, struct sw_arena *a, struct layout *ret)
+{
+    size_t n = SW_ARRAY_LEN(default_fields);
+    int rc = SW_OK;
+
+    ret->json.subs = sw_arena_array(a, n, sizeof(*ret->json.subs));
+    ret->json.n = n;
+    for (size_t i = 0; i < n && rc == SW_OK; i++) {
+        ret->json.subs[i].key = sw_slice_str(default_fields[i].key);
+        rc = sw_gw_format_parse(a, sw_slice_str(default_fields[i].value), &ret->json.subs[i].format,
+                                b->err);
+    }
+    return rc;
+}
+
+static int build_format(struct sw_gw_build *b, struct sw_gw_accesslog *l,
+                        const Sw__SubstitutionFormatString *f)
+{
+    if (f && f->format_case != SW__SUBSTITUTION_FORMAT_STRING__FORMAT__NOT_SET)
+        return build_layout(b, &l->arena, f, &l->layout);
     if (f)
-        l->omit_empty = f->omit_empty_values;
-    return sw_gw_format_parse(&l->arena, text, &l->format, b->err);
+        l->layout.omit_empty = f->omit_empty_values;
+    if (default_json)
+        return build_default_json(b, &l->arena, &l->layout);
+    return sw_gw_format_parse(&l->arena, SW_SLICE_LIT(default_http), &l->layout.format, b->err);
+}
+
+int sw_gw_build_body(struct sw_gw_build *b, const struct Sw__SubstitutionFormatString *in,
+                     const struct sw_gw_body_format **ret)
+{
+    struct sw_gw_body_format *f = SW_ARENA_NEW(b->arena, struct sw_gw_body_format);
+    bool json = in->format_case == SW__SUBSTITUTION_FORMAT_STRING__FORMAT_JSON_FORMAT;
+
+    if (in->format_case == SW__SUBSTITUTION_FORMAT_STRING__FORMAT__NOT_SET)
+        return sw_err_set(b->err, SW_EINVAL, "body_format without a format");
+    f->content_type = sw_gw_text(b, &in->content_type);
+    if (!f->content_type.n)
+        f->content_type = json ? SW_SLICE_LIT("application/json") : SW_SLICE_LIT("text/plain");
+    if (!sw_http_value_valid(f->content_type))
+        return sw_err_set(b->err, SW_EINVAL, "body_format: content_type is not a header value");
+    *ret = f;
+    return build_layout(b, b->arena, in, &f->layout);
 }
 
 static int build_sink(struct sw_gw_build *b, struct sw_gw_accesslog *l, const Sw__AccessLog *in)
@@ -269,7 +355,7 @@ static bool filter_agrees(const struct filter *f, const struct sw_gw_vars *v)
     return true;
 }
 
-static void write_json(const struct sw_gw_accesslog *l, const struct json_field *f,
+static void write_json(const struct layout *l, const struct json_field *f,
                        const struct sw_gw_vars *v, struct sw_jw *w)
 {
     sw_jw_object(w);
@@ -297,6 +383,33 @@ static void write_json(const struct sw_gw_accesslog *l, const struct json_field 
     sw_jw_object_end(w);
 }
 
+static int write_layout(const struct layout *l, const struct sw_gw_vars *v, struct sw_buf *out)
+{
+    struct sw_jw w;
+
+    if (l->format)
+        return sw_gw_format_write(l->format, v, l->omit_empty ? "" : "-", out);
+    sw_jw_begin(&w, out, NULL);
+    write_json(l, &l->json, v, &w);
+    return sw_jw_end(&w) < 0 ? SW_ELIMIT : sw_buf_putc(out, '\n');
+}
+
+struct sw_slice sw_gw_body_text(const struct sw_gw_body_format *f, const struct sw_gw_vars *v,
+                                struct sw_arena *a)
+{
+    SW_BUF_AUTO out = {0};
+
+    sw_buf_init(&out, LINE_MAX_BYTES);
+    if (write_layout(&f->layout, v, &out) != SW_OK)
+        return v->local_body;
+    return sw_arena_slice(a, sw_buf_slice(&out));
+}
+
+struct sw_slice sw_gw_body_type(const struct sw_gw_body_format *f)
+{
+    return f->content_type;
+}
+
 /* What peers sent may not forge further lines. */
 static void flatten(char *p, size_t n)
 {
@@ -316,18 +429,10 @@ void sw_gw_accesslog_write(struct sw_gw_accesslog *const *logs, size_t n,
         if (l->filter && !filter_agrees(l->filter, v))
             continue;
         sw_buf_init(&line, LINE_MAX_BYTES);
-        if (l->format) {
-            if (sw_gw_format_write(l->format, v, l->omit_empty ? "" : "-", &line) < 0)
-                continue;
+        if (write_layout(&l->layout, v, &line) < 0)
+            continue;
+        if (l->layout.format)
             flatten(line.p + line.off, sw_buf_len(&line));
-        } else {
-            struct sw_jw w;
-
-            sw_jw_begin(&w, &line, NULL);
-            write_json(l, &l->json, v, &w);
-            if (sw_jw_end(&w) < 0 || sw_buf_putc(&line, '\n') < 0)
-                continue;
-        }
         sw_gw_sink_write(l->sink, sw_buf_slice(&line));
     }
 }

@@ -48,7 +48,11 @@ struct sw_gw_vars {
     const struct sw_tls_peer *client; /* who the client proved to be; NULL: nobody */
     const char *cipher;               /* as sw_tls_cipher; NULL: no TLS */
     bool http;
+    struct sw_slice local_body; /* of an answer made here, before it was formatted */
 };
+
+/* All of it but durations, from an exchange. Borrowed from it. */
+void sw_gw_vars_fill(struct sw_exchange *x, struct sw_gw_vars *v);
 
 /*
  * Compiles a format. "%%" is a percent sign. Refuses operators we do not know (SW_EINVAL naming
@@ -65,7 +69,24 @@ SW_NODISCARD int sw_gw_format_write(const struct sw_gw_format *f, const struct s
 struct sw_slice sw_gw_format_text(const struct sw_gw_format *f, const struct sw_gw_vars *v,
                                   struct sw_arena *a);
 
+/* ---- bodies of local replies ---- */
+
+struct sw_gw_body_format;
+struct Sw__SubstitutionFormatString;
+
+/* local_reply_config.body_format: text or JSON; in the build's arena. */
+SW_NODISCARD int sw_gw_build_body(struct sw_gw_build *b,
+                                  const struct Sw__SubstitutionFormatString *in,
+                                  const struct sw_gw_body_format **ret);
+/* In the arena, at most 64 KiB. */
+struct sw_slice sw_gw_body_text(const struct sw_gw_body_format *f, const struct sw_gw_vars *v,
+                                struct sw_arena *a);
+struct sw_slice sw_gw_body_type(const struct sw_gw_body_format *f);
+
 /* ---- logs ---- */
+
+/* Logs without a format of their own get JSON lines. Before the first is built. */
+void sw_gw_accesslog_default_json(bool json);
 
 struct sw_gw_accesslog *sw_gw_accesslog_ref(struct sw_gw_accesslog *l);
 struct sw_gw_accesslog *sw_gw_accesslog_unref(struct sw_gw_accesslog *l);

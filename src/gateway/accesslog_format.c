@@ -60,7 +60,8 @@ enum { PIECES_MAX = 256, EXPANSION_MAX = 16384 };
     X(FILTER_CHAIN_NAME, 0, false)                                                                 \
     X(CONNECTION_ID, 0, true)                                                                      \
     X(HOSTNAME, 0, false)                                                                          \
-    X(STREAM_ID, 0, false)
+    X(STREAM_ID, 0, false)                                                                         \
+    X(LOCAL_REPLY_BODY, 0, false)
 
 enum op {
     OP_LITERAL,
@@ -525,6 +526,8 @@ static struct sw_slice expand(const struct piece *p, const struct sw_gw_vars *v,
         return num(s, v->connection_id);
     case OP_HOSTNAME:
         return hostname(s);
+    case OP_LOCAL_REPLY_BODY:
+        return maybe(v->local_body);
     case OP_STREAM_ID:
         return v->req ? field(&v->req->fields, SW_SLICE_LIT("x-request-id")) : none;
     }

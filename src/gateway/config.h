@@ -212,6 +212,7 @@ struct sw_gw_hcm {
     size_t n_filters;
     struct sw_gw_accesslog *const *logs; /* accesslog.h */
     size_t n_logs;
+    const struct sw_gw_body_format *local_body; /* of answers made here; NULL: error pages */
 };
 
 /* ---- TCP and UDP ---- */

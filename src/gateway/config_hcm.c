@@ -170,6 +170,8 @@ int sw_gw_build_hcm(struct sw_gw_build *b, const struct Sw__Any *any, struct sw_
         rc = build_filters(b, in, h);
     if (rc == SW_OK)
         rc = sw_gw_build_logs(b, in->access_log, in->n_access_log, &h->logs, &h->n_logs);
+    if (rc == SW_OK && in->local_reply_config && in->local_reply_config->body_format)
+        rc = sw_gw_build_body(b, in->local_reply_config->body_format, &h->local_body);
     if (rc == SW_OK)
         rc = build_routes_of(b, in, h);
     return rc;

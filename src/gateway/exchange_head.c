@@ -238,6 +238,16 @@ static struct sw_slice new_request_id(struct sw_exchange *x)
     return sw_slice(p, 36);
 }
 
+struct sw_slice gw_request_id(struct sw_exchange *x)
+{
+    const struct sw_slice *have = sw_gw_fields_get(&x->req.fields, SW_GW_H_X_REQUEST_ID);
+    struct sw_slice id = have ? *have : new_request_id(x);
+
+    if (!have)
+        put(x, SW_GW_H_X_REQUEST_ID, SW_SLICE_LIT("x-request-id"), id);
+    return id;
+}
+
 /* Our element of Forwarded (RFC 7239): whom we had the request from. */
 static struct sw_slice forwarded_element(struct sw_exchange *x)
 {

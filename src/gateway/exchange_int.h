@@ -7,6 +7,8 @@
 
 /* Fields the edge adds or replaces: x-forwarded-*, x-request-id, via; x-envoy-* of strangers go. */
 void gw_clean_request(struct sw_exchange *x);
+/* The request's id; one is made when it has none. */
+struct sw_slice gw_request_id(struct sw_exchange *x);
 /* date, server and whatever else a proxy adds to an answer. */
 void gw_clean_response(struct sw_exchange *x);
 
@@ -18,6 +20,10 @@ void gw_attempt(struct sw_exchange *x);
 void gw_arm(struct sw_exchange *x);
 /* Head and, when it is all, end of the answer in x->resp go downstream. */
 void gw_send_answer(struct sw_exchange *x, bool end);
+
+/* ---- exchange_reply.c, exchange_page.c ---- */
+/* The body of an answer of ours, as visitors see it; sets content-type and the like. */
+struct sw_slice gw_page_body(struct sw_exchange *x, int status, struct sw_slice body);
 
 /* ---- exchange_fail.c ---- */
 /* Tries again after such an end, if it may. False: nothing was done. */

@@ -103,7 +103,7 @@ void sw_exchange_reply(struct sw_exchange *x, int status, struct sw_slice body, 
     if (grpc && status >= 400)
         fill_grpc(x, status, body);
     else
-        fill(x, status, body);
+        fill(x, status, body = gw_page_body(x, status, body));
     end = x->resp.length == SW_GW_LENGTH_NONE || x->req.head;
     gw_send_answer(x, end);
     if (!end && x->down.ops) {

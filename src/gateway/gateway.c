@@ -13,9 +13,11 @@
 #include "gateway/abuse.h"
 #include "gateway/accesslog.h"
 #include "gateway/config.h"
+#include "gateway/errorpage.h"
 #include "gateway/gateway_int.h"
 #include "gateway/stats.h"
 #include "io/batch.h"
+#include "io/filewatch.h"
 #include "tls/aead.h"
 
 enum { CLUSTERS_MAX = 64 << 20 };
@@ -67,7 +69,11 @@ static const struct sw_opt table[] = {
     {"log-level", "SPANWIRE_LOG_LEVEL", SW_OPT_STR, AT(log_level), .def = "info", .arg = "FILTER",
      .help = "error, warn, info, debug or trace; per scope as in 'info,gateway=debug'."},
     {"log-format", "SPANWIRE_LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain",
-     .choices = formats, .help = "Form of the log lines."},
+     .choices = formats,
+     .help = "Form of the log lines, and of access logs that xDS gives no format."},
+    {"error-pages", "SPANWIRE_ERROR_PAGES", SW_OPT_STR, AT(error_pages), .arg = "DIR",
+     .help = "Directory with error pages of your own: 404.html, 503.json, default.txt and so on; "
+             "read again when it changes and on SIGHUP."},
 };
 
 const struct sw_opts_cmd sw_gateway_options = {
@@ -102,12 +108,49 @@ static void drain(struct sw_gateway *g)
     sw_crew_drain(&g->crew, g->config->drain_ns);
 }
 
+static int load_pages(struct sw_gateway *g, struct sw_err *err)
+{
+    struct sw_gw_pages *p = sw_gw_pages_load(g->config->error_pages, err);
+
+    if (!p)
+        return err->rc;
+    sw_log_info("gateway", "%zu error pages read from '%s'", sw_gw_pages_count(p),
+                g->config->error_pages);
+    sw_gw_pages_set(p);
+    return SW_OK;
+}
+
+static void reload_pages(void *arg)
+{
+    struct sw_gateway *g = arg;
+    struct sw_err err = {0};
+
+    if (g->config->error_pages && load_pages(g, &err) != SW_OK)
+        sw_log_error("gateway", "error pages not read, keeping those before: %s", err.msg);
+}
+
+static int start_pages(struct sw_gateway *g, struct sw_err *err)
+{
+    SW_AUTO_FREE char *all = NULL;
+    int rc;
+
+    if (!g->config->error_pages)
+        return SW_OK;
+    rc = load_pages(g, err);
+    if (rc != SW_OK)
+        return rc;
+    all = sw_asprintf("%s/", g->config->error_pages);
+    g->pages_watch = sw_filewatch_new(g->loop, all, reload_pages, g, err);
+    return g->pages_watch ? SW_OK : err->rc;
+}
+
 static void on_signal(int signo, void *arg)
 {
     struct sw_gateway *g = arg;
 
     if (signo == SIGHUP) {
         sw_gw_accesslog_reopen();
+        reload_pages(g);
         if (g->dir)
             (void)!sw_gw_dir_reload(g->dir);
         return;
@@ -300,7 +343,10 @@ static int start(struct sw_gateway *g, struct sw_err *err)
     g->ready = sw_ready_new();
     sw_ready_add(g->ready, "config");
     tell_ring(g);
-    rc = start_workers(g, err);
+    sw_gw_accesslog_default_json(g->config->log_format == SW_LOG_JSON);
+    rc = start_pages(g, err);
+    if (rc == SW_OK)
+        rc = start_workers(g, err);
     if (rc == SW_OK)
         rc = start_admin(g, err);
     if (rc == SW_OK)
@@ -320,6 +366,8 @@ static void stop(struct sw_gateway *g)
     sw_free(g->workers);
     sw_gw_abuse_free(g->abuse);
     sw_gw_accesslog_stop();
+    sw_filewatch_free(g->pages_watch);
+    sw_gw_pages_set(NULL);
     sw_signals_free(g->signals);
     sw_loop_free(g->loop);
     if (g->shard)

@@ -27,6 +27,7 @@ struct sw_gateway_config {
     int aead;
     const char *log_level;
     int log_format;
+    const char *error_pages; /* directory; NULL: the built-in pages */
 };
 
 extern const struct sw_opts_cmd sw_gateway_options;

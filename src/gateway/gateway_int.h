@@ -31,6 +31,7 @@ struct sw_gateway {
     _Atomic size_t unbound; /* listening sockets workers could not open */
     struct sw_msg serving_msg;
     bool said_ready;
+    struct sw_filewatch *pages_watch; /* of --error-pages; NULL: none */
 };
 
 /* So many more (or fewer) sockets of a worker could not be opened; from its thread. The gateway is

@@ -25,7 +25,7 @@ static struct sw_slice find_field(const struct sw_gw_fields *f, struct sw_slice 
 
 /* ---- header changes ---- */
 
-static void fill_vars(struct sw_exchange *x, struct sw_gw_vars *v)
+void sw_gw_vars_fill(struct sw_exchange *x, struct sw_gw_vars *v)
 {
     const struct sw_gw_route_state *rs = x->rs;
     const struct sw_gw_cluster *c = x->host ? x->host->cluster : NULL;
@@ -71,7 +71,7 @@ static void apply_add(struct sw_exchange *x, struct sw_gw_fields *f,
 
     if (!value.p) {
         if (!*have_vars)
-            fill_vars(x, vars);
+            sw_gw_vars_fill(x, vars);
         *have_vars = true;
         value = sw_gw_format_text(h->value, vars, &x->arena);
         if (value.n && !sw_http_value_valid(value))
@@ -318,7 +318,7 @@ static int answer_route(struct sw_exchange *x)
         if (d->format) {
             struct sw_gw_vars vars;
 
-            fill_vars(x, &vars);
+            sw_gw_vars_fill(x, &vars);
             vars.status = d->status;
             body = sw_gw_format_text(d->format, &vars, &x->arena);
         }
@@ -556,6 +556,7 @@ void sw_gw_exchange_done(struct sw_exchange *x)
     sw_gw_authz_gone(x);
     give_retry_slot(x);
     sw_gw_lstats_request(x->stats, x);
+    sw_gw_failure_note(x);
     if (!x->hcm && x->chain && x->chain->kind == SW_GW_CHAIN_TCP) {
         logs = x->chain->tcp.logs;
         n_logs = x->chain->tcp.n_logs;
@@ -564,7 +565,7 @@ void sw_gw_exchange_done(struct sw_exchange *x)
         struct sw_gw_vars vars;
         uint64_t now = sw_loop_now(x->worker->loop);
 
-        fill_vars(x, &vars);
+        sw_gw_vars_fill(x, &vars);
         vars.duration_ns = now - x->start_ns;
         vars.request_ns = x->request_ns ? x->request_ns - x->start_ns : 0;
         vars.response_ns = x->response_ns ? x->response_ns - x->start_ns : 0;

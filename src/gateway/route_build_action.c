@@ -371,6 +371,15 @@ static int build_redirect(struct sw_gw_build *b, const Sw__RedirectAction *in,
     return SW_OK;
 }
 
+/* A control plane that has to answer instead of a backend says why. */
+static void build_reason(struct sw_gw_build *b, const Sw__Metadata *m, struct sw_gw_direct *d)
+{
+    const struct sw_json *said = m ? sw_json_find(sw_gw_build_metadata(b, m), "spanwire") : NULL;
+
+    d->reason = sw_arena_slice(b->arena, sw_json_str(sw_json_find(said, "reason")));
+    d->device = sw_arena_slice(b->arena, sw_json_str(sw_json_find(said, "device")));
+}
+
 static int build_direct(struct sw_gw_build *b, const Sw__DirectResponseAction *in, size_t body_max,
                         struct sw_gw_direct *d)
 {
@@ -401,6 +410,7 @@ int sw_gw_build_action(struct sw_gw_build *b, const struct Sw__Route *in, size_t
         return build_redirect(b, in->redirect, &r->redirect);
     case SW__ROUTE__ACTION_DIRECT_RESPONSE:
         r->action = SW_GW_DIRECT;
+        build_reason(b, in->metadata, &r->direct);
         return build_direct(b, in->direct_response, body_max, &r->direct);
     default:
         return sw_err_set(b->err, SW_EINVAL, "route without an action we know");

@@ -192,6 +192,9 @@ struct sw_gw_direct {
     struct sw_slice body;
     const struct sw_gw_format *format; /* of the body; NULL: as it is */
     struct sw_slice content_type;
+    /* From the route's metadata 'spanwire': it stands for an error, which gets a page. */
+    struct sw_slice reason; /* empty: an answer like any other */
+    struct sw_slice device; /* the connector that is missing; may be empty */
 };
 
 struct sw_gw_route {

@@ -185,6 +185,7 @@ static void worker_end(struct sw_crew_thread *t)
 {
     struct sw_gw_worker *w = worker_of(t);
 
+    sw_gw_failures_done(w);
     sw_gw_udp_free(w);
     sw_gw_hosts_free(w->hosts);
     w->hosts = NULL;

@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "base/slice.h"
 #include "base/vec.h"
+#include "gateway/failure.h"
 #include "io/accept.h"
 #include "io/addr.h"
 #include "io/crew.h"
@@ -90,6 +91,7 @@ struct sw_gw_worker {
     struct sw_list pools; /* upstream; see up_pool.c */
     uint64_t said_ns;     /* begin of the time 'n_said' counts in: lines about hosts of pools */
     unsigned n_said;
+    struct sw_gw_failures failures; /* of requests, logged and not */
     struct sw_list exchanges;
     struct sw_list ended; /* exchanges to be freed */
     struct sw_defer reap;

@@ -111,6 +111,8 @@
       "Bytes of answers before (in) and after (out) compression") \
     X(GW_LOG_LOST, COUNTER, "spanwire_gateway_access_log_lost", "", \
       "Access-log lines that could not be written") \
+    X(GW_FAILURES_UNLOGGED, COUNTER, "spanwire_gateway_failures_unlogged", "", \
+      "Requests that failed without a log line of their own: too many in one second") \
     X(GW_CONFIG_REFUSED, COUNTER, "spanwire_gateway_config_refused", "type", \
       "Resources of the control plane that were refused: what was there before stays") \
     X(GW_CLUSTER_REQUESTS, COUNTER, "spanwire_gateway_cluster_requests", "cluster,code_class", \

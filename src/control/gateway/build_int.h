@@ -206,8 +206,9 @@ struct policy {
 /* A cluster and what the build has to know of it besides. */
 struct own_cluster {
     struct sw_gw_cluster c;
-    bool used;           /* by something that is served */
-    const char *offline; /* a tunnel whose connector is away, and why; NULL: not so */
+    bool used;              /* by something that is served */
+    const char *offline;    /* a tunnel whose connector is away, and why; NULL: not so */
+    struct sw_slice device; /* of a tunnel: its connector's name */
 };
 
 static inline struct own_cluster *own_cluster(const struct sw_gw_cluster *c)
@@ -376,10 +377,10 @@ struct sw_gw_cluster *slice_backend(struct builder *b, const struct backend_ctx 
 /* The CAs that EndpointSlices name, in every build: compiled routes that are kept need them too. */
 void build_slice_cas(struct builder *b);
 bool slices_have_cas(const struct sw_view *v);
-/* Why none of the backends can serve now although all are fine; NULL: one can. */
-const char *all_offline(const struct sw_gw_backend *list, size_t n);
+/* The first backend, when none can serve now although all are fine; NULL: one can. */
+const struct own_cluster *all_offline(const struct sw_gw_backend *list, size_t n);
 /* The route answers by itself until a connector is back. */
-void respond_offline(struct builder *b, struct sw_gw_route *to, const char *why);
+void respond_offline(struct builder *b, struct sw_gw_route *to, const struct own_cluster *away);
 
 /* ---- gateways.c ---- */
 

@@ -56,6 +56,8 @@ static struct sw_gw_cluster *tunnel(struct builder *b, struct sw_slice ns, struc
 
     c->tunnel = true;
     own_cluster(c)->offline = any_online(b, ns, name) ? NULL : "connector-offline";
+    if (!own_cluster(c)->device.n)
+        own_cluster(c)->device = sw_arena_slice(b->keep, name);
     return c;
 }
 
@@ -318,28 +320,30 @@ struct sw_gw_cluster *slice_backend(struct builder *b, const struct backend_ctx 
 
 /* ---- what data planes say meanwhile ---- */
 
-const char *all_offline(const struct sw_gw_backend *list, size_t n)
+const struct own_cluster *all_offline(const struct sw_gw_backend *list, size_t n)
 {
-    const char *why = NULL;
+    const struct own_cluster *away = NULL;
 
     for (size_t i = 0; i < n; i++) {
         if (!list[i].weight || !list[i].cluster)
             continue;
         if (!own_cluster(list[i].cluster)->offline)
             return NULL;
-        why = why ? why : own_cluster(list[i].cluster)->offline;
+        away = away ? away : own_cluster(list[i].cluster);
     }
-    return why;
+    return away;
 }
 
-void respond_offline(struct builder *b, struct sw_gw_route *to, const char *why)
+void respond_offline(struct builder *b, struct sw_gw_route *to, const struct own_cluster *away)
 {
     struct sw_gw_header *set = sw_arena_array(b->a, 2, sizeof(*set));
 
     set[0] = (struct sw_gw_header){SW_SLICE_LIT("retry-after"), SW_SLICE_LIT("5")};
-    set[1] = (struct sw_gw_header){SW_SLICE_LIT("x-spanwire-reason"), sw_slice_str(why)};
+    set[1] = (struct sw_gw_header){SW_SLICE_LIT("x-spanwire-reason"), sw_slice_str(away->offline)};
     to->action = SW_GW_RESPOND;
     to->status = 503;
     to->body = SW_SLICE_LIT("Tunnel not online");
+    to->reason = away->offline;
+    to->device = sw_arena_slice(b->a, away->device);
     to->response = (struct sw_gw_headers){.set = set, .n_set = 2};
 }

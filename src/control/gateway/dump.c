@@ -99,6 +99,8 @@ static void action(struct dump *d, const struct sw_gw_route *r)
     case SW_GW_RESPOND:
         line(d, " respond=%u", r->status);
         text(d, "body", r->body);
+        text(d, "reason", sw_slice_str(r->reason));
+        text(d, "device", r->device);
         break;
     case SW_GW_REDIRECT:
         line(d, " redirect=%u", r->redirect->status);

@@ -163,12 +163,13 @@ static void collect_connector(struct ep_builder *b, struct sw_slice rest, ep_lis
     struct sw_slice names = sw_slice_cut(&rest, '/');
 
     while (rest.n && names.p) {
-        const struct sw_kube_obj *o =
-            sw_view_find(b->v, SW_GW_EP_CONNECTOR, ns, sw_slice_cut(&names, ','));
+        struct sw_slice name = sw_slice_cut(&names, ',');
+        const struct sw_kube_obj *o = sw_view_find(b->v, SW_GW_EP_CONNECTOR, ns, name);
         struct sw_slice id = o ? sw_connector_online(o->json) : sw_slice("", 0);
 
         if (id.n)
-            sw_vec_push(out, (struct sw_gw_endpoint){.tunnel_target = rest, .tunnel_id = id});
+            sw_vec_push(out, (struct sw_gw_endpoint){
+                                 .tunnel_target = rest, .tunnel_id = id, .tunnel_device = o->name});
     }
 }
 

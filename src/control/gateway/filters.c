@@ -446,7 +446,7 @@ static struct rule *read_backend(struct rule *r, const struct sw_json *ref,
 static void set_backends(struct builder *b, struct sw_gw_route *to,
                          const struct sw_gw_backend *list, size_t n, bool shut)
 {
-    const char *offline = shut ? NULL : all_offline(list, n);
+    const struct own_cluster *offline = shut ? NULL : all_offline(list, n);
     bool any = false;
 
     for (size_t i = 0; i < n; i++)

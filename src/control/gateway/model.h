@@ -94,6 +94,7 @@ struct sw_gw_endpoint {
     /* Of a cluster with 'tunnel', instead of address and port: what CONNECT asks for, and whom. */
     struct sw_slice tunnel_target; /* "host:port" */
     struct sw_slice tunnel_id;     /* the connector's public key */
+    struct sw_slice tunnel_device; /* the connector's name; may be empty */
 };
 
 struct sw_gw_endpoints {
@@ -259,8 +260,10 @@ struct sw_gw_route {
      */
     uint32_t share;
     enum sw_gw_action action;
-    uint16_t status;                       /* RESPOND */
-    struct sw_slice body;                  /* RESPOND; may be empty */
+    uint16_t status;        /* RESPOND */
+    struct sw_slice body;   /* RESPOND; may be empty */
+    const char *reason;     /* RESPOND: why; NULL: its references are not valid */
+    struct sw_slice device; /* RESPOND: the connector that is missing; may be empty */
     const struct sw_gw_redirect *redirect; /* REDIRECT */
 
     /* FORWARD; at least one backend, and at least one with a cluster and a weight */

@@ -24,32 +24,16 @@ struct use {
 
 /* --- one endpoint --- */
 
-static Sw__StructField *text_field(struct enc *e, const char *key, struct sw_slice value)
-{
-    Sw__StructField *f = SW_PB_NEW(e->a, Sw__StructField, sw__struct_field);
-
-    f->key = SW_PB_BYTES(sw_slice_str(key));
-    f->value = SW_PB_NEW(e->a, Sw__Value, sw__value);
-    f->value->kind_case = SW__VALUE__KIND_STRING_VALUE;
-    f->value->string_value = SW_PB_BYTES(value);
-    return f;
-}
-
-/* The metadata that tells the tunnel's listener what to ask the proxy for. */
+/* The metadata that tells the tunnel's listener what to ask the proxy for, and logs the device. */
 static Sw__Metadata *tunnel_metadata(struct enc *e, const struct sw_gw_endpoint *ep)
 {
-    Sw__Metadata *m = SW_PB_NEW(e->a, Sw__Metadata, sw__metadata);
-    Sw__FilterMetadata *f = SW_PB_NEW(e->a, Sw__FilterMetadata, sw__filter_metadata);
+    const struct sw_gw_header fields[] = {
+        {SW_SLICE_LIT("address"), ep->tunnel_target},
+        {SW_SLICE_LIT("device"), ep->tunnel_device},
+        {SW_SLICE_LIT("endpoint_id"), ep->tunnel_id},
+    };
 
-    f->key = SW_PB_LIT("tunnel");
-    f->value = SW_PB_NEW(e->a, Sw__Struct, sw__struct);
-    f->value->fields = sw_arena_array(e->a, 2, sizeof(*f->value->fields));
-    f->value->fields[0] = text_field(e, "address", ep->tunnel_target);
-    f->value->fields[1] = text_field(e, "endpoint_id", ep->tunnel_id);
-    f->value->n_fields = 2;
-    m->filter_metadata = sw_gwx_one(e, f);
-    m->n_filter_metadata = 1;
-    return m;
+    return sw_gwx_text_metadata(e, SW_SLICE_LIT("tunnel"), fields, SW_ARRAY_LEN(fields));
 }
 
 /* Endpoints behind one internal listener are told apart by an id, here connector and target. */

@@ -64,6 +64,9 @@ struct Sw__TransportSocket *sw_gwx_socket(struct enc *e, const char *name,
 struct Sw__Address *sw_gwx_address(struct enc *e, struct sw_slice ip, uint16_t port, bool udp);
 struct Sw__SdsSecretConfig *sw_gwx_sds(struct enc *e, struct sw_slice name);
 /* The access loggers of a filter; *ret_n is 0 where they are off. */
+/* Texts under one filter's name; those that are empty are left out. Given in order of name. */
+struct Sw__Metadata *sw_gwx_text_metadata(struct enc *e, struct sw_slice filter,
+                                          const struct sw_gw_header *fields, size_t n);
 struct Sw__AccessLog **sw_gwx_access_log(struct enc *e, size_t *ret_n);
 /*
  * Options for headers to add: first those that overwrite, then those that append. Format

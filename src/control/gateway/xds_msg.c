@@ -5,6 +5,7 @@
 #include <proto/accesslog.pb-c.h>
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
+#include <proto/node.pb-c.h>
 #include <proto/tls.pb-c.h>
 
 #include "control/gateway/xds_int.h"
@@ -133,6 +134,35 @@ Sw__SdsSecretConfig *sw_gwx_sds(struct enc *e, struct sw_slice name)
 
     m->name = SW_PB_BYTES(name);
     m->sds_config = sw_gwx_ads(e);
+    return m;
+}
+
+static Sw__StructField *text_field(struct enc *e, const struct sw_gw_header *h)
+{
+    Sw__StructField *f = SW_PB_NEW(e->a, Sw__StructField, sw__struct_field);
+
+    f->key = SW_PB_BYTES(h->name);
+    f->value = SW_PB_NEW(e->a, Sw__Value, sw__value);
+    f->value->kind_case = SW__VALUE__KIND_STRING_VALUE;
+    f->value->string_value = SW_PB_BYTES(h->value);
+    return f;
+}
+
+Sw__Metadata *sw_gwx_text_metadata(struct enc *e, struct sw_slice filter,
+                                   const struct sw_gw_header *fields, size_t n)
+{
+    Sw__Metadata *m = SW_PB_NEW(e->a, Sw__Metadata, sw__metadata);
+    Sw__FilterMetadata *f = SW_PB_NEW(e->a, Sw__FilterMetadata, sw__filter_metadata);
+
+    f->key = SW_PB_BYTES(filter);
+    f->value = SW_PB_NEW(e->a, Sw__Struct, sw__struct);
+    f->value->fields = sw_arena_array(e->a, n, sizeof(*f->value->fields));
+    for (size_t i = 0; i < n; i++) {
+        if (fields[i].value.n)
+            f->value->fields[f->value->n_fields++] = text_field(e, &fields[i]);
+    }
+    m->filter_metadata = sw_gwx_one(e, f);
+    m->n_filter_metadata = 1;
     return m;
 }
 

@@ -90,6 +90,17 @@ static Sw__DirectResponseAction *respond(struct enc *e, uint16_t status, struct 
     return to;
 }
 
+/* Our data plane shows an error page that says why; others send the body. */
+static Sw__Metadata *error_metadata(struct enc *e, const char *reason, struct sw_slice device)
+{
+    const struct sw_gw_header fields[] = {
+        {SW_SLICE_LIT("device"), device},
+        {SW_SLICE_LIT("reason"), sw_slice_str(reason)},
+    };
+
+    return sw_gwx_text_metadata(e, SW_SLICE_LIT("spanwire"), fields, SW_ARRAY_LEN(fields));
+}
+
 static Sw__Route *route(struct enc *e, const struct sw_gw_route *r)
 {
     Sw__Route *to = SW_PB_NEW(e->a, Sw__Route, sw__route);
@@ -110,6 +121,7 @@ static Sw__Route *route(struct enc *e, const struct sw_gw_route *r)
     case SW_GW_RESPOND:
         to->action_case = SW__ROUTE__ACTION_DIRECT_RESPONSE;
         to->direct_response = respond(e, r->status, r->body);
+        to->metadata = error_metadata(e, r->reason ? r->reason : "invalid-backend", r->device);
         break;
     }
     to->request_headers_to_add =
@@ -135,6 +147,7 @@ static Sw__Route *misdirected(struct enc *e)
     to->match = sw_gwx_route_match(e, &all);
     to->action_case = SW__ROUTE__ACTION_DIRECT_RESPONSE;
     to->direct_response = respond(e, 421, sw_slice("", 0));
+    to->metadata = error_metadata(e, "misdirected_request", sw_slice("", 0));
     return to;
 }
 

@@ -65,7 +65,7 @@ def h2_options():
 class Gateway:
     """The program, with its resources in one file that can be replaced."""
 
-    def __init__(self, binary, where, resources, workers=2, wait=True, drain="5s", stdout=None):
+    def __init__(self, binary, where, resources, workers=2, wait=True, drain="5s", stdout=None, flags=()):
         self.dir = where / "xds"
         self.dir.mkdir(exist_ok=True)
         self.binary, self.workers, self.drain = binary, workers, drain
@@ -79,7 +79,7 @@ class Gateway:
                 [binary, "gateway", "--xds-dir", str(self.dir), "--workers", str(workers),
                  "--admin-addr", f"127.0.0.1:{self.admin_port}", "--stats-addr", f"127.0.0.1:{self.stats_port}",
                  "--ready-addr", f"127.0.0.1:{self.ready_port}", "--drain-time", drain,
-                 "--log-level", "debug"], stdin=subprocess.DEVNULL, stdout=stdout or log,
+                 "--log-level", "debug", *map(str, flags)], stdin=subprocess.DEVNULL, stdout=stdout or log,
                 stderr=log)
         if wait:
             try:
@@ -100,7 +100,7 @@ class Gateway:
     def wait_ready(self, seconds=GUARD):
         def ready():
             assert self.process.poll() is None, "gateway ended:\n" + self.log()
-            return re.search(r"gateway\s+ready", self.log())
+            return re.search(r'gateway\s+ready|"gateway","message":"ready"', self.log())
         until(ready, seconds, f"the gateway to be ready, see {self.log_path}")
 
     def rss_kib(self):
