@@ -55,9 +55,13 @@ struct settings {
     uint64_t ready_timeout_ns;
     uint64_t stop_timeout_ns;
     const char *log_level;
+    int log_format;
+    bool access_log;
 };
 
 #define AT(field) .offset = offsetof(struct settings, field)
+
+static const char *const formats[] = {"plain", "json", NULL};
 
 static const struct sw_opt table[] = {
     {"data", "SPANWIRE_DATA", SW_OPT_STR, AT(data), .def = "./spanwire-data", .arg = "DIR",
@@ -91,6 +95,10 @@ static const struct sw_opt table[] = {
      .max = 600000, .help = "How long each role may take to end before it is killed."},
     {"log-level", "SPANWIRE_LOG", SW_OPT_STR, AT(log_level), .def = "info", .arg = "FILTER",
      .help = "Log filter of the roles."},
+    {"log-format", "SPANWIRE_LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain",
+     .choices = formats, .help = "Form of the roles' log lines, and of the lines of requests."},
+    {"access-log", NULL, SW_OPT_BOOL, AT(access_log), .def = "true", .arg = "BOOL",
+     .help = "A line per request in DIR/log/gateway.log; failed ones are logged in any case."},
 };
 
 const struct sw_opts_cmd sw_up_options = {
@@ -151,16 +159,6 @@ static const char *addr_text(struct up *u, const struct sw_addr *a)
     return sw_arena_printf(u->arena, "%s", sw_addr_text(a, text));
 }
 
-static struct sw_supervised *add(struct up *u, const char *name)
-{
-    struct sw_supervised *r = &u->roles[u->n_roles++];
-
-    r->name = name;
-    r->argv[0] = "spanwire";
-    r->argv[1] = name;
-    return r;
-}
-
 static void give(struct sw_supervised *r, const char *name, const char *value)
 {
     size_t n = 0;
@@ -170,6 +168,17 @@ static void give(struct sw_supervised *r, const char *name, const char *value)
     assert(n + 2 < SW_SUPERVISED_ARGS);
     r->argv[n] = name;
     r->argv[n + 1] = value;
+}
+
+static struct sw_supervised *add(struct up *u, const char *name)
+{
+    struct sw_supervised *r = &u->roles[u->n_roles++];
+
+    r->name = name;
+    r->argv[0] = "spanwire";
+    r->argv[1] = name;
+    give(r, "--log-format", formats[u->set->log_format]);
+    return r;
 }
 
 static void add_control(struct up *u)
@@ -189,6 +198,8 @@ static void add_control(struct up *u)
     give(r, "--relay-url", u->relay_url);
     give(r, "--log-level", u->set->log_level);
     give(r, "--loopback-endpoints", NULL);
+    if (u->set->access_log)
+        give(r, "--gateway-access-log", NULL);
 }
 
 static void add_relay(struct up *u)

@@ -60,6 +60,10 @@ void sw_request_json(struct sw_jw *w, const struct sw_request *r)
         sw_jw_name(w, "reason");
         sw_jw_str(w, r->reason);
     }
+    if (r->id[0]) {
+        sw_jw_name(w, "requestId");
+        sw_jw_str(w, r->id);
+    }
     sw_jw_name(w, "durationMs");
     sw_jw_double(w, (double)duration_us / 1000.0);
     sw_jw_name(w, "bytesIn");

@@ -24,6 +24,7 @@ struct sw_request {
     char method[16];
     char host[128];
     char path[256];
+    char id[64]; /* of the request, as the gateway says; empty: none */
 };
 
 /* Copies text into a field, control bytes and others that are not ASCII as '?'. */

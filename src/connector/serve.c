@@ -8,6 +8,8 @@
 #include "connector/connector_int.h"
 #include "connector/peek.h"
 
+enum { ID_MAX = 64 };
+
 /* The control plane gets so long to name gateways before their lack is worth a line. */
 #define NOBODY_NS (5 * SW_NS_PER_S)
 
@@ -243,6 +245,8 @@ static void refuse(struct sw_connector *c, const struct sw_qserve_ask *ask,
     sw_log_str(&line, "host", sw_slice_head(ask->host, 253));
     sw_log_u64(&line, "port", ask->port);
     sw_log_cstr(&line, "peer", sw_nodeid_hex(ask->peer, hex));
+    if (ask->request_id.n)
+        sw_log_str(&line, "request_id", sw_slice_head(ask->request_id, ID_MAX));
     sw_log_end(&line);
 }
 
@@ -325,7 +329,29 @@ static void log_exchange(const struct sw_qserve_record *r)
     sw_log_u64(&line, "bytes_out", r->bytes_out);
     sw_log_u64(&line, "duration_ms", r->duration_ns / SW_NS_PER_MS);
     sw_log_cstr(&line, "peer", sw_nodeid_short(r->peer, peer));
+    if (r->request_id.n)
+        sw_log_str(&line, "request_id", sw_slice_head(r->request_id, ID_MAX));
     sw_log_end(&line);
+}
+
+/* A tunnel that failed is shown as the request that it was for, where the gateway says so. */
+static void name_request(struct sw_request *q, const struct sw_qserve_record *r)
+{
+    struct sw_slice path = r->request;
+    struct sw_slice method = sw_slice_cut(&path, ' ');
+    struct sw_slice host = path.p ? sw_slice_cut(&path, ' ') : path;
+
+    if (r->reason && path.p && r->kind == SW_QKIND_TCP) {
+        sw_request_text(q->method, sizeof(q->method), method);
+        sw_request_text(q->host, sizeof(q->host), host);
+        sw_request_text(q->path, sizeof(q->path), path);
+        return;
+    }
+    sw_request_text(q->method, sizeof(q->method), r->method);
+    (void)snprintf(q->host, sizeof(q->host), "%.*s:%u", (int)sw_min(r->host.n, 110), r->host.p,
+                   r->port);
+    sw_request_text(q->host, sizeof(q->host), sw_slice_str(q->host));
+    sw_request_text(q->path, sizeof(q->path), r->path);
 }
 
 static void on_ended(void *arg, const struct sw_qserve_record *r)
@@ -350,11 +376,8 @@ static void on_ended(void *arg, const struct sw_qserve_record *r)
                                .reason = r->reason};
 
         (void)sw_nodeid_short(r->peer, q.peer);
-        sw_request_text(q.method, sizeof(q.method), r->method);
-        (void)snprintf(q.host, sizeof(q.host), "%.*s:%u", (int)sw_min(r->host.n, 110), r->host.p,
-                       r->port);
-        sw_request_text(q.host, sizeof(q.host), sw_slice_str(q.host));
-        sw_request_text(q.path, sizeof(q.path), r->path);
+        sw_request_text(q.id, sizeof(q.id), r->request_id);
+        name_request(&q, r);
         add_request(c, &q);
     }
     if (e) {

@@ -353,7 +353,7 @@ static void sniff_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
 
 void sw_gw_accept_fd(struct sw_gw_worker *w, struct sw_gw_listener *l, int fd,
                      const struct sw_addr *peer, const struct sw_json *metadata,
-                     struct sw_gw_host *keep)
+                     struct sw_gw_host *keep, const struct sw_exchange *cause)
 {
     struct sw_gw_accepted a = {
         .listener = l,
@@ -362,6 +362,7 @@ void sw_gw_accept_fd(struct sw_gw_worker *w, struct sw_gw_listener *l, int fd,
         .local = l->original_dst ? sw_sock_original_dst(fd) : sw_sock_local(fd),
         .metadata = metadata,
         .keep = keep,
+        .cause = cause,
     };
 
     if (l->proxy_protocol || needs_hello(l))
@@ -378,7 +379,7 @@ static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
     struct gw_socket *s = SW_CONTAINER_OF(a, struct gw_socket, acceptor);
 
     sw_sock_tune(fd, &opts);
-    sw_gw_accept_fd(s->worker, s->listener, fd, peer, NULL, NULL);
+    sw_gw_accept_fd(s->worker, s->listener, fd, peer, NULL, NULL, NULL);
 }
 
 /* ---- opening and closing ---- */

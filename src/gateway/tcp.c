@@ -361,8 +361,8 @@ static const struct sw_json *passed(struct sw_gw_host *h)
     return out;
 }
 
-int sw_gw_internal_connect(struct sw_gw_worker *w, const struct sw_gw_host *h, int *ret_fd,
-                           struct sw_err *err)
+int sw_gw_internal_connect(struct sw_gw_worker *w, const struct sw_gw_host *h,
+                           const struct sw_exchange *cause, int *ret_fd, struct sw_err *err)
 {
     struct sw_gw_host *host = (struct sw_gw_host *)(uintptr_t)h; /* the worker's own */
     struct sw_gw_listener *l = sw_map_get(&w->view->config->listeners->map, h->addr.name);
@@ -376,7 +376,7 @@ int sw_gw_internal_connect(struct sw_gw_worker *w, const struct sw_gw_host *h, i
     rc = sw_sock_pair(pair, err);
     if (rc != SW_OK)
         return rc;
-    sw_gw_accept_fd(w, l, pair[1], &peer, passed(host), host);
+    sw_gw_accept_fd(w, l, pair[1], &peer, passed(host), host, cause);
     *ret_fd = pair[0];
     return SW_OK;
 }

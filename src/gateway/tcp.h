@@ -13,7 +13,8 @@ struct sw_gw_vars;
  * SW_ENOENT: there is no such listener.
  */
 SW_NODISCARD int sw_gw_internal_connect(struct sw_gw_worker *w, const struct sw_gw_host *h,
-                                        int *ret_fd, struct sw_err *err);
+                                        const struct sw_exchange *cause, int *ret_fd,
+                                        struct sw_err *err);
 
 /* tcp_tunnel.c: what is not plain bytes on both sides goes through an exchange. */
 void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,

@@ -19,6 +19,8 @@
 #include "gateway/tcp.h"
 #include "tls/tls.h"
 
+enum { CAUSE_ID_MAX = 128, CAUSE_HOST_MAX = 253, CAUSE_PATH_MAX = 256 };
+
 #define HANDSHAKE_NS (15 * UINT64_C(1000000000))
 
 struct tun {
@@ -33,8 +35,9 @@ struct tun {
     struct sw_slice sni;     /* owned */
     struct sw_addr peer;
     struct sw_addr local;
-    struct sw_exchange *x; /* NULL before the handshake and at the end */
-    bool open;             /* the tunnel stands */
+    struct sw_exchange *x;           /* NULL before the handshake and at the end */
+    const struct sw_exchange *cause; /* while it begins: the request it is for; NULL: not known */
+    bool open;                       /* the tunnel stands */
     bool linked;
 };
 
@@ -183,6 +186,29 @@ static bool fill_tunnel(struct sw_exchange *x, const struct tun *t)
     return sw_http_host_valid(x->req.authority);
 }
 
+/*
+ * Which request the tunnel is opened for: sidecar and device log it, and `expose` shows what
+ * failed. What was asked for goes to connectors only: they get the request itself next.
+ */
+static void put_cause(struct sw_exchange *x, const struct tun *t)
+{
+    const struct sw_exchange *c = t->cause;
+    const struct sw_slice *id = sw_gw_fields_get(&c->req.fields, SW_GW_H_X_REQUEST_ID);
+    struct sw_slice said;
+
+    if (id && id->n <= CAUSE_ID_MAX)
+        sw_gw_fields_set(x, &x->req.fields, SW_SLICE_LIT("x-request-id"),
+                         sw_arena_slice(&x->arena, *id));
+    if (!sw_json_walk(t->metadata, "tunnel", "device", NULL) || !c->hcm)
+        return;
+    said = sw_slice_str(
+        sw_arena_printf(&x->arena, "%.*s %.*s %.*s", SW_SLICE_ARG(sw_slice_head(c->req.method, 16)),
+                        SW_SLICE_ARG(sw_slice_head(c->req.authority, CAUSE_HOST_MAX)),
+                        SW_SLICE_ARG(sw_slice_head(c->req.path, CAUSE_PATH_MAX))));
+    if (sw_http_value_valid(said))
+        sw_gw_fields_set(x, &x->req.fields, SW_SLICE_LIT("x-spanwire-request"), said);
+}
+
 static void begin(struct tun *t)
 {
     const struct sw_gw_tcp_proxy *p = &t->chain->tcp;
@@ -206,6 +232,8 @@ static void begin(struct tun *t)
     sw_gw_fields_init(x, &x->req.fields, 8);
     if (p->tunnel)
         host_ok = fill_tunnel(x, t);
+    if (p->tunnel && t->cause)
+        put_cause(x, t);
     rs->cluster = t->cluster;
     rs->pick.original_dst = t->local;
     rs->pick.has_hash = p->hash_source_ip;
@@ -392,6 +420,9 @@ void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,
     }
     sw_gw_down_add(w, &t->life);
     t->linked = true;
-    if (!tls)
+    if (!tls) {
+        t->cause = a->cause;
         begin(t);
+        t->cause = NULL;
+    }
 }

@@ -241,6 +241,13 @@ static struct sw_tls *client_tls(const struct sw_gw_pool *p, struct sw_err *err)
     return sw_tls_new(&params, err);
 }
 
+/* Whom the next connection is for; NULL: nobody waits. */
+static const struct sw_exchange *first_waiting(const struct sw_gw_pool *p)
+{
+    return sw_list_empty(&p->queue) ? NULL
+                                    : SW_CONTAINER_OF(p->queue.next, struct sw_exchange, queue);
+}
+
 static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err)
 {
     const struct sw_gw_cluster_spec *spec = p->cluster->spec;
@@ -257,7 +264,7 @@ static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err
     if (p->host && p->host->addr.kind != SW_GW_ADDR_IP) {
         rc = p->host->addr.kind == SW_GW_ADDR_PIPE
                  ? sw_sock_connect_unix(p->host->addr.name.p, &fd, err)
-                 : sw_gw_internal_connect(p->worker, p->host, &fd, err);
+                 : sw_gw_internal_connect(p->worker, p->host, first_waiting(p), &fd, err);
         if (rc != SW_OK) {
             sw_tls_free(tls);
             return rc;

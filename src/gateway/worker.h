@@ -146,8 +146,9 @@ struct sw_gw_accepted {
     struct sw_addr local;
     struct sw_slice sni; /* empty: none seen */
     struct sw_slice pre; /* bytes already read from fd: a ClientHello, if the chain has TLS */
-    const struct sw_json *metadata; /* from an internal listener; NULL: none */
-    struct sw_gw_host *keep;        /* keeps the metadata alive; NULL: none */
+    const struct sw_json *metadata;  /* from an internal listener; NULL: none */
+    struct sw_gw_host *keep;         /* keeps the metadata alive; NULL: none */
+    const struct sw_exchange *cause; /* the request it is for; NULL: not known */
 };
 
 /* tcp.c: proxies the connection as chain->tcp says; with chain->tls it runs the handshake first
@@ -168,11 +169,11 @@ struct sw_tls *sw_gw_tls_accept(const struct sw_gw_chain *chain, struct sw_slice
 /*
  * Serves a connected socket as if the listener had accepted it; for internal listeners. Takes the
  * descriptor. metadata: goes along to routing, kept alive by 'keep' (a reference is taken; both may
- * be NULL).
+ * be NULL). cause: the request it is for, for the call; NULL: not known.
  */
 void sw_gw_accept_fd(struct sw_gw_worker *w, struct sw_gw_listener *l, int fd,
                      const struct sw_addr *peer, const struct sw_json *metadata,
-                     struct sw_gw_host *keep);
+                     struct sw_gw_host *keep, const struct sw_exchange *cause);
 /* Closes and opens listening sockets, those for UDP too, so that they fit the view; the worker
  * opens new ones itself (SO_REUSEPORT). */
 void sw_gw_listen_apply(struct sw_gw_worker *w);

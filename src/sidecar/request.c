@@ -8,6 +8,8 @@
 #include "quic/nodeid.h"
 #include "tunnel/qhead.h"
 
+enum { CAUSE_MAX = 1024 };
+
 /* The fields of the contract, and names that older proxies use outside of CONNECT. */
 static const struct sw_slice f_node = SW_SLICE_LIT("x-iroh-endpoint-id");
 static const struct sw_slice f_host = SW_SLICE_LIT("x-datum-target-host");
@@ -222,6 +224,30 @@ static void name_target(struct sw_arena *a, struct sw_slice host, uint16_t port,
 
 /* ---- kinds ---- */
 
+static struct sw_slice field_of(const struct side_in *in, const char *name)
+{
+    for (size_t i = 0; i < in->n; i++) {
+        if (sw_slice_ieq(in->fields[i].name, sw_slice_str(name)))
+            return in->fields[i].value;
+    }
+    return sw_slice("", 0);
+}
+
+/* What the gateway says of the request that the tunnel is for. Too long: left out. */
+static int put_cause(struct sw_buf *b, const struct side_in *in)
+{
+    static const char *const names[] = {SW_QHEAD_REQUEST_ID, SW_QHEAD_REQUEST};
+    int rc = SW_OK;
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(names) && rc == SW_OK; i++) {
+        struct sw_slice value = field_of(in, names[i]);
+
+        if (value.n && value.n <= CAUSE_MAX && sw_http_value_valid(value))
+            rc = sw_h1_put_field(b, sw_slice_str(names[i]), value);
+    }
+    return rc == SW_OK ? sw_h1_put_end(b) : rc;
+}
+
 static bool read_connect(struct sw_arena *a, struct reader *r, struct side_out *ret)
 {
     SW_BUF_AUTO b = {.max = SW_QHEAD_MAX};
@@ -230,7 +256,7 @@ static bool read_connect(struct sw_arena *a, struct reader *r, struct side_out *
 
     if (!sw_http_host_valid(r->in->authority) ||
         sw_authority_split(r->in->authority, &host, &port, NULL) != SW_OK ||
-        sw_qhead_put_connect(&b, host, port) != SW_OK)
+        sw_qhead_put_connect(&b, host, port) != SW_OK || put_cause(&b, r->in) != SW_OK)
         return refuse(r, 400, "invalid_target", "CONNECT needs 'host:port'");
     ret->kind = SIDE_CONNECT;
     ret->safe = true; /* nothing is sent before the answer */
@@ -268,7 +294,7 @@ bool side_request_read(struct sw_arena *a, const struct side_aliases *aliases,
     struct sw_slice host = {0};
     uint16_t port = 0;
 
-    *ret = (struct side_out){.protocol = in->protocol};
+    *ret = (struct side_out){.protocol = in->protocol, .id = field_of(in, SW_QHEAD_REQUEST_ID)};
     if (!read_node(&r, &ret->node))
         return false;
     if (connect)

@@ -61,6 +61,7 @@ struct side_out {
     struct sw_nodeid node;
     struct sw_slice head;     /* what the node gets; in the arena */
     struct sw_slice target;   /* host:port, for logs; in the arena */
+    struct sw_slice id;       /* x-request-id, for logs; borrowed from side_in; empty: none */
     struct sw_slice protocol; /* of an upgrade; as in side_in */
     bool safe;
     bool head_only; /* the method is HEAD */

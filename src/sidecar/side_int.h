@@ -80,6 +80,7 @@ struct side_log {
     enum side_source source;
     enum side_version version;
     char target[80];
+    char id[64]; /* x-request-id, cut; empty: none */
     uint64_t begin_ns;
     unsigned status;
     uint64_t up;   /* bytes to the node */

@@ -56,6 +56,7 @@ void side_begin(struct sw_sidecar *s, struct side_log *l, const struct side_out 
     *l = (struct side_log){.node = o->node, .kind = o->kind, .source = source, .version = version};
     l->begin_ns = sw_loop_now(s->loop);
     (void)snprintf(l->target, sizeof(l->target), "%.*s", SW_SLICE_ARG(o->target));
+    (void)snprintf(l->id, sizeof(l->id), "%.*s", SW_SLICE_ARG(o->id));
     s->n_requests++;
     bump(s, SW_METRIC_SIDE_REQUESTS, kind, NULL);
     bump(s, SW_METRIC_SIDE_REQUESTS_SOURCE, from, NULL);
@@ -108,6 +109,7 @@ void side_end(struct sw_sidecar *s, struct side_log *l, const char *reason)
     sw_log_cstr(&line, "kind", side_kind_text(l->kind));
     sw_log_cstr(&line, "node", sw_nodeid_short(&l->node, id));
     sw_log_cstr(&line, "target", l->target);
+    sw_log_cstr(&line, "request_id", l->id[0] ? l->id : NULL);
     sw_log_u64(&line, "status", l->status);
     sw_log_u64(&line, "up", l->up);
     sw_log_u64(&line, "down", l->down);

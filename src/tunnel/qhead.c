@@ -138,7 +138,7 @@ int sw_qhead_put_connect(struct sw_buf *out, struct sw_slice host, uint16_t port
         rc = sw_h1_put_request(out, SW_SLICE_LIT("CONNECT"), sw_buf_slice(&authority), 1);
     if (rc == SW_OK)
         rc = sw_h1_put_field(out, SW_SLICE_LIT("host"), sw_buf_slice(&authority));
-    return rc == SW_OK ? sw_h1_put_end(out) : rc;
+    return rc;
 }
 
 int sw_qhead_put_request(struct sw_buf *out, struct sw_slice method, struct sw_slice host,

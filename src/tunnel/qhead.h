@@ -55,8 +55,17 @@ SW_NODISCARD int sw_qhead_read(const struct sw_h1_msg *m, struct sw_qhead *ret, 
 
 /* "host:port", an IPv6 host in brackets. SW_ELIMIT when out is full. */
 SW_NODISCARD int sw_qhead_put_authority(struct sw_buf *out, struct sw_slice host, uint16_t port);
-/* "CONNECT host:port" with its Host field and the empty line. SW_EINVAL, SW_ELIMIT. */
+/*
+ * "CONNECT host:port" with its Host field; the caller adds fields and sw_h1_put_end. SW_EINVAL,
+ * SW_ELIMIT.
+ */
 SW_NODISCARD int sw_qhead_put_connect(struct sw_buf *out, struct sw_slice host, uint16_t port);
+/*
+ * Which request a tunnel is for, where the gateway says so: its id, and "METHOD HOST PATH". Both
+ * are for logs and views only.
+ */
+#define SW_QHEAD_REQUEST_ID "x-request-id"
+#define SW_QHEAD_REQUEST    "x-spanwire-request"
 /* The upgrade to connect-udp. datagrams: offer QUIC datagrams. */
 SW_NODISCARD int sw_qhead_put_udp(struct sw_buf *out, struct sw_slice host, uint16_t port,
                                   bool datagrams);

@@ -16,6 +16,13 @@ static const uint64_t linger_ns = 10 * SW_NS_PER_S;
 
 /* ---- what the owner hears ---- */
 
+static struct sw_slice field_of(const struct qs_exchange *x, const char *name)
+{
+    const struct sw_slice *v = x->msg ? sw_h1_field(x->msg, name) : NULL;
+
+    return v ? *v : sw_slice("", 0);
+}
+
 static void fill_record(const struct qs_exchange *x, struct sw_qserve_record *r)
 {
     *r = (struct sw_qserve_record){
@@ -25,6 +32,8 @@ static void fill_record(const struct qs_exchange *x, struct sw_qserve_record *r)
         .host = x->head.host,
         .port = x->head.port,
         .path = x->head.path,
+        .request_id = field_of(x, SW_QHEAD_REQUEST_ID),
+        .request = field_of(x, SW_QHEAD_REQUEST),
         .status = x->status,
         .reason = x->reason,
         .bytes_in = x->bytes_in,
@@ -246,6 +255,7 @@ static void ask(const struct qs_exchange *x, struct sw_qserve_verdict *ret)
         .port = x->head.port,
         .method = x->msg->method,
         .path = x->head.path,
+        .request_id = field_of(x, SW_QHEAD_REQUEST_ID),
     };
 
     *ret = (struct sw_qserve_verdict){.tag = x->verdict.tag};

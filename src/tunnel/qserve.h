@@ -32,7 +32,8 @@ struct sw_qserve_ask {
     struct sw_slice host; /* a name, or an address without brackets */
     uint16_t port;
     struct sw_slice method;
-    struct sw_slice path; /* with query; empty for tcp and udp */
+    struct sw_slice path;       /* with query; empty for tcp and udp */
+    struct sw_slice request_id; /* of the request that it is for; may be empty */
 };
 
 /*
@@ -58,7 +59,9 @@ struct sw_qserve_record {
     struct sw_slice host;
     uint16_t port;
     struct sw_slice path;
-    unsigned status;    /* what the peer was answered; 0: nothing */
+    struct sw_slice request_id; /* of the request that a tunnel is for; may be empty */
+    struct sw_slice request;    /* "METHOD HOST PATH" of it, as the peer says; may be empty */
+    unsigned status;            /* what the peer was answered; 0: nothing */
     const char *reason; /* NULL: ended well; else one word: "denied", "dial_failed", "reset" ... */
     uint64_t bytes_in;  /* from the peer to the origin */
     uint64_t bytes_out;

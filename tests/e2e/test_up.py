@@ -207,3 +207,91 @@ def test_one_directory_one_fabric(up, binary, tmp_path):
     assert second.wait(30) == 1
     assert "control ended with status 1" in second.log(), second.log()
     until(up.serves)
+
+
+def ask(up, path, host, accept="text/plain"):
+    """Status, body and headers, whatever the status."""
+    req = urllib.request.Request(f"http://127.0.0.1:{80 + up.offset}{path}", headers={"Host": host, "Accept": accept})
+    try:
+        with urllib.request.urlopen(req, timeout=guard(10)) as r:
+            return r.status, r.read().decode(), r.headers
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode(), e.headers
+    except (urllib.error.URLError, ConnectionError, socket.timeout, TimeoutError) as e:
+        return 0, str(e), {}
+
+
+def role_log(up, role):
+    return (up.data / "log" / f"{role}.log").read_text(encoding="utf-8")
+
+
+def lines_with(up, role, what):
+    return [line for line in role_log(up, role).splitlines() if what in line]
+
+
+def test_a_failed_request_is_followed_by_its_id(topology, binary, tmp_path):
+    """From the page of the visitor to the logs of gateway, sidecar and device, and what `expose` shows."""
+    del topology
+    u = Up(binary, tmp_path, "--log-format", "json")
+    dead = socket.socket()
+    dead.bind(("127.0.0.1", 0))  # not listening: connections are refused
+    e = Process(_Here(), [
+        binary, "expose", str(dead.getsockname()[1]), "--hostname", "dead.localhost", "--name", "dead", "--data", str(tmp_path / "device"),
+        "--kubeconfig", str(u.data / "admin.kubeconfig"), "--no-verify", "--log-level", "info", "--admin-addr", "127.0.0.1:0"],
+        tmp_path / "expose.log")
+    try:
+        until(lambda: ask(u, "/", "dead.localhost")[0] == 502, 30, "the device to be asked")
+        def logged():  # the gateway has at most ten such lines in a second, and was asked all the time
+            status, body, headers = ask(u, "/cart?a=1", "dead.localhost", "application/json")
+            ident = headers["x-request-id"]
+            until(lambda: lines_with(u, "gateway", f'"path":"/cart?a=1","protocol":"HTTP/1.1","status":{status}'), what="the access log")
+            lines = [json.loads(x) for x in lines_with(u, "gateway", ident)]
+            failed = [x for x in lines if x.get("message") == "request failed"]
+            return failed and (status, json.loads(body), headers, failed, [x for x in lines if x.get("method") == "GET" and x not in failed])
+        status, page, headers, failed, access = until(logged, 20, "the line of the failure", interval=0.3)
+        ident = headers["x-request-id"]
+        assert status == page["status"] == 502, page
+        assert re.fullmatch(r"the device '\S+' is online, but its service does not answer", page["reason"]), page
+        assert page["request_id"] == ident and headers["cache-control"] == "no-store"
+        assert len(failed) == 1 and len(access) == 1, (failed, access)
+        assert (failed[0]["host"], failed[0]["path"], failed[0]["reason"]) == ("dead.localhost", "/cart?a=1", "origin_unreachable")
+        assert failed[0]["device"] == access[0]["device"] and f"'{failed[0]['device']}'" in page["reason"]
+        assert (access[0]["host"], access[0]["status"]) == ("dead.localhost", 502)
+        assert until(lambda: lines_with(u, "sidecar", ident), what="the sidecar's line")
+        shown = until(lambda: [x for x in e.log().splitlines() if "/cart?a=1" in x and ident in x and " 502 " in x], what="the view")
+        assert "GET" in shown[0] and "origin_unreachable" in shown[0], shown
+        until(lambda: [x for x in e.log().splitlines() if "exchange ended" in x and ident in x], what="the device's line")
+
+        e.signal(signal.SIGINT)
+        e.wait(20)
+        until(lambda: "is offline" in ask(u, "/", "dead.localhost")[1], 30, "the device to be offline")
+
+        def away_logged():
+            status, body, headers = ask(u, "/later", "dead.localhost", "text/html")
+            assert status == 503 and re.search(r"the device &#39;\S+&#39; is offline", body), body
+            return [json.loads(x) for x in lines_with(u, "gateway", headers["x-request-id"]) if "request failed" in x]
+        away = until(away_logged, 20, "the line of the failure", interval=0.3)
+        assert away[0]["reason"] == "connector-offline" and away[0]["device"] == failed[0]["device"]
+        for role in ("gateway", "control", "sidecar", "relay"):
+            for text in role_log(u, role).splitlines():
+                json.loads(text)
+    finally:
+        dead.close()
+        if e.alive:
+            e.signal(signal.SIGKILL)
+            e.wait(10)
+        u.stop()
+
+
+def test_lines_of_requests_can_be_turned_off(topology, binary, tmp_path):
+    del topology
+    u = Up(binary, tmp_path, "--demo", "--access-log=false")
+    try:
+        until(u.serves)
+        u.get("/api/hello?seen=no")
+        status, _, headers = ask(u, "/", "nobody.localhost")
+        assert status == 404
+        until(lambda: lines_with(u, "gateway", headers["x-request-id"]), what="the failed one")
+        assert not lines_with(u, "gateway", "seen=no")
+    finally:
+        u.stop()

@@ -236,7 +236,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                               data[0] & 2 ? SW_SLICE_LIT("f2") : SW_SLICE_LIT("f1"));
     memcpy(&held, &l, sizeof(held));
     check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) == 0);
-    sw_gw_accept_fd(&worker, held, fd[0], &peer, NULL, NULL);
+    sw_gw_accept_fd(&worker, held, fd[0], &peer, NULL, NULL, NULL);
     if (data[0] & 1)
         have = say(fd[1], (const uint8_t *)hello, sizeof(hello), sizeof(hello), have, &end);
     have = say(fd[1], data + 1, n - 1, data[0] & 4 ? 7 : data[0] & 8 ? 300 : 65536, have, &end);

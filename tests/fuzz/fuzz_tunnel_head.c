@@ -35,7 +35,8 @@ static int write_head(struct sw_buf *out, const struct sw_qhead *h, struct sw_sl
 
     switch (h->kind) {
     case SW_QKIND_TCP:
-        return sw_qhead_put_connect(out, h->host, h->port);
+        rc = sw_qhead_put_connect(out, h->host, h->port);
+        return rc == SW_OK ? sw_h1_put_end(out) : rc;
     case SW_QKIND_UDP:
         return sw_qhead_put_udp(out, h->host, h->port, true);
     case SW_QKIND_HTTP:
