@@ -128,6 +128,10 @@ static void put_runtime(struct sw_jw *w, const char *name, const struct sw_contr
     sw_jw_u64(w, s.writes);
     sw_jw_name(w, "conflicts");
     sw_jw_u64(w, s.conflicts);
+    sw_jw_name(w, "events");
+    sw_jw_u64(w, s.events);
+    sw_jw_name(w, "eventsDropped");
+    sw_jw_u64(w, s.events_dropped);
     sw_jw_name(w, "heldBack");
     sw_jw_u64(w, s.held_back);
     sw_jw_name(w, "failures");

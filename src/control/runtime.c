@@ -3,6 +3,7 @@
 #include "control/runtime.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -84,6 +85,7 @@ static void job_done(struct sw_control *c, struct build_job *j)
     job_free(j);
     await_expiry(c);
     control_writes_renew(c);
+    control_events_renew(c);
     schedule(c);
 }
 
@@ -383,8 +385,10 @@ static void on_led(void *arg)
     struct sw_control *c = arg;
 
     c->leading = true;
+    control_events_election(c, "became leader");
     if (c->last)
         control_writes_renew(c);
+    control_events_renew(c);
 }
 
 static void on_lost(void *arg)
@@ -393,6 +397,8 @@ static void on_lost(void *arg)
 
     c->leading = false;
     control_writes_abort(c);
+    control_events_clear(c);
+    control_events_election(c, "stopped leading");
 }
 
 /* --- from outside --- */
@@ -431,6 +437,16 @@ static int make_parts(struct sw_control *c, struct sw_err *err)
     return SW_OK;
 }
 
+/* Which replica reports. */
+static const char *identity_of(const struct sw_control_opts *o)
+{
+    static char host[256]; /* the same for all of them */
+
+    if (gethostname(host, sizeof(host) - 1) != 0)
+        return o->name;
+    return host;
+}
+
 struct sw_control *sw_control_new(struct sw_kube_client *client, const struct sw_control_opts *o,
                                   struct sw_err *err)
 {
@@ -449,6 +465,9 @@ struct sw_control *sw_control_new(struct sw_kube_client *client, const struct sw
     c->o.max_writes = o->max_writes ? o->max_writes : 16;
     c->input = view_input_new(sw_slice("", 0));
     c->kinds = SW_NEW_ARRAY(struct control_kind, o->n_kinds);
+    sw_list_init(&c->pending);
+    if (o->events)
+        c->recorder = sw_recorder_new(client, o->name, identity_of(o));
     (void)pthread_mutex_init(&c->lock, NULL);
     (void)pthread_cond_init(&c->wake, NULL);
     c->queue = sw_workqueue_new(
@@ -483,6 +502,8 @@ void sw_control_free(struct sw_control *c)
         return;
     stop_thread(c);
     control_writes_free(c);
+    control_events_clear(c);
+    sw_recorder_free(c->recorder);
     sw_lease_free(c->lease);
     for (size_t i = 0; i < c->o.n_kinds; i++) {
         sw_informer_free(c->kinds[i].informer);
@@ -535,6 +556,9 @@ void sw_control_stop(struct sw_control *c, void (*done)(void *arg), void *arg)
     for (size_t i = 0; i < c->o.n_kinds; i++)
         sw_informer_stop(c->kinds[i].informer);
     control_writes_abort(c);
+    control_events_clear(c);
+    if (c->lease && sw_lease_is_leader(c->lease))
+        control_events_election(c, "stopped leading");
     if (c->lease)
         sw_lease_release(c->lease, on_lease_released, c);
     else
@@ -563,5 +587,13 @@ bool sw_control_leading(const struct sw_control *c)
 
 struct sw_control_stats sw_control_stats(const struct sw_control *c)
 {
-    return c->stats;
+    struct sw_control_stats s = c->stats;
+
+    if (c->recorder) {
+        struct sw_recorder_stats r = sw_recorder_stats(c->recorder);
+
+        s.events = r.created + r.counted;
+        s.events_dropped += r.dropped;
+    }
+    return s;
 }

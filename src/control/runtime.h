@@ -23,7 +23,10 @@ struct sw_control;
 struct sw_view;
 struct sw_output;
 
-enum { SW_CONTROL_KINDS_MAX = 64 };
+enum {
+    SW_CONTROL_KINDS_MAX = 64,
+    SW_CONTROL_TROUBLES_MAX = 4096, /* that Events are, or may be due for, at once */
+};
 
 /* A kind to watch. All borrowed for the life of the runtime. */
 struct sw_control_kind {
@@ -76,6 +79,12 @@ void sw_out_status(struct sw_output *out, size_t kind, const struct sw_kube_obj 
 /* A finalizer that an object of the view shall have, or have no more; others stay. */
 void sw_out_finalizer(struct sw_output *out, size_t kind, const struct sw_kube_obj *of,
                       struct sw_slice finalizer, bool wanted);
+/*
+ * Something about an object of the view that people should know and that no status says: an Event,
+ * once, if it is so in outputs for a while. One for each object and reason (a CamelCase word).
+ */
+void sw_out_notice(struct sw_output *out, size_t kind, const struct sw_kube_obj *of,
+                   const char *reason, struct sw_slice text);
 /* An object of the view that shall go. */
 void sw_out_delete(struct sw_output *out, size_t kind, const struct sw_kube_obj *obj);
 /*
@@ -112,6 +121,7 @@ struct sw_control_opts {
     const struct sw_json *(*stamp)(struct sw_arena *a, const struct sw_json *status,
                                    uint64_t wall_ns);
     bool threaded; /* build on a thread of its own */
+    bool events;   /* write Events: notices, conditions that change, elections */
     bool timed;    /* views know the time, and outputs may expire */
     /* Leader election; an empty name: we are alone and lead. */
     struct sw_slice lease_ns;
@@ -143,8 +153,10 @@ struct sw_control_stats {
     uint64_t published; /* changes */
     uint64_t writes;    /* that the API accepted */
     uint64_t conflicts;
-    uint64_t failures;  /* of writes */
-    uint64_t held_back; /* writes that had to wait: the object was written too often */
-    uint64_t build_ns;  /* the last one took */
+    uint64_t failures;       /* of writes */
+    uint64_t held_back;      /* writes that had to wait: the object was written too often */
+    uint64_t build_ns;       /* the last one took */
+    uint64_t events;         /* written, repetitions too */
+    uint64_t events_dropped; /* too many, or not allowed */
 };
 struct sw_control_stats sw_control_stats(const struct sw_control *c);

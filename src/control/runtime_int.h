@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "control/runtime.h"
+#include "kube/events.h"
 #include "kube/lease.h"
 #include "kube/workqueue.h"
 
@@ -51,11 +52,21 @@ struct out_write {
     struct sw_slice uid;        /* delete: of exactly this one */
 };
 
+/* Something that an Event shall say. */
+struct out_notice {
+    struct sw_slice id;
+    size_t kind;
+    const char *key;
+    const char *reason;
+    const char *text;
+};
+
 struct sw_output {
     struct sw_arena arena;
     struct sw_map published;           /* name -> struct sw_change in the arena */
     SW_VEC(struct out_write *) writes; /* in the order wanted */
     struct sw_map by_id;               /* the same */
+    struct sw_map notices;             /* id -> struct out_notice in the arena */
     uint64_t expires_ns;               /* wall clock; 0: never */
 };
 
@@ -112,8 +123,9 @@ struct write_state {
     bool settled; /* the API accepted it and the watch has not shown it yet */
     bool echoed;  /* the watch showed the object while the write was under way */
     uint64_t pending_hash;
-    uint64_t spent_ns; /* writes are paid for until then: see may_write */
-    bool told;         /* that it is written too often */
+    uint64_t event_hash; /* of what Events were considered for */
+    uint64_t spent_ns;   /* writes are paid for until then: see may_write */
+    bool told;           /* that it is written too often */
 };
 
 struct sw_control {
@@ -144,9 +156,24 @@ struct sw_control {
     bool leading;
     uint64_t built_ns; /* end of the last build, loop time */
     struct sw_control_stats stats;
+    struct sw_recorder *recorder; /* NULL: no Events */
+    struct sw_map troubles;       /* id -> struct trouble, see runtime_events.c */
+    struct sw_list pending;       /* those that were not told yet */
+    struct sw_timer grace;        /* until the first of them is due */
     void (*stopped)(void *arg);
     void *stopped_arg;
 };
+
+/* runtime_events.c; all of it nothing without a recorder */
+/* The output is new: its notices. */
+void control_events_renew(struct sw_control *c);
+/* A status is about to be written: conditions that it changes. */
+void control_events_status(struct sw_control *c, const struct out_write *w,
+                           const struct sw_kube_obj *o);
+/* "became leader", "stopped leading" */
+void control_events_election(struct sw_control *c, const char *what);
+/* Not leading any more: another replica tells. */
+void control_events_clear(struct sw_control *c);
 
 /* runtime_write.c */
 /* The output is new: looks at all its writes. */

@@ -259,6 +259,9 @@ static struct sw_kube_call *send(struct sw_control *c, const struct out_write *w
     case OUT_APPLY:
         return sw_kube_apply(c->client, gvr, w->json, NULL, c->o.name, true, on_written, s);
     case OUT_STATUS:
+        if (s->event_hash != s->pending_hash)
+            control_events_status(c, w, o);
+        s->event_hash = s->pending_hash;
         if (c->o.stamp)
             json = c->o.stamp(&a, json, sw_wall_ns());
         return sw_kube_patch_status(c->client, gvr, o->json, json, c->o.name, on_written, s);

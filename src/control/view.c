@@ -140,6 +140,7 @@ void output_free(struct sw_output *o)
         return;
     sw_map_done(&o->published);
     sw_map_done(&o->by_id);
+    sw_map_done(&o->notices);
     sw_vec_done(&o->writes);
     sw_arena_clear(&o->arena);
     sw_free(o);

@@ -19,10 +19,13 @@ enum {
     SIMILAR_MAX = 10,
     TRIES = 12,
     OBJECT_BURST = 25,
+    TOTAL_BURST = 100,
 };
 static const uint64_t similar_ns = 600 * SW_NS_PER_S;
 static const uint64_t object_refill_ns = 300 * SW_NS_PER_S;
 static const uint64_t retry_ns = 10 * SW_NS_PER_S;
+static const uint64_t total_refill_ns = SW_NS_PER_S / 5;
+static const uint64_t forbidden_ns = 600 * SW_NS_PER_S;
 
 static const struct sw_kube_gvr event_gvr = {
     .group = "", .version = "v1", .resource = "events", .kind = "Event", .namespaced = true};
@@ -77,6 +80,10 @@ struct sw_recorder {
     struct sw_list jobs;
     size_t n_jobs;
     struct sw_recorder_stats stats;
+    double tokens; /* of all objects */
+    uint64_t tokens_ns;
+    uint64_t forbidden_until_ns; /* 0: they may be written */
+    uint64_t told_full_ns;       /* when a flood was logged last */
 };
 
 static void known_free(struct known *k)
@@ -112,6 +119,8 @@ struct sw_recorder *sw_recorder_new(struct sw_kube_client *c, const char *compon
 
     r->client = c;
     r->loop = sw_kube_client_loop(c);
+    r->tokens = TOTAL_BURST;
+    r->tokens_ns = sw_loop_now(r->loop);
     r->component = sw_strdup(component);
     r->instance = sw_strdup(instance ? instance : "");
     sw_list_init(&r->known.lru);
@@ -168,19 +177,52 @@ static struct tally *tally_of(struct sw_recorder *r, struct cache *c, const char
     return t;
 }
 
-/* False when the object had more than its share. */
+/* Fills a bucket with what the time since *since_ns is worth. */
+static void refill(double *tokens, uint64_t *since_ns, uint64_t now, uint64_t each_ns, double most)
+{
+    *tokens += (double)(now - *since_ns) / (double)each_ns;
+    *tokens = *tokens > most ? most : *tokens;
+    *since_ns = now;
+}
+
+/* False when the object, or all of them together, had more than their share. */
 static bool admit(struct sw_recorder *r, const char *object)
 {
     struct tally *t = tally_of(r, &r->objects, object);
     uint64_t now = sw_loop_now(r->loop);
 
-    t->tokens += (double)(now - t->since_ns) / (double)object_refill_ns;
-    t->tokens = t->tokens > OBJECT_BURST ? OBJECT_BURST : t->tokens;
-    t->since_ns = now;
+    refill(&t->tokens, &t->since_ns, now, object_refill_ns, OBJECT_BURST);
+    refill(&r->tokens, &r->tokens_ns, now, total_refill_ns, TOTAL_BURST);
     if (t->tokens < 1)
         return false;
+    if (r->tokens < 1) {
+        if (!r->told_full_ns || now - r->told_full_ns > similar_ns)
+            sw_log_warn("kube", "%s: too many Events, further ones are dropped", r->component);
+        r->told_full_ns = now;
+        return false;
+    }
     t->tokens -= 1;
+    r->tokens -= 1;
     return true;
+}
+
+static bool forbidden(struct sw_recorder *r)
+{
+    if (r->forbidden_until_ns && sw_loop_now(r->loop) >= r->forbidden_until_ns)
+        r->forbidden_until_ns = 0;
+    return r->forbidden_until_ns != 0;
+}
+
+/* One warning in a while; a namespace on its way out takes no Events, and that is fine. */
+static void note_refusal(struct sw_recorder *r, const struct sw_kube_reply *reply)
+{
+    bool leaving = memmem(reply->message.p, reply->message.n, "terminat", 8) != NULL;
+
+    if (reply->code != 403 || leaving || forbidden(r))
+        return;
+    r->forbidden_until_ns = sw_loop_now(r->loop) + forbidden_ns;
+    sw_log_warn("kube", "%s: Events may not be written, none for 10 minutes: %.*s", r->component,
+                SW_SLICE_ARG(sw_slice_head(reply->message, 300)));
 }
 
 /* True when so many like it came lately that they share one Event from now on. */
@@ -248,6 +290,7 @@ static void on_sent(void *arg, struct sw_kube_reply *reply)
         return;
     } else {
         r->stats.dropped++;
+        note_refusal(r, reply);
         sw_log_debug("kube", "event dropped: %.*s",
                      SW_SLICE_ARG(sw_slice_head(reply->message, 200)));
     }
@@ -418,7 +461,7 @@ void sw_recorder_event(struct sw_recorder *r, const struct sw_json *about, const
         key = sw_arena_printf(&a, "%s|*", group);
         k = sw_map_get(&r->known.map, sw_slice_str(key));
     }
-    if (!o.name.n || !admit(r, object) || (!k && !(k = known_new(r, key, &o)))) {
+    if (!o.name.n || forbidden(r) || !admit(r, object) || (!k && !(k = known_new(r, key, &o)))) {
         r->stats.dropped++;
         return;
     }

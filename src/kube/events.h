@@ -2,7 +2,9 @@
 /*
  * Tells people what happened to an object, as core/v1 Events: repetitions are counted on one
  * Event, floods of similar ones are combined, and an object that never rests is slowed down.
- * Recording is best effort: it never fails and never waits.
+ * Recording is best effort: it never fails and never waits. All objects together have 100 Events at
+ * once and 5 a second: ten thousand bad objects must not fill the API. Where Events may not be
+ * written there is one warning, and a pause.
  */
 #pragma once
 

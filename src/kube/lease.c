@@ -50,6 +50,11 @@ struct sw_slice sw_lease_holder(const struct sw_lease *l)
     return sw_json_str(sw_json_find(spec_of(l), "holderIdentity"));
 }
 
+struct sw_slice sw_lease_uid(const struct sw_lease *l)
+{
+    return l->seen ? l->seen->uid : sw_slice("", 0);
+}
+
 static bool is_ours(const struct sw_lease *l)
 {
     return sw_slice_eq(sw_lease_holder(l), l->o.identity);

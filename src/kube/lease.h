@@ -44,3 +44,5 @@ bool sw_lease_is_leader(const struct sw_lease *l);
 /* Who holds it as far as we know; empty: nobody. */
 struct sw_slice sw_lease_holder(const struct sw_lease *l);
 struct sw_slice sw_lease_identity(const struct sw_lease *l);
+/* Of the object as last seen; empty: not seen yet. */
+struct sw_slice sw_lease_uid(const struct sw_lease *l);

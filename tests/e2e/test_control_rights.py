@@ -155,6 +155,23 @@ class Cluster:
         self.api.close()
 
 
+def tell_twice(c):
+    """A route that is bad, good, and bad again: its Event is written, then counted."""
+    bad = {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": {"name": "twice", "namespace": "default"},
+           "spec": {"parentRefs": [{"name": "edge"}], "rules": [{"backendRefs": [{"name": "nowhere", "port": 80}]}]}}
+    good = copy.deepcopy(bad)
+    good["spec"]["rules"][0]["backendRefs"][0]["name"] = "web"
+
+    def events():
+        return [e for e in c.get("/api/v1/namespaces/default/events").get("items", []) if e["involvedObject"]["name"] == "twice"]
+    before = {e["metadata"]["uid"] for e in events()}
+    c.apply(bad)
+    until(lambda: {e["metadata"]["uid"] for e in events() if e["type"] == "Warning"} - before, GUARD, "the Event")
+    c.apply(good)
+    until(lambda: {e["metadata"]["uid"] for e in events() if e["type"] == "Normal"} - before, GUARD, "the recovery")
+    c.apply(bad)
+
+
 def gateway(name, listeners, **spec):
     return {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
             "metadata": {"name": name, "namespace": "default"},
@@ -213,6 +230,8 @@ def test_every_right_is_used_and_none_is_missing(c):
     del edge["spec"]["infrastructure"]
     c.apply(edge)
     until(lambda: not c.get(ACCOUNT), GUARD, "the account to go")
+    tell_twice(c)
+    until(lambda: ("patch", "", "events") in c.used(), GUARD, "the repetition")
     statuses = {r for r in rights(c.docs) if r[2].endswith("/status")}
     try:
         until(lambda: statuses <= c.used(), GUARD, "every status to be written")
@@ -249,6 +268,8 @@ def test_a_right_that_is_gone_is_missed_aloud(c, right):
         if right[0] == "delete":
             until(lambda: c.get(ACCOUNT), GUARD, "the account of the Gateway")
             c.apply({**objects[1], "spec": {k: v for k, v in objects[1]["spec"].items() if k != "infrastructure"}})
+        if right == ("patch", "", "events"):
+            tell_twice(c)
         until(lambda: right in c.used(refused=True), GUARD, "the refusal")
         until(lambda: "orbidden" in process.log(), GUARD, "a line about it")
     finally:

@@ -378,6 +378,7 @@ static int make_runtimes(struct sw_connector_controller *c,
                                  .stamp = sw_gateway_stamp,
                                  .threaded = o->threaded,
                                  .timed = true,
+                                 .events = true,
                                  .lease_ns = o->lease_ns,
                                  .lease_name = o->lease_name,
                                  .identity = o->identity};

@@ -239,6 +239,8 @@ static void settle(struct builder *b, const struct kept *k)
 {
     const struct route *r = &k->route;
 
+    if (k->n_parents < sw_json_len(sw_json_walk(r->obj->json, "spec", "parentRefs", NULL)))
+        notice_route(b, r);
     for (size_t i = 0; i < k->n_parents; i++) {
         if (!k->parents[i].accepted.reason)
             note_policies(b, r, b->parent_list.p[k->parents[i].parent]->gw);

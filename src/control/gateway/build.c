@@ -195,6 +195,10 @@ static void finish(struct builder *b, struct sw_gw_result *ret)
     ret->n_wants = b->wants.n;
     ret->notes = notes;
     ret->n_notes = b->notes.n;
+    ret->notices = memcpy(sw_arena_array(b->a, b->notices.n + 1, sizeof(*b->notices.p)),
+                          b->notices.n ? b->notices.p : &(struct sw_gw_notice){0},
+                          b->notices.n * sizeof(*b->notices.p));
+    ret->n_notices = b->notices.n;
 }
 
 static void builder_done(struct builder *b)
@@ -220,6 +224,7 @@ static void builder_done(struct builder *b)
     sw_vec_done(&b->statuses);
     sw_vec_done(&b->wants);
     sw_vec_done(&b->notes);
+    sw_vec_done(&b->notices);
     sw_vec_done(&b->out_listeners);
     sw_vec_done(&b->out_tables);
 }
@@ -237,6 +242,7 @@ void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
     refs_init(&b);
     build_classes(&b);
     build_gateways(&b);
+    notice_gateways(&b);
     claim_sockets(&b);
     build_policies(&b);
     build_slice_cas(&b);

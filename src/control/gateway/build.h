@@ -110,6 +110,14 @@ struct sw_gw_note {
     struct sw_slice text;
 };
 
+/* Something an Event shall say about an object. */
+struct sw_gw_notice {
+    enum sw_gw_kind kind;
+    const struct sw_kube_obj *of;
+    const char *reason;
+    struct sw_slice text;
+};
+
 /* Something that shall be so in the API, and is not as far as the view shows. */
 enum sw_gw_want_how {
     SW_GW_WANT_OBJECT, /* with at least these fields; also wanted while it is there */
@@ -134,6 +142,8 @@ struct sw_gw_result {
     size_t n_wants;
     const struct sw_gw_note *notes; /* by subject */
     size_t n_notes;
+    const struct sw_gw_notice *notices; /* of objects that no status says anything about */
+    size_t n_notices;
 };
 
 /* Objects of the view are borrowed by the result, which must not outlive it. */

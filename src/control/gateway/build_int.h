@@ -257,6 +257,7 @@ struct builder {
     SW_VEC(struct sw_gw_status) statuses;
     SW_VEC(struct sw_gw_want) wants;
     SW_VEC(struct sw_gw_note) notes;
+    SW_VEC(struct sw_gw_notice) notices;
     SW_VEC(struct sw_gw_listener *) out_listeners;
     SW_VEC(struct sw_gw_table *) out_tables;
 };
@@ -287,6 +288,9 @@ struct sw_slice gw_printf(struct builder *b, const char *fmt, ...) SW_PRINTF(2, 
 /* The map's values in the order of their keys, in the arena. */
 void **sorted_values(struct sw_arena *a, const struct sw_map *m);
 void add_note(struct builder *b, struct sw_slice subject, struct sw_slice text);
+/* Objects that refer to a class or a parent that does not exist: nobody writes their status. */
+void notice_gateways(struct builder *b);
+void notice_route(struct builder *b, const struct route *r);
 
 /* ---- hosts.c ---- */
 

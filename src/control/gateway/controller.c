@@ -88,6 +88,9 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
     for (size_t i = 0; i < r.n_statuses; i++)
         sw_out_status(out, r.statuses[i].kind, r.statuses[i].of,
                       sw_json_copy(a, r.statuses[i].status));
+    for (size_t i = 0; i < r.n_notices; i++)
+        sw_out_notice(out, r.notices[i].kind, r.notices[i].of, r.notices[i].reason,
+                      r.notices[i].text);
     for (size_t i = 0; i < r.n_wants; i++)
         put_want(out, &r.wants[i]);
 }
@@ -277,6 +280,7 @@ static int make_runtimes(struct sw_gateway_controller *g, struct sw_kube_client 
                                  .arg = g,
                                  .stamp = sw_gateway_stamp,
                                  .threaded = o->threaded,
+                                 .events = true,
                                  .lease_ns = o->lease_ns,
                                  .lease_name = o->lease_name,
                                  .identity = o->identity};
@@ -291,6 +295,7 @@ static int make_runtimes(struct sw_gateway_controller *g, struct sw_kube_client 
     co.build = build_endpoints;
     co.publish = publish_endpoints;
     co.stamp = NULL;
+    co.events = false;
     co.lease_name = sw_slice("", 0);
     g->endpoints = sw_control_new(c, &co, err);
     return g->endpoints ? SW_OK : SW_EINVAL;

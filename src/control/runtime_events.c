@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kubernetes Events of a controller: what its build notices, conditions that turn bad or good with
+ * a status it writes, and its elections. The leader's only, but for the elections. Something bad is
+ * told when it is still so after a while: objects that are created together come one after the
+ * other, and nobody wants an Event about that.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "control/runtime_int.h"
+
+static const uint64_t grace_ns = 2 * SW_NS_PER_S;
+
+/* Something bad that waits, or was told and may come to an end. */
+struct trouble {
+    struct sw_list link; /* pending, in order of due_ns */
+    char *id;            /* "kind|ns/name|where|type": unique */
+    size_t kind;
+    char *key;
+    char *where;  /* of a condition: "", or the parent or listener it is about */
+    char *type;   /* of a condition; NULL: a notice of the build */
+    char *reason; /* one word */
+    char *text;
+    uint64_t due_ns;
+    bool told;
+};
+
+static void trouble_free(struct trouble *t)
+{
+    sw_list_unlink(&t->link);
+    sw_free(t->id);
+    sw_free(t->key);
+    sw_free(t->where);
+    sw_free(t->type);
+    sw_free(t->reason);
+    sw_free(t->text);
+    sw_free(t);
+}
+
+static void forget(struct sw_control *c, struct trouble *t)
+{
+    (void)sw_map_del(&c->troubles, sw_slice_str(t->id));
+    trouble_free(t);
+}
+
+void control_events_clear(struct sw_control *c)
+{
+    SW_MAP_FOREACH (it, &c->troubles)
+        trouble_free(it->value);
+    sw_map_done(&c->troubles);
+    c->troubles = (struct sw_map){0};
+    sw_timer_stop(c->loop, &c->grace);
+}
+
+/* ---- telling ---- */
+
+static void tell(struct sw_control *c, const struct trouble *t, enum sw_event_type type)
+{
+    const struct sw_kube_gvr *gvr = c->o.kinds[t->kind].gvr;
+    const struct sw_kube_obj *o = sw_informer_get(c->kinds[t->kind].informer, sw_slice_str(t->key));
+    char version[200];
+
+    if (!o)
+        return;
+    (void)snprintf(version, sizeof(version), "%s%s%s", gvr->group, gvr->group[0] ? "/" : "",
+                   gvr->version);
+    sw_recorder_event(c->recorder, o->json, version, gvr->kind, type, t->reason, "%s", t->text);
+}
+
+static void await_due(struct sw_control *c);
+
+static void on_grace(struct sw_timer *timer)
+{
+    struct sw_control *c = SW_CONTAINER_OF(timer, struct sw_control, grace);
+    uint64_t now = sw_loop_now(c->loop);
+
+    while (!sw_list_empty(&c->pending)) {
+        struct trouble *t = SW_CONTAINER_OF(c->pending.next, struct trouble, link);
+
+        if (t->due_ns > now)
+            break;
+        sw_list_unlink(&t->link);
+        t->told = true;
+        tell(c, t, SW_EVENT_WARNING);
+        if (t->type) /* the status remembers it */
+            forget(c, t);
+    }
+    await_due(c);
+}
+
+static void await_due(struct sw_control *c)
+{
+    uint64_t now = sw_loop_now(c->loop);
+    const struct trouble *t;
+
+    if (sw_list_empty(&c->pending) || sw_timer_running(&c->grace))
+        return;
+    t = SW_CONTAINER_OF(c->pending.next, struct trouble, link);
+    sw_timer_start(c->loop, &c->grace, t->due_ns > now ? t->due_ns - now : 1, on_grace);
+}
+
+/* Begins to wait; one that waits or was told with the same reason goes on. Takes nothing. */
+static void add(struct sw_control *c, const struct trouble *like)
+{
+    struct trouble *t = sw_map_get(&c->troubles, sw_slice_str(like->id));
+
+    if (t && strcmp(t->reason, like->reason) == 0 && strcmp(t->text, like->text) == 0)
+        return;
+    if (t)
+        forget(c, t);
+    if (c->troubles.n >= SW_CONTROL_TROUBLES_MAX) {
+        c->stats.events_dropped++;
+        return;
+    }
+    t = SW_NEW(struct trouble);
+    sw_list_init(&t->link);
+    t->id = sw_strdup(like->id);
+    t->kind = like->kind;
+    t->key = sw_strdup(like->key);
+    t->where = like->where ? sw_strdup(like->where) : NULL;
+    t->type = like->type ? sw_strdup(like->type) : NULL;
+    t->reason = sw_strdup(like->reason);
+    t->text = sw_strdup(like->text);
+    t->due_ns = sw_loop_now(c->loop) + grace_ns;
+    (void)sw_map_put(&c->troubles, sw_slice_str(t->id), t);
+    sw_list_push_back(&c->pending, &t->link);
+    await_due(c);
+}
+
+/* ---- what the build notices ---- */
+
+void sw_out_notice(struct sw_output *out, size_t kind, const struct sw_kube_obj *of,
+                   const char *reason, struct sw_slice text)
+{
+    struct out_notice *n;
+
+    if (out->notices.n >= SW_CONTROL_TROUBLES_MAX)
+        return;
+    n = SW_ARENA_NEW(&out->arena, struct out_notice);
+    n->id = sw_slice_str(
+        sw_arena_printf(&out->arena, "%zu|%.*s|notice|%s", kind, SW_SLICE_ARG(of->key), reason));
+    if (sw_map_get(&out->notices, n->id))
+        return;
+    n->kind = kind;
+    n->key = sw_arena_dup(&out->arena, of->key);
+    n->reason = sw_arena_dup(&out->arena, sw_slice_str(reason));
+    n->text = sw_arena_dup(&out->arena, text);
+    (void)sw_map_put(&out->notices, n->id, n);
+}
+
+/* Notices that the newest output has no more are over: the same may be told again later. */
+static void sweep(struct sw_control *c)
+{
+    SW_MAP_FOREACH (it, &c->troubles) {
+        struct trouble *t = it->value;
+
+        if (!t->type && !sw_map_get(&c->last->notices, sw_slice_str(t->id)))
+            forget(c, t);
+    }
+}
+
+void control_events_renew(struct sw_control *c)
+{
+    if (!c->recorder || !c->leading || !c->last)
+        return;
+    sweep(c);
+    SW_MAP_FOREACH (it, &c->last->notices) {
+        const struct out_notice *n = it->value;
+        struct trouble like = {.kind = n->kind};
+        SW_ARENA_AUTO a = {0};
+
+        like.id = sw_arena_dup(&a, n->id);
+        like.key = sw_arena_dup(&a, sw_slice_str(n->key));
+        like.reason = sw_arena_dup(&a, sw_slice_str(n->reason));
+        like.text = sw_arena_dup(&a, sw_slice_str(n->text));
+        add(c, &like);
+    }
+}
+
+/* ---- conditions ---- */
+
+/* The conditions of one part of a status, as they are and as they shall be. */
+struct part {
+    struct sw_control *c;
+    size_t kind;
+    struct sw_slice key;
+    const char *where; /* "", "listener 'http': " */
+};
+
+static struct sw_slice str_of(const struct sw_json *v, const char *name)
+{
+    struct sw_slice s = sw_json_str(sw_json_find(v, name));
+
+    return s.p ? s : sw_slice("", 0);
+}
+
+/* Types that are bad when they are true (Gateway API). */
+static bool negative(struct sw_slice type)
+{
+    static const char *const types[] = {"Conflicted", "OverlappingTLSConfig", "PartiallyInvalid"};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(types); i++) {
+        if (sw_slice_eq_str(type, types[i]))
+            return true;
+    }
+    return false;
+}
+
+enum verdict { VERDICT_NONE, VERDICT_GOOD, VERDICT_BAD };
+
+/* What is under way is neither. */
+static enum verdict judge(const struct sw_json *condition)
+{
+    struct sw_slice status = str_of(condition, "status");
+    bool yes = sw_slice_eq_str(status, "True");
+
+    if ((!yes && !sw_slice_eq_str(status, "False")) ||
+        sw_slice_eq_str(str_of(condition, "reason"), "Pending"))
+        return VERDICT_NONE;
+    return yes != negative(str_of(condition, "type")) ? VERDICT_GOOD : VERDICT_BAD;
+}
+
+static const struct sw_json *condition_of(const struct sw_json *list, struct sw_slice type)
+{
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_slice_eq(str_of(sw_json_at(list, i), "type"), type))
+            return sw_json_at(list, i);
+    }
+    return NULL;
+}
+
+static void look_at_condition(const struct part *p, const struct sw_json *have,
+                              const struct sw_json *want)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_slice type = str_of(want, "type");
+    struct sw_slice reason = str_of(want, "reason");
+    enum verdict now = judge(want);
+    struct trouble like = {.kind = p->kind};
+    struct trouble *waits;
+
+    if (now == VERDICT_NONE || (now == judge(have) && sw_slice_eq(reason, str_of(have, "reason"))))
+        return;
+    like.id = sw_arena_printf(&a, "%zu|%.*s|%s|%.*s", p->kind, SW_SLICE_ARG(p->key), p->where,
+                              SW_SLICE_ARG(type));
+    like.key = sw_arena_dup(&a, p->key);
+    like.where = sw_arena_dup(&a, sw_slice_str(p->where));
+    like.type = sw_arena_dup(&a, type);
+    like.reason = sw_arena_dup(&a, reason.n ? reason : type);
+    like.text = sw_arena_printf(&a, "%s%.*s is %.*s: %.*s", p->where, SW_SLICE_ARG(type),
+                                SW_SLICE_ARG(str_of(want, "status")),
+                                SW_SLICE_ARG(sw_slice_head(str_of(want, "message"), 800)));
+    if (now == VERDICT_BAD) {
+        add(p->c, &like);
+        return;
+    }
+    waits = sw_map_get(&p->c->troubles, sw_slice_str(like.id));
+    if (waits)
+        forget(p->c, waits); /* it was bad for a moment only: nobody was told */
+    else if (judge(have) == VERDICT_BAD)
+        tell(p->c, &like, SW_EVENT_NORMAL);
+}
+
+static void look_at_part(const struct part *p, const struct sw_json *have,
+                         const struct sw_json *want)
+{
+    const struct sw_json *list = sw_json_find(want, "conditions");
+    const struct sw_json *old = sw_json_find(have, "conditions");
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        const struct sw_json *c = sw_json_at(list, i);
+
+        look_at_condition(p, condition_of(old, str_of(c, "type")), c);
+    }
+}
+
+/* Lists in a status whose elements have conditions, and what tells the elements apart. */
+static const struct {
+    const char *list;
+    const char *by;
+    const char *word;
+} lists[] = {
+    {"parents", "parentRef", "parent"},
+    {"listeners", "name", "listener"},
+    {"ancestors", "ancestorRef", "ancestor"},
+};
+
+static const char *name_of(struct sw_arena *a, const struct sw_json *element, size_t which)
+{
+    const struct sw_json *by = sw_json_find(element, lists[which].by);
+    struct sw_slice section = str_of(by, "sectionName");
+    struct sw_slice name = sw_json_str(by);
+
+    if (!name.p)
+        name = str_of(by, "name");
+    return sw_arena_printf(a, "%s '%.*s%s%.*s': ", lists[which].word, SW_SLICE_ARG(name),
+                           section.n ? "/" : "", SW_SLICE_ARG(section));
+}
+
+static const struct sw_json *same_element(const struct sw_json *list, const struct sw_json *like,
+                                          size_t which)
+{
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        const struct sw_json *e = sw_json_at(list, i);
+
+        if (sw_json_equal(sw_json_find(e, lists[which].by), sw_json_find(like, lists[which].by),
+                          SW_JSON_EQ_VALUE) &&
+            sw_slice_eq(str_of(e, "controllerName"), str_of(like, "controllerName")))
+            return e;
+    }
+    return NULL;
+}
+
+void control_events_status(struct sw_control *c, const struct out_write *w,
+                           const struct sw_kube_obj *o)
+{
+    const struct sw_json *have = sw_json_find(o->json, "status");
+    struct part p = {.c = c, .kind = w->kind, .key = w->key, .where = ""};
+
+    if (!c->recorder)
+        return;
+    look_at_part(&p, have, w->json);
+    for (size_t k = 0; k < SW_ARRAY_LEN(lists); k++) {
+        const struct sw_json *list = sw_json_find(w->json, lists[k].list);
+
+        for (size_t i = 0; i < sw_json_len(list); i++) {
+            SW_ARENA_AUTO a = {0};
+            const struct sw_json *e = sw_json_at(list, i);
+
+            p.where = name_of(&a, e, k);
+            look_at_part(&p, same_element(sw_json_find(have, lists[k].list), e, k), e);
+        }
+    }
+}
+
+/* ---- elections, as client-go tells them ---- */
+
+void control_events_election(struct sw_control *c, const char *what)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *lease;
+    struct sw_json *meta;
+
+    if (!c->recorder || !c->lease)
+        return;
+    lease = sw_json_new_object(&a);
+    meta = sw_json_new_object(&a);
+    sw_json_put_str(&a, meta, "namespace", c->o.lease_ns);
+    sw_json_put_str(&a, meta, "name", c->o.lease_name);
+    if (sw_lease_uid(c->lease).n)
+        sw_json_put_str(&a, meta, "uid", sw_lease_uid(c->lease));
+    sw_json_put(&a, lease, "metadata", meta);
+    sw_recorder_event(c->recorder, lease, "coordination.k8s.io/v1", "Lease", SW_EVENT_NORMAL,
+                      "LeaderElection", "%.*s %s", SW_SLICE_ARG(sw_lease_identity(c->lease)), what);
+}
