@@ -16,11 +16,13 @@ struct step {
     int64_t index;
 };
 
-enum { STEPS_MAX = 32 };
+enum { STEPS_MAX = 32, ESCAPED_MAX = 512 };
 
 struct path {
     struct step p[STEPS_MAX];
     size_t n;
+    char text[ESCAPED_MAX]; /* names that had escapes, without them */
+    size_t text_n;
 };
 
 static struct sw_slice trim(struct sw_slice s)
@@ -112,9 +114,43 @@ static size_t bracket_len(struct sw_slice in)
     return 0;
 }
 
+/* Length of the field name at in.p[from]: a backslash takes the next byte as it is. 0: none ends.
+ */
+static size_t name_end(struct sw_slice in, size_t from)
+{
+    size_t at = from;
+
+    while (at < in.n && in.p[at] != '.' && in.p[at] != '[') {
+        if (isspace((unsigned char)in.p[at]) || (in.p[at] == '\\' && ++at == in.n))
+            return 0;
+        at++;
+    }
+    return at;
+}
+
+/* The name without its escapes; false: there are too many of them. */
+static bool unescape(struct sw_slice *name, struct path *in)
+{
+    char *to = in->text + in->text_n;
+    size_t n = 0;
+
+    if (sw_slice_find(*name, '\\') < 0)
+        return true;
+    if (in->text_n + name->n > sizeof(in->text))
+        return false;
+    for (size_t i = 0; i < name->n; i++) {
+        if (name->p[i] != '\\')
+            to[n++] = name->p[i];
+    }
+    *name = sw_slice(to, n);
+    in->text_n += n;
+    return true;
+}
+
 static bool parse(struct sw_slice in, struct path *ret)
 {
     ret->n = 0;
+    ret->text_n = 0;
     in = trim(in);
     if (in.n >= 2 && in.p[0] == '{' && in.p[in.n - 1] == '}')
         in = sw_slice(in.p + 1, in.n - 2);
@@ -136,11 +172,12 @@ static bool parse(struct sw_slice in, struct path *ret)
 
             if (!from && ret->n)
                 return false;
-            for (len = from; len < in.n && in.p[len] != '.' && in.p[len] != '['; len++) {
-                if (in.p[len] == '\\' || isspace((unsigned char)in.p[len]))
-                    return false;
-            }
+            len = name_end(in, from);
+            if (!len)
+                return false;
             st->name = sw_slice(in.p + from, len - from);
+            if (!unescape(&st->name, ret))
+                return false;
             if (!st->name.n && !(from && len == in.n) && !(len < in.n && in.p[len] == '['))
                 return false;
             if (sw_slice_eq_str(st->name, "*"))
