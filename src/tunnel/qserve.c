@@ -177,9 +177,11 @@ void qs_refuse(struct qs_exchange *x, unsigned status, const char *phrase, const
     if (rc == SW_OK)
         rc = sw_buf_printf(&head, "content-length: 0\r\nx-spanwire-reason: %s\r\n\r\n", reason);
     x->reason = reason;
-    sw_log_info("tunnel", "%s: %s %.*s:%u refused with %u: %s", sw_nodeid_short(&x->peer, id),
-                sw_qkind_text(x->head.kind), (int)sw_min(x->head.host.n, 100),
-                x->head.host.p ? x->head.host.p : "", x->head.port, status, reason);
+    /* The owner logs those that it was asked about. */
+    sw_log(x->verdict.status || x->state > QS_HEAD ? SW_LOG_DEBUG : SW_LOG_INFO, "tunnel",
+           "%s: %s %.*s:%u refused with %u: %s", sw_nodeid_short(&x->peer, id),
+           sw_qkind_text(x->head.kind), (int)sw_min(x->head.host.n, 100),
+           x->head.host.p ? x->head.host.p : "", x->head.port, status, reason);
     qs_begun(x, status);
     if (rc == SW_OK && qs_answer(x, sw_buf_slice(&head)))
         linger(x);

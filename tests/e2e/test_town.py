@@ -513,7 +513,7 @@ def test_zz_a_dead_device_gives_a_page_and_comes_back(town, edge, mortal):
     def page():
         status, body = curl(town, edge, mortal.device.hostname)
         assert status in (502, 503, 504), (status, body)
-        return status == 503 and b"Tunnel not online" in body
+        return status == 503 and b"is offline" in body
     until(page, 90, "the page of a dead device", interval=0.2)
     mortal.device = mortal.again()
     served(town, edge, mortal.device)
