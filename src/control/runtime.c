@@ -227,13 +227,16 @@ static void refresh_kind(struct control_kind *k)
 static struct sw_view *make_view(struct sw_control *c)
 {
     struct view_kind *kinds[SW_CONTROL_KINDS_MAX];
+    uint64_t absent = 0;
     struct sw_view *v;
 
     for (size_t i = 0; i < c->o.n_kinds; i++) {
         refresh_kind(&c->kinds[i]);
         kinds[i] = c->kinds[i].current;
+        absent |= (uint64_t)sw_informer_absent(c->kinds[i].informer) << i;
     }
     v = view_new(kinds, c->o.n_kinds, c->input);
+    v->absent = absent;
     v->wall_ns = c->o.timed ? sw_wall_ns() : 0;
     return v;
 }
@@ -375,8 +378,19 @@ static void on_synced(void *arg)
     schedule(c);
 }
 
-static const struct sw_informer_cbs informer_cbs = {
-    .add = on_add, .update = on_update, .del = on_add, .synced = on_synced};
+static void on_presence(void *arg)
+{
+    const struct control_kind *k = arg;
+
+    k->control->dirty = true;
+    schedule(k->control);
+}
+
+static const struct sw_informer_cbs informer_cbs = {.add = on_add,
+                                                    .update = on_update,
+                                                    .del = on_add,
+                                                    .synced = on_synced,
+                                                    .presence = on_presence};
 
 /* --- leading --- */
 
@@ -415,7 +429,9 @@ static int make_parts(struct sw_control *c, struct sw_err *err)
     for (size_t i = 0; i < c->o.n_kinds; i++) {
         const struct sw_control_kind *def = &c->o.kinds[i];
         const struct sw_informer_opts io = {.gvr = def->gvr,
-                                            .optional = def->optional,
+                                            .older = def->older,
+                                            .optional = def->optional || def->needed,
+                                            .needed = def->needed,
                                             .slim = !def->managed,
                                             .wanted = def->forget ? def->relevant : NULL,
                                             .label_selector = def->label_selector,

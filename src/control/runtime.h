@@ -31,7 +31,10 @@ enum {
 /* A kind to watch. All borrowed for the life of the runtime. */
 struct sw_control_kind {
     const struct sw_kube_gvr *gvr;
+    /* Where the API does not serve gvr: older versions, newest first, then NULL. May be NULL. */
+    const struct sw_kube_gvr *const *older;
     bool optional; /* the API may not have it: then there are none */
+    bool needed;   /* the same, but the process is not ready until it does (kube/health.h) */
     /*
      * What the build wants to see; the rest neither enters the view nor causes a build. NULL: all.
      * Must depend on the object only. Selectors narrow the watch itself, where most objects of a
@@ -57,6 +60,8 @@ const struct sw_kube_obj *sw_view_at(const struct sw_view *v, size_t kind, size_
 /* NULL when there is none. ns is empty for kinds without namespaces. */
 const struct sw_kube_obj *sw_view_find(const struct sw_view *v, size_t kind, struct sw_slice ns,
                                        struct sw_slice name);
+/* False when the API does not have the kind, in any version. */
+bool sw_view_served(const struct sw_view *v, size_t kind);
 /* What sw_control_set_input gave last. */
 struct sw_slice sw_view_input(const struct sw_view *v);
 /* Wall clock when the view was made: an input like any other. 0 unless the controller is timed. */

@@ -30,6 +30,7 @@ struct sw_view {
     atomic_uint refs;
     size_t n;
     uint64_t wall_ns;
+    uint64_t absent; /* a bit for each kind that the API does not have */
     struct view_input *input;
     struct view_kind *kinds[];
 };
@@ -120,8 +121,10 @@ struct write_state {
     uint64_t hash;             /* of what was written */
     char *seen_rv;             /* revision of the object when it was; NULL: none was there */
     uint64_t at_ns;
-    bool settled; /* the API accepted it and the watch has not shown it yet */
-    bool echoed;  /* the watch showed the object while the write was under way */
+    bool settled;   /* the API accepted it and the watch has not shown it yet */
+    bool no_change; /* the API accepted it and the object stayed as it was: it has not these fields
+                     */
+    bool echoed;    /* the watch showed the object while the write was under way */
     uint64_t pending_hash;
     uint64_t event_hash; /* of what Events were considered for */
     uint64_t spent_ns;   /* writes are paid for until then: see may_write */

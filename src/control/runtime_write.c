@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "control/runtime_int.h"
+#include "kube/health.h"
 
 /* After this a write that the watch never showed is repeated. */
 static const uint64_t echo_ns = 30 * SW_NS_PER_S;
@@ -71,6 +72,11 @@ bool control_status_wanted(const struct sw_control *c, size_t kind, const struct
     n = snprintf(id, sizeof(id), "%d|%zu|%.*s", (int)OUT_STATUS, kind, SW_SLICE_ARG(o->key));
     w = sw_map_get(&c->last->by_id, sw_slice(id, (size_t)n));
     return w && json_within(w->json, sw_json_find(o->json, "status"));
+}
+
+static const struct sw_kube_gvr *gvr_of(const struct sw_control *c, const struct out_write *w)
+{
+    return sw_informer_gvr(c->kinds[w->kind].informer);
 }
 
 static struct sw_kube_obj *object_of(const struct sw_control *c, const struct out_write *w)
@@ -143,12 +149,15 @@ static bool same_rv(const struct write_state *s, const struct sw_kube_obj *o)
     return sw_slice_eq_str(o->rv, s->seen_rv);
 }
 
-/* The same was accepted a moment ago and the watch still shows the state before it. */
+/*
+ * The same was accepted a moment ago and the watch still shows the state before it; or it was
+ * accepted without effect: an older schema prunes fields that it does not know.
+ */
 static bool awaits_echo(const struct sw_control *c, const struct write_state *s, uint64_t hash,
                         const struct sw_kube_obj *o)
 {
     return s->settled && s->hash == hash && same_rv(s, o) &&
-           sw_loop_now(c->loop) - s->at_ns < echo_ns;
+           (s->no_change || sw_loop_now(c->loop) - s->at_ns < echo_ns);
 }
 
 /*
@@ -186,16 +195,27 @@ static bool forgettable(const struct sw_control *c, const struct write_state *s)
     return !s->call && s->spent_ns <= sw_loop_now(c->loop);
 }
 
+/* True when an accepted write left the object in the state that was seen before it. */
+static bool had_no_effect(const struct write_state *s, const struct sw_kube_reply *r)
+{
+    struct sw_slice rv = sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL));
+
+    return r->rc == SW_OK && rv.n && s->seen_rv && sw_slice_eq_str(rv, s->seen_rv);
+}
+
 static void on_written(void *arg, struct sw_kube_reply *r)
 {
     struct write_state *s = arg;
     struct sw_control *c = s->control;
     bool conflict = r->code == 409;
+    /* health.c logs rights that are missing, once for all objects. */
+    bool detail = conflict || sw_kube_lacks_right(r);
 
     s->call = NULL;
     c->writing--;
     s->at_ns = sw_loop_now(c->loop);
     s->settled = (r->rc == SW_OK || r->code == 404) && !s->echoed;
+    s->no_change = had_no_effect(s, r);
     s->hash = s->pending_hash;
     if (r->rc == SW_OK || r->code == 404) {
         c->stats.writes += r->rc == SW_OK;
@@ -207,7 +227,7 @@ static void on_written(void *arg, struct sw_kube_reply *r)
 
         c->stats.conflicts += conflict;
         c->stats.failures += !conflict;
-        sw_log_begin(&l, conflict ? SW_LOG_DEBUG : SW_LOG_WARN, c->o.name, "write failed");
+        sw_log_begin(&l, detail ? SW_LOG_DEBUG : SW_LOG_WARN, c->o.name, "write failed");
         sw_log_str(&l, "object", s->id);
         sw_log_str(&l, "reason", r->message);
         sw_log_end(&l);
@@ -228,7 +248,7 @@ static struct sw_kube_call *patch_finalizers(struct sw_control *c, const struct 
     struct sw_json *list = sw_json_new_array(&a);
     const struct sw_kube_req req = {.verb = SW_KUBE_PATCH,
                                     .patch = SW_KUBE_PATCH_MERGE,
-                                    .gvr = c->o.kinds[w->kind].gvr,
+                                    .gvr = gvr_of(c, w),
                                     .ns = o->ns,
                                     .name = o->name,
                                     .body = patch,
@@ -249,7 +269,7 @@ static struct sw_kube_call *patch_finalizers(struct sw_control *c, const struct 
 static struct sw_kube_call *send(struct sw_control *c, const struct out_write *w,
                                  const struct sw_kube_obj *o, struct write_state *s)
 {
-    const struct sw_kube_gvr *gvr = c->o.kinds[w->kind].gvr;
+    const struct sw_kube_gvr *gvr = gvr_of(c, w);
     const struct sw_json *json = w->json;
     SW_ARENA_AUTO a = {0};
 

@@ -117,6 +117,11 @@ const struct sw_kube_obj *sw_view_find(const struct sw_view *v, size_t kind, str
     return NULL;
 }
 
+bool sw_view_served(const struct sw_view *v, size_t kind)
+{
+    return !(v->absent >> kind & 1);
+}
+
 struct sw_slice sw_view_input(const struct sw_view *v)
 {
     return sw_slice(v->input->text, v->input->n);

@@ -19,6 +19,7 @@ struct sw_kube_call {
     struct sw_list link;
     struct sw_kube_client *client;
     struct kube_words words;
+    struct kube_right right;
     struct sw_http_call *http; /* under way; NULL between tries */
     struct sw_timer timer;     /* until the next try */
     struct sw_defer later;     /* answers that are known at once; freeing */
@@ -48,6 +49,7 @@ struct sw_kube_client *sw_kube_client_new(struct sw_loop *l, struct sw_kube_conf
     c->loop = l;
     sw_list_init(&c->calls);
     sw_list_init(&c->watches);
+    kube_health_init(c);
     c->reply_max = o->reply_max ? o->reply_max : 64 << 20;
     c->event_max = o->event_max ? o->event_max : 8 << 20;
     c->tries = o->tries ? o->tries : 10;
@@ -104,6 +106,7 @@ void sw_kube_client_free(struct sw_kube_client *c)
     while (!sw_list_empty(&c->calls))
         fail(SW_CONTAINER_OF(c->calls.next, struct sw_kube_call, link), SW_ECLOSED, &err, true);
     kube_watches_end(c, &err);
+    kube_health_done(c);
     sw_kube_transport_done(&c->t);
     sw_free(c->user_agent);
     sw_free(c);
@@ -185,6 +188,7 @@ static void on_done(struct sw_http_call *http, int rc, const struct sw_err *err,
 
     call->http = NULL;
     if (rc != SW_OK) {
+        kube_health_failed(call->client, err);
         /* A refused certificate or an answer too large will not get better. */
         bool hopeless = rc == SW_EDENIED || rc == SW_ELIMIT || rc == SW_EINVAL;
 
@@ -205,6 +209,7 @@ static void on_done(struct sw_http_call *http, int rc, const struct sw_err *err,
     r.retry_after_ns = call->retry_after_ns;
     r.date_s = call->date_s;
     kube_reply_decode(&r, call->status, sw_buf_slice(&call->body));
+    kube_health_answered(call->client, &call->right, &r);
     finish(call, &r);
 }
 
@@ -247,6 +252,7 @@ struct sw_kube_call *sw_kube_do(struct sw_kube_client *c, const struct sw_kube_r
     call->cb = cb;
     call->arg = arg;
     call->once = req->once;
+    call->right = kube_right_of(req, false);
     call->read_only = req->verb == SW_KUBE_GET || req->verb == SW_KUBE_LIST;
     call->deadline_ns =
         sw_loop_now(c->loop) + (req->timeout_ns ? req->timeout_ns : default_timeout_ns);

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "kube/client.h"
+#include "kube/health_int.h"
 #include "kube/transport.h"
 
 struct sw_kube_client {
@@ -16,6 +17,7 @@ struct sw_kube_client {
     uint32_t tries;
     struct sw_list calls;
     struct sw_list watches;
+    struct kube_health health;
     bool closing;
 };
 

@@ -13,6 +13,7 @@ struct sw_kube_watch {
     struct sw_list link;
     struct sw_kube_client *client;
     struct sw_http_call *http;
+    struct kube_right right;
     struct sw_kube_frames frames;
     struct sw_defer later; /* a failure known at once, or freeing */
     struct sw_err early;
@@ -136,6 +137,8 @@ static void on_head(struct sw_http_call *http, const struct sw_h1_msg *msg, void
 
     (void)http;
     w->status = msg->status;
+    if (w->status == 200)
+        kube_health_accepted(w->client, &w->right);
     if (after && sw_slice_to_u64(*after, 3600, &s))
         w->retry_after_ns = s * SW_NS_PER_S;
     if (w->status == 200 && w->cbs.open)
@@ -173,6 +176,7 @@ static void on_done(struct sw_http_call *http, int rc, const struct sw_err *err,
     (void)http;
     w->http = NULL;
     if (rc != SW_OK) {
+        kube_health_failed(w->client, err);
         end_failed(w, rc, err);
         return;
     }
@@ -185,6 +189,7 @@ static void on_done(struct sw_http_call *http, int rc, const struct sw_err *err,
         r.message = SW_SLICE_LIT("watch stream ends inside an event");
     } else {
         kube_reply_decode(&r, w->status, sw_buf_slice(&w->frames.buf));
+        kube_health_answered(w->client, &w->right, &r);
         if (w->status == 401)
             (void)sw_kube_transport_refresh(&w->client->t, true); /* for the next one */
         if (r.rc == SW_OK)
@@ -219,6 +224,7 @@ struct sw_kube_watch *sw_kube_watch(struct sw_kube_client *c, const struct sw_ku
     struct kube_words words;
 
     w->client = c;
+    w->right = kube_right_of(req, true);
     w->cbs = *cbs;
     w->arg = arg;
     sw_kube_frames_init(&w->frames, c->event_max);

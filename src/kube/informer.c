@@ -11,12 +11,16 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
+#include "kube/client_int.h"
+#include "kube/health.h"
 
 static const uint64_t backoff_first_ns = 800 * SW_NS_PER_MS;
 static const uint64_t backoff_most_ns = 30 * SW_NS_PER_S;
 /* A server that does not know streaming lists and does not say so. */
 static const uint64_t stream_stall_ns = 10 * SW_NS_PER_S;
 static const uint64_t short_watch_ns = SW_NS_PER_S;
+/* How often a kind that is not served is looked for. */
+static const uint64_t absent_ns = 5 * SW_NS_PER_S;
 
 static void sync_begin(struct sw_informer *i);
 static void watch_begin(struct sw_informer *i);
@@ -63,11 +67,12 @@ static void forget_revision(struct sw_informer *i)
 
 static void complain(const struct sw_informer *i, const char *what, const struct sw_kube_reply *r)
 {
+    /* The first is news, the rest is detail; health.c logs what is the same for all informers. */
+    bool detail = i->failed || r->code == 0 || r->code == 401 || sw_kube_lacks_right(r);
     struct sw_log_line l;
 
-    /* The first is news, the rest is detail. */
-    sw_log_begin(&l, i->failed ? SW_LOG_DEBUG : SW_LOG_INFO, "kube", "%s failed", what);
-    sw_log_cstr(&l, "resource", i->o.gvr->resource);
+    sw_log_begin(&l, detail ? SW_LOG_DEBUG : SW_LOG_INFO, "kube", "%s failed", what);
+    sw_log_cstr(&l, "resource", sw_informer_gvr(i)->resource);
     sw_log_str(&l, "reason", r->message);
     sw_log_end(&l);
 }
@@ -76,8 +81,10 @@ static void complain(const struct sw_informer *i, const char *what, const struct
 
 static struct sw_kube_req base_req(const struct sw_informer *i)
 {
-    return (struct sw_kube_req){
-        .gvr = i->o.gvr, .ns = i->o.ns, .label_selector = i->labels, .field_selector = i->fields};
+    return (struct sw_kube_req){.gvr = sw_informer_gvr(i),
+                                .ns = i->o.ns,
+                                .label_selector = i->labels,
+                                .field_selector = i->fields};
 }
 
 /* An object as it is kept. The arena holds json and may be taken over; NULL: it is another's. */
@@ -117,6 +124,27 @@ static void on_restart(void *arg)
     inf_fresh_clear(arg);
 }
 
+static void set_absent(struct sw_informer *i, bool absent)
+{
+    if (i->absent == absent)
+        return;
+    i->absent = absent;
+    kube_health_changed(i->client);
+    if (i->cbs.presence)
+        i->cbs.presence(i->arg);
+}
+
+/* None of the versions is served: looked for again, from the newest on. */
+static void kind_absent(struct sw_informer *i)
+{
+    i->version = 0;
+    set_absent(i, true);
+    inf_replace(i);
+    i->state = INF_WAIT;
+    sw_timer_start(sw_kube_client_loop(i->client), &i->timer, absent_ns + sw_rand_below(absent_ns),
+                   on_backoff);
+}
+
 static void on_listed(void *arg, const struct sw_kube_reply *r, struct sw_slice rv)
 {
     struct sw_informer *i = arg;
@@ -124,6 +152,7 @@ static void on_listed(void *arg, const struct sw_kube_reply *r, struct sw_slice 
     i->lister = NULL;
     if (r->rc == SW_OK && rv.n) {
         set_rv(i, rv);
+        set_absent(i, false);
         i->state = INF_WATCH;
         inf_replace(i);
         if (i->state == INF_WATCH)
@@ -131,10 +160,14 @@ static void on_listed(void *arg, const struct sw_kube_reply *r, struct sw_slice 
         return;
     }
     inf_fresh_clear(i);
+    if (r->code == 404 && i->o.older && i->o.older[i->version]) {
+        i->version++;
+        sync_begin(i);
+        return;
+    }
+    i->version = 0;
     if (r->code == 404 && i->o.optional) {
-        inf_replace(i);
-        i->failed = i->failed > 3 ? i->failed : 3; /* not a failure: just look again later */
-        back_off(i, 0);
+        kind_absent(i);
         return;
     }
     complain(i, "list", r);
@@ -159,7 +192,7 @@ static void on_stall(struct sw_timer *t)
 {
     struct sw_informer *i = SW_CONTAINER_OF(t, struct sw_informer, timer);
 
-    sw_log_info("kube", "no streaming list of '%s' from this server", i->o.gvr->resource);
+    sw_log_info("kube", "no streaming list of '%s' from this server", sw_informer_gvr(i)->resource);
     sw_kube_watch_cancel(i->watch);
     i->watch = NULL;
     i->no_stream = true;
@@ -184,6 +217,7 @@ static void stream_event(struct sw_informer *i, enum sw_kube_event type,
             return;
         sw_timer_stop(l, &i->timer);
         set_rv(i, sw_json_str(sw_json_walk(object, "metadata", "resourceVersion", NULL)));
+        set_absent(i, false);
         i->state = INF_WATCH;
         inf_replace(i);
         return;
@@ -273,6 +307,13 @@ static void on_watch_end(void *arg, const struct sw_kube_reply *r)
         stream_ended(i, r);
         return;
     }
+    if (good && i->version) {
+        /* A newer version may be served by now; objects that did not change cause no event. */
+        i->version = 0;
+        forget_revision(i);
+        sync_begin(i);
+        return;
+    }
     if (good) {
         watch_begin(i);
         return;
@@ -281,6 +322,7 @@ static void on_watch_end(void *arg, const struct sw_kube_reply *r)
         complain(i, "watch", r);
     if (r->code >= 400 && r->code < 500 && r->code != 429 && r->code != 401 && r->code != 403) {
         forget_revision(i);
+        i->version = 0;
         /* At once, unless that did not help a moment ago. */
         if (r->code == 410 && now - i->listed_ns >= short_watch_ns) {
             sync_begin(i);
@@ -339,6 +381,7 @@ struct sw_informer *sw_informer_new(struct sw_kube_client *c, const struct sw_in
     struct sw_informer *i = SW_NEW(struct sw_informer);
 
     i->client = c;
+    sw_list_init(&i->health);
     i->o = *o;
     i->ns = sw_slice_dup(o->ns);
     i->o.ns = sw_slice_str(i->ns);
@@ -372,6 +415,7 @@ void sw_informer_start(struct sw_informer *i)
 
     if (i->state != INF_STOPPED)
         return;
+    sw_list_push_back(&i->client->health.informers, &i->health);
     if (i->o.resync_ns)
         sw_timer_start(l, &i->resync, i->o.resync_ns, on_resync);
     if (i->rv)
@@ -384,6 +428,7 @@ void sw_informer_stop(struct sw_informer *i)
 {
     struct sw_loop *l = sw_kube_client_loop(i->client);
 
+    sw_list_unlink(&i->health);
     sw_timer_stop(l, &i->timer);
     sw_timer_stop(l, &i->resync);
     sw_kube_list_cancel(i->lister);
@@ -405,6 +450,16 @@ void sw_informer_free(struct sw_informer *i)
     sw_free(i->labels);
     sw_free(i->fields);
     sw_free(i);
+}
+
+const struct sw_kube_gvr *sw_informer_gvr(const struct sw_informer *i)
+{
+    return i->version ? i->o.older[i->version - 1] : i->o.gvr;
+}
+
+bool sw_informer_absent(const struct sw_informer *i)
+{
+    return i->absent;
 }
 
 bool sw_informer_synced(const struct sw_informer *i)

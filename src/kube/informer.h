@@ -51,11 +51,15 @@ struct sw_informer_cbs {
     void (*update)(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now);
     void (*del)(void *arg, struct sw_kube_obj *last); /* its last known state */
     void (*synced)(void *arg);                        /* once; may be NULL */
+    /* The server began or ceased to serve the kind; may be NULL. */
+    void (*presence)(void *arg);
 };
 
 /* Texts are copied, but for the gvr. */
 struct sw_informer_opts {
     const struct sw_kube_gvr *gvr;
+    /* Where gvr is not served: the same kind in older versions, newest first, then NULL. */
+    const struct sw_kube_gvr *const *older;
     struct sw_slice ns; /* empty: all */
     const char *label_selector;
     const char *field_selector;
@@ -63,6 +67,7 @@ struct sw_informer_opts {
     bool plain_list; /* do not ask for a streaming list first */
     bool optional;   /* a kind the server does not have (404) counts as empty, and is asked for
                         again from time to time */
+    bool needed;     /* the same, but see sw_kube_synced */
     bool slim;       /* keep objects without managedFields */
     /* Of others only stubs are kept, and handed out. NULL: all are wanted. */
     bool (*wanted)(const struct sw_kube_obj *o);
@@ -78,6 +83,10 @@ void sw_informer_start(struct sw_informer *i);
 /* The store stays as it is. */
 void sw_informer_stop(struct sw_informer *i);
 
+/* The version that is read now. */
+const struct sw_kube_gvr *sw_informer_gvr(const struct sw_informer *i);
+/* True when the server has no such kind, in none of the versions. */
+bool sw_informer_absent(const struct sw_informer *i);
 /* True once the store has been complete. */
 bool sw_informer_synced(const struct sw_informer *i);
 size_t sw_informer_count(const struct sw_informer *i);

@@ -2,6 +2,7 @@
 /* What the files of informers share. Not for others. */
 #pragma once
 
+#include "base/list.h"
 #include "base/map.h"
 #include "base/vec.h"
 #include "kube/informer.h"
@@ -16,6 +17,7 @@ enum inf_state {
 
 struct sw_informer {
     struct sw_kube_client *client;
+    struct sw_list health;     /* of the client's informers */
     struct sw_informer_opts o; /* texts owned below */
     char *ns;
     char *labels;
@@ -31,6 +33,8 @@ struct sw_informer {
     struct sw_map fresh;                /* the state that is being read */
     SW_VEC(struct sw_kube_obj *) order; /* as read, a reference each; some may be outdated by now */
     char *rv;                           /* reached; NULL: none */
+    size_t version;                     /* 0: o.gvr, else of o.older */
+    bool absent;                        /* the server has no such kind */
     bool synced;
     bool no_stream;  /* the server cannot */
     unsigned failed; /* in a row */
