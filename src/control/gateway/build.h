@@ -51,7 +51,8 @@ extern const struct sw_control_kind sw_gateway_endpoint_kinds[SW_GW_EP_KINDS];
 
 /* What clients are told, and where the data plane binds for it. */
 struct sw_gateway_addr {
-    struct sw_slice address;
+    struct sw_slice address; /* an IP address; a DNS name in lower case with 'hostname' */
+    bool hostname;
     struct sw_slice bind;
 };
 
@@ -89,9 +90,9 @@ enum {
     SW_GATEWAY_SOCKETS_MAX = 4096,
 };
 /*
- * Reads "ADDRESS[=BIND]", "ADDRESS/PREFIX" (each address of the range but the first and, in IPv4,
- * the last), several joined by commas. Gateways get an address of their own while there are enough.
- * SW_EINVAL, SW_ELIMIT.
+ * Reads "ADDRESS[=BIND]", "HOSTNAME=BIND", "ADDRESS/PREFIX" (each address of the range but the
+ * first and, in IPv4, the last), several joined by commas. Gateways get an address of their own
+ * while there are enough. SW_EINVAL, SW_ELIMIT.
  */
 SW_NODISCARD int sw_gateway_addrs_parse(struct sw_arena *a, struct sw_slice in,
                                         struct sw_gateway_addr **ret, size_t *ret_n,

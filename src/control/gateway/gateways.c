@@ -8,10 +8,10 @@
 
 /* ---- classes ---- */
 
-/* Bundles of the API whose rules these are. */
+/* Bundles whose kinds are read: in v1, or in the older versions of kinds.c. */
 static bool known_bundle(struct sw_slice version)
 {
-    static const char *const known[] = {"v1.5.", "v1.6."};
+    static const char *const known[] = {"v1.2.", "v1.3.", "v1.4.", "v1.5.", "v1.6."};
 
     for (size_t i = 0; i < SW_ARRAY_LEN(known); i++) {
         if (sw_slice_has_prefix(version, sw_slice_str(known[i])))
@@ -32,7 +32,7 @@ static struct verdict judge_version(struct builder *b)
         if (!known_bundle(v))
             return (struct verdict){
                 "UnsupportedVersion",
-                gw_printf(b, "%.*s is of bundle version '%.*s'; v1.5 and v1.6 are known",
+                gw_printf(b, "%.*s is of bundle version '%.*s'; v1.2 to v1.6 are known",
                           SW_SLICE_ARG(crd->name), SW_SLICE_ARG(v))
                     .p};
     }
@@ -63,17 +63,20 @@ void build_classes(struct builder *b)
 
 /* ---- addresses ---- */
 
-static bool addr_index(const struct sw_gateway_conf *conf, struct sw_slice text, size_t *ret)
+static bool addr_index(const struct sw_gateway_conf *conf, bool hostname, struct sw_slice text,
+                       size_t *ret)
 {
     struct sw_ip ip;
     char canon[SW_IP_TEXT];
     struct sw_err err;
 
-    if (sw_ip_parse(text, &ip, &err) != SW_OK)
-        return false;
-    (void)sw_ip_text(&ip, canon);
+    if (!hostname) {
+        if (sw_ip_parse(text, &ip, &err) != SW_OK)
+            return false;
+        text = sw_slice_str(sw_ip_text(&ip, canon));
+    }
     for (size_t i = 0; i < conf->n_addrs; i++) {
-        if (sw_slice_eq_str(conf->addrs[i].address, canon)) {
+        if (conf->addrs[i].hostname == hostname && sw_slice_ieq(conf->addrs[i].address, text)) {
             *ret = i;
             return true;
         }
@@ -101,9 +104,10 @@ static void read_addresses(struct builder *b, struct gateway *g)
         const struct sw_json *item = sw_json_at(list, i);
         struct sw_slice type = js_or(item, "type", "IPAddress");
         struct sw_slice value = js(item, "value");
+        bool hostname = sw_slice_eq_str(type, "Hostname");
         size_t at;
 
-        if (!sw_slice_eq_str(type, "IPAddress")) {
+        if (!hostname && !sw_slice_eq_str(type, "IPAddress")) {
             g->accepted = (struct verdict){
                 "UnsupportedAddress",
                 gw_printf(b, "addresses of type '%.*s' are not supported", SW_SLICE_ARG(type)).p};
@@ -111,7 +115,7 @@ static void read_addresses(struct builder *b, struct gateway *g)
         }
         if (!value.n)
             continue;
-        if (addr_index(b->conf, value, &at))
+        if (addr_index(b->conf, hostname, value, &at))
             add_address(g, at);
         else if (!g->programmed.reason)
             g->programmed = (struct verdict){
@@ -126,7 +130,9 @@ static bool former_address(const struct builder *b, const struct gateway *g, con
 {
     const struct sw_json *had = sw_json_walk(g->parent.obj->json, "status", "addresses", NULL);
 
-    return addr_index(b->conf, js(sw_json_at(had, 0), "value"), ret) && !users[*ret];
+    bool hostname = sw_json_str_eq(sw_json_find(sw_json_at(had, 0), "type"), "Hostname");
+
+    return addr_index(b->conf, hostname, js(sw_json_at(had, 0), "value"), ret) && !users[*ret];
 }
 
 static size_t least_used(const struct builder *b, const size_t *users)

@@ -279,7 +279,8 @@ static void put_address(struct builder *b, const struct sw_kube_obj *o)
     struct sw_json *list = sw_json_new_array(b->a);
     struct sw_json *item = sw_json_new_object(b->a);
 
-    sw_json_put_str(b->a, item, "ip", b->conf->addrs[0].address);
+    sw_json_put_str(b->a, item, b->conf->addrs[0].hostname ? "hostname" : "ip",
+                    b->conf->addrs[0].address);
     sw_json_push(b->a, list, item);
     sw_json_put(b->a, lb, "ingress", list);
     sw_json_put(b->a, status, "loadBalancer", lb);

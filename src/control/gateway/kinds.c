@@ -7,6 +7,12 @@
     {                                                                                              \
         "gateway.networking.k8s.io", "v1", (plural), (name), (ns)                                  \
     }
+/* The same kinds as clusters with an older bundle serve them. */
+#define OLD(v, plural, name)                                                                       \
+    &(const struct sw_kube_gvr)                                                                    \
+    {                                                                                              \
+        "gateway.networking.k8s.io", (v), (plural), (name), true                                   \
+    }
 #define CORE(plural, name, ns)                                                                     \
     &(const struct sw_kube_gvr)                                                                    \
     {                                                                                              \
@@ -40,33 +46,49 @@ static bool of_gateway_api(const struct sw_kube_obj *o)
     return sw_slice_has_suffix(o->name, SW_SLICE_LIT(".gateway.networking.k8s.io"));
 }
 
+/* Of bundles v1.2 to v1.5; the fields that are read here are those of v1. */
+static const struct sw_kube_gvr *const old_grants[] = {
+    OLD("v1beta1", "referencegrants", "ReferenceGrant"), NULL};
+static const struct sw_kube_gvr *const old_tlsroutes[] = {
+    OLD("v1alpha3", "tlsroutes", "TLSRoute"), OLD("v1alpha2", "tlsroutes", "TLSRoute"), NULL};
+static const struct sw_kube_gvr *const old_tcproutes[] = {OLD("v1alpha2", "tcproutes", "TCPRoute"),
+                                                          NULL};
+static const struct sw_kube_gvr *const old_udproutes[] = {OLD("v1alpha2", "udproutes", "UDPRoute"),
+                                                          NULL};
+static const struct sw_kube_gvr *const old_policies[] = {
+    OLD("v1alpha3", "backendtlspolicies", "BackendTLSPolicy"), NULL};
+
 const struct sw_control_kind sw_gateway_kinds[SW_GW_KINDS] = {
     [SW_GW_CLASS] = {.gvr = GW("gatewayclasses", "GatewayClass", false),
-                     .optional = true,
+                     .needed = true,
                      .own_status = true},
-    [SW_GW_GATEWAY] = {.gvr = GW("gateways", "Gateway", true),
-                       .optional = true,
-                       .own_status = true},
+    [SW_GW_GATEWAY] = {.gvr = GW("gateways", "Gateway", true), .needed = true, .own_status = true},
     [SW_GW_LISTENERSET] = {.gvr = GW("listenersets", "ListenerSet", true),
                            .optional = true,
                            .own_status = true},
     [SW_GW_HTTPROUTE] = {.gvr = GW("httproutes", "HTTPRoute", true),
-                         .optional = true,
+                         .needed = true,
                          .own_status = true},
     [SW_GW_GRPCROUTE] = {.gvr = GW("grpcroutes", "GRPCRoute", true),
                          .optional = true,
                          .own_status = true},
     [SW_GW_TLSROUTE] = {.gvr = GW("tlsroutes", "TLSRoute", true),
+                        .older = old_tlsroutes,
                         .optional = true,
                         .own_status = true},
     [SW_GW_TCPROUTE] = {.gvr = GW("tcproutes", "TCPRoute", true),
+                        .older = old_tcproutes,
                         .optional = true,
                         .own_status = true},
     [SW_GW_UDPROUTE] = {.gvr = GW("udproutes", "UDPRoute", true),
+                        .older = old_udproutes,
                         .optional = true,
                         .own_status = true},
-    [SW_GW_GRANT] = {.gvr = GW("referencegrants", "ReferenceGrant", true), .optional = true},
+    [SW_GW_GRANT] = {.gvr = GW("referencegrants", "ReferenceGrant", true),
+                     .older = old_grants,
+                     .optional = true},
     [SW_GW_BACKENDTLS] = {.gvr = GW("backendtlspolicies", "BackendTLSPolicy", true),
+                          .older = old_policies,
                           .optional = true,
                           .own_status = true},
     [SW_GW_SERVICE] = {.gvr = CORE("services", "Service", true)},

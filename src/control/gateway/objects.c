@@ -221,22 +221,54 @@ static int add_range(struct addr_list *l, struct sw_slice text, struct sw_err *e
     return rc;
 }
 
+/* A load balancer's name: where data planes listen for it cannot be guessed. */
+static int add_hostname(struct addr_list *l, struct sw_slice name, const struct sw_ip *bind,
+                        struct sw_err *err)
+{
+    char text[SW_IP_TEXT];
+
+    if (l->n == SW_GATEWAY_ADDRS_MAX)
+        return sw_err_set(err, SW_ELIMIT, "more than %d addresses", SW_GATEWAY_ADDRS_MAX);
+    l->p[l->n++] = (struct sw_gateway_addr){
+        .address = sw_arena_slice(l->a, name),
+        .hostname = true,
+        .bind = sw_arena_slice(l->a, sw_slice_str(sw_ip_text(bind, text)))};
+    return SW_OK;
+}
+
+/* No wildcard, and no IP address with a slip of the pen: top-level domains have a letter. */
+static bool is_hostname(struct sw_slice name)
+{
+    struct sw_slice last = sw_slice_from(name, (size_t)(sw_slice_rfind(name, '.') + 1));
+    bool letter = false;
+
+    for (size_t i = 0; i < last.n; i++)
+        letter |= last.p[i] < '0' || last.p[i] > '9';
+    return letter && name.p[0] != '*' && host_valid(name);
+}
+
 static int add_item(struct addr_list *l, struct sw_slice item, struct sw_err *err)
 {
     ptrdiff_t eq = sw_slice_find(item, '=');
+    struct sw_slice name = eq < 0 ? item : sw_slice_head(item, (size_t)eq);
     struct sw_ip ip;
     struct sw_ip bind;
+    bool is_ip;
     int rc;
 
     if (sw_slice_find(item, '/') >= 0)
         return add_range(l, item, err);
-    rc = sw_ip_parse(eq < 0 ? item : sw_slice_head(item, (size_t)eq), &ip, err);
-    if (rc != SW_OK)
+    rc = sw_ip_parse(name, &ip, err);
+    is_ip = rc == SW_OK;
+    if (!is_ip && !is_hostname(name))
         return rc;
+    if (!is_ip && eq < 0)
+        return sw_err_set(err, SW_EINVAL, "hostname '%.*s' needs '=BIND', the address to listen on",
+                          SW_SLICE_ARG(name));
     bind = ip;
-    if (eq >= 0)
-        rc = sw_ip_parse(sw_slice_from(item, (size_t)eq + 1), &bind, err);
-    return rc == SW_OK ? add_addr(l, &ip, &bind, err) : rc;
+    if (eq >= 0 && sw_ip_parse(sw_slice_from(item, (size_t)eq + 1), &bind, err) != SW_OK)
+        return err->rc;
+    return is_ip ? add_addr(l, &ip, &bind, err) : add_hostname(l, name, &bind, err);
 }
 
 int sw_gateway_addrs_parse(struct sw_arena *a, struct sw_slice in, struct sw_gateway_addr **ret,

@@ -54,6 +54,26 @@ static const char *const features[] = {
     "UDPRoute",
 };
 
+/* The kind that a feature is about, by the beginning of its name. */
+static enum sw_gw_kind feature_kind(struct sw_slice feature)
+{
+    static const struct {
+        const char *prefix;
+        enum sw_gw_kind kind;
+    } table[] = {
+        {"BackendTLSPolicy", SW_GW_BACKENDTLS}, {"GRPCRoute", SW_GW_GRPCROUTE},
+        {"HTTPRoute", SW_GW_HTTPROUTE},         {"ListenerSet", SW_GW_LISTENERSET},
+        {"ReferenceGrant", SW_GW_GRANT},        {"TCPRoute", SW_GW_TCPROUTE},
+        {"TLSRoute", SW_GW_TLSROUTE},           {"UDPRoute", SW_GW_UDPROUTE},
+    };
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(table); i++) {
+        if (sw_slice_has_prefix(feature, sw_slice_str(table[i].prefix)))
+            return table[i].kind;
+    }
+    return SW_GW_GATEWAY;
+}
+
 static struct cond cond_of(const char *type, struct verdict v, const char *good)
 {
     if (v.reason)
@@ -73,8 +93,11 @@ void status_class(struct builder *b, const struct sw_kube_obj *class, struct ver
     struct sw_json *list = sw_json_new_array(b->a);
 
     for (size_t i = 0; i < SW_ARRAY_LEN(features); i++) {
-        struct sw_json *f = sw_json_new_object(b->a);
+        struct sw_json *f;
 
+        if (!sw_view_served(b->v, feature_kind(sw_slice_str(features[i]))))
+            continue;
+        f = sw_json_new_object(b->a);
         sw_json_put(b->a, f, "name", sw_json_new_str(b->a, features[i]));
         sw_json_push(b->a, list, f);
     }
@@ -196,10 +219,12 @@ static struct sw_json *address_list(struct builder *b, const struct gateway *g)
     struct sw_json *list = sw_json_new_array(b->a);
 
     for (size_t i = 0; i < g->n_addrs; i++) {
+        const struct sw_gateway_addr *at = &b->conf->addrs[g->addrs[i]];
         struct sw_json *item = sw_json_new_object(b->a);
 
-        sw_json_put(b->a, item, "type", sw_json_new_str(b->a, "IPAddress"));
-        sw_json_put_str(b->a, item, "value", b->conf->addrs[g->addrs[i]].address);
+        sw_json_put(b->a, item, "type",
+                    sw_json_new_str(b->a, at->hostname ? "Hostname" : "IPAddress"));
+        sw_json_put_str(b->a, item, "value", at->address);
         sw_json_push(b->a, list, item);
     }
     return list;

@@ -349,8 +349,10 @@ static void show_status(struct sw_buf *out, const struct sw_gw_status *s)
 
     say(out, "status %s %.*s\n", sw_gateway_kinds[s->kind].gvr->kind, SW_SLICE_ARG(s->of->key));
     for (size_t i = 0; i < sw_json_len(addrs); i++)
-        say(out, "  address %.*s\n",
-            SW_SLICE_ARG(sw_json_str(sw_json_find(sw_json_at(addrs, i), "value"))));
+        say(out, "  address %.*s%s\n",
+            SW_SLICE_ARG(sw_json_str(sw_json_find(sw_json_at(addrs, i), "value"))),
+            sw_json_str_eq(sw_json_find(sw_json_at(addrs, i), "type"), "Hostname") ? " (hostname)"
+                                                                                   : "");
     if (sets && !sw_slice_eq_str(sets->text, "0"))
         say(out, "  sets %.*s\n", SW_SLICE_ARG(sets->text));
     if (s->kind == SW_GW_INGRESS)

@@ -111,6 +111,12 @@ static void addresses_are_read(void **state)
         {"10.0.0.0/8", SW_ELIMIT, 0, NULL, NULL},
         {"", SW_EINVAL, 0, NULL, NULL},
         {"here", SW_EINVAL, 0, NULL, NULL},
+        {"lb.example.com=0.0.0.0,127.0.0.1", SW_OK, 2, "lb.example.com", "0.0.0.0"},
+        {"lb.example.com", SW_EINVAL, 0, NULL, NULL},
+        {"lb.example.com=lb.example.com", SW_EINVAL, 0, NULL, NULL},
+        {"*.example.com=0.0.0.0", SW_EINVAL, 0, NULL, NULL},
+        {"127.0.0.1000=0.0.0.0", SW_EINVAL, 0, NULL, NULL},
+        {"=0.0.0.0", SW_EINVAL, 0, NULL, NULL},
         {"127.0.0.1=there", SW_EINVAL, 0, NULL, NULL},
     };
 
