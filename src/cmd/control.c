@@ -204,13 +204,14 @@ static int serve_cluster(struct control_options *o, struct run *r, struct sw_err
     o->gw.access = sw_control_cluster_access(r->cluster);
     o->gw.lease_ns = o->cn.lease_ns = sw_control_cluster_lease_ns(r->cluster);
     o->gw.identity = o->cn.identity = o->cluster.identity;
+    o->gw.review_ns = o->cluster.review_ns;
     rc = start_controllers(r, o, err);
     if (rc == SW_OK)
         rc = sw_control_cluster_serve(r->cluster, r->gateway, err);
     if (rc == SW_OK) {
         at = sw_control_cluster_addr(r->cluster);
         tell_ports(r);
-        sw_log_info("control", "ready, pages on http://%s", sw_addr_text(&at, text));
+        sw_log_info("control", "pages on http://%s", sw_addr_text(&at, text));
         sw_loop_run(r->loop);
     }
     free_controllers(r);

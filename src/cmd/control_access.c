@@ -14,8 +14,7 @@
 
 enum { TOKENS_MAX = 1024, TOKEN_LEN_MAX = 16 * 1024 };
 
-static const uint64_t fresh_ns = 60 * SW_NS_PER_S;  /* then it is asked again, beside */
-static const uint64_t trust_ns = 300 * SW_NS_PER_S; /* and then a yes is worth nothing any more */
+static const uint64_t trust_ns = 300 * SW_NS_PER_S; /* a yes is worth nothing afterwards */
 static const uint64_t denied_ns = 5 * SW_NS_PER_S;  /* how long a no is believed */
 
 static const struct sw_kube_gvr token_reviews = {"authentication.k8s.io", "v1", "tokenreviews",
@@ -39,21 +38,25 @@ struct sw_control_access {
     struct sw_loop *loop;
     const char *path;
     struct sw_map tokens; /* token -> struct entry */
-    void (*on_answer)(void *arg);
+    uint64_t fresh_ns;    /* then it is asked again, beside */
+    void (*on_answer)(void *arg, bool denied);
     void *answer_arg;
 };
 
-struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, const char *path)
+struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, const char *path,
+                                                uint64_t fresh_ns)
 {
     struct sw_control_access *a = SW_NEW(struct sw_control_access);
 
     a->client = client;
     a->loop = sw_kube_client_loop(client);
     a->path = path;
+    a->fresh_ns = fresh_ns;
     return a;
 }
 
-void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg), void *arg)
+void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg, bool denied),
+                                 void *arg)
 {
     a->on_answer = cb;
     a->answer_arg = arg;
@@ -89,17 +92,17 @@ static void settle(struct entry *e, bool allowed, const char *why, struct sw_sli
     (void)snprintf(e->why, sizeof(e->why), "%s%.*s", why, (int)sw_min(detail.n, 80), detail.p);
 }
 
-static void tell(struct sw_control_access *a)
+static void tell(struct sw_control_access *a, bool denied)
 {
     if (a->on_answer) /* entries may be gone when it returns */
-        a->on_answer(a->answer_arg);
+        a->on_answer(a->answer_arg, denied);
 }
 
 static void answered(struct entry *e, bool allowed, const char *why, struct sw_slice detail)
 {
     e->unsure = false;
     settle(e, allowed, why, detail);
-    tell(e->access);
+    tell(e->access, !allowed);
 }
 
 /* Nobody could be asked. A yes from before is worth something for a while. */
@@ -109,7 +112,7 @@ static void unanswered(struct entry *e, const char *why, struct sw_slice detail)
         e->unsure = true;
         settle(e, false, why, detail);
     }
-    tell(e->access);
+    tell(e->access, false);
 }
 
 static void on_access(void *arg, struct sw_kube_reply *r)
@@ -227,7 +230,7 @@ int sw_control_access_check(struct sw_control_access *a, struct sw_slice token, 
     if (token.n == 0 || token.n > TOKEN_LEN_MAX)
         return sw_err_set(err, SW_EDENIED, token.n ? "the token is too long" : "no bearer token");
     e = entry_of(a, token);
-    if (!e->known || now - e->at_ns > (e->allowed ? fresh_ns : denied_ns))
+    if (!e->known || now - e->at_ns > (e->allowed ? a->fresh_ns : denied_ns))
         ask(e);
     if (e->known && e->allowed && now - e->at_ns < trust_ns)
         return SW_OK;
@@ -244,7 +247,8 @@ bool sw_control_access_revoked(struct sw_control_access *a, struct sw_slice toke
     if (token.n == 0 || token.n > TOKEN_LEN_MAX)
         return false; /* it was never let in */
     e = entry_of(a, token);
-    if (!e->known || sw_loop_now(a->loop) - e->at_ns > fresh_ns)
+    /* Reviews come every fresh_ns: an answer from the last one is old, one from now is new. */
+    if (!e->known || sw_loop_now(a->loop) - e->at_ns > a->fresh_ns / 2)
         ask(e);
     if (!e->known || e->allowed || e->unsure)
         return false;

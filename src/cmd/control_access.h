@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
 #include "base/slice.h"
@@ -13,18 +14,24 @@
 struct sw_kube_client;
 struct sw_control_access;
 
-/* path: a literal. The client is borrowed and must outlive it. */
-struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, const char *path);
+/* path: a literal; fresh_ns: how long an answer counts as new. The client is borrowed and must
+ * outlive it. */
+struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, const char *path,
+                                                uint64_t fresh_ns);
 /* NULL is fine. */
 void sw_control_access_free(struct sw_control_access *a);
-/* Called when an answer came, from the loop: whoever was told SW_EAGAIN may ask again. */
-void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg), void *arg);
+/*
+ * Called when an answer came, from the loop: whoever was told SW_EAGAIN may ask again. denied: a
+ * token is not good, or not any more.
+ */
+void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg, bool denied),
+                                 void *arg);
 /* SW_OK; SW_EDENIED and why; SW_EAGAIN while it is reviewed. */
 SW_NODISCARD int sw_control_access_check(struct sw_control_access *a, struct sw_slice token,
                                          struct sw_err *err);
 /*
  * True, and why, when the newest answer about a token that was good before is a no. Asks again
- * where that answer is old, so a no is known by the next call. False while nobody can be asked.
+ * unless that answer is new; on_answer tells when it is another. False while nobody can be asked.
  */
 bool sw_control_access_revoked(struct sw_control_access *a, struct sw_slice token,
                                struct sw_err *err);

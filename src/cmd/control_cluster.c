@@ -1,28 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/control_cluster.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/control_access.h"
+#include "cmd/control_cert.h"
 #include "cmd/control_gateway.h"
-#include "io/filewatch.h"
 #include "io/loop.h"
 #include "kube/client.h"
+#include "kube/health.h"
 #include "kube/kubeconfig.h"
 #include "telemetry/admin.h"
 #include "telemetry/ready.h"
-#include "tls/ca.h"
-#include "tls/cred.h"
 
 /* Who may read this URL of the API, by RBAC, may have the configuration of the data planes. */
 #define XDS_URL "/xds"
-#define CA_DIR  "xds-ca"
 
-enum { NAMES_MAX = 64, PEM_MAX = 1 << 20, PAGE_MAX = 64 << 20 };
+enum { PAGE_MAX = 64 << 20 };
+
+static const uint64_t look_ns = 100 * SW_NS_PER_MS;
 
 struct sw_control_cluster {
     const struct sw_control_cluster_opts *o;
@@ -30,13 +27,14 @@ struct sw_control_cluster {
     struct sw_arena arena;
     struct sw_kube_client *client;
     struct sw_control_access *access;
-    struct sw_tls_cred *cred;
-    struct sw_filewatch *watch;
+    struct sw_control_cert *cert;
     struct sw_ready *ready;
     struct sw_metrics *metrics; /* where there is no gateway's */
     struct sw_admin *admin;
     struct sw_control_gateway *gateway; /* borrowed; NULL: none */
     const char *lease_ns;
+    struct sw_timer look; /* until it is ready */
+    bool was_ready;
 };
 
 bool sw_control_cluster_wanted(const struct sw_control_cluster_opts *o)
@@ -44,111 +42,50 @@ bool sw_control_cluster_wanted(const struct sw_control_cluster_opts *o)
     return o->kubeconfig || o->in_cluster;
 }
 
-/* ---- the xDS server's credential ---- */
+/* ---- readiness ---- */
 
-static struct sw_tls_cred *cred_from(struct sw_slice chain, struct sw_slice key, struct sw_err *err)
+/* What is waited for, in words; true: nothing. */
+static bool synced(struct sw_control_cluster *c, struct sw_buf *out)
 {
-    /* Clients show tokens, not certificates. */
-    return sw_tls_cred_new(
-        &(struct sw_tls_cred_pem){
-            .chain = chain, .key = key, .any_identity = true, .trust_nobody = true},
-        err);
+    size_t before = out ? sw_buf_len(out) : 0;
+
+    if (!sw_kube_synced(c->client, out))
+        return false;
+    if (!sw_control_cert_ready(c->cert, out))
+        return false;
+    if (!c->gateway || sw_control_gateway_ready(c->gateway))
+        return true;
+    if (out && sw_buf_len(out) == before)
+        (void)!sw_buf_append_str(out, "the first configuration of data planes");
+    return false;
 }
 
-static struct sw_tls_cred *cred_from_files(const struct sw_control_cluster_opts *o,
-                                           struct sw_err *err)
-{
-    struct sw_slice chain = {0};
-    struct sw_slice key = {0};
-    struct sw_tls_cred *cred = NULL;
-
-    if (sw_file_read(o->xds_cert, PEM_MAX, &chain, err) == SW_OK &&
-        sw_file_read(o->xds_key, PEM_MAX, &key, err) == SW_OK)
-        cred = cred_from(chain, key, err);
-    sw_slice_free(&chain);
-    if (key.n)
-        explicit_bzero((char *)(uintptr_t)key.p, key.n);
-    sw_slice_free(&key);
-    return cred;
-}
-
-static void on_files(void *arg)
+/* Once ready it stays so: replicas that lost the API go on serving what they know. */
+static bool pending(void *arg, struct sw_buf *out)
 {
     struct sw_control_cluster *c = arg;
-    struct sw_err err = {0};
-    struct sw_tls_cred *cred = cred_from_files(c->o, &err);
 
-    if (!cred) {
-        sw_log_warn("control", "the xDS server keeps its certificate: %s", err.msg);
+    return !c->was_ready && !synced(c, out);
+}
+
+static void on_look(struct sw_timer *t)
+{
+    struct sw_control_cluster *c = SW_CONTAINER_OF(t, struct sw_control_cluster, look);
+
+    if (!synced(c, NULL)) {
+        sw_timer_start(c->loop, &c->look, look_ns, on_look);
         return;
     }
-    (void)sw_tls_cred_unref(c->cred);
-    c->cred = cred;
+    c->was_ready = true;
+    sw_log_info("control", "ready");
+}
+
+static void on_cred(void *arg, struct sw_tls_cred *cred)
+{
+    struct sw_control_cluster *c = arg;
+
     if (c->gateway)
         sw_control_gateway_set_cred(c->gateway, cred);
-    sw_log_info("control", "the xDS server has a new certificate");
-}
-
-static struct sw_ca *open_ca(const char *dir, struct sw_err *err)
-{
-    char *cert SW_AUTO_FREE = sw_asprintf("%s/" SW_CA_ROOT_CERT, dir);
-    struct sw_ca *ca;
-    struct stat st;
-
-    if (stat(cert, &st) == 0)
-        return sw_ca_load(dir, err);
-    ca = sw_ca_new(SW_SLICE_LIT("spanwire.local"), UINT64_C(10) * 365 * 86400, err);
-    if (ca && sw_ca_save(ca, dir, err) != SW_OK) {
-        sw_ca_free(ca);
-        return NULL;
-    }
-    return ca;
-}
-
-static struct sw_tls_cred *cred_of_our_own(struct sw_control_cluster *c, struct sw_err *err)
-{
-    char *dir SW_AUTO_FREE = sw_asprintf("%s/" CA_DIR, c->o->data);
-    struct sw_ca *ca;
-    const char *names[NAMES_MAX + 5] = {"localhost", "127.0.0.1", "::1"};
-    char host[256] = "";
-    size_t n = 3;
-    SW_BUF_AUTO chain = {0};
-    SW_BUF_AUTO key = {0};
-    struct sw_tls_cred *cred = NULL;
-
-    (void)mkdir(c->o->data, 0700); /* what is wrong with it shows when the CA is made in it */
-    ca = open_ca(dir, err);
-    if (!ca)
-        return NULL;
-    if (gethostname(host, sizeof(host) - 1) == 0 && host[0])
-        names[n++] = host;
-    for (size_t i = 0; i < c->o->names->n && i < NAMES_MAX; i++)
-        names[n++] = c->o->names->p[i];
-    sw_buf_init(&chain, PEM_MAX);
-    sw_buf_init(&key, PEM_MAX);
-    if (sw_ca_issue_web(ca,
-                        &(struct sw_ca_web){.cn = "spanwire-xds",
-                                            .sans = names,
-                                            .server = true,
-                                            .ttl_s = UINT64_C(365) * 86400},
-                        &chain, &key, err) == SW_OK)
-        cred = cred_from(sw_buf_slice(&chain), sw_buf_slice(&key), err);
-    sw_ca_free(ca);
-    if (cred)
-        sw_log_info("control", "data planes verify the xDS server with %s/" SW_CA_ROOT_CERT, dir);
-    return cred;
-}
-
-static int open_cred(struct sw_control_cluster *c, struct sw_err *err)
-{
-    if (!c->o->xds_cert != !c->o->xds_key)
-        return sw_err_set(err, SW_EINVAL, "--xds-cert and --xds-key go together");
-    if (!c->o->xds_cert && !c->o->data)
-        return sw_err_set(err, SW_EINVAL, "a certificate needs --xds-cert, or --data for a CA");
-    c->cred = c->o->xds_cert ? cred_from_files(c->o, err) : cred_of_our_own(c, err);
-    if (c->cred && c->o->xds_cert)
-        c->watch = sw_filewatch_new(c->loop, c->o->xds_cert, on_files, c, err);
-    return c->cred && (c->watch || !c->o->xds_cert) ? SW_OK : err->rc;
 }
 
 /* ---- pages ---- */
@@ -171,13 +108,18 @@ int sw_control_cluster_serve(struct sw_control_cluster *c, struct sw_control_gat
     struct sw_admin_opts o = {.title = "spanwire control",
                               .admin = {c->o->admin},
                               .one_port = true,
+                              .pages = c->o->pages,
                               .metrics = g ? sw_control_gateway_registry(g) : c->metrics,
                               .ready = c->ready,
+                              .pending = pending,
                               .extra = extra,
                               .arg = c};
 
     c->gateway = g;
+    if (g) /* it may have been renewed meanwhile */
+        sw_control_gateway_set_cred(g, sw_control_cert_cred(c->cert));
     c->admin = sw_admin_new(c->loop, &o, err);
+    sw_timer_start(c->loop, &c->look, 0, on_look);
     return c->admin ? SW_OK : err->rc;
 }
 
@@ -204,6 +146,21 @@ static int connect_to(struct sw_control_cluster *c, struct sw_err *err)
     return SW_OK;
 }
 
+static int open_cert(struct sw_control_cluster *c, struct sw_err *err)
+{
+    struct sw_control_cert_opts o = {.cert = c->o->xds_cert,
+                                     .key = c->o->xds_key,
+                                     .secret = c->o->xds_secret,
+                                     .ns = c->lease_ns,
+                                     .data = c->o->data,
+                                     .names = c->o->names,
+                                     .renewed = on_cred,
+                                     .arg = c};
+
+    c->cert = sw_control_cert_new(c->client, &o, err);
+    return c->cert ? SW_OK : err->rc;
+}
+
 struct sw_control_cluster *sw_control_cluster_new(struct sw_loop *l,
                                                   const struct sw_control_cluster_opts *o,
                                                   struct sw_err *err)
@@ -214,11 +171,11 @@ struct sw_control_cluster *sw_control_cluster_new(struct sw_loop *l,
     c->loop = l;
     c->ready = sw_ready_new();
     c->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "control"});
-    if (connect_to(c, err) != SW_OK || open_cred(c, err) != SW_OK) {
+    if (connect_to(c, err) != SW_OK || open_cert(c, err) != SW_OK) {
         sw_control_cluster_free(c);
         return NULL;
     }
-    c->access = sw_control_access_new(c->client, XDS_URL);
+    c->access = sw_control_access_new(c->client, XDS_URL, c->o->review_ns);
     return c;
 }
 
@@ -226,11 +183,11 @@ void sw_control_cluster_free(struct sw_control_cluster *c)
 {
     if (!c)
         return;
+    sw_timer_stop(c->loop, &c->look);
     sw_admin_free(c->admin);
     sw_control_access_free(c->access);
+    sw_control_cert_free(c->cert);
     sw_kube_client_free(c->client);
-    sw_filewatch_free(c->watch);
-    (void)sw_tls_cred_unref(c->cred);
     sw_metrics_free(c->metrics);
     sw_ready_free(c->ready);
     sw_arena_clear(&c->arena);
@@ -244,7 +201,7 @@ struct sw_kube_client *sw_control_cluster_client(struct sw_control_cluster *c)
 
 struct sw_tls_cred *sw_control_cluster_cred(struct sw_control_cluster *c)
 {
-    return c->cred;
+    return sw_control_cert_cred(c->cert);
 }
 
 struct sw_control_access *sw_control_cluster_access(struct sw_control_cluster *c)

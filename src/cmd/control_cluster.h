@@ -27,7 +27,10 @@ struct sw_control_cluster_opts {
     const char *identity;
     const char *xds_cert; /* PEM files; NULL: from a CA of our own in DIR/xds-ca */
     const char *xds_key;
+    const char *xds_secret; /* instead: a CA that replicas share in this Secret of lease_ns */
     struct sw_addr admin;
+    struct sw_addr pages; /* the read-only part of them; family 0: nowhere else */
+    uint64_t review_ns;   /* how long the review of a token counts as new */
     /* Not flags of their own: */
     const char *data;
     const struct sw_opt_list *names;

@@ -54,12 +54,15 @@ static bool revoked(void *arg, const struct sw_xds_client_id *id, struct sw_err 
                   : sw_control_access_revoked(g->access, id->token, err);
 }
 
-static void on_answer(void *arg)
+static void on_answer(void *arg, bool denied)
 {
     struct sw_control_gateway *g = arg;
 
-    if (g->server)
-        sw_xds_server_recheck(g->server);
+    if (!g->server)
+        return;
+    sw_xds_server_recheck(g->server);
+    if (denied)
+        sw_xds_server_review(g->server);
 }
 
 static void on_nack(void *arg, struct sw_slice node_id, struct sw_slice type, struct sw_slice text)
@@ -195,6 +198,7 @@ static int start_server(struct sw_control_gateway *g, struct sw_loop *l,
         .allow = allow,
         .revoked = revoked,
         .on_nack = on_nack,
+        .review_ns = o->review_ns,
         .arg = g,
     };
 
@@ -322,6 +326,11 @@ struct sw_metrics *sw_control_gateway_registry(const struct sw_control_gateway *
 void sw_control_gateway_status(struct sw_control_gateway *g, struct sw_buf *out)
 {
     status_page(g, out);
+}
+
+bool sw_control_gateway_ready(const struct sw_control_gateway *g)
+{
+    return sw_gateway_controller_ready(g->controller);
 }
 
 void sw_control_gateway_set_cred(struct sw_control_gateway *g, struct sw_tls_cred *cred)

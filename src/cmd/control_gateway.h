@@ -2,6 +2,8 @@
 /* The gateway's part of `spanwire control`: its controller, and the xDS server beside the API. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/arena.h"
 #include "base/err.h"
 #include "io/addr.h"
@@ -29,6 +31,7 @@ struct sw_control_gateway_opts {
     /* Not flags of their own. Without an API of ours: */
     struct sw_tls_cred *cred;         /* of the xDS server */
     struct sw_control_access *access; /* judges its clients */
+    uint64_t review_ns;               /* how often tokens of open streams are reviewed */
     const char *lease_ns;             /* NULL: we are alone and lead */
     const char *identity;             /* in the lease; NULL: made up */
 };
@@ -50,6 +53,8 @@ struct sw_metrics_shard *sw_control_gateway_metrics(const struct sw_control_gate
 struct sw_metrics *sw_control_gateway_registry(const struct sw_control_gateway *g);
 /* JSON: controllers, and what each data plane has acknowledged. */
 void sw_control_gateway_status(struct sw_control_gateway *g, struct sw_buf *out);
+/* True once data planes can have a complete configuration. */
+bool sw_control_gateway_ready(const struct sw_control_gateway *g);
 /* A renewed certificate of the xDS server. */
 void sw_control_gateway_set_cred(struct sw_control_gateway *g, struct sw_tls_cred *cred);
 /* Stops building and serving; done comes from the loop. */

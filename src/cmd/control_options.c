@@ -35,7 +35,9 @@ static const struct sw_opt table[] = {
      .type = SW_OPT_LIST,
      .offset = OPT(names),
      .arg = "NAME",
-     .help = "further DNS name or address of the server's certificate; may be repeated"},
+     .help =
+         "further DNS name or address of the server's certificate, on another cluster of the xDS "
+         "server's; may be repeated"},
     {.name = "audit-log",
      .env = "SPANWIRE_AUDIT_LOG",
      .type = SW_OPT_STR,
@@ -127,12 +129,36 @@ static const struct sw_opt table[] = {
      .offset = OPT(cluster.xds_key),
      .arg = "FILE",
      .help = "its key"},
+    {.name = "xds-secret",
+     .env = "SPANWIRE_XDS_SECRET",
+     .type = SW_OPT_STR,
+     .offset = OPT(cluster.xds_secret),
+     .arg = "NAME",
+     .help = "instead: replicas share a CA in this Secret (tls.crt, tls.key) of the leases' "
+             "namespace, made when missing; data planes find its root in the ConfigMap of the "
+             "same name (ca.crt)"},
+    {.name = "xds-review",
+     .env = "SPANWIRE_XDS_REVIEW",
+     .type = SW_OPT_DURATION,
+     .offset = OPT(cluster.review_ns),
+     .def = "1m",
+     .min = 1000,
+     .max = 240000,
+     .help = "how often the token of a connected data plane is reviewed; a stream ends when the "
+             "review says no"},
     {.name = "admin-addr",
      .env = "SPANWIRE_ADMIN_ADDR",
      .type = SW_OPT_ADDR,
      .offset = OPT(cluster.admin),
      .def = "127.0.0.1:15014",
-     .help = "metrics, readiness and /debug/xds, which the API has otherwise"},
+     .help = "metrics, readiness and /debug/xds, which the API has otherwise; also log levels"},
+    {.name = "pages-addr",
+     .env = "SPANWIRE_PAGES_ADDR",
+     .type = SW_OPT_ADDR,
+     .offset = OPT(cluster.pages),
+     .help =
+         "the read-only pages a second time, for probes, scrapers and 'spanwire status': /ready, "
+         "/metrics, /debug/xds"},
 
     {.type = SW_OPT_GROUP, .help = "Gateways"},
     {.name = "gateway",

@@ -180,6 +180,12 @@ static bool one_port_page(struct sw_admin *a, struct sw_http_req *req, struct sw
     return true;
 }
 
+static void on_pages(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
+{
+    if (sw_http_only_get(req, r) && !one_port_page(arg, req, r))
+        sw_http_send_text(r, 404, "not found\n");
+}
+
 static void on_admin(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
 {
     struct sw_admin *a = arg;
@@ -229,17 +235,28 @@ static void on_stats(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
     sw_http_send_buf(r, 200, sw_metrics_content_type(f), &body);
 }
 
+static bool is_ready(struct sw_admin *a, struct sw_buf *pending)
+{
+    bool ready = sw_ready_check(a->opts.ready, pending);
+
+    if (!a->opts.pending)
+        return ready;
+    if (!ready)
+        (void)!sw_buf_append_str(pending, ", ");
+    return !a->opts.pending(a->opts.arg, pending) && ready;
+}
+
 static void on_ready(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
 {
     struct sw_admin *a = arg;
-    SW_BUF_AUTO pending = {.max = 4096};
+    SW_BUF_AUTO pending = {.max = 16384};
 
     if (!sw_slice_eq_str(req->path, "/healthz/ready") &&
         !(a->opts.one_port && sw_slice_eq_str(req->path, "/ready")))
         sw_http_send_text(r, 404, "not found\n");
     else if (!sw_http_only_get(req, r))
         return;
-    else if (sw_ready_check(a->opts.ready, &pending))
+    else if (is_ready(a, &pending))
         sw_http_send_text(r, 200, "ready\n");
     else
         sw_http_send_text(r, 500, "not ready, pending: %.*s\n",
@@ -300,16 +317,16 @@ struct sw_admin *sw_admin_new(struct sw_loop *l, const struct sw_admin_opts *o, 
     a->log_filter = sw_strdup(o->log_filter ? o->log_filter : "info");
     so.handler = on_admin;
     a->admin = sw_http_server_new(l, &so);
-    so.handler = on_stats;
+    so.handler = o->one_port ? on_pages : on_stats;
     a->stats = sw_http_server_new(l, &so);
     so.handler = on_ready;
     a->ready = sw_http_server_new(l, &so);
     rc = listen_admin(a, err);
-    if (rc == SW_OK && a->opts.one_port)
-        return a;
-    if (rc == SW_OK)
+    if (rc == SW_OK && o->one_port && o->pages.ip.family)
+        rc = sw_http_server_listen(a->stats, &o->pages, err);
+    if (rc == SW_OK && !o->one_port)
         rc = listen_wild(a, a->stats, &a->opts.stats, 15020, err);
-    if (rc == SW_OK)
+    if (rc == SW_OK && !o->one_port)
         rc = listen_wild(a, a->ready, &a->opts.ready_at, 15021, err);
     if (rc != SW_OK) {
         sw_admin_free(a);

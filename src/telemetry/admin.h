@@ -28,11 +28,21 @@ struct sw_admin_opts {
      * their own; 'extra' is asked first and may answer "/".
      */
     bool one_port;
+    /*
+     * With one_port: metrics, readiness and 'extra' a second time, read only and under any host
+     * name, for probes and scrapers from elsewhere. Family 0: not.
+     */
+    struct sw_addr pages;
     bool reuse_port;              /* a successor process may listen beside us */
     struct sw_metrics *metrics;   /* borrowed */
     void (*on_scrape)(void *arg); /* before the metrics are written; may be NULL */
     struct sw_ready *ready;       /* borrowed */
-    const char *log_filter;       /* what '/logging?reset' returns to; NULL = "info" */
+    /*
+     * Asked on the admin loop besides 'ready': true while something else is pending, and appends
+     * what. May be NULL.
+     */
+    bool (*pending)(void *arg, struct sw_buf *out);
+    const char *log_filter; /* what '/logging?reset' returns to; NULL = "info" */
     /* JSON for /config_dump; NULL: 404. Runs on the admin loop. */
     int (*config_dump)(struct sw_buf *out, void *arg);
     /* POST /quitquitquit; NULL: 404. The answer is already on its way. */

@@ -271,11 +271,25 @@ struct sw_ca *sw_ca_load(const char *dir, struct sw_err *err)
     return ca;
 }
 
+int sw_ca_key_pem(const struct sw_ca *ca, struct sw_buf *ret_key, struct sw_err *err)
+{
+    gnutls_datum_t key = {0};
+    int rc = gnutls_x509_privkey_export2_pkcs8(ca->key, GNUTLS_X509_FMT_PEM, NULL,
+                                               GNUTLS_PKCS_PLAIN, &key);
+
+    if (rc < 0)
+        return sw_gnutls_err(err, SW_EINVAL, rc, "root key");
+    rc = sw_buf_append(ret_key, key.data, key.size);
+    explicit_bzero(key.data, key.size);
+    gnutls_free(key.data);
+    return rc == SW_OK ? SW_OK : sw_err_set(err, rc, "root key: too large");
+}
+
 int sw_ca_save(const struct sw_ca *ca, const char *dir, struct sw_err *err)
 {
     SW_AUTO_FREE char *cert_path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_CERT);
     SW_AUTO_FREE char *key_path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_KEY);
-    gnutls_datum_t key = {0};
+    SW_BUF_AUTO key = {.max = SW_TLS_PEM_MAX};
     struct stat st;
     int rc;
 
@@ -284,13 +298,11 @@ int sw_ca_save(const struct sw_ca *ca, const char *dir, struct sw_err *err)
         return rc;
     if (stat(cert_path, &st) == 0 || stat(key_path, &st) == 0)
         return sw_err_set(err, SW_EINVAL, "'%s' already holds a CA", dir);
-    rc = gnutls_x509_privkey_export2_pkcs8(ca->key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN,
-                                           &key);
-    if (rc < 0)
-        return sw_gnutls_err(err, SW_EINVAL, rc, "root key");
-    rc = sw_pemfile_write(key_path, sw_slice(key.data, key.size), 0600, false, err);
-    explicit_bzero(key.data, key.size);
-    gnutls_free(key.data);
+    rc = sw_ca_key_pem(ca, &key, err);
+    if (rc == SW_OK)
+        rc = sw_pemfile_write(key_path, sw_buf_slice(&key), 0600, false, err);
+    if (key.p)
+        explicit_bzero(key.p, key.cap);
     if (rc == SW_OK)
         rc = sw_pemfile_write(cert_path, ca->root_pem, 0644, false, err);
     return rc;

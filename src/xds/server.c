@@ -90,6 +90,14 @@ void sw_xds_server_recheck(struct sw_xds_server *s)
     }
 }
 
+void sw_xds_server_review(struct sw_xds_server *s)
+{
+    if (!s->o.revoked)
+        return;
+    SW_LIST_FOREACH (it, &s->streams)
+        xds_stream_judge(SW_CONTAINER_OF(it, struct xds_stream, link));
+}
+
 static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *req, void *arg)
 {
     struct sw_xds_server *s = arg;

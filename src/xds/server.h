@@ -107,6 +107,8 @@ void sw_xds_server_status(const struct sw_xds_server *s,
                           void (*fn)(const struct sw_xds_status *st, void *arg), void *arg);
 /* An answer came that 'allow' was without: it is asked again about the streams that wait. */
 void sw_xds_server_recheck(struct sw_xds_server *s);
+/* A client may be revoked: 'revoked' is asked about every open stream now. */
+void sw_xds_server_review(struct sw_xds_server *s);
 size_t sw_xds_server_streams(const struct sw_xds_server *s);
 /* True when every stream has the cache's present state of all it subscribed to, and said so. */
 bool sw_xds_server_synced(const struct sw_xds_server *s);

@@ -71,8 +71,9 @@ struct xds_stream {
     struct sw_grpc_call *call;
     const char *fixed; /* type of a service for one type; NULL: ADS */
     bool delta;
-    bool waiting; /* until 'allow' knows; nothing is read */
-    bool known;   /* the first request was read */
+    bool shut_out; /* its client was revoked: it ends */
+    bool waiting;  /* until 'allow' knows; nothing is read */
+    bool known;    /* the first request was read */
     struct sw_addr addr;
     const struct sw_tls_peer *cert; /* as long as the connection */
     char *token;                    /* wiped at the end; NULL: none */
@@ -110,6 +111,8 @@ struct xds_stream *xds_stream_new(struct sw_xds_server *s, struct sw_grpc_call *
 void xds_stream_free(struct xds_stream *st);
 /* Sends what is due, from the loop. */
 void xds_stream_wake(struct xds_stream *st);
+/* Ends the stream, and returns false, when its client may not have it any more. */
+bool xds_stream_judge(struct xds_stream *st);
 /* Asks from time to time whether it may stay. */
 void xds_stream_review(struct xds_stream *st);
 

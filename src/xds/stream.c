@@ -83,9 +83,8 @@ void xds_stream_free(struct xds_stream *st)
     sw_free(st);
 }
 
-static void on_review(struct sw_timer *t)
+bool xds_stream_judge(struct xds_stream *st)
 {
-    struct xds_stream *st = SW_CONTAINER_OF(t, struct xds_stream, review);
     const struct sw_xds_server *s = st->server;
     const struct sw_xds_client_id id = {.addr = st->addr,
                                         .cert = st->cert,
@@ -95,13 +94,21 @@ static void on_review(struct sw_timer *t)
     struct sw_err err = {0};
     char text[SW_ADDR_TEXT];
 
-    if (st->waiting || !s->o.revoked(s->o.arg, &id, &err)) {
-        xds_stream_review(st);
-        return;
-    }
+    if (st->waiting || st->shut_out || !s->o.revoked(s->o.arg, &id, &err))
+        return true;
     sw_log_warn("xds", "client %s, node '%.*s', is shut out: %s", sw_addr_text(&st->addr, text),
                 SW_SLICE_ARG(st->node_id), err.msg);
+    st->shut_out = true;
     sw_grpc_finish(st->call, SW_GRPC_UNAUTHENTICATED, "%s", err.msg);
+    return false;
+}
+
+static void on_review(struct sw_timer *t)
+{
+    struct xds_stream *st = SW_CONTAINER_OF(t, struct xds_stream, review);
+
+    if (!st->shut_out && xds_stream_judge(st))
+        xds_stream_review(st);
 }
 
 void xds_stream_review(struct xds_stream *st)

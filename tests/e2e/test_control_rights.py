@@ -20,9 +20,10 @@ from harness.wait import GUARD, until
 RBAC = pathlib.Path(__file__).resolve().parents[2] / "deploy/kubernetes/rbac.yaml"
 USER = "system:serviceaccount:spanwire-system:spanwire-control"
 ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/edge-sw"
+ROOT_CERT = "/api/v1/namespaces/spanwire-system/configmaps/spanwire-xds"
 API = "/apis/gateway.networking.k8s.io/v1"
 # A cluster asks for it besides 'patch' when an apply makes the object; the audit log has the one request.
-BY_APPLY = {("create", "", "serviceaccounts")}
+BY_APPLY = {("create", "", "serviceaccounts"), ("create", "", "configmaps")}
 # Kinds this cluster does not have: routes may end at them where there are any.
 ABSENT = {(v, "networking.datumapis.com", r) for r in ("connectors", "connectoradvertisements") for v in ("list", "watch")}
 
@@ -65,7 +66,7 @@ class Cluster:
         self.api = Control(binary, where / "api", "--gateway", "false", "--connector", "false", "--relaxed-sync",
                            "--audit-log", str(self.audit))
         self.docs = list(yaml.safe_load_all(RBAC.read_text(encoding="utf-8")))
-        self.runs = 0
+        self.runs, self.ca = 0, where / "ca.crt"
         self.grant(self.docs)
         kubeconfig = yaml.safe_load(self.api.kubeconfig.read_text(encoding="utf-8"))
         kubeconfig["users"][0]["user"] = {"token": self.token("spanwire-control")}
@@ -98,12 +99,18 @@ class Cluster:
         name = f"c{self.runs}"
         self.xds_port = gw.free_port()
         self.process = Process(_Here(), [
-            self.binary, "control", "--kubeconfig", str(self.where / "kubeconfig"), "--data", str(self.where / "data"),
+            self.binary, "control", "--kubeconfig", str(self.where / "kubeconfig"), "--xds-secret", "spanwire-xds",
             "--xds-listen", f"127.0.0.1:{self.xds_port}", "--admin-addr", "127.0.0.1:0", "--lease-namespace",
             "spanwire-system", "--identity", name, "--gateway-addresses", "127.0.0.1=127.0.0.1",
             "--gateway-port-offset", "0", "--connector", "false"], self.where / f"{name}.log")
-        self.ca = self.where / "data/xds-ca/root.crt"
         return self.process
+
+    def root(self):
+        """The root certificate of the xDS server, once it is there."""
+        data = self.get(ROOT_CERT).get("data")
+        if data:
+            self.ca.write_text(data["ca.crt"], encoding="ascii")
+        return data
 
     def stop(self):
         self.process.signal(15)
@@ -140,6 +147,8 @@ class Cluster:
             self.api.delete(f"{API}/namespaces/default/{top}")
         self.api.delete("/apis/networking.k8s.io/v1/namespaces/default/ingresses")
         self.api.delete(ACCOUNT)
+        self.api.delete(ROOT_CERT)
+        self.api.delete("/api/v1/namespaces/spanwire-system/secrets/spanwire-xds")
         self.api.delete("/apis/coordination.k8s.io/v1/namespaces/spanwire-system/leases")
         self.api.patch(f"{API}/gatewayclasses/sw", {"metadata": {"finalizers": None}})
         self.api.delete(f"{API}/gatewayclasses/sw")
@@ -225,7 +234,7 @@ def test_every_right_is_used_and_none_is_missing(c):
     edge["spec"]["infrastructure"]["labels"]["team"] = "two"
     c.apply(edge)
     until(lambda: c.get(ACCOUNT)["metadata"]["labels"].get("team") == "two", GUARD, "the label's change")
-    until(c.ca.exists, GUARD, "the certificate of xDS")
+    until(c.root, GUARD, "the certificate of xDS")
     plane = fb.XdsGateway(c.binary, c.where, c.plane())
     del edge["spec"]["infrastructure"]
     c.apply(edge)
@@ -263,7 +272,7 @@ def test_a_right_that_is_gone_is_missed_aloud(c, right):
         for o in objects:
             c.apply(o)
         if "reviews" in right[2]:
-            until(c.ca.exists, GUARD, "the certificate of xDS")
+            until(c.root, GUARD, "the certificate of xDS")
             plane = fb.XdsGateway(c.binary, c.where, c.plane(), wait=False)
         if right[0] == "delete":
             until(lambda: c.get(ACCOUNT), GUARD, "the account of the Gateway")

@@ -52,7 +52,7 @@ class Run:
         self.replicas = []
         if mode == "cluster":
             gateways, flags = ["--gateway", "false"], gateways
-        self.control = Control(binary, self.where / "control", "--relaxed-sync", "--connector", "false", *gateways)
+        self.control = self._api(binary, gateways)
         if mode == "cluster":
             self._replicas(binary, flags)
         self.plane = self._plane(binary)
@@ -63,6 +63,9 @@ class Run:
         text = self.log.read_text(encoding="utf-8", errors="replace")
         self.results = {name: (verdict, float(s)) for verdict, name, s in RESULT.findall(text)}
         self.reasons = dict(REASON.findall(text))
+
+    def _api(self, binary, flags):
+        return Control(binary, self.where / "control", "--relaxed-sync", "--connector", "false", *flags)
 
     def _replicas(self, binary, flags):
         """Two control planes with a service account's rights; the second one serves, whoever leads."""
@@ -119,8 +122,16 @@ class Run:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.where), "KUBECONFIG": str(self.control.kubeconfig),
                "KUBELET": self.kubelet.url}
         with open(self.log, "wb") as log:
-            return subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, check=False,
-                                  cwd=self.where, timeout=LIMIT + 30).returncode
+            with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env,
+                                  cwd=self.where) as suite:
+                try:
+                    self._meanwhile(suite)
+                    return suite.wait(LIMIT + 30)
+                finally:
+                    suite.kill()
+
+    def _meanwhile(self, suite):
+        """While the suite runs."""
 
     def said(self, name=None):
         """What the suite printed between the beginning and the end of a test, or at its own end."""
