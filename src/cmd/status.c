@@ -6,11 +6,13 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "cmd/status_cluster.h"
 #include "io/loop.h"
 #include "kube/client.h"
 
 struct settings {
     const char *kubeconfig;
+    const char *ns;
     bool json;
     uint64_t timeout_ns;
 };
@@ -20,6 +22,8 @@ struct settings {
 static const struct sw_opt table[] = {
     {"kubeconfig", NULL, SW_OPT_STR, AT(kubeconfig), .arg = "FILE",
      .help = "How to reach the API [$KUBECONFIG, the pod's service account, ~/.kube/config]."},
+    {"namespace", NULL, SW_OPT_STR, AT(ns), .def = "spanwire-system", .arg = "NS",
+     .help = "Where the pods of 'spanwire control' are, if the API server is not ours."},
     {"json", NULL, SW_OPT_BOOL, AT(json), .def = "false", .arg = "BOOL",
      .help = "Print everything the control plane says, as JSON."},
     {"timeout", NULL, SW_OPT_DURATION, AT(timeout_ns), .def = "10s", .min = 100, .max = 600000,
@@ -31,13 +35,16 @@ const struct sw_opts_cmd sw_status_options = {
     .usage = "[options]",
     .summary =
         "Lists the data planes connected to the control plane: what each has accepted (ACK)\n"
-        "and refused (NACK) of its configuration. Exit status 2 when one lags or refuses.",
+        "and refused (NACK) of its configuration; on another cluster its Gateways, too, and the\n"
+        "pods of the control plane are asked through the API server. Exit status 2 when a data\n"
+        "plane lags or refuses, or a Gateway is not programmed.",
     .opts = table,
     .n = SW_ARRAY_LEN(table),
 };
 
 struct ask {
     struct sw_loop *loop;
+    struct sw_kube_client *client;
     const struct settings *set;
     bool settled; /* everybody has everything */
     struct sw_err *err;
@@ -123,7 +130,6 @@ static void print_table(struct ask *a, const struct sw_json *o)
     const struct sw_json *clients = sw_json_get(o, SW_SLICE_LIT("clients"));
     size_t n = sw_json_len(clients);
 
-    a->settled = true;
     if (n == 0)
         printf("No data plane is connected.\n");
     else
@@ -133,24 +139,88 @@ static void print_table(struct ask *a, const struct sw_json *o)
         print_client(sw_json_at(clients, i), &a->settled);
 }
 
+static void print_gateway(const struct sw_json *g, bool *ok)
+{
+    bool good = sw_slice_eq_str(text(g, "programmed"), "True");
+
+    *ok = *ok && good;
+    print_cell(text(g, "namespace"), 20);
+    print_cell(text(g, "name"), 28);
+    print_cell(text(g, "address"), 28);
+    print_cell(sw_slice_str(good ? "yes" : "NO"), 10);
+    print_cell(good ? sw_slice("", 0) : text(g, "reason"), 20);
+    print_reason(text(g, "message"));
+}
+
+/* What only another cluster's status has: Gateways, and replicas that did not answer. */
+static void print_cluster(struct ask *a, const struct sw_json *o)
+{
+    const struct sw_json *gateways = sw_json_find(o, "gateways");
+    const struct sw_json *replicas = sw_json_find(o, "replicas");
+    struct sw_slice err = text(o, "error");
+
+    if (sw_json_len(gateways))
+        printf("%-20s %-28s %-28s %-10s %-20s %s\n", "NAMESPACE", "GATEWAY", "ADDRESS",
+               "PROGRAMMED", "REASON", "MESSAGE");
+    for (size_t i = 0; i < sw_json_len(gateways); i++)
+        print_gateway(sw_json_at(gateways, i), &a->settled);
+    for (size_t i = 0; i < sw_json_len(replicas); i++) {
+        const struct sw_json *r = sw_json_at(replicas, i);
+
+        if (!text(r, "error").n)
+            continue;
+        (void)fputs("Control plane ", stdout);
+        print_cell(text(r, "name"), 0);
+        (void)fputs("cannot be asked: ", stdout);
+        print_reason(text(r, "error"));
+    }
+    if (err.n) {
+        (void)fputs("Control planes cannot be found: ", stdout);
+        print_reason(err);
+    }
+}
+
+static void show(struct ask *a, const struct sw_json *o)
+{
+    a->settled = true;
+    if (a->set->json) {
+        SW_BUF_AUTO out = {.max = 64 << 20};
+
+        a->rc = sw_json_write(&out, o, NULL);
+        printf("%.*s\n", (int)sw_buf_len(&out), (const char *)sw_buf_data(&out));
+        return;
+    }
+    print_cluster(a, o);
+    print_table(a, o);
+}
+
+static void on_cluster(void *arg, const struct sw_json *status, const struct sw_err *err)
+{
+    struct ask *a = arg;
+
+    if (status) {
+        a->rc = SW_OK;
+        show(a, status);
+    } else {
+        *a->err = *err;
+        (void)sw_err_prefix(a->err, "this API server has no status of data planes");
+    }
+    sw_loop_stop(a->loop);
+}
+
 static void on_reply(void *arg, struct sw_kube_reply *r)
 {
     struct ask *a = arg;
 
     a->rc = r->rc;
-    if (r->rc == SW_ENOENT) {
-        (void)sw_err_set(a->err, SW_ENOENT, "this API server has no status of data planes");
-    } else if (r->rc != SW_OK) {
-        (void)sw_err_set(a->err, r->rc, "%.*s", SW_SLICE_ARG(r->message));
-    } else if (a->set->json) {
-        SW_BUF_AUTO out = {.max = 64 << 20};
-
-        a->settled = true;
-        a->rc = sw_json_write(&out, r->object, NULL);
-        printf("%.*s\n", (int)sw_buf_len(&out), (const char *)sw_buf_data(&out));
-    } else {
-        print_table(a, r->object);
+    if (r->code == 404 || r->code == 403) { /* not ours, or not for us */
+        sw_status_cluster(a->client, a->set->ns, a->set->timeout_ns, on_cluster, a);
+        return;
     }
+    if (r->rc != SW_OK)
+        (void)sw_err_set(a->err, r->rc, "%.*s", SW_SLICE_ARG(r->message));
+    else
+        show(a, r->object);
     sw_loop_stop(a->loop);
 }
 
@@ -162,6 +232,7 @@ static int ask_server(struct ask *a, struct sw_kube_config *config)
 
     if (!client)
         return a->err->rc;
+    a->client = client;
     (void)sw_kube_do(client, &req, on_reply, a);
     sw_loop_run(a->loop);
     sw_kube_client_free(client);

@@ -10,6 +10,7 @@ import pathlib
 import re
 import socket
 import ssl
+import subprocess
 import urllib.error
 import urllib.request
 
@@ -400,5 +401,46 @@ def test_gateway_addresses_may_be_hostnames(cluster):
         c.api.patch(f"{GROUP}/v1/namespaces/default/gateways/edge",
                     {"spec": {"addresses": [{"type": "Hostname", "value": "lb.localhost"}]}})
         until(lambda: asks(port) == 200, GUARD, "traffic")
+    finally:
+        origin.close()
+
+
+# ---- spanwire status ----
+
+def status(c, kubeconfig, *flags):
+    return subprocess.run([c.binary, "status", "--kubeconfig", str(kubeconfig), *flags], capture_output=True, text=True,
+                          check=False, timeout=60 * SLOW)
+
+
+def test_status_on_another_cluster(cluster):
+    """Gateways of ours with what they lack, by somebody who may read no more than that."""
+    c = cluster()
+    c.grant()
+    origin, port = gw.Origin(), gw.free_port()
+    try:
+        tcp_world(c, "v1", "v1", port, origin)
+        c.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "viewer",
+                                                                          "namespace": "spanwire-system"}})
+        c.apply({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "viewer"},
+                 "rules": [{"apiGroups": ["gateway.networking.k8s.io"], "resources": ["gatewayclasses", "gateways"],
+                            "verbs": ["get", "list"]}]})
+        c.apply({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "viewer"},
+                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "viewer"},
+                 "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": "spanwire-system"}]})
+        viewer = c.kubeconfig("viewer")
+        before = status(c, viewer)
+        assert before.returncode == 2 and re.search(r"default +edge .* NO ", before.stdout), before
+        r = c.replica("one", c.kubeconfig("spanwire-control"))
+        until(r.ready, 2 * GUARD, "the control plane to be ready")
+        c.plane(r, r.ca)
+        until(lambda: re.search(r"default +edge +127.0.0.1 +yes", status(c, viewer).stdout), GUARD, "a Gateway that serves")
+        after = status(c, viewer)
+        assert "Control planes cannot be found" in after.stdout and "pods" in after.stdout, after
+        told = json.loads(status(c, viewer, "--json", "true").stdout)
+        assert told["gateways"][0]["programmed"] == "True" and told["replicas"] == []
+        c.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody",
+                                                                          "namespace": "spanwire-system"}})
+        refused = status(c, c.kubeconfig("nobody"))
+        assert refused.returncode == 1 and "forbidden" in refused.stderr, refused
     finally:
         origin.close()
