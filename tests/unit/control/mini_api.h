@@ -42,6 +42,7 @@ struct mini {
     int conflicts;    /* answer so many writes with 409 first */
     int failures;     /* ... 500 */
     bool hold_events; /* the watch lags behind */
+    bool prune_seen;  /* the schema has no status.seen */
 };
 
 static inline const char *mini_last(const char *path)
@@ -201,6 +202,8 @@ static inline void mini_patch(struct mini *m, struct fake_conn *c, char *path)
     }
     before = sw_slice_dup(sw_json_text(&a, v, NULL));
     mini_merge(&a, v, patch);
+    if (m->prune_seen)
+        (void)sw_json_remove(sw_json_find(v, "status"), SW_SLICE_LIT("seen"));
     if (!o || strcmp(before, sw_json_text(&a, v, NULL).p) != 0)
         mini_store(m, &a, path, v);
     sw_free(before);

@@ -234,6 +234,26 @@ static void echoes_are_awaited(void **state)
     assert_int_equal(w->m.writes, 1);
 }
 
+/* An older schema: what it does not know is written twice, not for ever. */
+static void fields_that_are_pruned_are_given_up(void **state)
+{
+    struct world *w = *state;
+
+    w->m.prune_seen = true;
+    mini_put(&w->m, WIDGET("a"), "{\"spec\":{\"x\":1},\"status\":{}}");
+    w->c[0] = control(w, false, NULL, NULL);
+    sw_control_start(w->c[0]);
+    bench_until(&w->m.b, w->m.writes == 2); /* the part, the status */
+    for (int i = 0; i < 200000; i++) {
+        test_now += SW_NS_PER_MS;
+        sw_loop_turn(w->m.b.loop, 0);
+    }
+    assert_int_equal(w->m.writes, 2);
+    /* Another object to be judged anew. */
+    mini_put(&w->m, WIDGET("a"), "{\"spec\":{\"x\":2},\"status\":{}}");
+    bench_until(&w->m.b, w->m.writes == 4);
+}
+
 static void failed_writes_are_repeated(void **state)
 {
     struct world *w = *state;
@@ -348,6 +368,7 @@ int main(void)
         T(the_same_on_a_thread),
         T(load_is_batched),
         T(echoes_are_awaited),
+        T(fields_that_are_pruned_are_given_up),
         T(failed_writes_are_repeated),
         T(two_who_disagree_do_not_storm),
         T(only_the_leader_writes),

@@ -7,6 +7,7 @@
 #include "base/rand.h"
 #include "base/vec.h"
 #include "http/url.h"
+#include "kube/health.h"
 
 #include "test_kube_client.h"
 
@@ -35,9 +36,11 @@ struct api {
     uint64_t uid[NAMES];
     SW_VEC(struct change) log;
     SW_VEC(struct watcher) watchers;
-    bool no_stream; /* 422 */
-    bool deaf;      /* ignores sendInitialEvents */
-    bool missing;   /* 404 */
+    bool no_stream;     /* 422 */
+    bool deaf;          /* ignores sendInitialEvents */
+    bool missing;       /* 404 */
+    bool forbidden;     /* 403 */
+    const char *served; /* version; NULL: v1 */
     bool expire_pages;
     int lists;
     int streams;
@@ -226,12 +229,20 @@ static void on_request(struct fake_conn *c, void *arg)
     SW_ARENA_AUTO tmp = {0};
     struct sw_slice path;
     struct sw_slice query;
+    struct sw_slice version;
     struct sw_query q = {0};
 
     sw_target_split(sw_slice_str(c->target), &path, &query);
-    assert_true(sw_slice_eq_str(path, "/base/apis/x.example/v1/things"));
+    assert_true(sw_slice_has_prefix(path, SW_SLICE_LIT("/base/apis/x.example/")));
+    assert_true(sw_slice_has_suffix(path, SW_SLICE_LIT("/things")));
+    version = sw_slice_from(path, strlen("/base/apis/x.example/"));
+    version.n -= strlen("/things");
     assert_int_equal(sw_query_parse(&tmp, query, &q, NULL), SW_OK);
-    if (a->missing)
+    if (a->forbidden)
+        fake_reply(c, 403, NULL,
+                   "{\"kind\":\"Status\",\"code\":403,\"reason\":\"Forbidden\",\"message\":"
+                   "\"things.x.example is forbidden: User \\\"u\\\" cannot watch resource\"}");
+    else if (a->missing || !sw_slice_eq_str(version, a->served ? a->served : "v1"))
         fake_reply(c, 404, NULL, "404 page not found");
     else if (sw_query_get(&q, "watch"))
         serve_watch(a, c, &q);
@@ -555,6 +566,64 @@ static void optional_kinds(void **state)
     assert_int_equal(a->syncs, 1);
 }
 
+static const struct sw_kube_gvr things_beta = {"x.example", "v1beta1", "things", "Thing", true};
+static const struct sw_kube_gvr things_alpha = {"x.example", "v1alpha2", "things", "Thing", true};
+static const struct sw_kube_gvr *const older[] = {&things_beta, &things_alpha, NULL};
+
+static void older_versions_are_read_where_the_newest_is_not_served(void **state)
+{
+    struct api *a = *state;
+
+    a->served = "v1alpha2";
+    fill(a, 3);
+    start(a, &(struct sw_informer_opts){.optional = true, .older = older});
+    bench_until(&a->b, same_state(a));
+    assert_ptr_equal(sw_informer_gvr(a->inf), &things_alpha);
+    assert_false(sw_informer_absent(a->inf));
+    /* An upgrade: the objects are the same, and nobody hears of it. */
+    a->served = "v1";
+    drop_all(a);
+    bench_until(&a->b, sw_informer_gvr(a->inf) == &things && sw_informer_stats(a->inf).lists == 2);
+    change(a, 5, false);
+    bench_until(&a->b, same_state(a));
+    assert_int_equal(a->adds, 4);
+    assert_int_equal(a->updates + a->dels, 0);
+    /* None of the versions. */
+    a->missing = true;
+    drop_all(a);
+    bench_until(&a->b, sw_informer_absent(a->inf));
+    assert_int_equal(sw_informer_count(a->inf), 0);
+}
+
+static bool waits_for(const struct api *a, const char *words)
+{
+    SW_BUF_AUTO out = {.max = 4096};
+    bool synced = sw_kube_synced(a->b.client, &out);
+    SW_AUTO_FREE char *text = sw_buf_take_str(&out);
+
+    return !synced && strstr(text, words);
+}
+
+static void what_is_waited_for_is_said_in_words(void **state)
+{
+    struct api *a = *state;
+
+    a->forbidden = true;
+    start(a, &(struct sw_informer_opts){.optional = true, .needed = true});
+    bench_until(&a->b, waits_for(a, "missing rights: watch things.x.example"));
+    a->forbidden = false;
+    a->missing = true;
+    bench_until(&a->b, waits_for(a, "does not serve: things.x.example"));
+    a->missing = false;
+    bench_until(&a->b, sw_kube_synced(a->b.client, NULL));
+    sw_informer_free(a->inf);
+    a->inf = NULL;
+    /* Without a server: the first list cannot come. */
+    a->deaf = true;
+    start(a, NULL);
+    assert_true(waits_for(a, "the first list of things.x.example"));
+}
+
 static void resync_and_stop(void **state)
 {
     struct api *a = *state;
@@ -684,6 +753,8 @@ int main(void)
         T(restarts),
         T(hopeless_servers_are_left_alone),
         T(optional_kinds),
+        T(older_versions_are_read_where_the_newest_is_not_served),
+        T(what_is_waited_for_is_said_in_words),
         T(resync_and_stop),
         T(garbage_on_the_stream),
         T(slow_bodies),

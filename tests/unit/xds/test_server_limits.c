@@ -184,6 +184,31 @@ static void a_client_that_loses_its_right_loses_its_stream(void **state)
     assert_int_equal(sw_xds_server_streams(w->server), 0);
 }
 
+/* The answer to a review came later than the review: the next one is an hour away. */
+static void a_late_no_ends_the_stream_when_it_comes(void **state)
+{
+    struct world *w = *state;
+    struct revocation r = {0};
+
+    w->opts.revoked = revoked_as_told;
+    w->opts.review_ns = 3600 * SW_NS_PER_S;
+    w->opts.arg = &r;
+    COMMIT(w, "CDS a=1");
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    expect(w, "CDS +a=1");
+    sw_xds_server_review(w->server);
+    assert_int_equal(r.asked, 1);
+    turns(w, 5);
+    assert_int_equal(w->done, 0);
+    r.is = true;
+    sw_xds_server_review(w->server);
+    sw_xds_server_review(w->server);
+    assert_int_equal(r.asked, 2); /* it ends already */
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_UNAUTHENTICATED);
+}
+
 static struct sw_xds_cache *by_node(void *arg, const struct sw_xds_client_id *id,
                                     struct sw_err *err)
 {
@@ -251,6 +276,7 @@ int main(void)
         LIVE(a_client_waits_while_it_is_judged),
         LIVE(a_client_that_waited_may_be_refused),
         LIVE(a_client_that_loses_its_right_loses_its_stream),
+        LIVE(a_late_no_ends_the_stream_when_it_comes),
         LIVE(clients_are_served_from_their_own_cache),
         LIVE(a_stopping_server_tells_its_clients),
     };
