@@ -28,6 +28,7 @@ struct entry {
     struct sw_slice token;     /* behind the struct */
     bool known;
     bool allowed;
+    bool held;      /* by a stream that is open */
     bool unsure;    /* nobody could be asked */
     uint64_t at_ns; /* of the answer */
     char why[120];
@@ -39,7 +40,7 @@ struct sw_control_access {
     const char *path;
     struct sw_map tokens; /* token -> struct entry */
     uint64_t fresh_ns;    /* then it is asked again, beside */
-    void (*on_answer)(void *arg, bool denied);
+    void (*on_answer)(void *arg, bool lost);
     void *answer_arg;
 };
 
@@ -55,7 +56,7 @@ struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, c
     return a;
 }
 
-void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg, bool denied),
+void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg, bool lost),
                                  void *arg)
 {
     a->on_answer = cb;
@@ -92,17 +93,20 @@ static void settle(struct entry *e, bool allowed, const char *why, struct sw_sli
     (void)snprintf(e->why, sizeof(e->why), "%s%.*s", why, (int)sw_min(detail.n, 80), detail.p);
 }
 
-static void tell(struct sw_control_access *a, bool denied)
+static void tell(struct sw_control_access *a, bool lost)
 {
     if (a->on_answer) /* entries may be gone when it returns */
-        a->on_answer(a->answer_arg, denied);
+        a->on_answer(a->answer_arg, lost);
 }
 
 static void answered(struct entry *e, bool allowed, const char *why, struct sw_slice detail)
 {
+    /* Made-up tokens are not a reason to look at every stream. */
+    bool lost = !allowed && (e->held || (e->known && e->allowed));
+
     e->unsure = false;
     settle(e, allowed, why, detail);
-    tell(e->access, !allowed);
+    tell(e->access, lost);
 }
 
 /* Nobody could be asked. A yes from before is worth something for a while. */
@@ -247,6 +251,7 @@ bool sw_control_access_revoked(struct sw_control_access *a, struct sw_slice toke
     if (token.n == 0 || token.n > TOKEN_LEN_MAX)
         return false; /* it was never let in */
     e = entry_of(a, token);
+    e->held = true;
     /* Reviews come every fresh_ns: an answer from the last one is old, one from now is new. */
     if (!e->known || sw_loop_now(a->loop) - e->at_ns > a->fresh_ns / 2)
         ask(e);

@@ -21,10 +21,10 @@ struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, c
 /* NULL is fine. */
 void sw_control_access_free(struct sw_control_access *a);
 /*
- * Called when an answer came, from the loop: whoever was told SW_EAGAIN may ask again. denied: a
- * token is not good, or not any more.
+ * Called when an answer came, from the loop: whoever was told SW_EAGAIN may ask again. lost:
+ * the token of a stream that may be open is not good any more.
  */
-void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg, bool denied),
+void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg, bool lost),
                                  void *arg);
 /* SW_OK; SW_EDENIED and why; SW_EAGAIN while it is reviewed. */
 SW_NODISCARD int sw_control_access_check(struct sw_control_access *a, struct sw_slice token,

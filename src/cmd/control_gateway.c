@@ -54,14 +54,14 @@ static bool revoked(void *arg, const struct sw_xds_client_id *id, struct sw_err 
                   : sw_control_access_revoked(g->access, id->token, err);
 }
 
-static void on_answer(void *arg, bool denied)
+static void on_answer(void *arg, bool lost)
 {
     struct sw_control_gateway *g = arg;
 
     if (!g->server)
         return;
     sw_xds_server_recheck(g->server);
-    if (denied)
+    if (lost)
         sw_xds_server_review(g->server);
 }
 

@@ -20,7 +20,8 @@ struct sw_kube_client;
 struct sw_kube_call;
 struct sw_kube_watch;
 
-/* A resource type. Texts are borrowed and must outlive every use: literals, as a rule. */
+/* A resource type. It and its texts are borrowed and must outlive the client: literals, as a rule.
+ */
 struct sw_kube_gvr {
     const char *group; /* "" for the core */
     const char *version;

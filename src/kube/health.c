@@ -163,8 +163,7 @@ static void log_missing(const struct sw_kube_client *c, struct sw_slice denied,
     struct sw_log_line l;
 
     sw_log_begin(&l, SW_LOG_WARN, "kube",
-                 h->away[0] ? "API unreachable, retrying"
-                            : "the API server withholds what we need");
+                 h->away[0] ? "API unreachable, retrying" : "missing rights or kinds, retrying");
     sw_log_cstr(&l, "reason", h->away[0] ? h->away : NULL);
     if (denied.n)
         sw_log_str(&l, "forbidden", denied);
