@@ -121,7 +121,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 /* When the whole request must have come; 0: no limit, or it has. */
 static uint64_t receive_by(const struct sw_exchange *x)
 {
-    if (!x->hcm || x->hcm->request_timeout_ns == 0 || x->request_ns ||
+    if (!x->hcm || x->hcm->request_timeout_ns == 0 || x->down.end_got ||
         x->req.length == SW_GW_LENGTH_TUNNEL)
         return 0;
     return x->start_ns + x->hcm->request_timeout_ns;
@@ -185,6 +185,8 @@ static void on_timer(struct sw_timer *t)
     if (x->retry_at_ns && now >= x->retry_at_ns) {
         x->retry_at_ns = 0;
         gw_attempt(x);
+        if (x->state != SW_GW_X_DONE)
+            gw_arm(x); /* this timer has fired: the other deadlines still hold */
         return;
     }
     if (x->try_deadline_ns && now >= x->try_deadline_ns) {
@@ -316,14 +318,27 @@ void sw_exchange_refuse(struct sw_exchange *x, int status, const char *detail)
     sw_exchange_reply(x, status, (struct sw_slice){0}, detail);
 }
 
+/* The limits of the connection manager hold while a filter waits; the route's own come after. */
+static void wait_for_filter(struct sw_exchange *x)
+{
+    x->plan.max_stream_ns = x->hcm->max_stream_duration_ns;
+    x->idle_ns = x->hcm->stream_idle_timeout_ns;
+    gw_arm(x);
+}
+
 void sw_exchange_start(struct sw_exchange *x, bool end)
 {
+    int rc;
+
     enter(x);
     x->down.end_got = end;
     if (x->hcm) /* not for what was made here: mirrors, TCP */
         gw_clean_request(x);
-    if (sw_gw_route_request(x) == SW_OK)
+    rc = sw_gw_route_request(x);
+    if (rc == SW_OK)
         sw_exchange_continue(x);
+    else if (rc == SW_EAGAIN)
+        wait_for_filter(x);
 }
 
 void sw_exchange_up_ready(struct sw_exchange *x)
