@@ -105,6 +105,8 @@ static const char *health_text(const struct sw_gw_endpoint *e)
         return "/failed_active_hc";
     if (h & SW_GW_FAILED_OUTLIER)
         return "/failed_outlier_check";
+    if (h & SW_GW_SET_ASIDE)
+        return "/failed_connect";
     if (e->unhealthy)
         return "/failed_eds_health";
     return e->degraded ? "degraded" : "healthy";

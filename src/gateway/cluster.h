@@ -21,6 +21,7 @@ enum sw_gw_health_flag {
     SW_GW_FAILED_ACTIVE = 1,  /* active health check */
     SW_GW_FAILED_OUTLIER = 2, /* ejected */
     SW_GW_PENDING_ACTIVE = 4, /* not checked yet */
+    SW_GW_SET_ASIDE = 8,      /* refuses connections; see aside.c */
 };
 
 /* Counters of one worker; written by it alone, read by the admin page. */
@@ -50,6 +51,12 @@ struct sw_gw_member {
     _Atomic uint32_t consecutive_local;
     uint32_t ejections; /* under the cluster state's lock, like the next one */
     uint64_t ejected_until_ns;
+    /* Refused connections; see aside.c. Under that lock, too, but for the first. */
+    _Atomic uint32_t connect_failures; /* in a row */
+    uint32_t aside_times;              /* since a connection succeeded */
+    bool aside_probed;                 /* a request was sent to see whether it is back */
+    uint64_t aside_since_ns;
+    uint64_t aside_until_ns;
     unsigned n_cells;
     struct sw_gw_member_cell *cells; /* by worker */
 };
@@ -221,6 +228,7 @@ struct sw_gw_cluster_cell {
     _Atomic uint64_t rq;
     _Atomic uint64_t overflow; /* refused by a circuit limit */
     _Atomic uint64_t retries;
+    _Atomic uint64_t failovers; /* attempts at another host, nothing having been sent */
     _Atomic uint64_t no_host;
     _Atomic uint64_t status[6]; /* responses by class; [0]: failed without one */
     _Atomic uint64_t cx_fail;
@@ -238,7 +246,8 @@ struct sw_gw_cluster_state {
     _Atomic uint64_t health_version; /* bumped when a flag of some member changes */
     pthread_mutex_t lock;            /* ejections */
     uint32_t n_ejected;
-    _Atomic uint64_t ejections; /* ever */
+    _Atomic uint64_t ejections;    /* ever */
+    _Atomic uint64_t aside_due_ns; /* when a member that was set aside is tried next; 0: none */
     unsigned n_cells;
     struct sw_gw_cluster_cell *cells; /* by worker */
 };
@@ -323,6 +332,17 @@ struct sw_gw_pick {
 SW_NODISCARD int sw_gw_lb_pick(struct sw_gw_hosts *hs, const struct sw_gw_config *c,
                                struct sw_slice cluster, const struct sw_gw_pick *pick,
                                struct sw_gw_host **ret);
+
+enum { SW_GW_HOSTS_MAX = 3 }; /* asked for one request while none has accepted a connection */
+
+/*
+ * No connection to 'h' could be made for the caller, who has sent nothing. Adds it to pick->tried
+ * and counts a failover; false when there is no other host to ask.
+ */
+SW_NODISCARD bool sw_gw_lb_fail_over(struct sw_gw_hosts *hs, const struct sw_gw_host *h,
+                                     struct sw_gw_pick *pick);
+/* Adds to pick->tried, once. */
+void sw_gw_pick_tried(struct sw_gw_pick *pick, const struct sw_gw_member *m);
 
 enum sw_gw_result {                       /* what an attempt says about its host */
                     SW_GW_RESULT_OK,      /* a response, status says which; for TCP: connected */

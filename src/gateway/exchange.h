@@ -292,6 +292,7 @@ struct sw_exchange {
     uint32_t flags;         /* enum sw_gw_flag */
     uint16_t attempts;
     uint8_t infos;      /* interim responses passed on */
+    uint8_t failovers;  /* hosts that could not be connected to and were followed by another */
     const char *detail; /* why a local reply was made; static text, NULL: none */
     char failure[96];   /* upstream transport failure, for people */
 

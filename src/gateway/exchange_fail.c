@@ -5,6 +5,7 @@
 #include "base/time.h"
 #include "gateway/cluster.h"
 #include "gateway/exchange_int.h"
+#include "gateway/route_int.h"
 
 /* The attempt at x->host is over; the next one comes from the loop. */
 static void again(struct sw_exchange *x, enum sw_gw_outcome how, int status, uint64_t delay_ns)
@@ -54,6 +55,21 @@ static bool may_repeat(const struct sw_exchange *x, enum sw_gw_outcome how)
         return false;
     return how == SW_GW_UNSENT || how == SW_GW_REFUSED_STREAM ||
            (how == SW_GW_STALE && sw_exchange_repeatable(x));
+}
+
+/*
+ * No connection could be made, so no byte of the request was sent: another host is asked, whatever
+ * the method, without a policy that asks for it and without a pause.
+ */
+static bool fail_over(struct sw_exchange *x, enum sw_gw_outcome how)
+{
+    if ((how != SW_GW_CONNECT_FAILED && how != SW_GW_TLS_FAILED) || x->body_lost || !x->down.ops ||
+        !x->host || x->failovers >= SW_GW_HOSTS_MAX - 1 ||
+        !sw_gw_lb_fail_over(x->worker->hosts, x->host, &x->rs->pick))
+        return false;
+    x->failovers++;
+    again(x, how, 0, 0);
+    return true;
 }
 
 static const struct {
@@ -146,7 +162,7 @@ void sw_exchange_up_failed(struct sw_exchange *x, enum sw_gw_outcome how, const 
     }
     if (how == SW_GW_STALE || how == SW_GW_UNSENT)
         how = SW_GW_RESET_BEFORE;
-    if (gw_retry(x, how, 0))
+    if (fail_over(x, how) || gw_retry(x, how, 0))
         return;
     refused = refusal_of(x, how);
     if (x->host)

@@ -49,6 +49,7 @@ struct sw_gw_lb_view {
     struct sw_gw_members *members;   /* a reference */
     struct sw_gw_cluster_spec *spec; /* a reference: another one must not get its address */
     uint64_t health_version;
+    bool all_aside;       /* nobody else is left: those that were set aside serve */
     struct level *levels; /* by priority */
     uint32_t n_levels;
     uint32_t load[PRIORITIES]; /* percent of the requests each priority gets */
@@ -72,6 +73,11 @@ void sw_gw_lb_view_free(struct sw_gw_lb_view *v)
 static bool usable(const struct sw_gw_endpoint *e)
 {
     return !e->unhealthy && sw_gw_member_usable(e->member);
+}
+
+static bool is_aside(const struct sw_gw_member *m)
+{
+    return atomic_load_explicit(&m->health, memory_order_relaxed) & SW_GW_SET_ASIDE;
 }
 
 /* ---- the view ---- */
@@ -106,7 +112,7 @@ static void fill_group(struct sw_gw_lb_view *v, struct group *g, const struct sw
     for (size_t i = 0; i < l->n; i++) {
         const struct sw_gw_endpoint *e = &l->endpoints[i];
 
-        if (!panic && !usable(e))
+        if ((!panic && !usable(e)) || (is_aside(e->member) && !v->all_aside))
             continue;
         g->slots[g->n].member = e->member;
         g->slots[g->n].weight = e->weight;
@@ -114,7 +120,6 @@ static void fill_group(struct sw_gw_lb_view *v, struct group *g, const struct sw
         g->equal = g->equal && e->weight == g->slots[0].weight;
         g->n++;
     }
-    (void)v;
 }
 
 static void build_level(struct sw_gw_lb_view *v, uint32_t priority, bool panic, bool by_locality)
@@ -235,12 +240,36 @@ static void collect_all(struct sw_gw_lb_view *v)
     }
 }
 
+/* Endpoints that may serve, by priority; those set aside only when there are no others. */
+static void count_good(struct sw_gw_lb_view *v, uint32_t *good, uint32_t *up, uint32_t *all)
+{
+    const struct sw_gw_members *ms = v->members;
+    bool any = false;
+
+    for (size_t i = 0; i < ms->n_localities; i++) {
+        const struct sw_gw_locality *l = &ms->localities[i];
+
+        for (size_t k = 0; k < l->n; k++) {
+            bool ok = usable(&l->endpoints[k]);
+
+            up[l->priority] += ok;
+            good[l->priority] += ok && !is_aside(l->endpoints[k].member);
+        }
+        all[l->priority] += (uint32_t)l->n;
+        any |= good[l->priority] != 0;
+    }
+    v->all_aside = !any;
+    if (v->all_aside)
+        memcpy(good, up, PRIORITIES * sizeof(*good));
+}
+
 static struct sw_gw_lb_view *view_new(const struct sw_gw_cluster *c, uint64_t health_version)
 {
     struct sw_gw_lb_view *v = SW_NEW(struct sw_gw_lb_view);
     const struct sw_gw_members *ms = c->members;
     uint32_t health[PRIORITIES] = {0};
     uint32_t good[PRIORITIES] = {0};
+    uint32_t up[PRIORITIES] = {0};
     uint32_t all[PRIORITIES] = {0};
     uint32_t sum = 0;
     bool weighted = c->spec->locality_weighted;
@@ -250,13 +279,7 @@ static struct sw_gw_lb_view *view_new(const struct sw_gw_cluster *c, uint64_t he
     v->health_version = health_version;
     v->n_levels = ms->n_priorities;
     v->levels = sw_arena_array(&v->arena, ms->n_priorities + 1, sizeof(*v->levels));
-    for (size_t i = 0; i < ms->n_localities; i++) {
-        const struct sw_gw_locality *l = &ms->localities[i];
-
-        for (size_t k = 0; k < l->n; k++)
-            good[l->priority] += usable(&l->endpoints[k]);
-        all[l->priority] += (uint32_t)l->n;
-    }
+    count_good(v, good, up, all);
     for (uint32_t p = 0; p < ms->n_priorities; p++) {
         health[p] =
             all[p] ? (uint32_t)sw_min(100, (size_t)good[p] * ms->overprovisioning / all[p]) : 0;
@@ -271,7 +294,8 @@ static struct sw_gw_lb_view *view_new(const struct sw_gw_cluster *c, uint64_t he
         spread_load(v, health);
     }
     for (uint32_t p = 0; p < ms->n_priorities; p++) {
-        bool panic = all[p] && (double)good[p] * 100 < c->spec->panic_percent * all[p] &&
+        /* Who refuses connections does not make the others' health doubtful. */
+        bool panic = all[p] && (double)up[p] * 100 < c->spec->panic_percent * all[p] &&
                      (sum < 100 || health[p] == sum || good[p] == 0);
 
         build_level(v, p, panic, weighted);
@@ -442,17 +466,26 @@ static struct sw_gw_member *any_untried(const struct sw_gw_lb_view *v,
     struct sw_gw_member *found = NULL;
     uint64_t seen = 0;
 
-    for (uint32_t p = 0; p < v->n_levels && !found; p++) {
-        for (uint32_t k = 0; k < v->levels[p].n && v->load[p]; k++) {
+    for (uint32_t i = 0; i < 2 * v->n_levels && !found; i++) {
+        uint32_t p = i % v->n_levels;
+
+        if ((v->load[p] != 0) != (i < v->n_levels)) /* first those that carry load */
+            continue;
+        for (uint32_t k = 0; k < v->levels[p].n; k++) {
             const struct group *g = &v->levels[p].groups[k];
 
-            for (uint32_t i = 0; i < g->n; i++) {
-                if (!was_tried(pick, g->slots[i].member) && sw_rand_below(++seen) == 0)
-                    found = g->slots[i].member;
+            for (uint32_t n = 0; n < g->n; n++) {
+                if (!was_tried(pick, g->slots[n].member) && sw_rand_below(++seen) == 0)
+                    found = g->slots[n].member;
             }
         }
     }
     return found;
+}
+
+bool sw_gw_lb_has_untried(struct sw_gw_wcluster *wc, const struct sw_gw_pick *pick)
+{
+    return !(pick->session.n && pick->session_strict) && any_untried(view_of(wc), pick);
 }
 
 /* The member a sticky session names, if it can serve. */
@@ -464,7 +497,8 @@ static struct sw_gw_member *by_session(const struct sw_gw_members *ms,
             const struct sw_gw_endpoint *e = &ms->localities[i].endpoints[k];
 
             if (sw_slice_eq(e->member->text, pick->session))
-                return usable(e) ? e->member : NULL;
+                return usable(e) && (pick->session_strict || !is_aside(e->member)) ? e->member
+                                                                                   : NULL;
         }
     }
     return NULL;

@@ -35,6 +35,18 @@ void sw_gw_lb_view_free(struct sw_gw_lb_view *v);
 /* The choice alone, without hosts and counters (tests). */
 struct sw_gw_member *sw_gw_lb_choose(struct sw_gw_wcluster *wc, const struct sw_gw_pick *pick);
 
+/* Whether the balancer knows a usable member that is not in pick->tried. */
+bool sw_gw_lb_has_untried(struct sw_gw_wcluster *wc, const struct sw_gw_pick *pick);
+
+/* aside.c: a connection to the member failed, before anything was sent. */
+void sw_gw_aside_failed(const struct sw_gw_cluster *c, struct sw_gw_member *m, uint64_t now_ns,
+                        const char *why);
+/* A connection succeeded. */
+void sw_gw_aside_connected(const struct sw_gw_cluster *c, struct sw_gw_member *m, uint64_t now_ns);
+/* A member whose time aside is over and that this request shall try; NULL: none. */
+struct sw_gw_member *sw_gw_aside_due(const struct sw_gw_cluster *c, const struct sw_gw_pick *pick,
+                                     uint64_t now_ns);
+
 /* outlier.c: counts a result against the member and ejects it when it is time. */
 void sw_gw_outlier_report(const struct sw_gw_cluster *c, struct sw_gw_member *m,
                           enum sw_gw_result how, int status, uint64_t now_ns);

@@ -53,6 +53,22 @@ static void bump(_Atomic uint64_t *c)
                           memory_order_relaxed);
 }
 
+static uint64_t now_of(const struct sw_gw_hosts *hs)
+{
+    return hs->worker ? sw_loop_now(hs->worker->loop) : sw_now_ns();
+}
+
+static struct sw_gw_member *choose(const struct sw_gw_hosts *hs, struct sw_gw_wcluster *wc,
+                                   const struct sw_gw_pick *pick)
+{
+    struct sw_gw_member *m = NULL;
+
+    if (atomic_load_explicit(&wc->cluster->state->aside_due_ns, memory_order_relaxed) &&
+        !pick->session.n)
+        m = sw_gw_aside_due(wc->cluster, pick, now_of(hs));
+    return m ? m : sw_gw_lb_choose(wc, pick);
+}
+
 int sw_gw_lb_pick(struct sw_gw_hosts *hs, const struct sw_gw_config *c, struct sw_slice cluster,
                   const struct sw_gw_pick *pick, struct sw_gw_host **ret)
 {
@@ -72,7 +88,7 @@ int sw_gw_lb_pick(struct sw_gw_hosts *hs, const struct sw_gw_config *c, struct s
     if (wc->cluster->spec->discovery == SW_GW_ORIGINAL_DST) {
         h = original_host(wc, pick);
     } else {
-        m = sw_gw_lb_choose(wc, pick);
+        m = choose(hs, wc, pick);
         h = m ? sw_gw_wcluster_host(wc, m) : NULL;
     }
     if (!h || (h->addr.kind == SW_GW_ADDR_IP && h->addr.ip.ip.family == 0)) {
@@ -111,9 +127,34 @@ void sw_gw_lb_done(struct sw_gw_hosts *hs, struct sw_gw_host *h, enum sw_gw_resu
     else if (failed)
         bump(&cell->status[0]);
     if (h->cluster->spec->outlier.on && how != SW_GW_RESULT_NEUTRAL)
-        sw_gw_outlier_report(h->cluster, h->member, how, status,
-                             hs->worker ? sw_loop_now(hs->worker->loop) : sw_now_ns());
+        sw_gw_outlier_report(h->cluster, h->member, how, status, now_of(hs));
+    /* By a connection that was there before. */
+    if (how == SW_GW_RESULT_OK &&
+        (atomic_load_explicit(&h->member->health, memory_order_relaxed) & SW_GW_SET_ASIDE))
+        sw_gw_aside_connected(h->cluster, h->member, now_of(hs));
     (void)sw_gw_host_unref(h);
+}
+
+void sw_gw_pick_tried(struct sw_gw_pick *pick, const struct sw_gw_member *m)
+{
+    for (unsigned i = 0; i < pick->n_tried; i++) {
+        if (pick->tried[i] == m)
+            return;
+    }
+    if (pick->n_tried < SW_GW_TRIED_MAX)
+        pick->tried[pick->n_tried++] = m;
+}
+
+bool sw_gw_lb_fail_over(struct sw_gw_hosts *hs, const struct sw_gw_host *h, struct sw_gw_pick *pick)
+{
+    struct sw_gw_wcluster *wc = sw_map_get(&hs->clusters, h->wc->name);
+
+    sw_gw_pick_tried(pick, h->member);
+    if (!wc || wc->cluster->spec->discovery == SW_GW_ORIGINAL_DST ||
+        !sw_gw_lb_has_untried(wc, pick))
+        return false;
+    bump(&wc->cluster->state->cells[hs->index].failovers);
+    return true;
 }
 
 bool sw_gw_retry_take(struct sw_gw_hosts *hs, struct sw_slice cluster)

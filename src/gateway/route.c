@@ -490,7 +490,6 @@ static void give_retry_slot(struct sw_exchange *x)
 void sw_gw_host_done(struct sw_exchange *x, enum sw_gw_outcome how, int status)
 {
     enum sw_gw_result result = SW_GW_RESULT_NEUTRAL;
-    struct sw_gw_pick *pick = &x->rs->pick;
 
     if (!x->host)
         return;
@@ -518,9 +517,8 @@ void sw_gw_host_done(struct sw_exchange *x, enum sw_gw_outcome how, int status)
     }
     if (how == SW_GW_TIMEOUT)
         sw_gw_cluster_timed_out(x->host->cluster, x->worker->index);
-    if (result != SW_GW_RESULT_NEUTRAL && x->rs->retry && x->rs->retry->avoid_previous &&
-        pick->n_tried < SW_GW_TRIED_MAX)
-        pick->tried[pick->n_tried++] = x->host->member;
+    if (result != SW_GW_RESULT_NEUTRAL && x->rs->retry && x->rs->retry->avoid_previous)
+        sw_gw_pick_tried(&x->rs->pick, x->host->member);
     sw_gw_lb_done(x->worker->hosts, x->host, result, status);
     x->host = NULL;
 }

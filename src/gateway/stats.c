@@ -188,14 +188,15 @@ bool sw_gw_lstats_may_log_port(struct sw_gw_lstats *s)
 enum { CONNECT, TLS, TIMEOUT, OVERFLOW, NO_HOST, REASONS };
 static const char *const reason_names[REASONS] = {"connect", "tls", "timeout", "overflow",
                                                   "no_host"};
-enum { HEALTHY, FAILING, EJECTED, STATES };
-static const char *const state_names[STATES] = {"healthy", "failing", "ejected"};
+enum { HEALTHY, FAILING, EJECTED, SET_ASIDE, STATES };
+static const char *const state_names[STATES] = {"healthy", "failing", "ejected", "set_aside"};
 
 /* Sums of the cells, at one moment. */
 struct sums {
     uint64_t classes[CLASSES];
     uint64_t reasons[REASONS];
     uint64_t retries;
+    uint64_t failovers;
     uint64_t ejections;
 };
 
@@ -223,6 +224,7 @@ static void add_up(const struct sw_gw_cluster_state *st, struct sums *t, uint64_
         t->reasons[OVERFLOW] += atomic_load_explicit(&c->overflow, memory_order_relaxed);
         t->reasons[NO_HOST] += atomic_load_explicit(&c->no_host, memory_order_relaxed);
         t->retries += atomic_load_explicit(&c->retries, memory_order_relaxed);
+        t->failovers += atomic_load_explicit(&c->failovers, memory_order_relaxed);
         *ret_active += atomic_load_explicit(&c->active, memory_order_relaxed);
         *ret_cx += atomic_load_explicit(&c->cx, memory_order_relaxed);
     }
@@ -250,6 +252,8 @@ static void tell_members(struct sw_gw_cstats *cs, const struct sw_gw_members *ms
 
             if (h & SW_GW_FAILED_OUTLIER)
                 n[EJECTED]++;
+            else if (h & SW_GW_SET_ASIDE)
+                n[SET_ASIDE]++;
             else
                 n[(h & SW_GW_FAILED_ACTIVE) || e->unhealthy ? FAILING : HEALTHY]++;
         }
@@ -286,7 +290,7 @@ static void drop_gauges(struct sw_gw_store *s, struct sw_gw_cstats *c)
 
 static bool any_count(const struct sums *t)
 {
-    bool any = t->retries || t->ejections;
+    bool any = t->retries || t->failovers || t->ejections;
 
     for (int i = 0; i < CLASSES; i++)
         any |= t->classes[i] != 0;
@@ -309,6 +313,7 @@ static void tell_counts(struct sw_metrics_shard *s, struct sw_slice name, struct
         tell(s, SW_METRIC_GW_CLUSTER_FAILURES, name, reason_names[i], &told->reasons[i],
              now->reasons[i]);
     tell(s, SW_METRIC_GW_CLUSTER_RETRIES, name, NULL, &told->retries, now->retries);
+    tell(s, SW_METRIC_GW_CLUSTER_FAILOVERS, name, NULL, &told->failovers, now->failovers);
     tell(s, SW_METRIC_GW_CLUSTER_EJECTIONS, name, NULL, &told->ejections, now->ejections);
 }
 

@@ -14,6 +14,7 @@
 #include "base/rand.h"
 #include "base/time.h"
 #include "gateway/accesslog.h"
+#include "gateway/lb.h"
 #include "gateway/stats.h"
 #include "gateway/worker.h"
 #include "tunnel/dial.h"
@@ -207,17 +208,25 @@ static void refuse_unpicked(struct tcp *t, int rc)
     }
 }
 
-static void failed(struct tcp *t, const char *why)
+/* 'unsent': no byte went to the host, so another one may have them without a policy. */
+static void failed(struct tcp *t, const char *why, bool unsent)
 {
+    bool more = t->attempts < t->proxy->max_connect_attempts;
+
     (void)snprintf(t->failure, sizeof(t->failure), "%s", why);
-    if (t->host && t->pick.n_tried < SW_GW_TRIED_MAX)
-        t->pick.tried[t->pick.n_tried++] = t->host->member;
+    if (more)
+        sw_gw_pick_tried(&t->pick, t->host->member);
+    else
+        more = unsent && t->attempts < SW_GW_HOSTS_MAX &&
+               sw_gw_lb_fail_over(t->worker->hosts, t->host, &t->pick);
     leave_host(t, SW_GW_RESULT_LOCAL);
     t->flags |= SW_GW_FLAG_UF;
-    if (t->attempts < t->proxy->max_connect_attempts)
+    if (more) {
         attempt(t);
-    else
-        refuse(t, "tcp_connect", t->failure);
+        return;
+    }
+    t->flags |= SW_GW_FLAG_URX;
+    refuse(t, "tcp_connect", t->failure);
 }
 
 static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
@@ -227,16 +236,20 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
     struct sw_err e = {0};
 
     if (rc != SW_OK) {
-        failed(t, rc == SW_ETIME ? "connect timeout" : err->msg);
+        const char *why = rc == SW_ETIME ? "connect timeout" : err->msg;
+
+        sw_gw_aside_failed(t->host->cluster, t->host->member, sw_loop_now(t->worker->loop), why);
+        failed(t, why, true);
         return;
     }
+    sw_gw_aside_connected(t->host->cluster, t->host->member, sw_loop_now(t->worker->loop));
     t->flags = 0;
     t->failure[0] = '\0';
     sw_dial_take(d, &up);
     /* What was read to find the chain goes first; a fresh socket has room for it. */
     if (t->pre.n && sw_sock_write(up.fd, t->pre.p, t->pre.n) != (ssize_t)t->pre.n) {
         sw_dialled_close(&up);
-        failed(t, "cannot pass on the first bytes");
+        failed(t, "cannot pass on the first bytes", false);
         return;
     }
     t->bytes[0] = t->pre.n;
@@ -266,7 +279,7 @@ static void attempt(struct tcp *t)
     (void)sw_gw_member_unref(t->member);
     t->member = sw_gw_member_ref(t->host->member);
     if (t->host->addr.kind != SW_GW_ADDR_IP) {
-        failed(t, "not an IP address");
+        failed(t, "not an IP address", true);
         return;
     }
     spec = t->host->cluster->spec;

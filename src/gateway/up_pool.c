@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/lb.h"
 #include "gateway/tcp.h"
 #include "gateway/up.h"
 #include "tls/tls.h"
@@ -327,6 +328,13 @@ static void complain(struct sw_gw_pool *p, const char *what, const char *why)
                 SW_SLICE_ARG(p->host ? p->host->member->text : SW_SLICE_LIT("(gone)")), what, why);
 }
 
+static void note_failed(struct sw_gw_pool *p, const char *what, const char *why)
+{
+    complain(p, what, why);
+    if (p->host)
+        sw_gw_aside_failed(p->host->cluster, p->host->member, sw_loop_now(p->worker->loop), why);
+}
+
 static void dial(struct sw_gw_pool *p)
 {
     struct up_conn *u = SW_NEW(struct up_conn);
@@ -337,7 +345,7 @@ static void dial(struct sw_gw_pool *p)
     if (open_conn(p, u, &err) != SW_OK) {
         sw_free(u);
         bump(&cell_of(p)->cx_fail);
-        complain(p, "is not reached", err.msg);
+        note_failed(p, "is not reached", err.msg);
         fail_one(p, SW_GW_CONNECT_FAILED, err.msg);
         return;
     }
@@ -394,6 +402,8 @@ static void on_dialled(struct sw_gw_conn *c)
 
     p->n_dialling--;
     u->state = UP_BUSY;
+    if (p->host)
+        sw_gw_aside_connected(p->host->cluster, p->host->member, sw_loop_now(p->worker->loop));
     if (p->h2 || (c->tls && strcmp(sw_tls_alpn(c->tls), "h2") == 0)) {
         p->h2 = true;
         sw_gw_conn_set_ops(c, &up_h2_ops);
@@ -416,9 +426,9 @@ static void on_dial_failed(struct sw_gw_conn *c, const struct sw_err *err)
     u->state = UP_BUSY;
     bump(tls ? &cell_of(p)->tls_fail : &cell_of(p)->cx_fail);
     if (tls && err->rc == SW_EDENIED)
-        complain(p, "is not trusted", err->msg);
+        note_failed(p, "is not trusted", err->msg);
     else
-        complain(p, tls ? "fails the handshake" : "is not reached", err->msg);
+        note_failed(p, tls ? "fails the handshake" : "is not reached", err->msg);
     /* Those that waited for the one HTTP/2 connection share its fate. */
     do {
         fail_one(p, tls ? SW_GW_TLS_FAILED : SW_GW_CONNECT_FAILED, err->msg);

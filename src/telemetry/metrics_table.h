@@ -121,14 +121,16 @@
       "What went wrong: connect, tls, timeout, overflow (a circuit limit), no_host") \
     X(GW_CLUSTER_RETRIES, COUNTER, "spanwire_gateway_cluster_retries", "cluster", \
       "Attempts that repeat a failed one") \
+    X(GW_CLUSTER_FAILOVERS, COUNTER, "spanwire_gateway_cluster_failovers", "cluster", \
+      "Attempts at another member because the first accepted no connection") \
     X(GW_CLUSTER_EJECTIONS, COUNTER, "spanwire_gateway_cluster_ejections", "cluster", \
-      "Members taken out for their errors") \
+      "Members taken out for their errors or for refused connections") \
     X(GW_CLUSTER_ACTIVE, GAUGE, "spanwire_gateway_cluster_active_requests", "cluster", \
       "Requests and tunnels under way") \
     X(GW_CLUSTER_CONNECTIONS, GAUGE, "spanwire_gateway_cluster_connections", "cluster", \
       "Connections open or being opened") \
     X(GW_CLUSTER_MEMBERS, GAUGE, "spanwire_gateway_cluster_members", "cluster,state", \
-      "Members by state (healthy, failing, ejected)") \
+      "Members by state (healthy, failing, ejected, set_aside)") \
     X(CONNECTOR_CONNECTIONS, GAUGE, "spanwire_connector_connections", "path", \
       "Gateways connected to this device, by path (direct, relay)") \
     X(CONNECTOR_EXCHANGES, COUNTER, "spanwire_connector_exchanges", "kind,result", \

@@ -388,6 +388,10 @@ def test_outliers_are_ejected(binary, tmp_path):
         c.request("GET", "/echo")
         seen.append(c.getresponse().status)
         c.close()
-    assert seen.count(503) == 2 and set(seen[6:]) == {200}, seen
+    with urllib.request.urlopen(f"http://127.0.0.1:{one.admin_port}/clusters", timeout=GUARD) as answer:
+        page = answer.read().decode()
     alive.close()
     one.stop()
+    assert set(seen) == {200}, seen  # the others were asked instead
+    assert f"c::127.0.0.1:{dead}::health_flags::/failed_outlier_check" in page
+    assert f"c::127.0.0.1:{dead}::rq_total::2\n" in page

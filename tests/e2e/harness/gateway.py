@@ -129,13 +129,13 @@ class Origin(Server):
     trailers, /close ends without an answer, /slow/MS waits, /hold waits for 'release', /ws is a WebSocket-like echo.
     """
 
-    def __init__(self):
+    def __init__(self, **kw):
         self.connections = 0
         self.requests = 0
         self.heads = []
         self.release = threading.Event()
         self.limit = 0  # requests per connection, 0: any
-        super().__init__(backlog=512)
+        super().__init__(backlog=512, **kw)
 
     def _serve(self, conn):
         self.connections += 1

@@ -30,12 +30,20 @@ def _waiting_at_closed():
 class Server:
     """Subclasses say what happens to a connection in _serve(conn)."""
 
-    def __init__(self, backlog=256, host="127.0.0.1"):
-        self.sock = socket.create_server((host, 0), backlog=backlog,
-                                         family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    def __init__(self, backlog=256, host="127.0.0.1", refuse=False):
+        """refuse: connections are refused until listen() is called."""
+        self.sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.sock.bind((host, 0))
         self.port = self.sock.getsockname()[1]
         self.accepted = 0
+        self._backlog = backlog
         self._thread = threading.Thread(target=self._accept, daemon=True)
+        if not refuse:
+            self.listen()
+
+    def listen(self):
+        self.sock.listen(self._backlog)
         self._thread.start()
 
     def _accept(self):
@@ -56,8 +64,9 @@ class Server:
         whatever has the number of the descriptor by then: the connections of another test's server.
         """
         if self.sock.fileno() >= 0:
-            self.sock.shutdown(socket.SHUT_RDWR)
-            self._thread.join(GUARD)
+            if self._thread.ident:
+                self.sock.shutdown(socket.SHUT_RDWR)
+                self._thread.join(GUARD)
             self.sock.close()
 
 

@@ -2,6 +2,7 @@
 /* Load balancing, priorities, panic, limits, outlier ejection. */
 #include "gw_help.h"
 
+#include "base/time.h"
 #include "gateway/lb.h"
 
 struct world {
@@ -341,6 +342,168 @@ static void outliers_are_ejected_and_come_back(void **state)
     close_world(&w);
 }
 
+static const uint64_t S = UINT64_C(1000000000);
+
+static void refuse(struct world *w, size_t place, size_t i, int times, uint64_t now)
+{
+    const struct sw_gw_cluster *c = sw_gw_config_cluster(w->config, SW_SLICE_LIT("c"));
+
+    for (int n = 0; n < times; n++)
+        sw_gw_aside_failed(c, member(w, place, i), now, "refused");
+}
+
+/* As pick, but nothing is learned from it. */
+static int choose(struct world *w)
+{
+    static const struct sw_gw_pick plain;
+    struct sw_gw_wcluster *wc = sw_gw_wcluster_get(w->hosts, w->config, SW_SLICE_LIT("c"));
+
+    return sw_gw_lb_choose(wc, &plain)->addr.ip.ip.b[3];
+}
+
+/* Which member a request at that time is to try, 0: none in particular. */
+static int due(struct world *w, uint64_t now, const struct sw_gw_pick *p)
+{
+    static const struct sw_gw_pick plain;
+    const struct sw_gw_cluster *c = sw_gw_config_cluster(w->config, SW_SLICE_LIT("c"));
+    const struct sw_gw_member *m = sw_gw_aside_due(c, p ? p : &plain, now);
+
+    return m ? m->addr.ip.ip.b[3] : 0;
+}
+
+static void who_refuses_is_set_aside_longer_each_time(void **state)
+{
+    static const uint64_t waits[] = {1, 2, 4, 8, 16, 30, 30};
+    const uint64_t far = sw_now_ns() + 3600 * S; /* the balancer's own clock does not get there */
+    uint64_t now = far;
+    struct world w;
+    int n[16];
+
+    (void)state;
+    open_world(&w, CLUSTER("", PLACE("", EP("1", "") "," EP("2", "") "," EP("3", ""))));
+    refuse(&w, 0, 0, 2, now);
+    spread(&w, 90, n);
+    assert_int_equal(n[1], 30);
+    refuse(&w, 0, 0, 1, now);
+    spread(&w, 90, n);
+    assert_int_equal(n[1], 0);
+    for (size_t i = 0; i < SW_ARRAY_LEN(waits); i++) {
+        refuse(&w, 0, 0, 5, now); /* of connections begun before: they count once */
+        assert_int_equal(due(&w, now + waits[i] * S - 1, NULL), 0);
+        now += waits[i] * S;
+        assert_int_equal(due(&w, now, NULL), 1);
+        assert_int_equal(due(&w, now, NULL), 0); /* one request is enough to see */
+        refuse(&w, 0, 0, 1, now);
+    }
+    sw_gw_aside_connected(sw_gw_config_cluster(w.config, SW_SLICE_LIT("c")), member(&w, 0, 0), now);
+    spread(&w, 90, n);
+    assert_int_equal(n[1], 30);
+    refuse(&w, 0, 0, 3, now); /* starts over */
+    assert_int_equal(due(&w, now + S, NULL), 1);
+    close_world(&w);
+}
+
+static void a_probe_that_is_lost_is_followed_by_another(void **state)
+{
+    uint64_t now = sw_now_ns() + 3600 * S;
+    struct world w;
+
+    (void)state;
+    open_world(&w, CLUSTER(",'connect_timeout':'2s'", PLACE("", EP("1", "") "," EP("2", ""))));
+    refuse(&w, 0, 0, 3, now);
+    now += S;
+    assert_int_equal(due(&w, now, NULL), 1);
+    assert_int_equal(due(&w, now + 2 * S, NULL), 0);
+    assert_int_equal(due(&w, now + 3 * S, NULL), 1);
+    close_world(&w);
+}
+
+static void those_set_aside_serve_when_nobody_else_does(void **state)
+{
+    uint64_t now = sw_now_ns() + 3600 * S;
+    struct world w;
+    int n[16];
+
+    (void)state;
+    /* No panic: two of three refuse, the third gets everything. */
+    open_world(&w, CLUSTER("", PLACE("", EP("1", "") "," EP("2", "") "," EP("3", ""))));
+    refuse(&w, 0, 0, 3, now);
+    refuse(&w, 0, 1, 3, now);
+    spread(&w, 90, n);
+    assert_int_equal(n[3], 90);
+    refuse(&w, 0, 2, 3, now);
+    memset(n, 0, sizeof(n));
+    for (int i = 0; i < 90; i++)
+        n[choose(&w)]++;
+    assert_int_equal(n[1], 30);
+    assert_int_equal(n[3], 30);
+    close_world(&w);
+
+    /* One that failed its health check does not serve for those set aside. */
+    open_world(&w, CLUSTER(",'common_lb_config':{'healthy_panic_threshold':{'value':0}}",
+                           PLACE("", EP("1", "") "," EP("2", ""))));
+    set_failed(&w, 0, 1, true);
+    refuse(&w, 0, 0, 3, now);
+    spread(&w, 10, n);
+    assert_int_equal(n[1], 10);
+    close_world(&w);
+
+    /* The next priority takes over, and is asked when the first accepts no connection. */
+    open_world(&w, CLUSTER("", PLACE("", EP("1", "")) "," PLACE(",'priority':1", EP("2", ""))));
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(pick(&w, &(struct sw_gw_pick){.tried = {member(&w, 0, 0)}, .n_tried = 1}),
+                         2);
+    refuse(&w, 0, 0, 3, now);
+    spread(&w, 10, n);
+    assert_int_equal(n[2], 10);
+    close_world(&w);
+
+    /* Alone, or with rules of its own, nobody is set aside. */
+    open_world(&w, CLUSTER("", PLACE("", EP("1", ""))));
+    refuse(&w, 0, 0, 9, now);
+    assert_int_equal(atomic_load(&member(&w, 0, 0)->health), 0);
+    close_world(&w);
+    open_world(&w, CLUSTER(",'outlier_detection':{}", PLACE("", EP("1", "") "," EP("2", ""))));
+    refuse(&w, 0, 0, 9, now);
+    assert_int_equal(atomic_load(&member(&w, 0, 0)->health), 0);
+    close_world(&w);
+}
+
+static void sessions_and_hashes_leave_who_refuses(void **state)
+{
+    uint64_t now = sw_now_ns() + 3600 * S;
+    struct sw_gw_pick p = {.session = SW_SLICE_LIT("10.0.0.1:80")};
+    struct world w;
+    int before[64];
+
+    (void)state;
+    open_world(&w, CLUSTER("", PLACE("", EP("1", "") "," EP("2", ""))));
+    refuse(&w, 0, 0, 3, now);
+    assert_int_equal(pick(&w, &p), 2);
+    p.session_strict = true;
+    assert_int_equal(pick(&w, &p), 1); /* no other will do */
+    close_world(&w);
+
+    open_world(&w, CLUSTER(",'lb_policy':'RING_HASH'",
+                           PLACE("", EP("1", "") "," EP("2", "") "," EP("3", ""))));
+    for (uint64_t i = 0; i < 64; i++)
+        before[i] = pick(&w, &(struct sw_gw_pick){.has_hash = true, .hash = i << 58});
+    refuse(&w, 0, 0, 3, now);
+    for (uint64_t i = 0; i < 64; i++) {
+        int at = pick(&w, &(struct sw_gw_pick){.has_hash = true, .hash = i << 58});
+
+        assert_true(before[i] == 1 ? at != 1 : at == before[i]);
+    }
+    /* Nobody else's client is sent to see whether it is back. */
+    assert_int_equal(due(&w, now + S, &(struct sw_gw_pick){.has_hash = true, .hash = 1}), 0);
+    for (uint64_t i = 0; i < 64; i++)
+        assert_int_equal(pick(&w, &(struct sw_gw_pick){.has_hash = true, .hash = i << 58}),
+                         before[i]);
+    refuse(&w, 0, 0, 1, now + S); /* once is enough now */
+    assert_true(atomic_load(&member(&w, 0, 0)->health) & SW_GW_SET_ASIDE);
+    close_world(&w);
+}
+
 static void hosts_survive_updates(void **state)
 {
     static const struct sw_gw_pick plain;
@@ -383,6 +546,10 @@ int main(void)
         cmocka_unit_test(retries_leave_an_idle_host_that_failed),
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(outliers_are_ejected_and_come_back),
+        cmocka_unit_test(who_refuses_is_set_aside_longer_each_time),
+        cmocka_unit_test(a_probe_that_is_lost_is_followed_by_another),
+        cmocka_unit_test(those_set_aside_serve_when_nobody_else_does),
+        cmocka_unit_test(sessions_and_hashes_leave_who_refuses),
         cmocka_unit_test(hosts_survive_updates),
     };
 
