@@ -120,11 +120,34 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
 }
 
 /* Ends the connection at once with a GOAWAY that says why. */
-static int punish(struct sw_h2 *h, const char *why)
+static int end_with(struct sw_h2 *h, uint32_t code, const char *why)
 {
     if (!h->fault)
         h->fault = why;
-    (void)nghttp2_session_terminate_session(h->ng, NGHTTP2_ENHANCE_YOUR_CALM);
+    (void)nghttp2_session_terminate_session(h->ng, code);
+    return 0;
+}
+
+static int punish(struct sw_h2 *h, const char *why)
+{
+    return end_with(h, NGHTTP2_ENHANCE_YOUR_CALM, why);
+}
+
+static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *hd, void *arg)
+{
+    struct sw_h2 *h = arg;
+
+    if (hd->type != NGHTTP2_HEADERS || !h->config.server || hd->stream_id % 2 == 0 ||
+        nghttp2_session_find_stream(ng, hd->stream_id))
+        return 0;
+    switch (h2_ids_head(&h->ids, hd->stream_id)) {
+    case H2_ID_FINE:
+        break;
+    case H2_ID_SKIPPED:
+        return end_with(h, NGHTTP2_PROTOCOL_ERROR, "stream identifier lower than the last");
+    case H2_ID_ENDED:
+        return end_with(h, NGHTTP2_STREAM_CLOSED, "HEADERS for a stream that the client ended");
+    }
     return 0;
 }
 
@@ -307,7 +330,8 @@ static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void 
 {
     struct sw_h2 *h = arg;
 
-    (void)ng;
+    if (h->config.server && nghttp2_session_get_stream_remote_close(ng, id) == 1)
+        h2_ids_ended(&h->ids, id);
     h->ops->on_close(h, id, stream_of(h, id), code);
     return 0;
 }
@@ -383,6 +407,7 @@ static void make_callbacks(void)
         __builtin_trap();
     nghttp2_session_callbacks_set_send_callback(cb, on_send);
     nghttp2_session_callbacks_set_send_data_callback(cb, on_send_data);
+    nghttp2_session_callbacks_set_on_begin_frame_callback(cb, on_begin_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame_recv);

@@ -10,6 +10,28 @@
 struct nghttp2_session;
 struct nghttp2_session_callbacks;
 
+enum { H2_GAPS = 4, H2_ENDED = 16 };
+
+/* Identifiers of a client's streams; see h2_ids.c. */
+struct h2_ids {
+    int32_t last; /* highest */
+    uint32_t n_gaps;
+    uint32_t n_ended;
+    struct h2_gap {
+        int32_t from;
+        int32_t to;
+    } gaps[H2_GAPS];         /* skipped */
+    int32_t ended[H2_ENDED]; /* closed after the client had ended them */
+};
+
+enum h2_id_use { H2_ID_FINE, H2_ID_SKIPPED, H2_ID_ENDED };
+
+/* A HEADERS frame for a stream that is not open: a new one, or one the client may not send any
+ * more. */
+enum h2_id_use h2_ids_head(struct h2_ids *s, int32_t id);
+/* A stream closed, and the client had sent END_STREAM. */
+void h2_ids_ended(struct h2_ids *s, int32_t id);
+
 struct sw_h2 {
     struct nghttp2_session *ng; /* owned */
     const struct sw_h2_ops *ops;
@@ -21,8 +43,9 @@ struct sw_h2 {
     SW_VEC(struct sw_h2_header) fields;
     size_t head_bytes;
     bool settings_seen;
-    bool stalled;     /* emit had no room */
-    bool preface_due; /* client: not sent yet */
+    bool stalled;      /* emit had no room */
+    bool preface_due;  /* client: not sent yet */
+    struct h2_ids ids; /* server */
     unsigned empty_frames;
     struct sw_rate early_resets;
     const char *fault;     /* why we ended the connection ourselves */

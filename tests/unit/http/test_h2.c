@@ -477,6 +477,71 @@ static void sessions_of_a_thread_do_not_disturb_each_other(void **state)
         fix_done(f[i]);
 }
 
+/* HEADERS with END_STREAM and a whole block: GET http a /. */
+static int feed_head(struct fix *f, uint8_t id)
+{
+    const uint8_t frame[] = {0, 0, 6, 1, 5, 0, 0, 0, id, 0x82, 0x86, 0x84, 0x41, 0x01, 'a'};
+
+    return sw_h2_feed(f->s.h, sw_slice(frame, sizeof(frame)), NULL);
+}
+
+/* Of the GOAWAY among the frames, -1: there is none. */
+static int64_t goaway_code(struct sw_slice out)
+{
+    const uint8_t *p = (const uint8_t *)out.p;
+
+    for (size_t at = 0; at + SW_H2_FRAME_HEAD <= out.n;) {
+        if (p[at + 3] == 7)
+            return p[at + SW_H2_FRAME_HEAD + 7];
+        at += SW_H2_FRAME_HEAD + ((size_t)p[at] << 16 | (size_t)p[at + 1] << 8 | p[at + 2]);
+    }
+    return -1;
+}
+
+static void stream_numbers_only_go_up(void **state)
+{
+    static const struct {
+        uint8_t ids[12];
+        uint8_t bad;
+        int code;
+    } cases[] = {
+        {{1, 3, 5}, 0, -1},
+        {{7, 9, 21}, 0, -1},
+        {{5}, 3, 1},
+        {{5}, 1, 1},
+        {{1, 9}, 7, 1},
+        {{1, 9}, 3, 1},
+        {{1, 3}, 1, 5}, /* it was ended */
+        {{1}, 2, 1},    /* ours to give */
+        {{5, 9, 13, 17, 21}, 19, 1},
+        {{5, 9, 13, 17, 21}, 1, -1}, /* too long ago to be known: ignored */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        struct fix *f = fix_new();
+
+        fix_start(f);
+        f->s.end_after = true;
+        assert_int_equal(run(f), SW_OK); /* the preface */
+        for (size_t k = 0; cases[i].ids[k]; k++) {
+            assert_int_equal(feed_head(f, cases[i].ids[k]), SW_OK);
+            assert_int_equal(sw_h2_flush(f->s.h, NULL), SW_OK);
+            assert_int_equal(f->s.closes[cases[i].ids[k]], 1);
+        }
+        if (cases[i].bad) {
+            int heads = f->s.heads;
+
+            (void)!feed_head(f, cases[i].bad);
+            assert_int_equal(f->s.heads, heads);
+        }
+        (void)!sw_h2_flush(f->s.h, NULL);
+        if (goaway_code(sw_buf_slice(&f->s.out)) != cases[i].code)
+            fail_msg("case %zu: GOAWAY with %d", i, (int)goaway_code(sw_buf_slice(&f->s.out)));
+        fix_done(f);
+    }
+}
+
 static void rubbish_is_a_protocol_error(void **state)
 {
     struct fix *f = fix_new();
@@ -504,6 +569,7 @@ int main(void)
         cmocka_unit_test(too_many_early_resets_end_the_connection),
         cmocka_unit_test(without_room_frames_wait),
         cmocka_unit_test(sessions_of_a_thread_do_not_disturb_each_other),
+        cmocka_unit_test(stream_numbers_only_go_up),
         cmocka_unit_test(rubbish_is_a_protocol_error),
     };
 
