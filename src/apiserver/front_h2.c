@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "http/h1.h"
 #include "http/h2_body.h"
 #include "http/url.h"
 
@@ -38,7 +39,11 @@ static void on_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h
 
     if (stream)
         return; /* a trailer */
-    if (head->path.n == 0 || head->path.p[0] != '/' || head->too_large || c->front->stopping) {
+    if (!head->too_large && (!sw_http_target_strict(head->path) || head->path.p[0] != '/')) {
+        sw_h2_reset(h, id, SW_H2_PROTOCOL_ERROR);
+        return;
+    }
+    if (head->too_large || c->front->stopping) {
         sw_h2_reset(h, id, SW_H2_REFUSED_STREAM);
         return;
     }

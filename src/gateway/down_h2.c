@@ -262,15 +262,7 @@ static bool take_head(struct sw_exchange *x, const struct sw_h2_head *head, bool
         return false;
     if (sw_slice_eq_str(r->path, "*"))
         return sw_slice_eq_str(r->method, "OPTIONS");
-    if (r->path.n == 0 || r->path.p[0] != '/')
-        return false;
-    for (size_t i = 0; i < r->path.n; i++) {
-        unsigned char c = (unsigned char)r->path.p[i];
-
-        if (c <= ' ' || c >= 0x7f || c == '#')
-            return false;
-    }
-    return true;
+    return sw_http_target_strict(r->path) && r->path.p[0] == '/';
 }
 
 static void on_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head,

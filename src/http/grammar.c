@@ -166,6 +166,20 @@ bool sw_http_target_valid(struct sw_slice s)
     return true;
 }
 
+/* By ranges: all visible ASCII but '"', '#', '<', '>' and '\\'. */
+static const bool target_bytes[256] = {
+    ['!'] = true, ['$' ... ';'] = true, ['='] = true, ['?' ... '['] = true, [']' ... '~'] = true,
+};
+
+bool sw_http_target_strict(struct sw_slice s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        if (!target_bytes[(uint8_t)s.p[i]])
+            return false;
+    }
+    return s.n > 0;
+}
+
 struct sw_h1_msg *sw_h1_msg_dup(struct sw_arena *a, const struct sw_h1_msg *m)
 {
     struct sw_h1_msg *d = SW_ARENA_NEW(a, struct sw_h1_msg);

@@ -149,6 +149,11 @@ bool sw_http_value_valid(struct sw_slice s); /* no CR, LF, NUL, controls, outer 
 /* What may become part of a request target: no blanks, controls or '#'. */
 bool sw_http_target_valid(struct sw_slice s);
 /*
+ * What a client may send as one, or as :path: visible ASCII without what no URI may contain and
+ * what readers are known to disagree on. Refuses the empty one.
+ */
+bool sw_http_target_strict(struct sw_slice s);
+/*
  * Fields that say where a message ends or belong to one connection. Only codecs write them: a
  * second one would let two programs disagree about where the next message begins.
  */

@@ -11,18 +11,6 @@ static struct sw_slice at(struct sw_slice in, struct h1_span s)
     return sw_slice(in.p + s.off, s.n);
 }
 
-/* Visible ASCII without what no URI may contain and what readers are known to disagree on. */
-static bool target_valid(struct sw_slice s)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-
-        if (c <= ' ' || c >= 0x7f || c == '#' || c == '"' || c == '<' || c == '>' || c == '\\')
-            return false;
-    }
-    return s.n > 0;
-}
-
 /* "HTTP/1.x": 505 for other versions of the right shape, 400 for anything else. */
 static int parse_version(struct sw_h1 *p, struct sw_slice v, size_t off)
 {
@@ -54,7 +42,7 @@ static int request_line(struct sw_h1 *p, struct sw_slice in, struct h1_span line
     p->target = (struct h1_span){line.off + (size_t)first + 1, (size_t)(last - first) - 1};
     if (!sw_http_token_valid(at(in, p->method)))
         return h1_fail(p, 400, SW_EPROTO, line.off, "bad method");
-    if (!target_valid(at(in, p->target)))
+    if (!sw_http_target_strict(at(in, p->target)))
         return h1_fail(p, 400, SW_EPROTO, p->target.off, "bad request target");
     return SW_OK;
 }
