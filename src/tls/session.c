@@ -188,6 +188,7 @@ static int set_alpn(struct sw_tls_lib *l, struct sw_err *err)
 {
     struct sw_slice rest = sw_slice_str(l->params.alpn);
     gnutls_datum_t names[ALPN_MAX];
+    unsigned flags = GNUTLS_ALPN_SERVER_PRECEDENCE;
     int rc;
 
     while (rest.p) {
@@ -198,9 +199,10 @@ static int set_alpn(struct sw_tls_lib *l, struct sw_err *err)
         names[l->n_alpn++] =
             (gnutls_datum_t){.data = (unsigned char *)(uintptr_t)name.p, .size = (unsigned)name.n};
     }
-    rc = gnutls_alpn_set_protocols(l->session, names, l->n_alpn,
-                                   GNUTLS_ALPN_SERVER_PRECEDENCE |
-                                       (l->params.web ? 0u : (unsigned)GNUTLS_ALPN_MANDATORY));
+    /* A server refuses a client that offers nothing we speak (RFC 7301 3.2). */
+    if (l->params.server || !l->params.web)
+        flags |= GNUTLS_ALPN_MANDATORY;
+    rc = gnutls_alpn_set_protocols(l->session, names, l->n_alpn, flags);
     if (rc < 0)
         return sw_err_set(err, SW_EINVAL, "ALPN: %s", gnutls_strerror(rc));
     return SW_OK;

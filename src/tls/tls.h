@@ -81,7 +81,7 @@ struct sw_tls_params {
     /*
      * Server of ordinary HTTPS instead of a mesh peer: a client certificate is asked for but not
      * required, one that does not verify counts as none (sw_tls_peer_refused), SPIFFE rules do not
-     * apply and a client without a common ALPN protocol is served.
+     * apply and a client that offers no ALPN protocol is served.
      * Client of an ordinary HTTPS server: the chain must verify against the credential's roots and
      * the leaf must be for 'host'; SPIFFE rules and 'expect' do not apply, ALPN is an offer.
      */
