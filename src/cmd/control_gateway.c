@@ -11,6 +11,7 @@
 #include "control/gateway/controller.h"
 #include "control/gateway/extension.h"
 #include "http/grpc.h"
+#include "http/h1.h"
 #include "io/loop.h"
 #include "store/store.h"
 #include "telemetry/metrics.h"
@@ -251,7 +252,10 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
     struct sw_gateway_controller_opts co = {
         .conf = {.controller = sw_slice_str(o->controller),
                  .port_offset = (uint16_t)o->port_offset},
-        .xds = {.access_log = o->access_log, .gzip = o->gzip},
+        .xds = {.access_log = o->access_log,
+                .gzip = o->gzip,
+                .http10 = o->http10,
+                .via = sw_slice_str(o->via ? o->via : "")},
         .cache = g->cache,
         .threaded = true,
         .lease_ns = sw_slice_str(o->lease_ns ? o->lease_ns : ""),
@@ -264,6 +268,8 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
 
     if (rc != SW_OK)
         return rc;
+    if (co.xds.via.n && !sw_http_value_valid(co.xds.via))
+        return sw_err_set(err, SW_EINVAL, "--gateway-via is not a header value");
     co.conf.addrs = addrs;
     if (o->connect_proxy && o->connect_proxy[0] == '/') {
         co.xds.connect_proxy = sw_slice_str(o->connect_proxy);

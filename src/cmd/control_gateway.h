@@ -26,6 +26,8 @@ struct sw_control_gateway_opts {
     uint32_t port_offset;      /* added to listener ports below 1024 */
     bool access_log;           /* data planes print a line per request */
     bool gzip;                 /* data planes compress text */
+    bool http10;               /* data planes serve HTTP/1.0 */
+    const char *via;           /* what they append to Via; NULL: nothing */
     const char *connect_proxy; /* where tunnels to connectors start */
     bool static_tunnel;        /* Envoys have the tunnel's listener in their bootstrap */
     /* Not flags of their own. Without an API of ours: */

@@ -383,12 +383,15 @@ static void write_json(const struct layout *l, const struct json_field *f,
     sw_jw_object_end(w);
 }
 
-static int write_layout(const struct layout *l, const struct sw_gw_vars *v, struct sw_buf *out)
+static int write_layout(const struct layout *l, const struct sw_gw_vars *v, bool line,
+                        struct sw_buf *out)
 {
+    const char *missing = l->omit_empty ? "" : "-";
     struct sw_jw w;
 
     if (l->format)
-        return sw_gw_format_write(l->format, v, l->omit_empty ? "" : "-", out);
+        return line ? sw_gw_format_line(l->format, v, missing, out)
+                    : sw_gw_format_write(l->format, v, missing, out);
     sw_jw_begin(&w, out, NULL);
     write_json(l, &l->json, v, &w);
     return sw_jw_end(&w) < 0 ? SW_ELIMIT : sw_buf_putc(out, '\n');
@@ -400,7 +403,7 @@ struct sw_slice sw_gw_body_text(const struct sw_gw_body_format *f, const struct 
     SW_BUF_AUTO out = {0};
 
     sw_buf_init(&out, LINE_MAX_BYTES);
-    if (write_layout(&f->layout, v, &out) != SW_OK)
+    if (write_layout(&f->layout, v, false, &out) != SW_OK)
         return v->local_body;
     return sw_arena_slice(a, sw_buf_slice(&out));
 }
@@ -410,7 +413,7 @@ struct sw_slice sw_gw_body_type(const struct sw_gw_body_format *f)
     return f->content_type;
 }
 
-/* What peers sent may not forge further lines. */
+/* One request, one line, whatever the format says. */
 static void flatten(char *p, size_t n)
 {
     for (size_t i = 0; i + 1 < n; i++) {
@@ -429,7 +432,7 @@ void sw_gw_accesslog_write(struct sw_gw_accesslog *const *logs, size_t n,
         if (l->filter && !filter_agrees(l->filter, v))
             continue;
         sw_buf_init(&line, LINE_MAX_BYTES);
-        if (write_layout(&l->layout, v, &line) < 0)
+        if (write_layout(&l->layout, v, true, &line) < 0)
             continue;
         if (l->layout.format)
             flatten(line.p + line.off, sw_buf_len(&line));

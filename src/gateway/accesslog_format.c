@@ -534,22 +534,75 @@ static struct sw_slice expand(const struct piece *p, const struct sw_gw_vars *v,
     return none;
 }
 
-int sw_gw_format_write(const struct sw_gw_format *f, const struct sw_gw_vars *v,
-                       const char *missing, struct sw_buf *out)
+static bool needs_escape(char c)
+{
+    return (unsigned char)c < ' ' || c == '"' || c == '\\' || c == 0x7f;
+}
+
+static int put_escaped(struct sw_buf *out, char c)
+{
+    const char *short_ones = "\"\"\\\\\nn\rr\tt"; /* pairs */
+
+    for (const char *p = short_ones; *p; p += 2) {
+        if (*p == c)
+            return sw_buf_printf(out, "\\%c", p[1]);
+    }
+    return sw_buf_printf(out, "\\u%04x", (unsigned char)c);
+}
+
+/* As in a JSON string: neither the end of a quoted field nor that of a line can be forged. */
+static int append_escaped(struct sw_buf *out, struct sw_slice s)
+{
+    int rc = SW_OK;
+
+    for (size_t from = 0, i = 0; rc >= 0 && from < s.n; i++) {
+        if (i < s.n && !needs_escape(s.p[i]))
+            continue;
+        rc = sw_buf_append(out, s.p + from, i - from);
+        if (rc >= 0 && i < s.n)
+            rc = put_escaped(out, s.p[i]);
+        from = i + 1;
+    }
+    return rc;
+}
+
+/* What was configured, not sent by a peer; metadata may be JSON itself. */
+static bool is_ours(enum op op)
+{
+    return op == OP_LITERAL || op == OP_UPSTREAM_METADATA || op == OP_CLUSTER_METADATA ||
+           op == OP_DYNAMIC_METADATA;
+}
+
+static int write_pieces(const struct sw_gw_format *f, const struct sw_gw_vars *v,
+                        const char *missing, bool escape, struct sw_buf *out)
 {
     char scratch[SCRATCH];
 
     for (size_t i = 0; i < f->n; i++) {
         struct sw_slice s = expand(&f->p[i], v, scratch);
+        int rc;
 
         if (!s.p)
             s = sw_slice_str(missing);
         if (f->p[i].max && s.n > f->p[i].max)
             s.n = f->p[i].max;
-        if (sw_buf_append_slice(out, s) < 0)
+        rc = escape && !is_ours(f->p[i].op) ? append_escaped(out, s) : sw_buf_append_slice(out, s);
+        if (rc < 0)
             return SW_ELIMIT;
     }
     return SW_OK;
+}
+
+int sw_gw_format_write(const struct sw_gw_format *f, const struct sw_gw_vars *v,
+                       const char *missing, struct sw_buf *out)
+{
+    return write_pieces(f, v, missing, false, out);
+}
+
+int sw_gw_format_line(const struct sw_gw_format *f, const struct sw_gw_vars *v, const char *missing,
+                      struct sw_buf *out)
+{
+    return write_pieces(f, v, missing, true, out);
 }
 
 struct sw_slice sw_gw_format_text(const struct sw_gw_format *f, const struct sw_gw_vars *v,

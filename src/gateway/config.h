@@ -176,6 +176,7 @@ struct sw_gw_hcm {
     struct sw_gw_routes *inline_routes; /* a reference */
     struct sw_slice server_name;        /* ["spanwire"] */
     enum sw_gw_server_header server_header;
+    struct sw_slice via;     /* appended to Via of requests and answers; empty: none */
     bool use_remote_address; /* this is the edge: believe no X-Forwarded-* of clients */
     bool skip_xff_append;
     uint32_t xff_trusted_hops;
@@ -193,6 +194,7 @@ struct sw_gw_hcm {
     bool suppress_envoy; /* of the router: no x-envoy- headers of its own */
     enum sw_gw_underscores underscores;
     bool accept_http10;
+    struct sw_slice host_http10; /* of HTTP/1.0 requests that name none; empty: refused */
     bool h1_trailers;
     uint32_t max_headers_kb;    /* [60] */
     uint32_t max_headers_count; /* [100] */

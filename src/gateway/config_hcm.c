@@ -73,6 +73,7 @@ static void build_switches(struct sw_gw_build *b, const Sw__HttpConnectionManage
 {
     h->server_name =
         in->server_name.len ? sw_gw_text(b, &in->server_name) : SW_SLICE_LIT("spanwire");
+    h->via = sw_gw_text(b, &in->via);
     h->server_header = (enum sw_gw_server_header)in->server_header_transformation;
     h->use_remote_address = sw_gw_bool(in->use_remote_address, false);
     h->skip_xff_append = in->skip_xff_append;
@@ -94,6 +95,7 @@ static void build_switches(struct sw_gw_build *b, const Sw__HttpConnectionManage
     h->strip_trailing_dot = in->strip_trailing_host_dot;
     if (in->http_protocol_options) {
         h->accept_http10 = in->http_protocol_options->accept_http_10;
+        h->host_http10 = sw_gw_text(b, &in->http_protocol_options->default_host_for_http_10);
         h->h1_trailers = in->http_protocol_options->enable_trailers;
     }
     h->max_headers_kb = sw_gw_u32(in->max_request_headers_kb, 60);
@@ -119,6 +121,11 @@ static int check_enums(struct sw_gw_build *b, const Sw__HttpConnectionManager *i
         return SW_EINVAL;
     if (in->server_name.len && !sw_http_value_valid(SW_PB_SLICE(in->server_name)))
         return sw_err_set(b->err, SW_EINVAL, "server_name is not a header value");
+    if (in->via.len && !sw_http_value_valid(SW_PB_SLICE(in->via)))
+        return sw_err_set(b->err, SW_EINVAL, "via is not a header value");
+    if (in->http_protocol_options && in->http_protocol_options->default_host_for_http_10.len &&
+        !sw_http_host_valid(SW_PB_SLICE(in->http_protocol_options->default_host_for_http_10)))
+        return sw_err_set(b->err, SW_EINVAL, "default_host_for_http_10 is not a host");
     if (in->set_current_client_cert_details &&
         (sw_gw_bool(in->set_current_client_cert_details->subject, false) ||
          in->set_current_client_cert_details->cert || in->set_current_client_cert_details->chain ||

@@ -247,7 +247,8 @@ static void got_head(struct down *d)
         refuse(d, 400, "target of another scheme", "http1.scheme");
         return;
     }
-    if ((odd && h->underscores == SW_GW_UNDERSCORES_REJECT) || m->authority.n == 0) {
+    if ((odd && h->underscores == SW_GW_UNDERSCORES_REJECT) ||
+        (m->authority.n == 0 && !(d->old && h->host_http10.n))) {
         refuse(d, 400, odd ? "underscore in a header name" : "no host",
                odd ? "http1.underscore" : "http1.no_host");
         return;
@@ -256,6 +257,8 @@ static void got_head(struct down *d)
     x = sw_exchange_new(d->worker);
     down_introduce(d, x);
     gw_h1_take_request(x, m);
+    if (x->req.authority.n == 0)
+        x->req.authority = h->host_http10;
     if (odd)
         (void)sw_gw_fields_drop_underscored(&x->req.fields);
     x->down.ops = &side;
@@ -391,18 +394,19 @@ static void gone(struct down *d)
 static void on_eof(struct sw_gw_conn *c)
 {
     struct down *d = down_of(c);
+    bool cut = d->x && d->x->down.head_sent;
 
     if (d->x && d->tunnel) {
         sw_exchange_down_end(d->x);
         return;
     }
-    /* A client may end its side after its request; the answer is still wanted. */
-    if (d->x && d->request_done && !d->parser && c->in.n == 0) {
-        d->close_after = true;
+    if (!d->x && (c->stage_n || sw_gw_conn_unsent(c))) {
+        sw_gw_conn_close_flushed(c); /* the end of an answer that was complete */
         return;
     }
+    /* A client that left looks like one that only stopped sending: its request is cancelled. */
     gone(d);
-    sw_gw_conn_close(c, false);
+    sw_gw_conn_close(c, cut);
 }
 
 static void on_drained(struct sw_gw_conn *c)

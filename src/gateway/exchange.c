@@ -507,6 +507,7 @@ void sw_exchange_up_head(struct sw_exchange *x, bool end)
     x->up.end_got = end;
     if (x->plan.retries && gw_retry(x, SW_GW_STATUS, x->resp.status))
         return;
+    x->failure[0] = '\0'; /* of an attempt before */
     if (x->req.length == SW_GW_LENGTH_TUNNEL && x->resp.length != SW_GW_LENGTH_TUNNEL) {
         /* No tunnel: the request was only its head. */
         x->down.end_got = true;

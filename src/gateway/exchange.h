@@ -43,6 +43,7 @@ struct sw_gw_route_state;
     X(CONTENT_TYPE, "content-type")                                                                \
     X(DATE, "date")                                                                                \
     X(EXPECT, "expect")                                                                            \
+    X(FORWARDED, "forwarded")                                                                      \
     X(GRPC_STATUS, "grpc-status")                                                                  \
     X(GRPC_TIMEOUT, "grpc-timeout")                                                                \
     X(HOST, "host")                                                                                \

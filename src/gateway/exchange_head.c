@@ -28,6 +28,7 @@ static const uint8_t by_length[KNOWN_MAX + 1][4] = {
     [4] = {L(HOST), L(DATE)},
     [6] = {L(SERVER), L(EXPECT)},
     [7] = {L(UPGRADE), L(TRAILER)},
+    [9] = {L(FORWARDED)},
     [10] = {L(CONNECTION), L(KEEP_ALIVE)},
     [11] = {L(GRPC_STATUS)},
     [12] = {L(CONTENT_TYPE), L(X_REQUEST_ID), L(GRPC_TIMEOUT)},
@@ -180,22 +181,70 @@ static struct sw_slice joined(struct sw_exchange *x, struct sw_slice a, struct s
     return sw_slice(p, a.n + b.n + 2);
 }
 
-/* Appends to a list field, or makes it. Several fields of the name become one. */
-static void append(struct sw_exchange *x, enum sw_gw_hid id, struct sw_slice name,
-                   struct sw_slice value)
+/* Several fields of one name become the last of them, with all values in order; returns its value.
+ */
+static struct sw_slice *join_all(struct sw_exchange *x, struct sw_gw_fields *f, enum sw_gw_hid id)
 {
-    struct sw_slice *last = NULL;
+    struct sw_slice *at = &f->p[0].value; /* there are some */
+    uint32_t last = 0;
+    uint32_t k = 0;
+    size_t room = 0;
+    size_t n = 0;
+    char *p;
 
-    for (uint32_t i = x->req.fields.n; i > 0 && !last; i--) {
-        if (x->req.fields.hid[i - 1] == id)
-            last = &x->req.fields.p[i - 1].value;
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (f->hid[i] == id) {
+            room += f->p[i].value.n + 2;
+            last = i;
+        }
     }
-    if (last && last->n)
-        *last = joined(x, *last, value);
-    else if (last)
-        *last = value;
+    p = sw_arena_alloc(&x->arena, room + 1);
+    for (uint32_t i = 0; i < f->n; i++) {
+        struct sw_slice v = f->hid[i] == id ? f->p[i].value : sw_slice(NULL, 0);
+
+        if (v.n) {
+            memcpy(p + n, ", ", n ? 2 : 0);
+            n += n ? 2 : 0;
+            memcpy(p + n, v.p, v.n);
+            n += v.n;
+        }
+        if (f->hid[i] == id && i < last)
+            continue;
+        f->p[k] = f->p[i];
+        f->hid[k] = f->hid[i];
+        if (i == last)
+            at = &f->p[k].value;
+        k++;
+    }
+    f->n = k;
+    *at = sw_slice(p, n);
+    return at;
+}
+
+/*
+ * Appends to a list field, or makes it. Several fields of the name become one: whoever reads the
+ * first or the last of them only must not miss what the others say.
+ */
+static void append(struct sw_exchange *x, struct sw_gw_fields *f, enum sw_gw_hid id,
+                   struct sw_slice name, struct sw_slice value)
+{
+    struct sw_slice *at = NULL;
+    unsigned n = 0;
+
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (f->hid[i] == id) {
+            at = &f->p[i].value;
+            n++;
+        }
+    }
+    if (n > 1)
+        at = join_all(x, f, id);
+    if (at && at->n)
+        *at = joined(x, *at, value);
+    else if (at)
+        *at = value;
     else
-        add_known(x, &x->req.fields, id, name, value);
+        add_known(x, f, id, name, value);
 }
 
 static void put(struct sw_exchange *x, enum sw_gw_hid id, struct sw_slice name,
@@ -260,14 +309,10 @@ static struct sw_slice forwarded_element(struct sw_exchange *x)
     return sw_arena_slice(&x->arena, sw_slice_str(text));
 }
 
-/*
- * What only this proxy and those behind it may say goes. Who reads Forwarded from its end must find
- * us there: what a client claims stands before.
- */
+/* What only this proxy and those behind it may say goes. */
 static void drop_foreign(struct sw_exchange *x)
 {
     struct sw_gw_fields *f = &x->req.fields;
-    struct sw_slice *forwarded = NULL;
     uint32_t k = 0;
 
     for (uint32_t i = 0; i < f->n; i++) {
@@ -280,15 +325,21 @@ static void drop_foreign(struct sw_exchange *x)
             f->p[k] = f->p[i];
             f->hid[k] = f->hid[i];
         }
-        if (f->hid[k] == SW_GW_H_OTHER && name.n == 9 &&
-            sw_slice_ieq(name, SW_SLICE_LIT("forwarded")))
-            forwarded = &f->p[k].value;
         k++;
     }
     f->n = k;
-    if (forwarded && !x->hcm->skip_xff_append)
-        *forwarded =
-            forwarded->n ? joined(x, *forwarded, forwarded_element(x)) : forwarded_element(x);
+}
+
+/* Who reads these from their end must find us there: what a client claims stands before. */
+static void append_forwarded(struct sw_exchange *x)
+{
+    struct sw_gw_fields *f = &x->req.fields;
+    char ip[SW_IP_TEXT];
+
+    append(x, f, SW_GW_H_X_FORWARDED_FOR, SW_SLICE_LIT("x-forwarded-for"),
+           sw_arena_slice(&x->arena, sw_slice_str(sw_ip_text(&x->peer.ip, ip))));
+    if (sw_gw_fields_get(f, SW_GW_H_FORWARDED))
+        append(x, f, SW_GW_H_FORWARDED, SW_SLICE_LIT("forwarded"), forwarded_element(x));
 }
 
 /* "Hash=...;URI=...": the certificate the client proved to have. */
@@ -330,7 +381,7 @@ static void clean_client_cert(struct sw_exchange *x)
         sw_gw_fields_remove(&x->req.fields, name);
     if (!peer || (mode != SW_GW_XFCC_SET && mode != SW_GW_XFCC_APPEND))
         return;
-    append(x, SW_GW_H_X_FORWARDED_CLIENT_CERT, name, cert_element(x, peer));
+    append(x, &x->req.fields, SW_GW_H_X_FORWARDED_CLIENT_CERT, name, cert_element(x, peer));
 }
 
 void gw_clean_request(struct sw_exchange *x)
@@ -338,23 +389,19 @@ void gw_clean_request(struct sw_exchange *x)
     const struct sw_gw_hcm *h = x->hcm;
     struct sw_gw_fields *f = &x->req.fields;
     bool edge = h->use_remote_address && h->xff_trusted_hops == 0;
-    char ip[SW_IP_TEXT];
 
     clean_client_cert(x);
     if (h->use_remote_address)
         drop_foreign(x);
     if (h->use_remote_address && !h->skip_xff_append)
-        append(x, SW_GW_H_X_FORWARDED_FOR, SW_SLICE_LIT("x-forwarded-for"),
-               sw_arena_slice(&x->arena, sw_slice_str(sw_ip_text(&x->peer.ip, ip))));
+        append_forwarded(x);
     if (edge || !sw_gw_fields_get(f, SW_GW_H_X_FORWARDED_PROTO))
         put(x, SW_GW_H_X_FORWARDED_PROTO, SW_SLICE_LIT("x-forwarded-proto"), x->req.scheme);
     if (h->generate_request_id &&
         ((edge && !h->preserve_request_id) || !sw_gw_fields_get(f, SW_GW_H_X_REQUEST_ID)))
         put(x, SW_GW_H_X_REQUEST_ID, SW_SLICE_LIT("x-request-id"), new_request_id(x));
-    append(x, SW_GW_H_VIA, SW_SLICE_LIT("via"),
-           x->req.version == SW_GW_HTTP2    ? SW_SLICE_LIT("2 spanwire")
-           : x->req.version == SW_GW_HTTP11 ? SW_SLICE_LIT("1.1 spanwire")
-                                            : SW_SLICE_LIT("1.0 spanwire"));
+    if (h->via.n)
+        append(x, f, SW_GW_H_VIA, SW_SLICE_LIT("via"), h->via);
 }
 
 /* ---- responses ---- */
@@ -369,6 +416,8 @@ void gw_clean_response(struct sw_exchange *x)
         *server = h->server_name;
     else if (!server && h->server_header != SW_GW_SERVER_PASS)
         add_known(x, f, SW_GW_H_SERVER, SW_SLICE_LIT("server"), h->server_name);
+    if (h->via.n)
+        append(x, f, SW_GW_H_VIA, SW_SLICE_LIT("via"), h->via);
     if (!sw_gw_fields_get(f, SW_GW_H_DATE))
         add_known(x, f, SW_GW_H_DATE, SW_SLICE_LIT("date"),
                   sw_arena_slice(&x->arena, sw_gw_worker_date(x->worker)));

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/hex.h"
 #include "gateway/route_int.h"
 #include "http/url.h"
 #include "kube/regex.h"
@@ -158,6 +159,29 @@ bool sw_gw_header_matches(const struct sw_gw_header_match *m, const struct sw_gw
     return hit != m->invert;
 }
 
+/* Compares as a form decodes: '+' and escapes count as what they stand for. */
+static bool query_name_is(struct sw_slice key, struct sw_slice name)
+{
+    size_t k = 0;
+
+    for (size_t i = 0; i < key.n; i++, k++) {
+        char c = key.p[i] == '+' ? ' ' : key.p[i];
+
+        if (c == '%') {
+            int hi = i + 2 < key.n ? sw_hex_digit(key.p[i + 1]) : -1;
+            int lo = hi >= 0 ? sw_hex_digit(key.p[i + 2]) : -1;
+
+            if (lo < 0) /* no encoding: a value is taken as it is then, too */
+                return sw_slice_eq(key, name);
+            c = (char)(hi * 16 + lo);
+            i += 2;
+        }
+        if (k >= name.n || name.p[k] != c)
+            return false;
+    }
+    return k == name.n;
+}
+
 bool sw_gw_query(struct sw_slice path, struct sw_slice name, struct sw_slice *ret)
 {
     struct sw_slice p;
@@ -169,7 +193,7 @@ bool sw_gw_query(struct sw_slice path, struct sw_slice name, struct sw_slice *re
         ptrdiff_t eq = sw_slice_find(one, '=');
         struct sw_slice key = eq < 0 ? one : sw_slice_head(one, (size_t)eq);
 
-        if (one.n && sw_slice_eq(key, name)) {
+        if (one.n && query_name_is(key, name)) {
             *ret = eq < 0 ? sw_slice("", 0) : sw_slice_from(one, (size_t)eq + 1);
             return true;
         }

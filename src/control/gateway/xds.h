@@ -32,8 +32,10 @@ struct sw_xds_txn;
 
 /* A zeroed one is good where no cluster of the model is a tunnel. */
 struct sw_gw_xds_conf {
-    bool access_log; /* a line per request and connection on the data plane's standard output */
-    bool gzip;       /* data planes compress what is worth it for clients that take it */
+    bool access_log;     /* a line per request and connection on the data plane's standard output */
+    bool gzip;           /* data planes compress what is worth it for clients that take it */
+    bool http10;         /* HTTP/1.0 requests are served */
+    struct sw_slice via; /* appended to Via of requests and answers; empty: none */
     /*
      * Where CONNECT requests for connectors go: an IP address and port, or the path of a socket
      * (begins with '/'). Empty: 127.0.0.1, port 15040.

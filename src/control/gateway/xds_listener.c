@@ -101,6 +101,11 @@ static void set_protocol_options(struct enc *e, Sw__HttpConnectionManager *to)
         SW__HTTP_PROTOCOL_OPTIONS__HEADERS_WITH_UNDERSCORES_ACTION__REJECT_REQUEST;
     common->idle_timeout = sw_gwx_duration(e, CONN_IDLE_MS);
     to->common_http_protocol_options = common;
+    if (e->conf->http10) {
+        to->http_protocol_options =
+            SW_PB_NEW(e->a, Sw__Http1ProtocolOptions, sw__http1_protocol_options);
+        to->http_protocol_options->accept_http_10 = true;
+    }
 }
 
 static Sw__HttpConnectionManager *manager(struct enc *e, const struct sw_gw_chain *c)
@@ -126,6 +131,7 @@ static Sw__HttpConnectionManager *manager(struct enc *e, const struct sw_gw_chai
         SW__HTTP_CONNECTION_MANAGER__PATH_WITH_ESCAPED_SLASHES_ACTION__UNESCAPE_AND_REDIRECT;
     to->server_header_transformation =
         SW__HTTP_CONNECTION_MANAGER__SERVER_HEADER_TRANSFORMATION__PASS_THROUGH;
+    to->via = SW_PB_BYTES(e->conf->via);
     return to;
 }
 

@@ -80,9 +80,39 @@ static void operators_expand(void **state)
     }
 }
 
+/* A line of text: what a peer sent ends neither its quotes nor its line; what we wrote stays. */
+static void values_of_a_line_are_escaped(void **state)
+{
+    static const char format[] = "\"%REQ(a)%\" %REQ(a):2% \\ \"%REQ(b)%\" %DYNAMIC_METADATA(m)%\n";
+    static const char want[] = "\"x\\\"y\\\\\\n\\r\\t\\u0001\\u007f\xc3\xa9\" x\\\" \\ \"\" "
+                               "{\"k\":\"v\"}\n";
+    SW_ARENA_AUTO a = {0};
+    struct sw_h1_field fields[] = {
+        {SW_SLICE_LIT("a"), SW_SLICE_LIT("x\"y\\\n\r\t\x01\x7f\xc3\xa9")},
+        {SW_SLICE_LIT("b"), SW_SLICE_LIT("")}};
+    struct sw_gw_request req = {.fields = {.p = fields, .n = 2}};
+    struct sw_gw_vars v = {.req = &req, .http = true};
+    const struct sw_gw_format *f;
+    struct sw_json *meta;
+    SW_BUF_AUTO out;
+    SW_BUF_AUTO small;
+
+    (void)state;
+    sw_buf_init(&out, 4096);
+    sw_buf_init(&small, 5);
+    assert_int_equal(sw_json_parse(&a, SW_SLICE_LIT("{\"m\":{\"k\":\"v\"}}"), NULL, &meta, NULL),
+                     SW_OK);
+    v.metadata = meta;
+    assert_int_equal(sw_gw_format_parse(&a, sw_slice_str(format), &f, NULL), SW_OK);
+    assert_int_equal(sw_gw_format_line(f, &v, "-", &out), SW_OK);
+    assert_string_equal(sw_arena_dup(&a, sw_buf_slice(&out)), want);
+    assert_int_equal(sw_gw_format_line(f, &v, "-", &small), SW_ELIMIT);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(operators_expand)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(operators_expand),
+                                       cmocka_unit_test(values_of_a_line_are_escaped)};
 
     return cmocka_run_group_tests_name("gateway format", tests, NULL, NULL);
 }

@@ -103,6 +103,7 @@ static void paths_match_in_list_order(void **state)
         {"/IC/x", "icase"},     {"/ic", "icase"},          {"/pre", "prefix"},
         {"/prefix", "prefix"},  {"/pre/longer", "prefix"}, {"/q?a=1&b=2", "query"},
         {"/q?a=2&a=1", "rest"}, {"/q?x=%31", "decoded"},   {"/", "rest"},
+        {"/q?%61=1", "query"},  {"/q?a%=1", "rest"},       {"/q?%78=%31", "decoded"},
     };
     struct sw_gw_routes *t = build(
         "{'name':'r','virtual_hosts':[{'name':'v','domains':['*'],'routes':["
