@@ -15,11 +15,6 @@ enum {
     MOST_S = 30,
 };
 
-static bool is_aside(const struct sw_gw_member *m)
-{
-    return atomic_load_explicit(&m->health, memory_order_relaxed) & SW_GW_SET_ASIDE;
-}
-
 static void changed_locked(struct sw_gw_cluster_state *st)
 {
     atomic_fetch_add_explicit(&st->health_version, 1, memory_order_release);
@@ -39,7 +34,7 @@ static void set_aside_locked(const struct sw_gw_cluster *c, struct sw_gw_member 
     struct sw_gw_cluster_state *st = c->state;
     uint64_t s = m->aside_times < 5 ? FIRST_S << m->aside_times : MOST_S;
 
-    if (is_aside(m) && !m->aside_probed) /* a connection that was begun before */
+    if (sw_gw_member_aside(m) && !m->aside_probed) /* a connection that was begun before */
         return;
     m->aside_probed = false;
     m->aside_until_ns = now_ns + s * SW_NS_PER_S;
@@ -51,7 +46,7 @@ static void set_aside_locked(const struct sw_gw_cluster *c, struct sw_gw_member 
                     SW_SLICE_ARG(c->spec->name), SW_SLICE_ARG(m->text),
                     atomic_load_explicit(&m->connect_failures, memory_order_relaxed), why);
     }
-    if (is_aside(m))
+    if (sw_gw_member_aside(m))
         return;
     atomic_fetch_add_explicit(&st->ejections, 1, memory_order_relaxed);
     atomic_fetch_or_explicit(&m->health, SW_GW_SET_ASIDE, memory_order_release);
@@ -73,7 +68,7 @@ void sw_gw_aside_failed(const struct sw_gw_cluster *c, struct sw_gw_member *m, u
 static void clear_locked(const struct sw_gw_cluster *c, struct sw_gw_member *m)
 {
     m->aside_probed = false;
-    if (!is_aside(m))
+    if (!sw_gw_member_aside(m))
         return;
     atomic_fetch_and_explicit(&m->health, ~(uint32_t)SW_GW_SET_ASIDE, memory_order_release);
     changed_locked(c->state);
@@ -126,11 +121,11 @@ struct sw_gw_member *sw_gw_aside_due(const struct sw_gw_cluster *c, const struct
         for (size_t k = 0; k < c->members->localities[i].n; k++) {
             struct sw_gw_endpoint *e = &c->members->localities[i].endpoints[k];
 
-            if (!is_aside(e->member))
+            if (!sw_gw_member_aside(e->member))
                 continue;
             if (!found && e->member->aside_until_ns <= now_ns)
                 found = take_due_locked(c, e, pick, now_ns);
-            if (is_aside(e->member))
+            if (sw_gw_member_aside(e->member))
                 due_locked(st, e->member->aside_until_ns);
         }
     }

@@ -70,6 +70,11 @@ static inline bool sw_gw_member_usable(const struct sw_gw_member *m)
             (SW_GW_FAILED_ACTIVE | SW_GW_FAILED_OUTLIER)) == 0;
 }
 
+static inline bool sw_gw_member_aside(const struct sw_gw_member *m)
+{
+    return atomic_load_explicit(&m->health, memory_order_relaxed) & SW_GW_SET_ASIDE;
+}
+
 /* A member as one assignment sees it. */
 struct sw_gw_endpoint {
     struct sw_gw_member *member; /* a reference */

@@ -75,11 +75,6 @@ static bool usable(const struct sw_gw_endpoint *e)
     return !e->unhealthy && sw_gw_member_usable(e->member);
 }
 
-static bool is_aside(const struct sw_gw_member *m)
-{
-    return atomic_load_explicit(&m->health, memory_order_relaxed) & SW_GW_SET_ASIDE;
-}
-
 /* ---- the view ---- */
 
 /* Share of the load per priority: health times overprovisioning, the first ones first. */
@@ -112,7 +107,7 @@ static void fill_group(struct sw_gw_lb_view *v, struct group *g, const struct sw
     for (size_t i = 0; i < l->n; i++) {
         const struct sw_gw_endpoint *e = &l->endpoints[i];
 
-        if ((!panic && !usable(e)) || (is_aside(e->member) && !v->all_aside))
+        if ((!panic && !usable(e)) || (sw_gw_member_aside(e->member) && !v->all_aside))
             continue;
         g->slots[g->n].member = e->member;
         g->slots[g->n].weight = e->weight;
@@ -253,7 +248,7 @@ static void count_good(struct sw_gw_lb_view *v, uint32_t *good, uint32_t *up, ui
             bool ok = usable(&l->endpoints[k]);
 
             up[l->priority] += ok;
-            good[l->priority] += ok && !is_aside(l->endpoints[k].member);
+            good[l->priority] += ok && !sw_gw_member_aside(l->endpoints[k].member);
         }
         all[l->priority] += (uint32_t)l->n;
         any |= good[l->priority] != 0;
@@ -497,8 +492,9 @@ static struct sw_gw_member *by_session(const struct sw_gw_members *ms,
             const struct sw_gw_endpoint *e = &ms->localities[i].endpoints[k];
 
             if (sw_slice_eq(e->member->text, pick->session))
-                return usable(e) && (pick->session_strict || !is_aside(e->member)) ? e->member
-                                                                                   : NULL;
+                return usable(e) && (pick->session_strict || !sw_gw_member_aside(e->member))
+                           ? e->member
+                           : NULL;
         }
     }
     return NULL;

@@ -129,8 +129,7 @@ void sw_gw_lb_done(struct sw_gw_hosts *hs, struct sw_gw_host *h, enum sw_gw_resu
     if (h->cluster->spec->outlier.on && how != SW_GW_RESULT_NEUTRAL)
         sw_gw_outlier_report(h->cluster, h->member, how, status, now_of(hs));
     /* By a connection that was there before. */
-    if (how == SW_GW_RESULT_OK &&
-        (atomic_load_explicit(&h->member->health, memory_order_relaxed) & SW_GW_SET_ASIDE))
+    if (how == SW_GW_RESULT_OK && sw_gw_member_aside(h->member))
         sw_gw_aside_connected(h->cluster, h->member, now_of(hs));
     (void)sw_gw_host_unref(h);
 }
