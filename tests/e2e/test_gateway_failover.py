@@ -4,12 +4,12 @@ import collections
 import http.client
 import socket
 import ssl
-import struct
 import subprocess
 
 import pytest
 from harness import fabric as fb
 from harness import gateway as gw
+from harness.h2raw import frame
 from harness.serve import Each, Server
 from harness.wait import GUARD, SLOW, until
 
@@ -37,10 +37,6 @@ class Greeter(Server):
                     conn.sendall(b"hello")
         except OSError:
             pass
-
-
-def frame(kind, flags, stream, payload=b""):
-    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
 
 def serve_h2(conn):

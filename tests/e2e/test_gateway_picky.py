@@ -4,12 +4,12 @@ import http.client
 import json
 import socket
 import ssl
-import struct
 import subprocess
 
 import pytest
 from harness import fabric as fb
 from harness import gateway as gw
+from harness.h2raw import frame
 from harness.serve import Server
 from harness.wait import GUARD, SLOW, until
 
@@ -39,10 +39,6 @@ class Hanging(Server):
             except OSError:
                 pass
             self.left += 1
-
-
-def frame(kind, flags, stream, payload=b""):
-    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
 
 def block(path=b"/echo", method=b"GET", more=()):

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from harness import gateway as gw
+from harness.h2raw import frame
 from harness.serve import Server
 from harness.wait import GUARD, SLOW, until
 
@@ -64,10 +65,6 @@ class Moody(Server):
         status = b"503 X" if mood == "503" else b"200 OK"
         conn.sendall(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\n\r\n")
         return True
-
-
-def frame(kind, flags, stream, payload=b""):
-    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
 
 class MoodyH2(Moody):
