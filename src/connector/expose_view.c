@@ -217,12 +217,14 @@ void sw_view_request(struct sw_expose_view *v, const struct sw_request *r)
         end(v, &e);
         return;
     }
-    (void)fprintf(v->out, "%.8s  %-7s %-*s %s%3u%s %9.1f ms%s%s%s%s\n",
-                  sw_rfc3339(r->wall_ns, 0, when) + 11, r->method[0] ? r->method : r->kind,
-                  PATH_WIDTH, r->path[0] ? r->path : r->host, colour_of(v, r->status), r->status,
-                  v->colour ? "\033[0m" : "", (double)r->duration_ns / 1e6, r->reason ? "  " : "",
-                  r->reason ? r->reason : "", r->reason && r->id[0] ? "  id " : "",
-                  r->reason ? r->id : "");
+    (void)fprintf(v->out, "%.8s  %-7s %-*s %s%3u%s %9.1f ms", sw_rfc3339(r->wall_ns, 0, when) + 11,
+                  r->method[0] ? r->method : r->kind, PATH_WIDTH, r->path[0] ? r->path : r->host,
+                  colour_of(v, r->status), r->status, v->colour ? "\033[0m" : "",
+                  (double)r->duration_ns / 1e6);
+    if (r->reason)
+        (void)fprintf(v->out, "  %s%s%s%s%s", r->reason, r->target[0] ? " " : "", r->target,
+                      r->id[0] ? "  id " : "", r->id);
+    (void)fputc('\n', v->out);
     (void)fflush(v->out);
 }
 

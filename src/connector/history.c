@@ -60,6 +60,10 @@ void sw_request_json(struct sw_jw *w, const struct sw_request *r)
         sw_jw_name(w, "reason");
         sw_jw_str(w, r->reason);
     }
+    if (r->target[0]) {
+        sw_jw_name(w, "target");
+        sw_jw_str(w, r->target);
+    }
     if (r->id[0]) {
         sw_jw_name(w, "requestId");
         sw_jw_str(w, r->id);

@@ -24,7 +24,8 @@ struct sw_request {
     char method[16];
     char host[128];
     char path[256];
-    char id[64]; /* of the request, as the gateway says; empty: none */
+    char id[64];     /* of the request, as the gateway says; empty: none */
+    char target[80]; /* of a tunnel that failed: host:port; empty: it is in host */
 };
 
 /* Copies text into a field, control bytes and others that are not ASCII as '?'. */

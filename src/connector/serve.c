@@ -345,6 +345,9 @@ static void name_request(struct sw_request *q, const struct sw_qserve_record *r)
         sw_request_text(q->method, sizeof(q->method), method);
         sw_request_text(q->host, sizeof(q->host), host);
         sw_request_text(q->path, sizeof(q->path), path);
+        (void)snprintf(q->target, sizeof(q->target), "%.*s:%u", (int)sw_min(r->host.n, 70),
+                       r->host.p, r->port);
+        sw_request_text(q->target, sizeof(q->target), sw_slice_str(q->target));
         return;
     }
     sw_request_text(q->method, sizeof(q->method), r->method);
