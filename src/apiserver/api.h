@@ -119,6 +119,7 @@ struct api_req {
     struct sw_arena *arena; /* lives as long as the request */
     api_done_cb done;       /* our own: where the answer goes */
     void *done_arg;
+    const struct api_req *on_behalf; /* our own: the client's request it is a part of, or NULL */
     struct sw_arena own_arena;
     struct sw_list link;
     struct sw_defer start; /* our own: begins from the loop */
@@ -325,6 +326,9 @@ struct api_write {
     unsigned tries;
     bool answer_status;                                        /* a removal answers with a Status */
     void (*committed)(struct api_write *w, uint64_t revision); /* optional */
+    /* What the endpoint shows of an object, for admission; NULL: the object. */
+    struct sw_json *(*view)(struct api_req *r, const struct sw_json *obj);
+    bool exists; /* a create that is refused with 409 once it is admitted */
     void *arg;
 };
 /* Starts the write; answers the request in the end. w lives in the request's arena. */

@@ -159,6 +159,25 @@ bool api_may_create(struct api_req *r)
 
 static const char *generated_name(struct sw_arena *a, struct sw_slice prefix);
 
+void api_already_exists(struct api_write *w)
+{
+    struct create *c = SW_CONTAINER_OF(w, struct create, w);
+    struct api_req *r = w->r;
+    const struct sw_store_obj *cur = sw_store_snap_get(r->snap, w->key);
+    const struct sw_json *old = cur ? api_load(r->arena, r->res, cur) : NULL;
+    const char *pre =
+        sw_json_walk(old, "metadata", "deletionTimestamp", NULL) ? "object is being deleted: " : "";
+
+    if (c->generate.n)
+        api_fail_res(r, 409, "AlreadyExists", r->name,
+                     "%s \"%.*s\" already exists, the server was not able to generate a unique "
+                     "name for the object",
+                     api_gr(r->arena, r->res), SW_SLICE_ARG(r->name));
+    else
+        api_fail_res(r, 409, "AlreadyExists", r->name, "%s%s \"%.*s\" already exists", pre,
+                     api_gr(r->arena, r->res), SW_SLICE_ARG(r->name));
+}
+
 static bool build_create(struct api_write *w, const struct sw_store_obj *cur)
 {
     struct create *c = SW_CONTAINER_OF(w, struct create, w);
@@ -181,22 +200,7 @@ static bool build_create(struct api_write *w, const struct sw_store_obj *cur)
     obj = sw_json_copy(r->arena, c->obj);
     if (!api_prepare_create(w, obj))
         return false;
-    if (cur) {
-        const struct sw_json *old = api_load(r->arena, r->res, cur);
-        const char *pre = sw_json_walk(old, "metadata", "deletionTimestamp", NULL)
-                              ? "object is being deleted: "
-                              : "";
-
-        if (c->generate.n)
-            api_fail_res(r, 409, "AlreadyExists", r->name,
-                         "%s \"%.*s\" already exists, the server was not able to generate a unique "
-                         "name for the object",
-                         api_gr(r->arena, r->res), SW_SLICE_ARG(r->name));
-        else
-            api_fail_res(r, 409, "AlreadyExists", r->name, "%s%s \"%.*s\" already exists", pre,
-                         api_gr(r->arena, r->res), SW_SLICE_ARG(r->name));
-        return false;
-    }
+    w->exists = cur != NULL;
     return true;
 }
 

@@ -312,9 +312,11 @@ static void on_swept(struct api_req *r, int code, const struct sw_json *body)
 {
     struct sweep *s = r->done_arg;
 
-    (void)body;
-    (void)code; /* somebody else was faster, or it waits for finalizers: both are fine */
-    sweep_next(s);
+    if (code == 404 || code < 400 || code == 409) { /* gone already, or it waits for finalizers */
+        sweep_next(s);
+        return;
+    }
+    api_reply(s->r, code, body); /* admission refused: so is the rest of the collection */
 }
 
 static void sweep_next(struct sweep *s)
@@ -323,11 +325,13 @@ static void sweep_next(struct sweep *s)
     struct sw_arena *a = r->arena;
     struct sw_json *list;
 
-    if (s->next < sw_json_len(s->items) && !r->dry_run) {
+    if (s->next < sw_json_len(s->items)) {
         const struct sw_json *o = sw_json_at(s->items, s->next++);
+        struct api_req *one;
 
-        (void)api_internal(r->api, API_DELETE, r->res, api_meta_str(o, "namespace"),
+        one = api_internal(r->api, API_DELETE, r->res, api_meta_str(o, "namespace"),
                            api_meta_str(o, "name"), NULL, s->body, on_swept, s);
+        one->on_behalf = r;
         return;
     }
     list = sw_json_new_object(a);
@@ -363,6 +367,12 @@ void api_delete_collection(struct api_req *r)
     s->body = sw_json_new_object(r->arena);
     if (o.policy.n)
         sw_json_put_str(r->arena, s->body, "propagationPolicy", o.policy);
+    if (r->dry_run) {
+        struct sw_json *all = sw_json_new_array(r->arena);
+
+        sw_json_push(r->arena, all, sw_json_new_str(r->arena, "All"));
+        sw_json_put(r->arena, s->body, "dryRun", all);
+    }
     sw_store_iter_init(&it, r->snap, prefix, sw_slice("", 0));
     while ((obj = sw_store_iter_next(&it))) {
         struct sw_json *v;

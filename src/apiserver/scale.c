@@ -262,7 +262,8 @@ void api_scale(struct api_req *r)
         return;
     }
     s->put = r->verb == API_UPDATE;
-    s->w = (struct api_write){.r = r, .build = build, .committed = on_committed, .retry = true};
+    s->w = (struct api_write){
+        .r = r, .build = build, .committed = on_committed, .view = to_scale, .retry = true};
     if (s->put) {
         if (!api_write_options(r, "UpdateOptions") || !api_decode_body(r, &s->body, &dups) ||
             !check_put(r, s->body))

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "apiserver/admission.h"
 #include "apiserver/api.h"
 #include "apiserver/write_int.h"
 #include "base/log.h"
@@ -149,6 +150,36 @@ static void submit(struct api_write *w)
         api_fail(r, 500, "InternalError", "Internal error occurred: %s", err.msg);
 }
 
+static void on_admitted(struct api_admission *ad)
+{
+    struct api_write *w = ad->arg;
+
+    if (w->exists)
+        api_already_exists(w);
+    else if (w->noop || w->r->dry_run)
+        answer(w, 0);
+    else
+        submit(w);
+}
+
+static const struct sw_json *shown(struct api_write *w, const struct sw_json *obj)
+{
+    return obj && w->view ? w->view(w->r, obj) : obj;
+}
+
+static void admit(struct api_write *w)
+{
+    struct api_admission *ad = SW_ARENA_NEW(w->r->arena, struct api_admission);
+
+    ad->r = w->r;
+    ad->op = w->r->verb == API_DELETE ? API_OP_DELETE : w->live ? API_OP_UPDATE : API_OP_CREATE;
+    ad->object = ad->op == API_OP_DELETE ? NULL : shown(w, w->obj);
+    ad->old = shown(w, w->live);
+    ad->then = on_admitted;
+    ad->arg = w;
+    sw_admission_validate(ad);
+}
+
 static void attempt(struct api_write *w)
 {
     struct api_req *r = w->r;
@@ -163,13 +194,10 @@ static void attempt(struct api_write *w)
     w->remove = false;
     w->noop = false;
     w->answer_status = false;
+    w->exists = false;
     w->expect = cur ? cur->revision : 0;
-    if (!w->build(w, cur))
-        return;
-    if (w->noop || r->dry_run)
-        answer(w, 0);
-    else
-        submit(w);
+    if (w->build(w, cur))
+        admit(w);
 }
 
 void api_write_run(struct api_write *w)

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Admission: what may still refuse a request when its object is complete (defaulted, merged,
+ * validated, owned) and before it goes to the store. Every write of a client passes here, dry runs,
+ * status, scale and the objects of a deletecollection included; writes of the server itself do not.
+ */
+#pragma once
+
+#include "apiserver/api.h"
+
+enum api_operation {
+    API_OP_CREATE,
+    API_OP_UPDATE,
+    API_OP_DELETE,
+};
+
+/* One question. Lives in the request's arena; the trees belong to the request. */
+struct api_admission {
+    struct api_req *r;
+    enum api_operation op;
+    const struct sw_json *object;           /* new state, as the endpoint shows it; NULL: DELETE */
+    const struct sw_json *old;              /* stored state, the same way; NULL: CREATE */
+    void (*then)(struct api_admission *ad); /* admitted: go on */
+    void *arg;                              /* of then */
+    size_t step;                            /* plugin that is asked */
+};
+
+/*
+ * A validating plugin. It ends by one of: sw_admission_next (admitted), or an answer to the request
+ * (api_fail and the like), at once or later from the loop. It may add warnings (api_warn).
+ */
+typedef void (*api_admission_fn)(struct api_admission *ad);
+
+/* Asks the plugins in their order, then calls ad->then. Exempt requests go on at once. */
+void sw_admission_validate(struct api_admission *ad);
+/* Called by a plugin that admits: the next one is asked. */
+void sw_admission_next(struct api_admission *ad);
+/* The request whose user is asked for: of a deletecollection, for the deletion of one object. */
+const struct api_req *sw_admission_asker(const struct api_req *r);
+/* "CREATE", "UPDATE" or "DELETE". */
+const char *sw_admission_operation(enum api_operation op);
