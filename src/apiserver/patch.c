@@ -76,6 +76,7 @@ bool api_json_patched(struct api_req *r, const struct sw_json *obj, const struct
 static bool patched(struct api_req *r, struct patch *p, struct sw_json **ret)
 {
     const char *why = "";
+    int rc;
 
     switch (p->kind) {
     case API_PATCH_JSON:
@@ -84,10 +85,12 @@ static bool patched(struct api_req *r, struct patch *p, struct sw_json **ret)
         *ret = sw_json_merge_patch(r->arena, p->w.live, p->doc);
         return true;
     case API_PATCH_STRATEGIC:
-        if (sw_strategic_patch(r->arena, r->res->schema, p->w.live, p->doc, ret, &why) == SW_OK)
-            return true;
-        api_fail(r, 500, "", "%s", why);
-        return false;
+        rc = sw_strategic_patch(r->arena, r->res->schema, p->w.live, p->doc, ret, &why);
+        if (rc == SW_EPROTO)
+            api_bad_request(r, "%s", why);
+        else if (rc != SW_OK)
+            api_fail(r, 500, "", "%s", why);
+        return rc == SW_OK;
     case API_PATCH_APPLY:
         break;
     }

@@ -13,6 +13,7 @@ enum { MERGE_ITEMS_MAX = 2000 };
 struct merger {
     struct sw_arena *a;
     const char *why;
+    bool malformed; /* a directive of a wrong form, not one that does not fit the object */
 };
 
 static struct sw_json *merge_map(struct merger *m, const struct sw_schema *s, struct sw_json *doc,
@@ -34,7 +35,7 @@ static struct sw_json *plain(struct merger *m, const struct sw_json *v)
         for (size_t i = 0; i < sw_json_len(v); i++) {
             const struct sw_json *x = sw_json_at(v, i);
 
-            if (!sw_json_is(sw_json_find(x, "$patch"), SW_JSON_STRING) || sw_json_len(x) > 1)
+            if (!sw_json_find(x, "$patch"))
                 sw_json_push(m->a, out, plain(m, x));
         }
         return out;
@@ -45,7 +46,8 @@ static struct sw_json *plain(struct merger *m, const struct sw_json *v)
     for (size_t i = 0; i < sw_json_len(v); i++) {
         const struct sw_json_member *x = sw_json_member_at(v, i);
 
-        if (!directive(x->key) && x->value->type != SW_JSON_NULL)
+        if (!directive(x->key) && x->value->type != SW_JSON_NULL &&
+            !sw_json_find(x->value, "$patch"))
             sw_json_set(m->a, out, x->key, plain(m, x->value));
     }
     return out;
@@ -73,55 +75,102 @@ static ptrdiff_t find_item(const struct sw_json *list, struct sw_slice key,
 
 /* ---- order ---- */
 
-/* Position of an item in the order list, or -1. */
-static ptrdiff_t rank(const struct sw_json *order, struct sw_slice key, const struct sw_json *item)
+/* The value an item of a list is found by. */
+static const struct sw_json *item_id(struct sw_slice key, const struct sw_json *item)
 {
-    const struct sw_json *v = key.n ? sw_json_get(item, key) : item;
+    return key.n ? sw_json_get(item, key) : item;
+}
 
-    return v ? find_item(order, key, v) : -1;
+/* Position of an item in another list, or -1. */
+static ptrdiff_t rank(const struct sw_json *list, struct sw_slice key, const struct sw_json *item)
+{
+    const struct sw_json *id = item_id(key, item);
+
+    return id ? find_item(list, key, id) : -1;
+}
+
+/* The items of list that 'order' names (or not), by their rank in 'by'; equal ranks keep their
+ * order. */
+static struct sw_json *sorted_items(struct merger *m, const struct sw_json *list,
+                                    const struct sw_json *order, bool named,
+                                    const struct sw_json *by, struct sw_slice key)
+{
+    struct sw_json *out = sw_json_new_array(m->a);
+    ptrdiff_t *ranks = sw_arena_array(m->a, sw_json_len(list) + 1, sizeof(*ranks));
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        struct sw_json *x = sw_json_at(list, i);
+        ptrdiff_t mine = rank(by, key, x);
+        size_t pos = sw_json_len(out);
+
+        if ((rank(order, key, x) >= 0) != named)
+            continue;
+        mine = mine < 0 ? PTRDIFF_MAX : mine;
+        for (; pos > 0 && ranks[pos - 1] > mine; pos--)
+            ranks[pos] = ranks[pos - 1];
+        ranks[pos] = mine;
+        sw_json_insert_item(m->a, out, pos, x);
+    }
+    return out;
 }
 
 /*
- * Items of the order list come in its order; the others keep their place relative to the item that
- * stood before them in the live list.
+ * Items that 'order' names come in its order. An item only the server has stays before a named one
+ * that stood behind it in the live list; new items come before it.
  */
 static struct sw_json *reorder(struct merger *m, const struct sw_json *list,
                                const struct sw_json *order, struct sw_slice key,
                                const struct sw_json *live)
 {
     struct sw_json *out = sw_json_new_array(m->a);
-    size_t n = sw_json_len(list);
-    ptrdiff_t *at = sw_arena_array(m->a, n + 1, sizeof(*at));
-    bool *placed = sw_arena_array(m->a, n + 1, sizeof(*placed));
+    struct sw_json *named = sorted_items(m, list, order, true, order, key);
+    struct sw_json *rest = sorted_items(m, list, order, false, live, key);
+    size_t i = 0;
+    size_t j = 0;
 
-    for (size_t i = 0; i < sw_json_len(order); i++) {
-        const struct sw_json *o = sw_json_at(order, i);
-        const struct sw_json *v = key.n ? sw_json_get(o, key) : o;
-        ptrdiff_t found = v ? find_item(list, key, v) : -1;
+    while (i < sw_json_len(rest) || j < sw_json_len(named)) {
+        bool take_rest = j >= sw_json_len(named);
 
-        if (found < 0 || placed[found])
-            continue;
-        placed[found] = true;
-        at[sw_json_len(out)] = rank(live, key, sw_json_at(list, (size_t)found));
-        sw_json_push(m->a, out, sw_json_at(list, (size_t)found));
-    }
-    for (size_t i = 0; i < n; i++) {
-        struct sw_json *x = sw_json_at(list, i);
-        size_t len = sw_json_len(out);
-        size_t pos = 0;
-        ptrdiff_t mine;
-
-        if (placed[i])
-            continue;
-        /* Before the first placed item that stood behind it in the live list. */
-        mine = rank(live, key, x);
-        while (pos < len && !(mine >= 0 && at[pos] > mine))
-            pos++;
-        memmove(&at[pos + 1], &at[pos], (len - pos) * sizeof(*at));
-        at[pos] = mine;
-        sw_json_insert_item(m->a, out, pos, x);
+        if (!take_rest && i < sw_json_len(rest))
+            take_rest =
+                rank(live, key, sw_json_at(rest, i)) < rank(live, key, sw_json_at(named, j));
+        sw_json_push(m->a, out, take_rest ? sw_json_at(rest, i++) : sw_json_at(named, j++));
     }
     return out;
+}
+
+/* The items of a patch must come in the order that its $setElementOrder list has. */
+static bool order_fits(struct merger *m, const struct sw_json *patch, const struct sw_json *order,
+                       struct sw_slice key)
+{
+    size_t at = 0;
+
+    if (!sw_json_len(order))
+        return true;
+    for (size_t i = 0; i < sw_json_len(patch); i++) {
+        const struct sw_json *x = sw_json_at(patch, i);
+        const struct sw_json *id = item_id(key, x);
+
+        if (sw_json_find(x, "$patch") || !id)
+            continue;
+        while (at < sw_json_len(order)) {
+            const struct sw_json *o = item_id(key, sw_json_at(order, at++));
+
+            if (o && sw_json_equal(o, id, SW_JSON_EQ_VALUE))
+                id = NULL;
+            if (!id)
+                break;
+        }
+        if (id) {
+            m->why =
+                sw_arena_printf(m->a,
+                                "The order in patch list:\n%s\n doesn't match $setElementOrder "
+                                "list:\n%s\n",
+                                sw_go_plain(m->a, patch), sw_go_plain(m->a, order));
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- lists ---- */
@@ -135,43 +184,34 @@ static bool replaces(const struct sw_json *patch)
     return false;
 }
 
-static struct sw_json *without_replace(struct merger *m, const struct sw_json *patch)
+static bool merge_item(struct merger *m, const struct sw_schema *s, struct sw_json *list,
+                       const struct sw_json *item)
 {
-    struct sw_json *out = sw_json_new_array(m->a);
-
-    for (size_t i = 0; i < sw_json_len(patch); i++) {
-        if (!sw_json_find(sw_json_at(patch, i), "$patch"))
-            sw_json_push(m->a, out, plain(m, sw_json_at(patch, i)));
-    }
-    return out;
-}
-
-static struct sw_json *merge_item(struct merger *m, const struct sw_schema *s, struct sw_json *list,
-                                  const struct sw_json *item, size_t *added)
-{
-    struct sw_slice how = sw_json_str(sw_json_find(item, "$patch"));
+    const struct sw_json *how = sw_json_find(item, "$patch");
     const struct sw_json *id = sw_json_get(item, s->merge_key);
     ptrdiff_t at;
 
+    if (how && sw_json_str_eq(how, "merge")) {
+        m->why = "merging lists cannot yet be specified in the patch";
+        return false;
+    }
+    if (how && !sw_json_str_eq(how, "delete"))
+        return unknown_directive(m, item, sw_json_str(how));
     if (!id) {
         m->why = sw_arena_printf(m->a, "map: %s does not contain declared merge key: %.*s",
                                  sw_go_plain(m->a, item), SW_SLICE_ARG(s->merge_key));
-        return NULL;
+        return false;
     }
     at = find_item(list, s->merge_key, id);
-    if (sw_slice_eq_str(how, "delete")) {
+    if (how) {
         for (; at >= 0; at = find_item(list, s->merge_key, id))
             (void)sw_json_remove_at(list, (size_t)at);
-        return list;
+        return true;
     }
-    if (how.p && !sw_slice_eq_str(how, "merge"))
-        return unknown_directive(m, item, how);
-    if (at < 0) {
-        /* New items come first unless an order says otherwise. */
-        sw_json_insert_item(m->a, list, (*added)++, plain(m, item));
-        return list;
-    }
-    return merge_map(m, s->items, sw_json_at(list, (size_t)at), item) ? list : NULL;
+    if (at >= 0)
+        return merge_map(m, s->items, sw_json_at(list, (size_t)at), item);
+    sw_json_push(m->a, list, plain(m, item));
+    return true;
 }
 
 static bool too_long(const struct sw_json *v)
@@ -179,53 +219,110 @@ static bool too_long(const struct sw_json *v)
     return v && sw_json_len(v) > MERGE_ITEMS_MAX;
 }
 
-static struct sw_json *merge_list(struct merger *m, const struct sw_schema *s, struct sw_json *live,
-                                  const struct sw_json *patch, const struct sw_json *order)
+/* All items of both lists are maps, or none is. */
+static bool same_types(struct merger *m, const struct sw_json *live, const struct sw_json *patch,
+                       bool maps)
 {
-    struct sw_json *list;
-    size_t added = 0;
+    const struct sw_json *both[] = {live, patch};
 
-    if (!live || live->type != SW_JSON_ARRAY)
-        live = sw_json_new_array(m->a);
-    if (s && s->patch_merge && (too_long(live) || too_long(patch) || too_long(order))) {
-        m->why = "too many list items to merge";
+    for (size_t k = 0; k < SW_ARRAY_LEN(both); k++) {
+        for (size_t i = 0; i < sw_json_len(both[k]); i++) {
+            if (sw_json_is(sw_json_at(both[k], i), SW_JSON_OBJECT) == maps)
+                continue;
+            m->why = sw_arena_printf(m->a, "list element types are not identical: [%s %s]",
+                                     sw_go_plain(m->a, live), sw_go_plain(m->a, patch));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The items of live with those of the patch merged in, or appended. */
+static struct sw_json *merge_items(struct merger *m, const struct sw_schema *s,
+                                   const struct sw_json *live, const struct sw_json *patch)
+{
+    struct sw_json *list = sw_json_copy(m->a, live);
+
+    if (!same_types(m, live, patch, s->merge_key.n > 0))
         return NULL;
-    }
-    list = sw_json_copy(m->a, live);
-    if (!s || !s->patch_merge || (patch && replaces(patch))) {
-        return patch ? (patch && replaces(patch) ? without_replace(m, patch) : plain(m, patch))
-                     : list;
-    }
     for (size_t i = 0; i < sw_json_len(patch); i++) {
         const struct sw_json *item = sw_json_at(patch, i);
 
-        if (!s->merge_key.n) {
-            if (find_item(list, s->merge_key, item) < 0)
-                sw_json_push(m->a, list, sw_json_copy(m->a, item));
-        } else if (!sw_json_is(item, SW_JSON_OBJECT) || !merge_item(m, s, list, item, &added)) {
-            if (!m->why)
-                m->why = "cannot merge a list of maps with other values";
-            return NULL;
+        if (s->merge_key.n) {
+            if (!merge_item(m, s, list, item))
+                return NULL;
+        } else if (find_item(list, s->merge_key, item) < 0) {
+            sw_json_push(m->a, list, sw_json_copy(m->a, item));
         }
     }
-    return order ? reorder(m, list, order, s->merge_key, live) : list;
+    return list;
+}
+
+/* patch is NULL when only the order is given, order when only items are. */
+static struct sw_json *merge_list(struct merger *m, const struct sw_schema *s, struct sw_json *live,
+                                  const struct sw_json *patch, const struct sw_json *order)
+{
+    struct sw_json *list = live;
+
+    if (!s || !s->patch_merge)
+        return patch ? plain(m, patch) : live;
+    if (too_long(live) || too_long(patch) || too_long(order)) {
+        m->why = "too many list items to merge";
+        return NULL;
+    }
+    if (order && !order_fits(m, patch, order, s->merge_key))
+        return NULL;
+    if (patch && (!sw_json_is(live, SW_JSON_ARRAY) || replaces(patch))) {
+        list = plain(m, patch);
+        live = list;
+    } else if (patch) {
+        list = merge_items(m, s, live, patch);
+        if (list)
+            list = reorder(m, list, patch, s->merge_key, live);
+    }
+    return list && order ? reorder(m, list, order, s->merge_key, live) : list;
 }
 
 /* ---- maps ---- */
 
-static void retain_keys(struct sw_json *doc, const struct sw_json *keep)
+static bool listed(const struct sw_json *list, struct sw_slice text)
 {
-    for (size_t i = 0; i < sw_json_len(doc);) {
-        struct sw_slice key = sw_json_member_at(doc, i)->key;
-        bool kept = false;
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_slice_eq(sw_json_str(sw_json_at(list, i)), text))
+            return true;
+    }
+    return false;
+}
 
-        for (size_t k = 0; k < sw_json_len(keep); k++)
-            kept = kept || sw_slice_eq(sw_json_str(sw_json_at(keep, k)), key);
-        if (kept)
+/* Returns false, with the reason kept. */
+static bool malformed(struct merger *m, const char *why)
+{
+    m->malformed = true;
+    m->why = why;
+    return false;
+}
+
+/* Only the listed keys stay; a patch that sets another one contradicts itself. */
+static bool retain_keys(struct merger *m, struct sw_json *doc, const struct sw_json *patch,
+                        const struct sw_json *keep)
+{
+    static const char why[] = "invalid patch format of retainKeys";
+
+    if (!sw_json_is(keep, SW_JSON_ARRAY))
+        return malformed(m, why);
+    for (size_t i = 0; i < sw_json_len(patch); i++) {
+        const struct sw_json_member *x = sw_json_member_at(patch, i);
+
+        if (x->value->type != SW_JSON_NULL && !directive(x->key) && !listed(keep, x->key))
+            return malformed(m, why);
+    }
+    for (size_t i = 0; i < sw_json_len(doc);) {
+        if (listed(keep, sw_json_member_at(doc, i)->key))
             i++;
         else
             (void)sw_json_remove_at(doc, i);
     }
+    return true;
 }
 
 static void delete_primitives(struct sw_json *doc, struct sw_slice field,
@@ -241,86 +338,111 @@ static void delete_primitives(struct sw_json *doc, struct sw_slice field,
     }
 }
 
-/* $setElementOrder of a field the patch does not touch otherwise. */
-static bool order_alone(struct merger *m, const struct sw_schema *s, struct sw_json *doc,
-                        const struct sw_json *patch, const struct sw_json_member *d)
+/* $setElementOrder/x, with the items of x that the patch has. */
+static bool merge_ordered(struct merger *m, const struct sw_schema *s, struct sw_json *doc,
+                          const struct sw_json *patch, const struct sw_json_member *d)
 {
     struct sw_slice field = sw_slice_from(d->key, sizeof(ORDER_PREFIX) - 1);
     struct sw_json *live = sw_json_get(doc, field);
+    struct sw_json *items = sw_json_get(patch, field);
+    const struct sw_json *lists[] = {d->value, live, items};
     struct sw_json *list;
 
-    if (sw_json_get(patch, field) || !sw_json_is(live, SW_JSON_ARRAY))
+    for (size_t i = 0; i < SW_ARRAY_LEN(lists); i++) {
+        if (lists[i] && lists[i]->type != SW_JSON_ARRAY) {
+            m->why = sw_arena_printf(m->a, "expected a []interface {}, but received a %s",
+                                     sw_json_type_name(lists[i]->type));
+            return false;
+        }
+    }
+    if (!live && !items)
         return true;
-    list = merge_list(m, sw_schema_prop(s, field), live, NULL, d->value);
+    list = merge_list(m, s ? sw_schema_prop(s, field) : NULL, live, items, d->value);
     if (list)
         sw_json_set(m->a, doc, field, list);
     return list;
 }
 
+/* $retainKeys and the lists that come with an order; what they touch is not merged again. */
 static bool apply_directives(struct merger *m, const struct sw_schema *s, struct sw_json *doc,
                              const struct sw_json *patch)
 {
     const struct sw_json *keep = sw_json_find(patch, "$retainKeys");
 
-    if (sw_json_is(keep, SW_JSON_ARRAY))
-        retain_keys(doc, keep);
+    if (keep && !retain_keys(m, doc, patch, keep))
+        return false;
     for (size_t i = 0; i < sw_json_len(patch); i++) {
         const struct sw_json_member *d = sw_json_member_at(patch, i);
 
-        if (sw_slice_has_prefix(d->key, SW_SLICE_LIT(DELETE_PREFIX)))
-            delete_primitives(doc, sw_slice_from(d->key, sizeof(DELETE_PREFIX) - 1), d->value);
-        else if (sw_slice_has_prefix(d->key, SW_SLICE_LIT(ORDER_PREFIX)) &&
-                 !order_alone(m, s, doc, patch, d))
+        if (sw_slice_has_prefix(d->key, SW_SLICE_LIT(ORDER_PREFIX)) &&
+            !merge_ordered(m, s, doc, patch, d))
             return false;
     }
     return true;
 }
 
+static bool has_order(struct merger *m, const struct sw_json *patch, struct sw_slice field)
+{
+    return sw_json_get(
+        patch, sw_slice_str(sw_arena_printf(m->a, ORDER_PREFIX "%.*s", SW_SLICE_ARG(field))));
+}
+
 static struct sw_json *merge_value(struct merger *m, const struct sw_schema *s,
-                                   struct sw_json *live, const struct sw_json *v,
-                                   const struct sw_json *order)
+                                   struct sw_json *live, const struct sw_json *v)
 {
     if (v->type == SW_JSON_ARRAY)
-        return merge_list(m, s, live, v, order);
+        return merge_list(m, s, live, v, NULL);
     if (v->type != SW_JSON_OBJECT)
         return sw_json_copy(m->a, v);
-    if (!sw_json_is(live, SW_JSON_OBJECT))
-        live = sw_json_new_object(m->a);
-    return merge_map(m, s, live, v);
+    return sw_json_is(live, SW_JSON_OBJECT) ? merge_map(m, s, live, v) : plain(m, v);
+}
+
+/* One member of a patch; false: m->why says what is wrong with it. */
+static bool merge_member(struct merger *m, const struct sw_schema *s, struct sw_json *doc,
+                         const struct sw_json *patch, const struct sw_json_member *x)
+{
+    struct sw_json *live = sw_json_get(doc, x->key);
+    struct sw_json *v;
+
+    if (sw_slice_has_prefix(x->key, SW_SLICE_LIT(DELETE_PREFIX)))
+        delete_primitives(doc, sw_slice_from(x->key, sizeof(DELETE_PREFIX) - 1), x->value);
+    if (directive(x->key) || has_order(m, patch, x->key))
+        return true;
+    if (x->value->type == SW_JSON_NULL ||
+        (!sw_json_is(live, SW_JSON_OBJECT) && sw_json_find(x->value, "$patch"))) {
+        (void)sw_json_remove(doc, x->key);
+        return true;
+    }
+    v = merge_value(m, s ? sw_schema_prop(s, x->key) : NULL, live, x->value);
+    if (v)
+        sw_json_set(m->a, doc, x->key, v);
+    return v;
 }
 
 /* Merges in place; returns doc, or NULL on error. */
 static struct sw_json *merge_map(struct merger *m, const struct sw_schema *s, struct sw_json *doc,
                                  const struct sw_json *patch)
 {
-    struct sw_slice how = sw_json_str(sw_json_find(patch, "$patch"));
+    const struct sw_json *how = sw_json_find(patch, "$patch");
 
-    if (sw_slice_eq_str(how, "replace") || sw_slice_eq_str(how, "delete")) {
-        *doc = how.p[0] == 'r' ? *plain(m, patch) : *sw_json_new_object(m->a);
+    if (how && sw_json_str_eq(how, "replace")) {
+        struct sw_json *rest = sw_json_copy(m->a, patch);
+
+        (void)sw_json_remove(rest, SW_SLICE_LIT("$patch"));
+        *doc = *plain(m, rest);
         return doc;
     }
-    if (how.p && !sw_slice_eq_str(how, "merge"))
-        return unknown_directive(m, patch, how);
+    if (how && sw_json_str_eq(how, "delete")) {
+        *doc = *sw_json_new_object(m->a);
+        return doc;
+    }
+    if (how)
+        return unknown_directive(m, patch, sw_json_str(how));
     if (!apply_directives(m, s, doc, patch))
         return NULL;
     for (size_t i = 0; i < sw_json_len(patch); i++) {
-        const struct sw_json_member *x = sw_json_member_at(patch, i);
-        const struct sw_json *order;
-        struct sw_json *v;
-
-        if (directive(x->key))
-            continue;
-        if (x->value->type == SW_JSON_NULL) {
-            (void)sw_json_remove(doc, x->key);
-            continue;
-        }
-        order = sw_json_get(
-            patch, sw_slice_str(sw_arena_printf(m->a, ORDER_PREFIX "%.*s", SW_SLICE_ARG(x->key))));
-        v = merge_value(m, s ? sw_schema_prop(s, x->key) : NULL, sw_json_get(doc, x->key), x->value,
-                        order);
-        if (!v)
+        if (!merge_member(m, s, doc, patch, sw_json_member_at(patch, i)))
             return NULL;
-        sw_json_set(m->a, doc, x->key, v);
     }
     return doc;
 }
@@ -338,7 +460,7 @@ int sw_strategic_patch(struct sw_arena *a, const struct sw_schema *s, const stru
     out = merge_map(&m, s, out, patch);
     if (!out) {
         *ret_why = m.why;
-        return SW_EINVAL;
+        return m.malformed ? SW_EPROTO : SW_EINVAL;
     }
     *ret = out;
     return SW_OK;

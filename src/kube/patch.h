@@ -11,7 +11,8 @@
  * and by which key. Directives $patch, $deleteFromPrimitiveList/x, $setElementOrder/x and
  * $retainKeys are honoured and do not appear in the result.
  *
- * Returns SW_OK, or SW_EINVAL with the message of the refusal in *ret_why (in the arena).
+ * Returns SW_OK; SW_EPROTO for a directive of a wrong form, SW_EINVAL for a patch that does not fit
+ * the object, with the message of the refusal in *ret_why (in the arena).
  */
 SW_NODISCARD int sw_strategic_patch(struct sw_arena *a, const struct sw_schema *s,
                                     const struct sw_json *doc, const struct sw_json *patch,

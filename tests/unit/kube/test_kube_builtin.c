@@ -291,7 +291,58 @@ static void strategic_merge(void **state)
                                       " [a/b], finalizers: [e/f, c/d]}}"),
                            &v, &why),
         SW_OK);
-    assert_string_equal(t_json(&a, v), "{\"metadata\":{\"finalizers\":[\"c/d\",\"e/f\"]}}");
+    assert_string_equal(t_json(&a, v), "{\"metadata\":{\"finalizers\":[\"e/f\",\"c/d\"]}}");
+}
+
+static void strategic_merge_keeps_the_order_of_lists(void **state)
+{
+    static const struct {
+        const char *live;
+        const char *patch;
+        const char *out; /* of finalizers; NULL: refused */
+    } cases[] = {
+        {"[c, a, b]", "finalizers: [b, a]", "[\"c\",\"b\",\"a\"]"},
+        {"[c, a, b]", "finalizers: [a, b]", "[\"c\",\"a\",\"b\"]"},
+        {"[c, a, b]", "finalizers: [d]", "[\"d\",\"c\",\"a\",\"b\"]"},
+        {"[c, a, b]", "$setElementOrder/finalizers: [b, c]", "[\"a\",\"b\",\"c\"]"},
+        {"[c, a, b]", "$setElementOrder/finalizers: []", "[\"c\",\"a\",\"b\"]"},
+        {"[c, a, b]", "$setElementOrder/finalizers: [], finalizers: [d]",
+         "[\"c\",\"a\",\"b\",\"d\"]"},
+        {"[c, a]", "$setElementOrder/finalizers: [n, c], finalizers: [n]", "[\"n\",\"c\",\"a\"]"},
+        {"[c, a]", "$setElementOrder/finalizers: [c], finalizers: [n]", NULL},
+        {"[c, a]", "$setElementOrder/finalizers: no", NULL},
+        {"[c, a]", "finalizers: [{x: y}]", NULL},
+    };
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *v = NULL;
+    const char *why = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        const struct sw_json *live =
+            t_yaml(&a, sw_arena_printf(&a, "{metadata: {finalizers: %s}}", cases[i].live));
+        const struct sw_json *patch =
+            t_yaml(&a, sw_arena_printf(&a, "{metadata: {%s}}", cases[i].patch));
+        int rc = sw_strategic_patch(&a, sw_builtin_schema("ConfigMap"), live, patch, &v, &why);
+
+        assert_int_equal(rc, cases[i].out ? SW_OK : SW_EINVAL);
+        if (cases[i].out)
+            assert_string_equal(t_json(&a, sw_json_walk(v, "metadata", "finalizers", NULL)),
+                                cases[i].out);
+    }
+    /* Two ports of one number differ in their protocol: neither is lost. */
+    assert_int_equal(
+        sw_strategic_patch(&a, sw_builtin_schema("Service"),
+                           t_yaml(&a, "{spec: {ports: [{port: 53, protocol: TCP}, {port: 53, "
+                                      "protocol: UDP}, {port: 80}]}}"),
+                           t_yaml(&a, "{spec: {$setElementOrder/ports: [{port: 80}, {port: 53}]}}"),
+                           &v, &why),
+        SW_OK);
+    assert_int_equal(sw_json_len(sw_json_walk(v, "spec", "ports", NULL)), 3);
+    assert_int_equal(sw_strategic_patch(&a, sw_builtin_schema("ConfigMap"),
+                                        t_yaml(&a, "{data: {a: b}}"),
+                                        t_yaml(&a, "{data: {$retainKeys: [a], b: c}}"), &v, &why),
+                     SW_EPROTO);
 }
 
 static void tables(void **state)
@@ -540,6 +591,7 @@ int main(void)
         cmocka_unit_test(frozen_and_immutable),
         cmocka_unit_test(decoding_normalizes),
         cmocka_unit_test(strategic_merge),
+        cmocka_unit_test(strategic_merge_keeps_the_order_of_lists),
         cmocka_unit_test(tables),
         cmocka_unit_test(ages),
         cmocka_unit_test(protobuf_bodies),
