@@ -237,8 +237,13 @@ struct sw_json *api_load(struct sw_arena *a, const struct api_res *res,
 /* Appends the JSON text of a stored object; with_type adds apiVersion and kind. */
 int api_write_obj(struct sw_buf *out, const struct api_res *res, const struct sw_store_obj *o,
                   bool with_type);
-/* The text to store: metadata first, no resourceVersion, no apiVersion and kind. */
-struct sw_slice api_encode(struct sw_arena *a, struct sw_json *obj);
+/* The text to store: metadata first, no resourceVersion and kind. */
+struct sw_slice api_encode(struct sw_arena *a, const struct api_res *res, struct sw_json *obj);
+/*
+ * What of an object reaches the store: fields its storage version does not know are gone. obj
+ * becomes what a read of that gives.
+ */
+struct sw_json *api_to_storage(struct sw_arena *a, const struct api_res *res, struct sw_json *obj);
 /* metadata as an object, made when missing. */
 struct sw_json *api_meta(struct sw_arena *a, struct sw_json *obj);
 struct sw_slice api_meta_str(const struct sw_json *obj, const char *key);

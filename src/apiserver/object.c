@@ -2,7 +2,8 @@
 /*
  * Objects between the store and the API. A stored value is JSON that begins with {"metadata":{ and
  * has neither resourceVersion nor apiVersion and kind: those are known from elsewhere, and putting
- * them in front of the stored bytes is all a read has to do.
+ * them in front of the stored bytes is all a read has to do. Only where the versions of a CRD have
+ * different schemas the apiVersion it was stored in comes last.
  */
 #include <stdio.h>
 #include <string.h>
@@ -74,7 +75,61 @@ void api_split_key(const struct api_res *res, struct sw_slice key, struct sw_sli
     *ret_name = rest.p ? rest : sw_slice("", 0);
 }
 
-struct sw_slice api_encode(struct sw_arena *a, struct sw_json *obj)
+/* Versions of a CRD with schemas of their own. */
+static bool differs(const struct api_res *res)
+{
+    return res->crd && !res->crd->same_schemas;
+}
+
+static const struct api_res *storage_res(const struct api_res *res)
+{
+    for (size_t i = 0; res->crd && i < res->crd->n; i++) {
+        if (res->crd->vers[i].storage)
+            return &res->crd->vers[i];
+    }
+    return res;
+}
+
+/* The version an object was stored in; objects of older releases do not say it. */
+static const struct api_res *stored_res(const struct api_res *res, const struct sw_json *said)
+{
+    for (size_t i = 0; said && i < res->crd->n; i++) {
+        if (sw_json_str_eq(said, res->crd->vers[i].api_version))
+            return &res->crd->vers[i];
+    }
+    return storage_res(res);
+}
+
+static void prune_to(struct sw_json *obj, const struct sw_schema *s)
+{
+    sw_schema_prune(obj, s, NULL);
+    sw_schema_drop_nulls(obj, s);
+}
+
+/* From the version it is stored in to the one asked for: conversion changes nothing but that. */
+static void convert_read(struct sw_arena *a, const struct api_res *from, const struct api_res *to,
+                         struct sw_json *obj)
+{
+    prune_to(obj, api_res_schema(from));
+    sw_schema_default(a, obj, api_res_schema(from));
+    if (from != to)
+        prune_to(obj, api_res_schema(to));
+}
+
+struct sw_json *api_to_storage(struct sw_arena *a, const struct api_res *res, struct sw_json *obj)
+{
+    struct sw_json *stored;
+
+    if (!differs(res))
+        return obj;
+    stored = sw_json_copy(a, obj);
+    prune_to(stored, api_res_schema(storage_res(res)));
+    *obj = *sw_json_copy(a, stored);
+    convert_read(a, storage_res(res), res, obj);
+    return stored;
+}
+
+struct sw_slice api_encode(struct sw_arena *a, const struct api_res *res, struct sw_json *obj)
 {
     static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
     struct sw_json *meta = api_meta(a, obj);
@@ -84,6 +139,8 @@ struct sw_slice api_encode(struct sw_arena *a, struct sw_json *obj)
     struct sw_slice text;
     int rc;
 
+    if (differs(res))
+        sw_json_put_str(a, top, "apiVersion", sw_slice_str(storage_res(res)->api_version));
     for (size_t i = 0; i < sw_json_len(meta); i++) {
         const struct sw_json_member *x = sw_json_member_at(meta, i);
 
@@ -125,19 +182,16 @@ struct sw_json *api_load(struct sw_arena *a, const struct api_res *res,
 {
     struct sw_json_opts opts = {.borrow = true};
     struct sw_json *obj = NULL;
+    const struct sw_json *said;
 
     if (sw_json_parse(a, o->value, &opts, &obj, NULL) != SW_OK)
         return NULL; /* it was valid when written, and the store checks its rows */
+    said = sw_json_remove(obj, SW_SLICE_LIT("apiVersion"));
     api_set_rv(a, obj, o->revision);
     sw_json_insert(a, obj, 0, SW_SLICE_LIT("kind"), sw_json_new_str(a, res->kind));
     sw_json_insert(a, obj, 1, SW_SLICE_LIT("apiVersion"), sw_json_new_str(a, res->api_version));
-    if (!is_fresh(res, o)) {
-        const struct sw_schema *s = api_res_schema(res);
-
-        sw_schema_prune(obj, s, NULL);
-        sw_schema_drop_nulls(obj, s);
-        sw_schema_default(a, obj, s);
-    }
+    if (!is_fresh(res, o))
+        convert_read(a, stored_res(res, said), res, obj);
     if (res->builtin)
         events_view(a, res, obj);
     return obj;

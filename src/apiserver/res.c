@@ -252,10 +252,8 @@ void api_registry_each_stored(const struct api_registry *g, api_res_fn f, void *
         struct api_crd *c = it->value;
 
         for (size_t i = 0; c->established && i < c->n; i++) {
-            if (c->vers[i].served) {
+            if (c->vers[i].storage)
                 f(&c->vers[i], arg);
-                break;
-            }
         }
     }
 }

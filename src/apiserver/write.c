@@ -98,21 +98,21 @@ static void on_written(void *arg, const struct sw_store_result *res)
              res->msg ? res->msg : "the store refused the write");
 }
 
-static bool too_big(struct api_write *w, struct sw_slice *value)
+static bool too_big(struct api_write *w, struct sw_json *stored, struct sw_slice *value)
 {
-    struct sw_json *meta = api_meta(w->r->arena, w->obj);
+    struct sw_json *meta = api_meta(w->r->arena, stored);
 
     if (value->n <= object_max)
         return false;
     if (!w->r->sub.n && sw_json_remove(meta, SW_SLICE_LIT("managedFields"))) {
-        *value = api_encode(w->r->arena, w->obj);
+        *value = api_encode(w->r->arena, w->r->res, stored);
         if (value->n <= object_max)
             return false;
     }
     return true;
 }
 
-static void submit(struct api_write *w)
+static void submit(struct api_write *w, struct sw_json *stored)
 {
     struct api_req *r = w->r;
     struct sw_store_write sw = {
@@ -125,16 +125,15 @@ static void submit(struct api_write *w)
         .cb = on_written,
         .arg = w,
     };
-    struct sw_json *stored = w->obj;
     struct sw_err err = {0};
     int rc;
 
     if (strcmp(r->res->group, "events.k8s.io") == 0) {
-        stored = sw_json_copy(r->arena, w->obj);
+        stored = sw_json_copy(r->arena, stored);
         api_event_to_core(r->arena, r->res, stored);
     }
-    sw.value = api_encode(r->arena, stored);
-    if (!sw.value.p || too_big(w, &sw.value)) {
+    sw.value = api_encode(r->arena, r->res, stored);
+    if (!sw.value.p || too_big(w, stored, &sw.value)) {
         api_fail(r, 413, "RequestEntityTooLarge", "Request entity too large: limit is %zu",
                  object_max);
         return;
@@ -153,13 +152,21 @@ static void submit(struct api_write *w)
 static void on_admitted(struct api_admission *ad)
 {
     struct api_write *w = ad->arg;
+    struct sw_json *stored;
 
-    if (w->exists)
+    if (w->exists) {
         api_already_exists(w);
-    else if (w->noop || w->r->dry_run)
+        return;
+    }
+    if (w->noop) {
+        answer(w, 0);
+        return;
+    }
+    stored = api_to_storage(w->r->arena, w->r->res, w->obj);
+    if (w->r->dry_run)
         answer(w, 0);
     else
-        submit(w);
+        submit(w, stored);
 }
 
 static const struct sw_json *shown(struct api_write *w, const struct sw_json *obj)

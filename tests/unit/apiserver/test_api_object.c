@@ -19,18 +19,19 @@ static struct sw_json *parse(struct sw_arena *a, const char *text)
 
 static void stored_text_has_no_version_and_type(void **state)
 {
+    const struct api_res plain = {.plural = "things"};
     SW_ARENA_AUTO a = {0};
     struct sw_slice s;
 
     (void)state;
     s = api_encode(
-        &a,
+        &a, &plain,
         parse(&a,
               "{\"kind\":\"ConfigMap\",\"data\":{\"b\":\"1\",\"a\":\"2\"},\"apiVersion\":\"v1\","
               "\"metadata\":{\"resourceVersion\":\"7\",\"name\":\"x\",\"selfLink\":\"/y\"}}"));
     assert_true(
         sw_slice_eq_str(s, "{\"metadata\":{\"name\":\"x\"},\"data\":{\"a\":\"2\",\"b\":\"1\"}}"));
-    s = api_encode(&a, parse(&a, "{\"metadata\":{\"name\":\"x\"}}"));
+    s = api_encode(&a, &plain, parse(&a, "{\"metadata\":{\"name\":\"x\"}}"));
     assert_true(sw_slice_eq_str(s, "{\"metadata\":{\"name\":\"x\"}}"));
 }
 
