@@ -252,8 +252,8 @@ const char *api_now(struct sw_arena *a);
 /* namespace and name out of a store key */
 void api_split_key(const struct api_res *res, struct sw_slice key, struct sw_slice *ret_ns,
                    struct sw_slice *ret_name);
-/* events.k8s.io events take the shape they are stored in. */
-void api_event_to_core(struct sw_arena *a, const struct api_res *res, struct sw_json *obj);
+/* An object in the shape it is stored in: events.k8s.io and autoscaling/v1 have another one. */
+struct sw_json *api_unview(struct sw_arena *a, const struct api_res *res, struct sw_json *obj);
 const char *api_uuid(struct sw_arena *a);
 void api_set_rv(struct sw_arena *a, struct sw_json *obj, uint64_t revision);
 

@@ -194,15 +194,10 @@ static struct sw_slice version_of(struct sw_slice api_version)
     return i < 0 ? api_version : sw_slice_from(api_version, (size_t)i + 1);
 }
 
-/* True when another group has the same built-in kind (events). */
+/* True when another group or version has the same built-in kind (events, autoscalers). */
 static bool known_elsewhere(const struct api_req *r, struct sw_slice api_version)
 {
-    struct sw_slice group = api_version;
-    const struct sw_builtin *b;
-
-    group = sw_slice_find(api_version, '/') < 0 ? sw_slice("", 0) : sw_slice_cut(&group, '/');
-    b = sw_builtin_kind(group, sw_slice_str(r->res->kind));
-    return b && sw_slice_eq_str(version_of(api_version), b->version);
+    return sw_builtin_find(api_version, sw_slice_str(r->res->kind));
 }
 
 /* apiVersion and kind against those of the URL. */

@@ -8,10 +8,13 @@
 /* Texts are JSON with single quotes, to be readable here. */
 #define R(groups, resources, verbs)                                                                \
     "{'apiGroups':[" groups "],'resources':[" resources "],'verbs':[" verbs "]}"
-#define READ        "'get','list','watch'"
-#define WRITE       "'create','delete','deletecollection','patch','update'"
-#define APPS        "'daemonsets','deployments','deployments/scale','replicasets','replicasets/scale'"
-#define APPS_STATUS ",'daemonsets/status','deployments/status','replicasets/status'"
+#define READ  "'get','list','watch'"
+#define WRITE "'create','delete','deletecollection','patch','update'"
+#define APPS                                                                                       \
+    "'daemonsets','deployments','deployments/scale','replicasets','replicasets/scale',"            \
+    "'statefulsets','statefulsets/scale'"
+#define APPS_STATUS                                                                                \
+    ",'daemonsets/status','deployments/status','replicasets/status','statefulsets/status'"
 
 static const char *const namespaces[] = {"default", "kube-system", "kube-public",
                                          "kube-node-lease"};
@@ -33,10 +36,12 @@ static const struct {
            "'create'") "," R("'authentication.k8s.io'", "'selfsubjectreviews'", "'create'") "]",
      NULL},
     {"system:public-info-viewer", "",
-     "[{'nonResourceURLs':['/healthz','/livez','/readyz','/version','/version/'],'verbs':['get']}]",
+     "[{'nonResourceURLs':['/healthz','/livez','/readyz','/version','/version/"
+     "'],'verbs':['get']}]",
      NULL},
     {"system:service-account-issuer-discovery", "",
-     "[{'nonResourceURLs':['/.well-known/openid-configuration','/.well-known/openid-configuration/"
+     "[{'nonResourceURLs':['/.well-known/openid-configuration','/.well-known/"
+     "openid-configuration/"
      "',"
      "'/openid/v1/jwks','/openid/v1/jwks/'],'verbs':['get']}]",
      NULL},
@@ -50,21 +55,117 @@ static const struct {
      NULL},
     {"system:aggregate-to-edit", "'rbac.authorization.k8s.io/aggregate-to-edit':'true'",
      "[" R("''", "'secrets'", READ) "," R("''", "'serviceaccounts'", "'impersonate'") "," R(
-         "''", "'configmaps','events','secrets','serviceaccounts','services','endpoints'",
+         "''",
+         "'pods','configmaps','events','secrets','serviceaccounts','services','endpoints',"
+         "'persistentvolumeclaims','replicationcontrollers','replicationcontrollers/scale'",
          WRITE) "," R("'apps'", APPS,
-                      WRITE) "," R("''", "'serviceaccounts/token'",
-                                   "'create'") "," R("'coordination.k8s.io'", "'leases'",
-                                                     WRITE "," READ) "," R("'networking.k8s.io'",
-                                                                           "'ingresses'",
-                                                                           WRITE) "]",
+                      WRITE) "," R("'autoscaling'", "'horizontalpodautoscalers'",
+                                   WRITE) "," R("'batch'", "'cronjobs','jobs'",
+                                                WRITE) "," R("'policy'", "'poddisruptionbudgets'",
+                                                             WRITE) "," R("'events.k8s.io'",
+                                                                          "'events'",
+                                                                          WRITE) "," R("''",
+                                                                                       "'servic"
+                                                                                       "eaccoun"
+                                                                                       "ts/"
+                                                                                       "token'",
+                                                                                       "'create"
+                                                                                       "'") "," R("'coordination.k8s.io'",
+                                                                                                  "'leases'",
+                                                                                                  WRITE
+                                                                                                  "," READ) "," R("'networking.k8s.io'",
+                                                                                                                  "'ingresses'",
+                                                                                                                  WRITE) "]",
      NULL},
     {"system:aggregate-to-view", "'rbac.authorization.k8s.io/aggregate-to-view':'true'",
-     "[" R("''", "'configmaps','endpoints','serviceaccounts','services','services/status'",
-           READ) "," R("''", "'events','namespaces','namespaces/status'",
-                       READ) "," R("'discovery.k8s.io'", "'endpointslices'",
-                                   READ) "," R("'networking.k8s.io'",
-                                               "'ingresses','ingresses/status'",
-                                               READ) "," R("'apps'", APPS APPS_STATUS, READ) "]",
+     "[" R(
+         "''",
+         "'configmaps','endpoints','serviceaccounts','services','services/status','pods',"
+         "'pods/status','pods/log','persistentvolumeclaims',"
+         "'persistentvolumeclaims/status','replicationcontrollers',"
+         "'replicationcontrollers/scale','replicationcontrollers/status'",
+         READ) "," R("''",
+                     "'events','namespaces','namespaces/status','limitranges','resourcequotas',"
+                     "'resourcequotas/status'",
+                     READ) "," R("'discovery.k8s.io'", "'endpointslices'",
+                                 READ) "," R("'events.k8s.io'", "'events'",
+                                             READ) "," R("'networking.k8s.io'",
+                                                         "'ingresses','ingresses/status'",
+                                                         READ) "," R("'autoscaling'",
+                                                                     "'horizontalpodautoscalers"
+                                                                     "','"
+                                                                     "horizontalpodautoscalers/"
+                                                                     "status'",
+                                                                     READ) "," R("'batch'",
+                                                                                 "'cronjobs','"
+                                                                                 "cronjobs/"
+                                                                                 "status','"
+                                                                                 "jobs','jobs/"
+                                                                                 "status'",
+                                                                                 READ) "," R("'"
+                                                                                             "p"
+                                                                                             "o"
+                                                                                             "l"
+                                                                                             "i"
+                                                                                             "c"
+                                                                                             "y"
+                                                                                             "'",
+                                                                                             "'"
+                                                                                             "p"
+                                                                                             "o"
+                                                                                             "d"
+                                                                                             "d"
+                                                                                             "i"
+                                                                                             "s"
+                                                                                             "r"
+                                                                                             "u"
+                                                                                             "p"
+                                                                                             "t"
+                                                                                             "i"
+                                                                                             "o"
+                                                                                             "n"
+                                                                                             "b"
+                                                                                             "u"
+                                                                                             "d"
+                                                                                             "g"
+                                                                                             "e"
+                                                                                             "t"
+                                                                                             "s"
+                                                                                             "'"
+                                                                                             ","
+                                                                                             "'"
+                                                                                             "p"
+                                                                                             "o"
+                                                                                             "d"
+                                                                                             "d"
+                                                                                             "i"
+                                                                                             "s"
+                                                                                             "r"
+                                                                                             "u"
+                                                                                             "p"
+                                                                                             "t"
+                                                                                             "i"
+                                                                                             "o"
+                                                                                             "n"
+                                                                                             "b"
+                                                                                             "u"
+                                                                                             "d"
+                                                                                             "g"
+                                                                                             "e"
+                                                                                             "t"
+                                                                                             "s"
+                                                                                             "/"
+                                                                                             "s"
+                                                                                             "t"
+                                                                                             "a"
+                                                                                             "t"
+                                                                                             "u"
+                                                                                             "s"
+                                                                                             "'",
+                                                                                             READ) "," R("'apps'",
+                                                                                                         APPS
+                                                                                                             APPS_STATUS,
+                                                                                                         READ) "]",
      NULL},
 };
 
@@ -143,6 +244,56 @@ static void make_service(struct sw_api *api)
                "'targetPort':6443}]}}");
 }
 
+static void on_updated(struct api_req *r, int code, const struct sw_json *body)
+{
+    if (code >= 400)
+        sw_log_warn("api", "cannot update the built-in role '%.*s': %.*s", SW_SLICE_ARG(r->name),
+                    SW_SLICE_ARG(api_str(body, "message")));
+}
+
+static bool has_rule(const struct sw_json *rules, const struct sw_json *rule)
+{
+    for (size_t i = 0; i < sw_json_len(rules); i++) {
+        if (sw_json_equal(sw_json_at(rules, i), rule, SW_JSON_EQ_VALUE))
+            return true;
+    }
+    return false;
+}
+
+/* A role made by an older release gets the rules it lacks; those that were added stay. */
+static void update_role(struct sw_api *api, const char *name, const char *text)
+{
+    static const char note[] = "rbac.authorization.kubernetes.io/autoupdate";
+    SW_ARENA_AUTO a = {0};
+    const struct api_res *res =
+        api_registry_find(&api->reg, SW_SLICE_LIT("rbac.authorization.k8s.io"), SW_SLICE_LIT("v1"),
+                          SW_SLICE_LIT("clusterroles"));
+    struct sw_store_obj *o =
+        sw_store_get(api->store, api_key(&a, res, sw_slice("", 0), sw_slice_str(name)));
+    const struct sw_json *have = o ? sw_json_copy(&a, api_load(&a, res, o)) : NULL;
+    const struct sw_json *want = parse(&a, text);
+    struct sw_json *rules = sw_json_new_array(&a);
+    struct sw_json *patch = sw_json_new_object(&a);
+    bool lacks = false;
+
+    if (o)
+        sw_store_obj_unref(o);
+    for (size_t i = 0; i < sw_json_len(sw_json_find(have, "rules")); i++)
+        sw_json_push(&a, rules, sw_json_at(sw_json_find(have, "rules"), i));
+    for (size_t i = 0; i < sw_json_len(want); i++) {
+        if (has_rule(rules, sw_json_at(want, i)))
+            continue;
+        sw_json_push(&a, rules, sw_json_at(want, i));
+        lacks = true;
+    }
+    if (!have || !lacks ||
+        sw_json_str_eq(sw_json_walk(have, "metadata", "annotations", note, NULL), "false"))
+        return;
+    sw_json_put(&a, patch, "rules", rules);
+    (void)api_internal(api, API_PATCH, res, sw_slice("", 0), sw_slice_str(name), NULL, patch,
+                       on_updated, NULL);
+}
+
 static void make_roles(struct sw_api *api)
 {
     for (size_t i = 0; i < SW_ARRAY_LEN(roles); i++) {
@@ -158,12 +309,13 @@ static void make_roles(struct sw_api *api)
                                 roles[i].aggregate);
         else
             rest = sw_arena_printf(&a, "'rules':%s", roles[i].rules);
-        (void)make(
-            api, "rbac.authorization.k8s.io", "clusterroles", "", roles[i].name,
-            sw_arena_printf(&a,
-                            "{'metadata':{'name':'%s','labels':{'kubernetes.io/bootstrapping':"
-                            "'rbac-defaults'%s%s}},%s}",
-                            roles[i].name, sep, roles[i].labels, rest));
+        if (make(api, "rbac.authorization.k8s.io", "clusterroles", "", roles[i].name,
+                 sw_arena_printf(&a,
+                                 "{'metadata':{'name':'%s','labels':{'kubernetes.io/bootstrapping':"
+                                 "'rbac-defaults'%s%s}},%s}",
+                                 roles[i].name, sep, roles[i].labels, rest)) &&
+            roles[i].rules)
+            update_role(api, roles[i].name, roles[i].rules);
     }
 }
 

@@ -113,15 +113,19 @@ static struct sw_json *settle_finalizers(struct api_req *r, const struct options
     struct sw_arena *a = r->arena;
     const struct sw_json *old = sw_json_find(meta, "finalizers");
     struct sw_json *out = sw_json_new_array(a);
+    bool settled = o->policy.n > 0;
 
     for (size_t i = 0; i < sw_json_len(old); i++) {
         struct sw_json *f = sw_json_at(old, i);
 
+        settled = settled || gc_finalizer(sw_json_str(f));
         if (o->policy.n && gc_finalizer(sw_json_str(f)))
             continue;
         sw_json_push(a, out, f);
     }
-    if (sw_slice_eq_str(o->policy, "Orphan"))
+    if (sw_slice_eq_str(o->policy, "Orphan") ||
+        (!settled && (r->x || r->on_behalf) && (r->res->flags & SW_B_ORPHANS) &&
+         !sw_json_find(meta, "deletionTimestamp")))
         sw_json_push(a, out, sw_json_new_str(a, "orphan"));
     else if (sw_slice_eq_str(o->policy, "Foreground"))
         sw_json_push(a, out, sw_json_new_str(a, "foregroundDeletion"));
@@ -286,6 +290,14 @@ static bool build_delete(struct api_write *w, const struct sw_store_obj *cur)
     return true;
 }
 
+static void warn_orphans(struct api_req *r, const struct options *o)
+{
+    if (!o->policy.n && r->res->builtin && strcmp(r->res->builtin->type, "Job") == 0)
+        api_warn(r, "child pods are preserved by default when jobs are deleted; set "
+                    "propagationPolicy=Background to remove them or set propagationPolicy=Orphan "
+                    "to suppress this warning");
+}
+
 void api_delete(struct api_req *r)
 {
     struct removal *d = SW_ARENA_NEW(r->arena, struct removal);
@@ -293,6 +305,7 @@ void api_delete(struct api_req *r)
     d->w = (struct api_write){.r = r, .build = build_delete, .retry = true};
     if (!read_options(r, &d->o) || protected_namespace(r))
         return;
+    warn_orphans(r, &d->o);
     api_write_run(&d->w);
 }
 
@@ -364,6 +377,7 @@ void api_delete_collection(struct api_req *r)
     s->r = r;
     s->rv = sw_store_snap_revision(r->snap);
     s->items = sw_json_new_array(r->arena);
+    warn_orphans(r, &o);
     s->body = sw_json_new_object(r->arena);
     if (o.policy.n)
         sw_json_put_str(r->arena, s->body, "propagationPolicy", o.policy);

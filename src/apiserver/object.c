@@ -175,7 +175,17 @@ static bool is_fresh(const struct api_res *res, const struct sw_store_obj *o)
     return !res->crd || (o->revision > res->crd->revision && res->crd->same_schemas);
 }
 
-static void events_view(struct sw_arena *a, const struct api_res *res, struct sw_json *obj);
+static bool is_new_event(const struct api_res *res)
+{
+    return strcmp(res->group, "events.k8s.io") == 0;
+}
+
+static bool is_view(const struct api_res *res)
+{
+    return res->builtin && !res->storage;
+}
+
+static void show_as(struct sw_arena *a, const struct api_res *res, struct sw_json *obj);
 
 struct sw_json *api_load(struct sw_arena *a, const struct api_res *res,
                          const struct sw_store_obj *o)
@@ -192,12 +202,12 @@ struct sw_json *api_load(struct sw_arena *a, const struct api_res *res,
     sw_json_insert(a, obj, 1, SW_SLICE_LIT("apiVersion"), sw_json_new_str(a, res->api_version));
     if (!is_fresh(res, o))
         convert_read(a, stored_res(res, said), res, obj);
-    if (res->builtin)
-        events_view(a, res, obj);
+    if (is_view(res))
+        show_as(a, res, obj);
     return obj;
 }
 
-/* --- events: one set of objects, two shapes --- */
+/* --- events and autoscalers: one set of objects, two shapes --- */
 
 static const char *const event_names[][2] = {
     {"involvedObject", "regarding"},
@@ -208,11 +218,6 @@ static const char *const event_names[][2] = {
     {"lastTimestamp", "deprecatedLastTimestamp"},
     {"reportingComponent", "reportingController"},
 };
-
-static bool is_new_event(const struct api_res *res)
-{
-    return strcmp(res->group, "events.k8s.io") == 0;
-}
 
 static void rename_members(struct sw_arena *a, struct sw_json *obj, int from, int to)
 {
@@ -227,10 +232,8 @@ static void rename_members(struct sw_arena *a, struct sw_json *obj, int from, in
 /* The older shape always has these two, the newer one only with something in them. */
 static const char *const event_texts[] = {"reportingController", "reportingInstance"};
 
-static void events_view(struct sw_arena *a, const struct api_res *res, struct sw_json *obj)
+static void events_view(struct sw_arena *a, struct sw_json *obj)
 {
-    if (!is_new_event(res))
-        return;
     rename_members(a, obj, 0, 1);
     for (size_t i = 0; i < SW_ARRAY_LEN(event_texts); i++) {
         if (!api_str(obj, event_texts[i]).n)
@@ -238,10 +241,8 @@ static void events_view(struct sw_arena *a, const struct api_res *res, struct sw
     }
 }
 
-void api_event_to_core(struct sw_arena *a, const struct api_res *res, struct sw_json *obj)
+static void event_to_core(struct sw_arena *a, struct sw_json *obj)
 {
-    if (!is_new_event(res))
-        return;
     for (size_t i = 0; i < SW_ARRAY_LEN(event_texts); i++) {
         if (!sw_json_find(obj, event_texts[i]))
             sw_json_put_str(a, obj, event_texts[i], SW_SLICE_LIT(""));
@@ -249,12 +250,34 @@ void api_event_to_core(struct sw_arena *a, const struct api_res *res, struct sw_
     rename_members(a, obj, 1, 0);
 }
 
+static void show_as(struct sw_arena *a, const struct api_res *res, struct sw_json *obj)
+{
+    if (is_new_event(res))
+        events_view(a, obj);
+    else
+        sw_hpa_to_v1(a, obj);
+}
+
+struct sw_json *api_unview(struct sw_arena *a, const struct api_res *res, struct sw_json *obj)
+{
+    struct sw_json *stored;
+
+    if (!is_view(res))
+        return obj;
+    stored = sw_json_copy(a, obj);
+    if (is_new_event(res))
+        event_to_core(a, stored);
+    else
+        sw_hpa_from_v1(a, stored);
+    return stored;
+}
+
 int api_write_obj(struct sw_buf *out, const struct api_res *res, const struct sw_store_obj *o,
                   bool with_type)
 {
     int rc;
 
-    if (!is_fresh(res, o) || is_new_event(res) || !sw_slice_has_prefix(o->value, head)) {
+    if (!is_fresh(res, o) || is_view(res) || !sw_slice_has_prefix(o->value, head)) {
         SW_ARENA_AUTO a = {0};
         struct sw_json *obj = api_load(&a, res, o);
 

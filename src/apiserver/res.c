@@ -23,10 +23,16 @@ static bool has_sub(const struct sw_builtin *b, const char *name)
     return false;
 }
 
-/* Both groups of events are views of one set of objects. */
+/* Both groups of events are views of one set of objects, as are both versions of autoscaling. */
 static const char *storage_group(const struct sw_builtin *b)
 {
     return strcmp(b->group, "events.k8s.io") == 0 ? "" : b->group;
+}
+
+static bool is_stored_shape(const struct sw_builtin *b)
+{
+    return strcmp(b->group, "events.k8s.io") != 0 &&
+           strcmp(b->type, "HorizontalPodAutoscalerV1") != 0;
 }
 
 void api_registry_init(struct api_registry *g)
@@ -58,7 +64,7 @@ void api_registry_init(struct api_registry *g)
             .schema = sw_builtin_schema(b[i].type),
             .selectors = b[i].selectors,
             .served = true,
-            .storage = true,
+            .storage = is_stored_shape(&b[i]),
         };
         if (has_sub(&b[i], "scale")) {
             r->has_scale = true;
@@ -245,7 +251,7 @@ void api_registry_each_stored(const struct api_registry *g, api_res_fn f, void *
     for (size_t i = 0; i < g->n_builtins; i++) {
         const struct api_res *r = &g->builtins[i];
 
-        if (!(r->flags & SW_B_NOT_STORED) && strcmp(r->group, "events.k8s.io") != 0)
+        if (!(r->flags & SW_B_NOT_STORED) && r->storage)
             f(r, arg);
     }
     SW_MAP_FOREACH (it, &g->crds) {

@@ -44,6 +44,16 @@ static void set_path(struct sw_arena *a, struct sw_json *obj, const char *path,
     }
 }
 
+/* Plain labels in the form of a LabelSelector. */
+static struct sw_json *labels_selector(struct sw_arena *a, const struct sw_json *labels)
+{
+    struct sw_json *s = sw_json_new_object(a);
+
+    if (sw_json_is(labels, SW_JSON_OBJECT))
+        sw_json_put(a, s, "matchLabels", sw_json_copy(a, labels));
+    return s;
+}
+
 static struct sw_json *to_scale(struct api_req *r, const struct sw_json *obj)
 {
     static const char *const keep[] = {"name", "namespace", "uid", "resourceVersion",
@@ -73,6 +83,9 @@ static struct sw_json *to_scale(struct api_req *r, const struct sw_json *obj)
     sw_json_put(a, status, "replicas", have ? sw_json_copy(a, have) : sw_json_new_i64(a, 0));
     if (r->res->scale_selector) {
         const struct sw_json *sel = api_at_path(obj, r->res->scale_selector);
+
+        if (r->res->builtin && strcmp(r->res->kind, "ReplicationController") == 0)
+            sel = labels_selector(a, sel);
 
         if (sw_json_is(sel, SW_JSON_STRING) && sel->text.n)
             sw_json_put(a, status, "selector", sw_json_copy(a, sel));

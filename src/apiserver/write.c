@@ -128,10 +128,7 @@ static void submit(struct api_write *w, struct sw_json *stored)
     struct sw_err err = {0};
     int rc;
 
-    if (strcmp(r->res->group, "events.k8s.io") == 0) {
-        stored = sw_json_copy(r->arena, stored);
-        api_event_to_core(r->arena, r->res, stored);
-    }
+    stored = api_unview(r->arena, r->res, stored);
     sw.value = api_encode(r->arena, r->res, stored);
     if (!sw.value.p || too_big(w, stored, &sw.value)) {
         api_fail(r, 413, "RequestEntityTooLarge", "Request entity too large: limit is %zu",

@@ -27,6 +27,10 @@ static const char *const sel_namespace[] = {"metadata.name", "status.phase", NUL
 static const char *const sel_secret[] = {"metadata.name", "metadata.namespace", "type", NULL};
 static const char *const sel_service[] = {"metadata.name", "metadata.namespace", "spec.clusterIP",
                                           "spec.type", NULL};
+static const char *const sel_rc[] = {"metadata.name", "metadata.namespace", "status.replicas",
+                                     NULL};
+static const char *const sel_job[] = {"metadata.name", "metadata.namespace", "status.successful",
+                                      NULL};
 static const char *const sel_pod[] = {"metadata.name",
                                       "metadata.namespace",
                                       "spec.nodeName",
@@ -85,8 +89,17 @@ static const struct sw_builtin kinds[] = {
      sel_namespace},
     {"", "v1", "Node", "nodes", "node", "no", "", false, SW_VERBS_ALL, UNCOND | KFIN, "Node",
      sw_name_dns1123_subdomain, status_sub, sel_cluster},
+    {"", "v1", "PersistentVolume", "persistentvolumes", "persistentvolume", "pv", "", false,
+     SW_VERBS_ALL, UNCOND | STRICT | SW_B_RETURNS_OBJECT | KFIN, "PersistentVolume",
+     sw_name_dns1123_subdomain, status_sub, sel_cluster},
+    {"", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim", "pvc",
+     "", true, SW_VERBS_ALL, UNCOND | STRICT | SW_B_RETURNS_OBJECT | KFIN, "PersistentVolumeClaim",
+     sw_name_dns1123_subdomain, status_sub, sel_ns},
     {"", "v1", "Pod", "pods", "pod", "po", "all", true, SW_VERBS_ALL, UNCOND | KFIN, "Pod",
      sw_name_dns1123_subdomain, status_sub, sel_pod},
+    {"", "v1", "ReplicationController", "replicationcontrollers", "replicationcontroller", "rc",
+     "all", true, SW_VERBS_ALL, UNCOND | SW_B_GENERATION | KFIN | SW_B_ORPHANS,
+     "ReplicationController", sw_name_dns1123_subdomain, scaled_subs, sel_rc},
     {"", "v1", "Secret", "secrets", "secret", "", "", true, SW_VERBS_ALL, UNCOND | KFIN, "Secret",
      sw_name_dns1123_subdomain, no_subs, sel_secret},
     {"", "v1", "Service", "services", "service", "svc", "all", true, SW_VERBS_ALL,
@@ -123,6 +136,9 @@ static const struct sw_builtin kinds[] = {
     {"apps", "v1", "ReplicaSet", "replicasets", "replicaset", "rs", "all", true, SW_VERBS_ALL,
      UNCOND | STRICT | SW_B_GENERATION | KFIN, "ReplicaSet", sw_name_dns1123_subdomain, scaled_subs,
      sel_ns},
+    {"apps", "v1", "StatefulSet", "statefulsets", "statefulset", "sts", "all", true, SW_VERBS_ALL,
+     UNCOND | STRICT | SW_B_GENERATION | KFIN, "StatefulSet", sw_name_dns1123_subdomain,
+     scaled_subs, sel_ns},
     {AUTHN, "v1", "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview", "", "", false,
      REVIEW, SW_B_NOT_STORED, "SelfSubjectReview", NULL, no_subs, sel_cluster},
     {AUTHN, "v1", "TokenReview", "tokenreviews", "tokenreview", "", "", false, REVIEW,
@@ -136,10 +152,18 @@ static const struct sw_builtin kinds[] = {
      "", false, REVIEW, SW_B_NOT_STORED, "SelfSubjectRulesReview", NULL, no_subs, sel_cluster},
     {AUTHZ, "v1", "SubjectAccessReview", "subjectaccessreviews", "subjectaccessreview", "", "",
      false, REVIEW, SW_B_NOT_STORED, "SubjectAccessReview", NULL, no_subs, sel_cluster},
+    {"autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers",
+     "horizontalpodautoscaler", "hpa", "all", true, SW_VERBS_ALL, UNCOND | STRICT | KFIN,
+     "HorizontalPodAutoscalerV1", sw_name_dns1123_subdomain, status_sub, sel_ns},
     {"autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers",
-     "horizontalpodautoscaler", "hpa", "all", true, SW_VERBS_ALL,
-     UNCOND | STRICT | SW_B_GENERATION | KFIN, "HorizontalPodAutoscaler", sw_name_dns1123_subdomain,
-     status_sub, sel_ns},
+     "horizontalpodautoscaler", "hpa", "all", true, SW_VERBS_ALL, UNCOND | STRICT | KFIN,
+     "HorizontalPodAutoscaler", sw_name_dns1123_subdomain, status_sub, sel_ns},
+    {"batch", "v1", "CronJob", "cronjobs", "cronjob", "cj", "all", true, SW_VERBS_ALL,
+     UNCOND | STRICT | SW_B_GENERATION | KFIN, "CronJob", sw_name_dns1123_subdomain, status_sub,
+     sel_ns},
+    {"batch", "v1", "Job", "jobs", "job", "", "all", true, SW_VERBS_ALL,
+     UNCOND | SW_B_GENERATION | KFIN | SW_B_ORPHANS, "Job", sw_name_dns1123_subdomain, status_sub,
+     sel_job},
     {"coordination.k8s.io", "v1", "Lease", "leases", "lease", "", "", true, SW_VERBS_ALL,
      STRICT | SW_B_CREATE_ON_UPDATE, "Lease", sw_name_dns1123_subdomain, no_subs, sel_ns},
     {"discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice", "", "", true,
@@ -175,8 +199,27 @@ const struct sw_builtin *sw_builtins(size_t *ret_n)
 
 const struct sw_builtin *sw_builtin_kind(struct sw_slice group, struct sw_slice kind)
 {
+    const struct sw_builtin *found = NULL;
+
     for (size_t i = 0; i < SW_ARRAY_LEN(kinds); i++) {
         if (sw_slice_eq_str(group, kinds[i].group) && sw_slice_eq_str(kind, kinds[i].kind))
+            found = &kinds[i]; /* the newest version comes last */
+    }
+    return found;
+}
+
+const struct sw_builtin *sw_builtin_find(struct sw_slice api_version, struct sw_slice kind)
+{
+    struct sw_slice version = api_version;
+    struct sw_slice group = sw_slice_cut(&version, '/');
+
+    if (!version.p) {
+        version = api_version;
+        group = sw_slice("", 0);
+    }
+    for (size_t i = 0; i < SW_ARRAY_LEN(kinds); i++) {
+        if (sw_slice_eq_str(kind, kinds[i].kind) && sw_slice_eq_str(group, kinds[i].group) &&
+            sw_slice_eq_str(version, kinds[i].version))
             return &kinds[i];
     }
     return NULL;

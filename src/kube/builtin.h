@@ -34,6 +34,7 @@ enum sw_builtin_flags {
     SW_B_NOT_STORED = 16,      /* reviews */
     SW_B_STRICT_SELECTOR = 32, /* the other wording for unknown field selectors */
     SW_B_KUBE_FINALIZERS = 64, /* finalizers must be qualified or standard */
+    SW_B_ORPHANS = 128,        /* DELETE without a policy leaves the dependents */
 };
 
 /* A subresource of a built-in kind. */
@@ -64,8 +65,10 @@ struct sw_builtin {
 
 /* All kinds; *ret_n of them. */
 const struct sw_builtin *sw_builtins(size_t *ret_n);
-/* By kind, or by plural; NULL when there is none. */
+/* By group and kind in its newest version, or by plural; NULL when there is none. */
 const struct sw_builtin *sw_builtin_kind(struct sw_slice group, struct sw_slice kind);
+/* By "group/version" and kind. */
+const struct sw_builtin *sw_builtin_find(struct sw_slice api_version, struct sw_slice kind);
 const struct sw_builtin *sw_builtin_resource(struct sw_slice group, struct sw_slice plural);
 
 /* Schema of a type of the table ("ConfigMap", "ObjectMeta"); NULL when unknown. Thread-safe. */
@@ -94,6 +97,13 @@ void sw_builtin_admit_new(struct sw_arena *a, const struct sw_builtin *b, struct
 /* Validates an object of a kind; old is NULL on create. Metadata included. */
 void sw_builtin_validate(const struct sw_builtin *b, const struct sw_json *obj,
                          const struct sw_json *old, struct sw_field_errs *e);
+
+/*
+ * A HorizontalPodAutoscaler of autoscaling/v2, in which it is stored, as v1 shows it and back. What
+ * v1 has no field for is kept in annotations.
+ */
+void sw_hpa_to_v1(struct sw_arena *a, struct sw_json *obj);
+void sw_hpa_from_v1(struct sw_arena *a, struct sw_json *obj);
 
 /* metadata.* of any kind. namespaced says whether a namespace is required or forbidden. */
 void sw_meta_validate(const struct sw_json *obj, bool namespaced, sw_name_fn name_check,

@@ -220,6 +220,7 @@ static void default_admission(struct sw_arena *a, struct sw_json *obj)
 {
     struct sw_json *spec = sw_json_find(obj, "spec");
     const struct sw_json *hooks = sw_json_find(obj, "webhooks");
+    bool mutating = sw_b_is(obj, "kind", "MutatingWebhookConfiguration");
 
     if (sw_json_find(spec, "validations") || sw_json_find(spec, "failurePolicy"))
         default_str(a, spec, "failurePolicy", "Fail");
@@ -228,6 +229,7 @@ static void default_admission(struct sw_arena *a, struct sw_json *obj)
     for (size_t i = 0; i < sw_json_len(hooks); i++) {
         struct sw_json *h = sw_json_at(hooks, i);
         const struct sw_json *rules = sw_json_find(h, "rules");
+        struct sw_json *service = sw_json_walk(h, "clientConfig", "service", NULL);
 
         default_str(a, h, "failurePolicy", "Fail");
         default_str(a, h, "matchPolicy", "Equivalent");
@@ -235,6 +237,10 @@ static void default_admission(struct sw_arena *a, struct sw_json *obj)
         (void)object_at(a, h, "objectSelector");
         if (!sw_json_find(h, "timeoutSeconds"))
             sw_json_put(a, h, "timeoutSeconds", sw_json_new_i64(a, 10));
+        if (sw_json_is(service, SW_JSON_OBJECT))
+            sw_b_def_number(a, service, "port", 443);
+        if (mutating)
+            default_str(a, h, "reinvocationPolicy", "Never");
         for (size_t j = 0; j < sw_json_len(rules); j++)
             default_str(a, sw_json_at(rules, j), "scope", "*");
     }
@@ -293,6 +299,14 @@ void sw_builtin_default(struct sw_arena *a, const struct sw_builtin *b, struct s
         {"Deployment", sw_b_default_deployment},
         {"ReplicaSet", sw_b_default_replica_set},
         {"DaemonSet", sw_b_default_daemon_set},
+        {"StatefulSet", sw_b_default_stateful_set},
+        {"ReplicationController", sw_b_default_replication_controller},
+        {"Job", sw_b_default_job},
+        {"CronJob", sw_b_default_cron_job},
+        {"PersistentVolume", sw_b_default_volume},
+        {"PersistentVolumeClaim", sw_b_default_claim},
+        {"HorizontalPodAutoscaler", sw_b_default_autoscaler},
+        {"HorizontalPodAutoscalerV1", sw_b_default_autoscaler_v1},
         {"Endpoints", default_endpoints},
         {"EndpointSlice", default_endpoint_slice},
         {"IngressClass", sw_b_default_ingress_class},
@@ -337,6 +351,42 @@ static void admit_namespace(struct sw_arena *a, struct sw_json *obj)
     sw_json_put(a, obj, "status", status);
 }
 
+/* The status of a new workload: nobody has looked at it yet. */
+static void admit_workload(struct sw_arena *a, const char *type, struct sw_json *obj)
+{
+    static const struct {
+        const char *type;
+        const char *zero[4];
+    } counts[] = {
+        {"ReplicaSet", {"replicas"}},
+        {"ReplicationController", {"replicas"}},
+        {"StatefulSet", {"availableReplicas", "replicas"}},
+        {"DaemonSet",
+         {"currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"}},
+        {"HorizontalPodAutoscalerV1", {"currentReplicas", "desiredReplicas"}},
+    };
+    struct sw_json *status = sw_json_new_object(a);
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(counts); i++) {
+        for (size_t k = 0; strcmp(type, counts[i].type) == 0 && k < 4 && counts[i].zero[k]; k++)
+            sw_json_put(a, status, counts[i].zero[k], sw_json_new_i64(a, 0));
+    }
+    if (strcmp(type, "HorizontalPodAutoscaler") == 0) {
+        sw_json_put(a, status, "currentMetrics", sw_json_new_null(a));
+        sw_json_put(a, status, "desiredReplicas", sw_json_new_i64(a, 0));
+    }
+    sw_json_put(a, obj, "status", status);
+}
+
+/* Volumes and claims wait for somebody to bind them. */
+static void admit_volume(struct sw_arena *a, struct sw_json *obj)
+{
+    struct sw_json *status = sw_json_new_object(a);
+
+    sw_json_put_str(a, status, "phase", SW_SLICE_LIT("Pending"));
+    sw_json_put(a, obj, "status", status);
+}
+
 void sw_builtin_admit_new(struct sw_arena *a, const struct sw_builtin *b, struct sw_json *obj)
 {
     if (strcmp(b->type, "Pod") == 0)
@@ -345,6 +395,12 @@ void sw_builtin_admit_new(struct sw_arena *a, const struct sw_builtin *b, struct
         admit_namespace(a, obj);
     else if (strcmp(b->type, "Ingress") == 0)
         sw_b_admit_ingress(a, obj);
-    else if (strcmp(b->group, "apps") == 0)
-        sw_json_put(a, obj, "status", sw_json_new_object(a)); /* nobody has looked at it yet */
+    else if (strcmp(b->type, "Job") == 0)
+        sw_b_admit_job(a, obj);
+    else if (strcmp(b->type, "PersistentVolume") == 0 ||
+             strcmp(b->type, "PersistentVolumeClaim") == 0)
+        admit_volume(a, obj);
+    else if (strcmp(b->group, "apps") == 0 || strcmp(b->group, "batch") == 0 ||
+             strcmp(b->group, "autoscaling") == 0 || strcmp(b->type, "ReplicationController") == 0)
+        admit_workload(a, b->type, obj);
 }

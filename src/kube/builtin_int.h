@@ -6,6 +6,7 @@
 
 /* More lines for the table of types, see builtin_types.c. */
 extern const char sw_builtin_pod_types[];
+extern const char sw_builtin_work_types[];
 
 /* Text of a member, "" when it is missing. */
 static inline struct sw_slice sw_b_text(const struct sw_json *v, const char *key)
@@ -58,6 +59,29 @@ void sw_b_check_pod_spec(const struct sw_json *spec, const struct sw_fpath *path
 void sw_b_default_deployment(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_replica_set(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_daemon_set(struct sw_arena *a, struct sw_json *obj);
+void sw_b_default_stateful_set(struct sw_arena *a, struct sw_json *obj);
+void sw_b_default_replication_controller(struct sw_arena *a, struct sw_json *obj);
+/* An object below v, made when it is missing; a number that is not there. */
+struct sw_json *sw_b_object_in(struct sw_arena *a, struct sw_json *v, const char *key);
+void sw_b_def_number(struct sw_arena *a, struct sw_json *v, const char *key, int64_t n);
+void sw_b_def_str(struct sw_arena *a, struct sw_json *v, const char *key, const char *text);
+/* A number that is negative. */
+void sw_b_check_count(const struct sw_json *v, const char *key, const struct sw_fpath *path,
+                      struct sw_field_errs *e);
+/* The template at v.template: labels and pod spec. */
+void sw_b_check_template(const struct sw_json *v, const struct sw_fpath *path,
+                         struct sw_field_errs *e);
+
+/* Jobs and CronJobs; a new Job selects its pods by its uid. */
+void sw_b_default_job(struct sw_arena *a, struct sw_json *obj);
+void sw_b_default_cron_job(struct sw_arena *a, struct sw_json *obj);
+void sw_b_admit_job(struct sw_arena *a, struct sw_json *obj);
+/* Volumes and claims. */
+void sw_b_default_claim(struct sw_arena *a, struct sw_json *obj);
+void sw_b_default_volume(struct sw_arena *a, struct sw_json *obj);
+/* HorizontalPodAutoscalers of autoscaling/v2 and v1. */
+void sw_b_default_autoscaler(struct sw_arena *a, struct sw_json *obj);
+void sw_b_default_autoscaler_v1(struct sw_arena *a, struct sw_json *obj);
 
 /* What a new Ingress does not have yet; defaults of an IngressClass. */
 void sw_b_admit_ingress(struct sw_arena *a, struct sw_json *obj);
@@ -80,6 +104,19 @@ void sw_b_check_deployment(const struct sw_json *obj, const struct sw_json *old,
 void sw_b_check_replica_set(const struct sw_json *obj, const struct sw_json *old,
                             struct sw_field_errs *e);
 void sw_b_check_daemon_set(const struct sw_json *obj, const struct sw_json *old,
+                           struct sw_field_errs *e);
+void sw_b_check_stateful_set(const struct sw_json *obj, const struct sw_json *old,
+                             struct sw_field_errs *e);
+void sw_b_check_replication_controller(const struct sw_json *obj, const struct sw_json *old,
+                                       struct sw_field_errs *e);
+void sw_b_check_job(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e);
+void sw_b_check_cron_job(const struct sw_json *obj, const struct sw_json *old,
+                         struct sw_field_errs *e);
+void sw_b_check_claim(const struct sw_json *obj, const struct sw_json *old,
+                      struct sw_field_errs *e);
+void sw_b_check_volume(const struct sw_json *obj, const struct sw_json *old,
+                       struct sw_field_errs *e);
+void sw_b_check_autoscaler(const struct sw_json *obj, const struct sw_json *old,
                            struct sw_field_errs *e);
 void sw_b_check_event(const struct sw_json *obj, const struct sw_json *old,
                       struct sw_field_errs *e);

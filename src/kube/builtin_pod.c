@@ -135,8 +135,6 @@ void sw_b_default_pod_spec(struct sw_arena *a, struct sw_json *spec)
     def(a, spec, "schedulerName", "default-scheduler");
     if (!sw_json_find(spec, "terminationGracePeriodSeconds"))
         def_int(a, spec, "terminationGracePeriodSeconds", 30);
-    if (!sw_json_find(spec, "enableServiceLinks"))
-        sw_json_put(a, spec, "enableServiceLinks", sw_json_new_bool(a, true));
     (void)def_object(a, spec, "securityContext");
     /* The older name follows the newer one. */
     if (sw_b_text(spec, "serviceAccountName").n)
@@ -160,6 +158,8 @@ void sw_b_default_pod(struct sw_arena *a, struct sw_json *obj)
     if (!sw_json_is(spec, SW_JSON_OBJECT))
         return;
     sw_b_default_pod_spec(a, spec);
+    if (!sw_json_find(spec, "enableServiceLinks"))
+        sw_json_put(a, spec, "enableServiceLinks", sw_json_new_bool(a, true));
     def(a, def_object(a, obj, "status"), "phase", "Pending");
 }
 

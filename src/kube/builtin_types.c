@@ -105,7 +105,18 @@ static const char table[] =
     "3 stabilizationWindowSeconds i *;4 tolerance q}"
     "HPAScalingPolicy{1 type s !;2 value i !;3 periodSeconds i !}"
     "HorizontalPodAutoscalerStatus{1 observedGeneration i *;2 lastScaleTime t;3 currentReplicas i;"
-    "4 desiredReplicas i;6 conditions []HorizontalPodAutoscalerCondition k=type mk=type}"
+    "4 desiredReplicas i !;5 currentMetrics []MetricStatus !;"
+    "6 conditions []HorizontalPodAutoscalerCondition k=type mk=type}"
+    "MetricStatus{1 type s !;2 object ObjectMetricStatus;3 pods PodsMetricStatus;"
+    "4 resource ResourceMetricStatus;5 external ExternalMetricStatus;"
+    "7 containerResource ContainerResourceMetricStatus}"
+    "ObjectMetricStatus{1 metric MetricIdentifier ! e;2 current MetricValueStatus ! e;"
+    "3 describedObject CrossVersionObjectReference ! e}"
+    "PodsMetricStatus{1 metric MetricIdentifier ! e;2 current MetricValueStatus ! e}"
+    "ResourceMetricStatus{1 name s !;2 current MetricValueStatus ! e}"
+    "ContainerResourceMetricStatus{1 name s !;2 current MetricValueStatus ! e;3 container s !}"
+    "ExternalMetricStatus{1 metric MetricIdentifier ! e;2 current MetricValueStatus ! e}"
+    "MetricValueStatus{1 value q;2 averageValue q;3 averageUtilization i *}"
     "HorizontalPodAutoscalerCondition{1 type s !;2 status s !;3 lastTransitionTime t;4 reason s;"
     "5 message s}"
     "PodDisruptionBudget{1 metadata ObjectMeta;2 spec PodDisruptionBudgetSpec e;"
@@ -247,13 +258,24 @@ static const char table[] =
     "ValidatingAdmissionPolicyBindingSpec{1 policyName s;2 paramRef ParamRef;"
     "3 matchResources MatchResources;4 validationActions []s set}"
     "ParamRef@{1 name s;2 namespace s;3 selector LabelSelector;4 parameterNotFoundAction s *}"
-    "ValidatingWebhookConfiguration{1 metadata ObjectMeta;0 webhooks []Webhook k=name mk=name}"
-    "MutatingWebhookConfiguration{1 metadata ObjectMeta;0 webhooks []Webhook k=name mk=name}"
-    "Webhook{0 name s !;0 clientConfig any;0 rules []WebhookRule;0 failurePolicy s *;"
-    "0 matchPolicy s *;0 namespaceSelector LabelSelector;0 objectSelector LabelSelector;"
-    "0 sideEffects s *;0 timeoutSeconds i *;0 admissionReviewVersions []s !;"
-    "0 matchConditions []MatchCondition k=name mk=name;0 reinvocationPolicy s *}"
-    "WebhookRule{0 operations []s;0 apiGroups []s;0 apiVersions []s;0 resources []s;0 scope s *}";
+    "ValidatingWebhookConfiguration{1 metadata ObjectMeta;"
+    "2 webhooks []ValidatingWebhook k=name mk=name}"
+    "MutatingWebhookConfiguration{1 metadata ObjectMeta;"
+    "2 webhooks []MutatingWebhook k=name mk=name}"
+    "ValidatingWebhook{1 name s !;2 clientConfig WebhookClientConfig ! e;"
+    "3 rules []RuleWithOperations;4 failurePolicy s *;9 matchPolicy s *;"
+    "5 namespaceSelector LabelSelector;10 objectSelector LabelSelector;6 sideEffects s !;"
+    "7 timeoutSeconds i *;8 admissionReviewVersions []s !;"
+    "11 matchConditions []MatchCondition k=name mk=name}"
+    "MutatingWebhook{1 name s !;2 clientConfig WebhookClientConfig ! e;"
+    "3 rules []RuleWithOperations;4 failurePolicy s *;9 matchPolicy s *;"
+    "5 namespaceSelector LabelSelector;11 objectSelector LabelSelector;6 sideEffects s !;"
+    "7 timeoutSeconds i *;8 admissionReviewVersions []s !;10 reinvocationPolicy s *;"
+    "12 matchConditions []MatchCondition k=name mk=name}"
+    "WebhookClientConfig{3 url s *;1 service ServiceReference;2 caBundle y}"
+    "RuleWithOperations{1 operations []s;2.1 apiGroups []s;2.2 apiVersions []s;"
+    "2.3 resources []s;2.4 scope s *}"
+    "ServiceReference{1 namespace s !;2 name s !;3 path s *;4 port i *}";
 
 #define FIELDS_MAX 48
 
@@ -479,6 +501,7 @@ static void load(void)
 {
     load_table(SW_SLICE_LIT(table));
     load_table(sw_slice_str(sw_builtin_pod_types));
+    load_table(sw_slice_str(sw_builtin_work_types));
     SW_MAP_FOREACH (it, &types)
         link_type(it->value);
 }

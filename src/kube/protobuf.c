@@ -474,17 +474,15 @@ int sw_pb_decode(struct sw_arena *a, struct sw_slice body, struct sw_json **ret,
 {
     struct reader r = {.a = a, .err = err};
     const struct sw_pb_type *t;
+    const struct sw_builtin *b;
     struct envelope e;
-    struct sw_slice name;
     struct sw_json *v;
     int rc = open_envelope(body, &e, err);
 
     if (rc < 0)
         return rc;
-    name = e.kind;
-    if (sw_slice_eq_str(e.kind, "Event") && sw_slice_eq_str(e.api_version, "events.k8s.io/v1"))
-        name = SW_SLICE_LIT("EventV1");
-    t = sw_builtin_type(name);
+    b = sw_builtin_find(e.api_version, e.kind);
+    t = sw_builtin_type(b ? sw_slice_str(b->type) : e.kind);
     if (!t)
         return sw_err_set(err, SW_ENOENT, "no protobuf form of kind '%.*s'",
                           (int)sw_min(e.kind.n, 64), e.kind.p);

@@ -69,6 +69,14 @@ struct sw_json *table_cell(const struct table_row *r, const char *path)
     return sw_json_new_string(r->a, table_text(r->obj, path));
 }
 
+const char *table_between(const struct table_row *r, struct sw_slice from, struct sw_slice to)
+{
+    int64_t sec;
+    int32_t ns;
+
+    return sw_age_text(r->a, from, to.n && cel_parse_time(to, &sec, &ns) ? sec : r->now_s);
+}
+
 CELL(c_name)
 {
     return table_cell(r, "metadata.name");
@@ -315,6 +323,71 @@ static const struct column t_daemon_set[] = {NAME,
                                              AGE,
                                              TEMPLATE,
                                              {0}};
+#define IMAGES                                                                                     \
+    {"Containers", "string", table_workload_containers, 1},                                        \
+    {                                                                                              \
+        "Images", "string", table_workload_images, 1                                               \
+    }
+static const struct column t_stateful_set[] = {
+    NAME, {"Ready", "string", table_deployment_ready, 0}, AGE, IMAGES, {0}};
+static const struct column t_controller[] = {NAME,
+                                             {"Desired", "integer", table_replicas_desired, 0},
+                                             {"Current", "integer", table_replicas_current, 0},
+                                             {"Ready", "integer", table_replicas_ready, 0},
+                                             AGE,
+                                             IMAGES,
+                                             {"Selector", "string", table_controller_selector, 1},
+                                             {0}};
+static const struct column t_job[] = {NAME,
+                                      {"Status", "string", table_job_status, 0},
+                                      {"Completions", "string", table_job_completions, 0},
+                                      {"Duration", "string", table_job_duration, 0},
+                                      AGE,
+                                      TEMPLATE,
+                                      {0}};
+static const struct column t_cron_job[] = {NAME,
+                                           {"Schedule", "string", table_cron_schedule, 0},
+                                           {"Timezone", "string", table_cron_zone, 0},
+                                           {"Suspend", "boolean", table_cron_suspend, 0},
+                                           {"Active", "integer", table_cron_active, 0},
+                                           {"Last Schedule", "string", table_cron_last, 0},
+                                           AGE,
+                                           {"Containers", "string", table_cron_containers, 1},
+                                           {"Images", "string", table_cron_images, 1},
+                                           {"Selector", "string", table_cron_selector, 1},
+                                           {0}};
+static const struct column t_volume[] = {
+    NAME,
+    {"Capacity", "string", table_volume_size, 0},
+    {"Access Modes", "string", table_volume_access, 0},
+    {"Reclaim Policy", "string", table_volume_policy, 0},
+    {"Status", "string", table_volume_phase, 0},
+    {"Claim", "string", table_volume_claim, 0},
+    {"StorageClass", "string", table_volume_class, 0},
+    {"VolumeAttributesClass", "string", table_volume_attributes, 0},
+    {"Reason", "string", table_volume_reason, 0},
+    AGE,
+    {"VolumeMode", "string", table_volume_mode, 1},
+    {0}};
+static const struct column t_claim[] = {
+    NAME,
+    {"Status", "string", table_volume_phase, 0},
+    {"Volume", "string", table_claim_volume, 0},
+    {"Capacity", "string", table_claim_size, 0},
+    {"Access Modes", "string", table_claim_access, 0},
+    {"StorageClass", "string", table_volume_class, 0},
+    {"VolumeAttributesClass", "string", table_volume_attributes, 0},
+    AGE,
+    {"VolumeMode", "string", table_volume_mode, 1},
+    {0}};
+static const struct column t_scaler[] = {NAME,
+                                         {"Reference", "string", table_scaler_reference, 0},
+                                         {"Targets", "string", table_scaler_targets, 0},
+                                         {"MinPods", "string", table_scaler_min, 0},
+                                         {"MaxPods", "string", table_scaler_max, 0},
+                                         {"Replicas", "string", table_scaler_replicas, 0},
+                                         AGE,
+                                         {0}};
 static const struct column t_ingress[] = {NAME,
                                           {"Class", "string", table_ingress_class, 0},
                                           {"Hosts", "string", table_ingress_hosts, 0},
@@ -348,6 +421,14 @@ static const struct column *columns_of(const struct sw_builtin *b)
         {"Deployment", t_deployment},
         {"ReplicaSet", t_replica_set},
         {"DaemonSet", t_daemon_set},
+        {"StatefulSet", t_stateful_set},
+        {"ReplicationController", t_controller},
+        {"Job", t_job},
+        {"CronJob", t_cron_job},
+        {"PersistentVolume", t_volume},
+        {"PersistentVolumeClaim", t_claim},
+        {"HorizontalPodAutoscaler", t_scaler},
+        {"HorizontalPodAutoscalerV1", t_scaler},
         {"ValidatingAdmissionPolicy", t_policy},
         {"ValidatingAdmissionPolicyBinding", t_policy_binding},
         {"EndpointSlice", t_slice},

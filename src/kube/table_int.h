@@ -19,6 +19,9 @@ struct sw_slice table_text(const struct sw_json *obj, const char *path);
 /* The same as a cell. */
 struct sw_json *table_cell(const struct table_row *r, const char *path);
 
+/* The time between two moments, until now when there is no second one. */
+const char *table_between(const struct table_row *r, struct sw_slice from, struct sw_slice to);
+
 /* --- table_event.c --- */
 struct sw_json *table_event_last(const struct table_row *r);
 struct sw_json *table_event_first(const struct table_row *r);
@@ -76,6 +79,36 @@ struct sw_json *table_daemons_nodes(const struct table_row *r);
 struct sw_json *table_workload_containers(const struct table_row *r);
 struct sw_json *table_workload_images(const struct table_row *r);
 struct sw_json *table_workload_selector(const struct table_row *r);
+struct sw_json *table_controller_selector(const struct table_row *r);
+struct sw_json *table_job_status(const struct table_row *r);
+struct sw_json *table_job_completions(const struct table_row *r);
+struct sw_json *table_job_duration(const struct table_row *r);
+struct sw_json *table_cron_schedule(const struct table_row *r);
+struct sw_json *table_cron_zone(const struct table_row *r);
+struct sw_json *table_cron_suspend(const struct table_row *r);
+struct sw_json *table_cron_active(const struct table_row *r);
+struct sw_json *table_cron_last(const struct table_row *r);
+struct sw_json *table_cron_containers(const struct table_row *r);
+struct sw_json *table_cron_images(const struct table_row *r);
+struct sw_json *table_cron_selector(const struct table_row *r);
+/* --- table_volume.c --- */
+struct sw_json *table_volume_phase(const struct table_row *r);
+struct sw_json *table_volume_class(const struct table_row *r);
+struct sw_json *table_volume_attributes(const struct table_row *r);
+struct sw_json *table_volume_mode(const struct table_row *r);
+struct sw_json *table_volume_size(const struct table_row *r);
+struct sw_json *table_volume_access(const struct table_row *r);
+struct sw_json *table_volume_policy(const struct table_row *r);
+struct sw_json *table_volume_claim(const struct table_row *r);
+struct sw_json *table_volume_reason(const struct table_row *r);
+struct sw_json *table_claim_volume(const struct table_row *r);
+struct sw_json *table_claim_size(const struct table_row *r);
+struct sw_json *table_claim_access(const struct table_row *r);
+struct sw_json *table_scaler_reference(const struct table_row *r);
+struct sw_json *table_scaler_targets(const struct table_row *r);
+struct sw_json *table_scaler_min(const struct table_row *r);
+struct sw_json *table_scaler_max(const struct table_row *r);
+struct sw_json *table_scaler_replicas(const struct table_row *r);
 /* --- table_pod.c --- */
 struct sw_json *table_pod_ready(const struct table_row *r);
 struct sw_json *table_pod_status(const struct table_row *r);

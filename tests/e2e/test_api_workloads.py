@@ -26,7 +26,8 @@ def workload(kind, name, **spec):
 def test_discovery(api):
     found = {r["name"]: r for r in api.get(TOP).json["resources"]}
     assert set(found) == {"deployments", "deployments/scale", "deployments/status", "daemonsets",
-                          "daemonsets/status", "replicasets", "replicasets/scale", "replicasets/status"}
+                          "daemonsets/status", "replicasets", "replicasets/scale", "replicasets/status",
+                          "statefulsets", "statefulsets/scale", "statefulsets/status"}
     assert found["deployments"]["shortNames"] == ["deploy"] and found["deployments"]["categories"] == ["all"]
     assert (found["deployments/scale"]["group"], found["deployments/scale"]["kind"]) == ("autoscaling", "Scale")
 
