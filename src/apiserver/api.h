@@ -22,6 +22,8 @@ struct api_fair;
 struct api_gc;
 struct api_docs;
 struct api_pool;
+struct api_hooks;
+struct hook_set;
 
 struct api_tokens {
     SW_VEC(struct api_static_token *) all;
@@ -60,10 +62,12 @@ struct sw_api {
     struct api_fair *fair;
     struct api_docs *docs; /* discovery and OpenAPI, made when asked for */
     struct api_gc *gc;
-    struct api_pool *pool;    /* addresses of Services; NULL until used */
-    struct sw_list watches;   /* struct api_watch */
-    struct api_line line;     /* of a watch */
-    struct sw_list internals; /* requests of our own under way */
+    struct api_pool *pool;     /* addresses of Services; NULL until used */
+    struct api_hooks *hooks;   /* connections to webhooks; NULL until used */
+    struct hook_set *hook_set; /* webhooks as configured; NULL: to be read */
+    struct sw_list watches;    /* struct api_watch */
+    struct api_line line;      /* of a watch */
+    struct sw_list internals;  /* requests of our own under way */
     int audit_fd;
     uint64_t health_done;    /* writes answered, as health saw it last */
     uint64_t health_done_ns; /* when it saw more of them or none waiting; 0: never looked */
@@ -244,6 +248,9 @@ struct sw_slice api_encode(struct sw_arena *a, const struct api_res *res, struct
  * becomes what a read of that gives.
  */
 struct sw_json *api_to_storage(struct sw_arena *a, const struct api_res *res, struct sw_json *obj);
+/* An object of one version of a resource as another one shows it; changes obj. */
+struct sw_json *api_convert(struct sw_arena *a, const struct api_res *from,
+                            const struct api_res *to, struct sw_json *obj);
 /* metadata as an object, made when missing. */
 struct sw_json *api_meta(struct sw_arena *a, struct sw_json *obj);
 struct sw_slice api_meta_str(const struct sw_json *obj, const char *key);
@@ -323,6 +330,9 @@ struct api_write {
     struct sw_slice key;
     struct sw_json *obj;  /* new state; with remove: the last state */
     struct sw_json *live; /* what was stored, as a tree; NULL when nothing */
+    /* Set instead of obj when mutating webhooks come first; finish makes obj of what they made. */
+    struct sw_json *draft;
+    bool (*finish)(struct api_write *w, struct sw_json *obj);
     bool remove;
     bool noop;  /* nothing to store: answer with obj */
     bool retry; /* conflicts are tried again */
@@ -341,6 +351,8 @@ void api_write_run(struct api_write *w);
 /* Everything between "this is what the client wants" and "this is what is stored". */
 bool api_prepare_create(struct api_write *w, struct sw_json *obj);
 bool api_prepare_update(struct api_write *w, struct sw_json *obj, const struct sw_store_obj *cur);
+/* The draft as webhooks left it: the write goes on, or its request is answered. */
+void api_write_finish(struct api_write *w, struct sw_json *obj);
 /* Ownership of fields. */
 struct sw_smd api_smd(struct api_req *r);
 

@@ -89,6 +89,29 @@ static void track_create(struct api_req *r, struct sw_json *obj)
         sw_builtin_default(r->arena, r->res->builtin, obj);
 }
 
+/* What follows when webhooks had their say. */
+static bool finish_create(struct api_write *w, struct sw_json *obj)
+{
+    struct api_req *r = w->r;
+    struct sw_arena *a = r->arena;
+
+    if (api_is_crd_kind(r->res))
+        api_crd_settle(r, obj, NULL);
+    if (r->res->builtin)
+        sw_builtin_admit_new(a, r->res->builtin, obj);
+    api_ingress_settle(r, obj);
+    if (!api_service_settle(w, obj, NULL))
+        return false;
+    if (!api_validate(r, obj, NULL))
+        return false;
+    if (r->x && strcmp(r->res->group, "rbac.authorization.k8s.io") == 0 &&
+        !api_escalation_ok(r, obj, NULL))
+        return false;
+    w->obj = obj;
+    w->code = 201;
+    return true;
+}
+
 bool api_prepare_create(struct api_write *w, struct sw_json *obj)
 {
     struct api_req *r = w->r;
@@ -107,21 +130,7 @@ bool api_prepare_create(struct api_write *w, struct sw_json *obj)
         sw_builtin_default(a, r->res->builtin, obj); /* names made from generateName count too */
     if (!sw_json_find(meta, "managedFields") || r->verb == API_CREATE || r->verb == API_UPDATE)
         track_create(r, obj);
-    if (api_is_crd_kind(r->res))
-        api_crd_settle(r, obj, NULL);
-    if (r->res->builtin)
-        sw_builtin_admit_new(a, r->res->builtin, obj);
-    api_ingress_settle(r, obj);
-    if (!api_service_settle(w, obj, NULL))
-        return false;
-    if (!api_validate(r, obj, NULL))
-        return false;
-    if (r->x && strcmp(r->res->group, "rbac.authorization.k8s.io") == 0 &&
-        !api_escalation_ok(r, obj, NULL))
-        return false;
-    w->obj = obj;
-    w->code = 201;
-    return true;
+    return api_write_prepared(w, obj, finish_create);
 }
 
 void api_wipe_for_create(struct api_req *r, struct sw_json *obj)

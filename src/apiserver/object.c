@@ -129,6 +129,17 @@ struct sw_json *api_to_storage(struct sw_arena *a, const struct api_res *res, st
     return stored;
 }
 
+struct sw_json *api_convert(struct sw_arena *a, const struct api_res *from,
+                            const struct api_res *to, struct sw_json *obj)
+{
+    if (from == to || !sw_json_is(obj, SW_JSON_OBJECT))
+        return obj;
+    sw_json_put(a, obj, "apiVersion", sw_json_new_str(a, to->api_version));
+    if (to->crd)
+        prune_to(obj, api_res_schema(to));
+    return obj;
+}
+
 struct sw_slice api_encode(struct sw_arena *a, const struct api_res *res, struct sw_json *obj)
 {
     static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};

@@ -7,6 +7,7 @@
 
 #include "apiserver/api.h"
 #include "apiserver/fabric.h"
+#include "apiserver/webhook.h"
 #include "base/dirs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -143,6 +144,7 @@ void sw_api_free(struct sw_api *a)
     if (!a)
         return;
     a->stopping = true;
+    api_webhooks_free(a);
     close_store(a);
     sw_front_free(a->front);
     api_gc_free(a->gc);

@@ -159,32 +159,16 @@ static bool finalizers_left(const struct api_res *res, const struct sw_json *obj
            sw_json_len(sw_json_walk(obj, "spec", "finalizers", NULL)) > 0;
 }
 
-bool api_prepare_update(struct api_write *w, struct sw_json *obj, const struct sw_store_obj *cur)
+/* What follows when webhooks had their say. */
+static bool finish_update(struct api_write *w, struct sw_json *obj)
 {
     struct api_req *r = w->r;
     struct sw_arena *a = r->arena;
-    const struct sw_json *old_meta = sw_json_find(w->live, "metadata");
-    struct sw_smd smd = api_smd(r);
-    bool applied = w->arg != NULL; /* ownership is settled already */
-    struct sw_json *meta;
+    struct sw_json *meta = api_meta(a, obj);
 
-    if (!check_conditions(w, obj, cur))
-        return false;
-    split_doors(r, obj, w->live);
-    meta = api_meta(a, obj);
-    keep_meta(a, meta, old_meta, "uid");
-    keep_meta(a, meta, old_meta, "creationTimestamp");
-    keep_meta(a, meta, old_meta, "deletionTimestamp");
-    keep_meta(a, meta, old_meta, "deletionGracePeriodSeconds");
-    keep_meta(a, meta, old_meta, "resourceVersion");
-    keep_meta(a, meta, old_meta, "name");
-    keep_meta(a, meta, old_meta, "namespace");
-    (void)sw_json_remove(meta, SW_SLICE_LIT("selfLink"));
     if (api_is_crd_kind(r->res))
         api_crd_settle(r, obj, w->live);
     settle_generation(r, obj, w->live);
-    if (!applied)
-        sw_smd_update(&smd, w->live, obj);
     if (!api_service_settle(w, obj, w->live))
         return false;
     if (!api_validate(r, obj, w->live))
@@ -207,6 +191,32 @@ bool api_prepare_update(struct api_write *w, struct sw_json *obj, const struct s
         w->obj = obj;
     }
     return true;
+}
+
+bool api_prepare_update(struct api_write *w, struct sw_json *obj, const struct sw_store_obj *cur)
+{
+    struct api_req *r = w->r;
+    struct sw_arena *a = r->arena;
+    const struct sw_json *old_meta = sw_json_find(w->live, "metadata");
+    struct sw_smd smd = api_smd(r);
+    bool applied = w->arg != NULL; /* ownership is settled already */
+    struct sw_json *meta;
+
+    if (!check_conditions(w, obj, cur))
+        return false;
+    split_doors(r, obj, w->live);
+    meta = api_meta(a, obj);
+    keep_meta(a, meta, old_meta, "uid");
+    keep_meta(a, meta, old_meta, "creationTimestamp");
+    keep_meta(a, meta, old_meta, "deletionTimestamp");
+    keep_meta(a, meta, old_meta, "deletionGracePeriodSeconds");
+    keep_meta(a, meta, old_meta, "resourceVersion");
+    keep_meta(a, meta, old_meta, "name");
+    keep_meta(a, meta, old_meta, "namespace");
+    (void)sw_json_remove(meta, SW_SLICE_LIT("selfLink"));
+    if (!applied)
+        sw_smd_update(&smd, w->live, obj);
+    return api_write_prepared(w, obj, finish_update);
 }
 
 struct update {

@@ -7,6 +7,7 @@
 
 #include "apiserver/admission.h"
 #include "apiserver/api.h"
+#include "apiserver/webhook.h"
 #include "apiserver/write_int.h"
 #include "base/log.h"
 #include "kube/smd.h"
@@ -23,6 +24,8 @@ static void note_change(struct sw_api *api, const struct api_res *res, struct sw
         api_authz_changed(api);
     if (strcmp(res->group, "apiextensions.k8s.io") == 0)
         api_crd_changed(api, name);
+    if (strcmp(res->group, "admissionregistration.k8s.io") == 0)
+        api_webhooks_changed(api);
 }
 
 static struct sw_json *success_status(struct api_req *r, const struct sw_json *obj)
@@ -200,7 +203,28 @@ static void attempt(struct api_write *w)
     w->answer_status = false;
     w->exists = false;
     w->expect = cur ? cur->revision : 0;
-    if (w->build(w, cur))
+    w->draft = NULL;
+    if (!w->build(w, cur))
+        return;
+    if (w->draft)
+        api_webhooks_run(w);
+    else
+        admit(w);
+}
+
+bool api_write_prepared(struct api_write *w, struct sw_json *obj,
+                        bool (*finish)(struct api_write *w, struct sw_json *obj))
+{
+    if (!api_webhooks_mutate(w, obj))
+        return finish(w, obj);
+    w->draft = obj;
+    w->finish = finish;
+    return true;
+}
+
+void api_write_finish(struct api_write *w, struct sw_json *obj)
+{
+    if (w->finish(w, obj))
         admit(w);
 }
 

@@ -12,6 +12,9 @@ bool api_is_crd_kind(const struct api_res *res);
 bool api_validate(struct api_req *r, struct sw_json *obj, const struct sw_json *old);
 /* Takes out what clients may not set on new objects. */
 void api_wipe_for_create(struct api_req *r, struct sw_json *obj);
+/* An object with its owners noted: mutating webhooks come first, if any; then finish. */
+bool api_write_prepared(struct api_write *w, struct sw_json *obj,
+                        bool (*finish)(struct api_write *w, struct sw_json *obj));
 /* Sends 409 for a create whose name is taken. */
 void api_already_exists(struct api_write *w);
 /* PUT and apply may make an object, if the client may also create; false: 403 was sent. */

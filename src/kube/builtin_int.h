@@ -125,3 +125,5 @@ void sw_b_check_event_v1(const struct sw_json *obj, const struct sw_json *old,
 void sw_b_check_role(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e);
 void sw_b_check_binding(const struct sw_json *obj, const struct sw_json *old,
                         struct sw_field_errs *e);
+void sw_b_check_webhooks(const struct sw_json *obj, const struct sw_json *old,
+                         struct sw_field_errs *e);

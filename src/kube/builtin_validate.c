@@ -316,6 +316,8 @@ void sw_builtin_validate(const struct sw_builtin *b, const struct sw_json *obj,
         {"ClusterRole", sw_b_check_role},
         {"RoleBinding", sw_b_check_binding},
         {"ClusterRoleBinding", sw_b_check_binding},
+        {"ValidatingWebhookConfiguration", sw_b_check_webhooks},
+        {"MutatingWebhookConfiguration", sw_b_check_webhooks},
     };
 
     sw_meta_validate(obj, b->namespaced, b->name_check, e);

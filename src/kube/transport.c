@@ -38,10 +38,8 @@ static int blob_read(const struct sw_kube_blob *b, struct sw_slice *ret, struct 
     return SW_OK;
 }
 
-static int roots_read(const struct sw_kube_config *c, struct sw_slice *ret, struct sw_err *err)
+int sw_kube_system_roots(struct sw_slice *ret, struct sw_err *err)
 {
-    if (c->insecure || c->ca.data.n || c->ca.file)
-        return blob_read(&c->ca, ret, err);
     for (size_t i = 0; i < SW_ARRAY_LEN(system_roots); i++) {
         int rc = sw_file_read(system_roots[i], SW_TLS_PEM_MAX, ret, err);
 
@@ -50,6 +48,13 @@ static int roots_read(const struct sw_kube_config *c, struct sw_slice *ret, stru
     }
     return sw_err_set(err, SW_ENOENT,
                       "no certificate authority is configured and the system has none");
+}
+
+static int roots_read(const struct sw_kube_config *c, struct sw_slice *ret, struct sw_err *err)
+{
+    if (c->insecure || c->ca.data.n || c->ca.file)
+        return blob_read(&c->ca, ret, err);
+    return sw_kube_system_roots(ret, err);
 }
 
 /* Reads what TLS needs; *ret_cred stays NULL when nothing changed. */

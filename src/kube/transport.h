@@ -19,6 +19,8 @@ struct sw_kube_transport {
     uint64_t read_ns;    /* when files were read last */
 };
 
+/* The certificate authorities of the system, PEM; the caller's. SW_ENOENT when it has none. */
+SW_NODISCARD int sw_kube_system_roots(struct sw_slice *ret, struct sw_err *err);
 /* Takes cfg over. SW_OK, or the reason why nothing can be sent. */
 SW_NODISCARD int sw_kube_transport_init(struct sw_kube_transport *t, struct sw_loop *l,
                                         struct sw_kube_config *cfg, size_t max_conns,

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission webhooks: asked before a write is stored, refused and changed by them, fail closed."""
+import socket
+import threading
+
+import pytest
+from harness.control import Control, config_map
+from harness.ports import free_port
+from harness.wait import until
+from harness.webhook import Webhook, patch
+
+ADMIT = "/apis/admissionregistration.k8s.io/v1"
+CMS = "/api/v1/namespaces/default/configmaps"
+RULE = {"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+MARK = {"matchLabels": {"hooked": "yes"}}
+
+
+@pytest.fixture(scope="module")
+def api(binary, tmp_path_factory):
+    server = Control(binary, tmp_path_factory.mktemp("webhooks"), "--gateway=false", "--loopback-endpoints")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def hook(tmp_path):
+    server = Webhook(tmp_path)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def configure(api):
+    made = []
+
+    def add(kind, name, client, **more):
+        path = f"{ADMIT}/{kind.lower()}webhookconfigurations"
+        webhook = {"name": f"{name}.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+                   "rules": [RULE], "objectSelector": MARK, "clientConfig": client, "timeoutSeconds": 5, **more}
+        answer = api.post(path, {"apiVersion": "admissionregistration.k8s.io/v1",
+                                 "kind": f"{kind}WebhookConfiguration", "metadata": {"name": name},
+                                 "webhooks": [webhook]})
+        assert answer.status == 201, answer
+        made.append(f"{path}/{name}")
+    yield add
+    for path in made:
+        api.delete(path)
+
+
+def hooked(name, data=None):
+    return config_map(name, data or {"a": "b"}, labels={"hooked": "yes"})
+
+
+# --- validating ------------------------------------------------------------------------------
+
+def test_what_a_webhook_is_asked(api, hook, configure):
+    configure("Validating", "v.asked", hook.client("/path"))
+    assert api.post(f"{CMS}?fieldManager=me", hooked("asked")).status == 201
+    asked = hook.seen[0]
+    assert hook.paths == ["/path?timeout=5s"]
+    assert asked["kind"] == asked["requestKind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
+    assert asked["resource"] == {"group": "", "version": "v1", "resource": "configmaps"}
+    assert (asked["name"], asked["namespace"], asked["operation"]) == ("asked", "default", "CREATE")
+    assert asked["object"]["data"] == {"a": "b"} and asked["object"]["metadata"]["uid"]
+    assert asked["oldObject"] is None and asked["dryRun"] is False
+    assert asked["userInfo"]["groups"] == ["system:masters", "system:authenticated"]
+    assert asked["options"]["kind"] == "CreateOptions" and asked["options"]["fieldManager"] == "me"
+    assert api.patch(f"{CMS}/asked", {"data": {"c": "d"}}).status == 200
+    assert hook.seen[1]["operation"] == "UPDATE" and hook.seen[1]["oldObject"]["data"] == {"a": "b"}
+    assert hook.seen[1]["object"]["data"] == {"a": "b", "c": "d"}
+    # Neither a deletion nor another object is its business.
+    assert api.delete(f"{CMS}/asked").status == 200
+    assert api.post(CMS, config_map("not-asked")).status == 201
+    assert len(hook.seen) == 2
+
+
+@pytest.mark.parametrize("status,code,text", [
+    ({"message": "no way", "code": 418, "reason": "Teapot"}, 418, ": no way"),
+    ({"reason": "Because"}, 400, ": Because"),
+    ({"code": 200, "message": "odd"}, 400, ": odd"),
+    (None, 400, " without explanation"),
+])
+def test_a_refusal(api, hook, configure, status, code, text):
+    configure("Validating", "v.refuses", hook.client())
+    hook.answer = lambda request: {"allowed": False, **({"status": status} if status else {})}
+    told = api.post(CMS, hooked("refused"))
+    assert told.status == code
+    assert told.message == f'admission webhook "v.refuses.example.com" denied the request{text}'
+    assert api.get(f"{CMS}/refused").status == 404
+
+
+def test_warnings_and_dry_run(api, hook, configure):
+    configure("Validating", "v.warns", hook.client())
+    hook.answer = lambda request: {"allowed": True, "warnings": ["mind the gap"]}
+    told = api.post(f"{CMS}?dryRun=All", hooked("dry"))
+    assert told.status == 201 and told.headers["Warning"] == '299 - "mind the gap"'
+    assert hook.seen[0]["dryRun"] is True and api.get(f"{CMS}/dry").status == 404
+
+
+def test_deletions(api, hook, configure):
+    configure("Validating", "v.deletes", hook.client(), rules=[{**RULE, "operations": ["DELETE"]}])
+    for name in ("del-1", "del-2"):
+        assert api.post(CMS, hooked(name)).status == 201
+    hook.answer = lambda request: {"allowed": request["name"] != "del-2", "status": {"message": "keep it"}}
+    assert api.delete(f"{CMS}/del-1").status == 200
+    asked = hook.seen[0]
+    assert asked["object"] is None and asked["oldObject"]["metadata"]["name"] == "del-1"
+    told = api.delete(f"{CMS}?labelSelector=hooked%3Dyes")
+    assert told.status == 400 and told.message.endswith("denied the request: keep it")
+    assert api.get(f"{CMS}/del-2").status == 200
+
+
+def test_namespaces_select(api, hook, configure):
+    for name, tier in (("in-scope", "prod"), ("off-scope", "lab")):
+        assert api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": {"tier": tier}}}).status == 201
+    configure("Validating", "v.scoped", hook.client(), objectSelector={},
+              namespaceSelector={"matchLabels": {"tier": "prod"}})
+    for name in ("in-scope", "off-scope"):
+        assert api.post(f"/api/v1/namespaces/{name}/configmaps", config_map("x")).status == 201
+    assert [s["namespace"] for s in hook.seen if s["name"] == "x"] == ["in-scope"]
+
+
+def test_the_scale_and_status_of_an_object(api, hook, configure):
+    apps = {**RULE, "apiGroups": ["apps"], "resources": ["deployments/scale"]}
+    configure("Validating", "v.scales", hook.client(), rules=[apps], objectSelector={})
+    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "example.com/i"}]}}
+    assert api.post(deployments, {"metadata": {"name": "d"}, "spec": {
+        "selector": {"matchLabels": {"a": "b"}}, "template": template}}).status == 201
+    hook.answer = lambda request: {"allowed": request["object"]["spec"]["replicas"] < 5}
+    assert api.patch(f"{deployments}/d/scale", {"spec": {"replicas": 3}}).status == 200
+    assert hook.seen[0]["subResource"] == "scale" and hook.seen[0]["object"]["kind"] == "Scale"
+    assert api.patch(f"{deployments}/d/scale", {"spec": {"replicas": 7}}).status == 400
+    assert api.get(f"{deployments}/d").json["spec"]["replicas"] == 3
+
+
+# --- mutating --------------------------------------------------------------------------------
+
+def test_a_webhook_changes_the_object(api, hook, configure):
+    configure("Mutating", "m.adds", hook.client())
+    hook.answer = lambda request: patch({"op": "add", "path": "/data/added", "value": "by-webhook"})
+    made = api.post(CMS, hooked("mutated"))
+    assert made.status == 201 and made.json["data"] == {"a": "b", "added": "by-webhook"}
+    sent = hook.seen[0]["object"]["metadata"]
+    assert "uid" not in sent and "creationTimestamp" not in sent and sent["managedFields"]
+    # What the webhook added belongs to nobody who sent something else.
+    owned = [m["fieldsV1"]["f:data"] for m in made.json["metadata"]["managedFields"]]
+    assert owned == [{".": {}, "f:a": {}}]
+    hook.answer = lambda request: {"allowed": True}
+    assert api.get(f"{CMS}/mutated").json["data"]["added"] == "by-webhook"
+
+
+def test_required_fields_may_come_from_a_webhook(api, hook, configure):
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "required": ["size"],
+                                                       "properties": {"size": {"type": "integer"}}}}}
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    versions = [{"name": v, "served": True, "storage": v == "v1", "schema": {"openAPIV3Schema": schema}}
+                for v in ("v1", "v1beta1")]
+    assert api.post(crds, {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                           "metadata": {"name": "boxes.hook.example.com"},
+                           "spec": {"group": "hook.example.com", "scope": "Namespaced", "versions": versions,
+                                    "names": {"plural": "boxes", "kind": "Box"}}}).status == 201
+    rule = {**RULE, "apiGroups": ["hook.example.com"], "resources": ["boxes"]}
+    configure("Mutating", "m.fills", hook.client(), rules=[rule], objectSelector={})
+    hook.answer = lambda request: patch({"op": "add", "path": "/spec/size", "value": 3})
+    box = {"apiVersion": "hook.example.com/v1beta1", "kind": "Box", "metadata": {"name": "b"}, "spec": {}}
+    made = api.post("/apis/hook.example.com/v1beta1/namespaces/default/boxes", box)
+    assert made.status == 201 and made.json["spec"] == {"size": 3}, made
+    # The rule names v1: the request of v1beta1 is equivalent, and shown as v1.
+    asked = hook.seen[0]
+    assert asked["kind"]["version"] == "v1" and asked["requestKind"]["version"] == "v1beta1"
+    assert asked["object"]["apiVersion"] == "hook.example.com/v1"
+    hook.answer = lambda request: patch({"op": "add", "path": "/spec/size", "value": "three"})
+    told = api.post("/apis/hook.example.com/v1/namespaces/default/boxes",
+                    {**box, "apiVersion": "hook.example.com/v1", "metadata": {"name": "bad"}})
+    assert told.status == 422 and "must be of type integer" in told.message
+
+
+def test_order_and_reinvocation(api, hook, configure):
+    order = []
+
+    def answer(request):
+        first = "first" in hook.paths[-1]
+        order.append("first" if first else "second")
+        if first:
+            seen = request["object"]["data"].get("second", "nothing")
+            return patch({"op": "add", "path": "/data/first", "value": f"saw {seen}"})
+        return patch({"op": "add", "path": "/data/second", "value": "yes"})
+    hook.answer = answer
+    configure("Mutating", "m.b-second", hook.client("/second"))
+    configure("Mutating", "m.a-first", hook.client("/first"), reinvocationPolicy="IfNeeded")
+    made = api.post(CMS, hooked("ordered"))
+    assert made.status == 201 and order == ["first", "second", "first"]
+    assert made.json["data"] == {"a": "b", "first": "saw yes", "second": "yes"}
+
+
+def test_a_change_meanwhile_is_not_lost(api, hook, configure):
+    """While a webhook thinks, another write wins: the patch is built and asked about again."""
+    assert api.post(CMS, hooked("raced")).status == 201
+    configure("Mutating", "m.slow", hook.client())
+    entered, leave = threading.Event(), threading.Event()
+
+    def answer(request):
+        if request["userInfo"]["username"] == "bob" and not entered.is_set():
+            entered.set()
+            leave.wait(20)
+        return {"allowed": True}
+    hook.answer = answer
+    result = []
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
+    api.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", {"metadata": {"name": "cms"}, "rules": [rule]})
+    api.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {
+        "metadata": {"name": "cms"}, "roleRef": {"kind": "ClusterRole", "name": "cms"},
+        "subjects": [{"kind": "User", "name": "bob"}]})
+    other = threading.Thread(target=lambda: result.append(
+        api.patch(f"{CMS}/raced", {"data": {"slow": "1"}}, headers={"Impersonate-User": "bob"})))
+    other.start()
+    assert entered.wait(20)
+    assert api.get("/healthz").status == 200  # nothing else waits
+    assert api.patch(f"{CMS}/raced", {"data": {"fast": "1"}}).status == 200
+    leave.set()
+    other.join(20)
+    assert result[0].status == 200 and result[0].json["data"] == {"a": "b", "slow": "1", "fast": "1"}
+
+
+# --- failures --------------------------------------------------------------------------------
+
+BROKEN = [
+    (lambda r: (500, b"oops"), "HTTP status 500"),
+    (lambda r: b"not json", "response is not a JSON object"),
+    (lambda r: b"{}", "webhook response was absent"),
+    (lambda r: {"allowed": "yes"}, "response.allowed is not a boolean"),
+    (lambda r: {"uid": "other", "allowed": True}, "expected response.uid="),
+    (lambda r: {"allowed": True, "patch": "W10=", "patchType": "JSONPatch"}, "may not return response.patch"),
+    (lambda r: b'{"a":' * 500, "response is not a JSON object"),
+    (lambda r: b" " * (9 << 20), "failed to call webhook"),
+]
+
+
+@pytest.mark.parametrize("answer,why", BROKEN)
+def test_broken_answers_refuse(api, hook, configure, answer, why):
+    configure("Validating", "v.broken", hook.client())
+    hook.answer = answer
+    told = api.post(CMS, hooked("broken"))
+    assert told.status == 500 and why in told.message, told
+    assert told.message.startswith('Internal error occurred: failed calling webhook "v.broken.example.com": ')
+    assert api.get(f"{CMS}/broken").status == 404
+
+
+def test_failure_policy(api, hook, configure):
+    port = free_port()
+    nobody = {"url": f"https://127.0.0.1:{port}/", "caBundle": hook.bundle}
+    configure("Validating", "v.ignored", nobody, failurePolicy="Ignore")
+    assert api.post(CMS, hooked("ignored")).status == 201
+    until(lambda: "webhook 'v.ignored.example.com' of 'v.ignored' failed: " in api.log(), 10, "the log line")
+    configure("Validating", "v.needed", nobody)
+    told = api.post(CMS, hooked("needed"))
+    assert told.status == 500 and 'failed calling webhook "v.needed.example.com"' in told.message
+    metrics = api.get("/metrics").body.decode()
+    assert 'apiserver_admission_webhook_failure_count{name="v.needed.example.com",type="validating"} 1' in metrics
+    assert 'apiserver_admission_webhook_request_total{name="v.needed.example.com",type="validating"} 1' in metrics
+
+
+def test_a_webhook_that_never_answers(api, hook, configure):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        configure("Validating", "v.silent", {"url": f"https://127.0.0.1:{silent.getsockname()[1]}/",
+                                             "caBundle": hook.bundle}, timeoutSeconds=1)
+        told = api.post(CMS, hooked("silent"))
+    assert told.status == 500 and "context deadline exceeded" in told.message
+
+
+def test_an_authority_that_is_not_the_webhooks(api, hook, configure, tmp_path):
+    (tmp_path / "other").mkdir()
+    other = Webhook(tmp_path / "other")
+    try:
+        configure("Validating", "v.stranger", {**hook.client(), "caBundle": other.bundle})
+        told = api.post(CMS, hooked("stranger"))
+        assert told.status == 500 and "certificate" in told.message and not hook.seen
+    finally:
+        other.close()
+
+
+# --- services --------------------------------------------------------------------------------
+
+def test_a_service(api, hook, configure):
+    api.post("/api/v1/namespaces", {"metadata": {"name": "hooks"}})
+    service = {"service": {"name": "hook", "namespace": "hooks", "path": "/svc"}, "caBundle": hook.bundle}
+    configure("Validating", "v.service", service)
+    assert 'service "hook" not found' in api.post(CMS, hooked("svc")).message
+    services = "/api/v1/namespaces/hooks/services"
+    made = api.post(services, {"metadata": {"name": "hook"}, "spec": {"ports": [{"name": "tls", "port": 443}]}})
+    assert made.status == 201, made
+    assert 'no endpoints available for service "hook"' in api.post(CMS, hooked("svc")).message
+    made = api.post("/apis/discovery.k8s.io/v1/namespaces/hooks/endpointslices", {
+        "metadata": {"name": "hook-1", "labels": {"kubernetes.io/service-name": "hook"}}, "addressType": "IPv4",
+        "ports": [{"name": "tls", "port": hook.port}],
+        "endpoints": [{"addresses": ["127.0.0.9"], "conditions": {"ready": False}}, {"addresses": ["127.0.0.1"]}]})
+    assert made.status == 201, made
+    made = api.post(CMS, hooked("svc"))
+    assert made.status == 201, made
+    assert hook.paths == ["/svc?timeout=5s"]
+
+
+# --- configurations --------------------------------------------------------------------------
+
+@pytest.mark.parametrize("change,why", [
+    ({"name": "short"}, "should be a domain with at least three segments separated by dots"),
+    ({"sideEffects": "Some"}, 'Unsupported value: "Some": supported values: "None", "NoneOnDryRun"'),
+    ({"admissionReviewVersions": ["v9"]}, "must include at least one of v1, v1beta1"),
+    ({"clientConfig": {}}, "exactly one of url or service is required"),
+    ({"clientConfig": {"url": "http://x/"}}, "'https' is the only allowed URL scheme"),
+    ({"clientConfig": {"url": "https://u:p@x/"}}, "user information is not permitted in the URL"),
+    ({"timeoutSeconds": 31}, "the timeout value must be between 1 and 30 seconds"),
+    ({"rules": [{**RULE, "operations": ["*", "CREATE"]}]}, "if '*' is present, must not specify other operations"),
+    ({"rules": [{**RULE, "resources": []}]}, "rules[0].resources: Required value"),
+    ({"matchConditions": [{"name": "x", "expression": "true"}]}, "does not evaluate matchConditions"),
+])
+def test_configurations_that_cannot_be_enforced_are_refused(api, change, why):
+    webhook = {"name": "a.b.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+               "rules": [RULE], "clientConfig": {"url": "https://x.example.com/"}, **change}
+    told = api.post(f"{ADMIT}/validatingwebhookconfigurations", {"metadata": {"name": "bad"}, "webhooks": [webhook]})
+    assert told.status == 422 and why in told.message, told
+
+
+def test_nobody_is_locked_out(api, hook, configure):
+    everything = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
+    configure("Validating", "v.wall", hook.client(), rules=[everything], objectSelector={})
+    hook.answer = lambda request: {"allowed": False}
+    assert api.post(CMS, config_map("walled")).status == 400
+    path = f"{ADMIT}/validatingwebhookconfigurations/v.wall"
+    assert api.delete(path).status == 200
+    until(lambda: api.post(CMS, config_map("walled")).status == 201, 10, "the wall to be gone")
+
+
+def test_a_stop_does_not_wait_for_a_webhook(binary, tmp_path, hook):
+    server = Control(binary, tmp_path / "stopped", "--gateway=false")
+    try:
+        webhook = {"name": "v.hangs.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+                   "rules": [RULE], "clientConfig": hook.client(), "timeoutSeconds": 30}
+        assert server.post(f"{ADMIT}/validatingwebhookconfigurations",
+                           {"metadata": {"name": "h"}, "webhooks": [webhook]}).status == 201
+        entered, leave = threading.Event(), threading.Event()
+        hook.answer = lambda request: (entered.set(), leave.wait(25), {"allowed": True})[2]
+        answers = []
+
+        def post():
+            try:
+                answers.append(server.post(CMS, config_map("hangs")).status)
+            except OSError:
+                answers.append("closed")
+        waiting = threading.Thread(target=post)
+        waiting.start()
+        assert entered.wait(20)
+        server.stop()
+        waiting.join(20)
+        assert answers in ([500], [503], ["closed"])
+        leave.set()
+    finally:
+        server.close()
