@@ -137,12 +137,16 @@ struct api_req {
     struct sw_slice version;
     struct sw_slice resource;
     struct sw_slice sub;
-    struct sw_slice patch_text; /* what errors show of a strategic patch */
+    struct sw_slice patch_text;  /* what errors show of a strategic patch */
+    struct sw_texts patch_notes; /* what is odd about the operations of a JSON patch */
+    bool strategic;              /* the patch is a strategic one */
     struct sw_slice ns;
     struct sw_slice name;
     struct sw_slice selected; /* the one object a watch of the old form names in its path */
     struct sw_slice rest[16]; /* path segments */
     size_t nrest;
+    bool nrest_over;     /* more segments than a resource has */
+    bool unknown_method; /* none of HTTP's that the API uses */
     struct sw_query query;
     struct api_user user;
     const struct api_res *res;

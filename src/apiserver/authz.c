@@ -394,17 +394,14 @@ const char *api_denied_text(struct sw_arena *a, const struct api_attrs *at, cons
                            SW_SLICE_ARG(at->group), where, colon, why);
 }
 
-static const char *url_verb(struct sw_slice method)
+/* The method in lower case. */
+static const char *url_verb(struct sw_arena *a, struct sw_slice method)
 {
-    if (sw_slice_eq_str(method, "POST"))
-        return "post";
-    if (sw_slice_eq_str(method, "PUT"))
-        return "put";
-    if (sw_slice_eq_str(method, "PATCH"))
-        return "patch";
-    if (sw_slice_eq_str(method, "DELETE"))
-        return "delete";
-    return sw_slice_eq_str(method, "HEAD") ? "head" : "get";
+    char *verb = sw_arena_dup(a, sw_slice_head(method, 32));
+
+    for (char *c = verb; *c; c++)
+        *c = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
+    return verb;
 }
 
 bool api_authorize(struct api_req *r)
@@ -422,7 +419,9 @@ bool api_authorize(struct api_req *r)
     const char *why;
 
     if (!r->is_resource)
-        at.verb = sw_slice_str(url_verb(r->method));
+        at.verb = sw_slice_str(url_verb(r->arena, r->method));
+    else if (r->unknown_method)
+        at.verb = sw_slice("", 0);
     if (api_allowed(r->api, r->arena, &at, &why))
         return true;
     if (r->is_resource)

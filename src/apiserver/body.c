@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Request bodies: JSON, YAML or protobuf to a tree, and a tree to an object of its kind. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "apiserver/api.h"
@@ -200,14 +201,59 @@ static bool known_elsewhere(const struct api_req *r, struct sw_slice api_version
     return sw_builtin_find(api_version, sw_slice_str(r->res->kind));
 }
 
+static void bad_patch(struct api_req *r, const struct sw_json *made, const char *why);
+
+/* What a patch made of apiVersion and kind; false: 422 was sent. */
+static bool patched_type_ok(struct api_req *r, const struct sw_json *obj,
+                            const struct sw_json *made)
+{
+    struct sw_slice v = api_str(obj, "apiVersion");
+    struct sw_slice k = api_str(obj, "kind");
+    struct sw_arena *a = r->arena;
+    struct sw_fpath p = sw_fpath_str(NULL, "apiVersion");
+    struct sw_field_errs e;
+
+    if (r->res->crd && !k.n) {
+        bad_patch(r, made,
+                  sw_arena_printf(a, "Object 'Kind' is missing in '%.*s'",
+                                  SW_SLICE_ARG(sw_slice_head(sw_json_text(a, made, NULL), 4096))));
+        return false;
+    }
+    if (r->res->crd && v.n && !sw_slice_eq_str(v, r->res->api_version)) {
+        sw_field_errs_init(&e, a);
+        sw_ferr_invalid_str(&e, &p, v, sw_arena_printf(a, "must be %s", r->res->api_version));
+        api_invalid(r, api_meta_str(obj, "name"), &e);
+        return false;
+    }
+    if (r->res->crd || ((!v.n || sw_slice_eq_str(v, r->res->api_version)) &&
+                        (!k.n || sw_slice_eq_str(k, r->res->kind))))
+        return true;
+    if (!v.n)
+        v = sw_slice_str(r->res->api_version);
+    bad_patch(r, made,
+              sw_builtin_find(v, k)
+                  ? sw_arena_printf(a, "converting (%s.%.*s) to (core.%s): unknown conversion",
+                                    r->res->version, SW_SLICE_ARG(k), r->res->kind)
+                  : sw_arena_printf(a, "no kind \"%.*s\" is registered for version \"%.*s\"",
+                                    SW_SLICE_ARG(k), SW_SLICE_ARG(v)));
+    return false;
+}
+
 /* apiVersion and kind against those of the URL. */
-static bool check_type(struct api_req *r, struct sw_json *obj)
+static bool check_type(struct api_req *r, struct sw_json *obj, const struct sw_json *made)
 {
     struct sw_slice v = api_str(obj, "apiVersion");
     struct sw_slice sent = api_str(obj, "kind");
     struct sw_slice k = sent.n || r->res->crd ? sent : sw_slice_str(r->res->kind);
     struct sw_arena *a = r->arena;
 
+    if (made && r->strategic) { /* merged into the typed object, whose type stays */
+        sw_json_put(a, obj, "apiVersion", sw_json_new_str(a, r->res->api_version));
+        sw_json_put(a, obj, "kind", sw_json_new_str(a, r->res->kind));
+        return true;
+    }
+    if (made && !patched_type_ok(r, obj, made))
+        return false;
     if (r->res->crd && (k.n == 0 || v.n == 0)) {
         unrecognized(r, sw_arena_printf(
                             a, "Object '%s' is missing in '%.*s'", k.n == 0 ? "Kind" : "apiVersion",
@@ -320,12 +366,141 @@ static bool decode_typed(struct api_req *r, struct sw_json *obj, struct sw_texts
     return false;
 }
 
+static int cmp_text(const void *x, const void *y)
+{
+    const char *const *p = x;
+    const char *const *q = y;
+
+    return strcmp(*p, *q);
+}
+
+static void sort_texts(const char **p, size_t n)
+{
+    if (n > 1)
+        qsort(p, n, sizeof(*p), cmp_text);
+}
+
+/* Places of the members a path like "spec.ports[0].name" leads through, into pos; how many. */
+static size_t place_of(const struct sw_json *v, struct sw_slice path, size_t *pos, size_t max)
+{
+    size_t n = 0;
+
+    while (path.n && v && n < max) {
+        size_t len = 0;
+
+        if (path.p[0] == '[') {
+            uint64_t i = 0;
+
+            while (len < path.n && path.p[len] != ']')
+                len++;
+            if (!sw_slice_to_u64(sw_slice(path.p + 1, len - 1), SIZE_MAX / 2, &i))
+                break;
+            pos[n++] = (size_t)i;
+            v = v->type == SW_JSON_ARRAY && i < sw_json_len(v) ? sw_json_at(v, (size_t)i) : NULL;
+            path = sw_slice_from(path, sw_min(len + 1, path.n));
+        } else {
+            struct sw_slice key;
+            size_t i = 0;
+
+            while (len < path.n && path.p[len] != '.' && path.p[len] != '[')
+                len++;
+            key = sw_slice_head(path, len);
+            while (v->type == SW_JSON_OBJECT && i < sw_json_len(v) &&
+                   !sw_slice_eq(sw_json_member_at(v, i)->key, key))
+                i++;
+            pos[n++] = i;
+            v = v->type == SW_JSON_OBJECT && i < sw_json_len(v) ? sw_json_member_at(v, i)->value
+                                                                : NULL;
+            path = sw_slice_from(path, len);
+        }
+        if (path.n && path.p[0] == '.')
+            path = sw_slice_from(path, 1);
+    }
+    return n;
+}
+
+/* True when x stands before y in the document. */
+static bool stands_before(const struct sw_json *doc, struct sw_slice x, struct sw_slice y)
+{
+    size_t p[32];
+    size_t q[32];
+    size_t n = place_of(doc, x, p, SW_ARRAY_LEN(p));
+    size_t m = place_of(doc, y, q, SW_ARRAY_LEN(q));
+
+    for (size_t i = 0; i < n && i < m; i++) {
+        if (p[i] != q[i])
+            return p[i] < q[i];
+    }
+    return n < m;
+}
+
+static bool is_listed(const struct sw_texts *list, struct sw_slice text)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        if (sw_slice_eq_str(text, list->p[i]))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Repeated and unknown fields in the order a client of Kubernetes sees them: repeated ones first,
+ * but as they stand in the document where that is decoded directly (sent).
+ */
+static void note_fields(struct api_req *r, struct sw_texts *all, const struct sw_json_dups *dups,
+                        const struct sw_texts *unknown, const struct sw_json *sent)
+{
+    size_t k = 0;
+
+    for (size_t i = 0; dups && i < dups->n; i++) {
+        struct sw_slice path = dups->p[i].path;
+
+        if (sent && is_listed(unknown, path))
+            continue; /* unknown is all there is to say */
+        while (sent && k < unknown->n && stands_before(sent, sw_slice_str(unknown->p[k]), path))
+            sw_texts_add(all, sw_arena_printf(r->arena, "unknown field \"%s\"", unknown->p[k++]));
+        sw_texts_add(all,
+                     sw_arena_printf(r->arena, "duplicate field \"%.*s\"", SW_SLICE_ARG(path)));
+    }
+    for (; k < unknown->n; k++)
+        sw_texts_add(all, sw_arena_printf(r->arena, "unknown field \"%s\"", unknown->p[k]));
+}
+
+/* The same owner twice counts once, with a warning. */
+static void drop_repeated_owners(struct api_req *r, struct sw_json *list)
+{
+    const char *uids = "";
+
+    for (size_t i = 1; sw_json_is(list, SW_JSON_ARRAY) && i < sw_json_len(list);) {
+        bool again = false;
+
+        for (size_t k = 0; k < i && !again; k++)
+            again = sw_json_equal(sw_json_at(list, i), sw_json_at(list, k), SW_JSON_EQ_VALUE);
+        if (!again) {
+            i++;
+            continue;
+        }
+        uids =
+            sw_arena_printf(r->arena, "%s%s%.*s", uids, *uids ? ", " : "",
+                            SW_SLICE_ARG(sw_slice_head(api_str(sw_json_at(list, i), "uid"), 64)));
+        (void)sw_json_remove_at(list, i);
+    }
+    if (*uids)
+        api_warn(r,
+                 ".metadata.ownerReferences contains duplicate entries; API server dedups owner "
+                 "references in 1.20+, and may reject such requests as early as 1.24; please fix "
+                 "your requests; duplicate UID(s) observed: %s",
+                 uids);
+}
+
 bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_json_dups *dups,
                       bool patch)
 {
     struct sw_texts unknown = {.arena = r->arena};
     struct sw_texts all = {.arena = r->arena};
     const struct sw_json *made = patch ? obj : NULL;
+    const struct sw_json *sent = NULL; /* as it came, when its order matters */
+    size_t n_meta;
 
     if (!sw_json_is(obj, SW_JSON_OBJECT)) {
         api_bad_request(r,
@@ -334,8 +509,11 @@ bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_js
     }
     if (patch && !r->patch_text.p && r->validation == API_VALIDATE_STRICT)
         made = sw_json_copy(r->arena, obj); /* before anything is taken out of it */
-    if (!check_type(r, obj) || !decode_typed(r, obj, &unknown, patch))
+    if (dups && dups->n && !patch && r->res->builtin)
+        sent = sw_json_copy(r->arena, obj);
+    if (!check_type(r, obj, made) || !decode_typed(r, obj, &unknown, patch))
         return false;
+    n_meta = unknown.n;
     if (r->res->crd) {
         const char *why = "";
 
@@ -346,13 +524,17 @@ bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_js
             return false;
         }
     }
-    for (size_t i = 0; dups && i < dups->n; i++)
-        sw_texts_add(&all, sw_arena_printf(r->arena, "duplicate field \"%.*s\"",
-                                           SW_SLICE_ARG(dups->p[i].path)));
-    for (size_t i = 0; i < unknown.n; i++)
-        sw_texts_add(&all, sw_arena_printf(r->arena, "unknown field \"%s\"", unknown.p[i]));
+    if (r->res->crd || patch) { /* decoded from maps: sorted, metadata of custom resources first */
+        n_meta = r->res->crd ? n_meta : 0;
+        sort_texts(unknown.p, n_meta);
+        sort_texts(unknown.p + n_meta, unknown.n - n_meta);
+    }
+    for (size_t i = 0; patch && i < r->patch_notes.n; i++)
+        sw_texts_add(&all, r->patch_notes.p[i]);
+    note_fields(r, &all, dups, &unknown, sent);
     if (!report_strict(r, &all, made))
         return false;
+    drop_repeated_owners(r, sw_json_walk(obj, "metadata", "ownerReferences", NULL));
     if (r->res->crd) {
         sw_schema_drop_nulls(obj, api_res_schema(r->res));
         sw_schema_default(r->arena, obj, api_res_schema(r->res));

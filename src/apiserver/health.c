@@ -239,6 +239,15 @@ void api_non_resource(struct api_req *r)
     static const char *const healths[] = {"healthz", "livez", "readyz"};
     static const char *const read_only[] = {"api", "apis", "version", "openapi", NULL};
 
+    for (size_t i = 0; r->nrest && i < SW_ARRAY_LEN(healths); i++) {
+        if (!sw_slice_eq_str(r->rest[0], healths[i]) || r->nrest > 2)
+            continue;
+        if (r->nrest == 2)
+            one_check(r, healths[i]);
+        else
+            health(r, healths[i]);
+        return;
+    }
     if (!sw_slice_eq_str(r->method, "GET") && !sw_slice_eq_str(r->method, "HEAD")) {
         if (r->nrest && one_of(r->rest[0], read_only))
             api_fail_details(r, 405, "MethodNotAllowed",
@@ -250,15 +259,6 @@ void api_non_resource(struct api_req *r)
     }
     if (r->nrest == 0) {
         root(r);
-        return;
-    }
-    for (size_t i = 0; i < SW_ARRAY_LEN(healths); i++) {
-        if (!sw_slice_eq_str(r->rest[0], healths[i]) || r->nrest > 2)
-            continue;
-        if (r->nrest == 2)
-            one_check(r, healths[i]);
-        else
-            health(r, healths[i]);
         return;
     }
     if (sw_slice_eq_str(r->rest[0], "version") && r->nrest == 1)

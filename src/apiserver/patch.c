@@ -102,6 +102,13 @@ static bool check_name(struct api_req *r, const struct sw_json *obj)
     struct sw_slice name = api_meta_str(obj, "name");
     struct sw_slice ns = api_meta_str(obj, "namespace");
 
+    if (!name.n) {
+        api_bad_request(
+            r,
+            "the name of the object (%.*s based on URL) was undeterminable: name must be provided",
+            SW_SLICE_ARG(r->name));
+        return false;
+    }
     if (!sw_slice_eq(name, r->name)) {
         api_bad_request(r,
                         "the name of the object (%.*s) does not match the name on the URL (%.*s)",
@@ -281,20 +288,91 @@ static const char *syntax_text(struct api_req *r, const struct sw_err *err)
                            c == '\'' ? "\\" : "", c);
 }
 
-/* A list for JSON patches, else an object; doc is NULL for what is no JSON at all. */
-static bool check_form(struct api_req *r, enum api_patch_kind kind, const struct sw_json *doc,
+static const char *go_type(const struct sw_json *v)
+{
+    return v->type == SW_JSON_BOOL ? "bool" : sw_json_type_name(v->type);
+}
+
+/* What is wrong with the operations of a JSON patch, as Go's decoder says it; NULL: nothing. */
+static const char *bad_operation(struct api_req *r, const struct sw_json *doc)
+{
+    static const char *const texts[] = {"op", "path", "from"};
+
+    for (size_t i = 0; i < sw_json_len(doc); i++) {
+        const struct sw_json *op = sw_json_at(doc, i);
+
+        if (op->type == SW_JSON_NULL)
+            continue;
+        if (op->type != SW_JSON_OBJECT)
+            return sw_arena_printf(
+                r->arena, "json: cannot unmarshal %s into Go value of type handlers.jsonPatchOp",
+                go_type(op));
+        for (size_t k = 0; k < SW_ARRAY_LEN(texts); k++) {
+            const struct sw_json *v = sw_json_find(op, texts[k]);
+
+            if (v && v->type != SW_JSON_STRING && v->type != SW_JSON_NULL)
+                return sw_arena_printf(r->arena,
+                                       "json: cannot unmarshal %s into Go struct field "
+                                       "jsonPatchOp.%s of type string",
+                                       go_type(v), texts[k]);
+        }
+    }
+    return NULL;
+}
+
+/*
+ * A list for JSON patches, else an object; doc is NULL for what is no JSON at all. Null is the
+ * empty patch, but for a merge patch.
+ */
+static bool check_form(struct api_req *r, enum api_patch_kind kind, struct sw_json *doc,
                        const char *why)
 {
     bool list = kind == API_PATCH_JSON;
 
+    if (doc && doc->type == SW_JSON_NULL && kind == API_PATCH_MERGE) {
+        api_bad_request(r, "Invalid JSON Patch");
+        return false;
+    }
+    if (doc && doc->type == SW_JSON_NULL)
+        *doc = list ? *sw_json_new_array(r->arena) : *sw_json_new_object(r->arena);
     if (doc && sw_json_is(doc, list ? SW_JSON_ARRAY : SW_JSON_OBJECT))
-        return true;
-    if (doc)
+        why = list ? bad_operation(r, doc) : NULL;
+    else if (doc)
         why = sw_arena_printf(r->arena, "json: cannot unmarshal %s into Go value of type %s",
-                              doc->type == SW_JSON_BOOL ? "bool" : sw_json_type_name(doc->type),
-                              list ? "jsonpatch.Patch" : "map[string]interface {}");
-    api_bad_request(r, "%s%s", kind == API_PATCH_MERGE ? "error decoding patch: " : "", why);
+                              go_type(doc),
+                              list ? "[]handlers.jsonPatchOp" : "map[string]interface {}");
+    if (!why)
+        return true;
+    api_bad_request(r, "%s%s", kind == API_PATCH_STRATEGIC ? "" : "error decoding patch: ", why);
     return false;
+}
+
+/* Unknown and repeated members of operations are noted, with where they stand. */
+static void check_members(struct api_req *r, const struct sw_json *doc, struct sw_json_dups *dups)
+{
+    static const char *const known[] = {"op", "path", "from", "value"};
+
+    r->patch_notes.arena = r->arena;
+    for (size_t i = 0; i < sw_json_len(doc); i++) {
+        const struct sw_json *op = sw_json_at(doc, i);
+
+        for (size_t k = 0; op->type == SW_JSON_OBJECT && k < sw_json_len(op); k++) {
+            struct sw_slice key = sw_json_member_at(op, k)->key;
+            bool found = false;
+
+            for (size_t j = 0; j < SW_ARRAY_LEN(known); j++)
+                found = found || sw_slice_eq_str(key, known[j]);
+            if (!found)
+                sw_texts_add(&r->patch_notes,
+                             sw_arena_printf(r->arena, "json patch unknown field \"[%zu].%.*s\"", i,
+                                             SW_SLICE_ARG(key)));
+        }
+    }
+    for (size_t i = 0; i < dups->n; i++)
+        sw_texts_add(&r->patch_notes,
+                     sw_arena_printf(r->arena, "json patch duplicate field \"%.*s\"",
+                                     SW_SLICE_ARG(dups->p[i].path)));
+    dups->n = 0;
 }
 
 bool api_patch_read(struct api_req *r, enum api_patch_kind kind, struct sw_json **ret,
@@ -320,6 +398,9 @@ bool api_patch_read(struct api_req *r, enum api_patch_kind kind, struct sw_json 
         return false;
     if (!check_form(r, kind, *ret, ""))
         return false;
+    r->strategic = kind == API_PATCH_STRATEGIC;
+    if (kind == API_PATCH_JSON)
+        check_members(r, *ret, dups);
     if (kind == API_PATCH_STRATEGIC)
         r->patch_text = sw_slice_str(sw_go_plain(r->arena, *ret));
     return true;

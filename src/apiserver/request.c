@@ -103,8 +103,7 @@ static void parse_resource(struct api_req *r)
         r->name = r->rest[i + 1];
     if (r->nrest > i + 2)
         r->sub = r->rest[i + 2];
-    if (r->nrest > i + 3)
-        r->is_resource = false;
+    r->nrest_over = r->nrest > i + 3; /* deeper than anything served here */
     /* The namespace of a Namespace is itself, for authorization. */
     if (sw_slice_eq_str(r->resource, "namespaces") && r->name.n && r->group.n == 0 && !r->ns.n)
         r->ns = r->name;
@@ -139,11 +138,10 @@ static void name_from_selector(struct api_req *r)
     struct sw_slice v;
     struct sw_slice text = api_param(r, "fieldSelector");
 
-    if (r->name.n || !text.n ||
-        (r->verb != API_LIST && r->verb != API_WATCH && r->verb != API_DELETECOLLECTION))
+    if (r->name.n || !text.n || (r->verb != API_LIST && r->verb != API_WATCH))
         return;
     if (sw_field_selector_parse(r->arena, text, &f, &why) == SW_OK &&
-        sw_field_selector_exact(&f, "metadata.name", &v) && v.n)
+        sw_field_selector_exact(&f, "metadata.name", &v) && v.n && !sw_name_path_segment(v).n)
         r->name = v;
 }
 
@@ -316,6 +314,14 @@ static void run_resource(struct api_req *r)
     }
     if (r->res->crd)
         r->crd = api_crd_ref(r->res->crd);
+    if (r->unknown_method) {
+        not_allowed(r);
+        return;
+    }
+    if ((r->res->flags & SW_B_NOT_STORED) && r->name.n) { /* nothing there has a name */
+        api_no_such_resource(r);
+        return;
+    }
     if (!api_negotiate(r))
         return;
     if (r->res->deprecated)
@@ -351,10 +357,7 @@ static void judge(struct api_req *r, bool known)
                                sw_slice_has_prefix(agent, SW_SLICE_LIT("Mozilla/5.0"));
     if (!api_authenticate(r) || !api_impersonate(r))
         return;
-    if (!known) {
-        not_allowed(r);
-        return;
-    }
+    r->unknown_method = !known;
     if (!api_fair_enter(r)) {
         api_fail(r, 429, "TooManyRequests", "Too many requests, please try again later.");
         return;
@@ -365,7 +368,9 @@ static void judge(struct api_req *r, bool known)
         api_fail(r, 413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728");
         return;
     }
-    if (r->is_resource)
+    if (r->is_resource && r->nrest_over)
+        api_no_such_resource(r);
+    else if (r->is_resource)
         run_resource(r);
     else
         api_non_resource(r);

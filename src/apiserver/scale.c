@@ -117,6 +117,11 @@ static bool wanted(struct scaling *s, struct sw_json *scale, struct sw_json **re
 {
     struct api_req *r = s->w.r;
 
+    if (!s->put &&
+        !sw_json_walk(scale, "spec", "replicas", NULL)) /* patches see that it is unset */
+        sw_json_put(r->arena, sw_json_find(scale, "spec"), "replicas",
+                    sw_json_new_i64(r->arena, INT32_MIN));
+
     if (s->put) {
         *ret = s->body;
         return true;
@@ -183,6 +188,20 @@ static bool build_apply(struct scaling *s, const struct sw_store_obj *cur)
     return api_prepare_update(&s->w, res.object, cur);
 }
 
+/* Fields a Scale does not have. */
+static void note_unknown(struct api_req *r, const struct sw_json *want)
+{
+    struct sw_texts unknown = {.arena = r->arena};
+    const char *why = "";
+
+    if (r->validation == API_VALIDATE_IGNORE ||
+        sw_builtin_decode(r->arena, sw_builtin_schema("Scale"), sw_json_copy(r->arena, want),
+                          &unknown, &why) != SW_OK)
+        return;
+    for (size_t i = 0; i < unknown.n; i++)
+        api_warn(r, "unknown field \"%s\"", unknown.p[i]);
+}
+
 static bool build(struct api_write *w, const struct sw_store_obj *cur)
 {
     struct scaling *s = SW_CONTAINER_OF(w, struct scaling, w);
@@ -201,6 +220,11 @@ static bool build(struct api_write *w, const struct sw_store_obj *cur)
         return build_apply(s, cur);
     if (!wanted(s, to_scale(r, w->live), &want) || !read_replicas(s, want, &value))
         return false;
+    if (!s->put && value == INT32_MIN) {
+        api_bad_request(r, "the spec replicas field \"%s\" cannot be empty", r->res->scale_spec);
+        return false;
+    }
+    note_unknown(r, want);
     obj = sw_json_copy(r->arena, w->live);
     set_path(r->arena, obj, r->res->scale_spec, sw_json_new_i64(r->arena, value));
     rv = api_meta_str(want, "resourceVersion");

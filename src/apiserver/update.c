@@ -104,6 +104,30 @@ static void settle_generation(struct api_req *r, struct sw_json *obj, const stru
         sw_json_put(r->arena, meta, "generation", sw_json_new_i64(r->arena, n + 1));
 }
 
+/* A patch may not change these; false: 422 was sent. PUT says the uid as a precondition. */
+static bool metadata_kept(struct api_req *r, const struct sw_json *obj, const struct sw_json *old)
+{
+    static const char *const fixed[] = {"uid", "deletionTimestamp", "deletionGracePeriodSeconds"};
+    struct sw_fpath m = sw_fpath_str(NULL, "metadata");
+    struct sw_field_errs e;
+
+    sw_field_errs_init(&e, r->arena);
+    for (size_t i = 0; i < SW_ARRAY_LEN(fixed); i++) {
+        const struct sw_json *now = sw_json_walk(obj, "metadata", fixed[i], NULL);
+        const struct sw_json *was = sw_json_walk(old, "metadata", fixed[i], NULL);
+        struct sw_fpath at = sw_fpath_str(&m, fixed[i]);
+        bool unset = !now || now->type == SW_JSON_NULL ||
+                     (now->type == SW_JSON_STRING && !sw_json_str(now).n);
+
+        if (!unset && !sw_json_equal(now, was, SW_JSON_EQ_VALUE))
+            sw_ferr_invalid(&e, &at, now, "field is immutable");
+    }
+    if (!e.n)
+        return true;
+    api_invalid(r, r->name, &e);
+    return false;
+}
+
 static bool check_conditions(struct api_write *w, const struct sw_json *obj,
                              const struct sw_store_obj *cur)
 {
@@ -113,6 +137,8 @@ static bool check_conditions(struct api_write *w, const struct sw_json *obj,
     struct sw_slice live_uid = api_meta_str(w->live, "uid");
     uint64_t n = 0;
 
+    if (r->verb != API_UPDATE && !metadata_kept(r, obj, w->live))
+        return false;
     if (uid.n && !sw_slice_eq(uid, live_uid)) {
         api_conflict(r, sw_arena_printf(r->arena,
                                         "Precondition failed: UID in precondition: %.*s, UID in "
@@ -138,7 +164,8 @@ static bool check_conditions(struct api_write *w, const struct sw_json *obj,
                         "version and try again");
         return false;
     }
-    if (!n && r->verb == API_UPDATE && r->x && !(r->res->flags & SW_B_UNCONDITIONAL)) {
+    if (!n && (r->verb == API_UPDATE || r->verb == API_PATCH) && r->x &&
+        !sw_slice_eq_str(r->sub, "scale") && !(r->res->flags & SW_B_UNCONDITIONAL)) {
         struct sw_field_errs e;
         struct sw_fpath m = sw_fpath_str(NULL, "metadata");
         struct sw_fpath p = sw_fpath_str(&m, "resourceVersion");

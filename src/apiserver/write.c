@@ -291,6 +291,33 @@ static void check_replicas(struct api_req *r, const struct sw_json *obj, const c
         sw_ferr_invalid(e, &at, v, "should be less than or equal to 2147483647");
 }
 
+static bool listed(const struct sw_json *list, struct sw_slice text)
+{
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_slice_eq(sw_json_str(sw_json_at(list, i)), text))
+            return true;
+    }
+    return false;
+}
+
+/* New finalizers without a domain. */
+static void warn_finalizers(struct api_req *r, const struct sw_json *obj, const struct sw_json *old)
+{
+    const struct sw_json *list = sw_json_walk(obj, "metadata", "finalizers", NULL);
+    const struct sw_json *had = sw_json_walk(old, "metadata", "finalizers", NULL);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        struct sw_slice f = sw_json_str(sw_json_at(list, i));
+
+        if (f.n && !memchr(f.p, '/', f.n) && !listed(had, f) && !sw_slice_eq_str(f, "orphan") &&
+            !sw_slice_eq_str(f, "foregroundDeletion"))
+            api_warn(r,
+                     "metadata.finalizers: %s: prefer a domain-qualified finalizer name to avoid "
+                     "accidental conflicts with other finalizer writers",
+                     sw_go_quote(r->arena, f));
+    }
+}
+
 bool api_validate(struct api_req *r, struct sw_json *obj, const struct sw_json *old)
 {
     struct sw_field_errs e;
@@ -318,6 +345,7 @@ bool api_validate(struct api_req *r, struct sw_json *obj, const struct sw_json *
         } else {
             sw_schema_check_object(schema, obj, old, NULL, &e);
         }
+        warn_finalizers(r, obj, old);
         if (r->res->has_scale) {
             check_replicas(r, obj, r->res->scale_spec, &e);
             check_replicas(r, obj, r->res->scale_status, &e);

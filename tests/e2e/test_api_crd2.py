@@ -135,7 +135,7 @@ def test_formats_of_numbers_count_in_a_status_only(api, name):
 # --- patches -----------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("kind, body, status, text", [
-    (JSON, '{"op":"x"}', 400, "json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
+    (JSON, '{"op":"x"}', 400, "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
     (JSON, "xyz", 400, "invalid character 'x' looking for beginning of value"),
     (MERGE, "[]", 400, "error decoding patch: json: cannot unmarshal array into Go value of type "
                        "map[string]interface {}"),
