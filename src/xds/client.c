@@ -232,20 +232,71 @@ static void doubt_versions(struct xc_type *t, const struct sw_xds_update *u)
     }
 }
 
-static void answer(struct sw_xds_client *c, struct sw_arena *a, struct xc_type *t,
-                   ProtobufCBinaryData nonce, const struct sw_err *err)
+static struct sw_slice reason(struct sw_arena *a, const struct xc_type *t)
 {
-    Sw__DeltaDiscoveryRequest *r = request_for(a, t);
+    if (!t->refusal.rc)
+        return t->trouble;
+    return sw_slice_str(sw_arena_printf(a, "%s%s%.*s", t->refusal.msg, t->trouble.n ? "\n" : "",
+                                        SW_SLICE_ARG(t->trouble)));
+}
 
-    r->response_nonce = nonce;
-    if (err) {
-        r->error_detail = SW_PB_NEW(a, Sw__Status, sw__status);
-        r->error_detail->code = SW_GRPC_INVALID_ARGUMENT;
-        r->error_detail->message = SW_PB_BYTES(sw_slice_str(err->msg));
-        count(c, SW_METRIC_XDS_REFUSED, t->url, 1);
-        sw_log_warn("xds", "response for type %s refused: %s", t->url, err->msg);
+/* ACK or NACK of the last response; also repeated when 'trouble' changed. */
+static void answer(struct sw_xds_client *c, struct xc_type *t)
+{
+    SW_ARENA_AUTO a = {0};
+    Sw__DeltaDiscoveryRequest *r = request_for(&a, t);
+
+    t->hold = false;
+    r->response_nonce = SW_PB_BYTES(t->nonce);
+    if (t->refusal.rc || t->trouble.n) {
+        r->error_detail = SW_PB_NEW(&a, Sw__Status, sw__status);
+        r->error_detail->code = t->refusal.rc ? SW_GRPC_INVALID_ARGUMENT : SW_GRPC_UNAVAILABLE;
+        r->error_detail->message = SW_PB_BYTES(reason(&a, t));
     }
-    send_request(c, a, r);
+    send_request(c, &a, r);
+}
+
+void sw_xds_client_hold_answer(struct sw_xds_client *c, const char *type)
+{
+    struct xc_type *t = xc_type_find(c, sw_slice_str(type));
+
+    if (t)
+        t->hold = true;
+}
+
+void sw_xds_client_send_held(struct sw_xds_client *c)
+{
+    SW_LIST_FOREACH (it, &c->types) {
+        struct xc_type *t = SW_CONTAINER_OF(it, struct xc_type, link);
+
+        if (t->hold && c->call)
+            answer(c, t);
+    }
+}
+
+void sw_xds_client_set_trouble(struct sw_xds_client *c, const char *type, struct sw_slice text)
+{
+    struct xc_type *t = xc_type_find(c, sw_slice_str(type));
+
+    if (!t || sw_slice_eq(t->trouble, text))
+        return;
+    sw_slice_free(&t->trouble);
+    t->trouble = text.n ? sw_slice(sw_slice_dup(text), text.n) : (struct sw_slice){0};
+    if (t->nonce.n && !t->hold && c->call)
+        answer(c, t);
+}
+
+/* What was asked of the user about a response, until it is answered. */
+static void keep_response(struct sw_xds_client *c, struct xc_type *t, struct sw_slice nonce,
+                          const struct sw_err *refusal)
+{
+    sw_slice_free(&t->nonce);
+    t->nonce = sw_slice(sw_slice_dup(nonce), nonce.n);
+    t->refusal = *refusal;
+    if (!refusal->rc)
+        return;
+    count(c, SW_METRIC_XDS_REFUSED, t->url, 1);
+    sw_log_warn("xds", "response for type %s refused: %s", t->url, refusal->msg);
 }
 
 static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg)
@@ -276,6 +327,11 @@ static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg
     count(c, SW_METRIC_XDS_MESSAGES, t->url, 1);
     count(c, SW_METRIC_XDS_MESSAGE_BYTES, t->url, msg.n);
     set_connected(c, true, NULL);
+    if (t->hold) {
+        answer(c, t); /* the one before */
+        if (!c->call)
+            return;
+    }
     fill_update(&a, r, &u);
     rc = check_update(c, t, &u, &err);
     if (rc == SW_OK) {
@@ -285,12 +341,15 @@ static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg
         else
             doubt_versions(t, &u);
     }
-    if (rc != SW_OK && err.rc == 0)
+    if (rc == SW_OK)
+        err = (struct sw_err){0};
+    else if (err.rc == 0)
         (void)sw_err_set(&err, rc, "refused");
+    keep_response(c, t, SW_PB_SLICE(r->nonce), &err);
     /* What it needs is asked for first: the answer lets the server go on to who uses it. */
     flush(c);
-    if (c->call)
-        answer(c, &a, t, r->nonce, rc == SW_OK ? NULL : &err);
+    if (c->call && !t->hold)
+        answer(c, t);
 }
 
 /* --- coming and going --- */
@@ -317,6 +376,7 @@ static void ended(struct sw_xds_client *c, const char *reason, const char *why)
 
         t->announced = false;
         xc_type_forget_changes(t);
+        xc_type_forget_response(t);
     }
     if (c->connected && lasted >= c->o.healthy_ns)
         c->backoff_ns = c->o.backoff_least_ns;

@@ -82,6 +82,20 @@ void sw_xds_client_wildcard(struct sw_xds_client *c, const char *type, bool on);
 SW_NODISCARD int sw_xds_client_subscribe(struct sw_xds_client *c, const char *type,
                                          struct sw_slice name);
 void sw_xds_client_unsubscribe(struct sw_xds_client *c, const char *type, struct sw_slice name);
+/*
+ * From inside on_update: the answer to this response waits for sw_xds_client_send_held, because
+ * what becomes of it is not known yet. A response of the type that comes meanwhile ends the wait.
+ */
+void sw_xds_client_hold_answer(struct sw_xds_client *c, const char *type);
+/* Sends the answers that wait. */
+void sw_xds_client_send_held(struct sw_xds_client *c);
+/*
+ * Something is wrong with resources of the type although they were accepted (copied; empty:
+ * nothing is wrong any more). The server gets it at once as another answer to the last response,
+ * with the code UNAVAILABLE, because the client goes on trying, and with every answer until it
+ * changes, on later streams too.
+ */
+void sw_xds_client_set_trouble(struct sw_xds_client *c, const char *type, struct sw_slice text);
 /* True once the type's first response on any stream was accepted. */
 bool sw_xds_client_ready(const struct sw_xds_client *c, const char *type);
 /* Resources held of a type. */

@@ -26,7 +26,12 @@ struct xc_type {
     /* Changes the server has not heard of; owned names. Never both at once. */
     SW_VEC(struct sw_slice) add;
     SW_VEC(struct sw_slice) drop;
-    bool announced; /* on the present stream */
+    /* The last response of the present stream, and what is said to it. */
+    struct sw_slice nonce;   /* owned; empty: no response yet */
+    struct sw_err refusal;   /* rc 0: accepted */
+    bool hold;               /* its answer waits for sw_xds_client_send_held */
+    struct sw_slice trouble; /* owned; survives streams */
+    bool announced;          /* on the present stream */
     bool ready;
 };
 
@@ -56,6 +61,8 @@ struct xc_type *xc_type_find(const struct sw_xds_client *c, struct sw_slice url)
 void xc_type_free(struct xc_type *t);
 /* Forgets changes that are waiting: the next first request says it all. */
 void xc_type_forget_changes(struct xc_type *t);
+/* Forgets the last response: its stream is gone. */
+void xc_type_forget_response(struct xc_type *t);
 void xc_type_hold(struct xc_type *t, struct sw_slice name, struct sw_slice version);
 void xc_type_release(struct xc_type *t, struct sw_slice name);
 

@@ -40,6 +40,14 @@ void xc_type_forget_changes(struct xc_type *t)
     sw_vec_done(&t->drop);
 }
 
+void xc_type_forget_response(struct xc_type *t)
+{
+    sw_slice_free(&t->nonce);
+    t->nonce = (struct sw_slice){0};
+    t->refusal = (struct sw_err){0};
+    t->hold = false;
+}
+
 static void held_free(struct xc_held *h)
 {
     sw_slice_free(&h->name);
@@ -57,6 +65,8 @@ void xc_type_free(struct xc_type *t)
     SW_MAP_FOREACH (it, &t->held)
         held_free(it->value);
     sw_map_done(&t->held);
+    xc_type_forget_response(t);
+    sw_slice_free(&t->trouble);
     sw_free(t->url);
     sw_free(t);
 }

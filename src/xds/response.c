@@ -608,10 +608,16 @@ void xds_stream_push(struct xds_stream *st)
         pending |= waiting(SW_CONTAINER_OF(it, struct xds_sub, link));
     if (pending && !sw_timer_running(&st->timer))
         sw_timer_start(s->loop, &st->timer, s->o.ack_timeout_ns + SW_NS_PER_MS, on_ack_timeout);
+    xds_stream_settle(st);
+}
+
+bool xds_sub_settled(const struct xds_sub *u)
+{
+    return !u->pending && !due(u) && sw_list_empty(&u->patient) && sw_list_empty(&u->leaving) &&
+           u->base == sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url));
 }
 
 bool xds_sub_synced(const struct xds_sub *u)
 {
-    return !u->pending && !due(u) && sw_list_empty(&u->patient) && sw_list_empty(&u->leaving) &&
-           !u->nack && u->base == sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url));
+    return xds_sub_settled(u) && !u->nack;
 }

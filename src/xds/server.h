@@ -55,8 +55,10 @@ struct sw_xds_server_opts {
      */
     struct sw_xds_cache *(*select)(void *arg, const struct sw_xds_client_id *id,
                                    struct sw_err *err);
-    /* A client refused a version. Called from the loop; may commit. */
+    /* A client refused a version, for another reason than before. From the loop; may commit. */
     void (*on_nack)(void *arg, struct sw_slice node_id, struct sw_slice type, struct sw_slice text);
+    /* Clients came or went, or answered: see sw_xds_server_planes. From anywhere; NULL: nobody. */
+    void (*on_change)(void *arg);
     void *arg;
     size_t max_conns;        /* [1024] */
     size_t max_streams;      /* over all connections [4096] */
@@ -105,6 +107,21 @@ struct sw_xds_status {
 /* Calls fn for every type of every stream, oldest stream first. */
 void sw_xds_server_status(const struct sw_xds_server *s,
                           void (*fn)(const struct sw_xds_status *st, void *arg), void *arg);
+/* A client that takes Listeners. Everything lives for the call. */
+struct sw_xds_plane {
+    struct sw_slice node_id;
+    struct sw_addr addr;
+    /* The Listeners it has answered for, with the routes and secrets they need; NULL: none yet. */
+    const struct sw_xds_snap *settled;
+    struct sw_slice
+        refusal;  /* its last answer about Listeners, if it was a refusal; up to 64 KiB */
+    bool retries; /* it goes on trying what it refused */
+};
+void sw_xds_server_planes(struct sw_xds_server *s,
+                          void (*fn)(const struct sw_xds_plane *p, void *arg), void *arg);
+/* Sends a resource once more to the clients that refused its type and do not try again themselves.
+ */
+void sw_xds_server_repeat(struct sw_xds_server *s, const char *type, struct sw_slice name);
 /* An answer came that 'allow' was without: it is asked again about the streams that wait. */
 void sw_xds_server_recheck(struct sw_xds_server *s);
 /* A client may be revoked: 'revoked' is asked about every open stream now. */

@@ -62,7 +62,9 @@ struct xds_sub {
     char acked[SW_XDS_VERSION_LEN + 1];
     uint64_t acks;
     uint64_t nacks;
-    char *nack;
+    char *nack;   /* the last answer was a refusal: its text, cut; NULL: it was not */
+    char *detail; /* the same, longer; for Listeners only */
+    bool retries; /* the client goes on trying what it refused */
 };
 
 struct xds_stream {
@@ -81,6 +83,7 @@ struct xds_stream {
     struct sw_slice node_cluster;
     struct sw_xds_cache *cache; /* NULL until known, and when it was freed */
     struct sw_xds_listener listener;
+    struct sw_xds_snap *settled; /* Listeners of the last time nothing was under way; or NULL */
     struct sw_list subs;
     size_t n_subs;
     size_t n_names; /* of all types */
@@ -141,11 +144,22 @@ void xds_names_done(struct sw_list *l);
 void xds_initial_done(struct xds_sub *u);
 /* For metrics: types of the clients' own invention are counted together. */
 const char *xds_sub_label(const struct xds_sub *u);
-/* Counts an answer to the outstanding response; text is NULL for an ACK. */
-void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text);
+/*
+ * An answer to the outstanding response, or another one to the last. text is NULL for an ACK;
+ * retries: the client goes on trying.
+ */
+void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text, bool retries);
 
 /* --- response.c --- */
 /* Sends what is due and allowed on a stream. */
 void xds_stream_push(struct xds_stream *st);
-/* True when nothing is due. */
+/* True when everything was sent and answered, be it with a refusal. */
+bool xds_sub_settled(const struct xds_sub *u);
+/* The same, and accepted. */
 bool xds_sub_synced(const struct xds_sub *u);
+
+/* --- planes.c --- */
+/* Remembers which Listeners the client has answered for, if nothing is under way. */
+void xds_stream_settle(struct xds_stream *st);
+/* Streams or answers changed: tells the user. */
+void xds_server_changed(struct sw_xds_server *s);

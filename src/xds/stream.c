@@ -70,7 +70,9 @@ void xds_stream_free(struct xds_stream *st)
     sw_timer_stop(s->loop, &st->review);
     while (!sw_list_empty(&st->subs))
         xds_sub_free(SW_CONTAINER_OF(st->subs.next, struct xds_sub, link));
+    sw_xds_snap_unref(st->settled);
     sw_list_unlink(&st->link);
+    xds_server_changed(s);
     s->n_streams--;
     if (st->waiting)
         s->n_waiting--;
@@ -148,6 +150,7 @@ static bool identify(struct xds_stream *st, const Sw__Node *node)
         return false;
     }
     sw_xds_cache_listen(st->cache, &st->listener);
+    xds_server_changed(s);
     sw_log_debug("xds", "stream of node '%.*s' is open", SW_SLICE_ARG(st->node_id));
     return true;
 }
@@ -181,10 +184,14 @@ static void answered(struct xds_sub *u, const Sw__Status *error)
 {
     struct sw_slice text;
 
-    if (!u->pending)
-        return; /* subscription changes repeat the nonce of what was answered before */
+    /*
+     * Subscription changes of state of the world repeat the nonce of what was answered before. A
+     * delta client that does has learnt something since: a port it could not bind, or now can.
+     */
+    if (!u->pending && !(u->stream->delta && (error || u->retries)))
+        return;
     text = error ? SW_PB_SLICE(error->message) : (struct sw_slice){0};
-    xds_sub_answered(u, error ? &text : NULL);
+    xds_sub_answered(u, error ? &text : NULL, error && error->code == SW_GRPC_UNAVAILABLE);
 }
 
 static bool is_star(struct sw_slice name)

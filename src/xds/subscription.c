@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "xds/server_int.h"
 
-enum { NACK_HEAD = 256, NACK_TAIL = 768, NAME_BYTES_MAX = 64 << 20 };
+enum { NACK_HEAD = 256, NACK_TAIL = 768, DETAIL_MAX = 64 << 10, NAME_BYTES_MAX = 64 << 20 };
 
 static const struct xds_kind kinds[] = {
     {.url = SW_XDS_SECRET, .rank = 1, .named = true, .removed_last = true},
@@ -119,6 +119,7 @@ void xds_sub_free(struct xds_sub *u)
     sw_xds_snap_unref(u->stray);
     sw_xds_snap_unref(u->target);
     sw_free(u->nack);
+    sw_free(u->detail);
     sw_free(u->url);
     sw_free(u);
 }
@@ -290,24 +291,16 @@ static char *reason_of(struct sw_slice text)
     return sw_asprintf("%.*s ... %.*s", (int)head, text.p, (int)(text.n - tail), text.p + tail);
 }
 
-void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text)
+/* Logs a refusal that says something else than the one before (owned, freed). */
+static void log_refusal(const struct xds_sub *u, char *before)
 {
-    struct xds_stream *st = u->stream;
+    const struct xds_stream *st = u->stream;
+    bool same = before && strcmp(before, u->nack) == 0;
     struct sw_log_line l;
 
-    u->pending = false;
-    sw_free(u->nack);
-    u->nack = NULL;
-    count_answer(u, text ? "nack" : "ack");
-    if (!text) {
-        u->acks++;
-        memcpy(u->acked, u->sent, sizeof(u->acked));
-        if (u->kind->rank)
-            st->answered_ns = sw_loop_now(st->server->loop);
+    sw_free(before);
+    if (same)
         return;
-    }
-    u->nacks++;
-    u->nack = reason_of(without_keys(u, *text));
     sw_log_begin(&l, SW_LOG_WARN, "xds", "client refused a response");
     sw_log_str(&l, "node", st->node_id);
     sw_log_cstr(&l, "type", u->url);
@@ -317,4 +310,36 @@ void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text)
     if (st->server->o.on_nack)
         st->server->o.on_nack(st->server->o.arg, st->node_id, sw_slice_str(u->url),
                               sw_slice_str(u->nack));
+}
+
+static void set_detail(struct xds_sub *u, const struct sw_slice *text)
+{
+    sw_free(u->detail);
+    u->detail = NULL;
+    if (text && strcmp(u->url, SW_XDS_LISTENER) == 0)
+        u->detail = sw_slice_dup(sw_slice_head(*text, sw_min(text->n, DETAIL_MAX)));
+}
+
+void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text, bool retries)
+{
+    struct xds_stream *st = u->stream;
+    char *before = u->nack;
+
+    u->pending = false;
+    u->nack = NULL;
+    u->retries = retries;
+    set_detail(u, text);
+    count_answer(u, text ? "nack" : "ack");
+    xds_server_changed(st->server);
+    if (!text) {
+        sw_free(before);
+        u->acks++;
+        memcpy(u->acked, u->sent, sizeof(u->acked));
+        if (u->kind->rank)
+            st->answered_ns = sw_loop_now(st->server->loop);
+        return;
+    }
+    u->nacks++;
+    u->nack = reason_of(without_keys(u, *text));
+    log_refusal(u, before);
 }

@@ -33,6 +33,7 @@ struct world {
     char lines[32][256]; /* updates in order */
     size_t n_lines;
     bool refuse;
+    bool hold;
     int ups;
     int downs;
 };
@@ -48,6 +49,8 @@ static int on_update(void *arg, const struct sw_xds_update *u, struct sw_err *er
                               SW_SLICE_ARG(u->added[i].value));
     for (size_t i = 0; i < u->n_removed; i++)
         n += (size_t)snprintf(out + n, 256 - n, " -%.*s", SW_SLICE_ARG(u->removed[i]));
+    if (w->hold)
+        sw_xds_client_hold_answer(w->client, OWN);
     return w->refuse ? sw_err_set(err, SW_EINVAL, "do not like it") : SW_OK;
 }
 
@@ -241,6 +244,94 @@ static void it_refuses_with_a_reason(void **state)
     expect(w, "OWN +a=2");
 }
 
+struct word {
+    char nack[64];
+    bool pending;
+    uint64_t nacks;
+};
+
+static void take_word(const struct sw_xds_status *st, void *arg)
+{
+    struct word *k = arg;
+
+    (void)snprintf(k->nack, sizeof(k->nack), "%.*s", SW_SLICE_ARG(st->nack));
+    k->pending = st->pending;
+    k->nacks = st->nacks;
+}
+
+static struct word word_of(struct world *w)
+{
+    struct word k = {0};
+
+    sw_xds_server_status(w->server, take_word, &k);
+    return k;
+}
+
+/* Accepted, and then it does not work after all: the server hears it, and that it works again. */
+static void trouble_is_told_and_taken_back(void **state)
+{
+    struct world *w = *state;
+
+    set(w, OWN, "a", "1");
+    sw_xds_client_wildcard(w->client, OWN, true);
+    sw_xds_client_start(w->client);
+    expect(w, "OWN +a=1");
+    RUN_UNTIL(w, sw_xds_server_synced(w->server));
+    sw_xds_client_set_trouble(w->client, OWN, SW_SLICE_LIT("port taken"));
+    RUN_UNTIL(w, strcmp(word_of(w).nack, "port taken") == 0);
+    assert_false(sw_xds_server_synced(w->server));
+    /* Nothing is sent again for it, and the next answer says it too. */
+    expect_nothing(w);
+    set(w, OWN, "b", "1");
+    expect(w, "OWN +b=1");
+    RUN_UNTIL(w, word_of(w).nacks == 2);
+    w->refuse = true;
+    set(w, OWN, "b", "2");
+    expect(w, "OWN +b=2");
+    RUN_UNTIL(w, strcmp(word_of(w).nack, "do not like it\nport taken") == 0);
+    w->refuse = false;
+    sw_xds_client_set_trouble(w->client, OWN, (struct sw_slice){0});
+    RUN_UNTIL(w, strcmp(word_of(w).nack, "do not like it") == 0);
+    set(w, OWN, "b", "3");
+    expect(w, "OWN +b=3");
+    RUN_UNTIL(w, sw_xds_server_synced(w->server));
+    /* On the next stream the first answer says it. */
+    sw_xds_client_set_trouble(w->client, OWN, SW_SLICE_LIT("again"));
+    RUN_UNTIL(w, strcmp(word_of(w).nack, "again") == 0);
+    sw_xds_server_free(w->server);
+    w->server = NULL;
+    RUN_UNTIL(w, w->downs == 1);
+    set(w, OWN, "c", "1");
+    serve(w);
+    expect(w, "OWN +c=1");
+    RUN_UNTIL(w, strcmp(word_of(w).nack, "again") == 0);
+    sw_xds_client_set_trouble(w->client, OWN, (struct sw_slice){0});
+    RUN_UNTIL(w, sw_xds_server_synced(w->server));
+}
+
+static void an_answer_may_wait(void **state)
+{
+    struct world *w = *state;
+
+    set(w, OWN, "a", "1");
+    w->hold = true;
+    sw_xds_client_wildcard(w->client, OWN, true);
+    sw_xds_client_start(w->client);
+    expect(w, "OWN +a=1");
+    expect_nothing(w);
+    assert_true(word_of(w).pending);
+    /* What is learnt meanwhile is the answer. */
+    sw_xds_client_set_trouble(w->client, OWN, SW_SLICE_LIT("port taken"));
+    expect_nothing(w);
+    assert_true(word_of(w).pending);
+    sw_xds_client_send_held(w->client);
+    RUN_UNTIL(w, strcmp(word_of(w).nack, "port taken") == 0);
+    assert_int_equal(word_of(w).nacks, 1);
+    sw_xds_client_send_held(w->client); /* once */
+    sw_xds_client_set_trouble(w->client, OWN, (struct sw_slice){0});
+    RUN_UNTIL(w, sw_xds_server_synced(w->server));
+}
+
 /* Of a refused response some may be in use: nothing of it counts as held, nor as unknown. */
 static void it_does_not_know_what_a_refusal_left(void **state)
 {
@@ -396,6 +487,8 @@ int main(void)
         LIVE(it_learns_what_it_wants),
         LIVE(it_remembers_across_streams),
         LIVE(it_refuses_with_a_reason),
+        LIVE(trouble_is_told_and_taken_back),
+        LIVE(an_answer_may_wait),
         LIVE(it_does_not_know_what_a_refusal_left),
         LIVE(what_a_response_needs_is_asked_for_before_it_is_acknowledged),
         LIVE(numbers_tell_what_happened),
