@@ -184,6 +184,11 @@ void sw_gw_store_flush(struct sw_gw_store *s)
     publish(s);
 }
 
+bool sw_gw_store_rebinds(const struct sw_gw_store *s)
+{
+    return s->dirty[SW_GW_TYPE_LISTENER] && (s->version > 0 || sw_gw_store_ready(s));
+}
+
 struct sw_gw_config *sw_gw_store_config(struct sw_gw_store *s)
 {
     return s->current;

@@ -72,6 +72,8 @@ void sw_gw_store_on_wanted(struct sw_gw_store *s,
 void sw_gw_store_flush(struct sw_gw_store *s);
 /* The snapshot published last (borrowed), NULL before the first. */
 struct sw_gw_config *sw_gw_store_config(struct sw_gw_store *s);
+/* True while a snapshot with other listeners than the last is about to be published. */
+bool sw_gw_store_rebinds(const struct sw_gw_store *s);
 /* True once a first set of listeners is serving or was found empty. */
 bool sw_gw_store_ready(const struct sw_gw_store *s);
 
@@ -113,5 +115,10 @@ SW_NODISCARD struct sw_gw_xds *sw_gw_xds_open(struct sw_gw_store *s, struct sw_l
                                               const struct sw_gateway_config *c,
                                               struct sw_metrics_shard *shard, struct sw_err *err);
 bool sw_gw_xds_connected(const struct sw_gw_xds *x);
+/* What is wrong with listeners that were accepted (copied); empty: nothing. Goes to the server as
+ * the reason of a refusal, and with every answer until it changes. */
+void sw_gw_xds_set_trouble(struct sw_gw_xds *x, struct sw_slice text);
+/* The workers opened the sockets of the newest listeners, or could not: the server is answered. */
+void sw_gw_xds_applied(struct sw_gw_xds *x);
 /* Before the store is freed. NULL is fine. */
 void sw_gw_xds_free(struct sw_gw_xds *x);

@@ -45,7 +45,20 @@ static int on_update(void *arg, const struct sw_xds_update *u, struct sw_err *er
         rc =
             sw_gw_store_update(f->xds->store, f->type, res.p, res.n, u->removed, u->n_removed, err);
     sw_vec_done(&res);
+    /* Whether sockets can be opened is a part of the answer. */
+    if (sw_gw_store_rebinds(f->xds->store))
+        sw_xds_client_hold_answer(f->xds->client, f->url);
     return rc;
+}
+
+void sw_gw_xds_set_trouble(struct sw_gw_xds *x, struct sw_slice text)
+{
+    sw_xds_client_set_trouble(x->client, SW_TYPE_LISTENER, text);
+}
+
+void sw_gw_xds_applied(struct sw_gw_xds *x)
+{
+    sw_xds_client_send_held(x->client);
 }
 
 static void on_wanted(enum sw_gw_type t, struct sw_slice name, bool wanted, void *arg)

@@ -2,10 +2,14 @@
 #include "gateway/gateway.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -59,9 +63,14 @@ static const struct sw_opt table[] = {
              "allows it; without, each has calls of its own."},
     {"aead", "SPANWIRE_AEAD", SW_OPT_ENUM, AT(aead), .def = "auto", .choices = aeads,
      .help = "Library that encrypts records."},
+    {"port-group", "SPANWIRE_PORT_GROUP", SW_OPT_STR, AT(port_group), .arg = "NAME",
+     .help =
+         "Gateways with the same name may listen on the same ports at once, as a successor does "
+         "before the old process drains; by default those with the same --xds-addr or "
+         "--xds-dir."},
     {.type = SW_OPT_GROUP, .help = "Operation"},
     {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr), .def = "127.0.0.1:15000",
-     .help = "Admin pages: /config_dump, /clusters, /logging, /quitquitquit."},
+     .help = "Admin pages: /config_dump, /clusters, /listeners, /logging, /quitquitquit."},
     {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr), .def = "[::]:15020",
      .help = "Metrics."},
     {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(ready_addr), .def = "[::]:15021",
@@ -172,19 +181,16 @@ static void on_serving(struct sw_msg *m)
     struct sw_gateway *g = SW_CONTAINER_OF(m, struct sw_gateway, serving_msg);
 
     sw_ready_done(g->ready, "config");
-    sw_log_info("gateway", "ready");
+    sw_gateway_log_ready(g);
     sw_trim_heap();
 }
 
-void sw_gateway_unbound(struct sw_gateway *g, int change)
+void sw_gateway_log_ready(struct sw_gateway *g)
 {
-    size_t before = atomic_fetch_add(&g->unbound, (size_t)change);
-
-    /* Who was ready stays so: a port that somebody else has must not cost the others theirs. */
-    if (before == 0 && change > 0 && !sw_ready_check(g->ready, NULL))
-        sw_ready_add(g->ready, "listeners");
-    else if (change < 0 && before == (size_t)-change)
-        sw_ready_done(g->ready, "listeners");
+    if (g->said_ready || !sw_ready_check(g->ready, NULL))
+        return;
+    g->said_ready = true;
+    sw_log_info("gateway", "ready");
 }
 
 void sw_gateway_worker_serves(struct sw_gateway *g)
@@ -199,6 +205,9 @@ static void on_config(struct sw_gw_config *c, void *arg)
 {
     struct sw_gateway *g = arg;
 
+    if (c->listeners != g->listeners)
+        sw_gw_bind_sent(g->bind, c->version);
+    g->listeners = c->listeners;
     for (size_t i = 0; i < g->n_workers; i++)
         sw_gw_worker_send_config(&g->workers[i], sw_gw_config_ref(c));
     (void)sw_gw_config_unref(c);
@@ -214,12 +223,14 @@ static int config_dump(struct sw_buf *out, void *arg)
 static bool extra_page(struct sw_http_req *req, struct sw_http_resp *resp, void *arg)
 {
     struct sw_gateway *g = arg;
+    bool listeners = sw_slice_eq_str(req->path, "/listeners");
     struct sw_buf text;
 
-    if (!sw_slice_eq_str(req->path, "/clusters"))
+    if (!listeners && !sw_slice_eq_str(req->path, "/clusters"))
         return false;
     sw_buf_init(&text, CLUSTERS_MAX);
-    if (sw_gw_store_clusters(g->store, &text) == SW_OK)
+    if ((listeners ? sw_gw_bind_page(g->bind, &text) : sw_gw_store_clusters(g->store, &text)) ==
+        SW_OK)
         sw_http_send(resp, 200, "text/plain", sw_buf_slice(&text));
     else
         sw_http_send_text(resp, 500, "too large\n");
@@ -233,7 +244,7 @@ static void on_scrape(void *arg)
 
     if (g->store)
         sw_gw_stats_scrape(g->store);
-    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_GW_UNBOUND, NULL), atomic_load(&g->unbound));
+    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_GW_UNBOUND, NULL), sw_gw_bind_count(g->bind));
 }
 
 /* ---- the beginning ---- */
@@ -245,7 +256,7 @@ static int start_admin(struct sw_gateway *g, struct sw_err *err)
         .admin = {g->config->admin_addr},
         .stats = g->config->stats_addr,
         .ready_at = g->config->ready_addr,
-        .reuse_port = true,
+        .share = g->port_group,
         .metrics = g->metrics,
         .on_scrape = on_scrape,
         .ready = g->ready,
@@ -260,6 +271,25 @@ static int start_admin(struct sw_gateway *g, struct sw_err *err)
     return g->admin ? SW_OK : err->rc;
 }
 
+/*
+ * A successor with the same configuration may take over: the same xDS server or directory, unless
+ * --port-group says otherwise.
+ */
+static void set_port_group(struct sw_gateway *g)
+{
+    const struct sw_gateway_config *c = g->config;
+    const char *from = c->xds_addr ? c->xds_addr : c->xds_dir ? c->xds_dir : "";
+    char real[PATH_MAX];
+
+    if (!c->xds_addr && c->xds_dir && realpath(c->xds_dir, real))
+        from = real;
+    if (c->port_group)
+        (void)snprintf(g->port_group, sizeof(g->port_group), "gateway/%.48s", c->port_group);
+    else
+        (void)snprintf(g->port_group, sizeof(g->port_group), "gateway:%016" PRIx64,
+                       sw_siphash13(0, 0, from, strlen(from)));
+}
+
 static int start_workers(struct sw_gateway *g, struct sw_err *err)
 {
     unsigned n = sw_crew_size(g->config->workers);
@@ -272,6 +302,7 @@ static int start_workers(struct sw_gateway *g, struct sw_err *err)
         g->n_workers++;
         rc = sw_gw_worker_init(&g->workers[i], g, err);
     }
+    g->bind = sw_gw_bind_new(g);
     for (unsigned i = 0; i < n && rc == SW_OK; i++)
         rc = sw_crew_thread_start(&g->workers[i].thread, err);
     return rc;
@@ -343,6 +374,7 @@ static int start(struct sw_gateway *g, struct sw_err *err)
     g->ready = sw_ready_new();
     sw_ready_add(g->ready, "config");
     tell_ring(g);
+    set_port_group(g);
     sw_gw_accesslog_default_json(g->config->log_format == SW_LOG_JSON);
     rc = start_pages(g, err);
     if (rc == SW_OK)
@@ -369,7 +401,9 @@ static void stop(struct sw_gateway *g)
     sw_filewatch_free(g->pages_watch);
     sw_gw_pages_set(NULL);
     sw_signals_free(g->signals);
+    sw_gw_bind_stop(g->bind);
     sw_loop_free(g->loop);
+    sw_gw_bind_free(g->bind);
     if (g->shard)
         sw_metrics_shard_free(g->shard);
     sw_metrics_free(g->metrics);

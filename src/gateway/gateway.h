@@ -18,7 +18,8 @@ struct sw_gateway_config {
     const char *xds_token_file;
     const char *xds_node_id;
     const char *xds_node_cluster;
-    uint32_t workers; /* 0: one per processor */
+    uint32_t workers;       /* 0: one per processor */
+    const char *port_group; /* NULL: by the configuration's source */
     uint64_t drain_ns;
     bool io_uring;
     struct sw_addr admin_addr;

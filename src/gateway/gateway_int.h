@@ -4,9 +4,11 @@
 
 #include <stdatomic.h>
 
+#include "gateway/bind.h"
 #include "gateway/config_store.h"
 #include "gateway/gateway.h"
 #include "gateway/worker.h"
+#include "io/port.h"
 #include "io/signal.h"
 #include "telemetry/admin.h"
 
@@ -27,15 +29,16 @@ struct sw_gateway {
     struct sw_crew crew;
     struct sw_gw_worker *workers; /* owned array */
     size_t n_workers;
-    _Atomic size_t serving; /* workers that applied a first configuration */
-    _Atomic size_t unbound; /* listening sockets workers could not open */
+    _Atomic size_t serving;             /* workers that applied a first configuration */
+    struct sw_gw_bind *bind;            /* owned */
+    const struct sw_gw_set *listeners;  /* as sent to the workers last; only compared */
+    char port_group[SW_PORT_GROUP_MAX]; /* processes that may have the same ports, see io/port.h */
     struct sw_msg serving_msg;
     bool said_ready;
     struct sw_filewatch *pages_watch; /* of --error-pages; NULL: none */
 };
 
-/* So many more (or fewer) sockets of a worker could not be opened; from its thread. The gateway is
- * not ready while there are any. */
-void sw_gateway_unbound(struct sw_gateway *g, int change);
+/* Logs once that the gateway is ready, if it is. */
+void sw_gateway_log_ready(struct sw_gateway *g);
 /* A worker applied its first configuration; from its thread. */
 void sw_gateway_worker_serves(struct sw_gateway *g);

@@ -24,8 +24,10 @@
 #include "io/sock.h"
 #include "tls/tls.h"
 
+#define BIND_WAIT_LEAST_NS (500 * SW_NS_PER_MS) /* before a port that is taken is tried again */
+#define BIND_WAIT_MOST_NS  (8 * SW_NS_PER_S)
+
 enum {
-    BIND_RETRY_S = 2,
     UNPRIVILEGED = 1024,
     PRIVILEGED_SHIFT = 8000, /* without the right to use it, port 80 is served on 8080 */
 };
@@ -392,50 +394,53 @@ static void socket_close(struct gw_socket *s)
     sw_free(s);
 }
 
+/* *at becomes the address that was tried last. */
 static int open_port(const struct sw_gw_worker *w, const struct sw_gw_listener *l,
-                     struct sw_addr at, int *ret_fd, struct sw_err *err)
+                     struct sw_addr *at, int *ret_fd, int *ret_mark, struct sw_err *err)
 {
     struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
     char text[SW_ADDR_TEXT];
     int rc;
 
-    o.reuse_port = true;
+    o.share = w->gw->port_group;
+    o.ret_mark = ret_mark;
+    o.unnamed = true; /* the main thread looks for the holder */
     o.transparent = l->transparent;
     o.backlog = l->backlog ? (int)sw_min(l->backlog, 65535) : 4096;
-    rc = sw_sock_listen(&at, &o, ret_fd, err);
-    if (rc == SW_ESYS && err->sys_errno == EACCES && at.port && at.port < UNPRIVILEGED) {
-        at.port = (uint16_t)(at.port + PRIVILEGED_SHIFT);
-        rc = sw_sock_listen(&at, &o, ret_fd, err);
+    rc = sw_sock_listen(at, &o, ret_fd, err);
+    if (rc == SW_ESYS && err->sys_errno == EACCES && at->port && at->port < UNPRIVILEGED) {
+        at->port = (uint16_t)(at->port + PRIVILEGED_SHIFT);
+        rc = sw_sock_listen(at, &o, ret_fd, err);
         if (rc == SW_OK && w->index == 0)
             sw_log_info("gateway",
                         "listener '%.*s' is served on %s: its own port needs a privilege",
-                        SW_SLICE_ARG(l->name), sw_addr_text(&at, text));
+                        SW_SLICE_ARG(l->name), sw_addr_text(at, text));
     }
     return rc;
 }
 
-static bool socket_open(struct sw_gw_worker *w, struct sw_gw_listener *l, const struct sw_addr *at)
+static void socket_open(struct sw_gw_worker *w, struct sw_gw_listener *l, const struct sw_addr *at)
 {
     struct gw_socket *s = SW_NEW(struct gw_socket);
+    struct sw_addr tried = *at;
     struct sw_err err = {0};
+    SW_AUTO_FD mark = -1;
     int fd;
-    int rc = open_port(w, l, *at, &fd, &err);
+    int rc = open_port(w, l, &tried, &fd, &mark, &err);
 
     if (rc == SW_OK)
         rc = sw_accept_open(&w->accept, &s->acceptor, fd, on_accept, &err);
     if (rc != SW_OK) {
-        if (w->index == 0 && sw_gw_lstats_may_log_port(sw_gw_lstats(w, l->name)))
-            sw_log_error("gateway", "listener '%.*s': %s; will try again", SW_SLICE_ARG(l->name),
-                         err.msg);
+        sw_gw_bind_failed(w, l, at, &tried, err.sys_errno);
         sw_free(s);
-        return false;
+        return;
     }
+    s->acceptor.mark = SW_TAKE_FD(mark);
     s->worker = w;
     s->listener = sw_gw_listener_ref(l);
     s->at = *at;
     s->keep = true;
     sw_list_push_back(&w->sockets, &s->link);
-    return true;
 }
 
 static struct gw_socket *find(const struct sw_gw_worker *w, const struct sw_addr *at)
@@ -449,11 +454,8 @@ static struct gw_socket *find(const struct sw_gw_worker *w, const struct sw_addr
     return NULL;
 }
 
-/* How many of its sockets could not be opened. */
-static unsigned apply_listener(struct sw_gw_worker *w, struct sw_gw_listener *l)
+static void apply_listener(struct sw_gw_worker *w, struct sw_gw_listener *l)
 {
-    unsigned failed = 0;
-
     for (size_t i = 0; i < l->n_addrs; i++) {
         struct gw_socket *s;
 
@@ -461,7 +463,7 @@ static unsigned apply_listener(struct sw_gw_worker *w, struct sw_gw_listener *l)
             continue;
         s = find(w, &l->addrs[i].ip);
         if (!s) {
-            failed += socket_open(w, l, &l->addrs[i].ip) ? 0 : 1;
+            socket_open(w, l, &l->addrs[i].ip);
             continue;
         }
         s->keep = true;
@@ -469,45 +471,47 @@ static unsigned apply_listener(struct sw_gw_worker *w, struct sw_gw_listener *l)
         (void)sw_gw_listener_unref(s->listener);
         s->listener = l;
     }
-    return failed;
 }
 
 static void on_bind_retry(struct sw_timer *t)
 {
-    sw_gw_listen_apply(SW_CONTAINER_OF(t, struct sw_gw_worker, bind_retry));
+    sw_gw_listen_apply(SW_CONTAINER_OF(t, struct sw_gw_worker, bind_retry), false);
 }
 
-/* A port that is taken may become free: nobody else would ask again. */
-static void note_unbound(struct sw_gw_worker *w, unsigned failed)
+/* A port that is taken may become free: it is tried again, less and less often. */
+static void retry_unbound(struct sw_gw_worker *w, bool fresh)
 {
-    if (failed != w->unbound)
-        sw_gateway_unbound(w->gw, (int)failed - (int)w->unbound);
-    w->unbound = failed;
-    if (failed)
-        sw_timer_start(w->loop, &w->bind_retry, BIND_RETRY_S * SW_NS_PER_S, on_bind_retry);
-    else
+    if (w->unbound.n == 0) {
         sw_timer_stop(w->loop, &w->bind_retry);
+        w->bind_wait_ns = 0;
+        return;
+    }
+    if (fresh || w->bind_wait_ns == 0)
+        w->bind_wait_ns = BIND_WAIT_LEAST_NS;
+    else
+        w->bind_wait_ns = sw_min(w->bind_wait_ns * 2, BIND_WAIT_MOST_NS);
+    sw_timer_start(w->loop, &w->bind_retry, w->bind_wait_ns, on_bind_retry);
 }
 
-void sw_gw_listen_apply(struct sw_gw_worker *w)
+void sw_gw_listen_apply(struct sw_gw_worker *w, bool fresh)
 {
-    unsigned failed = 0;
-
     SW_LIST_FOREACH (it, &w->sockets)
         SW_CONTAINER_OF(it, struct gw_socket, link)->keep = false;
     SW_MAP_FOREACH (it, &w->view->config->listeners->map) {
         struct sw_gw_listener *l = it->value;
 
         if (l->kind == SW_GW_LISTEN_TCP && l->bind)
-            failed += apply_listener(w, l);
+            apply_listener(w, l);
     }
-    note_unbound(w, failed + sw_gw_udp_apply(w));
+    sw_gw_udp_apply(w);
     SW_LIST_FOREACH (it, &w->sockets) {
         struct gw_socket *s = SW_CONTAINER_OF(it, struct gw_socket, link);
 
         if (!s->keep)
             socket_close(s);
     }
+    retry_unbound(w, fresh);
+    sw_gw_bind_report(w, fresh);
     if (!w->serves)
         sw_gateway_worker_serves(w->gw);
     w->serves = true;

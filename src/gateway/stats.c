@@ -17,7 +17,6 @@ enum {
     CLUSTERS_MAX = 512,
     GONE_MAX = 1024,
     SAY_S = 5,
-    SAY_PORT_S = 60,
     CLASSES = 6,
     REASONS_MAX = 24,
 };
@@ -48,7 +47,6 @@ struct sw_gw_lstats {
     struct sw_metric *seconds;
     struct sw_metric *connections;
     uint64_t said_ns;
-    uint64_t said_port_ns;
     struct said said[REASONS_MAX];
 };
 
@@ -176,11 +174,6 @@ void sw_gw_lstats_say(struct sw_gw_lstats *s, const char *reason, const struct s
     if (may_say(s->loop, &s->said[at].ns, SAY_S))
         sw_log_info("gateway", "listener '%.*s': %s refused: %s", SW_SLICE_ARG(s->name),
                     sw_addr_text(peer, text), why);
-}
-
-bool sw_gw_lstats_may_log_port(struct sw_gw_lstats *s)
-{
-    return !s || may_say(s->loop, &s->said_port_ns, SAY_PORT_S);
 }
 
 /* ---- clusters ---- */

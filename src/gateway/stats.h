@@ -43,8 +43,6 @@ bool sw_gw_lstats_may_log(struct sw_gw_lstats *s);
  */
 void sw_gw_lstats_say(struct sw_gw_lstats *s, const char *reason, const struct sw_addr *peer,
                       const char *why);
-/* The same for a port that cannot be had: it is tried again and again, and told once a minute. */
-bool sw_gw_lstats_may_log_port(struct sw_gw_lstats *s);
 
 /* Brings the metrics of clusters up to date; on the main thread, whose shard the store has. */
 void sw_gw_stats_scrape(struct sw_gw_store *s);

@@ -61,6 +61,7 @@ static void listener_shut(struct udp_listener *l)
     sw_watch_stop(&l->watch);
     sw_defer_cancel(&l->more);
     sw_sock_close(SW_TAKE_FD(l->fd));
+    sw_sock_close(SW_TAKE_FD(l->mark));
 }
 
 static void on_sweep(struct sw_timer *t)
@@ -99,26 +100,19 @@ static void listener_free(struct udp_listener *l)
     sw_free(l);
 }
 
-static void cannot_open(struct sw_gw_worker *w, const struct sw_gw_listener *config,
-                        const struct sw_err *err)
-{
-    if (w->index == 0 && sw_gw_lstats_may_log_port(sw_gw_lstats(w, config->name)))
-        sw_log_error("udp", "listener '%.*s': %s; will try again", SW_SLICE_ARG(config->name),
-                     err->msg);
-}
-
-static bool listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
+static void listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
                           const struct sw_addr *at)
 {
     struct udp *u = w->udp;
     struct sw_err err = {0};
     struct udp_listener *l;
     char text[SW_ADDR_TEXT];
+    int mark;
     int fd;
 
-    if (sw_dgram_bind(at, true, &fd, &err) != SW_OK) {
-        cannot_open(w, config, &err);
-        return false;
+    if (sw_dgram_bind_shared(at, w->gw->port_group, &fd, &mark, &err) != SW_OK) {
+        sw_gw_bind_failed(w, config, at, at, err.sys_errno);
+        return;
     }
     l = SW_NEW(struct udp_listener);
     l->worker = w;
@@ -126,20 +120,20 @@ static bool listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
     l->stats = sw_gw_lstats(w, config->name);
     l->at = *at;
     l->fd = fd;
+    l->mark = mark;
     sw_list_init(&l->sessions);
     sw_list_init(&l->link);
     sw_list_push_back(&u->listeners, &l->link);
     u->n_listeners++;
     if (sw_watch_start(w->loop, &l->watch, fd, on_readable, &err) != SW_OK) {
-        cannot_open(w, config, &err);
+        sw_gw_bind_failed(w, config, at, at, err.sys_errno);
         listener_free(l);
-        return false;
+        return;
     }
     sw_timer_start(w->loop, &l->sweep, SW_NS_PER_S, on_sweep);
     if (w->index == 0)
         sw_log_info("udp", "listener '%.*s' on %s", SW_SLICE_ARG(config->name),
                     sw_addr_text(at, text));
-    return true;
 }
 
 static struct udp_listener *find(struct udp *u, const struct sw_gw_listener *config,
@@ -170,16 +164,13 @@ static struct udp *udp_of(struct sw_gw_worker *w)
     return u;
 }
 
-/* How many of its sockets could not be opened. */
-static unsigned want(struct sw_gw_worker *w, struct sw_gw_listener *config)
+static void want(struct sw_gw_worker *w, struct sw_gw_listener *config)
 {
-    unsigned failed = 0;
-
     for (size_t i = 0; i < config->n_addrs; i++) {
         struct udp_listener *l = find(w->udp, config, &config->addrs[i].ip);
 
         if (!l) {
-            failed += listener_open(w, config, &config->addrs[i].ip) ? 0 : 1;
+            listener_open(w, config, &config->addrs[i].ip);
             continue;
         }
         l->gone = false;
@@ -190,27 +181,25 @@ static unsigned want(struct sw_gw_worker *w, struct sw_gw_listener *config)
             l->config = sw_gw_listener_ref(config);
         }
     }
-    return failed;
 }
 
-unsigned sw_gw_udp_apply(struct sw_gw_worker *w)
+void sw_gw_udp_apply(struct sw_gw_worker *w)
 {
     const struct sw_gw_config *c = w->view->config;
     struct udp *u = w->udp;
     struct sw_list *next;
-    unsigned failed = 0;
     bool any = u != NULL;
 
     for (size_t i = 0; i < c->n_list && !any; i++)
         any = c->list[i]->kind == SW_GW_LISTEN_UDP;
     if (!any)
-        return 0;
+        return;
     u = udp_of(w);
     for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = it->next)
         SW_CONTAINER_OF(it, struct udp_listener, link)->gone = true;
     for (size_t i = 0; i < c->n_list; i++) {
         if (c->list[i]->kind == SW_GW_LISTEN_UDP && c->list[i]->bind)
-            failed += want(w, c->list[i]);
+            want(w, c->list[i]);
     }
     for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = next) {
         struct udp_listener *l = SW_CONTAINER_OF(it, struct udp_listener, link);
@@ -219,7 +208,6 @@ unsigned sw_gw_udp_apply(struct sw_gw_worker *w)
         if (l->gone)
             listener_free(l);
     }
-    return failed;
 }
 
 void sw_gw_udp_drain(struct sw_gw_worker *w)

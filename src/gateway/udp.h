@@ -5,8 +5,8 @@
 #include "gateway/worker.h"
 
 /* Opens and closes sockets as the worker's newest view says; sessions of listeners that stay go on.
- * Returns how many could not be opened. */
-unsigned sw_gw_udp_apply(struct sw_gw_worker *w);
+ */
+void sw_gw_udp_apply(struct sw_gw_worker *w);
 /* Sockets are closed when nobody is there any more, and soon anyway. */
 void sw_gw_udp_drain(struct sw_gw_worker *w);
 /* No session is left. */

@@ -42,6 +42,7 @@ struct udp_listener {
     struct sw_gw_lstats *stats;
     struct sw_addr at;
     int fd;
+    int mark;                         /* of the shared port */
     struct sw_map sessions_by_client; /* client address -> struct udp_session */
     struct sw_list sessions;
     struct sw_timer sweep;

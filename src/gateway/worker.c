@@ -131,7 +131,7 @@ static void take_config(struct sw_crew_thread *t, void *config)
     w->view->refs = 1;
     sw_gw_hosts_apply(w->hosts, w->view->config);
     if (!t->draining)
-        sw_gw_listen_apply(w);
+        sw_gw_listen_apply(w, !old || old->config->listeners != w->view->config->listeners);
     SW_LIST_FOREACH (it, &w->downs) {
         struct sw_gw_down *d = SW_CONTAINER_OF(it, struct sw_gw_down, link);
 

@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "base/slice.h"
 #include "base/vec.h"
+#include "gateway/bind.h"
 #include "gateway/failure.h"
 #include "io/accept.h"
 #include "io/addr.h"
@@ -109,8 +110,10 @@ struct sw_gw_worker {
     SW_VEC(struct sw_exchange *) spare; /* spare exchanges */
     SW_VEC(struct sw_h1 *) parsers[2];  /* spare, by enum sw_h1_kind */
     struct sw_timer bind_retry;
-    unsigned unbound; /* sockets that could not be opened */
-    bool serves;      /* a configuration was applied */
+    uint64_t bind_wait_ns;                /* before the next attempt */
+    SW_VEC(struct sw_gw_unbound) unbound; /* of bind.c: sockets not opened in this pass */
+    bool told_unbound;                    /* the last report had some */
+    bool serves;                          /* a configuration was applied */
     uint64_t connection_seq;
     char date[32]; /* RFC 9110 date of this second */
     size_t date_n;
@@ -175,8 +178,8 @@ void sw_gw_accept_fd(struct sw_gw_worker *w, struct sw_gw_listener *l, int fd,
                      const struct sw_addr *peer, const struct sw_json *metadata,
                      struct sw_gw_host *keep, const struct sw_exchange *cause);
 /* Closes and opens listening sockets, those for UDP too, so that they fit the view; the worker
- * opens new ones itself (SO_REUSEPORT). */
-void sw_gw_listen_apply(struct sw_gw_worker *w);
+ * opens new ones itself (SO_REUSEPORT). fresh: the view has other listeners than before. */
+void sw_gw_listen_apply(struct sw_gw_worker *w, bool fresh);
 void sw_gw_listen_close(struct sw_gw_worker *w);
 
 /* ---- up_pool.c ---- */

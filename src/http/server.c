@@ -438,7 +438,7 @@ int sw_http_server_listen(struct sw_http_server *s, const struct sw_addr *at, st
 {
     struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
 
-    o.reuse_port = s->opts.reuse_port;
+    o.share = s->opts.share;
     return sw_accept_listen(&s->accept, at, &o, on_accept, NULL, err);
 }
 

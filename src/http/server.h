@@ -44,7 +44,7 @@ struct sw_http_server_opts {
     uint64_t header_timeout_ns; /* a begun request must be complete [2 s] */
     uint64_t idle_timeout_ns;   /* between requests [60 s] */
     uint64_t write_timeout_ns;  /* a response must be taken, streams: make progress [30 s] */
-    bool reuse_port;            /* a successor process may listen beside us */
+    const char *share;          /* group of processes that may listen beside us; NULL: none */
     sw_http_handler handler;
     void *arg;
 };

@@ -114,7 +114,7 @@ int sw_accept_open(struct sw_accept_group *g, struct sw_acceptor *a, int fd, sw_
 {
     int rc;
 
-    *a = (struct sw_acceptor){.group = g, .cb = cb, .fd = fd};
+    *a = (struct sw_acceptor){.group = g, .cb = cb, .fd = fd, .mark = -1};
     rc = sw_watch_start_listener(g->loop, &a->watch, fd, on_listener, err);
     if (rc != SW_OK) {
         sw_sock_close(SW_TAKE_FD(a->fd));
@@ -133,6 +133,7 @@ void sw_accept_close(struct sw_acceptor *a)
     sw_watch_stop(&a->watch);
     sw_list_unlink(&a->link);
     sw_sock_close(SW_TAKE_FD(a->fd));
+    sw_sock_close(SW_TAKE_FD(a->mark));
     if (a->heap)
         sw_free(a);
 }
@@ -141,10 +142,14 @@ int sw_accept_listen(struct sw_accept_group *g, const struct sw_addr *at,
                      const struct sw_sock_opts *o, sw_accept_cb cb, struct sw_addr *ret_bound,
                      struct sw_err *err)
 {
+    struct sw_sock_opts opts = *o;
+    SW_AUTO_FD mark = -1;
     struct sw_acceptor *a;
     int fd;
-    int rc = sw_sock_listen(at, o, &fd, err);
+    int rc;
 
+    opts.ret_mark = &mark;
+    rc = sw_sock_listen(at, &opts, &fd, err);
     if (rc != SW_OK)
         return rc;
     a = SW_NEW(struct sw_acceptor);
@@ -153,6 +158,7 @@ int sw_accept_listen(struct sw_accept_group *g, const struct sw_addr *at,
         sw_free(a);
         return rc;
     }
+    a->mark = SW_TAKE_FD(mark);
     a->heap = true;
     if (ret_bound)
         *ret_bound = sw_sock_local(fd);

@@ -46,6 +46,7 @@ struct sw_acceptor {
     sw_accept_cb cb;
     unsigned burst; /* how many connections lately came at once */
     int fd;         /* owned; -1: closed */
+    int mark;       /* of a shared port (io/port.h), owned, set after opening; -1: none */
     bool heap;      /* of sw_accept_listen: freed when closed */
 };
 

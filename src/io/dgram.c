@@ -6,6 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/mem.h"
+#include "io/port.h"
+
 static int new_socket(const struct sw_addr *a, int *ret_fd, struct sw_err *err)
 {
     int fd = socket(a->ip.family == 6 ? AF_INET6 : AF_INET,
@@ -17,40 +20,73 @@ static int new_socket(const struct sw_addr *a, int *ret_fd, struct sw_err *err)
     return SW_OK;
 }
 
-static int bind_new(const struct sw_addr *at, bool reuse_port, bool v6only, int *ret_fd,
-                    struct sw_err *err)
+static int not_bound(const struct sw_addr *at, int e, struct sw_err *err)
+{
+    char text[SW_ADDR_TEXT];
+
+    return sw_err_sys(err, e, "cannot bind UDP %s", sw_addr_text(at, text));
+}
+
+static int bind_fd(int fd, const struct sw_addr *at, struct sw_err *err)
 {
     struct sockaddr_storage ss;
     socklen_t len = sw_addr_to_sockaddr(at, &ss);
+
+    return bind(fd, (const struct sockaddr *)&ss, len) == 0 ? SW_OK : not_bound(at, errno, err);
+}
+
+static int bind_new(const struct sw_addr *at, bool v6only, int *ret_fd, struct sw_err *err)
+{
+    SW_AUTO_FD fd = -1;
     int one = 1;
-    int fd = -1;
     int rc = new_socket(at, &fd, err);
 
     if (rc != SW_OK)
         return rc;
-    if (reuse_port)
-        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
     if (v6only && at->ip.family == 6)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
-    if (bind(fd, (const struct sockaddr *)&ss, len) != 0) {
-        char text[SW_ADDR_TEXT];
-
-        rc = sw_err_sys(err, errno, "cannot bind UDP %s", sw_addr_text(at, text));
-        (void)close(fd);
+    rc = bind_fd(fd, at, err);
+    if (rc != SW_OK) {
+        if (err && err->sys_errno == EADDRINUSE)
+            sw_port_explain(-1, at, true, NULL, err);
         return rc;
     }
-    *ret_fd = fd;
+    *ret_fd = SW_TAKE_FD(fd);
     return SW_OK;
 }
 
-int sw_dgram_bind(const struct sw_addr *at, bool reuse_port, int *ret_fd, struct sw_err *err)
+int sw_dgram_bind(const struct sw_addr *at, int *ret_fd, struct sw_err *err)
 {
-    return bind_new(at, reuse_port, false, ret_fd, err);
+    return bind_new(at, false, ret_fd, err);
+}
+
+int sw_dgram_bind_shared(const struct sw_addr *at, const char *group, int *ret_fd, int *ret_mark,
+                         struct sw_err *err)
+{
+    SW_AUTO_FD fd = -1;
+    SW_AUTO_FD mark = -1;
+    int rc = new_socket(at, &fd, err);
+
+    if (rc == SW_OK)
+        rc = sw_port_share(-1, group, fd, &mark, err);
+    /* Before and after, as for listeners; a bound UDP socket may have got datagrams in between,
+     * which are lost with it. */
+    if (rc == SW_OK && sw_port_has_foreign(-1, at, true, group))
+        rc = not_bound(at, EADDRINUSE, err);
+    if (rc == SW_OK)
+        rc = bind_fd(fd, at, err);
+    if (rc == SW_OK && sw_port_has_foreign(-1, at, true, group))
+        rc = not_bound(at, EADDRINUSE, err);
+    if (rc != SW_OK)
+        return rc;
+    *ret_fd = SW_TAKE_FD(fd);
+    *ret_mark = SW_TAKE_FD(mark);
+    return SW_OK;
 }
 
 int sw_dgram_bind_one_family(const struct sw_addr *at, int *ret_fd, struct sw_err *err)
 {
-    return bind_new(at, false, true, ret_fd, err);
+    return bind_new(at, true, ret_fd, err);
 }
 
 int sw_dgram_connect(const struct sw_addr *to, int *ret_fd, struct sw_err *err)

@@ -12,9 +12,14 @@
 
 enum { SW_DGRAM_MAX = 65535 };
 
-/* A bound socket; reuse_port: several may share the address, each client stays with one of them. */
-SW_NODISCARD int sw_dgram_bind(const struct sw_addr *at, bool reuse_port, int *ret_fd,
-                               struct sw_err *err);
+/* A bound socket. EADDRINUSE: who holds the port is in the message. */
+SW_NODISCARD int sw_dgram_bind(const struct sw_addr *at, int *ret_fd, struct sw_err *err);
+/*
+ * One that processes of the group may share (io/port.h); each client stays with one of them. The
+ * mark is closed with the socket. EADDRINUSE: another process has the port; it is not looked up.
+ */
+SW_NODISCARD int sw_dgram_bind_shared(const struct sw_addr *at, const char *group, int *ret_fd,
+                                      int *ret_mark, struct sw_err *err);
 /* As sw_dgram_bind, but one bound to [::] leaves IPv4 to another socket. */
 SW_NODISCARD int sw_dgram_bind_one_family(const struct sw_addr *at, int *ret_fd,
                                           struct sw_err *err);

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "io/netns.h"
+#include "io/port.h"
 
 enum {
     DEFAULT_BACKLOG = 1024,
@@ -91,14 +92,41 @@ static int new_socket(int family, const struct sw_sock_opts *o, int *ret_fd, str
     return SW_OK;
 }
 
-int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_opts *o, int *ret_fd,
-                   struct sw_err *err)
+/* The error of a bind or listen that failed with e. */
+static int not_bound(const struct sw_addr *at, const struct sw_sock_opts *o, int e,
+                     struct sw_err *err)
+{
+    char text[SW_ADDR_TEXT];
+    int rc = sw_err_sys(err, e, "cannot bind %s", sw_addr_text(at, text));
+
+    if (e == EADDRINUSE && !o->unnamed)
+        sw_port_explain(o->netns_fd, at, false, o->share, err);
+    return rc;
+}
+
+static int bind_and_listen(int fd, const struct sw_addr *at, const struct sw_sock_opts *o,
+                           struct sw_err *err)
 {
     struct sockaddr_storage ss;
     socklen_t len = sw_addr_to_sockaddr(at, &ss);
-    char text[SW_ADDR_TEXT];
+
+    /* Before and after: of two that start at once, at least one sees the other. */
+    if (o->share && sw_port_has_foreign(o->netns_fd, at, false, o->share))
+        return not_bound(at, o, EADDRINUSE, err);
+    if (bind(fd, (struct sockaddr *)&ss, len) != 0 ||
+        listen(fd, o->backlog ? o->backlog : DEFAULT_BACKLOG) != 0)
+        return not_bound(at, o, errno, err);
+    if (o->share && sw_port_has_foreign(o->netns_fd, at, false, o->share))
+        return not_bound(at, o, EADDRINUSE, err);
+    return SW_OK;
+}
+
+int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_opts *o, int *ret_fd,
+                   struct sw_err *err)
+{
     SW_AUTO_FD fd = -1;
-    int rc = new_socket(ss.ss_family, o, &fd, err);
+    SW_AUTO_FD mark = -1;
+    int rc = new_socket(at->ip.family == 6 ? AF_INET6 : AF_INET, o, &fd, err);
 
     if (rc != SW_OK)
         return rc;
@@ -106,12 +134,16 @@ int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_opts *o, int *
     (void)set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     if (at->ip.family == 6)
         (void)set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, !sw_ip_is_any(&at->ip));
-    if (o->reuse_port && set_int(fd, SOL_SOCKET, SO_REUSEPORT, 1) != 0)
-        return sw_err_sys(err, errno, "cannot share port %u", at->port);
-    if (bind(fd, (struct sockaddr *)&ss, len) != 0)
-        return sw_err_sys(err, errno, "cannot bind %s", sw_addr_text(at, text));
-    if (listen(fd, o->backlog ? o->backlog : DEFAULT_BACKLOG) != 0)
-        return sw_err_sys(err, errno, "cannot listen on %s", sw_addr_text(at, text));
+    if (o->share) {
+        rc = sw_port_share(o->netns_fd, o->share, fd, &mark, err);
+        if (rc != SW_OK)
+            return rc;
+    }
+    rc = bind_and_listen(fd, at, o, err);
+    if (rc != SW_OK)
+        return rc;
+    if (o->share)
+        *o->ret_mark = SW_TAKE_FD(mark);
     *ret_fd = SW_TAKE_FD(fd);
     return SW_OK;
 }

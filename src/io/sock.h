@@ -10,8 +10,14 @@
 #include "io/addr.h"
 
 struct sw_sock_opts {
-    uint32_t mark;    /* SO_MARK, 0 = none */
-    bool reuse_port;  /* SO_REUSEPORT (listeners) */
+    uint32_t mark; /* SO_MARK, 0 = none */
+    /*
+     * Listeners: the group whose processes may listen here at the same time (SO_REUSEPORT, see
+     * io/port.h); NULL: nobody. ret_mark gets the mark, to be closed with the socket.
+     */
+    const char *share;
+    int *ret_mark;
+    bool unnamed;     /* a port in use is refused without looking for the process that holds it */
     bool transparent; /* IP_TRANSPARENT + IP_FREEBIND: bind to addresses not ours */
     /*
      * With a source address: bind to a port below the ephemeral range. A connection made in the
@@ -32,7 +38,10 @@ struct sw_sock_opts {
         .netns_fd = -1                                                                             \
     }
 
-/* Listening TCP socket. The address may be [::] (dual stack). Accepted sockets inherit its options.
+/*
+ * Listening TCP socket. The address may be [::] (dual stack). Accepted sockets inherit its options.
+ * SW_ESYS with EADDRINUSE, and who holds it in the message, when a process outside the group
+ * listens at an overlapping address, whatever options its socket has.
  */
 SW_NODISCARD int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_opts *o, int *ret_fd,
                                 struct sw_err *err);

@@ -155,7 +155,7 @@ static int share_one(struct sw_node *n, size_t pod, size_t port, struct sw_worke
         fd = fcntl(l->fd, F_DUPFD_CLOEXEC, 0);
         if (fd < 0)
             return sw_err_sys(err, errno, "cannot share port %u", ports[port].port);
-        sw_worker_add_listener(w, pod, l->kind, fd);
+        sw_worker_add_listener(w, pod, l->kind, fd, -1);
         return SW_OK;
     }
     return SW_OK;
@@ -168,13 +168,15 @@ static int open_one(struct sw_node *n, size_t pod, size_t port, struct sw_worker
     struct sw_pod *p = &n->pods[pod];
     struct sw_addr at = where(c, ports[port].kind, ports[port].port);
     struct sw_sock_opts o = w->sock;
+    int mark = -1;
     int fd;
     int rc;
 
     if (!c->port_reuse && w != &n->workers[0])
         return share_one(n, pod, port, w, err);
     o.netns_fd = p->netns_fd;
-    o.reuse_port = c->port_reuse;
+    o.share = c->port_reuse ? NODE_PORT_GROUP : NULL;
+    o.ret_mark = &mark;
     o.backlog = POD_BACKLOG;
     /* Peers send PINGs on HBONE connections: no keep-alive of TCP's besides. */
     o.keepalive = o.keepalive && ports[port].kind != SW_LISTEN_HBONE;
@@ -186,7 +188,7 @@ static int open_one(struct sw_node *n, size_t pod, size_t port, struct sw_worker
     }
     if (rc != SW_OK)
         return p->netns_fd >= 0 ? sw_err_prefix(err, "pod '%s'", p->uid) : rc;
-    sw_worker_add_listener(w, pod, ports[port].kind, fd);
+    sw_worker_add_listener(w, pod, ports[port].kind, fd, mark);
     return SW_OK;
 }
 

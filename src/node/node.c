@@ -197,7 +197,7 @@ static int start_telemetry(struct sw_node *n, struct sw_err *err)
         .stats = c->stats_addr,
         .ready_at = c->ready_addr,
         .no_ipv6 = !c->ipv6,
-        .reuse_port = c->port_reuse,
+        .share = c->port_reuse ? NODE_PORT_GROUP : NULL,
         .metrics = n->metrics,
         .ready = n->ready,
         .log_filter = c->log_level,

@@ -12,6 +12,9 @@
 #include "telemetry/metrics.h"
 #include "telemetry/ready.h"
 
+/* Processes of this role may hand ports over to each other (io/port.h). */
+#define NODE_PORT_GROUP "node"
+
 struct sw_node {
     const struct sw_node_config *config; /* borrowed */
     struct sw_loop *loop;

@@ -438,11 +438,12 @@ int sw_worker_init(struct sw_worker *w, struct sw_node *node, struct sw_err *err
     return SW_OK;
 }
 
-void sw_worker_add_listener(struct sw_worker *w, size_t pod, enum sw_listen_kind kind, int fd)
+void sw_worker_add_listener(struct sw_worker *w, size_t pod, enum sw_listen_kind kind, int fd,
+                            int mark)
 {
     struct sw_listener *l = &w->listeners[w->n_listeners++];
 
-    *l = (struct sw_listener){.pod = &w->pods[pod], .kind = kind, .fd = fd};
+    *l = (struct sw_listener){.pod = &w->pods[pod], .kind = kind, .fd = fd, .mark = mark};
 }
 
 int sw_worker_start(struct sw_worker *w, struct sw_err *err)
@@ -453,14 +454,17 @@ int sw_worker_start(struct sw_worker *w, struct sw_err *err)
 
         if (rc != SW_OK)
             return rc;
+        l->acceptor.mark = SW_TAKE_FD(l->mark);
     }
     return sw_crew_thread_start(&w->thread, err);
 }
 
 void sw_worker_done(struct sw_worker *w)
 {
-    for (size_t i = 0; i < w->n_listeners; i++)
+    for (size_t i = 0; i < w->n_listeners; i++) {
         sw_sock_close(w->listeners[i].fd);
+        sw_sock_close(w->listeners[i].mark);
+    }
     sw_accept_done(&w->accept);
     sw_free(w->listeners);
     sw_pool_free(w->pool);

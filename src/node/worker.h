@@ -57,7 +57,8 @@ struct sw_listener {
     struct sw_acceptor acceptor;
     struct sw_wpod *pod;
     enum sw_listen_kind kind;
-    int fd; /* owned; -1 once the acceptor has it */
+    int fd;   /* owned; -1 once the acceptor has it */
+    int mark; /* the same: of the shared port */
 };
 
 enum { SW_CONNECT_S = 10 }; /* how long any TCP connect may take */
@@ -176,7 +177,8 @@ void sw_inbound_recheck(struct sw_worker *w);
 /* One more of node's crew. */
 SW_NODISCARD int sw_worker_init(struct sw_worker *w, struct sw_node *node, struct sw_err *err);
 /* Gives the worker a listening socket; before sw_worker_start. */
-void sw_worker_add_listener(struct sw_worker *w, size_t pod, enum sw_listen_kind kind, int fd);
+void sw_worker_add_listener(struct sw_worker *w, size_t pod, enum sw_listen_kind kind, int fd,
+                            int mark);
 /* Accepts and runs. */
 SW_NODISCARD int sw_worker_start(struct sw_worker *w, struct sw_err *err);
 /* Frees what the worker has; after sw_crew_end. */

@@ -232,7 +232,7 @@ static int start_admin(struct sw_relay *r, struct sw_err *err)
         .admin = {r->config->admin_addr},
         .stats = r->config->stats_addr,
         .ready_at = r->config->ready_addr,
-        .reuse_port = true,
+        .share = RELAY_PORT_GROUP,
         .metrics = r->metrics,
         .ready = r->ready,
         .log_filter = r->config->log_level,

@@ -31,6 +31,9 @@ struct relay_block;
 struct relay_worker;
 struct sw_tls_cred;
 
+/* Processes of this role may hand ports over to each other (io/port.h). */
+#define RELAY_PORT_GROUP "relay"
+
 enum relay_state {
     RELAY_HTTP,   /* requests, and the upgrade */
     RELAY_AUTH,   /* a challenge was sent */

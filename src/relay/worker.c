@@ -41,12 +41,18 @@ static int listen_on(struct relay_worker *w, struct relay_listener *l, const str
                      struct sw_err *err)
 {
     struct sw_sock_opts so = SW_SOCK_OPTS_INIT;
+    SW_AUTO_FD mark = -1;
     int fd;
     int rc;
 
-    so.reuse_port = true;
+    so.share = RELAY_PORT_GROUP;
+    so.ret_mark = &mark;
     rc = sw_sock_listen(at, &so, &fd, err);
-    return rc == SW_OK ? sw_accept_open(&w->accept, &l->acceptor, fd, on_accept, err) : rc;
+    if (rc == SW_OK)
+        rc = sw_accept_open(&w->accept, &l->acceptor, fd, on_accept, err);
+    if (rc == SW_OK)
+        l->acceptor.mark = SW_TAKE_FD(mark);
+    return rc;
 }
 
 /* ---- orders ---- */

@@ -197,7 +197,7 @@ static int start_admin(struct sw_sidecar_run *r, struct sw_err *err)
         .admin = {r->c->admin_addr},
         .stats = r->c->stats_addr,
         .ready_at = r->c->ready_addr,
-        .reuse_port = true,
+        .share = "sidecar",
         .metrics = r->metrics,
         .on_scrape = on_scrape,
         .ready = r->ready,

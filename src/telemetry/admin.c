@@ -309,7 +309,7 @@ static int listen_admin(struct sw_admin *a, struct sw_err *err)
 struct sw_admin *sw_admin_new(struct sw_loop *l, const struct sw_admin_opts *o, struct sw_err *err)
 {
     struct sw_admin *a = SW_NEW(struct sw_admin);
-    struct sw_http_server_opts so = {.scope = scope, .reuse_port = o->reuse_port, .arg = a};
+    struct sw_http_server_opts so = {.scope = scope, .share = o->share, .arg = a};
     int rc;
 
     a->opts = *o;

@@ -33,7 +33,7 @@ struct sw_admin_opts {
      * name, for probes and scrapers from elsewhere. Family 0: not.
      */
     struct sw_addr pages;
-    bool reuse_port;              /* a successor process may listen beside us */
+    const char *share;            /* group of processes that may listen beside us; NULL: none */
     struct sw_metrics *metrics;   /* borrowed */
     void (*on_scrape)(void *arg); /* before the metrics are written; may be NULL */
     struct sw_ready *ready;       /* borrowed */

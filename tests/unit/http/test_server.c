@@ -529,7 +529,7 @@ static void stop_ends_at_its_deadline(void **state)
 
 static void listeners_share_a_port_when_told(void **state)
 {
-    const struct sw_http_server_opts shared = {.reuse_port = true};
+    const struct sw_http_server_opts shared = {.share = "test"};
     struct sw_addr at = {.ip = {.family = 4, .b = {127, 0, 0, 1}}};
     struct sw_sock_opts so = SW_SOCK_OPTS_INIT;
     struct world a;

@@ -175,20 +175,25 @@ static void a_listener_that_ends_serves_who_came_before(void **state)
 
 static void a_port_is_bound_once_unless_shared(void **state)
 {
-    struct sw_sock_opts shared = {.reuse_port = true, .netns_fd = -1};
+    int mark;
+    struct sw_sock_opts shared = {.share = "test", .ret_mark = &mark, .netns_fd = -1};
     struct sw_addr at = {.ip = {.family = 4, .b = {127, 0, 0, 1}}};
     struct sw_err err = {0};
+    int first;
     int a;
     int b;
 
     (void)state;
     assert_int_equal(sw_sock_listen(&at, &shared, &a, NULL), SW_OK);
     at = sw_sock_local(a);
+    first = mark;
     assert_int_equal(sw_sock_listen(&at, &plain, &b, &err), SW_ESYS);
     assert_int_equal(err.sys_errno, EADDRINUSE);
     assert_int_equal(sw_sock_listen(&at, &shared, &b, NULL), SW_OK);
     sw_sock_close(a);
     sw_sock_close(b);
+    sw_sock_close(first);
+    sw_sock_close(mark);
 }
 
 static void running_out_of_descriptors_is_a_limit(void **state)
