@@ -10,6 +10,7 @@
 #include "control/connector/controller.h"
 #include "control/gateway/controller.h"
 #include "control/gateway/extension.h"
+#include "control/gateway/plane_watch.h"
 #include "http/grpc.h"
 #include "http/h1.h"
 #include "io/loop.h"
@@ -30,6 +31,7 @@ struct sw_control_gateway {
     struct sw_xds_server *server;
     struct sw_grpc_server *hooks; /* may be NULL */
     struct sw_gateway_controller *controller;
+    struct sw_gw_plane_watch *planes;
     struct sw_gw_extension extension;
     struct sw_metrics *metrics;
     struct sw_metrics_shard *shard;
@@ -71,6 +73,13 @@ static void on_nack(void *arg, struct sw_slice node_id, struct sw_slice type, st
     (void)arg;
     sw_log_warn("xds", "data plane '%.*s' refuses %.*s: %.*s", SW_SLICE_ARG(node_id),
                 SW_SLICE_ARG(type), SW_SLICE_ARG(text));
+}
+
+static void on_planes(void *arg)
+{
+    struct sw_control_gateway *g = arg;
+
+    sw_gw_plane_watch_changed(g->planes);
 }
 
 /* ---- pages of the API ---- */
@@ -200,6 +209,7 @@ static int start_server(struct sw_control_gateway *g, struct sw_loop *l,
         .revoked = revoked,
         .on_nack = on_nack,
         .review_ns = o->review_ns,
+        .on_change = on_planes,
         .arg = g,
     };
 
@@ -288,6 +298,14 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
     g->controller = sw_gateway_controller_new(client, &co, err);
     if (!g->controller)
         return err->rc;
+    g->planes =
+        sw_gw_plane_watch_new(&(struct sw_gw_plane_watch_opts){.loop = sw_kube_client_loop(client),
+                                                               .server = g->server,
+                                                               .cache = g->cache,
+                                                               .controller = g->controller,
+                                                               .client = client,
+                                                               .lease_ns = co.lease_ns,
+                                                               .identity = co.identity});
     sw_gateway_controller_start(g->controller);
     return SW_OK;
 }
@@ -374,6 +392,7 @@ void sw_control_gateway_stop(struct sw_control_gateway *g, uint64_t deadline_ns,
     g->deadline_ns = deadline_ns;
     g->done = done;
     g->done_arg = arg;
+    sw_gw_plane_watch_leave(g->planes);
     sw_gateway_controller_stop(g->controller, on_controller_stopped, g);
 }
 
@@ -383,9 +402,10 @@ void sw_control_gateway_free(struct sw_control_gateway *g)
         return;
     if (g->access)
         sw_control_access_on_answer(g->access, NULL, NULL);
-    sw_gateway_controller_free(g->controller);
     sw_grpc_server_free(g->hooks);
     sw_xds_server_free(g->server);
+    sw_gw_plane_watch_free(g->planes);
+    sw_gateway_controller_free(g->controller);
     sw_xds_cache_free(g->cache);
     sw_metrics_shard_free(g->shard);
     sw_metrics_free(g->metrics);

@@ -65,7 +65,8 @@ class World:
         self.gateways = []
         for r in self.replicas:
             r.token = f.token
-            self.gateways.append(fb.XdsGateway(binary, tmp, r))
+            # Their --xds-addr differ: that both may have the port has to be said.
+            self.gateways.append(fb.XdsGateway(binary, tmp, r, "--port-group", "cluster"))
         self.port = gw.free_port()
         f.service("web", [self.origin.port])
         f.gateway_object("edge", [("http", "HTTP", self.port)])
@@ -208,6 +209,7 @@ def test_two_that_do_not_know_of_each_other(binary, tmp_path):
     f = fb.Fabric(binary, tmp_path, "--connector", "false")
     other = None
     try:
+        f.start_gateway()
         f.gateway_object("edge", [("http", "HTTP", gw.free_port())])
         f.programmed("edge")
         start, before = time.monotonic(), int(f.get("Gateway", "edge")["metadata"]["resourceVersion"])

@@ -203,8 +203,8 @@ static void finish(struct builder *b, struct sw_gw_result *ret)
 
 static void builder_done(struct builder *b)
 {
-    struct sw_map *maps[] = {&b->classes,  &b->parents, &b->policies, &b->targets,
-                             &b->clusters, &b->secrets, &b->sockets,  &b->bound};
+    struct sw_map *maps[] = {&b->classes, &b->parents, &b->policies, &b->targets,  &b->clusters,
+                             &b->secrets, &b->sockets, &b->bound,    &b->out_names};
 
     for (size_t i = 0; i < b->socket_list.n; i++) {
         struct socket *s = b->socket_list.p[i];
@@ -229,6 +229,14 @@ static void builder_done(struct builder *b)
     sw_vec_done(&b->out_tables);
 }
 
+/* What has no chain that serves is nowhere bound, so no data plane answers for it. */
+static void use_planes(struct builder *b, const struct sw_gw_planes *planes)
+{
+    b->planes = planes;
+    for (size_t i = 0; i < b->out_listeners.n; i++)
+        (void)sw_map_put(&b->out_names, b->out_listeners.p[i]->name, b->out_listeners.p[i]);
+}
+
 void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
                         const struct sw_gateway_conf *conf, struct sw_arena *a,
                         struct sw_gw_result *ret)
@@ -236,6 +244,7 @@ void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
     /* What a resolver's answers follow from is not known here. */
     struct builder b = {
         .v = v, .conf = conf, .a = a, .keep = a, .cache = conf->resolve ? NULL : cache};
+    struct sw_gw_planes planes = {0};
 
     if (b.cache)
         cache_begin(&b);
@@ -252,12 +261,17 @@ void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
     build_ingress(&b);
     build_sockets(&b);
     build_infrastructure(&b);
+    if (sw_view_input(v).n) {
+        sw_gw_planes_read(&planes, sw_view_input(v));
+        use_planes(&b, &planes);
+    }
     status_gateways(&b);
     status_policies(&b);
     finish(&b, ret);
     if (b.cache)
         cache_end(&b);
     builder_done(&b);
+    sw_gw_planes_done(&planes);
 }
 
 void sw_gateway_build(const struct sw_view *v, const struct sw_gateway_conf *conf,

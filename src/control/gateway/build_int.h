@@ -5,6 +5,7 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "control/gateway/build.h"
+#include "control/gateway/planes.h"
 #include "kube/selector.h"
 
 #define GW_GROUP "gateway.networking.k8s.io"
@@ -260,6 +261,8 @@ struct builder {
     SW_VEC(struct sw_gw_notice) notices;
     SW_VEC(struct sw_gw_listener *) out_listeners;
     SW_VEC(struct sw_gw_table *) out_tables;
+    const struct sw_gw_planes *planes; /* NULL: nobody asks data planes */
+    struct sw_map out_names;           /* of out_listeners, while there are planes */
 };
 
 /* ---- objects.c ---- */

@@ -350,6 +350,11 @@ void sw_gateway_controller_stop(struct sw_gateway_controller *g, void (*done)(vo
     sw_control_stop(g->main, done, arg);
 }
 
+void sw_gateway_controller_planes(struct sw_gateway_controller *g, struct sw_slice text)
+{
+    sw_control_set_input(g->main, text);
+}
+
 bool sw_gateway_controller_ready(const struct sw_gateway_controller *g)
 {
     return sw_control_stats(g->main).builds && sw_control_stats(g->endpoints).builds &&

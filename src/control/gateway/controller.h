@@ -37,6 +37,8 @@ void sw_gateway_controller_start(struct sw_gateway_controller *g);
 /* Gives the lease back; done (may be NULL) comes from the loop. */
 void sw_gateway_controller_stop(struct sw_gateway_controller *g, void (*done)(void *arg),
                                 void *arg);
+/* What data planes made of their listeners (planes.h, as text): statuses say it. */
+void sw_gateway_controller_planes(struct sw_gateway_controller *g, struct sw_slice text);
 /* True once the first build is in the cache: a data plane that asks before would see nothing. */
 bool sw_gateway_controller_ready(const struct sw_gateway_controller *g);
 /* True when nothing is left to do: built, published and written. */

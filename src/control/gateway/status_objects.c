@@ -114,8 +114,63 @@ static const char *const listener_owned[] = {"Accepted",   "Programmed",        
                                              "Conflicted", "OverlappingTLSConfig", NULL};
 
 static const char no_socket[] = "no more ports can be served";
+static const char pending[] = "Pending";
 
-static struct verdict listener_programmed(const struct listener *l)
+static const struct sw_json *find_named(const struct sw_json *list, struct sw_slice name)
+{
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_slice_eq(js(sw_json_at(list, i), "name"), name))
+            return sw_json_at(list, i);
+    }
+    return NULL;
+}
+
+/* Was it so the last time it was written? */
+static bool was_programmed(const struct listener *l)
+{
+    const struct sw_json *old =
+        find_named(sw_json_walk(l->parent->obj->json, "status", "listeners", NULL), l->name);
+    const struct sw_json *list = sw_json_find(old, "conditions");
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        const struct sw_json *c = sw_json_at(list, i);
+
+        if (sw_json_str_eq(sw_json_find(c, "type"), "Programmed"))
+            return sw_json_str_eq(sw_json_find(c, "status"), "True");
+    }
+    return false;
+}
+
+/* What data planes say to one of its sockets. */
+static struct verdict socket_programmed(struct builder *b, const struct listener *l, size_t addr)
+{
+    const struct socket *s = socket_find(b, addr, l->port, l->proto == PROTO_UDP);
+    const struct sw_gw_plane_fault *f;
+    bool bound = s && sw_map_get(&b->out_names, s->key);
+
+    if (!s || (!bound && b->planes->n))
+        return (struct verdict){0};
+    f = sw_map_get(&b->planes->faults, s->key);
+    if (f)
+        return (struct verdict){
+            sw_gw_plane_reason(f),
+            gw_printf(b, "data plane '%.*s': %.*s", SW_SLICE_ARG(f->node), SW_SLICE_ARG(f->why)).p};
+    if (sw_map_get(&b->planes->held, s->key) || (b->planes->starting && was_programmed(l)))
+        return (struct verdict){0};
+    return (struct verdict){pending, b->planes->n ? "no data plane serves the listener yet"
+                                                  : "no data plane is connected"};
+}
+
+static struct verdict planes_verdict(struct builder *b, const struct listener *l)
+{
+    struct verdict v = {0};
+
+    for (size_t i = 0; b->planes && i < l->parent->gw->n_addrs && !v.reason; i++)
+        v = socket_programmed(b, l, l->parent->gw->addrs[i]);
+    return v;
+}
+
+static struct verdict listener_programmed(struct builder *b, const struct listener *l)
 {
     const struct gateway *g = l->parent->gw;
 
@@ -132,16 +187,7 @@ static struct verdict listener_programmed(const struct listener *l)
     if (l->no_socket)
         return (struct verdict){l->parent->kind == SW_GW_GATEWAY ? "Pending" : "PortUnavailable",
                                 no_socket};
-    return (struct verdict){0};
-}
-
-static const struct sw_json *find_named(const struct sw_json *list, struct sw_slice name)
-{
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_slice_eq(js(sw_json_at(list, i), "name"), name))
-            return sw_json_at(list, i);
-    }
-    return NULL;
+    return planes_verdict(b, l);
 }
 
 static struct sw_json *listener_status(struct builder *b, const struct listener *l,
@@ -153,7 +199,7 @@ static struct sw_json *listener_status(struct builder *b, const struct listener 
     int64_t generation = generation_of(l->parent->obj);
 
     want[n++] = cond_of("Accepted", l->conflict.reason ? l->conflict : l->accepted, "Accepted");
-    want[n++] = cond_of("Programmed", listener_programmed(l), "Programmed");
+    want[n++] = cond_of("Programmed", listener_programmed(b, l), "Programmed");
     if (want[1].yes && l->note)
         want[1].msg = l->note;
     want[n++] = cond_of("ResolvedRefs", l->resolved, "ResolvedRefs");
@@ -188,19 +234,36 @@ static struct sw_json *listener_list(struct builder *b, const struct parent *p)
     return list;
 }
 
-static size_t count_good(const struct parent *p, bool programmed)
+static size_t count_accepted(const struct parent *p)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < p->n_listeners; i++) {
-        const struct listener *l = &p->listeners[i];
-
-        if (programmed)
-            n += !listener_programmed(l).reason;
-        else
-            n += !l->conflict.reason && !l->accepted.reason;
-    }
+    for (size_t i = 0; i < p->n_listeners; i++)
+        n += !p->listeners[i].conflict.reason && !p->listeners[i].accepted.reason;
     return n;
+}
+
+static size_t count_programmed(struct builder *b, const struct parent *p)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n_listeners; i++)
+        n += !listener_programmed(b, &p->listeners[i]).reason;
+    return n;
+}
+
+/* The first listener that is fine but for the data planes; no reason: none. */
+static struct verdict first_fault(struct builder *b, const struct parent *p)
+{
+    for (size_t i = 0; b->planes && i < p->n_listeners; i++) {
+        const struct listener *l = &p->listeners[i];
+        struct verdict v = planes_verdict(b, l);
+
+        if (v.reason && listener_programmed(b, l).reason == v.reason)
+            return (struct verdict){
+                v.reason, gw_printf(b, "listener '%.*s': %s", SW_SLICE_ARG(l->name), v.msg).p};
+    }
+    return (struct verdict){0};
 }
 
 static bool lacks_sockets(const struct parent *p)
@@ -242,8 +305,11 @@ static struct cond gateway_accepted(const struct gateway *g, size_t good)
     return c;
 }
 
-static struct cond gateway_programmed(const struct gateway *g, bool accepted, size_t serving)
+static struct cond gateway_programmed(struct builder *b, const struct gateway *g, bool accepted,
+                                      size_t serving)
 {
+    struct verdict fault;
+
     if (!accepted)
         return (struct cond){"Programmed", false, "Invalid", "the Gateway is not accepted"};
     if (g->programmed.reason)
@@ -252,9 +318,15 @@ static struct cond gateway_programmed(const struct gateway *g, bool accepted, si
         return (struct cond){"Programmed", false, "AddressNotAssigned", "there are no addresses"};
     if (!serving && lacks_sockets(&g->parent))
         return (struct cond){"Programmed", false, "NoResources", no_socket};
+    fault = first_fault(b, &g->parent);
+    if (!serving && fault.reason)
+        return cond_of("Programmed", fault, "");
     if (!serving)
         return (struct cond){"Programmed", false, "Invalid", "no listener can be served"};
-    return (struct cond){"Programmed", true, "Programmed", ""};
+    /* A listener that comes up in a moment is not worth a write of its own. */
+    if (!fault.reason || strcmp(fault.reason, pending) == 0)
+        fault.msg = "";
+    return (struct cond){"Programmed", true, "Programmed", fault.msg};
 }
 
 static bool any_insecure(const struct parent *p)
@@ -296,8 +368,8 @@ static void status_gateway(struct builder *b, struct gateway *g, size_t serving_
     struct cond want[4];
     size_t n = 2;
 
-    want[0] = gateway_accepted(g, count_good(&g->parent, false));
-    want[1] = gateway_programmed(g, want[0].yes, count_good(&g->parent, true) + serving_sets);
+    want[0] = gateway_accepted(g, count_accepted(&g->parent));
+    want[1] = gateway_programmed(b, g, want[0].yes, count_programmed(b, &g->parent) + serving_sets);
     n += gateway_resolved(g, &want[2]);
     if (insecure_frontend(g))
         want[n++] = (struct cond){"InsecureFrontendValidationMode", true, "ConfigurationChanged",
@@ -327,10 +399,12 @@ static size_t count_valid(const struct parent *p)
     return n;
 }
 
-static void set_conditions(const struct parent *p, struct cond want[2])
+static void set_conditions(struct builder *b, const struct parent *p, struct cond want[2])
 {
     static const struct verdict none = {"ListenersNotValid", "no listener is valid"};
     size_t good = count_valid(p);
+    size_t serving = p->refused.reason ? 0 : count_programmed(b, p);
+    struct verdict fault = p->refused.reason ? (struct verdict){0} : first_fault(b, p);
 
     want[0] = cond_of("Accepted", p->refused, "Accepted");
     want[1] = (struct cond){"Programmed", true, "Programmed", ""};
@@ -339,9 +413,11 @@ static void set_conditions(const struct parent *p, struct cond want[2])
     } else if (!good) {
         want[0] = cond_of("Accepted", none, "");
         want[1] = cond_of("Programmed", none, "");
-    } else if (!count_good(p, true) && lacks_sockets(p)) {
+    } else if (!serving && lacks_sockets(p)) {
         want[1] = (struct cond){"Programmed", false, "PortUnavailable", no_socket};
-    } else if (!count_good(p, true)) {
+    } else if (!serving && fault.reason) {
+        want[1] = cond_of("Programmed", fault, "");
+    } else if (!serving) {
         want[1] = (struct cond){"Programmed", false, "Invalid", "no listener can be served"};
     } else if (good < p->n_listeners) {
         want[0].reason = "Accepted";
@@ -357,7 +433,7 @@ static bool status_set(struct builder *b, struct parent *p)
     struct sw_json *status = sw_json_new_object(b->a);
     struct cond want[2];
 
-    set_conditions(p, want);
+    set_conditions(b, p, want);
     p->gw->attached_sets += want[0].yes;
     sw_json_put(b->a, status, "conditions",
                 merge_conditions(b, sw_json_walk(o->json, "status", "conditions", NULL), owned,

@@ -35,6 +35,7 @@ void rig_clear(struct rig *r)
     r->conf.port_offset = 8000;
     r->conf.max_listeners = 0;
     r->conf.max_sockets = 0;
+    r->planes = (struct sw_slice){0};
     if (sw_gateway_addrs_parse(&r->arena, SW_SLICE_LIT("127.0.0.1"), &addrs, &r->conf.n_addrs,
                                &err) == SW_OK)
         r->conf.addrs = addrs;
@@ -96,6 +97,9 @@ static void configure(struct rig *r, const struct sw_json *v)
         r->conf.max_listeners = (size_t)offset;
     if (sw_json_i64(sw_json_find(v, "maxSockets"), &offset))
         r->conf.max_sockets = (size_t)offset;
+    text = sw_json_str(sw_json_find(v, "dataPlanes"));
+    if (text.p)
+        r->planes = sw_arena_slice(&r->arena, text);
 }
 
 static const char *kind_of(size_t k)
@@ -256,7 +260,7 @@ static struct view_kind *view_of(struct rig *r, size_t k)
 static struct sw_view *view_range(struct rig *r, size_t from, size_t n)
 {
     struct view_kind *kinds[SW_GW_KINDS];
-    struct view_input *input = view_input_new(sw_slice("", 0));
+    struct view_input *input = view_input_new(from ? sw_slice("", 0) : r->planes);
     struct sw_view *v;
 
     for (size_t i = 0; i < n; i++)

@@ -13,7 +13,8 @@ struct rig {
     struct sw_kube_obj *objs[SW_GW_KINDS + SW_GW_EP_KINDS][RIG_OBJECTS_MAX];
     size_t n[SW_GW_KINDS + SW_GW_EP_KINDS];
     struct sw_gateway_conf conf;
-    struct sw_arena arena; /* of the configuration */
+    struct sw_slice planes; /* what data planes say (planes.h); empty: nobody asks them */
+    struct sw_arena arena;  /* of the configuration */
 };
 
 struct rig *rig_new(void);
