@@ -37,7 +37,7 @@ const struct sw_opts_cmd sw_status_options = {
         "Lists the data planes connected to the control plane: what each has accepted (ACK)\n"
         "and refused (NACK) of its configuration; on another cluster its Gateways, too, and the\n"
         "pods of the control plane are asked through the API server. Exit status 2 when a data\n"
-        "plane lags or refuses, or a Gateway is not programmed.",
+        "plane lags or refuses, none is connected, or a Gateway is not programmed.",
     .opts = table,
     .n = SW_ARRAY_LEN(table),
 };
@@ -109,25 +109,61 @@ static void print_reason(struct sw_slice s)
     (void)putchar('\n');
 }
 
-static void print_client(const struct sw_json *c, bool *ok)
+static bool is_programmed(const struct sw_json *g)
+{
+    return sw_slice_eq_str(text(g, "programmed"), "True");
+}
+
+/* A data plane that has, and accepted, all it was sent of a type. */
+static bool is_settled(const struct sw_json *c)
+{
+    return sw_slice_eq(text(c, "sent"), text(c, "acked")) && !text(c, "nack").n;
+}
+
+static bool any_error(const struct sw_json *list)
+{
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (text(sw_json_at(list, i), "error").n)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Data planes that could not be asked about are judged by the Gateways alone, which are not
+ * programmed without one.
+ */
+static bool all_settled(const struct sw_json *o)
+{
+    const struct sw_json *clients = sw_json_get(o, SW_SLICE_LIT("clients"));
+    const struct sw_json *gateways = sw_json_find(o, "gateways");
+    size_t n = sw_json_len(clients);
+    bool ok = n > 0 || (sw_json_len(gateways) &&
+                        (text(o, "error").n || any_error(sw_json_find(o, "replicas"))));
+
+    for (size_t i = 0; i < n; i++)
+        ok &= is_settled(sw_json_at(clients, i));
+    for (size_t i = 0; i < sw_json_len(gateways); i++)
+        ok &= is_programmed(sw_json_at(gateways, i));
+    return ok;
+}
+
+static void print_client(const struct sw_json *c)
 {
     struct sw_slice nack = text(c, "nack");
     struct sw_slice acked = text(c, "acked");
-    bool same = sw_slice_eq(text(c, "sent"), acked);
 
-    *ok = *ok && same && !nack.n;
     print_cell(text(c, "node"), 28);
     print_cell(text(c, "address"), 22);
     print_cell(short_type(text(c, "type")), 22);
-    print_cell(sw_slice_str(nack.n ? "REFUSED" : same ? "ACKED" : "WAITING"), 8);
+    print_cell(sw_slice_str(nack.n ? "REFUSED" : is_settled(c) ? "ACKED" : "WAITING"), 8);
     print_cell(sw_slice_head(acked, sw_min(acked.n, 10)), 10);
     printf("%6" PRId64 " %6" PRId64 "  ", number(c, "acks"), number(c, "nacks"));
     print_reason(nack);
 }
 
-static void print_table(struct ask *a, const struct sw_json *o)
+static void print_table(const struct sw_json *clients)
 {
-    const struct sw_json *clients = sw_json_get(o, SW_SLICE_LIT("clients"));
     size_t n = sw_json_len(clients);
 
     if (n == 0)
@@ -136,14 +172,13 @@ static void print_table(struct ask *a, const struct sw_json *o)
         printf("%-28s %-22s %-22s %-8s %-10s %6s %6s  %s\n", "NODE", "ADDRESS", "TYPE", "STATE",
                "VERSION", "ACKS", "NACKS", "LAST REFUSAL");
     for (size_t i = 0; i < n; i++)
-        print_client(sw_json_at(clients, i), &a->settled);
+        print_client(sw_json_at(clients, i));
 }
 
-static void print_gateway(const struct sw_json *g, bool *ok)
+static void print_gateway(const struct sw_json *g)
 {
-    bool good = sw_slice_eq_str(text(g, "programmed"), "True");
+    bool good = is_programmed(g);
 
-    *ok = *ok && good;
     print_cell(text(g, "namespace"), 20);
     print_cell(text(g, "name"), 28);
     print_cell(text(g, "address"), 28);
@@ -153,7 +188,7 @@ static void print_gateway(const struct sw_json *g, bool *ok)
 }
 
 /* What only another cluster's status has: Gateways, and replicas that did not answer. */
-static void print_cluster(struct ask *a, const struct sw_json *o)
+static void print_cluster(const struct sw_json *o)
 {
     const struct sw_json *gateways = sw_json_find(o, "gateways");
     const struct sw_json *replicas = sw_json_find(o, "replicas");
@@ -163,7 +198,7 @@ static void print_cluster(struct ask *a, const struct sw_json *o)
         printf("%-20s %-28s %-28s %-10s %-20s %s\n", "NAMESPACE", "GATEWAY", "ADDRESS",
                "PROGRAMMED", "REASON", "MESSAGE");
     for (size_t i = 0; i < sw_json_len(gateways); i++)
-        print_gateway(sw_json_at(gateways, i), &a->settled);
+        print_gateway(sw_json_at(gateways, i));
     for (size_t i = 0; i < sw_json_len(replicas); i++) {
         const struct sw_json *r = sw_json_at(replicas, i);
 
@@ -182,7 +217,7 @@ static void print_cluster(struct ask *a, const struct sw_json *o)
 
 static void show(struct ask *a, const struct sw_json *o)
 {
-    a->settled = true;
+    a->settled = all_settled(o);
     if (a->set->json) {
         SW_BUF_AUTO out = {.max = 64 << 20};
 
@@ -190,8 +225,8 @@ static void show(struct ask *a, const struct sw_json *o)
         printf("%.*s\n", (int)sw_buf_len(&out), (const char *)sw_buf_data(&out));
         return;
     }
-    print_cluster(a, o);
-    print_table(a, o);
+    print_cluster(o);
+    print_table(sw_json_get(o, SW_SLICE_LIT("clients")));
 }
 
 static void on_cluster(void *arg, const struct sw_json *status, const struct sw_err *err)

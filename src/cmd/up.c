@@ -17,6 +17,7 @@
 #include "cmd/cmd.h"
 #include "cmd/supervise.h"
 #include "cmd/up_demo.h"
+#include "cmd/up_ports.h"
 #include "http/client.h"
 #include "io/signal.h"
 #include "io/sock.h"
@@ -130,6 +131,8 @@ struct up {
     struct sw_timer ask;
     uint64_t ask_until_ns;
     bool answered;
+    struct sw_up_ports *ports;
+    bool unbound; /* the first listener could not be bound: that is why it ends */
     int rc;
     struct sw_err *err;
 };
@@ -430,10 +433,32 @@ static void on_down(void *arg, int rc, const struct sw_err *err)
 {
     struct up *u = arg;
 
-    u->rc = rc;
-    if (rc != SW_OK)
+    u->rc = u->unbound ? u->err->rc : rc;
+    if (rc != SW_OK && !u->unbound)
         *u->err = *err;
     sw_loop_stop(u->loop);
+}
+
+/*
+ * With the first listener's port taken nothing is served, and another program answers in its place:
+ * that ends it. A later one costs the others nothing.
+ */
+static void on_unbound(void *arg, struct sw_slice lines, bool served)
+{
+    struct up *u = arg;
+    struct sw_slice line = sw_slice_cut(&lines, '\n');
+
+    if (!line.n) {
+        (void)fputs("gateway: all listeners are bound\n", stderr);
+        return;
+    }
+    if (served) {
+        (void)fprintf(stderr, "gateway: listener %.*s\n", SW_SLICE_ARG(line));
+        return;
+    }
+    u->unbound = true;
+    (void)sw_err_set(u->err, SW_ECLOSED, "gateway: listener %.*s", SW_SLICE_ARG(line));
+    sw_supervisor_stop(u->sup);
 }
 
 static void on_signal(int signo, void *arg)
@@ -525,6 +550,7 @@ static int run(struct up *u)
         .down = on_down,
         .arg = u,
     };
+    struct sw_addr admin;
     int rc = prepare(u);
 
     if (rc == SW_OK)
@@ -539,6 +565,10 @@ static int run(struct up *u)
     u->sup = sw_supervisor_new(u->loop, &o, u->err);
     if (!u->sup)
         return u->err->rc;
+    admin = local(u, PORT_ADMIN);
+    u->ports = sw_up_ports_new(u->loop, &admin, on_unbound, u, u->err);
+    if (!u->ports)
+        return u->err->rc;
     sw_supervisor_start(u->sup);
     sw_loop_run(u->loop);
     return u->rc;
@@ -547,6 +577,7 @@ static int run(struct up *u)
 static void done(struct up *u)
 {
     sw_supervisor_free(u->sup);
+    sw_up_ports_free(u->ports);
     if (u->loop)
         sw_timer_stop(u->loop, &u->ask);
     sw_http_client_free(u->http);
