@@ -277,6 +277,10 @@ def test_a_right_that_is_gone_is_missed_aloud(c, right):
         if right[0] == "delete":
             until(lambda: c.get(ACCOUNT), GUARD, "the account of the Gateway")
             c.apply({**objects[1], "spec": {k: v for k, v in objects[1]["spec"].items() if k != "infrastructure"}})
+        if right == ("delete", "coordination.k8s.io", "leases"):  # of a replica that died
+            c.apply({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {
+                "name": "spanwire-planes-dead", "namespace": "spanwire-system",
+                "labels": {"spanwire.dev/component": "data-planes"}}, "spec": {"leaseDurationSeconds": 1}})
         if right == ("patch", "", "events"):
             tell_twice(c)
         until(lambda: right in c.used(refused=True), GUARD, "the refusal")

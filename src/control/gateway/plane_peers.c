@@ -174,7 +174,9 @@ static void drop_peer(struct sw_gw_peers *p, struct sw_slice key)
 static void on_deleted(void *arg, struct sw_kube_reply *r)
 {
     (void)arg;
-    (void)r; /* gone, or another replica's business */
+    if (r->rc != SW_OK && r->rc != SW_ENOENT && r->code != 409) /* another replica was faster */
+        sw_log_warn("gateway", "cannot delete the expired Lease of a replica: %.*s",
+                    SW_SLICE_ARG(r->message));
 }
 
 /* Times of other machines are not compared with ours: a Lease lasts since we saw it change. */
