@@ -10,6 +10,7 @@ import urllib.request
 
 import pytest
 from harness import fabric as fb
+from harness.control import needs_kubectl
 from harness.device import Device
 from harness.wait import guard, until
 from test_up import Up
@@ -88,6 +89,7 @@ def up(topology, binary, tmp_path):
         u.stop()
 
 
+@needs_kubectl
 def test_an_https_origin_on_a_device(up, binary, tmp_path):
     cert, key = fb.make_cert(tmp_path, NAME)
     origin = Secure(cert, key)
