@@ -35,7 +35,8 @@ class Machine:
         script = 'mount --bind "$1" /usr/sbin && shift && exec "$@"'
         return subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", self.sbin, TOOL,
                                *sets], capture_output=True, text=True, timeout=guard(60), check=False,
-                              env={"PATH": f"{self.programs}:/usr/bin:/bin"})
+                              env={"PATH": f"{self.programs}:/usr/bin:/bin"},
+                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a background job's is ignored
 
     def files(self):
         return sorted(p.name for p in self.sbin.iterdir())
