@@ -238,7 +238,7 @@ def test_full_disk(binary, tmp_path):
         names = [o["metadata"]["name"] for o in server.get(CMS).json["items"]]
         assert set(made) <= set(names)
         assert f"c{len(made)}" not in names
-        subprocess.run(["mount", "-o", "remount,size=64m", str(top)], check=True)
+        subprocess.run(["mount", "-o", "remount,size=64m", "tmpfs", str(top)], check=True)
         until(lambda: server.post(CMS, config_map("after")).status in (201, 409), 10, "writes to work again")
         assert server.get(f"{CMS}/after").status == 200
         server.restart()
