@@ -148,6 +148,15 @@ static void a_refused_connect_is_told(void **state)
     assert_int_equal(err.sys_errno, ECONNREFUSED);
 }
 
+/* Hardened kernels refuse socket filters to ordinary users; without one a listener just closes. */
+static bool filters_are_refused(int listener)
+{
+    socklen_t instructions = 0;
+
+    return getsockopt(listener, SOL_SOCKET, SO_GET_FILTER, NULL, &instructions) == 0 &&
+           instructions == 0;
+}
+
 static void a_listener_that_ends_serves_who_came_before(void **state)
 {
     struct sw_addr at;
@@ -162,6 +171,11 @@ static void a_listener_that_ends_serves_who_came_before(void **state)
     while (!sw_sock_is_connected(early))
         ;
     sw_sock_stop_listening(listener);
+    if (geteuid() != 0 && filters_are_refused(listener)) {
+        sw_sock_close(early);
+        sw_sock_close(listener);
+        skip();
+    }
     assert_int_equal(sw_sock_connect(&at, NULL, &plain, &late, NULL), SW_OK);
     fd = accept_one(listener, &peer);
     sw_sock_close(fd);
