@@ -181,6 +181,7 @@ void api_registry_set_crd(struct api_registry *g, struct sw_slice name, struct a
 
 const struct sw_schema *api_res_schema(const struct api_res *res)
 {
+    static const struct sw_schema_opts stored = {.stored = true};
     struct sw_schema_set *set;
     struct sw_field_errs e;
     SW_ARENA_AUTO tmp = {0};
@@ -190,8 +191,8 @@ const struct sw_schema *api_res_schema(const struct api_res *res)
     set = &res->crd->sets[res->index];
     if (!set->root) {
         sw_field_errs_init(&e, &tmp);
-        /* It compiled when it was admitted; should it not any more, nothing is let through. */
-        if (sw_schema_compile(set, res->raw, NULL, &e) != SW_OK && !set->root)
+        /* It compiled when it was admitted; a rule that does not any more refuses every object. */
+        if (sw_schema_compile_as(set, res->raw, &stored, NULL, &e) != SW_OK && !set->root)
             set->root = sw_schema_blank(&set->arena);
     }
     res->crd->vers[res->index].schema = set->root;

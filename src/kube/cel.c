@@ -48,6 +48,8 @@ int sw_cel_compile(struct sw_arena *a, struct sw_slice src, const struct sw_sche
     cel_parse(c);
     if (!c->failed)
         cel_check(c);
+    if (!c->failed)
+        cel_check_literals(c);
     if (c->failed) {
         *ret_why = c->unplaced ? sw_arena_dup(a, sw_slice_str(c->why)) : explain(a, c);
         sw_cel_free(c);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules of x-kubernetes-validations: a small CEL. Expressions are parsed and type-checked
- * against the schema when a CRD is admitted, and evaluated with a cost limit when an object is.
- * What is not implemented (URLs, quantities, IP and CIDR objects, string formatting) is refused at
- * admission with the name of the function.
+ * The rules of x-kubernetes-validations: a small CEL. Expressions are parsed, type-checked against
+ * the schema and priced when a CRD is admitted, and evaluated with a cost limit when an object is.
+ * The functions are those Kubernetes 1.33 gives to new expressions; what is missing of them
+ * (message literals, time zones) is refused at admission with its name.
  */
 #pragma once
 
@@ -18,14 +18,17 @@ struct sw_cel;
 
 enum {
     SW_CEL_SOURCE_MAX = 32768,
-    SW_CEL_RULE_COST = 1000000,    /* one evaluation */
-    SW_CEL_OBJECT_COST = 10000000, /* all evaluations for one object */
+    SW_CEL_RULE_COST = 1000000,     /* one evaluation */
+    SW_CEL_OBJECT_COST = 10000000,  /* all evaluations for one object */
+    SW_CEL_STATIC_COST = 10000000,  /* estimate for one rule, over all values it is evaluated for */
+    SW_CEL_SCHEMA_COST = 100000000, /* estimate for all rules of a schema */
 };
 
 enum sw_cel_flags {
     SW_CEL_RESOURCE = 1,     /* self has apiVersion, kind and metadata */
     SW_CEL_WANT_STRING = 2,  /* the result must be a string (default: a bool) */
     SW_CEL_OPTIONAL_OLD = 4, /* oldSelf is an optional */
+    SW_CEL_STORED = 8,       /* admitted before: functions that new expressions lack are there */
 };
 
 /*
@@ -37,6 +40,10 @@ SW_NODISCARD int sw_cel_compile(struct sw_arena *a, struct sw_slice src,
                                 const char **ret_why);
 void sw_cel_free(struct sw_cel *c);
 bool sw_cel_uses_old(const struct sw_cel *c);
+/* The worst-case cost of one evaluation, as Kubernetes estimates it; UINT64_MAX: no bound. */
+uint64_t sw_cel_cost(const struct sw_cel *c);
+/* How many values of the schema fit into one request at most. */
+uint64_t sw_cel_cardinality(const struct sw_schema *s, bool resource);
 
 enum sw_cel_outcome {
     SW_CEL_FALSE,
@@ -57,9 +64,13 @@ struct sw_cel_result sw_cel_eval(const struct sw_cel *c, struct sw_arena *a,
                                  const struct sw_json *self, const struct sw_json *old,
                                  uint64_t limit);
 
-/* Compiles all rules of a schema; reports under path (the schema's own path in the CRD). */
+/*
+ * Compiles all rules of a schema and judges their estimated cost; reports under path (the schema's
+ * own path in the CRD). o may be NULL: all rules are new.
+ */
 void sw_rules_compile(struct sw_schema_set *set, struct sw_schema *root,
-                      const struct sw_fpath *path, struct sw_field_errs *e);
+                      const struct sw_schema_opts *o, const struct sw_fpath *path,
+                      struct sw_field_errs *e);
 /* Evaluates all rules on an object; old (may be NULL) enables transition rules. */
 void sw_rules_check(const struct sw_schema *s, const struct sw_json *v, const struct sw_json *old,
                     const struct sw_fpath *path, struct sw_field_errs *e);

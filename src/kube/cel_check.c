@@ -5,6 +5,7 @@
 #include "kube/text.h"
 
 static const struct cel_type t_meta = {.k = CEL_OBJECT};
+static const struct cel_type t_any_map = {.k = CEL_MAP, .elem = &cel_t_dyn};
 
 enum { SCOPE_MAX = 64 };
 
@@ -126,6 +127,22 @@ static const struct cel_type *check_index(struct checker *k, struct cel_node *n)
     return n->optional || opt ? cel_type_container(&k->c->arena, CEL_OPTIONAL, r, false) : r;
 }
 
+/* New expressions obey the checker of the reference; stored ones may have passed an older one. */
+static bool strict(const struct checker *k)
+{
+    return !(k->c->flags & SW_CEL_STORED);
+}
+
+/* null and something that the checker of the reference says is never null, nullable or not. */
+static bool never_null(const struct cel_type *x, const struct cel_type *y)
+{
+    const struct cel_type *o = x->k == CEL_NULL ? y : x;
+
+    if (x->k != CEL_NULL && y->k != CEL_NULL)
+        return false;
+    return (o->k >= CEL_BOOL && o->k <= CEL_MAP) || o->k == CEL_TYPE;
+}
+
 static const struct cel_type *check_binary(struct checker *k, struct cel_node *n)
 {
     static const char *const names[] = {"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_",
@@ -138,6 +155,10 @@ static const struct cel_type *check_binary(struct checker *k, struct cel_node *n
     if (!y)
         return NULL;
     r = cel_type_binary(n->op, x, y);
+    if (r && strict(k) && n->op <= OP_NE && (cel_type_objects_apart(x, y) || never_null(x, y)))
+        r = NULL;
+    if (r && strict(k) && n->op == OP_IN && y->k == CEL_LIST && cel_type_objects_apart(x, y->elem))
+        r = NULL;
     return r ? r : no_overload(k, n, names[n->op], args, 2);
 }
 
@@ -258,6 +279,10 @@ static const struct cel_type *check_macro(struct checker *k, struct cel_node *n)
     k->depth -= n->name2.p ? 2 : 1;
     if (!body)
         return NULL;
+    if (n->entry && body->k != CEL_MAP && body->k != CEL_DYN)
+        return mismatch(k, n->args[n->nargs - 1], &t_any_map, body);
+    if (n->entry)
+        return body;
     if (transform)
         return cel_type_container(&k->c->arena, n->kind == N_MAPPED ? CEL_LIST : CEL_MAP, body,
                                   false);
@@ -371,6 +396,13 @@ static bool constant_regex(struct checker *k, struct cel_node *n)
     return true;
 }
 
+/* Known here before the libraries were held to those of the API's version. */
+static bool legacy(const struct cel_node *n)
+{
+    return n->has_target &&
+           (sw_slice_eq_str(n->name, "reverse") || sw_slice_eq_str(n->name, "sign"));
+}
+
 static const struct cel_type *check_call(struct checker *k, struct cel_node *n)
 {
     const struct cel_type **args;
@@ -384,6 +416,10 @@ static const struct cel_type *check_call(struct checker *k, struct cel_node *n)
             return NULL;
     }
     n->fn = cel_fn_find(n->name, n->has_target, args, n->nargs, &any);
+    if (n->fn && !(k->c->flags & SW_CEL_STORED) && legacy(n)) {
+        n->fn = NULL;
+        any = !sw_slice_eq_str(n->name, "reverse");
+    }
     if (!any)
         return cel_fail(k->c, n->pos, "undeclared reference to '%.*s' (in container '')",
                         SW_SLICE_ARG(n->name));

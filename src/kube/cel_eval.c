@@ -138,6 +138,28 @@ static bool transforms(const struct cel_node *n)
     return n->kind == N_MAPPED || n->kind == N_MAPPED_MAP;
 }
 
+/* The entries of a map into the result; false: one is there already, or y is no map. */
+static bool insert_entries(struct cel_env *env, const struct cel_val *y, struct fold *f)
+{
+    if (!cel_is_mapping(y)) {
+        f->err = cel_no_overload(env);
+        return false;
+    }
+    for (size_t i = 0; i < cel_len(y); i++) {
+        struct cel_val key = cel_key_at(env, y, i);
+        struct cel_val val;
+
+        if (cel_spent(env, 1) || cel_list_has(env, &f->keys, &key)) {
+            f->err = cel_error(env, "insert failed: key already exists");
+            return false;
+        }
+        (void)cel_lookup(env, y, &key, &val);
+        cel_push(env, &f->out, val);
+        cel_push(env, &f->keys, key);
+    }
+    return true;
+}
+
 /* One element, or an index or key with its element; true when the macro's result is decided. */
 static bool fold_step(struct cel_env *env, const struct cel_node *n, struct cel_val first,
                       struct cel_val second, struct fold *f)
@@ -165,6 +187,8 @@ static bool fold_step(struct cel_env *env, const struct cel_node *n, struct cel_
             f->err = y;
             return true;
         }
+        if (n->entry)
+            return !insert_entries(env, &y, f);
         cel_push(env, &f->out, y);
         cel_push(env, &f->keys, first);
     }

@@ -28,6 +28,13 @@ static enum cel_kind letter_kind(char c)
     return p && *p ? kinds[p - letters] : CEL_DYN;
 }
 
+static bool one_of(enum cel_kind k, const char *letters)
+{
+    while (*letters && letter_kind(*letters) != k)
+        letters++;
+    return *letters || k == CEL_DYN;
+}
+
 static bool arg_fits(char c, const struct cel_type *t)
 {
     if (c == '*' || t->k == CEL_DYN)
@@ -41,9 +48,11 @@ static bool arg_fits(char c, const struct cel_type *t)
     if (c == 'L')
         return t->k == CEL_LIST && (t->elem->k == CEL_STRING || t->elem->k == CEL_DYN);
     if (c == 'n')
-        return t->k == CEL_LIST &&
-               (t->elem->k == CEL_INT || t->elem->k == CEL_UINT || t->elem->k == CEL_DOUBLE ||
-                t->elem->k == CEL_DURATION || t->elem->k == CEL_DYN);
+        return t->k == CEL_LIST && one_of(t->elem->k, "iudD");
+    if (c == 'c')
+        return t->k == CEL_LIST && one_of(t->elem->k, "iudDbTsy");
+    if (c == 'p')
+        return t->k == CEL_LIST && (t->elem->k == CEL_OPTIONAL || t->elem->k == CEL_DYN);
     return t->k == letter_kind(c);
 }
 
@@ -83,6 +92,11 @@ bool cel_fn_exists(struct sw_slice name)
     return false;
 }
 
+static const struct cel_type *unwrapped(const struct cel_type *list)
+{
+    return list->elem && list->elem->k == CEL_OPTIONAL ? list->elem->elem : &t_dyn;
+}
+
 const struct cel_type *cel_fn_result(struct sw_arena *a, const struct cel_fn *fn,
                                      const struct cel_type *const *args, size_t nargs)
 {
@@ -105,9 +119,13 @@ const struct cel_type *cel_fn_result(struct sw_arena *a, const struct cel_fn *fn
         return &t_query;
     if (c == 'o')
         return &t_maybe;
-    t = SW_ARENA_NEW(a, struct cel_type);
-    t->k = c == 'O' ? CEL_OPTIONAL : letter_kind(c);
     if (c == 'O')
-        t->elem = args[0];
+        return cel_type_container(a, CEL_OPTIONAL, args[0], false);
+    if (c == 'E')
+        return cel_type_container(a, CEL_OPTIONAL, args[0]->elem ? args[0]->elem : &t_dyn, false);
+    if (c == 'W')
+        return cel_type_container(a, CEL_LIST, unwrapped(args[0]), false);
+    t = SW_ARENA_NEW(a, struct cel_type);
+    t->k = letter_kind(c);
     return t;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rooms of the functions. Signatures are letters: s string, i int, u uint, d double, b bool,
- * y bytes, D duration, T timestamp, l any list, L list of strings, n list of numbers, m map or
- * object, o optional, F named format, U URL, I address, C prefix, Q quantity, * anything; results
- * also e (element of the first argument), S (type of the first argument), O (optional of the first
- * argument), V (optional list of strings), M (map of lists of strings), t (type).
+ * y bytes, D duration, T timestamp, l any list, L list of strings, n list of numbers, c list of
+ * what has an order, p list of optionals, m map or object, o optional, F named format, U URL, I
+ * address, C prefix, Q quantity, * anything; results also e (element of the first argument), E
+ * (optional of it), W (list of what its optionals hold), S (type of the first argument), O
+ * (optional of the first argument), V (optional list of strings), M (map of lists of strings), t
+ * (type).
  */
 #pragma once
 

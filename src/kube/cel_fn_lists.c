@@ -20,9 +20,13 @@ FN(fn_is_sorted)
     return cel_bool(true);
 }
 
+/* The sum of nothing is a zero of the list's type. */
 FN(fn_sum)
 {
     struct cel_val r = cel_int(0);
+
+    if (n->type->k == CEL_UINT || n->type->k == CEL_DOUBLE || n->type->k == CEL_DURATION)
+        r = (struct cel_val){.k = n->type->k};
 
     for (size_t i = 0; i < cel_len(&a[0]); i++) {
         struct cel_val x = cel_at(env, &a[0], i);
@@ -141,11 +145,45 @@ FN(fn_opt_access)
     return na > 1 ? a[1] : cel_error(env, "optional.none() dereference");
 }
 
+FN(fn_first_last)
+{
+    size_t len = cel_len(&a[0]);
+
+    if (a[0].k != CEL_LIST)
+        return cel_no_overload(env);
+    if (!len)
+        return cel_none();
+    return cel_some(env, cel_at(env, &a[0], sw_slice_eq_str(n->name, "last") ? len - 1 : 0));
+}
+
+/* The values of those that have one. */
+FN(fn_unwrap)
+{
+    struct cel_val list = cel_new_list(env);
+
+    if (a[0].k != CEL_LIST)
+        return cel_no_overload(env);
+    for (size_t i = 0; i < cel_len(&a[0]); i++) {
+        struct cel_val x = cel_at(env, &a[0], i);
+
+        env->cost++;
+        if (x.k != CEL_OPTIONAL)
+            return cel_no_overload(env);
+        if (x.opt)
+            cel_push(env, &list, *x.opt);
+    }
+    return list;
+}
+
 const struct cel_fn cel_fns_lists[] = {
-    {"isSorted", "l:b", true, fn_is_sorted},
+    {"isSorted", "c:b", true, fn_is_sorted},
     {"sum", "n:e", true, fn_sum},
-    {"min", "l:e", true, fn_min_max},
-    {"max", "l:e", true, fn_min_max},
+    {"min", "c:e", true, fn_min_max},
+    {"max", "c:e", true, fn_min_max},
+    {"first", "l:E", true, fn_first_last},
+    {"last", "l:E", true, fn_first_last},
+    {"unwrapOpt", "p:W", true, fn_unwrap},
+    {"optional.unwrap", "p:W", false, fn_unwrap},
     {"sets.contains", "ll:b", false, fn_sets},
     {"sets.equivalent", "ll:b", false, fn_sets},
     {"sets.intersects", "ll:b", false, fn_sets},

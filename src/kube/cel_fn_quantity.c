@@ -194,7 +194,8 @@ FN(fn_quantity_add)
 const struct cel_fn cel_fns_quantity[] = {
     {"quantity", "s:Q", false, fn_quantity},
     {"isQuantity", "s:b", false, fn_is_quantity},
-    {"sign", "Q:i", true, fn_quantity_get},
+    {"sign", "Q:i", false, fn_quantity_get},
+    {"sign", "Q:i", true, fn_quantity_get}, /* expressions stored before only */
     {"isInteger", "Q:b", true, fn_quantity_get},
     {"asInteger", "Q:i", true, fn_quantity_get},
     {"asApproximateFloat", "Q:d", true, fn_quantity_get},

@@ -137,8 +137,8 @@ static const struct {
     {"exists", N_EXISTS, 2, 1},
     {"exists", N_EXISTS, 3, 2},
     {"exists_one", N_EXISTS_ONE, 2, 1},
-    {"existsOne", N_EXISTS_ONE, 2, 1},
     {"existsOne", N_EXISTS_ONE, 3, 2},
+    {"exists_one", N_EXISTS_ONE, 3, 2},
     {"filter", N_FILTER, 2, 1},
     {"map", N_MAPPED, 2, 1},
     {"map", N_MAPPED, 3, 1},
@@ -146,6 +146,8 @@ static const struct {
     {"transformList", N_MAPPED, 4, 2},
     {"transformMap", N_MAPPED_MAP, 3, 2},
     {"transformMap", N_MAPPED_MAP, 4, 2},
+    {"transformMapEntry", N_MAPPED_MAP, 3, 2},
+    {"transformMapEntry", N_MAPPED_MAP, 4, 2},
     {"optMap", N_OPT_MAP, 2, 1},
     {"optFlatMap", N_OPT_FLAT_MAP, 2, 1},
 };
@@ -166,6 +168,7 @@ static struct cel_node *expand_macro(struct cel_parser *p, struct cel_node *call
         }
         n = node(p, macros[i].kind, call->pos, given - vars + 1);
         n->name = call->args[1]->name;
+        n->entry = sw_slice_eq_str(call->name, "transformMapEntry");
         if (vars == 2)
             n->name2 = call->args[2]->name;
         n->args[0] = call->args[0];
@@ -173,8 +176,9 @@ static struct cel_node *expand_macro(struct cel_parser *p, struct cel_node *call
             n->args[j - vars] = call->args[j];
         return n;
     }
-    if (call->args[0]->kind == N_IDENT && sw_slice_eq_str(call->args[0]->name, "cel") &&
-        sw_slice_eq_str(call->name, "bind") && call->nargs == 4) {
+    if ((p->c->flags & SW_CEL_STORED) && call->args[0]->kind == N_IDENT &&
+        sw_slice_eq_str(call->args[0]->name, "cel") && sw_slice_eq_str(call->name, "bind") &&
+        call->nargs == 4) {
         struct cel_node *n = node(p, N_BIND, call->pos, 2);
 
         if (call->args[1]->kind != N_IDENT)
@@ -347,6 +351,12 @@ static struct cel_node *parse_unary(struct cel_parser *p)
     if (++p->depth > PARSE_DEPTH_MAX)
         return cel_fail(p->c, pos, "expression is nested too deeply");
     cel_advance(p);
+    if (is(p, neg ? "-" : "!")) { /* two of a kind cancel each other */
+        cel_advance(p);
+        n = parse_unary(p);
+        p->depth--;
+        return n;
+    }
     if (neg && p->tok == T_INT) {
         p->value.i = p->value.i == INT64_MIN ? INT64_MIN : -p->value.i;
         n = node(p, N_CONST, pos, 0);

@@ -131,6 +131,7 @@ struct cel_node {
     enum cel_op op;
     bool optional;   /* .?name and [?i] */
     bool has_target; /* call written as target.name(...) */
+    bool entry;      /* transformMapEntry: the body makes the entries */
     uint32_t pos;    /* byte offset in the source */
     int slot;        /* identifier or macro variable */
     int slot2;       /* second macro variable */
@@ -168,6 +169,8 @@ void *cel_fail(struct sw_cel *c, size_t pos, const char *fmt, ...) SW_PRINTF(3, 
 void cel_parse(struct sw_cel *c);
 /* Resolves names, checks types. */
 void cel_check(struct sw_cel *c);
+/* Then arguments that are written out and cannot be right. */
+void cel_check_literals(struct sw_cel *c);
 /* Types without anything inside. */
 extern const struct cel_type cel_t_dyn;
 extern const struct cel_type cel_t_null;
@@ -193,6 +196,8 @@ const struct cel_type *cel_type_binary(enum cel_op op, const struct cel_type *x,
 const struct cel_type *cel_type_join(const struct cel_type *x, const struct cel_type *y);
 /* True for types that no value has both of. */
 bool cel_type_apart(const struct cel_type *x, const struct cel_type *y);
+/* True for objects of two schemas, or an object and a map, or containers of them. */
+bool cel_type_objects_apart(const struct cel_type *x, const struct cel_type *y);
 /* "__dash__" and the like back to the property's name. */
 struct sw_slice cel_unescape(struct sw_arena *a, struct sw_slice name);
 

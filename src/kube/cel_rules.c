@@ -6,11 +6,29 @@
 
 /* ---- compiling ---- */
 
+enum { EXPENSIVE_MAX = 4 }; /* rules named when the sum of all is too much */
+
 struct compiler {
     struct sw_schema_set *set;
     struct sw_field_errs *e;
+    const struct sw_schema_opts *o;
     const struct sw_fpath *uncorrelatable; /* first list or map above whose parts have no history */
+    uint64_t times; /* values of this node in an object, by declared bounds */
+    bool unbounded; /* some list or map above has no declared bound */
+    uint64_t total;
+    struct {
+        const char *path;
+        uint64_t cost;
+    } most[EXPENSIVE_MAX + 1];
+    size_t nmost;
 };
+
+static uint64_t times(uint64_t x, uint64_t y)
+{
+    uint64_t r;
+
+    return __builtin_mul_overflow(x, y, &r) ? UINT64_MAX : r;
+}
 
 static bool has_newline(struct sw_slice s)
 {
@@ -33,17 +51,103 @@ static const char *rule_value(struct sw_arena *a, const struct sw_rule *r)
         r->has_optional_old ? "(*bool)(0xc000000000)" : "(*bool)(nil)");
 }
 
+/* ---- cost ---- */
+
+static const char *cost_text(struct sw_arena *a, const char *what, uint64_t cost, uint64_t limit)
+{
+    double factor = (double)cost / (double)limit;
+    const char *by = factor > 100   ? "more than 100x"
+                     : factor < 1.5 ? sw_arena_printf(a, "%fx", factor)
+                                    : sw_arena_printf(a, "%.1fx", factor);
+
+    return sw_arena_printf(a,
+                           "%s exceeds budget by factor of %s (try simplifying the rule, or adding "
+                           "maxItems, maxProperties, and maxLength where arrays, maps, and strings "
+                           "are declared)",
+                           what, by);
+}
+
+/* Adds to the sum of all rules, and keeps the most expensive ones in order. */
+static void note_cost(struct compiler *c, const struct sw_fpath *at, uint64_t cost)
+{
+    size_t i = c->nmost;
+
+    if (__builtin_add_overflow(c->total, cost, &c->total))
+        c->total = UINT64_MAX;
+    if (cost < SW_CEL_SCHEMA_COST / 100)
+        return;
+    while (i > 0 && c->most[i - 1].cost < cost) {
+        c->most[i] = c->most[i - 1];
+        i--;
+    }
+    c->most[i].path = sw_fpath_text(c->e->arena, at);
+    c->most[i].cost = cost;
+    if (c->nmost < EXPENSIVE_MAX)
+        c->nmost++;
+}
+
+static void judge_cost(struct compiler *c, const char *what, uint64_t cost,
+                       const struct sw_fpath *at)
+{
+    if (c->o->stored)
+        return;
+    if (!c->o->unchanged && cost > SW_CEL_STATIC_COST)
+        sw_ferr_forbidden(c->e, at, cost_text(c->e->arena, what, cost, SW_CEL_STATIC_COST));
+    note_cost(c, at, cost);
+}
+
+static void judge_total(struct compiler *c, const struct sw_fpath *path)
+{
+    if (c->total <= SW_CEL_SCHEMA_COST)
+        return;
+    for (size_t i = 0; i < c->nmost; i++) {
+        struct sw_fpath at = sw_fpath_str(NULL, c->most[i].path);
+
+        sw_ferr_forbidden(c->e, &at,
+                          "contributed to estimated rule cost total exceeding cost limit for "
+                          "entire OpenAPIv3 schema");
+    }
+    sw_ferr_forbidden(c->e, path,
+                      cost_text(c->e->arena,
+                                "x-kubernetes-validations estimated rule cost total for entire "
+                                "OpenAPIv3 schema",
+                                c->total, SW_CEL_SCHEMA_COST));
+}
+
+/* ---- expressions ---- */
+
+/* True when some rule below v has this text: it was admitted before. */
+static bool was_there(const struct sw_json *v, const char *key, struct sw_slice text)
+{
+    for (size_t i = 0; i < sw_json_len(v); i++) {
+        const struct sw_json_member *m = v->type == SW_JSON_OBJECT ? sw_json_member_at(v, i) : NULL;
+        const struct sw_json *in = m ? m->value : sw_json_at(v, i);
+
+        if (m && in->type == SW_JSON_STRING) {
+            if (sw_slice_eq_str(m->key, key) && sw_slice_eq(in->text, text))
+                return true;
+        } else if ((in->type == SW_JSON_OBJECT || in->type == SW_JSON_ARRAY) &&
+                   was_there(in, key, text)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* One expression; reports under 'at'. */
 static struct sw_cel *compile_one(struct compiler *c, const struct sw_schema *s,
                                   const struct sw_rule *r, struct sw_slice src, unsigned flags,
                                   const struct sw_fpath *at)
 {
     struct sw_arena *a = c->e->arena;
+    bool message = (flags & SW_CEL_WANT_STRING) != 0;
     struct sw_cel *cel;
     const char *why;
 
+    if (c->o->stored ||
+        (c->o->rules && was_there(c->o->rules, message ? "messageExpression" : "rule", src)))
+        flags |= SW_CEL_STORED;
     if (sw_cel_compile(a, src, s, flags, &cel, &why) < 0) {
-        bool message = (flags & SW_CEL_WANT_STRING) != 0;
         bool placed = sw_slice_has_prefix(sw_slice_str(why), SW_SLICE_LIT("ERROR: "));
 
         sw_ferr(c->e, SW_CAUSE_INVALID, at,
@@ -146,13 +250,17 @@ static void compile_rule(struct compiler *c, const struct sw_schema *s, struct s
         (root || s->embedded ? SW_CEL_RESOURCE : 0) | (r->optional_old ? SW_CEL_OPTIONAL_OLD : 0);
 
     r->cel = compile_one(c, s, r, r->rule, flags, &at_rule);
-    if (r->message_expr.n)
-        r->cel_msg =
-            compile_one(c, s, r, r->message_expr,
-                        (flags & ~(unsigned)SW_CEL_OPTIONAL_OLD) | SW_CEL_WANT_STRING, &at_msg);
-    if (!r->cel)
-        return;
-    r->uses_old = sw_cel_uses_old(r->cel);
+    if (r->cel) {
+        uint64_t often = c->unbounded ? sw_cel_cardinality(s, flags & SW_CEL_RESOURCE) : c->times;
+
+        judge_cost(c, "estimated rule cost", times(sw_cel_cost(r->cel), often), &at_rule);
+        r->uses_old = sw_cel_uses_old(r->cel);
+    }
+    if (r->cel && r->message_expr.n) {
+        r->cel_msg = compile_one(c, s, r, r->message_expr, flags | SW_CEL_WANT_STRING, &at_msg);
+        if (r->cel_msg)
+            judge_cost(c, "estimated messageExpression cost", sw_cel_cost(r->cel_msg), &at_msg);
+    }
     if (r->uses_old && c->uncorrelatable)
         sw_ferr_invalid_str(
             c->e, &at_rule, r->rule,
@@ -165,6 +273,21 @@ static void compile_rule(struct compiler *c, const struct sw_schema *s, struct s
                         "may not be set if oldSelf is not used in rule");
 }
 
+/* How often a value below this node can be there, for one of the node itself. */
+static void enter_container(struct compiler *c, const struct sw_schema *s)
+{
+    int64_t bound = 1;
+
+    if (s->type == SW_T_ARRAY)
+        bound = s->max_items;
+    else if (s->type == SW_T_OBJECT && (s->additional || s->additional_any))
+        bound = s->max_props;
+    if (bound < 0)
+        c->unbounded = true;
+    else
+        c->times = times(c->times, (uint64_t)bound);
+}
+
 /* Calls 'visit' for every node with rules, children first, as errors are collected there. */
 static void
 each_node(struct compiler *c, struct sw_schema *s, bool root, const struct sw_fpath *path,
@@ -174,9 +297,12 @@ each_node(struct compiler *c, struct sw_schema *s, bool root, const struct sw_fp
     struct sw_fpath at_more = sw_fpath_str(path, "additionalProperties");
     struct sw_fpath up = sw_fpath_str(path, "properties");
     const struct sw_fpath *outer = c->uncorrelatable;
+    uint64_t outer_times = c->times;
+    bool outer_unbounded = c->unbounded;
 
     if (!s->rules_below)
         return;
+    enter_container(c, s);
     if (s->additional)
         each_node(c, s->additional, false, &at_more, visit);
     for (size_t i = 0; i < s->nprops; i++) {
@@ -189,6 +315,8 @@ each_node(struct compiler *c, struct sw_schema *s, bool root, const struct sw_fp
     if (s->items)
         each_node(c, s->items, false, &at_items, visit);
     c->uncorrelatable = outer;
+    c->times = outer_times;
+    c->unbounded = outer_unbounded;
     visit(c, s, root, path);
 }
 
@@ -233,14 +361,18 @@ static void visit_default(struct compiler *c, struct sw_schema *s, bool root,
 }
 
 void sw_rules_compile(struct sw_schema_set *set, struct sw_schema *root,
-                      const struct sw_fpath *path, struct sw_field_errs *e)
+                      const struct sw_schema_opts *o, const struct sw_fpath *path,
+                      struct sw_field_errs *e)
 {
-    struct compiler c = {.set = set, .e = e};
+    static const struct sw_schema_opts none = {0};
+    struct compiler c = {.set = set, .e = e, .o = o ? o : &none, .times = 1};
     size_t before = e->n;
 
     each_node(&c, root, true, path, visit_texts);
-    if (e->n == before)
+    if (e->n == before) {
         each_node(&c, root, true, path, visit_compile);
+        judge_total(&c, path);
+    }
     if (e->n == before)
         each_node(&c, root, true, path, visit_default);
 }
@@ -345,8 +477,14 @@ static void run_rule(struct runner *w, const struct sw_schema *s, const struct s
 {
     struct sw_cel_result res;
 
-    if (!r->cel || (r->uses_old && !old && !r->optional_old))
+    if (r->uses_old && !old && !r->optional_old)
         return;
+    if (!r->cel) { /* admitted before, and no longer understood: nothing passes it */
+        sw_ferr_invalid_str(
+            w->e, path, sw_slice_str(sw_stype_name(s->type)),
+            sw_arena_printf(w->e->arena, "rule does not compile: %s", rule_text(w->e->arena, r)));
+        return;
+    }
     res = sw_cel_eval(r->cel, w->tmp, v, old, SW_CEL_RULE_COST);
     if (res.cost > w->budget) {
         sw_ferr_invalid_str(w->e, path, sw_slice_str(sw_stype_name(s->type)),

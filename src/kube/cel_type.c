@@ -207,6 +207,14 @@ bool cel_type_apart(const struct cel_type *x, const struct cel_type *y)
            y->k != CEL_NULL;
 }
 
+bool cel_type_objects_apart(const struct cel_type *x, const struct cel_type *y)
+{
+    if (x->k == CEL_OBJECT || y->k == CEL_OBJECT)
+        return (x->k == CEL_OBJECT && y->k == CEL_OBJECT && x->schema != y->schema) ||
+               x->k == CEL_MAP || y->k == CEL_MAP;
+    return x->elem && y->elem && cel_type_objects_apart(x->elem, y->elem);
+}
+
 const struct cel_type *cel_type_binary(enum cel_op op, const struct cel_type *x,
                                        const struct cel_type *y)
 {

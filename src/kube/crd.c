@@ -64,10 +64,32 @@ static void check_root(const struct sw_json *schema, bool status, const struct s
         sw_ferr_forbidden(e, &at_null, "nullable cannot be true at the root");
 }
 
-static void compile_version(const struct sw_json *v, struct sw_crd_version *out,
-                            const struct sw_fpath *path, bool shared, struct sw_field_errs *e)
+static const struct sw_json *schema_of(const struct sw_json *version)
 {
-    const struct sw_json *schema = sw_json_walk(v, "schema", "openAPIV3Schema", NULL);
+    return sw_json_walk(version, "schema", "openAPIV3Schema", NULL);
+}
+
+/* The schema that a version of this name had before. */
+static const struct sw_json *old_schema(const struct sw_json *old, struct sw_slice name)
+{
+    const struct sw_json *list = sw_json_walk(old, "spec", "versions", NULL);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_slice_eq(crd_text(sw_json_at(list, i), "name"), name))
+            return schema_of(sw_json_at(list, i));
+    }
+    return NULL;
+}
+
+static void compile_version(const struct sw_json *v, const struct sw_json *old,
+                            struct sw_crd_version *out, const struct sw_fpath *path, bool shared,
+                            struct sw_field_errs *e)
+{
+    const struct sw_json *schema = schema_of(v);
+    const struct sw_json *was = old_schema(old, crd_text(v, "name"));
+    struct sw_schema_opts o = {.unchanged =
+                                   schema && was && sw_json_equal(schema, was, SW_JSON_EQ_VALUE),
+                               .rules = sw_json_walk(old, "spec", "versions", NULL)};
     struct sw_fpath at_schema = sw_fpath_str(path, "schema");
     struct sw_fpath at_own = sw_fpath_str(&at_schema, "openAPIV3Schema");
     struct sw_fpath at = shared ? sw_fpath_str(NULL, "spec.validation.openAPIV3Schema") : at_own;
@@ -85,7 +107,7 @@ static void compile_version(const struct sw_json *v, struct sw_crd_version *out,
         return;
     }
     check_root(schema, out->status, &at, e);
-    if (sw_schema_compile(&out->schema, schema, &at, e) < 0)
+    if (sw_schema_compile_as(&out->schema, schema, &o, &at, e) < 0)
         out->schema.root = NULL;
 }
 
@@ -149,7 +171,8 @@ struct sw_crd *sw_crd_compile(const struct sw_json *obj, const struct sw_json *o
 
         /* A shared schema is reported for the first version only. */
         sw_field_errs_init(&scratch, e->arena);
-        compile_version(sw_json_at(versions, i), &c->versions[c->nversions++], &at, one && given,
+        compile_version(sw_json_at(versions, i), old, &c->versions[c->nversions++], &at,
+                        one && given,
                         !one || !given ? &own
                         : i            ? &scratch
                                        : &shared);

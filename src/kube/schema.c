@@ -341,6 +341,13 @@ static void append(struct sw_field_errs *to, const struct sw_field_errs *from)
 int sw_schema_compile(struct sw_schema_set *set, const struct sw_json *v,
                       const struct sw_fpath *path, struct sw_field_errs *e)
 {
+    return sw_schema_compile_as(set, v, NULL, path, e);
+}
+
+int sw_schema_compile_as(struct sw_schema_set *set, const struct sw_json *v,
+                         const struct sw_schema_opts *o, const struct sw_fpath *path,
+                         struct sw_field_errs *e)
+{
     struct sw_field_errs general, structural;
     struct reader r = {.set = set, .e = &general, .structural = &structural};
     struct sw_json *copy = sw_json_copy(&set->arena, v);
@@ -359,7 +366,7 @@ int sw_schema_compile(struct sw_schema_set *set, const struct sw_json *v,
         sw_structural_general(set->root, copy, path, &general);
     append(e, &general);
     if (set->root && e->n == before && set->root->rules_below)
-        sw_rules_compile(set, set->root, path, e);
+        sw_rules_compile(set, set->root, o, path, e);
     return e->n == before ? SW_OK : SW_EINVAL;
 }
 

@@ -108,6 +108,13 @@ struct sw_schema_set {
 
 void sw_schema_set_done(struct sw_schema_set *set);
 
+/* What is known of a schema before it is compiled. */
+struct sw_schema_opts {
+    bool stored;                 /* admitted before: the cost of its rules is not judged */
+    bool unchanged;              /* by this update: the cost of single rules is not judged */
+    const struct sw_json *rules; /* holds the rules stored before, at any depth; NULL: none */
+};
+
 /*
  * Compiles an openAPIV3Schema. The JSON is copied into the set. Everything wrong is reported under
  * 'path' with the reference's texts, rules included. Returns SW_OK, or SW_EINVAL when errors were
@@ -115,6 +122,10 @@ void sw_schema_set_done(struct sw_schema_set *set);
  */
 SW_NODISCARD int sw_schema_compile(struct sw_schema_set *set, const struct sw_json *v,
                                    const struct sw_fpath *path, struct sw_field_errs *e);
+/* The same, with what is known of it (NULL: nothing). */
+SW_NODISCARD int sw_schema_compile_as(struct sw_schema_set *set, const struct sw_json *v,
+                                      const struct sw_schema_opts *o, const struct sw_fpath *path,
+                                      struct sw_field_errs *e);
 
 /* The schema of a property: declared, else additionalProperties; NULL when neither. */
 const struct sw_schema *sw_schema_prop(const struct sw_schema *s, struct sw_slice name);

@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_slice src = sw_slice(data, size);
-    struct sw_cel *c;
+    struct sw_cel *c, *stored;
     const char *why = NULL;
     struct sw_cel_result x, y;
 
@@ -56,6 +56,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(why);
         return 0;
     }
+    assert(sw_cel_cost(c) == sw_cel_cost(c));
+    /* What may be written anew may also be stored. */
+    assert(sw_cel_compile(&a, src, set.root, SW_CEL_STORED, &stored, &why) == SW_OK);
+    assert(sw_cel_cost(stored) == sw_cel_cost(c));
+    sw_cel_free(stored);
     x = sw_cel_eval(c, &a, self, self, 20000);
     y = sw_cel_eval(c, &a, self, self, 20000);
     assert(x.outcome == y.outcome && x.cost == y.cost && sw_slice_eq(x.text, y.text));

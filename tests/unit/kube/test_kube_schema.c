@@ -337,8 +337,9 @@ static void schemas_must_be_structural(void **state)
          "self}]}}}",
          "s.properties[a].x-kubernetes-validations[0].rule: Invalid value: " GO_RULE(
              "\"self\"") ": cel expression must evaluate to a bool"},
-        {"{type: object, properties: {l: {type: array, items: {type: string, "
-         "x-kubernetes-validations: [{rule: self == oldSelf}]}}}}",
+        {"{type: object, properties: {l: {type: array, maxItems: 9, items: {type: string, "
+         "maxLength: "
+         "9, x-kubernetes-validations: [{rule: self == oldSelf}]}}}}",
          "s.properties[l].items.x-kubernetes-validations[0].rule: Invalid value: \"self == "
          "oldSelf\": oldSelf cannot be used on the uncorrelatable portion of the schema within "
          "s.properties[l]"},
