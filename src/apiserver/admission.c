@@ -2,10 +2,12 @@
 /* The order of validating admission, and who is exempt from it. */
 #include "apiserver/admission.h"
 
+#include "apiserver/policies.h"
 #include "apiserver/webhook.h"
 
 /* Asked in this order; the first refusal ends the request. */
 static const api_admission_fn plugins[] = {
+    api_policies_admit,
     api_webhooks_validate,
     NULL,
 };

@@ -24,6 +24,7 @@ struct api_docs;
 struct api_pool;
 struct api_hooks;
 struct hook_set;
+struct api_policies;
 
 struct api_tokens {
     SW_VEC(struct api_static_token *) all;
@@ -62,12 +63,13 @@ struct sw_api {
     struct api_fair *fair;
     struct api_docs *docs; /* discovery and OpenAPI, made when asked for */
     struct api_gc *gc;
-    struct api_pool *pool;     /* addresses of Services; NULL until used */
-    struct api_hooks *hooks;   /* connections to webhooks; NULL until used */
-    struct hook_set *hook_set; /* webhooks as configured; NULL: to be read */
-    struct sw_list watches;    /* struct api_watch */
-    struct api_line line;      /* of a watch */
-    struct sw_list internals;  /* requests of our own under way */
+    struct api_pool *pool;         /* addresses of Services; NULL until used */
+    struct api_policies *policies; /* admission policies in force; NULL until used */
+    struct api_hooks *hooks;       /* connections to webhooks; NULL until used */
+    struct hook_set *hook_set;     /* webhooks as configured; NULL: to be read */
+    struct sw_list watches;        /* struct api_watch */
+    struct api_line line;          /* of a watch */
+    struct sw_list internals;      /* requests of our own under way */
     int audit_fd;
     uint64_t health_done;    /* writes answered, as health saw it last */
     uint64_t health_done_ns; /* when it saw more of them or none waiting; 0: never looked */
@@ -123,7 +125,7 @@ struct api_req {
     struct sw_arena *arena; /* lives as long as the request */
     api_done_cb done;       /* our own: where the answer goes */
     void *done_arg;
-    const struct api_req *on_behalf; /* our own: the client's request it is a part of, or NULL */
+    struct api_req *on_behalf; /* our own: the client's request it is a part of, or NULL */
     struct sw_arena own_arena;
     struct sw_list link;
     struct sw_defer start; /* our own: begins from the loop */
@@ -166,7 +168,8 @@ struct api_req {
     struct sw_slice manager;
     enum api_validation validation;
     struct sw_texts warnings;
-    struct sw_store_snap *snap; /* what the answer was made from */
+    struct sw_json *audit_notes; /* annotations of the audit log; NULL when there are none */
+    struct sw_store_snap *snap;  /* what the answer was made from */
     unsigned tries;
     uint64_t begin_ns;
     const char *audit_id;

@@ -7,7 +7,7 @@
 
 void api_audit(const struct api_req *r, int code)
 {
-    SW_BUF_AUTO b = {.max = 16384};
+    SW_BUF_AUTO b = {.max = (size_t)512 * 1024}; /* annotations of policies included */
     char now[SW_RFC3339_LEN];
     char peer[SW_ADDR_TEXT];
     struct sw_jw w;
@@ -34,6 +34,10 @@ void api_audit(const struct api_req *r, int code)
     sw_jw_i64(&w, code);
     sw_jw_name(&w, "micros");
     sw_jw_u64(&w, (sw_now_ns() - r->begin_ns) / 1000);
+    if (r->audit_notes) {
+        sw_jw_name(&w, "annotations");
+        sw_jw_value(&w, r->audit_notes);
+    }
     sw_jw_object_end(&w);
     if (sw_jw_end(&w) != SW_OK || sw_buf_putc(&b, '\n') != SW_OK)
         return;

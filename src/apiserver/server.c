@@ -7,6 +7,7 @@
 
 #include "apiserver/api.h"
 #include "apiserver/fabric.h"
+#include "apiserver/policies.h"
 #include "apiserver/webhook.h"
 #include "base/dirs.h"
 #include "base/log.h"
@@ -154,6 +155,7 @@ void sw_api_free(struct sw_api *a)
     api_fair_free(a->fair);
     api_docs_free(a->docs);
     api_pool_free(a->pool);
+    api_policies_free(a->policies);
     api_registry_done(&a->reg);
     sw_ca_free(a->ca);
     sw_jws_key_free(a->token_key);

@@ -7,6 +7,7 @@
 
 #include "apiserver/admission.h"
 #include "apiserver/api.h"
+#include "apiserver/policies.h"
 #include "apiserver/webhook.h"
 #include "apiserver/write_int.h"
 #include "base/log.h"
@@ -24,8 +25,10 @@ static void note_change(struct sw_api *api, const struct api_res *res, struct sw
         api_authz_changed(api);
     if (strcmp(res->group, "apiextensions.k8s.io") == 0)
         api_crd_changed(api, name);
-    if (strcmp(res->group, "admissionregistration.k8s.io") == 0)
+    if (strcmp(res->group, "admissionregistration.k8s.io") == 0) {
         api_webhooks_changed(api);
+        api_policies_changed(api);
+    }
 }
 
 static struct sw_json *success_status(struct api_req *r, const struct sw_json *obj)

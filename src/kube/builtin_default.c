@@ -205,15 +205,19 @@ static void default_role(struct sw_arena *a, struct sw_json *obj)
 
 static void default_match(struct sw_arena *a, struct sw_json *m)
 {
-    struct sw_json *rules = sw_json_find(m, "resourceRules");
+    static const char *const lists[] = {"resourceRules", "excludeResourceRules"};
 
     if (!sw_json_is(m, SW_JSON_OBJECT))
         return;
     default_str(a, m, "matchPolicy", "Equivalent");
     (void)object_at(a, m, "namespaceSelector");
     (void)object_at(a, m, "objectSelector");
-    for (size_t i = 0; i < sw_json_len(rules); i++)
-        default_str(a, sw_json_at(rules, i), "scope", "*");
+    for (size_t k = 0; k < SW_ARRAY_LEN(lists); k++) {
+        const struct sw_json *rules = sw_json_find(m, lists[k]);
+
+        for (size_t i = 0; i < sw_json_len(rules); i++)
+            default_str(a, sw_json_at(rules, i), "scope", "*");
+    }
 }
 
 static void default_admission(struct sw_arena *a, struct sw_json *obj)
@@ -222,7 +226,7 @@ static void default_admission(struct sw_arena *a, struct sw_json *obj)
     const struct sw_json *hooks = sw_json_find(obj, "webhooks");
     bool mutating = sw_b_is(obj, "kind", "MutatingWebhookConfiguration");
 
-    if (sw_json_find(spec, "validations") || sw_json_find(spec, "failurePolicy"))
+    if (sw_json_is(spec, SW_JSON_OBJECT) && !sw_json_find(spec, "policyName"))
         default_str(a, spec, "failurePolicy", "Fail");
     default_match(a, sw_json_find(spec, "matchConstraints"));
     default_match(a, sw_json_find(spec, "matchResources"));

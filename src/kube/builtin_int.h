@@ -122,6 +122,9 @@ void sw_b_check_event(const struct sw_json *obj, const struct sw_json *old,
                       struct sw_field_errs *e);
 void sw_b_check_event_v1(const struct sw_json *obj, const struct sw_json *old,
                          struct sw_field_errs *e);
+/* A LabelSelector. */
+void sw_b_check_selector(const struct sw_json *sel, const struct sw_fpath *path,
+                         struct sw_field_errs *e);
 void sw_b_check_role(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e);
 void sw_b_check_binding(const struct sw_json *obj, const struct sw_json *old,
                         struct sw_field_errs *e);

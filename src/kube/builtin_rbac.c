@@ -58,6 +58,21 @@ static void check_selector_term(const struct sw_json *t, const struct sw_fpath *
     }
 }
 
+void sw_b_check_selector(const struct sw_json *sel, const struct sw_fpath *path,
+                         struct sw_field_errs *e)
+{
+    const struct sw_json *terms = sw_json_find(sel, "matchExpressions");
+    struct sw_fpath at_labels = sw_fpath_str(path, "matchLabels");
+    struct sw_fpath at_terms = sw_fpath_str(path, "matchExpressions");
+
+    sw_labels_validate(sw_json_find(sel, "matchLabels"), &at_labels, e);
+    for (size_t k = 0; k < sw_json_len(terms); k++) {
+        struct sw_fpath at = sw_fpath_index(&at_terms, k);
+
+        check_selector_term(sw_json_at(terms, k), &at, e);
+    }
+}
+
 static void check_aggregation(const struct sw_json *rule, struct sw_field_errs *e)
 {
     const struct sw_json *list = sw_json_find(rule, "clusterRoleSelectors");
@@ -67,17 +82,9 @@ static void check_aggregation(const struct sw_json *rule, struct sw_field_errs *
         sw_ferr_required(e, &up,
                          "at least one clusterRoleSelector required if aggregationRule is non-nil");
     for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *terms = sw_json_find(sw_json_at(list, i), "matchExpressions");
         struct sw_fpath item = sw_fpath_index(&up, i);
-        struct sw_fpath at_labels = sw_fpath_str(&item, "matchLabels");
-        struct sw_fpath at_terms = sw_fpath_str(&item, "matchExpressions");
 
-        sw_labels_validate(sw_json_find(sw_json_at(list, i), "matchLabels"), &at_labels, e);
-        for (size_t k = 0; k < sw_json_len(terms); k++) {
-            struct sw_fpath at = sw_fpath_index(&at_terms, k);
-
-            check_selector_term(sw_json_at(terms, k), &at, e);
-        }
+        sw_b_check_selector(sw_json_at(list, i), &item, e);
     }
 }
 

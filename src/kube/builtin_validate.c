@@ -2,6 +2,7 @@
 /* Validation of built-in kinds beyond their types. */
 #include "base/base64.h"
 #include "kube/builtin_int.h"
+#include "kube/policy.h"
 #include "kube/text.h"
 
 enum { DATA_MAX = 1 << 20 };
@@ -280,6 +281,22 @@ static void check_namespace(const struct sw_json *obj, const struct sw_json *old
                         "may only be 'Active' if `deletionTimestamp` is empty");
 }
 
+/* ---- admission ---- */
+
+static void check_policy(const struct sw_json *obj, const struct sw_json *old,
+                         struct sw_field_errs *e)
+{
+    (void)old;
+    sw_policy_free(sw_policy_compile(obj, e));
+}
+
+static void check_policy_binding(const struct sw_json *obj, const struct sw_json *old,
+                                 struct sw_field_errs *e)
+{
+    (void)old;
+    sw_policy_binding_check(obj, e);
+}
+
 /* ---- all ---- */
 
 void sw_builtin_validate(const struct sw_builtin *b, const struct sw_json *obj,
@@ -318,6 +335,8 @@ void sw_builtin_validate(const struct sw_builtin *b, const struct sw_json *obj,
         {"ClusterRoleBinding", sw_b_check_binding},
         {"ValidatingWebhookConfiguration", sw_b_check_webhooks},
         {"MutatingWebhookConfiguration", sw_b_check_webhooks},
+        {"ValidatingAdmissionPolicy", check_policy},
+        {"ValidatingAdmissionPolicyBinding", check_policy_binding},
     };
 
     sw_meta_validate(obj, b->namespaced, b->name_check, e);

@@ -7,7 +7,7 @@
 #include "kube/regex.h"
 #include "kube/text.h"
 
-static const char *explain(struct sw_arena *a, const struct sw_cel *c)
+const char *cel_explain(struct sw_arena *a, const struct sw_cel *c)
 {
     size_t at = sw_min(c->why_pos, c->src.n);
     size_t start = at;
@@ -32,6 +32,16 @@ static const char *explain(struct sw_arena *a, const struct sw_cel *c)
     return sw_arena_dup(a, sw_buf_slice(&b));
 }
 
+int cel_compile(struct sw_cel *c)
+{
+    cel_parse(c);
+    if (!c->failed)
+        cel_check(c);
+    if (!c->failed)
+        cel_check_literals(c);
+    return c->failed ? SW_EINVAL : SW_OK;
+}
+
 int sw_cel_compile(struct sw_arena *a, struct sw_slice src, const struct sw_schema *self,
                    unsigned flags, struct sw_cel **ret, const char **ret_why)
 {
@@ -45,13 +55,8 @@ int sw_cel_compile(struct sw_arena *a, struct sw_slice src, const struct sw_sche
     c->src = sw_arena_slice(&c->arena, src);
     c->flags = flags;
     c->self = self;
-    cel_parse(c);
-    if (!c->failed)
-        cel_check(c);
-    if (!c->failed)
-        cel_check_literals(c);
-    if (c->failed) {
-        *ret_why = c->unplaced ? sw_arena_dup(a, sw_slice_str(c->why)) : explain(a, c);
+    if (cel_compile(c) < 0) {
+        *ret_why = c->unplaced ? sw_arena_dup(a, sw_slice_str(c->why)) : cel_explain(a, c);
         sw_cel_free(c);
         return SW_EINVAL;
     }

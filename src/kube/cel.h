@@ -49,8 +49,9 @@ enum sw_cel_outcome {
     SW_CEL_FALSE,
     SW_CEL_TRUE,
     SW_CEL_STRING,
-    SW_CEL_ERROR, /* text says why */
-    SW_CEL_COST,  /* the limit was reached; text says so */
+    SW_CEL_ERROR,   /* text says why */
+    SW_CEL_COST,    /* the limit was reached; text says so */
+    SW_CEL_NOTHING, /* null; admission expressions only */
 };
 
 struct sw_cel_result {

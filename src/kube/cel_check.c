@@ -57,6 +57,7 @@ static const struct cel_type *select_from(struct checker *k, struct cel_node *n,
         r = select_from(k, n, t->elem);
         return r ? cel_type_container(&k->c->arena, CEL_OPTIONAL, r, false) : NULL;
     case CEL_OBJECT:
+        n->unescaped = cel_reserved(n->name);
         r = field_type(k, t, &n->name);
         return r ? r : cel_fail(k->c, n->pos, "undefined field '%.*s'", SW_SLICE_ARG(n->name));
     case CEL_NULL:
@@ -75,6 +76,11 @@ static const struct cel_type *select_from(struct checker *k, struct cel_node *n,
     case CEL_IP:
     case CEL_CIDR:
     case CEL_QUANTITY:
+    case CEL_AUTHORIZER:
+    case CEL_PATH_CHECK:
+    case CEL_GROUP_CHECK:
+    case CEL_RESOURCE_CHECK:
+    case CEL_DECISION:
     case CEL_ERROR:
         break;
     }
@@ -214,7 +220,7 @@ static const struct cel_type *check_literal(struct checker *k, struct cel_node *
 static int open_scope(struct checker *k, const struct cel_node *n, struct sw_slice name,
                       const struct cel_type *t)
 {
-    int slot = SLOT_FIRST + k->depth;
+    int slot = SLOT_FIRST + (k->c->scope ? VAR_FIXED + (int)k->c->nvars : 0) + k->depth;
 
     if (k->depth >= SCOPE_MAX) {
         cel_fail(k->c, n->pos, "too many nested macros");
@@ -325,7 +331,13 @@ static const struct cel_type *check_ident(struct checker *k, struct cel_node *n)
             return k->scope[i].type;
         }
     }
-    if (sw_slice_eq_str(n->name, "self") || sw_slice_eq_str(n->name, "oldSelf")) {
+    if (k->c->scope) {
+        const struct cel_type *t = NULL;
+
+        n->slot = cel_scope_find(k->c, n->name, &t);
+        if (n->slot >= 0)
+            return t;
+    } else if (sw_slice_eq_str(n->name, "self") || sw_slice_eq_str(n->name, "oldSelf")) {
         const struct cel_type *t =
             cel_type_of(&k->c->arena, k->c->self, k->c->flags & SW_CEL_RESOURCE);
 
@@ -354,10 +366,14 @@ static const struct cel_type *check_ident(struct checker *k, struct cel_node *n)
 
 static bool declared(const struct checker *k, struct sw_slice name)
 {
+    const struct cel_type *t;
+
     for (int i = 0; i < k->depth; i++) {
         if (sw_slice_eq(k->scope[i].name, name))
             return true;
     }
+    if (k->c->scope)
+        return cel_scope_find(k->c, name, &t) >= 0 || sw_slice_eq_str(name, "variables");
     return sw_slice_eq_str(name, "self") || sw_slice_eq_str(name, "oldSelf");
 }
 
@@ -437,7 +453,7 @@ static const struct cel_type *check_has(struct checker *k, struct cel_node *n)
     return t && select_from(k, n, t) ? &cel_t_bool : NULL;
 }
 
-static const struct cel_type *check_select(struct checker *k, struct cel_node *n)
+static const struct cel_type *check_field(struct checker *k, struct cel_node *n)
 {
     const struct cel_type *t = check(k, n->args[0]);
     const struct cel_type *r = t ? select_from(k, n, t) : NULL;
@@ -445,6 +461,43 @@ static const struct cel_type *check_select(struct checker *k, struct cel_node *n
     if (r && n->optional && r->k != CEL_OPTIONAL)
         return cel_type_container(&k->c->arena, CEL_OPTIONAL, r, false);
     return r;
+}
+
+/* variables.x, which is no object: x is evaluated when it is first needed. NULL: not that. */
+static const struct cel_type *check_variable(struct checker *k, struct cel_node *n)
+{
+    const struct cel_node *of = n->args[0];
+    const struct cel_type *t = NULL;
+
+    if (!k->c->scope || of->kind != N_IDENT || n->optional)
+        return NULL;
+    for (int i = 0; i < k->depth; i++) {
+        if (sw_slice_eq(k->scope[i].name, of->name))
+            return NULL;
+    }
+    if (sw_slice_eq_str(of->name, "authorizer") && sw_slice_eq_str(n->name, "requestResource") &&
+        cel_scope_find(k->c, of->name, &t) >= 0) {
+        n->kind = N_REQUEST_RESOURCE;
+        n->nargs = 0;
+        return cel_scope_request_resource();
+    }
+    if (!sw_slice_eq_str(of->name, "variables") || !k->c->nvars)
+        return NULL;
+    n->slot = cel_scope_variable(k->c, n->name, &t);
+    if (n->slot < 0)
+        return cel_fail(k->c, n->pos, "undefined field '%.*s'", SW_SLICE_ARG(n->name));
+    n->kind = N_VARIABLE;
+    n->nargs = 0;
+    return t;
+}
+
+static const struct cel_type *check_select(struct checker *k, struct cel_node *n)
+{
+    const struct cel_type *var = check_variable(k, n);
+
+    if (var || k->c->failed)
+        return var;
+    return check_field(k, n);
 }
 
 static const struct cel_type *check_logic(struct checker *k, struct cel_node *n)
@@ -501,6 +554,11 @@ static const struct cel_type *check_const(const struct cel_node *n)
     case CEL_IP:
     case CEL_CIDR:
     case CEL_QUANTITY:
+    case CEL_AUTHORIZER:
+    case CEL_PATH_CHECK:
+    case CEL_GROUP_CHECK:
+    case CEL_RESOURCE_CHECK:
+    case CEL_DECISION:
     case CEL_ERROR:
         break;
     }
@@ -546,6 +604,9 @@ static const struct cel_type *check_kind(struct checker *k, struct cel_node *n)
     case N_OPT_MAP:
     case N_OPT_FLAT_MAP:
         return check_bind(k, n);
+    case N_VARIABLE:
+    case N_REQUEST_RESOURCE:
+        return n->type; /* made by this pass */
     }
     return NULL;
 }
@@ -561,9 +622,9 @@ void cel_check(struct sw_cel *c)
     struct checker k = {.c = c};
     const struct cel_type *t;
 
-    c->slots = SLOT_FIRST;
+    c->slots = SLOT_FIRST + (c->scope ? VAR_FIXED + (int)c->nvars : 0);
     t = check(&k, c->root);
-    if (!t)
+    if (!t || c->scope) /* what admission expressions must be is judged by whoever compiles them */
         return;
     if ((c->flags & SW_CEL_WANT_STRING) ? t->k != CEL_STRING : t->k != CEL_BOOL) {
         c->unplaced = t->k != CEL_DYN;

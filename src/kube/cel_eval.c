@@ -351,6 +351,10 @@ struct cel_val cel_eval(struct cel_env *env, const struct cel_node *n)
     case N_MAPPED:
     case N_MAPPED_MAP:
         return eval_macro(env, n);
+    case N_VARIABLE:
+        return cel_run_variable(env, n->slot);
+    case N_REQUEST_RESOURCE:
+        return cel_run_request_resource(env);
     case N_BIND:
     case N_OPT_MAP:
     case N_OPT_FLAT_MAP:

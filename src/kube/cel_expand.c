@@ -217,7 +217,8 @@ static struct cel_x *expand_select(struct expander *e, const struct cel_node *n)
         return call(e, "_?._", OV_OTHER, n->type, operand, literal(e, name, &cel_t_string), NULL);
     }
     x = new_x(e, n->kind == N_HAS ? X_TEST : X_SELECT, n->type, 1);
-    x->name = n->name;
+    /* The reference finds such a field, but not its size. */
+    x->name = n->unescaped ? SW_SLICE_LIT("@unescaped") : n->name;
     x->args[0] = operand;
     return x;
 }
@@ -392,6 +393,9 @@ static struct cel_x *expand_kind(struct expander *e, const struct cel_node *n)
         return expand_collect(e, n);
     case N_MAPPED_MAP:
         return expand_collect_map(e, n);
+    case N_VARIABLE:
+    case N_REQUEST_RESOURCE:
+        break; /* admission expressions are not estimated */
     case N_BIND:
         return named(e, n, expand(e, n->args[0]));
     case N_OPT_MAP:

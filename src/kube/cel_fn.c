@@ -13,16 +13,18 @@ static const struct cel_type t_format = {.k = CEL_FORMAT};
 static const struct cel_type t_maybe_format = {.k = CEL_OPTIONAL, .elem = &t_format};
 static const struct cel_type t_query = {.k = CEL_MAP, .elem = &t_strings};
 
-static const struct cel_fn *const rooms[] = {cel_fns_strings, cel_fns_lists, cel_fns_convert,
-                                             cel_fns_time,    cel_fns_kube,  cel_fns_net,
-                                             cel_fns_quantity};
+static const struct cel_fn *const rooms[] = {cel_fns_strings,  cel_fns_lists, cel_fns_convert,
+                                             cel_fns_time,     cel_fns_kube,  cel_fns_net,
+                                             cel_fns_quantity, cel_fns_authz};
 
 static enum cel_kind letter_kind(char c)
 {
-    static const char letters[] = "siudbyDTFtUICQ";
+    static const char letters[] = "siudbyDTFtUICQAPGRX";
     static const enum cel_kind kinds[] = {
-        CEL_STRING,    CEL_INT,    CEL_UINT, CEL_DOUBLE, CEL_BOOL, CEL_BYTES, CEL_DURATION,
-        CEL_TIMESTAMP, CEL_FORMAT, CEL_TYPE, CEL_URL,    CEL_IP,   CEL_CIDR,  CEL_QUANTITY};
+        CEL_STRING,     CEL_INT,         CEL_UINT,           CEL_DOUBLE,   CEL_BOOL,
+        CEL_BYTES,      CEL_DURATION,    CEL_TIMESTAMP,      CEL_FORMAT,   CEL_TYPE,
+        CEL_URL,        CEL_IP,          CEL_CIDR,           CEL_QUANTITY, CEL_AUTHORIZER,
+        CEL_PATH_CHECK, CEL_GROUP_CHECK, CEL_RESOURCE_CHECK, CEL_DECISION};
     const char *p = strchr(letters, c);
 
     return p && *p ? kinds[p - letters] : CEL_DYN;

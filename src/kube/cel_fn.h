@@ -6,7 +6,7 @@
  * address, C prefix, Q quantity, * anything; results also e (element of the first argument), E
  * (optional of it), W (list of what its optionals hold), S (type of the first argument), O
  * (optional of the first argument), V (optional list of strings), M (map of lists of strings), t
- * (type).
+ * (type); A authorizer, P, G and R its checks of a path, a group and a resource, X its decision.
  */
 #pragma once
 
@@ -24,6 +24,7 @@ extern const struct cel_fn cel_fns_time[];
 extern const struct cel_fn cel_fns_kube[];
 extern const struct cel_fn cel_fns_net[];
 extern const struct cel_fn cel_fns_quantity[];
+extern const struct cel_fn cel_fns_authz[];
 
 static inline void charge(struct cel_env *env, size_t bytes)
 {

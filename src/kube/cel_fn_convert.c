@@ -202,6 +202,11 @@ const char *cel_kind_name(enum cel_kind k)
                                         "net.IP",
                                         "net.CIDR",
                                         "kubernetes.Quantity",
+                                        "kubernetes.authorization.Authorizer",
+                                        "kubernetes.authorization.PathCheck",
+                                        "kubernetes.authorization.GroupCheck",
+                                        "kubernetes.authorization.ResourceCheck",
+                                        "kubernetes.authorization.Decision",
                                         "error"};
 
     return names[k];

@@ -118,6 +118,11 @@ static bool zero_value(const struct cel_val *v)
     case CEL_IP:
     case CEL_CIDR:
     case CEL_QUANTITY:
+    case CEL_AUTHORIZER:
+    case CEL_PATH_CHECK:
+    case CEL_GROUP_CHECK:
+    case CEL_RESOURCE_CHECK:
+    case CEL_DECISION:
     case CEL_ERROR:
         break;
     }

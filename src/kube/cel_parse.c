@@ -203,7 +203,7 @@ static struct cel_node *expand_has(struct cel_parser *p, struct cel_node *call)
     return call;
 }
 
-static bool reserved(struct sw_slice s)
+bool cel_reserved(struct sw_slice s)
 {
     static const char *const words[] = {
         "as",  "break", "const",   "continue",  "else",   "for", "function", "if",    "import",
@@ -222,7 +222,7 @@ static struct cel_node *parse_ident(struct cel_parser *p)
     size_t pos = p->at;
     struct cel_node *n;
 
-    if (reserved(name))
+    if (cel_reserved(name))
         return cel_fail(p->c, pos, "reserved identifier: %.*s", SW_SLICE_ARG(name));
     cel_advance(p);
     if (sw_slice_eq_str(name, "true") || sw_slice_eq_str(name, "false")) {
@@ -293,8 +293,10 @@ static struct cel_node *parse_select(struct cel_parser *p, struct cel_node *oper
 
     if (p->tok != T_IDENT)
         return cel_fail(p->c, p->at, "Syntax error: no viable alternative at input '.'");
-    if (reserved(name))
-        return cel_fail(p->c, p->at, "Syntax error: reserved identifier: %.*s", SW_SLICE_ARG(name));
+    if (sw_slice_eq_str(name, "in") || sw_slice_eq_str(name, "true") ||
+        sw_slice_eq_str(name, "false") || sw_slice_eq_str(name, "null"))
+        return cel_fail(p->c, p->at, "Syntax error: no viable alternative at input '.%.*s'",
+                        SW_SLICE_ARG(name));
     cel_advance(p);
     if (is(p, "(") && !optional) {
         pos = p->at;

@@ -34,6 +34,11 @@ enum cel_kind {
     CEL_IP,
     CEL_CIDR,
     CEL_QUANTITY,
+    CEL_AUTHORIZER,
+    CEL_PATH_CHECK,
+    CEL_GROUP_CHECK,
+    CEL_RESOURCE_CHECK,
+    CEL_DECISION,
     CEL_ERROR, /* values only */
 };
 
@@ -48,6 +53,9 @@ struct cel_type {
 struct cel_list;
 struct cel_map;
 struct cel_quantity;
+struct sw_cel_access;
+struct sw_cel_scope;
+struct sw_cel_run;
 
 struct cel_val {
     enum cel_kind k;
@@ -61,8 +69,11 @@ struct cel_val {
         struct cel_map *map;       /* map, when json is NULL */
         const struct cel_val *opt; /* optional; NULL = none */
         const struct cel_quantity *qty;
+        const struct sw_cel_access *access; /* authorizer to decision */
     };
-    int32_t ns;                 /* timestamps */
+    int32_t ns; /* timestamps */
+    bool decision;
+    const char *reason;         /* of a decision */
     const struct sw_json *json; /* backing tree of lists, maps and objects */
     const struct sw_schema *schema;
 };
@@ -103,6 +114,8 @@ enum cel_node_kind {
     N_BIND,
     N_OPT_MAP,
     N_OPT_FLAT_MAP,
+    N_VARIABLE,         /* variables.x of a policy */
+    N_REQUEST_RESOURCE, /* authorizer.requestResource */
 };
 
 enum cel_op {
@@ -131,6 +144,7 @@ struct cel_node {
     enum cel_op op;
     bool optional;   /* .?name and [?i] */
     bool has_target; /* call written as target.name(...) */
+    bool unescaped;  /* a field with a reserved name, written as it is */
     bool entry;      /* transformMapEntry: the body makes the entries */
     uint32_t pos;    /* byte offset in the source */
     int slot;        /* identifier or macro variable */
@@ -157,16 +171,40 @@ struct sw_cel {
     const char *why;
     size_t why_pos;
     const struct sw_schema *self;
+    const struct sw_cel_scope *scope; /* admission expressions; NULL: over self and oldSelf */
+    size_t nvars;                     /* variables of the scope this one may use */
     SW_VEC(struct sw_regex *) regexes;
 };
 
 enum { SLOT_SELF, SLOT_OLD, SLOT_FIRST };
 
+/* Names of admission expressions; after them come the variables of the policy. */
+enum {
+    VAR_OBJECT,
+    VAR_OLD_OBJECT,
+    VAR_REQUEST,
+    VAR_PARAMS,
+    VAR_NAMESPACE,
+    VAR_AUTHORIZER,
+    VAR_FIXED,
+};
+/* Slot and type of a name, or of a variable of the policy; -1 when there is none. */
+int cel_scope_find(struct sw_cel *c, struct sw_slice name, const struct cel_type **ret);
+int cel_scope_variable(const struct sw_cel *c, struct sw_slice name, const struct cel_type **ret);
+/* Type of authorizer.requestResource. */
+const struct cel_type *cel_scope_request_resource(void);
+
 /* Records the first error; returns NULL so that parsers write 'return cel_fail(...)'. */
 void *cel_fail(struct sw_cel *c, size_t pos, const char *fmt, ...) SW_PRINTF(3, 4);
 
+/* All of it: parse, check, literals. SW_EINVAL with c->why. */
+SW_NODISCARD int cel_compile(struct sw_cel *c);
+/* The compiler's message with the place in the source. */
+const char *cel_explain(struct sw_arena *a, const struct sw_cel *c);
 /* Syntax tree of c->src in c->root; on error c->failed. */
 void cel_parse(struct sw_cel *c);
+/* Words that no variable can have as its name. */
+bool cel_reserved(struct sw_slice s);
 /* Resolves names, checks types. */
 void cel_check(struct sw_cel *c);
 /* Then arguments that are written out and cannot be right. */
@@ -208,6 +246,7 @@ struct cel_env {
     uint64_t cost;
     uint64_t limit;
     struct cel_val *slots;
+    struct sw_cel_run *run; /* admission expressions */
 };
 
 #define CEL_OVER_BUDGET "operation cancelled: actual cost limit exceeded"
@@ -230,6 +269,10 @@ static inline struct cel_val cel_none(void)
 }
 
 struct cel_val cel_eval(struct cel_env *env, const struct cel_node *n);
+/* Admission: a variable at its first use, the resource of the request, the authorizer. */
+struct cel_val cel_run_variable(struct cel_env *env, int slot);
+struct cel_val cel_run_request_resource(struct cel_env *env);
+bool cel_run_allowed(struct cel_env *env, const struct sw_cel_access *x, const char **ret_reason);
 /* A value of a tree node under its schema (NULL: by its own type). */
 struct cel_val cel_from_json(struct cel_env *env, const struct sw_json *v,
                              const struct sw_schema *s);

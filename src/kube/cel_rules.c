@@ -494,7 +494,8 @@ static void run_rule(struct runner *w, const struct sw_schema *s, const struct s
         return;
     }
     w->budget -= res.cost;
-    if (res.outcome == SW_CEL_ERROR || res.outcome == SW_CEL_COST || res.outcome == SW_CEL_STRING)
+    if (res.outcome == SW_CEL_ERROR || res.outcome == SW_CEL_COST || res.outcome == SW_CEL_STRING ||
+        res.outcome == SW_CEL_NOTHING)
         eval_failed(w, s, r, path, &res);
     else if (res.outcome == SW_CEL_FALSE && same && !r->uses_old)
         warn(w->e, s, r, path, broken_text(w, r, v, old));

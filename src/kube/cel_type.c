@@ -107,6 +107,11 @@ const char *cel_type_name(struct sw_arena *a, const struct cel_type *t)
                                         "net.IP",
                                         "net.CIDR",
                                         "kubernetes.Quantity",
+                                        "kubernetes.authorization.Authorizer",
+                                        "kubernetes.authorization.PathCheck",
+                                        "kubernetes.authorization.GroupCheck",
+                                        "kubernetes.authorization.ResourceCheck",
+                                        "kubernetes.authorization.Decision",
                                         "error"};
 
     if (t->k == CEL_LIST)

@@ -280,7 +280,7 @@ def test_tables_of_policies(api):
     create(api, f"{admission}/validatingadmissionpolicies", metadata={"name": "p"}, spec={
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": [{"expression": "true"}],
         "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
-                                                "resources": ["secrets"]}]}})
+                                                "resources": ["secrets"], "resourceNames": ["no-such"]}]}})
     create(api, f"{admission}/validatingadmissionpolicybindings", metadata={"name": "b"}, spec={
         "policyName": "p", "validationActions": ["Deny"],
         "paramRef": {"name": "q", "parameterNotFoundAction": "Deny"}})

@@ -324,8 +324,8 @@ static void errors_of_the_compiler(void **state)
         {"self.i", "cel expression must evaluate to a bool"},
         {"self.i.all(x, true)", "ERROR: <input>:1:5: expression of type 'int' cannot be range of a "
                                 "comprehension (must be list, map, or dynamic)"},
-        {"self.o.namespace == ''", "ERROR: <input>:1:8: Syntax error: reserved identifier: "
-                                   "namespace"},
+        {"self.o.in == ''",
+         "ERROR: <input>:1:8: Syntax error: no viable alternative at input '.in'"},
         {"has(self)", "ERROR: <input>:1:5: invalid argument to has() macro"},
         {"self.i ==", "ERROR: <input>:1:10: Syntax error: mismatched input '<EOF>' expecting "
                       "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, "

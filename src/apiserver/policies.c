@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ValidatingAdmissionPolicies in force: an index of the stored policies with their bindings,
+ * rebuilt at the first question after one of them changed, and the admission plugin that asks them.
+ */
+#include "apiserver/policies.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "kube/admission_match.h"
+#include "kube/policy.h"
+
+static const struct sw_slice group = SW_SLICE_LIT("admissionregistration.k8s.io");
+
+struct entry {
+    struct sw_policy *policy; /* owned */
+    SW_VEC(const struct sw_json *) bindings;
+};
+
+struct api_policies {
+    struct sw_arena arena; /* trees of bindings */
+    struct sw_store_snap *snap;
+    SW_VEC(struct entry *) all; /* with at least one binding, by name */
+    bool fresh;
+};
+
+/* ---- index ---- */
+
+static void forget(struct api_policies *x)
+{
+    for (size_t i = 0; i < x->all.n; i++) {
+        sw_policy_free(x->all.p[i]->policy);
+        sw_vec_done(&x->all.p[i]->bindings);
+        sw_free(x->all.p[i]);
+    }
+    x->all.n = 0;
+    sw_arena_clear(&x->arena);
+    x->snap = sw_store_snap_unref(x->snap);
+    x->fresh = false;
+}
+
+void api_policies_free(struct api_policies *x)
+{
+    if (!x)
+        return;
+    forget(x);
+    sw_vec_done(&x->all);
+    sw_free(x);
+}
+
+void api_policies_changed(struct sw_api *api)
+{
+    if (api->policies)
+        api->policies->fresh = false;
+}
+
+static struct entry *add_policy(struct api_policies *x, const struct sw_json *obj)
+{
+    struct entry *e = SW_NEW(struct entry);
+    struct sw_field_errs errs;
+    SW_ARENA_AUTO tmp = {0};
+
+    sw_field_errs_init(&errs, &tmp);
+    e->policy = sw_policy_compile(obj, &errs);
+    if (e->policy->broken)
+        sw_log_warn("api", "ValidatingAdmissionPolicy '%.*s' cannot be evaluated, %s: %s",
+                    SW_SLICE_ARG(e->policy->name),
+                    e->policy->ignore_failures ? "ignoring it" : "denying the requests it matches",
+                    e->policy->broken);
+    sw_vec_push(&x->all, e);
+    return e;
+}
+
+static struct entry *find_policy(struct sw_api *api, struct api_policies *x, struct sw_slice name)
+{
+    const struct api_res *res = api_registry_find(&api->reg, group, SW_SLICE_LIT("v1"),
+                                                  SW_SLICE_LIT("validatingadmissionpolicies"));
+    struct sw_store_obj *o;
+
+    for (size_t i = 0; i < x->all.n; i++) {
+        if (sw_slice_eq(x->all.p[i]->policy->name, name))
+            return x->all.p[i];
+    }
+    o = sw_store_snap_get(x->snap, api_key(&x->arena, res, sw_slice("", 0), name));
+    return o ? add_policy(x, api_load(&x->arena, res, o)) : NULL;
+}
+
+static int by_name(const void *p, const void *q)
+{
+    const struct entry *const *x = p;
+    const struct entry *const *y = q;
+
+    return sw_slice_cmp((*x)->policy->name, (*y)->policy->name);
+}
+
+static void rebuild(struct sw_api *api, struct api_policies *x)
+{
+    const struct api_res *res = api_registry_find(
+        &api->reg, group, SW_SLICE_LIT("v1"), SW_SLICE_LIT("validatingadmissionpolicybindings"));
+    struct sw_store_iter it;
+    struct sw_store_obj *o;
+
+    forget(x);
+    x->snap = sw_store_snapshot(api->store);
+    sw_store_iter_init(&it, x->snap, sw_slice_str(res->prefix), sw_slice("", 0));
+    while ((o = sw_store_iter_next(&it))) {
+        const struct sw_json *b = api_load(&x->arena, res, o);
+        struct entry *e =
+            b ? find_policy(api, x, api_str(sw_json_find(b, "spec"), "policyName")) : NULL;
+
+        if (e)
+            sw_vec_push(&e->bindings, b);
+    }
+    if (x->all.n)
+        qsort(x->all.p, x->all.n, sizeof(*x->all.p), by_name);
+    x->fresh = true;
+}
+
+static const struct api_policies *in_force(struct sw_api *api)
+{
+    if (!api->policies)
+        api->policies = SW_NEW(struct api_policies);
+    if (!api->policies->fresh)
+        rebuild(api, api->policies);
+    return api->policies;
+}
+
+/* ---- the request as expressions see it ---- */
+
+struct question {
+    struct api_admission *ad;
+    struct api_req *r;     /* of the object */
+    struct api_req *asker; /* of the client */
+    struct sw_arena *a;
+    struct sw_match_attrs at;
+    const struct sw_json *ns_object;
+    struct sw_json *denied; /* {message, reason} of the first denial */
+};
+
+static struct sw_json *triple(struct sw_arena *a, const char *g, struct sw_slice v,
+                              const char *last, const char *name)
+{
+    struct sw_json *t = sw_json_new_object(a);
+
+    sw_json_put_str(a, t, "group", sw_slice_str(g));
+    sw_json_put_str(a, t, "version", v);
+    sw_json_put_str(a, t, last, sw_slice_str(name));
+    return t;
+}
+
+/* The kind of what is sent to the endpoint. */
+static struct sw_json *kind_of(struct question *q, struct sw_slice version)
+{
+    if (sw_slice_eq_str(q->r->sub, "scale"))
+        return triple(q->a, "autoscaling", SW_SLICE_LIT("v1"), "kind", "Scale");
+    return triple(q->a, q->r->res->group, version, "kind", q->r->res->kind);
+}
+
+static struct sw_json *user_info(struct sw_arena *a, const struct api_user *u)
+{
+    struct sw_json *v = sw_json_new_object(a);
+    struct sw_json *groups = sw_json_new_array(a);
+
+    sw_json_put_str(a, v, "username", u->name);
+    if (u->uid.n)
+        sw_json_put_str(a, v, "uid", u->uid);
+    for (size_t i = 0; i < u->ngroups; i++)
+        sw_json_push(a, groups, sw_json_new_string(a, u->groups[i]));
+    sw_json_put(a, v, "groups", groups);
+    if (u->extra)
+        sw_json_put(a, v, "extra", u->extra);
+    return v;
+}
+
+static struct sw_json *options_of(struct question *q)
+{
+    static const char *const kinds[] = {"CreateOptions", "UpdateOptions", "DeleteOptions"};
+    struct sw_json *v = sw_json_new_object(q->a);
+    bool patch = q->asker->verb == API_PATCH;
+
+    sw_json_put_str(q->a, v, "kind", sw_slice_str(patch ? "PatchOptions" : kinds[q->ad->op]));
+    sw_json_put_str(q->a, v, "apiVersion", SW_SLICE_LIT("meta.k8s.io/v1"));
+    if (q->asker->manager.n && q->ad->op != API_OP_DELETE)
+        sw_json_put_str(q->a, v, "fieldManager", q->asker->manager);
+    return v;
+}
+
+static struct sw_json *request_of(struct question *q, struct sw_slice version)
+{
+    struct sw_arena *a = q->a;
+    struct sw_json *v = sw_json_new_object(a);
+    const struct api_res *res = q->r->res;
+
+    sw_json_put(a, v, "kind", kind_of(q, version));
+    sw_json_put(a, v, "resource", triple(a, res->group, version, "resource", res->plural));
+    sw_json_put(a, v, "requestKind", kind_of(q, sw_slice_str(res->version)));
+    sw_json_put(a, v, "requestResource",
+                triple(a, res->group, sw_slice_str(res->version), "resource", res->plural));
+    if (q->r->sub.n) {
+        sw_json_put_str(a, v, "subResource", q->r->sub);
+        sw_json_put_str(a, v, "requestSubResource", q->r->sub);
+    }
+    if (q->r->name.n)
+        sw_json_put_str(a, v, "name", q->r->name);
+    if (q->at.ns.n)
+        sw_json_put_str(a, v, "namespace", q->at.ns);
+    sw_json_put_str(a, v, "operation", sw_slice_str(q->at.operation));
+    sw_json_put(a, v, "userInfo", user_info(a, &q->asker->user));
+    sw_json_put(a, v, "dryRun", sw_json_new_bool(a, q->r->dry_run));
+    sw_json_put(a, v, "options", options_of(q));
+    return v;
+}
+
+/* The object in the version that matched; conversion changes nothing but its name. */
+static const struct sw_json *in_version(struct question *q, const struct sw_json *obj,
+                                        struct sw_slice version)
+{
+    const struct api_res *res = q->r->res;
+    struct sw_json *v;
+
+    if (!obj || sw_slice_eq_str(q->r->sub, "scale"))
+        return obj;
+    v = sw_json_copy(q->a, obj);
+    sw_json_put_str(q->a, v, "kind", sw_slice_str(res->kind));
+    sw_json_put_str(q->a, v, "apiVersion",
+                    sw_slice_str(*res->group ? sw_arena_printf(q->a, "%s/%.*s", res->group,
+                                                               SW_SLICE_ARG(version))
+                                             : sw_arena_dup(q->a, version)));
+    return v;
+}
+
+static const struct sw_json *load_namespace(struct question *q)
+{
+    const struct api_res *res = api_registry_find(&q->r->api->reg, sw_slice("", 0),
+                                                  SW_SLICE_LIT("v1"), SW_SLICE_LIT("namespaces"));
+    struct sw_store_obj *o;
+
+    if (!q->r->res->namespaced)
+        return NULL;
+    o = sw_store_snap_get(q->r->snap, api_key(q->a, res, sw_slice("", 0), q->r->ns));
+    return o ? api_load(q->a, res, o) : NULL;
+}
+
+/* authorizer.* in expressions: RBAC for the client, or for the service account that is named. */
+static bool allowed(void *arg, struct sw_arena *a, const struct sw_cel_access *x,
+                    const char **ret_reason)
+{
+    struct question *q = arg;
+    struct sw_slice groups[3];
+    struct api_user account = {.groups = groups, .ngroups = 3};
+    struct api_attrs at = {.user = &q->asker->user,
+                           .verb = x->verb,
+                           .is_resource = !x->is_path,
+                           .group = x->group,
+                           .resource = x->resource,
+                           .sub = x->subresource,
+                           .ns = x->ns,
+                           .name = x->name,
+                           .path = x->path};
+
+    if (x->account.p) {
+        account.name =
+            sw_slice_str(sw_arena_printf(a, "system:serviceaccount:%.*s:%.*s",
+                                         SW_SLICE_ARG(x->account_ns), SW_SLICE_ARG(x->account)));
+        groups[0] = SW_SLICE_LIT("system:serviceaccounts");
+        groups[1] = sw_slice_str(
+            sw_arena_printf(a, "system:serviceaccounts:%.*s", SW_SLICE_ARG(x->account_ns)));
+        groups[2] = SW_SLICE_LIT("system:authenticated");
+        at.user = &account;
+    }
+    return api_allowed(q->r->api, a, &at, ret_reason);
+}
+
+/* ---- verdicts ---- */
+
+static void note_denial(struct question *q, const struct entry *e, const struct sw_json *binding,
+                        const char *text, struct sw_slice reason)
+{
+    struct sw_slice b = api_meta_str(binding, "name");
+    const char *message =
+        binding ? sw_arena_printf(q->a,
+                                  "ValidatingAdmissionPolicy '%.*s' with binding '%.*s' denied "
+                                  "request: %s",
+                                  SW_SLICE_ARG(e->policy->name), SW_SLICE_ARG(b), text)
+                : sw_arena_printf(q->a, "ValidatingAdmissionPolicy '%.*s' denied request: %s",
+                                  SW_SLICE_ARG(e->policy->name), text);
+
+    if (q->denied)
+        return;
+    q->denied = sw_json_new_object(q->a);
+    sw_json_put_str(q->a, q->denied, "message", sw_slice_str(message));
+    sw_json_put_str(q->a, q->denied, "reason", reason.n ? reason : SW_SLICE_LIT("Invalid"));
+}
+
+/* A policy or binding that cannot be used. */
+static void misconfigured(struct question *q, const struct entry *e, const struct sw_json *binding,
+                          const char *why)
+{
+    if (!e->policy->ignore_failures)
+        note_denial(q, e, binding,
+                    sw_arena_printf(q->a, "failed to configure %s: %s",
+                                    binding ? "binding" : "policy", why),
+                    sw_slice("", 0));
+}
+
+static void annotate(struct question *q, const char *key, struct sw_slice value)
+{
+    struct api_req *r = q->asker;
+
+    if (!r->audit_notes)
+        r->audit_notes = sw_json_new_object(r->arena);
+    sw_json_put_str(r->arena, r->audit_notes, sw_arena_dup(r->arena, sw_slice_str(key)),
+                    sw_arena_slice(r->arena, value));
+}
+
+/* validation.policy.admission.k8s.io/validation_failure of the audit log */
+static void audit_failure(struct question *q, const struct entry *e, const struct sw_json *binding,
+                          const struct sw_policy_denial *d)
+{
+    struct sw_arena *a = q->a;
+    struct sw_json *list = sw_json_new_array(a);
+    struct sw_json *v = sw_json_new_object(a);
+
+    sw_json_put_str(a, v, "message", sw_slice_str(d->message));
+    sw_json_put_str(a, v, "policy", e->policy->name);
+    sw_json_put_str(a, v, "binding", api_meta_str(binding, "name"));
+    sw_json_put(a, v, "expressionIndex", sw_json_new_i64(a, (int64_t)d->index));
+    sw_json_put(a, v, "validationActions",
+                sw_json_copy(a, sw_json_walk(binding, "spec", "validationActions", NULL)));
+    sw_json_push(a, list, v);
+    annotate(q, "validation.policy.admission.k8s.io/validation_failure",
+             sw_json_text(a, list, NULL));
+}
+
+static void act(struct question *q, const struct entry *e, const struct sw_json *binding,
+                const struct sw_policy_denial *d)
+{
+    const struct sw_json *actions = sw_json_walk(binding, "spec", "validationActions", NULL);
+
+    for (size_t i = 0; i < sw_json_len(actions); i++) {
+        const struct sw_json *action = sw_json_at(actions, i);
+
+        if (sw_json_str_eq(action, "Deny"))
+            note_denial(q, e, binding, d->message, d->reason);
+        else if (sw_json_str_eq(action, "Audit"))
+            audit_failure(q, e, binding, d);
+        else if (sw_json_str_eq(action, "Warn"))
+            api_warn(q->asker,
+                     "Validation failed for ValidatingAdmissionPolicy '%.*s' with binding '%.*s': "
+                     "%s",
+                     SW_SLICE_ARG(e->policy->name), SW_SLICE_ARG(api_meta_str(binding, "name")),
+                     d->message);
+    }
+}
+
+static void evaluate(struct question *q, const struct entry *e, const struct sw_json *binding,
+                     const struct sw_json *params, struct sw_slice version)
+{
+    struct sw_cel_input in = {
+        .object = in_version(q, q->ad->object, version),
+        .old = in_version(q, q->ad->old, version),
+        .request = request_of(q, version),
+        .params = params,
+        .ns = q->ns_object,
+        .allowed = allowed,
+        .arg = q,
+    };
+    struct sw_policy_result res = sw_policy_eval(e->policy, q->a, &in);
+
+    for (size_t i = 0; i < res.ndenials; i++)
+        act(q, e, binding, &res.denials[i]);
+    for (size_t i = 0; i < res.naudits; i++)
+        annotate(q,
+                 sw_arena_printf(q->a, "%.*s/%.*s", SW_SLICE_ARG(e->policy->name),
+                                 SW_SLICE_ARG(res.audits[i].key)),
+                 res.audits[i].value);
+}
+
+/* ---- parameters ---- */
+
+static const struct api_res *param_resource(struct question *q, const struct entry *e)
+{
+    const struct sw_json *kind = sw_json_find(e->policy->spec, "paramKind");
+    struct sw_slice version = api_str(kind, "apiVersion");
+    struct sw_slice g = sw_slice("", 0);
+
+    if (memchr(version.p, '/', version.n))
+        g = sw_slice_cut(&version, '/');
+    return api_registry_kind(&q->r->api->reg, g, version, api_str(kind, "kind"));
+}
+
+/* Objects in the namespace (or of the cluster) that the selector takes. */
+static size_t select_params(struct question *q, const struct entry *e,
+                            const struct sw_json *binding, const struct api_res *res,
+                            struct sw_slice ns, struct sw_slice version)
+{
+    const struct sw_json *sel = sw_json_walk(binding, "spec", "paramRef", "selector", NULL);
+    struct sw_label_selector s;
+    struct sw_store_iter it;
+    struct sw_store_obj *o;
+    const char *why = NULL;
+    size_t n = 0;
+
+    if (sw_label_selector_from_json(q->a, sel, &s, &why) != SW_OK) {
+        misconfigured(q, e, binding, why);
+        return 1;
+    }
+    sw_store_iter_init(&it, q->r->snap,
+                       sw_slice_str(sw_arena_printf(q->a, "%s%.*s%s", res->prefix, SW_SLICE_ARG(ns),
+                                                    ns.n ? "/" : "")),
+                       sw_slice("", 0));
+    while ((o = sw_store_iter_next(&it))) {
+        const struct sw_json *v = api_load(q->a, res, o);
+
+        if (!v || !sw_label_selector_match(&s, sw_json_walk(v, "metadata", "labels", NULL)))
+            continue;
+        evaluate(q, e, binding, v, version);
+        n++;
+    }
+    return n;
+}
+
+static void with_params(struct question *q, const struct entry *e, const struct sw_json *binding,
+                        struct sw_slice version)
+{
+    const struct sw_json *ref = sw_json_walk(binding, "spec", "paramRef", NULL);
+    const struct api_res *res = param_resource(q, e);
+    struct sw_slice ns = api_str(ref, "namespace");
+    struct sw_store_obj *o = NULL;
+    size_t found = 0;
+
+    if (!res->namespaced && ns.n) {
+        misconfigured(q, e, binding,
+                      "paramRef.namespace must not be provided for a cluster-scoped `paramKind`");
+        return;
+    }
+    if (res->namespaced && !ns.n)
+        ns = q->at.ns;
+    if (res->namespaced && !ns.n) {
+        misconfigured(q, e, binding,
+                      "cannot use namespaced paramRef in policy binding that matches "
+                      "cluster-scoped resources");
+        return;
+    }
+    if (sw_json_find(ref, "selector")) {
+        found = select_params(q, e, binding, res, res->namespaced ? ns : sw_slice("", 0), version);
+    } else {
+        o = sw_store_snap_get(q->r->snap, api_key(q->a, res, ns, api_str(ref, "name")));
+        if (o) {
+            found = 1;
+            evaluate(q, e, binding, api_load(q->a, res, o), version);
+        }
+    }
+    if (!found && sw_json_str_eq(sw_json_find(ref, "parameterNotFoundAction"), "Deny"))
+        misconfigured(q, e, binding,
+                      "no params found for policy binding with `Deny` parameterNotFoundAction");
+}
+
+/* ---- the plugin ---- */
+
+static void ask_binding(struct question *q, const struct entry *e, const struct sw_json *binding,
+                        struct sw_slice version)
+{
+    struct sw_slice own = version;
+    const char *why = NULL;
+
+    if (!sw_match_resources(q->a, sw_json_walk(binding, "spec", "matchResources", NULL), &q->at,
+                            &own, &why))
+        return;
+    if (why)
+        misconfigured(q, e, binding, why);
+    else if (sw_json_find(e->policy->spec, "paramKind") &&
+             sw_json_walk(binding, "spec", "paramRef", NULL))
+        with_params(q, e, binding, version);
+    else
+        evaluate(q, e, binding, NULL, version);
+}
+
+static void ask(struct question *q, const struct entry *e)
+{
+    const struct sw_json *kind = sw_json_find(e->policy->spec, "paramKind");
+    struct sw_slice version = q->at.version;
+    const char *why = NULL;
+
+    if (!sw_match_resources(q->a, sw_json_find(e->policy->spec, "matchConstraints"), &q->at,
+                            &version, &why))
+        return;
+    if (!why && kind && !param_resource(q, e))
+        why = sw_arena_printf(
+            q->a, "failed to find resource referenced by paramKind: '%.*s, Kind=%.*s'",
+            SW_SLICE_ARG(api_str(kind, "apiVersion")), SW_SLICE_ARG(api_str(kind, "kind")));
+    if (why) {
+        misconfigured(q, e, NULL, why);
+        return;
+    }
+    for (size_t i = 0; i < e->bindings.n; i++)
+        ask_binding(q, e, e->bindings.p[i], version);
+}
+
+/* Policies are not asked about themselves: a wrong one could not be taken back. */
+static bool exempt(const struct api_res *res)
+{
+    return sw_slice_eq_str(group, res->group) &&
+           (strcmp(res->plural, "validatingadmissionpolicies") == 0 ||
+            strcmp(res->plural, "validatingadmissionpolicybindings") == 0);
+}
+
+static void fill_attrs(struct question *q)
+{
+    struct api_req *r = q->r;
+    struct sw_slice *versions;
+    size_t n = 0;
+
+    q->at = (struct sw_match_attrs){
+        .operation = sw_admission_operation(q->ad->op),
+        .group = sw_slice_str(r->res->group),
+        .version = sw_slice_str(r->res->version),
+        .resource = sw_slice_str(r->res->plural),
+        .sub = r->sub,
+        .ns = r->res->namespaced ? r->ns : sw_slice("", 0),
+        .name = r->name,
+        .is_namespace = r->res->builtin && strcmp(r->res->kind, "Namespace") == 0,
+        .object = q->ad->object,
+        .old = q->ad->old,
+        .ns_object = q->ns_object,
+    };
+    if (q->at.is_namespace)
+        q->at.ns = r->name;
+    if (!r->res->crd)
+        return;
+    versions = sw_arena_array(q->a, r->res->crd->n + 1, sizeof(*versions));
+    for (size_t i = 0; i < r->res->crd->n; i++) {
+        if (r->res->crd->vers[i].served)
+            versions[n++] = sw_slice_str(r->res->crd->vers[i].version);
+    }
+    q->at.versions = versions;
+    q->at.nversions = n;
+}
+
+static int code_of(struct sw_slice reason)
+{
+    return sw_slice_eq_str(reason, "Forbidden")               ? 403
+           : sw_slice_eq_str(reason, "Unauthorized")          ? 401
+           : sw_slice_eq_str(reason, "RequestEntityTooLarge") ? 413
+                                                              : 422;
+}
+
+static void refuse(struct question *q)
+{
+    struct sw_arena *a = q->a;
+    struct sw_slice message = api_str(q->denied, "message");
+    struct sw_slice reason = api_str(q->denied, "reason");
+    struct sw_json *details = sw_json_new_object(a);
+    struct sw_json *causes = sw_json_new_array(a);
+    struct sw_json *cause = sw_json_new_object(a);
+    const struct api_res *res = q->r->res;
+
+    sw_log_info("api", "%s of %s '%.*s' by '%.*s' refused: %.*s", q->at.operation, api_gr(a, res),
+                SW_SLICE_ARG(q->r->name), SW_SLICE_ARG(q->asker->user.name),
+                SW_SLICE_ARG(sw_slice_head(message, 512)));
+    sw_json_put_str(a, details, "name", q->r->name);
+    if (*res->group)
+        sw_json_put_str(a, details, "group", sw_slice_str(res->group));
+    sw_json_put_str(a, details, "kind", sw_slice_str(res->plural));
+    sw_json_put_str(a, cause, "message", message);
+    sw_json_push(a, causes, cause);
+    sw_json_put(a, details, "causes", causes);
+    api_fail_details(q->r, code_of(reason), sw_arena_dup(a, reason),
+                     sw_arena_printf(a, "%s \"%.*s\" is forbidden: %.*s", api_gr(a, res),
+                                     SW_SLICE_ARG(q->r->name), SW_SLICE_ARG(message)),
+                     details);
+}
+
+void api_policies_admit(struct api_admission *ad)
+{
+    const struct api_policies *x = in_force(ad->r->api);
+    struct api_req *r = ad->r;
+    struct question q = {.ad = ad, .r = r, .asker = r->on_behalf ? r->on_behalf : r, .a = r->arena};
+
+    if (!x->all.n || exempt(ad->r->res)) {
+        sw_admission_next(ad);
+        return;
+    }
+    q.ns_object = load_namespace(&q);
+    fill_attrs(&q);
+    for (size_t i = 0; i < x->all.n; i++)
+        ask(&q, x->all.p[i]);
+    if (q.denied)
+        refuse(&q);
+    else
+        sw_admission_next(ad);
+}
