@@ -3,51 +3,20 @@
 #include "kube/admission_match.h"
 
 #include "base/def.h"
+#include "kube/admission.h"
 #include "kube/selector.h"
-
-static bool listed(const struct sw_json *list, struct sw_slice s)
-{
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_slice x = sw_json_str(sw_json_at(list, i));
-
-        if (sw_slice_eq_str(x, "*") || sw_slice_eq(x, s))
-            return true;
-    }
-    return false;
-}
-
-/* "pods", "pods/status", "pods/" + "*", "*" + "/scale", "*" (no subresources), "*" + "/" + "*" */
-static bool resource_listed(const struct sw_json *list, const struct sw_match_attrs *at)
-{
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_slice sub = sw_json_str(sw_json_at(list, i));
-        struct sw_slice res = sw_slice_cut(&sub, '/');
-        struct sw_slice want = sub.p ? sub : sw_slice("", 0);
-
-        if ((sw_slice_eq_str(res, "*") || sw_slice_eq(res, at->resource)) &&
-            (sw_slice_eq_str(want, "*") || sw_slice_eq(want, at->sub)))
-            return true;
-    }
-    return false;
-}
-
-static bool scope_fits(struct sw_slice scope, const struct sw_match_attrs *at)
-{
-    bool namespaced = at->ns.n && !at->is_namespace;
-
-    if (sw_slice_eq_str(scope, "Namespaced"))
-        return namespaced;
-    return !sw_slice_eq_str(scope, "Cluster") || !namespaced;
-}
 
 bool sw_match_rule(const struct sw_json *rule, const struct sw_match_attrs *at,
                    struct sw_slice version)
 {
-    return scope_fits(sw_json_str(sw_json_find(rule, "scope")), at) &&
-           listed(sw_json_find(rule, "operations"), sw_slice_str(at->operation)) &&
-           listed(sw_json_find(rule, "apiGroups"), at->group) &&
-           listed(sw_json_find(rule, "apiVersions"), version) &&
-           resource_listed(sw_json_find(rule, "resources"), at);
+    struct sw_admit_target t = {.operation = at->operation,
+                                .group = at->group,
+                                .version = version,
+                                .resource = at->resource,
+                                .sub = at->sub,
+                                .cluster_scoped = !at->ns.n || at->is_namespace};
+
+    return sw_admit_rule_matches(rule, &t);
 }
 
 static bool name_fits(const struct sw_json *rule, struct sw_slice name)
