@@ -13,6 +13,7 @@
 #include "node/config.h"
 #include "relay/relay.h"
 #include "sidecar/sidecar.h"
+#include "tls/pk.h"
 
 static int cmd_help(int argc, char **argv);
 static int cmd_version(int argc, char **argv);
@@ -78,7 +79,8 @@ static int cmd_version(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    (void)printf("spanwire %s\nlibraries: %s\n", SW_VERSION, SW_LIBRARIES);
+    (void)printf("spanwire %s\nlibraries: %s\nP-256 and X25519: %s\n", SW_VERSION, SW_LIBRARIES,
+                 sw_pk_name());
     return fflush(stdout) == 0 ? 0 : 1;
 }
 
