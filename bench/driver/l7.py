@@ -23,7 +23,7 @@ RATE = 2000
 SLICES = 10             # of a round, where latencies are compared
 IDLE = 500
 ROUTES = 5000
-PARTS = ("h1", "h1tls", "h2tls", "latency", "routes", "memory")
+PARTS = ("h1", "h1tls", "h2tls", "newtls", "latency", "routes", "memory")
 PEERS = {"nginx": ("nginx", "nginx-l7.conf"), "haproxy": ("haproxy", "haproxy-l7.cfg"),
          "h2o": ("h2o", "h2o-l7.yaml"), "caddy": ("caddy", "caddy-l7.caddyfile"),
          "envoy": ("envoy", "envoy-l7.yaml")}
@@ -116,6 +116,7 @@ def resources(ctx, plain, tls, routes):
 
     secure = {"transport_socket": {"name": "tls", "typed_config": {
         "@type": TYPE + "extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+        "disable_stateless_session_resumption": True,  # no tickets, as for the peers
         "common_tls_context": {"alpn_protocols": ["h2", "http/1.1"], "tls_certificates": [
             {"certificate_chain": {"filename": ctx.tls_dir() + "/bench.crt"},
              "private_key": {"filename": ctx.tls_dir() + "/bench.key"}}]}}}}
@@ -227,6 +228,21 @@ def h2load(ctx, cand, size, conns, streams, log=None):
             raise LoadError(f"h2load: {counts}, {failed and failed[0]}")
         return {"rate": float(re.search(r"finished in .*?, ([\d.]+) req/s", text)[1]),
                 "n": counts["2xx"]}
+    return timed(cand, run)
+
+
+def new_tls(ctx, cand):
+    """Handshakes only, one connection after the other, none resumed."""
+    host, port = cand.port(True)
+    secs = 1
+
+    def run():
+        text = run_tool(ctx, ["openssl", "s_time", "-new", "-tls1_3", "-time", str(secs),
+                              "-connect", f"{host}:{port}"], secs)
+        done = re.search(r"(\d+) connections in \d+ real seconds", text)
+        if not done or int(done[1]) == 0:
+            raise LoadError("openssl s_time: no connection at all")
+        return {"n": int(done[1])}
     return timed(cand, run)
 
 
@@ -368,6 +384,13 @@ def throughput(ctx, field, parts):
         ratio(ctx, "l7.h2tls_cpu", field, "h2tls 1k", "cpu_us_per_conn", False, ["haproxy"])
 
 
+def new_connections(ctx, field):
+    proxies = [n for n in field.names() if n != "raw" and not n.startswith("spanwire-")]
+    field.measure("new TLS connections", "cpu_us_per_conn", lambda c: new_tls(ctx, c), proxies,
+                  seconds(ctx))
+    ratio(ctx, "l7.newtls_cpu", field, "new TLS connections", "cpu_us_per_conn", False, ["nginx"])
+
+
 def latency(ctx, field):
     proxies = [n for n in field.names() if n != "raw" and not n.startswith("spanwire-")]
     size = SIZES["1k"]
@@ -443,6 +466,8 @@ def run_l7(ctx, make_field):
     try:
         with field:
             throughput(ctx, field, parts)
+            if "newtls" in parts:
+                new_connections(ctx, field)
             if "latency" in parts:
                 latency(ctx, field)
             if "routes" in parts:
