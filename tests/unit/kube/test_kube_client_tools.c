@@ -572,7 +572,7 @@ static void refusals_are_final_and_outages_are_not(void **state)
 {
     struct event_world *w = *state;
 
-    w->status = 403;
+    w->status = 422;
     say(w, "g", "Denied", "x");
     assert_int_equal(w->posts, 1);
     assert_int_equal(sw_recorder_stats(w->r).dropped, 1);
@@ -581,6 +581,20 @@ static void refusals_are_final_and_outages_are_not(void **state)
     w->status = 201;
     bench_until(&w->b, sw_recorder_stats(w->r).created == 1);
     assert_int_equal(w->posts, 3);
+}
+
+/* Without the right to write Events none is tried for a while. */
+static void a_missing_right_pauses_events(void **state)
+{
+    struct event_world *w = *state;
+
+    w->status = 403;
+    say(w, "g", "Denied", "x");
+    assert_int_equal(w->posts, 1);
+    w->status = 201;
+    say(w, "h", "Later", "y");
+    assert_int_equal(w->posts, 1);
+    assert_int_equal(sw_recorder_stats(w->r).dropped, 2);
 }
 
 int main(void)
@@ -601,6 +615,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(floods_are_combined, event_up, event_down),
         cmocka_unit_test_setup_teardown(refusals_are_final_and_outages_are_not, event_up,
                                         event_down),
+        cmocka_unit_test_setup_teardown(a_missing_right_pauses_events, event_up, event_down),
     };
 
     return cmocka_run_group_tests_name("kube client tools", tests, NULL, NULL);

@@ -268,6 +268,7 @@ static inline struct call *call_connect(struct qrig *r, uint8_t node, const stru
 
     assert_int_equal(sw_qhead_put_connect(&head, sw_slice_str(sw_ip_text(&to->ip, ip)), to->port),
                      SW_OK);
+    assert_int_equal(sw_h1_put_end(&head), SW_OK);
     return call_raw(r, node, sw_buf_slice(&head), "CONNECT");
 }
 
