@@ -6,17 +6,25 @@ import re
 import shutil
 import signal
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 from harness.control import Control
 from harness.device import GROUP, PROXIES, Device, Edge
+from harness.fabric import XdsGateway
+from harness.ports import free_port
 from harness.wait import guard, until
 
 
 @pytest.fixture(scope="module")
 def control(binary, tmp_path_factory):
-    c = Control(binary, tmp_path_factory.mktemp("control"), "--connector-lease", "10s")
+    where, port = tmp_path_factory.mktemp("control"), free_port()
+    c = Control(binary, where, "--connector-lease", "10s", "--xds-listen", f"127.0.0.1:{port}")
+    # Nothing is programmed without a data plane.
+    gateway = XdsGateway(binary, where, SimpleNamespace(
+        xds_port=port, ca=c.data / "pki" / "root.crt", token=c.data / "pki" / "admin.token"), wait=False)
     yield c
+    gateway.stop()
     c.close()
 
 
