@@ -24,6 +24,7 @@ struct api_docs;
 struct api_pool;
 struct api_hooks;
 struct hook_set;
+struct api_admission_counts;
 struct api_policies;
 
 struct api_tokens {
@@ -67,9 +68,10 @@ struct sw_api {
     struct api_policies *policies; /* admission policies in force; NULL until used */
     struct api_hooks *hooks;       /* connections to webhooks; NULL until used */
     struct hook_set *hook_set;     /* webhooks as configured; NULL: to be read */
-    struct sw_list watches;        /* struct api_watch */
-    struct api_line line;          /* of a watch */
-    struct sw_list internals;      /* requests of our own under way */
+    struct api_admission_counts *admission_counts; /* NULL: nothing counted */
+    struct sw_list watches;                        /* struct api_watch */
+    struct api_line line;                          /* of a watch */
+    struct sw_list internals;                      /* requests of our own under way */
     int audit_fd;
     uint64_t health_done;    /* writes answered, as health saw it last */
     uint64_t health_done_ns; /* when it saw more of them or none waiting; 0: never looked */
@@ -418,6 +420,8 @@ bool api_allowed(struct sw_api *api, struct sw_arena *a, const struct api_attrs 
 bool api_authorize(struct api_req *r);
 /* The text of a refusal; why may be NULL. */
 const char *api_denied_text(struct sw_arena *a, const struct api_attrs *at, const char *why);
+/* UserInfo: username, uid, groups and extra. */
+struct sw_json *api_user_info(struct sw_arena *a, const struct api_user *u);
 struct api_authz *api_authz_new(struct sw_api *api);
 void api_authz_free(struct api_authz *z);
 /* Some RBAC object changed. */
@@ -473,6 +477,8 @@ void api_fair_free(struct api_fair *f);
 bool api_fair_enter(struct api_req *r);
 void api_fair_leave(struct api_req *r);
 void api_audit(const struct api_req *r, int code);
+/* An annotation of the line in the audit log. */
+void api_audit_note(struct api_req *r, const char *key, struct sw_slice value);
 
 /* --- pki.c --- */
 SW_NODISCARD int api_pki_load(struct sw_api *api, const struct sw_api_config *c,

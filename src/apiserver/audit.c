@@ -5,16 +5,22 @@
 #include "apiserver/api.h"
 #include "base/time.h"
 
-void api_audit(const struct api_req *r, int code)
+void api_audit_note(struct api_req *r, const char *key, struct sw_slice value)
 {
-    SW_BUF_AUTO b = {.max = (size_t)512 * 1024}; /* annotations of policies included */
+    if (!r->audit_notes)
+        r->audit_notes = sw_json_new_object(r->arena);
+    sw_json_put_str(r->arena, r->audit_notes, sw_arena_dup(r->arena, sw_slice_str(key)),
+                    sw_arena_slice(r->arena, value));
+}
+
+/* The line; false: it is too long. */
+static bool write_line(struct sw_buf *b, const struct api_req *r, int code, bool notes)
+{
     char now[SW_RFC3339_LEN];
     char peer[SW_ADDR_TEXT];
     struct sw_jw w;
 
-    if (r->api->audit_fd < 0)
-        return;
-    sw_jw_begin(&w, &b, NULL);
+    sw_jw_begin(&w, b, NULL);
     sw_jw_object(&w);
     sw_jw_name(&w, "time");
     sw_jw_str(&w, sw_rfc3339(sw_wall_ns(), 1, now));
@@ -34,13 +40,31 @@ void api_audit(const struct api_req *r, int code)
     sw_jw_i64(&w, code);
     sw_jw_name(&w, "micros");
     sw_jw_u64(&w, (sw_now_ns() - r->begin_ns) / 1000);
-    if (r->audit_notes) {
+    if (r->audit_notes && notes) {
         sw_jw_name(&w, "annotations");
         sw_jw_value(&w, r->audit_notes);
+    } else if (r->audit_notes) {
+        sw_jw_name(&w, "annotationsDropped");
+        sw_jw_bool(&w, true);
     }
     sw_jw_object_end(&w);
-    if (sw_jw_end(&w) != SW_OK || sw_buf_putc(&b, '\n') != SW_OK)
+    return sw_jw_end(&w) == SW_OK && sw_buf_putc(b, '\n') == SW_OK;
+}
+
+void api_audit(const struct api_req *r, int code)
+{
+    SW_BUF_AUTO whole = {.max = (size_t)512 * 1024};
+    SW_BUF_AUTO brief = {.max = (size_t)64 * 1024};
+    struct sw_buf *b = &whole;
+
+    if (r->api->audit_fd < 0)
         return;
+    /* Annotations of policies and webhooks never cost the line itself. */
+    if (!write_line(b, r, code, true)) {
+        b = &brief;
+        if (!write_line(b, r, code, false))
+            return;
+    }
     /* O_APPEND: a line is written whole or lost, never mixed. */
-    (void)!write(r->api->audit_fd, sw_buf_data(&b), sw_buf_len(&b));
+    (void)!write(r->api->audit_fd, sw_buf_data(b), sw_buf_len(b));
 }

@@ -2,9 +2,9 @@
 /* What other ports and controllers of the same process need of the API server. */
 #include <string.h>
 
+#include "apiserver/admission_metrics.h"
 #include "apiserver/api.h"
 #include "apiserver/server.h"
-#include "apiserver/webhook.h"
 #include "base/buf.h"
 
 enum { PAGE_MAX = 16 << 20 };
@@ -54,13 +54,13 @@ bool api_embedded_page(struct api_req *r)
             continue;
         p->fn(p->arg, &out);
         if (strcmp(p->path, "/metrics") == 0)
-            api_webhooks_metrics(r->api, &out);
+            api_admission_metrics(r->api, &out);
         api_reply_buf(r, 200, p->type, &out);
         return true;
     }
     if (!sw_slice_eq_str(r->path, "/metrics"))
         return false;
-    api_webhooks_metrics(r->api, &out);
+    api_admission_metrics(r->api, &out);
     api_reply_buf(r, 200, "text/plain; version=0.0.4", &out);
     return true;
 }

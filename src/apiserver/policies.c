@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apiserver/admission_metrics.h"
+#include "apiserver/admission_request.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "kube/admission_match.h"
@@ -140,96 +142,16 @@ struct question {
     struct sw_json *denied; /* {message, reason} of the first denial */
 };
 
-static struct sw_json *triple(struct sw_arena *a, const char *g, struct sw_slice v,
-                              const char *last, const char *name)
+/* The resource in the version that matched. */
+static const struct api_res *res_in(const struct question *q, struct sw_slice version)
 {
-    struct sw_json *t = sw_json_new_object(a);
-
-    sw_json_put_str(a, t, "group", sw_slice_str(g));
-    sw_json_put_str(a, t, "version", v);
-    sw_json_put_str(a, t, last, sw_slice_str(name));
-    return t;
-}
-
-/* The kind of what is sent to the endpoint. */
-static struct sw_json *kind_of(struct question *q, struct sw_slice version)
-{
-    if (sw_slice_eq_str(q->r->sub, "scale"))
-        return triple(q->a, "autoscaling", SW_SLICE_LIT("v1"), "kind", "Scale");
-    return triple(q->a, q->r->res->group, version, "kind", q->r->res->kind);
-}
-
-static struct sw_json *user_info(struct sw_arena *a, const struct api_user *u)
-{
-    struct sw_json *v = sw_json_new_object(a);
-    struct sw_json *groups = sw_json_new_array(a);
-
-    sw_json_put_str(a, v, "username", u->name);
-    if (u->uid.n)
-        sw_json_put_str(a, v, "uid", u->uid);
-    for (size_t i = 0; i < u->ngroups; i++)
-        sw_json_push(a, groups, sw_json_new_string(a, u->groups[i]));
-    sw_json_put(a, v, "groups", groups);
-    if (u->extra)
-        sw_json_put(a, v, "extra", u->extra);
-    return v;
-}
-
-static struct sw_json *options_of(struct question *q)
-{
-    static const char *const kinds[] = {"CreateOptions", "UpdateOptions", "DeleteOptions"};
-    struct sw_json *v = sw_json_new_object(q->a);
-    bool patch = q->asker->verb == API_PATCH;
-
-    sw_json_put_str(q->a, v, "kind", sw_slice_str(patch ? "PatchOptions" : kinds[q->ad->op]));
-    sw_json_put_str(q->a, v, "apiVersion", SW_SLICE_LIT("meta.k8s.io/v1"));
-    if (q->asker->manager.n && q->ad->op != API_OP_DELETE)
-        sw_json_put_str(q->a, v, "fieldManager", q->asker->manager);
-    return v;
-}
-
-static struct sw_json *request_of(struct question *q, struct sw_slice version)
-{
-    struct sw_arena *a = q->a;
-    struct sw_json *v = sw_json_new_object(a);
     const struct api_res *res = q->r->res;
 
-    sw_json_put(a, v, "kind", kind_of(q, version));
-    sw_json_put(a, v, "resource", triple(a, res->group, version, "resource", res->plural));
-    sw_json_put(a, v, "requestKind", kind_of(q, sw_slice_str(res->version)));
-    sw_json_put(a, v, "requestResource",
-                triple(a, res->group, sw_slice_str(res->version), "resource", res->plural));
-    if (q->r->sub.n) {
-        sw_json_put_str(a, v, "subResource", q->r->sub);
-        sw_json_put_str(a, v, "requestSubResource", q->r->sub);
+    for (size_t i = 0; res->crd && i < res->crd->n; i++) {
+        if (sw_slice_eq_str(version, res->crd->vers[i].version))
+            return &res->crd->vers[i];
     }
-    if (q->r->name.n)
-        sw_json_put_str(a, v, "name", q->r->name);
-    if (q->at.ns.n)
-        sw_json_put_str(a, v, "namespace", q->at.ns);
-    sw_json_put_str(a, v, "operation", sw_slice_str(q->at.operation));
-    sw_json_put(a, v, "userInfo", user_info(a, &q->asker->user));
-    sw_json_put(a, v, "dryRun", sw_json_new_bool(a, q->r->dry_run));
-    sw_json_put(a, v, "options", options_of(q));
-    return v;
-}
-
-/* The object in the version that matched; conversion changes nothing but its name. */
-static const struct sw_json *in_version(struct question *q, const struct sw_json *obj,
-                                        struct sw_slice version)
-{
-    const struct api_res *res = q->r->res;
-    struct sw_json *v;
-
-    if (!obj || sw_slice_eq_str(q->r->sub, "scale"))
-        return obj;
-    v = sw_json_copy(q->a, obj);
-    sw_json_put_str(q->a, v, "kind", sw_slice_str(res->kind));
-    sw_json_put_str(q->a, v, "apiVersion",
-                    sw_slice_str(*res->group ? sw_arena_printf(q->a, "%s/%.*s", res->group,
-                                                               SW_SLICE_ARG(version))
-                                             : sw_arena_dup(q->a, version)));
-    return v;
+    return res;
 }
 
 static const struct sw_json *load_namespace(struct question *q)
@@ -242,36 +164,6 @@ static const struct sw_json *load_namespace(struct question *q)
         return NULL;
     o = sw_store_snap_get(q->r->snap, api_key(q->a, res, sw_slice("", 0), q->r->ns));
     return o ? api_load(q->a, res, o) : NULL;
-}
-
-/* authorizer.* in expressions: RBAC for the client, or for the service account that is named. */
-static bool allowed(void *arg, struct sw_arena *a, const struct sw_cel_access *x,
-                    const char **ret_reason)
-{
-    struct question *q = arg;
-    struct sw_slice groups[3];
-    struct api_user account = {.groups = groups, .ngroups = 3};
-    struct api_attrs at = {.user = &q->asker->user,
-                           .verb = x->verb,
-                           .is_resource = !x->is_path,
-                           .group = x->group,
-                           .resource = x->resource,
-                           .sub = x->subresource,
-                           .ns = x->ns,
-                           .name = x->name,
-                           .path = x->path};
-
-    if (x->account.p) {
-        account.name =
-            sw_slice_str(sw_arena_printf(a, "system:serviceaccount:%.*s:%.*s",
-                                         SW_SLICE_ARG(x->account_ns), SW_SLICE_ARG(x->account)));
-        groups[0] = SW_SLICE_LIT("system:serviceaccounts");
-        groups[1] = sw_slice_str(
-            sw_arena_printf(a, "system:serviceaccounts:%.*s", SW_SLICE_ARG(x->account_ns)));
-        groups[2] = SW_SLICE_LIT("system:authenticated");
-        at.user = &account;
-    }
-    return api_allowed(q->r->api, a, &at, ret_reason);
 }
 
 /* ---- verdicts ---- */
@@ -288,6 +180,7 @@ static void note_denial(struct question *q, const struct entry *e, const struct 
                 : sw_arena_printf(q->a, "ValidatingAdmissionPolicy '%.*s' denied request: %s",
                                   SW_SLICE_ARG(e->policy->name), text);
 
+    api_admission_count(q->r->api, API_POLICY_DENIED, API_BY_POLICY, e->policy->name);
     if (q->denied)
         return;
     q->denied = sw_json_new_object(q->a);
@@ -306,16 +199,6 @@ static void misconfigured(struct question *q, const struct entry *e, const struc
                     sw_slice("", 0));
 }
 
-static void annotate(struct question *q, const char *key, struct sw_slice value)
-{
-    struct api_req *r = q->asker;
-
-    if (!r->audit_notes)
-        r->audit_notes = sw_json_new_object(r->arena);
-    sw_json_put_str(r->arena, r->audit_notes, sw_arena_dup(r->arena, sw_slice_str(key)),
-                    sw_arena_slice(r->arena, value));
-}
-
 /* validation.policy.admission.k8s.io/validation_failure of the audit log */
 static void audit_failure(struct question *q, const struct entry *e, const struct sw_json *binding,
                           const struct sw_policy_denial *d)
@@ -324,6 +207,7 @@ static void audit_failure(struct question *q, const struct entry *e, const struc
     struct sw_json *list = sw_json_new_array(a);
     struct sw_json *v = sw_json_new_object(a);
 
+    api_admission_count(q->r->api, API_POLICY_AUDITED, API_BY_POLICY, e->policy->name);
     sw_json_put_str(a, v, "message", sw_slice_str(d->message));
     sw_json_put_str(a, v, "policy", e->policy->name);
     sw_json_put_str(a, v, "binding", api_meta_str(binding, "name"));
@@ -331,8 +215,17 @@ static void audit_failure(struct question *q, const struct entry *e, const struc
     sw_json_put(a, v, "validationActions",
                 sw_json_copy(a, sw_json_walk(binding, "spec", "validationActions", NULL)));
     sw_json_push(a, list, v);
-    annotate(q, "validation.policy.admission.k8s.io/validation_failure",
-             sw_json_text(a, list, NULL));
+    api_audit_note(q->asker, "validation.policy.admission.k8s.io/validation_failure",
+                   sw_json_text(a, list, NULL));
+}
+
+static void warn(struct question *q, const struct entry *e, const struct sw_json *binding,
+                 const struct sw_policy_denial *d)
+{
+    api_admission_count(q->r->api, API_POLICY_WARNED, API_BY_POLICY, e->policy->name);
+    api_warn(
+        q->asker, "Validation failed for ValidatingAdmissionPolicy '%.*s' with binding '%.*s': %s",
+        SW_SLICE_ARG(e->policy->name), SW_SLICE_ARG(api_meta_str(binding, "name")), d->message);
 }
 
 static void act(struct question *q, const struct entry *e, const struct sw_json *binding,
@@ -348,35 +241,32 @@ static void act(struct question *q, const struct entry *e, const struct sw_json 
         else if (sw_json_str_eq(action, "Audit"))
             audit_failure(q, e, binding, d);
         else if (sw_json_str_eq(action, "Warn"))
-            api_warn(q->asker,
-                     "Validation failed for ValidatingAdmissionPolicy '%.*s' with binding '%.*s': "
-                     "%s",
-                     SW_SLICE_ARG(e->policy->name), SW_SLICE_ARG(api_meta_str(binding, "name")),
-                     d->message);
+            warn(q, e, binding, d);
     }
 }
 
 static void evaluate(struct question *q, const struct entry *e, const struct sw_json *binding,
                      const struct sw_json *params, struct sw_slice version)
 {
+    const struct api_res *as = res_in(q, version);
     struct sw_cel_input in = {
-        .object = in_version(q, q->ad->object, version),
-        .old = in_version(q, q->ad->old, version),
-        .request = request_of(q, version),
+        .object = sw_admission_object(q->r, as, q->ad->object),
+        .old = sw_admission_object(q->r, as, q->ad->old),
+        .request = sw_admission_request(q->r, q->ad->op, as),
         .params = params,
         .ns = q->ns_object,
-        .allowed = allowed,
-        .arg = q,
+        .allowed = sw_admission_allowed,
+        .arg = q->r,
     };
     struct sw_policy_result res = sw_policy_eval(e->policy, q->a, &in);
 
     for (size_t i = 0; i < res.ndenials; i++)
         act(q, e, binding, &res.denials[i]);
     for (size_t i = 0; i < res.naudits; i++)
-        annotate(q,
-                 sw_arena_printf(q->a, "%.*s/%.*s", SW_SLICE_ARG(e->policy->name),
-                                 SW_SLICE_ARG(res.audits[i].key)),
-                 res.audits[i].value);
+        api_audit_note(q->asker,
+                       sw_arena_printf(q->a, "%.*s/%.*s", SW_SLICE_ARG(e->policy->name),
+                                       SW_SLICE_ARG(res.audits[i].key)),
+                       res.audits[i].value);
 }
 
 /* ---- parameters ---- */
@@ -520,15 +410,13 @@ static void fill_attrs(struct question *q)
         .version = sw_slice_str(r->res->version),
         .resource = sw_slice_str(r->res->plural),
         .sub = r->sub,
-        .ns = r->res->namespaced ? r->ns : sw_slice("", 0),
+        .ns = sw_admission_namespace(r),
         .name = r->name,
-        .is_namespace = r->res->builtin && strcmp(r->res->kind, "Namespace") == 0,
+        .is_namespace = sw_admission_is_namespace(r->res),
         .object = q->ad->object,
         .old = q->ad->old,
         .ns_object = q->ns_object,
     };
-    if (q->at.is_namespace)
-        q->at.ns = r->name;
     if (!r->res->crd)
         return;
     versions = sw_arena_array(q->a, r->res->crd->n + 1, sizeof(*versions));

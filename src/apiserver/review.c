@@ -4,23 +4,6 @@
 
 #include "apiserver/api.h"
 
-static struct sw_json *user_json(struct sw_arena *a, const struct api_user *u)
-{
-    struct sw_json *v = sw_json_new_object(a);
-    struct sw_json *groups = sw_json_new_array(a);
-
-    sw_json_put_str(a, v, "username", u->name);
-    if (u->uid.n)
-        sw_json_put_str(a, v, "uid", u->uid);
-    for (size_t i = 0; i < u->ngroups; i++)
-        sw_json_push(a, groups, sw_json_new_string(a, u->groups[i]));
-    if (u->ngroups)
-        sw_json_put(a, v, "groups", groups);
-    if (sw_json_len(u->extra))
-        sw_json_put(a, v, "extra", u->extra);
-    return v;
-}
-
 static void token_review(struct api_req *r, struct sw_json *obj)
 {
     struct sw_arena *a = r->arena;
@@ -37,7 +20,7 @@ static void token_review(struct api_req *r, struct sw_json *obj)
     }
     if (api_token_user(r->api, a, token, sw_json_find(spec, "audiences"), &u, &aud, &why)) {
         sw_json_put(a, st, "authenticated", sw_json_new_bool(a, true));
-        sw_json_put(a, st, "user", user_json(a, &u));
+        sw_json_put(a, st, "user", api_user_info(a, &u));
         sw_json_put(a, st, "audiences", aud);
     } else {
         sw_json_put(a, st, "user", sw_json_new_object(a));
@@ -52,7 +35,7 @@ static void self_review(struct api_req *r, struct sw_json *obj)
     struct sw_arena *a = r->arena;
     struct sw_json *st = sw_json_new_object(a);
 
-    sw_json_put(a, st, "userInfo", user_json(a, &r->user));
+    sw_json_put(a, st, "userInfo", api_user_info(a, &r->user));
     sw_json_put(a, obj, "status", st);
     sw_json_put_str(a, api_meta(a, obj), "creationTimestamp", sw_slice_str(api_now(a)));
     api_reply(r, 201, obj);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "apiserver/admission_metrics.h"
 #include "apiserver/api.h"
 #include "apiserver/fabric.h"
 #include "apiserver/policies.h"
@@ -156,6 +157,7 @@ void sw_api_free(struct sw_api *a)
     api_docs_free(a->docs);
     api_pool_free(a->pool);
     api_policies_free(a->policies);
+    api_admission_metrics_free(a);
     api_registry_done(&a->reg);
     sw_ca_free(a->ca);
     sw_jws_key_free(a->token_key);

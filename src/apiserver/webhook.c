@@ -7,6 +7,8 @@
 #include "apiserver/webhook_int.h"
 #include "apiserver/write_int.h"
 #include "base/json_patch.h"
+#include "base/log.h"
+#include "kube/names.h"
 
 enum { OPS_MAX = 10000, PASSES = 2 };
 
@@ -22,6 +24,28 @@ static void take_warnings(struct hook_call *c)
         api_warn(c->q.r, "%.*s", SW_SLICE_ARG(sw_json_str(sw_json_at(c->answer.warnings, i))));
 }
 
+/* auditAnnotations of an answer: "<webhook>/<key>" in the audit log. */
+static void take_annotations(struct hook_call *c)
+{
+    struct api_req *r = c->q.r;
+    struct api_req *asker = r->on_behalf ? r->on_behalf : r;
+
+    for (size_t i = 0; i < sw_json_len(c->answer.annotations); i++) {
+        const struct sw_json_member *m = sw_json_member_at(c->answer.annotations, i);
+        const char *key = sw_arena_printf(r->arena, "%.*s/%.*s", SW_SLICE_ARG(c->hook->name),
+                                          SW_SLICE_ARG(m->key));
+
+        if (!sw_name_label_key(sw_slice_str(key)).n)
+            api_audit_note(asker, key, sw_json_str(m->value));
+        else
+            sw_log_warn("webhook",
+                        "webhook '%.*s' of '%.*s': audit annotation '%.*s' has an invalid key, "
+                        "dropping it",
+                        SW_SLICE_ARG(c->hook->name), SW_SLICE_ARG(c->hook->config),
+                        SW_SLICE_ARG(sw_slice_head(m->key, 64)));
+    }
+}
+
 static void deny(struct hook_call *c)
 {
     struct sw_json *s = sw_review_denial(c->q.r->arena, c->hook->name, c->answer.status);
@@ -29,6 +53,10 @@ static void deny(struct hook_call *c)
 
     if (!sw_json_i64(sw_json_find(s, "code"), &code))
         code = 400;
+    sw_log_info("webhook", "%s of %s '%.*s' by '%.*s' refused: %.*s",
+                sw_admission_operation(c->q.op), api_gr(c->q.r->arena, c->q.r->res),
+                SW_SLICE_ARG(c->q.r->name), SW_SLICE_ARG(sw_admission_asker(c->q.r)->user.name),
+                SW_SLICE_ARG(sw_slice_head(api_str(s, "message"), 512)));
     api_reply(c->q.r, (int)code, s);
 }
 
@@ -172,6 +200,7 @@ static void on_mutated(struct hook_call *c)
         }
     } else {
         take_warnings(c);
+        take_annotations(c);
         if (!c->answer.allowed) {
             deny(c);
             mutation_end(m);
@@ -204,6 +233,7 @@ static bool start_next(struct mutation *m)
     for (; m->pass < PASSES; m->pass++, m->next = 0) {
         while (m->next < m->set->all.n) {
             size_t i = m->next++;
+            enum sw_match_outcome match;
             struct hook_call *c;
 
             if (!due(m, i))
@@ -217,6 +247,13 @@ static bool start_next(struct mutation *m)
                                     .arg = m};
             if (!c->as)
                 continue;
+            match = hook_conditions(c->hook, &c->q, c->as);
+            if (match == SW_MATCH_EXCLUDES)
+                continue;
+            if (match == SW_MATCH_FAILED) {
+                mutation_end(m);
+                return true;
+            }
             m->call = c;
             if (hook_call_start(c))
                 return true;
@@ -268,8 +305,10 @@ static void validation_end(struct validation *v)
     v->set = hook_set_unref(v->set);
     if (shutting_down(ad->r))
         return;
-    for (size_t i = 0; i < v->n; i++)
+    for (size_t i = 0; i < v->n; i++) {
         take_warnings(v->calls[i]);
+        take_annotations(v->calls[i]);
+    }
     for (size_t i = 0; i < v->n; i++) {
         struct hook_call *c = v->calls[i];
 
@@ -299,6 +338,31 @@ static void on_validated(struct hook_call *c)
         validation_end(v);
 }
 
+/* The webhooks to ask; false: a match condition failed, and the request was answered. */
+static bool collect(struct validation *v, const struct hook_question *q)
+{
+    for (size_t i = 0; i < v->set->all.n; i++) {
+        const struct hook *h = &v->set->all.p[i];
+        const struct api_res *as;
+        enum sw_match_outcome match;
+        struct hook_call *c;
+
+        /* A deletion has nothing to change: mutating webhooks are only asked. */
+        if (h->mutating && q->op != API_OP_DELETE)
+            continue;
+        as = hook_wants(h, q);
+        match = as ? hook_conditions(h, q, as) : SW_MATCH_EXCLUDES;
+        if (match == SW_MATCH_FAILED)
+            return false;
+        if (match == SW_MATCH_EXCLUDES)
+            continue;
+        c = SW_ARENA_NEW(q->r->arena, struct hook_call);
+        *c = (struct hook_call){.hook = h, .q = *q, .as = as, .done = on_validated, .arg = v};
+        v->calls[v->n++] = c;
+    }
+    return true;
+}
+
 void api_webhooks_validate(struct api_admission *ad)
 {
     struct validation *v = SW_ARENA_NEW(ad->r->arena, struct validation);
@@ -308,22 +372,12 @@ void api_webhooks_validate(struct api_admission *ad)
     v->set = hook_set_now(ad->r->api);
     v->calls = sw_arena_array(ad->r->arena, v->set->all.n + 1, sizeof(*v->calls));
     v->waiting = 1; /* us, until all are on their way */
-    for (size_t i = 0; i < v->set->all.n; i++) {
-        const struct hook *h = &v->set->all.p[i];
-        const struct api_res *as;
-        struct hook_call *c;
-
-        /* A deletion has nothing to change: mutating webhooks are only asked. */
-        if (h->mutating && ad->op != API_OP_DELETE)
-            continue;
-        as = hook_wants(h, &q);
-        if (!as)
-            continue;
-        c = SW_ARENA_NEW(ad->r->arena, struct hook_call);
-        *c = (struct hook_call){.hook = h, .q = q, .as = as, .done = on_validated, .arg = v};
-        v->calls[v->n++] = c;
-        v->waiting += hook_call_start(c);
+    if (!collect(v, &q)) {
+        v->set = hook_set_unref(v->set);
+        return;
     }
+    for (size_t i = 0; i < v->n; i++)
+        v->waiting += hook_call_start(v->calls[i]);
     if (--v->waiting == 0)
         validation_end(v);
 }

@@ -16,7 +16,5 @@ bool api_webhooks_mutate(struct api_write *w, const struct sw_json *obj);
 void api_webhooks_run(struct api_write *w);
 /* A plugin of validating admission. */
 void api_webhooks_validate(struct api_admission *ad);
-/* Counters in the text format of Prometheus. */
-void api_webhooks_metrics(struct sw_api *api, struct sw_buf *out);
 /* Ends calls under way: their requests are answered. */
 void api_webhooks_free(struct sw_api *api);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "apiserver/admission_request.h"
 #include "apiserver/webhook.h"
 #include "apiserver/webhook_int.h"
 #include "base/base64.h"
@@ -13,7 +14,7 @@
 #include "kube/transport.h"
 #include "tls/cred.h"
 
-enum { CLIENTS_MAX = 64, NAMES_MAX = 1024, CONNS_MAX = 32 };
+enum { CLIENTS_MAX = 64, CONNS_MAX = 32 };
 static const uint64_t request_max_ns = 34 * SW_NS_PER_S; /* of a write, all its calls together */
 
 /* Connections to one address, under one name and one authority. */
@@ -24,23 +25,10 @@ struct hook_client {
     size_t calls;
 };
 
-/* Counts of one webhook. */
-struct hook_count {
-    struct sw_list link;
-    char *name;
-    bool mutating;
-    uint64_t calls;
-    uint64_t rejected;
-    uint64_t failed;
-    uint64_t ns;
-};
-
 struct api_hooks {
     struct sw_api *api;
     struct sw_list clients; /* used last comes last */
     size_t nclients;
-    struct sw_list counts;
-    size_t ncounts;
     struct sw_defer sweep;
 };
 
@@ -50,67 +38,8 @@ static struct api_hooks *hooks_of(struct sw_api *api)
         api->hooks = SW_NEW(struct api_hooks);
         api->hooks->api = api;
         sw_list_init(&api->hooks->clients);
-        sw_list_init(&api->hooks->counts);
     }
     return api->hooks;
-}
-
-/* --- counts ----------------------------------------------------------------------------- */
-
-static struct hook_count *count_of(struct sw_api *api, const struct hook *h)
-{
-    struct api_hooks *all = hooks_of(api);
-    struct sw_slice name = all->ncounts < NAMES_MAX ? h->name : SW_SLICE_LIT("overflow");
-    struct hook_count *c;
-
-    SW_LIST_FOREACH (it, &all->counts) {
-        c = SW_CONTAINER_OF(it, struct hook_count, link);
-        if (sw_slice_eq_str(h->name, c->name) && c->mutating == h->mutating)
-            return c;
-    }
-    SW_LIST_FOREACH (it, &all->counts) {
-        c = SW_CONTAINER_OF(it, struct hook_count, link);
-        if (all->ncounts >= NAMES_MAX && strcmp(c->name, "overflow") == 0)
-            return c;
-    }
-    c = SW_NEW(struct hook_count);
-    c->name = sw_slice_dup(name);
-    c->mutating = h->mutating;
-    sw_list_push_back(&all->counts, &c->link);
-    all->ncounts++;
-    return c;
-}
-
-void api_webhooks_metrics(struct sw_api *api, struct sw_buf *out)
-{
-    static const struct {
-        const char *name;
-        const char *help;
-        size_t offset;
-    } metrics[] = {
-        {"apiserver_admission_webhook_request_total", "Calls of admission webhooks.",
-         offsetof(struct hook_count, calls)},
-        {"apiserver_admission_webhook_rejection_count", "Requests that webhooks refused.",
-         offsetof(struct hook_count, rejected)},
-        {"apiserver_admission_webhook_failure_count", "Calls without a usable answer.",
-         offsetof(struct hook_count, failed)},
-    };
-    int rc = SW_OK;
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(metrics) && api->hooks && rc == SW_OK; i++) {
-        rc = sw_buf_printf(out, "# HELP %s %s\n# TYPE %s counter\n", metrics[i].name,
-                           metrics[i].help, metrics[i].name);
-        SW_LIST_FOREACH (it, &api->hooks->counts) {
-            const struct hook_count *c = SW_CONTAINER_OF(it, struct hook_count, link);
-            uint64_t n;
-
-            memcpy(&n, (const char *)c + metrics[i].offset, sizeof(n));
-            if (rc == SW_OK)
-                rc = sw_buf_printf(out, "%s{name=\"%s\",type=\"%s\"} %llu\n", metrics[i].name,
-                                   c->name, c->mutating ? "admit" : "validating",
-                                   (unsigned long long)n);
-        }
-    }
 }
 
 /* --- where ------------------------------------------------------------------------------ */
@@ -346,106 +275,27 @@ void api_webhooks_free(struct sw_api *api)
     sw_defer_cancel(&all->sweep);
     SW_LIST_FOREACH (it, &all->clients)
         client_free(all, SW_CONTAINER_OF(it, struct hook_client, link));
-    SW_LIST_FOREACH (it, &all->counts) {
-        struct hook_count *c = SW_CONTAINER_OF(it, struct hook_count, link);
-
-        sw_list_unlink(&c->link);
-        sw_free(c->name);
-        sw_free(c);
-    }
     sw_free(all);
     api->hooks = NULL;
 }
 
 /* --- the review ------------------------------------------------------------------------- */
 
-static void put_gv(struct sw_arena *a, struct sw_json *to, const char *name,
-                   const struct api_res *res, const char *kind_key)
-{
-    struct sw_json *v = sw_json_new_object(a);
-    bool kind = strcmp(kind_key, "kind") == 0;
-
-    sw_json_put(a, v, "group", sw_json_new_str(a, res->group));
-    sw_json_put(a, v, "version", sw_json_new_str(a, res->version));
-    sw_json_put(a, v, kind_key, sw_json_new_str(a, kind ? res->kind : res->plural));
-    sw_json_put(a, to, name, v);
-}
-
-static struct sw_json *user_info(struct sw_arena *a, const struct api_user *u)
-{
-    struct sw_json *v = sw_json_new_object(a);
-    struct sw_json *groups = sw_json_new_array(a);
-
-    sw_json_put_str(a, v, "username", u->name);
-    if (u->uid.n)
-        sw_json_put_str(a, v, "uid", u->uid);
-    for (size_t i = 0; i < u->ngroups; i++)
-        sw_json_push(a, groups, sw_json_new_string(a, u->groups[i]));
-    if (u->ngroups)
-        sw_json_put(a, v, "groups", groups);
-    if (u->extra)
-        sw_json_put(a, v, "extra", u->extra);
-    return v;
-}
-
-static struct sw_json *options(struct api_req *r, enum api_operation op)
-{
-    static const char *const names[] = {"CreateOptions", "UpdateOptions", "DeleteOptions"};
-    struct sw_arena *a = r->arena;
-    struct sw_json *v = sw_json_new_object(a);
-
-    sw_json_put(a, v, "kind", sw_json_new_str(a, names[op]));
-    sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "meta.k8s.io/v1"));
-    if (r->dry_run) {
-        struct sw_json *all = sw_json_new_array(a);
-
-        sw_json_push(a, all, sw_json_new_str(a, "All"));
-        sw_json_put(a, v, "dryRun", all);
-    }
-    if (op != API_OP_DELETE && r->manager.n)
-        sw_json_put_str(a, v, "fieldManager", r->manager);
-    return v;
-}
-
-/* The object as the webhook's version has it. */
-static struct sw_json *as_version(const struct hook_call *c, const struct sw_json *obj)
-{
-    struct sw_arena *a = c->q.r->arena;
-
-    if (!obj)
-        return sw_json_new_null(a);
-    return api_convert(a, c->q.r->res, c->as, sw_json_copy(a, obj));
-}
-
 static struct sw_slice review_text(struct hook_call *c)
 {
     struct api_req *r = c->q.r;
-    const struct api_req *asker = sw_admission_asker(r);
     struct sw_arena *a = r->arena;
     struct sw_json *v = sw_json_new_object(a);
-    struct sw_json *req = sw_json_new_object(a);
+    struct sw_json *req = sw_admission_request(r, c->q.op, c->as);
+    struct sw_json *object = sw_admission_object(r, c->as, c->q.object);
+    struct sw_json *old = sw_admission_object(r, c->as, c->q.old);
 
     sw_json_put(a, v, "kind", sw_json_new_str(a, "AdmissionReview"));
     sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "admission.k8s.io/v1"));
     sw_json_put(a, v, "request", req);
     sw_json_put(a, req, "uid", sw_json_new_str(a, c->uid));
-    put_gv(a, req, "kind", c->as, "kind");
-    put_gv(a, req, "resource", c->as, "resource");
-    put_gv(a, req, "requestKind", r->res, "kind");
-    put_gv(a, req, "requestResource", r->res, "resource");
-    if (r->sub.n) {
-        sw_json_put_str(a, req, "subResource", r->sub);
-        sw_json_put_str(a, req, "requestSubResource", r->sub);
-    }
-    sw_json_put_str(a, req, "name", r->name);
-    if (r->ns.n || r->res->namespaced)
-        sw_json_put_str(a, req, "namespace", r->ns);
-    sw_json_put(a, req, "operation", sw_json_new_str(a, sw_admission_operation(c->q.op)));
-    sw_json_put(a, req, "userInfo", user_info(a, &asker->user));
-    sw_json_put(a, req, "object", as_version(c, c->q.object));
-    sw_json_put(a, req, "oldObject", as_version(c, c->q.old));
-    sw_json_put(a, req, "dryRun", sw_json_new_bool(a, r->dry_run));
-    sw_json_put(a, req, "options", options(r, c->q.op));
+    sw_json_put(a, req, "object", object ? object : sw_json_new_null(a));
+    sw_json_put(a, req, "oldObject", old ? old : sw_json_new_null(a));
     return sw_json_text(a, v, NULL);
 }
 
@@ -490,14 +340,13 @@ static const char *read_answer(struct hook_call *c, int rc, const struct sw_err 
 static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err, void *arg)
 {
     struct hook_call *c = arg;
-    struct hook_count *n = count_of(c->q.r->api, c->hook);
 
     (void)call;
     c->client->calls--;
     c->why = read_answer(c, rc, err);
     sw_buf_done(&c->body);
     if (!c->why && !c->answer.allowed)
-        n->rejected++;
+        hook_count(c->q.r->api, c->hook, API_HOOK_REJECTED);
     c->done(c);
 }
 
@@ -534,7 +383,7 @@ bool hook_call_start(struct hook_call *c)
     struct sw_err err = {0};
     struct place p = {0};
 
-    count_of(r->api, c->hook)->calls++;
+    hook_count(r->api, c->hook, API_HOOK_CALLED);
     c->uid = api_uuid(r->arena);
     c->body = (struct sw_buf){.max = SW_REVIEW_BODY_MAX};
     c->why = find_place(r, cc, &p);
@@ -554,7 +403,7 @@ bool hook_call_start(struct hook_call *c)
 
 bool hook_call_failed(struct hook_call *c)
 {
-    count_of(c->q.r->api, c->hook)->failed++;
+    hook_count(c->q.r->api, c->hook, API_HOOK_FAILED);
     sw_log_warn("webhook", "webhook '%.*s' of '%.*s' failed: %s; the request is %s (failurePolicy)",
                 SW_SLICE_ARG(c->hook->name), SW_SLICE_ARG(c->hook->config), c->why,
                 c->hook->fail ? "refused" : "admitted");

@@ -3,9 +3,11 @@
 #pragma once
 
 #include "apiserver/admission.h"
+#include "apiserver/admission_metrics.h"
 #include "apiserver/api.h"
 #include "base/vec.h"
 #include "kube/admission.h"
+#include "kube/match_conditions.h"
 
 /* One webhook of a configuration. */
 struct hook {
@@ -14,6 +16,7 @@ struct hook {
     const struct sw_json *def;
     struct sw_label_selector namespaces;
     struct sw_label_selector objects;
+    struct sw_match_conditions *conditions;
     bool mutating;
     bool fail;       /* failurePolicy */
     bool equivalent; /* matchPolicy */
@@ -41,8 +44,19 @@ struct hook_question {
     const struct sw_json *old;    /* NULL: CREATE */
 };
 
-/* The version of the resource the webhook wants to see; NULL: it does not want the request. */
+/*
+ * The version of the resource the webhook wants to see, by its rules and selectors; NULL: it does
+ * not want the request.
+ */
 const struct api_res *hook_wants(const struct hook *h, const struct hook_question *q);
+/*
+ * Evaluates the match conditions. SW_MATCH_FAILED (only with failurePolicy Fail): the request was
+ * answered with 403.
+ */
+enum sw_match_outcome hook_conditions(const struct hook *h, const struct hook_question *q,
+                                      const struct api_res *as);
+/* Counts an event of the webhook. */
+void hook_count(struct sw_api *api, const struct hook *h, enum api_admission_event event);
 
 struct hook_call;
 typedef void (*hook_done_cb)(struct hook_call *c);

@@ -2,8 +2,10 @@
 /* Webhook configurations as an index, and which of them want to see a request. */
 #include <string.h>
 
+#include "apiserver/admission_request.h"
 #include "apiserver/webhook.h"
 #include "apiserver/webhook_int.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 static const char *const kinds[] = {"mutatingwebhookconfigurations",
@@ -19,6 +21,8 @@ struct hook_set *hook_set_ref(struct hook_set *s)
 struct hook_set *hook_set_unref(struct hook_set *s)
 {
     if (s && --s->refs == 0) {
+        for (size_t i = 0; i < s->all.n; i++)
+            sw_match_conditions_done(s->all.p[i].conditions);
         sw_vec_done(&s->all);
         sw_arena_clear(&s->arena);
         sw_free(s);
@@ -29,6 +33,8 @@ struct hook_set *hook_set_unref(struct hook_set *s)
 static void add_hook(struct hook_set *s, struct sw_slice config, const struct sw_json *def,
                      bool mutating)
 {
+    struct sw_fpath at = sw_fpath_str(NULL, "matchConditions");
+    struct sw_field_errs errs;
     const char *why = NULL;
     const struct sw_json *ns = sw_json_find(def, "namespaceSelector");
     const struct sw_json *objects = sw_json_find(def, "objectSelector");
@@ -50,6 +56,9 @@ static void add_hook(struct hook_set *s, struct sw_slice config, const struct sw
         h.namespaces = (struct sw_label_selector){0};
     if (objects && sw_label_selector_from_json(&s->arena, objects, &h.objects, &why) != SW_OK)
         h.objects = (struct sw_label_selector){0};
+    sw_field_errs_init(&errs, &s->arena);
+    h.conditions = sw_match_conditions_compile(&s->arena, sw_json_find(def, "matchConditions"),
+                                               &sw_webhook_scope, &at, &errs);
     sw_vec_push(&s->all, h);
 }
 
@@ -128,7 +137,7 @@ static bool namespace_matches(const struct hook *h, const struct hook_question *
 
     if (!h->namespaces.n)
         return true;
-    if (r->res->builtin && strcmp(r->res->builtin->type, "Namespace") == 0)
+    if (sw_admission_is_namespace(r->res))
         return labels_match(&h->namespaces, q->object ? q->object : q->old);
     if (!r->res->namespaced)
         return true;
@@ -165,4 +174,49 @@ const struct api_res *hook_wants(const struct hook *h, const struct hook_questio
     if (h->objects.n && !labels_match(&h->objects, q->object) && !labels_match(&h->objects, q->old))
         return NULL;
     return as;
+}
+
+/* --- conditions ------------------------------------------------------------------------- */
+
+void hook_count(struct sw_api *api, const struct hook *h, enum api_admission_event event)
+{
+    api_admission_count(api, event, h->mutating ? API_BY_MUTATING_HOOK : API_BY_VALIDATING_HOOK,
+                        h->name);
+}
+
+static void conditions_failed(const struct hook *h, const struct hook_question *q, const char *why)
+{
+    struct api_req *r = q->r;
+
+    hook_count(r->api, h, API_HOOK_CONDITION_FAILED);
+    sw_log_warn("webhook",
+                "match conditions of webhook '%.*s' of '%.*s' failed: %.512s; %s (failurePolicy)",
+                SW_SLICE_ARG(h->name), SW_SLICE_ARG(h->config), why,
+                h->fail ? "the request is refused" : "the webhook is not called");
+    if (h->fail)
+        api_fail_res(r, 403, "Forbidden", r->name, "%s \"%.*s\" is forbidden: %s",
+                     api_gr(r->arena, r->res), SW_SLICE_ARG(r->name), why);
+}
+
+enum sw_match_outcome hook_conditions(const struct hook *h, const struct hook_question *q,
+                                      const struct api_res *as)
+{
+    struct sw_cel_input in = {.allowed = sw_admission_allowed, .arg = q->r};
+    struct sw_arena *a = q->r->arena;
+    enum sw_match_outcome outcome;
+    const char *why = NULL;
+
+    if (!h->conditions->n && !h->conditions->broken)
+        return SW_MATCH_HOLDS;
+    in.object = sw_admission_object(q->r, as, q->object);
+    in.old = sw_admission_object(q->r, as, q->old);
+    in.request = sw_admission_request(q->r, q->op, as);
+    outcome =
+        sw_match_conditions_eval(h->conditions, a, sw_cel_run_new(a, &sw_webhook_scope, &in), &why);
+    if (outcome == SW_MATCH_EXCLUDES)
+        hook_count(q->r->api, h, API_HOOK_EXCLUDED);
+    if (outcome != SW_MATCH_FAILED)
+        return outcome;
+    conditions_failed(h, q, why);
+    return h->fail ? SW_MATCH_FAILED : SW_MATCH_EXCLUDES;
 }

@@ -122,6 +122,11 @@ void sw_b_check_event(const struct sw_json *obj, const struct sw_json *old,
                       struct sw_field_errs *e);
 void sw_b_check_event_v1(const struct sw_json *obj, const struct sw_json *old,
                          struct sw_field_errs *e);
+/* True when a list has this string. */
+bool sw_b_has_text(const struct sw_json *list, const char *text);
+/* A rule that says which requests a webhook or policy is about. */
+void sw_b_check_admission_rule(const struct sw_json *rule, const struct sw_fpath *path,
+                               struct sw_field_errs *e);
 /* A LabelSelector. */
 void sw_b_check_selector(const struct sw_json *sel, const struct sw_fpath *path,
                          struct sw_field_errs *e);

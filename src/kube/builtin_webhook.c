@@ -4,77 +4,8 @@
 
 #include "kube/admission.h"
 #include "kube/builtin_int.h"
+#include "kube/match_conditions.h"
 #include "kube/selector.h"
-
-static bool has_text(const struct sw_json *list, const char *text)
-{
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_at(list, i), text))
-            return true;
-    }
-    return false;
-}
-
-/* A list that must not be empty, and in which a star stands alone. */
-static void check_star(const struct sw_json *v, const char *key, const char *what,
-                       const struct sw_fpath *path, struct sw_field_errs *e)
-{
-    const struct sw_json *list = sw_json_find(v, key);
-    struct sw_fpath at = sw_fpath_str(path, key);
-
-    if (!sw_json_len(list))
-        sw_ferr_required(e, &at, NULL);
-    else if (sw_json_len(list) > 1 && has_text(list, "*"))
-        sw_ferr_invalid(
-            e, &at, list,
-            sw_arena_printf(e->arena, "if '*' is present, must not specify other %s", what));
-}
-
-static void check_resources(const struct sw_json *rule, const struct sw_fpath *path,
-                            struct sw_field_errs *e)
-{
-    const struct sw_json *list = sw_json_find(rule, "resources");
-    struct sw_fpath at = sw_fpath_str(path, "resources");
-    bool plain = false;
-
-    if (!sw_json_len(list))
-        sw_ferr_required(e, &at, NULL);
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_slice s = sw_json_str(sw_json_at(list, i));
-        struct sw_fpath at_i = sw_fpath_index(&at, i);
-
-        if (!s.n)
-            sw_ferr_required(e, &at_i, NULL);
-        plain = plain || (s.n && !memchr(s.p, '/', s.n) && !sw_slice_eq_str(s, "*"));
-    }
-    if (sw_json_len(list) > 1 && has_text(list, "*/*"))
-        sw_ferr_invalid(e, &at, list, "if '*/*' is present, must not specify other resources");
-    if (has_text(list, "*") && plain)
-        sw_ferr_invalid(e, &at, list,
-                        "if '*' is present, must not specify other resources without subresources");
-}
-
-static void check_rule(const struct sw_json *rule, const struct sw_fpath *path,
-                       struct sw_field_errs *e)
-{
-    static const char *const operations[] = {"*", "CONNECT", "CREATE", "DELETE", "UPDATE", NULL};
-    static const char *const scopes[] = {"*", "Cluster", "Namespaced", NULL};
-    const struct sw_json *list = sw_json_find(rule, "operations");
-    struct sw_fpath at_ops = sw_fpath_str(path, "operations");
-    struct sw_fpath at_scope = sw_fpath_str(path, "scope");
-
-    check_star(rule, "operations", "operations", path, e);
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_fpath at = sw_fpath_index(&at_ops, i);
-
-        sw_b_one_of(sw_json_at(list, i), operations, &at, e);
-    }
-    check_star(rule, "apiGroups", "API groups", path, e);
-    check_star(rule, "apiVersions", "API versions", path, e);
-    check_resources(rule, path, e);
-    if (sw_json_find(rule, "scope"))
-        sw_b_one_of(sw_json_find(rule, "scope"), scopes, &at_scope, e);
-}
 
 static void check_url(struct sw_slice url, const struct sw_fpath *at, struct sw_field_errs *e)
 {
@@ -160,9 +91,9 @@ static void check_versions(const struct sw_json *hook, const struct sw_fpath *pa
 
     if (!sw_json_len(list))
         sw_ferr_required(e, &at, "must specify one of v1, v1beta1");
-    else if (!has_text(list, "v1") && !has_text(list, "v1beta1"))
+    else if (!sw_b_has_text(list, "v1") && !sw_b_has_text(list, "v1beta1"))
         sw_ferr_invalid(e, &at, list, "must include at least one of v1, v1beta1");
-    else if (!has_text(list, "v1"))
+    else if (!sw_b_has_text(list, "v1"))
         sw_ferr_invalid(e, &at, list, "this server only sends v1");
 }
 
@@ -195,7 +126,6 @@ static void check_policies(const struct sw_json *hook, const struct sw_fpath *pa
                   {"reinvocationPolicy", {"IfNeeded", "Never", NULL}}};
     struct sw_fpath at_side = sw_fpath_str(path, "sideEffects");
     struct sw_fpath at_timeout = sw_fpath_str(path, "timeoutSeconds");
-    struct sw_fpath at_conditions = sw_fpath_str(path, "matchConditions");
     int64_t timeout = sw_b_int(hook, "timeoutSeconds");
 
     for (size_t i = 0; i < SW_ARRAY_LEN(fields); i++) {
@@ -209,8 +139,17 @@ static void check_policies(const struct sw_json *hook, const struct sw_fpath *pa
     if (timeout < 1 || timeout > 30)
         sw_ferr_invalid(e, &at_timeout, sw_json_new_i64(e->arena, timeout),
                         "the timeout value must be between 1 and 30 seconds");
-    if (sw_json_len(sw_json_find(hook, "matchConditions")))
-        sw_ferr_forbidden(e, &at_conditions, "this server does not evaluate matchConditions");
+}
+
+static void check_conditions(const struct sw_json *hook, const struct sw_fpath *path,
+                             struct sw_field_errs *e)
+{
+    struct sw_match_conditions *c;
+    struct sw_fpath at = sw_fpath_str(path, "matchConditions");
+
+    c = sw_match_conditions_compile(e->arena, sw_json_find(hook, "matchConditions"),
+                                    &sw_webhook_scope, &at, e);
+    sw_match_conditions_done(c);
 }
 
 void sw_b_check_webhooks(const struct sw_json *obj, const struct sw_json *old,
@@ -239,11 +178,12 @@ void sw_b_check_webhooks(const struct sw_json *obj, const struct sw_json *old,
         for (size_t k = 0; k < sw_json_len(rules); k++) {
             struct sw_fpath at = sw_fpath_index(&at_rules, k);
 
-            check_rule(sw_json_at(rules, k), &at, e);
+            sw_b_check_admission_rule(sw_json_at(rules, k), &at, e);
         }
         check_policies(h, &path, e);
         check_selector(h, "namespaceSelector", &path, e);
         check_selector(h, "objectSelector", &path, e);
         check_client(h, &path, e);
+        check_conditions(h, &path, e);
     }
 }

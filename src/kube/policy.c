@@ -6,13 +6,9 @@
 #include "base/mem.h"
 
 enum {
-    MATCH_BUDGET = 2500000, /* all match conditions */
-    MESSAGE_MAX = 5120,     /* bytes of an evaluated message */
+    MESSAGE_MAX = 5120, /* bytes of an evaluated message */
     AUDIT_VALUE_MAX = 10240,
 };
-
-#define OUT_OF_BUDGET                                                                              \
-    "validation failed due to running out of cost budget, no further validation rules will be run"
 
 struct eval {
     const struct sw_policy *p;
@@ -40,7 +36,7 @@ static bool pay(struct eval *e, const struct sw_cel_result *r)
 {
     if (r->cost > e->budget) {
         e->res->ndenials = 0;
-        fail(e, 0, OUT_OF_BUDGET);
+        fail(e, 0, SW_CEL_OUT_OF_BUDGET);
         e->stop = true;
         return false;
     }
@@ -48,36 +44,21 @@ static bool pay(struct eval *e, const struct sw_cel_result *r)
     return true;
 }
 
-static const char *error_text(struct eval *e, struct sw_slice expr, const struct sw_cel_result *r)
-{
-    return sw_arena_printf(e->a, "expression '%.*s' resulted in error: %.*s", SW_SLICE_ARG(expr),
-                           SW_SLICE_ARG(r->text));
-}
-
 /* True when all conditions hold; an error counts as the failure policy says. */
 static bool conditions_hold(struct eval *e, struct sw_cel_run *run)
 {
-    const char *errors = NULL;
-    bool many = false;
+    const char *why = NULL;
 
-    e->budget = MATCH_BUDGET;
-    for (size_t i = 0; i < e->p->nconditions; i++) {
-        const struct sw_policy_note *c = &e->p->conditions[i];
-        struct sw_cel_result r = sw_cel_run_eval(run, c->cel);
-
-        if (!pay(e, &r))
-            return false;
-        if (r.outcome == SW_CEL_FALSE)
-            return false;
-        if (r.outcome == SW_CEL_TRUE)
-            continue;
-        many = errors != NULL;
-        errors = errors ? sw_arena_printf(e->a, "%s, %s", errors, error_text(e, c->expression, &r))
-                        : error_text(e, c->expression, &r);
+    switch (sw_match_conditions_eval(e->p->conditions, e->a, run, &why)) {
+    case SW_MATCH_HOLDS:
+        return true;
+    case SW_MATCH_FAILED:
+        fail(e, 0, why);
+        break;
+    case SW_MATCH_EXCLUDES:
+        break;
     }
-    if (errors)
-        fail(e, 0, many ? sw_arena_printf(e->a, "[%s]", errors) : errors);
-    return !errors;
+    return false;
 }
 
 static const char *message_of(struct eval *e, struct sw_cel_run *run,
@@ -113,14 +94,14 @@ static void validate(struct eval *e, struct sw_cel_run *run)
         if (r.outcome == SW_CEL_TRUE)
             continue;
         if (r.outcome != SW_CEL_FALSE) {
-            fail(e, i, error_text(e, v->expression, &r));
+            fail(e, i, sw_cel_error_text(e->a, v->expression, &r));
             continue;
         }
         text = message_of(e, run, v);
         if (text)
             deny(e, i, v->reason, text);
         else
-            fail(e, i, "failed messageExpression: " OUT_OF_BUDGET);
+            fail(e, i, "failed messageExpression: " SW_CEL_OUT_OF_BUDGET);
     }
 }
 
@@ -138,7 +119,7 @@ static void annotate(struct eval *e, struct sw_cel_run *run)
             e->res->audits[e->res->naudits++] =
                 (struct sw_policy_audit){n->name, sw_slice_head(value, AUDIT_VALUE_MAX)};
         else if (r.outcome != SW_CEL_STRING && r.outcome != SW_CEL_NOTHING)
-            fail(e, 0, error_text(e, n->expression, &r));
+            fail(e, 0, sw_cel_error_text(e->a, n->expression, &r));
     }
 }
 
@@ -169,8 +150,7 @@ void sw_policy_free(struct sw_policy *p)
         return;
     for (size_t i = 0; i < p->scope.nvars; i++)
         sw_cel_free(p->vars[i].cel);
-    for (size_t i = 0; i < p->nconditions; i++)
-        sw_cel_free(p->conditions[i].cel);
+    sw_match_conditions_done(p->conditions);
     for (size_t i = 0; i < p->nnotes; i++)
         sw_cel_free(p->notes[i].cel);
     for (size_t i = 0; i < p->nvalidations; i++) {

@@ -7,6 +7,7 @@
 
 #include "kube/cel_policy.h"
 #include "kube/errs.h"
+#include "kube/match_conditions.h"
 
 struct sw_policy_validation {
     struct sw_slice expression, message, reason;
@@ -14,7 +15,7 @@ struct sw_policy_validation {
     struct sw_cel *cel_msg; /* NULL when there is none */
 };
 
-struct sw_policy_note { /* audit annotation, or match condition */
+struct sw_policy_note { /* audit annotation */
     struct sw_slice name, expression;
     struct sw_cel *cel;
 };
@@ -28,8 +29,9 @@ struct sw_policy {
     const char *broken;   /* what does not compile; NULL when all does */
     struct sw_cel_scope scope, message_scope, match_scope;
     struct sw_cel_named *vars;
-    struct sw_policy_note *conditions, *notes;
-    size_t nconditions, nnotes;
+    struct sw_match_conditions *conditions;
+    struct sw_policy_note *notes;
+    size_t nnotes;
     struct sw_policy_validation *validations;
     size_t nvalidations;
 };

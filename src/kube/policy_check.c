@@ -7,7 +7,6 @@
 #include "kube/policy.h"
 
 enum {
-    CONDITIONS_MAX = 64,
     NOTES_MAX = 20,
     NOTE_EXPRESSION_MAX = 5120,
     LIST_MAX = 1000, /* validations and variables: the object bounds them, too */
@@ -19,104 +18,6 @@ struct compiler {
 };
 
 /* ---- matching ---- */
-
-static bool has_star(const struct sw_json *list)
-{
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_at(list, i), "*"))
-            return true;
-    }
-    return false;
-}
-
-/* A list that is there, with nothing beside a '*'. */
-static void check_list(const struct sw_json *rule, const char *key, const char *what,
-                       const struct sw_fpath *path, struct sw_field_errs *e)
-{
-    const struct sw_json *list = sw_json_find(rule, key);
-    struct sw_fpath at = sw_fpath_str(path, key);
-
-    if (!sw_json_len(list))
-        sw_ferr_required(e, &at, NULL);
-    else if (sw_json_len(list) > 1 && has_star(list))
-        sw_ferr_invalid(
-            e, &at, list,
-            sw_arena_printf(e->arena, "if '*' is present, must not specify other %s", what));
-}
-
-static void check_one_of(const struct sw_json *v, const char *const *known,
-                         const struct sw_fpath *path, struct sw_field_errs *e)
-{
-    for (size_t i = 0; known[i]; i++) {
-        if (sw_json_str_eq(v, known[i]))
-            return;
-    }
-    sw_ferr_unsupported(e, path, v, known);
-}
-
-static void check_resources(const struct sw_json *rule, const struct sw_fpath *path,
-                            struct sw_field_errs *e)
-{
-    const struct sw_json *list = sw_json_find(rule, "resources");
-    struct sw_fpath up = sw_fpath_str(path, "resources");
-    bool all = has_star(list);
-
-    if (!sw_json_len(list))
-        sw_ferr_required(e, &up, NULL);
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_slice s = sw_json_str(sw_json_at(list, i));
-        struct sw_slice sub = s;
-        struct sw_fpath at = sw_fpath_index(&up, i);
-
-        (void)sw_slice_cut(&sub, '/');
-        if (!s.n)
-            sw_ferr_required(e, &at, NULL);
-        else if (sw_slice_eq_str(s, "*/*") && sw_json_len(list) > 1)
-            sw_ferr_invalid(e, &up, list, "if '*/*' is present, must not specify other resources");
-        else if (all && !sub.p && sw_json_len(list) > 1 && !sw_slice_eq_str(s, "*"))
-            sw_ferr_invalid(e, &up, list,
-                            "if '*' is present, must not specify other resources without "
-                            "subresources");
-    }
-}
-
-static void check_rule(const struct sw_json *rule, const struct sw_fpath *path,
-                       struct sw_field_errs *e)
-{
-    static const char *const operations[] = {"*", "CONNECT", "CREATE", "DELETE", "UPDATE", NULL};
-    static const char *const scopes[] = {"*", "Cluster", "Namespaced", NULL};
-    const struct sw_json *ops = sw_json_find(rule, "operations");
-    const struct sw_json *versions = sw_json_find(rule, "apiVersions");
-    const struct sw_json *names = sw_json_find(rule, "resourceNames");
-    struct sw_fpath at_ops = sw_fpath_str(path, "operations");
-    struct sw_fpath at_versions = sw_fpath_str(path, "apiVersions");
-    struct sw_fpath at_names = sw_fpath_str(path, "resourceNames");
-    struct sw_fpath at_scope = sw_fpath_str(path, "scope");
-
-    for (size_t i = 0; i < sw_json_len(names); i++) {
-        struct sw_slice s = sw_json_str(sw_json_at(names, i));
-        struct sw_fpath at = sw_fpath_index(&at_names, i);
-
-        sw_name_report(e, &at, s, sw_name_path_segment(s));
-    }
-    check_list(rule, "operations", "operations", path, e);
-    for (size_t i = 0; i < sw_json_len(ops); i++) {
-        struct sw_fpath at = sw_fpath_index(&at_ops, i);
-
-        check_one_of(sw_json_at(ops, i), operations, &at, e);
-    }
-    check_list(rule, "apiGroups", "API groups", path, e);
-    check_list(rule, "apiVersions", "API versions", path, e);
-    for (size_t i = 0; i < sw_json_len(versions); i++) {
-        struct sw_fpath at = sw_fpath_index(&at_versions, i);
-
-        if (!sw_json_str(sw_json_at(versions, i)).n)
-            sw_ferr_required(e, &at, NULL);
-    }
-    check_resources(rule, path, e);
-    if (sw_json_find(rule, "scope"))
-        check_one_of(sw_json_find(rule, "scope"), scopes, &at_scope, e);
-}
 
 static void check_match(const struct sw_json *m, const struct sw_fpath *path,
                         struct sw_field_errs *e)
@@ -131,7 +32,7 @@ static void check_match(const struct sw_json *m, const struct sw_fpath *path,
     if (!sw_json_find(m, "matchPolicy"))
         sw_ferr_required(e, &at_policy, NULL);
     else
-        check_one_of(sw_json_find(m, "matchPolicy"), policies, &at_policy, e);
+        sw_b_one_of(sw_json_find(m, "matchPolicy"), policies, &at_policy, e);
     for (size_t i = 0; i < SW_ARRAY_LEN(selectors); i++) {
         struct sw_fpath at = sw_fpath_str(path, selectors[i]);
 
@@ -144,7 +45,7 @@ static void check_match(const struct sw_json *m, const struct sw_fpath *path,
         for (size_t k = 0; k < sw_json_len(rules); k++) {
             struct sw_fpath at = sw_fpath_index(&up, k);
 
-            check_rule(sw_json_at(rules, k), &at, e);
+            sw_b_check_admission_rule(sw_json_at(rules, k), &at, e);
         }
     }
 }
@@ -164,13 +65,6 @@ static struct sw_cel *compile(struct compiler *c, struct sw_slice src,
     if (!c->p->broken)
         c->p->broken = sw_arena_dup(&c->p->arena, sw_slice_str(why));
     return NULL;
-}
-
-static struct sw_slice text(const struct sw_json *v, const char *key)
-{
-    struct sw_slice s = sw_json_str(sw_json_find(v, key));
-
-    return s.p ? s : sw_slice("", 0);
 }
 
 static bool is_identifier(struct sw_slice s)
@@ -200,16 +94,17 @@ static void compile_variables(struct compiler *c, const struct sw_fpath *path)
         struct sw_fpath at_name = sw_fpath_str(&item, "name");
         struct sw_fpath at = sw_fpath_str(&item, "expression");
 
-        p->vars[i].name = text(v, "name");
+        p->vars[i].name = sw_b_text(v, "name");
         if (!sw_slice_trim(p->vars[i].name).n)
             sw_ferr_required(c->e, &at_name, "name is not specified");
         else if (!is_identifier(p->vars[i].name))
             sw_ferr_invalid_str(c->e, &at_name, p->vars[i].name,
                                 "name is not a valid CEL identifier");
-        if (!sw_slice_trim(text(v, "expression")).n)
+        if (!sw_slice_trim(sw_b_text(v, "expression")).n)
             sw_ferr_required(c->e, &at, "expression is not specified");
         else
-            p->vars[i].cel = compile(c, text(v, "expression"), &p->scope, SW_CEL_BE_ANYTHING, &at);
+            p->vars[i].cel =
+                compile(c, sw_b_text(v, "expression"), &p->scope, SW_CEL_BE_ANYTHING, &at);
         p->scope.nvars = i + 1; /* the next ones may use it */
     }
     p->message_scope.vars = p->vars;
@@ -219,36 +114,11 @@ static void compile_variables(struct compiler *c, const struct sw_fpath *path)
 static void compile_conditions(struct compiler *c, const struct sw_fpath *path)
 {
     struct sw_policy *p = c->p;
-    const struct sw_json *list = sw_json_find(p->spec, "matchConditions");
-    struct sw_fpath up = sw_fpath_str(path, "matchConditions");
-    size_t n = sw_json_len(list);
+    struct sw_fpath at = sw_fpath_str(path, "matchConditions");
 
-    if (n > CONDITIONS_MAX) {
-        sw_ferr_too_many(c->e, &up, n, CONDITIONS_MAX);
-        n = CONDITIONS_MAX;
-    }
-    p->conditions = sw_arena_array(&p->arena, n + 1, sizeof(*p->conditions));
-    for (size_t i = 0; i < n; i++) {
-        struct sw_policy_note *note = &p->conditions[p->nconditions++];
-        struct sw_fpath item = sw_fpath_index(&up, i);
-        struct sw_fpath at_name = sw_fpath_str(&item, "name");
-        struct sw_fpath at = sw_fpath_str(&item, "expression");
-
-        note->name = text(sw_json_at(list, i), "name");
-        note->expression = sw_slice_trim(text(sw_json_at(list, i), "expression"));
-        if (!note->expression.n)
-            sw_ferr_required(c->e, &at, NULL);
-        else
-            note->cel = compile(c, note->expression, &p->match_scope, SW_CEL_BE_BOOL, &at);
-        if (!note->name.n)
-            sw_ferr_required(c->e, &at_name, NULL);
-        else
-            sw_name_report(c->e, &at_name, note->name, sw_name_label_key(note->name));
-        for (size_t k = 0; k < i && note->name.n; k++) {
-            if (sw_slice_eq(p->conditions[k].name, note->name))
-                sw_ferr_duplicate(c->e, &at_name, sw_json_find(sw_json_at(list, i), "name"));
-        }
-    }
+    p->conditions = sw_match_conditions_compile(&p->arena, sw_json_find(p->spec, "matchConditions"),
+                                                &p->match_scope, &at, c->e);
+    p->broken = p->conditions->broken;
 }
 
 static bool has_newline(struct sw_slice s)
@@ -260,7 +130,7 @@ static void check_texts(struct compiler *c, const struct sw_json *v, const struc
 {
     static const char *const reasons[] = {"Forbidden", "Invalid", "RequestEntityTooLarge",
                                           "Unauthorized", NULL};
-    struct sw_slice message = text(v, "message");
+    struct sw_slice message = sw_b_text(v, "message");
     struct sw_fpath at_msg = sw_fpath_str(item, "message");
     struct sw_fpath at_reason = sw_fpath_str(item, "reason");
 
@@ -269,7 +139,7 @@ static void check_texts(struct compiler *c, const struct sw_json *v, const struc
     else if (has_newline(sw_slice_trim(message)))
         sw_ferr_invalid_str(c->e, &at_msg, message, "message must not contain line breaks");
     if (sw_json_find(v, "reason"))
-        check_one_of(sw_json_find(v, "reason"), reasons, &at_reason, c->e);
+        sw_b_one_of(sw_json_find(v, "reason"), reasons, &at_reason, c->e);
 }
 
 static void compile_validations(struct compiler *c, const struct sw_fpath *path)
@@ -286,11 +156,11 @@ static void compile_validations(struct compiler *c, const struct sw_fpath *path)
         struct sw_fpath item = sw_fpath_index(&up, i);
         struct sw_fpath at = sw_fpath_str(&item, "expression");
         struct sw_fpath at_msg = sw_fpath_str(&item, "messageExpression");
-        struct sw_slice msg = text(v, "messageExpression");
+        struct sw_slice msg = sw_b_text(v, "messageExpression");
 
-        out->expression = text(v, "expression");
-        out->message = text(v, "message");
-        out->reason = text(v, "reason");
+        out->expression = sw_b_text(v, "expression");
+        out->message = sw_b_text(v, "message");
+        out->reason = sw_b_text(v, "reason");
         if (!sw_slice_trim(out->expression).n)
             sw_ferr_required(c->e, &at, "expression is not specified");
         else
@@ -322,8 +192,8 @@ static void compile_notes(struct compiler *c, const struct sw_fpath *path)
         struct sw_fpath at = sw_fpath_str(&item, "valueExpression");
         struct sw_slice full;
 
-        note->name = text(sw_json_at(list, i), "key");
-        note->expression = sw_slice_trim(text(sw_json_at(list, i), "valueExpression"));
+        note->name = sw_b_text(sw_json_at(list, i), "key");
+        note->expression = sw_slice_trim(sw_b_text(sw_json_at(list, i), "valueExpression"));
         full = sw_slice_str(sw_arena_printf(c->e->arena, "%.*s/%.*s", SW_SLICE_ARG(p->name),
                                             SW_SLICE_ARG(note->name)));
         sw_name_report(c->e, &at_key, full, sw_name_label_key(full));
@@ -348,7 +218,7 @@ static void check_param_kind(const struct sw_json *kind, const struct sw_fpath *
     struct sw_fpath path = sw_fpath_str(up, "paramKind");
     struct sw_fpath at_version = sw_fpath_str(&path, "apiVersion");
     struct sw_fpath at_kind = sw_fpath_str(&path, "kind");
-    struct sw_slice version = text(kind, "apiVersion");
+    struct sw_slice version = sw_b_text(kind, "apiVersion");
 
     if (!kind)
         return;
@@ -359,7 +229,7 @@ static void check_param_kind(const struct sw_json *kind, const struct sw_fpath *
         sw_ferr_invalid_str(e, &at_version, version,
                             sw_arena_printf(e->arena, "unexpected GroupVersion string: %.*s",
                                             SW_SLICE_ARG(version)));
-    if (!text(kind, "kind").n)
+    if (!sw_b_text(kind, "kind").n)
         sw_ferr_required(e, &at_kind, NULL);
 }
 
@@ -375,7 +245,7 @@ static void check_spec(struct compiler *c, const struct sw_fpath *path)
     if (!sw_json_find(spec, "failurePolicy"))
         sw_ferr_required(c->e, &at_fail, NULL);
     else
-        check_one_of(sw_json_find(spec, "failurePolicy"), policies, &at_fail, c->e);
+        sw_b_one_of(sw_json_find(spec, "failurePolicy"), policies, &at_fail, c->e);
     check_param_kind(sw_json_find(spec, "paramKind"), path, c->e);
     if (!match) {
         sw_ferr_required(c->e, &at_match, NULL);
@@ -435,7 +305,7 @@ static void check_param_ref(const struct sw_json *ref, const struct sw_fpath *pa
 {
     static const char *const actions[] = {"Allow", "Deny", NULL};
     const struct sw_json *sel = sw_json_find(ref, "selector");
-    struct sw_slice name = text(ref, "name");
+    struct sw_slice name = sw_b_text(ref, "name");
     struct sw_fpath at_name = sw_fpath_str(path, "name");
     struct sw_fpath at_sel = sw_fpath_str(path, "selector");
     struct sw_fpath at_action = sw_fpath_str(path, "parameterNotFoundAction");
@@ -452,10 +322,10 @@ static void check_param_ref(const struct sw_json *ref, const struct sw_fpath *pa
         sw_ferr_forbidden(e, &at_sel, "name and selector are mutually exclusive");
     if (!name.n && !sel)
         sw_ferr_required(e, path, "one of name or selector must be specified");
-    if (!text(ref, "parameterNotFoundAction").n)
+    if (!sw_b_text(ref, "parameterNotFoundAction").n)
         sw_ferr_required(e, &at_action, NULL);
     else
-        check_one_of(sw_json_find(ref, "parameterNotFoundAction"), actions, &at_action, e);
+        sw_b_one_of(sw_json_find(ref, "parameterNotFoundAction"), actions, &at_action, e);
 }
 
 static void check_actions(const struct sw_json *list, const struct sw_fpath *path,
@@ -469,7 +339,7 @@ static void check_actions(const struct sw_json *list, const struct sw_fpath *pat
         const struct sw_json *v = sw_json_at(list, i);
         struct sw_fpath at = sw_fpath_index(path, i);
 
-        check_one_of(v, known, &at, e);
+        sw_b_one_of(v, known, &at, e);
         for (size_t k = 0; k < i; k++) {
             if (sw_slice_eq(sw_json_str(sw_json_at(list, k)), sw_json_str(v)))
                 sw_ferr_duplicate(e, &at, v);
@@ -489,7 +359,7 @@ static void check_actions(const struct sw_json *list, const struct sw_fpath *pat
 void sw_policy_binding_check(const struct sw_json *obj, struct sw_field_errs *e)
 {
     const struct sw_json *spec = sw_json_find(obj, "spec");
-    struct sw_slice name = text(spec, "policyName");
+    struct sw_slice name = sw_b_text(spec, "policyName");
     struct sw_fpath path = sw_fpath_str(NULL, "spec");
     struct sw_fpath at_name = sw_fpath_str(&path, "policyName");
     struct sw_fpath at_ref = sw_fpath_str(&path, "paramRef");

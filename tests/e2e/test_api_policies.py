@@ -253,6 +253,27 @@ def test_actions_warn_and_audit(api, server):
                        "validationActions": ["Warn", "Audit"]}
 
 
+def test_metrics_count_what_policies_did(api):
+    def counted(action):
+        line = f'apiserver_validating_admission_policy_check_total{{policy="counted",enforcement_action="{action}"}} '
+        return sum(int(x[len(line):]) for x in api.get("/metrics").body.decode().splitlines() if x.startswith(line))
+    enforce(api, "counted", "object.metadata.name != 'no'")
+    allowed(api.post(MAPS, config("yes")))
+    assert counted("deny") == 0
+    denied(api.post(MAPS, config("no")), "counted")
+    assert (counted("deny"), counted("warn")) == (1, 0)
+    allowed(api.patch(f"{BINDINGS}/counted", {"spec": {"validationActions": ["Warn", "Audit"]}}))
+    allowed(api.post(MAPS, config("no")))
+    assert (counted("deny"), counted("warn"), counted("audit")) == (1, 1, 1)
+
+
+def test_the_request_of_a_patch_has_the_options_of_what_it_does(api):
+    enforce(api, "p", "request.options.kind == request.operation.substring(0, 1) + "
+                      "request.operation.substring(1).lowerAscii() + 'Options'")
+    allowed(api.post(MAPS, config("a")))
+    allowed(api.patch(f"{MAPS}/a", {"data": {"x": "y"}}))
+
+
 def test_the_authorizer_and_the_namespace(api):
     enforce(api, "p", "authorizer.group('').resource('secrets').namespace(request.namespace).check('get').allowed()",
             "authorizer.requestResource.check('custom').allowed() || object.metadata.name != 'special'",

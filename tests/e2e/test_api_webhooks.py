@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission webhooks: asked before a write is stored, refused and changed by them, fail closed."""
+import json
 import socket
 import threading
 
@@ -17,7 +18,9 @@ MARK = {"matchLabels": {"hooked": "yes"}}
 
 @pytest.fixture(scope="module")
 def api(binary, tmp_path_factory):
-    server = Control(binary, tmp_path_factory.mktemp("webhooks"), "--gateway=false", "--loopback-endpoints")
+    directory = tmp_path_factory.mktemp("webhooks")
+    server = Control(binary, directory, "--gateway=false", "--loopback-endpoints",
+                     "--audit-log", str(directory / "audit"))
     yield server
     server.close()
 
@@ -130,6 +133,8 @@ def test_the_scale_and_status_of_an_object(api, hook, configure):
     hook.answer = lambda request: {"allowed": request["object"]["spec"]["replicas"] < 5}
     assert api.patch(f"{deployments}/d/scale", {"spec": {"replicas": 3}}).status == 200
     assert hook.seen[0]["subResource"] == "scale" and hook.seen[0]["object"]["kind"] == "Scale"
+    assert hook.seen[0]["object"]["apiVersion"] == "autoscaling/v1"
+    assert hook.seen[0]["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     assert api.patch(f"{deployments}/d/scale", {"spec": {"replicas": 7}}).status == 400
     assert api.get(f"{deployments}/d").json["spec"]["replicas"] == 3
 
@@ -301,6 +306,82 @@ def test_a_service(api, hook, configure):
     assert hook.paths == ["/svc?timeout=5s"]
 
 
+# --- match conditions ------------------------------------------------------------------------
+
+def conditions(*expressions):
+    return [{"name": f"c{i}", "expression": x} for i, x in enumerate(expressions)]
+
+
+def counted(api, metric, name):
+    lines = [line for line in api.get("/metrics").body.decode().splitlines()
+             if line.startswith(metric + "{") and f'name="{name}"' in line]
+    return sum(int(line.split()[-1]) for line in lines)
+
+
+@pytest.mark.parametrize("kind", ["Validating", "Mutating"])
+def test_match_conditions_select(api, hook, configure, kind):
+    configure(kind, f"{kind[0].lower()}.selects", hook.client(), matchConditions=conditions(
+        "object.metadata.name.startsWith('yes')", "request.operation == 'CREATE' && oldObject == null",
+        "request.resource.resource == 'configmaps' && request.namespace == 'default'",
+        "authorizer.requestResource.check('create').allowed()", "request.options.kind == 'CreateOptions'"))
+    hook.answer = lambda request: {"allowed": False}
+    name = kind.lower()
+    assert api.post(CMS, hooked(f"no-{name}")).status == 201
+    assert api.post(CMS, hooked(f"yes-{name}")).status == 400
+    assert [x["name"] for x in hook.seen] == [f"yes-{name}"]
+    assert api.patch(f"{CMS}/no-{name}", {"data": {"x": "y"}}).status == 200
+    assert counted(api, "apiserver_admission_match_condition_exclusions_total",
+                   f"{kind[0].lower()}.selects.example.com") == 2
+
+
+@pytest.mark.parametrize("kind", ["Validating", "Mutating"])
+def test_match_conditions_that_fail(api, hook, configure, kind):
+    name = f"{kind[0].lower()}.errs"
+    odd = "object.data.absent == 'x'"
+    configure(kind, name, hook.client(), matchConditions=conditions(odd, "true"))
+    told = api.post(CMS, hooked(name))
+    assert (told.status, told.json["reason"]) == (403, "Forbidden")
+    assert told.message == f'configmaps "{name}" is forbidden: expression \'{odd}\' resulted in error: no such key: absent'
+    assert counted(api, "apiserver_admission_match_condition_evaluation_errors_total", f"{name}.example.com") == 1
+    # A condition that is false excludes the request, whatever the others are.
+    path = f"{ADMIT}/{kind.lower()}webhookconfigurations/{name}"
+    change = api.get(path).json
+    change["webhooks"][0]["matchConditions"] = conditions(odd, "false")
+    assert api.put(path, change).status == 200
+    assert api.post(CMS, hooked(f"{name}-false")).status == 201
+    # With Ignore the webhook is not called, and the request goes on.
+    change = api.get(path).json
+    change["webhooks"][0].update(matchConditions=conditions(odd), failurePolicy="Ignore")
+    assert api.put(path, change).status == 200
+    assert api.post(CMS, hooked(f"{name}-ignored")).status == 201
+    assert hook.seen == []
+
+
+def test_match_conditions_cost(api, hook, configure):
+    deep = "[1,2,3,4,5,6,7,8,9,0].all(a, [1,2,3,4,5,6,7,8,9,0].all(b, [1,2,3,4,5,6,7,8,9,0].all(c, " \
+        "[1,2,3,4,5,6,7,8,9,0].all(d, [1,2,3,4,5,6,7,8,9,0].all(e, a + b + c + d + e < 99)))))"
+    configure("Validating", "v.costs", hook.client(), matchConditions=conditions(*([deep] * 12)))
+    told = api.post(CMS, hooked("costs"))
+    assert told.status == 403 and "running out of cost budget" in told.message, told
+    assert hook.seen == []
+
+
+# --- audit annotations -----------------------------------------------------------------------
+
+def test_audit_annotations(api, hook, configure):
+    configure("Validating", "v.notes", hook.client())
+    configure("Mutating", "m.notes", hook.client())
+    hook.answer = lambda request: {"allowed": True, "auditAnnotations": {"seen": request["name"], "bad key": "x"}}
+    assert api.post(CMS, hooked("noted")).status == 201
+    hook.answer = lambda request: {"allowed": False, "auditAnnotations": {"why": "n" * 600_000}}
+    assert api.post(CMS, hooked("denied")).status == 400
+    lines = [json.loads(line) for line in (api.dir / "audit").read_text().splitlines()]
+    created, refused = [x for x in lines if x["method"] == "POST" and x["path"] == CMS][-2:]
+    assert created["annotations"] == {"v.notes.example.com/seen": "noted", "m.notes.example.com/seen": "noted"}
+    # Annotations that are too long do not cost the line.
+    assert refused["code"] == 400 and refused["annotationsDropped"] is True and "annotations" not in refused
+
+
 # --- configurations --------------------------------------------------------------------------
 
 @pytest.mark.parametrize("change,why", [
@@ -313,13 +394,30 @@ def test_a_service(api, hook, configure):
     ({"timeoutSeconds": 31}, "the timeout value must be between 1 and 30 seconds"),
     ({"rules": [{**RULE, "operations": ["*", "CREATE"]}]}, "if '*' is present, must not specify other operations"),
     ({"rules": [{**RULE, "resources": []}]}, "rules[0].resources: Required value"),
-    ({"matchConditions": [{"name": "x", "expression": "true"}]}, "does not evaluate matchConditions"),
+    ({"rules": [{**RULE, "apiVersions": [""]}]}, "rules[0].apiVersions[0]: Required value"),
+    ({"matchConditions": [{"name": "x", "expression": ""}]}, "matchConditions[0].expression: Required value"),
+    ({"matchConditions": [{"expression": "true"}]}, "matchConditions[0].name: Required value"),
+    ({"matchConditions": [{"name": "x y", "expression": "true"}]}, 'matchConditions[0].name: Invalid value: "x y"'),
+    ({"matchConditions": [{"name": "x", "expression": "1 +"}]},
+     'matchConditions[0].expression: Invalid value: "1 +": compilation failed: ERROR: <input>:1:4: Syntax error'),
+    ({"matchConditions": [{"name": "x", "expression": "1"}]}, "must evaluate to bool but got int"),
+    ({"matchConditions": [{"name": "x", "expression": "params.a == 1"}]}, "undeclared reference to 'params'"),
+    ({"matchConditions": [{"name": f"x{i}", "expression": "true"} for i in range(65)]},
+     "matchConditions: Too many: 65: must have at most 64 items"),
 ])
 def test_configurations_that_cannot_be_enforced_are_refused(api, change, why):
     webhook = {"name": "a.b.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
                "rules": [RULE], "clientConfig": {"url": "https://x.example.com/"}, **change}
     told = api.post(f"{ADMIT}/validatingwebhookconfigurations", {"metadata": {"name": "bad"}, "webhooks": [webhook]})
     assert told.status == 422 and why in told.message, told
+
+
+def test_names_of_match_conditions_are_unique(api):
+    twice = [{"name": "x", "expression": "true"}] * 2
+    told = api.post(f"{ADMIT}/mutatingwebhookconfigurations", {"metadata": {"name": "bad"}, "webhooks": [
+        {"name": "a.b.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "rules": [RULE],
+         "clientConfig": {"url": "https://x.example.com/"}, "matchConditions": twice}]})
+    assert told.status == 422 and 'Duplicate value: ' in told.message, told
 
 
 def test_nobody_is_locked_out(api, hook, configure):
