@@ -524,7 +524,8 @@ bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_js
             return false;
         }
     }
-    if (r->res->crd || patch) { /* decoded from maps: sorted, metadata of custom resources first */
+    /* Decoded from maps: sorted, metadata of custom resources first. */
+    if (unknown.n && (r->res->crd || patch)) {
         n_meta = r->res->crd ? n_meta : 0;
         sort_texts(unknown.p, n_meta);
         sort_texts(unknown.p + n_meta, unknown.n - n_meta);
