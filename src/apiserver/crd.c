@@ -154,6 +154,7 @@ static struct api_crd *crd_new(const struct sw_json *obj, uint64_t revision)
     c->vers = sw_arena_array(&c->arena, c->n + 1, sizeof(*c->vers));
     c->sets = sw_arena_array(&c->arena, c->n + 1, sizeof(*c->sets));
     c->same_schemas = true;
+    c->by_webhook = sw_json_str_eq(sw_json_walk(spec, "conversion", "strategy", NULL), "Webhook");
     c->spec = spec;
     for (size_t i = 0; i < c->n; i++) {
         fill_version(c, i, crd, sw_json_at(versions, i));
@@ -161,6 +162,23 @@ static struct api_crd *crd_new(const struct sw_json *obj, uint64_t revision)
             c->same_schemas = false;
     }
     return c;
+}
+
+const char *api_no_conversion(struct sw_arena *a, const struct api_res *res,
+                              const struct api_res *as)
+{
+    if (!res->crd || !res->crd->by_webhook || (res->storage && as->storage))
+        return NULL;
+    for (size_t i = 0; i < res->crd->n; i++) {
+        const struct api_res *v = &res->crd->vers[i];
+
+        if (v->storage)
+            return sw_arena_printf(a,
+                                   "conversion webhook for %s, Kind=%s is not supported: this "
+                                   "server serves only the storage version %s",
+                                   v->api_version, v->kind, v->version);
+    }
+    return NULL;
 }
 
 static const struct api_res *crd_res(struct sw_api *api)

@@ -378,10 +378,14 @@ static void ask(struct question *q, const struct entry *e)
     if (!sw_match_resources(q->a, sw_json_find(e->policy->spec, "matchConstraints"), &q->at,
                             &version, &why))
         return;
+    if (!why)
+        why = api_no_conversion(q->a, q->r->res, res_in(q, version));
     if (!why && kind && !param_resource(q, e))
         why = sw_arena_printf(
             q->a, "failed to find resource referenced by paramKind: '%.*s, Kind=%.*s'",
             SW_SLICE_ARG(api_str(kind, "apiVersion")), SW_SLICE_ARG(api_str(kind, "kind")));
+    if (!why && kind)
+        why = api_no_conversion(q->a, param_resource(q, e), param_resource(q, e));
     if (why) {
         misconfigured(q, e, NULL, why);
         return;

@@ -296,6 +296,16 @@ static bool always_empty(struct api_req *r)
     return false;
 }
 
+/* A client gets objects as they are meant, or none. */
+static bool convertible(struct api_req *r)
+{
+    const char *why = r->x ? api_no_conversion(r->arena, r->res, r->res) : NULL;
+
+    if (why)
+        api_fail(r, 500, "InternalError", "Internal error occurred: %s", why);
+    return !why;
+}
+
 static void run_resource(struct api_req *r)
 {
     if (always_empty(r))
@@ -322,7 +332,7 @@ static void run_resource(struct api_req *r)
         api_no_such_resource(r);
         return;
     }
-    if (!api_negotiate(r))
+    if (!api_negotiate(r) || !convertible(r))
         return;
     if (r->res->deprecated)
         api_warn(r, "%s", r->res->deprecated);

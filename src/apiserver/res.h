@@ -62,12 +62,19 @@ struct api_crd {
     bool established;
     bool terminating;
     const struct sw_json *spec;
+    bool by_webhook;   /* conversion.strategy Webhook: only the storage version can be served */
     bool same_schemas; /* all versions have the same schema: stored data fits every one */
     struct api_res *vers;
     struct sw_schema_set *sets; /* parallel to vers; root NULL until compiled */
     size_t n;
 };
 
+/*
+ * Why objects of the resource cannot be shown in the version 'as': a conversion webhook would have
+ * to be called. NULL: they can.
+ */
+const char *api_no_conversion(struct sw_arena *a, const struct api_res *res,
+                              const struct api_res *as);
 struct api_crd *api_crd_ref(struct api_crd *c);
 struct api_crd *api_crd_unref(struct api_crd *c);
 

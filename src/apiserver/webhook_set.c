@@ -206,8 +206,13 @@ enum sw_match_outcome hook_conditions(const struct hook *h, const struct hook_qu
     enum sw_match_outcome outcome;
     const char *why = NULL;
 
-    if (!h->conditions->n && !h->conditions->broken)
+    why = api_no_conversion(a, q->r->res, as);
+    if (!why && !h->conditions->n && !h->conditions->broken)
         return SW_MATCH_HOLDS;
+    if (why) {
+        conditions_failed(h, q, why);
+        return h->fail ? SW_MATCH_FAILED : SW_MATCH_EXCLUDES;
+    }
     in.object = sw_admission_object(q->r, as, q->object);
     in.old = sw_admission_object(q->r, as, q->old);
     in.request = sw_admission_request(q->r, q->op, as);

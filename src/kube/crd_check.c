@@ -216,11 +216,49 @@ static void check_review_versions(const struct sw_json *list, const struct sw_fp
         sw_ferr_invalid(e, up, list, "must include at least one of v1, v1beta1");
 }
 
-static void check_webhook(const struct sw_json *spec, const struct sw_json *hook,
+/* A version that objects may be stored in and that is not the storage version; or empty. */
+static struct sw_slice other_stored(const struct sw_json *obj)
+{
+    const struct sw_json *versions = sw_json_walk(obj, "spec", "versions", NULL);
+    const struct sw_json *stored = sw_json_walk(obj, "status", "storedVersions", NULL);
+    struct sw_slice storage = sw_slice("", 0);
+
+    for (size_t i = 0; i < sw_json_len(versions); i++) {
+        if (sw_json_true(sw_json_find(sw_json_at(versions, i), "storage")))
+            storage = crd_text(sw_json_at(versions, i), "name");
+    }
+    for (size_t i = 0; i < sw_json_len(stored); i++) {
+        struct sw_slice s = sw_json_str(sw_json_at(stored, i));
+
+        if (!sw_slice_eq(s, storage))
+            return s;
+    }
+    return sw_slice("", 0);
+}
+
+/* Said once, when the CRD is written: reads and writes of these versions will fail. */
+static void warn_unserved(const struct sw_json *obj, struct sw_field_errs *e)
+{
+    const struct sw_json *versions = sw_json_walk(obj, "spec", "versions", NULL);
+
+    for (size_t i = 0; e->warnings && i < sw_json_len(versions); i++) {
+        const struct sw_json *v = sw_json_at(versions, i);
+
+        if (sw_json_true(sw_json_find(v, "served")) && !sw_json_true(sw_json_find(v, "storage")))
+            sw_texts_add(e->warnings,
+                         sw_arena_printf(e->arena,
+                                         "spec.conversion.strategy: this server calls no "
+                                         "conversion webhooks; requests for version %.*s, which is "
+                                         "not the storage version, will fail",
+                                         SW_SLICE_ARG(crd_text(v, "name"))));
+    }
+}
+
+static void check_webhook(const struct sw_json *obj, const struct sw_json *hook,
                           const struct sw_fpath *path, struct sw_field_errs *e)
 {
     const struct sw_json *cc = sw_json_find(hook, "clientConfig");
-    const struct sw_json *versions = sw_json_find(spec, "versions");
+    struct sw_slice other = other_stored(obj);
     struct sw_fpath at_cc = sw_fpath_str(path, "webhookClientConfig");
     struct sw_fpath at_rv = sw_fpath_str(path, "conversionReviewVersions");
     struct sw_fpath at_st = sw_fpath_str(path, "strategy");
@@ -231,18 +269,23 @@ static void check_webhook(const struct sw_json *spec, const struct sw_json *hook
     else if (!sw_json_find(cc, "url") == !sw_json_find(cc, "service"))
         sw_ferr_required(e, &at_cc, "exactly one of url or service is required");
     check_review_versions(sw_json_find(hook, "conversionReviewVersions"), &at_rv, e);
-    /* With one version there is nothing to convert; with more, objects would be served wrong. */
-    if (e->n == before && sw_json_len(versions) > 1)
-        sw_ferr_forbidden(e, &at_st,
-                          "this server calls no conversion webhooks; use strategy None, or keep "
-                          "only one version in spec.versions");
+    /* Requests for other versions are refused; what is stored must need no conversion either. */
+    if (e->n == before && other.n)
+        sw_ferr_forbidden(
+            e, &at_st,
+            sw_arena_printf(e->arena,
+                            "this server calls no conversion webhooks, and objects stored as %.*s "
+                            "would need one; use strategy None, or keep the storage version",
+                            SW_SLICE_ARG(other)));
+    else if (e->n == before)
+        warn_unserved(obj, e);
 }
 
-static void check_conversion(const struct sw_json *spec, const struct sw_fpath *up,
+static void check_conversion(const struct sw_json *obj, const struct sw_fpath *up,
                              struct sw_field_errs *e)
 {
     static const char *const strategies[] = {"None", "Webhook", NULL};
-    const struct sw_json *c = sw_json_find(spec, "conversion");
+    const struct sw_json *c = sw_json_walk(obj, "spec", "conversion", NULL);
     const struct sw_json *hook = sw_json_find(c, "webhook");
     struct sw_fpath path = sw_fpath_str(up, "conversion");
     struct sw_fpath at = sw_fpath_str(&path, "strategy");
@@ -257,7 +300,7 @@ static void check_conversion(const struct sw_json *spec, const struct sw_fpath *
     else if (!crd_one_of(strategy, strategies))
         sw_ferr_unsupported(e, &at, sw_json_find(c, "strategy"), strategies);
     if (sw_slice_eq_str(strategy, "Webhook")) {
-        check_webhook(spec, hook, &path, e);
+        check_webhook(obj, hook, &path, e);
         return;
     }
     if (sw_json_find(hook, "clientConfig"))
@@ -402,7 +445,7 @@ void sw_crd_check(const struct sw_crd *c, const struct sw_json *old,
     sw_crd_append(e, shared);
     if (c->nversions)
         check_parts(sw_json_at(versions, 0), c->versions[0].schema.root, versions, true, &path, e);
-    check_conversion(spec, &path, e);
+    check_conversion(obj, &path, e);
     if (old) {
         check_fixed(obj, old, e);
         check_names(sw_json_walk(obj, "status", "acceptedNames", NULL), &at_accepted, false, e);

@@ -534,7 +534,7 @@ static void crds_are_checked(void **state)
          "spec.conversion.conversionReviewVersions[1]: Invalid value: \"v9\": duplicate version\n"
          "spec.conversion.conversionReviewVersions: Invalid value: []interface {}{\"v9\", "
          "\"v9\"}: must include at least one of v1, v1beta1"},
-        /* One version needs no conversion. */
+        /* What is stored needs no conversion. */
         {"conversion: {strategy: Webhook, webhook: {clientConfig: {url: 'https://a/'}, "
          "conversionReviewVersions: [v1]}}",
          "", ""},
