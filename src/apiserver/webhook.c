@@ -10,7 +10,11 @@
 #include "base/log.h"
 #include "kube/names.h"
 
-enum { OPS_MAX = 10000, PASSES = 2 };
+enum {
+    OPS_MAX = 10000,
+    PASSES = 2,
+    NOTES_MAX = 64, /* audit annotations of one answer */
+};
 
 static void api_call_failed(struct hook_call *c)
 {
@@ -24,26 +28,32 @@ static void take_warnings(struct hook_call *c)
         api_warn(c->q.r, "%.*s", SW_SLICE_ARG(sw_json_str(sw_json_at(c->answer.warnings, i))));
 }
 
-/* auditAnnotations of an answer: "<webhook>/<key>" in the audit log. */
+/* auditAnnotations of an answer: "<webhook>/<key>" in the audit log, as many as are allowed. */
 static void take_annotations(struct hook_call *c)
 {
     struct api_req *r = c->q.r;
     struct api_req *asker = r->on_behalf ? r->on_behalf : r;
+    size_t n = sw_json_len(c->answer.annotations);
+    size_t kept = 0;
 
-    for (size_t i = 0; i < sw_json_len(c->answer.annotations); i++) {
+    if (r->api->audit_fd < 0)
+        return;
+    for (size_t i = 0; i < sw_min(n, NOTES_MAX); i++) {
         const struct sw_json_member *m = sw_json_member_at(c->answer.annotations, i);
         const char *key = sw_arena_printf(r->arena, "%.*s/%.*s", SW_SLICE_ARG(c->hook->name),
                                           SW_SLICE_ARG(m->key));
 
-        if (!sw_name_label_key(sw_slice_str(key)).n)
-            api_audit_note(asker, key, sw_json_str(m->value));
-        else
-            sw_log_warn("webhook",
-                        "webhook '%.*s' of '%.*s': audit annotation '%.*s' has an invalid key, "
-                        "dropping it",
-                        SW_SLICE_ARG(c->hook->name), SW_SLICE_ARG(c->hook->config),
-                        SW_SLICE_ARG(sw_slice_head(m->key, 64)));
+        if (sw_name_label_key(sw_slice_str(key)).n)
+            continue;
+        api_audit_note(asker, key, sw_json_str(m->value));
+        kept++;
     }
+    if (kept < n)
+        sw_log_warn(
+            "webhook",
+            "webhook '%.*s' of '%.*s': dropping %zu audit annotations (invalid key, or more "
+            "than %d)",
+            SW_SLICE_ARG(c->hook->name), SW_SLICE_ARG(c->hook->config), n - kept, NOTES_MAX);
 }
 
 static void deny(struct hook_call *c)

@@ -204,9 +204,8 @@ enum sw_match_outcome hook_conditions(const struct hook *h, const struct hook_qu
     struct sw_cel_input in = {.allowed = sw_admission_allowed, .arg = q->r};
     struct sw_arena *a = q->r->arena;
     enum sw_match_outcome outcome;
-    const char *why = NULL;
+    const char *why = api_no_conversion(a, q->r->res, as);
 
-    why = api_no_conversion(a, q->r->res, as);
     if (!why && !h->conditions->n && !h->conditions->broken)
         return SW_MATCH_HOLDS;
     if (why) {

@@ -373,11 +373,15 @@ def test_audit_annotations(api, hook, configure):
     configure("Mutating", "m.notes", hook.client())
     hook.answer = lambda request: {"allowed": True, "auditAnnotations": {"seen": request["name"], "bad key": "x"}}
     assert api.post(CMS, hooked("noted")).status == 201
+    hook.answer = lambda request: {"allowed": True, "auditAnnotations": {f"k{i}": "v" for i in range(50_000)}}
+    assert api.post(CMS, hooked("many")).status == 201
     hook.answer = lambda request: {"allowed": False, "auditAnnotations": {"why": "n" * 600_000}}
     assert api.post(CMS, hooked("denied")).status == 400
     lines = [json.loads(line) for line in (api.dir / "audit").read_text().splitlines()]
-    created, refused = [x for x in lines if x["method"] == "POST" and x["path"] == CMS][-2:]
+    created, many, refused = [x for x in lines if x["method"] == "POST" and x["path"] == CMS][-3:]
     assert created["annotations"] == {"v.notes.example.com/seen": "noted", "m.notes.example.com/seen": "noted"}
+    assert len(many["annotations"]) == 2 * 64
+    assert "webhook 'v.notes.example.com' of 'v.notes': dropping 49936 audit annotations" in api.log()
     # Annotations that are too long do not cost the line.
     assert refused["code"] == 400 and refused["annotationsDropped"] is True and "annotations" not in refused
 
