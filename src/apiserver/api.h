@@ -80,6 +80,7 @@ struct sw_api {
     size_t n_pages;
     bool loopback_endpoints;
     bool stopping;
+    bool closing; /* sw_api_free: nothing new is written */
     bool ready;
     uint32_t starting; /* bootstrap writes under way */
     struct sw_arena arena;

@@ -146,6 +146,7 @@ void sw_api_free(struct sw_api *a)
     if (!a)
         return;
     a->stopping = true;
+    a->closing = true;
     api_webhooks_free(a);
     close_store(a);
     sw_front_free(a->front);

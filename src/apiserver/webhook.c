@@ -70,9 +70,10 @@ static void deny(struct hook_call *c)
     api_reply(c->q.r, (int)code, s);
 }
 
+/* A server that drains (stopping) still finishes the writes it took. */
 static bool shutting_down(struct api_req *r)
 {
-    if (r->api->store && !r->api->stopping)
+    if (r->api->store && !r->api->closing)
         return false;
     api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
     return true;

@@ -266,10 +266,13 @@ def test_a_failed_request_is_followed_by_its_id(topology, binary, tmp_path):
         e.wait(20)
         until(lambda: "is offline" in ask(u, "/", "dead.localhost")[1], 30, "the device to be offline")
 
-        def away_logged():
+        asked = []
+
+        def away_logged():  # the log is written after the answer, by a thread of its own
             status, body, headers = ask(u, "/later", "dead.localhost", "text/html")
             assert status == 503 and re.search(r"the device &#39;\S+&#39; is offline", body), body
-            return [json.loads(x) for x in lines_with(u, "gateway", headers["x-request-id"]) if "request failed" in x]
+            asked.append(headers["x-request-id"])
+            return [json.loads(x) for x in lines_with(u, "gateway", "request failed") if any(i in x for i in asked)]
         away = until(away_logged, 20, "the line of the failure", interval=0.3)
         assert away[0]["reason"] == "connector-offline" and away[0]["device"] == failed[0]["device"]
         for role in ("gateway", "control", "sidecar", "relay"):
