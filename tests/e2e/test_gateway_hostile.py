@@ -648,7 +648,7 @@ def test_idle_connections_make_room_for_new_ones(binary, tmp_path, kind):
         assert gone == sorted(gone, reverse=True) or kind is not http1, gone  # in the order they became idle
         told = w.gateway.metrics()
         assert told.sum("spanwire_gateway_connections_evicted_total") >= sum(gone) > 0
-        assert "closing idle connections, the longest idle first" in w.gateway.log()
+        until(lambda: "closing idle connections, the longest idle first" in w.gateway.log())
         for s in (busy, oldest, newest):
             s.close()
     finally:
