@@ -381,7 +381,7 @@ def test_audit_annotations(api, hook, configure):
     created, many, refused = [x for x in lines if x["method"] == "POST" and x["path"] == CMS][-3:]
     assert created["annotations"] == {"v.notes.example.com/seen": "noted", "m.notes.example.com/seen": "noted"}
     assert len(many["annotations"]) == 2 * 64
-    assert "webhook 'v.notes.example.com' of 'v.notes': dropping 49936 audit annotations" in api.log()
+    until(lambda: "webhook 'v.notes.example.com' of 'v.notes': dropping 49936 audit annotations" in api.log())
     # Annotations that are too long do not cost the line.
     assert refused["code"] == 400 and refused["annotationsDropped"] is True and "annotations" not in refused
 
