@@ -21,7 +21,7 @@ struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, c
 /* NULL is fine. */
 void sw_control_access_free(struct sw_control_access *a);
 /*
- * Called when an answer came, from the loop: whoever was told SW_EAGAIN may ask again. lost:
+ * Called when an answer came, from the loop: a caller that got SW_EAGAIN may ask again. lost:
  * the token of a stream that may be open is not good any more.
  */
 void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg, bool lost),

@@ -192,7 +192,7 @@ static const struct sw_opt table[] = {
      .type = SW_OPT_STR,
      .offset = OPT(gw.addresses),
      .arg = "LIST",
-     .help = "addresses Gateways are told to have, ADDRESS[=BIND], HOSTNAME=BIND or "
+     .help = "addresses of Gateways, ADDRESS[=BIND], HOSTNAME=BIND or "
              "ADDRESS/PREFIX, joined by commas; BIND is where data planes listen for it "
              "[127.0.0.1; on another cluster 127.0.0.1=0.0.0.0]"},
     {.name = "gateway-port-offset",
