@@ -15,7 +15,7 @@
 
 static const uint64_t grace_ns = 2 * SW_NS_PER_S;
 
-/* Something bad that waits, or was told and may come to an end. */
+/* A fault: its Event is pending, or was written and the fault may end. */
 struct trouble {
     struct sw_list link; /* pending, in order of due_ns */
     char *id;            /* "kind|ns/name|where|type": unique */
@@ -103,7 +103,7 @@ static void await_due(struct sw_control *c)
     sw_timer_start(c->loop, &c->grace, t->due_ns > now ? t->due_ns - now : 1, on_grace);
 }
 
-/* Begins to wait; one that waits or was told with the same reason goes on. Takes nothing. */
+/* Adds a pending fault; one with the same reason and text stays as it is. Copies everything. */
 static void add(struct sw_control *c, const struct trouble *like)
 {
     struct trouble *t = sw_map_get(&c->troubles, sw_slice_str(like->id));
@@ -260,7 +260,7 @@ static void look_at_condition(const struct part *p, const struct sw_json *have,
     }
     waits = sw_map_get(&p->c->troubles, sw_slice_str(like.id));
     if (waits)
-        forget(p->c, waits); /* it was bad for a moment only: nobody was told */
+        forget(p->c, waits); /* the fault ended before its Event was written */
     else if (judge(have) == VERDICT_BAD)
         tell(p->c, &like, SW_EVENT_NORMAL);
 }

@@ -248,7 +248,7 @@ static void tell_server(struct sw_gw_bind *b)
     for (size_t i = 0; i < b->problems.n; i++) {
         const struct problem *p = b->problems.p[i];
 
-        /* What does not fit is left out: it is told when the others are mended. */
+        /* Causes beyond the limit are left out: they show once the others are mended. */
         if (sw_buf_printf(&out, "%s%.*s: %s", i ? "\n" : "Error adding/updating listener(s) ",
                           SW_SLICE_ARG(p->name), problem_text(p, text, sizeof(text))) != SW_OK)
             break;
