@@ -272,6 +272,9 @@ int sw_db_create(const char *path, struct sw_err *err)
         rc = exec(db, "PRAGMA page_size = 4096; PRAGMA synchronous = FULL;", err);
     if (rc == SW_OK)
         rc = exec(db, schema_sql, err);
+    /* Under its name it never has a rollback journal, which who only reads could not undo. */
+    if (rc == SW_OK)
+        rc = exec(db, "PRAGMA journal_mode = WAL", err);
     sw_db_close(db);
     if (rc == SW_OK)
         rc = sw_db_rename(fresh, path, err);
