@@ -10,6 +10,7 @@
 #include "cmd/cmd.h"
 #include "cmd/store.h"
 #include "gateway/gateway.h"
+#include "io/sandbox.h"
 #include "node/config.h"
 #include "relay/relay.h"
 #include "sidecar/sidecar.h"
@@ -24,31 +25,39 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const struct sw_opts_cmd *options; /* for the manual page; NULL: written by hand */
     int section;                       /* of its manual page, spanwire-NAME; 0: it has none */
+    enum sw_sandbox sandbox;
 } commands[] = {
-    {"up", "control, relay, sidecar and gateway on this machine", sw_cmd_up, &sw_up_options, 1},
+    {"up", "control, relay, sidecar and gateway on this machine", sw_cmd_up, &sw_up_options, 1,
+     SW_SANDBOX_SUPERVISOR},
     {"node", "encrypt and authorise the connections of workloads (HBONE)", sw_cmd_node,
-     &sw_node_options, 8},
+     &sw_node_options, 8, SW_SANDBOX_NODE},
     {"gateway", "serve HTTP, TLS, TCP and UDP as xDS resources say", sw_cmd_gateway,
-     &sw_gateway_options, 8},
+     &sw_gateway_options, 8, SW_SANDBOX_ROLE},
     {"sidecar", "carry a gateway's requests to devices, found by their key", sw_cmd_sidecar,
-     &sw_sidecar_options, 8},
+     &sw_sidecar_options, 8, SW_SANDBOX_ROLE},
     {"relay", "forward packets between nodes that cannot reach each other", sw_cmd_relay,
-     &sw_relay_options, 8},
-    {"cert", "make a certificate authority, issue and explain certificates", sw_cmd_cert, NULL, 1},
-    {"cni", "redirect a pod's connections to the node", sw_cmd_cni, &sw_cni_redirect_options, 8},
+     &sw_relay_options, 8, SW_SANDBOX_ROLE},
+    {"cert", "make a certificate authority, issue and explain certificates", sw_cmd_cert, NULL, 1,
+     SW_SANDBOX_NONE},
+    {"cni", "redirect a pod's connections to the node", sw_cmd_cni, &sw_cni_redirect_options, 8,
+     SW_SANDBOX_NONE},
     {"store", "check, back up and restore the control plane's objects", sw_cmd_store,
-     &sw_store_options, 8},
-    {"control", "serve the API from an embedded store", sw_cmd_control, &sw_control_options, 8},
+     &sw_store_options, 8, SW_SANDBOX_NONE},
+    {"control", "serve the API from an embedded store", sw_cmd_control, &sw_control_options, 8,
+     SW_SANDBOX_ROLE},
     {"connector", "connect this device to the fabric by its key", sw_cmd_connector,
-     &sw_connector_options, 8},
-    {"expose", "give a service of this machine a public name", sw_cmd_expose, &sw_expose_options,
-     1},
-    {"envoy", "print a bootstrap for an Envoy that we program", sw_cmd_envoy, &sw_envoy_options, 1},
-    {"xds", "say what Envoy would refuse in xDS resources", sw_cmd_xds, &sw_xds_options, 1},
+     &sw_connector_options, 8, SW_SANDBOX_ROLE},
+    {"expose", "give a service of this machine a public name", sw_cmd_expose, &sw_expose_options, 1,
+     SW_SANDBOX_ROLE},
+    {"envoy", "print a bootstrap for an Envoy that we program", sw_cmd_envoy, &sw_envoy_options, 1,
+     SW_SANDBOX_NONE},
+    {"xds", "say what Envoy would refuse in xDS resources", sw_cmd_xds, &sw_xds_options, 1,
+     SW_SANDBOX_NONE},
     {"status", "list data planes and what they accepted of their configuration", sw_cmd_status,
-     &sw_status_options, 1},
-    {"version", "print the version and those of the libraries", cmd_version, NULL, 0},
-    {"help", "explain a command: spanwire help COMMAND", cmd_help, NULL, 0},
+     &sw_status_options, 1, SW_SANDBOX_NONE},
+    {"version", "print the version and those of the libraries", cmd_version, NULL, 0,
+     SW_SANDBOX_NONE},
+    {"help", "explain a command: spanwire help COMMAND", cmd_help, NULL, 0, SW_SANDBOX_NONE},
 };
 
 static const struct command *find(const char *name)
@@ -131,6 +140,7 @@ static int cmd_help(int argc, char **argv)
 int main(int argc, char **argv)
 {
     const struct command *c;
+    struct sw_err err = {0};
 
     if (argc < 2) {
         (void)usage(stderr);
@@ -141,5 +151,10 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--version") == 0)
         return cmd_version(argc, argv);
     c = find(argv[1]);
-    return c ? c->run(argc - 1, argv + 1) : unknown(argv[1]);
+    if (!c)
+        return unknown(argv[1]);
+    /* Not a reason to refuse service: a kernel without it has what it had before. */
+    if (sw_sandbox_enter(c->sandbox, &err) != SW_OK)
+        (void)fprintf(stderr, "spanwire: %s\n", err.msg);
+    return c->run(argc - 1, argv + 1);
 }
