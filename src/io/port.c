@@ -295,6 +295,20 @@ static void name_of(int dir, const char *pid, char *buf, size_t cap)
     (void)snprintf(buf, cap, "%s%s%.32s (pid %s)", comm, role[0] ? " " : "", role, pid);
 }
 
+/* A role of ours, of that user: it hides its descriptors (io/sandbox.h). */
+static bool is_role_of(int dir, uint32_t uid)
+{
+    char text[1024];
+    const char *line;
+
+    (void)read_proc(dir, "comm", text, sizeof(text));
+    if (strcmp(text, "spanwire\n") != 0)
+        return false;
+    (void)read_proc(dir, "status", text, sizeof(text));
+    line = strstr(text, "\nUid:\t");
+    return line && strtoul(line + strlen("\nUid:\t"), NULL, 10) == uid;
+}
+
 /* True when the process has the socket open. */
 static bool has_socket(int proc, const char *pid, const char *link, int *links)
 {
@@ -327,6 +341,8 @@ void sw_port_holder_name(const struct sw_port_holder *h, char *buf, size_t cap)
     DIR *d = opendir("/proc");
     int links = LINKS_MAX;
     char link[32];
+    char role[96];
+    int roles = 0;
     bool found = false;
 
     (void)snprintf(link, sizeof(link), "socket:[%u]", h->inode);
@@ -334,14 +350,19 @@ void sw_port_holder_name(const struct sw_port_holder *h, char *buf, size_t cap)
     for (const struct dirent *e = d ? readdir(d) : NULL; e && !found && links > 0; e = readdir(d)) {
         if (e->d_name[0] < '1' || e->d_name[0] > '9' || h->inode == 0)
             continue;
-        found = has_socket(dirfd(d), e->d_name, link, &links);
-        if (found) {
-            SW_AUTO_FD dir = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        SW_AUTO_FD dir = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-            if (dir >= 0)
-                name_of(dir, e->d_name, buf, cap);
-        }
+        if (dir < 0)
+            continue;
+        found = has_socket(dirfd(d), e->d_name, link, &links);
+        if (found)
+            name_of(dir, e->d_name, buf, cap);
+        else if (faccessat(dir, "fd", R_OK, AT_EACCESS) != 0 && is_role_of(dir, h->uid) &&
+                 roles++ == 0)
+            name_of(dir, e->d_name, role, sizeof(role));
     }
+    if (!found && roles == 1)
+        (void)snprintf(buf, cap, "a process of uid %u, probably %s", h->uid, role);
     if (d)
         (void)closedir(d);
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The systemd units, judged by systemd; and what every role gives up by itself."""
+import os
 import pathlib
 import re
 import shutil
@@ -68,5 +69,25 @@ def test_a_role_gives_up_privileges_and_calls(binary, wish, expected):
             s = status_of(p.pid)
             # switched off: what it got from us
             assert (s["NoNewPrivs"], s["Seccomp"]) == (expected or (ours["NoNewPrivs"], ours["Seccomp"]))
+        finally:
+            p.terminate()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: two processes of another user")
+def test_a_role_that_hides_its_files_is_still_named(binary, tmp_path_factory):
+    """Roles are not dumpable, so one of an ordinary user cannot look into another for who holds a port."""
+    place = tmp_path_factory.mktemp("place")
+    for p in (place, *place.parents[:2]):
+        p.chmod(0o755)
+    program = shutil.copy(binary, place / "spanwire")
+    zero = "127.0.0.1:0"
+    with subprocess.Popen([program, "relay", "--listen", zero, "--admin-addr", zero, "--stats-addr", zero,
+                           "--ready-addr", zero], env={}, stderr=subprocess.PIPE, text=True, user=65534) as p:
+        try:
+            at = until(lambda: re.search(r"listening on (\S+)", p.stderr.readline()), what="the relay listens")[1]
+            r = subprocess.run([program, "gateway", "--xds-addr", "127.0.0.1:1", "--admin-addr", at], env={}, user=65534,
+                               capture_output=True, text=True, check=False)
+            assert r.returncode == 1
+            assert f"probably spanwire relay (pid {p.pid})" in r.stderr
         finally:
             p.terminate()
