@@ -291,6 +291,7 @@ int sw_cmd_control(int argc, char **argv)
     if (rc == SW_OK) {
         sw_log_start(STDERR_FILENO, (enum sw_log_format)o.log_format);
         o.cn.data = o.data;
+        o.dns.record = !o.connector;
         o.cn.dns = sw_control_dns_wanted(&o.dns);
         o.dns.data = o.data;
         o.cn.gateway_controller = o.gw.controller;

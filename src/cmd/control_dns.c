@@ -276,7 +276,8 @@ static int start(struct sw_control_dns *d, struct sw_kube_client *c, struct sw_e
                                        .stale_after_ns = d->o->stale_ns,
                                        .publish = on_records,
                                        .arg = d,
-                                       .threaded = true};
+                                       .threaded = true,
+                                       .record = d->o->record};
     int rc = read_zone(d, err);
 
     if (rc == SW_OK && d->o->listen.n)

@@ -21,6 +21,7 @@ struct sw_control_dns_opts {
     struct sw_opt_list keys;        /* files with keys that allow transfers */
     uint32_t rate;                  /* answers per second and network */
     uint64_t stale_ns;              /* a Connector not ready for so long is withdrawn */
+    bool record;                    /* claims on keys: the connector controllers do not run */
     const char *update;             /* ADDR[:PORT] of a server that takes updates */
     const char *tsig_key;           /* file with the key for them */
     uint64_t resync_ns;             /* how often that zone is compared */

@@ -237,6 +237,9 @@ static struct sw_view *make_view(struct sw_control *c)
     }
     v = view_new(kinds, c->o.n_kinds, c->input);
     v->absent = absent;
+    for (size_t i = 0; i < c->o.n_kinds; i++)
+        (void)!sw_slice_to_u64(sw_informer_revision(c->kinds[i].informer), UINT64_MAX,
+                               &v->revisions[i]);
     v->wall_ns = c->o.timed ? sw_wall_ns() : 0;
     return v;
 }

@@ -62,6 +62,11 @@ const struct sw_kube_obj *sw_view_find(const struct sw_view *v, size_t kind, str
                                        struct sw_slice name);
 /* False when the API does not have the kind, in any version. */
 bool sw_view_served(const struct sw_view *v, size_t kind);
+/*
+ * The resource version up to which the view has seen this kind; 0: not known. What happened to its
+ * objects up to then is in the view.
+ */
+uint64_t sw_view_revision(const struct sw_view *v, size_t kind);
 /* What sw_control_set_input gave last. */
 struct sw_slice sw_view_input(const struct sw_view *v);
 /* Wall clock when the view was made: an input like any other. 0 unless the controller is timed. */

@@ -30,7 +30,8 @@ struct sw_view {
     atomic_uint refs;
     size_t n;
     uint64_t wall_ns;
-    uint64_t absent; /* a bit for each kind that the API does not have */
+    uint64_t absent;                          /* a bit for each kind that the API does not have */
+    uint64_t revisions[SW_CONTROL_KINDS_MAX]; /* that each kind has reached; 0: not known */
     struct view_input *input;
     struct view_kind *kinds[];
 };

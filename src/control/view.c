@@ -117,6 +117,11 @@ const struct sw_kube_obj *sw_view_find(const struct sw_view *v, size_t kind, str
     return NULL;
 }
 
+uint64_t sw_view_revision(const struct sw_view *v, size_t kind)
+{
+    return kind < v->n ? v->revisions[kind] : 0;
+}
+
 bool sw_view_served(const struct sw_view *v, size_t kind)
 {
     return !(v->absent >> kind & 1);

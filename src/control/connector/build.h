@@ -30,6 +30,7 @@ enum sw_cn_kind {
     SW_CN_NAMESPACE,
     SW_CN_GATEWAYCLASS,
     SW_CN_ROLE, /* ClusterRoles */
+    SW_CN_CLAIM,
     SW_CN_KINDS,
 };
 extern const struct sw_control_kind sw_connector_kinds[SW_CN_KINDS];
@@ -46,6 +47,7 @@ enum sw_hp_kind {
     SW_HP_SECRET,  /* certificates we issued */
     SW_HP_PATCH,   /* EnvoyPatchPolicies */
     SW_HP_BACKEND, /* of Envoy Gateway, which takes no EndpointSlices as backends */
+    SW_HP_CLAIM,
     SW_HP_KINDS,
 };
 extern const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS];

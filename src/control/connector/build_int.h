@@ -2,6 +2,7 @@
 /* What the connector builds share. Not for others. */
 #pragma once
 
+#include "control/claims.h"
 #include "control/connector/build.h"
 #include "control/gateway/build_int.h" /* js(), conditions */
 
@@ -80,6 +81,8 @@ struct hp_endpoint {
 
 /* A DNS-1123 label. */
 bool hp_is_label(struct sw_slice s);
+/* Labels joined by dots, no wildcard: what a claim can be made on. */
+bool hp_is_hostname(struct sw_slice s);
 /* A text that says what is wrong, with its path; NULL: nothing is. */
 const char *hp_check(struct sw_arena *a, const struct sw_kube_obj *proxy);
 /* The parts of an endpoint's URL; a text that says what is wrong, or NULL. */
@@ -89,13 +92,20 @@ const char *hp_endpoint_read(struct sw_arena *a, struct sw_slice url, struct hp_
 
 enum { HP_HOSTS_MAX = 17, HP_RULES_MAX = 16 };
 
+enum hp_name {
+    HP_NAME_OURS,
+    HP_NAME_UNRECORDED, /* nobody has it: the claim on it is being written */
+    HP_NAME_IN_USE,
+};
+
 /* One name of an HTTPProxy. */
 struct hp_host {
     struct sw_slice name;
     bool canonical;
-    size_t index;                      /* in spec.hostnames */
-    const struct sw_kube_obj *lost_to; /* somebody older has it; NULL: it is ours */
-    struct sw_slice secret;            /* of its certificate */
+    size_t index; /* in spec.hostnames */
+    enum hp_name state;
+    const char *holder;     /* IN_USE: who has it, as far as this HTTPProxy may know */
+    struct sw_slice secret; /* of its certificate */
     bool certified;
     bool failed; /* the last attempt at its certificate did */
 };
@@ -113,6 +123,12 @@ struct hp_backend {
     const char *refused;          /* why nothing may be sent although it may be online; or NULL */
 };
 
+/* Who has which name. */
+struct hp_names {
+    struct sw_map canonical; /* name -> struct sw_kube_obj */
+    struct sw_map claims;    /* name -> struct sw_claim */
+};
+
 /* A certificate we issued. */
 struct hp_secret {
     const struct sw_kube_obj *obj;
@@ -125,7 +141,7 @@ struct hp {
     struct sw_output *out;
     struct sw_arena *a;
     const struct sw_map *adverts; /* cn_advert_index */
-    const struct sw_map *claims;  /* host name -> struct sw_kube_obj that has it */
+    const struct hp_names *names;
     const struct sw_map *secrets; /* "ns/proxy" -> struct hp_secret */
     const struct sw_map *keys;    /* cn_key_index */
     const struct sw_kube_obj *obj;
@@ -144,6 +160,14 @@ struct hp {
     bool any_connector;
     size_t n_offline; /* backends whose connector is not there */
 };
+
+/* ---- proxy_names.c ---- */
+
+/* Claims recorded and made anew, of all HTTPProxies. The caller ends both maps. */
+void hp_claim_names(const struct sw_view *v, const struct sw_connector_conf *conf,
+                    struct sw_output *out, struct hp_names *ret);
+/* Fills h->hosts. */
+void hp_read_hosts(struct hp *h);
 
 /* ---- select.c ---- */
 
@@ -181,5 +205,7 @@ void hp_certificates(struct hp *h);
 /* spec, and an annotation that changes whenever spec does. */
 void hp_put_spec(struct hp *h, struct sw_json *obj, struct sw_json *spec);
 void hp_status(struct hp *h, const char *invalid);
+/* Conditions of one of its names, as the status has them; NULL: none. */
+const struct sw_json *hp_host_conditions(const struct sw_kube_obj *proxy, struct sw_slice name);
 /* EnvoyPatchPolicies; see patch.c. */
 void hp_patches(struct hp *h);

@@ -212,7 +212,8 @@ static void put_annotations(const struct state *s, const struct sw_kube_obj *o)
 }
 
 /* How the key's publication goes; see control/dns. */
-static struct cond dns_condition(const struct state *s, const struct sw_dns_claim *claim)
+static struct cond dns_condition(const struct state *s, const struct sw_kube_obj *o,
+                                 const struct sw_dns_claim *claim)
 {
     struct sw_dns_claim_condition c = sw_dns_claim_condition(s->a, claim);
     uint64_t since;
@@ -220,6 +221,8 @@ static struct cond dns_condition(const struct state *s, const struct sw_dns_clai
     if (claim->state == SW_DNS_CLAIM_OWNER && s->conf->dns_stale_ns &&
         cn_time(claim->unready_since, &since))
         sw_out_expires(s->out, since + s->conf->dns_stale_ns + SW_NS_PER_S);
+    if (claim->state == SW_DNS_CLAIM_DEFERRED)
+        cn_note(s->out, c.reason, "connector", o, c.message.p);
     return (struct cond){"IrohDNSPublished", c.status[0] == 'T', c.reason,
                          sw_arena_dup(s->a, c.message)};
 }
@@ -276,7 +279,7 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
                        id);
     want[n++] = ready_condition(&l, invalid);
     if (claim)
-        want[n++] = dns_condition(s, claim);
+        want[n++] = dns_condition(s, o, claim);
     write_status(s, o, ours ? lease : NULL, want, n);
     put_annotations(s, o);
 }
@@ -334,20 +337,28 @@ static bool is_foreign(const struct state *s, const struct sw_json *connector)
            !sw_dns_claims_of(sw_json_str(sw_json_walk(o->json, "spec", "controllerName", NULL)));
 }
 
-static struct sw_dns_claim *dns_claims(const struct state *s)
+/* Who has which key, and how its publication goes. */
+static struct sw_dns_claim *dns_claims(const struct state *s, struct sw_map *keys)
 {
+    const struct sw_claims_in in = {.type = SW_CLAIM_KEY,
+                                    .v = s->v,
+                                    .claims = SW_CN_CLAIM,
+                                    .holders = SW_CN_CONNECTOR,
+                                    .holder_kind = "Connector",
+                                    .record = true};
     size_t n = sw_view_count(s->v, SW_CN_CONNECTOR);
     struct sw_dns_claim *claims = sw_arena_array(s->a, n + 1, sizeof(*claims));
     uint64_t now = sw_view_wall_ns(s->v);
     char before[SW_RFC3339_LEN] = "";
 
     for (size_t i = 0; i < n; i++) {
-        claims[i].connector = sw_view_at(s->v, SW_CN_CONNECTOR, i)->json;
-        claims[i].foreign = is_foreign(s, claims[i].connector);
+        claims[i].connector = sw_view_at(s->v, SW_CN_CONNECTOR, i);
+        claims[i].foreign = is_foreign(s, claims[i].connector->json);
     }
     if (s->conf->dns_stale_ns && now > s->conf->dns_stale_ns)
         (void)sw_rfc3339(now - s->conf->dns_stale_ns, 0, before);
-    sw_dns_claims(s->a, claims, n, sw_arena_slice(s->a, sw_slice_str(before)));
+    sw_key_claims(&in, claims, n, s->out, keys);
+    sw_dns_claims(s->a, keys, claims, n, sw_arena_slice(s->a, sw_slice_str(before)));
     return claims;
 }
 
@@ -355,12 +366,13 @@ void sw_connector_build(const struct sw_view *v, const struct sw_connector_conf 
                         struct sw_output *out)
 {
     struct state s = {.v = v, .conf = conf, .out = out, .a = sw_out_arena(out)};
-
-    struct sw_dns_claim *claims = conf->dns ? dns_claims(&s) : NULL;
+    struct sw_map keys = {0};
+    struct sw_dns_claim *claims = dns_claims(&s, &keys);
 
     cn_defaults(v, conf, out);
     s.gateway_ids = gateway_ids(&s);
     for (size_t i = 0; i < sw_view_count(v, SW_CN_CONNECTOR); i++)
         build_one(&s, sw_view_at(v, SW_CN_CONNECTOR, i),
-                  claims && !claims[i].foreign ? &claims[i] : NULL);
+                  conf->dns && !claims[i].foreign ? &claims[i] : NULL);
+    sw_map_done(&keys);
 }

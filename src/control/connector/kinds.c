@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the connector builds watch. */
+#include "control/claims.h"
 #include "control/connector/build_int.h"
 
 #define DATUM(version, plural, name, ns)                                                           \
@@ -44,6 +45,7 @@ const struct sw_control_kind sw_connector_kinds[SW_CN_KINDS] = {
                                false),
                     .optional = true,
                     .label_selector = MANAGED "=spanwire"},
+    [SW_CN_CLAIM] = {.gvr = &sw_claim_gvr, .optional = true},
 };
 
 const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS] = {
@@ -70,4 +72,5 @@ const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS] = {
                      .optional = true},
     [SW_HP_BACKEND] = {.gvr = GVR("gateway.envoyproxy.io", "v1alpha1", "backends", "Backend", true),
                        .optional = true},
+    [SW_HP_CLAIM] = {.gvr = &sw_claim_gvr, .optional = true},
 };

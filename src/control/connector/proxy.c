@@ -1,95 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTPProxies one by one: what each asks for, who has which name, then children and status. */
-#include <stdlib.h>
-
+/* HTTPProxies one by one: what each asks for, then children and status. */
 #include "control/connector/build_int.h"
-
-/* ---- names ---- */
-
-static struct sw_slice domain_of(const struct sw_connector_conf *c)
-{
-    return c->target_domain.n ? c->target_domain : SW_SLICE_LIT("connect.localhost");
-}
-
-static int oldest_first(const void *x, const void *y)
-{
-    const struct sw_kube_obj *const *p = x;
-    const struct sw_kube_obj *const *q = y;
-
-    return by_age(*p, *q);
-}
-
-/* What it was given once, or what its Gateway makes; empty: it has no name yet. */
-static struct sw_slice canonical_name(const struct sw_view *v, const struct sw_connector_conf *conf,
-                                      struct sw_arena *a, const struct sw_kube_obj *o)
-{
-    struct sw_slice given = sw_json_str(sw_json_walk(o->json, "status", "canonicalHostname", NULL));
-    const struct sw_kube_obj *gw = sw_view_find(v, SW_HP_GATEWAY, o->ns, o->name);
-    struct sw_slice rest = given;
-    struct sw_slice label = sw_slice_cut(&rest, '.');
-
-    if (given.n && hp_is_label(label) && rest.p && sw_slice_eq(rest, domain_of(conf)))
-        return given;
-    return gw && cn_owned_by(gw, o->uid) ? sw_connector_hostname(a, gw->uid, domain_of(conf))
-                                         : sw_slice("", 0);
-}
-
-/* Canonical names first: nobody can take another's. Then the oldest that asks for a name has it. */
-static void claim_names(const struct sw_view *v, const struct sw_connector_conf *conf,
-                        struct sw_arena *a, struct sw_map *ret)
-{
-    size_t n = sw_view_count(v, SW_HP_PROXY);
-    const struct sw_kube_obj **all = sw_arena_array(a, n + 1, sizeof(void *));
-
-    for (size_t i = 0; i < n; i++)
-        all[i] = sw_view_at(v, SW_HP_PROXY, i);
-    if (n > 1)
-        qsort(all, n, sizeof(*all), oldest_first);
-    for (size_t i = 0; i < n; i++) {
-        struct sw_slice name = canonical_name(v, conf, a, all[i]);
-
-        if (name.n && !sw_map_get(ret, name))
-            (void)sw_map_put(ret, name, (void *)(uintptr_t)all[i]);
-    }
-    for (size_t i = 0; i < n; i++) {
-        const struct sw_json *names = sw_json_walk(all[i]->json, "spec", "hostnames", NULL);
-
-        if (cn_deleting(all[i]))
-            continue;
-        for (size_t k = 0; k < sw_min(sw_json_len(names), HP_HOSTS_MAX - 1); k++) {
-            struct sw_slice name = sw_json_str(sw_json_at(names, k));
-
-            if (name.n && !sw_map_get(ret, name))
-                (void)sw_map_put(ret, name, (void *)(uintptr_t)all[i]);
-        }
-    }
-}
-
-static void add_host(struct hp *h, struct sw_slice name, bool canonical, size_t index)
-{
-    const struct sw_kube_obj *has = sw_map_get(h->claims, name);
-
-    h->hosts[h->n_hosts++] = (struct hp_host){.name = name,
-                                              .canonical = canonical,
-                                              .index = index,
-                                              .lost_to = has == h->obj ? NULL : has};
-}
-
-static void read_hosts(struct hp *h)
-{
-    const struct sw_json *names = sw_json_find(h->spec, "hostnames");
-    struct sw_slice canonical = canonical_name(h->v, h->conf, h->a, h->obj);
-
-    if (!canonical.n)
-        return;
-    add_host(h, canonical, true, 0);
-    for (size_t i = 0; i < sw_json_len(names) && h->n_hosts < HP_HOSTS_MAX; i++) {
-        struct sw_slice name = sw_json_str(sw_json_at(names, i));
-
-        if (!sw_slice_eq(name, canonical))
-            add_host(h, name, false, i);
-    }
-}
 
 /* ---- backends ---- */
 
@@ -291,7 +202,7 @@ static void build_one(struct hp *h)
 
     /* What was made for an earlier, valid spec goes on serving. */
     if (!invalid) {
-        read_hosts(h);
+        hp_read_hosts(h);
         read_backends(h);
         find_children(h);
         if (!h->conflict.reason) {
@@ -322,7 +233,7 @@ void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf 
 {
     struct sw_arena *a = sw_out_arena(out);
     struct sw_map adverts = {0};
-    struct sw_map claims = {0};
+    struct hp_names names = {0};
     struct sw_map secrets = {0};
     struct sw_map keys = {0};
 
@@ -330,14 +241,14 @@ void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf 
     cn_advert_index(v, a, &adverts);
     cn_key_index(v, a, &keys);
     index_secrets(v, a, &secrets);
-    claim_names(v, conf, a, &claims);
+    hp_claim_names(v, conf, out, &names);
     for (size_t i = 0; i < sw_view_count(v, SW_HP_PROXY); i++) {
         struct hp h = {.v = v,
                        .conf = conf,
                        .out = out,
                        .a = a,
                        .adverts = &adverts,
-                       .claims = &claims,
+                       .names = &names,
                        .secrets = &secrets,
                        .keys = &keys,
                        .obj = sw_view_at(v, SW_HP_PROXY, i)};
@@ -349,7 +260,8 @@ void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf 
             build_one(&h);
     }
     sw_map_done(&adverts);
-    sw_map_done(&claims);
+    sw_map_done(&names.canonical);
+    sw_map_done(&names.claims);
     sw_map_done(&secrets);
     sw_map_done(&keys);
 }

@@ -39,6 +39,11 @@ static bool is_name(struct sw_slice s, bool full)
     return labels > 1 || !full;
 }
 
+bool hp_is_hostname(struct sw_slice s)
+{
+    return is_name(s, false);
+}
+
 /* ---- endpoints ---- */
 
 static struct sw_slice lower(struct sw_arena *a, struct sw_slice s)

@@ -71,7 +71,7 @@ static bool has_certificate(const struct hp *h, const struct hp_host *host,
 static bool wanted_secret(const struct hp *h, struct sw_slice name)
 {
     for (size_t i = 0; i < h->n_hosts; i++) {
-        if (!h->hosts[i].lost_to && sw_slice_eq(h->hosts[i].secret, name))
+        if (h->hosts[i].state == HP_NAME_OURS && sw_slice_eq(h->hosts[i].secret, name))
             return true;
     }
     return false;
@@ -102,7 +102,7 @@ void hp_certificates(struct hp *h)
         uint64_t until = 0;
         bool has;
 
-        if (host->lost_to)
+        if (host->state != HP_NAME_OURS)
             continue;
         host->secret = secret_name(h, host);
         has = has_certificate(h, host, sw_view_find(h->v, SW_HP_SECRET, h->obj->ns, host->secret),
@@ -184,7 +184,7 @@ static struct sw_json *gateway(struct hp *h)
     struct sw_json *list = sw_json_new_array(h->a);
 
     for (size_t i = 0; i < h->n_hosts; i++) {
-        if (h->hosts[i].lost_to)
+        if (h->hosts[i].state != HP_NAME_OURS)
             continue;
         add_listener(h, list, &h->hosts[i], false);
         if (h->hosts[i].secret.n)

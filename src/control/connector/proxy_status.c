@@ -53,6 +53,24 @@ static const char *pending(const struct hp *h, const char *what, const struct sw
     return cn_printf(h->a, "%s%s%.*s", what, m.n ? ": " : ".", SW_SLICE_ARG(m)).p;
 }
 
+/* Nobody has the name, and we do not yet. */
+static const char *unrecorded_text(const struct hp *h)
+{
+    return sw_view_served(h->v, SW_HP_CLAIM)
+               ? "The claim on the name is being recorded."
+               : "The claim on the name cannot be recorded: the API does not serve "
+                 "claims.spanwire.dev.";
+}
+
+static const struct hp_host *first_unrecorded(const struct hp *h)
+{
+    for (size_t i = 0; i < h->n_hosts; i++) {
+        if (h->hosts[i].state == HP_NAME_UNRECORDED)
+            return &h->hosts[i];
+    }
+    return NULL;
+}
+
 static void programmed(const struct hp *h, struct conds *c)
 {
     const struct sw_json *gw =
@@ -60,6 +78,7 @@ static void programmed(const struct hp *h, struct conds *c)
     const struct sw_json *parents =
         h->route ? sw_json_walk(h->route->json, "status", "parents", NULL) : NULL;
     const struct sw_json *rt = sw_json_find(sw_json_at(parents, 0), "conditions");
+    const struct hp_host *unrecorded = first_unrecorded(h);
 
     if (h->conflict.reason) {
         cn_note(h->out, h->conflict.reason, "httpproxy", h->obj, h->conflict.msg);
@@ -68,6 +87,9 @@ static void programmed(const struct hp *h, struct conds *c)
         say(c, "Programmed", false, "InstanceBackendNotFound", h->missing_instance);
     } else if (h->incapable.reason) {
         say(c, "Programmed", false, h->incapable.reason, h->incapable.msg);
+    } else if (unrecorded) {
+        say(c, "Programmed", false, "Pending",
+            cn_printf(h->a, "'%.*s': %s", SW_SLICE_ARG(unrecorded->name), unrecorded_text(h)).p);
     } else if (!h->gateway || !true_now(h->gateway, gw, "Programmed")) {
         say(c, "Programmed", false, "Pending",
             pending(h, "The Gateway is not programmed yet", gw, "Programmed"));
@@ -95,15 +117,16 @@ static void host_conditions(const struct hp *h, struct conds *c)
     size_t failed = 0;
 
     for (size_t i = 0; i < h->n_hosts; i++) {
-        lost = lost ? lost : h->hosts[i].lost_to ? &h->hosts[i] : NULL;
-        pending += !h->hosts[i].lost_to && !h->hosts[i].certified;
+        if (!lost && h->hosts[i].state == HP_NAME_IN_USE)
+            lost = &h->hosts[i];
+        pending += h->hosts[i].state == HP_NAME_OURS && !h->hosts[i].certified;
         failed += h->hosts[i].failed;
     }
     say(c, "HostnamesVerified", true, "HostnamesVerified",
         "This control plane takes names as they are given.");
     if (lost) {
-        const char *msg = cn_printf(h->a, "'%.*s' belongs to HTTPProxy '%.*s', which is older.",
-                                    SW_SLICE_ARG(lost->name), SW_SLICE_ARG(lost->lost_to->key))
+        const char *msg = cn_printf(h->a, "'%.*s' is claimed by %s, which had it first.",
+                                    SW_SLICE_ARG(lost->name), lost->holder)
                               .p;
 
         cn_note(h->out, "HostnameInUse", "httpproxy", h->obj, msg);
@@ -123,9 +146,9 @@ static void host_conditions(const struct hp *h, struct conds *c)
         say(c, "CertificatesReady", true, "AllCertificatesReady", "All certificates are there.");
 }
 
-static const struct sw_json *old_host(const struct hp *h, struct sw_slice name)
+const struct sw_json *hp_host_conditions(const struct sw_kube_obj *proxy, struct sw_slice name)
 {
-    const struct sw_json *list = sw_json_walk(h->obj->json, "status", "hostnameStatuses", NULL);
+    const struct sw_json *list = sw_json_walk(proxy->json, "status", "hostnameStatuses", NULL);
 
     for (size_t i = 0; i < sw_json_len(list); i++) {
         if (sw_slice_eq(js(sw_json_at(list, i), "hostname"), name))
@@ -134,33 +157,45 @@ static const struct sw_json *old_host(const struct hp *h, struct sw_slice name)
     return NULL;
 }
 
+static void available(const struct hp *h, const struct hp_host *host, struct conds *c)
+{
+    switch (host->state) {
+    case HP_NAME_OURS:
+        say(c, "Available", true, "Claimed", "The name belongs to this HTTPProxy.");
+        break;
+    case HP_NAME_UNRECORDED:
+        say(c, "Available", false, "Pending", unrecorded_text(h));
+        break;
+    case HP_NAME_IN_USE:
+        say(c, "Available", false, "InUse",
+            cn_printf(h->a, "The name is claimed by %s.", host->holder).p);
+        break;
+    }
+}
+
 static struct sw_json *host_status(const struct hp *h, const struct hp_host *host)
 {
     struct sw_json *out = sw_json_new_object(h->a);
     struct conds c = {.n = 0};
 
-    if (host->lost_to)
-        say(&c, "Available", false, "InUse",
-            cn_printf(h->a, "HTTPProxy '%.*s' has it.", SW_SLICE_ARG(host->lost_to->key)).p);
-    else
-        say(&c, "Available", true, "Claimed", "The name belongs to this HTTPProxy.");
+    available(h, host, &c);
     say(&c, "Verified", true, "Verified", "This control plane takes names as they are given.");
     if (host->failed)
         say(&c, "CertificateReady", false, "ProvisioningFailed",
             cn_printf(h->a, "Secret '%.*s' could not be written; the log says why.",
                       SW_SLICE_ARG(host->secret))
                 .p);
-    else if (h->conf->issuer.n && !host->lost_to)
+    else if (h->conf->issuer.n && host->state == HP_NAME_OURS)
         say(&c, "CertificateReady", host->certified,
             host->certified ? "CertificateIssued" : "Pending",
             host->certified ? "The certificate is there." : "The certificate is being issued.");
-    if (!host->lost_to)
+    if (host->state == HP_NAME_OURS)
         say(&c, "DNSRecordProgrammed", true, "NotApplicable",
             "This control plane has no zone for public names.");
     sw_json_put_str(h->a, out, "hostname", host->name);
-    sw_json_put(
-        h->a, out, "conditions",
-        cn_conditions(h->a, old_host(h, host->name), owned_host, c.p, c.n, generation_of(h->obj)));
+    sw_json_put(h->a, out, "conditions",
+                cn_conditions(h->a, hp_host_conditions(h->obj, host->name), owned_host, c.p, c.n,
+                              generation_of(h->obj)));
     return out;
 }
 
@@ -170,7 +205,7 @@ static void put_hosts(const struct hp *h, struct sw_json *status)
     struct sw_json *list = sw_json_new_array(h->a);
 
     for (size_t i = 0; i < h->n_hosts; i++) {
-        if (!h->hosts[i].lost_to)
+        if (h->hosts[i].state == HP_NAME_OURS)
             sw_json_push(h->a, names, sw_json_new_string(h->a, h->hosts[i].name));
         sw_json_push(h->a, list, host_status(h, &h->hosts[i]));
     }

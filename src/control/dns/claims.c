@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/dns/claims.h"
 
-#include <stdlib.h>
-
-#include "base/map.h"
 #include "quic/discovery.h"
 
 static struct sw_slice meta(const struct sw_json *o, const char *field)
@@ -22,6 +19,58 @@ static const struct sw_json *condition(const struct sw_json *o, const char *type
             return c;
     }
     return NULL;
+}
+
+static bool is_false(const struct sw_json *o, const char *type)
+{
+    return sw_json_str_eq(sw_json_find(condition(o, type), "status"), "False");
+}
+
+/* ---- keys ---- */
+
+bool sw_connector_key_proved(const struct sw_json *connector)
+{
+    const struct sw_json *c = condition(connector, "KeyProved");
+
+    return !c || sw_json_str_eq(sw_json_find(c, "status"), "True");
+}
+
+/* The key that a Connector names and may have. */
+static bool read_key(const struct sw_json *o, struct sw_nodeid *ret)
+{
+    struct sw_slice id =
+        sw_json_str(sw_json_walk(o, "status", "connectionDetails", "publicKey", "id", NULL));
+
+    return id.n == SW_NODEID_HEX - 1 && sw_nodeid_parse(id, ret, NULL) == SW_OK &&
+           !meta(o, "deletionTimestamp").n && !is_false(o, "Accepted");
+}
+
+static struct sw_slice hex_of(struct sw_arena *a, const struct sw_nodeid *id)
+{
+    char hex[SW_NODEID_HEX];
+
+    return sw_arena_slice(a, sw_slice_str(sw_nodeid_hex(id, hex)));
+}
+
+void sw_key_claims(const struct sw_claims_in *in, const struct sw_dns_claim *claims, size_t n,
+                   struct sw_output *out, struct sw_map *ret)
+{
+    struct sw_arena *a = sw_out_arena(out);
+    struct sw_claim_ask *asks = sw_arena_array(a, n + 1, sizeof(*asks));
+    size_t count = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct sw_json *o = claims[i].connector->json;
+        const struct sw_json *published = condition(o, "IrohDNSPublished");
+        struct sw_nodeid id;
+
+        if (!claims[i].foreign && read_key(o, &id) && sw_connector_key_proved(o))
+            asks[count++] = (struct sw_claim_ask){
+                .value = hex_of(a, &id),
+                .by = claims[i].connector,
+                .served = sw_json_str_eq(sw_json_find(published, "status"), "True")};
+    }
+    sw_claims_decide(in, asks, count, out, ret);
 }
 
 /* ---- one Connector ---- */
@@ -45,19 +94,16 @@ static size_t read_addrs(const struct sw_json *list, struct sw_addr out[SW_QUIC_
 /* What the Connector by itself could publish. */
 static void read_claim(struct sw_arena *a, struct sw_dns_claim *c, struct sw_slice stale_before)
 {
-    const struct sw_json *o = c->connector;
+    const struct sw_json *o = c->connector->json;
     const struct sw_json *key = sw_json_walk(o, "status", "connectionDetails", "publicKey", NULL);
     const struct sw_json *ready = condition(o, "Ready");
-    struct sw_slice id = sw_json_str(sw_json_find(key, "id"));
     struct sw_quic_target t = {0};
     struct sw_slice *txt = NULL;
     struct sw_addr *addrs;
 
-    *c =
-        (struct sw_dns_claim){.connector = o, .foreign = c->foreign, .state = SW_DNS_CLAIM_PENDING};
-    if (c->foreign || id.n != SW_NODEID_HEX - 1 || sw_nodeid_parse(id, &c->id, NULL) != SW_OK ||
-        meta(o, "deletionTimestamp").n ||
-        sw_json_str_eq(sw_json_find(condition(o, "Accepted"), "status"), "False"))
+    *c = (struct sw_dns_claim){
+        .connector = c->connector, .foreign = c->foreign, .state = SW_DNS_CLAIM_PENDING};
+    if (c->foreign || !read_key(o, &c->id))
         return;
     addrs = sw_arena_array(a, SW_QUIC_ADDRS_MAX, sizeof(*addrs));
     t.id = c->id;
@@ -79,47 +125,31 @@ static void read_claim(struct sw_arena *a, struct sw_dns_claim *c, struct sw_sli
 
 /* ---- all of them ---- */
 
-/* Older first; the same age by namespace and name. */
-static int precedence(const void *x, const void *y)
+static void drop_records(struct sw_dns_claim *c, enum sw_dns_claim_state state)
 {
-    const struct sw_json *a = (*(struct sw_dns_claim *const *)x)->connector;
-    const struct sw_json *b = (*(struct sw_dns_claim *const *)y)->connector;
-    int d = sw_slice_cmp(meta(a, "creationTimestamp"), meta(b, "creationTimestamp"));
-
-    if (!d)
-        d = sw_slice_cmp(meta(a, "namespace"), meta(b, "namespace"));
-    return d ? d : sw_slice_cmp(meta(a, "name"), meta(b, "name"));
+    c->state = state;
+    c->txt = NULL;
+    c->n_txt = 0;
 }
 
-void sw_dns_claims(struct sw_arena *a, struct sw_dns_claim *claims, size_t n,
-                   struct sw_slice stale_before)
+void sw_dns_claims(struct sw_arena *a, const struct sw_map *keys, struct sw_dns_claim *claims,
+                   size_t n, struct sw_slice stale_before)
 {
-    struct sw_dns_claim **order = sw_arena_array(a, n + 1, sizeof(struct sw_dns_claim *));
-    struct sw_map owners = {0};
-
     for (size_t i = 0; i < n; i++) {
-        read_claim(a, &claims[i], stale_before);
-        order[i] = &claims[i];
-    }
-    qsort(order, n, sizeof(struct sw_dns_claim *), precedence);
-    for (size_t i = 0; i < n; i++) {
-        struct sw_dns_claim *c = order[i];
-        struct sw_slice key = sw_slice(c->id.b, sizeof(c->id.b));
-        const struct sw_dns_claim *owner;
+        struct sw_dns_claim *c = &claims[i];
+        const struct sw_claim *has;
 
-        if (c->state != SW_DNS_CLAIM_OWNER)
+        read_claim(a, c, stale_before);
+        if (c->state != SW_DNS_CLAIM_OWNER && c->state != SW_DNS_CLAIM_STALE)
             continue;
-        owner = sw_map_get(&owners, key);
-        if (owner) {
-            c->state = SW_DNS_CLAIM_DEFERRED;
-            c->owner = owner->connector;
-            c->txt = NULL;
-            c->n_txt = 0;
-        } else {
-            (void)sw_map_put(&owners, key, c);
+        has = sw_map_get(keys, hex_of(a, &c->id));
+        if (!has) {
+            drop_records(c, SW_DNS_CLAIM_UNRECORDED);
+        } else if (!sw_claim_is(has, c->connector)) {
+            drop_records(c, SW_DNS_CLAIM_DEFERRED);
+            c->owner = has;
         }
     }
-    sw_map_done(&owners);
 }
 
 bool sw_dns_claims_of(struct sw_slice controller)
@@ -138,6 +168,9 @@ struct sw_dns_claim_condition sw_dns_claim_condition(struct sw_arena *a,
         r.message = SW_SLICE_LIT("Waiting for connection details with a valid public key and a "
                                  "relay or an address");
         break;
+    case SW_DNS_CLAIM_UNRECORDED:
+        r.message = SW_SLICE_LIT("Waiting for the claim on the key to be recorded");
+        break;
     case SW_DNS_CLAIM_STALE:
         r.message = sw_slice_str(
             sw_arena_printf(a, "Withdrawn: the connector has not been ready since %.*s",
@@ -151,9 +184,14 @@ struct sw_dns_claim_condition sw_dns_claim_condition(struct sw_arena *a,
         break;
     case SW_DNS_CLAIM_DEFERRED:
         r.reason = "DeferredToOwner";
-        r.message = sw_slice_str(sw_arena_printf(
-            a, "The key is published for connector '%.*s/%.*s', which had it first",
-            SW_SLICE_ARG(meta(c->owner, "namespace")), SW_SLICE_ARG(meta(c->owner, "name"))));
+        /* Names of objects elsewhere are none of its business. */
+        r.message =
+            sw_slice_eq(c->owner->ns, c->connector->ns)
+                ? sw_slice_str(sw_arena_printf(
+                      a, "The key is claimed by connector '%.*s/%.*s', which had it first",
+                      SW_SLICE_ARG(c->owner->ns), SW_SLICE_ARG(c->owner->name)))
+                : SW_SLICE_LIT("The key is claimed by a connector of another namespace, which had "
+                               "it first");
         break;
     }
     return r;

@@ -25,9 +25,10 @@ static const struct sw_kube_gvr classes = {.group = "networking.datumapis.com",
                                            .version = "v1alpha1",
                                            .resource = "connectorclasses",
                                            .kind = "ConnectorClass"};
-enum { CONNECTOR, CLASS };
+enum { CONNECTOR, CLASS, CLAIM };
 static const struct sw_control_kind kinds[] = {[CONNECTOR] = {.gvr = &connectors, .optional = true},
-                                               [CLASS] = {.gvr = &classes, .optional = true}};
+                                               [CLASS] = {.gvr = &classes, .optional = true},
+                                               [CLAIM] = {.gvr = &sw_claim_gvr, .optional = true}};
 
 /* A name with its records, as published. */
 struct record {
@@ -59,17 +60,26 @@ static bool is_foreign(const struct sw_view *v, const struct sw_json *connector)
 
 static void build(const struct sw_view *v, struct sw_output *out, void *arg)
 {
+    const struct sw_dns_publisher *p = arg;
+    const struct sw_claims_in in = {.type = SW_CLAIM_KEY,
+                                    .v = v,
+                                    .claims = CLAIM,
+                                    .holders = CONNECTOR,
+                                    .holder_kind = "Connector",
+                                    .record = p->o.record};
     struct sw_arena *a = sw_out_arena(out);
     size_t n = sw_view_count(v, CONNECTOR);
     struct sw_dns_claim *claims = sw_arena_array(a, n + 1, sizeof(*claims));
     struct sw_slice unready = {0};
+    struct sw_map keys = {0};
 
-    (void)arg;
     for (size_t i = 0; i < n; i++) {
-        claims[i].connector = sw_view_at(v, CONNECTOR, i)->json;
-        claims[i].foreign = is_foreign(v, claims[i].connector);
+        claims[i].connector = sw_view_at(v, CONNECTOR, i);
+        claims[i].foreign = is_foreign(v, claims[i].connector->json);
     }
-    sw_dns_claims(a, claims, n, sw_view_input(v));
+    sw_key_claims(&in, claims, n, out, &keys);
+    sw_dns_claims(a, &keys, claims, n, sw_view_input(v));
+    sw_map_done(&keys);
     for (size_t i = 0; i < n; i++) {
         const struct sw_dns_claim *c = &claims[i];
         SW_BUF_AUTO lines = {0};
@@ -204,6 +214,7 @@ struct sw_dns_publisher *sw_dns_publisher_new(struct sw_loop *l, struct sw_kube_
                                        .kinds = kinds,
                                        .n_kinds = SW_ARRAY_LEN(kinds),
                                        .build = build,
+                                       .build_arg = p,
                                        .publish = on_publish,
                                        .arg = p,
                                        .threaded = o->threaded};

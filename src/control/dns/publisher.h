@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Watches Connectors and says which records the discovery zone shall have: a controller that writes
- * nothing to the API. The condition about it is written where all of the Connector's are.
+ * nothing to the API but, where the connector controllers do not run, claims on keys. The condition
+ * about it is written where all of the Connector's are.
  */
 #pragma once
 
@@ -18,6 +19,7 @@ struct sw_dns_publisher_opts {
     void (*publish)(void *arg, const struct sw_dns_rrset *sets, size_t n);
     void *arg;
     bool threaded;
+    bool record; /* claims on keys: nobody else does. Several replicas may. */
 };
 
 /* Client and loop are borrowed and must outlive it. NULL with SW_EINVAL. */

@@ -53,7 +53,8 @@ void world_begin(struct world *w)
     *w = (struct world){.conf = {.gateway_class = SW_SLICE_LIT("spanwire"),
                                  .gateway_controller = SW_SLICE_LIT("spanwire.dev/gateway"),
                                  .target_domain = SW_SLICE_LIT("connect.test"),
-                                 .port_offset = 8000}};
+                                 .port_offset = 8000},
+                        .revision = UINT64_MAX};
     if (!cn_time(SW_SLICE_LIT("2026-11-15T12:00:00Z"), &w->now))
         abort();
 }
@@ -110,8 +111,10 @@ static struct sw_view *view_of(struct world *w, const struct sw_control_kind *ki
     }
     v = view_new(list, n, input);
     v->wall_ns = w->now;
-    for (size_t k = 0; k < n; k++)
+    for (size_t k = 0; k < n; k++) {
+        v->revisions[k] = w->revision;
         view_kind_unref(list[k]);
+    }
     view_input_unref(input);
     return v;
 }

@@ -18,6 +18,7 @@ struct world {
     uint64_t now;
     unsigned made;         /* uids given */
     struct sw_slice input; /* of the views */
+    uint64_t revision;     /* that views have seen: all, unless set */
 };
 
 /* The two builds. */

@@ -122,22 +122,54 @@ static void records_are_written_in_order(void **state)
 
 /* ---- claims ---- */
 
-static const struct sw_json *connector(struct sw_arena *a, const char *name, const char *created,
-                                       const char *id, const char *more)
+static struct sw_kube_obj *connector(struct sw_arena *a, const char *name, const char *created,
+                                     const char *id, const char *more)
 {
     char *text = sw_arena_printf(
         a,
-        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"%s\",\"creationTimestamp\":\"%s\"},"
+        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"%s\",\"uid\":\"%s\",\"creationTimestamp\":"
+        "\"%s\"},"
         "\"status\":{\"connectionDetails\":{\"type\":\"PublicKey\",\"publicKey\":{\"id\":\"%s\","
         "\"homeRelay\":\"https://r.test/\",\"addresses\":[{\"address\":\"192.0.2.1\",\"port\":7}]"
         "}}%s}}",
-        name, created, id, more);
+        name, name, created, id, more);
     struct sw_json *v;
     struct sw_err err = {0};
 
     if (sw_json_parse(a, sw_slice_str(text), NULL, &v, &err) != SW_OK)
         fail_msg("%s", err.msg);
-    return v;
+    return sw_kube_obj_new(v);
+}
+
+/* The first of each key has it, as if that were recorded. */
+static void decide(struct sw_arena *a, struct sw_dns_claim *c, size_t n, const char *stale)
+{
+    struct sw_map keys = {0};
+
+    for (size_t i = 0; i < n; i++) {
+        struct sw_slice id = sw_json_str(sw_json_walk(
+            c[i].connector->json, "status", "connectionDetails", "publicKey", "id", NULL));
+        struct sw_claim *has = SW_ARENA_NEW(a, struct sw_claim);
+
+        if (sw_slice_has_prefix(c[i].connector->name, SW_SLICE_LIT("free")) ||
+            sw_map_get(&keys, id))
+            continue;
+        *has = (struct sw_claim){.value = id,
+                                 .ns = c[i].connector->ns,
+                                 .name = c[i].connector->name,
+                                 .uid = c[i].connector->uid,
+                                 .holder = c[i].connector,
+                                 .recorded = true};
+        (void)sw_map_put(&keys, id, has);
+    }
+    sw_dns_claims(a, &keys, c, n, sw_slice_str(stale));
+    sw_map_done(&keys);
+}
+
+static void forget(struct sw_dns_claim *c, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        sw_kube_obj_unref((struct sw_kube_obj *)(uintptr_t)c[i].connector);
 }
 
 #define T1 "2026-01-01T00:00:00Z"
@@ -146,46 +178,62 @@ static const struct sw_json *connector(struct sw_arena *a, const char *name, con
     ",\"conditions\":[{\"type\":\"Ready\",\"status\":\"" status                                    \
     "\",\"lastTransitionTime\":\"" since "\"}]"
 
-static void the_first_claimant_owns_a_key(void **state)
+static void who_has_the_claim_owns_a_key(void **state)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_dns_claim c[] = {
         {.connector = connector(&a, "a-young", T2, ID_A, "")},
         {.connector = connector(&a, "old", T1, ID_A, "")},
-        {.connector = connector(&a, "b", T1, ID_B, "")},
+        {.connector = connector(&a, "free", T1, ID_B, "")},
         {.connector = connector(&a, "none", T1, "", "")},
         {.connector =
              connector(&a, "bad", T1,
                        "zz6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29", "")},
-        {.connector = connector(&a, "b0", T1, ID_B, "")},
     };
     struct sw_dns_claim_condition cond;
 
     (void)state;
-    sw_dns_claims(&a, c, SW_ARRAY_LEN(c), (struct sw_slice){0});
-    assert_int_equal(c[0].state, SW_DNS_CLAIM_DEFERRED);
-    assert_ptr_equal(c[0].owner, c[1].connector);
-    assert_int_equal(c[1].state, SW_DNS_CLAIM_OWNER);
-    assert_int_equal(c[2].state, SW_DNS_CLAIM_OWNER); /* the same age: by name */
+    decide(&a, c, SW_ARRAY_LEN(c), "");
+    assert_int_equal(c[0].state, SW_DNS_CLAIM_OWNER);
+    assert_int_equal(c[1].state, SW_DNS_CLAIM_DEFERRED); /* older, but not the one recorded */
+    assert_ptr_equal(c[1].owner->holder, c[0].connector);
+    assert_int_equal(c[2].state, SW_DNS_CLAIM_UNRECORDED);
     assert_int_equal(c[3].state, SW_DNS_CLAIM_PENDING);
     assert_int_equal(c[4].state, SW_DNS_CLAIM_PENDING);
-    assert_int_equal(c[5].state, SW_DNS_CLAIM_DEFERRED);
-    assert_int_equal(c[1].n_txt, 2);
-    assert_true(sw_slice_eq_str(c[1].txt[0], "relay=https://r.test/"));
-    assert_true(sw_slice_eq_str(c[1].txt[1], "addr=192.0.2.1:7"));
-    assert_true(sw_slice_eq_str(sw_dns_claim_name(&a, &c[1]), "_iroh." Z_A));
-    cond = sw_dns_claim_condition(&a, &c[0]);
+    assert_int_equal(c[0].n_txt, 2);
+    assert_int_equal(c[1].n_txt + c[2].n_txt, 0);
+    assert_true(sw_slice_eq_str(c[0].txt[0], "relay=https://r.test/"));
+    assert_true(sw_slice_eq_str(c[0].txt[1], "addr=192.0.2.1:7"));
+    assert_true(sw_slice_eq_str(sw_dns_claim_name(&a, &c[0]), "_iroh." Z_A));
+    cond = sw_dns_claim_condition(&a, &c[1]);
     assert_string_equal(cond.status, "False");
     assert_string_equal(cond.reason, "DeferredToOwner");
-    assert_non_null(strstr(cond.message.p, "'ns/old'"));
-    cond = sw_dns_claim_condition(&a, &c[1]);
+    assert_non_null(strstr(cond.message.p, "'ns/a-young'"));
+    cond = sw_dns_claim_condition(&a, &c[0]);
     assert_string_equal(cond.status, "True");
     assert_string_equal(cond.reason, "Owner");
+    cond = sw_dns_claim_condition(&a, &c[2]);
+    assert_string_equal(cond.reason, "Pending");
     cond = sw_dns_claim_condition(&a, &c[3]);
     assert_string_equal(cond.reason, "Pending");
+    forget(c, SW_ARRAY_LEN(c));
 }
 
-static void stale_ones_lose_their_claim(void **state)
+static void the_owner_elsewhere_is_not_named(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_claim other = {.ns = SW_SLICE_LIT("secret"), .name = SW_SLICE_LIT("plan")};
+    struct sw_dns_claim c[] = {{.connector = connector(&a, "here", T2, ID_A, "")}};
+
+    (void)state;
+    c[0].state = SW_DNS_CLAIM_DEFERRED;
+    c[0].owner = &other;
+    assert_null(strstr(sw_dns_claim_condition(&a, &c[0]).message.p, "secret"));
+    assert_null(strstr(sw_dns_claim_condition(&a, &c[0]).message.p, "plan"));
+    forget(c, 1);
+}
+
+static void stale_ones_are_withdrawn_and_keep_their_claim(void **state)
 {
     static const struct {
         const char *more;
@@ -207,10 +255,10 @@ static void stale_ones_lose_their_claim(void **state)
             {.connector = connector(&a, "young", T2, ID_A, "")},
         };
 
-        sw_dns_claims(&a, c, 2, SW_SLICE_LIT("2026-02-01T00:00:00Z"));
+        decide(&a, c, 2, "2026-02-01T00:00:00Z");
         assert_int_equal(c[0].state, cases[i].first);
-        assert_int_equal(c[1].state, cases[i].first == SW_DNS_CLAIM_OWNER ? SW_DNS_CLAIM_DEFERRED
-                                                                          : SW_DNS_CLAIM_OWNER);
+        assert_int_equal(c[1].state, SW_DNS_CLAIM_DEFERRED);
+        forget(c, 2);
     }
 }
 
@@ -220,8 +268,9 @@ int main(void)
         cmocka_unit_test(names_of_nodes),
         cmocka_unit_test(records_are_read_as_iroh_reads_them),
         cmocka_unit_test(records_are_written_in_order),
-        cmocka_unit_test(the_first_claimant_owns_a_key),
-        cmocka_unit_test(stale_ones_lose_their_claim),
+        cmocka_unit_test(who_has_the_claim_owns_a_key),
+        cmocka_unit_test(the_owner_elsewhere_is_not_named),
+        cmocka_unit_test(stale_ones_are_withdrawn_and_keep_their_claim),
     };
 
     return cmocka_run_group_tests_name("dns discovery", tests, NULL, NULL);
