@@ -226,6 +226,7 @@ static void open_reg(struct sw_connector *c)
         .ns = sw_slice_str(c->ns),
         .name = sw_slice_str(c->config->name),
         .any_name = c->config->any_name,
+        .take_over = c->config->take_over,
         .class_name = sw_slice_str(c->config->class_name),
         .identity = sw_slice_str(c->identity),
         .id = *sw_rawkey_id(c->key),

@@ -27,6 +27,7 @@ struct sw_connector_config {
     const char *ns;         /* NULL: the context's */
     const char *name;       /* NULL: found by the key */
     bool any_name;          /* a Connector of another name that has our key will do */
+    bool take_over;         /* a Connector of our name that has another key, and is offline */
     const char *class_name; /* NULL: chosen */
     const char *data;       /* NULL: the user's data directory */
     const char *relay;      /* NULL: as the Connector's annotation says, if it says */
@@ -61,7 +62,10 @@ extern const char *const sw_connector_log_formats[];
     {"namespace", "SPANWIRE_NAMESPACE", SW_OPT_STR, offsetof(T, M.ns), .arg = "NAME", \
      .help = "Namespace of the objects [the context's]."}, \
     {"class", NULL, SW_OPT_STR, offsetof(T, M.class_name), .arg = "NAME", \
-     .help = "ConnectorClass of a Connector that is made ['datum-connect', else the first]."}
+     .help = "ConnectorClass of a Connector that is made ['datum-connect', else the first]."}, \
+    {"take-over", NULL, SW_OPT_BOOL, offsetof(T, M.take_over), .def = "false", \
+     .help = "Take the name of another device that is offline. Needs the right to (verb " \
+             "'take-over')."}
 
 #define SW_CONNECTOR_OPTS_NET(T, M) \
     {.type = SW_OPT_GROUP, .help = "Network"}, \

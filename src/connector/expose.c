@@ -34,7 +34,8 @@ static void begin_end(struct expose *x, enum expose_step undo);
 /* The first step of taking away what this process made; EXPOSE_DONE: it made nothing. */
 static enum expose_step undo_step(const struct expose *x)
 {
-    if (x->not_ours && x->ready) /* whoever has the key now goes on with all of it */
+    /* Whoever has the name or the key may go on with all of it; and who lost it may win it back. */
+    if (x->not_ours || x->lost)
         return EXPOSE_DONE;
     if (x->made_proxy)
         return EXPOSE_REMOVE_PROXY;
@@ -120,7 +121,7 @@ static void stop(struct expose *x)
         sw_loop_stop(x->loop);
         return;
     }
-    begin_end(x, x->cfg->rm ? EXPOSE_REMOVE_PROXY : EXPOSE_DONE);
+    begin_end(x, x->cfg->rm && x->proxy_uid ? EXPOSE_REMOVE_PROXY : EXPOSE_DONE);
 }
 
 static void on_signal(int signo, void *arg)
@@ -187,6 +188,7 @@ static void on_judge(struct sw_defer *d)
     }
     sw_expose_judge(x->proxy->json, c ? c->json : NULL, x->cfg->redirect, &s);
     if (s.failed.n) {
+        x->lost = s.lost;
         expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", s.failed);
         return;
     }
@@ -401,6 +403,8 @@ static void finish(struct expose *x)
     sw_connector_free(x->device);
     sw_free(x->connector);
     sw_free(x->other);
+    sw_free(x->proxy_uid);
+    sw_free(x->advert_uid);
     sw_free(x->url);
 }
 

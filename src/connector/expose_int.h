@@ -13,6 +13,7 @@ enum expose_step {
     EXPOSE_CONNECTOR, /* the device is not registered yet */
     EXPOSE_LOOK,      /* is there an HTTPProxy of our name? */
     EXPOSE_OTHER,     /* it goes to another device: is that one alive? */
+    EXPOSE_MAY,       /* it is not: may we take it over? */
     EXPOSE_PROXY,
     EXPOSE_ADVERT,
     EXPOSE_FOLLOW,
@@ -45,6 +46,9 @@ struct expose {
     bool existed;
     bool made_proxy; /* by this process, like the next one */
     bool made_advert;
+    char *proxy_uid; /* as last written by this process: nothing else is removed; NULL: never */
+    char *advert_uid;
+    bool lost;     /* the name or the key is somebody else's: nothing is removed */
     bool failed;   /* for good: what was made goes again */
     bool not_ours; /* the Connector is in other hands */
     bool said;     /* that the objects are there */

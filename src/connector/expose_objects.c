@@ -310,9 +310,9 @@ static void judge_failure(const struct sw_json *proxy, const struct sw_json *con
 
     if (found(proxy, "Accepted", "False", "Invalid", &message))
         ret->failed = message;
-    if (found(proxy, "HostnamesInUse", "True", NULL, &message))
-        ret->failed = message;
-    if (found(connector, "IrohDNSPublished", "False", "DeferredToOwner", &message))
+    ret->lost = found(proxy, "HostnamesInUse", "True", NULL, &message) ||
+                found(connector, "IrohDNSPublished", "False", "DeferredToOwner", &message);
+    if (ret->lost)
         ret->failed = message;
 }
 

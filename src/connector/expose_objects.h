@@ -63,6 +63,7 @@ struct sw_expose_state {
     bool ready;
     struct sw_slice waiting; /* message of the first step that is not done; may be empty */
     struct sw_slice failed;  /* nothing will come of it; empty: it still may */
+    bool lost;               /* because somebody else has the name or the key */
 };
 /* Slices point into the objects. connector may be NULL. */
 void sw_expose_judge(const struct sw_json *proxy, const struct sw_json *connector, bool need_tls,

@@ -7,6 +7,7 @@
 #include "connector/details.h"
 #include "connector/expose_int.h"
 #include "connector/reg.h"
+#include "connector/takeover.h"
 
 #define BACKOFF_MAX (30 * SW_NS_PER_S)
 #define MANAGER     "spanwire-expose"
@@ -69,19 +70,44 @@ static void on_looked(struct expose *x, const struct sw_json *proxy)
     expose_go(x, EXPOSE_OTHER);
 }
 
-/* The device the name belonged to: only a dead one loses it. */
+/* The name is another device's, for good: nothing is touched. */
+static void lose_name(struct expose *x, const char *why)
+{
+    SW_AUTO_FREE char *text = sw_asprintf("'%s' is exposed by another device (Connector '%s'), %s",
+                                          x->cfg->name, x->other, why);
+
+    x->lost = true;
+    expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", sw_slice_str(text));
+}
+
+/*
+ * The device the name belongs to; NULL: its Connector is gone. One that is offline may be asleep,
+ * and loses the name only to who says so and has the right to.
+ */
 static void on_other(struct expose *x, const struct sw_json *connector)
 {
-    if (sw_condition_true(connector, "Ready")) {
-        SW_AUTO_FREE char *why = sw_asprintf(
-            "'%s' is exposed by another device that is online (Connector '%s'): choose another "
-            "--name",
-            x->cfg->name, x->other);
+    if (sw_condition_true(connector, "Ready"))
+        lose_name(x, "which is online: choose another --name");
+    else if (!x->cfg->c.take_over)
+        lose_name(x, "which is offline: choose another --name, or --take-over");
+    else
+        expose_go(x, EXPOSE_MAY);
+}
 
-        expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", sw_slice_str(why));
-        return;
-    }
-    expose_go(x, EXPOSE_PROXY);
+static void on_may(struct expose *x, const struct sw_kube_reply *r)
+{
+    if (sw_takeover_allowed(r))
+        expose_go(x, EXPOSE_PROXY);
+    else
+        lose_name(x, "and this user has no right to take it over (verb 'take-over' on "
+                     "httpproxies)");
+}
+
+/* What is removed at the end is what was written, and nothing of that name made later. */
+static void remember(char **uid, const struct sw_json *obj)
+{
+    sw_free(*uid);
+    *uid = sw_slice_dup(sw_json_str(sw_json_walk(obj, "metadata", "uid", NULL)));
 }
 
 static void on_removed(struct expose *x, bool with_connector)
@@ -109,12 +135,13 @@ static void on_users(struct expose *x, const struct sw_json *list)
     expose_go(x, EXPOSE_REMOVE_CONNECTOR);
 }
 
-static void on_made(struct expose *x, bool created)
+static void on_made(struct expose *x, const struct sw_json *obj, bool created)
 {
     if (x->step == EXPOSE_PROXY)
         x->made_proxy |= created;
     else
         x->made_advert |= created;
+    remember(x->step == EXPOSE_PROXY ? &x->proxy_uid : &x->advert_uid, obj);
     if (x->step == EXPOSE_PROXY) {
         expose_go(x, EXPOSE_ADVERT);
         return;
@@ -142,9 +169,12 @@ static void on_answer(struct expose *x, struct sw_kube_reply *r)
     case EXPOSE_OTHER:
         on_other(x, r->object);
         break;
+    case EXPOSE_MAY:
+        on_may(x, r);
+        break;
     case EXPOSE_PROXY:
     case EXPOSE_ADVERT:
-        on_made(x, r->code == 201);
+        on_made(x, r->object, r->code == 201);
         break;
     case EXPOSE_REMOVE_PROXY:
         expose_go(x, x->failed && !x->made_advert ? after_objects(x) : EXPOSE_REMOVE_ADVERT);
@@ -171,7 +201,7 @@ static void on_missing(struct expose *x)
         x->existed = false;
         expose_go(x, EXPOSE_PROXY);
     } else if (x->step == EXPOSE_OTHER) {
-        expose_go(x, EXPOSE_PROXY);
+        on_other(x, NULL);
     } else if (x->step == EXPOSE_REMOVE_PROXY) {
         expose_go(x, x->failed && !x->made_advert ? after_objects(x) : EXPOSE_REMOVE_ADVERT);
     } else if (x->step == EXPOSE_REMOVE_ADVERT) {
@@ -183,6 +213,13 @@ static void on_missing(struct expose *x)
     }
 }
 
+/* Of these a conflict means that what has the name now is not what we wrote. */
+static bool is_removal(enum expose_step step)
+{
+    return step == EXPOSE_REMOVE_PROXY || step == EXPOSE_REMOVE_ADVERT ||
+           step == EXPOSE_REMOVE_CONNECTOR;
+}
+
 static void on_reply(void *arg, struct sw_kube_reply *r)
 {
     struct expose *x = arg;
@@ -190,8 +227,11 @@ static void on_reply(void *arg, struct sw_kube_reply *r)
     x->call = NULL;
     if (r->rc == SW_OK) {
         on_answer(x, r);
-    } else if (r->code == 404) {
+    } else if (r->code == 404 || (r->code == 409 && is_removal(x->step))) {
         on_missing(x);
+    } else if (r->code == 403 && x->step == EXPOSE_PROXY && x->other) {
+        x->lost = true;
+        expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", r->message);
     } else if ((r->code == 400 || r->code == 422) &&
                (x->step == EXPOSE_PROXY || x->step == EXPOSE_ADVERT)) {
         expose_fail(x, SW_EINVAL, "tunnel_terminal_failure", r->message);
@@ -222,10 +262,27 @@ static void get(struct expose *x, const struct sw_kube_gvr *gvr, struct sw_slice
     x->call = sw_kube_get(expose_client(x), gvr, expose_ns(x), name, on_reply, x);
 }
 
-static void del(struct expose *x, const struct sw_kube_gvr *gvr, struct sw_slice name)
+/* Exactly the object that was seen; without one there is nothing to remove. */
+static void del(struct expose *x, const struct sw_kube_gvr *gvr, struct sw_slice name,
+                struct sw_slice uid)
 {
-    x->call = sw_kube_delete(expose_client(x), gvr, expose_ns(x), name, "Background",
-                             sw_slice(NULL, 0), on_reply, x);
+    if (uid.n)
+        x->call = sw_kube_delete(expose_client(x), gvr, expose_ns(x), name, "Background", uid,
+                                 on_reply, x);
+    else
+        on_missing(x);
+}
+
+static struct sw_slice uid_text(const char *uid)
+{
+    return uid ? sw_slice_str(uid) : sw_slice("", 0);
+}
+
+static void del_connector(struct expose *x)
+{
+    const struct sw_kube_obj *o = sw_connector_object(x->device);
+
+    del(x, &sw_connector_gvr, sw_slice_str(x->connector), o ? o->uid : sw_slice("", 0));
 }
 
 static void list_users(struct expose *x)
@@ -246,6 +303,10 @@ void expose_run_step(struct expose *x)
     case EXPOSE_OTHER:
         get(x, &sw_connector_gvr, sw_slice_str(x->other));
         break;
+    case EXPOSE_MAY:
+        x->call = sw_takeover_ask(expose_client(x), expose_proxy_gvr.resource, expose_ns(x),
+                                  name_of(x), on_reply, x);
+        break;
     case EXPOSE_PROXY:
         apply(x, &expose_proxy_gvr, true);
         break;
@@ -256,16 +317,16 @@ void expose_run_step(struct expose *x)
         expose_follow(x);
         break;
     case EXPOSE_REMOVE_PROXY:
-        del(x, &expose_proxy_gvr, name_of(x));
+        del(x, &expose_proxy_gvr, name_of(x), uid_text(x->proxy_uid));
         break;
     case EXPOSE_REMOVE_ADVERT:
-        del(x, &sw_advertisement_gvr, name_of(x));
+        del(x, &sw_advertisement_gvr, name_of(x), uid_text(x->advert_uid));
         break;
     case EXPOSE_REMOVE_USERS:
         list_users(x);
         break;
     case EXPOSE_REMOVE_CONNECTOR:
-        del(x, &sw_connector_gvr, sw_slice_str(x->connector));
+        del_connector(x);
         break;
     case EXPOSE_DONE:
         on_removed(x, false);

@@ -426,6 +426,8 @@ const char *sw_reg_step(const struct sw_reg *r)
         return "looking for a Connector with our key";
     case REG_BY_NAME:
         return "looking for our Connector by name";
+    case REG_MAY:
+        return "asking whether our Connector may be taken over";
     case REG_CLASS:
         return "choosing a ConnectorClass";
     case REG_CREATE:

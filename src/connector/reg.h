@@ -17,6 +17,7 @@ struct sw_reg_opts {
     struct sw_slice ns;
     struct sw_slice name;       /* empty: found by the key, or made up by the server */
     bool any_name;              /* one of another name that has our key will do */
+    bool take_over;             /* one of our name that has another key, and is offline */
     struct sw_slice class_name; /* empty: chosen */
     struct sw_slice identity;   /* of this installation, for the Lease */
     struct sw_slice host;       /* device annotations */

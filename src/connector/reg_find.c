@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "connector/reg_int.h"
+#include "connector/takeover.h"
 
 static const struct sw_kube_gvr class_gvr = {.group = SW_CONNECTOR_GROUP,
                                              .version = "v1alpha1",
@@ -60,7 +61,10 @@ static void on_by_id(struct sw_reg *r, const struct sw_json *list)
     }
 }
 
-/* A Connector of our name without our key: ours if it has none, or if nobody keeps it alive. */
+/*
+ * A Connector of our name without our key: ours if it has none; if it has one, the device may be
+ * asleep, and comes back to find its name taken.
+ */
 static void on_by_name(struct sw_reg *r, const struct sw_json *obj)
 {
     struct sw_slice id =
@@ -78,10 +82,37 @@ static void on_by_name(struct sw_reg *r, const struct sw_json *obj)
         reg_give_up(r, &err);
         return;
     }
-    if (id.n)
-        sw_log_warn("connector", "Connector '%.*s' had another key: taking it over",
-                    SW_SLICE_ARG(r->o.name));
-    found(r, obj);
+    if (!id.n) {
+        found(r, obj);
+    } else if (r->o.take_over) {
+        go(r, REG_MAY);
+    } else {
+        (void)sw_err_set(&err, SW_EDENIED,
+                         "Connector '%.*s' belongs to another device (%.*s...), which is offline: "
+                         "choose another --name, or --take-over",
+                         (int)sw_min(r->o.name.n, 63), r->o.name.p, (int)sw_min(id.n, 10), id.p);
+        reg_give_up(r, &err);
+    }
+}
+
+static void on_may(struct sw_reg *r, const struct sw_kube_reply *p)
+{
+    struct sw_err err = {0};
+
+    if (!sw_takeover_allowed(p)) {
+        (void)sw_err_set(&err, SW_EDENIED,
+                         "Connector '%.*s' belongs to another device, and this user has no right "
+                         "to take it over (verb 'take-over' on connectors)",
+                         (int)sw_min(r->o.name.n, 63), r->o.name.p);
+        reg_give_up(r, &err);
+        return;
+    }
+    sw_log_warn("connector", "Connector '%.*s' had another key: taking it over",
+                SW_SLICE_ARG(r->o.name));
+    sw_free(r->found);
+    r->found = sw_slice_dup(r->o.name);
+    r->backoff_ns = 0;
+    go(r, REG_FOLLOW);
 }
 
 static void on_step(void *arg, struct sw_kube_reply *p)
@@ -109,6 +140,8 @@ static void on_step(void *arg, struct sw_kube_reply *p)
         on_by_id(r, p->object);
     } else if (step == REG_BY_NAME) {
         on_by_name(r, p->object);
+    } else if (step == REG_MAY) {
+        on_may(r, p);
     } else if (step == REG_CREATE) {
         r->created = true;
         found(r, p->object);
@@ -194,6 +227,10 @@ void reg_run(struct sw_reg *r)
         break;
     case REG_BY_NAME:
         ask_by_name(r);
+        break;
+    case REG_MAY:
+        r->call =
+            sw_takeover_ask(r->client, sw_connector_gvr.resource, r->o.ns, r->o.name, on_step, r);
         break;
     case REG_CLASS:
         ask_class(r);

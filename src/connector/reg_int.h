@@ -14,6 +14,7 @@ enum reg_step {
     REG_IDLE,  /* nothing to say yet */
     REG_BY_ID, /* looking for a Connector with our key */
     REG_BY_NAME,
+    REG_MAY, /* it has another key: may we take it over? */
     REG_CLASS,
     REG_CREATE,
     REG_FOLLOW, /* found: informers and Lease run */

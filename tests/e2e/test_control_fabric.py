@@ -57,6 +57,8 @@ VALID = {
     "PrivilegedAccessPolicy": (LINK, "privilegedaccesspolicies", True, POLICY),
     "AuthorizationPolicy": (SECURITY, "authorizationpolicies", False, {
         "action": "DENY", "rules": [{"from": [{"source": {"namespaces": ["x"]}}]}]}),
+    "Claim": ("spanwire.dev/v1alpha1", "claims", True, {"type": "Hostname", "value": "a.test", "holder": {
+        "kind": "HTTPProxy", "namespace": "shop", "name": "web", "uid": "1", "resourceVersion": "1"}}),
     "PeerAuthentication": (SECURITY, "peerauthentications", False, {"mtls": {"mode": "STRICT"}}),
     "ServiceEntry": (NETWORKING, "serviceentries", False, {
         "hosts": ["api.example.com"], "location": "MESH_EXTERNAL", "resolution": "DNS",
@@ -109,6 +111,9 @@ INVALID = [
      "only one of targetRefs or selector can be set"),
     ("AuthorizationPolicy", {"rules": [{"from": [{"source": {"serviceAccounts": ["a"], "principals": ["b"]}}]}]},
      "Cannot set serviceAccounts with namespaces or principals"),
+    ("Claim", {"type": "Port", "value": "80", "holder": {
+        "kind": "HTTPProxy", "namespace": "shop", "name": "web", "uid": "1", "resourceVersion": "1"}}, "Unsupported value"),
+    ("Claim", {"type": "Key", "value": "ab", "holder": {"kind": "Connector"}}, "spec.holder.uid"),
     ("PeerAuthentication", {"mtls": {"mode": "LAX"}}, "Unsupported value"),
     ("PeerAuthentication", {"portLevelMtls": {"80": {"mode": "DISABLE"}}}, "portLevelMtls requires selector"),
     ("PeerAuthentication", {"selector": {"matchLabels": {"a": "b"}}, "portLevelMtls": {"70000": {}}},
@@ -147,7 +152,7 @@ def plain(schema):
 
 def test_all_are_there_and_established(api):
     crds = {c["metadata"]["name"]: c for c in api.get(CRDS).json["items"]}
-    assert len(SCHEMAS) == len(VALID) == 23
+    assert len(SCHEMAS) == len(VALID) == 24
     for f in SCHEMAS:
         want = yaml.safe_load(f.read_text())
         assert want["metadata"]["name"] == f"{f.stem}.{f.parent.name}"

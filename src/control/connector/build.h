@@ -31,6 +31,8 @@ enum sw_cn_kind {
     SW_CN_GATEWAYCLASS,
     SW_CN_ROLE, /* ClusterRoles */
     SW_CN_CLAIM,
+    SW_CN_POLICY,  /* ValidatingAdmissionPolicies */
+    SW_CN_BINDING, /* of those */
     SW_CN_KINDS,
 };
 extern const struct sw_control_kind sw_connector_kinds[SW_CN_KINDS];

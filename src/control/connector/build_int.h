@@ -48,6 +48,10 @@ struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...) SW_PRINTF(2,
 void cn_defaults(const struct sw_view *v, const struct sw_connector_conf *conf,
                  struct sw_output *out);
 
+/* ---- takeover.c: who may replace a device by another ---- */
+
+void cn_takeover(const struct sw_view *v, struct sw_output *out);
+
 /* ---- advertisement.c ---- */
 
 void cn_advertisements(const struct sw_view *v, struct sw_output *out);

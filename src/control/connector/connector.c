@@ -370,6 +370,7 @@ void sw_connector_build(const struct sw_view *v, const struct sw_connector_conf 
     struct sw_dns_claim *claims = dns_claims(&s, &keys);
 
     cn_defaults(v, conf, out);
+    cn_takeover(v, out);
     s.gateway_ids = gateway_ids(&s);
     for (size_t i = 0; i < sw_view_count(v, SW_CN_CONNECTOR); i++)
         build_one(&s, sw_view_at(v, SW_CN_CONNECTOR, i),

@@ -46,6 +46,15 @@ const struct sw_control_kind sw_connector_kinds[SW_CN_KINDS] = {
                     .optional = true,
                     .label_selector = MANAGED "=spanwire"},
     [SW_CN_CLAIM] = {.gvr = &sw_claim_gvr, .optional = true},
+    [SW_CN_POLICY] = {.gvr = GVR("admissionregistration.k8s.io", "v1",
+                                 "validatingadmissionpolicies", "ValidatingAdmissionPolicy", false),
+                      .optional = true,
+                      .label_selector = MANAGED "=spanwire"},
+    [SW_CN_BINDING] = {.gvr = GVR("admissionregistration.k8s.io", "v1",
+                                  "validatingadmissionpolicybindings",
+                                  "ValidatingAdmissionPolicyBinding", false),
+                       .optional = true,
+                       .label_selector = MANAGED "=spanwire"},
 };
 
 const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS] = {

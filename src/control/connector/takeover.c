@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who may put another device in the place of one: the verb 'take-over' on HTTPProxies and
+ * Connectors. Who asks is known only to the API, so the rule is a ValidatingAdmissionPolicy, which
+ * our API and Kubernetes enforce alike, whatever the client is. Kept as they are here: a policy
+ * that somebody weakened is put right.
+ */
+#include "control/connector/build_int.h"
+
+#define ADMISSION "admissionregistration.k8s.io/v1"
+#define RBAC      "rbac.authorization.k8s.io/v1"
+
+/* Every Connector that one version names, the other names too. */
+#define NAMES_ALL_OF(y, x)                                                                         \
+    x ".spec.rules.all(r, !has(r.backends) || r.backends.all(b, !has(b.connector) || " y           \
+      ".spec.rules.exists(q, has(q.backends) && q.backends.exists(c, has(c.connector) && "         \
+      "c.connector.name == b.connector.name))))"
+#define NOTE(o, key)                                                                               \
+    "(has(" o ".metadata.annotations) && '" key "' in " o ".metadata.annotations ? " o             \
+    ".metadata.annotations['" key "'] : '')"
+#define KEY(o)                                                                                     \
+    "(has(" o ".status) && has(" o ".status.connectionDetails) && has(" o                          \
+    ".status.connectionDetails.publicKey) && has(" o                                               \
+    ".status.connectionDetails.publicKey.id) ? " o ".status.connectionDetails.publicKey.id : '')"
+
+struct guarded {
+    const char *policy;
+    const char *resource; /* that the policy is about, with its subresource */
+    const char *of;       /* that the verb is asked for */
+    const char *when;     /* CEL: this is a take-over */
+    const char *message;
+};
+
+static const struct guarded guards[] = {
+    /* One without a device may get one; from then on it is that device's. */
+    {"spanwire-take-over-httpproxies", "httpproxies", "httpproxies",
+     "oldObject.spec.rules.exists(r, has(r.backends) && r.backends.exists(b, has(b.connector))) && "
+     "(!" NAMES_ALL_OF("object", "oldObject") " || !" NAMES_ALL_OF(
+         "oldObject",
+         "object") " || " NOTE("oldObject",
+                               SW_CONNECTOR_SELECTOR) " != " NOTE("object",
+                                                                  SW_CONNECTOR_SELECTOR) ")",
+     "The HTTPProxy goes to another device: changing that needs the verb 'take-over' on it."},
+    {"spanwire-take-over-connectors", "connectors/status", "connectors",
+     KEY("oldObject") " != '' && " KEY("object") " != " KEY("oldObject"),
+     "The Connector belongs to a device with another key: changing that needs the verb 'take-over' "
+     "on it."},
+};
+
+static struct sw_json *put_object(struct sw_arena *a, struct sw_json *in, const char *key)
+{
+    struct sw_json *o = sw_json_new_object(a);
+
+    sw_json_put(a, in, key, o);
+    return o;
+}
+
+/* A list with one object in it, which is returned. */
+static struct sw_json *put_item(struct sw_arena *a, struct sw_json *in, const char *key)
+{
+    struct sw_json *list = sw_json_new_array(a);
+    struct sw_json *o = sw_json_new_object(a);
+
+    sw_json_push(a, list, o);
+    sw_json_put(a, in, key, list);
+    return o;
+}
+
+static void put_texts(struct sw_arena *a, struct sw_json *in, const char *key, const char *one,
+                      const char *two)
+{
+    struct sw_json *list = sw_json_new_array(a);
+
+    sw_json_push(a, list, sw_json_new_str(a, one));
+    if (two)
+        sw_json_push(a, list, sw_json_new_str(a, two));
+    sw_json_put(a, in, key, list);
+}
+
+static void put_text(struct sw_arena *a, struct sw_json *in, const char *key, const char *value)
+{
+    sw_json_put(a, in, key, sw_json_new_str(a, value));
+}
+
+static struct sw_json *ours(struct sw_arena *a, const char *api, const char *kind, const char *name)
+{
+    struct sw_json *obj = cn_object(a, api, kind, sw_slice("", 0), sw_slice_str(name));
+
+    cn_meta(a, obj, "labels", MANAGED, SW_SLICE_LIT("spanwire"));
+    return obj;
+}
+
+static void want_policy(struct sw_output *out, const struct guarded *r)
+{
+    struct sw_arena *a = sw_out_arena(out);
+    struct sw_json *obj = ours(a, ADMISSION, "ValidatingAdmissionPolicy", r->policy);
+    struct sw_json *spec = put_object(a, obj, "spec");
+    struct sw_json *on = put_item(a, put_object(a, spec, "matchConstraints"), "resourceRules");
+    struct sw_json *when = put_item(a, spec, "matchConditions");
+    struct sw_json *check = put_item(a, spec, "validations");
+
+    put_text(a, spec, "failurePolicy", "Fail");
+    put_texts(a, on, "apiGroups", SW_CONNECTOR_GROUP, NULL);
+    put_texts(a, on, "apiVersions", "*", NULL);
+    put_texts(a, on, "operations", "UPDATE", NULL);
+    put_texts(a, on, "resources", r->resource, NULL);
+    put_text(a, when, "name", "another-device");
+    put_text(a, when, "expression", r->when);
+    sw_json_put_str(a, check, "expression",
+                    cn_printf(a,
+                              "authorizer.group('" SW_CONNECTOR_GROUP "').resource('%s')"
+                              ".namespace(object.metadata.namespace).name(object.metadata.name)"
+                              ".check('take-over').allowed()",
+                              r->of));
+    put_text(a, check, "message", r->message);
+    put_text(a, check, "reason", "Forbidden");
+    sw_out_apply(out, SW_CN_POLICY, obj);
+}
+
+static void want_binding(struct sw_output *out, const struct guarded *r)
+{
+    struct sw_arena *a = sw_out_arena(out);
+    struct sw_json *obj = ours(a, ADMISSION, "ValidatingAdmissionPolicyBinding", r->policy);
+    struct sw_json *spec = put_object(a, obj, "spec");
+
+    put_text(a, spec, "policyName", r->policy);
+    put_texts(a, spec, "validationActions", "Deny", NULL);
+    sw_out_apply(out, SW_CN_BINDING, obj);
+}
+
+/* For whoever administers a namespace, and to be bound to others. */
+static void want_role(struct sw_output *out)
+{
+    struct sw_arena *a = sw_out_arena(out);
+    struct sw_json *obj = ours(a, RBAC, "ClusterRole", "spanwire-take-over");
+    struct sw_json *rule = put_item(a, obj, "rules");
+
+    cn_meta(a, obj, "labels", "rbac.authorization.k8s.io/aggregate-to-admin", SW_SLICE_LIT("true"));
+    put_texts(a, rule, "apiGroups", SW_CONNECTOR_GROUP, NULL);
+    put_texts(a, rule, "resources", "connectors", "httpproxies");
+    put_texts(a, rule, "verbs", "take-over", NULL);
+    sw_out_apply(out, SW_CN_ROLE, obj);
+}
+
+void cn_takeover(const struct sw_view *v, struct sw_output *out)
+{
+    want_role(out);
+    if (!sw_view_served(v, SW_CN_POLICY) || !sw_view_served(v, SW_CN_BINDING))
+        return;
+    for (size_t i = 0; i < SW_ARRAY_LEN(guards); i++) {
+        want_policy(out, &guards[i]);
+        want_binding(out, &guards[i]);
+    }
+}
