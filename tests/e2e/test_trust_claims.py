@@ -183,6 +183,52 @@ def test_old_data_keeps_its_owners(api, binary, tmp_path):
     assert "shop.example.test" in api.served("shop", "live")
 
 
+def gateway(name, host, port=80, protocol="HTTP"):
+    return {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": name}, "spec": {
+        "gatewayClassName": "spanwire", "listeners": [
+            {"name": "one", "port": port, "protocol": protocol, "hostname": host}]}}
+
+
+def test_an_old_gateway_takes_no_live_name(api):
+    """Neither of an HTTPProxy's Gateway nor of one made by hand, also with another protocol on the port."""
+    def where(ns, name=""):
+        return f"/apis/gateway.networking.k8s.io/v1/namespaces/{ns}/gateways/{name}".rstrip("/")
+
+    def listener(ns, name, host):
+        found = api.get(where(ns, name)).json
+        spec = next(x["name"] for x in found["spec"]["listeners"] if x["hostname"] == host)
+        status = next((x for x in found.get("status", {}).get("listeners", []) if x["name"] == spec), {})
+        return {c["type"]: (c["status"], c["reason"], c["observedGeneration"] == found["metadata"]["generation"])
+                for c in status.get("conditions", [])}
+
+    def accepted(ns, name, host):
+        return listener(ns, name, host).get("Accepted") == ("True", "Accepted", True)
+
+    assert api.post(where("evil"), gateway("sleeper", "evil.example.test")).status == 201
+    until(lambda: accepted("evil", "sleeper", "evil.example.test"), 10)
+    older()
+    api.proxy("shop", "live", ["shop.example.test"])
+    api.has("shop", "live", "shop.example.test")
+    assert api.post(where("shop"), gateway("hand", "hand.example.test")).status == 201
+    live = [("live", "shop.example.test"), ("hand", "hand.example.test")]
+    for name, host in live:
+        until(lambda: accepted("shop", name, host), 10, f"{name} to be accepted")
+    for name, host in live:
+        for spec in (gateway("sleeper", host), gateway("sleeper", host, protocol="TCP")):
+            if spec["spec"]["listeners"][0]["protocol"] == "TCP":
+                del spec["spec"]["listeners"][0]["hostname"]
+            done = api.patch(where("evil", "sleeper"), {"spec": spec["spec"]})
+            assert done.status == 200, done
+            if "hostname" in spec["spec"]["listeners"][0]:
+                until(lambda: listener("evil", "sleeper", host).get("Conflicted") == ("True", "HostnameConflict", True), 10)
+            stays(lambda: accepted("shop", name, host), 0.7)
+    api.restart()
+    for name, host in live:
+        stays(lambda: accepted("shop", name, host), 0.7)
+    said = json.dumps(api.get(where("evil", "sleeper")).json["status"])
+    assert "another namespace" in said and "shop/" not in said
+
+
 # ---- keys ----
 
 def test_an_old_empty_connector_takes_no_live_key(api):

@@ -203,8 +203,8 @@ static void finish(struct builder *b, struct sw_gw_result *ret)
 
 static void builder_done(struct builder *b)
 {
-    struct sw_map *maps[] = {&b->classes, &b->parents, &b->policies, &b->targets,  &b->clusters,
-                             &b->secrets, &b->sockets, &b->bound,    &b->out_names};
+    struct sw_map *maps[] = {&b->classes, &b->parents, &b->policies, &b->targets,   &b->clusters,
+                             &b->secrets, &b->sockets, &b->bound,    &b->out_names, &b->recorded};
 
     for (size_t i = 0; i < b->socket_list.n; i++) {
         struct socket *s = b->socket_list.p[i];

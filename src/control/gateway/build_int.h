@@ -251,6 +251,7 @@ struct builder {
     struct sw_map secrets; /* name -> struct sw_gw_secret */
     struct sw_map sockets;
     struct sw_map bound;                 /* (bind, transport, bind port) -> struct socket */
+    struct sw_map recorded;              /* places that statuses say are taken; see conflicts.c */
     SW_VEC(struct parent *) parent_list; /* by number */
     SW_VEC(struct gateway *) gateways;   /* oldest first */
     SW_VEC(struct socket *) socket_list;
@@ -402,6 +403,11 @@ void build_infrastructure(struct builder *b);
 
 void read_listeners(struct builder *b, struct parent *p);
 void claim_sockets(struct builder *b);
+/* Its place, as its status records it: port, protocol and hostname. */
+const char *listener_place(struct builder *b, const struct listener *l);
+/* The status says that the listener, as it is now, had its place. */
+bool listener_recorded(struct builder *b, const struct listener *l);
+#define LISTENER_CLAIMED "spanwire.dev/Claimed" /* the condition that does */
 bool listener_served(const struct listener *l);
 
 /* ---- overlaps.c ---- */

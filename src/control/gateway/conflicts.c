@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who gets which place on which socket. Inside a Gateway (and inside a ListenerSet) listeners that
- * cannot be told apart are all rejected. Between a Gateway, its ListenerSets and other Gateways on
- * the same address there is an order, and the first keeps its place.
+ * cannot be told apart are all rejected. Between a Gateway and its ListenerSets there is an order
+ * (the API's), and the first gets the place. Between Gateways on the same address a place stays
+ * with the Gateway that has it: its listener's status, which only we write, records it. So an old
+ * Gateway that is changed takes nothing from others. A place nobody has goes to the oldest that
+ * asks.
  */
 #include <stdio.h>
 
@@ -101,6 +104,107 @@ struct socket *socket_get(struct builder *b, size_t addr, uint16_t port, enum pr
     return s;
 }
 
+/* ---- places that are recorded ---- */
+
+/* Whose it is, and on what port and with what protocol. */
+struct place {
+    const struct gateway *gw;
+    uint16_t port;
+    enum proto family;
+};
+
+const char *listener_place(struct builder *b, const struct listener *l)
+{
+    static const char *const names[] = {
+        [PROTO_HTTP] = "HTTP", [PROTO_HTTPS] = "TLS", [PROTO_TLS] = "TLS",
+        [PROTO_TCP] = "TCP",   [PROTO_UDP] = "UDP",   [PROTO_UNKNOWN] = "unknown"};
+
+    return gw_printf(b, "%u/%s %.*s", l->port, names[l->proto], SW_SLICE_ARG(host_key(l))).p;
+}
+
+bool listener_recorded(struct builder *b, const struct listener *l)
+{
+    const struct sw_json *all = sw_json_walk(l->parent->obj->json, "status", "listeners", NULL);
+
+    for (size_t i = 0; i < sw_json_len(all); i++) {
+        const struct sw_json *list = sw_json_find(sw_json_at(all, i), "conditions");
+
+        if (!sw_slice_eq(js(sw_json_at(all, i), "name"), l->name))
+            continue;
+        for (size_t k = 0; k < sw_json_len(list); k++) {
+            const struct sw_json *c = sw_json_at(list, k);
+
+            if (sw_json_str_eq(sw_json_find(c, "type"), LISTENER_CLAIMED))
+                return sw_json_str_eq(sw_json_find(c, "status"), "True") &&
+                       sw_json_str_eq(sw_json_find(c, "message"), listener_place(b, l));
+        }
+    }
+    return false;
+}
+
+static struct sw_slice host_place(struct builder *b, size_t addr, const struct listener *l)
+{
+    char buf[128];
+
+    return gw_printf(b, "%.*s %.*s",
+                     SW_SLICE_ARG(socket_key(buf, sizeof(buf), b->conf->addrs[addr].bind,
+                                             l->proto == PROTO_UDP, l->port)),
+                     SW_SLICE_ARG(host_key(l)));
+}
+
+static struct sw_slice port_place(struct builder *b, size_t addr, const struct listener *l)
+{
+    char buf[128];
+
+    return sw_arena_slice(b->a, socket_key(buf, sizeof(buf), b->conf->addrs[addr].bind,
+                                           l->proto == PROTO_UDP, bind_port_of(b, l->port)));
+}
+
+/* Gateways come oldest first: of two that have it recorded, say of different addresses before, the
+ * first keeps it. */
+static void keep_places(struct builder *b, const struct parent *p)
+{
+    for (size_t i = 0; i < p->n_listeners; i++) {
+        const struct listener *l = &p->listeners[i];
+        struct place *place;
+
+        if (!in_play(l) || !listener_recorded(b, l))
+            continue;
+        place = SW_ARENA_NEW(b->a, struct place);
+        *place = (struct place){p->gw, l->port, family(l->proto)};
+        for (size_t k = 0; k < p->gw->n_addrs; k++) {
+            struct sw_slice host = host_place(b, p->gw->addrs[k], l);
+            struct sw_slice port = port_place(b, p->gw->addrs[k], l);
+
+            if (!sw_map_get(&b->recorded, host))
+                (void)sw_map_put(&b->recorded, host, place);
+            if (!sw_map_get(&b->recorded, port))
+                (void)sw_map_put(&b->recorded, port, place);
+        }
+    }
+}
+
+static void read_recorded(struct builder *b)
+{
+    for (size_t i = 0; b->gateways.n > 1 && i < b->gateways.n; i++) {
+        const struct gateway *g = b->gateways.p[i];
+
+        keep_places(b, &g->parent);
+        for (size_t k = 0; k < g->n_sets; k++) {
+            if (!g->sets[k]->refused.reason)
+                keep_places(b, g->sets[k]);
+        }
+    }
+}
+
+/* What another Gateway has where this listener would go; NULL: nothing. */
+static const struct place *rival(struct builder *b, const struct listener *l, struct sw_slice key)
+{
+    const struct place *p = sw_map_get(&b->recorded, key);
+
+    return p && p->gw != l->parent->gw ? p : NULL;
+}
+
 /* ---- conflicts ---- */
 
 static void reject_twins(struct parent *p)
@@ -136,14 +240,33 @@ static void reject_twins(struct parent *p)
     }
 }
 
+/* Names of Gateways elsewhere are none of its business. */
 static const char *winner_text(struct builder *b, const struct listener *l,
-                               const struct listener *winner)
+                               const struct gateway *winner)
 {
-    const struct sw_kube_obj *gw = winner->parent->gw->parent.obj;
+    const struct sw_kube_obj *gw = winner->parent.obj;
 
-    if (winner->parent->gw == l->parent->gw)
+    if (winner == l->parent->gw)
         return "a listener with precedence on this Gateway has it";
-    return gw_printf(b, "Gateway '%.*s' is older and has it", SW_SLICE_ARG(gw->key)).p;
+    if (!sw_slice_eq(gw->ns, l->parent->gw->parent.obj->ns))
+        return "a Gateway of another namespace had it first";
+    return gw_printf(b, "Gateway '%.*s' had it first", SW_SLICE_ARG(gw->key)).p;
+}
+
+/* Judges a listener against the places that other Gateways have. */
+static void judge_recorded(struct builder *b, struct listener *l)
+{
+    const struct gateway *g = l->parent->gw;
+
+    for (size_t i = 0; b->recorded.n && i < g->n_addrs && !l->conflict.reason; i++) {
+        const struct place *port = rival(b, l, port_place(b, g->addrs[i], l));
+        const struct place *host = rival(b, l, host_place(b, g->addrs[i], l));
+
+        if (port && port->port == l->port && port->family != family(l->proto))
+            l->conflict = (struct verdict){protocol_conflict, winner_text(b, l, port->gw)};
+        else if (host)
+            l->conflict = (struct verdict){hostname_conflict, winner_text(b, l, host->gw)};
+    }
 }
 
 /* Judges a listener against all that have their place already. */
@@ -165,7 +288,7 @@ static void judge(struct builder *b, struct listener *l)
             l->conflict.reason = hostname_conflict;
         }
         if (winner && l->conflict.reason)
-            l->conflict.msg = winner_text(b, l, winner);
+            l->conflict.msg = winner_text(b, l, winner->parent->gw);
     }
 }
 
@@ -175,11 +298,13 @@ static void judge_port(struct builder *b, struct listener *l)
 
     for (size_t i = 0; i < g->n_addrs; i++) {
         const struct socket *s = port_taken(b, g->addrs[i], l->port, l->proto == PROTO_UDP);
+        const struct place *p = rival(b, l, port_place(b, g->addrs[i], l));
+        uint16_t has = s ? s->port : p ? p->port : l->port;
 
-        if (s && !l->accepted.reason)
+        if (has != l->port && !l->accepted.reason)
             l->accepted = (struct verdict){
                 "PortUnavailable", gw_printf(b, "port %u would be served on %u, which port %u has",
-                                             l->port, bind_port_of(b, l->port), s->port)
+                                             l->port, bind_port_of(b, l->port), has)
                                        .p};
     }
 }
@@ -261,12 +386,15 @@ static void judge_all(struct builder *b, struct parent *p)
 {
     for (size_t i = 0; i < p->n_listeners; i++) {
         if (in_play(&p->listeners[i]))
+            judge_recorded(b, &p->listeners[i]);
+        if (in_play(&p->listeners[i]))
             judge(b, &p->listeners[i]);
     }
 }
 
 void claim_sockets(struct builder *b)
 {
+    read_recorded(b);
     for (size_t i = 0; i < b->gateways.n; i++) {
         struct gateway *g = b->gateways.p[i];
 

@@ -111,7 +111,8 @@ void status_class(struct builder *b, const struct sw_kube_obj *class, struct ver
 /* ---- listeners ---- */
 
 static const char *const listener_owned[] = {"Accepted",   "Programmed",           "ResolvedRefs",
-                                             "Conflicted", "OverlappingTLSConfig", NULL};
+                                             "Conflicted", "OverlappingTLSConfig", LISTENER_CLAIMED,
+                                             NULL};
 
 static const char no_socket[] = "no more ports can be served";
 static const char pending[] = "Pending";
@@ -193,7 +194,7 @@ static struct verdict listener_programmed(struct builder *b, const struct listen
 static struct sw_json *listener_status(struct builder *b, const struct listener *l,
                                        const struct sw_json *old)
 {
-    struct cond want[5];
+    struct cond want[6];
     size_t n = 0;
     struct sw_json *out = sw_json_new_object(b->a);
     int64_t generation = generation_of(l->parent->obj);
@@ -212,6 +213,9 @@ static struct sw_json *listener_status(struct builder *b, const struct listener 
     else if (l->overlapping)
         want[n++] = (struct cond){"OverlappingTLSConfig", true, "OverlappingHostnames",
                                   "the hostname overlaps with another listener's on this port"};
+    /* Once it has its place it keeps it, whatever keeps it from serving meanwhile. */
+    if (l->claimed || (!l->conflict.reason && listener_recorded(b, l)))
+        want[n++] = (struct cond){LISTENER_CLAIMED, true, "Claimed", listener_place(b, l)};
     sw_json_put_str(b->a, out, "name", l->name);
     sw_json_put(b->a, out, "supportedKinds", l->supported);
     sw_json_put(b->a, out, "attachedRoutes", sw_json_new_u64(b->a, l->attached));
