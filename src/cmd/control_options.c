@@ -269,7 +269,8 @@ static const struct sw_opt table[] = {
      .type = SW_OPT_STR,
      .offset = OPT(cn.relay_url),
      .arg = "URL",
-     .help = "relay that connectors without one of their own are told to use"},
+     .help =
+         "relay that connectors without one of their own are told to use, and sidecars to allow"},
     {.name = "connector-certificates",
      .type = SW_OPT_BOOL,
      .offset = OPT(cn.certificates),

@@ -10,8 +10,10 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "connector/connector_int.h"
+#include "connector/told.h"
 #include "io/resolver.h"
 #include "io/signal.h"
+#include "quic/relay_client.h"
 #include "tls/aead.h"
 
 enum { LOCAL_MAX = 128 };
@@ -124,6 +126,27 @@ static void set_relay(struct sw_connector *c, struct sw_slice url)
     publish(c);
 }
 
+void connector_relay_refused(void *arg, const char *reason)
+{
+    struct sw_connector *c = arg;
+
+    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_REFUSALS, reason), 1);
+}
+
+/* Of the API or of the last run. What cannot be used leaves us with the relay we have. */
+static void set_told_relay(struct sw_connector *c, struct sw_slice url)
+{
+    struct sw_err err = {0};
+
+    if (url.n == 0 || sw_told_relay_ok(url, sw_slice_str(c->server), &err)) {
+        set_relay(c, url);
+        return;
+    }
+    sw_log_warn("connector", "relay %.*s of the Connector's annotation refused: %s",
+                SW_SLICE_ARG(sw_slice_head(url, 120)), err.msg);
+    connector_relay_refused(c, SW_RELAY_REFUSED_LIST);
+}
+
 static void on_network(void *arg, bool slept)
 {
     struct sw_connector *c = arg;
@@ -166,7 +189,7 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
         c->name = sw_slice_dup(o->name);
         connector_set_peers(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_GATEWAY_IDS)));
         if (!c->config->relay)
-            set_relay(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_RELAY)));
+            set_told_relay(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_RELAY)));
     }
     if (c->hooks.connector)
         c->hooks.connector(c->hooks.arg, o);
@@ -264,7 +287,6 @@ static void log_ticket(const struct sw_connector *c)
 static void begin(struct sw_connector *c)
 {
     struct sw_addr admin = sw_admin_addr(c->admin);
-    struct sw_slice relay = c->config->relay ? sw_slice_str(c->config->relay) : c->known.relay;
     char text[SW_ADDR_TEXT];
 
     open_reg(c);
@@ -276,9 +298,11 @@ static void begin(struct sw_connector *c)
         sw_log_warn("connector", "--open: everybody who knows the NodeID may connect");
     sw_log_info("connector", "NodeID %s, status page http://%s/", c->id,
                 sw_addr_text(&admin, text));
-    if (relay.n)
-        set_relay(c, relay);
-    else
+    if (c->config->relay)
+        set_relay(c, sw_slice_str(c->config->relay));
+    else if (c->known.relay.n)
+        set_told_relay(c, c->known.relay);
+    if (!c->relay)
         publish(c);
     sw_memo_done(&c->known);
     if (c->config->standalone)

@@ -32,7 +32,8 @@ struct sw_connector_config {
     const char *data;       /* NULL: the user's data directory */
     const char *relay;      /* NULL: as the Connector's annotation says, if it says */
     const char *relay_ca;
-    const char *relay_token_file;
+    const char *relay_token_file; /* for 'relay' alone */
+    bool relay_sign_over_tls;
     struct sw_addr bind; /* family 0: any address, any port */
     struct sw_opt_list addresses;
     struct sw_opt_list allow;
@@ -82,7 +83,9 @@ extern const char *const sw_connector_log_formats[];
     {"relay-ca", NULL, SW_OPT_STR, offsetof(T, M.relay_ca), .arg = "FILE", \
      .help = "Certificates the relay's must come from [the system's]."}, \
     {"relay-token-file", NULL, SW_OPT_STR, offsetof(T, M.relay_token_file), .arg = "FILE", \
-     .help = "Bearer token for the relay."}
+     .help = "Bearer token for the relay of --relay; sent to no other, and over https only."}, \
+    {"relay-sign-challenges", NULL, SW_OPT_BOOL, offsetof(T, M.relay_sign_over_tls), \
+     .help = "Sign challenges of an https relay too, for one behind a proxy that ends TLS."}
 
 #define SW_CONNECTOR_OPTS_POLICY(T, M) \
     {.type = SW_OPT_GROUP, .help = "Who and what"}, \

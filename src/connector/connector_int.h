@@ -93,6 +93,7 @@ SW_NODISCARD int connector_open(struct sw_connector *c, struct sw_err *err);
 
 /* connector.c */
 void connector_relay_state(void *arg, bool up);
+void connector_relay_refused(void *arg, const char *reason);
 
 /* serve.c */
 bool connector_admit(void *arg, const struct sw_nodeid *peer, struct sw_slice alpn);

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "connector/connector_int.h"
 #include "connector/dirs.h"
+#include "quic/relay_url.h"
 
 enum { TOKEN_MAX = 4096 };
 
@@ -88,12 +89,11 @@ static int parse_address(struct sw_slice in, struct sw_addr *ret, struct sw_err 
 
 static int check_relay(const char *url, struct sw_err *err)
 {
-    struct sw_slice s = sw_slice_str(url);
+    struct sw_relay_url u;
 
-    if (!url || sw_slice_has_prefix(s, SW_SLICE_LIT("http://")) ||
-        sw_slice_has_prefix(s, SW_SLICE_LIT("https://")))
+    if (!url || sw_relay_url_parse(sw_slice_str(url), &u, err) == SW_OK)
         return SW_OK;
-    return sw_err_set(err, SW_EINVAL, "--relay: '%.100s' is neither an http nor an https URL", url);
+    return sw_err_prefix(err, "--relay '%.100s'", url);
 }
 
 static int read_policy(struct sw_connector *c, struct sw_err *err)
@@ -209,6 +209,9 @@ static int open_quic(struct sw_connector *c, struct sw_err *err)
         .accepted = connector_accepted,
         .arg = c,
         .relay_ca_file = c->config->relay_ca,
+        .relay_token_for = sw_slice_str(c->config->relay),
+        .relay_sign_over_tls = c->config->relay_sign_over_tls,
+        .relay_refused = connector_relay_refused,
         .relay_state = connector_relay_state,
     };
     int rc = read_token(c, err);

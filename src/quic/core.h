@@ -286,10 +286,11 @@ struct sw_qheld {
 struct sw_quic {
     struct sw_loop *loop; /* borrowed */
     struct sw_quic_config cfg;
-    struct sw_slice *alpns; /* owned */
-    char *ca_file;          /* owned */
-    struct sw_slice token;  /* owned */
-    struct sw_qtls *tls;    /* owned */
+    struct sw_slice *alpns;    /* owned */
+    char *ca_file;             /* owned */
+    struct sw_slice token;     /* owned */
+    struct sw_slice token_for; /* owned */
+    struct sw_qtls *tls;       /* owned */
     uint8_t secret[QUIC_SECRET];
     struct sw_qsock sock[QUIC_SOCKS];
     size_t n_socks;
@@ -331,7 +332,8 @@ struct sw_quic {
     struct sw_qbucket say_refused;
     struct sw_qbucket say_retry;
     struct sw_qbucket say_flood;
-    uint64_t key_update_after; /* packets */
+    struct sw_qbucket say_relay; /* lines of the log */
+    uint64_t key_update_after;   /* packets */
     struct sw_quic_stats stats;
 };
 
@@ -516,7 +518,9 @@ uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n);
 
 /* relays.c */
 
-struct sw_qrelay *sw_qrelay_get(struct sw_quic *q, struct sw_slice url, struct sw_err *err);
+/* The relay a peer is said to use. NULL: SW_EINVAL (no URL), SW_EDENIED (not allowed; logged). */
+struct sw_qrelay *sw_qrelay_of_peer(struct sw_quic *q, const struct sw_nodeid *peer,
+                                    struct sw_slice url, struct sw_err *err);
 void sw_qrelays_sweep(struct sw_quic *q, bool all);
 /* True when the packet was kept for later. */
 bool sw_qrelay_hold(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn, const uint8_t *p,

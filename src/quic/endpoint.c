@@ -284,6 +284,7 @@ static void copy_config(struct sw_quic *q, const struct sw_quic_config *cfg)
     c->alpns = q->alpns;
     q->ca_file = cfg->relay_ca_file ? sw_strdup(cfg->relay_ca_file) : NULL;
     q->token = sw_slice(sw_slice_dup(cfg->relay_token), cfg->relay_token.n);
+    q->token_for = sw_slice(sw_slice_dup(cfg->relay_token_for), cfg->relay_token_for.n);
     q->key_update_after = UINT64_C(1) << 22;
 }
 
@@ -360,6 +361,7 @@ void sw_quic_free(struct sw_quic *q)
     sw_free(q->alpns);
     sw_free(q->ca_file);
     sw_slice_free(&q->token);
+    sw_slice_free(&q->token_for);
     sw_map_done(&q->cids);
     sw_map_done(&q->tokens);
     sw_vec_done(&q->pieces);
@@ -419,10 +421,12 @@ struct sw_qconn *sw_quic_dial(struct sw_quic *q, const struct sw_quic_target *t,
     for (size_t i = 0; i < t->n_addrs; i++)
         (void)sw_qdial_add(q, &dial, &t->addrs[i]);
     if (t->relay.n > 0 && dial.n < QUIC_ROUTES_MAX) {
-        struct sw_qrelay *r = sw_qrelay_get(q, t->relay, err);
+        struct sw_qrelay *r = sw_qrelay_of_peer(q, &t->id, t->relay, err);
 
         if (r)
             dial.route[dial.n++] = (struct sw_qroute){.relay = r, .node = t->id};
+        else if (dial.n == 0)
+            return NULL;
     }
     if (dial.n == 0) {
         (void)sw_err_set(err, SW_EINVAL, "no address to dial");

@@ -171,7 +171,17 @@ struct sw_quic_config {
     void *arg;
     /* Of relays with https URLs; NULL: the system's roots. */
     const char *relay_ca_file;
-    struct sw_slice relay_token;                  /* bearer; empty: none */
+    struct sw_slice relay_token;     /* bearer; empty: none */
+    struct sw_slice relay_token_for; /* URL of the one relay that gets it, and over TLS only */
+    bool relay_sign_over_tls;        /* as in sw_relay_client_config */
+    /*
+     * May we connect to this relay? Peers name it, by whatever way we heard of them: a stranger's
+     * word. NULL: no other than the home relay is used.
+     */
+    bool (*relay_allowed)(void *arg, struct sw_slice url);
+    /* A relay, a token or a challenge was refused, and logged: a word for a counter. May be NULL.
+     */
+    void (*relay_refused)(void *arg, const char *reason);
     void (*relay_state)(void *arg, bool home_up); /* the home relay came or went. May be NULL */
 };
 

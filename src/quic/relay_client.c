@@ -74,7 +74,7 @@ void rc_lost(struct sw_relay_client *c, const char *why)
         c->attempts++;
         delay = backoff(c);
     }
-    sw_log_debug("relay", "connection to '%s' %s: %s", c->authority,
+    sw_log_debug("relay", "connection to '%s' %s: %s", c->url.authority,
                  was_up ? "was lost" : "was not made", why);
     rc_hang_up(c);
     c->state = RC_WAIT;
@@ -170,12 +170,35 @@ void rc_upgraded(struct sw_relay_client *c)
     c->state = RC_AUTH;
 }
 
+/*
+ * A signed challenge says nothing about the connection it came over: a relay that passes on the
+ * challenge of another one could log in there with our answer. Over TLS our request has proved the
+ * key for this very connection already, and a relay that asks for more did not see that proof (a
+ * proxy in front of it ends TLS) or wants the other one.
+ */
+static void refuse_challenge(struct sw_relay_client *c)
+{
+    if (!c->challenge_told)
+        sw_log_warn("relay",
+                    "'%s': challenge refused, another relay could use the answer; the relay does "
+                    "not accept the proof that is bound to TLS",
+                    c->url.authority);
+    c->challenge_told = true;
+    if (c->ops->refused)
+        c->ops->refused(c->arg, SW_RELAY_REFUSED_CHALLENGE);
+    rc_lost(c, "challenge over TLS refused");
+}
+
 static void answer_challenge(struct sw_relay_client *c, const struct sw_relay_frame *f)
 {
     uint8_t sig[SW_ED25519_SIG];
     uint8_t out[SW_RELAY_AUTH_LEN];
     struct sw_err err = {0};
 
+    if (c->url.tls && !c->sign_over_tls) {
+        refuse_challenge(c);
+        return;
+    }
     if (sw_relay_answer(c->key, f->p, sig, &err) != SW_OK) {
         rc_lost(c, err.msg);
         return;
@@ -190,7 +213,7 @@ static void came_up(struct sw_relay_client *c)
     c->used_ns = c->up_ns;
     sw_timer_stop(c->loop, &c->deadline);
     send_ping(c);
-    sw_log_debug("relay", "connected to '%s'", c->authority);
+    sw_log_debug("relay", "connected to '%s'", c->url.authority);
     c->ops->state(c->arg, true, ""); /* may free c */
 }
 
@@ -201,7 +224,7 @@ static void denied(struct sw_relay_client *c, const struct sw_relay_frame *f)
     (void)sw_err_set(&err, SW_EDENIED, "relay refused us: %.*s", (int)sw_min(f->n, 100), f->p);
     /* Said once per run of refusals: attempts go on. */
     if (c->attempts == 0)
-        sw_log_warn("relay", "'%s': %s", c->authority, err.msg);
+        sw_log_warn("relay", "'%s': %s", c->url.authority, err.msg);
     rc_lost(c, err.msg);
 }
 
@@ -220,9 +243,9 @@ static void on_status(const struct sw_relay_client *c, const struct sw_relay_fra
 {
     if (f->status == SW_RELAY_SAME_ID)
         sw_log_warn("relay", "'%s': our id connected from elsewhere, which has the traffic now",
-                    c->authority);
+                    c->url.authority);
     else if (f->status == SW_RELAY_RATE_LIMITED)
-        sw_log_warn("relay", "'%s' limits our rate", c->authority);
+        sw_log_warn("relay", "'%s' limits our rate", c->url.authority);
 }
 
 static void on_packets(struct sw_relay_client *c, const struct sw_relay_frame *f)
@@ -255,7 +278,7 @@ static void on_up_frame(struct sw_relay_client *c, struct sw_relay_frame *f)
         on_pong(c, f);
         break;
     case SW_RELAY_HEALTH:
-        sw_log_debug("relay", "'%s' says: %.*s", c->authority, (int)sw_min(f->n, 100), f->p);
+        sw_log_debug("relay", "'%s' says: %.*s", c->url.authority, (int)sw_min(f->n, 100), f->p);
         break;
     case SW_RELAY_RESTARTING:
         c->restart_ns = sw_min(f->reconnect_ms, RESTART_MAX_MS) * SW_NS_PER_MS;
@@ -314,10 +337,12 @@ sw_relay_client_new(struct sw_loop *l, const struct sw_relay_client_config *cfg,
     c->arg = cfg->arg;
     c->connect_timeout_ns = cfg->connect_timeout_ns ? cfg->connect_timeout_ns : default_timeout_ns;
     c->used_ns = sw_loop_now(l);
-    c->token = cfg->token.n ? sw_slice_dup(cfg->token) : NULL;
-    rc = rc_set_url(c, cfg->url, err);
-    if (rc == SW_OK && c->tls)
+    c->sign_over_tls = cfg->sign_over_tls;
+    rc = sw_relay_url_parse(cfg->url, &c->url, err);
+    if (rc == SW_OK && c->url.tls)
         rc = rc_set_roots(c, cfg->ca_file, err);
+    if (rc == SW_OK && cfg->token.n && c->url.tls)
+        c->token = sw_slice_dup(cfg->token);
     if (rc != SW_OK) {
         sw_relay_client_free(c);
         return NULL;
@@ -334,8 +359,6 @@ void sw_relay_client_free(struct sw_relay_client *c)
     sw_timer_stop(c->loop, &c->deadline);
     sw_timer_stop(c->loop, &c->tick);
     (void)sw_tls_cred_unref(c->cred);
-    sw_free(c->host);
-    sw_free(c->authority);
     if (c->token)
         sw_free_secret(c->token, strlen(c->token));
     sw_free(c);

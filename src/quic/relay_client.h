@@ -23,12 +23,24 @@ struct sw_relay_client_ops {
     void (*state)(void *arg, bool up, const char *why);
     /* The relay says this node is not there any more. May be NULL. */
     void (*gone)(void *arg, const struct sw_nodeid *id);
+    /* Something was refused, and logged: a word for a counter. May be NULL. */
+    void (*refused)(void *arg, const char *reason);
 };
+
+/* Words for counters. */
+#define SW_RELAY_REFUSED_LIST      "relay_not_listed"
+#define SW_RELAY_REFUSED_TOKEN     "relay_token_withheld"
+#define SW_RELAY_REFUSED_CHALLENGE "relay_challenge"
 
 struct sw_relay_client_config {
     struct sw_slice url; /* http or https; the path is replaced */
     const struct sw_rawkey *key;
-    struct sw_slice token;       /* bearer; empty: none */
+    struct sw_slice token; /* bearer; empty: none. Sent over TLS only */
+    /*
+     * Sign a challenge over TLS too, for a relay behind a proxy that ends TLS. Without it only the
+     * proof bound to the TLS connection is given. Plain connections have nothing but challenges.
+     */
+    bool sign_over_tls;
     const char *ca_file;         /* NULL: the system's roots */
     uint64_t connect_timeout_ns; /* [10 s] */
     const struct sw_relay_client_ops *ops;

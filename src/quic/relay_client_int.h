@@ -7,6 +7,7 @@
 #include "io/addr.h"
 #include "io/resolver.h"
 #include "quic/relay_client.h"
+#include "quic/relay_url.h"
 #include "quic/relay_wire.h"
 
 struct rc_link;
@@ -26,13 +27,12 @@ struct sw_relay_client {
     const struct sw_rawkey *key; /* borrowed */
     const struct sw_relay_client_ops *ops;
     void *arg;
-    char *host; /* without brackets and trailing dot */
-    char *authority;
-    char *token; /* NULL: none */
+    struct sw_relay_url url;
+    char *token;         /* NULL: none, or withheld */
+    bool sign_over_tls;  /* see sw_relay_client_config */
+    bool challenge_told; /* the refusal of a challenge was logged */
     struct sw_tls_cred *cred;
     uint64_t connect_timeout_ns;
-    uint16_t port;
-    bool tls;
 
     enum rc_state state;
     unsigned attempts; /* since it was last of use */
@@ -64,8 +64,6 @@ struct rc_link {
 
 /* ---- relay_dial.c ---- */
 
-/* Takes the parts out of a URL. SW_EINVAL. */
-SW_NODISCARD int rc_set_url(struct sw_relay_client *c, struct sw_slice url, struct sw_err *err);
 /* What is trusted with https. */
 SW_NODISCARD int rc_set_roots(struct sw_relay_client *c, const char *ca_file, struct sw_err *err);
 /* Begins an attempt; ends in rc_upgraded or rc_lost. */

@@ -17,61 +17,6 @@ enum {
     HEAD_MAX = 4096,
 };
 
-/* ---- the URL ---- */
-
-static int set_authority(struct sw_relay_client *c, struct sw_slice authority, struct sw_err *err)
-{
-    struct sw_slice host = authority;
-    ptrdiff_t colon = sw_slice_rfind(authority, ':');
-    uint64_t port = c->tls ? 443 : 80;
-
-    if (authority.n == 0 || !sw_http_host_valid(authority))
-        return sw_err_set(err, SW_EINVAL, "relay URL without a valid host");
-    if (authority.p[0] == '[') {
-        ptrdiff_t end = sw_slice_find(authority, ']');
-
-        host = sw_slice(authority.p + 1, (size_t)end - 1);
-        colon = colon > end ? colon : -1;
-    } else if (colon >= 0) {
-        host = sw_slice_head(authority, (size_t)colon);
-    }
-    if (colon >= 0 &&
-        (!sw_slice_to_u64(sw_slice_from(authority, (size_t)colon + 1), 65535, &port) || port == 0))
-        return sw_err_set(err, SW_EINVAL, "relay URL with a bad port");
-    /* A dot at the end says that the name is complete: for resolvers, not for certificates. */
-    if (host.n > 1 && host.p[host.n - 1] == '.')
-        host.n--;
-    if (host.n >= SW_RESOLVE_NAME)
-        return sw_err_set(err, SW_EINVAL, "relay URL with a long host name");
-    c->host = sw_slice_dup(host);
-    c->authority = sw_slice_dup(authority);
-    c->port = (uint16_t)port;
-    return SW_OK;
-}
-
-int rc_set_url(struct sw_relay_client *c, struct sw_slice url, struct sw_err *err)
-{
-    static const struct {
-        const char *scheme;
-        bool tls;
-    } schemes[] = {{"http://", false}, {"ws://", false}, {"https://", true}, {"wss://", true}};
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(schemes); i++) {
-        struct sw_slice scheme = sw_slice_str(schemes[i].scheme);
-
-        if (url.n > scheme.n && sw_slice_ieq(sw_slice_head(url, scheme.n), scheme)) {
-            struct sw_slice rest = sw_slice_from(url, scheme.n);
-            size_t n = 0;
-
-            while (n < rest.n && rest.p[n] != '/' && rest.p[n] != '?' && rest.p[n] != '#')
-                n++;
-            c->tls = schemes[i].tls;
-            return set_authority(c, sw_slice_head(rest, n), err);
-        }
-    }
-    return sw_err_set(err, SW_EINVAL, "relay URL is neither http nor https");
-}
-
 int rc_set_roots(struct sw_relay_client *c, const char *ca_file, struct sw_err *err)
 {
     static const char *const bundles[] = {"/etc/ssl/certs/ca-certificates.crt",
@@ -139,7 +84,7 @@ static int put_request(struct rc_link *k, struct sw_buf *out)
 
     sw_ws_new_key(k->key);
     if (rc == SW_OK)
-        rc = sw_h1_put_field_str(out, "Host", c->authority);
+        rc = sw_h1_put_field_str(out, "Host", c->url.authority);
     if (rc == SW_OK)
         rc = sw_h1_put_field_str(out, "Upgrade", "websocket");
     if (rc == SW_OK)
@@ -276,15 +221,15 @@ static const struct sw_wsconn_ops link_ops = {
 static struct sw_tls *make_tls(const struct sw_relay_client *c, struct sw_err *err)
 {
     struct sw_ip ip;
-    bool literal = sw_ip_parse(sw_slice_str(c->host), &ip, NULL) == SW_OK;
+    bool literal = sw_ip_parse(sw_slice_str(c->url.host), &ip, NULL) == SW_OK;
     struct sw_tls_params p = {.web = true,
                               .tls12 = true,
                               .chacha = true,
                               .exporter = true,
                               .cred = c->cred,
                               .alpn = "http/1.1",
-                              .host = c->host,
-                              .sni = literal ? NULL : c->host};
+                              .host = c->url.host,
+                              .sni = literal ? NULL : c->url.host};
 
     return sw_tls_new(&p, err);
 }
@@ -307,7 +252,7 @@ static int connect_to(struct sw_relay_client *c, const struct sw_addr *to, struc
     if (rc != SW_OK)
         return rc;
     sw_sock_tune(fd, &so);
-    if (c->tls) {
+    if (c->url.tls) {
         tls = make_tls(c, err);
         if (!tls) {
             sw_sock_close(fd);
@@ -353,7 +298,7 @@ static void on_resolved(struct sw_resolve *r)
     if (c) {
         c->resolve = NULL;
         for (size_t i = 0; i < r->n && r->rc == SW_OK; i++)
-            c->addrs[c->n_addrs++] = (struct sw_addr){.ip = r->ips[i], .port = c->port};
+            c->addrs[c->n_addrs++] = (struct sw_addr){.ip = r->ips[i], .port = c->url.port};
         connect_next(c, "host was not found");
     }
     sw_free(r);
@@ -365,8 +310,8 @@ void rc_dial(struct sw_relay_client *c)
 
     c->n_addrs = 0;
     c->at_addr = 0;
-    if (sw_ip_parse(sw_slice_str(c->host), &ip, NULL) == SW_OK) {
-        c->addrs[c->n_addrs++] = (struct sw_addr){.ip = ip, .port = c->port};
+    if (sw_ip_parse(sw_slice_str(c->url.host), &ip, NULL) == SW_OK) {
+        c->addrs[c->n_addrs++] = (struct sw_addr){.ip = ip, .port = c->url.port};
         connect_next(c, "");
         return;
     }
@@ -375,6 +320,6 @@ void rc_dial(struct sw_relay_client *c)
     c->resolve->loop = c->loop;
     c->resolve->cb = on_resolved;
     c->resolve->arg = c;
-    (void)snprintf(c->resolve->name, sizeof(c->resolve->name), "%s", c->host);
+    (void)snprintf(c->resolve->name, sizeof(c->resolve->name), "%s", c->url.host);
     sw_resolve_start(c->resolve);
 }

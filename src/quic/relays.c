@@ -6,8 +6,10 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "quic/core.h"
+#include "quic/relay_url.h"
 
-#define RELAY_IDLE_NS (60 * SW_NS_PER_S)
+#define RELAY_IDLE_NS     (60 * SW_NS_PER_S)
+#define RELAY_LINES_PER_S 2
 
 /* ---- what a relay says ---- */
 
@@ -50,7 +52,19 @@ static void on_state(void *arg, bool up, const char *why)
     }
 }
 
-static const struct sw_relay_client_ops relay_ops = {.packets = on_packets, .state = on_state};
+static void count_refusal(struct sw_quic *q, const char *reason)
+{
+    if (q->cfg.relay_refused)
+        q->cfg.relay_refused(q->cfg.arg, reason);
+}
+
+static void on_refused(void *arg, const char *reason)
+{
+    count_refusal(((struct sw_qrelay *)arg)->q, reason);
+}
+
+static const struct sw_relay_client_ops relay_ops = {
+    .packets = on_packets, .state = on_state, .refused = on_refused};
 
 /* ---- keeping them ---- */
 
@@ -73,20 +87,52 @@ static void relay_free(struct sw_qrelay *r)
     sw_free(r);
 }
 
-struct sw_qrelay *sw_qrelay_get(struct sw_quic *q, struct sw_slice url, struct sw_err *err)
+/* Ours for this URL however it is written: a relay serves only the newest connection of a key. */
+static struct sw_qrelay *find_relay(struct sw_quic *q, const struct sw_relay_url *u)
 {
-    struct sw_relay_client_config cfg = {
-        .url = url, .key = q->cfg.key, .token = q->token, .ca_file = q->ca_file, .ops = &relay_ops};
-    struct sw_qrelay *r;
-
     SW_LIST_FOREACH (it, &q->relays) {
-        r = SW_CONTAINER_OF(it, struct sw_qrelay, link);
-        if (sw_slice_eq(r->url, url))
+        struct sw_qrelay *r = SW_CONTAINER_OF(it, struct sw_qrelay, link);
+        struct sw_relay_url have;
+
+        if (sw_relay_url_parse(r->url, &have, NULL) == SW_OK && sw_relay_url_same(&have, u))
             return r;
     }
+    return NULL;
+}
+
+/* The token, if this is the relay it is for. Whoever else sees it can use the relay as we can. */
+static struct sw_slice token_for(struct sw_quic *q, struct sw_slice url,
+                                 const struct sw_relay_url *u)
+{
+    bool its_relay = sw_relay_url_same_text(url, q->token_for);
+
+    if (q->token.n == 0 || (its_relay && u->tls))
+        return q->token;
+    sw_log_warn("quic", "relay %.*s: token withheld: %s", SW_SLICE_ARG(sw_slice_head(url, 120)),
+                its_relay ? "the URL is not https" : "the token is for another relay");
+    count_refusal(q, SW_RELAY_REFUSED_TOKEN);
+    return sw_slice("", 0);
+}
+
+static struct sw_qrelay *relay_get(struct sw_quic *q, struct sw_slice url, struct sw_err *err)
+{
+    struct sw_relay_client_config cfg = {.url = url,
+                                         .key = q->cfg.key,
+                                         .ca_file = q->ca_file,
+                                         .sign_over_tls = q->cfg.relay_sign_over_tls,
+                                         .ops = &relay_ops};
+    struct sw_relay_url u;
+    struct sw_qrelay *r;
+
+    if (sw_relay_url_parse(url, &u, err) != SW_OK)
+        return NULL;
+    r = find_relay(q, &u);
+    if (r)
+        return r;
     r = SW_NEW(struct sw_qrelay);
     r->q = q;
     cfg.arg = r;
+    cfg.token = token_for(q, url, &u);
     r->client = sw_relay_client_new(q->loop, &cfg, err);
     if (!r->client) {
         sw_free(r);
@@ -95,6 +141,31 @@ struct sw_qrelay *sw_qrelay_get(struct sw_quic *q, struct sw_slice url, struct s
     r->url = sw_slice(sw_slice_dup(url), url.n);
     sw_list_push_back(&q->relays, &r->link);
     return r;
+}
+
+/* The home relay is the operator's choice; the callback knows the others. */
+static bool allowed(struct sw_quic *q, struct sw_slice url, const struct sw_qrelay *have)
+{
+    return (have && have->home) || (q->cfg.relay_allowed && q->cfg.relay_allowed(q->cfg.arg, url));
+}
+
+struct sw_qrelay *sw_qrelay_of_peer(struct sw_quic *q, const struct sw_nodeid *peer,
+                                    struct sw_slice url, struct sw_err *err)
+{
+    struct sw_relay_url u;
+    char id[SW_NODEID_SHORT];
+
+    if (sw_relay_url_parse(url, &u, err) != SW_OK)
+        return NULL;
+    if (allowed(q, url, find_relay(q, &u)))
+        return relay_get(q, url, err);
+    if (sw_qbucket_take(&q->say_relay, sw_quic_now(q), RELAY_LINES_PER_S))
+        sw_log_warn("quic", "relay %.*s of node %s refused: not on the list of allowed relays",
+                    SW_SLICE_ARG(sw_slice_head(url, 120)), sw_nodeid_short(peer, id));
+    count_refusal(q, SW_RELAY_REFUSED_LIST);
+    (void)sw_err_set(err, SW_EDENIED, "relay '%s' is not on the list of allowed relays",
+                     u.authority);
+    return NULL;
 }
 
 static bool in_use(const struct sw_qrelay *r)
@@ -112,7 +183,8 @@ void sw_qrelays_sweep(struct sw_quic *q, bool all)
     SW_LIST_FOREACH (it, &q->relays) {
         struct sw_qrelay *r = SW_CONTAINER_OF(it, struct sw_qrelay, link);
 
-        if (all ||
+        /* One that was taken off the list goes at once, whoever uses it. */
+        if (all || (!r->home && q->cfg.relay_allowed && !allowed(q, r->url, r)) ||
             (!r->home && now - sw_relay_client_last_used(r->client) > RELAY_IDLE_NS && !in_use(r)))
             relay_free(r);
     }
@@ -124,7 +196,7 @@ void sw_quic_set_home_relay(struct sw_quic *q, struct sw_slice url)
     struct sw_err err;
 
     if (url.n > 0) {
-        r = sw_qrelay_get(q, url, &err);
+        r = relay_get(q, url, &err);
         if (!r)
             sw_log_warn("quic", "relay '%.*s': %s", SW_SLICE_ARG(url), err.msg);
     }

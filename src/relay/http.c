@@ -261,10 +261,14 @@ static void upgrade(struct relay_client *c, const struct sw_h1_msg *m, struct sw
     sw_wsconn_upgrade(&c->ws);
     c->upgraded = true;
     sw_metric_add(c->worker->stats.http_closed, 1);
-    if (field && header_proves(c, &header))
+    if (field && header_proves(c, &header)) {
         relay_client_proved(c, &header.id);
-    else
-        relay_client_challenge(c);
+        return;
+    }
+    /* Taken from another connection, or changed on the way. Without TLS it cannot be right. */
+    if (field && c->ws.tls)
+        relay_client_note(c, "proof", SW_RELAY_AUTH_FIELD " is of another connection");
+    relay_client_challenge(c);
 }
 
 /* ---- bytes ---- */

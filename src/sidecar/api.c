@@ -357,6 +357,7 @@ struct side_api *side_api_new(struct sw_sidecar *s, struct sw_err *err)
     if (s->ready)
         sw_ready_add(s->ready, "connectors");
     sw_informer_start(a->informer);
+    side_relays_follow(s->relays, client, s->c->ns);
     if (!s->c->no_register) {
         if (s->ready)
             sw_ready_add(s->ready, "registration");
@@ -372,6 +373,7 @@ void side_api_free(struct side_api *a)
     sw_timer_stop(a->s->loop, &a->timer);
     sw_kube_call_cancel(a->call);
     sw_informer_free(a->informer);
+    side_relays_unfollow(a->s->relays);
     SW_MAP_FOREACH (it, &a->by_key) {
         struct entry *e = it->value;
 

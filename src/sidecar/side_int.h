@@ -17,6 +17,8 @@
 struct sw_rawkey;
 struct side_where;
 struct side_api;
+struct side_relays;
+struct sw_kube_client;
 
 enum side_source {
     SIDE_UDS,
@@ -45,6 +47,7 @@ struct sw_sidecar {
     struct sw_rawkey *key;
     struct sw_tls_cred *cred; /* of listeners with TLS */
     char *relay_token;
+    struct side_relays *relays;
     struct sw_quic *quic;
     struct sw_qdial *dial;
     struct side_where *where;
@@ -110,6 +113,8 @@ void side_stats_done(struct sw_sidecar *s);
 void side_conn_opened(struct sw_sidecar *s, enum sw_qpath path);
 void side_conn_closed(struct sw_sidecar *s, enum sw_qpath path, bool idle, bool error);
 void side_event(struct sw_sidecar *s, const char *event);
+/* A relay, a token or a challenge was refused, and logged. */
+void side_relay_refused(struct sw_sidecar *s, const char *reason);
 
 /* ---- down_h1.c, down_h2.c: both take the descriptor over ---- */
 void side_h1_serve(struct sw_sidecar *s, int fd, enum side_source source);
@@ -127,6 +132,18 @@ void side_h2_drain(struct sw_sidecar *s);
  */
 SW_NODISCARD int side_udp_up(struct sw_capsule_reader *r, struct sw_qcall *q, struct sw_slice in,
                              uint64_t *bytes);
+
+/* ---- relays.c: which relays we may connect to ---- */
+
+/* With those of the options. NULL with SW_EINVAL. */
+struct side_relays *side_relays_new(const struct sw_sidecar_config *c, struct sw_err *err);
+void side_relays_free(struct side_relays *r);
+/* One that the operator named. SW_EINVAL. */
+SW_NODISCARD int side_relays_add(struct side_relays *r, struct sw_slice url, struct sw_err *err);
+bool side_relays_allow(const struct side_relays *r, struct sw_slice url);
+/* Adds those of the control plane, and keeps up with them. Unfollow before the client goes. */
+void side_relays_follow(struct side_relays *r, struct sw_kube_client *client, const char *ns);
+void side_relays_unfollow(struct side_relays *r);
 
 /* ---- where.c ---- */
 struct side_where *side_where_new(struct sw_sidecar *s, struct sw_err *err);

@@ -256,6 +256,16 @@ static int read_token(struct sw_sidecar *s, struct sw_err *err)
     return rc;
 }
 
+static bool on_relay_allowed(void *arg, struct sw_slice url)
+{
+    return side_relays_allow(((struct sw_sidecar *)arg)->relays, url);
+}
+
+static void on_relay_refused(void *arg, const char *reason)
+{
+    side_relay_refused(arg, reason);
+}
+
 static int open_endpoint(struct sw_sidecar *s, struct sw_err *err)
 {
     struct sw_quic_config q = {
@@ -267,10 +277,17 @@ static int open_endpoint(struct sw_sidecar *s, struct sw_err *err)
         .datagrams = true,
         .relay_ca_file = s->c->relay_ca,
         .relay_token = sw_slice_str(s->relay_token),
+        .relay_token_for = sw_slice_str(s->c->relay),
+        .relay_sign_over_tls = s->c->relay_sign_over_tls,
+        .relay_allowed = on_relay_allowed,
+        .relay_refused = on_relay_refused,
         .arg = s,
     };
     char hex[SW_NODEID_HEX];
 
+    s->relays = side_relays_new(s->c, err);
+    if (!s->relays)
+        return err->rc;
     s->key = sw_rawkey_open(s->c->key_file, err);
     if (!s->key)
         return sw_err_prefix(err, "--key-file");
@@ -430,6 +447,7 @@ void sw_sidecar_free(struct sw_sidecar *s)
     side_where_free(s->where);
     if (s->quic)
         sw_quic_free(s->quic);
+    side_relays_free(s->relays);
     sw_rawkey_free(s->key);
     (void)sw_tls_cred_unref(s->cred);
     if (s->relay_token)

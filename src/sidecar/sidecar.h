@@ -34,7 +34,9 @@ struct sw_sidecar_config {
     struct sw_addr bind; /* UDP; family 0: any port */
     const char *relay;
     const char *relay_ca;
-    const char *relay_token_file;
+    const char *relay_token_file;   /* for 'relay' alone */
+    struct sw_opt_list relay_allow; /* further relays we may connect to */
+    bool relay_sign_over_tls;
     uint32_t max_nodes;
     uint32_t max_buffered; /* MiB */
     uint64_t dial_ns;

@@ -41,7 +41,7 @@ static int parse_place(struct side_where *w, struct peer *p, struct sw_slice tex
 
     if (sw_slice_has_prefix(text, SW_SLICE_LIT("relay="))) {
         p->target.relay = sw_arena_slice(&w->arena, sw_slice_from(text, 6));
-        return SW_OK;
+        return side_relays_add(w->s->relays, p->target.relay, err);
     }
     if (p->target.n_addrs == SW_QUIC_ADDRS_MAX)
         return sw_err_set(err, SW_ELIMIT, "more than %d addresses", SW_QUIC_ADDRS_MAX);

@@ -311,14 +311,15 @@ def test_lists_of_ids_and_their_change(make, tmp_path):
 
 def test_tokens(make, tmp_path):
     (tmp_path / "tokens").write_text("one\ntwo words\n")
-    r = make("--token-file", tmp_path / "tokens")
+    cert, key = make_cert(tmp_path, "relay")
+    r = make("--token-file", tmp_path / "tokens", tls=(cert, key))
     Client(r).login(fields="Authorization: Bearer one\r\n")
     Client(r).login(path="/relay?token=two%20words")
     assert denied(r, Client(r)) == "not authorized"
     assert denied(r, Client(r), fields="Authorization: Bearer on\r\n") == "not authorized"
     until(lambda: r.metric("refusals", reason="denied") == 2)
-    done = subprocess.run([LOAD, "bulk", r.url, "0.2"], env={**os.environ, "RELAY_TOKEN": "one"},
-                          capture_output=True, text=True, timeout=guard(60), check=True)
+    done = subprocess.run([LOAD, "bulk", f"https://127.0.0.1:{r.tls_port}/", "0.2"],
+                          env={**os.environ, "RELAY_TOKEN": "one", "RELAY_CA": cert}, capture_output=True, text=True, timeout=guard(60), check=True)
     assert json.loads(done.stdout)["wrong"] == 0
 
 

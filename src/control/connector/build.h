@@ -20,6 +20,8 @@
 /* Where gateways say who they are: ConfigMaps with this label, key "id". */
 #define SW_CONNECTOR_SYSTEM_NS    "spanwire-system"
 #define SW_CONNECTOR_GATEWAY_SELF "spanwire.dev/gateway-identity"
+/* ConfigMap of that namespace: the fabric's relays, key "urls", one a line. */
+#define SW_CONNECTOR_RELAYS "spanwire-relays"
 
 /* Kinds of the view of sw_connector_build. */
 enum sw_cn_kind {
@@ -33,6 +35,7 @@ enum sw_cn_kind {
     SW_CN_CLAIM,
     SW_CN_POLICY,  /* ValidatingAdmissionPolicies */
     SW_CN_BINDING, /* of those */
+    SW_CN_RELAYS,  /* the ConfigMap */
     SW_CN_KINDS,
 };
 extern const struct sw_control_kind sw_connector_kinds[SW_CN_KINDS];

@@ -52,6 +52,11 @@ void cn_defaults(const struct sw_view *v, const struct sw_connector_conf *conf,
 
 void cn_takeover(const struct sw_view *v, struct sw_output *out);
 
+/* ---- relays.c ---- */
+
+void cn_relays(const struct sw_view *v, const struct sw_connector_conf *conf,
+               struct sw_output *out);
+
 /* ---- advertisement.c ---- */
 
 void cn_advertisements(const struct sw_view *v, struct sw_output *out);

@@ -107,4 +107,5 @@ void cn_defaults(const struct sw_view *v, const struct sw_connector_conf *conf,
         cn_object(a, "v1", "Namespace", sw_slice("", 0), SW_SLICE_LIT(SW_CONNECTOR_SYSTEM_NS)));
     for (size_t i = 0; i < SW_ARRAY_LEN(roles); i++)
         add(v, out, SW_CN_ROLE, role_object(a, roles[i].name, roles[i].rules));
+    cn_relays(v, conf, out);
 }

@@ -55,6 +55,8 @@ const struct sw_control_kind sw_connector_kinds[SW_CN_KINDS] = {
                                   "ValidatingAdmissionPolicyBinding", false),
                        .optional = true,
                        .label_selector = MANAGED "=spanwire"},
+    [SW_CN_RELAYS] = {.gvr = GVR("", "v1", "configmaps", "ConfigMap", true),
+                      .field_selector = "metadata.name=" SW_CONNECTOR_RELAYS},
 };
 
 const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS] = {

@@ -326,6 +326,13 @@ static void on_accepted(void *arg, struct sw_qconn *c)
     say_conn("accepted", c);
 }
 
+static bool any_relay(void *arg, struct sw_slice url)
+{
+    (void)arg;
+    (void)url;
+    return true;
+}
+
 static void on_relay(void *arg, bool up)
 {
     printf("{\"event\":\"relay\",\"up\":%s}\n", up ? "true" : "false");
@@ -511,6 +518,7 @@ static int start(int argc, char **argv, struct sw_err *err)
                                  .n_alpns = 1,
                                  .datagrams = true,
                                  .accepted = on_accepted,
+                                 .relay_allowed = any_relay,
                                  .relay_state = on_relay};
     int rc;
 

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Relays that only the Connector's annotation names. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "connector/told.h"
+
+static void test_plain_only_on_machines_we_trust(void **state)
+{
+    static const struct {
+        const char *url;
+        const char *api;
+        bool ok;
+    } cases[] = {
+        {"https://relay.example/", "api.example:6443", true},
+        {"http://relay.example/", "api.example:6443", false},
+        {"http://API.example:3340/", "api.example:6443", true},
+        {"http://api.example.evil:3340/", "api.example:6443", false},
+        {"http://203.0.113.10:3340/", "203.0.113.10:6443", true},
+        {"http://203.0.113.1:3340/", "203.0.113.10:6443", false},
+        {"http://[2001:db8::1]:3340/", "2001:db8::1:6443", true},
+        {"http://127.0.0.1:3340/", "api.example:6443", true},
+        {"http://relay.example/", "", false},
+        {"ws://relay.example/", ":6443", false},
+        {"file:///etc/passwd", "api.example:6443", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        struct sw_err err = {0};
+
+        if (sw_told_relay_ok(sw_slice_str(cases[i].url), sw_slice_str(cases[i].api), &err) !=
+            cases[i].ok)
+            fail_msg("'%s' with API '%s'", cases[i].url, cases[i].api);
+        assert_true(cases[i].ok || err.msg[0]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plain_only_on_machines_we_trust)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
