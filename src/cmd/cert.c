@@ -21,6 +21,7 @@ struct settings {
     uint64_t ttl_ns;
     uint64_t backdate_ns;
     bool foreign;
+    bool any_trust_domain;
     struct sw_opt_list revoke;
 };
 
@@ -33,7 +34,9 @@ static const struct sw_opt ca_table[] = {
      .help = "Directory to put " SW_CA_ROOT_CERT " and " SW_CA_ROOT_KEY " into. It is made if "
              "need be; a CA that is already there is never replaced."},
     {"trust-domain", NULL, SW_OPT_STR, AT(trust_domain), .def = "cluster.local", .arg = "NAME",
-     .help = "Trust domain the CA issues identities for."},
+     .help = "Trust domain the CA issues identities for; the root is constrained to it."},
+    {"any-trust-domain", NULL, SW_OPT_BOOL, AT(any_trust_domain), .def = "false",
+     .help = "A root without name constraints, for identities of several trust domains."},
     {"ttl", NULL, SW_OPT_DURATION, AT(ttl_ns), .def = "3652d", .min = 1000,
      .help = "How long the root is valid."},
 };
@@ -50,7 +53,8 @@ static const struct sw_opt issue_table[] = {
     {"backdate", NULL, SW_OPT_DURATION, AT(backdate_ns), .def = "0",
      .help = "Moves the whole validity into the past, to test with expired certificates."},
     {"allow-foreign-trust-domain", NULL, SW_OPT_BOOL, AT(foreign), .def = "false",
-     .help = "Sign an identity outside the CA's trust domain."},
+     .help = "Sign an identity outside the CA's trust domain. Its root must be without name "
+             "constraints."},
 };
 
 static const struct sw_opt crl_table[] = {
@@ -98,7 +102,9 @@ static const struct sw_opts_cmd show_cmd = {
 
 static int run_ca(const struct settings *s, const struct sw_opts_rest *rest, struct sw_err *err)
 {
-    struct sw_ca *ca = sw_ca_new(sw_slice_str(s->trust_domain), s->ttl_ns / SW_NS_PER_S, err);
+    const struct sw_ca_scope scope = {.trust_domain = sw_slice_str(s->trust_domain),
+                                      .any_trust_domain = s->any_trust_domain};
+    struct sw_ca *ca = sw_ca_new_scoped(&scope, s->ttl_ns / SW_NS_PER_S, err);
     int rc;
 
     (void)rest;

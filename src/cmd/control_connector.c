@@ -21,17 +21,82 @@ struct sw_control_connector {
     struct sw_connector_controller *controller;
 };
 
-static int open_ca(struct sw_control_connector *c, const char *data, struct sw_err *err)
+/* As in certificates: lower case, no wildcard, no dots around. */
+static bool domain_ok(struct sw_slice d)
 {
+    struct sw_slice rest = d;
+
+    if (d.n == 0 || d.n > 253)
+        return false;
+    while (rest.p) {
+        struct sw_slice label = sw_slice_cut(&rest, '.');
+
+        if (label.n == 0 || label.n > 63)
+            return false;
+        for (size_t i = 0; i < label.n; i++) {
+            char ch = label.p[i];
+
+            if (!((ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9') || ch == '-'))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Domains the CA may sign names of: the fabric's, and this machine's own. */
+static int read_domains(struct sw_control_connector *c, const struct sw_control_connector_opts *o,
+                        struct sw_connector_conf *conf, struct sw_err *err)
+{
+    struct sw_slice *list = sw_arena_array(&c->arena, o->cert_domains.n + 2, sizeof(*list));
+    size_t n = 0;
+
+    list[n++] = sw_slice_str(o->target_domain);
+    for (size_t i = 0; i < o->cert_domains.n; i++)
+        list[n++] = sw_slice_str(o->cert_domains.p[i]);
+    for (size_t i = 0; i < n; i++) {
+        if (!domain_ok(list[i]))
+            return sw_err_set(err, SW_EINVAL, "%s '%.*s' is not a domain in lower case",
+                              i ? "--certificate-domain" : "--target-domain",
+                              SW_SLICE_ARG(sw_slice_head(list[i], 100)));
+    }
+    list[n++] = SW_SLICE_LIT("localhost");
+    conf->cert_domains = list;
+    conf->n_cert_domains = n;
+    return SW_OK;
+}
+
+/* A CA of before, or of another list of domains: the same key, another certificate. */
+static int narrow_ca(struct sw_control_connector *c, const struct sw_ca_scope *s, const char *dir,
+                     struct sw_err *err)
+{
+    bool renewed = false;
+    int rc = sw_ca_narrow(c->ca, s, &renewed, err);
+
+    if (rc == SW_OK && renewed)
+        rc = sw_ca_save_cert(c->ca, dir, err);
+    if (rc == SW_OK && renewed)
+        sw_log_warn("connector",
+                    "%s/" SW_CA_ROOT_CERT " was renewed with the domains it may sign for as name "
+                    "constraints; clients should trust the new one instead",
+                    dir);
+    return rc;
+}
+
+static int open_ca(struct sw_control_connector *c, const char *data,
+                   const struct sw_connector_conf *conf, struct sw_err *err)
+{
+    const struct sw_ca_scope scope = {.trust_domain = SW_SLICE_LIT(CA_DOMAIN),
+                                      .domains = conf->cert_domains,
+                                      .n_domains = conf->n_cert_domains};
     char *dir SW_AUTO_FREE = sw_asprintf("%s/" CA_DIR, data);
     char *cert SW_AUTO_FREE = sw_asprintf("%s/" SW_CA_ROOT_CERT, dir);
     struct stat st;
 
     if (stat(cert, &st) == 0) {
         c->ca = sw_ca_load(dir, err);
-        return c->ca ? SW_OK : err->rc;
+        return c->ca ? narrow_ca(c, &scope, dir, err) : err->rc;
     }
-    c->ca = sw_ca_new(SW_SLICE_LIT(CA_DOMAIN), UINT64_C(10) * 365 * 86400, err);
+    c->ca = sw_ca_new_scoped(&scope, UINT64_C(10) * 365 * 86400, err);
     return c->ca ? sw_ca_save(c->ca, dir, err) : err->rc;
 }
 
@@ -90,7 +155,9 @@ static int start(struct sw_control_connector *c, struct sw_kube_client *client,
     int rc = read_ids(c, &o->gateway_ids, &co.conf, err);
 
     if (rc == SW_OK && o->certificates && o->data) {
-        rc = open_ca(c, o->data, err);
+        rc = read_domains(c, o, &co.conf, err);
+        if (rc == SW_OK)
+            rc = open_ca(c, o->data, &co.conf, err);
         if (rc == SW_OK)
             co.conf.issuer = issuer(c);
     }

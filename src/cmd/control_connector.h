@@ -14,14 +14,15 @@ struct sw_kube_client;
 struct sw_metrics_shard;
 
 struct sw_control_connector_opts {
-    uint64_t lease;                 /* ns; how long a renewal of a Connector's Lease counts */
-    const char *gateway_class;      /* of the Gateways made for HTTPProxies */
-    const char *target_domain;      /* canonical names are below it */
-    struct sw_opt_list gateway_ids; /* NodeIDs of gateways besides those in the API */
-    const char *relay_url;          /* what devices without a relay should use */
-    bool certificates;              /* issue certificates for HTTPProxies */
-    bool envoy_gateway;             /* it serves the Gateways, by the extension server */
-    bool patch_policies;            /* write EnvoyPatchPolicies */
+    uint64_t lease;                  /* ns; how long a renewal of a Connector's Lease counts */
+    const char *gateway_class;       /* of the Gateways made for HTTPProxies */
+    const char *target_domain;       /* canonical names are below it */
+    struct sw_opt_list gateway_ids;  /* NodeIDs of gateways besides those in the API */
+    const char *relay_url;           /* what devices without a relay should use */
+    bool certificates;               /* issue certificates for HTTPProxies */
+    struct sw_opt_list cert_domains; /* for names of these domains, besides target_domain */
+    bool envoy_gateway;              /* it serves the Gateways, by the extension server */
+    bool patch_policies;             /* write EnvoyPatchPolicies */
     /* Not flags of their own: */
     const char *data;               /* directory; the CA is in its connect-ca */
     const char *gateway_controller; /* of the class, where that is missing */

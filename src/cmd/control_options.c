@@ -276,6 +276,12 @@ static const struct sw_opt table[] = {
      .offset = OPT(cn.certificates),
      .def = "true",
      .help = "issue certificates for the names of HTTPProxies, from the CA in DIR/connect-ca"},
+    {.name = "certificate-domain",
+     .type = SW_OPT_LIST,
+     .offset = OPT(cn.cert_domains),
+     .arg = "DOMAIN",
+     .help = "domain that CA may sign names of, besides --target-domain and localhost; may be "
+             "repeated"},
     {.name = "envoy-gateway",
      .type = SW_OPT_BOOL,
      .offset = OPT(cn.envoy_gateway),

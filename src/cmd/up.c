@@ -50,6 +50,7 @@ struct settings {
     struct sw_addr relay;
     const char *relay_url;
     const char *target_domain;
+    const char *cert_domain;
     bool demo;
     const char *demo_hostname;
     bool verbose;
@@ -82,6 +83,8 @@ static const struct sw_opt table[] = {
      .help = "How devices reach the relay, if not by that address."},
     {"target-domain", NULL, SW_OPT_STR, AT(target_domain), .def = "connect.localhost",
      .arg = "DOMAIN", .help = "Where devices without a hostname of their own get one."},
+    {"certificate-domain", NULL, SW_OPT_STR, AT(cert_domain), .arg = "DOMAIN",
+     .help = "Another domain whose hostnames get certificates, as in control; localhost does."},
     {NULL, NULL, SW_OPT_GROUP, 0, .help = "Demonstration"},
     {"demo", NULL, SW_OPT_BOOL, AT(demo), .def = "false", .arg = "BOOL",
      .help = "Also run a small web app and expose it as a device would."},
@@ -198,6 +201,8 @@ static void add_control(struct up *u)
     give(r, "--gateway-port-offset", sw_arena_printf(u->arena, "%" PRIu32, u->set->port_offset));
     give(r, "--connect-proxy", path(u, "run/sidecar.sock"));
     give(r, "--target-domain", u->set->target_domain);
+    if (u->set->cert_domain)
+        give(r, "--certificate-domain", u->set->cert_domain);
     give(r, "--relay-url", u->relay_url);
     give(r, "--log-level", u->set->log_level);
     give(r, "--loopback-endpoints", NULL);

@@ -141,9 +141,9 @@ static void answer_200(struct inbound *in)
 
 static struct sw_slice uri_of(const struct server *sv)
 {
-    const struct sw_tls_peer *peer = sw_session_peer(sv->session);
+    const struct sw_tls_peer_id *id = sw_tls_peer_identity(sw_session_peer(sv->session));
 
-    return peer && peer->n_ids ? peer->ids[0].uri : sw_slice("", 0);
+    return id ? id->uri : sw_slice("", 0);
 }
 
 static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
@@ -171,7 +171,7 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
 static struct inbound *inbound_new(struct server *sv, int32_t id, const struct sw_ledger *rec,
                                    const struct sw_route_inbound *route)
 {
-    const struct sw_tls_peer *peer = sw_session_peer(sv->session);
+    const struct sw_tls_peer_id *peer = sw_tls_peer_identity(sw_session_peer(sv->session));
     struct sw_worker *w = sv->pod->worker;
     struct inbound *in = SW_NEW(struct inbound);
 
@@ -180,7 +180,7 @@ static struct inbound *inbound_new(struct server *sv, int32_t id, const struct s
     in->guard = (struct sw_guard){
         .pod = sv->pod,
         .src_ip = &in->live.src.ip,
-        .src = peer->n_ids ? &peer->ids[0].id : NULL,
+        .src = peer ? &peer->id : NULL,
         .dst = route->rbac_dst,
         .waypoint = route->by_address && !route->proxy_protocol,
         .deny = on_denied,
@@ -206,13 +206,13 @@ static struct inbound *inbound_new(struct server *sv, int32_t id, const struct s
 static void on_request(struct sw_session *s, int32_t id, const struct sw_h2_head *head)
 {
     struct server *sv = sw_session_owner(s);
-    const struct sw_tls_peer *peer = sw_session_peer(s);
+    const struct sw_tls_peer_id *peer = sw_tls_peer_identity(sw_session_peer(s));
     struct sw_worker *w = sv->pod->worker;
     struct sw_inbound_ask ask = {
         .dst = sv->pod,
         .peer = sv->peer,
         .conn_dst = sv->local,
-        .src = peer->n_ids ? &peer->ids[0].id : NULL,
+        .src = peer ? &peer->id : NULL,
         .src_uri = uri_of(sv),
         .authority = head->authority,
         .forwarded = sw_h2_head_get(head, "forwarded"),

@@ -16,6 +16,7 @@
 #include "base/rand.h"
 #include "base/time.h"
 #include "tls/ca_core.h"
+#include "tls/constraints.h"
 #include "tls/pemfile.h"
 #include "tls/spiffe.h"
 #include "tls/x509.h"
@@ -27,7 +28,6 @@ enum {
     CRL_S = 7 * DAY_S,
 };
 #define SPAN_MAX_S ((uint64_t)36525 * DAY_S / 10 * 4) /* forty years */
-#define ROOT_TTL_S ((uint64_t)3652 * DAY_S)
 
 static uint64_t wall_s(void)
 {
@@ -73,7 +73,7 @@ static void find_trust_domain(struct sw_ca *ca)
     }
 }
 
-static int finish_root(struct sw_ca *ca, struct sw_err *err)
+int sw_ca_finish_root(struct sw_ca *ca, struct sw_err *err)
 {
     gnutls_datum_t pem = {0};
     int rc = gnutls_x509_crt_export2(ca->root, GNUTLS_X509_FMT_PEM, &pem);
@@ -110,7 +110,7 @@ int sw_ca_set_times(gnutls_x509_crt_t crt, uint64_t from_s, uint64_t to_s)
     return rc < 0 ? rc : gnutls_x509_crt_set_expiration_time(crt, (time_t)to_s);
 }
 
-static int set_uri(gnutls_x509_crt_t crt, struct sw_slice uri, unsigned critical)
+int sw_ca_set_uri(gnutls_x509_crt_t crt, struct sw_slice uri, unsigned critical)
 {
     gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)uri.p, .size = (unsigned)uri.n};
     gnutls_subject_alt_names_t sans = NULL;
@@ -156,64 +156,6 @@ int sw_ca_set_key_ids(gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer)
     return rc < 0 ? rc : gnutls_x509_crt_set_authority_key_id(crt, id, n);
 }
 
-static int build_root(struct sw_ca *ca, struct sw_slice td, uint64_t ttl_s)
-{
-    SW_AUTO_FREE char *name = sw_asprintf("spanwire root of %.*s", SW_SLICE_ARG(td));
-    SW_AUTO_FREE char *uri = sw_asprintf("spiffe://%.*s", SW_SLICE_ARG(td));
-    uint64_t now = wall_s();
-    /* X.520 allows 64 characters in a common name. */
-    unsigned name_len = (unsigned)sw_min(strlen(name), 64);
-    int rc = sw_ca_new_key(&ca->key);
-
-    if (rc >= 0)
-        rc = gnutls_x509_crt_init(&ca->root);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_version(ca->root, 3);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_key(ca->root, ca->key);
-    if (rc >= 0)
-        rc = sw_ca_set_serial(ca->root);
-    if (rc >= 0)
-        rc = sw_ca_set_times(ca->root, now - BACK_DATE_S, now + ttl_s);
-    if (rc >= 0)
-        rc =
-            gnutls_x509_crt_set_dn_by_oid(ca->root, GNUTLS_OID_X520_COMMON_NAME, 0, name, name_len);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_basic_constraints(ca->root, 1, -1);
-    if (rc >= 0)
-        rc =
-            gnutls_x509_crt_set_key_usage(ca->root, GNUTLS_KEY_KEY_CERT_SIGN | GNUTLS_KEY_CRL_SIGN);
-    if (rc >= 0)
-        rc = set_uri(ca->root, sw_slice_str(uri), 0);
-    if (rc >= 0)
-        rc = sw_ca_set_key_ids(ca->root, ca->root);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_sign2(ca->root, ca->root, ca->key, GNUTLS_DIG_SHA256, 0);
-    return rc;
-}
-
-struct sw_ca *sw_ca_new(struct sw_slice trust_domain, uint64_t ttl_s, struct sw_err *err)
-{
-    struct sw_ca *ca;
-    int rc;
-
-    if (!sw_spiffe_trust_domain_ok(trust_domain)) {
-        (void)sw_err_set(err, SW_EINVAL, "'%.*s' is not a trust domain",
-                         SW_SLICE_ARG(sw_slice_head(trust_domain, 80)));
-        return NULL;
-    }
-    ca = SW_NEW(struct sw_ca);
-    rc = build_root(ca, trust_domain, ttl_s ? ttl_s : ROOT_TTL_S);
-    if (rc < 0)
-        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot make a root");
-    else
-        rc = finish_root(ca, err);
-    if (rc == SW_OK)
-        return ca;
-    sw_ca_free(ca);
-    return NULL;
-}
-
 /* --- loading and saving --- */
 
 static int parse_ca(struct sw_ca *ca, struct sw_slice cert, struct sw_slice key, struct sw_err *err)
@@ -237,7 +179,7 @@ static int parse_ca(struct sw_ca *ca, struct sw_slice cert, struct sw_slice key,
         return sw_err_set(err, SW_EINVAL, SW_CA_ROOT_CERT " is not the certificate of a CA");
     if (!sw_x509_same_key(ca->root, ca->key))
         return sw_err_set(err, SW_EINVAL, SW_CA_ROOT_KEY " is not the key of " SW_CA_ROOT_CERT);
-    return finish_root(ca, err);
+    return sw_ca_finish_root(ca, err);
 }
 
 struct sw_ca *sw_ca_from_pem(struct sw_slice cert, struct sw_slice key, struct sw_err *err)
@@ -283,6 +225,13 @@ int sw_ca_key_pem(const struct sw_ca *ca, struct sw_buf *ret_key, struct sw_err 
     explicit_bzero(key.data, key.size);
     gnutls_free(key.data);
     return rc == SW_OK ? SW_OK : sw_err_set(err, rc, "root key: too large");
+}
+
+int sw_ca_save_cert(const struct sw_ca *ca, const char *dir, struct sw_err *err)
+{
+    SW_AUTO_FREE char *path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_CERT);
+
+    return sw_pemfile_write(path, ca->root_pem, 0644, true, err);
 }
 
 int sw_ca_save(const struct sw_ca *ca, const char *dir, struct sw_err *err)
@@ -331,7 +280,7 @@ static int build_leaf(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_x509
         rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_CLIENT, 0);
     /* The subject is empty, so the name in the SAN must be critical (RFC 5280 section 4.2.1.6). */
     if (rc >= 0)
-        rc = set_uri(crt, id, 1);
+        rc = sw_ca_set_uri(crt, id, 1);
     if (rc >= 0)
         rc = sw_ca_set_key_ids(crt, ca->root);
     if (rc >= 0)
@@ -373,6 +322,9 @@ static int check_leaf(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, str
         return sw_err_set(err, SW_EDENIED, "trust domain of '%.*s' is not the CA's, '%.*s'",
                           SW_SLICE_ARG(sw_slice_head(leaf->id, 90)),
                           SW_SLICE_ARG(sw_slice_head(ca->trust_domain, 50)));
+    rc = sw_x509_ca_allows_uri(ca->root, leaf->id, err);
+    if (rc != SW_OK)
+        return rc;
     if (sw_x509_not_after(ca->root) <= wall_s())
         return sw_err_set(err, SW_EDENIED, "the CA's root has expired");
     if (leaf->ttl_s > SPAN_MAX_S || leaf->backdate_s > SPAN_MAX_S ||

@@ -20,8 +20,28 @@ struct sw_ca;
 #define SW_CA_ROOT_CERT "root.crt"
 #define SW_CA_ROOT_KEY  "root.key"
 
-/* A new root for one trust domain: P-256, valid for ttl_s seconds (0: ten years). NULL with err. */
+/* What a CA may sign. Its root says so in name constraints, for everybody who trusts it. */
+struct sw_ca_scope {
+    struct sw_slice trust_domain;
+    bool any_trust_domain;          /* identities of any trust domain */
+    const struct sw_slice *domains; /* DNS names: these and all below them, and no addresses */
+    size_t n_domains;               /* 0: any DNS names and addresses */
+};
+
+/* A new root: P-256, valid for ttl_s seconds (0: ten years). NULL with err. */
+struct sw_ca *sw_ca_new_scoped(const struct sw_ca_scope *s, uint64_t ttl_s, struct sw_err *err);
+/* The same without constraints, for the names of a process of ours. */
 struct sw_ca *sw_ca_new(struct sw_slice trust_domain, uint64_t ttl_s, struct sw_err *err);
+/*
+ * Lets a CA that was loaded sign within this scope only. One of our own making whose root says
+ * otherwise gets a new certificate with the same key, name and end (*ret_renewed; sw_ca_save_cert
+ * keeps it): what it signed before stays valid below both. The root of somebody else stays as it
+ * is.
+ */
+SW_NODISCARD int sw_ca_narrow(struct sw_ca *ca, const struct sw_ca_scope *s, bool *ret_renewed,
+                              struct sw_err *err);
+/* Replaces root.crt of the directory. */
+SW_NODISCARD int sw_ca_save_cert(const struct sw_ca *ca, const char *dir, struct sw_err *err);
 /* From PEM texts. Refuses a certificate that is no CA and a key that is not its own. */
 struct sw_ca *sw_ca_from_pem(struct sw_slice cert, struct sw_slice key, struct sw_err *err);
 /* root.crt and root.key of a directory; messages name the file. NULL with err. */
@@ -76,7 +96,10 @@ struct sw_ca_web {
     uint64_t backdate_s;     /* moves begin and end into the past: an expired one for tests */
 };
 
-/* As sw_ca_issue, for such a certificate. SW_EINVAL for names that do not fit. */
+/*
+ * As sw_ca_issue, for such a certificate. SW_EINVAL for names that do not fit, SW_EDENIED for one
+ * outside the CA's scope or the constraints of its root.
+ */
 SW_NODISCARD int sw_ca_issue_web(const struct sw_ca *ca, const struct sw_ca_web *web,
                                  struct sw_buf *ret_chain, struct sw_buf *ret_key,
                                  struct sw_err *err);

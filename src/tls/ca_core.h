@@ -16,6 +16,8 @@ struct sw_ca {
     struct sw_arena arena;
     struct sw_slice root_pem;
     struct sw_slice trust_domain;
+    const struct sw_slice *domains; /* of sw_ca_scope; in the arena */
+    size_t n_domains;
 };
 
 /* Results of GnuTLS: negative on failure. */
@@ -23,6 +25,9 @@ int sw_ca_new_key(struct gnutls_x509_privkey_int **ret);
 int sw_ca_set_serial(struct gnutls_x509_crt_int *crt);
 int sw_ca_set_times(struct gnutls_x509_crt_int *crt, uint64_t from_s, uint64_t to_s);
 int sw_ca_set_key_ids(struct gnutls_x509_crt_int *crt, struct gnutls_x509_crt_int *issuer);
+int sw_ca_set_uri(struct gnutls_x509_crt_int *crt, struct sw_slice uri, unsigned critical);
+/* The certificate was made or loaded: fills what is derived from it. SW_OK or an error of ours. */
+int sw_ca_finish_root(struct sw_ca *ca, struct sw_err *err);
 /* Appends both as PEM. SW_OK or an error of ours. */
 int sw_ca_export_leaf(struct gnutls_x509_crt_int *crt, struct gnutls_x509_privkey_int *key,
                       struct sw_buf *ret_chain, struct sw_buf *ret_key, struct sw_err *err);

@@ -10,6 +10,7 @@
 #include "base/time.h"
 #include "tls/ca.h"
 #include "tls/ca_core.h"
+#include "tls/constraints.h"
 #include "tls/x509.h"
 
 enum { NAME_MAX_LEN = 253, BACK_DATE_S = 60 };
@@ -71,6 +72,30 @@ static int build(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_x509_priv
     return rc;
 }
 
+static int check_san(const struct sw_ca *ca, const char *name, struct sw_err *err)
+{
+    struct sw_slice s = sw_slice_str(name);
+    uint8_t ip[16];
+    bool address = inet_pton(AF_INET, name, ip) == 1 || inet_pton(AF_INET6, name, ip) == 1;
+    bool found = ca->n_domains == 0;
+
+    for (size_t i = 0; i < ca->n_domains && !address; i++)
+        found = found || sw_x509_name_under(s, ca->domains[i]);
+    if (!found)
+        return sw_err_set(err, SW_EDENIED, "'%.*s' is not under a domain this CA signs for",
+                          SW_SLICE_ARG(sw_slice_head(s, 100)));
+    return address ? SW_OK : sw_x509_ca_allows_dns(ca->root, s, err);
+}
+
+static int check_sans(const struct sw_ca *ca, const struct sw_ca_web *web, struct sw_err *err)
+{
+    int rc = SW_OK;
+
+    for (const char *const *s = web->sans; s && *s && rc == SW_OK; s++)
+        rc = check_san(ca, *s, err);
+    return rc;
+}
+
 int sw_ca_issue_web(const struct sw_ca *ca, const struct sw_ca_web *web, struct sw_buf *ret_chain,
                     struct sw_buf *ret_key, struct sw_err *err)
 {
@@ -82,6 +107,9 @@ int sw_ca_issue_web(const struct sw_ca *ca, const struct sw_ca_web *web, struct 
         return sw_err_set(err, SW_EINVAL, "a certificate needs a common name");
     if (sw_x509_not_after(ca->root) <= sw_wall_ns() / SW_NS_PER_S)
         return sw_err_set(err, SW_EDENIED, "the CA's root has expired");
+    rc = check_sans(ca, web, err);
+    if (rc != SW_OK)
+        return rc;
     rc = gnutls_x509_crt_init(&crt);
     if (rc >= 0)
         rc = sw_ca_new_key(&key);

@@ -154,6 +154,8 @@ static int find_identity(struct core *c, bool any, struct sw_err *err)
         return SW_OK;
     if (rc == SW_OK && n == 0)
         rc = sw_err_set(err, SW_EINVAL, "certificate has no SPIFFE identity");
+    if (rc == SW_OK && !any && sw_x509_count_spiffe(c->chain[0]) > 1)
+        rc = sw_err_set(err, SW_EINVAL, "certificate has more than one SPIFFE identity");
     if (rc == SW_OK)
         rc = sw_spiffe_parse(uris[0], &c->id, err);
     if (rc == SW_OK)

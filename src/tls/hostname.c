@@ -60,6 +60,13 @@ bool sw_x509_name_covers(struct sw_slice pattern, struct sw_slice name)
     return sw_slice_ieq(pattern, sw_slice_from(name, (size_t)dot));
 }
 
+bool sw_x509_name_under(struct sw_slice name, struct sw_slice domain)
+{
+    if (domain.n == 0 || (name.n > domain.n && name.p[name.n - domain.n - 1] != '.'))
+        return false;
+    return name.n >= domain.n && sw_slice_ieq(sw_slice_from(name, name.n - domain.n), domain);
+}
+
 static bool san_matches(const struct wanted *w, unsigned type, struct sw_slice san)
 {
     if (type == GNUTLS_SAN_IPADDRESS && w->ip_len)

@@ -31,24 +31,11 @@ int sw_lib_check_alpn(struct sw_tls_lib *l)
     return GNUTLS_E_NO_APPLICATION_PROTOCOL;
 }
 
-static bool same_trust_domain(const struct sw_tls_lib *l)
+static bool is_expected(const struct sw_tls_lib *l, const struct sw_tls_peer_id *id)
 {
-    struct sw_slice own = sw_tls_cred_id(l->cred)->trust_domain;
-
-    for (uint32_t i = 0; i < l->peer->n_ids; i++) {
-        if (sw_slice_eq(l->peer->ids[i].id.trust_domain, own))
+    for (size_t k = 0; k < l->params.n_expect; k++) {
+        if (sw_slice_eq(id->uri, l->params.expect[k]))
             return true;
-    }
-    return false;
-}
-
-static bool has_expected_id(const struct sw_tls_lib *l)
-{
-    for (uint32_t i = 0; i < l->peer->n_ids; i++) {
-        for (size_t k = 0; k < l->params.n_expect; k++) {
-            if (sw_slice_eq(l->peer->ids[i].uri, l->params.expect[k]))
-                return true;
-        }
     }
     return false;
 }
@@ -56,23 +43,26 @@ static bool has_expected_id(const struct sw_tls_lib *l)
 /* What depends on this connection, after the chain itself was found good. */
 static int check_identity(struct sw_tls_lib *l)
 {
-    struct sw_slice first = l->peer->n_ids ? l->peer->ids[0].uri : SW_SLICE_LIT("");
+    const struct sw_tls_peer_id *id = sw_tls_peer_identity(l->peer);
+    struct sw_slice own;
 
     if (!l->params.server && l->params.insecure_any)
         return SW_OK;
-    if (l->peer->n_ids == 0)
-        return sw_err_set(&l->verdict, SW_EDENIED, "peer certificate has no SPIFFE identity");
+    if (!id)
+        return sw_err_set(&l->verdict, SW_EDENIED, "peer certificate has %s SPIFFE identity",
+                          l->peer->several ? "more than one" : "no");
     if (l->params.server) {
-        if (same_trust_domain(l))
+        own = sw_tls_cred_id(l->cred)->trust_domain;
+        if (sw_slice_eq(id->id.trust_domain, own))
             return SW_OK;
         return sw_err_set(&l->verdict, SW_EDENIED, "peer '%.*s' is not of trust domain '%.*s'",
-                          SW_SLICE_ARG(sw_slice_head(first, 80)),
-                          SW_SLICE_ARG(sw_slice_head(sw_tls_cred_id(l->cred)->trust_domain, 60)));
+                          SW_SLICE_ARG(sw_slice_head(id->uri, 80)),
+                          SW_SLICE_ARG(sw_slice_head(own, 60)));
     }
-    if (has_expected_id(l))
+    if (is_expected(l, id))
         return SW_OK;
     return sw_err_set(&l->verdict, SW_EDENIED, "peer is '%.*s', expected '%.*s'%s",
-                      SW_SLICE_ARG(sw_slice_head(first, 70)),
+                      SW_SLICE_ARG(sw_slice_head(id->uri, 70)),
                       SW_SLICE_ARG(l->params.n_expect ? sw_slice_head(l->params.expect[0], 70)
                                                       : SW_SLICE_LIT("nobody")),
                       l->params.n_expect > 1 ? " or others" : "");

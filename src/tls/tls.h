@@ -50,14 +50,21 @@ struct sw_tls_peer {
     uint8_t fingerprint[32]; /* SHA-256 of the leaf's DER form */
     uint64_t not_before_s;   /* of the chain: latest begin, earliest end */
     uint64_t not_after_s;
-    uint32_t n_ids;                   /* 0 only with insecure_any */
+    uint32_t n_ids;                   /* see sw_tls_peer_identity; 'web' may have more */
+    bool several;                     /* more than one SPIFFE URI: it has no identity */
     uint32_t n_certs;                 /* of the chain it presented */
-    const struct sw_tls_peer_id *ids; /* ids[0] is the identity */
+    const struct sw_tls_peer_id *ids; /* in the order of the certificate */
     const struct sw_tls_cert_ref *certs;
     struct sw_slice cn; /* common name of the leaf's subject, empty: none */
     uint32_t n_orgs;    /* organisations of the subject, at most SW_TLS_ORGS_MAX */
     const struct sw_slice *orgs;
 };
+
+/*
+ * The identity of a peer: that of a certificate with one SPIFFE URI. NULL: none or several. All
+ * decisions (trust domain, expected name, policy, logs) are made of this.
+ */
+const struct sw_tls_peer_id *sw_tls_peer_identity(const struct sw_tls_peer *p);
 
 /*
  * A judgement beyond the built-in ones, called once per handshake after all of them passed and

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
+#include "tls/constraints.h"
 #include "tls/cred_core.h"
 #include "tls/record.h"
 #include "tls/x509.h"
@@ -43,12 +44,18 @@ const struct sw_tls_peer *sw_peer_unref(const struct sw_tls_peer *p)
     return NULL;
 }
 
+const struct sw_tls_peer_id *sw_tls_peer_identity(const struct sw_tls_peer *p)
+{
+    return p && p->n_ids == 1 && !p->several ? &p->ids[0] : NULL;
+}
+
 /* What is known about a chain before it is packed. */
 struct facts {
     gnutls_x509_crt_t crt[SW_TLS_CHAIN_MAX];
     size_t n;
     struct sw_slice uris[SW_TLS_PEER_IDS_MAX];
     size_t n_uris;
+    bool several; /* SPIFFE URIs, whether we know their form or not */
     struct sw_tls_cert_ref refs[SW_TLS_CHAIN_MAX];
     struct sw_slice cn;
     struct sw_slice orgs[SW_TLS_ORGS_MAX];
@@ -109,6 +116,7 @@ static struct sw_tls_peer *peer_new(const struct facts *f, struct sw_slice leaf)
         p->pub.not_after_s = to < p->pub.not_after_s ? to : p->pub.not_after_s;
     }
     p->pub.n_ids = (uint32_t)f->n_uris;
+    p->pub.several = f->several;
     p->pub.n_certs = (uint32_t)f->n;
     p->pub.ids = ids;
     p->pub.certs = certs;
@@ -269,6 +277,8 @@ static int explain_status(unsigned status, uint8_t *ret_alert, struct sw_err *er
         {GNUTLS_CERT_INSECURE_ALGORITHM, SW_ALERT_BAD_CERTIFICATE, "uses a weak algorithm"},
         {GNUTLS_CERT_UNKNOWN_CRIT_EXTENSIONS, SW_ALERT_BAD_CERTIFICATE,
          "has a critical extension nobody here knows"},
+        {GNUTLS_CERT_SIGNER_CONSTRAINTS_FAILURE, SW_ALERT_BAD_CERTIFICATE,
+         "is outside the name constraints of its CA"},
         {GNUTLS_CERT_SIGNATURE_FAILURE, SW_ALERT_BAD_CERTIFICATE, "has a wrong signature"},
     };
 
@@ -328,6 +338,8 @@ static int judge(struct facts *f, const struct sw_verify_in *in, uint8_t *ret_al
     rc = import_chain(f, in, err);
     if (rc == SW_OK)
         rc = verify_path(f, in, ret_alert, err);
+    if (rc == SW_OK)
+        rc = sw_x509_check_uris(sw_cred_trust(in->cred), f->crt, f->n, err);
     if (rc != SW_OK)
         return rc;
     rc = check_revoked(in->cred, f->refs, f->n, err);
@@ -338,6 +350,7 @@ static int judge(struct facts *f, const struct sw_verify_in *in, uint8_t *ret_al
     if (sw_x509_spiffe_uris(f->crt[0], &f->arena, SW_TLS_PEER_IDS_MAX, f->uris, &f->n_uris, err) !=
         SW_OK)
         return SW_EDENIED;
+    f->several = sw_x509_count_spiffe(f->crt[0]) > 1;
     f->n_orgs = sw_x509_subject_names(f->crt[0], &f->arena, &f->cn, SW_TLS_ORGS_MAX, f->orgs);
     return SW_OK;
 }

@@ -73,6 +73,27 @@ int sw_x509_spiffe_uris(struct gnutls_x509_crt_int *crt, struct sw_arena *a, siz
     return rc;
 }
 
+size_t sw_x509_count_spiffe(struct gnutls_x509_crt_int *crt)
+{
+    const struct sw_slice scheme = SW_SLICE_LIT("spiffe:");
+    int bad;
+    gnutls_subject_alt_names_t sans = sans_open(crt, &bad);
+    gnutls_datum_t san;
+    unsigned type;
+    size_t n = 0;
+
+    for (unsigned i = 0; sans; i++) {
+        if (gnutls_subject_alt_names_get(sans, i, &type, &san, NULL) < 0)
+            break;
+        if (type == GNUTLS_SAN_URI &&
+            sw_slice_ieq(sw_slice_head(sw_slice(san.data, san.size), scheme.n), scheme))
+            n++;
+    }
+    if (sans)
+        gnutls_subject_alt_names_deinit(sans);
+    return n;
+}
+
 size_t sw_x509_uris(struct gnutls_x509_crt_int *crt, struct sw_arena *a, size_t max,
                     struct sw_slice *ret_uris)
 {

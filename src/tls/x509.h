@@ -23,6 +23,13 @@ SW_NODISCARD int sw_x509_spiffe_uris(struct gnutls_x509_crt_int *crt, struct sw_
                                      size_t max, struct sw_slice *ret_uris, size_t *ret_n,
                                      struct sw_err *err);
 
+/*
+ * How many URI SANs have the scheme "spiffe", in a form we know or not. A certificate has one
+ * identity (SPIFFE X.509-SVID, 2): with two, one rule could look at the first and another at the
+ * second.
+ */
+size_t sw_x509_count_spiffe(struct gnutls_x509_crt_int *crt);
+
 /* All URI SANs as they are, invalid ones included, at most max of them. */
 size_t sw_x509_uris(struct gnutls_x509_crt_int *crt, struct sw_arena *a, size_t max,
                     struct sw_slice *ret_uris);
@@ -82,6 +89,8 @@ bool sw_x509_any_san(struct sw_slice der, bool (*fn)(const struct sw_x509_san *s
                      void *arg);
 /* Is a dNSName entry (maybe "*.x") for this name? The rules of sw_x509_check_host. */
 bool sw_x509_name_covers(struct sw_slice entry, struct sw_slice name);
+/* Is the name this domain or below it? */
+bool sw_x509_name_under(struct sw_slice name, struct sw_slice domain);
 /* SHA-256 of the certificate's SubjectPublicKeyInfo (RFC 7469). SW_EINVAL: it does not parse. */
 SW_NODISCARD int sw_x509_spki_sha256(struct sw_slice der, uint8_t ret[32], struct sw_err *err);
 

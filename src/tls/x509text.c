@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/time.h"
+#include "tls/constraints.h"
 #include "tls/cred.h"
 #include "tls/spiffe.h"
 #include "tls/x509.h"
@@ -138,6 +139,21 @@ static void put_identities(struct printer *p, gnutls_x509_crt_t crt)
     }
 }
 
+static void put_constraint(void *arg, bool permitted, const char *kind, struct sw_slice name)
+{
+    struct printer *p = arg;
+
+    put(p, "  %-12s %s:", permitted ? "permitted" : "excluded", kind);
+    if (strcmp(kind, "IP") != 0) {
+        put_text(p, name);
+        put(p, "\n");
+        return;
+    }
+    for (size_t i = 0; i < name.n; i++)
+        put(p, "%02x", (unsigned char)name.p[i]);
+    put(p, "\n");
+}
+
 static void put_purposes(struct printer *p, gnutls_x509_crt_t crt)
 {
     unsigned n = 0;
@@ -195,6 +211,7 @@ static int explain_crt(struct printer *p, const gnutls_datum_t *d, gnutls_x509_c
         (void)gnutls_x509_crt_get_pk_ecc_raw(crt, &curve, NULL, NULL);
     put_key_type(p, alg, bits, curve);
     put_purposes(p, crt);
+    sw_x509_each_constraint(crt, put_constraint, p);
     if (gnutls_x509_crt_get_fingerprint(crt, GNUTLS_DIG_SHA256, print, &print_len) >= 0)
         put_hex(p, "sha256", print, print_len);
     gnutls_x509_crt_deinit(crt);

@@ -89,7 +89,7 @@ class World:
         self.origin = gw.Origin()
         self.proxy = ConnectProxy(self.origin.port)
         self.fabric = fb.Fabric(binary, tmp, "--connector-lease", f"{LEASE}s", "--connect-proxy",
-                                f"127.0.0.1:{self.proxy.port}", "--target-domain", "connect.test",
+                                f"127.0.0.1:{self.proxy.port}", "--target-domain", "connect.test", "--certificate-domain", "example.test",
                                 "--gateway-id", OTHER)
         self.gateway = self.fabric.start_gateway()
         self.kept, self.over = set(), threading.Event()

@@ -66,7 +66,9 @@ struct sw_connector_conf {
     struct sw_slice gateway_controller; /* of that class, where it is missing */
     struct sw_slice target_domain;      /* of canonical names ["connect.localhost"] */
     struct sw_slice issuer; /* who issues certificates; a change issues all anew. Empty: nobody */
-    uint16_t port_offset;   /* of data planes' ports below 1024 */
+    const struct sw_slice *cert_domains; /* it signs names at and below these, and no others */
+    size_t n_cert_domains;
+    uint16_t port_offset;      /* of data planes' ports below 1024 */
     struct sw_slice relay_url; /* what devices without a relay of their own should use */
     bool dns;                  /* keys are published: IrohDNSPublished says how it went */
     uint64_t dns_stale_ns;     /* silent for longer: the key is not published any more */

@@ -116,7 +116,8 @@ struct hp_host {
     const char *holder;     /* IN_USE: who has it, as far as this HTTPProxy may know */
     struct sw_slice secret; /* of its certificate */
     bool certified;
-    bool failed; /* the last attempt at its certificate did */
+    bool failed;  /* the last attempt at its certificate did */
+    bool no_cert; /* our CA does not sign names like this: no HTTPS */
 };
 
 /* One rule with a backend. */

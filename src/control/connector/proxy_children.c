@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/time.h"
 #include "control/connector/build_int.h"
+#include "tls/x509.h"
 
 #define CERT_ISSUER_OPTION "gateway.networking.datumapis.com/certificate-issuer"
 #define SPEC_HASH          "spanwire.dev/spec-hash"
@@ -92,6 +93,16 @@ static bool has_failed(const struct hp *h, const struct hp_host *host)
     return false;
 }
 
+/* The CA's root says the same, to everybody who trusts it. */
+static bool signable(const struct hp *h, struct sw_slice name)
+{
+    for (size_t i = 0; i < h->conf->n_cert_domains; i++) {
+        if (sw_x509_name_under(name, h->conf->cert_domains[i]))
+            return true;
+    }
+    return false;
+}
+
 void hp_certificates(struct hp *h)
 {
     uint64_t now = sw_view_wall_ns(h->v);
@@ -103,6 +114,9 @@ void hp_certificates(struct hp *h)
         bool has;
 
         if (host->state != HP_NAME_OURS)
+            continue;
+        host->no_cert = !signable(h, host->name);
+        if (host->no_cert)
             continue;
         host->secret = secret_name(h, host);
         has = has_certificate(h, host, sw_view_find(h->v, SW_HP_SECRET, h->obj->ns, host->secret),

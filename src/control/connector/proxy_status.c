@@ -17,6 +17,8 @@ static const char *const owned_host[] = {"Available", "Verified", "CertificateRe
 
 enum { CONDITIONS_MAX = 12 };
 
+#define FOREIGN "OutsideCertificateDomains"
+
 struct conds {
     struct cond p[CONDITIONS_MAX];
     size_t n;
@@ -110,17 +112,31 @@ static void programmed(const struct hp *h, struct conds *c)
 
 /* ---- names ---- */
 
+static void say_foreign(const struct hp *h, struct conds *c, const struct hp_host *host)
+{
+    const char *msg =
+        cn_printf(h->a, "'%.*s' is under no domain that the fabric's CA signs for: HTTP only.",
+                  SW_SLICE_ARG(host->name))
+            .p;
+
+    cn_note(h->out, FOREIGN, "httpproxy", h->obj, msg);
+    say(c, "CertificatesReady", false, FOREIGN, msg);
+}
+
 static void host_conditions(const struct hp *h, struct conds *c)
 {
     const struct hp_host *lost = NULL;
+    const struct hp_host *foreign = NULL;
     size_t pending = 0;
     size_t failed = 0;
 
     for (size_t i = 0; i < h->n_hosts; i++) {
         if (!lost && h->hosts[i].state == HP_NAME_IN_USE)
             lost = &h->hosts[i];
-        pending += h->hosts[i].state == HP_NAME_OURS && !h->hosts[i].certified;
+        pending +=
+            h->hosts[i].state == HP_NAME_OURS && !h->hosts[i].no_cert && !h->hosts[i].certified;
         failed += h->hosts[i].failed;
+        foreign = foreign ? foreign : h->hosts[i].no_cert ? &h->hosts[i] : NULL;
     }
     say(c, "HostnamesVerified", true, "HostnamesVerified",
         "This control plane takes names as they are given.");
@@ -139,6 +155,8 @@ static void host_conditions(const struct hp *h, struct conds *c)
     if (failed)
         say(c, "CertificatesReady", false, "CertificatesFailed",
             cn_printf(h->a, "%zu certificates could not be issued.", failed).p);
+    else if (foreign)
+        say_foreign(h, c, foreign);
     else if (pending)
         say(c, "CertificatesReady", false, "CertificatesPending",
             cn_printf(h->a, "%zu certificates are being issued.", pending).p);
@@ -185,6 +203,9 @@ static struct sw_json *host_status(const struct hp *h, const struct hp_host *hos
             cn_printf(h->a, "Secret '%.*s' could not be written; the log says why.",
                       SW_SLICE_ARG(host->secret))
                 .p);
+    else if (host->no_cert)
+        say(&c, "CertificateReady", false, FOREIGN,
+            "The fabric's CA signs no such name (--certificate-domain of control).");
     else if (h->conf->issuer.n && host->state == HP_NAME_OURS)
         say(&c, "CertificateReady", host->certified,
             host->certified ? "CertificateIssued" : "Pending",

@@ -47,12 +47,14 @@ def _key_pem(key):
 class Authority:
     """A certificate authority directory as 'spanwire cert ca' makes it."""
 
-    def __init__(self, binary, directory, trust_domain="cluster.local"):
+    def __init__(self, binary, directory, trust_domain="cluster.local", constrained=False):
+        """Without name constraints by default: tests forge names of other trust domains with it."""
         self.binary = binary
         self.dir = pathlib.Path(directory)
         self.out = self.dir.parent / (self.dir.name + "-issued")
         self.out.mkdir()
-        run(binary, "cert", "ca", "--dir", str(self.dir), "--trust-domain", trust_domain)
+        run(binary, "cert", "ca", "--dir", str(self.dir), "--trust-domain", trust_domain,
+            *([] if constrained else ["--any-trust-domain"]))
         self.cert, self.root, self.key = self._load()
         self.cache = {}
         self.count = 0

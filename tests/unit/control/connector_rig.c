@@ -11,6 +11,9 @@
 
 /* ---- objects ---- */
 
+static const struct sw_slice cert_domains[] = {
+    SW_SLICE_LIT("connect.test"), SW_SLICE_LIT("example.com"), SW_SLICE_LIT("example.test")};
+
 static void configure(struct world *w, const struct sw_json *v)
 {
     const struct sw_json *ids = sw_json_find(v, "gatewayIds");
@@ -22,6 +25,8 @@ static void configure(struct world *w, const struct sw_json *v)
     w->conf.gateway_ids = list;
     w->conf.n_gateway_ids = sw_json_len(ids);
     w->conf.issuer = js_or(v, "issuer", "");
+    w->conf.cert_domains = cert_domains;
+    w->conf.n_cert_domains = SW_ARRAY_LEN(cert_domains);
     w->input = js_or(v, "failedCertificates", "");
     w->conf.relay_url = js_or(v, "relay", "");
     w->conf.patch_policies = sw_json_true(sw_json_find(v, "patchPolicies"));

@@ -51,7 +51,7 @@ sign("mid", f"{D}/root.crt", f"{D}/ca/root.key",
 LEAF = ["basicConstraints=critical,CA:FALSE", "keyUsage=critical,digitalSignature"]
 BOTH = "extendedKeyUsage=serverAuth,clientAuth"
 sign("deep", f"{D}/mid.crt", f"{D}/mid.key",
-     LEAF + [BOTH, f"subjectAltName=URI:https://x/y,DNS:a.b,URI:{A},URI:{B}"])
+     LEAF + [BOTH, f"subjectAltName=URI:https://x/y,DNS:a.b,URI:{B}"])
 with_chain("deep", "mid")
 sign("rsa", f"{D}/mid.crt", f"{D}/mid.key", LEAF + [BOTH, f"subjectAltName=URI:{B}"],
      ("RSA", "rsa_keygen_bits:2048"))
@@ -65,6 +65,38 @@ with_chain("fake", "a")
 sign("nul", f"{D}/root.crt", f"{D}/ca/root.key",
      LEAF + [BOTH, "subjectAltName=DER:" + (lambda u: f"30{len(u) + 2:02x}86{len(u):02x}" + u.hex())(
          A.encode() + b"\0.evil")])
+
+# Several SPIFFE names, in both orders, and one of a form nobody knows beside a good one.
+X = "spiffe://other.local/ns/n/sa/a"
+for twin, uris in (("twin1", (A, X)), ("twin2", (X, A)), ("twin3", (A, B)), ("twin4", ("spiffe://other.local/any/path", A)),
+                   ("twin5", (A, "SPIFFE://cluster.local/any"))):
+    sign(twin, f"{D}/root.crt", f"{D}/ca/root.key",
+         LEAF + [BOTH, "subjectAltName=" + ",".join(f"URI:{u}" for u in uris)])
+
+# Intermediates with name constraints, and what they sign.
+CONSTRAINED = {
+    "host": ("permitted;URI:cluster.local", [(A, True), (X, False), ("spiffe://sub.cluster.local/ns/n/sa/a", False)]),
+    "domain": ("permitted;URI:.local", [(A, True), ("spiffe://local/ns/n/sa/a", False), ("spiffe://x.test/ns/n/sa/a", False)]),
+    "two": ("permitted;URI:x.test,permitted;URI:cluster.local", [(A, True), (X, False)]),
+    "none": ("permitted;URI:x.test", [(A, False)]),
+    "extra": ("permitted;URI:cluster.local", [((A, "https://x.test/"), False), ((A, "https://cluster.local:8443/y"), True),
+                                              ((A, "urn:x:y"), False), ((A, "https://user@cluster.local/"), False),
+                                              ((A, "https://10.0.0.1/"), False)]),
+    "excluded": ("excluded;URI:cluster.local", [(A, False)]),
+    "dns": ("permitted;DNS:cluster.local", [((A, "DNS:a.cluster.local"), True), ((A, "DNS:a.other.local"), False)]),
+}
+CASES = []
+for mid, (constraint, leaves) in CONSTRAINED.items():
+    sign(f"nc-{mid}", f"{D}/root.crt", f"{D}/ca/root.key",
+         ["basicConstraints=critical,CA:TRUE,pathlen:0", "keyUsage=critical,keyCertSign,cRLSign",
+          f"nameConstraints=critical,{constraint}"])
+    for number, (names, good) in enumerate(leaves):
+        names = (names,) if isinstance(names, str) else names
+        leaf = f"nc-{mid}-{number}"
+        sign(leaf, f"{D}/nc-{mid}.crt", f"{D}/nc-{mid}.key",
+             LEAF + [BOTH, "subjectAltName=" + ",".join(u if u.startswith("DNS:") else f"URI:{u}" for u in names)])
+        with_chain(leaf, f"nc-{mid}")
+        CASES.append((leaf, good))
 
 
 def driver(role, who, sock, *args):
@@ -332,8 +364,8 @@ def judged(who, ok, why="", alert="", role="client"):
 
 
 def test_intermediates():
-    judged("deep", True, f"peer={A}")
-    judged("deep", True, f"peer={A}", role="server")
+    judged("deep", True, f"peer={B}")
+    judged("deep", True, f"peer={B}", role="server")
     judged("rsa", True, f"peer={B}")
     judged("rsa", True, f"peer={B}", role="server")
 
@@ -362,6 +394,20 @@ def test_no_identity():
     judged("nameless", False, "no SPIFFE identity", "bad certificate")
     judged("nameless", False, "no SPIFFE identity", "bad certificate", role="server")
     judged("nul", False, "no SPIFFE identity", "bad certificate", role="server")
+
+
+def test_one_identity_or_none():
+    for who in ("twin1", "twin2", "twin3", "twin4", "twin5"):
+        judged(who, False, "more than one SPIFFE identity", "bad certificate", role="server")
+        judged(who, False, "more than one SPIFFE identity", "bad certificate")
+
+
+def test_uri_name_constraints():
+    for who, good in CASES:
+        if good:
+            judged(who, True, f"peer={A}", role="server")
+        else:
+            judged(who, False, "outside the name constraints", "bad certificate", role="server")
 
 
 def test_leaf_that_plays_ca():

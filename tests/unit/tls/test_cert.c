@@ -127,6 +127,11 @@ static void foreign_trust_domain(void **state)
            "spanwire: cert issue: trust domain of");
     expect("cert issue --dir @/ca --id spiffe://there/ns/n/sa/s --out @/a "
            "--allow-foreign-trust-domain",
+           1, "outside the name constraints");
+    expect("cert show @/ca/root.crt", 0, "permitted    URI:here");
+    expect("cert ca --dir @/cb --trust-domain here --ttl 1h --any-trust-domain", 0, "");
+    expect("cert issue --dir @/cb --id spiffe://there/ns/n/sa/s --out @/a "
+           "--allow-foreign-trust-domain",
            0, "");
     /* Nothing outlives the root. */
     assert_int_equal(run("cert show @/a.crt"), 0);
@@ -145,6 +150,7 @@ static void errors_are_one_line(void **state)
     expect("cert ca", 1, "spanwire: cert ca: ");
     expect("cert ca --dir @/ca --ttl soon", 1, "spanwire: cert ca: ");
     expect("cert ca --dir @/ca --trust-domain a/b", 1, "spanwire: cert ca: 'a/b' is not");
+    expect("cert ca --dir @/ca --trust-domain 10.0.0.1", 1, "'10.0.0.1' is not a trust domain");
     expect("cert ca --dir @/junk/ca", 1, "spanwire: cert ca: cannot make directory");
     expect("cert issue --dir @/ca --id spiffe://a/ns/b/sa/c --out @/a", 1,
            "spanwire: cert issue: '");

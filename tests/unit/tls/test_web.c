@@ -106,6 +106,66 @@ static int run(struct sw_tls_cred *client, struct sw_tls_cred *server, const cha
     return rc;
 }
 
+/* The same key and name, with and without constraints: what the one signed, below the other. */
+static void dns_name_constraints_hold(void **state)
+{
+    static const struct sw_slice domains[] = {SW_SLICE_LIT("example.com")};
+    static const char *const inside[] = {"a.example.com", NULL};
+    static const char *const outside[] = {"login.bank.test", NULL};
+    static const char *const both[] = {"a.example.com", "login.bank.test", NULL};
+    static const char *const address[] = {"127.0.0.1", NULL};
+    static const struct {
+        const char *const *sans;
+        const char *host;
+        bool ok;
+    } cases[] = {{inside, "a.example.com", true},
+                 {outside, "login.bank.test", false},
+                 {both, "a.example.com", false},
+                 {address, "127.0.0.1", false}};
+    struct sw_ca *ca = sw_ca_new(SW_SLICE_LIT("td.test"), 0, NULL);
+    struct sw_tls_cred *servers[SW_ARRAY_LEN(cases)];
+    struct sw_tls_cred *clients[SW_ARRAY_LEN(cases)];
+    const struct sw_ca_scope scope = {
+        .trust_domain = SW_SLICE_LIT("td.test"), .domains = domains, .n_domains = 1};
+    struct sw_err err = {0};
+    struct sw_tls_cred *c;
+    struct sw_tls_cred *s;
+    bool refused = false;
+    bool renewed;
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        servers[i] = cred(
+            ca, ca,
+            &(struct sw_ca_web){.cn = "x", .sans = cases[i].sans, .server = true, .ttl_s = 3600});
+        clients[i] =
+            cred(ca, ca, &(struct sw_ca_web){.cn = "x", .sans = cases[i].sans, .ttl_s = 3600});
+    }
+    s = cred(ca, ca, &(struct sw_ca_web){.cn = "s", .sans = inside, .server = true, .ttl_s = 3600});
+    assert_int_equal(sw_ca_narrow(ca, &scope, &renewed, &err), SW_OK);
+    assert_true(renewed);
+    c = cred(NULL, ca, NULL);
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        int rc = run(c, servers[i], cases[i].host, false, &err, NULL, NULL);
+
+        if (rc != (cases[i].ok ? SW_OK : SW_EDENIED))
+            fail_msg("server '%s': %d %s", cases[i].host, rc, err.msg);
+        assert_true(cases[i].ok || strstr(err.msg, "outside the name constraints"));
+        sw_tls_cred_unref(servers[i]);
+    }
+    sw_tls_cred_unref(s);
+    s = cred(ca, ca, &(struct sw_ca_web){.cn = "s", .sans = inside, .server = true, .ttl_s = 3600});
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        assert_int_equal(run(clients[i], s, "a.example.com", false, &err, &refused, NULL), SW_OK);
+        if (refused == cases[i].ok)
+            fail_msg("client '%s'", cases[i].host);
+        sw_tls_cred_unref(clients[i]);
+    }
+    sw_tls_cred_unref(c);
+    sw_tls_cred_unref(s);
+    sw_ca_free(ca);
+}
+
 static void names_are_checked(void **state)
 {
     static const struct {
@@ -251,6 +311,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(names_are_checked),
+        T(dns_name_constraints_hold),
         T(the_wrong_ca_is_refused),
         T(expired_and_misused_certificates),
         T(client_certificates_are_shown),
