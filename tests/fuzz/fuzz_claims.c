@@ -251,9 +251,11 @@ static struct view_kind *kind_of(struct sw_kube_obj **objs, size_t n)
 
 static struct sw_view *view_of(const struct api *x, const struct replica *r, struct sw_arena *a)
 {
-    size_t kinds = x->of_keys ? (size_t)SW_CN_KINDS : (size_t)SW_HP_KINDS;
-    size_t holders = x->of_keys ? (size_t)SW_CN_CONNECTOR : (size_t)SW_HP_PROXY;
-    size_t claims = x->of_keys ? (size_t)SW_CN_CLAIM : (size_t)SW_HP_CLAIM;
+    static const size_t layout[2][3] = {{SW_HP_KINDS, SW_HP_PROXY, SW_HP_CLAIM},
+                                        {SW_CN_KINDS, SW_CN_CONNECTOR, SW_CN_CLAIM}};
+    size_t kinds = layout[x->of_keys][0];
+    size_t holders = layout[x->of_keys][1];
+    size_t claims = layout[x->of_keys][2];
     struct view_kind *list[SW_CONTROL_KINDS_MAX];
     struct view_input *input = view_input_new(sw_slice("", 0));
     struct sw_kube_obj *objs[HOLDERS + NAMES];
