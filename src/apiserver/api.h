@@ -429,7 +429,11 @@ void api_authz_free(struct api_authz *z);
 void api_authz_changed(struct sw_api *api);
 /* Rights the user must hold to store this role or binding; false: 403 was sent. */
 bool api_escalation_ok(struct api_req *r, const struct sw_json *obj, const struct sw_json *old);
-/* All rules of a user in a namespace, for SelfSubjectRulesReview. What was amiss, or NULL. */
+/*
+ * The rules of a user in a namespace, for SelfSubjectRulesReview. What was amiss, or NULL;
+ * api_rules_cut when there are more than are listed.
+ */
+extern const char api_rules_cut[];
 const char *api_user_rules(struct sw_api *api, struct sw_arena *a, const struct api_user *u,
                            struct sw_slice ns, struct sw_json *resource_rules,
                            struct sw_json *other_rules);

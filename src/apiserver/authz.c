@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 
-enum { DANGLING_MAX = 16 };
+enum { DANGLING_MAX = 16, REVIEW_RULES_MAX = 4096, REVIEW_ENTRIES_MAX = 65536 };
 
 struct binding {
     struct sw_slice ns; /* empty: everywhere */
@@ -31,6 +31,7 @@ struct api_authz {
     bool fresh;
 };
 
+const char api_rules_cut[] = "the user has more rules than are listed";
 const struct sw_slice api_rbac_group = SW_SLICE_LIT("rbac.authorization.k8s.io");
 
 struct api_authz *api_authz_new(struct sw_api *api)
@@ -289,20 +290,31 @@ static bool applies(const struct binding *b, struct sw_slice ns)
     return b->ns.n == 0 || (ns.n && sw_slice_eq(b->ns, ns));
 }
 
-bool api_holds(struct api_authz *z, const struct api_user *u, struct sw_slice ns,
-               const struct api_attrs *at)
+struct api_rule *api_rules_held(struct api_authz *z, struct sw_arena *a, const struct api_user *u,
+                                struct sw_slice ns, size_t *ret_n)
 {
+    SW_VEC(const struct api_role *) roles = {0};
+    struct api_rule *p;
+    size_t n = 0;
+
     for (size_t i = 0; i < z->bindings.n; i++) {
         const struct binding *b = &z->bindings.p[i];
 
-        if (!b->role || !applies(b, ns) || !find_subject(b, u))
-            continue;
-        for (size_t k = 0; k < b->role->n; k++) {
-            if (rule_allows(&b->role->rules[k], at))
-                return true;
+        if (b->role && applies(b, ns) && find_subject(b, u)) {
+            sw_vec_push(&roles, b->role);
+            n += b->role->n;
         }
     }
-    return false;
+    p = sw_arena_array(a, n + 1, sizeof(*p));
+    *ret_n = n;
+    n = 0;
+    for (size_t i = 0; i < roles.n; i++) {
+        if (roles.p[i]->n)
+            memcpy(p + n, roles.p[i]->rules, roles.p[i]->n * sizeof(*p));
+        n += roles.p[i]->n;
+    }
+    sw_vec_done(&roles);
+    return p;
 }
 
 /* Bindings of the user to roles that do not exist: they grant nothing, and people wonder why. */
@@ -441,6 +453,12 @@ static void put_copy(struct sw_arena *a, struct sw_json *to, const char *key,
         sw_json_put(a, to, key, sw_json_copy(a, v));
 }
 
+static size_t rule_entries(const struct api_rule *r)
+{
+    return 1 + sw_json_len(r->verbs) + sw_json_len(r->groups) + sw_json_len(r->resources) +
+           sw_json_len(r->names) + sw_json_len(r->urls);
+}
+
 static void add_rule(struct sw_arena *a, const struct api_rule *r, struct sw_json *resources,
                      struct sw_json *others)
 {
@@ -465,6 +483,8 @@ const char *api_user_rules(struct sw_api *api, struct sw_arena *a, const struct 
 {
     struct api_authz *z = api->authz;
     struct dangling lost = {.all = {.arena = a}};
+    size_t rules = 0;
+    size_t entries = 0;
 
     api_authz_refresh(z);
     for (size_t i = 0; i < z->bindings.n; i++) {
@@ -474,8 +494,12 @@ const char *api_user_rules(struct sw_api *api, struct sw_arena *a, const struct 
             continue;
         if (!b->role)
             note_dangling(&lost, b);
-        for (size_t k = 0; b->role && k < b->role->n; k++)
+        for (size_t k = 0; b->role && k < b->role->n; k++) {
+            entries += rule_entries(&b->role->rules[k]);
+            if (++rules > REVIEW_RULES_MAX || entries > REVIEW_ENTRIES_MAX)
+                return api_rules_cut;
             add_rule(a, &b->role->rules[k], resource_rules, other_rules);
+        }
     }
     return dangling_text(&lost);
 }

@@ -25,6 +25,6 @@ void api_rules_read(struct sw_arena *a, const struct sw_json *list, struct api_r
 const struct api_role *api_role_find(struct api_authz *z, struct sw_slice ns, struct sw_slice name);
 /* Is the user in this group? */
 bool api_in_groups(const struct api_user *u, struct sw_slice g);
-/* True when one of the user's rules grants this single right; "*" is granted by "*" only. */
-bool api_holds(struct api_authz *z, const struct api_user *u, struct sw_slice ns,
-               const struct api_attrs *at);
+/* The rules a user holds in a namespace, or in all of them (empty); they borrow from the index. */
+struct api_rule *api_rules_held(struct api_authz *z, struct sw_arena *a, const struct api_user *u,
+                                struct sw_slice ns, size_t *ret_n);

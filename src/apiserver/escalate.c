@@ -1,132 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rights one hands on: nobody writes a role or a binding that grants more than he has, unless he
- * may "escalate" or "bind". Rules are taken apart into single rights, and each is looked for.
+ * may "escalate" or "bind". The comparison of rules is in cover.c.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "apiserver/api.h"
-#include "apiserver/authz_int.h"
-#include "base/mem.h"
-#include "base/vec.h"
+#include "apiserver/cover.h"
 
-enum { LACKS_MAX = 1000 };
+enum { COVER_STEPS = 50000000 }; /* well below a second */
 
-/* One verb on one thing: what rules are made of. */
-struct atom {
-    struct sw_slice verb, group, resource, name, url;
-    bool named, is_url;
-};
-
-typedef void (*atom_fn)(void *arg, const struct atom *t);
-
-static void each_resource_atom(const struct api_rule *r, struct atom *t, atom_fn f, void *arg)
+static const char *verbs_text(struct sw_arena *a, const struct api_lack *k)
 {
-    for (size_t v = 0; v < sw_json_len(r->verbs); v++) {
-        t->verb = sw_json_str(sw_json_at(r->verbs, v));
-        t->named = sw_json_len(r->names) > 0;
-        if (!t->named)
-            f(arg, t);
-        for (size_t i = 0; i < sw_json_len(r->names); i++) {
-            t->name = sw_json_str(sw_json_at(r->names, i));
-            f(arg, t);
-        }
-    }
+    SW_BUF_AUTO b = {.max = 1 << 16};
+    int rc = SW_OK;
+
+    for (size_t i = 0; i < k->nverbs && rc == SW_OK; i++)
+        rc = sw_buf_printf(&b, "%s%s", i ? " " : "", sw_go_quote(a, k->verbs[i]));
+    return sw_arena_dup(a, sw_buf_slice(&b));
 }
 
-static void each_atom(const struct api_rule *r, atom_fn f, void *arg)
+static const char *url_lack_text(struct sw_arena *a, const struct api_lack *k, size_t verb)
 {
-    struct atom t = {0};
-
-    for (size_t g = 0; g < sw_json_len(r->groups); g++) {
-        t.group = sw_json_str(sw_json_at(r->groups, g));
-        for (size_t i = 0; i < sw_json_len(r->resources); i++) {
-            t.resource = sw_json_str(sw_json_at(r->resources, i));
-            each_resource_atom(r, &t, f, arg);
-        }
-    }
-    t = (struct atom){.is_url = true};
-    for (size_t i = 0; i < sw_json_len(r->urls); i++) {
-        t.url = sw_json_str(sw_json_at(r->urls, i));
-        for (size_t v = 0; v < sw_json_len(r->verbs); v++) {
-            t.verb = sw_json_str(sw_json_at(r->verbs, v));
-            f(arg, &t);
-        }
-    }
+    return sw_arena_printf(a, "{NonResourceURLs:[%s], Verbs:[%s]}", sw_go_quote(a, k->url),
+                           sw_go_quote(a, k->verbs[verb]));
 }
 
-static bool holds_atom(struct api_authz *z, const struct api_user *u, struct sw_slice ns,
-                       const struct atom *t)
-{
-    struct sw_slice rest = t->resource;
-    struct api_attrs at = {.user = u, .verb = t->verb, .path = t->url};
-
-    if (t->is_url)
-        return api_holds(z, u, sw_slice("", 0), &at);
-    at.is_resource = true;
-    at.group = t->group;
-    at.resource = sw_slice_cut(&rest, '/');
-    at.sub = rest.p ? rest : sw_slice("", 0);
-    at.name = t->named ? t->name : sw_slice("", 0);
-    return api_holds(z, u, ns, &at);
-}
-
-/* What a user lacks of some rules: a line per thing, with the verbs missing on it. */
-struct lacking {
-    struct api_req *r;
-    SW_VEC(struct lack) all;
-    bool cut; /* there are more */
-};
-
-struct lack {
-    struct atom what;
-    const char *verbs; /* quoted, in the order asked for */
-};
-
-static bool same_thing(const struct atom *a, const struct atom *b)
-{
-    return !a->is_url && !b->is_url && sw_slice_eq(a->group, b->group) &&
-           sw_slice_eq(a->resource, b->resource) && a->named == b->named &&
-           sw_slice_eq(a->name, b->name);
-}
-
-static void add_lack(void *arg, const struct atom *t)
-{
-    struct lacking *l = arg;
-    struct sw_arena *a = l->r->arena;
-    const char *verb;
-
-    if (holds_atom(l->r->api->authz, &l->r->user, l->r->ns, t))
-        return;
-    verb = sw_go_quote(a, t->verb);
-    for (size_t i = 0; i < l->all.n; i++) {
-        struct lack *k = &l->all.p[i];
-
-        if (same_thing(&k->what, t)) {
-            if (!strstr(k->verbs, verb))
-                k->verbs = sw_arena_printf(a, "%s %s", k->verbs, verb);
-            return;
-        }
-    }
-    if (l->all.n < LACKS_MAX)
-        sw_vec_push(&l->all, ((struct lack){.what = *t, .verbs = verb}));
-    else
-        l->cut = true;
-}
-
-static const char *lack_text(struct sw_arena *a, const struct lack *k)
+static const char *lack_text(struct sw_arena *a, const struct api_lack *k)
 {
     const char *names = "";
 
-    if (k->what.is_url)
-        return sw_arena_printf(a, "{NonResourceURLs:[%s], Verbs:[%s]}", sw_go_quote(a, k->what.url),
-                               k->verbs);
-    if (k->what.named)
-        names = sw_arena_printf(a, ", ResourceNames:[%s]", sw_go_quote(a, k->what.name));
+    if (k->named)
+        names = sw_arena_printf(a, ", ResourceNames:[%s]", sw_go_quote(a, k->name));
     return sw_arena_printf(a, "{APIGroups:[%s], Resources:[%s]%s, Verbs:[%s]}",
-                           sw_go_quote(a, k->what.group), sw_go_quote(a, k->what.resource), names,
-                           k->verbs);
+                           sw_go_quote(a, k->group), sw_go_quote(a, k->resource), names,
+                           verbs_text(a, k));
 }
 
 static int by_text(const void *a, const void *b)
@@ -134,25 +43,28 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Lines in alphabetical order, each once. */
-static const char *lacks_text(const struct lacking *l)
+/* Lines in alphabetical order, each once; a URL has one per verb. */
+static const char *lacks_text(const struct api_lacks *l)
 {
-    struct sw_arena *a = l->r->arena;
-    const char **lines = sw_arena_array(a, l->all.n + 1, sizeof(*lines));
-    SW_BUF_AUTO b = {.max = 1 << 20};
+    struct sw_arena *a = l->arena;
+    struct sw_texts lines = {.arena = a};
+    SW_BUF_AUTO b = {.max = 1 << 18};
     int rc = SW_OK;
 
-    for (size_t i = 0; i < l->all.n; i++)
-        lines[i] = lack_text(a, &l->all.p[i]);
-    qsort(lines, l->all.n, sizeof(*lines), by_text);
-    for (size_t i = 0; i < l->all.n && rc == SW_OK; i++) {
-        if (i == 0 || strcmp(lines[i], lines[i - 1]) != 0)
-            rc = sw_buf_printf(&b, "\n%s", lines[i]);
+    for (size_t i = 0; i < l->n; i++) {
+        for (size_t v = 0; v < l->p[i].nverbs && l->p[i].is_url && lines.n < API_LACKS_MAX; v++)
+            sw_texts_add(&lines, url_lack_text(a, &l->p[i], v));
+        if (!l->p[i].is_url)
+            sw_texts_add(&lines, lack_text(a, &l->p[i]));
     }
-    if (rc == SW_OK && l->cut)
-        rc = sw_buf_append_str(&b, "\n...");
-    (void)rc;
-    return sw_arena_dup(a, sw_buf_slice(&b));
+    if (lines.n)
+        qsort(lines.p, lines.n, sizeof(*lines.p), by_text);
+    for (size_t i = 0; i < lines.n && rc == SW_OK; i++) {
+        if (i == 0 || strcmp(lines.p[i], lines.p[i - 1]) != 0)
+            rc = sw_buf_printf(&b, "\n%s", lines.p[i]);
+    }
+    return sw_arena_printf(a, "%.*s%s", SW_SLICE_ARG(sw_buf_slice(&b)),
+                           rc != SW_OK || l->cut ? "\n..." : "");
 }
 
 static bool may(struct api_req *r, const char *verb, const char *resource, struct sw_slice ns,
@@ -169,16 +81,38 @@ static bool may(struct api_req *r, const char *verb, const char *resource, struc
     return api_allowed(r->api, r->arena, &at, NULL);
 }
 
+/* What the user lacks of the rules; SW_ELIMIT when that is too much to find out. */
+static int find_lacks(struct api_req *r, const struct api_rule *rules, size_t n,
+                      struct api_lacks *ret)
+{
+    struct sw_budget b = {.steps = COVER_STEPS};
+    struct api_holder h;
+    int rc;
+
+    *ret = (struct api_lacks){.arena = r->arena};
+    h.rules = api_rules_held(r->api->authz, r->arena, &r->user, r->ns, &h.nrules);
+    h.urls = api_rules_held(r->api->authz, r->arena, &r->user, sw_slice("", 0), &h.nurls);
+    rc = api_lacks_find(ret, &h, rules, n, &b);
+    api_lacks_done(ret);
+    return rc;
+}
+
 static bool may_grant(struct api_req *r, const struct sw_json *obj, const struct api_rule *rules,
                       size_t n)
 {
-    struct lacking l = {.r = r};
+    struct api_lacks l;
     struct sw_slice name = api_meta_str(obj, "name");
     const char *groups = "";
 
-    for (size_t i = 0; i < n; i++)
-        each_atom(&rules[i], add_lack, &l);
-    if (l.all.n == 0)
+    if (find_lacks(r, rules, n, &l) < 0) {
+        api_fail_res(r, 403, "Forbidden", name,
+                     "%s \"%.*s\" is forbidden: its rules, compared with those of user %s, are "
+                     "too many to be checked for escalation: use fewer entries, or split the role",
+                     api_gr(r->arena, r->res), SW_SLICE_ARG(name),
+                     sw_go_quote(r->arena, r->user.name));
+        return false;
+    }
+    if (l.n == 0)
         return true;
     for (size_t i = 0; i < r->user.ngroups; i++)
         groups = sw_arena_printf(r->arena, "%s%s%s", groups, i ? " " : "",
@@ -188,7 +122,6 @@ static bool may_grant(struct api_req *r, const struct sw_json *obj, const struct
                  "permissions not currently held:%s",
                  api_gr(r->arena, r->res), SW_SLICE_ARG(name), sw_go_quote(r->arena, r->user.name),
                  groups, lacks_text(&l));
-    sw_vec_done(&l.all);
     return false;
 }
 
@@ -205,7 +138,7 @@ static bool may_aggregate(struct api_req *r, const struct sw_json *obj, const st
         {.verbs = all, .groups = none, .resources = none, .names = none, .urls = all},
     };
     const struct sw_json *now = sw_json_find(obj, "aggregationRule");
-    struct lacking l = {.r = r};
+    struct api_lacks l;
 
     if (!now || sw_json_is(now, SW_JSON_NULL) ||
         (old && sw_json_equal(sw_json_find(old, "aggregationRule"), now, SW_JSON_EQ_VALUE)))
@@ -213,11 +146,8 @@ static bool may_aggregate(struct api_req *r, const struct sw_json *obj, const st
     sw_json_push(r->arena, all, sw_json_new_str(r->arena, "*"));
     if (may(r, "escalate", r->res->plural, r->ns, api_meta_str(obj, "name")))
         return true;
-    for (size_t i = 0; i < SW_ARRAY_LEN(everything); i++)
-        each_atom(&everything[i], add_lack, &l);
-    if (l.all.n == 0)
+    if (find_lacks(r, everything, SW_ARRAY_LEN(everything), &l) == SW_OK && l.n == 0)
         return true;
-    sw_vec_done(&l.all);
     api_fail_res(r, 403, "Forbidden", api_meta_str(obj, "name"),
                  "%s \"%.*s\" is forbidden: must have cluster-admin privileges to use the "
                  "aggregationRule",

@@ -438,6 +438,9 @@ static void collect_rules(struct sw_arena *a, struct sw_json *const *roles, size
                           const struct sw_json *selectors, const struct sw_json *self,
                           struct sw_json *out)
 {
+    static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
+    struct sw_map there = {0};
+
     for (size_t s = 0; s < sw_json_len(selectors); s++) {
         struct sw_label_selector sel;
         const char *why;
@@ -451,16 +454,14 @@ static void collect_rules(struct sw_arena *a, struct sw_json *const *roles, size
                 !sw_label_selector_match(&sel, sw_json_walk(roles[i], "metadata", "labels", NULL)))
                 continue;
             for (size_t k = 0; k < sw_json_len(rules); k++) {
-                bool there = false;
+                struct sw_json *rule = sw_json_at(rules, k);
 
-                for (size_t j = 0; j < sw_json_len(out) && !there; j++)
-                    there =
-                        sw_json_equal(sw_json_at(out, j), sw_json_at(rules, k), SW_JSON_EQ_VALUE);
-                if (!there)
-                    sw_json_push(a, out, sw_json_at(rules, k));
+                if (!sw_map_put(&there, sw_json_text(a, rule, &sorted), rule))
+                    sw_json_push(a, out, rule);
             }
         }
     }
+    sw_map_done(&there);
 }
 
 static void run_aggregate(struct gc_task *t)

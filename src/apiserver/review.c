@@ -62,6 +62,8 @@ static void read_attrs(const struct sw_json *spec, struct api_attrs *at)
     }
 }
 
+enum { GROUPS_MAX = 1024 }; /* each is looked for in every binding */
+
 static bool check_spec(struct api_req *r, const struct sw_json *obj, bool self, bool local)
 {
     const struct sw_json *spec = sw_json_find(obj, "spec");
@@ -72,6 +74,7 @@ static bool check_spec(struct api_req *r, const struct sw_json *obj, bool self, 
     struct sw_fpath pr = sw_fpath_str(&s, "resourceAttributes");
     struct sw_fpath pu = sw_fpath_str(&s, "nonResourceAttributes");
     struct sw_fpath user = sw_fpath_str(&s, "user");
+    struct sw_fpath groups = sw_fpath_str(&s, "groups");
 
     res = sw_json_is(res, SW_JSON_OBJECT) ? res : NULL;
     url = sw_json_is(url, SW_JSON_OBJECT) ? url : NULL;
@@ -82,6 +85,8 @@ static bool check_spec(struct api_req *r, const struct sw_json *obj, bool self, 
         sw_ferr(&e, SW_CAUSE_INVALID, &pr,
                 "Invalid value: \"null\": exactly one of nonResourceAttributes or "
                 "resourceAttributes must be specified");
+    if (sw_json_len(sw_json_find(spec, "groups")) > GROUPS_MAX)
+        sw_ferr_too_many(&e, &groups, sw_json_len(sw_json_find(spec, "groups")), GROUPS_MAX);
     if (!self && !api_str(spec, "user").n && sw_json_len(sw_json_find(spec, "groups")) == 0)
         sw_ferr_invalid_str(&e, &user, sw_slice("", 0),
                             "at least one of user or group must be specified");
@@ -142,7 +147,7 @@ static void rules_review(struct api_req *r, struct sw_json *obj)
     amiss = api_user_rules(r->api, a, &r->user, ns, res, urls);
     sw_json_put(a, st, "resourceRules", res);
     sw_json_put(a, st, "nonResourceRules", urls);
-    sw_json_put(a, st, "incomplete", sw_json_new_bool(a, false));
+    sw_json_put(a, st, "incomplete", sw_json_new_bool(a, amiss == api_rules_cut));
     if (amiss)
         sw_json_put(a, st, "evaluationError", sw_json_new_str(a, amiss));
     sw_json_put(a, obj, "status", st);

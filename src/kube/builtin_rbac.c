@@ -2,6 +2,9 @@
 /* Validation of roles and bindings. */
 #include "kube/builtin_int.h"
 
+/* Ours: the reference has no bounds but the size of an object. Real roles are below a tenth. */
+enum { RULES_MAX = 4096, ENTRIES_MAX = 4096, ROLE_ENTRIES_MAX = 16384, SUBJECTS_MAX = 4096 };
+
 static void check_rule(const struct sw_json *r, bool namespaced, const struct sw_fpath *path,
                        struct sw_field_errs *e)
 {
@@ -88,6 +91,45 @@ static void check_aggregation(const struct sw_json *rule, struct sw_field_errs *
     }
 }
 
+/*
+ * Bounds what every later comparison and every request of a bound user costs. Rules that are
+ * aggregated are the sum of bounded ones, and rules that were there before stay.
+ */
+static void check_sizes(const struct sw_json *obj, const struct sw_json *old,
+                        struct sw_field_errs *e)
+{
+    static const char *const lists[] = {"verbs", "apiGroups", "resources", "resourceNames",
+                                        "nonResourceURLs"};
+    const struct sw_json *rules = sw_json_find(obj, "rules");
+    struct sw_fpath up = sw_fpath_str(NULL, "rules");
+    size_t total = 0;
+
+    if (sw_json_is(sw_json_find(obj, "aggregationRule"), SW_JSON_OBJECT) ||
+        (old && sw_json_equal(rules, sw_json_find(old, "rules"), SW_JSON_EQ_VALUE)))
+        return;
+    if (sw_json_len(rules) > RULES_MAX) {
+        sw_ferr_too_many(e, &up, sw_json_len(rules), RULES_MAX);
+        return;
+    }
+    for (size_t i = 0; i < sw_json_len(rules); i++) {
+        struct sw_fpath at = sw_fpath_index(&up, i);
+
+        for (size_t k = 0; k < SW_ARRAY_LEN(lists); k++) {
+            size_t n = sw_json_len(sw_json_find(sw_json_at(rules, i), lists[k]));
+            struct sw_fpath list = sw_fpath_str(&at, lists[k]);
+
+            total += n;
+            if (n > ENTRIES_MAX)
+                sw_ferr_too_many(e, &list, n, ENTRIES_MAX);
+        }
+    }
+    if (total > ROLE_ENTRIES_MAX)
+        sw_ferr(e, SW_CAUSE_TOO_MANY, &up,
+                sw_arena_printf(e->arena,
+                                "Too many: %zu: the lists of all rules must have at most %d items",
+                                total, ROLE_ENTRIES_MAX));
+}
+
 void sw_b_check_role(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e)
 {
     const struct sw_json *rules = sw_json_find(obj, "rules");
@@ -99,6 +141,7 @@ void sw_b_check_role(const struct sw_json *obj, const struct sw_json *old, struc
 
         check_rule(sw_json_at(rules, i), namespaced, &at, e);
     }
+    check_sizes(obj, old, e);
     check_aggregation(sw_json_find(obj, "aggregationRule"), e);
 }
 
@@ -174,6 +217,11 @@ void sw_b_check_binding(const struct sw_json *obj, const struct sw_json *old,
     else
         sw_name_report(e, &at_name, sw_b_text(ref, "name"),
                        sw_name_path_segment(sw_b_text(ref, "name")));
+    if (sw_json_len(subjects) > SUBJECTS_MAX &&
+        sw_json_len(subjects) > sw_json_len(sw_json_find(old, "subjects"))) {
+        sw_ferr_too_many(e, &up, sw_json_len(subjects), SUBJECTS_MAX);
+        return;
+    }
     for (size_t i = 0; i < sw_json_len(subjects); i++) {
         struct sw_fpath at = sw_fpath_index(&up, i);
 
