@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "apiserver/api.h"
+#include "apiserver/limits.h"
 #include "apiserver/write_int.h"
 #include "kube/protobuf.h"
 #include "yaml/yaml.h"
@@ -538,7 +539,8 @@ bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_js
     drop_repeated_owners(r, sw_json_walk(obj, "metadata", "ownerReferences", NULL));
     if (r->res->crd) {
         sw_schema_drop_nulls(obj, api_res_schema(r->res));
-        sw_schema_default(r->arena, obj, api_res_schema(r->res));
+        if (!api_default(r, obj))
+            return false;
     } else {
         sw_builtin_default(r->arena, r->res->builtin, obj);
     }

@@ -4,6 +4,7 @@
 
 #include "apiserver/admission_metrics.h"
 #include "apiserver/api.h"
+#include "apiserver/limits.h"
 #include "apiserver/server.h"
 #include "base/buf.h"
 
@@ -53,14 +54,17 @@ bool api_embedded_page(struct api_req *r)
         if (!sw_slice_eq_str(r->path, p->path))
             continue;
         p->fn(p->arg, &out);
-        if (strcmp(p->path, "/metrics") == 0)
+        if (strcmp(p->path, "/metrics") == 0) {
             api_admission_metrics(r->api, &out);
+            api_work_metrics(&out);
+        }
         api_reply_buf(r, 200, p->type, &out);
         return true;
     }
     if (!sw_slice_eq_str(r->path, "/metrics"))
         return false;
     api_admission_metrics(r->api, &out);
+    api_work_metrics(&out);
     api_reply_buf(r, 200, "text/plain; version=0.0.4", &out);
     return true;
 }

@@ -8,8 +8,7 @@
 
 #include "apiserver/api.h"
 #include "apiserver/cover.h"
-
-enum { COVER_STEPS = 50000000 }; /* well below a second */
+#include "apiserver/limits.h"
 
 static const char *verbs_text(struct sw_arena *a, const struct api_lack *k)
 {
@@ -85,7 +84,7 @@ static bool may(struct api_req *r, const char *verb, const char *resource, struc
 static int find_lacks(struct api_req *r, const struct api_rule *rules, size_t n,
                       struct api_lacks *ret)
 {
-    struct sw_budget b = {.steps = COVER_STEPS};
+    struct sw_budget b = {.steps = API_COVER_STEPS};
     struct api_holder h;
     int rc;
 
@@ -105,6 +104,7 @@ static bool may_grant(struct api_req *r, const struct sw_json *obj, const struct
     const char *groups = "";
 
     if (find_lacks(r, rules, n, &l) < 0) {
+        api_work_refused(r, API_WORK_ESCALATION, NULL);
         api_fail_res(r, 403, "Forbidden", name,
                      "%s \"%.*s\" is forbidden: its rules, compared with those of user %s, are "
                      "too many to be checked for escalation: use fewer entries, or split the role",

@@ -7,6 +7,7 @@
 
 #include "apiserver/admission.h"
 #include "apiserver/api.h"
+#include "apiserver/limits.h"
 #include "apiserver/policies.h"
 #include "apiserver/webhook.h"
 #include "apiserver/write_int.h"
@@ -325,10 +326,12 @@ bool api_validate(struct api_req *r, struct sw_json *obj, const struct sw_json *
 {
     struct sw_field_errs e;
     struct sw_texts warnings = {.arena = r->arena};
+    struct sw_budget budget = {.steps = API_VALIDATE_STEPS};
     const struct sw_schema *schema = api_res_schema(r->res);
 
     sw_field_errs_init(&e, r->arena);
     e.warnings = &warnings;
+    e.budget = &budget;
     e.loopback_ok = r->api->loopback_endpoints;
     if (r->res->builtin) {
         sw_builtin_validate(r->res->builtin, obj, old, &e);
@@ -358,6 +361,8 @@ bool api_validate(struct api_req *r, struct sw_json *obj, const struct sw_json *
         api_warn(r, "%s", warnings.p[i]);
     if (e.n == 0)
         return true;
+    if (!sw_budget_ok(&budget))
+        api_work_refused(r, API_WORK_VALIDATION, e.p[e.n - 1].field);
     api_invalid(r, api_meta_str(obj, "name"), &e);
     return false;
 }

@@ -7,7 +7,7 @@
 #include "gateway/accesslog.h"
 #include "gateway/cluster.h"
 #include "gateway/config_int.h"
-#include "kube/regex.h"
+#include "regex/regex.h"
 
 static bool last_ref(_Atomic uint32_t *refs)
 {

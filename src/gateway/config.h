@@ -22,6 +22,7 @@
 #include "tls/cred.h"
 #include "tls/ticket.h"
 
+struct sw_budget;
 struct sw_regex;
 struct sw_gw_config;
 struct sw_gw_cluster;
@@ -46,8 +47,11 @@ struct sw_gw_str_match {
     const struct sw_regex *re; /* owned by the object that holds the arena */
 };
 
-/* True when the text matches. */
-bool sw_gw_str_matches(const struct sw_gw_str_match *m, struct sw_slice text);
+/*
+ * True when the text matches. Expressions take their steps from the budget (NULL: one of their
+ * own); when that ends they do not match, and whoever decides by it looks at the budget.
+ */
+bool sw_gw_str_matches(const struct sw_gw_str_match *m, struct sw_slice text, struct sw_budget *b);
 
 enum sw_gw_addr_kind {
     SW_GW_ADDR_IP,

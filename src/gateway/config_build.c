@@ -13,10 +13,10 @@
 #include "gateway/config_int.h"
 #include "http/h1.h"
 #include "io/filewatch.h"
-#include "kube/regex.h"
 #include "proto/json.h"
 #include "proto/pb.h"
 #include "proto/types.h"
+#include "regex/regex.h"
 
 enum { HEADER_VALUE_MAX = 16384 };
 #define CENTURY_S INT64_C(3153600000)
@@ -95,11 +95,13 @@ int sw_gw_check_above_zero(struct sw_gw_build *b, const struct Sw__Duration *d, 
     return sw_err_set(b->err, SW_EINVAL, "%s must be above 0", field);
 }
 
+enum { REGEX_SIZE_MAX = 2000000 }; /* words of all expressions of one resource */
+
 int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole,
                       const struct sw_regex **ret)
 {
     struct sw_regex *re;
-    int rc = sw_regex_new(pattern, &re, b->err);
+    int rc = sw_regex_new_bytes(pattern, &re, b->err);
 
     if (rc < 0)
         return sw_err_set(b->err, SW_EINVAL, "regex '%.*s': %s", (int)sw_min(pattern.n, 60),
@@ -109,9 +111,14 @@ int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole
 
         /* The pattern alone was fine, so its brackets cannot reach outside of the group. */
         sw_regex_free(re);
-        rc = sw_regex_new(sw_slice_str(text), &re, b->err);
+        rc = sw_regex_new_bytes(sw_slice_str(text), &re, b->err);
         if (rc < 0)
             return SW_EINVAL;
+    }
+    b->regex_size += sw_regex_size(re);
+    if (b->regex_size > REGEX_SIZE_MAX) {
+        sw_regex_free(re);
+        return sw_err_set(b->err, SW_ELIMIT, "regular expressions are too large together");
     }
     sw_vec_push(&b->regexes, re);
     *ret = re;
@@ -162,13 +169,13 @@ static bool find_in(struct sw_slice hay, struct sw_slice needle, bool icase)
     return false;
 }
 
-bool sw_gw_str_matches(const struct sw_gw_str_match *m, struct sw_slice text)
+bool sw_gw_str_matches(const struct sw_gw_str_match *m, struct sw_slice text, struct sw_budget *b)
 {
     struct sw_slice part = text;
 
     switch (m->kind) {
     case SW_GW_STR_REGEX:
-        return sw_regex_search(m->re, text, 0, NULL, NULL) == 1;
+        return sw_regex_match(m->re, text, b) == 1;
     case SW_GW_STR_CONTAINS:
         return find_in(text, m->text, m->icase);
     case SW_GW_STR_PREFIX:

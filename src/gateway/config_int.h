@@ -46,6 +46,7 @@ struct sw_gw_build {
     struct sw_err *err;
     struct sw_gw_store *store; /* NULL: nothing to look up */
     SW_VEC(struct sw_regex *) regexes;
+    size_t regex_size; /* of all of them */
     SW_VEC(struct sw_gw_dep) deps;
     SW_VEC(struct sw_gw_accesslog *) logs; /* references of the object */
     bool missing;                          /* something named is not there yet */

@@ -13,9 +13,9 @@
 #include "gateway/config_store_int.h"
 #include "gateway/config_tls.h"
 #include "io/filewatch.h"
-#include "kube/regex.h"
 #include "proto/pb.h"
 #include "proto/types.h"
+#include "regex/regex.h"
 #include "tls/x509.h"
 
 enum { CERTS_MAX = 64 };

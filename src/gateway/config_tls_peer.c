@@ -47,7 +47,7 @@ static bool san_matches(const struct sw_gw_san_match *m, const struct sw_x509_sa
         return sw_slice_ieq(m->match.text, san->text) ||
                (sw_slice_find(m->match.text, '*') < 0 &&
                 sw_x509_name_covers(san->text, m->match.text));
-    return sw_gw_str_matches(&m->match, san->text);
+    return sw_gw_str_matches(&m->match, san->text, NULL);
 }
 
 static bool any_rule(const struct sw_x509_san *san, void *arg)

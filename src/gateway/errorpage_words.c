@@ -99,6 +99,8 @@ static const struct words of_detail[] = {
      "enable the upgrade on the listener or route."},
     {"path_normalization_failed", "the path is not valid", "Check the address.", FIND_LOG},
     {"method_too_long", "the method is not known", "Check the address.", FIND_LOG},
+    {"route_match_limit", "matching the request against the routes takes too much work", REPORT,
+     "use fewer or simpler regular expressions in the routes of this host."},
     {"tunnel_refused", "the tunnel to the backend was refused", LATER, FIND_LOG},
 };
 

@@ -115,6 +115,7 @@ struct sw_gw_request {
     struct sw_slice upgrade;   /* "websocket" ... : Upgrade or :protocol; empty: none */
     struct sw_gw_fields fields;
     struct sw_gw_fields trailers;
+    struct sw_budget *work; /* what matching and rewriting it may cost; NULL: each its own */
     uint64_t content_length;
     uint8_t length;  /* enum sw_gw_length */
     uint8_t version; /* enum sw_gw_protocol */

@@ -46,14 +46,14 @@ static const void *effective(const struct sw_exchange *x, const struct sw_gw_fil
     return (p ? p->disabled : f->disabled) ? NULL : f->config;
 }
 
-static bool origin_allowed(const struct sw_gw_cors *c, struct sw_slice origin)
+static bool origin_allowed(const struct sw_gw_cors *c, struct sw_slice origin, struct sw_budget *b)
 {
     for (size_t i = 0; i < c->n_origins; i++) {
         const struct sw_gw_str_match *m = &c->origins[i];
 
         if (m->kind == SW_GW_STR_EXACT && sw_slice_eq_str(m->text, "*"))
             return true;
-        if (sw_gw_str_matches(m, origin))
+        if (sw_gw_str_matches(m, origin, b))
             return true;
     }
     return false;
@@ -87,7 +87,7 @@ static int cors_request(struct sw_exchange *x, const struct sw_gw_cors *c)
         return SW_OK;
     if (c->millionths < 1000000 && sw_rand_below(1000000) >= c->millionths)
         return SW_OK;
-    if (!origin_allowed(c, *origin)) {
+    if (!origin_allowed(c, *origin, x->req.work)) {
         if (!preflight || c->forward_preflights)
             return SW_OK;
         sw_exchange_reply(x, 200, sw_slice(NULL, 0), "cors_response");

@@ -16,7 +16,7 @@ enum { CHANGES_MAX = 256 };
 static bool in_list(const struct sw_gw_names *l, struct sw_slice name)
 {
     for (size_t i = 0; i < l->n; i++) {
-        if (sw_gw_str_matches(&l->p[i], name))
+        if (sw_gw_str_matches(&l->p[i], name, NULL))
             return true;
     }
     return false;

@@ -10,7 +10,10 @@
 #include "http/url.h"
 #include "tls/tls.h"
 
-enum { METHOD_MAX = 32 }; /* twice the longest that is registered */
+enum {
+    METHOD_MAX = 32,      /* twice the longest that is registered */
+    WORK_STEPS = 4000000, /* of regular expressions for one request: milliseconds */
+};
 
 /* A fixed key: every worker and every gateway of a fleet must send a session to the same host. */
 #define HASH_KEY0 UINT64_C(0x73706e7769726530)
@@ -246,13 +249,20 @@ static void plan_authority(struct sw_exchange *x, const struct sw_gw_forward *f)
         struct sw_slice query;
 
         sw_target_split(x->req.path, &bare, &query);
-        host = sw_gw_regex_apply(f->host_path_regex, bare, &x->arena);
+        host = sw_gw_regex_apply(f->host_path_regex, bare, &x->arena, x->req.work);
     }
     if (host.n && sw_http_host_valid(host)) {
         if (f->append_host)
             sw_gw_fields_add(x, &x->req.fields, SW_SLICE_LIT("x-forwarded-host"), x->req.authority);
         x->plan.authority = host;
     }
+}
+
+/* Regular expressions took all their steps: what they would have said is not known. */
+static int too_much(struct sw_exchange *x)
+{
+    sw_exchange_reply(x, 500, sw_slice(NULL, 0), "route_match_limit");
+    return SW_ECLOSED;
 }
 
 static int plan_forward(struct sw_exchange *x)
@@ -286,7 +296,7 @@ static int plan_forward(struct sw_exchange *x)
     apply_levels(x, false);
     plan_authority(x, f);
     if (f->regex_rewrite || f->prefix_rewrite.n) {
-        struct sw_slice path = sw_gw_rewrite_path(x->route, x->req.path, &x->arena);
+        struct sw_slice path = sw_gw_rewrite_path(x->route, x->req.path, &x->arena, x->req.work);
 
         if (!sw_slice_eq(path, x->req.path)) {
             rs->original_path = x->req.path;
@@ -296,6 +306,8 @@ static int plan_forward(struct sw_exchange *x)
             x->plan.path = path;
         }
     }
+    if (!sw_budget_ok(x->req.work))
+        return too_much(x);
     sw_gw_mirror_start(x);
     return SW_OK;
 }
@@ -305,6 +317,8 @@ static int answer_route(struct sw_exchange *x)
     if (x->route->action == SW_GW_REDIRECT) {
         struct sw_slice location = sw_gw_redirect_location(x->route, &x->req, &x->local, &x->arena);
 
+        if (!sw_budget_ok(x->req.work))
+            return too_much(x);
         if (!sw_http_value_valid(location)) {
             sw_exchange_reply(x, 400, sw_slice(NULL, 0), "bad_redirect");
             return SW_ECLOSED;
@@ -407,6 +421,8 @@ int sw_gw_route_request(struct sw_exchange *x)
     if (!table)
         return not_found(x);
     rs->table = table;
+    rs->work.steps = WORK_STEPS;
+    x->req.work = &rs->work;
     x->rs = rs;
     rs->vhost = sw_gw_vhost_find(table, x->req.authority);
     if (!rs->vhost)
@@ -416,6 +432,10 @@ int sw_gw_route_request(struct sw_exchange *x)
     facts.cert_presented = x->client != NULL;
     facts.cert_validated = facts.cert_presented;
     x->route = sw_gw_route_find(rs->vhost, &x->req, &facts);
+    if (!sw_budget_ok(&rs->work)) {
+        x->route = NULL;
+        return too_much(x);
+    }
     if (!x->route)
         return not_found(x);
     if (x->route->action == SW_GW_FORWARD)

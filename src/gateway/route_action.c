@@ -6,7 +6,7 @@
 #include "base/hex.h"
 #include "gateway/route_int.h"
 #include "http/url.h"
-#include "kube/regex.h"
+#include "regex/regex.h"
 
 enum { REWRITE_MAX = 64 * 1024, GROUPS_MAX = 10, SEGMENTS_MAX = 1024 };
 
@@ -34,7 +34,7 @@ static int put_substitution(struct sw_buf *out, struct sw_slice sub, const struc
 }
 
 struct sw_slice sw_gw_regex_apply(const struct sw_gw_regex_rewrite *rw, struct sw_slice text,
-                                  struct sw_arena *a)
+                                  struct sw_arena *a, struct sw_budget *b)
 {
     struct sw_slice groups[GROUPS_MAX];
     SW_BUF_AUTO out = {0};
@@ -44,7 +44,7 @@ struct sw_slice sw_gw_regex_apply(const struct sw_gw_regex_rewrite *rw, struct s
 
     sw_buf_init(&out, REWRITE_MAX);
     while (rc == SW_OK && at <= text.n &&
-           (n = sw_regex_groups(rw->re, text, at, GROUPS_MAX, groups)) > 0) {
+           (n = sw_regex_groups(rw->re, text, at, GROUPS_MAX, groups, b)) > 0) {
         size_t start = (size_t)(groups[0].p - text.p);
 
         rc = sw_buf_append(&out, text.p + at, start - at);
@@ -59,7 +59,7 @@ struct sw_slice sw_gw_regex_apply(const struct sw_gw_regex_rewrite *rw, struct s
     }
     if (rc == SW_OK && at < text.n)
         rc = sw_buf_append(&out, text.p + at, text.n - at);
-    /* Longer than any path may be: leave it as it was. */
+    /* Longer than any path may be: leave it as it was. A budget that ended fails the request. */
     return rc < 0 || n < 0 ? text : sw_arena_slice(a, sw_buf_slice(&out));
 }
 
@@ -94,22 +94,23 @@ static struct sw_slice swap_prefix(const struct sw_gw_match *m, struct sw_slice 
 }
 
 static struct sw_slice apply_to_bare(const struct sw_gw_regex_rewrite *rw, struct sw_slice path,
-                                     struct sw_arena *a)
+                                     struct sw_arena *a, struct sw_budget *b)
 {
     struct sw_slice bare;
     struct sw_slice query;
 
     sw_target_split(path, &bare, &query);
-    return join(a, sw_gw_regex_apply(rw, bare, a), sw_slice_from(path, bare.n), sw_slice(NULL, 0));
+    return join(a, sw_gw_regex_apply(rw, bare, a, b), sw_slice_from(path, bare.n),
+                sw_slice(NULL, 0));
 }
 
 struct sw_slice sw_gw_rewrite_path(const struct sw_gw_route *r, struct sw_slice path,
-                                   struct sw_arena *a)
+                                   struct sw_arena *a, struct sw_budget *b)
 {
     struct sw_slice out = path;
 
     if (r->forward.regex_rewrite)
-        out = apply_to_bare(r->forward.regex_rewrite, path, a);
+        out = apply_to_bare(r->forward.regex_rewrite, path, a, b);
     else if (r->forward.prefix_rewrite.n)
         out = swap_prefix(&r->match, path, r->forward.prefix_rewrite, a);
     if (out.n && out.p[0] != '/' && path.n && path.p[0] == '/')
@@ -172,7 +173,7 @@ struct sw_slice sw_gw_redirect_location(const struct sw_gw_route *r,
     } else if (d->has_prefix) {
         path = swap_prefix(&r->match, path, d->prefix, a);
     } else if (d->regex) {
-        path = apply_to_bare(d->regex, path, a);
+        path = apply_to_bare(d->regex, path, a, req->work);
     }
     query = sw_slice_find(path, '?');
     if (d->strip_query && query >= 0)

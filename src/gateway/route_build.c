@@ -11,9 +11,9 @@
 #include "gateway/route_build.h"
 #include "gateway/route_int.h"
 #include "http/h1.h"
-#include "kube/regex.h"
 #include "proto/pb.h"
 #include "proto/types.h"
+#include "regex/regex.h"
 
 enum { ROUTES_MAX = 1000000, PATH_MAX_LEN = 8192, CONDITIONS_MAX = 1000 };
 

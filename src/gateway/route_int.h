@@ -2,6 +2,7 @@
 /* A compiled route table, for route*.c and filter*.c and their tests. */
 #pragma once
 
+#include "base/budget.h"
 #include "gateway/accesslog.h"
 #include "gateway/cluster.h"
 #include "gateway/config.h"
@@ -304,14 +305,14 @@ bool sw_gw_query(struct sw_slice path, struct sw_slice name, struct sw_slice *re
 
 /* The path to send upstream; req->path when nothing is rewritten. In the arena. */
 struct sw_slice sw_gw_rewrite_path(const struct sw_gw_route *r, struct sw_slice path,
-                                   struct sw_arena *a);
+                                   struct sw_arena *a, struct sw_budget *b);
 /* Location of a redirect. In the arena. */
 struct sw_slice sw_gw_redirect_location(const struct sw_gw_route *r,
                                         const struct sw_gw_request *req,
                                         const struct sw_addr *local, struct sw_arena *a);
 /* All matches of the expression replaced; in the arena. */
 struct sw_slice sw_gw_regex_apply(const struct sw_gw_regex_rewrite *rw, struct sw_slice text,
-                                  struct sw_arena *a);
+                                  struct sw_arena *a, struct sw_budget *b);
 /* Resolves dot segments, merges slashes, treats %2F as told. SW_EINVAL: answer 400; SW_EAGAIN: the
  * path changed by unescaping and the client is to be redirected to *ret. */
 int sw_gw_normalize_path(const struct sw_gw_hcm *hcm, struct sw_slice path, struct sw_arena *a,
@@ -329,6 +330,7 @@ void sw_gw_mirror_start(struct sw_exchange *x);
 /* ---- state of an exchange ---- */
 
 struct sw_gw_route_state {
+    struct sw_budget work; /* left of what the request may cost */
     const struct sw_gw_routes *table;
     const struct sw_gw_vhost *vhost;
     const struct sw_gw_weight *weight;

@@ -8,7 +8,7 @@
 #include "base/hex.h"
 #include "gateway/route_int.h"
 #include "http/url.h"
-#include "kube/regex.h"
+#include "regex/regex.h"
 
 enum { LOWER_MAX = 256 };
 
@@ -153,7 +153,7 @@ bool sw_gw_header_matches(const struct sw_gw_header_match *m, const struct sw_gw
     if (!v.p)
         return false;
     if (m->kind == SW_GW_HEADER_STRING)
-        hit = sw_gw_str_matches(&m->str, v);
+        hit = sw_gw_str_matches(&m->str, v, req->work);
     else
         hit = in_range(v, m->from, m->to);
     return hit != m->invert;
@@ -217,7 +217,7 @@ static bool query_matches(const struct sw_gw_query_match *m, const struct sw_gw_
         if (sw_percent_decode(&tmp, v, true, &decoded, NULL) == SW_OK)
             v = decoded;
     }
-    return sw_gw_str_matches(&m->str, v);
+    return sw_gw_str_matches(&m->str, v, req->work);
 }
 
 struct sw_slice sw_gw_cookie(const struct sw_gw_fields *f, struct sw_slice name)
@@ -244,14 +244,15 @@ struct sw_slice sw_gw_cookie(const struct sw_gw_fields *f, struct sw_slice name)
     return sw_slice(NULL, 0);
 }
 
-static bool path_matches(const struct sw_gw_match *m, struct sw_slice path, bool connect)
+static bool path_matches(const struct sw_gw_match *m, struct sw_slice path,
+                         const struct sw_gw_request *req)
 {
     struct sw_slice head = sw_slice_head(path, m->path.n);
 
     if (m->path_kind == SW_GW_PATH_CONNECT)
-        return connect;
+        return req->connect;
     if (m->path_kind == SW_GW_PATH_REGEX)
-        return sw_regex_search(m->re, path, 0, NULL, NULL) == 1;
+        return sw_regex_match(m->re, path, req->work) == 1;
     if (m->icase ? !sw_slice_ieq(head, m->path) : !sw_slice_eq(head, m->path))
         return false;
     if (m->path_kind == SW_GW_PATH_EXACT)
@@ -276,7 +277,7 @@ static bool rest_matches(const struct sw_gw_match *m, const struct sw_gw_request
     for (uint16_t i = 0; i < m->n_cookies; i++) {
         struct sw_slice v = sw_gw_cookie(&req->fields, m->cookies[i].name);
 
-        if ((v.p && sw_gw_str_matches(&m->cookies[i].str, v)) == m->cookies[i].invert)
+        if ((v.p && sw_gw_str_matches(&m->cookies[i].str, v, req->work)) == m->cookies[i].invert)
             return false;
     }
     if (m->tls_presented >= 0 && (m->tls_presented != 0) != facts->cert_presented)
@@ -304,7 +305,7 @@ const struct sw_gw_route *sw_gw_route_scan(const struct sw_gw_vhost *v,
     for (uint32_t i = 0; i < v->n_routes; i++) {
         const struct sw_gw_match *m = &v->routes[i].match;
 
-        if (path_matches(m, path, req->connect) && rest_matches(m, req, facts))
+        if (path_matches(m, path, req) && rest_matches(m, req, facts))
             return &v->routes[i];
     }
     return NULL;
@@ -318,7 +319,7 @@ static uint32_t along(const struct sw_gw_vhost *v, uintptr_t first, struct sw_sl
     for (uint32_t at = (uint32_t)first; at && at - 1 < best; at = v->routes[at - 1].next) {
         const struct sw_gw_match *m = &v->routes[at - 1].match;
 
-        if (path_matches(m, path, req->connect) && rest_matches(m, req, facts))
+        if (path_matches(m, path, req) && rest_matches(m, req, facts))
             return at - 1;
     }
     return best;
@@ -343,7 +344,7 @@ const struct sw_gw_route *sw_gw_route_find(const struct sw_gw_vhost *v,
     for (uint32_t i = 0; i < v->n_others && v->others[i] < best; i++) {
         const struct sw_gw_match *m = &v->routes[v->others[i]].match;
 
-        if (path_matches(m, path, req->connect) && rest_matches(m, req, facts))
+        if (path_matches(m, path, req) && rest_matches(m, req, facts))
             best = v->others[i];
     }
     return best == UINT32_MAX ? NULL : &v->routes[best];

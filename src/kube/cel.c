@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "kube/cel_fn.h"
-#include "kube/regex.h"
+#include "regex/regex.h"
 #include "kube/text.h"
 
 const char *cel_explain(struct sw_arena *a, const struct sw_cel *c)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names and types of an expression, checked against the schema of self. */
 #include "kube/cel_priv.h"
-#include "kube/regex.h"
+#include "regex/regex.h"
 #include "kube/text.h"
 
 static const struct cel_type t_meta = {.k = CEL_OBJECT};

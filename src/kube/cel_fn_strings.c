@@ -4,8 +4,8 @@
 
 #include "kube/cel_fn.h"
 #include "kube/errs.h"
-#include "kube/regex.h"
 #include "kube/text.h"
+#include "regex/regex.h"
 
 /* ---- sizes and strings ---- */
 
@@ -66,7 +66,7 @@ FN(fn_matches)
     if (!re)
         return err;
     env->cost += (a[0].s.n / 10 + 1) * (sw_regex_cost(re) / 4 + 1);
-    rc = sw_regex_search(re, a[0].s, 0, NULL, NULL);
+    rc = sw_regex_match(re, a[0].s, NULL);
     if (re != n->re)
         sw_regex_free(re);
     return rc < 0 ? cel_error(env, "regular expression took too long") : cel_bool(rc == 1);
@@ -79,13 +79,16 @@ FN(fn_find)
     struct cel_val list = cel_new_list(env);
     struct cel_val err;
     struct sw_regex *re;
+    struct sw_budget steps = {.steps = SW_REGEX_STEPS};
     size_t from = 0, at = 0, len = 0;
+    int rc = 0;
 
     NEED_STRINGS(2);
     re = regex_for(env, n, a[1].s, &err);
     if (!re)
         return err;
-    while (from <= a[0].s.n && max != 0 && sw_regex_search(re, a[0].s, from, &at, &len) == 1) {
+    while (from <= a[0].s.n && max != 0 &&
+           (rc = sw_regex_search(re, a[0].s, from, &at, &len, &steps)) == 1) {
         charge(env, a[0].s.n - from);
         cel_push(env, &list, cel_string(sw_slice(a[0].s.p + at, len)));
         from = at + (len ? len : 1);
@@ -99,6 +102,8 @@ FN(fn_find)
     }
     if (re != n->re)
         sw_regex_free(re);
+    if (rc < 0)
+        return cel_error(env, "regular expression took too long");
     if (all)
         return list;
     return list.lst->n ? list.lst->p[0] : cel_string(sw_slice("", 0));

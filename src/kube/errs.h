@@ -40,10 +40,12 @@ struct sw_field_err {
 
 /* Grows inside the arena; keeps the first SW_FIELD_ERRS_MAX, drops the rest. */
 enum { SW_FIELD_ERRS_MAX = 1000 };
+struct sw_budget;
 struct sw_texts;
 struct sw_field_errs {
     struct sw_arena *arena;    /* borrowed */
     struct sw_texts *warnings; /* what is not refused but said; NULL when nobody wants it */
+    struct sw_budget *budget;  /* of the checks that add to it; NULL: unlimited */
     bool loopback_ok;          /* endpoints may be on this machine, which Kubernetes refuses */
     struct sw_field_err *p;
     size_t n;

@@ -3,7 +3,7 @@
 #include <ctype.h>
 
 #include "kube/names.h"
-#include "kube/regex.h"
+#include "regex/regex.h"
 #include "kube/schema.h"
 
 static bool digits(struct sw_slice s, size_t at, size_t n, unsigned *ret)
@@ -120,7 +120,7 @@ static bool match_pattern(struct sw_slice format, struct sw_slice text, bool *re
         *ret_known = true;
         if (sw_regex_new(sw_slice_str(patterns[i].re), &re, NULL) < 0)
             return false;
-        ok = sw_regex_search(re, text, 0, NULL, NULL) == 1;
+        ok = sw_regex_match(re, text, NULL) == 1;
         sw_regex_free(re);
         return ok;
     }

@@ -114,41 +114,118 @@ static bool missing(const struct sw_json *v, const struct sw_schema *s)
     return !v || (v->type == SW_JSON_NULL && !s->nullable);
 }
 
-static void default_object(struct sw_arena *a, struct sw_json *v, const struct sw_schema *s)
+struct defaulter {
+    struct sw_arena *a;
+    struct sw_budget *budget;
+    const char *where; /* the budget ended; NULL: it has not */
+};
+
+static void fill(struct defaulter *d, struct sw_json *v, const struct sw_schema *s,
+                 const struct sw_fpath *path);
+
+/* Bytes of a tree in memory, about. */
+static size_t weight(const struct sw_json *v)
 {
-    for (size_t i = 0; i < s->nprops; i++) {
+    size_t n = 2 * sizeof(*v);
+
+    if (v->type == SW_JSON_STRING || v->type == SW_JSON_NUMBER)
+        return n + v->text.n;
+    for (size_t i = 0; i < sw_json_len(v) && sw_json_is(v, SW_JSON_ARRAY); i++)
+        n += weight(sw_json_at(v, i));
+    for (size_t i = 0; i < sw_json_len(v) && sw_json_is(v, SW_JSON_OBJECT); i++) {
+        const struct sw_json_member *m = sw_json_member_at(v, i);
+
+        n += m ? sizeof(*m) + weight(m->value) : 0;
+    }
+    return n;
+}
+
+/* A copy of a default, paid for; NULL when there is nothing left to pay with. */
+static struct sw_json *copy_default(struct defaulter *d, const struct sw_schema *s,
+                                    const struct sw_fpath *path)
+{
+    if (sw_budget_bytes(d->budget, weight(s->def)))
+        return sw_json_copy(d->a, s->def);
+    if (!d->where)
+        d->where = sw_fpath_text(d->a, path);
+    return NULL;
+}
+
+static void fill_null(struct defaulter *d, struct sw_json *v, const struct sw_schema *s,
+                      const struct sw_fpath *path)
+{
+    struct sw_json *copy = NULL;
+
+    if (v->type == SW_JSON_NULL && s->def && !s->nullable)
+        copy = copy_default(d, s, path);
+    if (copy)
+        *v = *copy;
+    fill(d, v, s, path);
+}
+
+static void fill_object(struct defaulter *d, struct sw_json *v, const struct sw_schema *s,
+                        const struct sw_fpath *path)
+{
+    for (size_t i = 0; i < s->nprops && !d->where; i++) {
         const struct sw_schema *p = s->props[i].schema;
+        struct sw_fpath at = sw_fpath_field(path, s->props[i].name);
+        struct sw_json *copy = NULL;
 
         if (p->def && missing(sw_json_get(v, s->props[i].name), p))
-            sw_json_set(a, v, s->props[i].name, sw_json_copy(a, p->def));
+            copy = copy_default(d, p, &at);
+        if (copy)
+            sw_json_set(d->a, v, s->props[i].name, copy);
     }
-    for (size_t i = 0; i < sw_json_len(v); i++) {
+    for (size_t i = 0; i < sw_json_len(v) && !d->where; i++) {
         const struct sw_json_member *m = sw_json_member_at(v, i);
         const struct sw_schema *p = m ? sw_schema_declared(s, m->key) : NULL;
+        struct sw_fpath at;
 
         if (!m)
             break;
-        if (p) {
-            sw_schema_default(a, m->value, p);
-        } else if (s->additional) {
-            if (m->value->type == SW_JSON_NULL && s->additional->def && !s->additional->nullable)
-                *m->value = *sw_json_copy(a, s->additional->def);
-            sw_schema_default(a, m->value, s->additional);
+        at = sw_fpath_field(path, m->key);
+        if (p)
+            fill(d, m->value, p, &at);
+        else if (s->additional)
+            fill_null(d, m->value, s->additional, &at);
+    }
+}
+
+static void fill(struct defaulter *d, struct sw_json *v, const struct sw_schema *s,
+                 const struct sw_fpath *path)
+{
+    size_t n = sw_json_len(v);
+
+    if (sw_json_is(v, SW_JSON_OBJECT) && !(s->max_props >= 0 && n > (size_t)s->max_props)) {
+        fill_object(d, v, s, path);
+    } else if (sw_json_is(v, SW_JSON_ARRAY) && s->items &&
+               !(s->max_items >= 0 && n > (size_t)s->max_items)) {
+        for (size_t i = 0; i < n && !d->where; i++) {
+            struct sw_fpath at = sw_fpath_index(path, i);
+
+            struct sw_json *item = sw_json_at(v, i);
+
+            if (item)
+                fill_null(d, item, s->items, &at);
         }
     }
 }
 
+bool sw_schema_default_within(struct sw_arena *a, struct sw_json *v, const struct sw_schema *s,
+                              struct sw_budget *b, const char **ret_where)
+{
+    struct defaulter d = {.a = a, .budget = b};
+
+    fill(&d, v, s, NULL);
+    if (d.where)
+        *ret_where = d.where;
+    return !d.where;
+}
+
 void sw_schema_default(struct sw_arena *a, struct sw_json *v, const struct sw_schema *s)
 {
-    if (v->type == SW_JSON_OBJECT) {
-        default_object(a, v, s);
-    } else if (v->type == SW_JSON_ARRAY && s->items) {
-        for (size_t i = 0; i < sw_json_len(v); i++) {
-            struct sw_json *item = sw_json_at(v, i);
+    struct sw_budget b = {.bytes = SW_DEFAULT_BYTES};
+    const char *where;
 
-            if (item->type == SW_JSON_NULL && s->items->def && !s->items->nullable)
-                *item = *sw_json_copy(a, s->items->def);
-            sw_schema_default(a, item, s->items);
-        }
-    }
+    (void)!sw_schema_default_within(a, v, s, &b, &where);
 }

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 
 #include "kube/cel.h"
-#include "kube/regex.h"
 #include "kube/structural.h"
+#include "regex/regex.h"
 
-enum { DEPTH_MAX = 64 };
+enum { DEPTH_MAX = 64, REGEX_SIZE_MAX = 4000000 };
 
 void sw_schema_set_done(struct sw_schema_set *set)
 {
@@ -138,7 +138,7 @@ static void read_pattern(struct reader *r, struct sw_schema *s, const struct sw_
     struct sw_err err = {0};
 
     s->pattern = sw_json_str(v);
-    if (!s->pattern.n)
+    if (!s->pattern.n || r->set->regex_size > REGEX_SIZE_MAX)
         return;
     if (sw_regex_new(s->pattern, &s->re, &err) < 0) {
         s->re = NULL;
@@ -149,6 +149,10 @@ static void read_pattern(struct reader *r, struct sw_schema *s, const struct sw_
         return;
     }
     sw_vec_push(&r->set->regexes, s->re);
+    r->set->regex_size += sw_regex_size(s->re);
+    if (r->set->regex_size > REGEX_SIZE_MAX)
+        sw_ferr_forbidden(r->structural, &at,
+                          "the regular expressions of the schema are too large together");
 }
 
 static struct sw_schema **read_list(struct reader *r, const struct sw_json *v,

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/budget.h"
 #include "base/json.h"
 #include "base/map.h"
 #include "base/vec.h"
@@ -102,6 +103,7 @@ struct sw_schema {
 struct sw_schema_set {
     struct sw_arena arena;
     SW_VEC(struct sw_regex *) regexes;
+    size_t regex_size; /* of all of them */
     SW_VEC(struct sw_cel *) cels;
     struct sw_schema *root;
 };
@@ -160,7 +162,16 @@ SW_NODISCARD int sw_schema_coerce_embedded(struct sw_arena *a, struct sw_json *v
                                            const char **ret_why);
 /* Drops nulls of declared properties that are not nullable. */
 void sw_schema_drop_nulls(struct sw_json *v, const struct sw_schema *s);
-/* Fills defaults, in place; new nodes live in the arena. */
+/*
+ * Fills defaults, in place; new nodes live in the arena and take their bytes from the budget. Items
+ * of a list that is longer than its maximum are left: it will be refused. False when the budget
+ * ended, with the place in *ret_where; the object is not complete then.
+ */
+SW_NODISCARD bool sw_schema_default_within(struct sw_arena *a, struct sw_json *v,
+                                           const struct sw_schema *s, struct sw_budget *b,
+                                           const char **ret_where);
+/* The same within SW_DEFAULT_BYTES, for objects that were admitted before. */
+enum { SW_DEFAULT_BYTES = 32 << 20 };
 void sw_schema_default(struct sw_arena *a, struct sw_json *v, const struct sw_schema *s);
 
 /*

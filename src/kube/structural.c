@@ -8,6 +8,9 @@
 
 #include <stdlib.h>
 
+/* Bytes that an empty object may become by defaults, and those of a schema together. */
+enum { DEFAULT_MAX = 1 << 20, DEFAULTS_MAX = 32 << 20 };
+
 enum level { LEVEL_ROOT, LEVEL_ITEM, LEVEL_FIELD };
 
 bool sw_structural_keywords(const struct sw_json *v, const struct sw_fpath *path,
@@ -507,8 +510,32 @@ void sw_structural_general(const struct sw_schema *s, const struct sw_json *v,
 
 /* ---- defaults ---- */
 
+/* Fills a default with those inside of it; false, with an error, when that is too much. */
+static bool expands(struct sw_json *v, const struct sw_schema *s, struct sw_budget *all,
+                    const struct sw_fpath *path, struct sw_field_errs *e)
+{
+    struct sw_budget b = {.bytes = sw_min(all->bytes, DEFAULT_MAX)};
+    uint64_t had = b.bytes;
+    const char *where;
+
+    if (all->spent)
+        return false;
+    if (!sw_schema_default_within(e->arena, v, s, &b, &where)) {
+        all->spent = true;
+        sw_ferr_forbidden(
+            e, path,
+            sw_arena_printf(e->arena,
+                            "defaults of an object under this one expand to too much, "
+                            "at %s",
+                            where));
+        return false;
+    }
+    all->bytes -= had - b.bytes;
+    return true;
+}
+
 static void check_default(const struct sw_schema *s, const struct sw_fpath *path,
-                          struct sw_field_errs *e)
+                          struct sw_budget *b, struct sw_field_errs *e)
 {
     struct sw_fpath at = sw_fpath_str(path, "default");
     struct sw_json *copy;
@@ -519,26 +546,37 @@ static void check_default(const struct sw_schema *s, const struct sw_fpath *path
     if (sw_schema_prune_part(copy, s))
         sw_ferr_invalid(e, &at, s->def, "must not have unknown fields");
     copy = sw_json_copy(e->arena, s->def);
-    sw_schema_default(e->arena, copy, s);
+    if (!expands(copy, s, b, &at, e))
+        return;
     sw_schema_validate_embedded(s, copy, &at, e);
     sw_schema_validate(s, copy, NULL, &at, e);
 }
 
-void sw_structural_defaults(const struct sw_schema *s, const struct sw_fpath *path,
-                            struct sw_field_errs *e)
+static void check_defaults(const struct sw_schema *s, const struct sw_fpath *path,
+                           struct sw_budget *b, struct sw_field_errs *e)
 {
     struct sw_fpath at_items = sw_fpath_str(path, "items");
     struct sw_fpath at_ap = sw_fpath_str(path, "additionalProperties");
     struct sw_fpath up = sw_fpath_str(path, "properties");
 
-    check_default(s, path, e);
+    check_default(s, path, b, e);
+    if (s->type == SW_T_OBJECT)
+        (void)expands(sw_json_new_object(e->arena), s, b, path, e);
     if (s->items)
-        sw_structural_defaults(s->items, &at_items, e);
+        check_defaults(s->items, &at_items, b, e);
     if (s->additional)
-        sw_structural_defaults(s->additional, &at_ap, e);
+        check_defaults(s->additional, &at_ap, b, e);
     for (size_t i = 0; i < s->nprops; i++) {
         struct sw_fpath at = sw_fpath_key(&up, s->props[i].name);
 
-        sw_structural_defaults(s->props[i].schema, &at, e);
+        check_defaults(s->props[i].schema, &at, b, e);
     }
+}
+
+void sw_structural_defaults(const struct sw_schema *s, const struct sw_fpath *path,
+                            struct sw_field_errs *e)
+{
+    struct sw_budget b = {.bytes = DEFAULTS_MAX};
+
+    check_defaults(s, path, &b, e);
 }

@@ -7,18 +7,20 @@
 #include <float.h>
 #include <math.h>
 
+#include "base/budget.h"
 #include "base/map.h"
 #include "kube/cel.h"
 #include "kube/names.h"
-#include "kube/regex.h"
 #include "kube/schema.h"
 #include "kube/text.h"
+#include "regex/regex.h"
 
 struct ctx {
     const struct sw_fpath *prefix;
     struct sw_arena *a;
     struct sw_field_errs *e;
-    bool status; /* the object is the status of one */
+    bool status;       /* the object is the status of one */
+    const char **over; /* where the budget ended; NULL: it has not */
 };
 
 static unsigned check(const struct ctx *c, const struct sw_schema *s, const struct sw_json *v,
@@ -82,6 +84,19 @@ static void junctor(const struct ctx *c, const struct sw_fpath *path, const char
 {
     sw_ferr_invalid_str(c->e, c->prefix, sw_slice("", 0),
                         sw_arena_printf(c->a, "\"%s\" %s", inner(c, path), text));
+}
+
+/* Steps of what every node costs, of comparing it with one allowed value, of a pattern's start. */
+enum { NODE_STEPS = 50, ENUM_STEPS = 20, PATTERN_STEPS = 50 };
+
+/* Takes from the budget; false, with the place noted, when it has ended. */
+static bool spend(const struct ctx *c, const struct sw_fpath *path, uint64_t steps)
+{
+    if (sw_budget_step(c->e->budget, steps))
+        return true;
+    if (!*c->over)
+        *c->over = sw_fpath_text(c->a, outer(c, path));
+    return false;
 }
 
 /* ---- types ---- */
@@ -149,6 +164,8 @@ static void check_enum(const struct ctx *c, const struct sw_schema *s, const str
     size_t n = sw_json_len(s->enums);
     const char **names;
 
+    if (!spend(c, path, n * ENUM_STEPS))
+        return;
     for (size_t i = 0; i < n; i++) {
         if (sw_json_equal(sw_json_at(s->enums, i), v, SW_JSON_EQ_VALUE))
             return;
@@ -165,6 +182,18 @@ static void check_enum(const struct ctx *c, const struct sw_schema *s, const str
 
 /* ---- scalars ---- */
 
+/* What is not known when the budget ends is not reported here: the end itself is. */
+static bool matches(const struct ctx *c, const struct sw_schema *s, const struct sw_json *v,
+                    const struct sw_fpath *path)
+{
+    int rc =
+        spend(c, path, PATTERN_STEPS) ? sw_regex_match(s->re, v->text, c->e->budget) : SW_ELIMIT;
+
+    if (rc < 0)
+        (void)spend(c, path, UINT64_MAX);
+    return rc == 1 || (rc < 0 && c->e->budget);
+}
+
 static void check_string(const struct ctx *c, const struct sw_schema *s, const struct sw_json *v,
                          const struct sw_fpath *path)
 {
@@ -174,7 +203,7 @@ static void check_string(const struct ctx *c, const struct sw_schema *s, const s
         sw_ferr_too_long(c->e, outer(c, path), (uint64_t)s->max_len);
     else if (s->min_len >= 0 && n < s->min_len)
         invalid(c, path, v, "should be at least %lld chars long", (long long)s->min_len);
-    else if (s->re && sw_regex_search(s->re, v->text, 0, NULL, NULL) != 1)
+    else if (s->re && !matches(c, s, v, path))
         invalid(c, path, v, "should match '%.*s'", SW_SLICE_ARG(s->pattern));
 }
 
@@ -297,6 +326,10 @@ static unsigned check_array(const struct ctx *c, const struct sw_schema *s, cons
     struct sw_json *count;
     unsigned seen = 0;
 
+    if (s->max_items >= 0 && n > s->max_items) { /* before anything is done with the items */
+        sw_ferr_too_many(c->e, outer(c, path), (uint64_t)n, (uint64_t)s->max_items);
+        return seen;
+    }
     sw_correlate_begin(&was, s, old);
     for (size_t i = 0; s->items && i < (size_t)n; i++) {
         struct sw_fpath at = sw_fpath_index(path, i);
@@ -309,8 +342,6 @@ static unsigned check_array(const struct ctx *c, const struct sw_schema *s, cons
         count = sw_json_new_i64(c->a, n);
         invalid(c, path, count, "should have at least %lld items", (long long)s->min_items);
     }
-    if (s->max_items >= 0 && n > s->max_items)
-        sw_ferr_too_many(c->e, outer(c, path), (uint64_t)n, (uint64_t)s->max_items);
     return seen;
 }
 
@@ -362,6 +393,7 @@ static void attempt(const struct ctx *c, const struct sw_schema *s, const struct
     struct ctx sub = *c;
 
     sw_field_errs_init(&ret->e, c->a);
+    ret->e.budget = c->e->budget;
     sub.e = &ret->e;
     ret->seen = check(&sub, s, v, old, path);
 }
@@ -441,6 +473,8 @@ static unsigned check(const struct ctx *c, const struct sw_schema *s, const stru
 {
     unsigned seen = 1;
 
+    if (!spend(c, path, NODE_STEPS))
+        return seen;
     if (old && sw_json_equal(v, old, SW_JSON_EQ_VALUE))
         return seen;
     check_type(c, s, v, path);
@@ -477,10 +511,16 @@ void sw_schema_validate(const struct sw_schema *s, const struct sw_json *v,
                         const struct sw_json *old, const struct sw_fpath *prefix,
                         struct sw_field_errs *e)
 {
-    struct ctx c = {.prefix = prefix, .a = e->arena, .e = e};
+    const char *over = NULL;
+    struct ctx c = {.prefix = prefix, .a = e->arena, .e = e, .over = &over};
 
     c.status = prefix && !prefix->up && sw_slice_eq_str(prefix->name, "status");
     (void)check(&c, s, v, old, NULL);
+    if (over) {
+        struct sw_fpath at = sw_fpath_str(NULL, over);
+
+        sw_ferr_forbidden(e, &at, "checking the object up to here takes more work than is allowed");
+    }
 }
 
 /* ---- list types ---- */
@@ -550,6 +590,8 @@ void sw_schema_check_object(const struct sw_schema *s, const struct sw_json *v,
     struct sw_field_errs before;
 
     sw_schema_validate(s, v, old, prefix, e);
+    if (!sw_budget_ok(e->budget))
+        return; /* refused already */
     sw_schema_validate_embedded(s, v, prefix, e);
     sw_field_errs_init(&before, e->arena);
     if (old)

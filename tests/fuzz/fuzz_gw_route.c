@@ -102,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     r = sw_gw_route_find(v, &req, &facts);
     assert(r == sw_gw_route_scan(v, &req, &facts));
     if (r && r->action == SW_GW_FORWARD)
-        (void)sw_gw_rewrite_path(r, path, &a);
+        (void)sw_gw_rewrite_path(r, path, &a, NULL);
     if (r && r->action == SW_GW_REDIRECT)
         (void)sw_gw_redirect_location(r, &req, &local, &a);
     check_path(path);

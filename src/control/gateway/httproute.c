@@ -4,7 +4,7 @@
 #include "base/time.h"
 #include "control/gateway/build_int.h"
 #include "http/h1.h"
-#include "kube/regex.h"
+#include "regex/regex.h"
 
 enum { MATCHES_MAX = 128, CONDITIONS_MAX = 16, CODES_MAX = 64, REGEX_MAX = 4096 };
 
@@ -19,17 +19,12 @@ bool regex_ok(struct rule *r, struct sw_slice pattern)
         rule_bad(r, "UnsupportedValue", "a regular expression of %zu bytes", pattern.n);
         return false;
     }
-    if (sw_regex_new(pattern, &re, &err) != SW_OK) {
+    if (sw_regex_new_bytes(pattern, &re, &err) != SW_OK) {
         rule_bad(r, "UnsupportedValue", "regular expression '%.*s': %s", SW_SLICE_ARG(pattern),
                  err.msg);
         return false;
     }
     sw_regex_free(re);
-    if (!sw_regex_fits_bytes(pattern)) {
-        rule_bad(r, "UnsupportedValue", "regular expression '%.*s': a character above \\x{FF}",
-                 SW_SLICE_ARG(pattern));
-        return false;
-    }
     return true;
 }
 

@@ -7,7 +7,7 @@
 #include <proto/httpfilter.pb-c.h>
 
 #include "control/gateway/lint_int.h"
-#include "kube/regex.h"
+#include "regex/regex.h"
 #include "proto/pb.h"
 
 enum {
@@ -221,10 +221,8 @@ static void regex_matcher(struct lint *l, const void *msg)
         sw_lint_error(l, "regex", "must have 1 to %d bytes", (int)REGEX_MAX);
         return;
     }
-    if (sw_regex_new(regex, &re, &err) != SW_OK)
+    if (sw_regex_new_bytes(regex, &re, &err) != SW_OK)
         sw_lint_error(l, "regex", "%s", err.msg);
-    else if (!sw_regex_fits_bytes(regex))
-        sw_lint_error(l, "regex", "a character above \\x{FF}");
     sw_regex_free(re);
 }
 

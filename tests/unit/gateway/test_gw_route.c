@@ -282,7 +282,7 @@ static void paths_are_rewritten(void **state)
             "%s},'route':{'cluster':'c',%s}}]}]}",
             cases[i].match, cases[i].action);
         t = build(json);
-        got = sw_gw_rewrite_path(&t->vhosts[0]->routes[0], sw_slice_str(cases[i].path), &a);
+        got = sw_gw_rewrite_path(&t->vhosts[0]->routes[0], sw_slice_str(cases[i].path), &a, NULL);
         if (!sw_slice_eq_str(got, cases[i].want))
             fail_msg("%s: %.*s instead of %s", cases[i].path, SW_SLICE_ARG(got), cases[i].want);
         (void)sw_gw_routes_unref(t);
