@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "kube/cel_fn.h"
-#include "regex/regex.h"
 #include "kube/text.h"
+#include "regex/regex.h"
 
 const char *cel_explain(struct sw_arena *a, const struct sw_cel *c)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names and types of an expression, checked against the schema of self. */
 #include "kube/cel_priv.h"
-#include "regex/regex.h"
 #include "kube/text.h"
+#include "regex/regex.h"
 
 static const struct cel_type t_meta = {.k = CEL_OBJECT};
 static const struct cel_type t_any_map = {.k = CEL_MAP, .elem = &cel_t_dyn};

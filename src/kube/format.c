@@ -3,8 +3,8 @@
 #include <ctype.h>
 
 #include "kube/names.h"
-#include "regex/regex.h"
 #include "kube/schema.h"
+#include "regex/regex.h"
 
 static bool digits(struct sw_slice s, size_t at, size_t n, unsigned *ret)
 {

@@ -7,8 +7,8 @@
 #include <proto/httpfilter.pb-c.h>
 
 #include "control/gateway/lint_int.h"
-#include "regex/regex.h"
 #include "proto/pb.h"
+#include "regex/regex.h"
 
 enum {
     HEADER_MAX = 16384,
