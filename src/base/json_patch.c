@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/json_patch.h"
 
-enum { COPY_BYTES = 32 * 1024 * 1024 };
+enum { COPY_BYTES = 32 << 20, WORK_BYTES = 1 << 30, REMOVE_COST = 64 };
 
 /* ---- JSON Pointer ---- */
 
@@ -123,6 +123,7 @@ struct patcher {
     struct sw_json *doc;
     size_t copy_left;
     struct sw_err *err;
+    size_t work_left; /* bytes that operations may go over, see pay() */
 };
 
 /* A place named by a pointer: its container and the last token. No container for "". */
@@ -151,6 +152,18 @@ static int locate(struct patcher *p, struct sw_slice pointer, struct place *ret)
     return SW_OK;
 }
 
+/*
+ * Bounds what small operations do to large containers: bytes that are gone over to move a value, to
+ * make room in an array, to find names again after one is gone.
+ */
+static int pay(struct patcher *p, size_t bytes)
+{
+    if (bytes > p->work_left)
+        return sw_err_set(p->err, SW_ELIMIT, "the patch moves too much");
+    p->work_left -= bytes;
+    return SW_OK;
+}
+
 static int op_add(struct patcher *p, struct sw_slice path, struct sw_json *value)
 {
     struct place at = {0};
@@ -171,6 +184,8 @@ static int op_add(struct patcher *p, struct sw_slice path, struct sw_json *value
             return SW_EINVAL;
         if (pos > at.parent->arr.n)
             return sw_err_set(p->err, SW_ENOENT, "position %zu is past the end of the array", pos);
+        if (pay(p, (at.parent->arr.n - pos) * sizeof(void *)) != SW_OK)
+            return SW_ELIMIT;
         sw_json_insert_item(p->arena, at.parent, pos, value);
     } else {
         return sw_err_set(p->err, SW_ENOENT, "cannot add inside a %s",
@@ -191,6 +206,10 @@ static int op_remove(struct patcher *p, struct sw_slice path, struct sw_json **r
     if (!at.parent)
         return sw_err_set(p->err, SW_EINVAL, "the whole document cannot be removed");
     rc = step(at.parent, at.token, &gone, p->err);
+    if (rc != SW_OK)
+        return rc;
+    rc = pay(p, sw_json_len(at.parent) *
+                    (at.parent->type == SW_JSON_OBJECT ? REMOVE_COST : sizeof(void *)));
     if (rc != SW_OK)
         return rc;
     if (at.parent->type == SW_JSON_OBJECT) {
@@ -278,7 +297,8 @@ static int op_move(struct patcher *p, struct sw_slice from, struct sw_slice path
     rc = op_remove(p, from, &value);
     if (rc != SW_OK)
         return sw_err_prefix(p->err, "from '%.*s'", (int)sw_min(from.n, 60), from.p), rc;
-    return op_add(p, path, value);
+    rc = value ? pay(p, weight(value, p->work_left)) : SW_OK;
+    return rc == SW_OK ? op_add(p, path, value) : rc;
 }
 
 static int op_test(struct patcher *p, struct sw_slice path, const struct sw_json *value)
@@ -341,7 +361,7 @@ static int apply_at(struct patcher *p, const struct sw_json *op, size_t i)
 int sw_json_patch(struct sw_arena *a, const struct sw_json *doc, const struct sw_json *patch,
                   const struct sw_json_patch_opts *opts, struct sw_json **ret, struct sw_err *err)
 {
-    struct patcher p = {.arena = a, .err = err, .copy_left = COPY_BYTES};
+    struct patcher p = {.arena = a, .err = err, .copy_left = COPY_BYTES, .work_left = WORK_BYTES};
 
     if (opts && opts->max_copy_bytes)
         p.copy_left = opts->max_copy_bytes;

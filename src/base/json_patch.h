@@ -23,6 +23,8 @@ struct sw_json_patch_opts {
  * Applies a patch (an array of operations) to a copy of doc in the arena; doc and patch stay as
  * they are and nothing is shared with them. All or nothing. opts may be NULL.
  *
+ * Moves of large values, and inserts into and removals from large containers, are bounded together.
+ *
  * Returns SW_OK; SW_EINVAL for a malformed patch or pointer; SW_ENOENT when a place does not
  * exist; SW_EDENIED when a "test" failed; SW_ELIMIT for a bound. Messages begin with
  * "operation N (op 'path'): " counting from 0, and err->offset is N.

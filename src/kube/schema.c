@@ -9,7 +9,7 @@
 #include "kube/structural.h"
 #include "regex/regex.h"
 
-enum { DEPTH_MAX = 64, REGEX_SIZE_MAX = 4000000 };
+enum { DEPTH_MAX = 64, REGEX_SIZE_MAX = 2000000, REGEX_FAILED = 100000 };
 
 void sw_schema_set_done(struct sw_schema_set *set)
 {
@@ -142,6 +142,7 @@ static void read_pattern(struct reader *r, struct sw_schema *s, const struct sw_
         return;
     if (sw_regex_new(s->pattern, &s->re, &err) < 0) {
         s->re = NULL;
+        r->set->regex_size += REGEX_FAILED; /* may have been found late */
         sw_ferr_invalid_str(r->structural, &at, s->pattern,
                             sw_arena_printf(r->e->arena,
                                             "must be a valid regular expression, but isn't: %s",

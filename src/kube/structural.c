@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 /* Bytes that an empty object may become by defaults, and those of a schema together. */
-enum { DEFAULT_MAX = 1 << 20, DEFAULTS_MAX = 32 << 20 };
+enum { DEFAULT_MAX = 256 << 10, DEFAULTS_MAX = 32 << 20 };
 
 enum level { LEVEL_ROOT, LEVEL_ITEM, LEVEL_FIELD };
 

@@ -10,11 +10,20 @@
 #include "base/utf8.h"
 #include "regex/regex_int.h"
 
+/* A class as it was compiled, to be copied when a repeat asks for it again. */
+struct block {
+    const struct re_node *of;
+    uint32_t inst, ninst, branch, nbranch;
+    uint32_t start, next;
+};
+
 struct maker {
     struct re_prog *p;
     size_t max;
     bool bytes;
     bool full; /* too large; what is compiled does not matter any more */
+    struct sw_arena arena;
+    struct sw_map blocks; /* by the address of the node */
 };
 
 /* A character as ranges of bytes. */
@@ -162,7 +171,39 @@ static uint32_t compile_level(struct level *l, const struct seq *s, size_t n, si
     return *have;
 }
 
-static uint32_t compile_class(struct maker *m, const struct re_node *n, uint32_t next)
+/* Where a copy of a block leads: inside of it, or to what follows. */
+static uint32_t moved(const struct block *b, uint32_t to, uint32_t by, uint32_t next)
+{
+    if (to == b->next)
+        return next;
+    return to >= b->inst && to < b->inst + b->ninst ? to + by : to;
+}
+
+static uint32_t copy_block(struct maker *m, const struct block *b, uint32_t next)
+{
+    uint32_t by = (uint32_t)m->p->inst.n - b->inst;
+    uint32_t by_branch = (uint32_t)m->p->branch.n - b->branch;
+
+    if (m->p->inst.n + m->p->branch.n + b->ninst + b->nbranch >= m->max) {
+        m->full = true;
+        return 0;
+    }
+    for (uint32_t i = 0; i < b->ninst; i++) {
+        struct re_inst x = m->p->inst.p[b->inst + i];
+
+        x.out = x.op == RE_I_RANGES ? x.out + by_branch : moved(b, x.out, by, next);
+        sw_vec_push(&m->p->inst, x);
+    }
+    for (uint32_t i = 0; i < b->nbranch; i++) {
+        struct re_branch x = m->p->branch.p[b->branch + i];
+
+        x.out = moved(b, x.out, by, next);
+        sw_vec_push(&m->p->branch, x);
+    }
+    return b->start + by;
+}
+
+static uint32_t new_class(struct maker *m, const struct re_node *n, uint32_t next)
 {
     SW_ARENA_AUTO a = {0};
     struct level l = {.m = m, .a = &a, .next = next};
@@ -183,6 +224,25 @@ static uint32_t compile_class(struct maker *m, const struct re_node *n, uint32_t
     sw_map_done(&l.seen);
     sw_vec_done(&s.v);
     return id;
+}
+
+static uint32_t compile_class(struct maker *m, const struct re_node *n, uint32_t next)
+{
+    struct sw_slice key = sw_slice((const char *)&n, sizeof(n));
+    struct block *b = sw_map_get(&m->blocks, key);
+
+    if (n->nranges == 0)
+        return 0;
+    if (b)
+        return copy_block(m, b, next);
+    b = SW_ARENA_NEW(&m->arena, struct block);
+    *b = (struct block){
+        .of = n, .inst = (uint32_t)m->p->inst.n, .branch = (uint32_t)m->p->branch.n, .next = next};
+    b->start = new_class(m, n, next);
+    b->ninst = (uint32_t)m->p->inst.n - b->inst;
+    b->nbranch = (uint32_t)m->p->branch.n - b->branch;
+    (void)sw_map_put(&m->blocks, sw_slice((const char *)&b->of, sizeof(b->of)), b);
+    return b->start;
 }
 
 static uint32_t compile_rune(struct maker *m, uint32_t c, uint32_t next)
@@ -372,6 +432,8 @@ int re_compile(const struct re_tree *t, bool bytes, size_t max, struct re_prog *
     (void)emit(&m, (struct re_inst){.op = RE_I_FAIL});
     ret->start = compile_node(&m, t->root, emit(&m, (struct re_inst){.op = RE_I_MATCH}));
     ret->anchored = is_anchored(t->root);
+    sw_map_done(&m.blocks);
+    sw_arena_clear(&m.arena);
     loop = emit_split(&m, false, ret->start, 0);
     any = emit(&m, (struct re_inst){.op = RE_I_BYTE, .lo = 0, .hi = 0xff, .out = loop});
     if (m.full)

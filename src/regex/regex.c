@@ -11,7 +11,7 @@
 enum {
     SLOTS = 8,
     KEPT_MAX = 64 << 20, /* bytes in all slots of all expressions */
-    SIZE_MAX_UTF8 = 1000000,
+    SIZE_MAX_UTF8 = 500000,
     SIZE_MAX_BYTES = 200000,
 };
 
