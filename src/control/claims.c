@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/claims.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "control/gateway/build_int.h" /* js(), by_age() */
@@ -29,14 +28,17 @@ struct deciding {
 
 struct sw_slice sw_claim_name(struct sw_arena *a, enum sw_claim_type type, struct sw_slice value)
 {
+    static const char digits[] = "0123456789abcdef";
     uint8_t h[32];
-    char hex[41];
+    char hex[41] = {0};
 
     if (type == SW_CLAIM_KEY)
         return sw_slice_str(sw_arena_printf(a, "key-%.*s", SW_SLICE_ARG(value)));
     sw_digest_sha256(value, h);
-    for (size_t i = 0; i < 20; i++)
-        (void)snprintf(hex + 2 * i, 3, "%02x", h[i]);
+    for (size_t i = 0; i < 20; i++) {
+        hex[2 * i] = digits[h[i] >> 4];
+        hex[2 * i + 1] = digits[h[i] & 15];
+    }
     return sw_slice_str(sw_arena_printf(a, "host-%s", hex));
 }
 
@@ -45,13 +47,15 @@ bool sw_claim_is(const struct sw_claim *c, const struct sw_kube_obj *o)
     return c && c->holder == o;
 }
 
-/* By value; then who is served, then the oldest. */
+/* By value; then who can use it, who is served, the oldest. */
 static int by_precedence(const void *x, const void *y)
 {
     const struct sw_claim_ask *p = x;
     const struct sw_claim_ask *q = y;
     int d = sw_slice_cmp(p->value, q->value);
 
+    if (!d)
+        d = (int)p->dormant - (int)q->dormant;
     if (!d)
         d = (int)q->served - (int)p->served;
     return d ? d : by_age(p->by, q->by);
@@ -151,6 +155,8 @@ static void give(struct deciding *d, const struct sw_claim_ask *ask)
 {
     struct sw_claim *c;
 
+    if (ask->dormant)
+        return;
     if (d->in->record && sw_view_served(d->in->v, d->in->claims))
         sw_out_apply(d->out, d->in->claims, claim_object(d, ask));
     if (!ask->served)

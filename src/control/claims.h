@@ -28,6 +28,7 @@ struct sw_claim_ask {
     /* Its status says that it has it already. Counts only while nothing is recorded: objects of a
      * data directory from before there were claims go on being served. */
     bool served;
+    bool dormant; /* cannot use it now: keeps what it has, and gets nothing */
 };
 
 struct sw_claims_in {

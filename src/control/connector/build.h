@@ -31,8 +31,8 @@ enum sw_cn_kind {
     SW_CN_IDENTITY, /* ConfigMaps */
     SW_CN_NAMESPACE,
     SW_CN_GATEWAYCLASS,
-    SW_CN_ROLE, /* ClusterRoles */
-    SW_CN_CLAIM,
+    SW_CN_ROLE,    /* ClusterRoles */
+    SW_CN_CLAIM,   /* see control/claims.h */
     SW_CN_POLICY,  /* ValidatingAdmissionPolicies */
     SW_CN_BINDING, /* of those */
     SW_CN_RELAYS,  /* the ConfigMap */

@@ -86,10 +86,14 @@ void hp_claim_names(const struct sw_view *v, const struct sw_connector_conf *con
                                     .holder_kind = "HTTPProxy",
                                     .record = true};
     size_t count = sw_view_count(v, SW_HP_PROXY);
-    struct sw_claim_ask *asks =
-        sw_arena_array(sw_out_arena(out), count * (HP_HOSTS_MAX - 1) + 1, sizeof(*asks));
+    struct sw_claim_ask *asks;
     size_t n = 0;
 
+    for (size_t i = 0; i < count; i++)
+        n += sw_json_len(
+            sw_json_walk(sw_view_at(v, SW_HP_PROXY, i)->json, "spec", "hostnames", NULL));
+    asks = sw_arena_array(sw_out_arena(out), n + 1, sizeof(*asks));
+    n = 0;
     index_canonical(v, conf, sw_out_arena(out), &ret->canonical);
     for (size_t i = 0; i < count; i++)
         n = ask_names(ret, sw_view_at(v, SW_HP_PROXY, i), asks, n);

@@ -32,17 +32,18 @@ bool sw_connector_key_proved(const struct sw_json *connector)
 {
     const struct sw_json *c = condition(connector, "KeyProved");
 
-    return !c || sw_json_str_eq(sw_json_find(c, "status"), "True");
+    return !c || sw_json_str_eq(sw_json_find(c, "status"), "True") ||
+           sw_json_str_eq(sw_json_find(c, "reason"), "NotRequired");
 }
 
-/* The key that a Connector names and may have. */
+/* The key that a Connector names. */
 static bool read_key(const struct sw_json *o, struct sw_nodeid *ret)
 {
     struct sw_slice id =
         sw_json_str(sw_json_walk(o, "status", "connectionDetails", "publicKey", "id", NULL));
 
     return id.n == SW_NODEID_HEX - 1 && sw_nodeid_parse(id, ret, NULL) == SW_OK &&
-           !meta(o, "deletionTimestamp").n && !is_false(o, "Accepted");
+           !meta(o, "deletionTimestamp").n;
 }
 
 static struct sw_slice hex_of(struct sw_arena *a, const struct sw_nodeid *id)
@@ -64,11 +65,12 @@ void sw_key_claims(const struct sw_claims_in *in, const struct sw_dns_claim *cla
         const struct sw_json *published = condition(o, "IrohDNSPublished");
         struct sw_nodeid id;
 
-        if (!claims[i].foreign && read_key(o, &id) && sw_connector_key_proved(o))
+        if (read_key(o, &id) && sw_connector_key_proved(o))
             asks[count++] = (struct sw_claim_ask){
                 .value = hex_of(a, &id),
                 .by = claims[i].connector,
-                .served = sw_json_str_eq(sw_json_find(published, "status"), "True")};
+                .served = sw_json_str_eq(sw_json_find(published, "status"), "True"),
+                .dormant = claims[i].foreign || is_false(o, "Accepted")};
     }
     sw_claims_decide(in, asks, count, out, ret);
 }
@@ -103,7 +105,7 @@ static void read_claim(struct sw_arena *a, struct sw_dns_claim *c, struct sw_sli
 
     *c = (struct sw_dns_claim){
         .connector = c->connector, .foreign = c->foreign, .state = SW_DNS_CLAIM_PENDING};
-    if (c->foreign || !read_key(o, &c->id))
+    if (c->foreign || !read_key(o, &c->id) || is_false(o, "Accepted"))
         return;
     addrs = sw_arena_array(a, SW_QUIC_ADDRS_MAX, sizeof(*addrs));
     t.id = c->id;

@@ -34,8 +34,9 @@ struct sw_dns_claim {
 
 /*
  * Who has which key: ret is hex of the key -> struct sw_claim, as sw_claims_decide makes it from
- * the Connectors of claims (connector and foreign are set) that are neither foreign nor being
- * deleted, are accepted and have proved their key. in->record: claims are written to out.
+ * the Connectors of claims (connector and foreign are set) that are not being deleted and have
+ * proved their key. Foreign and not accepted ones keep a key and get none. in->record: claims are
+ * written to out.
  */
 void sw_key_claims(const struct sw_claims_in *in, const struct sw_dns_claim *claims, size_t n,
                    struct sw_output *out, struct sw_map *ret);

@@ -146,6 +146,7 @@ static void test_readiness(void **state)
     sw_expose_judge(ok, parse(&a, ready), false, &s);
     assert_true(s.ready);
     assert_int_equal(s.failed.n, 0);
+    assert_false(s.lost);
     sw_expose_judge(ok, parse(&a, ready), true, &s); /* HTTPS is wanted */
     assert_false(s.ready);
     assert_true(sw_slice_eq_str(s.waiting, "m CertificatesReady"));
@@ -157,10 +158,12 @@ static void test_readiness(void **state)
     assert_false(s.ready);
     sw_expose_judge(bad, NULL, false, &s);
     assert_true(sw_slice_eq_str(s.failed, "m Accepted"));
+    assert_false(s.lost);
     sw_expose_judge(was_bad, NULL, false, &s); /* a verdict on what was asked for before */
     assert_int_equal(s.failed.n, 0);
     sw_expose_judge(ok, deferred, false, &s);
     assert_true(sw_slice_eq_str(s.failed, "m IrohDNSPublished"));
+    assert_true(s.lost);
 }
 
 static void test_urls(void **state)
