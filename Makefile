@@ -22,7 +22,7 @@ build-fuzz/build.ninja: | setup-test
 	CC="$(CLANG)" meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined
 
 .DEFAULT_GOAL := all
-.PHONY: all setup setup-test setup-bench setup-fresh run run-node test fresh bench asan tsan fuzz \
+.PHONY: all setup setup-test setup-bench setup-fresh run run-node test fresh bench soak asan tsan fuzz \
         format check-format tidy install interop clean help
 
 all: build/build.ninja ## build build/spanwire
@@ -66,6 +66,9 @@ bench: setup-bench build/build.ninja ## measure against the peers of bench/READM
 	meson configure build -Dbench=true
 	ninja -C build
 	bench/run
+
+soak: setup-test all ## mixed load on every role for SOAK_TIME seconds (default 3600): no error, memory flat
+	$(PYTHON) tools/soak --build build
 
 interop: setup-test build/build.ninja ## run against foreign implementations, fetched by tests/interop/*/prepare
 	$(PYTHON) tools/run-tests --build build --only build

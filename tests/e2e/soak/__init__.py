@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of tools/soak: load that checks every byte, and what the roles use meanwhile."""
