@@ -470,14 +470,16 @@ static void note_fields(struct api_req *r, struct sw_texts *all, const struct sw
 /* The same owner twice counts once, with a warning. */
 static void drop_repeated_owners(struct api_req *r, struct sw_json *list)
 {
+    static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
     const char *uids = "";
+    struct sw_map seen = {0};
 
-    for (size_t i = 1; sw_json_is(list, SW_JSON_ARRAY) && i < sw_json_len(list);) {
-        bool again = false;
+    if (sw_json_len(list) > SW_META_REFS_MAX)
+        return; /* refused for that */
+    for (size_t i = 0; sw_json_is(list, SW_JSON_ARRAY) && i < sw_json_len(list);) {
+        struct sw_json *owner = sw_json_at(list, i);
 
-        for (size_t k = 0; k < i && !again; k++)
-            again = sw_json_equal(sw_json_at(list, i), sw_json_at(list, k), SW_JSON_EQ_VALUE);
-        if (!again) {
+        if (!sw_map_put(&seen, sw_json_text(r->arena, owner, &sorted), owner)) {
             i++;
             continue;
         }
@@ -486,6 +488,7 @@ static void drop_repeated_owners(struct api_req *r, struct sw_json *list)
                             SW_SLICE_ARG(sw_slice_head(api_str(sw_json_at(list, i), "uid"), 64)));
         (void)sw_json_remove_at(list, i);
     }
+    sw_map_done(&seen);
     if (*uids)
         api_warn(r,
                  ".metadata.ownerReferences contains duplicate entries; API server dedups owner "

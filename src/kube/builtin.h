@@ -105,6 +105,8 @@ void sw_builtin_validate(const struct sw_builtin *b, const struct sw_json *obj,
 void sw_hpa_to_v1(struct sw_arena *a, struct sw_json *obj);
 void sw_hpa_from_v1(struct sw_arena *a, struct sw_json *obj);
 
+/* Owner references, and finalizers: ours, the reference has no bound. */
+enum { SW_META_REFS_MAX = 1024 };
 /* metadata.* of any kind. namespaced says whether a namespace is required or forbidden. */
 void sw_meta_validate(const struct sw_json *obj, bool namespaced, sw_name_fn name_check,
                       struct sw_field_errs *e);

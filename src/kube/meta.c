@@ -64,25 +64,32 @@ static void check_owner(const struct sw_json *o, const struct sw_fpath *path,
         sw_ferr_invalid(e, path, o, "/v1, Kind=Event is disallowed from being an owner");
 }
 
+enum { CONTROLLERS_SHOWN = 4 }; /* errors, each of which shows the whole list */
+
 static void check_owners(const struct sw_json *list, const struct sw_fpath *path,
                          struct sw_field_errs *e)
 {
     struct sw_slice first = {0};
+    unsigned shown = 0;
 
+    if (sw_json_len(list) > SW_META_REFS_MAX) {
+        sw_ferr_too_many(e, path, sw_json_len(list), SW_META_REFS_MAX);
+        return;
+    }
     for (size_t i = 0; i < sw_json_len(list); i++) {
         const struct sw_json *o = sw_json_at(list, i);
 
         check_owner(o, path, e);
         if (!sw_json_true(sw_json_find(o, "controller")))
             continue;
-        if (first.p)
+        if (first.p && shown++ < CONTROLLERS_SHOWN)
             sw_ferr_invalid(
                 e, path, list,
                 sw_arena_printf(e->arena,
                                 "Only one reference can have Controller set to true. Found "
                                 "\"true\" in references for %.*s and %.*s",
                                 SW_SLICE_ARG(first), SW_SLICE_ARG(text_of(o, "name"))));
-        else
+        else if (!first.p)
             first = text_of(o, "name");
     }
 }
@@ -92,6 +99,10 @@ static void check_finalizers(const struct sw_json *list, const struct sw_fpath *
 {
     bool orphan = false, foreground = false;
 
+    if (sw_json_len(list) > SW_META_REFS_MAX) {
+        sw_ferr_too_many(e, path, sw_json_len(list), SW_META_REFS_MAX);
+        return;
+    }
     for (size_t i = 0; i < sw_json_len(list); i++) {
         struct sw_slice f = sw_json_str(sw_json_at(list, i));
 

@@ -611,6 +611,52 @@ static void versions_have_an_order(void **state)
     }
 }
 
+/* Sizes come before patterns, work before the end of the object, and defaults stop. */
+static void work_is_bounded(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_schema_set set = {0};
+    struct sw_field_errs e;
+    struct sw_json *schema = NULL;
+    struct sw_json *v = NULL;
+    struct sw_budget b = {.steps = 5000, .bytes = 5000};
+    const char *where = NULL;
+
+    sw_field_errs_init(&e, &a);
+    assert_int_equal(
+        sw_json_parse(&a,
+                      SW_SLICE_LIT("{\"type\":\"object\",\"properties\":{"
+                                   "\"few\":{\"type\":\"array\",\"maxItems\":1,\"items\":"
+                                   "{\"type\":\"string\",\"pattern\":\"^x$\"}},"
+                                   "\"many\":{\"type\":\"array\",\"items\":{\"type\":\"object\","
+                                   "\"properties\":{\"d\":{\"type\":\"string\",\"default\":\"v\"}"
+                                   "}}}}}"),
+                      NULL, &schema, NULL),
+        SW_OK);
+    assert_int_equal(sw_schema_compile(&set, schema, NULL, &e), SW_OK);
+    assert_int_equal(sw_json_parse(&a, SW_SLICE_LIT("{\"few\":[\"y\",\"y\"]}"), NULL, &v, NULL),
+                     SW_OK);
+    sw_schema_validate(set.root, v, NULL, NULL, &e);
+    assert_int_equal(e.n, 1); /* their number only */
+    assert_int_equal(e.p[0].cause, SW_CAUSE_TOO_MANY);
+
+    v = sw_json_new_object(&a);
+    sw_json_put(&a, v, "many", sw_json_new_array(&a));
+    for (int i = 0; i < 1000; i++)
+        sw_json_push(&a, sw_json_find(v, "many"), sw_json_new_object(&a));
+    assert_false(sw_schema_default_within(&a, v, set.root, &b, &where));
+    assert_non_null(strstr(where, "many["));
+
+    sw_field_errs_init(&e, &a);
+    b = (struct sw_budget){.steps = 5000};
+    e.budget = &b;
+    sw_schema_check_object(set.root, v, NULL, NULL, &e);
+    assert_true(b.spent);
+    assert_int_equal(e.n, 1);
+    assert_non_null(strstr(e.p[0].field, "many["));
+    sw_schema_set_done(&set);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -625,6 +671,7 @@ int main(void)
         cmocka_unit_test(crds_are_checked),
         cmocka_unit_test(crds_compile_and_change),
         cmocka_unit_test(versions_have_an_order),
+        cmocka_unit_test(work_is_bounded),
     };
 
     return cmocka_run_group_tests_name("kube_schema", tests, setup, teardown);
