@@ -141,7 +141,9 @@ int sw_regex_groups(const struct sw_regex *re, struct sw_slice text, size_t from
     if (rc != 1 || n == 0)
         return rc;
     at = SW_NEW_ARRAY(size_t, 2 * n);
-    rc = re_nfa_run(&re->prog, text, from, 2 * n, at, b);
+    rc = re_backtrack_fits(&re->prog, text.n - from)
+             ? re_backtrack_run(&re->prog, text, from, 2 * n, at, b)
+             : re_nfa_run(&re->prog, text, from, 2 * n, at, b);
     for (size_t i = 0; i < n && rc == 1; i++) {
         ret[i] = sw_slice(NULL, 0);
         if (at[2 * i] != SIZE_MAX && at[2 * i + 1] != SIZE_MAX)

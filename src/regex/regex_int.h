@@ -231,6 +231,10 @@ size_t re_dfa_bytes(const struct re_dfa *d);
  */
 int re_dfa_run(struct re_dfa *d, struct sw_slice text, size_t from, bool any, size_t *ret_end,
                struct sw_budget *b);
+/* True when the text is short enough for re_backtrack_run, which else does as re_nfa_run. */
+bool re_backtrack_fits(const struct re_prog *p, size_t text);
+int re_backtrack_run(const struct re_prog *p, struct sw_slice text, size_t from, size_t nslots,
+                     size_t *slots, struct sw_budget *b);
 /* 1 with nslots positions (SIZE_MAX: not set), 0, or SW_ELIMIT. */
 int re_nfa_run(const struct re_prog *p, struct sw_slice text, size_t from, size_t nslots,
                size_t *slots, struct sw_budget *b);

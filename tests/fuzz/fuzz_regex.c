@@ -50,6 +50,7 @@ static void compare(const struct sw_regex *re, const struct re_tree *t, bool byt
 
     MUST(n >= 0);
     MUST(sw_regex_match(re, text, NULL) == (n > 0));
+    MUST(naive_nfa_agrees(t, bytes, text, got, n));
     if (want < 0)
         return;
     MUST((n > 0) == (want == 1));

@@ -197,6 +197,27 @@ bool naive_loops(const struct re_node *n)
     return false;
 }
 
+bool naive_nfa_agrees(const struct re_tree *t, bool bytes, struct sw_slice text,
+                      const struct sw_slice *got, int n)
+{
+    struct sw_budget b = {.steps = UINT64_MAX};
+    size_t at[2 * NAIVE_GROUPS];
+    size_t groups = n > 0 ? (size_t)n : 1;
+    struct re_prog p;
+    bool ok = re_compile(t, bytes, 1000000, &p) == SW_OK;
+    int found = ok ? re_nfa_run(&p, text, 0, 2 * groups, at, &b) : -1;
+
+    ok = ok && found == (n > 0);
+    for (int i = 0; i < n && ok; i++) {
+        bool set = at[2 * i] != SIZE_MAX && at[2 * i + 1] != SIZE_MAX;
+
+        ok = set == (got[i].p != NULL) &&
+             (!set || (got[i].p == text.p + at[2 * i] && got[i].n == at[2 * i + 1] - at[2 * i]));
+    }
+    re_prog_done(&p);
+    return ok;
+}
+
 static int write_repeat(struct sw_buf *to, const struct re_node *n)
 {
     int rc = sw_buf_append_str(to, "(?:");

@@ -228,6 +228,8 @@ static void random_patterns_agree_with_the_naive_matcher(void **state)
         m.text.p = m.text.p ? m.text.p : "";
         want = naive_search(&m, &tree, 0);
         n = sw_regex_groups(re, m.text, 0, NAIVE_GROUPS, g, NULL);
+        if (!naive_nfa_agrees(&tree, false, m.text, g, n))
+            fail_msg("%.*s on '%.*s': NFA", (int)p.n, sw_buf_slice(&p).p, (int)m.text.n, m.text.p);
         if (want >= 0 && (n > 0) != (want == 1))
             fail_msg("%.*s on '%.*s': %d", (int)p.n, sw_buf_slice(&p).p, (int)m.text.n, m.text.p,
                      n);
