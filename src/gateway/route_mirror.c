@@ -121,6 +121,7 @@ static void start_copy(struct sw_exchange *x, struct sw_gw_copies *all,
     m->req.authority = copy_authority(m, x, policy);
     m->req.upgrade = sw_slice(NULL, 0);
     m->req.expect_continue = false;
+    m->req.work = NULL; /* of the original, which may be gone first */
     m->req.trailers = (struct sw_gw_fields){0};
     copy_fields(m, &x->req.fields);
     m->rs = SW_ARENA_NEW(&m->arena, struct sw_gw_route_state);
