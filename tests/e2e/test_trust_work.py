@@ -59,9 +59,8 @@ def priced(api, do):
     asked = []
 
     def ask():
-        while not stop.is_set():
+        while not asked or not stop.wait(0.02):
             asked.append(api.get("/healthz").status)
-            stop.wait(0.02)
     before = cpu_s(api.pid)
     t = threading.Thread(target=ask)
     t.start()
@@ -265,7 +264,7 @@ class Gate:
         self.origin = gw.Origin()
         f.service("web", [self.origin.port])
         f.gateway_object("edge", [("http", "HTTP", 80)])
-        rules = [{"matches": [{"path": {"type": "RegularExpression", "value": f"/x{k}/(([a-z])+.)+[A-Z]([a-z])+{i}"},
+        rules = [{"matches": [{"path": {"type": "RegularExpression", "value": f"/x{k}/(a+a+)+[b-{chr(99 + i)}]"},
                                "headers": []} for i in range(8)], "backendRefs": [fb.to("web")]} for k in range(2)]
         rules += [{"matches": [{"path": {"type": "PathPrefix", "value": "/"}, "headers": [
             {"type": "RegularExpression", "name": "x-long", "value": f"(a|b|ab)*c{i}{k}"}]} for i in range(8)],
@@ -302,8 +301,8 @@ def _gate(binary, tmp_path_factory):
 
 def test_a_path_against_many_patterns(gate):
     before = cpu_s(gate.gateway.pid)
-    for k in range(2):
-        assert gate.ask(f"/x{k}/" + "a" * 4000 + "!")[0] in (200, 404)
+    for k in range(400):
+        assert gate.ask(f"/x{k % 2}/" + "a" * 4000 + "!")[0] == 200
     assert cpu_s(gate.gateway.pid) - before < CPU
 
 
