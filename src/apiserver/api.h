@@ -26,6 +26,9 @@ struct api_hooks;
 struct hook_set;
 struct api_admission_counts;
 struct api_policies;
+struct api_workers;
+struct api_job;
+struct api_quota;
 
 struct api_tokens {
     SW_VEC(struct api_static_token *) all;
@@ -62,7 +65,10 @@ struct sw_api {
     struct api_tokens tokens;
     struct api_authz *authz;
     struct api_fair *fair;
-    struct api_docs *docs; /* discovery and OpenAPI, made when asked for */
+    struct api_quota *quota;
+    struct api_workers *work; /* threads for what takes long */
+    struct api_req *restart;  /* turned out to take long on the loop; compared, never followed */
+    struct api_docs *docs;    /* discovery and OpenAPI, made when asked for */
     struct api_gc *gc;
     struct api_pool *pool;         /* addresses of Services; NULL until used */
     struct api_policies *policies; /* admission policies in force; NULL until used */
@@ -70,8 +76,10 @@ struct sw_api {
     struct hook_set *hook_set;     /* webhooks as configured; NULL: to be read */
     struct api_admission_counts *admission_counts; /* NULL: nothing counted */
     struct sw_list watches;                        /* struct api_watch */
-    struct api_line line;                          /* of a watch */
-    struct sw_list internals;                      /* requests of our own under way */
+    struct sw_list walking;                        /* those that still send the initial state */
+    struct sw_defer walk;
+    struct api_line line;     /* of a watch */
+    struct sw_list internals; /* requests of our own under way */
     int audit_fd;
     uint64_t health_done;    /* writes answered, as health saw it last */
     uint64_t health_done_ns; /* when it saw more of them or none waiting; 0: never looked */
@@ -176,7 +184,10 @@ struct api_req {
     unsigned tries;
     uint64_t begin_ns;
     const char *audit_id;
-    bool counted; /* in the fairness counters */
+    bool counted;          /* in the fairness counters */
+    bool long_work;        /* handled on a worker */
+    struct api_job *job;   /* on its way to or on a worker; NULL: not so */
+    struct api_req *fresh; /* as it was before it was handled, for a restart; NULL: none */
     struct sw_slice client_key;
 };
 
@@ -222,6 +233,7 @@ void api_req_done(struct api_req *r, int code);
 void api_common_headers(struct api_req *r);
 /* Table and PartialObjectMetadata forms. */
 struct sw_json *api_to_partial(struct api_req *r, const struct sw_json *obj);
+struct sw_json *api_to_row(struct api_req *r, struct sw_json *obj);
 struct sw_json *api_to_table(struct api_req *r, struct sw_json *const *objs, size_t n,
                              bool with_columns);
 
@@ -234,6 +246,8 @@ void api_on_request(struct sw_xchg *x, void *arg);
 struct api_req *api_internal(struct sw_api *api, enum api_verb verb, const struct api_res *res,
                              struct sw_slice ns, struct sw_slice name, const char *sub,
                              const struct sw_json *body, api_done_cb cb, void *arg);
+/* Begins again on a worker, as if nothing had been done: it turned out to take long. */
+void api_restart(struct api_req *r);
 /* Frees one that will not be answered any more. */
 void api_internal_drop(struct api_req *r);
 const char *api_verb_name(enum api_verb v);
@@ -348,6 +362,9 @@ struct api_write {
     bool retry; /* conflicts are tried again */
     int code;   /* of the answer */
     uint64_t expect;
+    uint64_t revision;    /* once it is written */
+    int64_t took_objects; /* of its namespace's share, while it is on its way */
+    int64_t took_bytes;
     unsigned tries;
     bool answer_status;                                        /* a removal answers with a Status */
     void (*committed)(struct api_write *w, uint64_t revision); /* optional */
@@ -476,11 +493,14 @@ void api_gc_free(struct api_gc *g);
 void api_bootstrap(struct sw_api *api);
 
 /* --- fair.c, audit.c --- */
-struct api_fair *api_fair_new(uint32_t max_inflight);
+struct api_fair *api_fair_new(uint32_t max_inflight, uint32_t max_watches);
 void api_fair_free(struct api_fair *f);
 /* False: too many of this client are under way. */
 bool api_fair_enter(struct api_req *r);
 void api_fair_leave(struct api_req *r);
+/* Counts a watch of a request under way; false: the client has too many. Until unwatch. */
+bool api_fair_watch(struct api_req *r);
+void api_fair_unwatch(struct api_req *r);
 void api_audit(const struct api_req *r, int code);
 /* An annotation of the line in the audit log. */
 void api_audit_note(struct api_req *r, const char *key, struct sw_slice value);

@@ -153,6 +153,7 @@ static struct api_crd *crd_new(const struct sw_json *obj, uint64_t revision)
     c->n = sw_json_len(versions);
     c->vers = sw_arena_array(&c->arena, c->n + 1, sizeof(*c->vers));
     c->sets = sw_arena_array(&c->arena, c->n + 1, sizeof(*c->sets));
+    c->ready = sw_arena_array(&c->arena, c->n + 1, sizeof(*c->ready));
     c->same_schemas = true;
     c->by_webhook = sw_json_str_eq(sw_json_walk(spec, "conversion", "strategy", NULL), "Webhook");
     c->spec = spec;

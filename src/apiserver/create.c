@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "apiserver/api.h"
+#include "apiserver/work.h"
 #include "apiserver/write_int.h"
 #include "base/rand.h"
 #include "kube/smd.h"
@@ -126,10 +127,14 @@ bool api_prepare_create(struct api_write *w, struct sw_json *obj)
         sw_json_put_str(a, meta, "namespace", r->ns);
     if (api_keeps_generation(r->res))
         sw_json_put(a, meta, "generation", sw_json_new_i64(a, 1));
+    api_off_loop();
     if (r->res->builtin && has_text(meta, "name"))
         sw_builtin_default(a, r->res->builtin, obj); /* names made from generateName count too */
     if (!sw_json_find(meta, "managedFields") || r->verb == API_CREATE || r->verb == API_UPDATE)
         track_create(r, obj);
+    api_on_loop();
+    if (api_work_ended(r))
+        return false;
     return api_write_prepared(w, obj, finish_create);
 }
 
@@ -206,7 +211,9 @@ static bool build_create(struct api_write *w, const struct sw_store_obj *cur)
     }
     if (!namespace_ok(r, r->name))
         return false;
+    api_off_loop();
     obj = sw_json_copy(r->arena, c->obj);
+    api_on_loop();
     if (!api_prepare_create(w, obj))
         return false;
     w->exists = cur != NULL;
@@ -265,12 +272,14 @@ static bool settle_name(struct api_req *r, struct create *c)
 void api_create(struct api_req *r)
 {
     struct create *c = SW_ARENA_NEW(r->arena, struct create);
+    bool terminating = r->res->crd && r->crd->terminating;
     struct sw_json_dups dups;
 
     c->w = (struct api_write){.r = r, .build = build_create};
+    api_off_loop();
     if (!api_write_options(r, "CreateOptions") || !api_decode_body(r, &c->obj, &dups))
         return;
-    if (r->res->crd && r->crd->terminating) {
+    if (terminating) {
         api_fail(r, 405, "MethodNotAllowed",
                  "create not allowed while custom resource definition is terminating");
         return;
@@ -283,6 +292,9 @@ void api_create(struct api_req *r)
     }
     api_wipe_for_create(r, c->obj);
     if (!settle_name(r, c))
+        return;
+    api_on_loop();
+    if (api_work_ended(r))
         return;
     api_write_run(&c->w);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "apiserver/api.h"
+#include "apiserver/work.h"
 #include "base/vec.h"
 
 struct options {
@@ -311,10 +312,14 @@ void api_delete(struct api_req *r)
 
 /* --- collections ------------------------------------------------------------------------ */
 
+enum { INLINE_SWEEP = 50 }; /* objects parsed on the loop itself */
+
 struct sweep {
     struct api_req *r;
     struct sw_json *items; /* what is answered */
     struct sw_json *body;  /* options of each deletion */
+    struct api_filter filter;
+    int64_t limit;
     size_t next;
     uint64_t rv;
 };
@@ -332,22 +337,14 @@ static void on_swept(struct api_req *r, int code, const struct sw_json *body)
     api_reply(s->r, code, body); /* admission refused: so is the rest of the collection */
 }
 
-static void sweep_next(struct sweep *s)
+/* All are gone: the list of what there was. */
+static void sweep_reply(struct api_req *r, void *arg)
 {
-    struct api_req *r = s->r;
+    struct sweep *s = arg;
     struct sw_arena *a = r->arena;
-    struct sw_json *list;
+    struct sw_json *list = sw_json_new_object(a);
 
-    if (s->next < sw_json_len(s->items)) {
-        const struct sw_json *o = sw_json_at(s->items, s->next++);
-        struct api_req *one;
-
-        one = api_internal(r->api, API_DELETE, r->res, api_meta_str(o, "namespace"),
-                           api_meta_str(o, "name"), NULL, s->body, on_swept, s);
-        one->on_behalf = r;
-        return;
-    }
-    list = sw_json_new_object(a);
+    api_off_loop();
     sw_json_put(a, list, "kind", sw_json_new_str(a, r->res->list_kind));
     sw_json_put(a, list, "apiVersion", sw_json_new_str(a, r->res->api_version));
     sw_json_put(a, list, "metadata", sw_json_new_object(a));
@@ -360,18 +357,58 @@ static void sweep_next(struct sweep *s)
     api_reply(r, 200, list);
 }
 
+static void sweep_next(struct sweep *s)
+{
+    struct api_req *r = s->r;
+
+    if (s->next < sw_json_len(s->items)) {
+        const struct sw_json *o = sw_json_at(s->items, s->next++);
+        struct api_req *one;
+
+        one = api_internal(r->api, API_DELETE, r->res, api_meta_str(o, "namespace"),
+                           api_meta_str(o, "name"), NULL, s->body, on_swept, s);
+        one->on_behalf = r;
+        return;
+    }
+    api_work_resume(r, sweep_reply, s);
+}
+
+/* Finds what is to be deleted; then it goes, one after the other. */
+static void sweep_begin(struct api_req *r, void *arg)
+{
+    struct sweep *s = arg;
+    const struct api_filter *f = &s->filter;
+    struct sw_slice prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
+                                                          SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
+    struct sw_store_iter it;
+    struct sw_store_obj *obj;
+
+    api_off_loop();
+    sw_store_iter_init(&it, r->snap, prefix, sw_slice("", 0));
+    while ((obj = sw_store_iter_next(&it)) && sw_budget_ok(api_work_budget())) {
+        struct sw_json *v;
+
+        if ((f->has_labels || f->has_fields) && !api_filter_match(f, r->res, obj))
+            continue;
+        v = api_load(r->arena, r->res, obj);
+        if (v)
+            sw_json_push(r->arena, s->items, v);
+        if (s->limit > 0 && sw_json_len(s->items) == (uint64_t)s->limit)
+            break;
+    }
+    api_on_loop();
+    if (!api_work_ended(r))
+        sweep_next(s);
+}
+
 void api_delete_collection(struct api_req *r)
 {
     struct sweep *s = SW_ARENA_NEW(r->arena, struct sweep);
     struct sw_slice prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
                                                           SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
-    struct api_filter f;
     struct options o;
-    struct sw_store_iter it;
-    struct sw_store_obj *obj;
-    int64_t limit;
 
-    if (!read_options(r, &o) || !api_list_opts_check(r, &f, &limit))
+    if (!read_options(r, &o) || !api_list_opts_check(r, &s->filter, &s->limit))
         return;
     r->snap = sw_store_snapshot(r->api->store);
     s->r = r;
@@ -387,17 +424,8 @@ void api_delete_collection(struct api_req *r)
         sw_json_push(r->arena, all, sw_json_new_str(r->arena, "All"));
         sw_json_put(r->arena, s->body, "dryRun", all);
     }
-    sw_store_iter_init(&it, r->snap, prefix, sw_slice("", 0));
-    while ((obj = sw_store_iter_next(&it))) {
-        struct sw_json *v;
-
-        if ((f.has_labels || f.has_fields) && !api_filter_match(&f, r->res, obj))
-            continue;
-        v = api_load(r->arena, r->res, obj);
-        if (v)
-            sw_json_push(r->arena, s->items, v);
-        if (limit > 0 && sw_json_len(s->items) == (uint64_t)limit)
-            break;
-    }
-    sweep_next(s);
+    if (r->x && sw_store_snap_count(r->snap, prefix, sw_slice("", 0)) > INLINE_SWEEP)
+        api_work_run(r, sweep_begin, s);
+    else
+        sweep_begin(r, s);
 }

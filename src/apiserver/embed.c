@@ -5,7 +5,9 @@
 #include "apiserver/admission_metrics.h"
 #include "apiserver/api.h"
 #include "apiserver/limits.h"
+#include "apiserver/quota.h"
 #include "apiserver/server.h"
+#include "apiserver/work.h"
 #include "base/buf.h"
 
 enum { PAGE_MAX = 16 << 20 };
@@ -44,6 +46,42 @@ void sw_api_page(struct sw_api *a, const char *path, const char *content_type, s
         a->pages[a->n_pages++] = (struct api_page){path, content_type, fn, arg};
 }
 
+static void front_metrics(const struct sw_front *f, struct sw_buf *out)
+{
+    struct sw_front_stats st;
+
+    sw_front_stats(f, &st);
+    (void)!sw_buf_printf(
+        out,
+        "# HELP spanwire_api_connections Connections to the API\n"
+        "# TYPE spanwire_api_connections gauge\n"
+        "spanwire_api_connections %zu\n"
+        "# HELP spanwire_api_unread_bytes Bytes of answers that wait for their readers\n"
+        "# TYPE spanwire_api_unread_bytes gauge\n"
+        "spanwire_api_unread_bytes %zu\n"
+        "# HELP spanwire_api_cut_total Connections, streams and answers given up, by reason\n"
+        "# TYPE spanwire_api_cut_total counter\n"
+        "spanwire_api_cut_total{reason=\"idle_evicted\"} %llu\n"
+        "spanwire_api_cut_total{reason=\"connection_refused\"} %llu\n"
+        "spanwire_api_cut_total{reason=\"not_read\"} %llu\n"
+        "spanwire_api_cut_total{reason=\"too_much_unread\"} %llu\n",
+        st.conns, st.unread_bytes, (unsigned long long)st.evicted, (unsigned long long)st.refused,
+        (unsigned long long)st.unread, (unsigned long long)st.full);
+}
+
+static void api_metrics(struct sw_api *api, struct sw_buf *out)
+{
+    api_admission_metrics(api, out);
+    api_workers_metrics(api->work, out);
+    api_work_metrics(out);
+    front_metrics(api->front, out);
+    (void)!sw_buf_printf(out,
+                         "# HELP spanwire_api_quota_refused_total Writes refused for want of "
+                         "quota\n# TYPE spanwire_api_quota_refused_total counter\n"
+                         "spanwire_api_quota_refused_total %llu\n",
+                         (unsigned long long)api_quota_refused(api->quota));
+}
+
 bool api_embedded_page(struct api_req *r)
 {
     struct sw_buf out = {.max = PAGE_MAX};
@@ -54,17 +92,14 @@ bool api_embedded_page(struct api_req *r)
         if (!sw_slice_eq_str(r->path, p->path))
             continue;
         p->fn(p->arg, &out);
-        if (strcmp(p->path, "/metrics") == 0) {
-            api_admission_metrics(r->api, &out);
-            api_work_metrics(&out);
-        }
+        if (strcmp(p->path, "/metrics") == 0)
+            api_metrics(r->api, &out);
         api_reply_buf(r, 200, p->type, &out);
         return true;
     }
     if (!sw_slice_eq_str(r->path, "/metrics"))
         return false;
-    api_admission_metrics(r->api, &out);
-    api_work_metrics(&out);
+    api_metrics(r->api, &out);
     api_reply_buf(r, 200, "text/plain; version=0.0.4", &out);
     return true;
 }

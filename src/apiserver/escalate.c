@@ -9,6 +9,9 @@
 #include "apiserver/api.h"
 #include "apiserver/cover.h"
 #include "apiserver/limits.h"
+#include "apiserver/work.h"
+
+enum { INLINE_STEPS = 2000000 }; /* some milliseconds of the loop */
 
 static const char *verbs_text(struct sw_arena *a, const struct api_lack *k)
 {
@@ -80,19 +83,44 @@ static bool may(struct api_req *r, const char *verb, const char *resource, struc
     return api_allowed(r->api, r->arena, &at, NULL);
 }
 
+static void own_rules(struct sw_arena *a, struct api_rule *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct sw_json **lists[] = {&p[i].verbs, &p[i].groups, &p[i].resources, &p[i].names,
+                                          &p[i].urls};
+
+        for (size_t k = 0; k < SW_ARRAY_LEN(lists); k++)
+            *lists[k] = *lists[k] ? sw_json_copy(a, *lists[k]) : NULL;
+    }
+}
+
 /* What the user lacks of the rules; SW_ELIMIT when that is too much to find out. */
-static int find_lacks(struct api_req *r, const struct api_rule *rules, size_t n,
+static int find_lacks(struct api_req *r, const struct api_rule *rules, size_t n, uint64_t steps,
                       struct api_lacks *ret)
 {
-    struct sw_budget b = {.steps = API_COVER_STEPS};
+    struct sw_budget b = {.steps = steps};
     struct api_holder h;
+    size_t nrules;
+    size_t nurls;
+    struct api_rule *held = api_rules_held(r->api->authz, r->arena, &r->user, r->ns, &nrules);
+    struct api_rule *urls =
+        api_rules_held(r->api->authz, r->arena, &r->user, sw_slice("", 0), &nurls);
+    struct api_rule *wanted = sw_arena_array(r->arena, n + 1, sizeof(*wanted));
     int rc;
 
+    if (n)
+        memcpy(wanted, rules, n * sizeof(*wanted));
+    if (api_work_here()) { /* the index may change meanwhile */
+        own_rules(r->arena, held, nrules);
+        own_rules(r->arena, urls, nurls);
+        own_rules(r->arena, wanted, n);
+    }
+    h = (struct api_holder){.rules = held, .nrules = nrules, .urls = urls, .nurls = nurls};
     *ret = (struct api_lacks){.arena = r->arena};
-    h.rules = api_rules_held(r->api->authz, r->arena, &r->user, r->ns, &h.nrules);
-    h.urls = api_rules_held(r->api->authz, r->arena, &r->user, sw_slice("", 0), &h.nurls);
-    rc = api_lacks_find(ret, &h, rules, n, &b);
+    api_off_loop();
+    rc = api_lacks_find(ret, &h, wanted, n, &b);
     api_lacks_done(ret);
+    api_on_loop();
     return rc;
 }
 
@@ -103,7 +131,16 @@ static bool may_grant(struct api_req *r, const struct sw_json *obj, const struct
     struct sw_slice name = api_meta_str(obj, "name");
     const char *groups = "";
 
-    if (find_lacks(r, rules, n, &l) < 0) {
+    bool moves = !api_work_here() && r->fresh;
+    int rc = find_lacks(r, rules, n, moves ? INLINE_STEPS : API_COVER_STEPS, &l);
+
+    if (api_work_ended(r))
+        return false;
+    if (rc < 0 && moves) { /* more than the loop can spare */
+        r->api->restart = r;
+        return false;
+    }
+    if (rc < 0) {
         api_work_refused(r, API_WORK_ESCALATION, NULL);
         api_fail_res(r, 403, "Forbidden", name,
                      "%s \"%.*s\" is forbidden: its rules, compared with those of user %s, are "
@@ -146,7 +183,8 @@ static bool may_aggregate(struct api_req *r, const struct sw_json *obj, const st
     sw_json_push(r->arena, all, sw_json_new_str(r->arena, "*"));
     if (may(r, "escalate", r->res->plural, r->ns, api_meta_str(obj, "name")))
         return true;
-    if (find_lacks(r, everything, SW_ARRAY_LEN(everything), &l) == SW_OK && l.n == 0)
+    if (find_lacks(r, everything, SW_ARRAY_LEN(everything), API_COVER_STEPS, &l) == SW_OK &&
+        l.n == 0)
         return true;
     api_fail_res(r, 403, "Forbidden", api_meta_str(obj, "name"),
                  "%s \"%.*s\" is forbidden: must have cluster-admin privileges to use the "

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fairness: requests under way are counted per client (its user name), and nobody may have more
- * than a share. Watches do not count once they stream. Our own requests are not limited.
+ * than a share. Watches count apart once they stream. Our own requests are not limited.
  */
 #include "apiserver/api.h"
 #include "base/map.h"
@@ -10,18 +10,21 @@
 struct client {
     struct sw_slice name; /* owned */
     uint32_t inflight;
+    uint32_t watches;
 };
 
 struct api_fair {
     struct sw_map clients;
     uint32_t max;
+    uint32_t max_watches;
 };
 
-struct api_fair *api_fair_new(uint32_t max_inflight)
+struct api_fair *api_fair_new(uint32_t max_inflight, uint32_t max_watches)
 {
     struct api_fair *f = SW_NEW(struct api_fair);
 
     f->max = max_inflight ? max_inflight : 400;
+    f->max_watches = max_watches ? max_watches : 4096;
     return f;
 }
 
@@ -39,6 +42,14 @@ void api_fair_free(struct api_fair *f)
         client_free(it->value);
     sw_map_done(&f->clients);
     sw_free(f);
+}
+
+static void client_maybe_free(struct api_fair *f, struct client *c)
+{
+    if (c->inflight || c->watches)
+        return;
+    (void)sw_map_del(&f->clients, c->name);
+    client_free(c);
 }
 
 bool api_fair_enter(struct api_req *r)
@@ -67,8 +78,29 @@ void api_fair_leave(struct api_req *r)
         return;
     r->counted = false;
     c = sw_map_get(&r->api->fair->clients, r->client_key);
-    if (c && --c->inflight == 0) {
-        (void)sw_map_del(&r->api->fair->clients, c->name);
-        client_free(c);
-    }
+    if (!c)
+        return;
+    c->inflight--;
+    client_maybe_free(r->api->fair, c);
+}
+
+bool api_fair_watch(struct api_req *r)
+{
+    struct api_fair *f = r->api->fair;
+    struct client *c = sw_map_get(&f->clients, r->client_key);
+
+    if (!c || c->watches >= f->max_watches)
+        return false;
+    c->watches++;
+    return true;
+}
+
+void api_fair_unwatch(struct api_req *r)
+{
+    struct client *c = sw_map_get(&r->api->fair->clients, r->client_key);
+
+    if (!c)
+        return;
+    c->watches--;
+    client_maybe_free(r->api->fair, c);
 }

@@ -29,9 +29,11 @@ int sw_front_listen(struct sw_front *f, const struct sw_addr *at, struct sw_addr
 static void set_defaults(struct sw_front_opts *o)
 {
     o->max_conns = o->max_conns ? o->max_conns : 4096;
+    o->max_conns_addr = o->max_conns_addr ? o->max_conns_addr : 1024;
     o->max_body = o->max_body ? o->max_body : (size_t)3 << 20;
     o->max_bodies = o->max_bodies ? o->max_bodies : (size_t)256 << 20;
     o->max_out = o->max_out ? o->max_out : (size_t)1 << 30;
+    o->max_out_user = o->max_out_user ? o->max_out_user : o->max_out / 8;
     o->max_stream = o->max_stream ? o->max_stream : (size_t)4 << 20;
     o->idle_timeout_ns = o->idle_timeout_ns ? o->idle_timeout_ns : 180 * SW_NS_PER_S;
     o->head_timeout_ns = o->head_timeout_ns ? o->head_timeout_ns : 10 * SW_NS_PER_S;
@@ -48,15 +50,15 @@ struct sw_front *sw_front_new(struct sw_loop *l, const struct sw_front_opts *o)
     f->opts.cred = sw_tls_cred_ref(o->cred);
     set_defaults(&f->opts);
     sw_accept_init(&f->accept, l, "api");
+    sw_accept_keep_spare(&f->accept);
+    f->accept.make_room = front_share_make_room;
+    sw_list_init(&f->unread);
+    sw_list_init(&f->greeting);
+    sw_list_init(&f->busy);
     sw_list_init(&f->conns);
     sw_list_init(&f->dead);
     sw_list_init(&f->orphans);
     return f;
-}
-
-size_t sw_front_conns(const struct sw_front *f)
-{
-    return f->nconns;
 }
 
 static void on_stopped(struct sw_defer *d)
@@ -124,6 +126,11 @@ void sw_front_free(struct sw_front *f)
         front_xchg_release(x);
     }
     sw_defer_cancel(&f->stop_defer);
+    sw_defer_cancel(&f->greet);
+    sw_defer_cancel(&f->busy_defer);
+    sw_timer_stop(f->loop, &f->unread_timer);
+    sw_map_done(&f->users);
+    sw_map_done(&f->places);
     sw_tls_cred_unref(f->opts.cred);
     sw_free(f);
 }

@@ -40,6 +40,9 @@ struct sw_xchg {
     const struct sw_tls_peer *cert; /* verified client certificate, NULL: none */
     bool cert_refused;              /* one was shown that does not verify */
     void *user;                     /* the handler's */
+    /* The client went while the handler works; it still has to answer, but not in this call. */
+    void (*on_gone)(struct sw_xchg *x);
+    bool compressed; /* sw_xchg_compress was called */
 };
 
 typedef void (*sw_front_handler)(struct sw_xchg *x, void *arg);
@@ -47,16 +50,19 @@ typedef void (*sw_front_handler)(struct sw_xchg *x, void *arg);
 /* Zero in a field means the default in brackets. */
 struct sw_front_opts {
     struct sw_tls_cred *cred;  /* a reference is taken */
-    size_t max_conns;          /* further ones are closed at once [4096] */
+    size_t max_conns;          /* then idle ones are closed, else the new one [4096] */
+    size_t max_conns_addr;     /* of one address that is not loopback [1024] */
     size_t max_body;           /* of a request [3 MiB] */
     size_t max_bodies;         /* of all requests being read, together [256 MiB] */
     size_t max_out;            /* queued answers of all clients together [1 GiB] */
+    size_t max_out_user;       /* of one user together, but for a single one [an eighth] */
     size_t max_stream;         /* queued on one stream before writes are refused [4 MiB] */
     uint64_t idle_timeout_ns;  /* between requests [180 s] */
     uint64_t head_timeout_ns;  /* handshake, and a request's head [10 s] */
     uint64_t body_timeout_ns;  /* a request's body [60 s] */
-    uint64_t write_timeout_ns; /* without any progress [60 s] */
+    uint64_t write_timeout_ns; /* without any progress of an answer [60 s] */
     sw_front_handler handler;
+    void (*discard)(void *arg, struct sw_arena *a); /* frees an exchange's arena; NULL: at once */
     void *arg;
 };
 
@@ -71,13 +77,33 @@ SW_NODISCARD int sw_front_listen(struct sw_front *f, const struct sw_addr *at,
 void sw_front_stop(struct sw_front *f, uint64_t deadline_ns, void (*on_done)(void *arg), void *arg);
 /* Closes everything. Not from inside a callback of it. NULL is fine. */
 void sw_front_free(struct sw_front *f);
-size_t sw_front_conns(const struct sw_front *f);
+
+struct sw_front_stats {
+    size_t conns;
+    size_t unread_bytes;
+    uint64_t evicted; /* idle connections closed to make room */
+    uint64_t refused; /* new connections closed for want of room */
+    uint64_t unread;  /* streams and connections cut because nothing was read */
+    uint64_t full;    /* answers replaced by 429 or 503 because too much is unread */
+};
+void sw_front_stats(const struct sw_front *f, struct sw_front_stats *ret);
+
+/*
+ * Who asks, once that is proved: the connection counts as this user's, and what is not read of the
+ * answer too. Before it is answered.
+ */
+void sw_xchg_identify(struct sw_xchg *p, struct sw_slice user);
 
 /* First field of that name; p == NULL when there is none. */
 struct sw_slice sw_xchg_field(const struct sw_xchg *x, const char *name);
 
 /* Adds a field to the answer, before it is given. Invalid values are dropped and logged. */
 void sw_xchg_set(struct sw_xchg *p, const char *name, struct sw_slice value);
+/*
+ * Compresses a large body where the client accepts that, and says so in the answer. Beside the loop
+ * too, before the answer is given: touches nothing but the exchange's own memory.
+ */
+void sw_xchg_compress(struct sw_xchg *p, struct sw_buf *body);
 /* A complete answer; takes the buffer's storage. content_type NULL: none. Large bodies are
  * compressed where the client accepts that. */
 void sw_xchg_send(struct sw_xchg *p, int status, const char *content_type, struct sw_buf *body);
@@ -94,7 +120,10 @@ struct sw_xchg_stream_ops {
 /* Begins an answer of unknown length; ops is borrowed. The head goes out at once. */
 void sw_xchg_stream(struct sw_xchg *p, int status, const char *content_type,
                     const struct sw_xchg_stream_ops *ops);
-/* SW_ELIMIT: the client is too slow, nothing was queued. */
+/*
+ * SW_ELIMIT: the client is too slow, nothing was queued. SW_ECLOSED: nothing is queued on this
+ * stream, but the user's share of unread bytes is used up by others: end it.
+ */
 SW_NODISCARD int sw_xchg_write(struct sw_xchg *p, struct sw_slice data);
 /* Bytes the client has not taken yet. */
 size_t sw_xchg_pending(const struct sw_xchg *p);

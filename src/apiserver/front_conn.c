@@ -20,6 +20,8 @@ enum {
     PLAIN_IN = FRONT_H1_HEAD + 64 * 1024,
 };
 static const uint64_t linger_ns = 2 * SW_NS_PER_S;
+static const uint64_t slice_ns = SW_NS_PER_MS / 2; /* of one connection's requests at a time */
+static const uint64_t busy_ns = 2 * SW_NS_PER_MS;  /* of one turn, for those that need more */
 
 static void conn_step(struct front_conn *c);
 static void on_timeout(struct sw_timer *t);
@@ -27,6 +29,7 @@ static void on_timeout(struct sw_timer *t);
 void front_conn_free(struct front_conn *c)
 {
     sw_list_unlink(&c->link);
+    sw_list_unlink(&c->queued);
     sw_defer_cancel(&c->again);
     sw_defer_cancel(&c->reap);
     sw_timer_stop(c->front->loop, &c->timer);
@@ -58,6 +61,8 @@ void front_conn_close(struct front_conn *c)
     c->fd = -1;
     while (!sw_list_empty(&c->xchgs))
         front_xchg_release(SW_CONTAINER_OF(c->xchgs.next, struct front_xchg, link));
+    front_share_close(c);
+    sw_list_unlink(&c->queued);
     sw_list_unlink(&c->link);
     sw_list_push_back(&f->dead, &c->link);
     f->nconns--;
@@ -381,6 +386,30 @@ static void on_again(struct sw_defer *d)
     conn_step(SW_CONTAINER_OF(d, struct front_conn, again));
 }
 
+/* Connections that always have more to say share a part of each turn; the others do not wait. */
+static void on_busy(struct sw_defer *d)
+{
+    struct sw_front *f = SW_CONTAINER_OF(d, struct sw_front, busy_defer);
+    uint64_t until = sw_now_ns() + busy_ns;
+    struct sw_list *it;
+
+    do {
+        it = sw_list_pop_front(&f->busy);
+        if (it)
+            conn_step(SW_CONTAINER_OF(it, struct front_conn, queued));
+    } while (it && sw_now_ns() < until);
+    if (!sw_list_empty(&f->busy))
+        sw_loop_defer(f->loop, &f->busy_defer, on_busy);
+}
+
+static void wait_turn(struct front_conn *c)
+{
+    struct sw_front *f = c->front;
+
+    sw_list_push_back(&f->busy, &c->queued);
+    sw_loop_defer(f->loop, &f->busy_defer, on_busy);
+}
+
 static bool h2_over(const struct front_conn *c)
 {
     return c->h2 && c->nxchgs == 0 && (c->goaway || sw_h2_finished(c->h2));
@@ -395,13 +424,14 @@ static bool request_waits(const struct front_conn *c)
 
 static void conn_step(struct front_conn *c)
 {
-    int rc = SW_OK;
+    uint64_t until = sw_now_ns() + slice_ns;
+    int rc = sw_list_linked(&c->queued) ? SW_EAGAIN : SW_OK; /* its turn to read comes */
     int out = SW_OK;
 
     if (c->in_step || c->state == CONN_DEAD)
         return;
     c->in_step = true;
-    for (int i = 0; i < STEPS_PER_WAKE && rc == SW_OK; i++)
+    for (int i = 0; i < STEPS_PER_WAKE && rc == SW_OK && sw_now_ns() < until; i++)
         rc = step_once(c);
     if (c->state == CONN_OPEN)
         out = flush(c);
@@ -418,7 +448,9 @@ static void conn_step(struct front_conn *c)
         return;
     }
     set_timer(c, out);
-    if (rc == SW_OK || c->state == CONN_BYE || request_waits(c))
+    if (rc == SW_OK && c->state == CONN_OPEN && sw_now_ns() >= until)
+        wait_turn(c);
+    else if (rc == SW_OK || c->state == CONN_BYE || request_waits(c))
         sw_loop_defer(c->front->loop, &c->again, on_again);
 }
 
@@ -428,13 +460,56 @@ void front_wake(struct front_conn *c)
         sw_loop_defer(c->front->loop, &c->again, on_again);
 }
 
+/* Handshakes cost most of what strangers can ask for: a few in one turn of the loop. */
+static bool greets_now(struct front_conn *c)
+{
+    struct sw_front *f = c->front;
+
+    if (c->state != CONN_HANDSHAKE)
+        return true;
+    if (f->greet_ns != sw_loop_now(f->loop)) {
+        f->greet_ns = sw_loop_now(f->loop);
+        f->greeted = 0;
+    }
+    return f->greeted++ < FRONT_HANDSHAKES;
+}
+
+static void on_greet(struct sw_defer *d)
+{
+    struct sw_front *f = SW_CONTAINER_OF(d, struct sw_front, greet);
+
+    while (!sw_list_empty(&f->greeting)) {
+        struct front_conn *c = SW_CONTAINER_OF(f->greeting.next, struct front_conn, queued);
+
+        if (!greets_now(c))
+            break;
+        sw_list_unlink(&c->queued);
+        conn_step(c);
+    }
+    if (!sw_list_empty(&f->greeting))
+        sw_loop_defer(f->loop, &f->greet, on_greet);
+}
+
 static void on_conn(struct sw_watch *w, unsigned events)
 {
     struct front_conn *c = SW_CONTAINER_OF(w, struct front_conn, watch);
+    struct sw_front *f = c->front;
 
     c->readable |= (events & SW_READ) != 0;
     c->hup |= (events & SW_HUP) != 0;
-    conn_step(c);
+    c->active_ns = sw_loop_now(f->loop);
+    if (sw_list_linked(&c->queued))
+        return;
+    if (c->nxchgs > FRONT_BUSY_STREAMS) { /* its end alone may take long */
+        wait_turn(c);
+        return;
+    }
+    if (sw_list_empty(&f->greeting) ? greets_now(c) : c->state != CONN_HANDSHAKE) {
+        conn_step(c);
+        return;
+    }
+    sw_list_push_back(&f->greeting, &c->queued);
+    sw_loop_defer(f->loop, &f->greet, on_greet);
 }
 
 static void on_timeout(struct sw_timer *t)
@@ -454,26 +529,9 @@ static void on_timeout(struct sw_timer *t)
         conn_step(c);
         return;
     }
+    if (sw_buf_len(&c->wire))
+        c->front->counts.unread++;
     front_conn_close(c);
-}
-
-/* Room for one more: the connection idle for longest goes first. */
-static bool make_room(struct sw_front *f)
-{
-    if (f->nconns < f->opts.max_conns)
-        return true;
-    SW_LIST_FOREACH (it, &f->conns) {
-        struct front_conn *c = SW_CONTAINER_OF(it, struct front_conn, link);
-
-        if (front_conn_idle(c)) {
-            front_conn_close(c);
-            return true;
-        }
-    }
-    if (!f->full_said)
-        sw_log_warn("api", "more than %zu connections: new ones are closed", f->opts.max_conns);
-    f->full_said = true;
-    return false;
 }
 
 void front_conn_open(struct sw_front *f, int fd, const struct sw_addr *peer)
@@ -488,7 +546,7 @@ void front_conn_open(struct sw_front *f, int fd, const struct sw_addr *peer)
     struct front_conn *c;
     struct sw_tls *tls;
 
-    if (f->stopping || !make_room(f)) {
+    if (f->stopping || !front_share_room(f, peer)) {
         sw_sock_close(fd);
         return;
     }
@@ -504,6 +562,8 @@ void front_conn_open(struct sw_front *f, int fd, const struct sw_addr *peer)
     c->tls = tls;
     c->peer = *peer;
     c->readable = true;
+    c->active_ns = sw_loop_now(f->loop);
+    front_share_open(c);
     sw_buf_init(&c->in, (size_t)2 * READ_SIZE);
     sw_buf_init(&c->plain, PLAIN_IN);
     sw_buf_init(&c->out, FRONT_PLAIN_MAX);
@@ -522,5 +582,6 @@ void front_conn_open(struct sw_front *f, int fd, const struct sw_addr *peer)
         front_conn_close(c);
         return;
     }
-    front_wake(c);
+    sw_list_push_back(&f->greeting, &c->queued);
+    sw_loop_defer(f->loop, &f->greet, on_greet);
 }

@@ -4,6 +4,7 @@
 
 #include "apiserver/front.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "http/h1.h"
 #include "http/h2.h"
 #include "io/accept.h"
@@ -17,9 +18,23 @@ enum {
     FRONT_H2_STREAMS = 250,
     FRONT_DISCARD = 64 << 20, /* of a body that is too large, before we hang up */
     FRONT_LINGER = FRONT_DISCARD,
+    FRONT_TINY = 4 * 1024,   /* answers and items that are queued above a user's share */
+    FRONT_SMALL = 64 * 1024, /* answers that are given however much is unread */
+    FRONT_BUSY_STREAMS = 32, /* connections with more are served in what busy ones get */
+    FRONT_HANDSHAKES = 8,    /* steps of handshakes in one turn of the loop */
 };
 
 struct front_conn;
+
+/* What one user or one address holds. Counted by connections and exchanges. */
+struct front_share {
+    struct sw_map *in; /* where it is found */
+    size_t refs;
+    size_t conns;
+    size_t out; /* bytes of answers not taken yet; users only */
+    size_t n;
+    char key[];
+};
 
 enum xchg_state {
     XCHG_READ,   /* the body is coming */
@@ -38,7 +53,10 @@ struct front_xchg {
     enum xchg_state state;
     int32_t id; /* HTTP/2 stream */
     struct sw_buf body;
-    struct sw_buf out; /* head (HTTP/1) and body of the answer */
+    struct sw_buf out;        /* head (HTTP/1) and body of the answer */
+    struct front_share *user; /* counted; NULL: unknown */
+    struct sw_list unread;    /* in front.unread while something is queued */
+    uint64_t moved_ns;        /* when the queue last became shorter, or began */
     size_t out_accounted;
     size_t body_accounted;
     uint64_t discarded;
@@ -81,6 +99,10 @@ struct front_conn {
     struct sw_h2 *h2;
     struct sw_list xchgs;
     struct sw_addr peer;
+    struct front_share *place; /* counted: its address */
+    struct front_share *user;  /* counted: who proved to be at the other end; NULL: nobody yet */
+    struct sw_list queued;     /* in front.greeting or front.busy: its next step waits */
+    uint64_t active_ns;        /* when it last did something */
     size_t nxchgs;
     size_t lingered;
     uint64_t progress_ns; /* when bytes last left */
@@ -100,11 +122,22 @@ struct sw_front {
     struct sw_list conns;
     struct sw_list dead;
     struct sw_list orphans; /* exchanges whose client went before the handler answered */
+    struct sw_map users;    /* struct front_share */
+    struct sw_map places;   /* struct front_share */
+    struct sw_list unread; /* exchanges with queued bytes, the one longest without progress first */
+    struct sw_list greeting; /* connections whose handshake waits */
+    struct sw_defer greet;
+    struct sw_list busy; /* connections that used up their slice */
+    struct sw_defer busy_defer;
+    struct sw_timer unread_timer;
+    uint64_t greet_ns; /* the turn in which handshakes were counted */
+    unsigned greeted;
+    uint64_t quiet_until_ns; /* the last shortage was logged */
+    struct sw_front_stats counts;
     size_t nconns;
     size_t out_total;
     size_t body_total;
     bool stopping;
-    bool full_said;
     struct sw_timer stop_timer;
     struct sw_defer stop_defer;
     void (*on_done)(void *arg);
@@ -130,6 +163,20 @@ void front_conn_free(struct front_conn *c);
 bool front_conn_idle(const struct front_conn *c);
 /* Something happened outside the connection's own step: go on from the loop. */
 void front_wake(struct front_conn *c);
+
+/* --- front_share.c: shares --- */
+void front_share_open(struct front_conn *c);
+void front_share_close(struct front_conn *c);
+void front_share_leave(struct front_xchg *x);
+/* Makes room for one more connection; false: there is none. */
+bool front_share_room(struct sw_front *f, const struct sw_addr *peer);
+bool front_share_make_room(struct sw_accept_group *g);
+/* True when so many more bytes of an answer may wait for their reader. */
+bool front_share_fits(const struct front_xchg *x, size_t n);
+/* True when a shortage may be logged: once a minute. */
+bool front_share_log(struct sw_front *f);
+/* The queue has 'out' bytes now. */
+void front_share_account(struct front_xchg *x, size_t out);
 
 /* --- front_resp.c: exchanges --- */
 struct front_xchg *front_xchg_new(struct front_conn *c);

@@ -37,8 +37,8 @@ void front_xchg_account(struct front_xchg *x)
 {
     struct sw_front *f = x->front;
 
-    f->out_total = f->out_total - x->out_accounted + sw_buf_len(&x->out);
-    x->out_accounted = sw_buf_len(&x->out);
+    if (sw_buf_len(&x->out) != x->out_accounted)
+        front_share_account(x, sw_buf_len(&x->out));
     f->body_total = f->body_total - x->body_accounted + sw_buf_len(&x->body);
     x->body_accounted = sw_buf_len(&x->body);
 }
@@ -83,8 +83,12 @@ static void xchg_free(struct front_xchg *x)
     sw_buf_done(&x->body);
     sw_buf_done(&x->out);
     front_xchg_account(x);
+    front_share_leave(x);
     sw_buf_done(&x->fields);
-    sw_arena_clear(&x->pub.arena);
+    if (x->front->opts.discard)
+        x->front->opts.discard(x->front->opts.arg, &x->pub.arena);
+    else
+        sw_arena_clear(&x->pub.arena);
     sw_free(x);
 }
 
@@ -100,6 +104,8 @@ void front_xchg_release(struct front_xchg *x)
     x->pub.cert = NULL;            /* dies with the connection */
     if (x->state == XCHG_HANDLE) { /* the handler will answer; then it goes */
         sw_list_push_back(&x->front->orphans, &x->link);
+        if (x->pub.on_gone)
+            x->pub.on_gone(&x->pub);
         return;
     }
     if (x->state == XCHG_STREAM && ops) {
@@ -158,14 +164,15 @@ static void put_head(struct front_xchg *x, int status, const char *content_type,
         front_h1_head(x, status, content_type, length);
 }
 
-/* The body in gzip when that is wanted and worth it; otherwise as it is. */
-static void maybe_gzip(struct front_xchg *x, struct sw_buf *body)
+void sw_xchg_compress(struct sw_xchg *p, struct sw_buf *body)
 {
+    struct front_xchg *x = front_xchg_of(p);
     SW_BUF_AUTO small = {.max = sw_buf_len(body)};
 
-    if (sw_buf_len(body) <= GZIP_FROM ||
+    if (p->compressed || sw_buf_len(body) <= GZIP_FROM ||
         !sw_gzip_accepted(sw_xchg_field(&x->pub, "accept-encoding")))
         return;
+    p->compressed = true;
     if (sw_gzip(sw_buf_slice(body), &small) != SW_OK)
         return;
     sw_buf_done(body);
@@ -173,6 +180,31 @@ static void maybe_gzip(struct front_xchg *x, struct sw_buf *body)
     small = (struct sw_buf){0};
     sw_xchg_set(&x->pub, "Content-Encoding", SW_SLICE_LIT("gzip"));
     sw_xchg_set(&x->pub, "Vary", SW_SLICE_LIT("Accept-Encoding"));
+}
+
+/* Too much is unread: a few words instead of the answer. The status to send. */
+static int refuse_body(struct front_xchg *x, struct sw_buf *body, const char **content_type)
+{
+    bool own = x->user && x->user->out + sw_buf_len(body) > x->front->opts.max_out_user;
+
+    if (front_share_log(x->front))
+        sw_log_warn("api", "answer of %zu bytes dropped: %zu bytes of %s are not read yet",
+                    sw_buf_len(body), own ? x->user->out : x->front->out_total,
+                    own ? "the user's answers" : "all answers");
+    x->front->counts.full++;
+    sw_buf_done(body);
+    sw_buf_clear(&x->fields); /* of the answer that is not given */
+    sw_buf_init(body, 1024);
+    sw_xchg_set(&x->pub, "Retry-After", SW_SLICE_LIT("1"));
+    *content_type = "application/json";
+    if (sw_buf_printf(body,
+                      "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":"
+                      "\"Failure\",\"message\":\"too many bytes of earlier answers %s were not "
+                      "read yet\",\"reason\":\"%s\",\"code\":%d}\n",
+                      own ? "to this user" : "to all clients",
+                      own ? "TooManyRequests" : "ServiceUnavailable", own ? 429 : 503) != SW_OK)
+        sw_buf_clear(body);
+    return own ? 429 : 503;
 }
 
 void sw_xchg_send(struct sw_xchg *p, int status, const char *content_type, struct sw_buf *body)
@@ -186,12 +218,9 @@ void sw_xchg_send(struct sw_xchg *p, int status, const char *content_type, struc
         xchg_free(x);
         return;
     }
-    if (x->front->out_total + sw_buf_len(body) > x->front->opts.max_out) {
-        sw_log_warn("api", "answer of %zu bytes dropped: too much is queued", sw_buf_len(body));
-        sw_buf_done(body);
-        status = 503;
-    }
-    maybe_gzip(x, body);
+    sw_xchg_compress(p, body);
+    if (!front_share_fits(x, sw_buf_len(body)))
+        status = refuse_body(x, body, &content_type);
     x->state = XCHG_FLUSH;
     x->end = true;
     put_head(x, status, content_type, (int64_t)sw_buf_len(body));
@@ -253,12 +282,14 @@ int sw_xchg_write(struct sw_xchg *p, struct sw_slice data)
     struct front_xchg *x = front_xchg_of(p);
     size_t max = x->front->opts.max_stream;
 
-    /* One large item always fits into an empty queue, whatever its size. */
+    /* One large item fits into an empty queue, whatever its size, within the user's share. */
     if ((sw_buf_len(&x->out) + data.n > max && sw_buf_len(&x->out) > max / 4) ||
-        (x->front->out_total + data.n > x->front->opts.max_out && sw_buf_len(&x->out))) {
+        (sw_buf_len(&x->out) && !front_share_fits(x, data.n))) {
         x->want_drain = true;
         return SW_ELIMIT;
     }
+    if (!front_share_fits(x, data.n))
+        return SW_ECLOSED;
     if (x->head_only)
         return SW_OK;
     if (x->conn->h2) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "apiserver/gc_int.h"
+#include "apiserver/quota.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -272,6 +273,7 @@ static void look_at(struct api_gc *g, const struct sw_store_obj *o)
         queue_namespace_of(g, o->key);
     if (is_prefix(o->key, "rbac.authorization.k8s.io/clusterroles/"))
         gc_queue(g, GC_AGGREGATE, SW_SLICE_LIT("all"));
+    gc_quota_changed(g, o->key);
     if (is_prefix(o->key, "/secrets/") && mentions(o->value, GC_TOKEN_TYPE))
         gc_queue(g, GC_TOKEN, o->key);
     if (!owned && d)
@@ -312,6 +314,7 @@ static void look_after(struct api_gc *g, const struct sw_store_event *ev)
 
     if (d)
         dep_drop(g, d);
+    gc_quota_changed(g, key);
     if (is_prefix(key, "rbac.authorization.k8s.io/clusterroles/"))
         gc_queue(g, GC_AGGREGATE, SW_SLICE_LIT("all"));
     if (ev->prev && sw_json_parse(&a, ev->prev->value, &(struct sw_json_opts){.borrow = true}, &obj,
@@ -389,6 +392,14 @@ static struct sw_slice last_written(const struct sw_json *obj)
     return last;
 }
 
+static void on_swept(void *arg, const struct sw_store_result *res)
+{
+    struct sw_api *api = arg;
+
+    api->writes--;
+    api_quota_removed(api, res);
+}
+
 static void on_sweep(struct sw_timer *timer)
 {
     struct api_gc *g = SW_CONTAINER_OF(timer, struct api_gc, sweep);
@@ -412,10 +423,14 @@ static void on_sweep(struct sw_timer *timer)
         when = last_written(obj);
         /* Times in this form sort as texts. */
         if (sw_slice_cmp(sw_slice_head(when, 19), sw_slice(limit, 19)) < 0) {
-            struct sw_store_write w = {
-                .verb = SW_STORE_DELETE, .key = o->key, .expect = o->revision};
+            struct sw_store_write w = {.verb = SW_STORE_DELETE,
+                                       .key = o->key,
+                                       .expect = o->revision,
+                                       .loop = g->api->loop,
+                                       .cb = on_swept,
+                                       .arg = g->api};
 
-            (void)!sw_store_submit(g->api->store, &w, NULL);
+            g->api->writes += sw_store_submit(g->api->store, &w, NULL) == SW_OK;
             n++;
         }
     }

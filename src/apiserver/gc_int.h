@@ -13,6 +13,7 @@ enum gc_kind {
     GC_CRD,        /* a CRD that goes: its objects first */
     GC_AGGREGATE,  /* cluster roles made of others */
     GC_TOKEN,      /* a Secret that shall hold a token of a service account */
+    GC_QUOTA,      /* a ResourceQuota: what is used of it */
 };
 
 /* A task is done once per event, however many events queued it meanwhile. */
@@ -86,6 +87,11 @@ void gc_left_add(struct gc_left *l, const struct api_res *res, const struct sw_s
 void gc_left_done(struct gc_left *l);
 /* Puts the conditions into the namespace's status; true when something changed. */
 bool gc_left_report(struct gc_left *l, struct sw_json *ns);
+
+/* --- gc_quota.c --- */
+/* An object came, changed or went: the quotas of its namespace count again. */
+void gc_quota_changed(struct api_gc *g, struct sw_slice key);
+void gc_run_quota(struct gc_task *t);
 
 /* --- gc_tokens.c --- */
 

@@ -323,6 +323,8 @@ static void fill_namespace(struct gc_task *t, struct sw_slice ns)
     publish_root(t, ns);
 }
 
+enum { DELETES_AT_ONCE = 200 }; /* some milliseconds of the loop */
+
 struct emptying {
     struct gc_task *t;
     struct sw_store_snap *snap;
@@ -353,11 +355,13 @@ static void empty_kind(const struct api_res *res, void *arg)
         bool going = memmem(o->value.p, o->value.n, "\"deletionTimestamp\"", 19) != NULL;
 
         e->left++;
+        if (e->t->running > DELETES_AT_ONCE)
+            return; /* the rest in the next round */
         /* While something is being deleted it is too early to tell what stays. */
         if (e->report && going && e->t->running == e->before)
             gc_left_add(e->report, res, o);
-        if (going || e->t->running > 500)
-            continue; /* it waits for its finalizers, or for the next round */
+        if (going)
+            continue; /* it waits for its finalizers */
         api_split_key(res, o->key, &ns, &name);
         gc_request(e->t, API_DELETE, res, ns, name, NULL, opts);
     }
@@ -531,6 +535,9 @@ void gc_run(struct gc_task *t)
         break;
     case GC_TOKEN:
         gc_run_token(t);
+        break;
+    case GC_QUOTA:
+        gc_run_quota(t);
         break;
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading one object; what reading has in common: revisions and selectors. */
 #include "apiserver/api.h"
+#include "apiserver/work.h"
 #include "base/time.h"
 
 static const uint64_t wait_ns = 3 * SW_NS_PER_S;
@@ -83,18 +84,26 @@ bool api_read_rv(struct api_req *r, uint64_t *ret)
 
 /* --- one object ------------------------------------------------------------------------- */
 
+static void get_work(struct api_req *r, void *arg);
+
 static void get_now(struct api_req *r)
 {
     struct sw_slice key = api_key(r->arena, r->res, r->ns, r->name);
     struct sw_store_obj *o;
     struct sw_buf b = {.max = (size_t)64 << 20};
 
+    r->snap = sw_store_snap_unref(r->snap);
     r->snap = sw_store_snapshot(r->api->store);
     o = sw_store_snap_get(r->snap, key);
     if (!o) {
         api_not_found(r);
         return;
     }
+    if (o->value.n > API_INLINE_OBJECT && r->x && !api_work_here()) {
+        api_work_run(r, get_work, NULL);
+        return;
+    }
+    api_off_loop();
     if (r->as != API_AS_OBJECT || r->pretty || r->yaml || !r->x) {
         api_reply_object(r, 200, api_load(r->arena, r->res, o));
         return;
@@ -106,6 +115,12 @@ static void get_now(struct api_req *r)
     }
     sw_xchg_set(r->x, "Cache-Control", SW_SLICE_LIT("no-cache, private"));
     api_reply_buf(r, 200, "application/json", &b);
+}
+
+static void get_work(struct api_req *r, void *arg)
+{
+    (void)arg;
+    get_now(r);
 }
 
 void api_get(struct api_req *r)

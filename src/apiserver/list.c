@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "apiserver/api.h"
+#include "apiserver/work.h"
+#include "kube/table.h"
 #include "tls/jws.h"
 
 struct list_opts {
@@ -233,31 +235,68 @@ static void expired(struct api_req *r, const struct list_opts *o, struct sw_slic
     api_reply(r, 410, s);
 }
 
-/* The page as objects in memory (tables, partial metadata) or as text. */
+/* The page: as text where an item can be written by itself, else as objects in memory. */
 struct page {
     struct sw_buf text;
     SW_VEC(struct sw_json *) objs;
+    struct sw_arena arena; /* of what is not needed once the answer is written */
     size_t n;
+    size_t seen;          /* objects looked at */
+    size_t parsed;        /* bytes of those among them that were parsed */
     struct sw_slice last; /* key of the last object, when more follow */
     size_t remaining;
     bool more;
 };
 
+/* One item of a table or of partial objects, made in memory of its own. */
+static int write_item(struct api_req *r, struct page *p, const struct sw_store_obj *o)
+{
+    SW_ARENA_AUTO tmp = {0};
+    struct sw_arena *keep = r->arena;
+    struct sw_json *obj;
+    int rc = SW_OK;
+
+    r->arena = &tmp;
+    obj = api_load(&tmp, r->res, o);
+    if (obj && p->n++)
+        rc = sw_buf_putc(&p->text, ',');
+    if (obj && rc == SW_OK)
+        rc = sw_json_write(
+            &p->text, r->as == API_AS_TABLE ? api_to_row(r, obj) : api_to_partial(r, obj), NULL);
+    r->arena = keep;
+    return rc;
+}
+
 static int add_to_page(struct api_req *r, struct page *p, const struct sw_store_obj *o, bool text)
 {
     int rc = SW_OK;
 
-    p->n++;
     if (!text) {
-        struct sw_json *obj = api_load(r->arena, r->res, o);
+        struct sw_json *obj = api_load(&p->arena, r->res, o);
 
+        p->n++;
         if (obj)
             sw_vec_push(&p->objs, obj);
         return SW_OK;
     }
-    if (p->n > 1)
+    if (r->as != API_AS_OBJECT)
+        return write_item(r, p, o);
+    if (p->n++)
         rc = sw_buf_putc(&p->text, ',');
     return rc == SW_OK ? api_write_obj(&p->text, r->res, o, r->res->crd != NULL) : rc;
+}
+
+/* SW_EAGAIN: too much for the loop. SW_ECLOSED: cancelled. */
+static int check_pace(struct page *p, const struct sw_store_obj *o, bool parses, bool client)
+{
+    p->seen++;
+    p->parsed += parses ? o->value.n : 0;
+    if (api_work_here())
+        return sw_budget_ok(api_work_budget()) ? SW_OK : SW_ECLOSED;
+    return client && (p->seen > API_INLINE_ITEMS || p->parsed > API_INLINE_LIST ||
+                      sw_buf_len(&p->text) > API_INLINE_LIST)
+               ? SW_EAGAIN
+               : SW_OK;
 }
 
 static int collect(struct api_req *r, const struct list_opts *o, struct sw_slice prefix, bool text,
@@ -266,11 +305,15 @@ static int collect(struct api_req *r, const struct list_opts *o, struct sw_slice
     struct sw_store_iter it;
     struct sw_store_obj *obj;
     bool selective = o->filter.has_labels || o->filter.has_fields;
+    bool parses = selective || !text || r->as != API_AS_OBJECT;
     struct sw_slice last = {0};
     int rc = SW_OK;
 
     sw_store_iter_init(&it, r->snap, prefix, o->from);
     while (rc == SW_OK && (obj = sw_store_iter_next(&it))) {
+        rc = check_pace(p, obj, parses, r->x != NULL);
+        if (rc != SW_OK)
+            break;
         if (selective && !api_filter_match(&o->filter, r->res, obj))
             continue;
         if (o->limit && p->n == o->limit) {
@@ -305,6 +348,28 @@ static void put_list_meta(struct sw_jw *w, const struct page *p, uint64_t rv, co
     sw_jw_object_end(w);
 }
 
+/* Kind, version and columns: what comes before the items, which are text already. */
+static void put_list_head(struct api_req *r, struct sw_jw *w, const struct page *p, uint64_t rv,
+                          const char *token)
+{
+    const char *meta_version = sw_arena_printf(r->arena, "meta.k8s.io/%s", r->as_version);
+    bool table = r->as == API_AS_TABLE;
+
+    sw_jw_name(w, "kind");
+    sw_jw_str(w, table                     ? "Table"
+                 : r->as == API_AS_PARTIAL ? "PartialObjectMetadataList"
+                                           : r->res->list_kind);
+    sw_jw_name(w, "apiVersion");
+    sw_jw_str(w, r->as == API_AS_OBJECT ? r->res->api_version : meta_version);
+    sw_jw_name(w, "metadata");
+    put_list_meta(w, p, rv, token);
+    if (table) {
+        sw_jw_name(w, "columnDefinitions");
+        sw_jw_value(w, sw_table_columns(r->arena, r->res->builtin, r->res->columns));
+    }
+    sw_jw_name(w, table ? "rows" : "items");
+}
+
 static void reply_list_text(struct api_req *r, struct page *p, uint64_t rv, const char *token)
 {
     struct sw_buf b = {.max = (size_t)1 << 30};
@@ -312,13 +377,7 @@ static void reply_list_text(struct api_req *r, struct page *p, uint64_t rv, cons
 
     sw_jw_begin(&w, &b, NULL);
     sw_jw_object(&w);
-    sw_jw_name(&w, "kind");
-    sw_jw_str(&w, r->res->list_kind);
-    sw_jw_name(&w, "apiVersion");
-    sw_jw_str(&w, r->res->api_version);
-    sw_jw_name(&w, "metadata");
-    put_list_meta(&w, p, rv, token);
-    sw_jw_name(&w, "items");
+    put_list_head(r, &w, p, rv, token);
     sw_jw_raw(&w, SW_SLICE_LIT("["));
     if (w.rc == SW_OK)
         w.rc = sw_buf_append_slice(&b, sw_buf_slice(&p->text));
@@ -353,9 +412,11 @@ static struct sw_json *list_meta_json(struct api_req *r, const struct page *p, u
 
 static void reply_list_tree(struct api_req *r, struct page *p, uint64_t rv, const char *token)
 {
-    struct sw_arena *a = r->arena;
+    struct sw_arena *a = &p->arena;
+    struct sw_arena *keep = r->arena;
     struct sw_json *out;
 
+    r->arena = a;
     if (r->as == API_AS_TABLE) {
         out = api_to_table(r, p->objs.p, p->objs.n, true);
         sw_json_put(a, out, "metadata", list_meta_json(r, p, rv, token));
@@ -379,7 +440,7 @@ static void reply_list_tree(struct api_req *r, struct page *p, uint64_t rv, cons
         }
         sw_json_put(a, out, "items", items);
     }
-    sw_vec_done(&p->objs);
+    r->arena = keep;
     api_reply(r, 200, out);
 }
 
@@ -400,27 +461,48 @@ static bool take_snapshot(struct api_req *r, const struct list_opts *o, struct s
     return false;
 }
 
+static void page_done(struct page *p)
+{
+    api_off_loop();
+    sw_buf_done(&p->text);
+    sw_vec_done(&p->objs);
+    sw_arena_clear(&p->arena);
+}
+
+static void list_work(struct api_req *r, void *arg);
+
+static void list_failed(struct api_req *r, int rc)
+{
+    if (rc == SW_EAGAIN)
+        api_work_run(r, list_work, NULL);
+    else if (!api_work_ended(r))
+        api_fail(r, 500, "InternalError",
+                 "Internal error occurred: the list is too large; use a "
+                 "limit");
+}
+
 static void list_now(struct api_req *r)
 {
     struct list_opts o;
     struct page p = {.text = {.max = (size_t)1 << 30}};
     struct sw_slice prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
                                                           SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
-    bool text = r->x && r->as == API_AS_OBJECT && !r->pretty && !r->yaml;
+    bool text = r->x && !r->pretty && !r->yaml;
     const char *token = "";
     uint64_t rv;
+    int rc;
 
+    r->snap = sw_store_snap_unref(r->snap);
     if (!read_list_opts(r, &o) || !take_snapshot(r, &o, prefix))
         return;
     rv = sw_store_snap_revision(r->snap);
     if (o.exact)
         rv = o.rv; /* the state at that revision; nothing newer is in it */
-    if (collect(r, &o, prefix, text, &p) != SW_OK) {
-        sw_buf_done(&p.text);
-        sw_vec_done(&p.objs);
-        api_fail(r, 500, "InternalError",
-                 "Internal error occurred: the list is too large; use a "
-                 "limit");
+    api_off_loop();
+    rc = collect(r, &o, prefix, text, &p);
+    if (rc != SW_OK) {
+        page_done(&p);
+        list_failed(r, rc);
         return;
     }
     if (p.more)
@@ -429,7 +511,13 @@ static void list_now(struct api_req *r)
         reply_list_text(r, &p, rv, token);
     else
         reply_list_tree(r, &p, rv, token);
-    sw_buf_done(&p.text);
+    page_done(&p);
+}
+
+static void list_work(struct api_req *r, void *arg)
+{
+    (void)arg;
+    list_now(r);
 }
 
 void api_list(struct api_req *r)

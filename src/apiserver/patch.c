@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "apiserver/api.h"
+#include "apiserver/work.h"
 #include "apiserver/write_int.h"
 #include "base/json_patch.h"
 #include "kube/smd.h"
@@ -133,8 +134,12 @@ static bool build_patch(struct api_write *w, const struct sw_store_obj *cur)
         api_not_found(r);
         return false;
     }
+    api_off_loop();
     w->live = api_load(r->arena, r->res, cur);
     if (!patched(r, p, &obj) || !api_admit_object(r, obj, &p->dups, true) || !check_name(r, obj))
+        return false;
+    api_on_loop();
+    if (api_work_ended(r))
         return false;
     /* Absent means "keep", as for any client that did not ask to forget. */
     return api_prepare_update(w, obj, cur);
@@ -169,10 +174,13 @@ static bool build_apply(struct api_write *w, const struct sw_store_obj *cur)
     struct patch *p = SW_CONTAINER_OF(w, struct patch, w);
     struct api_req *r = w->r;
     struct sw_smd smd = api_smd(r);
-    struct sw_json *config = sw_json_copy(r->arena, p->doc);
+    struct sw_json *config;
     struct sw_smd_result res;
 
+    api_off_loop();
+    config = sw_json_copy(r->arena, p->doc);
     w->live = cur ? api_load(r->arena, r->res, cur) : NULL;
+    api_on_loop();
     if (!cur && (r->sub.n)) {
         api_not_found(r);
         return false;
@@ -191,6 +199,7 @@ static bool build_apply(struct api_write *w, const struct sw_store_obj *cur)
                                         SW_SLICE_ARG(api_meta_str(config, "uid"))));
         return false;
     }
+    api_off_loop();
     res = sw_smd_apply(&smd, w->live, config, r->force);
     if (res.status != SW_SMD_OK) {
         api_apply_failed(r, &res);
@@ -198,6 +207,9 @@ static bool build_apply(struct api_write *w, const struct sw_store_obj *cur)
     }
     r->validation = API_VALIDATE_IGNORE; /* unknown fields were refused by the schema already */
     if (!api_admit_object(r, res.object, NULL, false) || !check_name(r, res.object))
+        return false;
+    api_on_loop();
+    if (api_work_ended(r))
         return false;
     w->arg = p; /* ownership is settled */
     if (!cur) {
@@ -411,6 +423,7 @@ void api_patch(struct api_req *r)
     struct patch *p = SW_ARENA_NEW(r->arena, struct patch);
 
     p->w = (struct api_write){.r = r, .build = build_patch, .retry = true};
+    api_off_loop();
     if (!api_patch_kind(r, &p->kind) || !api_patch_read(r, p->kind, &p->doc, &p->dups))
         return;
     if (p->kind == API_PATCH_APPLY) {
@@ -418,5 +431,8 @@ void api_patch(struct api_req *r)
         if (!check_apply(r, p))
             return;
     }
+    api_on_loop();
+    if (api_work_ended(r))
+        return;
     api_write_run(&p->w);
 }

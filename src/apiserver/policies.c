@@ -10,6 +10,7 @@
 
 #include "apiserver/admission_metrics.h"
 #include "apiserver/admission_request.h"
+#include "apiserver/work.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "kube/admission_match.h"
@@ -22,41 +23,35 @@ struct entry {
     SW_VEC(const struct sw_json *) bindings;
 };
 
+/* Immutable once made; a request keeps the one it began with. */
 struct api_policies {
+    unsigned refs;
     struct sw_arena arena; /* trees of bindings */
     struct sw_store_snap *snap;
     SW_VEC(struct entry *) all; /* with at least one binding, by name */
-    bool fresh;
 };
 
 /* ---- index ---- */
 
-static void forget(struct api_policies *x)
+void api_policies_free(struct api_policies *x)
 {
+    if (!x || --x->refs)
+        return;
     for (size_t i = 0; i < x->all.n; i++) {
         sw_policy_free(x->all.p[i]->policy);
         sw_vec_done(&x->all.p[i]->bindings);
         sw_free(x->all.p[i]);
     }
-    x->all.n = 0;
     sw_arena_clear(&x->arena);
-    x->snap = sw_store_snap_unref(x->snap);
-    x->fresh = false;
-}
-
-void api_policies_free(struct api_policies *x)
-{
-    if (!x)
-        return;
-    forget(x);
+    sw_store_snap_unref(x->snap);
     sw_vec_done(&x->all);
     sw_free(x);
 }
 
 void api_policies_changed(struct sw_api *api)
 {
-    if (api->policies)
-        api->policies->fresh = false;
+    api_policies_free(api->policies);
+    api->policies = NULL;
 }
 
 static struct entry *add_policy(struct api_policies *x, const struct sw_json *obj)
@@ -98,14 +93,15 @@ static int by_name(const void *p, const void *q)
     return sw_slice_cmp((*x)->policy->name, (*y)->policy->name);
 }
 
-static void rebuild(struct sw_api *api, struct api_policies *x)
+static struct api_policies *policies_new(struct sw_api *api)
 {
+    struct api_policies *x = SW_NEW(struct api_policies);
     const struct api_res *res = api_registry_find(
         &api->reg, group, SW_SLICE_LIT("v1"), SW_SLICE_LIT("validatingadmissionpolicybindings"));
     struct sw_store_iter it;
     struct sw_store_obj *o;
 
-    forget(x);
+    x->refs = 1;
     x->snap = sw_store_snapshot(api->store);
     sw_store_iter_init(&it, x->snap, sw_slice_str(res->prefix), sw_slice("", 0));
     while ((o = sw_store_iter_next(&it))) {
@@ -118,15 +114,15 @@ static void rebuild(struct sw_api *api, struct api_policies *x)
     }
     if (x->all.n)
         qsort(x->all.p, x->all.n, sizeof(*x->all.p), by_name);
-    x->fresh = true;
+    return x;
 }
 
-static const struct api_policies *in_force(struct sw_api *api)
+/* A reference to those in force. */
+static struct api_policies *in_force(struct sw_api *api)
 {
     if (!api->policies)
-        api->policies = SW_NEW(struct api_policies);
-    if (!api->policies->fresh)
-        rebuild(api, api->policies);
+        api->policies = policies_new(api);
+    api->policies->refs++;
     return api->policies;
 }
 
@@ -245,6 +241,18 @@ static void act(struct question *q, const struct entry *e, const struct sw_json 
     }
 }
 
+/* The roles are the loop's. */
+static bool allowed(void *arg, struct sw_arena *a, const struct sw_cel_access *at,
+                    const char **ret_why)
+{
+    bool yes;
+
+    api_on_loop();
+    yes = sw_admission_allowed(arg, a, at, ret_why);
+    api_off_loop();
+    return yes;
+}
+
 static void evaluate(struct question *q, const struct entry *e, const struct sw_json *binding,
                      const struct sw_json *params, struct sw_slice version)
 {
@@ -255,11 +263,14 @@ static void evaluate(struct question *q, const struct entry *e, const struct sw_
         .request = sw_admission_request(q->r, q->ad->op, as),
         .params = params,
         .ns = q->ns_object,
-        .allowed = sw_admission_allowed,
+        .allowed = allowed,
         .arg = q->r,
     };
-    struct sw_policy_result res = sw_policy_eval(e->policy, q->a, &in);
+    struct sw_policy_result res;
 
+    api_off_loop();
+    res = sw_policy_eval(e->policy, q->a, &in);
+    api_on_loop();
     for (size_t i = 0; i < res.ndenials; i++)
         act(q, e, binding, &res.denials[i]);
     for (size_t i = 0; i < res.naudits; i++)
@@ -468,11 +479,12 @@ static void refuse(struct question *q)
 
 void api_policies_admit(struct api_admission *ad)
 {
-    const struct api_policies *x = in_force(ad->r->api);
+    struct api_policies *x = in_force(ad->r->api);
     struct api_req *r = ad->r;
     struct question q = {.ad = ad, .r = r, .asker = r->on_behalf ? r->on_behalf : r, .a = r->arena};
 
     if (!x->all.n || exempt(ad->r->res)) {
+        api_policies_free(x);
         sw_admission_next(ad);
         return;
     }
@@ -480,6 +492,9 @@ void api_policies_admit(struct api_admission *ad)
     fill_attrs(&q);
     for (size_t i = 0; i < x->all.n; i++)
         ask(&q, x->all.p[i]);
+    api_policies_free(x);
+    if (api_work_ended(r))
+        return;
     if (q.denied)
         refuse(&q);
     else

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "apiserver/api.h"
+#include "apiserver/work.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "kube/table.h"
@@ -176,6 +177,7 @@ void api_common_headers(struct api_req *r)
 void api_req_done(struct api_req *r, int code)
 {
     r->snap = sw_store_snap_unref(r->snap);
+    api_work_forget(r);
     if (r->x) {
         api_audit(r, code);
         api_fair_leave(r);
@@ -189,6 +191,9 @@ void api_reply_buf(struct api_req *r, int code, const char *content_type, struct
     struct sw_xchg *x = r->x;
 
     api_common_headers(r);
+    if (api_work_here())
+        sw_xchg_compress(x, b);
+    api_on_loop();
     api_req_done(r, code);
     sw_xchg_send(x, code, content_type, b);
 }
@@ -214,6 +219,7 @@ void api_reply(struct api_req *r, int code, const struct sw_json *v)
         api_internal_drop(r);
         return;
     }
+    api_off_loop();
     sw_xchg_set(r->x, "Cache-Control", SW_SLICE_LIT("no-cache, private"));
     if (code == 429)
         sw_xchg_set(r->x, "Retry-After", SW_SLICE_LIT("1"));
@@ -239,13 +245,27 @@ struct sw_json *api_to_partial(struct api_req *r, const struct sw_json *obj)
     return p;
 }
 
+struct sw_json *api_to_row(struct api_req *r, struct sw_json *obj)
+{
+    struct sw_arena *a = r->arena;
+    int64_t now = (int64_t)(sw_wall_ns() / SW_NS_PER_S);
+    struct sw_slice include = api_param(r, "includeObject");
+    struct sw_json *row = sw_json_new_object(a);
+
+    sw_json_put(a, row, "cells", sw_table_cells(a, r->res->builtin, r->res->columns, obj, now));
+    if (sw_slice_eq_str(include, "None"))
+        sw_json_put(a, row, "object", sw_json_new_null(a));
+    else
+        sw_json_put(a, row, "object",
+                    sw_slice_eq_str(include, "Object") ? obj : api_to_partial(r, obj));
+    return row;
+}
+
 struct sw_json *api_to_table(struct api_req *r, struct sw_json *const *objs, size_t n,
                              bool with_columns)
 {
     struct sw_arena *a = r->arena;
     const struct sw_builtin *b = r->res->builtin;
-    int64_t now = (int64_t)(sw_wall_ns() / SW_NS_PER_S);
-    struct sw_slice include = api_param(r, "includeObject");
     struct sw_json *table = sw_json_new_object(a);
     struct sw_json *rows = sw_json_new_array(a);
 
@@ -255,18 +275,8 @@ struct sw_json *api_to_table(struct api_req *r, struct sw_json *const *objs, siz
     sw_json_put(a, table, "metadata", sw_json_new_object(a));
     sw_json_put(a, table, "columnDefinitions",
                 with_columns ? sw_table_columns(a, b, r->res->columns) : sw_json_new_null(a));
-    for (size_t i = 0; i < n; i++) {
-        struct sw_json *row = sw_json_new_object(a);
-
-        sw_json_put(a, row, "cells", sw_table_cells(a, b, r->res->columns, objs[i], now));
-        if (sw_slice_eq_str(include, "None"))
-            sw_json_put(a, row, "object", sw_json_new_null(a));
-        else if (sw_slice_eq_str(include, "Object"))
-            sw_json_put(a, row, "object", objs[i]);
-        else
-            sw_json_put(a, row, "object", api_to_partial(r, objs[i]));
-        sw_json_push(a, rows, row);
-    }
+    for (size_t i = 0; i < n; i++)
+        sw_json_push(a, rows, api_to_row(r, objs[i]));
     sw_json_put(a, table, "rows", rows);
     return table;
 }

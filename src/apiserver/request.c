@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "apiserver/api.h"
+#include "apiserver/work.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -270,13 +271,12 @@ static bool scope_ok(const struct api_req *r)
 }
 
 /*
- * `kubectl describe namespace` asks for these two without looking whether they exist. There are
- * none, which is a truer answer than "no such thing".
+ * `kubectl describe namespace` asks for these without looking whether they exist. There are none,
+ * which is a truer answer than "no such thing".
  */
 static bool always_empty(struct api_req *r)
 {
-    static const char *const kinds[][2] = {{"resourcequotas", "ResourceQuotaList"},
-                                           {"limitranges", "LimitRangeList"}};
+    static const char *const kinds[][2] = {{"limitranges", "LimitRangeList"}};
     struct sw_arena *a = r->arena;
     struct sw_json *v;
 
@@ -355,6 +355,38 @@ static void run_resource(struct api_req *r)
         run_verb(r);
 }
 
+static void resource_work(struct api_req *r, void *arg)
+{
+    (void)arg;
+    run_resource(r);
+}
+
+/* A large body is decoded and judged beside the loop. */
+static void start_resource(struct api_req *r)
+{
+    if (r->verb == API_CREATE || r->verb == API_UPDATE || r->verb == API_PATCH) {
+        r->fresh = SW_ARENA_NEW(r->arena, struct api_req);
+        *r->fresh = *r;
+    }
+    if (r->body.n > API_INLINE_BODY)
+        api_work_run(r, resource_work, NULL);
+    else
+        run_resource(r);
+}
+
+void api_restart(struct api_req *r)
+{
+    struct api_req *fresh = r->fresh;
+    struct api_job *job = r->job;
+
+    r->snap = sw_store_snap_unref(r->snap);
+    r->crd = api_crd_unref(r->crd);
+    *r = *fresh;
+    r->fresh = fresh;
+    r->job = job;
+    api_work_run(r, resource_work, NULL);
+}
+
 /* known: the method is one of ours. */
 static void judge(struct api_req *r, bool known)
 {
@@ -365,7 +397,11 @@ static void judge(struct api_req *r, bool known)
                          : sw_slice_has_prefix(agent, SW_SLICE_LIT("curl")) ||
                                sw_slice_has_prefix(agent, SW_SLICE_LIT("Wget")) ||
                                sw_slice_has_prefix(agent, SW_SLICE_LIT("Mozilla/5.0"));
-    if (!api_authenticate(r) || !api_impersonate(r))
+    if (!api_authenticate(r))
+        return;
+    if (!sw_slice_eq_str(r->user.name, "system:anonymous"))
+        sw_xchg_identify(r->x, r->user.name);
+    if (!api_impersonate(r))
         return;
     r->unknown_method = !known;
     if (!api_fair_enter(r)) {
@@ -381,7 +417,7 @@ static void judge(struct api_req *r, bool known)
     if (r->is_resource && r->nrest_over)
         api_no_such_resource(r);
     else if (r->is_resource)
-        run_resource(r);
+        start_resource(r);
     else
         api_non_resource(r);
 }

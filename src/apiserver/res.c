@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apiserver/res.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,6 +180,9 @@ void api_registry_set_crd(struct api_registry *g, struct sw_slice name, struct a
     g->generation++;
 }
 
+/* Workers and the loop may both be the first to need a schema. */
+static pthread_mutex_t compiling = PTHREAD_MUTEX_INITIALIZER;
+
 const struct sw_schema *api_res_schema(const struct api_res *res)
 {
     static const struct sw_schema_opts stored = {.stored = true};
@@ -186,17 +190,26 @@ const struct sw_schema *api_res_schema(const struct api_res *res)
     struct sw_field_errs e;
     SW_ARENA_AUTO tmp = {0};
 
-    if (res->schema || !res->crd)
+    const struct sw_schema *ready;
+
+    if (!res->crd)
         return res->schema;
     set = &res->crd->sets[res->index];
-    if (!set->root) {
+    ready = atomic_load_explicit(&res->crd->ready[res->index], memory_order_acquire);
+    if (ready)
+        return ready;
+    (void)pthread_mutex_lock(&compiling);
+    ready = atomic_load_explicit(&res->crd->ready[res->index], memory_order_relaxed);
+    if (!ready) {
         sw_field_errs_init(&e, &tmp);
         /* It compiled when it was admitted; a rule that does not any more refuses every object. */
         if (sw_schema_compile_as(set, res->raw, &stored, NULL, &e) != SW_OK && !set->root)
             set->root = sw_schema_blank(&set->arena);
+        ready = set->root;
+        atomic_store_explicit(&res->crd->ready[res->index], ready, memory_order_release);
     }
-    res->crd->vers[res->index].schema = set->root;
-    return set->root;
+    (void)pthread_mutex_unlock(&compiling);
+    return ready;
 }
 
 const char *api_gr(struct sw_arena *a, const struct api_res *res)

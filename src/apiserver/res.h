@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -36,7 +37,7 @@ struct api_res {
     bool has_scale;
     const struct sw_builtin *builtin; /* NULL: custom */
     struct api_crd *crd;              /* NULL: built-in */
-    const struct sw_schema *schema;   /* of the whole object; NULL until sw_schema was compiled */
+    const struct sw_schema *schema;   /* of the whole object; built-in kinds only */
     const char *const *selectors;     /* field selectors, ends with NULL */
     /* custom resources only */
     size_t index;                  /* in the CRD's versions */
@@ -65,7 +66,8 @@ struct api_crd {
     bool by_webhook;   /* conversion.strategy Webhook: only the storage version can be served */
     bool same_schemas; /* all versions have the same schema: stored data fits every one */
     struct api_res *vers;
-    struct sw_schema_set *sets; /* parallel to vers; root NULL until compiled */
+    struct sw_schema_set *sets;               /* parallel to vers, as is the next */
+    _Atomic(const struct sw_schema *) *ready; /* NULL until compiled */
     size_t n;
 };
 
@@ -103,7 +105,7 @@ bool api_registry_has_group(const struct api_registry *g, struct sw_slice group,
 /* Puts a CRD in place of an older one of that name (or removes it: NULL). Takes the reference. */
 void api_registry_set_crd(struct api_registry *g, struct sw_slice name, struct api_crd *crd);
 
-/* The schema, compiled at first use. Never NULL for stored kinds. */
+/* The schema, compiled at first use, on any thread. Never NULL for stored kinds. */
 const struct sw_schema *api_res_schema(const struct api_res *res);
 
 /* "widgets.lab.example.com" or "configmaps". */

@@ -9,7 +9,9 @@
 #include "apiserver/api.h"
 #include "apiserver/fabric.h"
 #include "apiserver/policies.h"
+#include "apiserver/quota.h"
 #include "apiserver/webhook.h"
+#include "apiserver/work.h"
 #include "base/dirs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -47,14 +49,25 @@ static int open_audit(struct sw_api *api, const struct sw_api_config *c, struct 
 }
 
 /* Requests are looked at from the loop only, so the port may be taken before the rest is there. */
+static void discard(void *arg, struct sw_arena *a)
+{
+    api_work_discard(((struct sw_api *)arg)->work, a);
+}
+
 static int start_front(struct sw_api *api, const struct sw_api_config *c, struct sw_tls_cred *cred,
                        struct sw_err *err)
 {
     char text[SW_ADDR_TEXT];
     int rc;
 
-    api->front = sw_front_new(
-        api->loop, &(struct sw_front_opts){.cred = cred, .handler = api_on_request, .arg = api});
+    api->front =
+        sw_front_new(api->loop, &(struct sw_front_opts){.cred = cred,
+                                                        .max_conns = c->max_conns,
+                                                        .max_conns_addr = c->max_conns_addr,
+                                                        .write_timeout_ns = c->unread_timeout_ns,
+                                                        .handler = api_on_request,
+                                                        .discard = discard,
+                                                        .arg = api});
     rc = sw_front_listen(api->front, &c->listen, &api->bound, err);
     if (rc != SW_OK)
         return rc;
@@ -81,9 +94,11 @@ struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, stru
     api->loopback_endpoints = c->loopback_endpoints;
     api->issuer = "https://kubernetes.default.svc.cluster.local";
     sw_list_init(&api->watches);
+    sw_list_init(&api->walking);
     sw_list_init(&api->internals);
     api_registry_init(&api->reg);
-    rc = open_store(api, c, err);
+    api->work = api_work_new(api, &(struct api_work_opts){.deadline_ns = c->work_deadline_ns}, err);
+    rc = api->work ? open_store(api, c, err) : err->rc;
     if (rc == SW_OK)
         rc = open_audit(api, c, err);
     if (rc == SW_OK)
@@ -92,9 +107,11 @@ struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, stru
         rc = start_front(api, c, cred, err);
     if (rc == SW_OK) {
         api->authz = api_authz_new(api);
-        api->fair = api_fair_new(c->max_inflight);
+        api->fair = api_fair_new(c->max_inflight, c->max_watches);
         api->docs = api_docs_new();
         api_crds_load(api);
+        api->quota = api_quota_new(
+            api, &(struct api_quota_opts){.objects = c->space_objects, .bytes = c->space_bytes});
         api->gc = api_gc_new(api);
         api_bootstrap(api);
         if (c->fabric_kinds)
@@ -147,14 +164,18 @@ void sw_api_free(struct sw_api *a)
         return;
     a->stopping = true;
     a->closing = true;
+    api_work_stop(a->work);
     api_webhooks_free(a);
     close_store(a);
     sw_front_free(a->front);
+    api_work_free(a->work);
+    sw_defer_cancel(&a->walk);
     api_gc_free(a->gc);
     SW_LIST_FOREACH (it, &a->internals)
         api_internal_drop(SW_CONTAINER_OF(it, struct api_req, link));
     api_authz_free(a->authz);
     api_fair_free(a->fair);
+    api_quota_free(a->quota);
     api_docs_free(a->docs);
     api_pool_free(a->pool);
     api_policies_free(a->policies);

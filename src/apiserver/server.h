@@ -25,10 +25,17 @@ struct sw_api_config {
     const char *audit_log;    /* file for one JSON line per request; NULL: none */
     bool relaxed_sync;        /* power loss may take the last writes */
     uint32_t max_inflight;    /* requests of one client at a time; 0 = 400 */
-    uint32_t keep_events;     /* changes kept for watches at least; 0 = the store's default */
+    uint32_t max_watches;     /* of one client; 0 = 4096 */
+    uint64_t space_objects;   /* that one namespace may hold; 0: no limit */
+    uint64_t space_bytes;     /* the same in bytes */
+    uint32_t max_conns;       /* 0 = 4096 */
+    uint32_t max_conns_addr;  /* of one address, not loopback; 0 = 1024 */
+    uint64_t unread_timeout_ns; /* an answer of which nothing is read for so long; 0 = 60 s */
+    uint32_t keep_events;       /* changes kept for watches at least; 0 = the store's default */
     uint64_t keep_events_ms;
-    bool fabric_kinds;       /* install the fabric's own kinds */
-    bool loopback_endpoints; /* Endpoints and EndpointSlices may name this machine */
+    uint64_t work_deadline_ns; /* of a request handled on a worker; 0 = 30 s */
+    bool fabric_kinds;         /* install the fabric's own kinds */
+    bool loopback_endpoints;   /* Endpoints and EndpointSlices may name this machine */
 };
 
 /* Makes CA, certificates and kubeconfig on the first start, opens the store, starts to listen. */

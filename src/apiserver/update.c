@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "apiserver/api.h"
+#include "apiserver/work.h"
 #include "apiserver/write_int.h"
 #include "kube/smd.h"
 
@@ -192,6 +193,7 @@ static bool finish_update(struct api_write *w, struct sw_json *obj)
     struct api_req *r = w->r;
     struct sw_arena *a = r->arena;
     struct sw_json *meta = api_meta(a, obj);
+    bool same;
 
     if (api_is_crd_kind(r->res))
         api_crd_settle(r, obj, w->live);
@@ -204,7 +206,10 @@ static bool finish_update(struct api_write *w, struct sw_json *obj)
         !api_escalation_ok(r, obj, w->live))
         return false;
     w->code = 200;
-    if (sw_smd_equal_but_times(a, obj, w->live)) {
+    api_off_loop();
+    same = sw_smd_equal_but_times(a, obj, w->live);
+    api_on_loop();
+    if (same) {
         w->obj = w->live;
         w->noop = true;
         /* An object that only waits for its finalizers may have lost the last one before. */
@@ -231,6 +236,7 @@ bool api_prepare_update(struct api_write *w, struct sw_json *obj, const struct s
 
     if (!check_conditions(w, obj, cur))
         return false;
+    api_off_loop();
     split_doors(r, obj, w->live);
     meta = api_meta(a, obj);
     keep_meta(a, meta, old_meta, "uid");
@@ -243,6 +249,9 @@ bool api_prepare_update(struct api_write *w, struct sw_json *obj, const struct s
     (void)sw_json_remove(meta, SW_SLICE_LIT("selfLink"));
     if (!applied)
         sw_smd_update(&smd, w->live, obj);
+    api_on_loop();
+    if (api_work_ended(r))
+        return false;
     return api_write_prepared(w, obj, finish_update);
 }
 
@@ -255,8 +264,12 @@ static bool build_update(struct api_write *w, const struct sw_store_obj *cur)
 {
     struct update *u = SW_CONTAINER_OF(w, struct update, w);
     struct api_req *r = w->r;
-    struct sw_json *obj = sw_json_copy(r->arena, u->obj);
+    struct sw_json *obj;
 
+    api_off_loop();
+    obj = sw_json_copy(r->arena, u->obj);
+    w->live = cur ? api_load(r->arena, r->res, cur) : NULL;
+    api_on_loop();
     if (!cur) {
         if (!(r->res->flags & SW_B_CREATE_ON_UPDATE) || r->sub.n) {
             api_not_found(r);
@@ -276,7 +289,6 @@ static bool build_update(struct api_write *w, const struct sw_store_obj *cur)
         (void)sw_json_remove(api_meta(r->arena, obj), SW_SLICE_LIT("resourceVersion"));
         return api_prepare_create(w, obj);
     }
-    w->live = api_load(r->arena, r->res, cur);
     return api_prepare_update(w, obj, cur);
 }
 
@@ -288,6 +300,7 @@ void api_update(struct api_req *r)
     struct sw_slice ns;
 
     u->w = (struct api_write){.r = r, .build = build_update};
+    api_off_loop();
     if (!api_write_options(r, "UpdateOptions") || !api_decode_body(r, &u->obj, &dups) ||
         !api_admit_object(r, u->obj, &dups, false))
         return;
@@ -315,5 +328,7 @@ void api_update(struct api_req *r)
     }
     if (r->res->namespaced)
         sw_json_put_str(r->arena, api_meta(r->arena, u->obj), "namespace", r->ns);
-    api_write_run(&u->w);
+    api_on_loop();
+    if (!api_work_ended(r))
+        api_write_run(&u->w);
 }

@@ -13,7 +13,12 @@
 #include "base/rand.h"
 #include "base/time.h"
 
-enum { LINE_MAX = 64 << 20, INITIAL_BATCH = 256 };
+enum {
+    LINE_MAX = 64 << 20,
+    INITIAL_BATCH = 256,       /* objects of one watch before the next has its turn */
+    INITIAL_BYTES = 256 << 10, /* and bytes of them */
+};
+static const uint64_t walk_ns = SW_NS_PER_MS; /* of one turn of the loop, for all of them */
 static const uint64_t bookmark_ns = 60 * SW_NS_PER_S;
 
 enum phase {
@@ -23,6 +28,7 @@ enum phase {
 
 struct api_watch {
     struct sw_list link;
+    struct sw_list turn; /* in api->walking while it has more of the initial state to send */
     struct sw_api *api;
     struct api_req *r;
     struct sw_xchg *x;
@@ -34,7 +40,6 @@ struct api_watch {
     struct sw_store_event *held; /* event that did not fit */
     struct sw_timer timeout;
     struct sw_timer bookmark;
-    struct sw_defer again;
     enum phase phase;
     uint64_t revision; /* of the initial state */
     uint64_t end_ns;   /* when the server closes it */
@@ -53,10 +58,11 @@ static struct api_watch *watch_of(struct sw_xchg *x)
 static void watch_free(struct api_watch *w)
 {
     sw_list_unlink(&w->link);
+    sw_list_unlink(&w->turn);
+    api_fair_unwatch(w->r);
     sw_store_watch_stop(&w->watch);
     sw_timer_stop(w->api->loop, &w->timeout);
     sw_timer_stop(w->api->loop, &w->bookmark);
-    sw_defer_cancel(&w->again);
     if (w->held)
         sw_store_event_unref(w->held);
     sw_store_snap_unref(w->snap);
@@ -256,17 +262,29 @@ static void gone_too_far(struct api_watch *w)
     watch_end(w);
 }
 
+/* Other answers to this user take all it may leave unread. */
+static void too_much_unread(struct api_watch *w)
+{
+    send_error(w, 429, "TooManyRequests",
+               "too many bytes of other answers to this user were not read yet");
+    watch_end(w);
+}
+
 static void on_event(struct sw_store_watch *sw, struct sw_store_event *ev, int rc)
 {
     struct api_watch *w = SW_CONTAINER_OF(sw, struct api_watch, watch);
 
     if (!ev) {
-        (void)rc;
         gone_too_far(w);
         return;
     }
-    if (send_event(w, ev) == SW_OK)
+    rc = send_event(w, ev);
+    if (rc == SW_OK)
         return;
+    if (rc == SW_ECLOSED) {
+        too_much_unread(w);
+        return;
+    }
     w->held = sw_store_event_ref(ev);
     sw_store_watch_pause(sw);
 }
@@ -286,15 +304,35 @@ static void go_live(struct api_watch *w)
 
 static void initial_step(struct api_watch *w);
 
-static void on_again(struct sw_defer *d)
+/* One after the other, and only for a part of each turn of the loop. */
+static void on_walk(struct sw_defer *d)
 {
-    initial_step(SW_CONTAINER_OF(d, struct api_watch, again));
+    struct sw_api *api = SW_CONTAINER_OF(d, struct sw_api, walk);
+    uint64_t until = sw_now_ns() + walk_ns;
+    struct sw_list *it;
+
+    do {
+        it = sw_list_pop_front(&api->walking);
+        if (it)
+            initial_step(SW_CONTAINER_OF(it, struct api_watch, turn));
+    } while (it && sw_now_ns() < until);
+    if (!sw_list_empty(&api->walking))
+        sw_loop_defer(api->loop, &api->walk, on_walk);
+}
+
+static void walk_on(struct api_watch *w)
+{
+    sw_list_unlink(&w->turn);
+    sw_list_push_back(&w->api->walking, &w->turn);
+    sw_loop_defer(w->api->loop, &w->api->walk, on_walk);
 }
 
 static void initial_step(struct api_watch *w)
 {
     struct sw_store_iter it;
     struct sw_store_obj *o;
+    size_t bytes = 0;
+    int rc;
 
     sw_store_iter_init(&it, w->snap, w->prefix, sw_buf_slice(&w->at));
     for (int i = 0; (o = sw_store_iter_next(&it)); i++) {
@@ -303,11 +341,15 @@ static void initial_step(struct api_watch *w)
             watch_end(w);
             return;
         }
-        if (i == INITIAL_BATCH) {
-            sw_loop_defer(w->api->loop, &w->again, on_again);
+        if (i == INITIAL_BATCH || bytes > INITIAL_BYTES) {
+            walk_on(w);
             return;
         }
-        if (matches(w, o) && send_line(w, "ADDED", o, o->revision) != SW_OK)
+        bytes += o->value.n;
+        rc = matches(w, o) ? send_line(w, "ADDED", o, o->revision) : SW_OK;
+        if (rc == SW_ECLOSED)
+            too_much_unread(w);
+        if (rc != SW_OK)
             return; /* on_drain goes on from here */
         if (sw_buf_putc(&w->at, 0) != SW_OK)
             return;
@@ -323,13 +365,18 @@ static void on_drain(struct sw_xchg *x)
     struct api_watch *w = watch_of(x);
     struct sw_store_event *ev = w->held;
 
+    int rc;
+
     if (w->phase == WATCH_INITIAL) {
-        sw_loop_defer(w->api->loop, &w->again, on_again);
+        walk_on(w);
         return;
     }
     if (!ev)
         return;
-    if (send_event(w, ev) != SW_OK)
+    rc = send_event(w, ev);
+    if (rc == SW_ECLOSED)
+        too_much_unread(w);
+    if (rc != SW_OK)
         return;
     w->held = NULL;
     sw_store_event_unref(ev);
@@ -427,7 +474,7 @@ static void start(struct api_watch *w, bool initial, uint64_t revision)
     if (initial) {
         w->snap = sw_store_snapshot(w->api->store);
         w->revision = sw_store_snap_revision(w->snap);
-        sw_loop_defer(w->api->loop, &w->again, on_again);
+        walk_on(w);
         return;
     }
     w->revision = revision;
@@ -470,6 +517,12 @@ void api_watch(struct api_req *r)
     }
     w->prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
                                              SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
+    if (!api_fair_watch(r)) {
+        api_fail(r, 429, "TooManyRequests",
+                 "Too many requests, please try again later: user '%.*s' has too many watches open",
+                 SW_SLICE_ARG(r->user.name));
+        return;
+    }
     w->bookmarks = api_param_bool(r, "allowWatchBookmarks");
     w->initial_end = send;
     r->done_arg = w;

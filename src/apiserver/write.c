@@ -9,12 +9,18 @@
 #include "apiserver/api.h"
 #include "apiserver/limits.h"
 #include "apiserver/policies.h"
+#include "apiserver/quota.h"
 #include "apiserver/webhook.h"
+#include "apiserver/work.h"
 #include "apiserver/write_int.h"
 #include "base/log.h"
+#include "kube/cel.h"
 #include "kube/smd.h"
 
-enum { TRIES_MAX = 100 };
+enum { TRIES_MAX = 100, INLINE_STEPS = 2000000 };
+/* All that rules may cost, and the rest. */
+static const uint64_t validate_steps =
+    API_VALIDATE_STEPS + (uint64_t)SW_CEL_OBJECT_COST * SW_CEL_STEPS;
 static const size_t object_max = (size_t)1536 * 1024; /* bytes of one stored object */
 
 static void attempt(struct api_write *w);
@@ -69,12 +75,27 @@ static void answer(struct api_write *w, uint64_t revision)
     api_reply_object(r, w->code ? w->code : 200, w->obj);
 }
 
+static void answer_later(struct api_req *r, void *arg)
+{
+    struct api_write *w = arg;
+
+    (void)r;
+    answer(w, w->revision);
+}
+
+static void attempt_later(struct api_req *r, void *arg)
+{
+    (void)r;
+    attempt(arg);
+}
+
 static void on_written(void *arg, const struct sw_store_result *res)
 {
     struct api_write *w = arg;
     struct api_req *r = w->r;
 
     r->api->writes--;
+    api_quota_settle(w, res);
     if (!r->api->store) { /* closed meanwhile: the write is safe or it is not, nothing follows */
         if (res->rc == SW_OK)
             answer(w, res->revision);
@@ -85,13 +106,14 @@ static void on_written(void *arg, const struct sw_store_result *res)
     if (res->rc == SW_OK) {
         note_change(r->api, r->res, api_meta_str(w->obj, "name"));
         api_service_written(w);
-        answer(w, res->revision);
+        w->revision = res->revision;
+        api_work_resume(r, answer_later, w);
         return;
     }
     if ((res->rc == SW_STORE_CONFLICT || res->rc == SW_STORE_EXISTS || res->rc == SW_ENOENT) &&
         w->tries < TRIES_MAX) {
         /* The build decides again what that means: 404, 409, or another try. */
-        attempt(w);
+        api_work_resume(r, attempt_later, w);
         return;
     }
     if (res->rc == SW_STORE_CONFLICT || res->rc == SW_STORE_EXISTS || res->rc == SW_ENOENT) {
@@ -133,19 +155,29 @@ static void submit(struct api_write *w, struct sw_json *stored)
         .arg = w,
     };
     struct sw_err err = {0};
+    bool fits;
     int rc;
 
+    api_off_loop();
     stored = api_unview(r->arena, r->res, stored);
     sw.value = api_encode(r->arena, r->res, stored);
-    if (!sw.value.p || too_big(w, stored, &sw.value)) {
+    fits = sw.value.p && !too_big(w, stored, &sw.value);
+    api_on_loop();
+    if (api_work_ended(r))
+        return;
+    if (!fits) {
         api_fail(r, 413, "RequestEntityTooLarge", "Request entity too large: limit is %zu",
                  object_max);
         return;
     }
+    if (!api_quota_take(w, sw.value.n))
+        return;
     rc = sw_store_submit(r->api->store, &sw, &err);
     if (rc == SW_OK) {
         r->api->writes++;
         api_service_submitted(w);
+    } else {
+        api_quota_settle(w, NULL);
     }
     if (rc == SW_ELIMIT)
         api_fail(r, 429, "TooManyRequests", "Too many requests, please try again later.");
@@ -166,11 +198,15 @@ static void on_admitted(struct api_admission *ad)
         answer(w, 0);
         return;
     }
+    api_off_loop();
     stored = api_to_storage(w->r->arena, w->r->res, w->obj);
-    if (w->r->dry_run)
-        answer(w, 0);
-    else
+    api_on_loop();
+    if (!w->r->dry_run) {
         submit(w, stored);
+    } else if (api_quota_take(w, 0)) {
+        api_quota_settle(w, NULL);
+        answer(w, 0);
+    }
 }
 
 static const struct sw_json *shown(struct api_write *w, const struct sw_json *obj)
@@ -191,15 +227,29 @@ static void admit(struct api_write *w)
     sw_admission_validate(ad);
 }
 
+/* Answered (and perhaps gone), unless it turned out to take long while it was on the loop. */
+static void build_failed(struct sw_api *api, struct api_req *r)
+{
+    if (api->restart != r)
+        return;
+    api->restart = NULL;
+    api_restart(r);
+}
+
 static void attempt(struct api_write *w)
 {
     struct api_req *r = w->r;
+    struct sw_api *api = r->api;
     struct sw_store_obj *cur;
 
-    w->tries++;
     r->snap = sw_store_snap_unref(r->snap);
     r->snap = sw_store_snapshot(r->api->store);
     cur = sw_store_snap_get(r->snap, w->key);
+    if (cur && cur->value.n > API_INLINE_OBJECT && r->x && !api_work_here() && !r->long_work) {
+        api_work_run(r, attempt_later, w);
+        return;
+    }
+    w->tries++;
     w->obj = NULL;
     w->live = NULL;
     w->remove = false;
@@ -208,8 +258,10 @@ static void attempt(struct api_write *w)
     w->exists = false;
     w->expect = cur ? cur->revision : 0;
     w->draft = NULL;
-    if (!w->build(w, cur))
+    if (!w->build(w, cur)) {
+        build_failed(api, r);
         return;
+    }
     if (w->draft)
         api_webhooks_run(w);
     else
@@ -226,10 +278,21 @@ bool api_write_prepared(struct api_write *w, struct sw_json *obj,
     return true;
 }
 
+static void finish_later(struct api_req *r, void *arg)
+{
+    struct api_write *w = arg;
+    struct sw_api *api = r->api;
+
+    if (w->finish(w, w->draft))
+        admit(w);
+    else
+        build_failed(api, r);
+}
+
 void api_write_finish(struct api_write *w, struct sw_json *obj)
 {
-    if (w->finish(w, obj))
-        admit(w);
+    w->draft = obj;
+    api_work_resume(w->r, finish_later, w);
 }
 
 void api_write_run(struct api_write *w)
@@ -322,16 +385,32 @@ static void warn_finalizers(struct api_req *r, const struct sw_json *obj, const 
     }
 }
 
+/*
+ * What validation may cost. A client's request that costs more than the loop can spare begins again
+ * on a worker, where the deadline cancels it; the server's own are not moved.
+ */
+static struct sw_budget *validation_budget(const struct api_req *r, struct sw_budget *own)
+{
+    struct sw_budget *b = api_work_here() ? api_work_budget() : own;
+
+    b->steps = b == own && r->fresh ? INLINE_STEPS : validate_steps;
+    b->bytes = UINT64_MAX / 2;
+    b->spent = false;
+    return b;
+}
+
 bool api_validate(struct api_req *r, struct sw_json *obj, const struct sw_json *old)
 {
     struct sw_field_errs e;
     struct sw_texts warnings = {.arena = r->arena};
-    struct sw_budget budget = {.steps = API_VALIDATE_STEPS};
-    const struct sw_schema *schema = api_res_schema(r->res);
+    struct sw_budget own = {0};
+    const struct sw_schema *schema;
 
+    api_off_loop();
+    schema = api_res_schema(r->res);
     sw_field_errs_init(&e, r->arena);
+    e.budget = validation_budget(r, &own);
     e.warnings = &warnings;
-    e.budget = &budget;
     e.loopback_ok = r->api->loopback_endpoints;
     if (r->res->builtin) {
         sw_builtin_validate(r->res->builtin, obj, old, &e);
@@ -357,11 +436,21 @@ bool api_validate(struct api_req *r, struct sw_json *obj, const struct sw_json *
             check_replicas(r, obj, r->res->scale_status, &e);
         }
     }
+    if (own.spent && r->fresh) {
+        r->api->restart = r;
+        return false;
+    }
+    if (api_work_ended(r))
+        return false;
     for (size_t i = 0; i < warnings.n; i++)
         api_warn(r, "%s", warnings.p[i]);
-    if (e.n == 0)
+    if (e.n == 0 && sw_budget_ok(e.budget)) {
+        api_on_loop();
         return true;
-    if (!sw_budget_ok(&budget))
+    }
+    if (e.n == 0)
+        sw_ferr(&e, SW_CAUSE_INTERNAL, NULL, "Internal error: validation takes too much work");
+    if (!sw_budget_ok(e.budget))
         api_work_refused(r, API_WORK_VALIDATION, e.p[e.n - 1].field);
     api_invalid(r, api_meta_str(obj, "name"), &e);
     return false;

@@ -20,6 +20,13 @@ struct control_options {
     const char *audit_log;
     bool relaxed_sync;
     uint32_t max_inflight;
+    uint32_t max_watches;
+    uint32_t max_conns;
+    uint32_t max_conns_addr;
+    uint32_t space_objects;
+    uint32_t space_mib;
+    uint64_t unread_timeout;
+    uint64_t work_timeout;
     uint32_t keep_events;
     uint64_t keep_for;
     bool fabric_kinds;

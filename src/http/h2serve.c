@@ -58,6 +58,13 @@ static void on_request(struct sw_h2conn *c, struct sw_h2stream *st, const struct
     p->serve->o.on_request(st, head, p->serve->o.arg);
 }
 
+static void peer_gone(struct peer *p)
+{
+    sw_list_unlink(&p->link);
+    p->serve->n_peers--;
+    sw_free(p);
+}
+
 static void on_closed(struct sw_h2conn *c, const struct sw_err *err, void *arg)
 {
     struct peer *p = arg;
@@ -65,14 +72,43 @@ static void on_closed(struct sw_h2conn *c, const struct sw_err *err, void *arg)
 
     (void)c;
     sw_log_debug(s->o.conn.scope, "connection ended: %s", err->msg);
-    sw_list_unlink(&p->link);
-    s->n_peers--;
+    peer_gone(p);
     s->full_said = false;
-    sw_free(p);
     maybe_stopped(s);
 }
 
 static const struct sw_h2conn_ops conn_ops = {.on_request = on_request, .on_closed = on_closed};
+
+/* Closes the oldest connection without a stream; false: all have some. */
+static bool make_room(struct sw_h2serve *s)
+{
+    SW_LIST_FOREACH (it, &s->peers) {
+        struct peer *p = SW_CONTAINER_OF(it, struct peer, link);
+
+        if (sw_h2conn_streams(p->conn))
+            continue;
+        sw_h2conn_free(p->conn);
+        peer_gone(p);
+        return true;
+    }
+    return false;
+}
+
+/* One line until there is room again. */
+static bool has_room(struct sw_h2serve *s)
+{
+    bool made;
+
+    if (s->n_peers < s->o.max_conns)
+        return true;
+    made = make_room(s);
+    if (!s->full_said)
+        sw_log_warn(s->o.conn.scope, "more than %zu connections: %s", s->o.max_conns,
+                    made ? "closing those without a stream, the oldest first"
+                         : "new ones are closed");
+    s->full_said = true;
+    return made;
+}
 
 void sw_h2serve_adopt(struct sw_h2serve *s, int fd)
 {
@@ -80,11 +116,7 @@ void sw_h2serve_adopt(struct sw_h2serve *s, int fd)
     struct sw_err err = {0};
     struct peer *p;
 
-    if (s->stopping || s->n_peers >= s->o.max_conns) {
-        if (!s->full_said && !s->stopping)
-            sw_log_warn(s->o.conn.scope, "more than %zu connections: new ones are closed",
-                        s->o.max_conns);
-        s->full_said = true;
+    if (s->stopping || !has_room(s)) {
         sw_sock_close(fd);
         return;
     }

@@ -13,7 +13,7 @@ struct sw_h2serve;
 /* Zero in a field means the default in brackets. */
 struct sw_h2serve_opts {
     struct sw_h2conn_opts conn; /* for all connections; server, ops and arg are set here */
-    size_t max_conns;           /* further ones are closed at once [1024] */
+    size_t max_conns; /* then those without a stream are closed, else the new one [1024] */
     void (*on_request)(struct sw_h2stream *s, const struct sw_h2_head *head, void *arg);
     void *arg;
 };

@@ -107,6 +107,14 @@ void sw_hpa_from_v1(struct sw_arena *a, struct sw_json *obj);
 
 /* Owner references, and finalizers: ours, the reference has no bound. */
 enum { SW_META_REFS_MAX = 1024 };
+/*
+ * What a name in the hard limits of a ResourceQuota counts: the plural, with its group; empty when
+ * it counts no objects.
+ */
+struct sw_slice sw_quota_counts(struct sw_slice name, struct sw_slice *ret_group);
+/* A limit as a whole number; false when it is none. */
+bool sw_quota_number(const struct sw_json *v, uint64_t *ret);
+
 /* metadata.* of any kind. namespaced says whether a namespace is required or forbidden. */
 void sw_meta_validate(const struct sw_json *obj, bool namespaced, sw_name_fn name_check,
                       struct sw_field_errs *e);

@@ -116,6 +116,8 @@ void sw_b_check_claim(const struct sw_json *obj, const struct sw_json *old,
                       struct sw_field_errs *e);
 void sw_b_check_volume(const struct sw_json *obj, const struct sw_json *old,
                        struct sw_field_errs *e);
+void sw_b_check_quota(const struct sw_json *obj, const struct sw_json *old,
+                      struct sw_field_errs *e);
 void sw_b_check_autoscaler(const struct sw_json *obj, const struct sw_json *old,
                            struct sw_field_errs *e);
 void sw_b_check_event(const struct sw_json *obj, const struct sw_json *old,

@@ -21,6 +21,7 @@ enum {
     SW_CEL_RULE_COST = 1000000,     /* one evaluation */
     SW_CEL_OBJECT_COST = 10000000,  /* all evaluations for one object */
     SW_CEL_STATIC_COST = 10000000,  /* estimate for one rule, over all values it is evaluated for */
+    SW_CEL_STEPS = 20,              /* of a budget, for one unit of cost */
     SW_CEL_SCHEMA_COST = 100000000, /* estimate for all rules of a schema */
 };
 

@@ -2,6 +2,7 @@
 /* Rules at the nodes of a schema: admission of the CRD, and the walk over an object. */
 #include "kube/cel.h"
 
+#include "base/budget.h"
 #include "kube/errs.h"
 
 /* ---- compiling ---- */
@@ -470,12 +471,20 @@ static void eval_failed(struct runner *w, const struct sw_schema *s, const struc
     sw_ferr_invalid_str(w->e, path, sw_slice_str(sw_stype_name(s->type)), text);
 }
 
+/* What one evaluation may cost of what is left; one unit of CEL's is some steps. */
+static uint64_t rule_limit(const struct sw_budget *b)
+{
+    return b && b->steps / SW_CEL_STEPS < SW_CEL_RULE_COST ? b->steps / SW_CEL_STEPS
+                                                           : SW_CEL_RULE_COST;
+}
+
 /* 'same': the value, or the nearest thing around it that has a history, did not change. */
 static void run_rule(struct runner *w, const struct sw_schema *s, const struct sw_rule *r,
                      const struct sw_json *v, const struct sw_json *old, bool same,
                      const struct sw_fpath *path)
 {
     struct sw_cel_result res;
+    uint64_t limit;
 
     if (r->uses_old && !old && !r->optional_old)
         return;
@@ -485,8 +494,12 @@ static void run_rule(struct runner *w, const struct sw_schema *s, const struct s
             sw_arena_printf(w->e->arena, "rule does not compile: %s", rule_text(w->e->arena, r)));
         return;
     }
-    res = sw_cel_eval(r->cel, w->tmp, v, old, SW_CEL_RULE_COST);
-    if (res.cost > w->budget) {
+    limit = rule_limit(w->e->budget);
+    res = sw_cel_eval(r->cel, w->tmp, v, old, limit);
+    if (res.cost > w->budget || (res.outcome == SW_CEL_COST && limit < SW_CEL_RULE_COST) ||
+        !sw_budget_step(w->e->budget, res.cost * SW_CEL_STEPS)) {
+        if (limit < SW_CEL_RULE_COST)
+            w->e->budget->spent = true;
         sw_ferr_invalid_str(w->e, path, sw_slice_str(sw_stype_name(s->type)),
                             "validation failed due to running out of cost budget, no further "
                             "validation rules will be run");

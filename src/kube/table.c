@@ -380,6 +380,11 @@ static const struct column t_claim[] = {
     AGE,
     {"VolumeMode", "string", table_volume_mode, 1},
     {0}};
+static const struct column t_quota[] = {NAME,
+                                        {"Request", "string", table_quota_request, 0},
+                                        {"Limit", "string", table_quota_limit, 0},
+                                        AGE,
+                                        {0}};
 static const struct column t_scaler[] = {NAME,
                                          {"Reference", "string", table_scaler_reference, 0},
                                          {"Targets", "string", table_scaler_targets, 0},
@@ -427,6 +432,7 @@ static const struct column *columns_of(const struct sw_builtin *b)
         {"CronJob", t_cron_job},
         {"PersistentVolume", t_volume},
         {"PersistentVolumeClaim", t_claim},
+        {"ResourceQuota", t_quota},
         {"HorizontalPodAutoscaler", t_scaler},
         {"HorizontalPodAutoscalerV1", t_scaler},
         {"ValidatingAdmissionPolicy", t_policy},

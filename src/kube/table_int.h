@@ -109,6 +109,8 @@ struct sw_json *table_scaler_targets(const struct table_row *r);
 struct sw_json *table_scaler_min(const struct table_row *r);
 struct sw_json *table_scaler_max(const struct table_row *r);
 struct sw_json *table_scaler_replicas(const struct table_row *r);
+struct sw_json *table_quota_request(const struct table_row *r);
+struct sw_json *table_quota_limit(const struct table_row *r);
 /* --- table_pod.c --- */
 struct sw_json *table_pod_ready(const struct table_row *r);
 struct sw_json *table_pod_status(const struct table_row *r);

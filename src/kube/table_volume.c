@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cells of volumes, claims and autoscalers. */
+/* Cells of volumes, claims, quotas and autoscalers. */
 #include <string.h>
 
 #include "kube/builtin.h"
@@ -210,4 +210,48 @@ struct sw_json *table_scaler_max(const struct table_row *r)
 struct sw_json *table_scaler_replicas(const struct table_row *r)
 {
     return number_cell(r, "status", "currentReplicas");
+}
+
+/* ---- quotas ---- */
+
+/* "count/configmaps: 3/10", names in order; limits of pods stand apart. */
+static struct sw_json *quota(const struct table_row *r, bool limits)
+{
+    const struct sw_json *hard = sw_json_walk(r->obj, "status", "hard", NULL);
+    const struct sw_json *used = sw_json_walk(r->obj, "status", "used", NULL);
+    struct sw_slice last = sw_slice("", 0);
+    SW_BUF_AUTO b = {0};
+
+    sw_buf_init(&b, 1 << 16);
+    for (size_t n = 0; n < sw_json_len(hard); n++) {
+        const struct sw_json_member *next = NULL;
+        const struct sw_json *u;
+
+        for (size_t i = 0; i < sw_json_len(hard); i++) {
+            const struct sw_json_member *m = sw_json_member_at(hard, i);
+
+            if (sw_slice_cmp(m->key, last) > 0 && (!next || sw_slice_cmp(m->key, next->key) < 0))
+                next = m;
+        }
+        if (!next)
+            break;
+        last = next->key;
+        if (sw_slice_has_prefix(last, SW_SLICE_LIT("limits.")) != limits)
+            continue;
+        u = sw_json_get(used, last);
+        sw_tx_printf(&b, "%s%.*s: %.*s/%.*s", sw_buf_len(&b) ? ", " : "", SW_SLICE_ARG(last),
+                     SW_SLICE_ARG(u ? u->text : SW_SLICE_LIT("0")),
+                     SW_SLICE_ARG(next->value->text));
+    }
+    return sw_json_new_string(r->a, sw_buf_slice(&b));
+}
+
+struct sw_json *table_quota_request(const struct table_row *r)
+{
+    return quota(r, false);
+}
+
+struct sw_json *table_quota_limit(const struct table_row *r)
+{
+    return quota(r, true);
 }
