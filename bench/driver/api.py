@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import time
 
+from . import hostile, procs
 from . import measure as m
-from . import procs
 from .candidates import find_program
 from .procs import LoadError
 
@@ -260,6 +260,13 @@ def memory(ctx, field):
     ratio(ctx, "api.memory", field, "memory", "rss_mb")
 
 
+def beside(ctx, field):
+    hostile.run_hostile(ctx, field.pick("spanwire")[0], field.out)
+
+
+PARTS = {"writes": writes, "reads": reads, "watches": watches, "memory": memory, "hostile": beside}
+
+
 def run_api(ctx, make_field):
     """make_field: suites.Field, given here so that the two files do not import each other."""
     ctx.api_tool = os.path.join(os.path.dirname(ctx.binary), "bench", "apiload")
@@ -275,7 +282,6 @@ def run_api(ctx, make_field):
         ctx.result["versions"]["etcd"] = done.stdout.splitlines()[0] if done.stdout else "?"
     for kind in (Disk, Etcd, Control):
         field.add(kind)
-    writes(ctx, field)
-    reads(ctx, field)
-    watches(ctx, field)
-    memory(ctx, field)
+    for name, part in PARTS.items():
+        if not ctx.api or name in ctx.api.split(","):
+            part(ctx, field)

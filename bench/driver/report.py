@@ -129,6 +129,8 @@ VIEWS = {
                      col("changes_s")]),
     "deliveries_s": (["deliveries/s", "per server core", "changes/s", "last p99 us"],
                      [col("per_core"), col("changes_s"), col("last_p99_us")]),
+    "p99_ms": (["worst p99 ms", "healthz p99", "lease p99", "get p99", "largest ms", "probes", "times"],
+               [col("healthz_ms"), col("lease_ms"), col("get_ms"), col("max_ms"), col("probes"), col("times")]),
     "cpu_us_per_conn": (["proxy CPU us", "connections"], [col("n")]),
     "rss_mb": (["RSS MB", "private MB", "bytes each", "filled/s"],
                [col("private_mb"), col("bytes_each"), col("rate")]),
