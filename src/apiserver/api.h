@@ -29,6 +29,8 @@ struct api_policies;
 struct api_workers;
 struct api_job;
 struct api_quota;
+struct api_revoker;
+struct api_accounts;
 
 struct api_tokens {
     SW_VEC(struct api_static_token *) all;
@@ -78,8 +80,15 @@ struct sw_api {
     struct sw_list watches;                        /* struct api_watch */
     struct sw_list walking;                        /* those that still send the initial state */
     struct sw_defer walk;
-    struct api_line line;     /* of a watch */
-    struct sw_list internals; /* requests of our own under way */
+    struct api_line line;          /* of a watch */
+    struct sw_list internals;      /* requests of our own under way */
+    struct api_accounts *accounts; /* of the fabric's roles; NULL: none */
+    struct api_revoker *revoker;   /* judges credentials of open streams again */
+    uint64_t review;               /* number of the newest such judgement */
+    struct {
+        uint64_t escalations;
+        uint64_t revoked; /* watches whose credential was not good any more */
+    } refused;
     int audit_fd;
     uint64_t health_done;    /* writes answered, as health saw it last */
     uint64_t health_done_ns; /* when it saw more of them or none waiting; 0: never looked */
@@ -101,6 +110,7 @@ struct api_user {
     struct sw_slice *groups;
     size_t ngroups;
     struct sw_json *extra; /* object of arrays, or NULL */
+    uint64_t expires_s;    /* wall time when the credential ends; 0: never */
 };
 
 enum api_verb {
@@ -162,6 +172,7 @@ struct api_req {
     bool unknown_method; /* none of HTTP's that the API uses */
     struct sw_query query;
     struct api_user user;
+    struct api_user real_user; /* who asks to be 'user'; no name: nobody is impersonated */
     const struct api_res *res;
     struct api_crd *crd; /* reference held for res */
     struct sw_slice content_type;
@@ -312,6 +323,11 @@ void api_patch(struct api_req *r);
 void api_delete(struct api_req *r);
 void api_delete_collection(struct api_req *r);
 void api_scale(struct api_req *r);
+/*
+ * Judges the next 'batch' watches whose last judgement is older than api->review, and ends those
+ * that may not go on. True: there are more.
+ */
+bool api_watches_review(struct sw_api *api, size_t batch);
 /* Ends all watches, or those of one CRD. */
 void api_watches_end(struct sw_api *api, const struct api_crd *crd);
 
@@ -417,6 +433,8 @@ void api_crd_settle(struct api_req *r, struct sw_json *crd, const struct sw_json
 bool api_authenticate(struct api_req *r);
 /* Impersonation headers; false: 403 was sent. */
 bool api_impersonate(struct api_req *r);
+/* Whether the user may still impersonate whom he does. */
+bool api_may_impersonate(const struct api_req *r, struct sw_arena *a);
 struct api_attrs {
     const struct api_user *user;
     struct sw_slice verb;
@@ -436,6 +454,8 @@ bool api_allowed(struct sw_api *api, struct sw_arena *a, const struct api_attrs 
                  const char **ret_why);
 /* Checks the request itself; false: 403 was sent. */
 bool api_authorize(struct api_req *r);
+/* What the request asks to do. The verb may be made in the arena. */
+struct api_attrs api_attrs_of(const struct api_req *r, struct sw_arena *a);
 /* The text of a refusal; why may be NULL. */
 const char *api_denied_text(struct sw_arena *a, const struct api_attrs *at, const char *why);
 /* UserInfo: username, uid, groups and extra. */
@@ -468,9 +488,22 @@ bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice toke
 /* A token without an end for a Secret that asks for one; empty when it cannot be made. */
 struct sw_slice api_token_for_secret(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
                                      struct sw_slice secret, const struct sw_json *account);
+/* A token of an account for the roles of the fabric; empty when there is no such account. */
+struct sw_slice api_token_for_account(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
+                                      struct sw_slice name, uint32_t ttl_s);
 void api_token_request(struct api_req *r);
 /* tokenreviews, subjectaccessreviews and so on. */
 void api_review(struct api_req *r);
+
+/* --- revoke.c --- */
+struct api_revoker *api_revoker_new(struct sw_api *api);
+void api_revoker_free(struct api_revoker *v);
+/* An object of this kind was written (or went): credentials may depend on it. */
+void api_revoker_note(struct sw_api *api, const struct api_res *res, bool gone);
+/* Whether the sender of a request may still have what it asks for; why not in the arena. */
+bool api_still_allowed(struct api_req *r, struct sw_arena *a, const char **ret_why);
+/* When the credential of a request ends, from now; UINT64_MAX: never. */
+uint64_t api_credential_left_ns(const struct api_req *r);
 
 /* --- embed.c --- */
 /* Answers for a page that was added; false: there is none. */

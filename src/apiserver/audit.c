@@ -13,6 +13,24 @@ void api_audit_note(struct api_req *r, const char *key, struct sw_slice value)
                     sw_arena_slice(r->arena, value));
 }
 
+/* The user whose credential it was, then the one he acted as. */
+static void put_users(struct sw_jw *w, const struct api_req *r)
+{
+    const struct api_user *real = r->real_user.name.n ? &r->real_user : &r->user;
+
+    sw_jw_name(w, "user");
+    sw_jw_string(w, sw_slice_head(real->name, 512));
+    if (real == &r->user)
+        return;
+    sw_jw_name(w, "impersonatedUser");
+    sw_jw_string(w, sw_slice_head(r->user.name, 512));
+    sw_jw_name(w, "impersonatedGroups");
+    sw_jw_array(w);
+    for (size_t i = 0; i < r->user.ngroups; i++)
+        sw_jw_string(w, sw_slice_head(r->user.groups[i], 256));
+    sw_jw_array_end(w);
+}
+
 /* The line; false: it is too long. */
 static bool write_line(struct sw_buf *b, const struct api_req *r, int code, bool notes)
 {
@@ -32,8 +50,7 @@ static bool write_line(struct sw_buf *b, const struct api_req *r, int code, bool
     sw_jw_string(&w, sw_slice_head(r->method, 16));
     sw_jw_name(&w, "path");
     sw_jw_string(&w, sw_slice_head(r->path, 2048));
-    sw_jw_name(&w, "user");
-    sw_jw_string(&w, sw_slice_head(r->user.name, 512));
+    put_users(&w, r);
     sw_jw_name(&w, "source");
     sw_jw_str(&w, sw_addr_text(&r->x->peer, peer));
     sw_jw_name(&w, "code");

@@ -39,6 +39,7 @@ static void from_certificate(struct api_req *r)
     char hex[65];
 
     r->user.name = sw_arena_slice(a, c->cn);
+    r->user.expires_s = c->not_after_s;
     for (uint32_t i = 0; i < c->n_orgs; i++)
         add_group(r, &r->user, sw_arena_slice(a, c->orgs[i]));
     add_group(r, &r->user, SW_SLICE_LIT("system:authenticated"));
@@ -76,21 +77,28 @@ bool api_authenticate(struct api_req *r)
 
 /* --- impersonation ---------------------------------------------------------------------- */
 
+/* The right to be a user, or a part of one. */
+static struct api_attrs attrs(const struct api_user *u, const char *group, const char *resource,
+                              struct sw_slice ns, struct sw_slice name)
+{
+    return (struct api_attrs){.user = u,
+                              .verb = SW_SLICE_LIT("impersonate"),
+                              .is_resource = true,
+                              .group = sw_slice_str(group),
+                              .resource = sw_slice_str(resource),
+                              .ns = ns,
+                              .name = name};
+}
+
 static bool may(struct api_req *r, const char *group, const char *resource, struct sw_slice sub,
                 struct sw_slice ns, struct sw_slice name)
 {
-    struct api_attrs at = {.user = &r->user,
-                           .verb = SW_SLICE_LIT("impersonate"),
-                           .is_resource = true,
-                           .group = sw_slice_str(group),
-                           .resource = sw_slice_str(resource),
-                           .sub = sub,
-                           .ns = ns,
-                           .name = name};
+    struct api_attrs at = attrs(&r->user, group, resource, ns, name);
     struct sw_json *d;
     struct sw_arena *a = r->arena;
     const char *why;
 
+    at.sub = sub;
     if (api_allowed(r->api, a, &at, &why))
         return true;
     d = sw_json_new_object(a);
@@ -222,6 +230,31 @@ bool api_impersonate(struct api_req *r)
         add_group(r, &u, SW_SLICE_LIT("system:unauthenticated"));
     else if (!in_group(&u, "system:unauthenticated"))
         add_group(r, &u, SW_SLICE_LIT("system:authenticated"));
+    u.expires_s = r->user.expires_s; /* it ends with the credential behind it */
+    r->real_user = r->user;
     r->user = u;
+    return true;
+}
+
+bool api_may_impersonate(const struct api_req *r, struct sw_arena *a)
+{
+    const struct sw_slice none = sw_slice("", 0);
+    struct sw_slice ns = none;
+    struct sw_slice sa = none;
+    bool is_sa = service_account(r->user.name, &ns, &sa);
+    struct api_attrs at = is_sa ? attrs(&r->real_user, "", "serviceaccounts", ns, sa)
+                                : attrs(&r->real_user, "", "users", none, r->user.name);
+
+    if (!api_allowed(r->api, a, &at, NULL))
+        return false;
+    for (size_t i = 0; i < r->x->nfields; i++) {
+        const struct sw_front_field *f = &r->x->fields[i];
+
+        if (!sw_slice_ieq(f->name, SW_SLICE_LIT("impersonate-group")))
+            continue;
+        at = attrs(&r->real_user, "", "groups", none, f->value);
+        if (!api_allowed(r->api, a, &at, NULL))
+            return false;
+    }
     return true;
 }

@@ -416,7 +416,7 @@ static const char *url_verb(struct sw_arena *a, struct sw_slice method)
     return verb;
 }
 
-bool api_authorize(struct api_req *r)
+struct api_attrs api_attrs_of(const struct api_req *r, struct sw_arena *a)
 {
     struct api_attrs at = {.user = &r->user,
                            .verb = sw_slice_str(api_verb_name(r->verb)),
@@ -428,12 +428,18 @@ bool api_authorize(struct api_req *r)
                            .name = r->name,
                            .path = r->path};
 
-    const char *why;
-
     if (!r->is_resource)
-        at.verb = sw_slice_str(url_verb(r->arena, r->method));
+        at.verb = sw_slice_str(url_verb(a, r->method));
     else if (r->unknown_method)
         at.verb = sw_slice("", 0);
+    return at;
+}
+
+bool api_authorize(struct api_req *r)
+{
+    struct api_attrs at = api_attrs_of(r, r->arena);
+    const char *why;
+
     if (api_allowed(r->api, r->arena, &at, &why))
         return true;
     if (r->is_resource)

@@ -28,3 +28,8 @@ bool api_in_groups(const struct api_user *u, struct sw_slice g);
 /* The rules a user holds in a namespace, or in all of them (empty); they borrow from the index. */
 struct api_rule *api_rules_held(struct api_authz *z, struct sw_arena *a, const struct api_user *u,
                                 struct sw_slice ns, size_t *ret_n);
+/*
+ * Names of the aggregated cluster roles that a cluster role with these labels gives its rules to,
+ * directly or by way of others. Returns how many; they live in the request's arena.
+ */
+size_t api_aggregators(struct api_req *r, const struct sw_json *role, struct sw_slice **ret);

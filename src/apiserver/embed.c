@@ -17,20 +17,22 @@ struct sw_tls_cred *sw_api_cred(const struct sw_api *a)
     return a->cred;
 }
 
-int sw_api_may(struct sw_api *a, struct sw_slice token, const char *verb, const char *path,
-               struct sw_err *err)
+int sw_api_may(struct sw_api *a, struct sw_slice token, const struct sw_api_urls *urls,
+               bool *ret_allowed, struct sw_err *err)
 {
     SW_ARENA_AUTO arena = {0};
     struct api_user user = {0};
-    struct api_attrs at = {.user = &user, .verb = sw_slice_str(verb), .path = sw_slice_str(path)};
+    struct api_attrs at = {.user = &user, .verb = SW_SLICE_LIT("get")};
     const char *why = "";
 
     if (token.n == 0)
         return sw_err_set(err, SW_EDENIED, "no bearer token");
     if (!api_token_user(a, &arena, token, NULL, &user, NULL, &why))
         return sw_err_set(err, SW_EDENIED, "bearer token: %s", why);
-    if (!api_allowed(a, &arena, &at, &why))
-        return sw_err_set(err, SW_EDENIED, "%s", api_denied_text(&arena, &at, why));
+    for (size_t i = 0; i < urls->n; i++) {
+        at.path = sw_slice_str(urls->p[i]);
+        ret_allowed[i] = api_allowed(a, &arena, &at, NULL);
+    }
     return SW_OK;
 }
 
@@ -69,12 +71,26 @@ static void front_metrics(const struct sw_front *f, struct sw_buf *out)
         (unsigned long long)st.unread, (unsigned long long)st.full);
 }
 
+static void refusal_metrics(const struct sw_api *api, struct sw_buf *out)
+{
+    int rc = sw_buf_printf(
+        out,
+        "# HELP spanwire_api_refusals_total What the API refused beyond single requests.\n"
+        "# TYPE spanwire_api_refusals_total counter\n"
+        "spanwire_api_refusals_total{reason=\"escalation\"} %llu\n"
+        "spanwire_api_refusals_total{reason=\"revoked\"} %llu\n",
+        (unsigned long long)api->refused.escalations, (unsigned long long)api->refused.revoked);
+
+    (void)rc; /* a page that is full says so elsewhere */
+}
+
 static void api_metrics(struct sw_api *api, struct sw_buf *out)
 {
     api_admission_metrics(api, out);
     api_workers_metrics(api->work, out);
     api_work_metrics(out);
     front_metrics(api->front, out);
+    refusal_metrics(api, out);
     (void)!sw_buf_printf(out,
                          "# HELP spanwire_api_quota_refused_total Writes refused for want of "
                          "quota\n# TYPE spanwire_api_quota_refused_total counter\n"

@@ -3,13 +3,16 @@
  * Rights one hands on: nobody writes a role or a binding that grants more than he has, unless he
  * may "escalate" or "bind". The comparison of rules is in cover.c.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "apiserver/api.h"
+#include "apiserver/authz_int.h"
 #include "apiserver/cover.h"
 #include "apiserver/limits.h"
 #include "apiserver/work.h"
+#include "base/log.h"
 
 enum { INLINE_STEPS = 2000000 }; /* some milliseconds of the loop */
 
@@ -209,41 +212,107 @@ static bool no_such_role(struct api_req *r, bool cluster, struct sw_slice name)
     return false;
 }
 
-bool api_escalation_ok(struct api_req *r, const struct sw_json *obj, const struct sw_json *old)
+static bool lists(const struct sw_slice *names, size_t n, struct sw_slice name)
 {
-    struct api_authz *z = r->api->authz;
-    bool binding = strstr(r->res->plural, "bindings") != NULL;
-    const struct sw_json *ref = sw_json_find(obj, "roleRef");
-    const struct api_role *role = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (sw_slice_eq(names[i], name))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The rules of a cluster role also become those of the aggregated roles that select its labels, and
+ * so of everybody who is bound to these. True when this write brings rules to an aggregated role
+ * that the user may not escalate: then he has to hold them, whatever he may do with the role
+ * itself.
+ */
+static bool flows_on(struct api_req *r, const struct sw_json *obj, const struct sw_json *old,
+                     bool same_rules)
+{
+    struct sw_slice *now;
+    struct sw_slice *before = NULL;
+    size_t n_before = 0;
+    size_t n;
+
+    if (strcmp(r->res->plural, "clusterroles") != 0)
+        return false;
+    n = api_aggregators(r, obj, &now);
+    if (n && old && same_rules)
+        n_before = api_aggregators(r, old, &before);
+    for (size_t i = 0; i < n; i++) {
+        if (!lists(before, n_before, now[i]) && !may(r, "escalate", r->res->plural, r->ns, now[i]))
+            return true;
+    }
+    return false;
+}
+
+/* What a role grants: an aggregated one also what it had, which comes back after a write. */
+static const struct sw_json *granted(struct api_req *r, const struct sw_json *obj,
+                                     const struct sw_json *old)
+{
+    const struct sw_json *lists_of[] = {sw_json_find(obj, "rules"), sw_json_find(old, "rules")};
+    struct sw_json *all;
+
+    if (!old || !sw_json_is(sw_json_find(obj, "aggregationRule"), SW_JSON_OBJECT))
+        return lists_of[0];
+    all = sw_json_new_array(r->arena);
+    for (size_t k = 0; k < SW_ARRAY_LEN(lists_of); k++) {
+        for (size_t i = 0; i < sw_json_len(lists_of[k]); i++)
+            sw_json_push(r->arena, all, sw_json_copy(r->arena, sw_json_at(lists_of[k], i)));
+    }
+    return all;
+}
+
+static bool role_ok(struct api_req *r, const struct sw_json *obj, const struct sw_json *old)
+{
+    bool same = old && sw_json_equal(sw_json_find(old, "rules"), sw_json_find(obj, "rules"),
+                                     SW_JSON_EQ_VALUE);
     struct api_rule *rules = NULL;
     size_t n = 0;
 
+    if (!may_aggregate(r, obj, old))
+        return false;
+    if ((same || may(r, "escalate", r->res->plural, r->ns, api_meta_str(obj, "name"))) &&
+        !flows_on(r, obj, old, same))
+        return true;
+    api_rules_read(r->arena, granted(r, obj, old), &rules, &n);
+    return may_grant(r, obj, rules, n);
+}
+
+static bool binding_ok(struct api_req *r, const struct sw_json *obj, const struct sw_json *old)
+{
+    const struct sw_json *ref = sw_json_find(obj, "roleRef");
+    bool cluster = sw_json_str_eq(sw_json_find(ref, "kind"), "ClusterRole");
+    struct sw_slice name = api_str(ref, "name");
+    const struct api_role *role;
+
+    if (old && sw_json_equal(sw_json_find(old, "subjects"), sw_json_find(obj, "subjects"),
+                             SW_JSON_EQ_VALUE))
+        return true;
+    if (may(r, "bind", cluster ? "clusterroles" : "roles", r->ns, name))
+        return true;
+    role = api_role_find(r->api->authz, cluster ? sw_slice("", 0) : r->ns, name);
+    return role ? may_grant(r, obj, role->rules, role->n) : no_such_role(r, cluster, name);
+}
+
+bool api_escalation_ok(struct api_req *r, const struct sw_json *obj, const struct sw_json *old)
+{
+    struct sw_api *api = r->api;
+    struct sw_slice name = api_meta_str(obj, "name");
+    char what[512]; /* the request is gone once it is answered */
+    bool ok;
+
     if (api_in_groups(&r->user, SW_SLICE_LIT("system:masters")))
         return true;
-    api_authz_refresh(z);
-    if (binding) {
-        bool cluster = sw_json_str_eq(sw_json_find(ref, "kind"), "ClusterRole");
-        struct sw_slice name = api_str(ref, "name");
-
-        if (old && sw_json_equal(sw_json_find(old, "subjects"), sw_json_find(obj, "subjects"),
-                                 SW_JSON_EQ_VALUE))
-            return true;
-        if (may(r, "bind", cluster ? "clusterroles" : "roles", r->ns, name))
-            return true;
-        role = api_role_find(z, cluster ? sw_slice("", 0) : r->ns, name);
-        if (!role)
-            return no_such_role(r, cluster, name);
-        rules = role->rules;
-        n = role->n;
-    } else {
-        if (!may_aggregate(r, obj, old))
-            return false;
-        if (old &&
-            sw_json_equal(sw_json_find(old, "rules"), sw_json_find(obj, "rules"), SW_JSON_EQ_VALUE))
-            return true;
-        if (may(r, "escalate", r->res->plural, r->ns, api_meta_str(obj, "name")))
-            return true;
-        api_rules_read(r->arena, sw_json_find(obj, "rules"), &rules, &n);
+    (void)snprintf(what, sizeof(what), "user '%.*s' may not write %s '%.*s'",
+                   (int)sw_min(r->user.name.n, 200), r->user.name.p, r->res->plural,
+                   (int)sw_min(name.n, 200), name.p);
+    api_authz_refresh(api->authz);
+    ok = strstr(r->res->plural, "bindings") ? binding_ok(r, obj, old) : role_ok(r, obj, old);
+    if (!ok && api->restart != r) { /* else it is judged again, on a worker */
+        api->refused.escalations++;
+        sw_log_warn("api", "%s: it would grant more than that user holds", what);
     }
-    return may_grant(r, obj, rules, n);
+    return ok;
 }

@@ -6,7 +6,7 @@
  */
 #include "apiserver/fabric.h"
 
-#include "apiserver/api.h"
+#include "apiserver/bootstrap_int.h"
 #include "base/log.h"
 #include "base/trim.h"
 
@@ -21,10 +21,9 @@ static void on_applied(struct api_req *r, int code, const struct sw_json *body)
     if (code >= 400)
         sw_log_warn("api", "cannot install kind '%.*s': %.*s", SW_SLICE_ARG(r->name),
                     SW_SLICE_ARG(api_str(body, "message")));
-    if (--api->starting == 0) {
-        api->ready = true;
+    boot_done(api);
+    if (api->ready)
         sw_trim_heap(); /* compiling all rules took far more than serving needs */
-    }
 }
 
 /* A server-side apply of our own. */
@@ -96,6 +95,5 @@ void api_fabric_install(struct sw_api *api)
         if (o)
             sw_store_obj_unref(o);
     }
-    if (--api->starting == 0)
-        api->ready = true;
+    boot_done(api);
 }

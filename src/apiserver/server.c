@@ -6,7 +6,7 @@
 #include <fcntl.h>
 
 #include "apiserver/admission_metrics.h"
-#include "apiserver/api.h"
+#include "apiserver/bootstrap_int.h"
 #include "apiserver/fabric.h"
 #include "apiserver/policies.h"
 #include "apiserver/quota.h"
@@ -108,11 +108,14 @@ struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, stru
     if (rc == SW_OK) {
         api->authz = api_authz_new(api);
         api->fair = api_fair_new(c->max_inflight, c->max_watches);
+        api->revoker = api_revoker_new(api);
         api->docs = api_docs_new();
         api_crds_load(api);
         api->quota = api_quota_new(
             api, &(struct api_quota_opts){.objects = c->space_objects, .bytes = c->space_bytes});
         api->gc = api_gc_new(api);
+        if (c->accounts)
+            api->accounts = api_accounts_new(api, c);
         api_bootstrap(api);
         if (c->fabric_kinds)
             api_fabric_install(api);
@@ -173,6 +176,8 @@ void sw_api_free(struct sw_api *a)
     api_gc_free(a->gc);
     SW_LIST_FOREACH (it, &a->internals)
         api_internal_drop(SW_CONTAINER_OF(it, struct api_req, link));
+    api_revoker_free(a->revoker);
+    api_accounts_free(a->accounts);
     api_authz_free(a->authz);
     api_fair_free(a->fair);
     api_quota_free(a->quota);

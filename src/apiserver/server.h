@@ -33,9 +33,11 @@ struct sw_api_config {
     uint64_t unread_timeout_ns; /* an answer of which nothing is read for so long; 0 = 60 s */
     uint32_t keep_events;       /* changes kept for watches at least; 0 = the store's default */
     uint64_t keep_events_ms;
-    uint64_t work_deadline_ns; /* of a request handled on a worker; 0 = 30 s */
-    bool fabric_kinds;         /* install the fabric's own kinds */
-    bool loopback_endpoints;   /* Endpoints and EndpointSlices may name this machine */
+    uint64_t work_deadline_ns;  /* of a request handled on a worker; 0 = 30 s */
+    bool fabric_kinds;          /* install the fabric's own kinds */
+    bool accounts;              /* accounts and credentials (DIR/roles) for the fabric's roles */
+    const char *device_account; /* one more, with the rights of a device in 'default'; or NULL */
+    bool loopback_endpoints;    /* Endpoints and EndpointSlices may name this machine */
 };
 
 /* Makes CA, certificates and kubeconfig on the first start, opens the store, starts to listen. */
@@ -52,12 +54,21 @@ struct sw_buf;
 
 /* The server's certificate and the clients it trusts. Borrowed. */
 struct sw_tls_cred *sw_api_cred(const struct sw_api *a);
+struct sw_api_urls {
+    const char *const *p;
+    size_t n;
+};
 /*
- * Whether the owner of a bearer token may use a URL that is no resource, by RBAC ("get", "/xds").
- * SW_OK, or SW_EDENIED and why.
+ * Which URLs that are no resources the owner of a bearer token may get, by RBAC ("/xds").
+ * SW_OK, or SW_EDENIED and why: the token is nobody's.
  */
-SW_NODISCARD int sw_api_may(struct sw_api *a, struct sw_slice token, const char *verb,
-                            const char *path, struct sw_err *err);
+SW_NODISCARD int sw_api_may(struct sw_api *a, struct sw_slice token, const struct sw_api_urls *urls,
+                            bool *ret_allowed, struct sw_err *err);
+/*
+ * Called, from the loop, a moment after a right or a credential may have gone: open streams should
+ * be judged again. One listener; NULL: none.
+ */
+void sw_api_on_revoke(struct sw_api *a, void (*cb)(void *arg), void *arg);
 /* A page beside the API, for those whom RBAC lets read it. Texts are literals; at most 4. */
 /* What the store holds and did so far. */
 void sw_api_store_stats(const struct sw_api *a, struct sw_store_stats *ret);

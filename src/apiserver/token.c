@@ -207,6 +207,7 @@ bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice toke
     const struct sw_json *k;
     const struct sw_json *sa;
     struct sw_slice ns;
+    int64_t exp = 0;
 
     *ret_why = "invalid bearer token";
     if (static_user(api, a, token, ret)) {
@@ -230,6 +231,8 @@ bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice toke
     if (!common || !still_there(api, a, "serviceaccounts", ns, sa) || !bound_ok(api, a, ns, k))
         return false;
     fill_user(a, claims, ns, sa, ret);
+    if (sw_json_i64(sw_json_find(claims, "exp"), &exp) && exp > 0)
+        ret->expires_s = (uint64_t)exp + 1; /* good for all of that second */
     if (ret_audiences)
         *ret_audiences = common;
     return true;
@@ -265,32 +268,62 @@ static const struct binding *find_binding(const struct sw_json *bound)
     return NULL;
 }
 
-static struct sw_json *make_claims(struct api_req *r, const struct sw_json *sa, struct sw_json *aud,
-                                   int64_t now, int64_t ttl, const struct sw_json *bound)
+/* Whom a token is for, and for how long. */
+struct grant {
+    struct sw_slice ns;
+    struct sw_slice name;
+    const struct sw_json *account;
+    int64_t now;
+    int64_t ttl;
+};
+
+static struct sw_json *make_claims(struct sw_api *api, struct sw_arena *a, const struct grant *g,
+                                   struct sw_json *aud, const struct sw_json *bound)
 {
-    struct sw_arena *a = r->arena;
     struct sw_json *c = sw_json_new_object(a);
     struct sw_json *k = sw_json_new_object(a);
 
     sw_json_put(a, c, "aud", aud);
-    sw_json_put(a, c, "exp", sw_json_new_i64(a, now + ttl));
-    sw_json_put(a, c, "iat", sw_json_new_i64(a, now));
-    sw_json_put(a, c, "iss", sw_json_new_str(a, r->api->issuer));
+    sw_json_put(a, c, "exp", sw_json_new_i64(a, g->now + g->ttl));
+    sw_json_put(a, c, "iat", sw_json_new_i64(a, g->now));
+    sw_json_put(a, c, "iss", sw_json_new_str(a, api->issuer));
     sw_json_put(a, c, "jti", sw_json_new_str(a, api_uuid(a)));
-    sw_json_put_str(a, k, "namespace", r->ns);
+    sw_json_put_str(a, k, "namespace", g->ns);
     if (bound) {
         const struct binding *b = find_binding(bound);
 
         sw_json_put(a, k, b ? b->claim : "secret",
                     ref_json(a, api_str(bound, "name"), api_str(bound, "uid")));
     }
-    sw_json_put(a, k, "serviceaccount", ref_json(a, r->name, api_meta_str(sa, "uid")));
+    sw_json_put(a, k, "serviceaccount", ref_json(a, g->name, api_meta_str(g->account, "uid")));
     sw_json_put(a, c, "kubernetes.io", k);
-    sw_json_put(a, c, "nbf", sw_json_new_i64(a, now));
+    sw_json_put(a, c, "nbf", sw_json_new_i64(a, g->now));
     sw_json_put(a, c, "sub",
                 sw_json_new_str(a, sw_arena_printf(a, "system:serviceaccount:%.*s:%.*s",
-                                                   SW_SLICE_ARG(r->ns), SW_SLICE_ARG(r->name))));
+                                                   SW_SLICE_ARG(g->ns), SW_SLICE_ARG(g->name))));
     return c;
+}
+
+struct sw_slice api_token_for_account(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
+                                      struct sw_slice name, uint32_t ttl_s)
+{
+    const struct api_res *res = core(api, "serviceaccounts");
+    struct sw_store_obj *o = sw_store_get(api->store, api_key(a, res, ns, name));
+    struct grant g = {
+        .ns = ns, .name = name, .now = (int64_t)(sw_wall_ns() / SW_NS_PER_S), .ttl = ttl_s};
+    SW_BUF_AUTO token = {.max = SW_JWS_TOKEN_MAX};
+    struct sw_json *aud = sw_json_new_array(a);
+    struct sw_err err = {0};
+
+    if (!o)
+        return sw_slice("", 0);
+    g.account = sw_json_copy(a, api_load(a, res, o));
+    sw_store_obj_unref(o);
+    sw_json_push(a, aud, sw_json_new_str(a, api->issuer));
+    if (sw_jws_sign(api->token_key, sw_json_text(a, make_claims(api, a, &g, aud, NULL), NULL),
+                    &token, &err) != SW_OK)
+        return sw_slice("", 0);
+    return sw_arena_slice(a, sw_buf_slice(&token));
 }
 
 static bool check_ttl(struct api_req *r, const struct sw_json *spec, int64_t *ret)
@@ -451,8 +484,10 @@ static void issue(struct api_req *r, struct sw_json *tr, const struct sw_json *s
     if (!settle_spec(r, tr, &spec, &ttl))
         return;
     bound = sw_json_find(spec, "boundObjectRef");
-    claims = make_claims(r, sa, sw_json_find(spec, "audiences"), now, ttl,
-                         sw_json_is(bound, SW_JSON_OBJECT) ? bound : NULL);
+    claims = make_claims(
+        r->api, a,
+        &(struct grant){.ns = r->ns, .name = r->name, .account = sa, .now = now, .ttl = ttl},
+        sw_json_find(spec, "audiences"), sw_json_is(bound, SW_JSON_OBJECT) ? bound : NULL);
     if (sw_jws_sign(r->api->token_key, sw_json_text(a, claims, NULL), &token, &err) != SW_OK) {
         api_fail(r, 500, "InternalError", "Internal error occurred: %s", err.msg);
         return;

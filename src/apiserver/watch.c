@@ -9,6 +9,7 @@
 
 #include "apiserver/api.h"
 #include "base/base64.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
@@ -44,6 +45,7 @@ struct api_watch {
     uint64_t revision; /* of the initial state */
     uint64_t end_ns;   /* when the server closes it */
     int64_t timeout_s; /* as asked for; 0: not */
+    uint64_t judged;   /* the last time its client's rights were looked at */
     bool bookmarks;
     bool initial_end; /* say when the initial state is complete */
     bool columns_sent;
@@ -463,8 +465,10 @@ static void start(struct api_watch *w, bool initial, uint64_t revision)
     sw_xchg_set(r->x, "Cache-Control", SW_SLICE_LIT("no-cache, private"));
     api_common_headers(r);
     api_fair_leave(r);
+    w->judged = w->api->review;
     sw_list_push_back(&w->api->watches, &w->link);
-    w->end_ns = timeout_of(w->timeout_s);
+    /* A client whose token was renewed comes back with the new one. */
+    w->end_ns = sw_min(timeout_of(w->timeout_s), api_credential_left_ns(r));
     sw_timer_start(w->api->loop, &w->timeout, w->end_ns, on_timeout);
     w->end_ns += sw_loop_now(w->api->loop);
     if (w->bookmarks)
@@ -530,6 +534,38 @@ void api_watch(struct api_req *r)
         start(w, false, sw_store_revision(r->api->store));
     else
         start(w, send || revision == 0, revision);
+}
+
+/* Ends the watch unless its client may go on with it. */
+static void judge(struct api_watch *w)
+{
+    struct sw_api *api = w->api;
+    SW_ARENA_AUTO a = {0};
+    const char *why = "";
+
+    if (api_still_allowed(w->r, &a, &why))
+        return;
+    api->refused.revoked++;
+    sw_log_warn("api", "watch of user '%.*s' on %.*s ends: %s", SW_SLICE_ARG(w->r->user.name),
+                SW_SLICE_ARG(w->r->path), why);
+    send_error(w, 401, "Unauthorized", why);
+    watch_end(w);
+}
+
+/* Those judged are at the end of the list, with the new ones. */
+bool api_watches_review(struct sw_api *api, size_t batch)
+{
+    for (; batch > 0 && !sw_list_empty(&api->watches); batch--) {
+        struct api_watch *w = SW_CONTAINER_OF(api->watches.next, struct api_watch, link);
+
+        if (w->judged == api->review)
+            return false;
+        w->judged = api->review;
+        sw_list_unlink(&w->link);
+        sw_list_push_back(&api->watches, &w->link);
+        judge(w);
+    }
+    return !sw_list_empty(&api->watches);
 }
 
 void api_watches_end(struct sw_api *api, const struct api_crd *crd)

@@ -105,6 +105,8 @@ static void on_written(void *arg, const struct sw_store_result *res)
     }
     if (res->rc == SW_OK) {
         note_change(r->api, r->res, api_meta_str(w->obj, "name"));
+        api_revoker_note(r->api, r->res,
+                         w->remove || sw_json_walk(w->obj, "metadata", "deletionTimestamp", NULL));
         api_service_written(w);
         w->revision = res->revision;
         api_work_resume(r, answer_later, w);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `spanwire control`: the API server on its own loop until a signal ends it. */
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "apiserver/server.h"
@@ -15,6 +16,7 @@
 #include "io/signal.h"
 #include "io/sock.h"
 #include "kube/client.h"
+#include "kube/names.h"
 
 struct run {
     struct sw_loop *loop;
@@ -102,7 +104,7 @@ static int start_trust(struct run *r, const struct control_options *o, struct sw
 /* To the API of this process. */
 static int open_client(struct run *r, const struct control_options *o, struct sw_err *err)
 {
-    char *path SW_AUTO_FREE = sw_asprintf("%s/admin.kubeconfig", o->data);
+    char *path SW_AUTO_FREE = sw_asprintf("%s/roles/control.kubeconfig", o->data);
     struct sw_kube_config config = {0};
     int rc = sw_kubeconfig_load(path, NULL, &config, err);
 
@@ -112,12 +114,17 @@ static int open_client(struct run *r, const struct control_options *o, struct sw
     return r->client ? SW_OK : err->rc;
 }
 
+static bool controllers_wanted(const struct control_options *o)
+{
+    return o->trust_roots || o->gateway || o->connector || sw_control_dns_wanted(&o->dns);
+}
+
 /* Controllers are clients like any other: they do not notice whose server it is. */
 static int start_controllers(struct run *r, const struct control_options *o, struct sw_err *err)
 {
     int rc = SW_OK;
 
-    if (!o->trust_roots && !o->gateway && !o->connector && !sw_control_dns_wanted(&o->dns))
+    if (!controllers_wanted(o))
         return SW_OK;
     if (!r->client)
         rc = open_client(r, o, err);
@@ -219,6 +226,22 @@ static int serve_cluster(struct control_options *o, struct run *r, struct sw_err
     return rc;
 }
 
+/* It is a file's name, too, beside those of the roles. */
+static int check_device_account(const char *name, struct sw_err *err)
+{
+    static const char *const taken[] = {"control", "gateway", "sidecar"};
+
+    if (!name)
+        return SW_OK;
+    for (size_t i = 0; i < SW_ARRAY_LEN(taken); i++) {
+        if (strcmp(name, taken[i]) == 0)
+            return sw_err_set(err, SW_EINVAL, "--device-account: '%s' is a role's name", name);
+    }
+    return sw_name_dns1123_label(sw_slice_str(name)).n
+               ? sw_err_set(err, SW_EINVAL, "--device-account: '%s' is no name of an account", name)
+               : SW_OK;
+}
+
 static int serve_api(const struct control_options *o, struct run *r, struct sw_err *err)
 {
     struct sw_api_config c = {.data_dir = o->data,
@@ -238,6 +261,8 @@ static int serve_api(const struct control_options *o, struct run *r, struct sw_e
                               .keep_events = o->keep_events,
                               .keep_events_ms = o->keep_for / SW_NS_PER_MS,
                               .fabric_kinds = o->fabric_kinds,
+                              .accounts = controllers_wanted(o),
+                              .device_account = o->device_account,
                               .loopback_endpoints = o->loopback_endpoints};
     struct sw_addr at;
     char text[SW_ADDR_TEXT];
@@ -245,6 +270,9 @@ static int serve_api(const struct control_options *o, struct run *r, struct sw_e
 
     if (!o->data)
         return sw_err_set(err, SW_EINVAL, "--data is needed");
+    rc = check_device_account(o->device_account, err);
+    if (rc != SW_OK)
+        return rc;
     r->api = sw_api_new(r->loop, &c, err);
     if (!r->api)
         return err->rc;

@@ -12,7 +12,7 @@
 #include "io/loop.h"
 #include "kube/client.h"
 
-enum { TOKENS_MAX = 1024, TOKEN_LEN_MAX = 16 * 1024 };
+enum { ENTRIES_MAX = 1024, TOKEN_LEN_MAX = 16 * 1024 };
 
 static const uint64_t trust_ns = 300 * SW_NS_PER_S; /* a yes is worth nothing afterwards */
 static const uint64_t denied_ns = 5 * SW_NS_PER_S;  /* how long a no is believed */
@@ -25,9 +25,12 @@ static const struct sw_kube_gvr access_reviews = {
 struct entry {
     struct sw_control_access *access;
     struct sw_kube_call *call; /* a review under way */
-    struct sw_slice token;     /* behind the struct */
+    struct sw_slice key;       /* path, a line end, token; behind the struct */
+    struct sw_slice path;
+    struct sw_slice token;
     bool known;
     bool allowed;
+    bool nobody;    /* not allowed because the token is nobody's */
     bool held;      /* by a stream that is open */
     bool unsure;    /* nobody could be asked */
     uint64_t at_ns; /* of the answer */
@@ -37,26 +40,23 @@ struct entry {
 struct sw_control_access {
     struct sw_kube_client *client;
     struct sw_loop *loop;
-    const char *path;
-    struct sw_map tokens; /* token -> struct entry */
-    uint64_t fresh_ns;    /* then it is asked again, beside */
-    void (*on_answer)(void *arg, bool lost);
+    struct sw_map entries; /* by key */
+    uint64_t fresh_ns;     /* then it is asked again, beside */
+    void (*on_answer)(void *arg, bool changed);
     void *answer_arg;
 };
 
-struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, const char *path,
-                                                uint64_t fresh_ns)
+struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, uint64_t fresh_ns)
 {
     struct sw_control_access *a = SW_NEW(struct sw_control_access);
 
     a->client = client;
     a->loop = sw_kube_client_loop(client);
-    a->path = path;
     a->fresh_ns = fresh_ns;
     return a;
 }
 
-void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg, bool lost),
+void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg, bool changed),
                                  void *arg)
 {
     a->on_answer = cb;
@@ -66,7 +66,7 @@ void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *a
 static void entry_free(struct entry *e)
 {
     sw_kube_call_cancel(e->call);
-    explicit_bzero((char *)(uintptr_t)e->token.p, e->token.n);
+    explicit_bzero((char *)(uintptr_t)e->key.p, e->key.n);
     sw_free(e);
 }
 
@@ -74,9 +74,9 @@ void sw_control_access_free(struct sw_control_access *a)
 {
     if (!a)
         return;
-    SW_MAP_FOREACH (it, &a->tokens)
+    SW_MAP_FOREACH (it, &a->entries)
         entry_free(it->value);
-    sw_map_done(&a->tokens);
+    sw_map_done(&a->entries);
     sw_free(a);
 }
 
@@ -85,28 +85,29 @@ void sw_control_access_free(struct sw_control_access *a)
 static void settle(struct entry *e, bool allowed, const char *why, struct sw_slice detail)
 {
     if (e->known && e->allowed && !allowed)
-        sw_log_warn("control", "a token for %s is not good any more: %s%.*s", e->access->path, why,
-                    SW_SLICE_ARG(detail));
+        sw_log_warn("control", "a token for %.*s is not good any more: %s%.*s",
+                    SW_SLICE_ARG(e->path), why, SW_SLICE_ARG(detail));
     e->known = true;
     e->allowed = allowed;
     e->at_ns = sw_loop_now(e->access->loop);
     (void)snprintf(e->why, sizeof(e->why), "%s%.*s", why, (int)sw_min(detail.n, 80), detail.p);
 }
 
-static void tell(struct sw_control_access *a, bool lost)
+static void tell(struct sw_control_access *a, bool changed)
 {
     if (a->on_answer) /* entries may be gone when it returns */
-        a->on_answer(a->answer_arg, lost);
+        a->on_answer(a->answer_arg, changed);
 }
 
 static void answered(struct entry *e, bool allowed, const char *why, struct sw_slice detail)
 {
     /* Made-up tokens are not a reason to look at every stream. */
-    bool lost = !allowed && (e->held || (e->known && e->allowed));
+    bool changed = e->known ? e->allowed != allowed : e->held;
 
+    changed |= e->held && !allowed && e->unsure;
     e->unsure = false;
     settle(e, allowed, why, detail);
-    tell(e->access, lost);
+    tell(e->access, changed);
 }
 
 /* Nobody could be asked. A yes from before is worth something for a while. */
@@ -130,7 +131,7 @@ static void on_access(void *arg, struct sw_kube_reply *r)
     else if (sw_json_true(sw_json_find(status, "allowed")))
         answered(e, true, "", sw_slice("", 0));
     else
-        answered(e, false, "its owner may not get ", sw_slice_str(e->access->path));
+        answered(e, false, "its owner may not get ", e->path);
 }
 
 /* A review object with a spec; both in the arena. */
@@ -158,7 +159,7 @@ static void ask_access(struct entry *e, const struct sw_json *user)
     sw_json_put_str(&a, spec, "user", sw_json_str(sw_json_find(user, "username")));
     if (groups)
         sw_json_put(&a, spec, "groups", sw_json_copy(&a, groups));
-    sw_json_put(&a, what, "path", sw_json_new_str(&a, e->access->path));
+    sw_json_put_str(&a, what, "path", e->path);
     sw_json_put(&a, what, "verb", sw_json_new_str(&a, "get"));
     sw_json_put(&a, spec, "nonResourceAttributes", what);
     e->call = sw_kube_create(e->access->client, &access_reviews, o, on_access, e);
@@ -170,9 +171,11 @@ static void on_token(void *arg, struct sw_kube_reply *r)
     const struct sw_json *status = sw_json_find(r->object, "status");
 
     e->call = NULL;
+    if (r->rc == SW_OK)
+        e->nobody = !sw_json_true(sw_json_find(status, "authenticated"));
     if (r->rc != SW_OK)
         unanswered(e, "it cannot be reviewed: ", r->message);
-    else if (sw_json_true(sw_json_find(status, "authenticated")))
+    else if (!e->nobody)
         ask_access(e, sw_json_find(status, "user"));
     else
         answered(e, false, "nobody's: ", sw_json_str(sw_json_find(status, "error")));
@@ -197,7 +200,7 @@ static void drop_oldest(struct sw_control_access *a)
 {
     struct entry *oldest = NULL;
 
-    SW_MAP_FOREACH (it, &a->tokens) {
+    SW_MAP_FOREACH (it, &a->entries) {
         struct entry *e = it->value;
 
         if (!oldest || e->at_ns < oldest->at_ns)
@@ -205,58 +208,72 @@ static void drop_oldest(struct sw_control_access *a)
     }
     if (!oldest)
         return;
-    (void)sw_map_del(&a->tokens, oldest->token);
+    (void)sw_map_del(&a->entries, oldest->key);
     entry_free(oldest);
 }
 
-static struct entry *entry_of(struct sw_control_access *a, struct sw_slice token)
+static struct entry *entry_of(struct sw_control_access *a, struct sw_slice token,
+                              struct sw_slice path)
 {
-    struct entry *e = sw_map_get(&a->tokens, token);
+    size_t n = path.n + 1 + token.n;
+    struct entry *e = sw_calloc(1, sizeof(*e) + n + 1);
+    char *key = (char *)(e + 1);
+    struct entry *old;
 
-    if (e)
-        return e;
-    if (a->tokens.n >= TOKENS_MAX)
+    memcpy(key, path.p, path.n);
+    key[path.n] = '\n';
+    memcpy(key + path.n + 1, token.p, token.n);
+    e->key = sw_slice(key, n);
+    old = sw_map_get(&a->entries, e->key);
+    if (old) {
+        entry_free(e);
+        return old;
+    }
+    if (a->entries.n >= ENTRIES_MAX)
         drop_oldest(a);
-    e = sw_calloc(1, sizeof(*e) + token.n + 1);
-    memcpy(e + 1, token.p, token.n);
-    e->token = sw_slice(e + 1, token.n);
+    e->path = sw_slice(key, path.n);
+    e->token = sw_slice(key + path.n + 1, token.n);
     e->access = a;
     e->at_ns = sw_loop_now(a->loop);
-    (void)sw_map_put(&a->tokens, e->token, e);
+    (void)sw_map_put(&a->entries, e->key, e);
     return e;
 }
 
-int sw_control_access_check(struct sw_control_access *a, struct sw_slice token, struct sw_err *err)
+static int refusal(const struct entry *e, struct sw_err *err)
+{
+    return sw_err_set(err, e->nobody || e->unsure ? SW_EDENIED : SW_ENOENT, "bearer token: %s",
+                      e->why);
+}
+
+int sw_control_access_check(struct sw_control_access *a, struct sw_slice token,
+                            struct sw_slice path, struct sw_err *err)
 {
     uint64_t now = sw_loop_now(a->loop);
     struct entry *e;
 
     if (token.n == 0 || token.n > TOKEN_LEN_MAX)
         return sw_err_set(err, SW_EDENIED, token.n ? "the token is too long" : "no bearer token");
-    e = entry_of(a, token);
+    e = entry_of(a, token, path);
     if (!e->known || now - e->at_ns > (e->allowed ? a->fresh_ns : denied_ns))
         ask(e);
     if (e->known && e->allowed && now - e->at_ns < trust_ns)
         return SW_OK;
-    if (e->call)
-        return SW_EAGAIN;
-    return sw_err_set(err, SW_EDENIED, "bearer token: %s", e->why);
+    return e->call ? SW_EAGAIN : refusal(e, err);
 }
 
-bool sw_control_access_revoked(struct sw_control_access *a, struct sw_slice token,
-                               struct sw_err *err)
+int sw_control_access_review(struct sw_control_access *a, struct sw_slice token,
+                             struct sw_slice path, struct sw_err *err)
 {
     struct entry *e;
 
     if (token.n == 0 || token.n > TOKEN_LEN_MAX)
-        return false; /* it was never let in */
-    e = entry_of(a, token);
+        return SW_EAGAIN; /* it was never let in */
+    e = entry_of(a, token, path);
     e->held = true;
     /* Reviews come every fresh_ns: an answer from the last one is old, one from now is new. */
     if (!e->known || sw_loop_now(a->loop) - e->at_ns > a->fresh_ns / 2)
         ask(e);
-    if (!e->known || e->allowed || e->unsure)
-        return false;
-    (void)sw_err_set(err, SW_EDENIED, "bearer token: %s", e->why);
-    return true;
+    if (!e->known || e->unsure)
+        return SW_EAGAIN;
+    return e->allowed ? SW_OK : refusal(e, err);
 }

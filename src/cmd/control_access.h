@@ -14,24 +14,25 @@
 struct sw_kube_client;
 struct sw_control_access;
 
-/* path: a literal; fresh_ns: how long an answer counts as new. The client is borrowed and must
- * outlive it. */
-struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, const char *path,
-                                                uint64_t fresh_ns);
+/* fresh_ns: how long an answer counts as new. The client is borrowed and must outlive it. */
+struct sw_control_access *sw_control_access_new(struct sw_kube_client *client, uint64_t fresh_ns);
 /* NULL is fine. */
 void sw_control_access_free(struct sw_control_access *a);
 /*
- * Called when an answer came, from the loop: a caller that got SW_EAGAIN may ask again. lost:
- * the token of a stream that may be open is not good any more.
+ * Called when an answer came, from the loop: a caller that got SW_EAGAIN may ask again. changed: it
+ * may matter to streams that are open.
  */
-void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg, bool lost),
+void sw_control_access_on_answer(struct sw_control_access *a, void (*cb)(void *arg, bool changed),
                                  void *arg);
-/* SW_OK; SW_EDENIED and why; SW_EAGAIN while it is reviewed. */
-SW_NODISCARD int sw_control_access_check(struct sw_control_access *a, struct sw_slice token,
-                                         struct sw_err *err);
 /*
- * True, and why, when the newest answer about a token that was good before is a no. Asks again
- * unless that answer is new; on_answer tells when it is another. False while nobody can be asked.
+ * May the owner of the token get this URL? SW_OK; SW_EDENIED: the token is nobody's, or nobody
+ * could be asked; SW_ENOENT: he may not; SW_EAGAIN while it is reviewed.
  */
-bool sw_control_access_revoked(struct sw_control_access *a, struct sw_slice token,
-                               struct sw_err *err);
+SW_NODISCARD int sw_control_access_check(struct sw_control_access *a, struct sw_slice token,
+                                         struct sw_slice path, struct sw_err *err);
+/*
+ * The same for a stream that is open: asks again unless the newest answer is new, and answers by
+ * that one meanwhile. SW_EAGAIN while nobody knows: what was let in stays.
+ */
+SW_NODISCARD int sw_control_access_review(struct sw_control_access *a, struct sw_slice token,
+                                          struct sw_slice path, struct sw_err *err);

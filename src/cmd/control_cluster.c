@@ -14,9 +14,6 @@
 #include "telemetry/admin.h"
 #include "telemetry/ready.h"
 
-/* Who may read this URL of the API, by RBAC, may have the configuration of the data planes. */
-#define XDS_URL "/xds"
-
 enum { PAGE_MAX = 64 << 20 };
 
 static const uint64_t look_ns = 100 * SW_NS_PER_MS;
@@ -175,7 +172,7 @@ struct sw_control_cluster *sw_control_cluster_new(struct sw_loop *l,
         sw_control_cluster_free(c);
         return NULL;
     }
-    c->access = sw_control_access_new(c->client, XDS_URL, c->o->review_ns);
+    c->access = sw_control_access_new(c->client, c->o->review_ns);
     return c;
 }
 

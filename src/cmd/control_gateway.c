@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/control_access.h"
+#include "cmd/control_views.h"
 #include "control/connector/controller.h"
 #include "control/gateway/controller.h"
 #include "control/gateway/extension.h"
@@ -18,15 +19,13 @@
 #include "telemetry/metrics.h"
 #include "xds/server.h"
 
-/* Who may read this URL of the API, by RBAC, may have the configuration of the data planes. */
-#define XDS_URL "/xds"
-
 enum { HOOK_MAX = 64 << 20 }; /* bytes of one request: the whole translation */
 
 struct sw_control_gateway {
     struct sw_arena arena;
     struct sw_api *api; /* NULL: 'access' judges */
     struct sw_control_access *access;
+    struct sw_control_views *views;
     struct sw_xds_cache *cache;
     struct sw_xds_server *server;
     struct sw_grpc_server *hooks; /* may be NULL */
@@ -45,27 +44,40 @@ static int allow(void *arg, const struct sw_xds_client_id *id, struct sw_err *er
 {
     struct sw_control_gateway *g = arg;
 
-    return g->api ? sw_api_may(g->api, id->token, "get", XDS_URL, err)
-                  : sw_control_access_check(g->access, id->token, err);
+    return sw_control_views_allow(g->views, id, err);
 }
 
-static bool revoked(void *arg, const struct sw_xds_client_id *id, struct sw_err *err)
+static int view(void *arg, const struct sw_xds_client_id *id, char ret[SW_XDS_VIEW_MAX],
+                struct sw_err *err)
 {
     struct sw_control_gateway *g = arg;
 
-    return g->api ? sw_api_may(g->api, id->token, "get", XDS_URL, err) == SW_EDENIED
-                  : sw_control_access_revoked(g->access, id->token, err);
+    return sw_control_views_view(g->views, id, ret, err);
 }
 
-static void on_answer(void *arg, bool lost)
+static void on_gateways(void *arg, struct sw_slice names)
+{
+    struct sw_control_gateway *g = arg;
+
+    sw_control_views_gateways(g->views, names);
+}
+
+static struct sw_slice gateways_of(void *arg, struct sw_slice of)
+{
+    struct sw_control_gateway *g = arg;
+
+    return sw_control_views_of(g->views, of);
+}
+
+static void on_answer(void *arg, bool changed)
 {
     struct sw_control_gateway *g = arg;
 
     if (!g->server)
         return;
     sw_xds_server_recheck(g->server);
-    if (lost)
-        sw_xds_server_review(g->server);
+    if (changed)
+        sw_control_views_changed(g->views);
 }
 
 static void on_nack(void *arg, struct sw_slice node_id, struct sw_slice type, struct sw_slice text)
@@ -198,6 +210,9 @@ static void metrics_page(void *arg, struct sw_buf *out)
 
 /* ---- life ---- */
 
+/* Whatever it does not hear of, the end of a token by its time for one, it finds out so. */
+static const uint64_t review_ns = 5 * SW_NS_PER_S;
+
 static int start_server(struct sw_control_gateway *g, struct sw_loop *l,
                         const struct sw_control_gateway_opts *o, struct sw_err *err)
 {
@@ -206,9 +221,9 @@ static int start_server(struct sw_control_gateway *g, struct sw_loop *l,
         .cred = g->api ? sw_api_cred(g->api) : o->cred,
         .metrics = g->shard,
         .allow = allow,
-        .revoked = revoked,
+        .view = view,
         .on_nack = on_nack,
-        .review_ns = o->review_ns,
+        .review_ns = g->api ? review_ns : o->review_ns,
         .on_change = on_planes,
         .arg = g,
     };
@@ -271,6 +286,8 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
         .lease_ns = sw_slice_str(o->lease_ns ? o->lease_ns : ""),
         .lease_name = o->lease_ns ? SW_SLICE_LIT("spanwire-gateway") : sw_slice("", 0),
         .identity = sw_slice_str(o->identity ? o->identity : ""),
+        .on_gateways = on_gateways,
+        .arg = g,
     };
     struct sw_gateway_addr *addrs;
     int rc =
@@ -305,7 +322,10 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
                                                                .controller = g->controller,
                                                                .client = client,
                                                                .lease_ns = co.lease_ns,
-                                                               .identity = co.identity});
+                                                               .identity = co.identity,
+                                                               .gateways_of = gateways_of,
+                                                               .arg = g});
+    sw_control_views_start(g->views, g->server, g->controller);
     sw_gateway_controller_start(g->controller);
     return SW_OK;
 }
@@ -325,6 +345,7 @@ struct sw_control_gateway *sw_control_gateway_new(struct sw_loop *l, struct sw_a
     g->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "control"});
     g->shard = sw_metrics_shard_new(g->metrics);
     g->cache = sw_xds_cache_new();
+    g->views = sw_control_views_new(l, api, g->access);
     rc = start_server(g, l, o, err);
     if (rc == SW_OK)
         rc = start_controller(g, client, o, err);
@@ -336,6 +357,7 @@ struct sw_control_gateway *sw_control_gateway_new(struct sw_loop *l, struct sw_a
     }
     sw_gw_extension_serve(sw_xds_server_grpc(g->server), &g->extension);
     if (api) {
+        sw_api_on_revoke(api, sw_control_views_changed, g->views);
         sw_api_page(api, "/debug/xds", "application/json", status_page, g);
         sw_api_page(api, "/metrics", "text/plain; version=0.0.4", metrics_page, g);
     }
@@ -402,10 +424,13 @@ void sw_control_gateway_free(struct sw_control_gateway *g)
         return;
     if (g->access)
         sw_control_access_on_answer(g->access, NULL, NULL);
+    if (g->api)
+        sw_api_on_revoke(g->api, NULL, NULL);
     sw_grpc_server_free(g->hooks);
     sw_xds_server_free(g->server);
     sw_gw_plane_watch_free(g->planes);
     sw_gateway_controller_free(g->controller);
+    sw_control_views_free(g->views);
     sw_xds_cache_free(g->cache);
     sw_metrics_shard_free(g->shard);
     sw_metrics_free(g->metrics);

@@ -121,6 +121,12 @@ static const struct sw_opt table[] = {
      .def = "true",
      .help =
          "install the kinds of gateways, connectors, peers and policies where they are missing"},
+    {.name = "device-account",
+     .type = SW_OPT_STR,
+     .offset = OPT(device_account),
+     .arg = "NAME",
+     .help = "also keep a service account NAME in the namespace 'default' with the rights of a "
+             "device, and its credential in DIR/roles/NAME.kubeconfig"},
     {.name = "loopback-endpoints",
      .env = "SPANWIRE_LOOPBACK_ENDPOINTS",
      .type = SW_OPT_BOOL,

@@ -30,6 +30,7 @@ struct control_options {
     uint32_t keep_events;
     uint64_t keep_for;
     bool fabric_kinds;
+    const char *device_account;
     bool loopback_endpoints;
     const char *trust_roots;
     struct sw_control_cluster_opts cluster;

@@ -38,6 +38,9 @@ enum {
     PORTS = 64,
 };
 
+/* The demo is a device like any other. */
+#define DEMO_ACCOUNT "spanwire-demo"
+
 static const uint64_t demo_every_ns = 20 * SW_NS_PER_MS;
 static const uint64_t demo_timeout_ns = 20 * SW_NS_PER_S;
 
@@ -125,8 +128,8 @@ struct up {
     struct sw_supervised roles[SW_SUPERVISED_MAX];
     size_t n_roles;
     struct sw_demo_app *app;
-    const char *data; /* absolute: what is printed works from every directory */
-    const char *kubeconfig;
+    const char *data;       /* absolute: what is printed works from every directory */
+    const char *kubeconfig; /* for people */
     const char *relay_url;
     uint64_t begin_ns;
     /* The demo, asked for through the gateway until it answers. */
@@ -206,6 +209,8 @@ static void add_control(struct up *u)
     give(r, "--relay-url", u->relay_url);
     give(r, "--log-level", u->set->log_level);
     give(r, "--loopback-endpoints", NULL);
+    if (u->set->demo)
+        give(r, "--device-account", DEMO_ACCOUNT);
     if (u->set->access_log)
         give(r, "--gateway-access-log", NULL);
 }
@@ -231,7 +236,7 @@ static void add_sidecar(struct up *u)
     r->ready_path = "/healthz/ready";
     give(r, "--listen", path(u, "run/sidecar.sock"));
     give(r, "--key-file", path(u, "sidecar.key"));
-    give(r, "--kubeconfig", u->kubeconfig);
+    give(r, "--kubeconfig", path(u, "roles/sidecar.kubeconfig"));
     give(r, "--relay", u->relay_url);
     give(r, "--admin-addr", local_text(u, PORT_SIDECAR_ADMIN));
     give(r, "--stats-addr", local_text(u, PORT_SIDECAR_STATS));
@@ -248,7 +253,7 @@ static void add_gateway(struct up *u)
     r->ready_path = "/healthz/ready";
     give(r, "--xds-addr", local_text(u, PORT_XDS));
     give(r, "--xds-ca", path(u, "pki/root.crt"));
-    give(r, "--xds-token-file", path(u, "pki/admin.token"));
+    give(r, "--xds-token-file", path(u, "roles/gateway.token"));
     give(r, "--admin-addr", local_text(u, PORT_ADMIN));
     give(r, "--stats-addr", local_text(u, PORT_STATS));
     give(r, "--ready-addr", local_text(u, PORT_READY));
@@ -269,7 +274,7 @@ static int add_demo(struct up *u)
     give(r, "--hostname", u->set->demo_hostname);
     give(r, "--name", "demo");
     give(r, "--data", path(u, "demo"));
-    give(r, "--kubeconfig", u->kubeconfig);
+    give(r, "--kubeconfig", path(u, "roles/" DEMO_ACCOUNT ".kubeconfig"));
     give(r, "--relay", u->relay_url);
     give(r, "--admin-addr", local_text(u, PORT_EXPOSE_ADMIN));
     return SW_OK;

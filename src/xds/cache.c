@@ -54,6 +54,14 @@ static int put_any(struct sw_buf *b, struct sw_slice type, struct sw_slice value
     return value.n ? sw_pb_put_bytes(b, ANY_VALUE, value) : SW_OK;
 }
 
+/* Without the view it is kept for. */
+static struct sw_slice plain_type(struct sw_slice type)
+{
+    ptrdiff_t at = sw_slice_find(type, '#');
+
+    return at < 0 ? type : sw_slice_from(type, (size_t)at + 1);
+}
+
 /* Encodes everything into one piece of memory; the slices point into it. */
 static struct sw_xds_res *res_new(struct sw_slice type, struct sw_slice name, struct sw_slice value)
 {
@@ -272,7 +280,7 @@ static int add_op(struct sw_xds_txn *t, const char *type, bool whole, struct sw_
         return sw_err_set(err, SW_EINVAL, "single changes and a whole set of '%s' are mixed", type);
     o.seq = c->ops.n;
     if (value) {
-        o.res = res_new(sw_slice_str(type), name, *value);
+        o.res = res_new(plain_type(sw_slice_str(type)), name, *value);
         o.name = o.res->name;
     } else {
         o.name = sw_slice(sw_slice_dup(name), name.n);
@@ -416,26 +424,33 @@ static struct sw_xds_snap *merge(const struct sw_xds_snap *old, const struct cha
     return out;
 }
 
-static void apply(struct sw_xds_cache *c, struct change *ch, struct sw_xds_diff *total)
+/* Takes the reference over. */
+static void set_type(struct sw_xds_cache *c, const char *url, struct sw_xds_snap *next)
 {
-    struct type *t = sw_map_get(&c->types, sw_slice_str(ch->type));
-    struct sw_xds_diff d = {0};
-    struct sw_xds_snap *next;
+    struct type *t = sw_map_get(&c->types, sw_slice_str(url));
 
-    settle(ch);
-    next = merge(t ? t->snap : c->empty, ch, &d);
-    if (d.added + d.changed + d.removed == 0) {
-        sw_xds_snap_unref(next);
-        return;
-    }
     snap_seal(next);
     if (!t) {
         t = SW_NEW(struct type);
-        t->url = sw_strdup(ch->type);
+        t->url = sw_strdup(url);
         (void)sw_map_put(&c->types, sw_slice_str(t->url), t);
     }
     sw_xds_snap_unref(t->snap);
     t->snap = next;
+}
+
+static void apply(struct sw_xds_cache *c, struct change *ch, struct sw_xds_diff *total)
+{
+    struct sw_xds_diff d = {0};
+    struct sw_xds_snap *next;
+
+    settle(ch);
+    next = merge(sw_xds_cache_get(c, sw_slice_str(ch->type)), ch, &d);
+    if (d.added + d.changed + d.removed == 0) {
+        sw_xds_snap_unref(next);
+        return;
+    }
+    set_type(c, ch->type, next);
     total->added += d.added;
     total->changed += d.changed;
     total->removed += d.removed;
@@ -462,6 +477,32 @@ struct sw_xds_diff sw_xds_cache_commit(struct sw_xds_cache *c, struct sw_xds_txn
     c->generation++;
     tell(c);
     return d;
+}
+
+void sw_xds_cache_subset(struct sw_xds_cache *c, const char *to, const char *from,
+                         const struct sw_slice *names, size_t n)
+{
+    const struct sw_xds_snap *all = sw_xds_cache_get(c, sw_slice_str(from));
+    const struct sw_xds_snap *old = sw_xds_cache_get(c, sw_slice_str(to));
+    struct sw_xds_snap *next = snap_new(n);
+    bool same;
+
+    for (size_t i = 0; i < n; i++) {
+        struct sw_xds_res *r = sw_xds_snap_get(all, names[i]);
+
+        if (r && (next->n == 0 || next->res[next->n - 1] != r))
+            next->res[next->n++] = sw_xds_res_ref(r);
+    }
+    same = next->n == old->n;
+    for (size_t i = 0; i < next->n && same; i++)
+        same = next->res[i] == old->res[i];
+    if (same) {
+        sw_xds_snap_unref(next);
+        return;
+    }
+    set_type(c, to, next);
+    c->generation++;
+    tell(c);
 }
 
 void sw_xds_cache_hold(struct sw_xds_cache *c, bool hold)

@@ -4,6 +4,9 @@
  * its content as version and is shared by all streams; a type's set of resources is an immutable
  * snapshot that is replaced as a whole, so a slow client keeps at most one old one alive.
  *
+ * A type may be kept once more for some clients only, as "VIEW#" and the type URL: its resources
+ * are of that type all the same. A server looks types up under the view of a client (server.h).
+ *
  * A transaction may be filled on any thread; everything else belongs to the thread of the loop on
  * which the server runs.
  */
@@ -28,7 +31,11 @@
 #define SW_XDS_RUNTIME  SW_XDS_URL "envoy.service.runtime.v3.Runtime"
 #define SW_XDS_EXTCONF  SW_XDS_URL "envoy.config.core.v3.TypedExtensionConfig"
 
+/* Behind a view: has a resource once the view is complete. */
+#define SW_XDS_VIEW "view"
+
 enum {
+    SW_XDS_VIEW_MAX = 40,   /* bytes of a view's name, with the end */
     SW_XDS_NAME_MAX = 4096, /* bytes of a resource's name */
     SW_XDS_TYPE_MAX = 256,  /* bytes of a type URL */
     SW_XDS_VERSION_LEN = 32 /* hex digits */
@@ -106,6 +113,12 @@ void sw_xds_cache_free(struct sw_xds_cache *c);
  * commit that changes nothing is free of consequences.
  */
 struct sw_xds_diff sw_xds_cache_commit(struct sw_xds_cache *c, struct sw_xds_txn *t);
+/*
+ * Makes the set of type 'to' those of 'from' with these names (sorted; others are passed over),
+ * without copying them. Streams hear of it if it changed anything.
+ */
+void sw_xds_cache_subset(struct sw_xds_cache *c, const char *to, const char *from,
+                         const struct sw_slice *names, size_t n);
 /* Borrowed, until the next commit; never NULL: an unknown type has an empty snapshot. */
 struct sw_xds_snap *sw_xds_cache_get(const struct sw_xds_cache *c, struct sw_slice type);
 /*

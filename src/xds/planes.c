@@ -58,6 +58,7 @@ void sw_xds_server_planes(struct sw_xds_server *s,
         if (!u)
             continue;
         fn(&(struct sw_xds_plane){.node_id = st->node_id,
+                                  .view = sw_slice_str(st->view),
                                   .addr = st->addr,
                                   .settled = st->settled,
                                   .refusal = sw_slice_str(u->detail),

@@ -499,7 +499,7 @@ static bool can_wait(const struct xds_sub *u)
  */
 static bool push_sub(struct xds_sub *u, bool held, bool removals)
 {
-    struct sw_xds_snap *now = sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url));
+    struct sw_xds_snap *now = xds_stream_snap(u->stream, sw_slice_str(u->url));
     bool last = removals || !u->kind->removed_last;
     bool walked = false;
     struct sw_xds_snap *to;
@@ -572,7 +572,7 @@ static uint64_t removals_wait(struct xds_stream *st)
         const struct xds_sub *u = SW_CONTAINER_OF(it, struct xds_sub, link);
 
         if (u->kind->full && u->kind->removed_last && !u->wildcard && u->base)
-            named |= u->base != sw_xds_cache_get(st->cache, sw_slice_str(u->url));
+            named |= u->base != xds_stream_snap(st, sw_slice_str(u->url));
     }
     if (!named)
         return 0;
@@ -600,7 +600,7 @@ void xds_stream_push(struct xds_stream *st)
     bool held = false;
     bool pending = false;
 
-    if (!st->cache || sw_xds_cache_held(st->cache))
+    if (!st->cache || sw_xds_cache_held(st->cache) || xds_stream_blind(st))
         return;
     if (push_pass(st, false, &held) && !held)
         push_removals(st, &held);
@@ -614,7 +614,7 @@ void xds_stream_push(struct xds_stream *st)
 bool xds_sub_settled(const struct xds_sub *u)
 {
     return !u->pending && !due(u) && sw_list_empty(&u->patient) && sw_list_empty(&u->leaving) &&
-           u->base == sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url));
+           u->base == xds_stream_snap(u->stream, sw_slice_str(u->url));
 }
 
 bool xds_sub_synced(const struct xds_sub *u)

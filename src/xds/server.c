@@ -50,6 +50,19 @@ static const char *type_of(struct sw_slice path, bool *ret_delta)
     return NULL;
 }
 
+enum sw_grpc_status xds_refusal_status(int rc)
+{
+    return rc == SW_ENOENT ? SW_GRPC_PERMISSION_DENIED : SW_GRPC_UNAUTHENTICATED;
+}
+
+void xds_count_refusal(const struct sw_xds_server *s, enum sw_grpc_status status)
+{
+    const char *reason = status == SW_GRPC_PERMISSION_DENIED ? "forbidden" : "unauthenticated";
+
+    if (s->o.metrics)
+        sw_metric_add(sw_metric_get1(s->o.metrics, SW_METRIC_XDS_REFUSALS, reason), 1);
+}
+
 /* SW_OK, SW_EAGAIN, or the call was refused. */
 static int judge(struct sw_xds_server *s, struct sw_grpc_call *c, const struct sw_xds_client_id *id)
 {
@@ -61,7 +74,8 @@ static int judge(struct sw_xds_server *s, struct sw_grpc_call *c, const struct s
         rc = sw_err_set(&err, SW_ELIMIT, "too many wait to be let in");
     if (rc != SW_OK && rc != SW_EAGAIN) {
         sw_log_info("xds", "client %s refused: %s", sw_addr_text(&id->addr, text), err.msg);
-        sw_grpc_finish(c, SW_GRPC_UNAUTHENTICATED, "%s", err.msg);
+        xds_count_refusal(s, xds_refusal_status(rc));
+        sw_grpc_finish(c, xds_refusal_status(rc), "%s", err.msg);
     }
     return rc;
 }
@@ -92,7 +106,7 @@ void sw_xds_server_recheck(struct sw_xds_server *s)
 
 void sw_xds_server_review(struct sw_xds_server *s)
 {
-    if (!s->o.revoked)
+    if (!s->o.revoked && !s->o.view)
         return;
     SW_LIST_FOREACH (it, &s->streams)
         xds_stream_judge(SW_CONTAINER_OF(it, struct xds_stream, link));
@@ -134,6 +148,7 @@ static int guard(void *arg, const struct sw_grpc_request *req, struct sw_err *er
 {
     struct sw_xds_server *s = arg;
     const struct sw_xds_client_id id = {.addr = req->addr, .cert = req->cert, .token = req->token};
+    char view[SW_XDS_VIEW_MAX] = "";
     int rc = SW_OK;
 
     for (size_t i = 0; i < SW_ARRAY_LEN(services); i++) {
@@ -143,6 +158,11 @@ static int guard(void *arg, const struct sw_grpc_request *req, struct sw_err *er
     }
     if (s->o.allow)
         rc = s->o.allow(s->o.arg, &id, err);
+    /* The others know no views: they are for clients that may have everything. */
+    if (rc == SW_OK && s->o.view)
+        rc = s->o.view(s->o.arg, &id, view, err);
+    if (rc == SW_OK && view[0])
+        rc = sw_err_set(err, SW_EDENIED, "not for clients of some Gateways only");
     return rc == SW_EAGAIN ? sw_err_set(err, SW_EDENIED, "not known yet, ask again") : rc;
 }
 

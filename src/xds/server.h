@@ -39,7 +39,8 @@ struct sw_xds_server_opts {
     struct sw_metrics_shard *metrics; /* may be NULL; borrowed */
     /*
      * Before anything is read from a stream: SW_OK, or why not in err (goes to the client as
-     * UNAUTHENTICATED). SW_EAGAIN: nobody knows yet; the stream waits, unread, and is asked about
+     * UNAUTHENTICATED; with SW_ENOENT, when it is known and nothing is for it, as
+     * PERMISSION_DENIED). SW_EAGAIN: nobody knows yet; the stream waits, unread, and is asked about
      * again by sw_xds_server_recheck. NULL: everybody.
      */
     int (*allow)(void *arg, const struct sw_xds_client_id *id, struct sw_err *err);
@@ -55,6 +56,14 @@ struct sw_xds_server_opts {
      */
     struct sw_xds_cache *(*select)(void *arg, const struct sw_xds_client_id *id,
                                    struct sw_err *err);
+    /*
+     * Which part of the cache a client gets: SW_OK and the view its types are looked up under
+     * ("" for all of it, cache.h), or why not (as with 'allow'). Asked before anything is sent, and
+     * again by sw_xds_server_review; the stream then goes on with another view. Until the type
+     * SW_XDS_VIEW of the view has a resource nothing is sent. NULL: all of it.
+     */
+    int (*view)(void *arg, const struct sw_xds_client_id *id, char ret[SW_XDS_VIEW_MAX],
+                struct sw_err *err);
     /* A client refused a version, for another reason than before. From the loop; may commit. */
     void (*on_nack)(void *arg, struct sw_slice node_id, struct sw_slice type, struct sw_slice text);
     /* Clients came or went, or answered: see sw_xds_server_planes. From anywhere; NULL: nobody. */
@@ -110,6 +119,7 @@ void sw_xds_server_status(const struct sw_xds_server *s,
 /* A client that takes Listeners. Everything lives for the call. */
 struct sw_xds_plane {
     struct sw_slice node_id;
+    struct sw_slice view; /* empty: it gets all there is */
     struct sw_addr addr;
     /* The Listeners it has answered for, with the routes and secrets they need; NULL: none yet. */
     const struct sw_xds_snap *settled;
@@ -124,7 +134,7 @@ void sw_xds_server_planes(struct sw_xds_server *s,
 void sw_xds_server_repeat(struct sw_xds_server *s, const char *type, struct sw_slice name);
 /* An answer came that 'allow' was without: it is asked again about the streams that wait. */
 void sw_xds_server_recheck(struct sw_xds_server *s);
-/* A client may be revoked: 'revoked' is asked about every open stream now. */
+/* Rights may have changed: 'revoked' and 'view' are asked about every open stream now. */
 void sw_xds_server_review(struct sw_xds_server *s);
 size_t sw_xds_server_streams(const struct sw_xds_server *s);
 /* True when every stream has the cache's present state of all it subscribed to, and said so. */

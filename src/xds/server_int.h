@@ -82,6 +82,8 @@ struct xds_stream {
     struct sw_slice node_id;
     struct sw_slice node_cluster;
     struct sw_xds_cache *cache; /* NULL until known, and when it was freed */
+    char view[SW_XDS_VIEW_MAX]; /* of the cache; empty: all of it; "?": not known yet */
+    bool looked;                /* it was known once */
     struct sw_xds_listener listener;
     struct sw_xds_snap *settled; /* Listeners of the last time nothing was under way; or NULL */
     struct sw_list subs;
@@ -107,6 +109,11 @@ struct sw_xds_server {
     struct sw_metric *m_streams; /* NULL without metrics */
 };
 
+/* --- server.c --- */
+/* How a refusal is told, by the code of 'allow' or 'view'. */
+enum sw_grpc_status xds_refusal_status(int rc);
+void xds_count_refusal(const struct sw_xds_server *s, enum sw_grpc_status status);
+
 /* --- stream.c --- */
 extern const struct sw_grpc_ops xds_stream_ops;
 struct xds_stream *xds_stream_new(struct sw_xds_server *s, struct sw_grpc_call *call,
@@ -118,6 +125,12 @@ void xds_stream_wake(struct xds_stream *st);
 bool xds_stream_judge(struct xds_stream *st);
 /* Asks from time to time whether it may stay. */
 void xds_stream_review(struct xds_stream *st);
+/* What there is of a type for this client, borrowed until the next commit. */
+struct sw_xds_snap *xds_stream_snap(const struct xds_stream *st, struct sw_slice type);
+/* The client's view is not there yet: whatever was sent would be wrong. */
+bool xds_stream_blind(const struct xds_stream *st);
+/* Finds out which view the client has now; ends the stream, and returns false, when it has none. */
+bool xds_stream_look(struct xds_stream *st);
 
 /* --- subscription.c --- */
 /* Finds or makes; NULL beyond the limit. */

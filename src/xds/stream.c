@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stream's requests: who it is, what it subscribes to, what it says to the last response. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -85,24 +86,81 @@ void xds_stream_free(struct xds_stream *st)
     sw_free(st);
 }
 
+static struct sw_xds_client_id id_of(const struct xds_stream *st)
+{
+    return (struct sw_xds_client_id){.addr = st->addr,
+                                     .cert = st->cert,
+                                     .token = sw_slice_str(st->token),
+                                     .node_id = st->node_id,
+                                     .node_cluster = st->node_cluster};
+}
+
+static void shut_out(struct xds_stream *st, enum sw_grpc_status status, const char *why)
+{
+    char text[SW_ADDR_TEXT];
+
+    sw_log_warn("xds", "client %s, node '%.*s', is shut out: %s", sw_addr_text(&st->addr, text),
+                SW_SLICE_ARG(st->node_id), why);
+    xds_count_refusal(st->server, status);
+    st->shut_out = true;
+    sw_grpc_finish(st->call, status, "%s", why);
+}
+
 bool xds_stream_judge(struct xds_stream *st)
 {
     const struct sw_xds_server *s = st->server;
-    const struct sw_xds_client_id id = {.addr = st->addr,
-                                        .cert = st->cert,
-                                        .token = sw_slice_str(st->token),
-                                        .node_id = st->node_id,
-                                        .node_cluster = st->node_cluster};
+    const struct sw_xds_client_id id = id_of(st);
     struct sw_err err = {0};
-    char text[SW_ADDR_TEXT];
 
-    if (st->waiting || st->shut_out || !s->o.revoked(s->o.arg, &id, &err))
+    if (st->waiting || st->shut_out)
         return true;
-    sw_log_warn("xds", "client %s, node '%.*s', is shut out: %s", sw_addr_text(&st->addr, text),
-                SW_SLICE_ARG(st->node_id), err.msg);
-    st->shut_out = true;
-    sw_grpc_finish(st->call, SW_GRPC_UNAUTHENTICATED, "%s", err.msg);
-    return false;
+    if (s->o.revoked && s->o.revoked(s->o.arg, &id, &err)) {
+        shut_out(st, SW_GRPC_UNAUTHENTICATED, err.msg);
+        return false;
+    }
+    return !st->cache || xds_stream_look(st);
+}
+
+bool xds_stream_look(struct xds_stream *st)
+{
+    const struct sw_xds_server *s = st->server;
+    const struct sw_xds_client_id id = id_of(st);
+    char view[SW_XDS_VIEW_MAX] = "";
+    struct sw_err err = {0};
+    int rc = s->o.view ? s->o.view(s->o.arg, &id, view, &err) : SW_OK;
+
+    if (rc == SW_EAGAIN) { /* nobody knows: it keeps what it has, at first nothing */
+        if (!st->looked)
+            (void)snprintf(st->view, sizeof(st->view), "?");
+        return true;
+    }
+    if (rc != SW_OK) {
+        shut_out(st, xds_refusal_status(rc), err.msg);
+        return false;
+    }
+    st->looked = true;
+    if (strcmp(view, st->view) == 0)
+        return true;
+    /* What the client has is compared with what the new view has, as with any change. */
+    memcpy(st->view, view, sizeof(st->view));
+    xds_stream_wake(st);
+    return true;
+}
+
+struct sw_xds_snap *xds_stream_snap(const struct xds_stream *st, struct sw_slice type)
+{
+    char name[SW_XDS_VIEW_MAX + 1 + SW_XDS_TYPE_MAX];
+    int n;
+
+    if (!st->view[0])
+        return sw_xds_cache_get(st->cache, type);
+    n = snprintf(name, sizeof(name), "%s#%.*s", st->view, SW_SLICE_ARG(type));
+    return sw_xds_cache_get(st->cache, sw_slice(name, (size_t)n));
+}
+
+bool xds_stream_blind(const struct xds_stream *st)
+{
+    return st->view[0] && xds_stream_snap(st, SW_SLICE_LIT(SW_XDS_VIEW))->n == 0;
 }
 
 static void on_review(struct sw_timer *t)
@@ -117,7 +175,7 @@ void xds_stream_review(struct xds_stream *st)
 {
     const struct sw_xds_server *s = st->server;
 
-    if (s->o.revoked)
+    if (s->o.revoked || s->o.view)
         sw_timer_start(s->loop, &st->review, s->o.review_ns, on_review);
 }
 
@@ -138,15 +196,15 @@ static bool identify(struct xds_stream *st, const Sw__Node *node)
         st->node_id = sw_slice(sw_slice_dup(name), name.n);
         st->node_cluster = sw_slice(sw_slice_dup(cluster), cluster.n);
     }
-    id = (struct sw_xds_client_id){.addr = st->addr,
-                                   .cert = st->cert,
-                                   .token = sw_slice_str(st->token),
-                                   .node_id = st->node_id,
-                                   .node_cluster = st->node_cluster};
+    id = id_of(st);
     st->cache = s->o.select ? s->o.select(s->o.arg, &id, &err) : s->o.cache;
     if (!st->cache) {
         sw_grpc_finish(st->call, SW_GRPC_PERMISSION_DENIED, "%s",
                        err.rc ? err.msg : "nothing to serve for this node");
+        return false;
+    }
+    if (!xds_stream_look(st)) {
+        st->cache = NULL;
         return false;
     }
     sw_xds_cache_listen(st->cache, &st->listener);
@@ -163,6 +221,7 @@ static struct xds_sub *sub_for(struct xds_stream *st, struct sw_slice url, bool 
     if (st->fixed && url.n == 0)
         url = sw_slice_str(st->fixed);
     if (url.n == 0 || url.n > SW_XDS_TYPE_MAX || memchr(url.p, 0, url.n) ||
+        memchr(url.p, '#', url.n) || /* a view's */
         (st->fixed && !sw_slice_eq_str(url, st->fixed))) {
         sw_grpc_finish(st->call, SW_GRPC_INVALID_ARGUMENT, "bad type_url");
         return NULL;
@@ -226,7 +285,7 @@ static int delta_initial(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *req
 static bool has_current(const struct xds_sub *u, struct sw_slice name)
 {
     const char *version = sw_map_get(&u->initial, name);
-    const struct sw_xds_snap *now = sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url));
+    const struct sw_xds_snap *now = xds_stream_snap(u->stream, sw_slice_str(u->url));
     const struct sw_xds_res *r = version ? sw_xds_snap_get(now, name) : NULL;
 
     return r && sw_slice_eq_str(r->version, version);

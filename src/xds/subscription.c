@@ -73,7 +73,7 @@ struct xds_sub *xds_sub_get(struct xds_stream *st, struct sw_slice url, bool *re
     sw_list_init(&u->gone);
     sw_list_init(&u->leaving);
     /* Whoever asks by name has nothing yet, and hears of the names when they are asked for. */
-    u->base = sw_xds_snap_ref(sw_xds_cache_get(st->cache, url));
+    u->base = sw_xds_snap_ref(xds_stream_snap(st, url));
     st->n_subs++;
     insert(st, u);
     return u;
@@ -233,8 +233,7 @@ bool xds_sub_wants(const struct xds_sub *u, struct sw_slice name)
 
 const char *xds_sub_label(const struct xds_sub *u)
 {
-    bool known =
-        u->kind != &any_kind || sw_xds_cache_get(u->stream->cache, sw_slice_str(u->url))->n > 0;
+    bool known = u->kind != &any_kind || xds_stream_snap(u->stream, sw_slice_str(u->url))->n > 0;
 
     return known ? u->url : "other";
 }

@@ -2,9 +2,11 @@
 /*
  * What a fabric with connectors has from the start: the classes everybody refers to, a namespace
  * for what gateways say of themselves, and roles that let devices and gateways do their work and no
- * more. Made where missing; what is there is left as it is.
+ * more. Made where missing; what is there is left as it is, but for roles: rules of older releases
+ * go, new ones come, those of users stay (kube/bundled.h).
  */
 #include "control/connector/build_int.h"
+#include "kube/bundled.h"
 
 /* Single quotes, to be readable here. */
 #define R(group, resources, verbs)                                                                 \
@@ -35,13 +37,30 @@ static const char gateway_rules[] = "[{'nonResourceURLs':['/xds'],'verbs':['get'
 static const char identity_rules[] =
     "[" R("", "'configmaps'", "'get','list','watch','create','patch','update'") "]";
 
+/* The device's of releases that left no note beside the role. */
+#define VERBS "'get','list','watch','create','patch','update','delete'"
+static const char device_rules_before[] =
+    "["
+    "{'apiGroups':['" SW_CONNECTOR_GROUP "'],'resources':['connectors','connectoradvertisements',"
+    "'httpproxies'],'verbs':[" VERBS "]},"
+    "{'apiGroups':['" SW_CONNECTOR_GROUP "'],'resources':['connectorclasses'],"
+    "'verbs':['get','list','watch']},"
+    "{'apiGroups':['" SW_CONNECTOR_GROUP "'],'resources':['connectors/status'],"
+    "'verbs':['get','patch','update']},"
+    "{'apiGroups':['coordination.k8s.io'],'resources':['leases'],"
+    "'verbs':['get','list','watch','patch','update']},"
+    "{'apiGroups':['gateway.networking.k8s.io'],'resources':['gateways'],"
+    "'verbs':['get','list','watch']}"
+    "]";
+
 static const struct {
     const char *name;
     const char *rules;
+    const char *before; /* or NULL */
 } roles[] = {
-    {"spanwire-connector", device_rules},
-    {"spanwire-gateway", gateway_rules},
-    {"spanwire-gateway-identity", identity_rules},
+    {"spanwire-connector", device_rules, device_rules_before},
+    {"spanwire-gateway", gateway_rules, NULL},
+    {"spanwire-gateway-identity", identity_rules, NULL},
 };
 
 static const struct {
@@ -73,20 +92,40 @@ static struct sw_json *class_object(struct sw_arena *a, const char *api, const c
     return obj;
 }
 
-static struct sw_json *role_object(struct sw_arena *a, const char *name, const char *rules_text)
+/* Single quotes to double ones, and read; our own text. */
+static struct sw_json *rules_json(struct sw_arena *a, const char *rules_text)
 {
-    struct sw_json *obj = cn_object(a, "rbac.authorization.k8s.io/v1", "ClusterRole",
-                                    sw_slice("", 0), sw_slice_str(name));
-    char *text = sw_arena_dup(a, sw_slice_str(rules_text));
+    char *text = sw_arena_dup(a, sw_slice_str(rules_text ? rules_text : "[]"));
     struct sw_json *rules = NULL;
 
     for (char *p = text; *p; p++) {
         if (*p == '\'')
             *p = '"';
     }
-    if (sw_json_parse(a, sw_slice_str(text), NULL, &rules, NULL) == SW_OK) /* our own text */
-        sw_json_put(a, obj, "rules", rules);
-    return obj;
+    return sw_json_parse(a, sw_slice_str(text), NULL, &rules, NULL) == SW_OK ? rules
+                                                                             : sw_json_new_array(a);
+}
+
+static void add_role(const struct sw_view *v, struct sw_output *out, size_t i)
+{
+    struct sw_arena *a = sw_out_arena(out);
+    struct sw_slice name = sw_slice_str(roles[i].name);
+    const struct sw_kube_obj *have = sw_view_find(v, SW_CN_ROLE, sw_slice("", 0), name);
+    struct sw_json *bundled = rules_json(a, roles[i].rules);
+    struct sw_json *rules = bundled;
+    struct sw_json *obj =
+        cn_object(a, "rbac.authorization.k8s.io/v1", "ClusterRole", sw_slice("", 0), name);
+
+    if (have) {
+        rules = sw_bundled_rules(a, have->json, bundled, rules_json(a, roles[i].before));
+        if (sw_bundled_hands_off(have->json) || sw_bundled_current(a, have->json, rules, bundled))
+            return;
+    }
+    cn_meta(a, obj, "labels", MANAGED, SW_SLICE_LIT("spanwire"));
+    cn_meta(a, obj, "annotations", SW_BUNDLED_AUTOUPDATE, SW_SLICE_LIT("true"));
+    cn_meta(a, obj, "annotations", SW_BUNDLED_RULES, sw_bundled_note(a, bundled));
+    sw_json_put(a, obj, "rules", rules);
+    sw_out_apply(out, SW_CN_ROLE, obj);
 }
 
 void cn_defaults(const struct sw_view *v, const struct sw_connector_conf *conf,
@@ -106,6 +145,6 @@ void cn_defaults(const struct sw_view *v, const struct sw_connector_conf *conf,
     add(v, out, SW_CN_NAMESPACE,
         cn_object(a, "v1", "Namespace", sw_slice("", 0), SW_SLICE_LIT(SW_CONNECTOR_SYSTEM_NS)));
     for (size_t i = 0; i < SW_ARRAY_LEN(roles); i++)
-        add(v, out, SW_CN_ROLE, role_object(a, roles[i].name, roles[i].rules));
+        add_role(v, out, i);
     cn_relays(v, conf, out);
 }

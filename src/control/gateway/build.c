@@ -126,6 +126,17 @@ static void list_endpoints(struct builder *b, struct sw_gw_model *m)
     m->n_endpoints = n;
 }
 
+static void list_gateways(struct builder *b, struct sw_gw_model *m)
+{
+    struct sw_slice *names = sw_arena_array(b->a, b->gateways.n + 1, sizeof(*names));
+
+    for (size_t i = 0; i < b->gateways.n; i++)
+        names[i] = b->gateways.p[i]->parent.obj->key;
+    sw_slice_sort(names, b->gateways.n);
+    m->gateways = names;
+    m->n_gateways = b->gateways.n;
+}
+
 static const struct sw_gw_model *assemble(struct builder *b)
 {
     struct sw_gw_model *m = SW_ARENA_NEW(b->a, struct sw_gw_model);
@@ -150,6 +161,7 @@ static const struct sw_gw_model *assemble(struct builder *b)
     m->secrets = (void *)sorted_values(b->a, &u.secrets);
     m->n_secrets = u.secrets.n;
     list_endpoints(b, m);
+    list_gateways(b, m);
     sw_vec_done(&u.clusters);
     sw_map_done(&u.secrets);
     return m;

@@ -7,16 +7,20 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "control/gateway/views.h"
 #include "io/loop.h"
 #include "xds/cache.h"
 
 /* Names of what a build publishes: a type URL, or one of these, then '|' and the name. */
 static const char note_type[] = "note";
 static const char plan_type[] = "plan";
+static const char gateways_type[] = "gateways";
 static const char seen_type[] = "seen"; /* endpoints were built for the plan of this number */
 
 /* How long routes wait for the endpoints of what they name. */
 static const uint64_t patience_ns = 10 * SW_NS_PER_S;
+
+enum { GATEWAYS_MAX = 64 << 20 };
 
 /* What a build changed, until endpoints were built for its plan. */
 struct batch {
@@ -37,6 +41,10 @@ struct sw_gateway_controller {
     struct batch waiting[2];
     size_t n_waiting;
     struct sw_timer patience;
+    struct sw_slice planes; /* the two halves of the main build's input, owned */
+    struct sw_slice views;
+    void (*on_gateways)(void *arg, struct sw_slice names);
+    void *arg;
 };
 
 /* ---- building; on the builder's thread ---- */
@@ -53,6 +61,22 @@ static void publish_resources(struct sw_output *out, const struct sw_gw_resource
 {
     for (size_t i = 0; i < r->n; i++)
         publish_item(out, r->p[i].type, r->p[i].name, r->p[i].value);
+}
+
+static void publish_view(void *arg, const char *type, struct sw_slice name, struct sw_slice value)
+{
+    publish_item(arg, type, name, value);
+}
+
+static void publish_gateways(struct sw_output *out, const struct sw_gw_model *m)
+{
+    struct sw_arena *a = sw_out_arena(out);
+    SW_BUF_AUTO names = {.max = GATEWAYS_MAX};
+    int rc = SW_OK;
+
+    for (size_t i = 0; i < m->n_gateways && rc == SW_OK; i++)
+        rc = sw_buf_printf(&names, "%.*s\n", SW_SLICE_ARG(m->gateways[i]));
+    publish_item(out, gateways_type, sw_slice("", 0), sw_arena_slice(a, sw_buf_slice(&names)));
 }
 
 static void put_want(struct sw_output *out, const struct sw_gw_want *w)
@@ -81,6 +105,8 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
     sw_gateway_rebuild(g->kept, v, &g->conf, a, &r);
     sw_gw_xds_encode(r.model, &g->xds, a, &res);
     publish_resources(out, &res);
+    sw_gw_views_encode(r.model, &g->xds, sw_view_input(v), a, publish_view, out);
+    publish_gateways(out, r.model);
     publish_item(out, plan_type, sw_slice("", 0), sw_gateway_plan_write(a, r.model));
     for (size_t i = 0; i < r.n_notes; i++)
         publish_item(out, note_type, r.notes[i].subject, r.notes[i].text);
@@ -160,6 +186,8 @@ static void commit_waiting(struct sw_gateway_controller *g, uint64_t plan)
     g->n_waiting -= n;
     if (n)
         sw_timer_stop(g->loop, &g->patience);
+    if (n)
+        sw_gw_views_endpoints(g->cache, g->views);
 }
 
 static void on_patience(struct sw_timer *t)
@@ -218,7 +246,8 @@ static void put_resources(struct sw_xds_txn *t, const struct sw_change *changes,
 
         if (sw_slice_eq_str(type, note_type))
             log_note(name, changes[i].bytes);
-        else if (!sw_slice_eq_str(type, plan_type) && !sw_slice_eq_str(type, seen_type))
+        else if (!sw_slice_eq_str(type, plan_type) && !sw_slice_eq_str(type, seen_type) &&
+                 !sw_slice_eq_str(type, gateways_type))
             put_resource(t, type, name, changes[i].bytes);
     }
 }
@@ -231,10 +260,13 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
 {
     struct sw_gateway_controller *g = arg;
     const struct sw_change *plan = find_change(changes, n, plan_type);
+    const struct sw_change *gateways = find_change(changes, n, gateways_type);
     struct sw_xds_txn *wait;
     struct sw_xds_txn *t;
 
     (void)version;
+    if (gateways && g->on_gateways)
+        g->on_gateways(g->arg, gateways->bytes);
     if (plan)
         take_plan(g, plan->bytes);
     wait = waiting_txn(g, plan);
@@ -242,6 +274,7 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
     put_resources(t, changes, n);
     if (!wait) {
         (void)sw_xds_cache_commit(g->cache, t);
+        sw_gw_views_endpoints(g->cache, g->views);
         if (plan) /* an empty one: nothing more will come */
             sw_xds_cache_hold(g->cache, false);
     }
@@ -261,6 +294,7 @@ static void publish_endpoints(void *arg, const struct sw_change *changes, size_t
     if (seen && sw_slice_to_u64(seen->bytes, UINT64_MAX, &plan))
         commit_waiting(g, plan);
     (void)sw_xds_cache_commit(g->cache, t);
+    sw_gw_views_endpoints(g->cache, g->views);
     if (seen)
         sw_xds_cache_hold(g->cache, false);
     await_endpoints(g);
@@ -310,6 +344,8 @@ struct sw_gateway_controller *sw_gateway_controller_new(struct sw_kube_client *c
     g->conf = o->conf;
     g->xds = o->xds;
     g->cache = o->cache;
+    g->on_gateways = o->on_gateways;
+    g->arg = o->arg;
     g->loop = sw_kube_client_loop(c);
     g->kept = sw_gateway_cache_new();
     /* A restarted control plane says nothing before it knows what it said before. */
@@ -335,6 +371,8 @@ void sw_gateway_controller_free(struct sw_gateway_controller *g)
     for (size_t i = 0; i < g->n_waiting; i++)
         sw_xds_txn_free(g->waiting[i].txn);
     sw_gateway_cache_free(g->kept);
+    sw_slice_free(&g->planes);
+    sw_slice_free(&g->views);
     sw_free(g);
 }
 
@@ -350,9 +388,35 @@ void sw_gateway_controller_stop(struct sw_gateway_controller *g, void (*done)(vo
     sw_control_stop(g->main, done, arg);
 }
 
+/* Without data planes that speak there is no input at all: statuses then do not ask for them. */
+static void set_input(struct sw_gateway_controller *g)
+{
+    SW_BUF_AUTO text = {0};
+
+    sw_buf_init(&text, g->planes.n + g->views.n + 1);
+    if (sw_buf_append_slice(&text, g->planes) == SW_OK &&
+        sw_buf_append_slice(&text, g->views) == SW_OK)
+        sw_control_set_input(g->main, sw_buf_slice(&text));
+}
+
+static void replace(struct sw_slice *own, struct sw_slice text)
+{
+    sw_slice_free(own);
+    *own = sw_slice(sw_slice_dup(text), text.n);
+}
+
 void sw_gateway_controller_planes(struct sw_gateway_controller *g, struct sw_slice text)
 {
-    sw_control_set_input(g->main, text);
+    replace(&g->planes, text);
+    set_input(g);
+}
+
+void sw_gateway_controller_views(struct sw_gateway_controller *g, struct sw_slice text)
+{
+    sw_gw_views_drop(g->cache, g->views, text);
+    replace(&g->views, text);
+    set_input(g);
+    sw_gw_views_endpoints(g->cache, text);
 }
 
 bool sw_gateway_controller_ready(const struct sw_gateway_controller *g)

@@ -21,6 +21,9 @@ struct sw_gateway_controller_opts {
     struct sw_slice lease_ns;    /* leader election; an empty lease_name: none */
     struct sw_slice lease_name;
     struct sw_slice identity;
+    /* The Gateways that are served, "ns/name", a line each: when they change. From the loop. */
+    void (*on_gateways)(void *arg, struct sw_slice names);
+    void *arg;
 };
 
 #define SW_GATEWAY_CONTROLLER_NAME "spanwire.dev/gateway"
@@ -39,6 +42,8 @@ void sw_gateway_controller_stop(struct sw_gateway_controller *g, void (*done)(vo
                                 void *arg);
 /* What data planes made of their listeners (planes.h, as text): statuses say it. */
 void sw_gateway_controller_planes(struct sw_gateway_controller *g, struct sw_slice text);
+/* Views of the configuration for data planes that serve some Gateways only (views.h, as text). */
+void sw_gateway_controller_views(struct sw_gateway_controller *g, struct sw_slice text);
 /* True once the first build is in the cache: a data plane that asks before would see nothing. */
 bool sw_gateway_controller_ready(const struct sw_gateway_controller *g);
 /* True when nothing is left to do: built, published and written. */

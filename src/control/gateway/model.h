@@ -294,7 +294,8 @@ struct sw_gw_vhost {
     struct sw_slice host; /* "a.example", "*.example" (one or more labels), "*" */
     const struct sw_gw_route *const *routes; /* may be none: everything is 404 */
     size_t n_routes;
-    bool misdirected; /* this host belongs to another chain: answer 421, no routes */
+    bool misdirected;      /* this host belongs to another chain: answer 421, no routes */
+    struct sw_slice owner; /* the Gateway it is for, "ns/name"; empty: none (Ingresses) */
 };
 
 /* The hosts behind one chain (RDS). The port of Host is ignored; host matching has no case. */
@@ -343,6 +344,7 @@ struct sw_gw_chain {
     const struct sw_gw_backend *backends; /* L4: none, or a share without cluster: closed/dropped */
     size_t n_backends;
     struct sw_slice route; /* L4: "<kind>/<ns>/<name>" for logs; may be empty */
+    struct sw_slice owner; /* the Gateway it is for; empty: none, or its hosts say it one by one */
 };
 
 /* One socket. */
@@ -371,7 +373,17 @@ struct sw_gw_model {
     size_t n_secrets;
     const struct sw_slice *endpoints; /* names of the endpoint sets the clusters need */
     size_t n_endpoints;
+    const struct sw_slice *gateways; /* that are served, "ns/name" */
+    size_t n_gateways;
 };
+
+/*
+ * The part of a model that some Gateways ask for, as if there were no others and no Ingresses:
+ * their chains and hosts, and the clusters, secrets and endpoints these refer to. Shares what it
+ * can with the whole; new parts are in the arena.
+ */
+void sw_gw_model_scope(const struct sw_gw_model *m, const struct sw_slice *gateways, size_t n,
+                       struct sw_arena *a, struct sw_gw_model *ret);
 
 /* Endpoint sets alone, made by sw_gateway_endpoints. Ordered by name. */
 struct sw_gw_endpoint_model {

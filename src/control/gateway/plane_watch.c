@@ -52,11 +52,32 @@ static bool is_listener(void *arg, struct sw_slice name)
            NULL;
 }
 
+/* A data plane for some Gateways only serves a socket for these, not for whoever shares it. */
+static void hold_for_gateways(struct look *k, const struct sw_xds_plane *p)
+{
+    const struct sw_gw_plane_watch_opts *o = &k->watch->o;
+    struct sw_slice gateways = o->gateways_of ? o->gateways_of(o->arg, p->view) : sw_slice("", 0);
+
+    while (gateways.n) {
+        struct sw_slice gw = sw_slice_cut(&gateways, ' ');
+
+        for (size_t i = 0; p->settled && i < p->settled->n; i++)
+            sw_gw_planes_hold(&k->planes,
+                              sw_gw_planes_name(&k->planes.arena, p->settled->res[i]->name, gw));
+    }
+}
+
 static void on_plane(const struct sw_xds_plane *p, void *arg)
 {
     struct look *k = arg;
 
     k->planes.n++;
+    if (p->view.n) {
+        hold_for_gateways(k, p);
+        sw_gw_planes_refusal(&k->planes, p->node_id, p->refusal, is_listener, k->watch);
+        k->repeat |= p->refusal.n && !p->retries;
+        return;
+    }
     k->settled |= p->settled != NULL;
     k->repeat |= p->refusal.n && !p->retries;
     for (size_t i = 0; p->settled && p->settled != k->last && i < p->settled->n; i++)

@@ -25,6 +25,9 @@ struct sw_gw_plane_watch_opts {
     struct sw_kube_client *client;
     struct sw_slice lease_ns; /* empty: there are no other replicas */
     struct sw_slice identity;
+    /* The Gateways of a view, "ns/name" each, by spaces; NULL: there are no views. */
+    struct sw_slice (*gateways_of)(void *arg, struct sw_slice view);
+    void *arg;
 };
 
 struct sw_gw_plane_watch *sw_gw_plane_watch_new(const struct sw_gw_plane_watch_opts *o);

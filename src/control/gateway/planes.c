@@ -13,6 +13,13 @@ static const char refused[] = "Error adding/updating listener(s) ";
 static const char in_use[] = "already in use";
 static const char cannot_bind[] = "cannot bind";
 
+struct sw_slice sw_gw_planes_name(struct sw_arena *a, struct sw_slice listener,
+                                  struct sw_slice gateway)
+{
+    return sw_slice_str(
+        sw_arena_printf(a, "%.*s@%.*s", SW_SLICE_ARG(listener), SW_SLICE_ARG(gateway)));
+}
+
 void sw_gw_planes_done(struct sw_gw_planes *p)
 {
     sw_map_done(&p->held);

@@ -31,6 +31,9 @@ struct sw_gw_planes {
     struct sw_map faults; /* name -> struct sw_gw_plane_fault: some data plane could not bind it */
 };
 
+/* The name under which a listener is held for one Gateway only. */
+struct sw_slice sw_gw_planes_name(struct sw_arena *a, struct sw_slice listener,
+                                  struct sw_slice gateway);
 void sw_gw_planes_done(struct sw_gw_planes *p);
 /* Beyond SW_GW_PLANES_MAX names nothing is added. The first fault of a name counts. */
 void sw_gw_planes_hold(struct sw_gw_planes *p, struct sw_slice name);

@@ -156,7 +156,10 @@ static struct verdict socket_programmed(struct builder *b, const struct listener
         return (struct verdict){
             sw_gw_plane_reason(f),
             gw_printf(b, "data plane '%.*s': %.*s", SW_SLICE_ARG(f->node), SW_SLICE_ARG(f->why)).p};
-    if (sw_map_get(&b->planes->held, s->key) || (b->planes->starting && was_programmed(l)))
+    if (sw_map_get(&b->planes->held, s->key) ||
+        sw_map_get(&b->planes->held,
+                   sw_gw_planes_name(b->a, s->key, l->parent->gw->parent.obj->key)) ||
+        (b->planes->starting && was_programmed(l)))
         return (struct verdict){0};
     return (struct verdict){pending, b->planes->n ? "no data plane serves the listener yet"
                                                   : "no data plane is connected"};

@@ -71,6 +71,12 @@ static struct sw_slice host_of(const struct listener *l)
     return l->host.n ? l->host : SW_SLICE_LIT("*");
 }
 
+/* The Gateway of a listener, also of one in a ListenerSet. */
+static struct sw_slice owner_of(const struct listener *l)
+{
+    return l->parent->gw->parent.obj->key;
+}
+
 static struct vhost *vhost_get(struct table *t, struct sw_slice host)
 {
     struct vhost *v = sw_map_get(&t->vhosts, host);
@@ -140,6 +146,7 @@ static void add_routes(struct table *t, struct listener *l)
                 if (!alone && host_owner(&t->s->hosts, at->hosts[i]) != l)
                     continue;
                 v = vhost_get(t, at->hosts[i]);
+                v->out.owner = owner_of(l);
                 sw_vec_push(&v->entries, e);
             }
         }
@@ -246,7 +253,7 @@ static void http_chain(struct chains *c)
     for (size_t i = 0; i < c->s->listeners.n; i++) {
         struct listener *l = c->s->listeners.p[i];
 
-        (void)vhost_get(&t, host_of(l));
+        vhost_get(&t, host_of(l))->out.owner = owner_of(l);
         if (listener_served(l))
             add_routes(&t, l);
     }
@@ -255,8 +262,17 @@ static void http_chain(struct chains *c)
     out->table = finish_table(&t);
 }
 
-static void add_misdirected(struct table *t, struct sw_slice own)
+static void misdirect(struct table *t, struct sw_slice host, struct sw_slice owner)
 {
+    struct vhost *v = vhost_get(t, host);
+
+    v->out.misdirected = true;
+    v->out.owner = owner;
+}
+
+static void add_misdirected(struct table *t, const struct listener *of)
+{
+    struct sw_slice own = host_of(of);
     bool many = t->s->listeners.n > SIBLINGS_MAX;
     bool all = sw_slice_eq_str(own, "*");
     bool wild = all || own.p[0] == '*';
@@ -271,10 +287,10 @@ static void add_misdirected(struct table *t, struct sw_slice own)
         if (many && !all &&
             (!l->host.n || !host_intersect(own, h, &common) || !sw_slice_eq(common, h)))
             continue;
-        vhost_get(t, h)->out.misdirected = true;
+        misdirect(t, h, owner_of(l));
     }
     if (many && !all)
-        vhost_get(t, SW_SLICE_LIT("*"))->out.misdirected = true;
+        misdirect(t, SW_SLICE_LIT("*"), owner_of(of));
 }
 
 static void https_chain(struct chains *c, struct listener *l)
@@ -282,6 +298,7 @@ static void https_chain(struct chains *c, struct listener *l)
     struct sw_gw_chain *out = new_chain(c, "https", host_of(l));
     struct table t = {.b = c->b, .s = c->s, .name = out->name};
 
+    out->owner = owner_of(l);
     out->tls = SW_GW_TLS_TERMINATE;
     if (!listener_served(l)) {
         out->kind = SW_GW_CHAIN_REFUSE;
@@ -293,9 +310,9 @@ static void https_chain(struct chains *c, struct listener *l)
     out->client_mode = l->client_mode;
     out->client_ca = l->client_ca;
     out->alpn_http = true;
-    (void)vhost_get(&t, host_of(l));
+    vhost_get(&t, host_of(l))->out.owner = owner_of(l);
     add_routes(&t, l);
-    add_misdirected(&t, host_of(l));
+    add_misdirected(&t, l);
     add_ingress(&t, host_of(l));
     out->table = finish_table(&t);
 }
@@ -337,6 +354,7 @@ static void set_backends(struct chains *c, struct sw_gw_chain *out, const struct
                                                 [RK_UDP] = "udproute"};
 
     out->kind = SW_GW_CHAIN_L4;
+    out->owner = owner_of(l);
     out->tls = l->tls;
     if (l->tls == SW_GW_TLS_TERMINATE) {
         out->certs = l->certs;
@@ -411,6 +429,7 @@ static void tls_chains(struct chains *c, struct listener *l)
         struct sw_gw_chain *out = new_chain(c, "tls", host_of(l));
 
         out->kind = SW_GW_CHAIN_REFUSE;
+        out->owner = owner_of(l);
         out->tls = SW_GW_TLS_PASSTHROUGH;
     }
     sw_map_done(&names);
