@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "control/runtime_int.h"
 #include "gateway_rig.h"
 #include "golden.h"
 
@@ -65,6 +66,61 @@ static void settles(void **state)
     sw_free(text);
 }
 
+static char *dump(const struct sw_gw_model *m)
+{
+    struct sw_buf out;
+
+    sw_buf_init(&out, (size_t)64 << 20);
+    assert_int_equal(sw_gw_model_dump(m, &out), SW_OK);
+    return sw_buf_take_str(&out);
+}
+
+static void owned_by(const struct sw_gw_model *m, struct sw_slice gateway)
+{
+    for (size_t i = 0; i < m->n_listeners; i++) {
+        for (size_t k = 0; k < m->listeners[i]->n_chains; k++) {
+            struct sw_slice owner = m->listeners[i]->chains[k]->owner;
+
+            assert_true(!owner.n || sw_slice_eq(owner, gateway));
+        }
+    }
+    for (size_t i = 0; i < m->n_tables; i++) {
+        for (size_t k = 0; k < m->tables[i]->n_vhosts; k++)
+            assert_true(sw_slice_eq(m->tables[i]->vhosts[k]->owner, gateway));
+    }
+}
+
+/* The parts of single Gateways are sound and theirs alone; the part of all of them is the whole. */
+static void scopes(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_gw_model part;
+    struct sw_gw_result res;
+    struct sw_view *v;
+    char *whole;
+    char *all;
+
+    load(*state);
+    v = rig_view(rig);
+    sw_gateway_build(v, &rig->conf, &a, &res);
+    for (size_t i = 0; i < res.model->n_gateways; i++) {
+        sw_gw_model_scope(res.model, &res.model->gateways[i], 1, &a, &part);
+        rig_check(&part);
+        owned_by(&part, res.model->gateways[i]);
+    }
+    sw_gw_model_scope(res.model, NULL, 0, &a, &part);
+    assert_int_equal(part.n_listeners + part.n_clusters + part.n_secrets + part.n_endpoints, 0);
+    sw_gw_model_scope(res.model, res.model->gateways, res.model->n_gateways, &a, &part);
+    rig_check(&part);
+    whole = dump(res.model);
+    all = dump(&part);
+    if (rig->n[SW_GW_INGRESS] == 0)
+        assert_string_equal(all, whole);
+    sw_free(whole);
+    sw_free(all);
+    view_unref(v);
+}
+
 int main(void)
 {
     struct CMUnitTest *tests;
@@ -76,16 +132,18 @@ int main(void)
         return 1;
     }
     rig = rig_new();
-    tests = SW_NEW_ARRAY(struct CMUnitTest, files.n * 2);
+    tests = SW_NEW_ARRAY(struct CMUnitTest, files.n * 3);
     for (size_t i = 0; i < files.n; i++) {
         char *name = files.names[i];
 
-        tests[i * 2] =
+        tests[i * 3] =
             (struct CMUnitTest){.name = name, .test_func = golden, .initial_state = name};
-        tests[i * 2 + 1] =
+        tests[i * 3 + 1] =
             (struct CMUnitTest){.name = name, .test_func = settles, .initial_state = name};
+        tests[i * 3 + 2] =
+            (struct CMUnitTest){.name = name, .test_func = scopes, .initial_state = name};
     }
-    rc = _cmocka_run_group_tests("gateway_golden", tests, files.n * 2, NULL, NULL);
+    rc = _cmocka_run_group_tests("gateway_golden", tests, files.n * 3, NULL, NULL);
     sw_free(tests);
     rig_free(rig);
     return rc;

@@ -62,6 +62,7 @@ struct world {
     struct sw_loop *loop;
     struct sw_xds_cache *cache;
     struct sw_xds_cache *other;
+    const char *view; /* what clients may have of the cache; NULL: nothing */
     struct sw_xds_server_opts opts;
     struct sw_xds_server *server;
     struct sw_grpc_client *client;

@@ -210,9 +210,49 @@ static void a_union_keeps_what_would_go(void **state)
     sw_xds_cache_free(c);
 }
 
+static void a_subset_shares_its_resources(void **state)
+{
+    const struct sw_slice names[] = {SW_SLICE_LIT("a"), SW_SLICE_LIT("c"), SW_SLICE_LIT("nobody")};
+    struct sw_xds_cache *c = sw_xds_cache_new();
+    struct sw_xds_txn *t = sw_xds_txn_new();
+    uint64_t generation;
+
+    (void)state;
+    put(t, T1, "a", "1");
+    put(t, T1, "b", "2");
+    put(t, T1, "c", "3");
+    (void)sw_xds_cache_commit(c, t);
+    sw_xds_cache_subset(c, "v#" T1, T1, names, 3);
+    assert_int_equal(get(c, "v#" T1)->n, 2);
+    assert_ptr_equal(get(c, "v#" T1)->res[1], get(c, T1)->res[2]);
+    generation = sw_xds_cache_generation(c);
+    sw_xds_cache_subset(c, "v#" T1, T1, names, 3);
+    assert_int_equal(sw_xds_cache_generation(c), generation);
+    sw_xds_cache_subset(c, "v#" T1, T1, NULL, 0);
+    assert_int_equal(get(c, "v#" T1)->n, 0);
+    assert_int_equal(get(c, T1)->n, 3);
+    sw_xds_cache_free(c);
+}
+
+/* What is kept for a view is of the type that clients ask for. */
+static void a_view_does_not_show_in_a_resource(void **state)
+{
+    struct sw_xds_cache *c = sw_xds_cache_new();
+    struct sw_xds_txn *t = sw_xds_txn_new();
+
+    (void)state;
+    put(t, T1, "a", "1");
+    put(t, "v#" T1, "a", "1");
+    (void)sw_xds_cache_commit(c, t);
+    assert_true(sw_slice_eq(get(c, "v#" T1)->res[0]->any, get(c, T1)->res[0]->any));
+    sw_xds_cache_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_subset_shares_its_resources),
+        cmocka_unit_test(a_view_does_not_show_in_a_resource),
         cmocka_unit_test(a_resource_is_encoded_for_both_variants),
         cmocka_unit_test(a_commit_replaces_the_types_it_names),
         cmocka_unit_test(single_changes_leave_the_rest),

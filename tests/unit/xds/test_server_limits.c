@@ -246,6 +246,58 @@ static void clients_are_served_from_their_own_cache(void **state)
     assert_int_equal(w->status, SW_GRPC_UNAVAILABLE);
 }
 
+static int by_right(void *arg, const struct sw_xds_client_id *id, char ret[SW_XDS_VIEW_MAX],
+                    struct sw_err *err)
+{
+    const struct world *w = arg;
+
+    (void)id;
+    if (!w->view)
+        return sw_err_set(err, SW_ENOENT, "nothing for you");
+    if (strcmp(w->view, "later") == 0)
+        return SW_EAGAIN;
+    (void)snprintf(ret, SW_XDS_VIEW_MAX, "%s", w->view);
+    return SW_OK;
+}
+
+static void put_in(struct world *w, const char *type, const char *name)
+{
+    struct sw_xds_txn *t = sw_xds_txn_new();
+
+    assert_int_equal(sw_xds_txn_set(t, type, sw_slice_str(name), SW_SLICE_LIT("1"), NULL), SW_OK);
+    (void)sw_xds_cache_commit(w->cache, t);
+}
+
+static void clients_have_views_of_the_cache(void **state)
+{
+    struct world *w = *state;
+
+    w->opts.view = by_right;
+    w->opts.arg = w;
+    w->view = "later"; /* nobody knows: it is told nothing, rather than all */
+    put_in(w, SW_XDS_CLUSTER, "everybody");
+    connect_delta(w);
+    subscribe(w, "CDS", NULL);
+    for (int i = 0; i < 5; i++)
+        sw_loop_turn(w->loop, 1);
+    w->view = "one"; /* not complete: the same */
+    sw_xds_server_review(w->server);
+    put_in(w, "one#" SW_XDS_CLUSTER, "a");
+    for (int i = 0; i < 5; i++)
+        sw_loop_turn(w->loop, 1);
+    put_in(w, "one#" SW_XDS_VIEW, "x");
+    expect(w, "CDS +a=1");
+    put_in(w, "two#" SW_XDS_CLUSTER, "b");
+    put_in(w, "two#" SW_XDS_VIEW, "x");
+    w->view = "two";
+    sw_xds_server_review(w->server);
+    expect(w, "CDS +b=1");
+    w->view = NULL;
+    sw_xds_server_review(w->server);
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_PERMISSION_DENIED);
+}
+
 static void stopped(void *arg)
 {
     *(bool *)arg = true;
@@ -278,6 +330,7 @@ int main(void)
         LIVE(a_client_that_loses_its_right_loses_its_stream),
         LIVE(a_late_no_ends_the_stream_when_it_comes),
         LIVE(clients_are_served_from_their_own_cache),
+        LIVE(clients_have_views_of_the_cache),
         LIVE(a_stopping_server_tells_its_clients),
     };
 
