@@ -42,6 +42,7 @@ static const struct rule control_rules[] = {
     {"-", "events", "create patch", NULL, NULL},
     /* What they make: the fabric's own kinds, and what follows from these. */
     {DATUM, "*", "get list watch create patch update delete", NULL, NULL},
+    {"spanwire.dev", "claims", "get list watch create patch update delete", NULL, NULL},
     {GW, "gatewayclasses", "create patch", NULL, NULL},
     {GW, "gateways httproutes", "create patch delete", NULL, NULL},
     {"discovery.k8s.io", "endpointslices", "create patch delete", NULL, NULL},
@@ -50,10 +51,17 @@ static const struct rule control_rules[] = {
     {"-", "secrets", "create patch delete", NULL, NULL},
     {"-", "configmaps namespaces", "create patch", NULL, NULL},
     {"coordination.k8s.io", "leases", "get list watch create patch update delete", NULL, NULL},
-    /* Roles for devices and gateways: these, whatever they grant. */
+    /*
+     * Roles for devices and gateways: these, whatever they grant. The right to take names over
+     * flows into 'admin', so it has to be held.
+     */
     {RBAC, "clusterroles", "create", NULL, NULL},
     {RBAC, "clusterroles", "patch escalate",
-     "spanwire-connector spanwire-gateway spanwire-gateway-identity", NULL},
+     "spanwire-connector spanwire-gateway spanwire-gateway-identity spanwire-take-over", NULL},
+    {DATUM, "connectors httpproxies", "take-over", NULL, NULL},
+    {"admissionregistration.k8s.io",
+     "validatingadmissionpolicies validatingadmissionpolicybindings", "list watch create patch",
+     NULL, NULL},
 };
 
 /* A data plane: the configuration of all Gateways. */
@@ -62,8 +70,11 @@ static const struct rule gateway_rules[] = {{NULL, NULL, "get", NULL, "/xds"}};
 /* The way to devices. */
 static const struct rule sidecar_rules[] = {{DATUM, "connectors", "list watch", NULL, NULL}};
 
-/* In BOOT_SYSTEM_NS: the key by which devices know it. */
-static const struct rule identity_rules[] = {{"-", "configmaps", "create patch", NULL, NULL}};
+/* In BOOT_SYSTEM_NS: the key by which devices know it, and the relays it may dial. */
+static const struct rule identity_rules[] = {
+    {"-", "configmaps", "create patch", NULL, NULL},
+    {"-", "configmaps", "list watch", "spanwire-relays", NULL},
+};
 
 /* Devices choose among the classes, which belong to no namespace. */
 static const struct rule device_rules[] = {
