@@ -387,6 +387,7 @@ void sw_control_gateway_set_cred(struct sw_control_gateway *g, struct sw_tls_cre
 void sw_control_gateway_rules(struct sw_control_gateway *g, struct sw_connector_controller *c)
 {
     g->extension.resolve = sw_connector_resolve;
+    g->extension.arg = c;
     g->extension.rule = sw_connector_controller_rule;
     g->extension.rule_arg = c;
 }

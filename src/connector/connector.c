@@ -252,7 +252,7 @@ static void open_reg(struct sw_connector *c)
         .take_over = c->config->take_over,
         .class_name = sw_slice_str(c->config->class_name),
         .identity = sw_slice_str(c->identity),
-        .id = *sw_rawkey_id(c->key),
+        .key = c->key,
         .connector = on_connector,
         .advertised = connector_advertised,
         .answered = on_answer,

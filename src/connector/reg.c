@@ -59,14 +59,9 @@ static void on_patched(void *arg, struct sw_kube_reply *p)
     sw_timer_start(r->loop, &r->patch_retry, r->patch_backoff_ns, on_patch_retry);
 }
 
-/*
- * Before the Lease is ours another process may be the device: its addresses are not replaced by
- * ours, which would take its traffic away.
- */
-static bool may_patch(const struct sw_reg *r)
+bool reg_may_write(const struct sw_reg *r)
 {
-    return r->step == REG_FOLLOW && !r->patch && r->seen && r->have_details &&
-           (!r->hold || sw_hold_live(r->hold));
+    return r->step == REG_FOLLOW && r->seen && (!r->hold || sw_hold_live(r->hold));
 }
 
 static void patch_status(struct sw_reg *r)
@@ -84,7 +79,7 @@ static void patch_status(struct sw_reg *r)
                               .once = true};
 
     r->patch_again = r->patch != NULL;
-    if (!may_patch(r))
+    if (r->patch || !r->have_details || !reg_may_write(r))
         return;
     status = sw_details_patch(&a, &r->details, r->seen->json, sw_wall_ns());
     if (!status)
@@ -112,8 +107,10 @@ static void on_renewed(void *arg, bool ok, int code, struct sw_slice message)
     struct sw_reg *r = arg;
 
     r->o.answered(r->o.arg, ok, code, message);
-    if (ok)
-        patch_status(r);
+    if (!ok)
+        return;
+    reg_prove(r);
+    patch_status(r);
 }
 
 static void on_restart(struct sw_defer *d);
@@ -175,6 +172,7 @@ static void on_self(struct sw_reg *r, struct sw_kube_obj *o)
     follow_lease(r);
     if (r->hold)
         sw_hold_again(r->hold);
+    reg_prove(r);
     patch_status(r);
     r->o.connector(r->o.arg, o);
 }
@@ -260,6 +258,8 @@ static void unfollow(struct sw_reg *r)
     sw_kube_call_cancel(r->patch);
     r->patch = NULL;
     sw_timer_stop(r->loop, &r->patch_retry);
+    reg_prove_end(r);
+    r->proved_at = 0;
     sw_informer_free(r->self);
     sw_informer_free(r->adverts);
     r->self = NULL;
@@ -349,6 +349,10 @@ static void ask_again(struct sw_reg *r)
         sw_kube_call_cancel(r->patch);
         r->patch = NULL;
         sw_timer_start(r->loop, &r->patch_retry, 0, on_patch_retry);
+    }
+    if (r->prove || sw_timer_running(&r->prove_retry)) {
+        reg_prove_end(r);
+        reg_prove(r);
     }
 }
 

@@ -22,7 +22,7 @@ struct sw_reg_opts {
     struct sw_slice identity;   /* of this installation, for the Lease */
     struct sw_slice host;       /* device annotations */
     struct sw_slice os;
-    struct sw_nodeid id;
+    const struct sw_rawkey *key; /* borrowed */
     /* Our Connector as it is now; NULL: it is gone, and looked for again. */
     void (*connector)(void *arg, const struct sw_kube_obj *o);
     /* Advertisements of ours changed: ask sw_reg_advertisements. */

@@ -162,8 +162,8 @@ static void on_step(void *arg, struct sw_kube_reply *p)
 static void ask_by_id(struct sw_reg *r)
 {
     char hex[SW_NODEID_HEX];
-    SW_AUTO_FREE char *selector =
-        sw_asprintf("status.connectionDetails.publicKey.id=%s", sw_nodeid_hex(&r->o.id, hex));
+    SW_AUTO_FREE char *selector = sw_asprintf("status.connectionDetails.publicKey.id=%s",
+                                              sw_nodeid_hex(sw_rawkey_id(r->o.key), hex));
     struct sw_kube_req req = {.verb = SW_KUBE_LIST,
                               .gvr = &sw_connector_gvr,
                               .ns = r->o.ns,

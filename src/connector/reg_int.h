@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the registration share: reg.c (following), reg_find.c (finding). */
+/*
+ * What the files of the registration share: reg.c (following), reg_find.c (finding), reg_prove.c
+ * (the proof of the key).
+ */
 #pragma once
 
 #include "base/time.h"
@@ -29,11 +32,16 @@ struct sw_reg {
     enum reg_step step;
     struct sw_kube_call *call;  /* of the step */
     struct sw_kube_call *patch; /* of the status */
+    struct sw_kube_call *prove; /* of the proof */
     bool patch_again;           /* something changed while it was under way */
     struct sw_timer retry;
     struct sw_timer patch_retry;
+    struct sw_timer prove_retry;
     uint64_t backoff_ns;
     uint64_t patch_backoff_ns;
+    uint64_t prove_backoff_ns;
+    uint64_t proved_at;      /* resourceVersion our proof was written as; 0: not by this process */
+    bool said_elsewhere;     /* that another Connector has our key */
     struct sw_defer restart; /* the informers cannot be freed inside their handlers */
     char *class_name;        /* chosen */
     char *found;             /* name of our Connector; NULL: not known */
@@ -57,5 +65,13 @@ void reg_retry_now(struct sw_reg *r);
 /* reg.c: our Connector is known. */
 void reg_follow(struct sw_reg *r);
 void reg_answered(struct sw_reg *r, const struct sw_kube_reply *p);
+/*
+ * Our Connector is known, and no other process may be the device: what that one wrote is not
+ * replaced by ours, which would take its traffic away.
+ */
+bool reg_may_write(const struct sw_reg *r);
+/* reg_prove.c: writes the proof of our key where it is missing. */
+void reg_prove(struct sw_reg *r);
+void reg_prove_end(struct sw_reg *r);
 /* Ends the search for good. */
 void reg_give_up(struct sw_reg *r, const struct sw_err *err);

@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "kube/client.h"
 #include "kube/informer.h"
+#include "quic/keyproof.h"
 #include "quic/quic.h"
 #include "sidecar/side_int.h"
 #include "telemetry/ready.h"
@@ -35,11 +36,18 @@ static const uint64_t refresh_ns = 300 * SW_NS_PER_S;
 static const uint64_t retry_min_ns = SW_NS_PER_S;
 static const uint64_t retry_max_ns = 30 * SW_NS_PER_S;
 
-/* A Connector that names a key. Several may name the same: any that is online will do. */
+/*
+ * A Connector that names a key. Several may name the same, and their statuses say what whoever may
+ * write them wants: the one whose device signed for it last counts, online or not. Where nobody
+ * signed, any that is online will do: the control plane sends no requests to such keys unless its
+ * administrator wants that.
+ */
 struct entry {
     struct sw_list same;     /* others with the same key; the head is in by_id */
     struct sw_kube_obj *obj; /* a reference */
     struct sw_nodeid id;
+    bool proved;
+    uint64_t version; /* that was signed */
     bool online;
     bool udp; /* it says that it can */
 };
@@ -110,6 +118,30 @@ static void drop_entry(struct side_api *a, struct entry *e, bool gone)
     sw_free(e);
 }
 
+static bool before(const struct entry *x, const struct entry *y)
+{
+    if (x->proved != y->proved)
+        return x->proved;
+    if (x->version != y->version)
+        return x->version > y->version;
+    return x->online && !y->online;
+}
+
+/* The Connector that speaks for a key; NULL: none names it. */
+static const struct entry *owner_of(const struct side_api *a, const struct sw_nodeid *id)
+{
+    const struct entry *first = sw_map_get(&a->by_id, sw_slice(id->b, SW_NODEID_LEN));
+    const struct entry *best = first;
+
+    for (const struct entry *e = first ? SW_CONTAINER_OF(first->same.next, struct entry, same)
+                                       : NULL;
+         e && e != first; e = SW_CONTAINER_OF(e->same.next, struct entry, same)) {
+        if (before(e, best))
+            best = e;
+    }
+    return best;
+}
+
 static void learn(struct side_api *a, const struct entry *e)
 {
     SW_ARENA_AUTO tmp = {0};
@@ -132,6 +164,7 @@ static void put_entry(struct side_api *a, struct sw_kube_obj *o)
     e->id = id;
     e->online = is_ready(sw_json_walk(o->json, "status", "conditions", NULL));
     e->udp = offers_udp(o);
+    e->proved = sw_keyproof_check(o->json, &e->version) == SW_KEYPROOF_VALID;
     sw_list_init(&e->same);
     head = sw_map_get(&a->by_id, id_key(e));
     if (head)
@@ -202,34 +235,21 @@ static void read_target(struct sw_arena *arena, const struct entry *e, struct sw
 enum side_known side_api_find(struct side_api *a, const struct sw_nodeid *id,
                               struct sw_arena *arena, struct sw_quic_target *ret)
 {
-    const struct entry *first = sw_map_get(&a->by_id, sw_slice(id->b, SW_NODEID_LEN));
-    const struct entry *e = first;
+    const struct entry *e = owner_of(a, id);
 
-    if (!first)
+    if (!e)
         return sw_informer_synced(a->informer) ? SIDE_UNKNOWN : SIDE_NOT_SYNCED;
-    do {
-        if (e->online) {
-            read_target(arena, e, ret);
-            return SIDE_ONLINE;
-        }
-        e = SW_CONTAINER_OF(e->same.next, struct entry, same);
-    } while (e != first);
-    return SIDE_OFFLINE;
+    if (!e->online)
+        return SIDE_OFFLINE;
+    read_target(arena, e, ret);
+    return SIDE_ONLINE;
 }
 
 bool side_api_refuses_udp(const struct side_api *a, const struct sw_nodeid *id)
 {
-    const struct entry *first = sw_map_get(&a->by_id, sw_slice(id->b, SW_NODEID_LEN));
-    const struct entry *e = first;
+    const struct entry *e = owner_of(a, id);
 
-    if (!first)
-        return false; /* not the control plane's: the node decides */
-    do {
-        if (e->udp)
-            return false;
-        e = SW_CONTAINER_OF(e->same.next, struct entry, same);
-    } while (e != first);
-    return true;
+    return e && !e->udp; /* one that is not the control plane's decides itself */
 }
 
 /* ---- our own name ---- */

@@ -2,6 +2,7 @@
 """Connectors, their Leases and HTTPProxies: objects in, conditions and traffic out."""
 import base64
 import datetime
+import hashlib
 import http.client
 import json
 import pathlib
@@ -16,6 +17,7 @@ import pytest
 import yaml
 from harness import fabric as fb
 from harness import gateway as gw
+from harness.keys import PROOF, Key
 from harness.serve import Each, Server
 from harness.wait import guard, until
 
@@ -29,8 +31,8 @@ fb._PATHS.update({
 })
 fb._GLOBAL.add("ConnectorClass")
 
-ID = "d3aafc04c9dc9a9608ed9738f2b7c30d9834538e3147ef5f14fe8c725d6baf8f"
-OTHER = "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"  # RFC 8032, test 2
+KEYS = {k.id: k for k in map(Key, (1, 2, 3))}
+ID, OTHER, THIRD = KEYS
 LEASE = 6  # seconds: a device that renews is taken for dead when it, or we, stood still for as long
 
 
@@ -76,6 +78,15 @@ class ConnectProxy(Server):
             up.sendall(rest)
         threading.Thread(target=self._copy, args=(up, conn), daemon=True).start()
         self._copy(conn, up)
+
+
+def key_of(name):
+    """Every device has a key of its own; the laptop's is ID."""
+    if name == "laptop":
+        return ID
+    key = Key(hashlib.sha256(name.encode()).digest())
+    KEYS[key.id] = key
+    return key.id
 
 
 def now():
@@ -127,10 +138,15 @@ class World:
     def connector(self, name, class_name="datum-connect"):
         self.fabric.apply(fb.thing("Connector", name, {"connectorClassName": class_name}))
 
-    def details(self, name, node_id=ID):
+    def details(self, name, node_id=None):
+        """What a device says of itself; one without a key of ours cannot prove it."""
+        node_id = node_id or key_of(name)
         self.patch("Connector", name, {"status": {"connectionDetails": {"type": "PublicKey", "publicKey": {
             "id": node_id, "discoveryMode": "DNS", "addresses": [{"address": "127.0.0.1", "port": 4433}]}}}},
             "/status")
+        if node_id in KEYS:
+            self.patch("Connector", name, {"metadata": {"annotations": {
+                PROOF: KEYS[node_id].proof(self.fabric.get("Connector", name))}}})
 
     def renew(self, name, **spec):
         until(lambda: self.fabric.send("GET", fb.path_of("Lease", name))[0] == 200, 5, f"Lease {name}")
@@ -164,7 +180,7 @@ class World:
         self.fabric.delete(kind, name)
         until(lambda: self.gone(kind, name), 5, f"{kind} {name} to go")
 
-    def alive(self, name, node_id=ID, labels=None, **spec):
+    def alive(self, name, node_id=None, labels=None, **spec):
         """A Connector that is online until it leaves."""
         self.fabric.apply(fb.thing("Connector", name, {"connectorClassName": "datum-connect", **spec}, metadata={
             "name": name, "labels": labels or {}}))
@@ -251,7 +267,7 @@ def test_life_of_a_connector(world):
 
     # Alive, but nobody knows its key: nothing to dial.
     w.stay("laptop")
-    w.becomes("Connector", "laptop", "Ready", ("True", "ConnectorReady"))
+    w.becomes("Connector", "laptop", "Ready", ("False", "KeyNotProved"))
     assert w.code("app.example.test") == 503
 
     w.details("laptop")
@@ -307,7 +323,7 @@ def test_bad_keys_are_not_passed_on(world):
     w.becomes("Connector", "liar", "Ready", ("True", "ConnectorReady"))
     # While one key holds the Lease another cannot take its place.
     w.renew("liar", holderIdentity=f"{OTHER[:10]}_1")
-    w.details("liar", ID)
+    w.details("liar", THIRD)
     w.becomes("Connector", "liar", "Ready", ("False", "InvalidConnectionDetails"))
     w.kept.discard("liar")
 
@@ -453,12 +469,12 @@ def test_invalid_endpoints_are_explained(world, endpoint, connector, what):
 def test_several_connectors_for_one_backend(world):
     """The oldest that is ready serves, or all in turn; and the condition says that there was a choice."""
     w = world
-    keys = {"older": ID, "newer": OTHER}
-    origins = {ID: gw.Origin(), OTHER: gw.Origin()}  # told apart by who is asked: tunnels are kept
+    keys = {n: key_of(n) for n in ("older", "newer")}
+    origins = {k: gw.Origin() for k in keys.values()}  # told apart by who is asked: tunnels are kept
     w.proxy.by_id = {k: o.port for k, o in origins.items()}
-    w.alive("older", ID, {"site": "home"})
+    w.alive("older", labels={"site": "home"})
     time.sleep(1.1)  # ages have seconds
-    w.alive("newer", OTHER, {"site": "home"})
+    w.alive("newer", labels={"site": "home"})
 
     def proxy(**notes):
         w.fabric.apply(fb.thing("HTTPProxy", "several", {"hostnames": ["several.example.test"], "rules": [{"backends": [
@@ -486,12 +502,17 @@ def test_several_connectors_for_one_backend(world):
         until(lambda: seen() == set(keys.values()), LEASE + 10)
         w.leave("newer")
         until(lambda: seen() == {keys["older"]}, LEASE + 10)
-        # One key in two Connectors: nobody can tell the devices apart.
+        # One key in two Connectors: the device is where it signed last.
         w.stay("newer")
         proxy()
         until(lambda: w.condition("HTTPProxy", "several", "ConnectorSelection") is None)
-        w.details("older", OTHER)
-        w.becomes("HTTPProxy", "several", "ConnectorSelection", ("False", "Ambiguous"))
+        w.details("older", keys["newer"])
+        w.becomes("Connector", "newer", "KeyProved", ("False", "ProvedElsewhere"))
+        w.becomes("Connector", "newer", "Ready", ("False", "KeyNotProved"))
+        w.serves("several.example.test", 503)
+        w.details("newer")
+        w.becomes("Connector", "older", "KeyProved", ("False", "ProvedElsewhere"))
+        w.serves("several.example.test", 200)
     finally:
         w.proxy.by_id = {}
         for kind, name in (("HTTPProxy", "several"), ("Connector", "older"), ("Connector", "newer")):

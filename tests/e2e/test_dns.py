@@ -12,6 +12,7 @@ import pytest
 from harness import dns
 from harness.control import Control
 from harness.dns import KEY, Knot, free_port, kdig, nsupdate
+from harness.keys import without_proof
 from harness.sidecar import Echo, QDevice, Sidecar
 from harness.wait import guard, until
 
@@ -50,6 +51,7 @@ class Server(Control):
 
 def connector(api, named, key=None, addresses=(), relay=RELAY, conditions=None):
     """Makes a Connector and gives it the details of a device."""
+    without_proof(api)
     if api.get(f"{CONNECTORS}/{named}").status == 404:
         made = api.post(CONNECTORS, {"apiVersion": "networking.datumapis.com/v1alpha1", "kind": "Connector",
                                      "metadata": {"name": named}, "spec": {"connectorClassName": "datum-connect"}})

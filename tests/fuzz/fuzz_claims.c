@@ -282,7 +282,8 @@ static struct sw_view *view_of(const struct api *x, const struct replica *r, str
     if (x->of_keys) {
         struct sw_kube_obj *class = object(
             a, "{\"apiVersion\":\"" CN_API "\",\"kind\":\"ConnectorClass\",\"metadata\":{\"name\":"
-               "\"datum-connect\"},\"spec\":{\"controllerName\":\"networking.datumapis.com/"
+               "\"datum-connect\",\"annotations\":{\"" SW_KEYPROOF "\":\"" SW_KEYPROOF_OFF
+               "\"}},\"spec\":{\"controllerName\":\"networking.datumapis.com/"
                "datum-connect\"}}");
 
         view_kind_unref(list[SW_CN_CLASS]);

@@ -139,8 +139,6 @@ struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
 
 /* ---- what data planes are told of a connector; used by control/gateway too ---- */
 
-/* Alive, and with a NodeID that is one: the id (64 hex digits, borrowed). Empty otherwise. */
-struct sw_slice sw_connector_online(const struct sw_json *connector);
 /*
  * Why a connector cannot do this ("ConnectTCP", "ConnectUDP"): a reason for a condition, and
  * *ret_why (a literal) ends a sentence that begins with its name. NULL: it can. One that says

@@ -4,6 +4,7 @@
 
 #include "control/claims.h"
 #include "control/connector/build.h"
+#include "control/connector/keys.h"
 #include "control/gateway/build_int.h" /* js(), conditions */
 
 #define CN_API  SW_CONNECTOR_GROUP "/v1alpha1"
@@ -153,7 +154,7 @@ struct hp {
     const struct sw_map *adverts; /* cn_advert_index */
     const struct hp_names *names;
     const struct sw_map *secrets; /* "ns/proxy" -> struct hp_secret */
-    const struct sw_map *keys;    /* cn_key_index */
+    const struct sw_connector_keys *keys;
     const struct sw_kube_obj *obj;
     const struct sw_json *spec;
     struct hp_host hosts[HP_HOSTS_MAX]; /* the canonical one first; none: it has no name yet */
@@ -181,13 +182,6 @@ void hp_read_hosts(struct hp *h);
 
 /* ---- select.c ---- */
 
-/* A Connector that is online. */
-struct cn_twin {
-    const struct sw_kube_obj *obj;
-    struct cn_twin *next;
-};
-/* "ns/key" -> struct cn_twin in the arena. The caller ends the map. */
-void cn_key_index(const struct sw_view *v, struct sw_arena *a, struct sw_map *ret);
 /* Chooses b->cn and the final b->connector. */
 void hp_select(struct hp *h, struct hp_backend *b);
 /* Why a connector may not serve this backend, as the word for data planes; NULL: it may. */
@@ -201,7 +195,7 @@ void hp_cleanup(struct hp *h);
 /* ---- */
 
 /* The NodeID to send requests to; empty while nothing may be sent. */
-struct sw_slice hp_online(const struct hp_backend *b);
+struct sw_slice hp_online(const struct hp *h, const struct hp_backend *b);
 /* Gateway, EndpointSlices and Backends wanted, and what is too much taken away. */
 void hp_children(struct hp *h);
 /* The Gateways of HTTPProxies are Envoy Gateway's. */

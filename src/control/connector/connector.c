@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connectors and their Leases. A Lease is made by us and renewed by the device; while it is fresh
- * the Connector is Ready. Nothing a device says of itself is passed on before it was looked at.
+ * Connectors and their Leases. A Lease is made by us and renewed by the device; while it is fresh,
+ * and the key in the status is proved to be the device's (keys.h), the Connector is Ready. Nothing
+ * a device says of itself is passed on before it was looked at.
  */
 #include "base/search.h"
 #include "base/time.h"
@@ -24,6 +25,7 @@ struct state {
     struct sw_output *out;
     struct sw_arena *a;
     struct sw_slice gateway_ids; /* the annotation's value */
+    struct sw_connector_keys keys;
 };
 
 static uint32_t lease_s(const struct sw_connector_conf *c)
@@ -33,17 +35,9 @@ static uint32_t lease_s(const struct sw_connector_conf *c)
 
 /* ---- Leases ---- */
 
-static struct sw_slice lease_name(const struct sw_kube_obj *o)
-{
-    struct sw_slice name = sw_json_str(sw_json_walk(o->json, "status", "leaseRef", "name", NULL));
-
-    return name.n ? name : o->name;
-}
-
 static void want_lease(const struct state *s, const struct sw_kube_obj *o)
 {
-    struct sw_json *lease =
-        cn_object(s->a, "coordination.k8s.io/v1", "Lease", o->ns, lease_name(o));
+    struct sw_json *lease = cn_object(s->a, "coordination.k8s.io/v1", "Lease", o->ns, o->name);
     struct sw_json *spec = sw_json_new_object(s->a);
 
     cn_meta(s->a, lease, "labels", MANAGED, SW_SLICE_LIT("spanwire"));
@@ -152,14 +146,100 @@ static const char *check_details(const struct state *s, const struct sw_kube_obj
 
 /* ---- statuses ---- */
 
-static const char *const owned[] = {"Accepted", "Ready", "IrohDNSPublished", NULL};
+static const char *const owned[] = {"Accepted", "Ready", "KeyProved", "IrohDNSPublished", NULL};
 
-static struct cond ready_condition(const struct life *l, const char *invalid)
+struct key_verdict {
+    bool usable;
+    struct cond proved; /* type NULL: nobody asks for a proof */
+};
+
+static struct sw_slice short_key(const struct sw_kube_obj *o)
+{
+    return sw_slice_head(
+        sw_json_str(sw_json_walk(o->json, "status", "connectionDetails", "publicKey", "id", NULL)),
+        HOLDER_HEX);
+}
+
+/* The device signed for this Connector. */
+static struct key_verdict judge_proved(const struct state *s, const struct sw_kube_obj *o,
+                                       const struct sw_kube_obj *owner)
+{
+    struct sw_slice key = short_key(o);
+    struct key_verdict r = {.usable = owner == o};
+
+    r.proved =
+        (struct cond){"KeyProved", true, "Proved",
+                      cn_printf(s->a, "The device signed for this Connector with the key %.*s.",
+                                SW_SLICE_ARG(key))
+                          .p};
+    if (!r.usable) {
+        /* Names of objects in other namespaces are not for this one to read. */
+        struct sw_slice where = owner && sw_slice_eq(owner->ns, o->ns)
+                                    ? cn_printf(s->a, "Connector '%.*s'", SW_SLICE_ARG(owner->name))
+                                    : SW_SLICE_LIT("a Connector of another namespace");
+
+        r.proved = (struct cond){
+            "KeyProved", false, "ProvedElsewhere",
+            cn_printf(s->a,
+                      "The device with the key %.*s signed for %.*s later. Start it for this one "
+                      "again to use it here.",
+                      SW_SLICE_ARG(key), SW_SLICE_ARG(where))
+                .p};
+    }
+    return r;
+}
+
+/* It did not, and the owner of the key, if there is one, is not for everybody to know. */
+static struct key_verdict judge_unproved(const struct state *s, const struct sw_kube_obj *o,
+                                         const struct sw_kube_obj *class, enum sw_keyproof p)
+{
+    struct key_verdict r = {0};
+
+    if (!sw_connector_class_unproved(class) && p == SW_KEYPROOF_NO_KEY) {
+        r.proved = (struct cond){"KeyProved", false, "Pending",
+                                 "The device has not reported its key yet."};
+        return r;
+    }
+    if (!sw_connector_class_unproved(class)) {
+        r.proved = (struct cond){
+            "KeyProved", false, "NotProved",
+            cn_printf(s->a,
+                      "The device has not proved its key: %s. Devices of this version do when they "
+                      "start; for others an administrator can set the annotation " SW_KEYPROOF
+                      ": " SW_KEYPROOF_OFF " on ConnectorClass '%.*s'.",
+                      sw_keyproof_text(p), SW_SLICE_ARG(class->name))
+                .p};
+        return r;
+    }
+    r.usable = p == SW_KEYPROOF_NO_KEY || sw_connector_key_owner(&s->keys, o) == o;
+    if (!r.usable)
+        r.proved = (struct cond){"KeyProved", false, "OwnedElsewhere",
+                                 cn_printf(s->a,
+                                           "The device has not proved its key: %s. Another "
+                                           "Connector has the key.",
+                                           sw_keyproof_text(p))
+                                     .p};
+    return r;
+}
+
+static struct key_verdict judge_key(const struct state *s, const struct sw_kube_obj *o,
+                                    const struct sw_kube_obj *class)
+{
+    enum sw_keyproof p = sw_keyproof_check(o->json, NULL);
+
+    return p == SW_KEYPROOF_VALID ? judge_proved(s, o, sw_connector_key_owner(&s->keys, o))
+                                  : judge_unproved(s, o, class, p);
+}
+
+static struct cond ready_condition(const struct life *l, const char *invalid,
+                                   const struct key_verdict *key)
 {
     if (!l->live)
         return (struct cond){"Ready", false, "ConnectorNotReady", l->why};
     if (invalid)
         return (struct cond){"Ready", false, "InvalidConnectionDetails", invalid};
+    if (!key->usable)
+        return (struct cond){"Ready", false, "KeyNotProved", key->proved.msg};
     return (struct cond){"Ready", true, "ConnectorReady", "The connector renews its Lease."};
 }
 
@@ -242,8 +322,11 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
                       const struct sw_dns_claim *claim)
 {
     struct sw_slice class = sw_json_str(sw_json_walk(o->json, "spec", "connectorClassName", NULL));
-    const struct sw_kube_obj *lease = sw_view_find(s->v, SW_CN_LEASE, o->ns, lease_name(o));
-    struct cond want[4];
+    /* Of its name, whatever status.leaseRef says: others may write that, and Leases of others. */
+    const struct sw_kube_obj *lease = sw_view_find(s->v, SW_CN_LEASE, o->ns, o->name);
+    const struct sw_kube_obj *of;
+    struct cond want[5];
+    struct key_verdict key;
     size_t n = 0;
     struct life l;
     struct sw_slice id;
@@ -253,7 +336,8 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
     want_finalizer(s, o, claim != NULL);
     if (cn_deleting(o))
         return;
-    if (!class.n || !sw_view_find(s->v, SW_CN_CLASS, sw_slice("", 0), class)) {
+    of = class.n ? sw_view_find(s->v, SW_CN_CLASS, sw_slice("", 0), class) : NULL;
+    if (!of) {
         want[n++] = (struct cond){
             "Accepted", false, "ConnectorClassNotFound",
             cn_printf(s->a, "There is no ConnectorClass '%.*s'.", SW_SLICE_ARG(class)).p};
@@ -272,12 +356,17 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
     if (l.live)
         sw_out_expires(s->out, l.until_ns + 1);
     invalid = check_details(s, o, &l, &id);
+    key = judge_key(s, o, of);
     if (invalid)
         cn_note(s->out, "InvalidConnectionDetails", "connector", o, invalid);
+    else if (l.live && id.n && !key.usable)
+        cn_note(s->out, "KeyNotProved", "connector", o, key.proved.msg);
     else if (l.live && id.n)
         sw_out_publish(s->out, cn_printf(s->a, SW_CONNECTOR_ONLINE "%.*s", SW_SLICE_ARG(o->key)),
                        id);
-    want[n++] = ready_condition(&l, invalid);
+    want[n++] = ready_condition(&l, invalid, &key);
+    if (key.proved.type)
+        want[n++] = key.proved;
     if (claim)
         want[n++] = dns_condition(s, o, claim);
     write_status(s, o, ours ? lease : NULL, want, n);
@@ -352,8 +441,11 @@ static struct sw_dns_claim *dns_claims(const struct state *s, struct sw_map *key
     char before[SW_RFC3339_LEN] = "";
 
     for (size_t i = 0; i < n; i++) {
-        claims[i].connector = sw_view_at(s->v, SW_CN_CONNECTOR, i);
-        claims[i].foreign = is_foreign(s, claims[i].connector->json);
+        const struct sw_kube_obj *o = sw_view_at(s->v, SW_CN_CONNECTOR, i);
+
+        claims[i].connector = o;
+        claims[i].foreign = is_foreign(s, o->json);
+        sw_connector_key_claim(&s->keys, o, &claims[i].asks, &claims[i].unproved);
     }
     if (s->conf->dns_stale_ns && now > s->conf->dns_stale_ns)
         (void)sw_rfc3339(now - s->conf->dns_stale_ns, 0, before);
@@ -367,8 +459,12 @@ void sw_connector_build(const struct sw_view *v, const struct sw_connector_conf 
 {
     struct state s = {.v = v, .conf = conf, .out = out, .a = sw_out_arena(out)};
     struct sw_map keys = {0};
-    struct sw_dns_claim *claims = dns_claims(&s, &keys);
+    struct sw_dns_claim *claims;
 
+    sw_connector_keys_init(
+        &s.keys, v, &(const struct sw_connector_kinds){SW_CN_CONNECTOR, SW_CN_CLASS, SW_CN_CLAIM},
+        s.a);
+    claims = dns_claims(&s, &keys);
     cn_defaults(v, conf, out);
     cn_takeover(v, out);
     s.gateway_ids = gateway_ids(&s);
@@ -376,4 +472,5 @@ void sw_connector_build(const struct sw_view *v, const struct sw_connector_conf 
         build_one(&s, sw_view_at(v, SW_CN_CONNECTOR, i),
                   conf->dns && !claims[i].foreign ? &claims[i] : NULL);
     sw_map_done(&keys);
+    sw_connector_keys_done(&s.keys);
 }

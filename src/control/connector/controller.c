@@ -325,18 +325,25 @@ enum sw_gw_rule_state sw_connector_controller_rule(void *controller, struct sw_s
     return SW_GW_RULE_ONLINE;
 }
 
-bool sw_connector_resolve(void *arg, const struct sw_json *object, struct sw_arena *a,
+bool sw_connector_resolve(void *controller, const struct sw_json *object, struct sw_arena *a,
                           struct sw_slice *ret_target, struct sw_slice *ret_id)
 {
     struct sw_slice target =
         sw_json_str(sw_json_walk(object, "metadata", "annotations", SW_CONNECTOR_DIAL, NULL));
-    struct sw_slice id = sw_connector_online(object);
+    struct sw_slice ns = sw_json_str(sw_json_walk(object, "metadata", "namespace", NULL));
+    struct sw_slice name = sw_json_str(sw_json_walk(object, "metadata", "name", NULL));
+    const struct sw_connector_controller *c = controller;
+    const struct known *online;
 
-    (void)arg;
-    if (!sw_json_str_eq(sw_json_find(object, "kind"), "Connector") || !target.n || !id.n)
+    if (!sw_json_str_eq(sw_json_find(object, "kind"), "Connector") || !target.n)
+        return false;
+    /* Its status is the word of whoever may write it, and may be old. */
+    online =
+        sw_map_get(&c->online, cn_printf(a, "%.*s/%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name)));
+    if (!online)
         return false;
     *ret_target = sw_arena_slice(a, target);
-    *ret_id = sw_arena_slice(a, id);
+    *ret_id = sw_arena_slice(a, online->value);
     return true;
 }
 

@@ -45,8 +45,8 @@ enum sw_gw_rule_state sw_connector_controller_rule(void *controller, struct sw_s
                                                    struct sw_slice proxy, uint32_t index,
                                                    struct sw_arena *a, struct sw_gw_rule *ret);
 /*
- * A Connector as Envoy Gateway sent it: online, and with a target ("host:port") in its annotation
- * SW_CONNECTOR_DIAL.
+ * A Connector as Envoy Gateway sent it: one that the controller has as online, with a target
+ * ("host:port") in its annotation SW_CONNECTOR_DIAL.
  */
-bool sw_connector_resolve(void *arg, const struct sw_json *object, struct sw_arena *a,
+bool sw_connector_resolve(void *controller, const struct sw_json *object, struct sw_arena *a,
                           struct sw_slice *ret_target, struct sw_slice *ret_id);

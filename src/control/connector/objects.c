@@ -144,21 +144,6 @@ void cn_note(struct sw_output *out, const char *reason, const char *kind,
 
 /* ---- for data planes ---- */
 
-struct sw_slice sw_connector_online(const struct sw_json *connector)
-{
-    const struct sw_json *status = sw_json_find(connector, "status");
-    struct sw_slice id =
-        sw_json_str(sw_json_walk(status, "connectionDetails", "publicKey", "id", NULL));
-    struct sw_nodeid parsed;
-    struct sw_err err;
-
-    if (sw_json_walk(connector, "metadata", "deletionTimestamp", NULL) ||
-        !cn_is_true(sw_json_find(status, "conditions"), "Ready") || id.n != SW_NODEID_HEX - 1 ||
-        sw_nodeid_parse(id, &parsed, &err) != SW_OK)
-        return sw_slice(NULL, 0);
-    return id;
-}
-
 const char *sw_connector_lacks(const struct sw_json *connector, const char *capability,
                                const char **ret_why)
 {

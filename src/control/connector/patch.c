@@ -99,7 +99,7 @@ static void put_endpoint(struct hp *h, struct sw_json *load, const struct hp_bac
 static struct sw_json *cluster(struct hp *h, struct sw_slice name, const struct hp_backend *b)
 {
     struct sw_json *c = sw_json_new_object(h->a);
-    struct sw_slice id = hp_online(b);
+    struct sw_slice id = hp_online(h, b);
     struct sw_json *load;
 
     sw_json_put_str(h->a, c, "name", name);
@@ -180,7 +180,7 @@ static void patch_all(struct hp *h, struct sw_json *list)
         struct sw_slice name =
             cn_printf(h->a, "httproute/%.*s/rule/%zu", SW_SLICE_ARG(h->obj->key), i);
 
-        up |= b->used && (!b->connector.n || hp_online(b).n);
+        up |= b->used && (!b->connector.n || hp_online(h, b).n);
         if (b->connector.n)
             add_patch(h, list, URL "config.cluster.v3.Cluster", name, "replace", "",
                       cluster(h, name, b));

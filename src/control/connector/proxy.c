@@ -66,7 +66,7 @@ static void read_connector(struct hp *h, struct hp_backend *b)
     h->any_connector = true;
     hp_select(h, b);
     b->refused = b->cn ? hp_refusal(h, b, b->cn) : NULL;
-    if (!b->cn || !sw_connector_online(b->cn->json).n)
+    if (!b->cn || !sw_connector_online(h->keys, b->cn).n)
         h->n_offline++;
     if (b->cn)
         note_capability(h, b);
@@ -117,7 +117,7 @@ static void publish_rules(struct hp *h)
 {
     for (size_t i = 0; i < h->n_rules; i++) {
         const struct hp_backend *b = &h->backends[i];
-        struct sw_slice id = hp_online(b);
+        struct sw_slice id = hp_online(h, b);
         struct sw_slice value = SW_SLICE_LIT("offline");
 
         if (!b->connector.n)
@@ -132,9 +132,9 @@ static void publish_rules(struct hp *h)
     }
 }
 
-struct sw_slice hp_online(const struct hp_backend *b)
+struct sw_slice hp_online(const struct hp *h, const struct hp_backend *b)
 {
-    return b->cn && !b->refused ? sw_connector_online(b->cn->json) : sw_slice("", 0);
+    return b->cn && !b->refused ? sw_connector_online(h->keys, b->cn) : sw_slice("", 0);
 }
 
 /* ---- one HTTPProxy ---- */
@@ -235,11 +235,12 @@ void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf 
     struct sw_map adverts = {0};
     struct hp_names names = {0};
     struct sw_map secrets = {0};
-    struct sw_map keys = {0};
+    struct sw_connector_keys keys;
 
     cn_advertisements(v, out);
     cn_advert_index(v, a, &adverts);
-    cn_key_index(v, a, &keys);
+    sw_connector_keys_init(
+        &keys, v, &(const struct sw_connector_kinds){SW_HP_CONNECTOR, SW_HP_CLASS, SW_HP_CLAIM}, a);
     index_secrets(v, a, &secrets);
     hp_claim_names(v, conf, out, &names);
     for (size_t i = 0; i < sw_view_count(v, SW_HP_PROXY); i++) {
@@ -263,5 +264,5 @@ void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf 
     sw_map_done(&names.canonical);
     sw_map_done(&names.claims);
     sw_map_done(&secrets);
-    sw_map_done(&keys);
+    sw_connector_keys_done(&keys);
 }

@@ -182,7 +182,7 @@ static struct sw_slice ready_text(struct hp *h)
 
     for (size_t i = 0; i < h->n_rules; i++) {
         const struct hp_backend *b = &h->backends[i];
-        struct sw_slice id = hp_online(b);
+        struct sw_slice id = hp_online(h, b);
 
         if (b->connector.n)
             text = cn_printf(h->a, "%.*s%s%s/%.*s", SW_SLICE_ARG(text), text.n ? "," : "",

@@ -14,32 +14,6 @@ enum { NAMED_MAX = 8, SHARED_MAX = 16 };
 
 typedef SW_VEC(const struct sw_kube_obj *) connectors;
 
-/* ---- keys that several have ---- */
-
-static struct sw_slice key_of(struct sw_arena *a, const struct sw_kube_obj *o)
-{
-    struct sw_slice id = sw_connector_online(o->json);
-
-    return id.n ? cn_printf(a, "%.*s/%.*s", SW_SLICE_ARG(o->ns), SW_SLICE_ARG(id))
-                : sw_slice("", 0);
-}
-
-void cn_key_index(const struct sw_view *v, struct sw_arena *a, struct sw_map *ret)
-{
-    for (size_t i = sw_view_count(v, SW_HP_CONNECTOR); i-- > 0;) {
-        const struct sw_kube_obj *o = sw_view_at(v, SW_HP_CONNECTOR, i);
-        struct sw_slice key = key_of(a, o);
-        struct cn_twin *t;
-
-        if (!key.n)
-            continue;
-        t = SW_ARENA_NEW(a, struct cn_twin);
-        t->obj = o;
-        t->next = sw_map_get(ret, key);
-        (void)sw_map_put(ret, key, t);
-    }
-}
-
 /* ---- what is said ---- */
 
 /* The first that is wrong counts; otherwise the first. */
@@ -58,25 +32,6 @@ static struct sw_slice names_of(struct hp *h, const struct sw_kube_obj *const *p
                          SW_SLICE_ARG(p[i]->name));
     return n > NAMED_MAX ? cn_printf(h->a, "%.*s and %zu more", SW_SLICE_ARG(text), n - NAMED_MAX)
                          : text;
-}
-
-/* Which of two devices with one key answers nobody knows. */
-static void warn_of_twins(struct hp *h, const struct sw_kube_obj *o)
-{
-    struct sw_slice key = key_of(h->a, o);
-    const struct cn_twin *t = key.n ? sw_map_get(h->keys, key) : NULL;
-    connectors list = {0};
-
-    for (; t; t = t->next)
-        sw_vec_push(&list, t->obj);
-    if (list.n > 1)
-        conclude(h, false, "Ambiguous",
-                 cn_printf(h->a,
-                           "Connectors %.*s have the same key: which device answers cannot be "
-                           "told.",
-                           SW_SLICE_ARG(names_of(h, list.p, list.n)))
-                     .p);
-    sw_vec_done(&list);
 }
 
 /* ---- the choice ---- */
@@ -107,7 +62,7 @@ static void candidates(struct hp *h, const struct hp_backend *b, const struct sw
 
 static bool can_serve(struct hp *h, const struct hp_backend *b, const struct sw_kube_obj *o)
 {
-    return sw_connector_online(o->json).n && !hp_refusal(h, b, o);
+    return sw_connector_online(h->keys, o).n && !hp_refusal(h, b, o);
 }
 
 /* All that can serve, in turn. */
@@ -172,6 +127,4 @@ void hp_select(struct hp *h, struct hp_backend *b)
         choose(h, b, &all);
         sw_vec_done(&all);
     }
-    if (b->cn)
-        warn_of_twins(h, b->cn);
 }

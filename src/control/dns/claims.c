@@ -28,14 +28,6 @@ static bool is_false(const struct sw_json *o, const char *type)
 
 /* ---- keys ---- */
 
-bool sw_connector_key_proved(const struct sw_json *connector)
-{
-    const struct sw_json *c = condition(connector, "KeyProved");
-
-    return !c || sw_json_str_eq(sw_json_find(c, "status"), "True") ||
-           sw_json_str_eq(sw_json_find(c, "reason"), "NotRequired");
-}
-
 /* The key that a Connector names. */
 static bool read_key(const struct sw_json *o, struct sw_nodeid *ret)
 {
@@ -65,7 +57,7 @@ void sw_key_claims(const struct sw_claims_in *in, const struct sw_dns_claim *cla
         const struct sw_json *published = condition(o, "IrohDNSPublished");
         struct sw_nodeid id;
 
-        if (read_key(o, &id) && sw_connector_key_proved(o))
+        if (claims[i].asks && read_key(o, &id))
             asks[count++] = (struct sw_claim_ask){
                 .value = hex_of(a, &id),
                 .by = claims[i].connector,
@@ -103,9 +95,12 @@ static void read_claim(struct sw_arena *a, struct sw_dns_claim *c, struct sw_sli
     struct sw_slice *txt = NULL;
     struct sw_addr *addrs;
 
-    *c = (struct sw_dns_claim){
-        .connector = c->connector, .foreign = c->foreign, .state = SW_DNS_CLAIM_PENDING};
-    if (c->foreign || !read_key(o, &c->id) || is_false(o, "Accepted"))
+    *c = (struct sw_dns_claim){.connector = c->connector,
+                               .foreign = c->foreign,
+                               .asks = c->asks,
+                               .unproved = c->unproved,
+                               .state = SW_DNS_CLAIM_PENDING};
+    if (c->foreign || c->unproved || !read_key(o, &c->id) || is_false(o, "Accepted"))
         return;
     addrs = sw_arena_array(a, SW_QUIC_ADDRS_MAX, sizeof(*addrs));
     t.id = c->id;
@@ -167,8 +162,10 @@ struct sw_dns_claim_condition sw_dns_claim_condition(struct sw_arena *a,
 
     switch (c->state) {
     case SW_DNS_CLAIM_PENDING:
-        r.message = SW_SLICE_LIT("Waiting for connection details with a valid public key and a "
-                                 "relay or an address");
+        r.message = c->unproved
+                        ? SW_SLICE_LIT("The device has not proved its key: see KeyProved")
+                        : SW_SLICE_LIT("Waiting for connection details with a valid public key "
+                                       "and a relay or an address");
         break;
     case SW_DNS_CLAIM_UNRECORDED:
         r.message = SW_SLICE_LIT("Waiting for the claim on the key to be recorded");
@@ -190,10 +187,10 @@ struct sw_dns_claim_condition sw_dns_claim_condition(struct sw_arena *a,
         r.message =
             sw_slice_eq(c->owner->ns, c->connector->ns)
                 ? sw_slice_str(sw_arena_printf(
-                      a, "The key is claimed by connector '%.*s/%.*s', which had it first",
+                      a, "The key is claimed by connector '%.*s/%.*s', which has it",
                       SW_SLICE_ARG(c->owner->ns), SW_SLICE_ARG(c->owner->name)))
-                : SW_SLICE_LIT("The key is claimed by a connector of another namespace, which had "
-                               "it first");
+                : SW_SLICE_LIT("The key is claimed by a connector of another namespace, which has "
+                               "it");
         break;
     }
     return r;

@@ -22,7 +22,9 @@ enum sw_dns_claim_state {
 
 struct sw_dns_claim {
     const struct sw_kube_obj *connector; /* in */
-    bool foreign; /* in: its class has a controller whose keys are not published here */
+    bool foreign;  /* in: its class has a controller whose keys are not published here */
+    bool asks;     /* in: it may claim its key, and 'unproved': it has not proved it, and would */
+    bool unproved; /* have to; both by sw_connector_key_claim (control/connector/keys.h) */
     enum sw_dns_claim_state state;
     struct sw_nodeid id;          /* but for PENDING */
     const struct sw_claim *owner; /* DEFERRED: who has the key */
@@ -34,14 +36,12 @@ struct sw_dns_claim {
 
 /*
  * Who has which key: ret is hex of the key -> struct sw_claim, as sw_claims_decide makes it from
- * the Connectors of claims (connector and foreign are set) that are not being deleted and have
- * proved their key. Foreign and not accepted ones keep a key and get none. in->record: claims are
- * written to out.
+ * the Connectors of claims (what is in is set) that are not being deleted and may
+ * claim their key (asks). Foreign and not accepted ones keep a key and get none. in->record: claims
+ * are written to out.
  */
 void sw_key_claims(const struct sw_claims_in *in, const struct sw_dns_claim *claims, size_t n,
                    struct sw_output *out, struct sw_map *ret);
-/* The Connector may claim the key it names. Without a verdict on that everybody may. */
-bool sw_connector_key_proved(const struct sw_json *connector);
 
 /*
  * Fills claims[].state and the rest; memory from the arena. keys: as sw_key_claims makes it.

@@ -8,6 +8,7 @@
 #include "base/search.h"
 #include "base/time.h"
 #include "base/vec.h"
+#include "control/connector/keys.h"
 #include "control/dns/claims.h"
 #include "io/loop.h"
 
@@ -72,11 +73,18 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
     struct sw_dns_claim *claims = sw_arena_array(a, n + 1, sizeof(*claims));
     struct sw_slice unready = {0};
     struct sw_map keys = {0};
+    struct sw_connector_keys owners;
 
+    sw_connector_keys_init(&owners, v, &(const struct sw_connector_kinds){CONNECTOR, CLASS, CLAIM},
+                           a);
     for (size_t i = 0; i < n; i++) {
-        claims[i].connector = sw_view_at(v, CONNECTOR, i);
-        claims[i].foreign = is_foreign(v, claims[i].connector->json);
+        const struct sw_kube_obj *o = sw_view_at(v, CONNECTOR, i);
+
+        claims[i].connector = o;
+        claims[i].foreign = is_foreign(v, o->json);
+        sw_connector_key_claim(&owners, o, &claims[i].asks, &claims[i].unproved);
     }
+    sw_connector_keys_done(&owners);
     sw_key_claims(&in, claims, n, out, &keys);
     sw_dns_claims(a, &keys, claims, n, sw_view_input(v));
     sw_map_done(&keys);

@@ -228,6 +228,7 @@ static void builder_done(struct builder *b)
     }
     for (size_t i = 0; i < SW_ARRAY_LEN(maps); i++)
         sw_map_done(maps[i]);
+    sw_connector_keys_done(&b->keys);
     refs_done(b);
     sw_vec_done(&b->parent_list);
     sw_vec_done(&b->gateways);
@@ -261,6 +262,9 @@ void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
     if (b.cache)
         cache_begin(&b);
     refs_init(&b);
+    sw_connector_keys_init(
+        &b.keys, v,
+        &(const struct sw_connector_kinds){SW_GW_CONNECTOR, SW_GW_CONNECTORCLASS, SW_GW_CLAIM}, a);
     build_classes(&b);
     build_gateways(&b);
     notice_gateways(&b);

@@ -33,6 +33,8 @@ enum sw_gw_kind {
     SW_GW_CRD,
     SW_GW_ACCOUNT, /* ServiceAccounts that carry what Gateways say of infrastructure */
     SW_GW_CONNECTOR,
+    SW_GW_CONNECTORCLASS,
+    SW_GW_CLAIM, /* on keys */
     SW_GW_ADVERTISEMENT,
     SW_GW_BACKENDSLICE, /* EndpointSlices that belong to no Service */
     SW_GW_KINDS,
@@ -45,6 +47,8 @@ enum sw_gw_ep_kind {
     SW_GW_EP_SLICE,
     SW_GW_EP_ENDPOINTS, /* hand-written ones of the older kind; slices go first */
     SW_GW_EP_CONNECTOR,
+    SW_GW_EP_CONNECTORCLASS,
+    SW_GW_EP_CLAIM,
     SW_GW_EP_KINDS,
 };
 extern const struct sw_control_kind sw_gateway_endpoint_kinds[SW_GW_EP_KINDS];

@@ -145,7 +145,7 @@ static bool same_connectors(const struct sw_view *x, const struct sw_view *y)
                        !sw_json_equal(sw_json_walk(a->json, "status", "capabilities", NULL),
                                       sw_json_walk(b->json, "status", "capabilities", NULL),
                                       SW_JSON_EQ_TEXT) ||
-                       !sw_slice_eq(sw_connector_online(a->json), sw_connector_online(b->json)) ||
+                       !sw_connector_keys_same(a, b) ||
                        !sw_json_equal(sw_json_walk(a->json, "metadata", "annotations", NULL),
                                       sw_json_walk(b->json, "metadata", "annotations", NULL),
                                       SW_JSON_EQ_TEXT)))
@@ -157,7 +157,8 @@ static bool same_connectors(const struct sw_view *x, const struct sw_view *y)
 /* Nothing that all compiled routes follow from is different, as far as objects show. */
 static bool same_world(const struct sw_view *x, const struct sw_view *y)
 {
-    if (!same_kind(x, y, SW_GW_CLASS, true))
+    if (!same_kind(x, y, SW_GW_CLASS, true) || !same_kind(x, y, SW_GW_CONNECTORCLASS, true) ||
+        !same_kind(x, y, SW_GW_CLAIM, true))
         return false;
     if (!same_connectors(x, y) || !same_kind(x, y, SW_GW_BACKENDSLICE, true) ||
         !same_kind(x, y, SW_GW_ADVERTISEMENT, true))

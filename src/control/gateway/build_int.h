@@ -4,6 +4,7 @@
 
 #include "base/map.h"
 #include "base/vec.h"
+#include "control/connector/keys.h"
 #include "control/gateway/build.h"
 #include "control/gateway/planes.h"
 #include "kube/selector.h"
@@ -264,6 +265,7 @@ struct builder {
     SW_VEC(struct sw_gw_table *) out_tables;
     const struct sw_gw_planes *planes; /* NULL: nobody asks data planes */
     struct sw_map out_names;           /* of out_listeners, while there are planes */
+    struct sw_connector_keys keys;
 };
 
 /* ---- objects.c ---- */

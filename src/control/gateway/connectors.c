@@ -38,7 +38,7 @@ static bool any_online(const struct builder *b, struct sw_slice ns, struct sw_sl
         const struct sw_kube_obj *o =
             sw_view_find(b->v, SW_GW_CONNECTOR, ns, sw_slice_cut(&names, ','));
 
-        if (o && sw_connector_online(o->json).n)
+        if (o && sw_connector_online(&b->keys, o).n)
             return true;
     }
     return false;
@@ -81,7 +81,7 @@ static struct sw_gw_cluster *udp_tunnel(struct builder *b, const struct sw_kube_
     c->endpoints = sw_slice("", 0);
     c->udp_host = sw_arena_slice(b->keep, host);
     c->udp_port = port;
-    c->udp_id = sw_arena_slice(b->keep, sw_connector_online(o->json));
+    c->udp_id = sw_arena_slice(b->keep, sw_connector_online(&b->keys, o));
     return c;
 }
 

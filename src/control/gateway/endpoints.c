@@ -21,6 +21,7 @@ struct ep_builder {
     const struct sw_view *v;
     struct sw_arena *a;
     struct sw_map by_service; /* "ns/name" -> struct slices */
+    struct sw_connector_keys keys;
 };
 
 typedef SW_VEC(struct sw_gw_endpoint) ep_list;
@@ -165,7 +166,7 @@ static void collect_connector(struct ep_builder *b, struct sw_slice rest, ep_lis
     while (rest.n && names.p) {
         struct sw_slice name = sw_slice_cut(&names, ',');
         const struct sw_kube_obj *o = sw_view_find(b->v, SW_GW_EP_CONNECTOR, ns, name);
-        struct sw_slice id = o ? sw_connector_online(o->json) : sw_slice("", 0);
+        struct sw_slice id = o ? sw_connector_online(&b->keys, o) : sw_slice("", 0);
 
         if (id.n)
             sw_vec_push(out, (struct sw_gw_endpoint){
@@ -255,9 +256,14 @@ void sw_gateway_endpoints(const struct sw_view *v, const struct sw_slice *names,
     const struct sw_gw_endpoints **sets = sw_arena_array(a, n + 1, sizeof(*sets));
 
     index_slices(&b);
+    sw_connector_keys_init(&b.keys, v,
+                           &(const struct sw_connector_kinds){
+                               SW_GW_EP_CONNECTOR, SW_GW_EP_CONNECTORCLASS, SW_GW_EP_CLAIM},
+                           a);
     for (size_t i = 0; i < n; i++)
         sets[i] = make_set(&b, names[i]);
     ret->sets = sets;
     ret->n_sets = n;
     sw_map_done(&b.by_service);
+    sw_connector_keys_done(&b.keys);
 }

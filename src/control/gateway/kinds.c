@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the build watches. */
+#include "control/claims.h"
 #include "control/gateway/build.h"
 
 #define GW(plural, name, ns)                                                                       \
@@ -19,10 +20,10 @@
         "", "v1", (plural), (name), (ns)                                                           \
     }
 
-#define DATUM(plural, name)                                                                        \
+#define DATUM(plural, name, in_ns)                                                                 \
     &(const struct sw_kube_gvr)                                                                    \
     {                                                                                              \
-        "networking.datumapis.com", "v1alpha1", (plural), (name), true                             \
+        "networking.datumapis.com", "v1alpha1", (plural), (name), (in_ns)                          \
     }
 
 /* Others hold no certificate: they would wake the build for nothing. */
@@ -39,6 +40,11 @@ static bool has_ca(const struct sw_kube_obj *o)
 static bool of_no_service(const struct sw_kube_obj *o)
 {
     return !sw_json_walk(o->json, "metadata", "labels", "kubernetes.io/service-name", NULL);
+}
+
+static bool of_key(const struct sw_kube_obj *o)
+{
+    return sw_json_str_eq(sw_json_walk(o->json, "spec", "type", NULL), "Key");
 }
 
 static bool of_gateway_api(const struct sw_kube_obj *o)
@@ -110,8 +116,12 @@ const struct sw_control_kind sw_gateway_kinds[SW_GW_KINDS] = {
                             .optional = true},
     [SW_GW_ACCOUNT] = {.gvr = CORE("serviceaccounts", "ServiceAccount", true),
                        .label_selector = "gateway.networking.k8s.io/gateway-name"},
-    [SW_GW_CONNECTOR] = {.gvr = DATUM("connectors", "Connector"), .optional = true},
-    [SW_GW_ADVERTISEMENT] = {.gvr = DATUM("connectoradvertisements", "ConnectorAdvertisement"),
+    [SW_GW_CONNECTOR] = {.gvr = DATUM("connectors", "Connector", true), .optional = true},
+    [SW_GW_CONNECTORCLASS] = {.gvr = DATUM("connectorclasses", "ConnectorClass", false),
+                              .optional = true},
+    [SW_GW_CLAIM] = {.gvr = &sw_claim_gvr, .optional = true, .relevant = of_key, .forget = true},
+    [SW_GW_ADVERTISEMENT] = {.gvr =
+                                 DATUM("connectoradvertisements", "ConnectorAdvertisement", true),
                              .optional = true},
     [SW_GW_BACKENDSLICE] = {.gvr = &(const struct sw_kube_gvr){"discovery.k8s.io", "v1",
                                                                "endpointslices", "EndpointSlice",
@@ -134,5 +144,8 @@ const struct sw_control_kind sw_gateway_endpoint_kinds[SW_GW_EP_KINDS] = {
                                                            "endpointslices", "EndpointSlice", true},
                         .optional = true},
     [SW_GW_EP_ENDPOINTS] = {.gvr = CORE("endpoints", "Endpoints", true), .optional = true},
-    [SW_GW_EP_CONNECTOR] = {.gvr = DATUM("connectors", "Connector"), .optional = true},
+    [SW_GW_EP_CONNECTOR] = {.gvr = DATUM("connectors", "Connector", true), .optional = true},
+    [SW_GW_EP_CLAIM] = {.gvr = &sw_claim_gvr, .optional = true, .relevant = of_key, .forget = true},
+    [SW_GW_EP_CONNECTORCLASS] = {.gvr = DATUM("connectorclasses", "ConnectorClass", false),
+                                 .optional = true},
 };

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Proving our key for our Connector (quic/keyproof.h): an annotation, written when there is none of
+ * ours, and once per process when the control plane has a later one on another Connector: starting
+ * a device here is what moves it here. Not again after that, or two processes with one key would
+ * take it from each other for ever.
+ */
+#include "base/log.h"
+#include "base/mem.h"
+#include "connector/reg_int.h"
+#include "quic/keyproof.h"
+
+static struct sw_slice annotation(const struct sw_kube_obj *o)
+{
+    return sw_json_str(sw_json_walk(o->json, "metadata", "annotations", SW_KEYPROOF, NULL));
+}
+
+static bool sign(struct sw_reg *r, uint64_t version, char ret[SW_KEYPROOF_TEXT])
+{
+    struct sw_keyproof_of of = {
+        .uid = r->seen->uid, .ns = r->seen->ns, .name = r->seen->name, .version = version};
+    struct sw_err err = {0};
+
+    if (sw_keyproof_sign(r->o.key, &of, ret, &err) == SW_OK)
+        return true;
+    sw_log_error("connector", "cannot sign for Connector '%s': %s", r->found, err.msg);
+    return false;
+}
+
+/* One key signs one message in one way, so ours is the text we would write. */
+static bool is_ours(struct sw_reg *r)
+{
+    char text[SW_KEYPROOF_TEXT];
+    uint8_t sig[SW_ED25519_SIG];
+    uint64_t version;
+
+    return sw_keyproof_parse(annotation(r->seen), &version, sig) == SW_OK &&
+           version <= sw_keyproof_version(r->seen->json) && sign(r, version, text) &&
+           sw_slice_eq_str(annotation(r->seen), text);
+}
+
+/* The control plane has our key for another Connector. */
+static bool is_elsewhere(const struct sw_reg *r, struct sw_slice *ret_message)
+{
+    struct sw_slice reason;
+
+    (void)sw_condition(sw_json_walk(r->seen->json, "status", "conditions", NULL), "KeyProved",
+                       &reason, ret_message);
+    return sw_slice_eq_str(reason, "ProvedElsewhere");
+}
+
+static void on_retry(struct sw_timer *t)
+{
+    reg_prove(SW_CONTAINER_OF(t, struct sw_reg, prove_retry));
+}
+
+static void on_written(void *arg, struct sw_kube_reply *p)
+{
+    struct sw_reg *r = arg;
+
+    r->prove = NULL;
+    reg_answered(r, p);
+    if (p->rc == SW_OK) {
+        r->proved_at = sw_max(sw_keyproof_version(p->object), 1);
+        r->prove_backoff_ns = 0;
+        return;
+    }
+    sw_log_warn("connector",
+                "cannot write the proof of our key to Connector '%s', which is not Ready without "
+                "it: %.*s",
+                r->found, SW_SLICE_ARG(sw_slice_head(p->message, 300)));
+    r->prove_backoff_ns =
+        r->prove_backoff_ns ? sw_min(r->prove_backoff_ns * 2, REG_BACKOFF_MAX) : REG_BACKOFF_MIN;
+    sw_timer_start(r->loop, &r->prove_retry, r->prove_backoff_ns, on_retry);
+}
+
+/* Only for the object that was signed for. */
+static void write_proof(struct sw_reg *r, const char *text)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *body = sw_json_new_object(&a);
+    struct sw_json *meta = sw_json_new_object(&a);
+    struct sw_json *notes = sw_json_new_object(&a);
+    struct sw_kube_req req = {.verb = SW_KUBE_PATCH,
+                              .gvr = &sw_connector_gvr,
+                              .ns = r->o.ns,
+                              .name = r->seen->name,
+                              .body = body,
+                              .patch = SW_KUBE_PATCH_MERGE,
+                              .field_manager = REG_MANAGER,
+                              .timeout_ns = REG_CALL_NS,
+                              .once = true};
+
+    sw_json_put(&a, notes, SW_KEYPROOF, sw_json_new_str(&a, text));
+    sw_json_put_str(&a, meta, "uid", r->seen->uid);
+    sw_json_put(&a, meta, "annotations", notes);
+    sw_json_put(&a, body, "metadata", meta);
+    sw_timer_stop(r->loop, &r->prove_retry);
+    r->prove = sw_kube_do(r->client, &req, on_written, r);
+}
+
+void reg_prove(struct sw_reg *r)
+{
+    char text[SW_KEYPROOF_TEXT];
+    struct sw_slice message;
+    bool elsewhere;
+
+    if (r->prove || !reg_may_write(r) || sw_keyproof_version(r->seen->json) < r->proved_at)
+        return; /* the informer has not brought yet what we wrote */
+    elsewhere = is_elsewhere(r, &message);
+    if (is_ours(r) && (!elsewhere || r->proved_at)) {
+        if (elsewhere && !r->said_elsewhere)
+            sw_log_warn("connector", "Connector '%s' gets no traffic: %.*s", r->found,
+                        SW_SLICE_ARG(sw_slice_head(message, 300)));
+        r->said_elsewhere = elsewhere;
+        return;
+    }
+    if (sign(r, sw_keyproof_version(r->seen->json), text))
+        write_proof(r, text);
+}
+
+void reg_prove_end(struct sw_reg *r)
+{
+    sw_kube_call_cancel(r->prove);
+    r->prove = NULL;
+    sw_timer_stop(r->loop, &r->prove_retry);
+}
