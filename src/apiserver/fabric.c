@@ -19,7 +19,7 @@ static void on_applied(struct api_req *r, int code, const struct sw_json *body)
     struct sw_api *api = r->api;
 
     if (code >= 400)
-        sw_log_warn("api", "cannot install kind '%.*s': %.*s", SW_SLICE_ARG(r->name),
+        sw_log_warn("api", "cannot install '%.*s': %.*s", SW_SLICE_ARG(r->name),
                     SW_SLICE_ARG(api_str(body, "message")));
     boot_done(api);
     if (api->ready)
@@ -37,7 +37,7 @@ static void apply(struct sw_api *api, const struct api_res *res, const struct ap
     struct api_req *r;
 
     if (sw_json_parse(&a, sw_slice(k->json, k->n), NULL, &crd, &err) != SW_OK) {
-        sw_log_error("api", "built-in kind '%s': %s", k->name, err.msg);
+        sw_log_error("api", "built-in object '%s': %s", k->name, err.msg);
         return;
     }
     api->starting++;
@@ -78,14 +78,12 @@ static bool outdated(const struct sw_json *crd)
 
 void api_fabric_install(struct sw_api *api)
 {
-    const struct api_res *res =
-        api_registry_find(&api->reg, SW_SLICE_LIT("apiextensions.k8s.io"), SW_SLICE_LIT("v1"),
-                          SW_SLICE_LIT("customresourcedefinitions"));
-
     api->ready = false;
     api->starting++;
     for (size_t i = 0; i < api_fabric_count; i++) {
         const struct api_fabric_kind *k = &api_fabric_kinds[i];
+        const struct api_res *res = api_registry_find(
+            &api->reg, sw_slice_str(k->group), SW_SLICE_LIT("v1"), sw_slice_str(k->resource));
         SW_ARENA_AUTO a = {0};
         struct sw_store_obj *o =
             sw_store_get(api->store, api_key(&a, res, sw_slice("", 0), sw_slice_str(k->name)));

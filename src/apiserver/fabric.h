@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fabric's own kinds: CustomResourceDefinitions that are built into the program and installed
+ * The fabric's own kinds and admission policies, which are built into the program and installed
  * when the server starts.
  */
 #pragma once
@@ -9,14 +9,16 @@
 
 struct sw_api;
 
-/* One CustomResourceDefinition as JSON, marked as ours. */
+/* One object as JSON, marked as ours. */
 struct api_fabric_kind {
+    const char *group;
+    const char *resource;
     const char *name;
     size_t n;
     const char *json;
 };
 
-/* Made from schemas/ by tools/embed-schemas. */
+/* Made from schemas/ and deploy/kubernetes by tools/embed-schemas. */
 extern const struct api_fabric_kind api_fabric_kinds[];
 extern const unsigned api_fabric_count;
 extern const unsigned api_fabric_revision;

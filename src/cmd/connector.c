@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `spanwire connector run|install|uninstall`: the device as a process of its own. */
+/* `spanwire connector run|install|uninstall|role`: the device as a process of its own. */
 #include "connector/connector.h"
 
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cmd/cmd.h"
+#include "connector/role.h"
 #include "connector/unit.h"
 
 enum { EXIT_USE = 64, UNIT_MAX = 1 << 16, ARGS_MAX = 256 };
@@ -40,11 +41,14 @@ static const struct sw_opt table[] = {
 
 const struct sw_opts_cmd sw_connector_options = {
     .name = "connector",
-    .usage = "run|install|uninstall [options]",
-    .summary = "run: connects this device to the fabric: the gateways reach what is advertised\n"
-               "through it, without an inbound port.\n"
-               "install: writes a systemd user unit that does 'run' with the same options.\n"
-               "uninstall: removes it.",
+    .usage = "run|install|uninstall|role [options]",
+    .summary =
+        "run: connects this device to the fabric: the gateways reach what is advertised\n"
+        "through it, without an inbound port.\n"
+        "install: writes a systemd user unit that does 'run' with the same options.\n"
+        "uninstall: removes it.\n"
+        "role: prints the account and the rights of a device (--name, --namespace), for kubectl\n"
+        "apply.",
     .epilogue = "SIGTERM drains. See spanwire-connector(8).",
     .opts = table,
     .n = SW_ARRAY_LEN(table),
@@ -140,6 +144,20 @@ static int uninstall(const struct options *o, struct sw_err *err)
     return SW_OK;
 }
 
+static int role(const struct options *o, struct sw_err *err)
+{
+    SW_BUF_AUTO text = {.max = UNIT_MAX};
+    int rc;
+
+    if (!o->c.name)
+        return sw_err_set(err, SW_EINVAL, "connector role: --name is needed");
+    rc = sw_device_role(sw_slice_str(o->c.ns ? o->c.ns : "default"), sw_slice_str(o->c.name), &text,
+                        err);
+    if (rc == SW_OK)
+        (void)fwrite(sw_buf_data(&text), 1, sw_buf_len(&text), stdout);
+    return rc;
+}
+
 static int act(const char *verb, const struct options *o, int argc, char **argv)
 {
     struct sw_err err = {0};
@@ -147,6 +165,11 @@ static int act(const char *verb, const struct options *o, int argc, char **argv)
 
     if (strcmp(verb, "run") == 0)
         return run(o);
+    if (strcmp(verb, "role") == 0) {
+        if (role(o, &err) != SW_OK)
+            return bad_use(&err);
+        return fflush(stdout) == 0 ? 0 : 1;
+    }
     rc = strcmp(verb, "install") == 0 ? install(o, argc, argv, &err) : uninstall(o, &err);
     if (rc != SW_OK)
         return sw_cmd_fail(&err);
@@ -163,8 +186,9 @@ int sw_cmd_connector(int argc, char **argv)
     if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
         return sw_cmd_help(&sw_connector_options);
     if (argc < 2 || (strcmp(argv[1], "run") != 0 && strcmp(argv[1], "install") != 0 &&
-                     strcmp(argv[1], "uninstall") != 0)) {
-        (void)sw_err_set(&err, SW_EINVAL, "connector: one of run, install and uninstall is needed");
+                     strcmp(argv[1], "uninstall") != 0 && strcmp(argv[1], "role") != 0)) {
+        (void)sw_err_set(&err, SW_EINVAL,
+                         "connector: one of run, install, uninstall and role is needed");
         return bad_use(&err);
     }
     rc = sw_opts_parse(&sw_connector_options, &o, &arena, argc - 1, argv + 1, NULL, &err);

@@ -213,6 +213,22 @@ static void on_missing(struct expose *x)
     }
 }
 
+/* Rights may cover the objects of our name only: what is not ours to read is not ours. */
+static bool without_rights(struct expose *x)
+{
+    if (x->step == EXPOSE_REMOVE_USERS) {
+        /* The Connector of the service's own name was made for it. */
+        if (sw_slice_eq_str(name_of(x), x->connector))
+            expose_go(x, EXPOSE_REMOVE_CONNECTOR);
+        else
+            on_removed(x, false);
+        return true;
+    }
+    if (x->step == EXPOSE_OTHER)
+        lose_name(x, "which this user may not see: choose another --name");
+    return x->step == EXPOSE_OTHER;
+}
+
 /* Of these a conflict means that what has the name now is not what we wrote. */
 static bool is_removal(enum expose_step step)
 {
@@ -229,6 +245,8 @@ static void on_reply(void *arg, struct sw_kube_reply *r)
         on_answer(x, r);
     } else if (r->code == 404 || (r->code == 409 && is_removal(x->step))) {
         on_missing(x);
+    } else if (r->code == 403 && without_rights(x)) {
+        return;
     } else if (r->code == 403 && x->step == EXPOSE_PROXY && x->other) {
         x->lost = true;
         expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", r->message);

@@ -236,7 +236,8 @@ static const struct sw_informer_cbs advert_cbs = {
 void reg_follow(struct sw_reg *r)
 {
     SW_AUTO_FREE char *by_name = sw_asprintf("metadata.name=%s", r->found);
-    SW_AUTO_FREE char *by_ref = sw_asprintf("spec.connectorRef.name=%s", r->found);
+    SW_AUTO_FREE char *by_ref =
+        sw_asprintf("%s=%s", r->named ? "metadata.name" : "spec.connectorRef.name", r->found);
     struct sw_informer_opts self = {
         .gvr = &sw_connector_gvr, .ns = r->o.ns, .field_selector = by_name};
     struct sw_informer_opts adverts = {
@@ -396,6 +397,11 @@ void sw_reg_stop(struct sw_reg *r, void (*done)(void *arg), void *arg)
         sw_hold_release(r->hold, done, arg);
     else
         sw_timer_start(r->loop, &r->retry, 0, on_nothing);
+}
+
+const char *sw_reg_name(const struct sw_reg *r)
+{
+    return r ? r->found : NULL;
 }
 
 const struct sw_kube_obj *sw_reg_connector(const struct sw_reg *r)

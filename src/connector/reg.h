@@ -55,9 +55,11 @@ void sw_reg_poke(struct sw_reg *r, bool slept);
 /* Gives the Lease back and stops; done comes from the loop. */
 void sw_reg_stop(struct sw_reg *r, void (*done)(void *arg), void *arg);
 
+/* The name of our Connector; NULL: not found yet. Borrowed. */
+const char *sw_reg_name(const struct sw_reg *r);
 /* Our Connector as last seen; NULL: not found yet. Borrowed. */
 const struct sw_kube_obj *sw_reg_connector(const struct sw_reg *r);
-/* All that are known; as sw_informer_list. */
+/* All that are known, of which some may name other Connectors; as sw_informer_list. */
 size_t sw_reg_advertisements(const struct sw_reg *r, struct sw_kube_obj ***ret);
 /* The Lease is ours and was renewed in time. */
 bool sw_reg_live(const struct sw_reg *r);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding our Connector: by the key, by the name, or making one. */
+/*
+ * Finding our Connector: by the key, by the name, or making one. A device whose rights cover the
+ * objects of its name only (`spanwire connector role`) may not search: it goes by the name.
+ */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -10,6 +13,10 @@ static const struct sw_kube_gvr class_gvr = {.group = SW_CONNECTOR_GROUP,
                                              .version = "v1alpha1",
                                              .resource = "connectorclasses",
                                              .kind = "ConnectorClass"};
+
+#define DEFAULT_CLASS "datum-connect"
+/* Not the controller's name: its applies would take away what it does not apply itself. */
+#define APPLIER "spanwire-device"
 
 static void on_retry(struct sw_timer *t)
 {
@@ -74,7 +81,12 @@ static void on_by_name(struct sw_reg *r, const struct sw_json *obj)
     struct sw_slice ready =
         sw_condition(sw_json_walk(obj, "status", "conditions", NULL), "Ready", &reason, &message);
     struct sw_err err = {0};
+    char hex[SW_NODEID_HEX];
 
+    if (sw_slice_eq_str(id, sw_nodeid_hex(sw_rawkey_id(r->o.key), hex))) {
+        found(r, obj);
+        return;
+    }
     if (id.n && sw_slice_eq_str(ready, "True")) {
         (void)sw_err_set(&err, SW_EDENIED,
                          "Connector '%.*s' belongs to another device (%.*s...), which is online",
@@ -115,12 +127,37 @@ static void on_may(struct sw_reg *r, const struct sw_kube_reply *p)
     go(r, REG_FOLLOW);
 }
 
+/* What may not be read is done without, where that goes. */
+static bool go_without(struct sw_reg *r, enum reg_step step)
+{
+    if (step == REG_BY_ID && r->o.name.n) {
+        if (!r->named)
+            sw_log_info("connector",
+                        "not allowed to search for Connectors: using '%.*s', and no "
+                        "advertisements of other names",
+                        SW_SLICE_ARG(r->o.name));
+        r->named = true;
+        go(r, REG_BY_NAME);
+        return true;
+    }
+    if (step == REG_BY_ID)
+        sw_log_warn("connector", "not allowed to search for Connectors: --name is needed");
+    if (step != REG_CLASS)
+        return false;
+    sw_free(r->class_name);
+    r->class_name = sw_strdup(DEFAULT_CLASS);
+    go(r, REG_CREATE);
+    return true;
+}
+
 static void on_step(void *arg, struct sw_kube_reply *p)
 {
     struct sw_reg *r = arg;
     enum reg_step step = r->step;
 
     r->call = NULL;
+    if (p->code == 403 && go_without(r, step))
+        return;
     reg_answered(r, p);
     if (step == REG_BY_NAME && p->code == 404) {
         go(r, REG_CLASS);
@@ -143,6 +180,11 @@ static void on_step(void *arg, struct sw_kube_reply *p)
     } else if (step == REG_MAY) {
         on_may(r, p);
     } else if (step == REG_CREATE) {
+        /* Applied to one that was not there a moment ago: whose is it? */
+        if (p->code != 201) {
+            go(r, REG_BY_NAME);
+            return;
+        }
         r->created = true;
         found(r, p->object);
     } else if (step == REG_CLASS) {
@@ -198,6 +240,13 @@ static void ask_create(struct sw_reg *r)
                               .timeout_ns = REG_CALL_NS,
                               .once = true};
 
+    /* Rights that cover one name cover creating it by an apply, which says the name. */
+    if (r->o.name.n) {
+        req.verb = SW_KUBE_PATCH;
+        req.patch = SW_KUBE_PATCH_APPLY;
+        req.field_manager = APPLIER;
+        req.name = r->o.name;
+    }
     req.body = sw_details_connector(&a, r->o.ns, r->o.name, sw_slice_str(r->class_name), r->o.host,
                                     r->o.os);
     r->call = sw_kube_do(r->client, &req, on_step, r);

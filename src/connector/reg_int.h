@@ -53,6 +53,7 @@ struct sw_reg {
     struct sw_details details;
     char *relay; /* owned text of details */
     bool have_details;
+    bool named;   /* our rights cover objects of our name, and no lists beyond them */
     bool created; /* our Connector, by us */
     void (*stopped)(void *arg);
     void *stopped_arg;

@@ -213,12 +213,18 @@ void connector_advertised(void *arg)
     struct sw_connector *c = arg;
     struct sw_kube_obj **all;
     size_t n = sw_reg_advertisements(c->reg, &all);
+    const char *name = sw_reg_name(c->reg);
     struct sw_allow now = {0};
 
     add_fixed(c, &now);
     for (size_t i = 0; i < n; i++) {
         struct sw_err err = {0};
-        size_t bad = sw_allow_add_advertisement(&now, all[i]->json, &err);
+        struct sw_slice of =
+            sw_json_str(sw_json_walk(all[i]->json, "spec", "connectorRef", "name", NULL));
+        size_t bad = 0;
+
+        if (name && sw_slice_eq_str(of, name))
+            bad = sw_allow_add_advertisement(&now, all[i]->json, &err);
 
         if (bad)
             sw_log_warn("connector", "advertisement '%.*s': %zu services ignored: %s",

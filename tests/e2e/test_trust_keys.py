@@ -212,6 +212,7 @@ def test_a_signature_for_another_object_or_version(world, web, laptop):
     key = Key(41)
     world.forge("strange", None, "theirs", key=key.id)
     world.proxy("strange", "strange", web.port, "theirs")
+    world.serves("strange", 503)
     path = world.path("connectors", "strange", "theirs")
     real = world.connector("laptop")["metadata"]
     for other in ({"uid": real["uid"]}, {"namespace": "mine"}, {"name": "laptop"}, {"version": 2**62},
