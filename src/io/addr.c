@@ -5,6 +5,8 @@
 #include <netinet/in.h>
 #include <stdio.h>
 
+enum { NAME_MAX_LEN = 253, LABEL_MAX_LEN = 63 };
+
 static const uint8_t mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 int sw_ip_from_bytes(const void *p, size_t n, struct sw_ip *ret, struct sw_err *err)
@@ -279,5 +281,82 @@ int sw_authority_split(struct sw_slice in, struct sw_slice *ret_host, uint16_t *
         return rc;
     *ret_host = host;
     *ret_port = number;
+    return SW_OK;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_hex(char c)
+{
+    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+/* "1", "0177", "0x7f", and "0x", which some parsers read as zero. */
+static bool is_number(struct sw_slice label)
+{
+    size_t i = 0;
+    bool hex = label.n >= 2 && label.p[0] == '0' && (label.p[1] == 'x' || label.p[1] == 'X');
+
+    if (hex)
+        i = 2;
+    while (i < label.n && (hex ? is_hex(label.p[i]) : is_digit(label.p[i])))
+        i++;
+    return label.n && i == label.n;
+}
+
+bool sw_host_is_numeric(struct sw_slice host)
+{
+    ptrdiff_t dot;
+
+    if (host.n && host.p[host.n - 1] == '.')
+        host.n--;
+    dot = sw_slice_rfind(host, '.');
+    return is_number(dot < 0 ? host : sw_slice_from(host, (size_t)dot + 1));
+}
+
+static bool is_name(struct sw_slice in)
+{
+    struct sw_slice rest = in;
+
+    if (rest.n && rest.p[rest.n - 1] == '.')
+        rest.n--;
+    if (rest.n == 0 || rest.n > NAME_MAX_LEN)
+        return false;
+    while (rest.p) {
+        struct sw_slice label = sw_slice_cut(&rest, '.');
+
+        if (label.n == 0 || label.n > LABEL_MAX_LEN)
+            return false;
+        for (size_t i = 0; i < label.n; i++) {
+            char c = label.p[i];
+
+            if (!is_digit(c) && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && c != '-' &&
+                c != '_')
+                return false;
+        }
+    }
+    return true;
+}
+
+int sw_host_parse(struct sw_slice in, struct sw_ip *ret, struct sw_err *err)
+{
+    struct sw_ip ip = {0};
+
+    if (sw_ip_parse(in, &ip, NULL) == SW_OK) {
+        *ret = ip;
+        return SW_OK;
+    }
+    if (!is_name(in))
+        return sw_err_set(err, SW_EINVAL, "'%.*s' is neither an IP address nor a host name",
+                          (int)sw_min(in.n, 64), in.n ? in.p : "");
+    if (sw_host_is_numeric(in))
+        return sw_err_set(err, SW_EINVAL,
+                          "'%.*s' is an IPv4 address in disguise: the last label of a host name "
+                          "must not be a number",
+                          (int)sw_min(in.n, 64), in.p);
+    *ret = ip;
     return SW_OK;
 }

@@ -60,3 +60,14 @@ struct sw_addr sw_addr_from_sockaddr(const struct sockaddr_storage *ss);
  */
 SW_NODISCARD int sw_authority_split(struct sw_slice in, struct sw_slice *ret_host,
                                     uint16_t *ret_port, struct sw_err *err);
+
+/*
+ * Reads a host as a tenant writes it: an address (ret->family is set), or a DNS name (family 0) of
+ * labels of letters, digits, '-' and '_', with or without a final dot. Refuses every other
+ * spelling of an address, which inet_aton, and with it getaddrinfo, would take: a name whose last
+ * label is a number, decimal, octal or hexadecimal ("127.1", "0x7f.1", "0177.0.0.1").
+ * SW_EINVAL with a message that quotes the text.
+ */
+SW_NODISCARD int sw_host_parse(struct sw_slice in, struct sw_ip *ret, struct sw_err *err);
+/* True for a name whose last label is a number: an address in disguise. */
+bool sw_host_is_numeric(struct sw_slice host);

@@ -90,8 +90,15 @@ static void *resolver_main(void *arg)
 
 void sw_resolve_start(struct sw_resolve *r)
 {
+    struct sw_ip ip;
     bool full;
 
+    /* getaddrinfo reads "127.1" as 127.0.0.1; we do not. */
+    if (sw_host_parse(sw_slice_str(r->name), &ip, NULL) != SW_OK) {
+        r->n = 0;
+        answer(r, SW_EINVAL);
+        return;
+    }
     (void)pthread_mutex_lock(&resolver.lock);
     if (!resolver.running) {
         resolver.tail = &resolver.head;

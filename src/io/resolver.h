@@ -21,12 +21,14 @@ struct sw_resolve {
     sw_resolve_cb cb;
     void *arg; /* the asker sets it to NULL when it lost interest; checked in its cb */
     char name[SW_RESOLVE_NAME];
-    int rc; /* SW_OK, SW_ENOENT, SW_ELIMIT (too many questions waiting) */
+    int rc; /* SW_OK, SW_ENOENT, SW_EINVAL (no host name), SW_ELIMIT (too many questions waiting) */
     size_t n;
     struct sw_ip ips[SW_RESOLVE_MAX];
 };
 
-/* Asks; r->name, loop, cb and arg are set by the caller. The callback always comes, from the loop.
+/*
+ * Asks; r->name, loop, cb and arg are set by the caller. The callback always comes, from the loop.
+ * A name that sw_host_parse refuses reaches no resolver.
  */
 void sw_resolve_start(struct sw_resolve *r);
 /* Ends the thread; questions still waiting are answered SW_ENOENT. */

@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "base/rand.h"
+#include "io/egress.h"
 #include "io/netns.h"
 #include "io/port.h"
 
@@ -244,6 +245,9 @@ int sw_sock_connect(const struct sw_addr *to, const struct sw_ip *src, const str
 
     if (len == 0)
         return sw_err_set(err, SW_EINVAL, "no address to connect to");
+    rc = sw_egress_check(o->egress, to, err);
+    if (rc != SW_OK)
+        return rc;
     rc = new_socket(ss.ss_family, o, &fd, err);
     if (rc != SW_OK)
         return rc;

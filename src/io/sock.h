@@ -9,6 +9,8 @@
 #include "base/err.h"
 #include "io/addr.h"
 
+struct sw_egress;
+
 struct sw_sock_opts {
     uint32_t mark; /* SO_MARK, 0 = none */
     /*
@@ -32,6 +34,8 @@ struct sw_sock_opts {
     uint32_t user_timeout_ms; /* TCP_USER_TIMEOUT, 0 = off */
     int backlog;              /* listeners; 0 = 1024 */
     int netns_fd;             /* make the socket inside this namespace; -1 = here */
+    /* Connects: the destination is a tenant's choice, this filter judges it. NULL: it is not. */
+    struct sw_egress *egress;
 };
 #define SW_SOCK_OPTS_INIT                                                                          \
     {                                                                                              \
@@ -53,7 +57,7 @@ SW_NODISCARD int sw_sock_connect_unix(const char *path, int *ret_fd, struct sw_e
 /*
  * Starts a TCP connect, from *src when given (port 0; needs transparent when not ours; a bind
  * that fails only loses the spoofed source). SW_OK: connected or in progress, wait for SW_WRITE and
- * call sw_sock_connect_result.
+ * call sw_sock_connect_result. SW_EDENIED: o->egress refuses the address.
  */
 SW_NODISCARD int sw_sock_connect(const struct sw_addr *to, const struct sw_ip *src,
                                  const struct sw_sock_opts *o, int *ret_fd, struct sw_err *err);
