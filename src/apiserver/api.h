@@ -96,6 +96,7 @@ struct sw_api {
     struct api_page pages[4];
     size_t n_pages;
     bool loopback_endpoints;
+    struct sw_egress *egress; /* borrowed */
     bool stopping;
     bool closing; /* sw_api_free: nothing new is written */
     bool ready;

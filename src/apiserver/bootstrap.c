@@ -55,7 +55,7 @@ static const struct {
     {"system:aggregate-to-edit", "'rbac.authorization.k8s.io/aggregate-to-edit':'true'",
      "[" R("''", "'secrets'", READ) "," R("''", "'serviceaccounts'", "'impersonate'") "," R(
          "''",
-         "'pods','configmaps','events','secrets','serviceaccounts','services','endpoints',"
+         "'pods','configmaps','events','secrets','serviceaccounts','services',"
          "'persistentvolumeclaims','replicationcontrollers','replicationcontrollers/scale'",
          WRITE) "," R("'apps'", APPS,
                       WRITE) "," R("'autoscaling'", "'horizontalpodautoscalers'",

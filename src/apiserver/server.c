@@ -92,6 +92,7 @@ struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, stru
     api->loop = l;
     api->audit_fd = -1;
     api->loopback_endpoints = c->loopback_endpoints;
+    api->egress = c->egress;
     api->issuer = "https://kubernetes.default.svc.cluster.local";
     sw_list_init(&api->watches);
     sw_list_init(&api->walking);

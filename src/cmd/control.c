@@ -264,6 +264,7 @@ static int serve_api(const struct control_options *o, struct run *r, struct sw_e
                               .accounts = controllers_wanted(o),
                               .device_account = o->device_account,
                               .loopback_endpoints = o->loopback_endpoints};
+    struct sw_egress *egress;
     struct sw_addr at;
     char text[SW_ADDR_TEXT];
     int rc = SW_OK;
@@ -273,9 +274,14 @@ static int serve_api(const struct control_options *o, struct run *r, struct sw_e
     rc = check_device_account(o->device_account, err);
     if (rc != SW_OK)
         return rc;
-    r->api = sw_api_new(r->loop, &c, err);
-    if (!r->api)
+    egress = c.egress = sw_upstream_filter(r->loop, &o->upstream, false, err);
+    if (!egress)
         return err->rc;
+    r->api = sw_api_new(r->loop, &c, err);
+    if (!r->api) {
+        sw_egress_free(egress);
+        return err->rc;
+    }
     while (!sw_api_ready(r->api) && !r->stopping)
         sw_loop_turn(r->loop, -1);
     at = sw_api_addr(r->api);
@@ -289,6 +295,7 @@ static int serve_api(const struct control_options *o, struct run *r, struct sw_e
     free_controllers(r);
     sw_kube_client_free(r->client);
     sw_api_free(r->api);
+    sw_egress_free(egress);
     return rc;
 }
 

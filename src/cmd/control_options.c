@@ -133,6 +133,7 @@ static const struct sw_opt table[] = {
      .offset = OPT(loopback_endpoints),
      .help = "accept loopback addresses in EndpointSlices and Endpoints, which Kubernetes refuses: "
              "backends on this machine"},
+    SW_OPT_UPSTREAM(OPT(upstream)),
     {.name = "trust-roots",
      .env = "SPANWIRE_TRUST_ROOTS",
      .type = SW_OPT_STR,

@@ -11,6 +11,7 @@
 #include "cmd/control_gateway.h"
 #include "io/addr.h"
 #include "opts/opts.h"
+#include "opts/upstream.h"
 
 struct control_options {
     const char *data;
@@ -32,6 +33,7 @@ struct control_options {
     bool fabric_kinds;
     const char *device_account;
     bool loopback_endpoints;
+    struct sw_upstream_opts upstream;
     const char *trust_roots;
     struct sw_control_cluster_opts cluster;
     bool gateway;

@@ -14,7 +14,7 @@
 #include "io/addr.h"
 #include "io/loop.h"
 
-enum { SW_SUPERVISED_MAX = 8, SW_SUPERVISED_ARGS = 40 };
+enum { SW_SUPERVISED_MAX = 8, SW_SUPERVISED_ARGS = 64 };
 
 struct sw_supervisor;
 

@@ -228,6 +228,27 @@ static void add_relay(struct up *u)
     give(r, "--log-level", u->set->log_level);
 }
 
+/*
+ * Backends are on this machine, as devices are: objects may name loopback addresses. The ports of
+ * the fabric itself they may not.
+ */
+static void give_upstreams(struct up *u, struct sw_supervised *r)
+{
+    static const char *const nets[] = {"127.0.0.0/8", "[::1]"};
+    const struct settings *s = u->set;
+    const char *ports[] = {
+        sw_arena_printf(u->arena, "%" PRIu32 "-%" PRIu32, s->port_base, s->port_base + PORTS - 1),
+        sw_arena_printf(u->arena, "%u", s->listen.port),
+        sw_arena_printf(u->arena, "%u", s->relay.port),
+    };
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(nets); i++) {
+        give(r, "--upstream-allow", nets[i]);
+        for (size_t k = 0; k < SW_ARRAY_LEN(ports); k++)
+            give(r, "--upstream-deny", sw_arena_printf(u->arena, "%s:%s", nets[i], ports[k]));
+    }
+}
+
 static void add_sidecar(struct up *u)
 {
     struct sw_supervised *r = add(u, "sidecar");
@@ -243,6 +264,8 @@ static void add_sidecar(struct up *u)
     give(r, "--ready-addr", local_text(u, PORT_SIDECAR_READY));
     give(r, "--drain-time", "2s");
     give(r, "--log-level", u->set->log_level);
+    give_upstreams(u, r);
+    give(r, "--upstream-allow", "own"); /* devices of this machine name all of its addresses */
 }
 
 static void add_gateway(struct up *u)
@@ -258,6 +281,7 @@ static void add_gateway(struct up *u)
     give(r, "--stats-addr", local_text(u, PORT_STATS));
     give(r, "--ready-addr", local_text(u, PORT_READY));
     give(r, "--log-level", u->set->log_level);
+    give_upstreams(u, r);
     give(r, "--drain-time", "2s");
 }
 

@@ -24,12 +24,12 @@ static bool name_char(char c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-/* Labels of letters, digits, '-' and '_', lower case already. */
+/* Labels of letters, digits, '-' and '_', lower case already; no address in disguise ("127.1"). */
 static bool name_valid(struct sw_slice s)
 {
     struct sw_slice rest = s;
 
-    if (s.n == 0 || s.n > SW_ALLOW_HOST_MAX)
+    if (s.n == 0 || s.n > SW_ALLOW_HOST_MAX || sw_host_is_numeric(s))
         return false;
     while (rest.p) {
         struct sw_slice label = sw_slice_cut(&rest, '.');
@@ -182,16 +182,18 @@ const struct sw_allow_entry *sw_allow_find(const struct sw_allow *a, struct sw_s
                                            uint16_t port, bool udp)
 {
     char space[SW_ALLOW_HOST_MAX + 1];
+    const struct sw_allow_entry *found = NULL;
     struct sw_slice name;
     struct sw_ip ip;
 
     if (!read_host(host, space, &ip, &name) || (!ip.family && !name_valid(name)))
         return NULL;
     SW_VEC_FOREACH (const struct sw_allow_entry, e, &a->entries) {
-        if (e->port == port && e->udp == udp && host_matches(e, &ip, name))
-            return e;
+        if ((!found || found->wildcard) && e->port == port && e->udp == udp &&
+            host_matches(e, &ip, name))
+            found = e;
     }
-    return NULL;
+    return found;
 }
 
 const char *sw_allow_text(struct sw_arena *arena, const struct sw_allow_entry *e)

@@ -50,8 +50,9 @@ SW_NODISCARD size_t sw_allow_add_advertisement(struct sw_allow *a, const struct 
                                                struct sw_err *err);
 
 /*
- * The entry that lets host:port through, or NULL. An address matches its entry only, never a name
- * that would resolve to it; '::1' and 'localhost' count as 127.0.0.1.
+ * The entry that lets host:port through, one without a wildcard before others, or NULL. An address
+ * matches its entry only, never a name that would resolve to it; '::1' and 'localhost' count as
+ * 127.0.0.1.
  */
 const struct sw_allow_entry *sw_allow_find(const struct sw_allow *a, struct sw_slice host,
                                            uint16_t port, bool udp);

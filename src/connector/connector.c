@@ -351,6 +351,7 @@ void sw_connector_free(struct sw_connector *c)
     sw_qserve_free(c->serve);
     connector_forget_conns(c);
     sw_quic_free(c->quic);
+    sw_egress_free(c->egress);
     sw_rawkey_free(c->key);
     sw_metrics_shard_free(c->shard);
     sw_metrics_free(c->metrics);

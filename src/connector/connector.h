@@ -14,6 +14,7 @@
 #include "io/addr.h"
 #include "io/loop.h"
 #include "opts/opts.h"
+#include "opts/upstream.h"
 
 struct sw_connector;
 struct sw_kube_client;
@@ -34,7 +35,9 @@ struct sw_connector_config {
     const char *relay_ca;
     const char *relay_token_file; /* for 'relay' alone */
     bool relay_sign_over_tls;
-    struct sw_addr bind; /* family 0: any address, any port */
+    struct sw_upstream_opts upstream;
+    struct sw_slice target; /* a name whose addresses need no permission: the owner's; or empty */
+    struct sw_addr bind;    /* family 0: any address, any port */
     struct sw_opt_list addresses;
     struct sw_opt_list allow;
     struct sw_opt_list gateways;
@@ -92,6 +95,7 @@ extern const char *const sw_connector_log_formats[];
     {"allow", NULL, SW_OPT_LIST, offsetof(T, M.allow), .arg = "HOST:PORT[/udp]", \
      .help = "Destination to allow beside those advertised; '*.name' for all names below; may be " \
              "repeated."}, \
+    SW_OPT_UPSTREAM(offsetof(T, M.upstream)), \
     {"allow-gateway", NULL, SW_OPT_LIST, offsetof(T, M.gateways), .arg = "ID", \
      .help = "NodeID of a gateway to admit beside those the control plane names; may be " \
              "repeated."}, \

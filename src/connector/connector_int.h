@@ -34,7 +34,8 @@ struct sw_connector {
     char *name;           /* of our Connector, as last heard; NULL: never */
     struct sw_memo known; /* at the start, until the API answers */
     char *identity;
-    int lock_fd; /* of the data directory */
+    int lock_fd;              /* of the data directory */
+    struct sw_egress *egress; /* judges what names of destinations resolve to */
     struct sw_rawkey *key;
     char id[SW_NODEID_HEX];
     struct sw_kube_client *client;

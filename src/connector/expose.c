@@ -351,6 +351,7 @@ static int fill_in(struct expose *x)
         cfg->c.data = sw_arena_printf(x->arena, "%s/expose/%s", base, cfg->name);
     }
     cfg->c.name = cfg->name;
+    cfg->c.target = x->target.host;
     cfg->c.any_name = true;
     if (cfg->hostnames.n) {
         struct sw_json *names = sw_json_new_array(&x->kept);

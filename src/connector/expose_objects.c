@@ -14,18 +14,7 @@ static bool host_valid(struct sw_slice host)
 {
     struct sw_ip ip;
 
-    if (sw_ip_parse(host, &ip, NULL) == SW_OK)
-        return true;
-    if (host.n == 0 || host.n > 253)
-        return false;
-    for (size_t i = 0; i < host.n; i++) {
-        char c = host.p[i];
-
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              c == '-' || c == '.' || c == '_'))
-            return false;
-    }
-    return true;
+    return sw_host_parse(host, &ip, NULL) == SW_OK;
 }
 
 static void finish_target(struct sw_arena *a, struct sw_target *t)

@@ -237,6 +237,7 @@ static int open_admin(struct sw_connector *c, struct sw_err *err)
         .metrics = c->metrics,
         .on_scrape = connector_scrape,
         .ready = c->ready,
+        .egress = c->egress,
         .log_filter = c->config->log_level,
         .extra = connector_page,
         .arg = c,
@@ -252,6 +253,10 @@ int connector_open(struct sw_connector *c, struct sw_err *err)
 {
     int rc = read_policy(c, err);
 
+    if (rc == SW_OK) {
+        c->egress = sw_upstream_filter(c->loop, &c->config->upstream, false, err);
+        rc = c->egress ? SW_OK : err->rc;
+    }
     if (rc == SW_OK)
         rc = open_client(c, err);
     if (rc == SW_OK)

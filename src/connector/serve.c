@@ -309,6 +309,28 @@ static void authorise(void *arg, const struct sw_qserve_ask *ask, struct sw_qser
         ret->tap = on_tap;
 }
 
+/*
+ * The addresses of a name are the name's owner's choice. Names that the device's owner gave are
+ * believed; behind others, and behind wildcards, are only addresses that the filter lets through or
+ * that are allowed themselves.
+ */
+static bool permit(void *arg, const struct sw_qserve_ask *ask, const struct sw_addr *to)
+{
+    struct sw_connector *c = arg;
+    bool udp = ask->kind == SW_QKIND_UDP;
+    const struct sw_allow_entry *given = sw_allow_find(&c->fixed, ask->host, ask->port, udp);
+    char text[SW_IP_TEXT];
+
+    if ((given && !given->wildcard) || sw_slice_ieq(ask->host, c->config->target))
+        return true;
+    if (sw_allow_find(&c->allow, sw_slice_str(sw_ip_text(&to->ip, text)), to->port, udp))
+        return true;
+    if (sw_egress_check(c->egress, to, NULL) == SW_OK)
+        return true;
+    count(c, SW_METRIC_REFUSALS, "address_denied");
+    return false;
+}
+
 static void count_exchange(struct sw_connector *c, const struct sw_qserve_record *r)
 {
     struct sw_slice labels[] = {sw_slice_str(sw_qkind_text(r->kind)),
@@ -401,6 +423,7 @@ struct sw_qserve *connector_serve_new(struct sw_connector *c)
         .max_streams = c->config->max_streams,
         .no_udp = !c->config->udp,
         .authorise = authorise,
+        .permit = permit,
         .ended = on_ended,
         .conn_closed = on_conn_closed,
         .conn_path = on_conn_path,

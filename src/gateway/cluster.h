@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "gateway/config.h"
+#include "io/egress.h"
 
 enum { SW_GW_LINE = 64 };
 
@@ -187,6 +188,7 @@ struct sw_gw_cluster_spec {
     struct sw_arena arena;
     struct sw_slice name;
     struct sw_slice eds_name; /* resource to ask for */
+    struct sw_egress *egress; /* judges the addresses of members; NULL: they may be any */
     enum sw_gw_discovery discovery;
     enum sw_gw_lb_kind lb;
     uint32_t choice_count; /* least request [2] */

@@ -193,6 +193,8 @@ bool sw_gw_str_matches(const struct sw_gw_str_match *m, struct sw_slice text, st
 int sw_gw_build_addr(struct sw_gw_build *b, const struct Sw__Address *a, bool names,
                      struct sw_gw_addr *ret, struct sw_slice *ret_host)
 {
+    struct sw_ip ip;
+
     *ret = (struct sw_gw_addr){0};
     if (ret_host)
         *ret_host = sw_slice(NULL, 0);
@@ -216,7 +218,9 @@ int sw_gw_build_addr(struct sw_gw_build *b, const struct Sw__Address *a, bool na
     ret->ip.port = (uint16_t)a->socket_address->port_value;
     if (sw_ip_parse(SW_PB_SLICE(a->socket_address->address), &ret->ip.ip, NULL) == SW_OK)
         return SW_OK;
-    if (!names || a->socket_address->address.len == 0 || a->socket_address->address.len > 253)
+    if (names && sw_host_parse(SW_PB_SLICE(a->socket_address->address), &ip, b->err) != SW_OK)
+        return SW_EINVAL;
+    if (!names)
         return sw_err_set(b->err, SW_EINVAL, "'%.*s' is not an IP address",
                           (int)sw_min(a->socket_address->address.len, 80),
                           (const char *)a->socket_address->address.data);

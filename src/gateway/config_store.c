@@ -137,6 +137,14 @@ static struct sw_gw_members *load_members(struct sw_gw_store *s,
     return m;
 }
 
+/* The sidecar, where the control plane's operator put it. No object can make a cluster so named. */
+static bool is_connect_proxy(const struct sw_gw_cluster_spec *spec)
+{
+    return spec->discovery == SW_GW_STATIC &&
+           (sw_slice_eq_str(spec->name, "spanwire-connect-proxy") ||
+            sw_slice_eq_str(spec->name, "spanwire-connect-proxy-udp"));
+}
+
 static int compile_cluster(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_slice bytes,
                            struct sw_gw_build *b)
 {
@@ -149,6 +157,7 @@ static int compile_cluster(struct sw_gw_store *s, struct sw_gw_res *r, struct sw
         (void)sw_gw_tls_unref(tls);
         return SW_EINVAL;
     }
+    spec->egress = is_connect_proxy(spec) ? NULL : s->o.egress;
     m = load_members(s, spec, inline_members, r->cluster ? r->cluster->members : NULL, b->err);
     if (!m || b->missing) {
         (void)sw_gw_members_unref(m);

@@ -11,6 +11,7 @@
 #include "gateway/config.h"
 #include "io/loop.h"
 
+struct sw_egress;
 struct sw_gw_store;
 struct sw_metrics_shard;
 
@@ -38,6 +39,7 @@ struct sw_gw_store_opts {
     struct sw_loop *loop; /* of the main thread: health checks and name lookups run there too */
     unsigned n_workers;
     struct sw_metrics_shard *shard; /* of the main thread; NULL: clusters are not counted */
+    struct sw_egress *egress;       /* borrowed; NULL: clusters may be anywhere */
     uint64_t
         warm_timeout_ns; /* how long to wait for routes and endpoints that do not come [15 s] */
     bool no_io;          /* tests: no health checks, no lookups */

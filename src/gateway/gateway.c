@@ -53,6 +53,7 @@ static const struct sw_opt table[] = {
     {"xds-dir", "SPANWIRE_XDS_DIR", SW_OPT_STR, AT(xds_dir), .arg = "DIR",
      .help = "Directory with xDS resources as YAML or JSON files instead; followed while it "
              "changes."},
+    SW_OPT_UPSTREAM(offsetof(struct sw_gateway_config, upstream)),
     {.type = SW_OPT_GROUP, .help = "Process"},
     {"workers", "SPANWIRE_WORKERS", SW_OPT_U32, AT(workers), .def = "0", .max = 256, .arg = "N",
      .help = "Worker threads; 0: one per processor."},
@@ -260,6 +261,7 @@ static int start_admin(struct sw_gateway *g, struct sw_err *err)
         .metrics = g->metrics,
         .on_scrape = on_scrape,
         .ready = g->ready,
+        .egress = g->egress,
         .log_filter = g->config->log_level,
         .config_dump = config_dump,
         .quit = on_quit,
@@ -314,6 +316,7 @@ static int start_config(struct sw_gateway *g, struct sw_err *err)
         .loop = g->loop,
         .n_workers = (unsigned)g->n_workers,
         .shard = g->shard,
+        .egress = g->egress,
         .on_config = on_config,
         .arg = g,
     };
@@ -377,6 +380,11 @@ static int start(struct sw_gateway *g, struct sw_err *err)
     set_port_group(g);
     sw_gw_accesslog_default_json(g->config->log_format == SW_LOG_JSON);
     rc = start_pages(g, err);
+    if (rc == SW_OK) {
+        /* Files of a directory are the operator's, resources of a server may be anybody's. */
+        g->egress = sw_upstream_filter(g->loop, &g->config->upstream, !g->config->xds_addr, err);
+        rc = g->egress ? SW_OK : err->rc;
+    }
     if (rc == SW_OK)
         rc = start_workers(g, err);
     if (rc == SW_OK)
@@ -402,6 +410,7 @@ static void stop(struct sw_gateway *g)
     sw_gw_pages_set(NULL);
     sw_signals_free(g->signals);
     sw_gw_bind_stop(g->bind);
+    sw_egress_free(g->egress);
     sw_loop_free(g->loop);
     sw_gw_bind_free(g->bind);
     if (g->shard)

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "io/addr.h"
 #include "opts/opts.h"
+#include "opts/upstream.h"
 
 struct sw_gateway_config {
     struct sw_arena arena;
@@ -28,6 +29,7 @@ struct sw_gateway_config {
     int aead;
     const char *log_level;
     int log_format;
+    struct sw_upstream_opts upstream;
     const char *error_pages; /* directory; NULL: the built-in pages */
 };
 

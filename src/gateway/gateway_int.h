@@ -26,6 +26,7 @@ struct sw_gateway {
     struct sw_gw_dir *dir; /* one of this and the next is set */
     struct sw_gw_xds *xds;
     struct sw_gw_abuse *abuse; /* owned */
+    struct sw_egress *egress;  /* owned: judges the addresses of clusters */
     struct sw_crew crew;
     struct sw_gw_worker *workers; /* owned array */
     size_t n_workers;

@@ -154,10 +154,18 @@ static const char *server_name(struct checker *k)
 
 static void begin(struct checker *k)
 {
+    struct sw_addr to;
+    struct sw_err err = {0};
+
     k->running = true;
     k->status = 0;
     if (checker_begin_pipe(k))
         return;
+    to = checker_target(k);
+    if (sw_egress_check(k->health->cluster->spec->egress, &to, &err) != SW_OK) {
+        checker_finish(k, false, err.msg);
+        return;
+    }
     sw_timer_start(k->health->loop, &k->timer, k->check->timeout_ns, on_deadline);
     switch (k->check->kind) {
     case SW_GW_CHECK_HTTP:

@@ -287,6 +287,7 @@ static void attempt(struct tcp *t)
     o.keepalive_time_s = spec->keepalive_time_s;
     o.keepalive_interval_s = spec->keepalive_interval_s;
     o.keepalive_retries = spec->keepalive_probes;
+    o.egress = spec->egress;
     sw_dial_start(&t->dial, t->worker->loop, &t->host->addr.ip, NULL, &o, spec->connect_timeout_ns,
                   on_dialled);
 }

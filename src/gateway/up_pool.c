@@ -282,6 +282,7 @@ static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err
     o.keepalive_time_s = spec->keepalive_time_s;
     o.keepalive_interval_s = spec->keepalive_interval_s;
     o.keepalive_retries = spec->keepalive_probes;
+    o.egress = spec->egress;
     return sw_gw_conn_dial(&u->conn, p->worker, &p->addr, &o, tls, spec->connect_timeout_ns,
                            &dial_ops, err);
 }

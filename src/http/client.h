@@ -17,6 +17,7 @@
 #include "tls/tls.h"
 
 struct sw_tls_cred;
+struct sw_egress;
 struct sw_http_client;
 struct sw_http_call;
 
@@ -38,6 +39,7 @@ struct sw_http_client_opts {
     uint64_t connect_timeout_ns; /* name, connection and handshake together [10 s] */
     uint64_t idle_timeout_ns;    /* a kept connection without a call [60 s] */
     uint32_t keepalive_s;        /* TCP keep-alive [30] */
+    struct sw_egress *egress;    /* borrowed: judges the addresses of host; NULL: any will do */
 };
 
 /* NULL with SW_EINVAL: no host, no port, TLS without a credential. */

@@ -113,6 +113,7 @@ static int connect_next(struct hc_conn *c, struct sw_err *err)
     so.keepalive_time_s = o->keepalive_s;
     so.keepalive_interval_s = o->keepalive_s / 3 ? o->keepalive_s / 3 : 1;
     so.keepalive_retries = 3;
+    so.egress = o->egress;
     sw_watch_stop(&c->watch);
     sw_sock_close(SW_TAKE_FD(c->fd));
     while (c->at_addr < c->n_addrs) {

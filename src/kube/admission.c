@@ -5,6 +5,7 @@
 
 #include "base/base64.h"
 #include "base/json_patch.h"
+#include "io/addr.h"
 #include "kube/errs.h"
 
 /* ---- rules ---- */
@@ -214,6 +215,7 @@ bool sw_hook_url_split(struct sw_arena *a, struct sw_slice url, struct sw_slice 
     struct sw_slice rest;
     struct sw_slice host;
     ptrdiff_t slash;
+    struct sw_ip ip;
     uint64_t port = 443;
 
     *ret_why = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
@@ -237,6 +239,10 @@ bool sw_hook_url_split(struct sw_arena *a, struct sw_slice url, struct sw_slice 
     }
     *ret_why = "host must be specified; desired format: https://host[/path]";
     if (!ret_host->n)
+        return false;
+    *ret_why = "the host of the URL is an IPv4 address in disguise: the last label of a host name "
+               "must not be a number";
+    if (sw_ip_parse(*ret_host, &ip, NULL) != SW_OK && sw_host_is_numeric(*ret_host))
         return false;
     *ret_why = "the port of the URL is not valid";
     if (host.p && (!sw_slice_to_u64(host, 65535, &port) || !port))

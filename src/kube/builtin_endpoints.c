@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "io/egress.h"
 #include "kube/builtin_int.h"
 
 enum {
@@ -39,6 +40,24 @@ static bool parse(struct sw_slice ip, struct in6_addr *ret)
     return inet_pton(AF_INET6, sw_is_ipv4(ip) ? text : text + 7, ret) == 1;
 }
 
+/* Addresses that carry one of these inside, and the rest of 0.0.0.0/8, which Linux routes here. */
+static void check_disguise(struct sw_slice text, const struct sw_fpath *at, struct sw_field_errs *e)
+{
+    struct sw_ip ip;
+    enum sw_egress_class c;
+
+    if (sw_ip_parse(text, &ip, NULL) != SW_OK || sw_ip_is_any(&ip) || sw_ip_is_loopback(&ip) ||
+        (ip.family == 4 && ip.b[0] != 0))
+        return;
+    c = sw_egress_classify(&ip);
+    if (ip.family == 6 && ip.b[0] >= 0xfe) /* said above */
+        return;
+    if (c == SW_EGRESS_LOOPBACK || c == SW_EGRESS_LINK_LOCAL || c == SW_EGRESS_UNSPECIFIED)
+        sw_ferr_invalid_str(e, at, text,
+                            sw_arena_printf(e->arena, "may not stand for an address that is %s",
+                                            sw_egress_class_text(c)));
+}
+
 void sw_b_special_ip(struct sw_slice ip, const struct sw_fpath *at, struct sw_field_errs *e)
 {
     struct in6_addr in;
@@ -64,6 +83,15 @@ void sw_b_special_ip(struct sw_slice ip, const struct sw_fpath *at, struct sw_fi
         sw_ferr_invalid_str(e, at, ip,
                             "may not be in the link-local multicast range (224.0.0.0/24, "
                             "ff02::/10)");
+    check_disguise(ip, at, e);
+}
+
+void sw_b_not_numeric(struct sw_slice name, const struct sw_fpath *at, struct sw_field_errs *e)
+{
+    if (sw_host_is_numeric(name))
+        sw_ferr_invalid_str(e, at, name,
+                            "an IPv4 address in disguise: the last label of a host name must not "
+                            "be a number");
 }
 
 /* ---- Endpoints ---- */
@@ -196,6 +224,8 @@ static void check_fqdn(struct sw_slice name, const struct sw_fpath *at, struct s
     else if (sw_slice_find(bare, '.') < 0)
         sw_ferr_invalid_str(e, at, bare,
                             "should be a domain with at least two segments separated by dots");
+    else
+        sw_b_not_numeric(bare, at, e);
 }
 
 static void check_address(struct sw_slice addr, const struct sw_json *type,

@@ -38,6 +38,8 @@ void sw_b_port_number(const struct sw_json *v, const struct sw_fpath *at, struct
 bool sw_b_ip(struct sw_slice ip, const struct sw_fpath *at, struct sw_field_errs *e);
 /* Addresses that cannot be reached by others: unspecified, loopback, link-local. */
 void sw_b_special_ip(struct sw_slice ip, const struct sw_fpath *at, struct sw_field_errs *e);
+/* Host names that a resolver reads as an IPv4 address ("127.1") are none. */
+void sw_b_not_numeric(struct sw_slice name, const struct sw_fpath *at, struct sw_field_errs *e);
 /* Go's %#v of a list of strings of a type ("string", "core.IPFamily"). */
 const char *sw_b_go_list(struct sw_arena *a, const struct sw_json *list, const char *type);
 /* 'Invalid value' with a value already in Go's notation. */

@@ -54,8 +54,10 @@ static void check_external_name(const struct sw_json *spec, const struct sw_fpat
         name.n--; /* fully qualified */
     if (!name.n)
         sw_ferr_required(e, &at, NULL);
-    else
+    else if (sw_name_dns1123_subdomain(name).n)
         sw_name_report(e, &at, name, sw_name_dns1123_subdomain(name));
+    else
+        sw_b_not_numeric(name, &at, e);
 }
 
 static void check_by_type(const struct sw_json *spec, const struct sw_fpath *path,

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "io/addr.h"
 #include "opts/opts.h"
+#include "opts/upstream.h"
 
 enum sw_node_mode {
     SW_NODE_SHARED,    /* many pods, each in its network namespace */
@@ -72,6 +73,8 @@ struct sw_node_config {
     const char *service_account;
     const char *instance_ip;
     bool self_proxy; /* derived: shared mode and the three names are known */
+
+    struct sw_upstream_opts upstream; /* what host names of workloads may resolve to */
 
     struct sw_ip listen_ip;    /* family 0: the wildcard */
     struct sw_addr admin_addr; /* admin also listens on [::1] when this is the default */

@@ -200,6 +200,7 @@ static int start_telemetry(struct sw_node *n, struct sw_err *err)
         .share = c->port_reuse ? NODE_PORT_GROUP : NULL,
         .metrics = n->metrics,
         .ready = n->ready,
+        .egress = n->egress,
         .log_filter = c->log_level,
         .config_dump = node_config_dump,
         .quit = on_quit,
@@ -256,6 +257,9 @@ static int start(struct sw_node *n, struct sw_err *err)
     n->loop = sw_loop_new(err);
     if (!n->loop)
         return err->rc;
+    n->egress = sw_upstream_filter(n->loop, &n->config->upstream, false, err);
+    if (!n->egress)
+        return err->rc;
     n->signals = sw_signals_new(n->loop, signos, SW_ARRAY_LEN(signos), on_signal, n, err);
     if (!n->signals)
         return err->rc;
@@ -294,6 +298,7 @@ static void stop(struct sw_node *n)
         sw_worker_done(&n->workers[i]);
     sw_free(n->workers);
     node_close_pods(n);
+    sw_egress_free(n->egress);
     sw_signals_free(n->signals);
     if (n->loop)
         sw_timer_stop(n->loop, &n->tick);

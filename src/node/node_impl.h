@@ -23,6 +23,7 @@ struct sw_node {
     struct sw_metrics_shard *shard;
     struct sw_ready *ready;
     struct sw_admin *admin;
+    struct sw_egress *egress; /* judges what host names of workloads resolve to */
     struct sw_certs *certs;
     struct sw_filewatch *watch;
     struct sw_state *state;

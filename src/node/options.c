@@ -61,6 +61,7 @@ static const struct sw_opt table[] = {
     {"instance-ip", "INSTANCE_IP", SW_OPT_STR, AT(instance_ip), .arg = "IP",
      .help = "Address of our own pod; read, not used yet."},
 
+    SW_OPT_UPSTREAM(offsetof(struct sw_node_config, upstream)),
     {.type = SW_OPT_GROUP, .help = "Ports"},
     {"listen-ip", "SPANWIRE_LISTEN_IP", SW_OPT_IP, AT(listen_ip),
      .help = "Bind 15001, 15006, 15008 and 15080 to this address instead of the wildcard, so that "

@@ -206,20 +206,40 @@ static const struct sw_ip *pick_answer(const struct sw_route_outbound *r,
     return NULL;
 }
 
+/* Whoever owns the name chose its addresses: those that the filter denies are left out. */
+static void drop_denied(struct sw_egress *e, struct sw_resolve *a,
+                        const struct sw_route_outbound *r)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < a->n; i++) {
+        struct sw_addr to = {.ip = a->ips[i], .port = r->target.port};
+
+        if (sw_egress_check(e, &to, NULL) == SW_OK)
+            a->ips[n++] = a->ips[i];
+    }
+    a->n = n;
+}
+
 static void on_resolved(struct sw_resolve *a)
 {
     struct outbound *o = a->arg;
     const struct sw_ip *ip;
     char text[SW_RESOLVE_NAME + 64];
+    bool known;
 
     if (o) {
         o->setup->resolve = NULL;
-        ip = a->rc == SW_OK ? pick_answer(&o->setup->route, a) : NULL;
+        known = a->rc == SW_OK;
+        drop_denied(outbound_worker(o)->egress, a, &o->setup->route);
+        ip = known ? pick_answer(&o->setup->route, a) : NULL;
         if (ip) {
             sw_route_resolved(&o->setup->route, ip);
             go(o);
         } else {
-            (void)snprintf(text, sizeof(text), "cannot resolve '%s'", a->name);
+            (void)snprintf(text, sizeof(text), "%s '%s'",
+                           known && !a->n ? "all addresses are denied of" : "cannot resolve",
+                           a->name);
             outbound_retry(o, SW_FLAG_CONNECT, text);
         }
     }

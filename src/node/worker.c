@@ -404,7 +404,7 @@ int sw_worker_init(struct sw_worker *w, struct sw_node *node, struct sw_err *err
     struct sw_pool_config pool;
     int rc;
 
-    *w = (struct sw_worker){.node = node, .config = node->config};
+    *w = (struct sw_worker){.node = node, .config = node->config, .egress = node->egress};
     sw_list_init(&w->guards);
     sw_list_init(&w->lives);
     sw_list_init(&w->servers);

@@ -115,8 +115,9 @@ struct sw_worker {
     struct sw_crew_thread thread;
     struct sw_node *node;
     const struct sw_node_config *config;
-    struct sw_loop *loop;   /* the thread's */
-    struct sw_state *state; /* owned reference */
+    struct sw_egress *egress; /* the node's */
+    struct sw_loop *loop;     /* the thread's */
+    struct sw_state *state;   /* owned reference */
     struct sw_route_env env;
     struct sw_pool *pool;
     struct sw_metrics_shard *shard;

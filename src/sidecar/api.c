@@ -212,7 +212,9 @@ static void on_synced(void *arg)
 static const struct sw_informer_cbs cbs = {
     .add = on_add, .update = on_update, .del = on_del, .synced = on_synced};
 
-static void read_target(struct sw_arena *arena, const struct entry *e, struct sw_quic_target *ret)
+/* Addresses are the device's word: those that the filter denies are left out. */
+static void read_target(struct side_api *a, struct sw_arena *arena, const struct entry *e,
+                        struct sw_quic_target *ret)
 {
     const struct sw_json *d = details(e->obj);
     const struct sw_json *list = sw_json_find(d, "addresses");
@@ -224,9 +226,11 @@ static void read_target(struct sw_arena *arena, const struct entry *e, struct sw
         const struct sw_json *port = sw_json_find(it, "port");
         uint64_t v = 0;
 
-        if (sw_json_is(port, SW_JSON_NUMBER) && sw_slice_to_u64(port->text, 65535, &v) && v &&
-            sw_ip_parse(sw_json_str(sw_json_find(it, "address")), &addrs[n].ip, NULL) == SW_OK)
-            addrs[n++].port = (uint16_t)v;
+        if (!sw_json_is(port, SW_JSON_NUMBER) || !sw_slice_to_u64(port->text, 65535, &v) || !v ||
+            sw_ip_parse(sw_json_str(sw_json_find(it, "address")), &addrs[n].ip, NULL) != SW_OK)
+            continue;
+        addrs[n].port = (uint16_t)v;
+        n += sw_egress_check(a->s->egress, &addrs[n], NULL) == SW_OK;
     }
     *ret = (struct sw_quic_target){.id = e->id, .addrs = addrs, .n_addrs = n};
     ret->relay = sw_arena_slice(arena, sw_json_str(sw_json_find(d, "homeRelay")));
@@ -241,7 +245,7 @@ enum side_known side_api_find(struct side_api *a, const struct sw_nodeid *id,
         return sw_informer_synced(a->informer) ? SIDE_UNKNOWN : SIDE_NOT_SYNCED;
     if (!e->online)
         return SIDE_OFFLINE;
-    read_target(arena, e, ret);
+    read_target(a, arena, e, ret);
     return SIDE_ONLINE;
 }
 

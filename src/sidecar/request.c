@@ -117,6 +117,20 @@ static bool host_ok(struct sw_slice *host)
     return sw_http_host_valid(*host);
 }
 
+/* A text that is no address to us, and one to the node's resolver ("127.1"). */
+static bool is_disguised(struct sw_slice host)
+{
+    struct sw_ip ip;
+
+    return sw_ip_parse(host, &ip, NULL) != SW_OK && sw_host_is_numeric(host);
+}
+
+static bool disguised(struct reader *r)
+{
+    return refuse(r, 400, "address_in_disguise",
+                  "the last label of a host name must not be a number");
+}
+
 static bool read_target(struct reader *r, struct sw_slice *ret_host, uint16_t *ret_port)
 {
     struct sw_slice port = {0};
@@ -129,6 +143,8 @@ static bool read_target(struct reader *r, struct sw_slice *ret_host, uint16_t *r
     if (ports > 1 || !sw_slice_to_u64(sw_slice_trim(port), 65535, &v) || v == 0)
         return refuse(r, 400, "invalid_target_port", "x-datum-target-port is not a port");
     *ret_host = sw_slice_trim(*ret_host);
+    if (is_disguised(*ret_host))
+        return disguised(r);
     if (hosts > 1 || !host_ok(ret_host))
         return refuse(r, 400, "invalid_target_host", "x-datum-target-host is not a host");
     *ret_port = (uint16_t)v;
@@ -254,6 +270,8 @@ static bool read_connect(struct sw_arena *a, struct reader *r, struct side_out *
     struct sw_slice host;
     uint16_t port;
 
+    if (sw_authority_split(r->in->authority, &host, &port, NULL) == SW_OK && is_disguised(host))
+        return disguised(r);
     if (!sw_http_host_valid(r->in->authority) ||
         sw_authority_split(r->in->authority, &host, &port, NULL) != SW_OK ||
         sw_qhead_put_connect(&b, host, port) != SW_OK || put_cause(&b, r->in) != SW_OK)
@@ -273,6 +291,8 @@ static bool read_udp(struct sw_arena *a, struct reader *r, struct side_out *ret)
 
     if (sw_masque_udp_path(r->in->path, host, &port, NULL) != SW_OK)
         return refuse(r, 404, "invalid_udp_path", "not '/.well-known/masque/udp/{host}/{port}/'");
+    if (is_disguised(sw_slice_str(host)))
+        return disguised(r);
     if (sw_qhead_put_udp(&b, sw_slice_str(host), port, r->in->datagrams) != SW_OK)
         return refuse(r, 400, "invalid_target", "the path's host is none");
     ret->kind = SIDE_UDP;

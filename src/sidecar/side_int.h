@@ -44,6 +44,7 @@ struct sw_sidecar {
     struct sw_loop *loop;
     const struct sw_sidecar_config *c;
     struct sw_ready *ready;
+    struct sw_egress *egress; /* judges addresses that devices and DNS name */
     struct sw_rawkey *key;
     struct sw_tls_cred *cred; /* of listeners with TLS */
     char *relay_token;

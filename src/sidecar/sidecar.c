@@ -425,10 +425,16 @@ struct sw_sidecar *sw_sidecar_new(struct sw_loop *l, const struct sw_sidecar_con
     sw_list_init(&s->h2);
     sw_list_init(&s->h2x);
     side_stats_init(s, metrics);
-    if (start(s, err) == SW_OK)
+    s->egress = sw_upstream_filter(l, &c->upstream, false, err);
+    if (s->egress && start(s, err) == SW_OK)
         return s;
     sw_sidecar_free(s);
     return NULL;
+}
+
+struct sw_egress *sw_sidecar_egress(const struct sw_sidecar *s)
+{
+    return s->egress;
 }
 
 /* ---- the end ---- */
@@ -448,6 +454,7 @@ void sw_sidecar_free(struct sw_sidecar *s)
     if (s->quic)
         sw_quic_free(s->quic);
     side_relays_free(s->relays);
+    sw_egress_free(s->egress);
     sw_rawkey_free(s->key);
     (void)sw_tls_cred_unref(s->cred);
     if (s->relay_token)

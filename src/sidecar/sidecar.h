@@ -13,6 +13,7 @@
 #include "io/addr.h"
 #include "io/loop.h"
 #include "opts/opts.h"
+#include "opts/upstream.h"
 #include "quic/nodeid.h"
 
 struct sw_metrics;
@@ -52,7 +53,8 @@ struct sw_sidecar_config {
     const char *context;
     const char *ns; /* where we register */
     bool no_register;
-    struct sw_opt_list advertise; /* addresses to register; none: those we are bound to */
+    struct sw_opt_list advertise;     /* addresses to register; none: those we are bound to */
+    struct sw_upstream_opts upstream; /* what the control plane and DNS may name */
     /* Operation. */
     struct sw_addr admin_addr;
     struct sw_addr stats_addr;
@@ -76,6 +78,8 @@ void sw_sidecar_config_done(struct sw_sidecar_config *c);
 SW_NODISCARD struct sw_sidecar *sw_sidecar_new(struct sw_loop *l, const struct sw_sidecar_config *c,
                                                struct sw_metrics *metrics, struct sw_ready *ready,
                                                struct sw_err *err);
+/* The filter of addresses, for the metrics. */
+struct sw_egress *sw_sidecar_egress(const struct sw_sidecar *s);
 /* Ends everything at once. NULL is fine. Not from one of its callbacks. */
 void sw_sidecar_free(struct sw_sidecar *s);
 /* No new requests; done comes from the loop, once, when the last one ended. */

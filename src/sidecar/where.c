@@ -144,14 +144,34 @@ static struct ask *ask_new(struct side_where *w, struct sw_qlookup *l)
     return a;
 }
 
+/* Whoever publishes the records chose the addresses: those that the filter denies are left out. */
+static void found_by_dns(struct sw_egress *egress, struct sw_qlookup *l,
+                         const struct sw_quic_target *t)
+{
+    struct sw_addr addrs[SW_QUIC_ADDRS_MAX];
+    struct sw_quic_target to = *t;
+
+    to.addrs = addrs;
+    to.n_addrs = 0;
+    for (size_t i = 0; i < t->n_addrs && to.n_addrs < SW_QUIC_ADDRS_MAX; i++) {
+        if (sw_egress_check(egress, &t->addrs[i], NULL) == SW_OK)
+            addrs[to.n_addrs++] = t->addrs[i];
+    }
+    if (to.n_addrs || to.relay.n)
+        sw_qlookup_found(l, &to);
+    else
+        sw_qlookup_failed(l, SW_QFAIL_UNKNOWN_NODE, "all addresses of the node are denied");
+}
+
 static void on_dns(void *arg, const struct sw_discovery_result *r)
 {
     struct ask *a = arg;
     struct sw_qlookup *l = a->l;
+    struct sw_egress *egress = a->w->s->egress;
 
     ask_free(a);
     if (r->rc == SW_OK)
-        sw_qlookup_found(l, r->target);
+        found_by_dns(egress, l, r->target);
     else if (r->rc == SW_ENOENT)
         sw_qlookup_failed(l, SW_QFAIL_UNKNOWN_NODE, "the node is not published");
     else

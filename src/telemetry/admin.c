@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/url.h"
+#include "io/egress.h"
 
 enum { PAGE_MAX = 64 * 1024 * 1024 };
 
@@ -11,7 +12,9 @@ static const char scope[] = "admin";
 
 struct sw_admin {
     struct sw_admin_opts opts;
-    char *log_filter; /* owned */
+    struct sw_metrics_shard *shard;     /* owned; with an egress filter only */
+    uint64_t denied[SW_EGRESS_CLASSES]; /* counted already */
+    char *log_filter;                   /* owned */
     struct sw_http_server *admin;
     struct sw_http_server *stats;
     struct sw_http_server *ready;
@@ -210,6 +213,19 @@ static void on_admin(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
 
 /* --- metrics and readiness -------------------------------------------------------------- */
 
+static void count_denied(struct sw_admin *a)
+{
+    for (int c = SW_EGRESS_OK + 1; a->shard && c < SW_EGRESS_CLASSES; c++) {
+        enum sw_egress_class class = (enum sw_egress_class)c;
+        uint64_t now = sw_egress_denied(a->opts.egress, class);
+
+        sw_metric_add(
+            sw_metric_get1(a->shard, SW_METRIC_UPSTREAM_DENIED, sw_egress_class_text(class)),
+            now - a->denied[c]);
+        a->denied[c] = now;
+    }
+}
+
 static void on_stats(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
 {
     struct sw_admin *a = arg;
@@ -224,6 +240,7 @@ static void on_stats(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
     }
     if (!sw_http_only_get(req, r))
         return;
+    count_denied(a);
     if (a->opts.on_scrape)
         a->opts.on_scrape(a->opts.arg);
     f = sw_metrics_negotiate(accept ? *accept : sw_slice(NULL, 0));
@@ -313,6 +330,7 @@ struct sw_admin *sw_admin_new(struct sw_loop *l, const struct sw_admin_opts *o, 
     int rc;
 
     a->opts = *o;
+    a->shard = o->egress ? sw_metrics_shard_new(o->metrics) : NULL;
     a->opts.title = o->title ? o->title : "spanwire";
     a->log_filter = sw_strdup(o->log_filter ? o->log_filter : "info");
     so.handler = on_admin;
@@ -357,6 +375,8 @@ void sw_admin_free(struct sw_admin *a)
     sw_http_server_free(a->admin);
     sw_http_server_free(a->stats);
     sw_http_server_free(a->ready);
+    if (a->shard)
+        sw_metrics_shard_free(a->shard);
     sw_free(a->log_filter);
     sw_free(a);
 }

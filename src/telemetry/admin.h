@@ -14,6 +14,7 @@
 #include "telemetry/ready.h"
 
 struct sw_admin;
+struct sw_egress;
 
 enum { SW_ADMIN_ADDRS = 4 };
 
@@ -37,6 +38,7 @@ struct sw_admin_opts {
     struct sw_metrics *metrics;   /* borrowed */
     void (*on_scrape)(void *arg); /* before the metrics are written; may be NULL */
     struct sw_ready *ready;       /* borrowed */
+    struct sw_egress *egress;     /* borrowed; its denials become metrics. NULL: none */
     /*
      * Asked on the admin loop besides 'ready': true while something else is pending, and appends
      * what. May be NULL.

@@ -187,6 +187,8 @@
       "Connections that broke the rules before they became clients") \
     X(REFUSALS, COUNTER, "spanwire_refusals", "reason", \
       "Connections and streams refused, by reason") \
+    X(UPSTREAM_DENIED, COUNTER, "spanwire_upstream_denied", "reason", \
+      "Connections to addresses that the egress filter denies, by the class of the address") \
     X(SIDE_REQUESTS, COUNTER, "iroh_gateway_requests", "kind", \
       "Requests of the sidecar, by kind (connect, origin, upgrade, connect_udp)") \
     X(SIDE_REQUESTS_SOURCE, COUNTER, "iroh_gateway_requests_by_source", "source", \

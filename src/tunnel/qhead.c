@@ -86,6 +86,7 @@ static int read_absolute(const struct sw_h1_msg *m, struct sw_qhead *h, struct s
 int sw_qhead_read(const struct sw_h1_msg *m, struct sw_qhead *ret, struct sw_err *err)
 {
     struct sw_qhead h = {0};
+    struct sw_ip ip;
     int rc = SW_OK;
 
     if (m->minor != 1)
@@ -103,6 +104,8 @@ int sw_qhead_read(const struct sw_h1_msg *m, struct sw_qhead *ret, struct sw_err
         rc = sw_err_set(err, SW_EPROTO, "the request target is not in absolute form");
         break;
     }
+    if (rc == SW_OK)
+        rc = sw_host_parse(h.host, &ip, err);
     if (rc != SW_OK)
         return err && err->rc == SW_EPROTO ? rc : sw_err_set(err, SW_EPROTO, "bad request target");
     *ret = h;
@@ -123,9 +126,12 @@ static int make_authority(struct sw_buf *tmp, struct sw_slice host, uint16_t por
 {
     int rc = host.n > SW_MASQUE_HOST_MAX || port == 0 ? SW_EINVAL
                                                       : sw_qhead_put_authority(tmp, host, port);
+    struct sw_ip ip;
 
     if (rc == SW_OK && !sw_http_host_valid(sw_buf_slice(tmp)))
         rc = SW_EINVAL;
+    if (rc == SW_OK)
+        rc = sw_host_parse(host, &ip, NULL);
     return rc;
 }
 

@@ -248,9 +248,9 @@ void qs_connected(struct qs_exchange *x, struct sw_dialled *d, const struct sw_a
 
 /* ---- the head ---- */
 
-static void ask(const struct qs_exchange *x, struct sw_qserve_verdict *ret)
+static struct sw_qserve_ask question(const struct qs_exchange *x)
 {
-    struct sw_qserve_ask q = {
+    return (struct sw_qserve_ask){
         .peer = &x->peer,
         .kind = x->head.kind,
         .host = x->head.host,
@@ -259,6 +259,18 @@ static void ask(const struct qs_exchange *x, struct sw_qserve_verdict *ret)
         .path = x->head.path,
         .request_id = field_of(x, SW_QHEAD_REQUEST_ID),
     };
+}
+
+bool qs_permits(const struct qs_exchange *x, const struct sw_addr *to)
+{
+    struct sw_qserve_ask q = question(x);
+
+    return !x->v->c.permit || x->v->c.permit(x->v->c.arg, &q, to);
+}
+
+static void ask(const struct qs_exchange *x, struct sw_qserve_verdict *ret)
+{
+    struct sw_qserve_ask q = question(x);
 
     *ret = (struct sw_qserve_verdict){.tag = x->verdict.tag};
     if (x->v->c.authorise) {

@@ -81,6 +81,11 @@ struct sw_qserve_config {
     bool no_udp;              /* answer connect-udp with 501 */
     /* May the peer have this? NULL refuses everything. */
     void (*authorise)(void *arg, const struct sw_qserve_ask *ask, struct sw_qserve_verdict *ret);
+    /*
+     * May the peer have this at an address that its host, a name, resolved to? Asked before each is
+     * dialled; 403 when none may be. NULL: any.
+     */
+    bool (*permit)(void *arg, const struct sw_qserve_ask *ask, const struct sw_addr *to);
     /* An answer was given (status set): for a live view. May be NULL. */
     void (*begun)(void *arg, const struct sw_qserve_record *r);
     /* The exchange is over: exactly once for each that was asked about. May be NULL. */

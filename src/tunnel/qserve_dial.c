@@ -58,11 +58,17 @@ static void on_resolved(struct sw_resolve *r)
 
     if (x) {
         x->resolve = NULL;
-        x->n_addrs = sw_min(r->n, SW_ARRAY_LEN(x->addrs));
-        for (size_t i = 0; i < x->n_addrs; i++)
-            x->addrs[i] = (struct sw_addr){.ip = r->ips[i], .port = x->head.port};
-        if (r->rc != SW_OK || x->n_addrs == 0)
+        x->n_addrs = 0;
+        for (size_t i = 0; i < r->n && x->n_addrs < SW_ARRAY_LEN(x->addrs); i++) {
+            struct sw_addr a = {.ip = r->ips[i], .port = x->head.port};
+
+            if (qs_permits(x, &a))
+                x->addrs[x->n_addrs++] = a;
+        }
+        if (r->rc != SW_OK || r->n == 0)
             unreachable(x, "origin_unknown");
+        else if (x->n_addrs == 0)
+            qs_refuse(x, 403, NULL, "address_denied");
         else
             try_next(x, "origin_unreachable");
     }

@@ -140,6 +140,8 @@ struct qs_exchange {
 void qs_accept(struct qs_conn *c, struct sw_qstream *s);
 /* Ends and frees it at once, the stream is given up. */
 void qs_stop(struct qs_exchange *x);
+/* May it go to an address that its host resolved to? */
+bool qs_permits(const struct qs_exchange *x, const struct sw_addr *to);
 /* Asks again whether it may be; ends it if not. */
 void qs_recheck(struct qs_exchange *x);
 /* Writes an answer's head; false: there was no room for it, and the stream is aborted. */

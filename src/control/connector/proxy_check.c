@@ -5,6 +5,7 @@
  */
 #include "control/connector/build_int.h"
 #include "io/addr.h"
+#include "io/egress.h"
 
 enum { MATCHES_TOTAL = 128, MATCHES_MAX = 64, FILTERS_MAX = 16, LABEL_MAX = 63, NAME_MAX_ = 253 };
 
@@ -116,36 +117,53 @@ const char *hp_endpoint_read(struct sw_arena *a, struct sw_slice url, struct hp_
         ret->host = lower(a, host);
     if (!ret->ip && !is_name(ret->host, false))
         return "has no valid host";
+    if (!ret->ip && sw_host_is_numeric(ret->host))
+        return "has an IPv4 address in disguise as its host: the last label of a host name must "
+               "not be a number";
     return NULL;
 }
 
 /* Addresses that mean something else on every machine. */
-static bool is_link_local(struct sw_slice host)
+static const char *check_ip(const struct sw_ip *ip, bool connector)
 {
-    static const char *const nets[] = {"169.254.0.0/16", "224.0.0.0/24", "fe80::/10", "ff02::/16"};
-    struct sw_ip ip;
-    struct sw_cidr net;
-
-    if (sw_ip_parse(host, &ip, NULL) != SW_OK)
-        return false;
-    for (size_t i = 0; i < SW_ARRAY_LEN(nets); i++) {
-        if (sw_cidr_parse(sw_slice_str(nets[i]), &net, NULL) == SW_OK &&
-            sw_cidr_contains(&net, &ip))
-            return true;
+    switch (sw_egress_classify(ip)) {
+    case SW_EGRESS_OK:
+        break;
+    case SW_EGRESS_UNSPECIFIED:
+        return "must not be the unspecified address";
+    case SW_EGRESS_LINK_LOCAL:
+        return "must not be a link-local address";
+    case SW_EGRESS_MULTICAST:
+        return "must not be a multicast address";
+    case SW_EGRESS_METADATA:
+        return "must not be the address of a metadata service";
+    case SW_EGRESS_LOOPBACK:
+        if (!connector)
+            return "may be a loopback address or 'localhost' only with a connector";
+        if (!sw_ip_is_loopback(ip))
+            return "must not be a loopback address inside of another address";
+        break;
+    case SW_EGRESS_LISTED:
+    case SW_EGRESS_OWN:
+    case SW_EGRESS_CLASSES:
+        break;
     }
-    return false;
+    return NULL;
+}
+
+static bool is_localhost(struct sw_slice name)
+{
+    return sw_slice_eq_str(name, "localhost") ||
+           sw_slice_has_suffix(name, SW_SLICE_LIT(".localhost"));
 }
 
 static const char *check_host(const struct hp_endpoint *e, bool connector)
 {
     struct sw_ip ip;
-    bool parsed = e->ip && sw_ip_parse(e->host, &ip, NULL) == SW_OK;
-    bool here = (parsed && sw_ip_is_loopback(&ip)) || sw_slice_eq_str(e->host, "localhost");
+    bool here = !e->ip && is_localhost(e->host);
 
-    if (parsed && sw_ip_is_any(&ip))
-        return "must not be the unspecified address";
-    if (is_link_local(e->host))
-        return "must not be a link-local address";
+    if (e->ip && sw_ip_parse(e->host, &ip, NULL) == SW_OK)
+        return check_ip(&ip, connector);
     if (here && !connector)
         return "may be a loopback address or 'localhost' only with a connector";
     if (!e->ip && !here && !is_name(e->host, true))

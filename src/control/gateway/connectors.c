@@ -11,6 +11,7 @@
 
 #include "control/connector/build.h"
 #include "control/gateway/build_int.h"
+#include "io/addr.h"
 
 #define TARGET_HOST "spanwire.dev/target-host"
 
@@ -289,6 +290,25 @@ bool slices_have_cas(const struct sw_view *v)
     return false;
 }
 
+/* A name that data planes would read as an address is none. */
+static bool slice_host_ok(struct builder *b, const struct sw_kube_obj *o, struct verdict *ret)
+{
+    const struct sw_json *endpoint = sw_json_at(sw_json_find(o->json, "endpoints"), 0);
+    struct sw_slice host = sw_json_str(sw_json_at(sw_json_find(endpoint, "addresses"), 0));
+    struct sw_err err = {0};
+    struct sw_ip ip;
+
+    if (note_of(o, SW_CONNECTOR_BACKEND).n ||
+        !sw_slice_eq_str(js_or(o->json, "addressType", ""), "FQDN") ||
+        (sw_host_parse(host, &ip, &err) == SW_OK && !ip.family))
+        return true;
+    *ret = (struct verdict){"RefNotPermitted",
+                            gw_printf(b, "EndpointSlice '%.*s': %s", SW_SLICE_ARG(o->key),
+                                      err.msg[0] ? err.msg : "an address is not a name")
+                                .p};
+    return false;
+}
+
 struct sw_gw_cluster *slice_backend(struct builder *b, const struct backend_ctx *ctx,
                                     const struct sw_gateway_ref *r, struct verdict *ret)
 {
@@ -315,6 +335,8 @@ struct sw_gw_cluster *slice_backend(struct builder *b, const struct backend_ctx 
                                     .p};
         return NULL;
     }
+    if (!slice_host_ok(b, o, ret))
+        return NULL;
     return slice_cluster(b, r, o, port, proto, wants_tls ? &tls : NULL);
 }
 

@@ -9,6 +9,7 @@
 #include "base/vec.h"
 #include "control/connector/build.h"
 #include "control/gateway/build_int.h"
+#include "io/egress.h"
 
 enum { SET_MAX = 65536 };
 
@@ -48,10 +49,24 @@ static void index_slices(struct ep_builder *b)
 
 /* ---- one set ---- */
 
+/*
+ * What the API server accepted, less what it does not see through: link-local and loopback
+ * addresses inside of other ones. Plain loopback is refused or accepted there.
+ */
+static bool may_be_backend(struct sw_slice address)
+{
+    struct sw_ip ip;
+
+    if (sw_ip_parse(address, &ip, NULL) != SW_OK)
+        return false;
+    return sw_ip_is_loopback(&ip) || sw_egress_classify(&ip) == SW_EGRESS_OK;
+}
+
 static void add_address(ep_list *out, struct sw_slice address, int64_t port, struct sw_slice zone,
                         bool draining)
 {
-    if (!address.n || port <= 0 || port > UINT16_MAX || out->n >= SET_MAX)
+    if (!address.n || port <= 0 || port > UINT16_MAX || out->n >= SET_MAX ||
+        !may_be_backend(address))
         return;
     sw_vec_push(
         out, (struct sw_gw_endpoint){

@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses in disguise: no object of a tenant makes a role connect to loopback, to link-local addresses or to itself.
+
+Everything here runs with the defaults as they are shipped (see conftest.py)."""
+import contextlib
+import http.server
+import json
+import pathlib
+import socket
+import subprocess
+import threading
+
+import pytest
+from harness import fabric as fb
+from harness.control import Control, _Here
+from harness.device import GROUP, Device, Edge, Web, advertise
+from harness.fabric import Fabric, prefix, route, thing, to
+from harness.gateway import free_port
+from harness.sidecar import Sidecar
+from harness.wait import guard, until
+
+fb._PATHS.setdefault("HTTPProxy", ("networking.datumapis.com/v1alpha", "httpproxies"))
+DISGUISED = ["127.1", "0x7f.1", "0177.0.0.1", "0.0", "2130706433", "0x7f000001", "127.0.0.1.", "127.1.", "0",
+             "169.254.43518", "0xa9fea9fe"]
+LITERAL = ["127.0.0.1", "127.8.9.1", "0.0.0.0", "0.1.2.3", "169.254.169.254", "224.0.0.1", "255.255.255.255", "[::1]", "[::]",
+           "[::ffff:127.0.0.1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::1]", "[fe80::1]",
+           "[fd00:ec2::254]", "localhost", "x.localhost"]
+METADATA = "169.254.169.254"
+NODE = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+
+
+@contextlib.contextmanager
+def names(tmp, **known):
+    """More names that the system's resolver knows."""
+    extra = tmp / "hosts"
+    extra.write_text(pathlib.Path("/etc/hosts").read_text(encoding="utf-8") + "".join(
+        f"{address} {name}\n" for name, address in known.items()), encoding="utf-8")
+    subprocess.run(["mount", "--bind", str(extra), "/etc/hosts"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "/etc/hosts"], check=True)
+
+
+@contextlib.contextmanager
+def metadata_service():
+    """A server at the address where clouds keep credentials; counts who came."""
+    seen = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            seen.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", "6")
+            self.end_headers()
+            self.wfile.write(b"secret")
+
+        def log_message(self, *args):
+            pass
+
+    subprocess.run(["ip", "addr", "add", METADATA + "/32", "dev", "lo"], check=True)
+    server = http.server.ThreadingHTTPServer((METADATA, 80), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield seen
+    finally:
+        server.shutdown()
+        server.server_close()
+        subprocess.run(["ip", "addr", "del", METADATA + "/32", "dev", "lo"], check=True)
+
+
+class World:
+    """A fabric whose API lets everything pass that it can: what is left is the data plane's own judgement."""
+
+    def __init__(self, binary, tmp, *flags):
+        self.web = Web()
+        self.fabric = Fabric(binary, tmp, "--target-domain", "connect.test", *flags)
+        self.port = free_port()
+        self.fabric.gateway_object("edge", [("web", "HTTP", self.port)])
+        self.gateway = self.fabric.start_gateway(admin_port=free_port())
+
+    @property
+    def admin(self):
+        return self.gateway.admin_port
+
+    def close(self):
+        self.fabric.close()
+        self.web.close()
+
+    def ask(self, host, path="/", port=None, method="GET"):
+        """Status and body; None where nobody listens yet."""
+        try:
+            s = socket.create_connection(("127.0.0.1", port or self.port), timeout=guard(10))
+        except OSError:
+            return None, ""
+        with s:
+            s.sendall(f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            data = b""
+            while piece := s.recv(65536):
+                data += piece
+        return int(data.split()[1]) if data else None, data.partition(b"\r\n\r\n")[2].decode(errors="replace")
+
+    def denied(self):
+        return self.gateway.metrics().sum("spanwire_upstream_denied_total")
+
+    def condition(self, kind, name, type_):
+        at = self.fabric.get(kind, name).get("status", {}).get("conditions", [])
+        return next((c for c in at if c["type"] == type_), {})
+
+    def refused_proxy(self, name, endpoint):
+        """An HTTPProxy with that endpoint: its message once it was refused."""
+        self.fabric.apply(thing("HTTPProxy", name, {"hostnames": [f"{name}.connect.test"], "rules": [
+            {"backends": [{"endpoint": endpoint}]}]}))
+        until(lambda: self.condition("HTTPProxy", name, "Accepted").get("status") == "False", 10,
+              f"{endpoint} to be refused: {self.fabric.get('HTTPProxy', name).get('status')}")
+        return self.condition("HTTPProxy", name, "Accepted")["message"]
+
+    def never(self, host, paths=(("GET", "/config_dump"), ("GET", "/"), ("POST", "/quitquitquit"))):
+        """The gateway answers for that host, by itself, and goes on."""
+        until(lambda: self.ask(host)[0] in (500, 503), 10, lambda: f"{host}: {self.ask(host)}")
+        for method, path in paths:
+            status, body = self.ask(host, path, method=method)
+            assert status in (500, 503), (method, path, status, body[:200])
+            assert "listeners" not in body and "secret" not in body and "shutdown" not in body, body[:200]
+        assert self.gateway.alive
+
+
+@pytest.fixture(scope="module")
+def world(binary, tmp_path_factory):
+    w = World(binary, tmp_path_factory.mktemp("world"))
+    yield w
+    w.close()
+
+
+# ---- HTTPProxies ----
+
+@pytest.mark.tsan
+def test_disguised_hosts_of_httpproxies_are_refused(world):
+    for i, host in enumerate(DISGUISED):
+        text = world.refused_proxy(f"disguise-{i}", f"http://{host}:{world.admin}")
+        assert host in text and ("disguise" in text or "valid host" in text or "fully qualified" in text), text
+
+
+def test_special_addresses_of_httpproxies_are_refused(world):
+    for i, host in enumerate(LITERAL):
+        text = world.refused_proxy(f"literal-{i}", f"http://{host}:{world.admin}")
+        assert host in text and ("must not be" in text or "only with a connector" in text), text
+
+
+def test_a_name_that_resolves_to_loopback_reaches_nothing(world, tmp_path):
+    with names(tmp_path, **{"rebind.attack.test": "127.0.0.1", "rebind6.attack.test": "::1",
+                            "meta.attack.test": METADATA}), metadata_service() as seen:
+        for name, port in (("rebind", world.admin), ("rebind6", world.admin), ("meta", 80)):
+            world.fabric.apply(thing("HTTPProxy", name, {"hostnames": [f"{name}.connect.test"], "rules": [
+                {"backends": [{"endpoint": f"http://{name}.attack.test:{port}"}]}]}))
+            until(lambda n=name: world.condition("HTTPProxy", n, "Programmed").get("status") == "True", 15,
+                  f"{name} to be programmed")
+            before = world.denied()
+            until(lambda n=name: world.ask(f"{n}.connect.test", port=80)[0] == 503, 15,
+                  lambda n=name: world.ask(f"{n}.connect.test", port=80))
+            for method, path in (("GET", "/config_dump"), ("POST", "/quitquitquit"), ("GET", "/latest/meta-data/")):
+                status, body = world.ask(f"{name}.connect.test", path, port=80, method=method)
+                assert status == 503 and "secret" not in body, (status, body[:200])
+            assert world.gateway.alive
+            until(lambda b=before: world.denied() > b, what="the denial to be counted")
+        assert not seen
+    until(lambda: f"connection to 127.0.0.1:{world.admin} denied: loopback address" in world.gateway.log(),
+          what="a line that says why")
+
+
+# ---- Endpoints and EndpointSlices ----
+
+def test_endpoints_at_loopback_are_not_dialled(world):
+    """Accepted by an API with --loopback-endpoints; the gateway does not care."""
+    f = world.fabric
+    f.service("admin", [world.admin])
+    f.service("web", [world.web.port])
+    f.apply(route("admin", "edge", [prefix("/", to("admin"))], hosts=["admin.test"]),
+            route("web", "edge", [prefix("/", to("web"))], hosts=["web.test"]))
+    world.never("admin.test")
+    world.never("web.test", paths=[("GET", "/hello")])
+
+
+def test_the_api_refuses_special_addresses_in_endpoints(binary, tmp_path):
+    """Without --loopback-endpoints, as Kubernetes does, and in forms that it does not see."""
+    control = Control(binary, tmp_path)
+    try:
+        for i, (address, word) in enumerate((
+                ("127.0.0.1", "loopback"), ("127.1.2.3", "loopback"), ("169.254.169.254", "link-local"), ("0.0.0.0", "unspecified"),
+                ("0.1.2.3", "unspecified"), ("::1", "loopback"), ("fe80::1", "link-local"), ("::127.0.0.1", "loopback"),
+                ("64:ff9b::169.254.169.254", "link-local"), ("2002:7f00:1::1", "loopback"))):
+            six = ":" in address
+            answer = control.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", {
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": f"bad-{i}"},
+                "addressType": "IPv6" if six else "IPv4", "endpoints": [{"addresses": [address]}],
+                "ports": [{"port": 80}]})
+            assert answer.status == 422 and word in answer.message, (address, answer)
+            answer = control.post("/api/v1/namespaces/default/endpoints", {
+                "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": f"bad-{i}"},
+                "subsets": [{"addresses": [{"ip": address}], "ports": [{"port": 80}]}]})
+            assert answer.status == 422 and word in answer.message, (address, answer)
+        for i, host in enumerate(("127.1", "0x7f.1", "169.254.43518", "a.0177")):
+            answer = control.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", {
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": f"name-{i}"},
+                "addressType": "FQDN", "endpoints": [{"addresses": [host]}], "ports": [{"port": 80}]})
+            assert answer.status == 422 and "disguise" in answer.message, (host, answer)
+            answer = control.post("/api/v1/namespaces/default/services", {
+                "apiVersion": "v1", "kind": "Service", "metadata": {"name": f"name-{i}"},
+                "spec": {"type": "ExternalName", "externalName": host}})
+            assert answer.status == 422 and "disguise" in answer.message, (host, answer)
+            answer = control.post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", {
+                "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+                "metadata": {"name": f"name-{i}"}, "webhooks": [{
+                    "name": "a.b.c", "clientConfig": {"url": f"https://{host}/x"}, "sideEffects": "None",
+                    "admissionReviewVersions": ["v1"]}]})
+            assert answer.status == 422 and "disguise" in answer.message, (host, answer)
+    finally:
+        control.close()
+
+
+def test_edit_does_not_write_endpoints(binary, tmp_path):
+    """As upstream since CVE-2021-25740."""
+    control = Control(binary, tmp_path)
+    try:
+        for role in ("edit", "admin"):
+            rules = control.get(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}").json["rules"]
+            for rule in rules:
+                if {"endpoints", "endpointslices", "*"} & set(rule.get("resources", [])):
+                    assert set(rule["verbs"]) <= {"get", "list", "watch"}, (role, rule)
+    finally:
+        control.close()
+
+
+# ---- other ways to name a backend ----
+
+def test_ingresses_mirrors_and_authorisation_do_not_reach_loopback(world):
+    f, web = world.fabric, world.web
+    f.service("inside", [world.admin])
+    f.service("mirrored", [web.port])
+    f.apply(thing("IngressClass", "spanwire", {"controller": "spanwire.dev/ingress"}),
+            thing("Ingress", "inside", {"ingressClassName": "spanwire", "rules": [{"host": "ingress.test", "http": {"paths": [
+                {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "inside", "port": {"number": 80}}}}]}}]}))
+    until(lambda: world.ask("ingress.test", port=80)[0] in (500, 503), 15, lambda: world.ask("ingress.test", port=80))
+    assert world.ask("ingress.test", "/quitquitquit", port=80, method="POST")[0] in (500, 503)
+    f.apply(route("mirror", "edge", [prefix("/", to("inside"), filters=[{"type": "RequestMirror", "requestMirror": {
+        "backendRef": to("mirrored")}}])], hosts=["mirror.test"]))
+    f.apply(route("authz", "edge", [prefix("/", to("mirrored"), filters=[{"type": "ExternalAuth", "externalAuth": {
+        "protocol": "HTTP", "http": {}, "backendRef": to("inside")}}])], hosts=["authz.test"]))
+    world.never("mirror.test")
+    until(lambda: world.ask("authz.test")[0] in (403, 500, 503), 10, lambda: world.ask("authz.test"))
+    assert world.ask("authz.test", "/quitquitquit", method="POST")[0] in (403, 500, 503)
+    assert world.gateway.alive
+
+
+def test_an_externalname_is_no_backend(world):
+    f = world.fabric
+    f.apply(thing("Service", "outside", {"type": "ExternalName", "externalName": "localhost", "ports": [
+        {"name": "main", "port": world.admin}]}),
+        route("outside", "edge", [prefix("/", to("outside", world.admin))], hosts=["outside.test"]))
+    until(lambda: world.ask("outside.test")[0] == 500, 10, lambda: world.ask("outside.test"))
+
+
+def test_udp_and_tcp_routes_do_not_reach_loopback(binary, tmp_path):
+    w = World(binary, tmp_path)
+    try:
+        tcp, udp, inside = free_port(), free_port(), free_port()
+        got = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        got.bind(("127.0.0.1", inside))
+        got.settimeout(0.5)
+        w.fabric.gateway_object("flat", [("tcp", "TCP", tcp), ("udp", "UDP", udp)])
+        w.fabric.service("tcp-in", [w.admin])
+        w.fabric.service("udp-in", [inside], protocol="UDP")
+        w.fabric.apply(route("tcp", "flat", [{"backendRefs": [to("tcp-in")]}], kind="TCPRoute", section="tcp"),
+                       route("udp", "flat", [{"backendRefs": [to("udp-in")]}], kind="UDPRoute", section="udp"))
+        w.fabric.programmed("flat")
+
+        def refused():
+            with socket.create_connection(("127.0.0.1", tcp), timeout=guard(10)) as s:
+                with contextlib.suppress(OSError):
+                    s.sendall(b"GET /config_dump HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    assert s.recv(1) == b""
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"hello", ("127.0.0.1", udp))
+            return w.denied() >= 4
+        until(refused, 10, "connections and datagrams to be denied")
+        with pytest.raises(TimeoutError):
+            got.recv(10)
+        got.close()
+    finally:
+        w.close()
+
+
+def test_the_operator_may_allow_more_and_deny_more(binary, tmp_path):
+    w = World(binary, tmp_path)
+    try:
+        w.fabric.service("web", [w.web.port])
+        w.fabric.service("admin", [w.admin])
+        w.fabric.apply(route("web", "edge", [prefix("/", to("web"))], hosts=["web.test"]),
+                       route("admin", "edge", [prefix("/", to("admin"))], hosts=["admin.test"]))
+        until(lambda: w.ask("web.test")[0] == 503, 10)
+        w.gateway.stop()
+        w.gateway = w.fabric.start_gateway("--upstream-allow", "127.0.0.0/8", "--upstream-deny",
+                                           f"127.0.0.1:{w.admin}", admin_port=w.admin)
+        until(lambda: w.ask("web.test", "/hello") == (200, "hello /hello"), 10, lambda: w.ask("web.test"))
+        w.never("admin.test")
+    finally:
+        w.close()
+    done = subprocess.run([binary, "gateway", "--xds-dir", str(tmp_path), "--upstream-deny", "127.1"],
+                          capture_output=True, text=True, check=False, timeout=guard(20))
+    assert done.returncode != 0 and "127.1" in done.stderr, done
+
+
+# ---- devices ----
+
+def connect(host, port):
+    return f"CONNECT {host}:{port} HTTP/1.1\r\nhost: {host}:{port}\r\n\r\n"
+
+
+def test_a_wildcard_of_a_device_does_not_open_loopback(binary, tmp_path):
+    web = Web()
+    control = Control(binary, tmp_path / "control")
+    flags = ("--open", "--allow", f"*:{web.port}")
+    with names(tmp_path, **{"rebind.attack.test": "127.0.0.1", "owner.test": "127.0.0.1"}), Edge() as edge:
+        d = Device(binary, tmp_path / "device", control.kubeconfig, *flags, "--allow", f"owner.test:{web.port}")
+        try:
+            until(lambda: d.addrs(), 10, "the device to have addresses")
+            edge.connect(d)
+            for host in ("127.1", "0x7f.1", "0177.0.0.1", "0", "2130706433", "127.1."):
+                assert edge.ask(connect(host, web.port))[0] in (400, 403), host
+            for host in ("127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "rebind.attack.test"):
+                assert edge.ask(connect(host, web.port))[0] == 403, host
+            edge.tunnel("owner.test", web.port)  # named by the owner, whatever it is
+            until(lambda: "connection to 127.0.0.1" in d.log() and "denied: loopback" in d.log(), what="a line")
+        finally:
+            d.stop()
+            d.check()
+        d = Device(binary, tmp_path / "open", control.kubeconfig, *flags, "--allow", f"localhost:{web.port}")
+        try:
+            until(lambda: d.addrs(), 10, "the device to have addresses")
+            edge.connect(d)
+            for host in ("127.0.0.1", "localhost", "rebind.attack.test"):
+                edge.tunnel(host, web.port)
+        finally:
+            d.stop()
+            d.check()
+    done = subprocess.run([binary, "connector", "run", "--standalone", "--open", "--data", str(tmp_path / "x"), "--allow",
+                           "127.1:80"], capture_output=True, text=True, check=False, timeout=guard(20))
+    assert done.returncode != 0 and "127.1" in done.stderr, done
+    control.close()
+    web.close()
+
+
+def test_an_advertisement_does_not_open_disguised_names(binary, tmp_path):
+    web = Web()
+    control = Control(binary, tmp_path / "control")
+    with names(tmp_path, **{"rebind.attack.test": "127.0.0.1"}), Edge() as edge:
+        d = Device(binary, tmp_path / "device", control.kubeconfig, "--open", "--name", "laptop")
+        try:
+            d.wait_live()
+            advertise(control, "bad", "laptop", ("rebind.attack.test", web.port))
+            until(lambda: "1 destinations may be reached" in d.log(), 10, d.log)
+            edge.connect(d)
+            assert edge.ask(connect("rebind.attack.test", web.port))[0] == 403
+        finally:
+            d.stop()
+            d.check()
+    control.close()
+    web.close()
+
+
+def test_a_sidecar_passes_no_disguised_name_on(binary, tmp_path):
+    s = Sidecar(binary, tmp_path / "sidecar").wait_ready()
+    try:
+        for host in ("127.1", "0x7f.1", "0177.0.0.1", "0"):
+            answer = s.tunnel(NODE, f"{host}:80")
+            assert answer.status == 400, (host, answer.status)
+            assert s.request(NODE, 80, host=host).status == 400
+        until(lambda: "address_in_disguise" in s.log(), what="a line that says why")
+    finally:
+        s.close()
+
+
+def test_a_sidecar_dials_no_loopback_that_a_connector_names(binary, tmp_path):
+    """The address of a Connector is its device's word."""
+    control = Control(binary, tmp_path / "control")
+    spy = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    spy.bind(("127.0.0.1", 0))
+    spy.settimeout(1)
+    s = None
+    try:
+        control.post(f"{GROUP}/connectors", {"apiVersion": "networking.datumapis.com/v1alpha1", "kind": "Connector",
+                                             "metadata": {"name": "bad"}, "spec": {"connectorClassName": "datum-connect"}})
+        answer = control.patch(f"{GROUP}/connectors/bad/status", {"status": {
+            "connectionDetails": {"type": "PublicKey", "publicKey": {"id": NODE, "discoveryMode": "DNS", "addresses": [
+                {"address": "127.0.0.1", "port": spy.getsockname()[1]}, {"address": "::ffff:127.0.0.1", "port": spy.getsockname()[1]}]}},
+            "conditions": [{"type": "Ready", "status": "True", "reason": "x", "message": "", "lastTransitionTime":
+                            "2026-01-01T00:00:00Z"}]}})
+        assert answer.status == 200, answer
+        s = Sidecar(binary, tmp_path / "sidecar", kubeconfig=control.kubeconfig).wait_ready()
+        assert s.tunnel(NODE, "127.0.0.1:80").status in (502, 503, 504)
+        with pytest.raises(TimeoutError):
+            spy.recv(2000)
+    finally:
+        if s:
+            s.close()
+        spy.close()
+        control.close()
