@@ -221,6 +221,7 @@ static int serve_cluster(struct control_options *o, struct run *r, struct sw_err
         sw_log_info("control", "pages on http://%s", sw_addr_text(&at, text));
         sw_loop_run(r->loop);
     }
+    sw_control_cluster_close(r->cluster);
     free_controllers(r);
     sw_control_cluster_free(r->cluster);
     return rc;

@@ -104,6 +104,7 @@ int sw_control_cluster_serve(struct sw_control_cluster *c, struct sw_control_gat
 {
     struct sw_admin_opts o = {.title = "spanwire control",
                               .admin = {c->o->admin},
+                              .access = c->o->access,
                               .one_port = true,
                               .pages = c->o->pages,
                               .metrics = g ? sw_control_gateway_registry(g) : c->metrics,
@@ -174,6 +175,13 @@ struct sw_control_cluster *sw_control_cluster_new(struct sw_loop *l,
     }
     c->access = sw_control_access_new(c->client, c->o->review_ns);
     return c;
+}
+
+void sw_control_cluster_close(struct sw_control_cluster *c)
+{
+    sw_timer_stop(c->loop, &c->look);
+    sw_admin_free(c->admin);
+    c->admin = NULL;
 }
 
 void sw_control_cluster_free(struct sw_control_cluster *c)

@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "io/addr.h"
+#include "opts/admin.h"
 #include "opts/opts.h"
 
 struct sw_control_access;
@@ -29,6 +30,7 @@ struct sw_control_cluster_opts {
     const char *xds_key;
     const char *xds_secret; /* instead: a CA that replicas share in this Secret of lease_ns */
     struct sw_addr admin;
+    struct sw_admin_access access;
     struct sw_addr pages; /* the read-only part of them; family 0: nowhere else */
     uint64_t review_ns;   /* how long the review of a token counts as new */
     /* Not flags of their own: */
@@ -42,6 +44,8 @@ bool sw_control_cluster_wanted(const struct sw_control_cluster_opts *o);
 SW_NODISCARD struct sw_control_cluster *
 sw_control_cluster_new(struct sw_loop *l, const struct sw_control_cluster_opts *o,
                        struct sw_err *err);
+/* Closes the admin listener: before the controllers go, whose metrics it shows. */
+void sw_control_cluster_close(struct sw_control_cluster *c);
 /* NULL is fine. After everything that uses its client. */
 void sw_control_cluster_free(struct sw_control_cluster *c);
 struct sw_kube_client *sw_control_cluster_client(struct sw_control_cluster *c);

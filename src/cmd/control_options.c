@@ -207,6 +207,7 @@ static const struct sw_opt table[] = {
      .offset = OPT(cluster.admin),
      .def = "127.0.0.1:15014",
      .help = "metrics, readiness and /debug/xds, which the API has otherwise; also log levels"},
+    SW_OPT_ADMIN(OPT(cluster.access)),
     {.name = "pages-addr",
      .env = "SPANWIRE_PAGES_ADDR",
      .type = SW_OPT_ADDR,

@@ -187,6 +187,8 @@ static struct sw_supervised *add(struct up *u, const char *name)
     r->argv[0] = "spanwire";
     r->argv[1] = name;
     give(r, "--log-format", formats[u->set->log_format]);
+    if (strcmp(name, "control") != 0) /* whose pages are the API's */
+        give(r, "--admin-token-file", path(u, "run/admin.token"));
     return r;
 }
 

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "io/addr.h"
 #include "io/loop.h"
+#include "opts/admin.h"
 #include "opts/opts.h"
 #include "opts/upstream.h"
 
@@ -48,6 +49,7 @@ struct sw_connector_config {
     uint32_t max_buffered; /* MiB */
     uint64_t drain_ns;
     struct sw_addr admin;
+    struct sw_admin_access access;
     const char *log_level;
     int log_format;
 };
@@ -116,6 +118,7 @@ extern const char *const sw_connector_log_formats[];
     {.type = SW_OPT_GROUP, .help = "Operation"}, \
     {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, offsetof(T, M.admin), .def = ADMIN, \
      .help = "Status page, /status, /metrics and /ready; port 0 takes a free one."}, \
+    SW_OPT_ADMIN(offsetof(T, M.access)), \
     {"drain-time", "SPANWIRE_DRAIN_TIME", SW_OPT_DURATION, offsetof(T, M.drain_ns), .def = DRAIN, \
      .help = "How long tunnels may take to end after a signal."}, \
     {"log-level", "SPANWIRE_LOG_LEVEL", SW_OPT_STR, offsetof(T, M.log_level), .def = LOG, \

@@ -233,6 +233,7 @@ static int open_admin(struct sw_connector *c, struct sw_err *err)
     struct sw_admin_opts o = {
         .title = "spanwire connector",
         .admin = {c->config->admin},
+        .access = c->config->access,
         .one_port = true,
         .metrics = c->metrics,
         .on_scrape = connector_scrape,

@@ -72,6 +72,7 @@ static const struct sw_opt table[] = {
     {.type = SW_OPT_GROUP, .help = "Operation"},
     {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr), .def = "127.0.0.1:15000",
      .help = "Admin pages: /config_dump, /clusters, /listeners, /logging, /quitquitquit."},
+    SW_OPT_ADMIN(offsetof(struct sw_gateway_config, access)),
     {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr), .def = "[::]:15020",
      .help = "Metrics."},
     {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(ready_addr), .def = "[::]:15021",
@@ -255,6 +256,7 @@ static int start_admin(struct sw_gateway *g, struct sw_err *err)
     struct sw_admin_opts o = {
         .title = "spanwire gateway",
         .admin = {g->config->admin_addr},
+        .access = g->config->access,
         .stats = g->config->stats_addr,
         .ready_at = g->config->ready_addr,
         .share = g->port_group,

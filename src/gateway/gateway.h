@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "io/addr.h"
+#include "opts/admin.h"
 #include "opts/opts.h"
 #include "opts/upstream.h"
 
@@ -30,6 +31,7 @@ struct sw_gateway_config {
     const char *log_level;
     int log_format;
     struct sw_upstream_opts upstream;
+    struct sw_admin_access access;
     const char *error_pages; /* directory; NULL: the built-in pages */
 };
 

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "io/addr.h"
+#include "opts/admin.h"
 #include "opts/opts.h"
 #include "opts/upstream.h"
 
@@ -76,7 +77,8 @@ struct sw_node_config {
 
     struct sw_upstream_opts upstream; /* what host names of workloads may resolve to */
 
-    struct sw_ip listen_ip;    /* family 0: the wildcard */
+    struct sw_ip listen_ip; /* family 0: the wildcard */
+    struct sw_admin_access access;
     struct sw_addr admin_addr; /* admin also listens on [::1] when this is the default */
     bool admin_default;        /* derived: neither flag nor PROXY_CONFIG named an address */
     struct sw_addr stats_addr;

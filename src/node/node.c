@@ -194,6 +194,7 @@ static int start_telemetry(struct sw_node *n, struct sw_err *err)
     const struct sw_node_config *c = n->config;
     struct sw_admin_opts o = {
         .title = "spanwire node",
+        .access = c->access,
         .stats = c->stats_addr,
         .ready_at = c->ready_addr,
         .no_ipv6 = !c->ipv6,

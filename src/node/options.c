@@ -68,6 +68,7 @@ static const struct sw_opt table[] = {
              "several dedicated nodes can share a machine (127.0.0.2, 127.0.0.3)."},
     {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr),
      .help = "Admin endpoints. Default 127.0.0.1:15000, with PROXY_CONFIG's proxyAdminPort."},
+    SW_OPT_ADMIN(offsetof(struct sw_node_config, access)),
     {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr),
      .help = "Metrics. Default [::]:15020, with PROXY_CONFIG's statsPort."},
     {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(ready_addr),

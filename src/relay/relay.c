@@ -64,6 +64,7 @@ static const struct sw_opt table[] = {
     {.type = SW_OPT_GROUP, .help = "Operation"},
     {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr), .def = "127.0.0.1:15000",
      .help = "Admin pages: /logging, /quitquitquit."},
+    SW_OPT_ADMIN(offsetof(struct sw_relay_config, access)),
     {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr), .def = "[::]:15020",
      .help = "Metrics."},
     {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(ready_addr), .def = "[::]:15021",
@@ -230,6 +231,7 @@ static int start_admin(struct sw_relay *r, struct sw_err *err)
     struct sw_admin_opts o = {
         .title = "spanwire relay",
         .admin = {r->config->admin_addr},
+        .access = r->config->access,
         .stats = r->config->stats_addr,
         .ready_at = r->config->ready_addr,
         .share = RELAY_PORT_GROUP,

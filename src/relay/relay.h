@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "io/addr.h"
+#include "opts/admin.h"
 #include "opts/opts.h"
 
 struct sw_relay_config {
@@ -30,6 +31,7 @@ struct sw_relay_config {
     uint32_t workers; /* 0: one per processor */
     uint64_t drain_ns;
     struct sw_addr admin_addr;
+    struct sw_admin_access access;
     struct sw_addr stats_addr;
     struct sw_addr ready_addr;
     const char *log_level;

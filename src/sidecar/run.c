@@ -86,6 +86,7 @@ static const struct sw_opt table[] = {
     {.type = SW_OPT_GROUP, .help = "Operation"},
     {"admin-addr", "SPANWIRE_SIDECAR_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr),
      .def = "127.0.0.1:15050", .help = "Admin pages: /logging, /quitquitquit."},
+    SW_OPT_ADMIN(offsetof(struct sw_sidecar_config, access)),
     {"stats-addr", "SPANWIRE_SIDECAR_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr),
      .def = "127.0.0.1:9090", .help = "Metrics."},
     {"ready-addr", "SPANWIRE_SIDECAR_READY_ADDR", SW_OPT_ADDR, AT(ready_addr),
@@ -201,6 +202,7 @@ static int start_admin(struct sw_sidecar_run *r, struct sw_err *err)
     struct sw_admin_opts o = {
         .title = "spanwire sidecar",
         .admin = {r->c->admin_addr},
+        .access = r->c->access,
         .stats = r->c->stats_addr,
         .ready_at = r->c->ready_addr,
         .share = "sidecar",

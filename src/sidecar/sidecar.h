@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "io/addr.h"
 #include "io/loop.h"
+#include "opts/admin.h"
 #include "opts/opts.h"
 #include "opts/upstream.h"
 #include "quic/nodeid.h"
@@ -57,6 +58,7 @@ struct sw_sidecar_config {
     struct sw_upstream_opts upstream; /* what the control plane and DNS may name */
     /* Operation. */
     struct sw_addr admin_addr;
+    struct sw_admin_access access;
     struct sw_addr stats_addr;
     struct sw_addr ready_addr;
     uint64_t drain_ns;

@@ -12,7 +12,8 @@ static const char scope[] = "admin";
 
 struct sw_admin {
     struct sw_admin_opts opts;
-    struct sw_metrics_shard *shard;     /* owned; with an egress filter only */
+    struct sw_metrics_shard *shard;     /* owned */
+    struct sw_admin_token *token;       /* owned; NULL: none is asked for */
     uint64_t denied[SW_EGRESS_CLASSES]; /* counted already */
     char *log_filter;                   /* owned */
     struct sw_http_server *admin;
@@ -52,6 +53,23 @@ static bool cross_site(const struct sw_h1_msg *m)
         return true;
     return origin && !(sw_slice_has_prefix(*origin, SW_SLICE_LIT("http://")) &&
                        sw_slice_ieq(sw_slice_from(*origin, 7), m->authority));
+}
+
+/* A proxy on this machine can be made to ask, by its tenants: what matters needs the token. */
+static bool has_token(struct sw_admin *a, const struct sw_http_req *req, struct sw_http_resp *r)
+{
+    const struct sw_slice *given = sw_h1_field(req->msg, "authorization");
+
+    if (!a->token || (given && sw_admin_token_ok(a->token, *given)))
+        return true;
+    sw_metric_add(sw_metric_get1(a->shard, SW_METRIC_REFUSALS, "admin_token"), 1);
+    sw_log_warn(scope, "request for '%.*s' refused: %s admin token", (int)sw_min(req->path.n, 128),
+                req->path.p, given ? "wrong" : "no");
+    sw_http_set(r, "www-authenticate", SW_SLICE_LIT("Bearer realm=\"spanwire admin\""));
+    sw_http_send_text(r, 401,
+                      "the admin token is needed as 'Authorization: Bearer TOKEN'; the log and "
+                      "--admin-token-file say where it is\n");
+    return false;
 }
 
 /* --- admin ------------------------------------------------------------------------------ */
@@ -192,6 +210,7 @@ static void on_pages(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
 static void on_admin(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
 {
     struct sw_admin *a = arg;
+    bool get;
 
     if (!host_is_local(req->msg->authority) || cross_site(req->msg)) {
         sw_log_warn(scope, "request for '%.*s' refused: not from this machine",
@@ -199,7 +218,12 @@ static void on_admin(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
         sw_http_send_text(r, 403, "use localhost or an address as the host name\n");
         return;
     }
-    if (a->opts.one_port && one_port_page(a, req, r))
+    get = sw_slice_eq_str(req->msg->method, "GET") || sw_slice_eq_str(req->msg->method, "HEAD");
+    if (a->opts.one_port && get && one_port_page(a, req, r))
+        return;
+    if (!(get && sw_slice_eq_str(req->path, "/")) && !has_token(a, req, r))
+        return;
+    if (a->opts.one_port && !get && one_port_page(a, req, r))
         return;
     for (size_t i = 0; i < SW_ARRAY_LEN(pages); i++) {
         if (sw_slice_eq_str(req->path, pages[i].path)) {
@@ -215,7 +239,7 @@ static void on_admin(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
 
 static void count_denied(struct sw_admin *a)
 {
-    for (int c = SW_EGRESS_OK + 1; a->shard && c < SW_EGRESS_CLASSES; c++) {
+    for (int c = SW_EGRESS_OK + 1; a->opts.egress && c < SW_EGRESS_CLASSES; c++) {
         enum sw_egress_class class = (enum sw_egress_class)c;
         uint64_t now = sw_egress_denied(a->opts.egress, class);
 
@@ -323,6 +347,14 @@ static int listen_admin(struct sw_admin *a, struct sw_err *err)
     return rc;
 }
 
+static int open_token(struct sw_admin *a, struct sw_err *err)
+{
+    if (a->opts.access.auth == SW_ADMIN_AUTH_NONE)
+        return SW_OK;
+    a->token = sw_admin_token_new(a->opts.access.token_file, err);
+    return a->token ? SW_OK : err->rc;
+}
+
 struct sw_admin *sw_admin_new(struct sw_loop *l, const struct sw_admin_opts *o, struct sw_err *err)
 {
     struct sw_admin *a = SW_NEW(struct sw_admin);
@@ -330,7 +362,7 @@ struct sw_admin *sw_admin_new(struct sw_loop *l, const struct sw_admin_opts *o, 
     int rc;
 
     a->opts = *o;
-    a->shard = o->egress ? sw_metrics_shard_new(o->metrics) : NULL;
+    a->shard = sw_metrics_shard_new(o->metrics);
     a->opts.title = o->title ? o->title : "spanwire";
     a->log_filter = sw_strdup(o->log_filter ? o->log_filter : "info");
     so.handler = on_admin;
@@ -339,7 +371,9 @@ struct sw_admin *sw_admin_new(struct sw_loop *l, const struct sw_admin_opts *o, 
     a->stats = sw_http_server_new(l, &so);
     so.handler = on_ready;
     a->ready = sw_http_server_new(l, &so);
-    rc = listen_admin(a, err);
+    rc = open_token(a, err);
+    if (rc == SW_OK)
+        rc = listen_admin(a, err);
     if (rc == SW_OK && o->one_port && o->pages.ip.family)
         rc = sw_http_server_listen(a->stats, &o->pages, err);
     if (rc == SW_OK && !o->one_port)
@@ -350,6 +384,8 @@ struct sw_admin *sw_admin_new(struct sw_loop *l, const struct sw_admin_opts *o, 
         sw_admin_free(a);
         return NULL;
     }
+    if (a->token)
+        sw_admin_token_log(a->token);
     return a;
 }
 
@@ -375,8 +411,8 @@ void sw_admin_free(struct sw_admin *a)
     sw_http_server_free(a->admin);
     sw_http_server_free(a->stats);
     sw_http_server_free(a->ready);
-    if (a->shard)
-        sw_metrics_shard_free(a->shard);
+    sw_metrics_shard_free(a->shard);
+    sw_admin_token_free(a->token);
     sw_free(a->log_filter);
     sw_free(a);
 }

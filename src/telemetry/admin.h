@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The HTTP endpoints every role has: admin (15000, loopback only by default), metrics (15020) and
- * readiness (15021). All run on one loop that carries no traffic.
+ * The HTTP endpoints every role has: admin (15000, loopback only by default, with a token), metrics
+ * (15020) and readiness (15021). All run on one loop that carries no traffic.
  */
 #pragma once
 
@@ -10,6 +10,7 @@
 #include "http/server.h"
 #include "io/addr.h"
 #include "io/loop.h"
+#include "telemetry/admin_token.h"
 #include "telemetry/metrics.h"
 #include "telemetry/ready.h"
 
@@ -34,6 +35,11 @@ struct sw_admin_opts {
      * name, for probes and scrapers from elsewhere. Family 0: not.
      */
     struct sw_addr pages;
+    /*
+     * Whether pages need the token: all of the admin listener's but "/" and, with one_port, those
+     * that 'pages' has too.
+     */
+    struct sw_admin_access access;
     const char *share;            /* group of processes that may listen beside us; NULL: none */
     struct sw_metrics *metrics;   /* borrowed */
     void (*on_scrape)(void *arg); /* before the metrics are written; may be NULL */

@@ -36,13 +36,16 @@ os.environ.update(LENIENT)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _defaults(request):
+def _defaults(request, tmp_path_factory):
     if request.module.__name__ not in AS_SHIPPED:
         yield
         return
     for name in LENIENT:
         os.environ.pop(name)
+    # In place of /run/spanwire, which belongs to the machine.
+    os.environ["SPANWIRE_ADMIN_TOKEN_FILE"] = str(tmp_path_factory.mktemp("run") / "admin.token")
     yield
+    os.environ.pop("SPANWIRE_ADMIN_TOKEN_FILE")
     os.environ.update(LENIENT)
 
 

@@ -4,8 +4,9 @@
 Everything here runs with the defaults as they are shipped (see conftest.py)."""
 import contextlib
 import http.server
-import json
+import os
 import pathlib
+import signal
 import socket
 import subprocess
 import threading
@@ -13,9 +14,10 @@ import threading
 import pytest
 from harness import fabric as fb
 from harness.control import Control, _Here
-from harness.device import GROUP, Device, Edge, Web, advertise
+from harness.device import Device, Edge, Web, advertise
 from harness.fabric import Fabric, prefix, route, thing, to
 from harness.gateway import free_port
+from harness.node import Process
 from harness.sidecar import Sidecar
 from harness.wait import guard, until
 
@@ -117,7 +119,7 @@ class World:
 
     def never(self, host, paths=(("GET", "/config_dump"), ("GET", "/"), ("POST", "/quitquitquit"))):
         """The gateway answers for that host, by itself, and goes on."""
-        until(lambda: self.ask(host)[0] in (500, 503), 10, lambda: f"{host}: {self.ask(host)}")
+        until(lambda: self.ask(host)[0] in (500, 503), 10)
         for method, path in paths:
             status, body = self.ask(host, path, method=method)
             assert status in (500, 503), (method, path, status, body[:200])
@@ -240,14 +242,14 @@ def test_ingresses_mirrors_and_authorisation_do_not_reach_loopback(world):
     f.apply(thing("IngressClass", "spanwire", {"controller": "spanwire.dev/ingress"}),
             thing("Ingress", "inside", {"ingressClassName": "spanwire", "rules": [{"host": "ingress.test", "http": {"paths": [
                 {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "inside", "port": {"number": 80}}}}]}}]}))
-    until(lambda: world.ask("ingress.test", port=80)[0] in (500, 503), 15, lambda: world.ask("ingress.test", port=80))
+    until(lambda: world.ask("ingress.test", port=80)[0] in (500, 503), 15)
     assert world.ask("ingress.test", "/quitquitquit", port=80, method="POST")[0] in (500, 503)
     f.apply(route("mirror", "edge", [prefix("/", to("inside"), filters=[{"type": "RequestMirror", "requestMirror": {
         "backendRef": to("mirrored")}}])], hosts=["mirror.test"]))
     f.apply(route("authz", "edge", [prefix("/", to("mirrored"), filters=[{"type": "ExternalAuth", "externalAuth": {
         "protocol": "HTTP", "http": {}, "backendRef": to("inside")}}])], hosts=["authz.test"]))
     world.never("mirror.test")
-    until(lambda: world.ask("authz.test")[0] in (403, 500, 503), 10, lambda: world.ask("authz.test"))
+    until(lambda: world.ask("authz.test")[0] in (403, 500, 503), 10)
     assert world.ask("authz.test", "/quitquitquit", method="POST")[0] in (403, 500, 503)
     assert world.gateway.alive
 
@@ -257,7 +259,7 @@ def test_an_externalname_is_no_backend(world):
     f.apply(thing("Service", "outside", {"type": "ExternalName", "externalName": "localhost", "ports": [
         {"name": "main", "port": world.admin}]}),
         route("outside", "edge", [prefix("/", to("outside", world.admin))], hosts=["outside.test"]))
-    until(lambda: world.ask("outside.test")[0] == 500, 10, lambda: world.ask("outside.test"))
+    until(lambda: world.ask("outside.test")[0] == 500, 10)
 
 
 def test_udp_and_tcp_routes_do_not_reach_loopback(binary, tmp_path):
@@ -275,8 +277,8 @@ def test_udp_and_tcp_routes_do_not_reach_loopback(binary, tmp_path):
         w.fabric.programmed("flat")
 
         def refused():
-            with socket.create_connection(("127.0.0.1", tcp), timeout=guard(10)) as s:
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
+                with socket.create_connection(("127.0.0.1", tcp), timeout=guard(10)) as s:
                     s.sendall(b"GET /config_dump HTTP/1.1\r\nHost: localhost\r\n\r\n")
                     assert s.recv(1) == b""
             socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"hello", ("127.0.0.1", udp))
@@ -300,7 +302,7 @@ def test_the_operator_may_allow_more_and_deny_more(binary, tmp_path):
         w.gateway.stop()
         w.gateway = w.fabric.start_gateway("--upstream-allow", "127.0.0.0/8", "--upstream-deny",
                                            f"127.0.0.1:{w.admin}", admin_port=w.admin)
-        until(lambda: w.ask("web.test", "/hello") == (200, "hello /hello"), 10, lambda: w.ask("web.test"))
+        until(lambda: w.ask("web.test", "/hello") == (200, "hello /hello"), 10)
         w.never("admin.test")
     finally:
         w.close()
@@ -318,7 +320,7 @@ def connect(host, port):
 def test_a_wildcard_of_a_device_does_not_open_loopback(binary, tmp_path):
     web = Web()
     control = Control(binary, tmp_path / "control")
-    flags = ("--open", "--allow", f"*:{web.port}")
+    flags = ("--open", "--drain-time", "100ms", "--allow", f"*:{web.port}")
     with names(tmp_path, **{"rebind.attack.test": "127.0.0.1", "owner.test": "127.0.0.1"}), Edge() as edge:
         d = Device(binary, tmp_path / "device", control.kubeconfig, *flags, "--allow", f"owner.test:{web.port}")
         try:
@@ -357,7 +359,7 @@ def test_an_advertisement_does_not_open_disguised_names(binary, tmp_path):
         try:
             d.wait_live()
             advertise(control, "bad", "laptop", ("rebind.attack.test", web.port))
-            until(lambda: "1 destinations may be reached" in d.log(), 10, d.log)
+            until(lambda: "1 destinations may be reached" in d.log(), 10, "the advertisement")
             edge.connect(d)
             assert edge.ask(connect("rebind.attack.test", web.port))[0] == 403
         finally:
@@ -380,27 +382,88 @@ def test_a_sidecar_passes_no_disguised_name_on(binary, tmp_path):
 
 
 def test_a_sidecar_dials_no_loopback_that_a_connector_names(binary, tmp_path):
-    """The address of a Connector is its device's word."""
+    """The addresses of a Connector are its device's word; this one is honest, and where it must not be."""
+    web = Web()
     control = Control(binary, tmp_path / "control")
-    spy = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    spy.bind(("127.0.0.1", 0))
-    spy.settimeout(1)
-    s = None
+    d = Device(binary, tmp_path / "device", control.kubeconfig, "--open", "--name", "here", "--allow", f"127.0.0.1:{web.port}")
+    made = []
     try:
-        control.post(f"{GROUP}/connectors", {"apiVersion": "networking.datumapis.com/v1alpha1", "kind": "Connector",
-                                             "metadata": {"name": "bad"}, "spec": {"connectorClassName": "datum-connect"}})
-        answer = control.patch(f"{GROUP}/connectors/bad/status", {"status": {
-            "connectionDetails": {"type": "PublicKey", "publicKey": {"id": NODE, "discoveryMode": "DNS", "addresses": [
-                {"address": "127.0.0.1", "port": spy.getsockname()[1]}, {"address": "::ffff:127.0.0.1", "port": spy.getsockname()[1]}]}},
-            "conditions": [{"type": "Ready", "status": "True", "reason": "x", "message": "", "lastTransitionTime":
-                            "2026-01-01T00:00:00Z"}]}})
-        assert answer.status == 200, answer
-        s = Sidecar(binary, tmp_path / "sidecar", kubeconfig=control.kubeconfig).wait_ready()
-        assert s.tunnel(NODE, "127.0.0.1:80").status in (502, 503, 504)
-        with pytest.raises(TimeoutError):
-            spy.recv(2000)
+        d.wait_live()
+
+        def tunnel(where, *flags):
+            s = Sidecar(binary, tmp_path / where, "--dial-timeout", "2s", *flags, kubeconfig=control.kubeconfig)
+            made.append(s)
+            s.wait_ready()
+            until(lambda: "1 connectors known" in s.log() or s.tunnel(d.id, f"127.0.0.1:{web.port}").status == 200)
+            return s, s.tunnel(d.id, f"127.0.0.1:{web.port}").status
+        s, status = tunnel("shipped")
+        assert status in (502, 503, 504), status
+        until(lambda: "denied: loopback address" in s.log(), what="a line that says why")
+        assert s.metrics().sum("spanwire_upstream_denied_total", reason="loopback") > 0
+        s, status = tunnel("allowed", "--upstream-allow", "127.0.0.0/8")
+        assert status == 200, s.log()[-2000:]
     finally:
-        if s:
+        for s in made:
             s.close()
-        spy.close()
+        d.stop()
+        d.check()
         control.close()
+        web.close()
+
+
+# ---- admin ports ----
+
+def admin(port, path, method="GET", token=None, host="localhost"):
+    with socket.create_connection(("127.0.0.1", port), timeout=guard(10)) as s:
+        more = f"Authorization: Bearer {token}\r\n" if token else ""
+        s.sendall(f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n{more}Connection: close\r\n\r\n".encode())
+        data = b""
+        while piece := s.recv(65536):
+            data += piece
+    return int(data.split()[1])
+
+
+def test_admin_ports_ask_for_the_token(binary, world):
+    path = pathlib.Path(os.environ["SPANWIRE_ADMIN_TOKEN_FILE"])
+    assert path.stat().st_mode & 0o777 == 0o600
+    token = path.read_text(encoding="ascii").strip()
+    assert admin(world.admin, "/") == 200
+    for method, page in (("GET", "/config_dump"), ("GET", "/clusters"), ("GET", "/listeners"), ("POST", "/logging?level=debug"),
+                         ("POST", "/quitquitquit")):
+        assert admin(world.admin, page, method) == 401, page
+        assert admin(world.admin, page, method, token="0" * 64) == 401, page
+        assert admin(world.admin, page, method, token=token, host="evil.test") == 403, page
+    assert world.gateway.alive
+    for page in ("/config_dump", "/clusters", "/listeners"):
+        assert admin(world.admin, page, token=token) == 200, page
+    until(lambda: world.gateway.metrics().sum("spanwire_refusals_total", reason="admin_token") >= 10)
+    until(lambda: "refused: no admin token" in world.gateway.log() and "wrong admin token" in world.gateway.log())
+
+
+@pytest.mark.parametrize("role", ["node", "relay", "sidecar", "connector"])
+def test_every_role_asks_for_the_token(binary, tmp_path, role):
+    port = free_port()
+    at = ["--admin-addr", f"127.0.0.1:{port}"]
+    rest = ["--stats-addr", f"127.0.0.1:{free_port()}", "--ready-addr", f"127.0.0.1:{free_port()}"]
+    argv = {"node": ["node", "--mode", "dedicated", "--workload", "a/b/c", "--enable-proxy=false", "--local-ca", str(tmp_path / "ca"),
+                     *at, *rest],
+            "relay": ["relay", "--listen", f"127.0.0.1:{free_port()}", *at, *rest],
+            "sidecar": ["sidecar", "--listen", str(tmp_path / "s"), "--key-file", str(tmp_path / "k"), *at, *rest],
+            "connector": ["connector", "run", "--standalone", "--open", "--data", str(tmp_path / "d"), *at]}[role]
+    if role == "node":
+        subprocess.run([binary, "cert", "ca", "--dir", str(tmp_path / "ca")], check=True, capture_output=True)
+    p = Process(_Here(), [binary, *argv], tmp_path / "log")
+    try:
+        def up():
+            assert p.alive, p.log()
+            with contextlib.suppress(OSError):
+                return admin(port, "/") == 200
+        until(up, 10, "the role to answer")
+        assert admin(port, "/logging?level=debug", "POST") == 401
+        assert admin(port, "/quitquitquit", "POST") == 401
+        token = pathlib.Path(os.environ["SPANWIRE_ADMIN_TOKEN_FILE"]).read_text(encoding="ascii").strip()
+        assert admin(port, "/logging?level=debug", "POST", token=token) == 200
+        assert p.alive
+    finally:
+        p.signal(signal.SIGTERM)
+        p.wait(20)

@@ -24,7 +24,8 @@ class Process:
         if nofile:
             full += ["prlimit", f"--nofile={nofile}:{nofile}"]
         environ = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "SPANWIRE_XDS_LISTEN",
-                                                              "SPANWIRE_UPSTREAM_ALLOW", "SPANWIRE_ADMIN_AUTH")
+                                                              "SPANWIRE_UPSTREAM_ALLOW", "SPANWIRE_ADMIN_AUTH",
+                                                              "SPANWIRE_ADMIN_TOKEN_FILE")
                    or k.endswith("SAN_OPTIONS") or k == "ASAN_SYMBOLIZER_PATH"}
         environ.setdefault("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=0:exitcode=99")
         environ.setdefault("TSAN_OPTIONS", "halt_on_error=0:exitcode=98")

@@ -8,6 +8,8 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -50,6 +52,7 @@ static int set_up(void **state)
     static const struct sw_addr any_port = {.ip = {.family = 4, .b = {127, 0, 0, 1}}};
     struct world *w = SW_NEW(struct world);
     struct sw_admin_opts o = {.admin = {any_port},
+                              .access = {.auth = SW_ADMIN_AUTH_NONE},
                               .stats = any_port,
                               .ready_at = any_port,
                               .config_dump = dump,
@@ -239,7 +242,8 @@ static void readiness_names_what_is_missing(void **state)
 static void taken_port_is_an_error(void **state)
 {
     struct world *w = *state;
-    struct sw_admin_opts o = {.metrics = w->metrics, .ready = w->ready};
+    struct sw_admin_opts o = {
+        .access = {.auth = SW_ADMIN_AUTH_NONE}, .metrics = w->metrics, .ready = w->ready};
     struct sw_err err = {0};
 
     o.admin[0] = sw_admin_addr(w->admin);
@@ -247,9 +251,90 @@ static void taken_port_is_an_error(void **state)
     assert_int_not_equal(err.rc, SW_OK);
 }
 
+static char *read_token(const char *path)
+{
+    char text[256] = "";
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+
+    assert_true(n > 16);
+    (void)fclose(f);
+    text[strcspn(text, "\n")] = '\0';
+    return sw_strdup(text);
+}
+
+static void what_matters_needs_the_token(void **state)
+{
+    static const struct sw_addr any_port = {.ip = {.family = 4, .b = {127, 0, 0, 1}}};
+    struct world *w = *state;
+    char dir[] = "/tmp/test_admin_XXXXXX";
+    char path[64];
+    struct stat st;
+    struct sw_err err = {0};
+    struct sw_admin_opts o = {.admin = {any_port},
+                              .access = {.token_file = path},
+                              .stats = any_port,
+                              .ready_at = any_port,
+                              .metrics = w->metrics,
+                              .ready = w->ready,
+                              .config_dump = dump,
+                              .quit = quit,
+                              .extra = extra,
+                              .log_filter = "off",
+                              .arg = w};
+    struct sw_admin *admin;
+    struct sw_admin *second;
+    struct sw_addr at;
+    char *token;
+    char *good;
+
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof(path), "%s/run/admin.token", dir);
+    admin = sw_admin_new(w->loop, &o, &err);
+    second = sw_admin_new(w->loop, &o, &err); /* the same token */
+    assert_true(admin && second);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    token = read_token(path);
+    good = sw_asprintf(LOCAL "Authorization: Bearer %s\r\n", token);
+    at = sw_admin_addr(admin);
+    expect(w, at, "GET /", LOCAL, OK, "config_dump");
+    expect(w, at, "GET /config_dump", LOCAL, "HTTP/1.1 401 ", "Bearer");
+    expect(w, at, "GET /role", LOCAL, "HTTP/1.1 401 ", "");
+    expect(w, at, "GET /nothing", LOCAL, "HTTP/1.1 401 ", "");
+    expect(w, at, "POST /", LOCAL, "HTTP/1.1 401 ", "");
+    expect(w, at, "POST /logging", LOCAL, "HTTP/1.1 401 ", "");
+    expect(w, at, "POST /quitquitquit", LOCAL, "HTTP/1.1 401 ", "");
+    expect(w, at, "POST /quitquitquit", LOCAL "Authorization: Bearer x\r\n", "HTTP/1.1 401 ", "");
+    expect(w, at, "POST /quitquitquit", LOCAL "Authorization: Bearer \r\n", "HTTP/1.1 401 ", "");
+    assert_int_equal(w->quits, 0);
+    expect(w, at, "GET /config_dump", good, OK, "workloads");
+    expect(w, sw_admin_addr(second), "GET /role", good, OK, "role page");
+    expect(w, at, "POST /quitquitquit", good, OK, "");
+    assert_int_equal(w->quits, 1);
+    expect(w, sw_admin_stats_addr(admin), "GET /metrics", LOCAL, OK, "reason=\"admin_token\"");
+    expect(w, sw_admin_ready_addr(admin), "GET /healthz/ready", LOCAL, OK, "");
+    sw_admin_free(admin);
+    sw_admin_free(second);
+    assert_int_equal(chmod(path, 0640), 0);
+    assert_null(sw_admin_new(w->loop, &o, &err));
+    assert_int_equal(err.rc, SW_EDENIED);
+    assert_int_equal(truncate(path, 3), 0);
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_null(sw_admin_new(w->loop, &o, &err));
+    assert_int_equal(err.rc, SW_EINVAL);
+    (void)unlink(path);
+    *strrchr(path, '/') = '\0';
+    (void)rmdir(path);
+    (void)rmdir(dir);
+    sw_free(token);
+    sw_free(good);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_matters_needs_the_token, set_up, tear_down),
         cmocka_unit_test(index_and_dump_are_served),
         cmocka_unit_test(foreign_names_and_pages_are_refused),
         cmocka_unit_test(logging_is_asked_changed_and_reset),
