@@ -148,7 +148,8 @@ class World(api.Control):
         argv = [self.ctx.binary, "gateway", "--xds-addr", f"127.0.0.1:{XDS_PORT}", "--xds-ca",
                 self.file("certificate-authority"), "--xds-token-file", self.file("token"),
                 "--workers", "1", "--admin-addr", "127.0.0.1:0", "--stats-addr", "127.0.0.1:0",
-                "--ready-addr", "127.0.0.1:0", "--drain-time", "1s"]
+                "--ready-addr", "127.0.0.1:0", "--drain-time", "1s",
+                "--upstream-allow", "127.0.0.0/8"]
         self.gateway = procs.spawn(api.place(self.ctx, argv), self.dir + ".gateway.log")
         procs.wait_accepting(self.gateway, "127.0.0.1", HTTP_PORT, 20)
 
