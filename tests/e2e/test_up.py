@@ -128,6 +128,57 @@ def test_the_path_is_not_printed_where_it_is_known(topology, binary, tmp_path, m
         up.stop()
 
 
+@needs_kubectl
+def test_objects_name_backends_of_this_machine_but_not_the_fabric(up, web):
+    def backend(name, port):
+        return f"""
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}}}
+spec: {{ports: [{{port: 80}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: {name}, labels: {{kubernetes.io/service-name: {name}}}}}
+addressType: IPv4
+ports: [{{port: {port}}}]
+endpoints: [{{addresses: [127.0.0.1]}}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: {name}}}
+spec:
+  parentRefs: [{{name: mine}}]
+  hostnames: [{name}.localhost]
+  rules: [{{backendRefs: [{{name: {name}, port: 80}}]}}]
+---
+"""
+    done = up.kubectl("apply", "-f", "-", input=backend("web", web.port) + backend("inside", up.base) +
+                      backend("api", up.api) + """
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: mine}
+spec:
+  gatewayClassName: spanwire
+  listeners: [{name: http, protocol: HTTP, port: 80}]
+""")
+    assert done.returncode == 0, done.stderr
+
+    def status(host, path="/", port=80 + up.offset, **headers):
+        ask = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Host": host, **headers})
+        try:
+            with urllib.request.urlopen(ask, timeout=guard(10)) as answer:
+                return answer.status
+        except urllib.error.HTTPError as e:
+            return e.code
+    until(lambda: status("web.localhost", "/hello") == 200, 10, "a backend on loopback")
+    for host in ("inside.localhost", "api.localhost"):
+        until(lambda h=host: status(h, "/config_dump") == 503, 10, f"{host} to be denied")
+    token = (up.data / "run" / "admin.token").read_text(encoding="ascii").strip()
+    assert status("localhost", "/config_dump", up.base) == 401
+    assert status("localhost", "/config_dump", up.base, Authorization=f"Bearer {token}") == 200
+
+
 def test_every_role_has_ports_of_its_own(up):
     children = set(up.children().values()) | {up.pid}
     out = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
