@@ -32,8 +32,12 @@ struct api_quota;
 struct api_revoker;
 struct api_accounts;
 
+enum { API_TOKENS_KNOWN = 1024 };
+
 struct api_tokens {
     SW_VEC(struct api_static_token *) all;
+    /* Tokens whose signature was good, by their digest; what they say is judged each time. */
+    struct api_known_token *known[API_TOKENS_KNOWN];
 };
 
 /* The line of a watch written last. The pointers are compared, never followed. */
@@ -482,6 +486,8 @@ struct api_static_token {
     struct sw_slice uid;
     struct sw_slice group; /* one is enough for the admin */
 };
+/* Frees what is kept about tokens. */
+void api_tokens_done(struct api_tokens *t);
 /* Judges a bearer token; false with the reason when it is no good. */
 bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice token,
                     const struct sw_json *audiences, struct api_user *ret,

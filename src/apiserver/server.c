@@ -189,7 +189,7 @@ void sw_api_free(struct sw_api *a)
     api_registry_done(&a->reg);
     sw_ca_free(a->ca);
     sw_jws_key_free(a->token_key);
-    sw_vec_done(&a->tokens.all);
+    api_tokens_done(&a->tokens);
     sw_close_indirect(&a->audit_fd);
     sw_tls_cred_unref(a->cred);
     sw_arena_clear(&a->arena);
