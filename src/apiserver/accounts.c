@@ -76,10 +76,6 @@ static const struct rule identity_rules[] = {
     {"-", "configmaps", "list watch", "spanwire-relays", NULL},
 };
 
-/* Devices choose among the classes, which belong to no namespace. */
-static const struct rule device_rules[] = {
-    {DATUM, "connectorclasses", "get list watch", NULL, NULL}};
-
 struct account {
     const char *name;
     const char *role;
@@ -183,19 +179,21 @@ static void make_account(struct sw_api *api, const char *ns, const char *name)
                     boot_parse(&a, sw_arena_printf(&a, "{'metadata':{'name':'%s'}}", name)));
 }
 
-/* With the rights that devices have. */
+/* With the rights that `spanwire connector role` prints: over the objects of its name. */
 static void make_device(struct sw_api *api, const char *name)
 {
-    static const struct boot_place at = {RBAC, "rolebindings", "default"};
-    const struct account device = {name, "system:spanwire:device", device_rules,
-                                   SW_ARRAY_LEN(device_rules), NULL};
+    const struct rule rules[] = {
+        {DATUM, "connectors connectoradvertisements httpproxies",
+         "get list watch create patch delete", name, NULL},
+        {DATUM, "connectors/status", "patch", name, NULL},
+        {"coordination.k8s.io", "leases", "get patch", name, NULL},
+    };
     SW_ARENA_AUTO a = {0};
+    const struct account device = {name, sw_arena_printf(&a, "spanwire-device-%s", name), rules,
+                                   SW_ARRAY_LEN(rules), "default"};
 
     make_account(api, "default", name);
     grant(api, &device, "default");
-    boot_binding(api, &at,
-                 binding_json(&a, name, "ClusterRole", "spanwire-connector",
-                              subject_text(&a, "default", name)));
 }
 
 void boot_accounts(struct sw_api *api)

@@ -126,7 +126,8 @@ static const struct sw_opt table[] = {
      .offset = OPT(device_account),
      .arg = "NAME",
      .help = "also keep a service account NAME in the namespace 'default' with the rights of a "
-             "device, and its credential in DIR/roles/NAME.kubeconfig"},
+             "device over its objects, those called NAME, and its credential in "
+             "DIR/roles/NAME.kubeconfig"},
     {.name = "loopback-endpoints",
      .env = "SPANWIRE_LOOPBACK_ENDPOINTS",
      .type = SW_OPT_BOOL,

@@ -39,7 +39,7 @@ enum {
 };
 
 /* The demo is a device like any other. */
-#define DEMO_ACCOUNT "spanwire-demo"
+#define DEMO "demo" /* its account and its objects */
 
 static const uint64_t demo_every_ns = 20 * SW_NS_PER_MS;
 static const uint64_t demo_timeout_ns = 20 * SW_NS_PER_S;
@@ -212,7 +212,7 @@ static void add_control(struct up *u)
     give(r, "--log-level", u->set->log_level);
     give(r, "--loopback-endpoints", NULL);
     if (u->set->demo)
-        give(r, "--device-account", DEMO_ACCOUNT);
+        give(r, "--device-account", DEMO);
     if (u->set->access_log)
         give(r, "--gateway-access-log", NULL);
 }
@@ -298,9 +298,9 @@ static int add_demo(struct up *u)
     at = sw_demo_app_addr(u->app);
     give(r, sw_arena_printf(u->arena, "http://%s", addr_text(u, &at)), NULL);
     give(r, "--hostname", u->set->demo_hostname);
-    give(r, "--name", "demo");
+    give(r, "--name", DEMO);
     give(r, "--data", path(u, "demo"));
-    give(r, "--kubeconfig", path(u, "roles/" DEMO_ACCOUNT ".kubeconfig"));
+    give(r, "--kubeconfig", path(u, "roles/" DEMO ".kubeconfig"));
     give(r, "--relay", u->relay_url);
     give(r, "--admin-addr", local_text(u, PORT_EXPOSE_ADMIN));
     return SW_OK;

@@ -357,20 +357,19 @@ def test_up_gives_every_role_its_own_credential(topology, binary, tmp_path):
         until(u.serves, 30, "the demo")
         for role, pid in u.children().items():
             command = pathlib.Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").replace("\0", " ")
-            assert "admin" not in command.replace("--admin-addr", ""), (role, command)
+            assert "admin.kubeconfig" not in command and "pki/admin" not in command, (role, command)
         files = sorted((u.data / "roles").iterdir())
         assert [f.name for f in files if f.suffix == ".token"] == [
-            "control.token", "gateway.token", "sidecar.token", "spanwire-demo.token"]
+            "control.token", "demo.token", "gateway.token", "sidecar.token"]
         for f in files:
             assert stat.S_IMODE(f.stat().st_mode) == 0o600, f
         api = Running(u.data, u.api)
         tokens = {f.stem: f.read_text(encoding="ascii") for f in files if f.suffix == ".token"}
-        for role in ("gateway", "sidecar", "spanwire-demo"):
+        for role in ("gateway", "sidecar", "demo"):
             caller = rt.Caller(api, tokens[role])
             for method, path in FORBIDDEN_TO_ROLES:
                 answer = caller.request(method, path, {} if method == "POST" else None)
-                expected = (403, 404) if (role, method) == ("spanwire-demo", "DELETE") else (403,)
-                assert answer.status in expected, (role, method, path, answer)
+                assert answer.status == 403, (role, method, path, answer)
         control = rt.Caller(api, tokens["control"])
         assert control.get(f"{RBAC}/clusterrolebindings").status == 403
         assert control.post(f"{RBAC}/clusterrolebindings", {}).status == 403
