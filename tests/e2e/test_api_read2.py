@@ -284,9 +284,9 @@ def test_tables_of_policies(api):
     create(api, f"{admission}/validatingadmissionpolicybindings", metadata={"name": "b"}, spec={
         "policyName": "p", "validationActions": ["Deny"],
         "paramRef": {"name": "q", "parameterNotFoundAction": "Deny"}})
-    row, = table(api, f"{admission}/validatingadmissionpolicies")
+    row, = (r for r in table(api, f"{admission}/validatingadmissionpolicies") if r["Name"] == "p")
     assert (row["Validations"], row["ParamKind"]) == (1, "v1/ConfigMap")
-    row, = table(api, f"{admission}/validatingadmissionpolicybindings")
+    row, = (r for r in table(api, f"{admission}/validatingadmissionpolicybindings") if r["Name"] == "b")
     assert (row["PolicyName"], row["ParamRef"]) == ("p", "*/q")
 
 
