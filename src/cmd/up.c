@@ -586,7 +586,7 @@ static int run(struct up *u)
         .down = on_down,
         .arg = u,
     };
-    struct sw_addr admin;
+    struct sw_up_admin admin;
     int rc = prepare(u);
 
     if (rc == SW_OK)
@@ -601,7 +601,8 @@ static int run(struct up *u)
     u->sup = sw_supervisor_new(u->loop, &o, u->err);
     if (!u->sup)
         return u->err->rc;
-    admin = local(u, PORT_ADMIN);
+    admin.at = local(u, PORT_ADMIN);
+    admin.token_file = path(u, "run/admin.token");
     u->ports = sw_up_ports_new(u->loop, &admin, on_unbound, u, u->err);
     if (!u->ports)
         return u->err->rc;

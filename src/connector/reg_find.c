@@ -211,15 +211,19 @@ static void ask_by_id(struct sw_reg *r)
                               .ns = r->o.ns,
                               .field_selector = selector,
                               .timeout_ns = REG_CALL_NS,
-                              .once = true};
+                              .once = true,
+                              .may_lack = true};
 
     r->call = sw_kube_do(r->client, &req, on_step, r);
 }
 
 static void ask_class(struct sw_reg *r)
 {
-    struct sw_kube_req req = {
-        .verb = SW_KUBE_LIST, .gvr = &class_gvr, .timeout_ns = REG_CALL_NS, .once = true};
+    struct sw_kube_req req = {.verb = SW_KUBE_LIST,
+                              .gvr = &class_gvr,
+                              .timeout_ns = REG_CALL_NS,
+                              .once = true,
+                              .may_lack = true};
 
     if (r->o.class_name.n) {
         sw_free(r->class_name);

@@ -77,6 +77,7 @@ struct sw_kube_req {
 
     uint64_t timeout_ns; /* retries included; 0: 60 s */
     bool once;           /* no retries at all */
+    bool may_lack;       /* the caller goes on without the right: its lack is not reported */
 };
 
 /* What came of it. */

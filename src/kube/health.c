@@ -229,7 +229,7 @@ struct kube_right kube_right_of(const struct sw_kube_req *req, bool watch)
 {
     struct kube_right r = {.gvr = req->gvr};
 
-    if (!req->gvr || req->path)
+    if (!req->gvr || req->path || req->may_lack)
         return r;
     r.verb = watch ? "watch" : verb_of(req);
     (void)snprintf(r.sub, sizeof(r.sub), "%s", req->sub ? req->sub : "");

@@ -170,6 +170,11 @@ void sw_admin_token_log(const struct sw_admin_token *t)
                     t->why.msg);
 }
 
+struct sw_slice sw_admin_token_text(const struct sw_admin_token *t)
+{
+    return sw_slice(t->text, t->n);
+}
+
 bool sw_admin_token_ok(const struct sw_admin_token *t, struct sw_slice authorization)
 {
     struct sw_slice rest = authorization;

@@ -33,5 +33,7 @@ SW_NODISCARD struct sw_admin_token *sw_admin_token_new(const char *file, struct 
 void sw_admin_token_free(struct sw_admin_token *t);
 /* Logs where it is, or why it is nowhere. */
 void sw_admin_token_log(const struct sw_admin_token *t);
+/* For who asks; lives as long as the object. */
+struct sw_slice sw_admin_token_text(const struct sw_admin_token *t);
 /* Is this "Bearer TOKEN"? Takes the same time wherever they differ. */
 bool sw_admin_token_ok(const struct sw_admin_token *t, struct sw_slice authorization);
