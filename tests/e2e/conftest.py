@@ -5,6 +5,7 @@ The suite runs inside a network and mount namespace of its own: as root directly
 an unprivileged user namespace. pytest re-executes itself there before the first test, so
 nothing it makes is visible outside and all of it disappears with the process.
 """
+import contextlib
 import os
 import pathlib
 import resource
@@ -35,11 +36,8 @@ AS_SHIPPED = {"test_readme", "test_trust_addresses", "test_up"}  # run with the 
 os.environ.update(LENIENT)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _defaults(request, tmp_path_factory):
-    if request.module.__name__ not in AS_SHIPPED:
-        yield
-        return
+@contextlib.contextmanager
+def real_defaults(tmp_path_factory):
     for name in LENIENT:
         os.environ.pop(name)
     # In place of /run/spanwire, which belongs to the machine.
@@ -47,6 +45,19 @@ def _defaults(request, tmp_path_factory):
     yield
     os.environ.pop("SPANWIRE_ADMIN_TOKEN_FILE")
     os.environ.update(LENIENT)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _defaults(request, tmp_path_factory):
+    with real_defaults(tmp_path_factory) if request.module.__name__ in AS_SHIPPED else contextlib.nullcontext():
+        yield
+
+
+@pytest.fixture
+def as_shipped(tmp_path_factory):
+    """For single tests of the other modules."""
+    with real_defaults(tmp_path_factory):
+        yield
 
 
 def pytest_configure(config):

@@ -367,9 +367,9 @@ def make_class(u):
         "spec": {"controllerName": "spanwire.dev/gateway"}})
 
 
-def test_up_ends_when_its_first_port_is_taken(topology, binary, tmp_path):
+def test_up_ends_when_its_first_port_is_taken(topology, binary, tmp_path, as_shipped):
     """Free when it looked at the start, taken when the first Gateway wants it."""
-    del topology
+    del topology, as_shipped
     u = Up(binary, tmp_path)
     with stranger(80 + u.offset):
         make_class(u)
@@ -379,8 +379,8 @@ def test_up_ends_when_its_first_port_is_taken(topology, binary, tmp_path):
                      rf"held by \S+ \(pid {os.getpid()}\)", u.log()), u.log()
 
 
-def test_up_goes_on_when_a_later_port_is_taken(topology, binary, tmp_path):
-    del topology
+def test_up_goes_on_when_a_later_port_is_taken(topology, binary, tmp_path, as_shipped):
+    del topology, as_shipped
     u = Up(binary, tmp_path)
     make_class(u)
     make_gateway(u, "edge", 80)
