@@ -171,6 +171,8 @@ def via(name):
 
 
 STATUS = {"status": {"connectionDetails": {"type": "PublicKey", "publicKey": {"id": "0" * 64, "addresses": []}}}}
+QUESTION = {"type": "ExternalAuth", "externalAuth": {  # whose answer the client would see
+    "protocol": "HTTP", "backendRef": {"name": "internal", "port": 80}, "http": {"path": "/admin"}}}
 MIRROR = {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "web", "port": 80}}}
 OWNER = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "y", "blockOwnerDeletion": True}]
 OURS = ("connectors", "connectoradvertisements", "httpproxies", "leases")
@@ -209,6 +211,10 @@ ATTEMPTS = {
     "route to the inside": ("apply", of("httpproxies", "laptop"), proxy("laptop", {"endpoint": "http://intern.example.com"})),
     "route to an instance": ("apply", of("httpproxies", "laptop"), proxy("laptop", {"instance": {"name": "db", "port": 5432}})),
     "mirror": ("apply", of("httpproxies", "laptop"), proxy("laptop", via("laptop"), filters=[MIRROR])),
+    "ask a Service": ("apply", of("httpproxies", "laptop"), proxy("laptop", via("laptop"), filters=[QUESTION])),
+    "ask a Service behind a backend": ("apply", of("httpproxies", "laptop"),
+                                       proxy("laptop", {**via("laptop"), "filters": [QUESTION]})),
+    "hold its HTTPProxy": ("patch", of("httpproxies", "laptop"), {"metadata": {"finalizers": ["example.com/never"]}}),
     "select others": ("patch", of("httpproxies", "laptop"),
                       {"metadata": {"annotations": {"spanwire.dev/connector-selector": "site=home"}}}),
     "advertise for nas": ("apply", of("connectoradvertisements", "laptop"), advert("laptop", "nas")),
@@ -244,7 +250,8 @@ ATTEMPTS = {
 
 
 # RBAC lets these through.
-BY_POLICY = {"route to nas", "route by patch", "route to the inside", "route to an instance", "mirror", "select others",
+BY_POLICY = {"route to nas", "route by patch", "route to the inside", "route to an instance", "mirror", "ask a Service",
+             "ask a Service behind a backend", "hold its HTTPProxy", "select others",
              "advertise for nas", "advertise by patch", "label its Connector", "label by apply", "label its HTTPProxy",
              "own its Connector", "another class"}
 
