@@ -260,7 +260,7 @@ static void job_free(struct api_job *j)
     struct tenant *t = j->tenant;
 
     sw_timer_stop(j->work->api->loop, &j->timer);
-    if (j->r)
+    if (j->r && j->r->job == j)
         j->r->job = NULL;
     sw_list_unlink(&j->link);
     if (j->started) {
@@ -386,6 +386,8 @@ static void enqueue(struct api_req *r, api_work_fn fn, void *arg, bool resumed)
         sw_list_push_back(&t->jobs, &j->link);
     t->queued++;
     k->queued++;
+    if (r->job)
+        r->job->r = NULL; /* asked for in that one's own turn: it ends, this one goes on */
     r->job = j;
     r->x->on_gone = on_gone;
     sw_timer_start(k->api->loop, &j->timer, k->opts.deadline_ns, on_over);

@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 
 import pytest
 from harness.control import Control, config_map
@@ -281,3 +282,33 @@ def test_kill_in_the_middle_loses_nothing(start):
     for name in list(done):
         answer = api.get(f"{CMS}/{name}")
         assert answer.status == 200 and len(answer.json["data"]) == 3000, name
+
+
+NO_WEBHOOK = {"metadata": {"name": "h"}, "webhooks": [{
+    "name": "h.example.com", "clientConfig": {"url": "https://127.0.0.1:1/x"}, "sideEffects": "None",
+    "admissionReviewVersions": ["v1"], "failurePolicy": "Ignore",
+    "matchConditions": [{"name": "no", "expression": "request.name == 'never'"}],
+    "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}]}]}
+
+
+@pytest.mark.parametrize("way", ["a sweep", "a webhook that is not asked"])
+def test_clients_that_go_while_work_asks_for_more_of_itself(start, way):
+    """Work that goes on as another job in its own turn left that job behind with a request that was freed (AddressSanitizer)."""
+    api = start()
+    mallory = Tenant(api, "mallory", role="edit")
+    maps = CMS
+    if way == "a sweep":
+        for i in range(60):
+            api.post(maps, config_map(f"o{i}", {"a": "x" * 2000}))
+        head, body = f"DELETE {maps}?labelSelector=none%3Dx", b""
+    else:
+        hooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+        assert api.post(hooks, NO_WEBHOOK).status == 201
+        head, body = f"POST {maps}?dryRun=All", json.dumps(config_map("big", {f"k{i}": "v" for i in range(4000)})).encode()
+    for i in range(60):
+        with mallory.context.wrap_socket(socket.create_connection(("127.0.0.1", api.port)), server_hostname="127.0.0.1") as s:
+            s.sendall((f"{head} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {mallory.token}\r\n"
+                       f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body)
+            time.sleep(i % 6 * (0.01 if body else 0.0003))
+    assert api.get("/healthz").status == 200
+    assert api.get(maps).status == 200
