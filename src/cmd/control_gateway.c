@@ -276,12 +276,14 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
 {
     struct sw_gateway_controller_opts co = {
         .conf = {.controller = sw_slice_str(o->controller),
-                 .port_offset = (uint16_t)o->port_offset},
+                 .port_offset = (uint16_t)o->port_offset,
+                 .ingress_shared_hosts = o->ingress_shared_hosts},
         .xds = {.access_log = o->access_log,
                 .gzip = o->gzip,
                 .http10 = o->http10,
                 .via = sw_slice_str(o->via ? o->via : "")},
         .cache = g->cache,
+        .metrics = g->shard,
         .threaded = true,
         .lease_ns = sw_slice_str(o->lease_ns ? o->lease_ns : ""),
         .lease_name = o->lease_ns ? SW_SLICE_LIT("spanwire-gateway") : sw_slice("", 0),

@@ -24,6 +24,7 @@ struct sw_control_gateway_opts {
     const char *controller;    /* GatewayClass.spec.controllerName that is ours */
     const char *addresses;     /* what Gateways get: see sw_gateway_addrs_parse; NULL: by mode */
     uint32_t port_offset;      /* added to listener ports below 1024 */
+    bool ingress_shared_hosts; /* Ingresses of several namespaces may serve one host */
     bool access_log;           /* data planes print a line per request */
     bool gzip;                 /* data planes compress text */
     bool http10;               /* data planes serve HTTP/1.0 */

@@ -260,6 +260,12 @@ static const struct sw_opt table[] = {
      .max = 60000,
      .help = "added to listener ports below 1024, which need no root then (80 is served on 8080); "
              "0 serves them as they are"},
+    {.name = "ingress-shared-hosts",
+     .env = "SPANWIRE_INGRESS_SHARED_HOSTS",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(gw.ingress_shared_hosts),
+     .help = "Ingresses of different namespaces may serve one host together; without it a host is "
+             "the namespace's whose Ingress is the oldest"},
     {.name = "gateway-access-log",
      .type = SW_OPT_BOOL,
      .offset = OPT(gw.access_log),

@@ -53,6 +53,10 @@ enum sw_hp_kind {
     SW_HP_PATCH,   /* EnvoyPatchPolicies */
     SW_HP_BACKEND, /* of Envoy Gateway, which takes no EndpointSlices as backends */
     SW_HP_CLAIM,
+    SW_HP_LISTENERSET, /* these: names that others serve */
+    SW_HP_GRPCROUTE,
+    SW_HP_TLSROUTE,
+    SW_HP_INGRESS,
     SW_HP_KINDS,
 };
 extern const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS];

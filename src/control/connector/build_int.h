@@ -115,6 +115,7 @@ struct hp_host {
     size_t index; /* in spec.hostnames */
     enum hp_name state;
     const char *holder;     /* IN_USE: who has it, as far as this HTTPProxy may know */
+    bool lost;              /* its listener was refused although the name is ours */
     struct sw_slice secret; /* of its certificate */
     bool certified;
     bool failed;  /* the last attempt at its certificate did */
@@ -138,6 +139,7 @@ struct hp_backend {
 struct hp_names {
     struct sw_map canonical; /* name -> struct sw_kube_obj */
     struct sw_map claims;    /* name -> struct sw_claim */
+    struct sw_map others;    /* what others serve; see proxy_others.c */
 };
 
 /* A certificate we issued. */
@@ -174,11 +176,23 @@ struct hp {
 
 /* ---- proxy_names.c ---- */
 
-/* Claims recorded and made anew, of all HTTPProxies. The caller ends both maps. */
+/* Claims recorded and made anew, of all HTTPProxies. The caller ends the maps. */
 void hp_claim_names(const struct sw_view *v, const struct sw_connector_conf *conf,
                     struct sw_output *out, struct hp_names *ret);
 /* Fills h->hosts. */
 void hp_read_hosts(struct hp *h);
+
+/* ---- proxy_others.c ---- */
+
+/* Names that Gateways, routes and Ingresses serve. The caller ends the map. */
+void hp_read_others(const struct sw_view *v, struct sw_arena *a, struct sw_map *ret);
+/* True when another namespace than this serves the host or covers it. */
+bool hp_served_elsewhere(const struct hp_names *names, struct sw_arena *a, struct sw_slice host,
+                         struct sw_slice ns);
+/* True for the target domain itself, its reserved names, and what is below the canonical name of
+ * another HTTPProxy. */
+bool hp_is_fabrics(const struct hp_names *names, struct sw_slice domain, struct sw_slice host,
+                   const struct sw_kube_obj *by);
 
 /* ---- select.c ---- */
 

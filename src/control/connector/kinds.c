@@ -59,6 +59,11 @@ const struct sw_control_kind sw_connector_kinds[SW_CN_KINDS] = {
                       .field_selector = "metadata.name=" SW_CONNECTOR_RELAYS},
 };
 
+/* As clusters with an older bundle serve it. */
+static const struct sw_kube_gvr *const old_tlsroutes[] = {
+    GVR(GW_GROUP, "v1alpha3", "tlsroutes", "TLSRoute", true),
+    GVR(GW_GROUP, "v1alpha2", "tlsroutes", "TLSRoute", true), NULL};
+
 const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS] = {
     [SW_HP_PROXY] = {.gvr = DATUM("v1alpha", "httpproxies", "HTTPProxy", true),
                      .optional = true,
@@ -84,4 +89,13 @@ const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS] = {
     [SW_HP_BACKEND] = {.gvr = GVR("gateway.envoyproxy.io", "v1alpha1", "backends", "Backend", true),
                        .optional = true},
     [SW_HP_CLAIM] = {.gvr = &sw_claim_gvr, .optional = true},
+    [SW_HP_LISTENERSET] = {.gvr = GVR(GW_GROUP, "v1", "listenersets", "ListenerSet", true),
+                           .optional = true},
+    [SW_HP_GRPCROUTE] = {.gvr = GVR(GW_GROUP, "v1", "grpcroutes", "GRPCRoute", true),
+                         .optional = true},
+    [SW_HP_TLSROUTE] = {.gvr = GVR(GW_GROUP, "v1", "tlsroutes", "TLSRoute", true),
+                        .older = old_tlsroutes,
+                        .optional = true},
+    [SW_HP_INGRESS] = {.gvr = GVR("networking.k8s.io", "v1", "ingresses", "Ingress", true),
+                       .optional = true},
 };

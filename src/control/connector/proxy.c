@@ -263,6 +263,7 @@ void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf 
     sw_map_done(&adverts);
     sw_map_done(&names.canonical);
     sw_map_done(&names.claims);
+    sw_map_done(&names.others);
     sw_map_done(&secrets);
     sw_connector_keys_done(&keys);
 }

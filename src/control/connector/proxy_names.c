@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names of HTTPProxies. Canonical ones are the HTTPProxy's for as long as it lives and nobody can
- * ask for them; all others belong to whom a recorded claim names (control/claims.h).
+ * ask for them; all others belong to whom a recorded claim names (control/claims.h). No claim is
+ * made on what other namespaces serve by other means, nor on names of the fabric itself.
  */
 #include <stdlib.h>
 
@@ -11,6 +12,14 @@ static struct sw_slice domain_of(const struct sw_connector_conf *c)
 {
     return c->target_domain.n ? c->target_domain : SW_SLICE_LIT("connect.localhost");
 }
+
+/* What decides about names without a claim. */
+struct naming {
+    const struct sw_view *v;
+    const struct sw_connector_conf *conf;
+    struct sw_arena *a;
+    const struct hp_names *names;
+};
 
 static int oldest_first(const void *x, const void *y)
 {
@@ -59,8 +68,31 @@ static bool is_served(const struct sw_kube_obj *o, struct sw_slice name)
     return cn_is_true(hp_host_conditions(o, name), "Available");
 }
 
+/* The claim on record is its own. */
+static bool is_recorded(const struct sw_view *v, struct sw_arena *a, const struct sw_kube_obj *o,
+                        struct sw_slice name)
+{
+    const struct sw_kube_obj *c =
+        sw_view_find(v, SW_HP_CLAIM, sw_slice("", 0), sw_claim_name(a, SW_CLAIM_HOSTNAME, name));
+
+    return c && o->uid.n &&
+           sw_slice_eq(sw_json_str(sw_json_walk(c->json, "spec", "holder", "uid", NULL)), o->uid);
+}
+
+/* Who has the name without a claim; NULL: nobody. What it has already it keeps from others. */
+static const char *unclaimed_holder(const struct naming *n, const struct sw_kube_obj *o,
+                                    struct sw_slice name)
+{
+    if (hp_is_fabrics(n->names, domain_of(n->conf), name, o))
+        return "the fabric itself";
+    if (!is_served(o, name) && hp_served_elsewhere(n->names, n->a, name, o->ns) &&
+        !is_recorded(n->v, n->a, o, name))
+        return "a Gateway, a route or an Ingress of another namespace";
+    return NULL;
+}
+
 /* Adds what one HTTPProxy asks for. Returns how many there are now. */
-static size_t ask_names(const struct hp_names *names, const struct sw_kube_obj *o,
+static size_t ask_names(const struct naming *naming, const struct sw_kube_obj *o,
                         struct sw_claim_ask *asks, size_t n)
 {
     const struct sw_json *list = sw_json_walk(o->json, "spec", "hostnames", NULL);
@@ -70,7 +102,8 @@ static size_t ask_names(const struct hp_names *names, const struct sw_kube_obj *
     for (size_t i = 0; i < sw_min(sw_json_len(list), HP_HOSTS_MAX - 1); i++) {
         struct sw_slice name = sw_json_str(sw_json_at(list, i));
 
-        if (hp_is_hostname(name) && !sw_map_get(&names->canonical, name))
+        if (hp_is_hostname(name) && !sw_map_get(&naming->names->canonical, name) &&
+            !unclaimed_holder(naming, o, name))
             asks[n++] = (struct sw_claim_ask){.value = name, .by = o, .served = is_served(o, name)};
     }
     return n;
@@ -85,6 +118,7 @@ void hp_claim_names(const struct sw_view *v, const struct sw_connector_conf *con
                                     .holders = SW_HP_PROXY,
                                     .holder_kind = "HTTPProxy",
                                     .record = true};
+    const struct naming naming = {v, conf, sw_out_arena(out), ret};
     size_t count = sw_view_count(v, SW_HP_PROXY);
     struct sw_claim_ask *asks;
     size_t n = 0;
@@ -95,8 +129,9 @@ void hp_claim_names(const struct sw_view *v, const struct sw_connector_conf *con
     asks = sw_arena_array(sw_out_arena(out), n + 1, sizeof(*asks));
     n = 0;
     index_canonical(v, conf, sw_out_arena(out), &ret->canonical);
+    hp_read_others(v, sw_out_arena(out), &ret->others);
     for (size_t i = 0; i < count; i++)
-        n = ask_names(ret, sw_view_at(v, SW_HP_PROXY, i), asks, n);
+        n = ask_names(&naming, sw_view_at(v, SW_HP_PROXY, i), asks, n);
     sw_claims_decide(&in, asks, n, out, &ret->claims);
 }
 
@@ -112,11 +147,16 @@ static void add_host(struct hp *h, struct sw_slice name, bool canonical, size_t 
 {
     const struct sw_kube_obj *owner = sw_map_get(&h->names->canonical, name);
     const struct sw_claim *claim = owner ? NULL : sw_map_get(&h->names->claims, name);
+    const struct naming naming = {h->v, h->conf, h->a, h->names};
     struct hp_host *host = &h->hosts[h->n_hosts++];
+    const char *other = owner ? NULL : unclaimed_holder(&naming, h->obj, name);
 
     *host = (struct hp_host){.name = name, .canonical = canonical, .index = index};
     if (owner == h->obj || sw_claim_is(claim, h->obj)) {
         host->state = HP_NAME_OURS;
+    } else if (other) {
+        host->state = HP_NAME_IN_USE;
+        host->holder = other;
     } else if (owner || claim) {
         host->state = HP_NAME_IN_USE;
         host->holder =

@@ -131,7 +131,7 @@ static void host_conditions(const struct hp *h, struct conds *c)
     size_t failed = 0;
 
     for (size_t i = 0; i < h->n_hosts; i++) {
-        if (!lost && h->hosts[i].state == HP_NAME_IN_USE)
+        if (!lost && (h->hosts[i].state == HP_NAME_IN_USE || h->hosts[i].lost))
             lost = &h->hosts[i];
         pending +=
             h->hosts[i].state == HP_NAME_OURS && !h->hosts[i].no_cert && !h->hosts[i].certified;
@@ -175,11 +175,47 @@ const struct sw_json *hp_host_conditions(const struct sw_kube_obj *proxy, struct
     return NULL;
 }
 
+/* True when the Gateway says that somebody else has the place of one of the name's listeners. */
+static bool lost_place(const struct hp *h, const struct hp_host *host)
+{
+    const struct sw_json *spec =
+        h->gateway ? sw_json_walk(h->gateway->json, "spec", "listeners", NULL) : NULL;
+    const struct sw_json *have =
+        h->gateway ? sw_json_walk(h->gateway->json, "status", "listeners", NULL) : NULL;
+
+    for (size_t i = 0; i < sw_json_len(spec); i++) {
+        struct sw_slice name = js(sw_json_at(spec, i), "name");
+
+        if (!sw_slice_eq(js_or(sw_json_at(spec, i), "hostname", ""), host->name))
+            continue;
+        for (size_t k = 0; k < sw_json_len(have); k++) {
+            if (sw_slice_eq(js(sw_json_at(have, k), "name"), name) &&
+                cn_is_true(sw_json_find(sw_json_at(have, k), "conditions"), "Conflicted"))
+                return true;
+        }
+    }
+    return false;
+}
+
+static void find_lost(struct hp *h)
+{
+    for (size_t i = 0; i < h->n_hosts && !h->conflict.reason; i++) {
+        if (h->hosts[i].state == HP_NAME_OURS && lost_place(h, &h->hosts[i])) {
+            h->hosts[i].lost = true;
+            h->hosts[i].holder = "a Gateway";
+        }
+    }
+}
+
 static void available(const struct hp *h, const struct hp_host *host, struct conds *c)
 {
     switch (host->state) {
     case HP_NAME_OURS:
-        say(c, "Available", true, "Claimed", "The name belongs to this HTTPProxy.");
+        if (host->lost)
+            say(c, "Available", false, "InUse",
+                "The name belongs to this HTTPProxy, but a Gateway serves it already.");
+        else
+            say(c, "Available", true, "Claimed", "The name belongs to this HTTPProxy.");
         break;
     case HP_NAME_UNRECORDED:
         say(c, "Available", false, "Pending", unrecorded_text(h));
@@ -274,6 +310,7 @@ void hp_status(struct hp *h, const char *invalid)
         say(&c, "Programmed", false, "Pending", "The HTTPProxy is not valid.");
     } else {
         say(&c, "Accepted", true, "Accepted", "The HTTPProxy has been accepted.");
+        find_lost(h);
         programmed(h, &c);
         if (h->n_hosts)
             host_conditions(h, &c);

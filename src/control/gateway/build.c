@@ -216,7 +216,8 @@ static void finish(struct builder *b, struct sw_gw_result *ret)
 static void builder_done(struct builder *b)
 {
     struct sw_map *maps[] = {&b->classes, &b->parents, &b->policies, &b->targets,   &b->clusters,
-                             &b->secrets, &b->sockets, &b->bound,    &b->out_names, &b->recorded};
+                             &b->secrets, &b->sockets, &b->bound,    &b->out_names, &b->recorded,
+                             &b->claimed, &b->names,   &b->refused};
 
     for (size_t i = 0; i < b->socket_list.n; i++) {
         struct socket *s = b->socket_list.p[i];
@@ -265,6 +266,7 @@ void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
     sw_connector_keys_init(
         &b.keys, v,
         &(const struct sw_connector_kinds){SW_GW_CONNECTOR, SW_GW_CONNECTORCLASS, SW_GW_CLAIM}, a);
+    names_init(&b);
     build_classes(&b);
     build_gateways(&b);
     notice_gateways(&b);

@@ -34,7 +34,8 @@ enum sw_gw_kind {
     SW_GW_ACCOUNT, /* ServiceAccounts that carry what Gateways say of infrastructure */
     SW_GW_CONNECTOR,
     SW_GW_CONNECTORCLASS,
-    SW_GW_CLAIM, /* on keys */
+    SW_GW_CLAIM,     /* on keys */
+    SW_GW_HOSTCLAIM, /* on host names */
     SW_GW_ADVERTISEMENT,
     SW_GW_BACKENDSLICE, /* EndpointSlices that belong to no Service */
     SW_GW_KINDS,
@@ -74,9 +75,10 @@ struct sw_gateway_conf {
     struct sw_slice ingress_controller; /* ["spanwire.dev/ingress"] */
     const struct sw_gateway_addr *addrs;
     size_t n_addrs;
-    uint16_t port_offset; /* added to ports below 1024; 0: they are bound as they are */
-    size_t max_listeners; /* of a Gateway and its ListenerSets [SW_GATEWAY_LISTENERS_MAX] */
-    size_t max_sockets;   /* (address, transport, port) of all [SW_GATEWAY_SOCKETS_MAX] */
+    uint16_t port_offset;      /* added to ports below 1024; 0: they are bound as they are */
+    size_t max_listeners;      /* of a Gateway and its ListenerSets [SW_GATEWAY_LISTENERS_MAX] */
+    size_t max_sockets;        /* (address, transport, port) of all [SW_GATEWAY_SOCKETS_MAX] */
+    bool ingress_shared_hosts; /* Ingresses of several namespaces may serve one host together */
     /*
      * Fills ret_endpoints with the name of an endpoint set, or says why not in ret_why (both in the
      * arena). NULL: nothing but Services is served.
@@ -113,6 +115,7 @@ struct sw_gw_status {
 struct sw_gw_note {
     struct sw_slice subject; /* "gateway/ns/name/listener" */
     struct sw_slice text;
+    bool refused; /* a host name of others was asked for: counted */
 };
 
 /* Something an Event shall say about an object. */

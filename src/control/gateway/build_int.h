@@ -253,6 +253,9 @@ struct builder {
     struct sw_map sockets;
     struct sw_map bound;                 /* (bind, transport, bind port) -> struct socket */
     struct sw_map recorded;              /* places that statuses say are taken; see conflicts.c */
+    struct sw_map claimed;               /* host -> struct sw_slice: namespace of the HTTPProxy */
+    struct sw_map names;                 /* host -> struct name; see names.c */
+    struct sw_map refused;               /* subjects of notes on names of others */
     SW_VEC(struct parent *) parent_list; /* by number */
     SW_VEC(struct gateway *) gateways;   /* oldest first */
     SW_VEC(struct socket *) socket_list;
@@ -312,6 +315,25 @@ bool host_intersect(struct sw_slice listener, struct sw_slice route, struct sw_s
 void *host_owner(const struct sw_map *hosts, struct sw_slice host);
 /* The next wider pattern of "a.b.c": "*.b.c", "*.c", "*". False after "*". */
 bool host_widen(struct builder *b, struct sw_slice *host);
+
+/* True for what stands for all names or those of a whole top-level domain: it owns none of them. */
+bool host_is_wide(struct sw_slice host);
+
+/* ---- names.c ---- */
+
+/* Reads what HTTPProxies have claimed. */
+void names_init(struct builder *b);
+/* True when another namespace than the listener's and the route's has claimed the host. */
+bool name_claimed(const struct builder *b, struct sw_slice host, const struct parent *p,
+                  struct sw_slice route_ns);
+/* Says, once, that the object serves nothing under the host. */
+void name_refused(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *of,
+                  struct sw_slice host);
+/* Once routes are attached: what Gateways serve on the address that Ingresses share with them. */
+void names_of_gateways(struct builder *b);
+/* True when the Ingress may serve the host ("*" for all), which then is its namespace's. Oldest
+ * first. */
+bool name_for_ingress(struct builder *b, struct sw_slice host, const struct sw_kube_obj *o);
 
 /* ---- refs.c ---- */
 

@@ -152,12 +152,30 @@ static struct sw_slice host_place(struct builder *b, size_t addr, const struct l
                      SW_SLICE_ARG(host_key(l)));
 }
 
+/* The name itself, whatever the port. */
+static struct sw_slice name_place(struct builder *b, size_t addr, const struct listener *l)
+{
+    return gw_printf(b, "name/%.*s %.*s", SW_SLICE_ARG(b->conf->addrs[addr].bind),
+                     SW_SLICE_ARG(l->host));
+}
+
+static bool has_name(const struct listener *l)
+{
+    return l->host.n && l->proto != PROTO_TCP && l->proto != PROTO_UDP;
+}
+
 static struct sw_slice port_place(struct builder *b, size_t addr, const struct listener *l)
 {
     char buf[128];
 
     return sw_arena_slice(b->a, socket_key(buf, sizeof(buf), b->conf->addrs[addr].bind,
                                            l->proto == PROTO_UDP, bind_port_of(b, l->port)));
+}
+
+static void keep_name(struct builder *b, struct sw_slice key, struct place *place)
+{
+    if (!sw_map_get(&b->recorded, key))
+        (void)sw_map_put(&b->recorded, key, place);
 }
 
 /* Gateways come oldest first: of two that have it recorded, say of different addresses before, the
@@ -180,6 +198,8 @@ static void keep_places(struct builder *b, const struct parent *p)
                 (void)sw_map_put(&b->recorded, host, place);
             if (!sw_map_get(&b->recorded, port))
                 (void)sw_map_put(&b->recorded, port, place);
+            if (has_name(l))
+                keep_name(b, name_place(b, p->gw->addrs[k], l), place);
         }
     }
 }
@@ -266,6 +286,26 @@ static void judge_recorded(struct builder *b, struct listener *l)
             l->conflict = (struct verdict){protocol_conflict, winner_text(b, l, port->gw)};
         else if (host)
             l->conflict = (struct verdict){hostname_conflict, winner_text(b, l, host->gw)};
+    }
+}
+
+/* A name is one namespace's on all ports: who had it on another may wait for what proves it. */
+static void judge_name(struct builder *b, struct listener *l)
+{
+    const struct gateway *g = l->parent->gw;
+
+    if (!has_name(l) || l->conflict.reason)
+        return;
+    if (name_claimed(b, l->host, l->parent, l->parent->obj->ns) && !listener_recorded(b, l)) {
+        l->conflict =
+            (struct verdict){hostname_conflict, "an HTTPProxy of another namespace had it first"};
+        return;
+    }
+    for (size_t i = 0; i < g->n_addrs && !l->conflict.reason; i++) {
+        const struct place *p = rival(b, l, name_place(b, g->addrs[i], l));
+
+        if (p && !sw_slice_eq(p->gw->parent.obj->ns, g->parent.obj->ns))
+            l->conflict = (struct verdict){hostname_conflict, winner_text(b, l, p->gw)};
     }
 }
 
@@ -358,6 +398,12 @@ static void claim(struct builder *b, struct listener *l)
 
         (void)sw_map_put(&s->hosts, host_key(l), l);
         sw_vec_push(&s->listeners, l);
+        if (has_name(l) && b->gateways.n > 1) {
+            struct place *place = SW_ARENA_NEW(b->a, struct place);
+
+            *place = (struct place){g, l->port, family(l->proto)};
+            keep_name(b, name_place(b, g->addrs[i], l), place);
+        }
     }
     if (l->bind_port != l->port && g->n_addrs && !l->broken) {
         l->note = gw_printf(b, "port %u is served on port %u", l->port, l->bind_port).p;
@@ -387,6 +433,8 @@ static void judge_all(struct builder *b, struct parent *p)
     for (size_t i = 0; i < p->n_listeners; i++) {
         if (in_play(&p->listeners[i]))
             judge_recorded(b, &p->listeners[i]);
+        if (in_play(&p->listeners[i]))
+            judge_name(b, &p->listeners[i]);
         if (in_play(&p->listeners[i]))
             judge(b, &p->listeners[i]);
     }

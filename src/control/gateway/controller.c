@@ -9,10 +9,12 @@
 #include "base/time.h"
 #include "control/gateway/views.h"
 #include "io/loop.h"
+#include "telemetry/metrics.h"
 #include "xds/cache.h"
 
 /* Names of what a build publishes: a type URL, or one of these, then '|' and the name. */
 static const char note_type[] = "note";
+static const char refused_type[] = "refused"; /* a note on a host name of others */
 static const char plan_type[] = "plan";
 static const char gateways_type[] = "gateways";
 static const char seen_type[] = "seen"; /* endpoints were built for the plan of this number */
@@ -36,6 +38,7 @@ struct sw_gateway_controller {
     struct sw_control *main;
     struct sw_control *endpoints;
     struct sw_loop *loop;
+    struct sw_metrics_shard *metrics;
     uint64_t plan; /* number of the newest */
     /* The first is what endpoints are being built for, the second all that came meanwhile. */
     struct batch waiting[2];
@@ -109,7 +112,8 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
     publish_gateways(out, r.model);
     publish_item(out, plan_type, sw_slice("", 0), sw_gateway_plan_write(a, r.model));
     for (size_t i = 0; i < r.n_notes; i++)
-        publish_item(out, note_type, r.notes[i].subject, r.notes[i].text);
+        publish_item(out, r.notes[i].refused ? refused_type : note_type, r.notes[i].subject,
+                     r.notes[i].text);
     /* Copies: the output outlives what the build keeps. */
     for (size_t i = 0; i < r.n_statuses; i++)
         sw_out_status(out, r.statuses[i].kind, r.statuses[i].of,
@@ -151,6 +155,22 @@ static void log_note(struct sw_slice subject, struct sw_slice text)
     sw_log_str(&l, "subject", subject);
     sw_log_str(&l, "text", text);
     sw_log_end(&l);
+}
+
+/* Somebody asked for a host name of others. */
+static void log_refused(const struct sw_gateway_controller *g, struct sw_slice subject,
+                        struct sw_slice text)
+{
+    struct sw_log_line l;
+
+    if (!text.p)
+        return;
+    sw_log_begin(&l, SW_LOG_WARN, "gateway", "refused");
+    sw_log_str(&l, "subject", subject);
+    sw_log_str(&l, "text", text);
+    sw_log_end(&l);
+    if (g->metrics)
+        sw_metric_add(sw_metric_get1(g->metrics, SW_METRIC_GATEWAY_REFUSALS, "HostnameInUse"), 1);
 }
 
 static void put_resource(struct sw_xds_txn *t, struct sw_slice type, struct sw_slice name,
@@ -238,7 +258,8 @@ static struct sw_xds_txn *waiting_txn(struct sw_gateway_controller *g, const str
     return g->n_waiting ? g->waiting[g->n_waiting - 1].txn : NULL;
 }
 
-static void put_resources(struct sw_xds_txn *t, const struct sw_change *changes, size_t n)
+static void put_resources(const struct sw_gateway_controller *g, struct sw_xds_txn *t,
+                          const struct sw_change *changes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct sw_slice name = changes[i].name;
@@ -246,6 +267,8 @@ static void put_resources(struct sw_xds_txn *t, const struct sw_change *changes,
 
         if (sw_slice_eq_str(type, note_type))
             log_note(name, changes[i].bytes);
+        else if (sw_slice_eq_str(type, refused_type))
+            log_refused(g, name, changes[i].bytes);
         else if (!sw_slice_eq_str(type, plan_type) && !sw_slice_eq_str(type, seen_type) &&
                  !sw_slice_eq_str(type, gateways_type))
             put_resource(t, type, name, changes[i].bytes);
@@ -271,7 +294,7 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
         take_plan(g, plan->bytes);
     wait = waiting_txn(g, plan);
     t = wait ? wait : sw_xds_txn_new();
-    put_resources(t, changes, n);
+    put_resources(g, t, changes, n);
     if (!wait) {
         (void)sw_xds_cache_commit(g->cache, t);
         sw_gw_views_endpoints(g->cache, g->views);
@@ -290,7 +313,7 @@ static void publish_endpoints(void *arg, const struct sw_change *changes, size_t
     uint64_t plan = 0;
 
     (void)version;
-    put_resources(t, changes, n);
+    put_resources(g, t, changes, n);
     if (seen && sw_slice_to_u64(seen->bytes, UINT64_MAX, &plan))
         commit_waiting(g, plan);
     (void)sw_xds_cache_commit(g->cache, t);
@@ -344,6 +367,7 @@ struct sw_gateway_controller *sw_gateway_controller_new(struct sw_kube_client *c
     g->conf = o->conf;
     g->xds = o->xds;
     g->cache = o->cache;
+    g->metrics = o->metrics;
     g->on_gateways = o->on_gateways;
     g->arg = o->arg;
     g->loop = sw_kube_client_loop(c);

@@ -11,14 +11,16 @@
 #include "kube/client.h"
 
 struct sw_gateway_controller;
+struct sw_metrics_shard;
 struct sw_xds_cache;
 
 struct sw_gateway_controller_opts {
-    struct sw_gateway_conf conf; /* what it points to is borrowed for the controller's life */
-    struct sw_gw_xds_conf xds;   /* the same */
-    struct sw_xds_cache *cache;  /* borrowed; changed from the loop only */
-    bool threaded;               /* build on threads of their own */
-    struct sw_slice lease_ns;    /* leader election; an empty lease_name: none */
+    struct sw_gateway_conf conf;      /* what it points to is borrowed for the controller's life */
+    struct sw_gw_xds_conf xds;        /* the same */
+    struct sw_xds_cache *cache;       /* borrowed; changed from the loop only */
+    struct sw_metrics_shard *metrics; /* NULL: nothing is counted */
+    bool threaded;                    /* build on threads of their own */
+    struct sw_slice lease_ns;         /* leader election; an empty lease_name: none */
     struct sw_slice lease_name;
     struct sw_slice identity;
     /* The Gateways that are served, "ns/name", a line each: when they change. From the loop. */

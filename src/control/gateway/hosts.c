@@ -65,6 +65,12 @@ bool host_intersect(struct sw_slice listener, struct sw_slice route, struct sw_s
     return false;
 }
 
+bool host_is_wide(struct sw_slice host)
+{
+    return sw_slice_eq_str(host, "*") ||
+           (is_wild(host) && sw_slice_find(sw_slice_from(host, 2), '.') < 0);
+}
+
 void *host_owner(const struct sw_map *hosts, struct sw_slice host)
 {
     char key[300];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ingresses: their rules join the tables of ports 80 and 443 on the first address, behind every
- * route of the Gateway API.
+ * route of the Gateway API. A host of another namespace is left alone (names.c).
  */
 #include <stdlib.h>
 
@@ -91,10 +91,12 @@ static struct sw_gw_route *make_route(struct ingress *in, const struct sw_json *
     return r;
 }
 
-static void put(struct socket *s, struct sw_slice host, const struct entry *e)
+static void put(struct ingress *in, struct socket *s, struct sw_slice host, const struct entry *e)
 {
-    if (s)
-        sw_vec_push(&s->ingress, (struct ingress_entry){host.n ? host : SW_SLICE_LIT("*"), e});
+    if (!host.n)
+        host = SW_SLICE_LIT("*");
+    if (s && name_for_ingress(in->b, host, in->route->obj))
+        sw_vec_push(&s->ingress, (struct ingress_entry){host, e});
 }
 
 /* What two certificates of the Ingress cover is there once. */
@@ -104,7 +106,7 @@ static void put_once(struct ingress *in, struct sw_map *had, struct sw_slice hos
     if (!host.n)
         host = SW_SLICE_LIT("*");
     if (!sw_map_put(had, host, in))
-        put(in->https, host, e);
+        put(in, in->https, host, e);
 }
 
 /* Under every certificate that covers the host. */
@@ -160,7 +162,7 @@ static void add_path(struct ingress *in, struct sw_slice host, const struct sw_j
                         .rule = (uint16_t)rule,
                         .match = (uint16_t)index,
                         .low = true};
-    put(in->http, host, e);
+    put(in, in->http, host, e);
     put_tls(in, host, e);
 }
 
@@ -236,8 +238,8 @@ static void add_cert(struct ingress *in, struct sw_slice host, struct sw_slice c
 
     if (!host.n)
         host = SW_SLICE_LIT("*");
-    if (sw_map_get(&in->https->ingress_tls, host))
-        return; /* an older Ingress brought one */
+    if (sw_map_get(&in->https->ingress_tls, host) || !name_for_ingress(in->b, host, in->route->obj))
+        return; /* an older Ingress brought one, or the name is not its own */
     copy = SW_ARENA_NEW(in->b->a, struct sw_slice);
     *copy = cert;
     (void)sw_map_put(&in->https->ingress_tls, host, copy);
@@ -321,6 +323,8 @@ void build_ingress(struct builder *b)
         if (is_ours(b, o))
             list[n++] = o;
     }
+    if (n)
+        names_of_gateways(b);
     if (n > 1)
         qsort(list, n, sizeof(*list), ingress_by_age);
     for (size_t i = 0; i < n; i++)

@@ -47,6 +47,11 @@ static bool of_key(const struct sw_kube_obj *o)
     return sw_json_str_eq(sw_json_walk(o->json, "spec", "type", NULL), "Key");
 }
 
+static bool of_host(const struct sw_kube_obj *o)
+{
+    return sw_json_str_eq(sw_json_walk(o->json, "spec", "type", NULL), "Hostname");
+}
+
 static bool of_gateway_api(const struct sw_kube_obj *o)
 {
     return sw_slice_has_suffix(o->name, SW_SLICE_LIT(".gateway.networking.k8s.io"));
@@ -120,6 +125,11 @@ const struct sw_control_kind sw_gateway_kinds[SW_GW_KINDS] = {
     [SW_GW_CONNECTORCLASS] = {.gvr = DATUM("connectorclasses", "ConnectorClass", false),
                               .optional = true},
     [SW_GW_CLAIM] = {.gvr = &sw_claim_gvr, .optional = true, .relevant = of_key, .forget = true},
+    /* Apart from keys: these are nothing that compiled routes follow from. */
+    [SW_GW_HOSTCLAIM] = {.gvr = &sw_claim_gvr,
+                         .optional = true,
+                         .relevant = of_host,
+                         .forget = true},
     [SW_GW_ADVERTISEMENT] = {.gvr =
                                  DATUM("connectoradvertisements", "ConnectorAdvertisement", true),
                              .optional = true},

@@ -163,7 +163,7 @@ void **sorted_values(struct sw_arena *a, const struct sw_map *m)
 
 void add_note(struct builder *b, struct sw_slice subject, struct sw_slice text)
 {
-    sw_vec_push(&b->notes, (struct sw_gw_note){subject, text});
+    sw_vec_push(&b->notes, (struct sw_gw_note){.subject = subject, .text = text});
 }
 
 /* ---- addresses of the configuration ---- */

@@ -131,6 +131,16 @@ static const struct entry *localise(struct table *t, const struct listener *l,
     return copy;
 }
 
+/* A name that a route brings along and an HTTPProxy of another namespace has claimed. */
+static bool is_others(struct builder *b, const struct listener *l, const struct route *r,
+                      struct sw_slice host)
+{
+    if (sw_slice_eq(host, l->host) || !name_claimed(b, host, l->parent, r->obj->ns))
+        return false;
+    name_refused(b, route_view_kinds[r->kind], r->obj, host);
+    return true;
+}
+
 static void add_routes(struct table *t, struct listener *l)
 {
     /* Its routes' hosts are covered by its own: alone on the socket it owns them all. */
@@ -143,7 +153,8 @@ static void add_routes(struct table *t, struct listener *l)
             for (size_t i = 0; i < at->n_hosts; i++) {
                 struct vhost *v;
 
-                if (!alone && host_owner(&t->s->hosts, at->hosts[i]) != l)
+                if ((!alone && host_owner(&t->s->hosts, at->hosts[i]) != l) ||
+                    is_others(t->b, l, at->route, at->hosts[i]))
                     continue;
                 v = vhost_get(t, at->hosts[i]);
                 v->out.owner = owner_of(l);
@@ -387,7 +398,8 @@ static void collect_names(struct chains *c, struct listener *l, struct sw_map *n
         for (size_t i = 0; i < at->n_hosts; i++) {
             const struct attached *other = sw_map_get(names, at->hosts[i]);
 
-            if (host_owner(&c->s->hosts, at->hosts[i]) == l && (!other || older(at, other)))
+            if (host_owner(&c->s->hosts, at->hosts[i]) == l && (!other || older(at, other)) &&
+                !is_others(c->b, l, at->route, at->hosts[i]))
                 (void)sw_map_put(names, at->hosts[i], at);
         }
     }

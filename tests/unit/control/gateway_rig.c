@@ -35,6 +35,7 @@ void rig_clear(struct rig *r)
     r->conf.port_offset = 8000;
     r->conf.max_listeners = 0;
     r->conf.max_sockets = 0;
+    r->conf.ingress_shared_hosts = false;
     r->planes = (struct sw_slice){0};
     if (sw_gateway_addrs_parse(&r->arena, SW_SLICE_LIT("127.0.0.1"), &addrs, &r->conf.n_addrs,
                                &err) == SW_OK)
@@ -97,6 +98,7 @@ static void configure(struct rig *r, const struct sw_json *v)
         r->conf.max_listeners = (size_t)offset;
     if (sw_json_i64(sw_json_find(v, "maxSockets"), &offset))
         r->conf.max_sockets = (size_t)offset;
+    r->conf.ingress_shared_hosts = sw_json_true(sw_json_find(v, "ingressSharedHosts"));
     text = sw_json_str(sw_json_find(v, "dataPlanes"));
     if (text.p)
         r->planes = sw_arena_slice(&r->arena, text);
