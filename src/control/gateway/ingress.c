@@ -57,7 +57,16 @@ struct ingress {
     struct socket *http;  /* NULL: the port belongs to others */
     struct socket *https; /* NULL: no certificate */
     const struct sw_json *spec;
+    bool refused; /* one of its hosts is another namespace's */
 };
+
+static bool may_serve(struct ingress *in, struct sw_slice host)
+{
+    bool ours = name_for_ingress(in->b, host, in->route->obj);
+
+    in->refused |= !ours;
+    return ours;
+}
 
 static struct sw_gw_route *make_route(struct ingress *in, const struct sw_json *backend,
                                       size_t rule, size_t path)
@@ -95,7 +104,7 @@ static void put(struct ingress *in, struct socket *s, struct sw_slice host, cons
 {
     if (!host.n)
         host = SW_SLICE_LIT("*");
-    if (s && name_for_ingress(in->b, host, in->route->obj))
+    if (s && may_serve(in, host))
         sw_vec_push(&s->ingress, (struct ingress_entry){host, e});
 }
 
@@ -238,7 +247,7 @@ static void add_cert(struct ingress *in, struct sw_slice host, struct sw_slice c
 
     if (!host.n)
         host = SW_SLICE_LIT("*");
-    if (sw_map_get(&in->https->ingress_tls, host) || !name_for_ingress(in->b, host, in->route->obj))
+    if (sw_map_get(&in->https->ingress_tls, host) || !may_serve(in, host))
         return; /* an older Ingress brought one, or the name is not its own */
     copy = SW_ARENA_NEW(in->b->a, struct sw_slice);
     *copy = cert;
@@ -289,12 +298,19 @@ static void put_address(struct builder *b, const struct sw_kube_obj *o)
     put_status(b, SW_GW_INGRESS, o, status);
 }
 
+static bool was_served(const struct sw_kube_obj *o)
+{
+    return sw_json_len(sw_json_walk(o->json, "status", "loadBalancer", "ingress", NULL)) > 0;
+}
+
+/* Ages have seconds: of two that are equally old, or nearly, the one that is served stays first. */
 static int ingress_by_age(const void *x, const void *y)
 {
     const struct sw_kube_obj *const *p = x;
     const struct sw_kube_obj *const *q = y;
+    int d = (int)was_served(*q) - (int)was_served(*p);
 
-    return by_age(*p, *q);
+    return d ? d : by_age(*p, *q);
 }
 
 static void build_one(struct builder *b, const struct sw_kube_obj *o)
@@ -307,10 +323,13 @@ static void build_one(struct builder *b, const struct sw_kube_obj *o)
     in.http = ingress_socket(&in, 80, PROTO_HTTP);
     add_certs(&in);
     add_rules(&in);
-    put_address(b, o);
+    /* The address is the record that it is served: who asks for a host of others gets none. */
+    if (!in.refused)
+        put_address(b, o);
 }
 
-/* Oldest first: whose name sorts before another's must not take that one's host over. */
+/* Who is served, then oldest first: whose name sorts before another's must not take that one's host
+ * over. */
 void build_ingress(struct builder *b)
 {
     size_t all = b->conf->n_addrs ? sw_view_count(b->v, SW_GW_INGRESS) : 0;
