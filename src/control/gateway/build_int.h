@@ -329,6 +329,9 @@ bool name_claimed(const struct builder *b, struct sw_slice host, const struct pa
 /* Says, once, that the object serves nothing under the host. */
 void name_refused(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *of,
                   struct sw_slice host);
+/* True, and said, for a name that the route brings along and another namespace has claimed. */
+bool name_refuses_route(struct builder *b, const struct listener *l, const struct route *r,
+                        struct sw_slice host);
 /* Once routes are attached: what Gateways serve on the address that Ingresses share with them. */
 void names_of_gateways(struct builder *b);
 /* True when the Ingress may serve the host ("*" for all), which then is its namespace's. Oldest

@@ -29,8 +29,8 @@ void names_init(struct builder *b)
         struct sw_slice ns = js_or(sw_json_find(spec, "holder"), "namespace", "");
         struct sw_slice *copy;
 
-        if (!sw_json_str_eq(sw_json_find(spec, "type"), "Hostname") || !value.n || !ns.n ||
-            !sw_slice_eq(sw_claim_name(b->a, SW_CLAIM_HOSTNAME, value), o->name))
+        if (!sw_json_str_eq(sw_json_find(spec, "type"), "Hostname") || !host_valid(value) ||
+            !ns.n || !sw_slice_eq(sw_claim_name(b->a, SW_CLAIM_HOSTNAME, value), o->name))
             continue;
         copy = SW_ARENA_NEW(b->a, struct sw_slice);
         *copy = ns;
@@ -64,6 +64,15 @@ void name_refused(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_
         return;
     sw_vec_push(&b->notes, (struct sw_gw_note){subject, text, true});
     sw_vec_push(&b->notices, (struct sw_gw_notice){kind, of, "HostnameInUse", text});
+}
+
+bool name_refuses_route(struct builder *b, const struct listener *l, const struct route *r,
+                        struct sw_slice host)
+{
+    if (sw_slice_eq(host, l->host) || !name_claimed(b, host, l->parent, r->obj->ns))
+        return false;
+    name_refused(b, route_view_kinds[r->kind], r->obj, host);
+    return true;
 }
 
 /* ---- what Gateways serve ---- */

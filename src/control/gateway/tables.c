@@ -131,16 +131,6 @@ static const struct entry *localise(struct table *t, const struct listener *l,
     return copy;
 }
 
-/* A name that a route brings along and an HTTPProxy of another namespace has claimed. */
-static bool is_others(struct builder *b, const struct listener *l, const struct route *r,
-                      struct sw_slice host)
-{
-    if (sw_slice_eq(host, l->host) || !name_claimed(b, host, l->parent, r->obj->ns))
-        return false;
-    name_refused(b, route_view_kinds[r->kind], r->obj, host);
-    return true;
-}
-
 static void add_routes(struct table *t, struct listener *l)
 {
     /* Its routes' hosts are covered by its own: alone on the socket it owns them all. */
@@ -154,13 +144,27 @@ static void add_routes(struct table *t, struct listener *l)
                 struct vhost *v;
 
                 if ((!alone && host_owner(&t->s->hosts, at->hosts[i]) != l) ||
-                    is_others(t->b, l, at->route, at->hosts[i]))
+                    name_refuses_route(t->b, l, at->route, at->hosts[i]))
                     continue;
                 v = vhost_get(t, at->hosts[i]);
                 v->out.owner = owner_of(l);
                 sw_vec_push(&v->entries, e);
             }
         }
+    }
+}
+
+/* A wildcard serves nothing of what HTTPProxies of other namespaces have claimed below it. */
+static void fence_claimed(struct table *t, const struct listener *l)
+{
+    struct sw_slice common;
+
+    if (!l->host.n || l->host.p[0] != '*' || host_is_wide(l->host))
+        return;
+    SW_MAP_FOREACH (it, &t->b->claimed) {
+        if (host_intersect(l->host, it->key, &common) && host_owner(&t->s->hosts, it->key) == l &&
+            name_claimed(t->b, it->key, l->parent, l->parent->obj->ns))
+            vhost_get(t, it->key)->out.owner = owner_of(l);
     }
 }
 
@@ -267,6 +271,7 @@ static void http_chain(struct chains *c)
         vhost_get(&t, host_of(l))->out.owner = owner_of(l);
         if (listener_served(l))
             add_routes(&t, l);
+        fence_claimed(&t, l);
     }
     add_ingress(&t, sw_slice("", 0));
     out->kind = SW_GW_CHAIN_HTTP;
@@ -323,6 +328,7 @@ static void https_chain(struct chains *c, struct listener *l)
     out->alpn_http = true;
     vhost_get(&t, host_of(l))->out.owner = owner_of(l);
     add_routes(&t, l);
+    fence_claimed(&t, l);
     add_misdirected(&t, l);
     add_ingress(&t, host_of(l));
     out->table = finish_table(&t);
@@ -399,7 +405,7 @@ static void collect_names(struct chains *c, struct listener *l, struct sw_map *n
             const struct attached *other = sw_map_get(names, at->hosts[i]);
 
             if (host_owner(&c->s->hosts, at->hosts[i]) == l && (!other || older(at, other)) &&
-                !is_others(c->b, l, at->route, at->hosts[i]))
+                !name_refuses_route(c->b, l, at->route, at->hosts[i]))
                 (void)sw_map_put(names, at->hosts[i], at);
         }
     }
