@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/time.h"
 #include "gateway/config_store_int.h"
+#include "gateway/route_int.h"
 #include "proto/json.h"
 #include "proto/pb.h"
 #include "proto/types.h"
@@ -47,6 +48,20 @@ static const char *state_of(const struct sw_gw_res *r)
     return object ? "active, newer one warming" : "warming";
 }
 
+/* Hosts of an accepted table that are not served, and why. */
+static void dump_invalid(struct sw_jw *w, const struct sw_gw_routes *t)
+{
+    sw_jw_name(w, "invalid_hosts");
+    sw_jw_object(w);
+    for (size_t i = 0; i < t->n_vhosts; i++) {
+        if (!t->vhosts[i]->invalid)
+            continue;
+        sw_jw_key(w, t->vhosts[i]->name);
+        sw_jw_str(w, t->vhosts[i]->invalid);
+    }
+    sw_jw_object_end(w);
+}
+
 static void dump_one(struct sw_jw *w, const struct sw_gw_res *r)
 {
     SW_ARENA_AUTO tmp = {0};
@@ -61,6 +76,8 @@ static void dump_one(struct sw_jw *w, const struct sw_gw_res *r)
     sw_jw_string(w, r->version);
     sw_jw_name(w, "state");
     sw_jw_str(w, state_of(r));
+    if (r->routes && r->routes->n_invalid)
+        dump_invalid(w, r->routes);
     sw_jw_name(w, "resource");
     if (m)
         sw_jw_value(w, sw_pb_to_json(&tmp, m, false));

@@ -17,8 +17,8 @@
 #include "proto/pb.h"
 #include "proto/types.h"
 #include "regex/regex.h"
+#include "xds/limits.h"
 
-enum { HEADER_VALUE_MAX = 16384 };
 #define CENTURY_S INT64_C(3153600000)
 
 void sw_gw_build_done(struct sw_gw_build *b)
@@ -95,8 +95,6 @@ int sw_gw_check_above_zero(struct sw_gw_build *b, const struct Sw__Duration *d, 
     return sw_err_set(b->err, SW_EINVAL, "%s must be above 0", field);
 }
 
-enum { REGEX_SIZE_MAX = 2000000 }; /* words of all expressions of one resource */
-
 int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole,
                       const struct sw_regex **ret)
 {
@@ -104,7 +102,7 @@ int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole
     int rc = sw_regex_new_bytes(pattern, &re, b->err);
 
     if (rc < 0)
-        return sw_err_set(b->err, SW_EINVAL, "regex '%.*s': %s", (int)sw_min(pattern.n, 60),
+        return sw_err_set(b->err, SW_ELIMIT, "regex '%.*s': %s", (int)sw_min(pattern.n, 60),
                           pattern.p, b->err ? b->err->msg : "invalid");
     if (whole) {
         char *text = sw_arena_printf(b->tmp, "\\A(?:%.*s)\\z", SW_SLICE_ARG(pattern));
@@ -113,10 +111,11 @@ int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole
         sw_regex_free(re);
         rc = sw_regex_new_bytes(sw_slice_str(text), &re, b->err);
         if (rc < 0)
-            return SW_EINVAL;
+            return sw_err_set(b->err, SW_ELIMIT, "regex '%.*s' is too large",
+                              (int)sw_min(pattern.n, 60), pattern.p);
     }
     b->regex_size += sw_regex_size(re);
-    if (b->regex_size > REGEX_SIZE_MAX) {
+    if (b->regex_size > SW_XDS_REGEX_WORDS_MAX) {
         sw_regex_free(re);
         return sw_err_set(b->err, SW_ELIMIT, "regular expressions are too large together");
     }
@@ -322,15 +321,18 @@ static int build_header(struct sw_gw_build *b, const struct Sw__HeaderValueOptio
 {
     struct sw_slice value;
 
-    if (!h->header || h->header->key.len == 0 || h->header->key.len > HEADER_VALUE_MAX)
+    if (!h->header || h->header->key.len == 0)
         return sw_err_set(b->err, SW_EINVAL, "header without a name");
+    if (h->header->key.len > SW_XDS_HEADER_MAX || h->header->value.len > SW_XDS_HEADER_MAX ||
+        h->header->raw_value.len > SW_XDS_HEADER_MAX)
+        return sw_err_set(b->err, SW_ELIMIT, "header of more than %d bytes", SW_XDS_HEADER_MAX);
     ret->name = sw_gw_lower(b, SW_PB_SLICE(h->header->key));
     if (!sw_http_token_valid(ret->name) || sw_slice_eq_str(ret->name, "host"))
         return sw_err_set(b->err, SW_EINVAL, "header '%.*s' may not be changed",
                           (int)sw_min(ret->name.n, 60), ret->name.p);
     value = h->header->raw_value.len ? SW_PB_SLICE(h->header->raw_value)
                                      : SW_PB_SLICE(h->header->value);
-    if (value.n > HEADER_VALUE_MAX || (value.n && !sw_http_value_valid(value)))
+    if (value.n && !sw_http_value_valid(value))
         return sw_err_set(b->err, SW_EINVAL, "header '%.*s': bad value",
                           (int)sw_min(ret->name.n, 60), ret->name.p);
     ret->keep_empty = h->keep_empty_value;

@@ -47,6 +47,7 @@ struct sw_gw_build {
     struct sw_gw_store *store; /* NULL: nothing to look up */
     SW_VEC(struct sw_regex *) regexes;
     size_t regex_size; /* of all of them */
+    bool known_bad;    /* what is wrong with a host was said when the same bytes came before */
     SW_VEC(struct sw_gw_dep) deps;
     SW_VEC(struct sw_gw_accesslog *) logs; /* references of the object */
     bool missing;                          /* something named is not there yet */

@@ -13,8 +13,9 @@
 #include "gateway/config_int.h"
 #include "proto/pb.h"
 #include "proto/types.h"
+#include "xds/limits.h"
 
-enum { CHAINS_MAX = 100000, ADDRS_MAX = 64 };
+enum { ADDRS_MAX = 64 };
 
 /* ---- chains ---- */
 
@@ -212,7 +213,7 @@ static int build_all_chains(struct sw_gw_build *b, const Sw__Listener *in, struc
 {
     int rc = check_unique(b, in);
 
-    if (in->n_filter_chains > CHAINS_MAX)
+    if (in->n_filter_chains > SW_XDS_CHAINS_MAX)
         return sw_err_set(b->err, SW_EINVAL, "too many filter chains");
     if (in->filter_chain_matcher)
         return sw_err_set(b->err, SW_EINVAL, "filter_chain_matcher is not supported");

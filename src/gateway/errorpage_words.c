@@ -73,6 +73,8 @@ static const struct words of_detail[] = {
      "httproute."},
     {"invalid-backend", "the route refers to a backend that cannot be used", REPORT,
      "the condition ResolvedRefs of the route names the reference: kubectl describe httproute."},
+    {"route_invalid", "the routes of this host are beyond a limit of the gateway", REPORT,
+     "the condition Accepted of the route says which; the gateway's log names the host."},
     {"cluster_not_found", "the backend of this route is not known", LATER,
      "check the backendRefs of the route; a control plane that restarts sends them again."},
     {"no_healthy_upstream", "no backend is available", LATER,

@@ -5,6 +5,7 @@
 #include <proto/google.pb-c.h>
 #include <proto/route.pb-c.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/config_int.h"
@@ -14,8 +15,9 @@
 #include "proto/pb.h"
 #include "proto/types.h"
 #include "regex/regex.h"
+#include "xds/limits.h"
 
-enum { ROUTES_MAX = 1000000, PATH_MAX_LEN = 8192, CONDITIONS_MAX = 1000 };
+enum { ROUTES_MAX = 1000000, CONDITIONS_MAX = 1000 };
 
 struct sw_gw_routes *sw_gw_routes_ref(struct sw_gw_routes *r)
 {
@@ -194,8 +196,8 @@ static int build_path(struct sw_gw_build *b, const Sw__RouteMatch *in, struct sw
     default:
         return sw_err_set(b->err, SW_EINVAL, "match without a path specifier we know");
     }
-    if (text->len > PATH_MAX_LEN)
-        return sw_err_set(b->err, SW_EINVAL, "path too long");
+    if (text->len > SW_XDS_PATH_MAX)
+        return sw_err_set(b->err, SW_ELIMIT, "path too long");
     m->path = sw_gw_text(b, text);
     m->icase = in->case_sensitive && !in->case_sensitive->value;
     return SW_OK;
@@ -323,6 +325,40 @@ static struct sw_regex **take_regexes(struct sw_gw_build *b, size_t first, size_
     return list;
 }
 
+/*
+ * One host beyond a limit must not take the others of the table with it: it answers everything with
+ * an error. What is not a matter of limits is a mistake of the server, and refused as a whole.
+ */
+static void make_invalid(struct sw_gw_build *b, struct sw_gw_vhost *v)
+{
+    struct sw_gw_route *r = sw_arena_array(&v->arena, 1, sizeof(*r));
+    const char *why = b->err ? b->err->msg : "beyond a limit";
+
+    if (!b->known_bad)
+        sw_log_warn("config", "requests for it get an error, the others are served: %s", why);
+    r->name = SW_SLICE_LIT("route_invalid");
+    r->match.path_kind = SW_GW_PATH_PREFIX;
+    r->match.path = SW_SLICE_LIT("/");
+    r->match.millionths = 1000000;
+    r->match.tls_presented = -1;
+    r->match.tls_validated = -1;
+    r->action = SW_GW_DIRECT;
+    r->direct = (struct sw_gw_direct){.status = 500, .reason = SW_SLICE_LIT("route_invalid")};
+    for (size_t i = 0; i < v->n_regexes; i++)
+        sw_regex_free(v->regexes[i]);
+    v->n_regexes = 0;
+    v->regex_size = 0;
+    v->routes = r;
+    v->n_routes = 1;
+    v->req = v->resp = (struct sw_gw_header_ops){0};
+    v->retry = NULL;
+    v->mirrors = NULL;
+    v->n_mirrors = 0;
+    v->filters = NULL;
+    v->n_filters = 0;
+    v->invalid = sw_arena_dup(&v->arena, sw_slice_str(why));
+}
+
 /* A host with one reference; 'bytes' is its message when it came alone. NULL with b->err. */
 static struct sw_gw_vhost *build_vhost(struct sw_gw_build *b, const Sw__VirtualHost *in,
                                        struct sw_slice bytes, size_t body_max)
@@ -330,12 +366,19 @@ static struct sw_gw_vhost *build_vhost(struct sw_gw_build *b, const Sw__VirtualH
     struct sw_gw_vhost *v = SW_NEW(struct sw_gw_vhost);
     struct sw_arena *outer = b->arena;
     size_t first_regex = b->regexes.n;
+    size_t before = b->regex_size;
     int rc;
 
     atomic_init(&v->refs, 1);
     b->arena = &v->arena;
     rc = fill_vhost(b, in, body_max, v);
     v->regexes = take_regexes(b, first_regex, &v->n_regexes);
+    v->regex_size = b->regex_size - before;
+    if (rc == SW_ELIMIT) {
+        make_invalid(b, v);
+        b->regex_size = before;
+        rc = SW_OK;
+    }
     v->domains = sw_arena_array(&v->arena, in->n_domains + 1, sizeof(*v->domains));
     for (; v->n_domains < in->n_domains; v->n_domains++)
         v->domains[v->n_domains] = sw_gw_lower(b, SW_PB_SLICE(in->domains[v->n_domains]));
@@ -413,6 +456,7 @@ static int add_vhost(struct sw_gw_build *b, struct sw_gw_routes *t, struct sw_gw
     if (!v)
         return SW_EINVAL;
     t->vhosts[t->n_vhosts++] = v;
+    t->n_invalid += v->invalid != NULL;
     for (size_t k = 0; rc == SW_OK && k < v->n_domains; k++)
         rc = add_domain(b, t, v, v->domains[k]);
     return rc;
@@ -570,6 +614,13 @@ struct sw_gw_routes *sw_gw_build_routes(struct sw_gw_build *b, struct sw_slice b
     for (size_t i = 0; rc == SW_OK && i < cut.n_hosts; i++) {
         struct sw_gw_vhost *v = same_vhost(old, &at, cut.hosts[i]);
 
+        b->known_bad = v && v->invalid;
+        if (b->known_bad) {
+            vhost_unref(v); /* there may be room for it now */
+            v = NULL;
+        }
+        if (v)
+            b->regex_size += v->regex_size;
         rc = add_vhost(b, t, v ? v : decode_vhost(b, cut.hosts[i], t->body_max));
     }
     return finish(b, t, first_regex, outer, rc);

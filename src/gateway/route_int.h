@@ -220,6 +220,8 @@ struct sw_gw_vhost {
     struct sw_arena arena;
     struct sw_regex **regexes; /* owned */
     size_t n_regexes;
+    size_t regex_size;
+    const char *invalid;      /* beyond a limit, which: everything is answered with an error */
     struct sw_slice bytes;    /* its message, for the next table to compare with; may be empty */
     struct sw_slice *domains; /* lower case */
     size_t n_domains;
@@ -253,6 +255,7 @@ struct sw_gw_routes {
     bool specific_wins;          /* most_specific_header_mutations_wins */
     struct sw_gw_vhost **vhosts; /* a reference each */
     size_t n_vhosts;
+    size_t n_invalid;      /* of them */
     size_t body_max;       /* of direct responses */
     struct sw_map exact;   /* domain -> vhost */
     struct sw_map suffix;  /* ".foo.com" of "*.foo.com" */

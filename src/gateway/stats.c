@@ -9,6 +9,7 @@
 #include "gateway/accesslog.h"
 #include "gateway/config_store_int.h"
 #include "gateway/exchange.h"
+#include "gateway/route_int.h"
 #include "gateway/worker.h"
 #include "telemetry/metrics.h"
 
@@ -414,11 +415,24 @@ static void tell_refused(struct sw_gw_store *s)
     }
 }
 
+static void tell_invalid(struct sw_gw_store *s)
+{
+    uint64_t n = 0;
+
+    SW_MAP_FOREACH (it, &s->res[SW_GW_TYPE_ROUTES]) {
+        const struct sw_gw_res *r = it->value;
+
+        n += r->routes ? r->routes->n_invalid : 0;
+    }
+    sw_metric_set(sw_metric_get(s->o.shard, SW_METRIC_GW_HOSTS_INVALID, NULL), (int64_t)n);
+}
+
 void sw_gw_stats_scrape(struct sw_gw_store *s)
 {
     uint64_t lost = sw_gw_accesslog_lost();
 
     tell_refused(s);
+    tell_invalid(s);
     sw_metric_add(sw_metric_get(s->o.shard, SW_METRIC_GW_LOG_LOST, NULL), lost - s->lost_told);
     s->lost_told = lost;
     sw_gw_stats_sweep(s);

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "proto/pb.h"
+#include "xds/limits.h"
 
 /* Field numbers of Any and envoy.service.discovery.v3.Resource. */
 enum {
@@ -23,7 +24,6 @@ enum {
     RESOURCE_VERSION = 1,
     RESOURCE_RESOURCE = 2,
     RESOURCE_NAME = 3,
-    VALUE_MAX = 64 << 20,
 };
 
 /* --- resources --- */
@@ -273,7 +273,7 @@ static int add_op(struct sw_xds_txn *t, const char *type, bool whole, struct sw_
 
     if (name.n > SW_XDS_NAME_MAX || strlen(type) > SW_XDS_TYPE_MAX)
         return sw_err_set(err, SW_EINVAL, "name or type of a resource is too long");
-    if (value && value->n > VALUE_MAX)
+    if (value && value->n > SW_XDS_RESOURCE_MAX)
         return sw_err_set(err, SW_ELIMIT, "resource '%.*s' is too large", SW_SLICE_ARG(name));
     c = change_of(t, type, whole);
     if (c->whole != whole)

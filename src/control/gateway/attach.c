@@ -36,8 +36,10 @@ static void compile_rules(struct builder *b, struct route *route, struct compile
 {
     const struct sw_json *rules = sw_json_find(route->spec, "rules");
     size_t n = sw_min(sw_json_len(rules), RULES_MAX);
+    bool fits = true;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && fits; i++) {
+        size_t from = c->n_entries;
         struct rule r = {
             .b = b,
             .route = route,
@@ -47,7 +49,10 @@ static void compile_rules(struct builder *b, struct route *route, struct compile
             .index = (uint16_t)i};
 
         compile(&r, c);
+        fits = load_rule(&r, c, from);
     }
+    if (!fits)
+        refuse_object(b, route, c);
 }
 
 static struct compiled *compiled_for(struct builder *b, struct route *r, const struct gateway *gw)
@@ -245,7 +250,9 @@ static void settle(struct builder *b, const struct kept *k)
         if (!k->parents[i].accepted.reason)
             note_policies(b, r, b->parent_list.p[k->parents[i].parent]->gw);
     }
-    if (k->status)
+    if (r->kind == RK_HTTP || r->kind == RK_GRPC)
+        sw_vec_push(&b->l7, k);
+    else if (k->status)
         sw_vec_push(&b->statuses,
                     (struct sw_gw_status){route_view_kinds[r->kind], r->obj, k->status});
 }

@@ -239,6 +239,7 @@ static void builder_done(struct builder *b)
     sw_vec_done(&b->wants);
     sw_vec_done(&b->notes);
     sw_vec_done(&b->notices);
+    sw_vec_done(&b->l7);
     sw_vec_done(&b->out_listeners);
     sw_vec_done(&b->out_tables);
 }
@@ -277,6 +278,7 @@ void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
         cache_check(&b);
     build_routes(&b);
     build_ingress(&b);
+    fit_tables(&b);
     build_sockets(&b);
     build_infrastructure(&b);
     if (sw_view_input(v).n) {

@@ -38,6 +38,12 @@ struct verdict {
 struct gateway;
 struct listener;
 
+/* What routes take of a table: encoded bytes, at most, and words of regular expressions. */
+struct load {
+    uint64_t bytes;
+    uint64_t words;
+};
+
 /* One parentRef's worth of a route on a listener. */
 struct attached {
     struct attached *next;
@@ -49,7 +55,8 @@ struct attached {
     const struct compiled *compiled;
     struct sw_slice *hosts; /* effective; one "" for routes without hosts */
     size_t n_hosts;
-    bool guard; /* the route is not accepted; what it would guard is refused */
+    bool left_out; /* in this build: the table is full */
+    bool guard;    /* the route is not accepted; what it would guard is refused */
 };
 
 enum from {
@@ -150,6 +157,7 @@ struct compiled {
     const struct sw_gw_backend *plain; /* L4: as they are */
     const struct sw_gw_backend *tls;   /* TLSRoute, terminated: with BackendTLSPolicies */
     size_t n_backends;
+    struct load load; /* of all entries, for one host */
     struct compiled *next;
 };
 
@@ -169,6 +177,8 @@ struct route {
     size_t n_rules;
     size_t n_bad_rules;
     bool fail_closed;          /* one of the bad ones keeps its matches and answers with an error */
+    bool too_large;            /* beyond what one object may have */
+    bool left_out;             /* an Ingress, in this build: the table is full */
     struct attached *attached; /* everywhere it is */
     SW_VEC(struct sw_slice) services;      /* "ns/name" of Services, for policies' ancestors */
     SW_VEC(struct sw_gw_cluster *) sticky; /* that it keeps sessions on */
@@ -222,6 +232,7 @@ static inline struct own_cluster *own_cluster(const struct sw_gw_cluster *c)
 struct ingress_entry {
     struct sw_slice host; /* "*" for all */
     const struct entry *entry;
+    struct route *of;
 };
 
 /* (bind address, transport, port): who shares a socket. */
@@ -264,6 +275,7 @@ struct builder {
     SW_VEC(struct sw_gw_want) wants;
     SW_VEC(struct sw_gw_note) notes;
     SW_VEC(struct sw_gw_notice) notices;
+    SW_VEC(const struct kept *) l7; /* HTTPRoutes and GRPCRoutes: their statuses come last */
     SW_VEC(struct sw_gw_listener *) out_listeners;
     SW_VEC(struct sw_gw_table *) out_tables;
     const struct sw_gw_planes *planes; /* NULL: nobody asks data planes */
@@ -300,6 +312,8 @@ void add_note(struct builder *b, struct sw_slice subject, struct sw_slice text);
 /* Objects that refer to a class or a parent that does not exist: nobody writes their status. */
 void notice_gateways(struct builder *b);
 void notice_route(struct builder *b, const struct route *r);
+void add_notice(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *of,
+                const char *reason, struct sw_slice text);
 
 /* ---- hosts.c ---- */
 
@@ -463,6 +477,7 @@ struct rule {
     bool shut;        /* who is to judge requests cannot be asked: all get an error */
     unsigned seen;    /* filters of which there may be one, by type */
     struct verdict bad;
+    uint64_t words; /* of its matches' regular expressions */
     /* Backends with filters that no list of clusters can express are routes of their own. */
     struct rule_share *shares; /* none: 'proto' is all */
     size_t n_shares;
@@ -498,6 +513,25 @@ bool rule_finish(struct rule *r);
 /* Adds the rule's routes for one match: 'like' has all of the entry but the route. */
 void rule_emit(struct rule *r, struct compiled *c, const struct sw_gw_match *m,
                const struct entry *like, const char *kind);
+
+/* ---- budget.c ---- */
+
+/* Bytes of the route as the data plane gets it; never too few. */
+size_t route_size(const struct sw_gw_route *r);
+/* Adds the rule's entries from this one on to c's load; false: more than one object may have. */
+bool load_rule(const struct rule *r, struct compiled *c, size_t from);
+bool object_fits(struct load l);
+/* What an object that does not fit is told. */
+struct sw_slice object_limits(struct builder *b, struct load l);
+/* An answer for every path instead of an object's routes. */
+struct sw_gw_route *error_route(struct builder *b, struct sw_slice name, uint16_t status);
+/* The route's entries become one that answers with an error. */
+void refuse_object(struct builder *b, struct route *r, struct compiled *c);
+/* To the log, and as an Event where the object has no conditions. */
+void say_limit(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *o,
+               struct sw_slice text);
+/* Leaves out what no table has room for; then the statuses of routes are known. */
+void fit_tables(struct builder *b);
 
 /* ---- policy.c ---- */
 

@@ -5,6 +5,7 @@
 
 #include "control/gateway/build_int.h"
 #include "http/h1.h"
+#include "xds/limits.h"
 
 enum { ITEMS_MAX = 64, FILTERS_MAX = 16, BACKENDS_MAX = 16, BODY_MAX = 1024 * 1024 };
 
@@ -49,6 +50,9 @@ void rule_header_name(struct rule *r, struct sw_slice name)
 {
     if (!name.n)
         rule_bad(r, "UnsupportedValue", "a header without a name");
+    else if (name.n > SW_XDS_HEADER_MAX)
+        rule_bad(r, "UnsupportedValue", "a name of a header of %zu bytes: %d are possible", name.n,
+                 SW_XDS_HEADER_MAX);
     else if (!sw_http_token_valid(name))
         rule_bad(r, "UnsupportedValue", "'%.*s' is no name of a header", SW_SLICE_ARG(name));
     else if (sw_slice_ieq(name, SW_SLICE_LIT("host")))
@@ -68,6 +72,11 @@ static size_t read_pairs(struct rule *r, const struct sw_json *list,
         h[i].name = js_or(sw_json_at(list, i), "name", "");
         h[i].value = js_or(sw_json_at(list, i), "value", "");
         rule_header_name(r, h[i].name);
+        /* A percent sign is doubled on the way. */
+        if (h[i].value.n > SW_XDS_HEADER_MAX / 2)
+            rule_bad(r, "UnsupportedValue",
+                     "header '%.*s' has a value of %zu bytes: %d are possible",
+                     SW_SLICE_ARG(h[i].name), h[i].value.n, SW_XDS_HEADER_MAX / 2);
         if (h[i].value.n && !sw_http_value_valid(h[i].value))
             rule_bad(r, "UnsupportedValue", "header '%.*s' has a value that cannot be sent",
                      SW_SLICE_ARG(h[i].name));

@@ -5,6 +5,7 @@
 #include "control/gateway/build_int.h"
 #include "http/h1.h"
 #include "regex/regex.h"
+#include "xds/limits.h"
 
 enum { MATCHES_MAX = 128, CONDITIONS_MAX = 16, CODES_MAX = 64, REGEX_MAX = 4096 };
 
@@ -24,6 +25,7 @@ bool regex_ok(struct rule *r, struct sw_slice pattern)
                  err.msg);
         return false;
     }
+    r->words += sw_regex_size(re) + SW_XDS_REGEX_WRAP_WORDS;
     sw_regex_free(re);
     return true;
 }
@@ -88,7 +90,7 @@ bool read_value_matches(struct rule *r, const struct sw_json *list, bool headers
 
 bool path_valid(struct sw_slice path)
 {
-    return path.n && path.p[0] == '/' && sw_http_target_valid(path) &&
+    return path.n && path.n <= SW_XDS_PATH_MAX && path.p[0] == '/' && sw_http_target_valid(path) &&
            sw_slice_find(path, '?') < 0 && sw_slice_find(path, '#') < 0;
 }
 
@@ -109,6 +111,11 @@ static bool read_path(struct rule *r, const struct sw_json *path, struct sw_gw_m
             m->path.n--;
     } else {
         rule_bad(r, "UnsupportedValue", "path match of type '%.*s'", SW_SLICE_ARG(type));
+        return false;
+    }
+    if (m->path.n > SW_XDS_PATH_MAX) {
+        rule_bad(r, "UnsupportedValue", "a path of %zu bytes: %d are possible", m->path.n,
+                 SW_XDS_PATH_MAX);
         return false;
     }
     if (!path_valid(m->path)) {

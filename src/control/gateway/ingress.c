@@ -6,8 +6,9 @@
 #include <stdlib.h>
 
 #include "control/gateway/build_int.h"
+#include "xds/limits.h"
 
-enum { RULES_MAX = 256, PATHS_MAX = 256 };
+enum { RULES_MAX = 256, PATHS_MAX = 256, TLS_HOSTS_MAX = 1024 };
 
 /* ---- whose it is ---- */
 
@@ -57,6 +58,10 @@ struct ingress {
     struct socket *http;  /* NULL: the port belongs to others */
     struct socket *https; /* NULL: no certificate */
     const struct sw_json *spec;
+    struct load load; /* of what was put so far */
+    size_t http_from; /* where its own begin */
+    size_t https_from;
+    size_t n_tls_hosts;
     bool refused; /* one of its hosts is another namespace's */
 };
 
@@ -104,8 +109,10 @@ static void put(struct ingress *in, struct socket *s, struct sw_slice host, cons
 {
     if (!host.n)
         host = SW_SLICE_LIT("*");
-    if (s && may_serve(in, host))
-        sw_vec_push(&s->ingress, (struct ingress_entry){host, e});
+    if (!s || !object_fits(in->load) || !may_serve(in, host))
+        return;
+    in->load.bytes += route_size(e->r) + 2 * host.n;
+    sw_vec_push(&s->ingress, (struct ingress_entry){host, e, in->route});
 }
 
 /* What two certificates of the Ingress cover is there once. */
@@ -124,7 +131,7 @@ static void put_tls(struct ingress *in, struct sw_slice host, const struct entry
     const struct sw_json *tls = sw_json_find(in->spec, "tls");
     struct sw_map had = {0};
 
-    for (size_t i = 0; in->https && i < sw_json_len(tls); i++) {
+    for (size_t i = 0; in->https && object_fits(in->load) && i < sw_json_len(tls); i++) {
         const struct sw_json *hosts = sw_json_find(sw_json_at(tls, i), "hosts");
 
         if (!sw_json_len(hosts))
@@ -157,6 +164,15 @@ static void add_path(struct ingress *in, struct sw_slice host, const struct sw_j
         r->match.path.n--;
     if (!r->match.path.n)
         r->match.path = SW_SLICE_LIT("/");
+    if (r->match.path.n > SW_XDS_PATH_MAX) {
+        say_limit(
+            in->b, SW_GW_INGRESS, in->route->obj,
+            gw_printf(
+                in->b,
+                "rule %zu, path %zu: %zu bytes, of which %d are possible; the path is not served",
+                rule, index, r->match.path.n, SW_XDS_PATH_MAX));
+        return;
+    }
     if (!path_valid(r->match.path)) {
         add_note(in->b,
                  gw_printf(in->b, "ingress/%.*s/%zu/%zu", SW_SLICE_ARG(in->route->obj->key), rule,
@@ -225,6 +241,37 @@ static void add_rules(struct ingress *in)
         add_fallback(in, fallback, rules, n);
 }
 
+/* Everything that was put goes; its hosts answer with an error. */
+static void refuse(struct ingress *in)
+{
+    const struct sw_json *rules = sw_json_find(in->spec, "rules");
+    struct entry *e = SW_ARENA_NEW(in->b->a, struct entry);
+    struct load was = in->load;
+
+    in->load = (struct load){0};
+    if (in->http)
+        in->http->ingress.n = in->http_from;
+    if (in->https)
+        in->https->ingress.n = in->https_from;
+    *e = (struct entry){.r = error_route(in->b,
+                                         gw_printf(in->b, "ingress/%.*s/too-large",
+                                                   SW_SLICE_ARG(in->route->obj->key)),
+                                         500),
+                        .route = in->route,
+                        .rank = 2,
+                        .len1 = 1,
+                        .low = true};
+    for (size_t i = 0; i < sw_min(sw_json_len(rules), RULES_MAX); i++) {
+        struct sw_slice host = js_or(sw_json_at(rules, i), "host", "");
+
+        if (host.n && host_valid(host) && !host_seen(rules, i, host)) {
+            put(in, in->http, host, e);
+            put(in, in->https, host, e);
+        }
+    }
+    say_limit(in->b, SW_GW_INGRESS, in->route->obj, object_limits(in->b, was));
+}
+
 /* ---- sockets ---- */
 
 static struct socket *ingress_socket(struct ingress *in, uint16_t port, enum proto proto)
@@ -249,6 +296,12 @@ static void add_cert(struct ingress *in, struct sw_slice host, struct sw_slice c
         host = SW_SLICE_LIT("*");
     if (sw_map_get(&in->https->ingress_tls, host) || !may_serve(in, host))
         return; /* an older Ingress brought one, or the name is not its own */
+    if (in->n_tls_hosts++ >= TLS_HOSTS_MAX || in->https->ingress_tls.n >= SW_XDS_CHAINS_MAX / 4) {
+        say_limit(
+            in->b, SW_GW_INGRESS, in->route->obj,
+            SW_SLICE_LIT("more names with certificates than are possible; not all are served"));
+        return;
+    }
     copy = SW_ARENA_NEW(in->b->a, struct sw_slice);
     *copy = cert;
     (void)sw_map_put(&in->https->ingress_tls, host, copy);
@@ -321,8 +374,12 @@ static void build_one(struct builder *b, const struct sw_kube_obj *o)
     in.route->obj = o;
     in.route->created = created_of(o);
     in.http = ingress_socket(&in, 80, PROTO_HTTP);
+    in.http_from = in.http ? in.http->ingress.n : 0;
     add_certs(&in);
+    in.https_from = in.https ? in.https->ingress.n : 0;
     add_rules(&in);
+    if (!object_fits(in.load))
+        refuse(&in);
     /* The address is the record that it is served: who asks for a host of others gets none. */
     if (!in.refused)
         put_address(b, o);

@@ -6,7 +6,7 @@
  */
 #include "control/gateway/build_int.h"
 
-static void add(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *of,
+void add_notice(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *of,
                 const char *reason, struct sw_slice text)
 {
     sw_vec_push(&b->notices, (struct sw_gw_notice){kind, of, reason, text});
@@ -49,8 +49,8 @@ void notice_route(struct builder *b, const struct route *r)
 
         if (!parent_missing(b, ref, r->obj->ns, &ns))
             continue;
-        add(b, route_view_kinds[r->kind], r->obj, "ParentNotFound",
-            missing_text(b, gw_printf(b, "spec.parentRefs[%zu]", i).p, ref, ns));
+        add_notice(b, route_view_kinds[r->kind], r->obj, "ParentNotFound",
+                   missing_text(b, gw_printf(b, "spec.parentRefs[%zu]", i).p, ref, ns));
         return; /* the first says enough */
     }
 }
@@ -61,7 +61,8 @@ static void notice_set(struct builder *b, const struct sw_kube_obj *o)
     struct sw_slice ns;
 
     if (ref && parent_missing(b, ref, o->ns, &ns))
-        add(b, SW_GW_LISTENERSET, o, "ParentNotFound", missing_text(b, "spec.parentRef", ref, ns));
+        add_notice(b, SW_GW_LISTENERSET, o, "ParentNotFound",
+                   missing_text(b, "spec.parentRef", ref, ns));
 }
 
 void notice_gateways(struct builder *b)
@@ -71,9 +72,9 @@ void notice_gateways(struct builder *b)
         struct sw_slice class = js(sw_json_find(o->json, "spec"), "gatewayClassName");
 
         if (class.n && !sw_view_find(b->v, SW_GW_CLASS, sw_slice("", 0), class))
-            add(b, SW_GW_GATEWAY, o, "ClassNotFound",
-                gw_printf(b, "spec.gatewayClassName: GatewayClass '%.*s' does not exist",
-                          SW_SLICE_ARG(class)));
+            add_notice(b, SW_GW_GATEWAY, o, "ClassNotFound",
+                       gw_printf(b, "spec.gatewayClassName: GatewayClass '%.*s' does not exist",
+                                 SW_SLICE_ARG(class)));
     }
     for (size_t i = 0; i < sw_view_count(b->v, SW_GW_LISTENERSET); i++)
         notice_set(b, sw_view_at(b->v, SW_GW_LISTENERSET, i));

@@ -404,8 +404,6 @@ static void nonsense_is_refused(void **state)
     refused(VH("{'match':{'prefix':'/'}}"), "without an action");
     refused(VH("{'match':{'prefix':'/'},'route':{}}"), "without a cluster");
     refused(VH("{'match':{'path_separated_prefix':'/a/'}," TO("c") "}"), "path_separated_prefix");
-    refused(VH("{'match':{'safe_regex':{'regex':'(a'}}," TO("c") "}"), "regex");
-    refused(VH("{'match':{'safe_regex':{'regex':'a)|(b'}}," TO("c") "}"), "regex");
     refused(VH("{'match':{'prefix':'/'},'direct_response':{'status':99}}"), "200..599");
     refused(
         VH("{'match':{'prefix':'/'},'route':{'weighted_clusters':{'clusters':[{'name':'a'}]}}}"),
@@ -507,6 +505,69 @@ static void tables_share_what_stays(void **state)
     sw_gw_routes_unref(old);
 }
 
+/* One host beyond a limit, with 'what' as its only route, between two that are fine. */
+static struct sw_gw_routes *with_bad_host(const char *what, const struct sw_gw_routes *old)
+{
+    SW_BUF_AUTO json = {.max = 1 << 20};
+    struct sw_gw_routes *t;
+
+    assert_int_equal(
+        sw_buf_printf(
+            &json,
+            "{'name':'r','virtual_hosts':["
+            "{'name':'a','domains':['a.x'],'routes':[{'name':'fine','match':{'prefix':'/'},"
+            "'route':{'cluster':'c'}}]},"
+            "{'name':'b','domains':['b.x'],'routes':[%s]},"
+            "{'name':'c','domains':['c.x'],'routes':[{'name':'fine','match':{'safe_regex':"
+            "{'regex':'/.*'}},'route':{'cluster':'c'}}]}]}%c",
+            what, 0),
+        SW_OK);
+    t = build_after(json.p, old);
+    return t;
+}
+
+static void limits_are_of_one_host(void **state)
+{
+    struct sw_gw_request a = request("GET", "a.x", "/1");
+    struct sw_gw_request b = request("GET", "b.x", "/1");
+    struct sw_gw_request c = request("GET", "c.x", "/1");
+    SW_BUF_AUTO path = {.max = 1 << 20};
+    SW_BUF_AUTO words = {.max = 1 << 20};
+    const char *bad[4] = {"{'match':{'safe_regex':{'regex':'(a'}}," TO("c") "}",
+                          "{'match':{'safe_regex':{'regex':'a)|(b'}}," TO("c") "}"};
+
+    (void)state;
+    assert_int_equal(sw_buf_printf(&path, "{'match':{'prefix':'/%08192d'}," TO("c") "}%c", 0, 0),
+                     SW_OK);
+    for (int i = 0; i < 1200; i++)
+        assert_int_equal(
+            sw_buf_printf(&words,
+                          "%s{'match':{'safe_regex':{'regex':'/%d(a|b){1,900}'}}," TO("c") "}",
+                          i ? "," : "", i),
+            SW_OK);
+    assert_int_equal(sw_buf_append(&words, "", 1), SW_OK);
+    bad[2] = path.p;
+    bad[3] = words.p;
+    for (size_t i = 0; i < SW_ARRAY_LEN(bad); i++) {
+        struct sw_gw_routes *t = with_bad_host(bad[i], NULL);
+        struct sw_gw_routes *next;
+
+        assert_int_equal(t->n_invalid, 1);
+        assert_string_equal(route_of(t, &a), "fine");
+        assert_string_equal(route_of(t, &c), "fine");
+        assert_string_equal(route_of(t, &b), "route_invalid");
+        next = with_bad_host(bad[i], t);
+        assert_int_equal(next->n_invalid, 1);
+        assert_ptr_equal(next->vhosts[0], t->vhosts[0]);
+        sw_gw_routes_unref(t);
+        t = with_bad_host("{'name':'mended','match':{'prefix':'/'}," TO("c") "}", next);
+        assert_int_equal(t->n_invalid, 0);
+        assert_string_equal(route_of(t, &b), "mended");
+        sw_gw_routes_unref(next);
+        sw_gw_routes_unref(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -520,6 +581,7 @@ int main(void)
         cmocka_unit_test(retries_follow_the_policy),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(tables_share_what_stays),
+        cmocka_unit_test(limits_are_of_one_host),
     };
 
     return cmocka_run_group_tests_name("gateway route", tests, NULL, NULL);

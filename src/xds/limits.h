@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a gateway takes, known to both ends: the control plane leaves out what goes beyond, object
+ * by object, since a resource is shared by everybody whose routes are on a port.
+ */
+#pragma once
+
+enum {
+    SW_XDS_RESOURCE_MAX = 64 << 20,   /* bytes of one resource */
+    SW_XDS_PATH_MAX = 8192,           /* of a match */
+    SW_XDS_HEADER_MAX = 16384,        /* name, or value, of a header to be written */
+    SW_XDS_REGEX_WORDS_MAX = 2000000, /* sw_regex_size of all expressions of one resource */
+    SW_XDS_REGEX_WRAP_WORDS = 64,     /* what matching the whole text adds to an expression's */
+    SW_XDS_CHAINS_MAX = 100000,       /* of a listener */
+};
