@@ -11,8 +11,9 @@
 #include "gateway/accesslog_int.h"
 #include "gateway/cluster.h"
 #include "tls/tls.h"
+#include "xds/limits.h"
 
-enum { PIECES_MAX = 256, EXPANSION_MAX = 16384 };
+enum { EXPANSION_MAX = 16384 };
 
 /* X(id, name, takes an argument, comes out as a number in JSON) */
 #define OPERATORS(X)                                                                               \
@@ -153,8 +154,8 @@ static ptrdiff_t operator_end(struct sw_slice s)
 
 static int push(struct sw_gw_format *f, struct piece p, struct sw_err *err)
 {
-    if (f->n == PIECES_MAX)
-        return sw_err_set(err, SW_EINVAL, "format of more than %d pieces", PIECES_MAX);
+    if (f->n == SW_XDS_FORMAT_MAX)
+        return sw_err_set(err, SW_ELIMIT, "format of more than %d pieces", SW_XDS_FORMAT_MAX);
     f->p[f->n++] = p;
     return SW_OK;
 }
@@ -162,7 +163,7 @@ static int push(struct sw_gw_format *f, struct piece p, struct sw_err *err)
 int sw_gw_format_parse(struct sw_arena *a, struct sw_slice text, const struct sw_gw_format **ret,
                        struct sw_err *err)
 {
-    struct piece pieces[PIECES_MAX];
+    struct piece pieces[SW_XDS_FORMAT_MAX];
     struct sw_gw_format tmp = {.p = pieces};
     struct sw_gw_format *f;
 

@@ -6,6 +6,8 @@
 #pragma once
 
 enum {
+    SW_XDS_FORMAT_MAX =
+        256, /* pieces of a header's value: a percent sign is one, and the text after it */
     SW_XDS_RESOURCE_MAX = 64 << 20,   /* bytes of one resource */
     SW_XDS_PATH_MAX = 8192,           /* of a match */
     SW_XDS_HEADER_MAX = 16384,        /* name, or value, of a header to be written */

@@ -178,27 +178,60 @@ struct sw_gw_route *error_route(struct builder *b, struct sw_slice name, uint16_
     return r;
 }
 
+/* One entry that answers with an error instead of all of a route's. */
+static struct entry *error_entry(struct builder *b, const struct route *r)
+{
+    bool grpc = r->kind == RK_GRPC;
+    struct entry *e = SW_ARENA_NEW(b->a, struct entry);
+    struct sw_slice name = gw_printf(b, "%s/%.*s/too-large", grpc ? "grpcroute" : "httproute",
+                                     SW_SLICE_ARG(r->obj->key));
+    struct sw_gw_route *out = error_route(b, name, grpc ? 503 : 500);
+
+    out->match.grpc = grpc;
+    *e = (struct entry){.r = out, .route = r, .grpc = grpc, .rank = 2, .len1 = 1};
+    return e;
+}
+
 void refuse_object(struct builder *b, struct route *r, struct compiled *c)
 {
     size_t hosts = sw_max(r->n_hosts, (size_t)1);
-    bool grpc = r->kind == RK_GRPC;
-    struct sw_gw_route *out =
-        error_route(b,
-                    gw_printf(b, "%s/%.*s/too-large", grpc ? "grpcroute" : "httproute",
-                              SW_SLICE_ARG(r->obj->key)),
-                    grpc ? 503 : 500);
     struct load l = {c->load.bytes * hosts, c->load.words * hosts};
 
-    out->match.grpc = grpc;
-    out->memo = new_memo(b, r);
-    c->entries = SW_ARENA_NEW(b->a, struct entry);
-    *c->entries = (struct entry){.r = out, .route = r, .grpc = grpc, .rank = 2, .len1 = 1};
+    c->entries = error_entry(b, r);
     c->n_entries = c->cap_entries = 1;
-    c->load = (struct load){route_size(out), 0};
+    c->load = (struct load){route_size(c->entries->r), 0};
     r->n_rules = r->n_bad_rules = sw_max(r->n_rules, (size_t)1);
     r->fail_closed = true;
     r->too_large = true;
     r->bad_rule = (struct verdict){"UnsupportedValue", object_limits(b, l).p};
+}
+
+/* A route without host names of its own has those of all listeners it is attached to. */
+static void judge_route(struct builder *b, const struct kept *k)
+{
+    struct compiled *instead;
+    struct load sum = {0};
+    struct verdict v;
+
+    for (struct attached *at = k->route.attached; at; at = at->also) {
+        at->use = at->compiled;
+        at->limit = (struct verdict){0};
+        sum.bytes += at->compiled->load.bytes * at->n_hosts;
+        sum.words += at->compiled->load.words * at->n_hosts;
+    }
+    if (object_fits(sum))
+        return;
+    instead = SW_ARENA_NEW(b->a, struct compiled);
+    instead->entries = error_entry(b, &k->route);
+    instead->n_entries = 1;
+    instead->load.bytes = route_size(instead->entries->r);
+    v = (struct verdict){"UnsupportedValue", object_limits(b, sum).p};
+    for (struct attached *at = k->route.attached; at; at = at->also) {
+        at->use = instead;
+        at->limit = v;
+        if (!at->guard)
+            b->parent_list.p[at->parent]->listeners[at->listener].attached--;
+    }
 }
 
 void say_limit(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *o,
@@ -232,9 +265,12 @@ static void add_use(struct shared *t, struct use u)
     t->sum.words += u.load.words;
 }
 
-static bool *left_out(const struct use *u)
+/* What is left of a route that no table has room for. */
+static const struct compiled nothing;
+
+static bool left_out(const struct use *u)
 {
-    return u->at ? &u->at->left_out : &u->ingress->left_out;
+    return u->at ? u->at->use == &nothing : u->ingress->left_out;
 }
 
 /* By namespace, in each the newest first. */
@@ -261,13 +297,17 @@ static void leave_out(struct builder *b, struct shared *t, struct share *s)
     s->sum.words -= u->load.words;
     t->sum.bytes -= u->load.bytes;
     t->sum.words -= u->load.words;
-    if (*left_out(u))
+    if (left_out(u))
         return; /* an Ingress, by what it has in another table */
-    *left_out(u) = true;
-    if (!u->at)
+    if (u->at) {
+        if (!u->at->guard && !u->at->limit.reason)
+            u->l->attached--;
+        u->at->use = &nothing;
+        u->at->limit = (struct verdict){"LimitExceeded", TABLE_FULL.p};
+    } else {
+        u->ingress->left_out = true;
         say_limit(b, SW_GW_INGRESS, u->obj, TABLE_FULL);
-    else if (!u->at->guard)
-        u->l->attached--;
+    }
 }
 
 static void fit(struct builder *b, struct shared *t, struct load max)
@@ -307,12 +347,11 @@ static void fit(struct builder *b, struct shared *t, struct load max)
 static void use_routes(struct shared *t, struct listener *l)
 {
     for (struct attached *at = l->routes; at; at = at->next) {
-        at->left_out = false;
         add_use(t, (struct use){.obj = at->route->obj,
                                 .l = l,
                                 .at = at,
-                                .load = {at->compiled->load.bytes * at->n_hosts,
-                                         at->compiled->load.words * at->n_hosts}});
+                                .load = {at->use->load.bytes * at->n_hosts,
+                                         at->use->load.words * at->n_hosts}});
     }
 }
 
@@ -334,7 +373,7 @@ static void finish_table(struct builder *b, struct shared *t, struct shared *all
 {
     fit(b, t, table_max);
     for (size_t i = 0; i < t->uses.n; i++) {
-        if (!*left_out(&t->uses.p[i]))
+        if (!left_out(&t->uses.p[i]))
             add_use(all, t->uses.p[i]);
     }
     t->uses.n = 0;
@@ -386,34 +425,36 @@ static void fit_sockets(struct builder *b)
 static const struct sw_json *final_status(struct builder *b, const struct kept *k)
 {
     struct route_parent *parents = NULL;
+    const char *why = NULL;
 
     for (const struct attached *at = k->route.attached; at; at = at->also) {
-        if (!at->left_out)
+        if (!at->limit.reason)
             continue;
         if (!parents)
             parents = memcpy(sw_arena_array(b->a, k->n_parents + 1, sizeof(*parents)), k->parents,
                              k->n_parents * sizeof(*parents));
         for (size_t i = 0; i < k->n_parents; i++) {
             if (parents[i].parent == at->parent)
-                parents[i].accepted = (struct verdict){"LimitExceeded", TABLE_FULL.p};
+                parents[i].accepted = at->limit;
         }
+        why = at->limit.msg;
     }
-    if (!parents)
-        return k->status;
-    say_limit(b, route_view_kinds[k->route.kind], k->route.obj, TABLE_FULL);
-    return route_status(b, &k->route, parents, k->n_parents);
+    if (k->route.too_large)
+        why = k->route.bad_rule.msg;
+    if (why)
+        say_limit(b, route_view_kinds[k->route.kind], k->route.obj, sw_slice_str(why));
+    return parents ? route_status(b, &k->route, parents, k->n_parents) : k->status;
 }
 
 void fit_tables(struct builder *b)
 {
+    for (size_t i = 0; i < b->l7.n; i++)
+        judge_route(b, b->l7.p[i]);
     fit_sockets(b);
     for (size_t i = 0; i < b->l7.n; i++) {
         const struct kept *k = b->l7.p[i];
         const struct sw_json *status = final_status(b, k);
 
-        if (k->route.too_large)
-            say_limit(b, route_view_kinds[k->route.kind], k->route.obj,
-                      sw_slice_str(k->route.bad_rule.msg));
         if (status)
             sw_vec_push(&b->statuses, (struct sw_gw_status){route_view_kinds[k->route.kind],
                                                             k->route.obj, status});

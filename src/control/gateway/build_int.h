@@ -55,8 +55,10 @@ struct attached {
     const struct compiled *compiled;
     struct sw_slice *hosts; /* effective; one "" for routes without hosts */
     size_t n_hosts;
-    bool left_out; /* in this build: the table is full */
-    bool guard;    /* the route is not accepted; what it would guard is refused */
+    /* In this build: what is served of it, and why not all; see budget.c. */
+    const struct compiled *use;
+    struct verdict limit;
+    bool guard; /* the route is not accepted; what it would guard is refused */
 };
 
 enum from {

@@ -62,6 +62,15 @@ void rule_header_name(struct rule *r, struct sw_slice name)
                  SW_SLICE_ARG(name));
 }
 
+static size_t count_percents(struct sw_slice s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s.n; i++)
+        n += s.p[i] == '%';
+    return n;
+}
+
 static size_t read_pairs(struct rule *r, const struct sw_json *list,
                          const struct sw_gw_header **ret)
 {
@@ -77,6 +86,9 @@ static size_t read_pairs(struct rule *r, const struct sw_json *list,
             rule_bad(r, "UnsupportedValue",
                      "header '%.*s' has a value of %zu bytes: %d are possible",
                      SW_SLICE_ARG(h[i].name), h[i].value.n, SW_XDS_HEADER_MAX / 2);
+        if (2 * count_percents(h[i].value) + 1 > SW_XDS_FORMAT_MAX)
+            rule_bad(r, "UnsupportedValue", "header '%.*s' has more than %d percent signs",
+                     SW_SLICE_ARG(h[i].name), (SW_XDS_FORMAT_MAX - 1) / 2);
         if (h[i].value.n && !sw_http_value_valid(h[i].value))
             rule_bad(r, "UnsupportedValue", "header '%.*s' has a value that cannot be sent",
                      SW_SLICE_ARG(h[i].name));

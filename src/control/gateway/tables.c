@@ -137,8 +137,8 @@ static void add_routes(struct table *t, struct listener *l)
     bool alone = t->s->hosts.n == 1 && sw_map_get(&t->s->hosts, host_of(l)) == l;
 
     for (const struct attached *at = l->routes; at; at = at->next) {
-        for (size_t k = 0; !at->left_out && k < at->compiled->n_entries; k++) {
-            const struct entry *e = localise(t, l, &at->compiled->entries[k]);
+        for (size_t k = 0; k < at->use->n_entries; k++) {
+            const struct entry *e = localise(t, l, &at->use->entries[k]);
 
             for (size_t i = 0; i < at->n_hosts; i++) {
                 struct vhost *v;
