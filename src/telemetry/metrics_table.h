@@ -119,6 +119,8 @@
       "Requests that failed without a log line of their own: too many in one second") \
     X(GW_CONFIG_REFUSED, COUNTER, "spanwire_gateway_config_refused", "type", \
       "Resources of the control plane that were refused: what was there before stays") \
+    X(CONTROL_OBJECTS_LIMITED, COUNTER, "spanwire_control_objects_limited", "", \
+      "Routes and Ingresses found beyond a limit of the table they stand in; the log names them") \
     X(GW_HOSTS_INVALID, GAUGE, "spanwire_gateway_hosts_invalid", "", \
       "Virtual hosts beyond a limit: their requests get an error, the others of the table are served") \
     X(GW_CLUSTER_REQUESTS, COUNTER, "spanwire_gateway_cluster_requests", "cluster,code_class", \

@@ -239,4 +239,5 @@ def test_a_full_table_leaves_out_who_fills_it(world, what):
 
 def test_requests_for_an_object_beyond_its_limit_get_an_error(world):
     until(lambda: world.ask("h0.regexes.test") == 500, GUARD, "an error instead of a backend")
+    assert world.gateway.page("/config_dump").count("too-large")
     assert world.gateway.metrics().sum("spanwire_gateway_hosts_invalid") == 0  # the first line held

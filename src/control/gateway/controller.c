@@ -145,13 +145,17 @@ static void build_endpoints(const struct sw_view *v, struct sw_output *out, void
 
 /* ---- publishing; on the loop ---- */
 
-static void log_note(struct sw_slice subject, struct sw_slice text)
+static void log_note(const struct sw_gateway_controller *g, struct sw_slice subject,
+                     struct sw_slice text)
 {
+    bool limit = sw_slice_has_prefix(subject, SW_SLICE_LIT("limit/"));
     struct sw_log_line l;
 
     if (!text.p)
         return;
-    sw_log_begin(&l, SW_LOG_INFO, "gateway", "note");
+    if (limit && g->metrics)
+        sw_metric_add(sw_metric_get1(g->metrics, SW_METRIC_CONTROL_OBJECTS_LIMITED, NULL), 1);
+    sw_log_begin(&l, limit ? SW_LOG_WARN : SW_LOG_INFO, "gateway", "note");
     sw_log_str(&l, "subject", subject);
     sw_log_str(&l, "text", text);
     sw_log_end(&l);
@@ -266,7 +270,7 @@ static void put_resources(const struct sw_gateway_controller *g, struct sw_xds_t
         struct sw_slice type = sw_slice_cut(&name, '|');
 
         if (sw_slice_eq_str(type, note_type))
-            log_note(name, changes[i].bytes);
+            log_note(g, name, changes[i].bytes);
         else if (sw_slice_eq_str(type, refused_type))
             log_refused(g, name, changes[i].bytes);
         else if (!sw_slice_eq_str(type, plan_type) && !sw_slice_eq_str(type, seen_type) &&
