@@ -110,7 +110,7 @@ def certified():
 
 # What is applied, and what its status or Event has to say; None: it is fine.
 CASES = {
-    "path of an Ingress": ([ingress("path", ["/" + "a" * 8192, "/ok"])], "8192 are possible"),
+    "path of an Ingress": ([ingress("path", ["/" + "a" * 8192, "/" + "b" * 8192, "/ok"])], "8192 are possible"),
     "regular expressions of an HTTPProxy": ([proxy("regexes", regexes)], "too large"),
     "bytes of HTTPProxies": ([proxy(f"large{i}", large) for i in range(4)], "too large"),
     "regular expressions of a GRPCRoute": ([grpc()], "too large"),

@@ -154,6 +154,7 @@ static void attach(struct builder *b, struct listener *l, struct route *r,
     *at = *proto;
     at->route = r;
     at->compiled = compiled_for(b, r, l->parent->gw);
+    at->use = at->compiled;
     at->parent = l->parent->number;
     at->listener = (size_t)(l - l->parent->listeners);
     at->also = r->attached;

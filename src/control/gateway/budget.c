@@ -306,7 +306,8 @@ static void leave_out(struct builder *b, struct shared *t, struct share *s)
         u->at->limit = (struct verdict){"LimitExceeded", TABLE_FULL.p};
     } else {
         u->ingress->left_out = true;
-        say_limit(b, SW_GW_INGRESS, u->obj, TABLE_FULL);
+        if (!u->ingress->too_large)
+            say_limit(b, SW_GW_INGRESS, u->obj, TABLE_FULL);
     }
 }
 

@@ -105,6 +105,14 @@ static struct sw_gw_route *make_route(struct ingress *in, const struct sw_json *
     return r;
 }
 
+/* The first says enough. */
+static void say(struct ingress *in, struct sw_slice text)
+{
+    if (!in->route->too_large)
+        say_limit(in->b, SW_GW_INGRESS, in->route->obj, text);
+    in->route->too_large = true;
+}
+
 static void put(struct ingress *in, struct socket *s, struct sw_slice host, const struct entry *e)
 {
     if (!host.n)
@@ -269,7 +277,7 @@ static void refuse(struct ingress *in)
             put(in, in->https, host, e);
         }
     }
-    say_limit(in->b, SW_GW_INGRESS, in->route->obj, object_limits(in->b, was));
+    say(in, object_limits(in->b, was));
 }
 
 /* ---- sockets ---- */
