@@ -265,6 +265,7 @@ static void evaluate(struct question *q, const struct entry *e, const struct sw_
         .ns = q->ns_object,
         .allowed = allowed,
         .arg = q->r,
+        .cancel = api_work_budget(),
     };
     struct sw_policy_result res;
 

@@ -5,6 +5,7 @@
 #include "apiserver/admission_request.h"
 #include "apiserver/webhook.h"
 #include "apiserver/webhook_int.h"
+#include "apiserver/work.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -201,7 +202,8 @@ static void conditions_failed(const struct hook *h, const struct hook_question *
 enum sw_match_outcome hook_conditions(const struct hook *h, const struct hook_question *q,
                                       const struct api_res *as)
 {
-    struct sw_cel_input in = {.allowed = sw_admission_allowed, .arg = q->r};
+    struct sw_cel_input in = {
+        .allowed = sw_admission_allowed, .arg = q->r, .cancel = api_work_budget()};
     struct sw_arena *a = q->r->arena;
     enum sw_match_outcome outcome;
     const char *why = api_no_conversion(a, q->r->res, as);

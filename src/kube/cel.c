@@ -75,6 +75,12 @@ void sw_cel_free(struct sw_cel *c)
     sw_free(c);
 }
 
+void cel_env_done(struct cel_env *env)
+{
+    sw_regex_free(env->re);
+    env->re = NULL;
+}
+
 bool sw_cel_uses_old(const struct sw_cel *c)
 {
     return c->uses_old;
@@ -82,9 +88,10 @@ bool sw_cel_uses_old(const struct sw_cel *c)
 
 struct sw_cel_result sw_cel_eval(const struct sw_cel *c, struct sw_arena *a,
                                  const struct sw_json *self, const struct sw_json *old,
-                                 uint64_t limit)
+                                 uint64_t limit, struct sw_budget *b)
 {
-    struct cel_env env = {.a = a, .limit = limit};
+    struct sw_budget own = {.steps = SW_REGEX_STEPS};
+    struct cel_env env = {.a = a, .limit = limit, .work = b ? b : &own, .cancel = b};
     struct sw_cel_result r = {.outcome = SW_CEL_ERROR};
     struct cel_val v;
 
@@ -97,6 +104,7 @@ struct sw_cel_result sw_cel_eval(const struct sw_cel *c, struct sw_arena *a,
     else
         env.slots[SLOT_OLD] = cel_error(&env, "oldSelf is not available");
     v = cel_eval(&env, c->root);
+    cel_env_done(&env);
     r.cost = env.cost;
     if (env.cost > env.limit) {
         r.outcome = SW_CEL_COST;

@@ -61,10 +61,14 @@ struct sw_cel_result {
     uint64_t cost;
 };
 
-/* old may be NULL: not there. Temporary values are allocated in the arena. */
+/*
+ * old may be NULL: not there. Temporary values are allocated in the arena. Regular expressions take
+ * their steps from the budget, which also cancels; both end as SW_CEL_COST. The budget may be NULL:
+ * SW_REGEX_STEPS.
+ */
 struct sw_cel_result sw_cel_eval(const struct sw_cel *c, struct sw_arena *a,
                                  const struct sw_json *self, const struct sw_json *old,
-                                 uint64_t limit);
+                                 uint64_t limit, struct sw_budget *b);
 
 /*
  * Compiles all rules of a schema and judges their estimated cost; reports under path (the schema's

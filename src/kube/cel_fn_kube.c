@@ -10,7 +10,7 @@ static struct sw_name_msgs date_msgs(struct sw_slice s)
 {
     struct sw_name_msgs m = {0};
 
-    if (!sw_format_ok(SW_SLICE_LIT("date"), s))
+    if (!sw_format_ok(SW_SLICE_LIT("date"), s, NULL))
         m.p[m.n++] = "invalid date";
     return m;
 }
@@ -20,7 +20,7 @@ static struct sw_name_msgs date_msgs(struct sw_slice s)
     {                                                                                              \
         struct sw_name_msgs m = {0};                                                               \
                                                                                                    \
-        if (!sw_format_ok(SW_SLICE_LIT(name), s))                                                  \
+        if (!sw_format_ok(SW_SLICE_LIT(name), s, NULL))                                            \
             m.p[m.n++] = text;                                                                     \
         return m;                                                                                  \
     }

@@ -40,25 +40,46 @@ FN(fn_ends)
     return cel_bool(sw_slice_has_suffix(a[0].s, a[1].s));
 }
 
-/* The node's own expression, or one compiled for this call. */
-static struct sw_regex *regex_for(struct cel_env *env, const struct cel_node *n,
-                                  struct sw_slice pattern, struct cel_val *ret_err)
+enum { BROKEN_STEPS = 2500000 }; /* of compiling what turns out to be no expression */
+
+/* Work that no cost stands for has ended; nothing absorbs that. */
+static struct cel_val out_of_work(struct cel_env *env)
 {
-    struct sw_regex *re = n->re;
+    if (env->cost <= env->limit)
+        env->cost = env->limit + 1;
+    return cel_over_budget(env);
+}
+
+/* The node's own expression, the last one that was compiled, or a new one. */
+static const struct sw_regex *regex_for(struct cel_env *env, const struct cel_node *n,
+                                        struct sw_slice pattern, struct cel_val *ret_err)
+{
     struct sw_err err = {0};
 
     env->cost += pattern.n / 4 + 1;
-    if (!re && sw_regex_new(pattern, &re, &err) < 0) {
-        *ret_err = cel_error(env, "%s", err.msg);
+    if (n->re)
+        return n->re;
+    if (env->re && sw_slice_eq(env->re_text, pattern))
+        return env->re;
+    cel_env_done(env);
+    if (sw_regex_new(pattern, &env->re, &err) < 0) {
+        env->re = NULL;
+        *ret_err = sw_budget_step(env->work, BROKEN_STEPS) ? cel_error(env, "%s", err.msg)
+                                                           : out_of_work(env);
         return NULL;
     }
-    return re;
+    env->re_text = pattern;
+    if (!sw_budget_step(env->work, SW_REGEX_COMPILE_STEPS * (uint64_t)sw_regex_size(env->re))) {
+        *ret_err = out_of_work(env);
+        return NULL;
+    }
+    return env->re;
 }
 
 FN(fn_matches)
 {
     struct cel_val err;
-    struct sw_regex *re;
+    const struct sw_regex *re;
     int rc;
 
     NEED_STRINGS(2);
@@ -66,10 +87,8 @@ FN(fn_matches)
     if (!re)
         return err;
     env->cost += (a[0].s.n / 10 + 1) * (sw_regex_cost(re) / 4 + 1);
-    rc = sw_regex_match(re, a[0].s, NULL);
-    if (re != n->re)
-        sw_regex_free(re);
-    return rc < 0 ? cel_error(env, "regular expression took too long") : cel_bool(rc == 1);
+    rc = sw_regex_match(re, a[0].s, env->work);
+    return rc < 0 ? out_of_work(env) : cel_bool(rc == 1);
 }
 
 FN(fn_find)
@@ -78,8 +97,7 @@ FN(fn_find)
     int64_t max = na > 2 && a[2].k == CEL_INT ? a[2].i : -1;
     struct cel_val list = cel_new_list(env);
     struct cel_val err;
-    struct sw_regex *re;
-    struct sw_budget steps = {.steps = SW_REGEX_STEPS};
+    const struct sw_regex *re;
     size_t from = 0, at = 0, len = 0;
     int rc = 0;
 
@@ -88,7 +106,7 @@ FN(fn_find)
     if (!re)
         return err;
     while (from <= a[0].s.n && max != 0 &&
-           (rc = sw_regex_search(re, a[0].s, from, &at, &len, &steps)) == 1) {
+           (rc = sw_regex_search(re, a[0].s, from, &at, &len, env->work)) == 1) {
         charge(env, a[0].s.n - from);
         cel_push(env, &list, cel_string(sw_slice(a[0].s.p + at, len)));
         from = at + (len ? len : 1);
@@ -100,10 +118,8 @@ FN(fn_find)
         if (!all || env->cost > env->limit)
             break;
     }
-    if (re != n->re)
-        sw_regex_free(re);
     if (rc < 0)
-        return cel_error(env, "regular expression took too long");
+        return out_of_work(env);
     if (all)
         return list;
     return list.lst->n ? list.lst->p[0] : cel_string(sw_slice("", 0));

@@ -133,7 +133,7 @@ bool cel_parse_time(struct sw_slice s, int64_t *ret_sec, int32_t *ret_ns)
     int32_t ns = 0;
 
     /* Afterwards every digit is where it belongs: YYYY-MM-DDTHH:MM:SS[.f](Z|+HH:MM). */
-    if (!sw_format_ok(SW_SLICE_LIT("date-time"), s) || !cel_to_text(s, b, sizeof(b)))
+    if (!sw_format_ok(SW_SLICE_LIT("date-time"), s, NULL) || !cel_to_text(s, b, sizeof(b)))
         return false;
     if (b[i] == '.') {
         int32_t unit = 100000000;

@@ -5,6 +5,7 @@
  * given. (Patterns are compiled with the expression.)
  */
 #include "kube/cel_priv.h"
+#include "regex/regex.h"
 
 static bool is_text(const struct cel_node *n)
 {
@@ -118,7 +119,8 @@ static void check_conversion(struct sw_cel *c, const struct cel_node *n)
 {
     static const char *const names[] = {"bool", "double", "int", "uint"};
     SW_ARENA_AUTO tmp = {0};
-    struct cel_env env = {.a = &tmp, .limit = SW_CEL_RULE_COST};
+    struct sw_budget work = {.steps = SW_REGEX_STEPS};
+    struct cel_env env = {.a = &tmp, .limit = SW_CEL_RULE_COST, .work = &work};
     struct cel_val v;
 
     for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "kube/cel_fn.h"
+#include "regex/regex.h"
 
 static const struct cel_type t_authorizer = {.k = CEL_AUTHORIZER};
 static const struct cel_type t_resource_check = {.k = CEL_RESOURCE_CHECK};
@@ -186,8 +187,9 @@ struct sw_cel_run {
     struct sw_arena *a;
     const struct sw_cel_scope *scope;
     const struct sw_cel_input *in;
-    struct cel_val *vars; /* of the policy; CEL_DYN: not evaluated yet */
-    uint64_t var_cost;    /* of variables evaluated for the current expression */
+    struct cel_val *vars;  /* of the policy; CEL_DYN: not evaluated yet */
+    uint64_t var_cost;     /* of variables evaluated for the current expression */
+    struct sw_budget work; /* left for regular expressions */
 };
 
 struct sw_cel_run *sw_cel_run_new(struct sw_arena *a, const struct sw_cel_scope *scope,
@@ -198,6 +200,7 @@ struct sw_cel_run *sw_cel_run_new(struct sw_arena *a, const struct sw_cel_scope 
     r->a = a;
     r->scope = scope;
     r->in = in;
+    r->work.steps = SW_REGEX_STEPS;
     r->vars = sw_arena_array(a, scope->nvars + 1, sizeof(*r->vars));
     return r;
 }
@@ -253,7 +256,8 @@ bool cel_run_allowed(struct cel_env *env, const struct sw_cel_access *x, const c
 
 static struct cel_val run(struct sw_cel_run *r, const struct sw_cel *c, uint64_t *ret_cost)
 {
-    struct cel_env env = {.a = r->a, .limit = SW_CEL_RULE_COST, .run = r};
+    struct cel_env env = {
+        .a = r->a, .limit = SW_CEL_RULE_COST, .run = r, .work = &r->work, .cancel = r->in->cancel};
     struct cel_val *s = sw_arena_array(r->a, (size_t)c->slots + 1, sizeof(*s));
     struct cel_val v;
 
@@ -267,6 +271,7 @@ static struct cel_val run(struct sw_cel_run *r, const struct sw_cel *c, uint64_t
     s[SLOT_FIRST + VAR_AUTHORIZER] =
         (struct cel_val){.k = CEL_AUTHORIZER, .access = SW_ARENA_NEW(r->a, struct sw_cel_access)};
     v = cel_eval(&env, c->root);
+    cel_env_done(&env);
     *ret_cost = env.cost;
     return env.cost > env.limit ? cel_over_budget(&env) : v;
 }

@@ -56,6 +56,7 @@ struct sw_cel_input {
     const struct sw_json *ns;
     sw_cel_allowed_fn allowed;
     void *arg;
+    const struct sw_budget *cancel; /* ends all evaluations; may be NULL */
 };
 
 /* Evaluations for one request share the values of variables. */

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/budget.h"
 #include "base/json.h"
 #include "base/vec.h"
 #include "kube/cel.h"
@@ -246,8 +247,15 @@ struct cel_env {
     uint64_t cost;
     uint64_t limit;
     struct cel_val *slots;
-    struct sw_cel_run *run; /* admission expressions */
+    struct sw_cel_run *run;         /* admission expressions */
+    struct sw_budget *work;         /* what regular expressions may cost; not NULL */
+    const struct sw_budget *cancel; /* ends the evaluation; may be NULL */
+    struct sw_regex *re;            /* the last that was no constant; owned */
+    struct sw_slice re_text;
 };
+
+/* Frees what an evaluation kept beside its arena. */
+void cel_env_done(struct cel_env *env);
 
 #define CEL_OVER_BUDGET "operation cancelled: actual cost limit exceeded"
 
@@ -255,6 +263,8 @@ struct cel_env {
 static inline bool cel_spent(struct cel_env *env, uint64_t more)
 {
     env->cost += more;
+    if (sw_budget_cancelled(env->cancel) && env->cost <= env->limit)
+        env->cost = env->limit + 1;
     return env->cost > env->limit;
 }
 

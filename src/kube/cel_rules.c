@@ -399,7 +399,8 @@ static const char *broken_text(struct runner *w, const struct sw_rule *r, const 
     struct sw_arena *a = w->e->arena;
 
     if (r->cel_msg) {
-        struct sw_cel_result m = sw_cel_eval(r->cel_msg, w->tmp, v, old, SW_CEL_RULE_COST);
+        struct sw_cel_result m =
+            sw_cel_eval(r->cel_msg, w->tmp, v, old, SW_CEL_RULE_COST, w->e->budget);
 
         w->budget -= w->budget < m.cost ? w->budget : m.cost;
         if (m.outcome == SW_CEL_STRING && sw_slice_trim(m.text).n && !has_newline(m.text) &&
@@ -495,7 +496,7 @@ static void run_rule(struct runner *w, const struct sw_schema *s, const struct s
         return;
     }
     limit = rule_limit(w->e->budget);
-    res = sw_cel_eval(r->cel, w->tmp, v, old, limit);
+    res = sw_cel_eval(r->cel, w->tmp, v, old, limit, w->e->budget);
     if (res.cost > w->budget || (res.outcome == SW_CEL_COST && limit < SW_CEL_RULE_COST) ||
         !sw_budget_step(w->e->budget, res.cost * SW_CEL_STEPS)) {
         if (limit < SW_CEL_RULE_COST)

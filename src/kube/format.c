@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The string formats of schemas. A format that is not known here is not checked. */
 #include <ctype.h>
+#include <stdatomic.h>
 
 #include "kube/names.h"
 #include "kube/schema.h"
@@ -109,26 +110,37 @@ static const struct {
                  "weeks?)\\s*)$"},
 };
 
-static bool match_pattern(struct sw_slice format, struct sw_slice text, bool *ret_known)
+/* The expression of a format, compiled at its first use and kept. NULL: it is none. */
+static const struct sw_regex *pattern_at(size_t i)
+{
+    static _Atomic(struct sw_regex *) made[SW_ARRAY_LEN(patterns)];
+    struct sw_regex *known = atomic_load_explicit(&made[i], memory_order_acquire);
+    struct sw_regex *re;
+
+    if (known)
+        return known;
+    if (sw_regex_new(sw_slice_str(patterns[i].re), &re, NULL) < 0)
+        return NULL;
+    if (atomic_compare_exchange_strong(&made[i], &known, re))
+        return re;
+    sw_regex_free(re); /* another thread was first */
+    return known;
+}
+
+static bool match_pattern(struct sw_slice format, struct sw_slice text, struct sw_budget *b)
 {
     for (size_t i = 0; i < SW_ARRAY_LEN(patterns); i++) {
-        struct sw_regex *re;
-        bool ok;
+        const struct sw_regex *re;
 
         if (!sw_slice_eq_str(format, patterns[i].name))
             continue;
-        *ret_known = true;
-        if (sw_regex_new(sw_slice_str(patterns[i].re), &re, NULL) < 0)
-            return false;
-        ok = sw_regex_match(re, text, NULL) == 1;
-        sw_regex_free(re);
-        return ok;
+        re = pattern_at(i);
+        return re && sw_regex_match(re, text, b) == 1;
     }
-    *ret_known = false;
     return true;
 }
 
-bool sw_format_ok(struct sw_slice format, struct sw_slice text)
+bool sw_format_ok(struct sw_slice format, struct sw_slice text, struct sw_budget *b)
 {
     static const struct {
         const char *name;
@@ -138,11 +150,10 @@ bool sw_format_ok(struct sw_slice format, struct sw_slice text)
         {"ipv4", sw_is_ipv4}, {"ipv6", sw_is_ipv6},        {"cidr", sw_is_cidr},
         {"uri", is_uri},
     };
-    bool known;
 
     for (size_t i = 0; i < SW_ARRAY_LEN(checks); i++) {
         if (sw_slice_eq_str(format, checks[i].name))
             return checks[i].ok(text);
     }
-    return match_pattern(format, text, &known);
+    return match_pattern(format, text, b);
 }

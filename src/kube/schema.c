@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "base/budget.h"
 #include "kube/cel.h"
 #include "kube/structural.h"
 #include "regex/regex.h"
@@ -138,11 +139,12 @@ static void read_pattern(struct reader *r, struct sw_schema *s, const struct sw_
     struct sw_err err = {0};
 
     s->pattern = sw_json_str(v);
-    if (!s->pattern.n || r->set->regex_size > REGEX_SIZE_MAX)
+    if (!s->pattern.n || r->set->regex_size > REGEX_SIZE_MAX || !sw_budget_ok(r->e->budget))
         return;
     if (sw_regex_new(s->pattern, &s->re, &err) < 0) {
         s->re = NULL;
         r->set->regex_size += REGEX_FAILED; /* may have been found late */
+        (void)sw_budget_step(r->e->budget, SW_REGEX_COMPILE_STEPS * REGEX_FAILED);
         sw_ferr_invalid_str(r->structural, &at, s->pattern,
                             sw_arena_printf(r->e->arena,
                                             "must be a valid regular expression, but isn't: %s",
@@ -151,6 +153,7 @@ static void read_pattern(struct reader *r, struct sw_schema *s, const struct sw_
     }
     sw_vec_push(&r->set->regexes, s->re);
     r->set->regex_size += sw_regex_size(s->re);
+    (void)sw_budget_step(r->e->budget, SW_REGEX_COMPILE_STEPS * (uint64_t)sw_regex_size(s->re));
     if (r->set->regex_size > REGEX_SIZE_MAX)
         sw_ferr_forbidden(r->structural, &at,
                           "the regular expressions of the schema are too large together");

@@ -196,8 +196,11 @@ void sw_schema_check_object(const struct sw_schema *s, const struct sw_json *v,
                             const struct sw_json *old, const struct sw_fpath *prefix,
                             struct sw_field_errs *e);
 
-/* True when the text has the format, or the format is not one that is checked. */
-bool sw_format_ok(struct sw_slice format, struct sw_slice text);
+/*
+ * True when the text has the format, or the format is not one that is checked; false when the
+ * budget (may be NULL) ends before that is known.
+ */
+bool sw_format_ok(struct sw_slice format, struct sw_slice text, struct sw_budget *b);
 /* Number of runes. */
 size_t sw_rune_count(struct sw_slice s);
 /*

@@ -210,7 +210,12 @@ static void check_string(const struct ctx *c, const struct sw_schema *s, const s
 static void check_format(const struct ctx *c, const struct sw_schema *s, const struct sw_json *v,
                          const struct sw_fpath *path)
 {
-    if (s->format.n && !sw_format_ok(s->format, v->text))
+    if (!s->format.n || !spend(c, path, PATTERN_STEPS) ||
+        sw_format_ok(s->format, v->text, c->e->budget))
+        return;
+    if (!sw_budget_ok(c->e->budget))
+        (void)spend(c, path, 1);
+    else
         sw_ferr_type(c->e, outer(c, path), v->text,
                      sw_arena_printf(c->a, "%s in body must be of type %.*s: %s", inner(c, path),
                                      SW_SLICE_ARG(s->format), sw_go_quote(c->a, v->text)));

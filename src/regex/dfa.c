@@ -249,15 +249,21 @@ static uint32_t step(struct re_dfa *d, uint32_t from, uint32_t cls, struct sw_bu
     return to;
 }
 
-static uint32_t start_state(struct re_dfa *d, struct sw_slice text, size_t from)
+/* 0: *b could not pay for it. */
+static uint32_t start_state(struct re_dfa *d, struct sw_slice text, size_t from,
+                            struct sw_budget *b)
 {
     unsigned ctx = re_context(text, from);
     uint32_t *s = &d->start[ctx & d->ctx_used];
+    uint32_t to;
 
     if (!*s) {
         d->then.n = 0;
         close_over(d, &d->then, d->prog->search, 0);
-        *s = intern(d, &d->then, ctx);
+        if (!sw_budget_step(b, (uint64_t)d->then.n * 4))
+            return 0;
+        to = intern(d, &d->then, ctx); /* may forget all states */
+        *s = to;
     }
     return *s;
 }
@@ -291,7 +297,9 @@ int re_dfa_run(struct re_dfa *d, struct sw_slice text, size_t from, bool any, si
         return 0;
     if (!sw_budget_step(b, text.n - from + 1))
         return SW_ELIMIT;
-    s = start_state(d, text, from);
+    s = start_state(d, text, from, b);
+    if (!s)
+        return SW_ELIMIT;
     for (size_t i = run_known(d, text, from, &s); i <= text.n; i = run_known(d, text, i + 1, &s)) {
         uint32_t cls = i < text.n ? d->prog->cls[(unsigned char)text.p[i]] : d->prog->ncls;
         uint32_t e = d->next.p[(size_t)s * d->stride + cls];

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Expressions and who runs them. The automaton of an expression changes while it runs, so a thread
- * takes one out of the expression's slots, or makes one, and puts it back; slots are chosen by
- * thread, and what all slots keep in the process is bounded.
+ * takes one out of the expression's slots, or makes one and pays for it, and puts it back; slots
+ * are chosen by thread. What all slots keep in the process is bounded: one more pushes out others,
+ * in turn, so nobody keeps the room for good.
  */
 #include "regex/regex.h"
 
+#include <pthread.h>
+
+#include "base/list.h"
 #include "regex/regex_int.h"
 
 enum {
     SLOTS = 8,
-    KEPT_MAX = 64 << 20, /* bytes in all slots of all expressions */
+    KEPT_MAX = 64 << 20,    /* bytes in all slots of all expressions */
+    KEPT_ONE_MAX = 4 << 20, /* in one slot */
     SIZE_MAX_UTF8 = 500000,
     SIZE_MAX_BYTES = 200000,
 };
@@ -20,9 +25,12 @@ struct sw_regex {
     size_t cost;
     size_t work;
     _Atomic(struct re_dfa *) *slots; /* owned; what they hold is no part of the meaning */
+    struct sw_list link;             /* in 'all', under its lock */
 };
 
 static atomic_size_t kept;
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sw_list all = {&all, &all}; /* expressions; whose turn it is to make room first */
 
 /* The threads share the slots evenly. */
 static unsigned slot_of_thread(void)
@@ -35,14 +43,45 @@ static unsigned slot_of_thread(void)
     return mine - 1;
 }
 
-static struct re_dfa *take(const struct sw_regex *re, _Atomic(struct re_dfa *) *slot)
+/* What a slot kept; NULL: nothing. */
+static struct re_dfa *empty(_Atomic(struct re_dfa *) *slot)
 {
     struct re_dfa *d = atomic_exchange_explicit(slot, NULL, memory_order_acquire);
 
-    if (!d)
-        return re_dfa_new(&re->prog);
-    atomic_fetch_sub_explicit(&kept, re_dfa_bytes(d), memory_order_relaxed);
+    if (d)
+        atomic_fetch_sub_explicit(&kept, re_dfa_bytes(d), memory_order_relaxed);
     return d;
+}
+
+/* NULL: the budget could not pay for a new one. */
+static struct re_dfa *take(const struct sw_regex *re, _Atomic(struct re_dfa *) *slot,
+                           struct sw_budget *b)
+{
+    struct re_dfa *d = empty(slot);
+
+    if (d)
+        return d;
+    return sw_budget_step(b, re->prog.inst.n / 4) ? re_dfa_new(&re->prog) : NULL;
+}
+
+/* Expressions lose what they keep, one after another, until there is room again. */
+static void make_room(void)
+{
+    struct sw_list *last;
+
+    (void)pthread_mutex_lock(&all_lock);
+    last = all.prev;
+    while (atomic_load_explicit(&kept, memory_order_relaxed) > KEPT_MAX) {
+        struct sw_list *it = sw_list_pop_front(&all);
+        struct sw_regex *re = SW_CONTAINER_OF(it, struct sw_regex, link);
+
+        for (size_t i = 0; i < SLOTS; i++)
+            re_dfa_free(empty(&re->slots[i]));
+        sw_list_push_back(&all, it);
+        if (it == last)
+            break;
+    }
+    (void)pthread_mutex_unlock(&all_lock);
 }
 
 static void put_back(_Atomic(struct re_dfa *) *slot, struct re_dfa *d)
@@ -50,8 +89,13 @@ static void put_back(_Atomic(struct re_dfa *) *slot, struct re_dfa *d)
     struct re_dfa *none = NULL;
     size_t bytes = re_dfa_bytes(d);
 
-    if (atomic_fetch_add_explicit(&kept, bytes, memory_order_relaxed) + bytes <= KEPT_MAX &&
-        atomic_compare_exchange_strong_explicit(slot, &none, d, memory_order_release,
+    if (bytes > KEPT_ONE_MAX) {
+        re_dfa_free(d);
+        return;
+    }
+    if (atomic_fetch_add_explicit(&kept, bytes, memory_order_relaxed) + bytes > KEPT_MAX)
+        make_room();
+    if (atomic_compare_exchange_strong_explicit(slot, &none, d, memory_order_release,
                                                 memory_order_relaxed))
         return;
     atomic_fetch_sub_explicit(&kept, bytes, memory_order_relaxed);
@@ -74,6 +118,9 @@ static int compile(struct sw_slice pattern, bool bytes, struct sw_regex **ret, s
     re->slots = SW_NEW_ARRAY(_Atomic(struct re_dfa *), SLOTS);
     re->cost = pattern.n;
     re->work = tree.work;
+    (void)pthread_mutex_lock(&all_lock);
+    sw_list_push_back(&all, &re->link);
+    (void)pthread_mutex_unlock(&all_lock);
     rc = re_compile(&tree, bytes, bytes ? SIZE_MAX_BYTES : SIZE_MAX_UTF8, &re->prog);
     if (rc < 0) {
         sw_regex_free(re);
@@ -97,13 +144,11 @@ void sw_regex_free(struct sw_regex *re)
 {
     if (!re)
         return;
-    for (size_t i = 0; i < SLOTS; i++) {
-        struct re_dfa *d = atomic_load(&re->slots[i]);
-
-        if (d)
-            atomic_fetch_sub_explicit(&kept, re_dfa_bytes(d), memory_order_relaxed);
-        re_dfa_free(d);
-    }
+    (void)pthread_mutex_lock(&all_lock);
+    sw_list_unlink(&re->link);
+    (void)pthread_mutex_unlock(&all_lock);
+    for (size_t i = 0; i < SLOTS; i++)
+        re_dfa_free(empty(&re->slots[i]));
     sw_free(re->slots);
     re_prog_done(&re->prog);
     sw_free(re);
@@ -113,10 +158,13 @@ static int find_end(const struct sw_regex *re, struct sw_slice text, size_t from
                     struct sw_budget *b)
 {
     _Atomic(struct re_dfa *) *slot = &re->slots[slot_of_thread()];
-    struct re_dfa *d = take(re, slot);
+    struct re_dfa *d = take(re, slot, b);
     size_t end;
-    int rc = re_dfa_run(d, text, from, any, &end, b);
+    int rc;
 
+    if (!d)
+        return SW_ELIMIT;
+    rc = re_dfa_run(d, text, from, any, &end, b);
     put_back(slot, d);
     return rc;
 }

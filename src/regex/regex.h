@@ -19,6 +19,7 @@ struct sw_regex;
 enum {
     SW_REGEX_PATTERN_MAX = 8192, /* bytes */
     SW_REGEX_STEPS = 20000000,   /* of one match without a budget */
+    SW_REGEX_COMPILE_STEPS = 8,  /* of compiling one word of sw_regex_size */
 };
 
 /*

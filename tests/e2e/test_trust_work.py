@@ -20,6 +20,7 @@ ROUTES = "/apis/gateway.networking.k8s.io/v1/namespaces/default/httproutes"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
 CMS = "/api/v1/namespaces/default/configmaps"
+HEAVY = "(?:" + "(|)" * 40 + "){1000}"
 CPU = 5 * SLOW  # seconds that one request may cost: ten times what it does, a tenth of what it did
 
 
@@ -127,6 +128,40 @@ def test_cel_matches_is_bounded(api):
     path = install(api, "Cel", schema)
     answer = priced(api, lambda: api.post(path, thing("Cel", {"v": "x" * 100000})))
     assert answer.status in (201, 422), answer
+
+
+def test_a_pattern_of_the_object_itself(api):
+    """3 KB, of which a rule takes its expression: compiled for each value once, beside every budget."""
+    schema = {"type": "object", "properties": {
+        "v": {"type": "array", "maxItems": 2000, "items": {"type": "string", "maxLength": 10}},
+        "p": {"type": "string", "maxLength": 200}},
+        "x-kubernetes-validations": [{"rule": "self.v.all(x, x.matches(self.p))"}]}
+    path = install(api, "Dynamic", schema)
+    answer = priced(api, lambda: api.post(path, thing("Dynamic", {"v": [""] * 2000, "p": HEAVY})))
+    assert answer.status == 201, answer.message[:300]
+
+
+def test_many_patterns_of_the_object_itself(api):
+    schema = {"type": "object", "properties": {
+        "v": {"type": "array", "maxItems": 500, "items": {"type": "string", "maxLength": 200}}},
+        "x-kubernetes-validations": [{"rule": "self.v.all(x, ''.matches(x))"}]}
+    path = install(api, "Various", schema)
+    had = refused(api, "validation")
+    answer = priced(api, lambda: api.post(path, thing("Various", {"v": [HEAVY + "|" + str(i) for i in range(500)]})))
+    assert answer.status == 422 and "out of cost budget" in answer.message, answer.message[:300]
+    until(lambda: refused(api, "validation") == had + 1)
+    answer = api.post(path, thing("Various", {"v": ["^a*$", "^b*$"]}))
+    assert answer.status == 201, answer
+
+
+def test_patterns_that_fill_what_is_kept(api):
+    """Others' automata fill the memory for them; each match of one that is not kept was free of charge."""
+    lists = {f"p{i}": {"type": "array", "items": {"type": "string", "pattern": HEAVY}} for i in range(8)}
+    paths = [install(api, f"Heavy{i}", {"type": "object", "properties": lists}) for i in range(3)]
+    for i, path in enumerate(paths):
+        assert api.post(path, thing(f"Heavy{i}", {p: [""] for p in lists}, "first")).status == 201
+    answer = priced(api, lambda: api.post(paths[2], thing("Heavy2", {"p7": [""] * 8000})))
+    assert answer.status == 201, answer.message[:300]
 
 
 # --- defaults ---

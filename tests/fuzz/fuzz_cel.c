@@ -61,9 +61,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     assert(sw_cel_compile(&a, src, set.root, SW_CEL_STORED, &stored, &why) == SW_OK);
     assert(sw_cel_cost(stored) == sw_cel_cost(c));
     sw_cel_free(stored);
-    x = sw_cel_eval(c, &a, self, self, 20000);
-    y = sw_cel_eval(c, &a, self, self, 20000);
-    assert(x.outcome == y.outcome && x.cost == y.cost && sw_slice_eq(x.text, y.text));
+    x = sw_cel_eval(c, &a, self, self, 20000, NULL);
+    y = sw_cel_eval(c, &a, self, self, 20000, NULL);
+    /* The second time an automaton is there already: only the end of the work may differ. */
+    if (x.outcome != SW_CEL_COST)
+        assert(x.outcome == y.outcome && x.cost == y.cost && sw_slice_eq(x.text, y.text));
     assert(x.outcome != SW_CEL_STRING);
     assert((x.cost > 20000) == (x.outcome == SW_CEL_COST));
     sw_cel_free(c);

@@ -62,7 +62,7 @@ static const char *run(struct sw_arena *a, const char *expr, unsigned flags,
 
         return sw_arena_dup(a, sw_slice_cut(&rest, '\n'));
     }
-    r = sw_cel_eval(c, a, self, old, limit);
+    r = sw_cel_eval(c, a, self, old, limit, NULL);
     out = r.outcome == SW_CEL_TRUE    ? "true"
           : r.outcome == SW_CEL_FALSE ? "false"
                                       : sw_arena_dup(a, r.text);
@@ -379,6 +379,41 @@ static void cost_is_bounded(void **state)
                            "nested too deeply"));
 }
 
+static enum sw_cel_outcome outcome(const char *expr, struct sw_budget *b)
+{
+    const char *why = NULL;
+    struct sw_cel *c = NULL;
+    enum sw_cel_outcome o;
+
+    assert_int_equal(
+        sw_cel_compile(&arena, sw_slice_str(expr), set.root, SW_CEL_RESOURCE, &c, &why), SW_OK);
+    o = sw_cel_eval(c, &arena, self, NULL, SW_CEL_RULE_COST, b).outcome;
+    sw_cel_free(c);
+    return o;
+}
+
+/* Beside the cost, which is Kubernetes', regular expressions pay for what they take. */
+static void expressions_of_values_pay_for_their_work(void **state)
+{
+    static const char small[] = "self.ss.all(x, x.matches('^' + x + '$'))";
+    static const char each[] = "self.ss.all(x, !x.matches('(?:x(|)(|)){900}' + x))";
+    static const char broken[] = "self.ss.all(x, x.matches('(' + x) || true)";
+    struct sw_budget b = {.steps = 10000};
+
+    (void)state;
+    assert_int_equal(outcome(each, &b), SW_CEL_COST);
+    assert_true(b.spent);
+    b = (struct sw_budget){.steps = 10000};
+    assert_int_equal(outcome(broken, &b), SW_CEL_COST);
+    b = (struct sw_budget){.steps = 10000};
+    assert_int_equal(outcome(small, &b), SW_CEL_TRUE);
+    b = (struct sw_budget){.steps = 10000000};
+    assert_int_equal(outcome(each, &b), SW_CEL_TRUE);
+    assert_int_equal(outcome(broken, &b), SW_CEL_TRUE);
+    sw_budget_cancel(&b);
+    assert_int_equal(outcome("self.l.all(x, x < 10) || true", &b), SW_CEL_COST);
+}
+
 static void messages_and_reasons(void **state)
 {
     SW_ARENA_AUTO a = {0};
@@ -411,6 +446,7 @@ int main(void)
         cmocka_unit_test(errors_of_the_compiler),
         cmocka_unit_test(old_values),
         cmocka_unit_test(cost_is_bounded),
+        cmocka_unit_test(expressions_of_values_pay_for_their_work),
         cmocka_unit_test(messages_and_reasons),
     };
 

@@ -301,6 +301,45 @@ static void a_budget_that_ends_is_no_match(void **state)
     sw_regex_free(re);
 }
 
+/* A large program is paid for at its start, not by the length of the text alone. */
+static void a_new_automaton_is_paid_for(void **state)
+{
+    struct sw_budget little = {.steps = 10000}, enough = {.steps = 10000000};
+    struct sw_regex *re = NULL;
+
+    (void)state;
+    assert_int_equal(sw_regex_new(SW_SLICE_LIT("(?:(|)(|)(|)(|)(|)(|)(|)(|)){1000}"), &re, NULL),
+                     SW_OK);
+    assert_int_equal(sw_regex_match(re, SW_SLICE_LIT(""), &little), SW_ELIMIT);
+    assert_true(little.spent);
+    assert_int_equal(sw_regex_match(re, SW_SLICE_LIT(""), &enough), 1);
+    assert_true(enough.steps < 10000000 - 10000);
+    little = (struct sw_budget){.steps = 100};
+    assert_int_equal(sw_regex_match(re, SW_SLICE_LIT(""), &little), 1); /* it was kept */
+    sw_regex_free(re);
+}
+
+/* However many large ones keep an automaton, there is room for the next one's. */
+static void what_is_kept_makes_room(void **state)
+{
+    enum { N = 60 };
+    struct sw_regex *re[N];
+
+    (void)state;
+    for (size_t i = 0; i < N; i++) {
+        struct sw_budget b = {.steps = SW_REGEX_STEPS};
+
+        assert_int_equal(
+            sw_regex_new(SW_SLICE_LIT("(?:(|)(|)(|)(|)(|)(|)(|)(|)(|)(|)){1000}"), &re[i], NULL),
+            SW_OK);
+        assert_int_equal(sw_regex_match(re[i], SW_SLICE_LIT(""), &b), 1);
+        b = (struct sw_budget){.steps = 100};
+        assert_int_equal(sw_regex_match(re[i], SW_SLICE_LIT(""), &b), 1);
+    }
+    for (size_t i = 0; i < N; i++)
+        sw_regex_free(re[i]);
+}
+
 static void a_cancelled_budget_ends_the_match(void **state)
 {
     struct sw_budget b = {.steps = UINT64_MAX};
@@ -373,6 +412,8 @@ int main(void)
         cmocka_unit_test(random_patterns_agree_with_the_naive_matcher),
         cmocka_unit_test(hostile_patterns_take_linear_work),
         cmocka_unit_test(a_budget_that_ends_is_no_match),
+        cmocka_unit_test(a_new_automaton_is_paid_for),
+        cmocka_unit_test(what_is_kept_makes_room),
         cmocka_unit_test(a_cancelled_budget_ends_the_match),
         cmocka_unit_test(full_caches_are_emptied),
         cmocka_unit_test(threads_share_an_expression),
