@@ -533,6 +533,13 @@ void api_gc_free(struct api_gc *g);
 void api_bootstrap(struct sw_api *api);
 
 /* --- fair.c, audit.c --- */
+/*
+ * Who a user counts as: accounts of a namespace are one, since whoever rules there makes as many as
+ * he likes; those of the system's namespaces are one each. Borrowed from the name.
+ */
+struct sw_slice api_tenant(const struct api_user *u);
+/* True for administrators and the system's own accounts: what is kept free is for them. */
+bool api_first(const struct api_user *u);
 struct api_fair *api_fair_new(uint32_t max_inflight, uint32_t max_watches);
 void api_fair_free(struct api_fair *f);
 /* False: too many of this client are under way. */

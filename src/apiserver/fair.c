@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fairness: requests under way are counted per client (its user name), and nobody may have more
- * than a share. Watches count apart once they stream. Our own requests are not limited.
+ * Fairness: requests under way are counted per client, and nobody may have more than a share.
+ * Watches count apart once they stream. Our own requests are not limited.
  */
 #include "apiserver/api.h"
+#include "apiserver/authz_int.h"
+#include "apiserver/bootstrap_int.h"
 #include "base/map.h"
 #include "base/mem.h"
 
@@ -18,6 +20,32 @@ struct api_fair {
     uint32_t max;
     uint32_t max_watches;
 };
+
+struct sw_slice api_tenant(const struct api_user *u)
+{
+    const struct sw_slice account = SW_SLICE_LIT("system:serviceaccount:");
+    struct sw_slice rest, ns;
+
+    if (!sw_slice_has_prefix(u->name, account))
+        return u->name;
+    rest = sw_slice_from(u->name, account.n);
+    ns = sw_slice_cut(&rest, ':');
+    if (sw_slice_eq_str(ns, BOOT_SYSTEM_NS) || sw_slice_eq_str(ns, "kube-system"))
+        return u->name;
+    return sw_slice_head(u->name, account.n + ns.n);
+}
+
+bool api_first(const struct api_user *u)
+{
+    static const char *const ours[] = {"system:masters", ("system:serviceaccounts:" BOOT_SYSTEM_NS),
+                                       "system:serviceaccounts:kube-system"};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(ours); i++) {
+        if (api_in_groups(u, sw_slice_str(ours[i])))
+            return true;
+    }
+    return false;
+}
 
 struct api_fair *api_fair_new(uint32_t max_inflight, uint32_t max_watches)
 {
@@ -55,13 +83,14 @@ static void client_maybe_free(struct api_fair *f, struct client *c)
 bool api_fair_enter(struct api_req *r)
 {
     struct api_fair *f = r->api->fair;
-    struct client *c = sw_map_get(&f->clients, r->user.name);
+    struct sw_slice name = api_tenant(&r->user);
+    struct client *c = sw_map_get(&f->clients, name);
 
     if (c && c->inflight >= f->max)
         return false;
     if (!c) {
         c = SW_NEW(struct client);
-        c->name = sw_slice(sw_slice_dup(r->user.name), r->user.name.n);
+        c->name = sw_slice(sw_slice_dup(name), name.n);
         (void)sw_map_put(&f->clients, c->name, c);
     }
     c->inflight++;

@@ -90,9 +90,9 @@ void sw_front_stats(const struct sw_front *f, struct sw_front_stats *ret);
 
 /*
  * Who asks, once that is proved: the connection counts as this user's, and what is not read of the
- * answer too. Before it is answered.
+ * answer too. Before it is answered. first: its connections at work do not make room for others.
  */
-void sw_xchg_identify(struct sw_xchg *p, struct sw_slice user);
+void sw_xchg_identify(struct sw_xchg *p, struct sw_slice user, bool first);
 
 /* First field of that name; p == NULL when there is none. */
 struct sw_slice sw_xchg_field(const struct sw_xchg *x, const char *name);

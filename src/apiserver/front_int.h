@@ -32,6 +32,7 @@ struct front_share {
     size_t refs;
     size_t conns;
     size_t out; /* bytes of answers not taken yet; users only */
+    bool first; /* users only */
     size_t n;
     char key[];
 };

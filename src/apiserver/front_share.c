@@ -63,7 +63,7 @@ void front_share_close(struct front_conn *c)
     c->place = share_unref(c->place);
 }
 
-void sw_xchg_identify(struct sw_xchg *p, struct sw_slice user)
+void sw_xchg_identify(struct sw_xchg *p, struct sw_slice user, bool first)
 {
     struct front_xchg *x = front_xchg_of(p);
     struct front_conn *c = x->conn;
@@ -75,6 +75,7 @@ void sw_xchg_identify(struct sw_xchg *p, struct sw_slice user)
     leave_user(c);
     c->user = share_get(&c->front->users, user);
     c->user->conns++;
+    c->user->first = first;
 }
 
 void front_share_leave(struct front_xchg *x)
@@ -88,7 +89,8 @@ void front_share_leave(struct front_xchg *x)
 enum worth {
     WORTH_NOTHING, /* nobody proved who he is, and no handler is at work */
     WORTH_IDLE,    /* between requests */
-    WORTH_CROWD,   /* at work, of a user with more than a quarter of all connections */
+    WORTH_CROWD,   /* streaming, of a user with more than a quarter of all connections */
+    WORTH_BUSY,    /* streaming, of another user */
     WORTH_KEEP,
 };
 
@@ -107,7 +109,11 @@ static enum worth worth_of(const struct front_conn *c)
         return handling(c) ? WORTH_KEEP : WORTH_NOTHING;
     if (front_conn_idle(c))
         return WORTH_IDLE;
-    return c->user->conns > c->front->opts.max_conns / 4 && !handling(c) ? WORTH_CROWD : WORTH_KEEP;
+    if (handling(c))
+        return WORTH_KEEP;
+    if (c->user->conns > c->front->opts.max_conns / 4)
+        return WORTH_CROWD;
+    return c->user->first ? WORTH_KEEP : WORTH_BUSY;
 }
 
 static size_t crowd(const struct front_conn *c, enum worth w)

@@ -400,7 +400,7 @@ static void judge(struct api_req *r, bool known)
     if (!api_authenticate(r))
         return;
     if (!sw_slice_eq_str(r->user.name, "system:anonymous"))
-        sw_xchg_identify(r->x, r->user.name);
+        sw_xchg_identify(r->x, api_tenant(&r->user), api_first(&r->user));
     if (!api_impersonate(r))
         return;
     r->unknown_method = !known;

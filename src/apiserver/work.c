@@ -25,12 +25,13 @@ struct task {
     void (*run)(struct task *t);
 };
 
-/* Requests of one user. */
+/* Requests of one user, or of one namespace's accounts. */
 struct tenant {
     struct sw_list link; /* in work.tenants: who waits for longest comes first */
     struct sw_list jobs;
     size_t queued;
     unsigned running;
+    bool first; /* may use the thread that is kept free */
     size_t n;
     char name[];
 };
@@ -202,8 +203,9 @@ void api_work_discard(struct api_workers *k, struct sw_arena *a)
 
 /* --- queues ----------------------------------------------------------------------------- */
 
-static struct tenant *tenant_of(struct api_workers *k, struct sw_slice name)
+static struct tenant *tenant_of(struct api_workers *k, const struct api_user *u)
 {
+    struct sw_slice name = api_tenant(u);
     struct tenant *t;
 
     SW_LIST_FOREACH (it, &k->tenants) {
@@ -215,6 +217,7 @@ static struct tenant *tenant_of(struct api_workers *k, struct sw_slice name)
     if (name.n)
         memcpy(t->name, name.p, name.n);
     t->n = name.n;
+    t->first = api_first(u);
     sw_list_init(&t->jobs);
     sw_list_push_back(&k->tenants, &t->link);
     return t;
@@ -230,17 +233,32 @@ static void tenant_maybe_free(struct tenant *t)
 
 static void run_job(struct task *t);
 
+static unsigned running_common(const struct api_workers *k)
+{
+    unsigned n = 0;
+
+    SW_LIST_FOREACH (it, &k->tenants) {
+        const struct tenant *t = SW_CONTAINER_OF(it, struct tenant, link);
+
+        n += t->first ? 0 : t->running;
+    }
+    return n;
+}
+
 /* Starts what may be started: one job of each tenant, who waits for longest first. */
 static void dispatch(struct api_workers *k)
 {
+    unsigned common = running_common(k);
+
     SW_LIST_FOREACH (it, &k->tenants) {
         struct tenant *t = SW_CONTAINER_OF(it, struct tenant, link);
         struct api_job *j = SW_CONTAINER_OF(t->jobs.next, struct api_job, link);
 
         if (k->running == k->nthreads)
             return;
-        if (t->running || sw_list_empty(&t->jobs))
+        if (t->running || sw_list_empty(&t->jobs) || (!t->first && common == k->opts.threads))
             continue;
+        common += !t->first;
         sw_list_unlink(&j->link);
         t->queued--;
         k->queued--;
@@ -369,7 +387,7 @@ void api_work_forget(struct api_req *r)
 static void enqueue(struct api_req *r, api_work_fn fn, void *arg, bool resumed)
 {
     struct api_workers *k = r->api->work;
-    struct tenant *t = tenant_of(k, r->user.name);
+    struct tenant *t = tenant_of(k, &r->user);
     struct api_job *j = SW_NEW(struct api_job);
 
     *j = (struct api_job){.work = k,
@@ -403,13 +421,14 @@ void api_work_run(struct api_req *r, api_work_fn fn, void *arg)
         api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
         return;
     }
-    t = tenant_of(k, r->user.name);
+    t = tenant_of(k, &r->user);
     if (t->queued >= k->opts.max_queued) {
         k->refused++;
-        api_fail(r, 429, "TooManyRequests",
-                 "Too many requests, please try again later: %zu requests of user '%.*s' that take "
-                 "long are waiting",
-                 t->queued, SW_SLICE_ARG(r->user.name));
+        api_fail(
+            r, 429, "TooManyRequests",
+            "Too many requests, please try again later: %zu requests of '%.*s' that take long are "
+            "waiting",
+            t->queued, (int)t->n, t->name);
         return;
     }
     r->long_work = true;
@@ -443,8 +462,8 @@ struct api_workers *api_work_new(struct sw_api *api, const struct api_work_opts 
     sw_list_init(&k->tasks);
     sw_list_init(&k->tenants);
     sw_list_init(&k->started);
-    k->threads = sw_calloc(k->opts.threads, sizeof(*k->threads));
-    while (rc == 0 && k->nthreads < k->opts.threads) {
+    k->threads = sw_calloc(k->opts.threads + 1, sizeof(*k->threads));
+    while (rc == 0 && k->nthreads < k->opts.threads + 1) {
         rc = sw_thread_start(&k->threads[k->nthreads], worker_main, k, "sw-api-work");
         k->nthreads += rc == 0;
     }

@@ -7,8 +7,9 @@
  * serves everybody else. Such a stretch may touch the request's own memory, its snapshot, compiled
  * schemas and nothing that changes.
  *
- * Work is queued per user; one user has one request on the workers at a time. It ends by a
- * deadline, or when the client goes.
+ * Work is queued per user, or for the accounts of a namespace together (api_tenant); each has one
+ * request on the workers at a time. One thread more is kept free for administrators and the
+ * system's accounts (api_first). Work ends by a deadline, or when the client goes.
  */
 #pragma once
 
@@ -37,7 +38,7 @@ enum {
 };
 
 struct api_work_opts {
-    unsigned threads;     /* 0 = 2 */
+    unsigned threads;     /* for everybody; 0 = 2 */
     uint64_t deadline_ns; /* for one request, waiting included; 0 = 30 s */
     size_t max_queued;    /* requests of one user that wait; 0 = 64 */
 };

@@ -3,6 +3,7 @@
 What one client holds of the API is counted against itself: watches, connections, answers it does not read, objects
 it stores. The others go on as if it were not there.
 """
+import json
 import resource
 import socket
 import threading
@@ -161,6 +162,57 @@ def test_one_user_cannot_hold_every_connection(start):
     finally:
         for s in held:
             s.close()
+
+
+def test_accounts_of_a_namespace_hold_connections_together(start):
+    """Five accounts, each below a quarter of all: their watches took every connection for good."""
+    api = start("--max-connections", "64")
+    team = [Tenant(api, f"u{i}", ns="team", role="view") for i in range(5)]
+    held = []
+    try:
+        for i in range(70):
+            held.append(team[i % 5].unread("/api/v1/namespaces/team/configmaps?watch=1&resourceVersion=1", 1))
+        for _ in range(8):
+            assert api.get("/api/v1/namespaces/default").status == 200
+    finally:
+        for s in held:
+            s.close()
+
+
+def test_many_namespaces_do_not_hold_every_connection(start):
+    api = start("--max-connections", "64")
+    teams = [Tenant(api, "u", ns=f"team{i}", role="view") for i in range(8)]
+    held = []
+    try:
+        for i in range(72):
+            t = teams[i % 8]
+            held.append(t.unread(f"/api/v1/namespaces/{t.ns}/configmaps?watch=1&resourceVersion=1", 1))
+        for _ in range(8):
+            assert api.get("/api/v1/namespaces/default").status == 200
+    finally:
+        for s in held:
+            s.close()
+
+
+def test_accounts_of_a_namespace_wait_together(start):
+    """Lists of four accounts, each with less than a queue: refused above one, and nobody else is behind them."""
+    api = start()
+    boss = Tenant(api, "boss", ns="team", role="admin")
+    path = "/api/v1/namespaces/team/configmaps"
+    c = api.connection()
+    for i in range(1500):
+        c.request("POST", path, json.dumps(config_map(f"o{i}", {"a": "x" * 100})), {"Content-Type": "application/json"})
+        assert c.getresponse().read()
+    c.close()
+    team = [Tenant(api, f"u{i}", ns="team", role="view") for i in range(4)]
+    held = [t.unread(path + "?pretty=true", 50) for t in team]
+    try:
+        until(lambda: metric(api, 'spanwire_api_work_total{result="refused"}') > 0, GUARD, "the queue to be full")
+        assert len(api.get(path).json["items"]) >= 1500
+    finally:
+        for s in held:
+            s.close()
+    until(lambda: boss.request("GET", path).status == 200, GUARD, "the namespace to be served again")
 
 
 def test_idle_connections_do_not_lock_data_planes_out(binary, tmp_path):
