@@ -10,7 +10,7 @@
 #include "base/json_patch.h"
 #include "kube/smd.h"
 
-enum { OPS_MAX = 10000 };
+enum { OPS_MAX = 10000, INLINE_COPY = 256 * 1024, INLINE_WORK = 4 << 20 };
 
 struct patch {
     struct api_write w;
@@ -59,7 +59,13 @@ bool api_json_patched(struct api_req *r, const struct sw_json *obj, const struct
 {
     struct sw_json_patch_opts o = {.max_ops = OPS_MAX};
     struct sw_err err = {0};
+    bool moves = !api_work_here() && r->fresh;
+    int rc;
 
+    if (moves) {
+        o.max_copy_bytes = INLINE_COPY;
+        o.max_work_bytes = INLINE_WORK;
+    }
     if (sw_json_len(patch) > OPS_MAX) {
         api_fail(r, 413, "RequestEntityTooLarge",
                  "Request entity too large: The allowed maximum operations in a JSON patch is %d, "
@@ -67,9 +73,13 @@ bool api_json_patched(struct api_req *r, const struct sw_json *obj, const struct
                  OPS_MAX, sw_json_len(patch));
         return false;
     }
-    if (sw_json_patch(r->arena, obj, patch, &o, ret, &err) == SW_OK)
+    rc = sw_json_patch(r->arena, obj, patch, &o, ret, &err);
+    if (rc == SW_OK)
         return true;
-    rejected(r);
+    if (rc == SW_ELIMIT && moves)
+        r->api->restart = r; /* a worker has the time */
+    else
+        rejected(r);
     return false;
 }
 

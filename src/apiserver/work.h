@@ -33,6 +33,7 @@ typedef void (*api_work_fn)(struct api_req *r, void *arg);
 enum {
     API_INLINE_BODY = 32 * 1024,    /* bytes of a body */
     API_INLINE_OBJECT = 128 * 1024, /* bytes of an object that is read */
+    API_INLINE_WRITE = 64 * 1024,   /* bytes of a body and the object it changes */
     API_INLINE_LIST = 256 * 1024,   /* bytes of a list, and of objects parsed for one */
     API_INLINE_ITEMS = 500,         /* objects looked at for a list */
 };

@@ -247,7 +247,8 @@ static void attempt(struct api_write *w)
     r->snap = sw_store_snap_unref(r->snap);
     r->snap = sw_store_snapshot(r->api->store);
     cur = sw_store_snap_get(r->snap, w->key);
-    if (cur && cur->value.n > API_INLINE_OBJECT && r->x && !api_work_here() && !r->long_work) {
+    if (cur && cur->value.n + r->body.n > API_INLINE_WRITE && r->x && !api_work_here() &&
+        !r->long_work) {
         api_work_run(r, attempt_later, w);
         return;
     }

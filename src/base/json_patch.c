@@ -365,6 +365,8 @@ int sw_json_patch(struct sw_arena *a, const struct sw_json *doc, const struct sw
 
     if (opts && opts->max_copy_bytes)
         p.copy_left = opts->max_copy_bytes;
+    if (opts && opts->max_work_bytes)
+        p.work_left = opts->max_work_bytes;
     if (!sw_json_is(patch, SW_JSON_ARRAY))
         return sw_err_set(err, SW_EINVAL, "a JSON patch is an array of operations");
     if (opts && opts->max_ops && patch->arr.n > opts->max_ops)

@@ -17,6 +17,7 @@ SW_NODISCARD int sw_json_pointer_append(struct sw_buf *out, struct sw_slice toke
 struct sw_json_patch_opts {
     size_t max_ops;        /* operations in the patch; 0 = no bound */
     size_t max_copy_bytes; /* what all "copy" operations may add together; 0 = 32 MiB */
+    size_t max_work_bytes; /* what all operations may go over together; 0 = the most there is */
 };
 
 /*

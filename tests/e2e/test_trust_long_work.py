@@ -188,6 +188,26 @@ def test_a_rule_that_costs_much_in_a_small_object(start):
     assert metric(api, 'spanwire_api_work_total{result="done"}') > before
 
 
+def test_patches_that_cost_much_in_a_small_body(start):
+    """What they copy, or the object they change together with them, moves them beside the loop."""
+    api = start()
+    done = 'spanwire_api_work_total{result="done"}'
+    assert api.post(CMS, config_map("z", {f"k{i}": "v" for i in range(1500)})).status == 201
+
+    def patch(body, kind, query=""):
+        before = metric(api, done)
+        answer = api.request("PATCH", f"{CMS}/z?dryRun=All{query}", json.dumps(body), {"Content-Type": kind})
+        return answer.status, metric(api, done) > before
+    copy = {"op": "copy", "from": "/data", "path": "/metadata/annotations"}
+    assert patch([copy], "application/json-patch+json") == (200, False)
+    assert patch([copy] * 40, "application/json-patch+json") == (200, True)
+    assert patch([copy] * 700, "application/json-patch+json") == (422, True)
+    assert patch({"data": {"k1": "w"}}, "application/merge-patch+json") == (200, False)
+    whole = {"apiVersion": "v1", "kind": "ConfigMap", "data": {f"k{i}": "w" * 8 for i in range(1500)}}
+    assert len(json.dumps(whole)) < 32 << 10
+    assert patch(whole, "application/apply-patch+yaml", "&fieldManager=x&force=true") == (200, True)
+
+
 def test_the_deadline_is_told(start):
     api = start("--work-timeout", "1ms")
     answer = api.post(CMS, large("late"))
