@@ -305,7 +305,7 @@ static void run_job(struct task *t)
         j->fn(j->r, j->arg);
     api_on_loop();
     current = NULL;
-    k->done++;
+    k->done += !sw_budget_cancelled(&j->budget); /* counted when it was cancelled */
     j->fn = NULL;
     end_turn(k, &j->turn);
 }
@@ -348,7 +348,7 @@ static void on_over(struct sw_timer *t)
     struct api_job *j = SW_CONTAINER_OF(t, struct api_job, timer);
     struct api_req *r = j->r;
 
-    if (!r)
+    if (!r || sw_budget_cancelled(&j->budget))
         return;
     if (j->gone)
         j->work->gone++;
@@ -533,7 +533,7 @@ void api_workers_metrics(const struct api_workers *k, struct sw_buf *out)
                          "spanwire_api_work_total{result=\"timeout\"} %llu\n"
                          "spanwire_api_work_total{result=\"client_gone\"} %llu\n"
                          "%sspanwire_api_work_waiting %zu\n",
-                         heads[0], (unsigned long long)(k->done - k->timeouts - k->gone),
-                         (unsigned long long)k->refused, (unsigned long long)k->timeouts,
-                         (unsigned long long)k->gone, heads[1], k->queued);
+                         heads[0], (unsigned long long)k->done, (unsigned long long)k->refused,
+                         (unsigned long long)k->timeouts, (unsigned long long)k->gone, heads[1],
+                         k->queued);
 }

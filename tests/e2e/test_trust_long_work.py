@@ -238,6 +238,7 @@ def test_a_client_that_goes_ends_its_work(start):
         s.close()
     until(lambda: metric(api, "spanwire_api_work_waiting") == 0, GUARD, "the queue to be empty")
     assert metric(api, 'spanwire_api_work_total{result="client_gone"}') > 0
+    assert metric(api, 'spanwire_api_work_total{result="done"}') <= 40  # not below zero, which is very much
     assert api.get(CMS).status == 200
 
 
