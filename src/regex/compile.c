@@ -412,8 +412,10 @@ static void find_classes(struct re_prog *p)
         mark(edge, p->branch.p[i].lo, p->branch.p[i].hi);
     if (p->asserts & (RE_BEGIN_LINE | RE_END_LINE))
         mark(edge, '\n', '\n');
-    for (unsigned c = 1; c < 256 && p->asserts & (RE_WORD | RE_NOT_WORD); c++)
+    for (unsigned c = 1; c < 256 && p->asserts & RE_WORDS; c++)
         edge[c] = edge[c] || is_word(c) != is_word(c - 1);
+    if (p->asserts & RE_NOT_WORD_UTF8)
+        mark(edge, 0x80, 0xbf);
     for (unsigned c = 0; c < 256; c++) {
         if (edge[c])
             p->rep[n++] = (uint8_t)c;
@@ -461,9 +463,10 @@ unsigned re_context(struct sw_slice text, size_t at)
 uint32_t re_holds(unsigned ctx, unsigned next)
 {
     bool word = next != RE_EOF && is_word(next);
+    uint32_t inside = next >= 0x80 && next <= 0xbf ? 0 : RE_NOT_WORD_UTF8;
 
     return (ctx & RE_CTX_BEGIN ? RE_BEGIN_TEXT | RE_BEGIN_LINE : 0u) |
            (ctx & RE_CTX_NEWLINE ? RE_BEGIN_LINE : 0u) |
            (next == RE_EOF ? RE_END_TEXT | RE_END_LINE : 0u) | (next == '\n' ? RE_END_LINE : 0u) |
-           (word != ((ctx & RE_CTX_WORD) != 0) ? RE_WORD : RE_NOT_WORD);
+           (word != ((ctx & RE_CTX_WORD) != 0) ? RE_WORD : RE_NOT_WORD | inside);
 }

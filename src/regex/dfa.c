@@ -86,7 +86,7 @@ struct re_dfa *re_dfa_new(const struct re_prog *p)
         d->ctx_used |= RE_CTX_BEGIN;
     if (p->asserts & RE_BEGIN_LINE)
         d->ctx_used |= RE_CTX_NEWLINE;
-    if (p->asserts & (RE_WORD | RE_NOT_WORD))
+    if (p->asserts & RE_WORDS)
         d->ctx_used |= RE_CTX_WORD;
     forget(d);
     return d;

@@ -464,7 +464,7 @@ static int parse_backslash(struct re_parser *p, struct seq *s)
     }
     if (l) {
         p->at += 2;
-        seq_add(s, assertion(p, asserts[l - letters]));
+        seq_add(s, assertion(p, c == 'B' && !p->bytes ? RE_NOT_WORD_UTF8 : asserts[l - letters]));
         return SW_OK;
     }
     rc = re_class_escape(p, &n, &is);

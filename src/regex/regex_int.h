@@ -73,6 +73,8 @@ enum {
     RE_END_LINE = 8,
     RE_WORD = 16,
     RE_NOT_WORD = 32,
+    RE_NOT_WORD_UTF8 = 64, /* the same, and not within a character */
+    RE_WORDS = RE_WORD | RE_NOT_WORD | RE_NOT_WORD_UTF8,
 };
 
 enum { RE_INF = UINT32_MAX, RE_REPEAT_MAX = 1000, RE_NEST_MAX = 1000 };

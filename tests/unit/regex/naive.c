@@ -58,6 +58,8 @@ static bool holds(const struct naive *m, uint32_t what, size_t at)
         return at == 0 || m->text.p[at - 1] == '\n';
     case RE_END_LINE:
         return at == m->text.n || m->text.p[at] == '\n';
+    case RE_NOT_WORD_UTF8:
+        return !edge && (at == m->text.n || ((unsigned char)m->text.p[at] & 0xc0) != 0x80);
     default:
         return edge == (what == RE_WORD);
     }
@@ -261,8 +263,9 @@ int naive_write(struct sw_buf *to, const struct re_node *n)
     static const struct {
         uint32_t what;
         const char *text;
-    } asserts[] = {{RE_BEGIN_TEXT, "\\A"},  {RE_END_TEXT, "\\z"}, {RE_BEGIN_LINE, "(?m:^)"},
-                   {RE_END_LINE, "(?m:$)"}, {RE_WORD, "\\b"},     {RE_NOT_WORD, "\\B"}};
+    } asserts[] = {{RE_BEGIN_TEXT, "\\A"},   {RE_END_TEXT, "\\z"}, {RE_BEGIN_LINE, "(?m:^)"},
+                   {RE_END_LINE, "(?m:$)"},  {RE_WORD, "\\b"},     {RE_NOT_WORD, "\\B"},
+                   {RE_NOT_WORD_UTF8, "\\B"}};
     int rc;
 
     switch (n->op) {

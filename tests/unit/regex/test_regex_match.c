@@ -71,6 +71,8 @@ static void matches_are_leftmost_first(void **state)
         {"\\Boo\\b", "foo", "1-3"},
         {"\\b", "", ""},
         {"\\B", "", "0-0"},
+        {"\\B", "a\xc3\x9f_", ""},
+        {"\\B", "a\xc3\x9f\xc3\x9f_", "3-3"},
         {"(?i)straSSe", "STRASSE", "0-7"},
         {"(?i)k", "\xe2\x84\xaa", "0-3"},
         {"(?i)[^k]", "\xe2\x84\xaa", ""},
