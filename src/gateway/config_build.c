@@ -110,6 +110,10 @@ int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole
         /* The pattern alone was fine, so its brackets cannot reach outside of the group. */
         sw_regex_free(re);
         rc = sw_regex_new_bytes(sw_slice_str(text), &re, b->err);
+        if (rc < 0) { /* "\Q" that nothing ends takes the group's end along */
+            text = sw_arena_printf(b->tmp, "\\A(?:%.*s\\E)\\z", SW_SLICE_ARG(pattern));
+            rc = sw_regex_new_bytes(sw_slice_str(text), &re, b->err);
+        }
         if (rc < 0)
             return sw_err_set(b->err, SW_ELIMIT, "regex '%.*s' is too large",
                               (int)sw_min(pattern.n, 60), pattern.p);

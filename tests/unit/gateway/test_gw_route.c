@@ -97,13 +97,18 @@ static void paths_match_in_list_order(void **state)
         const char *path;
         const char *route;
     } cases[] = {
-        {"/exact", "exact"},    {"/exact?q=1", "exact"},   {"/exact/", "rest"},
-        {"/sep", "sep"},        {"/sep/", "sep"},          {"/sep/x", "sep"},
-        {"/separate", "rest"},  {"/re/42", "regex"},       {"/re/42x", "rest"},
-        {"/IC/x", "icase"},     {"/ic", "icase"},          {"/pre", "prefix"},
-        {"/prefix", "prefix"},  {"/pre/longer", "prefix"}, {"/q?a=1&b=2", "query"},
-        {"/q?a=2&a=1", "rest"}, {"/q?x=%31", "decoded"},   {"/", "rest"},
-        {"/q?%61=1", "query"},  {"/q?a%=1", "rest"},       {"/q?%78=%31", "decoded"},
+        {"/exact", "exact"},       {"/exact?q=1", "exact"},
+        {"/exact/", "rest"},       {"/sep", "sep"},
+        {"/sep/", "sep"},          {"/sep/x", "sep"},
+        {"/separate", "rest"},     {"/q/a.b", "quoted"},
+        {"/q/axb", "rest"},        {"/re/42", "regex"},
+        {"/re/42x", "rest"},       {"/IC/x", "icase"},
+        {"/ic", "icase"},          {"/pre", "prefix"},
+        {"/prefix", "prefix"},     {"/pre/longer", "prefix"},
+        {"/q?a=1&b=2", "query"},   {"/q?a=2&a=1", "rest"},
+        {"/q?x=%31", "decoded"},   {"/", "rest"},
+        {"/q?%61=1", "query"},     {"/q?a%=1", "rest"},
+        {"/q?%78=%31", "decoded"},
     };
     struct sw_gw_routes *t = build(
         "{'name':'r','virtual_hosts':[{'name':'v','domains':['*'],'routes':["
@@ -111,35 +116,47 @@ static void paths_match_in_list_order(void **state)
             "c") "},"
                  "{'name':'sep','match':{'path_separated_prefix':'/sep'}," TO(
                      "c") "},"
-                          "{'name':'regex','match':{'safe_regex':{'regex':'/re/[0-9]+'}}," TO(
+                          "{'name':'quoted','match':{'safe_regex':{'regex':'\\\\Q/q/a.b'}}," TO(
                               "c") "},"
-                                   "{'name':'icase','match':{'prefix':'/"
-                                   "ic','case_sensitive':false}," TO(
+                                   "{'name':'regex','match':{'safe_regex':{'regex':'/re/"
+                                   "[0-9]+'}}," TO(
                                        "c") "},"
-                                            "{'name':'query','match':{'prefix':'/"
-                                            "q','query_parameters':[{'name':'a','string_match':{'"
-                                            "exact':'1'}}]}," TO(
+                                            "{'name':'icase','match':{'prefix':'/"
+                                            "ic','case_sensitive':false}," TO(
                                                 "c") "},"
-                                                     "{'name':'decoded','match':{'prefix':'/"
-                                                     "q','query_parameters':[{'name':'x','string_"
-                                                     "match':{'exact':'1'}}]}," TO(
+                                                     "{'name':'query','match':{'prefix':'/"
+                                                     "q','query_parameters':[{'name':'a','string_"
+                                                     "match':{'"
+                                                     "exact':'1'}}]}," TO(
                                                          "c") "},"
-                                                              "{'name':'prefix','match':{'prefix':'"
-                                                              "/pre'}," TO(
+                                                              "{'name':'decoded','match':{'prefix':"
+                                                              "'/"
+                                                              "q','query_parameters':[{'name':'x','"
+                                                              "string_"
+                                                              "match':{'exact':'1'}}]}," TO(
                                                                   "c") "},"
-                                                                       "{'name':'never','match':{'"
-                                                                       "prefix':'/pre/longer'}," TO(
+                                                                       "{'name':'prefix','match':{'"
+                                                                       "prefix':'"
+                                                                       "/pre'}," TO(
                                                                            "c") "},"
-                                                                                "{'name':'never2','"
-                                                                                "match':{'path':'/"
-                                                                                "exact'}," TO(
+                                                                                "{'name':'never','"
+                                                                                "match':{'"
+                                                                                "prefix':'/pre/"
+                                                                                "longer'}," TO(
                                                                                     "c") "},"
                                                                                          "{'name':'"
-                                                                                         "rest','"
+                                                                                         "never2','"
                                                                                          "match':{'"
-                                                                                         "prefix':'"
-                                                                                         "/'}," TO(
-                                                                                             "c") "}]}]}");
+                                                                                         "path':'/"
+                                                                                         "exact'}"
+                                                                                         "," TO(
+                                                                                             "c") "},"
+                                                                                                  "{'name':'"
+                                                                                                  "rest','"
+                                                                                                  "match':{'"
+                                                                                                  "prefix':'"
+                                                                                                  "/'}," TO(
+                                                                                                      "c") "}]}]}");
 
     (void)state;
     assert_true(t->vhosts[0]->indexed);
