@@ -130,6 +130,8 @@ struct sw_store *sw_store_open(const char *path, const struct sw_store_opts *opt
 {
     struct sw_store *s = store_new(path, opts);
     struct sw_load load = {0};
+    size_t objects;
+    size_t recent;
     int e;
 
     if (open_file(s, &load, err) != SW_OK) {
@@ -142,6 +144,8 @@ struct sw_store *sw_store_open(const char *path, const struct sw_store_opts *opt
     s->stats.epoch = load.meta.epoch;
     s->snap = sw_store_snap_new(load.tree, load.revision);
     s->compact_next_ms = s->opts.clock_ms() + s->opts.compact_every_ms;
+    objects = sw_tree_count(s->snap->root); /* the writer's from here on */
+    recent = s->window.n;
     e = sw_thread_start(&s->thread, sw_store_writer_main, s, "sw-store");
     if (e != 0) {
         (void)sw_err_sys(err, e, "cannot start the store's writer");
@@ -149,7 +153,7 @@ struct sw_store *sw_store_open(const char *path, const struct sw_store_opts *opt
         return NULL;
     }
     sw_log_info("store", "opened '%s' at revision %" PRIu64 ": %zu objects, %zu recent changes",
-                path, load.revision, sw_tree_count(s->snap->root), s->window.n);
+                path, load.revision, objects, recent);
     return s;
 }
 

@@ -116,8 +116,17 @@ static enum fault what_fails(enum sw_sandbox kind)
     return refused(execv(argv[0], argv)) ? GOOD : EXECUTES;
 }
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define NO_THREADS_AFTER_FORK 1
+#endif
+#endif
+
 static void expect(enum sw_sandbox kind, bool off)
 {
+#ifdef NO_THREADS_AFTER_FORK
+    skip(); /* ThreadSanitizer ends a child that starts a thread */
+#endif
     int status;
     pid_t pid = fork();
 
