@@ -438,12 +438,13 @@ static struct sw_kube_obj *spoil_object(struct sw_arena *a, const struct sw_kube
 }
 
 /*
- * Not of what routes name: what that is worth to them may change with every word in it. And a grant
- * that says less permits more.
+ * Not of what routes name: what that is worth to them may change with every word in it. A grant
+ * that says less permits more. A claim says whose a name is, and only we write it.
  */
 static bool harmless(size_t kind, enum way way)
 {
     return kind != SW_GW_CONNECTOR && kind != SW_GW_ADVERTISEMENT && kind != SW_GW_BACKENDSLICE &&
+           kind != SW_GW_HOSTCLAIM && kind != SW_GW_CLAIM &&
            (kind != SW_GW_GRANT || way != WAY_GONE);
 }
 
