@@ -306,25 +306,6 @@ static bool convertible(struct api_req *r)
     return !why;
 }
 
-static void resource_work(struct api_req *r, void *arg);
-
-/* The first who needs a schema compiles it beside the loop. True: the request goes on there. */
-static bool compile_first(struct api_req *r)
-{
-    if (api_res_compiled(r->res) || !r->x)
-        return false;
-    if (!api_work_here()) {
-        r->crd = api_crd_unref(r->crd);
-        r->res = NULL;
-        api_work_run(r, resource_work, NULL);
-        return true;
-    }
-    api_off_loop();
-    (void)api_res_schema(r->res);
-    api_on_loop();
-    return api_work_ended(r);
-}
-
 static void run_resource(struct api_req *r)
 {
     if (always_empty(r))
@@ -343,8 +324,6 @@ static void run_resource(struct api_req *r)
     }
     if (r->res->crd)
         r->crd = api_crd_ref(r->res->crd);
-    if (compile_first(r))
-        return;
     if (r->unknown_method) {
         not_allowed(r);
         return;
