@@ -205,12 +205,12 @@ def test_an_old_root_is_renewed(binary, tmp_path):
     old, key = old_root(tmp_path / "control/data/connect-ca")
     before = (tmp_path / "control/data/connect-ca/root.key").read_bytes()
     c = Control(binary, tmp_path / "control", "--target-domain", "connect.test")
+    until(lambda: "was renewed with the domains it may sign for" in c.log())
     new = root_of(c.data)
     check_constraints(new, "connect.test", "localhost")
     assert new.subject == old.subject and new.public_key().public_numbers() == old.public_key().public_numbers()
     assert new.not_valid_after == old.not_valid_after and new.serial_number != old.serial_number
     assert (c.data / "connect-ca/root.key").read_bytes() == before
-    until(lambda: "was renewed with the domains it may sign for" in c.log())
     # What was signed before is good below the new one, if it may be; and what may not be, is not.
     for name, good in (("a.connect.test", True), ("login.bank.example", False)):
         leaf = leaf_of(old, key, name, tmp_path / "leaf.crt")
