@@ -10,7 +10,7 @@
 enum { BYTES_MAX = 64 << 20 };
 
 /* Something to follow, or a slot to set back once all that depends on it was followed. */
-struct todo {
+struct visit {
     uint32_t id;
     bool restore;
     size_t old;
@@ -22,7 +22,7 @@ struct nfa {
     size_t nslots;
     struct re_list now, then;
     size_t *now_slots, *then_slots; /* nslots for each instruction in the list */
-    struct todo *stack;
+    struct visit *stack;
     size_t *slots; /* of the way being followed */
 };
 
@@ -39,9 +39,9 @@ static void follow(struct nfa *m, struct re_list *l, size_t *slots, uint32_t id,
     uint32_t holds = m->p->asserts ? holds_at(m, at) : 0;
     size_t n = 0;
 
-    m->stack[n++] = (struct todo){.id = id};
+    m->stack[n++] = (struct visit){.id = id};
     while (n > 0) {
-        struct todo t = m->stack[--n];
+        struct visit t = m->stack[--n];
         const struct re_inst *i = &m->p->inst.p[t.id];
 
         if (t.restore) {
@@ -52,17 +52,18 @@ static void follow(struct nfa *m, struct re_list *l, size_t *slots, uint32_t id,
             continue;
         re_list_add(l, t.id);
         if (i->op == RE_I_SPLIT) {
-            m->stack[n++] = (struct todo){.id = i->alt};
-            m->stack[n++] = (struct todo){.id = i->out};
+            m->stack[n++] = (struct visit){.id = i->alt};
+            m->stack[n++] = (struct visit){.id = i->out};
         } else if (i->op == RE_I_SAVE) {
             if (i->alt < m->nslots) {
-                m->stack[n++] = (struct todo){.id = t.id, .restore = true, .old = m->slots[i->alt]};
+                m->stack[n++] =
+                    (struct visit){.id = t.id, .restore = true, .old = m->slots[i->alt]};
                 m->slots[i->alt] = at;
             }
-            m->stack[n++] = (struct todo){.id = i->out};
+            m->stack[n++] = (struct visit){.id = i->out};
         } else if (i->op == RE_I_ASSERT) {
             if (holds & i->alt)
-                m->stack[n++] = (struct todo){.id = i->out};
+                m->stack[n++] = (struct visit){.id = i->out};
         } else {
             memcpy(slots + (l->n - 1) * m->nslots, m->slots, m->nslots * sizeof(size_t));
         }
@@ -140,7 +141,7 @@ int re_nfa_run(const struct re_prog *p, struct sw_slice text, size_t from, size_
     m.now_slots = SW_NEW_ARRAY(size_t, n * nslots);
     m.then_slots = SW_NEW_ARRAY(size_t, n * nslots);
     m.slots = SW_NEW_ARRAY(size_t, nslots);
-    m.stack = SW_NEW_ARRAY(struct todo, 2 * n + 2);
+    m.stack = SW_NEW_ARRAY(struct visit, 2 * n + 2);
     rc = run(&m, from, slots, b);
     re_list_done(&m.now);
     re_list_done(&m.then);
