@@ -183,7 +183,8 @@ def ask(host, path="/echo", method="GET", headers=None, context=None, name=None)
         text = r.read()
         out = {"status": r.status, "headers": {k.lower(): v for k, v in r.getheaders() if k.lower() not in VOLATILE}}
         if r.status >= 400:
-            out["headers"].pop("content-type", None)
+            for name in ("content-type", "cache-control"):  # of our page for people
+                out["headers"].pop(name, None)
         try:
             seen = json.loads(text)
             out["seen"] = {**seen, "headers": {k: v for k, v in seen["headers"].items() if k not in VOLATILE}}

@@ -255,7 +255,8 @@ def ask(host, path, method="GET", headers=None, port=HTTP, body=None, context=No
         text = r.read()
         out = {"status": r.status, "headers": {k.lower(): v for k, v in r.getheaders() if k.lower() not in VOLATILE}}
         if r.status >= 400:
-            out["headers"].pop("content-type", None)  # of a text for people
+            for name in ("content-type", "cache-control"):  # of our page for people
+                out["headers"].pop(name, None)
         try:
             seen = json.loads(text)
             seen["headers"] = {k: v for k, v in seen["headers"].items() if k not in VOLATILE}
