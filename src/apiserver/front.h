@@ -117,9 +117,12 @@ struct sw_xchg_stream_ops {
     /* The queue is (nearly) empty again after a write was refused or it passed half its bound. */
     void (*on_drain)(struct sw_xchg *x);
 };
-/* Begins an answer of unknown length; ops is borrowed. The head goes out at once. */
-void sw_xchg_stream(struct sw_xchg *p, int status, const char *content_type,
-                    const struct sw_xchg_stream_ops *ops);
+/*
+ * Begins an answer of unknown length; ops is borrowed. The head goes out at once. False: the client
+ * is gone, on_gone was called and the exchange is freed.
+ */
+SW_NODISCARD bool sw_xchg_stream(struct sw_xchg *p, int status, const char *content_type,
+                                 const struct sw_xchg_stream_ops *ops);
 /*
  * SW_ELIMIT: the client is too slow, nothing was queued. SW_ECLOSED: nothing is queued on this
  * stream, but the user's share of unread bytes is used up by others: end it.

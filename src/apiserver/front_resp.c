@@ -256,7 +256,7 @@ static void on_nothing(struct sw_xchg *x)
     (void)x;
 }
 
-void sw_xchg_stream(struct sw_xchg *p, int status, const char *content_type,
+bool sw_xchg_stream(struct sw_xchg *p, int status, const char *content_type,
                     const struct sw_xchg_stream_ops *ops)
 {
     static const struct sw_xchg_stream_ops no_ops = {.on_gone = on_nothing};
@@ -268,13 +268,14 @@ void sw_xchg_stream(struct sw_xchg *p, int status, const char *content_type,
         x->state = XCHG_DONE;
         x->ops->on_gone(p);
         xchg_free(x);
-        return;
+        return false;
     }
     sw_buf_done(&x->body); /* nobody looks at it any more */
     p->body = sw_slice("", 0);
     put_head(x, status, content_type, -1);
     front_xchg_account(x);
     front_wake(x->conn);
+    return true;
 }
 
 int sw_xchg_write(struct sw_xchg *p, struct sw_slice data)

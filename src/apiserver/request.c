@@ -361,14 +361,14 @@ static void resource_work(struct api_req *r, void *arg)
     run_resource(r);
 }
 
-/* A large body is decoded and judged beside the loop. */
+/* A large body is decoded and judged beside the loop. A watch has no use for one. */
 static void start_resource(struct api_req *r)
 {
     if (r->verb == API_CREATE || r->verb == API_UPDATE || r->verb == API_PATCH) {
         r->fresh = SW_ARENA_NEW(r->arena, struct api_req);
         *r->fresh = *r;
     }
-    if (r->body.n > API_INLINE_BODY)
+    if (r->body.n > API_INLINE_BODY && r->verb != API_WATCH)
         api_work_run(r, resource_work, NULL);
     else
         run_resource(r);

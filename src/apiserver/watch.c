@@ -473,8 +473,8 @@ static void start(struct api_watch *w, bool initial, uint64_t revision)
     w->end_ns += sw_loop_now(w->api->loop);
     if (w->bookmarks)
         arm_bookmark(w);
-    sw_xchg_stream(r->x, 200, "application/json", &ops);
-    /* The stream may have ended the watch already when the client is gone. */
+    if (!sw_xchg_stream(r->x, 200, "application/json", &ops))
+        return; /* the watch is freed */
     if (initial) {
         w->snap = sw_store_snapshot(w->api->store);
         w->revision = sw_store_snap_revision(w->snap);

@@ -5,6 +5,7 @@ ends with its client or its deadline, and what was acknowledged stays.
 """
 import http.client
 import json
+import select
 import socket
 import threading
 import time
@@ -19,6 +20,8 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 ROUTES = "/apis/gateway.networking.k8s.io/v1/namespaces/default/httproutes"
 JSON = {"Content-Type": "application/json"}
 ALONE = ("--gateway=false", "--connector=false")
+LARGE_PATTERN = "(?:" + "(|)" * 40 + "){1000}"
+WATCHERS = 40
 
 
 @pytest.fixture
@@ -186,6 +189,39 @@ def test_a_rule_that_costs_much_in_a_small_object(start):
     assert answer.status == 201, answer
     assert len(answer.json["spec"]["v"]) == 400
     assert metric(api, 'spanwire_api_work_total{result="done"}') > before
+
+
+INITIAL = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+
+
+def abandon_watches(api, path, body=None):
+    """Opens watches of one user at once, and closes them all when the first of them is answered."""
+    opened = [api.connection() for _ in range(WATCHERS)]
+    for c in opened:
+        c.connect()
+    for c in opened:
+        c.request("GET", path + INITIAL, body)
+    readable, _, _ = select.select([c.sock for c in opened], [], [], GUARD)
+    assert readable
+    for c in opened:
+        c.sock.close()
+        c.close()
+
+
+@pytest.mark.parametrize("body", [None, b"x" * 40_000], ids=["schema", "body"])
+def test_watches_whose_clients_go_while_they_wait(start, body):
+    """For the schema of their kind, or behind a body they have no use for: a watch never begins for a client that left."""
+    api = start()
+    kind = crd("true", 400)
+    version = kind["spec"]["versions"][0]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"] |= {f"p{i}": {"type": "string", "pattern": LARGE_PATTERN} for i in range(2)}
+    kind["spec"]["versions"] += [{**version, "name": f"v{i}", "storage": False} for i in range(2, 6)]
+    assert api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", kind).status == 201
+    until(lambda: api.get(SLOWS).status == 200, GUARD, "the kind to be served")
+    for i in range(2, 6):
+        abandon_watches(api, SLOWS.replace("v1", f"v{i}"), body)
+    assert api.get(SLOWS).status == 200
 
 
 def test_patches_that_cost_much_in_a_small_body(start):
