@@ -306,6 +306,48 @@ static bool convertible(struct api_req *r)
     return !why;
 }
 
+static void run_resource(struct api_req *r);
+
+static void on_compiled(struct api_req *r, void *arg)
+{
+    (void)arg;
+    if (r->api->stopping || !r->api->store)
+        api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
+    else
+        run_resource(r);
+}
+
+/* On a worker. */
+static bool compiled(struct api_req *r)
+{
+    api_off_loop();
+    (void)api_res_schema(r->res);
+    api_on_loop();
+    return !api_work_ended(r);
+}
+
+/* The worker only compiles: the request itself, a watch above all, is handled on the loop. */
+static void compile_work(struct api_req *r, void *arg)
+{
+    (void)arg;
+    if (!compiled(r))
+        return;
+    r->crd = api_crd_unref(r->crd);
+    r->res = NULL;
+    api_work_then(r, on_compiled);
+}
+
+/* The first client that needs a schema has it compiled beside the loop. True: it waits. */
+static bool compile_first(struct api_req *r)
+{
+    if (api_res_compiled(r->res) || !r->x)
+        return false;
+    if (api_work_here())
+        return !compiled(r);
+    api_work_run(r, compile_work, NULL);
+    return true;
+}
+
 static void run_resource(struct api_req *r)
 {
     if (always_empty(r))
@@ -324,6 +366,8 @@ static void run_resource(struct api_req *r)
     }
     if (r->res->crd)
         r->crd = api_crd_ref(r->res->crd);
+    if (compile_first(r))
+        return;
     if (r->unknown_method) {
         not_allowed(r);
         return;

@@ -183,6 +183,11 @@ void api_registry_set_crd(struct api_registry *g, struct sw_slice name, struct a
 /* Workers and the loop may both be the first to need a schema. */
 static pthread_mutex_t compiling = PTHREAD_MUTEX_INITIALIZER;
 
+bool api_res_compiled(const struct api_res *res)
+{
+    return !res->crd || atomic_load_explicit(&res->crd->ready[res->index], memory_order_acquire);
+}
+
 const struct sw_schema *api_res_schema(const struct api_res *res)
 {
     static const struct sw_schema_opts stored = {.stored = true};

@@ -107,6 +107,8 @@ void api_registry_set_crd(struct api_registry *g, struct sw_slice name, struct a
 
 /* The schema, compiled at first use, on any thread. Never NULL for stored kinds. */
 const struct sw_schema *api_res_schema(const struct api_res *res);
+/* False: api_res_schema takes its time. */
+bool api_res_compiled(const struct api_res *res);
 
 /* "widgets.lab.example.com" or "configmaps". */
 const char *api_gr(struct sw_arena *a, const struct api_res *res);

@@ -42,8 +42,9 @@ struct api_job {
     struct api_workers *work;
     struct tenant *tenant;
     struct api_req *r; /* NULL: answered */
-    api_work_fn fn;
+    api_work_fn fn;    /* NULL: done */
     void *arg;
+    api_work_fn then;      /* NULL: fn answers, or asks for more work */
     struct sw_timer timer; /* the deadline */
     struct sw_budget budget;
     struct sw_msg msg; /* asks for a turn */
@@ -83,6 +84,19 @@ static _Thread_local bool away; /* the worker is beside the loop */
 
 /* --- turns ------------------------------------------------------------------------------ */
 
+/* On the loop, after the last turn. */
+static void job_over(struct api_job *j)
+{
+    struct api_workers *k = j->work;
+    struct api_req *r = j->r;
+    api_work_fn then = j->then;
+
+    job_free(j);
+    dispatch(k);
+    if (r && then)
+        then(r, NULL);
+}
+
 /* On the loop: stands still until the worker has done what needs it. */
 static void on_turn(struct sw_msg *m)
 {
@@ -95,10 +109,8 @@ static void on_turn(struct sw_msg *m)
     while (j->turn)
         (void)pthread_cond_wait(&k->returned, &k->lock);
     (void)pthread_mutex_unlock(&k->lock);
-    if (!j->fn) {
-        job_free(j);
-        dispatch(k);
-    }
+    if (!j->fn)
+        job_over(j);
 }
 
 static void take_turn(struct api_job *j)
@@ -441,6 +453,12 @@ void api_work_resume(struct api_req *r, api_work_fn fn, void *arg)
         enqueue(r, fn, arg, true);
     else
         fn(r, arg);
+}
+
+void api_work_then(struct api_req *r, api_work_fn fn)
+{
+    r->job->then = fn;
+    r->long_work = false;
 }
 
 /* --- the whole -------------------------------------------------------------------------- */

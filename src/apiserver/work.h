@@ -61,6 +61,8 @@ void api_work_run(struct api_req *r, api_work_fn fn, void *arg);
  * at once. Never refused.
  */
 void api_work_resume(struct api_req *r, api_work_fn fn, void *arg);
+/* On a worker: fn does the rest of the request on the loop, as soon as this work returns. */
+void api_work_then(struct api_req *r, api_work_fn fn);
 /* True on a worker. */
 bool api_work_here(void);
 /* The request is answered: whatever of it is still on its way here forgets it. */

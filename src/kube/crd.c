@@ -164,6 +164,7 @@ struct sw_crd *sw_crd_compile(const struct sw_json *obj, const struct sw_json *o
     one = sw_crd_common_schema(versions);
     sw_field_errs_init(&own, e->arena);
     sw_field_errs_init(&shared, e->arena);
+    own.budget = shared.budget = e->budget;
     for (size_t i = 0; i < sw_json_len(versions); i++) {
         struct sw_fpath at = sw_fpath_index(&up, i);
         struct sw_field_errs scratch;
@@ -171,6 +172,7 @@ struct sw_crd *sw_crd_compile(const struct sw_json *obj, const struct sw_json *o
 
         /* A shared schema is reported for the first version only. */
         sw_field_errs_init(&scratch, e->arena);
+        scratch.budget = e->budget;
         compile_version(sw_json_at(versions, i), old, &c->versions[c->nversions++], &at,
                         one && given,
                         !one || !given ? &own

@@ -363,6 +363,7 @@ int sw_schema_compile_as(struct sw_schema_set *set, const struct sw_json *v,
 
     sw_field_errs_init(&general, e->arena);
     sw_field_errs_init(&structural, e->arena);
+    general.budget = e->budget;
     set->root = read_schema(&r, copy, path);
     if (set->root && !r.foreign) {
         sw_structural_check(set->root, copy, path, &structural);

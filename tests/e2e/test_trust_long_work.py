@@ -191,6 +191,23 @@ def test_a_rule_that_costs_much_in_a_small_object(start):
     assert metric(api, 'spanwire_api_work_total{result="done"}') > before
 
 
+def test_large_patterns_are_compiled_beside_the_loop(start):
+    """A CRD of some hundred bytes with large programs: when it is judged, and when its kind is first used."""
+    api = start()
+    done = 'spanwire_api_work_total{result="done"}'
+    kind = crd("true", 400)
+    spec = kind["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"] |= {f"p{i}": {"type": "string", "pattern": LARGE_PATTERN} for i in range(4)}
+    assert api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", kind).status == 201
+    judged = metric(api, done)
+    assert judged > 0
+    until(lambda: api.get(SLOWS).status == 200, GUARD, "the kind to be served")
+    used = metric(api, done)
+    assert used > judged
+    assert api.post(SLOWS, slow("little", 3)).status == 201
+    assert metric(api, done) == used
+
+
 INITIAL = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 
 
