@@ -14,11 +14,14 @@
 #include "apiserver/work.h"
 #include "base/log.h"
 
-enum { INLINE_STEPS = 2000000 }; /* some milliseconds of the loop */
+enum {
+    INLINE_STEPS = 2000000, /* some milliseconds of the loop */
+    TEXT_MAX = 1 << 16,     /* bytes of an answer that lists what is lacking */
+};
 
 static const char *verbs_text(struct sw_arena *a, const struct api_lack *k)
 {
-    SW_BUF_AUTO b = {.max = 1 << 16};
+    SW_BUF_AUTO b = {.max = TEXT_MAX};
     int rc = SW_OK;
 
     for (size_t i = 0; i < k->nverbs && rc == SW_OK; i++)
@@ -53,14 +56,16 @@ static const char *lacks_text(const struct api_lacks *l)
 {
     struct sw_arena *a = l->arena;
     struct sw_texts lines = {.arena = a};
-    SW_BUF_AUTO b = {.max = 1 << 18};
+    SW_BUF_AUTO b = {.max = TEXT_MAX};
+    size_t bytes = 0;
     int rc = SW_OK;
 
-    for (size_t i = 0; i < l->n; i++) {
+    for (size_t i = 0; i < l->n && bytes <= TEXT_MAX; i++) {
         for (size_t v = 0; v < l->p[i].nverbs && l->p[i].is_url && lines.n < API_LACKS_MAX; v++)
             sw_texts_add(&lines, url_lack_text(a, &l->p[i], v));
         if (!l->p[i].is_url)
             sw_texts_add(&lines, lack_text(a, &l->p[i]));
+        bytes += lines.n ? strlen(lines.p[lines.n - 1]) : 0;
     }
     if (lines.n)
         qsort(lines.p, lines.n, sizeof(*lines.p), by_text);
@@ -69,7 +74,7 @@ static const char *lacks_text(const struct api_lacks *l)
             rc = sw_buf_printf(&b, "\n%s", lines.p[i]);
     }
     return sw_arena_printf(a, "%.*s%s", SW_SLICE_ARG(sw_buf_slice(&b)),
-                           rc != SW_OK || l->cut ? "\n..." : "");
+                           rc != SW_OK || l->cut || bytes > TEXT_MAX ? "\n..." : "");
 }
 
 static bool may(struct api_req *r, const char *verb, const char *resource, struct sw_slice ns,
