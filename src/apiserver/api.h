@@ -82,13 +82,13 @@ struct sw_api {
     struct hook_set *hook_set;     /* webhooks as configured; NULL: to be read */
     struct api_admission_counts *admission_counts; /* NULL: nothing counted */
     struct sw_list watches;                        /* struct api_watch */
-    struct sw_list walking;                        /* those that still send the initial state */
-    struct sw_defer walk;
-    struct api_line line;          /* of a watch */
-    struct sw_list internals;      /* requests of our own under way */
-    struct api_accounts *accounts; /* of the fabric's roles; NULL: none */
-    struct api_revoker *revoker;   /* judges credentials of open streams again */
-    uint64_t review;               /* number of the newest such judgement */
+    struct sw_defer walk;                          /* initial states of watches (api_fair_walk) */
+    uint64_t walk_turn_ns;                         /* the turn of the loop in which it ran last */
+    struct api_line line;                          /* of a watch */
+    struct sw_list internals;                      /* requests of our own under way */
+    struct api_accounts *accounts;                 /* of the fabric's roles; NULL: none */
+    struct api_revoker *revoker;                   /* judges credentials of open streams again */
+    uint64_t review;                               /* number of the newest such judgement */
     struct {
         uint64_t escalations;
         uint64_t revoked; /* watches whose credential was not good any more */
@@ -548,6 +548,11 @@ void api_fair_leave(struct api_req *r);
 /* Counts a watch of a request under way; false: the client has too many. Until unwatch. */
 bool api_fair_watch(struct api_req *r);
 void api_fair_unwatch(struct api_req *r);
+/* The watch waits until its client's turn comes; clients take turns. */
+void api_fair_walk(struct api_req *r, struct sw_list *turn);
+/* Takes out the watch whose turn it is; NULL: none waits. */
+struct sw_list *api_fair_walk_next(struct api_fair *f);
+bool api_fair_walks(const struct api_fair *f);
 void api_audit(const struct api_req *r, int code);
 /* An annotation of the line in the audit log. */
 void api_audit_note(struct api_req *r, const char *key, struct sw_slice value);

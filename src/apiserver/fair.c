@@ -8,15 +8,18 @@
 #include "apiserver/bootstrap_int.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/round.h"
 
 struct client {
     struct sw_slice name; /* owned */
     uint32_t inflight;
     uint32_t watches;
+    struct sw_round walking; /* watches that still send the initial state */
 };
 
 struct api_fair {
     struct sw_map clients;
+    struct sw_list walkers; /* clients with such watches: they take turns */
     uint32_t max;
     uint32_t max_watches;
 };
@@ -51,6 +54,7 @@ struct api_fair *api_fair_new(uint32_t max_inflight, uint32_t max_watches)
 {
     struct api_fair *f = SW_NEW(struct api_fair);
 
+    sw_list_init(&f->walkers);
     f->max = max_inflight ? max_inflight : 400;
     f->max_watches = max_watches ? max_watches : 4096;
     return f;
@@ -58,6 +62,7 @@ struct api_fair *api_fair_new(uint32_t max_inflight, uint32_t max_watches)
 
 static void client_free(struct client *c)
 {
+    sw_list_unlink(&c->walking.turn);
     sw_free((void *)(uintptr_t)c->name.p);
     sw_free(c);
 }
@@ -91,6 +96,7 @@ bool api_fair_enter(struct api_req *r)
     if (!c) {
         c = SW_NEW(struct client);
         c->name = sw_slice(sw_slice_dup(name), name.n);
+        sw_round_init(&c->walking);
         (void)sw_map_put(&f->clients, c->name, c);
     }
     c->inflight++;
@@ -132,4 +138,23 @@ void api_fair_unwatch(struct api_req *r)
         return;
     c->watches--;
     client_maybe_free(r->api->fair, c);
+}
+
+void api_fair_walk(struct api_req *r, struct sw_list *turn)
+{
+    struct api_fair *f = r->api->fair;
+    struct client *c = sw_map_get(&f->clients, r->client_key);
+
+    if (c)
+        sw_round_add(&f->walkers, &c->walking, turn);
+}
+
+struct sw_list *api_fair_walk_next(struct api_fair *f)
+{
+    return sw_round_next(&f->walkers);
+}
+
+bool api_fair_walks(const struct api_fair *f)
+{
+    return !sw_list_empty(&f->walkers);
 }

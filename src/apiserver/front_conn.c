@@ -21,7 +21,8 @@ enum {
 };
 static const uint64_t linger_ns = 2 * SW_NS_PER_S;
 static const uint64_t slice_ns = SW_NS_PER_MS / 2; /* of one connection's requests at a time */
-static const uint64_t busy_ns = 2 * SW_NS_PER_MS;  /* of one turn, for those that need more */
+static const uint64_t share_ns = SW_NS_PER_MS / 2; /* of one turn, for all of one user's */
+static const uint64_t busy_ns = SW_NS_PER_MS;      /* of one turn, for those that need more */
 
 static void conn_step(struct front_conn *c);
 static void on_timeout(struct sw_timer *t);
@@ -61,8 +62,8 @@ void front_conn_close(struct front_conn *c)
     c->fd = -1;
     while (!sw_list_empty(&c->xchgs))
         front_xchg_release(SW_CONTAINER_OF(c->xchgs.next, struct front_xchg, link));
+    sw_list_unlink(&c->queued); /* may be in its share */
     front_share_close(c);
-    sw_list_unlink(&c->queued);
     sw_list_unlink(&c->link);
     sw_list_push_back(&f->dead, &c->link);
     f->nconns--;
@@ -381,23 +382,21 @@ static void set_timer(struct front_conn *c, int flushed)
     }
 }
 
-static void on_again(struct sw_defer *d)
-{
-    conn_step(SW_CONTAINER_OF(d, struct front_conn, again));
-}
-
-/* Connections that always have more to say share a part of each turn; the others do not wait. */
+/* What connections ask for above their share of a turn waits here; users take turns. */
 static void on_busy(struct sw_defer *d)
 {
     struct sw_front *f = SW_CONTAINER_OF(d, struct sw_front, busy_defer);
     uint64_t until = sw_now_ns() + busy_ns;
-    struct sw_list *it;
+    struct front_conn *c;
 
-    do {
-        it = sw_list_pop_front(&f->busy);
-        if (it)
-            conn_step(SW_CONTAINER_OF(it, struct front_conn, queued));
-    } while (it && sw_now_ns() < until);
+    if (f->busy_turn_ns != sw_loop_now(f->loop)) { /* once in a turn */
+        f->busy_turn_ns = sw_loop_now(f->loop);
+        do {
+            c = front_share_next(f);
+            if (c)
+                conn_step(c);
+        } while (c && sw_now_ns() < until);
+    }
     if (!sw_list_empty(&f->busy))
         sw_loop_defer(f->loop, &f->busy_defer, on_busy);
 }
@@ -406,8 +405,24 @@ static void wait_turn(struct front_conn *c)
 {
     struct sw_front *f = c->front;
 
-    sw_list_push_back(&f->busy, &c->queued);
+    front_share_wait(c);
     sw_loop_defer(f->loop, &f->busy_defer, on_busy);
+}
+
+/* Its own end alone may take long, or its user had enough of this turn: others come first. */
+static bool must_wait(const struct front_conn *c)
+{
+    return c->state == CONN_OPEN &&
+           (c->nxchgs > FRONT_BUSY_STREAMS || front_share_spent(c) >= share_ns);
+}
+
+static void on_again(struct sw_defer *d)
+{
+    struct front_conn *c = SW_CONTAINER_OF(d, struct front_conn, again);
+
+    if (!sw_list_linked(&c->queued) && c->state == CONN_OPEN && front_share_spent(c) >= share_ns)
+        wait_turn(c); /* to read; what is answered goes out now */
+    conn_step(c);
 }
 
 static bool h2_over(const struct front_conn *c)
@@ -424,7 +439,9 @@ static bool request_waits(const struct front_conn *c)
 
 static void conn_step(struct front_conn *c)
 {
-    uint64_t until = sw_now_ns() + slice_ns;
+    uint64_t begin = sw_now_ns();
+    uint64_t until = begin + slice_ns;
+    bool open = c->state == CONN_OPEN;
     int rc = sw_list_linked(&c->queued) ? SW_EAGAIN : SW_OK; /* its turn to read comes */
     int out = SW_OK;
 
@@ -436,6 +453,8 @@ static void conn_step(struct front_conn *c)
     if (c->state == CONN_OPEN)
         out = flush(c);
     c->in_step = false;
+    if (open && c->state != CONN_DEAD)
+        front_share_spend(c, sw_now_ns() - begin);
     if ((rc != SW_OK && rc != SW_EAGAIN) || (out != SW_OK && out != SW_EAGAIN) || c->broken) {
         front_conn_close(c);
         return;
@@ -500,7 +519,7 @@ static void on_conn(struct sw_watch *w, unsigned events)
     c->active_ns = sw_loop_now(f->loop);
     if (sw_list_linked(&c->queued))
         return;
-    if (c->nxchgs > FRONT_BUSY_STREAMS) { /* its end alone may take long */
+    if (must_wait(c)) {
         wait_turn(c);
         return;
     }

@@ -5,6 +5,7 @@
 #include "apiserver/front.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/round.h"
 #include "http/h1.h"
 #include "http/h2.h"
 #include "io/accept.h"
@@ -21,7 +22,7 @@ enum {
     FRONT_TINY = 4 * 1024,   /* answers and items that are queued above a user's share */
     FRONT_SMALL = 64 * 1024, /* answers that are given however much is unread */
     FRONT_BUSY_STREAMS = 32, /* connections with more are served in what busy ones get */
-    FRONT_HANDSHAKES = 8,    /* steps of handshakes in one turn of the loop */
+    FRONT_HANDSHAKES = 4,    /* steps of handshakes in one turn of the loop */
 };
 
 struct front_conn;
@@ -31,8 +32,11 @@ struct front_share {
     struct sw_map *in; /* where it is found */
     size_t refs;
     size_t conns;
-    size_t out; /* bytes of answers not taken yet; users only */
-    bool first; /* users only */
+    size_t out;              /* bytes of answers not taken yet; users only */
+    bool first;              /* users only */
+    struct sw_round waiting; /* connections whose next step waits */
+    uint64_t turn_ns;        /* the turn of the loop in which spent_ns was spent */
+    uint64_t spent_ns;
     size_t n;
     char key[];
 };
@@ -102,7 +106,7 @@ struct front_conn {
     struct sw_addr peer;
     struct front_share *place; /* counted: its address */
     struct front_share *user;  /* counted: who proved to be at the other end; NULL: nobody yet */
-    struct sw_list queued;     /* in front.greeting or front.busy: its next step waits */
+    struct sw_list queued;     /* in front.greeting or a share's waiting: its next step waits */
     uint64_t active_ns;        /* when it last did something */
     size_t nxchgs;
     size_t lingered;
@@ -128,8 +132,9 @@ struct sw_front {
     struct sw_list unread; /* exchanges with queued bytes, the one longest without progress first */
     struct sw_list greeting; /* connections whose handshake waits */
     struct sw_defer greet;
-    struct sw_list busy; /* connections that used up their slice */
+    struct sw_list busy; /* shares with connections that wait: they take turns */
     struct sw_defer busy_defer;
+    uint64_t busy_turn_ns; /* the turn in which some of them were served last */
     struct sw_timer unread_timer;
     uint64_t greet_ns; /* the turn in which handshakes were counted */
     unsigned greeted;
@@ -172,6 +177,13 @@ void front_share_leave(struct front_xchg *x);
 /* Makes room for one more connection; false: there is none. */
 bool front_share_room(struct sw_front *f, const struct sw_addr *peer);
 bool front_share_make_room(struct sw_accept_group *g);
+/* Time of this turn of the loop that the connection's user took; of its address before that. */
+void front_share_spend(struct front_conn *c, uint64_t ns);
+uint64_t front_share_spent(const struct front_conn *c);
+/* Its next step comes when its user's turn does. */
+void front_share_wait(struct front_conn *c);
+/* Takes the connection out of the queue whose turn it is; NULL: none waits. */
+struct front_conn *front_share_next(struct sw_front *f);
 /* True when so many more bytes of an answer may wait for their reader. */
 bool front_share_fits(const struct front_xchg *x, size_t n);
 /* True when a shortage may be logged: once a minute. */

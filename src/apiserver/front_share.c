@@ -24,6 +24,7 @@ static struct front_share *share_get(struct sw_map *m, struct sw_slice key)
             memcpy(s->key, key.p, key.n);
         s->n = key.n;
         s->in = m;
+        sw_round_init(&s->waiting);
         (void)sw_map_put(m, sw_slice(s->key, s->n), s);
     }
     s->refs++;
@@ -34,6 +35,7 @@ static struct front_share *share_unref(struct front_share *s)
 {
     if (s && --s->refs == 0) {
         (void)sw_map_del(s->in, sw_slice(s->key, s->n));
+        sw_list_unlink(&s->waiting.turn);
         sw_free(s);
     }
     return NULL;
@@ -81,6 +83,40 @@ void sw_xchg_identify(struct sw_xchg *p, struct sw_slice user, bool first)
 void front_share_leave(struct front_xchg *x)
 {
     x->user = share_unref(x->user);
+}
+
+/* --- turns ------------------------------------------------------------------------------ */
+
+static struct front_share *owner(const struct front_conn *c)
+{
+    return c->user ? c->user : c->place;
+}
+
+uint64_t front_share_spent(const struct front_conn *c)
+{
+    const struct front_share *s = owner(c);
+
+    return s->turn_ns == sw_loop_now(c->front->loop) ? s->spent_ns : 0;
+}
+
+void front_share_spend(struct front_conn *c, uint64_t ns)
+{
+    struct front_share *s = owner(c);
+
+    s->spent_ns = front_share_spent(c) + ns;
+    s->turn_ns = sw_loop_now(c->front->loop);
+}
+
+void front_share_wait(struct front_conn *c)
+{
+    sw_round_add(&c->front->busy, &owner(c)->waiting, &c->queued);
+}
+
+struct front_conn *front_share_next(struct sw_front *f)
+{
+    struct sw_list *it = sw_round_next(&f->busy);
+
+    return it ? SW_CONTAINER_OF(it, struct front_conn, queued) : NULL;
 }
 
 /* --- who has to go ---------------------------------------------------------------------- */

@@ -95,7 +95,6 @@ struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, stru
     api->egress = c->egress;
     api->issuer = "https://kubernetes.default.svc.cluster.local";
     sw_list_init(&api->watches);
-    sw_list_init(&api->walking);
     sw_list_init(&api->internals);
     api_registry_init(&api->reg);
     api->work = api_work_new(api, &(struct api_work_opts){.deadline_ns = c->work_deadline_ns}, err);

@@ -19,7 +19,7 @@ enum {
     INITIAL_BATCH = 256,       /* objects of one watch before the next has its turn */
     INITIAL_BYTES = 256 << 10, /* and bytes of them */
 };
-static const uint64_t walk_ns = SW_NS_PER_MS; /* of one turn of the loop, for all of them */
+static const uint64_t walk_ns = SW_NS_PER_MS / 2; /* of one turn of the loop, for all of them */
 static const uint64_t bookmark_ns = 60 * SW_NS_PER_S;
 
 enum phase {
@@ -29,7 +29,7 @@ enum phase {
 
 struct api_watch {
     struct sw_list link;
-    struct sw_list turn; /* in api->walking while it has more of the initial state to send */
+    struct sw_list turn; /* in its client's queue while it has more of the initial state to send */
     struct sw_api *api;
     struct api_req *r;
     struct sw_xchg *x;
@@ -306,26 +306,29 @@ static void go_live(struct api_watch *w)
 
 static void initial_step(struct api_watch *w);
 
-/* One after the other, and only for a part of each turn of the loop. */
+/* One of each client after the other, and only for a part of each turn of the loop. */
 static void on_walk(struct sw_defer *d)
 {
     struct sw_api *api = SW_CONTAINER_OF(d, struct sw_api, walk);
     uint64_t until = sw_now_ns() + walk_ns;
     struct sw_list *it;
 
-    do {
-        it = sw_list_pop_front(&api->walking);
-        if (it)
-            initial_step(SW_CONTAINER_OF(it, struct api_watch, turn));
-    } while (it && sw_now_ns() < until);
-    if (!sw_list_empty(&api->walking))
+    if (api->walk_turn_ns != sw_loop_now(api->loop)) { /* once in a turn */
+        api->walk_turn_ns = sw_loop_now(api->loop);
+        do {
+            it = api_fair_walk_next(api->fair);
+            if (it)
+                initial_step(SW_CONTAINER_OF(it, struct api_watch, turn));
+        } while (it && sw_now_ns() < until);
+    }
+    if (api_fair_walks(api->fair))
         sw_loop_defer(api->loop, &api->walk, on_walk);
 }
 
 static void walk_on(struct api_watch *w)
 {
     sw_list_unlink(&w->turn);
-    sw_list_push_back(&w->api->walking, &w->turn);
+    api_fair_walk(w->r, &w->turn);
     sw_loop_defer(w->api->loop, &w->api->walk, on_walk);
 }
 

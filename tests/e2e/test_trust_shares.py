@@ -5,6 +5,7 @@ it stores. The others go on as if it were not there.
 """
 import json
 import resource
+import signal
 import socket
 import threading
 
@@ -15,6 +16,7 @@ from harness.tenant import Tenant, metric
 from harness.wait import GUARD, SANITIZED, SLOW, until
 
 CMS = "/api/v1/namespaces/default/configmaps"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
 ALONE = ("--gateway=false", "--connector=false")
 BIG, OBJECTS = 100_000, 40
 
@@ -329,3 +331,37 @@ def test_quotas_that_are_none(start, hard, message):
     api = start()
     answer = api.post("/api/v1/namespaces/default/resourcequotas", quota(hard))
     assert answer.status == 422 and message in answer.message, answer
+
+
+def wide_role(n):
+    """Small to send, some hundred microseconds to judge."""
+    rule = {key: [f"{key}{i}" for i in range(n)] for key in ("apiGroups", "resources", "verbs")}
+    return json.dumps({"metadata": {"name": "wide"}, "rules": [rule]})
+
+
+def test_small_requests_of_one_user_wait_for_each_other(start, tmp_path):
+    """They are all there at once, another user's is the last: it is answered before most of them."""
+    api = start("--audit-log", str(tmp_path / "audit"))
+    mallory = Tenant(api, "mallory", role="admin")
+    crowd = [api.connection(mallory.context) for _ in range(60)]
+    headers = {"Authorization": "Bearer " + mallory.token, "Content-Type": "application/json"}
+    other = api.connection()
+    for c in crowd:  # who they are is known from here on
+        c.request("GET", CMS, headers=headers)
+        assert c.getresponse().read()
+    other.request("GET", CMS)
+    assert other.getresponse().read()
+    api.signal(signal.SIGSTOP)
+    try:
+        for c in crowd:
+            c.request("POST", ROLES, wide_role(200), headers)
+        other.request("GET", CMS, headers={"Audit-Id": "the-other"})
+    finally:
+        api.signal(signal.SIGCONT)
+    for c in crowd:
+        answer = c.getresponse()
+        assert answer.status == 403 and b"not currently held" in answer.read()
+    assert other.getresponse().status == 200
+    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    lines = [line["auditID"] for line in lines if line["path"] == ROLES or line["auditID"] == "the-other"]
+    assert len(lines) == 61 and lines.index("the-other") < 30, lines.index("the-other")

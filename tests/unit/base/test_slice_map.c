@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slices, UTF-8, hashes, maps, randomness. */
+/* Slices, UTF-8, hashes, maps, rounds, randomness. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/round.h"
 #include "base/search.h"
 #include "base/slice.h"
 
@@ -280,6 +281,32 @@ static void lower_bounds(void **state)
     assert_int_equal(sw_lower_bound(NULL, 0, 8, 0, SW_SLICE_LIT("a")), 0);
 }
 
+static void owners_take_turns(void **state)
+{
+    struct sw_list owners;
+    struct sw_round many;
+    struct sw_round few;
+    struct sw_list of_many[3] = {0};
+    struct sw_list of_few = {0};
+
+    sw_list_init(&owners);
+    sw_round_init(&many);
+    sw_round_init(&few);
+    assert_null(sw_round_next(&owners));
+    for (size_t i = 0; i < 3; i++)
+        sw_round_add(&owners, &many, &of_many[i]);
+    sw_round_add(&owners, &few, &of_few);
+    assert_ptr_equal(sw_round_next(&owners), &of_many[0]);
+    assert_ptr_equal(sw_round_next(&owners), &of_few);
+    sw_round_add(&owners, &few, &of_few);
+    sw_list_unlink(&of_many[1]); /* went meanwhile */
+    assert_ptr_equal(sw_round_next(&owners), &of_many[2]);
+    sw_list_unlink(&of_few);
+    assert_null(sw_round_next(&owners)); /* an owner whose queue became empty */
+    assert_false(sw_list_linked(&few.turn));
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +319,7 @@ int main(void)
         cmocka_unit_test(map_takes_the_empty_key),
         cmocka_unit_test(random_numbers_spread),
         cmocka_unit_test(lower_bounds),
+        cmocka_unit_test(owners_take_turns),
     };
 
     return cmocka_run_group_tests_name("slice_map", tests, NULL, NULL);
