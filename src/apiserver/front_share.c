@@ -69,15 +69,19 @@ void sw_xchg_identify(struct sw_xchg *p, struct sw_slice user, bool first)
 {
     struct front_xchg *x = front_xchg_of(p);
     struct front_conn *c = x->conn;
+    bool waits = c && sw_list_linked(&c->queued);
 
     if (!x->user)
         x->user = share_get(&x->front->users, user);
     if (!c || (c->user && sw_slice_eq(sw_slice(c->user->key, c->user->n), user)))
         return;
+    sw_list_unlink(&c->queued); /* of the share that it leaves, which may end */
     leave_user(c);
     c->user = share_get(&c->front->users, user);
     c->user->conns++;
     c->user->first = first;
+    if (waits)
+        front_share_wait(c);
 }
 
 void front_share_leave(struct front_xchg *x)
