@@ -10,10 +10,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "io/localroutes.h"
 #include "io/netchange.h"
 
 enum {
-    OWN_MAX = 1024,
+    OWN_MAX = 4096,
     EMBEDDED_MAX = 4,
     LINES_PER_PERIOD = 10,
 };
@@ -41,7 +42,7 @@ struct sw_egress {
     struct rules deny;
     bool only_listed;
     pthread_mutex_t lock;
-    struct sw_ip own[OWN_MAX]; /* under the lock, like the next three */
+    struct sw_cidr own[OWN_MAX]; /* under the lock, like the next three */
     size_t n_own;
     uint64_t period_ns;
     unsigned lines;
@@ -248,15 +249,25 @@ static bool listed(const struct rules *r, const struct sw_ip *ip, uint16_t port)
 
 /* ---- the addresses of this machine ---- */
 
-static bool own_addresses(struct sw_ip out[OWN_MAX], size_t *ret_n)
+static bool covered(const struct sw_localroutes *all, const struct sw_ip *ip)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        if (sw_cidr_contains(&all->p[i], ip))
+            return true;
+    }
+    return false;
+}
+
+/* Addresses of interfaces that no local route covers: those of interfaces that are down. */
+static bool add_addresses(struct sw_localroutes *to)
 {
     struct ifaddrs *all = NULL;
-    size_t n = 0;
 
     if (getifaddrs(&all) != 0)
         return false;
-    for (struct ifaddrs *i = all; i && n < OWN_MAX; i = i->ifa_next) {
+    for (struct ifaddrs *i = all; i; i = i->ifa_next) {
         struct sockaddr_storage ss = {0};
+        struct sw_ip ip;
 
         if (!i->ifa_addr ||
             (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
@@ -264,29 +275,40 @@ static bool own_addresses(struct sw_ip out[OWN_MAX], size_t *ret_n)
         memcpy(&ss, i->ifa_addr,
                i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
                                                  : sizeof(struct sockaddr_in6));
-        out[n] = sw_addr_from_sockaddr(&ss).ip;
-        n += out[n].family != 0;
+        ip = sw_addr_from_sockaddr(&ss).ip;
+        if (!ip.family || covered(to, &ip))
+            continue;
+        to->full |= to->n == to->max;
+        if (to->n < to->max)
+            to->p[to->n++] = (struct sw_cidr){ip, (uint8_t)(8 * sw_ip_len(&ip))};
     }
     freeifaddrs(all);
-    if (n == OWN_MAX)
-        sw_log_warn("egress", "more than %d addresses on this machine: the rest is not filtered",
-                    OWN_MAX - 1);
-    *ret_n = n;
     return true;
 }
 
+/* What cannot be read stays as it was known before. */
 static void refresh(struct sw_egress *e)
 {
-    struct sw_ip *now = SW_NEW_ARRAY(struct sw_ip, OWN_MAX);
-    size_t n;
+    struct sw_localroutes now = {.p = SW_NEW_ARRAY(struct sw_cidr, OWN_MAX), .max = OWN_MAX};
+    bool routes = sw_localroutes_get(&now);
 
-    if (own_addresses(now, &n)) { /* else those known before stay */
+    if (!routes) {
+        now.n = 0;
+        sw_log_warn("egress", "cannot read the table of local routes: destinations that only local "
+                              "routes make this machine's own are filtered as last known");
+    }
+    if (add_addresses(&now) && (routes || !e->n_own)) {
         (void)pthread_mutex_lock(&e->lock);
-        memcpy(e->own, now, n * sizeof(*now));
-        e->n_own = n;
+        memcpy(e->own, now.p, now.n * sizeof(*now.p));
+        e->n_own = now.n;
         (void)pthread_mutex_unlock(&e->lock);
     }
-    sw_free(now);
+    if (now.full)
+        sw_log_warn("egress",
+                    "more than %d local routes and addresses on this machine: "
+                    "the rest is not filtered",
+                    OWN_MAX);
+    sw_free(now.p);
 }
 
 static void on_change(void *arg, bool route)
@@ -309,7 +331,7 @@ static bool is_own(struct sw_egress *e, const struct sw_ip *ip)
 
     (void)pthread_mutex_lock(&e->lock);
     for (size_t i = 0; i < e->n_own && !found; i++)
-        found = sw_ip_eq(&e->own[i], ip);
+        found = sw_cidr_contains(&e->own[i], ip);
     (void)pthread_mutex_unlock(&e->lock);
     return found;
 }

@@ -4,9 +4,9 @@
  * operator gives on the command line is not asked about; what comes out of objects, xDS or DNS is.
  *
  * Denied without being listed: loopback, link-local, unspecified, multicast and broadcast
- * addresses, well-known metadata services, and the addresses of this machine, which are followed
- * while they change; also inside IPv6 forms that carry an IPv4 address (mapped, compatible,
- * translated, NAT64, 6to4, Teredo, ISATAP).
+ * addresses, well-known metadata services, and the addresses of this machine, those of its local
+ * routes among them, which are followed while they change; also inside IPv6 forms that carry an
+ * IPv4 address (mapped, compatible, translated, NAT64, 6to4, Teredo, ISATAP).
  */
 #pragma once
 

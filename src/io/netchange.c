@@ -21,12 +21,23 @@ struct sw_netchange {
     void *arg;
 };
 
-static bool default_route(const struct nlmsghdr *h)
+/* What a message says of a route; NULL: it is cut off. */
+static const struct rtmsg *route_of(const struct nlmsghdr *h)
 {
     const struct rtmsg *r = (const void *)((const char *)h + NLMSG_HDRLEN);
 
-    return h->nlmsg_len >= NLMSG_LENGTH(sizeof(*r)) && r->rtm_dst_len == 0 &&
-           r->rtm_table == RT_TABLE_MAIN && !(r->rtm_flags & RTM_F_CLONED);
+    return h->nlmsg_len >= NLMSG_LENGTH(sizeof(*r)) ? r : NULL;
+}
+
+static bool default_route(const struct rtmsg *r)
+{
+    return r->rtm_dst_len == 0 && r->rtm_table == RT_TABLE_MAIN && !(r->rtm_flags & RTM_F_CLONED);
+}
+
+/* As good as an address: what is sent there is delivered here. */
+static bool local_route(const struct rtmsg *r)
+{
+    return r->rtm_table == RT_TABLE_LOCAL && r->rtm_type == RTN_LOCAL;
 }
 
 bool sw_netchange_read(const void *buf, size_t n, bool *ret_route)
@@ -37,6 +48,7 @@ bool sw_netchange_read(const void *buf, size_t n, bool *ret_route)
 
     while (left >= sizeof(*h) && h->nlmsg_len >= sizeof(*h) && h->nlmsg_len <= left) {
         size_t step = NLMSG_ALIGN(h->nlmsg_len);
+        const struct rtmsg *r;
 
         switch (h->nlmsg_type) {
         case RTM_NEWADDR:
@@ -47,10 +59,10 @@ bool sw_netchange_read(const void *buf, size_t n, bool *ret_route)
             break;
         case RTM_NEWROUTE:
         case RTM_DELROUTE:
-            if (default_route(h)) {
-                any = true;
+            r = route_of(h);
+            if (r && default_route(r))
                 *ret_route = true;
-            }
+            any |= r && (default_route(r) || local_route(r));
             break;
         default:
             break;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Word from the kernel that addresses, links or default routes of this network namespace changed.
+ * Word from the kernel that addresses, links, default or local routes of this network namespace
+ * changed.
  * It says that something happened, not what: whoever listens looks for itself.
  */
 #pragma once

@@ -111,6 +111,12 @@ static void test_only_what_matters_is_told(void **state)
         {RTM_DELROUTE, {.rtm_table = RT_TABLE_MAIN}, true, true},
         {RTM_NEWROUTE, {.rtm_table = RT_TABLE_MAIN, .rtm_dst_len = 24}, false, false},
         {RTM_NEWROUTE, {.rtm_table = RT_TABLE_LOCAL}, false, false},
+        {RTM_NEWROUTE, {.rtm_table = RT_TABLE_LOCAL, .rtm_type = RTN_LOCAL}, true, false},
+        {RTM_DELROUTE, {.rtm_table = RT_TABLE_LOCAL, .rtm_type = RTN_LOCAL}, true, false},
+        {RTM_NEWROUTE,
+         {.rtm_table = RT_TABLE_MAIN, .rtm_type = RTN_LOCAL, .rtm_dst_len = 16},
+         false,
+         false},
     };
     _Alignas(struct nlmsghdr) char buf[1024];
 
