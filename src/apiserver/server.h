@@ -39,7 +39,7 @@ struct sw_api_config {
     bool accounts;              /* accounts and credentials (DIR/roles) for the fabric's roles */
     const char *device_account; /* one more, with the rights of a device in 'default'; or NULL */
     bool loopback_endpoints;    /* Endpoints and EndpointSlices may name this machine */
-    struct sw_egress *egress;   /* borrowed: where ExternalNames of webhooks may lead */
+    struct sw_egress *egress;   /* borrowed: where Services of webhooks may lead */
 };
 
 /* Makes CA, certificates and kubeconfig on the first start, opens the store, starts to listen. */

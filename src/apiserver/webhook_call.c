@@ -50,7 +50,7 @@ struct place {
     struct sw_slice path;
     struct sw_slice tls_name;
     struct sw_slice authority; /* as it is shown, and sent as Host */
-    bool external;             /* host is what a Service of type ExternalName says */
+    bool service;              /* host is what a Service or its EndpointSlices say */
 };
 
 static struct sw_json *stored(struct api_req *r, const char *group, const char *plural,
@@ -137,6 +137,7 @@ static const char *find_service(struct api_req *r, const struct sw_json *ref, st
 
     if (!sw_json_i64(sw_json_find(ref, "port"), &want))
         want = 443;
+    p->service = true;
     p->path = api_str(ref, "path").n ? api_str(ref, "path") : SW_SLICE_LIT("/");
     p->tls_name = sw_slice_str(
         sw_arena_printf(r->arena, "%.*s.%.*s.svc", SW_SLICE_ARG(name), SW_SLICE_ARG(ns)));
@@ -147,7 +148,6 @@ static const char *find_service(struct api_req *r, const struct sw_json *ref, st
     if (sw_json_str_eq(sw_json_walk(svc, "spec", "type", NULL), "ExternalName")) {
         p->host = sw_json_str(sw_json_walk(svc, "spec", "externalName", NULL));
         p->port = (uint16_t)want;
-        p->external = true;
         return p->host.n ? NULL : "service has no external name";
     }
     for (size_t i = 0; i < sw_json_len(ports); i++) {
@@ -231,7 +231,7 @@ static struct hook_client *client_for(struct api_req *r, const struct place *p,
 {
     struct api_hooks *all = hooks_of(r->api);
     const char *key = sw_arena_printf(r->arena, "%.*s %u %d %.*s %.*s %.*s", SW_SLICE_ARG(p->host),
-                                      (unsigned)p->port, p->external, SW_SLICE_ARG(p->tls_name),
+                                      (unsigned)p->port, p->service, SW_SLICE_ARG(p->tls_name),
                                       SW_SLICE_ARG(p->authority), SW_SLICE_ARG(bundle));
     struct sw_http_client_opts o = {.scope = "webhook",
                                     .host = p->host,
@@ -240,7 +240,7 @@ static struct hook_client *client_for(struct api_req *r, const struct place *p,
                                     .tls_name = p->tls_name,
                                     .host_header = p->authority,
                                     .max_conns = CONNS_MAX,
-                                    .egress = p->external ? r->api->egress : NULL};
+                                    .egress = p->service ? r->api->egress : NULL};
     struct hook_client *c;
 
     SW_LIST_FOREACH (it, &all->clients) {

@@ -183,6 +183,70 @@ def test_endpoints_at_loopback_are_not_dialled(world):
     world.never("web.test", paths=[("GET", "/hello")])
 
 
+def test_an_address_of_a_local_route_is_the_machines_own(world):
+    """No interface has it, the kernel delivers it here all the same; also when the route comes later."""
+    inside = "10.209.3.4"
+    f = world.fabric
+    f.service("routed", [(inside, world.admin)])
+    f.apply(route("routed", "edge", [prefix("/", to("routed"))], hosts=["routed.test"]))
+    until(lambda: world.ask("routed.test")[0] == 503, 10)  # there is no way there yet
+    subprocess.run(["ip", "route", "add", "local", "10.209.0.0/16", "dev", "lo"], check=True)
+    try:
+        server = socket.create_server((inside, world.admin))
+        server.settimeout(0.2)
+        until(lambda: world.ask("routed.test")[0] == 503
+              and f"connection to {inside}:{world.admin} denied: own address" in world.gateway.log(), 15, "the denial")
+        with contextlib.suppress(TimeoutError):
+            while True:  # who came before the kernel told
+                server.accept()[0].close()
+        for _ in range(3):
+            assert world.ask("routed.test")[0] == 503
+        with pytest.raises(TimeoutError):
+            server.accept()
+        server.close()
+    finally:
+        subprocess.run(["ip", "route", "del", "local", "10.209.0.0/16", "dev", "lo"], check=True)
+
+
+def test_an_address_that_is_dropped_is_named(world):
+    """Addresses that the API accepts and that are no backends: which, and why."""
+    f = world.fabric
+    f.service("odd", [("239.1.2.3", 80), ("168.63.129.16", 80)])
+    f.apply(route("odd", "edge", [prefix("/", to("odd"))], hosts=["odd.test"]))
+    until(lambda: world.ask("odd.test")[0] in (500, 503), 10)
+    for address, class_ in (("239.1.2.3", "multicast"), ("168.63.129.16", "metadata")):
+        until(lambda a=address, c=class_: any(a in line and c in line and "endpointslice/" in line
+                                              for line in f.control.log().splitlines()), 10, address)
+    until(lambda: 'spanwire_gateway_refusals_total{reason="EndpointAddress"} 2' in f.control.get("/metrics").body.decode(), 10)
+
+
+def test_services_of_webhooks_do_not_lead_to_loopback(binary, tmp_path):
+    """Their endpoints are written by others than the webhook's configuration."""
+    control = Control(binary, tmp_path, "--gateway=false", "--loopback-endpoints")
+    server = socket.create_server(("127.0.0.1", 0))
+    server.settimeout(0.5)
+    try:
+        assert control.post("/api/v1/namespaces/default/services", {
+            "metadata": {"name": "hook"}, "spec": {"ports": [{"name": "tls", "port": 443}]}}).status == 201
+        assert control.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", {
+            "metadata": {"name": "hook-1", "labels": {"kubernetes.io/service-name": "hook"}}, "addressType": "IPv4",
+            "ports": [{"name": "tls", "port": server.getsockname()[1]}],
+            "endpoints": [{"addresses": ["127.0.0.1"]}]}).status == 201
+        assert control.post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", {
+            "metadata": {"name": "hook"}, "webhooks": [{
+                "name": "a.b.c", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 5,
+                "clientConfig": {"service": {"name": "hook", "namespace": "default"}},
+                "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]}],
+        }).status == 201
+        told = control.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "x"}})
+        assert told.status == 500 and "denied: loopback address" in told.message, told
+        with pytest.raises(TimeoutError):
+            server.accept()
+    finally:
+        server.close()
+        control.close()
+
+
 def test_the_api_refuses_special_addresses_in_endpoints(binary, tmp_path):
     """Without --loopback-endpoints, as Kubernetes does, and in forms that it does not see."""
     control = Control(binary, tmp_path)
