@@ -46,7 +46,7 @@
     X(CONNECTOR_REFUSALS, COUNTER, "spanwire_connector_refusals", "reason", \
       "Connectors and HTTPProxies refused, by the reason of their condition") \
     X(GATEWAY_REFUSALS, COUNTER, "spanwire_gateway_refusals", "reason", \
-      "Host names of routes and Ingresses not served because they are others'") \
+      "What is not served: host names of others (HostnameInUse), special addresses of endpoints (EndpointAddress)") \
     X(CONNECTOR_CERTS, COUNTER, "spanwire_connector_certificates", "result", \
       "Certificates for names of HTTPProxies: issued or failed") \
     X(DNS_ANSWERS, COUNTER, "spanwire_dns_answers", "transport,rcode", \

@@ -15,6 +15,7 @@
 /* Names of what a build publishes: a type URL, or one of these, then '|' and the name. */
 static const char note_type[] = "note";
 static const char refused_type[] = "refused"; /* a note on a host name of others */
+static const char dropped_type[] = "dropped"; /* a note on an endpoint's address */
 static const char plan_type[] = "plan";
 static const char gateways_type[] = "gateways";
 static const char seen_type[] = "seen"; /* endpoints were built for the plan of this number */
@@ -139,6 +140,8 @@ static void build_endpoints(const struct sw_view *v, struct sw_output *out, void
     sw_gateway_endpoints(v, plan.endpoints, plan.n_endpoints, a, &sets);
     sw_gw_xds_encode_endpoints(&plan, &sets, a, &res);
     publish_resources(out, &res);
+    for (size_t i = 0; i < sets.n_dropped; i++)
+        publish_item(out, dropped_type, sets.dropped[i].subject, sets.dropped[i].text);
     if (number.n)
         publish_item(out, seen_type, sw_slice("", 0), number);
 }
@@ -161,9 +164,9 @@ static void log_note(const struct sw_gateway_controller *g, struct sw_slice subj
     sw_log_end(&l);
 }
 
-/* Somebody asked for a host name of others. */
+/* Somebody asked for what he does not get: a host name of others, a special address. */
 static void log_refused(const struct sw_gateway_controller *g, struct sw_slice subject,
-                        struct sw_slice text)
+                        struct sw_slice text, const char *reason)
 {
     struct sw_log_line l;
 
@@ -174,7 +177,7 @@ static void log_refused(const struct sw_gateway_controller *g, struct sw_slice s
     sw_log_str(&l, "text", text);
     sw_log_end(&l);
     if (g->metrics)
-        sw_metric_add(sw_metric_get1(g->metrics, SW_METRIC_GATEWAY_REFUSALS, "HostnameInUse"), 1);
+        sw_metric_add(sw_metric_get1(g->metrics, SW_METRIC_GATEWAY_REFUSALS, reason), 1);
 }
 
 static void put_resource(struct sw_xds_txn *t, struct sw_slice type, struct sw_slice name,
@@ -272,7 +275,9 @@ static void put_resources(const struct sw_gateway_controller *g, struct sw_xds_t
         if (sw_slice_eq_str(type, note_type))
             log_note(g, name, changes[i].bytes);
         else if (sw_slice_eq_str(type, refused_type))
-            log_refused(g, name, changes[i].bytes);
+            log_refused(g, name, changes[i].bytes, "HostnameInUse");
+        else if (sw_slice_eq_str(type, dropped_type))
+            log_refused(g, name, changes[i].bytes, "EndpointAddress");
         else if (!sw_slice_eq_str(type, plan_type) && !sw_slice_eq_str(type, seen_type) &&
                  !sw_slice_eq_str(type, gateways_type))
             put_resource(t, type, name, changes[i].bytes);

@@ -11,7 +11,7 @@
 #include "control/gateway/build_int.h"
 #include "io/egress.h"
 
-enum { SET_MAX = 65536 };
+enum { SET_MAX = 65536, DROPPED_MAX = 256 };
 
 struct slices {
     const struct sw_kube_obj *obj;
@@ -23,6 +23,9 @@ struct ep_builder {
     struct sw_arena *a;
     struct sw_map by_service; /* "ns/name" -> struct slices */
     struct sw_connector_keys keys;
+    const struct sw_kube_obj *of; /* the object that is read */
+    struct sw_map seen;           /* subjects of dropped */
+    SW_VEC(struct sw_gw_note) dropped;
 };
 
 typedef SW_VEC(struct sw_gw_endpoint) ep_list;
@@ -53,46 +56,69 @@ static void index_slices(struct ep_builder *b)
  * What the API server accepted, less what it does not see through: link-local and loopback
  * addresses inside of other ones. Plain loopback is refused or accepted there.
  */
-static bool may_be_backend(struct sw_slice address)
+static const char *not_a_backend(struct sw_slice address)
 {
     struct sw_ip ip;
+    enum sw_egress_class c;
 
     if (sw_ip_parse(address, &ip, NULL) != SW_OK)
-        return false;
-    return sw_ip_is_loopback(&ip) || sw_egress_classify(&ip) == SW_EGRESS_OK;
+        return "no IP";
+    c = sw_egress_classify(&ip);
+    return sw_ip_is_loopback(&ip) || c == SW_EGRESS_OK ? NULL : sw_egress_class_text(c);
 }
 
-static void add_address(ep_list *out, struct sw_slice address, int64_t port, struct sw_slice zone,
-                        bool draining)
+/* Other API servers accept what ours refuses: its writer believes that it is served. */
+static void note_dropped(struct ep_builder *b, struct sw_slice address, const char *class)
 {
-    if (!address.n || port <= 0 || port > UINT16_MAX || out->n >= SET_MAX ||
-        !may_be_backend(address))
+    const char *kind = sw_json_find(b->of->json, "subsets") ? "endpoints" : "endpointslice";
+    struct sw_slice subject =
+        sw_slice_str(sw_arena_printf(b->a, "%s/%.*s/%.*s", kind, SW_SLICE_ARG(b->of->key),
+                                     SW_SLICE_ARG(sw_slice_head(address, SW_IP_TEXT))));
+
+    if (b->dropped.n >= DROPPED_MAX || sw_map_put(&b->seen, subject, b))
         return;
-    sw_vec_push(
-        out, (struct sw_gw_endpoint){
-                 .address = address, .port = (uint16_t)port, .zone = zone, .draining = draining});
+    sw_vec_push(&b->dropped,
+                (struct sw_gw_note){
+                    .subject = subject,
+                    .text = sw_slice_str(sw_arena_printf(
+                        b->a, "%s address: never a backend; the endpoint gets no traffic", class)),
+                    .refused = true});
 }
 
-static int64_t port_named(const struct sw_json *ports, struct sw_slice name, struct sw_slice proto)
+static void add_address(struct ep_builder *b, ep_list *out, const struct sw_gw_endpoint *e)
+{
+    const char *class;
+
+    if (!e->address.n || !e->port || out->n >= SET_MAX)
+        return;
+    class = not_a_backend(e->address);
+    if (class)
+        note_dropped(b, e->address, class);
+    else
+        sw_vec_push(out, *e);
+}
+
+static uint16_t port_named(const struct sw_json *ports, struct sw_slice name, struct sw_slice proto)
 {
     for (size_t i = 0; i < sw_json_len(ports); i++) {
         const struct sw_json *p = sw_json_at(ports, i);
 
         if (sw_slice_eq(js_or(p, "name", ""), name) &&
             sw_slice_eq(js_or(p, "protocol", "TCP"), proto))
-            return js_int(p, "port", UINT16_MAX, 0);
+            return (uint16_t)js_int(p, "port", UINT16_MAX, 0);
     }
     return 0;
 }
 
-static void add_slice(ep_list *out, const struct sw_kube_obj *o, struct sw_slice name,
-                      struct sw_slice proto)
+static void add_slice(struct ep_builder *b, ep_list *out, const struct sw_kube_obj *o,
+                      struct sw_slice name, struct sw_slice proto)
 {
     const struct sw_json *eps = sw_json_find(o->json, "endpoints");
-    int64_t port = port_named(sw_json_find(o->json, "ports"), name, proto);
+    uint16_t port = port_named(sw_json_find(o->json, "ports"), name, proto);
 
     if (sw_slice_eq_str(js_or(o->json, "addressType", "IPv4"), "FQDN"))
         return;
+    b->of = o;
     for (size_t i = 0; i < sw_json_len(eps); i++) {
         const struct sw_json *e = sw_json_at(eps, i);
         const struct sw_json *c = sw_json_find(e, "conditions");
@@ -105,23 +131,30 @@ static void add_slice(ep_list *out, const struct sw_kube_obj *o, struct sw_slice
 
         /* Only the first address of an endpoint counts, says the API. */
         if (up || draining)
-            add_address(out, sw_json_str(sw_json_at(list, 0)), port, js_or(e, "zone", ""),
-                        draining);
+            add_address(b, out,
+                        &(struct sw_gw_endpoint){.address = sw_json_str(sw_json_at(list, 0)),
+                                                 .port = port,
+                                                 .zone = js_or(e, "zone", ""),
+                                                 .draining = draining});
     }
 }
 
-static void add_legacy(ep_list *out, const struct sw_kube_obj *o, struct sw_slice name,
-                       struct sw_slice proto)
+static void add_legacy(struct ep_builder *b, ep_list *out, const struct sw_kube_obj *o,
+                       struct sw_slice name, struct sw_slice proto)
 {
     const struct sw_json *subsets = sw_json_find(o->json, "subsets");
 
+    b->of = o;
     for (size_t i = 0; i < sw_json_len(subsets); i++) {
         const struct sw_json *s = sw_json_at(subsets, i);
         const struct sw_json *list = sw_json_find(s, "addresses");
-        int64_t port = port_named(sw_json_find(s, "ports"), name, proto);
+        uint16_t port = port_named(sw_json_find(s, "ports"), name, proto);
 
         for (size_t k = 0; k < sw_json_len(list); k++)
-            add_address(out, js(sw_json_at(list, k), "ip"), port, sw_slice("", 0), false);
+            add_address(b, out,
+                        &(struct sw_gw_endpoint){.address = js(sw_json_at(list, k), "ip"),
+                                                 .port = port,
+                                                 .zone = sw_slice("", 0)});
     }
 }
 
@@ -166,9 +199,9 @@ static void collect(struct ep_builder *b, const struct sw_kube_obj *svc, uint16_
         if (js_int(p, "port", UINT16_MAX, 0) != number || !sw_slice_eq_str(proto, transport))
             continue;
         for (const struct slices *at = s; at; at = at->next)
-            add_slice(out, at->obj, name, proto);
+            add_slice(b, out, at->obj, name, proto);
         if (legacy)
-            add_legacy(out, legacy, name, proto);
+            add_legacy(b, out, legacy, name, proto);
     }
 }
 
@@ -205,7 +238,7 @@ static void collect_slice(struct ep_builder *b, struct sw_slice rest, ep_list *o
 
         if (js_int(p, "port", UINT16_MAX, 0) == (int64_t)port &&
             sw_slice_eq_str(js_or(p, "protocol", "TCP"), "TCP")) {
-            add_slice(out, o, js_or(p, "name", ""), SW_SLICE_LIT("TCP"));
+            add_slice(b, out, o, js_or(p, "name", ""), SW_SLICE_LIT("TCP"));
             return;
         }
     }
@@ -279,6 +312,12 @@ void sw_gateway_endpoints(const struct sw_view *v, const struct sw_slice *names,
         sets[i] = make_set(&b, names[i]);
     ret->sets = sets;
     ret->n_sets = n;
+    ret->dropped = memcpy(sw_arena_array(a, b.dropped.n + 1, sizeof(*b.dropped.p)),
+                          b.dropped.n ? b.dropped.p : &(struct sw_gw_note){0},
+                          b.dropped.n * sizeof(*b.dropped.p));
+    ret->n_dropped = b.dropped.n;
+    sw_vec_done(&b.dropped);
+    sw_map_done(&b.seen);
     sw_map_done(&b.by_service);
     sw_connector_keys_done(&b.keys);
 }

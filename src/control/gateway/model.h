@@ -389,4 +389,6 @@ void sw_gw_model_scope(const struct sw_gw_model *m, const struct sw_slice *gatew
 struct sw_gw_endpoint_model {
     const struct sw_gw_endpoints *const *sets;
     size_t n_sets;
+    const struct sw_gw_note *dropped; /* addresses that are in objects and in no set; not all */
+    size_t n_dropped;
 };
