@@ -51,8 +51,9 @@ static const struct sw_opt table[] = {
      .help = "Name that the server's certificate must be for, if not the host of --xds-addr."},
     {"token-file", NULL, SW_OPT_STR, AT(token_file), .arg = "FILE",
      .help = "A bearer token that becomes part of the output."},
-    {"admin", NULL, SW_OPT_ADDR, AT(admin), .def = "127.0.0.1:19000", .arg = "IP:PORT",
-     .help = "Envoy's own admin interface."},
+    {"admin", NULL, SW_OPT_ADDR, AT(admin), .arg = "IP:PORT",
+     .help = "Envoy's own admin interface; none unless given: a tenant's name that resolves to "
+             "loopback would reach it."},
     {.type = SW_OPT_GROUP, .help = "Connectors ('patch' and 'tunnel')"},
     {"connect-proxy", NULL, SW_OPT_STR, AT(connect_proxy), .def = "127.0.0.1:15040",
      .arg = "ADDR|PATH", .help = "Where 'spanwire sidecar' takes CONNECT requests."},
