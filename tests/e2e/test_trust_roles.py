@@ -349,6 +349,26 @@ FORBIDDEN_TO_ROLES = [
 ]
 
 
+def writes_its_own_map_only(api, sidecar):
+    """Of the ConfigMaps beside it, the list of relays is what it obeys: not what it writes."""
+    maps = "/api/v1/namespaces/spanwire-system/configmaps"
+    until(lambda: api.get(f"{maps}/spanwire-relays").status == 200, 10)
+    before = api.get(f"{maps}/spanwire-relays").json["data"]
+    for name in ("spanwire-relays", "spanwire-xds", "spanwire-other"):
+        whole = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"relays": "https://evil.test/"}}
+        told = sidecar.patch(f"{maps}/{name}?fieldManager=x&force=true", whole, "apply")
+        assert told.status == 403 and "control plane" in told.message, told
+        if name != "spanwire-relays":
+            continue
+        told = sidecar.patch(f"{maps}/{name}", {"data": {"relays": "https://evil.test/"}})
+        assert told.status == 403 and "control plane" in told.message, told
+    assert sidecar.post(maps, {"metadata": {"name": "other"}}).status == 403
+    assert api.get(f"{maps}/spanwire-relays").json["data"] == before
+    own = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "gateway-x"}, "data": {"id": "x"}}
+    assert sidecar.patch(f"{maps}/gateway-x?fieldManager=x&force=true", own, "apply").status == 201
+    assert api.delete(f"{maps}/gateway-x").status == 200
+
+
 def test_up_gives_every_role_its_own_credential(topology, binary, tmp_path):
     from test_up import Up
     del topology
@@ -379,6 +399,7 @@ def test_up_gives_every_role_its_own_credential(topology, binary, tmp_path):
         assert control.get("/api/v1/nodes").status == 403
         sidecar = rt.Caller(api, tokens["sidecar"])
         assert sidecar.get("/apis/networking.datumapis.com/v1alpha1/connectors").status == 200
+        writes_its_own_map_only(api, sidecar)
         # A role that is started anew finds its credential, and nobody is refused anything he uses.
         os.kill(u.children()["gateway"], 9)
         until(u.serves, 30, "the demo again")

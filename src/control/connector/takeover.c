@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may put another device in the place of one: the verb 'take-over' on HTTPProxies and
- * Connectors. Who asks is known only to the API, so the rule is a ValidatingAdmissionPolicy, which
- * our API and Kubernetes enforce alike, whatever the client is. Kept as they are here: a policy
- * that somebody weakened is put right.
+ * Rules about who asks, which only the API knows: ValidatingAdmissionPolicies, which our API and
+ * Kubernetes enforce alike, whatever the client is. Kept as they are here: a policy that somebody
+ * weakened is put right.
+ *
+ * Replacing one device by another needs the verb 'take-over' on its HTTPProxy or Connector. Of the
+ * ConfigMaps of the system namespace, gateways and sidecars write their own ("gateway-<id>", a name
+ * that no role can list beforehand): all others, such as the list of relays, need the right to
+ * create Secrets there, which the control plane has.
  */
 #include "control/connector/build_int.h"
 
@@ -23,28 +27,60 @@
     ".status.connectionDetails.publicKey) && has(" o                                               \
     ".status.connectionDetails.publicKey.id) ? " o ".status.connectionDetails.publicKey.id : '')"
 
+#define MAY_TAKE_OVER(resource)                                                                    \
+    "authorizer.group('" SW_CONNECTOR_GROUP "').resource('" resource                               \
+    "').namespace(object.metadata.namespace).name(object.metadata.name).check('take-over')"        \
+    ".allowed()"
+
 struct guarded {
     const char *policy;
+    const char *group;
     const char *resource; /* that the policy is about, with its subresource */
-    const char *of;       /* that the verb is asked for */
-    const char *when;     /* CEL: this is a take-over */
+    const char *operations[2];
+    const char *name;  /* of the condition */
+    const char *when;  /* CEL: this needs the right */
+    const char *right; /* CEL: the user has it */
     const char *message;
 };
 
 static const struct guarded guards[] = {
     /* One without a device may get one; from then on it is that device's. */
-    {"spanwire-take-over-httpproxies", "httpproxies", "httpproxies",
+    {"spanwire-take-over-httpproxies",
+     SW_CONNECTOR_GROUP,
+     "httpproxies",
+     {"UPDATE", NULL},
+     "another-device",
      "oldObject.spec.rules.exists(r, has(r.backends) && r.backends.exists(b, has(b.connector))) && "
      "(!" NAMES_ALL_OF("object", "oldObject") " || !" NAMES_ALL_OF(
          "oldObject",
          "object") " || " NOTE("oldObject",
                                SW_CONNECTOR_SELECTOR) " != " NOTE("object",
                                                                   SW_CONNECTOR_SELECTOR) ")",
+     MAY_TAKE_OVER("httpproxies"),
      "The HTTPProxy goes to another device: changing that needs the verb 'take-over' on it."},
-    {"spanwire-take-over-connectors", "connectors/status", "connectors",
+    {"spanwire-take-over-connectors",
+     SW_CONNECTOR_GROUP,
+     "connectors/status",
+     {"UPDATE", NULL},
+     "another-device",
      KEY("oldObject") " != '' && " KEY("object") " != " KEY("oldObject"),
+     MAY_TAKE_OVER("connectors"),
      "The Connector belongs to a device with another key: changing that needs the verb 'take-over' "
      "on it."},
+    /* Kubernetes' own controllers put the root certificate into every namespace. */
+    {"spanwire-system-configmaps",
+     "",
+     "configmaps",
+     {"CREATE", "UPDATE"},
+     "not-an-identity",
+     "request.namespace == '" SW_CONNECTOR_SYSTEM_NS
+     "' && !(has(object.metadata.name) && object.metadata.name.startsWith('gateway-')) && "
+     "request.userInfo.username != 'system:kube-controller-manager' && "
+     "!request.userInfo.groups.exists(g, g == 'system:serviceaccounts:kube-system')",
+     "authorizer.group('').resource('secrets').namespace('" SW_CONNECTOR_SYSTEM_NS
+     "').check('create').allowed()",
+     "ConfigMaps of " SW_CONNECTOR_SYSTEM_NS " other than 'gateway-<id>' are the control plane's: "
+     "writing them needs the right to create Secrets there."},
 };
 
 static struct sw_json *put_object(struct sw_arena *a, struct sw_json *in, const char *key)
@@ -100,18 +136,13 @@ static void want_policy(struct sw_output *out, const struct guarded *r)
     struct sw_json *check = put_item(a, spec, "validations");
 
     put_text(a, spec, "failurePolicy", "Fail");
-    put_texts(a, on, "apiGroups", SW_CONNECTOR_GROUP, NULL);
+    put_texts(a, on, "apiGroups", r->group, NULL);
     put_texts(a, on, "apiVersions", "*", NULL);
-    put_texts(a, on, "operations", "UPDATE", NULL);
+    put_texts(a, on, "operations", r->operations[0], r->operations[1]);
     put_texts(a, on, "resources", r->resource, NULL);
-    put_text(a, when, "name", "another-device");
+    put_text(a, when, "name", r->name);
     put_text(a, when, "expression", r->when);
-    sw_json_put_str(a, check, "expression",
-                    cn_printf(a,
-                              "authorizer.group('" SW_CONNECTOR_GROUP "').resource('%s')"
-                              ".namespace(object.metadata.namespace).name(object.metadata.name)"
-                              ".check('take-over').allowed()",
-                              r->of));
+    put_text(a, check, "expression", r->right);
     put_text(a, check, "message", r->message);
     put_text(a, check, "reason", "Forbidden");
     sw_out_apply(out, SW_CN_POLICY, obj);
