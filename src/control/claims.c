@@ -10,7 +10,8 @@
 
 const struct sw_kube_gvr sw_claim_gvr = {"spanwire.dev", "v1alpha1", "claims", "Claim", false};
 
-static const char *const types[] = {[SW_CLAIM_HOSTNAME] = "Hostname", [SW_CLAIM_KEY] = "Key"};
+static const char *const types[] = {
+    [SW_CLAIM_HOSTNAME] = "Hostname", [SW_CLAIM_KEY] = "Key", [SW_CLAIM_INGRESS_HOST] = "Hostname"};
 
 /* All that ask for one value, in the order in which they would get it. */
 struct queue {
@@ -39,7 +40,8 @@ struct sw_slice sw_claim_name(struct sw_arena *a, enum sw_claim_type type, struc
         hex[2 * i] = digits[h[i] >> 4];
         hex[2 * i + 1] = digits[h[i] & 15];
     }
-    return sw_slice_str(sw_arena_printf(a, "host-%s", hex));
+    return sw_slice_str(
+        sw_arena_printf(a, "%s-%s", type == SW_CLAIM_HOSTNAME ? "host" : "ingress", hex));
 }
 
 bool sw_claim_is(const struct sw_claim *c, const struct sw_kube_obj *o)
@@ -89,16 +91,13 @@ static const struct sw_kube_obj *asker(const struct queue *q, const struct sw_cl
     return NULL;
 }
 
-/*
- * The watch of the holders has shown at least the state in which the holder claimed. Before that
- * a holder that is not there, or does not ask, may be one that was not heard of yet.
- */
-static bool seen_holder(const struct deciding *d, const struct sw_json *holder)
+bool sw_claim_seen(const struct sw_view *v, size_t holders, const struct sw_kube_obj *claim)
 {
+    const struct sw_json *holder = sw_json_walk(claim->json, "spec", "holder", NULL);
     uint64_t at = 0;
 
     return sw_slice_to_u64(js_or(holder, "resourceVersion", ""), UINT64_MAX, &at) &&
-           sw_view_revision(d->in->v, d->in->holders) >= at;
+           sw_view_revision(v, holders) >= at;
 }
 
 /* One recorded claim: it stands, or it is over. */
@@ -122,31 +121,31 @@ static void judge(struct deciding *d, const struct sw_kube_obj *o)
         return;
     c->holder = asker(sw_map_get(&d->queues, c->value), c);
     (void)sw_map_put(d->ret, c->value, c);
-    if (!c->holder && d->in->record && seen_holder(d, holder))
+    if (!c->holder && d->in->record && sw_claim_seen(d->in->v, d->in->holders, o))
         sw_out_delete(d->out, d->in->claims, o);
 }
 
-static struct sw_json *claim_object(struct deciding *d, const struct sw_claim_ask *ask)
+struct sw_json *sw_claim_object(struct sw_arena *a, enum sw_claim_type type, struct sw_slice value,
+                                const char *holder_kind, const struct sw_kube_obj *o)
 {
-    struct sw_json *obj = sw_json_new_object(d->a);
-    struct sw_json *meta = sw_json_new_object(d->a);
-    struct sw_json *spec = sw_json_new_object(d->a);
-    struct sw_json *holder = sw_json_new_object(d->a);
-    const struct sw_kube_obj *o = ask->by;
+    struct sw_json *obj = sw_json_new_object(a);
+    struct sw_json *meta = sw_json_new_object(a);
+    struct sw_json *spec = sw_json_new_object(a);
+    struct sw_json *holder = sw_json_new_object(a);
 
-    sw_json_put(d->a, obj, "apiVersion", sw_json_new_str(d->a, API));
-    sw_json_put(d->a, obj, "kind", sw_json_new_str(d->a, sw_claim_gvr.kind));
-    sw_json_put_str(d->a, meta, "name", sw_claim_name(d->a, d->in->type, ask->value));
-    sw_json_put(d->a, obj, "metadata", meta);
-    sw_json_put(d->a, spec, "type", sw_json_new_str(d->a, types[d->in->type]));
-    sw_json_put_str(d->a, spec, "value", ask->value);
-    sw_json_put(d->a, holder, "kind", sw_json_new_str(d->a, d->in->holder_kind));
-    sw_json_put_str(d->a, holder, "namespace", o->ns);
-    sw_json_put_str(d->a, holder, "name", o->name);
-    sw_json_put_str(d->a, holder, "uid", o->uid);
-    sw_json_put_str(d->a, holder, "resourceVersion", o->rv.n ? o->rv : SW_SLICE_LIT("0"));
-    sw_json_put(d->a, spec, "holder", holder);
-    sw_json_put(d->a, obj, "spec", spec);
+    sw_json_put(a, obj, "apiVersion", sw_json_new_str(a, API));
+    sw_json_put(a, obj, "kind", sw_json_new_str(a, sw_claim_gvr.kind));
+    sw_json_put_str(a, meta, "name", sw_claim_name(a, type, value));
+    sw_json_put(a, obj, "metadata", meta);
+    sw_json_put(a, spec, "type", sw_json_new_str(a, types[type]));
+    sw_json_put_str(a, spec, "value", value);
+    sw_json_put(a, holder, "kind", sw_json_new_str(a, holder_kind));
+    sw_json_put_str(a, holder, "namespace", o->ns);
+    sw_json_put_str(a, holder, "name", o->name);
+    sw_json_put_str(a, holder, "uid", o->uid);
+    sw_json_put_str(a, holder, "resourceVersion", o->rv.n ? o->rv : SW_SLICE_LIT("0"));
+    sw_json_put(a, spec, "holder", holder);
+    sw_json_put(a, obj, "spec", spec);
     return obj;
 }
 
@@ -158,7 +157,8 @@ static void give(struct deciding *d, const struct sw_claim_ask *ask)
     if (ask->dormant)
         return;
     if (d->in->record && sw_view_served(d->in->v, d->in->claims))
-        sw_out_apply(d->out, d->in->claims, claim_object(d, ask));
+        sw_out_apply(d->out, d->in->claims,
+                     sw_claim_object(d->a, d->in->type, ask->value, d->in->holder_kind, ask->by));
     if (!ask->served)
         return;
     c = SW_ARENA_NEW(d->a, struct sw_claim);

@@ -17,8 +17,9 @@
 extern const struct sw_kube_gvr sw_claim_gvr;
 
 enum sw_claim_type {
-    SW_CLAIM_HOSTNAME,
+    SW_CLAIM_HOSTNAME, /* an HTTPProxy's */
     SW_CLAIM_KEY,
+    SW_CLAIM_INGRESS_HOST, /* a Hostname too; beside an HTTPProxy's, which goes first */
 };
 
 /* An object that asks for something. */
@@ -62,5 +63,14 @@ void sw_claims_decide(const struct sw_claims_in *in, struct sw_claim_ask *asks, 
 /* True when the claim is this object's. NULL is nobody's. */
 bool sw_claim_is(const struct sw_claim *c, const struct sw_kube_obj *o);
 
-/* "host-<hash>" or "key-<value>": metadata.name of the claim on a value. In the arena. */
+/* "host-<hash>", "ingress-<hash>" or "key-<value>": metadata.name of the claim. In the arena. */
 struct sw_slice sw_claim_name(struct sw_arena *a, enum sw_claim_type type, struct sw_slice value);
+
+/* The Claim of a value for an object, to be applied. In the arena. */
+struct sw_json *sw_claim_object(struct sw_arena *a, enum sw_claim_type type, struct sw_slice value,
+                                const char *holder_kind, const struct sw_kube_obj *o);
+/*
+ * True when the view has seen the holder of the recorded claim at least as it was when it claimed.
+ * Before that a holder that is not there, or does not ask, may be one that was not heard of yet.
+ */
+bool sw_claim_seen(const struct sw_view *v, size_t holders, const struct sw_kube_obj *claim);

@@ -23,7 +23,10 @@ ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/edge-sw"
 ROOT_CERT = "/api/v1/namespaces/spanwire-system/configmaps/spanwire-xds"
 API = "/apis/gateway.networking.k8s.io/v1"
 # A cluster asks for it besides 'patch' when an apply makes the object; the audit log has the one request.
-BY_APPLY = {("create", "", "serviceaccounts"), ("create", "", "configmaps")}
+BY_APPLY = {("create", "", "serviceaccounts"), ("create", "", "configmaps"), ("create", "spanwire.dev", "claims")}
+INGRESSES = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+CLAIMS = "/apis/spanwire.dev/v1alpha1/claims"
+DELETE_CLAIMS = ("delete", "spanwire.dev", "claims")
 # Kinds this cluster does not have: routes may end at them where there are any.
 ABSENT = {(v, "networking.datumapis.com", r) for r in ("connectors", "connectoradvertisements") for v in ("list", "watch")}
 
@@ -145,7 +148,8 @@ class Cluster:
         for top in ("gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "listenersets",
                     "backendtlspolicies"):
             self.api.delete(f"{API}/namespaces/default/{top}")
-        self.api.delete("/apis/networking.k8s.io/v1/namespaces/default/ingresses")
+        self.api.delete(INGRESSES)
+        self.api.delete(CLAIMS)
         self.api.delete(ACCOUNT)
         self.api.delete(ROOT_CERT)
         self.api.delete("/api/v1/namespaces/spanwire-system/secrets/spanwire-xds")
@@ -179,6 +183,12 @@ def tell_twice(c):
     c.apply(good)
     until(lambda: {e["metadata"]["uid"] for e in events() if e["type"] == "Normal"} - before, GUARD, "the recovery")
     c.apply(bad)
+
+
+def give_host_back(c):
+    """The Ingress goes once its status and its claim are written."""
+    until(lambda: c.get(CLAIMS)["items"] and c.get(f"{INGRESSES}/i").get("status", {}).get("loadBalancer"), GUARD, "the claim")
+    assert c.api.delete(f"{INGRESSES}/i").status == 200
 
 
 def gateway(name, listeners, **spec):
@@ -241,6 +251,8 @@ def test_every_right_is_used_and_none_is_missing(c):
     until(lambda: not c.get(ACCOUNT), GUARD, "the account to go")
     tell_twice(c)
     until(lambda: ("patch", "", "events") in c.used(), GUARD, "the repetition")
+    give_host_back(c)
+    until(lambda: DELETE_CLAIMS in c.used(), GUARD, "the claim to go")
     statuses = {r for r in rights(c.docs) if r[2].endswith("/status")}
     try:
         until(lambda: statuses <= c.used(), GUARD, "every status to be written")
@@ -274,6 +286,8 @@ def test_a_right_that_is_gone_is_missed_aloud(c, right):
         if "reviews" in right[2]:
             until(c.root, GUARD, "the certificate of xDS")
             plane = fb.XdsGateway(c.binary, c.where, c.plane(), wait=False)
+        if right == DELETE_CLAIMS:
+            give_host_back(c)
         if right[0] == "delete":
             until(lambda: c.get(ACCOUNT), GUARD, "the account of the Gateway")
             c.apply({**objects[1], "spec": {k: v for k, v in objects[1]["spec"].items() if k != "infrastructure"}})

@@ -3,6 +3,7 @@
 import re
 import socket
 import subprocess
+import time
 
 import pytest
 import yaml
@@ -208,6 +209,122 @@ def test_a_host_of_ingresses_is_one_namespaces(world, request):
         until(lambda: world.address("b"), 10)
     else:
         assert not world.address("b")
+
+
+# ---- records: who had a name keeps it ----
+
+CLAIMS = "/apis/spanwire.dev/v1alpha1/claims"
+
+
+def claims(world):
+    return {c["spec"]["value"]: (c["spec"]["holder"]["kind"], c["spec"]["holder"]["namespace"])
+            for c in world.api.get(CLAIMS).json["items"]}
+
+
+def stays(check, seconds=1.5):
+    """True all the time: long enough for several builds."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert check()
+        time.sleep(0.1)
+
+
+def conflict(world, ns, name):
+    """Reasons of Conflicted, by hostname."""
+    g = world.api.get(at(GATEWAY, ns, "gateways", name)).json
+    hosts = {x["name"]: x.get("hostname") for x in g["spec"]["listeners"]}
+    return {hosts[x["name"]]: next(((c["status"], c["message"]) for c in x["conditions"] if c["type"] == "Conflicted"), None)
+            for x in g.get("status", {}).get("listeners", [])}
+
+
+def test_an_old_ingress_takes_no_host_from_a_younger(world):
+    """Old and served, and changed later: its age says nothing about since when it asks."""
+    world.make(at(NET, "home", "ingresses"), ingress("old", "old.home.test"), by=world.editor)
+    world.serves("old.home.test", 500)
+    until(lambda: world.address("old"), 10)
+    time.sleep(1.1)  # ages have seconds
+    world.make(at(NET, "shop", "ingresses"), ingress("young", "young.shop.test", path="/shop"))
+    world.make(at(NET, "shop", "ingresses"), ingress("also", "young.shop.test", path="/also"))
+    world.serves("young.shop.test", 500, "/shop")
+    until(lambda: claims(world).get("young.shop.test") == ("Ingress", "shop"), 10, "the claim")
+    assert claims(world)["old.home.test"] == ("Ingress", "home")
+    steal = ingress("old", "young.shop.test", path="/home")
+    steal["spec"]["rules"] += ingress("x", "own.home.test")["spec"]["rules"]
+    assert world.editor.patch(at(NET, "home", "ingresses", "old"), {"spec": steal["spec"]}).status == 200
+    world.serves("own.home.test", 500)  # it was read
+    stays(lambda: world.ask("young.shop.test", "/home") == 404 and world.ask("young.shop.test", "/shop") == 500)
+    world.event("home", "old", "HostnameInUse")
+    until(lambda: "old.home.test" not in claims(world), 10, "what nobody names any more to be free")
+    # Neither a restart nor the end of one of two Ingresses changes the owner.
+    world.api.restart(kill=True)
+    assert world.api.delete(at(NET, "shop", "ingresses", "young")).status == 200
+    world.serves("young.shop.test", 404, "/shop")
+    stays(lambda: world.ask("young.shop.test", "/home") == 404 and world.ask("young.shop.test", "/also") == 500)
+    assert claims(world)["young.shop.test"] == ("Ingress", "shop")
+    assert world.api.delete(at(NET, "shop", "ingresses", "also")).status == 200
+    world.serves("young.shop.test", 500, "/home")
+    until(lambda: claims(world).get("young.shop.test") == ("Ingress", "home"), 10, "the new owner's claim")
+
+
+def test_a_later_gateway_takes_no_host_of_an_ingress(world):
+    world.make(at(GATEWAY, "home", "gateways"), gateway("early", (80, "b.early.test")))
+    world.make(at(GATEWAY, "home", "httproutes"), route("early", "early", to=EVIL))
+    world.serves("b.early.test", EVIL)
+    for i, host in enumerate(("ing.shop.test", "*.wild.test", "*.early.test")):
+        world.make(at(NET, "shop", "ingresses"), ingress(f"i{i}", host))
+    world.serves("ing.shop.test", 500)
+    world.serves("a.wild.test", 500)
+    until(lambda: {"ing.shop.test", "*.wild.test", "*.early.test"} <= set(claims(world)), 10, "claims")
+    time.sleep(1.1)  # ages have seconds
+    world.make(at(GATEWAY, "home", "gateways"), gateway("g", (80, "ing.shop.test"), (80, "a.wild.test"), (80, None)))
+    world.make(at(GATEWAY, "home", "httproutes"), route("r", "g", to=EVIL))
+    world.make(at(GATEWAY, "home", "httproutes"), route("names", "g", ["ing.shop.test", "b.wild.test", "own.home.test"], EVIL))
+    world.serves("own.home.test", EVIL)
+    for host in ("ing.shop.test", "a.wild.test"):
+        until(lambda h=host: (conflict(world, "home", "g").get(h) or ("",))[0] == "True", 10, host)
+        assert "an Ingress of another namespace" in conflict(world, "home", "g")[host][1]
+    for host in ("ing.shop.test", "a.wild.test", "b.wild.test"):
+        world.serves(host, 500)
+    # Who had a name below a wildcard before keeps it, also when its listener changes.
+    world.serves("b.early.test", EVIL)
+    port = free_port()
+    assert world.api.patch(at(GATEWAY, "home", "gateways", "early"), {"spec": gateway("early", (port, "b.early.test"))["spec"]}
+                           ).status == 200
+    world.serves("b.early.test", EVIL, port=port)
+    # Given up, it is free.
+    assert world.api.delete(at(NET, "shop", "ingresses", "i0")).status == 200
+    world.serves("ing.shop.test", EVIL)
+
+
+def test_a_more_specific_listener_takes_no_name_that_a_route_serves(world):
+    """Listeners with a name beat wider ones on their socket, whosever those are."""
+    port = free_port()
+    world.make(at(GATEWAY, "home", "gateways"), gateway("early", (port, "b.early.test")))
+    world.make(at(GATEWAY, "home", "httproutes"), route("early", "early", to=EVIL))
+    world.serves("b.early.test", EVIL, port=port)
+    world.make(at(GATEWAY, "shop", "gateways"), gateway("g", (port, None), (port, "*.wild.test"), (port, "*.early.test")))
+    world.make(at(GATEWAY, "shop", "httproutes"), route("r", "g", ["a.cat.test", "x.wild.test", "*.cover.test", "c.early.test"]))
+    world.serves("a.cat.test", VICTIM, port=port)
+    world.serves("x.wild.test", VICTIM, port=port)
+    until(lambda: "True" in str([c["status"] for p in world.api.get(at(GATEWAY, "shop", "httproutes", "r")).json["status"]["parents"]
+                                 for c in p["conditions"] if c["type"] == "Accepted"]), 10)
+    taken = ["a.cat.test", "*.cat.test", "x.wild.test", "y.cover.test", "c.early.test"]
+    free = ["own.home.test", "z.wild.test", "b.cat2.test"]  # a wildcard holds what is served below it, and no more
+    world.make(at(GATEWAY, "home", "gateways"), gateway("g", *((port, host) for host in taken + free)))
+    world.make(at(GATEWAY, "home", "httproutes"), route("r", "g", to=EVIL))
+    for host in free:
+        world.serves(host, EVIL, port=port)
+    for host in taken:
+        until(lambda h=host: (conflict(world, "home", "g").get(h) or ("",))[0] == "True", 10, host)
+        assert "another namespace" in conflict(world, "home", "g")[host][1]
+        stays(lambda h=host: world.ask(h.replace("*", "a"), port=port) == VICTIM, 0.4)
+    world.serves("b.early.test", EVIL, port=port)  # had before the wildcard above it came
+    # A change of the route that serves the name lets nobody in who waits for it.
+    assert world.api.patch(at(GATEWAY, "shop", "httproutes", "r"), {"spec": {"rules": go_to("changed.test")}}).status == 200
+    world.serves("a.cat.test", "changed.test", port=port)
+    stays(lambda: world.ask("a.cat.test", port=port) == "changed.test")
+    assert world.api.delete(at(GATEWAY, "shop", "httproutes", "r")).status == 200
+    world.serves("a.cat.test", EVIL, port=port)
 
 
 def test_a_device_gets_no_name_of_the_fabric(world):

@@ -6,7 +6,7 @@
 
 enum { PARENTS_MAX = 32, HOSTS_MAX = 1024, RULES_MAX = 64 };
 
-static struct parent *find_parent(const struct builder *b, const struct sw_json *ref,
+struct parent *route_names_parent(const struct builder *b, const struct sw_json *ref,
                                   struct sw_slice own_ns)
 {
     struct sw_slice group = js_or(ref, "group", GW_GROUP);
@@ -127,7 +127,7 @@ static bool effective_hosts(const struct listener *l, const struct route *r, str
 
 /* ---- one parentRef ---- */
 
-static bool named(const struct listener *l, const struct sw_json *ref)
+bool route_names_listener(const struct listener *l, const struct sw_json *ref)
 {
     struct sw_slice section = js_or(ref, "sectionName", "");
     int64_t port = js_int(ref, "port", UINT16_MAX, 0);
@@ -184,7 +184,7 @@ static struct verdict attach_to_parent(struct builder *b, struct parent *p, stru
         struct listener *l = &p->listeners[i];
         struct attached at = {0};
 
-        if (!named(l, ref))
+        if (!route_names_listener(l, ref))
             continue;
         candidates++;
         if (!admits(b, l, r))
@@ -282,7 +282,7 @@ static bool names(const struct sw_json *refs, const struct builder *b, struct sw
                   const struct parent *p)
 {
     for (size_t i = 0; i < sw_json_len(refs); i++) {
-        if (find_parent(b, sw_json_at(refs, i), own_ns) == p)
+        if (route_names_parent(b, sw_json_at(refs, i), own_ns) == p)
             return true;
     }
     return false;
@@ -335,7 +335,7 @@ static void build_route(struct builder *b, struct kept *k)
     read_route(r);
     for (size_t i = 0; i < sw_json_len(r->refs) && n < PARENTS_MAX; i++) {
         const struct sw_json *ref = sw_json_at(r->refs, i);
-        struct parent *p = find_parent(b, ref, r->obj->ns);
+        struct parent *p = route_names_parent(b, ref, r->obj->ns);
 
         if (!p)
             continue; /* somebody else's */

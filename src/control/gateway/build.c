@@ -215,9 +215,11 @@ static void finish(struct builder *b, struct sw_gw_result *ret)
 
 static void builder_done(struct builder *b)
 {
-    struct sw_map *maps[] = {&b->classes, &b->parents, &b->policies, &b->targets,   &b->clusters,
-                             &b->secrets, &b->sockets, &b->bound,    &b->out_names, &b->recorded,
-                             &b->claimed, &b->names,   &b->refused};
+    struct sw_map *maps[] = {&b->classes,   &b->parents,        &b->policies,    &b->targets,
+                             &b->clusters,  &b->secrets,        &b->sockets,     &b->bound,
+                             &b->out_names, &b->recorded,       &b->claimed,     &b->names,
+                             &b->refused,   &b->ingress_claims, &b->ingress_new, &b->ingress_tally,
+                             &b->held};
 
     for (size_t i = 0; i < b->socket_list.n; i++) {
         struct socket *s = b->socket_list.p[i];

@@ -264,9 +264,14 @@ struct builder {
     struct sw_map clusters;
     struct sw_map secrets; /* name -> struct sw_gw_secret */
     struct sw_map sockets;
-    struct sw_map bound;                 /* (bind, transport, bind port) -> struct socket */
-    struct sw_map recorded;              /* places that statuses say are taken; see conflicts.c */
-    struct sw_map claimed;               /* host -> struct sw_slice: namespace of the HTTPProxy */
+    struct sw_map bound;          /* (bind, transport, bind port) -> struct socket */
+    struct sw_map recorded;       /* places that statuses say are taken; see conflicts.c */
+    struct sw_map claimed;        /* host -> struct sw_slice: namespace of the HTTPProxy */
+    struct sw_map ingress_claims; /* host -> struct ingress_claim; see ingress_claims.c */
+    struct sw_map ingress_new;    /* hosts that are claimed by this build */
+    struct sw_map ingress_tally;  /* namespace -> struct tally */
+    struct sw_map held;           /* host -> struct held; see held.c */
+    bool held_read;
     struct sw_map names;                 /* host -> struct name; see names.c */
     struct sw_map refused;               /* subjects of notes on names of others */
     SW_VEC(struct parent *) parent_list; /* by number */
@@ -337,11 +342,15 @@ bool host_is_wide(struct sw_slice host);
 
 /* ---- names.c ---- */
 
-/* Reads what HTTPProxies have claimed. */
+/* Reads what HTTPProxies and Ingresses have claimed. */
 void names_init(struct builder *b);
-/* True when another namespace than the listener's and the route's has claimed the host. */
-bool name_claimed(const struct builder *b, struct sw_slice host, const struct parent *p,
-                  struct sw_slice route_ns);
+/*
+ * Who had the host first, in words, when another namespace than the listener's and the route's has
+ * claimed it; NULL: nobody. An Ingress's wildcard is a claim on what is below it, too, by those who
+ * came later: 'since' is when the one who asks did; empty: now.
+ */
+const char *name_claimed(struct builder *b, struct sw_slice host, const struct parent *p,
+                         struct sw_slice route_ns, struct sw_slice since);
 /* Says, once, that the object serves nothing under the host. */
 void name_refused(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *of,
                   struct sw_slice host);
@@ -353,6 +362,25 @@ void names_of_gateways(struct builder *b);
 /* True when the Ingress may serve the host ("*" for all), which then is its namespace's. Oldest
  * first. */
 bool name_for_ingress(struct builder *b, struct sw_slice host, const struct sw_kube_obj *o);
+
+/* ---- held.c ---- */
+
+/*
+ * True when a route of another namespace serves a name that the listener, which has no record of
+ * its place, would take from it. had_name: it has had its own name on another port, which excuses
+ * nothing that is below it on this one.
+ */
+bool name_held(struct builder *b, const struct listener *l, bool had_name);
+
+/* ---- ingress_claims.c ---- */
+
+void ingress_claims_init(struct builder *b);
+/* The namespace whose Ingresses have the host ("*" for all) on record; empty: none. *ret_since
+ * (unless NULL): since when. */
+struct sw_slice ingress_claimed(const struct builder *b, struct sw_slice host,
+                                struct sw_slice *ret_since);
+/* The Ingress serves the host: recorded, unless it is already. */
+void ingress_claim(struct builder *b, struct sw_slice host, const struct sw_kube_obj *o);
 
 /* ---- refs.c ---- */
 
@@ -458,6 +486,11 @@ bool listener_served(const struct listener *l);
 void mark_overlaps(struct builder *b, struct socket *s);
 
 /* ---- attach.c ---- */
+
+/* What a parentRef of a route in own_ns names; NULL: nothing of ours. */
+struct parent *route_names_parent(const struct builder *b, const struct sw_json *ref,
+                                  struct sw_slice own_ns);
+bool route_names_listener(const struct listener *l, const struct sw_json *ref);
 
 void build_routes(struct builder *b);
 

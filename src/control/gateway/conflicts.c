@@ -142,6 +142,30 @@ bool listener_recorded(struct builder *b, const struct listener *l)
     return false;
 }
 
+/* The status says that the Gateway or ListenerSet had the listener's name somewhere: a listener
+ * that changes its port or protocol keeps its name. */
+static bool name_recorded(const struct listener *l)
+{
+    const struct sw_json *all = sw_json_walk(l->parent->obj->json, "status", "listeners", NULL);
+
+    for (size_t i = 0; i < sw_json_len(all); i++) {
+        const struct sw_json *list = sw_json_find(sw_json_at(all, i), "conditions");
+
+        for (size_t k = 0; k < sw_json_len(list); k++) {
+            const struct sw_json *c = sw_json_at(list, k);
+            struct sw_slice host = js_or(c, "message", "");
+
+            if (!sw_json_str_eq(sw_json_find(c, "type"), LISTENER_CLAIMED) ||
+                !sw_json_str_eq(sw_json_find(c, "status"), "True"))
+                continue;
+            (void)sw_slice_cut(&host, ' '); /* "80/HTTP a.test" */
+            if (sw_slice_eq(host, l->host))
+                return true;
+        }
+    }
+    return false;
+}
+
 static struct sw_slice host_place(struct builder *b, size_t addr, const struct listener *l)
 {
     char buf[128];
@@ -185,8 +209,12 @@ static void keep_places(struct builder *b, const struct parent *p)
     for (size_t i = 0; i < p->n_listeners; i++) {
         const struct listener *l = &p->listeners[i];
         struct place *place;
+        bool recorded;
 
-        if (!in_play(l) || !listener_recorded(b, l))
+        if (!in_play(l))
+            continue;
+        recorded = listener_recorded(b, l);
+        if (!recorded && !(has_name(l) && name_recorded(l)))
             continue;
         place = SW_ARENA_NEW(b->a, struct place);
         *place = (struct place){p->gw, l->port, family(l->proto)};
@@ -194,9 +222,9 @@ static void keep_places(struct builder *b, const struct parent *p)
             struct sw_slice host = host_place(b, p->gw->addrs[k], l);
             struct sw_slice port = port_place(b, p->gw->addrs[k], l);
 
-            if (!sw_map_get(&b->recorded, host))
+            if (recorded && !sw_map_get(&b->recorded, host))
                 (void)sw_map_put(&b->recorded, host, place);
-            if (!sw_map_get(&b->recorded, port))
+            if (recorded && !sw_map_get(&b->recorded, port))
                 (void)sw_map_put(&b->recorded, port, place);
             if (has_name(l))
                 keep_name(b, name_place(b, p->gw->addrs[k], l), place);
@@ -293,12 +321,17 @@ static void judge_recorded(struct builder *b, struct listener *l)
 static void judge_name(struct builder *b, struct listener *l)
 {
     const struct gateway *g = l->parent->gw;
+    const char *first;
 
     if (!has_name(l) || l->conflict.reason)
         return;
-    if (name_claimed(b, l->host, l->parent, l->parent->obj->ns) && !listener_recorded(b, l)) {
-        l->conflict =
-            (struct verdict){hostname_conflict, "an HTTPProxy of another namespace had it first"};
+    first = name_claimed(b, l->host, l->parent, l->parent->obj->ns, sw_slice("", 0));
+    if (first && !name_recorded(l)) {
+        l->conflict = (struct verdict){hostname_conflict, first};
+        return;
+    }
+    if (!listener_recorded(b, l) && name_held(b, l, name_recorded(l))) {
+        l->conflict = (struct verdict){hostname_conflict, "a route of another namespace serves it"};
         return;
     }
     for (size_t i = 0; i < g->n_addrs && !l->conflict.reason; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose a host name is, between namespaces. What an HTTPProxy has claimed is its namespace's, on
- * every port. What Gateways serve by their listeners or routes is not for Ingresses of others, and
- * a host of Ingresses is that of the namespace that had it first. Inside one Gateway the API's own
- * precedence decides, and nothing here does.
+ * Whose a host name is, between namespaces. What an HTTPProxy or an Ingress has claimed is its
+ * namespace's, on every port. What Gateways serve by their listeners or routes is not for Ingresses
+ * of others, and a host of Ingresses is that of the namespace that had it first. Inside one Gateway
+ * the API's own precedence decides, and nothing here does.
  *
  * A wildcard covers what is below it. What stands for all names, or for a whole top-level domain,
  * owns none of them: else nobody could serve anything beside it.
@@ -18,7 +18,7 @@ struct name {
     struct name *also;
 };
 
-/* ---- what HTTPProxies have claimed ---- */
+/* ---- what HTTPProxies and Ingresses have claimed ---- */
 
 void names_init(struct builder *b)
 {
@@ -36,15 +36,37 @@ void names_init(struct builder *b)
         *copy = ns;
         (void)sw_map_put(&b->claimed, value, copy);
     }
+    ingress_claims_init(b);
 }
 
-bool name_claimed(const struct builder *b, struct sw_slice host, const struct parent *p,
-                  struct sw_slice route_ns)
+static bool foreign(struct sw_slice ns, const struct parent *p, struct sw_slice route_ns)
 {
-    const struct sw_slice *ns = b->claimed.n ? sw_map_get(&b->claimed, host) : NULL;
+    return !sw_slice_eq(ns, p->obj->ns) && !sw_slice_eq(ns, p->gw->parent.obj->ns) &&
+           !sw_slice_eq(ns, route_ns);
+}
 
-    return ns && !sw_slice_eq(*ns, p->obj->ns) && !sw_slice_eq(*ns, p->gw->parent.obj->ns) &&
-           !sw_slice_eq(*ns, route_ns);
+const char *name_claimed(struct builder *b, struct sw_slice host, const struct parent *p,
+                         struct sw_slice route_ns, struct sw_slice since)
+{
+    static const char by_ingress[] = "an Ingress of another namespace had it first";
+    const struct sw_slice *proxy = b->claimed.n ? sw_map_get(&b->claimed, host) : NULL;
+    struct sw_slice ns;
+    struct sw_slice claimed = {0};
+
+    if (proxy)
+        return foreign(*proxy, p, route_ns) ? "an HTTPProxy of another namespace had it first"
+                                            : NULL;
+    if (!b->ingress_claims.n || host_is_wide(host))
+        return NULL;
+    ns = ingress_claimed(b, host, NULL);
+    if (ns.n)
+        return foreign(ns, p, route_ns) ? by_ingress : NULL;
+    while (host_widen(b, &host) && !host_is_wide(host)) {
+        ns = ingress_claimed(b, host, &claimed);
+        if (ns.n && foreign(ns, p, route_ns) && (!since.n || sw_slice_cmp(since, claimed) > 0))
+            return by_ingress;
+    }
+    return NULL;
 }
 
 /* ---- who is told ---- */
@@ -69,7 +91,8 @@ void name_refused(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_
 bool name_refuses_route(struct builder *b, const struct listener *l, const struct route *r,
                         struct sw_slice host)
 {
-    if (sw_slice_eq(host, l->host) || !name_claimed(b, host, l->parent, r->obj->ns))
+    if (sw_slice_eq(host, l->host) ||
+        !name_claimed(b, host, l->parent, r->obj->ns, created_of(r->obj)))
         return false;
     name_refused(b, route_view_kinds[r->kind], r->obj, host);
     return true;
@@ -153,12 +176,13 @@ static bool is_member(const struct name *n, struct sw_slice ns)
 
 bool name_for_ingress(struct builder *b, struct sw_slice host, const struct sw_kube_obj *o)
 {
-    const struct sw_slice *claim = sw_map_get(&b->claimed, host);
+    const struct sw_slice *proxy = sw_map_get(&b->claimed, host);
+    struct sw_slice claimed = proxy ? *proxy : ingress_claimed(b, host, NULL);
     struct sw_slice h = host;
     bool ours = true;
 
-    if (claim) {
-        ours = sw_slice_eq(*claim, o->ns);
+    if (claimed.n) {
+        ours = sw_slice_eq(claimed, o->ns);
     } else {
         const struct name *n = sw_map_get(&b->names, h);
 
@@ -170,5 +194,7 @@ bool name_for_ingress(struct builder *b, struct sw_slice host, const struct sw_k
         name_refused(b, SW_GW_INGRESS, o, host);
     else if (!b->conf->ingress_shared_hosts)
         add(b, host, NULL, o->ns);
+    if (ours && !proxy)
+        ingress_claim(b, host, o);
     return ours;
 }

@@ -163,7 +163,7 @@ static void fence_claimed(struct table *t, const struct listener *l)
         return;
     SW_MAP_FOREACH (it, &t->b->claimed) {
         if (host_intersect(l->host, it->key, &common) && host_owner(&t->s->hosts, it->key) == l &&
-            name_claimed(t->b, it->key, l->parent, l->parent->obj->ns))
+            name_claimed(t->b, it->key, l->parent, l->parent->obj->ns, sw_slice("", 0)))
             vhost_get(t, it->key)->out.owner = owner_of(l);
     }
 }
