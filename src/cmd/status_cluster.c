@@ -70,9 +70,11 @@ static void ask_pod(struct walk *w);
 
 static void add_clients(struct walk *w, const struct sw_json *from, struct sw_slice replica)
 {
-    for (size_t i = 0; i < sw_json_len(from); i++) {
+    for (size_t i = 0; sw_json_is(from, SW_JSON_ARRAY) && i < sw_json_len(from); i++) {
         struct sw_json *c = sw_json_copy(&w->arena, sw_json_at(from, i));
 
+        if (!sw_json_is(c, SW_JSON_OBJECT))
+            continue;
         sw_json_put_str(&w->arena, c, "replica", replica);
         sw_json_push(&w->arena, w->list[CLIENTS], c);
     }

@@ -255,8 +255,10 @@ static struct sw_kube_call *patch_finalizers(struct sw_control *c, const struct 
                                     .field_manager = c->o.name};
 
     for (size_t i = 0; i < sw_json_len(have); i++) {
-        if (!sw_json_equal(sw_json_at(have, i), w->json, SW_JSON_EQ_VALUE))
-            sw_json_push(&a, list, sw_json_copy(&a, sw_json_at(have, i)));
+        const struct sw_json *f = sw_json_at(have, i);
+
+        if (f && !sw_json_equal(f, w->json, SW_JSON_EQ_VALUE))
+            sw_json_push(&a, list, sw_json_copy(&a, f));
     }
     if (!w->drop)
         sw_json_push(&a, list, sw_json_copy(&a, w->json));

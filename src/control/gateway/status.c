@@ -99,7 +99,7 @@ struct sw_json *merge_conditions(struct builder *b, const struct sw_json *have,
 
         if (w)
             sw_json_push(b->a, out, make_condition(b, w, generation, c));
-        else if (!is_owned(owned, type))
+        else if (c && !is_owned(owned, type))
             sw_json_push(b->a, out, sw_json_copy(b->a, c));
     }
     for (size_t i = 0; i < n; i++) {

@@ -559,7 +559,7 @@ static struct sw_json *parent_list(struct builder *b, const struct route *r,
         const struct sw_json *ref = sw_json_find(e, "parentRef");
         const struct route_parent *p = find_wanted(parents, n, ref);
 
-        if (!is_ours(b, e))
+        if (e && !is_ours(b, e))
             sw_json_push(b->a, list, sw_json_copy(b->a, e));
         else if (p && find_parent_entry(b, have, ref) == e)
             sw_json_push(b->a, list, parent_entry(b, r, p, e));
@@ -646,7 +646,7 @@ static void status_policy(struct builder *b, const struct policy *p)
         const struct sw_json *e = sw_json_at(have, i);
         struct gateway *g = wanted_ancestor(p, sw_json_find(e, "ancestorRef"));
 
-        if (!is_ours(b, e))
+        if (e && !is_ours(b, e))
             sw_json_push(b->a, list, sw_json_copy(b->a, e));
         else if (g && find_ancestor(b, have, ancestor_ref(b, g)) == e)
             sw_json_push(b->a, list, ancestor_entry(b, p, ancestor_ref(b, g), e));

@@ -340,7 +340,8 @@ static void show_entries(struct sw_buf *out, const char *what, const struct sw_j
 
         if (!ref)
             ref = sw_json_find(e, "ancestorRef");
-        say(out, "  %s %.*s %.*s\n", what, SW_SLICE_ARG(sw_json_text(&a, ref, NULL)),
+        say(out, "  %s %.*s %.*s\n", what,
+            SW_SLICE_ARG(ref ? sw_json_text(&a, ref, NULL) : sw_slice_str("nothing")),
             SW_SLICE_ARG(sw_json_str(sw_json_find(e, "controllerName"))));
         show_conditions(out, "    ", sw_json_find(e, "conditions"));
     }
