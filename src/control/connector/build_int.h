@@ -49,6 +49,23 @@ struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...) SW_PRINTF(2,
 void cn_defaults(const struct sw_view *v, const struct sw_connector_conf *conf,
                  struct sw_output *out);
 
+/* ---- lease.c ---- */
+
+/* What a Lease says of its device. */
+struct cn_life {
+    bool live;
+    const char *why; /* not live */
+    struct sw_slice holder;
+    uint64_t until_ns; /* wall clock */
+};
+
+/* Wants the Lease of this Connector where it is missing, or has another duration. */
+void cn_want_lease(const struct sw_connector_conf *conf, const struct sw_kube_obj *o,
+                   const struct sw_kube_obj *lease, struct sw_output *out);
+/* lease is the one of its name; NULL: there is none. */
+struct cn_life cn_lease_life(const struct sw_view *v, const struct sw_kube_obj *o,
+                             const struct sw_kube_obj *lease);
+
 /* ---- takeover.c: who may replace a device by another ---- */
 
 void cn_takeover(const struct sw_view *v, struct sw_output *out);

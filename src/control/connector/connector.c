@@ -10,14 +10,7 @@
 #include "control/dns/claims.h"
 #include "quic/nodeid.h"
 
-enum { LEASE_S = 30, HOLDER_HEX = 10, IDS_MAX = 4096 };
-
-struct life {
-    bool live;
-    const char *why; /* not live */
-    struct sw_slice holder;
-    uint64_t until_ns;
-};
+enum { HOLDER_HEX = 10, IDS_MAX = 4096 };
 
 struct state {
     const struct sw_view *v;
@@ -27,73 +20,6 @@ struct state {
     struct sw_slice gateway_ids; /* the annotation's value */
     struct sw_connector_keys keys;
 };
-
-static uint32_t lease_s(const struct sw_connector_conf *c)
-{
-    return c->lease_s ? c->lease_s : LEASE_S;
-}
-
-/* ---- Leases ---- */
-
-static void want_lease(const struct state *s, const struct sw_kube_obj *o)
-{
-    struct sw_json *lease = cn_object(s->a, "coordination.k8s.io/v1", "Lease", o->ns, o->name);
-    struct sw_json *spec = sw_json_new_object(s->a);
-
-    cn_meta(s->a, lease, "labels", MANAGED, SW_SLICE_LIT("spanwire"));
-    cn_own(s->a, lease, o, CN_API, "Connector");
-    sw_json_put(s->a, spec, "leaseDurationSeconds", sw_json_new_i64(s->a, lease_s(s->conf)));
-    sw_json_put(s->a, lease, "spec", spec);
-    sw_out_apply(s->out, SW_CN_LEASE, lease);
-}
-
-/*
- * When a Lease was renewed. renewTime is the device's word, and its clock may be wrong; the API
- * notes by its own, to the second, when the field was written. Where both agree the finer one
- * counts; where nobody noted anything, the device's.
- */
-static bool renewed_at(const struct sw_json *lease, uint64_t seconds, uint64_t *ret)
-{
-    const struct sw_json *list = sw_json_walk(lease, "metadata", "managedFields", NULL);
-    uint64_t slack = sw_max(seconds * SW_NS_PER_S / 8, SW_NS_PER_S);
-    uint64_t written = 0;
-    uint64_t t;
-
-    if (!cn_time(sw_json_str(sw_json_walk(lease, "spec", "renewTime", NULL)), ret))
-        return false;
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *e = sw_json_at(list, i);
-
-        if (sw_json_walk(e, "fieldsV1", "f:spec", "f:renewTime", NULL) &&
-            cn_time(js(e, "time"), &t))
-            written = sw_max(written, t);
-    }
-    if (written && (*ret + slack < written || *ret > written + slack + SW_NS_PER_S))
-        *ret = written + SW_NS_PER_S;
-    return true;
-}
-
-static struct life lease_life(const struct state *s, const struct sw_kube_obj *o,
-                              const struct sw_kube_obj *lease)
-{
-    const struct sw_json *spec = lease ? sw_json_find(lease->json, "spec") : NULL;
-    int64_t seconds = js_int(spec, "leaseDurationSeconds", INT32_MAX, 0);
-    uint64_t now = sw_view_wall_ns(s->v);
-    struct life l = {.holder = js_or(spec, "holderIdentity", "")};
-    uint64_t renewed;
-
-    if (!lease)
-        l.why = "The Lease has not been created yet.";
-    else if (!cn_owned_by(lease, o->uid))
-        l.why = "The Lease belongs to another object.";
-    else if (!seconds || !renewed_at(lease->json, (uint64_t)seconds, &renewed))
-        l.why = "The Lease has never been renewed: the connector has not reported yet.";
-    else if (now > (l.until_ns = renewed + (uint64_t)seconds * SW_NS_PER_S))
-        l.why = "The Lease has expired: the connector does not report any more.";
-    else
-        l.live = true;
-    return l;
-}
 
 /* ---- what the device says of itself ---- */
 
@@ -119,7 +45,7 @@ static bool held_by_other(struct sw_slice holder, struct sw_slice id)
 
 /* Why the details cannot be used; NULL: they can, or there are none yet (*ret_id is empty). */
 static const char *check_details(const struct state *s, const struct sw_kube_obj *o,
-                                 const struct life *l, struct sw_slice *ret_id)
+                                 const struct cn_life *l, struct sw_slice *ret_id)
 {
     struct sw_slice id =
         sw_json_str(sw_json_walk(o->json, "status", "connectionDetails", "publicKey", "id", NULL));
@@ -231,7 +157,7 @@ static struct key_verdict judge_key(const struct state *s, const struct sw_kube_
                                   : judge_unproved(s, o, class, p);
 }
 
-static struct cond ready_condition(const struct life *l, const char *invalid,
+static struct cond ready_condition(const struct cn_life *l, const char *invalid,
                                    const struct key_verdict *key)
 {
     if (!l->live)
@@ -328,7 +254,7 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
     struct cond want[5];
     struct key_verdict key;
     size_t n = 0;
-    struct life l;
+    struct cn_life l;
     struct sw_slice id;
     const char *invalid;
     bool ours;
@@ -349,10 +275,8 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
     }
     want[n++] = (struct cond){"Accepted", true, "Accepted", "Connector class resolved"};
     ours = lease && cn_owned_by(lease, o->uid);
-    if (!lease || (ours && js_int(sw_json_find(lease->json, "spec"), "leaseDurationSeconds",
-                                  INT32_MAX, 0) != lease_s(s->conf)))
-        want_lease(s, o);
-    l = lease_life(s, o, lease);
+    cn_want_lease(s->conf, o, lease, s->out);
+    l = cn_lease_life(s->v, o, lease);
     if (l.live)
         sw_out_expires(s->out, l.until_ns + 1);
     invalid = check_details(s, o, &l, &id);
