@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "base/time.h"
 #include "control/runtime_int.h"
+#include "kube/health.h"
 
 static void schedule(struct sw_control *c);
 
@@ -45,10 +46,22 @@ static void publish(struct sw_control *c, const struct sw_output *now)
     sw_free(list);
 }
 
+/*
+ * What expires while the API does not answer may have been renewed, or could not be: the output
+ * stays until it answers again.
+ */
 static void on_expiry(struct sw_timer *t)
 {
     struct sw_control *c = SW_CONTAINER_OF(t, struct sw_control, expiry);
 
+    if (sw_kube_away(c->client)) {
+        c->away = true;
+        sw_timer_start(c->loop, &c->expiry, SW_NS_PER_S, on_expiry);
+        return;
+    }
+    if (c->away)
+        c->since_ns = sw_wall_ns();
+    c->away = false;
     c->dirty = true;
     schedule(c);
 }
@@ -241,6 +254,7 @@ static struct sw_view *make_view(struct sw_control *c)
         (void)!sw_slice_to_u64(sw_informer_revision(c->kinds[i].informer), UINT64_MAX,
                                &v->revisions[i]);
     v->wall_ns = c->o.timed ? sw_wall_ns() : 0;
+    v->since_ns = c->o.timed ? c->since_ns : 0;
     return v;
 }
 
@@ -377,6 +391,7 @@ static void on_synced(void *arg)
             return;
     }
     c->synced = true;
+    c->since_ns = sw_wall_ns();
     c->dirty = true;
     schedule(c);
 }

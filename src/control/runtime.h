@@ -71,6 +71,11 @@ uint64_t sw_view_revision(const struct sw_view *v, size_t kind);
 struct sw_slice sw_view_input(const struct sw_view *v);
 /* Wall clock when the view was made: an input like any other. 0 unless the controller is timed. */
 uint64_t sw_view_wall_ns(const struct sw_view *v);
+/*
+ * Wall clock since which changes are followed without a gap: when the first view was complete, or
+ * the API answered again. What ran out before may only look so. 0 unless the controller is timed.
+ */
+uint64_t sw_view_since_ns(const struct sw_view *v);
 
 /* ---- the output: what the build writes ---- */
 

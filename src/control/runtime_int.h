@@ -30,6 +30,7 @@ struct sw_view {
     atomic_uint refs;
     size_t n;
     uint64_t wall_ns;
+    uint64_t since_ns;
     uint64_t absent;                          /* a bit for each kind that the API does not have */
     uint64_t revisions[SW_CONTROL_KINDS_MAX]; /* that each kind has reached; 0: not known */
     struct view_input *input;
@@ -158,6 +159,8 @@ struct sw_control {
     bool dirty;
     bool synced;
     bool leading;
+    bool away;         /* the API does not answer: nothing expires */
+    uint64_t since_ns; /* wall clock, see sw_view_since_ns */
     uint64_t built_ns; /* end of the last build, loop time */
     struct sw_control_stats stats;
     struct sw_recorder *recorder; /* NULL: no Events */

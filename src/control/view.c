@@ -137,6 +137,11 @@ uint64_t sw_view_wall_ns(const struct sw_view *v)
     return v->wall_ns;
 }
 
+uint64_t sw_view_since_ns(const struct sw_view *v)
+{
+    return v->since_ns;
+}
+
 /* --- outputs --- */
 
 struct sw_output *output_new(void)

@@ -154,6 +154,11 @@ bool sw_kube_synced(const struct sw_kube_client *c, struct sw_buf *ret_waits)
     return false;
 }
 
+bool sw_kube_away(const struct sw_kube_client *c)
+{
+    return c->health.away[0] != '\0';
+}
+
 /* ---- the line ---- */
 
 static void log_missing(const struct sw_kube_client *c, struct sw_slice denied,

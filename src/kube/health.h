@@ -19,5 +19,7 @@ struct sw_kube_reply;
  * NULL; what does not fit is left out).
  */
 bool sw_kube_synced(const struct sw_kube_client *c, struct sw_buf *ret_waits);
+/* True from the first request without an answer to the next one with. */
+bool sw_kube_away(const struct sw_kube_client *c);
 /* True for the refusal of an authorizer: a right is missing. Admission refuses with 403 as well. */
 bool sw_kube_lacks_right(const struct sw_kube_reply *r);

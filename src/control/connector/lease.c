@@ -52,6 +52,24 @@ static bool renewed_at(const struct sw_json *lease, uint64_t seconds, uint64_t *
     return true;
 }
 
+/*
+ * Until when a renewal counts. While no control plane ran, or none reached the API, nobody could
+ * renew: a Lease that ran out in that time counts for one more duration from the return on. Only if
+ * the stored condition Ready is True, though: the control plane that looked last found the device
+ * alive. One that was dead before turned it False then, and stays dead; one that gave its Lease
+ * back has no renewTime. So a device that died unseen goes offline one duration after the return.
+ */
+static uint64_t counts_until(const struct sw_view *v, const struct sw_kube_obj *o, uint64_t renewed,
+                             uint64_t duration)
+{
+    const struct sw_json *conditions = sw_json_walk(o->json, "status", "conditions", NULL);
+    uint64_t since = sw_view_since_ns(v);
+
+    if (since > renewed && since <= sw_view_wall_ns(v) && cn_is_true(conditions, "Ready"))
+        renewed = since;
+    return renewed + duration;
+}
+
 struct cn_life cn_lease_life(const struct sw_view *v, const struct sw_kube_obj *o,
                              const struct sw_kube_obj *lease)
 {
@@ -67,7 +85,7 @@ struct cn_life cn_lease_life(const struct sw_view *v, const struct sw_kube_obj *
         l.why = "The Lease belongs to another object.";
     else if (!seconds || !renewed_at(lease->json, (uint64_t)seconds, &renewed))
         l.why = "The Lease has never been renewed: the connector has not reported yet.";
-    else if (now > (l.until_ns = renewed + (uint64_t)seconds * SW_NS_PER_S))
+    else if (now > (l.until_ns = counts_until(v, o, renewed, (uint64_t)seconds * SW_NS_PER_S)))
         l.why = "The Lease has expired: the connector does not report any more.";
     else
         l.live = true;

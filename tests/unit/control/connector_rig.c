@@ -116,6 +116,7 @@ static struct sw_view *view_of(struct world *w, const struct sw_control_kind *ki
     }
     v = view_new(list, n, input);
     v->wall_ns = w->now;
+    v->since_ns = w->since;
     for (size_t k = 0; k < n; k++) {
         v->revisions[k] = w->revision;
         view_kind_unref(list[k]);

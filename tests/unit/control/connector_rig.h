@@ -16,6 +16,7 @@ struct world {
     size_t n;
     struct sw_connector_conf conf;
     uint64_t now;
+    uint64_t since;        /* of the views; 0: ever */
     unsigned made;         /* uids given */
     struct sw_slice input; /* of the views */
     uint64_t revision;     /* that views have seen: all, unless set */

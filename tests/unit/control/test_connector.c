@@ -243,6 +243,77 @@ static void targets_have_brackets(void **state)
     assert_true(sw_slice_eq_str(sw_connector_target(&a, SW_SLICE_LIT("a.b"), 80), "a.b:80"));
 }
 
+/* ---- the control plane's return ---- */
+
+#define RETURNED                                                                                   \
+    "apiVersion: networking.datumapis.com/v1alpha1\nkind: ConnectorClass\n"                        \
+    "metadata: {name: c, annotations: {spanwire.dev/key-proof: NotRequired}}\n"                    \
+    "spec: {controllerName: x}\n---\n"                                                             \
+    "apiVersion: networking.datumapis.com/v1alpha1\nkind: Connector\n"                             \
+    "metadata: {name: d, namespace: a, uid: u}\nspec: {connectorClassName: c}\n"                   \
+    "status:\n  connectionDetails: {type: PublicKey, publicKey: {id: "                             \
+    "d3aafc04c9dc9a9608ed9738f2b7c30d9834538e3147ef5f14fe8c725d6baf8f, addresses: []}}\n"          \
+    "  conditions: [{type: Ready, status: \"%s\", reason: R, message: m, "                         \
+    "lastTransitionTime: \"2026-11-15T11:00:00Z\"}]\n---\n"                                        \
+    "apiVersion: coordination.k8s.io/v1\nkind: Lease\n"                                            \
+    "metadata: {name: d, namespace: a, ownerReferences: [{apiVersion: "                            \
+    "networking.datumapis.com/v1alpha1, kind: Connector, name: d, uid: u, controller: true}]}\n"   \
+    "spec: {leaseDurationSeconds: 30%s}\n"
+
+/* Noon, and the control plane returned so many seconds ago; -1: it never was away. */
+static void a_lease_that_ran_out_unseen_counts_once_more(void **state)
+{
+    static const struct {
+        const char *ready;
+        const char *renewed; /* NULL: the Lease was given back */
+        int ago;
+        bool online;
+        const char *until; /* NULL: nothing is waited for */
+    } cases[] = {
+        {"True", "11:59:45.000000Z", -1, true, "2026-11-15T12:00:15.000000Z"},
+        {"True", "11:59:29.000000Z", -1, false, NULL},
+        {"True", "11:59:29.000000Z", 0, true, "2026-11-15T12:00:30.000000Z"},
+        {"True", "03:00:00.000000Z", 5, true, "2026-11-15T12:00:25.000000Z"},
+        {"True", "03:00:00.000000Z", 30, true, "2026-11-15T12:00:00.000000Z"},
+        {"True", "03:00:00.000000Z", 31, false, NULL}, /* died meanwhile */
+        {"False", "11:59:29.000000Z", 0, false, NULL}, /* died before */
+        {"Unknown", "11:59:29.000000Z", 0, false, NULL},
+        {"True", NULL, 0, false, NULL},
+        {"True", "11:59:45.000000Z", 20, true, "2026-11-15T12:00:15.000000Z"}, /* renewed since */
+        {"False", "11:59:45.000000Z", 5, true, "2026-11-15T12:00:15.000000Z"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        char *renewed = cases[i].renewed
+                            ? sw_asprintf(", renewTime: \"2026-11-15T%s\"", cases[i].renewed)
+                            : sw_strdup("");
+        char *text = sw_asprintf(RETURNED, cases[i].ready, renewed);
+        struct world w;
+        struct builds b;
+        struct sw_err err = {0};
+        char *out;
+        char *line;
+
+        world_begin(&w);
+        if (cases[i].ago >= 0)
+            w.since = w.now - (uint64_t)cases[i].ago * SW_NS_PER_S;
+        assert_int_equal(world_load(&w, sw_slice_str(text), &err), SW_OK);
+        b = build(&w);
+        out = text_of(&w, &b);
+        if ((strstr(out, "publish online|a/d") != NULL) != cases[i].online)
+            fail_msg("case %zu:\n%s", i, out);
+        line = strstr(out, "\nexpires ");
+        if (!line != !cases[i].until || (line && strncmp(line + 9, cases[i].until, 19) != 0))
+            fail_msg("case %zu:\n%s", i, out);
+        builds_free(&b);
+        sw_arena_clear(&w.arena);
+        sw_free(out);
+        sw_free(text);
+        sw_free(renewed);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest fixed[] = {
@@ -250,6 +321,7 @@ int main(void)
         cmocka_unit_test(advertised_addresses),
         cmocka_unit_test(canonical_names_never_change),
         cmocka_unit_test(targets_have_brackets),
+        cmocka_unit_test(a_lease_that_ran_out_unseen_counts_once_more),
     };
     struct CMUnitTest all[GOLDEN_MAX + SW_ARRAY_LEN(fixed)];
     size_t n = 0;

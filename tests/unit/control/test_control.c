@@ -3,6 +3,8 @@
 #include "base/log.h"
 #include "control/runtime.h"
 #include "control/trust.h"
+#include "kube/client_int.h"
+#include "kube/health.h"
 
 #include "mini_api.h"
 
@@ -369,6 +371,55 @@ static void every_namespace_gets_the_roots(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
+struct sinces {
+    uint64_t last; /* since when changes are followed */
+    size_t n;
+};
+
+static void build_until_now(const struct sw_view *v, struct sw_output *out, void *arg)
+{
+    struct sinces *s = arg;
+
+    s->last = sw_view_since_ns(v);
+    s->n++;
+    assert_true(sw_view_since_ns(v) <= sw_view_wall_ns(v));
+    sw_out_expires(out, sw_view_wall_ns(v) + SW_NS_PER_MS);
+}
+
+/* Nothing expires while the API does not answer, and views know that there was a gap. */
+static void an_output_stays_while_the_api_is_away(void **state)
+{
+    struct world *w = *state;
+    struct sinces s = {0};
+    const struct sw_control_opts o = {.name = "test",
+                                      .kinds = kinds,
+                                      .n_kinds = 2,
+                                      .build = build_until_now,
+                                      .build_arg = &s,
+                                      .timed = true};
+    size_t before;
+    uint64_t first;
+
+    w->c[0] = sw_control_new(w->m.b.client, &o, NULL);
+    sw_control_start(w->c[0]);
+    bench_until(&w->m.b, s.n >= 1);
+    first = s.last;
+    bench_until(&w->m.b, s.n >= 3);
+    assert_true(first > 0 && s.last == first);
+    w->m.b.client->health.away[0] = 'x';
+    assert_true(sw_kube_away(w->m.b.client));
+    bench_turns(&w->m.b, 4); /* a build that was due */
+    before = s.n;
+    for (int i = 0; i < 200; i++) {
+        test_now += 20 * SW_NS_PER_MS;
+        bench_turns(&w->m.b, 1);
+    }
+    assert_int_equal(s.n, before);
+    w->m.b.client->health.away[0] = '\0';
+    bench_until(&w->m.b, s.n > before);
+    assert_true(s.last > first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +432,7 @@ int main(void)
         T(two_who_disagree_do_not_storm),
         T(only_the_leader_writes),
         T(every_namespace_gets_the_roots),
+        T(an_output_stays_while_the_api_is_away),
     };
 
     return cmocka_run_group_tests_name("control", tests, NULL, NULL);
