@@ -10,6 +10,8 @@
 
 #define BACKOFF_MIN (2 * SW_NS_PER_S)
 #define BACKOFF_MAX (30 * SW_NS_PER_S)
+#define AWAY_MIN    (500 * SW_NS_PER_MS) /* the same without an answer */
+#define AWAY_MAX    (3 * SW_NS_PER_S)
 #define LOOK_NS     SW_NS_PER_S /* while somebody else's hand is on it */
 #define CALL_NS     (5 * SW_NS_PER_S)
 #define HURRY_NS    (2 * SW_NS_PER_S) /* the connection may have died with the old address */
@@ -35,9 +37,9 @@ struct sw_hold {
     char *rv;                  /* of the state we know; NULL: look first */
     uint32_t duration_s;
     uint64_t live_until_ns; /* loop time */
-    uint64_t backoff_ns;
-    char *other;       /* a foreign holder's renewTime when we first saw it; NULL: none */
-    uint64_t other_ns; /* when that was */
+    unsigned failures;      /* in a row */
+    char *other;            /* a foreign holder's renewTime when we first saw it; NULL: none */
+    uint64_t other_ns;      /* when that was */
     struct sw_api_clock clock;
     uint64_t sent_ns; /* of the call under way */
     bool said_wrong;  /* the log knows that our clock is off */
@@ -114,6 +116,17 @@ uint64_t sw_hold_interval_ns(uint32_t duration_s, uint64_t random)
     return half + random % tenth;
 }
 
+/* Trying as often as we would renew is no burden. */
+uint64_t sw_hold_retry_ns(unsigned failures, uint32_t duration_s, bool answered, uint64_t random)
+{
+    uint64_t most = sw_hold_interval_ns(duration_s, 0);
+    uint64_t first = answered ? BACKOFF_MIN : AWAY_MIN;
+    uint64_t wait = sw_min(first << sw_min(failures - 1, 8), answered ? BACKOFF_MAX : AWAY_MAX);
+
+    wait = sw_min(wait, most);
+    return wait / 2 + random % (wait / 2 + 1);
+}
+
 bool sw_hold_foreign(const struct sw_json *lease, struct sw_slice identity, uint64_t wall_ns)
 {
     struct sw_slice holder = sw_json_str(sw_json_walk(lease, "spec", "holderIdentity", NULL));
@@ -153,8 +166,6 @@ static void set_text(char **at, struct sw_slice s)
 
 static void failed(struct sw_hold *h, struct sw_kube_reply *r)
 {
-    uint64_t most;
-
     set_text(&h->rv, sw_slice(NULL, 0)); /* what we know may be old: look first */
     h->o.renewed(h->o.arg, false, r->code, r->message);
     if (r->code == 404) {
@@ -165,11 +176,10 @@ static void failed(struct sw_hold *h, struct sw_kube_reply *r)
         sw_timer_start(h->loop, &h->timer, 0, on_timer);
         return;
     }
-    /* Trying as often as we would renew is no burden, and found is sooner what works again. */
-    most = sw_min(sw_hold_interval_ns(h->duration_s, sw_rand_u64()), BACKOFF_MAX);
-    h->backoff_ns = h->backoff_ns ? h->backoff_ns * 2 : BACKOFF_MIN;
-    h->backoff_ns = sw_min(h->backoff_ns, most);
-    sw_timer_start(h->loop, &h->timer, h->backoff_ns, on_timer);
+    h->failures++;
+    sw_timer_start(h->loop, &h->timer,
+                   sw_hold_retry_ns(h->failures, h->duration_s, r->code != 0, sw_rand_u64()),
+                   on_timer);
 }
 
 static void on_renewed(void *arg, struct sw_kube_reply *r)
@@ -182,7 +192,7 @@ static void on_renewed(void *arg, struct sw_kube_reply *r)
         failed(h, r);
         return;
     }
-    h->backoff_ns = 0;
+    h->failures = 0;
     h->hurry = false;
     h->duration_s = sw_hold_duration_s(r->object);
     h->live_until_ns = sw_loop_now(h->loop) + h->duration_s * SW_NS_PER_S;
@@ -337,7 +347,7 @@ void sw_hold_poke(struct sw_hold *h, bool slept)
 {
     if (slept)
         h->live_until_ns = 0;
-    h->backoff_ns = 0;
+    h->failures = 0;
     h->hurry = true;
     if (h->stopped)
         return;
@@ -350,7 +360,7 @@ void sw_hold_poke(struct sw_hold *h, bool slept)
 
 void sw_hold_again(struct sw_hold *h)
 {
-    if (h->backoff_ns && !h->call && !h->stopped)
+    if (h->failures && !h->call && !h->stopped)
         sw_timer_start(h->loop, &h->timer, 0, on_timer);
 }
 

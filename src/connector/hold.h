@@ -67,3 +67,9 @@ bool sw_hold_foreign(const struct sw_json *lease, struct sw_slice identity, uint
 uint32_t sw_hold_duration_s(const struct sw_json *lease);
 /* Time to the next renewal: half the duration and up to a tenth more. */
 uint64_t sw_hold_interval_ns(uint32_t duration_s, uint64_t random);
+/*
+ * Time to the next attempt after so many that failed in a row (1, 2, ...). An API that does not
+ * answer is tried every few seconds for as long as it takes, because its return ends an outage for
+ * us; one that refuses, ever more seldom. Never all devices at the same moment.
+ */
+uint64_t sw_hold_retry_ns(unsigned failures, uint32_t duration_s, bool answered, uint64_t random);

@@ -283,8 +283,13 @@ static void note_away(struct sw_kube_client *c, const char *lead, struct sw_slic
     bool news = !h->away[0] != !(*lead || why.n);
 
     (void)snprintf(h->away, sizeof(h->away), "%s%.*s", lead, (int)sw_min(why.n, 160), why.p);
-    if (news)
-        kube_health_changed(c);
+    if (!news)
+        return;
+    kube_health_changed(c);
+    if (!h->away[0]) {
+        SW_LIST_FOREACH (it, &h->informers)
+            inf_wake(informer_at(it));
+    }
 }
 
 bool sw_kube_lacks_right(const struct sw_kube_reply *r)

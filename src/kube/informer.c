@@ -16,6 +16,8 @@
 
 static const uint64_t backoff_first_ns = 800 * SW_NS_PER_MS;
 static const uint64_t backoff_most_ns = 30 * SW_NS_PER_S;
+static const uint64_t eager_most_ns = SW_NS_PER_S;
+static const uint64_t wake_spread_ns = 200 * SW_NS_PER_MS;
 /* A server that does not know streaming lists and does not say so. */
 static const uint64_t stream_stall_ns = 10 * SW_NS_PER_S;
 static const uint64_t short_watch_ns = SW_NS_PER_S;
@@ -46,17 +48,25 @@ static void on_backoff(struct sw_timer *t)
 }
 
 /* Waits, then watches from where we are, or (without a revision) reads everything again. */
-static void back_off(struct sw_informer *i, uint64_t at_least_ns)
+static void back_off(struct sw_informer *i, const struct sw_kube_reply *r)
 {
+    bool eager = i->o.eager && r->code == 0;
     uint64_t wait = backoff_first_ns << sw_min(i->failed, 10);
 
-    wait = wait > backoff_most_ns ? backoff_most_ns : wait;
+    wait = sw_min(wait, eager ? eager_most_ns : backoff_most_ns);
     wait += sw_rand_below(wait);
-    wait = wait < at_least_ns ? at_least_ns : wait;
+    wait = sw_max(wait, r->retry_after_ns);
     i->failed++;
     i->stats.failures++;
     i->state = INF_WAIT;
     sw_timer_start(sw_kube_client_loop(i->client), &i->timer, wait, on_backoff);
+}
+
+void inf_wake(struct sw_informer *i)
+{
+    if (i->state == INF_WAIT)
+        sw_timer_start(sw_kube_client_loop(i->client), &i->timer, sw_rand_below(wake_spread_ns),
+                       on_backoff);
 }
 
 static void forget_revision(struct sw_informer *i)
@@ -171,7 +181,7 @@ static void on_listed(void *arg, const struct sw_kube_reply *r, struct sw_slice 
         return;
     }
     complain(i, "list", r);
-    back_off(i, r->retry_after_ns);
+    back_off(i, r);
 }
 
 static void list_begin(struct sw_informer *i)
@@ -293,7 +303,7 @@ static void stream_ended(struct sw_informer *i, const struct sw_kube_reply *r)
         return;
     }
     complain(i, "streaming list", r);
-    back_off(i, r->retry_after_ns);
+    back_off(i, r);
 }
 
 static void on_watch_end(void *arg, const struct sw_kube_reply *r)
@@ -329,7 +339,7 @@ static void on_watch_end(void *arg, const struct sw_kube_reply *r)
             return;
         }
     }
-    back_off(i, r->retry_after_ns);
+    back_off(i, r);
 }
 
 static const struct sw_kube_watch_cbs watch_cbs = {

@@ -69,6 +69,8 @@ struct sw_informer_opts {
                         again from time to time */
     bool needed;     /* the same, but see sw_kube_synced */
     bool slim;       /* keep objects without managedFields */
+    bool eager;      /* while the API does not answer, try every second or two; for clients of which
+                        there are few */
     /* Of others only stubs are kept, and handed out. NULL: all are wanted. */
     bool (*wanted)(const struct sw_kube_obj *o);
     uint64_t resync_ns; /* repeat every object to update(o, o) so often; 0: never */

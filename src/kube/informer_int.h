@@ -44,6 +44,10 @@ struct sw_informer {
     struct sw_informer_stats stats;
 };
 
+/* ---- informer.c ---- */
+/* The API answers again: what waits to try again does so now. */
+void inf_wake(struct sw_informer *i);
+
 /* ---- informer_store.c ---- */
 /* An object of the store or a new one; takes over the reference. Handlers hear of it. */
 void inf_store_put(struct sw_informer *i, struct sw_kube_obj *o);

@@ -363,7 +363,7 @@ static void try_register(struct side_api *a)
 
 struct side_api *side_api_new(struct sw_sidecar *s, struct sw_err *err)
 {
-    struct sw_informer_opts o = {.gvr = &connectors, .optional = true};
+    struct sw_informer_opts o = {.gvr = &connectors, .optional = true, .eager = true};
     struct sw_kube_config cfg;
     struct sw_kube_client *client;
     struct side_api *a;

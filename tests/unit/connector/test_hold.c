@@ -68,6 +68,40 @@ static void half_of_the_time_under_way_is_given(void **state)
     assert_int_equal(sw_api_clock_now(&c, MONO, WALL(3600)), now);
 }
 
+static void an_api_that_is_away_is_asked_often(void **state)
+{
+    static const struct {
+        unsigned failures;
+        uint32_t duration_s;
+        bool answered;
+        uint64_t most_ms;
+    } cases[] = {
+        {1, 30, false, 500},       {2, 30, false, 1000},
+        {3, 30, false, 2000},      {4, 30, false, 3000},
+        {999999, 30, false, 3000}, {9, 2, false, 1000},
+        {1, 30, true, 2000},       {2, 30, true, 4000},
+        {9, 30, true, 15000},      {UINT32_MAX, 86400, true, 30000},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t most = cases[i].most_ms * SW_NS_PER_MS;
+
+        for (uint64_t random = 0; random < 100; random++) {
+            uint64_t wait = sw_hold_retry_ns(cases[i].failures, cases[i].duration_s,
+                                             cases[i].answered, random * (most / 99));
+
+            assert_true(wait >= most / 2 && wait <= most);
+        }
+        assert_int_equal(
+            sw_hold_retry_ns(cases[i].failures, cases[i].duration_s, cases[i].answered, most / 2),
+            most);
+        assert_int_not_equal(
+            sw_hold_retry_ns(cases[i].failures, cases[i].duration_s, cases[i].answered, 1),
+            sw_hold_retry_ns(cases[i].failures, cases[i].duration_s, cases[i].answered, 2));
+    }
+}
+
 static const struct sw_json *lease(struct sw_arena *a, const char *holder, uint64_t renewed_ns)
 {
     struct sw_json *o = sw_json_new_object(a);
@@ -101,6 +135,7 @@ int main(void)
         cmocka_unit_test(a_wrong_clock_is_not_used),
         cmocka_unit_test(a_clock_that_is_set_while_we_run_changes_nothing),
         cmocka_unit_test(half_of_the_time_under_way_is_given),
+        cmocka_unit_test(an_api_that_is_away_is_asked_often),
         cmocka_unit_test(a_lease_is_foreign_while_it_is_fresh),
     };
 

@@ -530,6 +530,55 @@ static void restarts(void **state)
     assert_int_equal(sw_informer_stats(a->inf).lists, 1);
 }
 
+static void pass(struct api *a, uint64_t ns)
+{
+    for (uint64_t end = test_now + ns; test_now < end;) {
+        test_now += 10 * SW_NS_PER_MS;
+        sw_loop_turn(a->b.loop, 0);
+    }
+}
+
+static void on_asked(void *arg, struct sw_kube_reply *r)
+{
+    *(int *)arg = r->code ? r->code : -1;
+}
+
+/*
+ * After a long outage a watch would be begun half a minute late: any answer to the same client says
+ * that the API is back. An eager informer finds out by itself.
+ */
+static void a_return_is_noticed(void **state)
+{
+    struct api *a = *state;
+    uint16_t port = a->b.server.addr.port;
+
+    fill(a, 3);
+    for (int eager = 0; eager < 2; eager++) {
+        uint64_t began;
+        uint64_t failures;
+        int asked = 0;
+
+        start(a, &(struct sw_informer_opts){.eager = eager});
+        bench_until(&a->b, same_state(a));
+        fake_down(&a->b.server);
+        change(a, eager, false);
+        pass(a, 300 * SW_NS_PER_S);
+        failures = sw_informer_stats(a->inf).failures;
+        assert_true(eager ? failures > 100 : failures < 20);
+        fake_listen(&a->b.server, port);
+        began = test_now;
+        if (!eager)
+            (void)sw_kube_do(a->b.client,
+                             &(struct sw_kube_req){.path = "/apis/x.example/v1/things"}, on_asked,
+                             &asked);
+        bench_until(&a->b, same_state(a));
+        assert_true(test_now - began < 3 * SW_NS_PER_S);
+        sw_informer_free(a->inf);
+        a->inf = NULL;
+        memset(a->seen, 0, sizeof(a->seen));
+    }
+}
+
 /* A server that closes every watch at once must not be hammered. */
 static void hopeless_servers_are_left_alone(void **state)
 {
@@ -751,6 +800,7 @@ int main(void)
         T(disconnects_lose_and_repeat_nothing),
         T(compaction_leads_to_a_new_list),
         T(restarts),
+        T(a_return_is_noticed),
         T(hopeless_servers_are_left_alone),
         T(optional_kinds),
         T(older_versions_are_read_where_the_newest_is_not_served),
