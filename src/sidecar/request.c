@@ -350,13 +350,13 @@ struct side_failure side_failure_of(enum sw_qfail why)
     case SW_QFAIL_NOT_ADMITTED:
         return (struct side_failure){403, "http_request_denied"};
     case SW_QFAIL_LIMIT:
+    case SW_QFAIL_STREAM:
     case SW_QFAIL_DRAINING:
         return (struct side_failure){503, "connection_limit_reached"};
     case SW_QFAIL_ANSWER_TIMEOUT:
         return (struct side_failure){504, "http_response_timeout"};
     case SW_QFAIL_BAD_ANSWER:
         return (struct side_failure){502, "http_protocol_error"};
-    case SW_QFAIL_STREAM:
     case SW_QFAIL_LOST:
     case SW_QFAIL_RESET:
         return (struct side_failure){502, "connection_terminated"};

@@ -273,7 +273,6 @@ static int open_endpoint(struct sw_sidecar *s, struct sw_err *err)
         .max_conns = s->c->max_nodes + 64,
         .max_buffered = (uint64_t)s->c->max_buffered << 20,
         .dial_ns = s->c->dial_ns,
-        .idle_ns = 15 * SW_NS_PER_S, /* a device that vanished holds its visitors up this long */
         .datagrams = true,
         .relay_ca_file = s->c->relay_ca,
         .relay_token = sw_slice_str(s->relay_token),
@@ -330,6 +329,12 @@ static void on_opened(void *arg, struct sw_qconn *q)
     log_conn(q, "connected");
 }
 
+static void on_set_apart(void *arg, const struct sw_nodeid *id, const char *why)
+{
+    (void)id;
+    side_event(arg, why);
+}
+
 static void on_path(void *arg, struct sw_qconn *q)
 {
     side_event(arg, "path_changed");
@@ -367,6 +372,7 @@ static const struct sw_qdial_ops dial_ops = {
     .resolve = on_resolve,
     .cancel = on_cancel,
     .opened = on_opened,
+    .set_apart = on_set_apart,
     .path = on_path,
     .closed = on_closed,
     .dial_failed = on_dial_failed,
@@ -378,6 +384,7 @@ static int start(struct sw_sidecar *s, struct sw_err *err)
         .max_conns = s->c->max_nodes,
         .idle_ns = s->c->idle_ns,
         .lookup_timeout_ns = s->c->dial_ns,
+        .wait_ns = s->c->answer_ns,
         .ops = &dial_ops,
         .arg = s,
     };

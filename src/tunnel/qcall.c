@@ -73,31 +73,78 @@ void sw_qcall_release(struct sw_qcall *c)
     release(c);
 }
 
+static void on_failed(struct sw_defer *d)
+{
+    struct sw_qcall *c = SW_CONTAINER_OF(d, struct sw_qcall, defer);
+
+    qcall_fail(c, c->fail, sw_qfail_text(c->fail));
+}
+
+/* ---- once more ---- */
+
+/* Nothing of the request's meaning reached anybody, or it does no harm twice. */
+static bool repeatable(const struct sw_qcall *c)
+{
+    return c->safe && !c->retried && !c->heard && c->sent == 0;
+}
+
+/* The head goes out again, on the connection that new calls use. Its stream is gone. */
+static void send_again(struct sw_qcall *c)
+{
+    const struct sw_nodeid id = c->node->id;
+    bool hurry = c->node->silent_ns != 0;
+    struct sw_qnode *n;
+
+    qnode_leave(c);
+    c->retried = true;
+    c->head_at = 0;
+    c->head_out = false;
+    n = qnode_get(c->dial, &id);
+    if (n)
+        n->hurry |= hurry && n->state == QNODE_NEW;
+    if (n && qnode_join(n, c) == SW_OK)
+        return;
+    c->fail = SW_QFAIL_LOST;
+    sw_loop_defer(loop_of(c), &c->defer, on_failed);
+}
+
+/* ---- waiting ---- */
+
 /* First whether the node is there at all, then whether it answers. */
 static void on_timeout(struct sw_timer *t)
 {
     struct sw_qcall *c = SW_CONTAINER_OF(t, struct sw_qcall, timer);
     uint64_t waited = sw_loop_now(loop_of(c)) - c->opened_ns;
+    bool unconfirmed = !c->heard && sw_qstream_unacked(c->stream) >= c->head_at + c->sent;
+    uint64_t next = unconfirmed ? c->dial->c.silence_ns : UINT64_MAX;
 
-    if (!c->heard && sw_qstream_unacked(c->stream) >= c->head_at + c->sent) { /* nothing arrived */
-        qnode_silent(c);
-        return;
-    }
     if (c->answer_ns && waited >= c->answer_ns) {
         if (!c->heard)
             qnode_suspect(c);
         qcall_fail(c, SW_QFAIL_ANSWER_TIMEOUT, "the node did not answer in time");
         return;
     }
+    /* On a connection that lives it is a matter of its other streams, or of the answer. */
+    if (unconfirmed && qnode_silent(c) && repeatable(c)) {
+        orphan(c);
+        send_again(c);
+        return;
+    }
     if (c->answer_ns)
-        sw_timer_start(loop_of(c), &c->timer, c->answer_ns - waited, on_timeout);
+        next = sw_min(next, c->answer_ns - waited);
+    if (next != UINT64_MAX)
+        sw_timer_start(loop_of(c), &c->timer, next, on_timeout);
 }
 
-static void on_failed(struct sw_defer *d)
+static void on_no_stream(struct sw_timer *t)
 {
-    struct sw_qcall *c = SW_CONTAINER_OF(d, struct sw_qcall, defer);
+    qcall_fail(SW_CONTAINER_OF(t, struct sw_qcall, timer), SW_QFAIL_STREAM,
+               "the node allows no more streams");
+}
 
-    qcall_fail(c, c->fail, sw_qfail_text(c->fail));
+void qcall_wait(struct sw_qcall *c, uint64_t dial_ns)
+{
+    sw_timer_start(loop_of(c), &c->timer, dial_ns + c->dial->c.wait_ns, on_no_stream);
 }
 
 /* ---- the answer ---- */
@@ -216,34 +263,16 @@ static void on_reset(struct sw_qstream *s, uint64_t code)
     qcall_fail(sw_qstream_arg(s), SW_QFAIL_RESET, "the node reset the stream");
 }
 
-/*
- * Nothing of the request's meaning reached anybody, or it does no harm twice; and another
- * connection may do better, because this one was old, or went silent.
- */
-static bool may_retry(const struct sw_qcall *c)
-{
-    return c->safe && (c->reused || c->node->hurry) && !c->retried && !c->heard && c->sent == 0;
-}
-
+/* Another connection may do better where this one was old. */
 static void on_closed(struct sw_qstream *s, bool lost)
 {
     struct sw_qcall *c = sw_qstream_arg(s);
-    struct sw_qnode *node = c->node;
 
     c->stream = NULL;
     sw_timer_stop(loop_of(c), &c->timer);
-    if (lost && may_retry(c)) {
-        qnode_leave(c);
-        c->retried = true;
-        c->head_at = 0;
-        c->head_out = false;
-        if (qnode_join(node, c) == SW_OK)
-            return;
-        c->fail = SW_QFAIL_LOST;
-        sw_loop_defer(loop_of(c), &c->defer, on_failed);
-        return;
-    }
-    if (lost)
+    if (lost && c->reused && repeatable(c))
+        send_again(c);
+    else if (lost)
         qcall_fail(c, SW_QFAIL_LOST, "the connection to the node broke");
     else
         qcall_fail(c, c->answered ? SW_QFAIL_NONE : SW_QFAIL_BAD_ANSWER, "");
@@ -292,6 +321,8 @@ void sw_qcall_start(struct sw_qdial *d, struct sw_qcall *c, const struct sw_qcal
     c->answer_ns = spec->answer_timeout_ns;
     c->head = sw_slice(sw_slice_dup(spec->head), spec->head.n);
     sw_list_init(&c->link);
+    if (!d->draining)
+        (void)qnode_recover(d, &spec->node);
     n = d->draining || qnode_failed_lately(d, &spec->node) ? NULL : qnode_get(d, &spec->node);
     if (d->draining)
         c->fail = SW_QFAIL_DRAINING;

@@ -32,13 +32,14 @@ static void forget_lookup(struct sw_qnode *n)
     sw_free(l);
 }
 
-/* Takes a node out of the table: new calls make a new one. */
-static void retire(struct sw_qnode *n)
+void qnode_retire(struct sw_qnode *n)
 {
     struct sw_qdial *d = n->d;
 
     if (sw_map_get(&d->nodes, qnode_key(&n->id)) == n)
         (void)sw_map_del(&d->nodes, qnode_key(&n->id));
+    d->n_apart -= sw_list_linked(&n->apart_link);
+    sw_list_unlink(&n->apart_link);
     sw_list_unlink(&n->idle_link);
     sw_timer_stop(d->loop, &n->timer);
 }
@@ -51,7 +52,7 @@ static void node_free(struct sw_qnode *n)
     sw_timer_stop(d->loop, &n->timer);
     sw_defer_cancel(&n->kick);
     sw_defer_cancel(&n->reap);
-    retire(n);
+    qnode_retire(n);
     sw_list_unlink(&n->link);
     sw_map_done(&n->flows);
     sw_free(n);
@@ -73,16 +74,23 @@ static void fail_waiting(struct sw_qnode *n, enum sw_qfail why, const char *text
         qcall_fail(SW_CONTAINER_OF(gone.next, struct sw_qcall, link), why, text);
 }
 
-/* The node could not be reached: it and all who waited for it are told, and it goes. */
+/*
+ * The node could not be reached: all who waited for it are told, and it goes. Unless an older
+ * connection to it came back to life meanwhile.
+ */
 static void give_up(struct sw_qnode *n, enum sw_qfail why, const char *text)
 {
     struct sw_qdial *d = n->d;
+    struct sw_qnode *other;
     char id[SW_NODEID_SHORT];
 
     sw_log_info("dial", "%s: %s: %s", sw_nodeid_short(&n->id, id), sw_qfail_text(why), text);
-    retire(n);
+    qnode_retire(n);
     forget_lookup(n);
-    if (why == SW_QFAIL_DIAL_TIMEOUT)
+    other = qnode_recover(d, &n->id);
+    if (other)
+        qnode_move_waiting(n, other);
+    else if (why == SW_QFAIL_DIAL_TIMEOUT)
         qnode_remember_failure(d, &n->id);
     if (d->c.ops->dial_failed)
         d->c.ops->dial_failed(d->c.arg, &n->id, why, text);
@@ -92,10 +100,10 @@ static void give_up(struct sw_qnode *n, enum sw_qfail why, const char *text)
 
 /* ---- a connection ---- */
 
-static void close_node(struct sw_qnode *n, const char *reason)
+void qnode_close(struct sw_qnode *n, const char *reason)
 {
     n->state = QNODE_CLOSING;
-    retire(n);
+    qnode_retire(n);
     sw_qconn_close(n->conn, 0, reason);
 }
 
@@ -104,13 +112,17 @@ static void on_idle(struct sw_timer *t)
     struct sw_qnode *n = SW_CONTAINER_OF(t, struct sw_qnode, timer);
 
     n->was_idle = true;
-    close_node(n, "idle");
+    qnode_close(n, "idle");
 }
 
 static void check_idle(struct sw_qnode *n)
 {
     if (n->state != QNODE_READY || busy(n) || sw_list_linked(&n->idle_link))
         return;
+    if (sw_list_linked(&n->apart_link)) {
+        qnode_close(n, "replaced");
+        return;
+    }
     sw_list_push_back(&n->d->idle, &n->idle_link);
     sw_timer_start(n->d->loop, &n->timer, n->d->draining ? 0 : n->d->c.idle_ns, on_idle);
 }
@@ -135,11 +147,11 @@ static void on_kick(struct sw_defer *defer)
         sw_list_push_back(&n->open, &c->link);
     }
     if (rc == SW_ELIMIT)
-        n->full = true; /* ops->room tells when to go on */
+        qnode_full(n);
     check_idle(n);
 }
 
-static void kick(struct sw_qnode *n)
+void qnode_kick(struct sw_qnode *n)
 {
     if (n->state == QNODE_READY || n->state == QNODE_NEW)
         sw_loop_defer(n->d->loop, &n->kick, on_kick);
@@ -155,7 +167,7 @@ static void on_ready(struct sw_qconn *q)
     sw_timer_stop(n->d->loop, &n->timer);
     if (n->d->c.ops->opened)
         n->d->c.ops->opened(n->d->c.arg, q);
-    kick(n);
+    qnode_kick(n);
 }
 
 static void on_stream(struct sw_qconn *q, struct sw_qstream *s)
@@ -190,7 +202,9 @@ static void on_room(struct sw_qconn *q)
     struct sw_qnode *n = sw_qconn_arg(q);
 
     n->full = false;
-    kick(n);
+    if (!sw_list_linked(&n->idle_link)) /* else it is the timer of its idleness */
+        sw_timer_stop(n->d->loop, &n->timer);
+    qnode_kick(n);
 }
 
 static enum sw_qfail close_reason(const struct sw_qclose *why)
@@ -245,13 +259,14 @@ static void on_closed(struct sw_qconn *q, const struct sw_qclose *why)
     if (d->c.ops->closed)
         d->c.ops->closed(d->c.arg, q, n->was_idle,
                          was == QNODE_CLOSING ? SW_QFAIL_NONE : SW_QFAIL_LOST);
-    if (was == QNODE_READY && !sw_list_empty(&n->waiting)) {
+    if (was == QNODE_READY && !sw_list_empty(&n->waiting) &&
+        sw_map_get(&d->nodes, qnode_key(&n->id)) == n) {
         n->state = QNODE_NEW;
         n->hurry |= silent;
         sw_loop_defer(d->loop, &n->kick, on_kick);
         return;
     }
-    retire(n);
+    qnode_retire(n);
     /* It said nothing for long: who asks next does not have to wait for a whole dial as well. */
     if (silent && !sw_map_get(&d->nodes, qnode_key(&n->id)))
         qnode_remember_failure(d, &n->id);
@@ -279,7 +294,7 @@ static void on_deadline(struct sw_timer *t)
         return;
     }
     n->fail = SW_QFAIL_DIAL_TIMEOUT;
-    retire(n);
+    qnode_retire(n);
     sw_qconn_close(n->conn, 0, "timeout");
 }
 
@@ -345,20 +360,24 @@ static bool make_room(struct sw_qdial *d)
 {
     struct sw_qnode *n;
 
-    if (d->nodes.n < d->c.max_conns)
+    if (d->nodes.n + d->n_apart < d->c.max_conns)
         return true;
     if (sw_list_empty(&d->idle))
         return false;
     n = SW_CONTAINER_OF(d->idle.next, struct sw_qnode, idle_link);
     n->was_idle = true;
-    close_node(n, "drop");
+    qnode_close(n, "drop");
     return true;
 }
 
 struct sw_qnode *qnode_get(struct sw_qdial *d, const struct sw_nodeid *id)
 {
     struct sw_qnode *n = sw_map_get(&d->nodes, qnode_key(id));
+    bool silent = n && qnode_stale(n);
 
+    if (silent)
+        n = sw_map_get(&d->nodes, qnode_key(id)); /* its successor, where calls waited */
+    n = n ? n : qnode_recover(d, id);
     if (n)
         return n;
     if (!make_room(d))
@@ -367,9 +386,11 @@ struct sw_qnode *qnode_get(struct sw_qdial *d, const struct sw_nodeid *id)
     n->d = d;
     n->id = *id;
     n->state = QNODE_NEW;
+    n->hurry = silent || qnode_any_silent(d, id);
     sw_list_init(&n->waiting);
     sw_list_init(&n->open);
     sw_list_init(&n->idle_link);
+    sw_list_init(&n->apart_link);
     sw_list_push_back(&d->all, &n->link);
     (void)sw_map_put(&d->nodes, qnode_key(&n->id), n);
     return n;
@@ -379,7 +400,7 @@ int qnode_join(struct sw_qnode *n, struct sw_qcall *c)
 {
     if (n->n_calls >= n->d->c.max_calls)
         return SW_ELIMIT;
-    if (n->state == QNODE_READY) {
+    if (sw_list_linked(&n->idle_link)) {
         sw_list_unlink(&n->idle_link);
         sw_timer_stop(n->d->loop, &n->timer);
     }
@@ -388,7 +409,8 @@ int qnode_join(struct sw_qnode *n, struct sw_qcall *c)
     n->n_calls++;
     n->d->n_calls++;
     sw_list_push_back(&n->waiting, &c->link);
-    kick(n);
+    qcall_wait(c, n->state == QNODE_READY ? 0 : n->d->c.lookup_timeout_ns);
+    qnode_kick(n);
     return SW_OK;
 }
 
@@ -405,24 +427,6 @@ void qnode_leave(struct sw_qcall *c)
     n->n_calls--;
     n->d->n_calls--;
     check_idle(n);
-}
-
-void qnode_silent(struct sw_qcall *c)
-{
-    struct sw_qnode *n = c->node;
-    char id[SW_NODEID_SHORT];
-
-    if (!n || n->state != QNODE_READY || !n->conn)
-        return;
-    sw_log_info("dial", "%s: the connection is silent, given up", sw_nodeid_short(&n->id, id));
-    n->hurry = true;
-    sw_qconn_close(n->conn, 0, "silent");
-}
-
-void qnode_suspect(struct sw_qcall *c)
-{
-    if (c->node && c->node->state == QNODE_READY)
-        retire(c->node);
 }
 
 void qnode_add_flow(struct sw_qcall *c)
@@ -442,13 +446,16 @@ struct sw_qdial *sw_qdial_new(struct sw_loop *l, const struct sw_qdial_config *c
         d->c.alpn = SW_SLICE_LIT(SW_QTUNNEL_ALPN);
     d->c.max_conns = c->max_conns ? c->max_conns : 1024;
     d->c.max_calls = c->max_calls ? c->max_calls : 4096;
-    d->c.idle_ns = c->idle_ns ? c->idle_ns : 5 * SW_NS_PER_S;
+    d->c.max_conns_of_node = c->max_conns_of_node ? c->max_conns_of_node : 4;
+    d->c.idle_ns = c->idle_ns ? c->idle_ns : 3600 * SW_NS_PER_S;
+    d->c.wait_ns = c->wait_ns ? c->wait_ns : 15 * SW_NS_PER_S;
     d->c.lookup_timeout_ns = c->lookup_timeout_ns ? c->lookup_timeout_ns : 10 * SW_NS_PER_S;
     d->c.silence_ns = c->silence_ns ? c->silence_ns : 2500 * SW_NS_PER_MS;
     d->c.remember_ns = c->remember_ns ? c->remember_ns : 2 * SW_NS_PER_S;
     sw_list_init(&d->failed);
     sw_list_init(&d->all);
     sw_list_init(&d->idle);
+    sw_list_init(&d->apart);
     return d;
 }
 
@@ -481,7 +488,7 @@ void sw_qdial_free(struct sw_qdial *d)
     while (!sw_list_empty(&d->all)) {
         struct sw_qnode *n = SW_CONTAINER_OF(d->all.next, struct sw_qnode, link);
 
-        retire(n);
+        qnode_retire(n);
         end_calls(n, SW_QFAIL_DRAINING, "stopped");
         if (n->conn) {
             sw_qconn_set_ops(n->conn, &orphan_ops, NULL);
@@ -525,21 +532,20 @@ const char *sw_qdial_state(const struct sw_qdial *d, const struct sw_nodeid *id)
 
 void sw_qdial_learn(struct sw_qdial *d, const struct sw_quic_target *t)
 {
-    const struct sw_qnode *n = sw_map_get(&d->nodes, qnode_key(&t->id));
     struct qnode_failure *f = sw_map_get(&d->failures, qnode_key(&t->id));
 
     if (f)
         qnode_forgive(d, f);
-    if (n && n->conn && t->n_addrs)
-        sw_qconn_more_addrs(n->conn, t->addrs, t->n_addrs);
+    SW_LIST_FOREACH (it, &d->all) {
+        const struct sw_qnode *n = SW_CONTAINER_OF(it, struct sw_qnode, link);
+
+        if (n->conn && t->n_addrs && sw_nodeid_eq(&n->id, &t->id))
+            sw_qconn_more_addrs(n->conn, t->addrs, t->n_addrs);
+    }
 }
 
-void sw_qdial_forget(struct sw_qdial *d, const struct sw_nodeid *id)
+static void forget_one(struct sw_qnode *n)
 {
-    struct sw_qnode *n = sw_map_get(&d->nodes, qnode_key(id));
-
-    if (!n)
-        return;
     if (n->state != QNODE_READY) {
         give_up(n, SW_QFAIL_OFFLINE, "the node was removed");
         if (n->conn) {
@@ -549,6 +555,23 @@ void sw_qdial_forget(struct sw_qdial *d, const struct sw_nodeid *id)
         }
         return;
     }
-    close_node(n, "removed");
+    qnode_close(n, "removed");
     end_calls(n, SW_QFAIL_OFFLINE, "the node was removed");
+}
+
+/* Calls that end may start others: the list is read anew after each. */
+void sw_qdial_forget(struct sw_qdial *d, const struct sw_nodeid *id)
+{
+    struct sw_qnode *n = sw_map_get(&d->nodes, qnode_key(id));
+
+    if (n)
+        forget_one(n);
+    for (struct sw_list *it = d->apart.next; it != &d->apart;) {
+        n = SW_CONTAINER_OF(it, struct sw_qnode, apart_link);
+        it = it->next;
+        if (sw_nodeid_eq(&n->id, id)) {
+            forget_one(n);
+            it = d->apart.next;
+        }
+    }
 }

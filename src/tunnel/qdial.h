@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The client half of the tunnel protocol: one QUIC connection per node, dialled once however many
- * ask at the same time, a stream per call, closed when nobody used it for a while.
+ * ask at the same time, a stream per call, closed when nobody used it for long. A connection that
+ * went silent or has no streams left is set apart: what runs on it goes on, new calls get another.
  *
  * One loop, one thread. Callbacks come from the loop or from sw_qcall_... calls on other objects,
  * never from inside sw_qcall_start.
@@ -149,6 +150,9 @@ struct sw_qdial_ops {
     void (*cancel)(void *arg, struct sw_qlookup *l);
     /* For counters; each may be NULL. */
     void (*opened)(void *arg, struct sw_qconn *c);
+    /* New calls use another connection to this node ("silent", "full"), or this one again
+     * ("recovered"). */
+    void (*set_apart)(void *arg, const struct sw_nodeid *id, const char *why);
     void (*path)(void *arg, struct sw_qconn *c);
     void (*closed)(void *arg, struct sw_qconn *c, bool idle, enum sw_qfail why);
     void (*dial_failed)(void *arg, const struct sw_nodeid *id, enum sw_qfail why, const char *text);
@@ -160,11 +164,14 @@ struct sw_qdial_config {
     struct sw_slice alpn;       /* [iroh-http-proxy/1]; borrowed */
     size_t max_conns;           /* the oldest idle one goes, else the call fails [1024] */
     size_t max_calls;           /* of one node, waiting and open [4096] */
-    uint64_t idle_ns;           /* without a call the connection is closed [5 s] */
+    size_t max_conns_of_node;   /* when it allows no more streams on the others [4] */
+    uint64_t idle_ns;           /* without a call the connection is closed [1 h] */
     uint64_t lookup_timeout_ns; /* [10 s] for lookup and dial together */
+    uint64_t wait_ns;           /* a call waits for a stream so long, after the dial [15 s] */
     /*
-     * A node that has not even confirmed a head after this is gone: its connection is given up, and
-     * calls that may be are sent again on a new one, which has to stand in the same time [2.5 s].
+     * A connection on which a head was not even confirmed after this, and nothing else was heard
+     * either, is set apart: calls that may be are sent again on a new one, which has to stand in
+     * the same time [2.5 s].
      */
     uint64_t silence_ns;
     uint64_t remember_ns; /* after a dial without an answer calls fail at once for so long [2 s] */

@@ -209,7 +209,7 @@ static void every_failure_has_a_status(void **state)
     } c[] = {
         {SW_QFAIL_UNKNOWN_NODE, 504}, {SW_QFAIL_LOOKUP, 504},        {SW_QFAIL_OFFLINE, 503},
         {SW_QFAIL_DIAL_TIMEOUT, 504}, {SW_QFAIL_DIAL_FAILED, 504},   {SW_QFAIL_IDENTITY, 502},
-        {SW_QFAIL_NOT_ADMITTED, 403}, {SW_QFAIL_LIMIT, 503},         {SW_QFAIL_STREAM, 502},
+        {SW_QFAIL_NOT_ADMITTED, 403}, {SW_QFAIL_LIMIT, 503},         {SW_QFAIL_STREAM, 503},
         {SW_QFAIL_LOST, 502},         {SW_QFAIL_RESET, 502},         {SW_QFAIL_BAD_ANSWER, 502},
         {SW_QFAIL_DRAINING, 503},     {SW_QFAIL_ANSWER_TIMEOUT, 504}};
 

@@ -454,6 +454,26 @@ int sw_qconn_datagram(struct sw_qconn *c, const uint8_t *p, size_t n)
     return SW_OK;
 }
 
+uint64_t sw_qconn_silence_ns(const struct sw_qconn *c)
+{
+    return c->f->dead ? sw_loop_now(c->f->loop) - c->f->dead_ns : 0;
+}
+
+void fake_die(struct fake *f)
+{
+    f->dead = true;
+    f->dead_ns = sw_loop_now(f->loop);
+}
+
+void fake_revive(struct fake *f)
+{
+    f->dead = false;
+    SW_LIST_FOREACH (it, &f->all) {
+        SW_LIST_FOREACH (s, &SW_CONTAINER_OF(it, struct sw_qconn, link)->streams)
+            touch(SW_CONTAINER_OF(s, struct sw_qstream, link));
+    }
+}
+
 void sw_qconn_more_addrs(struct sw_qconn *c, const struct sw_addr *addrs, size_t n)
 {
     (void)c;

@@ -26,7 +26,8 @@ struct fake {
     size_t ring;        /* bytes a direction holds [65536] */
     size_t step;        /* bytes per data call; 0: all */
     bool datagrams;
-    bool dead;          /* nothing arrives any more */
+    bool dead;          /* nothing arrives any more, see fake_die */
+    uint64_t dead_ns;   /* since when */
     struct sw_list all; /* connections */
 };
 
@@ -35,5 +36,8 @@ struct sw_quic *fake_new(struct fake *f, struct sw_loop *l);
 void fake_free(struct sw_quic *q);
 /* The connection breaks, seen from both ends. */
 void fake_break(struct sw_qconn *c);
+/* Nothing arrives any more; then it does again, what was on the way first. */
+void fake_die(struct fake *f);
+void fake_revive(struct fake *f);
 /* Closes connections that are left. */
 void fake_close_all(struct fake *f);

@@ -46,6 +46,7 @@ struct qrig {
     int lookup;
     size_t lookups, cancelled;
     size_t opened, closed_idle, closed_lost, dial_failures;
+    size_t apart_silent, apart_full, apart_recovered;
 };
 
 static inline void q_authorise(void *arg, const struct sw_qserve_ask *ask,
@@ -103,6 +104,16 @@ static inline void q_cancel(void *arg, struct sw_qlookup *l)
     ((struct qrig *)arg)->cancelled++;
 }
 
+static inline void q_set_apart(void *arg, const struct sw_nodeid *id, const char *why)
+{
+    struct qrig *r = arg;
+
+    (void)id;
+    r->apart_silent += strcmp(why, "silent") == 0;
+    r->apart_full += strcmp(why, "full") == 0;
+    r->apart_recovered += strcmp(why, "recovered") == 0;
+}
+
 static inline void q_opened(void *arg, struct sw_qconn *c)
 {
     (void)c;
@@ -131,6 +142,7 @@ static const struct sw_qdial_ops q_dial_ops = {
     .resolve = q_resolve,
     .cancel = q_cancel,
     .opened = q_opened,
+    .set_apart = q_set_apart,
     .closed = q_closed,
     .dial_failed = q_dial_failed,
 };

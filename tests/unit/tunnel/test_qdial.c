@@ -107,9 +107,9 @@ static void an_idle_connection_is_closed_and_made_again(void **state)
     rig_advance(r->loop, 60 * SW_NS_PER_S); /* while a call lives */
     assert_int_equal(sw_qdial_conns(r->dial), 1);
     call_free(c);
-    rig_advance(r->loop, 4 * SW_NS_PER_S);
+    rig_advance(r->loop, 3590 * SW_NS_PER_S);
     assert_int_equal(sw_qdial_conns(r->dial), 1);
-    rig_advance(r->loop, 2 * SW_NS_PER_S);
+    rig_advance(r->loop, 20 * SW_NS_PER_S);
     assert_int_equal(sw_qdial_conns(r->dial), 0);
     assert_int_equal(r->closed_idle, 1);
     c = simple(r, 1);
@@ -175,6 +175,80 @@ static void calls_wait_for_streams(void **state)
     qrig_free(r);
 }
 
+/* A device with few streams: others get another connection, then they wait, and not for ever. */
+static void a_full_connection_gets_a_second(void **state)
+{
+    enum { N = 4 };
+    struct qrig *r = qrig_new();
+    struct call *c[N];
+    struct sw_nodeid id;
+
+    (void)state;
+    memset(id.b, 1, sizeof(id.b));
+    r->fake.max_streams = 1;
+    r->dc.max_conns_of_node = 2;
+    r->dc.lookup_timeout_ns = SW_NS_PER_S;
+    r->dc.wait_ns = 4 * SW_NS_PER_S;
+    qrig_start(r);
+    for (size_t i = 0; i < N; i++)
+        c[i] = simple(r, 1);
+    RUN_UNTIL(r->loop, c[0]->status == 403);
+    rig_settle(r->loop);
+    assert_int_equal(r->fake.dials, 1); /* it may be over in a moment */
+    rig_advance(r->loop, 1500 * SW_NS_PER_MS);
+    RUN_UNTIL(r->loop, c[1]->status == 403);
+    assert_int_equal(r->fake.dials, 2);
+    assert_int_equal(r->apart_full, 1);
+    rig_advance(r->loop, SW_NS_PER_S);
+    assert_int_equal(r->fake.dials, 2);
+    call_free(c[1]);
+    RUN_UNTIL(r->loop, c[2]->status == 403);
+    assert_int_equal(c[3]->ended, 0);
+    rig_advance(r->loop, 3 * SW_NS_PER_S);
+    assert_int_equal(c[3]->ended, 1);
+    assert_int_equal(c[3]->fail, SW_QFAIL_STREAM);
+    /* The first one goes with its last call. */
+    assert_int_equal(sw_qdial_conns(r->dial), 2);
+    call_free(c[0]);
+    RUN_UNTIL(r->loop, sw_qdial_conns(r->dial) == 1);
+    /* And none is left when the node goes. */
+    call_free(c[3]);
+    c[3] = simple(r, 1);
+    rig_settle(r->loop);
+    rig_advance(r->loop, 1500 * SW_NS_PER_MS);
+    RUN_UNTIL(r->loop, c[3]->status == 403);
+    sw_qdial_forget(r->dial, &id);
+    RUN_UNTIL(r->loop, c[2]->ended && c[3]->ended && sw_qdial_conns(r->dial) == 0);
+    assert_int_equal(c[2]->fail, SW_QFAIL_OFFLINE);
+    assert_int_equal(c[3]->fail, SW_QFAIL_OFFLINE);
+    call_free(c[2]);
+    call_free(c[3]);
+    qrig_free(r);
+}
+
+/* Nobody waits any more when there is room again: it is idle like any other. */
+static void a_connection_that_was_full_is_closed_when_idle(void **state)
+{
+    struct qrig *r = qrig_new();
+    struct call *c[2];
+
+    (void)state;
+    r->fake.max_streams = 1;
+    qrig_start(r);
+    c[0] = simple(r, 1);
+    c[1] = simple(r, 1);
+    RUN_UNTIL(r->loop, c[0]->status);
+    rig_settle(r->loop);
+    call_free(c[1]);
+    call_free(c[0]);
+    rig_settle(r->loop);
+    assert_int_equal(sw_qdial_conns(r->dial), 1);
+    rig_advance(r->loop, 3700 * SW_NS_PER_S);
+    assert_int_equal(sw_qdial_conns(r->dial), 0);
+    assert_int_equal(r->closed_idle, 1);
+    qrig_free(r);
+}
+
 /* A connection that is found dead costs a call nothing, when nobody can have acted on it. */
 static void a_dead_connection_is_replaced_once(void **state)
 {
@@ -202,7 +276,7 @@ static void a_dead_connection_is_replaced_once(void **state)
         RUN_UNTIL(r->loop, warm->status);
         if (!cases[i].reused) { /* the call comes with the dial */
             call_free(warm);
-            rig_advance(r->loop, 10 * SW_NS_PER_S);
+            rig_advance(r->loop, 3700 * SW_NS_PER_S);
         }
         /* Half a head: the device says nothing. */
         c = call_raw(r, 1, SW_SLICE_LIT("CONNECT a:1 HTTP/1.1\r\nhost: a"), cases[i].method);
@@ -225,32 +299,42 @@ static void a_dead_connection_is_replaced_once(void **state)
     }
 }
 
-/* A device that died does not say so: what it does not confirm goes to a new connection. */
+/*
+ * A device that died does not say so: what it does not confirm goes to a new connection, and what
+ * may not be sent twice waits on the old one.
+ */
 static void a_silent_connection_is_replaced(void **state)
 {
     struct qrig *r = qrig_new();
-    struct call *c[3];
+    struct call *c[4];
 
     (void)state;
     qrig_start(r);
-    c[0] = simple(r, 1);
-    RUN_UNTIL(r->loop, c[0]->status);
-    r->fake.dead = true;
+    c[0] = call_text(r, 1, "CONNECT a:1 HTTP/1.1\r\nhost: a"); /* half a head: a tunnel that runs */
+    RUN_UNTIL(r->loop, c[0]->writables);
+    rig_settle(r->loop);
+    fake_die(&r->fake);
     c[1] = simple(r, 1);
     c[2] = call_raw(r, 1, SW_SLICE_LIT("POST http://a/ HTTP/1.1\r\nhost: a\r\n\r\n"), "POST");
     rig_settle(r->loop);
     rig_advance(r->loop, 2 * SW_NS_PER_S);
     assert_int_equal(r->fake.dials, 1);
-    r->fake.dead = false; /* it is back */
     rig_advance(r->loop, SW_NS_PER_S);
-    RUN_UNTIL(r->loop, c[1]->status == 403 && c[2]->ended);
-    assert_int_equal(c[2]->fail, SW_QFAIL_LOST);
-    assert_int_equal(c[0]->ended, 1);
     assert_int_equal(r->fake.dials, 2);
-    call_free(c[0]);
+    assert_int_equal(r->apart_silent, 1);
+    fake_revive(&r->fake);
+    RUN_UNTIL(r->loop, c[1]->status == 403 && c[2]->status == 403);
+    assert_int_equal(c[0]->ended, 0);
+    assert_int_equal(r->fake.dials, 2);
+    assert_int_equal(sw_qdial_conns(r->dial), 2);
+    call_free(c[1]);
     call_free(c[2]);
+    rig_settle(r->loop);
+    assert_int_equal(sw_qdial_conns(r->dial), 2); /* the old one has a tunnel */
+    call_free(c[0]);
+    RUN_UNTIL(r->loop, sw_qdial_conns(r->dial) == 1);
     /* It dies for good: the new dial has less time, and others hear of it at once. */
-    r->fake.dead = true;
+    fake_die(&r->fake);
     r->fake.mode = FAKE_DIAL_SILENT;
     c[0] = simple(r, 1);
     rig_settle(r->loop);
@@ -259,11 +343,97 @@ static void a_silent_connection_is_replaced(void **state)
     rig_advance(r->loop, 3 * SW_NS_PER_S);
     assert_int_equal(c[0]->ended, 1);
     assert_int_equal(c[0]->fail, SW_QFAIL_DIAL_TIMEOUT);
-    c[2] = simple(r, 1);
-    RUN_UNTIL(r->loop, c[2]->ended);
+    c[3] = simple(r, 1);
+    RUN_UNTIL(r->loop, c[3]->ended);
     assert_int_equal(r->fake.dials, 3);
-    for (size_t i = 0; i < 3; i++)
+    call_free(c[0]);
+    call_free(c[3]);
+    qrig_free(r);
+}
+
+/* The network was away for a while: the connection that has the tunnels serves new calls, too. */
+static void a_connection_that_is_heard_again_is_used(void **state)
+{
+    struct qrig *r = qrig_new();
+    struct call *c[4];
+
+    (void)state;
+    qrig_start(r);
+    c[0] = call_text(r, 1, "CONNECT a:1 HTTP/1.1\r\nhost: a");
+    RUN_UNTIL(r->loop, c[0]->writables);
+    fake_die(&r->fake);
+    r->fake.mode = FAKE_DIAL_SILENT;
+    c[1] = simple(r, 1);
+    rig_settle(r->loop);
+    rig_advance(r->loop, 3 * SW_NS_PER_S);
+    rig_advance(r->loop, 3 * SW_NS_PER_S);
+    assert_int_equal(c[1]->fail, SW_QFAIL_DIAL_TIMEOUT);
+    assert_int_equal(c[0]->ended, 0);
+    assert_int_equal(sw_qdial_conns(r->dial), 1);
+    fake_revive(&r->fake);
+    c[2] = simple(r, 1); /* although the failure is remembered */
+    RUN_UNTIL(r->loop, c[2]->status == 403);
+    assert_int_equal(r->fake.dials, 2);
+    assert_int_equal(r->apart_recovered, 1);
+    /* Heard again while others wait for a dial. */
+    fake_die(&r->fake);
+    c[3] = simple(r, 1);
+    rig_settle(r->loop);
+    rig_advance(r->loop, 3 * SW_NS_PER_S);
+    assert_int_equal(r->fake.dials, 3);
+    fake_revive(&r->fake);
+    rig_advance(r->loop, 3 * SW_NS_PER_S);
+    RUN_UNTIL(r->loop, c[3]->status == 403);
+    assert_int_equal(r->fake.dials, 3);
+    assert_int_equal(sw_qdial_conns(r->dial), 1);
+    for (size_t i = 0; i < 4; i++)
         call_free(c[i]);
+    qrig_free(r);
+}
+
+/* An idle connection that missed its signs of life is not worth a wait. */
+static void a_stale_connection_is_not_used(void **state)
+{
+    struct qrig *r = qrig_new();
+    struct call *c;
+
+    (void)state;
+    qrig_start(r);
+    c = simple(r, 1);
+    RUN_UNTIL(r->loop, c->status);
+    call_free(c);
+    fake_die(&r->fake);
+    rig_advance(r->loop, 8 * SW_NS_PER_S);
+    c = simple(r, 1);
+    rig_settle(r->loop);
+    assert_int_equal(r->fake.dials, 2);
+    call_free(c);
+    qrig_free(r);
+}
+
+/* One stream that waits behind others is no reason to leave a connection that lives. */
+static void a_slow_stream_does_not_cost_the_connection(void **state)
+{
+    struct qrig *r = qrig_new();
+    struct call *c[2];
+
+    (void)state;
+    r->sc.head_timeout_ns = 1000 * SW_NS_PER_S;
+    qrig_start(r);
+    c[0] = simple(r, 1);
+    RUN_UNTIL(r->loop, c[0]->status);
+    fake_die(&r->fake);
+    c[1] = simple(r, 1);
+    rig_settle(r->loop);
+    rig_advance(r->loop, 2 * SW_NS_PER_S);
+    r->fake.dead = false; /* other packets come, and this one does not */
+    rig_advance(r->loop, 8 * SW_NS_PER_S);
+    assert_int_equal(r->fake.dials, 1);
+    assert_int_equal(c[1]->ended, 0);
+    fake_revive(&r->fake);
+    RUN_UNTIL(r->loop, c[1]->status == 403);
+    call_free(c[0]);
+    call_free(c[1]);
     qrig_free(r);
 }
 
@@ -276,17 +446,18 @@ static void a_new_connection_that_goes_silent_is_replaced(void **state)
 
     (void)state;
     qrig_start(r);
-    r->fake.dead = true;
+    fake_die(&r->fake);
     c = simple(r, 1);
     rig_settle(r->loop);
     rig_advance(r->loop, 2 * SW_NS_PER_S);
     assert_int_equal(r->fake.dials, 1);
     assert_int_equal(c->ended, 0);
-    r->fake.dead = false;
     rig_advance(r->loop, SW_NS_PER_S);
+    fake_revive(&r->fake);
     RUN_UNTIL(r->loop, c->status || c->ended);
     assert_int_equal(c->status, 403);
     assert_int_equal(r->fake.dials, 2);
+    RUN_UNTIL(r->loop, sw_qdial_conns(r->dial) == 1); /* nothing ran on the first */
     call_free(c);
     qrig_free(r);
 }
@@ -518,7 +689,12 @@ int main(void)
         cmocka_unit_test(the_oldest_idle_connection_makes_room),
         cmocka_unit_test(calls_wait_for_streams),
         cmocka_unit_test(a_dead_connection_is_replaced_once),
+        cmocka_unit_test(a_full_connection_gets_a_second),
+        cmocka_unit_test(a_connection_that_was_full_is_closed_when_idle),
         cmocka_unit_test(a_silent_connection_is_replaced),
+        cmocka_unit_test(a_connection_that_is_heard_again_is_used),
+        cmocka_unit_test(a_stale_connection_is_not_used),
+        cmocka_unit_test(a_slow_stream_does_not_cost_the_connection),
         cmocka_unit_test(a_new_connection_that_goes_silent_is_replaced),
         cmocka_unit_test(a_connection_lost_to_silence_is_remembered),
         cmocka_unit_test(a_node_that_never_answers_is_given_up),
