@@ -11,8 +11,6 @@
 
 enum { ACK_THRESHOLD = 10 };
 
-#define SILENCE_NS (10 * SW_NS_PER_S)
-
 /* ---- asking for attention ---- */
 
 void sw_qconn_touch(struct sw_qconn *c)
@@ -184,6 +182,7 @@ struct sw_qconn *sw_qconn_accept(struct sw_quic *q, const struct sw_qaccept *a,
     c->jumbo = !from->relay && sw_ip_is_loopback(&from->remote.ip);
     c->path_now = sw_qpath_of(c, from, true)->id;
     c->path_told = c->path_now;
+    c->path_valid = c->path_now; /* by the end of the handshake */
     sw_qpath_fill(c, sw_qpath_get(c, c->path_now), &ps);
     sw_qconn_callbacks(&cb);
     fill_settings(c, &settings, &params);
@@ -213,20 +212,6 @@ struct sw_qconn *sw_qconn_accept(struct sw_quic *q, const struct sw_qaccept *a,
 
 /* ---- events ---- */
 
-/*
- * When a peer that owes us an answer counts as gone; UINT64_MAX: it owes none. A relay of ours that
- * is down explains the silence.
- */
-static uint64_t silence_due(struct sw_qconn *c)
-{
-    ngtcp2_conn_stat st;
-
-    if (!c->ready || sw_quic_now(c->q) - c->heard_at_ns < SW_NS_PER_S || sw_qpath_relay_down(c))
-        return UINT64_MAX;
-    ngtcp2_conn_get_conn_stat(c->nc, &st);
-    return st.pto_count > 0 ? c->heard_at_ns + SILENCE_NS : UINT64_MAX;
-}
-
 void sw_qconn_rearm(struct sw_qconn *c)
 {
     uint64_t now = sw_quic_now(c->q);
@@ -234,7 +219,7 @@ void sw_qconn_rearm(struct sw_qconn *c)
 
     if (!c->nc)
         return;
-    due = sw_min(ngtcp2_conn_get_expiry(c->nc), sw_min(sw_qpath_due(c), silence_due(c)));
+    due = sw_min(ngtcp2_conn_get_expiry(c->nc), sw_min(sw_qpath_due(c), sw_qsilence_due(c)));
     if (due == UINT64_MAX)
         sw_timer_stop(c->q->loop, &c->timer);
     else
@@ -260,8 +245,7 @@ void sw_qconn_on_timer(struct sw_timer *t)
         if (rc != 0)
             sw_qconn_fail_lib(c, rc);
     }
-    if (silence_due(c) <= now)
-        sw_qconn_fail(c, SW_QCLOSE_IDLE, 0, "the peer does not answer");
+    sw_qsilence_check(c);
     sw_qconn_touch(c);
 }
 
@@ -308,6 +292,7 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
         sw_qconn_fail_lib(c, rc);
     c->heard = true;
     c->heard_at_ns = sw_quic_now(c->q);
+    sw_qsilence_end(c);
     drop_session(c);
     sw_qconn_touch(c);
 }

@@ -201,6 +201,7 @@ void sw_qconn_bury(struct sw_qconn *c)
     }
     free_dgrams(&c->dgrams_in);
     free_dgrams(&c->dgrams_out);
+    sw_qsilence_end(c);
     sw_qhs_free(c->hs);
     c->hs = NULL;
     if (c->nc)

@@ -243,7 +243,12 @@ static int on_datagram(ngtcp2_conn *nc, uint32_t flags, const uint8_t *p, size_t
 static int on_path_validation(ngtcp2_conn *nc, uint32_t flags, const ngtcp2_path *path,
                               ngtcp2_path_validation_result res, void *user)
 {
-    sw_qpath_validated(user, sw_qpath_id(path), res == NGTCP2_PATH_VALIDATION_RESULT_SUCCESS);
+    struct sw_qconn *c = user;
+    bool ok = res == NGTCP2_PATH_VALIDATION_RESULT_SUCCESS;
+
+    if (ok)
+        c->path_valid = sw_qpath_id(path);
+    sw_qpath_validated(c, sw_qpath_id(path), ok);
     return 0;
 }
 

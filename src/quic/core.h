@@ -147,6 +147,11 @@ struct sw_qconn {
     uint64_t heard_at_ns;
     uint64_t progress_ns; /* bytes of streams were acknowledged, or none were under way */
     uint16_t hole_path;   /* with hole: path on which large packets vanish */
+    uint16_t path_valid;  /* accepted: the path on which the peer was proved to be last */
+    uint16_t probe_path;
+    uint8_t *probe; /* owned: the last packet sent into a silence, see silence.c; NULL: none */
+    size_t probe_n;
+    uint64_t repeat_at_ns;
 
     /* Post-handshake messages, once the TLS session is gone. */
     uint32_t msg_left;
@@ -461,6 +466,17 @@ int sw_qroute_send(struct sw_quic *q, const struct sw_qroute *r, uint8_t ecn, co
 /* The same by way of a connection's path; everywhere while it is racing. */
 int sw_qpath_send(struct sw_qconn *c, uint16_t id, uint8_t ecn, const uint8_t *p, size_t n,
                   size_t segment);
+
+/* silence.c: peers that are not heard */
+
+/* A packet went out on this path. */
+void sw_qsilence_sent(struct sw_qconn *c, uint16_t path, const uint8_t *p, size_t n);
+/* The peer was heard. */
+void sw_qsilence_end(struct sw_qconn *c);
+/* When sw_qsilence_check has something to do; UINT64_MAX: never. */
+uint64_t sw_qsilence_due(const struct sw_qconn *c);
+/* Asks again, or gives the peer up. */
+void sw_qsilence_check(struct sw_qconn *c);
 
 /* stateless.c: answers that need no connection */
 

@@ -124,8 +124,12 @@ struct batch {
 
 static void flush(struct sw_qconn *c, struct batch *b)
 {
-    if (b->n > 0)
+    size_t last = b->n ? (b->n - 1) / b->segment * b->segment : 0;
+
+    if (b->n > 0) {
         (void)sw_qpath_send(c, b->path, b->ecn, c->q->tx, b->n, b->segment);
+        sw_qsilence_sent(c, b->path, c->q->tx + last, b->n - last);
+    }
     c->tx_packets += b->count;
     *b = (struct batch){0};
 }

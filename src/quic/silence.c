@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A peer that owes an answer and is not heard. QUIC asks again ever more seldom: after a silence of
+ * ten seconds the next probe may be ten more away, and by then the peer has given up. So the last
+ * probe is sent again, byte for byte, every second. Where the network was away it arrives as new
+ * and is acknowledged, which brings everything else; where it did arrive before, it is dropped as
+ * the copy it is.
+ */
+#include <ngtcp2/ngtcp2.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "quic/core.h"
+
+#define REPEAT_NS SW_NS_PER_S
+#define GONE_NS   (25 * SW_NS_PER_S) /* after this nobody is waited for */
+
+/* The peer was asked for an answer again and again, for a second at least. */
+static bool owes_answer(const struct sw_qconn *c)
+{
+    ngtcp2_conn_stat st;
+
+    if (!c->ready || sw_quic_now(c->q) - c->heard_at_ns < SW_NS_PER_S)
+        return false;
+    ngtcp2_conn_get_conn_stat(c->nc, &st);
+    return st.pto_count > 0;
+}
+
+/* What is sent to an address nobody has proved to be the peer's is ngtcp2's to limit. */
+static bool may_repeat(const struct sw_qconn *c)
+{
+    return c->probe && c->probe_path == c->path_now && (c->dialled || c->path_valid == c->path_now);
+}
+
+void sw_qsilence_sent(struct sw_qconn *c, uint16_t path, const uint8_t *p, size_t n)
+{
+    if (path != c->path_now || !owes_answer(c))
+        return;
+    sw_free(c->probe);
+    c->probe = sw_malloc(n);
+    memcpy(c->probe, p, n);
+    c->probe_n = n;
+    c->probe_path = path;
+    c->repeat_at_ns = sw_quic_now(c->q) + REPEAT_NS;
+}
+
+void sw_qsilence_end(struct sw_qconn *c)
+{
+    sw_free(c->probe);
+    c->probe = NULL;
+}
+
+uint64_t sw_qsilence_due(const struct sw_qconn *c)
+{
+    uint64_t gone;
+
+    /* A relay of ours that is down explains the silence. */
+    if (!owes_answer(c) || sw_qpath_relay_down(c))
+        return UINT64_MAX;
+    gone = c->heard_at_ns + GONE_NS;
+    return may_repeat(c) ? sw_min(gone, c->repeat_at_ns) : gone;
+}
+
+void sw_qsilence_check(struct sw_qconn *c)
+{
+    uint64_t now = sw_quic_now(c->q);
+
+    if (c->closing || sw_qsilence_due(c) > now)
+        return;
+    if (now >= c->heard_at_ns + GONE_NS) {
+        sw_qconn_fail(c, SW_QCLOSE_IDLE, 0, "the peer does not answer");
+        return;
+    }
+    (void)sw_qpath_send(c, c->probe_path, 0, c->probe, c->probe_n, c->probe_n);
+    c->repeat_at_ns = now + REPEAT_NS;
+}
