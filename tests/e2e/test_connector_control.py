@@ -21,16 +21,6 @@ from harness.keys import PROOF, Key
 from harness.serve import Each, Server
 from harness.wait import guard, until
 
-DATUM = "networking.datumapis.com"
-fb._PATHS.update({
-    "Connector": (f"{DATUM}/v1alpha1", "connectors"),
-    "ConnectorClass": (f"{DATUM}/v1alpha1", "connectorclasses"),
-    "ConnectorAdvertisement": (f"{DATUM}/v1alpha1", "connectoradvertisements"),
-    "HTTPProxy": (f"{DATUM}/v1alpha", "httpproxies"),
-    "Lease": ("coordination.k8s.io/v1", "leases"),
-})
-fb._GLOBAL.add("ConnectorClass")
-
 KEYS = {k.id: k for k in map(Key, (1, 2, 3))}
 ID, OTHER, THIRD = KEYS
 LEASE = 6  # seconds: a device that renews is taken for dead when it, or we, stood still for as long
@@ -241,7 +231,7 @@ def world(binary, tmp_path_factory):
 
 def test_classes_and_roles_are_there(world):
     until(lambda: world.fabric.send("GET", fb.path_of("ConnectorClass", "datum-connect"))[0] == 200)
-    assert world.fabric.get("ConnectorClass", "iroh-quic-tunnel")["spec"]["controllerName"] == f"{DATUM}/iroh-quic-tunnel"
+    assert world.fabric.get("ConnectorClass", "iroh-quic-tunnel")["spec"]["controllerName"] == f"{fb.DATUM}/iroh-quic-tunnel"
     rules = world.fabric.get("ClusterRole", "spanwire-connector")["rules"]
     assert not any("secrets" in r.get("resources", []) for r in rules)
 
@@ -377,7 +367,7 @@ def test_advertisements(world):
 
 def test_strict_classes(world):
     w = world
-    w.fabric.apply(fb.thing("ConnectorClass", "strict", {"controllerName": f"{DATUM}/datum-connect"}, metadata={
+    w.fabric.apply(fb.thing("ConnectorClass", "strict", {"controllerName": f"{fb.DATUM}/datum-connect"}, metadata={
         "name": "strict", "annotations": {"spanwire.dev/advertisement-policy": "Strict"}}))
     w.connector("careful", "strict")
     w.details("careful")
@@ -605,7 +595,7 @@ def test_the_end_of_a_proxy(world):
     w = world
     w.proxy_object("ending", "http://127.0.0.1:8080", "laptop", ["ending.example.test"])
     w.becomes("HTTPProxy", "ending", "Programmed", ("True", "Programmed"))
-    until(lambda: w.fabric.get("HTTPProxy", "ending")["metadata"].get("finalizers") == [f"{DATUM}/httpproxy-cleanup"])
+    until(lambda: w.fabric.get("HTTPProxy", "ending")["metadata"].get("finalizers") == [f"{fb.DATUM}/httpproxy-cleanup"])
     # Deleted while nobody looks: half of the work is there when the controller comes back.
     w.fabric.delete("HTTPProxy", "ending")
     w.fabric.control.restart()
@@ -621,7 +611,7 @@ def test_routes_to_connectors(world):
     w = world
     port, tcp = gw.free_port(), gw.free_port()
     w.fabric.gateway_object("direct", [("http", "HTTP", port), ("tcp", "TCP", tcp)])
-    ref = {"group": DATUM, "kind": "Connector", "name": "laptop", "port": 8181}
+    ref = {"group": fb.DATUM, "kind": "Connector", "name": "laptop", "port": 8181}
     w.fabric.apply(fb.route("direct", "direct", [fb.prefix("/", ref)], section="http"),
                    fb.route("direct-tcp", "direct", [{"backendRefs": [{**ref, "port": 5432}]}], kind="TCPRoute",
                             section="tcp"))

@@ -17,6 +17,7 @@ from .node import _SANITIZER, Process
 from .wait import GUARD, SANITIZED, SLOW, until
 
 API = "gateway.networking.k8s.io/v1"
+DATUM = "networking.datumapis.com"
 _PATHS = {
     "Namespace": ("v1", "namespaces"), "Service": ("v1", "services"), "Secret": ("v1", "secrets"),
     "ConfigMap": ("v1", "configmaps"), "ServiceAccount": ("v1", "serviceaccounts"),
@@ -29,8 +30,13 @@ _PATHS = {
     "BackendTLSPolicy": (API, "backendtlspolicies"),
     "Ingress": ("networking.k8s.io/v1", "ingresses"),
     "IngressClass": ("networking.k8s.io/v1", "ingressclasses"),
+    "Connector": (f"{DATUM}/v1alpha1", "connectors"),
+    "ConnectorClass": (f"{DATUM}/v1alpha1", "connectorclasses"),
+    "ConnectorAdvertisement": (f"{DATUM}/v1alpha1", "connectoradvertisements"),
+    "HTTPProxy": (f"{DATUM}/v1alpha", "httpproxies"),
+    "Lease": ("coordination.k8s.io/v1", "leases"),
 }
-_GLOBAL = {"Namespace", "ClusterRole", "ClusterRoleBinding", "GatewayClass", "IngressClass"}
+_GLOBAL = {"Namespace", "ClusterRole", "ClusterRoleBinding", "GatewayClass", "IngressClass", "ConnectorClass"}
 
 
 def path_of(kind, name="", namespace="default"):
