@@ -95,7 +95,11 @@ struct sw_qdial {
     uint8_t next;  /* the one to try next for a better path */
     uint8_t tries; /* made since the addresses were learnt */
     uint64_t retry_at_ns;
-    uint16_t trying; /* path under validation; 0: none */
+    uint16_t trying;        /* path under validation; 0: none */
+    struct sw_qroute stray; /* where packets came from while the path was silent */
+    uint64_t stray_ns;      /* when the last one did; 0: none that was not tried */
+    uint64_t relay_at_ns;   /* the relay is not tried before */
+    uint8_t relay_tries;    /* in a row */
 };
 
 struct sw_qdgram {
@@ -174,8 +178,9 @@ struct sw_qconn {
     bool path_changed;
     bool want_room;
     bool room;
-    bool heard; /* packets came since the last write pass */
-    bool gone;  /* closed was called */
+    bool heard;        /* packets came since the last write pass */
+    bool relays_asked; /* whether they are there, in this silence */
+    bool gone;         /* closed was called */
 
     bool closing; /* 'why' is set; the close packet goes out in the next pass */
     bool quiet;   /* say nothing to the peer */

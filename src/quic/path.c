@@ -153,6 +153,24 @@ static bool is_candidate(const struct sw_qdial *d, const struct sw_qroute *r)
     return false;
 }
 
+/*
+ * A peer behind a NAT that got another address, or forgot its flows: its packets come from
+ * elsewhere, and ours do not arrive. Where they came from is tried like any other path: who only
+ * copied a packet cannot answer there.
+ */
+static void note_stray(struct sw_qconn *c, const struct sw_qroute *from)
+{
+    uint64_t now = sw_quic_now(c->q);
+
+    if (!c->ready || from->relay || (c->jumbo && !loopback(from)) ||
+        now - c->heard_at_ns < SW_NS_PER_S)
+        return;
+    c->dial->stray = *from;
+    c->dial->stray.local = (struct sw_ip){0};
+    c->dial->stray_ns = now;
+    sw_qconn_touch(c);
+}
+
 struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *from)
 {
     struct sw_qpathent *p;
@@ -167,6 +185,8 @@ struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *f
      * Who dialled decides the paths: a stray packet, above all one that comes by a relay that was
      * left, may carry a stateless reset for an ID that was retired with that path.
      */
+    if (!p && c->dial)
+        note_stray(c, from);
     if (p || c->dial)
         return p;
     /* Copies of a dial's first packets come from everywhere; the first one decided. */
@@ -271,8 +291,21 @@ static void try_direct(struct sw_qconn *c)
     d->retry_at_ns = now + next_try_ns(d);
 }
 
+/* Every attempt costs one of the IDs that the peer gave, and in a silence it gives no new ones. */
+static uint64_t relay_pause_ns(const struct sw_qdial *d)
+{
+    return (uint64_t)(d->relay_tries + 2) * SW_NS_PER_S;
+}
+
 static bool try_relay(struct sw_qconn *c)
 {
+    struct sw_qdial *d = c->dial;
+
+    if (sw_quic_now(c->q) < d->relay_at_ns)
+        return false;
+    d->relay_at_ns = sw_quic_now(c->q) + relay_pause_ns(d);
+    if (d->relay_tries < UINT8_MAX)
+        d->relay_tries++;
     for (size_t i = 0; i < c->dial->n; i++)
         if (c->dial->route[i].relay)
             return try_route(c, &c->dial->route[i], false);
@@ -318,6 +351,12 @@ static void look_for_better(struct sw_qconn *c)
 
     if (!d || d->racing || d->trying || !c->ready)
         return;
+    if (d->stray_ns) {
+        d->stray_ns = 0;
+        sw_log_debug("quic", "packets come from another address: trying it");
+        (void)try_route(c, &d->stray, false);
+        return;
+    }
     if (on_relay(c)) {
         if (has_direct(d) && sw_quic_now(c->q) >= d->retry_at_ns)
             try_direct(c);
@@ -376,6 +415,8 @@ void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok)
         if (c->path[i].id != id)
             c->path[i].id = 0;
     c->path_now = id;
+    d->stray_ns = 0;
+    d->relay_tries = 0;
     if (on_relay(c)) {
         d->tries = 2;
         d->retry_at_ns = sw_quic_now(c->q) + next_try_ns(d);

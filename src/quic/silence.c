@@ -13,6 +13,7 @@
 #include "quic/core.h"
 
 #define REPEAT_NS SW_NS_PER_S
+#define ASK_NS    (3 * SW_NS_PER_S)  /* then relays have to show that they are there */
 #define GONE_NS   (25 * SW_NS_PER_S) /* after this nobody is waited for */
 
 /* The peer was asked for an answer again and again, for a second at least. */
@@ -48,24 +49,51 @@ void sw_qsilence_end(struct sw_qconn *c)
 {
     sw_free(c->probe);
     c->probe = NULL;
+    c->relays_asked = false;
 }
 
-uint64_t sw_qsilence_due(const struct sw_qconn *c)
+/*
+ * Who dialled falls back to our relay: a connection to it that died with the address of a NAT would
+ * be noticed only when we send something, or at the next ping.
+ */
+static uint64_t ask_due(const struct sw_qconn *c)
 {
-    uint64_t gone;
+    return c->ready && c->n_streams > 0 && !c->relays_asked ? c->heard_at_ns + ASK_NS : UINT64_MAX;
+}
+
+static void ask_relays(struct sw_qconn *c)
+{
+    if (ask_due(c) > sw_quic_now(c->q))
+        return;
+    c->relays_asked = true;
+    SW_LIST_FOREACH (it, &c->q->relays)
+        sw_relay_client_probe(SW_CONTAINER_OF(it, struct sw_qrelay, link)->client);
+}
+
+/* When the peer is asked again, or given up. */
+static uint64_t repeat_due(const struct sw_qconn *c)
+{
+    uint64_t gone = c->heard_at_ns + GONE_NS;
 
     /* A relay of ours that is down explains the silence. */
     if (!owes_answer(c) || sw_qpath_relay_down(c))
         return UINT64_MAX;
-    gone = c->heard_at_ns + GONE_NS;
     return may_repeat(c) ? sw_min(gone, c->repeat_at_ns) : gone;
+}
+
+uint64_t sw_qsilence_due(const struct sw_qconn *c)
+{
+    return sw_min(ask_due(c), repeat_due(c));
 }
 
 void sw_qsilence_check(struct sw_qconn *c)
 {
     uint64_t now = sw_quic_now(c->q);
 
-    if (c->closing || sw_qsilence_due(c) > now)
+    if (c->closing)
+        return;
+    ask_relays(c);
+    if (repeat_due(c) > now)
         return;
     if (now >= c->heard_at_ns + GONE_NS) {
         sw_qconn_fail(c, SW_QCLOSE_IDLE, 0, "the peer does not answer");

@@ -107,7 +107,7 @@ class World:
         if self.device.alive:
             self.device.stop()
         self.device.check()
-        self.gateway.stop()
+        self.sidecar.kill()  # it would wait for requests to a device that is gone
         self.sidecar.close()
         self.web.close()
         self.fabric.close()

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tunnels to devices through times without a packet, without a stream, and with another public address."""
 import hashlib
+import re
+import socket
+import struct
 import subprocess
 import threading
 import time
 
 import pytest
 from harness.ports import free_port
-from harness.sidecar import Echo, QDevice, Sidecar
-from harness.wait import until
+from harness.sidecar import QDevice, Sidecar
+from harness.town import EDGE, HTTP, ROUTER, Device, Site, digest
+from harness.wait import guard, until
 
 SILENCES = (5, 10, 20)
 BLOCK = 16384
@@ -117,3 +121,77 @@ def test_tunnels_outlive_silence(binary, tmp_path, silence, echo):
     s.close()
     for d in devices.values():
         d.close()
+
+
+# ---- another public address ----
+
+FORWARD = """
+insert rule ip town in ct status dnat accept
+table ip forwarded {
+    chain pre { type nat hook prerouting priority -100; iifname "eth0" fib daddr type local meta l4proto udp dnat to 192.168.7.2; }
+}
+"""
+MIB = 48
+MOVED = "203.0.113.31"
+
+
+@pytest.fixture(scope="module")
+def home(town, edge, binary, tmp_path_factory):
+    """A device behind the router that lets gateways in, and its web server."""
+    town["router"].run("nft", "-f", "-", stdin=FORWARD)
+    site = Site(town["home1"], "inside")
+    d = Device(binary, town["home1"], tmp_path_factory.mktemp("home"), edge, "inside", site.port, "inside.town.example",
+               "--no-verify", "--log-level", "debug")
+    until(lambda: "http://inside.town.example" in d.log(), 15, f"the URL; log: {d.log()}")
+    yield d
+    d.stop()
+    site.close()
+    town["router"].run("nft", "delete table ip forwarded")
+
+
+def curl(town, path, *flags):
+    with town["visitor"].entered():
+        return subprocess.Popen(["curl", "-sS", "-m", str(guard(60)), *flags, "--resolve",
+                                 f"inside.town.example:{HTTP}:{EDGE}", f"http://inside.town.example:{HTTP}{path}"],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def forget_flows(ns):
+    """What 'conntrack -F' does: NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE without a tuple."""
+    with ns.entered(), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as s:
+        s.settimeout(guard(5))
+        s.send(struct.pack("=IHHIIBBH", 20, 0x102, 5, 1, 0, socket.AF_INET, 0, 0))
+        answer = s.recv(4096)
+        assert struct.unpack_from("=Hxxxxxxxxxxi", answer, 4)[1] == 0, answer
+
+
+def renumber(ns, old, new):
+    ns.ip(f"addr del {old}/24 dev eth0", f"addr add {new}/24 dev eth0")
+    forget_flows(ns)
+
+
+@pytest.mark.parametrize("relayed", [False, True], ids=["direct", "relay"])
+def test_a_transfer_goes_on_from_another_public_address(town, edge, home, relayed):
+    """The router gets another address, and knows nothing of what came in before; nobody's own address changed."""
+    router = town["router"]
+    if relayed:
+        router.run("nft", "flush table ip forwarded")
+        forget_flows(router)
+    until(lambda: curl(town, "/first").wait() == 0, what=home.log()[-2000:])
+    if not relayed:
+        until(lambda: re.search("gateway .* (connected, directly|is reached directly)", home.log()), what=home.log()[-2000:])
+    c = curl(town, f"/big/{MIB}", "--limit-rate", "12M")
+    got, n = hashlib.sha256(), 0
+    try:
+        while part := c.stdout.read(1 << 16):
+            got.update(part)
+            before, n = n, n + len(part)
+            if before < 12 << 20 <= n:
+                renumber(router, ROUTER, MOVED)
+    finally:
+        error = c.stderr.read().decode()
+        status = c.wait()
+        renumber(router, MOVED, ROUTER)
+    log = f"{edge.role_log('sidecar')[-4000:]}\n{home.log()[-4000:]}"
+    assert status == 0, f"{error} after {n} bytes\n{log}"
+    assert n == MIB << 20 and got.hexdigest() == digest(MIB), log

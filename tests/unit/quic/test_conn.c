@@ -235,6 +235,61 @@ static void a_peer_that_does_not_answer_is_given_up(void **state)
     rig_stop(&r);
 }
 
+/* From now on a's packets go nowhere, and b's come from where a does not know it. */
+static void readdress_b(struct rig *r)
+{
+    struct sw_qconn *c = r->a.c;
+
+    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
+        c->path[i].route.remote.port = 9;
+    for (size_t i = 0; i < c->dial->n; i++)
+        c->dial->route[i].remote.port = 9;
+}
+
+/* A NAT got another address: what the peer sends says where it is now, once nothing else comes. */
+static void a_peer_with_another_address_is_followed(void **state)
+{
+    struct sw_quic_config cfg = {.keepalive_ns = 100 * SW_NS_PER_MS};
+    struct rig r;
+    struct rig_stream t;
+
+    rig_start(&r, NULL, &cfg);
+    rig_connect(&r);
+    rig_idle(&r, 30);
+    readdress_b(&r);
+    rig_open(&r, &t, 100000);
+    rig_until_true(&r, &r.b.in[0].fin);
+    assert_int_equal(r.b.in[0].read, 100000);
+    assert_int_equal(r.a.closed + r.b.closed, 0);
+    assert_true(r.a.paths >= 1);
+    rig_stop(&r);
+}
+
+/* A path that answers is not left for a packet from elsewhere, which anybody may have copied. */
+static void a_stray_packet_moves_nothing(void **state)
+{
+    struct rig r;
+    struct sw_qroute from;
+    uint8_t p[64] = {0x40};
+
+    rig_start(&r, NULL, NULL);
+    rig_connect(&r);
+    rig_idle(&r, 30);
+    from = sw_qpath_get(r.a.c, r.a.c->path_now)->route;
+    from.remote.port = 9;
+    memcpy(p + 1, SW_CONTAINER_OF(r.a.c->cids.next, struct sw_qcid, link)->b, QUIC_CID_LEN);
+    sw_quic_packet(r.a.q, &from, 0, p, sizeof(p));
+    assert_int_equal(r.a.c->dial->stray_ns, 0);
+    r.a.c->heard_at_ns -=
+        2 * SW_NS_PER_S; /* not answering: it is tried, and cannot answer either */
+    sw_quic_packet(r.a.q, &from, 0, p, sizeof(p));
+    assert_int_not_equal(r.a.c->dial->stray_ns, 0);
+    rig_idle(&r, 200);
+    assert_int_equal(r.a.paths, 0);
+    assert_int_equal(r.a.closed + r.b.closed, 0);
+    rig_stop(&r);
+}
+
 static void keepalives_prevent_it(void **state)
 {
     struct sw_quic_config cfg = {.idle_ns = 300 * SW_NS_PER_MS, .keepalive_ns = 50 * SW_NS_PER_MS};
@@ -500,6 +555,8 @@ int main(void)
         cmocka_unit_test(a_dial_gives_up_in_time),
         cmocka_unit_test(the_first_address_that_answers_is_used),
         cmocka_unit_test(silence_ends_a_connection),
+        cmocka_unit_test(a_peer_with_another_address_is_followed),
+        cmocka_unit_test(a_stray_packet_moves_nothing),
         cmocka_unit_test(keepalives_prevent_it),
         cmocka_unit_test(a_peer_that_does_not_answer_is_given_up),
         cmocka_unit_test(datagrams_go_both_ways),
