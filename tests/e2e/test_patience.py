@@ -10,7 +10,7 @@ import time
 
 import pytest
 from harness.ports import free_port
-from harness.sidecar import QDevice, Sidecar
+from harness.sidecar import IrohDevice, QDevice, Sidecar
 from harness.town import EDGE, HTTP, ROUTER, Device, Site, digest
 from harness.wait import guard, until
 
@@ -195,3 +195,22 @@ def test_a_transfer_goes_on_from_another_public_address(town, edge, home, relaye
     log = f"{edge.role_log('sidecar')[-4000:]}\n{home.log()[-4000:]}"
     assert status == 0, f"{error} after {n} bytes\n{log}"
     assert n == MIB << 20 and got.hexdigest() == digest(MIB), log
+
+
+# ---- no more streams ----
+
+def test_a_device_without_free_streams(binary, tmp_path, echo):
+    """The iroh of others allows a hundred: further tunnels get another connection."""
+    with IrohDevice() as d:
+        s = Sidecar(binary, tmp_path / "s", "--peer", d.peer).wait_ready()
+        target = f"127.0.0.1:{echo.port}"
+        first = [s.tunnel(d.id, target) for _ in range(100)]
+        more = [s.tunnel(d.id, target) for _ in range(8)]
+        assert {t.status for t in (*first, *more)} == {200}
+        assert s.metrics().sum("iroh_gateway_tunnel_connectivity_events_total", event="full") == 1
+        for t in (first[0], first[-1], more[-1]):
+            t.sock.sendall(b"here")
+            assert t.recv(4) == b"here"
+        for t in (*first, *more):
+            t.close()
+        s.close()
