@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Suite `relay`: packets between clients of `spanwire relay`, and what idle clients cost it.
 
-There is no peer: no other relay of this protocol can be installed here. The figures are absolute;
-`raw` of the other suites says what the loopback itself carries.
+The peer is the relay of the crate iroh-relay, built by `make interop`: the same load on both, one
+after the other in every round. Without it the figures are absolute.
 """
 import json
 import os
 import subprocess
 import time
 
+from . import measure as m
 from . import procs
 from .procs import LoadError
 
 IDLE_CLIENTS = 10_000
 PORT = 21900
-# clients, bytes of a message, bytes of a datagram in it
-SHAPES = {"batches": (1, 60_000, 1200), "8 pairs": (8, 60_000, 1200), "single datagrams": (1, 1200, 0)}
+PEER = "iroh-relay, "
+# clients, bytes of a message, bytes of a datagram in it. iroh's endpoints send ten datagrams at once.
+SHAPES = {"batches": (1, 60_000, 1200), "8 pairs": (8, 60_000, 1200), "batches of 10": (1, 12_000, 1200),
+          "single datagrams": (1, 1200, 0)}
 
 
 def start(ctx, tls):
@@ -28,6 +31,29 @@ def start(ctx, tls):
     return p
 
 
+def native_binary(ctx):
+    return os.environ.get("NATIVE_IROH_RELAY") or os.path.join(os.path.dirname(ctx.binary), "interop", "iroh", "bin",
+                                                               "iroh-relay")
+
+
+def start_native(ctx, tls):
+    """iroh-relay serves packets on one of its two ports: with a certificate only by HTTPS."""
+    started = []
+    for https, port in ((False, PORT + 10), (True, PORT + 11)):
+        config = f'enable_metrics = false\nhttp_bind_addr = "127.0.0.1:{port + https * 10}"\n'
+        if https:
+            config += (f'[tls]\nhttps_bind_addr = "127.0.0.1:{port}"\nhostname = "127.0.0.1"\n'
+                       f'cert_mode = "Manual"\nmanual_cert_path = "{tls}/relay.crt"\n'
+                       f'manual_key_path = "{tls}/relay.key"\n')
+        path = os.path.join(ctx.dir, f"iroh-relay-{port}.toml")
+        with open(path, "w", encoding="ascii") as f:
+            f.write(config)
+        argv = [native_binary(ctx), *([] if https else ["--dev"]), "--config-path", path]
+        started.append(procs.spawn(ctx.box.pin(argv), os.path.join(ctx.dir, f"iroh-relay-{port}.log")))
+        procs.wait_accepting(started[-1], "127.0.0.1", port)
+    return started
+
+
 def certificate(ctx):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
                     "-nodes", "-keyout", os.path.join(ctx.dir, "relay.key"), "-out",
@@ -36,8 +62,8 @@ def certificate(ctx):
     return ctx.dir
 
 
-def load(ctx, tool, *args):
-    done = subprocess.run(ctx.box.pin([tool, *map(str, args)]), capture_output=True, text=True,
+def load(ctx, tool, *args, cpus=None):
+    done = subprocess.run(ctx.box.pin([tool, *map(str, args)], cpus), capture_output=True, text=True,
                           env={**os.environ, "RELAY_CA": os.path.join(ctx.dir, "relay.crt")},
                           timeout=60 + ctx.secs)
     if done.returncode:
@@ -45,21 +71,51 @@ def load(ctx, tool, *args):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def moving(ctx, tool, p, out):
-    pids = procs.group_pids(p.pid)
-    for scheme, port in (("http", PORT), ("https", PORT + 1)):
-        url = f"{scheme}://127.0.0.1:{port}"
-        for what, (pairs, size, segment) in SHAPES.items():
-            rows = []
+def bulk(ctx, tool, url, shape, pids, cpus=None):
+    before = procs.cpu_seconds(pids)
+    got = load(ctx, tool, "bulk", url, ctx.secs, *shape, cpus=cpus)
+    cpu = procs.cpu_seconds(pids) - before
+    # The load begins 0.2 s before its window; the CPU time covers both.
+    got["per_core"] = got["gbps"] * (got["secs"] + 0.2) / cpu if cpu else None
+    return got
+
+
+def moving(ctx, tool, relays, out):
+    """relays: name for the table, '' for ours -> (process, port) of http and of https."""
+    cpus = ctx.two_cpus()
+    shapes = [(what, shape, None) for what, shape in SHAPES.items()]
+    if cpus:
+        # The relay has its core for itself: what it carries is its own speed, not that of its clients.
+        shapes += [(f"{what}, own core", shape, cpus.split(",")[0]) for what, shape in SHAPES.items()]
+    for k, scheme in enumerate(("http", "https")):
+        for what, shape, cpu in shapes:
             for _ in range(ctx.rounds):
-                before = procs.cpu_seconds(pids)
-                got = load(ctx, tool, "bulk", url, ctx.secs, pairs, size, segment)
-                cpu = procs.cpu_seconds(pids) - before
-                # The load begins 0.2 s before its window; the CPU time covers both.
-                got["per_core"] = got["gbps"] * (got["secs"] + 0.2) / cpu if cpu else None
-                rows.append(got)
-            out[f"{what}, {scheme}"] = rows
-        out[f"round trip, {scheme}"] = [load(ctx, tool, "ping", url, ctx.secs) for _ in range(ctx.rounds)]
+                for name, at in relays.items():
+                    p, port = at[k]
+                    got = bulk(ctx, tool, f"{scheme}://127.0.0.1:{port}", shape, procs.group_pids(p.pid), cpu)
+                    out.setdefault(f"{name}{what}, {scheme}", []).append(got)
+        for _ in range(ctx.rounds):
+            for name, at in relays.items():
+                got = load(ctx, tool, "ping", f"{scheme}://127.0.0.1:{at[k][1]}", ctx.secs)
+                out.setdefault(f"{name}round trip, {scheme}", []).append(got)
+
+
+def ratios(ctx, out):
+    """Ours against iroh-relay, round by round."""
+    for name, what, key in (("relay.bulk_native", "batches of 10, own core, http", "gbps"),
+                            ("relay.bulk_tls_native", "batches of 10, own core, https", "gbps"),
+                            ("relay.batches_native", "batches, own core, http", "gbps"),
+                            ("relay.batches_tls_native", "batches, own core, https", "gbps"),
+                            ("relay.pairs_native", "8 pairs, own core, http", "gbps"),
+                            ("relay.single_native", "single datagrams, own core, http", "gbps"),
+                            ("relay.shared_native", "batches, http", "gbps"),
+                            ("relay.core_native", "batches, http", "per_core"),
+                            ("relay.rtt_native", "round trip, http", "p50_us")):
+        theirs = [r[key] for r in out.get(PEER + what, [])]
+        if theirs:
+            ours = [r[key] for r in out[what]]
+            ctx.result["ratios"][name] = {"rounds": m.apply(lambda a, b: a / b, ours, theirs), "void": [],
+                                          "per_peer": {}}
 
 
 def idle(ctx, tool, p, scheme, port):
@@ -96,10 +152,18 @@ def run(ctx, out):
         finally:
             procs.stop(p)
     p = start(ctx, tls)
+    relays, native = {"": ((p, PORT), (p, PORT + 1))}, []
+    if not os.access(native_binary(ctx), os.X_OK):
+        out["absent"]["iroh-relay"] = "not built (make interop does it), NATIVE_IROH_RELAY is not set"
+    elif ctx.wants("iroh-relay", "iroh-relay"):
+        native = start_native(ctx, tls)
+        relays[PEER] = tuple(zip(native, (PORT + 10, PORT + 11)))
     try:
-        moving(ctx, tool, p, out)
+        moving(ctx, tool, relays, out)
     finally:
-        procs.stop(p)
+        for q in (p, *native):
+            procs.stop(q)
+    ratios(ctx, out)
     record = ctx.result["absolutes"]
     record["relay.idle_kb"] = [out["idle, http"]["kb_each"]]
     record["relay.idle_tls_kb"] = [out["idle, https"]["kb_each"]]

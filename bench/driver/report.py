@@ -116,6 +116,8 @@ VIEWS = {
     "scale": (["Gb/s", "per proxy core"], [col("per_core")]),
     "gbps": (["Gb/s", "share of raw", "marginal", "per proxy core"],
              [share("gbps"), marginal("gbps"), col("per_core")]),
+    "link": (["Gb/s", "share of raw", "per proxy core", "CPU s per GiB"],
+             [share("gbps"), col("per_core"), col("cpu_per_gib")]),
     "p50_us": (["p50 us", "p99 us", "added p50", "added p99"],
                [col("p99_us"), added("p50_us", "p50_us"), added("p99_us", "p99_us")]),
     "rate": (["per second", "share of raw", "marginal", "p50 us", "proxy CPU us", "opens each"],
@@ -143,7 +145,7 @@ def relay_text(out):
 
     moved = [[k, *cells(v, "gbps", "per_core")] for k, v in out.items()
              if isinstance(v, list) and v and "gbps" in v[0]]
-    trips = [[k, *cells(v, "p50_us", "p99_us")] for k, v in out.items() if k.startswith("round")]
+    trips = [[k, *cells(v, "p50_us", "p99_us")] for k, v in out.items() if "round trip" in k]
     idle = [[k, *(fmt(v[x]) for x in ("clients", "kb_each", "rss_mb", "per_s"))]
             for k, v in out.items() if k.startswith("idle")]
     tables = [(["relay", "Gb/s", "per relay core"], moved), (["relay", "p50 us", "p99 us"], trips),
@@ -155,7 +157,7 @@ def suite_text(name, out):
     parts = []
     for what, got in out.items():
         if isinstance(got, dict) and "rounds" in got:
-            head, extra = VIEWS["scale" if name == "scale" else got["key"]]
+            head, extra = VIEWS["scale" if name == "scale" else got.get("view", got["key"])]
             void = f"   (void rounds: {len(got['void'])})" if got["void"] else ""
             parts.append(f"{name} {what}{void}\n" +
                          table(["candidate", *head], measure_rows(got, extra)))
@@ -166,6 +168,9 @@ def suite_text(name, out):
             if rows:
                 head = ["candidate", "KB each (A + B)", "held"]
                 parts.append(f"mem {what}\n" + table(head, rows))
+    if name == "tunnel" and out.get("link memory"):
+        rows = [[c, *(fmt(r[k]) for k in ("kb_each", "rss_mb", "held"))] for c, r in out["link memory"].items()]
+        parts.append("tunnel link memory\n" + table(["candidate", "KB each", "RSS MB", "held"], rows))
     if name == "l7" and out.get("memory"):
         rows = [[c, *(fmt(r.get(k)) for k in ("plain", "tls", "h2", "rss_mb"))]
                 for c, r in out["memory"].items()]
