@@ -69,12 +69,7 @@ class Sandbox:
         return ok
 
     def _prepare_namespace(self):
-        run_quiet(["ip", "link", "set", "lo", "up"])
-        for net in ("127.0.0.0/8", "127.0.0.1"):
-            cmd = ["ip", "route", "change", "local", net, "dev", "lo", "proto", "kernel",
-                   "scope", "host", "src", "127.0.0.1", "table", "local", "congctl", "cubic"]
-            if run_quiet(cmd).returncode != 0:
-                self.notes.append(f"congestion control not pinned on {net}")
+        self.prepare_loopback()
         # Conntrack is loaded by the first nat chain; its sysctls exist only after that.
         self.set_redirects([])
         for key, value in SYSCTLS.items():
@@ -83,6 +78,15 @@ class Sandbox:
                     f.write(value)
             except OSError:
                 self.notes.append(f"sysctl {key.replace('/', '.')} not set")
+
+    def prepare_loopback(self, inside=()):
+        """Up, with cubic; 'inside' is the command that enters another namespace."""
+        run_quiet([*inside, "ip", "link", "set", "lo", "up"])
+        for net in ("127.0.0.0/8", "127.0.0.1"):
+            cmd = ["ip", "route", "change", "local", net, "dev", "lo", "proto", "kernel",
+                   "scope", "host", "src", "127.0.0.1", "table", "local", "congctl", "cubic"]
+            if run_quiet([*inside, *cmd]).returncode != 0:
+                self.notes.append(f"congestion control not pinned on {net}")
 
     def set_redirects(self, rules):
         """rules: (client-facing address, port, candidate address, candidate port)."""

@@ -44,11 +44,11 @@ ABSENT = {"h2o": "2.2.5 has neither a CONNECT handler nor an HTTP/2 upstream, so
 class Field:
     """The candidates of one suite, started together; a missing one is reported, never passed."""
 
-    def __init__(self, ctx, suite):
+    def __init__(self, ctx, suite, first=1):
         self.ctx = ctx
         self.cands = []
         self.out = ctx.result["suites"].setdefault(suite, {"absent": {}})
-        self._index = 1
+        self._index = first
 
     def add(self, make, *args, **kw):
         cand = make(self.ctx, self._index, *args, **kw)

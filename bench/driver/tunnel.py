@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Suite `tunnel`: TCP in, QUIC between two processes that know each other by key, TCP out.
 
-Peers: the real iroh (npm) moving the same bytes in the same way, ngtcp2's own client and server
-(stream to stream: they have no TCP at either end, which favours them), and HAProxy and nginx as
-plain relays, which encrypt nothing.
+On the loopback, with its large packets: beside ngtcp2's own client and server (stream to stream:
+they have no TCP at either end, which favours them), HAProxy and nginx as plain relays, which encrypt
+nothing, and for a footnote iroh inside Node.js. Native iroh endpoints are peers on a link with
+packets of 1,500 bytes: link.py.
 """
 import os
 import re
@@ -12,6 +13,7 @@ import subprocess
 import tempfile
 import time
 
+from . import link
 from . import measure as m
 from . import procs
 from .candidates import ECHO, SERVER, SINK, Candidate, Raw, find_program
@@ -48,11 +50,12 @@ class Spanwire(Candidate):
     peer = False
     connect = True
 
-    def __init__(self, ctx, index, name="spanwire", bind="127.0.0.1", place=""):
+    def __init__(self, ctx, index, name="spanwire", bind="127.0.0.1", place="", inside=()):
         super().__init__(ctx, index)
         self.name = name
         self.bind = bind
         self.place = place  # more about where the device is
+        self.inside = list(inside)  # the command that runs the device elsewhere
         self.header = None
 
     def available(self):
@@ -69,7 +72,7 @@ class Spanwire(Candidate):
 
     def start(self):
         device = procs.spawn(self.ctx.box.pin([
-            self.ctx.binary, "connector", "run", "--standalone", "--data", self._path("device"),
+            *self.inside, self.ctx.binary, "connector", "run", "--standalone", "--data", self._path("device"),
             "--bind", f"{self.bind}:{self.base + 1}", "--allow", f"{SERVER}:{ECHO}",
             "--allow", f"{SERVER}:{SINK}", "--open", "--admin-addr", f"127.0.0.1:{self.base + 2}",
             "--log-level", "info,access=off"], self.cpus), self._path("device.log"))
@@ -87,9 +90,9 @@ class Spanwire(Candidate):
 
 
 class Iroh(Candidate):
-    """Two Node.js processes with the real iroh between them."""
+    """Two Node.js processes with the real iroh between them: most of their time is JavaScript's."""
 
-    name = "iroh"
+    name = "iroh-node"
 
     def available(self):
         if not find_program("node"):
@@ -185,7 +188,7 @@ def run_tunnel(ctx, field_type, relays):
     field = field_type(ctx, "tunnel")
     field.add(Raw)
     field.add_peers(relays)
-    if ctx.wants("iroh", "iroh"):
+    if ctx.wants("iroh-node", "node"):
         field.add(Iroh)
     if ctx.wants("ngtcp2", "ngtcp2"):
         field.add(Ngtcp2)
@@ -196,17 +199,18 @@ def run_tunnel(ctx, field_type, relays):
         with_tcp = [n for n in field.names() if n not in ("ngtcp2", "spanwire-1452")]
         data = field.measure("bulk", "gbps", lambda c: throughput(ctx, c))
         void = field.out["bulk"]["void"]
-        for peer in ("ngtcp2", "iroh", *relays):
+        for peer in ("ngtcp2", "iroh-node", *relays):
             ratio(ctx, f"tunnel.bulk_{peer}", data, "gbps", "spanwire", peer, void)
         ratio(ctx, "tunnel.bulk_1452", data, "gbps", "spanwire-1452", "ngtcp2", void)
         data = field.measure("rtt", "p50_us", lambda c: m.rtt(ctx, c), with_tcp)
         void = field.out["rtt"]["void"]
-        for peer in ("iroh", *relays):
+        for peer in ("iroh-node", *relays):
             ratio(ctx, f"tunnel.rtt_{peer}", data, "p50_us", "spanwire", peer, void)
         data = field.measure("streams", "rate", lambda c: m.cps(ctx, c), with_tcp)
         void = field.out["streams"]["void"]
-        for peer in ("iroh", *relays):
+        for peer in ("iroh-node", *relays):
             ratio(ctx, f"tunnel.streams_{peer}", data, "rate", "spanwire", peer, void)
+    link.run_link(ctx, field_type, Spanwire)
     try:
         live_tunnels(ctx)
     except LoadError as e:
