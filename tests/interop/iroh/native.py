@@ -18,6 +18,7 @@ from harness.serve import Each
 from harness.wait import GUARD, SLOW, guard, until
 
 MIB = 1 << 20
+SILENCE = 65  # seconds: longer than any idle timeout of either side (30 s)
 
 
 class Native(Peer):

@@ -12,10 +12,9 @@ from harness.device import Device
 from harness.ports import free_port
 from harness.sidecar import Answer, Sidecar, TxtServer, z32
 from harness.wait import GUARD, SLOW, until
-from native import WS, WS_ACCEPT, Native, Origin, Store, digest, download, frame, upload
+from native import SILENCE, WS, WS_ACCEPT, Native, Origin, Store, digest, download, frame, upload
 
 GIB = 1024
-SILENCE = 65  # seconds: longer than any idle timeout of either side (30 s)
 SOMEBODY = "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
 
 

@@ -2,6 +2,7 @@
 """Relays: our endpoints through the real iroh-relay, native endpoints through ours, and relays that die."""
 import contextlib
 import socket
+import time
 
 import pytest
 from harness.device import Device
@@ -9,7 +10,7 @@ from harness.ports import free_port
 from harness.relay import Relay
 from harness.sidecar import Sidecar
 from harness.wait import GUARD, SLOW, until
-from native import IrohRelay, Native, Store, certificate, digest, download, upload
+from native import SILENCE, IrohRelay, Native, Store, certificate, digest, download, upload
 
 SIZE = 64  # MiB
 
@@ -45,8 +46,8 @@ def make(binary, interop_dir, tmp_path):
     """make(whose, https): a relay, and the flag with its certificate for our and for native endpoints."""
     with contextlib.ExitStack() as made:
         def fn(whose, https=False):
-            tls = certificate(tmp_path / "tls", "127.0.0.1") if https else None
-            r = made.enter_context(contextlib.closing(make_relay(whose, binary, interop_dir, tmp_path / "relay", tls)))
+            tls = certificate(tmp_path / whose, "127.0.0.1") if https else None
+            r = made.enter_context(contextlib.closing(make_relay(whose, binary, interop_dir, tmp_path / whose, tls)))
             return r, ["--relay-ca", str(tls[0])] if tls else [], ["--ca", str(tls[0])] if tls else []
         yield fn
 
@@ -124,5 +125,24 @@ def test_a_relay_is_killed_and_comes_back(binary, interop_dir, tmp_path, make, e
             relay[0].start()
             assert s.recv(9) == b"meanwhile"
         with pair.tunnel() as s:
+            s.sendall(b"after")
+            assert s.recv(5) == b"after"
+
+
+def test_silence_at_relays(binary, interop_dir, tmp_path, make, echo):
+    """Tunnels without a byte for 65 s through either relay, all pairings at once."""
+    relays = [make("iroh-relay", https=True), make("our relay", https=True)]
+    with contextlib.ExitStack() as open_:
+        tunnels = []
+        for i, relay in enumerate(relays):
+            for kinds in KINDS:
+                where = tmp_path / f"{i}-{'-'.join(kinds)}"
+                pair = open_.enter_context(contextlib.closing(Pair(binary, interop_dir, where, relay, kinds, echo.port)))
+                tunnels.append(open_.enter_context(pair.tunnel()))
+        for s in tunnels:
+            s.sendall(b"before")
+            assert s.recv(6) == b"before"
+        time.sleep(SILENCE)
+        for s in tunnels:
             s.sendall(b"after")
             assert s.recv(5) == b"after"
