@@ -256,6 +256,27 @@ def test_a_native_edge_finds_our_connector_by_dns(binary, interop_dir, tmp_path,
     control.close()
 
 
+# ---- restarts ----
+
+def test_a_native_device_restarts(binary, interop_dir, tmp_path, echo):
+    """The old connection gets no answer any more: the next tunnel does not wait for it."""
+    port = free_port()
+    device = {"bind": f"127.0.0.1:{port}", "options": ["--key", "11" * 32]}
+    d = Native(interop_dir, "device", **device)
+    s = Sidecar(binary, tmp_path / "s", "--peer", f"{d.id}=127.0.0.1:{port}").wait_ready()
+    old = s.tunnel(d.id, f"127.0.0.1:{echo.port}")
+    assert old.status == 200
+    d.kill()
+    with Native(interop_dir, "device", **device) as d:
+        new = s.tunnel(d.id, f"127.0.0.1:{echo.port}")
+        assert new.status == 200, (new.status, new.reason)
+        new.sock.sendall(b"again")
+        assert new.recv(5) == b"again"
+        assert old.sock.recv(1) == b""
+        new.close()
+        s.close()
+
+
 # ---- silence ----
 
 def test_silence(binary, interop_dir, tmp_path, echo):

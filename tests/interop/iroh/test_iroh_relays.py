@@ -129,6 +129,24 @@ def test_a_relay_is_killed_and_comes_back(binary, interop_dir, tmp_path, make, e
             assert s.recv(5) == b"after"
 
 
+@pytest.mark.parametrize("whose", ["iroh-relay", "our relay"])
+def test_a_direct_path_needs_no_relay(binary, interop_dir, tmp_path, make, echo, whose):
+    """A native device that is reached directly and by a relay: the relay dies, and nothing happens."""
+    relay, _, _ = make(whose)
+    with Native(interop_dir, "device", options=["--relay", relay.url, "--qad-port", 0]) as d:
+        while not any(a.startswith("relay=") for a in d.event("addrs")["addrs"]):
+            pass
+        s = Sidecar(binary, tmp_path / "s", "--relay", relay.url, "--peer",
+                    f"{d.id}={d.addrs[0]},relay={relay.url}").wait_ready()
+        t = s.tunnel(d.id, f"127.0.0.1:{echo.port}")
+        assert t.status == 200 and not d.event("accepted")["paths"][0]["relay"]
+        relay.kill()
+        t.sock.sendall(b"direct")
+        assert t.recv(6) == b"direct"
+        t.close()
+        s.close()
+
+
 def test_silence_at_relays(binary, interop_dir, tmp_path, make, echo):
     """Tunnels without a byte for 65 s through either relay, all pairings at once."""
     relays = [make("iroh-relay", https=True), make("our relay", https=True)]

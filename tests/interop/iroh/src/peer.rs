@@ -41,7 +41,7 @@ async fn echo_back(mut send: SendStream, mut recv: RecvStream) -> Result<()> {
 }
 
 async fn serve(conn: Connection) {
-    say(json!({"event": "accepted", "peer": conn.remote_id().to_string()}));
+    say(json!({"event": "accepted", "peer": conn.remote_id().to_string(), "paths": paths(&conn)}));
     print_paths(&conn);
     while let Ok((send, recv)) = conn.accept_bi().await {
         tokio::spawn(echo_back(send, recv));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Both roles of iroh-proxy-utils: the device that serves, and the edge that dials.
-use crate::endpoint::{EndpointArgs, Node, print_paths, say};
+use crate::endpoint::{EndpointArgs, Node, paths, print_paths, say};
 use clap::Args;
 use iroh::{
     EndpointId,
@@ -52,7 +52,9 @@ struct Watched(UpstreamProxy);
 
 impl ProtocolHandler for Watched {
     async fn accept(&self, conn: Connection) -> Result<(), AcceptError> {
-        say(json!({"event": "accepted", "peer": conn.remote_id().to_string()}));
+        say(
+            json!({"event": "accepted", "peer": conn.remote_id().to_string(), "paths": paths(&conn)}),
+        );
         print_paths(&conn);
         self.0.accept(conn).await
     }
