@@ -31,22 +31,9 @@ struct sw_kube_client *expose_client(const struct expose *x)
 
 static void begin_end(struct expose *x, enum expose_step undo);
 
-/* The first step of taking away what this process made; EXPOSE_DONE: it made nothing. */
-static enum expose_step undo_step(const struct expose *x)
-{
-    /* Whoever has the name or the key may go on with all of it; and who lost it may win it back. */
-    if (x->not_ours || x->lost)
-        return EXPOSE_DONE;
-    if (x->made_proxy)
-        return EXPOSE_REMOVE_PROXY;
-    if (x->made_advert)
-        return EXPOSE_REMOVE_ADVERT;
-    return expose_made_connector(x) ? EXPOSE_REMOVE_USERS : EXPOSE_DONE;
-}
-
 void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice message)
 {
-    enum expose_step undo = undo_step(x);
+    enum expose_step undo = expose_undo_step(x);
 
     if (x->failed)
         return; /* said, and being undone */
@@ -55,7 +42,7 @@ void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice me
                            message.n ? message.p : "");
         sw_view_failure(&x->view, event, message);
     }
-    if (x->stopping || undo == EXPOSE_DONE) {
+    if (x->stopping) {
         sw_loop_stop(x->loop);
         return;
     }
@@ -65,7 +52,7 @@ void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice me
 
 void expose_check_end(struct expose *x)
 {
-    if ((x->drained || x->failed) && x->removed)
+    if (x->drained && x->removed)
         sw_loop_stop(x->loop);
 }
 
@@ -170,6 +157,15 @@ static void on_patience(struct sw_timer *t)
     look_again(SW_CONTAINER_OF(t, struct expose, patience));
 }
 
+/* What the watch shows is older than what was written. */
+static bool is_stale(const struct expose *x)
+{
+    int64_t generation;
+
+    return sw_json_i64(sw_json_walk(x->proxy->json, "metadata", "generation", NULL), &generation) &&
+           generation < x->generation;
+}
+
 static void on_judge(struct sw_defer *d)
 {
     struct expose *x = SW_CONTAINER_OF(d, struct expose, judge);
@@ -178,7 +174,8 @@ static void on_judge(struct sw_defer *d)
     struct sw_expose_state s;
     const char *url;
 
-    if (x->stopping || x->step != EXPOSE_FOLLOW || !x->proxy)
+    if (x->stopping || x->step != EXPOSE_FOLLOW || !x->proxy || is_stale(x) ||
+        expose_judge_claim(x))
         return;
     if (x->cfg->redirect && x->redirect_port != sw_expose_https_port(x->proxy->json)) {
         /* Only now we know where HTTPS is. */
@@ -187,13 +184,15 @@ static void on_judge(struct sw_defer *d)
         return;
     }
     sw_expose_judge(x->proxy->json, c ? c->json : NULL, x->cfg->redirect, &s);
+    if (x->ready) {
+        /* Somebody else's object, or hand on ours, does not end what is served. */
+        sw_view_trouble(&x->view, s.failed);
+        begin_probe(x);
+        return;
+    }
     if (s.failed.n) {
         x->lost = s.lost;
         expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", s.failed);
-        return;
-    }
-    if (x->ready) {
-        begin_probe(x);
         return;
     }
     /* Somebody with the same key may be what is online. */

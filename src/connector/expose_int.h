@@ -14,9 +14,13 @@ enum expose_step {
     EXPOSE_LOOK,      /* is there an HTTPProxy of our name? */
     EXPOSE_OTHER,     /* it goes to another device: is that one alive? */
     EXPOSE_MAY,       /* it is not: may we take it over? */
+    EXPOSE_LOOK_ADVERT,
+    EXPOSE_CLAIM, /* host names that the HTTPProxy has not, beside those it has; see keep.c */
     EXPOSE_PROXY,
     EXPOSE_ADVERT,
     EXPOSE_FOLLOW,
+    EXPOSE_RESTORE_PROXY,
+    EXPOSE_RESTORE_ADVERT,
     EXPOSE_REMOVE_PROXY,
     EXPOSE_REMOVE_ADVERT,
     EXPOSE_REMOVE_USERS, /* does anything else use the Connector? */
@@ -43,13 +47,19 @@ struct expose {
     struct sw_arena kept;            /* of hostnames */
     const struct sw_json *hostnames; /* as wanted; NULL: none */
     uint16_t redirect_port;
-    bool existed;
+    const struct sw_json *proxy_before;  /* in 'kept', as found; NULL: it was not there */
+    const struct sw_json *advert_before; /* the same */
+    bool claiming;                       /* names first: the rest is as before */
+    bool settled;                        /* the names are ours */
+    int64_t generation;                  /* of the HTTPProxy as last written */
+    bool wrote_proxy;                    /* over one that was there, like the next */
+    bool wrote_advert;
     bool made_proxy; /* by this process, like the next one */
     bool made_advert;
     char *proxy_uid; /* as last written by this process: nothing else is removed; NULL: never */
     char *advert_uid;
     bool lost;     /* the name or the key is somebody else's: nothing is removed */
-    bool failed;   /* for good: what was made goes again */
+    bool failed;   /* for good: what was made goes again, what was changed is changed back */
     bool not_ours; /* the Connector is in other hands */
     bool said;     /* that the objects are there */
     struct sw_informer *informer;
@@ -71,6 +81,21 @@ extern const struct sw_kube_gvr expose_proxy_gvr;
 /* expose_steps.c */
 void expose_go(struct expose *x, enum expose_step step);
 void expose_run_step(struct expose *x);
+/* expose_keep.c: what was there before, to be kept until the run succeeds. */
+void expose_keep_proxy(struct expose *x, const struct sw_json *proxy);
+void expose_keep_advert(struct expose *x, const struct sw_json *advert);
+/* The step after everything was looked at; EXPOSE_CLAIM when names have to be claimed first. */
+enum expose_step expose_first_write(struct expose *x);
+/* The HTTPProxy as it was, with all names; in the arena. */
+struct sw_json *expose_claim_object(const struct expose *x, struct sw_arena *a);
+/* Either object as it was before. */
+struct sw_json *expose_before_object(const struct expose *x, struct sw_arena *a, bool proxy);
+/* True while names are claimed: the verdict on them was looked for. */
+bool expose_judge_claim(struct expose *x);
+/* The first step of taking back what this process did; EXPOSE_DONE: it did nothing. */
+enum expose_step expose_undo_step(const struct expose *x);
+/* The one after the HTTPProxy was taken back. */
+enum expose_step expose_undo_advert(const struct expose *x);
 /* expose.c: every object is there. */
 void expose_follow(struct expose *x);
 /* event as in sw_view_failure. */

@@ -8,6 +8,8 @@
 
 #define URL_NOTE "spanwire.dev/url"
 
+enum { HOSTNAMES_MAX = 16 }; /* of an HTTPProxy */
+
 /* ---- what is exposed ---- */
 
 static bool host_valid(struct sw_slice host)
@@ -297,10 +299,10 @@ static void judge_failure(const struct sw_json *proxy, const struct sw_json *con
 {
     struct sw_slice message;
 
-    if (found(proxy, "Accepted", "False", "Invalid", &message))
+    if (found(proxy, "Accepted", "False", "Invalid", &message) ||
+        found(proxy, "HostnamesInUse", "True", NULL, &message))
         ret->failed = message;
-    ret->lost = found(proxy, "HostnamesInUse", "True", NULL, &message) ||
-                found(connector, "IrohDNSPublished", "False", "DeferredToOwner", &message);
+    ret->lost = found(connector, "IrohDNSPublished", "False", "DeferredToOwner", &message);
     if (ret->lost)
         ret->failed = message;
 }
@@ -327,6 +329,82 @@ void sw_expose_judge(const struct sw_json *proxy, const struct sw_json *connecto
     }
     judge_failure(proxy, connector, ret);
 }
+
+/* ---- names ---- */
+
+static bool listed(const struct sw_json *names, struct sw_slice name)
+{
+    for (size_t i = 0; i < sw_json_len(names); i++) {
+        if (sw_slice_eq(sw_json_str(sw_json_at(names, i)), name))
+            return true;
+    }
+    return false;
+}
+
+struct sw_json *sw_expose_union(struct sw_arena *a, const struct sw_json *before,
+                                const struct sw_json *wanted)
+{
+    const struct sw_json *from[] = {before, wanted};
+    struct sw_json *all = sw_json_new_array(a);
+
+    for (size_t k = 0; k < SW_ARRAY_LEN(from); k++) {
+        for (size_t i = 0; i < sw_json_len(from[k]); i++) {
+            struct sw_slice name = sw_json_str(sw_json_at(from[k], i));
+
+            if (!listed(all, name))
+                sw_json_push(a, all, sw_json_new_string(a, name));
+        }
+    }
+    return sw_json_len(all) <= HOSTNAMES_MAX ? all : NULL;
+}
+
+/* What the status says of one name; NULL: nothing. */
+static const struct sw_json *name_status(const struct sw_json *proxy, struct sw_slice name)
+{
+    const struct sw_json *list = sw_json_walk(proxy, "status", "hostnameStatuses", NULL);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_slice_eq(sw_json_str(sw_json_find(sw_json_at(list, i), "hostname")), name))
+            return sw_json_at(list, i);
+    }
+    return NULL;
+}
+
+struct sw_slice sw_expose_name_message(const struct sw_json *proxy, struct sw_slice name)
+{
+    struct sw_slice reason = {0};
+    struct sw_slice message = SW_SLICE_LIT("");
+
+    (void)sw_condition(sw_json_find(name_status(proxy, name), "conditions"), "Available", &reason,
+                       &message);
+    return message;
+}
+
+enum sw_expose_names sw_expose_names(const struct sw_json *proxy, const struct sw_json *wanted,
+                                     struct sw_slice *ret_name)
+{
+    enum sw_expose_names all = SW_EXPOSE_NAMES_OURS;
+
+    if (!sw_condition_current(proxy, "Accepted"))
+        return SW_EXPOSE_NAMES_PENDING;
+    for (size_t i = 0; i < sw_json_len(wanted); i++) {
+        struct sw_slice name = sw_json_str(sw_json_at(wanted, i));
+        struct sw_slice reason = {0};
+        struct sw_slice message = {0};
+        struct sw_slice is = sw_condition(sw_json_find(name_status(proxy, name), "conditions"),
+                                          "Available", &reason, &message);
+
+        if (sw_slice_eq_str(reason, "InUse")) {
+            *ret_name = name;
+            return SW_EXPOSE_NAMES_TAKEN;
+        }
+        if (!sw_slice_eq_str(is, "True"))
+            all = SW_EXPOSE_NAMES_PENDING;
+    }
+    return all;
+}
+
+/* ---- where ---- */
 
 /* The port of "http://name:port/", as clients dial it; 80 without one. */
 static uint64_t port_of(struct sw_slice url)

@@ -63,11 +63,26 @@ struct sw_expose_state {
     bool ready;
     struct sw_slice waiting; /* message of the first step that is not done; may be empty */
     struct sw_slice failed;  /* nothing will come of it; empty: it still may */
-    bool lost;               /* because somebody else has the name or the key */
+    bool lost;               /* because somebody else has the key */
 };
 /* Slices point into the objects. connector may be NULL. */
 void sw_expose_judge(const struct sw_json *proxy, const struct sw_json *connector, bool need_tls,
                      struct sw_expose_state *ret);
+/* Whether every wanted host name is the HTTPProxy's, as its present status says. */
+enum sw_expose_names {
+    SW_EXPOSE_NAMES_PENDING,
+    SW_EXPOSE_NAMES_OURS,
+    SW_EXPOSE_NAMES_TAKEN, /* *ret_name is somebody else's */
+};
+/* ret_name points into wanted: an array of strings; NULL: none. */
+enum sw_expose_names sw_expose_names(const struct sw_json *proxy, const struct sw_json *wanted,
+                                     struct sw_slice *ret_name);
+/* What the status says of a name that is taken; empty: nothing. Points into the object. */
+struct sw_slice sw_expose_name_message(const struct sw_json *proxy, struct sw_slice name);
+/* Those of 'before' and those of 'wanted', each once, in the arena; NULL: more than an HTTPProxy
+ * takes. */
+struct sw_json *sw_expose_union(struct sw_arena *a, const struct sw_json *before,
+                                const struct sw_json *wanted);
 /* Where clients find HTTPS; 0: on 443, or not known yet. */
 uint16_t sw_expose_https_port(const struct sw_json *proxy);
 /* "http://name:8080/" in the arena; NULL when there is no name yet. */

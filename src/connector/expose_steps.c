@@ -10,6 +10,7 @@
 #include "connector/takeover.h"
 
 #define BACKOFF_MAX (30 * SW_NS_PER_S)
+#define LIVE_LOOK   (20 * SW_NS_PER_MS)
 #define MANAGER     "spanwire-expose"
 
 const struct sw_kube_gvr expose_proxy_gvr = {.group = SW_CONNECTOR_GROUP,
@@ -51,11 +52,11 @@ static void on_looked(struct expose *x, const struct sw_json *proxy)
 {
     struct sw_slice connector = sw_expose_connector_of(proxy);
 
-    x->existed = true;
+    expose_keep_proxy(x, proxy);
     x->redirect_port = sw_expose_https_port(proxy);
     keep_hostnames(x, sw_json_walk(proxy, "spec", "hostnames", NULL));
     if (sw_slice_eq_str(connector, x->connector)) {
-        expose_go(x, EXPOSE_PROXY);
+        expose_go(x, EXPOSE_LOOK_ADVERT);
         return;
     }
     if (!connector.n) {
@@ -97,7 +98,7 @@ static void on_other(struct expose *x, const struct sw_json *connector)
 static void on_may(struct expose *x, const struct sw_kube_reply *r)
 {
     if (sw_takeover_allowed(r))
-        expose_go(x, EXPOSE_PROXY);
+        expose_go(x, EXPOSE_LOOK_ADVERT);
     else
         lose_name(x, "and this user has no right to take it over (verb 'take-over' on "
                      "httpproxies)");
@@ -114,7 +115,8 @@ static void on_removed(struct expose *x, bool with_connector)
 {
     x->step = EXPOSE_DONE;
     x->removed = true;
-    sw_view_removed(&x->view, with_connector ? sw_slice_str(x->connector) : sw_slice(NULL, 0));
+    if (!x->failed || x->made_proxy)
+        sw_view_removed(&x->view, with_connector ? sw_slice_str(x->connector) : sw_slice(NULL, 0));
     expose_check_end(x);
 }
 
@@ -135,19 +137,23 @@ static void on_users(struct expose *x, const struct sw_json *list)
     expose_go(x, EXPOSE_REMOVE_CONNECTOR);
 }
 
-static void on_made(struct expose *x, const struct sw_json *obj, bool created)
+static void on_proxy_made(struct expose *x, const struct sw_json *obj, bool created)
 {
-    if (x->step == EXPOSE_PROXY)
-        x->made_proxy |= created;
-    else
-        x->made_advert |= created;
-    remember(x->step == EXPOSE_PROXY ? &x->proxy_uid : &x->advert_uid, obj);
-    if (x->step == EXPOSE_PROXY) {
-        expose_go(x, EXPOSE_ADVERT);
-        return;
-    }
+    x->made_proxy |= created;
+    x->wrote_proxy |= !created && x->proxy_before;
+    remember(&x->proxy_uid, obj);
+    if (!sw_json_i64(sw_json_walk(obj, "metadata", "generation", NULL), &x->generation))
+        x->generation = 0;
+    expose_go(x, x->claiming ? EXPOSE_FOLLOW : EXPOSE_ADVERT);
+}
+
+static void on_advert_made(struct expose *x, const struct sw_json *obj, bool created)
+{
+    x->made_advert |= created;
+    x->wrote_advert |= !created && x->advert_before;
+    remember(&x->advert_uid, obj);
     if (!x->said)
-        sw_view_objects(&x->view, !x->existed, x->target.url, x->hostnames);
+        sw_view_objects(&x->view, !x->proxy_before, x->target.url, x->hostnames);
     x->said = true;
     expose_go(x, EXPOSE_FOLLOW);
 }
@@ -158,6 +164,11 @@ static enum expose_step after_objects(const struct expose *x)
     bool wanted = x->failed ? expose_made_connector(x) : x->connector != NULL;
 
     return wanted ? EXPOSE_REMOVE_USERS : EXPOSE_DONE;
+}
+
+static enum expose_step after_proxy(const struct expose *x)
+{
+    return x->failed ? expose_undo_advert(x) : EXPOSE_REMOVE_ADVERT;
 }
 
 static void on_answer(struct expose *x, struct sw_kube_reply *r)
@@ -172,13 +183,22 @@ static void on_answer(struct expose *x, struct sw_kube_reply *r)
     case EXPOSE_MAY:
         on_may(x, r);
         break;
+    case EXPOSE_LOOK_ADVERT:
+        expose_keep_advert(x, r->object);
+        expose_go(x, expose_first_write(x));
+        break;
+    case EXPOSE_CLAIM:
     case EXPOSE_PROXY:
+        on_proxy_made(x, r->object, r->code == 201);
+        break;
     case EXPOSE_ADVERT:
-        on_made(x, r->object, r->code == 201);
+        on_advert_made(x, r->object, r->code == 201);
         break;
+    case EXPOSE_RESTORE_PROXY:
     case EXPOSE_REMOVE_PROXY:
-        expose_go(x, x->failed && !x->made_advert ? after_objects(x) : EXPOSE_REMOVE_ADVERT);
+        expose_go(x, after_proxy(x));
         break;
+    case EXPOSE_RESTORE_ADVERT:
     case EXPOSE_REMOVE_ADVERT:
         expose_go(x, after_objects(x));
         break;
@@ -198,12 +218,13 @@ static void on_answer(struct expose *x, struct sw_kube_reply *r)
 static void on_missing(struct expose *x)
 {
     if (x->step == EXPOSE_LOOK) {
-        x->existed = false;
-        expose_go(x, EXPOSE_PROXY);
+        expose_go(x, EXPOSE_LOOK_ADVERT);
+    } else if (x->step == EXPOSE_LOOK_ADVERT) {
+        expose_go(x, expose_first_write(x));
     } else if (x->step == EXPOSE_OTHER) {
         on_other(x, NULL);
     } else if (x->step == EXPOSE_REMOVE_PROXY) {
-        expose_go(x, x->failed && !x->made_advert ? after_objects(x) : EXPOSE_REMOVE_ADVERT);
+        expose_go(x, after_proxy(x));
     } else if (x->step == EXPOSE_REMOVE_ADVERT) {
         expose_go(x, after_objects(x));
     } else if (x->step == EXPOSE_REMOVE_CONNECTOR) {
@@ -224,6 +245,10 @@ static bool without_rights(struct expose *x)
             on_removed(x, false);
         return true;
     }
+    if (x->step == EXPOSE_LOOK_ADVERT) {
+        expose_go(x, expose_first_write(x));
+        return true;
+    }
     if (x->step == EXPOSE_OTHER)
         lose_name(x, "which this user may not see: choose another --name");
     return x->step == EXPOSE_OTHER;
@@ -234,6 +259,11 @@ static bool is_removal(enum expose_step step)
 {
     return step == EXPOSE_REMOVE_PROXY || step == EXPOSE_REMOVE_ADVERT ||
            step == EXPOSE_REMOVE_CONNECTOR;
+}
+
+static bool is_write(enum expose_step step)
+{
+    return step == EXPOSE_CLAIM || step == EXPOSE_PROXY || step == EXPOSE_ADVERT;
 }
 
 static void on_reply(void *arg, struct sw_kube_reply *r)
@@ -248,15 +278,47 @@ static void on_reply(void *arg, struct sw_kube_reply *r)
     } else if (r->code == 403 && without_rights(x)) {
         return;
     } else if (r->code == 403 && x->step == EXPOSE_PROXY && x->other) {
-        x->lost = true;
+        x->lost = !x->wrote_proxy;
         expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", r->message);
-    } else if ((r->code == 400 || r->code == 422) &&
-               (x->step == EXPOSE_PROXY || x->step == EXPOSE_ADVERT)) {
+    } else if ((r->code == 400 || r->code == 422) && is_write(x->step)) {
         expose_fail(x, SW_EINVAL, "tunnel_terminal_failure", r->message);
     } else {
         sw_log_warn("expose", "%.*s: trying again", SW_SLICE_ARG(sw_slice_head(r->message, 300)));
         retry_later(x);
     }
+}
+
+static void apply_object(struct expose *x, const struct sw_kube_gvr *gvr, const struct sw_json *obj)
+{
+    x->call = sw_kube_apply(expose_client(x), gvr, obj, NULL, MANAGER, true, on_reply, x);
+}
+
+static void restore(struct expose *x, bool proxy)
+{
+    SW_ARENA_AUTO a = {0};
+
+    apply_object(x, proxy ? &expose_proxy_gvr : &sw_advertisement_gvr,
+                 expose_before_object(x, &a, proxy));
+}
+
+/*
+ * What is there is changed only by who holds the Lease: another process with our key may be what
+ * runs it.
+ */
+static bool not_live_yet(struct expose *x)
+{
+    if (!x->proxy_before || x->made_proxy || sw_connector_live(x->device))
+        return false;
+    sw_timer_start(x->loop, &x->retry, LIVE_LOOK, on_retry);
+    return true;
+}
+
+static void claim(struct expose *x)
+{
+    SW_ARENA_AUTO a = {0};
+
+    if (!not_live_yet(x))
+        apply_object(x, &expose_proxy_gvr, expose_claim_object(x, &a));
 }
 
 static void apply(struct expose *x, const struct sw_kube_gvr *gvr, bool proxy)
@@ -270,9 +332,9 @@ static void apply(struct expose *x, const struct sw_kube_gvr *gvr, bool proxy)
                                .target = x->target,
                                .redirect = x->cfg->redirect,
                                .redirect_port = x->redirect_port};
-    struct sw_json *obj = proxy ? sw_expose_proxy(&a, &s) : sw_expose_advertisement(&a, &s);
 
-    x->call = sw_kube_apply(expose_client(x), gvr, obj, NULL, MANAGER, true, on_reply, x);
+    if (!not_live_yet(x))
+        apply_object(x, gvr, proxy ? sw_expose_proxy(&a, &s) : sw_expose_advertisement(&a, &s));
 }
 
 static void get(struct expose *x, const struct sw_kube_gvr *gvr, struct sw_slice name)
@@ -324,6 +386,18 @@ void expose_run_step(struct expose *x)
     case EXPOSE_MAY:
         x->call = sw_takeover_ask(expose_client(x), expose_proxy_gvr.resource, expose_ns(x),
                                   name_of(x), on_reply, x);
+        break;
+    case EXPOSE_LOOK_ADVERT:
+        get(x, &sw_advertisement_gvr, name_of(x));
+        break;
+    case EXPOSE_CLAIM:
+        claim(x);
+        break;
+    case EXPOSE_RESTORE_PROXY:
+        restore(x, true);
+        break;
+    case EXPOSE_RESTORE_ADVERT:
+        restore(x, false);
         break;
     case EXPOSE_PROXY:
         apply(x, &expose_proxy_gvr, true);

@@ -195,6 +195,27 @@ void sw_view_no_origin(struct sw_expose_view *v, const char *target)
     end(v, &e);
 }
 
+void sw_view_trouble(struct sw_expose_view *v, struct sw_slice message)
+{
+    char now[sizeof(v->trouble)];
+    struct event e;
+
+    sw_request_text(now, sizeof(now), message);
+    if (strcmp(now, v->trouble) == 0)
+        return;
+    memcpy(v->trouble, now, sizeof(now));
+    if (!v->json) {
+        (void)fprintf(v->out, now[0] ? "Degraded, still serving: %s\n" : "No longer degraded%s\n",
+                      now);
+        (void)fflush(v->out);
+        return;
+    }
+    begin(v, &e, now[0] ? "tunnel_degraded" : "tunnel_recovered");
+    if (now[0])
+        put(&e, "message", now);
+    end(v, &e);
+}
+
 static const char *colour_of(const struct sw_expose_view *v, unsigned status)
 {
     if (!v->colour)

@@ -18,6 +18,7 @@ struct sw_expose_view {
     bool said[SW_EXPOSE_STEPS];
     char waiting[200]; /* said last */
     bool no_origin;    /* said */
+    char trouble[200]; /* said last; empty: none */
 };
 
 void sw_view_begin(struct sw_expose_view *v, const char *target, const char *status_page);
@@ -31,6 +32,8 @@ void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const 
 void sw_view_verify(struct sw_expose_view *v, const char *url, bool done, const char *why);
 /* Nothing listens at the target; said once. */
 void sw_view_no_origin(struct sw_expose_view *v, const char *target);
+/* What the control plane says against a service that runs; empty: nothing any more. Said once. */
+void sw_view_trouble(struct sw_expose_view *v, struct sw_slice message);
 void sw_view_request(struct sw_expose_view *v, const struct sw_request *r);
 void sw_view_api(struct sw_expose_view *v, bool up, int code, struct sw_slice message);
 /* event: "tunnel_terminal_failure", "tunnel_deleted_upstream". */

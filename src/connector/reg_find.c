@@ -89,7 +89,8 @@ static void on_by_name(struct sw_reg *r, const struct sw_json *obj)
     }
     if (id.n && sw_slice_eq_str(ready, "True")) {
         (void)sw_err_set(&err, SW_EDENIED,
-                         "Connector '%.*s' belongs to another device (%.*s...), which is online",
+                         "Connector '%.*s' belongs to another device (%.*s...), which is online: "
+                         "choose another name with --name",
                          (int)sw_min(r->o.name.n, 63), r->o.name.p, (int)sw_min(id.n, 10), id.p);
         reg_give_up(r, &err);
         return;

@@ -6,11 +6,12 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from types import SimpleNamespace
 
 import pytest
 from harness.control import Control
-from harness.device import GROUP, PROXIES, Device, Edge
+from harness.device import GROUP, LEASES, PROXIES, Device, Edge
 from harness.fabric import XdsGateway
 from harness.ports import free_port
 from harness.wait import guard, until
@@ -196,12 +197,72 @@ def test_a_hostname_in_use(control, expose, web):
     second = expose(web.port, "--name", "use-b", "--hostname", "used.example.test", "--no-verify", where="two")
     assert second.wait(20) == 1
     assert "used.example.test" in second.log()
-    # Who loses a name deletes nothing, neither its own objects nor anybody else's.
-    assert "removed" not in second.log()
+    # What the run made goes again: an HTTPProxy that waits for the name would be a change. The holder's stays.
     left = (f"{PROXIES}/use-b", f"{GROUP}/connectors/use-b", f"{GROUP}/connectoradvertisements/use-b")
-    assert [control.get(path).status for path in left] == [200] * 3
+    until(lambda: [control.get(path).status for path in left] == [404] * 3)
     assert [control.get(path.replace("use-b", "use-a")).status for path in left] == [200] * 3
     url_of(first)
+
+
+def test_a_taken_name_added_changes_nothing(control, expose, web):
+    """The names of before stay claimed and served, and the rest of the object is as it was."""
+    def available(name):
+        return {h["hostname"]: next(c["reason"] for c in h["conditions"] if c["type"] == "Available")
+                for h in proxy(control, name)["status"]["hostnameStatuses"]}
+
+    holder = expose(web.port, "--name", "add-a", "--hostname", "held.example.test", "--no-verify", where="one")
+    url_of(holder)
+    first = expose(web.port, "--name", "add-b", "--hostname", "works.example.test", "--label", "before", "--no-verify",
+                   where="two")
+    url_of(first)
+    first.stop()
+    specs = [control.get(f"{at}/add-b").json["spec"] for at in (PROXIES, f"{GROUP}/connectoradvertisements")]
+    claim = available("add-b")
+    for names in (["works.example.test", "held.example.test"], ["held.example.test"]):
+        flags = [part for name in names for part in ("--hostname", name)]
+        again = expose(web.port + 1, "--name", "add-b", *flags, "--no-verify", where="two")
+        assert again.wait(20) == 1
+        assert "'held.example.test'" in again.log() and "removed" not in again.log()
+        # The Lease is given back: gateways know at once that nobody is there.
+        assert not control.get(f"{LEASES}/add-b").json["spec"].get("holderIdentity")
+        assert [control.get(f"{at}/add-b").json["spec"]
+                for at in (PROXIES, f"{GROUP}/connectoradvertisements")] == specs
+        assert proxy(control, "add-b")["metadata"]["annotations"]["app.kubernetes.io/name"] == "before"
+        until(lambda: available("add-b") == claim, 5)
+    # A name that is free takes the place of the old one.
+    moved = expose(web.port, "--name", "add-b", "--hostname", "moved.example.test", "--no-verify", where="two")
+    assert url_of(moved) == "http://moved.example.test:8080/"
+    assert proxy(control, "add-b")["spec"]["hostnames"] == ["moved.example.test"]
+
+
+def test_what_runs_is_not_ended_by_what_others_ask_for(control, expose, web):
+    """An older object that asks for its name, and a spec that somebody spoils: said, and served on."""
+    old = {"apiVersion": "networking.datumapis.com/v1alpha", "kind": "HTTPProxy", "metadata": {"name": "older"},
+           "spec": {"rules": [{"backends": [{"endpoint": "http://10.1.2.3:80"}]}]}}
+    assert control.post(PROXIES, old).status == 201
+    time.sleep(1.1)  # ages have seconds
+    e = expose(web.port, "--name", "younger", "--hostname", "mine.example.test", "--json", "--no-verify")
+    until(lambda: any(v["event"] == "tunnel_ready" for v in events(e)), 10)
+    assert control.patch(f"{PROXIES}/older", {"spec": {"hostnames": ["mine.example.test"]}}).status == 200
+    until(lambda: any(c["type"] == "HostnamesInUse" for c in proxy(control, "older")["status"]["conditions"]), 10)
+    good = proxy(control, "younger")["spec"]
+    spoilt = json.loads(json.dumps(good))
+    spoilt["rules"][0]["backends"][0]["endpoint"] = "http://0.0.0.0:1"
+    assert control.patch(f"{PROXIES}/younger", {"spec": spoilt}).status == 200
+    said = until(lambda: next((v for v in events(e) if v["event"] == "tunnel_degraded"), None), 10)
+    assert "unspecified address" in said["message"]
+    assert control.patch(f"{PROXIES}/younger", {"spec": good}).status == 200
+    until(lambda: any(v["event"] == "tunnel_recovered" for v in events(e)), 10)
+    assert e.alive
+
+
+def test_a_second_machine_of_the_same_name(binary, expose, web):
+    """Two machines with one host name: the second is told what to do."""
+    first = expose(web.port, "--no-verify", where="one")
+    url_of(first)
+    second = expose(web.port, "--no-verify", where="two")
+    assert second.wait(20) == 1
+    assert "another device" in second.log() and "--name" in second.log()
 
 
 def test_a_failure_leaves_what_was_there_before(control, expose, web):

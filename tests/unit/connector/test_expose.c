@@ -166,6 +166,44 @@ static void test_readiness(void **state)
     assert_true(s.lost);
 }
 
+#define N(name, status, reason)                                                                    \
+    "{\"hostname\":\"" name "\",\"conditions\":[" C("Available", status, reason) "]}"
+
+/* Names are claimed beside those that are there, and judged one by one. */
+static void test_names(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct sw_json *before = parse(&a, "[\"a.x\",\"b.x\"]");
+    const struct sw_json *wanted = parse(&a, "[\"b.x\",\"c.x\"]");
+    struct sw_json *many = sw_json_new_array(&a);
+    struct sw_slice name = {0};
+    const struct sw_json *p = parse(
+        &a, "{\"metadata\":{\"generation\":2},\"status\":{\"conditions\":[" C(
+                "Accepted", "True",
+                "A") "],\"hostnameStatuses\":[" N("a.x", "False",
+                                                  "InUse") "," N("b.x", "True",
+                                                                 "Claimed") "," N("c.x", "False",
+                                                                                  "InUse") "]}}");
+    const struct sw_json *old =
+        parse(&a, "{\"metadata\":{\"generation\":3},\"status\":{\"conditions\":[" C(
+                      "Accepted", "True", "A") "],\"hostnameStatuses\":[" N("c.x", "False",
+                                                                            "InUse") "]}}");
+
+    (void)state;
+    assert_string_equal(sw_json_text(&a, sw_expose_union(&a, before, wanted), NULL).p,
+                        "[\"a.x\",\"b.x\",\"c.x\"]");
+    for (int i = 0; i < 16; i++)
+        sw_json_push(&a, many, sw_json_new_str(&a, sw_arena_printf(&a, "n%d.x", i)));
+    assert_non_null(sw_expose_union(&a, NULL, many));
+    assert_null(sw_expose_union(&a, before, many));
+    assert_int_equal(sw_expose_names(p, wanted, &name), SW_EXPOSE_NAMES_TAKEN);
+    assert_true(sw_slice_eq_str(name, "c.x"));
+    assert_true(sw_slice_eq_str(sw_expose_name_message(p, name), "m Available"));
+    assert_int_equal(sw_expose_names(p, parse(&a, "[\"b.x\"]"), &name), SW_EXPOSE_NAMES_OURS);
+    assert_int_equal(sw_expose_names(p, parse(&a, "[\"d.x\"]"), &name), SW_EXPOSE_NAMES_PENDING);
+    assert_int_equal(sw_expose_names(old, wanted, &name), SW_EXPOSE_NAMES_PENDING);
+}
+
 static void test_urls(void **state)
 {
     SW_ARENA_AUTO a = {0};
@@ -207,6 +245,9 @@ static void test_events_are_json_lines(void **state)
     sw_view_request(&v, &r);
     sw_view_api(&v, false, 401, SW_SLICE_LIT("gone"));
     sw_view_failure(&v, "tunnel_terminal_failure", SW_SLICE_LIT("m"));
+    sw_view_trouble(&v, SW_SLICE_LIT("t"));
+    sw_view_trouble(&v, SW_SLICE_LIT("t")); /* once */
+    sw_view_trouble(&v, SW_SLICE_LIT(""));
     sw_view_removed(&v, SW_SLICE_LIT("dev"));
     sw_view_stopped(&v, "http://x/");
     (void)fclose(f);
@@ -220,18 +261,16 @@ static void test_events_are_json_lines(void **state)
         assert_true(sw_json_str_eq(sw_json_find(o, "id"), "web"));
         lines++;
     }
-    assert_int_equal(lines, 9);
+    assert_int_equal(lines, 11);
     free(text);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_targets),
-        cmocka_unit_test(test_objects),
-        cmocka_unit_test(test_readiness),
-        cmocka_unit_test(test_urls),
-        cmocka_unit_test(test_events_are_json_lines),
+        cmocka_unit_test(test_targets),   cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_readiness), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_urls),      cmocka_unit_test(test_events_are_json_lines),
     };
 
     return cmocka_run_group_tests_name("connector_expose", tests, NULL, NULL);

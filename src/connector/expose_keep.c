@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A run of `expose` that fails changes nothing. New host names are claimed beside those that the
+ * HTTPProxy has, while everything else of it stays as it was; only when they are ours the rest is
+ * written. Until the run is ready, every failure writes back what was found.
+ */
+#include "base/mem.h"
+#include "connector/details.h"
+#include "connector/expose_int.h"
+#include "connector/reg.h"
+
+#define LABEL "app.kubernetes.io/name"
+
+void expose_keep_proxy(struct expose *x, const struct sw_json *proxy)
+{
+    if (!x->wrote_proxy)
+        x->proxy_before = sw_json_copy(&x->kept, proxy);
+}
+
+void expose_keep_advert(struct expose *x, const struct sw_json *advert)
+{
+    if (!x->wrote_advert)
+        x->advert_before = sw_json_copy(&x->kept, advert);
+}
+
+static const struct sw_json *names_before(const struct expose *x)
+{
+    return sw_json_walk(x->proxy_before, "spec", "hostnames", NULL);
+}
+
+enum expose_step expose_first_write(struct expose *x)
+{
+    size_t before = sw_json_len(names_before(x));
+    const struct sw_json *all = x->proxy_before && x->hostnames && !x->settled
+                                    ? sw_expose_union(&x->kept, names_before(x), x->hostnames)
+                                    : NULL;
+
+    x->claiming = all && sw_json_len(all) > before;
+    return x->claiming ? EXPOSE_CLAIM : EXPOSE_PROXY;
+}
+
+static struct sw_json *named_like(struct sw_arena *a, const struct sw_json *from)
+{
+    static const char *const copied[] = {"namespace", "name"};
+    struct sw_json *o = sw_json_new_object(a);
+    struct sw_json *meta = sw_json_new_object(a);
+    const struct sw_json *label = sw_json_walk(from, "metadata", "annotations", LABEL, NULL);
+
+    sw_json_put(a, o, "apiVersion", sw_json_copy(a, sw_json_find(from, "apiVersion")));
+    sw_json_put(a, o, "kind", sw_json_copy(a, sw_json_find(from, "kind")));
+    for (size_t i = 0; i < SW_ARRAY_LEN(copied); i++)
+        sw_json_put(a, meta, copied[i],
+                    sw_json_copy(a, sw_json_walk(from, "metadata", copied[i], NULL)));
+    if (label) {
+        struct sw_json *notes = sw_json_new_object(a);
+
+        sw_json_put(a, notes, LABEL, sw_json_copy(a, label));
+        sw_json_put(a, meta, "annotations", notes);
+    }
+    sw_json_put(a, o, "metadata", meta);
+    return o;
+}
+
+struct sw_json *expose_before_object(const struct expose *x, struct sw_arena *a, bool proxy)
+{
+    const struct sw_json *from = proxy ? x->proxy_before : x->advert_before;
+    struct sw_json *o = named_like(a, from);
+
+    sw_json_put(a, o, "spec", sw_json_copy(a, sw_json_find(from, "spec")));
+    return o;
+}
+
+struct sw_json *expose_claim_object(const struct expose *x, struct sw_arena *a)
+{
+    struct sw_json *o = expose_before_object(x, a, true);
+    struct sw_json *spec = sw_json_find(o, "spec");
+
+    (void)sw_json_remove(spec, SW_SLICE_LIT("hostnames"));
+    sw_json_put(a, spec, "hostnames", sw_expose_union(a, names_before(x), x->hostnames));
+    return o;
+}
+
+bool expose_judge_claim(struct expose *x)
+{
+    struct sw_slice name = {0};
+    SW_AUTO_FREE char *why = NULL;
+
+    if (!x->claiming)
+        return false;
+    switch (sw_expose_names(x->proxy->json, x->hostnames, &name)) {
+    case SW_EXPOSE_NAMES_PENDING:
+        break;
+    case SW_EXPOSE_NAMES_OURS:
+        x->claiming = false;
+        x->settled = true;
+        expose_go(x, EXPOSE_PROXY);
+        break;
+    case SW_EXPOSE_NAMES_TAKEN:
+        why = sw_asprintf("'%.*s': %.*s", SW_SLICE_ARG(sw_slice_head(name, 100)),
+                          SW_SLICE_ARG(sw_expose_name_message(x->proxy->json, name)));
+        expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", sw_slice_str(why));
+        break;
+    }
+    return true;
+}
+
+enum expose_step expose_undo_advert(const struct expose *x)
+{
+    if (x->wrote_advert && !x->ready)
+        return EXPOSE_RESTORE_ADVERT;
+    if (x->made_advert)
+        return EXPOSE_REMOVE_ADVERT;
+    return expose_made_connector(x) ? EXPOSE_REMOVE_USERS : EXPOSE_DONE;
+}
+
+enum expose_step expose_undo_step(const struct expose *x)
+{
+    /* Whoever has the name or the key may go on with all of it; and who lost it may win it back. */
+    if (x->not_ours || x->lost)
+        return EXPOSE_DONE;
+    if (x->wrote_proxy && !x->ready)
+        return EXPOSE_RESTORE_PROXY;
+    if (x->made_proxy)
+        return EXPOSE_REMOVE_PROXY;
+    return expose_undo_advert(x);
+}
