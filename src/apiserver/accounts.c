@@ -44,12 +44,13 @@ static const struct rule control_rules[] = {
     {DATUM, "*", "get list watch create patch update delete", NULL, NULL},
     {"spanwire.dev", "claims", "get list watch create patch update delete", NULL, NULL},
     {GW, "gatewayclasses", "create patch", NULL, NULL},
-    {GW, "gateways httproutes", "create patch delete", NULL, NULL},
+    {GW, "gateways httproutes tcproutes tlsroutes", "create patch delete", NULL, NULL},
     {"discovery.k8s.io", "endpointslices", "create patch delete", NULL, NULL},
     {ENVOY, "envoypatchpolicies backends", CHILD, NULL, NULL},
     {"-", "serviceaccounts", CHILD, NULL, NULL},
     {"-", "secrets", "create patch delete", NULL, NULL},
     {"-", "configmaps namespaces", "create patch", NULL, NULL},
+    {"-", "configmaps", "delete", NULL, NULL},
     {"coordination.k8s.io", "leases", "get list watch create patch update delete", NULL, NULL},
     /*
      * Roles for devices and gateways: these, whatever they grant. The right to take names over

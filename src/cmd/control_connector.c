@@ -131,6 +131,25 @@ static int read_ids(struct sw_control_connector *c, const struct sw_opt_list *in
     return SW_OK;
 }
 
+/* "20000-20999": none below 1024, where the gateways' own listeners are. */
+static int read_ports(const char *text, struct sw_connector_conf *conf, struct sw_err *err)
+{
+    struct sw_slice last = sw_slice_str(text);
+    struct sw_slice first = sw_slice_cut(&last, '-');
+    uint64_t from = 0;
+    uint64_t to = 0;
+
+    if (!text || !text[0])
+        return SW_OK;
+    if (!sw_slice_to_u64(first, UINT16_MAX, &from) || !sw_slice_to_u64(last, UINT16_MAX, &to) ||
+        from < 1024 || to < from)
+        return sw_err_set(err, SW_EINVAL,
+                          "--device-ports '%.40s': FIRST-LAST is needed, from 1024 to 65535", text);
+    conf->port_first = (uint16_t)from;
+    conf->port_last = (uint16_t)to;
+    return SW_OK;
+}
+
 static int start(struct sw_control_connector *c, struct sw_kube_client *client,
                  struct sw_metrics_shard *metrics, const struct sw_control_connector_opts *o,
                  struct sw_err *err)
@@ -154,6 +173,8 @@ static int start(struct sw_control_connector *c, struct sw_kube_client *client,
     };
     int rc = read_ids(c, &o->gateway_ids, &co.conf, err);
 
+    if (rc == SW_OK)
+        rc = read_ports(o->device_ports, &co.conf, err);
     if (rc == SW_OK && o->certificates && o->data) {
         rc = read_domains(c, o, &co.conf, err);
         if (rc == SW_OK)

@@ -26,6 +26,7 @@ struct sw_control_connector_opts {
     /* Not flags of their own: */
     const char *data;               /* directory; the CA is in its connect-ca */
     const char *gateway_controller; /* of the class, where that is missing */
+    const char *device_ports;       /* "FIRST-LAST"; NULL: none */
     uint32_t port_offset;
     const char *lease_ns;  /* leader election; NULL: we are alone and lead */
     const char *identity;  /* in the lease; NULL: made up */

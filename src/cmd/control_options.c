@@ -345,6 +345,12 @@ static const struct sw_opt table[] = {
      .arg = "DOMAIN",
      .help = "domain that CA may sign names of, besides --target-domain and localhost; may be "
              "repeated"},
+    {.name = "device-ports",
+     .env = "SPANWIRE_DEVICE_PORTS",
+     .type = SW_OPT_STR,
+     .offset = OPT(cn.device_ports),
+     .arg = "FIRST-LAST",
+     .help = "ports of the gateways that HTTPProxies may have for TCP services [none]"},
     {.name = "envoy-gateway",
      .type = SW_OPT_BOOL,
      .offset = OPT(cn.envoy_gateway),

@@ -17,6 +17,15 @@ static const struct sw_opt table[] = {
      .help = "Public name of the service; may be repeated [a name made by the control plane]."},
     {"name", NULL, SW_OPT_STR, AT(name), .arg = "NAME",
      .help = "Name of the HTTPProxy and the advertisement [machine and port, 'laptop-3000']."},
+    {"port", NULL, SW_OPT_U32, AT(port), .arg = "N", .max = 65535,
+     .help = "Public port of a tcp:// service, one of those that the control plane gives to "
+             "devices [any that is free]."},
+    {"tls-name", NULL, SW_OPT_LIST, AT(tls_names), .arg = "NAME",
+     .help = "Public name of a tcp:// service that speaks TLS itself: instead of a port of its own "
+             "it gets the connections whose server name (SNI) is NAME; may be repeated."},
+    {"ca", NULL, SW_OPT_STR, AT(ca), .arg = "FILE",
+     .help = "CA certificates (PEM) that the certificate of an https:// service must be from [the "
+             "gateway's system roots]."},
     {"label", NULL, SW_OPT_STR, AT(label), .arg = "TEXT", .help = "A name for people."},
     {"https-redirect", NULL, SW_OPT_BOOL, AT(redirect), .def = "false",
      .help = "Send requests for http:// to https://, which the gateways must serve."},
@@ -63,7 +72,8 @@ int sw_cmd_expose(int argc, char **argv)
     if (rc == SW_EOF)
         return sw_cmd_help(&sw_expose_options);
     if (rc == SW_OK && rest.n_args != 1)
-        rc = sw_err_set(&err, SW_EINVAL, "expose: what? A port, HOST:PORT or URL is needed");
+        rc = sw_err_set(&err, SW_EINVAL,
+                        "expose: what? A port, HOST:PORT or URL (http, https, tcp) is needed");
     if (rc == SW_OK)
         rc = sw_log_filter(sw_slice_str(c.c.log_level), true, &err);
     if (rc != SW_OK)

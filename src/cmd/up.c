@@ -53,6 +53,7 @@ struct settings {
     struct sw_addr relay;
     const char *relay_url;
     const char *target_domain;
+    const char *device_ports;
     const char *cert_domain;
     bool demo;
     const char *demo_hostname;
@@ -88,6 +89,8 @@ static const struct sw_opt table[] = {
      .arg = "DOMAIN", .help = "Where devices without a hostname of their own get one."},
     {"certificate-domain", NULL, SW_OPT_STR, AT(cert_domain), .arg = "DOMAIN",
      .help = "Another domain whose hostnames get certificates, as in control; localhost does."},
+    {"device-ports", NULL, SW_OPT_STR, AT(device_ports), .def = "20000-20999", .arg = "FIRST-LAST",
+     .help = "Ports of the gateway that devices may have for TCP services; empty: none."},
     {NULL, NULL, SW_OPT_GROUP, 0, .help = "Demonstration"},
     {"demo", NULL, SW_OPT_BOOL, AT(demo), .def = "false", .arg = "BOOL",
      .help = "Also run a small web app and expose it as a device would."},
@@ -206,6 +209,8 @@ static void add_control(struct up *u)
     give(r, "--gateway-port-offset", sw_arena_printf(u->arena, "%" PRIu32, u->set->port_offset));
     give(r, "--connect-proxy", path(u, "run/sidecar.sock"));
     give(r, "--target-domain", u->set->target_domain);
+    if (u->set->device_ports[0])
+        give(r, "--device-ports", u->set->device_ports);
     if (u->set->cert_domain)
         give(r, "--certificate-domain", u->set->cert_domain);
     give(r, "--relay-url", u->relay_url);

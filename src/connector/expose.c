@@ -13,9 +13,13 @@
 #include "io/resolver.h"
 #include "io/signal.h"
 #include "tls/aead.h"
+#include "tls/cred.h"
+#include "tls/pemfile.h"
 
 #define REMOVE_NS   (8 * SW_NS_PER_S)
 #define PATIENCE_NS SW_NS_PER_S
+
+enum { CA_MAX = 64 << 10 }; /* what the control plane takes */
 
 struct sw_slice expose_ns(const struct expose *x)
 {
@@ -206,7 +210,8 @@ static void on_judge(struct sw_defer *d)
         sw_timer_start(x->loop, &x->patience, PATIENCE_NS, on_patience);
     }
     sw_view_progress(&x->view, &s);
-    url = sw_expose_url(&a, x->proxy->json, x->cfg->redirect);
+    url = x->target.tcp ? sw_expose_l4_url(&a, x->proxy->json)
+                        : sw_expose_url(&a, x->proxy->json, x->cfg->redirect);
     if (s.ready && url)
         on_ready(x, url);
 }
@@ -330,6 +335,44 @@ static void on_late(struct sw_timer *t)
 
 /* ---- the beginning ---- */
 
+/* What goes with what. */
+static int check_use(const struct expose *x)
+{
+    const struct sw_expose_config *cfg = x->cfg;
+
+    if (!x->target.tcp && (cfg->port || cfg->tls_names.n))
+        return sw_err_set(x->err, SW_EINVAL, "--%s is for a tcp:// service",
+                          cfg->port ? "port" : "tls-name");
+    if (x->target.tcp && (cfg->hostnames.n || cfg->redirect))
+        return sw_err_set(x->err, SW_EINVAL, "--%s is not for a tcp:// service%s",
+                          cfg->redirect ? "https-redirect" : "hostname",
+                          cfg->redirect ? "" : ": --tls-name names one that speaks TLS");
+    if (cfg->port && cfg->tls_names.n)
+        return sw_err_set(x->err, SW_EINVAL, "--port and --tls-name exclude each other");
+    if (cfg->ca && !x->target.https)
+        return sw_err_set(x->err, SW_EINVAL, "--ca is for an https:// service");
+    return SW_OK;
+}
+
+static int read_ca(struct expose *x)
+{
+    struct sw_tls_cred *cred;
+    int rc;
+
+    sw_buf_init(&x->ca, CA_MAX);
+    if (!x->cfg->ca)
+        return SW_OK;
+    rc = sw_pemfile_read(x->cfg->ca, &x->ca, x->err);
+    if (rc != SW_OK)
+        return sw_err_prefix(x->err, "--ca");
+    cred = sw_tls_cred_new(
+        &(struct sw_tls_cred_pem){.roots = sw_buf_slice(&x->ca), .any_identity = true}, x->err);
+    if (!cred)
+        return sw_err_prefix(x->err, "--ca");
+    (void)sw_tls_cred_unref(cred);
+    return SW_OK;
+}
+
 /* Everything that follows from the target. */
 static int fill_in(struct expose *x)
 {
@@ -337,8 +380,14 @@ static int fill_in(struct expose *x)
     char host[256] = "device";
     int rc = sw_target_parse(x->arena, sw_slice_str(cfg->target), &x->target, x->err);
 
+    if (rc == SW_OK)
+        rc = check_use(x);
+    if (rc == SW_OK)
+        rc = read_ca(x);
     if (rc != SW_OK)
         return rc;
+    if (x->target.tcp)
+        cfg->hostnames = cfg->tls_names;
     (void)gethostname(host, sizeof(host) - 1);
     if (!cfg->name)
         cfg->name = sw_target_name(x->arena, sw_slice_str(host), x->target.port);
@@ -438,5 +487,6 @@ int sw_expose_run(struct sw_expose_config *cfg, struct sw_arena *arena, struct s
         sw_loop_free(x.loop);
     }
     sw_arena_clear(&x.kept);
+    sw_buf_done(&x.ca);
     return rc;
 }

@@ -11,7 +11,10 @@
 struct sw_expose_config {
     struct sw_connector_config c;
     const char *target;
-    struct sw_opt_list hostnames;
+    struct sw_opt_list hostnames; /* of tcp://: tls_names */
+    struct sw_opt_list tls_names;
+    uint32_t port;     /* public port of tcp://; 0: any */
+    const char *ca;    /* file; NULL: the system's */
     const char *name;  /* NULL: made of the machine's name and the port */
     const char *label; /* for people; NULL: none */
     bool rm;

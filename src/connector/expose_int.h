@@ -46,6 +46,7 @@ struct expose {
     char *other;                     /* connector of the HTTPProxy that was there */
     struct sw_arena kept;            /* of hostnames */
     const struct sw_json *hostnames; /* as wanted; NULL: none */
+    struct sw_buf ca;                /* PEM of --ca; empty: none */
     uint16_t redirect_port;
     const struct sw_json *proxy_before;  /* in 'kept', as found; NULL: it was not there */
     const struct sw_json *advert_before; /* the same */

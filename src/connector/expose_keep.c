@@ -9,8 +9,6 @@
 #include "connector/expose_int.h"
 #include "connector/reg.h"
 
-#define LABEL "app.kubernetes.io/name"
-
 void expose_keep_proxy(struct expose *x, const struct sw_json *proxy)
 {
     if (!x->wrote_proxy)
@@ -44,19 +42,22 @@ static struct sw_json *named_like(struct sw_arena *a, const struct sw_json *from
     static const char *const copied[] = {"namespace", "name"};
     struct sw_json *o = sw_json_new_object(a);
     struct sw_json *meta = sw_json_new_object(a);
-    const struct sw_json *label = sw_json_walk(from, "metadata", "annotations", LABEL, NULL);
+    const struct sw_json *notes = sw_json_walk(from, "metadata", "annotations", NULL);
+    struct sw_json *ours = sw_json_new_object(a);
 
     sw_json_put(a, o, "apiVersion", sw_json_copy(a, sw_json_find(from, "apiVersion")));
     sw_json_put(a, o, "kind", sw_json_copy(a, sw_json_find(from, "kind")));
     for (size_t i = 0; i < SW_ARRAY_LEN(copied); i++)
         sw_json_put(a, meta, copied[i],
                     sw_json_copy(a, sw_json_walk(from, "metadata", copied[i], NULL)));
-    if (label) {
-        struct sw_json *notes = sw_json_new_object(a);
+    for (size_t i = 0; sw_expose_notes[i]; i++) {
+        const struct sw_json *note = sw_json_find(notes, sw_expose_notes[i]);
 
-        sw_json_put(a, notes, LABEL, sw_json_copy(a, label));
-        sw_json_put(a, meta, "annotations", notes);
+        if (note)
+            sw_json_put(a, ours, sw_expose_notes[i], sw_json_copy(a, note));
     }
+    if (sw_json_len(ours))
+        sw_json_put(a, meta, "annotations", ours);
     sw_json_put(a, o, "metadata", meta);
     return o;
 }
@@ -80,6 +81,17 @@ struct sw_json *expose_claim_object(const struct expose *x, struct sw_arena *a)
     return o;
 }
 
+/* "The name is claimed by ..." becomes "'a.example' is claimed by ...". Owned. */
+static char *taken_text(const struct sw_json *proxy, struct sw_slice name)
+{
+    static const struct sw_slice subject = SW_SLICE_LIT("The name");
+    struct sw_slice message = sw_expose_name_message(proxy, name);
+
+    message = sw_slice_has_prefix(message, subject) ? sw_slice_from(message, subject.n)
+                                                    : SW_SLICE_LIT(" is in use");
+    return sw_asprintf("'%.*s'%.*s", SW_SLICE_ARG(sw_slice_head(name, 100)), SW_SLICE_ARG(message));
+}
+
 bool expose_judge_claim(struct expose *x)
 {
     struct sw_slice name = {0};
@@ -96,8 +108,7 @@ bool expose_judge_claim(struct expose *x)
         expose_go(x, EXPOSE_PROXY);
         break;
     case SW_EXPOSE_NAMES_TAKEN:
-        why = sw_asprintf("'%.*s': %.*s", SW_SLICE_ARG(sw_slice_head(name, 100)),
-                          SW_SLICE_ARG(sw_expose_name_message(x->proxy->json, name)));
+        why = taken_text(x->proxy->json, name);
         expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", sw_slice_str(why));
         break;
     }

@@ -12,14 +12,17 @@
 /* What is exposed. */
 struct sw_target {
     bool https;
+    bool tcp;             /* bytes, no requests */
     struct sw_slice host; /* without brackets */
     uint16_t port;
-    const char *url; /* "http://127.0.0.1:3000" */
+    const char *url;       /* "http://127.0.0.1:3000" */
+    const char *authority; /* "127.0.0.1:3000" */
 };
 
 /*
- * "3000", "host:3000", "http://host[:port][/]", "https://host[:port][/]". Refuses paths, user names
- * and anything else an HTTPProxy could not take: SW_EINVAL. Everything in the arena.
+ * "3000", "host:3000", "http://host[:port][/]", "https://host[:port][/]", "tcp://host:port".
+ * Refuses paths, user names and anything else an HTTPProxy could not take: SW_EINVAL. Everything in
+ * the arena.
  */
 SW_NODISCARD int sw_target_parse(struct sw_arena *a, struct sw_slice in, struct sw_target *ret,
                                  struct sw_err *err);
@@ -37,7 +40,12 @@ struct sw_expose_spec {
     struct sw_target target;
     bool redirect;          /* plain HTTP to HTTPS */
     uint16_t redirect_port; /* where HTTPS is, if not on 443; 0: there */
+    uint16_t public_port;   /* of a TCP target without hostnames; 0: any */
+    struct sw_slice ca_pem; /* that an https target's certificate is from; empty: the system's */
 };
+
+/* Annotations of the HTTPProxy that are ours to write; the last is NULL. */
+extern const char *const sw_expose_notes[];
 
 struct sw_json *sw_expose_proxy(struct sw_arena *a, const struct sw_expose_spec *s);
 struct sw_json *sw_expose_advertisement(struct sw_arena *a, const struct sw_expose_spec *s);
@@ -87,3 +95,5 @@ struct sw_json *sw_expose_union(struct sw_arena *a, const struct sw_json *before
 uint16_t sw_expose_https_port(const struct sw_json *proxy);
 /* "http://name:8080/" in the arena; NULL when there is no name yet. */
 const char *sw_expose_url(struct sw_arena *a, const struct sw_json *proxy, bool https);
+/* "tcp://name:20022" or "tls://name:8443" in the arena; NULL while it is not served as such. */
+const char *sw_expose_l4_url(struct sw_arena *a, const struct sw_json *proxy);

@@ -44,7 +44,7 @@ void expose_go(struct expose *x, enum expose_step step)
 static void keep_hostnames(struct expose *x, const struct sw_json *names)
 {
     /* None asked for: those it has stay, that is what "the same name again" means. */
-    if (x->cfg->hostnames.n == 0 && sw_json_len(names))
+    if (x->cfg->hostnames.n == 0 && !x->target.tcp && sw_json_len(names))
         x->hostnames = sw_json_copy(&x->kept, names);
 }
 
@@ -331,7 +331,9 @@ static void apply(struct expose *x, const struct sw_kube_gvr *gvr, bool proxy)
                                .hostnames = x->hostnames,
                                .target = x->target,
                                .redirect = x->cfg->redirect,
-                               .redirect_port = x->redirect_port};
+                               .redirect_port = x->redirect_port,
+                               .public_port = (uint16_t)x->cfg->port,
+                               .ca_pem = sw_buf_slice(&x->ca)};
 
     if (!not_live_yet(x))
         apply_object(x, gvr, proxy ? sw_expose_proxy(&a, &s) : sw_expose_advertisement(&a, &s));

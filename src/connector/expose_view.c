@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connector/expose_view.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/time.h"
@@ -236,6 +237,13 @@ void sw_view_request(struct sw_expose_view *v, const struct sw_request *r)
         sw_jw_name(&e.w, "request");
         sw_request_json(&e.w, r);
         end(v, &e);
+        return;
+    }
+    if (strcmp(r->kind, "tcp") == 0 && !r->reason && !r->path[0]) {
+        (void)fprintf(v->out, "%.8s  %-7s %-*s %" PRIu64 " bytes in, %" PRIu64 " out %9.1f ms\n",
+                      sw_rfc3339(r->wall_ns, 0, when) + 11, "TCP", PATH_WIDTH, r->host, r->bytes_in,
+                      r->bytes_out, (double)r->duration_ns / 1e6);
+        (void)fflush(v->out);
         return;
     }
     (void)fprintf(v->out, "%.8s  %-7s %-*s %s%3u%s %9.1f ms", sw_rfc3339(r->wall_ns, 0, when) + 11,

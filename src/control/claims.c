@@ -11,7 +11,11 @@
 const struct sw_kube_gvr sw_claim_gvr = {"spanwire.dev", "v1alpha1", "claims", "Claim", false};
 
 static const char *const types[] = {
-    [SW_CLAIM_HOSTNAME] = "Hostname", [SW_CLAIM_KEY] = "Key", [SW_CLAIM_INGRESS_HOST] = "Hostname"};
+    [SW_CLAIM_HOSTNAME] = "Hostname",
+    [SW_CLAIM_KEY] = "Key",
+    [SW_CLAIM_INGRESS_HOST] = "Hostname",
+    [SW_CLAIM_PORT] = "Port",
+};
 
 /* All that ask for one value, in the order in which they would get it. */
 struct queue {
@@ -35,6 +39,13 @@ struct sw_slice sw_claim_name(struct sw_arena *a, enum sw_claim_type type, struc
 
     if (type == SW_CLAIM_KEY)
         return sw_slice_str(sw_arena_printf(a, "key-%.*s", SW_SLICE_ARG(value)));
+    if (type == SW_CLAIM_PORT) {
+        struct sw_slice port = value;
+        struct sw_slice proto = sw_slice_cut(&port, '/');
+
+        return sw_slice_str(
+            sw_arena_printf(a, "port-%.*s-%.*s", SW_SLICE_ARG(proto), SW_SLICE_ARG(port)));
+    }
     sw_digest_sha256(value, h);
     for (size_t i = 0; i < 20; i++) {
         hex[2 * i] = digits[h[i] >> 4];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who has a host name or a device's key. A claim is an object of the API (Claim, cluster-scoped),
- * made when a name is given away: its name follows from what is claimed and its spec cannot be
- * changed, so the API itself refuses a second owner, whatever replicas do at the same time. It
- * stays with its holder (namespace, name and uid) until that is gone or does not ask for it any
- * more.
+ * Who has a host name, a device's key or a public port. A claim is an object of the API (Claim,
+ * cluster-scoped), made when a name is given away: its name follows from what is claimed and its
+ * spec cannot be changed, so the API itself refuses a second owner, whatever replicas do at the
+ * same time. It stays with its holder (namespace, name and uid) until that is gone or does not ask
+ * for it any more.
  *
  * Pure, as the builds that call it are: recorded claims are part of the view, new ones and those
  * that are over are part of the output.
@@ -20,6 +20,7 @@ enum sw_claim_type {
     SW_CLAIM_HOSTNAME, /* an HTTPProxy's */
     SW_CLAIM_KEY,
     SW_CLAIM_INGRESS_HOST, /* a Hostname too; beside an HTTPProxy's, which goes first */
+    SW_CLAIM_PORT,         /* "tcp/<port>" */
 };
 
 /* An object that asks for something. */
@@ -63,7 +64,8 @@ void sw_claims_decide(const struct sw_claims_in *in, struct sw_claim_ask *asks, 
 /* True when the claim is this object's. NULL is nobody's. */
 bool sw_claim_is(const struct sw_claim *c, const struct sw_kube_obj *o);
 
-/* "host-<hash>", "ingress-<hash>" or "key-<value>": metadata.name of the claim. In the arena. */
+/* "host-<hash>", "ingress-<hash>", "key-<value>" or "port-tcp-<port>": metadata.name of the claim.
+ * In the arena. */
 struct sw_slice sw_claim_name(struct sw_arena *a, enum sw_claim_type type, struct sw_slice value);
 
 /* The Claim of a value for an object, to be applied. In the arena. */

@@ -57,6 +57,8 @@ enum sw_hp_kind {
     SW_HP_GRPCROUTE,
     SW_HP_TLSROUTE,
     SW_HP_INGRESS,
+    SW_HP_TCPROUTE,
+    SW_HP_CA, /* ConfigMaps made for HTTPProxies */
     SW_HP_KINDS,
 };
 extern const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS];
@@ -72,7 +74,9 @@ struct sw_connector_conf {
     struct sw_slice issuer; /* who issues certificates; a change issues all anew. Empty: nobody */
     const struct sw_slice *cert_domains; /* it signs names at and below these, and no others */
     size_t n_cert_domains;
-    uint16_t port_offset;      /* of data planes' ports below 1024 */
+    uint16_t port_offset; /* of data planes' ports below 1024 */
+    uint16_t port_first;  /* of those that HTTPProxies may have for TCP; 0: none */
+    uint16_t port_last;
     struct sw_slice relay_url; /* what devices without a relay of their own should use */
     bool dns;                  /* keys are published: IrohDNSPublished says how it went */
     uint64_t dns_stale_ns;     /* silent for longer: the key is not published any more */
@@ -125,6 +129,11 @@ struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
 #define SW_CONNECTOR_POLICY "spanwire.dev/connector-policy"
 /* On an HTTPProxy: the ConfigMap with the CAs (ca.crt) of its https endpoints. */
 #define SW_CONNECTOR_CA "spanwire.dev/backend-ca"
+/* On an HTTPProxy: these CAs themselves, for who may write no ConfigMap. Wins over the other. */
+#define SW_CONNECTOR_CA_PEM "spanwire.dev/backend-ca-pem"
+enum { SW_CONNECTOR_CA_MAX = 64 << 10 };
+/* On an HTTPProxy: bytes instead of requests, "TCP", "TCP/<port>" or "TLS"; see proxy_l4.c. */
+#define SW_CONNECTOR_LAYER4 "spanwire.dev/layer4"
 /* Finalizers of HTTPProxies and of Connectors whose key is published. */
 #define SW_CONNECTOR_PROXY_CLEANUP SW_CONNECTOR_GROUP "/httpproxy-cleanup"
 #define SW_CONNECTOR_DNS_CLEANUP   SW_CONNECTOR_GROUP "/iroh-dns-cleanup"

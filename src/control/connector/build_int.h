@@ -152,11 +152,28 @@ struct hp_backend {
     const char *refused;          /* why nothing may be sent although it may be online; or NULL */
 };
 
-/* Who has which name. */
+/* What is asked for instead of requests; see proxy_l4.c. */
+enum hp_l4_kind {
+    HP_L4_NONE,
+    HP_L4_TCP,
+    HP_L4_TLS,
+};
+struct hp_l4 {
+    enum hp_l4_kind kind;
+    uint16_t wanted; /* 0: any port */
+    uint16_t port;   /* TCP and OURS: the one it has */
+    enum hp_name state;
+    const char *holder; /* IN_USE: who has the port */
+};
+
+/* Who has which name and which port. */
 struct hp_names {
-    struct sw_map canonical; /* name -> struct sw_kube_obj */
-    struct sw_map claims;    /* name -> struct sw_claim */
-    struct sw_map others;    /* what others serve; see proxy_others.c */
+    struct sw_map canonical;   /* name -> struct sw_kube_obj */
+    struct sw_map claims;      /* name -> struct sw_claim */
+    struct sw_map others;      /* what others serve; see proxy_others.c */
+    struct sw_map ports;       /* "tcp/<port>" -> struct sw_claim */
+    struct sw_map held_ports;  /* uid -> the same */
+    struct sw_map other_ports; /* of Gateways and ListenerSets of others */
 };
 
 /* A certificate we issued. */
@@ -181,7 +198,10 @@ struct hp {
     struct hp_backend backends[HP_RULES_MAX]; /* by rule */
     size_t n_rules;
     const struct sw_kube_obj *gateway; /* NULL: not there yet */
-    const struct sw_kube_obj *route;
+    const struct sw_kube_obj *route;   /* HTTPRoute, TCPRoute or TLSRoute */
+    struct hp_l4 l4;
+    struct sw_slice ca;  /* ConfigMap that we make with the CAs of its endpoints; empty: none */
+    struct sw_slice url; /* where it is served */
     struct verdict conflict;
     const char *missing_instance;
     struct verdict incapable; /* the first backend whose connector cannot carry it */
@@ -199,7 +219,30 @@ void hp_claim_names(const struct sw_view *v, const struct sw_connector_conf *con
 /* Fills h->hosts. */
 void hp_read_hosts(struct hp *h);
 
+/* "HTTPProxy 'ns/name'", or less for one of another namespace. */
+const char *hp_holder_text(const struct hp *h, struct sw_slice ns, struct sw_slice name);
+
+/* ---- proxy_l4.c ---- */
+
+/* What the annotation asks for; a text that says what is wrong, or NULL. */
+const char *hp_l4_read(struct sw_arena *a, const struct sw_connector_conf *conf,
+                       const struct sw_kube_obj *o, struct hp_l4 *ret);
+/* Claims on ports, as hp_claim_names. */
+void hp_claim_ports(const struct sw_view *v, const struct sw_connector_conf *conf,
+                    struct sw_output *out, struct hp_names *ret);
+/* Fills in whose the port is. */
+void hp_read_port(struct hp *h);
+/* The kind of its route: of the view, and by name. */
+size_t hp_route_kind(const struct hp *h, const char **ret_kind);
+/* The spec of a TCPRoute or TLSRoute; takes parents. */
+struct sw_json *hp_l4_route(struct hp *h, struct sw_json *parents);
+/* Where it is served, for people. */
+struct sw_slice hp_url(struct hp *h);
+
 /* ---- proxy_others.c ---- */
+
+/* Made for the HTTPProxy of its name. */
+bool hp_is_child(const struct sw_view *v, const struct sw_kube_obj *o);
 
 /* Names that Gateways, routes and Ingresses serve. The caller ends the map. */
 void hp_read_others(const struct sw_view *v, struct sw_arena *a, struct sw_map *ret);
@@ -227,14 +270,21 @@ void hp_cleanup(struct hp *h);
 
 /* The NodeID to send requests to; empty while nothing may be sent. */
 struct sw_slice hp_online(const struct hp *h, const struct hp_backend *b);
-/* Gateway, EndpointSlices and Backends wanted, and what is too much taken away. */
+/* Gateway, EndpointSlices, Backends, CAs and route wanted, and what is too much taken away. */
 void hp_children(struct hp *h);
+/* The CAs that it brings along itself; a text that says what is wrong, or NULL. */
+const char *hp_ca_read(struct hp *h);
 /* The Gateways of HTTPProxies are Envoy Gateway's. */
 bool hp_for_envoy_gateway(const struct hp *h);
-/* A Gateway that serves nothing: its uid makes the name. */
-void hp_first_gateway(struct hp *h);
-/* The HTTPRoute. */
+/* The Gateway wanted; without a name and a port it serves nothing. */
+void hp_gateway(struct hp *h);
+/* Something to be made that belongs to the HTTPProxy. */
+struct sw_json *hp_child(struct hp *h, const char *api, const char *kind, struct sw_slice name);
+/* "true/<id>" or "false/" for each connector, in order of the rules. */
+struct sw_slice hp_ready_text(struct hp *h);
+/* The spec of the route. */
 struct sw_json *hp_route(struct hp *h);
+struct sw_json *hp_backend_ref(struct hp *h, const struct hp_backend *b);
 /* Certificates: those in the view are judged, those missing asked for. */
 void hp_certificates(struct hp *h);
 /* spec, and an annotation that changes whenever spec does. */

@@ -25,8 +25,9 @@ static size_t sweep(struct hp *h, size_t kind)
 
 void hp_cleanup(struct hp *h)
 {
-    static const size_t kinds[] = {SW_HP_ROUTE, SW_HP_PATCH,   SW_HP_GATEWAY,
-                                   SW_HP_SLICE, SW_HP_BACKEND, SW_HP_SECRET};
+    static const size_t kinds[] = {SW_HP_ROUTE,   SW_HP_TCPROUTE, SW_HP_TLSROUTE,
+                                   SW_HP_PATCH,   SW_HP_GATEWAY,  SW_HP_SLICE,
+                                   SW_HP_BACKEND, SW_HP_SECRET,   SW_HP_CA};
     size_t left = 0;
 
     if (!cn_has_finalizer(h->obj, SW_CONNECTOR_PROXY_CLEANUP))

@@ -64,6 +64,9 @@ static const struct sw_kube_gvr *const old_tlsroutes[] = {
     GVR(GW_GROUP, "v1alpha3", "tlsroutes", "TLSRoute", true),
     GVR(GW_GROUP, "v1alpha2", "tlsroutes", "TLSRoute", true), NULL};
 
+static const struct sw_kube_gvr *const old_tcproutes[] = {
+    GVR(GW_GROUP, "v1alpha2", "tcproutes", "TCPRoute", true), NULL};
+
 const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS] = {
     [SW_HP_PROXY] = {.gvr = DATUM("v1alpha", "httpproxies", "HTTPProxy", true),
                      .optional = true,
@@ -96,6 +99,10 @@ const struct sw_control_kind sw_httpproxy_kinds[SW_HP_KINDS] = {
     [SW_HP_TLSROUTE] = {.gvr = GVR(GW_GROUP, "v1", "tlsroutes", "TLSRoute", true),
                         .older = old_tlsroutes,
                         .optional = true},
+    [SW_HP_TCPROUTE] = {.gvr = GVR(GW_GROUP, "v1", "tcproutes", "TCPRoute", true),
+                        .older = old_tcproutes,
+                        .optional = true},
+    [SW_HP_CA] = {.gvr = GVR("", "v1", "configmaps", "ConfigMap", true), .label_selector = PROXY},
     [SW_HP_INGRESS] = {.gvr = GVR("networking.k8s.io", "v1", "ingresses", "Ingress", true),
                        .optional = true},
 };

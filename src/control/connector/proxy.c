@@ -151,10 +151,15 @@ static void check_child(struct hp *h, const struct sw_kube_obj *child, const cha
 
 static void find_children(struct hp *h)
 {
+    const char *route;
+    size_t kind = hp_route_kind(h, &route);
+
     h->gateway = sw_view_find(h->v, SW_HP_GATEWAY, h->obj->ns, h->obj->name);
-    h->route = sw_view_find(h->v, SW_HP_ROUTE, h->obj->ns, h->obj->name);
+    h->route = sw_view_find(h->v, kind, h->obj->ns, h->obj->name);
     check_child(h, h->gateway, "Gateway");
-    check_child(h, h->route, "HTTPRoute");
+    check_child(h, h->route, route);
+    if (h->ca.n)
+        check_child(h, sw_view_find(h->v, SW_HP_CA, h->obj->ns, h->ca), "ConfigMap");
     for (size_t i = 0; i < h->n_rules; i++) {
         if (h->backends[i].slice.n)
             check_child(h, sw_view_find(h->v, SW_HP_SLICE, h->obj->ns, h->backends[i].slice),
@@ -168,30 +173,32 @@ static void find_children(struct hp *h)
 /* The address to type, for people and for `spanwire expose`. */
 static void put_url(struct hp *h)
 {
-    unsigned port = 80u + h->conf->port_offset;
-    struct sw_slice url =
-        port == 80 ? cn_printf(h->a, "http://%.*s", SW_SLICE_ARG(h->hosts[0].name))
-                   : cn_printf(h->a, "http://%.*s:%u", SW_SLICE_ARG(h->hosts[0].name), port);
     struct sw_json *obj;
 
-    if (sw_slice_eq(cn_meta_of(h->obj, "annotations", SW_CONNECTOR_URL), url))
+    /* One without its port is nowhere yet. */
+    if (h->l4.kind == HP_L4_TCP && h->l4.state != HP_NAME_OURS)
+        return;
+    h->url = hp_url(h);
+    if (sw_slice_eq(cn_meta_of(h->obj, "annotations", SW_CONNECTOR_URL), h->url))
         return;
     obj = cn_object(h->a, HP_API, "HTTPProxy", h->obj->ns, h->obj->name);
     sw_json_put_str(h->a, sw_json_find(obj, "metadata"), "uid", h->obj->uid);
-    cn_meta(h->a, obj, "annotations", SW_CONNECTOR_URL, url);
+    cn_meta(h->a, obj, "annotations", SW_CONNECTOR_URL, h->url);
     sw_out_apply(h->out, SW_HP_PROXY, obj);
 }
 
 static void want_all(struct hp *h)
 {
     if (!h->n_hosts) {
-        hp_first_gateway(h);
+        hp_gateway(h); /* its uid makes the name */
         return;
     }
-    hp_certificates(h);
+    if (h->l4.kind == HP_L4_NONE)
+        hp_certificates(h);
     hp_children(h);
     put_url(h);
-    publish_rules(h);
+    if (h->l4.kind == HP_L4_NONE)
+        publish_rules(h);
     if (h->conf->patch_policies)
         hp_patches(h);
 }
@@ -200,9 +207,14 @@ static void build_one(struct hp *h)
 {
     const char *invalid = hp_check(h->a, h->obj);
 
+    if (!invalid)
+        invalid = hp_l4_read(h->a, h->conf, h->obj, &h->l4);
+    if (!invalid)
+        invalid = hp_ca_read(h);
     /* What was made for an earlier, valid spec goes on serving. */
     if (!invalid) {
         hp_read_hosts(h);
+        hp_read_port(h);
         read_backends(h);
         find_children(h);
         if (!h->conflict.reason) {
@@ -243,6 +255,7 @@ void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf 
         &keys, v, &(const struct sw_connector_kinds){SW_HP_CONNECTOR, SW_HP_CLASS, SW_HP_CLAIM}, a);
     index_secrets(v, a, &secrets);
     hp_claim_names(v, conf, out, &names);
+    hp_claim_ports(v, conf, out, &names);
     for (size_t i = 0; i < sw_view_count(v, SW_HP_PROXY); i++) {
         struct hp h = {.v = v,
                        .conf = conf,
@@ -264,6 +277,9 @@ void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf 
     sw_map_done(&names.canonical);
     sw_map_done(&names.claims);
     sw_map_done(&names.others);
+    sw_map_done(&names.ports);
+    sw_map_done(&names.held_ports);
+    sw_map_done(&names.other_ports);
     sw_map_done(&secrets);
     sw_connector_keys_done(&keys);
 }

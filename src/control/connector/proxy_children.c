@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is made for an HTTPProxy: a Gateway with its names, EndpointSlices that stand for its
- * backends, the certificates. All belong to the HTTPProxy and go with it.
+ * What is made for an HTTPProxy: EndpointSlices that stand for its backends, certificates, CAs, the
+ * route; its Gateway is in proxy_gateway.c. All belong to the HTTPProxy and go with it.
  */
 #include "base/hash.h"
 #include "base/time.h"
 #include "control/connector/build_int.h"
 #include "tls/x509.h"
 
-#define CERT_ISSUER_OPTION "gateway.networking.datumapis.com/certificate-issuer"
-#define SPEC_HASH          "spanwire.dev/spec-hash"
+#define SPEC_HASH "spanwire.dev/spec-hash"
 
 static const uint64_t renew_ns = UINT64_C(30) * 24 * 3600 * SW_NS_PER_S;
 
-static struct sw_json *child(struct hp *h, const char *api, const char *kind, struct sw_slice name)
+struct sw_json *hp_child(struct hp *h, const char *api, const char *kind, struct sw_slice name)
 {
     struct sw_json *obj = cn_object(h->a, api, kind, h->obj->ns, name);
 
@@ -47,7 +46,7 @@ static struct sw_slice secret_name(struct hp *h, const struct hp_host *host)
 
 static void ask_certificate(struct hp *h, const struct hp_host *host)
 {
-    struct sw_json *s = child(h, "v1", "Secret", host->secret);
+    struct sw_json *s = hp_child(h, "v1", "Secret", host->secret);
 
     cn_meta(h->a, s, "labels", SW_CONNECTOR_CERT_LABEL, SW_SLICE_LIT("true"));
     cn_meta(h->a, s, "annotations", SW_CONNECTOR_CERT_NAME, host->name);
@@ -134,97 +133,6 @@ void hp_certificates(struct hp *h)
     }
 }
 
-/* ---- the Gateway ---- */
-
-static struct sw_json *tls_part(struct hp *h, struct sw_slice secret)
-{
-    struct sw_json *tls = sw_json_new_object(h->a);
-    struct sw_json *refs = sw_json_new_array(h->a);
-    struct sw_json *ref = sw_json_new_object(h->a);
-    struct sw_json *options = sw_json_new_object(h->a);
-
-    sw_json_put(h->a, ref, "group", sw_json_new_str(h->a, ""));
-    sw_json_put(h->a, ref, "kind", sw_json_new_str(h->a, "Secret"));
-    sw_json_put_str(h->a, ref, "name", secret);
-    sw_json_push(h->a, refs, ref);
-    sw_json_put(h->a, options, CERT_ISSUER_OPTION, sw_json_new_str(h->a, "auto"));
-    sw_json_put(h->a, tls, "mode", sw_json_new_str(h->a, "Terminate"));
-    sw_json_put(h->a, tls, "certificateRefs", refs);
-    sw_json_put(h->a, tls, "options", options);
-    return tls;
-}
-
-static void add_listener(struct hp *h, struct sw_json *list, const struct hp_host *host, bool https)
-{
-    struct sw_json *l = sw_json_new_object(h->a);
-    struct sw_json *allowed = sw_json_new_object(h->a);
-    struct sw_json *from = sw_json_new_object(h->a);
-    const char *proto = https ? "https" : "http";
-
-    sw_json_put_str(h->a, l, "name",
-                    host->canonical ? cn_printf(h->a, "default-%s", proto)
-                                    : cn_printf(h->a, "%s-hostname-%zu", proto, host->index));
-    sw_json_put_str(h->a, l, "hostname", host->name);
-    sw_json_put(h->a, l, "port", sw_json_new_i64(h->a, https ? 443 : 80));
-    sw_json_put(h->a, l, "protocol", sw_json_new_str(h->a, https ? "HTTPS" : "HTTP"));
-    sw_json_put(h->a, from, "from", sw_json_new_str(h->a, "Same"));
-    sw_json_put(h->a, allowed, "namespaces", from);
-    sw_json_put(h->a, l, "allowedRoutes", allowed);
-    if (https)
-        sw_json_put(h->a, l, "tls", tls_part(h, host->secret));
-    sw_json_push(h->a, list, l);
-}
-
-/* "true/<id>" or "false/" for each connector, in order of the rules. */
-static struct sw_slice ready_text(struct hp *h)
-{
-    struct sw_slice text = SW_SLICE_LIT("");
-
-    for (size_t i = 0; i < h->n_rules; i++) {
-        const struct hp_backend *b = &h->backends[i];
-        struct sw_slice id = hp_online(h, b);
-
-        if (b->connector.n)
-            text = cn_printf(h->a, "%.*s%s%s/%.*s", SW_SLICE_ARG(text), text.n ? "," : "",
-                             id.n ? "true" : "false", SW_SLICE_ARG(id));
-    }
-    return text;
-}
-
-static struct sw_json *gateway(struct hp *h)
-{
-    struct sw_json *obj = child(h, GW_API, "Gateway", h->obj->name);
-    struct sw_json *spec = sw_json_new_object(h->a);
-    struct sw_json *list = sw_json_new_array(h->a);
-
-    for (size_t i = 0; i < h->n_hosts; i++) {
-        if (h->hosts[i].state != HP_NAME_OURS)
-            continue;
-        add_listener(h, list, &h->hosts[i], false);
-        if (h->hosts[i].secret.n)
-            add_listener(h, list, &h->hosts[i], true);
-    }
-    sw_json_put_str(h->a, spec, "gatewayClassName",
-                    h->conf->gateway_class.n ? h->conf->gateway_class : SW_SLICE_LIT("spanwire"));
-    sw_json_put(h->a, spec, "listeners", list);
-    hp_put_spec(h, obj, spec);
-    if (h->conf->envoy_gateway && h->any_connector)
-        cn_meta(h->a, obj, "annotations", SW_CONNECTOR_READY, ready_text(h));
-    return obj;
-}
-
-void hp_first_gateway(struct hp *h)
-{
-    /* A Gateway has to have a listener; nobody asks for this name, and no route is there yet. */
-    const struct hp_host nobody = {
-        .name = cn_printf(h->a, "%.*s.unnamed.invalid", SW_SLICE_ARG(h->obj->uid)),
-        .canonical = true};
-
-    h->hosts[h->n_hosts++] = nobody;
-    sw_out_apply(h->out, SW_HP_GATEWAY, gateway(h));
-    h->n_hosts = 0;
-}
-
 /* ---- EndpointSlices ---- */
 
 static const char *address_type(const struct hp_backend *b)
@@ -274,7 +182,7 @@ static struct sw_slice meta_or_empty(const struct sw_kube_obj *o, const char *ke
 
 static struct sw_json *slice(struct hp *h, size_t rule, const struct hp_backend *b)
 {
-    struct sw_json *obj = child(h, "discovery.k8s.io/v1", "EndpointSlice", b->slice);
+    struct sw_json *obj = hp_child(h, "discovery.k8s.io/v1", "EndpointSlice", b->slice);
 
     /* Always there, empty or not: an annotation that is left out would stay as it was. */
     cn_meta(h->a, obj, "labels", "endpointslice.kubernetes.io/managed-by",
@@ -285,7 +193,9 @@ static struct sw_json *slice(struct hp *h, size_t rule, const struct hp_backend 
     cn_meta(h->a, obj, "annotations", SW_CONNECTOR_REFUSED,
             sw_slice_str(b->refused ? b->refused : ""));
     cn_meta(h->a, obj, "annotations", SW_CONNECTOR_CA,
-            b->ep.tls ? meta_or_empty(h->obj, SW_CONNECTOR_CA) : SW_SLICE_LIT(""));
+            !b->ep.tls ? SW_SLICE_LIT("")
+            : h->ca.n  ? h->ca
+                       : meta_or_empty(h->obj, SW_CONNECTOR_CA));
     cn_meta(h->a, obj, "annotations", SW_CONNECTOR_TLS, b->ep.tls ? b->tls_name : SW_SLICE_LIT(""));
     sw_json_put(h->a, obj, "addressType", sw_json_new_str(h->a, address_type(b)));
     sw_json_put(h->a, obj, "endpoints", endpoints_part(h, b));
@@ -322,7 +232,7 @@ bool hp_for_envoy_gateway(const struct hp *h)
 /* The same backend in the form that Envoy Gateway takes; TLS to a device goes inside its tunnel. */
 static struct sw_json *backend(struct hp *h, const struct hp_backend *b)
 {
-    struct sw_json *obj = child(h, "gateway.envoyproxy.io/v1alpha1", "Backend", b->slice);
+    struct sw_json *obj = hp_child(h, "gateway.envoyproxy.io/v1alpha1", "Backend", b->slice);
     struct sw_json *spec = sw_json_new_object(h->a);
     struct sw_json *list = sw_json_new_array(h->a);
     struct sw_json *one = sw_json_new_object(h->a);
@@ -358,17 +268,68 @@ static void want_backend(struct hp *h, size_t rule)
         sw_out_delete(h->out, SW_HP_BACKEND, have);
 }
 
+/* ---- CAs of endpoints ---- */
+
+const char *hp_ca_read(struct hp *h)
+{
+    struct sw_slice pem = cn_meta_of(h->obj, "annotations", SW_CONNECTOR_CA_PEM);
+
+    if (!pem.n)
+        return NULL;
+    if (pem.n > SW_CONNECTOR_CA_MAX)
+        return "metadata.annotations: " SW_CONNECTOR_CA_PEM " is larger than 64 KiB";
+    h->ca = cn_printf(h->a, "%.*s-backend-ca", SW_SLICE_ARG(h->obj->name));
+    return NULL;
+}
+
+static void want_ca(struct hp *h)
+{
+    struct sw_slice name = cn_printf(h->a, "%.*s-backend-ca", SW_SLICE_ARG(h->obj->name));
+    const struct sw_kube_obj *have = sw_view_find(h->v, SW_HP_CA, h->obj->ns, name);
+    struct sw_json *obj;
+    struct sw_json *data;
+
+    if (!h->ca.n) {
+        if (have && cn_owned_by(have, h->obj->uid))
+            sw_out_delete(h->out, SW_HP_CA, have);
+        return;
+    }
+    obj = hp_child(h, "v1", "ConfigMap", name);
+    data = sw_json_new_object(h->a);
+    sw_json_put_str(h->a, data, "ca.crt", cn_meta_of(h->obj, "annotations", SW_CONNECTOR_CA_PEM));
+    sw_json_put(h->a, obj, "data", data);
+    sw_out_apply(h->out, SW_HP_CA, obj);
+}
+
+/* ---- all ---- */
+
+static void want_route(struct hp *h)
+{
+    static const size_t kinds[] = {SW_HP_ROUTE, SW_HP_TCPROUTE, SW_HP_TLSROUTE};
+    const char *name;
+    size_t kind = hp_route_kind(h, &name);
+    struct sw_json *route = hp_child(h, GW_API, name, h->obj->name);
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(kinds); i++) {
+        const struct sw_kube_obj *have = sw_view_find(h->v, kinds[i], h->obj->ns, h->obj->name);
+
+        if (kinds[i] != kind && have && cn_owned_by(have, h->obj->uid))
+            sw_out_delete(h->out, kinds[i], have);
+    }
+    hp_put_spec(h, route, hp_route(h));
+    if (h->conf->envoy_gateway && h->any_connector)
+        cn_meta(h->a, route, "annotations", SW_CONNECTOR_READY_EG, hp_ready_text(h));
+    sw_out_apply(h->out, kind, route);
+}
+
 void hp_children(struct hp *h)
 {
-    struct sw_json *route = child(h, GW_API, "HTTPRoute", h->obj->name);
 
-    sw_out_apply(h->out, SW_HP_GATEWAY, gateway(h));
+    hp_gateway(h);
     for (size_t i = 0; i < HP_RULES_MAX; i++) {
         want_slice(h, i);
         want_backend(h, i);
     }
-    hp_put_spec(h, route, hp_route(h));
-    if (h->conf->envoy_gateway && h->any_connector)
-        cn_meta(h->a, route, "annotations", SW_CONNECTOR_READY_EG, ready_text(h));
-    sw_out_apply(h->out, SW_HP_ROUTE, route);
+    want_ca(h);
+    want_route(h);
 }

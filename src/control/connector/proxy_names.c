@@ -136,7 +136,7 @@ void hp_claim_names(const struct sw_view *v, const struct sw_connector_conf *con
 }
 
 /* Names of objects in other namespaces are none of its business. */
-static const char *holder_text(const struct hp *h, struct sw_slice ns, struct sw_slice name)
+const char *hp_holder_text(const struct hp *h, struct sw_slice ns, struct sw_slice name)
 {
     if (!sw_slice_eq(ns, h->obj->ns))
         return "an HTTPProxy of another namespace";
@@ -159,8 +159,8 @@ static void add_host(struct hp *h, struct sw_slice name, bool canonical, size_t 
         host->holder = other;
     } else if (owner || claim) {
         host->state = HP_NAME_IN_USE;
-        host->holder =
-            owner ? holder_text(h, owner->ns, owner->name) : holder_text(h, claim->ns, claim->name);
+        host->holder = owner ? hp_holder_text(h, owner->ns, owner->name)
+                             : hp_holder_text(h, claim->ns, claim->name);
     } else {
         host->state = HP_NAME_UNRECORDED;
     }

@@ -41,10 +41,10 @@ static void add(struct reading *r, struct sw_slice host, struct sw_slice ns)
     }
 }
 
-/* Made for an HTTPProxy: claims say whose its names are. */
-static bool of_proxy(const struct reading *r, const struct sw_kube_obj *o)
+/* Claims say whose its names and ports are. */
+bool hp_is_child(const struct sw_view *v, const struct sw_kube_obj *o)
 {
-    const struct sw_kube_obj *p = sw_view_find(r->v, SW_HP_PROXY, o->ns, o->name);
+    const struct sw_kube_obj *p = sw_view_find(v, SW_HP_PROXY, o->ns, o->name);
 
     return p && cn_owned_by(o, p->uid);
 }
@@ -117,7 +117,7 @@ void hp_read_others(const struct sw_view *v, struct sw_arena *a, struct sw_map *
         for (size_t i = 0; i < sw_view_count(v, from[k].kind); i++) {
             const struct sw_kube_obj *o = sw_view_at(v, from[k].kind, i);
 
-            if (!of_proxy(&r, o))
+            if (!hp_is_child(v, o))
                 from[k].read(&r, o);
         }
     }

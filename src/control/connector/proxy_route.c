@@ -98,7 +98,7 @@ static struct sw_json *copy_filters(struct sw_arena *a, const struct sw_json *fi
 
 /* ---- rules ---- */
 
-static struct sw_json *backend_ref(struct hp *h, const struct hp_backend *b)
+struct sw_json *hp_backend_ref(struct hp *h, const struct hp_backend *b)
 {
     struct sw_json *ref = sw_json_new_object(h->a);
 
@@ -127,7 +127,7 @@ static void add_backend(struct hp *h, struct sw_json *rule, const struct sw_json
 {
     struct sw_json *own = copy_filters(h->a, sw_json_find(from, "filters"));
     struct sw_slice host = take_hosts(own);
-    struct sw_json *ref = backend_ref(h, b);
+    struct sw_json *ref = hp_backend_ref(h, b);
     struct sw_json *refs = sw_json_new_array(h->a);
 
     if (host.n)
@@ -172,6 +172,8 @@ struct sw_json *hp_route(struct hp *h)
     sw_json_put(h->a, parent, "kind", sw_json_new_str(h->a, "Gateway"));
     sw_json_put_str(h->a, parent, "name", h->obj->name);
     sw_json_push(h->a, parents, parent);
+    if (h->l4.kind != HP_L4_NONE)
+        return hp_l4_route(h, parents);
     for (size_t i = 0; i < h->n_rules; i++)
         sw_json_push(h->a, list, rule_json(h, sw_json_at(rules, i), &h->backends[i]));
     sw_json_put(h->a, spec, "parentRefs", parents);

@@ -6,6 +6,7 @@ static const char *const owned[] = {"Accepted",
                                     "Programmed",
                                     "HostnamesVerified",
                                     "HostnamesInUse",
+                                    "PortInUse",
                                     "ConnectorMetadataProgrammed",
                                     "CertificatesReady",
                                     "AdvertisementMatched",
@@ -15,7 +16,7 @@ static const char *const owned[] = {"Accepted",
 static const char *const owned_host[] = {"Available", "Verified", "CertificateReady",
                                          "DNSRecordProgrammed", NULL};
 
-enum { CONDITIONS_MAX = 12 };
+enum { CONDITIONS_MAX = 13 };
 
 #define FOREIGN "OutsideCertificateDomains"
 
@@ -73,6 +74,25 @@ static const struct hp_host *first_unrecorded(const struct hp *h)
     return NULL;
 }
 
+/* Why it has no port. */
+static const char *port_text(const struct hp *h)
+{
+    if (h->l4.state == HP_NAME_IN_USE)
+        return cn_printf(h->a, "Port %u is claimed by %s.", h->l4.wanted, h->l4.holder).p;
+    return sw_view_served(h->v, SW_HP_CLAIM)
+               ? "No port is recorded for it yet: the claim is being written, or no port is free."
+               : "The claim on a port cannot be recorded: the API does not serve "
+                 "claims.spanwire.dev.";
+}
+
+static void port_conditions(const struct hp *h, struct conds *c)
+{
+    if (h->l4.kind != HP_L4_TCP || h->l4.state != HP_NAME_IN_USE)
+        return;
+    cn_note(h->out, "PortInUse", "httpproxy", h->obj, port_text(h));
+    say(c, "PortInUse", true, "PortInUse", port_text(h));
+}
+
 static void programmed(const struct hp *h, struct conds *c)
 {
     const struct sw_json *gw =
@@ -92,17 +112,18 @@ static void programmed(const struct hp *h, struct conds *c)
     } else if (unrecorded) {
         say(c, "Programmed", false, "Pending",
             cn_printf(h->a, "'%.*s': %s", SW_SLICE_ARG(unrecorded->name), unrecorded_text(h)).p);
+    } else if (h->l4.kind == HP_L4_TCP && h->l4.state != HP_NAME_OURS) {
+        say(c, "Programmed", false, "Pending", port_text(h));
     } else if (!h->gateway || !true_now(h->gateway, gw, "Programmed")) {
         say(c, "Programmed", false, "Pending",
             pending(h, "The Gateway is not programmed yet", gw, "Programmed"));
     } else if (!h->route || !true_now(h->route, rt, "Accepted")) {
         say(c, "Programmed", false, "Pending",
-            pending(h, "The HTTPRoute is not accepted yet", rt, "Accepted"));
+            pending(h, "The route is not accepted yet", rt, "Accepted"));
     } else if (is_false(rt, "ResolvedRefs")) {
         say(c, "Programmed", false, "Pending",
-            pending(h, "The HTTPRoute refers to something that cannot be used", rt,
-                    "ResolvedRefs"));
-    } else if (!cn_meta_of(h->obj, "annotations", SW_CONNECTOR_URL).n) {
+            pending(h, "The route refers to something that cannot be used", rt, "ResolvedRefs"));
+    } else if (!sw_slice_eq(cn_meta_of(h->obj, "annotations", SW_CONNECTOR_URL), h->url)) {
         /* Another write than this one: who waits for us reads it next. */
         say(c, "Programmed", false, "Pending", "The address is not noted yet.");
     } else {
@@ -150,7 +171,7 @@ static void host_conditions(const struct hp *h, struct conds *c)
     }
     say(c, "DNSRecordsProgrammed", true, "AllApplicableRecordsCreated",
         "No record is this control plane's to make.");
-    if (!h->conf->issuer.n)
+    if (!h->conf->issuer.n || h->l4.kind != HP_L4_NONE)
         return;
     if (failed)
         say(c, "CertificatesReady", false, "CertificatesFailed",
@@ -242,7 +263,7 @@ static struct sw_json *host_status(const struct hp *h, const struct hp_host *hos
     else if (host->no_cert)
         say(&c, "CertificateReady", false, FOREIGN,
             "The fabric's CA signs no such name (--certificate-domain of control).");
-    else if (h->conf->issuer.n && host->state == HP_NAME_OURS)
+    else if (h->conf->issuer.n && host->state == HP_NAME_OURS && h->l4.kind == HP_L4_NONE)
         say(&c, "CertificateReady", host->certified,
             host->certified ? "CertificateIssued" : "Pending",
             host->certified ? "The certificate is there." : "The certificate is being issued.");
@@ -312,6 +333,7 @@ void hp_status(struct hp *h, const char *invalid)
         say(&c, "Accepted", true, "Accepted", "The HTTPProxy has been accepted.");
         find_lost(h);
         programmed(h, &c);
+        port_conditions(h, &c);
         if (h->n_hosts)
             host_conditions(h, &c);
         connector_conditions(h, &c);

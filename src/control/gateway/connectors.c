@@ -324,6 +324,11 @@ struct sw_gw_cluster *slice_backend(struct builder *b, const struct backend_ctx 
         *ret = missing(b, r, o ? "has no such TCP port" : "does not exist, or is a Service's");
         return NULL;
     }
+    if ((ctx->route->kind == RK_TCP || ctx->route->kind == RK_TLS) &&
+        note_of(o, SW_CONNECTOR_REFUSED).n) {
+        *ret = missing(b, r, "is refused by its Connector's class or capabilities");
+        return NULL;
+    }
     tls.sni = san.value = note_of(o, SW_CONNECTOR_TLS);
     if (!slice_ca(b, o, &tls.ca, ret))
         return NULL;

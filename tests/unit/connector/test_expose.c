@@ -37,6 +37,12 @@ static void test_targets(void **state)
         {"https://nas.lan", "https://nas.lan:443", "nas.lan", 443},
         {"https://[fd00::1]:8443", "https://[fd00::1]:8443", "fd00::1", 8443},
         {"http://[::1]", "http://[::1]:80", "::1", 80},
+        {"tcp://localhost:22", "tcp://localhost:22", "localhost", 22},
+        {"tcp://[::1]:22", "tcp://[::1]:22", "::1", 22},
+        {"tcp://localhost", NULL, NULL, 0},
+        {"tcp://localhost:22/", NULL, NULL, 0},
+        {"tcp://:22", NULL, NULL, 0},
+        {"tcp://", NULL, NULL, 0},
         {"0", NULL, NULL, 0},
         {"65536", NULL, NULL, 0},
         {"", NULL, NULL, 0},
@@ -115,6 +121,39 @@ static void test_objects(void **state)
                 sw_json_find(sw_json_at(sw_json_walk(o, "spec", "rules", NULL), 0), "backends"), 0),
             "tls", "hostname", NULL),
         "localhost"));
+}
+
+static const char *note(const struct sw_json *o, const char *key)
+{
+    return sw_json_str(sw_json_walk(o, "metadata", "annotations", key, NULL)).p;
+}
+
+/* Bytes: the annotation says what for, and the rule's name says it again. */
+static void test_tcp_objects(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_expose_spec s = {.ns = SW_SLICE_LIT("default"),
+                               .name = SW_SLICE_LIT("db"),
+                               .connector = SW_SLICE_LIT("db"),
+                               .ca_pem = SW_SLICE_LIT("a certificate")};
+    struct sw_json *o;
+
+    (void)state;
+    assert_int_equal(sw_target_parse(&a, SW_SLICE_LIT("tcp://[::1]:22"), &s.target, NULL), SW_OK);
+    o = sw_expose_proxy(&a, &s);
+    assert_string_equal(note(o, "spanwire.dev/layer4"), "TCP");
+    assert_string_equal(note(o, "spanwire.dev/backend-ca-pem"), "a certificate");
+    assert_string_equal(sw_json_text(&a, sw_json_find(o, "spec"), NULL).p,
+                        "{\"rules\":[{\"name\":\"tcp\",\"matches\":[{\"path\":{\"type\":"
+                        "\"PathPrefix\",\"value\":\"/\"}}],\"backends\":[{\"endpoint\":"
+                        "\"http://[::1]:22\",\"connector\":{\"name\":\"db\"}}]}]}");
+    s.public_port = 20022;
+    o = sw_expose_proxy(&a, &s);
+    assert_string_equal(note(o, "spanwire.dev/layer4"), "TCP/20022");
+    s.public_port = 0;
+    s.hostnames = parse(&a, "[\"db.example\"]");
+    o = sw_expose_proxy(&a, &s);
+    assert_string_equal(note(o, "spanwire.dev/layer4"), "TLS");
 }
 
 #define C(type, status, reason)                                                                    \
@@ -219,6 +258,16 @@ static void test_urls(void **state)
     assert_string_equal(sw_expose_url(&a, plain, false), "http://c.example/");
     assert_string_equal(sw_expose_url(&a, plain, true), "https://c.example/");
     assert_null(sw_expose_url(&a, parse(&a, "{}"), false));
+    assert_null(sw_expose_l4_url(&a, named));
+    assert_string_equal(
+        sw_expose_l4_url(&a, parse(&a, "{\"metadata\":{\"annotations\":{\"spanwire.dev/url\":"
+                                       "\"tcp://c.example:20022\"}}}")),
+        "tcp://c.example:20022");
+    assert_string_equal(
+        sw_expose_l4_url(&a, parse(&a, "{\"metadata\":{\"annotations\":{\"spanwire.dev/url\":"
+                                       "\"tls://c.example:8443\"}},\"spec\":{\"hostnames\":["
+                                       "\"db.example\"]}}")),
+        "tls://db.example:8443");
     assert_int_equal(sw_expose_https_port(named), 8443);
     assert_int_equal(sw_expose_https_port(plain), 0);
 }
@@ -268,9 +317,13 @@ static void test_events_are_json_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_targets),   cmocka_unit_test(test_objects),
-        cmocka_unit_test(test_readiness), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_urls),      cmocka_unit_test(test_events_are_json_lines),
+        cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_tcp_objects),
+        cmocka_unit_test(test_readiness),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_urls),
+        cmocka_unit_test(test_events_are_json_lines),
     };
 
     return cmocka_run_group_tests_name("connector_expose", tests, NULL, NULL);

@@ -31,6 +31,8 @@ static void configure(struct world *w, const struct sw_json *v)
     w->conf.relay_url = js_or(v, "relay", "");
     w->conf.patch_policies = sw_json_true(sw_json_find(v, "patchPolicies"));
     w->conf.envoy_gateway = sw_json_true(sw_json_find(v, "envoyGateway"));
+    w->conf.port_first = (uint16_t)js_int(v, "portFirst", UINT16_MAX, 0);
+    w->conf.port_last = (uint16_t)js_int(v, "portLast", UINT16_MAX, 0);
     w->conf.dns = sw_json_true(sw_json_find(v, "dns"));
     w->conf.dns_stale_ns = 600 * SW_NS_PER_S;
 }
