@@ -31,6 +31,12 @@ static const struct sw_opt table[] = {
      .help = "Send requests for http:// to https://, which the gateways must serve."},
     {"rm", NULL, SW_OPT_BOOL, AT(rm), .def = "false",
      .help = "Remove everything at the end instead of keeping the name."},
+    {"inspect", NULL, SW_OPT_BOOL, AT(c.inspect), .def = "true",
+     .help =
+         "Keep the last requests with headers and the beginning of their bodies, in memory, and "
+         "show them on a page of the status address."},
+    {"inspect-secrets", NULL, SW_OPT_BOOL, AT(c.inspect_secrets), .def = "false",
+     .help = "Show the values of headers that carry secrets there, too."},
     {"json", NULL, SW_OPT_BOOL, AT(json), .def = "false",
      .help = "Print events as JSON, one per line."},
     {"verify", NULL, SW_OPT_BOOL, AT(verify), .def = "true",

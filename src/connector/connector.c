@@ -320,6 +320,7 @@ struct sw_connector *sw_connector_new(struct sw_loop *l, const struct sw_connect
     c->lock_fd = -1;
     c->started_ns = sw_wall_ns();
     sw_list_init(&c->conns);
+    connector_inspect_open(c);
     c->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "connector"});
     c->shard = sw_metrics_shard_new(c->metrics);
     c->ready = sw_ready_new();
@@ -348,7 +349,9 @@ void sw_connector_free(struct sw_connector *c)
     if (c->client)
         sw_kube_client_free(c->client);
     sw_admin_free(c->admin);
+    sw_replays_end(c); /* whom the pages' end has told that nobody waits */
     sw_qserve_free(c->serve);
+    sw_captures_done(&c->captures);
     connector_forget_conns(c);
     sw_quic_free(c->quic);
     sw_egress_free(c->egress);
@@ -443,6 +446,11 @@ const struct sw_kube_obj *sw_connector_object(const struct sw_connector *c)
 struct sw_addr sw_connector_admin(const struct sw_connector *c)
 {
     return sw_admin_addr(c->admin);
+}
+
+const char *sw_connector_inspect_token(const struct sw_connector *c)
+{
+    return c->inspect_token;
 }
 
 const char *sw_connector_id(const struct sw_connector *c)

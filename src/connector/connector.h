@@ -50,6 +50,8 @@ struct sw_connector_config {
     uint64_t drain_ns;
     struct sw_addr admin;
     struct sw_admin_access access;
+    bool inspect;         /* requests are captured, and pages show them */
+    bool inspect_secrets; /* with the values of fields that carry secrets */
     const char *log_level;
     int log_format;
 };
@@ -166,6 +168,8 @@ struct sw_slice sw_connector_ns(const struct sw_connector *c);
 const struct sw_kube_obj *sw_connector_object(const struct sw_connector *c); /* NULL: none yet */
 struct sw_addr sw_connector_admin(const struct sw_connector *c);
 const char *sw_connector_id(const struct sw_connector *c); /* hex */
+/* Of the pages that show requests; empty: there are none. */
+const char *sw_connector_inspect_token(const struct sw_connector *c);
 const char *sw_connector_data(const struct sw_connector *c);
 /* True once the Lease was renewed, and as long as it is in time. */
 bool sw_connector_live(const struct sw_connector *c);

@@ -5,17 +5,21 @@
 #include "base/list.h"
 #include "connector/addrs.h"
 #include "connector/allow.h"
+#include "connector/capture.h"
 #include "connector/connector.h"
 #include "connector/history.h"
 #include "connector/memo.h"
 #include "connector/observe.h"
 #include "connector/peers.h"
 #include "connector/reg.h"
+#include "connector/replay.h"
 #include "quic/quic.h"
 #include "telemetry/admin.h"
 #include "telemetry/metrics.h"
 #include "telemetry/ready.h"
 #include "tunnel/qserve.h"
+
+enum { SW_INSPECT_TOKEN = 32 };
 
 /* A gateway that is connected. */
 struct conn {
@@ -66,6 +70,10 @@ struct sw_connector {
     struct sw_quic_stats told; /* what the metrics know */
     uint64_t told_overflows;
     struct sw_history history;
+    struct sw_capture_store captures;
+    char inspect_token[SW_INSPECT_TOKEN + 1]; /* empty: no inspector */
+    struct sw_list replays;
+    size_t n_replays;
     struct sw_metrics *metrics;
     struct sw_metrics_shard *shard;
     struct sw_ready *ready;
@@ -108,6 +116,13 @@ void connector_set_peers(struct sw_connector *c, struct sw_slice list);
 void connector_admit_peers(struct sw_connector *c, const struct sw_peers *named);
 void connector_allow(struct sw_connector *c, const struct sw_allow *advertised);
 void connector_forget_conns(struct sw_connector *c);
+
+/* A request ended, however it came. */
+void connector_add_request(struct sw_connector *c, const struct sw_request *r);
+
+/* inspect.c */
+void connector_inspect_open(struct sw_connector *c);
+bool connector_inspect(struct sw_http_req *req, struct sw_http_resp *resp, void *arg);
 
 /* recall.c */
 /* Reads what the API said before into 'known', if that is ours. */

@@ -433,6 +433,9 @@ static int start(struct expose *x, struct sw_signals **ret_signals)
     admin = sw_connector_admin(x->device);
     (void)snprintf(page, sizeof(page), "http://%s/", sw_addr_text(&admin, at));
     x->begun_ns = sw_loop_now(x->loop);
+    if (sw_connector_inspect_token(x->device)[0])
+        x->view.inspector = sw_arena_printf(x->arena, "%srequests?token=%s", page,
+                                            sw_connector_inspect_token(x->device));
     sw_view_begin(&x->view, x->target.url, page);
     if (x->cfg->timeout_ns)
         sw_timer_start(x->loop, &x->deadline, x->cfg->timeout_ns, on_late);

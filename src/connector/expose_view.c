@@ -60,6 +60,8 @@ void sw_view_begin(struct sw_expose_view *v, const char *target, const char *sta
         return;
     (void)fprintf(v->out, "Exposing %s as '%.*s' (status page %s)\n", target, SW_SLICE_ARG(v->id),
                   status_page);
+    if (v->inspector)
+        (void)fprintf(v->out, "Requests in detail: %s\n", v->inspector);
     (void)fflush(v->out);
 }
 
@@ -155,6 +157,8 @@ void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const 
         sw_jw_value(&e.w, sw_json_walk(proxy, "status", "canonicalHostname", NULL));
     sw_jw_array_end(&e.w);
     put(&e, "endpoint_id", node_id);
+    if (v->inspector)
+        put(&e, "inspector", v->inspector);
     put(&e, "status", "ready");
     sw_jw_name(&e.w, "elapsed_secs");
     sw_jw_double(&e.w, (double)elapsed_ms / 1000.0);

@@ -14,7 +14,8 @@ struct sw_expose_view {
     FILE *out; /* borrowed */
     bool json;
     bool colour;
-    struct sw_slice id; /* name of the HTTPProxy */
+    struct sw_slice id;    /* name of the HTTPProxy */
+    const char *inspector; /* URL; NULL: none */
     bool said[SW_EXPOSE_STEPS];
     char waiting[200]; /* said last */
     bool no_origin;    /* said */

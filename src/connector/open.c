@@ -241,6 +241,7 @@ static int open_admin(struct sw_connector *c, struct sw_err *err)
         .egress = c->egress,
         .log_filter = c->config->log_level,
         .extra = connector_page,
+        .guarded = connector_inspect,
         .arg = c,
     };
 

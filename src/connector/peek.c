@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "connector/capture.h"
 #include "http/h1.h"
 
 /* What gateways let through by default (60 KiB, 100 fields), and what they add to it. */
@@ -18,6 +19,7 @@ struct request {
     char method[SW_PEEK_METHOD];
     char host[SW_PEEK_HOST];
     char path[SW_PEEK_PATH];
+    struct sw_capture *capture; /* owned; NULL: none */
 };
 
 struct side {
@@ -28,8 +30,10 @@ struct side {
 struct sw_peek {
     sw_peek_cb cb;
     void *arg;
-    struct side up;        /* requests */
-    struct side down;      /* answers */
+    struct sw_capture_store *store; /* borrowed */
+    struct sw_capture *uploading;   /* borrowed: of the request that is read; NULL: told already */
+    struct side up;                 /* requests */
+    struct side down;               /* answers */
     struct request *queue; /* a ring; grows, since most tunnels have one request at a time */
     size_t cap;
     size_t first; /* oldest unanswered */
@@ -52,8 +56,12 @@ static void tell(struct sw_peek *p, bool complete, uint64_t now_ns)
         .complete = complete,
         .duration_ns = now_ns > q->begun_ns ? now_ns - q->begun_ns : 0,
         .bytes_out = p->bytes_out,
+        .capture = q->capture,
     };
 
+    if (p->uploading == q->capture)
+        p->uploading = NULL;
+    q->capture = NULL;
     p->first = (p->first + 1) % p->cap;
     p->n--;
     p->told++;
@@ -66,7 +74,10 @@ static void tell(struct sw_peek *p, bool complete, uint64_t now_ns)
 static void close_eyes(struct sw_peek *p)
 {
     p->blind = true;
+    for (size_t i = 0; i < p->n; i++)
+        sw_capture_drop(p->queue[(p->first + i) % p->cap].capture);
     p->n = 0;
+    p->uploading = NULL;
     sw_h1_free(p->up.parser);
     sw_h1_free(p->down.parser);
     p->up.parser = NULL;
@@ -123,6 +134,9 @@ static bool on_request(struct sw_peek *p, const struct sw_h1_msg *m, uint64_t no
     q->method_n = copy(q->method, SW_PEEK_METHOD, m->method);
     q->host_n = copy(q->host, SW_PEEK_HOST, m->authority);
     q->path_n = copy(q->path, SW_PEEK_PATH, path);
+    q->capture = p->store ? sw_capture_new(p->store) : NULL;
+    p->uploading = q->capture;
+    sw_capture_head(q->capture, false, m);
     return true;
 }
 
@@ -133,9 +147,13 @@ static bool up_event(struct sw_peek *p, enum sw_h1_event e, uint64_t now_ns)
     case SW_H1_HEAD:
         return on_request(p, sw_h1_msg(p->up.parser), now_ns);
     case SW_H1_END:
+        sw_capture_end(p->uploading, false);
+        p->uploading = NULL;
         sw_h1_reset(p->up.parser);
         return true;
     case SW_H1_BODY:
+        sw_capture_body(p->uploading, false, sw_h1_data(p->up.parser));
+        return true;
     case SW_H1_TRAILERS:
         break;
     }
@@ -149,8 +167,10 @@ static bool down_head(struct sw_peek *p)
     if (p->n == 0)
         return false; /* an answer to nothing */
     p->interim = m->status >= 100 && m->status < 200 && m->status != 101;
-    if (!p->interim)
+    if (!p->interim) {
         p->status = m->status;
+        sw_capture_head(p->queue[p->first].capture, true, m);
+    }
     return m->framing != SW_H1_TUNNEL;
 }
 
@@ -161,11 +181,14 @@ static bool down_event(struct sw_peek *p, enum sw_h1_event e, uint64_t now_ns)
         return down_head(p);
     case SW_H1_BODY:
         p->bytes_out += sw_h1_data(p->down.parser).n;
+        sw_capture_body(p->queue[p->first].capture, true, sw_h1_data(p->down.parser));
         return true;
     case SW_H1_END:
         sw_h1_reset(p->down.parser);
-        if (!p->interim)
+        if (!p->interim) {
+            sw_capture_end(p->queue[p->first].capture, true);
             tell(p, true, now_ns);
+        }
         return true;
     case SW_H1_TRAILERS:
         break;
@@ -246,6 +269,8 @@ void sw_peek_end(struct sw_peek *p, uint64_t now_ns)
 
     if (p->blind)
         return;
+    if (p->n && whole)
+        sw_capture_end(p->queue[p->first].capture, true);
     if (p->n)
         tell(p, whole, now_ns);
     while (p->n)
@@ -253,13 +278,14 @@ void sw_peek_end(struct sw_peek *p, uint64_t now_ns)
     close_eyes(p);
 }
 
-struct sw_peek *sw_peek_new(sw_peek_cb cb, void *arg)
+struct sw_peek *sw_peek_new(sw_peek_cb cb, void *arg, struct sw_capture_store *store)
 {
     const struct sw_h1_limits limits = {.line = HEAD_MAX, .head = HEAD_MAX, .headers = FIELDS_MAX};
     struct sw_peek *p = SW_NEW(struct sw_peek);
 
     p->cb = cb;
     p->arg = arg;
+    p->store = store;
     p->up.parser = sw_h1_new(SW_H1_REQUEST, &limits);
     p->down.parser = sw_h1_new(SW_H1_RESPONSE, &limits);
     sw_buf_init(&p->up.rest, HEAD_MAX + 256);

@@ -19,16 +19,20 @@ struct sw_peek_exchange {
     struct sw_slice method;
     struct sw_slice host;
     struct sw_slice path;
-    int status;           /* 0: no answer came */
-    bool complete;        /* the answer was seen to its end */
-    uint64_t duration_ns; /* from the request's head to the end of the answer */
-    uint64_t bytes_out;   /* of the answer's body */
+    int status;                 /* 0: no answer came */
+    bool complete;              /* the answer was seen to its end */
+    uint64_t duration_ns;       /* from the request's head to the end of the answer */
+    uint64_t bytes_out;         /* of the answer's body */
+    struct sw_capture *capture; /* the receiver's to keep or drop; NULL: none */
 };
 
 typedef void (*sw_peek_cb)(void *arg, const struct sw_peek_exchange *x);
 
+struct sw_capture;
+struct sw_capture_store;
 struct sw_peek;
-SW_NODISCARD struct sw_peek *sw_peek_new(sw_peek_cb cb, void *arg);
+/* store: where exchanges are captured; borrowed. NULL: nowhere. */
+SW_NODISCARD struct sw_peek *sw_peek_new(sw_peek_cb cb, void *arg, struct sw_capture_store *store);
 /* The next bytes of one direction. */
 void sw_peek_bytes(struct sw_peek *p, bool from_origin, const void *bytes, size_t n,
                    uint64_t now_ns);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who may connect, where tunnels may go, and what is told about them. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -18,6 +19,8 @@ struct exchange {
     struct sw_connector *c;
     struct sw_peek *peek; /* tunnels only; made with the first byte */
     char peer[SW_NODEID_SHORT];
+    char host[256]; /* where it goes */
+    uint16_t port;
 };
 
 static void count(struct sw_connector *c, enum sw_metric_id id, const char *value)
@@ -256,7 +259,7 @@ static void refuse(struct sw_connector *c, const struct sw_qserve_ask *ask,
     sw_log_end(&line);
 }
 
-static void add_request(struct sw_connector *c, const struct sw_request *r)
+void connector_add_request(struct sw_connector *c, const struct sw_request *r)
 {
     sw_history_add(&c->history, r);
     if (c->hooks.request)
@@ -278,7 +281,14 @@ static void on_peeked(void *arg, const struct sw_peek_exchange *x)
     sw_request_text(r.method, sizeof(r.method), x->method);
     sw_request_text(r.host, sizeof(r.host), x->host);
     sw_request_text(r.path, sizeof(r.path), x->path);
-    add_request(e->c, &r);
+    if (x->capture) {
+        x->capture->wall_ns = r.wall_ns;
+        x->capture->duration_ns = r.duration_ns;
+        x->capture->origin_port = e->port;
+        memcpy(x->capture->origin_host, e->host, sizeof(e->host));
+        r.capture = sw_capture_keep(x->capture);
+    }
+    connector_add_request(e->c, &r);
 }
 
 static void on_tap(void *tag, bool from_origin, const uint8_t *p, size_t n)
@@ -286,7 +296,7 @@ static void on_tap(void *tag, bool from_origin, const uint8_t *p, size_t n)
     struct exchange *e = tag;
 
     if (!e->peek)
-        e->peek = sw_peek_new(on_peeked, e);
+        e->peek = sw_peek_new(on_peeked, e, e->c->config->inspect ? &e->c->captures : NULL);
     sw_peek_bytes(e->peek, from_origin, p, n, sw_loop_now(e->c->loop));
 }
 
@@ -304,6 +314,9 @@ static void authorise(void *arg, const struct sw_qserve_ask *ask, struct sw_qser
     e = SW_NEW(struct exchange);
     e->c = c;
     (void)sw_nodeid_short(ask->peer, e->peer);
+    if (ask->host.n < sizeof(e->host))
+        memcpy(e->host, ask->host.p, ask->host.n);
+    e->port = ask->port;
     ret->tag = e;
     if (ask->kind == SW_QKIND_TCP)
         ret->tap = on_tap;
@@ -409,7 +422,7 @@ static void on_ended(void *arg, const struct sw_qserve_record *r)
         (void)sw_nodeid_short(r->peer, q.peer);
         sw_request_text(q.id, sizeof(q.id), r->request_id);
         name_request(&q, r);
-        add_request(c, &q);
+        connector_add_request(c, &q);
     }
     if (e) {
         sw_peek_free(e->peek);

@@ -218,6 +218,8 @@ static void on_admin(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
         sw_http_send_text(r, 403, "use localhost or an address as the host name\n");
         return;
     }
+    if (a->opts.guarded && a->opts.guarded(req, r, a->opts.arg))
+        return;
     get = sw_slice_eq_str(req->msg->method, "GET") || sw_slice_eq_str(req->msg->method, "HEAD");
     if (a->opts.one_port && get && one_port_page(a, req, r))
         return;

@@ -55,6 +55,12 @@ struct sw_admin_opts {
     int (*config_dump)(struct sw_buf *out, void *arg);
     /* POST /quitquitquit; NULL: 404. The answer is already on its way. */
     void (*quit)(void *arg);
+    /*
+     * Pages that ask for a secret of their own instead of the token, which a browser cannot send:
+     * asked first, whatever the method, once the request is known to be no other site's. True when
+     * it answered. May be NULL.
+     */
+    bool (*guarded)(struct sw_http_req *req, struct sw_http_resp *resp, void *arg);
     /* Pages of the role itself, asked before 404; true when it answered. May be NULL. */
     bool (*extra)(struct sw_http_req *req, struct sw_http_resp *resp, void *arg);
     void *arg;

@@ -10,12 +10,30 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "connector/capture.h"
 #include "connector/peek.h"
 
 struct told {
     struct sw_buf text;
     uint64_t n;
+    struct sw_capture_store store;
 };
+
+/* What is kept of a message, in the same text: it must not depend on the cuts either. */
+static void put_message(struct sw_buf *out, const struct sw_captured *m)
+{
+    struct sw_h1_field f;
+    size_t at = 0;
+
+    while (sw_captured_next(m, &at, &f))
+        assert(sw_buf_printf(out, "%.*s=%.*s;", SW_SLICE_ARG(f.name), SW_SLICE_ARG(f.value)) ==
+               SW_OK);
+    assert(at == sw_buf_len(&m->head));
+    assert(m->body_bytes >= sw_buf_len(&m->body) && sw_buf_len(&m->body) <= SW_CAPTURE_BODY);
+    assert(m->cut_body == (m->body_bytes > sw_buf_len(&m->body)));
+    assert(sw_buf_append_slice(out, sw_buf_slice(&m->body)) == SW_OK);
+    assert(sw_buf_printf(out, "|%d\n", m->complete) == SW_OK);
+}
 
 static void on_told(void *arg, const struct sw_peek_exchange *x)
 {
@@ -29,13 +47,23 @@ static void on_told(void *arg, const struct sw_peek_exchange *x)
                          SW_SLICE_ARG(x->host), SW_SLICE_ARG(x->path), x->status,
                          (unsigned long long)x->bytes_out, x->complete) == SW_OK);
     t->n++;
+    assert(x->capture && t->store.bytes <= SW_CAPTURE_TOTAL);
+    put_message(&t->text, &x->capture->req);
+    put_message(&t->text, &x->capture->resp);
+    if (t->n % 3)
+        assert(sw_captures_find(&t->store, sw_capture_keep(x->capture)));
+    else
+        sw_capture_drop(x->capture);
+    assert(t->store.n <= SW_CAPTURES_MAX);
 }
 
 static void watch(const uint8_t *data, size_t n, size_t piece, struct told *t)
 {
-    struct sw_peek *p = sw_peek_new(on_told, t);
+    struct sw_peek *p;
     uint64_t before;
 
+    sw_captures_init(&t->store);
+    p = sw_peek_new(on_told, t, &t->store);
     sw_buf_init(&t->text, 64 << 20);
     t->n = 0;
     while (n > 0) {
@@ -55,6 +83,8 @@ static void watch(const uint8_t *data, size_t n, size_t piece, struct told *t)
     sw_peek_end(p, 4);
     assert(t->n == before && sw_peek_told(p) == t->n);
     sw_peek_free(p);
+    sw_captures_done(&t->store);
+    assert(t->store.bytes == 0 && t->store.n == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

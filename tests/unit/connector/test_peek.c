@@ -29,7 +29,7 @@ static char *watch(const char *up, const char *down, size_t piece)
     size_t n;
 
     sw_buf_init(&out, 1 << 20);
-    p = sw_peek_new(on_told, &out);
+    p = sw_peek_new(on_told, &out, NULL);
     n = strlen(up);
     for (size_t i = 0; i < n; i += piece)
         sw_peek_bytes(p, false, up + i, sw_min(piece, n - i), 1000);
@@ -117,14 +117,14 @@ static void test_heads_and_queues_are_bounded(void **state)
     (void)state;
     memset(junk, 'a', sizeof(junk));
     sw_buf_init(&out, 1 << 20);
-    p = sw_peek_new(on_told, &out);
+    p = sw_peek_new(on_told, &out, NULL);
     sw_peek_bytes(p, false, "GET /", 5, 1);
     for (int i = 0; i < 1000; i++)
         sw_peek_bytes(p, false, junk, sizeof(junk), 1);
     sw_peek_end(p, 2);
     assert_int_equal(sw_peek_told(p), 0);
     sw_peek_free(p);
-    p = sw_peek_new(on_told, &out);
+    p = sw_peek_new(on_told, &out, NULL);
     for (int i = 0; i < 1000; i++)
         sw_peek_bytes(p, false, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27, 1);
     sw_peek_end(p, 2);
