@@ -13,6 +13,7 @@
 #include "connector/peers.h"
 #include "connector/reg.h"
 #include "connector/replay.h"
+#include "connector/tlswatch.h"
 #include "quic/quic.h"
 #include "telemetry/admin.h"
 #include "telemetry/metrics.h"
@@ -26,6 +27,18 @@ struct conn {
     struct sw_list link;
     struct sw_qconn *q;
     uint64_t since_ns; /* wall */
+};
+
+struct sw_peek;
+
+/* One exchange that was allowed: its tag. */
+struct exchange {
+    struct sw_connector *c;
+    struct sw_peek *peek; /* tunnels only; made with the first byte */
+    struct sw_tlswatch tls;
+    char peer[SW_NODEID_SHORT];
+    char host[256]; /* where it goes */
+    uint16_t port;
 };
 
 struct sw_connector {
@@ -117,6 +130,9 @@ void connector_admit_peers(struct sw_connector *c, const struct sw_peers *named)
 void connector_allow(struct sw_connector *c, const struct sw_allow *advertised);
 void connector_forget_conns(struct sw_connector *c);
 
+/* tell.c */
+void connector_tap(void *tag, bool from_origin, const uint8_t *p, size_t n);
+void connector_ended(void *arg, const struct sw_qserve_record *r);
 /* A request ended, however it came. */
 void connector_add_request(struct sw_connector *c, const struct sw_request *r);
 

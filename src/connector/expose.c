@@ -3,23 +3,19 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "connector/dirs.h"
 #include "connector/expose_int.h"
 #include "io/resolver.h"
 #include "io/signal.h"
 #include "tls/aead.h"
-#include "tls/cred.h"
-#include "tls/pemfile.h"
 
 #define REMOVE_NS   (8 * SW_NS_PER_S)
 #define PATIENCE_NS SW_NS_PER_S
-
-enum { CA_MAX = 64 << 10 }; /* what the control plane takes */
 
 struct sw_slice expose_ns(const struct expose *x)
 {
@@ -288,14 +284,52 @@ static bool of_probe(const struct expose *x, const struct sw_request *r)
            (sw_probe_is_ours(r->method, r->path) || (!r->path[0] && r->status == 502));
 }
 
+static bool is_tls_failure(const struct sw_request *r)
+{
+    return r->reason && (strcmp(r->reason, SW_REQUEST_TLS_FAILED) == 0 ||
+                         strcmp(r->reason, SW_REQUEST_NO_TLS) == 0);
+}
+
 static void on_request(void *arg, const struct sw_request *r)
 {
     struct expose *x = arg;
+    bool tls = is_tls_failure(r);
 
+    /* Why, is not to be seen from outside of TLS. */
+    if (tls && x->origin)
+        sw_origin_ask(x->origin);
     if (!of_probe(x, r))
         sw_view_request(&x->view, r);
-    else if (r->status == 502)
+    else if (r->status == 502 && !tls)
         sw_view_no_origin(&x->view, x->target.url);
+}
+
+static void on_origin(void *arg, int rc, const char *why)
+{
+    struct expose *x = arg;
+
+    if (rc == SW_OK || rc == SW_EDENIED || rc == SW_EPROTO)
+        sw_view_origin_tls(&x->view, x->target.url, rc == SW_OK ? NULL : why);
+}
+
+/* A service that cannot be trusted is told before anybody visits. */
+static void watch_origin(struct expose *x)
+{
+    struct sw_origin_opts o = {.host = x->target.host,
+                               .tls_name = sw_target_tls_name(&x->target),
+                               .port = x->target.port,
+                               .ca_pem = sw_buf_slice(&x->ca),
+                               .done = on_origin,
+                               .arg = x};
+    struct sw_err err = {0};
+
+    if (!x->target.https)
+        return;
+    x->origin = sw_origin_new(x->loop, &o, &err);
+    if (x->origin)
+        sw_origin_ask(x->origin);
+    else
+        sw_log_warn("expose", "the certificate of %s is not looked at: %s", x->target.url, err.msg);
 }
 
 static void on_api(void *arg, bool up, int code, struct sw_slice message)
@@ -335,82 +369,6 @@ static void on_late(struct sw_timer *t)
 
 /* ---- the beginning ---- */
 
-/* What goes with what. */
-static int check_use(const struct expose *x)
-{
-    const struct sw_expose_config *cfg = x->cfg;
-
-    if (!x->target.tcp && (cfg->port || cfg->tls_names.n))
-        return sw_err_set(x->err, SW_EINVAL, "--%s is for a tcp:// service",
-                          cfg->port ? "port" : "tls-name");
-    if (x->target.tcp && (cfg->hostnames.n || cfg->redirect))
-        return sw_err_set(x->err, SW_EINVAL, "--%s is not for a tcp:// service%s",
-                          cfg->redirect ? "https-redirect" : "hostname",
-                          cfg->redirect ? "" : ": --tls-name names one that speaks TLS");
-    if (cfg->port && cfg->tls_names.n)
-        return sw_err_set(x->err, SW_EINVAL, "--port and --tls-name exclude each other");
-    if (cfg->ca && !x->target.https)
-        return sw_err_set(x->err, SW_EINVAL, "--ca is for an https:// service");
-    return SW_OK;
-}
-
-static int read_ca(struct expose *x)
-{
-    struct sw_tls_cred *cred;
-    int rc;
-
-    sw_buf_init(&x->ca, CA_MAX);
-    if (!x->cfg->ca)
-        return SW_OK;
-    rc = sw_pemfile_read(x->cfg->ca, &x->ca, x->err);
-    if (rc != SW_OK)
-        return sw_err_prefix(x->err, "--ca");
-    cred = sw_tls_cred_new(
-        &(struct sw_tls_cred_pem){.roots = sw_buf_slice(&x->ca), .any_identity = true}, x->err);
-    if (!cred)
-        return sw_err_prefix(x->err, "--ca");
-    (void)sw_tls_cred_unref(cred);
-    return SW_OK;
-}
-
-/* Everything that follows from the target. */
-static int fill_in(struct expose *x)
-{
-    struct sw_expose_config *cfg = x->cfg;
-    char host[256] = "device";
-    int rc = sw_target_parse(x->arena, sw_slice_str(cfg->target), &x->target, x->err);
-
-    if (rc == SW_OK)
-        rc = check_use(x);
-    if (rc == SW_OK)
-        rc = read_ca(x);
-    if (rc != SW_OK)
-        return rc;
-    if (x->target.tcp)
-        cfg->hostnames = cfg->tls_names;
-    (void)gethostname(host, sizeof(host) - 1);
-    if (!cfg->name)
-        cfg->name = sw_target_name(x->arena, sw_slice_str(host), x->target.port);
-    if (!sw_label_valid(sw_slice_str(cfg->name)))
-        return sw_err_set(x->err, SW_EINVAL, "--name: '%.63s' is not a DNS label", cfg->name);
-    if (!cfg->c.data) {
-        SW_AUTO_FREE char *base = sw_default_data();
-
-        cfg->c.data = sw_arena_printf(x->arena, "%s/expose/%s", base, cfg->name);
-    }
-    cfg->c.name = cfg->name;
-    cfg->c.target = x->target.host;
-    cfg->c.any_name = true;
-    if (cfg->hostnames.n) {
-        struct sw_json *names = sw_json_new_array(&x->kept);
-
-        for (size_t i = 0; i < cfg->hostnames.n; i++)
-            sw_json_push(&x->kept, names, sw_json_new_str(&x->kept, cfg->hostnames.p[i]));
-        x->hostnames = names;
-    }
-    return SW_OK;
-}
-
 static int start(struct expose *x, struct sw_signals **ret_signals)
 {
     static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
@@ -433,6 +391,7 @@ static int start(struct expose *x, struct sw_signals **ret_signals)
     admin = sw_connector_admin(x->device);
     (void)snprintf(page, sizeof(page), "http://%s/", sw_addr_text(&admin, at));
     x->begun_ns = sw_loop_now(x->loop);
+    watch_origin(x);
     if (sw_connector_inspect_token(x->device)[0])
         x->view.inspector = sw_arena_printf(x->arena, "%srequests?token=%s", page,
                                             sw_connector_inspect_token(x->device));
@@ -445,6 +404,7 @@ static int start(struct expose *x, struct sw_signals **ret_signals)
 static void finish(struct expose *x)
 {
     sw_probe_free(x->probe);
+    sw_origin_free(x->origin);
     sw_kube_call_cancel(x->call);
     sw_informer_free(x->informer);
     sw_kube_obj_unref(x->proxy);
@@ -464,7 +424,7 @@ int sw_expose_run(struct sw_expose_config *cfg, struct sw_arena *arena, struct s
 {
     struct expose x = {.cfg = cfg, .arena = arena, .err = err};
     struct sw_signals *signals = NULL;
-    int rc = fill_in(&x);
+    int rc = expose_fill_in(&x);
 
     if (rc == SW_OK)
         rc = sw_aead_init(SW_AEAD_AUTO, err);

@@ -6,6 +6,7 @@
 #include "connector/expose_objects.h"
 #include "connector/expose_probe.h"
 #include "connector/expose_view.h"
+#include "connector/origin.h"
 #include "kube/client.h"
 #include "kube/informer.h"
 
@@ -70,7 +71,8 @@ struct expose {
     bool ready;
     char *url;
     struct sw_probe *probe;
-    bool probed; /* it is done */
+    struct sw_origin *origin; /* of an https target; NULL: none */
+    bool probed;              /* it is done */
     uint64_t begun_ns;
     bool stopping;
     bool drained;
@@ -79,6 +81,8 @@ struct expose {
 
 extern const struct sw_kube_gvr expose_proxy_gvr;
 
+/* expose_use.c: the target, and everything that follows from it. SW_EINVAL and others: err. */
+SW_NODISCARD int expose_fill_in(struct expose *x);
 /* expose_steps.c */
 void expose_go(struct expose *x, enum expose_step step);
 void expose_run_step(struct expose *x);

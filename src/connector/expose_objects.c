@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "connector/details.h"
 #include "io/addr.h"
 
@@ -91,6 +92,14 @@ int sw_target_parse(struct sw_arena *a, struct sw_slice in, struct sw_target *re
     finish_target(a, &t);
     *ret = t;
     return SW_OK;
+}
+
+struct sw_slice sw_target_tls_name(const struct sw_target *t)
+{
+    struct sw_ip ip;
+
+    /* A certificate is for a name; services behind an address have one for localhost. */
+    return sw_ip_parse(t->host, &ip, NULL) == SW_OK ? SW_SLICE_LIT("localhost") : t->host;
 }
 
 bool sw_label_valid(struct sw_slice s)
@@ -210,11 +219,14 @@ static const char *wish(struct sw_arena *a, const struct sw_expose_spec *s)
 }
 
 /*
- * Says the wish again: an annotation is no reason for another generation, and what the status says
- * of an older wish must not be taken for a verdict on this one.
+ * Says what the annotations say again: they are no reason for another generation, and what the
+ * status says of an older wish must not be taken for a verdict on this one.
  */
 static const char *rule_name(struct sw_arena *a, const struct sw_expose_spec *s)
 {
+    if (!s->target.tcp)
+        return sw_arena_printf(a, "ca-%08x",
+                               (unsigned)sw_siphash13(23, 29, s->ca_pem.p, s->ca_pem.n));
     if (sw_json_len(s->hostnames))
         return "tls";
     return s->public_port ? sw_arena_printf(a, "tcp-%u", s->public_port) : "tcp";
@@ -249,7 +261,7 @@ struct sw_json *sw_expose_proxy(struct sw_arena *a, const struct sw_expose_spec 
     if (s->redirect)
         add_redirect(a, rules, s->redirect_port);
     rule = item(a, rules);
-    if (s->target.tcp)
+    if (s->target.tcp || s->ca_pem.n)
         text(a, rule, "name", rule_name(a, s));
     (void)match_all(a, rule);
     backend = item(a, array(a, rule, "backends"));
@@ -257,13 +269,8 @@ struct sw_json *sw_expose_proxy(struct sw_arena *a, const struct sw_expose_spec 
     text(a, backend, "endpoint",
          s->target.tcp ? sw_arena_printf(a, "http://%s", s->target.authority) : s->target.url);
     sw_json_put_str(a, object(a, backend, "connector"), "name", s->connector);
-    if (s->target.https) {
-        struct sw_ip ip;
-
-        /* A certificate is for a name; services behind an address have one for localhost. */
-        if (sw_ip_parse(s->target.host, &ip, NULL) == SW_OK)
-            text(a, object(a, backend, "tls"), "hostname", "localhost");
-    }
+    if (s->target.https && !sw_slice_eq(sw_target_tls_name(&s->target), s->target.host))
+        sw_json_put_str(a, object(a, backend, "tls"), "hostname", sw_target_tls_name(&s->target));
     return o;
 }
 

@@ -26,6 +26,8 @@ struct sw_target {
  */
 SW_NODISCARD int sw_target_parse(struct sw_arena *a, struct sw_slice in, struct sw_target *ret,
                                  struct sw_err *err);
+/* The name that the certificate of an https target is to be for. */
+struct sw_slice sw_target_tls_name(const struct sw_target *t);
 /* "laptop-3000": a DNS label made of the machine's name and the port. */
 const char *sw_target_name(struct sw_arena *a, struct sw_slice host, uint16_t port);
 /* At most 63 of a-z, 0-9 and '-', beginning and ending with one of the first two. */

@@ -200,6 +200,30 @@ void sw_view_no_origin(struct sw_expose_view *v, const char *target)
     end(v, &e);
 }
 
+void sw_view_origin_tls(struct sw_expose_view *v, const char *target, const char *why)
+{
+    char now[sizeof(v->tls)];
+    struct event e;
+
+    sw_request_text(now, sizeof(now), sw_slice_str(why ? why : ""));
+    if (strcmp(now, v->tls) == 0)
+        return;
+    memcpy(v->tls, now, sizeof(now));
+    if (!v->json) {
+        (void)fprintf(v->out,
+                      now[0] ? "TLS with %s fails, visitors get an error: %s\n"
+                             : "TLS with %s works now%s\n",
+                      target, now);
+        (void)fflush(v->out);
+        return;
+    }
+    begin(v, &e, now[0] ? "tunnel_origin_tls_failed" : "tunnel_origin_tls_ok");
+    put(&e, "endpoint", target);
+    if (now[0])
+        put(&e, "message", now);
+    end(v, &e);
+}
+
 void sw_view_trouble(struct sw_expose_view *v, struct sw_slice message)
 {
     char now[sizeof(v->trouble)];

@@ -20,6 +20,7 @@ struct sw_expose_view {
     char waiting[200]; /* said last */
     bool no_origin;    /* said */
     char trouble[200]; /* said last; empty: none */
+    char tls[200];     /* the same */
 };
 
 void sw_view_begin(struct sw_expose_view *v, const char *target, const char *status_page);
@@ -33,6 +34,8 @@ void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const 
 void sw_view_verify(struct sw_expose_view *v, const char *url, bool done, const char *why);
 /* Nothing listens at the target; said once. */
 void sw_view_no_origin(struct sw_expose_view *v, const char *target);
+/* Why TLS with the service fails; NULL: it does not any more. Said once each. */
+void sw_view_origin_tls(struct sw_expose_view *v, const char *target, const char *why);
 /* What the control plane says against a service that runs; empty: nothing any more. Said once. */
 void sw_view_trouble(struct sw_expose_view *v, struct sw_slice message);
 void sw_view_request(struct sw_expose_view *v, const struct sw_request *r);

@@ -29,6 +29,11 @@ struct sw_request {
     char target[80]; /* of a tunnel that failed: host:port; empty: it is in host */
 };
 
+/* Reasons of tunnels to services that shall speak TLS: the handshake inside failed, or none came.
+ */
+#define SW_REQUEST_TLS_FAILED "origin_tls_failed"
+#define SW_REQUEST_NO_TLS     "origin_speaks_no_tls"
+
 /* Copies text into a field, control bytes and others that are not ASCII as '?'. */
 void sw_request_text(char *to, size_t size, struct sw_slice from);
 

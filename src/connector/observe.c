@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "connector/roots.h"
 #include "http/client.h"
 #include "tls/cred.h"
 #include "tls/pemfile.h"
@@ -102,17 +103,11 @@ void sw_observe_ask(struct sw_observe *o)
 
 static struct sw_tls_cred *load_roots(const char *ca_file, struct sw_err *err)
 {
-    static const char *const bundles[] = {"/etc/ssl/certs/ca-certificates.crt",
-                                          "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"};
     SW_BUF_AUTO pem = {.max = SW_TLS_PEM_MAX};
-    int rc = ca_file ? sw_pemfile_read(ca_file, &pem, err) : SW_ENOENT;
 
-    for (size_t i = 0; !ca_file && rc == SW_ENOENT && i < SW_ARRAY_LEN(bundles); i++)
-        rc = sw_pemfile_read(bundles[i], &pem, err);
-    if (rc != SW_OK)
+    if (ca_file && sw_pemfile_read(ca_file, &pem, err) != SW_OK)
         return NULL;
-    return sw_tls_cred_new(
-        &(struct sw_tls_cred_pem){.roots = sw_buf_slice(&pem), .any_identity = true}, err);
+    return sw_roots_load(sw_buf_slice(&pem), err);
 }
 
 /* "https://name[:port][/...]". */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`spanwire expose tcp://...`: a device behind NAT gets a public port, or the connections of a TLS server name."""
+"""`spanwire expose tcp://...` and `https://...`: a device behind NAT gets a public port, or the connections of a TLS
+server name; and services with certificates of a private CA."""
 import hashlib
 import pathlib
 import re
@@ -13,7 +14,7 @@ import pytest
 import yaml
 
 from harness.node import _SANITIZER, Process
-from harness.town import EDGE, HTTPS
+from harness.town import EDGE, HTTP, HTTPS
 from harness.wait import guard, until
 
 GROUP = "networking.datumapis.com"
@@ -254,6 +255,65 @@ def test_a_device_with_its_own_rights_only(town, edge, binary, expose, echo, tmp
                  f"https://{EDGE}:6443/apis/gateway.networking.k8s.io/v1/namespaces/default/{kind}/{name}"],
                 capture_output=True, text=True, check=True, timeout=guard(20)).stdout
         assert status == "403", (kind, status)
+
+
+def visit(town, host, path="/"):
+    with town["visitor"].entered():
+        done = subprocess.run(["curl", "-sS", "-m", str(guard(20)), "-H", f"Host: {host}", "-w", "\n%{http_code}",
+                               f"http://{EDGE}:{HTTP}{path}"], capture_output=True, text=True, check=False)
+    body, _, status = done.stdout.rpartition("\n")
+    return int(status or 0), body
+
+
+class SecureWeb(Echo):
+    def _one(self, conn):
+        try:
+            conn = self.context.wrap_socket(conn, server_side=True)
+            while conn.recv(65536):
+                conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecure")
+        except OSError:
+            pass
+        finally:
+            conn.close()
+
+
+def test_a_private_ca(town, expose, tmp_path):
+    """Without --ca the terminal says what is wrong with the certificate; with it visitors are served."""
+    web = SecureWeb(town["home1"], b"", certificate(tmp_path, "localhost"))
+    try:
+        e = expose(f"https://127.0.0.1:{web.port}", "private", "--hostname", "private.town.example", "--no-verify")
+        said = until(lambda: re.search(r"^TLS with https://127.0.0.1:\d+ fails, visitors get an error: (.+)$", e.log(), re.M),
+                     10, e.log()[-1000:]).group(1)
+        assert re.search("issuer|trust|signer|chain|self", said), said
+        until(lambda: "->" in e.log(), 20)
+        until(lambda: visit(town, "private.town.example")[0] in (502, 503) and
+              re.search(r"  502 +[\d.]+ ms  origin_tls_failed", e.log()), 20)
+        assert not re.search(r"(CONNECT|TCP) .* 200 ", e.log()) and " bytes in" not in e.log()
+        e.stop()
+        e = expose(f"https://127.0.0.1:{web.port}", "private", "--ca", str(tmp_path / "cert.pem"), "--no-verify")
+        until(lambda: "->" in e.log(), 20)
+        until(lambda: visit(town, "private.town.example") == (200, "secure"), 20, e.log()[-1000:])
+        assert e.log().count("fails, visitors get") <= 1  # of the run before, in the same file
+    finally:
+        web.close()
+
+
+class PlainWeb(Echo):
+    def _one(self, conn):
+        with conn:
+            if conn.recv(65536):
+                conn.sendall(self.label)
+
+
+def test_a_service_that_speaks_no_tls(town, expose):
+    plain = PlainWeb(town["home1"], b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+    try:
+        e = expose(f"https://127.0.0.1:{plain.port}", "plain", "--hostname", "plain.town.example", "--no-verify", "--rm")
+        until(lambda: "->" in e.log(), 20)
+        until(lambda: visit(town, "plain.town.example")[0] in (502, 503) and "origin_speaks_no_tls" in e.log(), 20)
+        until(lambda: "TLS with https://127.0.0.1" in e.log(), 10)
+    finally:
+        plain.close()
 
 
 def test_bad_use(binary):
