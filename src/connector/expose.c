@@ -108,7 +108,13 @@ static void stop(struct expose *x)
         sw_loop_stop(x->loop);
         return;
     }
-    begin_end(x, x->cfg->rm && x->proxy_uid ? EXPOSE_REMOVE_PROXY : EXPOSE_DONE);
+    if (x->cfg->rm && x->proxy_uid) {
+        begin_end(x, EXPOSE_REMOVE_PROXY);
+        return;
+    }
+    /* Half a change is none: what was there before goes on. */
+    x->failed = x->wrote_proxy && !x->ready;
+    begin_end(x, x->failed ? expose_undo_step(x) : EXPOSE_DONE);
 }
 
 static void on_signal(int signo, void *arg)

@@ -111,7 +111,7 @@ INVALID = [
      "only one of targetRefs or selector can be set"),
     ("AuthorizationPolicy", {"rules": [{"from": [{"source": {"serviceAccounts": ["a"], "principals": ["b"]}}]}]},
      "Cannot set serviceAccounts with namespaces or principals"),
-    ("Claim", {"type": "Port", "value": "80", "holder": {
+    ("Claim", {"type": "Colour", "value": "80", "holder": {
         "kind": "HTTPProxy", "namespace": "shop", "name": "web", "uid": "1", "resourceVersion": "1"}}, "Unsupported value"),
     ("Claim", {"type": "Key", "value": "ab", "holder": {"kind": "Connector"}}, "spec.holder.uid"),
     ("PeerAuthentication", {"mtls": {"mode": "LAX"}}, "Unsupported value"),

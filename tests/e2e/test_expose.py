@@ -235,6 +235,19 @@ def test_a_taken_name_added_changes_nothing(control, expose, web):
     assert proxy(control, "add-b")["spec"]["hostnames"] == ["moved.example.test"]
 
 
+def test_a_change_that_is_interrupted_is_undone(control, expose, web):
+    first = expose(web.port, "--name", "halfway", "--hostname", "whole.example.test", "--no-verify")
+    url_of(first)
+    first.stop()
+    before = proxy(control, "halfway")["spec"]
+    # Nobody signs that name: it is never ready.
+    again = expose(web.port, "--name", "halfway", "--hostname", "half.example.test", "--https-redirect", "--no-verify")
+    until(lambda: "half.example.test" in proxy(control, "halfway")["spec"]["hostnames"] and
+          len(proxy(control, "halfway")["spec"]["rules"]) == 2, 10)
+    again.stop()
+    assert proxy(control, "halfway")["spec"] == before
+
+
 def test_what_runs_is_not_ended_by_what_others_ask_for(control, expose, web):
     """An older object that asks for its name, and a spec that somebody spoils: said, and served on."""
     old = {"apiVersion": "networking.datumapis.com/v1alpha", "kind": "HTTPProxy", "metadata": {"name": "older"},
