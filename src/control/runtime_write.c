@@ -268,6 +268,22 @@ static struct sw_kube_call *patch_finalizers(struct sw_control *c, const struct 
     return sw_kube_do(c->client, &req, on_written, s);
 }
 
+/* Builds write the newest version; where only an older one is served, the object says that one. */
+static const struct sw_json *as_served(struct sw_arena *a, const struct sw_kube_gvr *gvr,
+                                       const struct sw_json *obj)
+{
+    const char *api =
+        gvr->group[0] ? sw_arena_printf(a, "%s/%s", gvr->group, gvr->version) : gvr->version;
+    struct sw_json *copy;
+
+    if (sw_json_str_eq(sw_json_find(obj, "apiVersion"), api))
+        return obj;
+    copy = sw_json_copy(a, obj);
+    (void)sw_json_remove(copy, SW_SLICE_LIT("apiVersion"));
+    sw_json_put(a, copy, "apiVersion", sw_json_new_str(a, api));
+    return copy;
+}
+
 static struct sw_kube_call *send(struct sw_control *c, const struct out_write *w,
                                  const struct sw_kube_obj *o, struct write_state *s)
 {
@@ -279,7 +295,8 @@ static struct sw_kube_call *send(struct sw_control *c, const struct out_write *w
         return NULL; /* nothing is wanted of what is not there: satisfied() said so */
     switch (w->op) {
     case OUT_APPLY:
-        return sw_kube_apply(c->client, gvr, w->json, NULL, c->o.name, true, on_written, s);
+        return sw_kube_apply(c->client, gvr, as_served(&a, gvr, json), NULL, c->o.name, true,
+                             on_written, s);
     case OUT_STATUS:
         if (s->event_hash != s->pending_hash)
             control_events_status(c, w, o);

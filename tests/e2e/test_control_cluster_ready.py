@@ -444,3 +444,26 @@ def test_status_on_another_cluster(cluster):
         assert refused.returncode == 1 and "forbidden" in refused.stderr, refused
     finally:
         origin.close()
+
+
+def test_a_route_is_written_in_the_version_that_is_served(cluster):
+    """A device's TCP service where only v1alpha2 TCPRoutes are: the object made for it says so."""
+    c = cluster("--fabric-kinds", "false")
+    c.grant()
+    for plural in ("gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants"):
+        c.schema(plural, bundle="v1.2.1")
+    c.schema("tcproutes", "v1alpha2", bundle="v1.2.1")
+    for kind in sorted((SCHEMAS.parent / "networking.datumapis.com").glob("*.yaml")) + [SCHEMAS.parent / "spanwire.dev/claims.yaml"]:
+        crd = yaml.safe_load(kind.read_text(encoding="utf-8"))
+        c.apply(crd, f"{CRDS}/{crd['metadata']['name']}")
+    datum = "/apis/networking.datumapis.com/v1alpha/namespaces/default/httpproxies"
+    until(lambda: c.api.get(datum).status == 200 and c.api.get(f"{GROUP}/v1alpha2/tcproutes").status == 200, GUARD, "the kinds")
+    c.replica("one", None, "--data", str(c.where / "one"), "--connector", "true", "--device-ports", "20000-20009")
+    made = c.api.post(datum, {
+        "apiVersion": "networking.datumapis.com/v1alpha", "kind": "HTTPProxy",
+        "metadata": {"name": "ssh", "annotations": {"spanwire.dev/layer4": "TCP/20005"}},
+        "spec": {"rules": [{"backends": [{"endpoint": "http://127.0.0.1:22", "connector": {"name": "ssh"}}]}]}})
+    assert made.status == 201, made
+    route = f"{GROUP}/v1alpha2/namespaces/default/tcproutes/ssh"
+    until(lambda: c.api.get(route).status == 200, 2 * GUARD, "the route")
+    assert c.api.get(route).json["spec"]["rules"][0]["backendRefs"][0]["name"] == "ssh-0-0"
