@@ -36,6 +36,7 @@ struct sw_connector_controller {
     struct sw_loop *loop;
     struct sw_control *main;
     struct sw_control *proxies;
+    char *proxies_lease;  /* name, which 'proxies' borrows; NULL: no election */
     struct sw_map due;    /* name -> struct due */
     struct sw_map rules;  /* "ns/name/index" -> struct known */
     struct sw_map online; /* "ns/name" -> struct known */
@@ -389,9 +390,9 @@ static int make_runtimes(struct sw_connector_controller *c,
                                  .lease_ns = o->lease_ns,
                                  .lease_name = o->lease_name,
                                  .identity = o->identity};
-    char *proxies SW_AUTO_FREE =
-        o->lease_name.n ? sw_asprintf("%.*s-proxies", SW_SLICE_ARG(o->lease_name)) : NULL;
 
+    if (o->lease_name.n)
+        c->proxies_lease = sw_asprintf("%.*s-proxies", SW_SLICE_ARG(o->lease_name));
     co.publish = publish_main;
     c->main = sw_control_new(c->client, &co, err);
     if (!c->main)
@@ -401,7 +402,7 @@ static int make_runtimes(struct sw_connector_controller *c,
     co.n_kinds = SW_HP_KINDS;
     co.build = build_proxies;
     co.publish = publish;
-    co.lease_name = proxies ? sw_slice_str(proxies) : sw_slice("", 0);
+    co.lease_name = c->proxies_lease ? sw_slice_str(c->proxies_lease) : sw_slice("", 0);
     c->proxies = sw_control_new(c->client, &co, err);
     return c->proxies ? SW_OK : SW_EINVAL;
 }
@@ -432,6 +433,7 @@ void sw_connector_controller_free(struct sw_connector_controller *c)
         return;
     sw_control_free(c->main);
     sw_control_free(c->proxies);
+    sw_free(c->proxies_lease);
     sw_timer_stop(c->loop, &c->retry);
     SW_MAP_FOREACH (it, &c->due)
         due_free(it->value);
