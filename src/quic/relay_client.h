@@ -10,10 +10,13 @@
 
 #include "base/err.h"
 #include "base/slice.h"
+#include "io/addr.h"
 #include "io/loop.h"
+#include "io/resolver.h"
 #include "tls/rawkey.h"
 
 struct sw_relay_client;
+struct sw_tls_cred;
 
 struct sw_relay_client_ops {
     /* Packets of 'segment' bytes each, the last may be shorter; the buffer may be written to. */
@@ -60,3 +63,17 @@ int sw_relay_client_send(struct sw_relay_client *c, const struct sw_nodeid *to, 
 void sw_relay_client_probe(struct sw_relay_client *c);
 /* Loop time of the last packet either way. */
 uint64_t sw_relay_client_last_used(const struct sw_relay_client *c);
+
+/* Where a relay answers address discovery, and how it proves itself there (quic/qad.h). */
+struct sw_relay_qad {
+    struct sw_addr addrs[SW_RESOLVE_MAX]; /* of the relay's host, with the port */
+    size_t n_addrs;
+    const char *host;         /* this and the next two: as long as the client lives */
+    struct sw_tls_cred *cred; /* NULL for http */
+    const uint8_t *pin;       /* NULL: the certificate must be of 'cred' and for 'host' */
+};
+/*
+ * False: not connected, or it offers none. A relay of ours says port and pin in its answer to the
+ * upgrade; of others with https, iroh's port is tried.
+ */
+bool sw_relay_client_qad(const struct sw_relay_client *c, struct sw_relay_qad *ret);
