@@ -110,7 +110,7 @@ static void listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
     int mark;
     int fd;
 
-    if (sw_dgram_bind_shared(at, w->gw->port_group, &fd, &mark, &err) != SW_OK) {
+    if (sw_dgram_bind_shared(at, w->gw->port_group, false, &fd, &mark, &err) != SW_OK) {
         sw_gw_bind_failed(w, config, at, at, err.sys_errno);
         return;
     }

@@ -35,16 +35,23 @@ static int bind_fd(int fd, const struct sw_addr *at, struct sw_err *err)
     return bind(fd, (const struct sockaddr *)&ss, len) == 0 ? SW_OK : not_bound(at, errno, err);
 }
 
+static void set_v6only(int fd, const struct sw_addr *at)
+{
+    int one = 1;
+
+    if (at->ip.family == 6)
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+}
+
 static int bind_new(const struct sw_addr *at, bool v6only, int *ret_fd, struct sw_err *err)
 {
     SW_AUTO_FD fd = -1;
-    int one = 1;
     int rc = new_socket(at, &fd, err);
 
     if (rc != SW_OK)
         return rc;
-    if (v6only && at->ip.family == 6)
-        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+    if (v6only)
+        set_v6only(fd, at);
     rc = bind_fd(fd, at, err);
     if (rc != SW_OK) {
         if (err && err->sys_errno == EADDRINUSE)
@@ -60,13 +67,15 @@ int sw_dgram_bind(const struct sw_addr *at, int *ret_fd, struct sw_err *err)
     return bind_new(at, false, ret_fd, err);
 }
 
-int sw_dgram_bind_shared(const struct sw_addr *at, const char *group, int *ret_fd, int *ret_mark,
-                         struct sw_err *err)
+int sw_dgram_bind_shared(const struct sw_addr *at, const char *group, bool one_family, int *ret_fd,
+                         int *ret_mark, struct sw_err *err)
 {
     SW_AUTO_FD fd = -1;
     SW_AUTO_FD mark = -1;
     int rc = new_socket(at, &fd, err);
 
+    if (rc == SW_OK && one_family)
+        set_v6only(fd, at);
     if (rc == SW_OK)
         rc = sw_port_share(-1, group, fd, &mark, err);
     /* Before and after, as for listeners; a bound UDP socket may have got datagrams in between,

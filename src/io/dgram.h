@@ -16,10 +16,11 @@ enum { SW_DGRAM_MAX = 65535 };
 SW_NODISCARD int sw_dgram_bind(const struct sw_addr *at, int *ret_fd, struct sw_err *err);
 /*
  * One that processes of the group may share (io/port.h); each client stays with one of them. The
- * mark is closed with the socket. EADDRINUSE: another process has the port; it is not looked up.
+ * mark is closed with the socket. one_family: [::] leaves IPv4 to another socket. EADDRINUSE:
+ * another process has the port; it is not looked up.
  */
-SW_NODISCARD int sw_dgram_bind_shared(const struct sw_addr *at, const char *group, int *ret_fd,
-                                      int *ret_mark, struct sw_err *err);
+SW_NODISCARD int sw_dgram_bind_shared(const struct sw_addr *at, const char *group, bool one_family,
+                                      int *ret_fd, int *ret_mark, struct sw_err *err);
 /* As sw_dgram_bind, but one bound to [::] leaves IPv4 to another socket. */
 SW_NODISCARD int sw_dgram_bind_one_family(const struct sw_addr *at, int *ret_fd,
                                           struct sw_err *err);

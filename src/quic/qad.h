@@ -37,6 +37,10 @@ enum {
     SW_QAD_PIN = 32,    /* SHA-256 of a certificate (DER) */
 };
 
+/* The pin of the certificate a credential shows. SW_EINVAL: it has none. */
+SW_NODISCARD int sw_qad_pin(const struct sw_tls_cred *cred, uint8_t ret[SW_QAD_PIN],
+                            struct sw_err *err);
+
 /* ---- client ---- */
 
 struct sw_qad_client;
@@ -75,3 +79,40 @@ bool sw_qad_client_packet(struct sw_qad_client *c, const struct sw_addr *from, u
 void sw_qad_client_probe(struct sw_qad_client *c);
 /* Smoothed round trip to the relay; 0: not known yet. */
 uint64_t sw_qad_client_rtt_ns(const struct sw_qad_client *c);
+
+/* ---- server ---- */
+
+struct sw_qad_server;
+
+/* Words for counters; refusals have a word each. */
+enum sw_qad_event {
+    SW_QAD_INCOMING,    /* a handshake began */
+    SW_QAD_ESTABLISHED, /* and is done */
+    SW_QAD_FAILED,      /* a handshake or a connection ended by an error */
+    SW_QAD_CLOSED,      /* an established connection is over */
+    SW_QAD_RETRIED,     /* a client had to prove its address first */
+    SW_QAD_REPORTED,    /* an address was observed: of a new connection, or of one that moved */
+    SW_QAD_REFUSED,     /* too many connections, at all or of one address */
+};
+
+struct sw_qad_server_config {
+    struct sw_addr listen;  /* [::] is IPv4 and IPv6 */
+    const char *share;      /* port group (io/port.h); NULL: not shared. Borrowed */
+    uint32_t max_conns;     /* [16384] */
+    uint32_t max_half_open; /* handshakes under way before addresses must be proved [64] */
+    uint32_t per_address;   /* new connections per second and address (IPv6: /64) [20] */
+    /* May be NULL. why: for SW_QAD_REFUSED and SW_QAD_FAILED, to be logged by the caller. */
+    void (*event)(void *arg, enum sw_qad_event e, const char *why);
+    void *arg;
+};
+
+/* NULL: SW_ESYS, the port cannot be bound. Handshakes are dropped until a credential is set. */
+SW_NODISCARD struct sw_qad_server *
+sw_qad_server_new(struct sw_loop *l, const struct sw_qad_server_config *cfg, struct sw_err *err);
+/* Says goodbye to all clients. Accepts NULL. */
+void sw_qad_server_free(struct sw_qad_server *s);
+/* What is shown from now on; the reference is taken over. */
+void sw_qad_server_set_cred(struct sw_qad_server *s, struct sw_tls_cred *cred);
+/* What the first socket is bound to. */
+struct sw_addr sw_qad_server_bound(const struct sw_qad_server *s);
+size_t sw_qad_server_conns(const struct sw_qad_server *s);

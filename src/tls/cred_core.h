@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a credential, for the files of this directory. */
+/* The inside of a credential, for the files of this directory and the handshakes of src/quic. */
 #pragma once
 
 #include <stdbool.h>

@@ -147,13 +147,13 @@ static void a_stranger_has_a_udp_port(void **state)
     int marks[2];
 
     (void)state;
-    assert_int_equal(sw_dgram_bind_shared(&at, "one", &fds[0], &marks[0], &err), SW_ESYS);
+    assert_int_equal(sw_dgram_bind_shared(&at, "one", false, &fds[0], &marks[0], &err), SW_ESYS);
     assert_int_equal(err.sys_errno, EADDRINUSE);
     assert_int_equal(sw_dgram_bind(&at, &fds[0], &err), SW_ESYS);
     assert_non_null(strstr(err.msg, "held by "));
     sw_sock_close(theirs);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(sw_dgram_bind_shared(&at, "one", &fds[i], &marks[i], &err), SW_OK);
+        assert_int_equal(sw_dgram_bind_shared(&at, "one", false, &fds[i], &marks[i], &err), SW_OK);
     for (int i = 0; i < 2; i++) {
         sw_sock_close(fds[i]);
         sw_sock_close(marks[i]);

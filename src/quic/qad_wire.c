@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "quic/qad_wire.h"
+
+#include <string.h>
+
+enum {
+    FRAME_ACK_ECN = 0x03,
+    FRAME_DATAGRAM = 0x30,
+    FRAME_DATAGRAM_LEN = 0x31,
+    PARAM_DATAGRAM = 0x20,
+    TYPE_LEN = 4,    /* of OBSERVED_ADDRESS, as a varint */
+    SEQ_LEN = 4,     /* of the sequence numbers we send */
+    MARK_LEN = 2,    /* before the sequence number in a DATAGRAM: family and a zero */
+    REPORT_CAP = 64, /* one byte of length says it */
+};
+
+static const uint64_t observed_v4 = 0x9f81a6;
+static const uint64_t observed_v6 = 0x9f81a7;
+static const uint64_t param_role = 0x9f81a176;
+
+/* ---- reading ---- */
+
+struct reader {
+    const uint8_t *p;
+    size_t n;
+    size_t at;
+};
+
+static bool skip(struct reader *r, uint64_t n)
+{
+    if (n > r->n - r->at)
+        return false;
+    r->at += n;
+    return true;
+}
+
+/* RFC 9000, 16. */
+static bool read_varint(struct reader *r, uint64_t *ret)
+{
+    size_t len;
+    uint64_t v;
+
+    if (r->at == r->n)
+        return false;
+    len = (size_t)1 << (r->p[r->at] >> 6);
+    if (len > r->n - r->at)
+        return false;
+    v = r->p[r->at] & 0x3f;
+    for (size_t i = 1; i < len; i++)
+        v = v << 8 | r->p[r->at + i];
+    r->at += len;
+    *ret = v;
+    return true;
+}
+
+static bool skip_varints(struct reader *r, uint64_t n)
+{
+    uint64_t v;
+
+    while (n-- > 0)
+        if (!read_varint(r, &v))
+            return false;
+    return true;
+}
+
+/* Bytes with their length in front. */
+static bool skip_counted(struct reader *r)
+{
+    uint64_t n;
+
+    return read_varint(r, &n) && skip(r, n);
+}
+
+static bool skip_ack(struct reader *r, bool ecn)
+{
+    uint64_t ranges;
+
+    return skip_varints(r, 2) && read_varint(r, &ranges) && ranges <= r->n &&
+           skip_varints(r, 1 + 2 * ranges) && skip_varints(r, ecn ? 3 : 0);
+}
+
+static bool skip_stream(struct reader *r, uint64_t type)
+{
+    if (!skip_varints(r, (type & 4) ? 2 : 1))
+        return false;
+    return (type & 2) ? skip_counted(r) : skip(r, r->n - r->at);
+}
+
+static bool skip_new_cid(struct reader *r)
+{
+    return skip_varints(r, 2) && r->at < r->n && skip(r, 1 + (uint64_t)r->p[r->at] + 16);
+}
+
+/* What follows the type of a frame of RFC 9000 or 9221. False: cut, or not one of them. */
+static bool skip_frame(struct reader *r, uint64_t type)
+{
+    switch (type) {
+    case 0x00: /* PADDING */
+    case 0x01: /* PING */
+    case 0x1e: /* HANDSHAKE_DONE */
+        return true;
+    case 0x02:
+    case FRAME_ACK_ECN:
+        return skip_ack(r, type == FRAME_ACK_ECN);
+    case 0x04: /* RESET_STREAM */
+        return skip_varints(r, 3);
+    case 0x05: /* STOP_SENDING */
+    case 0x11: /* MAX_STREAM_DATA */
+    case 0x15: /* STREAM_DATA_BLOCKED */
+        return skip_varints(r, 2);
+    case 0x06: /* CRYPTO */
+        return skip_varints(r, 1) && skip_counted(r);
+    case 0x07: /* NEW_TOKEN */
+    case FRAME_DATAGRAM_LEN:
+        return skip_counted(r);
+    case 0x10: /* MAX_DATA, MAX_STREAMS, DATA_BLOCKED, STREAMS_BLOCKED, RETIRE_CONNECTION_ID */
+    case 0x12:
+    case 0x13:
+    case 0x14:
+    case 0x16:
+    case 0x17:
+    case 0x19:
+        return skip_varints(r, 1);
+    case 0x18:
+        return skip_new_cid(r);
+    case 0x1a: /* PATH_CHALLENGE, PATH_RESPONSE */
+    case 0x1b:
+        return skip(r, 8);
+    case 0x1c: /* CONNECTION_CLOSE */
+        return skip_varints(r, 2) && skip_counted(r);
+    case 0x1d:
+        return skip_varints(r, 1) && skip_counted(r);
+    case FRAME_DATAGRAM:
+        return skip(r, r->n - r->at);
+    default:
+        return type >= 0x08 && type <= 0x0f && skip_stream(r, type);
+    }
+}
+
+static bool is_observed(uint64_t type)
+{
+    return type == observed_v4 || type == observed_v6;
+}
+
+/* ---- transport parameters ---- */
+
+static void put_u32(uint8_t *out, uint64_t v)
+{
+    for (int i = 0; i < 4; i++)
+        out[i] = (uint8_t)(v >> (24 - 8 * i));
+}
+
+void sw_qad_put_param(uint8_t *out, enum sw_qad_role role)
+{
+    put_u32(out, 0xc0000000); /* the number needs eight bytes as a varint */
+    put_u32(out + 4, param_role);
+    out[8] = 1;
+    out[9] = (uint8_t)role;
+}
+
+static int read_role(const uint8_t *p, size_t n, enum sw_qad_role *role, struct sw_err *err)
+{
+    struct reader r = {.p = p, .n = n};
+    uint64_t v;
+
+    if (*role != SW_QAD_NONE)
+        return sw_err_set(err, SW_EPROTO, "transport parameter 0x9f81a176 twice");
+    if (!read_varint(&r, &v) || r.at != n || v > SW_QAD_BOTH)
+        return sw_err_set(err, SW_EPROTO, "transport parameter 0x9f81a176 has no known value");
+    *role = (enum sw_qad_role)v;
+    return SW_OK;
+}
+
+int sw_qad_params_in(struct sw_slice in, uint8_t *out, size_t *ret_n, enum sw_qad_role *ret_role,
+                     struct sw_err *err)
+{
+    struct reader r = {.p = (const uint8_t *)in.p, .n = in.n};
+    enum sw_qad_role role = SW_QAD_NONE;
+    size_t n = 0;
+
+    while (r.at < r.n) {
+        size_t from = r.at;
+        uint64_t id;
+        uint64_t len;
+        int rc = SW_OK;
+
+        if (!read_varint(&r, &id) || !read_varint(&r, &len) || !skip(&r, len))
+            return sw_err_set(err, SW_EPROTO, "transport parameters are cut at byte %zu", from);
+        if (id == param_role)
+            rc = read_role(r.p + r.at - len, len, &role, err);
+        if (rc != SW_OK)
+            return rc;
+        if (id == PARAM_DATAGRAM || id == param_role)
+            continue;
+        memcpy(out + n, r.p + from, r.at - from);
+        n += r.at - from;
+    }
+    out[n++] = PARAM_DATAGRAM;
+    out[n++] = 2;
+    out[n++] = 0x40 | SW_QAD_DATAGRAM_FRAME >> 8;
+    out[n++] = SW_QAD_DATAGRAM_FRAME & 0xff;
+    *ret_n = n;
+    *ret_role = role;
+    return SW_OK;
+}
+
+/* ---- reports ---- */
+
+size_t sw_qad_put_report(uint8_t out[SW_QAD_REPORT_MAX], const struct sw_addr *at, uint32_t seq)
+{
+    size_t len = sw_ip_len(&at->ip);
+    uint8_t *p = out;
+
+    *p++ = at->ip.family;
+    *p++ = 0;
+    put_u32(p, 0x80000000 | (seq & 0x3fffffff));
+    p += SEQ_LEN;
+    memcpy(p, at->ip.b, len);
+    p += len;
+    *p++ = (uint8_t)(at->port >> 8);
+    *p++ = (uint8_t)at->port;
+    return (size_t)(p - out);
+}
+
+bool sw_qad_get_report(const uint8_t *p, size_t n, struct sw_addr *ret_at, uint64_t *ret_seq)
+{
+    struct reader r = {.p = p, .n = n, .at = MARK_LEN};
+    uint64_t seq;
+    size_t len;
+    struct sw_addr at = {0};
+
+    if (n < MARK_LEN || (p[0] != 4 && p[0] != 6) || p[1] != 0 || !read_varint(&r, &seq))
+        return false;
+    len = p[0] == 4 ? 4 : 16;
+    if (n - r.at != len + 2 || sw_ip_from_bytes(p + r.at, len, &at.ip, NULL) != SW_OK)
+        return false;
+    at.port = (uint16_t)(p[n - 2] << 8 | p[n - 1]);
+    *ret_at = at;
+    *ret_seq = seq;
+    return true;
+}
+
+/* ---- frames ---- */
+
+/* The DATAGRAM at p, of n bytes with its head, becomes OBSERVED_ADDRESS. */
+static bool report_out(uint8_t *p, size_t n)
+{
+    struct sw_addr at;
+    uint64_t seq;
+
+    if (n <= TYPE_LEN || p[1] != n - 2 || !sw_qad_get_report(p + 2, n - 2, &at, &seq))
+        return false;
+    put_u32(p, 0x80000000 | (p[2] == 4 ? observed_v4 : observed_v6));
+    return true;
+}
+
+bool sw_qad_to_wire(uint8_t *p, size_t n)
+{
+    struct reader r = {.p = p, .n = n};
+
+    while (r.at < r.n) {
+        size_t from = r.at;
+        uint64_t type;
+
+        if (!read_varint(&r, &type) || !skip_frame(&r, type))
+            return true;
+        if ((type == FRAME_DATAGRAM || type == FRAME_DATAGRAM_LEN) &&
+            !report_out(p + from, r.at - from))
+            return false;
+    }
+    return true;
+}
+
+/* OBSERVED_ADDRESS at 'from', read up to its type: becomes a DATAGRAM. False: cut. */
+static bool report_in(uint8_t *p, struct reader *r, size_t from, bool v6)
+{
+    if (r->at - from != TYPE_LEN || !skip_varints(r, 1) || !skip(r, v6 ? 18 : 6) ||
+        r->at - from - 2 >= REPORT_CAP)
+        return false;
+    p[from] = FRAME_DATAGRAM_LEN;
+    p[from + 1] = (uint8_t)(r->at - from - 2);
+    p[from + 2] = v6 ? 6 : 4;
+    p[from + 3] = 0;
+    return true;
+}
+
+bool sw_qad_from_wire(uint8_t *p, size_t n)
+{
+    struct reader r = {.p = p, .n = n};
+
+    while (r.at < r.n) {
+        size_t from = r.at;
+        uint64_t type;
+
+        if (!read_varint(&r, &type))
+            return true;
+        if (type == FRAME_DATAGRAM || type == FRAME_DATAGRAM_LEN)
+            return false;
+        if (is_observed(type) ? !report_in(p, &r, from, type == observed_v6)
+                              : !skip_frame(&r, type))
+            return true;
+    }
+    return true;
+}

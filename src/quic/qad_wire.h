@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The two things of address discovery that ngtcp2 0.12 does not know, as bytes: one transport
+ * parameter, and one frame (OBSERVED_ADDRESS). ngtcp2 runs the connection and is shown a DATAGRAM
+ * frame (RFC 9221) of the same length instead: sw_qad_to_wire changes it into OBSERVED_ADDRESS
+ * just before a packet is sealed, sw_qad_from_wire changes it back just after one was opened.
+ * DATAGRAM itself is never offered to a peer.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "io/addr.h"
+
+/* Value of the transport parameter. */
+enum sw_qad_role {
+    SW_QAD_SENDS = 0,
+    SW_QAD_RECEIVES = 1,
+    SW_QAD_BOTH = 2,
+    SW_QAD_NONE = 3, /* not said */
+};
+
+enum {
+    SW_QAD_PARAM = 10,           /* bytes of the parameter */
+    SW_QAD_DATAGRAM_PARAM = 4,   /* bytes of what sw_qad_params_in adds */
+    SW_QAD_REPORT_MAX = 26,      /* payload of the DATAGRAM that stands for a report */
+    SW_QAD_DATAGRAM_FRAME = 512, /* max_datagram_frame_size, towards ngtcp2 only */
+};
+
+/* Appends the parameter to those ngtcp2 encoded. Writes SW_QAD_PARAM bytes. */
+void sw_qad_put_param(uint8_t *out, enum sw_qad_role role);
+/*
+ * Copies a peer's transport parameters for ngtcp2: without max_datagram_frame_size, and with one
+ * that allows our reports. out has room for in.n + SW_QAD_DATAGRAM_PARAM bytes. SW_EPROTO: they
+ * are cut, repeat ours, or give it a value that does not exist.
+ */
+SW_NODISCARD int sw_qad_params_in(struct sw_slice in, uint8_t *out, size_t *ret_n,
+                                  enum sw_qad_role *ret_role, struct sw_err *err);
+
+/* The payload of the DATAGRAM that stands for a report; returns its length. seq < 2^30. */
+size_t sw_qad_put_report(uint8_t out[SW_QAD_REPORT_MAX], const struct sw_addr *at, uint32_t seq);
+/* False: not a payload sw_qad_from_wire made. IPv4-mapped addresses come out as IPv4. */
+bool sw_qad_get_report(const uint8_t *p, size_t n, struct sw_addr *ret_at, uint64_t *ret_seq);
+
+/*
+ * Both change the frames of an opened 1-RTT packet in place. False: the packet must not go on: a
+ * report of ours has the wrong shape; a peer sent DATAGRAM, which nobody offered. Frames that do
+ * not parse end the work; judging them is ngtcp2's.
+ */
+bool sw_qad_to_wire(uint8_t *p, size_t n);
+bool sw_qad_from_wire(uint8_t *p, size_t n);
