@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "quic/qad_wire.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "base/hex.h"
+#include "quic/qad.h"
 
 enum {
     FRAME_ACK_ECN = 0x03,
@@ -140,6 +144,50 @@ static bool skip_frame(struct reader *r, uint64_t type)
 static bool is_observed(uint64_t type)
 {
     return type == observed_v4 || type == observed_v6;
+}
+
+/* ---- the field of HTTP ---- */
+
+char *sw_qad_put_field(char out[SW_QAD_FIELD_MAX], uint16_t port, const uint8_t *pin)
+{
+    int n = snprintf(out, SW_QAD_FIELD_MAX, "%u%s", port, pin ? " " : "");
+
+    for (size_t i = 0; pin && i < SW_QAD_PIN; i++)
+        n += snprintf(out + n, (size_t)(SW_QAD_FIELD_MAX - n), "%02x", pin[i]);
+    return out;
+}
+
+static bool read_pin(struct sw_slice text, uint8_t *ret)
+{
+    if (text.n != (size_t)2 * SW_QAD_PIN)
+        return false;
+    for (size_t i = 0; i < SW_QAD_PIN; i++) {
+        int high = sw_hex_digit(text.p[2 * i]);
+        int low = sw_hex_digit(text.p[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            return false;
+        ret[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+int sw_qad_get_field(struct sw_slice text, uint16_t *ret_port, uint8_t *ret_pin, bool *ret_pinned,
+                     struct sw_err *err)
+{
+    struct sw_slice rest = text;
+    struct sw_slice number = sw_slice_cut(&rest, ' ');
+    uint8_t pin[SW_QAD_PIN];
+    uint64_t port;
+
+    if (!sw_slice_to_u64(number, UINT16_MAX, &port) || port == 0 ||
+        (rest.p && !read_pin(rest, pin)))
+        return sw_err_set(err, SW_EPROTO, SW_QAD_FIELD ": neither a port nor a port and a digest");
+    *ret_port = (uint16_t)port;
+    *ret_pinned = rest.p != NULL;
+    if (rest.p)
+        memcpy(ret_pin, pin, sizeof(pin));
+    return SW_OK;
 }
 
 /* ---- transport parameters ---- */

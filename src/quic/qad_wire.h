@@ -16,6 +16,12 @@
 #include "base/slice.h"
 #include "io/addr.h"
 
+/*
+ * Field of a relay's answer to the upgrade: "PORT", where it answers address discovery with the
+ * certificate of its HTTPS, or "PORT DIGEST" (64 hexadecimal digits), with exactly this one.
+ */
+#define SW_QAD_FIELD "X-Spanwire-Qad"
+
 /* Value of the transport parameter. */
 enum sw_qad_role {
     SW_QAD_SENDS = 0,
@@ -25,11 +31,18 @@ enum sw_qad_role {
 };
 
 enum {
+    SW_QAD_FIELD_MAX = 72,
     SW_QAD_PARAM = 10,           /* bytes of the parameter */
     SW_QAD_DATAGRAM_PARAM = 4,   /* bytes of what sw_qad_params_in adds */
     SW_QAD_REPORT_MAX = 26,      /* payload of the DATAGRAM that stands for a report */
     SW_QAD_DATAGRAM_FRAME = 512, /* max_datagram_frame_size, towards ngtcp2 only */
 };
+
+/* pin: SW_QAD_PIN bytes, or NULL. Returns out. */
+char *sw_qad_put_field(char out[SW_QAD_FIELD_MAX], uint16_t port, const uint8_t *pin);
+/* SW_EPROTO: not one of the two forms. *ret_pinned: ret_pin (SW_QAD_PIN bytes) was written. */
+SW_NODISCARD int sw_qad_get_field(struct sw_slice text, uint16_t *ret_port, uint8_t *ret_pin,
+                                  bool *ret_pinned, struct sw_err *err);
 
 /* Appends the parameter to those ngtcp2 encoded. Writes SW_QAD_PARAM bytes. */
 void sw_qad_put_param(uint8_t *out, enum sw_qad_role role);

@@ -6,6 +6,7 @@
 #include "http/wsconn.h"
 #include "io/addr.h"
 #include "io/resolver.h"
+#include "quic/qad.h"
 #include "quic/relay_client.h"
 #include "quic/relay_url.h"
 #include "quic/relay_wire.h"
@@ -32,6 +33,10 @@ struct sw_relay_client {
     bool sign_over_tls;  /* see sw_relay_client_config */
     bool challenge_told; /* the refusal of a challenge was logged */
     struct sw_tls_cred *cred;
+    uint16_t qad_port; /* said in the upgrade; 0: not, or not understood */
+    bool qad_pinned;
+    bool qad_told; /* something about it was said */
+    uint8_t qad_pin[SW_QAD_PIN];
     uint64_t connect_timeout_ns;
 
     enum rc_state state;

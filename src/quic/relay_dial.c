@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/filewatch.h"
 #include "io/sock.h"
+#include "quic/qad_wire.h"
 #include "quic/relay_auth.h"
 #include "quic/relay_client_int.h"
 #include "tls/tls.h"
@@ -132,6 +134,31 @@ static unsigned chosen_version(const struct sw_h1_msg *m)
     return v && sw_slice_eq_str(*v, SW_RELAY_V1_NAME) ? SW_RELAY_V1 : 0;
 }
 
+static void take_qad(struct sw_relay_client *c, const struct sw_slice *field)
+{
+    struct sw_err err = {0};
+
+    c->qad_port = 0;
+    c->qad_pinned = false;
+    c->qad_told = field != NULL;
+    if (field && sw_qad_get_field(*field, &c->qad_port, c->qad_pin, &c->qad_pinned, &err) != SW_OK)
+        sw_log_warn("relay", "'%s': %s, no address discovery", c->url.authority, err.msg);
+}
+
+bool sw_relay_client_qad(const struct sw_relay_client *c, struct sw_relay_qad *ret)
+{
+    uint16_t port = c->qad_told ? c->qad_port : SW_QAD_PORT;
+
+    /* Plain, and nothing vouches for a certificate. */
+    if (c->state != RC_UP || port == 0 || (!c->url.tls && !c->qad_pinned))
+        return false;
+    *ret = (struct sw_relay_qad){
+        .host = c->url.host, .cred = c->cred, .pin = c->qad_pinned ? c->qad_pin : NULL};
+    for (size_t i = 0; i < c->n_addrs; i++)
+        ret->addrs[ret->n_addrs++] = (struct sw_addr){.ip = c->addrs[i].ip, .port = port};
+    return true;
+}
+
 static void on_answer(struct rc_link *k)
 {
     const struct sw_h1_msg *m = sw_h1_msg(k->h1);
@@ -145,6 +172,7 @@ static void on_answer(struct rc_link *k)
         rc_lost(k->client, err.msg);
         return;
     }
+    take_qad(k->client, sw_h1_field(m, "x-spanwire-qad"));
     sw_wsconn_upgrade(&k->ws);
     rc_upgraded(k->client);
 }

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "http/url.h"
+#include "quic/qad_wire.h"
 #include "relay/relay_int.h"
 #include "tls/tls.h"
 
@@ -202,8 +203,9 @@ static unsigned common_version(const struct sw_h1_msg *m)
     return sw_h1_has_token(m, "sec-websocket-protocol", SW_RELAY_V1_NAME) ? SW_RELAY_V1 : 0;
 }
 
-static int put_switch(struct sw_buf *out, struct sw_slice key, unsigned version)
+static int put_switch(struct sw_buf *out, struct sw_slice key, const struct relay_client *c)
 {
+    const struct relay_qad *qad = c->worker->relay->qad;
     char accept[SW_WS_ACCEPT];
     int rc = sw_h1_put_status(out, 101, (struct sw_slice){0}, 1);
 
@@ -216,7 +218,9 @@ static int put_switch(struct sw_buf *out, struct sw_slice key, unsigned version)
         rc = sw_h1_put_field_str(out, "Sec-WebSocket-Accept", accept);
     if (rc == SW_OK)
         rc = sw_h1_put_field_str(out, "Sec-WebSocket-Protocol",
-                                 version == SW_RELAY_V2 ? SW_RELAY_V2_NAME : SW_RELAY_V1_NAME);
+                                 c->version == SW_RELAY_V2 ? SW_RELAY_V2_NAME : SW_RELAY_V1_NAME);
+    if (rc == SW_OK && qad)
+        rc = sw_h1_put_field_str(out, SW_QAD_FIELD, relay_qad_field(qad));
     return rc == SW_OK ? sw_h1_put_end(out) : rc;
 }
 
@@ -251,7 +255,7 @@ static void upgrade(struct relay_client *c, const struct sw_h1_msg *m, struct sw
     if (rc == SW_OK && field)
         rc = sw_relay_header_parse(*field, &header, &err);
     if (rc == SW_OK)
-        rc = put_switch(&out, key, c->version);
+        rc = put_switch(&out, key, c);
     if (rc != SW_OK) {
         refuse(c, 400, "upgrade", &err);
         return;

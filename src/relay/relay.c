@@ -27,6 +27,12 @@ static const struct sw_opt table[] = {
      .help = "Certificate chain (PEM) for HTTPS; read again when it changes."},
     {"key", "SPANWIRE_RELAY_KEY", SW_OPT_STR, AT(key), .arg = "FILE",
      .help = "Private key (PEM) of the certificate."},
+    {"qad", "SPANWIRE_RELAY_QAD", SW_OPT_BOOL, AT(qad), .def = "true",
+     .help = "Answer QUIC address discovery, so that clients learn their public address (UDP)."},
+    {"qad-listen", "SPANWIRE_RELAY_QAD_LISTEN", SW_OPT_ADDR, AT(qad_listen),
+     .help =
+         "UDP address for it. By default port 7842 of --tls-listen, else that of --listen; when "
+         "that is taken, any."},
     {.type = SW_OPT_GROUP,
      .help = "Access (everybody without these; all that are given must agree)"},
     {"allow-file", "SPANWIRE_RELAY_ALLOW_FILE", SW_OPT_STR, AT(allow_file), .arg = "FILE",
@@ -47,6 +53,11 @@ static const struct sw_opt table[] = {
          "Bytes per second one client may send; reading waits, nothing is dropped. 0: no limit."},
     {"rate-burst", "SPANWIRE_RELAY_RATE_BURST", SW_OPT_U32, AT(burst), .def = "0", .arg = "BYTES",
      .help = "Bytes it may send at once; 0: a tenth of the rate."},
+    {"qad-max", "SPANWIRE_RELAY_QAD_MAX", SW_OPT_U32, AT(qad_max), .def = "16384", .min = 1,
+     .arg = "N", .help = "Connections of address discovery at once."},
+    {"qad-rate", "SPANWIRE_RELAY_QAD_RATE", SW_OPT_U32, AT(qad_rate), .def = "20", .min = 1,
+     .max = 1000000, .arg = "N",
+     .help = "New ones per second and address (IPv6: per /64); five seconds' worth at once."},
     {"queue", "SPANWIRE_RELAY_QUEUE", SW_OPT_U32, AT(queue), .def = "512", .min = 1, .max = 65536,
      .arg = "FRAMES", .help = "Datagrams that may wait for one client; others are dropped."},
     {"write-timeout", "SPANWIRE_RELAY_WRITE_TIMEOUT", SW_OPT_DURATION, AT(write_timeout_ns),
@@ -158,6 +169,8 @@ static int reload_cred(struct sw_relay *r, struct sw_err *err)
                   (int64_t)sw_tls_cred_not_after(cred));
     for (size_t i = 0; i < r->n_workers; i++)
         relay_worker_send_cred(&r->workers[i], sw_tls_cred_ref(cred));
+    if (r->qad)
+        relay_qad_send_cred(r->qad, sw_tls_cred_ref(cred));
     (void)sw_tls_cred_unref(cred);
     return SW_OK;
 }
@@ -257,11 +270,15 @@ static int start_workers(struct sw_relay *r, struct sw_err *err)
         r->n_workers++;
         rc = relay_worker_init(&r->workers[i], r, err);
     }
+    if (rc == SW_OK && r->config->qad)
+        rc = relay_qad_new(r, &r->qad, err);
     /* Posted before the threads run: nobody is accepted without a credential and the lists. */
     if (rc == SW_OK)
         rc = reload(r, err);
     for (unsigned i = 0; i < n && rc == SW_OK; i++)
         rc = relay_worker_start(&r->workers[i], err);
+    if (rc == SW_OK && r->qad)
+        rc = relay_qad_start(r->qad, err);
     return rc;
 }
 
@@ -334,6 +351,7 @@ static void stop(struct sw_relay *r)
     for (size_t i = 0; i < SW_ARRAY_LEN(r->watches); i++)
         sw_filewatch_free(r->watches[i]);
     sw_crew_end(&r->crew);
+    relay_qad_free(r->qad);
     for (size_t i = 0; i < r->n_workers; i++)
         relay_worker_stop(&r->workers[i]);
     for (size_t i = 0; i < r->n_workers; i++)

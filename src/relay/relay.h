@@ -15,6 +15,10 @@ struct sw_relay_config {
     struct sw_arena arena;
     struct sw_addr listen;     /* family 0: none */
     struct sw_addr tls_listen; /* family 0: none */
+    bool qad;
+    struct sw_addr qad_listen; /* family 0: chosen (qad.c) */
+    uint32_t qad_max;          /* connections */
+    uint32_t qad_rate;         /* new ones per second and address */
     const char *cert;
     const char *key;
     const char *allow_file;

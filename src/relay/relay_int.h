@@ -28,6 +28,7 @@ struct sw_filewatch;
 struct sw_relay;
 struct relay_ask;
 struct relay_block;
+struct relay_qad;
 struct relay_worker;
 struct sw_tls_cred;
 
@@ -155,6 +156,7 @@ struct sw_relay {
     struct sw_admin *admin;
     struct sw_filewatch *watches[5];
     struct sw_crew crew;
+    struct relay_qad *qad;        /* owned; NULL: no address discovery */
     struct relay_worker *workers; /* owned array */
     size_t n_workers;
     _Atomic size_t n_clients; /* connections of all workers */
@@ -202,6 +204,17 @@ void relay_client_status(struct relay_client *c, enum sw_relay_health status);
 /* ---- http.c ---- */
 /* Bytes before the upgrade; returns how many were used. */
 size_t relay_http_bytes(struct relay_client *c, struct sw_slice in);
+
+/* ---- qad.c ---- */
+/* *ret is to be freed in any case. The credential is made here, or is sent when there is TLS. */
+SW_NODISCARD int relay_qad_new(struct sw_relay *r, struct relay_qad **ret, struct sw_err *err);
+SW_NODISCARD int relay_qad_start(struct relay_qad *q, struct sw_err *err);
+/* The reference is taken over. */
+void relay_qad_send_cred(struct relay_qad *q, struct sw_tls_cred *cred);
+/* What the answer to an upgrade says (SW_QAD_FIELD); as long as q. */
+const char *relay_qad_field(const struct relay_qad *q);
+/* After sw_crew_end. Accepts NULL. */
+void relay_qad_free(struct relay_qad *q);
 
 /* ---- ask.c ---- */
 SW_NODISCARD int relay_ask_open(struct relay_worker *w, struct sw_err *err);

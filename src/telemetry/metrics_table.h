@@ -191,6 +191,18 @@
       "Connections that ended, or became clients") \
     X(RELAY_HTTP_ERRORED, COUNTER, "spanwire_relay_http_connections_errored", "", \
       "Connections that broke the rules before they became clients") \
+    X(RELAY_QAD_INCOMING, COUNTER, "spanwire_relay_qad_incoming", "", \
+      "Handshakes of address discovery that began") \
+    X(RELAY_QAD_CONNECTIONS, COUNTER, "spanwire_relay_qad_connections", "", \
+      "Connections of address discovery that were established") \
+    X(RELAY_QAD_CLOSED, COUNTER, "spanwire_relay_qad_connections_closed", "", \
+      "Those that are over") \
+    X(RELAY_QAD_ERRORED, COUNTER, "spanwire_relay_qad_errored", "", \
+      "Handshakes and connections of address discovery that ended by an error") \
+    X(RELAY_QAD_REPORTS, COUNTER, "spanwire_relay_qad_reports", "", \
+      "Addresses told to clients: once per connection, and again when it changed") \
+    X(RELAY_QAD_RETRIES, COUNTER, "spanwire_relay_qad_retries", "", \
+      "Clients that had to prove their address before the handshake") \
     X(REFUSALS, COUNTER, "spanwire_refusals", "reason", \
       "Connections and streams refused, by reason") \
     X(UPSTREAM_DENIED, COUNTER, "spanwire_upstream_denied", "reason", \
