@@ -22,7 +22,7 @@ SHAPES = {"batches": (1, 60_000, 1200), "8 pairs": (8, 60_000, 1200), "batches o
 
 
 def start(ctx, tls):
-    argv = [ctx.binary, "relay", "--listen", f"127.0.0.1:{PORT}", "--workers", "1", "--admin-addr",
+    argv = [ctx.binary, "relay", "--open", "--rate-limit", "0", "--listen", f"127.0.0.1:{PORT}", "--workers", "1", "--admin-addr",
             f"127.0.0.1:{PORT + 2}", "--stats-addr", f"127.0.0.1:{PORT + 3}", "--ready-addr",
             f"127.0.0.1:{PORT + 4}", "--tls-listen", f"127.0.0.1:{PORT + 1}",
             "--cert", os.path.join(tls, "relay.crt"), "--key", os.path.join(tls, "relay.key")]

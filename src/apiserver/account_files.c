@@ -15,7 +15,7 @@
 #include "tls/ca.h"
 #include "tls/pemfile.h"
 
-enum { TTL_S = 3600, ITEMS = 4 };
+enum { TTL_S = 3600, ITEMS = 5 };
 
 /* By the wall clock, which goes on while the machine sleeps: so it is looked at often. */
 static const uint64_t look_ns = 20 * SW_NS_PER_S;
@@ -38,7 +38,7 @@ struct api_accounts {
 
 struct api_accounts *api_accounts_new(struct sw_api *api, const struct sw_api_config *c)
 {
-    static const char *const roles[] = {"control", "gateway", "sidecar"};
+    static const char *const roles[] = {"control", "gateway", "relay", "sidecar"};
     struct api_accounts *n = SW_NEW(struct api_accounts);
 
     n->api = api;

@@ -77,6 +77,10 @@ static const struct rule identity_rules[] = {
     {"-", "configmaps", "list watch", "spanwire-relays", NULL},
 };
 
+/* Which devices and gateways may use it. */
+static const struct rule relay_rules[] = {{DATUM, "connectors", "list watch", NULL, NULL}};
+static const struct rule relay_system_rules[] = {{"-", "configmaps", "list watch", NULL, NULL}};
+
 struct account {
     const char *name;
     const char *role;
@@ -94,6 +98,9 @@ static const struct account accounts[] = {
      NULL},
     {"spanwire-sidecar", "system:spanwire:sidecar-identity", identity_rules,
      SW_ARRAY_LEN(identity_rules), BOOT_SYSTEM_NS},
+    {"spanwire-relay", "system:spanwire:relay", relay_rules, SW_ARRAY_LEN(relay_rules), NULL},
+    {"spanwire-relay", "system:spanwire:relay-gateways", relay_system_rules,
+     SW_ARRAY_LEN(relay_system_rules), BOOT_SYSTEM_NS},
 };
 
 static void put_words(struct sw_arena *a, struct sw_json *to, const char *key, const char *words)

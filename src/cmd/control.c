@@ -230,7 +230,7 @@ static int serve_cluster(struct control_options *o, struct run *r, struct sw_err
 /* It is a file's name, too, beside those of the roles. */
 static int check_device_account(const char *name, struct sw_err *err)
 {
-    static const char *const taken[] = {"control", "gateway", "sidecar"};
+    static const char *const taken[] = {"control", "gateway", "relay", "sidecar"};
 
     if (!name)
         return SW_OK;

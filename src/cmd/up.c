@@ -229,6 +229,7 @@ static void add_relay(struct up *u)
     r->ready = u->set->relay;
     r->ready_path = "/healthz";
     give(r, "--listen", addr_text(u, &u->set->relay));
+    give(r, "--kubeconfig", path(u, "roles/relay.kubeconfig"));
     give(r, "--admin-addr", local_text(u, PORT_RELAY_ADMIN));
     give(r, "--stats-addr", local_text(u, PORT_RELAY_STATS));
     give(r, "--ready-addr", local_text(u, PORT_RELAY_READY));

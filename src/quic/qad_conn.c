@@ -16,6 +16,8 @@ enum {
     HANDSHAKE_S = 5, /* of a client at our server */
     WRITES_MAX = 16, /* packets of one turn */
     SEQ_MAX = 0x3fffffff,
+    AGAIN_MS = 200,    /* what is not acknowledged is sent again after this much, */
+    AGAIN_DOUBLED = 6, /* and then twice as much, so often */
 };
 
 static void on_timer(struct sw_timer *t);
@@ -124,23 +126,23 @@ static int on_report(ngtcp2_conn *nc, uint32_t flags, const uint8_t *p, size_t n
     return 0;
 }
 
-static int on_report_acked(ngtcp2_conn *nc, uint64_t id, void *user)
+static int on_said_acked(ngtcp2_conn *nc, uint64_t id, void *user)
 {
     struct sw_qadc *c = user;
 
     (void)nc;
     if (id == c->seq)
-        c->report_unacked = false;
+        c->unacked = false;
     return 0;
 }
 
-static int on_report_lost(ngtcp2_conn *nc, uint64_t id, void *user)
+static int on_said_lost(ngtcp2_conn *nc, uint64_t id, void *user)
 {
     struct sw_qadc *c = user;
 
     (void)nc;
-    if (id == c->seq && c->report_unacked)
-        c->report_due = true;
+    if (id == c->seq && c->unacked)
+        c->due = true;
     return 0;
 }
 
@@ -151,7 +153,7 @@ static void fill_callbacks(const struct sw_qadc *c, ngtcp2_callbacks *cb)
         .recv_client_initial = ngtcp2_crypto_recv_client_initial_cb,
         .recv_crypto_data = on_crypto,
         .handshake_completed = on_completed,
-        .encrypt = c->server ? on_encrypt : ngtcp2_crypto_encrypt_cb,
+        .encrypt = on_encrypt,
         .decrypt = c->server ? ngtcp2_crypto_decrypt_cb : on_decrypt,
         .hp_mask = ngtcp2_crypto_hp_mask_cb,
         .recv_retry = ngtcp2_crypto_recv_retry_cb,
@@ -164,8 +166,8 @@ static void fill_callbacks(const struct sw_qadc *c, ngtcp2_callbacks *cb)
         .get_path_challenge_data = ngtcp2_crypto_get_path_challenge_data_cb,
         .version_negotiation = ngtcp2_crypto_version_negotiation_cb,
         .recv_datagram = on_report,
-        .ack_datagram = on_report_acked,
-        .lost_datagram = on_report_lost,
+        .ack_datagram = on_said_acked,
+        .lost_datagram = on_said_lost,
     };
 }
 
@@ -247,9 +249,8 @@ static void fail(struct sw_qadc *c, int liberr)
         (void)snprintf(text, sizeof(text), "closed by the peer, code %#llx%s%.*s",
                        (unsigned long long)e.error_code, e.reasonlen ? ": " : "",
                        (int)sw_min(e.reasonlen, 80), e.reason ? (const char *)e.reason : "");
-        end(c,
-            e.type != NGTCP2_CONNECTION_CLOSE_ERROR_CODE_TYPE_APPLICATION ||
-                e.error_code != QAD_CLOSE_FINISHED,
+        /* Endpoints of iroh that end close everything with code 0, and not with QAD's 1. */
+        end(c, e.type == NGTCP2_CONNECTION_CLOSE_ERROR_CODE_TYPE_TRANSPORT && e.error_code != 0,
             text);
         return;
     case NGTCP2_ERR_IDLE_CLOSE:
@@ -300,6 +301,14 @@ void sw_qadc_done(struct sw_qadc *c)
 
 /* ---- turns ---- */
 
+static void say(struct sw_qadc *c)
+{
+    c->seq = (c->seq + 1) & SEQ_MAX;
+    c->due = true;
+    c->unacked = true;
+    c->tries = 0;
+}
+
 /* The address a client is seen at changed, or is known for the first time. */
 static void check_report(struct sw_qadc *c)
 {
@@ -312,27 +321,32 @@ static void check_report(struct sw_qadc *c)
     if (sw_addr_eq(&now, &c->reported))
         return;
     c->reported = now;
-    c->seq = (c->seq + 1) & SEQ_MAX;
-    c->report_due = true;
-    c->report_unacked = true;
+    say(c);
 }
 
 static ngtcp2_ssize write_one(struct sw_qadc *c, ngtcp2_path_storage *ps, uint8_t *out, size_t cap)
 {
-    uint8_t report[SW_QAD_REPORT_MAX];
-    ngtcp2_vec v = {.base = report};
+    uint8_t frame[SW_QAD_REPORT_MAX];
+    ngtcp2_vec v = {.base = frame, .len = sizeof(sw_qad_ping)};
     ngtcp2_pkt_info pi;
     uint64_t now = sw_loop_now(c->loop);
     int accepted = 0;
     ngtcp2_ssize n;
 
-    if (!c->report_due)
+    if (!c->due)
         return ngtcp2_conn_write_pkt(c->nc, &ps->path, &pi, out, cap, now);
-    v.len = sw_qad_put_report(report, &c->reported, c->seq);
+    if (c->server)
+        v.len = sw_qad_put_report(frame, &c->reported, c->seq);
+    else
+        memcpy(frame, sw_qad_ping, sizeof(sw_qad_ping));
     n = ngtcp2_conn_writev_datagram(c->nc, &ps->path, &pi, out, cap, &accepted,
                                     NGTCP2_WRITE_DATAGRAM_FLAG_NONE, c->seq, &v, 1, now);
-    if (accepted)
-        c->report_due = false;
+    if (accepted) {
+        c->due = false;
+        c->again_ns = now + (sw_max(3 * sw_qadc_rtt_ns(c), AGAIN_MS * SW_NS_PER_MS)
+                             << sw_min(c->tries, AGAIN_DOUBLED));
+        c->tries = (uint8_t)sw_min(c->tries + 1, AGAIN_DOUBLED);
+    }
     return n;
 }
 
@@ -362,6 +376,13 @@ static void rearm(struct sw_qadc *c)
     uint64_t now = sw_loop_now(c->loop);
     uint64_t due = c->ended ? UINT64_MAX : ngtcp2_conn_get_expiry(c->nc);
 
+    if (!c->server && c->established && !c->ended) {
+        if (c->ping_ns == 0)
+            c->ping_ns = now + KEEPALIVE_S * SW_NS_PER_S;
+        due = sw_min(due, c->ping_ns);
+    }
+    if (c->unacked && !c->due && !c->ended)
+        due = sw_min(due, c->again_ns);
     if (due == UINT64_MAX)
         sw_timer_stop(c->loop, &c->timer);
     else
@@ -382,13 +403,19 @@ void sw_qadc_write(struct sw_qadc *c)
 static void on_timer(struct sw_timer *t)
 {
     struct sw_qadc *c = SW_CONTAINER_OF(t, struct sw_qadc, timer);
-    int rc = ngtcp2_conn_handle_expiry(c->nc, sw_loop_now(c->loop));
+    uint64_t now = sw_loop_now(c->loop);
+    int rc = 0;
 
+    if (ngtcp2_conn_get_expiry(c->nc) <= now)
+        rc = ngtcp2_conn_handle_expiry(c->nc, now);
     if (rc != 0)
         fail(c, rc);
-    /* A probe (RFC 9002, 6.2) of ngtcp2 repeats other frames, but no datagram, and says nothing. */
-    if (c->report_unacked)
-        c->report_due = true;
+    if (c->ping_ns && c->ping_ns <= now) {
+        c->ping_ns = 0;
+        say(c);
+    }
+    if (c->unacked && c->again_ns <= now)
+        c->due = true;
     sw_qadc_write(c);
 }
 
@@ -408,18 +435,13 @@ void sw_qadc_read(struct sw_qadc *c, const struct sw_addr *local, const struct s
     sw_qadc_write(c);
 }
 
-/* ngtcp2 0.12 sends a PING of its own accord only to keep a connection alive: so that is due now.
- */
 void sw_qadc_ping(struct sw_qadc *c)
 {
     if (c->ended || !c->established)
         return;
-    ngtcp2_conn_set_keep_alive_timeout(c->nc, 1);
-    if (ngtcp2_conn_handle_expiry(c->nc, sw_loop_now(c->loop) + 1) == 0)
-        write_all(c);
-    ngtcp2_conn_set_keep_alive_timeout(c->nc, KEEPALIVE_S * NGTCP2_SECONDS);
-    rearm(c);
-    c->ops->news(c);
+    c->ping_ns = 0;
+    say(c);
+    sw_qadc_write(c);
 }
 
 uint64_t sw_qadc_rtt_ns(const struct sw_qadc *c)
@@ -464,11 +486,7 @@ int sw_qadc_connect(struct sw_qadc *c, const struct sw_addr *to, const struct sw
     rc = made(ngtcp2_conn_client_new(&c->nc, &dcid, &scid, &ps.path, NGTCP2_PROTO_VER_V1, &cb,
                                      &settings, &params, NULL, c),
               err);
-    if (rc == SW_OK)
-        rc = sw_qad_tls_start(c, trust->cred, trust, err);
-    if (rc == SW_OK)
-        ngtcp2_conn_set_keep_alive_timeout(c->nc, KEEPALIVE_S * NGTCP2_SECONDS);
-    return rc;
+    return rc == SW_OK ? sw_qad_tls_start(c, trust->cred, trust, err) : rc;
 }
 
 int sw_qadc_accept(struct sw_qadc *c, const struct sw_qadc_first *f, struct sw_tls_cred *cred,

@@ -52,11 +52,17 @@ struct sw_qadc {
     struct sw_addr observed;
     uint64_t observed_seq; /* plus one; 0: none yet */
     char why[QAD_WHY];
-    /* server: the report under way */
-    struct sw_addr reported;
-    uint32_t seq;
-    bool report_due; /* to be sent, or sent again */
-    bool report_unacked;
+    /*
+     * What is to be said: the newest report of a server, a PING of a client. ngtcp2 sends neither
+     * again when it gets lost, as DATAGRAM frames are.
+     */
+    uint32_t seq; /* of the newest; 0: none yet */
+    bool due;     /* to be sent, or sent again */
+    bool unacked;
+    uint8_t tries;
+    uint64_t again_ns;       /* when it counts as lost */
+    uint64_t ping_ns;        /* client: time of the next PING; 0: not planned */
+    struct sw_addr reported; /* server */
 };
 
 /* What a client must see. */

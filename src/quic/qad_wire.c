@@ -8,6 +8,7 @@
 #include "quic/qad.h"
 
 enum {
+    FRAME_PING = 0x01,
     FRAME_ACK_ECN = 0x03,
     FRAME_DATAGRAM = 0x30,
     FRAME_DATAGRAM_LEN = 0x31,
@@ -100,7 +101,7 @@ static bool skip_frame(struct reader *r, uint64_t type)
 {
     switch (type) {
     case 0x00: /* PADDING */
-    case 0x01: /* PING */
+    case FRAME_PING:
     case 0x1e: /* HANDSHAKE_DONE */
         return true;
     case 0x02:
@@ -254,6 +255,8 @@ int sw_qad_params_in(struct sw_slice in, uint8_t *out, size_t *ret_n, enum sw_qa
 
 /* ---- reports ---- */
 
+const uint8_t sw_qad_ping[2] = {0, 0}; /* of no family */
+
 size_t sw_qad_put_report(uint8_t out[SW_QAD_REPORT_MAX], const struct sw_addr *at, uint32_t seq)
 {
     size_t len = sw_ip_len(&at->ip);
@@ -290,12 +293,18 @@ bool sw_qad_get_report(const uint8_t *p, size_t n, struct sw_addr *ret_at, uint6
 
 /* ---- frames ---- */
 
-/* The DATAGRAM at p, of n bytes with its head, becomes OBSERVED_ADDRESS. */
+/* The DATAGRAM at p, of n bytes with its head, becomes OBSERVED_ADDRESS, or PING and PADDING. */
 static bool report_out(uint8_t *p, size_t n)
 {
     struct sw_addr at;
     uint64_t seq;
 
+    if (n == 2 + sizeof(sw_qad_ping) && p[1] == sizeof(sw_qad_ping) &&
+        memcmp(p + 2, sw_qad_ping, sizeof(sw_qad_ping)) == 0) {
+        p[0] = FRAME_PING;
+        p[1] = 0;
+        return true;
+    }
     if (n <= TYPE_LEN || p[1] != n - 2 || !sw_qad_get_report(p + 2, n - 2, &at, &seq))
         return false;
     put_u32(p, 0x80000000 | (p[2] == 4 ? observed_v4 : observed_v6));

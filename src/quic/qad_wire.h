@@ -4,7 +4,8 @@
  * parameter, and one frame (OBSERVED_ADDRESS). ngtcp2 runs the connection and is shown a DATAGRAM
  * frame (RFC 9221) of the same length instead: sw_qad_to_wire changes it into OBSERVED_ADDRESS
  * just before a packet is sealed, sw_qad_from_wire changes it back just after one was opened.
- * DATAGRAM itself is never offered to a peer.
+ * DATAGRAM itself is never offered to a peer. A PING is made the same way: those that ngtcp2 sends
+ * to keep a connection alive are not sent again when they get lost.
  */
 #pragma once
 
@@ -54,6 +55,8 @@ void sw_qad_put_param(uint8_t *out, enum sw_qad_role role);
 SW_NODISCARD int sw_qad_params_in(struct sw_slice in, uint8_t *out, size_t *ret_n,
                                   enum sw_qad_role *ret_role, struct sw_err *err);
 
+/* The payload of the DATAGRAM that stands for a PING. */
+extern const uint8_t sw_qad_ping[2];
 /* The payload of the DATAGRAM that stands for a report; returns its length. seq < 2^30. */
 size_t sw_qad_put_report(uint8_t out[SW_QAD_REPORT_MAX], const struct sw_addr *at, uint32_t seq);
 /* False: not a payload sw_qad_from_wire made. IPv4-mapped addresses come out as IPv4. */

@@ -131,8 +131,10 @@ void relay_ask(struct relay_client *c)
     const struct sw_relay_config *cfg = c->worker->relay->config;
     SW_AUTO_FREE char *token = read_token(cfg->access_token_file);
     char id[SW_NODEID_HEX];
-    struct sw_h1_field fields[2] = {
-        {SW_SLICE_LIT("X-Iroh-NodeId"), sw_slice_str(sw_nodeid_hex(&c->setup->id, id))},
+    /* iroh's relay sends the second, its manual promises the first. */
+    struct sw_h1_field fields[3] = {
+        {SW_SLICE_LIT("X-Iroh-Endpoint-Id"), sw_slice_str(sw_nodeid_hex(&c->setup->id, id))},
+        {SW_SLICE_LIT("X-Iroh-NodeId"), sw_slice_str(id)},
         {SW_SLICE_LIT("Authorization"), sw_slice_str(token)},
     };
     struct relay_ask *a = SW_NEW(struct relay_ask);
@@ -141,7 +143,7 @@ void relay_ask(struct relay_client *c)
     struct sw_http_call_opts o = {
         .method = SW_SLICE_LIT("POST"),
         .fields = fields,
-        .nfields = token ? 2 : 1,
+        .nfields = token ? 3 : 2,
         .has_body = true,
         .timeout_ns = TIMEOUT_S * SW_NS_PER_S,
         .body_max = 4096,

@@ -18,9 +18,12 @@ enum {
     PONG_MS = 5000,
     RESTART_RECONNECT_MS = 1000,
     RESTART_TRY_MS = 30000,
+    ROSTER_MS = 3000, /* until the control plane may know a key that just came */
     READ_MIN = 4096,
     CONTROL_BYTES = 10 << 20, /* output that waits when a frame of control is added */
 };
+
+#define UNKNOWN "id is not known to the control plane"
 
 static void on_timer(struct sw_timer *t);
 
@@ -188,7 +191,8 @@ static void activate(struct relay_client *c)
     c->rx_ns = sw_loop_now(w->loop);
     c->tokens_ns = c->rx_ns;
     c->tokens = w->relay->config->burst;
-    if (w->relay->config->rate) /* large reads would be paid for with long waits */
+    c->unlimited = w->roster && relay_roster_find(w->roster, &c->id->id) == RELAY_GATEWAY;
+    if (w->relay->config->rate && !c->unlimited) /* large reads would be paid for with long waits */
         c->ws.read_max = (uint32_t)sw_max(w->relay->config->burst, READ_MIN);
     sw_metric_add(w->stats.accepts, 1);
     sw_metric_add(w->stats.clients, 1);
@@ -249,6 +253,41 @@ void relay_client_admitted(struct relay_client *c)
     sw_loop_defer(w->loop, &c->setup->move, on_move);
 }
 
+static bool is_stranger(const struct relay_worker *w, const struct sw_nodeid *id)
+{
+    return w->roster && relay_roster_find(w->roster, id) == RELAY_STRANGER;
+}
+
+/* A device registers its key and comes here at the same time, and we hear of it a moment later. */
+static void await_roster(struct relay_client *c)
+{
+    c->setup->awaited = true;
+    sw_wsconn_pause(&c->ws);
+    sw_timer_start(c->worker->loop, &c->timer, ROSTER_MS * SW_NS_PER_MS, on_timer);
+}
+
+void relay_client_judge_again(struct relay_client *c)
+{
+    const struct relay_worker *w = c->worker;
+    const char *why;
+
+    if (c->setup && c->setup->awaited && !is_stranger(w, &c->setup->id)) {
+        struct sw_nodeid id = c->setup->id;
+
+        c->setup->awaited = false;
+        sw_wsconn_resume(&c->ws);
+        relay_client_proved(c, &id);
+        return;
+    }
+    if (!c->id)
+        return;
+    why = sw_relay_access_judge(w->access, &c->id->id);
+    if (!why && is_stranger(w, &c->id->id))
+        why = UNKNOWN;
+    if (why)
+        relay_client_refuse(c, SW_WS_POLICY, "denied", why);
+}
+
 void relay_client_proved(struct relay_client *c, const struct sw_nodeid *id)
 {
     struct relay_worker *w = c->worker;
@@ -261,6 +300,8 @@ void relay_client_proved(struct relay_client *c, const struct sw_nodeid *id)
         why = "not authorized";
     if (why) {
         relay_client_denied(c, why);
+    } else if (is_stranger(w, id)) {
+        await_roster(c);
     } else if (w->asker) {
         sw_wsconn_pause(&c->ws);
         relay_ask(c);
@@ -355,7 +396,7 @@ static void on_batch(struct sw_wsconn *ws, size_t wire)
 
     if (c->flooded)
         relay_client_refuse(c, SW_WS_POLICY, "flood", "it asks and does not read");
-    if (!cfg->rate || c->state != RELAY_ACTIVE || c->throttled)
+    if (!cfg->rate || c->unlimited || c->state != RELAY_ACTIVE || c->throttled)
         return;
     earned = sw_min(now - c->tokens_ns, 60 * SW_NS_PER_S) / SW_NS_PER_US * cfg->rate / 1000000;
     c->tokens_ns = now;
@@ -408,7 +449,9 @@ static void on_timer(struct sw_timer *t)
 {
     struct relay_client *c = SW_CONTAINER_OF(t, struct relay_client, timer);
 
-    if (c->state != RELAY_ACTIVE) {
+    if (c->setup && c->setup->awaited) {
+        relay_client_denied(c, UNKNOWN);
+    } else if (c->state != RELAY_ACTIVE) {
         if (c->setup && c->setup->answered) {
             relay_client_drain(c); /* a connection of HTTP that is only kept open */
             return;

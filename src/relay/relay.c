@@ -34,7 +34,10 @@ static const struct sw_opt table[] = {
          "UDP address for it. By default port 7842 of --tls-listen, else that of --listen; when "
          "that is taken, any."},
     {.type = SW_OPT_GROUP,
-     .help = "Access (everybody without these; all that are given must agree)"},
+     .help = "Access (at least one of --kubeconfig, --allow-file, --token-file, --access-url and "
+             "--open; all that are given must agree)"},
+    {"kubeconfig", "SPANWIRE_RELAY_KUBECONFIG", SW_OPT_STR, AT(kubeconfig), .arg = "FILE",
+     .help = "Only the devices and gateways that this control plane knows."},
     {"allow-file", "SPANWIRE_RELAY_ALLOW_FILE", SW_OPT_STR, AT(allow_file), .arg = "FILE",
      .help = "Only the NodeIDs of this file, one per line; read again when it changes."},
     {"deny-file", "SPANWIRE_RELAY_DENY_FILE", SW_OPT_STR, AT(deny_file), .arg = "FILE",
@@ -42,15 +45,20 @@ static const struct sw_opt table[] = {
     {"token-file", "SPANWIRE_RELAY_TOKEN_FILE", SW_OPT_STR, AT(token_file), .arg = "FILE",
      .help = "Only clients that show one of the bearer tokens of this file."},
     {"access-url", "SPANWIRE_RELAY_ACCESS_URL", SW_OPT_STR, AT(access_url), .arg = "URL",
-     .help = "Asks there, by POST with the NodeID in X-Iroh-NodeId; only 200 and 'true' admit."},
+     .help = "Asks there, by POST with the NodeID in X-Iroh-Endpoint-Id and X-Iroh-NodeId; only "
+             "200 and 'true' admit."},
+    {"open", "SPANWIRE_RELAY_OPEN", SW_OPT_BOOL, AT(open),
+     .help = "Everybody may use the relay, but for those that other rules keep out."},
     {"access-token-file", "SPANWIRE_RELAY_ACCESS_TOKEN_FILE", SW_OPT_STR, AT(access_token_file),
      .arg = "FILE", .help = "Bearer token for that URL."},
     {.type = SW_OPT_GROUP, .help = "Limits"},
     {"max-clients", "SPANWIRE_RELAY_MAX_CLIENTS", SW_OPT_U32, AT(max_clients), .def = "65536",
      .min = 1, .arg = "N", .help = "Connections at once."},
-    {"rate-limit", "SPANWIRE_RELAY_RATE_LIMIT", SW_OPT_U32, AT(rate), .def = "0", .arg = "BYTES",
+    {"rate-limit", "SPANWIRE_RELAY_RATE_LIMIT", SW_OPT_U32, AT(rate), .def = "33554432",
+     .arg = "BYTES",
      .help =
-         "Bytes per second one client may send; reading waits, nothing is dropped. 0: no limit."},
+         "Bytes per second one client may send; reading waits, nothing is dropped. 0: no limit. "
+         "Gateways that the control plane knows have none."},
     {"rate-burst", "SPANWIRE_RELAY_RATE_BURST", SW_OPT_U32, AT(burst), .def = "0", .arg = "BYTES",
      .help = "Bytes it may send at once; 0: a tenth of the rate."},
     {"qad-max", "SPANWIRE_RELAY_QAD_MAX", SW_OPT_U32, AT(qad_max), .def = "16384", .min = 1,
@@ -76,7 +84,7 @@ static const struct sw_opt table[] = {
     {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr), .def = "127.0.0.1:15000",
      .help = "Admin pages: /logging, /quitquitquit."},
     SW_OPT_ADMIN(offsetof(struct sw_relay_config, access)),
-    {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr), .def = "[::]:15020",
+    {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr), .def = "127.0.0.1:15020",
      .help = "Metrics."},
     {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(ready_addr), .def = "[::]:15021",
      .help = "Readiness."},
@@ -110,6 +118,10 @@ int sw_relay_config_read(struct sw_relay_config *c, int argc, char **argv, struc
         return sw_err_set(err, SW_EINVAL, "relay: one of --listen and --tls-listen is needed");
     if (c->tls_listen.ip.family && (!c->cert || !c->key))
         return sw_err_set(err, SW_EINVAL, "relay: --tls-listen needs --cert and --key");
+    if (!c->open && !c->kubeconfig && !c->allow_file && !c->token_file && !c->access_url)
+        return sw_err_set(err, SW_EINVAL,
+                          "relay: nobody may use it: one of --kubeconfig, --allow-file, "
+                          "--token-file and --access-url is needed, or --open for everybody");
     if (!c->burst)
         c->burst = c->rate / 10;
     return SW_OK;
@@ -189,6 +201,35 @@ static int reload_access(struct sw_relay *r, struct sw_err *err)
         relay_worker_send_access(&r->workers[i], sw_relay_access_ref(a));
     (void)sw_relay_access_unref(a);
     return SW_OK;
+}
+
+/* From the control plane. */
+static void on_roster(void *arg, struct relay_roster *roster, bool complete)
+{
+    struct sw_relay *r = arg;
+    size_t devices = relay_roster_count(roster, RELAY_DEVICE);
+    size_t gateways = relay_roster_count(roster, RELAY_GATEWAY);
+
+    for (size_t i = 0; i < r->n_workers; i++)
+        relay_worker_send_roster(&r->workers[i], relay_roster_ref(roster));
+    (void)relay_roster_unref(roster);
+    sw_metric_set(sw_metric_get1(r->shard, SW_METRIC_RELAY_ROSTER, "device"), (int64_t)devices);
+    sw_metric_set(sw_metric_get1(r->shard, SW_METRIC_RELAY_ROSTER, "gateway"), (int64_t)gateways);
+    if (!complete || r->roster_read)
+        return;
+    r->roster_read = true;
+    sw_ready_done(r->ready, "roster");
+    sw_log_info("relay", "control plane read: %zu devices and %zu gateways may connect", devices,
+                gateways);
+}
+
+static int follow_roster(struct sw_relay *r, struct sw_err *err)
+{
+    if (!r->config->kubeconfig)
+        return SW_OK;
+    sw_ready_add(r->ready, "roster");
+    r->roster = relay_roster_follow(r->loop, r->config->kubeconfig, on_roster, r, err);
+    return r->roster ? SW_OK : sw_err_prefix(err, "--kubeconfig");
 }
 
 static int reload(struct sw_relay *r, struct sw_err *err)
@@ -274,6 +315,8 @@ static int start_workers(struct sw_relay *r, struct sw_err *err)
         rc = relay_qad_new(r, &r->qad, err);
     /* Posted before the threads run: nobody is accepted without a credential and the lists. */
     if (rc == SW_OK)
+        rc = follow_roster(r, err);
+    if (rc == SW_OK)
         rc = reload(r, err);
     for (unsigned i = 0; i < n && rc == SW_OK; i++)
         rc = relay_worker_start(&r->workers[i], err);
@@ -312,6 +355,8 @@ static void say_ready(struct sw_relay *r)
         sw_log_info("relay", "listening on %s (%s)", sw_addr_text(&at, text),
                     l->tls ? "https" : "http");
     }
+    if (r->config->open)
+        sw_log_warn("relay", "open relay (--open): clients need no permission");
     sw_ready_done(r->ready, "start");
     sw_log_info("relay", "ready");
     sw_trim_heap();
@@ -348,6 +393,7 @@ static int start(struct sw_relay *r, struct sw_err *err)
 static void stop(struct sw_relay *r)
 {
     sw_admin_free(r->admin);
+    relay_roster_unfollow(r->roster);
     for (size_t i = 0; i < SW_ARRAY_LEN(r->watches); i++)
         sw_filewatch_free(r->watches[i]);
     sw_crew_end(&r->crew);

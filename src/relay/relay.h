@@ -21,6 +21,8 @@ struct sw_relay_config {
     uint32_t qad_rate;         /* new ones per second and address */
     const char *cert;
     const char *key;
+    bool open; /* to everybody */
+    const char *kubeconfig;
     const char *allow_file;
     const char *deny_file;
     const char *token_file;

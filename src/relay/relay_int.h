@@ -21,6 +21,7 @@
 #include "quic/relay_wire.h"
 #include "relay/access.h"
 #include "relay/relay.h"
+#include "relay/roster.h"
 #include "telemetry/admin.h"
 #include "telemetry/metrics.h"
 
@@ -55,6 +56,7 @@ struct relay_setup {
     struct sw_defer move;
     struct sw_msg msg; /* on the way to its worker */
     bool answered;     /* a request of HTTP */
+    bool awaited;      /* the control plane does not know it yet, and may in a moment */
 };
 
 /* A connection. Kept small: idle ones are many. */
@@ -75,8 +77,9 @@ struct relay_client {
     bool tls : 1;
     bool throttled : 1; /* waits for tokens */
     bool told_rate : 1;
-    bool flooded : 1;  /* asks without reading: ended with the batch */
-    bool upgraded : 1; /* counted as a client, not as an HTTP connection */
+    bool unlimited : 1; /* in its rate */
+    bool flooded : 1;   /* asks without reading: ended with the batch */
+    bool upgraded : 1;  /* counted as a client, not as an HTTP connection */
 };
 
 /* An id that is connected. */
@@ -132,6 +135,7 @@ struct relay_worker {
     struct relay_listener listeners[2];
     struct sw_tls_cred *cred;       /* a reference; NULL: no TLS */
     struct sw_relay_access *access; /* a reference */
+    struct relay_roster *roster;    /* a reference; NULL: no control plane is asked */
     struct sw_map ids;              /* relay_id by its id */
     struct sw_list clients;
     size_t n_clients;
@@ -159,7 +163,9 @@ struct sw_relay {
     struct relay_qad *qad;        /* owned; NULL: no address discovery */
     struct relay_worker *workers; /* owned array */
     size_t n_workers;
-    _Atomic size_t n_clients; /* connections of all workers */
+    _Atomic size_t n_clients;           /* connections of all workers */
+    struct relay_roster_follow *roster; /* owned; NULL: no control plane is asked */
+    bool roster_read;
     struct sw_timer reload;
     uint64_t hash_key[2];
 };
@@ -171,6 +177,7 @@ SW_NODISCARD int relay_worker_start(struct relay_worker *w, struct sw_err *err);
 /* From the main thread. References are taken over. */
 void relay_worker_send_cred(struct relay_worker *w, struct sw_tls_cred *cred);
 void relay_worker_send_access(struct relay_worker *w, struct sw_relay_access *access);
+void relay_worker_send_roster(struct relay_worker *w, struct relay_roster *roster);
 /* After sw_crew_end, each for all workers before the next, because they post to each other's loops:
  * frees the loop, which hands over what was still posted, */
 void relay_worker_stop(struct relay_worker *w);
@@ -184,6 +191,8 @@ void relay_refused(struct relay_worker *w, const char *reason, const char *detai
 void relay_client_start(struct relay_worker *w, int fd, const struct sw_addr *peer, bool tls);
 /* The key of the connection is proved: access, and the way to its worker. */
 void relay_client_proved(struct relay_client *c, const struct sw_nodeid *id);
+/* The lists changed: for one that waits for that, or may not stay. */
+void relay_client_judge_again(struct relay_client *c);
 /* It may come in. */
 void relay_client_admitted(struct relay_client *c);
 /* It may not: the reason is said to it, logged and counted. */

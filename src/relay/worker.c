@@ -76,25 +76,39 @@ void relay_worker_send_cred(struct relay_worker *w, struct sw_tls_cred *cred)
 }
 
 /* Who may not be here any more goes at once. */
+static void judge_all(struct relay_worker *w)
+{
+    SW_LIST_FOREACH (it, &w->clients)
+        relay_client_judge_again(SW_CONTAINER_OF(it, struct relay_client, link));
+}
+
 static void take_access(struct sw_crew_thread *t, void *access)
 {
     struct relay_worker *w = worker_of(t);
 
     (void)sw_relay_access_unref(w->access);
     w->access = access;
-    SW_LIST_FOREACH (it, &w->clients) {
-        struct relay_client *c = SW_CONTAINER_OF(it, struct relay_client, link);
-        const char *why = c->id ? sw_relay_access_judge(w->access, &c->id->id) : NULL;
-
-        if (why)
-            relay_client_refuse(c, SW_WS_POLICY, "denied", why);
-    }
+    judge_all(w);
     sw_accept_hold(&w->accept, false);
 }
 
 void relay_worker_send_access(struct relay_worker *w, struct sw_relay_access *access)
 {
     sw_crew_order(&w->thread, take_access, access);
+}
+
+static void take_roster(struct sw_crew_thread *t, void *roster)
+{
+    struct relay_worker *w = worker_of(t);
+
+    (void)relay_roster_unref(w->roster);
+    w->roster = roster;
+    judge_all(w);
+}
+
+void relay_worker_send_roster(struct relay_worker *w, struct relay_roster *roster)
+{
+    sw_crew_order(&w->thread, take_roster, roster);
 }
 
 static void worker_drain(struct sw_crew_thread *t)
@@ -208,5 +222,6 @@ void relay_worker_done(struct relay_worker *w)
     sw_map_done(&w->ids);
     (void)sw_tls_cred_unref(w->cred);
     (void)sw_relay_access_unref(w->access);
+    (void)relay_roster_unref(w->roster);
     sw_metrics_shard_free(w->shard);
 }

@@ -191,6 +191,8 @@
       "Connections that ended, or became clients") \
     X(RELAY_HTTP_ERRORED, COUNTER, "spanwire_relay_http_connections_errored", "", \
       "Connections that broke the rules before they became clients") \
+    X(RELAY_ROSTER, GAUGE, "spanwire_relay_roster", "kind", \
+      "NodeIDs that may connect because the control plane knows them: device, gateway") \
     X(RELAY_QAD_INCOMING, COUNTER, "spanwire_relay_qad_incoming", "", \
       "Handshakes of address discovery that began") \
     X(RELAY_QAD_CONNECTIONS, COUNTER, "spanwire_relay_qad_connections", "", \

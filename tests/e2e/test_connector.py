@@ -276,7 +276,7 @@ def api_was_silent(log):
 def test_a_copy_of_the_key_stays_away_from_the_relay(binary, control, device, tmp_path):
     port = free_port()
     with open(tmp_path / "relay.log", "wb") as log:
-        relay = subprocess.Popen([binary, "relay", "--listen", f"127.0.0.1:{port}", "--admin-addr", "127.0.0.1:0",
+        relay = subprocess.Popen([binary, "relay", "--open", "--listen", f"127.0.0.1:{port}", "--admin-addr", "127.0.0.1:0",
                                   "--stats-addr", "127.0.0.1:0", "--ready-addr", "127.0.0.1:0"], stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}/"
     try:
@@ -529,7 +529,7 @@ def test_standalone_needs_no_api(binary, edge, web, tmp_path):
 def test_reached_through_a_relay(binary, control, device, web, tmp_path):
     port = free_port()
     with open(tmp_path / "relay.log", "wb") as log:
-        relay = subprocess.Popen([binary, "relay", "--listen", f"127.0.0.1:{port}", "--admin-addr", "127.0.0.1:0",
+        relay = subprocess.Popen([binary, "relay", "--open", "--listen", f"127.0.0.1:{port}", "--admin-addr", "127.0.0.1:0",
                                   "--stats-addr", "127.0.0.1:0", "--ready-addr", "127.0.0.1:0"], stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}/"
     try:

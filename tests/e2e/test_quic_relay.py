@@ -25,7 +25,7 @@ class Relay:
         self.start()
 
     def start(self):
-        self.proc = subprocess.Popen([self.binary, "relay", "--listen", f"127.0.0.1:{self.port}", "--admin-addr",
+        self.proc = subprocess.Popen([self.binary, "relay", "--open", "--listen", f"127.0.0.1:{self.port}", "--admin-addr",
                                       "127.0.0.1:0", "--stats-addr", "127.0.0.1:0", "--ready-addr", "127.0.0.1:0"],
                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until(self._answers, what="the relay answers")

@@ -330,7 +330,8 @@ def test_access_by_question(make):
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
-            seen.append(self.headers["X-Iroh-NodeId"])
+            assert self.headers["X-Iroh-Endpoint-Id"] == self.headers["X-Iroh-NodeId"]
+            seen.append(self.headers["X-Iroh-Endpoint-Id"])
             body = b"true" if self.headers["X-Iroh-NodeId"] in allowed else b"false"
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
@@ -391,7 +392,11 @@ def test_drain_tells_everybody(make):
 @pytest.mark.parametrize("args,words", [
     ([], "one of --listen and --tls-listen"),
     (["--tls-listen", "127.0.0.1:0"], "--tls-listen needs --cert and --key"),
-    (["--listen", "192.0.2.1:80"], "192.0.2.1:80"),
+    (["--listen", "192.0.2.1:80", "--open"], "192.0.2.1:80"),
+    (["--listen", "127.0.0.1:0"], "nobody may use it"),
+    (["--listen", "127.0.0.1:0", "--deny-file", "/dev/null"], "nobody may use it"),
+    (["--listen", "127.0.0.1:0", "--kubeconfig", "/nonexistent"], "/nonexistent"),
+    (["--listen", "127.0.0.1:0", "--open", "--qad-listen", "192.0.2.1:7842"], "192.0.2.1:7842"),
     (["--listen", "127.0.0.1:0", "--allow-file", "/nonexistent"], "/nonexistent"),
     (["--listen", "127.0.0.1:0", "--access-url", "ftp://x"], "--access-url"),
 ])

@@ -511,7 +511,7 @@ def test_every_role_asks_for_the_token(binary, tmp_path, role):
     rest = ["--stats-addr", f"127.0.0.1:{free_port()}", "--ready-addr", f"127.0.0.1:{free_port()}"]
     argv = {"node": ["node", "--mode", "dedicated", "--workload", "a/b/c", "--enable-proxy=false", "--local-ca", str(tmp_path / "ca"),
                      *at, *rest],
-            "relay": ["relay", "--listen", f"127.0.0.1:{free_port()}", *at, *rest],
+            "relay": ["relay", "--open", "--listen", f"127.0.0.1:{free_port()}", *at, *rest],
             "sidecar": ["sidecar", "--listen", str(tmp_path / "s"), "--key-file", str(tmp_path / "k"), *at, *rest],
             "connector": ["connector", "run", "--standalone", "--open", "--data", str(tmp_path / "d"), *at]}[role]
     if role == "node":

@@ -380,12 +380,12 @@ def test_up_gives_every_role_its_own_credential(topology, binary, tmp_path):
             assert "admin.kubeconfig" not in command and "pki/admin" not in command, (role, command)
         files = sorted((u.data / "roles").iterdir())
         assert [f.name for f in files if f.suffix == ".token"] == [
-            "control.token", "demo.token", "gateway.token", "sidecar.token"]
+            "control.token", "demo.token", "gateway.token", "relay.token", "sidecar.token"]
         for f in files:
             assert stat.S_IMODE(f.stat().st_mode) == 0o600, f
         api = Running(u.data, u.api)
         tokens = {f.stem: f.read_text(encoding="ascii") for f in files if f.suffix == ".token"}
-        for role in ("gateway", "sidecar", "demo"):
+        for role in ("gateway", "relay", "sidecar", "demo"):
             caller = rt.Caller(api, tokens[role])
             for method, path in FORBIDDEN_TO_ROLES:
                 answer = caller.request(method, path, {} if method == "POST" else None)

@@ -141,7 +141,7 @@ def test_hostile_heads_of_a_real_gateway(device, echo):
 @pytest.fixture
 def relay(binary, tmp_path):
     port = free_port()
-    p = Process(_Here(), [binary, "relay", "--listen", f"127.0.0.1:{port}", "--admin-addr", f"127.0.0.1:{free_port()}",
+    p = Process(_Here(), [binary, "relay", "--open", "--listen", f"127.0.0.1:{port}", "--admin-addr", f"127.0.0.1:{free_port()}",
                           "--stats-addr", f"127.0.0.1:{free_port()}", "--ready-addr", f"127.0.0.1:{free_port()}"],
                 tmp_path / "relay.log")
     until(lambda: "ready" in p.log() or not p.alive, 10, "the relay")

@@ -62,7 +62,7 @@ def test_a_role_gives_up_privileges_and_calls(binary, wish, expected):
     """Seen from outside; what is refused is in tests/unit/io/test_sandbox.c."""
     ours = status_of("self")
     zero = "127.0.0.1:0"
-    with subprocess.Popen([binary, "relay", "--listen", zero, "--admin-addr", zero, "--stats-addr", zero,
+    with subprocess.Popen([binary, "relay", "--open", "--listen", zero, "--admin-addr", zero, "--stats-addr", zero,
                            "--ready-addr", zero], env=wish, stderr=subprocess.PIPE) as p:
         try:
             until(lambda: b"ready" in p.stderr.readline(), what="the relay is ready")
@@ -81,7 +81,7 @@ def test_a_role_that_hides_its_files_is_still_named(binary, tmp_path_factory):
         p.chmod(0o755)
     program = shutil.copy(binary, place / "spanwire")
     zero = "127.0.0.1:0"
-    with subprocess.Popen([program, "relay", "--listen", zero, "--admin-addr", zero, "--stats-addr", zero,
+    with subprocess.Popen([program, "relay", "--open", "--listen", zero, "--admin-addr", zero, "--stats-addr", zero,
                            "--ready-addr", zero], env={}, stderr=subprocess.PIPE, text=True, user=65534) as p:
         try:
             at = until(lambda: re.search(r"listening on (\S+)", p.stderr.readline()), what="the relay listens")[1]

@@ -103,6 +103,16 @@ static void begin(void)
         die("client", &err);
 }
 
+static void obey(const char *line)
+{
+    if (strncmp(line, "probe", 5) == 0 && g.client)
+        sw_qad_client_probe(g.client);
+    else if (strncmp(line, "rebind", 6) == 0)
+        open_socket();
+    else if (strncmp(line, "again", 5) == 0)
+        begin();
+}
+
 static void on_input(struct sw_watch *w, unsigned events)
 {
     char line[256];
@@ -113,12 +123,8 @@ static void on_input(struct sw_watch *w, unsigned events)
     if (n <= 0)
         return;
     line[n] = 0;
-    if (strncmp(line, "probe", 5) == 0 && g.client)
-        sw_qad_client_probe(g.client);
-    else if (strncmp(line, "rebind", 6) == 0)
-        open_socket();
-    else if (strncmp(line, "again", 5) == 0)
-        begin();
+    for (const char *p = line; p && *p; p = strchr(p, '\n'), p = p ? p + 1 : NULL)
+        obey(p);
 }
 
 static void take_pin(const char *hex)

@@ -64,6 +64,8 @@ class Relay:
                      "--admin-addr", f"127.0.0.1:{free_port()}",
                      "--stats-addr", f"127.0.0.1:{self.stats}",
                      "--ready-addr", f"127.0.0.1:{free_port()}", "--workers", "2", *map(str, args)]
+        if not {"--allow-file", "--token-file", "--access-url", "--kubeconfig"} & set(map(str, args)):
+            self.argv.append("--open")
         if tls:
             self.tls_port = free_port()
             self.argv += ["--tls-listen", f"{host}:{self.tls_port}", "--cert", tls[0], "--key", tls[1]]

@@ -107,10 +107,13 @@ static void test_datagrams_of_peers_are_refused(void **state)
     uint8_t with_len[] = {0x01, 0x31, 0x02, 0x04, 0x00};
     uint8_t to_end[] = {0x30, 0x04, 0x00};
     uint8_t ours_wrong[] = {0x31, 0x02, 0x04, 0x00};
+    uint8_t ping[] = {0x1e, 0x31, 0x02, 0x00, 0x00};
 
     assert_false(sw_qad_from_wire(with_len, sizeof(with_len)));
     assert_false(sw_qad_from_wire(to_end, sizeof(to_end)));
     assert_false(sw_qad_to_wire(ours_wrong, sizeof(ours_wrong)));
+    assert_true(sw_qad_to_wire(ping, sizeof(ping)));
+    assert_memory_equal(ping, "\x1e\x01\x00\x00\x00", sizeof(ping));
 }
 
 static void test_reports_of_wrong_shape(void **state)
