@@ -9,9 +9,9 @@
 #include "quic/qad.h"
 #include "quic/qad_wire.h"
 
-struct ngtcp2_callbacks;
 struct ngtcp2_cid;
 struct ngtcp2_conn;
+struct ngtcp2_path_storage;
 struct ngtcp2_pkt_hd;
 struct sw_qadc;
 struct sw_qad_tls;
@@ -72,7 +72,7 @@ struct sw_qadc_trust {
     const uint8_t *pin;
 };
 
-/* ---- qad_conn.c ---- */
+/* ---- qad_new.c ---- */
 
 /* Both: SW_OK, or SW_EINVAL; sw_qadc_done is needed in any case. */
 SW_NODISCARD int sw_qadc_connect(struct sw_qadc *c, const struct sw_addr *to,
@@ -88,6 +88,12 @@ struct sw_qadc_first {
 };
 SW_NODISCARD int sw_qadc_accept(struct sw_qadc *c, const struct sw_qadc_first *first,
                                 struct sw_tls_cred *cred, struct sw_err *err);
+/* A path as ngtcp2 has it. */
+void sw_qadc_path(struct ngtcp2_path_storage *ret, const struct sw_addr *local,
+                  const struct sw_addr *remote);
+
+/* ---- qad_conn.c ---- */
+
 /* local: the address it came to. Ends in ops->news. */
 void sw_qadc_read(struct sw_qadc *c, const struct sw_addr *local, const struct sw_addr *from,
                   uint8_t *p, size_t n);
