@@ -14,6 +14,8 @@
 #include "quic/core.h"
 #include "tls/aead.h"
 
+enum { ALERT_MISSING_EXTENSION = 109 };
+
 static const char priorities[] =
     "NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM:+AES-256-GCM:+CHACHA20-POLY1305"
     ":-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1:-SIGN-ALL:+SIGN-EDDSA-ED25519"
@@ -130,6 +132,17 @@ static int aead_of(gnutls_session_t session)
 }
 
 /*
+ * A peer without transport parameters must be refused (RFC 9001, 8.2). ngtcp2 0.12 does not look,
+ * and asserts when a server writes its next packet. Ours come with the ClientHello; a client has
+ * the server's from EncryptedExtensions, after the keys of the handshake.
+ */
+static bool lacks_params(const struct sw_qhs *hs, ngtcp2_crypto_level l)
+{
+    return !ngtcp2_conn_get_remote_transport_params(hs->conn->nc) &&
+           (!hs->conn->dialled || l == NGTCP2_CRYPTO_LEVEL_APPLICATION);
+}
+
+/*
  * Keys below the application's are the library's affair. For those of the application its glue
  * would keep a GnuTLS cipher per key; ngtcp2 must still learn the suite from the session, which
  * the glue does when the handshake keys are installed.
@@ -143,6 +156,10 @@ static int on_secret(gnutls_session_t session, gnutls_record_encryption_level_t 
     ngtcp2_crypto_level l = ngtcp2_crypto_gnutls_from_gnutls_record_encryption_level(level);
     struct sw_qsecret s = {.n = n, .alg = aead_of(session)};
 
+    if (lacks_params(hs, l)) {
+        ngtcp2_conn_set_tls_alert(nc, ALERT_MISSING_EXTENSION);
+        return -1;
+    }
     if (l != NGTCP2_CRYPTO_LEVEL_APPLICATION) {
         if (rx && ngtcp2_crypto_derive_and_install_rx_key(nc, NULL, NULL, NULL, l, rx, n) != 0)
             return -1;

@@ -17,7 +17,7 @@
 #include "tls/verify.h"
 #include "tls/x509.h"
 
-enum { EXT_PARAMS = 0x39, PARAMS_MAX = 1024 };
+enum { EXT_PARAMS = 0x39, PARAMS_MAX = 1024, ALERT_MISSING_EXTENSION = 109 };
 
 static const char priority_text[] =
     "NONE:+VERS-TLS1.3:+AES-128-GCM:+AES-256-GCM:+CHACHA20-POLY1305:+AEAD"
@@ -112,12 +112,24 @@ static struct ngtcp2_conn *conn_of(gnutls_session_t session)
     return t->conn->nc;
 }
 
+/*
+ * A peer without transport parameters is refused before a key is made (RFC 9001, 8.2): ngtcp2 0.12
+ * does not look, and asserts when it writes. A client has them from EncryptedExtensions, after the
+ * keys of the handshake.
+ */
 static int on_secret(gnutls_session_t session, gnutls_record_encryption_level_t level,
                      const void *rx, const void *tx, size_t n)
 {
+    const struct sw_qad_tls *t = gnutls_session_get_ptr(session);
     ngtcp2_conn *nc = conn_of(session);
     ngtcp2_crypto_level l = ngtcp2_crypto_gnutls_from_gnutls_record_encryption_level(level);
 
+    if (!ngtcp2_conn_get_remote_transport_params(nc) &&
+        (t->conn->server || l == NGTCP2_CRYPTO_LEVEL_APPLICATION)) {
+        (void)snprintf(t->conn->why, sizeof(t->conn->why), "no transport parameters");
+        ngtcp2_conn_set_tls_alert(nc, ALERT_MISSING_EXTENSION);
+        return -1;
+    }
     if (rx && ngtcp2_crypto_derive_and_install_rx_key(nc, NULL, NULL, NULL, l, rx, n) != 0)
         return -1;
     if (tx && ngtcp2_crypto_derive_and_install_tx_key(nc, NULL, NULL, NULL, l, tx, n) != 0)

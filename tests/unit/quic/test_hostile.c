@@ -2,6 +2,7 @@
 /* Packets of strangers, and a middleman who forwards, changes addresses and replays. */
 #include <stdlib.h>
 
+#include "bare.h"
 #include "base/rand.h"
 #include "io/sock.h"
 #include "rig.h"
@@ -146,6 +147,27 @@ static void noise_is_dropped_and_counted(void **state)
     rig_connect(&r);
     sw_sock_close(fd);
     rig_stop(&r);
+}
+
+/* ngtcp2 0.12 would abort the process: anybody could end a device or a gateway with one packet. */
+static void a_hello_without_transport_parameters_is_refused(void **state)
+{
+    uint8_t *buf = sw_malloc(SW_DGRAM_MAX);
+    int fd = raw_socket();
+    struct sw_quic_stats st;
+    struct sw_addr to;
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    to = bound_of(r.b.q);
+    bare_hello(fd, &to, "test/1", r.a.key);
+    assert_true(catch_for(&r, fd, buf, 50).n >= 1); /* the reason */
+    sw_quic_stats(r.b.q, &st);
+    assert_int_equal(st.accepted, 0);
+    rig_connect(&r);
+    sw_sock_close(fd);
+    rig_stop(&r);
+    sw_free(buf);
 }
 
 /* ---- a middleman ---- */
@@ -380,6 +402,7 @@ int main(void)
         cmocka_unit_test(unknown_versions_are_negotiated_but_not_for_ever),
         cmocka_unit_test(resets_are_smaller_than_their_cause),
         cmocka_unit_test(noise_is_dropped_and_counted),
+        cmocka_unit_test(a_hello_without_transport_parameters_is_refused),
         cmocka_unit_test(a_peer_that_gets_a_new_address_is_followed),
         cmocka_unit_test(an_unproved_address_gets_three_times_what_it_sent),
         cmocka_unit_test(a_retry_token_is_good_for_one_address),

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "bare.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -554,6 +555,23 @@ static void test_flood(void **state)
     rig_stop(&r);
 }
 
+/* ngtcp2 would abort the process. */
+static void test_hello_without_parameters(void **state)
+{
+    struct rig r;
+
+    rig_start(&r, "127.0.0.1:0", NULL);
+    open_socket(&r, "127.0.0.1:0");
+    bare_hello(r.fd, &r.at, "/iroh-qad/0", NULL);
+    turn(&r, 50);
+    assert_int_equal(r.events[SW_QAD_FAILED], 1);
+    assert_string_equal(r.why, "no transport parameters");
+    assert_int_equal(sw_qad_server_conns(r.server), 0);
+    connect_with(&r, "relay.test", NULL);
+    assert_true(turn_until(&r, &r.observed, 1, 2000));
+    rig_stop(&r);
+}
+
 static void test_other_packets_are_not_taken(void **state)
 {
     struct rig r;
@@ -588,6 +606,7 @@ int main(void)
         cmocka_unit_test(test_rate_of_an_address),
         cmocka_unit_test(test_most_connections),
         cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_hello_without_parameters),
         cmocka_unit_test(test_other_packets_are_not_taken),
     };
 
