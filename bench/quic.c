@@ -188,9 +188,9 @@ static void say_start(void)
 int main(int argc, char **argv)
 {
     const char *bind_at = getenv("QUICBENCH_BIND"); /* "10.0.0.1:0": measure a real path */
+    const char *congestion = getenv("QUICBENCH_CONGESTION");
     struct sw_slice alpn = SW_SLICE_LIT("bench/1");
-    struct sw_quic_config cfg = {
-        .alpns = &alpn, .n_alpns = 1, .accepted = on_accepted, .stream_window = 4 << 20};
+    struct sw_quic_config cfg = {.alpns = &alpn, .n_alpns = 1, .accepted = on_accepted};
     struct sw_err err = {0};
     int rc = 2;
 
@@ -198,6 +198,9 @@ int main(int argc, char **argv)
     g.loop = sw_loop_new(&err);
     g.key = sw_rawkey_generate(&err);
     cfg.key = g.key;
+    for (int i = 0; congestion && sw_qcc_names[i]; i++)
+        if (strcmp(sw_qcc_names[i], congestion) == 0)
+            cfg.congestion = (enum sw_qcc)i;
     cfg.max_conns = 100000;
     cfg.idle_ns = 120 * SW_NS_PER_S;
     (void)!sw_addr_parse(sw_slice_str(bind_at ? bind_at : "127.0.0.1:0"), &cfg.bind, &err);

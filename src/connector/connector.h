@@ -16,6 +16,7 @@
 #include "opts/admin.h"
 #include "opts/opts.h"
 #include "opts/upstream.h"
+#include "quic/quic.h"
 
 struct sw_connector;
 struct sw_kube_client;
@@ -47,6 +48,7 @@ struct sw_connector_config {
     uint32_t max_conns;
     uint32_t max_streams;
     uint32_t max_buffered; /* MiB */
+    int congestion;        /* enum sw_qcc */
     uint64_t drain_ns;
     struct sw_addr admin;
     struct sw_admin_access access;
@@ -114,7 +116,11 @@ extern const char *const sw_connector_log_formats[];
     {"max-buffered", NULL, SW_OPT_U32, offsetof(T, M.max_buffered), .def = "128", .min = 1, \
      .max = 1048576, .arg = "MIB", \
      .help = "Megabytes kept for readers that are slow, in both directions; what a stream may " \
-             "have in any case (96 KiB) comes on top."}
+             "have in any case (96 KiB) comes on top."}, \
+    {"congestion", "SPANWIRE_CONGESTION", SW_OPT_ENUM, offsetof(T, M.congestion), .def = "bbr", \
+     .choices = sw_qcc_names, \
+     .help = "Congestion control of QUIC: bbr keeps its speed on lines that lose packets; cubic " \
+             "slows down with every loss; bbr2 is a later draft of the first."}
 
 #define SW_CONNECTOR_OPTS_RUN(T, M, ADMIN, DRAIN, LOG) \
     {.type = SW_OPT_GROUP, .help = "Operation"}, \

@@ -204,6 +204,7 @@ static int open_quic(struct sw_connector *c, struct sw_err *err)
         .max_conns = c->config->max_conns,
         .max_streams = 1024,
         .max_buffered = (uint64_t)c->config->max_buffered << 20,
+        .congestion = (enum sw_qcc)c->config->congestion,
         .datagrams = c->config->udp,
         .admit = connector_admit,
         .accepted = connector_accepted,

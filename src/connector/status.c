@@ -27,6 +27,7 @@ static void scrape_quic(struct sw_connector *c)
     tell_quic(c, "retry", now.retries, c->told.retries);
     tell_quic(c, "stream_reset", now.resets, c->told.resets);
     tell_quic(c, "dropped", now.rx_dropped, c->told.rx_dropped);
+    tell_quic(c, "path_slower", now.renewals, c->told.renewals);
     tell_quic(c, "held_back", now.held_back, c->told.held_back);
     sw_metric_set(sw_metric_get(c->shard, SW_METRIC_QUIC_BUFFERED, NULL), (int64_t)now.buffered);
     c->told = now;

@@ -43,6 +43,21 @@ bool sw_qconn_identified(struct sw_qconn *c, const struct sw_nodeid *id)
     return true;
 }
 
+const char *const sw_qcc_names[] = {"bbr", "cubic", "bbr2", NULL};
+
+static ngtcp2_cc_algo congestion_control(enum sw_qcc cc)
+{
+    switch (cc) {
+    case SW_QCC_CUBIC:
+        return NGTCP2_CC_ALGO_CUBIC;
+    case SW_QCC_BBR2:
+        return NGTCP2_CC_ALGO_BBR2;
+    case SW_QCC_BBR:
+        break;
+    }
+    return NGTCP2_CC_ALGO_BBR;
+}
+
 static void fill_settings(const struct sw_qconn *c, ngtcp2_settings *s, ngtcp2_transport_params *p)
 {
     const struct sw_quic_config *cfg = &c->q->cfg;
@@ -50,7 +65,7 @@ static void fill_settings(const struct sw_qconn *c, ngtcp2_settings *s, ngtcp2_t
     ngtcp2_settings_default(s);
     s->initial_ts = sw_quic_now(c->q);
     s->initial_rtt = 100 * NGTCP2_MILLISECONDS;
-    s->cc_algo = NGTCP2_CC_ALGO_CUBIC;
+    s->cc_algo = congestion_control(cfg->congestion);
     s->ack_thresh = ACK_THRESHOLD;
     s->handshake_timeout = cfg->dial_ns;
     s->max_tx_udp_payload_size = c->jumbo ? QUIC_MTU_LOOPBACK : QUIC_MTU;
@@ -219,7 +234,8 @@ void sw_qconn_rearm(struct sw_qconn *c)
 
     if (!c->nc)
         return;
-    due = sw_min(ngtcp2_conn_get_expiry(c->nc), sw_min(sw_qpath_due(c), sw_qsilence_due(c)));
+    due = sw_min(sw_min(ngtcp2_conn_get_expiry(c->nc), sw_qpace_due(c)),
+                 sw_min(sw_qpath_due(c), sw_qsilence_due(c)));
     if (due == UINT64_MAX)
         sw_timer_stop(c->q->loop, &c->timer);
     else

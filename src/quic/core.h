@@ -20,6 +20,7 @@
 
 struct ngtcp2_callbacks;
 struct ngtcp2_conn;
+struct ngtcp2_conn_stat;
 struct ngtcp2_path;
 struct ngtcp2_path_storage;
 
@@ -40,7 +41,7 @@ enum {
     QUIC_CHUNK = 65536,
     QUIC_CHUNKS_KEPT = 32,           /* free ones of an endpoint */
     QUIC_FLOOR = QUIC_CHUNK / 2,     /* what a stream may always hold, in each direction */
-    QUIC_SEND_MAX = 16 * QUIC_CHUNK, /* bytes of a stream under way */
+    QUIC_SEND_MAX = 16 * QUIC_CHUNK, /* bytes of a stream not sent yet */
     QUIC_DGRAMS_MAX = 128,           /* datagrams waiting for a write pass */
     QUIC_DGRAM_BYTES_MAX = 256 * 1024,
     QUIC_HELD_MAX = 32, /* packets from relays that wait for a direct one */
@@ -102,6 +103,18 @@ struct sw_qdial {
     uint8_t relay_tries;    /* in a row */
 };
 
+/* renew.c */
+struct sw_qrenew {
+    uint64_t from_ns;  /* begin of the window; 0: none yet */
+    uint64_t low_ns;   /* the lowest round trip in it */
+    uint64_t after_ns; /* no look before that */
+    uint64_t gap_ns;   /* between the last two */
+    uint64_t until_ns; /* draining at most until then; 0: not draining */
+    uint64_t step_ns;  /* then: between two packets */
+    bool moving;       /* nothing is under way, the peer's next packet is the move */
+    bool tainted;      /* moved with packets under way */
+};
+
 struct sw_qdgram {
     struct sw_list link; /* c->dgrams_in or c->dgrams_out */
     size_t n;
@@ -127,7 +140,9 @@ struct sw_qconn {
     struct sw_qpathent path[QUIC_PATHS_MAX];
     uint16_t path_now; /* the path ngtcp2 is on */
     uint16_t path_told;
-    uint16_t path_next; /* id of the next one */
+    uint16_t path_next;    /* id of the next one */
+    uint16_t path_renewed; /* id of a path that replaces another one of the same route */
+    struct sw_qrenew renew;
 
     struct sw_list streams;
     struct sw_list sendable; /* with bytes, an end or a reset to send */
@@ -144,6 +159,7 @@ struct sw_qconn {
     size_t dgram_bytes;
     struct sw_list dgrams_in;
 
+    uint64_t pace_ns;    /* pace.c: time of the next pass */
     uint64_t tx_packets; /* since the last key update */
     uint64_t reset_at_ns;
     uint32_t resets; /* budget used; falls with time */
@@ -178,6 +194,7 @@ struct sw_qconn {
     bool path_changed;
     bool want_room;
     bool room;
+    bool paced;
     bool heard;        /* packets came since the last write pass */
     bool relays_asked; /* whether they are there, in this silence */
     bool gone;         /* closed was called */
@@ -455,6 +472,8 @@ uint64_t sw_qpath_due(const struct sw_qconn *c);
 void sw_qpath_network_changed(struct sw_qconn *c);
 /* A relay is going away: nothing may point to it. */
 void sw_qpath_forget_relay(struct sw_qconn *c, const struct sw_qrelay *r);
+/* A new number for the present route: congestion control begins anew. False: not now. */
+bool sw_qpath_renew(struct sw_qconn *c);
 /* It is on a relay that we have lost. */
 bool sw_qpath_relay_down(const struct sw_qconn *c);
 bool sw_qpath_uses_relay(const struct sw_qconn *c, const struct sw_qrelay *r);
@@ -482,6 +501,24 @@ void sw_qsilence_end(struct sw_qconn *c);
 uint64_t sw_qsilence_due(const struct sw_qconn *c);
 /* Asks again, or gives the peer up. */
 void sw_qsilence_check(struct sw_qconn *c);
+
+/* pace.c */
+
+/* Bytes a write pass made now may send. */
+size_t sw_qpace_limit(struct sw_qconn *c);
+/* A pass sent n bytes. */
+void sw_qpace_sent(struct sw_qconn *c, size_t n);
+/* When the next pass may send; UINT64_MAX: at any time. */
+uint64_t sw_qpace_due(const struct sw_qconn *c);
+
+/* renew.c */
+
+/* Looks whether congestion control has to begin anew, and sees to it. Before every write pass. */
+void sw_qrenew_watch(struct sw_qconn *c, const struct ngtcp2_conn_stat *st);
+/* Not 0: a pass sends one packet, and after it nothing but acknowledgements for so long. */
+uint64_t sw_qrenew_pause_ns(const struct sw_qconn *c);
+/* ngtcp2 is on another path and has reset congestion control. */
+void sw_qrenew_moved(struct sw_qconn *c);
 
 /* stateless.c: answers that need no connection */
 

@@ -268,8 +268,8 @@ static void copy_config(struct sw_quic *q, const struct sw_quic_config *cfg)
     if (c->max_half_open == 0)
         c->max_half_open = 64;
     set_default(&c->max_streams, 1024);
-    set_default(&c->stream_window, UINT64_C(1) << 20);
-    set_default(&c->conn_window, UINT64_C(16) << 20);
+    set_default(&c->stream_window, UINT64_C(16) << 20);
+    set_default(&c->conn_window, UINT64_C(32) << 20);
     set_default(&c->first_window, QUIC_FLOOR);
     c->first_window = sw_min(c->first_window, c->stream_window);
     set_default(&c->max_buffered, UINT64_C(128) << 20);

@@ -11,11 +11,11 @@
  *
  * Received: what a peer may send is a promise that cannot be taken back, so promises are counted. A
  * stream's window begins at the floor (cfg.first_window) and grows when the peer uses up a quarter
- * of it within a round trip, out of a budget of the connection and of the endpoint, of which a
- * stream gets a quarter of what is left at most. The second half of a budget is for streams that
- * have read a lot: readers that fill their buffers and stop do not get at it. Credit of the
- * connection is given for every byte that arrives. The sum is never above the budget and a first
- * window for each stream.
+ * of it within a round trip (beyond 1 MiB only on a long way), out of a budget of the connection
+ * and of the endpoint, of which a stream gets half of what is left at most. The second half of a
+ * budget is for streams that have read a lot: readers that fill their buffers and stop do not get
+ * at it. Credit of the connection is given for every byte that arrives. The sum is never above the
+ * budget and a first window for each stream.
  *
  * Nobody waits for somebody else. Who has nothing under way always gets room (the floor), so who is
  * refused has bytes under way; they leave as the peer's credit and congestion control let them, and
@@ -35,12 +35,14 @@
 
 enum {
     READ_AHEAD = 4 * QUIC_CHUNK, /* unsent bytes of a stream while memory is tight */
-    SHARE = 4,                   /* a window takes at most this part of what is left */
+    SHARE = 2,                   /* a window takes at most this part of what is left */
     PROOF = 1 << 20,             /* read by a stream that gets at the second half of a budget */
     PROOF_SHARE = 8,             /* and so many bytes for each of its window */
+    NEAR_WINDOW = 1 << 20,       /* more is of no use on a short way */
 };
 
 #define SLACK_NS (SW_NS_PER_S / 1000) /* for turns of the loop, beside the round trip */
+#define NEAR_NS  (SW_NS_PER_S / 1000)
 #define TELL_NS  (60 * SW_NS_PER_S)
 
 /* ---- to be sent ---- */
@@ -165,6 +167,14 @@ static uint64_t share(const struct sw_qconn *c)
            SHARE;
 }
 
+/* How large it may become at all. */
+static uint64_t window_max(const struct sw_qstream *s)
+{
+    uint64_t max = s->c->q->cfg.stream_window;
+
+    return sw_qconn_rtt_ns(s->c) < NEAR_NS ? sw_min(max, sw_max(s->window, NEAR_WINDOW)) : max;
+}
+
 /* How large this window may be now. */
 static uint64_t fair_window(const struct sw_qstream *s)
 {
@@ -179,7 +189,7 @@ static uint64_t fair_window(const struct sw_qstream *s)
 uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n)
 {
     uint64_t now = sw_quic_now(s->c->q);
-    uint64_t wanted = sw_min(2 * s->window, s->c->q->cfg.stream_window);
+    uint64_t wanted;
     uint64_t fair;
     uint64_t give;
     bool quick;
@@ -201,6 +211,7 @@ uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n)
         promise(s, -(int64_t)less);
         return give - less;
     }
+    wanted = sw_min(2 * s->window, window_max(s));
     if (quick && wanted > s->window) {
         uint64_t more = sw_min(wanted, fair) - s->window;
 

@@ -44,11 +44,17 @@ struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id)
     return NULL;
 }
 
-/* Several paths may have one route, when the network changed: then the present one is meant. */
+/*
+ * Several paths may have one route, when the network changed or became slower: then the renewed or
+ * the present one is meant.
+ */
 static struct sw_qpathent *find(struct sw_qconn *c, const struct sw_qroute *r)
 {
-    struct sw_qpathent *found = sw_qpath_get(c, c->path_now);
+    struct sw_qpathent *found = sw_qpath_get(c, c->path_renewed);
 
+    if (found && sw_qroute_eq(&found->route, r))
+        return found;
+    found = sw_qpath_get(c, c->path_now);
     if (found && sw_qroute_eq(&found->route, r))
         return found;
     found = NULL;
@@ -264,10 +270,12 @@ static bool try_route(struct sw_qconn *c, const struct sw_qroute *r, bool at_onc
         p->id = 0;
         return false;
     }
-    if (at_once)
+    if (at_once) {
         c->path_now = p->id;
-    else
+        sw_qrenew_moved(c);
+    } else {
         c->dial->trying = p->id;
+    }
     sw_qconn_touch(c);
     return true;
 }
@@ -385,8 +393,12 @@ void sw_qpath_check(struct sw_qconn *c)
     if (!c->nc || c->closing)
         return;
     now = sw_qpath_id(ngtcp2_conn_get_path(c->nc));
-    if (now != c->path_now && sw_qpath_get(c, now))
+    if (now != c->path_now && sw_qpath_get(c, now)) {
         c->path_now = now;
+        sw_qrenew_moved(c);
+    }
+    if (c->path_now == c->path_renewed)
+        c->path_told = c->path_now;
     if (c->path_now != c->path_told && c->ready) {
         c->path_told = c->path_now;
         c->path_changed = true;
@@ -417,6 +429,7 @@ void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok)
     c->path_now = id;
     d->stray_ns = 0;
     d->relay_tries = 0;
+    sw_qrenew_moved(c);
     if (on_relay(c)) {
         d->tries = 2;
         d->retry_at_ns = sw_quic_now(c->q) + next_try_ns(d);
@@ -473,6 +486,34 @@ void sw_qpath_network_changed(struct sw_qconn *c)
         (void)try_route(c, &r, true);
     }
     sw_qconn_touch(c);
+}
+
+/*
+ * Who dialled moves at once. Who accepted takes the peer's next packet for one from another host,
+ * which ngtcp2 answers with a challenge on the new path.
+ */
+bool sw_qpath_renew(struct sw_qconn *c)
+{
+    struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
+    uint16_t before = c->path_now;
+    struct sw_qroute r;
+
+    if (!p || c->closing || (c->dial && (c->dial->racing || c->dial->trying)))
+        return false;
+    r = p->route;
+    if (!c->dial) {
+        p = add(c, &r);
+        p->host = p->id;
+        c->path_renewed = p->id;
+    } else if (try_route(c, &r, true)) {
+        c->path_renewed = c->path_now;
+        c->path_told = c->path_now;
+    } else {
+        return false;
+    }
+    if (c->hole && c->hole_path == before)
+        c->hole_path = c->path_renewed;
+    return true;
 }
 
 void sw_qpath_forget_relay(struct sw_qconn *c, const struct sw_qrelay *r)

@@ -140,6 +140,15 @@ size_t sw_qstream_unacked(const struct sw_qstream *s);
 
 /* ---- endpoints ---- */
 
+/* Congestion control. BBR measures the bottleneck: a lost packet alone is no sign of one. */
+enum sw_qcc {
+    SW_QCC_BBR,
+    SW_QCC_CUBIC,
+    SW_QCC_BBR2,
+};
+/* In that order, and NULL. */
+extern const char *const sw_qcc_names[];
+
 struct sw_quic_config {
     const struct sw_rawkey *key;  /* borrowed */
     struct sw_addr bind;          /* family 0: 0.0.0.0 and [::] with any port */
@@ -149,8 +158,8 @@ struct sw_quic_config {
     size_t max_half_open;   /* handshakes under way before Retry is demanded [64] */
     uint64_t max_streams;   /* the peer may have open at once [100 for iroh, we use 1024] */
     uint64_t first_window;  /* of a stream; it grows when the peer uses it up [32 KiB] */
-    uint64_t stream_window; /* and not beyond this [1 MiB] */
-    uint64_t conn_window;   /* on the way at once, over all streams [16 MiB] */
+    uint64_t stream_window; /* and not beyond this [16 MiB] */
+    uint64_t conn_window;   /* on the way at once, over all streams [32 MiB] */
     /*
      * Bytes streams may hold together, one half to be sent, one received; what each stream may
      * have in any case is not counted (32 KiB in each direction) [128 MiB].
@@ -161,6 +170,7 @@ struct sw_quic_config {
     uint64_t keepalive_ns;      /* [5 s] */
     uint64_t dial_ns;           /* deadline of a dial [10 s] */
     bool datagrams;
+    enum sw_qcc congestion;
     /*
      * May this key connect with this protocol? Called once the handshake proved the key. NULL: all.
      * A refused one is closed with transport error 2 (connection refused).
@@ -214,6 +224,7 @@ struct sw_quic_stats {
     uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, rx_dropped;
     uint64_t rx_calls, tx_calls; /* system calls */
     uint64_t buffered;           /* now: bytes of streams, to be sent or not taken */
+    uint64_t renewals;           /* of congestion control, on paths that became slower */
     uint64_t held_back;          /* times a stream got no room because of what all hold */
 };
 void sw_quic_stats(const struct sw_quic *q, struct sw_quic_stats *ret);

@@ -10,12 +10,8 @@
 #include "base/time.h"
 #include "quic/core.h"
 
-enum {
-    PASS_BYTES = 4 * SW_DGRAM_SEND_MAX, /* of one connection, before others have their turn */
-    VECS = 4,
-};
+enum { VECS = 4 };
 
-#define UNPACED_RTT_NS UINT64_C(1000000)
 /*
  * Without an acknowledgement of stream bytes: large packets may vanish. Both sides have to find it
  * out, and probes come at distances that double: a peer that is not heard for 10 s counts as gone.
@@ -329,44 +325,10 @@ static size_t packet_max(const struct sw_qconn *c)
     return sw_qconn_packet_max(c, ngtcp2_conn_get_max_tx_udp_payload_size(c->nc));
 }
 
-/* So near that a timer cannot space packets any better than the kernel's queues do. */
-static bool near_by(struct sw_qconn *c)
-{
-    ngtcp2_conn_stat st;
-
-    ngtcp2_conn_get_conn_stat(c->nc, &st);
-    return c->jumbo || (c->confirmed && st.smoothed_rtt < UNPACED_RTT_NS);
-}
-
-/* What may go out at a time. Where nothing is paced, every pass only costs a turn of the loop. */
-static size_t pass_limit(struct sw_qconn *c, bool paced)
-{
-    size_t quantum = ngtcp2_conn_get_send_quantum(c->nc);
-
-    return paced ? sw_min(quantum, PASS_BYTES) : PASS_BYTES;
-}
-
-/*
- * Tells ngtcp2 when the pass was made, from which it computes the time of the next one. Unpaced:
- * that time is set in the past and taken back, else it would stand as a timer that is due.
- */
-static void pace(struct sw_qconn *c, bool paced)
-{
-    uint64_t now = sw_quic_now(c->q);
-
-    if (paced || ngtcp2_conn_get_expiry(c->nc) <= now) {
-        ngtcp2_conn_update_pkt_tx_time(c->nc, now);
-        return;
-    }
-    ngtcp2_conn_update_pkt_tx_time(c->nc, 0);
-    (void)ngtcp2_conn_handle_expiry(c->nc, now);
-}
-
 static int write_packets(struct sw_qconn *c)
 {
     struct sw_quic *q = c->q;
-    bool paced = !near_by(c);
-    size_t limit = pass_limit(c, paced);
+    size_t limit = sw_qpace_limit(c);
     size_t total = 0;
     struct batch b = {0};
     struct packet k;
@@ -386,7 +348,7 @@ static int write_packets(struct sw_qconn *c)
         }
     } while (n > 0 && total + k.max <= limit && !socket_full(c));
     flush(c, &b);
-    pace(c, paced);
+    sw_qpace_sent(c, total);
     rotate(c);
     return n < 0 ? (int)n : 0;
 }

@@ -120,13 +120,13 @@ static bool spare_ready(struct sw_qstream *s)
 
 int sw_qstream_reserve(struct sw_qstream *s, struct iovec room[2])
 {
-    size_t under_way = s->tx_end - s->tx_acked;
+    size_t unsent = s->tx_end - s->tx_sent;
     size_t may;
     int n = 0;
 
     if (s->tx_shut || s->finish || s->ended || s->c->closing)
         return 0;
-    if (under_way >= QUIC_SEND_MAX) {
+    if (unsent >= QUIC_SEND_MAX) {
         s->starved = true;
         return 0;
     }
@@ -142,7 +142,7 @@ int sw_qstream_reserve(struct sw_qstream *s, struct iovec room[2])
     }
     room[n++] =
         (struct iovec){.iov_base = s->tail->p + s->tail->n, .iov_len = s->tail->cap - s->tail->n};
-    if (under_way + room[0].iov_len < QUIC_SEND_MAX && spare_ready(s))
+    if (unsent + room[0].iov_len < QUIC_SEND_MAX && spare_ready(s))
         room[n++] = (struct iovec){.iov_base = s->spare->p, .iov_len = s->spare->cap};
     return n;
 }
@@ -212,7 +212,7 @@ void sw_qstream_finish(struct sw_qstream *s)
 /* A reserve found no room: is there some now? Asked whenever bytes were sent or acknowledged. */
 static void wake(struct sw_qstream *s)
 {
-    if (!s->starved || s->tx_end - s->tx_acked > QUIC_SEND_MAX / 2)
+    if (!s->starved || s->tx_end - s->tx_sent > QUIC_SEND_MAX / 2)
         return;
     if (s->held_back && sw_qmem_room(s, 0) < QUIC_FLOOR)
         return;
@@ -238,8 +238,7 @@ void sw_qstream_advance(struct sw_qstream *s, size_t n, bool fin)
     }
     if (fin)
         s->fin_sent = true;
-    if (s->held_back)
-        wake(s);
+    wake(s);
 }
 
 void sw_qstream_was_stopped(struct sw_qstream *s, uint64_t code)

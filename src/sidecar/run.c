@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "io/resolver.h"
 #include "io/signal.h"
+#include "quic/quic.h"
 #include "sidecar/sidecar.h"
 #include "telemetry/admin.h"
 #include "tls/aead.h"
@@ -56,6 +57,10 @@ static const struct sw_opt table[] = {
      .arg = "MIB",
      .help = "Megabytes kept for readers that are slow, in both directions; what a stream may\n"
              "have in any case (96 KiB) comes on top."},
+    {"congestion", "SPANWIRE_CONGESTION", SW_OPT_ENUM, AT(congestion), .def = "bbr",
+     .choices = sw_qcc_names,
+     .help = "Congestion control of QUIC: bbr keeps its speed on lines that lose packets; cubic "
+             "slows down with every loss; bbr2 is a later draft of the first."},
     {"dial-timeout", NULL, SW_OPT_DURATION, AT(dial_ns), .def = "8s",
      .help = "Finding a node and connecting to it may take so long."},
     {"answer-timeout", NULL, SW_OPT_DURATION, AT(answer_ns), .def = "15s",

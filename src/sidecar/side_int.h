@@ -38,6 +38,7 @@ struct side_stats {
     struct sw_metrics_shard *shard; /* NULL: nobody counts */
     uint64_t last_rx, last_tx;      /* of the endpoint, at the last scrape */
     uint64_t last_held_back;
+    uint64_t last_renewals;
 };
 
 struct sw_sidecar {

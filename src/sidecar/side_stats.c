@@ -202,6 +202,9 @@ void sw_sidecar_scrape(struct sw_sidecar *s)
     sw_metric_add(sw_metric_get(s->stats.shard, SW_METRIC_SIDE_HELD_BACK, NULL),
                   q.held_back - s->stats.last_held_back);
     s->stats.last_held_back = q.held_back;
+    sw_metric_add(sw_metric_get1(s->stats.shard, SW_METRIC_SIDE_EVENTS, "path_slower"),
+                  q.renewals - s->stats.last_renewals);
+    s->stats.last_renewals = q.renewals;
     sw_metric_set(sw_metric_get(s->stats.shard, SW_METRIC_QUIC_BUFFERED, NULL),
                   (int64_t)q.buffered);
     gauge(s, SW_METRIC_SIDE_CONNS, "direct", q.conns - q.conns_relay);

@@ -272,6 +272,7 @@ static int open_endpoint(struct sw_sidecar *s, struct sw_err *err)
         .bind = s->c->bind,
         .max_conns = s->c->max_nodes + 64,
         .max_buffered = (uint64_t)s->c->max_buffered << 20,
+        .congestion = (enum sw_qcc)s->c->congestion,
         .dial_ns = s->c->dial_ns,
         .datagrams = true,
         .relay_ca_file = s->c->relay_ca,

@@ -41,6 +41,7 @@ struct sw_sidecar_config {
     bool relay_sign_over_tls;
     uint32_t max_nodes;
     uint32_t max_buffered; /* MiB */
+    int congestion;        /* enum sw_qcc */
     uint64_t dial_ns;
     uint64_t answer_ns;
     uint64_t idle_ns;        /* of connections to nodes */

@@ -150,7 +150,7 @@
     X(CONNECTOR_LIVE, GAUGE, "spanwire_connector_live", "", \
       "1 while the Lease of this device is renewed in time") \
     X(CONNECTOR_QUIC, COUNTER, "spanwire_connector_quic_events", "event", \
-      "Of this device's endpoint: accepted, failed, refused, retry, stream_reset, dropped (packets), held_back (a stream, by what all hold)") \
+      "Of this device's endpoint: accepted, failed, refused, retry, stream_reset, dropped (packets), path_slower (congestion control began anew), held_back (a stream, by what all hold)") \
     X(QUIC_BUFFERED, GAUGE, "spanwire_quic_buffered_bytes", "", \
       "Bytes streams hold, to be sent or not taken yet (--max-buffered)") \
     X(RELAY_CLIENTS, GAUGE, "spanwire_relay_clients", "", \
@@ -236,7 +236,7 @@
     X(SIDE_CONNS, GAUGE, "iroh_gateway_quic_connections_current", "path", \
       "Connections to nodes, by path") \
     X(SIDE_EVENTS, COUNTER, "iroh_gateway_tunnel_connectivity_events", "event", \
-      "Changes of connections to nodes (opened, closed, lost, dial_failed, path_changed, silent, recovered, full)") \
+      "Changes of connections to nodes (opened, closed, lost, dial_failed, path_changed, path_slower, silent, recovered, full)") \
     X(SIDE_PATHS, GAUGE, "iroh_gateway_active_paths", "transport", \
       "Paths to nodes in use, by transport") \
     X(SIDE_HELD_BACK, COUNTER, "iroh_gateway_streams_held_back", "", \

@@ -129,10 +129,11 @@ static void few_streams_hold_what_they_like(void **state)
 
 static void a_window_grows_as_it_is_used(void **state)
 {
+    struct sw_quic_config cfg = {.stream_window = MIB};
     struct rig r;
     struct rig_stream t;
 
-    rig_start(&r, NULL, NULL);
+    rig_start(&r, NULL, &cfg);
     rig_connect(&r);
     rig_open(&r, &t, 50 * MIB);
     rig_until(&r, &r.b.n_in, 1);

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pacing: how much a write pass may send, and when the next one may be made.
+ *
+ * ngtcp2 computes the rate, and between two passes lets out acknowledgements only; but it opens 1
+ * ms before the time (EARLY_NS), which is a whole pass at 500 Mb/s: bursts of that kind overflow
+ * the queue of a bottleneck. So its clock is put forward by that much, and the timer is ours. A
+ * loop that wakes up late catches up: passes follow a schedule, not each other.
+ */
+#include <ngtcp2/ngtcp2.h>
+
+#include "base/time.h"
+#include "quic/core.h"
+
+enum {
+    PASS_BYTES = 4 * SW_DGRAM_SEND_MAX, /* of one connection, before others have their turn */
+    PASS_PACKETS_MIN = 4,
+    MARGIN = 32, /* slower by this part: headers below ours, and a queue that gets empty */
+};
+
+#define UNPACED_RTT_NS SW_NS_PER_MS
+#define EARLY_NS       SW_NS_PER_MS
+#define ROUNDING_NS    UINT64_C(1000)
+#define PASS_NS        SW_NS_PER_MS       /* what a pass sends takes at most so long at the rate */
+#define CATCH_UP_NS    (4 * SW_NS_PER_MS) /* of the schedule, at most */
+
+/* Bytes per nanosecond, as ngtcp2 computes it. */
+static double rate(const ngtcp2_conn_stat *st)
+{
+    uint64_t rtt = st->first_rtt_sample_ts == UINT64_MAX ? SW_NS_PER_MS : st->smoothed_rtt;
+
+    if (st->pacing_rate > 0)
+        return st->pacing_rate;
+    return 1.25 * (double)st->cwnd / (double)sw_max(rtt, 1);
+}
+
+/* So near that a timer cannot space packets any better than the kernel's queues do. */
+static bool near_by(const struct sw_qconn *c, const ngtcp2_conn_stat *st)
+{
+    return c->jumbo || (c->confirmed && st->smoothed_rtt < UNPACED_RTT_NS);
+}
+
+/* Where nothing is paced, every pass only costs a turn of the loop. */
+size_t sw_qpace_limit(struct sw_qconn *c)
+{
+    ngtcp2_conn_stat st;
+    double bytes;
+
+    ngtcp2_conn_get_conn_stat(c->nc, &st);
+    sw_qrenew_watch(c, &st);
+    if (sw_qrenew_pause_ns(c) > 0) {
+        c->paced = true;
+        return 0;
+    }
+    c->paced = !near_by(c, &st);
+    if (!c->paced)
+        return PASS_BYTES;
+    bytes = rate(&st) * (double)PASS_NS;
+    if (bytes > (double)st.send_quantum)
+        return st.send_quantum;
+    return sw_max((size_t)bytes, PASS_PACKETS_MIN * st.max_tx_udp_payload_size);
+}
+
+/* The time is set in the past and taken back, else it would stand as a timer that is due. */
+static void go_on(struct sw_qconn *c, uint64_t now)
+{
+    c->pace_ns = 0;
+    if (ngtcp2_conn_get_expiry(c->nc) <= now) {
+        ngtcp2_conn_update_pkt_tx_time(c->nc, now);
+        return;
+    }
+    ngtcp2_conn_update_pkt_tx_time(c->nc, 0);
+    (void)ngtcp2_conn_handle_expiry(c->nc, now);
+}
+
+void sw_qpace_sent(struct sw_qconn *c, size_t n)
+{
+    uint64_t now = sw_quic_now(c->q);
+    ngtcp2_conn_stat st;
+    uint64_t from;
+    uint64_t took;
+
+    if (!c->paced) {
+        go_on(c, now);
+        return;
+    }
+    if (n == 0)
+        return;
+    if (sw_qrenew_pause_ns(c) > 0) {
+        c->pace_ns = now + sw_qrenew_pause_ns(c);
+        ngtcp2_conn_update_pkt_tx_time(c->nc, c->pace_ns + EARLY_NS);
+        return;
+    }
+    ngtcp2_conn_get_conn_stat(c->nc, &st);
+    from = sw_max(c->pace_ns, now - sw_min(CATCH_UP_NS, st.smoothed_rtt / 4));
+    from = sw_min(from, now);
+    took = (uint64_t)((double)n / rate(&st));
+    c->pace_ns = from + took + took / MARGIN;
+    ngtcp2_conn_update_pkt_tx_time(c->nc, from + took / MARGIN + EARLY_NS - ROUNDING_NS);
+}
+
+uint64_t sw_qpace_due(const struct sw_qconn *c)
+{
+    return c->pace_ns > sw_quic_now(c->q) ? c->pace_ns : UINT64_MAX;
+}
