@@ -10,8 +10,8 @@
  * each stream.
  *
  * Received: what a peer may send is a promise that cannot be taken back, so promises are counted. A
- * stream's window begins at the floor (cfg.first_window) and grows when the peer uses up a quarter
- * of it within a round trip (beyond 1 MiB only on a long way), out of a budget of the connection
+ * stream's window begins at the floor (cfg.first_window) and grows when the peer uses it
+ * up within four round trips (beyond 1 MiB only on a long way), out of a budget of the connection
  * and of the endpoint, of which a stream gets half of what is left at most. The second half of a
  * budget is for streams that have read a lot: readers that fill their buffers and stop do not get
  * at it. Credit of the connection is given for every byte that arrives. The sum is never above the
@@ -186,6 +186,18 @@ static uint64_t fair_window(const struct sw_qstream *s)
     return sw_min(cfg->first_window + more, cfg->stream_window);
 }
 
+/*
+ * At this pace the peer uses the window up within four round trips. A window that comes as one
+ * burst is taken at once, and the next one is a round trip away.
+ */
+static bool used_up_soon(const struct sw_qstream *s, uint64_t taken, uint64_t now)
+{
+    double elapsed = (double)(now - s->window_ns);
+    double rtt = (double)(sw_qconn_rtt_ns(s->c) + SLACK_NS);
+
+    return elapsed * (double)s->window < 4 * rtt * (double)taken;
+}
+
 uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n)
 {
     uint64_t now = sw_quic_now(s->c->q);
@@ -200,7 +212,7 @@ uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n)
         return 0;
     give = s->taken;
     s->taken = 0;
-    quick = now - s->window_ns < sw_qconn_rtt_ns(s->c) + SLACK_NS;
+    quick = used_up_soon(s, give, now);
     s->window_ns = now;
     fair = fair_window(s);
     if (fair <= s->window && fair < s->c->q->cfg.stream_window) {

@@ -23,8 +23,15 @@ pytestmark = pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK)
 class Pair:
     """A sidecar at the near end, a device at the far end with a service that takes or gives bytes without an end."""
 
-    def __init__(self, binary, where, line, congestion):
+    def __init__(self, binary, where, line, congestion, relayed):
         self.line = line
+        place, flags, self.relay = f"{FAR}:4000", [], None
+        if relayed:
+            place, flags = f"relay=http://{FAR}:4002/", ["--relay", f"http://{FAR}:4002/"]
+            self.relay = Process(line.far, [
+                binary, "relay", "--listen", f"{FAR}:4002", "--admin-addr", "127.0.0.1:0", "--stats-addr",
+                "127.0.0.1:0", "--ready-addr", "127.0.0.1:0"], where / "relay.log")
+            until(lambda: "listening" in self.relay.log(), what="the relay")
         self.sums = {"up": hashlib.sha256(), "down": hashlib.sha256()}
         self.moved = {"up": 0, "down": 0}
         self.over = threading.Event()
@@ -34,11 +41,11 @@ class Pair:
         self.device = Process(line.far, [
             binary, "connector", "run", "--standalone", "--data", str(where / "device"), "--bind", f"{FAR}:4000",
             "--allow", f"127.0.0.1:{self.service.port}", "--open", "--admin-addr", "127.0.0.1:15060",
-            "--congestion", congestion, "--log-level", "debug"], where / "device.log")
+            "--congestion", congestion, "--log-level", "debug", *flags], where / "device.log")
         self.id = until(lambda: re.search(r"\b([0-9a-f]{64})\b", self.device.log()), what="the device's key").group(1)
         self.sidecar = Process(line.near, [
             binary, "sidecar", "--listen", "127.0.0.1:4001", "--key-file", str(where / "key"), "--bind", f"{NEAR}:0",
-            "--peer", f"{self.id}={FAR}:4000", "--admin-addr", "127.0.0.1:0", "--stats-addr", "127.0.0.1:0",
+            "--peer", f"{self.id}={place}", "--admin-addr", "127.0.0.1:0", "--stats-addr", "127.0.0.1:0",
             "--ready-addr", "127.0.0.1:0", "--congestion", congestion, "--log-level", "debug"], where / "sidecar.log")
         until(lambda: "\tsidecar\tready" in self.sidecar.log(), what="the sidecar")
 
@@ -95,7 +102,9 @@ class Pair:
         assert sent.hexdigest() == came.hexdigest()
 
     def close(self):
-        for p in (self.sidecar, self.device):
+        for p in (self.sidecar, self.device, self.relay):
+            if p is None:
+                continue
             p.signal(15)
             assert p.wait(20) == 0, p.log()[-3000:]
             assert "runtime error" not in p.log() and "AddressSanitizer" not in p.log(), p.log()[-4000:]
@@ -106,10 +115,10 @@ class Pair:
 def pair(binary, tmp_path):
     made = []
 
-    def make(congestion="bbr", **settings):
+    def make(congestion="bbr", relayed=False, **settings):
         line = Line(binary, **settings)
         made.append(line)
-        made.append(Pair(binary, tmp_path, line, congestion))
+        made.append(Pair(binary, tmp_path, line, congestion, relayed))
         return made[1]
     yield make
     for x in reversed(made):
@@ -159,3 +168,11 @@ def test_a_delay_that_rises_under_an_open_tunnel(pair, way, congestion):
             until(lambda: p.moved[w] > before + 2 * MB, what=f"bytes at {2 * delay} ms")
             fills(p, w, n, f"at {2 * delay} ms")
     p.run(way, check)
+    sender = p.sidecar if way == "up" else p.device
+    until(lambda: "congestion control restarted" in sender.log(), what=sender.log()[-2000:])
+
+
+def test_a_window_that_comes_as_one_burst_grows(pair):
+    """Through a relay the whole first window comes at once, and the next one a round trip later."""
+    p = pair(relayed=True, delay=10, rate=100, queue=500)
+    p.run("up", lambda w: fills(p, w, 200 * KB, "through the relay"))
