@@ -44,7 +44,7 @@ class Pair:
             "--congestion", congestion, "--log-level", "debug", *flags], where / "device.log")
         self.id = until(lambda: re.search(r"\b([0-9a-f]{64})\b", self.device.log()), what="the device's key").group(1)
         self.sidecar = Process(line.near, [
-            binary, "sidecar", "--listen", "127.0.0.1:4001", "--key-file", str(where / "key"), "--bind", f"{NEAR}:0",
+            binary, "sidecar", "--listen", "127.0.0.1:4001", "--key-file", str(where / "key"), "--bind", "0.0.0.0:0",
             "--peer", f"{self.id}={place}", "--admin-addr", "127.0.0.1:0", "--stats-addr", "127.0.0.1:0",
             "--ready-addr", "127.0.0.1:0", "--congestion", congestion, "--log-level", "debug"], where / "sidecar.log")
         until(lambda: "\tsidecar\tready" in self.sidecar.log(), what="the sidecar")
@@ -170,6 +170,21 @@ def test_a_delay_that_rises_under_an_open_tunnel(pair, way, congestion):
     p.run(way, check)
     sender = p.sidecar if way == "up" else p.device
     until(lambda: "congestion control restarted" in sender.log(), what=sender.log()[-2000:])
+
+
+def test_a_move_with_packets_under_way(pair):
+    """ngtcp2's BBR takes the bandwidth for terabits then, and floods the line: a second move with none heals that."""
+    p = pair(delay=20, rate=100, queue=500)
+
+    def check(w):
+        until(lambda: p.moved[w] > 4 * MB, what="the first bytes")
+        p.line.far.ip("route add 10.99.0.3 dev line")
+        p.line.near.ip("addr add 10.99.0.3 dev line", f"route change {FAR} dev line src 10.99.0.3",
+                       f"addr del {NEAR} peer {FAR} dev line", f"route replace {FAR} dev line src 10.99.0.3")
+        until(lambda: "congestion control restarted" in p.device.log(), what=p.device.log()[-2000:])
+        before = p.moved[w]
+        until(lambda: p.moved[w] > before + 4 * MB, what="bytes after the move")
+    p.run("down", check)
 
 
 def test_a_window_that_comes_as_one_burst_grows(pair):
