@@ -22,6 +22,7 @@ enum {
 #define EARLY_NS       SW_NS_PER_MS
 #define ROUNDING_NS    UINT64_C(1000)
 #define PASS_NS        SW_NS_PER_MS       /* what a pass sends takes at most so long at the rate */
+#define LATE_NS        (2 * SW_NS_PER_MS) /* a busy machine wakes us up so much too late */
 #define CATCH_UP_NS    (4 * SW_NS_PER_MS) /* of the schedule, at most */
 
 /* Bytes per nanosecond, as ngtcp2 computes it. */
@@ -78,6 +79,7 @@ void sw_qpace_sent(struct sw_qconn *c, size_t n)
     uint64_t now = sw_quic_now(c->q);
     ngtcp2_conn_stat st;
     uint64_t from;
+    uint64_t late;
     uint64_t took;
 
     if (!c->paced) {
@@ -92,7 +94,8 @@ void sw_qpace_sent(struct sw_qconn *c, size_t n)
         return;
     }
     ngtcp2_conn_get_conn_stat(c->nc, &st);
-    from = sw_max(c->pace_ns, now - sw_min(CATCH_UP_NS, st.smoothed_rtt / 4));
+    late = sw_min(CATCH_UP_NS, sw_max(LATE_NS, st.smoothed_rtt / 4));
+    from = sw_max(c->pace_ns, now - late);
     from = sw_min(from, now);
     took = (uint64_t)((double)n / rate(&st));
     c->pace_ns = from + took + took / MARGIN;
