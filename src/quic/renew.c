@@ -84,7 +84,8 @@ static void begin(struct sw_qconn *c, const ngtcp2_conn_stat *st)
 static void end(struct sw_qconn *c, bool renewed)
 {
     struct sw_qrenew *r = &c->renew;
-    uint64_t gap = renewed ? GAP_NS : sw_min(2 * sw_max(r->gap_ns, GAP_NS), GAP_MAX_NS);
+    bool mistaken = !renewed && !r->tainted;
+    uint64_t gap = mistaken ? sw_min(2 * sw_max(r->gap_ns, GAP_NS), GAP_MAX_NS) : GAP_NS;
     char id[SW_NODEID_SHORT];
 
     r->until_ns = 0;
