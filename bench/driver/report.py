@@ -153,6 +153,21 @@ def relay_text(out):
     return [table(head, rows) for head, rows in tables if rows]
 
 
+def distance_text(out):
+    def mbps(values):
+        return spread(m.summary([v for v in values if v is not None]))
+
+    flows = ("up 1", "down 1", "down 8")
+    rows = [[line, name, *(mbps(got.get(f, [])) for f in flows)]
+            for line, row in out.get("speeds", {}).items() for name, got in row.items()]
+    rising = [[name, way, *(fmt((got or {}).get(k)) for k in ("0 ms", "20 ms", "80 ms"))]
+              for name, ways in out.get("rising", {}).items() for way, got in ways.items()]
+    shares = [[pair, *map(fmt, got)] for pair, got in out.get("shares", {}).items() if got]
+    tables = [(["Mb/s", "", *flows], rows), (["one tunnel, Mb/s", "", "0 ms", "20 ms", "80 ms"], rising),
+              (["Mb/s of 100", "first", "second"], shares)]
+    return [table(head, body, left=(0, 1)) for head, body in tables if body]
+
+
 def suite_text(name, out):
     parts = []
     for what, got in out.items():
@@ -190,6 +205,8 @@ def suite_text(name, out):
                 ["", "p50 ms", "p99 ms", "max ms", "write p50 ms", "wrong answers"], rows))
     if name == "relay":
         parts += relay_text(out)
+    if name == "distance":
+        parts += distance_text(out)
     if name == "start":
         rows = [[c, spread(m.summary(r["ms"])), r["rss_mb"], r["private_mb"]]
                 for c, r in out.items() if c != "absent"]

@@ -8,6 +8,7 @@ import tempfile
 import time
 
 from . import api
+from . import distance
 from . import l7
 from . import measure as m
 from . import procs
@@ -426,5 +427,6 @@ def run_tunnel(ctx):
 
 SUITES = {"pass": run_pass, "hbone": run_hbone, "handshake": run_handshake, "mem": run_mem,
           "l7": run_l7, "propagate": propagate.run_propagate, "api": run_api, "tunnel": run_tunnel,
-          "relay": run_relay,
+          "relay": run_relay, "distance": distance.run_distance,
           "start": run_start, "size": run_size, "floors": run_floors}
+ONLY_WHEN_ASKED = {"distance"}  # a quarter of an hour by itself
