@@ -386,6 +386,16 @@ uint64_t sw_qpath_due(const struct sw_qconn *c)
     return d->retry_at_ns;
 }
 
+/* What a renewed path replaced is not to be validated again: it would count as the newer one. */
+static void forget_doubles(struct sw_qconn *c)
+{
+    const struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
+
+    for (size_t i = 0; p && p->id == c->path_renewed && i < QUIC_PATHS_MAX; i++)
+        if (c->path[i].id != p->id && sw_qroute_eq(&c->path[i].route, &p->route))
+            c->path[i].id = 0;
+}
+
 void sw_qpath_check(struct sw_qconn *c)
 {
     uint16_t now;
@@ -396,6 +406,7 @@ void sw_qpath_check(struct sw_qconn *c)
     if (now != c->path_now && sw_qpath_get(c, now)) {
         c->path_now = now;
         sw_qrenew_moved(c);
+        forget_doubles(c);
     }
     if (c->path_now == c->path_renewed)
         c->path_told = c->path_now;
