@@ -373,7 +373,8 @@ static void on_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *no
     seen(k, now);
     if (!relevant(k, old) && !relevant(k, now))
         return;
-    if (only_echo(k, old, now)) {
+    /* A build under way has not seen it, and may want something else than the newest output. */
+    if (!k->control->job && only_echo(k, old, now)) {
         /* Later builds see it; none is due because of it. */
         mark_changed(k, now);
         return;
