@@ -29,7 +29,7 @@ class Pair:
         if relayed:
             place, flags = f"relay=http://{FAR}:4002/", ["--relay", f"http://{FAR}:4002/"]
             self.relay = Process(line.far, [
-                binary, "relay", "--listen", f"{FAR}:4002", "--admin-addr", "127.0.0.1:0", "--stats-addr",
+                binary, "relay", "--open", "--listen", f"{FAR}:4002", "--admin-addr", "127.0.0.1:0", "--stats-addr",
                 "127.0.0.1:0", "--ready-addr", "127.0.0.1:0"], where / "relay.log")
             until(lambda: "listening" in self.relay.log(), what="the relay")
         self.sums = {"up": hashlib.sha256(), "down": hashlib.sha256()}
