@@ -168,9 +168,9 @@ class Spanwire(Way):
         place, extra = f"{FAR}:{TUNNEL + k}", []
         if self.relay:
             url = f"http://{FAR}:{RELAY}"
-            p, log = self.spawn(self.w.far, "relay", b, "relay", "--listen", f"{FAR}:{RELAY}", "--workers", "1",
-                                "--admin-addr", "127.0.0.1:0", "--stats-addr", "127.0.0.1:0", "--ready-addr",
-                                "127.0.0.1:0")
+            p, log = self.spawn(self.w.far, "relay", b, "relay", "--open", "--rate-limit", "0", "--listen",
+                                f"{FAR}:{RELAY}", "--workers", "1", "--admin-addr", "127.0.0.1:0", "--stats-addr",
+                                "127.0.0.1:0", "--ready-addr", "127.0.0.1:0")
             self.said(p, log, "ready|listening")
             place, extra = f"relay={url}/", ["--relay", url + "/"]
         p, log = self.spawn(self.w.far, "device", b, "connector", "run", "--standalone", "--data", self.path("device"),

@@ -177,7 +177,7 @@ def test_two_roles_do_not_share_admin_ports(binary, tmp_path, role, clash):
 
     def first_flags():
         if role == "relay":
-            return "--listen", f"127.0.0.1:{gw.free_port()}"
+            return "--open", "--listen", f"127.0.0.1:{gw.free_port()}"
         return "--enable-proxy=false", "--local-xds", "empty.yaml", "--local-ca", "ca"
     ours = [gw.free_port() for _ in range(3)]
     theirs = [gw.free_port() for _ in range(3)]
