@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connector/capture.h"
 
+#include <string.h>
+
 #include "base/mem.h"
 
 enum { METHOD_MAX = 32, HOST_MAX = 512 };
@@ -18,9 +20,16 @@ static size_t size_of(const struct sw_capture *c)
            sw_buf_len(&c->target) + sw_buf_len(&c->host);
 }
 
+/* The oldest that may go; NULL: none. */
 static struct sw_capture *oldest(struct sw_capture_store *s)
 {
-    return sw_list_empty(&s->kept) ? NULL : SW_CONTAINER_OF(s->kept.next, struct sw_capture, link);
+    SW_LIST_FOREACH (it, &s->kept) {
+        struct sw_capture *c = SW_CONTAINER_OF(it, struct sw_capture, link);
+
+        if (c != s->pinned)
+            return c;
+    }
+    return NULL;
 }
 
 /* Room for n more bytes, at the cost of the oldest; false: not even so. */
@@ -156,6 +165,43 @@ uint64_t sw_capture_keep(struct sw_capture *c)
     sw_list_push_back(&s->kept, &c->link);
     s->n++;
     return c->id;
+}
+
+static struct sw_capture *copy_request(const struct sw_capture *x, const struct sw_h1_field *fields,
+                                       size_t nfields)
+{
+    struct sw_h1_msg m = {.method = sw_buf_slice(&x->method),
+                          .target = sw_buf_slice(&x->target),
+                          .authority = sw_buf_slice(&x->host),
+                          .fields = fields,
+                          .nfields = nfields};
+    struct sw_capture *copy = sw_capture_new(x->store);
+
+    if (!copy)
+        return NULL;
+    sw_capture_head(copy, false, &m);
+    sw_capture_body(copy, false, sw_buf_slice(&x->req.body));
+    sw_capture_end(copy, false);
+    memcpy(copy->origin_host, x->origin_host, sizeof(copy->origin_host));
+    copy->origin_port = x->origin_port;
+    copy->replay_of = x->id;
+    return copy;
+}
+
+struct sw_capture *sw_capture_copy(const struct sw_capture *x, const struct sw_h1_field *fields,
+                                   size_t nfields)
+{
+    struct sw_capture_store *s = x->store;
+    struct sw_capture *copy;
+
+    /* Making room for the copy must not drop what is copied. */
+    s->pinned = x;
+    copy = copy_request(x, fields, nfields);
+    s->pinned = NULL;
+    if (!copy || (!copy->cut_target && !copy->req.cut_head && !copy->req.cut_body))
+        return copy;
+    sw_capture_drop(copy);
+    return NULL;
 }
 
 const struct sw_capture *sw_captures_find(const struct sw_capture_store *s, uint64_t id)

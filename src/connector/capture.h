@@ -59,7 +59,8 @@ struct sw_capture {
 struct sw_capture_store {
     struct sw_list kept; /* oldest first */
     size_t n;
-    size_t bytes; /* of all, under way or kept */
+    size_t bytes;                    /* of all, under way or kept */
+    const struct sw_capture *pinned; /* borrowed: being copied, not dropped for room; or NULL */
     uint64_t last_id;
 };
 
@@ -77,6 +78,12 @@ void sw_capture_body(struct sw_capture *c, bool answer, struct sw_slice data);
 void sw_capture_end(struct sw_capture *c, bool answer);
 /* Into the store, which forgets the oldest for it. Returns its id. */
 uint64_t sw_capture_keep(struct sw_capture *c);
+/*
+ * A new exchange under way with the request of x, which is kept, and with these of its fields.
+ * Returns NULL when there is no room for the whole of it. Room is made as by others, but x stays.
+ */
+SW_NODISCARD struct sw_capture *sw_capture_copy(const struct sw_capture *x,
+                                                const struct sw_h1_field *fields, size_t nfields);
 /* NULL is fine. */
 void sw_capture_drop(struct sw_capture *c);
 

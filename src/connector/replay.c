@@ -2,7 +2,6 @@
 #include "connector/replay.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -181,25 +180,11 @@ static void on_gone(void *arg)
 
 /* ---- the request ---- */
 
-static struct sw_capture *copy_request(struct sw_connector *c, const struct sw_capture *x)
+static struct sw_capture *copy_request(const struct sw_capture *x)
 {
     struct sw_h1_field fields[FIELDS_MAX];
-    struct sw_h1_msg m = {.method = sw_buf_slice(&x->method),
-                          .target = sw_buf_slice(&x->target),
-                          .authority = sw_buf_slice(&x->host),
-                          .fields = fields,
-                          .nfields = read_fields(&x->req, fields)};
-    struct sw_capture *copy = sw_capture_new(&c->captures);
 
-    if (!copy)
-        return NULL;
-    sw_capture_head(copy, false, &m);
-    sw_capture_body(copy, false, sw_buf_slice(&x->req.body));
-    sw_capture_end(copy, false);
-    memcpy(copy->origin_host, x->origin_host, sizeof(copy->origin_host));
-    copy->origin_port = x->origin_port;
-    copy->replay_of = x->id;
-    return copy;
+    return sw_capture_copy(x, fields, read_fields(&x->req, fields));
 }
 
 static int begin(struct replay *r, bool has_body, struct sw_err *err)
@@ -242,10 +227,9 @@ void sw_replay_start(struct sw_connector *c, const struct sw_capture *x, struct 
         sw_http_send_text(resp, 409, "not sent again: %s\n", why);
         return;
     }
-    /* Making room for the copy may forget x. */
-    copy = c->n_replays < RUNNING_MAX ? copy_request(c, x) : NULL;
+    copy = c->n_replays < RUNNING_MAX ? copy_request(x) : NULL;
     if (!copy) {
-        sw_http_send_text(resp, 429, "not sent again: too many run\n");
+        sw_http_send_text(resp, 429, "not sent again: too many run, or no room\n");
         return;
     }
     r = SW_NEW(struct replay);

@@ -115,6 +115,46 @@ static void test_bounds_of_all(void **state)
     assert_int_equal(s.bytes, 0);
 }
 
+/* The store is full of what is under way, and the oldest kept one is what is to be sent again. */
+static void test_a_copy_does_not_drop_its_original(void **state)
+{
+    static char big[SW_CAPTURE_BODY];
+    struct sw_h1_field f = {SW_SLICE_LIT("X-Large"), sw_slice(big, SW_CAPTURE_HEAD - 100)};
+    struct sw_h1_msg m = {
+        .method = SW_SLICE_LIT("PUT"), .target = SW_SLICE_LIT("/a"), .fields = &f, .nfields = 1};
+    struct sw_capture *under_way[600] = {0};
+    struct sw_h1_field again[1];
+    struct sw_capture_store s;
+    struct sw_capture *x;
+    struct sw_capture *copy;
+    size_t at = 0;
+    size_t n = 0;
+
+    (void)state;
+    memset(big, 'b', sizeof(big));
+    sw_captures_init(&s);
+    x = sw_capture_new(&s);
+    sw_capture_head(x, false, &m);
+    sw_capture_body(x, false, sw_slice(big, sizeof(big)));
+    (void)sw_capture_keep(x);
+    assert_true(sw_captured_next(&x->req, &at, &again[0]));
+    while (s.bytes + 2 * sizeof(big) < SW_CAPTURE_TOTAL) {
+        under_way[n] = begin(&s);
+        sw_capture_body(under_way[n++], true, sw_slice(big, sizeof(big)));
+    }
+    assert_null(sw_capture_copy(x, again, 1)); /* half a request is another one */
+    assert_ptr_equal(sw_captures_find(&s, 1), x);
+    while (n--)
+        sw_capture_drop(under_way[n]);
+    copy = sw_capture_copy(x, again, 1);
+    assert_true(sw_slice_eq(sw_buf_slice(&copy->req.head), sw_buf_slice(&x->req.head)));
+    assert_true(sw_slice_eq(sw_buf_slice(&copy->req.body), sw_buf_slice(&x->req.body)));
+    assert_true(copy->replay_of == 1 && copy->req.complete);
+    sw_capture_drop(copy);
+    sw_captures_done(&s);
+    assert_int_equal(s.bytes, 0);
+}
+
 static void test_secrets(void **state)
 {
     static const char *const hidden[] = {"Authorization",   "proxy-authorization", "Cookie",
@@ -135,6 +175,7 @@ int main(void)
         cmocka_unit_test(test_an_exchange_is_kept_as_it_was),
         cmocka_unit_test(test_bounds_of_one),
         cmocka_unit_test(test_bounds_of_all),
+        cmocka_unit_test(test_a_copy_does_not_drop_its_original),
         cmocka_unit_test(test_secrets),
     };
 
