@@ -29,12 +29,10 @@ struct sw_kube_client *expose_client(const struct expose *x)
 
 /* ---- the end ---- */
 
-static void begin_end(struct expose *x, enum expose_step undo);
+static void begin_end(struct expose *x);
 
 void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice message)
 {
-    enum expose_step undo = expose_undo_step(x);
-
     if (x->failed)
         return; /* said, and being undone */
     if (x->rc == SW_OK && !x->stopping) {
@@ -47,7 +45,7 @@ void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice me
         return;
     }
     x->failed = true;
-    begin_end(x, undo);
+    begin_end(x);
 }
 
 void expose_check_end(struct expose *x)
@@ -73,7 +71,7 @@ static void on_remove_deadline(struct sw_timer *t)
 {
     struct expose *x = SW_CONTAINER_OF(t, struct expose, deadline);
 
-    if (x->failed) { /* the first failure is what is told */
+    if (x->failed || !x->cfg->rm) { /* the first failure is what is told */
         sw_log_warn("expose", "what was made for '%s' could not be removed in time", x->cfg->name);
     } else {
         (void)sw_err_set(x->err, SW_ETIME, "expose: '%s' could not be removed in time",
@@ -83,38 +81,55 @@ static void on_remove_deadline(struct sw_timer *t)
     sw_loop_stop(x->loop);
 }
 
-/* Nothing new, the device says good-bye, and objects go from this step on. */
-static void begin_end(struct expose *x, enum expose_step undo)
+/* The step from which on objects go, or go back. */
+static enum expose_step first_undo(struct expose *x)
+{
+    if (x->cfg->rm && !x->failed) {
+        if (x->proxy_uid)
+            return EXPOSE_REMOVE_PROXY;
+        return expose_made_connector(x) ? EXPOSE_REMOVE_USERS : EXPOSE_DONE;
+    }
+    /* Half a change is none: what was there before goes on. */
+    x->failed |= x->wrote_proxy && !x->ready;
+    return x->failed ? expose_undo_step(x) : EXPOSE_DONE;
+}
+
+void expose_undo(struct expose *x)
+{
+    enum expose_step step = first_undo(x);
+
+    x->removed = step == EXPOSE_DONE;
+    if (!x->removed) {
+        expose_go(x, step);
+        return;
+    }
+    sw_timer_stop(x->loop, &x->deadline);
+    expose_check_end(x);
+}
+
+/* Nothing new, the device says good-bye, and what this run wrote is undone. */
+static void begin_end(struct expose *x)
 {
     x->stopping = true;
     sw_probe_free(x->probe);
     x->probe = NULL;
     sw_timer_stop(x->loop, &x->retry);
-    sw_timer_stop(x->loop, &x->deadline);
+    sw_timer_start(x->loop, &x->deadline, REMOVE_NS, on_remove_deadline);
+    sw_connector_drain(x->device, on_drained, x);
+    /* The API may have done what was asked for: the reply says what there is to undo. */
+    if (x->call && expose_is_write(x->step))
+        return;
     sw_kube_call_cancel(x->call);
     x->call = NULL;
-    sw_connector_drain(x->device, on_drained, x);
-    x->removed = undo == EXPOSE_DONE;
-    if (x->removed)
-        return;
-    sw_timer_start(x->loop, &x->deadline, REMOVE_NS, on_remove_deadline);
-    x->step = undo;
-    expose_run_step(x);
+    expose_undo(x);
 }
 
 static void stop(struct expose *x)
 {
-    if (x->stopping) {
+    if (x->stopping)
         sw_loop_stop(x->loop);
-        return;
-    }
-    if (x->cfg->rm && x->proxy_uid) {
-        begin_end(x, EXPOSE_REMOVE_PROXY);
-        return;
-    }
-    /* Half a change is none: what was there before goes on. */
-    x->failed = x->wrote_proxy && !x->ready;
-    begin_end(x, x->failed ? expose_undo_step(x) : EXPOSE_DONE);
+    else
+        begin_end(x);
 }
 
 static void on_signal(int signo, void *arg)

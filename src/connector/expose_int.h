@@ -86,6 +86,8 @@ SW_NODISCARD int expose_fill_in(struct expose *x);
 /* expose_steps.c */
 void expose_go(struct expose *x, enum expose_step step);
 void expose_run_step(struct expose *x);
+/* Whether the step creates or changes an object. */
+bool expose_is_write(enum expose_step step);
 /* expose_keep.c: what was there before, to be kept until the run succeeds. */
 void expose_keep_proxy(struct expose *x, const struct sw_json *proxy);
 void expose_keep_advert(struct expose *x, const struct sw_json *advert);
@@ -105,6 +107,8 @@ enum expose_step expose_undo_advert(const struct expose *x);
 void expose_follow(struct expose *x);
 /* event as in sw_view_failure. */
 void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice message);
+/* Takes back what this run wrote, as far as --rm or a failure asks for it. Nothing is under way. */
+void expose_undo(struct expose *x);
 /* Ends the loop when everything is told and removed. */
 void expose_check_end(struct expose *x);
 /* The Connector is ours, and was not there before. */

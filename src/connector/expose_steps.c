@@ -137,11 +137,23 @@ static void on_users(struct expose *x, const struct sw_json *list)
     expose_go(x, EXPOSE_REMOVE_CONNECTOR);
 }
 
-static void on_proxy_made(struct expose *x, const struct sw_json *obj, bool created)
+static void note_proxy(struct expose *x, const struct sw_json *obj, bool created)
 {
     x->made_proxy |= created;
     x->wrote_proxy |= !created && x->proxy_before;
     remember(&x->proxy_uid, obj);
+}
+
+static void note_advert(struct expose *x, const struct sw_json *obj, bool created)
+{
+    x->made_advert |= created;
+    x->wrote_advert |= !created && x->advert_before;
+    remember(&x->advert_uid, obj);
+}
+
+static void on_proxy_made(struct expose *x, const struct sw_json *obj, bool created)
+{
+    note_proxy(x, obj, created);
     if (!sw_json_i64(sw_json_walk(obj, "metadata", "generation", NULL), &x->generation))
         x->generation = 0;
     expose_go(x, x->claiming ? EXPOSE_FOLLOW : EXPOSE_ADVERT);
@@ -149,9 +161,7 @@ static void on_proxy_made(struct expose *x, const struct sw_json *obj, bool crea
 
 static void on_advert_made(struct expose *x, const struct sw_json *obj, bool created)
 {
-    x->made_advert |= created;
-    x->wrote_advert |= !created && x->advert_before;
-    remember(&x->advert_uid, obj);
+    note_advert(x, obj, created);
     if (!x->said)
         sw_view_objects(&x->view, !x->proxy_before, x->target.url, x->hostnames);
     x->said = true;
@@ -261,9 +271,19 @@ static bool is_removal(enum expose_step step)
            step == EXPOSE_REMOVE_CONNECTOR;
 }
 
-static bool is_write(enum expose_step step)
+bool expose_is_write(enum expose_step step)
 {
     return step == EXPOSE_CLAIM || step == EXPOSE_PROXY || step == EXPOSE_ADVERT;
+}
+
+/* The reply to a write that was under way when the end began. */
+static void on_last_write(struct expose *x, const struct sw_kube_reply *r)
+{
+    if (r->rc == SW_OK && x->step == EXPOSE_ADVERT)
+        note_advert(x, r->object, r->code == 201);
+    else if (r->rc == SW_OK)
+        note_proxy(x, r->object, r->code == 201);
+    expose_undo(x);
 }
 
 static void on_reply(void *arg, struct sw_kube_reply *r)
@@ -271,7 +291,9 @@ static void on_reply(void *arg, struct sw_kube_reply *r)
     struct expose *x = arg;
 
     x->call = NULL;
-    if (r->rc == SW_OK) {
+    if (x->stopping && expose_is_write(x->step)) {
+        on_last_write(x, r);
+    } else if (r->rc == SW_OK) {
         on_answer(x, r);
     } else if (r->code == 404 || (r->code == 409 && is_removal(x->step))) {
         on_missing(x);
@@ -280,7 +302,7 @@ static void on_reply(void *arg, struct sw_kube_reply *r)
     } else if (r->code == 403 && x->step == EXPOSE_PROXY && x->other) {
         x->lost = !x->wrote_proxy;
         expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", r->message);
-    } else if ((r->code == 400 || r->code == 422) && is_write(x->step)) {
+    } else if ((r->code == 400 || r->code == 422) && expose_is_write(x->step)) {
         expose_fail(x, SW_EINVAL, "tunnel_terminal_failure", r->message);
     } else {
         sw_log_warn("expose", "%.*s: trying again", SW_SLICE_ARG(sw_slice_head(r->message, 300)));

@@ -5,7 +5,9 @@ import json
 import re
 import shutil
 import signal
+import socket
 import subprocess
+import threading
 import time
 from types import SimpleNamespace
 
@@ -246,6 +248,62 @@ def test_a_change_that_is_interrupted_is_undone(control, expose, web):
           len(proxy(control, "halfway")["spec"]["rules"]) == 2, 10)
     again.stop()
     assert proxy(control, "halfway")["spec"] == before
+
+
+class Far:
+    """The API at a distance: replies come late."""
+
+    def __init__(self, port, late=0.15):
+        self.to, self.late = port, late
+        self.sock = socket.create_server(("127.0.0.1", 0))
+        self.port = self.sock.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                here = self.sock.accept()[0]
+            except OSError:
+                return
+            there = socket.create_connection(("127.0.0.1", self.to))
+            threading.Thread(target=self._carry, args=(here, there, 0), daemon=True).start()
+            threading.Thread(target=self._carry, args=(there, here, self.late), daemon=True).start()
+
+    @staticmethod
+    def _carry(src, dst, late):
+        try:
+            while data := src.recv(65536):
+                time.sleep(late)
+                dst.sendall(data)
+            dst.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def close(self):
+        self.sock.shutdown(socket.SHUT_RDWR)
+        self.sock.close()
+
+
+def test_an_interrupt_while_the_api_writes(control, expose, web, tmp_path):
+    """What the API did, but did not reply to yet, is undone like everything else."""
+    far = Far(control.port)
+    config = tmp_path / "far.kubeconfig"
+    config.write_text(re.sub(r"(server: \S+):\d+", rf"\1:{far.port}", control.kubeconfig.read_text()))
+    first = expose(web.port, "--name", "afar", "--hostname", "near.example.test", "--no-verify")
+    url_of(first)
+    first.stop()
+    before = proxy(control, "afar")["spec"]
+    changed = expose(web.port, "--name", "afar", "--hostname", "other.example.test", "--no-verify", "--kubeconfig", config)
+    until(lambda: proxy(control, "afar")["spec"] != before, 20)
+    changed.stop()
+    assert proxy(control, "afar")["spec"] == before
+    paths = [f"{at}/brief" for at in (PROXIES, f"{GROUP}/connectoradvertisements", f"{GROUP}/connectors")]
+    for path in paths[:2]:
+        e = expose(web.port, "--name", "brief", "--rm", "--no-verify", "--kubeconfig", config, where="brief")
+        until(lambda path=path: control.get(path).status == 200, 20)
+        e.stop()
+        until(lambda: [control.get(at).status for at in paths] == [404] * 3, 5)
+    far.close()
 
 
 def test_what_runs_is_not_ended_by_what_others_ask_for(control, expose, web):
