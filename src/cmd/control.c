@@ -339,6 +339,7 @@ int sw_cmd_control(int argc, char **argv)
         o.dns.data = o.data;
         o.cn.gateway_controller = o.gw.controller;
         o.cn.port_offset = o.gw.port_offset;
+        o.gw.api = o.listen;
         o.cn.dns_stale_ns = o.dns.stale_ns;
         rc = serve(&o, &err);
         sw_log_stop();

@@ -271,6 +271,40 @@ static struct sw_slice gateway_addresses(const struct sw_control_gateway *g,
     return g->api ? SW_SLICE_LIT("127.0.0.1") : SW_SLICE_LIT("127.0.0.1=0.0.0.0");
 }
 
+/* Whether a data plane may be asked to listen where we do. */
+static bool is_shared(const struct sw_gateway_conf *conf, const struct sw_addr *ours)
+{
+    char text[SW_IP_TEXT];
+    struct sw_slice own = sw_slice_str(sw_ip_text(&ours->ip, text));
+
+    for (size_t i = 0; i < conf->n_addrs; i++) {
+        if (sw_ip_is_any(&ours->ip) || sw_slice_eq(conf->addrs[i].bind, own) ||
+            sw_slice_eq_str(conf->addrs[i].bind, "0.0.0.0") ||
+            sw_slice_eq_str(conf->addrs[i].bind, "::"))
+            return true;
+    }
+    return false;
+}
+
+/* Ports that no listener gets: those of --gateway-reserved-ports, and ours on this machine. */
+static int reserve_ports(struct sw_control_gateway *g, const struct sw_control_gateway_opts *o,
+                         struct sw_gateway_conf *conf, struct sw_err *err)
+{
+    const struct sw_addr ours[] = {o->api, g->bound};
+    struct sw_slice list = sw_slice_str(o->reserved ? o->reserved : "");
+    struct sw_gateway_ports *p;
+
+    for (size_t i = 0; g->api && i < SW_ARRAY_LEN(ours); i++) {
+        if (ours[i].port && is_shared(conf, &ours[i]))
+            list = sw_slice_str(sw_arena_printf(&g->arena, "%.*s%s%u", SW_SLICE_ARG(list),
+                                                list.n ? "," : "", ours[i].port));
+    }
+    if (sw_gateway_ports_parse(&g->arena, list, &p, &conf->n_reserved, err) != SW_OK)
+        return sw_err_prefix(err, "--gateway-reserved-ports");
+    conf->reserved = p;
+    return SW_OK;
+}
+
 static int start_controller(struct sw_control_gateway *g, struct sw_kube_client *client,
                             const struct sw_control_gateway_opts *o, struct sw_err *err)
 {
@@ -300,6 +334,9 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
     if (co.xds.via.n && !sw_http_value_valid(co.xds.via))
         return sw_err_set(err, SW_EINVAL, "--gateway-via is not a header value");
     co.conf.addrs = addrs;
+    rc = reserve_ports(g, o, &co.conf, err);
+    if (rc != SW_OK)
+        return rc;
     if (o->connect_proxy && o->connect_proxy[0] == '/') {
         co.xds.connect_proxy = sw_slice_str(o->connect_proxy);
     } else if (o->connect_proxy) {

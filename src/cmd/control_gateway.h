@@ -24,6 +24,7 @@ struct sw_control_gateway_opts {
     const char *controller;    /* GatewayClass.spec.controllerName that is ours */
     const char *addresses;     /* what Gateways get: see sw_gateway_addrs_parse; NULL: by mode */
     uint32_t port_offset;      /* added to listener ports below 1024 */
+    const char *reserved;      /* ports of the fabric: see sw_gateway_ports_parse */
     bool ingress_shared_hosts; /* Ingresses of several namespaces may serve one host */
     bool access_log;           /* data planes print a line per request */
     bool gzip;                 /* data planes compress text */
@@ -31,7 +32,9 @@ struct sw_control_gateway_opts {
     const char *via;           /* what they append to Via; NULL: nothing */
     const char *connect_proxy; /* where tunnels to connectors start */
     bool static_tunnel;        /* Envoys have the tunnel's listener in their bootstrap */
-    /* Not flags of their own. Without an API of ours: */
+    /* Not flags of their own. */
+    struct sw_addr api; /* where our API listens; family 0: nowhere */
+    /* Without an API of ours: */
     struct sw_tls_cred *cred;         /* of the xDS server */
     struct sw_control_access *access; /* judges its clients */
     uint64_t review_ns;               /* how often tokens of open streams are reviewed */

@@ -260,6 +260,14 @@ static const struct sw_opt table[] = {
      .max = 60000,
      .help = "added to listener ports below 1024, which need no root then (80 is served on 8080); "
              "0 serves them as they are"},
+    {.name = "gateway-reserved-ports",
+     .env = "SPANWIRE_GATEWAY_RESERVED_PORTS",
+     .type = SW_OPT_STR,
+     .offset = OPT(gw.reserved),
+     .arg = "LIST",
+     .help = "TCP ports that no Gateway gets, PORT or FIRST-LAST joined by commas, because other "
+             "programs of the machine listen there; with the embedded API its own port and that "
+             "of --xds-listen, too, where a Gateway could listen on their address"},
     {.name = "ingress-shared-hosts",
      .env = "SPANWIRE_INGRESS_SHARED_HOSTS",
      .type = SW_OPT_BOOL,

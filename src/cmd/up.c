@@ -207,6 +207,9 @@ static void add_control(struct up *u)
     give(r, "--xds-listen", local_text(u, PORT_XDS));
     give(r, "--gateway-addresses", u->set->address);
     give(r, "--gateway-port-offset", sw_arena_printf(u->arena, "%" PRIu32, u->set->port_offset));
+    give(r, "--gateway-reserved-ports",
+         sw_arena_printf(u->arena, "%u,%u,%" PRIu32 "-%" PRIu32, u->set->listen.port,
+                         u->set->relay.port, u->set->port_base, u->set->port_base + PORTS - 1));
     give(r, "--connect-proxy", path(u, "run/sidecar.sock"));
     give(r, "--target-domain", u->set->target_domain);
     if (u->set->device_ports[0])

@@ -354,3 +354,21 @@ def test_lines_of_requests_can_be_turned_off(topology, binary, tmp_path):
         assert not lines_with(u, "gateway", "seen=no")
     finally:
         u.stop()
+
+
+@needs_kubectl
+def test_no_gateway_gets_a_port_of_the_fabric(up):
+    """A listener on the API's port would be bound while control restarts, and control could not come back."""
+    ports = {"api": up.api, "xds": up.base + 12, "free": free_port()}
+    listeners = [{"name": name, "protocol": "TCP", "port": port} for name, port in ports.items()]
+    done = up.kubectl("apply", "-f", "-", input=json.dumps({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": "taker"},
+        "spec": {"gatewayClassName": "spanwire", "listeners": listeners}}))
+    assert done.returncode == 0, done.stderr
+
+    def accepted():
+        status = json.loads(up.kubectl("get", "gateway", "taker", "-o", "json").stdout).get("status", {})
+        return {x["name"]: c["reason"] for x in status.get("listeners", []) for c in x["conditions"]
+                if c["type"] == "Accepted"}
+    assert until(lambda: len(accepted()) == 3 and accepted(), 15) == {
+        "api": "PortUnavailable", "xds": "PortUnavailable", "free": "Accepted"}

@@ -61,6 +61,12 @@ struct sw_gateway_addr {
     struct sw_slice bind;
 };
 
+/* Ports from first to last. */
+struct sw_gateway_ports {
+    uint16_t first;
+    uint16_t last;
+};
+
 /* A backend that is not a Service: where requests for it go. */
 struct sw_gateway_ref {
     struct sw_slice group; /* networking.datumapis.com, clusterlink.net */
@@ -75,7 +81,9 @@ struct sw_gateway_conf {
     struct sw_slice ingress_controller; /* ["spanwire.dev/ingress"] */
     const struct sw_gateway_addr *addrs;
     size_t n_addrs;
-    uint16_t port_offset;      /* added to ports below 1024; 0: they are bound as they are */
+    uint16_t port_offset; /* added to ports below 1024; 0: they are bound as they are */
+    const struct sw_gateway_ports *reserved; /* TCP ports where data planes may not listen */
+    size_t n_reserved;
     size_t max_listeners;      /* of a Gateway and its ListenerSets [SW_GATEWAY_LISTENERS_MAX] */
     size_t max_sockets;        /* (address, transport, port) of all [SW_GATEWAY_SOCKETS_MAX] */
     bool ingress_shared_hosts; /* Ingresses of several namespaces may serve one host together */
@@ -102,6 +110,11 @@ enum {
  */
 SW_NODISCARD int sw_gateway_addrs_parse(struct sw_arena *a, struct sw_slice in,
                                         struct sw_gateway_addr **ret, size_t *ret_n,
+                                        struct sw_err *err);
+
+/* Reads "6443,15000-15063"; empty is none. SW_EINVAL, SW_ELIMIT. */
+SW_NODISCARD int sw_gateway_ports_parse(struct sw_arena *a, struct sw_slice in,
+                                        struct sw_gateway_ports **ret, size_t *ret_n,
                                         struct sw_err *err);
 
 /* A status to be written: it differs from what the view shows. */

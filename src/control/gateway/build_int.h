@@ -580,6 +580,8 @@ void policy_used(struct builder *b, struct sw_slice service_key, struct gateway 
 
 void build_ingress(struct builder *b);
 struct socket *socket_get(struct builder *b, size_t addr, uint16_t port, enum proto proto);
+/* reserved.c: true for a port of the fabric itself. */
+bool port_reserved(const struct builder *b, uint16_t bind_port);
 struct socket *socket_find(struct builder *b, size_t addr, uint16_t port, bool udp);
 /* True when another port is bound where this one would be. */
 bool socket_blocked(struct builder *b, size_t addr, uint16_t port);

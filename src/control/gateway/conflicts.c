@@ -369,6 +369,14 @@ static void judge_port(struct builder *b, struct listener *l)
 {
     const struct gateway *g = l->parent->gw;
 
+    if (l->proto != PROTO_UDP && port_reserved(b, bind_port_of(b, l->port))) {
+        l->accepted = (struct verdict){
+            "PortUnavailable", gw_printf(b, "port %u would be served on %u, a port of the fabric",
+                                         l->port, bind_port_of(b, l->port))
+                                   .p};
+        l->refuse = false;
+        return;
+    }
     for (size_t i = 0; i < g->n_addrs; i++) {
         const struct socket *s = port_taken(b, g->addrs[i], l->port, l->proto == PROTO_UDP);
         const struct place *p = rival(b, l, port_place(b, g->addrs[i], l));

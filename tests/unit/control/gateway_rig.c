@@ -86,6 +86,7 @@ static struct sw_json *to_json(struct sw_arena *a, const struct sw_yaml *y)
 static void configure(struct rig *r, const struct sw_json *v)
 {
     struct sw_slice text = sw_json_str(sw_json_find(v, "addresses"));
+    struct sw_gateway_ports *reserved;
     struct sw_gateway_addr *addrs;
     struct sw_err err;
     int64_t offset;
@@ -99,6 +100,10 @@ static void configure(struct rig *r, const struct sw_json *v)
     if (sw_json_i64(sw_json_find(v, "maxSockets"), &offset))
         r->conf.max_sockets = (size_t)offset;
     r->conf.ingress_shared_hosts = sw_json_true(sw_json_find(v, "ingressSharedHosts"));
+    text = sw_json_str(sw_json_find(v, "reservedPorts"));
+    if (text.p &&
+        sw_gateway_ports_parse(&r->arena, text, &reserved, &r->conf.n_reserved, &err) == SW_OK)
+        r->conf.reserved = reserved;
     text = sw_json_str(sw_json_find(v, "dataPlanes"));
     if (text.p)
         r->planes = sw_arena_slice(&r->arena, text);

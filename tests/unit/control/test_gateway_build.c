@@ -136,6 +136,42 @@ static void addresses_are_read(void **state)
     }
 }
 
+static void reserved_ports_are_read(void **state)
+{
+    static const struct {
+        const char *in;
+        int rc;
+        size_t n;
+    } cases[] = {{"", SW_OK, 0},           {"6443", SW_OK, 1},     {"6443, 15000-15063", SW_OK, 2},
+                 {"7-7", SW_OK, 1},        {"0", SW_EINVAL, 0},    {"6443-", SW_EINVAL, 0},
+                 {"9-8", SW_EINVAL, 0},    {"1,,2", SW_EINVAL, 0}, {"65536", SW_EINVAL, 0},
+                 {"1-65536", SW_EINVAL, 0}};
+    char many[200] = "1";
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        SW_ARENA_AUTO a = {0};
+        struct sw_gateway_ports *p = NULL;
+        struct sw_err err;
+        size_t n = 0;
+
+        assert_int_equal(sw_gateway_ports_parse(&a, S(cases[i].in), &p, &n, &err), cases[i].rc);
+        assert_int_equal(n, cases[i].n);
+        if (i == 2)
+            assert_true(p[0].last == 6443 && p[1].first == 15000 && p[1].last == 15063);
+    }
+    for (size_t i = 1; i < 130; i += 2)
+        memcpy(many + i, ",1", 3);
+    {
+        SW_ARENA_AUTO a = {0};
+        struct sw_gateway_ports *p = NULL;
+        struct sw_err err;
+        size_t n = 0;
+
+        assert_int_equal(sw_gateway_ports_parse(&a, S(many), &p, &n, &err), SW_ELIMIT);
+    }
+}
+
 /* ---- statuses ---- */
 
 static const char two_gateways[] =
@@ -425,6 +461,7 @@ int main(void)
         cmocka_unit_test(hostnames_intersect_as_the_table_says),
         cmocka_unit_test(the_most_specific_listener_owns_a_host),
         cmocka_unit_test(addresses_are_read),
+        cmocka_unit_test(reserved_ports_are_read),
         cmocka_unit_test(the_class_lists_its_features_in_order),
         cmocka_unit_test(an_address_once_given_is_kept),
         cmocka_unit_test(conditions_of_others_stay_and_times_change_only_with_status),
