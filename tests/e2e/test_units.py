@@ -84,7 +84,7 @@ def test_a_role_that_hides_its_files_is_still_named(binary, tmp_path_factory):
     with subprocess.Popen([program, "relay", "--open", "--listen", zero, "--admin-addr", zero, "--stats-addr", zero,
                            "--ready-addr", zero], env={}, stderr=subprocess.PIPE, text=True, user=65534) as p:
         try:
-            at = until(lambda: re.search(r"listening on (\S+)", p.stderr.readline()), what="the relay listens")[1]
+            at = until(lambda: re.search(r"listening on (\S+) \((?!UDP)", p.stderr.readline()), what="the relay listens")[1]
             r = subprocess.run([program, "gateway", "--xds-addr", "127.0.0.1:1", "--admin-addr", at], env={}, user=65534,
                                capture_output=True, text=True, check=False)
             assert r.returncode == 1
