@@ -59,9 +59,24 @@ static void on_patched(void *arg, struct sw_kube_reply *p)
     sw_timer_start(r->loop, &r->patch_retry, r->patch_backoff_ns, on_patch_retry);
 }
 
+static bool has_other_key(const struct sw_reg *r)
+{
+    struct sw_slice id = sw_json_str(
+        sw_json_walk(r->seen->json, "status", "connectionDetails", "publicKey", "id", NULL));
+    char ours[SW_NODEID_HEX];
+
+    return id.n && !sw_slice_eq_str(id, sw_nodeid_hex(sw_rawkey_id(r->o.key), ours));
+}
+
+/*
+ * The Lease says who may. Until there is one, the first who wrote: two devices of one name would
+ * overwrite each other as fast as the API allows, and keep the control plane from its own writes.
+ */
 bool reg_may_write(const struct sw_reg *r)
 {
-    return r->step == REG_FOLLOW && r->seen && (!r->hold || sw_hold_live(r->hold));
+    if (r->step != REG_FOLLOW || !r->seen)
+        return false;
+    return r->hold ? sw_hold_live(r->hold) : r->o.take_over || !has_other_key(r);
 }
 
 static void patch_status(struct sw_reg *r)
@@ -130,14 +145,25 @@ static void on_foreign(void *arg)
     r->o.foreign(r->o.arg);
 }
 
+/* Identities begin with the short form of the key. */
+static bool has_our_key(const struct sw_reg *r, struct sw_slice holder)
+{
+    char id[SW_NODEID_SHORT];
+
+    return sw_slice_has_prefix(holder, sw_slice_str(sw_nodeid_short(sw_rawkey_id(r->o.key), id)));
+}
+
 static void on_taken(void *arg, struct sw_slice holder)
 {
     struct sw_reg *r = arg;
     struct sw_err err = {0};
 
     (void)sw_err_set(&err, SW_EDENIED,
-                     "the key of this device is in use elsewhere: '%.*s' renews lease '%s'",
-                     (int)sw_min(holder.n, 90), holder.p, r->lease);
+                     has_our_key(r, holder)
+                         ? "the key of this device is in use elsewhere: '%.*s' renews lease '%s'"
+                         : "another device has this name, '%.*s', and renews lease '%s': choose "
+                           "another --name",
+                     (int)sw_min(holder.n, 60), holder.p, r->lease);
     reg_give_up(r, &err);
 }
 

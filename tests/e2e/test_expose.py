@@ -336,6 +336,28 @@ def test_a_second_machine_of_the_same_name(binary, expose, web):
     assert "another device" in second.log() and "--name" in second.log()
 
 
+def test_two_devices_that_want_one_name_do_not_fight(binary, web, tmp_path):
+    """Until a Lease decides, here never, who wrote first stays: each would overwrite the other's key for ever."""
+    api = Control(binary, tmp_path / "control", "--connector=false", "--gateway=false")
+    d = Device(binary, tmp_path / "one", api.kubeconfig, "--name", "same", "--class", "any", "--no-verify",
+               command=("expose", str(web.port)))
+    at = f"{GROUP}/connectors/same"
+
+    def key():
+        answer = api.get(at)
+        status = answer.json.get("status", {}) if answer.status == 200 else {}
+        return status.get("connectionDetails", {}).get("publicKey", {}).get("id")
+    until(lambda: key() == d.id, 15)
+    other = "ab" * 32  # of one that registered in the same moment
+    assert api.patch(f"{at}/status", {"status": {"connectionDetails": {"publicKey": {"id": other}}}}).status == 200
+    for _ in range(10):
+        time.sleep(0.1)
+        assert key() == other
+    d.stop()
+    d.check()
+    api.close()
+
+
 def test_a_failure_leaves_what_was_there_before(control, expose, web):
     """Only what this run created is removed: a name that was exposed before stays."""
     first = expose(web.port, "--name", "kept", "--no-verify", where="kept")
