@@ -350,11 +350,13 @@ void sw_view_removed(struct sw_expose_view *v, struct sw_slice connector)
 
 void sw_view_stopped(struct sw_expose_view *v, const char *url)
 {
+    bool http = url && strncmp(url, "http", 4) == 0;
+
     if (v->json || !url)
         return;
     (void)fprintf(v->out,
-                  "\nStopped. %s stays reserved and answers 503; the same command takes it up "
-                  "again, --rm gives it away.\n",
-                  url);
+                  "\nStopped. %s stays reserved and %s; the same command takes it up again, --rm "
+                  "gives it away.\n",
+                  url, http ? "answers 503" : "closes connections");
     (void)fflush(v->out);
 }

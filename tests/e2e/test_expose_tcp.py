@@ -155,6 +155,7 @@ def test_a_port_of_its_own(town, edge, expose, echo):
           e.log()[-1500:])
     # The same command again has the same port; nobody is served meanwhile.
     e.stop()
+    assert "stays reserved and closes connections" in e.log()
     until(lambda: not answers(town, int(port), b"mine:hello"), 10)
     again = expose(f"tcp://127.0.0.1:{origin.port}", "any", "--rm")
     assert again.url()[0] == url
