@@ -36,6 +36,8 @@ void rig_clear(struct rig *r)
     r->conf.max_listeners = 0;
     r->conf.max_sockets = 0;
     r->conf.ingress_shared_hosts = false;
+    r->conf.reserved = NULL;
+    r->conf.n_reserved = 0;
     r->planes = (struct sw_slice){0};
     if (sw_gateway_addrs_parse(&r->arena, SW_SLICE_LIT("127.0.0.1"), &addrs, &r->conf.n_addrs,
                                &err) == SW_OK)
