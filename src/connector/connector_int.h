@@ -3,7 +3,6 @@
 #pragma once
 
 #include "base/list.h"
-#include "connector/addrs.h"
 #include "connector/allow.h"
 #include "connector/capture.h"
 #include "connector/connector.h"
@@ -14,6 +13,7 @@
 #include "connector/reg.h"
 #include "connector/replay.h"
 #include "connector/tlswatch.h"
+#include "quic/addrs.h"
 #include "quic/quic.h"
 #include "telemetry/admin.h"
 #include "telemetry/metrics.h"

@@ -207,6 +207,7 @@ void sw_qconn_bury(struct sw_qconn *c)
     if (c->nc)
         ngtcp2_conn_del(c->nc);
     c->nc = NULL;
+    sw_qreach_free(c);
     if (c->dial)
         sw_free(c->dial->flight);
     sw_free(c->dial);

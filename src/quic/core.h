@@ -15,6 +15,8 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "io/dgram.h"
+#include "quic/addrs.h"
+#include "quic/probe_wire.h"
 #include "quic/quic.h"
 #include "quic/relay_client.h"
 
@@ -135,8 +137,9 @@ struct sw_qconn {
     const struct sw_qconn_ops *ops;
     void *arg;
     struct sw_nodeid peer;
-    struct sw_slice alpn;  /* owned when dialled, else of the endpoint */
-    struct sw_qdial *dial; /* owned; NULL: accepted */
+    struct sw_slice alpn;    /* owned when dialled, else of the endpoint */
+    struct sw_qdial *dial;   /* owned; NULL: accepted */
+    struct sw_qreach *reach; /* owned; NULL: was never on a relay with one of ours */
     struct sw_qpathent path[QUIC_PATHS_MAX];
     uint16_t path_now; /* the path ngtcp2 is on */
     uint16_t path_told;
@@ -330,6 +333,9 @@ struct sw_quic {
     struct sw_list dirty;
     struct sw_list events;
     struct sw_list relays;
+    struct sw_map reaches;         /* tag to struct sw_qreach */
+    struct sw_qopenings *openings; /* owned */
+    bool loopback;                 /* our addresses are of this host: so may be others' */
     struct sw_list held;
     size_t n_held;
     size_t n_conns;
@@ -447,6 +453,8 @@ struct sw_qconn *sw_qcid_find_token(const struct sw_quic *q, const uint8_t token
 /* path.c */
 
 bool sw_qroute_eq(const struct sw_qroute *a, const struct sw_qroute *b);
+/* The route to an address; false: no socket of that family. */
+bool sw_qroute_direct(const struct sw_quic *q, const struct sw_addr *a, struct sw_qroute *ret);
 /* The path of a route; made when 'make'. NULL: none. */
 struct sw_qpathent *sw_qpath_of(struct sw_qconn *c, const struct sw_qroute *r, bool make);
 struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id);
@@ -573,6 +581,41 @@ void sw_qmem_stream_begin(struct sw_qstream *s);
 void sw_qmem_stream_end(struct sw_qstream *s);
 /* The reader took n bytes of s: credit to give to the peer now. */
 uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n);
+
+/* reach.c: direct paths of connections by relay, between two of ours */
+
+/* It was dialled and is on a relay: begins to ask the peer where it is. Once. */
+void sw_qreach_start(struct sw_qconn *c);
+void sw_qreach_free(struct sw_qconn *c);
+/* Our addresses or the network changed: tells the peer, and probes anew. */
+void sw_qreach_restart(struct sw_qconn *c);
+/* True when the datagram was ours, and nothing for the application. */
+bool sw_qreach_datagram(struct sw_qconn *c, const uint8_t *p, size_t n);
+/* A ping or a pong; p: its bytes. False: not genuine. */
+bool sw_qreach_probe(struct sw_quic *q, const struct sw_qroute *from, const struct sw_probe *m,
+                     const uint8_t *p);
+/* The peer may still turn out to be one of ours. */
+bool sw_qreach_pending(const struct sw_qconn *c);
+/* It has. */
+bool sw_qreach_known(const struct sw_qconn *c);
+/*
+ * The direct route to go to. now: the direct route it is on, NULL: on a relay. urgent: that one is
+ * silent, any other will do.
+ */
+bool sw_qreach_best(struct sw_qconn *c, const struct sw_qroute *now, bool urgent,
+                    struct sw_qroute *ret);
+/* What became of an attempt to go there. */
+void sw_qreach_outcome(struct sw_qconn *c, const struct sw_qroute *at, bool ok);
+
+/* openings.c: before anybody dials */
+
+struct sw_qopenings *sw_qopenings_new(struct sw_quic *q);
+void sw_qopenings_free(struct sw_qopenings *s);
+void sw_qopenings_network_changed(struct sw_quic *q);
+/* A datagram that may be a probe. False: it is none, or no genuine one. */
+bool sw_quic_probe(struct sw_quic *q, const struct sw_qroute *from, const uint8_t *p, size_t n);
+/* All that is known of where we are. */
+size_t sw_quic_candidates(const struct sw_quic *q, struct sw_addr ret[SW_QUIC_ADDRS_MAX]);
 
 /* relays.c */
 

@@ -64,7 +64,7 @@ static void tell_datagrams(struct sw_qconn *c)
     while ((m = sw_list_pop_front(&c->dgrams_in))) {
         struct sw_qdgram *d = SW_CONTAINER_OF(m, struct sw_qdgram, link);
 
-        if (c->ops && c->ops->datagram && !c->closing)
+        if (!c->closing && !sw_qreach_datagram(c, d->p, d->n) && c->ops && c->ops->datagram)
             c->ops->datagram(c, d->p, d->n);
         sw_free(d);
     }
@@ -137,6 +137,8 @@ void sw_quic_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn
         return;
     q->stats.rx_packets++;
     q->stats.rx_bytes += n;
+    if (sw_probe_is(p, n) && sw_quic_probe(q, from, p, n))
+        return;
     rc = ngtcp2_pkt_decode_version_cid(&vc, p, n, QUIC_CID_LEN);
     if (rc == 0)
         c = sw_qcid_find(q, vc.dcid, vc.dcidlen);
@@ -316,6 +318,7 @@ struct sw_quic *sw_quic_new(struct sw_loop *l, const struct sw_quic_config *cfg,
      */
     sw_hkdf_label(sw_rawkey_seed(cfg->key), SW_SEED_LEN, "spanwire reset", q->secret,
                   sizeof(q->secret));
+    q->openings = sw_qopenings_new(q);
     q->tls = sw_qtls_new(cfg->key, q->alpns, q->cfg.n_alpns, err);
     if (!q->tls || open_sockets(q, err) != SW_OK) {
         sw_quic_free(q);
@@ -355,6 +358,7 @@ void sw_quic_free(struct sw_quic *q)
         sw_sock_close(q->sock[i].fd);
         sw_free(q->sock[i].waiting);
     }
+    sw_qopenings_free(q->openings);
     sw_qtls_free(q->tls);
     for (size_t i = 0; i < q->cfg.n_alpns; i++)
         sw_slice_free(&q->alpns[i]);
@@ -364,6 +368,7 @@ void sw_quic_free(struct sw_quic *q)
     sw_slice_free(&q->token_for);
     sw_map_done(&q->cids);
     sw_map_done(&q->tokens);
+    sw_map_done(&q->reaches);
     sw_vec_done(&q->pieces);
     sw_qchunks_done(q);
     sw_free(q->rx);
@@ -395,6 +400,7 @@ void sw_quic_network_changed(struct sw_quic *q)
 {
     SW_LIST_FOREACH (it, &q->relays)
         sw_relay_client_probe(SW_CONTAINER_OF(it, struct sw_qrelay, link)->client);
+    sw_qopenings_network_changed(q);
     SW_LIST_FOREACH (it, &q->conns)
         sw_qpath_network_changed(SW_CONTAINER_OF(it, struct sw_qconn, link));
 }

@@ -13,7 +13,7 @@
 #include "base/time.h"
 #include "quic/core.h"
 
-enum { PTOS_BEFORE_FALLBACK = 3 };
+enum { PTOS_BEFORE_MOVE = 2, PTOS_BEFORE_FALLBACK = 3 };
 
 /* ---- routes ---- */
 
@@ -191,10 +191,18 @@ struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *f
      * Who dialled decides the paths: a stray packet, above all one that comes by a relay that was
      * left, may carry a stateless reset for an ID that was retired with that path.
      */
-    if (!p && c->dial)
-        note_stray(c, from);
-    if (p || c->dial)
+    if (p)
         return p;
+    /*
+     * Late packets of a way that was left are as good as others when the peer is one of ours.
+     * Resets of such a way do not come here: see sw_quic_stranger.
+     */
+    if (c->dial && sw_qreach_known(c) && is_candidate(c->dial, from))
+        return sw_qpath_get(c, c->path_now);
+    if (c->dial) {
+        note_stray(c, from);
+        return NULL;
+    }
     /* Copies of a dial's first packets come from everywhere; the first one decided. */
     if (!c->ready || (c->jumbo && !loopback(from)))
         return NULL;
@@ -352,12 +360,21 @@ static void choose_keepalive(struct sw_qconn *c)
     ngtcp2_conn_set_keep_alive_timeout(c->nc, ns);
 }
 
+/* When the next address is tried without knowing whether it answers: UINT64_MAX: not so. */
+static uint64_t blind_due(const struct sw_qconn *c)
+{
+    return has_direct(c->dial) && !sw_qreach_pending(c) && !sw_qreach_known(c)
+               ? c->dial->retry_at_ns
+               : UINT64_MAX;
+}
+
 static void look_for_better(struct sw_qconn *c)
 {
     struct sw_qdial *d = c->dial;
+    struct sw_qroute r;
     ngtcp2_conn_stat st;
 
-    if (!d || d->racing || d->trying || !c->ready)
+    if (!d || d->racing || d->trying || !c->ready || !sw_qpath_get(c, c->path_now))
         return;
     if (d->stray_ns) {
         d->stray_ns = 0;
@@ -366,24 +383,30 @@ static void look_for_better(struct sw_qconn *c)
         return;
     }
     if (on_relay(c)) {
-        if (has_direct(d) && sw_quic_now(c->q) >= d->retry_at_ns)
+        sw_qreach_start(c);
+        if (sw_qreach_best(c, NULL, true, &r))
+            (void)try_route(c, &r, false);
+        else if (blind_due(c) <= sw_quic_now(c->q))
             try_direct(c);
         return;
     }
-    if (!has_relay(d))
-        return;
     ngtcp2_conn_get_conn_stat(c->nc, &st);
-    if (st.pto_count >= PTOS_BEFORE_FALLBACK && try_relay(c))
+    if (sw_qreach_best(c, &sw_qpath_get(c, c->path_now)->route, st.pto_count >= PTOS_BEFORE_MOVE,
+                       &r)) {
+        (void)try_route(c, &r, false);
+    } else if (st.pto_count >= PTOS_BEFORE_FALLBACK && has_relay(d) && try_relay(c)) {
         sw_log_info("quic", "direct path is silent: trying the relay");
+        sw_qreach_restart(c);
+    }
 }
 
 uint64_t sw_qpath_due(const struct sw_qconn *c)
 {
     const struct sw_qdial *d = c->dial;
 
-    if (!d || d->racing || d->trying || !c->ready || !on_relay(c) || !has_direct(d))
+    if (!d || d->racing || d->trying || !c->ready || !on_relay(c))
         return UINT64_MAX;
-    return d->retry_at_ns;
+    return blind_due(c);
 }
 
 /* What a renewed path replaced is not to be validated again: it would count as the newer one. */
@@ -428,6 +451,8 @@ void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok)
     if (!d || d->trying != id)
         return;
     d->trying = 0;
+    if (p && !p->route.relay)
+        sw_qreach_outcome(c, &p->route, ok);
     if (!ok) {
         if (p && id != c->path_now)
             p->id = 0;
@@ -449,15 +474,23 @@ void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok)
 
 /* ---- what the endpoint learns ---- */
 
-bool sw_qdial_add(struct sw_quic *q, struct sw_qdial *d, const struct sw_addr *a)
+bool sw_qroute_direct(const struct sw_quic *q, const struct sw_addr *a, struct sw_qroute *ret)
 {
-    struct sw_qroute r = {.remote = *a};
     size_t s = 0;
 
     while (s < q->n_socks && q->sock[s].addr.ip.family != a->ip.family)
         s++;
-    r.sock = (uint8_t)s;
-    if (s == q->n_socks || a->port == 0 || d->n == QUIC_ROUTES_MAX || is_candidate(d, &r))
+    if (s == q->n_socks || a->port == 0)
+        return false;
+    *ret = (struct sw_qroute){.sock = (uint8_t)s, .remote = *a};
+    return true;
+}
+
+bool sw_qdial_add(struct sw_quic *q, struct sw_qdial *d, const struct sw_addr *a)
+{
+    struct sw_qroute r;
+
+    if (d->n == QUIC_ROUTES_MAX || !sw_qroute_direct(q, a, &r) || is_candidate(d, &r))
         return false;
     d->route[d->n++] = r;
     return true;
@@ -485,7 +518,10 @@ void sw_qpath_network_changed(struct sw_qconn *c)
 {
     struct sw_qpathent *p;
 
-    if (!c->dial || !c->ready || c->closing)
+    if (!c->ready || c->closing)
+        return;
+    sw_qreach_restart(c);
+    if (!c->dial)
         return;
     c->dial->tries = 0;
     c->dial->retry_at_ns = 0;

@@ -72,6 +72,8 @@ bool sw_qconn_dialled(const struct sw_qconn *c);
 enum sw_qpath sw_qconn_path(const struct sw_qconn *c);
 /* The peer's address on a direct path; family 0 on a relay. */
 struct sw_addr sw_qconn_addr(const struct sw_qconn *c);
+/* Why it stays on the relay, for people; empty: not known yet, or it is on a direct path. */
+const char *sw_qconn_path_note(const struct sw_qconn *c);
 uint64_t sw_qconn_rtt_ns(const struct sw_qconn *c);
 /* How long nothing was heard of the peer. */
 uint64_t sw_qconn_silence_ns(const struct sw_qconn *c);
@@ -193,6 +195,12 @@ struct sw_quic_config {
      */
     void (*relay_refused)(void *arg, const char *reason);
     void (*relay_state)(void *arg, bool home_up); /* the home relay came or went. May be NULL */
+    /* Direct paths between two of ours need 'datagrams' at both ends. */
+    bool no_probes;   /* no part in that */
+    bool answer_asks; /* tell nodes that know our NodeID which address they come from */
+    /* May a datagram be sent to this address, which a peer named? NULL: all but loopback ones. */
+    bool (*probe_allowed)(void *arg, const struct sw_addr *a);
+    void (*mapped)(void *arg); /* sw_quic_mapped has news. May be NULL */
 };
 
 SW_NODISCARD struct sw_quic *sw_quic_new(struct sw_loop *l, const struct sw_quic_config *cfg,
@@ -208,6 +216,32 @@ void sw_quic_set_home_relay(struct sw_quic *q, struct sw_slice url);
 bool sw_quic_home_relay_up(const struct sw_quic *q);
 /* The network changed (addresses, sleep): probe relays and paths now. */
 void sw_quic_network_changed(struct sw_quic *q);
+
+/* ---- direct paths ---- */
+
+enum {
+    SW_QUIC_MAPPED_MAX = 6,
+    SW_QUIC_PLACES_MAX = 32,
+};
+
+/* Our own addresses: told to peers of ours whose connections run through a relay. Copied. */
+void sw_quic_set_candidates(struct sw_quic *q, const struct sw_addr *addrs, size_t n);
+/* An address of a node that may dial us. */
+struct sw_quic_place {
+    struct sw_nodeid id;
+    struct sw_addr addr;
+};
+/*
+ * Lets their packets in through a NAT before us: each gets a small datagram every few seconds, and
+ * says which address it sees. At most SW_QUIC_PLACES_MAX; loopback ones only with candidates there.
+ */
+void sw_quic_set_openings(struct sw_quic *q, const struct sw_quic_place *places, size_t n);
+/* A relay saw us at this address; family 0: it does not say any more. */
+void sw_quic_observed(struct sw_quic *q, const struct sw_addr *by, const struct sw_addr *at);
+/* All addresses that others see us at. */
+size_t sw_quic_mapped(const struct sw_quic *q, struct sw_addr ret[SW_QUIC_MAPPED_MAX]);
+/* They differ by who looks: a symmetric NAT. */
+bool sw_quic_mapping_varies(const struct sw_quic *q, uint8_t family);
 
 /*
  * Dials the node by every address and the relay at once; the first that answers with the right key
@@ -226,5 +260,7 @@ struct sw_quic_stats {
     uint64_t buffered;           /* now: bytes of streams, to be sent or not taken */
     uint64_t renewals;           /* of congestion control, on paths that became slower */
     uint64_t held_back;          /* times a stream got no room because of what all hold */
+    uint64_t probes_sent, probes_received, probes_dropped;
+    uint64_t direct_found, direct_failed; /* from relay or another path; rounds without success */
 };
 void sw_quic_stats(const struct sw_quic *q, struct sw_quic_stats *ret);

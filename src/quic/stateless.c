@@ -228,7 +228,8 @@ void sw_quic_stranger(struct sw_quic *q, const struct sw_qroute *from, uint8_t e
     }
     if (n >= NGTCP2_MIN_STATELESS_RESET_RANDLEN + QUIC_TOKEN) {
         c = sw_qcid_find_token(q, p + n - QUIC_TOKEN);
-        if (c && c->nc) {
+        /* Of one that dialled: by the way it is on only, see sw_qpath_enter. */
+        if (c && c->nc && (!c->dial || sw_qpath_of(c, from, false))) {
             sw_qconn_read(c, from, ecn, p, n);
             return;
         }

@@ -197,3 +197,15 @@ def test_iroh_that_knows_both_comes_directly(binary, relay):
         comes_directly(ours, "accepted")
         iroh.event("ready")
         iroh.echo(1_000_000)
+
+
+def test_two_of_ours_tell_each_other_where_they_are(binary, relay):
+    """Nobody names an address: the ends exchange theirs over the relay, and the transfer under way moves."""
+    with Ours(binary, probes=1) as a, Ours(binary, relay=relay.url, probes=1) as b:
+        b.event("relay", up=True)
+        a.dial(b, [], relay.url)
+        a.event("ready", path="relay")
+        a.tell(f"echo {BULK}")
+        a.events_of({"event": "path", "path": "direct"}, {"event": "echo", "ok": True})
+        b.event("path", path="direct")
+        directly(a, BULK)

@@ -4,12 +4,14 @@
  * does what lines on its standard input say, and prints one line of JSON per event.
  *
  *     quic_peer [bind=ADDR] [alpn=NAME] [half-open=N] [relay=URL] [key=FILE] [idle=SECONDS]
+ *               [probes=1]
  *
  *     dial ID ALPN ADDR[,ADDR...]|- [RELAY]   connects; closes what was dialled before
  *     echo BYTES                              sends them on a stream and checks what comes back
  *     datagram BYTES                          the same in one datagram
  *     more ADDR                               a further address of the dialled peer
  *     network                                 the network changed
+ *     open ID ADDR[,ADDR...]                  datagrams to a node that may dial us
  *     hold N TEXT                             opens N streams, sends TEXT (with \\r and \\n) on
  * each, no more deaf N TEXT                             the same, and takes nothing of what comes
  *     churn N TEXT                            the same, and gives each stream up at once
@@ -25,6 +27,7 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "quic/addrs.h"
 #include "quic/quic.h"
 
 struct transfer {
@@ -88,9 +91,10 @@ static void say_conn(const char *event, const struct sw_qconn *c)
     struct sw_addr a = sw_qconn_addr(c);
 
     printf("{\"event\":\"%s\",\"peer\":\"%s\",\"dialled\":%s,\"path\":\"%s\",\"addr\":\"%s\","
-           "\"alpn\":\"%.*s\"}\n",
+           "\"alpn\":\"%.*s\",\"note\":\"%s\",\"rtt_us\":%llu}\n",
            event, sw_nodeid_hex(sw_qconn_peer(c), id), sw_qconn_dialled(c) ? "true" : "false",
-           path_name(c), a.ip.family ? sw_addr_text(&a, addr) : "", SW_SLICE_ARG(sw_qconn_alpn(c)));
+           path_name(c), a.ip.family ? sw_addr_text(&a, addr) : "", SW_SLICE_ARG(sw_qconn_alpn(c)),
+           sw_qconn_path_note(c), (unsigned long long)(sw_qconn_rtt_ns(c) / SW_NS_PER_US));
 }
 
 /* ---- what others send is sent back ---- */
@@ -405,11 +409,59 @@ static void do_stats(void)
     sw_quic_stats(g.q, &s);
     printf(
         "{\"event\":\"stats\",\"accepted\":%llu,\"retries\":%llu,\"refused\":%llu,\"dropped\":%llu,"
-        "\"migrations\":%llu,\"conns\":%llu,\"rx_packets\":%llu,\"rx_calls\":%llu}\n",
+        "\"migrations\":%llu,\"conns\":%llu,\"rx_packets\":%llu,\"rx_calls\":%llu,"
+        "\"probes_sent\":%llu,\"probes_dropped\":%llu,\"direct_found\":%llu,"
+        "\"direct_failed\":%llu}\n",
         (unsigned long long)s.accepted, (unsigned long long)s.retries,
         (unsigned long long)s.refused, (unsigned long long)s.rx_dropped,
         (unsigned long long)s.migrations, (unsigned long long)s.conns,
-        (unsigned long long)s.rx_packets, (unsigned long long)s.rx_calls);
+        (unsigned long long)s.rx_packets, (unsigned long long)s.rx_calls,
+        (unsigned long long)s.probes_sent, (unsigned long long)s.probes_dropped,
+        (unsigned long long)s.direct_found, (unsigned long long)s.direct_failed);
+}
+
+/* Our addresses, for peers on a relay: those of all interfaces. */
+static void set_candidates(void)
+{
+    struct sw_addr bound[2];
+    struct sw_ip local[32];
+    struct sw_addr_list l;
+
+    sw_addr_list_build(&l, NULL, 0, bound, sw_quic_bound(g.q, bound), local,
+                       sw_addrs_local(local, SW_ARRAY_LEN(local)));
+    sw_quic_set_candidates(g.q, l.a, l.n);
+}
+
+static void on_mapped(void *arg)
+{
+    struct sw_addr a[SW_QUIC_MAPPED_MAX];
+    size_t n = sw_quic_mapped(g.q, a);
+    char text[SW_ADDR_TEXT];
+
+    (void)arg;
+    printf("{\"event\":\"mapped\",\"addrs\":[");
+    for (size_t i = 0; i < n; i++)
+        printf("%s\"%s\"", i ? "," : "", sw_addr_text(&a[i], text));
+    printf("],\"varies\":%s}\n", sw_quic_mapping_varies(g.q, 4) ? "true" : "false");
+}
+
+/* "ID ADDR[,ADDR...]" */
+static void do_open(struct sw_slice rest)
+{
+    struct sw_slice id = sw_slice_cut(&rest, ' ');
+    struct sw_quic_place p[SW_QUIC_PLACES_MAX];
+    size_t n = 0;
+
+    while (rest.p && n < SW_QUIC_PLACES_MAX && sw_nodeid_parse(id, &p[n].id, NULL) == SW_OK &&
+           sw_addr_parse(sw_slice_cut(&rest, ','), &p[n].addr, NULL) == SW_OK)
+        n++;
+    sw_quic_set_openings(g.q, p, n);
+}
+
+static void network_changed(void)
+{
+    sw_quic_network_changed(g.q);
+    set_candidates();
 }
 
 static void command(struct sw_slice line)
@@ -438,7 +490,9 @@ static void command(struct sw_slice line)
         g.churn = sw_slice_eq_str(verb, "churn");
         do_hold(rest);
     } else if (sw_slice_eq_str(verb, "network"))
-        sw_quic_network_changed(g.q);
+        network_changed();
+    else if (sw_slice_eq_str(verb, "open"))
+        do_open(rest);
     else if (!g.dialled)
         oops("command", "nothing is dialled");
     else if (sw_slice_eq_str(verb, "more") && sw_addr_parse(rest, &a, NULL) == SW_OK)
@@ -519,6 +573,8 @@ static int start(int argc, char **argv, struct sw_err *err)
                                  .datagrams = true,
                                  .accepted = on_accepted,
                                  .relay_allowed = any_relay,
+                                 .answer_asks = true,
+                                 .mapped = on_mapped,
                                  .relay_state = on_relay};
     int rc;
 
@@ -529,12 +585,15 @@ static int start(int argc, char **argv, struct sw_err *err)
     if (!g.key)
         return err->rc;
     cfg.key = g.key;
+    cfg.no_probes = !number(option(argc, argv, "probes"), 0);
     rc = sw_addr_parse(sw_slice_str(bind ? bind : "127.0.0.1:0"), &cfg.bind, err);
     if (rc != SW_OK)
         return rc;
     g.q = sw_quic_new(g.loop, &cfg, err);
     if (!g.q)
         return err->rc;
+    if (number(option(argc, argv, "probes"), 0))
+        set_candidates();
     if (relay)
         sw_quic_set_home_relay(g.q, sw_slice_str(relay));
     (void)fcntl(0, F_SETFL, O_NONBLOCK);

@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "connector/addrs.h"
 #include "connector/allow.h"
 #include "connector/peers.h"
+#include "quic/addrs.h"
 
 static bool allowed(const struct sw_allow *a, const char *host, uint16_t port, bool udp)
 {

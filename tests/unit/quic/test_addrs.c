@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/time.h"
-#include "connector/addrs.h"
 #include "io/netchange.h"
+#include "quic/addrs.h"
 
 static uint64_t mono = 1000 * SW_NS_PER_S;
 static uint64_t asleep; /* since the start, in all */

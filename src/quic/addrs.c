@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "connector/addrs.h"
+#include "quic/addrs.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>

@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Direct paths of a connection that runs through a relay. Both ends tell each other where they may
+ * be, inside the connection; both send small datagrams to all of these places at once, which opens
+ * the NATs in front of them; who dialled moves to the place that answers (path.c). A peer that
+ * never answers the first message is not one of ours: nothing more is sent to it.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/time.h"
+#include "quic/core.h"
+#include "quic/probe_wire.h"
+
+enum {
+    CANDS = SW_QUIC_ADDRS_MAX + 8, /* named ones, and those that pings came from */
+    PINGS = 9,                     /* to each, in a round */
+    TELLS = 6,                     /* of a message that is not acknowledged */
+    PATIENCE = 4,                  /* of these until blind attempts begin: path.c */
+    TOLD_PER_SECOND = 10,
+};
+
+#define TELL_NS    (200 * SW_NS_PER_MS) /* doubles */
+#define FRESH_NS   (5 * SW_NS_PER_S)    /* an answer counts so long */
+#define AGAIN_NS   (100 * SW_NS_PER_MS) /* between pings that a ping caused */
+#define PENALTY_NS (10 * SW_NS_PER_S)   /* pings came through, QUIC did not */
+#define LOOK_NS    (15 * SW_NS_PER_S)   /* between looks for something better than a direct path */
+#define MOVE_NS    (5 * SW_NS_PER_S)    /* between moves from one direct path to another */
+#define GAIN_NS    (5 * SW_NS_PER_MS)
+#define BONUS6_NS  (3 * SW_NS_PER_MS)
+
+static const uint16_t ping_at_ms[PINGS + 1] = {0, 30, 60, 120, 250, 500, 1000, 2000, 4000, 5000};
+static const uint8_t round_after_s[] = {5, 10, 20, 40, 60};
+
+/* A place where the peer may be. */
+struct cand {
+    struct sw_qroute route;
+    uint8_t tx[PROBE_TX]; /* of this round; the last byte counts pings */
+    uint64_t sent_ns[PINGS];
+    uint8_t sent;
+    uint64_t next_ns; /* UINT64_MAX: no more */
+    uint64_t rtt_ns;  /* 0: has not answered */
+    uint64_t heard_ns;
+    uint64_t barred_ns; /* not to be used before */
+};
+
+struct sw_qreach {
+    struct sw_qconn *c; /* borrowed */
+    struct sw_timer timer;
+    uint8_t tag[PROBE_TAG]; /* key in q->reaches */
+    uint8_t key[PROBE_KEY];
+    uint32_t seq;   /* of our list */
+    uint32_t acked; /* by the peer */
+    uint8_t tells;
+    uint64_t tell_ns; /* UINT64_MAX: nothing to tell */
+    struct sw_qbucket answers;
+    struct sw_reach peer; /* as last heard; seq 0: not yet */
+    struct cand cand[CANDS];
+    size_t n;
+    size_t named; /* of them: the first ones */
+    uint64_t began_ns;
+    uint64_t round_ns; /* next one, of who dialled, while on the relay */
+    uint8_t rounds;
+    uint64_t look_ns;
+    uint64_t moved_ns;
+    bool failed; /* said that no direct path was found */
+};
+
+static void step(struct sw_qreach *r);
+
+static void on_timer(struct sw_timer *t)
+{
+    step(SW_CONTAINER_OF(t, struct sw_qreach, timer));
+}
+
+static uint64_t now_ns(const struct sw_qreach *r)
+{
+    return sw_quic_now(r->c->q);
+}
+
+static bool by_relay(const struct sw_qreach *r)
+{
+    return sw_qconn_path(r->c) == SW_QPATH_RELAY;
+}
+
+/* ---- places ---- */
+
+/* A peer names any address it likes: the filter of the endpoint has the last word. */
+static bool may_probe(const struct sw_quic *q, const struct sw_addr *a)
+{
+    enum sw_addr_reach reach = sw_addr_reach(&a->ip);
+
+    if (reach == SW_REACH_NONE || (reach == SW_REACH_HOST && !q->loopback))
+        return false;
+    return !q->cfg.probe_allowed || q->cfg.probe_allowed(q->cfg.arg, a);
+}
+
+static struct cand *find_cand(struct sw_qreach *r, const struct sw_qroute *at)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (sw_qroute_eq(&r->cand[i].route, at))
+            return &r->cand[i];
+    return NULL;
+}
+
+static void begin_cand(struct cand *k, uint64_t now)
+{
+    sw_rand_bytes(k->tx, sizeof(k->tx) - 1);
+    k->sent = 0;
+    k->next_ns = now;
+    if (now - k->heard_ns > FRESH_NS)
+        k->rtt_ns = 0;
+}
+
+static void name_cands(struct sw_qreach *r)
+{
+    struct cand now[CANDS];
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->peer.n; i++) {
+        struct cand k = {0};
+        struct cand *had;
+
+        if (!may_probe(r->c->q, &r->peer.addrs[i]) ||
+            !sw_qroute_direct(r->c->q, &r->peer.addrs[i], &k.route))
+            continue;
+        had = find_cand(r, &k.route);
+        now[n++] = had ? *had : k;
+    }
+    r->named = n;
+    memcpy(r->cand, now, n * sizeof(*now));
+    r->n = n;
+}
+
+static void begin_round(struct sw_qreach *r)
+{
+    uint64_t now = now_ns(r);
+
+    r->began_ns = now;
+    for (size_t i = 0; i < r->n; i++)
+        begin_cand(&r->cand[i], now);
+}
+
+/* ---- telling the peer ---- */
+
+static void tell(struct sw_qreach *r)
+{
+    struct sw_quic *q = r->c->q;
+    struct sw_reach m = {.want = r->acked != r->seq, .seq = r->seq, .ack = r->peer.seq};
+    uint8_t buf[REACH_MAX];
+
+    memcpy(m.tag, r->tag, sizeof(m.tag));
+    memcpy(m.key, r->key, sizeof(m.key));
+    m.n = sw_quic_candidates(q, m.addrs);
+    m.varies[0] = sw_quic_mapping_varies(q, 4);
+    m.varies[1] = sw_quic_mapping_varies(q, 6);
+    (void)!sw_qconn_datagram(r->c, buf, sw_reach_write(&m, buf)); /* lost: told again */
+}
+
+/* A new number makes the peer probe, too. */
+static void tell_anew(struct sw_qreach *r)
+{
+    r->seq++;
+    r->tells = 0;
+    r->tell_ns = now_ns(r);
+}
+
+static void tell_if_due(struct sw_qreach *r)
+{
+    uint64_t now = now_ns(r);
+
+    if (now < r->tell_ns)
+        return;
+    if (r->acked == r->seq || r->tells >= TELLS) {
+        r->tell_ns = UINT64_MAX;
+        return;
+    }
+    r->tell_ns = now + (TELL_NS << r->tells);
+    r->tells++;
+    tell(r);
+}
+
+/* ---- probes ---- */
+
+static void send_probe(struct sw_qreach *r, const struct sw_qroute *to, struct sw_probe *m)
+{
+    uint8_t buf[PROBE_LEN];
+
+    memcpy(m->tag, r->peer.tag, sizeof(m->tag));
+    sw_probe_write(m, r->peer.key, buf);
+    (void)sw_qroute_send(r->c->q, to, 0, buf, sizeof(buf), sizeof(buf));
+    r->c->q->stats.probes_sent++;
+}
+
+static void ping(struct sw_qreach *r, struct cand *k)
+{
+    struct sw_probe m = {.kind = SW_PROBE_PING};
+    uint64_t now = now_ns(r);
+    uint8_t i = (uint8_t)sw_min(k->sent, PINGS - 1);
+
+    memcpy(m.tx, k->tx, sizeof(m.tx));
+    m.tx[PROBE_TX - 1] = i;
+    k->sent_ns[i] = now;
+    k->sent = (uint8_t)(i + 1);
+    k->next_ns = k->sent < PINGS
+                     ? now + (uint64_t)(ping_at_ms[i + 1] - ping_at_ms[i]) * SW_NS_PER_MS
+                     : UINT64_MAX;
+    send_probe(r, &k->route, &m);
+}
+
+static void ping_if_due(struct sw_qreach *r)
+{
+    uint64_t now = now_ns(r);
+
+    for (size_t i = 0; i < r->n; i++) {
+        struct cand *k = &r->cand[i];
+
+        /* One that answered needs no more of them: the connection takes over. */
+        if (k->sent > 1 && k->rtt_ns && now - k->heard_ns < FRESH_NS)
+            k->next_ns = UINT64_MAX;
+        if (now >= k->next_ns)
+            ping(r, k);
+    }
+}
+
+/* The peer's packets come from there: so may ours go. */
+static void ping_back(struct sw_qreach *r, const struct sw_qroute *from)
+{
+    struct cand *k = find_cand(r, from);
+    uint64_t now = now_ns(r);
+
+    if (!k && r->n < CANDS && may_probe(r->c->q, &from->remote)) {
+        k = &r->cand[r->n++];
+        *k = (struct cand){.route = *from};
+        begin_cand(k, now);
+    } else if (k && k->next_ns == UINT64_MAX && now - k->heard_ns > FRESH_NS &&
+               now - k->sent_ns[k->sent ? k->sent - 1 : 0] > AGAIN_NS) {
+        k->next_ns = now;
+    }
+}
+
+static void on_ping(struct sw_qreach *r, const struct sw_qroute *from, const struct sw_probe *m)
+{
+    struct sw_probe answer = {.kind = SW_PROBE_PONG, .seen = from->remote};
+
+    memcpy(answer.tx, m->tx, sizeof(answer.tx));
+    send_probe(r, from, &answer);
+    ping_back(r, from);
+    step(r);
+}
+
+static void on_pong(struct sw_qreach *r, const struct sw_qroute *from, const struct sw_probe *m)
+{
+    struct cand *k = find_cand(r, from);
+    uint8_t i = m->tx[PROBE_TX - 1];
+    uint64_t now = now_ns(r);
+    uint64_t rtt;
+
+    if (!k || i >= k->sent || memcmp(k->tx, m->tx, PROBE_TX - 1) != 0)
+        return;
+    rtt = sw_max(now - k->sent_ns[i], UINT64_C(1));
+    k->rtt_ns = k->rtt_ns && i > 0 ? sw_min(k->rtt_ns, rtt) : rtt;
+    k->heard_ns = now;
+    sw_qconn_touch(r->c); /* path.c looks at it */
+}
+
+bool sw_qreach_probe(struct sw_quic *q, const struct sw_qroute *from, const struct sw_probe *m,
+                     const uint8_t *p)
+{
+    struct sw_qreach *r = sw_map_get(&q->reaches, sw_slice(m->tag, sizeof(m->tag)));
+
+    if (!r || !sw_probe_genuine(p, r->key))
+        return false;
+    if (m->kind == SW_PROBE_PONG)
+        on_pong(r, from, m);
+    else if (r->peer.seq)
+        on_ping(r, from, m);
+    return true;
+}
+
+/* ---- the course of things ---- */
+
+static bool any_answers(const struct sw_qreach *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (r->cand[i].rtt_ns)
+            return true;
+    return false;
+}
+
+/* The end of a round. */
+static uint64_t over_ns(const struct sw_qreach *r)
+{
+    return r->began_ns + ping_at_ms[PINGS] * SW_NS_PER_MS;
+}
+
+/* Once a connection: what an operator asks who wonders why everything passes the relay. */
+static void say_failed(struct sw_qreach *r)
+{
+    char id[SW_NODEID_SHORT];
+
+    if (r->failed || !r->peer.seq || now_ns(r) < over_ns(r) || any_answers(r) || !by_relay(r))
+        return;
+    r->failed = true;
+    r->c->q->stats.direct_failed++;
+    if (r->c->dialled)
+        sw_log_info("quic", "node %s: no direct path, staying on the relay: %s",
+                    sw_nodeid_short(&r->c->peer, id), sw_qconn_path_note(r->c));
+}
+
+static void next_round_if_due(struct sw_qreach *r)
+{
+    uint64_t now = now_ns(r);
+    size_t i = sw_min(r->rounds, SW_ARRAY_LEN(round_after_s) - 1);
+
+    if (!r->c->dialled || !r->peer.seq || now < r->round_ns)
+        return;
+    r->round_ns = now + round_after_s[i] * SW_NS_PER_S;
+    if (!by_relay(r))
+        return;
+    if (r->rounds < UINT8_MAX)
+        r->rounds++;
+    tell_anew(r);
+    begin_round(r);
+}
+
+/* On a direct path: whether another one has become faster. */
+static void look_if_due(struct sw_qreach *r)
+{
+    uint64_t now = now_ns(r);
+
+    if (!r->c->dialled || !r->peer.seq || now < r->look_ns)
+        return;
+    r->look_ns = now + LOOK_NS;
+    if (sw_qconn_path(r->c) != SW_QPATH_DIRECT || r->n < 2)
+        return;
+    for (size_t i = 0; i < r->n; i++) {
+        begin_cand(&r->cand[i], now);
+        ping(r, &r->cand[i]);
+        r->cand[i].next_ns = UINT64_MAX;
+    }
+}
+
+static uint64_t next_due(const struct sw_qreach *r)
+{
+    uint64_t due = r->tell_ns;
+
+    for (size_t i = 0; i < r->n; i++)
+        due = sw_min(due, r->cand[i].next_ns);
+    if (r->peer.seq && r->c->dialled)
+        due = sw_min(due, by_relay(r) ? r->round_ns : r->look_ns);
+    if (r->peer.seq && !r->failed && by_relay(r) && over_ns(r) > now_ns(r))
+        due = sw_min(due, over_ns(r));
+    return due;
+}
+
+static void step(struct sw_qreach *r)
+{
+    uint64_t now = now_ns(r);
+    uint64_t due;
+
+    if (!r->c->nc || r->c->closing)
+        return;
+    say_failed(r);
+    next_round_if_due(r);
+    look_if_due(r);
+    tell_if_due(r);
+    if (r->peer.seq)
+        ping_if_due(r);
+    due = next_due(r);
+    if (due == UINT64_MAX)
+        sw_timer_stop(r->c->q->loop, &r->timer);
+    else
+        sw_timer_start(r->c->q->loop, &r->timer, due > now ? due - now : 0, on_timer);
+}
+
+/* ---- begin and end ---- */
+
+static void reach_new(struct sw_qconn *c)
+{
+    struct sw_qreach *r = SW_NEW(struct sw_qreach);
+
+    r->c = c;
+    c->reach = r;
+    r->tell_ns = UINT64_MAX;
+    sw_rand_bytes(r->key, sizeof(r->key));
+    do
+        sw_rand_bytes(r->tag, sizeof(r->tag));
+    while (sw_map_get(&c->q->reaches, sw_slice(r->tag, sizeof(r->tag))));
+    (void)sw_map_put(&c->q->reaches, sw_slice(r->tag, sizeof(r->tag)), r);
+}
+
+void sw_qreach_free(struct sw_qconn *c)
+{
+    struct sw_qreach *r = c->reach;
+
+    if (!r)
+        return;
+    c->reach = NULL;
+    sw_timer_stop(c->q->loop, &r->timer);
+    (void)sw_map_del(&c->q->reaches, sw_slice(r->tag, sizeof(r->tag)));
+    sw_free_secret(r, sizeof(*r));
+}
+
+void sw_qreach_start(struct sw_qconn *c)
+{
+    if (c->reach || !c->dialled || c->q->cfg.no_probes || sw_qconn_datagram_max(c) < REACH_MAX)
+        return;
+    reach_new(c);
+    tell_anew(c->reach);
+    step(c->reach);
+}
+
+void sw_qreach_restart(struct sw_qconn *c)
+{
+    struct sw_qreach *r = c->reach;
+
+    if (!r || (!r->peer.seq && r->tells >= TELLS))
+        return;
+    r->rounds = 0;
+    r->round_ns = now_ns(r) + round_after_s[0] * SW_NS_PER_S;
+    tell_anew(r);
+    begin_round(r);
+    step(r);
+}
+
+bool sw_qreach_datagram(struct sw_qconn *c, const uint8_t *p, size_t n)
+{
+    struct sw_qreach *r;
+    struct sw_reach m;
+    struct sw_err err;
+    bool fresh;
+
+    if (c->q->cfg.no_probes || !sw_reach_is(p, n))
+        return false;
+    if (sw_reach_read(p, n, &m, &err) != SW_OK) {
+        sw_log_debug("quic", "list of addresses refused: %s", err.msg);
+        c->q->stats.probes_dropped++;
+        return true;
+    }
+    if (!c->reach && c->dialled)
+        return true; /* nobody was asked */
+    if (!c->reach) {
+        reach_new(c);
+        c->reach->seq = 1;
+    }
+    r = c->reach;
+    if (m.want && !sw_qbucket_take(&r->answers, now_ns(r), TOLD_PER_SECOND))
+        return true;
+    fresh = m.seq != r->peer.seq;
+    r->acked = m.ack;
+    r->peer = m;
+    if (fresh) {
+        name_cands(r);
+        begin_round(r);
+        if (r->rounds == 0)
+            r->round_ns = now_ns(r) + round_after_s[0] * SW_NS_PER_S;
+    }
+    if (m.want)
+        tell(r);
+    if (r->acked != r->seq && r->tell_ns == UINT64_MAX) {
+        r->tells = 0;
+        r->tell_ns = now_ns(r) + TELL_NS;
+    }
+    step(r);
+    return true;
+}
+
+/* ---- what path.c asks ---- */
+
+bool sw_qreach_pending(const struct sw_qconn *c)
+{
+    return c->reach && !c->reach->peer.seq && c->reach->tells < PATIENCE;
+}
+
+bool sw_qreach_known(const struct sw_qconn *c)
+{
+    return c->reach && c->reach->peer.seq;
+}
+
+static uint64_t worth(const struct cand *k)
+{
+    return k->rtt_ns + (k->route.remote.ip.family == 6 ? 0 : BONUS6_NS);
+}
+
+static bool usable(const struct sw_qreach *r, const struct cand *k)
+{
+    uint64_t now = now_ns(r);
+
+    return k->rtt_ns && now - k->heard_ns < FRESH_NS && now >= k->barred_ns;
+}
+
+bool sw_qreach_best(struct sw_qconn *c, const struct sw_qroute *now, bool urgent,
+                    struct sw_qroute *ret)
+{
+    struct sw_qreach *r = c->reach;
+    const struct cand *current = r && now ? find_cand(r, now) : NULL;
+    const struct cand *best = NULL;
+
+    for (size_t i = 0; r && i < r->n; i++) {
+        const struct cand *k = &r->cand[i];
+
+        if (k != current && usable(r, k) && (!best || worth(k) < worth(best)))
+            best = k;
+    }
+    if (!best)
+        return false;
+    /* From one direct path to another only for a gain that lasts. */
+    if (now && !urgent &&
+        (!current || !usable(r, current) || worth(best) + GAIN_NS > worth(current) ||
+         now_ns(r) - r->moved_ns < MOVE_NS))
+        return false;
+    r->moved_ns = now_ns(r);
+    *ret = best->route;
+    return true;
+}
+
+void sw_qreach_outcome(struct sw_qconn *c, const struct sw_qroute *at, bool ok)
+{
+    struct sw_qreach *r = c->reach;
+    struct cand *k = r ? find_cand(r, at) : NULL;
+
+    if (!k)
+        return;
+    if (!ok) {
+        k->barred_ns = now_ns(r) + PENALTY_NS;
+        return;
+    }
+    r->c->q->stats.direct_found++;
+    r->failed = false;
+    r->rounds = 0;
+    r->look_ns = now_ns(r) + LOOK_NS;
+    step(r);
+}
+
+const char *sw_qconn_path_note(const struct sw_qconn *c)
+{
+    const struct sw_qreach *r = c->reach;
+
+    if (!r || !by_relay(r) || !r->failed)
+        return "";
+    if (r->n == 0)
+        return "the peer names no address that may be probed";
+    if ((sw_quic_mapping_varies(c->q, 4) && r->peer.varies[0]) ||
+        (sw_quic_mapping_varies(c->q, 6) && r->peer.varies[1]))
+        return "both NATs are symmetric";
+    return "no address of the peer answers probes";
+}
