@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "connector/connector_int.h"
+#include "connector/places.h"
 #include "connector/told.h"
 #include "io/resolver.h"
 #include "io/signal.h"
@@ -31,6 +32,8 @@ static void publish(struct sw_connector *c)
                            .relay = sw_slice_str(c->relay),
                            .tcp = true,
                            .udp = c->config->udp};
+    struct sw_addr given[SW_QUIC_ADDRS_MAX + SW_QUIC_MAPPED_MAX];
+    size_t n_given = c->n_given + sw_quic_mapped(c->quic, given + c->n_given);
     struct sw_addr bound[2];
     size_t n_bound = sw_quic_bound(c->quic, bound);
     struct sw_ip local[LOCAL_MAX + 2];
@@ -40,13 +43,21 @@ static void publish(struct sw_connector *c)
         if (c->observed[i].family)
             local[n_local++] = c->observed[i];
     }
-    sw_addr_list_build(&d.addrs, c->given, c->n_given, bound, n_bound, local, n_local);
+    memcpy(given, c->given, c->n_given * sizeof(*given));
+    sw_addr_list_build(&d.addrs, given, n_given, bound, n_bound, local, n_local);
     if (!sw_addr_list_equal(&d.addrs, &c->addrs)) {
         c->addrs = d.addrs;
         sw_log_info("connector", "reachable at %zu addresses%s%s", d.addrs.n,
                     c->relay ? " and through relay " : "", c->relay ? c->relay : "");
     }
+    sw_quic_set_candidates(c->quic, d.addrs.a, d.addrs.n);
     sw_reg_set_details(c->reg, &d);
+}
+
+/* Gateways told us what the NAT in front of us makes of our address. */
+void connector_mapped(void *arg)
+{
+    publish(arg);
 }
 
 /*
@@ -177,6 +188,24 @@ void connector_relay_state(void *arg, bool up)
 
 /* ---- what the API says ---- */
 
+/* Of gateways that are admitted: nobody else dials us. */
+static void set_places(struct sw_connector *c, struct sw_slice text)
+{
+    struct sw_places named;
+    struct sw_err err = {0};
+    size_t bad = sw_places_read(text, &named, &err);
+    size_t n = 0;
+
+    if (bad)
+        sw_log_warn("connector",
+                    "%zu addresses in annotation " SW_CONNECTOR_GATEWAY_ADDRS " ignored: %s", bad,
+                    err.msg);
+    for (size_t i = 0; i < named.n; i++)
+        if (c->config->open || sw_peers_has(&c->peers, &named.p[i].id))
+            named.p[n++] = named.p[i];
+    sw_quic_set_openings(c->quic, named.p, n);
+}
+
 static void on_connector(void *arg, const struct sw_kube_obj *o)
 {
     struct sw_connector *c = arg;
@@ -188,6 +217,7 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
         sw_free(c->name);
         c->name = sw_slice_dup(o->name);
         connector_set_peers(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_GATEWAY_IDS)));
+        set_places(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_GATEWAY_ADDRS)));
         if (!c->config->relay)
             set_told_relay(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_RELAY)));
     }

@@ -115,6 +115,7 @@ SW_NODISCARD int connector_open(struct sw_connector *c, struct sw_err *err);
 
 /* connector.c */
 void connector_relay_state(void *arg, bool up);
+void connector_mapped(void *arg);
 void connector_relay_refused(void *arg, const char *reason);
 
 /* serve.c */

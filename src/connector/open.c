@@ -205,7 +205,7 @@ static int open_quic(struct sw_connector *c, struct sw_err *err)
         .max_streams = 1024,
         .max_buffered = (uint64_t)c->config->max_buffered << 20,
         .congestion = (enum sw_qcc)c->config->congestion,
-        .datagrams = c->config->udp,
+        .datagrams = true, /* for direct paths; tunnels of UDP are another matter */
         .admit = connector_admit,
         .accepted = connector_accepted,
         .arg = c,
@@ -214,6 +214,7 @@ static int open_quic(struct sw_connector *c, struct sw_err *err)
         .relay_sign_over_tls = c->config->relay_sign_over_tls,
         .relay_refused = connector_relay_refused,
         .relay_state = connector_relay_state,
+        .mapped = connector_mapped,
     };
     int rc = read_token(c, err);
 

@@ -538,13 +538,18 @@ void sw_qreach_outcome(struct sw_qconn *c, const struct sw_qroute *at, bool ok)
 const char *sw_qconn_path_note(const struct sw_qconn *c)
 {
     const struct sw_qreach *r = c->reach;
+    bool ours;
+    bool theirs;
 
     if (!r || !by_relay(r) || !r->failed)
         return "";
     if (r->n == 0)
         return "the peer names no address that may be probed";
-    if ((sw_quic_mapping_varies(c->q, 4) && r->peer.varies[0]) ||
-        (sw_quic_mapping_varies(c->q, 6) && r->peer.varies[1]))
-        return "both NATs are symmetric";
+    ours = sw_quic_mapping_varies(c->q, 4) || sw_quic_mapping_varies(c->q, 6);
+    theirs = r->peer.varies[0] || r->peer.varies[1];
+    if (ours || theirs)
+        return ours && theirs ? "both NATs are symmetric"
+               : ours         ? "our NAT is symmetric, and the peer's lets only answers in"
+                              : "the peer's NAT is symmetric, and ours lets only answers in";
     return "no address of the peer answers probes";
 }

@@ -33,6 +33,7 @@ static const struct sw_kube_gvr namespaces = {
     .group = "", .version = "v1", .resource = "namespaces", .kind = "Namespace"};
 
 static const uint64_t refresh_ns = 300 * SW_NS_PER_S;
+static const uint64_t settle_ns = 200 * SW_NS_PER_MS;
 static const uint64_t retry_min_ns = SW_NS_PER_S;
 static const uint64_t retry_max_ns = 30 * SW_NS_PER_S;
 
@@ -63,6 +64,7 @@ struct side_api {
     uint64_t retry_ns;
     bool registered; /* once */
     bool made_ns;
+    bool moved; /* while a call was under way */
 };
 
 /* ---- Connectors ---- */
@@ -306,7 +308,8 @@ static void on_applied(void *arg, struct sw_kube_reply *r)
         a->retry_ns = retry_min_ns;
         if (a->s->ready)
             sw_ready_done(a->s->ready, "registration");
-        again(a, refresh_ns);
+        again(a, a->moved ? settle_ns : refresh_ns);
+        a->moved = false;
         return;
     }
     if (r->rc == SW_ENOENT && !a->made_ns) {
@@ -321,16 +324,22 @@ static void on_applied(void *arg, struct sw_kube_reply *r)
 /* "ip:port,..." as registered. */
 static void put_addresses(const struct side_api *a, struct sw_buf *out)
 {
-    const struct sw_opt_list *list = &a->s->c->advertise;
-    struct sw_addr bound[2];
-    size_t n = list->n ? 0 : sw_quic_bound(a->s->quic, bound);
+    struct sw_addr_list list;
     char text[SW_ADDR_TEXT];
     int rc = SW_OK;
 
-    for (size_t i = 0; i < list->n && rc == SW_OK; i++)
-        rc = sw_buf_printf(out, "%s%s", i ? "," : "", list->p[i]);
-    for (size_t i = 0; i < n && rc == SW_OK; i++)
-        rc = sw_buf_printf(out, "%s%s", i ? "," : "", sw_addr_text(&bound[i], text));
+    side_places_get(a->s->places, &list);
+    for (size_t i = 0; i < list.n && rc == SW_OK; i++)
+        rc = sw_buf_printf(out, "%s%s", i ? "," : "", sw_addr_text(&list.a[i], text));
+}
+
+void side_api_moved(struct side_api *a)
+{
+    /* A call under way ends with a timer of its own, and what it says may be old. */
+    if (!a->s->c->no_register && a->registered && !a->call)
+        again(a, settle_ns);
+    else
+        a->moved = true;
 }
 
 static void try_register(struct side_api *a)

@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "http/capsule.h"
 #include "io/accept.h"
+#include "quic/addrs.h"
 #include "sidecar/request.h"
 #include "sidecar/sidecar.h"
 #include "telemetry/metrics.h"
@@ -18,6 +19,7 @@ struct sw_rawkey;
 struct side_where;
 struct side_api;
 struct side_relays;
+struct side_places;
 struct sw_kube_client;
 
 enum side_source {
@@ -53,6 +55,7 @@ struct sw_sidecar {
     struct sw_quic *quic;
     struct sw_qdial *dial;
     struct side_where *where;
+    struct side_places *places;
     struct side_api *api;
     struct side_aliases aliases;
     struct side_stats stats;
@@ -147,6 +150,15 @@ bool side_relays_allow(const struct side_relays *r, struct sw_slice url);
 void side_relays_follow(struct side_relays *r, struct sw_kube_client *client, const char *ns);
 void side_relays_unfollow(struct side_relays *r);
 
+/* ---- places.c: where we are ourselves ---- */
+
+struct side_places *side_places_new(struct sw_sidecar *s);
+void side_places_free(struct side_places *p);
+/* The endpoint learnt how others see us. */
+void side_places_changed(struct side_places *p);
+/* What to register: as advertised, else all that is known, best first. */
+void side_places_get(const struct side_places *p, struct sw_addr_list *ret);
+
 /* ---- where.c ---- */
 struct side_where *side_where_new(struct sw_sidecar *s, struct sw_err *err);
 void side_where_free(struct side_where *w);
@@ -164,6 +176,8 @@ enum side_known {
 };
 struct side_api *side_api_new(struct sw_sidecar *s, struct sw_err *err);
 void side_api_free(struct side_api *a);
+/* Our addresses changed: they are registered again soon. */
+void side_api_moved(struct side_api *a);
 /* What the control plane says of a node; the target lives in the arena. */
 enum side_known side_api_find(struct side_api *a, const struct sw_nodeid *id,
                               struct sw_arena *arena, struct sw_quic_target *ret);

@@ -266,6 +266,17 @@ static void on_relay_refused(void *arg, const char *reason)
     side_relay_refused(arg, reason);
 }
 
+/* A device names addresses to be probed: the filter that judges those of its Connector decides. */
+static bool on_probe_allowed(void *arg, const struct sw_addr *a)
+{
+    return sw_egress_check(((struct sw_sidecar *)arg)->egress, a, NULL) == SW_OK;
+}
+
+static void on_mapped(void *arg)
+{
+    side_places_changed(((struct sw_sidecar *)arg)->places);
+}
+
 static int open_endpoint(struct sw_sidecar *s, struct sw_err *err)
 {
     struct sw_quic_config q = {
@@ -281,6 +292,9 @@ static int open_endpoint(struct sw_sidecar *s, struct sw_err *err)
         .relay_sign_over_tls = s->c->relay_sign_over_tls,
         .relay_allowed = on_relay_allowed,
         .relay_refused = on_relay_refused,
+        .answer_asks = true,
+        .probe_allowed = on_probe_allowed,
+        .mapped = on_mapped,
         .arg = s,
     };
     char hex[SW_NODEID_HEX];
@@ -295,6 +309,7 @@ static int open_endpoint(struct sw_sidecar *s, struct sw_err *err)
     s->quic = sw_quic_new(s->loop, &q, err);
     if (!s->quic)
         return err->rc;
+    s->places = side_places_new(s);
     if (s->c->relay)
         sw_quic_set_home_relay(s->quic, sw_slice_str(s->c->relay));
     sw_log_info("sidecar", "node id %s", sw_nodeid_hex(sw_sidecar_id(s), hex));
@@ -459,6 +474,7 @@ void sw_sidecar_free(struct sw_sidecar *s)
     side_api_free(s->api);
     sw_qdial_free(s->dial);
     side_where_free(s->where);
+    side_places_free(s->places);
     if (s->quic)
         sw_quic_free(s->quic);
     side_relays_free(s->relays);

@@ -329,18 +329,24 @@ def test_gateways_are_named_to_connectors(world):
     w = world
     w.connector("guarded")
 
+    def note(name):
+        return w.fabric.get("Connector", "guarded")["metadata"].get("annotations", {}).get(f"spanwire.dev/{name}")
+
     def ids():
-        return w.fabric.get("Connector", "guarded")["metadata"].get("annotations", {}).get("spanwire.dev/gateway-ids")
+        return note("gateway-ids")
     until(lambda: ids() == OTHER)
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"id": ID}, "metadata": {
+    # Only addresses that devices on other machines can send to are passed on.
+    addresses = "0.0.0.0:7,127.0.0.1:7,203.0.113.9:4433,nonsense,[2001:db8::9]:4433,224.0.0.1:7,203.0.113.9:0"
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"id": ID, "addresses": addresses}, "metadata": {
         "name": "gateway-x", "namespace": "spanwire-system", "labels": {"spanwire.dev/gateway-identity": "true"}}}
     w.fabric.apply(config)
     until(lambda: ids() == f"{OTHER},{ID}")
+    until(lambda: note("gateway-addresses") == f"{ID}=203.0.113.9:4433,[2001:db8::9]:4433")
     # From another namespace nobody gets in.
     w.fabric.apply({**config, "data": {"id": "e5" * 32}, "metadata": {
         "name": "gateway-y", "labels": {"spanwire.dev/gateway-identity": "true"}}})
     w.fabric.send("DELETE", fb.path_of("ConfigMap", "gateway-x", "spanwire-system"))
-    until(lambda: ids() == OTHER)
+    until(lambda: ids() == OTHER and note("gateway-addresses") is None)
 
 
 def test_advertisements(world):

@@ -15,6 +15,8 @@
 #define SW_CONNECTOR_GROUP "networking.datumapis.com"
 /* On a Connector: NodeIDs of the gateways that may call it, in hex, joined by commas. */
 #define SW_CONNECTOR_GATEWAY_IDS "spanwire.dev/gateway-ids"
+/* On a Connector: where they are, "ID=ADDR[,ADDR...][;ID=...]". */
+#define SW_CONNECTOR_GATEWAY_ADDRS "spanwire.dev/gateway-addresses"
 /* On a Connector: URL of the relay its device should use if it has none of its own. */
 #define SW_CONNECTOR_RELAY "spanwire.dev/relay"
 /* Where gateways say who they are: ConfigMaps with this label, key "id". */

@@ -70,6 +70,11 @@ struct cn_life cn_lease_life(const struct sw_view *v, const struct sw_kube_obj *
 
 void cn_takeover(const struct sw_view *v, struct sw_output *out);
 
+/* ---- gateways.c ---- */
+
+/* The annotation's value. In the arena; empty: no gateway says where it is. */
+struct sw_slice cn_gateway_addresses(const struct sw_view *v, struct sw_arena *a);
+
 /* ---- relays.c ---- */
 
 void cn_relays(const struct sw_view *v, const struct sw_connector_conf *conf,

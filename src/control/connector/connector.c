@@ -18,6 +18,7 @@ struct state {
     struct sw_output *out;
     struct sw_arena *a;
     struct sw_slice gateway_ids; /* the annotation's value */
+    struct sw_slice gateway_addrs;
     struct sw_connector_keys keys;
 };
 
@@ -206,12 +207,15 @@ static void put_annotations(const struct state *s, const struct sw_kube_obj *o)
     struct sw_json *obj;
 
     if (annotated(o, SW_CONNECTOR_GATEWAY_IDS, s->gateway_ids) &&
+        sw_slice_eq(cn_meta_of(o, "annotations", SW_CONNECTOR_GATEWAY_ADDRS), s->gateway_addrs) &&
         (!relay.n || annotated(o, SW_CONNECTOR_RELAY, relay)))
         return;
     obj = cn_object(s->a, CN_API, "Connector", o->ns, o->name);
     /* Of exactly this one: nothing may come back because of us. */
     sw_json_put_str(s->a, sw_json_find(obj, "metadata"), "uid", o->uid);
     cn_meta(s->a, obj, "annotations", SW_CONNECTOR_GATEWAY_IDS, s->gateway_ids);
+    if (s->gateway_addrs.n)
+        cn_meta(s->a, obj, "annotations", SW_CONNECTOR_GATEWAY_ADDRS, s->gateway_addrs);
     if (relay.n)
         cn_meta(s->a, obj, "annotations", SW_CONNECTOR_RELAY, relay);
     sw_out_apply(s->out, SW_CN_CONNECTOR, obj);
@@ -392,6 +396,7 @@ void sw_connector_build(const struct sw_view *v, const struct sw_connector_conf 
     cn_defaults(v, conf, out);
     cn_takeover(v, out);
     s.gateway_ids = gateway_ids(&s);
+    s.gateway_addrs = cn_gateway_addresses(v, s.a);
     for (size_t i = 0; i < sw_view_count(v, SW_CN_CONNECTOR); i++)
         build_one(&s, sw_view_at(v, SW_CN_CONNECTOR, i),
                   conf->dns && !claims[i].foreign ? &claims[i] : NULL);

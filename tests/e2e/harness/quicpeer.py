@@ -5,6 +5,7 @@ import pathlib
 import queue
 import subprocess
 import threading
+import time
 
 from .wait import SLOW
 
@@ -27,7 +28,7 @@ class Peer:
 
     def _read(self):
         for line in self.proc.stdout:
-            self.events.put(json.loads(line))
+            self.events.put({**json.loads(line), "at": time.monotonic()})
         self.events.put({"event": "end"})
 
     def event(self, name, seconds=SECONDS, **fields):

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where this gateway is: told to the control plane, so that devices behind NATs can send here
+ * first, and to devices whose connections run through a relay.
+ */
+#include "base/log.h"
+#include "base/mem.h"
+#include "quic/quic.h"
+#include "sidecar/side_int.h"
+
+enum { LOCAL_MAX = 128 };
+
+struct side_places {
+    struct sw_sidecar *s;
+    struct sw_addr_watch *watch;
+    struct sw_addr_list list;
+};
+
+/* --advertise is the operator's word: nothing is added. One that is no address is for others. */
+static bool advertised(const struct side_places *p, struct sw_addr_list *ret)
+{
+    const struct sw_opt_list *list = &p->s->c->advertise;
+
+    for (size_t i = 0; i < list->n && ret->n < SW_QUIC_ADDRS_MAX; i++) {
+        struct sw_err err = {0};
+
+        if (sw_addr_parse(sw_slice_str(list->p[i]), &ret->a[ret->n], &err) == SW_OK)
+            ret->n++;
+        else
+            sw_log_warn("sidecar", "--advertise '%.80s' ignored: %s", list->p[i], err.msg);
+    }
+    return list->n > 0;
+}
+
+static void collect(const struct side_places *p, struct sw_addr_list *ret)
+{
+    struct sw_addr mapped[SW_QUIC_MAPPED_MAX];
+    struct sw_addr bound[2];
+    struct sw_ip local[LOCAL_MAX];
+
+    *ret = (struct sw_addr_list){0};
+    if (!advertised(p, ret))
+        sw_addr_list_build(ret, mapped, sw_quic_mapped(p->s->quic, mapped), bound,
+                           sw_quic_bound(p->s->quic, bound), local,
+                           sw_addrs_local(local, LOCAL_MAX));
+}
+
+void side_places_changed(struct side_places *p)
+{
+    struct sw_addr_list now;
+
+    collect(p, &now);
+    if (sw_addr_list_equal(&now, &p->list))
+        return;
+    p->list = now;
+    sw_quic_set_candidates(p->s->quic, now.a, now.n);
+    if (p->s->api)
+        side_api_moved(p->s->api);
+}
+
+/* Interfaces of containers come and go: only an address that is lost concerns connections. */
+static bool lost_one(const struct sw_addr_list *before, const struct sw_addr_list *now)
+{
+    for (size_t i = 0; i < before->n; i++) {
+        size_t k = 0;
+
+        while (k < now->n && !sw_addr_eq(&before->a[i], &now->a[k]))
+            k++;
+        if (k == now->n)
+            return true;
+    }
+    return false;
+}
+
+static void on_network(void *arg, bool slept)
+{
+    struct side_places *p = arg;
+    struct sw_addr_list now;
+
+    collect(p, &now);
+    if (slept || lost_one(&p->list, &now)) {
+        sw_log_info("sidecar", "an address of this machine is gone: checking every path");
+        sw_quic_network_changed(p->s->quic);
+    }
+    side_places_changed(p);
+}
+
+struct side_places *side_places_new(struct sw_sidecar *s)
+{
+    struct side_places *p = SW_NEW(struct side_places);
+
+    p->s = s;
+    p->watch = sw_addr_watch_new(s->loop, on_network, p, NULL);
+    side_places_changed(p);
+    return p;
+}
+
+void side_places_free(struct side_places *p)
+{
+    if (!p)
+        return;
+    sw_addr_watch_free(p->watch);
+    sw_free(p);
+}
+
+void side_places_get(const struct side_places *p, struct sw_addr_list *ret)
+{
+    *ret = p->list;
+}
