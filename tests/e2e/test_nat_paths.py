@@ -74,17 +74,75 @@ def test_who_reaches_whom(world, relay, binary):
         for (a, b), p in diallers.items():
             assert p.event("ready")["path"] == "relay"
             if outcome(a, b) == "direct":
-                p.event("path", path="direct")
+                table[a, b] = p.event("path", path="direct")["at"] - p.began, ""
             else:
-                until(lambda p=p: noted(p), what=f"{a} x {b} says that it stays on the relay")
-            table[a, b] = time.monotonic() - p.began
+                table[a, b] = 0, until(lambda p=p: note(p), what=f"{a} x {b} says that it stays on the relay")
         for (a, b), p in diallers.items():
             assert p.echo(100_000)["path"] == outcome(a, b), (a, b, p.seen[-4:])
-            print(f"dialler {a:10} device {b:10} {outcome(a, b):6} after {table[a, b] * 1000:6.0f} ms")
+            after, why = table[a, b]
+            print(f"dialler {a:10} device {b:10} {outcome(a, b):6} {why or f'after {after * 1000:.0f} ms'}")
+        assert table["symmetric", "symmetric"][1] == "both NATs are symmetric"
 
 
-def noted(p):
+def note(p):
+    """Why the connection stays on the relay; empty: it is still probing."""
     p.tell("path")
     e = p.event("path")
     assert e["path"] == "relay", e
     return e["note"]
+
+
+@pytest.fixture
+def pair(world, relay, binary):
+    """A dialler and a device, each behind an ordinary router, connected through the relay."""
+    with peer(world["in-restricted-b"], binary, URL) as device, peer(world["in-restricted-a"], binary) as dialler:
+        device.event("relay", up=True)
+        for p in (device, dialler):
+            learn(p, relay)
+        dialler.dial(device, [], URL)
+        assert dialler.event("ready")["path"] == "relay"
+        yield dialler, device
+
+
+CUT = """
+table inet cut {
+    chain every { type filter hook forward priority -10; meta l4proto udp drop; }
+}
+"""
+
+
+def test_a_transfer_goes_on_while_the_path_changes(world, pair):
+    """From the relay to a direct path, back when that dies, and to the direct path again: all bytes in order."""
+    dialler, device = pair
+    dialler.tell(f"echo {BULK}")
+    dialler.event("path", path="direct")
+    device.event("path", path="direct")
+    router = world["restricted-b"]
+    router.run("nft", "-f", "-", stdin=CUT)
+    dialler.tell(f"echo {BULK}")
+    dialler.event("path", path="relay")
+    router.run("nft", "delete table inet cut")
+    dialler.event("path", path="direct")
+    dialler.tell(f"echo {BULK}")
+    done = [e for e in dialler.seen if e["event"] == "echo"]
+    while len(done) < 3:
+        done.append(dialler.event("echo"))
+    assert all(e["ok"] and e["bytes"] == BULK for e in done), done
+    assert not [e for e in dialler.seen if e["event"] == "closed"]
+
+
+def test_a_machine_that_gets_another_address(world, pair):
+    """First the device's, then its router's: the connection is the same, and direct again."""
+    dialler, device = pair
+    dialler.event("path", path="direct")
+    world["in-restricted-b"].ip("addr del 10.14.0.2/24 dev eth0", "addr add 10.14.0.77/24 dev eth0",
+                                "route replace default via 10.14.0.1")
+    try:
+        device.tell("network")
+        dialler.tell("echo 1000000")
+        assert dialler.event("echo")["ok"]
+        until(lambda: dialler.echo(1000)["path"] == "direct", what="a direct path with the device's new address")
+    finally:
+        world["in-restricted-b"].ip("addr flush dev eth0 scope global", "addr add 10.14.0.2/24 dev eth0",
+                                    "route replace default via 10.14.0.1", "-6 addr add 2001:db8:14::2/64 dev eth0 nodad",
+                                    "-6 route replace default via 2001:db8:14::1")
