@@ -59,6 +59,7 @@ struct sw_qrelay {
     struct sw_quic *q;              /* borrowed */
     struct sw_slice url;            /* owned */
     struct sw_relay_client *client; /* owned */
+    struct sw_qseen_by *seen_by;    /* owned; NULL: was never asked */
     bool home;
     bool up;
 };
@@ -616,6 +617,14 @@ void sw_qopenings_network_changed(struct sw_quic *q);
 bool sw_quic_probe(struct sw_quic *q, const struct sw_qroute *from, const uint8_t *p, size_t n);
 /* All that is known of where we are. */
 size_t sw_quic_candidates(const struct sw_quic *q, struct sw_addr ret[SW_QUIC_ADDRS_MAX]);
+
+/* seen_by.c: how relays see us */
+
+/* A relay came up, or the network changed: asks, anew. Not when it is down. */
+void sw_qseen_by_start(struct sw_qrelay *r);
+void sw_qseen_by_free(struct sw_qrelay *r);
+/* True when the packet was an answer. */
+bool sw_qseen_by_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t *p, size_t n);
 
 /* relays.c */
 

@@ -139,6 +139,8 @@ void sw_quic_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn
     q->stats.rx_bytes += n;
     if (sw_probe_is(p, n) && sw_quic_probe(q, from, p, n))
         return;
+    if (!from->relay && sw_qseen_by_packet(q, from, p, n))
+        return;
     rc = ngtcp2_pkt_decode_version_cid(&vc, p, n, QUIC_CID_LEN);
     if (rc == 0)
         c = sw_qcid_find(q, vc.dcid, vc.dcidlen);
@@ -350,6 +352,7 @@ void sw_quic_free(struct sw_quic *q)
     q->busy = true;
     close_all(q);
     sw_qrelay_held_done(q);
+    q->cfg.mapped = NULL;
     sw_qrelays_sweep(q, true);
     sw_defer_cancel(&q->turn);
     sw_timer_stop(q->loop, &q->housekeeping);
@@ -398,9 +401,13 @@ size_t sw_quic_bound(const struct sw_quic *q, struct sw_addr ret[2])
 
 void sw_quic_network_changed(struct sw_quic *q)
 {
-    SW_LIST_FOREACH (it, &q->relays)
-        sw_relay_client_probe(SW_CONTAINER_OF(it, struct sw_qrelay, link)->client);
     sw_qopenings_network_changed(q);
+    SW_LIST_FOREACH (it, &q->relays) {
+        struct sw_qrelay *r = SW_CONTAINER_OF(it, struct sw_qrelay, link);
+
+        sw_relay_client_probe(r->client);
+        sw_qseen_by_start(r);
+    }
     SW_LIST_FOREACH (it, &q->conns)
         sw_qpath_network_changed(SW_CONTAINER_OF(it, struct sw_qconn, link));
 }

@@ -39,6 +39,7 @@ static void on_state(void *arg, bool up, const char *why)
     r->up = up;
     sw_log_info("quic", "relay %.*s: %s%s%s", SW_SLICE_ARG(r->url), up ? "connected" : "lost",
                 why ? ": " : "", why ? why : "");
+    sw_qseen_by_start(r);
     if (r->home && q->cfg.relay_state)
         q->cfg.relay_state(q->cfg.arg, up);
     /* A dial that waits for it goes on without waiting for its timer. */
@@ -81,6 +82,7 @@ static void relay_free(struct sw_qrelay *r)
         r->q->n_held--;
         sw_free(h);
     }
+    sw_qseen_by_free(r);
     sw_relay_client_free(r->client);
     sw_list_unlink(&r->link);
     sw_slice_free(&r->url);
