@@ -7,6 +7,7 @@
 #include "base/time.h"
 #include "cmd/cmd.h"
 #include "cmd/status_cluster.h"
+#include "cmd/status_devices.h"
 #include "io/loop.h"
 #include "kube/client.h"
 
@@ -36,8 +37,9 @@ const struct sw_opts_cmd sw_status_options = {
     .summary =
         "Lists the data planes connected to the control plane: what each has accepted (ACK)\n"
         "and refused (NACK) of its configuration; on another cluster its Gateways, too, and the\n"
-        "pods of the control plane are asked through the API server. Exit status 2 when a data\n"
-        "plane lags or refuses, none is connected, or a Gateway is not programmed.",
+        "pods of the control plane are asked through the API server. Then the devices, and how\n"
+        "gateways reach them. Exit status 2 when a data plane lags or refuses, none is connected,\n"
+        "or a Gateway is not programmed.",
     .opts = table,
     .n = SW_ARRAY_LEN(table),
 };
@@ -46,7 +48,9 @@ struct ask {
     struct sw_loop *loop;
     struct sw_kube_client *client;
     const struct settings *set;
-    bool settled; /* everybody has everything */
+    struct sw_arena arena;
+    struct sw_json *status; /* in the arena */
+    bool settled;           /* everybody has everything */
     struct sw_err *err;
     int rc;
 };
@@ -215,8 +219,10 @@ static void print_cluster(const struct sw_json *o)
     }
 }
 
-static void show(struct ask *a, const struct sw_json *o)
+static void show(struct ask *a)
 {
+    const struct sw_json *o = a->status;
+
     a->settled = all_settled(o);
     if (a->set->json) {
         SW_BUF_AUTO out = {.max = 64 << 20};
@@ -227,6 +233,29 @@ static void show(struct ask *a, const struct sw_json *o)
     }
     print_cluster(o);
     print_table(sw_json_get(o, SW_SLICE_LIT("clients")));
+    sw_status_print_devices(sw_json_find(o, "devices"), print_cell);
+}
+
+static void on_devices(void *arg, struct sw_kube_reply *r)
+{
+    struct ask *a = arg;
+
+    /* An API without Connectors, or one that does not let us see them, has none to show. */
+    if (r->rc == SW_OK)
+        sw_json_put(&a->arena, a->status, "devices", sw_status_devices(&a->arena, r->object));
+    show(a);
+    sw_loop_stop(a->loop);
+}
+
+static void ask_devices(struct ask *a, const struct sw_json *status)
+{
+    static const struct sw_kube_gvr connectors = {"networking.datumapis.com", "v1alpha1",
+                                                  "connectors", "Connector", true};
+    struct sw_kube_req req = {
+        .verb = SW_KUBE_LIST, .gvr = &connectors, .timeout_ns = a->set->timeout_ns};
+
+    a->status = sw_json_copy(&a->arena, status);
+    (void)sw_kube_do(a->client, &req, on_devices, a);
 }
 
 static void on_cluster(void *arg, const struct sw_json *status, const struct sw_err *err)
@@ -235,11 +264,11 @@ static void on_cluster(void *arg, const struct sw_json *status, const struct sw_
 
     if (status) {
         a->rc = SW_OK;
-        show(a, status);
-    } else {
-        *a->err = *err;
-        (void)sw_err_prefix(a->err, "this API server has no status of data planes");
+        ask_devices(a, status);
+        return;
     }
+    *a->err = *err;
+    (void)sw_err_prefix(a->err, "this API server has no status of data planes");
     sw_loop_stop(a->loop);
 }
 
@@ -252,10 +281,11 @@ static void on_reply(void *arg, struct sw_kube_reply *r)
         sw_status_cluster(a->client, a->set->ns, a->set->timeout_ns, on_cluster, a);
         return;
     }
-    if (r->rc != SW_OK)
-        (void)sw_err_set(a->err, r->rc, "%.*s", SW_SLICE_ARG(r->message));
-    else
-        show(a, r->object);
+    if (r->rc == SW_OK) {
+        ask_devices(a, r->object);
+        return;
+    }
+    (void)sw_err_set(a->err, r->rc, "%.*s", SW_SLICE_ARG(r->message));
     sw_loop_stop(a->loop);
 }
 
@@ -289,6 +319,7 @@ static int run(const struct settings *set, bool *ret_settled, struct sw_err *err
     }
     rc = ask_server(&a, &config);
     sw_loop_free(a.loop);
+    sw_arena_clear(&a.arena);
     *ret_settled = a.settled;
     return rc;
 }

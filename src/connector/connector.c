@@ -26,7 +26,7 @@ const char *const sw_connector_log_formats[] = {"plain", "json", NULL};
 
 /* ---- what we tell about ourselves ---- */
 
-static void publish(struct sw_connector *c)
+void connector_publish(struct sw_connector *c)
 {
     struct sw_details d = {.id = *sw_rawkey_id(c->key),
                            .relay = sw_slice_str(c->relay),
@@ -50,6 +50,9 @@ static void publish(struct sw_connector *c)
         sw_log_info("connector", "reachable at %zu addresses%s%s", d.addrs.n,
                     c->relay ? " and through relay " : "", c->relay ? c->relay : "");
     }
+    memcpy(d.paths, c->paths, sizeof(d.paths));
+    d.n_paths = c->n_paths;
+    d.paths_seq = c->paths_seq;
     sw_quic_set_candidates(c->quic, d.addrs.a, d.addrs.n);
     sw_reg_set_details(c->reg, &d);
 }
@@ -57,7 +60,7 @@ static void publish(struct sw_connector *c)
 /* Gateways told us what the NAT in front of us makes of our address. */
 void connector_mapped(void *arg)
 {
-    publish(arg);
+    connector_publish(arg);
 }
 
 /*
@@ -72,7 +75,7 @@ static void on_observed(void *arg, const struct sw_ip *ip)
     if (sw_addr_reach(ip) > SW_REACH_PRIVATE || sw_ip_eq(at, ip))
         return;
     *at = *ip;
-    publish(c);
+    connector_publish(c);
 }
 
 static void observe(struct sw_connector *c)
@@ -134,7 +137,7 @@ static void set_relay(struct sw_connector *c, struct sw_slice url)
     observe(c);
     if (c->joined)
         sw_quic_set_home_relay(c->quic, url);
-    publish(c);
+    connector_publish(c);
 }
 
 void connector_relay_refused(void *arg, const char *reason)
@@ -166,7 +169,7 @@ static void on_network(void *arg, bool slept)
                                    : "the addresses of this machine changed");
     sw_quic_network_changed(c->quic);
     observe(c); /* anew: its connection may have died with the old address */
-    publish(c);
+    connector_publish(c);
     if (c->observe)
         sw_observe_ask(c->observe);
     sw_reg_poke(c->reg, slept);
@@ -333,7 +336,7 @@ static void begin(struct sw_connector *c)
     else if (c->known.relay.n)
         set_told_relay(c, c->known.relay);
     if (!c->relay)
-        publish(c);
+        connector_publish(c);
     sw_memo_done(&c->known);
     if (c->config->standalone)
         log_ticket(c);
@@ -371,6 +374,7 @@ void sw_connector_free(struct sw_connector *c)
         return;
     sw_timer_stop(c->loop, &c->drain_timer);
     sw_timer_stop(c->loop, &c->nobody);
+    sw_timer_stop(c->loop, &c->paths_timer);
     sw_timer_stop(c->loop, &c->silence);
     connector_remember_now(c);
     sw_addr_watch_free(c->watch);

@@ -77,7 +77,12 @@ struct sw_connector {
     struct sw_peers peers;       /* both */
     struct sw_timer save;        /* of what the control plane said */
     uint64_t saved;              /* sum of it */
-    struct sw_timer nobody;      /* while no gateway is admitted */
+    struct sw_details_path paths[SW_DETAILS_PATHS];
+    size_t n_paths;
+    uint32_t paths_seq; /* of what is published */
+    struct sw_timer paths_timer;
+    uint64_t paths_told_ns; /* loop */
+    struct sw_timer nobody; /* while no gateway is admitted */
     struct sw_list conns;
     size_t n_conns;
     struct sw_quic_stats told; /* what the metrics know */
@@ -116,6 +121,12 @@ SW_NODISCARD int connector_open(struct sw_connector *c, struct sw_err *err);
 /* connector.c */
 void connector_relay_state(void *arg, bool up);
 void connector_mapped(void *arg);
+/* Says where we are: to the API, and to gateways on the relay. */
+void connector_publish(struct sw_connector *c);
+
+/* paths.c */
+/* A gateway is connected, or reached another way. */
+void connector_path_seen(struct sw_connector *c, const struct sw_qconn *q);
 void connector_relay_refused(void *arg, const char *reason);
 
 /* serve.c */

@@ -33,6 +33,28 @@ struct sw_json *sw_details_connection(struct sw_arena *a, const struct sw_detail
     return out;
 }
 
+static struct sw_json *paths_of(struct sw_arena *a, const struct sw_details *d)
+{
+    struct sw_json *out = sw_json_new_array(a);
+
+    for (size_t i = 0; i < d->n_paths; i++) {
+        const struct sw_details_path *p = &d->paths[i];
+        struct sw_json *one = sw_json_new_object(a);
+        char hex[SW_NODEID_HEX];
+        char at[SW_ADDR_TEXT];
+        char since[SW_RFC3339_LEN];
+
+        put(a, one, "gateway", sw_nodeid_hex(&p->gateway, hex));
+        put(a, one, "type", p->address.ip.family ? "Direct" : "Relay");
+        if (p->address.ip.family)
+            put(a, one, "address", sw_addr_text(&p->address, at));
+        sw_json_put(a, one, "roundTripMicroseconds", sw_json_new_u64(a, p->rtt_us));
+        put(a, one, "since", sw_rfc3339(p->since_ns, 0, since));
+        sw_json_push(a, out, one);
+    }
+    return out;
+}
+
 static const struct sw_json *by_type(const struct sw_json *list, const char *type)
 {
     for (size_t i = 0; i < sw_json_len(list); i++) {
@@ -86,14 +108,21 @@ struct sw_json *sw_details_patch(struct sw_arena *a, const struct sw_details *d,
     struct sw_json *capabilities = sw_details_capabilities(a, d, old, wall_ns);
     struct sw_json *patch = sw_json_new_object(a);
 
-    if (!sw_json_equal(seen, connection, SW_JSON_EQ_VALUE)) {
+    if (!sw_json_equal(sw_json_find(seen, "publicKey"), sw_json_find(connection, "publicKey"),
+                       SW_JSON_EQ_VALUE) ||
+        !sw_json_str_eq(sw_json_find(seen, "type"), "PublicKey")) {
         struct sw_json *key = sw_json_find(connection, "publicKey");
 
         /* A merge patch keeps what it does not name. */
         if (!d->relay.n && sw_json_walk(seen, "publicKey", "homeRelay", NULL))
             sw_json_put(a, key, "homeRelay", sw_json_new_null(a));
         sw_json_put(a, patch, "connectionDetails", connection);
+    } else if (d->tell_paths) {
+        connection = sw_json_new_object(a);
+        sw_json_put(a, patch, "connectionDetails", connection);
     }
+    if (d->tell_paths)
+        sw_json_put(a, connection, "paths", paths_of(a, d));
     if (!sw_json_equal(old, capabilities, SW_JSON_EQ_VALUE))
         sw_json_put(a, patch, "capabilities", capabilities);
     return sw_json_len(patch) ? patch : NULL;

@@ -13,15 +13,29 @@
 #define SW_CONNECTOR_GATEWAY_IDS "spanwire.dev/gateway-ids"
 #define SW_CONNECTOR_RELAY       "spanwire.dev/relay"
 
+enum { SW_DETAILS_PATHS = 8 };
+
+/* How a gateway reached the device last. */
+struct sw_details_path {
+    struct sw_nodeid gateway;
+    struct sw_addr address; /* the gateway's; family 0: by relay */
+    uint64_t rtt_us;
+    uint64_t since_ns; /* wall */
+};
+
 struct sw_details {
     struct sw_nodeid id;
     struct sw_slice relay; /* empty: none */
     struct sw_addr_list addrs;
     bool tcp; /* capabilities that are ready */
     bool udp;
+    struct sw_details_path paths[SW_DETAILS_PATHS];
+    size_t n_paths;
+    uint32_t paths_seq; /* another one: they are news */
+    bool tell_paths;    /* to the patch: write them. An API may drop what it does not know */
 };
 
-/* status.connectionDetails. */
+/* status.connectionDetails, without the paths. */
 struct sw_json *sw_details_connection(struct sw_arena *a, const struct sw_details *d);
 /*
  * status.capabilities; a condition that says what the one in 'seen' (may be NULL) says keeps its

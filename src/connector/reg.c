@@ -48,6 +48,7 @@ static void on_patched(void *arg, struct sw_kube_reply *p)
         /* The informer brings the new state, and what still differs then is patched again. It may
          * have done so before this answer came. */
         r->patch_backoff_ns = 0;
+        r->paths_told = r->paths_sent;
         if (r->patch_again)
             patch_status(r);
         return;
@@ -96,6 +97,8 @@ static void patch_status(struct sw_reg *r)
     r->patch_again = r->patch != NULL;
     if (r->patch || !r->have_details || !reg_may_write(r))
         return;
+    r->details.tell_paths = r->details.paths_seq != r->paths_told;
+    r->paths_sent = r->details.paths_seq;
     status = sw_details_patch(&a, &r->details, r->seen->json, sw_wall_ns());
     if (!status)
         return;

@@ -51,7 +51,9 @@ struct sw_reg {
     struct sw_hold *hold;
     char *lease; /* name of the one held */
     struct sw_details details;
-    char *relay; /* owned text of details */
+    char *relay;         /* owned text of details */
+    uint32_t paths_sent; /* number of those in the patch under way */
+    uint32_t paths_told; /* and of those that the API took */
     bool have_details;
     bool named;   /* our rights cover objects of our name, and no lists beyond them */
     bool created; /* our Connector, by us */

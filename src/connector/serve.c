@@ -49,6 +49,7 @@ void connector_accepted(void *arg, struct sw_qconn *q)
     c->n_conns++;
     sw_log_info("connector", "gateway %s connected, %s", sw_nodeid_short(sw_qconn_peer(q), peer),
                 sw_qconn_path(q) == SW_QPATH_RELAY ? "through the relay" : "directly");
+    connector_path_seen(c, q);
     sw_qserve_adopt(c->serve, q);
 }
 
@@ -96,7 +97,7 @@ static void on_conn_path(void *arg, struct sw_qconn *q)
     char peer[SW_NODEID_SHORT];
     char text[SW_ADDR_TEXT];
 
-    (void)arg;
+    connector_path_seen(arg, q);
     sw_log_info("connector", "gateway %s is reached %s %s now",
                 sw_nodeid_short(sw_qconn_peer(q), peer),
                 sw_qconn_path(q) == SW_QPATH_RELAY ? "through the" : "directly at",

@@ -29,7 +29,15 @@ static void scrape_quic(struct sw_connector *c)
     tell_quic(c, "dropped", now.rx_dropped, c->told.rx_dropped);
     tell_quic(c, "path_slower", now.renewals, c->told.renewals);
     tell_quic(c, "held_back", now.held_back, c->told.held_back);
+    tell_quic(c, "probe_sent", now.probes_sent, c->told.probes_sent);
+    tell_quic(c, "probe_received", now.probes_received, c->told.probes_received);
+    tell_quic(c, "probe_dropped", now.probes_dropped, c->told.probes_dropped);
+    tell_quic(c, "direct_failed", now.direct_failed, c->told.direct_failed);
     sw_metric_set(sw_metric_get(c->shard, SW_METRIC_QUIC_BUFFERED, NULL), (int64_t)now.buffered);
+    sw_metric_set(sw_metric_get1(c->shard, SW_METRIC_QUIC_RTT, "direct"),
+                  (int64_t)(now.rtt_direct_ns / SW_NS_PER_US));
+    sw_metric_set(sw_metric_get1(c->shard, SW_METRIC_QUIC_RTT, "relay"),
+                  (int64_t)(now.rtt_relay_ns / SW_NS_PER_US));
     c->told = now;
     sw_qserve_stats(c->serve, &serve);
     sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_REFUSALS, "too_many_streams"),
@@ -111,6 +119,8 @@ static void put_conns(struct sw_jw *w, const struct sw_connector *c)
         put_str(w, "path", sw_qconn_path(k->q) == SW_QPATH_RELAY ? "relay" : "direct");
         if (at.ip.family)
             put_str(w, "address", sw_addr_text(&at, text));
+        else if (sw_qconn_path_note(k->q)[0])
+            put_str(w, "note", sw_qconn_path_note(k->q));
         put_u64(w, "rttUs", sw_qconn_rtt_ns(k->q) / SW_NS_PER_US);
         put_u64(w, "streams", sw_qconn_streams(k->q));
         put_time(w, "since", k->since_ns);
@@ -131,6 +141,8 @@ static void put_lists(struct sw_jw *w, const struct sw_connector *c)
         sw_jw_str(w, sw_addr_text(&c->addrs.a[i], text));
     }
     sw_jw_array_end(w);
+    put_bool(w, "symmetricNat",
+             sw_quic_mapping_varies(c->quic, 4) || sw_quic_mapping_varies(c->quic, 6));
     sw_jw_name(w, "gateways");
     sw_jw_array(w);
     for (size_t i = 0; i < sw_min(c->peers.ids.n, LISTED_MAX); i++) {
@@ -278,10 +290,12 @@ static int put_gateways(struct sw_buf *b, const struct sw_connector *c)
 
         if (rc == SW_OK)
             rc = sw_buf_printf(b,
-                               "<tr><td>%s</td><td>%s</td><td>%.1f ms</td><td>%zu open</td></tr>\n",
+                               "<tr><td>%s</td><td>%s</td><td>%.1f ms</td><td>%zu open</td>"
+                               "<td>%s</td></tr>\n",
                                sw_nodeid_hex(sw_qconn_peer(k->q), hex),
                                at.ip.family ? sw_addr_text(&at, text) : "through the relay",
-                               (double)sw_qconn_rtt_ns(k->q) / 1e6, sw_qconn_streams(k->q));
+                               (double)sw_qconn_rtt_ns(k->q) / 1e6, sw_qconn_streams(k->q),
+                               sw_qconn_path_note(k->q));
     }
     return rc == SW_OK ? sw_buf_append_str(b, "</table>\n") : rc;
 }

@@ -459,8 +459,12 @@ void sw_quic_stats(const struct sw_quic *q, struct sw_quic_stats *ret)
     ret->buffered = q->tx_mem;
     SW_LIST_FOREACH (it, &q->conns) {
         const struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
+        bool relay = sw_qconn_path(c) == SW_QPATH_RELAY;
+        uint64_t *rtt = relay ? &ret->rtt_relay_ns : &ret->rtt_direct_ns;
 
-        ret->conns_relay += sw_qconn_path(c) == SW_QPATH_RELAY;
+        ret->conns_relay += relay;
+        if (c->ready)
+            *rtt = sw_max(*rtt, sw_qconn_rtt_ns(c));
         ret->buffered += c->held;
     }
 }

@@ -261,6 +261,8 @@ struct sw_quic_stats {
     uint64_t renewals;           /* of congestion control, on paths that became slower */
     uint64_t held_back;          /* times a stream got no room because of what all hold */
     uint64_t probes_sent, probes_received, probes_dropped;
-    uint64_t direct_found, direct_failed; /* from relay or another path; rounds without success */
+    uint64_t direct_found;  /* moves to a path that answered probes */
+    uint64_t direct_failed; /* connections that stay on a relay because none answers */
+    uint64_t rtt_direct_ns, rtt_relay_ns; /* now: the largest of all connections */
 };
 void sw_quic_stats(const struct sw_quic *q, struct sw_quic_stats *ret);

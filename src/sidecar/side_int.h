@@ -41,6 +41,8 @@ struct side_stats {
     uint64_t last_rx, last_tx;      /* of the endpoint, at the last scrape */
     uint64_t last_held_back;
     uint64_t last_renewals;
+    uint64_t last_probes_sent, last_probes_received, last_probes_dropped;
+    uint64_t last_direct_found, last_direct_failed;
 };
 
 struct sw_sidecar {

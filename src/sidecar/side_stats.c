@@ -186,6 +186,23 @@ static void gauge(struct sw_sidecar *s, enum sw_metric_id id, const char *label,
     sw_metric_set(sw_metric_get1(s->stats.shard, id, label), (int64_t)v);
 }
 
+static void catch_up(struct sw_sidecar *s, const char *event, uint64_t now, uint64_t *last)
+{
+    sw_metric_add(sw_metric_get1(s->stats.shard, SW_METRIC_SIDE_EVENTS, event), now - *last);
+    *last = now;
+}
+
+static void scrape_paths(struct sw_sidecar *s, const struct sw_quic_stats *q)
+{
+    catch_up(s, "probe_sent", q->probes_sent, &s->stats.last_probes_sent);
+    catch_up(s, "probe_received", q->probes_received, &s->stats.last_probes_received);
+    catch_up(s, "probe_dropped", q->probes_dropped, &s->stats.last_probes_dropped);
+    catch_up(s, "direct_found", q->direct_found, &s->stats.last_direct_found);
+    catch_up(s, "direct_failed", q->direct_failed, &s->stats.last_direct_failed);
+    gauge(s, SW_METRIC_QUIC_RTT, "direct", q->rtt_direct_ns / SW_NS_PER_US);
+    gauge(s, SW_METRIC_QUIC_RTT, "relay", q->rtt_relay_ns / SW_NS_PER_US);
+}
+
 void sw_sidecar_scrape(struct sw_sidecar *s)
 {
     struct sw_quic_stats q = {0};
@@ -207,6 +224,7 @@ void sw_sidecar_scrape(struct sw_sidecar *s)
     s->stats.last_renewals = q.renewals;
     sw_metric_set(sw_metric_get(s->stats.shard, SW_METRIC_QUIC_BUFFERED, NULL),
                   (int64_t)q.buffered);
+    scrape_paths(s, &q);
     gauge(s, SW_METRIC_SIDE_CONNS, "direct", q.conns - q.conns_relay);
     gauge(s, SW_METRIC_SIDE_CONNS, "relay", q.conns_relay);
     gauge(s, SW_METRIC_SIDE_PATHS, "direct", q.conns - q.conns_relay);

@@ -150,7 +150,9 @@
     X(CONNECTOR_LIVE, GAUGE, "spanwire_connector_live", "", \
       "1 while the Lease of this device is renewed in time") \
     X(CONNECTOR_QUIC, COUNTER, "spanwire_connector_quic_events", "event", \
-      "Of this device's endpoint: accepted, failed, refused, retry, stream_reset, dropped (packets), path_slower (congestion control began anew), held_back (a stream, by what all hold)") \
+      "Of this device's endpoint: accepted, failed, refused, retry, stream_reset, dropped (packets), path_slower (congestion control began anew), held_back (a stream, by what all hold), probe_sent, probe_received, probe_dropped (see spanwire-connector(8), Direct paths), direct_failed (a connection stays on the relay)") \
+    X(QUIC_RTT, GAUGE, "spanwire_quic_rtt_microseconds", "path", \
+      "Largest round trip of the connections by this kind of path (direct, relay)") \
     X(QUIC_BUFFERED, GAUGE, "spanwire_quic_buffered_bytes", "", \
       "Bytes streams hold, to be sent or not taken yet (--max-buffered)") \
     X(RELAY_CLIENTS, GAUGE, "spanwire_relay_clients", "", \

@@ -41,12 +41,15 @@ def kubectl(edge, *argv):
                               text=True, check=True, timeout=guard(30)).stdout
 
 
-def published(edge):
+def details(edge):
     for c in json.loads(kubectl(edge, "get", "connectors", "-o", "json"))["items"]:
-        key = c.get("status", {}).get("connectionDetails", {}).get("publicKey", {})
         if "inside" in c["metadata"]["name"]:
-            return key.get("addresses", [])
-    return []
+            return c.get("status", {}).get("connectionDetails", {})
+    return {}
+
+
+def published(edge):
+    return details(edge).get("publicKey", {}).get("addresses", [])
 
 
 def status_of(town, path):
@@ -70,12 +73,20 @@ def directly(d, seen=0):
     until(lambda: re.search("gateway .* (connected, directly|is reached directly)", d.log()[seen:]), what=d.log()[-2000:])
 
 
-def test_the_relay_says_what_the_router_shows(town, edge, device):
+def test_the_relay_says_what_the_router_shows(town, edge, device, binary):
     d = device()
     until(lambda: addresses(edge) == [ROUTER, HOMES["home1"]], what=d.log()[-2000:])
     # Nobody's packets come in to that address but the gateway's: the device sent to it first.
     until(lambda: status_of(town, "/first") == 200, what=d.log()[-2000:])
     directly(d)
+    # Everybody who looks sees the path: the Connector's status, and who asks for all devices.
+    path = until(lambda: next(iter(details(edge).get("paths", [])), None))
+    assert path["type"] == "Direct" and path["address"].startswith(f"{EDGE}:"), path
+    assert path["roundTripMicroseconds"] > 0 and len(path["gateway"]) == 64, path
+    with edge.ns.entered():
+        shown = subprocess.run([binary, "status", "--kubeconfig", str(edge.kubeconfig)], capture_output=True, text=True,
+                               check=False, timeout=guard(30)).stdout
+    assert re.search(rf"inside\S* +yes +{path['gateway'][:10]} +Direct +{re.escape(path['address'])} +[\d.]+ ms", shown), shown
     # Into another network: the device has another address, and so has its router.
     router, seen = town["router"], len(d.log())
     router.ip(f"addr del {ROUTER}/24 dev eth0", "addr add 203.0.113.31/24 dev eth0")

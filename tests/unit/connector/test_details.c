@@ -77,6 +77,34 @@ static void test_the_status_is_patched_only_when_it_differs(void **state)
     assert_null(sw_json_find(patch, "capabilities"));
 }
 
+/* An API may drop them: then they are not written again and again. */
+static void test_paths_are_written_when_they_are_news(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_details d = example();
+    struct sw_json *obj = merged(&a, sw_details_patch(&a, &d, sw_json_new_object(&a), NOW));
+    struct sw_json *patch;
+    const struct sw_json *path;
+
+    (void)state;
+    assert_null(sw_details_patch(&a, &d, obj, NOW));
+    d.n_paths = 2;
+    d.paths[0].rtt_us = 1500;
+    d.paths[0].since_ns = NOW;
+    assert_int_equal(sw_addr_parse(SW_SLICE_LIT("203.0.113.9:4433"), &d.paths[0].address, NULL),
+                     SW_OK);
+    assert_null(sw_details_patch(&a, &d, obj, NOW));
+    d.tell_paths = true;
+    patch = sw_details_patch(&a, &d, obj, NOW);
+    assert_null(sw_json_walk(patch, "connectionDetails", "publicKey", NULL));
+    path = sw_json_at(sw_json_walk(patch, "connectionDetails", "paths", NULL), 0);
+    assert_true(sw_json_str_eq(sw_json_find(path, "type"), "Direct"));
+    assert_true(sw_json_str_eq(sw_json_find(path, "address"), "203.0.113.9:4433"));
+    path = sw_json_at(sw_json_walk(patch, "connectionDetails", "paths", NULL), 1);
+    assert_true(sw_json_str_eq(sw_json_find(path, "type"), "Relay"));
+    assert_null(sw_json_find(path, "address"));
+}
+
 static void test_a_relay_that_went_is_taken_out(void **state)
 {
     SW_ARENA_AUTO a = {0};
@@ -216,6 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_status_is_patched_only_when_it_differs),
+        cmocka_unit_test(test_paths_are_written_when_they_are_news),
         cmocka_unit_test(test_a_relay_that_went_is_taken_out),
         cmocka_unit_test(test_a_capability_keeps_the_time_of_its_change),
         cmocka_unit_test(test_new_connectors_and_choices),

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/status_devices.h"
+
+#include <stdio.h>
+
+static bool online(const struct sw_json *connector)
+{
+    const struct sw_json *list = sw_json_walk(connector, "status", "conditions", NULL);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        const struct sw_json *c = sw_json_at(list, i);
+
+        if (sw_json_str_eq(sw_json_find(c, "type"), "Ready"))
+            return sw_json_str_eq(sw_json_find(c, "status"), "True");
+    }
+    return false;
+}
+
+struct sw_json *sw_status_devices(struct sw_arena *a, const struct sw_json *list)
+{
+    const struct sw_json *items = sw_json_find(list, "items");
+    struct sw_json *out = sw_json_new_array(a);
+
+    for (size_t i = 0; i < sw_json_len(items); i++) {
+        const struct sw_json *o = sw_json_at(items, i);
+        const struct sw_json *paths = sw_json_walk(o, "status", "connectionDetails", "paths", NULL);
+        struct sw_json *row = sw_json_new_object(a);
+
+        sw_json_put_str(a, row, "namespace",
+                        sw_json_str(sw_json_walk(o, "metadata", "namespace", NULL)));
+        sw_json_put_str(a, row, "name", sw_json_str(sw_json_walk(o, "metadata", "name", NULL)));
+        sw_json_put(a, row, "online", sw_json_new_bool(a, online(o)));
+        sw_json_put(a, row, "paths", paths ? sw_json_copy(a, paths) : sw_json_new_array(a));
+        sw_json_push(a, out, row);
+    }
+    return out;
+}
+
+static void print_path(const struct sw_json *row, const struct sw_json *path,
+                       void (*cell)(struct sw_slice text, int width))
+{
+    bool up = sw_json_true(sw_json_find(row, "online"));
+    struct sw_slice gateway = sw_json_str(sw_json_find(path, "gateway"));
+    int64_t rtt = 0;
+
+    cell(sw_json_str(sw_json_find(row, "namespace")), 20);
+    cell(sw_json_str(sw_json_find(row, "name")), 28);
+    cell(sw_slice_str(up ? "yes" : "NO"), 6);
+    cell(sw_slice_head(gateway, 10), 10);
+    cell(path ? sw_json_str(sw_json_find(path, "type")) : SW_SLICE_LIT("-"), 6);
+    cell(path ? sw_json_str(sw_json_find(path, "address")) : SW_SLICE_LIT(""), 40);
+    if (path && sw_json_i64(sw_json_find(path, "roundTripMicroseconds"), &rtt))
+        printf("%.1f ms", (double)rtt / 1000);
+    (void)putchar('\n');
+}
+
+void sw_status_print_devices(const struct sw_json *devices,
+                             void (*cell)(struct sw_slice text, int width))
+{
+    if (sw_json_len(devices))
+        printf("%-20s %-28s %-6s %-10s %-6s %-40s %s\n", "NAMESPACE", "DEVICE", "ONLINE", "GATEWAY",
+               "PATH", "ADDRESS", "ROUND TRIP");
+    for (size_t i = 0; i < sw_json_len(devices); i++) {
+        const struct sw_json *row = sw_json_at(devices, i);
+        const struct sw_json *paths = sw_json_find(row, "paths");
+
+        if (!sw_json_len(paths))
+            print_path(row, NULL, cell);
+        for (size_t k = 0; k < sw_json_len(paths); k++)
+            print_path(row, sw_json_at(paths, k), cell);
+    }
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `spanwire status`: devices, and how gateways reach them. */
+#pragma once
+
+#include "base/json.h"
+
+/*
+ * The items of a list of Connectors as rows: "namespace", "name", "online", and "paths" as their
+ * status has them. In the arena.
+ */
+struct sw_json *sw_status_devices(struct sw_arena *a, const struct sw_json *list);
+/* Prints them as a table; nothing when there are none. cell prints what others chose. */
+void sw_status_print_devices(const struct sw_json *devices,
+                             void (*cell)(struct sw_slice text, int width));
