@@ -447,6 +447,8 @@ bool sw_qreach_datagram(struct sw_qconn *c, const uint8_t *p, size_t n)
         c->reach->seq = 1;
     }
     r = c->reach;
+    if (memcmp(m.tag, r->tag, sizeof(m.tag)) == 0)
+        return true; /* an echo of ours */
     if (m.want && !sw_qbucket_take(&r->answers, now_ns(r), TOLD_PER_SECOND))
         return true;
     fresh = m.seq != r->peer.seq;

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paths: by relay, from relay to direct and back, with ourselves and with the real iroh."""
 import contextlib
+import hmac
+import os
 import socket
 import subprocess
 import time
@@ -197,6 +199,46 @@ def test_iroh_that_knows_both_comes_directly(binary, relay):
         comes_directly(ours, "accepted")
         iroh.event("ready")
         iroh.echo(1_000_000)
+
+
+def test_a_native_peer_is_left_alone(binary, relay):
+    """It gets a few datagrams of no flow, and is moved as ever: by an address that somebody names."""
+    with Ours(binary, probes=1) as ours, Iroh(relay=relay.url) as iroh:
+        ours.dial(iroh, [], relay.url)
+        ours.event("ready", path="relay")
+        assert ours.echo(1_000_000)["path"] == "relay"
+        ours.tell(f"more {iroh.addrs[0]}")
+        ours.event("path", path="direct")
+        directly(ours, 1_000_000)
+        ours.tell("stats")
+        assert ours.event("stats")["probes_sent"] == 0
+
+
+def test_who_asks_gets_no_more_than_it_sent(binary):
+    """The wire format once more, by another hand. Only who knows the NodeID is answered, with as many bytes."""
+    with Ours(binary, probes=1) as a, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        host, port = a.addrs[0].split(":")
+        s.connect((host, int(port)))
+        s.settimeout(20)
+        tx = os.urandom(12)
+
+        def question(node):
+            head = bytes([0x10, 1]) + bytes(8) + tx + bytes(2)
+            head += bytes(tx[i % 12] for i in range(18))  # no address, masked
+            key = hmac.digest(b"spanwire ask", node, "sha256")
+            return head + hmac.digest(key, head, "sha256")[:16]
+        ours = bytes.fromhex(a.id)
+        for wrong in (question(bytes(32)), question(ours)[:-1], question(ours) + b"x"):
+            s.send(wrong)
+        asked = question(ours)
+        s.send(asked)
+        while (answer := s.recv(2048))[0] != 0x11:  # a stateless reset for each of the others, as for any packet
+            assert len(answer) < len(asked)
+        assert len(answer) == len(asked) == 58 and answer[10:22] == tx
+        seen = bytes(b ^ tx[i % 12] for i, b in enumerate(answer[24:42]))
+        assert answer[22] == 4 and (socket.inet_ntoa(seen[2:6]), int.from_bytes(seen[:2], "big")) == s.getsockname()
+        a.tell("stats")
+        assert a.event("stats")["probes_sent"] == 1
 
 
 def test_two_of_ours_tell_each_other_where_they_are(binary, relay):
