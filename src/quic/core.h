@@ -367,7 +367,8 @@ struct sw_quic {
     struct sw_qbucket say_retry;
     struct sw_qbucket say_flood;
     struct sw_qbucket say_relay; /* lines of the log */
-    uint64_t key_update_after;   /* packets */
+    struct sw_qbucket say_ping;
+    uint64_t key_update_after; /* packets */
     struct sw_quic_stats stats;
 };
 
@@ -605,6 +606,8 @@ bool sw_qreach_known(const struct sw_qconn *c);
  */
 bool sw_qreach_best(struct sw_qconn *c, const struct sw_qroute *now, bool urgent,
                     struct sw_qroute *ret);
+/* The direct path does not answer: asks at all other places. */
+void sw_qreach_silent(struct sw_qconn *c);
 /* What became of an attempt to go there. */
 void sw_qreach_outcome(struct sw_qconn *c, const struct sw_qroute *at, bool ok);
 

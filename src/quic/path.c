@@ -13,7 +13,7 @@
 #include "base/time.h"
 #include "quic/core.h"
 
-enum { PTOS_BEFORE_MOVE = 2, PTOS_BEFORE_FALLBACK = 3 };
+enum { PTOS_BEFORE_MOVE = 1, PTOS_BEFORE_FALLBACK = 3 };
 
 /* ---- routes ---- */
 
@@ -391,6 +391,8 @@ static void look_for_better(struct sw_qconn *c)
         return;
     }
     ngtcp2_conn_get_conn_stat(c->nc, &st);
+    if (st.pto_count > 0)
+        sw_qreach_silent(c);
     if (sw_qreach_best(c, &sw_qpath_get(c, c->path_now)->route, st.pto_count >= PTOS_BEFORE_MOVE,
                        &r)) {
         (void)try_route(c, &r, false);

@@ -19,7 +19,9 @@ enum {
     PINGS = 9,                     /* to each, in a round */
     TELLS = 6,                     /* of a message that is not acknowledged */
     PATIENCE = 4,                  /* of these until blind attempts begin: path.c */
-    TOLD_PER_SECOND = 10,
+    LISTS_PER_SECOND = 10,         /* of a peer: more are not looked at */
+    PINGS_PER_SECOND = 100,        /* of a connection: a peer names the places */
+    ALL_PINGS_PER_SECOND = 2000,   /* of the endpoint */
 };
 
 #define TELL_NS    (200 * SW_NS_PER_MS) /* doubles */
@@ -27,6 +29,7 @@ enum {
 #define AGAIN_NS   (100 * SW_NS_PER_MS) /* between pings that a ping caused */
 #define PENALTY_NS (10 * SW_NS_PER_S)   /* pings came through, QUIC did not */
 #define LOOK_NS    (15 * SW_NS_PER_S)   /* between looks for something better than a direct path */
+#define SILENT_NS  SW_NS_PER_S          /* between looks while a direct path is silent */
 #define MOVE_NS    (5 * SW_NS_PER_S)    /* between moves from one direct path to another */
 #define GAIN_NS    (5 * SW_NS_PER_MS)
 #define BONUS6_NS  (3 * SW_NS_PER_MS)
@@ -55,7 +58,8 @@ struct sw_qreach {
     uint32_t acked; /* by the peer */
     uint8_t tells;
     uint64_t tell_ns; /* UINT64_MAX: nothing to tell */
-    struct sw_qbucket answers;
+    struct sw_qbucket lists;
+    struct sw_qbucket pings;
     struct sw_reach peer; /* as last heard; seq 0: not yet */
     struct cand cand[CANDS];
     size_t n;
@@ -63,7 +67,8 @@ struct sw_qreach {
     uint64_t began_ns;
     uint64_t round_ns; /* next one, of who dialled, while on the relay */
     uint8_t rounds;
-    uint64_t look_ns;
+    uint64_t look_ns; /* next one */
+    uint64_t looked_ns;
     uint64_t moved_ns;
     bool failed; /* said that no direct path was found */
 };
@@ -207,7 +212,9 @@ static void ping(struct sw_qreach *r, struct cand *k)
     k->next_ns = k->sent < PINGS
                      ? now + (uint64_t)(ping_at_ms[i + 1] - ping_at_ms[i]) * SW_NS_PER_MS
                      : UINT64_MAX;
-    send_probe(r, &k->route, &m);
+    if (sw_qbucket_take(&r->pings, now, PINGS_PER_SECOND) &&
+        sw_qbucket_take(&r->c->q->say_ping, now, ALL_PINGS_PER_SECOND))
+        send_probe(r, &k->route, &m);
 }
 
 static void ping_if_due(struct sw_qreach *r)
@@ -326,6 +333,19 @@ static void next_round_if_due(struct sw_qreach *r)
     begin_round(r);
 }
 
+/* One ping to each place. */
+static void look(struct sw_qreach *r)
+{
+    uint64_t now = now_ns(r);
+
+    r->looked_ns = now;
+    for (size_t i = 0; i < r->n; i++) {
+        begin_cand(&r->cand[i], now);
+        ping(r, &r->cand[i]);
+        r->cand[i].next_ns = UINT64_MAX;
+    }
+}
+
 /* On a direct path: whether another one has become faster. */
 static void look_if_due(struct sw_qreach *r)
 {
@@ -334,13 +354,8 @@ static void look_if_due(struct sw_qreach *r)
     if (!r->c->dialled || !r->peer.seq || now < r->look_ns)
         return;
     r->look_ns = now + LOOK_NS;
-    if (sw_qconn_path(r->c) != SW_QPATH_DIRECT || r->n < 2)
-        return;
-    for (size_t i = 0; i < r->n; i++) {
-        begin_cand(&r->cand[i], now);
-        ping(r, &r->cand[i]);
-        r->cand[i].next_ns = UINT64_MAX;
-    }
+    if (sw_qconn_path(r->c) == SW_QPATH_DIRECT && r->n > 1)
+        look(r);
 }
 
 static uint64_t next_due(const struct sw_qreach *r)
@@ -449,8 +464,10 @@ bool sw_qreach_datagram(struct sw_qconn *c, const uint8_t *p, size_t n)
     r = c->reach;
     if (memcmp(m.tag, r->tag, sizeof(m.tag)) == 0)
         return true; /* an echo of ours */
-    if (m.want && !sw_qbucket_take(&r->answers, now_ns(r), TOLD_PER_SECOND))
+    if (!sw_qbucket_take(&r->lists, now_ns(r), LISTS_PER_SECOND)) {
+        c->q->stats.probes_dropped++;
         return true;
+    }
     fresh = m.seq != r->peer.seq;
     r->acked = m.ack;
     r->peer = m;
@@ -482,6 +499,14 @@ bool sw_qreach_known(const struct sw_qconn *c)
     return c->reach && c->reach->peer.seq;
 }
 
+void sw_qreach_silent(struct sw_qconn *c)
+{
+    struct sw_qreach *r = c->reach;
+
+    if (sw_qreach_known(c) && now_ns(r) - r->looked_ns > SILENT_NS)
+        look(r);
+}
+
 static uint64_t worth(const struct cand *k)
 {
     return k->rtt_ns + (k->route.remote.ip.family == 6 ? 0 : BONUS6_NS);
@@ -504,7 +529,10 @@ bool sw_qreach_best(struct sw_qconn *c, const struct sw_qroute *now, bool urgent
     for (size_t i = 0; r && i < r->n; i++) {
         const struct cand *k = &r->cand[i];
 
-        if (k != current && usable(r, k) && (!best || worth(k) < worth(best)))
+        if (k == current || !usable(r, k) || (best && worth(k) >= worth(best)))
+            continue;
+        /* The present path is silent: then only what answered since then is any better. */
+        if (!now || !urgent || k->heard_ns > c->heard_at_ns)
             best = k;
     }
     if (!best)

@@ -164,3 +164,26 @@ def test_ipv6_through_two_firewalls(world, relay, binary):
     finally:
         for ns in homes:
             ns.ip("link del nowhere")
+
+
+def test_another_direct_path_before_the_relay(world, relay, binary):
+    """The device has two interfaces; the one in use is cut off, the connection goes on by the other."""
+    del relay
+    home, router = world["in-open-b"], world["open-b"]
+    router.ip("link add lan2 type veth peer name eth1 netns in-open-b", "link set lan2 up", "addr add 10.77.0.1/24 dev lan2")
+    home.ip("link set eth1 up", "addr add 10.77.0.2/24 dev eth1")
+    for name in ("relay", "open-a", "restricted-a", "symmetric-a"):
+        world[name].ip(f"route add 10.77.0.0/24 via {world.public('open-b')}")
+    try:
+        with peer(home, binary, URL, 4477) as device, peer(world["in-open-a"], binary, port=4477) as a:
+            device.event("relay", up=True)
+            a.dial(device, [], URL)
+            used = a.event("path", path="direct")["addr"].split(":")[0]
+            router.run("nft", "-f", "-", stdin=CUT.replace("meta l4proto udp", f"ip daddr {used} meta l4proto udp"))
+            a.tell("echo 1000000")
+            e = a.event("path")
+            assert e["path"] == "direct" and not e["addr"].startswith(used), e
+            assert a.event("echo")["ok"]
+            router.run("nft", "delete table inet cut")
+    finally:
+        router.ip("link del lan2")
