@@ -238,7 +238,7 @@
     X(SIDE_CONNS, GAUGE, "iroh_gateway_quic_connections_current", "path", \
       "Connections to nodes, by path") \
     X(SIDE_EVENTS, COUNTER, "iroh_gateway_tunnel_connectivity_events", "event", \
-      "Changes of connections to nodes (opened, closed, lost, dial_failed, path_changed, path_slower, silent, recovered, full)") \
+      "Changes of connections to nodes (opened, closed, lost, dial_failed, path_changed, path_slower, silent, recovered, full), and of direct paths (direct_found, direct_failed, probe_sent, probe_received, probe_dropped)") \
     X(SIDE_PATHS, GAUGE, "iroh_gateway_active_paths", "transport", \
       "Paths to nodes in use, by transport") \
     X(SIDE_HELD_BACK, COUNTER, "iroh_gateway_streams_held_back", "", \
