@@ -13,6 +13,8 @@
 #include "base/time.h"
 #include "quic/core.h"
 
+#define ANSWER_NS (1500 * SW_NS_PER_MS)
+
 enum { PTOS_BEFORE_MOVE = 1, PTOS_BEFORE_FALLBACK = 3 };
 
 /* ---- routes ---- */
@@ -368,11 +370,21 @@ static uint64_t blind_due(const struct sw_qconn *c)
                : UINT64_MAX;
 }
 
+/*
+ * When a direct path counts as silent though no probe timeout says so: keep-alives that go out more
+ * often than the timeout start it anew each time. One of them has had its time to be answered.
+ */
+static uint64_t silent_at(const struct sw_qconn *c)
+{
+    return c->heard_at_ns + c->keepalive_ns + ANSWER_NS;
+}
+
 static void look_for_better(struct sw_qconn *c)
 {
     struct sw_qdial *d = c->dial;
     struct sw_qroute r;
     ngtcp2_conn_stat st;
+    bool silent;
 
     if (!d || d->racing || d->trying || !c->ready || !sw_qpath_get(c, c->path_now))
         return;
@@ -391,12 +403,13 @@ static void look_for_better(struct sw_qconn *c)
         return;
     }
     ngtcp2_conn_get_conn_stat(c->nc, &st);
-    if (st.pto_count > 0)
+    silent = st.bytes_in_flight > 0 && sw_quic_now(c->q) >= silent_at(c);
+    if (silent || st.pto_count > 0)
         sw_qreach_silent(c);
-    if (sw_qreach_best(c, &sw_qpath_get(c, c->path_now)->route, st.pto_count >= PTOS_BEFORE_MOVE,
-                       &r)) {
+    if (sw_qreach_best(c, &sw_qpath_get(c, c->path_now)->route,
+                       silent || st.pto_count >= PTOS_BEFORE_MOVE, &r)) {
         (void)try_route(c, &r, false);
-    } else if (st.pto_count >= PTOS_BEFORE_FALLBACK && has_relay(d) && try_relay(c)) {
+    } else if ((silent || st.pto_count >= PTOS_BEFORE_FALLBACK) && has_relay(d) && try_relay(c)) {
         sw_log_info("quic", "direct path is silent: trying the relay");
         sw_qreach_restart(c);
     }
@@ -406,9 +419,11 @@ uint64_t sw_qpath_due(const struct sw_qconn *c)
 {
     const struct sw_qdial *d = c->dial;
 
-    if (!d || d->racing || d->trying || !c->ready || !on_relay(c))
+    if (!d || d->racing || d->trying || !c->ready)
         return UINT64_MAX;
-    return blind_due(c);
+    if (on_relay(c))
+        return blind_due(c);
+    return silent_at(c) > sw_quic_now(c->q) ? silent_at(c) : UINT64_MAX;
 }
 
 /* What a renewed path replaced is not to be validated again: it would count as the newer one. */
