@@ -11,6 +11,8 @@
 
 enum { ACK_THRESHOLD = 10 };
 
+#define EARLY_PTO_NS (200 * SW_NS_PER_MS) /* between two of them */
+
 /* ---- asking for attention ---- */
 
 void sw_qconn_touch(struct sw_qconn *c)
@@ -283,6 +285,26 @@ static void answer_from_grave(struct sw_qconn *c, const struct sw_qroute *from)
     (void)sw_qroute_send(c->q, from, 0, c->last_words, c->last_words_n, c->last_words_n);
 }
 
+/*
+ * The peer validates another path, most likely because the present one is dead. ngtcp2 writes no
+ * PATH_RESPONSE while the congestion window is used up, as it is for ever when nothing is
+ * acknowledged, and gives up a connection ID for every challenge it leaves unanswered. A probe
+ * timeout, taken early, lets two packets pass. Before the packet is read: the timeout forgets what
+ * was received on paths that are not in use.
+ */
+static void make_room_to_answer(struct sw_qconn *c)
+{
+    uint64_t now = sw_quic_now(c->q);
+    ngtcp2_conn_stat st;
+
+    ngtcp2_conn_get_conn_stat(c->nc, &st);
+    if (st.bytes_in_flight < st.cwnd || st.loss_detection_timer == UINT64_MAX ||
+        now - c->early_pto_ns < EARLY_PTO_NS)
+        return;
+    c->early_pto_ns = now;
+    (void)ngtcp2_conn_handle_expiry(c->nc, sw_max(now, st.loss_detection_timer));
+}
+
 void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn, uint8_t *p,
                    size_t n)
 {
@@ -301,6 +323,8 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
         return;
     }
     sw_qpath_fill(c, path, &ps);
+    if (!c->dialled && c->ready && path->id != c->path_now)
+        make_room_to_answer(c);
     rc = ngtcp2_conn_read_pkt(c->nc, &ps.path, &pi, p, n, sw_quic_now(c->q));
     if (c->answered)
         sw_qpath_race_won(c, from);

@@ -169,9 +169,10 @@ struct sw_qconn {
     uint32_t resets; /* budget used; falls with time */
     uint64_t keepalive_ns;
     uint64_t heard_at_ns;
-    uint64_t progress_ns; /* bytes of streams were acknowledged, or none were under way */
-    uint16_t hole_path;   /* with hole: path on which large packets vanish */
-    uint16_t path_valid;  /* accepted: the path on which the peer was proved to be last */
+    uint64_t early_pto_ns; /* conn.c: the last one */
+    uint64_t progress_ns;  /* bytes of streams were acknowledged, or none were under way */
+    uint16_t hole_path;    /* with hole: path on which large packets vanish */
+    uint16_t path_valid;   /* accepted: the path on which the peer was proved to be last */
     uint16_t probe_path;
     uint8_t *probe; /* owned: the last packet sent into a silence, see silence.c; NULL: none */
     size_t probe_n;
