@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "quic/core.h"
 
-enum { ACK_THRESHOLD = 10 };
+enum { ACK_THRESHOLD = 10, IDS_REFUSED_MAX = 32 };
 
 #define EARLY_PTO_NS (200 * SW_NS_PER_MS) /* between two of them */
 
@@ -305,6 +305,16 @@ static void make_room_to_answer(struct sw_qconn *c)
     (void)ngtcp2_conn_handle_expiry(c->nc, sw_max(now, st.loss_detection_timer));
 }
 
+/*
+ * While paths change quickly ngtcp2 counts connection IDs that it has retired, and accuses a peer
+ * that did nothing wrong of giving too many. Nothing was acknowledged then: what else the packet
+ * had comes again, and the ID is passed over. One that goes on with it is wrong.
+ */
+static bool too_many_ids(struct sw_qconn *c, int rc)
+{
+    return rc == NGTCP2_ERR_CONNECTION_ID_LIMIT && c->ids_refused++ < IDS_REFUSED_MAX;
+}
+
 void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn, uint8_t *p,
                    size_t n)
 {
@@ -328,7 +338,7 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
     rc = ngtcp2_conn_read_pkt(c->nc, &ps.path, &pi, p, n, sw_quic_now(c->q));
     if (c->answered)
         sw_qpath_race_won(c, from);
-    if (rc != 0)
+    if (rc != 0 && !too_many_ids(c, rc))
         sw_qconn_fail_lib(c, rc);
     c->heard = true;
     c->heard_at_ns = sw_quic_now(c->q);

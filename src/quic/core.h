@@ -100,6 +100,7 @@ struct sw_qdial {
     uint8_t tries; /* made since the addresses were learnt */
     uint64_t retry_at_ns;
     uint16_t trying;        /* path under validation; 0: none */
+    uint64_t trying_ns;     /* since */
     struct sw_qroute stray; /* where packets came from while the path was silent */
     uint64_t stray_ns;      /* when the last one did; 0: none that was not tried */
     uint64_t relay_at_ns;   /* the relay is not tried before */
@@ -170,6 +171,7 @@ struct sw_qconn {
     uint64_t keepalive_ns;
     uint64_t heard_at_ns;
     uint64_t early_pto_ns; /* conn.c: the last one */
+    uint8_t ids_refused;   /* conn.c: packets with one ID too many */
     uint64_t progress_ns;  /* bytes of streams were acknowledged, or none were under way */
     uint16_t hole_path;    /* with hole: path on which large packets vanish */
     uint16_t path_valid;   /* accepted: the path on which the peer was proved to be last */

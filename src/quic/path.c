@@ -13,6 +13,7 @@
 #include "base/time.h"
 #include "quic/core.h"
 
+#define TRYING_NS (5 * SW_NS_PER_S)
 #define ANSWER_NS (1500 * SW_NS_PER_MS)
 
 enum { PTOS_BEFORE_MOVE = 1, PTOS_BEFORE_FALLBACK = 3 };
@@ -285,6 +286,7 @@ static bool try_route(struct sw_qconn *c, const struct sw_qroute *r, bool at_onc
         sw_qrenew_moved(c);
     } else {
         c->dial->trying = p->id;
+        c->dial->trying_ns = sw_quic_now(c->q);
     }
     sw_qconn_touch(c);
     return true;
@@ -386,7 +388,12 @@ static void look_for_better(struct sw_qconn *c)
     ngtcp2_conn_stat st;
     bool silent;
 
-    if (!d || d->racing || d->trying || !c->ready || !sw_qpath_get(c, c->path_now))
+    if (!d || d->racing || !c->ready || !sw_qpath_get(c, c->path_now))
+        return;
+    /* ngtcp2 does not tell of every validation that it gives up. */
+    if (d->trying && sw_quic_now(c->q) - d->trying_ns > TRYING_NS)
+        sw_qpath_validated(c, d->trying, false);
+    if (d->trying)
         return;
     if (d->stray_ns) {
         d->stray_ns = 0;
@@ -419,8 +426,10 @@ uint64_t sw_qpath_due(const struct sw_qconn *c)
 {
     const struct sw_qdial *d = c->dial;
 
-    if (!d || d->racing || d->trying || !c->ready)
+    if (!d || d->racing || !c->ready)
         return UINT64_MAX;
+    if (d->trying)
+        return d->trying_ns + TRYING_NS + SW_NS_PER_MS;
     if (on_relay(c))
         return blind_due(c);
     return silent_at(c) > sw_quic_now(c->q) ? silent_at(c) : UINT64_MAX;

@@ -436,6 +436,8 @@ void sw_qreach_restart(struct sw_qconn *c)
         return;
     r->rounds = 0;
     r->round_ns = now_ns(r) + round_after_s[0] * SW_NS_PER_S;
+    for (size_t i = 0; i < r->n; i++)
+        r->cand[i].rtt_ns = 0; /* what answered before may be as dead as the rest */
     tell_anew(r);
     begin_round(r);
     step(r);
