@@ -209,9 +209,11 @@ def test_kill_loses_no_acknowledged_write(binary, tmp_path):
 def test_audit_log(binary, tmp_path):
     server = Control(binary, tmp_path / "audit", "--audit-log", str(tmp_path / "audit.log"))
     server.post(CMS, config_map("a"))
-    until(lambda: "configmaps" in (tmp_path / "audit.log").read_text(), 5)
-    line = [json.loads(x) for x in (tmp_path / "audit.log").read_text().splitlines() if "configmaps" in x][0]
-    assert line["verb"] == "create" and line["code"] == 201 and line["user"] == "kubernetes-admin"
+
+    def lines():
+        return [json.loads(x) for x in (tmp_path / "audit.log").read_text().splitlines() if CMS in x]
+    until(lines, 5)
+    assert lines()[0]["verb"] == "create" and lines()[0]["code"] == 201 and lines()[0]["user"] == "kubernetes-admin"
     server.close()
 
 
