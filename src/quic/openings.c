@@ -17,7 +17,9 @@
 enum {
     SEEN_MAX = 4, /* observed by relays */
     ANSWERS_PER_SECOND = 5000,
-    QUICK = 4, /* questions in a row before the pace of the NAT */
+    ASKS_PER_SECOND = 100, /* who writes annotations names the places, as often as it likes */
+    NEWS_PER_SECOND = 10,  /* relays and gateways say what they like, too */
+    QUICK = 4,             /* questions in a row before the pace of the NAT */
 };
 
 #define QUICK_NS (500 * SW_NS_PER_MS) /* doubles */
@@ -31,6 +33,7 @@ struct opening {
     uint8_t key[PROBE_KEY];
     uint8_t tx[PROBE_TX];
     uint64_t next_ns;
+    bool waiting; /* for the answer: a second one is not looked at */
     uint8_t unanswered;
     struct sw_addr seen; /* family 0: not told */
     uint64_t seen_ns;
@@ -46,6 +49,10 @@ struct sw_qopenings {
     struct sw_timer timer;
     uint8_t key[PROBE_KEY]; /* for questions to us */
     struct sw_qbucket answers;
+    struct sw_qbucket asks;
+    struct sw_qbucket news;
+    struct sw_timer later; /* news that wait */
+    bool mapped;           /* they are of what others see */
     struct opening o[SW_QUIC_PLACES_MAX];
     size_t n;
     struct seen seen[SEEN_MAX];
@@ -68,6 +75,7 @@ void sw_qopenings_free(struct sw_qopenings *s)
     if (!s)
         return;
     sw_timer_stop(s->q->loop, &s->timer);
+    sw_timer_stop(s->q->loop, &s->later);
     sw_free(s);
 }
 
@@ -130,12 +138,35 @@ bool sw_quic_mapping_varies(const struct sw_quic *q, uint8_t family)
 }
 
 /* Everybody who is told where we are should hear of it. */
-static void changed(struct sw_quic *q, bool mapped)
+static void spread(struct sw_qopenings *s)
 {
+    struct sw_quic *q = s->q;
+    bool mapped = s->mapped;
+
+    s->mapped = false;
     SW_LIST_FOREACH (it, &q->conns)
         sw_qreach_restart(SW_CONTAINER_OF(it, struct sw_qconn, link));
     if (mapped && q->cfg.mapped)
         q->cfg.mapped(q->cfg.arg);
+}
+
+static void on_later(struct sw_timer *t)
+{
+    spread(SW_CONTAINER_OF(t, struct sw_qopenings, later));
+}
+
+/* At once, but what changes all the time is told once a second. */
+static void changed(struct sw_quic *q, bool mapped)
+{
+    struct sw_qopenings *s = q->openings;
+
+    s->mapped = s->mapped || mapped;
+    if (sw_timer_running(&s->later))
+        return;
+    if (sw_qbucket_take(&s->news, sw_quic_now(q), NEWS_PER_SECOND))
+        spread(s);
+    else
+        sw_timer_start(q->loop, &s->later, SW_NS_PER_S, on_later);
 }
 
 void sw_quic_set_candidates(struct sw_quic *q, const struct sw_addr *addrs, size_t n)
@@ -187,11 +218,16 @@ static void ask(struct sw_qopenings *s, struct opening *o, uint64_t now)
     struct sw_probe m = {.kind = SW_PROBE_ASK};
     uint8_t buf[PROBE_LEN];
 
+    if (!sw_qbucket_take(&s->asks, now, ASKS_PER_SECOND)) {
+        o->next_ns = now + SW_NS_PER_S;
+        return;
+    }
     sw_rand_bytes(o->tx, sizeof(o->tx));
     memcpy(m.tx, o->tx, sizeof(m.tx));
     sw_probe_write(&m, o->key, buf);
     (void)sw_qroute_send(s->q, &o->route, 0, buf, sizeof(buf), sizeof(buf));
     s->q->stats.probes_sent++;
+    o->waiting = true;
     o->next_ns = now + (o->unanswered < QUICK ? QUICK_NS << o->unanswered : PACE_NS);
     if (o->unanswered < UINT8_MAX)
         o->unanswered++;
@@ -288,9 +324,10 @@ static bool on_told(struct sw_qopenings *s, const struct sw_qroute *from, const 
         struct opening *o = &s->o[i];
         bool news;
 
-        if (!sw_qroute_eq(&o->route, from) || memcmp(o->tx, m->tx, sizeof(o->tx)) != 0 ||
-            !sw_probe_genuine(p, o->key))
+        if (!o->waiting || !sw_qroute_eq(&o->route, from) ||
+            memcmp(o->tx, m->tx, sizeof(o->tx)) != 0 || !sw_probe_genuine(p, o->key))
             continue;
+        o->waiting = false;
         news = !sw_addr_eq(&o->seen, &m->seen) || now - o->seen_ns >= STALE_NS;
         o->seen = m->seen;
         o->seen_ns = now;
