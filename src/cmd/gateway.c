@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "cmd/cmd.h"
-#include "gateway/gateway.h"
+#include "gateway/worker/gateway.h"
 #include "sidecar/sidecar.h"
 
 #define PREFIX "--sidecar-"

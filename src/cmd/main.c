@@ -9,7 +9,7 @@
 #include "cmd/cert.h"
 #include "cmd/cmd.h"
 #include "cmd/store.h"
-#include "gateway/gateway.h"
+#include "gateway/worker/gateway.h"
 #include "io/sandbox.h"
 #include "node/config.h"
 #include "relay/relay.h"

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "gateway/filter_authz_int.h"
+#include "gateway/filter/authz_int.h"
 #include "http/grpc.h"
 #include "http/h1.h"
 

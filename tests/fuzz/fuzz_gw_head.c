@@ -9,10 +9,10 @@
 
 #include "base/err.h"
 #include "base/list.h"
-#include "gateway/exchange.h"
-#include "gateway/h1.h"
-#include "gateway/listen.h"
-#include "gateway/worker.h"
+#include "gateway/codec/h1.h"
+#include "gateway/exchange/exchange.h"
+#include "gateway/worker/listen.h"
+#include "gateway/worker/worker.h"
 #include "http/h1.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

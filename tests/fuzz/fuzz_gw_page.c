@@ -11,7 +11,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
-#include "gateway/errorpage.h"
+#include "gateway/exchange/errorpage.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

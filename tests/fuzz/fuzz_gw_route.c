@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "gateway/config_int.h"
-#include "gateway/route_int.h"
+#include "gateway/config/config_int.h"
+#include "gateway/route/route_int.h"
 #include "proto/json.h"
 #include "proto/types.h"
 

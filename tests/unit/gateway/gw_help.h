@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "gateway/config_int.h"
-#include "gateway/config_store.h"
-#include "gateway/route_int.h"
+#include "gateway/config/config_int.h"
+#include "gateway/config/store.h"
+#include "gateway/route/route_int.h"
 #include "proto/json.h"
 #include "proto/pb.h"
 #include "proto/types.h"

@@ -6,7 +6,7 @@
  */
 #include "gw_help.h"
 
-#include "gateway/filter.h"
+#include "gateway/filter/filter.h"
 
 #define T        "'@type':'type.googleapis.com/envoy."
 #define LB(name) T "extensions.load_balancing_policies." name "'"

@@ -2,7 +2,7 @@
 /* Format strings of headers, tunnels and access logs. */
 #include "gw_help.h"
 
-#include "gateway/accesslog.h"
+#include "gateway/observe/accesslog.h"
 
 static void operators_expand(void **state)
 {

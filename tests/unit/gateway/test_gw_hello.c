@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "gateway/exchange.h"
-#include "gateway/listen.h"
+#include "gateway/exchange/exchange.h"
+#include "gateway/worker/listen.h"
 
 /* A minimal hello: version, random, no session, one cipher, SNI "A.test", ALPN "h2". */
 static size_t make_hello(uint8_t *out)

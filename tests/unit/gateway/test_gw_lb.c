@@ -3,7 +3,7 @@
 #include "gw_help.h"
 
 #include "base/time.h"
-#include "gateway/lb.h"
+#include "gateway/upstream/lb.h"
 
 struct world {
     struct sw_gw_store *store;

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The small pieces every resource is made of. */
+#include <stdlib.h>
+
+#include <proto/core.pb-c.h>
+#include <proto/google.pb-c.h>
+#include <proto/node.pb-c.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "gateway/config/config_int.h"
+#include "gateway/observe/accesslog.h"
+#include "http/h1.h"
+#include "io/filewatch.h"
+#include "proto/json.h"
+#include "proto/pb.h"
+#include "proto/types.h"
+#include "regex/regex.h"
+#include "xds/limits.h"
+
+#define CENTURY_S INT64_C(3153600000)
+
+void sw_gw_build_done(struct sw_gw_build *b)
+{
+    for (size_t i = 0; i < b->regexes.n; i++)
+        sw_regex_free(b->regexes.p[i]);
+    for (size_t i = 0; i < b->deps.n; i++)
+        sw_slice_free(&b->deps.p[i].name);
+    for (size_t i = 0; i < b->logs.n; i++)
+        (void)sw_gw_accesslog_unref(b->logs.p[i]);
+    sw_vec_done(&b->regexes);
+    sw_vec_done(&b->deps);
+    sw_vec_done(&b->logs);
+}
+
+struct sw_slice sw_gw_text(struct sw_gw_build *b, const struct ProtobufCBinaryData *t)
+{
+    return sw_arena_slice(b->arena, SW_PB_SLICE(*t));
+}
+
+struct sw_slice sw_gw_lower(struct sw_gw_build *b, struct sw_slice s)
+{
+    char *p = sw_arena_dup(b->arena, s);
+
+    for (size_t i = 0; i < s.n; i++) {
+        if (p[i] >= 'A' && p[i] <= 'Z')
+            p[i] = (char)(p[i] - 'A' + 'a');
+    }
+    return sw_slice(p, s.n);
+}
+
+uint64_t sw_gw_duration(const struct Sw__Duration *d, uint64_t otherwise)
+{
+    if (!d)
+        return otherwise;
+    if (d->seconds < 0 || d->nanos < 0)
+        return 0;
+    if (d->seconds > CENTURY_S)
+        return (uint64_t)CENTURY_S * SW_NS_PER_S;
+    return (uint64_t)d->seconds * SW_NS_PER_S + (uint64_t)d->nanos % SW_NS_PER_S;
+}
+
+bool sw_gw_bool(const struct Sw__BoolValue *v, bool otherwise)
+{
+    return v ? v->value != 0 : otherwise;
+}
+
+uint32_t sw_gw_u32(const struct Sw__UInt32Value *v, uint32_t otherwise)
+{
+    return v ? v->value : otherwise;
+}
+
+int sw_gw_check_u32(struct sw_gw_build *b, const struct Sw__UInt32Value *v, uint32_t least,
+                    uint32_t most, const char *field)
+{
+    if (!v || (v->value >= least && v->value <= most))
+        return SW_OK;
+    if (most == UINT32_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "%s: %u is less than %u", field, v->value, least);
+    return sw_err_set(b->err, SW_EINVAL, "%s: %u is not in %u..%u", field, v->value, least, most);
+}
+
+int sw_gw_check_percent(struct sw_gw_build *b, double v, const char *field)
+{
+    if (v >= 0 && v <= 100) /* NaN is neither */
+        return SW_OK;
+    return sw_err_set(b->err, SW_EINVAL, "%s is not in 0..100", field);
+}
+
+int sw_gw_check_above_zero(struct sw_gw_build *b, const struct Sw__Duration *d, const char *field)
+{
+    if (!d || sw_gw_duration(d, 0) > 0)
+        return SW_OK;
+    return sw_err_set(b->err, SW_EINVAL, "%s must be above 0", field);
+}
+
+int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole,
+                      const struct sw_regex **ret)
+{
+    struct sw_regex *re;
+    int rc = sw_regex_new_bytes(pattern, &re, b->err);
+
+    if (rc < 0)
+        return sw_err_set(b->err, SW_ELIMIT, "regex '%.*s': %s", (int)sw_min(pattern.n, 60),
+                          pattern.p, b->err ? b->err->msg : "invalid");
+    if (whole) {
+        char *text = sw_arena_printf(b->tmp, "\\A(?:%.*s)\\z", SW_SLICE_ARG(pattern));
+
+        /* The pattern alone was fine, so its brackets cannot reach outside of the group. */
+        sw_regex_free(re);
+        rc = sw_regex_new_bytes(sw_slice_str(text), &re, b->err);
+        if (rc < 0) { /* "\Q" that nothing ends takes the group's end along */
+            text = sw_arena_printf(b->tmp, "\\A(?:%.*s\\E)\\z", SW_SLICE_ARG(pattern));
+            rc = sw_regex_new_bytes(sw_slice_str(text), &re, b->err);
+        }
+        if (rc < 0)
+            return sw_err_set(b->err, SW_ELIMIT, "regex '%.*s' is too large",
+                              (int)sw_min(pattern.n, 60), pattern.p);
+    }
+    b->regex_size += sw_regex_size(re);
+    if (b->regex_size > SW_XDS_REGEX_WORDS_MAX) {
+        sw_regex_free(re);
+        return sw_err_set(b->err, SW_ELIMIT, "regular expressions are too large together");
+    }
+    sw_vec_push(&b->regexes, re);
+    *ret = re;
+    return SW_OK;
+}
+
+int sw_gw_build_str_match(struct sw_gw_build *b, const struct Sw__StringMatcher *m,
+                          struct sw_gw_str_match *ret)
+{
+    const ProtobufCBinaryData *text = NULL;
+
+    *ret = (struct sw_gw_str_match){.icase = m && m->ignore_case};
+    switch (m ? (int)m->match_pattern_case : 0) {
+    case SW__STRING_MATCHER__MATCH_PATTERN_EXACT:
+        ret->kind = SW_GW_STR_EXACT;
+        text = &m->exact;
+        break;
+    case SW__STRING_MATCHER__MATCH_PATTERN_PREFIX:
+        ret->kind = SW_GW_STR_PREFIX;
+        text = &m->prefix;
+        break;
+    case SW__STRING_MATCHER__MATCH_PATTERN_SUFFIX:
+        ret->kind = SW_GW_STR_SUFFIX;
+        text = &m->suffix;
+        break;
+    case SW__STRING_MATCHER__MATCH_PATTERN_CONTAINS:
+        ret->kind = SW_GW_STR_CONTAINS;
+        text = &m->contains;
+        break;
+    case SW__STRING_MATCHER__MATCH_PATTERN_SAFE_REGEX:
+        ret->kind = SW_GW_STR_REGEX;
+        return sw_gw_build_regex(b, SW_PB_SLICE(m->safe_regex->regex), true, &ret->re);
+    default:
+        return sw_err_set(b->err, SW_EINVAL, "string matcher without a pattern we know");
+    }
+    ret->text = sw_gw_text(b, text);
+    return SW_OK;
+}
+
+static bool find_in(struct sw_slice hay, struct sw_slice needle, bool icase)
+{
+    for (size_t i = 0; i + needle.n <= hay.n; i++) {
+        struct sw_slice at = sw_slice(hay.p + i, needle.n);
+
+        if (icase ? sw_slice_ieq(at, needle) : sw_slice_eq(at, needle))
+            return true;
+    }
+    return false;
+}
+
+bool sw_gw_str_matches(const struct sw_gw_str_match *m, struct sw_slice text, struct sw_budget *b)
+{
+    struct sw_slice part = text;
+
+    switch (m->kind) {
+    case SW_GW_STR_REGEX:
+        return sw_regex_match(m->re, text, b) == 1;
+    case SW_GW_STR_CONTAINS:
+        return find_in(text, m->text, m->icase);
+    case SW_GW_STR_PREFIX:
+        part = sw_slice_head(text, m->text.n);
+        break;
+    case SW_GW_STR_SUFFIX:
+        part = text.n >= m->text.n ? sw_slice_from(text, text.n - m->text.n) : text;
+        break;
+    case SW_GW_STR_EXACT:
+        break;
+    }
+    return m->icase ? sw_slice_ieq(part, m->text) : sw_slice_eq(part, m->text);
+}
+
+int sw_gw_build_addr(struct sw_gw_build *b, const struct Sw__Address *a, bool names,
+                     struct sw_gw_addr *ret, struct sw_slice *ret_host)
+{
+    struct sw_ip ip;
+
+    *ret = (struct sw_gw_addr){0};
+    if (ret_host)
+        *ret_host = sw_slice(NULL, 0);
+    if (a && a->address_case == SW__ADDRESS__ADDRESS_PIPE) {
+        ret->kind = SW_GW_ADDR_PIPE;
+        ret->name = sw_gw_text(b, &a->pipe->path);
+        return ret->name.n ? SW_OK : sw_err_set(b->err, SW_EINVAL, "pipe without a path");
+    }
+    if (a && a->address_case == SW__ADDRESS__ADDRESS_ENVOY_INTERNAL_ADDRESS) {
+        ret->kind = SW_GW_ADDR_INTERNAL;
+        ret->name = sw_gw_text(b, &a->envoy_internal_address->server_listener_name);
+        ret->endpoint_id = sw_gw_text(b, &a->envoy_internal_address->endpoint_id);
+        return ret->name.n ? SW_OK
+                           : sw_err_set(b->err, SW_EINVAL, "internal address without a name");
+    }
+    if (!a || a->address_case != SW__ADDRESS__ADDRESS_SOCKET_ADDRESS)
+        return sw_err_set(b->err, SW_EINVAL, "address missing");
+    if (a->socket_address->port_specifier_case != SW__SOCKET_ADDRESS__PORT_SPECIFIER_PORT_VALUE ||
+        a->socket_address->port_value > 65535)
+        return sw_err_set(b->err, SW_EINVAL, "port missing or above 65535");
+    ret->ip.port = (uint16_t)a->socket_address->port_value;
+    if (sw_ip_parse(SW_PB_SLICE(a->socket_address->address), &ret->ip.ip, NULL) == SW_OK)
+        return SW_OK;
+    if (names && sw_host_parse(SW_PB_SLICE(a->socket_address->address), &ip, b->err) != SW_OK)
+        return SW_EINVAL;
+    if (!names)
+        return sw_err_set(b->err, SW_EINVAL, "'%.*s' is not an IP address",
+                          (int)sw_min(a->socket_address->address.len, 80),
+                          (const char *)a->socket_address->address.data);
+    ret->name = sw_gw_text(b, &a->socket_address->address);
+    if (ret_host)
+        *ret_host = ret->name;
+    return SW_OK;
+}
+
+int sw_gw_build_source(struct sw_gw_build *b, const struct Sw__DataSource *d, size_t max,
+                       struct sw_slice *ret)
+{
+    struct sw_slice file;
+    const char *env;
+
+    *ret = sw_slice(NULL, 0);
+    switch (d ? (int)d->specifier_case : 0) {
+    case 0:
+        return SW_OK;
+    case SW__DATA_SOURCE__SPECIFIER_INLINE_BYTES:
+        *ret = sw_gw_text(b, &d->inline_bytes);
+        break;
+    case SW__DATA_SOURCE__SPECIFIER_INLINE_STRING:
+        *ret = sw_gw_text(b, &d->inline_string);
+        break;
+    case SW__DATA_SOURCE__SPECIFIER_FILENAME:
+        if (sw_file_read(sw_gw_text(b, &d->filename).p, max, &file, b->err) < 0)
+            return SW_EINVAL;
+        *ret = sw_arena_slice(b->arena, file);
+        sw_slice_free(&file);
+        break;
+    case SW__DATA_SOURCE__SPECIFIER_ENVIRONMENT_VARIABLE:
+        env = getenv(sw_gw_text(b, &d->environment_variable).p); /* NOLINT(concurrency-mt-unsafe) */
+        if (!env)
+            return sw_err_set(b->err, SW_EINVAL, "environment variable is not set");
+        *ret = sw_arena_slice(b->arena, sw_slice_str(env));
+        break;
+    default:
+        return sw_err_set(b->err, SW_EINVAL, "data source of an unknown kind");
+    }
+    if (ret->n > max)
+        return sw_err_set(b->err, SW_EINVAL, "data source of more than %zu bytes", max);
+    return SW_OK;
+}
+
+const struct sw_json *sw_gw_build_struct(struct sw_gw_build *b, const struct Sw__Struct *m)
+{
+    return m ? sw_pb_to_json(b->arena, &m->base, true) : NULL;
+}
+
+const struct sw_json *sw_gw_build_metadata(struct sw_gw_build *b, const struct Sw__Metadata *m)
+{
+    struct sw_json *out;
+
+    if (!m || m->n_filter_metadata == 0)
+        return NULL;
+    out = sw_json_new_object(b->arena);
+    for (size_t i = 0; i < m->n_filter_metadata; i++) {
+        const Sw__FilterMetadata *f = m->filter_metadata[i];
+
+        if (f->value)
+            sw_json_set(b->arena, out, SW_PB_SLICE(f->key),
+                        sw_pb_to_json(b->arena, &f->value->base, true));
+    }
+    return out;
+}
+
+void sw_gw_build_h2(const struct Sw__Http2ProtocolOptions *o, struct sw_gw_h2_opts *ret)
+{
+    *ret =
+        (struct sw_gw_h2_opts){.max_streams = 100, .stream_window = 65536, .conn_window = 1 << 20};
+    if (!o)
+        return;
+    if (o->max_concurrent_streams)
+        ret->max_streams = o->max_concurrent_streams->value;
+    if (o->initial_stream_window_size)
+        ret->stream_window = o->initial_stream_window_size->value;
+    if (o->initial_connection_window_size)
+        ret->conn_window = o->initial_connection_window_size->value;
+    ret->allow_connect = o->allow_connect;
+    if (o->connection_keepalive) {
+        ret->ping_interval_ns = sw_gw_duration(o->connection_keepalive->interval, 0);
+        ret->ping_timeout_ns = sw_gw_duration(o->connection_keepalive->timeout, 0);
+    }
+}
+
+void *sw_gw_open_any(struct sw_gw_build *b, const struct Sw__Any *any,
+                     const struct ProtobufCMessageDescriptor *type)
+{
+    if (!any) {
+        (void)sw_err_set(b->err, SW_EINVAL, "typed_config missing");
+        return NULL;
+    }
+    return sw_pb_any_unpack(b->tmp, any, type, NULL, b->err);
+}
+
+static int build_header(struct sw_gw_build *b, const struct Sw__HeaderValueOption *h,
+                        struct sw_gw_header_add *ret)
+{
+    struct sw_slice value;
+
+    if (!h->header || h->header->key.len == 0)
+        return sw_err_set(b->err, SW_EINVAL, "header without a name");
+    if (h->header->key.len > SW_XDS_HEADER_MAX || h->header->value.len > SW_XDS_HEADER_MAX ||
+        h->header->raw_value.len > SW_XDS_HEADER_MAX)
+        return sw_err_set(b->err, SW_ELIMIT, "header of more than %d bytes", SW_XDS_HEADER_MAX);
+    ret->name = sw_gw_lower(b, SW_PB_SLICE(h->header->key));
+    if (!sw_http_token_valid(ret->name) || sw_slice_eq_str(ret->name, "host"))
+        return sw_err_set(b->err, SW_EINVAL, "header '%.*s' may not be changed",
+                          (int)sw_min(ret->name.n, 60), ret->name.p);
+    value = h->header->raw_value.len ? SW_PB_SLICE(h->header->raw_value)
+                                     : SW_PB_SLICE(h->header->value);
+    if (value.n && !sw_http_value_valid(value))
+        return sw_err_set(b->err, SW_EINVAL, "header '%.*s': bad value",
+                          (int)sw_min(ret->name.n, 60), ret->name.p);
+    ret->keep_empty = h->keep_empty_value;
+    ret->action = (enum sw_gw_append)h->append_action;
+    if (h->append && h->append_action == 0 && !h->append->value)
+        ret->action = SW_GW_OVERWRITE_OR_ADD;
+    if ((int)h->append_action < 0 || (int)h->append_action > SW_GW_OVERWRITE_IF_EXISTS)
+        return sw_err_set(b->err, SW_EINVAL, "unknown append_action %d", (int)h->append_action);
+    return sw_gw_format_parse(b->arena, value, &ret->value, b->err);
+}
+
+int sw_gw_build_headers(struct sw_gw_build *b, struct Sw__HeaderValueOption *const *in, size_t n,
+                        const struct sw_gw_header_add **ret, size_t *ret_n)
+{
+    struct sw_gw_header_add *out = n ? sw_arena_array(b->arena, n, sizeof(*out)) : NULL;
+    size_t k = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        int rc = build_header(b, in[i], &out[k]);
+
+        if (rc < 0)
+            return rc;
+        /* Others take such a route, so it is no reason to refuse all that comes with it. */
+        if (sw_http_is_framing(out[k].name))
+            sw_log_warn("config", "header '%.*s' is left alone: it frames messages",
+                        SW_SLICE_ARG(out[k].name));
+        else
+            k++;
+    }
+    *ret = out;
+    *ret_n = k;
+    return SW_OK;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the store, for the files that dump it. */
+#pragma once
+
+#include "gateway/config/config_int.h"
+#include "gateway/config/store.h"
+
+struct sw_gw_res {
+    struct sw_gw_store *store;
+    enum sw_gw_type type;
+    struct sw_slice name; /* owned, like the next two */
+    struct sw_slice version;
+    struct sw_slice bytes; /* newest that were accepted */
+    SW_VEC(struct sw_gw_dep) deps;
+    bool warming; /* waits for something; the object below is of an older version, or NULL */
+    bool warm_said;
+    bool touched; /* is in the store's list */
+    uint64_t warm_since_ns;
+    /* By type. */
+    struct sw_gw_listener *listener;
+    struct sw_gw_routes *routes;
+    struct sw_gw_cluster *cluster;
+    struct sw_gw_cluster_spec *spec;
+    struct sw_gw_cluster_state *state;
+    struct sw_gw_tls *tls;
+    struct sw_gw_dns *dns;
+    struct sw_gw_health *health;
+    struct sw_gw_cstats *cstats; /* of stats.c; NULL: nothing to tell */
+};
+
+/* A cluster that is no longer configured, while its last requests end. */
+struct sw_gw_gone {
+    struct sw_slice name;              /* owned */
+    struct sw_gw_cluster_state *state; /* a reference */
+    struct sw_gw_cstats *cstats;       /* what was told, without gauges */
+};
+
+struct sw_gw_store {
+    struct sw_gw_store_opts o;
+    void *wanted_arg;                    /* of on_wanted */
+    struct sw_map res[SW_GW_TYPES];      /* name -> struct sw_gw_res */
+    struct sw_map needs[SW_GW_TYPES];    /* name -> who mentions it */
+    struct sw_gw_set *sets[SW_GW_TYPES]; /* of listeners and routes */
+    struct sw_gw_shards *shards;         /* of clusters */
+    SW_VEC(struct sw_gw_res *) shard_res[SW_GW_SHARDS];
+    bool shard_dirty[SW_GW_SHARDS];
+    bool dirty[SW_GW_TYPES];
+    bool seen[SW_GW_TYPES];
+    struct sw_gw_config *current; /* a reference */
+    uint64_t version;
+    uint64_t refused[SW_GW_TYPES];
+    uint64_t refused_told[SW_GW_TYPES]; /* as the metrics know it */
+    size_t n_cstats;
+    SW_VEC(struct sw_gw_gone) gone;
+    uint64_t lost_told;                 /* lines of access logs, as the metrics know it */
+    SW_VEC(struct sw_gw_res *) touched; /* by the update under way */
+    struct sw_map creds;                /* credentials by content; see config_cred.c */
+    uint64_t creds_swept_ns;
+    struct sw_defer publish;
+    struct sw_timer warm;
+};
+
+/* A name and the resources that mention it. */
+struct sw_gw_need {
+    struct sw_slice name; /* owned */
+    SW_VEC(struct sw_gw_res *) users;
+};
+
+/*
+ * As sw_tls_cred_new, but one that was made from the same texts a short time ago is used again.
+ * s may be NULL.
+ */
+struct sw_tls_cred;
+struct sw_tls_cred_pem;
+struct sw_tls_cred *sw_gw_cred_get(struct sw_gw_store *s, const struct sw_tls_cred_pem *pem,
+                                   struct sw_err *err);
+void sw_gw_creds_free(struct sw_gw_store *s);
+
+/* NULL: there is none. */
+struct sw_gw_res *sw_gw_store_find(const struct sw_gw_store *s, enum sw_gw_type t,
+                                   struct sw_slice name);
+/* r mentions nothing any more. */
+void sw_gw_drop_deps(struct sw_gw_store *s, struct sw_gw_res *r);
+/* What r mentions from now on; takes the list over from b. */
+void sw_gw_replace_deps(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_gw_build *b);
+/* Something of this type is different in the next snapshot, which comes at the end of the turn. */
+void sw_gw_store_changed(struct sw_gw_store *s, enum sw_gw_type t);
+/* The same for one cluster: only those that share its shard are collected again. */
+void sw_gw_store_changed_cluster(struct sw_gw_store *s, struct sw_slice name);

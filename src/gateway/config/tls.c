@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TLS contexts and secrets -> credentials. */
+#include <proto/core.pb-c.h>
+#include <proto/google.pb-c.h>
+#include <proto/l4.pb-c.h>
+#include <proto/tls.pb-c.h>
+
+#include "base/base64.h"
+#include "base/buf.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "gateway/config/config_int.h"
+#include "gateway/config/store_int.h"
+#include "gateway/config/tls.h"
+#include "io/filewatch.h"
+#include "proto/pb.h"
+#include "proto/types.h"
+#include "regex/regex.h"
+#include "tls/x509.h"
+
+enum { CERTS_MAX = 64 };
+
+/* What a context says about the peer, gathered from the context and its secrets. */
+struct trust {
+    struct sw_slice roots;
+    struct sw_slice crl;
+    bool given;
+    bool accept_untrusted;
+    bool system;
+};
+
+static const char system_bundle[] = "/etc/ssl/certs/ca-certificates.crt";
+
+/* The first certificate of a PEM text as DER. */
+static struct sw_slice leaf_der(struct sw_gw_build *b, struct sw_slice pem)
+{
+    static const char begin[] = "-----BEGIN CERTIFICATE-----";
+    const char *from = memmem(pem.p, pem.n, begin, sizeof(begin) - 1);
+    const char *to;
+    SW_BUF_AUTO text = {0};
+    SW_BUF_AUTO der = {0};
+
+    sw_buf_init(&text, pem.n);
+    sw_buf_init(&der, pem.n);
+    if (!from)
+        return sw_slice(NULL, 0);
+    from += sizeof(begin) - 1;
+    to = memmem(from, (size_t)(pem.p + pem.n - from), "-----END", 8);
+    for (; to && from < to; from++) {
+        if (*from != '\n' && *from != '\r' && *from != ' ' && sw_buf_putc(&text, *from) < 0)
+            return sw_slice(NULL, 0);
+    }
+    if (!to || sw_base64_decode(&der, sw_buf_slice(&text)) < 0)
+        return sw_slice(NULL, 0);
+    return sw_arena_slice(b->arena, sw_buf_slice(&der));
+}
+
+struct sw_tls_cred *sw_gw_tls_cred_for(const struct sw_gw_tls *t, struct sw_slice sni)
+{
+    for (size_t i = 0; t->n_creds > 1 && sni.n && i < t->n_creds; i++) {
+        struct sw_err err;
+
+        if (t->ders[i].n && sw_x509_check_host(t->ders[i], sni, &err) == SW_OK)
+            return t->creds[i];
+    }
+    return t->n_creds ? t->creds[0] : NULL;
+}
+
+/* ---- validation contexts ---- */
+
+static int add_validation(struct sw_gw_build *b, struct sw_gw_tls *t,
+                          const Sw__CertificateValidationContext *v, struct trust *trust)
+{
+    struct sw_slice data;
+    int rc = sw_gw_build_source(b, v->trusted_ca, SW_TLS_PEM_MAX, &data);
+
+    if (rc == SW_OK && data.n)
+        trust->roots = data;
+    if (rc == SW_OK)
+        rc = sw_gw_build_source(b, v->crl, SW_TLS_PEM_MAX, &data);
+    if (rc == SW_OK && data.n)
+        trust->crl = data;
+    trust->given = true;
+    trust->system |= v->system_root_certs != NULL;
+    trust->accept_untrusted |=
+        v->trust_chain_verification ==
+        SW__CERTIFICATE_VALIDATION_CONTEXT__TRUST_CHAIN_VERIFICATION__ACCEPT_UNTRUSTED;
+    return rc == SW_OK ? sw_gw_build_peer_rules(b, t, v) : rc;
+}
+
+static const Sw__Secret *open_secret(struct sw_gw_build *b, const Sw__SdsSecretConfig *ref)
+{
+    struct sw_slice bytes = sw_gw_need_secret(b, SW_PB_SLICE(ref->name));
+
+    return bytes.p ? SW_PB_UNPACK(b->tmp, Sw__Secret, sw__secret, bytes, NULL, b->err) : NULL;
+}
+
+static int add_secret_validation(struct sw_gw_build *b, struct sw_gw_tls *t,
+                                 const Sw__SdsSecretConfig *ref, struct trust *trust)
+{
+    const Sw__Secret *s;
+
+    if (!ref || ref->name.len == 0)
+        return sw_err_set(b->err, SW_EINVAL, "secret without a name");
+    s = open_secret(b, ref);
+    if (!s)
+        return SW_OK; /* it is missing, which was noted */
+    if (s->type_case != SW__SECRET__TYPE_VALIDATION_CONTEXT)
+        return sw_err_set(b->err, SW_EINVAL, "secret '%.*s' is not a validation context",
+                          (int)sw_min(ref->name.len, 60), (const char *)ref->name.data);
+    return add_validation(b, t, s->validation_context, trust);
+}
+
+static int build_trust(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__CommonTlsContext *c,
+                       struct trust *trust)
+{
+    int rc = SW_OK;
+
+    switch ((int)c->validation_context_type_case) {
+    case SW__COMMON_TLS_CONTEXT__VALIDATION_CONTEXT_TYPE_VALIDATION_CONTEXT:
+        rc = add_validation(b, t, c->validation_context, trust);
+        break;
+    case SW__COMMON_TLS_CONTEXT__VALIDATION_CONTEXT_TYPE_VALIDATION_CONTEXT_SDS_SECRET_CONFIG:
+        rc = add_secret_validation(b, t, c->validation_context_sds_secret_config, trust);
+        trust->given = true;
+        break;
+    case SW__COMMON_TLS_CONTEXT__VALIDATION_CONTEXT_TYPE_COMBINED_VALIDATION_CONTEXT:
+        if (c->combined_validation_context->default_validation_context)
+            rc = add_validation(b, t, c->combined_validation_context->default_validation_context,
+                                trust);
+        if (rc == SW_OK)
+            rc = add_secret_validation(
+                b, t, c->combined_validation_context->validation_context_sds_secret_config, trust);
+        trust->given = true;
+        break;
+    default:
+        break;
+    }
+    if (rc == SW_OK && trust->system && trust->roots.n == 0) {
+        struct sw_slice file;
+
+        rc = sw_file_read(system_bundle, SW_TLS_PEM_MAX, &file, b->err);
+        if (rc < 0)
+            return SW_EINVAL;
+        trust->roots = sw_arena_slice(b->arena, file);
+        sw_slice_free(&file);
+        t->system_roots = true;
+    }
+    t->verify = trust->given;
+    t->accept_untrusted = trust->accept_untrusted;
+    return rc;
+}
+
+/* ---- certificates ---- */
+
+static int add_cred(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__TlsCertificate *cert,
+                    const struct trust *trust)
+{
+    struct sw_tls_cred_pem pem = {.roots = trust->roots, .crl = trust->crl, .any_identity = true};
+    int rc = SW_OK;
+
+    if (cert) {
+        rc = sw_gw_build_source(b, cert->certificate_chain, SW_TLS_PEM_MAX, &pem.chain);
+        if (rc == SW_OK)
+            rc = sw_gw_build_source(b, cert->private_key, SW_TLS_PEM_MAX, &pem.key);
+        if (rc < 0)
+            return rc;
+        if (pem.chain.n == 0 || pem.key.n == 0)
+            return sw_err_set(b->err, SW_EINVAL, "certificate without chain or key");
+    }
+    if (t->n_creds == CERTS_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "more than %d certificates", CERTS_MAX);
+    pem.trust_nobody = pem.roots.n == 0;
+    t->creds[t->n_creds] = sw_gw_cred_get(b->store, &pem, b->err);
+    if (!t->creds[t->n_creds])
+        return SW_EINVAL;
+    t->ders[t->n_creds] = cert ? leaf_der(b, pem.chain) : sw_slice(NULL, 0);
+    t->n_creds++;
+    if (pem.key.n) { /* the credential has its own copy */
+        char *key = (char *)(uintptr_t)pem.key.p;
+
+        explicit_bzero(key, pem.key.n);
+    }
+    return SW_OK;
+}
+
+static int build_certs(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__CommonTlsContext *c,
+                       const struct trust *trust)
+{
+    int rc = SW_OK;
+
+    for (size_t i = 0; rc == SW_OK && i < c->n_tls_certificates; i++)
+        rc = add_cred(b, t, c->tls_certificates[i], trust);
+    for (size_t i = 0; rc == SW_OK && i < c->n_tls_certificate_sds_secret_configs; i++) {
+        const Sw__SdsSecretConfig *ref = c->tls_certificate_sds_secret_configs[i];
+        const Sw__Secret *s = open_secret(b, ref);
+
+        if (!s)
+            continue;
+        if (s->type_case != SW__SECRET__TYPE_TLS_CERTIFICATE)
+            return sw_err_set(b->err, SW_EINVAL, "secret '%.*s' is not a certificate",
+                              (int)sw_min(ref->name.len, 60), (const char *)ref->name.data);
+        rc = add_cred(b, t, s->tls_certificate, trust);
+        if (rc < 0)
+            return sw_err_prefix(b->err, "secret '%.*s'", (int)sw_min(ref->name.len, 60),
+                                 (const char *)ref->name.data);
+    }
+    return rc;
+}
+
+static int build_common(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__CommonTlsContext *c,
+                        bool client)
+{
+    struct trust trust = {0};
+    SW_BUF_AUTO alpn = {0};
+    int rc;
+
+    sw_buf_init(&alpn, 256);
+    t->creds = sw_arena_array(b->arena, CERTS_MAX, sizeof(struct sw_tls_cred *));
+    t->ders = sw_arena_array(b->arena, CERTS_MAX, sizeof(*t->ders));
+    for (size_t i = 0; i < c->n_alpn_protocols; i++) {
+        struct sw_slice p = SW_PB_SLICE(c->alpn_protocols[i]);
+
+        if (p.n == 0 || sw_slice_find(p, ',') >= 0 ||
+            sw_buf_printf(&alpn, "%s%.*s", i ? "," : "", SW_SLICE_ARG(p)) < 0)
+            return sw_err_set(b->err, SW_EINVAL, "alpn_protocols: bad list");
+    }
+    if (sw_buf_len(&alpn))
+        t->alpn = sw_arena_dup(b->arena, sw_buf_slice(&alpn));
+    if (c->tls_params) {
+        t->min = (enum sw_gw_tls_version)c->tls_params->tls_minimum_protocol_version;
+        t->max = (enum sw_gw_tls_version)c->tls_params->tls_maximum_protocol_version;
+        if ((unsigned)t->min > SW_GW_TLS_13 || (unsigned)t->max > SW_GW_TLS_13)
+            return sw_err_set(b->err, SW_EINVAL, "tls_params: unknown version");
+        if (t->max == SW_GW_TLS_10 || t->max == SW_GW_TLS_11)
+            return sw_err_set(b->err, SW_EINVAL, "tls_params: TLS below 1.2 is not supported");
+    }
+    rc = build_trust(b, t, c, &trust);
+    if (rc == SW_OK && !b->missing)
+        rc = sw_gw_check_peer_rules(t, trust.roots.n != 0, client, b->err);
+    t->pins_only = client && t->verify && trust.roots.n == 0 && t->n_pins != 0;
+    if (rc == SW_OK)
+        rc = build_certs(b, t, c, &trust);
+    if (rc == SW_OK && client && t->n_creds == 0)
+        rc = add_cred(b, t, NULL, &trust);
+    return rc;
+}
+
+/* ---- transport sockets ---- */
+
+static struct sw_gw_tls *tls_new(void)
+{
+    struct sw_gw_tls *t = SW_NEW(struct sw_gw_tls);
+
+    atomic_init(&t->refs, 1);
+    return t;
+}
+
+/* The expressions made since 'first' belong to t. */
+static void take_regexes(struct sw_gw_build *b, struct sw_gw_tls *t, size_t first)
+{
+    t->n_regexes = b->regexes.n - first;
+    if (t->n_regexes) {
+        t->regexes = SW_NEW_ARRAY(struct sw_regex *, t->n_regexes);
+        memcpy(t->regexes, b->regexes.p + first, t->n_regexes * sizeof(struct sw_regex *));
+    }
+    b->regexes.n = first;
+}
+
+static int build_down(struct sw_gw_build *b, const Sw__DownstreamTlsContext *in,
+                      struct sw_gw_tls *t)
+{
+    int rc;
+
+    if (!in->common_tls_context)
+        return sw_err_set(b->err, SW_EINVAL, "common_tls_context missing");
+    t->require_client_cert =
+        in->require_client_certificate && in->require_client_certificate->value;
+    t->require_sni = in->require_sni && in->require_sni->value;
+    t->session_timeout_ns = sw_gw_duration(in->session_timeout, 0);
+    rc = build_common(b, t, in->common_tls_context, false);
+    if (rc == SW_OK)
+        rc = sw_gw_build_tickets(b, in, t);
+    if (rc == SW_OK && t->n_creds == 0 && !b->missing)
+        return sw_err_set(b->err, SW_EINVAL, "a listener's TLS needs a certificate");
+    if (rc == SW_OK && t->require_client_cert && !t->verify)
+        return sw_err_set(b->err, SW_EINVAL,
+                          "require_client_certificate without a validation context");
+    return rc;
+}
+
+int sw_gw_build_tls_down(struct sw_gw_build *b, const struct Sw__TransportSocket *s,
+                         struct sw_gw_tls **ret)
+{
+    const Sw__DownstreamTlsContext *in;
+    struct sw_arena *outer = b->arena;
+    size_t first = b->regexes.n;
+    struct sw_gw_tls *t;
+    int rc;
+
+    *ret = NULL;
+    if (!s || sw_pb_any_is(s->typed_config, &sw__raw_buffer__descriptor))
+        return SW_OK;
+    if (!sw_pb_any_is(s->typed_config, &sw__downstream_tls_context__descriptor))
+        return sw_err_set(b->err, SW_EINVAL, "transport_socket '%.*s': type not supported",
+                          (int)sw_min(s->name.len, 60), (const char *)s->name.data);
+    in = sw_gw_open_any(b, s->typed_config, &sw__downstream_tls_context__descriptor);
+    if (!in)
+        return SW_EINVAL;
+    t = tls_new();
+    b->arena = &t->arena;
+    rc = build_down(b, in, t);
+    b->arena = outer;
+    take_regexes(b, t, first);
+    if (rc == SW_OK)
+        t->hash = sw_siphash13(1, 2, s->typed_config->value.data, s->typed_config->value.len);
+    *ret = rc == SW_OK ? t : sw_gw_tls_unref(t);
+    return rc;
+}
+
+static int build_up(struct sw_gw_build *b, const Sw__UpstreamTlsContext *in, struct sw_gw_tls *t,
+                    const struct sw_gw_cluster_spec *spec)
+{
+    int rc;
+
+    if (!in->common_tls_context)
+        return sw_err_set(b->err, SW_EINVAL, "common_tls_context missing");
+    if (in->sni.len)
+        t->sni = sw_arena_dup(b->arena, SW_PB_SLICE(in->sni));
+    t->auto_sni = spec->auto_sni;
+    t->auto_host_sni = in->auto_host_sni;
+    t->auto_san = in->auto_sni_san_validation || spec->auto_san_validation;
+    rc = build_common(b, t, in->common_tls_context, true);
+    t->skip_verify = !t->verify || t->accept_untrusted;
+    return rc;
+}
+
+static int build_internal(struct sw_gw_build *b, const Sw__Any *any,
+                          struct sw_gw_cluster_spec *spec, const Sw__TransportSocket **ret_inner)
+{
+    const Sw__InternalUpstreamTransport *in =
+        sw_gw_open_any(b, any, &sw__internal_upstream_transport__descriptor);
+
+    if (!in)
+        return SW_EINVAL;
+    if (!in->transport_socket)
+        return sw_err_set(b->err, SW_EINVAL, "internal_upstream: transport_socket missing");
+    spec->internal_upstream = true;
+    spec->passthrough =
+        sw_arena_array(b->arena, in->n_passthrough_metadata + 1, sizeof(*spec->passthrough));
+    for (size_t i = 0; i < in->n_passthrough_metadata; i++) {
+        const Sw__MetadataKind *k = in->passthrough_metadata[i]->kind;
+
+        if (!k || (k->kind_case != SW__METADATA_KIND__KIND_HOST &&
+                   k->kind_case != SW__METADATA_KIND__KIND_CLUSTER))
+            return sw_err_set(b->err, SW_EINVAL,
+                              "internal_upstream: only host and cluster metadata can be passed");
+        spec->passthrough[i].host = k->kind_case == SW__METADATA_KIND__KIND_HOST;
+        spec->passthrough[i].name = sw_gw_text(b, &in->passthrough_metadata[i]->name);
+        spec->n_passthrough++;
+    }
+    *ret_inner = in->transport_socket;
+    return SW_OK;
+}
+
+int sw_gw_build_tls_up(struct sw_gw_build *b, const struct Sw__TransportSocket *s,
+                       struct sw_gw_cluster_spec *spec, struct sw_gw_tls **ret)
+{
+    const Sw__UpstreamTlsContext *in;
+    struct sw_arena *outer = b->arena;
+    size_t first = b->regexes.n;
+    struct sw_gw_tls *t;
+    int rc;
+
+    *ret = NULL;
+    if (s && sw_pb_any_is(s->typed_config, &sw__internal_upstream_transport__descriptor)) {
+        rc = build_internal(b, s->typed_config, spec, &s);
+        if (rc < 0)
+            return rc;
+    }
+    if (!s || sw_pb_any_is(s->typed_config, &sw__raw_buffer__descriptor))
+        return SW_OK;
+    if (!sw_pb_any_is(s->typed_config, &sw__upstream_tls_context__descriptor))
+        return sw_err_set(b->err, SW_EINVAL, "transport_socket '%.*s': type not supported",
+                          (int)sw_min(s->name.len, 60), (const char *)s->name.data);
+    in = sw_gw_open_any(b, s->typed_config, &sw__upstream_tls_context__descriptor);
+    if (!in)
+        return SW_EINVAL;
+    t = tls_new();
+    b->arena = &t->arena;
+    rc = build_up(b, in, t, spec);
+    b->arena = outer;
+    take_regexes(b, t, first);
+    if (rc == SW_OK)
+        t->hash = sw_siphash13(3, 4, s->typed_config->value.data, s->typed_config->value.len);
+    *ret = rc == SW_OK ? t : sw_gw_tls_unref(t);
+    return rc;
+}
+
+/* ---- secrets ---- */
+
+int sw_gw_check_secret(struct sw_slice bytes, struct sw_slice *ret_name, struct sw_arena *a,
+                       struct sw_err *err)
+{
+    const Sw__Secret *s = SW_PB_UNPACK(a, Sw__Secret, sw__secret, bytes, NULL, err);
+    struct sw_gw_tls t = {0};
+    struct sw_tls_cred *creds[CERTS_MAX];
+    struct sw_slice ders[CERTS_MAX];
+    struct sw_gw_build b = {.arena = a, .tmp = a, .err = err};
+    struct trust trust = {0};
+    int rc = SW_OK;
+
+    if (!s)
+        return SW_EINVAL;
+    t.creds = creds;
+    t.ders = ders;
+    *ret_name = SW_PB_SLICE(s->name);
+    switch ((int)s->type_case) {
+    case SW__SECRET__TYPE_TLS_CERTIFICATE:
+        rc = add_cred(&b, &t, s->tls_certificate, &trust);
+        break;
+    case SW__SECRET__TYPE_VALIDATION_CONTEXT:
+        rc = add_validation(&b, &t, s->validation_context, &trust);
+        if (rc == SW_OK && trust.roots.n)
+            rc = add_cred(&b, &t, NULL, &trust);
+        break;
+    case SW__SECRET__TYPE_SESSION_TICKET_KEYS:
+    case SW__SECRET__TYPE_GENERIC_SECRET:
+        break;
+    default:
+        rc = sw_err_set(err, SW_EINVAL, "secret without a type we know");
+        break;
+    }
+    for (size_t i = 0; i < t.n_creds; i++)
+        (void)sw_tls_cred_unref(t.creds[i]);
+    sw_gw_build_done(&b);
+    return rc;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is asked of a TLS peer, for those who open or accept connections. */
+#pragma once
+
+#include "gateway/config/config.h"
+#include "tls/tls.h"
+
+struct Sw__CertificateValidationContext;
+struct sw_gw_build;
+
+/*
+ * Whom a connection expects at the other end. Lives as long as its handshake. 'host' is the server
+ * name of a client, NULL: none. It is sent as SNI unless it is an address. The certificate must be
+ * for it unless the context lists names of its own.
+ */
+struct sw_gw_tls_want {
+    const struct sw_gw_tls *tls;
+    const char *host;
+};
+
+/*
+ * leaf_ok of sw_tls_params; arg is a struct sw_gw_tls_want. One of the context's names must be in
+ * the certificate, or it must be for 'host'; and it must be one of those pinned, if any is. Without
+ * names, host and pins the chain alone decides, which only roots of one's own can. SW_EDENIED
+ * otherwise.
+ */
+SW_NODISCARD int sw_gw_tls_leaf_ok(void *arg, struct sw_slice leaf, struct sw_err *err);
+/* The same for a server judging its client: arg is the struct sw_gw_tls. */
+SW_NODISCARD int sw_gw_tls_client_leaf_ok(void *arg, struct sw_slice leaf, struct sw_err *err);
+/* Everything a client's side of a handshake is told; 'w' stays borrowed until it ends. */
+void sw_gw_tls_client_params(const struct sw_gw_tls_want *w, struct sw_tls_params *p);
+
+/* Names and pins of a validation context, added to those of t. */
+SW_NODISCARD int sw_gw_build_peer_rules(struct sw_gw_build *b, struct sw_gw_tls *t,
+                                        const struct Sw__CertificateValidationContext *v);
+/* Refuses (SW_EINVAL) rules that would check nothing or that nobody could pass. */
+SW_NODISCARD int sw_gw_check_peer_rules(const struct sw_gw_tls *t, bool roots, bool client,
+                                        struct sw_err *err);

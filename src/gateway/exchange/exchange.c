@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of an exchange: route, attempt, stream, retry, finish. Who may send what when:
+ *
+ *   state     downstream body goes            upstream may
+ *   CONNECT   into 'kept', then downstream     (not attached)
+ *             pauses
+ *   SEND      upstream, and into 'kept'        answer, or fail: retried or answered here
+ *             while a retry is possible
+ *   BACKOFF   as CONNECT                       (not attached)
+ *   ANSWER    upstream                         stream; a failure aborts downstream
+ */
+#include "gateway/exchange/exchange.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "gateway/config/config.h"
+#include "gateway/exchange/exchange_int.h"
+#include "gateway/filter/gzip.h"
+#include "gateway/upstream/cluster.h"
+#include "http/gzip.h"
+#include "tls/verify.h"
+
+enum {
+    KEEP_SMALL = 16 * 1024, /* bodies up to this are kept for a stale connection */
+    KEEP_MAX = 64 * 1024,   /* ... and up to this for a retry policy */
+    ARENA_MAX = 64 * 1024,  /* larger arenas are not recycled */
+};
+
+/* ---- pool ---- */
+
+struct sw_exchange *sw_exchange_new(struct sw_gw_worker *w)
+{
+    struct sw_exchange *x = w->spare.n ? w->spare.p[--w->spare.n] : SW_NEW(struct sw_exchange);
+
+    x->worker = w;
+    sw_list_init(&x->link);
+    sw_list_init(&x->queue);
+    return x;
+}
+
+void sw_exchange_discard(struct sw_exchange *x)
+{
+    struct sw_gw_worker *w = x->worker;
+    struct sw_arena arena;
+    struct sw_timer timer;
+
+    sw_free(x->kept.p);
+    sw_gzip_stream_free(x->gzip);
+    (void)sw_peer_unref(x->client);
+    (void)sw_gw_listener_unref(x->listener);
+    (void)sw_gw_view_unref(x->view);
+    if (w->spare.n == SW_GW_SPARE_EXCHANGES) {
+        sw_timer_stop(w->loop, &x->timer);
+        sw_arena_clear(&x->arena);
+        sw_free(x);
+        return;
+    }
+    sw_arena_reset(&x->arena, ARENA_MAX);
+    arena = x->arena;
+    timer = x->timer; /* runs on: see gw_arm */
+    memset(x, 0, sizeof(*x));
+    x->arena = arena;
+    x->timer = timer;
+    sw_vec_push(&w->spare, x);
+}
+
+void sw_exchange_reap(struct sw_gw_worker *w)
+{
+    struct sw_list *m;
+
+    while ((m = sw_list_pop_front(&w->ended)) != NULL)
+        sw_exchange_discard(SW_CONTAINER_OF(m, struct sw_exchange, link));
+}
+
+static void on_reap(struct sw_defer *d)
+{
+    sw_exchange_reap(SW_CONTAINER_OF(d, struct sw_gw_worker, reap));
+}
+
+/* Detaches whatever is left; it is freed when nobody up the stack can know it any more. */
+void gw_finish(struct sw_exchange *x)
+{
+    struct sw_gw_worker *w = x->worker;
+
+    if (x->state == SW_GW_X_DONE)
+        return;
+    x->state = SW_GW_X_DONE;
+    if (x->copies)
+        sw_gw_mirror_gone(x);
+    sw_gw_pool_cancel(x);
+    if (x->up.ops)
+        x->up.ops->abort(x);
+    if (x->host)
+        sw_gw_host_done(x, SW_GW_DOWNSTREAM_GONE, 0);
+    if (x->down.ops)
+        x->down.ops->abort(x);
+    sw_gw_exchange_done(x);
+    sw_list_unlink(&x->link);
+    sw_list_push_back(&w->ended, &x->link);
+    w->n_exchanges--;
+    sw_loop_defer(w->loop, &w->reap, on_reap);
+}
+
+void sw_exchange_kill(struct sw_exchange *x)
+{
+    gw_finish(x);
+}
+
+/* ---- deadlines ---- */
+
+static void on_timer(struct sw_timer *t);
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a == 0 ? b : b == 0 ? a : sw_min(a, b);
+}
+
+/* When the whole request must have come; 0: no limit, or it has. */
+static uint64_t receive_by(const struct sw_exchange *x)
+{
+    if (!x->hcm || x->hcm->request_timeout_ns == 0 || x->down.end_got ||
+        x->req.length == SW_GW_LENGTH_TUNNEL)
+        return 0;
+    return x->start_ns + x->hcm->request_timeout_ns;
+}
+
+/*
+ * Sets the timer for the earliest deadline; one that runs too early is only corrected when it
+ * fires. So it may as well outlive the exchange and serve the next: in the common case no request
+ * moves anything in the heap.
+ */
+void gw_arm(struct sw_exchange *x)
+{
+    uint64_t now = sw_loop_now(x->worker->loop);
+    uint64_t at = earlier(earlier(x->deadline_ns, x->try_deadline_ns), x->retry_at_ns);
+
+    at = earlier(at, receive_by(x));
+    if (x->plan.max_stream_ns)
+        at = earlier(at, x->start_ns + x->plan.max_stream_ns);
+    if (x->idle_ns)
+        at = earlier(at, x->active_ns + x->idle_ns);
+    if (at == 0) {
+        sw_timer_stop(x->worker->loop, &x->timer);
+        return;
+    }
+    if (sw_timer_running(&x->timer) && x->timer.deadline_ns <= at)
+        return;
+    sw_timer_start(x->worker->loop, &x->timer, at > now ? at - now : 1, on_timer);
+}
+
+static void active(struct sw_exchange *x)
+{
+    x->active_ns = sw_loop_now(x->worker->loop);
+}
+
+static void on_timer(struct sw_timer *t)
+{
+    struct sw_exchange *x = SW_CONTAINER_OF(t, struct sw_exchange, timer);
+    uint64_t now;
+
+    if (!x->worker || x->state == SW_GW_X_DONE) /* spare, or soon */
+        return;
+    now = sw_loop_now(x->worker->loop);
+
+    if (x->deadline_ns && now >= x->deadline_ns) {
+        x->flags |= SW_GW_FLAG_UT;
+        if (x->host)
+            sw_gw_host_done(x, SW_GW_TIMEOUT, 0);
+        sw_exchange_reply(x, 504, SW_SLICE_LIT("upstream request timeout"), "response_timeout");
+        return;
+    }
+    if (x->plan.max_stream_ns && now >= x->start_ns + x->plan.max_stream_ns) {
+        x->flags |= SW_GW_FLAG_DT;
+        sw_exchange_reply(x, x->request_ns ? 504 : 408, SW_SLICE_LIT("stream lasted too long"),
+                          "max_duration_timeout");
+        return;
+    }
+    if (receive_by(x) && now >= receive_by(x)) {
+        sw_exchange_reply(x, 408, SW_SLICE_LIT("request timeout"), "request_overall_timeout");
+        return;
+    }
+    if (x->retry_at_ns && now >= x->retry_at_ns) {
+        x->retry_at_ns = 0;
+        gw_attempt(x);
+        if (x->state != SW_GW_X_DONE)
+            gw_arm(x); /* this timer has fired: the other deadlines still hold */
+        return;
+    }
+    if (x->try_deadline_ns && now >= x->try_deadline_ns) {
+        x->try_deadline_ns = 0;
+        sw_gw_pool_cancel(x);
+        if (x->up.ops)
+            x->up.ops->abort(x);
+        sw_exchange_up_failed(x, SW_GW_TIMEOUT, "per try timeout");
+        return;
+    }
+    if (x->idle_ns && now >= x->active_ns + x->idle_ns) {
+        x->flags |= SW_GW_FLAG_SI;
+        sw_exchange_reply(x, 408, SW_SLICE_LIT("stream timeout"), "stream_idle_timeout");
+        return;
+    }
+    gw_arm(x);
+}
+
+static void request_complete(struct sw_exchange *x)
+{
+    x->request_ns = sw_loop_now(x->worker->loop);
+    if (x->plan.timeout_ns && x->req.length != SW_GW_LENGTH_TUNNEL) {
+        x->deadline_ns = x->request_ns + x->plan.timeout_ns;
+        gw_arm(x);
+    }
+}
+
+/* ---- the request ---- */
+
+static void keep(struct sw_exchange *x, struct sw_slice data)
+{
+    if (x->kept.n + data.n > x->kept.cap) {
+        size_t cap = sw_max(x->kept.n + data.n, (size_t)x->kept.cap * 2);
+
+        x->kept.p = sw_realloc(x->kept.p, cap + 1); /* sealing wants a byte behind */
+        x->kept.cap = (uint32_t)cap;
+    }
+    memcpy(x->kept.p + x->kept.n, data.p, data.n);
+    x->kept.n += (uint32_t)data.n;
+}
+
+static void forget_kept(struct sw_exchange *x)
+{
+    sw_free(x->kept.p);
+    memset(&x->kept, 0, sizeof(x->kept));
+}
+
+/* Whether body bytes that went upstream are worth remembering. */
+static bool keeps(const struct sw_exchange *x, size_t more)
+{
+    size_t max = x->plan.retries ? KEEP_MAX : KEEP_SMALL;
+
+    return !x->body_lost && x->state == SW_GW_X_SEND && x->req.length != SW_GW_LENGTH_TUNNEL &&
+           x->kept.n + more <= max;
+}
+
+static void pause_down(struct sw_exchange *x, bool pause)
+{
+    if (!x->down.ops || x->down.paused == pause)
+        return;
+    x->down.paused = pause;
+    if (pause)
+        x->down.ops->pause(&x->down);
+    else
+        x->down.ops->resume(&x->down);
+}
+
+static void pause_up(struct sw_exchange *x, bool pause)
+{
+    if (!x->up.ops || x->up.paused == pause)
+        return;
+    x->up.paused = pause;
+    if (pause)
+        x->up.ops->pause(&x->up);
+    else
+        x->up.ops->resume(&x->up);
+}
+
+void gw_attempt(struct sw_exchange *x)
+{
+    int status = 503;
+
+    x->state = SW_GW_X_CONNECT;
+    x->attempts++;
+    if (sw_gw_pick_host(x, &status) != SW_OK) {
+        sw_exchange_reply(x, status, SW_SLICE_LIT("no healthy upstream"), x->detail);
+        return;
+    }
+    if (x->plan.try_timeout_ns) {
+        x->try_deadline_ns = sw_loop_now(x->worker->loop) + x->plan.try_timeout_ns;
+        gw_arm(x);
+    }
+    sw_gw_pool_get(x);
+}
+
+void sw_exchange_continue(struct sw_exchange *x)
+{
+    if (x->state != SW_GW_X_ROUTE)
+        return;
+    if (!x->plan.upgrade && x->req.length == SW_GW_LENGTH_TUNNEL) {
+        sw_exchange_reply(x, 403, SW_SLICE_LIT("upgrade refused"), "upgrade_failed");
+        return;
+    }
+    x->idle_ns = x->plan.idle_timeout_ns;
+    if (x->down.end_got)
+        request_complete(x);
+    else if (x->req.expect_continue && !x->continued)
+        x->down.ops->send_info(x, 100);
+    gw_arm(x);
+    gw_attempt(x);
+}
+
+static void enter(struct sw_exchange *x)
+{
+    struct sw_gw_worker *w = x->worker;
+
+    x->view = sw_gw_view_ref(w->view);
+    sw_list_push_back(&w->exchanges, &x->link);
+    w->n_exchanges++;
+    x->start_ns = sw_loop_now(w->loop);
+    x->active_ns = x->start_ns;
+    x->down.head_got = true;
+}
+
+void sw_exchange_refuse(struct sw_exchange *x, int status, const char *detail)
+{
+    enter(x);
+    x->flags |= SW_GW_FLAG_DPE;
+    sw_exchange_reply(x, status, (struct sw_slice){0}, detail);
+}
+
+/* The limits of the connection manager hold while a filter waits; the route's own come after. */
+static void wait_for_filter(struct sw_exchange *x)
+{
+    x->plan.max_stream_ns = x->hcm->max_stream_duration_ns;
+    x->idle_ns = x->hcm->stream_idle_timeout_ns;
+    gw_arm(x);
+}
+
+void sw_exchange_start(struct sw_exchange *x, bool end)
+{
+    int rc;
+
+    enter(x);
+    x->down.end_got = end;
+    if (x->hcm) /* not for what was made here: mirrors, TCP */
+        gw_clean_request(x);
+    rc = sw_gw_route_request(x);
+    if (rc == SW_OK)
+        sw_exchange_continue(x);
+    else if (rc == SW_EAGAIN)
+        wait_for_filter(x);
+}
+
+void sw_exchange_up_ready(struct sw_exchange *x)
+{
+    bool all = x->down.end_got && x->kept.n == 0 && x->req.trailers.n == 0;
+    struct sw_gw_kept kept = x->kept;
+
+    memset(&x->kept, 0, sizeof(x->kept)); /* a tunnel is answered from inside send_head */
+    x->state = SW_GW_X_SEND;
+    x->up.head_sent = true;
+    x->up.tunnel = x->req.length == SW_GW_LENGTH_TUNNEL;
+    x->up.ops->send_head(x, all);
+    if (kept.n && x->up.ops) {
+        x->sending_kept = true;
+        x->up.ops->send_data(x, sw_slice(kept.p, kept.n));
+        x->sending_kept = false;
+    }
+    x->up.end_sent = x->down.end_got;
+    if (!all && x->down.end_got && x->up.ops)
+        x->up.ops->send_end(x);
+    /* BACKOFF: the head could not be sent, and another attempt will be made. */
+    if (x->state == SW_GW_X_BACKOFF || (x->state == SW_GW_X_SEND && keeps(x, kept.n))) {
+        x->kept = kept;
+    } else {
+        x->body_lost |= kept.n > 0;
+        sw_free(kept.p);
+    }
+    if (!x->up.ops)
+        return;
+    x->up.ops->flush(&x->up);
+    if (x->up.ops && !x->up.ops->blocked(&x->up))
+        pause_down(x, false);
+}
+
+void sw_exchange_down_data(struct sw_exchange *x, struct sw_slice data)
+{
+    x->rx_bytes += data.n;
+    active(x);
+    if (x->state == SW_GW_X_DONE)
+        return;
+    if (x->copies)
+        sw_gw_mirror_data(x, data);
+    if (x->state < SW_GW_X_SEND || x->state == SW_GW_X_BACKOFF) {
+        keep(x, data);
+        if (x->kept.n >= sw_max(KEEP_MAX, x->plan.hold))
+            pause_down(x, true);
+        if (x->state == SW_GW_X_ROUTE)
+            sw_gw_authz_body(x);
+        return;
+    }
+    if (!x->up.ops || x->up.end_sent)
+        return; /* answered already: what still comes is of no use */
+    if (keeps(x, data.n)) {
+        keep(x, data);
+    } else {
+        x->body_lost = true;
+        forget_kept(x);
+    }
+    x->up.ops->send_data(x, data);
+    if (x->up.ops && x->up.ops->blocked(&x->up))
+        pause_down(x, true);
+}
+
+static void maybe_complete(struct sw_exchange *x);
+
+void sw_exchange_down_end(struct sw_exchange *x)
+{
+    if (x->down.end_got)
+        return;
+    x->down.end_got = true;
+    if (x->state == SW_GW_X_DONE)
+        return;
+    if (x->copies)
+        sw_gw_mirror_end(x);
+    active(x);
+    request_complete(x);
+    if (x->state == SW_GW_X_ROUTE)
+        sw_gw_authz_body(x);
+    if (x->up.ops && !x->up.end_sent && x->up.head_sent) {
+        x->up.end_sent = true;
+        x->up.ops->send_end(x);
+        if (x->up.ops)
+            x->up.ops->flush(&x->up);
+    }
+    maybe_complete(x);
+}
+
+void sw_exchange_down_gone(struct sw_exchange *x)
+{
+    if (x->state == SW_GW_X_DONE)
+        return;
+    x->flags |= SW_GW_FLAG_DC;
+    if (!x->detail)
+        x->detail = "downstream_remote_disconnect";
+    gw_finish(x);
+}
+
+void sw_exchange_down_drained(struct sw_exchange *x)
+{
+    if (x->up.ops && x->down.ops && !x->down.ops->blocked(&x->down))
+        pause_up(x, false);
+}
+
+void sw_exchange_up_drained(struct sw_exchange *x)
+{
+    if (x->up.ops && x->down.ops && !x->up.ops->blocked(&x->up))
+        pause_down(x, false);
+}
+
+/* ---- the response ---- */
+
+void gw_send_answer(struct sw_exchange *x, bool end)
+{
+    x->state = SW_GW_X_ANSWER;
+    x->try_deadline_ns = 0;
+    forget_kept(x);
+    if (!x->down.ops)
+        return;
+    sw_gw_route_response(x);
+    if (x->hcm)
+        gw_clean_response(x);
+    x->down.head_sent = true;
+    x->down.end_sent = end;
+    x->down.ops->send_head(x, end);
+}
+
+/* Both directions ended, or the answer did and nobody waits for the rest of the request. */
+static void maybe_complete(struct sw_exchange *x)
+{
+    bool tunnel = x->resp.length == SW_GW_LENGTH_TUNNEL;
+
+    if (x->state != SW_GW_X_ANSWER || !x->up.end_got || !x->down.end_sent)
+        return;
+    if (tunnel && !x->down.end_got)
+        return;
+    if (x->host)
+        sw_gw_host_done(x, SW_GW_OK, x->resp.status);
+    if (x->up.ops) {
+        if (x->up.end_sent)
+            x->up.ops->done(x);
+        else
+            x->up.ops->abort(x); /* it answered before it had read all: the rest is not sent */
+    }
+    if (x->down.ops)
+        x->down.ops->done(x);
+    gw_finish(x);
+}
+
+void sw_exchange_up_info(struct sw_exchange *x, int status)
+{
+    /* 100 was answered here already. HTTP/1.0 knows none of them. */
+    if (status == 100 || !x->down.ops || x->state != SW_GW_X_SEND ||
+        x->req.version == SW_GW_HTTP10 || x->infos == SW_GW_INFOS_MAX)
+        return;
+    x->infos++;
+    x->down.ops->send_info(x, status);
+}
+
+void sw_exchange_up_head(struct sw_exchange *x, bool end)
+{
+    if (x->state == SW_GW_X_DONE)
+        return;
+    active(x);
+    x->response_ns = x->active_ns;
+    x->up.head_got = true;
+    x->up.end_got = end;
+    if (x->plan.retries && gw_retry(x, SW_GW_STATUS, x->resp.status))
+        return;
+    x->failure[0] = '\0'; /* of an attempt before */
+    if (x->req.length == SW_GW_LENGTH_TUNNEL && x->resp.length != SW_GW_LENGTH_TUNNEL) {
+        /* No tunnel: the request was only its head. */
+        x->down.end_got = true;
+        x->up.end_sent = true;
+    }
+    gw_send_answer(x, end);
+    if (end)
+        maybe_complete(x);
+}
+
+void sw_exchange_up_data(struct sw_exchange *x, struct sw_slice data)
+{
+    if (x->state == SW_GW_X_DONE)
+        return;
+    active(x);
+    if (!x->down.ops || x->down.end_sent)
+        return;
+    if (x->gzip) {
+        sw_gw_gzip_data(x, data);
+    } else {
+        x->tx_bytes += data.n;
+        x->down.ops->send_data(x, data);
+    }
+    if (x->down.ops && x->down.ops->blocked(&x->down))
+        pause_up(x, true);
+}
+
+void sw_exchange_up_end(struct sw_exchange *x)
+{
+    if (x->state == SW_GW_X_DONE || x->up.end_got)
+        return;
+    active(x);
+    x->up.end_got = true;
+    if (x->gzip && x->down.ops && !x->down.end_sent)
+        sw_gw_gzip_end(x);
+    if (x->down.ops && !x->down.end_sent) {
+        x->down.end_sent = true;
+        x->down.ops->send_end(x);
+    }
+    maybe_complete(x);
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The TCP proxy. Plain bytes on both sides are pumped between the sockets, by splice when there are
+ * many. With TLS on a side, or inside a CONNECT tunnel, the connection becomes an exchange
+ * (tcp_tunnel.c).
+ */
+#include "gateway/l4/tcp.h"
+
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/time.h"
+#include "gateway/observe/accesslog.h"
+#include "gateway/observe/stats.h"
+#include "gateway/upstream/lb.h"
+#include "gateway/worker/worker.h"
+#include "tunnel/dial.h"
+#include "tunnel/pump.h"
+
+struct tcp {
+    struct sw_gw_down life;
+    struct sw_gw_worker *worker;
+    struct sw_gw_listener *listener;     /* a reference: the chain is inside */
+    const struct sw_gw_tcp_proxy *proxy; /* of the chain */
+    const struct sw_gw_chain *chain;
+    struct sw_gw_host *host;     /* a reference while it is counted */
+    struct sw_gw_host *keep;     /* of an internal listener; a reference */
+    struct sw_gw_member *member; /* of the last attempt; a reference, for the log */
+    const struct sw_json *metadata;
+    struct sw_gw_pick pick;
+    struct sw_slice cluster; /* of the proxy */
+    struct sw_slice sni;     /* owned, like the next one */
+    struct sw_slice pre;
+    struct sw_addr peer;
+    struct sw_addr local;
+    int fd; /* -1 once the pump has it */
+    struct sw_dial dial;
+    struct sw_pump pump;
+    struct sw_timer idle;
+    struct sw_timer most; /* max_downstream_connection_duration */
+    struct sw_defer defer;
+    uint64_t start_ns;
+    uint64_t start_wall_ns;
+    uint64_t active_ns;
+    uint64_t bytes[2];
+    uint32_t attempts;
+    uint32_t flags;
+    bool pumping;
+    bool closed;
+    char failure[96];
+};
+
+static void tcp_free(struct sw_defer *d)
+{
+    struct tcp *t = SW_CONTAINER_OF(d, struct tcp, defer);
+
+    (void)sw_gw_listener_unref(t->listener);
+    (void)sw_gw_member_unref(t->member);
+    (void)sw_gw_host_unref(t->keep);
+    sw_slice_free(&t->sni);
+    sw_slice_free(&t->pre);
+    sw_free(t);
+}
+
+static void write_log(struct tcp *t)
+{
+    uint64_t now = sw_loop_now(t->worker->loop);
+    struct sw_gw_vars v = {
+        .peer = t->peer,
+        .local = t->local,
+        .sni = t->sni,
+        .cluster = t->cluster,
+        .member = t->member,
+        .metadata = t->metadata,
+        .listener = t->listener->name,
+        .chain = t->chain->name,
+        .flags = t->flags,
+        .failure = t->failure[0] ? t->failure : NULL,
+        .start_wall_ns = t->start_wall_ns,
+        .duration_ns = now - t->start_ns,
+        .rx_bytes = t->bytes[0],
+        .tx_bytes = t->bytes[1],
+        .attempts = t->attempts,
+    };
+
+    if (t->proxy->n_logs)
+        sw_gw_accesslog_write(t->proxy->logs, t->proxy->n_logs, &v);
+}
+
+static void leave_host(struct tcp *t, enum sw_gw_result how)
+{
+    if (t->host)
+        sw_gw_lb_done(t->worker->hosts, t->host, how, 0);
+    t->host = NULL;
+}
+
+static void tcp_close(struct tcp *t, bool reset)
+{
+    if (t->closed)
+        return;
+    t->closed = true;
+    sw_timer_stop(t->worker->loop, &t->idle);
+    sw_timer_stop(t->worker->loop, &t->most);
+    sw_dial_cancel(&t->dial);
+    if (t->pumping)
+        sw_pump_stop(&t->pump, reset);
+    if (t->fd >= 0) {
+        if (reset)
+            sw_sock_set_reset(t->fd);
+        sw_sock_close(t->fd);
+    }
+    leave_host(t, SW_GW_RESULT_NEUTRAL);
+    sw_gw_down_remove(t->worker, &t->life);
+    write_log(t);
+    sw_loop_defer(t->worker->loop, &t->defer, tcp_free);
+}
+
+static struct tcp *of_life(struct sw_gw_down *d)
+{
+    return SW_CONTAINER_OF(d, struct tcp, life);
+}
+
+/* Bytes of an unknown protocol cannot be asked to end; the drain's deadline does. */
+static void on_drain(struct sw_gw_down *d)
+{
+    struct tcp *t = of_life(d);
+
+    if (!t->pumping)
+        tcp_close(t, true);
+}
+
+static void on_kill(struct sw_gw_down *d)
+{
+    tcp_close(of_life(d), true);
+}
+
+/* ---- pumping ---- */
+
+static void on_moved(struct sw_pump *p, int from, size_t n)
+{
+    struct tcp *t = SW_CONTAINER_OF(p, struct tcp, pump);
+
+    t->bytes[from] += n;
+    t->active_ns = sw_loop_now(t->worker->loop);
+}
+
+static void on_pumped(struct sw_pump *p, int rc)
+{
+    struct tcp *t = SW_CONTAINER_OF(p, struct tcp, pump);
+
+    t->pumping = false;
+    leave_host(t, SW_GW_RESULT_OK);
+    if (rc != SW_OK)
+        t->flags |= SW_GW_FLAG_UC;
+    tcp_close(t, false);
+}
+
+static void on_idle(struct sw_timer *timer)
+{
+    struct tcp *t = SW_CONTAINER_OF(timer, struct tcp, idle);
+    uint64_t now = sw_loop_now(t->worker->loop);
+    uint64_t end = t->active_ns + t->proxy->idle_timeout_ns;
+
+    if (now < end) {
+        sw_timer_start(t->worker->loop, &t->idle, end - now, on_idle);
+        return;
+    }
+    t->flags |= SW_GW_FLAG_SI;
+    tcp_close(t, false);
+}
+
+static void on_most(struct sw_timer *timer)
+{
+    struct tcp *t = SW_CONTAINER_OF(timer, struct tcp, most);
+
+    t->flags |= SW_GW_FLAG_DT;
+    tcp_close(t, false);
+}
+
+static void attempt(struct tcp *t);
+
+/* The client is told nothing but a reset. */
+static void refuse(struct tcp *t, const char *reason, const char *why)
+{
+    char text[400];
+
+    (void)snprintf(text, sizeof(text), "cluster '%.*s': %s", (int)sw_min(t->cluster.n, 255),
+                   (const char *)t->cluster.p, why);
+    sw_gw_lstats_refused(t->life.stats, reason);
+    sw_gw_lstats_say(t->life.stats, reason, &t->peer, text);
+    tcp_close(t, true);
+}
+
+static void refuse_unpicked(struct tcp *t, int rc)
+{
+    if (rc == SW_ENOENT) {
+        t->flags |= SW_GW_FLAG_NC;
+        refuse(t, "tcp_no_cluster", "not known");
+    } else if (rc == SW_ELIMIT) {
+        t->flags |= SW_GW_FLAG_UO;
+        refuse(t, "tcp_overflow", "too many connections");
+    } else {
+        t->flags |= SW_GW_FLAG_UH;
+        refuse(t, "tcp_no_host", "no usable member");
+    }
+}
+
+/* 'unsent': no byte went to the host, so another one may have them without a policy. */
+static void failed(struct tcp *t, const char *why, bool unsent)
+{
+    bool more = t->attempts < t->proxy->max_connect_attempts;
+
+    (void)snprintf(t->failure, sizeof(t->failure), "%s", why);
+    if (more)
+        sw_gw_pick_tried(&t->pick, t->host->member);
+    else
+        more = unsent && t->attempts < SW_GW_HOSTS_MAX &&
+               sw_gw_lb_fail_over(t->worker->hosts, t->host, &t->pick);
+    leave_host(t, SW_GW_RESULT_LOCAL);
+    t->flags |= SW_GW_FLAG_UF;
+    if (more) {
+        attempt(t);
+        return;
+    }
+    t->flags |= SW_GW_FLAG_URX;
+    refuse(t, "tcp_connect", t->failure);
+}
+
+static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
+{
+    struct tcp *t = SW_CONTAINER_OF(d, struct tcp, dial);
+    struct sw_dialled up;
+    struct sw_err e = {0};
+
+    if (rc != SW_OK) {
+        const char *why = rc == SW_ETIME ? "connect timeout" : err->msg;
+
+        sw_gw_aside_failed(t->host->cluster, t->host->member, sw_loop_now(t->worker->loop), why);
+        failed(t, why, true);
+        return;
+    }
+    sw_gw_aside_connected(t->host->cluster, t->host->member, sw_loop_now(t->worker->loop));
+    t->flags = 0;
+    t->failure[0] = '\0';
+    sw_dial_take(d, &up);
+    /* What was read to find the chain goes first; a fresh socket has room for it. */
+    if (t->pre.n && sw_sock_write(up.fd, t->pre.p, t->pre.n) != (ssize_t)t->pre.n) {
+        sw_dialled_close(&up);
+        failed(t, "cannot pass on the first bytes", false);
+        return;
+    }
+    t->bytes[0] = t->pre.n;
+    rc = sw_pump_start(&t->pump, t->worker->loop, SW_TAKE_FD(t->fd), &up, on_moved, on_pumped, &e);
+    if (rc != SW_OK) {
+        tcp_close(t, true);
+        return;
+    }
+    t->pumping = true;
+    t->active_ns = sw_loop_now(t->worker->loop);
+    if (t->proxy->idle_timeout_ns)
+        sw_timer_start(t->worker->loop, &t->idle, t->proxy->idle_timeout_ns, on_idle);
+}
+
+static void attempt(struct tcp *t)
+{
+    const struct sw_gw_config *c = t->worker->view->config;
+    const struct sw_gw_cluster_spec *spec;
+    struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
+    int rc = sw_gw_lb_pick(t->worker->hosts, c, t->cluster, &t->pick, &t->host);
+
+    t->attempts++;
+    if (rc != SW_OK) {
+        refuse_unpicked(t, rc);
+        return;
+    }
+    (void)sw_gw_member_unref(t->member);
+    t->member = sw_gw_member_ref(t->host->member);
+    if (t->host->addr.kind != SW_GW_ADDR_IP) {
+        failed(t, "not an IP address", true);
+        return;
+    }
+    spec = t->host->cluster->spec;
+    o.keepalive = spec->keepalive;
+    o.keepalive_time_s = spec->keepalive_time_s;
+    o.keepalive_interval_s = spec->keepalive_interval_s;
+    o.keepalive_retries = spec->keepalive_probes;
+    o.egress = spec->egress;
+    sw_dial_start(&t->dial, t->worker->loop, &t->host->addr.ip, NULL, &o, spec->connect_timeout_ns,
+                  on_dialled);
+}
+
+/* ---- start ---- */
+
+static struct sw_slice choose_cluster(const struct sw_gw_tcp_proxy *p)
+{
+    uint64_t at = p->n_clusters > 1 ? sw_rand_below(p->total_weight) : 0;
+
+    for (size_t i = 0; i < p->n_clusters; i++) {
+        if (at < p->clusters[i].weight)
+            return p->clusters[i].cluster;
+        at -= p->clusters[i].weight;
+    }
+    return p->clusters[0].cluster;
+}
+
+static bool needs_exchange(const struct sw_gw_worker *w, const struct sw_gw_chain *chain,
+                           struct sw_slice cluster)
+{
+    const struct sw_gw_cluster *c = sw_gw_config_cluster(w->view->config, cluster);
+
+    return chain->tls || chain->tcp.tunnel || (c && (c->tls || c->spec->internal_upstream));
+}
+
+void sw_gw_tcp_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
+{
+    struct sw_slice cluster = choose_cluster(&a->chain->tcp);
+    struct tcp *t;
+
+    if (needs_exchange(w, a->chain, cluster)) {
+        sw_gw_tcp_exchange(w, a, cluster);
+        return;
+    }
+    t = SW_NEW(struct tcp);
+    t->worker = w;
+    t->listener = sw_gw_listener_ref(a->listener);
+    t->chain = a->chain;
+    t->proxy = &a->chain->tcp;
+    t->keep = a->keep ? sw_gw_host_ref(a->keep) : NULL;
+    t->metadata = a->metadata;
+    t->cluster = cluster;
+    t->sni = sw_slice(sw_slice_dup(a->sni), a->sni.n);
+    t->pre = sw_slice(sw_slice_dup(a->pre), a->pre.n);
+    t->peer = a->peer;
+    t->local = a->local;
+    t->fd = a->fd;
+    t->start_ns = sw_loop_now(w->loop);
+    t->start_wall_ns = sw_wall_ns();
+    t->pick.original_dst = a->local;
+    t->pick.has_hash = t->proxy->hash_source_ip;
+    t->pick.hash = sw_siphash13(1, 1, a->peer.ip.b, sizeof(a->peer.ip.b));
+    t->life.drain = on_drain;
+    t->life.kill = on_kill;
+    t->life.stats = sw_gw_lstats(w, a->listener->name);
+    sw_gw_down_add(w, &t->life);
+    if (t->proxy->max_duration_ns)
+        sw_timer_start(w->loop, &t->most, t->proxy->max_duration_ns, on_most);
+    attempt(t);
+}
+
+/* ---- internal listeners ---- */
+
+/* The namespaces the cluster passes on, from the host or the cluster; kept with the host. */
+static const struct sw_json *passed(struct sw_gw_host *h)
+{
+    const struct sw_gw_cluster_spec *s = h->cluster->spec;
+    struct sw_json *out;
+
+    if (h->passed_known)
+        return h->passed;
+    h->passed_known = true;
+    if (s->n_passthrough == 0)
+        return NULL;
+    out = sw_json_new_object(&h->arena);
+    for (size_t i = 0; i < s->n_passthrough; i++) {
+        const struct sw_json *from = s->passthrough[i].host ? h->member->metadata : s->metadata;
+        const struct sw_json *v = from ? sw_json_get(from, s->passthrough[i].name) : NULL;
+
+        if (v)
+            sw_json_set(&h->arena, out, s->passthrough[i].name, sw_json_copy(&h->arena, v));
+    }
+    h->passed = out;
+    return out;
+}
+
+int sw_gw_internal_connect(struct sw_gw_worker *w, const struct sw_gw_host *h,
+                           const struct sw_exchange *cause, int *ret_fd, struct sw_err *err)
+{
+    struct sw_gw_host *host = (struct sw_gw_host *)(uintptr_t)h; /* the worker's own */
+    struct sw_gw_listener *l = sw_map_get(&w->view->config->listeners->map, h->addr.name);
+    struct sw_addr peer = {0};
+    int pair[2];
+    int rc;
+
+    if (!l || l->kind != SW_GW_LISTEN_INTERNAL)
+        return sw_err_set(err, SW_ENOENT, "no internal listener '%.*s'",
+                          (int)sw_min(h->addr.name.n, 60), h->addr.name.p);
+    rc = sw_sock_pair(pair, err);
+    if (rc != SW_OK)
+        return rc;
+    sw_gw_accept_fd(w, l, pair[1], &peer, passed(host), host, cause);
+    *ret_fd = pair[0];
+    return SW_OK;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The UDP proxy, and CONNECT-UDP tunnels for its sessions. */
+#pragma once
+
+#include "gateway/worker/worker.h"
+
+/* Opens and closes sockets as the worker's newest view says; sessions of listeners that stay go on.
+ */
+void sw_gw_udp_apply(struct sw_gw_worker *w);
+/* Sockets are closed when nobody is there any more, and soon anyway. */
+void sw_gw_udp_drain(struct sw_gw_worker *w);
+/* No session is left. */
+bool sw_gw_udp_idle(const struct sw_gw_worker *w);
+/* Closes everything. */
+void sw_gw_udp_free(struct sw_gw_worker *w);
+
+/* ---- udp_tunnel.c ---- */
+
+enum {
+    SW_GW_UDP_FRONT = 64, /* writable bytes in front of a datagram: heads of capsule and frame */
+    SW_GW_UDP_BACK = 64,  /* and behind it */
+};
+
+struct sw_gw_udp_tunnel;
+
+struct sw_gw_udp_tunnel_ops {
+    /* From the far end. */
+    void (*datagram)(void *arg, struct sw_slice payload);
+    /*
+     * It is over; from the loop, never from inside another call. reason: a short static text for
+     * counters, NULL when the far end finished. why: for people, may be empty. The owner frees it.
+     */
+    void (*ended)(void *arg, const char *reason, const char *why);
+};
+
+/*
+ * Asks the listener's cluster for a tunnel to the target its tunneling_config names, for one
+ * client. 'scratch' is lent for as long as the tunnel lives: SW_DGRAM_MAX bytes with the room above
+ * around them. Never NULL: what cannot work ends it.
+ */
+struct sw_gw_udp_tunnel *sw_gw_udp_tunnel_new(struct sw_gw_worker *w, struct sw_gw_listener *l,
+                                              const struct sw_addr *client,
+                                              const struct sw_addr *local, uint8_t *scratch,
+                                              const struct sw_gw_udp_tunnel_ops *ops, void *arg);
+/*
+ * Sends a datagram, or keeps it while the tunnel is being made. p has SW_GW_UDP_FRONT and _BACK
+ * bytes around it that may be written. False: dropped, for want of room.
+ */
+SW_NODISCARD bool sw_gw_udp_tunnel_send(struct sw_gw_udp_tunnel *t, uint8_t *p, size_t n);
+/* No callbacks any more. NULL is fine. */
+void sw_gw_udp_tunnel_free(struct sw_gw_udp_tunnel *t);

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the admin pages show of the store: the resources in force and the state of clusters. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include <proto/google.pb-c.h>
+
+#include "base/json.h"
+#include "base/time.h"
+#include "gateway/config/store_int.h"
+#include "gateway/route/route_int.h"
+#include "proto/json.h"
+#include "proto/pb.h"
+#include "proto/types.h"
+
+static int by_name(const void *a, const void *b)
+{
+    const struct sw_gw_res *x;
+    const struct sw_gw_res *y;
+
+    memcpy(&x, a, sizeof(x));
+    memcpy(&y, b, sizeof(y));
+    return sw_slice_cmp(x->name, y->name);
+}
+
+/* The resources of a type, sorted by name; in the arena. */
+static struct sw_gw_res **sorted(struct sw_arena *a, const struct sw_gw_store *s, enum sw_gw_type t,
+                                 size_t *ret_n)
+{
+    struct sw_gw_res **out = sw_arena_array(a, s->res[t].n + 1, sizeof(struct sw_gw_res *));
+    size_t n = 0;
+
+    SW_MAP_FOREACH (it, &s->res[t])
+        out[n++] = it->value;
+    qsort(out, n, sizeof(struct sw_gw_res *), by_name);
+    *ret_n = n;
+    return out;
+}
+
+static const char *state_of(const struct sw_gw_res *r)
+{
+    bool object = r->listener || r->cluster || r->routes;
+
+    if (r->type == SW_GW_TYPE_SECRET || r->type == SW_GW_TYPE_ENDPOINTS)
+        return "active";
+    if (!r->warming)
+        return object ? "active" : "resolving";
+    return object ? "active, newer one warming" : "warming";
+}
+
+/* Hosts of an accepted table that are not served, and why. */
+static void dump_invalid(struct sw_jw *w, const struct sw_gw_routes *t)
+{
+    sw_jw_name(w, "invalid_hosts");
+    sw_jw_object(w);
+    for (size_t i = 0; i < t->n_vhosts; i++) {
+        if (!t->vhosts[i]->invalid)
+            continue;
+        sw_jw_key(w, t->vhosts[i]->name);
+        sw_jw_str(w, t->vhosts[i]->invalid);
+    }
+    sw_jw_object_end(w);
+}
+
+static void dump_one(struct sw_jw *w, const struct sw_gw_res *r)
+{
+    SW_ARENA_AUTO tmp = {0};
+    const struct ProtobufCMessageDescriptor *d =
+        sw_pb_type_find(sw_slice_str(sw_gw_type_name(r->type)));
+    const struct ProtobufCMessage *m = sw_pb_unpack(&tmp, d, r->bytes, NULL, NULL);
+
+    sw_jw_object(w);
+    sw_jw_name(w, "name");
+    sw_jw_string(w, r->name);
+    sw_jw_name(w, "version_info");
+    sw_jw_string(w, r->version);
+    sw_jw_name(w, "state");
+    sw_jw_str(w, state_of(r));
+    if (r->routes && r->routes->n_invalid)
+        dump_invalid(w, r->routes);
+    sw_jw_name(w, "resource");
+    if (m)
+        sw_jw_value(w, sw_pb_to_json(&tmp, m, false));
+    else
+        sw_jw_null(w);
+    sw_jw_object_end(w);
+}
+
+int sw_gw_store_dump(struct sw_gw_store *s, struct sw_buf *out)
+{
+    static const char *const titles[SW_GW_TYPES] = {"clusters", "endpoints", "listeners", "routes",
+                                                    "secrets"};
+    const struct sw_json_write_opts opts = {.indent = 2};
+    SW_ARENA_AUTO tmp = {0};
+    struct sw_jw w;
+
+    sw_jw_begin(&w, out, &opts);
+    sw_jw_object(&w);
+    sw_jw_name(&w, "version");
+    sw_jw_u64(&w, s->version);
+    for (int t = 0; t < SW_GW_TYPES; t++) {
+        size_t n;
+        struct sw_gw_res **list = sorted(&tmp, s, (enum sw_gw_type)t, &n);
+
+        sw_jw_name(&w, titles[t]);
+        sw_jw_array(&w);
+        for (size_t i = 0; i < n; i++)
+            dump_one(&w, list[i]);
+        sw_jw_array_end(&w);
+    }
+    sw_jw_object_end(&w);
+    return sw_jw_end(&w);
+}
+
+/* ---- /clusters ---- */
+
+static const char *health_text(const struct sw_gw_endpoint *e)
+{
+    uint32_t h = atomic_load_explicit(&e->member->health, memory_order_relaxed);
+
+    if (h & SW_GW_FAILED_ACTIVE)
+        return "/failed_active_hc";
+    if (h & SW_GW_FAILED_OUTLIER)
+        return "/failed_outlier_check";
+    if (h & SW_GW_SET_ASIDE)
+        return "/failed_connect";
+    if (e->unhealthy)
+        return "/failed_eds_health";
+    return e->degraded ? "degraded" : "healthy";
+}
+
+static int put_member(struct sw_buf *out, struct sw_slice cluster, const struct sw_gw_locality *l,
+                      const struct sw_gw_endpoint *e)
+{
+    const struct sw_gw_member *m = e->member;
+    uint64_t rq = 0;
+    uint64_t err = 0;
+    uint64_t cx_fail = 0;
+    uint64_t active = 0;
+
+    for (unsigned i = 0; i < m->n_cells; i++) {
+        rq += atomic_load_explicit(&m->cells[i].rq, memory_order_relaxed);
+        err += atomic_load_explicit(&m->cells[i].rq_err, memory_order_relaxed);
+        cx_fail += atomic_load_explicit(&m->cells[i].cx_fail, memory_order_relaxed);
+        active += atomic_load_explicit(&m->cells[i].active, memory_order_relaxed);
+    }
+    return sw_buf_printf(out,
+                         "%.*s::%.*s::rq_total::%" PRIu64 "\n"
+                         "%.*s::%.*s::rq_error::%" PRIu64 "\n"
+                         "%.*s::%.*s::cx_connect_fail::%" PRIu64 "\n"
+                         "%.*s::%.*s::rq_active::%" PRIu64 "\n"
+                         "%.*s::%.*s::health_flags::%s\n"
+                         "%.*s::%.*s::weight::%u\n"
+                         "%.*s::%.*s::priority::%u\n",
+                         SW_SLICE_ARG(cluster), SW_SLICE_ARG(m->text), rq, SW_SLICE_ARG(cluster),
+                         SW_SLICE_ARG(m->text), err, SW_SLICE_ARG(cluster), SW_SLICE_ARG(m->text),
+                         cx_fail, SW_SLICE_ARG(cluster), SW_SLICE_ARG(m->text), active,
+                         SW_SLICE_ARG(cluster), SW_SLICE_ARG(m->text), health_text(e),
+                         SW_SLICE_ARG(cluster), SW_SLICE_ARG(m->text), e->weight,
+                         SW_SLICE_ARG(cluster), SW_SLICE_ARG(m->text), l->priority);
+}
+
+static int put_cluster(struct sw_buf *out, const struct sw_gw_res *r)
+{
+    const struct sw_gw_cluster *c = r->cluster;
+    uint64_t sum[4] = {0};
+    uint64_t status[6] = {0};
+    int rc = SW_OK;
+
+    for (unsigned i = 0; i < c->state->n_cells; i++) {
+        struct sw_gw_cluster_cell *cell = &c->state->cells[i];
+
+        sum[0] += atomic_load_explicit(&cell->rq, memory_order_relaxed);
+        sum[1] += atomic_load_explicit(&cell->overflow, memory_order_relaxed);
+        sum[2] += atomic_load_explicit(&cell->retries, memory_order_relaxed);
+        sum[3] += atomic_load_explicit(&cell->no_host, memory_order_relaxed);
+        for (int k = 0; k < 6; k++)
+            status[k] += atomic_load_explicit(&cell->status[k], memory_order_relaxed);
+    }
+    rc = sw_buf_printf(
+        out,
+        "%.*s::rq_total::%" PRIu64 "\n%.*s::rq_overflow::%" PRIu64 "\n%.*s::rq_retry::%" PRIu64
+        "\n%.*s::no_host::%" PRIu64 "\n%.*s::rq_failed::%" PRIu64 "\n",
+        SW_SLICE_ARG(r->name), sum[0], SW_SLICE_ARG(r->name), sum[1], SW_SLICE_ARG(r->name), sum[2],
+        SW_SLICE_ARG(r->name), sum[3], SW_SLICE_ARG(r->name), status[0]);
+    for (int k = 1; rc == SW_OK && k < 6; k++)
+        rc =
+            sw_buf_printf(out, "%.*s::rq_%dxx::%" PRIu64 "\n", SW_SLICE_ARG(r->name), k, status[k]);
+    for (size_t i = 0; rc == SW_OK && i < c->members->n_localities; i++) {
+        const struct sw_gw_locality *l = &c->members->localities[i];
+
+        for (size_t k = 0; rc == SW_OK && k < l->n; k++)
+            rc = put_member(out, r->name, l, &l->endpoints[k]);
+    }
+    return rc;
+}
+
+int sw_gw_store_clusters(struct sw_gw_store *s, struct sw_buf *out)
+{
+    SW_ARENA_AUTO tmp = {0};
+    size_t n;
+    struct sw_gw_res **list = sorted(&tmp, s, SW_GW_TYPE_CLUSTER, &n);
+    int rc = SW_OK;
+
+    for (size_t i = 0; rc == SW_OK && i < n; i++) {
+        if (list[i]->cluster)
+            rc = put_cluster(out, list[i]);
+        else
+            rc = sw_buf_printf(out, "%.*s::state::%s\n", SW_SLICE_ARG(list[i]->name),
+                               state_of(list[i]));
+    }
+    return rc;
+}

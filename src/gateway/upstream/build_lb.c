@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a cluster chooses among its members: the old enum with its settings, or a list of policies.
+ */
+#include <proto/cluster.pb-c.h>
+#include <proto/core.pb-c.h>
+#include <proto/google.pb-c.h>
+
+#include "gateway/config/config_int.h"
+#include "proto/pb.h"
+#include "proto/types.h"
+
+enum {
+    RING_MAX = 8 << 20,
+    CHOICES_MAX = 64, /* more of them find the idlest host no better, and each costs */
+    POLICY_DEPTH = 2,
+};
+
+static int set_choices(struct sw_gw_build *b, const Sw__UInt32Value *v, const char *field,
+                       struct sw_gw_cluster_spec *s)
+{
+    s->choice_count = (uint32_t)sw_min(sw_gw_u32(v, 2), CHOICES_MAX);
+    return sw_gw_check_u32(b, v, 2, UINT32_MAX, field);
+}
+
+static int set_ring(struct sw_gw_build *b, const Sw__UInt64Value *least,
+                    const Sw__UInt64Value *most, const char *where, struct sw_gw_cluster_spec *s)
+{
+    if (least)
+        s->ring_min = least->value;
+    if (most)
+        s->ring_max = most->value;
+    if (s->ring_max > RING_MAX)
+        return sw_err_set(b->err, SW_EINVAL, "%s.maximum_ring_size is above %d", where, RING_MAX);
+    if (s->ring_min > s->ring_max)
+        return sw_err_set(b->err, SW_EINVAL, "%s.minimum_ring_size is above the maximum", where);
+    return SW_OK;
+}
+
+static int cluster_provided(struct sw_gw_build *b, const struct sw_gw_cluster_spec *s)
+{
+    if (s->discovery != SW_GW_ORIGINAL_DST)
+        return sw_err_set(b->err, SW_EINVAL, "CLUSTER_PROVIDED is for ORIGINAL_DST only");
+    return SW_OK;
+}
+
+/* ---- Cluster.lb_policy ---- */
+
+static int build_enum(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw_cluster_spec *s)
+{
+    switch ((int)in->lb_policy) {
+    case SW__CLUSTER__LB_POLICY__ROUND_ROBIN:
+        s->lb = SW_GW_LB_ROUND_ROBIN;
+        return SW_OK;
+    case SW__CLUSTER__LB_POLICY__LEAST_REQUEST:
+        s->lb = SW_GW_LB_LEAST_REQUEST;
+        return SW_OK;
+    case SW__CLUSTER__LB_POLICY__RING_HASH:
+        s->lb = SW_GW_LB_RING_HASH;
+        return SW_OK;
+    case SW__CLUSTER__LB_POLICY__RANDOM:
+        s->lb = SW_GW_LB_RANDOM;
+        return SW_OK;
+    case SW__CLUSTER__LB_POLICY__MAGLEV:
+        s->lb = SW_GW_LB_MAGLEV;
+        return SW_OK;
+    case SW__CLUSTER__LB_POLICY__CLUSTER_PROVIDED:
+        return cluster_provided(b, s);
+    default:
+        return sw_err_set(b->err, SW_EINVAL, "lb_policy %d is not supported", (int)in->lb_policy);
+    }
+}
+
+static int build_settings(struct sw_gw_build *b, const Sw__Cluster *in,
+                          struct sw_gw_cluster_spec *s)
+{
+    if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_LEAST_REQUEST_LB_CONFIG)
+        return set_choices(b, in->least_request_lb_config->choice_count,
+                           "least_request_lb_config.choice_count", s);
+    if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_RING_HASH_LB_CONFIG)
+        return set_ring(b, in->ring_hash_lb_config->minimum_ring_size,
+                        in->ring_hash_lb_config->maximum_ring_size, "ring_hash_lb_config", s);
+    if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_ORIGINAL_DST_LB_CONFIG) {
+        s->dst_from_header = in->original_dst_lb_config->use_http_header;
+        s->dst_header = sw_gw_lower(b, SW_PB_SLICE(in->original_dst_lb_config->http_header_name));
+        s->dst_port = (uint16_t)sw_gw_u32(in->original_dst_lb_config->upstream_port_override, 0);
+        return sw_gw_check_u32(b, in->original_dst_lb_config->upstream_port_override, 0, UINT16_MAX,
+                               "original_dst_lb_config.upstream_port_override");
+    }
+    return SW_OK;
+}
+
+/* ---- Cluster.load_balancing_policy ---- */
+
+/* Zones play no part: Envoy, too, looks at them only where a local cluster is named. */
+static void set_locality(const Sw__LocalityLbConfig *in, struct sw_gw_cluster_spec *s)
+{
+    if (in && in->locality_config_specifier_case ==
+                  SW__LOCALITY_LB_CONFIG__LOCALITY_CONFIG_SPECIFIER_LOCALITY_WEIGHTED_LB_CONFIG)
+        s->locality_weighted = true;
+}
+
+static int policy_least_request(struct sw_gw_build *b, const Sw__Any *any,
+                                struct sw_gw_cluster_spec *s)
+{
+    const Sw__LbLeastRequest *in = sw_gw_open_any(b, any, &sw__lb_least_request__descriptor);
+
+    if (!in)
+        return SW_EINVAL;
+    s->lb = SW_GW_LB_LEAST_REQUEST;
+    set_locality(in->locality_lb_config, s);
+    return set_choices(b, in->choice_count, "least_request.choice_count", s);
+}
+
+static int policy_round_robin(struct sw_gw_build *b, const Sw__Any *any,
+                              struct sw_gw_cluster_spec *s)
+{
+    const Sw__LbRoundRobin *in = sw_gw_open_any(b, any, &sw__lb_round_robin__descriptor);
+
+    if (!in)
+        return SW_EINVAL;
+    s->lb = SW_GW_LB_ROUND_ROBIN;
+    set_locality(in->locality_lb_config, s);
+    return SW_OK;
+}
+
+static int policy_random(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_cluster_spec *s)
+{
+    const Sw__LbRandom *in = sw_gw_open_any(b, any, &sw__lb_random__descriptor);
+
+    if (!in)
+        return SW_EINVAL;
+    s->lb = SW_GW_LB_RANDOM;
+    set_locality(in->locality_lb_config, s);
+    return SW_OK;
+}
+
+static int policy_ring_hash(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_cluster_spec *s)
+{
+    const Sw__LbRingHash *in = sw_gw_open_any(b, any, &sw__lb_ring_hash__descriptor);
+
+    if (!in)
+        return SW_EINVAL;
+    s->lb = SW_GW_LB_RING_HASH;
+    s->locality_weighted |= in->locality_weighted_lb_config != NULL;
+    return set_ring(b, in->minimum_ring_size, in->maximum_ring_size, "ring_hash", s);
+}
+
+static int policy_maglev(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_cluster_spec *s)
+{
+    const Sw__LbMaglev *in = sw_gw_open_any(b, any, &sw__lb_maglev__descriptor);
+
+    if (!in)
+        return SW_EINVAL;
+    s->lb = SW_GW_LB_MAGLEV;
+    s->locality_weighted |= in->locality_weighted_lb_config != NULL;
+    return SW_OK;
+}
+
+static int policy_provided(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_cluster_spec *s)
+{
+    (void)any;
+    return cluster_provided(b, s);
+}
+
+static const struct {
+    const ProtobufCMessageDescriptor *type;
+    int (*build)(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_cluster_spec *s);
+} policies[] = {
+    {&sw__lb_least_request__descriptor, policy_least_request},
+    {&sw__lb_round_robin__descriptor, policy_round_robin},
+    {&sw__lb_random__descriptor, policy_random},
+    {&sw__lb_ring_hash__descriptor, policy_ring_hash},
+    {&sw__lb_maglev__descriptor, policy_maglev},
+    {&sw__lb_cluster_provided__descriptor, policy_provided},
+};
+
+/* The first policy of the list that we know, as the rules of that list are. */
+static int build_policies(struct sw_gw_build *b, const Sw__LoadBalancingPolicy *in, unsigned depth,
+                          struct sw_gw_cluster_spec *s)
+{
+    struct sw_slice last = {"", 0};
+
+    for (size_t i = 0; i < in->n_policies; i++) {
+        const Sw__TypedExtensionConfig *t = in->policies[i]->typed_extension_config;
+        const Sw__Any *any = t ? t->typed_config : NULL;
+
+        for (size_t k = 0; k < SW_ARRAY_LEN(policies); k++) {
+            if (sw_pb_any_is(any, policies[k].type))
+                return policies[k].build(b, any, s);
+        }
+        if (depth && sw_pb_any_is(any, &sw__lb_wrr_locality__descriptor)) {
+            const Sw__LbWrrLocality *w = sw_gw_open_any(b, any, &sw__lb_wrr_locality__descriptor);
+
+            if (!w)
+                return SW_EINVAL;
+            if (!w->endpoint_picking_policy)
+                return sw_err_set(b->err, SW_EINVAL,
+                                  "wrr_locality: endpoint_picking_policy missing");
+            s->locality_weighted = true;
+            return build_policies(b, w->endpoint_picking_policy, depth - 1, s);
+        }
+        if (any)
+            last = sw_pb_type_name(SW_PB_SLICE(any->type_url));
+    }
+    return sw_err_set(b->err, SW_EINVAL, "load_balancing_policy: '%.*s' is not supported",
+                      (int)sw_min(last.n, 100), last.p);
+}
+
+int sw_gw_build_lb(struct sw_gw_build *b, const struct Sw__Cluster *in,
+                   struct sw_gw_cluster_spec *s)
+{
+    int rc;
+
+    s->choice_count = 2;
+    s->ring_min = 1024;
+    s->ring_max = RING_MAX;
+    s->panic_percent = 50;
+    if (in->common_lb_config) {
+        if (in->common_lb_config->healthy_panic_threshold)
+            s->panic_percent = in->common_lb_config->healthy_panic_threshold->value;
+        rc = sw_gw_check_percent(b, s->panic_percent, "common_lb_config.healthy_panic_threshold");
+        if (rc < 0)
+            return rc;
+        s->locality_weighted =
+            in->common_lb_config->locality_config_specifier_case ==
+            SW__CLUSTER__COMMON_LB_CONFIG__LOCALITY_CONFIG_SPECIFIER_LOCALITY_WEIGHTED_LB_CONFIG;
+    }
+    if (in->load_balancing_policy)
+        return build_policies(b, in->load_balancing_policy, POLICY_DEPTH, s);
+    rc = build_enum(b, in, s);
+    return rc == SW_OK ? build_settings(b, in, s) : rc;
+}

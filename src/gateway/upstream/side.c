@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gateway/upstream/side.h"
+
+#include "gateway/codec/conn.h"
+#include "gateway/worker/worker.h"
+
+void gw_side_conn_flush(struct sw_gw_side *s)
+{
+    sw_gw_worker_soon(s->conn->worker, s->conn);
+}
+
+bool gw_side_conn_blocked(const struct sw_gw_side *s)
+{
+    return sw_gw_conn_blocked(s->conn);
+}
+
+void gw_side_conn_pause(struct sw_gw_side *s)
+{
+    sw_gw_conn_pause(s->conn);
+}
+
+void gw_side_conn_resume(struct sw_gw_side *s)
+{
+    sw_gw_conn_resume(s->conn);
+}
+
+void gw_side_conn_open(struct sw_gw_conn *c)
+{
+    (void)c;
+}
+
+void gw_side_nothing(struct sw_gw_side *s)
+{
+    (void)s;
+}
+
+bool gw_side_never_blocked(const struct sw_gw_side *s)
+{
+    (void)s;
+    return false;
+}
+
+void gw_side_no_info(struct sw_exchange *x, int status)
+{
+    (void)x;
+    (void)status;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the gateway role. */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "gateway/config/store.h"
+#include "gateway/worker/bind.h"
+#include "gateway/worker/gateway.h"
+#include "gateway/worker/worker.h"
+#include "io/port.h"
+#include "io/signal.h"
+#include "telemetry/admin.h"
+
+struct sw_gw_abuse;
+
+struct sw_gateway {
+    const struct sw_gateway_config *config;
+    struct sw_loop *loop;
+    struct sw_signals *signals;
+    struct sw_metrics *metrics;
+    struct sw_metrics_shard *shard;
+    struct sw_ready *ready;
+    struct sw_admin *admin;
+    struct sw_gw_store *store;
+    struct sw_gw_dir *dir; /* one of this and the next is set */
+    struct sw_gw_xds *xds;
+    struct sw_gw_abuse *abuse; /* owned */
+    struct sw_egress *egress;  /* owned: judges the addresses of clusters */
+    struct sw_crew crew;
+    struct sw_gw_worker *workers; /* owned array */
+    size_t n_workers;
+    _Atomic size_t serving;             /* workers that applied a first configuration */
+    struct sw_gw_bind *bind;            /* owned */
+    const struct sw_gw_set *listeners;  /* as sent to the workers last; only compared */
+    char port_group[SW_PORT_GROUP_MAX]; /* processes that may have the same ports, see io/port.h */
+    struct sw_msg serving_msg;
+    bool said_ready;
+    struct sw_filewatch *pages_watch; /* of --error-pages; NULL: none */
+};
+
+/* Logs once that the gateway is ready, if it is. */
+void sw_gateway_log_ready(struct sw_gateway *g);
+/* A worker applied its first configuration; from its thread. */
+void sw_gateway_worker_serves(struct sw_gateway *g);
