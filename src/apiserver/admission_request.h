@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "apiserver/admission.h"
-#include "kube/cel_policy.h"
+#include "kube/cel/policy.h"
 
 static inline bool sw_admission_is_namespace(const struct api_res *res)
 {

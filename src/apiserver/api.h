@@ -12,7 +12,7 @@
 #include "base/list.h"
 #include "http/url.h"
 #include "io/loop.h"
-#include "kube/selector.h"
+#include "kube/select/selector.h"
 #include "store/store.h"
 
 struct sw_ca;

@@ -4,7 +4,7 @@
 
 #include "apiserver/bootstrap_int.h"
 #include "base/log.h"
-#include "kube/bundled.h"
+#include "kube/schema/bundled.h"
 
 struct sw_json *boot_parse(struct sw_arena *a, const char *text)
 {

@@ -6,7 +6,7 @@
 #include "apiserver/work.h"
 #include "apiserver/write_int.h"
 #include "base/rand.h"
-#include "kube/smd.h"
+#include "kube/apply/smd.h"
 
 static bool namespace_ok(struct api_req *r, struct sw_slice name)
 {

@@ -5,7 +5,7 @@
 
 #include "apiserver/gc_int.h"
 #include "base/mem.h"
-#include "kube/selector.h"
+#include "kube/select/selector.h"
 #include "tls/ca.h"
 
 const struct api_res *gc_resolve(struct sw_api *api, struct sw_slice key, struct sw_slice *ret_ns,

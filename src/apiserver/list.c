@@ -6,7 +6,7 @@
 
 #include "apiserver/api.h"
 #include "apiserver/work.h"
-#include "kube/table.h"
+#include "kube/table/table.h"
 #include "tls/jws.h"
 
 struct list_opts {

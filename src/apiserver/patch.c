@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The four kinds of PATCH. */
-#include "kube/patch.h"
+#include "kube/apply/patch.h"
 
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "apiserver/work.h"
 #include "apiserver/write_int.h"
 #include "base/json_patch.h"
-#include "kube/smd.h"
+#include "kube/apply/smd.h"
 
 enum { OPS_MAX = 10000, INLINE_COPY = 256 * 1024, INLINE_WORK = 4 << 20 };
 

@@ -13,8 +13,8 @@
 #include "apiserver/work.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "kube/admission_match.h"
-#include "kube/policy.h"
+#include "kube/admission/admission_match.h"
+#include "kube/admission/policy.h"
 
 static const struct sw_slice group = SW_SLICE_LIT("admissionregistration.k8s.io");
 

@@ -9,7 +9,7 @@
 #include "apiserver/work.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "kube/table.h"
+#include "kube/table/table.h"
 #include "yaml/yaml.h"
 
 enum { WARNINGS_TOTAL = 4096, WARNING_CUT = 256, WARNINGS_MAX = 64 };

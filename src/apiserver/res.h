@@ -12,8 +12,8 @@
 #include "base/json.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "kube/builtin.h"
-#include "kube/schema.h"
+#include "kube/builtin/builtin.h"
+#include "kube/schema/schema.h"
 
 struct sw_api;
 struct api_crd;

@@ -5,7 +5,7 @@
 #include "apiserver/api.h"
 #include "apiserver/write_int.h"
 #include "base/json_patch.h"
-#include "kube/selector.h"
+#include "kube/select/selector.h"
 
 struct sw_json *api_at_path(const struct sw_json *obj, const char *path)
 {

@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
-#include "kube/builtin_service.h"
+#include "kube/builtin/service.h"
 
 /* Longer than any write takes. */
 static const uint64_t pending_ns = 30 * SW_NS_PER_S;

@@ -5,7 +5,7 @@
 #include "apiserver/api.h"
 #include "apiserver/work.h"
 #include "apiserver/write_int.h"
-#include "kube/smd.h"
+#include "kube/apply/smd.h"
 
 /* Takes a metadata member over from the stored object (or removes it). */
 static void keep_meta(struct sw_arena *a, struct sw_json *meta, const struct sw_json *old,

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "http/client.h"
-#include "kube/transport.h"
+#include "kube/client/transport.h"
 #include "tls/cred.h"
 
 enum { CLIENTS_MAX = 64, CONNS_MAX = 32 };

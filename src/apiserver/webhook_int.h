@@ -6,8 +6,8 @@
 #include "apiserver/admission_metrics.h"
 #include "apiserver/api.h"
 #include "base/vec.h"
-#include "kube/admission.h"
-#include "kube/match_conditions.h"
+#include "kube/admission/admission.h"
+#include "kube/admission/match_conditions.h"
 
 /* One webhook of a configuration. */
 struct hook {

@@ -14,8 +14,8 @@
 #include "apiserver/work.h"
 #include "apiserver/write_int.h"
 #include "base/log.h"
-#include "kube/cel.h"
-#include "kube/smd.h"
+#include "kube/apply/smd.h"
+#include "kube/cel/cel.h"
 
 enum { TRIES_MAX = 100, INLINE_STEPS = 2000000 };
 /* All that rules may cost, and the rest. */

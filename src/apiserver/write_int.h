@@ -3,7 +3,7 @@
 #pragma once
 
 #include "apiserver/api.h"
-#include "kube/smd.h"
+#include "kube/apply/smd.h"
 
 /* True when metadata.generation of the kind is kept. */
 bool api_keeps_generation(const struct api_res *res);

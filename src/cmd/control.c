@@ -15,7 +15,7 @@
 #include "io/loop.h"
 #include "io/signal.h"
 #include "io/sock.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 #include "kube/names.h"
 
 struct run {

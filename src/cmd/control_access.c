@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/loop.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 
 enum { ENTRIES_MAX = 1024, TOKEN_LEN_MAX = 16 * 1024 };
 

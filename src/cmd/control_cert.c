@@ -12,7 +12,7 @@
 #include "base/time.h"
 #include "io/filewatch.h"
 #include "io/loop.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 #include "tls/ca.h"
 #include "tls/cred.h"
 

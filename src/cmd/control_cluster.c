@@ -8,9 +8,9 @@
 #include "cmd/control_cert.h"
 #include "cmd/control_gateway.h"
 #include "io/loop.h"
-#include "kube/client.h"
-#include "kube/health.h"
-#include "kube/kubeconfig.h"
+#include "kube/client/client.h"
+#include "kube/client/health.h"
+#include "kube/client/kubeconfig.h"
 #include "telemetry/admin.h"
 #include "telemetry/ready.h"
 

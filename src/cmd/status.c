@@ -9,7 +9,7 @@
 #include "cmd/status_cluster.h"
 #include "cmd/status_devices.h"
 #include "io/loop.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 
 struct settings {
     const char *kubeconfig;

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "control/gateway/controller.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 
 #define LABEL "app.kubernetes.io/name=spanwire-control" /* as in deploy/kubernetes */
 

@@ -7,8 +7,8 @@
 #include "connector/expose_probe.h"
 #include "connector/expose_view.h"
 #include "connector/origin.h"
-#include "kube/client.h"
-#include "kube/informer.h"
+#include "kube/client/client.h"
+#include "kube/client/informer.h"
 
 enum expose_step {
     EXPOSE_CONNECTOR, /* the device is not registered yet */

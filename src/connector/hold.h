@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kube/client.h"
+#include "kube/client/client.h"
 
 struct sw_hold;
 

@@ -8,8 +8,8 @@
 
 #include "connector/details.h"
 #include "connector/hold.h"
-#include "kube/client.h"
-#include "kube/informer.h"
+#include "kube/client/client.h"
+#include "kube/client/informer.h"
 
 struct sw_reg;
 

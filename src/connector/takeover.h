@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "kube/client.h"
+#include "kube/client/client.h"
 
 /* A SelfSubjectAccessReview. resource: "httpproxies" or "connectors". */
 struct sw_kube_call *sw_takeover_ask(struct sw_kube_client *c, const char *resource,

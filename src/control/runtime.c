@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "base/time.h"
 #include "control/runtime_int.h"
-#include "kube/health.h"
+#include "kube/client/health.h"
 
 static void schedule(struct sw_control *c);
 

@@ -9,9 +9,9 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "control/runtime.h"
-#include "kube/events.h"
-#include "kube/lease.h"
-#include "kube/workqueue.h"
+#include "kube/client/events.h"
+#include "kube/client/lease.h"
+#include "kube/client/workqueue.h"
 
 /* The objects of one kind at one moment; shared by the views in which they did not change. */
 struct view_kind {

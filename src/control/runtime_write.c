@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "control/runtime_int.h"
-#include "kube/health.h"
+#include "kube/client/health.h"
 
 /* After this a write that the watch never showed is repeated. */
 static const uint64_t echo_ns = 30 * SW_NS_PER_S;

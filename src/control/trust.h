@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/slice.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 
 struct sw_trust;
 

@@ -4,7 +4,7 @@
 
 #include "base/base64.h"
 #include "base/time.h"
-#include "kube/builtin.h"
+#include "kube/builtin/builtin.h"
 
 struct reader {
     struct sw_arena *a;

@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "kube/client.h"
-#include "kube/informer.h"
-#include "kube/kubeconfig.h"
+#include "kube/client/client.h"
+#include "kube/client/informer.h"
+#include "kube/client/kubeconfig.h"
 #include "quic/nodeid.h"
 
 /* As the control plane has them (control/connector/build.h). */

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/vec.h"
-#include "kube/informer.h"
+#include "kube/client/informer.h"
 #include "quic/relay_url.h"
 #include "sidecar/side_int.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/json_patch.h"
-#include "kube/admission.h"
+#include "kube/admission/admission.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

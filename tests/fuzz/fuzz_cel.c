@@ -3,8 +3,8 @@
 #include <assert.h>
 
 #include "base/json.h"
-#include "kube/cel.h"
-#include "kube/schema.h"
+#include "kube/cel/cel.h"
+#include "kube/schema/schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

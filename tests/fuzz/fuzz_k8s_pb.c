@@ -3,7 +3,7 @@
 #include <assert.h>
 
 #include "base/json.h"
-#include "kube/builtin.h"
+#include "kube/builtin/builtin.h"
 #include "kube/protobuf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "http/h1.h"
-#include "kube/kubeconfig.h"
+#include "kube/client/kubeconfig.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

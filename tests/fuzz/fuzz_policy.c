@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/def.h"
-#include "kube/policy.h"
+#include "kube/admission/policy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

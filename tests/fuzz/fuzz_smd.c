@@ -6,9 +6,9 @@
 #include <assert.h>
 
 #include "base/json.h"
-#include "kube/builtin.h"
-#include "kube/patch.h"
-#include "kube/smd.h"
+#include "kube/apply/patch.h"
+#include "kube/apply/smd.h"
+#include "kube/builtin/builtin.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

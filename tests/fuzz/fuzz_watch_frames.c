@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "kube/client_frame.h"
+#include "kube/client/frame.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 
 #include "control/connector/build.h"
 #include "control/gateway/extension.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 
 struct sw_ca;
 struct sw_metrics_shard;

@@ -3,10 +3,10 @@
  * What a fabric with connectors has from the start: the classes everybody refers to, a namespace
  * for what gateways say of themselves, and roles that let devices and gateways do their work and no
  * more. Made where missing; what is there is left as it is, but for roles: rules of older releases
- * go, new ones come, those of users stay (kube/bundled.h).
+ * go, new ones come, those of users stay (kube/schema/bundled.h).
  */
 #include "control/connector/build_int.h"
-#include "kube/bundled.h"
+#include "kube/schema/bundled.h"
 
 /* Single quotes, to be readable here. */
 #define R(group, resources, verbs)                                                                 \

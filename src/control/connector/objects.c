@@ -5,7 +5,7 @@
 
 #include "base/time.h"
 #include "control/connector/build_int.h"
-#include "kube/cel_priv.h" /* cel_parse_time */
+#include "kube/cel/cel_priv.h" /* cel_parse_time */
 #include "quic/nodeid.h"
 
 struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...)

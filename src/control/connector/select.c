@@ -8,7 +8,7 @@
 
 #include "base/vec.h"
 #include "control/connector/build_int.h"
-#include "kube/selector.h"
+#include "kube/select/selector.h"
 
 enum { NAMED_MAX = 8, SHARED_MAX = 16 };
 

@@ -7,7 +7,7 @@
 #include "control/connector/keys.h"
 #include "control/gateway/build.h"
 #include "control/gateway/planes.h"
-#include "kube/selector.h"
+#include "kube/select/selector.h"
 
 #define GW_GROUP "gateway.networking.k8s.io"
 

@@ -8,7 +8,7 @@
 
 #include "control/gateway/build.h"
 #include "control/gateway/xds.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 
 struct sw_gateway_controller;
 struct sw_metrics_shard;

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
-#include "kube/informer.h"
+#include "kube/client/informer.h"
 
 #define LABEL      "spanwire.dev/component"
 #define COMPONENT  "data-planes"

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "control/gateway/planes.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 
 struct sw_gw_peers;
 

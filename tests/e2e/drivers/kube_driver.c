@@ -21,9 +21,9 @@
 #include "control/trust.h"
 #include "io/filewatch.h"
 #include "io/signal.h"
-#include "kube/events.h"
-#include "kube/informer.h"
-#include "kube/lease.h"
+#include "kube/client/events.h"
+#include "kube/client/informer.h"
+#include "kube/client/lease.h"
 #include "tls/aead.h"
 
 struct driver {

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "apiserver/res.h"
-#include "kube/table.h"
+#include "kube/table/table.h"
 
 /* 2026-01-01T01:00:00Z */
 static const int64_t now_s = 1767229200;

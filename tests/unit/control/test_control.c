@@ -5,8 +5,8 @@
 #include "base/log.h"
 #include "control/runtime.h"
 #include "control/trust.h"
-#include "kube/client_int.h"
-#include "kube/health.h"
+#include "kube/client/client_int.h"
+#include "kube/client/health.h"
 
 #include "mini_api.h"
 

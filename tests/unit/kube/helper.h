@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/json.h"
-#include "kube/builtin.h"
-#include "kube/schema.h"
+#include "kube/builtin/builtin.h"
+#include "kube/schema/schema.h"
 
 /* One YAML (or JSON) document as a tree; aborts the test when malformed. */
 struct sw_json *t_yaml(struct sw_arena *a, const char *text);

@@ -8,12 +8,12 @@
 #include <cmocka.h>
 
 #include "helper.h"
-#include "kube/builtin.h"
-#include "kube/builtin_service.h"
-#include "kube/jsonpath.h"
-#include "kube/patch.h"
+#include "kube/apply/patch.h"
+#include "kube/builtin/builtin.h"
+#include "kube/builtin/service.h"
 #include "kube/protobuf.h"
-#include "kube/table.h"
+#include "kube/select/jsonpath.h"
+#include "kube/table/table.h"
 
 struct service_case {
     const char *name;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/bundled.h"
+#include "kube/schema/bundled.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "helper.h"
-#include "kube/cel.h"
+#include "kube/cel/cel.h"
 
 static const char schema_text[] =
     "{type: object, properties: {i: {type: integer}, j: {type: integer}, d: {type: number}, s: "

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "helper.h"
-#include "kube/cel.h"
+#include "kube/cel/cel.h"
 
 static struct sw_arena arena;
 static const struct sw_json *golden;

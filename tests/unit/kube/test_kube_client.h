@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/time.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 
 #include "../http/fake.h"
 

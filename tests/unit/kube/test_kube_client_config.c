@@ -13,8 +13,8 @@
 
 #include "base/mem.h"
 #include "base/rand.h"
-#include "kube/client_frame.h"
-#include "kube/kubeconfig.h"
+#include "kube/client/frame.h"
+#include "kube/client/kubeconfig.h"
 
 #define FULL                                                                                       \
     "apiVersion: v1\nkind: Config\ncurrent-context: two\npreferences: {colors: true}\n"            \

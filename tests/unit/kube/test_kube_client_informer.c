@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The informer against a small server that restarts, compacts, cuts and lies as the tests ask. */
-#include "kube/informer.h"
+#include "kube/client/informer.h"
 
 #include "base/log.h"
 #include "base/map.h"
 #include "base/rand.h"
 #include "base/vec.h"
 #include "http/url.h"
-#include "kube/health.h"
+#include "kube/client/health.h"
 
 #include "test_kube_client.h"
 

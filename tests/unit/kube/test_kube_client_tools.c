@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "kube/events.h"
-#include "kube/lease.h"
-#include "kube/workqueue.h"
+#include "kube/client/events.h"
+#include "kube/client/lease.h"
+#include "kube/client/workqueue.h"
 
 #include "test_kube_client.h"
 

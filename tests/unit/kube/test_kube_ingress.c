@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "helper.h"
-#include "kube/builtin.h"
+#include "kube/builtin/builtin.h"
 #include "kube/protobuf.h"
-#include "kube/table.h"
+#include "kube/table/table.h"
 
 #define META "metadata: {name: i, namespace: n}"
 #define SUBDOMAIN                                                                                  \

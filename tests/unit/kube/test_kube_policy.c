@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "helper.h"
-#include "kube/admission_match.h"
-#include "kube/policy.h"
+#include "kube/admission/admission_match.h"
+#include "kube/admission/policy.h"
 
 /* ---- matching ---- */
 

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "helper.h"
-#include "kube/builtin.h"
-#include "kube/table.h"
+#include "kube/builtin/builtin.h"
+#include "kube/table/table.h"
 
 static void names_count_objects(void **state)
 {

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "helper.h"
-#include "kube/builtin.h"
-#include "kube/crd.h"
+#include "kube/builtin/builtin.h"
+#include "kube/schema/crd.h"
 
 static struct sw_arena arena;
 static struct sw_schema_set checks, widgets, rules;

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "helper.h"
-#include "kube/selector.h"
+#include "kube/select/selector.h"
 
 static void labels_select(void **state)
 {

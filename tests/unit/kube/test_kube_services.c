@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "helper.h"
-#include "kube/builtin.h"
-#include "kube/builtin_service.h"
+#include "kube/builtin/builtin.h"
+#include "kube/builtin/service.h"
 
 /* Others have 10.96.0.99 and port 30099; the next free ones are 10.96.1.0 and 30000. */
 static bool ip_taken(void *arg, struct sw_slice ip)

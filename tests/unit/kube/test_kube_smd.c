@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "helper.h"
-#include "kube/builtin.h"
-#include "kube/smd.h"
+#include "kube/apply/smd.h"
+#include "kube/builtin/builtin.h"
 
 struct world {
     struct sw_arena a;

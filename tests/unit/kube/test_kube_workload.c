@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "helper.h"
-#include "kube/builtin.h"
+#include "kube/builtin/builtin.h"
 #include "kube/protobuf.h"
 
 #define POD                                                                                        \

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The address families of a Service: what was given, what follows from it, what does not agree. */
+#include "kube/builtin/service_int.h"
+
+static bool asks_headless(const struct sw_json *spec)
+{
+    return sw_b_is(spec, "clusterIP", "None");
+}
+
+static void fill_policy(struct svc_settle *s)
+{
+    if (sw_json_find(s->spec, "ipFamilyPolicy"))
+        return;
+    if (sw_json_find(s->was, "ipFamilyPolicy"))
+        svc_carry(s, "ipFamilyPolicy");
+    else if (asks_headless(s->spec) && !sw_json_len(sw_json_find(s->spec, "selector")))
+        sw_json_put_str(s->a, s->spec, "ipFamilyPolicy", SW_SLICE_LIT("RequireDualStack"));
+    else
+        sw_json_put_str(s->a, s->spec, "ipFamilyPolicy", SW_SLICE_LIT("SingleStack"));
+}
+
+static void policy_error(struct svc_settle *s, const char *detail)
+{
+    struct sw_fpath up = sw_fpath_str(NULL, "spec");
+    struct sw_fpath at = sw_fpath_str(&up, "ipFamilyPolicy");
+
+    sw_ferr_invalid(s->e, &at, sw_json_find(s->spec, "ipFamilyPolicy"), detail);
+}
+
+static void keep_first(struct svc_settle *s, const char *key)
+{
+    struct sw_json *list = sw_json_find(s->spec, key);
+
+    if (sw_json_len(list) > 1 && svc_same(s->spec, s->was, key))
+        svc_put_list(s, key, sw_json_str(sw_json_at(list, 0)));
+}
+
+static bool reduced(struct svc_settle *s, const char *key)
+{
+    size_t n = sw_json_len(sw_json_find(s->spec, key));
+
+    return n && n < sw_json_len(sw_json_find(s->was, key));
+}
+
+/* One or two stacks: does the policy agree with what is listed? */
+static void check_stacks(struct svc_settle *s)
+{
+    bool single = sw_b_is(s->spec, "ipFamilyPolicy", "SingleStack");
+
+    if (s->was && single) {
+        keep_first(s, "clusterIPs");
+        keep_first(s, "ipFamilies");
+    } else if (s->was) {
+        if (reduced(s, "clusterIPs"))
+            policy_error(s, "must be 'SingleStack' to release the secondary cluster IP");
+        if (reduced(s, "ipFamilies"))
+            policy_error(s, "must be 'SingleStack' to release the secondary IP family");
+    }
+    if (single && sw_json_len(sw_json_find(s->spec, "clusterIPs")) == 2)
+        policy_error(s, "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs "
+                        "are specified");
+    if (single && sw_json_len(sw_json_find(s->spec, "ipFamilies")) == 2)
+        policy_error(s, "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families "
+                        "are specified");
+}
+
+static struct sw_json *families(struct svc_settle *s)
+{
+    struct sw_json *list = sw_json_find(s->spec, "ipFamilies");
+
+    if (!sw_json_is(list, SW_JSON_ARRAY)) {
+        list = sw_json_new_array(s->a);
+        sw_json_put(s->a, s->spec, "ipFamilies", list);
+    }
+    return list;
+}
+
+/* Families that were not given follow from the addresses. */
+static void infer_families(struct svc_settle *s)
+{
+    const struct sw_json *ips = sw_json_find(s->spec, "clusterIPs");
+    struct sw_fpath path = sw_fpath_str(NULL, "spec");
+    struct sw_fpath up = sw_fpath_str(&path, "clusterIPs");
+
+    for (size_t i = 0; i < sw_json_len(ips); i++) {
+        struct sw_slice ip = sw_json_str(sw_json_at(ips, i));
+        struct sw_fpath at = sw_fpath_index(&up, i);
+
+        if (sw_slice_eq_str(ip, "None"))
+            break;
+        if (i < sw_json_len(sw_json_find(s->spec, "ipFamilies")))
+            continue;
+        if (sw_is_ipv4(ip))
+            sw_json_push(s->a, families(s), sw_json_new_str(s->a, "IPv4"));
+        else
+            sw_b_invalid_go(s->e, &at, sw_b_go_list(s->a, ips, "string"),
+                            "IPv6 is not configured on this cluster");
+    }
+}
+
+static void add_other_family(struct svc_settle *s)
+{
+    struct sw_json *list = families(s);
+
+    if (!sw_json_len(list))
+        sw_json_push(s->a, list, sw_json_new_str(s->a, "IPv4"));
+    if (sw_json_len(list) == 1 && !sw_b_is(s->spec, "ipFamilyPolicy", "SingleStack"))
+        sw_json_push(
+            s->a, list,
+            sw_json_new_str(s->a, sw_json_str_eq(sw_json_at(list, 0), "IPv4") ? "IPv6" : "IPv4"));
+}
+
+/* Only IPv4 addresses are given out. */
+static void check_configured(struct svc_settle *s)
+{
+    struct sw_json *list = sw_json_find(s->spec, "ipFamilies");
+    struct sw_fpath path = sw_fpath_str(NULL, "spec");
+    struct sw_fpath up = sw_fpath_str(&path, "ipFamilies");
+
+    if (sw_b_is(s->spec, "ipFamilyPolicy", "RequireDualStack"))
+        policy_error(s, "this cluster is not configured for dual-stack services");
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        struct sw_fpath at = sw_fpath_index(&up, i);
+
+        if (!sw_json_str_eq(sw_json_at(list, i), "IPv4"))
+            sw_ferr_invalid(s->e, &at, sw_json_at(list, i), "not configured on this cluster");
+    }
+    if (!sw_json_len(list))
+        svc_put_list(s, "ipFamilies", SW_SLICE_LIT("IPv4"));
+}
+
+static bool unchanged_preference(const struct svc_settle *s)
+{
+    return s->was &&
+           sw_json_equal(sw_json_find(s->was, "type"), sw_json_find(s->spec, "type"), 0) &&
+           sw_b_is(s->spec, "ipFamilyPolicy", "PreferDualStack") &&
+           svc_same(s->spec, s->was, "ipFamilyPolicy") && svc_same(s->spec, s->was, "clusterIPs") &&
+           svc_same(s->spec, s->was, "ipFamilies");
+}
+
+void svc_settle_families(struct svc_settle *s)
+{
+    if (svc_external_name(s->spec) || unchanged_preference(s))
+        return;
+    fill_policy(s);
+    sw_b_check_cluster_ips(s->spec, s->e);
+    if (s->e->n)
+        return;
+    check_stacks(s);
+    infer_families(s);
+    if (s->e->n)
+        return;
+    /* Nobody serves a headless service without selector: it may claim any family. */
+    if (asks_headless(s->spec) && !sw_json_len(sw_json_find(s->spec, "selector")))
+        add_other_family(s);
+    else
+        check_configured(s);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions on lists, sets and optionals. */
+#include "kube/cel/fn.h"
+
+/* ---- lists and sets ---- */
+
+FN(fn_is_sorted)
+{
+    for (size_t i = 1; i < cel_len(&a[0]); i++) {
+        struct cel_val x = cel_at(env, &a[0], i - 1);
+        struct cel_val y = cel_at(env, &a[0], i);
+        int c;
+
+        env->cost++;
+        if (!cel_order(&x, &y, &c))
+            return cel_error(env, "no such overload");
+        if (c > 0)
+            return cel_bool(false);
+    }
+    return cel_bool(true);
+}
+
+/* The sum of nothing is a zero of the list's type. */
+FN(fn_sum)
+{
+    struct cel_val r = cel_int(0);
+
+    if (n->type->k == CEL_UINT || n->type->k == CEL_DOUBLE || n->type->k == CEL_DURATION)
+        r = (struct cel_val){.k = n->type->k};
+
+    for (size_t i = 0; i < cel_len(&a[0]); i++) {
+        struct cel_val x = cel_at(env, &a[0], i);
+
+        env->cost++;
+        r = i ? cel_binary(env, OP_ADD, r, x) : x;
+        if (r.k == CEL_ERROR)
+            return r;
+    }
+    return r;
+}
+
+FN(fn_min_max)
+{
+    bool max = sw_slice_eq_str(n->name, "max");
+    struct cel_val r;
+
+    if (!cel_len(&a[0]))
+        return cel_error(env, "%s called on empty list", max ? "max" : "min");
+    r = cel_at(env, &a[0], 0);
+    for (size_t i = 1; i < cel_len(&a[0]); i++) {
+        struct cel_val x = cel_at(env, &a[0], i);
+        int c;
+
+        env->cost++;
+        if (!cel_order(&x, &r, &c))
+            return cel_error(env, "no such overload");
+        if (max ? c > 0 : c < 0)
+            r = x;
+    }
+    return r;
+}
+
+/* How many items of x are in y. */
+static size_t overlap(struct cel_env *env, const struct cel_val *x, const struct cel_val *y)
+{
+    size_t hits = 0;
+
+    for (size_t i = 0; i < cel_len(x) && env->cost <= env->limit; i++) {
+        struct cel_val item = cel_at(env, x, i);
+        struct cel_val in = cel_binary(env, OP_IN, item, *y);
+
+        hits += in.k == CEL_BOOL && in.b;
+    }
+    return hits;
+}
+
+FN(fn_sets)
+{
+    if (sw_slice_has_suffix(n->name, SW_SLICE_LIT("intersects")))
+        return cel_bool(overlap(env, &a[0], &a[1]) > 0);
+    if (overlap(env, &a[1], &a[0]) != cel_len(&a[1]))
+        return cel_bool(false);
+    if (sw_slice_has_suffix(n->name, SW_SLICE_LIT("contains")))
+        return cel_bool(true);
+    return cel_bool(overlap(env, &a[0], &a[1]) == cel_len(&a[0]));
+}
+
+/* ---- optionals ---- */
+
+static bool zero_value(const struct cel_val *v)
+{
+    switch (v->k) {
+    case CEL_NULL:
+        return true;
+    case CEL_BOOL:
+        return !v->b;
+    case CEL_INT:
+    case CEL_DURATION:
+        return !v->i;
+    case CEL_UINT:
+        return !v->u;
+    case CEL_DOUBLE:
+        return v->d == 0;
+    case CEL_STRING:
+    case CEL_BYTES:
+        return !v->s.n;
+    case CEL_LIST:
+    case CEL_MAP:
+    case CEL_OBJECT:
+        return !cel_len(v);
+    case CEL_OPTIONAL:
+        return !v->opt;
+    case CEL_DYN:
+    case CEL_TIMESTAMP:
+    case CEL_TYPE:
+    case CEL_FORMAT:
+    case CEL_URL:
+    case CEL_IP:
+    case CEL_CIDR:
+    case CEL_QUANTITY:
+    case CEL_AUTHORIZER:
+    case CEL_PATH_CHECK:
+    case CEL_GROUP_CHECK:
+    case CEL_RESOURCE_CHECK:
+    case CEL_DECISION:
+    case CEL_ERROR:
+        break;
+    }
+    return false;
+}
+
+FN(fn_optional)
+{
+    if (sw_slice_eq_str(n->name, "optional.none") ||
+        (sw_slice_eq_str(n->name, "optional.ofNonZeroValue") && zero_value(&a[0])))
+        return (struct cel_val){.k = CEL_OPTIONAL};
+    return cel_some(env, a[0]);
+}
+
+FN(fn_opt_access)
+{
+    if (a[0].k != CEL_OPTIONAL)
+        return cel_error(env, "no such overload");
+    if (sw_slice_eq_str(n->name, "hasValue"))
+        return cel_bool(a[0].opt);
+    if (sw_slice_eq_str(n->name, "or"))
+        return a[0].opt ? a[0] : a[1];
+    if (a[0].opt)
+        return *a[0].opt;
+    return na > 1 ? a[1] : cel_error(env, "optional.none() dereference");
+}
+
+FN(fn_first_last)
+{
+    size_t len = cel_len(&a[0]);
+
+    if (a[0].k != CEL_LIST)
+        return cel_no_overload(env);
+    if (!len)
+        return cel_none();
+    return cel_some(env, cel_at(env, &a[0], sw_slice_eq_str(n->name, "last") ? len - 1 : 0));
+}
+
+/* The values of those that have one. */
+FN(fn_unwrap)
+{
+    struct cel_val list = cel_new_list(env);
+
+    if (a[0].k != CEL_LIST)
+        return cel_no_overload(env);
+    for (size_t i = 0; i < cel_len(&a[0]); i++) {
+        struct cel_val x = cel_at(env, &a[0], i);
+
+        env->cost++;
+        if (x.k != CEL_OPTIONAL)
+            return cel_no_overload(env);
+        if (x.opt)
+            cel_push(env, &list, *x.opt);
+    }
+    return list;
+}
+
+const struct cel_fn cel_fns_lists[] = {
+    {"isSorted", "c:b", true, fn_is_sorted},
+    {"sum", "n:e", true, fn_sum},
+    {"min", "c:e", true, fn_min_max},
+    {"max", "c:e", true, fn_min_max},
+    {"first", "l:E", true, fn_first_last},
+    {"last", "l:E", true, fn_first_last},
+    {"unwrapOpt", "p:W", true, fn_unwrap},
+    {"optional.unwrap", "p:W", false, fn_unwrap},
+    {"sets.contains", "ll:b", false, fn_sets},
+    {"sets.equivalent", "ll:b", false, fn_sets},
+    {"sets.intersects", "ll:b", false, fn_sets},
+    {"optional.of", "*:O", false, fn_optional},
+    {"optional.ofNonZeroValue", "*:O", false, fn_optional},
+    {"optional.none", ":o", false, fn_optional},
+    {"hasValue", "o:b", true, fn_opt_access},
+    {"value", "o:e", true, fn_opt_access},
+    {"orValue", "o*:e", true, fn_opt_access},
+    {"or", "oo:S", true, fn_opt_access},
+    {0},
+};

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The client of a Kubernetes API: one request at a time or many, watches, errors in the API's own
+ * terms, retries where they are safe. It knows nothing about which server answers.
+ * Everything runs on the loop's thread; callbacks never come from inside the call that asked.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/slice.h"
+#include "io/loop.h"
+#include "kube/client/kubeconfig.h"
+
+struct sw_kube_client;
+struct sw_kube_call;
+struct sw_kube_watch;
+
+/* A resource type. It and its texts are borrowed and must outlive the client: literals, as a rule.
+ */
+struct sw_kube_gvr {
+    const char *group; /* "" for the core */
+    const char *version;
+    const char *resource; /* plural */
+    const char *kind;
+    bool namespaced;
+};
+
+enum sw_kube_verb {
+    SW_KUBE_GET,
+    SW_KUBE_LIST,
+    SW_KUBE_CREATE,
+    SW_KUBE_UPDATE,
+    SW_KUBE_PATCH,
+    SW_KUBE_DELETE,
+    SW_KUBE_DELETE_COLLECTION,
+};
+
+enum sw_kube_patch {
+    SW_KUBE_PATCH_JSON,
+    SW_KUBE_PATCH_MERGE,
+    SW_KUBE_PATCH_STRATEGIC, /* built-in kinds only */
+    SW_KUBE_PATCH_APPLY,     /* server-side; needs a field manager */
+};
+
+/* One request. All borrowed for the call that takes it. Empty means absent. */
+struct sw_kube_req {
+    enum sw_kube_verb verb;
+    const struct sw_kube_gvr *gvr;
+    const char *path; /* instead of gvr, ns, name, sub: "/version" */
+    struct sw_slice ns;
+    struct sw_slice name;
+    const char *sub; /* "status", "scale", "token" ... */
+    const struct sw_json *body;
+    enum sw_kube_patch patch;
+    /* writes */
+    const char *field_manager;
+    const char *field_validation;
+    bool force; /* apply: take over what others own */
+    bool dry_run;
+    /* lists */
+    const char *label_selector;
+    const char *field_selector;
+    struct sw_slice resource_version;
+    const char *resource_version_match;
+    struct sw_slice continue_token;
+    uint32_t limit;
+    /* deletes */
+    const char *propagation; /* "Background", "Foreground", "Orphan" */
+    struct sw_slice if_uid;  /* preconditions */
+    struct sw_slice if_resource_version;
+    int64_t grace_s; /* < 0: none given; 0 is the default for our kinds and not sent either */
+
+    uint64_t timeout_ns; /* retries included; 0: 60 s */
+    bool once;           /* no retries at all */
+    bool may_lack;       /* the caller goes on without the right: its lack is not reported */
+};
+
+/* What came of it. */
+struct sw_kube_reply {
+    /*
+     * SW_OK for 2xx. SW_ENOENT 404, SW_EDENIED 401 and 403, SW_EINVAL the other 4xx, SW_ECLOSED 5xx
+     * (code is set for all these); without a code what the connection met (see http/client.h).
+     */
+    int rc;
+    int code;               /* HTTP status, 0: no answer */
+    struct sw_slice reason; /* Status.reason ("Conflict"); made from the code where there is none */
+    struct sw_slice message;      /* for people, never empty on failure */
+    const struct sw_json *object; /* 2xx: the answer; NULL when it has none */
+    const struct sw_json *status; /* failures: the Status object; NULL when there is none */
+    bool unknown;                 /* a write whose outcome nobody can tell */
+    uint64_t retry_after_ns;      /* the server's wish; 0: none */
+    uint64_t date_s;              /* the server's clock, by its Date field; 0: it has none */
+    /* Holds all of it. A callback that wants to keep the object moves the struct out and zeroes it.
+     */
+    struct sw_arena *arena;
+};
+
+static inline bool sw_kube_is(const struct sw_kube_reply *r, const char *reason)
+{
+    return r->rc != SW_OK && sw_slice_eq_str(r->reason, reason);
+}
+
+typedef void (*sw_kube_cb)(void *arg, struct sw_kube_reply *r);
+
+struct sw_kube_client_opts {
+    const char *user_agent; /* ["spanwire/<version>"] */
+    size_t reply_max;       /* bytes of one answer [64 MiB] */
+    size_t event_max;       /* bytes of one watch event [8 MiB] */
+    size_t max_conns;       /* [64] */
+    uint32_t tries;         /* of one request, the first included [10] */
+};
+
+/*
+ * Takes the configuration over (cfg is empty afterwards, also on failure) and reads the files it
+ * names. o may be NULL. NULL with SW_EINVAL, SW_ENOENT, SW_ESYS: bad or missing credentials.
+ */
+SW_NODISCARD struct sw_kube_client *sw_kube_client_new(struct sw_loop *l,
+                                                       struct sw_kube_config *cfg,
+                                                       const struct sw_kube_client_opts *o,
+                                                       struct sw_err *err);
+/* Ends everything under way: calls and watches hear SW_ECLOSED. Not from inside a callback. */
+void sw_kube_client_free(struct sw_kube_client *c);
+struct sw_loop *sw_kube_client_loop(const struct sw_kube_client *c);
+/* Namespace of the configuration's context. */
+struct sw_slice sw_kube_client_ns(const struct sw_kube_client *c);
+
+/*
+ * Sends a request; cb comes once. A request that cannot even be formed is answered like a failed
+ * one (SW_EINVAL). Retried, within the timeout: 429, and 5xx that name a Retry-After; reads also
+ * after other 5xx and broken connections; writes also when nothing of them was sent; 401 once when
+ * the token file has a new token.
+ */
+struct sw_kube_call *sw_kube_do(struct sw_kube_client *c, const struct sw_kube_req *req,
+                                sw_kube_cb cb, void *arg);
+/* No callback comes any more. A write may happen nevertheless. NULL is fine. */
+void sw_kube_call_cancel(struct sw_kube_call *call);
+
+/* ---- short forms ---- */
+
+struct sw_kube_call *sw_kube_get(struct sw_kube_client *c, const struct sw_kube_gvr *gvr,
+                                 struct sw_slice ns, struct sw_slice name, sw_kube_cb cb,
+                                 void *arg);
+/* Namespace and name from the object's metadata. */
+struct sw_kube_call *sw_kube_create(struct sw_kube_client *c, const struct sw_kube_gvr *gvr,
+                                    const struct sw_json *obj, sw_kube_cb cb, void *arg);
+struct sw_kube_call *sw_kube_update(struct sw_kube_client *c, const struct sw_kube_gvr *gvr,
+                                    const struct sw_json *obj, const char *sub, sw_kube_cb cb,
+                                    void *arg);
+struct sw_kube_call *sw_kube_apply(struct sw_kube_client *c, const struct sw_kube_gvr *gvr,
+                                   const struct sw_json *obj, const char *sub, const char *manager,
+                                   bool force, sw_kube_cb cb, void *arg);
+struct sw_kube_call *sw_kube_delete(struct sw_kube_client *c, const struct sw_kube_gvr *gvr,
+                                    struct sw_slice ns, struct sw_slice name,
+                                    const char *propagation, struct sw_slice if_uid, sw_kube_cb cb,
+                                    void *arg);
+/*
+ * Merge patch of /status that fails with Conflict unless the object still is the one 'seen' (its
+ * resourceVersion goes along): for lists that several writers share and a patch replaces whole.
+ */
+struct sw_kube_call *sw_kube_patch_status(struct sw_kube_client *c, const struct sw_kube_gvr *gvr,
+                                          const struct sw_json *seen, const struct sw_json *status,
+                                          const char *manager, sw_kube_cb cb, void *arg);
+
+/* Calls cb for the whole list, page after page; see sw_kube_list. */
+struct sw_kube_lister;
+struct sw_kube_list_cbs {
+    /* One page; items and their list. The arena may be moved out. */
+    void (*page)(void *arg, const struct sw_json *items, struct sw_arena *arena);
+    /* Pages before this are void: the server asked to begin anew. */
+    void (*restart)(void *arg);
+    /* The end: SW_OK with the list's resourceVersion, or what went wrong. */
+    void (*done)(void *arg, const struct sw_kube_reply *r, struct sw_slice resource_version);
+};
+/*
+ * Lists by pages of req->limit (0: 500) from one revision. When the revision expires between two
+ * pages the list begins anew, in one piece. Not to be cancelled from inside page and restart.
+ */
+struct sw_kube_lister *sw_kube_list(struct sw_kube_client *c, const struct sw_kube_req *req,
+                                    const struct sw_kube_list_cbs *cbs, void *arg);
+void sw_kube_list_cancel(struct sw_kube_lister *l);
+
+/* ---- watches ---- */
+
+enum sw_kube_event {
+    SW_KUBE_ADDED,
+    SW_KUBE_MODIFIED,
+    SW_KUBE_DELETED,
+    SW_KUBE_BOOKMARK,
+};
+
+struct sw_kube_watch_cbs {
+    void (*open)(void *arg); /* the server agreed; may be NULL */
+    /* The arena holds the event; move it out to keep it. */
+    void (*event)(void *arg, enum sw_kube_event type, const struct sw_json *object,
+                  struct sw_arena *arena);
+    /*
+     * The end, once. rc SW_EOF: the server ended it in good order. A refusal, or an ERROR event,
+     * comes as the reply it carries (code 410 for an expired revision).
+     */
+    void (*end)(void *arg, const struct sw_kube_reply *r);
+};
+
+struct sw_kube_watch_opts {
+    bool bookmarks;
+    bool initial;       /* sendInitialEvents with what it demands */
+    uint32_t timeout_s; /* the server closes then [a random time of 5 to 10 minutes] */
+};
+
+/* req: gvr, ns, selectors, resource_version. May cancel from its callbacks. */
+struct sw_kube_watch *sw_kube_watch(struct sw_kube_client *c, const struct sw_kube_req *req,
+                                    const struct sw_kube_watch_opts *o,
+                                    const struct sw_kube_watch_cbs *cbs, void *arg);
+/* No callback comes any more. NULL is fine. */
+void sw_kube_watch_cancel(struct sw_kube_watch *w);
+/* Back-pressure: nothing is read meanwhile. */
+void sw_kube_watch_pause(struct sw_kube_watch *w);
+void sw_kube_watch_resume(struct sw_kube_watch *w);

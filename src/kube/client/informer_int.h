@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of informers share. Not for others. */
+#pragma once
+
+#include "base/list.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "kube/client/informer.h"
+
+enum inf_state {
+    INF_STOPPED,
+    INF_LIST,   /* pages are coming in */
+    INF_STREAM, /* the initial events of a streaming list are */
+    INF_WATCH,  /* the store is complete and follows the changes */
+    INF_WAIT,   /* backing off */
+};
+
+struct sw_informer {
+    struct sw_kube_client *client;
+    struct sw_list health;     /* of the client's informers */
+    struct sw_informer_opts o; /* texts owned below */
+    char *ns;
+    char *labels;
+    char *fields;
+    struct sw_informer_cbs cbs;
+    void *arg;
+    enum inf_state state;
+    struct sw_kube_lister *lister;
+    struct sw_kube_watch *watch;
+    struct sw_timer timer; /* back-off, or the patience with a stream */
+    struct sw_timer resync;
+    struct sw_map store;                /* key -> object, a reference each */
+    struct sw_map fresh;                /* the state that is being read */
+    SW_VEC(struct sw_kube_obj *) order; /* as read, a reference each; some may be outdated by now */
+    char *rv;                           /* reached; NULL: none */
+    size_t version;                     /* 0: o.gvr, else of o.older */
+    bool absent;                        /* the server has no such kind */
+    bool synced;
+    bool no_stream;  /* the server cannot */
+    unsigned failed; /* in a row */
+    uint64_t watch_began_ns;
+    uint64_t watch_events;
+    uint64_t listed_ns; /* when the store was replaced last */
+    struct sw_informer_stats stats;
+};
+
+/* ---- informer.c ---- */
+/* The API answers again: what waits to try again does so now. */
+void inf_wake(struct sw_informer *i);
+
+/* ---- informer_store.c ---- */
+/* An object of the store or a new one; takes over the reference. Handlers hear of it. */
+void inf_store_put(struct sw_informer *i, struct sw_kube_obj *o);
+/* last: the state the server deleted; a reference that is taken over, may be NULL. */
+void inf_store_del(struct sw_informer *i, struct sw_slice key, struct sw_kube_obj *last);
+void inf_store_clear(struct sw_informer *i);
+/* Revisions are opaque, but where both are numbers an older one is a repetition. */
+bool inf_older(struct sw_slice a, struct sw_slice b);
+
+void inf_fresh_clear(struct sw_informer *i);
+/* Takes over the reference. An object we know already in this state is not kept twice. */
+void inf_fresh_put(struct sw_informer *i, struct sw_kube_obj *o);
+void inf_fresh_del(struct sw_informer *i, struct sw_slice key);
+/* What was read becomes the store; handlers hear the difference. */
+void inf_replace(struct sw_informer *i);

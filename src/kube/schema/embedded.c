@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole objects inside custom resources (x-kubernetes-embedded-resource). */
+#include "kube/builtin/builtin.h"
+#include "kube/names.h"
+#include "kube/schema/schema.h"
+#include "kube/text.h"
+
+/* ---- decoding ---- */
+
+struct coercion {
+    struct sw_arena *a;
+    struct sw_texts *unknown; /* may be NULL */
+    const char *why;
+};
+
+/* apiVersion and kind are text, metadata is decoded as that of any object. */
+static bool coerce_resource(struct coercion *c, struct sw_json *v, const struct sw_fpath *path)
+{
+    static const char *const keys[] = {"apiVersion", "kind"};
+    struct sw_texts unknown = {.arena = c->a};
+    const char *prefix = sw_fpath_text(c->a, path);
+    struct sw_json *meta = sw_json_find(v, "metadata");
+    const char *why = "";
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(keys); i++) {
+        const struct sw_json *x = sw_json_find(v, keys[i]);
+
+        if (x && x->type != SW_JSON_STRING) {
+            c->why = sw_arena_printf(c->a, "%s.%s: Invalid value: %s: must be a string", prefix,
+                                     keys[i], sw_go_value(c->a, x));
+            return false;
+        }
+    }
+    if (sw_meta_decode(c->a, v, &unknown, &why) < 0) {
+        c->why = sw_arena_printf(c->a, "%s.metadata: Invalid value: %s: %s", prefix,
+                                 sw_go_value(c->a, meta), why);
+        return false;
+    }
+    for (size_t i = 0; c->unknown && i < unknown.n; i++)
+        sw_texts_add(c->unknown, sw_arena_printf(c->a, "%s.%s", prefix, unknown.p[i]));
+    if (sw_json_is(sw_json_find(meta, "creationTimestamp"), SW_JSON_NULL))
+        (void)sw_json_remove(meta, SW_SLICE_LIT("creationTimestamp"));
+    return true;
+}
+
+static bool coerce(struct coercion *c, const struct sw_schema *s, struct sw_json *v,
+                   const struct sw_fpath *path)
+{
+    if (v->type == SW_JSON_OBJECT && s->embedded && !coerce_resource(c, v, path))
+        return false;
+    for (size_t i = 0; v->type == SW_JSON_ARRAY && s->items && i < sw_json_len(v); i++) {
+        struct sw_fpath at = sw_fpath_index(path, i);
+
+        if (!coerce(c, s->items, sw_json_at(v, i), &at))
+            return false;
+    }
+    for (size_t i = 0; v->type == SW_JSON_OBJECT && i < sw_json_len(v); i++) {
+        const struct sw_json_member *m = sw_json_member_at(v, i);
+        const struct sw_schema *p = m ? sw_schema_prop(s, m->key) : NULL;
+
+        if (p) {
+            struct sw_fpath at = sw_fpath_field(path, m->key);
+
+            if (!coerce(c, p, m->value, &at))
+                return false;
+        }
+    }
+    return true;
+}
+
+int sw_schema_coerce_embedded(struct sw_arena *a, struct sw_json *v, const struct sw_schema *root,
+                              struct sw_texts *unknown, const char **ret_why)
+{
+    struct coercion c = {.a = a, .unknown = unknown};
+
+    if (coerce(&c, root, v, NULL))
+        return SW_OK;
+    *ret_why = c.why;
+    return SW_EINVAL;
+}
+
+/* ---- validation ---- */
+
+static void check_version_text(const struct sw_json *x, const struct sw_fpath *at,
+                               struct sw_field_errs *e)
+{
+    size_t slashes = 0;
+
+    for (size_t i = 0; i < x->text.n; i++)
+        slashes += x->text.p[i] == '/';
+    if (slashes > 1)
+        sw_ferr_invalid(e, at, x,
+                        sw_arena_printf(e->arena, "unexpected GroupVersion string: %.*s",
+                                        SW_SLICE_ARG(x->text)));
+}
+
+static void check_kind_text(const struct sw_json *x, const struct sw_fpath *at,
+                            struct sw_field_errs *e)
+{
+    char *lower = sw_arena_dup(e->arena, x->text);
+    struct sw_name_msgs m;
+
+    for (size_t i = 0; i < x->text.n; i++)
+        lower[i] = sw_tx_lower(lower[i]);
+    m = sw_name_dns1035_label(sw_slice(lower, x->text.n));
+    if (m.n)
+        sw_ferr_invalid(e, at, x,
+                        sw_arena_printf(e->arena,
+                                        "may have mixed case, but should otherwise match: %s",
+                                        sw_name_join(e->arena, m, ",")));
+}
+
+/* Names inside an embedded resource are only held to what a path can carry. */
+static struct sw_name_msgs any_name(struct sw_slice s)
+{
+    (void)s;
+    return (struct sw_name_msgs){0};
+}
+
+static void check_embedded_meta(const struct sw_json *v, const struct sw_fpath *path,
+                                struct sw_field_errs *e)
+{
+    struct sw_json *obj = sw_json_copy(e->arena, v);
+    struct sw_json *meta = sw_json_find(obj, "metadata");
+    struct sw_field_errs found;
+    const char *prefix = path ? sw_fpath_text(e->arena, path) : "";
+
+    if (!sw_json_str(sw_json_find(meta, "name")).n)
+        sw_json_put_str(e->arena, meta, "name", SW_SLICE_LIT("fakename"));
+    sw_field_errs_init(&found, e->arena);
+    sw_meta_validate(obj, sw_json_str(sw_json_find(meta, "namespace")).n > 0, any_name, &found);
+    for (size_t i = 0; i < found.n; i++) {
+        struct sw_fpath at =
+            sw_fpath_str(NULL, sw_arena_printf(e->arena, "%s%s%s", prefix, *prefix ? "." : "",
+                                               found.p[i].field));
+
+        sw_ferr(e, found.p[i].cause, &at, found.p[i].text);
+    }
+}
+
+static void check_resource(const struct sw_json *v, const struct sw_fpath *path,
+                           struct sw_field_errs *e)
+{
+    static const char *const keys[] = {"apiVersion", "kind"};
+    const struct sw_json *meta = sw_json_find(v, "metadata");
+    struct sw_fpath at_meta = sw_fpath_str(path, "metadata");
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(keys); i++) {
+        const struct sw_json *x = sw_json_find(v, keys[i]);
+        struct sw_fpath at = sw_fpath_str(path, keys[i]);
+
+        if (!x)
+            sw_ferr_required(e, &at, "must not be empty");
+        else if (x->type != SW_JSON_STRING)
+            sw_ferr_invalid(e, &at, x, "must be a string");
+        else if (!x->text.n)
+            sw_ferr_invalid(e, &at, x, "must not be empty");
+        else if (i == 0)
+            check_version_text(x, &at, e);
+        else
+            check_kind_text(x, &at, e);
+    }
+    if (meta && meta->type != SW_JSON_OBJECT)
+        sw_ferr_invalid(e, &at_meta, meta, "must be an object");
+    else if (meta)
+        check_embedded_meta(v, path, e);
+}
+
+void sw_schema_validate_embedded(const struct sw_schema *s, const struct sw_json *v,
+                                 const struct sw_fpath *path, struct sw_field_errs *e)
+{
+    if (v->type == SW_JSON_OBJECT && s->embedded)
+        check_resource(v, path, e);
+    for (size_t i = 0; v->type == SW_JSON_ARRAY && s->items && i < sw_json_len(v); i++) {
+        struct sw_fpath at = sw_fpath_index(path, i);
+
+        sw_schema_validate_embedded(s->items, sw_json_at(v, i), &at, e);
+    }
+    for (size_t i = 0; v->type == SW_JSON_OBJECT && i < sw_json_len(v); i++) {
+        const struct sw_json_member *m = sw_json_member_at(v, i);
+        const struct sw_schema *p = m ? sw_schema_declared(s, m->key) : NULL;
+
+        if (p || (m && s->additional)) {
+            struct sw_fpath at = p ? sw_fpath_field(path, m->key) : sw_fpath_key(path, m->key);
+
+            sw_schema_validate_embedded(p ? p : s->additional, m->value, &at, e);
+        }
+    }
+}
