@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "apiserver/front.h"
+#include "apiserver/front/front.h"
 #include "apiserver/res.h"
 #include "apiserver/server.h"
 #include "base/json.h"

@@ -4,8 +4,8 @@
  * Watches count apart once they stream. Our own requests are not limited.
  */
 #include "apiserver/api.h"
-#include "apiserver/authz_int.h"
-#include "apiserver/bootstrap_int.h"
+#include "apiserver/auth/authz_int.h"
+#include "apiserver/boot/bootstrap_int.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/round.h"

@@ -5,12 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "apiserver/admission_metrics.h"
-#include "apiserver/bootstrap_int.h"
-#include "apiserver/fabric.h"
-#include "apiserver/policies.h"
-#include "apiserver/quota.h"
-#include "apiserver/webhook.h"
+#include "apiserver/admission/admission_metrics.h"
+#include "apiserver/admission/policies.h"
+#include "apiserver/admission/quota.h"
+#include "apiserver/admission/webhook.h"
+#include "apiserver/boot/bootstrap_int.h"
+#include "apiserver/boot/fabric.h"
 #include "apiserver/work.h"
 #include "base/dirs.h"
 #include "base/log.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rules that cover rules: cases of the reference, and random rules against single rights. */
-#include "apiserver/cover.h"
+#include "apiserver/auth/cover.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Admission webhooks: before a write of a client is stored, services that webhook configurations
+ * name are asked over HTTPS. Calls never block the loop; a write waits for its answers and is
+ * built again when the object changed meanwhile.
+ */
+#pragma once
+
+#include "apiserver/admission/admission.h"
+
+/* Some webhook configuration changed. */
+void api_webhooks_changed(struct sw_api *api);
+/* True when a mutating webhook wants to see this write. */
+bool api_webhooks_mutate(struct api_write *w, const struct sw_json *obj);
+/* Asks them one after another; then w->finish and the rest of admission, or an answer. */
+void api_webhooks_run(struct api_write *w);
+/* A plugin of validating admission. */
+void api_webhooks_validate(struct api_admission *ad);
+/* Ends calls under way: their requests are answered. */
+void api_webhooks_free(struct sw_api *api);

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The roles of the fabric as clients of the API: an account for each, with the rights it uses and
+ * no others. What people use is admin.kubeconfig.
+ */
+#include "apiserver/boot/bootstrap_int.h"
+
+#define RBAC  "rbac.authorization.k8s.io"
+#define GW    "gateway.networking.k8s.io"
+#define DATUM "networking.datumapis.com"
+#define ENVOY "gateway.envoyproxy.io"
+#define CHILD "list watch create patch delete"
+
+/* Words are separated by spaces; "-" is the group without a name. */
+struct rule {
+    const char *groups;
+    const char *resources;
+    const char *verbs;
+    const char *names; /* or NULL */
+    const char *urls;  /* instead of groups and resources; or NULL */
+};
+
+/* The controllers of 'spanwire control'. */
+static const struct rule control_rules[] = {
+    /* What they read. */
+    {GW,
+     "gatewayclasses gateways listenersets httproutes grpcroutes tlsroutes tcproutes udproutes "
+     "referencegrants backendtlspolicies",
+     "list watch", NULL, NULL},
+    {"networking.k8s.io", "ingresses ingressclasses", "list watch", NULL, NULL},
+    {"-", "namespaces services endpoints secrets configmaps", "list watch", NULL, NULL},
+    {"discovery.k8s.io", "endpointslices", "list watch", NULL, NULL},
+    {"apiextensions.k8s.io", "customresourcedefinitions", "list watch", NULL, NULL},
+    {RBAC, "clusterroles", "list watch", NULL, NULL},
+    /* What they say about it. */
+    {GW,
+     "gatewayclasses/status gateways/status listenersets/status httproutes/status "
+     "grpcroutes/status tlsroutes/status tcproutes/status udproutes/status "
+     "backendtlspolicies/status",
+     "patch", NULL, NULL},
+    {"networking.k8s.io", "ingresses/status", "patch", NULL, NULL},
+    {"-", "events", "create patch", NULL, NULL},
+    /* What they make: the fabric's own kinds, and what follows from these. */
+    {DATUM, "*", "get list watch create patch update delete", NULL, NULL},
+    {"spanwire.dev", "claims", "get list watch create patch update delete", NULL, NULL},
+    {GW, "gatewayclasses", "create patch", NULL, NULL},
+    {GW, "gateways httproutes tcproutes tlsroutes", "create patch delete", NULL, NULL},
+    {"discovery.k8s.io", "endpointslices", "create patch delete", NULL, NULL},
+    {ENVOY, "envoypatchpolicies backends", CHILD, NULL, NULL},
+    {"-", "serviceaccounts", CHILD, NULL, NULL},
+    {"-", "secrets", "create patch delete", NULL, NULL},
+    {"-", "configmaps namespaces", "create patch", NULL, NULL},
+    {"-", "configmaps", "delete", NULL, NULL},
+    {"coordination.k8s.io", "leases", "get list watch create patch update delete", NULL, NULL},
+    /*
+     * Roles for devices and gateways: these, whatever they grant. The right to take names over
+     * flows into 'admin', so it has to be held.
+     */
+    {RBAC, "clusterroles", "create", NULL, NULL},
+    {RBAC, "clusterroles", "patch escalate",
+     "spanwire-connector spanwire-gateway spanwire-gateway-identity spanwire-take-over", NULL},
+    {DATUM, "connectors httpproxies", "take-over", NULL, NULL},
+    {"admissionregistration.k8s.io",
+     "validatingadmissionpolicies validatingadmissionpolicybindings", "list watch create patch",
+     NULL, NULL},
+};
+
+/* A data plane: the configuration of all Gateways. */
+static const struct rule gateway_rules[] = {{NULL, NULL, "get", NULL, "/xds"}};
+
+/* The way to devices. */
+static const struct rule sidecar_rules[] = {{DATUM, "connectors", "list watch", NULL, NULL}};
+
+/* In BOOT_SYSTEM_NS: the key by which devices know it, and the relays it may dial. */
+static const struct rule identity_rules[] = {
+    {"-", "configmaps", "create patch", NULL, NULL},
+    {"-", "configmaps", "list watch", "spanwire-relays", NULL},
+};
+
+/* Which devices and gateways may use it. */
+static const struct rule relay_rules[] = {{DATUM, "connectors", "list watch", NULL, NULL}};
+static const struct rule relay_system_rules[] = {{"-", "configmaps", "list watch", NULL, NULL}};
+
+struct account {
+    const char *name;
+    const char *role;
+    const struct rule *rules;
+    size_t n;
+    const char *ns; /* a Role there; NULL: a ClusterRole */
+};
+
+static const struct account accounts[] = {
+    {"spanwire-control", "system:spanwire:control", control_rules, SW_ARRAY_LEN(control_rules),
+     NULL},
+    {"spanwire-gateway", "system:spanwire:gateway", gateway_rules, SW_ARRAY_LEN(gateway_rules),
+     NULL},
+    {"spanwire-sidecar", "system:spanwire:sidecar", sidecar_rules, SW_ARRAY_LEN(sidecar_rules),
+     NULL},
+    {"spanwire-sidecar", "system:spanwire:sidecar-identity", identity_rules,
+     SW_ARRAY_LEN(identity_rules), BOOT_SYSTEM_NS},
+    {"spanwire-relay", "system:spanwire:relay", relay_rules, SW_ARRAY_LEN(relay_rules), NULL},
+    {"spanwire-relay", "system:spanwire:relay-gateways", relay_system_rules,
+     SW_ARRAY_LEN(relay_system_rules), BOOT_SYSTEM_NS},
+};
+
+static void put_words(struct sw_arena *a, struct sw_json *to, const char *key, const char *words)
+{
+    struct sw_slice rest = sw_slice_str(words ? words : "");
+    struct sw_json *list = sw_json_new_array(a);
+
+    if (!words)
+        return;
+    while (rest.n) {
+        struct sw_slice word = sw_slice_cut(&rest, ' ');
+
+        sw_json_push(a, list,
+                     sw_json_new_string(a, sw_slice_eq_str(word, "-") ? sw_slice("", 0) : word));
+    }
+    sw_json_put(a, to, key, list);
+}
+
+static struct sw_json *rules_json(struct sw_arena *a, const struct rule *r, size_t n)
+{
+    struct sw_json *out = sw_json_new_array(a);
+
+    for (size_t i = 0; i < n; i++) {
+        struct sw_json *v = sw_json_new_object(a);
+
+        put_words(a, v, "apiGroups", r[i].groups);
+        put_words(a, v, "resources", r[i].resources);
+        put_words(a, v, "resourceNames", r[i].names);
+        put_words(a, v, "nonResourceURLs", r[i].urls);
+        put_words(a, v, "verbs", r[i].verbs);
+        sw_json_push(a, out, v);
+    }
+    return out;
+}
+
+static const char *subject_text(struct sw_arena *a, const char *ns, const char *name)
+{
+    return sw_arena_printf(a, "{'kind':'ServiceAccount','name':'%s','namespace':'%s'}", name, ns);
+}
+
+static struct sw_json *binding_json(struct sw_arena *a, const char *name, const char *kind,
+                                    const char *role, const char *subject)
+{
+    return boot_parse(
+        a, sw_arena_printf(a,
+                           "{'metadata':{'name':'%s','labels':{'kubernetes.io/bootstrapping':"
+                           "'rbac-defaults'}},'roleRef':{'apiGroup':'" RBAC "','kind':'%s','name':"
+                           "'%s'},'subjects':[%s]}",
+                           name, kind, role, subject));
+}
+
+static struct sw_json *role_json(struct sw_arena *a, const struct account *n)
+{
+    struct sw_json *obj = boot_parse(
+        a, sw_arena_printf(a,
+                           "{'metadata':{'name':'%s','labels':{'kubernetes.io/bootstrapping':"
+                           "'rbac-defaults'}}}",
+                           n->role));
+
+    sw_json_put(a, obj, "rules", rules_json(a, n->rules, n->n));
+    return obj;
+}
+
+/* in: the namespace of the account. */
+static void grant(struct sw_api *api, const struct account *n, const char *in)
+{
+    SW_ARENA_AUTO a = {0};
+    const char *ns = n->ns ? n->ns : "";
+    const struct boot_place role = {RBAC, *ns ? "roles" : "clusterroles", ns};
+    const struct boot_place binding = {RBAC, *ns ? "rolebindings" : "clusterrolebindings", ns};
+
+    boot_role(api, &role, role_json(&a, n), NULL);
+    boot_binding(api, &binding,
+                 binding_json(&a, n->role, *ns ? "Role" : "ClusterRole", n->role,
+                              subject_text(&a, in, n->name)));
+}
+
+static void make_account(struct sw_api *api, const char *ns, const char *name)
+{
+    const struct boot_place at = {"", "serviceaccounts", ns};
+    SW_ARENA_AUTO a = {0};
+
+    (void)boot_make(api, &at, name,
+                    boot_parse(&a, sw_arena_printf(&a, "{'metadata':{'name':'%s'}}", name)));
+}
+
+/* With the rights that `spanwire connector role` prints: over the objects of its name. */
+static void make_device(struct sw_api *api, const char *name)
+{
+    const struct rule rules[] = {
+        {DATUM, "connectors connectoradvertisements httpproxies",
+         "get list watch create patch delete", name, NULL},
+        {DATUM, "connectors/status", "patch", name, NULL},
+        {"coordination.k8s.io", "leases", "get patch", name, NULL},
+    };
+    SW_ARENA_AUTO a = {0};
+    const struct account device = {name, sw_arena_printf(&a, "spanwire-device-%s", name), rules,
+                                   SW_ARRAY_LEN(rules), "default"};
+
+    make_account(api, "default", name);
+    grant(api, &device, "default");
+}
+
+void boot_accounts(struct sw_api *api)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(accounts) && api->accounts; i++) {
+        if (!accounts[i].ns)
+            grant(api, &accounts[i], BOOT_SYSTEM_NS);
+    }
+}
+
+void boot_accounts_in(struct sw_api *api, struct sw_slice ns)
+{
+    const char *device = api->accounts ? api_accounts_device(api) : NULL;
+
+    if (device && sw_slice_eq_str(ns, "default"))
+        make_device(api, device);
+    if (!api->accounts || !sw_slice_eq_str(ns, BOOT_SYSTEM_NS))
+        return;
+    for (size_t i = 0; i < SW_ARRAY_LEN(accounts); i++) {
+        if (accounts[i].ns)
+            grant(api, &accounts[i], BOOT_SYSTEM_NS);
+        else
+            make_account(api, BOOT_SYSTEM_NS, accounts[i].name);
+    }
+}

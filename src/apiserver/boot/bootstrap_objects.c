@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making what a server has from its first start, and bringing it up to date at later ones. */
+#include <string.h>
+
+#include "apiserver/boot/bootstrap_int.h"
+#include "base/log.h"
+#include "kube/schema/bundled.h"
+
+struct sw_json *boot_parse(struct sw_arena *a, const char *text)
+{
+    char *p = sw_arena_dup(a, sw_slice_str(text));
+    struct sw_json *v = NULL;
+    struct sw_err err = {0};
+
+    for (char *c = p; *c; c++) {
+        if (*c == '\'')
+            *c = '"';
+    }
+    if (sw_json_parse(a, sw_slice_str(p), NULL, &v, &err) != SW_OK) {
+        sw_log_error("api", "built-in object: %s", err.msg);
+        return sw_json_new_object(a);
+    }
+    return v;
+}
+
+void boot_done(struct sw_api *api)
+{
+    if (--api->starting > 0)
+        return;
+    api_accounts_issue(api);
+    api->ready = true;
+}
+
+static void on_made(struct api_req *r, int code, const struct sw_json *body)
+{
+    if (code >= 400 && code != 409)
+        sw_log_warn("api", "cannot make the built-in object %s '%.*s': %.*s", r->res->plural,
+                    SW_SLICE_ARG(api_meta_str(r->body_json, "name")),
+                    SW_SLICE_ARG(api_str(body, "message")));
+    if (sw_slice_eq_str(r->resource, "namespaces"))
+        boot_namespace(r->api, api_meta_str(r->body_json, "name"));
+    boot_done(r->api);
+}
+
+static const struct api_res *res_of(struct sw_api *api, const struct boot_place *at)
+{
+    return api_registry_find(&api->reg, sw_slice_str(at->group), SW_SLICE_LIT("v1"),
+                             sw_slice_str(at->plural));
+}
+
+/* What is stored, copied into the arena; NULL: nothing. */
+static struct sw_json *stored(struct sw_api *api, struct sw_arena *a, const struct boot_place *at,
+                              struct sw_slice name)
+{
+    const struct api_res *res = res_of(api, at);
+    struct sw_store_obj *o =
+        res ? sw_store_get(api->store, api_key(a, res, sw_slice_str(at->ns), name)) : NULL;
+    struct sw_json *obj = o ? sw_json_copy(a, api_load(a, res, o)) : NULL;
+
+    if (o)
+        sw_store_obj_unref(o);
+    return obj;
+}
+
+bool boot_make(struct sw_api *api, const struct boot_place *at, const char *name,
+               const struct sw_json *obj)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct api_res *res = res_of(api, at);
+
+    if (!res || stored(api, &a, at, sw_slice_str(name)))
+        return res != NULL;
+    api->starting++;
+    (void)api_internal(api, API_CREATE, res, sw_slice_str(at->ns), sw_slice("", 0), NULL, obj,
+                       on_made, NULL);
+    return false;
+}
+
+static void on_updated(struct api_req *r, int code, const struct sw_json *body)
+{
+    if (code >= 400)
+        sw_log_warn("api", "cannot update the built-in object %s '%.*s': %.*s", r->res->plural,
+                    SW_SLICE_ARG(r->name), SW_SLICE_ARG(api_str(body, "message")));
+    boot_done(r->api);
+}
+
+/* Takes effect before anybody is served. */
+static void change(struct sw_api *api, const struct boot_place *at, struct sw_slice name,
+                   const struct sw_json *patch)
+{
+    api->starting++;
+    sw_log_info("api", "updating the built-in object %s '%.*s'", at->plural, SW_SLICE_ARG(name));
+    (void)api_internal(api, API_PATCH, res_of(api, at), sw_slice_str(at->ns), name, NULL, patch,
+                       on_updated, NULL);
+}
+
+static void put_notes(struct sw_arena *a, struct sw_json *obj, const struct sw_json *rules)
+{
+    struct sw_json *notes = sw_json_new_object(a);
+
+    sw_json_put_str(a, notes, SW_BUNDLED_AUTOUPDATE, SW_SLICE_LIT("true"));
+    if (rules)
+        sw_json_put_str(a, notes, SW_BUNDLED_RULES, sw_bundled_note(a, rules));
+    sw_json_put(a, api_meta(a, obj), "annotations", notes);
+}
+
+static void update_rules(struct sw_api *api, const struct boot_place *at, struct sw_slice name,
+                         const struct sw_json *bundled, const struct sw_json *before)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct sw_json *have = stored(api, &a, at, name);
+    struct sw_json *patch = sw_json_new_object(&a);
+    struct sw_json *rules;
+
+    if (!have || sw_bundled_hands_off(have))
+        return;
+    rules = sw_bundled_rules(&a, have, bundled, before);
+    if (sw_bundled_current(&a, have, rules, bundled))
+        return;
+    put_notes(&a, patch, bundled);
+    sw_json_put(&a, patch, "rules", rules);
+    change(api, at, name, patch);
+}
+
+void boot_role(struct sw_api *api, const struct boot_place *at, struct sw_json *obj,
+               const struct sw_json *before)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_slice name = api_meta_str(obj, "name");
+    const struct sw_json *rules = sw_json_find(obj, "rules");
+    bool aggregated = sw_json_find(obj, "aggregationRule") != NULL;
+
+    put_notes(&a, obj, aggregated ? NULL : rules);
+    if (boot_make(api, at, sw_arena_dup(&a, name), obj) && !aggregated)
+        update_rules(api, at, name, rules, before);
+}
+
+static bool has_subject(const struct sw_json *list, const struct sw_json *want)
+{
+    static const char *const keys[] = {"kind", "name", "namespace"};
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        const struct sw_json *s = sw_json_at(list, i);
+        bool same = true;
+
+        for (size_t k = 0; k < SW_ARRAY_LEN(keys) && same; k++)
+            same = sw_slice_eq(api_str(s, keys[k]), api_str(want, keys[k]));
+        if (same)
+            return true;
+    }
+    return false;
+}
+
+void boot_binding(struct sw_api *api, const struct boot_place *at, struct sw_json *obj)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_slice name = api_meta_str(obj, "name");
+    const struct sw_json *want = sw_json_find(obj, "subjects");
+    struct sw_json *all = sw_json_new_array(&a);
+    struct sw_json *patch = sw_json_new_object(&a);
+    const struct sw_json *have;
+    bool lacks = false;
+
+    put_notes(&a, obj, NULL);
+    if (!boot_make(api, at, sw_arena_dup(&a, name), obj))
+        return;
+    have = stored(api, &a, at, name);
+    if (!have || sw_bundled_hands_off(have))
+        return;
+    for (size_t i = 0; i < sw_json_len(sw_json_find(have, "subjects")); i++)
+        sw_json_push(&a, all, sw_json_at(sw_json_find(have, "subjects"), i));
+    for (size_t i = 0; i < sw_json_len(want); i++) {
+        if (has_subject(all, sw_json_at(want, i)))
+            continue;
+        sw_json_push(&a, all, sw_json_copy(&a, sw_json_at(want, i)));
+        lacks = true;
+    }
+    if (!lacks)
+        return;
+    sw_json_put(&a, patch, "subjects", all);
+    change(api, at, name, patch);
+}

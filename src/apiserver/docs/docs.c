@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Discovery in both forms, version, health, and the other paths that are no resources. */
+#include "apiserver/docs/docs_int.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "apiserver/api.h"
+#include "base/base64.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "tls/jws.h"
+
+struct api_docs *api_docs_new(void)
+{
+    return SW_NEW(struct api_docs);
+}
+
+void api_docs_free(struct api_docs *d)
+{
+    if (!d)
+        return;
+    sw_arena_clear(&d->arena);
+    sw_free(d);
+}
+
+void api_docs_refresh(struct sw_api *api)
+{
+    struct api_docs *d = api->docs;
+
+    if (d->generation == api->reg.generation)
+        return;
+    sw_arena_clear(&d->arena);
+    *d = (struct api_docs){.generation = api->reg.generation};
+}
+
+/* --- pieces ----------------------------------------------------------------------------- */
+
+static struct sw_json *verbs_json(struct sw_arena *a, unsigned verbs)
+{
+    static const struct {
+        unsigned bit;
+        const char *name;
+    } all[] = {{SW_VERB_CREATE, "create"},
+               {SW_VERB_DELETE, "delete"},
+               {SW_VERB_DELETECOLLECTION, "deletecollection"},
+               {SW_VERB_GET, "get"},
+               {SW_VERB_LIST, "list"},
+               {SW_VERB_PATCH, "patch"},
+               {SW_VERB_UPDATE, "update"},
+               {SW_VERB_WATCH, "watch"}};
+    struct sw_json *v = sw_json_new_array(a);
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(all); i++) {
+        if (verbs & all[i].bit)
+            sw_json_push(a, v, sw_json_new_str(a, all[i].name));
+    }
+    return v;
+}
+
+static void put_texts(struct sw_arena *a, struct sw_json *v, const char *key, const char *list)
+{
+    struct sw_slice rest = sw_slice_str(list);
+    struct sw_json *l;
+
+    if (!list || !*list)
+        return;
+    l = sw_json_new_array(a);
+    while (rest.p)
+        sw_json_push(a, l, sw_json_new_string(a, sw_slice_cut(&rest, ',')));
+    sw_json_put(a, v, key, l);
+}
+
+/* Subresources as one table for both kinds of resources. */
+struct sub {
+    const char *name;
+    const char *group;
+    const char *version;
+    const char *kind;
+    unsigned verbs;
+};
+
+static size_t subs_of(const struct api_res *res, struct sub out[8])
+{
+    const unsigned rw = SW_VERB_GET | SW_VERB_PATCH | SW_VERB_UPDATE;
+    size_t n = 0;
+
+    for (const struct sw_builtin_sub *s = res->builtin ? res->builtin->subs : NULL;
+         s && s->name && n < 8; s++)
+        out[n++] =
+            (struct sub){s->name, s->group, s->version, s->kind ? s->kind : res->kind, s->verbs};
+    if (res->crd && res->has_status)
+        out[n++] = (struct sub){"status", NULL, NULL, res->kind, rw};
+    if (res->crd && res->has_scale)
+        out[n++] = (struct sub){"scale", "autoscaling", "v1", "Scale", rw};
+    return n;
+}
+
+/* --- aggregated ------------------------------------------------------------------------- */
+
+struct aggregate {
+    struct sw_arena *a;
+    struct sw_json *items;
+    struct sw_json *group;
+    struct sw_json *version;
+    const char *group_name;
+    const char *version_name;
+    bool core;
+};
+
+static struct sw_json *kind_json(struct sw_arena *a, const char *group, const char *version,
+                                 const char *kind)
+{
+    struct sw_json *k = sw_json_new_object(a);
+
+    sw_json_put(a, k, "group", sw_json_new_str(a, group));
+    sw_json_put(a, k, "version", sw_json_new_str(a, version));
+    sw_json_put(a, k, "kind", sw_json_new_str(a, kind));
+    return k;
+}
+
+static void begin_version(struct aggregate *g, const struct api_res *res)
+{
+    struct sw_arena *a = g->a;
+
+    if (!g->group || strcmp(g->group_name, res->group) != 0) {
+        struct sw_json *m = sw_json_new_object(a);
+
+        g->group = sw_json_new_object(a);
+        if (*res->group)
+            sw_json_put(a, m, "name", sw_json_new_str(a, res->group));
+        sw_json_put(a, m, "creationTimestamp", sw_json_new_null(a));
+        sw_json_put(a, g->group, "metadata", m);
+        sw_json_put(a, g->group, "versions", sw_json_new_array(a));
+        sw_json_push(a, g->items, g->group);
+        g->group_name = res->group;
+        g->version = NULL;
+    }
+    if (!g->version || strcmp(g->version_name, res->version) != 0) {
+        g->version = sw_json_new_object(a);
+        sw_json_put(a, g->version, "version", sw_json_new_str(a, res->version));
+        sw_json_put(a, g->version, "resources", sw_json_new_array(a));
+        sw_json_put(a, g->version, "freshness", sw_json_new_str(a, "Current"));
+        sw_json_push(a, sw_json_find(g->group, "versions"), g->version);
+        g->version_name = res->version;
+    }
+}
+
+static void add_aggregated(const struct api_res *res, void *arg)
+{
+    struct aggregate *g = arg;
+    struct sw_arena *a = g->a;
+    struct sw_json *r = sw_json_new_object(a);
+    struct sw_json *subs = sw_json_new_array(a);
+    struct sub sub[8];
+    size_t n = subs_of(res, sub);
+
+    if ((*res->group == 0) != g->core)
+        return;
+    begin_version(g, res);
+    sw_json_put(a, r, "resource", sw_json_new_str(a, res->plural));
+    sw_json_put(a, r, "responseKind", kind_json(a, res->group, res->version, res->kind));
+    sw_json_put(a, r, "scope", sw_json_new_str(a, res->namespaced ? "Namespaced" : "Cluster"));
+    sw_json_put(a, r, "singularResource", sw_json_new_str(a, res->singular));
+    sw_json_put(a, r, "verbs", verbs_json(a, res->verbs));
+    put_texts(a, r, "shortNames", res->short_names);
+    put_texts(a, r, "categories", res->categories);
+    for (size_t i = 0; i < n; i++) {
+        struct sw_json *s = sw_json_new_object(a);
+
+        sw_json_put(a, s, "subresource", sw_json_new_str(a, sub[i].name));
+        sw_json_put(a, s, "responseKind",
+                    kind_json(a, sub[i].group ? sub[i].group : res->group,
+                              sub[i].version ? sub[i].version : res->version, sub[i].kind));
+        sw_json_put(a, s, "verbs", verbs_json(a, sub[i].verbs));
+        sw_json_push(a, subs, s);
+    }
+    if (n)
+        sw_json_put(a, r, "subresources", subs);
+    sw_json_push(a, sw_json_find(g->version, "resources"), r);
+}
+
+static void make_aggregated(struct sw_api *api, bool core)
+{
+    struct api_docs *d = api->docs;
+    struct sw_arena *a = &d->arena;
+    struct aggregate g = {.a = a, .items = sw_json_new_array(a), .core = core};
+    struct sw_json *v = sw_json_new_object(a);
+    struct api_doc *doc = core ? &d->agg_core : &d->agg_groups;
+
+    if (doc->text.p)
+        return;
+    api_registry_each(&api->reg, add_aggregated, &g);
+    sw_json_put(a, v, "kind", sw_json_new_str(a, "APIGroupDiscoveryList"));
+    sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "apidiscovery.k8s.io/v2"));
+    sw_json_put(a, v, "metadata", sw_json_new_object(a));
+    sw_json_put(a, v, "items", g.items);
+    doc->text = sw_json_text(a, v, NULL);
+    api_doc_tag(a, doc);
+}
+
+void api_doc_tag(struct sw_arena *a, struct api_doc *doc)
+{
+    uint8_t h[64];
+    char *hex = sw_arena_alloc(a, 2 * sizeof(h) + 1);
+
+    sw_digest_sha512(doc->text, h);
+    for (size_t i = 0; i < sizeof(h); i++)
+        (void)snprintf(hex + 2 * i, 3, "%02X", h[i]);
+    doc->hash = sw_slice_str(hex);
+}
+
+void api_doc_reply(struct api_req *r, const struct api_doc *doc, const char *content_type)
+{
+    struct sw_slice have = sw_xchg_field(r->x, "if-none-match");
+    const char *tag = sw_arena_printf(r->arena, "\"%.*s\"", SW_SLICE_ARG(doc->hash));
+    struct sw_buf b = {.max = doc->text.n + 1};
+
+    sw_xchg_set(r->x, "ETag", sw_slice_str(tag));
+    if (sw_slice_eq_str(have, tag)) {
+        api_reply_buf(r, 304, NULL, &b);
+        return;
+    }
+    if (sw_buf_append_slice(&b, doc->text) != SW_OK)
+        sw_buf_clear(&b);
+    api_reply_buf(r, 200, content_type, &b);
+}
+
+/* --- legacy ----------------------------------------------------------------------------- */
+
+struct legacy {
+    struct sw_arena *a;
+    struct sw_json *groups; /* /apis */
+    struct sw_json *group;
+    const char *group_name;
+    const char *version_name;
+    struct sw_slice want_group;
+    struct sw_slice want_version;
+    struct sw_json *resources; /* /apis/g/v */
+};
+
+static struct sw_json *gv_json(struct sw_arena *a, const struct api_res *res)
+{
+    struct sw_json *v = sw_json_new_object(a);
+
+    sw_json_put(a, v, "groupVersion", sw_json_new_str(a, res->api_version));
+    sw_json_put(a, v, "version", sw_json_new_str(a, res->version));
+    return v;
+}
+
+static void add_group(const struct api_res *res, void *arg)
+{
+    struct legacy *l = arg;
+    struct sw_arena *a = l->a;
+
+    if (!*res->group)
+        return;
+    if (!l->group || strcmp(l->group_name, res->group) != 0) {
+        l->group = sw_json_new_object(a);
+        l->group_name = res->group;
+        l->version_name = "";
+        sw_json_put(a, l->group, "name", sw_json_new_str(a, res->group));
+        sw_json_put(a, l->group, "versions", sw_json_new_array(a));
+        sw_json_put(a, l->group, "preferredVersion", gv_json(a, res));
+        sw_json_push(a, l->groups, l->group);
+    }
+    if (strcmp(l->version_name, res->version) != 0) {
+        sw_json_push(a, sw_json_find(l->group, "versions"), gv_json(a, res));
+        l->version_name = res->version;
+    }
+}
+
+static const char *storage_hash(struct sw_arena *a, const struct api_res *res)
+{
+    uint8_t h[32];
+    SW_BUF_AUTO b = {.max = 64};
+
+    sw_digest_sha256(
+        sw_slice_str(sw_arena_printf(a, "%s/%s/%s", res->group, res->version, res->kind)), h);
+    if (sw_base64_append(&b, sw_slice(h, 8)) != SW_OK)
+        return "";
+    return sw_arena_dup(a, sw_buf_slice(&b));
+}
+
+static void add_resource(const struct api_res *res, void *arg)
+{
+    struct legacy *l = arg;
+    struct sw_arena *a = l->a;
+    struct sw_json *r;
+    struct sub sub[8];
+    size_t n = subs_of(res, sub);
+
+    if (!sw_slice_eq_str(l->want_group, res->group) ||
+        !sw_slice_eq_str(l->want_version, res->version))
+        return;
+    r = sw_json_new_object(a);
+    sw_json_put(a, r, "name", sw_json_new_str(a, res->plural));
+    sw_json_put(a, r, "singularName", sw_json_new_str(a, res->singular));
+    sw_json_put(a, r, "namespaced", sw_json_new_bool(a, res->namespaced));
+    sw_json_put(a, r, "kind", sw_json_new_str(a, res->kind));
+    sw_json_put(a, r, "verbs", verbs_json(a, res->verbs));
+    put_texts(a, r, "shortNames", res->short_names);
+    put_texts(a, r, "categories", res->categories);
+    if (!(res->flags & SW_B_NOT_STORED))
+        sw_json_put(a, r, "storageVersionHash", sw_json_new_str(a, storage_hash(a, res)));
+    sw_json_push(a, l->resources, r);
+    for (size_t i = 0; i < n; i++) {
+        r = sw_json_new_object(a);
+        sw_json_put(a, r, "name",
+                    sw_json_new_str(a, sw_arena_printf(a, "%s/%s", res->plural, sub[i].name)));
+        sw_json_put(a, r, "singularName", sw_json_new_str(a, ""));
+        sw_json_put(a, r, "namespaced", sw_json_new_bool(a, res->namespaced));
+        if (sub[i].group && *sub[i].group) {
+            sw_json_put(a, r, "group", sw_json_new_str(a, sub[i].group));
+            sw_json_put(a, r, "version", sw_json_new_str(a, sub[i].version));
+        }
+        sw_json_put(a, r, "kind", sw_json_new_str(a, sub[i].kind));
+        sw_json_put(a, r, "verbs", verbs_json(a, sub[i].verbs));
+        sw_json_push(a, l->resources, r);
+    }
+}
+
+static void legacy_core(struct api_req *r)
+{
+    struct sw_arena *a = r->arena;
+    struct sw_json *v = sw_json_new_object(a);
+    struct sw_json *versions = sw_json_new_array(a);
+    struct sw_json *list = sw_json_new_array(a);
+    struct sw_json *c = sw_json_new_object(a);
+
+    sw_json_push(a, versions, sw_json_new_str(a, "v1"));
+    sw_json_put(a, c, "clientCIDR", sw_json_new_str(a, "0.0.0.0/0"));
+    sw_json_put(a, c, "serverAddress", sw_json_new_str(a, r->api->advertise));
+    sw_json_push(a, list, c);
+    sw_json_put(a, v, "kind", sw_json_new_str(a, "APIVersions"));
+    sw_json_put(a, v, "versions", versions);
+    sw_json_put(a, v, "serverAddressByClientCIDRs", list);
+    api_reply(r, 200, v);
+}
+
+static void legacy_groups(struct api_req *r, struct sw_slice only)
+{
+    struct sw_arena *a = r->arena;
+    struct legacy l = {.a = a, .groups = sw_json_new_array(a)};
+    struct sw_json *v = sw_json_new_object(a);
+
+    api_registry_each(&r->api->reg, add_group, &l);
+    if (only.p) {
+        for (size_t i = 0; i < sw_json_len(l.groups); i++) {
+            struct sw_json *g = sw_json_at(l.groups, i);
+
+            if (!sw_slice_eq(api_str(g, "name"), only))
+                continue;
+            sw_json_insert(a, g, 0, SW_SLICE_LIT("kind"), sw_json_new_str(a, "APIGroup"));
+            sw_json_insert(a, g, 1, SW_SLICE_LIT("apiVersion"), sw_json_new_str(a, "v1"));
+            api_reply(r, 200, g);
+            return;
+        }
+        api_no_such_resource(r);
+        return;
+    }
+    sw_json_put(a, v, "kind", sw_json_new_str(a, "APIGroupList"));
+    sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "v1"));
+    sw_json_put(a, v, "groups", l.groups);
+    api_reply(r, 200, v);
+}
+
+static void legacy_resources(struct api_req *r, struct sw_slice group, struct sw_slice version)
+{
+    struct sw_arena *a = r->arena;
+    struct legacy l = {
+        .a = a, .want_group = group, .want_version = version, .resources = sw_json_new_array(a)};
+    struct sw_json *v = sw_json_new_object(a);
+
+    if (!api_registry_has_group(&r->api->reg, group, version)) {
+        api_no_such_resource(r);
+        return;
+    }
+    api_registry_each(&r->api->reg, add_resource, &l);
+    sw_json_put(a, v, "kind", sw_json_new_str(a, "APIResourceList"));
+    if (group.n)
+        sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "v1"));
+    sw_json_put(a, v, "groupVersion",
+                sw_json_new_str(a, sw_arena_printf(a, "%.*s%s%.*s", SW_SLICE_ARG(group),
+                                                   group.n ? "/" : "", SW_SLICE_ARG(version))));
+    sw_json_put(a, v, "resources", l.resources);
+    api_reply(r, 200, v);
+}
+
+static bool wants_aggregated(const struct api_req *r)
+{
+    struct sw_slice accept = sw_xchg_field(r->x, "accept");
+
+    while (accept.p) {
+        struct sw_slice c = sw_slice_cut(&accept, ',');
+        bool as = memmem(c.p, c.n, "as=APIGroupDiscoveryList", 24) != NULL;
+        bool v2 = memmem(c.p, c.n, "v=v2;", 5) ||
+                  sw_slice_has_suffix(sw_slice_trim(c), SW_SLICE_LIT("v=v2"));
+
+        if (as && v2 && memmem(c.p, c.n, "application/json", 16))
+            return true;
+        if (!as && (memmem(c.p, c.n, "application/json", 16) || memmem(c.p, c.n, "*/*", 3)))
+            return false;
+    }
+    return false;
+}
+
+void api_discovery(struct api_req *r)
+{
+    bool core = sw_slice_eq_str(r->rest[0], "api");
+
+    if (r->nrest == 1 && wants_aggregated(r)) {
+        api_docs_refresh(r->api);
+        make_aggregated(r->api, core);
+        sw_xchg_set(r->x, "Vary", SW_SLICE_LIT("Accept"));
+        sw_xchg_set(r->x, "Cache-Control", SW_SLICE_LIT("public"));
+        api_doc_reply(r, core ? &r->api->docs->agg_core : &r->api->docs->agg_groups,
+                      "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+        return;
+    }
+    if (r->nrest == 1 && core)
+        legacy_core(r);
+    else if (r->nrest == 1)
+        legacy_groups(r, sw_slice(NULL, 0));
+    else if (r->nrest == 2 && core)
+        legacy_resources(r, sw_slice("", 0), r->rest[1]);
+    else if (r->nrest == 2)
+        legacy_groups(r, r->rest[1]);
+    else if (r->nrest == 3 && !core)
+        legacy_resources(r, r->rest[1], r->rest[2]);
+    else
+        api_no_such_resource(r);
+}

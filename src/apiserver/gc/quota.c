@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* status.used of ResourceQuotas. Limits are kept by quota.c, which needs no status. */
+#include <string.h>
+
+#include "apiserver/admission/quota.h"
+#include "apiserver/gc/gc_int.h"
+
+static const struct api_res *quota_res(struct sw_api *api)
+{
+    return api_registry_find(&api->reg, sw_slice("", 0), SW_SLICE_LIT("v1"),
+                             SW_SLICE_LIT("resourcequotas"));
+}
+
+void gc_quota_changed(struct api_gc *g, struct sw_slice key)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct api_res *res = quota_res(g->api);
+    struct sw_store_snap *snap;
+    struct sw_store_iter it;
+    struct sw_store_obj *o;
+    struct sw_slice rest = key;
+    struct sw_slice space;
+
+    (void)sw_slice_cut(&rest, '/');
+    if (rest.p)
+        (void)sw_slice_cut(&rest, '/');
+    space = rest.p ? sw_slice_cut(&rest, '/') : sw_slice("", 0);
+    if (!rest.p || !g->api->quota || !api_quota_count(g->api->quota, res, space))
+        return;
+    snap = sw_store_snapshot(g->api->store);
+    sw_store_iter_init(
+        &it, snap, sw_slice_str(sw_arena_printf(&a, "%s%.*s/", res->prefix, SW_SLICE_ARG(space))),
+        sw_slice("", 0));
+    while ((o = sw_store_iter_next(&it)))
+        gc_queue(g, GC_QUOTA, o->key);
+    sw_store_snap_unref(snap);
+}
+
+/* What is used of each limit, by the counters. */
+static struct sw_json *used(struct sw_api *api, struct sw_arena *a, const struct sw_json *hard,
+                            struct sw_slice ns)
+{
+    struct sw_json *out = sw_json_new_object(a);
+
+    for (size_t i = 0; i < sw_json_len(hard); i++) {
+        struct sw_slice name = sw_json_member_at(hard, i)->key;
+        struct sw_slice group;
+        struct sw_slice plural = sw_quota_counts(name, &group);
+        const char *prefix =
+            sw_arena_printf(a, "%.*s/%.*s/", SW_SLICE_ARG(group), SW_SLICE_ARG(plural));
+        struct api_res res = {.prefix = prefix};
+        uint64_t n = plural.n ? api_quota_count(api->quota, &res, ns) : 0;
+
+        sw_json_set(a, out, name,
+                    sw_json_new_str(a, sw_arena_printf(a, "%llu", (unsigned long long)n)));
+    }
+    return out;
+}
+
+void gc_run_quota(struct gc_task *t)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_api *api = t->gc->api;
+    const struct api_res *res = quota_res(api);
+    struct sw_store_obj *o = sw_store_get(api->store, t->key);
+    const struct sw_json *obj = o ? api_load(&a, res, o) : NULL;
+    const struct sw_json *hard = sw_json_walk(obj, "spec", "hard", NULL);
+    struct sw_json *status = sw_json_new_object(&a);
+    struct sw_json *copy;
+    struct sw_slice ns;
+    struct sw_slice name;
+
+    if (obj && hard) {
+        api_split_key(res, t->key, &ns, &name);
+        sw_json_put(&a, status, "hard", sw_json_copy(&a, hard));
+        sw_json_put(&a, status, "used", used(api, &a, hard, ns));
+        if (!sw_json_equal(status, sw_json_find(obj, "status"), SW_JSON_EQ_VALUE)) {
+            copy = sw_json_copy(&a, obj);
+            sw_json_put(&a, copy, "status", status);
+            gc_request(t, API_UPDATE, res, ns, name, "status", copy);
+        }
+    }
+    if (o)
+        sw_store_obj_unref(o);
+}

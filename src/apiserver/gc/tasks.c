@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Housekeeping, second half: what is done with each thing that was queued. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "apiserver/gc/gc_int.h"
+#include "base/mem.h"
+#include "kube/select/selector.h"
+#include "tls/ca.h"
+
+const struct api_res *gc_resolve(struct sw_api *api, struct sw_slice key, struct sw_slice *ret_ns,
+                                 struct sw_slice *ret_name)
+{
+    struct sw_slice rest = key;
+    struct sw_slice group = sw_slice_cut(&rest, '/');
+    struct sw_slice plural = rest.p ? sw_slice_cut(&rest, '/') : sw_slice("", 0);
+    const struct api_res *res = NULL;
+
+    *ret_ns = *ret_name = sw_slice("", 0);
+    for (size_t i = 0; !res && i < api->reg.n_builtins; i++) {
+        const struct api_res *r = &api->reg.builtins[i];
+
+        if (sw_slice_eq_str(group, r->group) && sw_slice_eq_str(plural, r->plural))
+            res = r;
+    }
+    if (!res) {
+        SW_ARENA_AUTO a = {0};
+        struct api_crd *c = sw_map_get(
+            &api->reg.crds, sw_slice_str(sw_arena_printf(&a, "%.*s.%.*s", SW_SLICE_ARG(plural),
+                                                         SW_SLICE_ARG(group))));
+
+        for (size_t i = 0; c && !res && i < c->n; i++) {
+            if (c->vers[i].served)
+                res = &c->vers[i];
+        }
+    }
+    if (res)
+        api_split_key(res, key, ret_ns, ret_name);
+    return res;
+}
+
+/* The newest state of what the key names, as a tree that owns its memory; NULL when gone. */
+static struct sw_json *load(struct sw_api *api, struct sw_arena *a, struct sw_slice key,
+                            const struct api_res **ret_res, struct sw_slice *ret_ns,
+                            struct sw_slice *ret_name)
+{
+    struct sw_store_obj *o = sw_store_get(api->store, key);
+    struct sw_json *obj = NULL;
+
+    *ret_res = gc_resolve(api, key, ret_ns, ret_name);
+    if (o && *ret_res) {
+        obj = api_load(a, *ret_res, o);
+        obj = obj ? sw_json_copy(a, obj) : NULL;
+    }
+    if (o)
+        sw_store_obj_unref(o);
+    return obj;
+}
+
+/* A merge patch of metadata that only applies to the state we looked at. */
+static struct sw_json *meta_patch(struct sw_arena *a, const struct sw_json *obj, const char *key,
+                                  struct sw_json *value)
+{
+    struct sw_json *p = sw_json_new_object(a);
+    struct sw_json *m = sw_json_new_object(a);
+
+    sw_json_put_str(a, m, "resourceVersion", api_meta_str(obj, "resourceVersion"));
+    sw_json_put(a, m, key, value);
+    sw_json_put(a, p, "metadata", m);
+    return p;
+}
+
+static void drop_finalizer(struct gc_task *t, struct sw_arena *a, const struct api_res *res,
+                           struct sw_slice ns, struct sw_slice name, const struct sw_json *obj,
+                           const char *finalizer)
+{
+    const struct sw_json *old = sw_json_walk(obj, "metadata", "finalizers", NULL);
+    struct sw_json *left = sw_json_new_array(a);
+    bool had = false;
+
+    for (size_t i = 0; i < sw_json_len(old); i++) {
+        if (sw_json_str_eq(sw_json_at(old, i), finalizer))
+            had = true;
+        else
+            sw_json_push(a, left, sw_json_at(old, i));
+    }
+    if (had)
+        gc_request(t, API_PATCH, res, ns, name, NULL, meta_patch(a, obj, "finalizers", left));
+}
+
+static bool has_finalizer(const struct sw_json *obj, const char *f)
+{
+    const struct sw_json *list = sw_json_walk(obj, "metadata", "finalizers", NULL);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_json_str_eq(sw_json_at(list, i), f))
+            return true;
+    }
+    return false;
+}
+
+static bool is_going(const struct sw_json *obj)
+{
+    return sw_json_walk(obj, "metadata", "deletionTimestamp", NULL) != NULL;
+}
+
+/* --- dependents ------------------------------------------------------------------------- */
+
+enum owner_state { OWNER_SOLID, OWNER_ABSENT, OWNER_WAITS };
+
+static enum owner_state look_up(struct api_gc *g, struct sw_arena *a, const struct sw_json *ref,
+                                struct sw_slice ns)
+{
+    struct sw_slice version = api_str(ref, "apiVersion");
+    struct sw_slice group = sw_slice("", 0);
+    const struct api_res *res;
+    struct sw_store_obj *o;
+    struct sw_json *obj;
+    enum owner_state st = OWNER_SOLID;
+
+    if (sw_slice_find(version, '/') >= 0)
+        group = sw_slice_cut(&version, '/');
+    res = api_registry_kind(&g->api->reg, group, version, api_str(ref, "kind"));
+    if (!res)
+        return OWNER_SOLID; /* a kind we do not know: never delete on a guess */
+    if (res->namespaced && ns.n == 0)
+        return OWNER_ABSENT;
+    o = sw_store_get(g->api->store, api_key(a, res, ns, api_str(ref, "name")));
+    if (!o)
+        return OWNER_ABSENT;
+    obj = api_load(a, res, o);
+    if (!obj || !sw_slice_eq(api_meta_str(obj, "uid"), api_str(ref, "uid")))
+        st = OWNER_ABSENT;
+    else if (is_going(obj) && has_finalizer(obj, "foregroundDeletion"))
+        st = OWNER_WAITS;
+    sw_store_obj_unref(o);
+    return st;
+}
+
+static struct sw_json *delete_options(struct sw_arena *a, const struct sw_json *obj,
+                                      const char *policy)
+{
+    struct sw_json *o = sw_json_new_object(a);
+    struct sw_json *pre = sw_json_new_object(a);
+
+    sw_json_put_str(a, o, "propagationPolicy", sw_slice_str(policy));
+    sw_json_put_str(a, pre, "uid", api_meta_str(obj, "uid"));
+    sw_json_put_str(a, pre, "resourceVersion", api_meta_str(obj, "resourceVersion"));
+    sw_json_put(a, o, "preconditions", pre);
+    return o;
+}
+
+static bool has_dependents(struct api_gc *g, const struct sw_json *obj)
+{
+    const struct gc_owner *o = sw_map_get(&g->owners, api_meta_str(obj, "uid"));
+
+    return o && o->deps.n;
+}
+
+static void run_dependent(struct gc_task *t)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct api_res *res;
+    struct sw_slice ns;
+    struct sw_slice name;
+    struct sw_json *obj = load(t->gc->api, &a, t->key, &res, &ns, &name);
+    const struct sw_json *refs = sw_json_walk(obj, "metadata", "ownerReferences", NULL);
+    struct sw_json *solid = sw_json_new_array(&a);
+    size_t waits = 0;
+    size_t absent = 0;
+    const char *policy = "Background";
+    bool first; /* an owner waits: what depends on us goes before we do */
+
+    if (!obj || sw_json_len(refs) == 0)
+        return;
+    if (is_going(obj)) {
+        if (has_finalizer(obj, "foregroundDeletion"))
+            gc_queue(t->gc, GC_FOREGROUND, t->key);
+        return;
+    }
+    for (size_t i = 0; i < sw_json_len(refs); i++) {
+        enum owner_state st = look_up(t->gc, &a, sw_json_at(refs, i), ns);
+
+        waits += st == OWNER_WAITS;
+        absent += st == OWNER_ABSENT;
+        if (st == OWNER_SOLID)
+            sw_json_push(&a, solid, sw_json_at(refs, i));
+    }
+    if (sw_json_len(solid)) {
+        if (waits + absent)
+            gc_request(t, API_PATCH, res, ns, name, NULL,
+                       meta_patch(&a, obj, "ownerReferences", solid));
+        return;
+    }
+    first = waits && has_dependents(t->gc, obj);
+    if (!first && has_finalizer(obj, "orphan"))
+        policy = "Orphan";
+    else if (first || has_finalizer(obj, "foregroundDeletion"))
+        policy = "Foreground";
+    gc_request(t, API_DELETE, res, ns, name, NULL, delete_options(&a, obj, policy));
+}
+
+static void run_foreground(struct gc_task *t)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct api_res *res;
+    struct sw_slice ns;
+    struct sw_slice name;
+    struct sw_json *obj = load(t->gc->api, &a, t->key, &res, &ns, &name);
+    const struct gc_owner *o;
+    bool blocked = false;
+
+    if (!obj || !is_going(obj) || !has_finalizer(obj, "foregroundDeletion"))
+        return;
+    o = sw_map_get(&t->gc->owners, api_meta_str(obj, "uid"));
+    for (size_t i = 0; o && i < o->deps.n; i++) {
+        const struct gc_dep *d = o->deps.p[i];
+
+        for (size_t k = 0; k < d->owners.n; k++) {
+            if (d->owners.p[k] == o && d->blocks.p[k])
+                blocked = true;
+        }
+        gc_queue(t->gc, GC_DEPENDENT, d->key);
+    }
+    if (!blocked)
+        drop_finalizer(t, &a, res, ns, name, obj, "foregroundDeletion");
+}
+
+static void let_go(struct gc_task *t, const struct gc_dep *d, struct sw_slice uid)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct api_res *res;
+    struct sw_slice ns;
+    struct sw_slice name;
+    struct sw_json *obj = load(t->gc->api, &a, d->key, &res, &ns, &name);
+    const struct sw_json *refs = sw_json_walk(obj, "metadata", "ownerReferences", NULL);
+    struct sw_json *left = sw_json_new_array(&a);
+
+    for (size_t i = 0; i < sw_json_len(refs); i++) {
+        if (!sw_slice_eq(api_str(sw_json_at(refs, i), "uid"), uid))
+            sw_json_push(&a, left, sw_json_at(refs, i));
+    }
+    if (obj)
+        gc_request(t, API_PATCH, res, ns, name, NULL, meta_patch(&a, obj, "ownerReferences", left));
+}
+
+static void run_orphan(struct gc_task *t)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct api_res *res;
+    struct sw_slice ns;
+    struct sw_slice name;
+    struct sw_json *obj = load(t->gc->api, &a, t->key, &res, &ns, &name);
+    const struct gc_owner *o;
+
+    if (!obj || !is_going(obj) || !has_finalizer(obj, "orphan"))
+        return;
+    o = sw_map_get(&t->gc->owners, api_meta_str(obj, "uid"));
+    if (!o || o->deps.n == 0) {
+        drop_finalizer(t, &a, res, ns, name, obj, "orphan");
+        return;
+    }
+    for (size_t i = 0; i < o->deps.n; i++)
+        let_go(t, o->deps.p[i], o->uid);
+    t->again = true; /* when they are free, the owner may go */
+}
+
+/* --- namespaces ------------------------------------------------------------------------- */
+
+static const struct api_res *core(struct sw_api *api, const char *plural)
+{
+    return api_registry_find(&api->reg, sw_slice("", 0), SW_SLICE_LIT("v1"), sw_slice_str(plural));
+}
+
+static bool exists(struct sw_api *api, const struct api_res *res, struct sw_slice ns,
+                   const char *name)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_store_obj *o = sw_store_get(api->store, api_key(&a, res, ns, sw_slice_str(name)));
+
+    if (o)
+        sw_store_obj_unref(o);
+    return o != NULL;
+}
+
+/* Our root certificate, for clients inside the namespace; put right when it is another one's. */
+static void publish_root(struct gc_task *t, struct sw_slice ns)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_api *api = t->gc->api;
+    const struct sw_slice name = SW_SLICE_LIT("kube-root-ca.crt");
+    const struct api_res *cm = core(api, "configmaps");
+    struct sw_store_obj *o = sw_store_get(api->store, api_key(&a, cm, ns, name));
+    struct sw_json *obj = o ? sw_json_copy(&a, api_load(&a, cm, o)) : sw_json_new_object(&a);
+    struct sw_json *data = sw_json_new_object(&a);
+    bool fresh = !o;
+
+    if (o)
+        sw_store_obj_unref(o);
+    sw_json_put_str(&a, data, "ca.crt", sw_ca_root_pem(api->ca));
+    if (!fresh && (sw_json_walk(obj, "metadata", "deletionTimestamp", NULL) ||
+                   sw_json_equal(sw_json_find(obj, "data"), data, SW_JSON_EQ_VALUE)))
+        return;
+    sw_json_put_str(&a, api_meta(&a, obj), "name", name);
+    sw_json_put(&a, obj, "data", data);
+    gc_request(t, fresh ? API_CREATE : API_UPDATE, cm, ns, fresh ? sw_slice("", 0) : name, NULL,
+               obj);
+}
+
+/* What every namespace has: the default service account and our root certificate. */
+static void fill_namespace(struct gc_task *t, struct sw_slice ns)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_api *api = t->gc->api;
+    const struct api_res *sa = core(api, "serviceaccounts");
+    struct sw_json *obj;
+
+    if (!exists(api, sa, ns, "default")) {
+        obj = sw_json_new_object(&a);
+        sw_json_put_str(&a, api_meta(&a, obj), "name", SW_SLICE_LIT("default"));
+        gc_request(t, API_CREATE, sa, ns, sw_slice("", 0), NULL, obj);
+    }
+    publish_root(t, ns);
+}
+
+enum { DELETES_AT_ONCE = 200 }; /* some milliseconds of the loop */
+
+struct emptying {
+    struct gc_task *t;
+    struct sw_store_snap *snap;
+    struct sw_slice ns;
+    size_t left;
+    unsigned before;        /* requests that were under way */
+    struct gc_left *report; /* NULL: nobody asks */
+};
+
+/* Asks for the deletion of all of one kind; counts what is still there. */
+static void empty_kind(const struct api_res *res, void *arg)
+{
+    struct emptying *e = arg;
+    SW_ARENA_AUTO a = {0};
+    struct sw_store_iter it;
+    struct sw_store_obj *o;
+    struct sw_json *opts = sw_json_new_object(&a);
+    struct sw_slice prefix = sw_slice_str(
+        e->ns.n ? sw_arena_printf(&a, "%s%.*s/", res->prefix, SW_SLICE_ARG(e->ns)) : res->prefix);
+
+    if (e->ns.n && !res->namespaced)
+        return;
+    sw_json_put_str(&a, opts, "propagationPolicy", SW_SLICE_LIT("Background"));
+    sw_store_iter_init(&it, e->snap, prefix, sw_slice("", 0));
+    while ((o = sw_store_iter_next(&it))) {
+        struct sw_slice ns;
+        struct sw_slice name;
+        bool going = memmem(o->value.p, o->value.n, "\"deletionTimestamp\"", 19) != NULL;
+
+        e->left++;
+        if (e->t->running > DELETES_AT_ONCE)
+            return; /* the rest in the next round */
+        /* While something is being deleted it is too early to tell what stays. */
+        if (e->report && going && e->t->running == e->before)
+            gc_left_add(e->report, res, o);
+        if (going)
+            continue; /* it waits for its finalizers */
+        api_split_key(res, o->key, &ns, &name);
+        gc_request(e->t, API_DELETE, res, ns, name, NULL, opts);
+    }
+}
+
+/* The finalizers of a namespace that are not ours to remove; NULL when ours is gone already. */
+static struct sw_json *without_our_finalizer(struct sw_arena *a, const struct sw_json *obj)
+{
+    const struct sw_json *list = sw_json_walk(obj, "spec", "finalizers", NULL);
+    struct sw_json *others = sw_json_new_array(a);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (!sw_json_str_eq(sw_json_at(list, i), "kubernetes"))
+            sw_json_push(a, others, sw_json_at(list, i));
+    }
+    return sw_json_len(others) < sw_json_len(list) ? others : NULL;
+}
+
+static void run_namespace(struct gc_task *t)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_api *api = t->gc->api;
+    const struct api_res *res;
+    struct sw_slice ns;
+    struct sw_slice name;
+    struct sw_json *obj = load(api, &a, t->key, &res, &ns, &name);
+    struct gc_left left = {.arena = &a};
+    struct emptying e = {.t = t, .ns = name, .before = t->running, .report = &left};
+    struct sw_json *others;
+
+    if (!obj)
+        return;
+    if (!is_going(obj)) {
+        fill_namespace(t, name);
+        return;
+    }
+    e.snap = sw_store_snapshot(api->store);
+    api_registry_each_stored(&api->reg, empty_kind, &e);
+    sw_store_snap_unref(e.snap);
+    if (t->running > e.before)
+        t->again = true; /* see what stays when these are done */
+    else if (e.left && gc_left_report(&left, obj))
+        gc_request(t, API_UPDATE, res, sw_slice("", 0), name, "status", obj);
+    gc_left_done(&left);
+    if (e.left || !(others = without_our_finalizer(&a, obj)))
+        return; /* the last deletion brings us back */
+    sw_json_put(&a, sw_json_find(obj, "spec"), "finalizers", others);
+    gc_request(t, API_UPDATE, res, sw_slice("", 0), name, "finalize", obj);
+}
+
+/* --- CRDs ------------------------------------------------------------------------------- */
+
+static void run_crd(struct gc_task *t)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_api *api = t->gc->api;
+    const struct api_res *res;
+    struct sw_slice ns;
+    struct sw_slice name;
+    struct sw_json *obj = load(api, &a, t->key, &res, &ns, &name);
+    struct api_crd *c = sw_map_get(&api->reg.crds, name);
+    struct emptying e = {.t = t, .ns = sw_slice("", 0)};
+
+    if (!obj || !is_going(obj))
+        return;
+    if (c && c->n) {
+        e.snap = sw_store_snapshot(api->store);
+        empty_kind(&c->vers[0], &e);
+        sw_store_snap_unref(e.snap);
+    }
+    if (e.left == 0)
+        drop_finalizer(t, &a, res, ns, name, obj, "customresourcecleanup.apiextensions.k8s.io");
+}
+
+/* --- aggregated cluster roles ----------------------------------------------------------- */
+
+static void collect_rules(struct sw_arena *a, struct sw_json *const *roles, size_t n,
+                          const struct sw_json *selectors, const struct sw_json *self,
+                          struct sw_json *out)
+{
+    static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
+    struct sw_map there = {0};
+
+    for (size_t s = 0; s < sw_json_len(selectors); s++) {
+        struct sw_label_selector sel;
+        const char *why;
+
+        if (sw_label_selector_from_json(a, sw_json_at(selectors, s), &sel, &why) != SW_OK)
+            continue;
+        for (size_t i = 0; i < n; i++) {
+            const struct sw_json *rules = sw_json_find(roles[i], "rules");
+
+            if (sw_slice_eq(api_meta_str(roles[i], "name"), api_meta_str(self, "name")) ||
+                !sw_label_selector_match(&sel, sw_json_walk(roles[i], "metadata", "labels", NULL)))
+                continue;
+            for (size_t k = 0; k < sw_json_len(rules); k++) {
+                struct sw_json *rule = sw_json_at(rules, k);
+
+                if (!sw_map_put(&there, sw_json_text(a, rule, &sorted), rule))
+                    sw_json_push(a, out, rule);
+            }
+        }
+    }
+    sw_map_done(&there);
+}
+
+static void run_aggregate(struct gc_task *t)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_api *api = t->gc->api;
+    const struct api_res *res =
+        api_registry_find(&api->reg, SW_SLICE_LIT("rbac.authorization.k8s.io"), SW_SLICE_LIT("v1"),
+                          SW_SLICE_LIT("clusterroles"));
+    struct sw_store_snap *snap = sw_store_snapshot(api->store);
+    SW_VEC(struct sw_json *) roles = {0};
+    struct sw_store_iter it;
+    struct sw_store_obj *o;
+
+    sw_store_iter_init(&it, snap, sw_slice_str(res->prefix), sw_slice("", 0));
+    while ((o = sw_store_iter_next(&it))) {
+        struct sw_json *obj = api_load(&a, res, o);
+
+        if (obj)
+            sw_vec_push(&roles, obj);
+    }
+    for (size_t i = 0; i < roles.n; i++) {
+        const struct sw_json *sel =
+            sw_json_walk(roles.p[i], "aggregationRule", "clusterRoleSelectors", NULL);
+        struct sw_json *rules = sw_json_new_array(&a);
+        struct sw_json *patch;
+        struct sw_json *meta;
+
+        if (!sel)
+            continue;
+        collect_rules(&a, roles.p, roles.n, sel, roles.p[i], rules);
+        if (sw_json_equal(rules, sw_json_find(roles.p[i], "rules"), SW_JSON_EQ_VALUE) ||
+            (sw_json_len(rules) == 0 && sw_json_len(sw_json_find(roles.p[i], "rules")) == 0))
+            continue;
+        patch = sw_json_new_object(&a);
+        meta = sw_json_new_object(&a);
+        sw_json_put_str(&a, meta, "resourceVersion", api_meta_str(roles.p[i], "resourceVersion"));
+        sw_json_put(&a, patch, "metadata", meta);
+        sw_json_put(&a, patch, "rules", rules);
+        gc_request(t, API_PATCH, res, sw_slice("", 0), api_meta_str(roles.p[i], "name"), NULL,
+                   patch);
+    }
+    sw_vec_done(&roles);
+    sw_store_snap_unref(snap);
+}
+
+void gc_run(struct gc_task *t)
+{
+    switch (t->kind) {
+    case GC_DEPENDENT:
+        run_dependent(t);
+        break;
+    case GC_FOREGROUND:
+        run_foreground(t);
+        break;
+    case GC_ORPHAN:
+        run_orphan(t);
+        break;
+    case GC_NAMESPACE:
+        run_namespace(t);
+        break;
+    case GC_CRD:
+        run_crd(t);
+        break;
+    case GC_AGGREGATE:
+        run_aggregate(t);
+        break;
+    case GC_TOKEN:
+        gc_run_token(t);
+        break;
+    case GC_QUOTA:
+        gc_run_quota(t);
+        break;
+    }
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Secrets that ask for the token of a service account: filled, and taken away with the account. */
+#include <string.h>
+
+#include "apiserver/gc/gc_int.h"
+#include "base/base64.h"
+#include "tls/ca.h"
+
+static const char name_key[] = "kubernetes.io/service-account.name";
+static const char uid_key[] = "kubernetes.io/service-account.uid";
+
+static const struct api_res *core(struct sw_api *api, const char *plural)
+{
+    return api_registry_find(&api->reg, sw_slice("", 0), SW_SLICE_LIT("v1"), sw_slice_str(plural));
+}
+
+static struct sw_json *load(struct sw_api *api, struct sw_arena *a, const struct api_res *res,
+                            struct sw_slice key)
+{
+    struct sw_store_obj *o = sw_store_get(api->store, key);
+    struct sw_json *obj = o ? api_load(a, res, o) : NULL;
+
+    obj = obj ? sw_json_copy(a, obj) : NULL;
+    if (o)
+        sw_store_obj_unref(o);
+    return obj;
+}
+
+/* The account the Secret is for; NULL when there is none, or another one of that name. */
+static struct sw_json *account_of(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
+                                  const struct sw_json *secret)
+{
+    const struct api_res *res = core(api, "serviceaccounts");
+    const struct sw_json *notes = sw_json_walk(secret, "metadata", "annotations", NULL);
+    struct sw_slice uid = api_str(notes, uid_key);
+    struct sw_json *sa = load(api, a, res, api_key(a, res, ns, api_str(notes, name_key)));
+
+    return sa && (!uid.n || sw_slice_eq(uid, api_meta_str(sa, "uid"))) ? sa : NULL;
+}
+
+static void put_bytes(struct sw_arena *a, struct sw_json *data, const char *key,
+                      struct sw_slice bytes)
+{
+    SW_BUF_AUTO b = {.max = bytes.n * 2 + 8};
+
+    if (sw_base64_append(&b, bytes) == SW_OK)
+        sw_json_put_str(a, data, key, sw_buf_slice(&b));
+}
+
+static struct sw_json *wanted(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
+                              struct sw_slice name, const struct sw_json *secret,
+                              const struct sw_json *sa)
+{
+    const struct sw_json *old = sw_json_find(secret, "data");
+    struct sw_json *data = sw_json_new_object(a);
+
+    put_bytes(a, data, "ca.crt", sw_ca_root_pem(api->ca));
+    put_bytes(a, data, "namespace", ns);
+    if (!api_str(old, "token").n) {
+        struct sw_slice token = api_token_for_secret(api, a, ns, name, sa);
+
+        if (token.n)
+            put_bytes(a, data, "token", token);
+    }
+    for (size_t i = sw_json_len(data); i > 0; i--) {
+        const struct sw_json_member *m = sw_json_member_at(data, i - 1);
+
+        if (sw_json_equal(m->value, sw_json_get(old, m->key), SW_JSON_EQ_TEXT))
+            (void)sw_json_remove_at(data, i - 1);
+    }
+    return data;
+}
+
+static void fill(struct gc_task *t, struct sw_arena *a, const struct api_res *res,
+                 struct sw_slice ns, struct sw_slice name, const struct sw_json *secret,
+                 const struct sw_json *sa)
+{
+    const struct sw_json *notes = sw_json_walk(secret, "metadata", "annotations", NULL);
+    struct sw_json *data = wanted(t->gc->api, a, ns, name, secret, sa);
+    struct sw_json *patch = sw_json_new_object(a);
+    struct sw_json *meta = sw_json_new_object(a);
+    struct sw_json *note = sw_json_new_object(a);
+
+    if (!api_str(notes, uid_key).n)
+        sw_json_put_str(a, note, uid_key, api_meta_str(sa, "uid"));
+    if (!sw_json_len(data) && !sw_json_len(note))
+        return;
+    sw_json_put_str(a, meta, "resourceVersion", api_meta_str(secret, "resourceVersion"));
+    if (sw_json_len(note))
+        sw_json_put(a, meta, "annotations", note);
+    sw_json_put(a, patch, "metadata", meta);
+    if (sw_json_len(data))
+        sw_json_put(a, patch, "data", data);
+    gc_request(t, API_PATCH, res, ns, name, NULL, patch);
+}
+
+void gc_run_token(struct gc_task *t)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_api *api = t->gc->api;
+    struct sw_slice ns;
+    struct sw_slice name;
+    const struct api_res *res = gc_resolve(api, t->key, &ns, &name);
+    struct sw_json *secret = load(api, &a, res, t->key);
+    struct sw_json *sa;
+    struct sw_json *opts;
+    struct sw_json *pre;
+
+    if (!secret || sw_json_walk(secret, "metadata", "deletionTimestamp", NULL) ||
+        !sw_json_str_eq(sw_json_find(secret, "type"), "kubernetes.io/service-account-token"))
+        return;
+    sa = account_of(api, &a, ns, secret);
+    if (sa) {
+        fill(t, &a, res, ns, name, secret, sa);
+        return;
+    }
+    opts = sw_json_new_object(&a);
+    pre = sw_json_new_object(&a);
+    sw_json_put_str(&a, pre, "uid", api_meta_str(secret, "uid"));
+    sw_json_put(&a, opts, "preconditions", pre);
+    gc_request(t, API_DELETE, res, ns, name, NULL, opts);
+}
+
+void gc_account_gone(struct api_gc *g, struct sw_slice ns)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_store_snap *snap = sw_store_snapshot(g->api->store);
+    struct sw_slice prefix = sw_slice_str(sw_arena_printf(&a, "/secrets/%.*s/", SW_SLICE_ARG(ns)));
+    struct sw_store_iter it;
+    struct sw_store_obj *o;
+
+    sw_store_iter_init(&it, snap, prefix, sw_slice("", 0));
+    while ((o = sw_store_iter_next(&it))) {
+        if (memmem(o->value.p, o->value.n, GC_TOKEN_TYPE, strlen(GC_TOKEN_TYPE)))
+            gc_queue(g, GC_TOKEN, o->key);
+    }
+    sw_store_snap_unref(snap);
+}
