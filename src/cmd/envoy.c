@@ -5,8 +5,8 @@
 
 #include "base/mem.h"
 #include "cmd/cmd.h"
-#include "control/gateway/bootstrap.h"
-#include "control/gateway/envoy_tunnel.h"
+#include "control/envoy/bootstrap.h"
+#include "control/envoy/tunnel.h"
 #include "io/addr.h"
 #include "io/filewatch.h"
 #include "quic/nodeid.h"

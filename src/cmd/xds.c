@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
-#include "control/gateway/lint.h"
-#include "control/gateway/lint_input.h"
+#include "control/lint/input.h"
+#include "control/lint/lint.h"
 #include "io/filewatch.h"
 #include "tls/cred.h"
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "control/gateway/build_int.h" /* js(), by_age() */
+#include "control/gateway/build/build_int.h" /* js(), by_age() */
 #include "tls/jws.h"
 
 #define API "spanwire.dev/v1alpha1"

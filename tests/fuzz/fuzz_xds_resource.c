@@ -11,9 +11,9 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "control/gateway/extension.h"
-#include "control/gateway/lint.h"
-#include "control/gateway/lint_input.h"
+#include "control/envoy/extension.h"
+#include "control/lint/input.h"
+#include "control/lint/lint.h"
 #include "proto/pb.h"
 #include "proto/text.h"
 #include "proto/types.h"

@@ -5,7 +5,7 @@
 #include "control/claims.h"
 #include "control/connector/build.h"
 #include "control/connector/keys.h"
-#include "control/gateway/build_int.h" /* js(), conditions */
+#include "control/gateway/build/build_int.h" /* js(), conditions */
 
 #define CN_API  SW_CONNECTOR_GROUP "/v1alpha1"
 #define HP_API  SW_CONNECTOR_GROUP "/v1alpha"

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "control/connector/build.h"
-#include "control/gateway/extension.h"
+#include "control/envoy/extension.h"
 #include "kube/client/client.h"
 
 struct sw_ca;

@@ -9,7 +9,7 @@
  * TCP to the public, past every filter.
  */
 #include "control/connector/build_int.h"
-#include "control/gateway/xds.h"
+#include "control/gateway/xds/xds.h"
 
 #define URL "type.googleapis.com/envoy."
 #define TLS "envoy.transport_sockets.tls"

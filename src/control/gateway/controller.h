@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "control/gateway/build.h"
-#include "control/gateway/xds.h"
+#include "control/gateway/build/build.h"
+#include "control/gateway/xds/xds.h"
 #include "kube/client/client.h"
 
 struct sw_gateway_controller;

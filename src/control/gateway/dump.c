@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models as text: one line for each thing, indented by what it belongs to. */
-#include "control/gateway/build.h"
+#include "control/gateway/build/build.h"
 
 struct dump {
     struct sw_buf *out;

@@ -4,7 +4,7 @@
 #include "base/buf.h"
 #include "base/search.h"
 #include "base/vec.h"
-#include "control/gateway/xds_int.h"
+#include "control/gateway/xds/xds_int.h"
 #include "xds/cache.h"
 
 enum { NAMES_MAX = 64 << 20 };

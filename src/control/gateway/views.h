@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "base/slice.h"
 #include "control/gateway/model.h"
-#include "control/gateway/xds.h"
+#include "control/gateway/xds/xds.h"
 
 struct sw_xds_cache;
 

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "control/gateway/build.h"
+#include "control/gateway/build/build.h"
 
 enum { RIG_OBJECTS_MAX = 40000 };
 

@@ -19,9 +19,9 @@
 #include <proto/listener.pb-c.h>
 #include <proto/route.pb-c.h>
 
-#include "control/gateway/envoy_tunnel.h"
-#include "control/gateway/extension.h"
-#include "control/gateway/lint.h"
+#include "control/envoy/extension.h"
+#include "control/envoy/tunnel.h"
+#include "control/lint/lint.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 

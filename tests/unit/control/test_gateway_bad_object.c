@@ -19,8 +19,8 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/vec.h"
-#include "control/gateway/lint.h"
-#include "control/gateway/xds.h"
+#include "control/gateway/xds/xds.h"
+#include "control/lint/lint.h"
 #include "control/runtime_int.h"
 #include "gateway_rig.h"
 

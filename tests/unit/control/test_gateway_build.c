@@ -14,7 +14,7 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "control/gateway/build_int.h"
+#include "control/gateway/build/build_int.h"
 #include "control/runtime_int.h"
 #include "gateway_rig.h"
 

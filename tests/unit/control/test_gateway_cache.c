@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "control/gateway/xds.h"
+#include "control/gateway/xds/xds.h"
 #include "control/runtime_int.h"
 #include "gateway_rig.h"
 

@@ -19,9 +19,9 @@
 
 #include "base/buf.h"
 #include "base/time.h"
-#include "control/gateway/bootstrap.h"
-#include "control/gateway/extension.h"
-#include "control/gateway/lint.h"
+#include "control/envoy/bootstrap.h"
+#include "control/envoy/extension.h"
+#include "control/lint/lint.h"
 #include "http/grpc.h"
 #include "io/addr.h"
 #include "io/loop.h"

@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/json.h"
-#include "control/gateway/lint.h"
+#include "control/lint/lint.h"
 #include "proto/json.h"
 #include "proto/types.h"
 #include "xds_export.h"

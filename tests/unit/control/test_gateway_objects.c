@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "control/gateway/lint.h"
-#include "control/gateway/xds.h"
+#include "control/gateway/xds/xds.h"
+#include "control/lint/lint.h"
 #include "control/runtime_int.h"
 #include "gateway_rig.h"
 #include "xds_export.h"

@@ -15,7 +15,7 @@
 #include <proto/google.pb-c.h>
 
 #include "base/buf.h"
-#include "control/gateway/lint.h"
+#include "control/lint/lint.h"
 #include "proto/pb.h"
 #include "proto/text.h"
 #include "proto/types.h"

@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "control/gateway/model.h"
-#include "control/gateway/xds.h"
+#include "control/gateway/xds/xds.h"
 
 #define L(s) SW_SLICE_LIT(s)
 #define N(a) SW_ARRAY_LEN(a)

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What Gateways leave in the API besides statuses: a finalizer on their class, so that it does not
+ * go while one of them uses it; and, for those that name labels or annotations for their
+ * infrastructure, a ServiceAccount for whoever runs their data plane, which carries these.
+ */
+#include "base/hash.h"
+#include "control/gateway/build/build_int.h"
+
+#define FINALIZER   "gateway-exists-finalizer.gateway.networking.k8s.io"
+#define NAME_LABEL  GW_GROUP "/gateway-name"
+#define CLASS_LABEL GW_GROUP "/gateway-class-name"
+#define MANAGED_BY  "app.kubernetes.io/managed-by"
+/* Of everything it carries: a label that goes is no longer wanted, which no comparison of what is
+ * wanted with what is there would show. */
+#define DIGEST "spanwire.dev/infrastructure"
+
+enum { LABELS_MAX = 8, ANNOTATIONS_MAX = 16, NAME_MAX_LEN = 253 };
+
+static void want(struct builder *b, struct sw_gw_want w)
+{
+    sw_vec_push(&b->wants, w);
+}
+
+/* ---- classes ---- */
+
+static bool in_use(const struct builder *b, struct sw_slice class)
+{
+    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_GATEWAY); i++) {
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_GATEWAY, i);
+
+        if (sw_slice_eq(sw_json_str(sw_json_walk(o->json, "spec", "gatewayClassName", NULL)),
+                        class))
+            return true;
+    }
+    return false;
+}
+
+static bool has_finalizer(const struct sw_kube_obj *o)
+{
+    const struct sw_json *list = sw_json_walk(o->json, "metadata", "finalizers", NULL);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_json_str_eq(sw_json_at(list, i), FINALIZER))
+            return true;
+    }
+    return false;
+}
+
+static void hold_class(struct builder *b, const struct sw_kube_obj *class)
+{
+    bool used = in_use(b, class->name);
+
+    if (used != has_finalizer(class))
+        want(b, (struct sw_gw_want){.how = used ? SW_GW_WANT_FINALIZER : SW_GW_WANT_NO_FINALIZER,
+                                    .kind = SW_GW_CLASS,
+                                    .of = class,
+                                    .finalizer = SW_SLICE_LIT(FINALIZER)});
+}
+
+/* ---- accounts ---- */
+
+static struct sw_slice account_name(struct builder *b, const struct gateway *g)
+{
+    return gw_printf(b, "%.*s-%.*s", SW_SLICE_ARG(g->parent.obj->name),
+                     SW_SLICE_ARG(js_or(g->spec, "gatewayClassName", "")));
+}
+
+static void copy_texts(struct builder *b, struct sw_json *to, const struct sw_json *from,
+                       size_t max, uint64_t *digest)
+{
+    for (size_t i = 0; sw_json_is(from, SW_JSON_OBJECT) && i < sw_min(sw_json_len(from), max);
+         i++) {
+        const struct sw_json_member *m = sw_json_member_at(from, i);
+        struct sw_slice value = sw_json_str(m->value);
+
+        if (!value.p)
+            continue;
+        *digest = sw_siphash13(*digest, m->key.n, m->key.p, m->key.n);
+        *digest = sw_siphash13(*digest, value.n, value.p, value.n);
+        sw_json_set(b->a, to, m->key, sw_json_new_string(b->a, value));
+    }
+}
+
+static struct sw_json *owner_of(struct builder *b, const struct sw_kube_obj *o)
+{
+    struct sw_json *list = sw_json_new_array(b->a);
+    struct sw_json *ref = sw_json_new_object(b->a);
+
+    sw_json_put(b->a, ref, "apiVersion", sw_json_new_str(b->a, GW_GROUP "/v1"));
+    sw_json_put(b->a, ref, "kind", sw_json_new_str(b->a, "Gateway"));
+    sw_json_put_str(b->a, ref, "name", o->name);
+    sw_json_put_str(b->a, ref, "uid", o->uid);
+    sw_json_push(b->a, list, ref);
+    return list;
+}
+
+static void want_account(struct builder *b, const struct gateway *g, const struct sw_json *labels,
+                         const struct sw_json *annotations)
+{
+    struct sw_json *obj = sw_json_new_object(b->a);
+    struct sw_json *meta = sw_json_new_object(b->a);
+    struct sw_json *l = sw_json_new_object(b->a);
+    struct sw_json *n = sw_json_new_object(b->a);
+    uint64_t digest = 0;
+
+    copy_texts(b, l, labels, LABELS_MAX, &digest);
+    sw_json_set(b->a, l, SW_SLICE_LIT(NAME_LABEL),
+                sw_json_new_string(b->a, sw_slice_head(g->parent.obj->name, 63)));
+    sw_json_set(
+        b->a, l, SW_SLICE_LIT(CLASS_LABEL),
+        sw_json_new_string(b->a, sw_slice_head(js_or(g->spec, "gatewayClassName", ""), 63)));
+    sw_json_set(b->a, l, SW_SLICE_LIT(MANAGED_BY), sw_json_new_str(b->a, "spanwire"));
+    copy_texts(b, n, annotations, ANNOTATIONS_MAX, &digest);
+    sw_json_set(b->a, n, SW_SLICE_LIT(DIGEST),
+                sw_json_new_string(b->a, gw_printf(b, "%016llx", (unsigned long long)digest)));
+    sw_json_put_str(b->a, meta, "name", account_name(b, g));
+    sw_json_put_str(b->a, meta, "namespace", g->parent.obj->ns);
+    sw_json_put(b->a, meta, "labels", l);
+    sw_json_put(b->a, meta, "annotations", n);
+    if (g->parent.obj->uid.n)
+        sw_json_put(b->a, meta, "ownerReferences", owner_of(b, g->parent.obj));
+    sw_json_put(b->a, obj, "apiVersion", sw_json_new_str(b->a, "v1"));
+    sw_json_put(b->a, obj, "kind", sw_json_new_str(b->a, "ServiceAccount"));
+    sw_json_put(b->a, obj, "metadata", meta);
+    want(b, (struct sw_gw_want){
+                .how = SW_GW_WANT_OBJECT, .kind = SW_GW_ACCOUNT, .of = g->parent.obj, .json = obj});
+}
+
+/* An account of ours that its Gateway does not want any more; others are not ours to delete. */
+static void drop_account(struct builder *b, const struct gateway *g)
+{
+    const struct sw_kube_obj *o =
+        sw_view_find(b->v, SW_GW_ACCOUNT, g->parent.obj->ns, account_name(b, g));
+    const struct sw_json *labels = o ? sw_json_walk(o->json, "metadata", "labels", NULL) : NULL;
+
+    if (sw_json_str_eq(sw_json_find(labels, MANAGED_BY), "spanwire") &&
+        sw_slice_eq(js(labels, NAME_LABEL), sw_slice_head(g->parent.obj->name, 63)))
+        want(b, (struct sw_gw_want){.how = SW_GW_WANT_GONE, .kind = SW_GW_ACCOUNT, .of = o});
+}
+
+static void account(struct builder *b, const struct gateway *g)
+{
+    const struct sw_json *infra = sw_json_find(g->spec, "infrastructure");
+    const struct sw_json *labels = sw_json_find(infra, "labels");
+    const struct sw_json *annotations = sw_json_find(infra, "annotations");
+
+    if (account_name(b, g).n > NAME_MAX_LEN)
+        add_note(b, gw_printf(b, "gateway/%.*s", SW_SLICE_ARG(g->parent.obj->key)),
+                 SW_SLICE_LIT("its name is too long for a ServiceAccount"));
+    else if (sw_json_len(labels) || sw_json_len(annotations))
+        want_account(b, g, labels, annotations);
+    else
+        drop_account(b, g);
+}
+
+void build_infrastructure(struct builder *b)
+{
+    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_CLASS); i++) {
+        const struct sw_kube_obj *c = sw_view_at(b->v, SW_GW_CLASS, i);
+
+        if (sw_slice_eq(sw_json_str(sw_json_walk(c->json, "spec", "controllerName", NULL)),
+                        b->conf->controller))
+            hold_class(b, c);
+    }
+    for (size_t i = 0; i < b->gateways.n; i++)
+        account(b, b->gateways.p[i]);
+}

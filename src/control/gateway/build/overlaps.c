@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Listeners whose names overlap on one socket: a browser that has a connection by one name may use
+ * it for another that the same certificate covers, and lands on the wrong listener. Nothing is
+ * refused for it; the listeners say so.
+ */
+#include "base/base64.h"
+#include "control/gateway/build/build_int.h"
+#include "tls/x509.h"
+
+/* Certificates are read anew with every build: only where there are few. */
+enum { CERTIFICATES_MAX = 64, NAMES_MAX = 1024, DER_MAX = 64 * 1024 };
+
+static struct sw_slice host_of(const struct listener *l)
+{
+    return l->host.n ? l->host : SW_SLICE_LIT("*");
+}
+
+static void mark_hosts(struct builder *b, struct socket *s)
+{
+    for (size_t i = 0; i < s->listeners.n; i++) {
+        struct listener *l = s->listeners.p[i];
+        struct sw_slice h = host_of(l);
+
+        while (host_widen(b, &h)) {
+            struct listener *wider = sw_map_get(&s->hosts, h);
+
+            if (!wider)
+                continue;
+            l->overlapping = true;
+            wider->overlapping = true;
+        }
+    }
+}
+
+/* ---- certificates ---- */
+
+struct names {
+    struct builder *b;
+    struct listener *of;   /* whose certificate is read */
+    struct sw_map holders; /* name of a certificate -> the first listener that has it */
+    struct {
+        struct sw_slice name;
+        struct listener *of;
+    } list[NAMES_MAX];
+    size_t n;
+};
+
+static void mark(struct listener *x, struct listener *y)
+{
+    if (x == y)
+        return;
+    x->overlapping_certs = true;
+    y->overlapping_certs = true;
+}
+
+static bool on_name(const struct sw_x509_san *san, void *arg)
+{
+    struct names *n = arg;
+    struct sw_slice name;
+    struct listener *other;
+
+    if (san->kind != SW_X509_SAN_DNS || !san->text.n)
+        return false;
+    if (n->n == NAMES_MAX)
+        return true;
+    name = lower_case(n->b, san->text);
+    n->list[n->n].name = name;
+    n->list[n->n++].of = n->of;
+    other = sw_map_get(&n->holders, name);
+    if (other)
+        mark(other, n->of);
+    else
+        (void)sw_map_put(&n->holders, name, n->of);
+    return false;
+}
+
+/* The first certificate of a chain; false when it cannot be read. */
+static bool leaf_der(struct sw_slice pem, struct sw_buf *ret)
+{
+    static const char begin[] = "-----BEGIN CERTIFICATE-----";
+    const char *p = pem.n ? memmem(pem.p, pem.n, begin, sizeof(begin) - 1) : NULL;
+    SW_BUF_AUTO text = {0};
+
+    if (!p)
+        return false;
+    sw_buf_init(&text, (size_t)2 * DER_MAX);
+    for (p += sizeof(begin) - 1; p < pem.p + pem.n && *p != '-'; p++) {
+        if (*p > ' ' && sw_buf_putc(&text, *p) != SW_OK)
+            return false;
+    }
+    return sw_base64_decode(ret, sw_buf_slice(&text)) == SW_OK;
+}
+
+static void read_certs(struct names *n, struct listener *l)
+{
+    n->of = l;
+    for (size_t i = 0; i < l->n_certs; i++) {
+        const struct sw_gw_secret *s = sw_map_get(&n->b->secrets, l->certs[i]);
+        SW_BUF_AUTO der = {0};
+
+        sw_buf_init(&der, DER_MAX);
+        if (s && leaf_der(s->chain_pem, &der))
+            (void)sw_x509_any_san(sw_buf_slice(&der), on_name, n);
+    }
+}
+
+/* "a.b" is covered by "*.b", one label deep. */
+static void mark_covered(struct names *n)
+{
+    for (size_t i = 0; i < n->n; i++) {
+        struct sw_slice name = n->list[i].name;
+        ptrdiff_t dot = sw_slice_find(name, '.');
+        struct listener *other;
+
+        if (dot <= 0 || name.p[0] == '*')
+            continue;
+        other = sw_map_get(
+            &n->holders, gw_printf(n->b, "*%.*s", SW_SLICE_ARG(sw_slice_from(name, (size_t)dot))));
+        if (other)
+            mark(other, n->list[i].of);
+    }
+}
+
+static void mark_certs(struct builder *b, struct socket *s)
+{
+    struct names *n;
+    size_t certs = 0;
+
+    for (size_t i = 0; i < s->listeners.n; i++)
+        certs += s->listeners.p[i]->n_certs;
+    if (s->listeners.n < 2 || certs < 2 || certs > CERTIFICATES_MAX)
+        return;
+    n = SW_ARENA_NEW(b->a, struct names);
+    n->b = b;
+    for (size_t i = 0; i < s->listeners.n; i++)
+        read_certs(n, s->listeners.p[i]);
+    mark_covered(n);
+    sw_map_done(&n->holders);
+}
+
+void mark_overlaps(struct builder *b, struct socket *s)
+{
+    if (s->proto != PROTO_HTTPS)
+        return;
+    mark_hosts(b, s);
+    mark_certs(b, s);
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Endpoint sets as ClusterLoadAssignments. Zones become localities; endpoints that are on their
+ * way out become a second priority, which Envoy uses when the first has nobody left.
+ */
+#include <stdlib.h>
+
+#include <proto/core.pb-c.h>
+#include <proto/endpoint.pb-c.h>
+#include <proto/google.pb-c.h>
+#include <proto/node.pb-c.h>
+
+#include "base/map.h"
+#include "control/gateway/xds/xds_int.h"
+#include "proto/pb.h"
+#include "proto/types.h"
+#include "xds/cache.h"
+
+/* What an endpoint set is used for; a set belongs to clusters of one kind. */
+struct use {
+    bool udp;
+    bool tunnel;
+};
+
+/* --- one endpoint --- */
+
+/* The metadata that tells the tunnel's listener what to ask the proxy for, and logs the device. */
+static Sw__Metadata *tunnel_metadata(struct enc *e, const struct sw_gw_endpoint *ep)
+{
+    const struct sw_gw_header fields[] = {
+        {SW_SLICE_LIT("address"), ep->tunnel_target},
+        {SW_SLICE_LIT("device"), ep->tunnel_device},
+        {SW_SLICE_LIT("endpoint_id"), ep->tunnel_id},
+    };
+
+    return sw_gwx_text_metadata(e, SW_SLICE_LIT("tunnel"), fields, SW_ARRAY_LEN(fields));
+}
+
+/* Endpoints behind one internal listener are told apart by an id, here connector and target. */
+static Sw__Address *tunnel_address(struct enc *e, const struct sw_gw_endpoint *ep)
+{
+    Sw__EnvoyInternalAddress *in =
+        SW_PB_NEW(e->a, Sw__EnvoyInternalAddress, sw__envoy_internal_address);
+    Sw__Address *m = SW_PB_NEW(e->a, Sw__Address, sw__address);
+
+    in->address_name_specifier_case =
+        SW__ENVOY_INTERNAL_ADDRESS__ADDRESS_NAME_SPECIFIER_SERVER_LISTENER_NAME;
+    in->server_listener_name = SW_PB_LIT(SW_GW_TUNNEL_LISTENER);
+    in->endpoint_id = SW_PB_BYTES(sw_slice_str(sw_arena_printf(
+        e->a, "%.*s/%.*s", SW_SLICE_ARG(ep->tunnel_id), SW_SLICE_ARG(ep->tunnel_target))));
+    m->address_case = SW__ADDRESS__ADDRESS_ENVOY_INTERNAL_ADDRESS;
+    m->envoy_internal_address = in;
+    return m;
+}
+
+Sw__LbEndpoint *sw_gwx_tunnel_endpoint(struct enc *e, const struct sw_gw_endpoint *ep)
+{
+    Sw__LbEndpoint *lb = SW_PB_NEW(e->a, Sw__LbEndpoint, sw__lb_endpoint);
+
+    lb->host_identifier_case = SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT;
+    lb->endpoint = SW_PB_NEW(e->a, Sw__Endpoint, sw__endpoint);
+    lb->endpoint->address = tunnel_address(e, ep);
+    lb->metadata = tunnel_metadata(e, ep);
+    return lb;
+}
+
+static Sw__LbEndpoint *endpoint(struct enc *e, const struct sw_gw_endpoint *ep,
+                                const struct use *use)
+{
+    Sw__LbEndpoint *lb;
+
+    if (use->tunnel)
+        return sw_gwx_tunnel_endpoint(e, ep);
+    lb = SW_PB_NEW(e->a, Sw__LbEndpoint, sw__lb_endpoint);
+    lb->host_identifier_case = SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT;
+    lb->endpoint = SW_PB_NEW(e->a, Sw__Endpoint, sw__endpoint);
+    lb->endpoint->address = sw_gwx_address(e, ep->address, ep->port, use->udp);
+    return lb;
+}
+
+/* --- localities --- */
+
+struct group {
+    struct sw_slice zone;
+    uint32_t priority;
+    bool draining; /* which endpoints of the zone */
+};
+
+/* Endpoints come ordered by zone: those of one from 'at' on. */
+static Sw__LocalityLbEndpoints *locality(struct enc *e, const struct sw_gw_endpoints *set,
+                                         size_t at, const struct group *g, const struct use *use)
+{
+    Sw__LocalityLbEndpoints *lo =
+        SW_PB_NEW(e->a, Sw__LocalityLbEndpoints, sw__locality_lb_endpoints);
+    size_t end = at;
+
+    while (end < set->n && sw_slice_eq(set->p[end].zone, g->zone))
+        end++;
+    lo->lb_endpoints = sw_arena_array(e->a, end - at, sizeof(*lo->lb_endpoints));
+    for (size_t i = at; i < end; i++) {
+        if (set->p[i].draining == g->draining)
+            lo->lb_endpoints[lo->n_lb_endpoints++] = endpoint(e, &set->p[i], use);
+    }
+    if (g->zone.n) {
+        lo->locality = SW_PB_NEW(e->a, Sw__Locality, sw__locality);
+        lo->locality->zone = SW_PB_BYTES(g->zone);
+    }
+    lo->priority = g->priority;
+    return lo;
+}
+
+static size_t count(const struct sw_gw_endpoints *set, bool draining)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < set->n; i++)
+        n += set->p[i].draining == draining;
+    return n;
+}
+
+static void add_localities(struct enc *e, const struct sw_gw_endpoints *set, bool draining,
+                           uint32_t priority, const struct use *use, Sw__ClusterLoadAssignment *to)
+{
+    struct group g = {.priority = priority, .draining = draining};
+    bool open = false;
+
+    for (size_t i = 0; i < set->n; i++) {
+        if (set->p[i].draining != draining)
+            continue;
+        if (open && sw_slice_eq(set->p[i].zone, g.zone))
+            continue;
+        g.zone = set->p[i].zone;
+        open = true;
+        to->endpoints[to->n_endpoints++] = locality(e, set, i, &g, use);
+    }
+}
+
+static void encode_set(struct enc *e, const struct sw_gw_endpoints *set, const struct use *use)
+{
+    Sw__ClusterLoadAssignment *to =
+        SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
+
+    to->cluster_name = SW_PB_BYTES(set->name);
+    to->endpoints = sw_arena_array(e->a, set->n + 1, sizeof(*to->endpoints));
+    add_localities(e, set, false, 0, use, to);
+    add_localities(e, set, true, count(set, false) ? 1 : 0, use, to);
+    sw_gwx_enc_add(e, SW_TYPE_ENDPOINT, set->name, &to->base);
+}
+
+/* --- datagrams that split --- */
+
+static const struct sw_gw_endpoints *find_set(const struct sw_gw_endpoint_model *ep,
+                                              struct sw_slice name)
+{
+    size_t lo = 0;
+    size_t hi = ep->n_sets;
+
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        int c = sw_slice_cmp(ep->sets[mid]->name, name);
+
+        if (c == 0)
+            return ep->sets[mid];
+        if (c < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return NULL;
+}
+
+/* Each share is a locality of its own; its name tells two shares of equal zone apart. */
+static void encode_split(struct enc *e, const struct sw_gw_chain *c,
+                         const struct sw_gw_endpoint_model *ep)
+{
+    static const struct use udp = {.udp = true};
+    struct sw_slice name = sw_gwx_udp_cluster_name(e->a, c);
+    Sw__ClusterLoadAssignment *to =
+        SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
+
+    to->cluster_name = SW_PB_BYTES(name);
+    to->endpoints = sw_arena_array(e->a, c->n_backends + 1, sizeof(*to->endpoints));
+    for (size_t i = 0; i < c->n_backends; i++) {
+        const struct sw_gw_backend *b = &c->backends[i];
+        const struct sw_gw_endpoints *set;
+        Sw__LocalityLbEndpoints *lo;
+
+        if (!b->cluster || b->weight == 0 || !(set = find_set(ep, b->cluster->endpoints)) ||
+            set->n == 0)
+            continue;
+        lo = SW_PB_NEW(e->a, Sw__LocalityLbEndpoints, sw__locality_lb_endpoints);
+        lo->locality = SW_PB_NEW(e->a, Sw__Locality, sw__locality);
+        lo->locality->sub_zone = SW_PB_BYTES(sw_slice_str(sw_arena_printf(e->a, "share-%zu", i)));
+        lo->load_balancing_weight = sw_gwx_u32(e, b->weight);
+        lo->lb_endpoints = sw_arena_array(e->a, set->n, sizeof(*lo->lb_endpoints));
+        for (size_t k = 0; k < set->n; k++)
+            lo->lb_endpoints[lo->n_lb_endpoints++] = endpoint(e, &set->p[k], &udp);
+        to->endpoints[to->n_endpoints++] = lo;
+    }
+    sw_gwx_enc_add(e, SW_TYPE_ENDPOINT, name, &to->base);
+}
+
+/* --- all --- */
+
+static int by_name(const void *x, const void *y)
+{
+    const struct sw_gw_resource *a = x;
+    const struct sw_gw_resource *b = y;
+
+    return sw_slice_cmp(a->name, b->name);
+}
+
+static void encode_splits(struct enc *e, const struct sw_gw_model *m,
+                          const struct sw_gw_endpoint_model *ep)
+{
+    size_t before = e->n;
+
+    for (size_t i = 0; i < m->n_listeners; i++) {
+        const struct sw_gw_listener *l = m->listeners[i];
+
+        for (size_t k = 0; l->udp && k < l->n_chains; k++) {
+            if (sw_gwx_udp_split(l->chains[k]))
+                encode_split(e, l->chains[k], ep);
+        }
+    }
+    if (e->n != before)
+        qsort(e->res, e->n, sizeof(*e->res), by_name);
+}
+
+void sw_gw_xds_encode_endpoints(const struct sw_gw_model *m, const struct sw_gw_endpoint_model *ep,
+                                struct sw_arena *a, struct sw_gw_resources *ret)
+{
+    static const struct sw_gw_xds_conf none;
+    struct enc e = {.a = a, .conf = &none};
+    static const struct use plain;
+    struct sw_map uses = {0};
+    SW_ARENA_AUTO tmp = {0};
+
+    for (size_t i = 0; i < m->n_clusters; i++) {
+        const struct sw_gw_cluster *c = m->clusters[i];
+        struct use *u;
+
+        if (!c->tunnel && c->proto != SW_GW_PROTO_UDP)
+            continue;
+        u = SW_ARENA_NEW(&tmp, struct use);
+        u->tunnel = c->tunnel;
+        u->udp = c->proto == SW_GW_PROTO_UDP;
+        (void)sw_map_put(&uses, c->endpoints, u);
+    }
+    for (size_t i = 0; i < ep->n_sets; i++) {
+        const struct use *u = sw_map_get(&uses, ep->sets[i]->name);
+
+        encode_set(&e, ep->sets[i], u ? u : &plain);
+    }
+    sw_map_done(&uses);
+    encode_splits(&e, m, ep);
+    *ret = (struct sw_gw_resources){.p = e.res, .n = e.n};
+}
