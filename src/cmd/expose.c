@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `spanwire expose PORT|URL`: a service of this machine gets a public name. */
-#include "connector/expose.h"
+#include "connector/expose/expose.h"
 
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connector/role.h"
 
-#include "connector/expose_objects.h"
+#include "connector/expose/objects.h"
 
 /*
  * Rules with names cover "create" only where the request names the object: a server-side apply.

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "connector/connector_int.h"
-#include "connector/peek.h"
+#include "connector/inspect/peek.h"
 
 enum { ID_MAX = 64 };
 

@@ -10,8 +10,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "connector/capture.h"
-#include "connector/peek.h"
+#include "connector/inspect/capture.h"
+#include "connector/inspect/peek.h"
 
 struct told {
     struct sw_buf text;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/def.h"
-#include "connector/tlswatch.h"
+#include "connector/inspect/tlswatch.h"
 
 static enum sw_tlswatch_state watch(const uint8_t *data, size_t n, size_t piece)
 {

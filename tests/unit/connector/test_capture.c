@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "connector/capture.h"
+#include "connector/inspect/capture.h"
 
 static const struct sw_h1_field fields[] = {
     {SW_SLICE_LIT("Host"), SW_SLICE_LIT("a.example")},

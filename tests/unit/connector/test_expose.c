@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "connector/expose_objects.h"
-#include "connector/expose_view.h"
+#include "connector/expose/objects.h"
+#include "connector/expose/view.h"
 
 static struct sw_json *parse(struct sw_arena *a, const char *text)
 {

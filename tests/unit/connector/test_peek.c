@@ -9,8 +9,8 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "connector/history.h"
-#include "connector/peek.h"
+#include "connector/inspect/history.h"
+#include "connector/inspect/peek.h"
 
 /* Everything told, as text: "GET a.example /x 200 5 ok;". */
 static void on_told(void *arg, const struct sw_peek_exchange *x)

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/def.h"
-#include "connector/tlswatch.h"
+#include "connector/inspect/tlswatch.h"
 
 /* A script: 'c' and 's' say who sends the next record; "type/len", alerts as "21/2=level.text". */
 struct step {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "connector/details.h"
-#include "connector/expose_objects.h"
+#include "connector/expose/objects.h"
 
 #define URL_NOTE "spanwire.dev/url"
 

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/time.h"
-#include "connector/reg.h"
+#include "connector/reg/reg.h"
 
 #define REG_BACKOFF_MIN (SW_NS_PER_S)
 #define REG_BACKOFF_MAX (30 * SW_NS_PER_S)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "connector/expose.h"
+#include "connector/expose/expose.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "connector/expose_int.h"
+#include "connector/expose/expose_int.h"
 #include "io/resolver.h"
 #include "io/signal.h"
 #include "tls/aead.h"

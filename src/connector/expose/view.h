@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 #include "base/json.h"
-#include "connector/expose_objects.h"
-#include "connector/history.h"
+#include "connector/expose/objects.h"
+#include "connector/inspect/history.h"
 
 struct sw_expose_view {
     FILE *out; /* borrowed */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "connector/expose_probe.h"
+#include "connector/expose/probe.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  */
 #include "base/log.h"
 #include "base/mem.h"
-#include "connector/reg_int.h"
+#include "connector/reg/reg_int.h"
 #include "quic/keyproof.h"
 
 static struct sw_slice annotation(const struct sw_kube_obj *o)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "connector/capture.h"
+#include "connector/inspect/capture.h"
 
 #include <string.h>
 

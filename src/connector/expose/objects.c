@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "connector/expose_objects.h"
+#include "connector/expose/objects.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "connector/replay.h"
+#include "connector/inspect/replay.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "connector/observe.h"
+#include "connector/inspect/observe.h"
 
 #include "base/buf.h"
 #include "base/json.h"

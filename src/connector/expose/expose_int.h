@@ -2,10 +2,10 @@
 /* What the files of `expose` share: expose.c (life, readiness), expose_steps.c (the objects). */
 #pragma once
 
-#include "connector/expose.h"
-#include "connector/expose_objects.h"
-#include "connector/expose_probe.h"
-#include "connector/expose_view.h"
+#include "connector/expose/expose.h"
+#include "connector/expose/objects.h"
+#include "connector/expose/probe.h"
+#include "connector/expose/view.h"
 #include "connector/origin.h"
 #include "kube/client/client.h"
 #include "kube/client/informer.h"

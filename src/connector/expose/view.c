@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "connector/expose_view.h"
+#include "connector/expose/view.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -6,8 +6,8 @@
  */
 #include "base/mem.h"
 #include "connector/details.h"
-#include "connector/expose_int.h"
-#include "connector/reg.h"
+#include "connector/expose/expose_int.h"
+#include "connector/reg/reg.h"
 
 void expose_keep_proxy(struct expose *x, const struct sw_json *proxy)
 {

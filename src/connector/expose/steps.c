@@ -5,8 +5,8 @@
 #include "base/rand.h"
 #include "base/time.h"
 #include "connector/details.h"
-#include "connector/expose_int.h"
-#include "connector/reg.h"
+#include "connector/expose/expose_int.h"
+#include "connector/reg/reg.h"
 #include "connector/takeover.h"
 
 #define BACKOFF_MAX (30 * SW_NS_PER_S)

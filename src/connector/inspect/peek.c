@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "connector/peek.h"
+#include "connector/inspect/peek.h"
 
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "connector/capture.h"
+#include "connector/inspect/capture.h"
 #include "http/h1.h"
 
 /* What gateways let through by default (60 KiB, 100 fields), and what they add to it. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "connector/tlswatch.h"
+#include "connector/inspect/tlswatch.h"
 
 #include "base/def.h"
 

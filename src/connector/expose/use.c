@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "connector/dirs.h"
-#include "connector/expose_int.h"
+#include "connector/expose/expose_int.h"
 #include "tls/cred.h"
 #include "tls/pemfile.h"
 

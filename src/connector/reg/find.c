@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "connector/reg_int.h"
+#include "connector/reg/reg_int.h"
 #include "connector/takeover.h"
 
 static const struct sw_kube_gvr class_gvr = {.group = SW_CONNECTOR_GROUP,

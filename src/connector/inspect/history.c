@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "connector/history.h"
+#include "connector/inspect/history.h"
 
 #include "base/mem.h"
 #include "base/time.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "connector/reg.h"
+#include "connector/reg/reg.h"
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "connector/reg_int.h"
+#include "connector/reg/reg_int.h"
 
 const struct sw_kube_gvr sw_connector_gvr = {.group = SW_CONNECTOR_GROUP,
                                              .version = "v1alpha1",
