@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "quic/quic.h"
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 
 static struct {
     struct sw_loop *loop;

@@ -18,7 +18,7 @@
 #include "base/time.h"
 #include "io/sock.h"
 #include "quic/relay_client.h"
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 
 enum {
     RAMP = 256,           /* connecting at once */

@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "tls/ca.h"
+#include "tls/cert/ca.h"
 #include "tls/tls.h"
 
 enum { PAIRS = 3000, WARM = 500 };

@@ -5,7 +5,7 @@
 
 #include "apiserver/api.h"
 #include "base/time.h"
-#include "tls/jws.h"
+#include "tls/crypto/jws.h"
 
 static const uint64_t store_stuck_ns = 10 * SW_NS_PER_S;
 

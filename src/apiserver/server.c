@@ -16,9 +16,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/sock.h"
-#include "tls/ca.h"
-#include "tls/cred.h"
-#include "tls/jws.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/cred.h"
+#include "tls/crypto/jws.h"
 
 static int open_store(struct sw_api *api, const struct sw_api_config *c, struct sw_err *err)
 {

@@ -8,9 +8,9 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
-#include "tls/ca.h"
-#include "tls/pemfile.h"
-#include "tls/x509text.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/pemfile.h"
+#include "tls/cert/x509text.h"
 
 /* One struct for all four: each table names the members it uses. */
 struct settings {

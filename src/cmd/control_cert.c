@@ -13,8 +13,8 @@
 #include "io/filewatch.h"
 #include "io/loop.h"
 #include "kube/client/client.h"
-#include "tls/ca.h"
-#include "tls/cred.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/cred.h"
 
 #define CA_DIR "xds-ca"
 

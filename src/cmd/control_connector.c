@@ -8,8 +8,8 @@
 #include "base/time.h"
 #include "control/connector/controller.h"
 #include "quic/nodeid.h"
-#include "tls/ca.h"
-#include "tls/jws.h"
+#include "tls/cert/ca.h"
+#include "tls/crypto/jws.h"
 
 /* A name of its own: nobody who trusts public names may be led to trust the API's, or back. */
 #define CA_DIR    "connect-ca"

@@ -14,7 +14,7 @@
 #include "node/config.h"
 #include "relay/relay.h"
 #include "sidecar/sidecar.h"
-#include "tls/pk.h"
+#include "tls/crypto/pk.h"
 
 static int cmd_help(int argc, char **argv);
 static int cmd_version(int argc, char **argv);

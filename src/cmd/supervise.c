@@ -18,7 +18,7 @@
 #include "base/time.h"
 #include "http/client.h"
 #include "io/filewatch.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 enum {
     LINE_MAX_BYTES = 16 * 1024,

@@ -9,7 +9,7 @@
 #include "control/lint/input.h"
 #include "control/lint/lint.h"
 #include "io/filewatch.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 enum { CA_MAX = 1 << 20 };
 

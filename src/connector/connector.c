@@ -15,7 +15,7 @@
 #include "io/resolver.h"
 #include "io/signal.h"
 #include "quic/relay_client.h"
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 
 enum { LOCAL_MAX = 128 };
 

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "tls/pemfile.h"
+#include "tls/cert/pemfile.h"
 
 enum { NODES_MAX = 4 * SW_ALLOW_MAX + 2 * SW_PEERS_MAX };
 

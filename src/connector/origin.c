@@ -5,7 +5,7 @@
 #include "base/time.h"
 #include "connector/roots.h"
 #include "http/client.h"
-#include "tls/x509.h"
+#include "tls/cert/x509.h"
 
 #define PAUSE_NS   SW_NS_PER_S
 #define TIMEOUT_NS (5 * SW_NS_PER_S)

@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "connector/connector_int.h"
 #include "connector/memo.h"
-#include "tls/pemfile.h"
+#include "tls/cert/pemfile.h"
 
 /* A start brings several changes at once. */
 #define SAVE_NS (200 * SW_NS_PER_MS)

@@ -2,8 +2,8 @@
 #include "connector/roots.h"
 
 #include "base/buf.h"
-#include "tls/cred.h"
-#include "tls/pemfile.h"
+#include "tls/cert/cred.h"
+#include "tls/cert/pemfile.h"
 
 struct sw_tls_cred *sw_roots_load(struct sw_slice pem, struct sw_err *err)
 {

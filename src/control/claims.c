@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "control/gateway/build/build_int.h" /* js(), by_age() */
-#include "tls/jws.h"
+#include "tls/crypto/jws.h"
 
 #define API "spanwire.dev/v1alpha1"
 

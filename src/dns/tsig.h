@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "dns/wire.h"
-#include "tls/hmac.h"
+#include "tls/crypto/hmac.h"
 
 enum { SW_DNS_TSIG_FUDGE_S = 300, SW_DNS_TSIG_MAX = 2 * SW_DNS_NAME_MAX + 80 };
 

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "http/client_int.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 enum { HEAD_MAX = 64 * 1024, BODY_MAX = 64 << 20, DISPATCH_TURN = 64 };
 

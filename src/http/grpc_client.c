@@ -9,7 +9,7 @@
 #include "http/grpc_int.h"
 #include "io/resolver.h"
 #include "io/sock.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 struct sw_grpc_client {
     struct sw_loop *loop; /* borrowed */

@@ -6,7 +6,7 @@
 #include "base/time.h"
 #include "io/accept.h"
 #include "io/sock.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 /* Our side of a connection. */
 struct peer {

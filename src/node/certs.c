@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "base/vec.h"
 #include "io/filewatch.h"
-#include "tls/ca.h"
+#include "tls/cert/ca.h"
 
 enum {
     BACKOFF_FIRST_S = 1,

@@ -9,7 +9,7 @@
 #include "base/slice.h"
 #include "io/loop.h"
 #include "telemetry/metrics.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 struct sw_certs;
 

@@ -10,7 +10,7 @@
 #include "base/trim.h"
 #include "node/localconfig.h"
 #include "node/node_impl.h"
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 
 enum {
     CONFIG_MAX = 256 << 20,

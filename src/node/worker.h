@@ -20,7 +20,7 @@
 #include "node/state.h"
 #include "policy/policy.h"
 #include "telemetry/metrics.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 #include "tunnel/pool.h"
 
 struct sw_worker;

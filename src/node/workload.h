@@ -15,7 +15,7 @@
 #include "base/slice.h"
 #include "io/addr.h"
 #include "policy/policy.h"
-#include "tls/spiffe.h"
+#include "tls/cert/spiffe.h"
 
 struct sw_service;
 

@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "io/addr.h"
-#include "tls/spiffe.h"
+#include "tls/cert/spiffe.h"
 
 enum sw_policy_scope {
     SW_POLICY_GLOBAL = 0,

@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 #include "quic/core.h"
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 
 enum { ALERT_MISSING_EXTENSION = 109 };
 

@@ -11,10 +11,10 @@
 
 #include "base/mem.h"
 #include "quic/core.h"
-#include "tls/aead.h"
+#include "tls/cert/vault.h"
+#include "tls/crypto/aead.h"
 #include "tls/record.h"
 #include "tls/sched.h"
-#include "tls/vault.h"
 
 enum { IV_LEN = 12 };
 

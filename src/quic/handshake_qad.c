@@ -13,9 +13,9 @@
 
 #include "base/mem.h"
 #include "quic/qad_int.h"
-#include "tls/cred_core.h"
+#include "tls/cert/cred_core.h"
+#include "tls/cert/x509.h"
 #include "tls/verify.h"
-#include "tls/x509.h"
 
 enum { EXT_PARAMS = 0x39, PARAMS_MAX = 1024, ALERT_MISSING_EXTENSION = 109 };
 

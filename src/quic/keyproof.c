@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "tls/jws.h"
+#include "tls/crypto/jws.h"
 
 static const char digits[] = "0123456789abcdef"; /* one form only */
 static const char domain[] = "spanwire connector key proof v1";

@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "io/addr.h"
-#include "tls/rawkey.h"
+#include "tls/cert/rawkey.h"
 
 enum {
     SW_NODEID_HEX = 64 + 1,

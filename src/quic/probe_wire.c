@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "tls/hmac.h"
+#include "tls/crypto/hmac.h"
 
 enum {
     VERSION = 1,

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "quic/qad_int.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 enum { CIDS_MAX = 8 }; /* of ours: the peer may hold few at once */
 

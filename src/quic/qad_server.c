@@ -18,7 +18,7 @@
 #include "io/dgram.h"
 #include "io/sock.h"
 #include "quic/qad_int.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 enum {
     SOCKETS = 2,

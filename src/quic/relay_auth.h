@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "quic/relay_wire.h"
-#include "tls/rawkey.h"
+#include "tls/cert/rawkey.h"
 
 enum {
     SW_RELAY_KM_LEN = 32,           /* keying material of the TLS connection */

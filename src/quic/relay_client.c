@@ -10,7 +10,7 @@
 #include "base/time.h"
 #include "quic/relay_auth.h"
 #include "quic/relay_client_int.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 enum {
     BACKOFF_MIN_MS = 10,

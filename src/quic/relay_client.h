@@ -13,7 +13,7 @@
 #include "io/addr.h"
 #include "io/loop.h"
 #include "io/resolver.h"
-#include "tls/rawkey.h"
+#include "tls/cert/rawkey.h"
 
 struct sw_relay_client;
 struct sw_tls_cred;

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "base/slice.h"
-#include "tls/rawkey.h"
+#include "tls/cert/rawkey.h"
 
 enum sw_relay_type {
     SW_RELAY_CHALLENGE = 0,

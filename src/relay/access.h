@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "base/slice.h"
-#include "tls/rawkey.h"
+#include "tls/cert/rawkey.h"
 
 struct sw_relay_access;
 

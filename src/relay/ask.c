@@ -11,7 +11,7 @@
 #include "io/filewatch.h"
 #include "quic/nodeid.h"
 #include "relay/relay_int.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 enum { ANSWER_MAX = 16, TIMEOUT_S = 10, TOKEN_MAX = 8192 };
 

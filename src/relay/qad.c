@@ -14,8 +14,8 @@
 #include "quic/qad.h"
 #include "quic/qad_wire.h"
 #include "relay/relay_int.h"
-#include "tls/ca.h"
-#include "tls/cred.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/cred.h"
 
 enum { PEM_MAX = 65536, CERT_DAYS = 3650 };
 

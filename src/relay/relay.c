@@ -11,8 +11,8 @@
 #include "io/filewatch.h"
 #include "io/sock.h"
 #include "relay/relay_int.h"
-#include "tls/aead.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
+#include "tls/crypto/aead.h"
 
 #define AT(field) .offset = offsetof(struct sw_relay_config, field)
 

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "io/loop.h"
-#include "tls/rawkey.h"
+#include "tls/cert/rawkey.h"
 
 struct relay_roster;        /* a snapshot */
 struct relay_roster_follow; /* what keeps it current */

@@ -6,7 +6,7 @@
 #include "io/sock.h"
 #include "quic/nodeid.h"
 #include "relay/relay_int.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 void relay_refused(struct relay_worker *w, const char *reason, const char *detail)
 {

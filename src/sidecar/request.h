@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "base/slice.h"
 #include "http/h1.h"
-#include "tls/rawkey.h"
+#include "tls/cert/rawkey.h"
 #include "tunnel/qdial.h"
 
 #define SIDE_REASON "x-spanwire-reason"

@@ -11,7 +11,7 @@
 #include "quic/quic.h"
 #include "sidecar/sidecar.h"
 #include "telemetry/admin.h"
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 #include "tunnel/scratch.h"
 
 #define AT(field) .offset = offsetof(struct sw_sidecar_config, field)

@@ -13,8 +13,8 @@
 #include "quic/quic.h"
 #include "sidecar/side_int.h"
 #include "telemetry/ready.h"
-#include "tls/cred.h"
-#include "tls/rawkey.h"
+#include "tls/cert/cred.h"
+#include "tls/cert/rawkey.h"
 
 enum { PREFACE = 24 };
 static const char preface[PREFACE + 1] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

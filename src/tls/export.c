@@ -3,8 +3,8 @@
 #include <gnutls/crypto.h>
 #include <string.h>
 
+#include "tls/cert/vault.h"
 #include "tls/session.h"
-#include "tls/vault.h"
 
 enum { OUT_MAX = 64, LABEL_MAX = 64 };
 

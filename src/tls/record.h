@@ -13,7 +13,7 @@
 #include "base/def.h"
 #include "base/err.h"
 #include "base/slice.h"
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 
 enum {
     SW_RECORD_SECRET_MAX = 48,

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "tls/vault.h"
+#include "tls/cert/vault.h"
 
 struct table {
     struct sw_aead_sched slot[SW_SCHED_SLOTS];

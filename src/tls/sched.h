@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 
 enum { SW_SCHED_SLOTS = 64 };
 

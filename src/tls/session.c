@@ -15,9 +15,9 @@
 
 #include "base/mem.h"
 #include "base/slice.h"
-#include "tls/cred_core.h"
+#include "tls/cert/cred_core.h"
+#include "tls/cert/vault.h"
 #include "tls/ticket.h"
-#include "tls/vault.h"
 #include "tls/verify.h"
 
 enum {

@@ -4,10 +4,10 @@
 #include <gnutls/gnutls.h>
 
 #include "base/slice.h"
-#include "tls/cred_core.h"
+#include "tls/cert/cred_core.h"
+#include "tls/cert/x509.h"
 #include "tls/session.h"
 #include "tls/verify.h"
-#include "tls/x509.h"
 
 static int refuse(struct sw_tls_lib *l, uint8_t alert)
 {

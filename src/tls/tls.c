@@ -4,8 +4,8 @@
 
 #include <assert.h>
 
+#include "tls/cert/vault.h"
 #include "tls/session.h"
-#include "tls/vault.h"
 #include "tls/verify.h"
 
 void sw_tls_free(struct sw_tls *t)

@@ -17,8 +17,8 @@
 #include "base/def.h"
 #include "base/err.h"
 #include "base/slice.h"
-#include "tls/cred.h"
-#include "tls/spiffe.h"
+#include "tls/cert/cred.h"
+#include "tls/cert/spiffe.h"
 
 struct sw_tls;
 

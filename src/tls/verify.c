@@ -13,10 +13,10 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
-#include "tls/constraints.h"
-#include "tls/cred_core.h"
+#include "tls/cert/constraints.h"
+#include "tls/cert/cred_core.h"
+#include "tls/cert/x509.h"
 #include "tls/record.h"
-#include "tls/x509.h"
 
 /* --- peers --- */
 

@@ -14,7 +14,7 @@
 #include "base/def.h"
 #include "base/err.h"
 #include "base/slice.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 #include "tls/tls.h"
 
 enum { SW_VERIFY_CACHE_MAX = 4096 }; /* chains per thread */

@@ -11,7 +11,7 @@
 #include "base/time.h"
 #include "io/filewatch.h"
 #include "proto/pb.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 #include "xds/cache.h"
 #include "xds/client_int.h"
 

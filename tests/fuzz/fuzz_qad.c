@@ -17,8 +17,8 @@
 #include "io/sock.h"
 #include "quic/qad.h"
 #include "quic/qad_wire.h"
-#include "tls/ca.h"
-#include "tls/cred.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/cred.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

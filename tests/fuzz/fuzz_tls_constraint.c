@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "tls/constraints.h"
+#include "tls/cert/constraints.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

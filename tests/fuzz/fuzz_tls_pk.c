@@ -14,8 +14,8 @@
 #include <nettle/ecc.h>
 #include <nettle/ecdsa.h>
 
-#include "tls/p256.h"
-#include "tls/x25519.h"
+#include "tls/crypto/p256.h"
+#include "tls/crypto/x25519.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

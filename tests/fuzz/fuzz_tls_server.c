@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "tls/ca.h"
+#include "tls/cert/ca.h"
 #include "tls/tls.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <stdint.h>
 
-#include "tls/cred.h"
-#include "tls/x509text.h"
+#include "tls/cert/cred.h"
+#include "tls/cert/x509text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

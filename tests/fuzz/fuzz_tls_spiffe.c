@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-#include "tls/spiffe.h"
+#include "tls/cert/spiffe.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

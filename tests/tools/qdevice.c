@@ -18,7 +18,7 @@
 #include "base/time.h"
 #include "io/resolver.h"
 #include "quic/quic.h"
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 #include "tunnel/qserve.h"
 
 enum { ALLOW_MAX = 16, MORE_MAX = 10000 };

@@ -19,7 +19,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/filewatch.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 #include "xds/server.h"
 
 enum { LINE_MAX_BYTES = 32 << 20, FILE_MAX = 16 << 20 };

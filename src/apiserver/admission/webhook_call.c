@@ -12,7 +12,7 @@
 #include "base/time.h"
 #include "http/client.h"
 #include "kube/client/transport.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 enum { CLIENTS_MAX = 64, CONNS_MAX = 32 };
 static const uint64_t request_max_ns = 34 * SW_NS_PER_S; /* of a write, all its calls together */

@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "tls/ca.h"
-#include "tls/pemfile.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/pemfile.h"
 
 enum { TTL_S = 3600, ITEMS = 5 };
 

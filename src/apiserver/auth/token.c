@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "tls/jws.h"
+#include "tls/crypto/jws.h"
 
 enum { MIN_S = 600, DEFAULT_S = 3600, LEEWAY_S = 60 };
 

@@ -14,10 +14,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "tls/ca.h"
-#include "tls/cred.h"
-#include "tls/jws.h"
-#include "tls/pemfile.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/cred.h"
+#include "tls/cert/pemfile.h"
+#include "tls/crypto/jws.h"
 
 enum { NAMES_MAX = 32 };
 static const uint64_t leaf_ttl_s = UINT64_C(3650) * 86400;

@@ -9,7 +9,7 @@
 #include "base/base64.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "tls/jws.h"
+#include "tls/crypto/jws.h"
 
 struct api_docs *api_docs_new(void)
 {

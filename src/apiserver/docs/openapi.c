@@ -8,7 +8,7 @@
 #include "apiserver/api.h"
 #include "apiserver/docs/docs_int.h"
 #include "base/vec.h"
-#include "tls/jws.h"
+#include "tls/crypto/jws.h"
 
 #define META_PREFIX   "io.k8s.apimachinery.pkg.apis.meta.v1."
 #define INT_OR_STRING "io.k8s.apimachinery.pkg.util.intstr.IntOrString"

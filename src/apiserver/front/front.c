@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/sock.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 /* --- listeners -------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include "apiserver/gc/gc_int.h"
 #include "base/mem.h"
 #include "kube/select/selector.h"
-#include "tls/ca.h"
+#include "tls/cert/ca.h"
 
 const struct api_res *gc_resolve(struct sw_api *api, struct sw_slice key, struct sw_slice *ret_ns,
                                  struct sw_slice *ret_name)

@@ -4,7 +4,7 @@
 
 #include "apiserver/gc/gc_int.h"
 #include "base/base64.h"
-#include "tls/ca.h"
+#include "tls/cert/ca.h"
 
 static const char name_key[] = "kubernetes.io/service-account.name";
 static const char uid_key[] = "kubernetes.io/service-account.uid";

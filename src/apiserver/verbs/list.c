@@ -7,7 +7,7 @@
 #include "apiserver/api.h"
 #include "apiserver/work.h"
 #include "kube/table/table.h"
-#include "tls/jws.h"
+#include "tls/crypto/jws.h"
 
 struct list_opts {
     uint64_t limit; /* 0: all */

@@ -12,7 +12,7 @@
 #include "connector/expose/expose_int.h"
 #include "io/resolver.h"
 #include "io/signal.h"
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 
 #define REMOVE_NS   (8 * SW_NS_PER_S)
 #define PATIENCE_NS SW_NS_PER_S

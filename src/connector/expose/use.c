@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "connector/dirs.h"
 #include "connector/expose/expose_int.h"
-#include "tls/cred.h"
-#include "tls/pemfile.h"
+#include "tls/cert/cred.h"
+#include "tls/cert/pemfile.h"
 
 enum { CA_MAX = 64 << 10 }; /* what the control plane takes */
 

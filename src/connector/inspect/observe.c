@@ -8,8 +8,8 @@
 #include "base/time.h"
 #include "connector/roots.h"
 #include "http/client.h"
-#include "tls/cred.h"
-#include "tls/pemfile.h"
+#include "tls/cert/cred.h"
+#include "tls/cert/pemfile.h"
 
 enum { BODY_MAX = 1024 };
 

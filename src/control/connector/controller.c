@@ -12,7 +12,7 @@
 #include "control/connector/build_int.h"
 #include "io/loop.h"
 #include "telemetry/metrics.h"
-#include "tls/ca.h"
+#include "tls/cert/ca.h"
 
 enum { CERT_TTL_S = 90 * 24 * 3600, PEM_MAX = 1 << 16, FAILED_MAX = 1 << 20 };
 

@@ -4,7 +4,7 @@
  * reordered or replaced: names that people use are made of them.
  */
 #include "control/connector/build_int.h"
-#include "tls/jws.h"
+#include "tls/crypto/jws.h"
 
 static const char *const words[] = {
     "acorn",   "agate",  "alder",    "amber",   "anchor",  "apple",    "arbor",   "arrow",

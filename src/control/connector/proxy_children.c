@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/time.h"
 #include "control/connector/build_int.h"
-#include "tls/x509.h"
+#include "tls/cert/x509.h"
 
 #define SPEC_HASH "spanwire.dev/spec-hash"
 

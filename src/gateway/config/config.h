@@ -19,7 +19,7 @@
 #include "base/slice.h"
 #include "http/h1.h"
 #include "io/addr.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 #include "tls/ticket.h"
 
 struct sw_budget;

@@ -5,11 +5,11 @@
  * hundreds of names on a port that would be most of what the process does. What has not been asked
  * for during a minute is forgotten, keys included.
  */
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/config/store_int.h"
-#include "tls/jws.h"
+#include "tls/crypto/jws.h"
 
 enum { DIGEST = 32, PARTS = 4 };
 

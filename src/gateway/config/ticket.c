@@ -10,7 +10,7 @@
 #include "base/vec.h"
 #include "gateway/config/config_int.h"
 #include "proto/pb.h"
-#include "tls/x509.h"
+#include "tls/cert/x509.h"
 
 enum { KEY_LEN = 80, KEYS_MAX = 16 }; /* as Envoy has them: name, HMAC key, AES key */
 

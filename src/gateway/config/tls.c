@@ -16,7 +16,7 @@
 #include "proto/pb.h"
 #include "proto/types.h"
 #include "regex/regex.h"
-#include "tls/x509.h"
+#include "tls/cert/x509.h"
 
 enum { CERTS_MAX = 64 };
 

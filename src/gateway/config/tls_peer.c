@@ -14,7 +14,7 @@
 #include "gateway/config/config_int.h"
 #include "gateway/config/tls.h"
 #include "proto/pb.h"
-#include "tls/x509.h"
+#include "tls/cert/x509.h"
 
 enum { SANS_MAX = 256, SHA256 = 32 };
 

@@ -9,7 +9,7 @@
 #include "gateway/worker/gateway.h"
 #include "io/filewatch.h"
 #include "proto/types.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 #include "xds/client.h"
 
 struct sw_gw_xds {

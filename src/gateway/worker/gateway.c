@@ -22,7 +22,7 @@
 #include "gateway/worker/gateway_int.h"
 #include "io/batch.h"
 #include "io/filewatch.h"
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 
 enum { CLUSTERS_MAX = 64 << 20 };
 

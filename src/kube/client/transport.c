@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/filewatch.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 static const uint64_t reread_ns = 60 * SW_NS_PER_S;
 

@@ -24,7 +24,7 @@
 #include "kube/client/events.h"
 #include "kube/client/informer.h"
 #include "kube/client/lease.h"
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 
 struct driver {
     struct sw_loop *loop;

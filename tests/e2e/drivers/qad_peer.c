@@ -22,7 +22,7 @@
 #include "io/sock.h"
 #include "quic/qad.h"
 #include "quic/qad_wire.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 static struct {
     struct sw_loop *loop;

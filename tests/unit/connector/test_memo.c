@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 #include "connector/memo.h"
-#include "tls/pemfile.h"
+#include "tls/cert/pemfile.h"
 
 #define ID   "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
 #define PEER "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/time.h"
-#include "tls/aead.h"
-#include "tls/ca.h"
+#include "tls/cert/ca.h"
+#include "tls/crypto/aead.h"
 
 #include "io/resolver.h"
 

@@ -13,8 +13,8 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/sock.h"
-#include "tls/ca.h"
-#include "tls/cred.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/cred.h"
 
 /* --- framing --- */
 

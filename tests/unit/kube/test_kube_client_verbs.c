@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests as the server sees them, and answers as callers see them. */
 #include "base/log.h"
-#include "tls/aead.h"
-#include "tls/ca.h"
+#include "tls/cert/ca.h"
+#include "tls/crypto/aead.h"
 
 #include "test_kube_client.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "io/addr.h"
-#include "tls/rawkey.h"
+#include "tls/cert/rawkey.h"
 
 /*
  * Sends a first packet whose ClientHello is right but for its transport parameters: it has none.

@@ -16,9 +16,9 @@
 #include "io/dgram.h"
 #include "io/sock.h"
 #include "quic/qad.h"
-#include "tls/ca.h"
-#include "tls/cred.h"
-#include "tls/x509.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/cred.h"
+#include "tls/cert/x509.h"
 
 struct rig {
     struct sw_loop *loop;

@@ -11,8 +11,8 @@
 #include <valgrind/memcheck.h>
 
 #include "base/rand.h"
-#include "tls/p256.h"
-#include "tls/x25519.h"
+#include "tls/crypto/p256.h"
+#include "tls/crypto/x25519.h"
 
 static void hide(void *p, size_t n)
 {

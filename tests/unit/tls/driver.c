@@ -14,7 +14,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "tls/pemfile.h"
+#include "tls/cert/pemfile.h"
 #include "tls/session.h"
 #include "tls/tls.h"
 

@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "tls/ca.h"
-#include "tls/pemfile.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/pemfile.h"
 
 static int put(const char *dir, const char *name, struct sw_slice content)
 {

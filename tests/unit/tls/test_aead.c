@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 
 #include "base/mem.h"
 #include "base/rand.h"

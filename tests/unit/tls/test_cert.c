@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "tls/pemfile.h"
+#include "tls/cert/pemfile.h"
 
 #include "test.h"
 

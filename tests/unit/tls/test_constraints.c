@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a CA may sign: constraints on hosts of URIs, scopes of our own CA, roots renewed with them.
  */
-#include "tls/constraints.h"
+#include "tls/cert/constraints.h"
 
-#include "tls/ca.h"
-#include "tls/cred.h"
-#include "tls/x509.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/cred.h"
+#include "tls/cert/x509.h"
 
 #include "test.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,10 +8,10 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "tls/ca.h"
-#include "tls/cred_core.h"
-#include "tls/pemfile.h"
-#include "tls/x509text.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/cred_core.h"
+#include "tls/cert/pemfile.h"
+#include "tls/cert/x509text.h"
 
 #include "pair.h"
 #include "test.h"

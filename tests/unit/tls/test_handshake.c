@@ -7,8 +7,8 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "tls/aead.h"
-#include "tls/ca.h"
+#include "tls/cert/ca.h"
+#include "tls/crypto/aead.h"
 #include "tls/session.h"
 #include "tls/verify.h"
 

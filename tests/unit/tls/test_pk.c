@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* P-256 and X25519: published vectors, and libhogweed's own functions beside ours. */
-#include "tls/pk.h"
+#include "tls/crypto/pk.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@
 
 #include "base/def.h"
 #include "base/rand.h"
-#include "tls/p256.h"
-#include "tls/x25519.h"
+#include "tls/crypto/p256.h"
+#include "tls/crypto/x25519.h"
 
 #include "test.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tls/spiffe.h"
+#include "tls/cert/spiffe.h"
 
 #include "test.h"
 

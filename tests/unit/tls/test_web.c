@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "tls/aead.h"
-#include "tls/ca.h"
+#include "tls/cert/ca.h"
+#include "tls/crypto/aead.h"
 #include "tls/verify.h"
 
 #include "pair.h"

@@ -3,8 +3,8 @@
 #include "tls/tls.h"
 
 #include "base/mem.h"
-#include "tls/ca.h"
-#include "tls/jws.h"
+#include "tls/cert/ca.h"
+#include "tls/crypto/jws.h"
 
 #include "pair.h"
 #include "test.h"

@@ -22,7 +22,7 @@
 #include "io/loop.h"
 #include "io/sock.h"
 #include "io/splice.h"
-#include "tls/ca.h"
+#include "tls/cert/ca.h"
 #include "tunnel/scratch.h"
 #include "tunnel/session.h"
 

@@ -6,7 +6,7 @@
  */
 #include "base/base64.h"
 #include "control/gateway/build/build_int.h"
-#include "tls/x509.h"
+#include "tls/cert/x509.h"
 
 /* Certificates are read anew with every build: only where there are few. */
 enum { CERTIFICATES_MAX = 64, NAMES_MAX = 1024, DER_MAX = 64 * 1024 };

@@ -3,7 +3,7 @@
 #include "base/base64.h"
 #include "base/hash.h"
 #include "control/gateway/build/build_int.h"
-#include "tls/cred.h"
+#include "tls/cert/cred.h"
 
 /* Grants of one namespace: a stretch of the view. */
 struct grant_range {

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tls/cert/ca.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <gnutls/abstract.h>
+#include <gnutls/gnutls.h>
+#include <gnutls/x509-ext.h>
+#include <gnutls/x509.h>
+
+#include "base/arena.h"
+#include "base/dirs.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/time.h"
+#include "tls/cert/ca_core.h"
+#include "tls/cert/constraints.h"
+#include "tls/cert/pemfile.h"
+#include "tls/cert/spiffe.h"
+#include "tls/cert/x509.h"
+
+enum {
+    SERIAL_LEN = 16,
+    BACK_DATE_S = 60, /* clocks of peers differ a little */
+    DAY_S = 86400,
+    CRL_S = 7 * DAY_S,
+};
+#define SPAN_MAX_S ((uint64_t)36525 * DAY_S / 10 * 4) /* forty years */
+
+static uint64_t wall_s(void)
+{
+    return sw_wall_ns() / SW_NS_PER_S;
+}
+
+void sw_ca_free(struct sw_ca *ca)
+{
+    if (!ca)
+        return;
+    if (ca->root)
+        gnutls_x509_crt_deinit(ca->root);
+    if (ca->key)
+        gnutls_x509_privkey_deinit(ca->key);
+    sw_arena_clear(&ca->arena);
+    sw_free(ca);
+}
+
+struct sw_slice sw_ca_root_pem(const struct sw_ca *ca)
+{
+    return ca->root_pem;
+}
+
+struct sw_slice sw_ca_trust_domain(const struct sw_ca *ca)
+{
+    return ca->trust_domain;
+}
+
+/* "spiffe://TD" of the root, as SPIFFE asks of signing certificates. */
+static void find_trust_domain(struct sw_ca *ca)
+{
+    const struct sw_slice scheme = SW_SLICE_LIT("spiffe://");
+    struct sw_slice uris[8];
+    size_t n = sw_x509_uris(ca->root, &ca->arena, SW_ARRAY_LEN(uris), uris);
+
+    for (size_t i = 0; i < n; i++) {
+        struct sw_slice td = sw_slice_from(uris[i], scheme.n);
+
+        if (sw_slice_has_prefix(uris[i], scheme) && sw_spiffe_trust_domain_ok(td)) {
+            ca->trust_domain = td;
+            return;
+        }
+    }
+}
+
+int sw_ca_finish_root(struct sw_ca *ca, struct sw_err *err)
+{
+    gnutls_datum_t pem = {0};
+    int rc = gnutls_x509_crt_export2(ca->root, GNUTLS_X509_FMT_PEM, &pem);
+
+    if (rc < 0)
+        return sw_gnutls_err(err, SW_EINVAL, rc, "root certificate");
+    ca->root_pem = sw_arena_slice(&ca->arena, sw_slice(pem.data, pem.size));
+    /* A certificate just built lacks what the library notes while parsing: names to compare. */
+    gnutls_x509_crt_deinit(ca->root);
+    ca->root = NULL;
+    rc = gnutls_x509_crt_init(&ca->root);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_import(ca->root, &pem, GNUTLS_X509_FMT_PEM);
+    gnutls_free(pem.data);
+    if (rc < 0)
+        return sw_gnutls_err(err, SW_EINVAL, rc, "root certificate");
+    find_trust_domain(ca);
+    return SW_OK;
+}
+
+int sw_ca_set_serial(gnutls_x509_crt_t crt)
+{
+    uint8_t serial[SERIAL_LEN];
+
+    sw_rand_bytes(serial, sizeof(serial));
+    serial[0] = (uint8_t)((serial[0] & 0x7f) | 0x40); /* positive, and always as long */
+    return gnutls_x509_crt_set_serial(crt, serial, sizeof(serial));
+}
+
+int sw_ca_set_times(gnutls_x509_crt_t crt, uint64_t from_s, uint64_t to_s)
+{
+    int rc = gnutls_x509_crt_set_activation_time(crt, (time_t)from_s);
+
+    return rc < 0 ? rc : gnutls_x509_crt_set_expiration_time(crt, (time_t)to_s);
+}
+
+int sw_ca_set_uri(gnutls_x509_crt_t crt, struct sw_slice uri, unsigned critical)
+{
+    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)uri.p, .size = (unsigned)uri.n};
+    gnutls_subject_alt_names_t sans = NULL;
+    gnutls_datum_t ext = {0};
+    int rc = gnutls_subject_alt_names_init(&sans);
+
+    if (rc >= 0)
+        rc = gnutls_subject_alt_names_set(sans, GNUTLS_SAN_URI, &d, NULL);
+    if (rc >= 0)
+        rc = gnutls_x509_ext_export_subject_alt_names(sans, &ext);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_extension_by_oid(crt, GNUTLS_X509EXT_OID_SAN, ext.data, ext.size,
+                                                  critical);
+    gnutls_free(ext.data);
+    if (sans)
+        gnutls_subject_alt_names_deinit(sans);
+    return rc;
+}
+
+int sw_ca_new_key(gnutls_x509_privkey_t *ret)
+{
+    int rc = gnutls_x509_privkey_init(ret);
+
+    return rc < 0 ? rc
+                  : gnutls_x509_privkey_generate(
+                        *ret, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0);
+}
+
+/* The SHA-1 of the key is only a name for it (RFC 5280 section 4.2.1.2). */
+int sw_ca_set_key_ids(gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer)
+{
+    uint8_t id[64];
+    size_t n = sizeof(id);
+    int rc = gnutls_x509_crt_get_key_id(crt, GNUTLS_KEYID_USE_SHA1, id, &n);
+
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_subject_key_id(crt, id, n);
+    n = sizeof(id);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_get_subject_key_id(issuer, id, &n, NULL);
+    if (rc == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE)
+        return 0;
+    return rc < 0 ? rc : gnutls_x509_crt_set_authority_key_id(crt, id, n);
+}
+
+/* --- loading and saving --- */
+
+static int parse_ca(struct sw_ca *ca, struct sw_slice cert, struct sw_slice key, struct sw_err *err)
+{
+    gnutls_datum_t c = {.data = (unsigned char *)(uintptr_t)cert.p, .size = (unsigned)cert.n};
+    gnutls_datum_t k = {.data = (unsigned char *)(uintptr_t)key.p, .size = (unsigned)key.n};
+    int rc = gnutls_x509_crt_init(&ca->root);
+
+    if (cert.n > SW_TLS_PEM_MAX || key.n > SW_TLS_PEM_MAX)
+        return sw_err_set(err, SW_ELIMIT, "root certificate or key is too large");
+    if (rc >= 0)
+        rc = gnutls_x509_crt_import(ca->root, &c, GNUTLS_X509_FMT_PEM);
+    if (rc < 0)
+        return sw_gnutls_err(err, SW_EINVAL, rc, SW_CA_ROOT_CERT " does not parse");
+    rc = gnutls_x509_privkey_init(&ca->key);
+    if (rc >= 0)
+        rc = gnutls_x509_privkey_import2(ca->key, &k, GNUTLS_X509_FMT_PEM, NULL, 0);
+    if (rc < 0)
+        return sw_gnutls_err(err, SW_EINVAL, rc, SW_CA_ROOT_KEY " does not parse");
+    if (gnutls_x509_crt_get_ca_status(ca->root, NULL) <= 0)
+        return sw_err_set(err, SW_EINVAL, SW_CA_ROOT_CERT " is not the certificate of a CA");
+    if (!sw_x509_same_key(ca->root, ca->key))
+        return sw_err_set(err, SW_EINVAL, SW_CA_ROOT_KEY " is not the key of " SW_CA_ROOT_CERT);
+    return sw_ca_finish_root(ca, err);
+}
+
+struct sw_ca *sw_ca_from_pem(struct sw_slice cert, struct sw_slice key, struct sw_err *err)
+{
+    struct sw_ca *ca = SW_NEW(struct sw_ca);
+
+    if (parse_ca(ca, cert, key, err) == SW_OK)
+        return ca;
+    sw_ca_free(ca);
+    return NULL;
+}
+
+struct sw_ca *sw_ca_load(const char *dir, struct sw_err *err)
+{
+    SW_AUTO_FREE char *cert_path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_CERT);
+    SW_AUTO_FREE char *key_path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_KEY);
+    SW_BUF_AUTO cert = {0};
+    SW_BUF_AUTO key = {0};
+    struct sw_ca *ca = NULL;
+
+    sw_buf_init(&cert, SW_TLS_PEM_MAX);
+    sw_buf_init(&key, SW_TLS_PEM_MAX);
+    if (sw_pemfile_read(cert_path, &cert, err) == SW_OK &&
+        sw_pemfile_read(key_path, &key, err) == SW_OK) {
+        ca = sw_ca_from_pem(sw_buf_slice(&cert), sw_buf_slice(&key), err);
+        if (!ca)
+            (void)sw_err_prefix(err, "CA in '%s'", dir);
+    }
+    if (key.p)
+        explicit_bzero(key.p, key.cap);
+    return ca;
+}
+
+int sw_ca_key_pem(const struct sw_ca *ca, struct sw_buf *ret_key, struct sw_err *err)
+{
+    gnutls_datum_t key = {0};
+    int rc = gnutls_x509_privkey_export2_pkcs8(ca->key, GNUTLS_X509_FMT_PEM, NULL,
+                                               GNUTLS_PKCS_PLAIN, &key);
+
+    if (rc < 0)
+        return sw_gnutls_err(err, SW_EINVAL, rc, "root key");
+    rc = sw_buf_append(ret_key, key.data, key.size);
+    explicit_bzero(key.data, key.size);
+    gnutls_free(key.data);
+    return rc == SW_OK ? SW_OK : sw_err_set(err, rc, "root key: too large");
+}
+
+int sw_ca_save_cert(const struct sw_ca *ca, const char *dir, struct sw_err *err)
+{
+    SW_AUTO_FREE char *path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_CERT);
+
+    return sw_pemfile_write(path, ca->root_pem, 0644, true, err);
+}
+
+int sw_ca_save(const struct sw_ca *ca, const char *dir, struct sw_err *err)
+{
+    SW_AUTO_FREE char *cert_path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_CERT);
+    SW_AUTO_FREE char *key_path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_KEY);
+    SW_BUF_AUTO key = {.max = SW_TLS_PEM_MAX};
+    struct stat st;
+    int rc;
+
+    rc = sw_make_dirs(dir, err);
+    if (rc != SW_OK)
+        return rc;
+    if (stat(cert_path, &st) == 0 || stat(key_path, &st) == 0)
+        return sw_err_set(err, SW_EINVAL, "'%s' already holds a CA", dir);
+    rc = sw_ca_key_pem(ca, &key, err);
+    if (rc == SW_OK)
+        rc = sw_pemfile_write(key_path, sw_buf_slice(&key), 0600, false, err);
+    if (key.p)
+        explicit_bzero(key.p, key.cap);
+    if (rc == SW_OK)
+        rc = sw_pemfile_write(cert_path, ca->root_pem, 0644, false, err);
+    return rc;
+}
+
+/* --- issuing --- */
+
+static int build_leaf(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_x509_privkey_t key,
+                      struct sw_slice id, uint64_t from_s, uint64_t to_s)
+{
+    int rc = gnutls_x509_crt_set_version(crt, 3);
+
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_key(crt, key);
+    if (rc >= 0)
+        rc = sw_ca_set_serial(crt);
+    if (rc >= 0)
+        rc = sw_ca_set_times(crt, from_s, to_s);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_basic_constraints(crt, 0, -1);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_DIGITAL_SIGNATURE);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_CLIENT, 0);
+    /* The subject is empty, so the name in the SAN must be critical (RFC 5280 section 4.2.1.6). */
+    if (rc >= 0)
+        rc = sw_ca_set_uri(crt, id, 1);
+    if (rc >= 0)
+        rc = sw_ca_set_key_ids(crt, ca->root);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_sign2(crt, ca->root, ca->key, GNUTLS_DIG_SHA256, 0);
+    return rc;
+}
+
+int sw_ca_export_leaf(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, struct sw_buf *ret_chain,
+                      struct sw_buf *ret_key, struct sw_err *err)
+{
+    gnutls_datum_t c = {0};
+    gnutls_datum_t k = {0};
+    int rc = gnutls_x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &c);
+
+    if (rc >= 0)
+        rc = gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN,
+                                               &k);
+    if (rc < 0)
+        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot write the certificate");
+    else if (sw_buf_append(ret_chain, c.data, c.size) != SW_OK ||
+             sw_buf_append(ret_key, k.data, k.size) != SW_OK)
+        rc = sw_err_set(err, SW_ELIMIT, "no room for the certificate");
+    gnutls_free(c.data);
+    if (k.data)
+        explicit_bzero(k.data, k.size);
+    gnutls_free(k.data);
+    return rc;
+}
+
+static int check_leaf(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw_err *err)
+{
+    struct sw_spiffe id;
+    int rc = sw_spiffe_parse(leaf->id, &id, err);
+
+    if (rc != SW_OK)
+        return rc;
+    if (!leaf->foreign_trust_domain && ca->trust_domain.n &&
+        !sw_slice_eq(id.trust_domain, ca->trust_domain))
+        return sw_err_set(err, SW_EDENIED, "trust domain of '%.*s' is not the CA's, '%.*s'",
+                          SW_SLICE_ARG(sw_slice_head(leaf->id, 90)),
+                          SW_SLICE_ARG(sw_slice_head(ca->trust_domain, 50)));
+    rc = sw_x509_ca_allows_uri(ca->root, leaf->id, err);
+    if (rc != SW_OK)
+        return rc;
+    if (sw_x509_not_after(ca->root) <= wall_s())
+        return sw_err_set(err, SW_EDENIED, "the CA's root has expired");
+    if (leaf->ttl_s > SPAN_MAX_S || leaf->backdate_s > SPAN_MAX_S ||
+        (leaf->not_before_s ? leaf->not_before_s : -BACK_DATE_S) >=
+            (int64_t)(leaf->ttl_s ? leaf->ttl_s : DAY_S))
+        return sw_err_set(err, SW_EINVAL, "the certificate would end before it begins");
+    return SW_OK;
+}
+
+int sw_ca_issue(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw_buf *ret_chain,
+                struct sw_buf *ret_key, struct sw_err *err)
+{
+    uint64_t now = wall_s();
+    uint64_t to_s = now + (leaf->ttl_s ? leaf->ttl_s : DAY_S) - leaf->backdate_s;
+    int64_t begin = leaf->not_before_s ? leaf->not_before_s : -BACK_DATE_S;
+    gnutls_x509_privkey_t key = NULL;
+    gnutls_x509_crt_t crt = NULL;
+    int rc = check_leaf(ca, leaf, err);
+
+    if (rc != SW_OK)
+        return rc;
+    to_s = to_s < sw_x509_not_after(ca->root) ? to_s : sw_x509_not_after(ca->root);
+    begin += (int64_t)(now - leaf->backdate_s);
+    rc = gnutls_x509_crt_init(&crt);
+    if (rc >= 0)
+        rc = sw_ca_new_key(&key);
+    if (rc >= 0)
+        rc = build_leaf(ca, crt, key, leaf->id, (uint64_t)begin, to_s);
+    if (rc < 0)
+        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot issue the certificate");
+    else
+        rc = sw_ca_export_leaf(crt, key, ret_chain, ret_key, err);
+    if (crt)
+        gnutls_x509_crt_deinit(crt);
+    if (key)
+        gnutls_x509_privkey_deinit(key);
+    return rc;
+}
+
+struct sw_tls_cred *sw_ca_issue_cred(const struct sw_ca *ca, const struct sw_ca_leaf *leaf,
+                                     struct sw_slice crl, struct sw_err *err)
+{
+    SW_BUF_AUTO chain = {0};
+    SW_BUF_AUTO key = {0};
+    struct sw_tls_cred *cred = NULL;
+
+    sw_buf_init(&chain, SW_TLS_PEM_MAX);
+    sw_buf_init(&key, SW_TLS_PEM_MAX);
+    if (sw_ca_issue(ca, leaf, &chain, &key, err) == SW_OK)
+        cred = sw_tls_cred_new(&(struct sw_tls_cred_pem){.chain = sw_buf_slice(&chain),
+                                                         .key = sw_buf_slice(&key),
+                                                         .roots = ca->root_pem,
+                                                         .crl = crl},
+                               err);
+    if (key.p)
+        explicit_bzero(key.p, key.cap);
+    return cred;
+}
+
+/* --- revoking --- */
+
+static int revoke_one(const struct sw_ca *ca, gnutls_x509_crl_t crl, gnutls_x509_crt_t crt,
+                      struct sw_err *err)
+{
+    int rc;
+
+    if (!gnutls_x509_crt_check_issuer(crt, ca->root))
+        return sw_err_set(err, SW_EINVAL, "the certificate was not issued by this CA");
+    rc = gnutls_x509_crl_set_crt(crl, crt, (time_t)wall_s());
+    if (rc < 0)
+        return sw_gnutls_err(err, SW_EINVAL, rc, "cannot revoke");
+    return SW_OK;
+}
+
+/* Only the first certificate of each text is meant: the others are its issuers. */
+static int revoke_text(const struct sw_ca *ca, gnutls_x509_crl_t crl, struct sw_slice pem,
+                       struct sw_err *err)
+{
+    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)pem.p, .size = (unsigned)pem.n};
+    gnutls_x509_crt_t crt = NULL;
+    int rc = gnutls_x509_crt_init(&crt);
+
+    if (rc >= 0)
+        rc = gnutls_x509_crt_import(crt, &d, GNUTLS_X509_FMT_PEM);
+    if (rc < 0)
+        rc = sw_gnutls_err(err, SW_EINVAL, rc, "not a certificate");
+    else
+        rc = revoke_one(ca, crl, crt, err);
+    if (crt)
+        gnutls_x509_crt_deinit(crt);
+    return rc;
+}
+
+static int sign_crl(const struct sw_ca *ca, gnutls_x509_crl_t crl)
+{
+    uint64_t now = wall_s();
+    uint8_t number[8];
+    uint8_t id[64];
+    size_t n = sizeof(id);
+    int rc = gnutls_x509_crl_set_version(crl, 2);
+
+    for (int i = 0; i < 8; i++)
+        number[i] = (uint8_t)(sw_wall_ns() >> (56 - 8 * i));
+    if (rc >= 0)
+        rc = gnutls_x509_crl_set_this_update(crl, (time_t)now);
+    if (rc >= 0)
+        rc = gnutls_x509_crl_set_next_update(crl, (time_t)(now + CRL_S));
+    if (rc >= 0)
+        rc = gnutls_x509_crl_set_number(crl, number, sizeof(number));
+    if (rc >= 0 && gnutls_x509_crt_get_subject_key_id(ca->root, id, &n, NULL) >= 0)
+        rc = gnutls_x509_crl_set_authority_key_id(crl, id, n);
+    if (rc >= 0)
+        rc = gnutls_x509_crl_sign2(crl, ca->root, ca->key, GNUTLS_DIG_SHA256, 0);
+    return rc;
+}
+
+int sw_ca_make_crl(const struct sw_ca *ca, const struct sw_slice *certs, size_t n,
+                   struct sw_buf *ret_pem, struct sw_err *err)
+{
+    gnutls_x509_crl_t crl = NULL;
+    gnutls_datum_t pem = {0};
+    int rc = gnutls_x509_crl_init(&crl);
+
+    if (rc < 0)
+        return sw_gnutls_err(err, SW_EINVAL, rc, "CRL");
+    for (size_t i = 0; i < n && rc == SW_OK; i++)
+        rc = revoke_text(ca, crl, certs[i], err);
+    if (rc == SW_OK) {
+        rc = sign_crl(ca, crl);
+        if (rc >= 0)
+            rc = gnutls_x509_crl_export2(crl, GNUTLS_X509_FMT_PEM, &pem);
+        if (rc < 0)
+            rc = sw_gnutls_err(err, SW_EINVAL, rc, "CRL");
+        else if (sw_buf_append(ret_pem, pem.data, pem.size) != SW_OK)
+            rc = sw_err_set(err, SW_ELIMIT, "no room for the CRL");
+    }
+    gnutls_free(pem.data);
+    gnutls_x509_crl_deinit(crl);
+    return rc;
+}

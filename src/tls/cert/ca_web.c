@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Certificates for HTTPS servers and for users, signed by our own root. */
+#include <string.h>
+
+#include <arpa/inet.h>
+
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+
+#include "base/time.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/ca_core.h"
+#include "tls/cert/constraints.h"
+#include "tls/cert/x509.h"
+
+enum { NAME_MAX_LEN = 253, BACK_DATE_S = 60 };
+
+static int set_names(gnutls_x509_crt_t crt, const struct sw_ca_web *web)
+{
+    int rc = gnutls_x509_crt_set_dn_by_oid(crt, GNUTLS_OID_X520_COMMON_NAME, 0, web->cn,
+                                           (unsigned)strlen(web->cn));
+
+    for (const char *const *o = web->orgs; o && *o && rc >= 0; o++)
+        rc = gnutls_x509_crt_set_dn_by_oid(crt, GNUTLS_OID_X520_ORGANIZATION_NAME, 0, *o,
+                                           (unsigned)strlen(*o));
+    return rc;
+}
+
+static int set_san(gnutls_x509_crt_t crt, const char *name)
+{
+    uint8_t ip[16];
+
+    if (inet_pton(AF_INET, name, ip) == 1)
+        return gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_IPADDRESS, ip, 4,
+                                                    GNUTLS_FSAN_APPEND);
+    if (inet_pton(AF_INET6, name, ip) == 1)
+        return gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_IPADDRESS, ip, 16,
+                                                    GNUTLS_FSAN_APPEND);
+    return gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_DNSNAME, name,
+                                                (unsigned)strlen(name), GNUTLS_FSAN_APPEND);
+}
+
+static int build(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_x509_privkey_t key,
+                 const struct sw_ca_web *web)
+{
+    uint64_t now = sw_wall_ns() / SW_NS_PER_S;
+    uint64_t end = sw_x509_not_after(ca->root);
+    const char *use = web->server ? GNUTLS_KP_TLS_WWW_SERVER : GNUTLS_KP_TLS_WWW_CLIENT;
+    int rc = gnutls_x509_crt_set_version(crt, 3);
+
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_key(crt, key);
+    if (rc >= 0)
+        rc = sw_ca_set_serial(crt);
+    if (rc >= 0)
+        rc = sw_ca_set_times(crt, now - BACK_DATE_S - web->backdate_s,
+                             (end - now < web->ttl_s ? end : now + web->ttl_s) - web->backdate_s);
+    if (rc >= 0)
+        rc = set_names(crt, web);
+    for (const char *const *s = web->sans; s && *s && rc >= 0; s++)
+        rc = set_san(crt, *s);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_basic_constraints(crt, 0, -1);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_DIGITAL_SIGNATURE);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_key_purpose_oid(crt, use, 0);
+    if (rc >= 0)
+        rc = sw_ca_set_key_ids(crt, ca->root);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_sign2(crt, ca->root, ca->key, GNUTLS_DIG_SHA256, 0);
+    return rc;
+}
+
+static int check_san(const struct sw_ca *ca, const char *name, struct sw_err *err)
+{
+    struct sw_slice s = sw_slice_str(name);
+    uint8_t ip[16];
+    bool address = inet_pton(AF_INET, name, ip) == 1 || inet_pton(AF_INET6, name, ip) == 1;
+    bool found = ca->n_domains == 0;
+
+    for (size_t i = 0; i < ca->n_domains && !address; i++)
+        found = found || sw_x509_name_under(s, ca->domains[i]);
+    if (!found)
+        return sw_err_set(err, SW_EDENIED, "'%.*s' is not under a domain this CA signs for",
+                          SW_SLICE_ARG(sw_slice_head(s, 100)));
+    return address ? SW_OK : sw_x509_ca_allows_dns(ca->root, s, err);
+}
+
+static int check_sans(const struct sw_ca *ca, const struct sw_ca_web *web, struct sw_err *err)
+{
+    int rc = SW_OK;
+
+    for (const char *const *s = web->sans; s && *s && rc == SW_OK; s++)
+        rc = check_san(ca, *s, err);
+    return rc;
+}
+
+int sw_ca_issue_web(const struct sw_ca *ca, const struct sw_ca_web *web, struct sw_buf *ret_chain,
+                    struct sw_buf *ret_key, struct sw_err *err)
+{
+    gnutls_x509_privkey_t key = NULL;
+    gnutls_x509_crt_t crt = NULL;
+    int rc;
+
+    if (!web->cn || !*web->cn || strlen(web->cn) > NAME_MAX_LEN)
+        return sw_err_set(err, SW_EINVAL, "a certificate needs a common name");
+    if (sw_x509_not_after(ca->root) <= sw_wall_ns() / SW_NS_PER_S)
+        return sw_err_set(err, SW_EDENIED, "the CA's root has expired");
+    rc = check_sans(ca, web, err);
+    if (rc != SW_OK)
+        return rc;
+    rc = gnutls_x509_crt_init(&crt);
+    if (rc >= 0)
+        rc = sw_ca_new_key(&key);
+    if (rc >= 0)
+        rc = build(ca, crt, key, web);
+    if (rc < 0)
+        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot issue the certificate");
+    else
+        rc = sw_ca_export_leaf(crt, key, ret_chain, ret_key, err);
+    if (crt)
+        gnutls_x509_crt_deinit(crt);
+    if (key)
+        gnutls_x509_privkey_deinit(key);
+    return rc;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AEAD by GnuTLS: for CPUs without intel-ipsec-mb, and the reference the other is compared with. */
+#include <assert.h>
+#include <string.h>
+
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
+
+#include "tls/crypto/aead_backends.h"
+
+static gnutls_cipher_algorithm_t cipher_of(enum sw_aead_alg alg)
+{
+    switch (alg) {
+    case SW_AEAD_AES_128_GCM:
+        return GNUTLS_CIPHER_AES_128_GCM;
+    case SW_AEAD_AES_256_GCM:
+        return GNUTLS_CIPHER_AES_256_GCM;
+    case SW_AEAD_CHACHA20_POLY1305:
+        return GNUTLS_CIPHER_CHACHA20_POLY1305;
+    }
+    return GNUTLS_CIPHER_UNKNOWN;
+}
+
+/* All that the schedule holds. */
+struct state {
+    gnutls_aead_cipher_hd_t handle;
+};
+
+static gnutls_aead_cipher_hd_t handle_of(const struct sw_aead_sched *s)
+{
+    return ((const struct state *)(const void *)s->state)->handle;
+}
+
+static void expand(enum sw_aead_alg alg, const uint8_t *key, struct sw_aead_sched *s)
+{
+    uint8_t copy[SW_AEAD_KEY_MAX];
+    gnutls_datum_t k = {.data = copy, .size = (unsigned)sw_aead_key_len(alg)};
+    struct state *st = (struct state *)(void *)s->state;
+    int rc;
+
+    memcpy(copy, key, k.size);
+    rc = gnutls_aead_cipher_init(&st->handle, cipher_of(alg), &k);
+    explicit_bzero(copy, sizeof(copy));
+    /* Only memory can be missing: the algorithms were proven by the self-test. */
+    assert(rc == 0);
+}
+
+static void wipe(struct sw_aead_sched *s)
+{
+    gnutls_aead_cipher_deinit(handle_of(s));
+}
+
+static void seal(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
+                 size_t aad_len, const uint8_t *in, size_t n, uint8_t *out)
+{
+    int rc;
+
+    if (in != out || n == 0) {
+        size_t out_len = n + SW_AEAD_TAG;
+
+        rc = gnutls_aead_cipher_encrypt(handle_of(s), nonce, SW_AEAD_NONCE, aad, aad_len,
+                                        SW_AEAD_TAG, in, n, out, &out_len);
+        assert(rc == 0 && out_len == n + SW_AEAD_TAG);
+    } else {
+        size_t tag_len = SW_AEAD_TAG;
+        uint8_t aad_copy[64];
+        giovec_t a = {.iov_base = aad_copy, .iov_len = aad_len};
+        giovec_t v = {.iov_base = out, .iov_len = n};
+
+        assert(aad_len <= sizeof(aad_copy));
+        if (aad_len)
+            memcpy(aad_copy, aad, aad_len);
+        rc = gnutls_aead_cipher_encryptv2(handle_of(s), nonce, SW_AEAD_NONCE, &a, aad_len ? 1 : 0,
+                                          &v, 1, out + n, &tag_len);
+        assert(rc == 0 && tag_len == SW_AEAD_TAG);
+    }
+}
+
+static int open_in_place(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
+                         size_t aad_len, uint8_t *buf, size_t n)
+{
+    size_t len = n - SW_AEAD_TAG;
+    uint8_t aad_copy[64];
+    giovec_t a = {.iov_base = aad_copy, .iov_len = aad_len};
+    giovec_t v = {.iov_base = buf, .iov_len = len};
+    int rc;
+
+    assert(aad_len <= sizeof(aad_copy));
+    if (aad_len)
+        memcpy(aad_copy, aad, aad_len);
+    rc = gnutls_aead_cipher_decryptv2(handle_of(s), nonce, SW_AEAD_NONCE, &a, aad_len ? 1 : 0, &v,
+                                      len ? 1 : 0, buf + len, SW_AEAD_TAG);
+    if (rc != 0) {
+        explicit_bzero(buf, n);
+        return -1;
+    }
+    return 0;
+}
+
+const struct sw_aead_ops sw_aead_gnutls_ops = {
+    .name = "gnutls",
+    .expand = expand,
+    .wipe = wipe,
+    .seal = seal,
+    .open = open_in_place,
+};
