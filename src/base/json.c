@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#include "base/json_index.h"
+#include "base/json/index.h"
 
 const char *sw_json_type_name(enum sw_json_type type)
 {

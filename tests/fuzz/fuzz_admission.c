@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_patch.h"
+#include "base/json/patch.h"
 #include "kube/admission/admission.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

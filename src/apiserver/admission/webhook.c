@@ -6,7 +6,7 @@
 
 #include "apiserver/admission/webhook_int.h"
 #include "apiserver/verbs/write_int.h"
-#include "base/json_patch.h"
+#include "base/json/patch.h"
 #include "base/log.h"
 #include "kube/names.h"
 

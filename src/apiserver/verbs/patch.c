@@ -7,7 +7,7 @@
 #include "apiserver/api.h"
 #include "apiserver/verbs/write_int.h"
 #include "apiserver/work.h"
-#include "base/json_patch.h"
+#include "base/json/patch.h"
 #include "kube/apply/smd.h"
 
 enum { OPS_MAX = 10000, INLINE_COPY = 256 * 1024, INLINE_WORK = 4 << 20 };

@@ -4,7 +4,7 @@
 
 #include "apiserver/api.h"
 #include "apiserver/verbs/write_int.h"
-#include "base/json_patch.h"
+#include "base/json/patch.h"
 #include "kube/select/selector.h"
 
 struct sw_json *api_at_path(const struct sw_json *obj, const char *path)

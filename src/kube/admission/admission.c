@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/base64.h"
-#include "base/json_patch.h"
+#include "base/json/patch.h"
 #include "io/addr.h"
 #include "kube/errs.h"
 

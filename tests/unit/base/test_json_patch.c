@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/json_patch.h"
+#include "base/json/patch.h"
 #include "base/mem.h"
 
 static struct sw_json *parse(struct sw_arena *a, const char *text)

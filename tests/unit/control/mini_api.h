@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "base/json_patch.h"
+#include "base/json/patch.h"
 #include "base/map.h"
 #include "base/vec.h"
 #include "http/url.h"

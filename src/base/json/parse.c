@@ -10,8 +10,8 @@
 #endif
 
 #include "base/hex.h"
-#include "base/json_index.h"
-#include "base/json_int.h"
+#include "base/json/index.h"
+#include "base/json/json_int.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "base/vec.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json_patch.h"
+#include "base/json/patch.h"
 
 enum { COPY_BYTES = 32 << 20, WORK_BYTES = 1 << 30, REMOVE_COST = 64 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Linear probing over (hash, position); positions follow the member array as it is edited. */
-#include "base/json_index.h"
+#include "base/json/index.h"
 
 #include "base/hash.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "base/json_int.h"
+#include "base/json/json_int.h"
 #include "base/mem.h"
 
 static inline const char *skip_digits(const char *s, const char *end)
