@@ -12,7 +12,7 @@
 #include "control/envoy/extension.h"
 #include "control/gateway/controller.h"
 #include "control/gateway/plane_watch.h"
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 #include "http/h1.h"
 #include "io/loop.h"
 #include "store/store.h"

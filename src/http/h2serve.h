@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A server of HTTP/2 streams: listeners and their connections, with TLS or without, bounded, with a
- * graceful end. What a stream carries is its owner's business (gRPC: http/grpc.h).
+ * graceful end. What a stream carries is its owner's business (gRPC: http/grpc/grpc.h).
  * Everything here runs on the loop's thread.
  */
 #pragma once

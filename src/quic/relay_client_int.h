@@ -3,7 +3,7 @@
 #pragma once
 
 #include "http/h1.h"
-#include "http/wsconn.h"
+#include "http/ws/wsconn.h"
 #include "io/addr.h"
 #include "io/resolver.h"
 #include "quic/qad.h"

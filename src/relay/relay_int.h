@@ -12,7 +12,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "http/h1.h"
-#include "http/wsconn.h"
+#include "http/ws/wsconn.h"
 #include "io/accept.h"
 #include "io/addr.h"
 #include "io/crew.h"

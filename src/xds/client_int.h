@@ -5,7 +5,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/vec.h"
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 #include "telemetry/metrics.h"
 #include "xds/client.h"
 

@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 #include "telemetry/metrics.h"
 #include "xds/server.h"
 

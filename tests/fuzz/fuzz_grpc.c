@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

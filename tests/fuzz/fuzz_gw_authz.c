@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "gateway/filter/authz_int.h"
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 #include "http/h1.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

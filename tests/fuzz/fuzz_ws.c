@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "http/ws.h"
+#include "http/ws/ws.h"
 
 enum { MAX = 300, EVENTS = 64 };
 

@@ -17,7 +17,7 @@
 
 #include "control/envoy/extension_int.h"
 #include "control/gateway/xds/xds_int.h"
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 

@@ -7,7 +7,7 @@
 #include <proto/google.pb-c.h>
 
 #include "gateway/filter/authz_int.h"
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 #include "http/url.h"
 #include "proto/pb.h"
 

@@ -13,7 +13,7 @@
 #include "gateway/health/h2.h"
 #include "gateway/health/tls.h"
 #include "http/client.h"
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 #include "io/sock.h"
 
 enum { RECEIVE_MAX = 64 * 1024 };

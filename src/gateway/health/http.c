@@ -3,7 +3,7 @@
 #include "gateway/health/h2.h"
 #include "gateway/health/health_int.h"
 #include "http/client.h"
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 
 enum { SERVICE_MAX = 1024 };
 

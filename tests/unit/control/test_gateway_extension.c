@@ -22,7 +22,7 @@
 #include "control/envoy/bootstrap.h"
 #include "control/envoy/extension.h"
 #include "control/lint/lint.h"
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 #include "io/addr.h"
 #include "io/loop.h"
 #include "proto/pb.h"

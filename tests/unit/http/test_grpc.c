@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Framing, and our client against our server over loopback. */
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "http/ws.h"
-#include "http/wsconn.h"
+#include "http/ws/ws.h"
+#include "http/ws/wsconn.h"
 #include "io/loop.h"
 #include "io/sock.h"
 

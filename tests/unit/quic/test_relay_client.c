@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "http/h1.h"
-#include "http/wsconn.h"
+#include "http/ws/wsconn.h"
 #include "io/sock.h"
 #include "quic/relay_auth.h"
 #include "quic/relay_client.h"

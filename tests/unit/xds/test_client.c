@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 #include "proto/pb.h"
 #include "telemetry/metrics.h"
 #include "xds/server.h"

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "http/wsconn_int.h"
+#include "http/ws/wsconn_int.h"
 
 enum { SPARE_CHUNKS = 32 };
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Framing, and what calls of servers and clients have in common. */
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 
 #include <string.h>
 
 #include "base/hex.h"
 #include "base/mem.h"
-#include "http/grpc_int.h"
+#include "http/grpc/grpc_int.h"
 
 enum { READER_SLACK = 1 << 20 }; /* beyond one message: what a window lets through */
 

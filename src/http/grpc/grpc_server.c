@@ -6,7 +6,7 @@
 
 #include "base/map.h"
 #include "base/mem.h"
-#include "http/grpc_int.h"
+#include "http/grpc/grpc_int.h"
 #include "http/h2serve.h"
 
 struct method {

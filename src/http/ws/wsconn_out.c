@@ -6,7 +6,7 @@
 
 #include "base/rand.h"
 #include "base/time.h"
-#include "http/wsconn_int.h"
+#include "http/ws/wsconn_int.h"
 #include "io/sock.h"
 
 enum { IOV = 16 };

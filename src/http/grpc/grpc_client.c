@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "http/grpc_int.h"
+#include "http/grpc/grpc_int.h"
 #include "io/resolver.h"
 #include "io/sock.h"
 #include "tls/cert/cred.h"

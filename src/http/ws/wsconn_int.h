@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/mem.h"
-#include "http/wsconn.h"
+#include "http/ws/wsconn.h"
 #include "tls/tls.h"
 
 enum {

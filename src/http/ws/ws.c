@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/ws.h"
+#include "http/ws/ws.h"
 
 #include <string.h>
 

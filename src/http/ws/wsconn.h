@@ -15,7 +15,7 @@
 
 #include "base/err.h"
 #include "base/slice.h"
-#include "http/ws.h"
+#include "http/ws/ws.h"
 #include "io/loop.h"
 
 struct sw_tls;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/list.h"
-#include "http/grpc.h"
+#include "http/grpc/grpc.h"
 
 struct sw_grpc_call {
     struct sw_list link;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Receiving, opening and closing of a WebSocket connection. Output is in wsconn_out.c. */
-#include "http/wsconn.h"
+#include "http/ws/wsconn.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 #include "base/time.h"
-#include "http/wsconn_int.h"
+#include "http/ws/wsconn_int.h"
 #include "io/sock.h"
 
 enum {
