@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/control_cert.h"
+#include "cmd/control/cert.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

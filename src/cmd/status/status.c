@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
-#include "cmd/status_cluster.h"
-#include "cmd/status_devices.h"
+#include "cmd/status/cluster.h"
+#include "cmd/status/devices.h"
 #include "io/loop.h"
 #include "kube/client/client.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/control_cluster.h"
+#include "cmd/control/cluster.h"
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "cmd/control_access.h"
-#include "cmd/control_cert.h"
-#include "cmd/control_gateway.h"
+#include "cmd/control/access.h"
+#include "cmd/control/cert.h"
+#include "cmd/control/gateway.h"
 #include "io/loop.h"
 #include "kube/client/client.h"
 #include "kube/client/health.h"

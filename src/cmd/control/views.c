@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/control_views.h"
+#include "cmd/control/views.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
-#include "cmd/control_access.h"
+#include "cmd/control/access.h"
 #include "control/gateway/controller.h"
 #include "io/loop.h"
 

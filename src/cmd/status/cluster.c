@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/status_cluster.h"
+#include "cmd/status/cluster.h"
 
 #include "base/mem.h"
 #include "control/gateway/controller.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/status_devices.h"
+#include "cmd/status/devices.h"
 
 #include <stdio.h>
 

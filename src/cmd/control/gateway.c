@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/control_gateway.h"
+#include "cmd/control/gateway.h"
 
 #include "apiserver/server.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "cmd/control_access.h"
-#include "cmd/control_views.h"
+#include "cmd/control/access.h"
+#include "cmd/control/views.h"
 #include "control/connector/controller.h"
 #include "control/envoy/extension.h"
 #include "control/gateway/controller.h"

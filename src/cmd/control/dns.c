@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/control_dns.h"
+#include "cmd/control/dns.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/control_cluster.h"
-#include "cmd/control_connector.h"
-#include "cmd/control_dns.h"
-#include "cmd/control_gateway.h"
+#include "cmd/control/cluster.h"
+#include "cmd/control/connector.h"
+#include "cmd/control/dns.h"
+#include "cmd/control/gateway.h"
 #include "io/addr.h"
 #include "opts/opts.h"
 #include "opts/upstream.h"

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
-#include "cmd/control_options.h"
+#include "cmd/control/options.h"
 #include "control/trust.h"
 #include "io/filewatch.h"
 #include "io/loop.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of `spanwire control`: flags, variables, keys of its file, help and manual page. */
-#include "cmd/control_options.h"
+#include "cmd/control/options.h"
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/control_access.h"
+#include "cmd/control/access.h"
 
 #include <stdio.h>
 #include <string.h>

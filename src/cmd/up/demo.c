@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/up_demo.h"
+#include "cmd/up/demo.h"
 
 #include "base/json.h"
 #include "base/mem.h"

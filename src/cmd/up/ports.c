@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/up_ports.h"
+#include "cmd/up/ports.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/control_connector.h"
+#include "cmd/control/connector.h"
 
 #include <sys/stat.h>
 
