@@ -82,28 +82,40 @@ int sw_local_u32(struct sw_local *l, const struct sw_yaml *map, const char *key,
     return v ? read_u32(l, v, max, ret) : SW_OK;
 }
 
-int sw_local_texts(struct sw_local *l, const struct sw_yaml *map, const char *key,
-                   const struct sw_slice **ret, size_t *ret_n)
+int sw_local_list(struct sw_local *l, const struct sw_yaml *list, size_t size,
+                  sw_local_item_cb read, struct sw_local_list *ret)
 {
-    const struct sw_yaml *v = sw_local_get(map, key);
-    struct sw_slice *list;
-    size_t n = 0;
-    int rc = SW_OK;
+    int rc;
 
-    if (!v)
+    *ret = (struct sw_local_list){0};
+    if (!list)
         return SW_OK;
-    rc = sw_yaml_expect(v, SW_YAML_SEQ, l->err);
+    rc = sw_yaml_expect(list, SW_YAML_SEQ, l->err);
     if (rc != SW_OK)
         return rc;
-    list = sw_arena_array(l->arena, v->count, sizeof(*list));
-    SW_YAML_FOREACH (it, v) {
-        rc = sw_yaml_text(it, &list[n++], l->err);
+    ret->p = sw_arena_array(l->arena, list->count, size);
+    SW_YAML_FOREACH (it, list) {
+        rc = read(l, it, (char *)ret->p + size * ret->n++);
         if (rc != SW_OK)
             return rc;
     }
-    *ret = list;
-    *ret_n = n;
     return SW_OK;
+}
+
+static int read_text(struct sw_local *l, const struct sw_yaml *node, void *item)
+{
+    return sw_yaml_text(node, item, l->err);
+}
+
+int sw_local_texts(struct sw_local *l, const struct sw_yaml *map, const char *key,
+                   const struct sw_slice **ret, size_t *ret_n)
+{
+    struct sw_local_list got;
+    int rc = sw_local_list(l, sw_local_get(map, key), sizeof(**ret), read_text, &got);
+
+    *ret = got.p;
+    *ret_n = got.n;
+    return rc;
 }
 
 int sw_local_network_ip(struct sw_local *l, const struct sw_yaml *node, struct sw_slice *ret_net,

@@ -31,6 +31,14 @@ int sw_local_enum(struct sw_local *l, const struct sw_yaml *map, const char *key
                   const char *const *names, int *ret);
 int sw_local_u32(struct sw_local *l, const struct sw_yaml *map, const char *key, uint32_t max,
                  uint32_t *ret);
+/* An array of the arena with one item for each of a sequence; empty without one. */
+struct sw_local_list {
+    void *p;
+    size_t n;
+};
+typedef int (*sw_local_item_cb)(struct sw_local *l, const struct sw_yaml *node, void *item);
+int sw_local_list(struct sw_local *l, const struct sw_yaml *list, size_t size,
+                  sw_local_item_cb read, struct sw_local_list *ret);
 int sw_local_texts(struct sw_local *l, const struct sw_yaml *map, const char *key,
                    const struct sw_slice **ret, size_t *ret_n);
 

@@ -5,20 +5,16 @@
  * would widen what the policy allows, so the match is marked: it never allows, and where it
  * denies, only the conditions that are known limit it.
  */
+#include <stddef.h>
+#include <string.h>
+
 #include "node/localconfig_int.h"
 
-/* A list under a key of the match; *ret_list stays NULL when there is none. */
-static int match_list(struct sw_local *l, const struct sw_yaml *match, const char *key,
-                      const struct sw_yaml **ret_list)
-{
-    *ret_list = sw_local_get(match, key);
-    return *ret_list ? sw_yaml_expect(*ret_list, SW_YAML_SEQ, l->err) : SW_OK;
-}
-
 /* {Exact: x} or !Exact x, and so on; {Presence: []} or !Presence []. */
-static int read_string(struct sw_local *l, const struct sw_yaml *node, struct sw_strmatch *ret)
+static int read_string(struct sw_local *l, const struct sw_yaml *node, void *item)
 {
     static const char *const kinds[] = {"Exact", "Prefix", "Suffix", "Presence", NULL};
+    struct sw_strmatch *ret = item;
     const struct sw_yaml *value = node;
     struct sw_yaml name = *node;
     int kind = 0;
@@ -43,29 +39,11 @@ static int read_string(struct sw_local *l, const struct sw_yaml *node, struct sw
     return ret->kind == SW_STRMATCH_PRESENCE ? SW_OK : sw_yaml_text(value, &ret->text, l->err);
 }
 
-static int strings(struct sw_local *l, const struct sw_yaml *match, const char *key,
-                   struct sw_strmatch_list *ret)
-{
-    const struct sw_yaml *list;
-    struct sw_strmatch *out;
-    int rc = match_list(l, match, key, &list);
-
-    if (rc != SW_OK || !list)
-        return rc;
-    out = sw_arena_array(l->arena, list->count, sizeof(*out));
-    ret->p = out;
-    SW_YAML_FOREACH (it, list) {
-        rc = read_string(l, it, &out[ret->n++]);
-        if (rc != SW_OK)
-            return rc;
-    }
-    return SW_OK;
-}
-
 /* {namespace, serviceAccount} or "namespace/serviceaccount". */
-static int read_account(struct sw_local *l, const struct sw_yaml *node, struct sw_sa_match *ret)
+static int read_account(struct sw_local *l, const struct sw_yaml *node, void *item)
 {
     static const char *const known[] = {"namespace", "serviceAccount", NULL};
+    struct sw_sa_match *ret = item;
     struct sw_slice text = {0};
     int rc;
 
@@ -90,187 +68,116 @@ static int read_account(struct sw_local *l, const struct sw_yaml *node, struct s
     return SW_OK;
 }
 
-static int accounts(struct sw_local *l, const struct sw_yaml *match, const char *key,
-                    struct sw_sa_match_list *ret)
+static int read_cidr(struct sw_local *l, const struct sw_yaml *node, void *item)
 {
-    const struct sw_yaml *list;
-    struct sw_sa_match *out;
-    int rc = match_list(l, match, key, &list);
+    struct sw_slice text = {0};
+    int rc = sw_yaml_text(node, &text, l->err);
 
-    if (rc != SW_OK || !list)
+    if (rc != SW_OK)
         return rc;
-    out = sw_arena_array(l->arena, list->count, sizeof(*out));
-    ret->p = out;
-    SW_YAML_FOREACH (it, list) {
-        rc = read_account(l, it, &out[ret->n++]);
-        if (rc != SW_OK)
-            return rc;
-    }
+    /* Dropping a bad block, as one might, would widen the match. */
+    if (sw_cidr_parse(text, item, NULL) != SW_OK)
+        return sw_yaml_error(node, l->err, "'%.*s' is not an address block",
+                             (int)sw_min(text.n, 64), text.p);
     return SW_OK;
 }
 
-static int cidrs(struct sw_local *l, const struct sw_yaml *match, const char *key,
-                 struct sw_cidr_list *ret)
+static int read_port(struct sw_local *l, const struct sw_yaml *node, void *item)
 {
-    const struct sw_yaml *list;
-    struct sw_cidr *out;
-    int rc = match_list(l, match, key, &list);
+    int64_t v = 0;
+    int rc = sw_yaml_int(node, 0, 65535, &v, l->err);
 
-    if (rc != SW_OK || !list)
-        return rc;
-    out = sw_arena_array(l->arena, list->count, sizeof(*out));
-    ret->p = out;
-    SW_YAML_FOREACH (it, list) {
-        struct sw_slice text = {0};
-
-        rc = sw_yaml_text(it, &text, l->err);
-        if (rc != SW_OK)
-            return rc;
-        /* Dropping a bad block, as one might, would widen the match. */
-        if (sw_cidr_parse(text, &out[ret->n++], NULL) != SW_OK)
-            return sw_yaml_error(it, l->err, "'%.*s' is not an address block",
-                                 (int)sw_min(text.n, 64), text.p);
-    }
-    return SW_OK;
-}
-
-static int ports(struct sw_local *l, const struct sw_yaml *match, const char *key,
-                 struct sw_port_list *ret)
-{
-    const struct sw_yaml *list;
-    uint16_t *out;
-    int rc = match_list(l, match, key, &list);
-
-    if (rc != SW_OK || !list)
-        return rc;
-    out = sw_arena_array(l->arena, list->count, sizeof(*out));
-    ret->p = out;
-    SW_YAML_FOREACH (it, list) {
-        int64_t v = 0;
-
-        rc = sw_yaml_int(it, 0, 65535, &v, l->err);
-        if (rc != SW_OK)
-            return rc;
-        out[ret->n++] = (uint16_t)v;
-    }
-    return SW_OK;
-}
-
-static int callers(struct sw_local *l, const struct sw_yaml *node, struct sw_policy_match *m)
-{
-    int rc = strings(l, node, "namespaces", &m->namespaces);
-
-    if (rc == SW_OK)
-        rc = strings(l, node, "notNamespaces", &m->not_namespaces);
-    if (rc == SW_OK)
-        rc = strings(l, node, "principals", &m->principals);
-    if (rc == SW_OK)
-        rc = strings(l, node, "notPrincipals", &m->not_principals);
-    if (rc == SW_OK)
-        rc = accounts(l, node, "serviceAccounts", &m->service_accounts);
-    if (rc == SW_OK)
-        rc = accounts(l, node, "notServiceAccounts", &m->not_service_accounts);
+    *(uint16_t *)item = (uint16_t)v;
     return rc;
 }
 
-static int addresses(struct sw_local *l, const struct sw_yaml *node, struct sw_policy_match *m)
-{
-    int rc = cidrs(l, node, "sourceIps", &m->source_ips);
+/* The conditions of a match: each is a list. */
+#define LIST(key, field, read)                                                                     \
+    {                                                                                              \
+        key, offsetof(struct sw_policy_match, field),                                              \
+            sizeof(*((struct sw_policy_match *)NULL)->field.p), read                               \
+    }
+static const struct {
+    const char *key;
+    size_t at;
+    size_t size; /* of an item */
+    sw_local_item_cb read;
+} conditions[] = {
+    LIST("namespaces", namespaces, read_string),
+    LIST("notNamespaces", not_namespaces, read_string),
+    LIST("serviceAccounts", service_accounts, read_account),
+    LIST("notServiceAccounts", not_service_accounts, read_account),
+    LIST("principals", principals, read_string),
+    LIST("notPrincipals", not_principals, read_string),
+    LIST("sourceIps", source_ips, read_cidr),
+    LIST("notSourceIps", not_source_ips, read_cidr),
+    LIST("destinationIps", destination_ips, read_cidr),
+    LIST("notDestinationIps", not_destination_ips, read_cidr),
+    LIST("destinationPorts", destination_ports, read_port),
+    LIST("notDestinationPorts", not_destination_ports, read_port),
+};
+#undef LIST
 
-    if (rc == SW_OK)
-        rc = cidrs(l, node, "notSourceIps", &m->not_source_ips);
-    if (rc == SW_OK)
-        rc = cidrs(l, node, "destinationIps", &m->destination_ips);
-    if (rc == SW_OK)
-        rc = cidrs(l, node, "notDestinationIps", &m->not_destination_ips);
-    if (rc == SW_OK)
-        rc = ports(l, node, "destinationPorts", &m->destination_ports);
-    if (rc == SW_OK)
-        rc = ports(l, node, "notDestinationPorts", &m->not_destination_ports);
-    return rc;
-}
-
-static int read_match(struct sw_local *l, const struct sw_yaml *node, struct sw_policy_match *m)
+static int read_match(struct sw_local *l, const struct sw_yaml *node, void *item)
 {
-    static const char *const known[] = {"namespaces",
-                                        "notNamespaces",
-                                        "serviceAccounts",
-                                        "notServiceAccounts",
-                                        "principals",
-                                        "notPrincipals",
-                                        "sourceIps",
-                                        "notSourceIps",
-                                        "destinationIps",
-                                        "notDestinationIps",
-                                        "destinationPorts",
-                                        "notDestinationPorts",
-                                        NULL};
+    struct sw_policy_match *m = item;
+    const char *known[SW_ARRAY_LEN(conditions) + 1] = {NULL};
     struct sw_err what;
     int rc = sw_yaml_expect(node, SW_YAML_MAP, l->err);
 
     if (rc != SW_OK)
         return rc;
+    for (size_t i = 0; i < SW_ARRAY_LEN(conditions); i++)
+        known[i] = conditions[i].key;
     if (sw_yaml_known_keys(node, known, &what) != SW_OK) {
         m->unknown = true;
         sw_local_warn(l, NULL, "%s: the match never allows, and denies by its known conditions",
                       what.msg);
     }
-    rc = callers(l, node, m);
-    return rc == SW_OK ? addresses(l, node, m) : rc;
+    for (size_t i = 0; rc == SW_OK && i < SW_ARRAY_LEN(conditions); i++) {
+        struct sw_local_list got = {0};
+
+        rc = sw_local_list(l, sw_local_get(node, conditions[i].key), conditions[i].size,
+                           conditions[i].read, &got);
+        /* Every list of a match is a pointer and a count. */
+        memcpy((char *)m + conditions[i].at, &got, sizeof(got));
+    }
+    return rc;
 }
 
-static int read_clause(struct sw_local *l, const struct sw_yaml *node, struct sw_policy_clause *c)
+static int read_clause(struct sw_local *l, const struct sw_yaml *node, void *item)
 {
-    struct sw_policy_match *out;
-    int rc = sw_yaml_expect(node, SW_YAML_SEQ, l->err);
+    struct sw_policy_clause *c = item;
+    struct sw_local_list got = {0};
+    int rc = sw_local_list(l, node, sizeof(*c->matches), read_match, &got);
 
-    if (rc != SW_OK)
-        return rc;
-    out = sw_arena_array(l->arena, node->count, sizeof(*out));
-    c->matches = out;
-    SW_YAML_FOREACH (it, node) {
-        rc = read_match(l, it, &out[c->n++]);
-        if (rc != SW_OK)
-            return rc;
-    }
-    return SW_OK;
+    c->matches = got.p;
+    c->n = got.n;
+    return rc;
 }
 
-static int read_rule(struct sw_local *l, const struct sw_yaml *node, struct sw_policy_rule *r)
+static int read_rule(struct sw_local *l, const struct sw_yaml *node, void *item)
 {
-    struct sw_policy_clause *out;
-    int rc = sw_yaml_expect(node, SW_YAML_SEQ, l->err);
+    struct sw_policy_rule *r = item;
+    struct sw_local_list got = {0};
+    int rc = sw_local_list(l, node, sizeof(*r->clauses), read_clause, &got);
 
-    if (rc != SW_OK)
-        return rc;
-    out = sw_arena_array(l->arena, node->count, sizeof(*out));
-    r->clauses = out;
-    SW_YAML_FOREACH (it, node) {
-        rc = read_clause(l, it, &out[r->n++]);
-        if (rc != SW_OK)
-            return rc;
-    }
-    return SW_OK;
+    r->clauses = got.p;
+    r->n = got.n;
+    return rc;
 }
 
 static int read_rules(struct sw_local *l, const struct sw_yaml *node, struct sw_policy *p)
 {
-    struct sw_policy_rule *out;
     const struct sw_yaml *list;
+    struct sw_local_list got = {0};
     int rc = sw_local_need(l, node, "rules", &list);
 
     if (rc == SW_OK)
-        rc = sw_yaml_expect(list, SW_YAML_SEQ, l->err);
-    if (rc != SW_OK)
-        return rc;
-    out = sw_arena_array(l->arena, list->count, sizeof(*out));
-    p->rules = out;
-    SW_YAML_FOREACH (it, list) {
-        rc = read_rule(l, it, &out[p->n++]);
-        if (rc != SW_OK)
-            return rc;
-    }
-    return SW_OK;
+        rc = sw_local_list(l, list, sizeof(*p->rules), read_rule, &got);
+    p->rules = got.p;
+    p->n = got.n;
+    return rc;
 }
 
 static int read_head(struct sw_local *l, const struct sw_yaml *node, struct sw_policy *p)

@@ -2,31 +2,30 @@
 /* The local file: services. */
 #include "node/localconfig_int.h"
 
+static int read_vip(struct sw_local *l, const struct sw_yaml *node, void *item)
+{
+    struct sw_network_addr *v = item;
+
+    return sw_local_network_ip(l, node, &v->network, &v->ip);
+}
+
 static int service_vips(struct sw_local *l, const struct sw_yaml *node, struct sw_service_spec *s)
 {
-    struct sw_network_addr *vips;
     const struct sw_yaml *list;
+    struct sw_local_list got = {0};
     int rc = sw_local_need(l, node, "vips", &list);
 
     if (rc == SW_OK)
-        rc = sw_yaml_expect(list, SW_YAML_SEQ, l->err);
-    if (rc != SW_OK)
-        return rc;
-    vips = sw_arena_array(l->arena, list->count, sizeof(*vips));
-    SW_YAML_FOREACH (it, list) {
-        struct sw_network_addr *v = &vips[s->n_vips++];
-
-        rc = sw_local_network_ip(l, it, &v->network, &v->ip);
-        if (rc != SW_OK)
-            return rc;
-    }
-    s->vips = vips;
-    return SW_OK;
+        rc = sw_local_list(l, list, sizeof(*s->vips), read_vip, &got);
+    s->vips = got.p;
+    s->n_vips = got.n;
+    return rc;
 }
 
-static int one_cidr(struct sw_local *l, const struct sw_yaml *node, struct sw_network_cidr *c)
+static int read_cidr(struct sw_local *l, const struct sw_yaml *node, void *item)
 {
     static const char *const known[] = {"network", "cidr", NULL};
+    struct sw_network_cidr *c = item;
     const struct sw_yaml *cidr;
     struct sw_slice text = {0};
     int rc = sw_yaml_expect(node, SW_YAML_MAP, l->err);
@@ -47,23 +46,13 @@ static int one_cidr(struct sw_local *l, const struct sw_yaml *node, struct sw_ne
 
 static int service_cidrs(struct sw_local *l, const struct sw_yaml *node, struct sw_service_spec *s)
 {
-    const struct sw_yaml *list = sw_local_get(node, "cidrVips");
-    struct sw_network_cidr *cidrs;
-    int rc;
+    struct sw_local_list got;
+    int rc =
+        sw_local_list(l, sw_local_get(node, "cidrVips"), sizeof(*s->cidr_vips), read_cidr, &got);
 
-    if (!list)
-        return SW_OK;
-    rc = sw_yaml_expect(list, SW_YAML_SEQ, l->err);
-    if (rc != SW_OK)
-        return rc;
-    cidrs = sw_arena_array(l->arena, list->count, sizeof(*cidrs));
-    SW_YAML_FOREACH (it, list) {
-        rc = one_cidr(l, it, &cidrs[s->n_cidr_vips++]);
-        if (rc != SW_OK)
-            return rc;
-    }
-    s->cidr_vips = cidrs;
-    return SW_OK;
+    s->cidr_vips = got.p;
+    s->n_cidr_vips = got.n;
+    return rc;
 }
 
 /* {workloadUid, port: {service: target}}; in a map the key is the uid already. */
@@ -121,10 +110,10 @@ static int service_sans(struct sw_local *l, const struct sw_yaml *node, struct s
 }
 
 /* The destination is a whole gateway or only its "network/ip" or "ns/host". */
-static int one_weighted(struct sw_local *l, const struct sw_yaml *node,
-                        struct sw_weighted_waypoint_spec *w)
+static int read_weighted(struct sw_local *l, const struct sw_yaml *node, void *item)
 {
     static const char *const known[] = {"destination", "weight", "hboneMtlsPort", NULL};
+    struct sw_weighted_waypoint_spec *w = item;
     const struct sw_gateway_spec *gateway = NULL;
     const struct sw_yaml *dest;
     uint32_t port = 15008;
@@ -153,50 +142,36 @@ static int one_weighted(struct sw_local *l, const struct sw_yaml *node,
 static int service_weighted(struct sw_local *l, const struct sw_yaml *node,
                             struct sw_service_spec *s)
 {
-    const struct sw_yaml *list = sw_local_get(node, "weightedWaypoints");
-    struct sw_weighted_waypoint_spec *weighted;
-    int rc;
+    struct sw_local_list got;
+    int rc = sw_local_list(l, sw_local_get(node, "weightedWaypoints"), sizeof(*s->weighted),
+                           read_weighted, &got);
 
-    if (!list)
-        return SW_OK;
-    rc = sw_yaml_expect(list, SW_YAML_SEQ, l->err);
-    if (rc != SW_OK)
-        return rc;
-    weighted = sw_arena_array(l->arena, list->count, sizeof(*weighted));
-    SW_YAML_FOREACH (it, list) {
-        rc = one_weighted(l, it, &weighted[s->n_weighted++]);
-        if (rc != SW_OK)
-            return rc;
-    }
-    s->weighted = weighted;
-    return SW_OK;
+    s->weighted = got.p;
+    s->n_weighted = got.n;
+    return rc;
 }
 
-static int service_prefs(struct sw_local *l, const struct sw_yaml *lb, struct sw_service_spec *s)
+static int read_scope(struct sw_local *l, const struct sw_yaml *node, void *item)
 {
     /* In the order of enum sw_lb_scope, which starts at 1. */
     static const char *const scopes[] = {"Region",  "Zone",    "Subzone", "Node",
                                          "Cluster", "Network", NULL};
-    const struct sw_yaml *list = sw_local_get(lb, "routingPreferences");
-    int *prefs;
-    int rc;
+    int at = 0;
+    int rc = sw_yaml_enum(node, scopes, &at, l->err);
 
-    if (!list)
-        return SW_OK;
-    rc = sw_yaml_expect(list, SW_YAML_SEQ, l->err);
-    if (rc != SW_OK)
-        return rc;
-    prefs = sw_arena_array(l->arena, list->count, sizeof(*prefs));
-    SW_YAML_FOREACH (it, list) {
-        int at = 0;
+    *(int *)item = at + SW_LB_REGION;
+    return rc;
+}
 
-        rc = sw_yaml_enum(it, scopes, &at, l->err);
-        if (rc != SW_OK)
-            return rc;
-        prefs[s->n_prefs++] = at + SW_LB_REGION;
-    }
-    s->prefs = prefs;
-    return SW_OK;
+static int service_prefs(struct sw_local *l, const struct sw_yaml *lb, struct sw_service_spec *s)
+{
+    struct sw_local_list got;
+    int rc = sw_local_list(l, sw_local_get(lb, "routingPreferences"), sizeof(*s->prefs), read_scope,
+                           &got);
+
+    s->prefs = got.p;
+    s->n_prefs = got.n;
+    return rc;
 }
 
 static int service_balancer(struct sw_local *l, const struct sw_yaml *node,
