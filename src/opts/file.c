@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The configuration file: a YAML map from long option names to values. */
-#include "opts/value.h"
+#include "opts/opts_int.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "opts/value.h"
+#include "opts/opts_int.h"
 
 const struct sw_opt *sw_opts_find(const struct sw_opts_cmd *cmd, struct sw_slice name)
 {

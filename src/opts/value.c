@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text of one option turned into the type its row asks for. */
-#include "opts/value.h"
+#include "opts/opts_int.h"
 
 #include <string.h>
 
