@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "store/impl.h"
+#include "store/store_int.h"
 
 /*
  * A restored store must not give out a revision the lost one gave out after the backup. It cannot

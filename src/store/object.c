@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counted, immutable things: blobs, object versions, events. */
+#include "store/object.h"
+
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "store/impl.h"
 
 static bool drop(atomic_uint *refs)
 {

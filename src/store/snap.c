@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "base/mem.h"
-#include "store/impl.h"
+#include "store/store_int.h"
 
 enum { UNDO_CHUNK = 512 };
 

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/time.h"
-#include "store/impl.h"
+#include "store/store_int.h"
 
 static uint64_t real_clock_ms(void)
 {

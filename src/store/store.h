@@ -11,13 +11,13 @@
  */
 #pragma once
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "base/list.h"
 #include "base/slice.h"
+#include "store/object.h"
 
 struct sw_loop;
 struct sw_store;
@@ -31,64 +31,6 @@ enum sw_store_rc {
     SW_STORE_TOO_OLD = -42,  /* the revision was compacted away */
     SW_STORE_TOO_NEW = -43,  /* the revision has not happened yet */
 };
-
-/* Bytes made once from an object or event and shared by all who send them. */
-struct sw_store_blob {
-    atomic_uint refs;
-    size_t n;
-    char data[];
-};
-
-/* A copy of the bytes with one reference. */
-struct sw_store_blob *sw_store_blob_new(struct sw_slice s);
-struct sw_store_blob *sw_store_blob_ref(struct sw_store_blob *b);
-struct sw_store_blob *sw_store_blob_unref(struct sw_store_blob *b); /* returns NULL */
-
-enum { SW_STORE_SLOTS = 2 };
-
-/* One version of one object. Immutable and counted; shared by index, events and readers. */
-struct sw_store_obj {
-    atomic_uint refs;
-    uint32_t priority; /* of its place in the index */
-    uint64_t revision; /* the change that made this version */
-    uint64_t created;  /* the change that created the object */
-    struct sw_slice key;
-    struct sw_slice value;
-    _Atomic(struct sw_store_blob *) cache[SW_STORE_SLOTS]; /* see sw_store_cache_set */
-};
-
-struct sw_store_obj *sw_store_obj_ref(struct sw_store_obj *o);
-struct sw_store_obj *sw_store_obj_unref(struct sw_store_obj *o); /* returns NULL */
-
-enum sw_store_change {
-    SW_STORE_CREATED = 1,
-    SW_STORE_UPDATED = 2,
-    SW_STORE_DELETED = 3,
-};
-
-struct sw_store_event {
-    atomic_uint refs;
-    enum sw_store_change type;
-    uint64_t revision;
-    uint64_t wall_ms;          /* when it was written */
-    struct sw_store_obj *obj;  /* owned: the new version; for a deletion the final value given
-                                  with it, NULL when none was */
-    struct sw_store_obj *prev; /* owned: the version before; NULL for a creation */
-    _Atomic(struct sw_store_blob *) cache[SW_STORE_SLOTS];
-};
-
-struct sw_store_event *sw_store_event_ref(struct sw_store_event *e);
-struct sw_store_event *sw_store_event_unref(struct sw_store_event *e); /* returns NULL */
-/* Key of the object the event is about. */
-struct sw_slice sw_store_event_key(const struct sw_store_event *e);
-
-/*
- * Puts the blob (one reference is taken over) into a cache slot of an object or event. When
- * another thread was faster its blob stays and ours is released. Returns what is in the slot,
- * borrowed: it lives as long as the object.
- */
-struct sw_store_blob *sw_store_cache_set(_Atomic(struct sw_store_blob *) *slot,
-                                         struct sw_store_blob *blob);
 
 /* ---- opening ---- */
 

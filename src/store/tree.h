@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "store/store.h"
+#include "store/object.h"
 
 struct sw_tree {
     atomic_uint refs;

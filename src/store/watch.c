@@ -9,7 +9,7 @@
 #include <inttypes.h>
 
 #include "base/mem.h"
-#include "store/impl.h"
+#include "store/store_int.h"
 
 enum { PUMP_EVENTS = 256 }; /* per turn of the loop, for the feed and for each watch behind */
 

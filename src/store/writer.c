@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "base/vec.h"
-#include "store/impl.h"
+#include "store/store_int.h"
 
 enum {
     COMPACT_STEP = 1000,    /* changes per compaction transaction */

@@ -9,48 +9,10 @@
 
 #include "io/loop.h"
 #include "store/db.h"
+#include "store/load.h"
 #include "store/store.h"
 #include "store/tree.h"
-
-/* The value of a deletion may be absent: see struct sw_store_event. */
-struct sw_store_obj *sw_store_obj_new(struct sw_slice key, struct sw_slice value);
-/* Takes references of its own. */
-struct sw_store_event *sw_store_event_new(enum sw_store_change type, uint64_t revision,
-                                          uint64_t wall_ms, struct sw_store_obj *obj,
-                                          struct sw_store_obj *prev);
-
-/* Recent events in order of revision: a ring that grows. */
-struct sw_window {
-    struct sw_store_event **ring; /* owned, with a reference each */
-    size_t cap;                   /* power of two or 0 */
-    size_t first;
-    size_t n;
-    size_t bytes; /* of all events: sw_window_cost */
-};
-
-/* What an event holds in memory: its object, which no later version shares. */
-size_t sw_window_cost(const struct sw_store_event *e);
-void sw_window_done(struct sw_window *w);
-/* Takes over the reference. */
-void sw_window_push(struct sw_window *w, struct sw_store_event *e);
-struct sw_store_event *sw_window_at(const struct sw_window *w, size_t i);
-/* Position of the first event with a revision above 'revision'. */
-size_t sw_window_after(const struct sw_window *w, uint64_t revision);
-/* Takes out the oldest; the reference goes to the caller. NULL when empty. */
-struct sw_store_event *sw_window_pop(struct sw_window *w);
-
-/* What is read from a file at the start. */
-struct sw_load {
-    struct sw_db_meta meta;
-    struct sw_tree *tree; /* owned */
-    struct sw_window window;
-    uint64_t revision; /* highest given out */
-    uint64_t rows;
-};
-/* Reads and cross-checks all rows. On failure *l is empty. */
-SW_NODISCARD int sw_load_run(struct sw_load *l, struct sw_db *db, const char *path,
-                             struct sw_err *err);
-void sw_load_done(struct sw_load *l);
+#include "store/window.h"
 
 /* The lock that keeps a second process out. SW_ECLOSED when someone has it. */
 SW_NODISCARD int sw_store_lock(const char *path, int *ret_fd, struct sw_err *err);
