@@ -29,12 +29,12 @@
 #include "base/err.h"
 #include "io/addr.h"
 #include "io/loop.h"
+#include "quic/qad_wire.h"
 
 struct sw_tls_cred;
 
 enum {
     SW_QAD_PORT = 7842, /* UDP, unless a relay says otherwise */
-    SW_QAD_PIN = 32,    /* SHA-256 of a certificate (DER) */
 };
 
 /* The pin of the certificate a credential shows. SW_EINVAL: it has none. */

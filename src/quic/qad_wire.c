@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/hex.h"
-#include "quic/qad.h"
 
 enum {
     FRAME_PING = 0x01,

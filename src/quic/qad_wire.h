@@ -32,6 +32,7 @@ enum sw_qad_role {
 };
 
 enum {
+    SW_QAD_PIN = 32, /* bytes of a pin: SHA-256 of a certificate (DER) */
     SW_QAD_FIELD_MAX = 72,
     SW_QAD_PARAM = 10,           /* bytes of the parameter */
     SW_QAD_DATAGRAM_PARAM = 4,   /* bytes of what sw_qad_params_in adds */
