@@ -226,7 +226,7 @@ static void on_request(struct sw_session *s, int32_t id, const struct sw_h2_head
     unsigned status;
 
     if (!sw_slice_eq_str(head->method, "CONNECT")) {
-        sw_ledger_refused(w, SW_INBOUND, &sv->peer, &sv->local, "bad_request",
+        sw_ledger_refused(&w->book, SW_INBOUND, &sv->peer, &sv->local, "bad_request",
                           "only CONNECT is supported");
         sw_session_refuse(s, id, 400);
         return;
@@ -271,9 +271,9 @@ static void on_closed(struct sw_session *s, int rc, const struct sw_err *err, bo
     if (!handshaken && rc == SW_EDENIED && sw_tls_peer_revoked(sw_session_tls(s)))
         sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_CRL_REJECTIONS, "destination"), 1);
     if (!handshaken && rc != SW_OK)
-        sw_ledger_refused(w, SW_INBOUND, &sv->peer, &sv->local, "tls", err->msg);
+        sw_ledger_refused(&w->book, SW_INBOUND, &sv->peer, &sv->local, "tls", err->msg);
     else if (rc == SW_EPROTO)
-        sw_ledger_refused(w, SW_INBOUND, &sv->peer, &sv->local, "http2", err->msg);
+        sw_ledger_refused(&w->book, SW_INBOUND, &sv->peer, &sv->local, "http2", err->msg);
     server_free(sv);
 }
 
@@ -303,7 +303,8 @@ void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
     struct server *sv;
 
     if (why) {
-        sw_ledger_refused(w, SW_INBOUND, peer, &local, p->cred ? "handshakes" : "identity", why);
+        sw_ledger_refused(&w->book, SW_INBOUND, peer, &local, p->cred ? "handshakes" : "identity",
+                          why);
         sw_sock_close(fd);
         return;
     }
@@ -319,7 +320,7 @@ void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
     sv->session =
         sw_session_new(w->loop, fd, true, &tls, &w->session_config, &session_ops, sv, &err);
     if (!sv->session) {
-        sw_ledger_refused(w, SW_INBOUND, peer, &local, "tls", err.msg);
+        sw_ledger_refused(&w->book, SW_INBOUND, peer, &local, "tls", err.msg);
         server_free(sv);
     }
 }

@@ -51,7 +51,7 @@ static void open_record(struct sw_worker *w, const struct sw_inbound_ask *ask,
         sw_baggage_parse(ask->baggage, &said);
         info.src_baggage = &said;
     }
-    sw_ledger_open(rec, w, &info);
+    sw_ledger_open(rec, &w->book, &info);
 }
 
 unsigned sw_inbound_judge(struct sw_worker *w, const struct sw_inbound_ask *ask,
@@ -68,13 +68,14 @@ unsigned sw_inbound_judge(struct sw_worker *w, const struct sw_inbound_ask *ask,
     struct sw_policy_verdict verdict;
 
     if (!req.local) {
-        sw_ledger_refused(w, SW_INBOUND, &ask->peer, &ask->conn_dst, "unknown_workload",
+        sw_ledger_refused(&w->book, SW_INBOUND, &ask->peer, &ask->conn_dst, "unknown_workload",
                           "local workload is not known");
         return 503;
     }
     sw_route_inbound_hbone(w->state, &w->env, &req, route);
     if (route->status != 200 && route->early) {
-        sw_ledger_refused(w, SW_INBOUND, &ask->peer, &ask->conn_dst, "bad_request", route->reason);
+        sw_ledger_refused(&w->book, SW_INBOUND, &ask->peer, &ask->conn_dst, "bad_request",
+                          route->reason);
         return (unsigned)route->status;
     }
     open_record(w, ask, route, rec);

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/ledger.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "io/loop.h"
+#include "node/service.h"
+#include "node/workload.h"
 
 /*
  * One end of connections, as the log names it. Shared by all connections of a worker that have it
@@ -40,7 +44,8 @@ static struct sw_slice party_key(const struct sw_party *p)
     return sw_slice(p->n, sizeof(p->n) + (size_t)p->n[0] + p->n[1] + p->n[2] + p->n[3]);
 }
 
-static struct sw_party *party_get(struct sw_worker *w, const struct sw_slice texts[PARTY_TEXTS])
+static struct sw_party *party_get(struct sw_ledger_book *b,
+                                  const struct sw_slice texts[PARTY_TEXTS])
 {
     size_t total = 0;
     struct sw_party *p;
@@ -57,22 +62,22 @@ static struct sw_party *party_get(struct sw_worker *w, const struct sw_slice tex
             memcpy(at, texts[i].p, p->n[i]);
         at += p->n[i];
     }
-    known = sw_map_get(&w->parties, party_key(p));
+    known = sw_map_get(&b->parties, party_key(p));
     if (known) {
         sw_free(p);
         p = known;
     } else {
-        (void)sw_map_put(&w->parties, party_key(p), p);
+        (void)sw_map_put(&b->parties, party_key(p), p);
     }
     p->refs++;
     return p;
 }
 
-static void party_put(struct sw_worker *w, struct sw_party *p)
+static void party_put(struct sw_ledger_book *b, struct sw_party *p)
 {
     if (--p->refs)
         return;
-    (void)sw_map_del(&w->parties, party_key(p));
+    (void)sw_map_del(&b->parties, party_key(p));
     sw_free(p);
 }
 
@@ -130,7 +135,7 @@ static void fill_labels(const struct sw_ledger_info *info, struct sw_traffic_lab
     }
 }
 
-static struct sw_party *party_of(struct sw_worker *w, const struct sw_workload *wl,
+static struct sw_party *party_of(struct sw_ledger_book *b, const struct sw_workload *wl,
                                  const struct sw_baggage *said, struct sw_slice identity)
 {
     struct sw_slice t[PARTY_TEXTS] = {[PARTY_IDENTITY] = identity};
@@ -144,7 +149,7 @@ static struct sw_party *party_of(struct sw_worker *w, const struct sw_workload *
         t[PARTY_NS] = said->ns;
         t[PARTY_CLUSTER] = said->cluster;
     }
-    return party_get(w, t);
+    return party_get(b, t);
 }
 
 static struct sw_ledger_text *text_of(const struct sw_ledger_info *info)
@@ -196,11 +201,12 @@ static void fill_access(const struct sw_ledger *r, struct sw_access *a, char tra
         .trace_id = sw_slice(trace, t->traced ? 32 : 0),
         .received = r->received,
         .sent = r->sent,
-        .duration_ns = sw_loop_now(r->worker->loop) - r->start_ns,
+        .duration_ns = sw_loop_now(r->book->loop) - r->start_ns,
     };
 }
 
-void sw_ledger_open(struct sw_ledger *r, struct sw_worker *w, const struct sw_ledger_info *info)
+void sw_ledger_open(struct sw_ledger *r, struct sw_ledger_book *b,
+                    const struct sw_ledger_info *info)
 {
     struct sw_traffic_labels labels;
     struct sw_access a;
@@ -208,14 +214,14 @@ void sw_ledger_open(struct sw_ledger *r, struct sw_worker *w, const struct sw_le
 
     fill_labels(info, &labels);
     *r = (struct sw_ledger){
-        .worker = w,
-        .traffic = sw_metrics_traffic(w->shard, &labels),
-        .src_party = party_of(w, info->src_workload, info->src_baggage, info->src_identity),
-        .dst_party = party_of(w, info->dst_workload, NULL, info->dst_identity),
+        .book = b,
+        .traffic = sw_metrics_traffic(b->shard, &labels),
+        .src_party = party_of(b, info->src_workload, info->src_baggage, info->src_identity),
+        .dst_party = party_of(b, info->dst_workload, NULL, info->dst_identity),
         .text = text_of(info),
         .src = info->src,
         .dst = info->dst,
-        .start_ns = sw_loop_now(w->loop),
+        .start_ns = sw_loop_now(b->loop),
         .direction = (uint8_t)info->direction,
         .proven = info->direction == SW_INBOUND,
     };
@@ -226,29 +232,34 @@ void sw_ledger_open(struct sw_ledger *r, struct sw_worker *w, const struct sw_le
     }
 }
 
+static void count_refusal(struct sw_ledger_book *b, const char *reason)
+{
+    sw_metric_add(sw_metric_get1(b->shard, SW_METRIC_REFUSALS, reason), 1);
+}
+
 void sw_ledger_close(struct sw_ledger *r, enum sw_response_flag flag, const char *error)
 {
     struct sw_access a;
     char trace[33];
 
-    if (!r->worker)
+    if (!r->book)
         return;
     sw_traffic_closed(r->traffic, flag);
     fill_access(r, &a, trace);
     a.error = error;
     sw_accesslog_complete(&a);
     if (flag != SW_FLAG_NONE)
-        sw_worker_refused(r->worker, sw_response_flag_text(flag));
-    sw_metrics_traffic_release(r->worker->shard, r->traffic);
-    party_put(r->worker, r->src_party);
-    party_put(r->worker, r->dst_party);
+        count_refusal(r->book, sw_response_flag_text(flag));
+    sw_metrics_traffic_release(r->book->shard, r->traffic);
+    party_put(r->book, r->src_party);
+    party_put(r->book, r->dst_party);
     sw_free(r->text);
     r->text = NULL;
     r->traffic = NULL;
-    r->worker = NULL;
+    r->book = NULL;
 }
 
-void sw_ledger_refused(struct sw_worker *w, enum sw_direction d, const struct sw_addr *src,
+void sw_ledger_refused(struct sw_ledger_book *b, enum sw_direction d, const struct sw_addr *src,
                        const struct sw_addr *dst, const char *reason, const char *error)
 {
     struct sw_access a = {.direction = d, .error = error};
@@ -257,5 +268,5 @@ void sw_ledger_refused(struct sw_worker *w, enum sw_direction d, const struct sw
     if (dst)
         a.dst.addr = *dst;
     sw_accesslog_failed(&a);
-    sw_worker_refused(w, reason);
+    count_refusal(b, reason);
 }

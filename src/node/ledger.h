@@ -5,15 +5,27 @@
  */
 #pragma once
 
+#include "base/map.h"
+#include "io/addr.h"
 #include "node/headers.h"
-#include "node/worker.h"
 #include "telemetry/accesslog.h"
+#include "telemetry/metrics.h"
 
 struct sw_ledger_text;
+struct sw_loop;
 struct sw_party;
+struct sw_service;
+struct sw_workload;
+
+/* What the ledgers of one worker share. */
+struct sw_ledger_book {
+    struct sw_loop *loop; /* borrowed, like the next */
+    struct sw_metrics_shard *shard;
+    struct sw_map parties; /* one per end that open connections have in common */
+};
 
 struct sw_ledger {
-    struct sw_worker *worker;    /* NULL: not open */
+    struct sw_ledger_book *book; /* NULL: not open */
     struct sw_traffic *traffic;  /* lent by the metrics */
     struct sw_ledger_text *text; /* owned */
     struct sw_party *src_party;  /* a reference each */
@@ -43,11 +55,12 @@ struct sw_ledger_info {
     const struct sw_trace *trace;
 };
 
-void sw_ledger_open(struct sw_ledger *r, struct sw_worker *w, const struct sw_ledger_info *info);
+void sw_ledger_open(struct sw_ledger *r, struct sw_ledger_book *b,
+                    const struct sw_ledger_info *info);
 
 static inline bool sw_ledger_is_open(const struct sw_ledger *r)
 {
-    return r->worker != NULL;
+    return r->book != NULL;
 }
 
 static inline void sw_ledger_moved(struct sw_ledger *r, size_t received, size_t sent)
@@ -66,5 +79,5 @@ static inline void sw_ledger_proven(struct sw_ledger *r)
 /* Counts and logs the end; error NULL: it ended well. Harmless when not open. */
 void sw_ledger_close(struct sw_ledger *r, enum sw_response_flag flag, const char *error);
 /* A connection that was refused before there was a record. 'reason' is the metric's short word. */
-void sw_ledger_refused(struct sw_worker *w, enum sw_direction d, const struct sw_addr *src,
+void sw_ledger_refused(struct sw_ledger_book *b, enum sw_direction d, const struct sw_addr *src,
                        const struct sw_addr *dst, const char *reason, const char *error);

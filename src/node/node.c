@@ -231,12 +231,21 @@ static int start_certs(struct sw_node *n, struct sw_err *err)
 
 static int start_workers(struct sw_node *n, struct sw_err *err)
 {
+    const struct sw_worker_setup from = {
+        .config = n->config,
+        .crew = &n->crew,
+        .metrics = n->metrics,
+        .egress = n->egress,
+        .state = n->state,
+        .pods = n->pods,
+        .n_pods = n->n_pods,
+    };
     int rc;
 
     sw_crew_init(&n->crew, "node", n->loop);
     n->workers = SW_NEW_ARRAY(struct sw_worker, n->config->workers);
     for (unsigned i = 0; i < n->config->workers; i++) {
-        rc = sw_worker_init(&n->workers[i], n, err);
+        rc = sw_worker_init(&n->workers[i], &from, err);
         n->n_workers++;
         if (rc != SW_OK)
             return rc;

@@ -148,7 +148,7 @@ static void open_record(struct outbound *o)
         if (s->route.workload)
             info.dst_identity = s->route.workload->c->identity;
     }
-    sw_ledger_open(&o->rec, w, &info);
+    sw_ledger_open(&o->rec, &w->book, &info);
 }
 
 static void on_tcp_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
@@ -289,7 +289,8 @@ static void dropped(struct outbound *o)
 
     /* After a failed attempt there is a line already. */
     if (!again)
-        sw_ledger_refused(outbound_worker(o), SW_OUTBOUND, &o->live.src, &o->live.original_dst,
+        sw_ledger_refused(&outbound_worker(o)->book, SW_OUTBOUND, &o->live.src,
+                          &o->live.original_dst,
                           s->route.drop == SW_DROP_SELF_CALL ? "self_call" : "no_route", why);
     outbound_finish(o, again ? s->last_flag : SW_FLAG_CONNECT, why);
 }
@@ -353,7 +354,7 @@ void sw_outbound_start(struct sw_wpod *p, int fd, const struct sw_addr *peer,
     o->setup->local = p->local;
     sw_trace_make(NULL, (const uint8_t *)random, &o->setup->trace);
     if (!p->local) {
-        sw_ledger_refused(w, SW_OUTBOUND, peer, dst, "unknown_workload",
+        sw_ledger_refused(&w->book, SW_OUTBOUND, peer, dst, "unknown_workload",
                           "local workload is not known");
         outbound_finish(o, SW_FLAG_CONNECT, NULL);
         return;

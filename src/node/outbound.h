@@ -5,6 +5,7 @@
 
 #include "io/resolver.h"
 #include "node/ledger.h"
+#include "node/worker.h"
 #include "tunnel/dial.h"
 #include "tunnel/pool.h"
 #include "tunnel/pump.h"

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "node/ledger.h"
+#include "node/worker.h"
 #include "tunnel/dial.h"
 #include "tunnel/pump.h"
 
@@ -141,7 +142,7 @@ static void open_record(struct plain *p, const struct sw_addr *src, const struct
         .service = sw_route_guess_service(w->state, local, sw_slice("", 0), dst->port),
     };
 
-    sw_ledger_open(&p->rec, w, &info);
+    sw_ledger_open(&p->rec, &w->book, &info);
 }
 
 void sw_plain_accept(struct sw_wpod *pod, int fd, const struct sw_addr *peer)
@@ -153,7 +154,7 @@ void sw_plain_accept(struct sw_wpod *pod, int fd, const struct sw_addr *peer)
     struct plain *p;
 
     if (!sw_route_inbound_plain(&w->env, &dst, reason)) {
-        sw_ledger_refused(w, SW_INBOUND, peer, &dst, "self_call", reason);
+        sw_ledger_refused(&w->book, SW_INBOUND, peer, &dst, "self_call", reason);
         sw_sock_close(fd);
         return;
     }

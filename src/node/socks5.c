@@ -7,6 +7,7 @@
 #include "base/time.h"
 #include "io/resolver.h"
 #include "node/ledger.h"
+#include "node/worker.h"
 
 enum {
     REQUEST_MAX = 4 + 1 + 255 + 2, /* the longest request; a greeting is shorter */
@@ -59,7 +60,7 @@ static void refuse(struct socks5 *s, uint8_t code, const char *why)
         ;
     if (code)
         (void)!sw_sock_write(s->fd, reply, sizeof(reply));
-    sw_ledger_refused(s->live.pod->worker, SW_OUTBOUND, &s->live.src, NULL, "socks5", why);
+    sw_ledger_refused(&s->live.pod->worker->book, SW_OUTBOUND, &s->live.src, NULL, "socks5", why);
     retire(s);
 }
 

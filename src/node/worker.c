@@ -7,8 +7,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "node/ledger.h"
-#include "node/node_impl.h"
 #include "tunnel/scratch.h"
 
 enum {
@@ -53,11 +51,6 @@ struct sw_wpod *sw_worker_pod_of(struct sw_worker *w, const struct sw_workload *
             return &w->pods[i];
     }
     return NULL;
-}
-
-void sw_worker_refused(struct sw_worker *w, const char *reason)
-{
-    sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_REFUSALS, reason), 1);
 }
 
 static void log_dry_run(const struct sw_worker *w, const struct sw_policy_verdict *v)
@@ -170,7 +163,7 @@ static void turn_away(struct sw_listener *l, int fd, const struct sw_addr *peer,
     bool out = l->kind == SW_LISTEN_OUTBOUND || l->kind == SW_LISTEN_SOCKS5;
     struct sw_addr dst = sw_sock_original_dst(fd);
 
-    sw_ledger_refused(l->pod->worker, out ? SW_OUTBOUND : SW_INBOUND, peer, &dst,
+    sw_ledger_refused(&l->pod->worker->book, out ? SW_OUTBOUND : SW_INBOUND, peer, &dst,
                       "unknown_workload", why);
     sw_sock_close(fd);
 }
@@ -387,9 +380,9 @@ static void init_limits(struct sw_worker *w)
     };
 }
 
-static void init_metrics(struct sw_worker *w)
+static void init_metrics(struct sw_worker *w, struct sw_metrics *metrics)
 {
-    w->shard = sw_metrics_shard_new(w->node->metrics);
+    w->shard = sw_metrics_shard_new(metrics);
     w->pool_hits = sw_metric_get1(w->shard, SW_METRIC_POOL_HITS, NULL);
     w->pool_misses = sw_metric_get1(w->shard, SW_METRIC_POOL_MISSES, NULL);
     w->accept_pauses = sw_metric_get1(w->shard, SW_METRIC_ACCEPT_PAUSES, NULL);
@@ -399,17 +392,17 @@ static void init_metrics(struct sw_worker *w)
         sw_metric_get1(w->shard, SW_METRIC_SOCKETS_OPEN, "destination");
 }
 
-int sw_worker_init(struct sw_worker *w, struct sw_node *node, struct sw_err *err)
+int sw_worker_init(struct sw_worker *w, const struct sw_worker_setup *from, struct sw_err *err)
 {
     struct sw_pool_config pool;
     int rc;
 
-    *w = (struct sw_worker){.node = node, .config = node->config, .egress = node->egress};
+    *w = (struct sw_worker){.config = from->config, .egress = from->egress};
     sw_list_init(&w->guards);
     sw_list_init(&w->lives);
     sw_list_init(&w->servers);
     sw_list_init(&w->parked);
-    rc = sw_crew_thread_init(&w->thread, &node->crew, &worker_ops, err);
+    rc = sw_crew_thread_init(&w->thread, from->crew, &worker_ops, err);
     if (rc != SW_OK)
         return rc;
     w->loop = w->thread.loop;
@@ -417,7 +410,8 @@ int sw_worker_init(struct sw_worker *w, struct sw_node *node, struct sw_err *err
     sw_accept_keep_spare(&w->accept);
     w->accept.on_pause = on_accept_pause;
     init_limits(w);
-    init_metrics(w);
+    init_metrics(w, from->metrics);
+    w->book = (struct sw_ledger_book){.loop = w->loop, .shard = w->shard};
     pool = (struct sw_pool_config){
         .max_streams = w->config->pool_max_streams,
         .unused_release_ns = w->config->pool_unused_release_ns,
@@ -426,12 +420,12 @@ int sw_worker_init(struct sw_worker *w, struct sw_node *node, struct sw_err *err
         .session = w->session_config,
     };
     w->pool = sw_pool_new(w->loop, &pool);
-    w->state = sw_state_ref(node->state);
-    w->n_pods = node->n_pods;
+    w->state = sw_state_ref(from->state);
+    w->n_pods = from->n_pods;
     w->pods = SW_NEW_ARRAY(struct sw_wpod, w->n_pods);
     for (size_t i = 0; i < w->n_pods; i++) {
         w->pods[i].worker = w;
-        w->pods[i].pod = &node->pods[i];
+        w->pods[i].pod = &from->pods[i];
         w->pods[i].local = local_of(w->state, w->pods[i].pod);
     }
     w->listeners = SW_NEW_ARRAY(struct sw_listener, w->n_pods * SW_LISTEN_KINDS);
@@ -473,7 +467,7 @@ void sw_worker_done(struct sw_worker *w)
         (void)sw_tls_cred_unref(w->pods[i].cred);
     sw_free(w->pods);
     (void)sw_state_unref(w->state);
-    sw_map_done(&w->parties);
+    sw_map_done(&w->book.parties);
     if (w->shard)
         sw_metrics_shard_free(w->shard);
 }

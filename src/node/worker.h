@@ -9,13 +9,13 @@
 #include <stdbool.h>
 
 #include "base/list.h"
-#include "base/map.h"
 #include "base/vec.h"
 #include "io/accept.h"
 #include "io/crew.h"
 #include "io/loop.h"
 #include "io/sock.h"
 #include "node/config.h"
+#include "node/ledger.h"
 #include "node/route.h"
 #include "node/state.h"
 #include "policy/policy.h"
@@ -24,7 +24,6 @@
 #include "tunnel/pool.h"
 
 struct sw_worker;
-struct sw_node;
 
 /* A workload we serve: one per pod namespace, or the only one in dedicated mode. Immutable. */
 struct sw_pod {
@@ -113,7 +112,6 @@ struct sw_parked {
 
 struct sw_worker {
     struct sw_crew_thread thread;
-    struct sw_node *node;
     const struct sw_node_config *config;
     struct sw_egress *egress; /* the node's */
     struct sw_loop *loop;     /* the thread's */
@@ -130,7 +128,7 @@ struct sw_worker {
     size_t n_pods;
     struct sw_listener *listeners; /* owned array */
     size_t n_listeners;
-    struct sw_map parties; /* see ledger.c */
+    struct sw_ledger_book book;
     struct sw_list guards;
     struct sw_list lives;
     struct sw_timer tune;   /* runs while a connection waits for its keep-alive */
@@ -155,8 +153,6 @@ struct sw_wpod *sw_worker_pod_of(struct sw_worker *w, const struct sw_workload *
 bool sw_worker_authorise(struct sw_worker *w, const struct sw_wpod *dst, const struct sw_ip *src_ip,
                          const struct sw_spiffe *src, const struct sw_addr *to,
                          struct sw_policy_verdict *verdict);
-/* Counts a refusal by reason. */
-void sw_worker_refused(struct sw_worker *w, const char *reason);
 
 void sw_live_add(struct sw_worker *w, struct sw_live *l);
 void sw_live_remove(struct sw_worker *w, struct sw_live *l);
@@ -175,8 +171,19 @@ void sw_inbound_close_all(struct sw_worker *w, const char *why);
 void sw_inbound_recheck(struct sw_worker *w);
 
 /* ---- life, called by the main thread ---- */
-/* One more of node's crew. */
-SW_NODISCARD int sw_worker_init(struct sw_worker *w, struct sw_node *node, struct sw_err *err);
+/* What all workers of a node start with; borrowed for their life. */
+struct sw_worker_setup {
+    const struct sw_node_config *config;
+    struct sw_crew *crew;
+    struct sw_metrics *metrics;
+    struct sw_egress *egress;
+    struct sw_state *state; /* a reference is taken */
+    const struct sw_pod *pods;
+    size_t n_pods;
+};
+/* One more of the crew. */
+SW_NODISCARD int sw_worker_init(struct sw_worker *w, const struct sw_worker_setup *from,
+                                struct sw_err *err);
 /* Gives the worker a listening socket; before sw_worker_start. */
 void sw_worker_add_listener(struct sw_worker *w, size_t pod, enum sw_listen_kind kind, int fd,
                             int mark);

@@ -43,10 +43,10 @@ void sw_live_remove(struct sw_worker *w, struct sw_live *l)
     seen.live--;
 }
 
-void sw_ledger_refused(struct sw_worker *w, enum sw_direction d, const struct sw_addr *src,
+void sw_ledger_refused(struct sw_ledger_book *b, enum sw_direction d, const struct sw_addr *src,
                        const struct sw_addr *dst, const char *reason, const char *error)
 {
-    (void)w;
+    (void)b;
     (void)d;
     (void)src;
     (void)dst;
