@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tls/cert/vault.h"
-#include "tls/session.h"
+#include "tls/tls_int.h"
 
 enum { OUT_MAX = 64, LABEL_MAX = 64 };
 

@@ -2,7 +2,7 @@
 /* Records of connections our record layer cannot take: TLS 1.2, inside GnuTLS. */
 #include <gnutls/gnutls.h>
 
-#include "tls/session.h"
+#include "tls/tls_int.h"
 
 static void lib_begin(struct sw_tls_lib *l, uint8_t *out, size_t cap)
 {

@@ -9,8 +9,8 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "tls/record_size.h"
 #include "tls/sched.h"
-#include "tls/tls.h"
 
 enum {
     TYPE_CHANGE_CIPHER_SPEC = 20,

@@ -3,7 +3,7 @@
  * Handshakes by GnuTLS on a memory transport, and the hand-over to our record layer afterwards.
  * What the record layer cannot take (TLS 1.2) stays with GnuTLS behind the same calls.
  */
-#include "tls/session.h"
+#include "tls/tls_int.h"
 
 #include <assert.h>
 #include <errno.h>

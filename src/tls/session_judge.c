@@ -6,7 +6,7 @@
 #include "base/slice.h"
 #include "tls/cert/cred_core.h"
 #include "tls/cert/x509.h"
-#include "tls/session.h"
+#include "tls/tls_int.h"
 #include "tls/verify.h"
 
 static int refuse(struct sw_tls_lib *l, uint8_t alert)

@@ -5,7 +5,7 @@
 #include <assert.h>
 
 #include "tls/cert/vault.h"
-#include "tls/session.h"
+#include "tls/tls_int.h"
 #include "tls/verify.h"
 
 void sw_tls_free(struct sw_tls *t)
@@ -116,4 +116,11 @@ size_t sw_tls_mem(const struct sw_tls *t)
 {
     /* GnuTLS's own state was measured at about eleven kilobytes. */
     return SW_VAULT_CELL + (t->lib ? 12288 : 0);
+}
+
+int sw_tls_recheck(const struct sw_tls *t, const struct sw_tls_cred *cred, struct sw_err *err)
+{
+    const struct sw_tls_peer *p = sw_tls_peer(t);
+
+    return p ? sw_verify_recheck(p, cred, err) : SW_OK;
 }

@@ -18,53 +18,14 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "tls/cert/cred.h"
-#include "tls/cert/spiffe.h"
+#include "tls/peer.h"
+#include "tls/record_size.h"
 
 struct sw_tls;
 
 enum {
-    SW_TLS_HEADER = 5,                /* bytes of a record's header */
-    SW_TLS_PLAIN_MAX = 16384,         /* most plaintext in one record */
-    SW_TLS_RECORD_MAX = 5 + 16640,    /* largest record a peer may send, header included */
-    SW_TLS_CTRL_ROOM = 128,           /* enough for every pending control record at once */
     SW_TLS_HANDSHAKE_OUT_MAX = 65536, /* a handshake never has more than this to send */
-    SW_TLS_PEER_IDS_MAX = 16,         /* SPIFFE SANs kept of one leaf; more are refused */
-    SW_TLS_ORGS_MAX = 32,             /* organisations kept of one leaf's subject */
 };
-/* Bytes sw_tls_seal may write for n bytes of plaintext. */
-#define SW_TLS_SEAL_ROOM(n) ((n) + SW_TLS_CTRL_ROOM)
-
-/* One certificate of a peer's chain, enough to find it in a CRL. */
-struct sw_tls_cert_ref {
-    struct sw_slice issuer; /* DER name */
-    struct sw_slice serial; /* DER integer content */
-};
-
-struct sw_tls_peer_id {
-    struct sw_slice uri;
-    struct sw_spiffe id;
-};
-
-/* Who is at the other end. Immutable; shared by connections from the same certificate. */
-struct sw_tls_peer {
-    uint8_t fingerprint[32]; /* SHA-256 of the leaf's DER form */
-    uint64_t not_before_s;   /* of the chain: latest begin, earliest end */
-    uint64_t not_after_s;
-    uint32_t n_ids;                   /* see sw_tls_peer_identity; 'web' may have more */
-    bool several;                     /* more than one SPIFFE URI: it has no identity */
-    uint32_t n_certs;                 /* of the chain it presented */
-    const struct sw_tls_peer_id *ids; /* in the order of the certificate */
-    const struct sw_tls_cert_ref *certs;
-    struct sw_slice cn; /* common name of the leaf's subject, empty: none */
-    uint32_t n_orgs;    /* organisations of the subject, at most SW_TLS_ORGS_MAX */
-    const struct sw_slice *orgs;
-};
-
-/*
- * The identity of a peer: that of a certificate with one SPIFFE URI. NULL: none or several. All
- * decisions (trust domain, expected name, policy, logs) are made of this.
- */
-const struct sw_tls_peer_id *sw_tls_peer_identity(const struct sw_tls_peer *p);
 
 /*
  * A judgement beyond the built-in ones, called once per handshake after all of them passed and

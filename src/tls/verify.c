@@ -2,7 +2,6 @@
 #include "tls/verify.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include <gnutls/gnutls.h>
@@ -16,38 +15,8 @@
 #include "tls/cert/constraints.h"
 #include "tls/cert/cred_core.h"
 #include "tls/cert/x509.h"
+#include "tls/crypto/gnutls_err.h"
 #include "tls/record.h"
-
-/* --- peers --- */
-
-/* One allocation: this, the two arrays, then the bytes they point to. */
-struct peer {
-    atomic_uint refs;
-    struct sw_tls_peer pub;
-};
-
-static struct peer *peer_of(const struct sw_tls_peer *p)
-{
-    return SW_CONTAINER_OF((struct sw_tls_peer *)(uintptr_t)p, struct peer, pub);
-}
-
-const struct sw_tls_peer *sw_peer_ref(const struct sw_tls_peer *p)
-{
-    atomic_fetch_add_explicit(&peer_of(p)->refs, 1, memory_order_relaxed);
-    return p;
-}
-
-const struct sw_tls_peer *sw_peer_unref(const struct sw_tls_peer *p)
-{
-    if (p && atomic_fetch_sub_explicit(&peer_of(p)->refs, 1, memory_order_acq_rel) == 1)
-        sw_free(peer_of(p));
-    return NULL;
-}
-
-const struct sw_tls_peer_id *sw_tls_peer_identity(const struct sw_tls_peer *p)
-{
-    return p && p->n_ids == 1 && !p->several ? &p->ids[0] : NULL;
-}
 
 /* What is known about a chain before it is packed. */
 struct facts {
@@ -75,13 +44,14 @@ static struct sw_slice pack(char **at, struct sw_slice s)
 
 static struct sw_tls_peer *peer_new(const struct facts *f, struct sw_slice leaf)
 {
-    size_t bytes = sizeof(struct peer) + f->n_uris * sizeof(struct sw_tls_peer_id) +
+    size_t bytes = f->n_uris * sizeof(struct sw_tls_peer_id) +
                    f->n * sizeof(struct sw_tls_cert_ref) + f->n_orgs * sizeof(struct sw_slice) +
                    f->cn.n;
     struct sw_slice *orgs;
     struct sw_tls_peer_id *ids;
     struct sw_tls_cert_ref *certs;
-    struct peer *p;
+    struct sw_tls_peer *p;
+    void *room;
     char *at;
 
     for (size_t i = 0; i < f->n_uris; i++)
@@ -90,38 +60,37 @@ static struct sw_tls_peer *peer_new(const struct facts *f, struct sw_slice leaf)
         bytes += f->refs[i].issuer.n + f->refs[i].serial.n;
     for (size_t i = 0; i < f->n_orgs; i++)
         bytes += f->orgs[i].n;
-    p = sw_calloc(1, bytes);
-    atomic_init(&p->refs, 1);
-    ids = (struct sw_tls_peer_id *)(void *)(p + 1);
+    p = sw_peer_new(bytes, &room);
+    ids = room;
     certs = (struct sw_tls_cert_ref *)(void *)(ids + f->n_uris);
     orgs = (struct sw_slice *)(void *)(certs + f->n);
     at = (char *)(orgs + f->n_orgs);
     for (size_t i = 0; i < f->n_orgs; i++)
         orgs[i] = pack(&at, f->orgs[i]);
-    p->pub.cn = pack(&at, f->cn);
-    p->pub.orgs = orgs;
-    p->pub.n_orgs = (uint32_t)f->n_orgs;
+    p->cn = pack(&at, f->cn);
+    p->orgs = orgs;
+    p->n_orgs = (uint32_t)f->n_orgs;
     for (size_t i = 0; i < f->n_uris; i++) {
         ids[i].uri = pack(&at, f->uris[i]);
         (void)!sw_spiffe_parse(ids[i].uri, &ids[i].id, NULL); /* it parsed before */
     }
-    p->pub.not_after_s = UINT64_MAX;
+    p->not_after_s = UINT64_MAX;
     for (size_t i = 0; i < f->n; i++) {
         uint64_t from = sw_x509_not_before(f->crt[i]);
         uint64_t to = sw_x509_not_after(f->crt[i]);
 
         certs[i].issuer = pack(&at, f->refs[i].issuer);
         certs[i].serial = pack(&at, f->refs[i].serial);
-        p->pub.not_before_s = from > p->pub.not_before_s ? from : p->pub.not_before_s;
-        p->pub.not_after_s = to < p->pub.not_after_s ? to : p->pub.not_after_s;
+        p->not_before_s = from > p->not_before_s ? from : p->not_before_s;
+        p->not_after_s = to < p->not_after_s ? to : p->not_after_s;
     }
-    p->pub.n_ids = (uint32_t)f->n_uris;
-    p->pub.several = f->several;
-    p->pub.n_certs = (uint32_t)f->n;
-    p->pub.ids = ids;
-    p->pub.certs = certs;
-    sw_x509_sha256(leaf, p->pub.fingerprint);
-    return &p->pub;
+    p->n_ids = (uint32_t)f->n_uris;
+    p->several = f->several;
+    p->n_certs = (uint32_t)f->n;
+    p->ids = ids;
+    p->certs = certs;
+    sw_x509_sha256(leaf, p->fingerprint);
+    return p;
 }
 
 /* --- verdicts remembered per thread --- */
@@ -394,9 +363,8 @@ int sw_verify_chain(const struct sw_verify_in *in, const struct sw_tls_peer **re
     return rc;
 }
 
-int sw_tls_recheck(const struct sw_tls *t, const struct sw_tls_cred *cred, struct sw_err *err)
+int sw_verify_recheck(const struct sw_tls_peer *p, const struct sw_tls_cred *cred,
+                      struct sw_err *err)
 {
-    const struct sw_tls_peer *p = sw_tls_peer(t);
-
-    return p ? check_revoked(cred, p->certs, p->n_certs, err) : SW_OK;
+    return check_revoked(cred, p->certs, p->n_certs, err);
 }

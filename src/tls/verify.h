@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "tls/cert/cred.h"
-#include "tls/tls.h"
+#include "tls/peer.h"
 
 enum { SW_VERIFY_CACHE_MAX = 4096 }; /* chains per thread */
 
@@ -33,9 +33,12 @@ struct sw_verify_in {
 SW_NODISCARD int sw_verify_chain(const struct sw_verify_in *in, const struct sw_tls_peer **ret_peer,
                                  uint8_t *ret_alert, struct sw_err *err);
 
-const struct sw_tls_peer *sw_peer_ref(const struct sw_tls_peer *p);
-/* Accepts NULL; always returns NULL. */
-const struct sw_tls_peer *sw_peer_unref(const struct sw_tls_peer *p);
+/*
+ * Looks the certificates of a peer up in newer revocations. Returns SW_OK, or SW_EDENIED naming the
+ * revoked serial.
+ */
+SW_NODISCARD int sw_verify_recheck(const struct sw_tls_peer *p, const struct sw_tls_cred *cred,
+                                   struct sw_err *err);
 
 /* How many verdicts came from memory on this thread; for tests. */
 uint64_t sw_verify_cache_hits(void);

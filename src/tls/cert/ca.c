@@ -20,6 +20,7 @@
 #include "tls/cert/pemfile.h"
 #include "tls/cert/spiffe.h"
 #include "tls/cert/x509.h"
+#include "tls/crypto/gnutls_err.h"
 
 enum {
     SERIAL_LEN = 16,

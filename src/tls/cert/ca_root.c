@@ -13,6 +13,7 @@
 #include "tls/cert/constraints.h"
 #include "tls/cert/spiffe.h"
 #include "tls/cert/x509.h"
+#include "tls/crypto/gnutls_err.h"
 
 enum { DAY_S = 86400, BACK_DATE_S = 60, CN_MAX = 64, EXT_MAX = 65536 };
 #define ROOT_TTL_S       ((uint64_t)3652 * DAY_S)

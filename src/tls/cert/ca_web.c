@@ -12,6 +12,7 @@
 #include "tls/cert/ca_core.h"
 #include "tls/cert/constraints.h"
 #include "tls/cert/x509.h"
+#include "tls/crypto/gnutls_err.h"
 
 enum { NAME_MAX_LEN = 253, BACK_DATE_S = 60 };
 

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "tls/cert/cred_core.h"
 #include "tls/cert/x509.h"
+#include "tls/crypto/gnutls_err.h"
 
 enum { RSA_BITS_MIN = 2048 }; /* what TLS libraries of today still take */
 

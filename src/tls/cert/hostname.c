@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "tls/cert/x509.h"
+#include "tls/crypto/gnutls_err.h"
 
 enum { NAME_ROOM = 256, SAN_ROOM = 4096, SANS_MAX = 1024 };
 

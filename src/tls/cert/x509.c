@@ -11,11 +11,6 @@
 
 #include "tls/cert/spiffe.h"
 
-int sw_gnutls_err(struct sw_err *err, int rc, int gnutls_rc, const char *what)
-{
-    return sw_err_set(err, rc, "%s: %s", what, gnutls_strerror(gnutls_rc));
-}
-
 /* Opens the SAN extension; NULL when there is none (*ret_bad = 0) or it is broken (1). */
 static gnutls_subject_alt_names_t sans_open(gnutls_x509_crt_t crt, int *ret_bad)
 {

@@ -93,6 +93,3 @@ bool sw_x509_name_covers(struct sw_slice entry, struct sw_slice name);
 bool sw_x509_name_under(struct sw_slice name, struct sw_slice domain);
 /* SHA-256 of the certificate's SubjectPublicKeyInfo (RFC 7469). SW_EINVAL: it does not parse. */
 SW_NODISCARD int sw_x509_spki_sha256(struct sw_slice der, uint8_t ret[32], struct sw_err *err);
-
-/* Text of a GnuTLS result. */
-int sw_gnutls_err(struct sw_err *err, int rc, int gnutls_rc, const char *what);

@@ -13,6 +13,7 @@
 #include "tls/cert/cred.h"
 #include "tls/cert/spiffe.h"
 #include "tls/cert/x509.h"
+#include "tls/crypto/gnutls_err.h"
 
 struct printer {
     struct sw_buf *out;

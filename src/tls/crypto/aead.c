@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/slice.h"
-#include "tls/crypto/aead_backends.h"
+#include "tls/crypto/aead_int.h"
 
 /*
  * One pattern for all: key byte i is i, nonce byte i is 0x40 + i, additional data are the 5 bytes

@@ -6,7 +6,7 @@
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 
-#include "tls/crypto/aead_backends.h"
+#include "tls/crypto/aead_int.h"
 
 static gnutls_cipher_algorithm_t cipher_of(enum sw_aead_alg alg)
 {

@@ -4,7 +4,7 @@
  * of it is mapped until somebody needs a key. Only the direct calls are used; they do not touch the
  * library's manager, so their addresses are kept and the manager (200 KB) is given back.
  */
-#include "tls/crypto/aead_backends.h"
+#include "tls/crypto/aead_int.h"
 
 #ifndef SW_HAVE_IMB
 

@@ -12,7 +12,7 @@
 #include "base/base64.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "tls/cert/x509.h"
+#include "tls/crypto/gnutls_err.h"
 
 enum { P256_LEN = 32 };
 

@@ -15,8 +15,8 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "tls/cert/pemfile.h"
-#include "tls/session.h"
 #include "tls/tls.h"
+#include "tls/tls_int.h"
 
 struct driver {
     struct sw_tls *t;

@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "tls/cert/ca.h"
 #include "tls/crypto/aead.h"
-#include "tls/session.h"
+#include "tls/tls_int.h"
 #include "tls/verify.h"
 
 #include "pair.h"
