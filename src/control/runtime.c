@@ -10,7 +10,6 @@
 #include "base/thread.h"
 #include "base/time.h"
 #include "control/runtime_int.h"
-#include "kube/client/health.h"
 
 static void schedule(struct sw_control *c);
 

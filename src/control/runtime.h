@@ -34,7 +34,7 @@ struct sw_control_kind {
     /* Where the API does not serve gvr: older versions, newest first, then NULL. May be NULL. */
     const struct sw_kube_gvr *const *older;
     bool optional; /* the API may not have it: then there are none */
-    bool needed;   /* the same, but the process is not ready until it does (kube/client/health.h) */
+    bool needed;   /* the same, but the process is not ready until it does (sw_kube_synced) */
     /*
      * What the build wants to see; the rest neither enters the view nor causes a build. NULL: all.
      * Must depend on the object only. Selectors narrow the watch itself, where most objects of a

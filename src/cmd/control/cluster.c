@@ -9,7 +9,6 @@
 #include "cmd/control/gateway.h"
 #include "io/loop.h"
 #include "kube/client/client.h"
-#include "kube/client/health.h"
 #include "kube/client/kubeconfig.h"
 #include "telemetry/admin.h"
 #include "telemetry/ready.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests with an end: sending, repeating, answering. Watches are in client_watch.c. */
+/* Requests with an end: sending, repeating, answering. Watches are in watch.c. */
 #include "kube/client/client.h"
 
 #include <string.h>
@@ -9,7 +9,6 @@
 #include "base/rand.h"
 #include "base/time.h"
 #include "kube/client/client_int.h"
-#include "kube/client/watch.h"
 
 static const uint64_t backoff_first_ns = 100 * SW_NS_PER_MS;
 static const uint64_t backoff_most_ns = 10 * SW_NS_PER_S;
@@ -49,7 +48,7 @@ struct sw_kube_client *sw_kube_client_new(struct sw_loop *l, struct sw_kube_conf
     c->loop = l;
     sw_list_init(&c->calls);
     sw_list_init(&c->watches);
-    kube_health_init(c);
+    kube_health_init(&c->health, l);
     c->reply_max = o->reply_max ? o->reply_max : 64 << 20;
     c->event_max = o->event_max ? o->event_max : 8 << 20;
     c->tries = o->tries ? o->tries : 10;
@@ -102,11 +101,12 @@ void sw_kube_client_free(struct sw_kube_client *c)
     if (!c)
         return;
     c->closing = true;
+    c->health.closing = true;
     (void)sw_err_set(&err, SW_ECLOSED, "client closed");
     while (!sw_list_empty(&c->calls))
         fail(SW_CONTAINER_OF(c->calls.next, struct sw_kube_call, link), SW_ECLOSED, &err, true);
     kube_watches_end(c, &err);
-    kube_health_done(c);
+    kube_health_done(&c->health);
     sw_kube_transport_done(&c->t);
     sw_free(c->user_agent);
     sw_free(c);
@@ -120,6 +120,16 @@ struct sw_loop *sw_kube_client_loop(const struct sw_kube_client *c)
 struct sw_slice sw_kube_client_ns(const struct sw_kube_client *c)
 {
     return c->t.cfg.ns;
+}
+
+bool sw_kube_synced(const struct sw_kube_client *c, struct sw_buf *ret_waits)
+{
+    return kube_health_synced(&c->health, ret_waits);
+}
+
+bool sw_kube_away(const struct sw_kube_client *c)
+{
+    return c->health.away[0] != '\0';
 }
 
 /* --- one request --- */
@@ -188,7 +198,7 @@ static void on_done(struct sw_http_call *http, int rc, const struct sw_err *err,
 
     call->http = NULL;
     if (rc != SW_OK) {
-        kube_health_failed(call->client, err);
+        kube_health_failed(&call->client->health, err);
         /* A refused certificate or an answer too large will not get better. */
         bool hopeless = rc == SW_EDENIED || rc == SW_ELIMIT || rc == SW_EINVAL;
 
@@ -209,7 +219,7 @@ static void on_done(struct sw_http_call *http, int rc, const struct sw_err *err,
     r.retry_after_ns = call->retry_after_ns;
     r.date_s = call->date_s;
     kube_reply_decode(&r, call->status, sw_buf_slice(&call->body));
-    kube_health_answered(call->client, &call->right, &r);
+    kube_health_answered(&call->client->health, &call->right, &r);
     finish(call, &r);
 }
 

@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "kube/client/client.h"
-#include "kube/client/health_int.h"
+#include "kube/client/health.h"
 #include "kube/client/transport.h"
 
 struct sw_kube_client {
@@ -46,6 +46,9 @@ void kube_words_done(struct kube_words *words);
 /* Starts the HTTP exchange; fills in credentials and the fields every request has. */
 SW_NODISCARD struct sw_http_call *kube_send(struct sw_kube_client *c, const struct kube_words *w,
                                             struct sw_http_call_opts *o, struct sw_err *err);
+
+/* Ends all watches with the given reason. */
+void kube_watches_end(struct sw_kube_client *c, const struct sw_err *err);
 
 /* Reads an answer of the given status. r->arena must be set; the body is borrowed for the call. */
 void kube_reply_decode(struct sw_kube_reply *r, int code, struct sw_slice body);

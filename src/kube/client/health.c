@@ -7,8 +7,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "kube/client/client_int.h"
-#include "kube/client/informer_int.h"
 
 enum { WORDS_MAX = 8192 };
 
@@ -65,57 +63,57 @@ static bool is_denied(const struct kube_health *h, const struct sw_kube_gvr *gvr
     return false;
 }
 
-typedef bool (*informer_test)(const struct kube_health *h, const struct sw_informer *i);
+typedef bool (*reader_test)(const struct kube_health *h, const struct kube_reader *r);
 
-static bool not_served(const struct kube_health *h, const struct sw_informer *i)
+static bool not_served(const struct kube_health *h, const struct kube_reader *r)
 {
     (void)h;
-    return i->absent;
+    return r->absent;
 }
 
-static bool needed_not_served(const struct kube_health *h, const struct sw_informer *i)
+static bool needed_not_served(const struct kube_health *h, const struct kube_reader *r)
 {
     (void)h;
-    return i->absent && (i->o.needed || !i->o.optional);
+    return r->absent && (r->needed || !r->optional);
 }
 
-static bool still_reading(const struct kube_health *h, const struct sw_informer *i)
+static bool still_reading(const struct kube_health *h, const struct kube_reader *r)
 {
-    return !i->synced && !i->absent && !is_denied(h, i->o.gvr);
+    return !r->synced && !r->absent && !is_denied(h, r->gvr);
 }
 
-static struct sw_informer *informer_at(struct sw_list *it)
+static struct kube_reader *reader_at(struct sw_list *it)
 {
-    return SW_CONTAINER_OF(it, struct sw_informer, health);
+    return SW_CONTAINER_OF(it, struct kube_reader, link);
 }
 
 /* Lists the kinds that pass, each once, after the lead; returns their number. */
-static size_t put_kinds(const struct kube_health *h, informer_test test, const char *lead,
+static size_t put_kinds(const struct kube_health *h, reader_test test, const char *lead,
                         struct sw_buf *out)
 {
     const struct sw_kube_gvr *named[64];
     size_t n = 0;
 
-    SW_LIST_FOREACH (it, &h->informers) {
-        const struct sw_informer *i = informer_at(it);
-        bool again = !test(h, i) || n == SW_ARRAY_LEN(named);
+    SW_LIST_FOREACH (it, &h->readers) {
+        const struct kube_reader *r = reader_at(it);
+        bool again = !test(h, r) || n == SW_ARRAY_LEN(named);
 
         for (size_t k = 0; k < n && !again; k++)
-            again = same_kind(named[k], i->o.gvr);
+            again = same_kind(named[k], r->gvr);
         if (again)
             continue;
         put(out, n ? ", " : lead);
-        put_resource(out, i->o.gvr, "");
-        named[n++] = i->o.gvr;
+        put_resource(out, r->gvr, "");
+        named[n++] = r->gvr;
     }
     return n;
 }
 
 /* True when a right that is missing keeps an informer from its first complete state. */
-static bool informer_denied(const struct kube_health *h)
+static bool reader_denied(const struct kube_health *h)
 {
-    SW_LIST_FOREACH (it, &h->informers) {
-        if (!informer_at(it)->synced && is_denied(h, informer_at(it)->o.gvr))
+    SW_LIST_FOREACH (it, &h->readers) {
+        if (!reader_at(it)->synced && is_denied(h, reader_at(it)->gvr))
             return true;
     }
     return false;
@@ -126,14 +124,13 @@ static const char *sep(size_t n)
     return n ? "; " : "";
 }
 
-bool sw_kube_synced(const struct sw_kube_client *c, struct sw_buf *ret_waits)
+bool kube_health_synced(const struct kube_health *h, struct sw_buf *ret_waits)
 {
-    const struct kube_health *h = &c->health;
     SW_BUF_AUTO kinds = {.max = WORDS_MAX};
     size_t n = 0;
     size_t reading = put_kinds(h, still_reading, "", &kinds);
 
-    if (informer_denied(h)) {
+    if (reader_denied(h)) {
         put(ret_waits, "missing rights: ");
         if (ret_waits)
             put_denied(h, ret_waits);
@@ -154,17 +151,10 @@ bool sw_kube_synced(const struct sw_kube_client *c, struct sw_buf *ret_waits)
     return false;
 }
 
-bool sw_kube_away(const struct sw_kube_client *c)
-{
-    return c->health.away[0] != '\0';
-}
-
 /* ---- the line ---- */
 
-static void log_missing(const struct sw_kube_client *c, struct sw_slice denied,
-                        struct sw_slice kinds)
+static void log_missing(const struct kube_health *h, struct sw_slice denied, struct sw_slice kinds)
 {
-    const struct kube_health *h = &c->health;
     struct sw_log_line l;
 
     sw_log_begin(&l, SW_LOG_WARN, "kube",
@@ -179,8 +169,7 @@ static void log_missing(const struct sw_kube_client *c, struct sw_slice denied,
 
 static void on_gathered(struct sw_timer *t)
 {
-    struct sw_kube_client *c = SW_CONTAINER_OF(t, struct sw_kube_client, health.timer);
-    struct kube_health *h = &c->health;
+    struct kube_health *h = SW_CONTAINER_OF(t, struct kube_health, timer);
     SW_BUF_AUTO denied = {.max = WORDS_MAX};
     SW_BUF_AUTO kinds = {.max = WORDS_MAX};
     char *now;
@@ -194,17 +183,17 @@ static void on_gathered(struct sw_timer *t)
         return;
     }
     if (strcmp(now, "||") != 0)
-        log_missing(c, sw_buf_slice(&denied), sw_buf_slice(&kinds));
+        log_missing(h, sw_buf_slice(&denied), sw_buf_slice(&kinds));
     else
         sw_log_info("kube", "the API server answers, no right and no kind is missing");
     sw_free(h->logged);
     h->logged = now;
 }
 
-void kube_health_changed(struct sw_kube_client *c)
+void kube_health_changed(struct kube_health *h)
 {
-    if (!c->closing && !sw_timer_running(&c->health.timer))
-        sw_timer_start(c->loop, &c->health.timer, gather_ns, on_gathered);
+    if (!h->closing && !sw_timer_running(&h->timer))
+        sw_timer_start(h->loop, &h->timer, gather_ns, on_gathered);
 }
 
 /* ---- reports ---- */
@@ -253,9 +242,8 @@ static int right_cmp(const struct kube_right *a, const struct kube_right *b)
 }
 
 /* Keeps the list of missing rights sorted. */
-static void note_right(struct sw_kube_client *c, const struct kube_right *right, bool denied)
+static void note_right(struct kube_health *h, const struct kube_right *right, bool denied)
 {
-    struct kube_health *h = &c->health;
     size_t at = 0;
     bool found;
 
@@ -274,21 +262,20 @@ static void note_right(struct sw_kube_client *c, const struct kube_right *right,
         h->n_denied--;
         memmove(h->denied + at, h->denied + at + 1, (h->n_denied - at) * sizeof(*right));
     }
-    kube_health_changed(c);
+    kube_health_changed(h);
 }
 
-static void note_away(struct sw_kube_client *c, const char *lead, struct sw_slice why)
+static void note_away(struct kube_health *h, const char *lead, struct sw_slice why)
 {
-    struct kube_health *h = &c->health;
     bool news = !h->away[0] != !(*lead || why.n);
 
     (void)snprintf(h->away, sizeof(h->away), "%s%.*s", lead, (int)sw_min(why.n, 160), why.p);
     if (!news)
         return;
-    kube_health_changed(c);
+    kube_health_changed(h);
     if (!h->away[0]) {
-        SW_LIST_FOREACH (it, &h->informers)
-            inf_wake(informer_at(it));
+        SW_LIST_FOREACH (it, &h->readers)
+            reader_at(it)->wake(reader_at(it));
     }
 }
 
@@ -297,37 +284,38 @@ bool sw_kube_lacks_right(const struct sw_kube_reply *r)
     return r->code == 403 && memmem(r->message.p, r->message.n, "\" cannot ", 9);
 }
 
-void kube_health_accepted(struct sw_kube_client *c, const struct kube_right *right)
+void kube_health_accepted(struct kube_health *h, const struct kube_right *right)
 {
-    note_away(c, "", sw_slice("", 0));
-    note_right(c, right, false);
+    note_away(h, "", sw_slice("", 0));
+    note_right(h, right, false);
 }
 
-void kube_health_answered(struct sw_kube_client *c, const struct kube_right *right,
+void kube_health_answered(struct kube_health *h, const struct kube_right *right,
                           const struct sw_kube_reply *r)
 {
     if (r->code == 401) {
-        note_away(c, "it refuses our credentials: ", r->message);
+        note_away(h, "it refuses our credentials: ", r->message);
         return;
     }
-    note_away(c, "", sw_slice("", 0));
+    note_away(h, "", sw_slice("", 0));
     /* Objects that do not exist and conflicts are judged after the right. */
-    note_right(c, right, sw_kube_lacks_right(r));
+    note_right(h, right, sw_kube_lacks_right(r));
 }
 
-void kube_health_failed(struct sw_kube_client *c, const struct sw_err *err)
+void kube_health_failed(struct kube_health *h, const struct sw_err *err)
 {
-    if (!c->closing && err && err->rc != SW_EINVAL && err->rc != SW_ECLOSED)
-        note_away(c, "", sw_slice_str(err->msg));
+    if (!h->closing && err && err->rc != SW_EINVAL && err->rc != SW_ECLOSED)
+        note_away(h, "", sw_slice_str(err->msg));
 }
 
-void kube_health_init(struct sw_kube_client *c)
+void kube_health_init(struct kube_health *h, struct sw_loop *loop)
 {
-    sw_list_init(&c->health.informers);
+    h->loop = loop;
+    sw_list_init(&h->readers);
 }
 
-void kube_health_done(struct sw_kube_client *c)
+void kube_health_done(struct kube_health *h)
 {
-    sw_timer_stop(c->loop, &c->health.timer);
-    sw_free(c->health.logged);
+    sw_timer_stop(h->loop, &h->timer);
+    sw_free(h->logged);
 }

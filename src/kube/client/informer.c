@@ -12,7 +12,6 @@
 #include "base/rand.h"
 #include "base/time.h"
 #include "kube/client/client_int.h"
-#include "kube/client/health.h"
 
 static const uint64_t backoff_first_ns = 800 * SW_NS_PER_MS;
 static const uint64_t backoff_most_ns = 30 * SW_NS_PER_S;
@@ -62,8 +61,10 @@ static void back_off(struct sw_informer *i, const struct sw_kube_reply *r)
     sw_timer_start(sw_kube_client_loop(i->client), &i->timer, wait, on_backoff);
 }
 
-void inf_wake(struct sw_informer *i)
+static void on_wake(struct kube_reader *r)
 {
+    struct sw_informer *i = SW_CONTAINER_OF(r, struct sw_informer, reader);
+
     if (i->state == INF_WAIT)
         sw_timer_start(sw_kube_client_loop(i->client), &i->timer, sw_rand_below(wake_spread_ns),
                        on_backoff);
@@ -136,10 +137,10 @@ static void on_restart(void *arg)
 
 static void set_absent(struct sw_informer *i, bool absent)
 {
-    if (i->absent == absent)
+    if (i->reader.absent == absent)
         return;
-    i->absent = absent;
-    kube_health_changed(i->client);
+    i->reader.absent = absent;
+    kube_health_changed(&i->client->health);
     if (i->cbs.presence)
         i->cbs.presence(i->arg);
 }
@@ -391,7 +392,13 @@ struct sw_informer *sw_informer_new(struct sw_kube_client *c, const struct sw_in
     struct sw_informer *i = SW_NEW(struct sw_informer);
 
     i->client = c;
-    sw_list_init(&i->health);
+    i->reader = (struct kube_reader){
+        .gvr = o->gvr,
+        .optional = o->optional,
+        .needed = o->needed,
+        .wake = on_wake,
+    };
+    sw_list_init(&i->reader.link);
     i->o = *o;
     i->ns = sw_slice_dup(o->ns);
     i->o.ns = sw_slice_str(i->ns);
@@ -411,7 +418,7 @@ static void on_resync(struct sw_timer *t)
     size_t n = sw_informer_list(i, &all);
 
     for (size_t k = 0; k < n; k++) {
-        if (i->synced)
+        if (i->reader.synced)
             i->cbs.update(i->arg, all[k], all[k]);
         sw_kube_obj_unref(all[k]);
     }
@@ -425,7 +432,7 @@ void sw_informer_start(struct sw_informer *i)
 
     if (i->state != INF_STOPPED)
         return;
-    sw_list_push_back(&i->client->health.informers, &i->health);
+    sw_list_push_back(&i->client->health.readers, &i->reader.link);
     if (i->o.resync_ns)
         sw_timer_start(l, &i->resync, i->o.resync_ns, on_resync);
     if (i->rv)
@@ -438,7 +445,7 @@ void sw_informer_stop(struct sw_informer *i)
 {
     struct sw_loop *l = sw_kube_client_loop(i->client);
 
-    sw_list_unlink(&i->health);
+    sw_list_unlink(&i->reader.link);
     sw_timer_stop(l, &i->timer);
     sw_timer_stop(l, &i->resync);
     sw_kube_list_cancel(i->lister);
@@ -469,12 +476,12 @@ const struct sw_kube_gvr *sw_informer_gvr(const struct sw_informer *i)
 
 bool sw_informer_absent(const struct sw_informer *i)
 {
-    return i->absent;
+    return i->reader.absent;
 }
 
 bool sw_informer_synced(const struct sw_informer *i)
 {
-    return i->synced;
+    return i->reader.synced;
 }
 
 size_t sw_informer_count(const struct sw_informer *i)

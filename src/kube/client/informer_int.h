@@ -5,6 +5,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/vec.h"
+#include "kube/client/health.h"
 #include "kube/client/informer.h"
 
 enum inf_state {
@@ -17,7 +18,7 @@ enum inf_state {
 
 struct sw_informer {
     struct sw_kube_client *client;
-    struct sw_list health;     /* of the client's informers */
+    struct kube_reader reader; /* what the client's health knows of it */
     struct sw_informer_opts o; /* texts owned below */
     char *ns;
     char *labels;
@@ -34,19 +35,13 @@ struct sw_informer {
     SW_VEC(struct sw_kube_obj *) order; /* as read, a reference each; some may be outdated by now */
     char *rv;                           /* reached; NULL: none */
     size_t version;                     /* 0: o.gvr, else of o.older */
-    bool absent;                        /* the server has no such kind */
-    bool synced;
-    bool no_stream;  /* the server cannot */
-    unsigned failed; /* in a row */
+    bool no_stream;                     /* the server cannot */
+    unsigned failed;                    /* in a row */
     uint64_t watch_began_ns;
     uint64_t watch_events;
     uint64_t listed_ns; /* when the store was replaced last */
     struct sw_informer_stats stats;
 };
-
-/* ---- informer.c ---- */
-/* The API answers again: what waits to try again does so now. */
-void inf_wake(struct sw_informer *i);
 
 /* ---- informer_store.c ---- */
 /* An object of the store or a new one; takes over the reference. Handlers hear of it. */

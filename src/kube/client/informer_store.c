@@ -122,8 +122,8 @@ void inf_replace(struct sw_informer *i)
     inf_fresh_clear(i);
     i->stats.lists++;
     i->listed_ns = sw_loop_now(sw_kube_client_loop(i->client));
-    if (!i->synced) {
-        i->synced = true;
+    if (!i->reader.synced) {
+        i->reader.synced = true;
         if (i->cbs.synced)
             i->cbs.synced(i->arg);
     }

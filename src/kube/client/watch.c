@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Watches: endless answers, cut into events. */
-#include "kube/client/watch.h"
-
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
+#include "kube/client/client_int.h"
 #include "kube/client/frame.h"
 
 enum { HEAD_TIMEOUT_S = 30, SLACK_S = 30, ERROR_BODY_MAX = 1 << 20 };
@@ -138,7 +137,7 @@ static void on_head(struct sw_http_call *http, const struct sw_h1_msg *msg, void
     (void)http;
     w->status = msg->status;
     if (w->status == 200)
-        kube_health_accepted(w->client, &w->right);
+        kube_health_accepted(&w->client->health, &w->right);
     if (after && sw_slice_to_u64(*after, 3600, &s))
         w->retry_after_ns = s * SW_NS_PER_S;
     if (w->status == 200 && w->cbs.open)
@@ -176,7 +175,7 @@ static void on_done(struct sw_http_call *http, int rc, const struct sw_err *err,
     (void)http;
     w->http = NULL;
     if (rc != SW_OK) {
-        kube_health_failed(w->client, err);
+        kube_health_failed(&w->client->health, err);
         end_failed(w, rc, err);
         return;
     }
@@ -189,7 +188,7 @@ static void on_done(struct sw_http_call *http, int rc, const struct sw_err *err,
         r.message = SW_SLICE_LIT("watch stream ends inside an event");
     } else {
         kube_reply_decode(&r, w->status, sw_buf_slice(&w->frames.buf));
-        kube_health_answered(w->client, &w->right, &r);
+        kube_health_answered(&w->client->health, &w->right, &r);
         if (w->status == 401)
             (void)sw_kube_transport_refresh(&w->client->t, true); /* for the next one */
         if (r.rc == SW_OK)

@@ -6,7 +6,6 @@
 #include "control/runtime.h"
 #include "control/trust.h"
 #include "kube/client/client_int.h"
-#include "kube/client/health.h"
 
 #include "mini_api.h"
 

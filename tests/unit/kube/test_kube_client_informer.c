@@ -7,7 +7,6 @@
 #include "base/rand.h"
 #include "base/vec.h"
 #include "http/url.h"
-#include "kube/client/health.h"
 
 #include "test_kube_client.h"
 
