@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/vec.h"
-#include "kube/schema/crd.h"
+#include "kube/crd/crd.h"
 
 static const char *join_version(struct sw_arena *a, const char *group, const char *version)
 {

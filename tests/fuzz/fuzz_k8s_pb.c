@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "kube/builtin/builtin.h"
-#include "kube/protobuf.h"
+#include "kube/builtin/protobuf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include "apiserver/api.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "kube/schema/crd.h"
+#include "kube/crd/crd.h"
 
 static const struct sw_slice crd_prefix =
     SW_SLICE_LIT("apiextensions.k8s.io/customresourcedefinitions/");

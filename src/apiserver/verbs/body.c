@@ -6,7 +6,7 @@
 #include "apiserver/admission/limits.h"
 #include "apiserver/api.h"
 #include "apiserver/verbs/write_int.h"
-#include "kube/protobuf.h"
+#include "kube/builtin/protobuf.h"
 #include "yaml/yaml.h"
 
 enum { NODES_MAX = 2000000, DEPTH_MAX = 300 };

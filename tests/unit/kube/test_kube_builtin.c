@@ -10,8 +10,8 @@
 #include "helper.h"
 #include "kube/apply/patch.h"
 #include "kube/builtin/builtin.h"
+#include "kube/builtin/protobuf.h"
 #include "kube/builtin/service.h"
-#include "kube/protobuf.h"
 #include "kube/select/jsonpath.h"
 #include "kube/table/table.h"
 

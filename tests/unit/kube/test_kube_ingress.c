@@ -10,7 +10,7 @@
 
 #include "helper.h"
 #include "kube/builtin/builtin.h"
-#include "kube/protobuf.h"
+#include "kube/builtin/protobuf.h"
 #include "kube/table/table.h"
 
 #define META "metadata: {name: i, namespace: n}"

@@ -10,7 +10,7 @@
 
 #include "helper.h"
 #include "kube/builtin/builtin.h"
-#include "kube/schema/crd.h"
+#include "kube/crd/crd.h"
 
 static struct sw_arena arena;
 static struct sw_schema_set checks, widgets, rules;

@@ -10,7 +10,7 @@
 
 #include "helper.h"
 #include "kube/builtin/builtin.h"
-#include "kube/protobuf.h"
+#include "kube/builtin/protobuf.h"
 
 #define POD                                                                                        \
     "template: {metadata: {labels: {app: a}}, spec: {containers: [{name: c, image: 'i:1'}]}}"

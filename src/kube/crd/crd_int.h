@@ -2,7 +2,7 @@
 /* Between the files that read CustomResourceDefinitions. */
 #pragma once
 
-#include "kube/schema/crd.h"
+#include "kube/crd/crd.h"
 
 /* Text of a member, "" when it is missing. */
 static inline struct sw_slice crd_text(const struct sw_json *v, const char *key)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Table-driven protobuf to JSON; see protobuf.h. */
-#include "kube/protobuf.h"
+#include "kube/builtin/protobuf.h"
 
 #include "base/base64.h"
 #include "base/time.h"

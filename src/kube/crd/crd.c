@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See crd.h. */
-#include "kube/schema/crd.h"
+#include "kube/crd/crd.h"
 
 #include "base/mem.h"
-#include "kube/schema/crd_int.h"
+#include "kube/crd/crd_int.h"
 
 void sw_crd_append(struct sw_field_errs *to, const struct sw_field_errs *from)
 {

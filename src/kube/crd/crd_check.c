@@ -4,7 +4,7 @@
  * places. What all versions have in common is reported where the old form of a CRD had it:
  * spec.subresources instead of spec.versions[0].subresources.
  */
-#include "kube/schema/crd_int.h"
+#include "kube/crd/crd_int.h"
 
 #include "kube/builtin/builtin.h"
 #include "kube/names.h"

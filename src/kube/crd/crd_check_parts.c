@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of one version of a CustomResourceDefinition, apart from its schema. */
-#include "kube/schema/crd_int.h"
+#include "kube/crd/crd_int.h"
 #include "kube/text.h"
 
 enum { SELECTABLE_MAX = 8, WARNING_MAX = 256 };
