@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "control/gateway/build/build_int.h" /* js(), by_age() */
+#include "control/objects.h"
 #include "tls/crypto/jws.h"
 
 #define API "spanwire.dev/v1alpha1"

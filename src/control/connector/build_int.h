@@ -5,7 +5,8 @@
 #include "control/claims.h"
 #include "control/connector/build.h"
 #include "control/connector/keys.h"
-#include "control/gateway/build/build_int.h" /* js(), conditions */
+#include "control/gateway/build/build_int.h" /* conditions */
+#include "control/objects.h"
 
 #define CN_API  SW_CONNECTOR_GROUP "/v1alpha1"
 #define HP_API  SW_CONNECTOR_GROUP "/v1alpha"
@@ -25,13 +26,7 @@ void cn_meta(struct sw_arena *a, struct sw_json *obj, const char *what, const ch
 void cn_own(struct sw_arena *a, struct sw_json *obj, const struct sw_kube_obj *of, const char *api,
             const char *kind);
 bool cn_owned_by(const struct sw_kube_obj *o, struct sw_slice uid);
-/* metadata.<what>.<key>; p == NULL when it is not there. */
-struct sw_slice cn_meta_of(const struct sw_kube_obj *o, const char *what, const char *key);
-bool cn_deleting(const struct sw_kube_obj *o);
 bool cn_has_finalizer(const struct sw_kube_obj *o, const char *name);
-/* True for a condition of this type with status True. */
-bool cn_is_true(const struct sw_json *conditions, const char *type);
-const struct sw_json *cn_condition(const struct sw_json *conditions, const char *type);
 /* Wall clock nanoseconds; false when it is no time. */
 bool cn_time(struct sw_slice text, uint64_t *ret);
 /* status.conditions as they shall be; see merge_conditions. */

@@ -2,7 +2,7 @@
 #include "control/connector/keys.h"
 
 #include "control/claims.h"
-#include "control/connector/build_int.h"
+#include "control/objects.h"
 
 struct key_owner {
     const struct sw_kube_obj *obj;

@@ -75,16 +75,6 @@ bool cn_owned_by(const struct sw_kube_obj *o, struct sw_slice uid)
     return false;
 }
 
-struct sw_slice cn_meta_of(const struct sw_kube_obj *o, const char *what, const char *key)
-{
-    return sw_json_str(sw_json_walk(o->json, "metadata", what, key, NULL));
-}
-
-bool cn_deleting(const struct sw_kube_obj *o)
-{
-    return sw_json_walk(o->json, "metadata", "deletionTimestamp", NULL) != NULL;
-}
-
 bool cn_has_finalizer(const struct sw_kube_obj *o, const char *name)
 {
     const struct sw_json *list = sw_json_walk(o->json, "metadata", "finalizers", NULL);
@@ -94,22 +84,6 @@ bool cn_has_finalizer(const struct sw_kube_obj *o, const char *name)
             return true;
     }
     return false;
-}
-
-const struct sw_json *cn_condition(const struct sw_json *conditions, const char *type)
-{
-    for (size_t i = 0; i < sw_json_len(conditions); i++) {
-        const struct sw_json *c = sw_json_at(conditions, i);
-
-        if (sw_json_str_eq(sw_json_find(c, "type"), type))
-            return c;
-    }
-    return NULL;
-}
-
-bool cn_is_true(const struct sw_json *conditions, const char *type)
-{
-    return sw_json_str_eq(sw_json_find(cn_condition(conditions, type), "status"), "True");
 }
 
 bool cn_time(struct sw_slice text, uint64_t *ret)

@@ -7,6 +7,7 @@
 #include "control/connector/keys.h"
 #include "control/gateway/build/build.h"
 #include "control/gateway/planes.h"
+#include "control/objects.h"
 #include "kube/select/selector.h"
 
 #define GW_GROUP "gateway.networking.k8s.io"
@@ -292,15 +293,6 @@ struct builder {
 
 /* ---- objects.c ---- */
 
-struct sw_slice js(const struct sw_json *v, const char *key);
-/* The member's text, or the default when it is not there. */
-struct sw_slice js_or(const struct sw_json *v, const char *key, const char *other);
-/* An integer in 0..max; 'other' when absent or anything else. */
-int64_t js_int(const struct sw_json *v, const char *key, int64_t max, int64_t other);
-struct sw_slice created_of(const struct sw_kube_obj *o);
-int64_t generation_of(const struct sw_kube_obj *o);
-/* Oldest first, then namespace/name. */
-int by_age(const struct sw_kube_obj *x, const struct sw_kube_obj *y);
 /* True when group and kind (or their defaults) are these. */
 bool ref_is(const struct sw_json *ref, const char *def_group, const char *def_kind,
             const char *group, const char *kind);

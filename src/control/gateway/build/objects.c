@@ -17,45 +17,6 @@ const enum sw_gw_kind route_view_kinds[RK_COUNT] = {
     [RK_TCP] = SW_GW_TCPROUTE,   [RK_UDP] = SW_GW_UDPROUTE,
 };
 
-struct sw_slice js(const struct sw_json *v, const char *key)
-{
-    return sw_json_str(sw_json_find(v, key));
-}
-
-struct sw_slice js_or(const struct sw_json *v, const char *key, const char *other)
-{
-    struct sw_slice s = js(v, key);
-
-    return s.p ? s : sw_slice_str(other);
-}
-
-int64_t js_int(const struct sw_json *v, const char *key, int64_t max, int64_t other)
-{
-    int64_t n;
-
-    if (!sw_json_exact_i64(sw_json_find(v, key), &n) || n < 0 || n > max)
-        return other;
-    return n;
-}
-
-struct sw_slice created_of(const struct sw_kube_obj *o)
-{
-    return sw_json_str(sw_json_walk(o->json, "metadata", "creationTimestamp", NULL));
-}
-
-int64_t generation_of(const struct sw_kube_obj *o)
-{
-    return js_int(sw_json_find(o->json, "metadata"), "generation", INT64_MAX, 0);
-}
-
-/* Timestamps are RFC 3339 in UTC without fractions: their texts order as they do. */
-int by_age(const struct sw_kube_obj *x, const struct sw_kube_obj *y)
-{
-    int d = sw_slice_cmp(created_of(x), created_of(y));
-
-    return d ? d : sw_slice_cmp(x->key, y->key);
-}
-
 bool ref_is(const struct sw_json *ref, const char *def_group, const char *def_kind,
             const char *group, const char *kind)
 {

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/objects.h"
+
+struct sw_slice js(const struct sw_json *v, const char *key)
+{
+    return sw_json_str(sw_json_find(v, key));
+}
+
+struct sw_slice js_or(const struct sw_json *v, const char *key, const char *other)
+{
+    struct sw_slice s = js(v, key);
+
+    return s.p ? s : sw_slice_str(other);
+}
+
+int64_t js_int(const struct sw_json *v, const char *key, int64_t max, int64_t other)
+{
+    int64_t n;
+
+    if (!sw_json_exact_i64(sw_json_find(v, key), &n) || n < 0 || n > max)
+        return other;
+    return n;
+}
+
+struct sw_slice created_of(const struct sw_kube_obj *o)
+{
+    return sw_json_str(sw_json_walk(o->json, "metadata", "creationTimestamp", NULL));
+}
+
+int64_t generation_of(const struct sw_kube_obj *o)
+{
+    return js_int(sw_json_find(o->json, "metadata"), "generation", INT64_MAX, 0);
+}
+
+/* Timestamps are RFC 3339 in UTC without fractions: their texts order as they do. */
+int by_age(const struct sw_kube_obj *x, const struct sw_kube_obj *y)
+{
+    int d = sw_slice_cmp(created_of(x), created_of(y));
+
+    return d ? d : sw_slice_cmp(x->key, y->key);
+}
+
+struct sw_slice cn_meta_of(const struct sw_kube_obj *o, const char *what, const char *key)
+{
+    return sw_json_str(sw_json_walk(o->json, "metadata", what, key, NULL));
+}
+
+bool cn_deleting(const struct sw_kube_obj *o)
+{
+    return sw_json_walk(o->json, "metadata", "deletionTimestamp", NULL) != NULL;
+}
+
+const struct sw_json *cn_condition(const struct sw_json *conditions, const char *type)
+{
+    for (size_t i = 0; i < sw_json_len(conditions); i++) {
+        const struct sw_json *c = sw_json_at(conditions, i);
+
+        if (sw_json_str_eq(sw_json_find(c, "type"), type))
+            return c;
+    }
+    return NULL;
+}
+
+bool cn_is_true(const struct sw_json *conditions, const char *type)
+{
+    return sw_json_str_eq(sw_json_find(cn_condition(conditions, type), "status"), "True");
+}
