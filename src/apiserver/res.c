@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "kube/crd/crd.h"
+#include "kube/crd/schema.h"
 
 static const char *join_version(struct sw_arena *a, const char *group, const char *version)
 {

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "kube/cel/cel.h"
+#include "kube/crd/schema.h"
 #include "kube/schema/schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

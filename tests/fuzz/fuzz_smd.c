@@ -9,6 +9,7 @@
 #include "kube/apply/patch.h"
 #include "kube/apply/smd.h"
 #include "kube/builtin/builtin.h"
+#include "kube/crd/schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,6 +7,7 @@
 #include "apiserver/api.h"
 #include "apiserver/verbs/write_int.h"
 #include "kube/builtin/protobuf.h"
+#include "kube/schema/meta.h"
 #include "yaml/yaml.h"
 
 enum { NODES_MAX = 2000000, DEPTH_MAX = 300 };
@@ -522,7 +523,7 @@ bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_js
         const char *why = "";
 
         sw_schema_prune(obj, api_res_schema(r->res), &unknown);
-        if (sw_schema_coerce_embedded(r->arena, obj, api_res_schema(r->res), &unknown, &why) < 0) {
+        if (sw_embedded_decode(r->arena, obj, api_res_schema(r->res), &unknown, &why) < 0) {
             api_bad_request(r, "%s in version \"%s\" cannot be handled as a %s: %s", r->res->kind,
                             r->res->version, r->res->kind, why);
             return false;

@@ -16,6 +16,8 @@
 #include "base/log.h"
 #include "kube/apply/smd.h"
 #include "kube/cel/cel.h"
+#include "kube/crd/schema.h"
+#include "kube/schema/meta.h"
 
 enum { TRIES_MAX = 100, INLINE_STEPS = 2000000 };
 /* All that rules may cost, and the rest. */

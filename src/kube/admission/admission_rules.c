@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What makes a rule of a webhook or of a ValidatingAdmissionPolicy valid. */
+#include "kube/admission/admission_rules.h"
+
 #include <string.h>
 
-#include "kube/builtin/builtin_int.h"
+#include "kube/fields.h"
 #include "kube/names.h"
-
-bool sw_b_has_text(const struct sw_json *list, const char *text)
-{
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_at(list, i), text))
-            return true;
-    }
-    return false;
-}
 
 /* A list that must not be empty, and in which a star stands alone. */
 static void check_star(const struct sw_json *v, const char *key, const char *what,
@@ -23,7 +16,7 @@ static void check_star(const struct sw_json *v, const char *key, const char *wha
 
     if (!sw_json_len(list))
         sw_ferr_required(e, &at, NULL);
-    else if (sw_json_len(list) > 1 && sw_b_has_text(list, "*"))
+    else if (sw_json_len(list) > 1 && sw_field_list_has(list, "*"))
         sw_ferr_invalid(
             e, &at, list,
             sw_arena_printf(e->arena, "if '*' is present, must not specify other %s", what));
@@ -46,9 +39,9 @@ static void check_resources(const struct sw_json *rule, const struct sw_fpath *p
             sw_ferr_required(e, &at_i, NULL);
         plain = plain || (s.n && !memchr(s.p, '/', s.n) && !sw_slice_eq_str(s, "*"));
     }
-    if (sw_json_len(list) > 1 && sw_b_has_text(list, "*/*"))
+    if (sw_json_len(list) > 1 && sw_field_list_has(list, "*/*"))
         sw_ferr_invalid(e, &at, list, "if '*/*' is present, must not specify other resources");
-    if (sw_b_has_text(list, "*") && plain)
+    if (sw_field_list_has(list, "*") && plain)
         sw_ferr_invalid(e, &at, list,
                         "if '*' is present, must not specify other resources without subresources");
 }
@@ -68,8 +61,8 @@ static void check_names(const struct sw_json *rule, const struct sw_fpath *path,
     }
 }
 
-void sw_b_check_admission_rule(const struct sw_json *rule, const struct sw_fpath *path,
-                               struct sw_field_errs *e)
+void sw_admission_rule_check(const struct sw_json *rule, const struct sw_fpath *path,
+                             struct sw_field_errs *e)
 {
     static const char *const operations[] = {"*", "CONNECT", "CREATE", "DELETE", "UPDATE", NULL};
     static const char *const scopes[] = {"*", "Cluster", "Namespaced", NULL};
@@ -84,7 +77,7 @@ void sw_b_check_admission_rule(const struct sw_json *rule, const struct sw_fpath
     for (size_t i = 0; i < sw_json_len(list); i++) {
         struct sw_fpath at = sw_fpath_index(&at_ops, i);
 
-        sw_b_one_of(sw_json_at(list, i), operations, &at, e);
+        sw_field_one_of(sw_json_at(list, i), operations, &at, e);
     }
     check_star(rule, "apiGroups", "API groups", path, e);
     check_star(rule, "apiVersions", "API versions", path, e);
@@ -96,5 +89,5 @@ void sw_b_check_admission_rule(const struct sw_json *rule, const struct sw_fpath
     }
     check_resources(rule, path, e);
     if (sw_json_find(rule, "scope"))
-        sw_b_one_of(sw_json_find(rule, "scope"), scopes, &at_scope, e);
+        sw_field_one_of(sw_json_find(rule, "scope"), scopes, &at_scope, e);
 }

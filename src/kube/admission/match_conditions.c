@@ -2,7 +2,7 @@
 #include "kube/admission/match_conditions.h"
 
 #include "base/def.h"
-#include "kube/builtin/builtin_int.h"
+#include "kube/fields.h"
 #include "kube/names.h"
 
 enum {
@@ -65,8 +65,8 @@ struct sw_match_conditions *sw_match_conditions_compile(struct sw_arena *a,
         const struct sw_json *v = sw_json_at(list, c->n);
         struct sw_fpath item = sw_fpath_index(path, c->n);
 
-        c->p[c->n].name = sw_b_text(v, "name");
-        c->p[c->n].expression = sw_slice_trim(sw_b_text(v, "expression"));
+        c->p[c->n].name = sw_field_text(v, "name");
+        c->p[c->n].expression = sw_slice_trim(sw_field_text(v, "expression"));
         compile_one(&c->p[c->n], scope, &item, e);
         check_name(c, c->n, &item, e);
     }

@@ -2,9 +2,11 @@
 /* What makes a ValidatingAdmissionPolicy or its binding valid; compiles the expressions. */
 #include "base/def.h"
 #include "base/mem.h"
+#include "kube/admission/admission_rules.h"
 #include "kube/admission/policy.h"
-#include "kube/builtin/builtin_int.h"
+#include "kube/fields.h"
 #include "kube/names.h"
+#include "kube/select/selector_check.h"
 
 enum {
     NOTES_MAX = 20,
@@ -32,11 +34,11 @@ static void check_match(const struct sw_json *m, const struct sw_fpath *path,
     if (!sw_json_find(m, "matchPolicy"))
         sw_ferr_required(e, &at_policy, NULL);
     else
-        sw_b_one_of(sw_json_find(m, "matchPolicy"), policies, &at_policy, e);
+        sw_field_one_of(sw_json_find(m, "matchPolicy"), policies, &at_policy, e);
     for (size_t i = 0; i < SW_ARRAY_LEN(selectors); i++) {
         struct sw_fpath at = sw_fpath_str(path, selectors[i]);
 
-        sw_b_check_selector(sw_json_find(m, selectors[i]), &at, e);
+        sw_selector_check(sw_json_find(m, selectors[i]), &at, e);
     }
     for (size_t i = 0; i < SW_ARRAY_LEN(lists); i++) {
         const struct sw_json *rules = sw_json_find(m, lists[i]);
@@ -45,7 +47,7 @@ static void check_match(const struct sw_json *m, const struct sw_fpath *path,
         for (size_t k = 0; k < sw_json_len(rules); k++) {
             struct sw_fpath at = sw_fpath_index(&up, k);
 
-            sw_b_check_admission_rule(sw_json_at(rules, k), &at, e);
+            sw_admission_rule_check(sw_json_at(rules, k), &at, e);
         }
     }
 }
@@ -94,17 +96,17 @@ static void compile_variables(struct compiler *c, const struct sw_fpath *path)
         struct sw_fpath at_name = sw_fpath_str(&item, "name");
         struct sw_fpath at = sw_fpath_str(&item, "expression");
 
-        p->vars[i].name = sw_b_text(v, "name");
+        p->vars[i].name = sw_field_text(v, "name");
         if (!sw_slice_trim(p->vars[i].name).n)
             sw_ferr_required(c->e, &at_name, "name is not specified");
         else if (!is_identifier(p->vars[i].name))
             sw_ferr_invalid_str(c->e, &at_name, p->vars[i].name,
                                 "name is not a valid CEL identifier");
-        if (!sw_slice_trim(sw_b_text(v, "expression")).n)
+        if (!sw_slice_trim(sw_field_text(v, "expression")).n)
             sw_ferr_required(c->e, &at, "expression is not specified");
         else
             p->vars[i].cel =
-                compile(c, sw_b_text(v, "expression"), &p->scope, SW_CEL_BE_ANYTHING, &at);
+                compile(c, sw_field_text(v, "expression"), &p->scope, SW_CEL_BE_ANYTHING, &at);
         p->scope.nvars = i + 1; /* the next ones may use it */
     }
     p->message_scope.vars = p->vars;
@@ -130,7 +132,7 @@ static void check_texts(struct compiler *c, const struct sw_json *v, const struc
 {
     static const char *const reasons[] = {"Forbidden", "Invalid", "RequestEntityTooLarge",
                                           "Unauthorized", NULL};
-    struct sw_slice message = sw_b_text(v, "message");
+    struct sw_slice message = sw_field_text(v, "message");
     struct sw_fpath at_msg = sw_fpath_str(item, "message");
     struct sw_fpath at_reason = sw_fpath_str(item, "reason");
 
@@ -139,7 +141,7 @@ static void check_texts(struct compiler *c, const struct sw_json *v, const struc
     else if (has_newline(sw_slice_trim(message)))
         sw_ferr_invalid_str(c->e, &at_msg, message, "message must not contain line breaks");
     if (sw_json_find(v, "reason"))
-        sw_b_one_of(sw_json_find(v, "reason"), reasons, &at_reason, c->e);
+        sw_field_one_of(sw_json_find(v, "reason"), reasons, &at_reason, c->e);
 }
 
 static void compile_validations(struct compiler *c, const struct sw_fpath *path)
@@ -156,11 +158,11 @@ static void compile_validations(struct compiler *c, const struct sw_fpath *path)
         struct sw_fpath item = sw_fpath_index(&up, i);
         struct sw_fpath at = sw_fpath_str(&item, "expression");
         struct sw_fpath at_msg = sw_fpath_str(&item, "messageExpression");
-        struct sw_slice msg = sw_b_text(v, "messageExpression");
+        struct sw_slice msg = sw_field_text(v, "messageExpression");
 
-        out->expression = sw_b_text(v, "expression");
-        out->message = sw_b_text(v, "message");
-        out->reason = sw_b_text(v, "reason");
+        out->expression = sw_field_text(v, "expression");
+        out->message = sw_field_text(v, "message");
+        out->reason = sw_field_text(v, "reason");
         if (!sw_slice_trim(out->expression).n)
             sw_ferr_required(c->e, &at, "expression is not specified");
         else
@@ -192,8 +194,8 @@ static void compile_notes(struct compiler *c, const struct sw_fpath *path)
         struct sw_fpath at = sw_fpath_str(&item, "valueExpression");
         struct sw_slice full;
 
-        note->name = sw_b_text(sw_json_at(list, i), "key");
-        note->expression = sw_slice_trim(sw_b_text(sw_json_at(list, i), "valueExpression"));
+        note->name = sw_field_text(sw_json_at(list, i), "key");
+        note->expression = sw_slice_trim(sw_field_text(sw_json_at(list, i), "valueExpression"));
         full = sw_slice_str(sw_arena_printf(c->e->arena, "%.*s/%.*s", SW_SLICE_ARG(p->name),
                                             SW_SLICE_ARG(note->name)));
         sw_name_report(c->e, &at_key, full, sw_name_label_key(full));
@@ -218,7 +220,7 @@ static void check_param_kind(const struct sw_json *kind, const struct sw_fpath *
     struct sw_fpath path = sw_fpath_str(up, "paramKind");
     struct sw_fpath at_version = sw_fpath_str(&path, "apiVersion");
     struct sw_fpath at_kind = sw_fpath_str(&path, "kind");
-    struct sw_slice version = sw_b_text(kind, "apiVersion");
+    struct sw_slice version = sw_field_text(kind, "apiVersion");
 
     if (!kind)
         return;
@@ -229,7 +231,7 @@ static void check_param_kind(const struct sw_json *kind, const struct sw_fpath *
         sw_ferr_invalid_str(e, &at_version, version,
                             sw_arena_printf(e->arena, "unexpected GroupVersion string: %.*s",
                                             SW_SLICE_ARG(version)));
-    if (!sw_b_text(kind, "kind").n)
+    if (!sw_field_text(kind, "kind").n)
         sw_ferr_required(e, &at_kind, NULL);
 }
 
@@ -245,7 +247,7 @@ static void check_spec(struct compiler *c, const struct sw_fpath *path)
     if (!sw_json_find(spec, "failurePolicy"))
         sw_ferr_required(c->e, &at_fail, NULL);
     else
-        sw_b_one_of(sw_json_find(spec, "failurePolicy"), policies, &at_fail, c->e);
+        sw_field_one_of(sw_json_find(spec, "failurePolicy"), policies, &at_fail, c->e);
     check_param_kind(sw_json_find(spec, "paramKind"), path, c->e);
     if (!match) {
         sw_ferr_required(c->e, &at_match, NULL);
@@ -305,7 +307,7 @@ static void check_param_ref(const struct sw_json *ref, const struct sw_fpath *pa
 {
     static const char *const actions[] = {"Allow", "Deny", NULL};
     const struct sw_json *sel = sw_json_find(ref, "selector");
-    struct sw_slice name = sw_b_text(ref, "name");
+    struct sw_slice name = sw_field_text(ref, "name");
     struct sw_fpath at_name = sw_fpath_str(path, "name");
     struct sw_fpath at_sel = sw_fpath_str(path, "selector");
     struct sw_fpath at_action = sw_fpath_str(path, "parameterNotFoundAction");
@@ -317,15 +319,15 @@ static void check_param_ref(const struct sw_json *ref, const struct sw_fpath *pa
     if (name.n && sel)
         sw_ferr_forbidden(e, &at_name, "name and selector are mutually exclusive");
     if (sel)
-        sw_b_check_selector(sel, &at_sel, e);
+        sw_selector_check(sel, &at_sel, e);
     if (name.n && sel)
         sw_ferr_forbidden(e, &at_sel, "name and selector are mutually exclusive");
     if (!name.n && !sel)
         sw_ferr_required(e, path, "one of name or selector must be specified");
-    if (!sw_b_text(ref, "parameterNotFoundAction").n)
+    if (!sw_field_text(ref, "parameterNotFoundAction").n)
         sw_ferr_required(e, &at_action, NULL);
     else
-        sw_b_one_of(sw_json_find(ref, "parameterNotFoundAction"), actions, &at_action, e);
+        sw_field_one_of(sw_json_find(ref, "parameterNotFoundAction"), actions, &at_action, e);
 }
 
 static void check_actions(const struct sw_json *list, const struct sw_fpath *path,
@@ -339,7 +341,7 @@ static void check_actions(const struct sw_json *list, const struct sw_fpath *pat
         const struct sw_json *v = sw_json_at(list, i);
         struct sw_fpath at = sw_fpath_index(path, i);
 
-        sw_b_one_of(v, known, &at, e);
+        sw_field_one_of(v, known, &at, e);
         for (size_t k = 0; k < i; k++) {
             if (sw_slice_eq(sw_json_str(sw_json_at(list, k)), sw_json_str(v)))
                 sw_ferr_duplicate(e, &at, v);
@@ -359,7 +361,7 @@ static void check_actions(const struct sw_json *list, const struct sw_fpath *pat
 void sw_policy_binding_check(const struct sw_json *obj, struct sw_field_errs *e)
 {
     const struct sw_json *spec = sw_json_find(obj, "spec");
-    struct sw_slice name = sw_b_text(spec, "policyName");
+    struct sw_slice name = sw_field_text(spec, "policyName");
     struct sw_fpath path = sw_fpath_str(NULL, "spec");
     struct sw_fpath at_name = sw_fpath_str(&path, "policyName");
     struct sw_fpath at_ref = sw_fpath_str(&path, "paramRef");

@@ -90,15 +90,15 @@ void sw_b_check_autoscaler(const struct sw_json *obj, const struct sw_json *old,
 {
     const struct sw_json *spec = sw_json_find(obj, "spec");
     const struct sw_json *ref = sw_json_find(spec, "scaleTargetRef");
-    int64_t min = sw_b_int(spec, "minReplicas");
-    int64_t max = sw_b_int(spec, "maxReplicas");
+    int64_t min = sw_field_int(spec, "minReplicas");
+    int64_t max = sw_field_int(spec, "maxReplicas");
     struct sw_fpath path = sw_fpath_str(NULL, "spec");
     struct sw_fpath at_min = sw_fpath_str(&path, "minReplicas");
     struct sw_fpath at_max = sw_fpath_str(&path, "maxReplicas");
     struct sw_fpath at_kind = sw_fpath_str(&path, "scaleTargetRef.kind");
     struct sw_fpath at_name = sw_fpath_str(&path, "scaleTargetRef.name");
     struct sw_fpath at_version = sw_fpath_str(&path, "scaleTargetRef.apiVersion");
-    struct sw_slice version = sw_b_text(ref, "apiVersion");
+    struct sw_slice version = sw_field_text(ref, "apiVersion");
 
     if (old && sw_json_equal(spec, sw_json_find(old, "spec"), SW_JSON_EQ_VALUE))
         return;
@@ -113,12 +113,12 @@ void sw_b_check_autoscaler(const struct sw_json *obj, const struct sw_json *old,
     if (max < min)
         sw_ferr_invalid(e, &at_max, sw_json_new_i64(e->arena, max),
                         "must be greater than or equal to `minReplicas`");
-    if (!sw_b_text(ref, "kind").n)
+    if (!sw_field_text(ref, "kind").n)
         sw_ferr_required(e, &at_kind, NULL);
-    if (!sw_b_text(ref, "name").n)
+    if (!sw_field_text(ref, "name").n)
         sw_ferr_required(e, &at_name, NULL);
     /* The core group has one kind with a scale. */
-    if (!memchr(version.p, '/', version.n) && !sw_b_is(ref, "kind", "ReplicationController"))
+    if (!memchr(version.p, '/', version.n) && !sw_field_is(ref, "kind", "ReplicationController"))
         sw_ferr_invalid_str(e, &at_version, version, "apiVersion must specify API group");
 }
 
@@ -155,7 +155,7 @@ static struct sw_json *metric_to_v1(struct sw_arena *a, const struct sw_json *m)
 {
     struct sw_json *out = sw_json_new_object(a);
 
-    sw_json_put_str(a, out, "type", sw_b_text(m, "type"));
+    sw_json_put_str(a, out, "type", sw_field_text(m, "type"));
     for (size_t i = 0; i < SW_ARRAY_LEN(places); i++) {
         const struct sw_json *v = sw_json_find(m, places[i].source);
 
@@ -172,7 +172,7 @@ static struct sw_json *metric_from_v1(struct sw_arena *a, const struct sw_json *
 {
     struct sw_json *out = sw_json_new_object(a);
 
-    sw_json_put_str(a, out, "type", sw_b_text(m, "type"));
+    sw_json_put_str(a, out, "type", sw_field_text(m, "type"));
     for (size_t i = 0; i < SW_ARRAY_LEN(places); i++) {
         const struct sw_json *v = sw_json_walk(m, places[i].source, places[i].v1, NULL);
         struct sw_json *to;
@@ -199,7 +199,8 @@ static struct sw_json *metric_from_v1(struct sw_arena *a, const struct sw_json *
 /* The one metric v1 has a field for. */
 static bool is_cpu(const struct sw_json *m)
 {
-    return sw_b_is(m, "type", "Resource") && sw_b_is(sw_json_find(m, "resource"), "name", "cpu") &&
+    return sw_field_is(m, "type", "Resource") &&
+           sw_field_is(sw_json_find(m, "resource"), "name", "cpu") &&
            sw_json_walk(m, "resource", "target", "averageUtilization", NULL);
 }
 
@@ -320,7 +321,7 @@ void sw_hpa_from_v1(struct sw_arena *a, struct sw_json *obj)
     int64_t n = 0;
 
     (void)sw_json_remove(status, SW_SLICE_LIT("currentCPUUtilizationPercentage"));
-    if (!sw_b_int(status, "currentReplicas"))
+    if (!sw_field_int(status, "currentReplicas"))
         (void)sw_json_remove(status, SW_SLICE_LIT("currentReplicas"));
     for (size_t i = 0; i < sw_json_len(others); i++)
         sw_json_push(a, metrics, metric_from_v1(a, sw_json_at(others, i)));

@@ -86,13 +86,13 @@ void sw_b_admit_job(struct sw_arena *a, struct sw_json *obj)
         return;
     for (size_t i = 0; i < SW_ARRAY_LEN(marks); i++) {
         if (!sw_json_find(labels, marks[i].label))
-            sw_json_put_str(a, labels, marks[i].label, sw_b_text(meta, marks[i].field));
+            sw_json_put_str(a, labels, marks[i].label, sw_field_text(meta, marks[i].field));
         if (same)
             sw_json_put(a, own, marks[i].label, sw_json_find(labels, marks[i].label));
     }
     selector = sw_b_object_in(a, sw_b_object_in(a, spec, "selector"), "matchLabels");
     if (!sw_json_find(selector, CONTROLLER_UID))
-        sw_json_put_str(a, selector, CONTROLLER_UID, sw_b_text(meta, "uid"));
+        sw_json_put_str(a, selector, CONTROLLER_UID, sw_field_text(meta, "uid"));
 }
 
 /* ---- validation ---- */
@@ -117,14 +117,14 @@ static void check_job_spec(const struct sw_json *spec, const struct sw_fpath *pa
     for (size_t i = 0; i < SW_ARRAY_LEN(counts); i++)
         sw_b_check_count(spec, counts[i], path, e);
     if (sw_json_find(spec, "completionMode"))
-        sw_b_one_of(sw_json_find(spec, "completionMode"), modes, &at_mode, e);
-    if (sw_b_is(spec, "completionMode", "Indexed") && !sw_json_find(spec, "completions"))
+        sw_field_one_of(sw_json_find(spec, "completionMode"), modes, &at_mode, e);
+    if (sw_field_is(spec, "completionMode", "Indexed") && !sw_json_find(spec, "completions"))
         sw_ferr_required(e, &at_completions, "when completion mode is Indexed");
     sw_b_check_template(spec, path, e);
     if (!restart || sw_json_str_eq(restart, "Always"))
         sw_ferr_required(e, &at_restart, "valid values: \"OnFailure\", \"Never\"");
     else
-        sw_b_one_of(restart, restarts, &at_restart, e);
+        sw_field_one_of(restart, restarts, &at_restart, e);
 }
 
 /* The pods of a Job must be those it selects. */
@@ -158,8 +158,9 @@ static void check_frozen_fields(const struct sw_json *spec, const struct sw_json
         const struct sw_json *now = sw_json_find(spec, frozen[i]);
         struct sw_fpath at = sw_fpath_str(&path, frozen[i]);
 
-        if (strcmp(frozen[i], "completions") == 0 && sw_b_is(was, "completionMode", "Indexed") &&
-            sw_b_int(spec, "completions") == sw_b_int(spec, "parallelism"))
+        if (strcmp(frozen[i], "completions") == 0 &&
+            sw_field_is(was, "completionMode", "Indexed") &&
+            sw_field_int(spec, "completions") == sw_field_int(spec, "parallelism"))
             continue; /* an indexed Job may grow and shrink as a whole */
         if (strcmp(frozen[i], "template") == 0 && sw_json_true(sw_json_find(was, "suspend")))
             continue; /* not started: a queue may still place it */
@@ -199,7 +200,7 @@ static size_t count_fields(struct sw_slice s)
 /* Five fields, or a word like @daily; what is in the fields is for those who run it. */
 static void check_schedule(const struct sw_json *spec, struct sw_field_errs *e)
 {
-    struct sw_slice s = sw_b_text(spec, "schedule");
+    struct sw_slice s = sw_field_text(spec, "schedule");
     struct sw_fpath at = sw_fpath_str(NULL, "spec.schedule");
     size_t n = count_fields(s);
 
@@ -222,7 +223,7 @@ void sw_b_check_cron_job(const struct sw_json *obj, const struct sw_json *old,
     static const char *const counts[] = {"startingDeadlineSeconds", "successfulJobsHistoryLimit",
                                          "failedJobsHistoryLimit"};
     const struct sw_json *spec = sw_json_find(obj, "spec");
-    struct sw_slice name = sw_b_text(sw_json_find(obj, "metadata"), "name");
+    struct sw_slice name = sw_field_text(sw_json_find(obj, "metadata"), "name");
     struct sw_fpath path = sw_fpath_str(NULL, "spec");
     struct sw_fpath at_name = sw_fpath_str(NULL, "metadata.name");
     struct sw_fpath at_policy = sw_fpath_str(&path, "concurrencyPolicy");
@@ -233,7 +234,7 @@ void sw_b_check_cron_job(const struct sw_json *obj, const struct sw_json *old,
     if (old && sw_json_equal(spec, sw_json_find(old, "spec"), SW_JSON_EQ_VALUE))
         return;
     check_schedule(spec, e);
-    sw_b_one_of(sw_json_find(spec, "concurrencyPolicy"), policies, &at_policy, e);
+    sw_field_one_of(sw_json_find(spec, "concurrencyPolicy"), policies, &at_policy, e);
     for (size_t i = 0; i < SW_ARRAY_LEN(counts); i++)
         sw_b_check_count(spec, counts[i], &path, e);
     check_job_spec(sw_json_walk(spec, "jobTemplate", "spec", NULL), &at_job, e);

@@ -90,6 +90,14 @@ SW_NODISCARD int sw_builtin_decode(struct sw_arena *a, const struct sw_schema *s
 SW_NODISCARD int sw_meta_decode(struct sw_arena *a, struct sw_json *obj, struct sw_texts *unknown,
                                 const char **ret_why);
 
+/*
+ * Decodes the metadata of resources embedded in a custom one (x-kubernetes-embedded-resource):
+ * unknown fields are removed and noted. SW_EINVAL with the reason for values of a wrong type.
+ */
+SW_NODISCARD int sw_embedded_decode(struct sw_arena *a, struct sw_json *v,
+                                    const struct sw_schema *root, struct sw_texts *unknown,
+                                    const char **ret_why);
+
 /* Fills the defaults of a kind; obj was decoded before. Also stringData, Namespace's labels ... */
 void sw_builtin_default(struct sw_arena *a, const struct sw_builtin *b, struct sw_json *obj);
 /* What the server adds to a new object when its owners are noted down already. */
@@ -105,8 +113,6 @@ void sw_builtin_validate(const struct sw_builtin *b, const struct sw_json *obj,
 void sw_hpa_to_v1(struct sw_arena *a, struct sw_json *obj);
 void sw_hpa_from_v1(struct sw_arena *a, struct sw_json *obj);
 
-/* Owner references, and finalizers: ours, the reference has no bound. */
-enum { SW_META_REFS_MAX = 1024 };
 /*
  * What a name in the hard limits of a ResourceQuota counts: the plural, with its group; empty when
  * it counts no objects.
@@ -114,15 +120,6 @@ enum { SW_META_REFS_MAX = 1024 };
 struct sw_slice sw_quota_counts(struct sw_slice name, struct sw_slice *ret_group);
 /* A limit as a whole number; false when it is none. */
 bool sw_quota_number(const struct sw_json *v, uint64_t *ret);
-
-/* metadata.* of any kind. namespaced says whether a namespace is required or forbidden. */
-void sw_meta_validate(const struct sw_json *obj, bool namespaced, sw_name_fn name_check,
-                      struct sw_field_errs *e);
-/* Rules between the stored and the new metadata. */
-void sw_meta_validate_update(const struct sw_json *obj, const struct sw_json *old,
-                             struct sw_field_errs *e);
-void sw_labels_validate(const struct sw_json *labels, const struct sw_fpath *path,
-                        struct sw_field_errs *e);
 
 /* ---- protobuf descriptors of the same types ---- */
 

@@ -3,35 +3,12 @@
 #pragma once
 
 #include "kube/builtin/builtin.h"
+#include "kube/fields.h"
 
 /* More lines for the table of types, see builtin_types.c. */
 extern const char sw_builtin_pod_types[];
 extern const char sw_builtin_work_types[];
 
-/* Text of a member, "" when it is missing. */
-static inline struct sw_slice sw_b_text(const struct sw_json *v, const char *key)
-{
-    struct sw_slice s = sw_json_str(sw_json_find(v, key));
-
-    return s.p ? s : sw_slice("", 0);
-}
-
-/* Number of a member, 0 when it is missing. */
-static inline int64_t sw_b_int(const struct sw_json *v, const char *key)
-{
-    int64_t n = 0;
-
-    return sw_json_exact_i64(sw_json_find(v, key), &n) ? n : 0;
-}
-
-static inline bool sw_b_is(const struct sw_json *v, const char *key, const char *text)
-{
-    return sw_json_str_eq(sw_json_find(v, key), text);
-}
-
-/* 'Unsupported value' unless v is one of a NULL-terminated list. */
-void sw_b_one_of(const struct sw_json *v, const char *const *allowed, const struct sw_fpath *at,
-                 struct sw_field_errs *e);
 /* 1 to 65535; a missing one counts as 0. */
 void sw_b_port_number(const struct sw_json *v, const struct sw_fpath *at, struct sw_field_errs *e);
 /* Any textual address; returns whether it is one. */
@@ -125,14 +102,6 @@ void sw_b_check_autoscaler(const struct sw_json *obj, const struct sw_json *old,
 void sw_b_check_event(const struct sw_json *obj, const struct sw_json *old,
                       struct sw_field_errs *e);
 void sw_b_check_event_v1(const struct sw_json *obj, const struct sw_json *old,
-                         struct sw_field_errs *e);
-/* True when a list has this string. */
-bool sw_b_has_text(const struct sw_json *list, const char *text);
-/* A rule that says which requests a webhook or policy is about. */
-void sw_b_check_admission_rule(const struct sw_json *rule, const struct sw_fpath *path,
-                               struct sw_field_errs *e);
-/* A LabelSelector. */
-void sw_b_check_selector(const struct sw_json *sel, const struct sw_fpath *path,
                          struct sw_field_errs *e);
 void sw_b_check_role(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e);
 void sw_b_check_binding(const struct sw_json *obj, const struct sw_json *old,

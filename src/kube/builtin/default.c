@@ -224,7 +224,7 @@ static void default_admission(struct sw_arena *a, struct sw_json *obj)
 {
     struct sw_json *spec = sw_json_find(obj, "spec");
     const struct sw_json *hooks = sw_json_find(obj, "webhooks");
-    bool mutating = sw_b_is(obj, "kind", "MutatingWebhookConfiguration");
+    bool mutating = sw_field_is(obj, "kind", "MutatingWebhookConfiguration");
 
     if (sw_json_is(spec, SW_JSON_OBJECT) && !sw_json_find(spec, "policyName"))
         default_str(a, spec, "failurePolicy", "Fail");

@@ -6,6 +6,7 @@
 #include "base/map.h"
 #include "io/egress.h"
 #include "kube/builtin/builtin_int.h"
+#include "kube/schema/meta.h"
 
 enum {
     MAX_ENDPOINTS = 1000,
@@ -110,7 +111,7 @@ static const struct sw_json *old_node(const struct sw_json *old, struct sw_slice
             for (size_t k = 0; k < sw_json_len(list); k++) {
                 const struct sw_json *a = sw_json_at(list, k);
 
-                if (sw_slice_eq(sw_b_text(a, "ip"), ip) && sw_json_find(a, "nodeName"))
+                if (sw_slice_eq(sw_field_text(a, "ip"), ip) && sw_json_find(a, "nodeName"))
                     found = sw_json_find(a, "nodeName");
             }
         }
@@ -124,8 +125,8 @@ static void check_endpoint_address(const struct sw_json *addr, const struct sw_j
     struct sw_fpath at_ip = sw_fpath_str(path, "ip");
     struct sw_fpath at_host = sw_fpath_str(path, "hostname");
     struct sw_fpath at_node = sw_fpath_str(path, "nodeName");
-    struct sw_slice ip = sw_b_text(addr, "ip");
-    struct sw_slice host = sw_b_text(addr, "hostname");
+    struct sw_slice ip = sw_field_text(addr, "ip");
+    struct sw_slice host = sw_field_text(addr, "hostname");
     const struct sw_json *node = sw_json_find(addr, "nodeName");
     const struct sw_json *was = old_node(old, ip);
     size_t before = e->n;
@@ -151,7 +152,7 @@ static void check_endpoint_port(const struct sw_json *p, bool need_name,
     struct sw_fpath at_port = sw_fpath_str(path, "port");
     struct sw_fpath at_proto = sw_fpath_str(path, "protocol");
     struct sw_fpath at_app = sw_fpath_str(path, "appProtocol");
-    struct sw_slice name = sw_b_text(p, "name");
+    struct sw_slice name = sw_field_text(p, "name");
     const struct sw_json *app = sw_json_find(p, "appProtocol");
 
     if (name.n)
@@ -159,7 +160,7 @@ static void check_endpoint_port(const struct sw_json *p, bool need_name,
     else if (need_name)
         sw_ferr_required(e, &at_name, NULL);
     sw_b_port_number(sw_json_find(p, "port"), &at_port, e);
-    sw_b_one_of(sw_json_find(p, "protocol"), protocols, &at_proto, e);
+    sw_field_one_of(sw_json_find(p, "protocol"), protocols, &at_proto, e);
     if (app)
         sw_name_report(e, &at_app, sw_json_str(app), sw_name_label_key(sw_json_str(app)));
 }
@@ -261,7 +262,7 @@ static void check_hints(const struct sw_json *hints, const struct sw_fpath *path
         return;
     }
     for (size_t i = 0; i < sw_json_len(zones); i++) {
-        struct sw_slice name = sw_b_text(sw_json_at(zones, i), "name");
+        struct sw_slice name = sw_field_text(sw_json_at(zones, i), "name");
         struct sw_fpath item = sw_fpath_index(&up, i);
         struct sw_fpath at = sw_fpath_str(&item, "name");
 
@@ -335,13 +336,13 @@ static void check_slice_ports(const struct sw_json *obj, struct sw_field_errs *e
         struct sw_fpath at_name = sw_fpath_str(&at, "name");
         struct sw_fpath at_proto = sw_fpath_str(&at, "protocol");
         struct sw_fpath at_app = sw_fpath_str(&at, "appProtocol");
-        struct sw_slice name = sw_b_text(p, "name");
+        struct sw_slice name = sw_field_text(p, "name");
 
         if (name.n)
             sw_name_report(e, &at_name, name, sw_name_dns1123_label(name));
         if (sw_map_put(&seen, name, &seen))
             sw_ferr_duplicate(e, &at_name, sw_json_find(p, "name"));
-        sw_b_one_of(sw_json_find(p, "protocol"), protocols, &at_proto, e);
+        sw_field_one_of(sw_json_find(p, "protocol"), protocols, &at_proto, e);
         if (app)
             sw_name_report(e, &at_app, sw_json_str(app), sw_name_label_key(sw_json_str(app)));
     }
@@ -358,7 +359,7 @@ void sw_b_check_endpoint_slice(const struct sw_json *obj, const struct sw_json *
     if (!sw_json_str(type).n)
         sw_ferr_required(e, &at_type, NULL);
     else
-        sw_b_one_of(type, types, &at_type, e);
+        sw_field_one_of(type, types, &at_type, e);
     /* What did not change was judged under the address type it was written for. */
     if (!old || !sw_json_equal(sw_json_find(obj, "endpoints"), sw_json_find(old, "endpoints"),
                                SW_JSON_EQ_VALUE))

@@ -4,7 +4,7 @@
 
 static void event_text(const struct sw_json *obj, const char *key, struct sw_field_errs *e)
 {
-    struct sw_slice v = sw_b_text(obj, key);
+    struct sw_slice v = sw_field_text(obj, key);
     struct sw_fpath at = sw_fpath_str(NULL, key);
 
     if (!v.n)
@@ -35,9 +35,9 @@ static void check_event_namespace(const struct sw_json *obj, const char *about, 
 /* What both shapes have to obey; their names differ, those in the errors do not. */
 static void check_any_event(const struct sw_json *obj, bool core, struct sw_field_errs *e)
 {
-    struct sw_slice by = sw_b_text(obj, core ? "reportingComponent" : "reportingController");
+    struct sw_slice by = sw_field_text(obj, core ? "reportingComponent" : "reportingController");
     struct sw_fpath at = sw_fpath_str(NULL, "reportingController");
-    bool timed = sw_b_text(obj, "eventTime").n;
+    bool timed = sw_field_text(obj, "eventTime").n;
 
     check_event_namespace(obj, core ? "involvedObject" : "regarding", timed, e);
     if (!timed)
@@ -49,7 +49,7 @@ static void check_any_event(const struct sw_json *obj, bool core, struct sw_fiel
     event_text(obj, "action", e);
     event_text(obj, "reason", e);
     at = sw_fpath_str(NULL, "message");
-    if (sw_b_text(obj, core ? "message" : "note").n > 1024)
+    if (sw_field_text(obj, core ? "message" : "note").n > 1024)
         sw_ferr_invalid_str(e, &at, sw_slice("", 0), "can have at most 1024 characters");
 }
 
@@ -65,10 +65,10 @@ static void check_series(const struct sw_json *obj, struct sw_field_errs *e)
 
     if (!series)
         return;
-    if (sw_b_int(series, "count") < 2)
+    if (sw_field_int(series, "count") < 2)
         sw_ferr_invalid_str(e, &at, sw_slice("", 0), "should be at least 2");
     at = sw_fpath_str(NULL, "series.lastObservedTime");
-    if (!sw_b_text(series, "lastObservedTime").n)
+    if (!sw_field_text(series, "lastObservedTime").n)
         sw_ferr_required(e, &at, NULL);
 }
 
@@ -108,7 +108,7 @@ void sw_b_check_event_v1(const struct sw_json *obj, const struct sw_json *old,
 {
     /* Only the older shape may have these. */
     static const size_t unset[] = {4, 5, 6};
-    struct sw_slice type = sw_b_text(obj, "type");
+    struct sw_slice type = sw_field_text(obj, "type");
     const struct sw_json *source = sw_json_find(obj, "deprecatedSource");
     struct sw_fpath at = sw_fpath_str(NULL, "eventTime");
 
@@ -118,7 +118,7 @@ void sw_b_check_event_v1(const struct sw_json *obj, const struct sw_json *old,
         return;
     }
     check_series(obj, e);
-    if (!sw_b_text(obj, "eventTime").n)
+    if (!sw_field_text(obj, "eventTime").n)
         sw_ferr_required(e, &at, NULL);
     at = sw_fpath_str(NULL, "type");
     if (!sw_slice_eq_str(type, "Normal") && !sw_slice_eq_str(type, "Warning"))
@@ -133,6 +133,6 @@ void sw_b_check_event_v1(const struct sw_json *obj, const struct sw_json *old,
             sw_ferr_invalid_str(e, &at, sw_slice("", 0), "needs to be unset");
     }
     at = sw_fpath_str(NULL, "source");
-    if (sw_b_text(source, "component").n || sw_b_text(source, "host").n)
+    if (sw_field_text(source, "component").n || sw_field_text(source, "host").n)
         sw_ferr_invalid_str(e, &at, sw_slice("", 0), "needs to be unset");
 }

@@ -15,7 +15,7 @@ static void check_segment(const struct sw_json *ref, const char *key, const stru
                           struct sw_field_errs *e)
 {
     struct sw_fpath at = sw_fpath_str(path, key);
-    struct sw_slice v = sw_b_text(ref, key);
+    struct sw_slice v = sw_field_text(ref, key);
 
     if (!v.n)
         sw_ferr_required(e, &at, NULL);
@@ -43,8 +43,8 @@ static void check_service_port(const struct sw_json *port, const struct sw_fpath
     struct sw_fpath up = sw_fpath_str(service, "port");
     struct sw_fpath at_name = sw_fpath_str(&up, "name");
     struct sw_fpath at_number = sw_fpath_str(&up, "number");
-    struct sw_slice name = sw_b_text(port, "name");
-    bool number = sw_b_int(port, "number") != 0;
+    struct sw_slice name = sw_field_text(port, "name");
+    bool number = sw_field_int(port, "number") != 0;
 
     if (name.n && number)
         sw_ferr_invalid_str(e, backend, sw_slice("", 0), "cannot set both port name & port number");
@@ -64,7 +64,7 @@ static void check_backend(const struct sw_json *b, const struct sw_fpath *path,
     struct sw_fpath at_resource = sw_fpath_str(path, "resource");
     struct sw_fpath at_service = sw_fpath_str(path, "service");
     struct sw_fpath at_name = sw_fpath_str(&at_service, "name");
-    struct sw_slice name = sw_b_text(service, "name");
+    struct sw_slice name = sw_field_text(service, "name");
 
     if (resource && service) {
         sw_ferr_invalid_str(e, path, sw_slice("", 0),
@@ -111,14 +111,14 @@ static void check_path(const struct sw_json *p, const struct sw_fpath *path,
     struct sw_fpath at_type = sw_fpath_str(path, "pathType");
     struct sw_fpath at_path = sw_fpath_str(path, "path");
     struct sw_fpath at_backend = sw_fpath_str(path, "backend");
-    struct sw_slice text = sw_b_text(p, "path");
+    struct sw_slice text = sw_field_text(p, "path");
     bool strict = sw_json_str_eq(type, "Exact") || sw_json_str_eq(type, "Prefix");
 
     if (!type) {
         sw_ferr_required(e, &at_type, "pathType must be specified");
         return;
     }
-    sw_b_one_of(type, types, &at_type, e);
+    sw_field_one_of(type, types, &at_type, e);
     if ((strict || (text.n && sw_json_str_eq(type, "ImplementationSpecific"))) &&
         !sw_slice_has_prefix(text, SW_SLICE_LIT("/")))
         sw_ferr_invalid_str(e, &at_path, text, "must be an absolute path");
@@ -146,7 +146,7 @@ static void check_rule(const struct sw_json *rule, const struct sw_fpath *path,
 {
     const struct sw_json *http = sw_json_find(rule, "http");
     const struct sw_json *paths = sw_json_find(http, "paths");
-    struct sw_slice host = sw_b_text(rule, "host");
+    struct sw_slice host = sw_field_text(rule, "host");
     struct sw_fpath at_host = sw_fpath_str(path, "host");
     struct sw_fpath at_http = sw_fpath_str(path, "http");
     struct sw_fpath up = sw_fpath_str(&at_http, "paths");
@@ -168,7 +168,7 @@ static void check_tls(const struct sw_json *tls, const struct sw_fpath *path,
                       struct sw_field_errs *e)
 {
     const struct sw_json *hosts = sw_json_find(tls, "hosts");
-    struct sw_slice secret = sw_b_text(tls, "secretName");
+    struct sw_slice secret = sw_field_text(tls, "secretName");
     struct sw_fpath up = sw_fpath_str(path, "hosts");
     struct sw_fpath at_secret = sw_fpath_str(path, "secretName");
 
@@ -246,8 +246,8 @@ static void check_balancer(const struct sw_json *obj, struct sw_field_errs *e)
         struct sw_fpath item = sw_fpath_index(&up, i);
         struct sw_fpath at_ip = sw_fpath_str(&item, "ip");
         struct sw_fpath at_host = sw_fpath_str(&item, "hostname");
-        struct sw_slice ip = sw_b_text(sw_json_at(list, i), "ip");
-        struct sw_slice host = sw_b_text(sw_json_at(list, i), "hostname");
+        struct sw_slice ip = sw_field_text(sw_json_at(list, i), "ip");
+        struct sw_slice host = sw_field_text(sw_json_at(list, i), "hostname");
 
         if (ip.n)
             (void)sw_b_ip(ip, &at_ip, e);
@@ -340,7 +340,7 @@ static void check_parameters(const struct sw_json *ref, const struct sw_fpath *p
         sw_ferr_required(e, &at_scope, NULL);
         return;
     }
-    sw_b_one_of(scope, scopes, &at_scope, e);
+    sw_field_one_of(scope, scopes, &at_scope, e);
     if (sw_json_str_eq(scope, "Namespace") && !ns)
         sw_ferr_required(e, &at_ns, "`parameters.scope` is set to 'Namespace'");
     else if (sw_json_str_eq(scope, "Namespace"))
@@ -354,12 +354,12 @@ void sw_b_check_ingress_class(const struct sw_json *obj, const struct sw_json *o
 {
     const struct sw_json *spec = sw_json_find(obj, "spec");
     const struct sw_json *ref = sw_json_find(spec, "parameters");
-    struct sw_slice controller = sw_b_text(spec, "controller");
+    struct sw_slice controller = sw_field_text(spec, "controller");
     struct sw_fpath path = sw_fpath_str(NULL, "spec");
     struct sw_fpath at = sw_fpath_str(&path, "controller");
     struct sw_fpath at_ref = sw_fpath_str(&path, "parameters");
 
-    if (old && !sw_slice_eq(controller, sw_b_text(sw_json_find(old, "spec"), "controller")))
+    if (old && !sw_slice_eq(controller, sw_field_text(sw_json_find(old, "spec"), "controller")))
         sw_ferr_invalid_str(e, &at, controller, "field is immutable");
     check_controller(controller, &at, e);
     if (ref)

@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "kube/builtin/builtin_int.h"
+#include "kube/schema/meta.h"
 
 static const char *const container_lists[] = {"initContainers", "containers"};
 
@@ -21,7 +22,7 @@ static void def(struct sw_arena *a, struct sw_json *v, const char *key, const ch
 
 static void def_int(struct sw_arena *a, struct sw_json *v, const char *key, int64_t n)
 {
-    if (sw_json_is(v, SW_JSON_OBJECT) && !sw_b_int(v, key))
+    if (sw_json_is(v, SW_JSON_OBJECT) && !sw_field_int(v, key))
         sw_json_put(a, v, key, sw_json_new_i64(a, n));
 }
 
@@ -90,7 +91,7 @@ static void default_container(struct sw_arena *a, struct sw_json *c, bool host_n
 
     if (!sw_json_is(c, SW_JSON_OBJECT))
         return;
-    def(a, c, "imagePullPolicy", pinned(sw_b_text(c, "image")) ? "IfNotPresent" : "Always");
+    def(a, c, "imagePullPolicy", pinned(sw_field_text(c, "image")) ? "IfNotPresent" : "Always");
     def(a, c, "terminationMessagePath", "/dev/termination-log");
     def(a, c, "terminationMessagePolicy", "File");
     default_resources(a, c);
@@ -101,7 +102,7 @@ static void default_container(struct sw_arena *a, struct sw_json *c, bool host_n
 
         def(a, p, "protocol", "TCP");
         if (host_network)
-            def_int(a, p, "hostPort", sw_b_int(p, "containerPort"));
+            def_int(a, p, "hostPort", sw_field_int(p, "containerPort"));
     }
     for (size_t i = 0; i < sw_json_len(env); i++)
         def(a, sw_json_walk(sw_json_at(env, i), "valueFrom", "fieldRef", NULL), "apiVersion", "v1");
@@ -137,10 +138,10 @@ void sw_b_default_pod_spec(struct sw_arena *a, struct sw_json *spec)
         def_int(a, spec, "terminationGracePeriodSeconds", 30);
     (void)def_object(a, spec, "securityContext");
     /* The older name follows the newer one. */
-    if (sw_b_text(spec, "serviceAccountName").n)
-        sw_json_put_str(a, spec, "serviceAccount", sw_b_text(spec, "serviceAccountName"));
-    else if (sw_b_text(spec, "serviceAccount").n)
-        sw_json_put_str(a, spec, "serviceAccountName", sw_b_text(spec, "serviceAccount"));
+    if (sw_field_text(spec, "serviceAccountName").n)
+        sw_json_put_str(a, spec, "serviceAccount", sw_field_text(spec, "serviceAccountName"));
+    else if (sw_field_text(spec, "serviceAccount").n)
+        sw_json_put_str(a, spec, "serviceAccountName", sw_field_text(spec, "serviceAccount"));
     for (size_t l = 0; l < SW_ARRAY_LEN(container_lists); l++) {
         const struct sw_json *list = sw_json_find(spec, container_lists[l]);
 
@@ -172,8 +173,8 @@ static void tolerate(struct sw_arena *a, struct sw_json *list, const char *key)
     for (size_t i = 0; i < sw_json_len(list); i++) {
         const struct sw_json *x = sw_json_at(list, i);
 
-        if ((sw_b_is(x, "key", key) || !sw_b_text(x, "key").n) &&
-            (sw_b_is(x, "effect", "NoExecute") || !sw_b_text(x, "effect").n))
+        if ((sw_field_is(x, "key", key) || !sw_field_text(x, "key").n) &&
+            (sw_field_is(x, "effect", "NoExecute") || !sw_field_text(x, "effect").n))
             return;
     }
     t = sw_json_new_object(a);
@@ -241,7 +242,7 @@ static void check_container_port(const struct sw_json *p, const struct sw_fpath 
                                  struct sw_map *names, struct sw_field_errs *e)
 {
     static const char *const protocols[] = {"SCTP", "TCP", "UDP", NULL};
-    struct sw_slice name = sw_b_text(p, "name");
+    struct sw_slice name = sw_field_text(p, "name");
     struct sw_fpath at_name = sw_fpath_str(at, "name");
     struct sw_fpath at_port = sw_fpath_str(at, "containerPort");
     struct sw_fpath at_host = sw_fpath_str(at, "hostPort");
@@ -251,21 +252,21 @@ static void check_container_port(const struct sw_json *p, const struct sw_fpath 
         sw_name_report(e, &at_name, name, sw_name_port(name));
     else if (name.n && sw_map_put(names, name, names))
         sw_ferr_duplicate(e, &at_name, sw_json_find(p, "name"));
-    if (!sw_b_int(p, "containerPort"))
+    if (!sw_field_int(p, "containerPort"))
         sw_ferr_required(e, &at_port, NULL);
     else
         sw_b_port_number(sw_json_find(p, "containerPort"), &at_port, e);
-    if (sw_b_int(p, "hostPort"))
+    if (sw_field_int(p, "hostPort"))
         sw_b_port_number(sw_json_find(p, "hostPort"), &at_host, e);
-    sw_b_one_of(sw_json_find(p, "protocol"), protocols, &at_proto, e);
+    sw_field_one_of(sw_json_find(p, "protocol"), protocols, &at_proto, e);
 }
 
 static void check_container(const struct sw_json *c, const struct sw_fpath *at,
                             struct sw_map *names, struct sw_field_errs *e)
 {
     static const char *const pulls[] = {"Always", "IfNotPresent", "Never", NULL};
-    struct sw_slice name = sw_b_text(c, "name");
-    struct sw_slice image = sw_b_text(c, "image");
+    struct sw_slice name = sw_field_text(c, "name");
+    struct sw_slice image = sw_field_text(c, "image");
     const struct sw_json *ports = sw_json_find(c, "ports");
     struct sw_fpath at_name = sw_fpath_str(at, "name");
     struct sw_fpath at_image = sw_fpath_str(at, "image");
@@ -289,7 +290,7 @@ static void check_container(const struct sw_json *c, const struct sw_fpath *at,
         check_container_port(sw_json_at(ports, i), &item, &port_names, e);
     }
     sw_map_done(&port_names);
-    sw_b_one_of(sw_json_find(c, "imagePullPolicy"), pulls, &at_pull, e);
+    sw_field_one_of(sw_json_find(c, "imagePullPolicy"), pulls, &at_pull, e);
 }
 
 static void check_containers(const struct sw_json *spec, const struct sw_fpath *path,
@@ -320,7 +321,7 @@ static void check_volumes(const struct sw_json *spec, const struct sw_fpath *pat
     struct sw_map names = {0};
 
     for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_slice name = sw_b_text(sw_json_at(list, i), "name");
+        struct sw_slice name = sw_field_text(sw_json_at(list, i), "name");
         struct sw_fpath item = sw_fpath_index(&up, i);
         struct sw_fpath at = sw_fpath_str(&item, "name");
 
@@ -373,8 +374,8 @@ void sw_b_check_pod_spec(const struct sw_json *spec, const struct sw_fpath *path
     static const char *const restarts[] = {"Always", "OnFailure", "Never", NULL};
     static const char *const dns[] = {"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None",
                                       NULL};
-    struct sw_slice account = sw_b_text(spec, "serviceAccountName");
-    struct sw_slice node = sw_b_text(spec, "nodeName");
+    struct sw_slice account = sw_field_text(spec, "serviceAccountName");
+    struct sw_slice node = sw_field_text(spec, "nodeName");
     struct sw_fpath at_restart = sw_fpath_str(path, "restartPolicy");
     struct sw_fpath at_dns = sw_fpath_str(path, "dnsPolicy");
     struct sw_fpath at_account = sw_fpath_str(path, "serviceAccountName");
@@ -383,8 +384,8 @@ void sw_b_check_pod_spec(const struct sw_json *spec, const struct sw_fpath *path
 
     check_volumes(spec, path, e);
     check_containers(spec, path, e);
-    sw_b_one_of(sw_json_find(spec, "restartPolicy"), restarts, &at_restart, e);
-    sw_b_one_of(sw_json_find(spec, "dnsPolicy"), dns, &at_dns, e);
+    sw_field_one_of(sw_json_find(spec, "restartPolicy"), restarts, &at_restart, e);
+    sw_field_one_of(sw_json_find(spec, "dnsPolicy"), dns, &at_dns, e);
     sw_labels_validate(sw_json_find(spec, "nodeSelector"), &at_selector, e);
     if (account.n)
         sw_name_report(e, &at_account, account, sw_name_dns1123_subdomain(account));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Validation of roles and bindings. */
 #include "kube/builtin/builtin_int.h"
+#include "kube/select/selector_check.h"
 
 /* Ours: the reference has no bounds but the size of an object. Real roles are below a tenth. */
 enum { RULES_MAX = 4096, ENTRIES_MAX = 4096, ROLE_ENTRIES_MAX = 16384, SUBJECTS_MAX = 4096 };
@@ -33,49 +34,6 @@ static void check_rule(const struct sw_json *r, bool namespaced, const struct sw
         sw_ferr_required(e, &at_res, "resource rules must supply at least one resource");
 }
 
-static void check_selector_term(const struct sw_json *t, const struct sw_fpath *path,
-                                struct sw_field_errs *e)
-{
-    const struct sw_json *values = sw_json_find(t, "values");
-    struct sw_slice key = sw_b_text(t, "key");
-    struct sw_fpath at_key = sw_fpath_str(path, "key");
-    struct sw_fpath at_op = sw_fpath_str(path, "operator");
-    struct sw_fpath at_values = sw_fpath_str(path, "values");
-
-    if (sw_b_is(t, "operator", "In") || sw_b_is(t, "operator", "NotIn")) {
-        if (!sw_json_len(values))
-            sw_ferr_required(e, &at_values, "must be specified when `operator` is 'In' or 'NotIn'");
-    } else if (sw_b_is(t, "operator", "Exists") || sw_b_is(t, "operator", "DoesNotExist")) {
-        if (sw_json_len(values))
-            sw_ferr_forbidden(e, &at_values,
-                              "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
-    } else {
-        sw_ferr_invalid_str(e, &at_op, sw_b_text(t, "operator"), "not a valid selector operator");
-    }
-    sw_name_report(e, &at_key, key, sw_name_label_key(key));
-    for (size_t i = 0; i < sw_json_len(values); i++) {
-        struct sw_fpath at = sw_fpath_index(&at_values, i);
-        struct sw_slice v = sw_json_str(sw_json_at(values, i));
-
-        sw_name_report(e, &at, v, sw_name_label_value(v));
-    }
-}
-
-void sw_b_check_selector(const struct sw_json *sel, const struct sw_fpath *path,
-                         struct sw_field_errs *e)
-{
-    const struct sw_json *terms = sw_json_find(sel, "matchExpressions");
-    struct sw_fpath at_labels = sw_fpath_str(path, "matchLabels");
-    struct sw_fpath at_terms = sw_fpath_str(path, "matchExpressions");
-
-    sw_labels_validate(sw_json_find(sel, "matchLabels"), &at_labels, e);
-    for (size_t k = 0; k < sw_json_len(terms); k++) {
-        struct sw_fpath at = sw_fpath_index(&at_terms, k);
-
-        check_selector_term(sw_json_at(terms, k), &at, e);
-    }
-}
-
 static void check_aggregation(const struct sw_json *rule, struct sw_field_errs *e)
 {
     const struct sw_json *list = sw_json_find(rule, "clusterRoleSelectors");
@@ -87,7 +45,7 @@ static void check_aggregation(const struct sw_json *rule, struct sw_field_errs *
     for (size_t i = 0; i < sw_json_len(list); i++) {
         struct sw_fpath item = sw_fpath_index(&up, i);
 
-        sw_b_check_selector(sw_json_at(list, i), &item, e);
+        sw_selector_check(sw_json_at(list, i), &item, e);
     }
 }
 
@@ -134,7 +92,7 @@ void sw_b_check_role(const struct sw_json *obj, const struct sw_json *old, struc
 {
     const struct sw_json *rules = sw_json_find(obj, "rules");
     struct sw_fpath up = sw_fpath_str(NULL, "rules");
-    bool namespaced = sw_b_text(sw_json_find(obj, "metadata"), "namespace").n;
+    bool namespaced = sw_field_text(sw_json_find(obj, "metadata"), "namespace").n;
 
     for (size_t i = 0; i < sw_json_len(rules); i++) {
         struct sw_fpath at = sw_fpath_index(&up, i);
@@ -153,11 +111,11 @@ static void check_person(const struct sw_json *s, const struct sw_fpath *path,
     struct sw_fpath at_name = sw_fpath_str(path, "name");
     struct sw_fpath at_group = sw_fpath_str(path, "apiGroup");
 
-    if (!sw_b_text(s, "name").n)
+    if (!sw_field_text(s, "name").n)
         sw_ferr_invalid_str(e, &at_name, sw_slice("", 0),
-                            sw_b_is(s, "kind", "User") ? "user name cannot be empty"
-                                                       : "group name cannot be empty");
-    sw_b_one_of(sw_json_find(s, "apiGroup"), rbac_group, &at_group, e);
+                            sw_field_is(s, "kind", "User") ? "user name cannot be empty"
+                                                           : "group name cannot be empty");
+    sw_field_one_of(sw_json_find(s, "apiGroup"), rbac_group, &at_group, e);
 }
 
 static void check_subject(const struct sw_json *s, bool namespaced, const struct sw_fpath *path,
@@ -170,7 +128,7 @@ static void check_subject(const struct sw_json *s, bool namespaced, const struct
     struct sw_fpath at_kind = sw_fpath_str(path, "kind");
     struct sw_fpath at_ns = sw_fpath_str(path, "namespace");
     struct sw_fpath at_group = sw_fpath_str(path, "apiGroup");
-    struct sw_slice name = sw_b_text(s, "name");
+    struct sw_slice name = sw_field_text(s, "name");
 
     if (!name.n)
         sw_ferr_required(e, &at_name, NULL);
@@ -178,23 +136,23 @@ static void check_subject(const struct sw_json *s, bool namespaced, const struct
         if (sw_json_str_eq(kind, "User") || sw_json_str_eq(kind, "Group"))
             check_person(s, path, e);
         else
-            sw_b_one_of(kind, known, &at_kind, e);
+            sw_field_one_of(kind, known, &at_kind, e);
         return;
     }
     if (name.n)
         sw_name_report(e, &at_name, name, sw_name_dns1123_subdomain(name));
-    if (sw_b_text(s, "apiGroup").n)
+    if (sw_field_text(s, "apiGroup").n)
         sw_ferr_unsupported(e, &at_group, sw_json_find(s, "apiGroup"), core);
-    if (!namespaced && !sw_b_text(s, "namespace").n)
+    if (!namespaced && !sw_field_text(s, "namespace").n)
         sw_ferr_required(e, &at_ns, NULL);
 }
 
 static const char *go_role_ref(struct sw_arena *a, const struct sw_json *ref)
 {
     return sw_arena_printf(a, "rbac.RoleRef{APIGroup:%s, Kind:%s, Name:%s}",
-                           sw_go_quote(a, sw_b_text(ref, "apiGroup")),
-                           sw_go_quote(a, sw_b_text(ref, "kind")),
-                           sw_go_quote(a, sw_b_text(ref, "name")));
+                           sw_go_quote(a, sw_field_text(ref, "apiGroup")),
+                           sw_go_quote(a, sw_field_text(ref, "kind")),
+                           sw_go_quote(a, sw_field_text(ref, "name")));
 }
 
 void sw_b_check_binding(const struct sw_json *obj, const struct sw_json *old,
@@ -203,20 +161,21 @@ void sw_b_check_binding(const struct sw_json *obj, const struct sw_json *old,
     static const char *const role_kinds[] = {"Role", "ClusterRole", NULL};
     const struct sw_json *ref = sw_json_find(obj, "roleRef");
     const struct sw_json *subjects = sw_json_find(obj, "subjects");
-    bool namespaced = sw_b_text(sw_json_find(obj, "metadata"), "namespace").n;
+    bool namespaced = sw_field_text(sw_json_find(obj, "metadata"), "namespace").n;
     struct sw_fpath at_ref = sw_fpath_str(NULL, "roleRef");
     struct sw_fpath at_group = sw_fpath_str(&at_ref, "apiGroup");
     struct sw_fpath at_name = sw_fpath_str(&at_ref, "name");
     struct sw_fpath at_kind = sw_fpath_str(&at_ref, "kind");
     struct sw_fpath up = sw_fpath_str(NULL, "subjects");
 
-    sw_b_one_of(sw_json_find(ref, "apiGroup"), rbac_group, &at_group, e);
-    sw_b_one_of(sw_json_find(ref, "kind"), namespaced ? role_kinds : role_kinds + 1, &at_kind, e);
-    if (!sw_b_text(ref, "name").n)
+    sw_field_one_of(sw_json_find(ref, "apiGroup"), rbac_group, &at_group, e);
+    sw_field_one_of(sw_json_find(ref, "kind"), namespaced ? role_kinds : role_kinds + 1, &at_kind,
+                    e);
+    if (!sw_field_text(ref, "name").n)
         sw_ferr_required(e, &at_name, NULL);
     else
-        sw_name_report(e, &at_name, sw_b_text(ref, "name"),
-                       sw_name_path_segment(sw_b_text(ref, "name")));
+        sw_name_report(e, &at_name, sw_field_text(ref, "name"),
+                       sw_name_path_segment(sw_field_text(ref, "name")));
     if (sw_json_len(subjects) > SUBJECTS_MAX &&
         sw_json_len(subjects) > sw_json_len(sw_json_find(old, "subjects"))) {
         sw_ferr_too_many(e, &up, sw_json_len(subjects), SUBJECTS_MAX);

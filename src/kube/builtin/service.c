@@ -42,7 +42,7 @@ static void drop(struct sw_json *spec, const char *key)
 static void carry_allocated(struct svc_settle *s)
 {
     if (!svc_external_name(s->was) && !svc_external_name(s->spec)) {
-        if (!sw_b_text(s->spec, "clusterIP").n)
+        if (!sw_field_text(s->spec, "clusterIP").n)
             svc_carry(s, "clusterIP");
         if (!sw_json_len(sw_json_find(s->spec, "clusterIPs")) &&
             svc_same(s->spec, s->was, "clusterIP"))
@@ -51,14 +51,14 @@ static void carry_allocated(struct svc_settle *s)
     if (svc_needs_node_ports(s->was) && svc_needs_node_ports(s->spec))
         svc_carry_node_ports(s);
     if (svc_needs_health_check(s->was) && svc_needs_health_check(s->spec) &&
-        !sw_b_int(s->spec, "healthCheckNodePort"))
+        !sw_field_int(s->spec, "healthCheckNodePort"))
         svc_carry(s, "healthCheckNodePort");
 }
 
 /* clusterIP and clusterIPs follow each other. */
 static void align_cluster_ips(struct svc_settle *s)
 {
-    struct sw_slice ip = sw_b_text(s->spec, "clusterIP");
+    struct sw_slice ip = sw_field_text(s->spec, "clusterIP");
     bool plural = sw_json_len(sw_json_find(s->spec, "clusterIPs"));
 
     if (!s->was) {

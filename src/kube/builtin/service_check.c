@@ -4,6 +4,7 @@
 
 #include "base/map.h"
 #include "kube/builtin/service_int.h"
+#include "kube/schema/meta.h"
 
 /* ---- types ---- */
 
@@ -30,7 +31,7 @@ static void check_balanced(const struct sw_json *spec, const struct sw_fpath *pa
         struct sw_fpath at = sw_fpath_index(&up, i);
         const struct sw_json *port = sw_json_find(sw_json_at(ports, i), "port");
 
-        if (sw_b_int(sw_json_at(ports, i), "port") == 10250)
+        if (sw_field_int(sw_json_at(ports, i), "port") == 10250)
             sw_ferr_invalid(e, &at, port,
                             "may not expose port 10250 externally since it is used by kubelet");
     }
@@ -42,7 +43,7 @@ static void check_external_name(const struct sw_json *spec, const struct sw_fpat
 {
     static const char *const unset[] = {"clusterIPs", "ipFamilies", "ipFamilyPolicy"};
     struct sw_fpath at;
-    struct sw_slice name = sw_b_text(spec, "externalName");
+    struct sw_slice name = sw_field_text(spec, "externalName");
 
     for (size_t i = 0; i < SW_ARRAY_LEN(unset); i++) {
         at = sw_fpath_str(path, unset[i]);
@@ -85,7 +86,7 @@ static void check_port(const struct sw_json *ports, size_t i, const struct sw_fp
     struct sw_fpath at_proto = sw_fpath_str(path, "protocol");
     struct sw_fpath at_target = sw_fpath_str(path, "targetPort");
     struct sw_fpath at_app = sw_fpath_str(path, "appProtocol");
-    struct sw_slice name = sw_b_text(p, "name");
+    struct sw_slice name = sw_field_text(p, "name");
 
     if (!name.n && sw_json_len(ports) > 1)
         sw_ferr_required(e, &at_name, NULL);
@@ -94,7 +95,7 @@ static void check_port(const struct sw_json *ports, size_t i, const struct sw_fp
     if (name.n && sw_map_put(names, name, names))
         sw_ferr_duplicate(e, &at_name, sw_json_find(p, "name"));
     sw_b_port_number(sw_json_find(p, "port"), &at_port, e);
-    sw_b_one_of(sw_json_find(p, "protocol"), protocols, &at_proto, e);
+    sw_field_one_of(sw_json_find(p, "protocol"), protocols, &at_proto, e);
     if (sw_json_is(target, SW_JSON_STRING))
         sw_name_report(e, &at_target, target->text, sw_name_port(target->text));
     else
@@ -126,8 +127,8 @@ static void duplicate_port(const struct sw_json *p, const struct sw_fpath *at,
                             "Duplicate value: core.ServicePort{Name:\"\", Protocol:%s, "
                             "AppProtocol:(*string)(nil), Port:%lld, TargetPort:intstr.IntOrString{"
                             "Type:0, IntVal:0, StrVal:\"\"}, NodePort:0}",
-                            sw_go_quote(e->arena, sw_b_text(p, "protocol")),
-                            (long long)sw_b_int(p, "port")));
+                            sw_go_quote(e->arena, sw_field_text(p, "protocol")),
+                            (long long)sw_field_int(p, "port")));
 }
 
 /* Pairs of protocol and number may be there once: first node ports, then ports. */
@@ -145,14 +146,15 @@ static void check_port_pairs(const struct sw_json *spec, const struct sw_fpath *
             const struct sw_json *p = sw_json_at(ports, i);
             struct sw_fpath at = sw_fpath_index(&up, i);
             struct sw_fpath at_node = sw_fpath_str(&at, "nodePort");
-            int64_t n = sw_b_int(p, key);
+            int64_t n = sw_field_int(p, key);
 
             if (!n && !round)
                 continue;
-            if (!sw_map_put(&seen,
-                            sw_slice_str(sw_arena_printf(e->arena, "%lld/%.*s", (long long)n,
-                                                         SW_SLICE_ARG(sw_b_text(p, "protocol")))),
-                            &seen))
+            if (!sw_map_put(
+                    &seen,
+                    sw_slice_str(sw_arena_printf(e->arena, "%lld/%.*s", (long long)n,
+                                                 SW_SLICE_ARG(sw_field_text(p, "protocol")))),
+                    &seen))
                 continue;
             if (round)
                 duplicate_port(p, &at, e);
@@ -173,7 +175,7 @@ static void no_node_ports(const struct sw_json *spec, const struct sw_fpath *pat
         struct sw_fpath item = sw_fpath_index(&up, i);
         struct sw_fpath at = sw_fpath_str(&item, "nodePort");
 
-        if (sw_b_int(sw_json_at(ports, i), "nodePort"))
+        if (sw_field_int(sw_json_at(ports, i), "nodePort"))
             sw_ferr_forbidden(e, &at, "may not be used when `type` is 'ClusterIP'");
     }
 }
@@ -192,10 +194,10 @@ static void check_affinity(const struct sw_json *spec, const struct sw_fpath *pa
     struct sw_fpath at_limit = sw_fpath_str(&at_ip, "timeoutSeconds");
     int64_t n = 0;
 
-    sw_b_one_of(sw_json_find(spec, "sessionAffinity"), known, &at, e);
-    if (sw_b_is(spec, "sessionAffinity", "None") && config)
+    sw_field_one_of(sw_json_find(spec, "sessionAffinity"), known, &at, e);
+    if (sw_field_is(spec, "sessionAffinity", "None") && config)
         sw_ferr_forbidden(e, &at_config, "must not be set when session affinity is None");
-    if (!sw_b_is(spec, "sessionAffinity", "ClientIP"))
+    if (!sw_field_is(spec, "sessionAffinity", "ClientIP"))
         return;
     if (!limit)
         sw_ferr_required(e, &at_limit, "when session affinity type is ClientIP");
@@ -232,13 +234,13 @@ static void check_external_policy(const struct sw_json *spec, const struct sw_fp
     else if (reachable && !policy)
         sw_ferr_required(e, &at, NULL);
     else if (reachable)
-        sw_b_one_of(policy, known, &at, e);
+        sw_field_one_of(policy, known, &at, e);
     if (!svc_needs_health_check(spec)) {
-        if (sw_b_int(spec, "healthCheckNodePort"))
+        if (sw_field_int(spec, "healthCheckNodePort"))
             sw_ferr_invalid(e, &at_check, check,
                             "may only be set when `type` is 'LoadBalancer' and "
                             "`externalTrafficPolicy` is 'Local'");
-    } else if (!sw_b_int(spec, "healthCheckNodePort")) {
+    } else if (!sw_field_int(spec, "healthCheckNodePort")) {
         sw_ferr_required(e, &at_check, NULL);
     } else {
         sw_b_port_number(check, &at_check, e);
@@ -256,9 +258,9 @@ static void check_internal_policy(const struct sw_json *spec, const struct sw_fp
     struct sw_fpath at_dist = sw_fpath_str(path, "trafficDistribution");
 
     if (policy)
-        sw_b_one_of(policy, known, &at, e);
+        sw_field_one_of(policy, known, &at, e);
     if (dist)
-        sw_b_one_of(dist, spread, &at_dist, e);
+        sw_field_one_of(dist, spread, &at_dist, e);
 }
 
 /* ---- changes ---- */
@@ -291,7 +293,7 @@ static void changed_ips(const struct sw_json *spec, const struct sw_json *was, c
                         ips ? "primary clusterIP can not be unset"
                             : "primary ipFamily can not be unset");
     }
-    if (n == 1 && !sw_b_is(spec, "ipFamilyPolicy", "SingleStack"))
+    if (n == 1 && !sw_field_is(spec, "ipFamilyPolicy", "SingleStack"))
         sw_ferr_invalid(e, &at_policy, sw_json_find(spec, "ipFamilyPolicy"),
                         sw_arena_printf(e->arena,
                                         "must be set to 'SingleStack' when releasing the secondary "
@@ -318,7 +320,7 @@ static void check_change(const struct sw_json *spec, const struct sw_json *was,
         sw_ferr_invalid(e, &at_class, sw_json_find(spec, "loadBalancerClass"),
                         "may not change once set");
     if (svc_needs_health_check(spec) && svc_needs_health_check(was) &&
-        sw_b_int(spec, "healthCheckNodePort") != sw_b_int(was, "healthCheckNodePort"))
+        sw_field_int(spec, "healthCheckNodePort") != sw_field_int(was, "healthCheckNodePort"))
         sw_ferr_forbidden(e, &at_check, "field is immutable");
 }
 
@@ -329,8 +331,8 @@ static void check_ingress(const struct sw_json *in, const struct sw_fpath *at,
 {
     static const char *const modes[] = {"Proxy", "VIP", NULL};
     const struct sw_json *mode = sw_json_find(in, "ipMode");
-    struct sw_slice ip = sw_b_text(in, "ip");
-    struct sw_slice host = sw_b_text(in, "hostname");
+    struct sw_slice ip = sw_field_text(in, "ip");
+    struct sw_slice host = sw_field_text(in, "hostname");
     struct sw_fpath at_ip = sw_fpath_str(at, "ip");
     struct sw_fpath at_mode = sw_fpath_str(at, "ipMode");
     struct sw_fpath at_host = sw_fpath_str(at, "hostname");
@@ -342,7 +344,7 @@ static void check_ingress(const struct sw_json *in, const struct sw_fpath *at,
     else if (mode && !ip.n)
         sw_ferr_forbidden(e, &at_mode, "may not be specified when `ip` is not set");
     else if (mode)
-        sw_b_one_of(mode, modes, &at_mode, e);
+        sw_field_one_of(mode, modes, &at_mode, e);
     if (!host.n)
         return;
     sw_name_report(e, &at_host, host, sw_name_dns1123_subdomain(host));
@@ -412,7 +414,7 @@ void sw_b_check_service(const struct sw_json *obj, const struct sw_json *old,
     check_affinity(spec, &path, e);
     sw_b_check_cluster_ips(spec, e);
     svc_check_external_ips(spec, &path, e);
-    sw_b_one_of(sw_json_find(spec, "type"), types, &at_type, e);
+    sw_field_one_of(sw_json_find(spec, "type"), types, &at_type, e);
     no_node_ports(spec, &path, e);
     check_port_pairs(spec, &path, e);
     svc_check_source_ranges(obj, spec, &path, e);

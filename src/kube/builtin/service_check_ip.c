@@ -8,7 +8,7 @@ static void check_singular(const struct sw_json *spec, const struct sw_fpath *up
                            struct sw_field_errs *e)
 {
     const struct sw_json *ips = sw_json_find(spec, "clusterIPs");
-    struct sw_slice ip = sw_b_text(spec, "clusterIP");
+    struct sw_slice ip = sw_field_text(spec, "clusterIP");
 
     if (ip.n && !sw_json_len(ips))
         sw_ferr_required(e, up, NULL);
@@ -35,14 +35,14 @@ static void check_families(const struct sw_json *spec, const struct sw_fpath *pa
         struct sw_fpath at = sw_fpath_index(&up, i);
         bool seen = false;
 
-        sw_b_one_of(sw_json_at(list, i), known, &at, e);
+        sw_field_one_of(sw_json_at(list, i), known, &at, e);
         for (size_t k = 0; k < i; k++)
             seen = seen || sw_json_equal(sw_json_at(list, k), sw_json_at(list, i), 0);
         if (seen)
             sw_ferr_duplicate(e, &at, sw_json_at(list, i));
     }
     if (policy)
-        sw_b_one_of(policy, policies, &at_policy, e);
+        sw_field_one_of(policy, policies, &at_policy, e);
 }
 
 static void match_families(const struct sw_json *spec, const struct sw_fpath *up,

@@ -4,7 +4,7 @@
 
 static bool asks_headless(const struct sw_json *spec)
 {
-    return sw_b_is(spec, "clusterIP", "None");
+    return sw_field_is(spec, "clusterIP", "None");
 }
 
 static void fill_policy(struct svc_settle *s)
@@ -45,7 +45,7 @@ static bool reduced(struct svc_settle *s, const char *key)
 /* One or two stacks: does the policy agree with what is listed? */
 static void check_stacks(struct svc_settle *s)
 {
-    bool single = sw_b_is(s->spec, "ipFamilyPolicy", "SingleStack");
+    bool single = sw_field_is(s->spec, "ipFamilyPolicy", "SingleStack");
 
     if (s->was && single) {
         keep_first(s, "clusterIPs");
@@ -104,7 +104,7 @@ static void add_other_family(struct svc_settle *s)
 
     if (!sw_json_len(list))
         sw_json_push(s->a, list, sw_json_new_str(s->a, "IPv4"));
-    if (sw_json_len(list) == 1 && !sw_b_is(s->spec, "ipFamilyPolicy", "SingleStack"))
+    if (sw_json_len(list) == 1 && !sw_field_is(s->spec, "ipFamilyPolicy", "SingleStack"))
         sw_json_push(
             s->a, list,
             sw_json_new_str(s->a, sw_json_str_eq(sw_json_at(list, 0), "IPv4") ? "IPv6" : "IPv4"));
@@ -117,7 +117,7 @@ static void check_configured(struct svc_settle *s)
     struct sw_fpath path = sw_fpath_str(NULL, "spec");
     struct sw_fpath up = sw_fpath_str(&path, "ipFamilies");
 
-    if (sw_b_is(s->spec, "ipFamilyPolicy", "RequireDualStack"))
+    if (sw_field_is(s->spec, "ipFamilyPolicy", "RequireDualStack"))
         policy_error(s, "this cluster is not configured for dual-stack services");
     for (size_t i = 0; i < sw_json_len(list); i++) {
         struct sw_fpath at = sw_fpath_index(&up, i);
@@ -133,7 +133,7 @@ static bool unchanged_preference(const struct svc_settle *s)
 {
     return s->was &&
            sw_json_equal(sw_json_find(s->was, "type"), sw_json_find(s->spec, "type"), 0) &&
-           sw_b_is(s->spec, "ipFamilyPolicy", "PreferDualStack") &&
+           sw_field_is(s->spec, "ipFamilyPolicy", "PreferDualStack") &&
            svc_same(s->spec, s->was, "ipFamilyPolicy") && svc_same(s->spec, s->was, "clusterIPs") &&
            svc_same(s->spec, s->was, "ipFamilies");
 }

@@ -7,7 +7,7 @@
 
 static inline bool svc_type_is(const struct sw_json *spec, const char *type)
 {
-    return sw_b_is(spec, "type", type);
+    return sw_field_is(spec, "type", type);
 }
 
 static inline bool svc_external_name(const struct sw_json *spec)
@@ -34,7 +34,7 @@ static inline bool svc_needs_node_ports(const struct sw_json *spec)
 
 static inline bool svc_needs_health_check(const struct sw_json *spec)
 {
-    return svc_type_is(spec, "LoadBalancer") && sw_b_is(spec, "externalTrafficPolicy", "Local");
+    return svc_type_is(spec, "LoadBalancer") && sw_field_is(spec, "externalTrafficPolicy", "Local");
 }
 
 static inline bool svc_externally_accessible(const struct sw_json *spec)

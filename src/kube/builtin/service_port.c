@@ -5,7 +5,7 @@
 static bool port_in(const struct sw_json *ports, int64_t node_port)
 {
     for (size_t i = 0; i < sw_json_len(ports); i++) {
-        if (sw_b_int(sw_json_at(ports, i), "nodePort") == node_port)
+        if (sw_field_int(sw_json_at(ports, i), "nodePort") == node_port)
             return true;
     }
     return false;
@@ -20,11 +20,11 @@ void svc_carry_node_ports(struct svc_settle *s)
         struct sw_json *p = sw_json_at(ports, i);
         int64_t known = 0;
 
-        if (sw_b_int(p, "nodePort"))
+        if (sw_field_int(p, "nodePort"))
             continue;
         for (size_t k = 0; k < sw_json_len(old); k++) {
-            if (sw_slice_eq(sw_b_text(sw_json_at(old, k), "name"), sw_b_text(p, "name")))
-                known = sw_b_int(sw_json_at(old, k), "nodePort");
+            if (sw_slice_eq(sw_field_text(sw_json_at(old, k), "name"), sw_field_text(p, "name")))
+                known = sw_field_int(sw_json_at(old, k), "nodePort");
         }
         if (known && !port_in(ports, known))
             sw_json_put(s->a, p, "nodePort", sw_json_new_i64(s->a, known));
@@ -105,8 +105,8 @@ static int64_t shared_port(const struct sw_json *ports, size_t before, int64_t p
     for (size_t i = 0; i < before && i < sw_json_len(ports); i++) {
         const struct sw_json *p = sw_json_at(ports, i);
 
-        if (sw_b_int(p, "port") == port && sw_b_int(p, "nodePort"))
-            return sw_b_int(p, "nodePort");
+        if (sw_field_int(p, "port") == port && sw_field_int(p, "nodePort"))
+            return sw_field_int(p, "nodePort");
     }
     return 0;
 }
@@ -117,8 +117,8 @@ int svc_take_new_ports(struct svc_settle *s)
 
     for (size_t i = 0; i < sw_json_len(ports); i++) {
         struct sw_json *p = sw_json_at(ports, i);
-        int64_t port = sw_b_int(p, "port");
-        int64_t want = sw_b_int(p, "nodePort");
+        int64_t port = sw_field_int(p, "port");
+        int64_t want = sw_field_int(p, "nodePort");
         int64_t have = shared_port(ports, i, port);
         const char *why;
         int rc = SW_OK;
@@ -150,7 +150,7 @@ int svc_take_changed_ports(struct svc_settle *s)
 
     for (size_t i = 0; i < sw_json_len(ports); i++) {
         struct sw_json *p = sw_json_at(ports, i);
-        int64_t want = sw_b_int(p, "nodePort");
+        int64_t want = sw_field_int(p, "nodePort");
         const char *why;
         int rc;
 
@@ -173,7 +173,7 @@ int svc_take_changed_ports(struct svc_settle *s)
 
 int svc_take_health_check(struct svc_settle *s)
 {
-    int64_t want = sw_b_int(s->spec, "healthCheckNodePort");
+    int64_t want = sw_field_int(s->spec, "healthCheckNodePort");
     const char *why;
 
     if (!svc_needs_health_check(s->spec) || svc_needs_health_check(s->was))
@@ -200,8 +200,8 @@ void svc_keep_own_ports(struct svc_settle *s)
     const struct sw_json *old = sw_json_find(s->was, "ports");
 
     for (size_t i = 0; i <= sw_json_len(old); i++) {
-        int64_t port = i < sw_json_len(old) ? sw_b_int(sw_json_at(old, i), "nodePort")
-                                            : sw_b_int(s->was, "healthCheckNodePort");
+        int64_t port = i < sw_json_len(old) ? sw_field_int(sw_json_at(old, i), "nodePort")
+                                            : sw_field_int(s->was, "healthCheckNodePort");
 
         if (port >= SW_SERVICE_PORT_MIN && port <= SW_SERVICE_PORT_MAX)
             make_mine(s, port);
@@ -213,7 +213,7 @@ bool svc_no_new_node_port(const struct svc_settle *s)
     const struct sw_json *ports = sw_json_find(s->spec, "ports");
 
     for (size_t i = 0; i < sw_json_len(ports); i++) {
-        int64_t n = sw_b_int(sw_json_at(ports, i), "nodePort");
+        int64_t n = sw_field_int(sw_json_at(ports, i), "nodePort");
 
         if (n && !port_in(sw_json_find(s->was, "ports"), n))
             return false;

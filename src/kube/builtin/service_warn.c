@@ -75,12 +75,12 @@ void sw_service_warnings(const struct sw_json *svc, struct sw_texts *out)
                           "please use service.kubernetes.io/topology-mode instead");
     warn_ips(out, spec, "clusterIPs");
     warn_ips(out, spec, "externalIPs");
-    if (sw_b_text(spec, "loadBalancerIP").n)
-        warn_ip(out, "spec.loadBalancerIP", sw_b_text(spec, "loadBalancerIP"));
+    if (sw_field_text(spec, "loadBalancerIP").n)
+        warn_ip(out, "spec.loadBalancerIP", sw_field_text(spec, "loadBalancerIP"));
     for (size_t i = 0; i < sw_json_len(ranges); i++)
         warn_cidr(out, i, sw_json_str(sw_json_at(ranges, i)));
-    if (sw_b_is(spec, "type", "ExternalName") && sw_json_len(sw_json_find(spec, "externalIPs")))
+    if (sw_field_is(spec, "type", "ExternalName") && sw_json_len(sw_json_find(spec, "externalIPs")))
         sw_texts_add(out, "spec.externalIPs is ignored when spec.type is \"ExternalName\"");
-    if (!sw_b_is(spec, "type", "ExternalName") && sw_b_text(spec, "externalName").n)
+    if (!sw_field_is(spec, "type", "ExternalName") && sw_field_text(spec, "externalName").n)
         sw_texts_add(out, "spec.externalName is ignored when spec.type is not \"ExternalName\"");
 }

@@ -3,19 +3,10 @@
 #include "base/base64.h"
 #include "kube/admission/policy.h"
 #include "kube/builtin/builtin_int.h"
+#include "kube/schema/meta.h"
 #include "kube/text.h"
 
 enum { DATA_MAX = 1 << 20 };
-
-void sw_b_one_of(const struct sw_json *v, const char *const *allowed, const struct sw_fpath *at,
-                 struct sw_field_errs *e)
-{
-    for (size_t i = 0; allowed[i]; i++) {
-        if (sw_json_str_eq(v, allowed[i]))
-            return;
-    }
-    sw_ferr_unsupported(e, at, v ? v : sw_json_new_str(e->arena, ""), allowed);
-}
 
 void sw_b_port_number(const struct sw_json *v, const struct sw_fpath *at, struct sw_field_errs *e)
 {
@@ -143,7 +134,7 @@ static void need_key(const struct sw_json *data, const char *key, struct sw_fiel
 /* A key that holds a JSON object. What it holds is secret: only what is wrong is told. */
 static void need_json(const struct sw_json *data, const char *key, struct sw_field_errs *e)
 {
-    struct sw_slice text = sw_b_text(data, key);
+    struct sw_slice text = sw_field_text(data, key);
     struct sw_fpath up = sw_fpath_str(NULL, "data");
     struct sw_fpath at = sw_fpath_key(&up, sw_slice_str(key));
     struct sw_json *v = NULL;
@@ -176,20 +167,22 @@ static void check_secret_type(const struct sw_json *obj, struct sw_field_errs *e
     struct sw_fpath at_notes = sw_fpath_str(NULL, "metadata.annotations");
     struct sw_fpath at = sw_fpath_key(&at_notes, sw_slice_str(account));
 
-    if (sw_b_is(obj, "type", "kubernetes.io/service-account-token") && !sw_b_text(notes, account).n)
+    if (sw_field_is(obj, "type", "kubernetes.io/service-account-token") &&
+        !sw_field_text(notes, account).n)
         sw_ferr_required(e, &at, NULL);
-    if (sw_b_is(obj, "type", "kubernetes.io/dockercfg"))
+    if (sw_field_is(obj, "type", "kubernetes.io/dockercfg"))
         need_json(data, ".dockercfg", e);
-    if (sw_b_is(obj, "type", "kubernetes.io/dockerconfigjson"))
+    if (sw_field_is(obj, "type", "kubernetes.io/dockerconfigjson"))
         need_json(data, ".dockerconfigjson", e);
-    if (sw_b_is(obj, "type", "kubernetes.io/basic-auth") && !sw_json_find(data, "username") &&
+    if (sw_field_is(obj, "type", "kubernetes.io/basic-auth") && !sw_json_find(data, "username") &&
         !sw_json_find(data, "password")) {
         need_key(data, "username", e);
         need_key(data, "password", e);
     }
-    if (sw_b_is(obj, "type", "kubernetes.io/ssh-auth") && !sw_b_text(data, "ssh-privatekey").n)
+    if (sw_field_is(obj, "type", "kubernetes.io/ssh-auth") &&
+        !sw_field_text(data, "ssh-privatekey").n)
         need_key(NULL, "ssh-privatekey", e);
-    if (sw_b_is(obj, "type", "kubernetes.io/tls")) {
+    if (sw_field_is(obj, "type", "kubernetes.io/tls")) {
         need_key(data, "tls.crt", e);
         need_key(data, "tls.key", e);
     }

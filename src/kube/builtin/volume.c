@@ -52,7 +52,7 @@ static void check_modes(const struct sw_json *spec, const char *missing, struct 
     if (!sw_json_len(list))
         sw_ferr_required(e, &at, missing);
     for (size_t i = 0; i < sw_json_len(list); i++) {
-        sw_b_one_of(sw_json_at(list, i), modes, &at, e);
+        sw_field_one_of(sw_json_at(list, i), modes, &at, e);
         if (sw_json_str_eq(sw_json_at(list, i), "ReadWriteOncePod"))
             alone = true;
         else
@@ -66,7 +66,7 @@ static void check_volume_mode(const struct sw_json *spec, struct sw_field_errs *
 {
     struct sw_fpath at = sw_fpath_str(NULL, "spec.volumeMode");
 
-    sw_b_one_of(sw_json_find(spec, "volumeMode"), volume_modes, &at, e);
+    sw_field_one_of(sw_json_find(spec, "volumeMode"), volume_modes, &at, e);
 }
 
 /* Equal but for the members named; those may change. */
@@ -93,7 +93,7 @@ void sw_b_check_claim(const struct sw_json *obj, const struct sw_json *old, stru
     struct sw_fpath path = sw_fpath_str(NULL, "spec");
     struct sw_fpath at = sw_fpath_str(&path, "resources");
     struct sw_fpath at_size = sw_fpath_key(&at, SW_SLICE_LIT("storage"));
-    bool bound = sw_b_is(sw_json_find(old, "status"), "phase", "Bound");
+    bool bound = sw_field_is(sw_json_find(old, "status"), "phase", "Bound");
 
     if (old && sw_json_equal(spec, was, SW_JSON_EQ_VALUE))
         return;
@@ -101,7 +101,7 @@ void sw_b_check_claim(const struct sw_json *obj, const struct sw_json *old, stru
     if (!sw_json_walk(spec, "resources", "requests", "storage", NULL))
         sw_ferr_required(e, &at_size, NULL);
     check_volume_mode(spec, e);
-    if (old && !(sw_b_text(was, "volumeName").n == 0 && equal_but(e->arena, spec, was, bind)) &&
+    if (old && !(sw_field_text(was, "volumeName").n == 0 && equal_but(e->arena, spec, was, bind)) &&
         !(bound && equal_but(e->arena, spec, was, grow)))
         sw_ferr_forbidden(e, &path,
                           "spec is immutable after creation except resources.requests and "
@@ -144,7 +144,7 @@ void sw_b_check_volume(const struct sw_json *obj, const struct sw_json *old,
     check_modes(spec, NULL, e);
     if (!sw_json_walk(spec, "capacity", "storage", NULL))
         sw_ferr_required(e, &at_capacity, NULL);
-    sw_b_one_of(sw_json_find(spec, "persistentVolumeReclaimPolicy"), policies, &at_policy, e);
+    sw_field_one_of(sw_json_find(spec, "persistentVolumeReclaimPolicy"), policies, &at_policy, e);
     for (size_t i = 0; i < sw_json_len(spec); i++) {
         const struct sw_json_member *m = sw_json_member_at(spec, i);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kube/admission/admission.h"
+#include "kube/admission/admission_rules.h"
 #include "kube/admission/match_conditions.h"
 #include "kube/builtin/builtin_int.h"
 #include "kube/select/selector.h"
@@ -33,12 +34,12 @@ static void check_service(const struct sw_json *service, const struct sw_fpath *
     struct sw_fpath at_ns = sw_fpath_str(path, "namespace");
     struct sw_fpath at_port = sw_fpath_str(path, "port");
     struct sw_fpath at_path = sw_fpath_str(path, "path");
-    struct sw_slice where = sw_b_text(service, "path");
-    int64_t port = sw_b_int(service, "port");
+    struct sw_slice where = sw_field_text(service, "path");
+    int64_t port = sw_field_int(service, "port");
 
-    if (!sw_b_text(service, "name").n)
+    if (!sw_field_text(service, "name").n)
         sw_ferr_required(e, &at_name, NULL);
-    if (!sw_b_text(service, "namespace").n)
+    if (!sw_field_text(service, "namespace").n)
         sw_ferr_required(e, &at_ns, NULL);
     if (port < 1 || port > 65535)
         sw_ferr_invalid(e, &at_port, sw_json_new_i64(e->arena, port),
@@ -66,7 +67,7 @@ static void check_client(const struct sw_json *hook, const struct sw_fpath *path
     if ((url != NULL) == (service != NULL))
         sw_ferr_required(e, &at, "exactly one of url or service is required");
     else if (url)
-        check_url(sw_b_text(cc, "url"), &at_url, e);
+        check_url(sw_field_text(cc, "url"), &at_url, e);
     else
         check_service(service, &at_service, e);
 }
@@ -91,9 +92,9 @@ static void check_versions(const struct sw_json *hook, const struct sw_fpath *pa
 
     if (!sw_json_len(list))
         sw_ferr_required(e, &at, "must specify one of v1, v1beta1");
-    else if (!sw_b_has_text(list, "v1") && !sw_b_has_text(list, "v1beta1"))
+    else if (!sw_field_list_has(list, "v1") && !sw_field_list_has(list, "v1beta1"))
         sw_ferr_invalid(e, &at, list, "must include at least one of v1, v1beta1");
-    else if (!sw_b_has_text(list, "v1"))
+    else if (!sw_field_list_has(list, "v1"))
         sw_ferr_invalid(e, &at, list, "this server only sends v1");
 }
 
@@ -126,15 +127,15 @@ static void check_policies(const struct sw_json *hook, const struct sw_fpath *pa
                   {"reinvocationPolicy", {"IfNeeded", "Never", NULL}}};
     struct sw_fpath at_side = sw_fpath_str(path, "sideEffects");
     struct sw_fpath at_timeout = sw_fpath_str(path, "timeoutSeconds");
-    int64_t timeout = sw_b_int(hook, "timeoutSeconds");
+    int64_t timeout = sw_field_int(hook, "timeoutSeconds");
 
     for (size_t i = 0; i < SW_ARRAY_LEN(fields); i++) {
         struct sw_fpath at = sw_fpath_str(path, fields[i].key);
 
-        if (sw_b_text(hook, fields[i].key).n)
-            sw_b_one_of(sw_json_find(hook, fields[i].key), fields[i].allowed, &at, e);
+        if (sw_field_text(hook, fields[i].key).n)
+            sw_field_one_of(sw_json_find(hook, fields[i].key), fields[i].allowed, &at, e);
     }
-    if (!sw_b_text(hook, "sideEffects").n)
+    if (!sw_field_text(hook, "sideEffects").n)
         sw_ferr_required(e, &at_side, "must specify one of None, NoneOnDryRun");
     if (timeout < 1 || timeout > 30)
         sw_ferr_invalid(e, &at_timeout, sw_json_new_i64(e->arena, timeout),
@@ -166,7 +167,7 @@ void sw_b_check_webhooks(const struct sw_json *obj, const struct sw_json *old,
         struct sw_fpath path = sw_fpath_index(&up, i);
         struct sw_fpath at_rules = sw_fpath_str(&path, "rules");
 
-        check_name(sw_b_text(h, "name"), &path, e);
+        check_name(sw_field_text(h, "name"), &path, e);
         for (size_t k = 0; k < i; k++) {
             struct sw_fpath at_name = sw_fpath_str(&path, "name");
 
@@ -178,7 +179,7 @@ void sw_b_check_webhooks(const struct sw_json *obj, const struct sw_json *old,
         for (size_t k = 0; k < sw_json_len(rules); k++) {
             struct sw_fpath at = sw_fpath_index(&at_rules, k);
 
-            sw_b_check_admission_rule(sw_json_at(rules, k), &at, e);
+            sw_admission_rule_check(sw_json_at(rules, k), &at, e);
         }
         check_policies(h, &path, e);
         check_selector(h, "namespaceSelector", &path, e);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kube/builtin/builtin_int.h"
+#include "kube/schema/meta.h"
 #include "kube/select/selector.h"
 
 struct sw_json *sw_b_object_in(struct sw_arena *a, struct sw_json *v, const char *key)
@@ -28,7 +29,7 @@ void sw_b_def_number(struct sw_arena *a, struct sw_json *v, const char *key, int
 
 void sw_b_def_str(struct sw_arena *a, struct sw_json *v, const char *key, const char *text)
 {
-    if (!sw_b_text(v, key).n)
+    if (!sw_field_text(v, key).n)
         sw_json_put_str(a, v, key, sw_slice_str(text));
 }
 
@@ -50,9 +51,9 @@ static void default_strategy(struct sw_arena *a, struct sw_json *strategy,
 {
     struct sw_json *roll;
 
-    if (!sw_b_text(strategy, "type").n)
+    if (!sw_field_text(strategy, "type").n)
         sw_json_put_str(a, strategy, "type", SW_SLICE_LIT("RollingUpdate"));
-    if (!sw_b_is(strategy, "type", "RollingUpdate"))
+    if (!sw_field_is(strategy, "type", "RollingUpdate"))
         return;
     roll = sw_b_object_in(a, strategy, "rollingUpdate");
     if (!sw_json_find(roll, "maxSurge"))
@@ -94,11 +95,11 @@ void sw_b_default_stateful_set(struct sw_arena *a, struct sw_json *obj)
     struct sw_json *keep = sw_b_object_in(a, spec, "persistentVolumeClaimRetentionPolicy");
 
     sw_b_def_str(a, spec, "podManagementPolicy", "OrderedReady");
-    if (!sw_b_text(strategy, "type").n) {
+    if (!sw_field_text(strategy, "type").n) {
         sw_b_def_str(a, strategy, "type", "RollingUpdate");
         (void)sw_b_object_in(a, strategy, "rollingUpdate");
     }
-    if (sw_b_is(strategy, "type", "RollingUpdate") && sw_json_find(strategy, "rollingUpdate"))
+    if (sw_field_is(strategy, "type", "RollingUpdate") && sw_json_find(strategy, "rollingUpdate"))
         sw_b_def_number(a, sw_json_find(strategy, "rollingUpdate"), "partition", 0);
     sw_b_def_str(a, keep, "whenDeleted", "Retain");
     sw_b_def_str(a, keep, "whenScaled", "Retain");
@@ -137,7 +138,7 @@ void sw_b_check_count(const struct sw_json *v, const char *key, const struct sw_
 {
     struct sw_fpath at = sw_fpath_str(path, key);
 
-    if (sw_b_int(v, key) < 0)
+    if (sw_field_int(v, key) < 0)
         sw_ferr_invalid(e, &at, sw_json_find(v, key), "must be greater than or equal to 0");
 }
 
@@ -198,7 +199,8 @@ static void check_template(const struct sw_json *spec, struct sw_field_errs *e)
     struct sw_fpath at = sw_fpath_str(&path, "template.spec.restartPolicy");
 
     sw_b_check_template(spec, &path, e);
-    sw_b_one_of(sw_json_walk(spec, "template", "spec", "restartPolicy", NULL), restarts, &at, e);
+    sw_field_one_of(sw_json_walk(spec, "template", "spec", "restartPolicy", NULL), restarts, &at,
+                    e);
 }
 
 static void check_workload(const struct sw_json *obj, const struct sw_json *old, const char *what,
@@ -230,7 +232,7 @@ static void check_strategy(const struct sw_json *spec, const char *key, const ch
     struct sw_fpath at = sw_fpath_str(&path, key);
     struct sw_fpath at_type = sw_fpath_str(&at, "type");
 
-    sw_b_one_of(sw_json_walk(spec, key, "type", NULL), types, &at_type, e);
+    sw_field_one_of(sw_json_walk(spec, key, "type", NULL), types, &at_type, e);
 }
 
 void sw_b_check_deployment(const struct sw_json *obj, const struct sw_json *old,
@@ -288,7 +290,7 @@ void sw_b_check_stateful_set(const struct sw_json *obj, const struct sw_json *ol
     struct sw_fpath path = sw_fpath_str(NULL, "spec");
     struct sw_fpath at_policy = sw_fpath_str(&path, "podManagementPolicy");
 
-    sw_b_one_of(sw_json_find(spec, "podManagementPolicy"), policies, &at_policy, e);
+    sw_field_one_of(sw_json_find(spec, "podManagementPolicy"), policies, &at_policy, e);
     check_strategy(spec, "updateStrategy", "OnDelete", e);
     if (old && !only_allowed_changes(spec, sw_json_find(old, "spec"))) {
         sw_ferr_forbidden(e, &path,

@@ -3,7 +3,7 @@
 #include "kube/cel/cel.h"
 
 #include "base/mem.h"
-#include "kube/cel/fn.h"
+#include "kube/cel/cel_priv.h"
 #include "kube/text.h"
 #include "regex/regex.h"
 

@@ -69,14 +69,3 @@ struct sw_cel_result {
 struct sw_cel_result sw_cel_eval(const struct sw_cel *c, struct sw_arena *a,
                                  const struct sw_json *self, const struct sw_json *old,
                                  uint64_t limit, struct sw_budget *b);
-
-/*
- * Compiles all rules of a schema and judges their estimated cost; reports under path (the schema's
- * own path in the CRD). o may be NULL: all rules are new.
- */
-void sw_rules_compile(struct sw_schema_set *set, struct sw_schema *root,
-                      const struct sw_schema_opts *o, const struct sw_fpath *path,
-                      struct sw_field_errs *e);
-/* Evaluates all rules on an object; old (may be NULL) enables transition rules. */
-void sw_rules_check(const struct sw_schema *s, const struct sw_json *v, const struct sw_json *old,
-                    const struct sw_fpath *path, struct sw_field_errs *e);

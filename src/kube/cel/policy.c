@@ -79,7 +79,7 @@ static void compile_type(struct sw_schema_set *set, const char *text)
 
     assert(rc == SW_OK);
     sw_field_errs_init(&e, &set->arena);
-    rc = sw_schema_compile(set, v, NULL, &e);
+    rc = sw_schema_read(set, v, NULL, &e);
     assert(rc == SW_OK);
     set->root = set->root->props[0].schema;
 }

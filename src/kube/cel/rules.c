@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rules at the nodes of a schema: admission of the CRD, and the walk over an object. */
-#include "kube/cel/cel.h"
+#include "kube/cel/rules.h"
 
 #include "base/budget.h"
+#include "kube/cel/cel.h"
 #include "kube/errs.h"
 
 /* ---- compiling ---- */
@@ -157,6 +158,7 @@ static struct sw_cel *compile_one(struct compiler *c, const struct sw_schema *s,
                                 placed ? "compilation failed: " : "", why));
         return NULL;
     }
+    c->set->cel_free = sw_cel_free;
     sw_vec_push(&c->set->cels, cel);
     return cel;
 }

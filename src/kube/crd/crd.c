@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "kube/crd/crd_int.h"
+#include "kube/crd/schema.h"
 
 void sw_crd_append(struct sw_field_errs *to, const struct sw_field_errs *from)
 {

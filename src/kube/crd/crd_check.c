@@ -6,8 +6,8 @@
  */
 #include "kube/crd/crd_int.h"
 
-#include "kube/builtin/builtin.h"
 #include "kube/names.h"
+#include "kube/schema/meta.h"
 #include "kube/text.h"
 
 static struct sw_slice lower(struct sw_arena *a, struct sw_slice s)

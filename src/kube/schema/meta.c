@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Validation of metadata, the same for every kind. */
-#include "kube/builtin/builtin.h"
+#include "kube/schema/meta.h"
+
 #include "kube/text.h"
 
 enum { ANNOTATIONS_MAX = 256 << 10 };

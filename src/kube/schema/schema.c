@@ -6,8 +6,7 @@
 #include <stdlib.h>
 
 #include "base/budget.h"
-#include "kube/cel/cel.h"
-#include "kube/schema/structural.h"
+#include "kube/schema/schema_int.h"
 #include "regex/regex.h"
 
 enum { DEPTH_MAX = 64, REGEX_SIZE_MAX = 2000000, REGEX_FAILED = 100000 };
@@ -17,7 +16,7 @@ void sw_schema_set_done(struct sw_schema_set *set)
     for (size_t i = 0; i < set->regexes.n; i++)
         sw_regex_free(set->regexes.p[i]);
     for (size_t i = 0; i < set->cels.n; i++)
-        sw_cel_free(set->cels.p[i]);
+        set->cel_free(set->cels.p[i]);
     sw_vec_done(&set->regexes);
     sw_vec_done(&set->cels);
     sw_arena_clear(&set->arena);
@@ -346,15 +345,8 @@ static void append(struct sw_field_errs *to, const struct sw_field_errs *from)
     }
 }
 
-int sw_schema_compile(struct sw_schema_set *set, const struct sw_json *v,
-                      const struct sw_fpath *path, struct sw_field_errs *e)
-{
-    return sw_schema_compile_as(set, v, NULL, path, e);
-}
-
-int sw_schema_compile_as(struct sw_schema_set *set, const struct sw_json *v,
-                         const struct sw_schema_opts *o, const struct sw_fpath *path,
-                         struct sw_field_errs *e)
+int sw_schema_read(struct sw_schema_set *set, const struct sw_json *v, const struct sw_fpath *path,
+                   struct sw_field_errs *e)
 {
     struct sw_field_errs general, structural;
     struct reader r = {.set = set, .e = &general, .structural = &structural};
@@ -374,8 +366,6 @@ int sw_schema_compile_as(struct sw_schema_set *set, const struct sw_json *v,
     if (set->root)
         sw_structural_general(set->root, copy, path, &general);
     append(e, &general);
-    if (set->root && e->n == before && set->root->rules_below)
-        sw_rules_compile(set, set->root, o, path, e);
     return e->n == before ? SW_OK : SW_EINVAL;
 }
 

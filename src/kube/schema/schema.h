@@ -105,29 +105,19 @@ struct sw_schema_set {
     SW_VEC(struct sw_regex *) regexes;
     size_t regex_size; /* of all of them */
     SW_VEC(struct sw_cel *) cels;
+    void (*cel_free)(struct sw_cel *c); /* of the cels; set by whoever compiles rules */
     struct sw_schema *root;
 };
 
 void sw_schema_set_done(struct sw_schema_set *set);
 
-/* What is known of a schema before it is compiled. */
-struct sw_schema_opts {
-    bool stored;                 /* admitted before: the cost of its rules is not judged */
-    bool unchanged;              /* by this update: the cost of single rules is not judged */
-    const struct sw_json *rules; /* holds the rules stored before, at any depth; NULL: none */
-};
-
 /*
- * Compiles an openAPIV3Schema. The JSON is copied into the set. Everything wrong is reported under
- * 'path' with the reference's texts, rules included. Returns SW_OK, or SW_EINVAL when errors were
- * added; the set must be released in both cases.
+ * Reads an openAPIV3Schema without compiling its rules. The JSON is copied into the set. Everything
+ * wrong is reported under 'path' with the reference's texts. Returns SW_OK, or SW_EINVAL when
+ * errors were added; the set must be released in both cases.
  */
-SW_NODISCARD int sw_schema_compile(struct sw_schema_set *set, const struct sw_json *v,
-                                   const struct sw_fpath *path, struct sw_field_errs *e);
-/* The same, with what is known of it (NULL: nothing). */
-SW_NODISCARD int sw_schema_compile_as(struct sw_schema_set *set, const struct sw_json *v,
-                                      const struct sw_schema_opts *o, const struct sw_fpath *path,
-                                      struct sw_field_errs *e);
+SW_NODISCARD int sw_schema_read(struct sw_schema_set *set, const struct sw_json *v,
+                                const struct sw_fpath *path, struct sw_field_errs *e);
 
 /* The schema of a property: declared, else additionalProperties; NULL when neither. */
 const struct sw_schema *sw_schema_prop(const struct sw_schema *s, struct sw_slice name);
@@ -153,13 +143,6 @@ void sw_texts_add(struct sw_texts *t, const char *text);
 void sw_schema_prune(struct sw_json *v, const struct sw_schema *root, struct sw_texts *unknown);
 /* The same for a value inside an object; true when something was removed. */
 bool sw_schema_prune_part(struct sw_json *v, const struct sw_schema *s);
-/*
- * Decodes the metadata of embedded resources: unknown fields are removed and noted. SW_EINVAL with
- * the reason for values of a wrong type.
- */
-SW_NODISCARD int sw_schema_coerce_embedded(struct sw_arena *a, struct sw_json *v,
-                                           const struct sw_schema *root, struct sw_texts *unknown,
-                                           const char **ret_why);
 /* Drops nulls of declared properties that are not nullable. */
 void sw_schema_drop_nulls(struct sw_json *v, const struct sw_schema *s);
 /*
@@ -188,13 +171,8 @@ void sw_schema_validate_lists(const struct sw_schema *s, const struct sw_json *v
 /* apiVersion and kind of embedded resources. */
 void sw_schema_validate_embedded(const struct sw_schema *s, const struct sw_json *v,
                                  const struct sw_fpath *path, struct sw_field_errs *e);
-/*
- * All of it as an apiserver does for a custom resource: values, embedded resources, list types,
- * then rules, or the cause that says rules were not checked. old may be NULL.
- */
-void sw_schema_check_object(const struct sw_schema *s, const struct sw_json *v,
-                            const struct sw_json *old, const struct sw_fpath *prefix,
-                            struct sw_field_errs *e);
+/* True when errors among these keep rules from being evaluated. */
+bool sw_schema_blocks_rules(const struct sw_field_errs *e);
 
 /*
  * True when the text has the format, or the format is not one that is checked; false when the

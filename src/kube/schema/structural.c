@@ -4,7 +4,7 @@
  * a schema structural, and those every schema of a CRD is held to, structural or not. A third looks
  * at defaults, once a schema is known to be structural.
  */
-#include "kube/schema/structural.h"
+#include "kube/schema/schema_int.h"
 
 #include <stdlib.h>
 

@@ -9,7 +9,6 @@
 
 #include "base/budget.h"
 #include "base/map.h"
-#include "kube/cel/cel.h"
 #include "kube/names.h"
 #include "kube/schema/schema.h"
 #include "kube/text.h"
@@ -576,7 +575,7 @@ void sw_schema_validate_lists(const struct sw_schema *s, const struct sw_json *v
     }
 }
 
-static bool blocks_rules(const struct sw_field_errs *e)
+bool sw_schema_blocks_rules(const struct sw_field_errs *e)
 {
     for (size_t i = 0; i < e->n; i++) {
         enum sw_cause c = e->p[i].cause;
@@ -586,29 +585,4 @@ static bool blocks_rules(const struct sw_field_errs *e)
             return true;
     }
     return false;
-}
-
-void sw_schema_check_object(const struct sw_schema *s, const struct sw_json *v,
-                            const struct sw_json *old, const struct sw_fpath *prefix,
-                            struct sw_field_errs *e)
-{
-    struct sw_field_errs before;
-
-    sw_schema_validate(s, v, old, prefix, e);
-    if (!sw_budget_ok(e->budget))
-        return; /* refused already */
-    sw_schema_validate_embedded(s, v, prefix, e);
-    sw_field_errs_init(&before, e->arena);
-    if (old)
-        sw_schema_validate_lists(s, old, prefix, &before);
-    if (!before.n)
-        sw_schema_validate_lists(s, v, prefix, e);
-    if (!s->rules_below)
-        return;
-    if (blocks_rules(e))
-        sw_ferr_invalid(e, NULL, NULL,
-                        "some validation rules were not checked because the object was invalid; "
-                        "correct the existing errors to complete validation");
-    else
-        sw_rules_check(s, v, old, prefix, e);
 }

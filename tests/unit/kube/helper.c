@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "kube/crd/schema.h"
 #include "yaml/yaml.h"
 
 static struct sw_json *convert(struct sw_arena *a, const struct sw_yaml *y)

@@ -9,6 +9,7 @@
 
 #include "helper.h"
 #include "kube/cel/cel.h"
+#include "kube/crd/schema.h"
 
 static const char schema_text[] =
     "{type: object, properties: {i: {type: integer}, j: {type: integer}, d: {type: number}, s: "

@@ -12,6 +12,7 @@
 
 #include "helper.h"
 #include "kube/cel/cel.h"
+#include "kube/crd/schema.h"
 
 static struct sw_arena arena;
 static const struct sw_json *golden;

@@ -21,6 +21,7 @@ struct refusal {
     const char *errs;
 };
 
+#include "kube/crd/schema.h"
 #include "schema_cases.h"
 
 static void load(struct sw_schema_set *set, const char *file)

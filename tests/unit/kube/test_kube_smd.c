@@ -10,6 +10,7 @@
 #include "helper.h"
 #include "kube/apply/smd.h"
 #include "kube/builtin/builtin.h"
+#include "kube/crd/schema.h"
 
 struct world {
     struct sw_arena a;
