@@ -14,7 +14,7 @@
 #include "kube/client/informer.h"
 #include "quic/keyproof.h"
 #include "quic/quic.h"
-#include "sidecar/side_int.h"
+#include "sidecar/sidecar_int.h"
 #include "telemetry/ready.h"
 
 #define MANAGER "spanwire-sidecar"

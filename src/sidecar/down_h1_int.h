@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "sidecar/side_int.h"
+#include "sidecar/sidecar_int.h"
 #include "tunnel/qpump.h"
 
 enum {

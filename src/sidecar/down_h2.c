@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "http/h2conn.h"
-#include "sidecar/side_int.h"
+#include "sidecar/sidecar_int.h"
 
 enum {
     WINDOW = 1 << 20,

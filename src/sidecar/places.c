@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "quic/quic.h"
-#include "sidecar/side_int.h"
+#include "sidecar/sidecar_int.h"
 
 enum { LOCAL_MAX = 128 };
 

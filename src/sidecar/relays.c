@@ -9,7 +9,7 @@
 #include "base/vec.h"
 #include "kube/client/informer.h"
 #include "quic/relay_url.h"
-#include "sidecar/side_int.h"
+#include "sidecar/sidecar_int.h"
 
 enum { RELAYS_MAX = 256 };
 

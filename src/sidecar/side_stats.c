@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "quic/quic.h"
-#include "sidecar/side_int.h"
+#include "sidecar/sidecar_int.h"
 
 static void bump(struct sw_sidecar *s, enum sw_metric_id id, const char *a, const char *b)
 {

@@ -4,7 +4,7 @@
  * on these. Without that a tunnel of capsules passes through as it is.
  */
 #include "http/capsule.h"
-#include "sidecar/side_int.h"
+#include "sidecar/sidecar_int.h"
 
 /* As a capsule on the stream: too large for a datagram. False: no room. */
 static bool send_capsule(struct sw_qcall *q, struct sw_slice payload)

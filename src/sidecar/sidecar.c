@@ -11,7 +11,7 @@
 #include "io/filewatch.h"
 #include "io/sock.h"
 #include "quic/quic.h"
-#include "sidecar/side_int.h"
+#include "sidecar/sidecar_int.h"
 #include "telemetry/ready.h"
 #include "tls/cert/cred.h"
 #include "tls/cert/rawkey.h"

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "dns/stub.h"
 #include "quic/discovery.h"
-#include "sidecar/side_int.h"
+#include "sidecar/sidecar_int.h"
 
 struct peer {
     struct sw_quic_target target;
