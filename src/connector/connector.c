@@ -342,6 +342,27 @@ static void begin(struct sw_connector *c)
         log_ticket(c);
 }
 
+static void on_replayed(void *arg, const struct sw_request *r)
+{
+    connector_add_request(arg, r);
+}
+
+static void open_inspect(struct sw_connector *c)
+{
+    c->inspect = (struct sw_inspect){
+        .on = c->config->inspect,
+        .secrets = c->config->inspect_secrets,
+        .history = &c->history,
+        .shard = c->shard,
+        .replays = {.loop = c->loop,
+                    .allow = &c->allow,
+                    .target = c->config->target,
+                    .on_request = on_replayed,
+                    .arg = c},
+    };
+    sw_inspect_open(&c->inspect);
+}
+
 struct sw_connector *sw_connector_new(struct sw_loop *l, const struct sw_connector_config *cfg,
                                       const struct sw_connector_hooks *hooks, struct sw_err *err)
 {
@@ -353,9 +374,9 @@ struct sw_connector *sw_connector_new(struct sw_loop *l, const struct sw_connect
     c->lock_fd = -1;
     c->started_ns = sw_wall_ns();
     sw_list_init(&c->conns);
-    connector_inspect_open(c);
     c->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "connector"});
     c->shard = sw_metrics_shard_new(c->metrics);
+    open_inspect(c);
     c->ready = sw_ready_new();
     sw_ready_add(c->ready, "registered");
     if (connector_open(c, err) != SW_OK) {
@@ -383,9 +404,9 @@ void sw_connector_free(struct sw_connector *c)
     if (c->client)
         sw_kube_client_free(c->client);
     sw_admin_free(c->admin);
-    sw_replays_end(c); /* whom the pages' end has told that nobody waits */
+    sw_replays_end(&c->inspect.replays); /* whom the pages' end has told that nobody waits */
     sw_qserve_free(c->serve);
-    sw_captures_done(&c->captures);
+    sw_captures_done(&c->inspect.captures);
     connector_forget_conns(c);
     sw_quic_free(c->quic);
     sw_egress_free(c->egress);
@@ -484,7 +505,7 @@ struct sw_addr sw_connector_admin(const struct sw_connector *c)
 
 const char *sw_connector_inspect_token(const struct sw_connector *c)
 {
-    return c->inspect_token;
+    return c->inspect.token;
 }
 
 const char *sw_connector_id(const struct sw_connector *c)

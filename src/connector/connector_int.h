@@ -5,10 +5,9 @@
 #include "base/list.h"
 #include "connector/allow.h"
 #include "connector/connector.h"
-#include "connector/inspect/capture.h"
 #include "connector/inspect/history.h"
+#include "connector/inspect/inspect.h"
 #include "connector/inspect/observe.h"
-#include "connector/inspect/replay.h"
 #include "connector/inspect/tlswatch.h"
 #include "connector/memo.h"
 #include "connector/peers.h"
@@ -19,8 +18,6 @@
 #include "telemetry/metrics.h"
 #include "telemetry/ready.h"
 #include "tunnel/qserve.h"
-
-enum { SW_INSPECT_TOKEN = 32 };
 
 /* A gateway that is connected. */
 struct conn {
@@ -88,10 +85,7 @@ struct sw_connector {
     struct sw_quic_stats told; /* what the metrics know */
     uint64_t told_overflows;
     struct sw_history history;
-    struct sw_capture_store captures;
-    char inspect_token[SW_INSPECT_TOKEN + 1]; /* empty: no inspector */
-    struct sw_list replays;
-    size_t n_replays;
+    struct sw_inspect inspect;
     struct sw_metrics *metrics;
     struct sw_metrics_shard *shard;
     struct sw_ready *ready;
@@ -147,10 +141,6 @@ void connector_tap(void *tag, bool from_origin, const uint8_t *p, size_t n);
 void connector_ended(void *arg, const struct sw_qserve_record *r);
 /* A request ended, however it came. */
 void connector_add_request(struct sw_connector *c, const struct sw_request *r);
-
-/* inspect.c */
-void connector_inspect_open(struct sw_connector *c);
-bool connector_inspect(struct sw_http_req *req, struct sw_http_resp *resp, void *arg);
 
 /* recall.c */
 /* Reads what the API said before into 'known', if that is ours. */

@@ -230,6 +230,13 @@ static int open_quic(struct sw_connector *c, struct sw_err *err)
     return SW_OK;
 }
 
+static bool on_guarded(struct sw_http_req *req, struct sw_http_resp *resp, void *arg)
+{
+    struct sw_connector *c = arg;
+
+    return sw_inspect_page(&c->inspect, req, resp);
+}
+
 static int open_admin(struct sw_connector *c, struct sw_err *err)
 {
     struct sw_admin_opts o = {
@@ -243,7 +250,7 @@ static int open_admin(struct sw_connector *c, struct sw_err *err)
         .egress = c->egress,
         .log_filter = c->config->log_level,
         .extra = connector_page,
-        .guarded = connector_inspect,
+        .guarded = on_guarded,
         .arg = c,
     };
 

@@ -48,7 +48,7 @@ void connector_tap(void *tag, bool from_origin, const uint8_t *p, size_t n)
     struct exchange *e = tag;
 
     if (!e->peek)
-        e->peek = sw_peek_new(on_peeked, e, e->c->config->inspect ? &e->c->captures : NULL);
+        e->peek = sw_peek_new(on_peeked, e, e->c->inspect.on ? &e->c->inspect.captures : NULL);
     sw_tlswatch_bytes(&e->tls, from_origin, p, n);
     sw_peek_bytes(e->peek, from_origin, p, n, sw_loop_now(e->c->loop));
 }

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The request inspector: pages below /requests with the captured exchanges, and the button that
- * sends one again (replay.c). Others on this machine can connect to the status page, too, so these
- * pages ask for a token that only who started the device was shown, as a parameter of the URL and
- * of the form. No scripts; nothing of an exchange is served but as escaped text.
- */
+#include "connector/inspect/inspect.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -12,8 +8,10 @@
 #include "base/rand.h"
 #include "base/time.h"
 #include "base/utf8.h"
-#include "connector/connector_int.h"
+#include "connector/inspect/history.h"
+#include "http/server.h"
 #include "http/url.h"
+#include "telemetry/metrics.h"
 
 enum { PAGE_MAX = 1 << 20, LISTED = 100 };
 
@@ -45,21 +43,22 @@ static void put_number(struct page *p, uint64_t n)
 
 /* ---- who asks ---- */
 
-void connector_inspect_open(struct sw_connector *c)
+void sw_inspect_open(struct sw_inspect *in)
 {
     uint8_t random[SW_INSPECT_TOKEN / 2];
 
-    sw_captures_init(&c->captures);
-    sw_list_init(&c->replays);
-    if (!c->config->inspect)
+    sw_captures_init(&in->captures);
+    sw_replays_init(&in->replays);
+    in->replays.token = in->token;
+    if (!in->on)
         return;
     sw_rand_bytes(random, sizeof(random));
     for (size_t i = 0; i < sizeof(random); i++)
-        (void)snprintf(c->inspect_token + 2 * i, 3, "%02x", random[i]);
+        (void)snprintf(in->token + 2 * i, 3, "%02x", random[i]);
 }
 
 /* Takes the same time wherever they differ. */
-static bool is_token(const struct sw_connector *c, const struct sw_query *q)
+static bool is_token(const struct sw_inspect *in, const struct sw_query *q)
 {
     const struct sw_query_param *given = sw_query_get(q, "token");
     unsigned char differ = 0;
@@ -67,13 +66,13 @@ static bool is_token(const struct sw_connector *c, const struct sw_query *q)
     if (!given || given->value.n != SW_INSPECT_TOKEN)
         return false;
     for (size_t i = 0; i < SW_INSPECT_TOKEN; i++)
-        differ |= (unsigned char)(given->value.p[i] ^ c->inspect_token[i]);
+        differ |= (unsigned char)(given->value.p[i] ^ in->token[i]);
     return differ == 0;
 }
 
-static bool refuse(struct sw_connector *c, struct sw_http_resp *resp)
+static bool refuse(struct sw_inspect *in, struct sw_http_resp *resp)
 {
-    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_REFUSALS, "inspect_token"), 1);
+    sw_metric_add(sw_metric_get1(in->shard, SW_METRIC_REFUSALS, "inspect_token"), 1);
     sw_log_warn("connector", "request inspector: request refused, no or wrong token");
     sw_http_send_text(resp, 403, "this page needs the token of the URL that was printed\n");
     return true;
@@ -118,18 +117,18 @@ static void finish(struct page *p, struct sw_http_resp *resp)
     sw_buf_done(&p->b);
 }
 
-static void put_link(struct page *p, const struct sw_connector *c, uint64_t id)
+static void put_link(struct page *p, const struct sw_inspect *in, uint64_t id)
 {
     put(p, "<a href=\"" PREFIX "/");
     put_number(p, id);
     put(p, "?token=");
-    put(p, c->inspect_token);
+    put(p, in->token);
     put(p, "\">");
 }
 
-static void put_row(struct page *p, const struct sw_connector *c, const struct sw_request *r)
+static void put_row(struct page *p, const struct sw_inspect *in, const struct sw_request *r)
 {
-    const struct sw_capture *x = r->capture ? sw_captures_find(&c->captures, r->capture) : NULL;
+    const struct sw_capture *x = r->capture ? sw_captures_find(&in->captures, r->capture) : NULL;
     char text[SW_RFC3339_LEN];
 
     put(p, "<tr><td>");
@@ -140,7 +139,7 @@ static void put_row(struct page *p, const struct sw_connector *c, const struct s
     put_escaped(p, sw_slice_str(r->host));
     put(p, "</td><td>");
     if (x)
-        put_link(p, c, x->id);
+        put_link(p, in, x->id);
     put_escaped(p, sw_slice_str(r->path[0] ? r->path : "(no path)"));
     put(p, x ? "</a></td><td>" : "</td><td>");
     put_number(p, r->status);
@@ -149,14 +148,14 @@ static void put_row(struct page *p, const struct sw_connector *c, const struct s
     put(p, "</td></tr>\n");
 }
 
-static void list_page(const struct sw_connector *c, struct sw_http_resp *resp)
+static void list_page(const struct sw_inspect *in, struct sw_http_resp *resp)
 {
     struct page p;
 
     begin(&p, "Last requests", true);
     put(&p, "<table>\n");
-    for (size_t i = 0; i < sw_min(sw_history_count(&c->history), LISTED); i++)
-        put_row(&p, c, sw_history_at(&c->history, i));
+    for (size_t i = 0; i < sw_min(sw_history_count(in->history), LISTED); i++)
+        put_row(&p, in, sw_history_at(in->history, i));
     put(&p,
         "</table>\n<p>The newest first. Those with a link have their headers and bodies.</p>\n");
     finish(&p, resp);
@@ -164,7 +163,7 @@ static void list_page(const struct sw_connector *c, struct sw_http_resp *resp)
 
 /* ---- one exchange ---- */
 
-static void put_fields(struct page *p, const struct sw_connector *c, const struct sw_captured *m)
+static void put_fields(struct page *p, const struct sw_inspect *in, const struct sw_captured *m)
 {
     struct sw_h1_field f;
     size_t at = 0;
@@ -174,7 +173,7 @@ static void put_fields(struct page *p, const struct sw_connector *c, const struc
         put(p, "<tr><th>");
         put_escaped(p, f.name);
         put(p, "</th><td>");
-        if (sw_capture_secret(f.name) && !c->config->inspect_secrets) {
+        if (sw_capture_secret(f.name) && !in->secrets) {
             put(p, "<span class=\"hidden\">hidden, ");
             put_number(p, f.value.n);
             put(p, " bytes</span>");
@@ -244,9 +243,9 @@ static void put_body(struct page *p, const struct sw_captured *m)
     put(p, "</pre>\n");
 }
 
-static void put_replay(struct page *p, const struct sw_connector *c, const struct sw_capture *x)
+static void put_replay(struct page *p, const struct sw_inspect *in, const struct sw_capture *x)
 {
-    const char *why = sw_replay_obstacle(c, x);
+    const char *why = sw_replay_obstacle(&in->replays, x);
 
     if (why) {
         put(p, "<p>It cannot be sent again: ");
@@ -257,26 +256,26 @@ static void put_replay(struct page *p, const struct sw_connector *c, const struc
     put(p, "<form method=\"post\" action=\"" PREFIX "/");
     put_number(p, x->id);
     put(p, "/replay\"><input type=\"hidden\" name=\"token\" value=\"");
-    put(p, c->inspect_token);
+    put(p, in->token);
     put(p, "\"><button id=\"replay\">Send again</button></form>\n");
 }
 
-static void exchange_page(const struct sw_connector *c, const struct sw_capture *x,
+static void exchange_page(const struct sw_inspect *in, const struct sw_capture *x,
                           struct sw_http_resp *resp)
 {
     struct page p;
 
     begin(&p, x->replay_of ? "A request sent again" : "A request", false);
     put(&p, "<p><a href=\"" PREFIX "?token=");
-    put(&p, c->inspect_token);
+    put(&p, in->token);
     put(&p, "\">All requests</a></p>\n<h2 id=\"request\">");
     put_escaped(&p, sw_buf_slice(&x->method));
     put(&p, " ");
     put_escaped(&p, sw_buf_slice(&x->target));
     put(&p, "</h2>\n");
-    put_fields(&p, c, &x->req);
+    put_fields(&p, in, &x->req);
     put_body(&p, &x->req);
-    put_replay(&p, c, x);
+    put_replay(&p, in, x);
     if (x->failure[0]) {
         put(&p, "<h2 id=\"answer\">No answer</h2>\n<p>");
         put_escaped(&p, sw_slice_str(x->failure));
@@ -285,7 +284,7 @@ static void exchange_page(const struct sw_connector *c, const struct sw_capture 
         put(&p, "<h2 id=\"answer\">Answer: ");
         put_number(&p, (uint64_t)x->status);
         put(&p, "</h2>\n");
-        put_fields(&p, c, &x->resp);
+        put_fields(&p, in, &x->resp);
         put_body(&p, &x->resp);
     }
     finish(&p, resp);
@@ -303,7 +302,7 @@ static bool read_path(struct sw_slice path, uint64_t *ret_id, bool *ret_replay)
     return sw_slice_to_u64(id, UINT64_MAX, ret_id) && (!rest.p || *ret_replay);
 }
 
-static void answer(struct sw_connector *c, struct sw_http_req *req, struct sw_http_resp *resp)
+static void answer(struct sw_inspect *in, struct sw_http_req *req, struct sw_http_resp *resp)
 {
     struct sw_slice path = sw_slice_from(req->path, sizeof(PREFIX) - 1);
     const struct sw_capture *x;
@@ -312,33 +311,32 @@ static void answer(struct sw_connector *c, struct sw_http_req *req, struct sw_ht
 
     if (path.n == 0) {
         if (sw_http_only_get(req, resp))
-            list_page(c, resp);
+            list_page(in, resp);
         return;
     }
-    x = read_path(path, &id, &replay) ? sw_captures_find(&c->captures, id) : NULL;
+    x = read_path(path, &id, &replay) ? sw_captures_find(&in->captures, id) : NULL;
     if (!x)
         sw_http_send_text(resp, 404, "no such request, or it is forgotten by now\n");
     else if (replay && !sw_slice_eq_str(req->msg->method, "POST"))
         sw_http_send_not_allowed(resp, "POST");
     else if (replay)
-        sw_replay_start(c, x, resp);
+        sw_replay_start(&in->replays, x, resp);
     else if (sw_http_only_get(req, resp))
-        exchange_page(c, x, resp);
+        exchange_page(in, x, resp);
 }
 
-bool connector_inspect(struct sw_http_req *req, struct sw_http_resp *resp, void *arg)
+bool sw_inspect_page(struct sw_inspect *in, struct sw_http_req *req, struct sw_http_resp *resp)
 {
-    struct sw_connector *c = arg;
     bool post = sw_slice_eq_str(req->msg->method, "POST");
     struct sw_query q = {0};
 
-    if (!c->config->inspect || !(sw_slice_eq_str(req->path, PREFIX) ||
-                                 sw_slice_has_prefix(req->path, SW_SLICE_LIT(PREFIX "/"))))
+    if (!in->on || !(sw_slice_eq_str(req->path, PREFIX) ||
+                     sw_slice_has_prefix(req->path, SW_SLICE_LIT(PREFIX "/"))))
         return false;
     /* What changes something has the token in its body, where no log and no link has it. */
     if (sw_query_parse(req->arena, post ? req->body : req->query, &q, NULL) != SW_OK ||
-        !is_token(c, &q))
-        return refuse(c, resp);
-    answer(c, req, resp);
+        !is_token(in, &q))
+        return refuse(in, resp);
+    answer(in, req, resp);
     return true;
 }

@@ -6,8 +6,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "connector/connector_int.h"
+#include "connector/allow.h"
+#include "connector/inspect/capture.h"
+#include "connector/inspect/history.h"
 #include "http/client.h"
+#include "http/server.h"
 
 enum { RUNNING_MAX = 4, FIELDS_MAX = 128, ANSWER_MAX = 16 << 20 };
 
@@ -15,7 +18,7 @@ enum { RUNNING_MAX = 4, FIELDS_MAX = 128, ANSWER_MAX = 16 << 20 };
 
 struct replay {
     struct sw_list link;
-    struct sw_connector *c;
+    struct sw_replays *all;
     struct sw_http_client *http;
     struct sw_http_call *call;
     struct sw_capture *capture; /* owned until it is kept */
@@ -24,7 +27,7 @@ struct replay {
     struct sw_defer over;
 };
 
-const char *sw_replay_obstacle(const struct sw_connector *c, const struct sw_capture *x)
+const char *sw_replay_obstacle(const struct sw_replays *s, const struct sw_capture *x)
 {
     struct sw_slice host = sw_slice_str(x->origin_host);
 
@@ -35,8 +38,7 @@ const char *sw_replay_obstacle(const struct sw_connector *c, const struct sw_cap
     if (sw_buf_len(&x->target) == 0 || sw_buf_data(&x->target)[0] != '/' || x->status == 101)
         return "it is no request for a path";
     /* Only to the owner's own service, and only while that is open to gateways, too. */
-    if (!sw_slice_ieq(host, c->config->target) ||
-        !sw_allow_find(&c->allow, host, x->origin_port, false))
+    if (!sw_slice_ieq(host, s->target) || !sw_allow_find(s->allow, host, x->origin_port, false))
         return "its destination is not the exposed service";
     return NULL;
 }
@@ -118,14 +120,14 @@ static void tell(struct replay *r, uint64_t id)
     sw_request_text(q.method, sizeof(q.method), sw_buf_slice(&x->method));
     sw_request_text(q.host, sizeof(q.host), sw_buf_slice(&x->host));
     sw_request_text(q.path, sizeof(q.path), sw_buf_slice(&x->target));
-    connector_add_request(r->c, &q);
+    r->all->on_request(r->all->arg, &q);
 }
 
 static void answer(struct replay *r, uint64_t id)
 {
     char to[64 + SW_INSPECT_TOKEN];
-    int n = snprintf(to, sizeof(to), "/requests/%llu?token=%s", (unsigned long long)id,
-                     r->c->inspect_token);
+    int n =
+        snprintf(to, sizeof(to), "/requests/%llu?token=%s", (unsigned long long)id, r->all->token);
 
     if (!r->resp)
         return;
@@ -142,7 +144,7 @@ static void replay_free(struct replay *r)
     sw_http_client_free(r->http);
     sw_capture_drop(r->capture);
     sw_list_unlink(&r->link);
-    r->c->n_replays--;
+    r->all->n--;
     sw_free(r);
 }
 
@@ -160,7 +162,7 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
     (void)call;
     r->call = NULL;
     x->wall_ns = sw_wall_ns();
-    x->duration_ns = sw_loop_now(r->c->loop) - r->begun_ns;
+    x->duration_ns = sw_loop_now(r->all->loop) - r->begun_ns;
     if (rc == SW_OK)
         sw_capture_end(x, true);
     else
@@ -170,7 +172,7 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
     tell(r, id);
     r->capture = NULL;
     answer(r, id);
-    sw_loop_defer(r->c->loop, &r->over, on_over);
+    sw_loop_defer(r->all->loop, &r->over, on_over);
 }
 
 static void on_gone(void *arg)
@@ -209,16 +211,21 @@ static int begin(struct replay *r, bool has_body, struct sw_err *err)
                                   .on_done = on_done,
                                   .arg = r};
 
-    r->http = sw_http_client_new(r->c->loop, &o, err);
+    r->http = sw_http_client_new(r->all->loop, &o, err);
     if (r->http)
         r->call = sw_http_call_start(r->http, &q, err);
     return r->call ? SW_OK : err->rc;
 }
 
-void sw_replay_start(struct sw_connector *c, const struct sw_capture *x, struct sw_http_resp *resp)
+void sw_replays_init(struct sw_replays *s)
+{
+    sw_list_init(&s->running);
+}
+
+void sw_replay_start(struct sw_replays *s, const struct sw_capture *x, struct sw_http_resp *resp)
 {
     bool has_body = x->req.body_bytes || field_of(&x->req, "content-length").p;
-    const char *why = sw_replay_obstacle(c, x);
+    const char *why = sw_replay_obstacle(s, x);
     struct sw_err err = {0};
     struct sw_capture *copy;
     struct replay *r;
@@ -227,17 +234,17 @@ void sw_replay_start(struct sw_connector *c, const struct sw_capture *x, struct 
         sw_http_send_text(resp, 409, "not sent again: %s\n", why);
         return;
     }
-    copy = c->n_replays < RUNNING_MAX ? copy_request(x) : NULL;
+    copy = s->n < RUNNING_MAX ? copy_request(x) : NULL;
     if (!copy) {
         sw_http_send_text(resp, 429, "not sent again: too many run, or no room\n");
         return;
     }
     r = SW_NEW(struct replay);
-    r->c = c;
+    r->all = s;
     r->capture = copy;
-    r->begun_ns = sw_loop_now(c->loop);
-    sw_list_push_back(&c->replays, &r->link);
-    c->n_replays++;
+    r->begun_ns = sw_loop_now(s->loop);
+    sw_list_push_back(&s->running, &r->link);
+    s->n++;
     if (begin(r, has_body, &err) != SW_OK) {
         sw_http_send_text(resp, 409, "not sent again: %s\n", err.msg);
         replay_free(r);
@@ -248,9 +255,9 @@ void sw_replay_start(struct sw_connector *c, const struct sw_capture *x, struct 
     sw_http_on_gone(resp, on_gone, r);
 }
 
-void sw_replays_end(struct sw_connector *c)
+void sw_replays_end(struct sw_replays *s)
 {
-    SW_LIST_FOREACH (it, &c->replays) {
+    SW_LIST_FOREACH (it, &s->running) {
         replay_free(SW_CONTAINER_OF(it, struct replay, link));
     }
 }
