@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "base/time.h"
 #include "tls/crypto/jws.h"
 

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 
 enum api_operation {
     API_OP_CREATE,

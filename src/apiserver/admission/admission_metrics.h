@@ -2,7 +2,7 @@
 /* Counts of what webhooks and ValidatingAdmissionPolicies did, for /metrics. */
 #pragma once
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 
 enum api_admission_event {
     API_HOOK_CALLED,

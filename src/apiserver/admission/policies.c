@@ -10,7 +10,7 @@
 
 #include "apiserver/admission/admission_metrics.h"
 #include "apiserver/admission/admission_request.h"
-#include "apiserver/work.h"
+#include "apiserver/api/work.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "kube/admission/admission_match.h"

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 
 struct api_quota;
 

@@ -4,7 +4,7 @@
 
 #include "apiserver/admission/admission.h"
 #include "apiserver/admission/admission_metrics.h"
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "base/vec.h"
 #include "kube/admission/admission.h"
 #include "kube/admission/match_conditions.h"

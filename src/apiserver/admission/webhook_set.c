@@ -5,7 +5,7 @@
 #include "apiserver/admission/admission_request.h"
 #include "apiserver/admission/webhook.h"
 #include "apiserver/admission/webhook_int.h"
-#include "apiserver/work.h"
+#include "apiserver/api/work.h"
 #include "base/log.h"
 #include "base/mem.h"
 

@@ -3,7 +3,7 @@
  * Which aggregated cluster roles take over the rules of a role. Its labels decide that, so whoever
  * sets a label grants as much as by writing rules.
  */
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "apiserver/auth/authz_int.h"
 
 struct aggregator {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "apiserver/auth/authz_int.h"
 #include "base/mem.h"
 #include "base/vec.h"

@@ -2,7 +2,7 @@
 /* The index of roles and bindings (authz.c), for those who look at single rules (escalate.c). */
 #pragma once
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 
 struct api_rule {
     const struct sw_json *verbs, *groups, *resources, *names, *urls;

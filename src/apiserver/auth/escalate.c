@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apiserver/admission/limits.h"
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
+#include "apiserver/api/limits.h"
+#include "apiserver/api/work.h"
 #include "apiserver/auth/authz_int.h"
 #include "apiserver/auth/cover.h"
-#include "apiserver/work.h"
 #include "base/log.h"
 
 enum {

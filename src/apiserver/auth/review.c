@@ -2,7 +2,7 @@
 /* Questions that are answered and not stored: tokens, access, who am I. */
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 
 static void token_review(struct api_req *r, struct sw_json *obj)
 {

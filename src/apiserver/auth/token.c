@@ -2,7 +2,7 @@
 /* Bearer tokens: the administrator's, and those of service accounts, which we sign ourselves. */
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "base/base64.h"
 #include "base/log.h"
 #include "base/mem.h"

@@ -2,7 +2,7 @@
 /* Objects that a server has from its first start (bootstrap.c, accounts.c). Not for others. */
 #pragma once
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 
 /* Texts are JSON with single quotes, to be readable. */
 struct sw_json *boot_parse(struct sw_arena *a, const char *text);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "base/base64.h"
 #include "base/dirs.h"
 #include "base/log.h"

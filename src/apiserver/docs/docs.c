@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "base/base64.h"
 #include "base/mem.h"
 #include "base/time.h"

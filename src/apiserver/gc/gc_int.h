@@ -2,7 +2,7 @@
 /* The housekeeping controllers: their queue and the graph of owners. Not for others. */
 #pragma once
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "base/vec.h"
 
 enum gc_kind {

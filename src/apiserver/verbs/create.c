@@ -2,9 +2,9 @@
 /* POST: a new object, from the body to what is stored. */
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
+#include "apiserver/api/work.h"
 #include "apiserver/verbs/write_int.h"
-#include "apiserver/work.h"
 #include "base/rand.h"
 #include "kube/apply/smd.h"
 

@@ -2,8 +2,8 @@
 /* DELETE of objects and collections. */
 #include <string.h>
 
-#include "apiserver/api.h"
-#include "apiserver/work.h"
+#include "apiserver/api/api.h"
+#include "apiserver/api/work.h"
 #include "base/vec.h"
 
 struct options {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading one object; what reading has in common: revisions and selectors. */
-#include "apiserver/api.h"
-#include "apiserver/work.h"
+#include "apiserver/api/api.h"
+#include "apiserver/api/work.h"
 #include "base/time.h"
 
 static const uint64_t wait_ns = 3 * SW_NS_PER_S;

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "apiserver/api.h"
-#include "apiserver/work.h"
+#include "apiserver/api/api.h"
+#include "apiserver/api/work.h"
 #include "kube/table/table.h"
 #include "tls/crypto/jws.h"
 

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
+#include "apiserver/api/work.h"
 #include "apiserver/verbs/write_int.h"
-#include "apiserver/work.h"
 #include "base/json/patch.h"
 #include "kube/apply/smd.h"
 

@@ -2,7 +2,7 @@
 /* The scale subresource: one number of the object, in a shape all clients know. */
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "apiserver/verbs/write_int.h"
 #include "base/json/patch.h"
 #include "kube/select/selector.h"

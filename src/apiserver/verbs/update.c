@@ -2,9 +2,9 @@
 /* PUT, and what patches share with it: from a changed object to what is stored. */
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
+#include "apiserver/api/work.h"
 #include "apiserver/verbs/write_int.h"
-#include "apiserver/work.h"
 #include "kube/apply/smd.h"
 
 /* Takes a metadata member over from the stored object (or removes it). */

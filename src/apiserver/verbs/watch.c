@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "base/base64.h"
 #include "base/log.h"
 #include "base/mem.h"

@@ -6,13 +6,13 @@
 #include <string.h>
 
 #include "apiserver/admission/admission.h"
-#include "apiserver/admission/limits.h"
 #include "apiserver/admission/policies.h"
 #include "apiserver/admission/quota.h"
 #include "apiserver/admission/webhook.h"
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
+#include "apiserver/api/limits.h"
+#include "apiserver/api/work.h"
 #include "apiserver/verbs/write_int.h"
-#include "apiserver/work.h"
 #include "base/log.h"
 #include "kube/apply/smd.h"
 #include "kube/cel/cel.h"

@@ -2,7 +2,7 @@
 /* What creating and updating share. Not for others. */
 #pragma once
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "kube/apply/smd.h"
 
 /* True when metadata.generation of the kind is kept. */

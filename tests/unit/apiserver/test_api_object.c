@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 
 static struct sw_json *parse(struct sw_arena *a, const char *text)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Resources: finding them, their keys, the order of discovery. */
-#include "apiserver/res.h"
+#include "apiserver/api/res.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "apiserver/res.h"
+#include "apiserver/api/res.h"
 #include "kube/table/table.h"
 
 /* 2026-01-01T01:00:00Z */

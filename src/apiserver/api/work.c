@@ -4,12 +4,12 @@
  * to the loop (or to the worker whose turn it is); only the list of started tasks and the hand-over
  * of turns are behind the lock.
  */
-#include "apiserver/work.h"
+#include "apiserver/api/work.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"

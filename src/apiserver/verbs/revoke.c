@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/time.h"

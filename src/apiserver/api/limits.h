@@ -3,7 +3,7 @@
  * counted. */
 #pragma once
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 
 #define API_WORK_REFUSALS(X)                                                                       \
     X(VALIDATION, "validation")                                                                    \

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "base/rand.h"
 #include "base/time.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "apiserver/res.h"
+#include "apiserver/api/res.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* The class of an Ingress that names none: the one marked as the default, if there is one. */
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 
 #define NOTE "ingressclass.kubernetes.io/is-default-class"
 

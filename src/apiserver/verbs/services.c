@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "apiserver/verbs/write_int.h"
 #include "base/mem.h"
 #include "base/rand.h"

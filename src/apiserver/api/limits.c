@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "apiserver/admission/limits.h"
+#include "apiserver/api/limits.h"
 
 #include <stdatomic.h>
 

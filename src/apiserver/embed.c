@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "apiserver/admission/admission_metrics.h"
-#include "apiserver/admission/limits.h"
 #include "apiserver/admission/quota.h"
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
+#include "apiserver/api/limits.h"
+#include "apiserver/api/work.h"
 #include "apiserver/server.h"
-#include "apiserver/work.h"
 #include "base/buf.h"
 
 enum { PAGE_MAX = 16 << 20 };

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "apiserver/api.h"
-#include "apiserver/work.h"
+#include "apiserver/api/api.h"
+#include "apiserver/api/work.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "kube/table/table.h"

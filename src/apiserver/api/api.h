@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "apiserver/api/res.h"
 #include "apiserver/front/front.h"
-#include "apiserver/res.h"
 #include "apiserver/server.h"
 #include "base/json.h"
 #include "base/list.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "kube/crd/crd.h"

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 
 struct sw_json *api_status_new(struct sw_arena *a, int code, const char *reason,
                                const char *message, struct sw_json *details)

@@ -2,7 +2,7 @@
 /* One JSON line per request, when the operator asks for it. */
 #include <unistd.h>
 
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "base/time.h"
 
 void api_audit_note(struct api_req *r, const char *key, struct sw_slice value)

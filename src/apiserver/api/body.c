@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apiserver/admission/limits.h"
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
+#include "apiserver/api/limits.h"
 #include "apiserver/verbs/write_int.h"
 #include "kube/builtin/protobuf.h"
 #include "kube/schema/meta.h"

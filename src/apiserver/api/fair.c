@@ -3,7 +3,7 @@
  * Fairness: requests under way are counted per client, and nobody may have more than a share.
  * Watches count apart once they stream. Our own requests are not limited.
  */
-#include "apiserver/api.h"
+#include "apiserver/api/api.h"
 #include "apiserver/auth/authz_int.h"
 #include "apiserver/boot/bootstrap_int.h"
 #include "base/map.h"

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "apiserver/api.h"
-#include "apiserver/work.h"
+#include "apiserver/api/api.h"
+#include "apiserver/api/work.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
