@@ -4,6 +4,9 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/docs/docs.h"
+#include "apiserver/health.h"
+#include "apiserver/pages.h"
 #include "base/time.h"
 #include "tls/crypto/jws.h"
 

@@ -10,8 +10,13 @@
 #include "apiserver/admission/quota.h"
 #include "apiserver/admission/webhook.h"
 #include "apiserver/api/work.h"
-#include "apiserver/boot/bootstrap_int.h"
+#include "apiserver/auth/auth.h"
+#include "apiserver/boot/boot_int.h"
 #include "apiserver/boot/fabric.h"
+#include "apiserver/dispatch.h"
+#include "apiserver/docs/docs.h"
+#include "apiserver/gc/gc.h"
+#include "apiserver/verbs/verbs.h"
 #include "base/dirs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -90,6 +95,7 @@ struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, stru
     int rc;
 
     api->loop = l;
+    api->dispatch = &api_dispatch;
     api->audit_fd = -1;
     api->loopback_endpoints = c->loopback_endpoints;
     api->egress = c->egress;

@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of validating admission, and who is exempt from it. */
+/* What the plugins of validating admission share. */
 #include "apiserver/admission/admission.h"
-
-#include "apiserver/admission/policies.h"
-#include "apiserver/admission/webhook.h"
-
-/* Asked in this order; the first refusal ends the request. */
-static const api_admission_fn plugins[] = {
-    api_policies_admit,
-    api_webhooks_validate,
-    NULL,
-};
 
 const char *sw_admission_operation(enum api_operation op)
 {
@@ -26,22 +16,12 @@ const struct api_req *sw_admission_asker(const struct api_req *r)
 
 void sw_admission_next(struct api_admission *ad)
 {
-    api_admission_fn fn = plugins[ad->step];
+    api_admission_fn fn = *ad->rest;
 
     if (!fn) {
         ad->then(ad);
         return;
     }
-    ad->step++;
+    ad->rest++;
     fn(ad);
-}
-
-void sw_admission_validate(struct api_admission *ad)
-{
-    ad->step = 0;
-    if (!sw_admission_asker(ad->r)->x) { /* the server's own writes */
-        ad->then(ad);
-        return;
-    }
-    sw_admission_next(ad);
 }

@@ -14,6 +14,13 @@ enum api_operation {
     API_OP_DELETE,
 };
 
+struct api_admission;
+/*
+ * A validating plugin. It ends by one of: sw_admission_next (admitted), or an answer to the request
+ * (api_fail and the like), at once or later from the loop. It may add warnings (api_warn).
+ */
+typedef void (*api_admission_fn)(struct api_admission *ad);
+
 /* One question. Lives in the request's arena; the trees belong to the request. */
 struct api_admission {
     struct api_req *r;
@@ -22,17 +29,9 @@ struct api_admission {
     const struct sw_json *old;              /* stored state, the same way; NULL: CREATE */
     void (*then)(struct api_admission *ad); /* admitted: go on */
     void *arg;                              /* of then */
-    size_t step;                            /* plugin that is asked */
+    const api_admission_fn *rest;           /* plugins still to be asked, ends with NULL */
 };
 
-/*
- * A validating plugin. It ends by one of: sw_admission_next (admitted), or an answer to the request
- * (api_fail and the like), at once or later from the loop. It may add warnings (api_warn).
- */
-typedef void (*api_admission_fn)(struct api_admission *ad);
-
-/* Asks the plugins in their order, then calls ad->then. Exempt requests go on at once. */
-void sw_admission_validate(struct api_admission *ad);
 /* Called by a plugin that admits: the next one is asked. */
 void sw_admission_next(struct api_admission *ad);
 /* The request whose user is asked for: of a deletecollection, for the deletion of one object. */

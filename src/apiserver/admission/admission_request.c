@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A request as webhooks and expressions of admission see it. */
 #include "apiserver/admission/admission_request.h"
+#include "apiserver/auth/auth.h"
 
 static struct sw_json *triple(struct sw_arena *a, const char *group, const char *version,
                               const char *last, const char *name)
@@ -24,23 +25,6 @@ static struct sw_json *kind_of(const struct api_req *r, const struct api_res *as
 static struct sw_json *resource_of(const struct api_req *r, const struct api_res *as)
 {
     return triple(r->arena, as->group, as->version, "resource", as->plural);
-}
-
-struct sw_json *api_user_info(struct sw_arena *a, const struct api_user *u)
-{
-    struct sw_json *v = sw_json_new_object(a);
-    struct sw_json *groups = sw_json_new_array(a);
-
-    sw_json_put_str(a, v, "username", u->name);
-    if (u->uid.n)
-        sw_json_put_str(a, v, "uid", u->uid);
-    for (size_t i = 0; i < u->ngroups; i++)
-        sw_json_push(a, groups, sw_json_new_string(a, u->groups[i]));
-    if (u->ngroups)
-        sw_json_put(a, v, "groups", groups);
-    if (sw_json_len(u->extra))
-        sw_json_put(a, v, "extra", u->extra);
-    return v;
 }
 
 /* Options of what is done: a patch creates or updates. */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "apiserver/admission/webhook_int.h"
-#include "apiserver/verbs/write_int.h"
 #include "base/json/patch.h"
 #include "base/log.h"
 #include "kube/names.h"
@@ -83,6 +82,7 @@ static bool shutting_down(struct api_req *r)
 
 struct mutation {
     struct api_write *w;
+    void (*then)(struct api_write *w, struct sw_json *obj);
     struct hook_set *set;
     struct hook_question q;
     struct sw_json *obj; /* as it is now */
@@ -285,14 +285,15 @@ static void mutation_step(struct mutation *m)
     if (start_next(m))
         return;
     mutation_end(m);
-    api_write_finish(w, m->obj);
+    m->then(w, m->obj);
 }
 
-void api_webhooks_run(struct api_write *w)
+void api_webhooks_run(struct api_write *w, void (*then)(struct api_write *w, struct sw_json *obj))
 {
     struct mutation *m = SW_ARENA_NEW(w->r->arena, struct mutation);
 
     m->w = w;
+    m->then = then;
     m->obj = w->draft;
     m->set = hook_set_now(w->r->api);
     m->seen = sw_arena_array(w->r->arena, m->set->all.n + 1, sizeof(*m->seen));

@@ -12,8 +12,8 @@
 void api_webhooks_changed(struct sw_api *api);
 /* True when a mutating webhook wants to see this write. */
 bool api_webhooks_mutate(struct api_write *w, const struct sw_json *obj);
-/* Asks them one after another; then w->finish and the rest of admission, or an answer. */
-void api_webhooks_run(struct api_write *w);
+/* Asks them one after another; then calls 'then' with the object they made, or answers. */
+void api_webhooks_run(struct api_write *w, void (*then)(struct api_write *w, struct sw_json *obj));
 /* A plugin of validating admission. */
 void api_webhooks_validate(struct api_admission *ad);
 /* Ends calls under way: their requests are answered. */

@@ -7,7 +7,6 @@
 
 #include "apiserver/api/res.h"
 #include "apiserver/front/front.h"
-#include "apiserver/server.h"
 #include "base/json.h"
 #include "base/list.h"
 #include "http/url.h"
@@ -31,6 +30,9 @@ struct api_job;
 struct api_quota;
 struct api_revoker;
 struct api_accounts;
+
+/* Where the accounts of the fabric's roles are. */
+#define API_SYSTEM_NS "spanwire-system"
 
 enum { API_TOKENS_KNOWN = 1024 };
 
@@ -56,6 +58,8 @@ struct api_page {
     void *arg;
 };
 
+struct api_dispatch;
+
 struct sw_api {
     struct sw_loop *loop;   /* borrowed */
     struct sw_store *store; /* NULL once closed */
@@ -67,6 +71,7 @@ struct sw_api {
     const char *issuer;    /* "https://kubernetes.default.svc..." */
     const char *advertise; /* "host:port" */
     struct sw_addr bound;
+    const struct api_dispatch *dispatch; /* static */
     struct api_registry reg;
     struct api_tokens tokens;
     struct api_authz *authz;
@@ -207,6 +212,13 @@ struct api_req {
     struct sw_slice client_key;
 };
 
+/* --- user.c --- */
+
+/* Is the user in this group? */
+bool api_in_groups(const struct api_user *u, struct sw_slice g);
+/* UserInfo: username, uid, groups and extra. */
+struct sw_json *api_user_info(struct sw_arena *a, const struct api_user *u);
+
 /* --- status.c: answers --- */
 
 /* Status with a reason ("" for none) and no details. */
@@ -254,7 +266,12 @@ struct sw_json *api_to_table(struct api_req *r, struct sw_json *const *objs, siz
                              bool with_columns);
 
 /* --- request.c --- */
-void api_on_request(struct sw_xchg *x, void *arg);
+
+/* How the server goes on with a request: the verbs are above this room (dispatch.c). */
+struct api_dispatch {
+    void (*resource)(struct api_req *r); /* of a client, from its resource on */
+    void (*internal)(struct api_req *r); /* of the server's own */
+};
 /*
  * A request of the server's own, as a user above all rules. body may be NULL. cb gets the answer
  * (code and body live during the call only).
@@ -305,6 +322,9 @@ const char *api_uuid(struct sw_arena *a);
 void api_set_rv(struct sw_arena *a, struct sw_json *obj, uint64_t revision);
 
 /* --- body.c: decoding requests --- */
+/* The body as JSON, within the bounds of requests. */
+SW_NODISCARD int api_parse_json(struct api_req *r, struct sw_json **ret, struct sw_json_dups *dups,
+                                struct sw_err *err);
 /* The tree of the body; false: an error was sent. */
 bool api_decode_body(struct api_req *r, struct sw_json **ret, struct sw_json_dups *dups);
 /*
@@ -318,49 +338,7 @@ bool api_write_options(struct api_req *r, const char *kind);
 /* Values of dryRun: only "All" is known, anything else adds an error. */
 void api_take_dry_run(struct api_req *r, struct sw_field_errs *e, const struct sw_json *list);
 
-/* --- verbs --- */
-void api_get(struct api_req *r);
-void api_list(struct api_req *r);
-void api_watch(struct api_req *r);
-void api_create(struct api_req *r);
-void api_update(struct api_req *r);
-void api_patch(struct api_req *r);
-void api_delete(struct api_req *r);
-void api_delete_collection(struct api_req *r);
-void api_scale(struct api_req *r);
-/*
- * Judges the next 'batch' watches whose last judgement is older than api->review, and ends those
- * that may not go on. True: there are more.
- */
-bool api_watches_review(struct sw_api *api, size_t batch);
-/* Ends all watches, or those of one CRD. */
-void api_watches_end(struct sw_api *api, const struct api_crd *crd);
-
-/* Selectors of list, watch and deletecollection. */
-struct api_filter {
-    struct sw_label_selector labels;
-    struct sw_field_selector fields;
-    bool has_labels;
-    bool has_fields;
-};
-/* The selectors of the query, as far as their form goes. False: an error was sent. */
-bool api_filter_syntax(struct api_req *r, struct api_filter *f);
-/* Then their fields: only some can be selected by. False: an error was sent. */
-bool api_filter_labels(struct api_req *r, struct api_filter *f);
-/* Both, with what else a list may say; limit may be negative. False: an error was sent. */
-bool api_list_opts_check(struct api_req *r, struct api_filter *f, int64_t *ret_limit);
-/* What is wrong with this resourceVersion. */
-const char *api_bad_rv(struct sw_arena *a, struct sw_slice v);
-/* resourceVersion of the query; false: 400 was sent. */
-bool api_read_rv(struct api_req *r, uint64_t *ret);
-/* True when the revision has happened; otherwise 'then' is called later, or 504 sent. */
-bool api_wait_revision(struct api_req *r, uint64_t revision, void (*then)(struct api_req *r));
-/* Sends 504: the revision has not happened. */
-void api_rv_too_large(struct api_req *r, uint64_t revision);
-bool api_filter_match(const struct api_filter *f, const struct api_res *res,
-                      const struct sw_store_obj *o);
-
-/* --- write.c: the way of every change --- */
+/* --- the way of every change (verbs/write.c) --- */
 
 struct api_write;
 /*
@@ -394,144 +372,6 @@ struct api_write {
     bool exists; /* a create that is refused with 409 once it is admitted */
     void *arg;
 };
-/* Starts the write; answers the request in the end. w lives in the request's arena. */
-void api_write_run(struct api_write *w);
-/* Everything between "this is what the client wants" and "this is what is stored". */
-bool api_prepare_create(struct api_write *w, struct sw_json *obj);
-bool api_prepare_update(struct api_write *w, struct sw_json *obj, const struct sw_store_obj *cur);
-/* The draft as webhooks left it: the write goes on, or its request is answered. */
-void api_write_finish(struct api_write *w, struct sw_json *obj);
-/* Ownership of fields. */
-struct sw_smd api_smd(struct api_req *r);
-
-/* --- services.c: addresses and node ports --- */
-
-/*
- * Gives a Service what it has to have from us and takes away what its type has no use for; any
- * other kind is left alone. False: an error was sent.
- */
-bool api_service_settle(struct api_write *w, struct sw_json *svc, const struct sw_json *old);
-/* The write goes to the store: nobody else may have what it takes. */
-void api_service_submitted(struct api_write *w);
-/* The write is stored. */
-void api_service_written(struct api_write *w);
-void api_pool_free(struct api_pool *p);
-
-/* --- ingress.c --- */
-
-/* Gives a new Ingress the default class when it names none; any other kind is left alone. */
-void api_ingress_settle(struct api_req *r, struct sw_json *obj);
-
-/* --- crd.c --- */
-/* Reads all CRDs at start. */
-void api_crds_load(struct sw_api *api);
-/* The CRD object changed (or went): serve what it says now. */
-void api_crd_changed(struct sw_api *api, struct sw_slice name);
-void api_crd_default(struct api_req *r, struct sw_json *crd);
-void api_crd_validate(struct api_req *r, const struct sw_json *crd, const struct sw_json *old,
-                      struct sw_field_errs *e);
-/* Status a CRD gets with a write: accepted names, conditions. */
-void api_crd_settle(struct api_req *r, struct sw_json *crd, const struct sw_json *old);
-
-/* --- authn.c, authz.c, escalate.c, token.c, review.c --- */
-/* Sets r->user; false: 401 was sent. */
-bool api_authenticate(struct api_req *r);
-/* Impersonation headers; false: 403 was sent. */
-bool api_impersonate(struct api_req *r);
-/* Whether the user may still impersonate whom he does. */
-bool api_may_impersonate(const struct api_req *r, struct sw_arena *a);
-struct api_attrs {
-    const struct api_user *user;
-    struct sw_slice verb;
-    bool is_resource;
-    struct sw_slice group;
-    struct sw_slice resource;
-    struct sw_slice sub;
-    struct sw_slice ns;
-    struct sw_slice name;
-    struct sw_slice path;
-};
-/*
- * True when allowed; *ret_why (may be NULL) then names the binding, in the arena. When refused it
- * names the missing roles of the user's bindings, or is empty.
- */
-bool api_allowed(struct sw_api *api, struct sw_arena *a, const struct api_attrs *at,
-                 const char **ret_why);
-/* Checks the request itself; false: 403 was sent. */
-bool api_authorize(struct api_req *r);
-/* What the request asks to do. The verb may be made in the arena. */
-struct api_attrs api_attrs_of(const struct api_req *r, struct sw_arena *a);
-/* The text of a refusal; why may be NULL. */
-const char *api_denied_text(struct sw_arena *a, const struct api_attrs *at, const char *why);
-/* UserInfo: username, uid, groups and extra. */
-struct sw_json *api_user_info(struct sw_arena *a, const struct api_user *u);
-struct api_authz *api_authz_new(struct sw_api *api);
-void api_authz_free(struct api_authz *z);
-/* Some RBAC object changed. */
-void api_authz_changed(struct sw_api *api);
-/* Rights the user must hold to store this role or binding; false: 403 was sent. */
-bool api_escalation_ok(struct api_req *r, const struct sw_json *obj, const struct sw_json *old);
-/*
- * The rules of a user in a namespace, for SelfSubjectRulesReview. What was amiss, or NULL;
- * api_rules_cut when there are more than are listed.
- */
-extern const char api_rules_cut[];
-const char *api_user_rules(struct sw_api *api, struct sw_arena *a, const struct api_user *u,
-                           struct sw_slice ns, struct sw_json *resource_rules,
-                           struct sw_json *other_rules);
-
-struct api_static_token {
-    struct sw_slice token;
-    struct sw_slice user;
-    struct sw_slice uid;
-    struct sw_slice group; /* one is enough for the admin */
-};
-/* Frees what is kept about tokens. */
-void api_tokens_done(struct api_tokens *t);
-/* Judges a bearer token; false with the reason when it is no good. */
-bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice token,
-                    const struct sw_json *audiences, struct api_user *ret,
-                    struct sw_json **ret_audiences, const char **ret_why);
-/* A token without an end for a Secret that asks for one; empty when it cannot be made. */
-struct sw_slice api_token_for_secret(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
-                                     struct sw_slice secret, const struct sw_json *account);
-/* A token of an account for the roles of the fabric; empty when there is no such account. */
-struct sw_slice api_token_for_account(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
-                                      struct sw_slice name, uint32_t ttl_s);
-void api_token_request(struct api_req *r);
-/* tokenreviews, subjectaccessreviews and so on. */
-void api_review(struct api_req *r);
-
-/* --- revoke.c --- */
-struct api_revoker *api_revoker_new(struct sw_api *api);
-void api_revoker_free(struct api_revoker *v);
-/* An object of this kind was written (or went): credentials may depend on it. */
-void api_revoker_note(struct sw_api *api, const struct api_res *res, bool gone);
-/* Whether the sender of a request may still have what it asks for; why not in the arena. */
-bool api_still_allowed(struct api_req *r, struct sw_arena *a, const char **ret_why);
-/* When the credential of a request ends, from now; UINT64_MAX: never. */
-uint64_t api_credential_left_ns(const struct api_req *r);
-
-/* --- embed.c --- */
-/* Answers for a page that was added; false: there is none. */
-bool api_embedded_page(struct api_req *r);
-
-/* --- docs.c, openapi.c, health.c --- */
-/* Paths that are no resources; always answers. */
-void api_non_resource(struct api_req *r);
-void api_discovery(struct api_req *r);
-void api_openapi(struct api_req *r);
-struct api_docs *api_docs_new(void);
-void api_docs_free(struct api_docs *d);
-
-/* --- controllers inside the server --- */
-struct api_gc *api_gc_new(struct sw_api *api);
-/* No more looking at the store; requests under way may still end. */
-void api_gc_stop(struct api_gc *g);
-void api_gc_free(struct api_gc *g);
-/* Namespaces may have become empty, or begun to go. */
-void api_bootstrap(struct sw_api *api);
-
 /* --- fair.c, audit.c --- */
 /*
  * Who a user counts as: accounts of a namespace are one, since whoever rules there makes as many as
@@ -556,10 +396,3 @@ bool api_fair_walks(const struct api_fair *f);
 void api_audit(const struct api_req *r, int code);
 /* An annotation of the line in the audit log. */
 void api_audit_note(struct api_req *r, const char *key, struct sw_slice value);
-
-/* --- pki.c --- */
-SW_NODISCARD int api_pki_load(struct sw_api *api, const struct sw_api_config *c,
-                              struct sw_tls_cred **ret_cred, struct sw_err *err);
-/* DIR/admin.kubeconfig, once the address is known. */
-SW_NODISCARD int api_pki_kubeconfig(struct sw_api *api, const struct sw_api_config *c,
-                                    struct sw_err *err);

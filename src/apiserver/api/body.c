@@ -5,7 +5,6 @@
 
 #include "apiserver/api/api.h"
 #include "apiserver/api/limits.h"
-#include "apiserver/verbs/write_int.h"
 #include "kube/builtin/protobuf.h"
 #include "kube/schema/meta.h"
 #include "yaml/yaml.h"

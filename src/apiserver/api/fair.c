@@ -4,8 +4,6 @@
  * Watches count apart once they stream. Our own requests are not limited.
  */
 #include "apiserver/api/api.h"
-#include "apiserver/auth/authz_int.h"
-#include "apiserver/boot/bootstrap_int.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/round.h"
@@ -33,14 +31,14 @@ struct sw_slice api_tenant(const struct api_user *u)
         return u->name;
     rest = sw_slice_from(u->name, account.n);
     ns = sw_slice_cut(&rest, ':');
-    if (sw_slice_eq_str(ns, BOOT_SYSTEM_NS) || sw_slice_eq_str(ns, "kube-system"))
+    if (sw_slice_eq_str(ns, API_SYSTEM_NS) || sw_slice_eq_str(ns, "kube-system"))
         return u->name;
     return sw_slice_head(u->name, account.n + ns.n);
 }
 
 bool api_first(const struct api_user *u)
 {
-    static const char *const ours[] = {"system:masters", ("system:serviceaccounts:" BOOT_SYSTEM_NS),
+    static const char *const ours[] = {"system:masters", ("system:serviceaccounts:" API_SYSTEM_NS),
                                        "system:serviceaccounts:kube-system"};
 
     for (size_t i = 0; i < SW_ARRAY_LEN(ours); i++) {

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a URL to a verb on a resource, and the order in which a request is judged. */
-#include <stdio.h>
-#include <string.h>
-
+/* What a request says: verb and parameters; requests of the server's own, and beginning again. */
 #include "apiserver/api/api.h"
 #include "apiserver/api/work.h"
-#include "base/log.h"
 #include "base/mem.h"
-#include "base/time.h"
 
 static const char *const verb_names[] = {
     [API_GET] = "get",       [API_LIST] = "list",
@@ -35,387 +30,29 @@ bool api_param_bool(const struct api_req *r, const char *name)
     return v.p && !sw_slice_ieq(v, SW_SLICE_LIT("false")) && !sw_slice_eq_str(v, "0");
 }
 
-/* --- the path --------------------------------------------------------------------------- */
-
-static bool split_path(struct api_req *r, struct sw_slice path)
+bool api_param_int(struct api_req *r, const char *name, int64_t *ret)
 {
-    struct sw_slice rest = sw_slice_from(path, 1);
-    SW_BUF_AUTO whole = {.max = 65536};
-    int rc = SW_OK;
+    struct sw_slice v = api_param(r, name);
+    uint64_t n = 0;
+    bool negative = v.n && v.p[0] == '-';
+    struct sw_slice digits = v.n && (negative || v.p[0] == '+') ? sw_slice_from(v, 1) : v;
 
-    while (rest.p && rc == SW_OK) {
-        struct sw_slice seg;
-
-        if (sw_percent_decode(r->arena, sw_slice_cut(&rest, '/'), false, &seg, NULL) != SW_OK)
-            return false;
-        rc = sw_buf_putc(&whole, '/');
-        if (rc == SW_OK)
-            rc = sw_buf_append_slice(&whole, seg);
-        if (seg.n == 0)
-            continue; /* doubled and trailing slashes count for nothing */
-        if (r->nrest == SW_ARRAY_LEN(r->rest))
-            return false;
-        r->rest[r->nrest++] = seg;
-    }
-    r->path = sw_arena_slice(r->arena, sw_buf_slice(&whole));
-    return rc == SW_OK;
-}
-
-static bool seg_is(const struct api_req *r, size_t i, const char *s)
-{
-    return i < r->nrest && sw_slice_eq_str(r->rest[i], s);
-}
-
-/* Group and version; the index behind them, or 0 when the path is no resource's. */
-static size_t parse_group(struct api_req *r)
-{
-    if (seg_is(r, 0, "api") && r->nrest >= 3) {
-        r->version = r->rest[1];
-        r->group = sw_slice("", 0);
-        return 2;
-    }
-    if (seg_is(r, 0, "apis") && r->nrest >= 4) {
-        r->group = r->rest[1];
-        r->version = r->rest[2];
-        return 3;
-    }
-    return 0;
-}
-
-static void parse_resource(struct api_req *r)
-{
-    size_t i = parse_group(r);
-
-    r->resource = r->sub = r->ns = r->name = sw_slice("", 0);
-    if (i == 0)
-        return;
-    if (seg_is(r, i, "watch") && r->nrest > i + 1) {
-        r->watch_prefix = true;
-        i++;
-    }
-    if (seg_is(r, i, "namespaces") && r->nrest > i + 2 && !seg_is(r, i + 2, "status") &&
-        !seg_is(r, i + 2, "finalize")) {
-        r->ns = r->rest[i + 1];
-        i += 2;
-    }
-    r->is_resource = true;
-    r->resource = r->rest[i];
-    if (r->nrest > i + 1)
-        r->name = r->rest[i + 1];
-    if (r->nrest > i + 2)
-        r->sub = r->rest[i + 2];
-    r->nrest_over = r->nrest > i + 3; /* deeper than anything served here */
-    /* The namespace of a Namespace is itself, for authorization. */
-    if (sw_slice_eq_str(r->resource, "namespaces") && r->name.n && r->group.n == 0 && !r->ns.n)
-        r->ns = r->name;
-}
-
-static bool parse_verb(struct api_req *r)
-{
-    struct sw_slice m = r->method;
-
-    if (sw_slice_eq_str(m, "POST"))
-        r->verb = API_CREATE;
-    else if (sw_slice_eq_str(m, "PUT"))
-        r->verb = API_UPDATE;
-    else if (sw_slice_eq_str(m, "PATCH"))
-        r->verb = API_PATCH;
-    else if (sw_slice_eq_str(m, "DELETE"))
-        r->verb = r->name.n ? API_DELETE : API_DELETECOLLECTION;
-    else if (!sw_slice_eq_str(m, "GET") && !sw_slice_eq_str(m, "HEAD"))
-        return false;
-    else if (r->watch_prefix || (api_param_bool(r, "watch") && r->name.n == 0))
-        r->verb = API_WATCH;
-    else
-        r->verb = r->name.n ? API_GET : API_LIST;
-    return true;
-}
-
-/* fieldSelector=metadata.name=X on a collection means that one object for authorization. */
-static void name_from_selector(struct api_req *r)
-{
-    struct sw_field_selector f;
-    const char *why;
-    struct sw_slice v;
-    struct sw_slice text = api_param(r, "fieldSelector");
-
-    if (r->name.n || !text.n || (r->verb != API_LIST && r->verb != API_WATCH))
-        return;
-    if (sw_field_selector_parse(r->arena, text, &f, &why) == SW_OK &&
-        sw_field_selector_exact(&f, "metadata.name", &v) && v.n && !sw_name_path_segment(v).n)
-        r->name = v;
-}
-
-/* --- dispatch --------------------------------------------------------------------------- */
-
-static bool verb_served(const struct api_req *r)
-{
-    static const unsigned bits[] = {
-        [API_GET] = SW_VERB_GET,       [API_LIST] = SW_VERB_LIST,
-        [API_WATCH] = SW_VERB_WATCH,   [API_CREATE] = SW_VERB_CREATE,
-        [API_UPDATE] = SW_VERB_UPDATE, [API_PATCH] = SW_VERB_PATCH,
-        [API_DELETE] = SW_VERB_DELETE, [API_DELETECOLLECTION] = SW_VERB_DELETECOLLECTION,
-    };
-
-    return r->res->verbs & bits[r->verb];
-}
-
-static void not_allowed(struct api_req *r)
-{
-    api_fail_details(r, 405, "MethodNotAllowed",
-                     "the server does not allow this method on the requested resource",
-                     sw_json_new_object(r->arena));
-}
-
-/* False: a verb of one object on a collection or the other way around, an error was sent. */
-static bool path_fits(struct api_req *r)
-{
-    bool named = r->name.n > 0;
-
-    if ((r->verb == API_UPDATE || r->verb == API_PATCH) && !named) {
-        if (r->res->builtin)
-            not_allowed(r);
-        else
-            api_bad_request(r, "name must be provided");
-        return false;
-    }
-    /* Custom resources take the name the body says. */
-    if (r->verb == API_CREATE && named && r->res->builtin) {
-        not_allowed(r);
-        return false;
-    }
-    return true;
-}
-
-static const struct sw_builtin_sub *find_sub(const struct api_req *r)
-{
-    const struct sw_builtin *b = r->res->builtin;
-
-    for (const struct sw_builtin_sub *s = b ? b->subs : NULL; s && s->name; s++) {
-        if (sw_slice_eq_str(r->sub, s->name))
-            return s;
-    }
-    return NULL;
-}
-
-static void run_subresource(struct api_req *r)
-{
-    bool known = r->res->builtin ? find_sub(r) != NULL
-                                 : (sw_slice_eq_str(r->sub, "status") && r->res->has_status) ||
-                                       (sw_slice_eq_str(r->sub, "scale") && r->res->has_scale);
-
-    if (!known) {
-        /* The reference answers with the object's own 404 for custom resources. */
-        if (r->res->crd)
-            api_not_found(r);
-        else
-            api_no_such_resource(r);
-    } else if (sw_slice_eq_str(r->sub, "token")) {
-        if (r->verb == API_CREATE)
-            api_token_request(r);
-        else
-            not_allowed(r);
-    } else if (sw_slice_eq_str(r->sub, "scale")) {
-        api_scale(r);
-    } else if (r->verb == API_GET && !sw_slice_eq_str(r->sub, "finalize")) {
-        api_get(r);
-    } else if (r->verb == API_UPDATE) {
-        api_update(r);
-    } else if (r->verb == API_PATCH && !sw_slice_eq_str(r->sub, "finalize")) {
-        api_patch(r);
-    } else {
-        not_allowed(r);
-    }
-}
-
-static void run_verb(struct api_req *r)
-{
-    switch (r->verb) {
-    case API_GET:
-        api_get(r);
-        break;
-    case API_LIST:
-        api_list(r);
-        break;
-    case API_WATCH:
-        api_watch(r);
-        break;
-    case API_CREATE:
-        api_create(r);
-        break;
-    case API_UPDATE:
-        api_update(r);
-        break;
-    case API_PATCH:
-        api_patch(r);
-        break;
-    case API_DELETE:
-        api_delete(r);
-        break;
-    case API_DELETECOLLECTION:
-        api_delete_collection(r);
-        break;
-    }
-}
-
-static bool scope_ok(const struct api_req *r)
-{
-    bool is_ns_kind = sw_slice_eq_str(r->resource, "namespaces") && r->group.n == 0;
-
-    /* Namespaces do not live in one: "namespaces/a/namespaces" would be judged by rights in 'a'. */
-    if (!r->res->namespaced)
-        return r->ns.n == 0 || (is_ns_kind && r->ns.p == r->name.p);
-    if (r->ns.n)
+    *ret = 0;
+    if (!sw_query_get(&r->query, name))
         return true;
-    return r->verb == API_LIST || r->verb == API_WATCH;
-}
-
-/*
- * `kubectl describe namespace` asks for these without looking whether they exist. There are none,
- * which is a truer answer than "no such thing".
- */
-static bool always_empty(struct api_req *r)
-{
-    static const char *const kinds[][2] = {{"limitranges", "LimitRangeList"}};
-    struct sw_arena *a = r->arena;
-    struct sw_json *v;
-
-    if (r->verb != API_LIST || r->group.n || !sw_slice_eq_str(r->version, "v1"))
+    if (!sw_slice_to_u64(digits, INT64_MAX, &n)) {
+        api_bad_request(r, "strconv.ParseInt: parsing %s: invalid syntax",
+                        sw_go_quote(r->arena, sw_slice_head(v, 256)));
         return false;
-    for (size_t i = 0; i < SW_ARRAY_LEN(kinds); i++) {
-        if (!sw_slice_eq_str(r->resource, kinds[i][0]))
-            continue;
-        v = sw_json_new_object(a);
-        sw_json_put(a, v, "kind", sw_json_new_str(a, kinds[i][1]));
-        sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "v1"));
-        api_set_rv(a, v, sw_store_revision(r->api->store));
-        sw_json_put(a, v, "items", sw_json_new_array(a));
-        api_reply(r, 200, v);
-        return true;
     }
-    return false;
-}
-
-/* A client gets objects as they are meant, or none. */
-static bool convertible(struct api_req *r)
-{
-    const char *why = r->x ? api_no_conversion(r->arena, r->res, r->res) : NULL;
-
-    if (why)
-        api_fail(r, 500, "InternalError", "Internal error occurred: %s", why);
-    return !why;
-}
-
-static void run_resource(struct api_req *r);
-
-static void on_compiled(struct api_req *r, void *arg)
-{
-    (void)arg;
-    if (r->api->stopping || !r->api->store)
-        api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
-    else
-        run_resource(r);
-}
-
-/* On a worker. */
-static bool compiled(struct api_req *r)
-{
-    api_off_loop();
-    (void)api_res_schema(r->res);
-    api_on_loop();
-    return !api_work_ended(r);
-}
-
-/* The worker only compiles: the request itself, a watch above all, is handled on the loop. */
-static void compile_work(struct api_req *r, void *arg)
-{
-    (void)arg;
-    if (!compiled(r))
-        return;
-    r->crd = api_crd_unref(r->crd);
-    r->res = NULL;
-    api_work_then(r, on_compiled);
-}
-
-/* The first client that needs a schema has it compiled beside the loop. True: it waits. */
-static bool compile_first(struct api_req *r)
-{
-    if (api_res_compiled(r->res) || !r->x)
-        return false;
-    if (api_work_here())
-        return !compiled(r);
-    api_work_run(r, compile_work, NULL);
+    *ret = negative ? -(int64_t)n : (int64_t)n;
     return true;
 }
 
-static void run_resource(struct api_req *r)
-{
-    if (always_empty(r))
-        return;
-    r->res = api_registry_find(&r->api->reg, r->group, r->version, r->resource);
-    if (!r->res || !scope_ok(r)) {
-        /* The collection over all namespaces of a built-in kind exists; it can only be read. */
-        bool readable = r->res && r->res->builtin && !r->ns.n && !r->name.n;
-
-        r->res = NULL;
-        if (readable)
-            not_allowed(r);
-        else
-            api_no_such_resource(r);
-        return;
-    }
-    if (r->res->crd)
-        r->crd = api_crd_ref(r->res->crd);
-    if (compile_first(r))
-        return;
-    if (r->unknown_method) {
-        not_allowed(r);
-        return;
-    }
-    if ((r->res->flags & SW_B_NOT_STORED) && r->name.n) { /* nothing there has a name */
-        api_no_such_resource(r);
-        return;
-    }
-    if (!api_negotiate(r) || !convertible(r))
-        return;
-    if (r->res->deprecated)
-        api_warn(r, "%s", r->res->deprecated);
-    if (r->res->builtin && r->res->namespaced == false && r->group.n == 0 &&
-        sw_slice_eq_str(r->resource, "namespaces"))
-        r->ns = sw_slice("", 0);
-    if (r->sub.n) {
-        run_subresource(r);
-        return;
-    }
-    if (!verb_served(r)) {
-        not_allowed(r);
-        return;
-    }
-    if (!path_fits(r))
-        return;
-    if (r->res->flags & SW_B_NOT_STORED)
-        api_review(r);
-    else
-        run_verb(r);
-}
-
-static void resource_work(struct api_req *r, void *arg)
+static void again(struct api_req *r, void *arg)
 {
     (void)arg;
-    run_resource(r);
-}
-
-/* A large body is decoded and judged beside the loop. A watch has no use for one. */
-static void start_resource(struct api_req *r)
-{
-    if (r->verb == API_CREATE || r->verb == API_UPDATE || r->verb == API_PATCH) {
-        r->fresh = SW_ARENA_NEW(r->arena, struct api_req);
-        *r->fresh = *r;
-    }
-    if (r->body.n > API_INLINE_BODY && r->verb != API_WATCH)
-        api_work_run(r, resource_work, NULL);
-    else
-        run_resource(r);
+    r->api->dispatch->resource(r);
 }
 
 void api_restart(struct api_req *r)
@@ -428,89 +65,7 @@ void api_restart(struct api_req *r)
     *r = *fresh;
     r->fresh = fresh;
     r->job = job;
-    api_work_run(r, resource_work, NULL);
-}
-
-/* known: the method is one of ours. */
-static void judge(struct api_req *r, bool known)
-{
-    struct sw_slice pretty = api_param(r, "pretty");
-    struct sw_slice agent = sw_xchg_field(r->x, "user-agent");
-
-    r->pretty = pretty.p ? api_param_bool(r, "pretty")
-                         : sw_slice_has_prefix(agent, SW_SLICE_LIT("curl")) ||
-                               sw_slice_has_prefix(agent, SW_SLICE_LIT("Wget")) ||
-                               sw_slice_has_prefix(agent, SW_SLICE_LIT("Mozilla/5.0"));
-    if (!api_authenticate(r))
-        return;
-    if (!sw_slice_eq_str(r->user.name, "system:anonymous"))
-        sw_xchg_identify(r->x, api_tenant(&r->user), api_first(&r->user));
-    if (!api_impersonate(r))
-        return;
-    r->unknown_method = !known;
-    if (!api_fair_enter(r)) {
-        api_fail(r, 429, "TooManyRequests", "Too many requests, please try again later.");
-        return;
-    }
-    if (!api_authorize(r))
-        return;
-    if (r->x->too_large) {
-        api_fail(r, 413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728");
-        return;
-    }
-    if (r->is_resource && r->nrest_over)
-        api_no_such_resource(r);
-    else if (r->is_resource)
-        start_resource(r);
-    else
-        api_non_resource(r);
-}
-
-static const char *audit_id(struct api_req *r)
-{
-    struct sw_slice given = sw_xchg_field(r->x, "audit-id");
-
-    for (size_t i = 0; i < given.n; i++) {
-        char c = given.p[i];
-
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              c == '-' || c == '_' || c == '.'))
-            return api_uuid(r->arena);
-    }
-    return given.n && given.n <= 64 ? sw_arena_dup(r->arena, given) : api_uuid(r->arena);
-}
-
-void api_on_request(struct sw_xchg *x, void *arg)
-{
-    struct api_req *r = SW_ARENA_NEW(&x->arena, struct api_req);
-    bool known;
-
-    r->api = arg;
-    r->x = x;
-    x->user = r;
-    r->arena = &x->arena;
-    r->method = x->method;
-    r->body = x->body;
-    r->content_type = sw_xchg_field(x, "content-type");
-    r->begin_ns = sw_now_ns();
-    r->audit_id = audit_id(r);
-    r->warnings.arena = r->arena;
-    if (!split_path(r, x->path) ||
-        (x->query.p && sw_query_parse(r->arena, x->query, &r->query, NULL) != SW_OK)) {
-        r->path = x->path;
-        api_bad_request(r, "invalid URL");
-        return;
-    }
-    if (!r->api->store) {
-        api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
-        return;
-    }
-    parse_resource(r);
-    known = parse_verb(r);
-    if (r->verb == API_WATCH)
-        r->selected = r->name;
-    name_from_selector(r);
-    judge(r, known);
+    api_work_run(r, again, NULL);
 }
 
 /* --- requests of our own ---------------------------------------------------------------- */
@@ -523,10 +78,7 @@ static void on_internal(struct sw_defer *d)
         api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
         return;
     }
-    if (r->sub.n && !sw_slice_eq_str(r->sub, "token"))
-        run_subresource(r);
-    else
-        run_verb(r);
+    r->api->dispatch->internal(r);
 }
 
 struct api_req *api_internal(struct sw_api *api, enum api_verb verb, const struct api_res *res,

@@ -283,3 +283,20 @@ void api_registry_each_stored(const struct api_registry *g, api_res_fn f, void *
         }
     }
 }
+
+const char *api_no_conversion(struct sw_arena *a, const struct api_res *res,
+                              const struct api_res *as)
+{
+    if (!res->crd || !res->crd->by_webhook || (res->storage && as->storage))
+        return NULL;
+    for (size_t i = 0; i < res->crd->n; i++) {
+        const struct api_res *v = &res->crd->vers[i];
+
+        if (v->storage)
+            return sw_arena_printf(a,
+                                   "conversion webhook for %s, Kind=%s is not supported: this "
+                                   "server serves only the storage version %s",
+                                   v->api_version, v->kind, v->version);
+    }
+    return NULL;
+}

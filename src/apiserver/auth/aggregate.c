@@ -4,7 +4,7 @@
  * sets a label grants as much as by writing rules.
  */
 #include "apiserver/api/api.h"
-#include "apiserver/auth/authz_int.h"
+#include "apiserver/auth/auth_int.h"
 
 struct aggregator {
     const struct sw_json *role; /* as stored */

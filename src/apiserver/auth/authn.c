@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/auth/auth.h"
 #include "base/vec.h"
 #include "tls/tls.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
-#include "apiserver/auth/authz_int.h"
+#include "apiserver/auth/auth_int.h"
 #include "base/mem.h"
 #include "base/vec.h"
 
@@ -227,15 +227,6 @@ static bool rule_allows(const struct api_rule *r, const struct api_attrs *at)
         return lists_url(r->urls, at->path);
     return lists(r->groups, at->group) && lists_resource(r->resources, at->resource, at->sub) &&
            lists_name(r->names, at->name);
-}
-
-bool api_in_groups(const struct api_user *u, struct sw_slice g)
-{
-    for (size_t i = 0; i < u->ngroups; i++) {
-        if (sw_slice_eq(u->groups[i], g))
-            return true;
-    }
-    return false;
 }
 
 /* The subject that means this user; NULL when none does. */

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "apiserver/auth/authz_int.h"
+#include "apiserver/auth/auth_int.h"
 #include "base/budget.h"
 
 /* Rights missing on one thing. */

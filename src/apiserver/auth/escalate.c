@@ -10,7 +10,7 @@
 #include "apiserver/api/api.h"
 #include "apiserver/api/limits.h"
 #include "apiserver/api/work.h"
-#include "apiserver/auth/authz_int.h"
+#include "apiserver/auth/auth_int.h"
 #include "apiserver/auth/cover.h"
 #include "base/log.h"
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/auth/auth.h"
 
 static void token_review(struct api_req *r, struct sw_json *obj)
 {

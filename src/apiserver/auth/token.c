@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/auth/auth.h"
 #include "base/base64.h"
 #include "base/log.h"
 #include "base/mem.h"

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "apiserver/boot/bootstrap_int.h"
+#include "apiserver/auth/auth.h"
+#include "apiserver/boot/boot_int.h"
 #include "base/base64.h"
 #include "base/dirs.h"
 #include "base/log.h"
@@ -46,7 +47,7 @@ struct api_accounts *api_accounts_new(struct sw_api *api, const struct sw_api_co
     for (size_t i = 0; i < SW_ARRAY_LEN(roles); i++)
         n->items[n->n++] =
             (struct item){.file = roles[i],
-                          .ns = BOOT_SYSTEM_NS,
+                          .ns = API_SYSTEM_NS,
                           .account = sw_arena_printf(&api->arena, "spanwire-%s", roles[i])};
     if (c->device_account) {
         n->device = sw_strdup(c->device_account);
@@ -94,7 +95,7 @@ static int write_kubeconfig(const struct api_accounts *n, const struct item *it,
                            "contexts:\n- name: spanwire\n  context:\n    cluster: spanwire\n"
                            "    user: %s\n    namespace: %s\ncurrent-context: spanwire\n",
                            it->account, it->file, it->account,
-                           strcmp(it->ns, BOOT_SYSTEM_NS) == 0 ? "default" : it->ns);
+                           strcmp(it->ns, API_SYSTEM_NS) == 0 ? "default" : it->ns);
     return rc == SW_OK ? write_file(n, it->file, "kubeconfig", sw_buf_slice(&out), err)
                        : sw_err_set(err, SW_ELIMIT, "kubeconfig does not fit");
 }

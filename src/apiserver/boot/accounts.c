@@ -3,7 +3,7 @@
  * The roles of the fabric as clients of the API: an account for each, with the rights it uses and
  * no others. What people use is admin.kubeconfig.
  */
-#include "apiserver/boot/bootstrap_int.h"
+#include "apiserver/boot/boot_int.h"
 
 #define RBAC  "rbac.authorization.k8s.io"
 #define GW    "gateway.networking.k8s.io"
@@ -71,7 +71,7 @@ static const struct rule gateway_rules[] = {{NULL, NULL, "get", NULL, "/xds"}};
 /* The way to devices. */
 static const struct rule sidecar_rules[] = {{DATUM, "connectors", "list watch", NULL, NULL}};
 
-/* In BOOT_SYSTEM_NS: the key by which devices know it, and the relays it may dial. */
+/* In API_SYSTEM_NS: the key by which devices know it, and the relays it may dial. */
 static const struct rule identity_rules[] = {
     {"-", "configmaps", "create patch", NULL, NULL},
     {"-", "configmaps", "list watch", "spanwire-relays", NULL},
@@ -97,10 +97,10 @@ static const struct account accounts[] = {
     {"spanwire-sidecar", "system:spanwire:sidecar", sidecar_rules, SW_ARRAY_LEN(sidecar_rules),
      NULL},
     {"spanwire-sidecar", "system:spanwire:sidecar-identity", identity_rules,
-     SW_ARRAY_LEN(identity_rules), BOOT_SYSTEM_NS},
+     SW_ARRAY_LEN(identity_rules), API_SYSTEM_NS},
     {"spanwire-relay", "system:spanwire:relay", relay_rules, SW_ARRAY_LEN(relay_rules), NULL},
     {"spanwire-relay", "system:spanwire:relay-gateways", relay_system_rules,
-     SW_ARRAY_LEN(relay_system_rules), BOOT_SYSTEM_NS},
+     SW_ARRAY_LEN(relay_system_rules), API_SYSTEM_NS},
 };
 
 static void put_words(struct sw_arena *a, struct sw_json *to, const char *key, const char *words)
@@ -208,7 +208,7 @@ void boot_accounts(struct sw_api *api)
 {
     for (size_t i = 0; i < SW_ARRAY_LEN(accounts) && api->accounts; i++) {
         if (!accounts[i].ns)
-            grant(api, &accounts[i], BOOT_SYSTEM_NS);
+            grant(api, &accounts[i], API_SYSTEM_NS);
     }
 }
 
@@ -218,12 +218,12 @@ void boot_accounts_in(struct sw_api *api, struct sw_slice ns)
 
     if (device && sw_slice_eq_str(ns, "default"))
         make_device(api, device);
-    if (!api->accounts || !sw_slice_eq_str(ns, BOOT_SYSTEM_NS))
+    if (!api->accounts || !sw_slice_eq_str(ns, API_SYSTEM_NS))
         return;
     for (size_t i = 0; i < SW_ARRAY_LEN(accounts); i++) {
         if (accounts[i].ns)
-            grant(api, &accounts[i], BOOT_SYSTEM_NS);
+            grant(api, &accounts[i], API_SYSTEM_NS);
         else
-            make_account(api, BOOT_SYSTEM_NS, accounts[i].name);
+            make_account(api, API_SYSTEM_NS, accounts[i].name);
     }
 }

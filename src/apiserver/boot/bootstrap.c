@@ -2,7 +2,7 @@
 /* What every server has from its first start: namespaces and the roles everybody counts on. */
 #include <string.h>
 
-#include "apiserver/boot/bootstrap_int.h"
+#include "apiserver/boot/boot_int.h"
 
 /* Texts are JSON with single quotes, to be readable here. */
 #define R(groups, resources, verbs)                                                                \
@@ -292,6 +292,6 @@ void api_bootstrap(struct sw_api *api)
     for (size_t i = 0; i < SW_ARRAY_LEN(namespaces); i++)
         make_namespace(api, namespaces[i]);
     if (api->accounts)
-        make_namespace(api, BOOT_SYSTEM_NS);
+        make_namespace(api, API_SYSTEM_NS);
     boot_done(api);
 }

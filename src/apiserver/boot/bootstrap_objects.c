@@ -2,7 +2,7 @@
 /* Making what a server has from its first start, and bringing it up to date at later ones. */
 #include <string.h>
 
-#include "apiserver/boot/bootstrap_int.h"
+#include "apiserver/boot/boot_int.h"
 #include "base/log.h"
 #include "kube/schema/bundled.h"
 

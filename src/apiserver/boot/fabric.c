@@ -6,7 +6,7 @@
  */
 #include "apiserver/boot/fabric.h"
 
-#include "apiserver/boot/bootstrap_int.h"
+#include "apiserver/boot/boot_int.h"
 #include "base/log.h"
 #include "base/trim.h"
 

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/auth/auth.h"
+#include "apiserver/boot/boot.h"
 #include "base/base64.h"
 #include "base/dirs.h"
 #include "base/log.h"

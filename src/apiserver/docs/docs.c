@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Discovery in both forms, version, health, and the other paths that are no resources. */
+#include "apiserver/docs/docs.h"
 #include "apiserver/docs/docs_int.h"
 
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/docs/docs.h"
 #include "apiserver/docs/docs_int.h"
 #include "base/vec.h"
 #include "tls/crypto/jws.h"

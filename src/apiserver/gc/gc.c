@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "apiserver/admission/quota.h"
+#include "apiserver/gc/gc.h"
 #include "apiserver/gc/gc_int.h"
 #include "base/log.h"
 #include "base/mem.h"

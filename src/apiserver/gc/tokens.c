@@ -2,6 +2,7 @@
 /* Secrets that ask for the token of a service account: filled, and taken away with the account. */
 #include <string.h>
 
+#include "apiserver/auth/auth.h"
 #include "apiserver/gc/gc_int.h"
 #include "base/base64.h"
 #include "tls/cert/ca.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/verbs/verbs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "kube/crd/crd.h"
@@ -163,23 +164,6 @@ static struct api_crd *crd_new(const struct sw_json *obj, uint64_t revision)
             c->same_schemas = false;
     }
     return c;
-}
-
-const char *api_no_conversion(struct sw_arena *a, const struct api_res *res,
-                              const struct api_res *as)
-{
-    if (!res->crd || !res->crd->by_webhook || (res->storage && as->storage))
-        return NULL;
-    for (size_t i = 0; i < res->crd->n; i++) {
-        const struct api_res *v = &res->crd->vers[i];
-
-        if (v->storage)
-            return sw_arena_printf(a,
-                                   "conversion webhook for %s, Kind=%s is not supported: this "
-                                   "server serves only the storage version %s",
-                                   v->api_version, v->kind, v->version);
-    }
-    return NULL;
 }
 
 static const struct api_res *crd_res(struct sw_api *api)

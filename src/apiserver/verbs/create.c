@@ -4,7 +4,8 @@
 
 #include "apiserver/api/api.h"
 #include "apiserver/api/work.h"
-#include "apiserver/verbs/write_int.h"
+#include "apiserver/auth/auth.h"
+#include "apiserver/verbs/verbs_int.h"
 #include "base/rand.h"
 #include "kube/apply/smd.h"
 

@@ -4,6 +4,7 @@
 
 #include "apiserver/api/api.h"
 #include "apiserver/api/work.h"
+#include "apiserver/verbs/verbs.h"
 #include "base/vec.h"
 
 struct options {

@@ -2,6 +2,7 @@
 /* Reading one object; what reading has in common: revisions and selectors. */
 #include "apiserver/api/api.h"
 #include "apiserver/api/work.h"
+#include "apiserver/verbs/verbs.h"
 #include "base/time.h"
 
 static const uint64_t wait_ns = 3 * SW_NS_PER_S;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/verbs/verbs.h"
 
 #define NOTE "ingressclass.kubernetes.io/is-default-class"
 

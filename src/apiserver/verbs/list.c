@@ -6,6 +6,7 @@
 
 #include "apiserver/api/api.h"
 #include "apiserver/api/work.h"
+#include "apiserver/verbs/verbs.h"
 #include "kube/table/table.h"
 #include "tls/crypto/jws.h"
 
@@ -130,25 +131,6 @@ static bool check_match(struct api_req *r)
         return true;
     list_invalid(r, &e);
     return false;
-}
-
-bool api_param_int(struct api_req *r, const char *name, int64_t *ret)
-{
-    struct sw_slice v = api_param(r, name);
-    uint64_t n = 0;
-    bool negative = v.n && v.p[0] == '-';
-    struct sw_slice digits = v.n && (negative || v.p[0] == '+') ? sw_slice_from(v, 1) : v;
-
-    *ret = 0;
-    if (!sw_query_get(&r->query, name))
-        return true;
-    if (!sw_slice_to_u64(digits, INT64_MAX, &n)) {
-        api_bad_request(r, "strconv.ParseInt: parsing %s: invalid syntax",
-                        sw_go_quote(r->arena, sw_slice_head(v, 256)));
-        return false;
-    }
-    *ret = negative ? -(int64_t)n : (int64_t)n;
-    return true;
 }
 
 bool api_list_opts_check(struct api_req *r, struct api_filter *f, int64_t *ret_limit)

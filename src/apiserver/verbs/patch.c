@@ -6,7 +6,7 @@
 
 #include "apiserver/api/api.h"
 #include "apiserver/api/work.h"
-#include "apiserver/verbs/write_int.h"
+#include "apiserver/verbs/verbs_int.h"
 #include "base/json/patch.h"
 #include "kube/apply/smd.h"
 

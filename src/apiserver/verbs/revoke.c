@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/auth/auth.h"
+#include "apiserver/verbs/verbs.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -53,10 +55,10 @@ void api_revoker_free(struct api_revoker *v)
     sw_free(v);
 }
 
-void sw_api_on_revoke(struct sw_api *a, void (*cb)(void *arg), void *arg)
+void api_revoker_listen(struct api_revoker *v, void (*cb)(void *arg), void *arg)
 {
-    a->revoker->on_revoke = cb;
-    a->revoker->arg = arg;
+    v->on_revoke = cb;
+    v->arg = arg;
 }
 
 /* ---- one client ---- */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
-#include "apiserver/verbs/write_int.h"
+#include "apiserver/verbs/verbs_int.h"
 #include "base/json/patch.h"
 #include "kube/select/selector.h"
 

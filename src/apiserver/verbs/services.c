@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
-#include "apiserver/verbs/write_int.h"
+#include "apiserver/verbs/verbs_int.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"

@@ -5,14 +5,15 @@
  */
 #include <string.h>
 
-#include "apiserver/admission/admission.h"
+#include "apiserver/admission/chain.h"
 #include "apiserver/admission/policies.h"
 #include "apiserver/admission/quota.h"
 #include "apiserver/admission/webhook.h"
 #include "apiserver/api/api.h"
 #include "apiserver/api/limits.h"
 #include "apiserver/api/work.h"
-#include "apiserver/verbs/write_int.h"
+#include "apiserver/auth/auth.h"
+#include "apiserver/verbs/verbs_int.h"
 #include "base/log.h"
 #include "kube/apply/smd.h"
 #include "kube/cel/cel.h"
@@ -240,6 +241,23 @@ static void build_failed(struct sw_api *api, struct api_req *r)
     api_restart(r);
 }
 
+static void finish_later(struct api_req *r, void *arg)
+{
+    struct api_write *w = arg;
+    struct sw_api *api = r->api;
+
+    if (w->finish(w, w->draft))
+        admit(w);
+    else
+        build_failed(api, r);
+}
+
+static void on_mutated(struct api_write *w, struct sw_json *obj)
+{
+    w->draft = obj;
+    api_work_resume(w->r, finish_later, w);
+}
+
 static void attempt(struct api_write *w)
 {
     struct api_req *r = w->r;
@@ -268,7 +286,7 @@ static void attempt(struct api_write *w)
         return;
     }
     if (w->draft)
-        api_webhooks_run(w);
+        api_webhooks_run(w, on_mutated);
     else
         admit(w);
 }
@@ -281,23 +299,6 @@ bool api_write_prepared(struct api_write *w, struct sw_json *obj,
     w->draft = obj;
     w->finish = finish;
     return true;
-}
-
-static void finish_later(struct api_req *r, void *arg)
-{
-    struct api_write *w = arg;
-    struct sw_api *api = r->api;
-
-    if (w->finish(w, w->draft))
-        admit(w);
-    else
-        build_failed(api, r);
-}
-
-void api_write_finish(struct api_write *w, struct sw_json *obj)
-{
-    w->draft = obj;
-    api_work_resume(w->r, finish_later, w);
 }
 
 void api_write_run(struct api_write *w)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What other ports and controllers of the same process need of the API server. */
+#include "apiserver/pages.h"
+
 #include <string.h>
 
 #include "apiserver/admission/admission_metrics.h"
@@ -7,46 +8,8 @@
 #include "apiserver/api/api.h"
 #include "apiserver/api/limits.h"
 #include "apiserver/api/work.h"
-#include "apiserver/server.h"
-#include "base/buf.h"
 
 enum { PAGE_MAX = 16 << 20 };
-
-struct sw_tls_cred *sw_api_cred(const struct sw_api *a)
-{
-    return a->cred;
-}
-
-int sw_api_may(struct sw_api *a, struct sw_slice token, const struct sw_api_urls *urls,
-               bool *ret_allowed, struct sw_err *err)
-{
-    SW_ARENA_AUTO arena = {0};
-    struct api_user user = {0};
-    struct api_attrs at = {.user = &user, .verb = SW_SLICE_LIT("get")};
-    const char *why = "";
-
-    if (token.n == 0)
-        return sw_err_set(err, SW_EDENIED, "no bearer token");
-    if (!api_token_user(a, &arena, token, NULL, &user, NULL, &why))
-        return sw_err_set(err, SW_EDENIED, "bearer token: %s", why);
-    for (size_t i = 0; i < urls->n; i++) {
-        at.path = sw_slice_str(urls->p[i]);
-        ret_allowed[i] = api_allowed(a, &arena, &at, NULL);
-    }
-    return SW_OK;
-}
-
-void sw_api_store_stats(const struct sw_api *a, struct sw_store_stats *ret)
-{
-    sw_store_stats(a->store, ret);
-}
-
-void sw_api_page(struct sw_api *a, const char *path, const char *content_type, sw_api_page_fn fn,
-                 void *arg)
-{
-    if (a->n_pages < SW_ARRAY_LEN(a->pages))
-        a->pages[a->n_pages++] = (struct api_page){path, content_type, fn, arg};
-}
 
 static void front_metrics(const struct sw_front *f, struct sw_buf *out)
 {

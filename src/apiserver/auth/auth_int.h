@@ -2,7 +2,7 @@
 /* The index of roles and bindings (authz.c), for those who look at single rules (escalate.c). */
 #pragma once
 
-#include "apiserver/api/api.h"
+#include "apiserver/auth/auth.h"
 
 struct api_rule {
     const struct sw_json *verbs, *groups, *resources, *names, *urls;
@@ -23,8 +23,6 @@ void api_rules_read(struct sw_arena *a, const struct sw_json *list, struct api_r
                     size_t *ret_n);
 /* A role of the index, of the cluster with an empty namespace; NULL: there is none. */
 const struct api_role *api_role_find(struct api_authz *z, struct sw_slice ns, struct sw_slice name);
-/* Is the user in this group? */
-bool api_in_groups(const struct api_user *u, struct sw_slice g);
 /* The rules a user holds in a namespace, or in all of them (empty); they borrow from the index. */
 struct api_rule *api_rules_held(struct api_authz *z, struct sw_arena *a, const struct api_user *u,
                                 struct sw_slice ns, size_t *ret_n);

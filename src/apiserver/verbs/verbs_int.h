@@ -2,7 +2,7 @@
 /* What creating and updating share. Not for others. */
 #pragma once
 
-#include "apiserver/api/api.h"
+#include "apiserver/verbs/verbs.h"
 #include "kube/apply/smd.h"
 
 /* True when metadata.generation of the kind is kept. */
@@ -21,10 +21,6 @@ void api_already_exists(struct api_write *w);
 bool api_may_create(struct api_req *r);
 /* Value at a path like ".spec.replicas"; NULL when missing. */
 struct sw_json *api_at_path(const struct sw_json *obj, const char *path);
-
-/* The body as JSON, within the bounds of requests. */
-SW_NODISCARD int api_parse_json(struct api_req *r, struct sw_json **ret, struct sw_json_dups *dups,
-                                struct sw_err *err);
 
 enum api_patch_kind {
     API_PATCH_JSON,

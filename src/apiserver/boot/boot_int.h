@@ -2,7 +2,7 @@
 /* Objects that a server has from its first start (bootstrap.c, accounts.c). Not for others. */
 #pragma once
 
-#include "apiserver/api/api.h"
+#include "apiserver/boot/boot.h"
 
 /* Texts are JSON with single quotes, to be readable. */
 struct sw_json *boot_parse(struct sw_arena *a, const char *text);
@@ -32,14 +32,5 @@ void boot_done(struct sw_api *api);
 void boot_namespace(struct sw_api *api, struct sw_slice name);
 
 /* --- accounts.c: the roles of the fabric as clients of the API --- */
-#define BOOT_SYSTEM_NS "spanwire-system"
 void boot_accounts(struct sw_api *api);
 void boot_accounts_in(struct sw_api *api, struct sw_slice ns);
-
-/* --- account_files.c --- */
-struct api_accounts *api_accounts_new(struct sw_api *api, const struct sw_api_config *c);
-void api_accounts_free(struct api_accounts *n);
-/* Their tokens and kubeconfigs under DIR/roles, now and again before they expire. */
-void api_accounts_issue(struct sw_api *api);
-/* Name of the account for a device, NULL: none. */
-const char *api_accounts_device(const struct sw_api *api);
