@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/log.h"
-#include "gateway/config/store.h"
+#include "gateway/xds/store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "gateway/codec/conn.h"
+#include "gateway/conn/conn.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/worker/worker.h"
 #include "http/h1.h"

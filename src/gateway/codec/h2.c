@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/codec/conn_int.h"
+#include "gateway/conn/conn_int.h"
 
 enum {
     MAX_FRAME = 16384,

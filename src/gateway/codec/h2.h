@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "gateway/codec/conn.h"
 #include "gateway/config/config.h"
+#include "gateway/conn/conn.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/worker/worker.h"
 #include "http/h2.h"

@@ -7,8 +7,8 @@
 
 #include "base/vec.h"
 #include "gateway/config/config.h"
-#include "gateway/config/store.h"
 #include "gateway/upstream/cluster.h"
+#include "gateway/xds/store.h"
 
 struct Sw__AccessLog;
 struct Sw__Address;

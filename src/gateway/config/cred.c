@@ -8,7 +8,7 @@
 #include "tls/cert/cred.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/config/store_int.h"
+#include "gateway/xds/store_int.h"
 #include "tls/crypto/jws.h"
 
 enum { DIGEST = 32, PARTS = 4 };

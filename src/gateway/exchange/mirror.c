@@ -6,8 +6,8 @@
  */
 #include "base/mem.h"
 #include "base/rand.h"
+#include "gateway/exchange/side.h"
 #include "gateway/route/route_int.h"
-#include "gateway/upstream/side.h"
 #include "gateway/worker/worker.h"
 
 enum { COPIES_MAX = 16 };

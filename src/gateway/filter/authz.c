@@ -6,9 +6,9 @@
 #include "gateway/filter/authz.h"
 
 #include "base/log.h"
+#include "gateway/exchange/side.h"
 #include "gateway/filter/authz_int.h"
 #include "gateway/observe/stats.h"
-#include "gateway/upstream/side.h"
 #include "gateway/worker/worker.h"
 
 /* ---- as the question sees its client ---- */

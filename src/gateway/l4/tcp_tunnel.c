@@ -9,14 +9,14 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "gateway/codec/conn.h"
+#include "gateway/conn/conn.h"
 #include "gateway/exchange/exchange.h"
+#include "gateway/exchange/side.h"
 #include "gateway/l4/tcp.h"
 #include "gateway/observe/accesslog.h"
 #include "gateway/observe/stats.h"
 #include "gateway/route/route_int.h"
 #include "gateway/upstream/cluster.h"
-#include "gateway/upstream/side.h"
 #include "tls/tls.h"
 
 enum { CAUSE_ID_MAX = 128, CAUSE_HOST_MAX = 253, CAUSE_PATH_MAX = 256 };

@@ -10,12 +10,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "gateway/exchange/exchange.h"
+#include "gateway/exchange/side.h"
 #include "gateway/l4/tcp.h"
 #include "gateway/l4/udp.h"
 #include "gateway/observe/accesslog.h"
 #include "gateway/route/route_int.h"
 #include "gateway/upstream/cluster.h"
-#include "gateway/upstream/side.h"
 #include "http/capsule.h"
 #include "io/dgram.h"
 

@@ -6,11 +6,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/config/store_int.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/observe/accesslog.h"
 #include "gateway/route/route_int.h"
 #include "gateway/worker/worker.h"
+#include "gateway/xds/store_int.h"
 #include "telemetry/metrics.h"
 
 enum {

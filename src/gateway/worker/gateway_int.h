@@ -4,10 +4,10 @@
 
 #include <stdatomic.h>
 
-#include "gateway/config/store.h"
 #include "gateway/worker/bind.h"
 #include "gateway/worker/gateway.h"
 #include "gateway/worker/worker.h"
+#include "gateway/xds/store.h"
 #include "io/port.h"
 #include "io/signal.h"
 #include "telemetry/admin.h"

@@ -6,8 +6,8 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/codec/conn_int.h"
 #include "gateway/config/config.h"
+#include "gateway/conn/conn_int.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/l4/udp.h"
 #include "gateway/observe/stats.h"

@@ -13,8 +13,8 @@
 
 #include "base/json.h"
 #include "gateway/config/config_int.h"
-#include "gateway/config/store.h"
 #include "gateway/route/route_int.h"
+#include "gateway/xds/store.h"
 #include "proto/json.h"
 #include "proto/pb.h"
 #include "proto/types.h"

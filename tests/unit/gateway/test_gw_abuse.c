@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/time.h"
-#include "gateway/codec/abuse.h"
+#include "gateway/conn/abuse.h"
 
 static struct sw_ip ip(const char *text)
 {

@@ -7,8 +7,8 @@
 
 #include "base/json.h"
 #include "base/time.h"
-#include "gateway/config/store_int.h"
 #include "gateway/route/route_int.h"
+#include "gateway/xds/store_int.h"
 #include "proto/json.h"
 #include "proto/pb.h"
 #include "proto/types.h"

@@ -2,7 +2,7 @@
 /* What the files of a connection share. Not for others. */
 #pragma once
 
-#include "gateway/codec/conn.h"
+#include "gateway/conn/conn.h"
 
 /* Appends, growing as needed; the byte behind the content is always ours. */
 void gw_bytes_append(struct sw_gw_bytes *b, const void *p, size_t n);

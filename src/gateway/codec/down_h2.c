@@ -7,11 +7,11 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/codec/abuse.h"
+#include "gateway/codec/down.h"
 #include "gateway/codec/h2.h"
-#include "gateway/exchange/down.h"
+#include "gateway/conn/abuse.h"
+#include "gateway/exchange/side.h"
 #include "gateway/observe/stats.h"
-#include "gateway/upstream/side.h"
 #include "gateway/worker/gateway_int.h"
 
 enum {

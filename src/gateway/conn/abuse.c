@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "gateway/codec/abuse.h"
+#include "gateway/conn/abuse.h"
 
 #include <pthread.h>
 #include <string.h>

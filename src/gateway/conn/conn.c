@@ -3,13 +3,13 @@
  * The life of a connection: opening, what happens next, failing, lingering, closing. Input is in
  * conn_in.c, output in conn_out.c.
  */
-#include "gateway/codec/conn.h"
+#include "gateway/conn/conn.h"
 
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/codec/conn_int.h"
+#include "gateway/conn/conn_int.h"
 #include "gateway/worker/worker.h"
 #include "io/sock.h"
 #include "tls/tls.h"

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "gateway/config/config_int.h"
-#include "gateway/config/store_int.h"
+#include "gateway/xds/store_int.h"
 
 static void publish(struct sw_gw_store *s);
 

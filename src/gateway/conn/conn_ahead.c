@@ -5,7 +5,7 @@
  * other out of the processor's caches.
  */
 #include "base/mem.h"
-#include "gateway/codec/conn_int.h"
+#include "gateway/conn/conn_int.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/worker/worker.h"
 #include "io/batch.h"

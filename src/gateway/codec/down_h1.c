@@ -6,10 +6,10 @@
  */
 #include <string.h>
 
+#include "gateway/codec/down.h"
 #include "gateway/codec/h1.h"
-#include "gateway/exchange/down.h"
+#include "gateway/exchange/side.h"
 #include "gateway/observe/stats.h"
-#include "gateway/upstream/side.h"
 
 static struct down *of(const struct sw_exchange *x)
 {

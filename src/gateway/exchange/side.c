@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "gateway/upstream/side.h"
+#include "gateway/exchange/side.h"
 
-#include "gateway/codec/conn.h"
+#include "gateway/conn/conn.h"
 #include "gateway/worker/worker.h"
 
 void gw_side_conn_flush(struct sw_gw_side *s)

@@ -2,8 +2,8 @@
 /* A client's HTTP connection: what both codecs share. Only for down*.c and listen.c. */
 #pragma once
 
-#include "gateway/codec/conn.h"
 #include "gateway/config/config.h"
+#include "gateway/conn/conn.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/worker/worker.h"
 #include "http/h1.h"

@@ -2,7 +2,7 @@
 /* Which resource mentions which name: what to ask a server for, and what to compile again. */
 #include "base/mem.h"
 #include "gateway/config/config_int.h"
-#include "gateway/config/store_int.h"
+#include "gateway/xds/store_int.h"
 
 static void need_add(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name,
                      struct sw_gw_res *user)

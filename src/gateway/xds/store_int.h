@@ -3,7 +3,7 @@
 #pragma once
 
 #include "gateway/config/config_int.h"
-#include "gateway/config/store.h"
+#include "gateway/xds/store.h"
 
 struct sw_gw_res {
     struct sw_gw_store *store;

@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/codec/h2.h"
-#include "gateway/upstream/side.h"
-#include "gateway/upstream/up.h"
+#include "gateway/codec/up.h"
+#include "gateway/exchange/side.h"
 
 enum {
     HEADER_LIST = 128 * 1024,

@@ -10,9 +10,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/codec/up.h"
 #include "gateway/l4/tcp.h"
 #include "gateway/upstream/lb.h"
-#include "gateway/upstream/up.h"
 #include "tls/tls.h"
 
 enum {

@@ -2,8 +2,8 @@
 /* Connections to upstream hosts: what pool and codecs share. Only for up*.c. */
 #pragma once
 
-#include "gateway/codec/conn.h"
 #include "gateway/config/tls.h"
+#include "gateway/conn/conn.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/upstream/cluster.h"
 #include "gateway/worker/worker.h"

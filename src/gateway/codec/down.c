@@ -3,7 +3,7 @@
  * A client's connection before its protocol is known, and what lasts as long as it does: timers,
  * drain, the listener it belongs to.
  */
-#include "gateway/exchange/down.h"
+#include "gateway/codec/down.h"
 
 #include <string.h>
 

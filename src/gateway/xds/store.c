@@ -4,7 +4,7 @@
  * all it needed. 'needs' is the index from a name to the resources that mention it: a change of a
  * secret or of endpoints compiles those again and nothing else.
  */
-#include "gateway/config/store.h"
+#include "gateway/xds/store.h"
 
 #include <stdlib.h>
 
@@ -13,8 +13,8 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/config/config_int.h"
-#include "gateway/config/store_int.h"
 #include "gateway/observe/stats.h"
+#include "gateway/xds/store_int.h"
 
 #define DEFAULT_WARM_NS (15 * SW_NS_PER_S)
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "gateway/codec/conn_int.h"
+#include "gateway/conn/conn_int.h"
 #include "gateway/worker/worker.h"
 #include "io/batch.h"
 #include "io/sock.h"

@@ -5,8 +5,8 @@
 #include "base/base64.h"
 #include "base/rand.h"
 #include "gateway/codec/h1.h"
-#include "gateway/upstream/side.h"
-#include "gateway/upstream/up.h"
+#include "gateway/codec/up.h"
+#include "gateway/exchange/side.h"
 
 static const struct sw_h1_limits limits = {.line = 64 * 1024, .head = 128 * 1024, .headers = 256};
 
