@@ -39,13 +39,13 @@ static void check(const struct sw_gw_authz_state *s)
 /* "name: value" lines as fields of the answer. */
 static void take_lines(struct sw_exchange *m, struct sw_slice text)
 {
-    sw_gw_fields_init(m, &m->resp.fields, 16);
+    sw_gw_fields_init(&m->arena, &m->resp.fields, 16);
     while (text.p && text.n) {
         struct sw_slice value = sw_slice_cut(&text, '\n');
         struct sw_slice name = sw_slice_cut(&value, ':');
 
         if (sw_http_token_valid(name) && (!value.n || sw_http_value_valid(value)))
-            sw_gw_fields_add(m, &m->resp.fields, name, value.p ? value : sw_slice("", 0));
+            sw_gw_fields_add(&m->arena, &m->resp.fields, name, value.p ? value : sw_slice("", 0));
     }
 }
 
@@ -69,13 +69,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             assert(sw_buf_append(&s.answer, head, sizeof(head)) == SW_OK);
             m.resp.status = 200;
         }
-        sw_gw_fields_init(&m, &m.resp.trailers, 4);
-        sw_gw_fields_add(&m, &m.resp.trailers, SW_SLICE_LIT("grpc-status"), SW_SLICE_LIT("0"));
+        sw_gw_fields_init(&m.arena, &m.resp.trailers, 4);
+        sw_gw_fields_add(&m.arena, &m.resp.trailers, SW_SLICE_LIT("grpc-status"),
+                         SW_SLICE_LIT("0"));
         assert(sw_buf_append(&s.answer, data + 3, size - 3) == SW_OK);
     } else {
         take_lines(&m, sw_slice(data + 3, size - 3));
     }
-    sw_gw_fields_init(&x, &x.req.fields, 4);
+    sw_gw_fields_init(&x.arena, &x.req.fields, 4);
     authz_read_answer(&s, &m);
     assert(s.verdict != AUTHZ_OK || m.resp.status == 200);
     if (s.verdict == AUTHZ_OK)

@@ -56,7 +56,7 @@ static bool dropped(uint8_t hid)
 static void take_fields(struct sw_exchange *x, struct sw_gw_fields *f, const struct sw_h1_msg *m,
                         const char *from, const char *to)
 {
-    sw_gw_fields_init(x, f, m->nfields + 10);
+    sw_gw_fields_init(&x->arena, f, m->nfields + 10);
     for (size_t i = 0; i < m->nfields; i++) {
         const struct sw_h1_field *in = &m->fields[i];
         uint8_t hid = (uint8_t)sw_gw_hid(in->name);
@@ -167,10 +167,10 @@ void gw_h1_take_response(struct sw_exchange *x, const struct sw_h1_msg *m)
 void gw_h1_take_trailers(struct sw_exchange *x, struct sw_gw_fields *to,
                          const struct sw_h1_field *f, size_t n)
 {
-    sw_gw_fields_init(x, to, n + 2);
+    sw_gw_fields_init(&x->arena, to, n + 2);
     for (size_t i = 0; i < n; i++) {
         if (!dropped((uint8_t)sw_gw_hid(f[i].name)))
-            sw_gw_fields_add(x, to, sw_arena_slice(&x->arena, f[i].name),
+            sw_gw_fields_add(&x->arena, to, sw_arena_slice(&x->arena, f[i].name),
                              sw_arena_slice(&x->arena, f[i].value));
     }
 }

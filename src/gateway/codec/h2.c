@@ -456,7 +456,7 @@ static bool dropped(uint8_t hid)
 void gw_h2_take_fields(struct sw_exchange *x, struct sw_gw_fields *to,
                        const struct sw_h2_head *head, bool copy)
 {
-    sw_gw_fields_init(x, to, head->n + 10);
+    sw_gw_fields_init(&x->arena, to, head->n + 10);
     for (size_t i = 0; i < head->n; i++) {
         struct sw_slice name = head->headers[i].name;
         struct sw_slice value = head->headers[i].value;

@@ -13,7 +13,7 @@
 #include "base/arena.h"
 #include "base/list.h"
 #include "base/slice.h"
-#include "http/h1.h"
+#include "gateway/message/message.h"
 #include "io/addr.h"
 #include "io/loop.h"
 
@@ -33,109 +33,6 @@ struct sw_gw_lstats;
 struct sw_gw_pool;
 struct sw_gw_route;
 struct sw_gw_route_state;
-
-/* ---- heads ---- */
-
-/* Fields the proxy itself looks at, recognised once when they arrive. */
-#define SW_GW_HEADERS(X)                                                                           \
-    X(CONNECTION, "connection")                                                                    \
-    X(CONTENT_LENGTH, "content-length")                                                            \
-    X(CONTENT_TYPE, "content-type")                                                                \
-    X(DATE, "date")                                                                                \
-    X(EXPECT, "expect")                                                                            \
-    X(FORWARDED, "forwarded")                                                                      \
-    X(GRPC_STATUS, "grpc-status")                                                                  \
-    X(GRPC_TIMEOUT, "grpc-timeout")                                                                \
-    X(HOST, "host")                                                                                \
-    X(HTTP2_SETTINGS, "http2-settings")                                                            \
-    X(KEEP_ALIVE, "keep-alive")                                                                    \
-    X(PROXY_CONNECTION, "proxy-connection")                                                        \
-    X(SERVER, "server")                                                                            \
-    X(TE, "te")                                                                                    \
-    X(TRAILER, "trailer")                                                                          \
-    X(TRANSFER_ENCODING, "transfer-encoding")                                                      \
-    X(UPGRADE, "upgrade")                                                                          \
-    X(VIA, "via")                                                                                  \
-    X(X_FORWARDED_CLIENT_CERT, "x-forwarded-client-cert")                                          \
-    X(X_FORWARDED_FOR, "x-forwarded-for")                                                          \
-    X(X_FORWARDED_HOST, "x-forwarded-host")                                                        \
-    X(X_FORWARDED_PROTO, "x-forwarded-proto")                                                      \
-    X(X_REQUEST_ID, "x-request-id")
-
-enum sw_gw_hid {
-    SW_GW_H_OTHER,
-#define SW_GW_H_ENUM(id, name) SW_GW_H_##id,
-    SW_GW_HEADERS(SW_GW_H_ENUM)
-#undef SW_GW_H_ENUM
-        SW_GW_H_COUNT
-};
-
-/*
- * Fields of a head or trailer in the exchange's arena, in order. Names as they came (HTTP/2 writers
- * lower them). Host, framing and hop-by-hop fields are not among them: codecs make their own.
- */
-struct sw_gw_fields {
-    struct sw_h1_field *p;
-    uint8_t *hid; /* enum sw_gw_hid, parallel to p */
-    uint32_t n;
-    uint32_t cap;
-};
-
-/* Which of the known fields this name is; SW_GW_H_OTHER for the rest. */
-enum sw_gw_hid sw_gw_hid(struct sw_slice name);
-/* Empties f and makes room. */
-void sw_gw_fields_init(struct sw_exchange *x, struct sw_gw_fields *f, size_t cap);
-/* Name and value are borrowed: arena, snapshot or static memory. */
-void sw_gw_fields_add(struct sw_exchange *x, struct sw_gw_fields *f, struct sw_slice name,
-                      struct sw_slice value);
-/* NULL: none. The first of several. */
-struct sw_slice *sw_gw_fields_get(const struct sw_gw_fields *f, enum sw_gw_hid id);
-struct sw_slice *sw_gw_fields_find(const struct sw_gw_fields *f, struct sw_slice name);
-/* Replaces all fields of that name by one. */
-void sw_gw_fields_set(struct sw_exchange *x, struct sw_gw_fields *f, struct sw_slice name,
-                      struct sw_slice value);
-void sw_gw_fields_remove(struct sw_gw_fields *f, struct sw_slice name);
-/* Takes out those with an underscore in their name; true when there were any. */
-bool sw_gw_fields_drop_underscored(struct sw_gw_fields *f);
-
-enum sw_gw_protocol { SW_GW_HTTP10, SW_GW_HTTP11, SW_GW_HTTP2 };
-
-enum sw_gw_length {                       /* what is known of a body before it arrived */
-                    SW_GW_LENGTH_NONE,    /* there is none */
-                    SW_GW_LENGTH_KNOWN,   /* content_length bytes */
-                    SW_GW_LENGTH_UNKNOWN, /* chunked, HTTP/2 without content-length, until close */
-                    SW_GW_LENGTH_TUNNEL,  /* CONNECT or an upgrade: not HTTP any more */
-};
-
-struct sw_gw_request {
-    struct sw_slice method;
-    struct sw_slice scheme;    /* "http" or "https": of the connection the request came on */
-    struct sw_slice authority; /* Host or :authority as the client sent it */
-    struct sw_slice path;      /* with query, begins with '/'; "*" for OPTIONS *; CONNECT: empty */
-    struct sw_slice upgrade;   /* "websocket" ... : Upgrade or :protocol; empty: none */
-    struct sw_gw_fields fields;
-    struct sw_gw_fields trailers;
-    struct sw_budget *work; /* what matching and rewriting it may cost; NULL: each its own */
-    uint64_t content_length;
-    uint8_t length;  /* enum sw_gw_length */
-    uint8_t version; /* enum sw_gw_protocol */
-    bool te_trailers;
-    bool expect_continue;
-    bool head;    /* method is HEAD */
-    bool connect; /* method is CONNECT without :protocol */
-    bool grpc;    /* content-type application/grpc* */
-};
-
-struct sw_gw_response {
-    uint16_t status;
-    uint8_t length;
-    uint8_t version;
-    bool local;      /* made here */
-    bool has_length; /* HEAD, 304: content_length is what it would have been */
-    uint64_t content_length;
-    struct sw_gw_fields fields;
-    struct sw_gw_fields trailers;
-};
 
 /* ---- sides ---- */
 
@@ -172,35 +69,6 @@ struct sw_gw_side {
     bool end_got : 1; /* this side finished sending to us */
     bool paused : 1;
     bool tunnel : 1;
-};
-
-/* Envoy's %RESPONSE_FLAGS%, as bits; sw_exchange_flags_text writes them. */
-#define SW_GW_FLAGS(X)                                                                             \
-    X(UF)                                                                                          \
-    X(UC)                                                                                          \
-    X(UT)                                                                                          \
-    X(UH)                                                                                          \
-    X(UO)                                                                                          \
-    X(NR)                                                                                          \
-    X(NC)                                                                                          \
-    X(DC)                                                                                          \
-    X(UR)                                                                                          \
-    X(URX)                                                                                         \
-    X(UPE)                                                                                         \
-    X(DPE)                                                                                         \
-    X(SI)                                                                                          \
-    X(DT)                                                                                          \
-    X(RL)                                                                                          \
-    X(UAEX)
-enum {
-#define SW_GW_FLAG_BIT(name) SW_GW_FLAG_BIT_##name,
-    SW_GW_FLAGS(SW_GW_FLAG_BIT)
-#undef SW_GW_FLAG_BIT
-};
-enum sw_gw_flag {
-#define SW_GW_FLAG_ENUM(name) SW_GW_FLAG_##name = 1 << SW_GW_FLAG_BIT_##name,
-    SW_GW_FLAGS(SW_GW_FLAG_ENUM)
-#undef SW_GW_FLAG_ENUM
 };
 
 enum sw_gw_outcome {                       /* how an attempt at an upstream ended */

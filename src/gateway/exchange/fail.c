@@ -131,9 +131,9 @@ static void reply_refused(struct sw_exchange *x, const struct sw_gw_refusal *r)
                                        reason.n ? r->reason : "no reason given");
 
     if (reason.n)
-        sw_gw_fields_set(x, &x->resp.fields, SW_SLICE_LIT("x-spanwire-reason"), reason);
+        sw_gw_fields_set(&x->arena, &x->resp.fields, SW_SLICE_LIT("x-spanwire-reason"), reason);
     if (proxy.n)
-        sw_gw_fields_set(x, &x->resp.fields, SW_SLICE_LIT("proxy-status"), proxy);
+        sw_gw_fields_set(&x->arena, &x->resp.fields, SW_SLICE_LIT("proxy-status"), proxy);
     sw_exchange_reply(x, status, sw_slice_str(body), "tunnel_refused");
 }
 

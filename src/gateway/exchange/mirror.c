@@ -77,9 +77,9 @@ static const struct sw_gw_side_ops side = {
 
 static void copy_fields(struct sw_exchange *to, const struct sw_gw_fields *from)
 {
-    sw_gw_fields_init(to, &to->req.fields, from->n + 4);
+    sw_gw_fields_init(&to->arena, &to->req.fields, from->n + 4);
     for (uint32_t i = 0; i < from->n; i++)
-        sw_gw_fields_add(to, &to->req.fields, sw_arena_slice(&to->arena, from->p[i].name),
+        sw_gw_fields_add(&to->arena, &to->req.fields, sw_arena_slice(&to->arena, from->p[i].name),
                          sw_arena_slice(&to->arena, from->p[i].value));
 }
 

@@ -13,7 +13,7 @@ enum { HOST_SHOWN = 253, ID_SHOWN = 128 };
 
 static void set_type(struct sw_exchange *x, struct sw_slice type)
 {
-    sw_gw_fields_set(x, &x->resp.fields, SW_SLICE_LIT("content-type"), type);
+    sw_gw_fields_set(&x->arena, &x->resp.fields, SW_SLICE_LIT("content-type"), type);
 }
 
 static struct sw_slice formatted(struct sw_exchange *x, int status, struct sw_slice body)
@@ -69,9 +69,9 @@ static struct sw_slice error_page(struct sw_exchange *x, int status)
 
     sw_gw_page_explain(x, status, &p);
     set_type(x, sw_gw_page_content_type(type));
-    sw_gw_fields_set(x, f, SW_SLICE_LIT("cache-control"), SW_SLICE_LIT("no-store"));
+    sw_gw_fields_set(&x->arena, f, SW_SLICE_LIT("cache-control"), SW_SLICE_LIT("no-store"));
     if (!sw_gw_fields_find(f, SW_SLICE_LIT("x-request-id")))
-        sw_gw_fields_add(x, f, SW_SLICE_LIT("x-request-id"), id);
+        sw_gw_fields_add(&x->arena, f, SW_SLICE_LIT("x-request-id"), id);
     return page(x, type, &p);
 }
 

@@ -56,10 +56,10 @@ static void fill_grpc(struct sw_exchange *x, int status, struct sw_slice body)
 
     x->resp.status = 200;
     x->resp.length = SW_GW_LENGTH_NONE;
-    sw_gw_fields_set(x, f, SW_SLICE_LIT("content-type"), SW_SLICE_LIT("application/grpc"));
-    sw_gw_fields_set(x, f, SW_SLICE_LIT("grpc-status"), sw_slice_str(grpc_status(status)));
+    sw_gw_fields_set(&x->arena, f, SW_SLICE_LIT("content-type"), SW_SLICE_LIT("application/grpc"));
+    sw_gw_fields_set(&x->arena, f, SW_SLICE_LIT("grpc-status"), sw_slice_str(grpc_status(status)));
     if (body.n)
-        sw_gw_fields_set(x, f, SW_SLICE_LIT("grpc-message"), grpc_message(x, body));
+        sw_gw_fields_set(&x->arena, f, SW_SLICE_LIT("grpc-message"), grpc_message(x, body));
 }
 
 static void fill(struct sw_exchange *x, int status, struct sw_slice body)
@@ -69,7 +69,7 @@ static void fill(struct sw_exchange *x, int status, struct sw_slice body)
     x->resp.has_length = true;
     x->resp.length = body.n ? SW_GW_LENGTH_KNOWN : SW_GW_LENGTH_NONE;
     if (body.n && !sw_gw_fields_get(&x->resp.fields, SW_GW_H_CONTENT_TYPE))
-        sw_gw_fields_add(x, &x->resp.fields, SW_SLICE_LIT("content-type"),
+        sw_gw_fields_add(&x->arena, &x->resp.fields, SW_SLICE_LIT("content-type"),
                          SW_SLICE_LIT("text/plain"));
 }
 

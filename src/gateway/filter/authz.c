@@ -98,7 +98,7 @@ static void on_judged(struct sw_defer *d)
     switch (s->verdict) {
     case AUTHZ_DENIED:
         for (uint32_t i = 0; i < s->client.n; i++)
-            sw_gw_fields_add(x, &x->resp.fields, s->client.p[i].name, s->client.p[i].value);
+            sw_gw_fields_add(&x->arena, &x->resp.fields, s->client.p[i].name, s->client.p[i].value);
         refuse(s, s->status, s->text, "ext_authz_denied");
         return;
     case AUTHZ_FAILED:
@@ -227,7 +227,8 @@ void sw_gw_authz_response(struct sw_exchange *x)
 {
     for (const struct sw_gw_authz_state *s = x->rs->authz; s; s = s->before) {
         for (uint32_t i = 0; s->verdict == AUTHZ_OK && i < s->response.n; i++)
-            sw_gw_fields_add(x, &x->resp.fields, s->response.p[i].name, s->response.p[i].value);
+            sw_gw_fields_add(&x->arena, &x->resp.fields, s->response.p[i].name,
+                             s->response.p[i].value);
     }
 }
 

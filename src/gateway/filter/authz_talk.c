@@ -50,7 +50,7 @@ static bool is_partial(const struct sw_gw_authz_state *s)
 
 static void add_copy(struct sw_exchange *m, struct sw_slice name, struct sw_slice value)
 {
-    sw_gw_fields_add(m, &m->req.fields, sw_arena_slice(&m->arena, name),
+    sw_gw_fields_add(&m->arena, &m->req.fields, sw_arena_slice(&m->arena, name),
                      sw_arena_slice(&m->arena, value));
 }
 
@@ -80,7 +80,7 @@ struct sw_slice authz_http_question(struct sw_gw_authz_state *s, struct sw_excha
     m->req.version = SW_GW_HTTP11;
     m->req.length = SW_GW_LENGTH_KNOWN;
     m->req.content_length = body.n;
-    sw_gw_fields_init(m, &m->req.fields, 16);
+    sw_gw_fields_init(&m->arena, &m->req.fields, 16);
     for (uint32_t i = 0; i < x->req.fields.n; i++) {
         const struct sw_h1_field *f = &x->req.fields.p[i];
         struct sw_slice name = lower(&m->arena, f->name);
@@ -89,10 +89,10 @@ struct sw_slice authz_http_question(struct sw_gw_authz_state *s, struct sw_excha
             add_copy(m, name, f->value);
     }
     if (s->body.max)
-        sw_gw_fields_set(m, &m->req.fields, SW_SLICE_LIT("x-envoy-auth-partial-body"),
+        sw_gw_fields_set(&m->arena, &m->req.fields, SW_SLICE_LIT("x-envoy-auth-partial-body"),
                          is_partial(s) ? SW_SLICE_LIT("true") : SW_SLICE_LIT("false"));
     for (size_t i = 0; i < to->n_add; i++)
-        sw_gw_fields_set(m, &m->req.fields, to->add[i].name, to->add[i].value);
+        sw_gw_fields_set(&m->arena, &m->req.fields, to->add[i].name, to->add[i].value);
     return body;
 }
 
@@ -246,13 +246,14 @@ struct sw_slice authz_grpc_question(struct sw_gw_authz_state *s, struct sw_excha
     r->length = SW_GW_LENGTH_UNKNOWN;
     r->te_trailers = true;
     r->grpc = true;
-    sw_gw_fields_init(m, &r->fields, 8);
-    sw_gw_fields_add(m, &r->fields, SW_SLICE_LIT("content-type"), SW_SLICE_LIT("application/grpc"));
-    sw_gw_fields_add(m, &r->fields, SW_SLICE_LIT("grpc-timeout"),
+    sw_gw_fields_init(&m->arena, &r->fields, 8);
+    sw_gw_fields_add(&m->arena, &r->fields, SW_SLICE_LIT("content-type"),
+                     SW_SLICE_LIT("application/grpc"));
+    sw_gw_fields_add(&m->arena, &r->fields, SW_SLICE_LIT("grpc-timeout"),
                      sw_slice_str(sw_arena_printf(
                          &m->arena, "%llum", (unsigned long long)(to->timeout_ns / SW_NS_PER_MS))));
     for (size_t i = 0; i < to->n_add; i++)
-        sw_gw_fields_set(m, &r->fields, to->add[i].name, to->add[i].value);
+        sw_gw_fields_set(&m->arena, &r->fields, to->add[i].name, to->add[i].value);
     return sw_slice(body, SW_GRPC_HEAD + msg.n);
 }
 
@@ -293,7 +294,7 @@ static void tell(struct sw_gw_authz_state *s, struct sw_gw_fields *to, struct sw
     struct sw_arena *a = &s->x->arena;
 
     if (may_set(name, value) && to->n < CHANGES_MAX)
-        sw_gw_fields_add(s->x, to, lower(a, name), sw_arena_slice(a, value));
+        sw_gw_fields_add(&s->x->arena, to, lower(a, name), sw_arena_slice(a, value));
 }
 
 void authz_change_request(struct sw_gw_authz_state *s)
@@ -306,18 +307,18 @@ void authz_change_request(struct sw_gw_authz_state *s)
 
         switch (c->how) {
         case CHANGE_SET:
-            sw_gw_fields_set(x, f, c->name, c->value);
+            sw_gw_fields_set(&x->arena, f, c->name, c->value);
             break;
         case CHANGE_ADD:
-            sw_gw_fields_add(x, f, c->name, c->value);
+            sw_gw_fields_add(&x->arena, f, c->name, c->value);
             break;
         case CHANGE_ADD_NEW:
             if (!sw_gw_fields_find(f, c->name))
-                sw_gw_fields_add(x, f, c->name, c->value);
+                sw_gw_fields_add(&x->arena, f, c->name, c->value);
             break;
         case CHANGE_SET_OLD:
             if (sw_gw_fields_find(f, c->name))
-                sw_gw_fields_set(x, f, c->name, c->value);
+                sw_gw_fields_set(&x->arena, f, c->name, c->value);
             break;
         case CHANGE_REMOVE:
             sw_gw_fields_remove(f, c->name);

@@ -62,7 +62,7 @@ static bool origin_allowed(const struct sw_gw_cors *c, struct sw_slice origin, s
 static void add(struct sw_exchange *x, const char *name, struct sw_slice value)
 {
     if (value.n)
-        sw_gw_fields_set(x, &x->resp.fields, sw_slice_str(name), value);
+        sw_gw_fields_set(&x->arena, &x->resp.fields, sw_slice_str(name), value);
 }
 
 /* "*" may not be answered together with credentials: the browser's own list is, instead. */
@@ -164,11 +164,12 @@ static void session_response(struct sw_exchange *x)
             return;
         if (sw_buf_printf(&out, "%.*s; HttpOnly", SW_SLICE_ARG(s->attributes)) < 0)
             return;
-        sw_gw_fields_add(x, &x->resp.fields, SW_SLICE_LIT("set-cookie"),
+        sw_gw_fields_add(&x->arena, &x->resp.fields, SW_SLICE_LIT("set-cookie"),
                          sw_arena_slice(&x->arena, sw_buf_slice(&out)));
         return;
     }
-    sw_gw_fields_set(x, &x->resp.fields, s->name, sw_arena_slice(&x->arena, sw_buf_slice(&out)));
+    sw_gw_fields_set(&x->arena, &x->resp.fields, s->name,
+                     sw_arena_slice(&x->arena, sw_buf_slice(&out)));
 }
 
 static int alive_request(struct sw_exchange *x, const struct sw_gw_alive *h)

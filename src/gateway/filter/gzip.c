@@ -203,7 +203,7 @@ static void say_vary(struct sw_exchange *x)
     struct sw_slice *vary = sw_gw_fields_find(&x->resp.fields, name);
 
     if (!vary)
-        sw_gw_fields_add(x, &x->resp.fields, name, SW_SLICE_LIT("Accept-Encoding"));
+        sw_gw_fields_add(&x->arena, &x->resp.fields, name, SW_SLICE_LIT("Accept-Encoding"));
     else if (!list_has(*vary, SW_SLICE_LIT("*")) &&
              !list_has(*vary, SW_SLICE_LIT("accept-encoding")))
         *vary =
@@ -223,7 +223,8 @@ void sw_gw_gzip_response(struct sw_exchange *x)
     x->gzip = sw_gzip_stream_new(&g->z);
     if (!x->gzip)
         return;
-    sw_gw_fields_add(x, &x->resp.fields, SW_SLICE_LIT("content-encoding"), SW_SLICE_LIT("gzip"));
+    sw_gw_fields_add(&x->arena, &x->resp.fields, SW_SLICE_LIT("content-encoding"),
+                     SW_SLICE_LIT("gzip"));
     sw_gw_fields_remove(&x->resp.fields, SW_SLICE_LIT("accept-ranges"));
     /* The bytes are others now, what they mean is the same: a weak tag says just that. */
     etag = sw_gw_fields_find(&x->resp.fields, SW_SLICE_LIT("etag"));

@@ -161,9 +161,9 @@ void sw_gw_tunnel_headers(struct sw_exchange *x, const struct sw_gw_header_add *
         if ((v.n == 0 && !h->keep_empty) || (v.n && !sw_http_value_valid(v)))
             continue;
         if (h->action == SW_GW_APPEND_OR_ADD)
-            sw_gw_fields_add(x, &x->req.fields, h->name, v);
+            sw_gw_fields_add(&x->arena, &x->req.fields, h->name, v);
         else
-            sw_gw_fields_set(x, &x->req.fields, h->name, v);
+            sw_gw_fields_set(&x->arena, &x->req.fields, h->name, v);
     }
 }
 
@@ -197,7 +197,7 @@ static void put_cause(struct sw_exchange *x, const struct tun *t)
     struct sw_slice said;
 
     if (id && id->n <= CAUSE_ID_MAX)
-        sw_gw_fields_set(x, &x->req.fields, SW_SLICE_LIT("x-request-id"),
+        sw_gw_fields_set(&x->arena, &x->req.fields, SW_SLICE_LIT("x-request-id"),
                          sw_arena_slice(&x->arena, *id));
     if (!sw_json_walk(t->metadata, "tunnel", "device", NULL) || !c->hcm)
         return;
@@ -206,7 +206,7 @@ static void put_cause(struct sw_exchange *x, const struct tun *t)
                         SW_SLICE_ARG(sw_slice_head(c->req.authority, CAUSE_HOST_MAX)),
                         SW_SLICE_ARG(sw_slice_head(c->req.path, CAUSE_PATH_MAX))));
     if (sw_http_value_valid(said))
-        sw_gw_fields_set(x, &x->req.fields, SW_SLICE_LIT("x-spanwire-request"), said);
+        sw_gw_fields_set(&x->arena, &x->req.fields, SW_SLICE_LIT("x-spanwire-request"), said);
 }
 
 static void begin(struct tun *t)
@@ -229,7 +229,7 @@ static void begin(struct tun *t)
     x->req.version = SW_GW_HTTP11;
     x->req.length = SW_GW_LENGTH_TUNNEL;
     x->req.connect = true;
-    sw_gw_fields_init(x, &x->req.fields, 8);
+    sw_gw_fields_init(&x->arena, &x->req.fields, 8);
     if (p->tunnel)
         host_ok = fill_tunnel(x, t);
     if (p->tunnel && t->cause)

@@ -230,8 +230,9 @@ static void fill_request(struct sw_exchange *x)
     x->req.scheme = SW_SLICE_LIT("https");
     x->req.version = SW_GW_HTTP2;
     x->req.length = SW_GW_LENGTH_TUNNEL;
-    sw_gw_fields_init(x, &x->req.fields, 8);
-    sw_gw_fields_add(x, &x->req.fields, SW_SLICE_LIT("capsule-protocol"), SW_SLICE_LIT("?1"));
+    sw_gw_fields_init(&x->arena, &x->req.fields, 8);
+    sw_gw_fields_add(&x->arena, &x->req.fields, SW_SLICE_LIT("capsule-protocol"),
+                     SW_SLICE_LIT("?1"));
 }
 
 static void begin(struct sw_gw_udp_tunnel *t, struct sw_gw_listener *l,

@@ -84,18 +84,18 @@ static void apply_add(struct sw_exchange *x, struct sw_gw_fields *f,
         return;
     switch (h->action) {
     case SW_GW_APPEND_OR_ADD:
-        sw_gw_fields_add(x, f, h->name, value);
+        sw_gw_fields_add(&x->arena, f, h->name, value);
         break;
     case SW_GW_ADD_IF_ABSENT:
         if (!sw_gw_fields_find(f, h->name))
-            sw_gw_fields_add(x, f, h->name, value);
+            sw_gw_fields_add(&x->arena, f, h->name, value);
         break;
     case SW_GW_OVERWRITE_OR_ADD:
-        sw_gw_fields_set(x, f, h->name, value);
+        sw_gw_fields_set(&x->arena, f, h->name, value);
         break;
     case SW_GW_OVERWRITE_IF_EXISTS:
         if (sw_gw_fields_find(f, h->name))
-            sw_gw_fields_set(x, f, h->name, value);
+            sw_gw_fields_set(&x->arena, f, h->name, value);
         break;
     }
 }
@@ -253,7 +253,8 @@ static void plan_authority(struct sw_exchange *x, const struct sw_gw_forward *f)
     }
     if (host.n && sw_http_host_valid(host)) {
         if (f->append_host)
-            sw_gw_fields_add(x, &x->req.fields, SW_SLICE_LIT("x-forwarded-host"), x->req.authority);
+            sw_gw_fields_add(&x->arena, &x->req.fields, SW_SLICE_LIT("x-forwarded-host"),
+                             x->req.authority);
         x->plan.authority = host;
     }
 }
@@ -301,7 +302,7 @@ static int plan_forward(struct sw_exchange *x)
         if (!sw_slice_eq(path, x->req.path)) {
             rs->original_path = x->req.path;
             if (!x->hcm->suppress_envoy)
-                sw_gw_fields_set(x, &x->req.fields, SW_SLICE_LIT("x-envoy-original-path"),
+                sw_gw_fields_set(&x->arena, &x->req.fields, SW_SLICE_LIT("x-envoy-original-path"),
                                  x->req.path);
             x->plan.path = path;
         }
@@ -323,7 +324,7 @@ static int answer_route(struct sw_exchange *x)
             sw_exchange_reply(x, 400, sw_slice(NULL, 0), "bad_redirect");
             return SW_ECLOSED;
         }
-        sw_gw_fields_add(x, &x->resp.fields, SW_SLICE_LIT("location"), location);
+        sw_gw_fields_add(&x->arena, &x->resp.fields, SW_SLICE_LIT("location"), location);
         sw_exchange_reply(x, x->route->redirect.status, sw_slice(NULL, 0), "direct_response");
     } else {
         const struct sw_gw_direct *d = &x->route->direct;
@@ -337,7 +338,8 @@ static int answer_route(struct sw_exchange *x)
             body = sw_gw_format_text(d->format, &vars, &x->arena);
         }
         if (d->content_type.n)
-            sw_gw_fields_add(x, &x->resp.fields, SW_SLICE_LIT("content-type"), d->content_type);
+            sw_gw_fields_add(&x->arena, &x->resp.fields, SW_SLICE_LIT("content-type"),
+                             d->content_type);
         sw_exchange_reply(x, d->status, body, "direct_response");
     }
     return SW_ECLOSED;
@@ -357,7 +359,7 @@ static int normalize(struct sw_exchange *x)
             return SW_ECLOSED;
         }
         if (rc == SW_EAGAIN) {
-            sw_gw_fields_add(x, &x->resp.fields, SW_SLICE_LIT("location"), path);
+            sw_gw_fields_add(&x->arena, &x->resp.fields, SW_SLICE_LIT("location"), path);
             sw_exchange_reply(x, 307, sw_slice(NULL, 0), "path_with_escaped_slashes_redirect");
             return SW_ECLOSED;
         }
@@ -383,7 +385,7 @@ static int require_tls(struct sw_exchange *x)
     struct sw_slice location = sw_slice_str(sw_arena_printf(
         &x->arena, "https://%.*s%.*s", SW_SLICE_ARG(x->req.authority), SW_SLICE_ARG(x->req.path)));
 
-    sw_gw_fields_add(x, &x->resp.fields, SW_SLICE_LIT("location"), location);
+    sw_gw_fields_add(&x->arena, &x->resp.fields, SW_SLICE_LIT("location"), location);
     sw_exchange_reply(x, 301, sw_slice(NULL, 0), "tls_required");
     return SW_ECLOSED;
 }
@@ -461,7 +463,7 @@ void sw_gw_route_response(struct sw_exchange *x)
     if (x->hcm->n_filters)
         sw_gw_filters_response(x);
     if (rs->hash_cookie.n)
-        sw_gw_fields_add(x, &x->resp.fields, SW_SLICE_LIT("set-cookie"), rs->hash_cookie);
+        sw_gw_fields_add(&x->arena, &x->resp.fields, SW_SLICE_LIT("set-cookie"), rs->hash_cookie);
 }
 
 /* ---- hosts ---- */
@@ -478,7 +480,7 @@ int sw_gw_pick_host(struct sw_exchange *x, int *ret_status)
         if (x->route && x->route->forward.auto_host && x->host->member->hostname.n)
             x->plan.authority = x->host->member->hostname;
         if (rs->vhost && rs->vhost->attempt_count)
-            sw_gw_fields_set(x, &x->req.fields, SW_SLICE_LIT("x-envoy-attempt-count"),
+            sw_gw_fields_set(&x->arena, &x->req.fields, SW_SLICE_LIT("x-envoy-attempt-count"),
                              sw_slice_str(sw_arena_printf(&x->arena, "%u", x->attempts)));
         return SW_OK;
     case SW_ENOENT:
