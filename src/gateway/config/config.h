@@ -53,6 +53,20 @@ struct sw_gw_str_match {
  */
 bool sw_gw_str_matches(const struct sw_gw_str_match *m, struct sw_slice text, struct sw_budget *b);
 
+/* A condition on a header; message/match.h judges it. */
+enum sw_gw_header_kind { SW_GW_HEADER_STRING, SW_GW_HEADER_PRESENT, SW_GW_HEADER_RANGE };
+
+struct sw_gw_header_match {
+    struct sw_slice name; /* lower case; may be a pseudo header */
+    enum sw_gw_header_kind kind;
+    struct sw_gw_str_match str;
+    bool present;
+    int64_t from; /* half open */
+    int64_t to;
+    bool invert;
+    bool missing_empty;
+};
+
 enum sw_gw_addr_kind {
     SW_GW_ADDR_IP,
     SW_GW_ADDR_PIPE,     /* name is the path of a Unix socket */

@@ -7,6 +7,7 @@
 
 #include "base/vec.h"
 #include "gateway/config/config.h"
+#include "gateway/config/routes.h"
 #include "gateway/upstream/cluster.h"
 #include "gateway/xds/store.h"
 
@@ -178,6 +179,4 @@ void sw_gw_health_free(struct sw_gw_health *h);
 
 /* ---- routes ---- */
 
-struct sw_gw_routes *sw_gw_routes_ref(struct sw_gw_routes *r);
-struct sw_gw_routes *sw_gw_routes_unref(struct sw_gw_routes *r);
 struct sw_slice sw_gw_routes_name(const struct sw_gw_routes *r);

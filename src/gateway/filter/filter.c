@@ -9,6 +9,7 @@
 #include "base/rand.h"
 #include "gateway/filter/authz.h"
 #include "gateway/filter/gzip.h"
+#include "gateway/message/match.h"
 #include "gateway/route/route_int.h"
 
 enum { SESSION_MAX = 256 };

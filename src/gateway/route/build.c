@@ -19,46 +19,6 @@
 
 enum { ROUTES_MAX = 1000000, CONDITIONS_MAX = 1000 };
 
-struct sw_gw_routes *sw_gw_routes_ref(struct sw_gw_routes *r)
-{
-    atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
-    return r;
-}
-
-static void vhost_unref(struct sw_gw_vhost *v)
-{
-    if (!v || atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) != 1)
-        return;
-    sw_map_done(&v->exact);
-    sw_map_done(&v->prefix);
-    for (size_t i = 0; i < v->n_regexes; i++)
-        sw_regex_free(v->regexes[i]);
-    sw_free(v->regexes);
-    sw_arena_clear(&v->arena);
-    sw_free(v);
-}
-
-static void routes_free(struct sw_gw_routes *r)
-{
-    sw_map_done(&r->exact);
-    sw_map_done(&r->suffix);
-    sw_map_done(&r->prefix);
-    for (size_t i = 0; i < r->n_vhosts; i++)
-        vhost_unref(r->vhosts[i]);
-    for (size_t i = 0; i < r->n_regexes; i++)
-        sw_regex_free(r->regexes[i]);
-    sw_free(r->regexes);
-    sw_arena_clear(&r->arena);
-    sw_free(r);
-}
-
-struct sw_gw_routes *sw_gw_routes_unref(struct sw_gw_routes *r)
-{
-    if (r && atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) == 1)
-        routes_free(r);
-    return NULL;
-}
-
 int sw_gw_build_header_ops(struct sw_gw_build *b, struct Sw__HeaderValueOption *const *add,
                            size_t n_add, const ProtobufCBinaryData *remove, size_t n_remove,
                            struct sw_gw_header_ops *ret)
@@ -386,7 +346,7 @@ static struct sw_gw_vhost *build_vhost(struct sw_gw_build *b, const Sw__VirtualH
         v->bytes = sw_arena_slice(&v->arena, bytes);
     b->arena = outer;
     if (rc < 0) {
-        vhost_unref(v);
+        sw_gw_vhost_unref(v);
         return NULL;
     }
     sw_gw_vhost_index(v);
@@ -616,7 +576,7 @@ struct sw_gw_routes *sw_gw_build_routes(struct sw_gw_build *b, struct sw_slice b
 
         b->known_bad = v && v->invalid;
         if (b->known_bad) {
-            vhost_unref(v); /* there may be room for it now */
+            sw_gw_vhost_unref(v); /* there may be room for it now */
             v = NULL;
         }
         if (v)

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/rand.h"
 #include "gateway/filter/authz.h"
+#include "gateway/message/match.h"
 #include "gateway/observe/stats.h"
 #include "gateway/route/route_int.h"
 #include "gateway/worker/worker.h"
