@@ -10,9 +10,9 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "gateway/codec/h1.h"
+#include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
-#include "gateway/worker/listen.h"
-#include "gateway/worker/worker.h"
+#include "gateway/worker/listen_hello.h"
 #include "http/h1.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

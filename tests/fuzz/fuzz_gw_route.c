@@ -11,7 +11,10 @@
 
 #include "base/json.h"
 #include "gateway/config/config_int.h"
-#include "gateway/route/route_int.h"
+#include "gateway/message/match.h"
+#include "gateway/observe/accesslog.h"
+#include "gateway/route/action.h"
+#include "gateway/route/match.h"
 #include "proto/json.h"
 #include "proto/types.h"
 

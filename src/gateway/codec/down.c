@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/config/tls.h"
 #include "gateway/observe/stats.h"
 #include "gateway/upstream/cluster.h"
 #include "io/sock.h"

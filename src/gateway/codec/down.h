@@ -4,8 +4,9 @@
 
 #include "gateway/config/config.h"
 #include "gateway/conn/conn.h"
+#include "gateway/conn/worker.h"
+#include "gateway/exchange/clients.h"
 #include "gateway/exchange/exchange.h"
-#include "gateway/worker/worker.h"
 #include "http/h1.h"
 
 struct down_h2;

@@ -8,6 +8,7 @@
 
 #include "gateway/codec/down.h"
 #include "gateway/codec/h1.h"
+#include "gateway/exchange/date.h"
 #include "gateway/exchange/side.h"
 #include "gateway/observe/stats.h"
 
@@ -157,7 +158,7 @@ static void done(struct sw_exchange *x)
         sw_gw_conn_close_flushed(&d->conn);
         return;
     }
-    sw_gw_worker_soon(d->worker, &d->conn);
+    sw_gw_conn_queue_flush(&d->conn);
     down_set_waiting(d, true);
     d->head_begun = false;
     if (d->conn.paused || d->conn.in.n)

@@ -12,7 +12,6 @@
 #include "gateway/conn/abuse.h"
 #include "gateway/exchange/side.h"
 #include "gateway/observe/stats.h"
-#include "gateway/worker/gateway_int.h"
 
 enum {
     STREAMS_MAX = 1024,
@@ -367,7 +366,7 @@ static void early_reset(struct down_h2 *o)
         o->credit--;
         return;
     }
-    spent = sw_gw_abuse_note(d->worker->gw->abuse, &d->peer.ip, 1, now);
+    spent = sw_gw_abuse_note(d->worker->abuse, &d->peer.ip, 1, now);
     sw_h2_count_early_reset(o->g.h2, now);
     if (++o->early_resets <= PROBATION_RESETS || !spent)
         return;

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "gateway/conn/conn.h"
+#include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
-#include "gateway/worker/worker.h"
 #include "http/h1.h"
 
 /* A parser lent by the worker, reset; limits NULL: defaults. */

@@ -8,8 +8,8 @@
 
 #include "gateway/config/config.h"
 #include "gateway/conn/conn.h"
+#include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
-#include "gateway/worker/worker.h"
 #include "http/h2.h"
 
 struct gw_h2 {

@@ -4,9 +4,9 @@
 
 #include "gateway/config/tls.h"
 #include "gateway/conn/conn.h"
+#include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/upstream/cluster.h"
-#include "gateway/worker/worker.h"
 #include "http/h1.h"
 
 struct up_h2;

@@ -10,8 +10,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/codec/internal.h"
 #include "gateway/codec/up.h"
-#include "gateway/l4/tcp.h"
+#include "gateway/codec/up_pool.h"
 #include "gateway/upstream/lb.h"
 #include "tls/tls.h"
 

@@ -30,6 +30,15 @@ SW_NODISCARD int sw_gw_tls_client_leaf_ok(void *arg, struct sw_slice leaf, struc
 /* Everything a client's side of a handshake is told; 'w' stays borrowed until it ends. */
 void sw_gw_tls_client_params(const struct sw_gw_tls_want *w, struct sw_tls_params *p);
 
+/* After the handshake: did the client prove who it is as the chain wants it? *ret_why: for logs. */
+SW_NODISCARD bool sw_gw_tls_client_ok(const struct sw_gw_chain *chain, const struct sw_tls *tls,
+                                      const char **ret_why);
+
+/* The server side of a handshake as the chain wants it, certificate chosen by SNI; NULL with err.
+ */
+struct sw_tls *sw_gw_tls_accept(const struct sw_gw_chain *chain, struct sw_slice sni,
+                                struct sw_err *err);
+
 /* Names and pins of a validation context, added to those of t. */
 SW_NODISCARD int sw_gw_build_peer_rules(struct sw_gw_build *b, struct sw_gw_tls *t,
                                         const struct Sw__CertificateValidationContext *v);

@@ -11,6 +11,7 @@
 #include "base/base64.h"
 #include "base/buf.h"
 #include "base/hex.h"
+#include "base/time.h"
 #include "gateway/config/config_int.h"
 #include "gateway/config/tls.h"
 #include "proto/pb.h"
@@ -221,4 +222,48 @@ int sw_gw_check_peer_rules(const struct sw_gw_tls *t, bool roots, bool client, s
         return sw_err_set(err, SW_EINVAL,
                           "the system's roots trust everybody: a name, an sni or a pin is needed");
     return SW_OK;
+}
+
+/* ---- accepting ---- */
+
+struct sw_tls *sw_gw_tls_accept(const struct sw_gw_chain *chain, struct sw_slice sni,
+                                struct sw_err *err)
+{
+    const struct sw_gw_tls *t = chain->tls;
+    struct sw_tls_params params = {
+        .server = true,
+        .web = true,
+        .tls12 = t->min <= SW_GW_TLS_12,
+        .tls12_only = t->max == SW_GW_TLS_12,
+        .ticket_key = t->no_tickets ? NULL : t->ticket_key,
+        .ticket_life_s = (uint32_t)sw_min(t->session_timeout_ns / SW_NS_PER_S, UINT32_MAX),
+        .chacha = true,
+        .cred = sw_gw_tls_cred_for(t, sni),
+        .alpn = t->alpn,
+        .no_client_cert = !t->verify && !t->require_client_cert,
+    };
+
+    if (t->verify && !t->accept_untrusted && (t->n_sans || t->n_pins)) {
+        params.leaf_ok = sw_gw_tls_client_leaf_ok;
+        params.leaf_arg = chain->tls;
+    }
+
+    return sw_tls_new(&params, err);
+}
+
+bool sw_gw_tls_client_ok(const struct sw_gw_chain *chain, const struct sw_tls *tls,
+                         const char **ret_why)
+{
+    const struct sw_gw_tls *t = chain->tls;
+    const struct sw_tls_peer *peer = sw_tls_peer(tls);
+
+    if (!peer && !sw_tls_peer_refused(tls) && t->require_client_cert) {
+        *ret_why = "client showed no certificate";
+        return false;
+    }
+    if (sw_tls_peer_refused(tls) && !t->accept_untrusted) {
+        *ret_why = "client certificate was not accepted";
+        return false;
+    }
+    return true;
 }

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/conn/conn_int.h"
-#include "gateway/worker/worker.h"
+#include "gateway/conn/worker.h"
 #include "io/sock.h"
 #include "tls/tls.h"
 
@@ -221,7 +221,7 @@ static void on_event(struct sw_watch *watch, unsigned events)
     else if (c->readable || c->connecting || c->failed)
         gw_conn_go_on(c);
     if (w->n_soon >= SOON_MAX)
-        sw_gw_worker_flush_soon(w);
+        gw_conn_flush_queued(w);
 }
 
 static void on_deadline(struct sw_timer *t);

@@ -146,6 +146,12 @@ uint8_t *sw_gw_conn_room(struct sw_gw_conn *c, size_t n);
 void sw_gw_conn_commit(struct sw_gw_conn *c, size_t n);
 /* Writes what is staged. */
 void sw_gw_conn_flush(struct sw_gw_conn *c);
+/*
+ * c has all it is going to get: it is flushed together with others once the callbacks in progress
+ * have returned. Sending many one after the other, from a flat stack, is a good deal cheaper than
+ * sending between two requests' parsing.
+ */
+void sw_gw_conn_queue_flush(struct sw_gw_conn *c);
 
 /* Bytes that wait for the socket. */
 static inline size_t sw_gw_conn_unsent(const struct sw_gw_conn *c)

@@ -6,8 +6,7 @@
  */
 #include "base/mem.h"
 #include "gateway/conn/conn_int.h"
-#include "gateway/exchange/exchange.h"
-#include "gateway/worker/worker.h"
+#include "gateway/conn/worker.h"
 #include "io/batch.h"
 #include "io/sock.h"
 
@@ -93,10 +92,11 @@ static void deliver_all_ahead(struct sw_gw_worker *w)
     read_all(a);
     for (unsigned i = 0; i < a->n; i++) {
         deliver_ahead(&a->slots[i]);
-        sw_exchange_reap(w); /* while it is still in the cache */
+        if (!sw_list_empty(&w->ended))
+            w->calls->reap(w); /* while it is still in the cache */
     }
     a->n = 0;
-    sw_gw_worker_flush_soon(w);
+    gw_conn_flush_queued(w);
 }
 
 static void on_ahead(struct sw_defer *d)

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "gateway/conn/conn_int.h"
-#include "gateway/worker/worker.h"
+#include "gateway/conn/worker.h"
 #include "io/sock.h"
 #include "tls/tls.h"
 

@@ -35,6 +35,13 @@ void gw_conn_go_on(struct sw_gw_conn *c);
 /* The same from the loop. */
 void gw_conn_go_on_later(struct sw_gw_conn *c);
 
+/* ---- conn_flush.c ---- */
+
+/* Remembers that c has staged output; it is flushed at the end of the turn at the latest. */
+void gw_conn_dirty(struct sw_gw_conn *c);
+/* Flushes those that were queued for it. */
+void gw_conn_flush_queued(struct sw_gw_worker *w);
+
 /* ---- conn_in.c ---- */
 
 /* What is in c->in goes to the owner first, so that it sees one contiguous text. */

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "gateway/conn/conn_int.h"
-#include "gateway/worker/worker.h"
+#include "gateway/conn/worker.h"
 #include "io/batch.h"
 #include "io/sock.h"
 #include "tls/tls.h"
@@ -190,7 +190,7 @@ void sw_gw_conn_commit(struct sw_gw_conn *c, size_t n)
 {
     c->stage_n += (uint32_t)n;
     if (n && !sw_list_linked(&c->dirty))
-        sw_gw_worker_dirty(c->worker, c);
+        gw_conn_dirty(c);
 }
 
 void sw_gw_conn_put(struct sw_gw_conn *c, const void *p, size_t n)

@@ -7,7 +7,7 @@
 #include "base/time.h"
 #include "gateway/exchange/errorpage.h"
 #include "gateway/exchange/exchange_int.h"
-#include "gateway/route/route_int.h"
+#include "gateway/exchange/state.h"
 #include "gateway/upstream/cluster.h"
 #include "http/h1.h"
 

@@ -18,7 +18,6 @@
 #include "base/time.h"
 #include "gateway/config/config.h"
 #include "gateway/exchange/exchange_int.h"
-#include "gateway/filter/gzip.h"
 #include "gateway/upstream/cluster.h"
 #include "http/gzip.h"
 #include "tls/verify.h"
@@ -89,15 +88,16 @@ void gw_finish(struct sw_exchange *x)
         return;
     x->state = SW_GW_X_DONE;
     if (x->copies)
-        sw_gw_mirror_gone(x);
-    sw_gw_pool_cancel(x);
+        gw_mirror_gone(x);
+    if (sw_list_linked(&x->queue))
+        x->worker->calls->cancel(x);
     if (x->up.ops)
         x->up.ops->abort(x);
     if (x->host)
-        sw_gw_host_done(x, SW_GW_DOWNSTREAM_GONE, 0);
+        gw_host_done(x, SW_GW_DOWNSTREAM_GONE, 0);
     if (x->down.ops)
         x->down.ops->abort(x);
-    sw_gw_exchange_done(x);
+    gw_log_done(x);
     sw_list_unlink(&x->link);
     sw_list_push_back(&w->ended, &x->link);
     w->n_exchanges--;
@@ -168,7 +168,7 @@ static void on_timer(struct sw_timer *t)
     if (x->deadline_ns && now >= x->deadline_ns) {
         x->flags |= SW_GW_FLAG_UT;
         if (x->host)
-            sw_gw_host_done(x, SW_GW_TIMEOUT, 0);
+            gw_host_done(x, SW_GW_TIMEOUT, 0);
         sw_exchange_reply(x, 504, SW_SLICE_LIT("upstream request timeout"), "response_timeout");
         return;
     }
@@ -191,7 +191,8 @@ static void on_timer(struct sw_timer *t)
     }
     if (x->try_deadline_ns && now >= x->try_deadline_ns) {
         x->try_deadline_ns = 0;
-        sw_gw_pool_cancel(x);
+        if (sw_list_linked(&x->queue))
+            x->worker->calls->cancel(x);
         if (x->up.ops)
             x->up.ops->abort(x);
         sw_exchange_up_failed(x, SW_GW_TIMEOUT, "per try timeout");
@@ -271,7 +272,7 @@ void gw_attempt(struct sw_exchange *x)
 
     x->state = SW_GW_X_CONNECT;
     x->attempts++;
-    if (sw_gw_pick_host(x, &status) != SW_OK) {
+    if (gw_pick_host(x, &status) != SW_OK) {
         sw_exchange_reply(x, status, SW_SLICE_LIT("no healthy upstream"), x->detail);
         return;
     }
@@ -279,7 +280,7 @@ void gw_attempt(struct sw_exchange *x)
         x->try_deadline_ns = sw_loop_now(x->worker->loop) + x->plan.try_timeout_ns;
         gw_arm(x);
     }
-    sw_gw_pool_get(x);
+    x->worker->calls->connect(x);
 }
 
 void sw_exchange_continue(struct sw_exchange *x)
@@ -334,7 +335,7 @@ void sw_exchange_start(struct sw_exchange *x, bool end)
     x->down.end_got = end;
     if (x->hcm) /* not for what was made here: mirrors, TCP */
         gw_clean_request(x);
-    rc = sw_gw_route_request(x);
+    rc = x->worker->calls->route(x);
     if (rc == SW_OK)
         sw_exchange_continue(x);
     else if (rc == SW_EAGAIN)
@@ -380,13 +381,13 @@ void sw_exchange_down_data(struct sw_exchange *x, struct sw_slice data)
     if (x->state == SW_GW_X_DONE)
         return;
     if (x->copies)
-        sw_gw_mirror_data(x, data);
+        gw_mirror_data(x, data);
     if (x->state < SW_GW_X_SEND || x->state == SW_GW_X_BACKOFF) {
         keep(x, data);
         if (x->kept.n >= sw_max(KEEP_MAX, x->plan.hold))
             pause_down(x, true);
         if (x->state == SW_GW_X_ROUTE)
-            sw_gw_authz_body(x);
+            x->worker->calls->more_body(x);
         return;
     }
     if (!x->up.ops || x->up.end_sent)
@@ -412,11 +413,11 @@ void sw_exchange_down_end(struct sw_exchange *x)
     if (x->state == SW_GW_X_DONE)
         return;
     if (x->copies)
-        sw_gw_mirror_end(x);
+        gw_mirror_end(x);
     active(x);
     request_complete(x);
     if (x->state == SW_GW_X_ROUTE)
-        sw_gw_authz_body(x);
+        x->worker->calls->more_body(x);
     if (x->up.ops && !x->up.end_sent && x->up.head_sent) {
         x->up.end_sent = true;
         x->up.ops->send_end(x);
@@ -457,7 +458,7 @@ void gw_send_answer(struct sw_exchange *x, bool end)
     forget_kept(x);
     if (!x->down.ops)
         return;
-    sw_gw_route_response(x);
+    x->worker->calls->response(x);
     if (x->hcm)
         gw_clean_response(x);
     x->down.head_sent = true;
@@ -475,7 +476,7 @@ static void maybe_complete(struct sw_exchange *x)
     if (tunnel && !x->down.end_got)
         return;
     if (x->host)
-        sw_gw_host_done(x, SW_GW_OK, x->resp.status);
+        gw_host_done(x, SW_GW_OK, x->resp.status);
     if (x->up.ops) {
         if (x->up.end_sent)
             x->up.ops->done(x);
@@ -526,7 +527,7 @@ void sw_exchange_up_data(struct sw_exchange *x, struct sw_slice data)
     if (!x->down.ops || x->down.end_sent)
         return;
     if (x->gzip) {
-        sw_gw_gzip_data(x, data);
+        x->worker->calls->encode(x, data);
     } else {
         x->tx_bytes += data.n;
         x->down.ops->send_data(x, data);
@@ -542,7 +543,7 @@ void sw_exchange_up_end(struct sw_exchange *x)
     active(x);
     x->up.end_got = true;
     if (x->gzip && x->down.ops && !x->down.end_sent)
-        sw_gw_gzip_end(x);
+        x->worker->calls->encode_end(x);
     if (x->down.ops && !x->down.end_sent) {
         x->down.end_sent = true;
         x->down.ops->send_end(x);

@@ -244,40 +244,8 @@ const char *sw_exchange_flags_text(struct sw_exchange *x);
 /* Wall clock when it started. */
 uint64_t sw_exchange_start_wall(struct sw_exchange *x);
 
-/* ---- what the core asks of route.c, filter.c and cluster.c ---- */
-
-/*
- * The head is complete and clean (hop-by-hop, x-forwarded-*, request id are done): match a route,
- * run request filters, change x->req.fields, fill x->plan.
- *
- * SW_OK: go on and pick a host. SW_EAGAIN: a filter waits; it calls sw_exchange_continue.
- * SW_ECLOSED: sw_exchange_reply was called.
- */
-SW_NODISCARD int sw_gw_route_request(struct sw_exchange *x);
+/* The filter that waited is done (sw_gw_calls.route gave SW_EAGAIN): the exchange goes on. */
 void sw_exchange_continue(struct sw_exchange *x);
-/* Of the filter that waited: the rest of sw_gw_route_request, then sw_exchange_continue. */
-void sw_gw_route_go_on(struct sw_exchange *x);
-/* While it waits: more of the body is in x->kept, or its end came. */
-void sw_gw_authz_body(struct sw_exchange *x);
-/* The head in x->resp is about to be sent downstream, ours or an upstream's: header changes of the
- * route, CORS, session cookies. x->host is who answered, NULL for ours. */
-void sw_gw_route_response(struct sw_exchange *x);
-/*
- * Chooses an upstream host for the next attempt (x->attempts counts them, from 1 here) and counts
- * it as active: x->host gets a reference. SW_ENOENT (no such cluster, nothing healthy) or SW_ELIMIT
- * (circuit limit) after setting x->flags and x->detail; *ret_status is the answer then.
- */
-SW_NODISCARD int sw_gw_pick_host(struct sw_exchange *x, int *ret_status);
-/* The attempt at x->host is over: outlier detection, counters, the slots taken by pick. Drops the
- * reference and clears x->host. status: 0 without a response. */
-void sw_gw_host_done(struct sw_exchange *x, enum sw_gw_outcome how, int status);
-/* May it be tried again after this end? Counts retries, budgets and limits; *ret_delay_ns: back-off
- * before. Called after sw_gw_host_done, and before a status is passed on (SW_GW_STATUS). */
-SW_NODISCARD bool sw_gw_should_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status,
-                                     uint64_t *ret_delay_ns);
-/* Mirrors of x: told of its body, of the body's end, and of its own end. Only with x->copies. */
-void sw_gw_mirror_data(struct sw_exchange *x, struct sw_slice data);
-void sw_gw_mirror_end(struct sw_exchange *x);
-void sw_gw_mirror_gone(struct sw_exchange *x);
-/* The exchange is over: access log, metrics. */
-void sw_gw_exchange_done(struct sw_exchange *x);
+
+/* Sends copies of a request that is about to be forwarded, as its route says (mirror.c). */
+void sw_gw_mirror_start(struct sw_exchange *x);

@@ -2,8 +2,8 @@
 /* What the files of the exchange core share. Not for others. */
 #pragma once
 
+#include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
-#include "gateway/worker/worker.h"
 
 /* Fields the edge adds or replaces: x-forwarded-*, x-request-id, via; x-envoy-* of strangers go. */
 void gw_clean_request(struct sw_exchange *x);
@@ -28,3 +28,30 @@ struct sw_slice gw_page_body(struct sw_exchange *x, int status, struct sw_slice 
 /* ---- exchange_fail.c ---- */
 /* Tries again after such an end, if it may. False: nothing was done. */
 bool gw_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status);
+
+/* ---- host.c ---- */
+/*
+ * Chooses an upstream host for the next attempt (x->attempts counts them, from 1 here) and counts
+ * it as active: x->host gets a reference. SW_ENOENT (no such cluster, nothing healthy) or SW_ELIMIT
+ * (circuit limit) after setting x->flags and x->detail; *ret_status is the answer then.
+ */
+SW_NODISCARD int gw_pick_host(struct sw_exchange *x, int *ret_status);
+/* The attempt at x->host is over: outlier detection, counters, the slots taken by pick. Drops the
+ * reference and clears x->host. status: 0 without a response. */
+void gw_host_done(struct sw_exchange *x, enum sw_gw_outcome how, int status);
+/* May it be tried again after this end? Counts retries, budgets and limits; *ret_delay_ns: back-off
+ * before. Called after gw_host_done, and before a status is passed on (SW_GW_STATUS). */
+SW_NODISCARD bool gw_should_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status,
+                                  uint64_t *ret_delay_ns);
+/* Gives the cluster's retry slot back, if x holds one. */
+void gw_give_retry_slot(struct sw_exchange *x);
+
+/* ---- mirror.c ---- */
+/* Mirrors of x: told of its body, of the body's end, and of its own end. Only with x->copies. */
+void gw_mirror_data(struct sw_exchange *x, struct sw_slice data);
+void gw_mirror_end(struct sw_exchange *x);
+void gw_mirror_gone(struct sw_exchange *x);
+
+/* ---- log.c ---- */
+/* The exchange is over: access log, metrics. */
+void gw_log_done(struct sw_exchange *x);

@@ -4,7 +4,7 @@
 
 #include "base/time.h"
 #include "gateway/exchange/exchange_int.h"
-#include "gateway/route/route_int.h"
+#include "gateway/exchange/state.h"
 #include "gateway/upstream/cluster.h"
 
 /* The attempt at x->host is over; the next one comes from the loop. */
@@ -13,7 +13,7 @@ static void again(struct sw_exchange *x, enum sw_gw_outcome how, int status, uin
     if (x->up.ops)
         x->up.ops->abort(x);
     if (x->host)
-        sw_gw_host_done(x, how, status);
+        gw_host_done(x, how, status);
     x->state = SW_GW_X_BACKOFF;
     x->try_deadline_ns = 0;
     memset(&x->up, 0, sizeof(x->up));
@@ -27,7 +27,7 @@ bool gw_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status)
     uint64_t delay = 0;
 
     if (x->body_lost || x->state == SW_GW_X_ANSWER || !x->down.ops ||
-        !sw_gw_should_retry(x, how, status, &delay))
+        !gw_should_retry(x, how, status, &delay))
         return false;
     again(x, how, status, delay);
     return true;
@@ -150,7 +150,7 @@ void sw_exchange_up_failed(struct sw_exchange *x, enum sw_gw_outcome how, const 
         if (!x->detail)
             x->detail = "upstream_reset_after_response_started";
         if (x->host)
-            sw_gw_host_done(x, SW_GW_RESET_AFTER, x->resp.status);
+            gw_host_done(x, SW_GW_RESET_AFTER, x->resp.status);
         gw_finish(x);
         return;
     }
@@ -166,7 +166,7 @@ void sw_exchange_up_failed(struct sw_exchange *x, enum sw_gw_outcome how, const 
         return;
     refused = refusal_of(x, how);
     if (x->host)
-        sw_gw_host_done(x, how, 0);
+        gw_host_done(x, how, 0);
     x->flags |= ends[how].flag;
     if (refused) {
         reply_refused(x, refused);

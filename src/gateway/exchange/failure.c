@@ -8,7 +8,7 @@
 #include "gateway/config/config.h"
 #include "gateway/exchange/errorpage.h"
 #include "gateway/exchange/exchange_int.h"
-#include "gateway/route/route_int.h"
+#include "gateway/exchange/state.h"
 #include "telemetry/metrics.h"
 
 enum { PATH_MAX_LOGGED = 256, HOST_MAX_LOGGED = 253, ID_MAX_LOGGED = 128, NODE_ID_SHOWN = 10 };

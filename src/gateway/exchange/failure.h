@@ -5,22 +5,10 @@
  */
 #pragma once
 
-#include <stdint.h>
-
-#include "io/loop.h"
-
 struct sw_exchange;
 struct sw_gw_worker;
 
 enum { SW_GW_FAILURE_LINES = 10 }; /* a second and worker */
-
-/* Of one worker; zeroes are a fresh one. */
-struct sw_gw_failures {
-    uint64_t second; /* that 'lines' counts in */
-    unsigned lines;
-    uint64_t unlogged;     /* since the last summary */
-    struct sw_timer timer; /* until the next summary */
-};
 
 /* The exchange is over: logs it if it failed. */
 void sw_gw_failure_note(struct sw_exchange *x);

@@ -5,6 +5,7 @@
 
 #include "base/rand.h"
 #include "gateway/config/config.h"
+#include "gateway/exchange/date.h"
 #include "gateway/exchange/exchange_int.h"
 #include "tls/tls.h"
 #include "tls/verify.h"

@@ -6,9 +6,10 @@
  */
 #include "base/mem.h"
 #include "base/rand.h"
+#include "gateway/conn/worker.h"
+#include "gateway/exchange/exchange_int.h"
 #include "gateway/exchange/side.h"
-#include "gateway/route/route_int.h"
-#include "gateway/worker/worker.h"
+#include "gateway/exchange/state.h"
 
 enum { COPIES_MAX = 16 };
 
@@ -168,7 +169,7 @@ void sw_gw_mirror_start(struct sw_exchange *x)
 
 /* ---- the original goes on ---- */
 
-void sw_gw_mirror_data(struct sw_exchange *x, struct sw_slice data)
+void gw_mirror_data(struct sw_exchange *x, struct sw_slice data)
 {
     struct sw_gw_copies *c = x->copies;
 
@@ -184,7 +185,7 @@ void sw_gw_mirror_data(struct sw_exchange *x, struct sw_slice data)
     }
 }
 
-void sw_gw_mirror_end(struct sw_exchange *x)
+void gw_mirror_end(struct sw_exchange *x)
 {
     for (size_t i = 0; i < x->copies->n; i++) {
         if (x->copies->copy[i])
@@ -192,7 +193,7 @@ void sw_gw_mirror_end(struct sw_exchange *x)
     }
 }
 
-void sw_gw_mirror_gone(struct sw_exchange *x)
+void gw_mirror_gone(struct sw_exchange *x)
 {
     struct sw_gw_copies *c = x->copies;
 

@@ -6,8 +6,9 @@
 #include "gateway/config/config.h"
 #include "gateway/exchange/errorpage.h"
 #include "gateway/exchange/exchange_int.h"
+#include "gateway/exchange/state.h"
+#include "gateway/exchange/vars.h"
 #include "gateway/observe/accesslog.h"
-#include "gateway/route/route_int.h"
 
 enum { HOST_SHOWN = 253, ID_SHOWN = 128 };
 

@@ -75,11 +75,12 @@ static void fill(struct sw_exchange *x, int status, struct sw_slice body)
 
 static void leave_upstream(struct sw_exchange *x)
 {
-    sw_gw_pool_cancel(x);
+    if (sw_list_linked(&x->queue))
+        x->worker->calls->cancel(x);
     if (x->up.ops)
         x->up.ops->abort(x);
     if (x->host)
-        sw_gw_host_done(x, SW_GW_DOWNSTREAM_GONE, 0);
+        gw_host_done(x, SW_GW_DOWNSTREAM_GONE, 0);
 }
 
 void sw_exchange_reply(struct sw_exchange *x, int status, struct sw_slice body, const char *detail)

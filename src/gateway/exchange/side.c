@@ -2,11 +2,11 @@
 #include "gateway/exchange/side.h"
 
 #include "gateway/conn/conn.h"
-#include "gateway/worker/worker.h"
+#include "gateway/conn/worker.h"
 
 void gw_side_conn_flush(struct sw_gw_side *s)
 {
-    sw_gw_worker_soon(s->conn->worker, s->conn);
+    sw_gw_conn_queue_flush(s->conn);
 }
 
 bool gw_side_conn_blocked(const struct sw_gw_side *s)

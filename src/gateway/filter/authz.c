@@ -6,10 +6,10 @@
 #include "gateway/filter/authz.h"
 
 #include "base/log.h"
+#include "gateway/conn/worker.h"
 #include "gateway/exchange/side.h"
 #include "gateway/filter/authz_int.h"
 #include "gateway/observe/stats.h"
-#include "gateway/worker/worker.h"
 
 /* ---- as the question sees its client ---- */
 
@@ -111,7 +111,7 @@ static void on_judged(struct sw_defer *d)
         authz_change_request(s);
         break;
     }
-    sw_gw_route_go_on(x);
+    x->worker->calls->route_go_on(x);
 }
 
 /* ---- asking ---- */

@@ -66,6 +66,8 @@ SW_NODISCARD int sw_gw_build_authz_route(struct sw_gw_build *b, const struct Sw_
  */
 SW_NODISCARD int sw_gw_authz_request(struct sw_exchange *x, const struct sw_gw_authz *filter,
                                      const struct sw_gw_authz *route);
+/* While it waits: more of the body is in x->kept, or its end came. */
+void sw_gw_authz_body(struct sw_exchange *x);
 /* Adds what the answer had for the response. */
 void sw_gw_authz_response(struct sw_exchange *x);
 /* The exchange is over: so is its question. */

@@ -4,8 +4,8 @@
 
 #include "base/buf.h"
 #include "base/time.h"
+#include "gateway/exchange/state.h"
 #include "gateway/filter/authz.h"
-#include "gateway/route/route_int.h"
 
 enum { ANSWER_MAX = 256 * 1024, BODY_MAX = 1024 * 1024 };
 #define BODY_WAIT_NS (300 * SW_NS_PER_S)

@@ -7,10 +7,10 @@
 
 #include "base/base64.h"
 #include "base/rand.h"
+#include "gateway/exchange/state.h"
 #include "gateway/filter/authz.h"
 #include "gateway/filter/gzip.h"
 #include "gateway/message/match.h"
-#include "gateway/route/route_int.h"
 
 enum { SESSION_MAX = 256 };
 

@@ -6,9 +6,9 @@
 #include <proto/httpfilter.pb-c.h>
 
 #include "gateway/config/config_int.h"
+#include "gateway/conn/worker.h"
+#include "gateway/exchange/state.h"
 #include "gateway/filter/filter.h"
-#include "gateway/route/route_int.h"
-#include "gateway/worker/worker.h"
 #include "http/gzip.h"
 #include "proto/pb.h"
 #include "proto/types.h"

@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TCP proxying and internal listeners; see worker.h for sw_gw_tcp_start. */
+/* TCP proxying. */
 #pragma once
 
-#include "gateway/upstream/cluster.h"
-#include "gateway/worker/worker.h"
+#include "gateway/conn/worker.h"
 
+struct sw_gw_header_add;
 struct sw_gw_vars;
 
-/*
- * A connection to an internal listener of this worker: one end of a socket pair, the other is
- * served as if the listener had accepted it. The metadata that the cluster passes on goes along.
- * SW_ENOENT: there is no such listener.
- */
-SW_NODISCARD int sw_gw_internal_connect(struct sw_gw_worker *w, const struct sw_gw_host *h,
-                                        const struct sw_exchange *cause, int *ret_fd,
-                                        struct sw_err *err);
+/* tcp.c: proxies the connection as chain->tcp says; with chain->tls it runs the handshake first
+ * (sw_gw_tls_accept and conn.h). */
+void sw_gw_tcp_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a);
 
 /* tcp_tunnel.c: what is not plain bytes on both sides goes through an exchange. */
 void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,

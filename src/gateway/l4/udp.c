@@ -8,10 +8,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/config/config.h"
+#include "gateway/conn/worker.h"
 #include "gateway/l4/udp_int.h"
 #include "gateway/observe/stats.h"
-#include "gateway/worker/gateway_int.h"
-#include "gateway/worker/worker.h"
 #include "io/dgram.h"
 #include "io/sock.h"
 
@@ -110,8 +110,8 @@ static void listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
     int mark;
     int fd;
 
-    if (sw_dgram_bind_shared(at, w->gw->port_group, false, &fd, &mark, &err) != SW_OK) {
-        sw_gw_bind_failed(w, config, at, at, err.sys_errno);
+    if (sw_dgram_bind_shared(at, w->port_group, false, &fd, &mark, &err) != SW_OK) {
+        w->calls->bind_failed(w, config, at, at, err.sys_errno);
         return;
     }
     l = SW_NEW(struct udp_listener);
@@ -126,7 +126,7 @@ static void listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
     sw_list_push_back(&u->listeners, &l->link);
     u->n_listeners++;
     if (sw_watch_start(w->loop, &l->watch, fd, on_readable, &err) != SW_OK) {
-        sw_gw_bind_failed(w, config, at, at, err.sys_errno);
+        w->calls->bind_failed(w, config, at, at, err.sys_errno);
         listener_free(l);
         return;
     }
@@ -158,7 +158,7 @@ static struct udp *udp_of(struct sw_gw_worker *w)
         u->room = sw_malloc(SW_GW_UDP_FRONT + SW_DGRAM_MAX + SW_GW_UDP_BACK);
         u->buf = u->room + SW_GW_UDP_FRONT;
         /* Half of all descriptors stay for connections. */
-        u->max_sockets = sw_max(sw_sock_raise_fd_limit() / 2 / sw_max(w->gw->n_workers, 1), 1);
+        u->max_sockets = sw_max(sw_sock_raise_fd_limit() / 2 / sw_max(w->n_workers, 1), 1);
         w->udp = u;
     }
     return u;

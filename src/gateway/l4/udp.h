@@ -2,7 +2,7 @@
 /* The UDP proxy, and CONNECT-UDP tunnels for its sessions. */
 #pragma once
 
-#include "gateway/worker/worker.h"
+#include "gateway/conn/worker.h"
 
 /* Opens and closes sockets as the worker's newest view says; sessions of listeners that stay go on.
  */

@@ -10,12 +10,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/l4/udp_int.h"
 #include "gateway/observe/accesslog.h"
 #include "gateway/observe/stats.h"
 #include "gateway/upstream/cluster.h"
-#include "gateway/worker/worker.h"
 #include "io/dgram.h"
 #include "io/sock.h"
 

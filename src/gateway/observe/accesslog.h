@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "gateway/config/config.h"
-#include "gateway/exchange/exchange.h"
+#include "gateway/message/message.h"
 
 struct sw_gw_cluster;
 struct sw_gw_member;
@@ -50,9 +50,6 @@ struct sw_gw_vars {
     bool http;
     struct sw_slice local_body; /* of an answer made here, before it was formatted */
 };
-
-/* All of it but durations, from an exchange. Borrowed from it. */
-void sw_gw_vars_fill(struct sw_exchange *x, struct sw_gw_vars *v);
 
 /*
  * Compiles a format. "%%" is a percent sign. Refuses operators we do not know (SW_EINVAL naming

@@ -6,10 +6,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/observe/accesslog.h"
-#include "gateway/route/route_int.h"
-#include "gateway/worker/worker.h"
 #include "gateway/xds/store_int.h"
 #include "telemetry/metrics.h"
 
@@ -136,14 +135,14 @@ void sw_gw_lstats_unheard(struct sw_gw_lstats *s, int status, const char *reason
     sw_metric_add(pair(s->shard, SW_METRIC_GW_LOCAL_REPLIES, s->name, reason), 1);
 }
 
-void sw_gw_lstats_request(struct sw_gw_lstats *s, const struct sw_exchange *x)
+void sw_gw_lstats_request(struct sw_gw_lstats *s, int status, uint64_t start_ns, const char *detail)
 {
     if (!s)
         return;
-    count_class(s, x->down.head_sent ? x->resp.status / 100 : 0);
-    sw_metric_observe(s->seconds, (double)(sw_loop_now(s->loop) - x->start_ns) / 1e9);
-    if (x->resp.local && x->detail) /* static texts of ours: a bounded set */
-        sw_metric_add(pair(s->shard, SW_METRIC_GW_LOCAL_REPLIES, s->name, x->detail), 1);
+    count_class(s, (unsigned)status / 100);
+    sw_metric_observe(s->seconds, (double)(sw_loop_now(s->loop) - start_ns) / 1e9);
+    if (detail) /* static texts of ours: a bounded set */
+        sw_metric_add(pair(s->shard, SW_METRIC_GW_LOCAL_REPLIES, s->name, detail), 1);
 }
 
 static bool may_say(struct sw_loop *l, uint64_t *said_ns, uint64_t every_s)

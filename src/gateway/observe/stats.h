@@ -13,7 +13,6 @@
 #include "base/slice.h"
 
 struct sw_addr;
-struct sw_exchange;
 struct sw_gw_lstats;
 struct sw_gw_res;
 struct sw_gw_store;
@@ -33,8 +32,9 @@ void sw_gw_lstats_tls_refused(struct sw_gw_lstats *s, const char *reason);
 void sw_gw_lstats_refused(struct sw_gw_lstats *s, const char *reason);
 /* A request that never became an exchange was answered; a short static text. */
 void sw_gw_lstats_unheard(struct sw_gw_lstats *s, int status, const char *reason);
-/* An exchange is over. */
-void sw_gw_lstats_request(struct sw_gw_lstats *s, const struct sw_exchange *x);
+/* An exchange is over. status 0: without an answer; detail: of one made here, a static text. */
+void sw_gw_lstats_request(struct sw_gw_lstats *s, int status, uint64_t start_ns,
+                          const char *detail);
 /* True when a refusal may be logged: at most one line in a few seconds per listener and worker. */
 bool sw_gw_lstats_may_log(struct sw_gw_lstats *s);
 /*

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "gateway/config/config_int.h"
-#include "gateway/route/route_int.h"
+#include "gateway/config/routes.h"
 
 struct Sw__HeaderMatcher;
 struct Sw__Route;

@@ -5,6 +5,8 @@
 #include <proto/route.pb-c.h>
 
 #include "base/time.h"
+#include "gateway/filter/filter.h"
+#include "gateway/observe/accesslog.h"
 #include "gateway/route/build.h"
 #include "http/h1.h"
 #include "proto/pb.h"

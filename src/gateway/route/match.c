@@ -7,7 +7,7 @@
 
 #include "base/hex.h"
 #include "gateway/message/match.h"
-#include "gateway/route/route_int.h"
+#include "gateway/route/match.h"
 #include "http/url.h"
 #include "regex/regex.h"
 

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the exchange asks: route it, choose a host, judge an attempt, change the response, log it.
- */
+/* What the exchange asks: route it, change the response. */
+#include "gateway/route/route.h"
 #include "base/hash.h"
 #include "base/rand.h"
-#include "gateway/filter/authz.h"
+#include "gateway/conn/worker.h"
+#include "gateway/exchange/exchange.h"
+#include "gateway/exchange/state.h"
+#include "gateway/exchange/vars.h"
+#include "gateway/filter/filter.h"
 #include "gateway/message/match.h"
-#include "gateway/observe/stats.h"
-#include "gateway/route/route_int.h"
-#include "gateway/worker/worker.h"
+#include "gateway/observe/accesslog.h"
+#include "gateway/route/action.h"
+#include "gateway/route/match.h"
 #include "http/url.h"
 #include "tls/tls.h"
 
@@ -28,45 +32,6 @@ static struct sw_slice find_field(const struct sw_gw_fields *f, struct sw_slice 
 }
 
 /* ---- header changes ---- */
-
-void sw_gw_vars_fill(struct sw_exchange *x, struct sw_gw_vars *v)
-{
-    const struct sw_gw_route_state *rs = x->rs;
-    const struct sw_gw_cluster *c = x->host ? x->host->cluster : NULL;
-
-    *v = (struct sw_gw_vars){
-        .req = &x->req,
-        .resp = &x->resp,
-        .peer = x->peer,
-        .local = x->local,
-        .sni = x->sni,
-        .metadata = x->metadata,
-        .cluster_metadata = c ? c->spec->metadata : NULL,
-        .listener = x->listener ? x->listener->name : sw_slice(NULL, 0),
-        .chain = x->chain ? x->chain->name : sw_slice(NULL, 0),
-        .status = x->resp.status,
-        .flags = x->flags,
-        .detail = x->detail,
-        .failure = x->failure[0] ? x->failure : NULL,
-        .rx_bytes = x->rx_bytes,
-        .tx_bytes = x->tx_bytes,
-        .attempts = x->attempts,
-        .connection_id = x->connection_id,
-        .client = x->client,
-        .cipher = x->cipher,
-        .http = x->hcm != NULL,
-    };
-    v->start_wall_ns = sw_exchange_start_wall(x);
-    if (x->route)
-        v->route = x->route->name;
-    if (rs) {
-        v->original_path = rs->original_path;
-        v->cluster = rs->cluster;
-        v->member = x->host ? x->host->member : rs->member;
-        if (rs->vhost)
-            v->vhost = rs->vhost->name;
-    }
-}
 
 static void apply_add(struct sw_exchange *x, struct sw_gw_fields *f,
                       const struct sw_gw_header_add *h, struct sw_gw_vars *vars, bool *have_vars)
@@ -465,134 +430,4 @@ void sw_gw_route_response(struct sw_exchange *x)
         sw_gw_filters_response(x);
     if (rs->hash_cookie.n)
         sw_gw_fields_add(&x->arena, &x->resp.fields, SW_SLICE_LIT("set-cookie"), rs->hash_cookie);
-}
-
-/* ---- hosts ---- */
-
-int sw_gw_pick_host(struct sw_exchange *x, int *ret_status)
-{
-    struct sw_gw_route_state *rs = x->rs;
-    int rc = sw_gw_lb_pick(x->worker->hosts, x->view->config, rs->cluster, &rs->pick, &x->host);
-
-    switch (rc) {
-    case SW_OK:
-        (void)sw_gw_member_unref(rs->member);
-        rs->member = sw_gw_member_ref(x->host->member);
-        if (x->route && x->route->forward.auto_host && x->host->member->hostname.n)
-            x->plan.authority = x->host->member->hostname;
-        if (rs->vhost && rs->vhost->attempt_count)
-            sw_gw_fields_set(&x->arena, &x->req.fields, SW_SLICE_LIT("x-envoy-attempt-count"),
-                             sw_slice_str(sw_arena_printf(&x->arena, "%u", x->attempts)));
-        return SW_OK;
-    case SW_ENOENT:
-        x->flags |= SW_GW_FLAG_NC;
-        x->detail = "cluster_not_found";
-        *ret_status = x->route ? x->route->forward.not_found_status : 503;
-        return SW_ENOENT;
-    case SW_ELIMIT:
-        x->flags |= SW_GW_FLAG_UO;
-        x->detail = "overflow";
-        *ret_status = 503;
-        return SW_ELIMIT;
-    default:
-        x->flags |= SW_GW_FLAG_UH;
-        x->detail = "no_healthy_upstream";
-        *ret_status = 503;
-        return SW_ENOENT;
-    }
-}
-
-static void give_retry_slot(struct sw_exchange *x)
-{
-    if (x->rs && x->rs->retry_slot)
-        sw_gw_retry_give(x->worker->hosts, x->rs->cluster);
-    if (x->rs)
-        x->rs->retry_slot = false;
-}
-
-void sw_gw_host_done(struct sw_exchange *x, enum sw_gw_outcome how, int status)
-{
-    enum sw_gw_result result = SW_GW_RESULT_NEUTRAL;
-
-    if (!x->host)
-        return;
-    switch (how) {
-    case SW_GW_OK:
-    case SW_GW_STATUS:
-        result = SW_GW_RESULT_OK;
-        break;
-    case SW_GW_CONNECT_FAILED:
-    case SW_GW_TLS_FAILED:
-        result = SW_GW_RESULT_LOCAL;
-        break;
-    case SW_GW_RESET_BEFORE:
-    case SW_GW_RESET_AFTER:
-    case SW_GW_BAD_RESPONSE:
-    case SW_GW_TIMEOUT:
-        result = SW_GW_RESULT_BROKEN;
-        break;
-    case SW_GW_UNSENT:
-    case SW_GW_STALE:
-    case SW_GW_REFUSED_STREAM:
-    case SW_GW_OVERFLOW:
-    case SW_GW_DOWNSTREAM_GONE:
-        break;
-    }
-    if (how == SW_GW_TIMEOUT)
-        sw_gw_cluster_timed_out(x->host->cluster, x->worker->index);
-    if (result != SW_GW_RESULT_NEUTRAL && x->rs->retry && x->rs->retry->avoid_previous)
-        sw_gw_pick_tried(&x->rs->pick, x->host->member);
-    sw_gw_lb_done(x->worker->hosts, x->host, result, status);
-    x->host = NULL;
-}
-
-bool sw_gw_should_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status,
-                        uint64_t *ret_delay_ns)
-{
-    struct sw_gw_route_state *rs = x->rs;
-
-    *ret_delay_ns = 0;
-    if (!rs->retry || !sw_gw_retry_wants(rs->retry, how, status, &x->resp))
-        return false;
-    if (rs->retries >= rs->retry->num) {
-        x->flags |= SW_GW_FLAG_URX;
-        return false;
-    }
-    if (rs->pick.session.n && how != SW_GW_STATUS)
-        rs->pick.session = rs->pick.session_strict ? rs->pick.session : sw_slice(NULL, 0);
-    give_retry_slot(x);
-    if (!sw_gw_retry_take(x->worker->hosts, rs->cluster))
-        return false;
-    rs->retry_slot = true;
-    rs->retries++;
-    *ret_delay_ns = sw_gw_retry_delay(rs->retry, rs->retries, sw_rand_u64());
-    return true;
-}
-
-void sw_gw_exchange_done(struct sw_exchange *x)
-{
-    struct sw_gw_accesslog *const *logs = x->hcm ? x->hcm->logs : NULL;
-    size_t n_logs = x->hcm ? x->hcm->n_logs : 0;
-
-    sw_gw_authz_gone(x);
-    give_retry_slot(x);
-    sw_gw_lstats_request(x->stats, x);
-    sw_gw_failure_note(x);
-    if (!x->hcm && x->chain && x->chain->kind == SW_GW_CHAIN_TCP) {
-        logs = x->chain->tcp.logs;
-        n_logs = x->chain->tcp.n_logs;
-    }
-    if (n_logs) {
-        struct sw_gw_vars vars;
-        uint64_t now = sw_loop_now(x->worker->loop);
-
-        sw_gw_vars_fill(x, &vars);
-        vars.duration_ns = now - x->start_ns;
-        vars.request_ns = x->request_ns ? x->request_ns - x->start_ns : 0;
-        vars.response_ns = x->response_ns ? x->response_ns - x->start_ns : 0;
-        vars.http = x->hcm != NULL;
-        sw_gw_accesslog_write(logs, n_logs, &vars);
-    }
-    if (x->rs)
-        x->rs->member = sw_gw_member_unref(x->rs->member);
 }

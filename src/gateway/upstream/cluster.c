@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "gateway/config/config_int.h"
+#include "gateway/conn/worker.h"
 #include "gateway/upstream/lb.h"
-#include "gateway/worker/worker.h"
 
 static bool last_ref(_Atomic uint32_t *refs)
 {
@@ -183,6 +183,12 @@ struct sw_gw_host *sw_gw_wcluster_host(struct sw_gw_wcluster *wc, struct sw_gw_m
     return h;
 }
 
+static void release_pool(const struct sw_gw_worker *w, struct sw_gw_pool *p)
+{
+    if (p)
+        w->calls->release_pool(p);
+}
+
 static void host_leave(struct sw_gw_host *h)
 {
     struct sw_gw_member_cell *cell = &h->member->cells[h->wc->index];
@@ -192,7 +198,7 @@ static void host_leave(struct sw_gw_host *h)
         cell->host = NULL;
     h->gone = true;
     h->pool = NULL;
-    sw_gw_pool_release(pool);
+    release_pool(h->wc->worker, pool);
     (void)sw_gw_host_unref(h);
 }
 
@@ -245,6 +251,7 @@ struct sw_gw_wcluster *sw_gw_wcluster_get(struct sw_gw_hosts *hs, const struct s
     wc = SW_NEW(struct sw_gw_wcluster);
     wc->refs = 1;
     wc->index = hs->index;
+    wc->worker = hs->worker;
     wc->name = sw_slice(sw_slice_dup(name), name.n);
     wc->cluster = sw_gw_cluster_ref(cluster);
     (void)sw_map_put(&hs->clusters, wc->name, wc);
@@ -314,7 +321,7 @@ void sw_gw_hosts_release_pools(struct sw_gw_hosts *hs)
             struct sw_gw_pool *pool = h->pool;
 
             h->pool = NULL;
-            sw_gw_pool_release(pool);
+            release_pool(hs->worker, pool);
         }
     }
 }

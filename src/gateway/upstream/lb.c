@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
-#include "gateway/worker/worker.h"
+#include "gateway/conn/worker.h"
 
 enum { PRIORITIES = 130, RETRY_PICKS = 5 };
 

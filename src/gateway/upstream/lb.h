@@ -10,6 +10,7 @@ struct sw_gw_lb_view;
 struct sw_gw_wcluster {
     unsigned refs;                 /* not atomic: worker's own */
     unsigned index;                /* of the worker */
+    struct sw_gw_worker *worker;   /* NULL: hosts without pools (tests) */
     struct sw_slice name;          /* owned */
     struct sw_gw_cluster *cluster; /* a reference: the newest version */
     struct sw_map hosts;           /* member pointer -> struct sw_gw_host, a reference each */

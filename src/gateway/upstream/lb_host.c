@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/conn/worker.h"
 #include "gateway/upstream/lb.h"
-#include "gateway/worker/worker.h"
 
 /* A member made on the spot for where the client was going. */
 static struct sw_gw_member *original_dst(const struct sw_gw_cluster *c,

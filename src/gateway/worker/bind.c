@@ -10,8 +10,9 @@
 #include "base/time.h"
 #include "base/vec.h"
 #include "gateway/config/config.h"
-#include "gateway/worker/gateway_int.h"
-#include "gateway/worker/worker.h"
+#include "gateway/conn/worker.h"
+#include "gateway/worker/process.h"
+#include "gateway/worker/ready.h"
 #include "gateway/xds/store.h"
 #include "io/port.h"
 

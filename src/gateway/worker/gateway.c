@@ -19,7 +19,11 @@
 #include "gateway/exchange/errorpage.h"
 #include "gateway/observe/accesslog.h"
 #include "gateway/observe/stats.h"
-#include "gateway/worker/gateway_int.h"
+#include "gateway/worker/bind.h"
+#include "gateway/worker/process.h"
+#include "gateway/worker/ready.h"
+#include "gateway/worker/worker.h"
+#include "gateway/xds/store.h"
 #include "io/batch.h"
 #include "io/filewatch.h"
 #include "tls/crypto/aead.h"
@@ -178,31 +182,6 @@ static void on_quit(void *arg)
 
 /* ---- configuration ---- */
 
-static void on_serving(struct sw_msg *m)
-{
-    struct sw_gateway *g = SW_CONTAINER_OF(m, struct sw_gateway, serving_msg);
-
-    sw_ready_done(g->ready, "config");
-    sw_gateway_log_ready(g);
-    sw_trim_heap();
-}
-
-void sw_gateway_log_ready(struct sw_gateway *g)
-{
-    if (g->said_ready || !sw_ready_check(g->ready, NULL))
-        return;
-    g->said_ready = true;
-    sw_log_info("gateway", "ready");
-}
-
-void sw_gateway_worker_serves(struct sw_gateway *g)
-{
-    if (atomic_fetch_add(&g->serving, 1) + 1 == g->n_workers) {
-        g->serving_msg.cb = on_serving;
-        sw_loop_post(g->loop, &g->serving_msg);
-    }
-}
-
 static void on_config(struct sw_gw_config *c, void *arg)
 {
     struct sw_gateway *g = arg;
@@ -307,8 +286,10 @@ static int start_workers(struct sw_gateway *g, struct sw_err *err)
         rc = sw_gw_worker_init(&g->workers[i], g, err);
     }
     g->bind = sw_gw_bind_new(g);
-    for (unsigned i = 0; i < n && rc == SW_OK; i++)
+    for (unsigned i = 0; i < n && rc == SW_OK; i++) {
+        g->workers[i].n_workers = n;
         rc = sw_crew_thread_start(&g->workers[i].thread, err);
+    }
     return rc;
 }
 

@@ -15,11 +15,16 @@
 #include "gateway/codec/down.h"
 #include "gateway/config/config.h"
 #include "gateway/config/tls.h"
+#include "gateway/conn/worker.h"
+#include "gateway/exchange/clients.h"
+#include "gateway/l4/tcp.h"
 #include "gateway/l4/udp.h"
 #include "gateway/observe/stats.h"
 #include "gateway/upstream/cluster.h"
-#include "gateway/worker/gateway_int.h"
-#include "gateway/worker/worker.h"
+#include "gateway/worker/bind.h"
+#include "gateway/worker/listen_hello.h"
+#include "gateway/worker/process.h"
+#include "gateway/worker/ready.h"
 #include "io/proxyproto.h"
 #include "io/sock.h"
 #include "tls/tls.h"
@@ -61,48 +66,6 @@ struct sniff {
 };
 
 /* ---- TLS ---- */
-
-struct sw_tls *sw_gw_tls_accept(const struct sw_gw_chain *chain, struct sw_slice sni,
-                                struct sw_err *err)
-{
-    const struct sw_gw_tls *t = chain->tls;
-    struct sw_tls_params params = {
-        .server = true,
-        .web = true,
-        .tls12 = t->min <= SW_GW_TLS_12,
-        .tls12_only = t->max == SW_GW_TLS_12,
-        .ticket_key = t->no_tickets ? NULL : t->ticket_key,
-        .ticket_life_s = (uint32_t)sw_min(t->session_timeout_ns / SW_NS_PER_S, UINT32_MAX),
-        .chacha = true,
-        .cred = sw_gw_tls_cred_for(t, sni),
-        .alpn = t->alpn,
-        .no_client_cert = !t->verify && !t->require_client_cert,
-    };
-
-    if (t->verify && !t->accept_untrusted && (t->n_sans || t->n_pins)) {
-        params.leaf_ok = sw_gw_tls_client_leaf_ok;
-        params.leaf_arg = chain->tls;
-    }
-
-    return sw_tls_new(&params, err);
-}
-
-bool sw_gw_tls_client_ok(const struct sw_gw_chain *chain, const struct sw_tls *tls,
-                         const char **ret_why)
-{
-    const struct sw_gw_tls *t = chain->tls;
-    const struct sw_tls_peer *peer = sw_tls_peer(tls);
-
-    if (!peer && !sw_tls_peer_refused(tls) && t->require_client_cert) {
-        *ret_why = "client showed no certificate";
-        return false;
-    }
-    if (sw_tls_peer_refused(tls) && !t->accept_untrusted) {
-        *ret_why = "client certificate was not accepted";
-        return false;
-    }
-    return true;
-}
 
 /* ---- from chain to protocol ---- */
 
@@ -402,7 +365,7 @@ static int open_port(const struct sw_gw_worker *w, const struct sw_gw_listener *
     char text[SW_ADDR_TEXT];
     int rc;
 
-    o.share = w->gw->port_group;
+    o.share = w->port_group;
     o.ret_mark = ret_mark;
     o.unnamed = true; /* the main thread looks for the holder */
     o.transparent = l->transparent;

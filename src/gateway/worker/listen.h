@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a ClientHello says before TLS begins. A pure parser; for listen.c and its tests. */
+/* Listening sockets of a worker, and what is served on a connection they accepted. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
+#include <stdbool.h>
 
-#include "base/def.h"
-#include "base/slice.h"
-
-enum { SW_GW_HELLO_MAX = 32 * 1024, SW_GW_HELLO_ALPN = 8 };
-
-struct sw_gw_hello {
-    struct sw_slice sni; /* empty: none */
-    struct sw_slice alpn[SW_GW_HELLO_ALPN];
-    size_t n_alpn;
-    uint8_t sni_text[256]; /* lower case; what sni points to */
-    uint8_t alpn_text[256];
-};
+struct sw_addr;
+struct sw_exchange;
+struct sw_gw_host;
+struct sw_gw_listener;
+struct sw_gw_worker;
+struct sw_json;
 
 /*
- * Looks at the first bytes of a connection. SW_OK: a ClientHello, *ret is filled (it points into
- * itself). SW_EAGAIN: could become one, more bytes needed. SW_EPROTO: not TLS, or malformed: *ret
- * is empty.
+ * Serves a connected socket as if the listener had accepted it; for internal listeners. Takes the
+ * descriptor. metadata: goes along to routing, kept alive by 'keep' (a reference is taken; both may
+ * be NULL). cause: the request it is for, for the call; NULL: not known.
  */
-SW_NODISCARD int sw_gw_hello_parse(struct sw_slice in, struct sw_gw_hello *ret);
+void sw_gw_accept_fd(struct sw_gw_worker *w, struct sw_gw_listener *l, int fd,
+                     const struct sw_addr *peer, const struct sw_json *metadata,
+                     struct sw_gw_host *keep, const struct sw_exchange *cause);
+/* Closes and opens listening sockets, those for UDP too, so that they fit the view; the worker
+ * opens new ones itself (SO_REUSEPORT). fresh: the view has other listeners than before. */
+void sw_gw_listen_apply(struct sw_gw_worker *w, bool fresh);
+void sw_gw_listen_close(struct sw_gw_worker *w);

@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "gateway/worker/listen.h"
+#include "gateway/worker/listen_hello.h"
 
 enum {
     RECORD_HEAD = 5,

@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gateway/worker/worker.h"
 
-#include <stdio.h>
-#include <time.h>
-
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/codec/up_pool.h"
 #include "gateway/config/config.h"
-#include "gateway/conn/conn_int.h"
+#include "gateway/conn/conn.h"
+#include "gateway/exchange/clients.h"
 #include "gateway/exchange/exchange.h"
+#include "gateway/exchange/failure.h"
+#include "gateway/filter/authz.h"
+#include "gateway/filter/gzip.h"
 #include "gateway/l4/udp.h"
 #include "gateway/observe/stats.h"
+#include "gateway/route/route.h"
 #include "gateway/upstream/cluster.h"
+#include "gateway/worker/bind.h"
 #include "gateway/worker/gateway.h"
-#include "gateway/worker/gateway_int.h"
+#include "gateway/worker/listen.h"
+#include "gateway/worker/process.h"
 #include "http/h1.h"
 #include "io/batch.h"
 #include "telemetry/metrics.h"
@@ -23,96 +28,6 @@ enum {
     EVICT_MAX = 32,    /* idle connections closed at once when descriptors run out */
     EVICT_LOOKS = 512, /* connections looked at for that */
 };
-
-struct sw_gw_view *sw_gw_view_unref(struct sw_gw_view *v)
-{
-    if (v && --v->refs == 0) {
-        (void)sw_gw_config_unref(v->config);
-        sw_free(v);
-    }
-    return NULL;
-}
-
-/* ---- the end of a turn ---- */
-
-void sw_gw_worker_flush_soon(struct sw_gw_worker *w)
-{
-    gw_conn_flush_list(w, &w->soon);
-    w->n_soon = 0;
-}
-
-static void on_flush(struct sw_defer *d)
-{
-    struct sw_gw_worker *w = SW_CONTAINER_OF(d, struct sw_gw_worker, flush);
-
-    sw_gw_worker_flush_soon(w);
-    gw_conn_flush_list(w, &w->dirty);
-}
-
-void sw_gw_worker_dirty(struct sw_gw_worker *w, struct sw_gw_conn *c)
-{
-    sw_list_push_back(&w->dirty, &c->dirty);
-    sw_loop_defer(w->loop, &w->flush, on_flush);
-}
-
-void sw_gw_worker_soon(struct sw_gw_worker *w, struct sw_gw_conn *c)
-{
-    if (!sw_list_linked(&c->dirty))
-        return;
-    sw_list_unlink(&c->dirty);
-    sw_list_push_back(&w->soon, &c->dirty);
-    w->n_soon++;
-}
-
-struct sw_slice sw_gw_worker_date(struct sw_gw_worker *w)
-{
-    static const char days[] = "SunMonTueWedThuFriSat";
-    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    uint64_t now = sw_loop_now(w->loop);
-    uint64_t wall;
-    time_t s;
-    struct tm tm;
-
-    if (now < w->date_until_ns)
-        return sw_slice(w->date, w->date_n);
-    wall = sw_wall_ns();
-    s = (time_t)(wall / SW_NS_PER_S);
-    w->date_until_ns = now + SW_NS_PER_S - wall % SW_NS_PER_S;
-    if (!gmtime_r(&s, &tm))
-        return SW_SLICE_LIT("Thu, 01 Jan 1970 00:00:00 GMT");
-    w->date_n = (size_t)snprintf(
-        w->date, sizeof(w->date), "%.3s, %02u %.3s %04u %02u:%02u:%02u GMT",
-        days + (size_t)tm.tm_wday * 3, (unsigned)tm.tm_mday % 100, months + (size_t)tm.tm_mon * 3,
-        ((unsigned)tm.tm_year + 1900) % 10000, (unsigned)tm.tm_hour % 100,
-        (unsigned)tm.tm_min % 100, (unsigned)tm.tm_sec % 100);
-    return sw_slice(w->date, w->date_n);
-}
-
-/* ---- clients ---- */
-
-void sw_gw_down_add(struct sw_gw_worker *w, struct sw_gw_down *d)
-{
-    sw_list_push_back(&w->downs, &d->link);
-    w->n_downs++;
-    sw_gw_lstats_conn(d->stats, 1);
-}
-
-void sw_gw_down_remove(struct sw_gw_worker *w, struct sw_gw_down *d)
-{
-    if (!sw_list_linked(&d->link))
-        return;
-    sw_list_unlink(&d->link);
-    w->n_downs--;
-    sw_gw_lstats_conn(d->stats, -1);
-}
-
-void sw_gw_down_idle(struct sw_gw_worker *w, struct sw_gw_down *d)
-{
-    if (!sw_list_linked(&d->link))
-        return;
-    sw_list_unlink(&d->link);
-    sw_list_push_back(&w->downs, &d->link);
-}
 
 /* ---- orders ---- */
 
@@ -230,11 +145,32 @@ static void on_accept_pause(struct sw_accept_group *g)
     sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_ACCEPT_PAUSES, NULL), 1);
 }
 
+static const struct sw_gw_calls worker_calls = {
+    .reap = sw_exchange_reap,
+    .release_pool = sw_gw_pool_release,
+    .route = sw_gw_route_request,
+    .route_go_on = sw_gw_route_go_on,
+    .response = sw_gw_route_response,
+    .more_body = sw_gw_authz_body,
+    .leave_filters = sw_gw_authz_gone,
+    .encode = sw_gw_gzip_data,
+    .encode_end = sw_gw_gzip_end,
+    .connect = sw_gw_pool_get,
+    .cancel = sw_gw_pool_cancel,
+    .accept_fd = sw_gw_accept_fd,
+    .bind_failed = sw_gw_bind_failed,
+};
+
 int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, struct sw_err *err)
 {
     int rc;
 
-    *w = (struct sw_gw_worker){.gw = gw};
+    *w = (struct sw_gw_worker){
+        .calls = &worker_calls,
+        .gw = gw,
+        .abuse = gw->abuse,
+        .port_group = gw->port_group,
+    };
     sw_list_init(&w->sockets);
     sw_list_init(&w->downs);
     sw_list_init(&w->pools);

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/time.h"
-#include "gateway/route/route_int.h"
+#include "gateway/config/routes.h"
 #include "gateway/xds/store_int.h"
 #include "proto/json.h"
 #include "proto/pb.h"

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "gateway/exchange/exchange.h"
-#include "gateway/worker/listen.h"
+#include "gateway/worker/listen_hello.h"
 
 /* A minimal hello: version, random, no session, one cipher, SNI "A.test", ALPN "h2". */
 static size_t make_hello(uint8_t *out)

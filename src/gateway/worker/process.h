@@ -1,18 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the gateway role. */
+/* The process: what its main thread has, and workers borrow. */
 #pragma once
 
 #include <stdatomic.h>
 
-#include "gateway/worker/bind.h"
-#include "gateway/worker/gateway.h"
-#include "gateway/worker/worker.h"
-#include "gateway/xds/store.h"
+#include "io/crew.h"
+#include "io/loop.h"
 #include "io/port.h"
 #include "io/signal.h"
 #include "telemetry/admin.h"
 
+struct sw_admin;
+struct sw_egress;
+struct sw_filewatch;
+struct sw_gateway_config;
 struct sw_gw_abuse;
+struct sw_gw_bind;
+struct sw_gw_dir;
+struct sw_gw_set;
+struct sw_gw_store;
+struct sw_gw_worker;
+struct sw_gw_xds;
+struct sw_metrics;
+struct sw_metrics_shard;
+struct sw_ready;
 
 struct sw_gateway {
     const struct sw_gateway_config *config;
@@ -38,8 +49,3 @@ struct sw_gateway {
     bool said_ready;
     struct sw_filewatch *pages_watch; /* of --error-pages; NULL: none */
 };
-
-/* Logs once that the gateway is ready, if it is. */
-void sw_gateway_log_ready(struct sw_gateway *g);
-/* A worker applied its first configuration; from its thread. */
-void sw_gateway_worker_serves(struct sw_gateway *g);

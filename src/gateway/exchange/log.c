@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is told of an exchange when it is over. */
+#include "gateway/exchange/exchange_int.h"
+#include "gateway/exchange/failure.h"
+#include "gateway/exchange/state.h"
+#include "gateway/exchange/vars.h"
+#include "gateway/observe/stats.h"
+
+static void count(const struct sw_exchange *x)
+{
+    sw_gw_lstats_request(x->stats, x->down.head_sent ? x->resp.status : 0, x->start_ns,
+                         x->resp.local ? x->detail : NULL);
+}
+
+void gw_log_done(struct sw_exchange *x)
+{
+    struct sw_gw_accesslog *const *logs = x->hcm ? x->hcm->logs : NULL;
+    size_t n_logs = x->hcm ? x->hcm->n_logs : 0;
+
+    if (x->rs && x->rs->authz)
+        x->worker->calls->leave_filters(x);
+    gw_give_retry_slot(x);
+    count(x);
+    sw_gw_failure_note(x);
+    if (!x->hcm && x->chain && x->chain->kind == SW_GW_CHAIN_TCP) {
+        logs = x->chain->tcp.logs;
+        n_logs = x->chain->tcp.n_logs;
+    }
+    if (n_logs) {
+        struct sw_gw_vars vars;
+        uint64_t now = sw_loop_now(x->worker->loop);
+
+        sw_gw_vars_fill(x, &vars);
+        vars.duration_ns = now - x->start_ns;
+        vars.request_ns = x->request_ns ? x->request_ns - x->start_ns : 0;
+        vars.response_ns = x->response_ns ? x->response_ns - x->start_ns : 0;
+        vars.http = x->hcm != NULL;
+        sw_gw_accesslog_write(logs, n_logs, &vars);
+    }
+    if (x->rs)
+        x->rs->member = sw_gw_member_unref(x->rs->member);
+}

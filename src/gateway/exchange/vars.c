@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gateway/exchange/vars.h"
+
+#include "gateway/exchange/exchange.h"
+#include "gateway/exchange/state.h"
+
+void sw_gw_vars_fill(struct sw_exchange *x, struct sw_gw_vars *v)
+{
+    const struct sw_gw_route_state *rs = x->rs;
+    const struct sw_gw_cluster *c = x->host ? x->host->cluster : NULL;
+
+    *v = (struct sw_gw_vars){
+        .req = &x->req,
+        .resp = &x->resp,
+        .peer = x->peer,
+        .local = x->local,
+        .sni = x->sni,
+        .metadata = x->metadata,
+        .cluster_metadata = c ? c->spec->metadata : NULL,
+        .listener = x->listener ? x->listener->name : sw_slice(NULL, 0),
+        .chain = x->chain ? x->chain->name : sw_slice(NULL, 0),
+        .status = x->resp.status,
+        .flags = x->flags,
+        .detail = x->detail,
+        .failure = x->failure[0] ? x->failure : NULL,
+        .rx_bytes = x->rx_bytes,
+        .tx_bytes = x->tx_bytes,
+        .attempts = x->attempts,
+        .connection_id = x->connection_id,
+        .client = x->client,
+        .cipher = x->cipher,
+        .http = x->hcm != NULL,
+    };
+    v->start_wall_ns = sw_exchange_start_wall(x);
+    if (x->route)
+        v->route = x->route->name;
+    if (rs) {
+        v->original_path = rs->original_path;
+        v->cluster = rs->cluster;
+        v->member = x->host ? x->host->member : rs->member;
+        if (rs->vhost)
+            v->vhost = rs->vhost->name;
+    }
+}
