@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "gateway/filter/authz_int.h"
+#include "gateway/message/fields.h"
 #include "http/grpc/grpc.h"
 #include "http/h1.h"
 

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/config/config.h"
 #include "gateway/upstream/cluster.h"
 #include "gateway/worker/listen.h"
 #include "gateway/worker/process.h"

@@ -12,6 +12,7 @@
 #include "gateway/codec/h1.h"
 #include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
+#include "gateway/message/fields.h"
 #include "gateway/worker/listen_hello.h"
 #include "http/h1.h"
 

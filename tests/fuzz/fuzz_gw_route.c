@@ -10,10 +10,11 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
 #include "gateway/message/match.h"
 #include "gateway/observe/accesslog.h"
 #include "gateway/route/action.h"
+#include "gateway/route/build.h"
 #include "gateway/route/match.h"
 #include "proto/json.h"
 #include "proto/types.h"

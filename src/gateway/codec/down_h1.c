@@ -8,8 +8,11 @@
 
 #include "gateway/codec/down.h"
 #include "gateway/codec/h1.h"
+#include "gateway/conn/conn.h"
 #include "gateway/exchange/date.h"
+#include "gateway/exchange/exchange.h"
 #include "gateway/exchange/side.h"
+#include "gateway/message/fields.h"
 #include "gateway/observe/stats.h"
 
 static struct down *of(const struct sw_exchange *x)

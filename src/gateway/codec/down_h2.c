@@ -10,7 +10,10 @@
 #include "gateway/codec/down.h"
 #include "gateway/codec/h2.h"
 #include "gateway/conn/abuse.h"
+#include "gateway/conn/conn.h"
+#include "gateway/exchange/exchange.h"
 #include "gateway/exchange/side.h"
+#include "gateway/message/fields.h"
 #include "gateway/observe/stats.h"
 
 enum {

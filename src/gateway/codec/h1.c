@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gateway/codec/h1.h"
+#include "gateway/conn/conn.h"
+#include "gateway/message/fields.h"
 
 #include "base/mem.h"
 

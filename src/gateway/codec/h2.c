@@ -5,7 +5,10 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "gateway/conn/conn.h"
 #include "gateway/conn/conn_int.h"
+#include "gateway/exchange/exchange.h"
+#include "gateway/message/fields.h"
 
 enum {
     MAX_FRAME = 16384,

@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "gateway/conn/worker.h"
-#include "gateway/upstream/cluster.h"
+#include "gateway/upstream/host.h"
 #include "io/sock.h"
 
 /* The namespaces the cluster passes on, from the host or the cluster; kept with the host. */

@@ -6,7 +6,7 @@
 #include "gateway/conn/conn.h"
 #include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
-#include "gateway/upstream/cluster.h"
+#include "gateway/upstream/host.h"
 #include "http/h1.h"
 
 struct up_h2;

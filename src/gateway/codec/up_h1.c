@@ -6,7 +6,10 @@
 #include "base/rand.h"
 #include "gateway/codec/h1.h"
 #include "gateway/codec/up.h"
+#include "gateway/conn/conn.h"
+#include "gateway/exchange/exchange.h"
 #include "gateway/exchange/side.h"
+#include "gateway/message/fields.h"
 
 static const struct sw_h1_limits limits = {.line = 64 * 1024, .head = 128 * 1024, .headers = 256};
 

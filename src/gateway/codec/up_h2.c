@@ -7,6 +7,8 @@
 #include "base/time.h"
 #include "gateway/codec/h2.h"
 #include "gateway/codec/up.h"
+#include "gateway/conn/conn.h"
+#include "gateway/exchange/exchange.h"
 #include "gateway/exchange/side.h"
 
 enum {

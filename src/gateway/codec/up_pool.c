@@ -13,6 +13,12 @@
 #include "gateway/codec/internal.h"
 #include "gateway/codec/up.h"
 #include "gateway/codec/up_pool.h"
+#include "gateway/config/config.h"
+#include "gateway/config/tls.h"
+#include "gateway/conn/conn.h"
+#include "gateway/exchange/exchange.h"
+#include "gateway/upstream/aside.h"
+#include "gateway/upstream/cluster.h"
 #include "gateway/upstream/lb.h"
 #include "tls/tls.h"
 

@@ -9,8 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/config/config_int.h"
-#include "gateway/observe/accesslog.h"
+#include "gateway/config/build.h"
 #include "http/h1.h"
 #include "io/filewatch.h"
 #include "proto/json.h"
@@ -28,7 +27,7 @@ void sw_gw_build_done(struct sw_gw_build *b)
     for (size_t i = 0; i < b->deps.n; i++)
         sw_slice_free(&b->deps.p[i].name);
     for (size_t i = 0; i < b->logs.n; i++)
-        (void)sw_gw_accesslog_unref(b->logs.p[i]);
+        (void)b->unref_log(b->logs.p[i]);
     sw_vec_done(&b->regexes);
     sw_vec_done(&b->deps);
     sw_vec_done(&b->logs);
@@ -161,38 +160,6 @@ int sw_gw_build_str_match(struct sw_gw_build *b, const struct Sw__StringMatcher 
     return SW_OK;
 }
 
-static bool find_in(struct sw_slice hay, struct sw_slice needle, bool icase)
-{
-    for (size_t i = 0; i + needle.n <= hay.n; i++) {
-        struct sw_slice at = sw_slice(hay.p + i, needle.n);
-
-        if (icase ? sw_slice_ieq(at, needle) : sw_slice_eq(at, needle))
-            return true;
-    }
-    return false;
-}
-
-bool sw_gw_str_matches(const struct sw_gw_str_match *m, struct sw_slice text, struct sw_budget *b)
-{
-    struct sw_slice part = text;
-
-    switch (m->kind) {
-    case SW_GW_STR_REGEX:
-        return sw_regex_match(m->re, text, b) == 1;
-    case SW_GW_STR_CONTAINS:
-        return find_in(text, m->text, m->icase);
-    case SW_GW_STR_PREFIX:
-        part = sw_slice_head(text, m->text.n);
-        break;
-    case SW_GW_STR_SUFFIX:
-        part = text.n >= m->text.n ? sw_slice_from(text, text.n - m->text.n) : text;
-        break;
-    case SW_GW_STR_EXACT:
-        break;
-    }
-    return m->icase ? sw_slice_ieq(part, m->text) : sw_slice_eq(part, m->text);
-}
-
 int sw_gw_build_addr(struct sw_gw_build *b, const struct Sw__Address *a, bool names,
                      struct sw_gw_addr *ret, struct sw_slice *ret_host)
 {
@@ -318,55 +285,4 @@ void *sw_gw_open_any(struct sw_gw_build *b, const struct Sw__Any *any,
         return NULL;
     }
     return sw_pb_any_unpack(b->tmp, any, type, NULL, b->err);
-}
-
-static int build_header(struct sw_gw_build *b, const struct Sw__HeaderValueOption *h,
-                        struct sw_gw_header_add *ret)
-{
-    struct sw_slice value;
-
-    if (!h->header || h->header->key.len == 0)
-        return sw_err_set(b->err, SW_EINVAL, "header without a name");
-    if (h->header->key.len > SW_XDS_HEADER_MAX || h->header->value.len > SW_XDS_HEADER_MAX ||
-        h->header->raw_value.len > SW_XDS_HEADER_MAX)
-        return sw_err_set(b->err, SW_ELIMIT, "header of more than %d bytes", SW_XDS_HEADER_MAX);
-    ret->name = sw_gw_lower(b, SW_PB_SLICE(h->header->key));
-    if (!sw_http_token_valid(ret->name) || sw_slice_eq_str(ret->name, "host"))
-        return sw_err_set(b->err, SW_EINVAL, "header '%.*s' may not be changed",
-                          (int)sw_min(ret->name.n, 60), ret->name.p);
-    value = h->header->raw_value.len ? SW_PB_SLICE(h->header->raw_value)
-                                     : SW_PB_SLICE(h->header->value);
-    if (value.n && !sw_http_value_valid(value))
-        return sw_err_set(b->err, SW_EINVAL, "header '%.*s': bad value",
-                          (int)sw_min(ret->name.n, 60), ret->name.p);
-    ret->keep_empty = h->keep_empty_value;
-    ret->action = (enum sw_gw_append)h->append_action;
-    if (h->append && h->append_action == 0 && !h->append->value)
-        ret->action = SW_GW_OVERWRITE_OR_ADD;
-    if ((int)h->append_action < 0 || (int)h->append_action > SW_GW_OVERWRITE_IF_EXISTS)
-        return sw_err_set(b->err, SW_EINVAL, "unknown append_action %d", (int)h->append_action);
-    return sw_gw_format_parse(b->arena, value, &ret->value, b->err);
-}
-
-int sw_gw_build_headers(struct sw_gw_build *b, struct Sw__HeaderValueOption *const *in, size_t n,
-                        const struct sw_gw_header_add **ret, size_t *ret_n)
-{
-    struct sw_gw_header_add *out = n ? sw_arena_array(b->arena, n, sizeof(*out)) : NULL;
-    size_t k = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        int rc = build_header(b, in[i], &out[k]);
-
-        if (rc < 0)
-            return rc;
-        /* Others take such a route, so it is no reason to refuse all that comes with it. */
-        if (sw_http_is_framing(out[k].name))
-            sw_log_warn("config", "header '%.*s' is left alone: it frames messages",
-                        SW_SLICE_ARG(out[k].name));
-        else
-            k++;
-    }
-    *ret = out;
-    *ret_n = k;
-    return SW_OK;
 }

@@ -4,9 +4,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "gateway/config/config_int.h"
-#include "gateway/observe/accesslog.h"
-#include "gateway/upstream/cluster.h"
+#include "gateway/config/routes.h"
 #include "regex/regex.h"
 
 static bool last_ref(_Atomic uint32_t *refs)
@@ -59,7 +57,7 @@ struct sw_gw_listener *sw_gw_listener_unref(struct sw_gw_listener *l)
         sw_regex_free(l->regexes[i]);
     sw_free(l->regexes);
     for (size_t i = 0; i < l->n_owned_logs; i++)
-        (void)sw_gw_accesslog_unref(l->owned_logs[i]);
+        (void)l->unref_log(l->owned_logs[i]);
     sw_free(l->owned_logs);
     sw_arena_clear(&l->arena);
     sw_free(l);
@@ -254,4 +252,61 @@ const struct sw_gw_chain *sw_gw_chain_find(const struct sw_gw_listener *l,
         }
     }
     return best ? best : l->default_chain;
+}
+
+/* ---- conditions ---- */
+
+static bool find_in(struct sw_slice hay, struct sw_slice needle, bool icase)
+{
+    for (size_t i = 0; i + needle.n <= hay.n; i++) {
+        struct sw_slice at = sw_slice(hay.p + i, needle.n);
+
+        if (icase ? sw_slice_ieq(at, needle) : sw_slice_eq(at, needle))
+            return true;
+    }
+    return false;
+}
+
+bool sw_gw_str_matches(const struct sw_gw_str_match *m, struct sw_slice text, struct sw_budget *b)
+{
+    struct sw_slice part = text;
+
+    switch (m->kind) {
+    case SW_GW_STR_REGEX:
+        return sw_regex_match(m->re, text, b) == 1;
+    case SW_GW_STR_CONTAINS:
+        return find_in(text, m->text, m->icase);
+    case SW_GW_STR_PREFIX:
+        part = sw_slice_head(text, m->text.n);
+        break;
+    case SW_GW_STR_SUFFIX:
+        part = text.n >= m->text.n ? sw_slice_from(text, text.n - m->text.n) : text;
+        break;
+    case SW_GW_STR_EXACT:
+        break;
+    }
+    return m->icase ? sw_slice_ieq(part, m->text) : sw_slice_eq(part, m->text);
+}
+
+/* Every key of the match is in the metadata, with the same value; no match at all is for all. */
+static bool matches(const struct sw_json *match, const struct sw_json *has)
+{
+    for (size_t i = 0; i < sw_json_len(match); i++) {
+        const struct sw_json *v = sw_json_get(has, match->obj.members[i].key);
+
+        if (!v || !sw_json_equal(v, match->obj.members[i].value, SW_JSON_EQ_VALUE))
+            return false;
+    }
+    return true;
+}
+
+const struct sw_gw_tls *sw_gw_tls_choose(const struct sw_gw_tls *t, const struct sw_json *metadata)
+{
+    const struct sw_json *has = sw_json_find(metadata, "envoy.transport_socket_match");
+
+    for (size_t i = 0; i < t->n_choices; i++) {
+        if (matches(t->choices[i].match, has))
+            return t->choices[i].tls;
+    }
+    return t->rest;
 }

@@ -30,6 +30,9 @@ struct sw_gw_routes;
 struct sw_gw_accesslog;
 struct sw_gw_format;
 
+/* Returns NULL. */
+typedef struct sw_gw_accesslog *(*sw_gw_unref_log)(struct sw_gw_accesslog *l);
+
 /* ---- small parts ---- */
 
 enum sw_gw_str_kind {
@@ -149,8 +152,6 @@ static inline const struct sw_gw_tls *sw_gw_tls_for(const struct sw_gw_tls *t,
     return t && t->choices ? sw_gw_tls_choose(t, metadata) : t;
 }
 
-/* The certificate for a server name: one that is for it, else the first. NULL: there is none. */
-struct sw_tls_cred *sw_gw_tls_cred_for(const struct sw_gw_tls *t, struct sw_slice sni);
 struct sw_gw_tls *sw_gw_tls_ref(struct sw_gw_tls *t);
 struct sw_gw_tls *sw_gw_tls_unref(struct sw_gw_tls *t);
 
@@ -369,6 +370,7 @@ struct sw_gw_listener {
     struct sw_regex **regexes;
     size_t n_regexes;
     struct sw_gw_accesslog **owned_logs;
+    sw_gw_unref_log unref_log;
     size_t n_owned_logs;
 };
 

@@ -5,10 +5,11 @@
  * hundreds of names on a port that would be most of what the process does. What has not been asked
  * for during a minute is forgotten, keys included.
  */
-#include "tls/cert/cred.h"
+#include "gateway/config/cred.h"
+
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/xds/store_int.h"
+#include "tls/cert/cred.h"
 #include "tls/crypto/jws.h"
 
 enum { DIGEST = 32, PARTS = 4 };
@@ -39,22 +40,22 @@ static void memo_free(struct memo *m)
     sw_free(m);
 }
 
-static void sweep(struct sw_gw_store *s, uint64_t now)
+static void sweep(struct sw_gw_creds *s, uint64_t now)
 {
-    if (now - s->creds_swept_ns < keep_ns / 4)
+    if (now - s->swept_ns < keep_ns / 4)
         return;
-    s->creds_swept_ns = now;
-    SW_MAP_FOREACH (it, &s->creds) {
+    s->swept_ns = now;
+    SW_MAP_FOREACH (it, &s->by_digest) {
         struct memo *m = it->value;
 
         if (now - m->used_ns < keep_ns)
             continue;
-        (void)sw_map_del(&s->creds, sw_slice(m->digest, DIGEST));
+        (void)sw_map_del(&s->by_digest, sw_slice(m->digest, DIGEST));
         memo_free(m);
     }
 }
 
-struct sw_tls_cred *sw_gw_cred_get(struct sw_gw_store *s, const struct sw_tls_cred_pem *pem,
+struct sw_tls_cred *sw_gw_cred_get(struct sw_gw_creds *s, const struct sw_tls_cred_pem *pem,
                                    struct sw_err *err)
 {
     uint64_t now = sw_now_ns();
@@ -66,7 +67,7 @@ struct sw_tls_cred *sw_gw_cred_get(struct sw_gw_store *s, const struct sw_tls_cr
         return sw_tls_cred_new(pem, err);
     sweep(s, now);
     digest_of(pem, digest);
-    m = sw_map_get(&s->creds, sw_slice(digest, DIGEST));
+    m = sw_map_get(&s->by_digest, sw_slice(digest, DIGEST));
     if (!m) {
         cred = sw_tls_cred_new(pem, err);
         if (!cred)
@@ -74,15 +75,15 @@ struct sw_tls_cred *sw_gw_cred_get(struct sw_gw_store *s, const struct sw_tls_cr
         m = SW_NEW(struct memo);
         memcpy(m->digest, digest, DIGEST);
         m->cred = cred;
-        (void)sw_map_put(&s->creds, sw_slice(m->digest, DIGEST), m);
+        (void)sw_map_put(&s->by_digest, sw_slice(m->digest, DIGEST), m);
     }
     m->used_ns = now;
     return sw_tls_cred_ref(m->cred);
 }
 
-void sw_gw_creds_free(struct sw_gw_store *s)
+void sw_gw_creds_free(struct sw_gw_creds *s)
 {
-    SW_MAP_FOREACH (it, &s->creds)
+    SW_MAP_FOREACH (it, &s->by_digest)
         memo_free(it->value);
-    sw_map_done(&s->creds);
+    sw_map_done(&s->by_digest);
 }

@@ -43,3 +43,8 @@ struct sw_gw_routes *sw_gw_routes_unref(struct sw_gw_routes *r)
         routes_free(r);
     return NULL;
 }
+
+struct sw_slice sw_gw_routes_name(const struct sw_gw_routes *r)
+{
+    return r->name;
+}

@@ -8,7 +8,8 @@
 #include <proto/tls.pb-c.h>
 
 #include "base/vec.h"
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
+#include "gateway/config/ticket.h"
 #include "proto/pb.h"
 #include "tls/cert/x509.h"
 

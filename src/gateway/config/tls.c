@@ -9,9 +9,11 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
+#include "gateway/config/config.h"
+#include "gateway/config/cred.h"
+#include "gateway/config/ticket.h"
 #include "gateway/config/tls.h"
-#include "gateway/xds/store_int.h"
 #include "io/filewatch.h"
 #include "proto/pb.h"
 #include "proto/types.h"
@@ -171,7 +173,7 @@ static int add_cred(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__TlsCer
     if (t->n_creds == CERTS_MAX)
         return sw_err_set(b->err, SW_EINVAL, "more than %d certificates", CERTS_MAX);
     pem.trust_nobody = pem.roots.n == 0;
-    t->creds[t->n_creds] = sw_gw_cred_get(b->store, &pem, b->err);
+    t->creds[t->n_creds] = sw_gw_cred_get(b->source ? b->source->creds : NULL, &pem, b->err);
     if (!t->creds[t->n_creds])
         return SW_EINVAL;
     t->ders[t->n_creds] = cert ? leaf_der(b, pem.chain) : sw_slice(NULL, 0);
@@ -319,7 +321,7 @@ int sw_gw_build_tls_down(struct sw_gw_build *b, const struct Sw__TransportSocket
 }
 
 static int build_up(struct sw_gw_build *b, const Sw__UpstreamTlsContext *in, struct sw_gw_tls *t,
-                    const struct sw_gw_cluster_spec *spec)
+                    const struct sw_gw_up_names *names)
 {
     int rc;
 
@@ -327,44 +329,16 @@ static int build_up(struct sw_gw_build *b, const Sw__UpstreamTlsContext *in, str
         return sw_err_set(b->err, SW_EINVAL, "common_tls_context missing");
     if (in->sni.len)
         t->sni = sw_arena_dup(b->arena, SW_PB_SLICE(in->sni));
-    t->auto_sni = spec->auto_sni;
+    t->auto_sni = names->auto_sni;
     t->auto_host_sni = in->auto_host_sni;
-    t->auto_san = in->auto_sni_san_validation || spec->auto_san_validation;
+    t->auto_san = in->auto_sni_san_validation || names->auto_san;
     rc = build_common(b, t, in->common_tls_context, true);
     t->skip_verify = !t->verify || t->accept_untrusted;
     return rc;
 }
 
-static int build_internal(struct sw_gw_build *b, const Sw__Any *any,
-                          struct sw_gw_cluster_spec *spec, const Sw__TransportSocket **ret_inner)
-{
-    const Sw__InternalUpstreamTransport *in =
-        sw_gw_open_any(b, any, &sw__internal_upstream_transport__descriptor);
-
-    if (!in)
-        return SW_EINVAL;
-    if (!in->transport_socket)
-        return sw_err_set(b->err, SW_EINVAL, "internal_upstream: transport_socket missing");
-    spec->internal_upstream = true;
-    spec->passthrough =
-        sw_arena_array(b->arena, in->n_passthrough_metadata + 1, sizeof(*spec->passthrough));
-    for (size_t i = 0; i < in->n_passthrough_metadata; i++) {
-        const Sw__MetadataKind *k = in->passthrough_metadata[i]->kind;
-
-        if (!k || (k->kind_case != SW__METADATA_KIND__KIND_HOST &&
-                   k->kind_case != SW__METADATA_KIND__KIND_CLUSTER))
-            return sw_err_set(b->err, SW_EINVAL,
-                              "internal_upstream: only host and cluster metadata can be passed");
-        spec->passthrough[i].host = k->kind_case == SW__METADATA_KIND__KIND_HOST;
-        spec->passthrough[i].name = sw_gw_text(b, &in->passthrough_metadata[i]->name);
-        spec->n_passthrough++;
-    }
-    *ret_inner = in->transport_socket;
-    return SW_OK;
-}
-
 int sw_gw_build_tls_up(struct sw_gw_build *b, const struct Sw__TransportSocket *s,
-                       struct sw_gw_cluster_spec *spec, struct sw_gw_tls **ret)
+                       const struct sw_gw_up_names *names, struct sw_gw_tls **ret)
 {
     const Sw__UpstreamTlsContext *in;
     struct sw_arena *outer = b->arena;
@@ -373,11 +347,6 @@ int sw_gw_build_tls_up(struct sw_gw_build *b, const struct Sw__TransportSocket *
     int rc;
 
     *ret = NULL;
-    if (s && sw_pb_any_is(s->typed_config, &sw__internal_upstream_transport__descriptor)) {
-        rc = build_internal(b, s->typed_config, spec, &s);
-        if (rc < 0)
-            return rc;
-    }
     if (!s || sw_pb_any_is(s->typed_config, &sw__raw_buffer__descriptor))
         return SW_OK;
     if (!sw_pb_any_is(s->typed_config, &sw__upstream_tls_context__descriptor))
@@ -388,7 +357,7 @@ int sw_gw_build_tls_up(struct sw_gw_build *b, const struct Sw__TransportSocket *
         return SW_EINVAL;
     t = tls_new();
     b->arena = &t->arena;
-    rc = build_up(b, in, t, spec);
+    rc = build_up(b, in, t, names);
     b->arena = outer;
     take_regexes(b, t, first);
     if (rc == SW_OK)

@@ -6,6 +6,8 @@
 #include "tls/tls.h"
 
 struct Sw__CertificateValidationContext;
+struct Sw__TransportSocket;
+struct sw_arena;
 struct sw_gw_build;
 
 /*
@@ -45,3 +47,19 @@ SW_NODISCARD int sw_gw_build_peer_rules(struct sw_gw_build *b, struct sw_gw_tls 
 /* Refuses (SW_EINVAL) rules that would check nothing or that nobody could pass. */
 SW_NODISCARD int sw_gw_check_peer_rules(const struct sw_gw_tls *t, bool roots, bool client,
                                         struct sw_err *err);
+
+/* The TLS of a transport socket. *ret is NULL for raw_buffer (and while a secret is missing). */
+SW_NODISCARD int sw_gw_build_tls_down(struct sw_gw_build *b, const struct Sw__TransportSocket *s,
+                                      struct sw_gw_tls **ret);
+/* Where the names of an upstream TLS context come from, as the cluster says. */
+struct sw_gw_up_names {
+    bool auto_sni; /* the request's host is the server name */
+    bool auto_san; /* the certificate must be for it */
+};
+SW_NODISCARD int sw_gw_build_tls_up(struct sw_gw_build *b, const struct Sw__TransportSocket *s,
+                                    const struct sw_gw_up_names *names, struct sw_gw_tls **ret);
+/* Refuses a secret that could never be used. */
+SW_NODISCARD int sw_gw_check_secret(struct sw_slice bytes, struct sw_slice *ret_name,
+                                    struct sw_arena *a, struct sw_err *err);
+/* The certificate for a server name: one that is for it, else the first. NULL: there is none. */
+struct sw_tls_cred *sw_gw_tls_cred_for(const struct sw_gw_tls *t, struct sw_slice sni);

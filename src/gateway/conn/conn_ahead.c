@@ -5,6 +5,7 @@
  * other out of the processor's caches.
  */
 #include "base/mem.h"
+#include "gateway/conn/conn.h"
 #include "gateway/conn/conn_int.h"
 #include "gateway/conn/worker.h"
 #include "io/batch.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Output of many connections, written together at the end of a turn. */
+#include "gateway/conn/conn.h"
 #include "gateway/conn/conn_int.h"
 #include "gateway/conn/worker.h"
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "gateway/conn/conn.h"
 #include "gateway/conn/conn_int.h"
 #include "gateway/conn/worker.h"
 #include "io/batch.h"

@@ -8,7 +8,8 @@
 #include "gateway/exchange/errorpage.h"
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/exchange/state.h"
-#include "gateway/upstream/cluster.h"
+#include "gateway/message/fields.h"
+#include "gateway/upstream/host.h"
 #include "http/h1.h"
 
 #define LATER  "Try again in a few seconds."

@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/config/config.h"
+#include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/upstream/cluster.h"
 #include "http/gzip.h"

@@ -3,9 +3,12 @@
 #include <string.h>
 
 #include "base/time.h"
+#include "gateway/exchange/exchange.h"
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/exchange/state.h"
-#include "gateway/upstream/cluster.h"
+#include "gateway/message/fields.h"
+#include "gateway/upstream/host.h"
+#include "gateway/upstream/pick.h"
 
 /* The attempt at x->host is over; the next one comes from the loop. */
 static void again(struct sw_exchange *x, enum sw_gw_outcome how, int status, uint64_t delay_ns)

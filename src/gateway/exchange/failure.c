@@ -7,6 +7,7 @@
 #include "base/time.h"
 #include "gateway/config/config.h"
 #include "gateway/exchange/errorpage.h"
+#include "gateway/exchange/exchange.h"
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/exchange/state.h"
 #include "telemetry/metrics.h"

@@ -4,7 +4,9 @@
 #include "gateway/exchange/failure.h"
 #include "gateway/exchange/state.h"
 #include "gateway/exchange/vars.h"
+#include "gateway/observe/accesslog.h"
 #include "gateway/observe/stats.h"
+#include "gateway/upstream/cluster.h"
 
 static void count(const struct sw_exchange *x)
 {

@@ -6,10 +6,13 @@
  */
 #include "base/mem.h"
 #include "base/rand.h"
+#include "gateway/config/config.h"
 #include "gateway/conn/worker.h"
+#include "gateway/exchange/exchange.h"
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/exchange/side.h"
 #include "gateway/exchange/state.h"
+#include "gateway/message/fields.h"
 
 enum { COPIES_MAX = 16 };
 

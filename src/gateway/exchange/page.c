@@ -8,6 +8,7 @@
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/exchange/state.h"
 #include "gateway/exchange/vars.h"
+#include "gateway/message/fields.h"
 #include "gateway/observe/accesslog.h"
 
 enum { HOST_SHOWN = 253, ID_SHOWN = 128 };

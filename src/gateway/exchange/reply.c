@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/time.h"
+#include "gateway/exchange/exchange.h"
 #include "gateway/exchange/exchange_int.h"
+#include "gateway/message/fields.h"
 
 /* What gRPC clients are told for an HTTP status that is not a gRPC answer. */
 static const char *grpc_status(int status)

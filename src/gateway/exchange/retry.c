@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arithmetic of retries. Pure functions. */
 #include "gateway/exchange/retry.h"
+#include "gateway/message/fields.h"
 
 static bool code_listed(const struct sw_gw_retry *r, int status)
 {

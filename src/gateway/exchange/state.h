@@ -4,7 +4,7 @@
 
 #include "base/budget.h"
 #include "gateway/config/routes.h"
-#include "gateway/upstream/cluster.h"
+#include "gateway/upstream/host.h"
 
 struct sw_gw_route_state {
     struct sw_budget work; /* left of what the request may cost */

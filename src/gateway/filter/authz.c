@@ -6,9 +6,12 @@
 #include "gateway/filter/authz.h"
 
 #include "base/log.h"
+#include "gateway/config/config.h"
 #include "gateway/conn/worker.h"
+#include "gateway/exchange/exchange.h"
 #include "gateway/exchange/side.h"
 #include "gateway/filter/authz_int.h"
+#include "gateway/message/fields.h"
 #include "gateway/observe/stats.h"
 
 /* ---- as the question sees its client ---- */

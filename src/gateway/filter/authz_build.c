@@ -4,7 +4,8 @@
 #include <proto/google.pb-c.h>
 #include <proto/httpfilter.pb-c.h>
 
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
+#include "gateway/filter/authz.h"
 #include "gateway/filter/authz_int.h"
 #include "proto/pb.h"
 

@@ -6,7 +6,10 @@
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
 
+#include "gateway/config/config.h"
+#include "gateway/exchange/exchange.h"
 #include "gateway/filter/authz_int.h"
+#include "gateway/message/fields.h"
 #include "http/grpc/grpc.h"
 #include "http/url.h"
 #include "proto/pb.h"

@@ -11,10 +11,11 @@
 
 #include "base/hash.h"
 #include "base/time.h"
+#include "gateway/config/build.h"
 #include "gateway/filter/authz.h"
+#include "gateway/filter/build.h"
 #include "gateway/filter/filter.h"
 #include "gateway/filter/gzip.h"
-#include "gateway/route/build.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 

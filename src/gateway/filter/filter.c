@@ -7,10 +7,14 @@
 
 #include "base/base64.h"
 #include "base/rand.h"
+#include "gateway/config/config.h"
+#include "gateway/exchange/exchange.h"
 #include "gateway/exchange/state.h"
 #include "gateway/filter/authz.h"
 #include "gateway/filter/gzip.h"
+#include "gateway/message/fields.h"
 #include "gateway/message/match.h"
+#include "gateway/upstream/host.h"
 
 enum { SESSION_MAX = 256 };
 

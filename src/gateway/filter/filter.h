@@ -6,20 +6,6 @@
 #include "gateway/config/filter.h"
 #include "gateway/exchange/exchange.h"
 
-struct sw_gw_build;
-struct Sw__Any;
-struct Sw__HttpFilter;
-struct Sw__FilterConfigEntry;
-struct sw_gw_per_filter;
-
-/* The filters of a connection manager, the router excluded (it must be last). */
-SW_NODISCARD int sw_gw_build_filters(struct sw_gw_build *b, struct Sw__HttpFilter *const *in,
-                                     size_t n, const struct sw_gw_filter **ret, size_t *ret_n);
-/* typed_per_filter_config; unknown types are refused. */
-SW_NODISCARD int sw_gw_build_per_filter(struct sw_gw_build *b,
-                                        struct Sw__FilterConfigEntry *const *in, size_t n,
-                                        const struct sw_gw_per_filter **ret, size_t *ret_n);
-
 /* SW_OK: go on; SW_ECLOSED: sw_exchange_reply was called; SW_EAGAIN: sw_gw_route_go_on comes later,
  * and calling it again then goes on behind the filter that waited. */
 SW_NODISCARD int sw_gw_filters_request(struct sw_exchange *x);

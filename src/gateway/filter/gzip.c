@@ -5,10 +5,11 @@
 #include <proto/google.pb-c.h>
 #include <proto/httpfilter.pb-c.h>
 
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
+#include "gateway/config/filter.h"
 #include "gateway/conn/worker.h"
 #include "gateway/exchange/state.h"
-#include "gateway/filter/filter.h"
+#include "gateway/message/fields.h"
 #include "http/gzip.h"
 #include "proto/pb.h"
 #include "proto/types.h"

@@ -7,9 +7,9 @@
 
 #include "base/buf.h"
 #include "base/list.h"
-#include "gateway/config/config_int.h"
+#include "gateway/config/config.h"
 #include "gateway/config/tls.h"
-#include "gateway/upstream/lb.h"
+#include "gateway/upstream/cluster.h"
 #include "io/loop.h"
 #include "tunnel/dial.h"
 

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "gateway/config/config.h"
 #include "gateway/config/tls.h"
 #include "gateway/conn/conn.h"
 #include "gateway/exchange/clients.h"
@@ -16,9 +17,11 @@
 #include "gateway/exchange/side.h"
 #include "gateway/exchange/state.h"
 #include "gateway/l4/tcp.h"
+#include "gateway/message/fields.h"
 #include "gateway/observe/accesslog.h"
 #include "gateway/observe/stats.h"
-#include "gateway/upstream/cluster.h"
+#include "gateway/upstream/host.h"
+#include "gateway/upstream/hosts.h"
 #include "tls/tls.h"
 
 enum { CAUSE_ID_MAX = 128, CAUSE_HOST_MAX = 253, CAUSE_PATH_MAX = 256 };

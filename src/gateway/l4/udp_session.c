@@ -12,10 +12,12 @@
 #include "base/time.h"
 #include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
+#include "gateway/l4/udp.h"
 #include "gateway/l4/udp_int.h"
 #include "gateway/observe/accesslog.h"
 #include "gateway/observe/stats.h"
-#include "gateway/upstream/cluster.h"
+#include "gateway/upstream/host.h"
+#include "gateway/upstream/pick.h"
 #include "io/dgram.h"
 #include "io/sock.h"
 

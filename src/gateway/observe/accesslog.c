@@ -8,7 +8,7 @@
 #include <proto/accesslog.pb-c.h>
 
 #include "base/mem.h"
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
 #include "gateway/observe/accesslog_int.h"
 #include "http/h1.h"
 #include "proto/pb.h"
@@ -295,6 +295,7 @@ int sw_gw_build_logs(struct sw_gw_build *b, struct Sw__AccessLog *const *in, siz
         int rc;
 
         atomic_init(&l->refs, 1);
+        b->unref_log = sw_gw_accesslog_unref;
         sw_vec_push(&b->logs, l); /* the owner from here on */
         out[i] = l;
         rc = build_sink(b, l, in[i]);

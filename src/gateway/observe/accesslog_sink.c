@@ -21,6 +21,7 @@
 #include "base/thread.h"
 #include "base/time.h"
 #include "base/vec.h"
+#include "gateway/observe/accesslog.h"
 #include "gateway/observe/accesslog_int.h"
 
 enum { QUEUE_MAX = 4 << 20, PIECE = 4096 };

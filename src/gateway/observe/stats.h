@@ -14,8 +14,6 @@
 
 struct sw_addr;
 struct sw_gw_lstats;
-struct sw_gw_res;
-struct sw_gw_store;
 struct sw_gw_worker;
 
 /* The counters of a listener on this worker; live as long as the worker. Never NULL. */
@@ -43,15 +41,3 @@ bool sw_gw_lstats_may_log(struct sw_gw_lstats *s);
  */
 void sw_gw_lstats_say(struct sw_gw_lstats *s, const char *reason, const struct sw_addr *peer,
                       const char *why);
-
-/* Brings the metrics of clusters up to date; on the main thread, whose shard the store has. */
-void sw_gw_stats_scrape(struct sw_gw_store *s);
-/*
- * The cluster r goes. Its gauges go with it; what its last requests count is told until the last of
- * them is over.
- */
-void sw_gw_stats_leave(struct sw_gw_store *s, struct sw_gw_res *r);
-/* Tells what clusters that went counted since, and forgets those nobody uses any more. */
-void sw_gw_stats_sweep(struct sw_gw_store *s);
-/* With the store: forgets all of them. */
-void sw_gw_stats_done(struct sw_gw_store *s);

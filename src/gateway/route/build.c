@@ -8,8 +8,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
+#include "gateway/config/routes.h"
+#include "gateway/filter/build.h"
 #include "gateway/filter/filter.h"
+#include "gateway/observe/header_add.h"
 #include "gateway/route/build.h"
 #include "gateway/route/match.h"
 #include "http/h1.h"
@@ -36,79 +39,6 @@ int sw_gw_build_header_ops(struct sw_gw_build *b, struct Sw__HeaderValueOption *
     ret->n_remove = n_remove;
     return sw_gw_build_headers(b, add, n_add, &ret->add, &ret->n_add);
 }
-
-static uint32_t fraction(const Sw__RuntimeFractionalPercent *f, uint32_t otherwise)
-{
-    static const uint32_t scale[] = {10000, 100, 1};
-    uint64_t v;
-
-    if (!f || !f->default_value)
-        return otherwise;
-    if ((unsigned)f->default_value->denominator > 2)
-        return otherwise;
-    v = (uint64_t)f->default_value->numerator * scale[f->default_value->denominator];
-    return v > 1000000 ? 1000000 : (uint32_t)v;
-}
-
-uint32_t sw_gw_build_fraction(const struct Sw__RuntimeFractionalPercent *f, uint32_t otherwise)
-{
-    return fraction(f, otherwise);
-}
-
-/* ---- matches ---- */
-
-int sw_gw_build_header_match(struct sw_gw_build *b, const struct Sw__HeaderMatcher *in,
-                             struct sw_gw_header_match *m)
-{
-    const ProtobufCBinaryData *text = NULL;
-
-    m->name = sw_gw_lower(b, SW_PB_SLICE(in->name));
-    m->invert = in->invert_match;
-    m->missing_empty = in->treat_missing_header_as_empty;
-    if (m->name.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "header matcher without a name");
-    switch ((int)in->header_match_specifier_case) {
-    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER__NOT_SET:
-        m->kind = SW_GW_HEADER_PRESENT;
-        m->present = true;
-        return SW_OK;
-    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_PRESENT_MATCH:
-        m->kind = SW_GW_HEADER_PRESENT;
-        m->present = in->present_match;
-        return SW_OK;
-    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_RANGE_MATCH:
-        m->kind = SW_GW_HEADER_RANGE;
-        m->from = in->range_match->start;
-        m->to = in->range_match->end;
-        return SW_OK;
-    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_STRING_MATCH:
-        return sw_gw_build_str_match(b, in->string_match, &m->str);
-    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_SAFE_REGEX_MATCH:
-        m->str.kind = SW_GW_STR_REGEX;
-        return sw_gw_build_regex(b, SW_PB_SLICE(in->safe_regex_match->regex), true, &m->str.re);
-    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_EXACT_MATCH:
-        m->str.kind = SW_GW_STR_EXACT;
-        text = &in->exact_match;
-        break;
-    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_PREFIX_MATCH:
-        m->str.kind = SW_GW_STR_PREFIX;
-        text = &in->prefix_match;
-        break;
-    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_SUFFIX_MATCH:
-        m->str.kind = SW_GW_STR_SUFFIX;
-        text = &in->suffix_match;
-        break;
-    case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER_CONTAINS_MATCH:
-        m->str.kind = SW_GW_STR_CONTAINS;
-        text = &in->contains_match;
-        break;
-    default:
-        return sw_err_set(b->err, SW_EINVAL, "header matcher of an unknown kind");
-    }
-    m->str.text = sw_gw_text(b, text);
-    return SW_OK;
-}
-
 static int build_query_match(struct sw_gw_build *b, const Sw__QueryParameterMatcher *in,
                              struct sw_gw_query_match *m)
 {
@@ -198,7 +128,7 @@ static int build_match(struct sw_gw_build *b, const Sw__RouteMatch *in, struct s
     m->n_queries = (uint16_t)in->n_query_parameters;
     m->n_cookies = (uint16_t)in->n_cookies;
     m->grpc = in->grpc != NULL;
-    m->millionths = fraction(in->runtime_fraction, 1000000);
+    m->millionths = sw_gw_build_fraction(in->runtime_fraction, 1000000);
     m->tls_presented = -1;
     m->tls_validated = -1;
     if (in->tls_context && in->tls_context->presented)
@@ -585,9 +515,4 @@ struct sw_gw_routes *sw_gw_build_routes(struct sw_gw_build *b, struct sw_slice b
         rc = add_vhost(b, t, v ? v : decode_vhost(b, cut.hosts[i], t->body_max));
     }
     return finish(b, t, first_regex, outer, rc);
-}
-
-struct sw_slice sw_gw_routes_name(const struct sw_gw_routes *r)
-{
-    return r->name;
 }

@@ -5,6 +5,8 @@
 #include <proto/route.pb-c.h>
 
 #include "base/time.h"
+#include "gateway/config/build.h"
+#include "gateway/filter/build.h"
 #include "gateway/filter/filter.h"
 #include "gateway/observe/accesslog.h"
 #include "gateway/route/build.h"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/hex.h"
+#include "gateway/config/config.h"
 #include "gateway/message/match.h"
 #include "gateway/route/match.h"
 #include "http/url.h"

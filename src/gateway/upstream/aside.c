@@ -5,8 +5,10 @@
  * after a growing interval, finds out whether it accepts connections again. A cluster with
  * outlier_detection ejects by those rules instead (outlier.c).
  */
+#include "gateway/upstream/aside.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "gateway/upstream/cluster.h"
 #include "gateway/upstream/lb.h"
 
 enum {

@@ -9,7 +9,9 @@
 #include "base/hex.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
+#include "gateway/upstream/build.h"
+#include "gateway/upstream/cluster.h"
 #include "http/h1.h"
 #include "proto/pb.h"
 #include "proto/types.h"
@@ -356,7 +358,7 @@ static int build_spec(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw
     s->checks = checks;
     s->n_checks = in->n_health_checks;
     if (rc == SW_OK)
-        rc = sw_gw_build_tls_up(b, in->transport_socket, s, ret_tls);
+        rc = sw_gw_build_up_socket(b, in->transport_socket, s, ret_tls);
     if (rc == SW_OK && in->n_transport_socket_matches)
         rc = sw_gw_build_tls_matches(b, in, s, ret_tls);
     return rc;

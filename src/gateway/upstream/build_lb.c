@@ -5,7 +5,8 @@
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
 
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
+#include "gateway/upstream/build.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 

@@ -275,90 +275,13 @@ struct sw_gw_cluster {
 struct sw_gw_cluster *sw_gw_cluster_ref(struct sw_gw_cluster *c);
 struct sw_gw_cluster *sw_gw_cluster_unref(struct sw_gw_cluster *c);
 
-/* ---- hosts: members as one worker sees them ---- */
+struct sw_gw_cluster_state *sw_gw_cluster_state_new(unsigned n_workers);
+/* A cluster from its parts, each of which gets another reference. */
+struct sw_gw_cluster *sw_gw_cluster_new(struct sw_gw_cluster_spec *spec, struct sw_gw_members *m,
+                                        struct sw_gw_cluster_state *st, struct sw_gw_tls *tls);
 
-struct sw_gw_pool;
-struct sw_gw_worker;
+/* ---- counters and limits ---- */
 
-/* What the proxy on the way said last when it refused a tunnel to a host. */
-struct sw_gw_refusal {
-    uint64_t at_ns; /* loop time */
-    uint16_t status;
-    char reason[48];        /* x-spanwire-reason; empty: none */
-    char proxy_status[160]; /* RFC 9209; empty: none */
-};
-
-/* Of one worker, kept across snapshots as long as member, settings and TLS stay the same. */
-struct sw_gw_host {
-    unsigned refs;                 /* not atomic: worker's own */
-    struct sw_gw_addr addr;        /* of the member */
-    struct sw_gw_member *member;   /* a reference */
-    struct sw_gw_cluster *cluster; /* a reference: settings and TLS of its connections */
-    struct sw_gw_wcluster *wc;     /* a reference */
-    struct sw_gw_pool *pool;       /* up_pool.c's; NULL: none yet */
-    uint32_t active;               /* requests and tunnels */
-    bool gone;                     /* no longer in its cluster */
-    bool passed_known;
-    const struct sw_json *passed;  /* metadata for internal listeners, made on first use */
-    struct sw_gw_refusal *refusal; /* in the arena; NULL: none yet */
-    struct sw_arena arena;
-};
-
-struct sw_gw_host *sw_gw_host_ref(struct sw_gw_host *h);
-/* Returns NULL. */
-struct sw_gw_host *sw_gw_host_unref(struct sw_gw_host *h);
-
-/* The clusters and hosts a worker has used. */
-struct sw_gw_hosts;
-struct sw_gw_hosts *sw_gw_hosts_new(struct sw_gw_worker *w);
-/* A new snapshot arrived: settles which hosts stay, releases the pools of the others. */
-void sw_gw_hosts_apply(struct sw_gw_hosts *hs, const struct sw_gw_config *c);
-void sw_gw_hosts_free(struct sw_gw_hosts *hs);
-/* Closes idle connections to every host (drain). */
-void sw_gw_hosts_release_pools(struct sw_gw_hosts *hs);
-
-/* ---- choosing a host ---- */
-
-enum { SW_GW_TRIED_MAX = 8 };
-
-struct sw_gw_pick {
-    uint64_t hash; /* of the hash policies */
-    bool has_hash;
-    bool session_strict;         /* no other host will do */
-    struct sw_slice session;     /* address of a sticky session (member->text); empty: none */
-    struct sw_addr original_dst; /* ORIGINAL_DST clusters; family 0: none */
-    const struct sw_gw_member *tried[SW_GW_TRIED_MAX]; /* avoid these on a retry where possible */
-    unsigned n_tried;
-};
-
-/*
- * A host of the named cluster for one request or connection, counted as active, with a reference
- * for the caller. SW_ENOENT: no such cluster; SW_ELIMIT: a circuit limit; SW_ECLOSED: no usable
- * member.
- */
-SW_NODISCARD int sw_gw_lb_pick(struct sw_gw_hosts *hs, const struct sw_gw_config *c,
-                               struct sw_slice cluster, const struct sw_gw_pick *pick,
-                               struct sw_gw_host **ret);
-
-enum { SW_GW_HOSTS_MAX = 3 }; /* asked for one request while none has accepted a connection */
-
-/*
- * No connection to 'h' could be made for the caller, who has sent nothing. Adds it to pick->tried
- * and counts a failover; false when there is no other host to ask.
- */
-SW_NODISCARD bool sw_gw_lb_fail_over(struct sw_gw_hosts *hs, const struct sw_gw_host *h,
-                                     struct sw_gw_pick *pick);
-/* Adds to pick->tried, once. */
-void sw_gw_pick_tried(struct sw_gw_pick *pick, const struct sw_gw_member *m);
-
-enum sw_gw_result {                       /* what an attempt says about its host */
-                    SW_GW_RESULT_OK,      /* a response, status says which; for TCP: connected */
-                    SW_GW_RESULT_LOCAL,   /* no connection, TLS failure */
-                    SW_GW_RESULT_BROKEN,  /* broke off or timed out after it was sent */
-                    SW_GW_RESULT_NEUTRAL, /* the client went, or a limit: says nothing */
-};
-/* The attempt is over: counters, outlier ejection. Drops the caller's reference. */
-void sw_gw_lb_done(struct sw_gw_hosts *hs, struct sw_gw_host *h, enum sw_gw_result how, int status);
 /* Counts an attempt that took too long. */
 static inline void sw_gw_cluster_timed_out(const struct sw_gw_cluster *c, unsigned worker)
 {
@@ -376,6 +299,9 @@ static inline bool sw_gw_limit_below(uint32_t used, uint32_t limit, unsigned wor
     return used < (share || limit == 0 ? share : 1);
 }
 
-/* Takes a slot for a retry from the cluster's limit or budget; given back by sw_gw_retry_give. */
-SW_NODISCARD bool sw_gw_retry_take(struct sw_gw_hosts *hs, struct sw_slice cluster);
-void sw_gw_retry_give(struct sw_gw_hosts *hs, struct sw_slice cluster);
+enum sw_gw_result {                       /* what an attempt says about its host */
+                    SW_GW_RESULT_OK,      /* a response, status says which; for TCP: connected */
+                    SW_GW_RESULT_LOCAL,   /* no connection, TLS failure */
+                    SW_GW_RESULT_BROKEN,  /* broke off or timed out after it was sent */
+                    SW_GW_RESULT_NEUTRAL, /* the client went, or a limit: says nothing */
+};

@@ -9,7 +9,9 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
-#include "gateway/config/config_int.h"
+#include "gateway/upstream/build.h"
+#include "gateway/upstream/cluster.h"
+#include "gateway/upstream/dns.h"
 #include "io/resolver.h"
 
 enum { NAMES_MAX = 1000 };

@@ -14,6 +14,7 @@
 #include "base/rand.h"
 #include "base/time.h"
 #include "gateway/conn/worker.h"
+#include "gateway/upstream/cluster.h"
 
 enum { PRIORITIES = 130, RETRY_PICKS = 5 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Passive health: a member that fails several times in a row is left out for a while. */
+#include "gateway/upstream/outlier.h"
 #include "base/log.h"
 #include "gateway/upstream/lb.h"
 

@@ -14,6 +14,7 @@
 #include "gateway/worker/process.h"
 #include "gateway/worker/ready.h"
 #include "gateway/xds/store.h"
+#include "gateway/xds/xds.h"
 #include "io/port.h"
 
 enum {

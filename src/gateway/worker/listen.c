@@ -21,6 +21,7 @@
 #include "gateway/l4/udp.h"
 #include "gateway/observe/stats.h"
 #include "gateway/upstream/cluster.h"
+#include "gateway/upstream/hosts.h"
 #include "gateway/worker/bind.h"
 #include "gateway/worker/listen_hello.h"
 #include "gateway/worker/process.h"

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/vec.h"
+#include "gateway/xds/dir.h"
 #include "gateway/xds/store.h"
 #include "gateway/xds/store_int.h"
 #include "io/filewatch.h"

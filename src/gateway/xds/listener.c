@@ -9,8 +9,12 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
+#include "gateway/config/config.h"
+#include "gateway/config/ticket.h"
+#include "gateway/config/tls.h"
 #include "gateway/observe/accesslog.h"
+#include "gateway/xds/listener.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 #include "xds/limits.h"
@@ -296,6 +300,7 @@ struct sw_gw_listener *sw_gw_build_listener(struct sw_gw_build *b, struct sw_sli
     l->n_regexes = b->regexes.n;
     l->owned_logs = b->logs.p;
     l->n_owned_logs = b->logs.n;
+    l->unref_log = b->unref_log;
     b->regexes.p = NULL;
     b->regexes.n = b->regexes.cap = 0;
     b->logs.p = NULL;

@@ -7,9 +7,12 @@
 #include <proto/route.pb-c.h>
 
 #include "base/time.h"
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
+#include "gateway/filter/build.h"
 #include "gateway/filter/filter.h"
 #include "gateway/observe/accesslog.h"
+#include "gateway/route/build.h"
+#include "gateway/xds/listener.h"
 #include "http/h1.h"
 #include "proto/pb.h"
 #include "proto/types.h"

@@ -6,8 +6,10 @@
 #include <proto/listener.pb-c.h>
 
 #include "base/time.h"
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
 #include "gateway/observe/accesslog.h"
+#include "gateway/observe/header_add.h"
+#include "gateway/xds/listener.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 

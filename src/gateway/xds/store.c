@@ -12,9 +12,20 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
+#include "gateway/config/config.h"
+#include "gateway/config/cred.h"
+#include "gateway/config/routes.h"
+#include "gateway/config/tls.h"
+#include "gateway/health/health.h"
 #include "gateway/observe/stats.h"
+#include "gateway/route/build.h"
+#include "gateway/upstream/build.h"
+#include "gateway/upstream/cluster.h"
+#include "gateway/upstream/dns.h"
+#include "gateway/xds/listener.h"
 #include "gateway/xds/store_int.h"
+#include "gateway/xds/store_stats.h"
 
 #define DEFAULT_WARM_NS (15 * SW_NS_PER_S)
 
@@ -119,7 +130,7 @@ static struct sw_gw_members *load_members(struct sw_gw_store *s,
                                           const struct sw_gw_members *old, struct sw_err *err)
 {
     SW_ARENA_AUTO tmp = {0};
-    struct sw_gw_build b = {.arena = &tmp, .tmp = &tmp, .err = err, .store = s};
+    struct sw_gw_build b = {.arena = &tmp, .tmp = &tmp, .err = err, .source = &s->source};
     struct sw_gw_members *m = NULL;
     bool names = spec->discovery == SW_GW_STRICT_DNS || spec->discovery == SW_GW_LOGICAL_DNS;
 
@@ -188,7 +199,8 @@ static int compile(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_slice b
                    struct sw_err *err)
 {
     SW_ARENA_AUTO tmp = {0};
-    struct sw_gw_build b = {.arena = &tmp, .tmp = &tmp, .err = err, .store = s, .give_up = give_up};
+    struct sw_gw_build b = {
+        .arena = &tmp, .tmp = &tmp, .err = err, .source = &s->source, .give_up = give_up};
     int rc = SW_OK;
 
     if (r->type == SW_GW_TYPE_LISTENER) {
@@ -303,7 +315,7 @@ static int check(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice bytes
     if (t == SW_GW_TYPE_SECRET)
         return sw_gw_check_secret(bytes, &name, &tmp, err);
     if (t == SW_GW_TYPE_ENDPOINTS) {
-        struct sw_gw_build b = {.arena = &tmp, .tmp = &tmp, .err = err, .store = s};
+        struct sw_gw_build b = {.arena = &tmp, .tmp = &tmp, .err = err, .source = &s->source};
         struct sw_gw_members *m = sw_gw_build_members(&b, bytes, false, NULL, 1);
 
         sw_gw_build_done(&b);
@@ -455,12 +467,23 @@ bool sw_gw_store_ready(const struct sw_gw_store *s)
 
 /* ---- life ---- */
 
+static bool find_resource(const struct sw_gw_source *src, enum sw_gw_type t, struct sw_slice name,
+                          struct sw_slice *ret_bytes)
+{
+    const struct sw_gw_res *r = sw_gw_store_find(src->store, t, name);
+
+    if (r)
+        *ret_bytes = r->bytes;
+    return r != NULL;
+}
+
 struct sw_gw_store *sw_gw_store_new(const struct sw_gw_store_opts *o)
 {
     struct sw_gw_store *s = SW_NEW(struct sw_gw_store);
 
     s->o = *o;
     s->wanted_arg = o->arg;
+    s->source = (struct sw_gw_source){.find = find_resource, .store = s, .creds = &s->creds};
     if (s->o.warm_timeout_ns == 0)
         s->o.warm_timeout_ns = DEFAULT_WARM_NS;
     if (s->o.n_workers == 0)
@@ -488,7 +511,7 @@ void sw_gw_store_free(struct sw_gw_store *s)
         sw_vec_done(&s->shard_res[i]);
     (void)sw_gw_shards_unref(s->shards);
     (void)sw_gw_config_unref(s->current);
-    sw_gw_creds_free(s);
+    sw_gw_creds_free(&s->creds);
     sw_gw_stats_done(s);
     sw_vec_done(&s->touched);
     sw_free(s);

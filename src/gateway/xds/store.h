@@ -8,21 +8,13 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "gateway/config/build.h"
 #include "gateway/config/config.h"
 #include "io/loop.h"
 
 struct sw_egress;
 struct sw_gw_store;
 struct sw_metrics_shard;
-
-enum sw_gw_type {
-    SW_GW_TYPE_CLUSTER,
-    SW_GW_TYPE_ENDPOINTS,
-    SW_GW_TYPE_LISTENER,
-    SW_GW_TYPE_ROUTES,
-    SW_GW_TYPE_SECRET,
-};
-enum { SW_GW_TYPES = 5 };
 
 /* "envoy.config.cluster.v3.Cluster", ...: the type URL without its prefix. */
 const char *sw_gw_type_name(enum sw_gw_type t);
@@ -82,45 +74,3 @@ bool sw_gw_store_ready(const struct sw_gw_store *s);
 /* Pages of the admin server. Appended to out; SW_ELIMIT when it is full. */
 SW_NODISCARD int sw_gw_store_dump(struct sw_gw_store *s, struct sw_buf *out);     /* /config_dump */
 SW_NODISCARD int sw_gw_store_clusters(struct sw_gw_store *s, struct sw_buf *out); /* /clusters */
-
-/* ---- resources from files ---- */
-
-struct sw_gw_dir;
-
-/*
- * Loads every *.yaml, *.yml and *.json file of a directory (each holds {"resources": [{"@type":
- * ...}]}, or one resource, or a list of them) and follows changes. The directory is the whole
- * truth: what is in no file goes. A file that does not parse is logged; the others count, and
- * nothing goes until it parses again. NULL when the directory cannot be read or watched.
- */
-SW_NODISCARD struct sw_gw_dir *sw_gw_dir_new(struct sw_gw_store *s, struct sw_loop *l,
-                                             const char *path, struct sw_err *err);
-/* Reads everything again now. SW_EINVAL when something was refused: each thing has been logged. */
-SW_NODISCARD int sw_gw_dir_reload(struct sw_gw_dir *d);
-void sw_gw_dir_free(struct sw_gw_dir *d);
-
-/* ---- resources from an xDS server ---- */
-
-struct sw_gw_xds;
-struct sw_xds_client_opts;
-
-/*
- * Subscribes over delta ADS to all clusters and listeners, and to the routes, endpoints and secrets
- * they name. Options as in xds/client.h. NULL with err. What was learnt stays when the server goes.
- */
-SW_NODISCARD struct sw_gw_xds *sw_gw_xds_new(struct sw_gw_store *s, struct sw_loop *l,
-                                             const struct sw_xds_client_opts *o,
-                                             struct sw_err *err);
-struct sw_gateway_config;
-/* The same from the options of the command (--xds-addr and friends). */
-SW_NODISCARD struct sw_gw_xds *sw_gw_xds_open(struct sw_gw_store *s, struct sw_loop *l,
-                                              const struct sw_gateway_config *c,
-                                              struct sw_metrics_shard *shard, struct sw_err *err);
-bool sw_gw_xds_connected(const struct sw_gw_xds *x);
-/* What is wrong with listeners that were accepted (copied); empty: nothing. Goes to the server as
- * the reason of a refusal, and with every answer until it changes. */
-void sw_gw_xds_set_trouble(struct sw_gw_xds *x, struct sw_slice text);
-/* The workers opened the sockets of the newest listeners, or could not: the server is answered. */
-void sw_gw_xds_applied(struct sw_gw_xds *x);
-/* Before the store is freed. NULL is fine. */
-void sw_gw_xds_free(struct sw_gw_xds *x);

@@ -8,6 +8,8 @@
 #include "base/json.h"
 #include "base/time.h"
 #include "gateway/config/routes.h"
+#include "gateway/upstream/cluster.h"
+#include "gateway/xds/store.h"
 #include "gateway/xds/store_int.h"
 #include "proto/json.h"
 #include "proto/pb.h"

@@ -2,7 +2,9 @@
 /* The inside of the store, for the files that dump it. */
 #pragma once
 
-#include "gateway/config/config_int.h"
+#include "base/vec.h"
+#include "gateway/config/build.h"
+#include "gateway/config/cred.h"
 #include "gateway/xds/store.h"
 
 struct sw_gw_res {
@@ -54,8 +56,8 @@ struct sw_gw_store {
     SW_VEC(struct sw_gw_gone) gone;
     uint64_t lost_told;                 /* lines of access logs, as the metrics know it */
     SW_VEC(struct sw_gw_res *) touched; /* by the update under way */
-    struct sw_map creds;                /* credentials by content; see config_cred.c */
-    uint64_t creds_swept_ns;
+    struct sw_gw_creds creds;           /* credentials by content */
+    struct sw_gw_source source;         /* what compilers see of this */
     struct sw_defer publish;
     struct sw_timer warm;
 };
@@ -65,16 +67,6 @@ struct sw_gw_need {
     struct sw_slice name; /* owned */
     SW_VEC(struct sw_gw_res *) users;
 };
-
-/*
- * As sw_tls_cred_new, but one that was made from the same texts a short time ago is used again.
- * s may be NULL.
- */
-struct sw_tls_cred;
-struct sw_tls_cred_pem;
-struct sw_tls_cred *sw_gw_cred_get(struct sw_gw_store *s, const struct sw_tls_cred_pem *pem,
-                                   struct sw_err *err);
-void sw_gw_creds_free(struct sw_gw_store *s);
 
 /* NULL: there is none. */
 struct sw_gw_res *sw_gw_store_find(const struct sw_gw_store *s, enum sw_gw_type t,

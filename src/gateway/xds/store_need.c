@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which resource mentions which name: what to ask a server for, and what to compile again. */
 #include "base/mem.h"
-#include "gateway/config/config_int.h"
+#include "gateway/config/build.h"
 #include "gateway/xds/store_int.h"
 
 static void need_add(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name,
@@ -62,36 +62,8 @@ void sw_gw_replace_deps(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_gw
     b->deps.n = b->deps.cap = 0;
 }
 
-void sw_gw_need(struct sw_gw_build *b, enum sw_gw_type t, struct sw_slice name)
-{
-    struct sw_gw_dep d = {.type = t, .name = sw_slice(sw_slice_dup(name), name.n)};
-
-    sw_vec_push(&b->deps, d);
-}
-
 struct sw_gw_res *sw_gw_store_find(const struct sw_gw_store *s, enum sw_gw_type t,
                                    struct sw_slice name)
 {
     return s ? sw_map_get(&s->res[t], name) : NULL;
-}
-
-bool sw_gw_need_present(struct sw_gw_build *b, enum sw_gw_type t, struct sw_slice name)
-{
-    sw_gw_need(b, t, name);
-    if (sw_gw_store_find(b->store, t, name))
-        return true;
-    b->missing |= !b->give_up;
-    return false;
-}
-
-struct sw_slice sw_gw_need_secret(struct sw_gw_build *b, struct sw_slice name)
-{
-    const struct sw_gw_res *r;
-
-    sw_gw_need(b, SW_GW_TYPE_SECRET, name);
-    r = sw_gw_store_find(b->store, SW_GW_TYPE_SECRET, name);
-    if (r)
-        return r->bytes;
-    b->missing = true; /* never served without its key, however long that takes */
-    return sw_slice(NULL, 0);
 }

@@ -3,7 +3,10 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "gateway/config/config_int.h"
+#include "gateway/config/config.h"
+#include "gateway/config/routes.h"
+#include "gateway/upstream/cluster.h"
+#include "gateway/xds/store.h"
 #include "gateway/xds/store_int.h"
 
 static void publish(struct sw_gw_store *s);

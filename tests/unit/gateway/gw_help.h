@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "gateway/config/config_int.h"
 #include "gateway/config/routes.h"
 #include "gateway/exchange/retry.h"
 #include "gateway/filter/filter.h"

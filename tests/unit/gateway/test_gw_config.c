@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store: what is refused, what waits, what is shared between snapshots; filter chains. */
+#include "gateway/config/config.h"
+#include "gateway/upstream/cluster.h"
+#include "gateway/xds/store.h"
 #include "gw_help.h"
 
 #define HCM(routes)                                                                                \

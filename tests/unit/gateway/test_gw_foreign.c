@@ -6,7 +6,9 @@
  */
 #include "gw_help.h"
 
+#include "gateway/config/config.h"
 #include "gateway/filter/filter.h"
+#include "gateway/xds/store.h"
 
 #define T        "'@type':'type.googleapis.com/envoy."
 #define LB(name) T "extensions.load_balancing_policies." name "'"

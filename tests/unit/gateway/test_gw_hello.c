@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "gateway/exchange/exchange.h"
+#include "gateway/message/fields.h"
 #include "gateway/worker/listen_hello.h"
 
 /* A minimal hello: version, random, no session, one cipher, SNI "A.test", ALPN "h2". */

@@ -3,7 +3,13 @@
 #include "gw_help.h"
 
 #include "base/time.h"
+#include "gateway/config/config.h"
+#include "gateway/upstream/aside.h"
+#include "gateway/upstream/hosts.h"
 #include "gateway/upstream/lb.h"
+#include "gateway/upstream/outlier.h"
+#include "gateway/upstream/pick.h"
+#include "gateway/xds/store.h"
 
 struct world {
     struct sw_gw_store *store;

@@ -3,6 +3,11 @@
 #include "gw_help.h"
 
 #include "base/rand.h"
+#include "gateway/config/build.h"
+#include "gateway/config/routes.h"
+#include "gateway/message/match.h"
+#include "gateway/route/build.h"
+#include "gateway/route/match.h"
 
 static struct sw_gw_routes *build_after(const char *json, const struct sw_gw_routes *old)
 {

@@ -6,6 +6,8 @@
 #include "base/rand.h"
 #include "base/time.h"
 
+#include "gateway/config/config.h"
+#include "gateway/xds/store.h"
 #include "gw_help.h"
 
 enum { CLUSTERS = 10000, ROUTES = 10000, ROUNDS = 4000 };

@@ -5,7 +5,12 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/conn/worker.h"
+#include "gateway/upstream/aside.h"
+#include "gateway/upstream/cluster.h"
+#include "gateway/upstream/hosts.h"
 #include "gateway/upstream/lb.h"
+#include "gateway/upstream/outlier.h"
+#include "gateway/upstream/pick.h"
 
 /* A member made on the spot for where the client was going. */
 static struct sw_gw_member *original_dst(const struct sw_gw_cluster *c,
