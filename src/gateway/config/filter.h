@@ -2,7 +2,7 @@
 /* Compiled HTTP filters of a connection manager, and what routes change of them. */
 #pragma once
 
-#include "gateway/config/config.h"
+#include "gateway/config/parts.h"
 
 enum sw_gw_filter_kind {
     SW_GW_FILTER_CORS,

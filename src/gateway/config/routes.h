@@ -2,8 +2,8 @@
 /* A compiled route table. Made by route/build.h, read by everybody who serves requests. */
 #pragma once
 
-#include "gateway/config/config.h"
 #include "gateway/config/filter.h"
+#include "gateway/config/parts.h"
 
 /* ---- matching ---- */
 

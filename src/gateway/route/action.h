@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/budget.h"
+#include "gateway/config/listener.h"
 #include "gateway/config/routes.h"
 #include "gateway/message/message.h"
 

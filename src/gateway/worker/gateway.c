@@ -25,7 +25,6 @@
 #include "gateway/worker/worker.h"
 #include "gateway/xds/dir.h"
 #include "gateway/xds/store.h"
-#include "gateway/xds/store_stats.h"
 #include "gateway/xds/xds.h"
 #include "io/batch.h"
 #include "io/filewatch.h"

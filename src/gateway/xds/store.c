@@ -25,7 +25,6 @@
 #include "gateway/upstream/dns.h"
 #include "gateway/xds/listener.h"
 #include "gateway/xds/store_int.h"
-#include "gateway/xds/store_stats.h"
 
 #define DEFAULT_WARM_NS (15 * SW_NS_PER_S)
 

@@ -74,3 +74,5 @@ bool sw_gw_store_ready(const struct sw_gw_store *s);
 /* Pages of the admin server. Appended to out; SW_ELIMIT when it is full. */
 SW_NODISCARD int sw_gw_store_dump(struct sw_gw_store *s, struct sw_buf *out);     /* /config_dump */
 SW_NODISCARD int sw_gw_store_clusters(struct sw_gw_store *s, struct sw_buf *out); /* /clusters */
+/* Brings the metrics of clusters up to date; on the main thread, whose shard the store has. */
+void sw_gw_stats_scrape(struct sw_gw_store *s);

@@ -79,3 +79,15 @@ void sw_gw_replace_deps(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_gw
 void sw_gw_store_changed(struct sw_gw_store *s, enum sw_gw_type t);
 /* The same for one cluster: only those that share its shard are collected again. */
 void sw_gw_store_changed_cluster(struct sw_gw_store *s, struct sw_slice name);
+
+/* ---- store_stats.c ---- */
+
+/*
+ * The cluster r goes. Its gauges go with it; what its last requests count is told until the last of
+ * them is over.
+ */
+void sw_gw_stats_leave(struct sw_gw_store *s, struct sw_gw_res *r);
+/* Tells what clusters that went counted since, and forgets those nobody uses any more. */
+void sw_gw_stats_sweep(struct sw_gw_store *s);
+/* With the store: forgets all of them. */
+void sw_gw_stats_done(struct sw_gw_store *s);

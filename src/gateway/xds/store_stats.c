@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What clusters counted, from the cells the workers write anyway. Main thread. */
-#include "gateway/xds/store_stats.h"
-
 #include "base/mem.h"
 #include "gateway/config/routes.h"
 #include "gateway/observe/accesslog.h"

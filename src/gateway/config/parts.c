@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gateway/config/parts.h"
+
+#include "base/mem.h"
+#include "regex/regex.h"
+
+struct sw_gw_tls *sw_gw_tls_ref(struct sw_gw_tls *t)
+{
+    atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+    return t;
+}
+
+struct sw_gw_tls *sw_gw_tls_unref(struct sw_gw_tls *t)
+{
+    if (!t || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
+        return NULL;
+    for (size_t i = 0; i < t->n_creds; i++)
+        (void)sw_tls_cred_unref(t->creds[i]);
+    for (size_t i = 0; i < t->n_regexes; i++)
+        sw_regex_free(t->regexes[i]);
+    sw_free(t->regexes);
+    for (size_t i = 0; i < t->n_choices; i++)
+        (void)sw_gw_tls_unref(t->choices[i].tls);
+    (void)sw_gw_tls_unref(t->rest);
+    sw_arena_clear(&t->arena);
+    sw_free(t);
+    return NULL;
+}
+
+/* ---- conditions ---- */
+
+static bool find_in(struct sw_slice hay, struct sw_slice needle, bool icase)
+{
+    for (size_t i = 0; i + needle.n <= hay.n; i++) {
+        struct sw_slice at = sw_slice(hay.p + i, needle.n);
+
+        if (icase ? sw_slice_ieq(at, needle) : sw_slice_eq(at, needle))
+            return true;
+    }
+    return false;
+}
+
+bool sw_gw_str_matches(const struct sw_gw_str_match *m, struct sw_slice text, struct sw_budget *b)
+{
+    struct sw_slice part = text;
+
+    switch (m->kind) {
+    case SW_GW_STR_REGEX:
+        return sw_regex_match(m->re, text, b) == 1;
+    case SW_GW_STR_CONTAINS:
+        return find_in(text, m->text, m->icase);
+    case SW_GW_STR_PREFIX:
+        part = sw_slice_head(text, m->text.n);
+        break;
+    case SW_GW_STR_SUFFIX:
+        part = text.n >= m->text.n ? sw_slice_from(text, text.n - m->text.n) : text;
+        break;
+    case SW_GW_STR_EXACT:
+        break;
+    }
+    return m->icase ? sw_slice_ieq(part, m->text) : sw_slice_eq(part, m->text);
+}
+
+/* Every key of the match is in the metadata, with the same value; no match at all is for all. */
+static bool matches(const struct sw_json *match, const struct sw_json *has)
+{
+    for (size_t i = 0; i < sw_json_len(match); i++) {
+        const struct sw_json *v = sw_json_get(has, match->obj.members[i].key);
+
+        if (!v || !sw_json_equal(v, match->obj.members[i].value, SW_JSON_EQ_VALUE))
+            return false;
+    }
+    return true;
+}
+
+const struct sw_gw_tls *sw_gw_tls_choose(const struct sw_gw_tls *t, const struct sw_json *metadata)
+{
+    const struct sw_json *has = sw_json_find(metadata, "envoy.transport_socket_match");
+
+    for (size_t i = 0; i < t->n_choices; i++) {
+        if (matches(t->choices[i].match, has))
+            return t->choices[i].tls;
+    }
+    return t->rest;
+}
