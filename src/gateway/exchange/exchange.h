@@ -247,5 +247,6 @@ uint64_t sw_exchange_start_wall(struct sw_exchange *x);
 /* The filter that waited is done (sw_gw_calls.route gave SW_EAGAIN): the exchange goes on. */
 void sw_exchange_continue(struct sw_exchange *x);
 
-/* Sends copies of a request that is about to be forwarded, as its route says (mirror.c). */
+/* Sends copies of a request that is about to be forwarded, as its route says (exchange_mirror.c).
+ */
 void sw_gw_mirror_start(struct sw_exchange *x);

@@ -29,7 +29,7 @@ struct sw_slice gw_page_body(struct sw_exchange *x, int status, struct sw_slice 
 /* Tries again after such an end, if it may. False: nothing was done. */
 bool gw_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status);
 
-/* ---- host.c ---- */
+/* ---- exchange_host.c ---- */
 /*
  * Chooses an upstream host for the next attempt (x->attempts counts them, from 1 here) and counts
  * it as active: x->host gets a reference. SW_ENOENT (no such cluster, nothing healthy) or SW_ELIMIT
@@ -46,12 +46,12 @@ SW_NODISCARD bool gw_should_retry(struct sw_exchange *x, enum sw_gw_outcome how,
 /* Gives the cluster's retry slot back, if x holds one. */
 void gw_give_retry_slot(struct sw_exchange *x);
 
-/* ---- mirror.c ---- */
+/* ---- exchange_mirror.c ---- */
 /* Mirrors of x: told of its body, of the body's end, and of its own end. Only with x->copies. */
 void gw_mirror_data(struct sw_exchange *x, struct sw_slice data);
 void gw_mirror_end(struct sw_exchange *x);
 void gw_mirror_gone(struct sw_exchange *x);
 
-/* ---- log.c ---- */
+/* ---- exchange_log.c ---- */
 /* The exchange is over: access log, metrics. */
 void gw_log_done(struct sw_exchange *x);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The host of an attempt: chosen, judged, and followed by another. */
-#include "gateway/upstream/host.h"
 #include "base/rand.h"
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/exchange/retry.h"
 #include "gateway/exchange/state.h"
 #include "gateway/message/fields.h"
+#include "gateway/upstream/host.h"
 #include "gateway/upstream/pick.h"
 
 int gw_pick_host(struct sw_exchange *x, int *ret_status)
