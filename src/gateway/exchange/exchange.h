@@ -149,8 +149,8 @@ struct sw_exchange {
     const struct sw_gw_route *route;
     struct sw_gw_route_state *rs; /* in the arena */
     struct sw_gw_host *host;      /* of the current attempt, a reference; NULL: none */
-    struct sw_gw_copies *copies;  /* mirrors of this request, route_mirror.c; NULL: none */
-    struct sw_gzip_stream *gzip;  /* of the answer, filter_gzip.c; NULL: it goes as it is */
+    struct sw_gw_copies *copies;  /* mirrors of this request, exchange_mirror.c; NULL: none */
+    struct sw_gzip_stream *gzip;  /* of the answer, filter/gzip.c; NULL: it goes as it is */
 
     /* Facts for logs. */
     uint64_t start_ns;      /* loop time when the head was complete */

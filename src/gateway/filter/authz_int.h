@@ -45,7 +45,7 @@ struct sw_gw_authz_state {
     struct sw_gw_fields response; /* OK: fields to add */
 };
 
-/* ---- filter_authz_talk.c ---- */
+/* ---- authz_talk.c ---- */
 
 /* Fill the head of m; return the body, in m's arena. */
 struct sw_slice authz_http_question(struct sw_gw_authz_state *s, struct sw_exchange *m);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The HTTP filters at work: CORS, sticky sessions, answers about our own health, and (files of
- * their own) outside authorisation and compression. filter_build.c makes them.
+ * their own) outside authorisation and compression. build.c makes them.
  */
 #include "gateway/filter/filter.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One active health check between its parts: health.c keeps the checkers and judges results,
- * health_http.c asks by HTTP and gRPC, health_tcp.c by bytes.
+ * http.c asks by HTTP and gRPC, tcp.c by bytes.
  */
 #pragma once
 
