@@ -186,6 +186,92 @@ static void grown_windows_stay_within_the_budget(void **state)
     rig_stop(&r);
 }
 
+/* ---- the limits themselves, without packets ---- */
+
+/* A connection without ngtcp2: its peer gives no credit. */
+struct bare {
+    struct sw_quic q;
+    struct sw_qconn c;
+    struct sw_qstream s;
+};
+
+static struct bare *bare_new(uint64_t max_buffered, uint64_t max_conn_buffered)
+{
+    struct bare *b = SW_NEW(struct bare);
+
+    b->q.cfg.max_buffered = max_buffered;
+    b->q.cfg.max_conn_buffered = max_conn_buffered;
+    b->c.q = &b->q;
+    b->s.c = &b->c;
+    return b;
+}
+
+/*
+ * Half of a limit is for what is to be sent. Below half of that a stream may fill its queue, from
+ * there on only what its peer takes (nothing here) beside the floor.
+ */
+static void room_ends_where_the_limits_say(void **state)
+{
+    static const struct {
+        uint64_t max;
+        uint64_t max_conn;
+        uint64_t used; /* by all connections */
+        uint64_t used_conn;
+        size_t room;
+    } cases[] = {
+        {64 * MIB, 64 * MIB, 0, 0, QUIC_SEND_MAX},
+        {64 * MIB, 64 * MIB, 16 * MIB - 1, 0, QUIC_SEND_MAX},
+        {64 * MIB, 64 * MIB, 16 * MIB, 0, QUIC_FLOOR},
+        {64 * MIB, 8 * MIB, 2 * MIB - 1, 2 * MIB - 1, QUIC_SEND_MAX},
+        {64 * MIB, 8 * MIB, 2 * MIB, 2 * MIB, QUIC_FLOOR},
+        {64 * MIB, 8 * MIB, 15 * MIB, 0, QUIC_SEND_MAX}, /* others use it, not this one */
+        {2, 2, 1, 1, QUIC_FLOOR},
+    };
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        struct bare *b = bare_new(cases[i].max, cases[i].max_conn);
+
+        b->q.tx_beyond = cases[i].used;
+        b->c.tx_beyond = cases[i].used_conn;
+        if (sw_qmem_room(&b->s, 0) != cases[i].room)
+            fail_msg("case %zu: %zu", i, sw_qmem_room(&b->s, 0));
+        /* Who holds the floor already gets no more of it. */
+        b->s.tx_mem = QUIC_FLOOR;
+        assert_int_equal(sw_qmem_room(&b->s, 0), cases[i].room == QUIC_FLOOR ? 0 : cases[i].room);
+        sw_free(b);
+    }
+}
+
+static void only_what_is_beyond_the_floor_counts(void **state)
+{
+    struct bare *b = bare_new(64 * MIB, 64 * MIB);
+
+    sw_qmem_count(&b->s, QUIC_FLOOR);
+    assert_int_equal(b->q.tx_mem, QUIC_FLOOR);
+    assert_int_equal(b->q.tx_beyond, 0);
+    sw_qmem_count(&b->s, QUIC_CHUNK);
+    assert_int_equal(b->q.tx_beyond, QUIC_CHUNK);
+    assert_int_equal(b->c.tx_beyond, QUIC_CHUNK);
+    sw_qmem_count(&b->s, -QUIC_CHUNK);
+    assert_int_equal(b->q.tx_beyond, 0);
+    assert_int_equal(b->c.tx_beyond, 0);
+    sw_qmem_count(&b->s, -QUIC_FLOOR);
+    assert_int_equal(b->q.tx_mem, 0);
+    sw_free(b);
+}
+
+/* What an endpoint without options may hold, and a connection of it. */
+static void defaults_are_what_the_header_says(void **state)
+{
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    assert_int_equal(r.a.q->cfg.max_buffered, 128 * MIB);
+    assert_int_equal(r.a.q->cfg.max_conn_buffered, 64 * MIB);
+    assert_int_equal(r.a.q->cfg.first_window, QUIC_FLOOR);
+    rig_stop(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +279,9 @@ int main(void)
         cmocka_unit_test(few_streams_hold_what_they_like),
         cmocka_unit_test(a_window_grows_as_it_is_used),
         cmocka_unit_test(grown_windows_stay_within_the_budget),
+        cmocka_unit_test(room_ends_where_the_limits_say),
+        cmocka_unit_test(only_what_is_beyond_the_floor_counts),
+        cmocka_unit_test(defaults_are_what_the_header_says),
     };
 
     return cmocka_run_group_tests_name("quic memory", tests, NULL, NULL);
