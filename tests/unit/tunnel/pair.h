@@ -12,7 +12,8 @@ struct tun {
     unsigned status;
     int done;
     int rc;
-    bool tcp; /* the local connection is TCP, so that resets show */
+    bool tcp;     /* the local connection is TCP, so that resets show */
+    bool give_up; /* as soon as it hears that bytes reached the local connection */
     size_t up;
     size_t down;
     struct sw_err err;
@@ -52,6 +53,8 @@ static inline void tun_moved(struct sw_tstream *t, size_t up, size_t down)
 
     x->up += up;
     x->down += down;
+    if (x->give_up && down)
+        sw_tstream_abort(t, SW_H2_CONNECT_ERROR);
 }
 
 static inline void tun_done(struct sw_tstream *t, int rc, const struct sw_err *err)

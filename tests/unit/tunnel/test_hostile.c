@@ -299,6 +299,96 @@ static void unread_pings_are_limited(void **state)
     raw_done(&r);
 }
 
+enum loss {
+    PEER_RESETS,       /* right behind the data */
+    LOCAL_SIDE_CLOSES, /* the data is on its way then */
+    OWNER_GIVES_UP,    /* having heard of a part of the data */
+    SERVER_ABORTS,     /* before the data */
+    LOSSES,
+};
+
+static void lose_stream(struct raw *r, enum loss how, uint32_t id, struct tun *t)
+{
+    static uint8_t frames[9 + 16000 + 9 + 4];
+    static const int tiny = 1;
+    size_t n = frame_head(frames, 16000, DATA, 0, id) + 16000;
+
+    if (how == PEER_RESETS) {
+        n += frame_head(frames + n, 4, RST, 0, id) + 4;
+        frames[n - 1] = SW_H2_CONNECT_ERROR;
+    } else if (how == OWNER_GIVES_UP) { /* the local socket takes a part */
+        assert_int_equal(setsockopt(t->stream.fd, SOL_SOCKET, SO_SNDBUF, &tiny, sizeof(tiny)), 0);
+        t->give_up = true;
+    } else if (how == SERVER_ABORTS) {
+        sw_tstream_abort(&t->stream, SW_H2_CONNECT_ERROR);
+    }
+    raw_send(r, frames, n);
+    if (how == LOCAL_SIDE_CLOSES) {
+        sw_sock_close(t->app);
+        t->app = -1;
+    }
+    RUN_UNTIL(r->p->loop, r->p->server_closed || sw_session_streams(r->p->server) == 0);
+    rig_settle(r->p->loop);
+    assert_true(how != OWNER_GIVES_UP || (t->down > 0 && t->down < 16000));
+}
+
+/*
+ * Twenty times the connection's window is sent on streams that get lost. Had the credit for any of
+ * it gone with its stream, the server would find its window exceeded.
+ */
+static void lost_streams_give_the_credit_of_the_connection_back(void **state)
+{
+    (void)state;
+    for (int how = 0; how < LOSSES; how++) {
+        struct pair *p = pair_new();
+        struct raw r;
+
+        p->config.stream_window = 65535;
+        p->config.connection_window = 131072;
+        raw_open(&r, p);
+        for (uint32_t i = 0; i < 160; i++) {
+            raw_connect_frame(&r, 1 + 2 * i);
+            RUN_UNTIL(p->loop, p->ns == i + 1 || p->server_closed);
+            if (p->server_closed)
+                fail_msg("way %d: closed after %u streams: %s", how, i, p->server_err.msg);
+            lose_stream(&r, (enum loss)how, 1 + 2 * i, &p->s[i]);
+            sw_sock_close(p->s[i].app);
+            p->s[i].app = -1;
+            raw_pump(&r);
+        }
+        assert_int_equal(p->server_closed, 0);
+        raw_done(&r);
+    }
+}
+
+/* The same of requests that are refused while their data is on its way. */
+static void refused_requests_give_the_credit_of_the_connection_back(void **state)
+{
+    static uint8_t frames[9 + sizeof(connect_block) - 1 + 9 + 16000];
+    struct pair *p = pair_new();
+    struct raw r;
+
+    (void)state;
+    p->answer = 403;
+    p->config.stream_window = 65535;
+    p->config.connection_window = 131072;
+    raw_open(&r, p);
+    for (uint32_t i = 0; i < 160; i++) {
+        size_t n = frame_head(frames, sizeof(connect_block) - 1, HEADERS, END_HEADERS, 1 + 2 * i);
+
+        memcpy(frames + n, connect_block, sizeof(connect_block) - 1);
+        n += sizeof(connect_block) - 1;
+        n += frame_head(frames + n, 16000, DATA, 0, 1 + 2 * i) + 16000;
+        raw_send(&r, frames, n);
+        rig_settle(p->loop);
+        raw_pump(&r);
+    }
+    p->answer = 0;
+    raw_connect_frame(&r, 1 + 2 * 160);
+    RUN_UNTIL(p->loop, p->ns == 1);
+    raw_done(&r);
+}
+
 static void more_data_than_the_window_ends_the_stream(void **state)
 {
     struct raw r;
@@ -406,6 +496,8 @@ int main(void)
         cmocka_unit_test(answered_streams_may_be_reset_freely),
         cmocka_unit_test(empty_data_frames_are_limited),
         cmocka_unit_test(unread_pings_are_limited),
+        cmocka_unit_test(lost_streams_give_the_credit_of_the_connection_back),
+        cmocka_unit_test(refused_requests_give_the_credit_of_the_connection_back),
         cmocka_unit_test(more_data_than_the_window_ends_the_stream),
         cmocka_unit_test(streams_beyond_the_limit_are_refused),
         cmocka_unit_test(a_request_with_end_of_stream_ends_the_local_write_side),
