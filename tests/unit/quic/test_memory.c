@@ -260,6 +260,44 @@ static void only_what_is_beyond_the_floor_counts(void **state)
     sw_free(b);
 }
 
+static uint64_t still(void)
+{
+    return SW_NS_PER_S;
+}
+
+/* A reader that is as quick as can be gets half of what is left of the smaller budget, once. */
+static void windows_grow_within_the_budgets(void **state)
+{
+    static const struct {
+        uint64_t max;
+        uint64_t max_conn;
+    } cases[] = {{MIB, 64 * MIB}, {64 * MIB, MIB}};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        struct bare *b = bare_new(cases[i].max, cases[i].max_conn);
+        uint64_t largest = 0;
+
+        b->q.cfg.first_window = QUIC_FLOOR;
+        b->q.cfg.stream_window = 16 * MIB;
+        b->q.loop = sw_loop_new(NULL);
+        sw_loop_set_clock(b->q.loop, still);
+        sw_qmem_stream_begin(&b->s);
+        while (b->s.read < MIB) {
+            (void)sw_qmem_taken(&b->s, b->s.window);
+            largest = sw_max(largest, b->s.window);
+        }
+        /* It was at four floors, three of them out of the budget. */
+        assert_int_equal(largest, QUIC_FLOOR + (MIB / 2 - 3 * QUIC_FLOOR) / 2);
+        assert_int_equal(b->q.promised, b->s.window - QUIC_FLOOR);
+        assert_int_equal(b->c.promised, b->s.window - QUIC_FLOOR);
+        sw_qmem_stream_end(&b->s);
+        assert_int_equal(b->q.promised, 0);
+        assert_int_equal(b->c.promised, 0);
+        sw_loop_free(b->q.loop);
+        sw_free(b);
+    }
+}
+
 /* What an endpoint without options may hold, and a connection of it. */
 static void defaults_are_what_the_header_says(void **state)
 {
@@ -281,6 +319,7 @@ int main(void)
         cmocka_unit_test(grown_windows_stay_within_the_budget),
         cmocka_unit_test(room_ends_where_the_limits_say),
         cmocka_unit_test(only_what_is_beyond_the_floor_counts),
+        cmocka_unit_test(windows_grow_within_the_budgets),
         cmocka_unit_test(defaults_are_what_the_header_says),
     };
 

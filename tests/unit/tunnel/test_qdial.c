@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The client half: one connection per node, and what its callers hear when it fails. */
 #include "qrig.h"
+#include "wild.h"
 
 static struct sw_addr nowhere = {.ip = {.family = 4, .b = {127, 0, 0, 1}}, .port = 1};
 
@@ -513,63 +514,6 @@ static void a_node_that_never_answers_is_given_up(void **state)
 }
 
 /* ---- a device that is not ours ---- */
-
-struct wild {
-    struct sw_slice say;
-    bool fin;
-};
-
-static size_t w_data(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
-{
-    struct wild *w = sw_qstream_arg(s);
-
-    (void)p;
-    (void)fin;
-    if (w->say.n)
-        assert_int_equal(sw_qstream_write(s, w->say.p, w->say.n), w->say.n);
-    if (w->fin)
-        sw_qstream_finish(s);
-    w->say.n = 0;
-    return n;
-}
-
-static void w_none(struct sw_qstream *s)
-{
-    (void)s;
-}
-
-static void w_reset(struct sw_qstream *s, uint64_t code)
-{
-    (void)s;
-    (void)code;
-}
-
-static void w_closed(struct sw_qstream *s, bool lost)
-{
-    (void)s;
-    (void)lost;
-}
-
-static const struct sw_qstream_ops w_ops = {
-    .data = w_data, .writable = w_none, .reset = w_reset, .closed = w_closed};
-
-static void w_stream(struct sw_qconn *c, struct sw_qstream *s)
-{
-    sw_qstream_attach(s, &w_ops, sw_qconn_arg(c));
-}
-
-static void w_conn_closed(struct sw_qconn *c, const struct sw_qclose *why)
-{
-    (void)c;
-    (void)why;
-}
-
-static const struct sw_qconn_ops w_conn_ops = {.stream = w_stream, .closed = w_conn_closed};
-
-static void w_accepted(void *arg, struct sw_qconn *c)
-{
-    sw_qconn_set_ops(c, &w_conn_ops, arg);
-}
 
 static void strange_answers_are_no_answers(void **state)
 {
