@@ -112,28 +112,41 @@ def test_restart_under_a_watching_client(k):
     assert re.findall(r'"name":"(before|after)"', out) == ["before", "after"]
 
 
-@pytest.mark.skipif(not control.find_gateway_api(), reason="no copy of the Gateway API CRDs here (set GATEWAY_API)")
-def test_gateway_api(k, binary, tmp_path):
-    """Upstream's files on a server that has none of its kinds."""
-    k = control.Control(binary, tmp_path / "bare", "--fabric-kinds=false")
-    top = control.find_gateway_api()
-    out = k.kubectl("apply", "-f", top)
-    assert out.count("created") >= 12, out
-    k.kubectl("wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io", "--timeout=120s")
+CRDS = control.find_gateway_api()
+CONFORMANCE = os.path.join(os.path.dirname(os.path.dirname(CRDS)), "conformance", "tests") if CRDS else ""
+
+
+@pytest.fixture
+def bare(binary, tmp_path):
+    """A server that has upstream's files instead of the fabric's kinds."""
+    if not CRDS:
+        pytest.skip("no copy of the Gateway API CRDs here (set GATEWAY_API)")
+    c = control.Control(binary, tmp_path / "bare", "--fabric-kinds=false")
+    try:
+        out = c.kubectl("apply", "-f", CRDS)
+        assert out.count("created") >= 12, out
+        c.kubectl("wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io", "--timeout=120s")
+        yield c
+    finally:
+        c.close()
+
+
+def test_gateway_api(bare):
+    """Upstream's rules hold."""
     route = {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": {"name": "h"},
              "spec": {"rules": [{"matches": [{"path": {"type": "PathPrefix", "value": "/a//b"}}]}]}}
-    bad = k.kubectl("apply", "-f", "-", stdin=json.dumps(route), check=False)
+    bad = bare.kubectl("apply", "-f", "-", stdin=json.dumps(route), check=False)
     assert "must not contain '//' when type one of ['Exact', 'PathPrefix']" in bad.stderr
     route["spec"]["rules"][0]["matches"][0]["path"]["value"] = "/a/b"
-    assert "created" in k.kubectl("apply", "-f", "-", stdin=json.dumps(route))
-    conformance = os.path.join(os.path.dirname(os.path.dirname(top)), "conformance", "tests")
-    if not os.path.isdir(conformance):
-        k.close()
-        return
-    # All objects of the upstream tests that only use kinds we serve.
+    assert "created" in bare.kubectl("apply", "-f", "-", stdin=json.dumps(route))
+
+
+@pytest.mark.skipif(not os.path.isdir(CONFORMANCE), reason="no copy of the Gateway API's conformance tests here")
+def test_gateway_api_conformance_objects(bare):
+    """All objects of the upstream tests that only use kinds we serve."""
     refused = []
     for ns in ("gateway-conformance-infra", "gateway-conformance-app-backend", "gateway-conformance-web-backend"):
-        k.kubectl("create", "namespace", ns)
+        bare.kubectl("create", "namespace", ns)
     for name in sorted(os.listdir(conformance)):
         if not name.startswith(("httproute-", "grpcroute-")) or name == "httproute-retry.yaml":
             continue
@@ -141,8 +154,7 @@ def test_gateway_api(k, binary, tmp_path):
                 .replace("{GATEWAY_CLASS_NAME}", "x"))
         if "kind: Deployment" in text:
             continue
-        done = k.kubectl("apply", "--server-side", "-f", "-", stdin=text, check=False)
+        done = bare.kubectl("apply", "--server-side", "-f", "-", stdin=text, check=False)
         if done.returncode and "namespaces" not in done.stderr:
             refused.append((name, done.stderr[:300]))
     assert not refused
-    k.close()

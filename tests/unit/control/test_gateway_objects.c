@@ -138,13 +138,12 @@ static void conformance_manifests_make_good_resources(void **state)
 
     (void)state;
     if (!dir)
-        return;
+        skip();
     dir = sw_arena_printf(&a, "%s/data/gateway-api/conformance", dir);
     base[0] = sw_arena_printf(&a, "%s/gateway/_common.yaml", getenv("SW_GOLDEN"));
     base[1] = sw_arena_printf(&a, "%s/base/manifests.yaml", dir);
     if (access(base[1], R_OK) != 0)
-        return; /* the suite's files are not part of this tree (and Meson takes a skip for a
-                   failure) */
+        skip(); /* the suite's files are not part of this tree */
     n = check_all(base, sw_arena_printf(&a, "%s/tests/*.yaml", dir));
     assert_in_range(n, 500, SIZE_MAX);
 }
