@@ -12,14 +12,48 @@ static struct call *simple(struct qrig *r, uint8_t node)
     return call_connect(r, node, &nowhere);
 }
 
+/* The same, answered. */
+static struct call *answered(struct qrig *r, uint8_t node)
+{
+    struct call *c = simple(r, node);
+
+    RUN_UNTIL(r->loop, c->status);
+    assert_int_equal(c->status, 403);
+    return c;
+}
+
+/* Half a head: the device says nothing, as with a tunnel that runs. */
+static struct call *running(struct qrig *r, uint8_t node)
+{
+    struct call *c = call_text(r, node, "CONNECT a:1 HTTP/1.1\r\nhost: a");
+
+    RUN_UNTIL(r->loop, c->writables);
+    return c;
+}
+
+static struct qrig *started(void)
+{
+    struct qrig *r = qrig_new();
+
+    qrig_start(r);
+    return r;
+}
+
+/* Ends the calls, then everything. */
+static void done(struct qrig *r, struct call **c, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        call_free(c[i]);
+    qrig_free(r);
+}
+
 static void many_calls_share_one_dial(void **state)
 {
     enum { N = 100 };
-    struct qrig *r = qrig_new();
+    struct qrig *r = started();
     struct call *c[N];
 
     (void)state;
-    qrig_start(r);
     for (size_t i = 0; i < N; i++)
         c[i] = simple(r, 1);
     assert_int_equal(r->fake.dials, 0); /* nothing from inside */
@@ -29,8 +63,7 @@ static void many_calls_share_one_dial(void **state)
     assert_int_equal(r->lookups, 1);
     for (size_t i = 0; i < N; i++)
         call_free(c[i]);
-    c[0] = simple(r, 2);
-    RUN_UNTIL(r->loop, c[0]->status);
+    c[0] = answered(r, 2);
     assert_int_equal(r->fake.dials, 2);
     assert_int_equal(sw_qdial_conns(r->dial), 2);
     call_free(c[0]);
@@ -88,8 +121,7 @@ static void failures_are_shared_and_named(void **state)
             call_free(c[0]);
             rig_advance(r->loop, 3 * SW_NS_PER_S);
         }
-        c[0] = simple(r, 1);
-        RUN_UNTIL(r->loop, c[0]->status == 403);
+        c[0] = answered(r, 1);
         for (size_t k = 0; k < 3; k++)
             call_free(c[k]);
         qrig_free(r);
@@ -98,13 +130,11 @@ static void failures_are_shared_and_named(void **state)
 
 static void an_idle_connection_is_closed_and_made_again(void **state)
 {
-    struct qrig *r = qrig_new();
+    struct qrig *r = started();
     struct call *c;
 
     (void)state;
-    qrig_start(r);
-    c = simple(r, 1);
-    RUN_UNTIL(r->loop, c->status);
+    c = answered(r, 1);
     rig_advance(r->loop, 60 * SW_NS_PER_S); /* while a call lives */
     assert_int_equal(sw_qdial_conns(r->dial), 1);
     call_free(c);
@@ -113,11 +143,9 @@ static void an_idle_connection_is_closed_and_made_again(void **state)
     rig_advance(r->loop, 20 * SW_NS_PER_S);
     assert_int_equal(sw_qdial_conns(r->dial), 0);
     assert_int_equal(r->closed_idle, 1);
-    c = simple(r, 1);
-    RUN_UNTIL(r->loop, c->status);
+    c = answered(r, 1);
     assert_int_equal(r->fake.dials, 2);
-    call_free(c);
-    qrig_free(r);
+    done(r, &c, 1);
 }
 
 static void the_oldest_idle_connection_makes_room(void **state)
@@ -137,12 +165,10 @@ static void the_oldest_idle_connection_makes_room(void **state)
     assert_int_equal(c[2]->fail, SW_QFAIL_LIMIT); /* both are in use */
     call_free(c[1]);
     call_free(c[0]); /* node 2 is idle longer */
-    c[3] = simple(r, 3);
-    RUN_UNTIL(r->loop, c[3]->status);
+    c[3] = answered(r, 3);
     assert_string_equal(sw_qdial_state(r->dial, &(struct sw_nodeid){0}), "none");
     RUN_UNTIL(r->loop, r->closed_idle == 1);
-    c[0] = simple(r, 1); /* still there */
-    RUN_UNTIL(r->loop, c[0]->status);
+    c[0] = answered(r, 1); /* still there */
     assert_int_equal(r->fake.dials, 3);
     call_free(c[0]);
     call_free(c[2]);
@@ -273,8 +299,7 @@ static void a_dead_connection_is_replaced_once(void **state)
 
         r->sc.head_timeout_ns = 1000 * SW_NS_PER_S;
         qrig_start(r);
-        warm = simple(r, 1);
-        RUN_UNTIL(r->loop, warm->status);
+        warm = answered(r, 1);
         if (!cases[i].reused) { /* the call comes with the dial */
             call_free(warm);
             rig_advance(r->loop, 3700 * SW_NS_PER_S);
@@ -306,13 +331,11 @@ static void a_dead_connection_is_replaced_once(void **state)
  */
 static void a_silent_connection_is_replaced(void **state)
 {
-    struct qrig *r = qrig_new();
+    struct qrig *r = started();
     struct call *c[4];
 
     (void)state;
-    qrig_start(r);
-    c[0] = call_text(r, 1, "CONNECT a:1 HTTP/1.1\r\nhost: a"); /* half a head: a tunnel that runs */
-    RUN_UNTIL(r->loop, c[0]->writables);
+    c[0] = running(r, 1);
     rig_settle(r->loop);
     fake_die(&r->fake);
     c[1] = simple(r, 1);
@@ -355,13 +378,11 @@ static void a_silent_connection_is_replaced(void **state)
 /* The network was away for a while: the connection that has the tunnels serves new calls, too. */
 static void a_connection_that_is_heard_again_is_used(void **state)
 {
-    struct qrig *r = qrig_new();
+    struct qrig *r = started();
     struct call *c[4];
 
     (void)state;
-    qrig_start(r);
-    c[0] = call_text(r, 1, "CONNECT a:1 HTTP/1.1\r\nhost: a");
-    RUN_UNTIL(r->loop, c[0]->writables);
+    c[0] = running(r, 1);
     fake_die(&r->fake);
     r->fake.mode = FAKE_DIAL_SILENT;
     c[1] = simple(r, 1);
@@ -372,8 +393,7 @@ static void a_connection_that_is_heard_again_is_used(void **state)
     assert_int_equal(c[0]->ended, 0);
     assert_int_equal(sw_qdial_conns(r->dial), 1);
     fake_revive(&r->fake);
-    c[2] = simple(r, 1); /* although the failure is remembered */
-    RUN_UNTIL(r->loop, c[2]->status == 403);
+    c[2] = answered(r, 1); /* although the failure is remembered */
     assert_int_equal(r->fake.dials, 2);
     assert_int_equal(r->apart_recovered, 1);
     /* Heard again while others wait for a dial. */
@@ -387,29 +407,24 @@ static void a_connection_that_is_heard_again_is_used(void **state)
     RUN_UNTIL(r->loop, c[3]->status == 403);
     assert_int_equal(r->fake.dials, 3);
     assert_int_equal(sw_qdial_conns(r->dial), 1);
-    for (size_t i = 0; i < 4; i++)
-        call_free(c[i]);
-    qrig_free(r);
+    done(r, c, 4);
 }
 
 /* An idle connection that missed its signs of life is not worth a wait. */
 static void a_stale_connection_is_not_used(void **state)
 {
-    struct qrig *r = qrig_new();
+    struct qrig *r = started();
     struct call *c;
 
     (void)state;
-    qrig_start(r);
-    c = simple(r, 1);
-    RUN_UNTIL(r->loop, c->status);
+    c = answered(r, 1);
     call_free(c);
     fake_die(&r->fake);
     rig_advance(r->loop, 8 * SW_NS_PER_S);
     c = simple(r, 1);
     rig_settle(r->loop);
     assert_int_equal(r->fake.dials, 2);
-    call_free(c);
-    qrig_free(r);
+    done(r, &c, 1);
 }
 
 /* One stream that waits behind others is no reason to leave a connection that lives. */
@@ -421,8 +436,7 @@ static void a_slow_stream_does_not_cost_the_connection(void **state)
     (void)state;
     r->sc.head_timeout_ns = 1000 * SW_NS_PER_S;
     qrig_start(r);
-    c[0] = simple(r, 1);
-    RUN_UNTIL(r->loop, c[0]->status);
+    c[0] = answered(r, 1);
     fake_die(&r->fake);
     c[1] = simple(r, 1);
     rig_settle(r->loop);
@@ -433,20 +447,17 @@ static void a_slow_stream_does_not_cost_the_connection(void **state)
     assert_int_equal(c[1]->ended, 0);
     fake_revive(&r->fake);
     RUN_UNTIL(r->loop, c[1]->status == 403);
-    call_free(c[0]);
-    call_free(c[1]);
-    qrig_free(r);
+    done(r, c, 2);
 }
 
 /* A device that stands still right after the handshake: the first call is worth a second dial, too.
  */
 static void a_new_connection_that_goes_silent_is_replaced(void **state)
 {
-    struct qrig *r = qrig_new();
+    struct qrig *r = started();
     struct call *c;
 
     (void)state;
-    qrig_start(r);
     fake_die(&r->fake);
     c = simple(r, 1);
     rig_settle(r->loop);
@@ -459,21 +470,18 @@ static void a_new_connection_that_goes_silent_is_replaced(void **state)
     assert_int_equal(c->status, 403);
     assert_int_equal(r->fake.dials, 2);
     RUN_UNTIL(r->loop, sw_qdial_conns(r->dial) == 1); /* nothing ran on the first */
-    call_free(c);
-    qrig_free(r);
+    done(r, &c, 1);
 }
 
 /* QUIC gave it up under a tunnel: who asks in the next moment hears so at once, and later ones
  * dial. */
 static void a_connection_lost_to_silence_is_remembered(void **state)
 {
-    struct qrig *r = qrig_new();
+    struct qrig *r = started();
     struct call *c[3];
 
     (void)state;
-    qrig_start(r);
-    c[0] = call_text(r, 1, "CONNECT a:1 HTTP/1.1\r\nhost: a");
-    RUN_UNTIL(r->loop, c[0]->writables);
+    c[0] = running(r, 1);
     r->fake.mode = FAKE_DIAL_SILENT;
     c[0]->q.sent = 1; /* it may not be sent again */
     fake_break(r->server_conn);
@@ -484,12 +492,9 @@ static void a_connection_lost_to_silence_is_remembered(void **state)
     assert_int_equal(r->fake.dials, 1);
     r->fake.mode = FAKE_DIAL_OK;
     rig_advance(r->loop, 3 * SW_NS_PER_S);
-    c[2] = simple(r, 1);
-    RUN_UNTIL(r->loop, c[2]->status);
+    c[2] = answered(r, 1);
     assert_int_equal(r->fake.dials, 2);
-    for (size_t i = 0; i < 3; i++)
-        call_free(c[i]);
-    qrig_free(r);
+    done(r, c, 3);
 }
 
 static void a_node_that_never_answers_is_given_up(void **state)
@@ -500,17 +505,14 @@ static void a_node_that_never_answers_is_given_up(void **state)
     (void)state;
     r->sc.head_timeout_ns = 1000 * SW_NS_PER_S;
     qrig_start(r);
-    c = call_text(r, 1, "CONNECT a:1 HTTP/1.1\r\nhost: a");
-    RUN_UNTIL(r->loop, c->writables);
+    c = running(r, 1);
     rig_advance(r->loop, 16 * SW_NS_PER_S);
     assert_int_equal(c->ended, 1);
     assert_int_equal(c->fail, SW_QFAIL_ANSWER_TIMEOUT);
     call_free(c);
-    c = simple(r, 1); /* not on that connection again */
-    RUN_UNTIL(r->loop, c->status);
+    c = answered(r, 1); /* not on that connection again */
     assert_int_equal(r->fake.dials, 2);
-    call_free(c);
-    qrig_free(r);
+    done(r, &c, 1);
 }
 
 /* ---- a device that is not ours ---- */
@@ -560,13 +562,11 @@ static void strange_answers_are_no_answers(void **state)
 
 static void draining_lets_calls_end(void **state)
 {
-    struct qrig *r = qrig_new();
+    struct qrig *r = started();
     struct call *c[2];
 
     (void)state;
-    qrig_start(r);
-    c[0] = simple(r, 1);
-    RUN_UNTIL(r->loop, c[0]->status);
+    c[0] = answered(r, 1);
     sw_qdial_drain(r->dial);
     c[1] = simple(r, 1);
     assert_int_equal(c[1]->ended, 0);
@@ -589,8 +589,7 @@ static void a_removed_node_loses_its_calls(void **state)
     (void)state;
     memset(id.b, 1, sizeof(id.b));
     qrig_start(r);
-    c = simple(r, 1);
-    RUN_UNTIL(r->loop, c->status);
+    c = answered(r, 1);
     assert_string_equal(sw_qdial_state(r->dial, &id), "connected");
     sw_qdial_forget(r->dial, &id);
     assert_int_equal(c->ended, 1);
@@ -602,8 +601,7 @@ static void a_removed_node_loses_its_calls(void **state)
     assert_string_equal(sw_qdial_state(r->dial, &id), "dialing");
     sw_qdial_forget(r->dial, &id);
     assert_int_equal(c->ended, 1);
-    call_free(c);
-    qrig_free(r);
+    done(r, &c, 1);
 }
 
 static void a_call_may_be_cancelled_at_any_time(void **state)
