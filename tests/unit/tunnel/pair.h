@@ -12,8 +12,8 @@ struct tun {
     unsigned status;
     int done;
     int rc;
-    bool tcp;     /* the local connection is TCP, so that resets show */
-    bool give_up; /* as soon as it hears that bytes reached the local connection */
+    bool tcp;            /* the local connection is TCP, so that resets show */
+    struct tun *give_up; /* whom, as soon as it hears that bytes reached the local connection */
     size_t up;
     size_t down;
     struct sw_err err;
@@ -54,7 +54,7 @@ static inline void tun_moved(struct sw_tstream *t, size_t up, size_t down)
     x->up += up;
     x->down += down;
     if (x->give_up && down)
-        sw_tstream_abort(t, SW_H2_CONNECT_ERROR);
+        sw_tstream_abort(&x->give_up->stream, SW_H2_CONNECT_ERROR);
 }
 
 static inline void tun_done(struct sw_tstream *t, int rc, const struct sw_err *err)

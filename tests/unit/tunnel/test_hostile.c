@@ -318,7 +318,7 @@ static void lose_stream(struct raw *r, enum loss how, uint32_t id, struct tun *t
         frames[n - 1] = SW_H2_CONNECT_ERROR;
     } else if (how == OWNER_GIVES_UP) { /* the local socket takes a part */
         assert_int_equal(setsockopt(t->stream.fd, SOL_SOCKET, SO_SNDBUF, &tiny, sizeof(tiny)), 0);
-        t->give_up = true;
+        t->give_up = t;
     } else if (how == SERVER_ABORTS) {
         sw_tstream_abort(&t->stream, SW_H2_CONNECT_ERROR);
     }
@@ -359,6 +359,36 @@ static void lost_streams_give_the_credit_of_the_connection_back(void **state)
         assert_int_equal(p->server_closed, 0);
         raw_done(&r);
     }
+}
+
+/* The same of streams whose data waits for its turn behind that of another, who gives them up. */
+static void streams_given_up_by_others_give_the_credit_back(void **state)
+{
+    static uint8_t frames[9 + 1 + 9 + 16000];
+    struct pair *p = pair_new();
+    struct raw r;
+
+    (void)state;
+    p->config.stream_window = 65535;
+    p->config.connection_window = 131072;
+    raw_open(&r, p);
+    raw_connect_frame(&r, 1);
+    RUN_UNTIL(p->loop, p->ns == 1);
+    for (uint32_t i = 1; i <= 160; i++) {
+        size_t n = frame_head(frames, 1, DATA, 0, 1) + 1;
+
+        raw_connect_frame(&r, 1 + 2 * i);
+        RUN_UNTIL(p->loop, p->ns == i + 1);
+        p->s[0].give_up = &p->s[i];
+        n += frame_head(frames + n, 16000, DATA, 0, 1 + 2 * i) + 16000;
+        raw_send(&r, frames, n);
+        RUN_UNTIL(p->loop, sw_session_streams(p->server) == 1);
+        assert_int_equal(p->s[i].down, 0);
+        sw_sock_close(p->s[i].app);
+        p->s[i].app = -1;
+        raw_pump(&r);
+    }
+    raw_done(&r);
 }
 
 /* The same of requests that are refused while their data is on its way. */
@@ -497,6 +527,7 @@ int main(void)
         cmocka_unit_test(empty_data_frames_are_limited),
         cmocka_unit_test(unread_pings_are_limited),
         cmocka_unit_test(lost_streams_give_the_credit_of_the_connection_back),
+        cmocka_unit_test(streams_given_up_by_others_give_the_credit_back),
         cmocka_unit_test(refused_requests_give_the_credit_of_the_connection_back),
         cmocka_unit_test(more_data_than_the_window_ends_the_stream),
         cmocka_unit_test(streams_beyond_the_limit_are_refused),
