@@ -8,6 +8,7 @@ nothing it makes is visible outside and all of it disappears with the process.
 import contextlib
 import os
 import pathlib
+import re
 import resource
 import shutil
 import subprocess
@@ -20,9 +21,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 from harness import apart, certs, hang, left, netns, serve, shard  # noqa: E402
-from harness.control import loopback_up  # noqa: E402
+from harness.control import Control, loopback_up  # noqa: E402
 from harness.device import Web  # noqa: E402
-from harness.mesh import Mesh  # noqa: E402
+from harness.mesh import PORT, Mesh  # noqa: E402
+from harness.relay import Relay  # noqa: E402
 from harness.sidecar import Echo  # noqa: E402
 from harness.town import Edge, Town  # noqa: E402
 
@@ -120,6 +122,35 @@ def web():
     w = Web()
     yield w
     w.close()
+
+
+@pytest.fixture
+def make_relay(topology, binary, tmp_path):
+    """Starts relays; those that still run end with the test, and well."""
+    del topology
+    made = []
+
+    def make(*args, **kw):
+        made.append(Relay(binary, tmp_path, *args, **kw))
+        return made[-1]
+    yield make
+    for r in made:
+        running = r.p.poll() is None
+        assert r.stop() == 0 or not running
+        assert not re.search(r"Sanitizer|runtime error", r.said()), r.said()[-4000:]
+
+
+@pytest.fixture
+def start_api(binary, tmp_path):
+    """Starts API servers without the other controllers; they end with the test."""
+    made = []
+
+    def start(*flags):
+        made.append(Control(binary, tmp_path / f"c{len(made)}", "--gateway=false", "--connector=false", *flags))
+        return made[-1]
+    yield start
+    for s in made:
+        s.close()
 
 
 @pytest.fixture
@@ -235,6 +266,16 @@ def mesh(captured, authority, binary, tmp_path):
     env = Mesh(captured, authority, binary, tmp_path)
     yield env
     env.close()
+
+
+@pytest.fixture
+def inbound(mesh):
+    """The mesh with a node in front of s2, and what HBONE needs to reach it."""
+    mesh.node = mesh.shared("node2")
+    mesh.app = mesh.echo(mesh.s2)
+    mesh.target = (mesh.s2.ip4, 15008)
+    mesh.authority = f"{mesh.s2.ip4}:{PORT}"
+    return mesh
 
 
 @pytest.fixture(scope="module")

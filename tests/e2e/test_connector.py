@@ -15,7 +15,7 @@ import time
 
 import pytest
 from harness.control import Control
-from harness.device import GROUP, LEASES, Device, Edge, Web, advertise
+from harness.device import GROUP, LEASES, Device, Edge, Web, advertise, ending
 from harness.gateway import free_port
 from harness.wait import SANITIZED, guard, stays, until
 
@@ -39,17 +39,9 @@ def quick(binary, tmp_path_factory):
 @pytest.fixture
 def device(binary, control, tmp_path, request):
     """Makes devices; all of them end with the test."""
-    made = []
-
-    def make(*flags, where="device", kubeconfig=None, **kw):
-        d = Device(binary, tmp_path / where, kubeconfig or control.kubeconfig, *flags, **kw)
-        made.append(d)
-        return d
-    yield make
-    for d in made:
-        if d.alive:
-            d.stop()
-        d.check()
+    with ending() as note:
+        yield lambda *flags, where="device", kubeconfig=None, **kw: note(
+            Device(binary, tmp_path / where, kubeconfig or control.kubeconfig, *flags, **kw))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from harness.control import Control
-from harness.device import GROUP, Device, Web, advertise
+from harness.device import GROUP, Device, Web, advertise, ending
 from harness.sidecar import Sidecar
 from harness.wait import until
 
@@ -22,17 +22,8 @@ def control(binary, tmp_path):
 
 @pytest.fixture
 def device(binary, control, tmp_path):
-    made = []
-
-    def make(*flags, **kw):
-        d = Device(binary, tmp_path / "device", control.kubeconfig, *flags, **kw)
-        made.append(d)
-        return d
-    yield make
-    for d in made:
-        if d.alive:
-            d.stop()
-        d.check()
+    with ending() as note:
+        yield lambda *flags, **kw: note(Device(binary, tmp_path / "device", control.kubeconfig, *flags, **kw))
 
 
 def name_gateway(control, gateway):

@@ -7,7 +7,6 @@ import re
 import socket
 import ssl
 import struct
-import subprocess
 import time
 
 import pytest
@@ -16,9 +15,10 @@ from h2.connection import H2Connection
 from h2.exceptions import ProtocolError
 
 from harness.device import Device, Web
+from harness.fabric import make_cert
 from harness.quicpeer import Ours
 from harness.quicraw import Hello, Ports, initial, kind, retry
-from harness.relay import Client, Relay
+from harness.relay import Client
 from harness.sidecar import Echo, QDevice, Sidecar
 from harness.wait import SANITIZED, SLOW, guard, until
 
@@ -337,20 +337,6 @@ def test_readers_that_do_not_read(target):
 
 # ---- the relay ----
 
-@pytest.fixture
-def relay(topology, binary, tmp_path):
-    del topology
-    made = []
-
-    def fn(*args, **kw):
-        made.append(Relay(binary, tmp_path, *args, **kw))
-        return made[-1]
-    yield fn
-    for r in made:
-        assert r.stop() == 0
-        assert not re.search(r"Sanitizer|runtime error", r.said()), r.said()[-4000:]
-
-
 def well(r):
     """Two honest clients reach each other."""
     a, b = Client(r).login(), Client(r).login()
@@ -360,8 +346,8 @@ def well(r):
     b.close()
 
 
-def test_a_thousand_half_open_connections_at_the_relay(relay):
-    r = relay("--establish-timeout", f"{6 * int(SLOW)}s")
+def test_a_thousand_half_open_connections_at_the_relay(make_relay):
+    r = make_relay("--establish-timeout", f"{6 * int(SLOW)}s")
     before = rss_mb(r.p.pid)
     idle = []
     for i in range(1000):
@@ -382,18 +368,9 @@ def test_a_thousand_half_open_connections_at_the_relay(relay):
     well(r)
 
 
-def make_cert(directory):
-    cert, key = str(directory / "r.crt"), str(directory / "r.key")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                    "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=r", "-addext",
-                    "subjectAltName=IP:127.0.0.1"],
-                   check=True, capture_output=True)
-    return cert, key
-
-
-def test_slow_tls_at_the_relay(relay, tmp_path):
-    cert, key = make_cert(tmp_path)
-    r = relay("--establish-timeout", f"{6 * int(SLOW)}s", tls=(cert, key))
+def test_slow_tls_at_the_relay(make_relay, tmp_path):
+    cert, key = make_cert(tmp_path, "r")
+    r = make_relay("--establish-timeout", f"{6 * int(SLOW)}s", tls=(cert, key))
     slow = []
     for i in range(200):
         s = socket.create_connection((r.host, r.tls_port))
@@ -445,8 +422,8 @@ BAD_FRAMES = {
 }
 
 
-def test_frames_that_end_a_connection(relay):
-    r = relay()
+def test_frames_that_end_a_connection(make_relay):
+    r = make_relay()
     witness = Client(r).login()
     for n, (name, (data, code)) in enumerate(BAD_FRAMES.items(), 1):
         c = Client(r).login()
@@ -460,9 +437,9 @@ def test_frames_that_end_a_connection(relay):
 
 
 @pytest.mark.tsan
-def test_a_client_cannot_be_another(relay):
+def test_a_client_cannot_be_another(make_relay):
     """The relay says who sent a packet; an answer to one challenge is none to another."""
-    r = relay()
+    r = make_relay()
     a, b = Client(r).login(), Client(r).login()
     victim = Client(r).login()
     a.send(b.id, victim.id + b"\x00I am the victim")  # a second id in the payload
@@ -486,8 +463,8 @@ def test_a_client_cannot_be_another(relay):
     assert victim.message(6)[34:] == b"still you"
 
 
-def test_a_client_that_is_flooded_costs_a_queue(relay):
-    r = relay("--write-timeout", "60s", "--queue", 64)
+def test_a_client_that_is_flooded_costs_a_queue(make_relay):
+    r = make_relay("--write-timeout", "60s", "--queue", 64)
     before = rss_mb(r.p.pid)
     victim = Client(r).login()
     victim.s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -147,10 +147,10 @@ def test_gateway_api_conformance_objects(bare):
     refused = []
     for ns in ("gateway-conformance-infra", "gateway-conformance-app-backend", "gateway-conformance-web-backend"):
         bare.kubectl("create", "namespace", ns)
-    for name in sorted(os.listdir(conformance)):
+    for name in sorted(os.listdir(CONFORMANCE)):
         if not name.startswith(("httproute-", "grpcroute-")) or name == "httproute-retry.yaml":
             continue
-        text = (open(os.path.join(conformance, name), encoding="utf-8").read()
+        text = (open(os.path.join(CONFORMANCE, name), encoding="utf-8").read()
                 .replace("{GATEWAY_CLASS_NAME}", "x"))
         if "kind: Deployment" in text:
             continue

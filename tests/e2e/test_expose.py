@@ -9,41 +9,25 @@ import socket
 import subprocess
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 from harness.control import Control
-from harness.device import GROUP, LEASES, PROXIES, Device, Edge
-from harness.fabric import XdsGateway
-from harness.ports import free_port
+from harness.device import GROUP, LEASES, PROXIES, Device, Edge, ending
+from harness.fabric import programmed
 from harness.wait import guard, until
 
 
 @pytest.fixture(scope="module")
 def control(binary, tmp_path_factory):
-    where, port = tmp_path_factory.mktemp("control"), free_port()
-    c = Control(binary, where, "--connector-lease", "10s", "--xds-listen", f"127.0.0.1:{port}")
-    # Nothing is programmed without a data plane.
-    gateway = XdsGateway(binary, where, SimpleNamespace(
-        xds_port=port, ca=c.data / "pki" / "root.crt", token=c.data / "pki" / "admin.token"), wait=False)
-    yield c
-    gateway.stop()
-    c.close()
+    with programmed(Control, binary, tmp_path_factory.mktemp("control"), "--connector-lease", "10s") as c:
+        yield c
 
 
 @pytest.fixture
 def expose(binary, control, tmp_path):
-    made = []
-
-    def start(target, *flags, where="x", **kw):
-        e = Device(binary, tmp_path / where, control.kubeconfig, *flags, command=("expose", str(target)), **kw)
-        made.append(e)
-        return e
-    yield start
-    for e in made:
-        if e.alive:
-            e.stop()
-        e.check()
+    with ending() as note:
+        yield lambda target, *flags, where="x", **kw: note(
+            Device(binary, tmp_path / where, control.kubeconfig, *flags, command=("expose", str(target)), **kw))
 
 
 def url_of(e, seconds=10):

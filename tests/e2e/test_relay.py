@@ -15,6 +15,7 @@ import time
 import pytest
 
 from harness import netns
+from harness.fabric import make_cert
 from harness.relay import Client, Relay, http
 from harness.wait import guard, stays, until
 
@@ -31,21 +32,6 @@ def relay(topology, binary, tmp_path_factory):
     yield r
     assert r.stop() == 0
     assert "Sanitizer" not in r.said()
-
-
-@pytest.fixture
-def make(topology, binary, tmp_path):
-    del topology
-    made = []
-
-    def fn(*args, **kw):
-        made.append(Relay(binary, tmp_path, *args, **kw))
-        return made[-1]
-
-    yield fn
-    for r in made:
-        r.stop()
-        assert "Sanitizer" not in r.said()
 
 
 def two(relay, **kw):
@@ -116,8 +102,8 @@ def test_nothing_else_is_heard_before_the_proof(relay):
     assert c.close_code() == 1002
 
 
-def test_a_client_that_says_nothing_is_sent_away(make):
-    r = make("--establish-timeout", "4s")  # we have to come to the upgrade in time
+def test_a_client_that_says_nothing_is_sent_away(make_relay):
+    r = make_relay("--establish-timeout", "4s")  # we have to come to the upgrade in time
     silent = socket.create_connection((r.host, r.port))
     silent.settimeout(guard(10))
     c = Client(r)
@@ -226,8 +212,8 @@ def test_version_1_says_it_in_words(relay):
     assert old.message() == b"\x0b"
 
 
-def test_a_client_that_does_not_read_is_dropped_for_and_then_disconnected(make):
-    r = make("--write-timeout", "5s", "--queue", "64")  # the queue has to be full before that is over
+def test_a_client_that_does_not_read_is_dropped_for_and_then_disconnected(make_relay):
+    r = make_relay("--write-timeout", "5s", "--queue", "64")  # the queue has to be full before that is over
     a, b = two(r)
     b.s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     for _ in range(600):
@@ -239,8 +225,8 @@ def test_a_client_that_does_not_read_is_dropped_for_and_then_disconnected(make):
     assert a.message(10) == b"\x0aabcdefgh"
 
 
-def test_a_client_that_asks_and_does_not_read_is_ended(make):
-    r = make("--write-timeout", "30s")
+def test_a_client_that_asks_and_does_not_read_is_ended(make_relay):
+    r = make_relay("--write-timeout", "30s")
     a, b = two(r)
     pings = b"\x82\x89\0\0\0\0\x09abcdefgh" * 65536
     with contextlib.suppress(OSError):
@@ -252,8 +238,8 @@ def test_a_client_that_asks_and_does_not_read_is_ended(make):
     assert b.message(10) == b"\x0aabcdefgh"
 
 
-def test_rate_limit_slows_reading_and_says_so_once(make):
-    r = make("--rate-limit", 200_000, "--rate-burst", 20_000)
+def test_rate_limit_slows_reading_and_says_so_once(make_relay):
+    r = make_relay("--rate-limit", 200_000, "--rate-burst", 20_000)
     a, b = two(r)
     start = time.monotonic()
     for _ in range(20):
@@ -289,14 +275,14 @@ def denied(r, c, **kw):
 
 
 @pytest.mark.tsan
-def test_lists_of_ids_and_their_change(make, tmp_path):
+def test_lists_of_ids_and_their_change(make_relay, tmp_path):
     allow, deny = tmp_path / "allow", tmp_path / "deny"
     seeds = [os.urandom(32) for _ in range(3)]
     probe = type("R", (), {"host": "127.0.0.1", "port": 0})
     ids = [Client(probe, s, socket.socket()).id.hex() for s in seeds]
     allow.write_text(f"# ours\n{ids[0]}\n{ids[1]}\n")
     deny.write_text(ids[1] + "\n")
-    r = make("--allow-file", allow, "--deny-file", deny)
+    r = make_relay("--allow-file", allow, "--deny-file", deny)
     a = Client(r, seeds[0]).login()
     assert denied(r, Client(r, seeds[1])) == "id is denied"
     assert denied(r, Client(r, seeds[2])) == "id is not allowed"
@@ -309,10 +295,10 @@ def test_lists_of_ids_and_their_change(make, tmp_path):
         Client(r, seeds[1]).login()
 
 
-def test_tokens(make, tmp_path):
+def test_tokens(make_relay, tmp_path):
     (tmp_path / "tokens").write_text("one\ntwo words\n")
     cert, key = make_cert(tmp_path, "relay")
-    r = make("--token-file", tmp_path / "tokens", tls=(cert, key))
+    r = make_relay("--token-file", tmp_path / "tokens", tls=(cert, key))
     Client(r).login(fields="Authorization: Bearer one\r\n")
     Client(r).login(path="/relay?token=two%20words")
     assert denied(r, Client(r)) == "not authorized"
@@ -323,7 +309,7 @@ def test_tokens(make, tmp_path):
     assert json.loads(done.stdout)["wrong"] == 0
 
 
-def test_access_by_question(make):
+def test_access_by_question(make_relay):
     import http.server
     import threading
     seen = []
@@ -343,7 +329,7 @@ def test_access_by_question(make):
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    r = make("--access-url", f"http://127.0.0.1:{server.server_port}/may")
+    r = make_relay("--access-url", f"http://127.0.0.1:{server.server_port}/may")
     yes = Client(r)
     allowed = {yes.id.hex()}
     try:
@@ -356,8 +342,8 @@ def test_access_by_question(make):
     assert seen[0] == yes.id.hex()
 
 
-def test_max_clients(make):
-    r = make("--max-clients", 2)
+def test_max_clients(make_relay):
+    r = make_relay("--max-clients", 2)
     a, b = two(r)
     c = Client(r)
     assert c.s.recv(100) == b""
@@ -376,8 +362,8 @@ def test_max_clients(make):
 # ---- the end ----
 
 @pytest.mark.tsan
-def test_drain_tells_everybody(make):
-    r = make()
+def test_drain_tells_everybody(make_relay):
+    r = make_relay()
     a, b = two(r)
     r.p.send_signal(signal.SIGTERM)
     p = a.message()
@@ -436,18 +422,9 @@ def test_our_client_moves_packets(relay):
     moves(relay.url, 0.5, 4)
 
 
-def make_cert(directory, name):
-    cert, key = directory / f"{name}.crt", directory / f"{name}.key"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-                    "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", f"/CN={name}",
-                    "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"], check=True,
-                   capture_output=True)
-    return str(cert), str(key)
-
-
-def test_tls_and_a_new_certificate(make, tmp_path):
+def test_tls_and_a_new_certificate(make_relay, tmp_path):
     cert, key = make_cert(tmp_path, "first")
-    r = make(tls=(cert, key))
+    r = make_relay(tls=(cert, key))
     url = f"https://127.0.0.1:{r.tls_port}/"
     moves(url, 0.3, 2, RELAY_CA=cert)
     new_cert, new_key = make_cert(tmp_path, "second")
@@ -465,8 +442,8 @@ def test_tls_and_a_new_certificate(make, tmp_path):
     assert "Strict-Transport-Security" in curl.stdout
 
 
-def test_many_idle_clients_cost_little(make):
-    r = make()
+def test_many_idle_clients_cost_little(make_relay):
+    r = make_relay()
     n = 1000
     with subprocess.Popen([LOAD, "idle", r.url, str(n)], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as p:
@@ -495,8 +472,8 @@ def say(p):
 
 
 @needs_iroh
-def test_iroh_recovers_when_the_relay_was_killed(make):
-    r = make()
+def test_iroh_recovers_when_the_relay_was_killed(make_relay):
+    r = make_relay()
     with iroh("pair", r.url, 300_000, STAY_MS="600000") as p:
         try:
             assert say(p)["ok"], "online"
@@ -515,9 +492,9 @@ def test_iroh_recovers_when_the_relay_was_killed(make):
 
 
 @needs_iroh
-def test_iroh_sees_its_token_checked(make, tmp_path):
+def test_iroh_sees_its_token_checked(make_relay, tmp_path):
     (tmp_path / "tokens").write_text("sesame\n")
-    r = make("--token-file", tmp_path / "tokens")
+    r = make_relay("--token-file", tmp_path / "tokens")
     with iroh("pair", r.url, 1000, RELAY_TOKEN="sesame") as p:
         assert say(p)["ok"]
         assert say(p)["ok"]
@@ -546,8 +523,8 @@ def islands():
 
 
 @needs_iroh
-def test_iroh_moves_bytes_by_the_relay_alone(make, islands):
-    r = make(host="10.98.0.1")
+def test_iroh_moves_bytes_by_the_relay_alone(make_relay, islands):
+    r = make_relay(host="10.98.0.1")
     with iroh("serve", r.url, ns=islands[0], STAY_MS="600000") as server:
         try:
             ident = say(server)

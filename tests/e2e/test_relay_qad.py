@@ -7,29 +7,13 @@ import select
 import socket
 import subprocess
 
-import pytest
-
-from harness.relay import Client, Relay
+from harness.fabric import make_cert
+from harness.relay import Client
 from harness.wait import guard, until
 
-from test_relay import BUILD, make_cert
+from test_relay import BUILD
 
 PEER = os.path.join(BUILD, "tests/unit/quic/qad_peer")
-
-
-@pytest.fixture
-def make(topology, binary, tmp_path):
-    del topology
-    made = []
-
-    def fn(*args, **kw):
-        made.append(Relay(binary, tmp_path, *args, **kw))
-        return made[-1]
-
-    yield fn
-    for r in made:
-        assert r.stop() == 0
-        assert "Sanitizer" not in r.said()
 
 
 class Peer:
@@ -74,8 +58,8 @@ def announced(relay, **kw):
     return (int(found.group(1)), found.group(2)) if found else None
 
 
-def test_a_plain_relay_announces_its_certificate(make):
-    r = make()
+def test_a_plain_relay_announces_its_certificate(make_relay):
+    r = make_relay()
     port, pin = announced(r)
     at = f"127.0.0.1:{port}"
     with Peer(at, pin=pin) as p:
@@ -91,9 +75,9 @@ def test_a_plain_relay_announces_its_certificate(make):
     assert r.metric("relay_qad_incoming") == 2
 
 
-def test_it_shows_the_certificate_of_https_and_a_new_one(make, tmp_path):
-    cert, key = make_cert(tmp_path, "first")
-    r = make("--qad-listen", "127.0.0.1:0", tls=(cert, key))
+def test_it_shows_the_certificate_of_https_and_a_new_one(make_relay, tmp_path):
+    cert, key = make_cert(tmp_path, "first", ["localhost"])
+    r = make_relay("--qad-listen", "127.0.0.1:0", tls=(cert, key))
     port, pin = announced(r)
     assert pin is None
     at = f"127.0.0.1:{port}"
@@ -101,7 +85,7 @@ def test_it_shows_the_certificate_of_https_and_a_new_one(make, tmp_path):
     old.write_bytes(open(cert, "rb").read())
     with Peer(at, host="127.0.0.1", ca=cert) as p:
         p.observed()
-        new_cert, new_key = make_cert(tmp_path, "second")
+        new_cert, new_key = make_cert(tmp_path, "second", ["localhost"])
         os.replace(new_key, key)
         os.replace(new_cert, cert)
         until(lambda: "files were read again" in r.said(), what="the new certificate")
@@ -120,8 +104,8 @@ def test_it_shows_the_certificate_of_https_and_a_new_one(make, tmp_path):
         assert "other.example" in p.event()["why"]
 
 
-def test_ipv6_and_ipv4_at_one_port(make):
-    r = make("--qad-listen", "[::]:0")
+def test_ipv6_and_ipv4_at_one_port(make_relay):
+    r = make_relay("--qad-listen", "[::]:0")
     port, pin = announced(r)
     with Peer(f"[::1]:{port}", pin=pin) as p:
         p.observed("[::1]")
@@ -129,13 +113,13 @@ def test_ipv6_and_ipv4_at_one_port(make):
         p.observed()
 
 
-def test_it_can_be_turned_off(make):
-    r = make("--no-qad")
+def test_it_can_be_turned_off(make_relay):
+    r = make_relay("--no-qad")
     assert announced(r) is None
     assert "address discovery" not in r.said()
 
 
-def test_a_port_that_is_taken(make, binary, topology, tmp_path):
+def test_a_port_that_is_taken(make_relay, binary, topology, tmp_path):
     """By default another one is used, which clients are told; one that was asked for by name has to be free."""
     del topology
     taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -158,9 +142,9 @@ def test_a_port_that_is_taken(make, binary, topology, tmp_path):
     taken.close()
 
 
-def test_strangers_cannot_use_it_up(make):
+def test_strangers_cannot_use_it_up(make_relay):
     """First packets of many connections: bounded, answered with Retry, and clients get theirs."""
-    r = make("--qad-rate", "2")
+    r = make_relay("--qad-rate", "2")
     port, pin = announced(r)
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.connect(("127.0.0.1", port))

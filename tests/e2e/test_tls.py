@@ -16,15 +16,6 @@ from harness.wait import GUARD, guard, stays, until
 P1 = "spiffe://cluster.local/ns/default/sa/p1"
 
 
-@pytest.fixture
-def inbound(mesh):
-    mesh.node = mesh.shared("node2")
-    mesh.app = mesh.echo(mesh.s2)
-    mesh.target = (mesh.s2.ip4, 15008)
-    mesh.authority = f"{mesh.s2.ip4}:{PORT}"
-    return mesh
-
-
 def check_refused(mesh, context):
     """Refused, the application untouched, said in the log, and a good client still served."""
     assert rejected(mesh.p1, mesh.target, context, mesh.authority)

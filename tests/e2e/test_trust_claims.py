@@ -4,12 +4,11 @@ import base64
 import json
 import re
 import time
-from types import SimpleNamespace
 
 import pytest
 from harness.control import Control
-from harness.device import GROUP, PROXIES, Device
-from harness.fabric import XdsGateway
+from harness.device import GROUP, PROXIES, Device, ending
+from harness.fabric import programmed
 from harness.keys import without_proof
 from harness.ports import free_port
 from harness.wait import until
@@ -315,30 +314,19 @@ def test_tenants_write_no_claims(api):
 
 @pytest.fixture(scope="module")
 def fabric(binary, tmp_path_factory):
-    where, port = tmp_path_factory.mktemp("claims"), free_port()
-    a = Api(binary, where, "--connector-lease", "3s", "--xds-listen", f"127.0.0.1:{port}")
-    gateway = XdsGateway(binary, where, SimpleNamespace(
-        xds_port=port, ca=a.data / "pki" / "root.crt", token=a.data / "pki" / "admin.token"), wait=False)
-    yield a
-    gateway.stop()
-    a.close()
+    with programmed(Api, binary, tmp_path_factory.mktemp("claims"), "--connector-lease", "3s") as a:
+        yield a
 
 
 @pytest.fixture
 def expose(binary, fabric, tmp_path):
-    made = []
-
     def start(target, *flags, who=None, where="x"):
         kubeconfig = who.kubeconfig(tmp_path / f"{who.name}.json") if who else fabric.kubeconfig
         # Classes have no namespace: a role bound in one cannot list them.
-        e = Device(binary, tmp_path / where, kubeconfig, "--no-verify", "--class", "datum-connect", *flags, command=("expose", str(target)))
-        made.append(e)
-        return e
-    yield start
-    for e in made:
-        if e.alive:
-            e.stop()
-        e.check()
+        return note(Device(binary, tmp_path / where, kubeconfig, "--no-verify", "--class", "datum-connect", *flags,
+                           command=("expose", str(target))))
+    with ending() as note:
+        yield start
 
 
 def online(e):

@@ -14,7 +14,6 @@ from harness import certs
 from harness.certs import client_context
 from harness.control import Control
 from harness.hbone_peer import rejected
-from harness.mesh import PORT
 from harness.wait import until
 
 P1 = "spiffe://cluster.local/ns/default/sa/p1"
@@ -25,15 +24,6 @@ SECRETS = "/api/v1/namespaces/default/secrets"
 
 
 # ---- HBONE ----
-
-@pytest.fixture
-def inbound(mesh):
-    mesh.node = mesh.shared("node2")
-    mesh.app = mesh.echo(mesh.s2)
-    mesh.target = (mesh.s2.ip4, 15008)
-    mesh.authority = f"{mesh.s2.ip4}:{PORT}"
-    return mesh
-
 
 def refuses(mesh, cert, why):
     """Refused, the application untouched, the reason in the log; a good client is served."""

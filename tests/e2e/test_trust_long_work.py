@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from harness.control import Control, config_map
+from harness.control import config_map
 from harness.tenant import Tenant, metric
 from harness.wait import GUARD, SANITIZED, until
 
@@ -19,21 +19,8 @@ CMS = "/api/v1/namespaces/default/configmaps"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 ROUTES = "/apis/gateway.networking.k8s.io/v1/namespaces/default/httproutes"
 JSON = {"Content-Type": "application/json"}
-ALONE = ("--gateway=false", "--connector=false")
 LARGE_PATTERN = "(?:" + "(|)" * 40 + "){1000}"
 WATCHERS = 40
-
-
-@pytest.fixture
-def start(binary, tmp_path):
-    servers = []
-
-    def make(*flags):
-        servers.append(Control(binary, tmp_path / f"c{len(servers)}", *ALONE, *flags))
-        return servers[-1]
-    yield make
-    for s in servers:
-        s.close()
 
 
 def crd(rule, items):
@@ -99,12 +86,12 @@ class Meanwhile:
 
 
 @pytest.mark.tsan
-def test_small_requests_are_answered_beside_long_ones(start):
+def test_small_requests_are_answered_beside_long_ones(start_api):
     """
     Counts, not times: while each of these runs, small requests are answered by the dozen. Before, the loop did one
     thing after the other, and none was.
     """
-    api = start()
+    api = start_api()
     serve_slows(api)
     body = '{"apiVersion":"gateway.networking.k8s.io/v1","kind":"HTTPRoute","metadata":{"name":"x"},"spec":{"rules":[' + \
         ",".join(["{}"] * (900000 if not SANITIZED else 50000)) + "]}}"
@@ -129,8 +116,8 @@ def test_small_requests_are_answered_beside_long_ones(start):
 
 
 @pytest.mark.tsan
-def test_a_watch_goes_on_beside_long_work(start):
-    api = start()
+def test_a_watch_goes_on_beside_long_work(start_api):
+    api = start_api()
     over = threading.Event()
 
     def keep_busy():
@@ -153,9 +140,9 @@ def test_a_watch_goes_on_beside_long_work(start):
         busy.join()
 
 
-def test_answers_are_the_same_on_both_ways(start):
+def test_answers_are_the_same_on_both_ways(start_api):
     """An object of more than the loop takes itself obeys the same rules: conflicts, errors, warnings, dry runs."""
-    api = start()
+    api = start_api()
     pad = {f"p{i}": "x" * 50 for i in range(2000)}
     for size, data in (("small", {"a": "b"}), ("large", pad)):
         name = f"same-{size}"
@@ -178,9 +165,9 @@ def test_answers_are_the_same_on_both_ways(start):
         assert mallory.request("POST", CMS, config_map("x", data)).status == 403
 
 
-def test_a_rule_that_costs_much_in_a_small_object(start):
+def test_a_rule_that_costs_much_in_a_small_object(start_api):
     """The body is small, so it begins on the loop; what its rules cost moves it."""
-    api = start()
+    api = start_api()
     serve_slows(api)
     before = metric(api, 'spanwire_api_work_total{result="done"}')
     assert api.post(SLOWS, slow("little", 3)).status == 201
@@ -191,9 +178,9 @@ def test_a_rule_that_costs_much_in_a_small_object(start):
     assert metric(api, 'spanwire_api_work_total{result="done"}') > before
 
 
-def test_large_patterns_are_compiled_beside_the_loop(start):
+def test_large_patterns_are_compiled_beside_the_loop(start_api):
     """A CRD of some hundred bytes with large programs: when it is judged, and when its kind is first used."""
-    api = start()
+    api = start_api()
     done = 'spanwire_api_work_total{result="done"}'
     kind = crd("true", 400)
     spec = kind["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -226,9 +213,9 @@ def abandon_watches(api, path, body=None):
 
 
 @pytest.mark.parametrize("body", [None, b"x" * 40_000], ids=["schema", "body"])
-def test_watches_whose_clients_go_while_they_wait(start, body):
+def test_watches_whose_clients_go_while_they_wait(start_api, body):
     """For the schema of their kind, or behind a body they have no use for: a watch never begins for a client that left."""
-    api = start()
+    api = start_api()
     kind = crd("true", 400)
     version = kind["spec"]["versions"][0]
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -241,9 +228,9 @@ def test_watches_whose_clients_go_while_they_wait(start, body):
     assert api.get(SLOWS).status == 200
 
 
-def test_patches_that_cost_much_in_a_small_body(start):
+def test_patches_that_cost_much_in_a_small_body(start_api):
     """What they copy, or the object they change together with them, moves them beside the loop."""
-    api = start()
+    api = start_api()
     done = 'spanwire_api_work_total{result="done"}'
     assert api.post(CMS, config_map("z", {f"k{i}": "v" for i in range(1500)})).status == 201
 
@@ -261,8 +248,8 @@ def test_patches_that_cost_much_in_a_small_body(start):
     assert patch(whole, "application/apply-patch+yaml", "&fieldManager=x&force=true") == (200, True)
 
 
-def test_the_deadline_is_told(start):
-    api = start("--work-timeout", "1ms")
+def test_the_deadline_is_told(start_api):
+    api = start_api("--work-timeout", "1ms")
     answer = api.post(CMS, large("late"))
     assert answer.status == 504 and answer.json["reason"] == "Timeout", answer
     assert "did not complete" in answer.message
@@ -280,8 +267,8 @@ def many_objects(api, n):
     c.close()
 
 
-def test_a_client_that_goes_ends_its_work(start):
-    api = start()
+def test_a_client_that_goes_ends_its_work(start_api):
+    api = start_api()
     many_objects(api, 1000)
     mallory = Tenant(api, "mallory", role="view")
     request = f"GET {CMS} HTTP/1.1\r\nHost: x\r\nAccept: application/yaml\r\nAuthorization: Bearer {mallory.token}\r\n\r\n"
@@ -295,9 +282,9 @@ def test_a_client_that_goes_ends_its_work(start):
     assert api.get(CMS).status == 200
 
 
-def test_one_user_waits_behind_itself_only(start):
+def test_one_user_waits_behind_itself_only(start_api):
     """A hundred large lists of one user: refused above its queue, and another user's list is not behind them."""
-    api = start()
+    api = start_api()
     many_objects(api, 1500)
     mallory = Tenant(api, "mallory", role="view")
     held = mallory.unread(CMS + "?pretty=true", 100)
@@ -309,8 +296,8 @@ def test_one_user_waits_behind_itself_only(start):
         held.close()
 
 
-def test_a_drain_answers_what_was_begun(start):
-    api = start("--drain", "20s")
+def test_a_drain_answers_what_was_begun(start_api):
+    api = start_api("--drain", "20s")
     answers = []
 
     def write(i):
@@ -332,8 +319,8 @@ def test_a_drain_answers_what_was_begun(start):
             assert api.get(f"{CMS}/d{i}").status == 200
 
 
-def test_kill_in_the_middle_loses_nothing(start):
-    api = start()
+def test_kill_in_the_middle_loses_nothing(start_api):
+    api = start_api()
     done, over = [], threading.Event()
 
     def write(k):
@@ -366,9 +353,9 @@ NO_WEBHOOK = {"metadata": {"name": "h"}, "webhooks": [{
 
 
 @pytest.mark.parametrize("way", ["a sweep", "a webhook that is not asked"])
-def test_clients_that_go_while_work_asks_for_more_of_itself(start, way):
+def test_clients_that_go_while_work_asks_for_more_of_itself(start_api, way):
     """Work that goes on as another job in its own turn left that job behind with a request that was freed (AddressSanitizer)."""
-    api = start()
+    api = start_api()
     mallory = Tenant(api, "mallory", role="edit")
     maps = CMS
     if way == "a sweep":

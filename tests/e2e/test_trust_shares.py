@@ -17,7 +17,6 @@ from harness.wait import GUARD, SANITIZED, SLOW, until
 
 CMS = "/api/v1/namespaces/default/configmaps"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
-ALONE = ("--gateway=false", "--connector=false")
 BIG, OBJECTS = 100_000, 40
 
 
@@ -28,18 +27,6 @@ def descriptors():
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(was[0], 16384), was[1]), was[1]))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, was)
-
-
-@pytest.fixture
-def start(binary, tmp_path):
-    servers = []
-
-    def make(*flags):
-        servers.append(Control(binary, tmp_path / f"c{len(servers)}", *ALONE, *flags))
-        return servers[-1]
-    yield make
-    for s in servers:
-        s.close()
 
 
 def fill(api):
@@ -53,9 +40,9 @@ def whole_list(api):
     assert sum(o["metadata"]["name"].startswith("o") for o in answer.json["items"]) == OBJECTS
 
 
-def test_unread_watches_of_one_user_starve_nobody(start):
+def test_unread_watches_of_one_user_starve_nobody(start_api):
     """12,000 watches without a window: all of the server's output memory was theirs, and every list a 503."""
-    api = start()
+    api = start_api()
     fill(api)
     mallory = Tenant(api, "mallory", role="view")
     held = [mallory.unread(CMS + "?watch=1", 250) for _ in range(48 if not SANITIZED else 8)]
@@ -73,8 +60,8 @@ def test_unread_watches_of_one_user_starve_nobody(start):
     until(lambda: mallory.request("GET", CMS).status == 200, GUARD, "the tenant to be served again")
 
 
-def test_watches_of_one_user_are_limited(start):
-    api = start("--max-watches", "3")
+def test_watches_of_one_user_are_limited(start_api):
+    api = start_api("--max-watches", "3")
     mallory = Tenant(api, "mallory", role="view")
     held = mallory.unread(CMS + "?watch=1&resourceVersion=1", 3)
     try:
@@ -92,9 +79,9 @@ def test_watches_of_one_user_are_limited(start):
     until(lambda: mallory.request("GET", CMS + "?watch=1&timeoutSeconds=1").status == 200, GUARD, "room for a watch")
 
 
-def test_a_client_that_does_not_read_is_cut(start):
+def test_a_client_that_does_not_read_is_cut(start_api):
     """HTTP/2: the stream is reset, and its bytes are free again. HTTP/1.1: the connection ends."""
-    api = start("--unread-timeout", "1s")
+    api = start_api("--unread-timeout", "1s")
     fill(api)
     mallory = Tenant(api, "mallory", role="view")
     h2 = mallory.unread(CMS, 5)
@@ -121,9 +108,9 @@ def idle(api, n, source="127.0.0.1"):
     return out
 
 
-def test_idle_connections_lock_nobody_out(start):
+def test_idle_connections_lock_nobody_out(start_api):
     """4,096 connections that say nothing: each new one takes the place of one of them."""
-    api = start()
+    api = start_api()
     held = idle(api, 4200, "127.0.0.2")
     try:
         for _ in range(5):
@@ -135,9 +122,9 @@ def test_idle_connections_lock_nobody_out(start):
             s.close()
 
 
-def test_unauthenticated_connections_go_first(start):
+def test_unauthenticated_connections_go_first(start_api):
     """A connection kept alive by somebody known outlives a flood of strangers."""
-    api = start("--max-connections", "32")
+    api = start_api("--max-connections", "32")
     mine = api.connection()
     mine.request("GET", "/api/v1/namespaces/default")
     assert mine.getresponse().read()
@@ -153,9 +140,9 @@ def test_unauthenticated_connections_go_first(start):
             s.close()
 
 
-def test_one_user_cannot_hold_every_connection(start):
+def test_one_user_cannot_hold_every_connection(start_api):
     """Watches on all connections are no idle ones; beyond a quarter of all they make room nevertheless."""
-    api = start("--max-connections", "32")
+    api = start_api("--max-connections", "32")
     mallory = Tenant(api, "mallory", role="view")
     held = [mallory.unread(CMS + "?watch=1&resourceVersion=1", 1) for _ in range(40)]
     try:
@@ -166,9 +153,9 @@ def test_one_user_cannot_hold_every_connection(start):
             s.close()
 
 
-def test_accounts_of_a_namespace_hold_connections_together(start):
+def test_accounts_of_a_namespace_hold_connections_together(start_api):
     """Five accounts, each below a quarter of all: their watches took every connection for good."""
-    api = start("--max-connections", "64")
+    api = start_api("--max-connections", "64")
     team = [Tenant(api, f"u{i}", ns="team", role="view") for i in range(5)]
     held = []
     try:
@@ -181,8 +168,8 @@ def test_accounts_of_a_namespace_hold_connections_together(start):
             s.close()
 
 
-def test_many_namespaces_do_not_hold_every_connection(start):
-    api = start("--max-connections", "64")
+def test_many_namespaces_do_not_hold_every_connection(start_api):
+    api = start_api("--max-connections", "64")
     teams = [Tenant(api, "u", ns=f"team{i}", role="view") for i in range(8)]
     held = []
     try:
@@ -196,9 +183,9 @@ def test_many_namespaces_do_not_hold_every_connection(start):
             s.close()
 
 
-def test_accounts_of_a_namespace_wait_together(start):
+def test_accounts_of_a_namespace_wait_together(start_api):
     """Lists of four accounts, each with less than a queue: refused above one, and nobody else is behind them."""
-    api = start()
+    api = start_api()
     boss = Tenant(api, "boss", ns="team", role="admin")
     path = "/api/v1/namespaces/team/configmaps"
     c = api.connection()
@@ -251,8 +238,8 @@ def used(api, name="limits"):
     return api.get(f"{TEAM}/resourcequotas/{name}").json.get("status", {}).get("used")
 
 
-def test_a_quota_counts_objects_of_a_kind(start):
-    api = start()
+def test_a_quota_counts_objects_of_a_kind(start_api):
+    api = start_api()
     mallory = Tenant(api, "mallory", "team")
     until(lambda: api.get(f"{TEAM}/configmaps/kube-root-ca.crt").status == 200, GUARD, "the namespace to be filled")
     answer = api.post(f"{TEAM}/resourcequotas", quota({"count/configmaps": "3", "secrets": 1}))
@@ -283,8 +270,8 @@ def test_a_quota_counts_objects_of_a_kind(start):
     assert metric(api, "spanwire_api_quota_refused_total") == 1
 
 
-def test_creates_at_once_do_not_pass_a_quota_together(start):
-    api = start()
+def test_creates_at_once_do_not_pass_a_quota_together(start_api):
+    api = start_api()
     mallory = Tenant(api, "mallory", "team")
     assert api.post(f"{TEAM}/resourcequotas", quota({"count/leases.coordination.k8s.io": "5"})).status == 201
     path = "/apis/coordination.k8s.io/v1/namespaces/team/leases"
@@ -301,9 +288,9 @@ def test_creates_at_once_do_not_pass_a_quota_together(start):
     assert len(api.get(path).json["items"]) == 5
 
 
-def test_a_namespace_is_limited_without_a_quota(start):
+def test_a_namespace_is_limited_without_a_quota(start_api):
     """Objects of all kinds and their bytes: a tenant cannot fill the disk. Who administers the whole may go on."""
-    api = start("--max-namespace-objects", "20", "--max-namespace-mib", "1")
+    api = start_api("--max-namespace-objects", "20", "--max-namespace-mib", "1")
     mallory = Tenant(api, "mallory", "team")
     big = mallory.request("POST", f"{TEAM}/configmaps", config_map("big", {"a": "x" * 600_000}))
     assert big.status == 201, big
@@ -327,8 +314,8 @@ def test_a_namespace_is_limited_without_a_quota(start):
     ({"count/configmaps": "1500m"}, "must be an integer"),
     ({"a b": "1"}, "name part must consist of"),
 ])
-def test_quotas_that_are_none(start, hard, message):
-    api = start()
+def test_quotas_that_are_none(start_api, hard, message):
+    api = start_api()
     answer = api.post("/api/v1/namespaces/default/resourcequotas", quota(hard))
     assert answer.status == 422 and message in answer.message, answer
 
@@ -339,9 +326,9 @@ def wide_role(n):
     return json.dumps({"metadata": {"name": "wide"}, "rules": [rule]})
 
 
-def test_small_requests_of_one_user_wait_for_each_other(start, tmp_path):
+def test_small_requests_of_one_user_wait_for_each_other(start_api, tmp_path):
     """They are all there at once, another user's is the last: it is answered before most of them."""
-    api = start("--audit-log", str(tmp_path / "audit"))
+    api = start_api("--audit-log", str(tmp_path / "audit"))
     mallory = Tenant(api, "mallory", role="admin")
     crowd = [api.connection(mallory.context) for _ in range(60)]
     headers = {"Authorization": "Bearer " + mallory.token, "Content-Type": "application/json"}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A device ('spanwire connector run', 'spanwire expose') and a gateway of another make that dials it."""
+import contextlib
 import http.server
 import json
 import re
@@ -15,6 +16,21 @@ from .wait import GUARD, SLOW, until
 GROUP = "/apis/networking.datumapis.com/v1alpha1/namespaces/default"
 PROXIES = "/apis/networking.datumapis.com/v1alpha/namespaces/default/httpproxies"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+
+@contextlib.contextmanager
+def ending():
+    """Yields a function that notes devices: those still running are stopped at the end, and all are judged."""
+    made = []
+
+    def note(device):
+        made.append(device)
+        return device
+    yield note
+    for d in made:
+        if d.alive:
+            d.stop()
+        d.check()
 
 
 class Device(Process):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects in, traffic out: 'spanwire control' and a 'spanwire gateway' that takes its xDS from it."""
 import base64
+import contextlib
 import json
 import pathlib
 import re
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import time
 import urllib.request
+from types import SimpleNamespace
 
 from .control import Control, _Here
 from .gateway import free_port
@@ -251,6 +253,18 @@ class Fabric:
                 if g.alive:
                     g.kill()
             self.control.close()
+
+
+@contextlib.contextmanager
+def programmed(server, binary, where, *flags):
+    """A control plane, made by 'server', and a data plane: without one nothing is programmed."""
+    port = free_port()
+    c = server(binary, where, *flags, "--xds-listen", f"127.0.0.1:{port}")
+    gateway = XdsGateway(binary, where, SimpleNamespace(
+        xds_port=port, ca=c.data / "pki" / "root.crt", token=c.data / "pki" / "admin.token"), wait=False)
+    yield c
+    gateway.stop()
+    c.close()
 
 
 def make_cert(where, name, names=(), ca=None, days=30):
