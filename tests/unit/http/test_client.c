@@ -254,6 +254,84 @@ static void stale_connections_are_not_failures(void **state)
     assert_int_equal(w->rc, SW_ECLOSED);
 }
 
+/* As many idle connections as n. */
+static void make_idle(struct world *w, int n)
+{
+    w->script = NULL;
+    for (int i = 0; i < n; i++)
+        start(w, "GET", "", false);
+    for (int i = 0; i < 20000 && w->server.requests < n; i++)
+        sw_loop_turn(w->loop, 1);
+    SW_LIST_FOREACH (it, &w->server.conns)
+        fake_reply(SW_CONTAINER_OF(it, struct fake_conn, link), 200, NULL, "ok");
+    for (int i = 0; i < 20000 && w->done < n; i++)
+        sw_loop_turn(w->loop, 1);
+    assert_int_equal(w->done, n);
+    assert_int_equal(sw_http_client_conns(w->client), n);
+    w->server.requests = 0;
+}
+
+/* Closed under the request every time: it is repeated once, however many connections are kept. */
+static void a_call_is_repeated_once(void **state)
+{
+    struct world *w = *state;
+
+    make_idle(w, 4);
+    w->script = "";
+    w->close_after = true;
+    start(w, "GET", "", false);
+    finish(w);
+    assert_int_equal(w->rc, SW_ECLOSED);
+    assert_int_equal(w->server.requests, 2);
+    assert_int_equal(sw_http_client_conns(w->client), 2);
+}
+
+/* A part of an answer is news about the request. */
+static void a_call_that_was_answered_in_part_is_not_repeated(void **state)
+{
+    struct world *w = *state;
+
+    make_idle(w, 2);
+    w->script = "HTTP/1.1 200 OK\r\nContent-Le";
+    w->close_after = true;
+    start(w, "GET", "", false);
+    finish(w);
+    assert_int_equal(w->rc, SW_EPROTO);
+    assert_int_equal(w->server.requests, 1);
+}
+
+/* Bytes behind an answer belong to no call. */
+static void a_connection_with_more_than_the_answer_is_closed(void **state)
+{
+    struct world *w = *state;
+
+    w->script = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n"
+                "Content-Length: 6\r\n\r\nforged";
+    for (int i = 0; i < 3; i++) {
+        start(w, "GET", "", false);
+        finish(w);
+        assert_int_equal(w->rc, SW_OK);
+        body_is(w, "ok");
+    }
+    assert_int_equal(w->server.accepted, 3);
+    assert_int_equal(sw_http_client_conns(w->client), 0);
+}
+
+static void interim_answers_are_not_the_answer(void **state)
+{
+    struct world *w = *state;
+
+    w->script = "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"
+                "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    for (int i = 0; i < 2; i++) {
+        start(w, "GET", "", false);
+        finish(w);
+        assert_int_equal(w->status, 200);
+        body_is(w, "ok");
+    }
+    assert_int_equal(w->server.accepted, 1);
+}
+
 static void deadlines(void **state)
 {
     struct world *w = *state;
@@ -496,6 +574,42 @@ static void a_tls_body_cut_short_is_noticed(void **state)
     sw_tls_cred_unref(trust);
 }
 
+/* A connection that was made with the old credential ends with its call. */
+static void a_new_credential_is_used_from_the_next_call_on(void **state)
+{
+    static const char *const sans[] = {"127.0.0.1", NULL};
+    struct world *w = *state;
+    struct sw_tls_cred *first;
+    struct sw_tls_cred *second;
+
+    w->ca = sw_ca_new(SW_SLICE_LIT("cluster.local"), 0, NULL);
+    w->server.cred = web_cred(w->ca, sans, true);
+    first = web_cred(w->ca, NULL, false);
+    second = web_cred(w->ca, NULL, false);
+    tls_client(w, first, "127.0.0.1", NULL);
+    start(w, "GET", "", false);
+    for (int i = 0; i < 20000 && w->server.requests == 0; i++)
+        sw_loop_turn(w->loop, 1);
+    sw_http_client_set_cred(w->client, second);
+    w->script = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    fake_send(w->last, w->script);
+    w->last->busy = false;
+    finish(w);
+    assert_int_equal(w->rc, SW_OK);
+    assert_int_equal(sw_http_client_conns(w->client), 0);
+    for (int i = 0; i < 2; i++) {
+        start(w, "GET", "", false);
+        finish(w);
+        assert_int_equal(w->rc, SW_OK);
+    }
+    assert_int_equal(w->server.accepted, 2);
+    /* An idle one goes at once. */
+    sw_http_client_set_cred(w->client, first);
+    assert_int_equal(sw_http_client_conns(w->client), 0);
+    sw_tls_cred_unref(first);
+    sw_tls_cred_unref(second);
+}
+
 /* More calls than connections: they wait for their turn. */
 static void calls_queue(void **state)
 {
@@ -564,6 +678,10 @@ int main(void)
         T(all_framings_are_understood),
         T(cut_answers_are_errors),
         T(stale_connections_are_not_failures),
+        T(a_call_is_repeated_once),
+        T(a_call_that_was_answered_in_part_is_not_repeated),
+        T(a_connection_with_more_than_the_answer_is_closed),
+        T(interim_answers_are_not_the_answer),
         T(deadlines),
         T(back_pressure),
         T(limits),
@@ -571,6 +689,7 @@ int main(void)
         T(refused_connections),
         T(over_tls),
         T(a_tls_body_cut_short_is_noticed),
+        T(a_new_credential_is_used_from_the_next_call_on),
         T(calls_queue),
         T(streams_do_not_starve_calls),
     };

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "quic/nodeid.h"
 #include "sidecar/request.h"
+#include "tunnel/qhead.h"
 
 #define ID  "d3aafc04c9dc9a9608ed9738f2b7c30d9834538e3147ef5f14fe8c725d6baf8f"
 #define B32 "2ovpybgj3snjmchns44pfn6dbwmdiu4ogfd66xyu72ghexllv6hq"
@@ -94,6 +95,31 @@ static const struct {
      "connection: Upgrade|upgrade: connect-udp|capsule-protocol: ?1||"},
     {"CONNECT", "proxy", "/", "connect-udp", true, "x-iroh-endpoint-id: " ID, 404,
      "invalid_udp_path", NULL},
+    /* One of each: two could be read differently by others. */
+    {"CONNECT", "a:1", "", "", false, "x-iroh-endpoint-id: " ID "|x-iroh-endpoint-id: " ID, 400,
+     "invalid_endpoint_id", NULL},
+    {"CONNECT", "a:1", "", "", false, "x-iroh-endpoint-id: " ID "|x-alias: " ID, 400,
+     "invalid_endpoint_id", NULL},
+    {"GET", "app", "/", "", false,
+     "x-iroh-endpoint-id: " ID "|x-datum-target-host: h|x-datum-target-port: 2|"
+     "x-datum-target-port: 2",
+     400, "invalid_target_port", NULL},
+    {"GET", "app", "/", "", false,
+     "x-iroh-endpoint-id: " ID "|x-datum-target-host: h|x-datum-target-port: 0", 400,
+     "invalid_target_port", NULL},
+    /* What a resolver would take for an address. */
+    {"GET", "app", "/", "", false,
+     "x-iroh-endpoint-id: " ID "|x-datum-target-host: 127.1|x-datum-target-port: 2", 400,
+     "address_in_disguise", NULL},
+    {"CONNECT", "0x7f000001:80", "", "", false, "x-iroh-endpoint-id: " ID, 400,
+     "address_in_disguise", NULL},
+    {"CONNECT", "proxy", "/.well-known/masque/udp/127.1/53/", "connect-udp", true,
+     "x-iroh-endpoint-id: " ID, 400, "address_in_disguise", NULL},
+    /* The device hears what a tunnel is for. */
+    {"CONNECT", "a:1", "", "", false,
+     "x-iroh-endpoint-id: " ID "|" SW_QHEAD_REQUEST_ID ": 7|other: x|" SW_QHEAD_REQUEST ": GET /",
+     0, NULL,
+     "CONNECT a:1 HTTP/1.1|host: a:1|" SW_QHEAD_REQUEST_ID ": 7|" SW_QHEAD_REQUEST ": GET /||"},
 };
 
 static void requests_are_passed_on_or_refused(void **state)
@@ -201,6 +227,30 @@ static void a_head_may_be_too_large_for_a_node(void **state)
     assert_int_equal(why.status, 431);
 }
 
+static void a_cause_that_is_too_long_is_left_out(void **state)
+{
+    static char text[1025];
+    struct sw_h1_field fields[] = {{SW_SLICE_LIT("x-iroh-endpoint-id"), SW_SLICE_LIT(ID)},
+                                   {SW_SLICE_LIT(SW_QHEAD_REQUEST), SW_SLICE_LIT("")}};
+    struct side_aliases none = {0};
+    struct side_in in = {.method = SW_SLICE_LIT("CONNECT"),
+                         .authority = SW_SLICE_LIT("a:1"),
+                         .fields = fields,
+                         .n = SW_ARRAY_LEN(fields)};
+
+    (void)state;
+    memset(text, 'x', sizeof(text));
+    for (size_t n = 1024; n <= 1025; n++) {
+        SW_ARENA_AUTO a = {0};
+        struct side_out out;
+        struct side_refusal why = {0};
+
+        fields[1].value = sw_slice(text, n);
+        assert_true(side_request_read(&a, &none, &in, &out, &why));
+        assert_int_equal(out.head.n > 1024, n == 1024);
+    }
+}
+
 static void every_failure_has_a_status(void **state)
 {
     static const struct {
@@ -243,6 +293,7 @@ int main(void)
         cmocka_unit_test(requests_are_passed_on_or_refused),
         cmocka_unit_test(bodies_decide_what_may_be_repeated),
         cmocka_unit_test(a_head_may_be_too_large_for_a_node),
+        cmocka_unit_test(a_cause_that_is_too_long_is_left_out),
         cmocka_unit_test(every_failure_has_a_status),
     };
 
