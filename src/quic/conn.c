@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "quic/core.h"
 
-enum { ACK_THRESHOLD = 10, IDS_REFUSED_MAX = 32 };
+enum { ACK_THRESHOLD = 10 };
 
 #define EARLY_PTO_NS (200 * SW_NS_PER_MS) /* between two of them */
 
@@ -161,7 +161,7 @@ struct sw_qconn *sw_qconn_dial(struct sw_quic *q, const struct sw_nodeid *peer,
     c->dial->racing = true;
     c->jumbo = only_loopback(dial);
     c->path_now = sw_qpath_of(c, &dial->route[0], true)->id;
-    sw_qpath_fill(c, sw_qpath_get(c, c->path_now), &ps);
+    sw_qpath_fill(sw_qpath_get(c, c->path_now), &ps);
     sw_qconn_callbacks(&cb);
     fill_settings(c, &settings, &params);
     new_cid(c, &scid);
@@ -200,7 +200,7 @@ struct sw_qconn *sw_qconn_accept(struct sw_quic *q, const struct sw_qaccept *a,
     c->path_now = sw_qpath_of(c, from, true)->id;
     c->path_told = c->path_now;
     c->path_valid = c->path_now; /* by the end of the handshake */
-    sw_qpath_fill(c, sw_qpath_get(c, c->path_now), &ps);
+    sw_qpath_fill(sw_qpath_get(c, c->path_now), &ps);
     sw_qconn_callbacks(&cb);
     fill_settings(c, &settings, &params);
     new_cid(c, &scid);
@@ -305,16 +305,6 @@ static void make_room_to_answer(struct sw_qconn *c)
     (void)ngtcp2_conn_handle_expiry(c->nc, sw_max(now, st.loss_detection_timer));
 }
 
-/*
- * While paths change quickly ngtcp2 counts connection IDs that it has retired, and accuses a peer
- * that did nothing wrong of giving too many. Nothing was acknowledged then: what else the packet
- * had comes again, and the ID is passed over. One that goes on with it is wrong.
- */
-static bool too_many_ids(struct sw_qconn *c, int rc)
-{
-    return rc == NGTCP2_ERR_CONNECTION_ID_LIMIT && c->ids_refused++ < IDS_REFUSED_MAX;
-}
-
 void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn, uint8_t *p,
                    size_t n)
 {
@@ -332,13 +322,13 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
         c->q->stats.rx_dropped++;
         return;
     }
-    sw_qpath_fill(c, path, &ps);
+    sw_qpath_fill(path, &ps);
     if (!c->dialled && c->ready && path->id != c->path_now)
         make_room_to_answer(c);
     rc = ngtcp2_conn_read_pkt(c->nc, &ps.path, &pi, p, n, sw_quic_now(c->q));
     if (c->answered)
         sw_qpath_race_won(c, from);
-    if (rc != 0 && !too_many_ids(c, rc))
+    if (rc != 0)
         sw_qconn_fail_lib(c, rc);
     c->heard = true;
     c->heard_at_ns = sw_quic_now(c->q);

@@ -74,8 +74,7 @@ struct sw_qroute {
 };
 
 struct sw_qpathent {
-    uint16_t id;   /* 0: free */
-    uint16_t host; /* the id of the first path to the same host: a new port is not a new host */
+    uint16_t id; /* 0: free */
     struct sw_qroute route;
 };
 
@@ -101,6 +100,9 @@ struct sw_qdial {
     uint64_t retry_at_ns;
     uint16_t trying;        /* path under validation; 0: none */
     uint64_t trying_ns;     /* since */
+    uint16_t proving;       /* path that was moved to before its validation; 0: none */
+    uint64_t proving_ns;    /* since */
+    bool anew;              /* our network changed: the present route needs a new path */
     struct sw_qroute stray; /* where packets came from while the path was silent */
     uint64_t stray_ns;      /* when the last one did; 0: none that was not tried */
     uint64_t relay_at_ns;   /* the relay is not tried before */
@@ -171,7 +173,6 @@ struct sw_qconn {
     uint64_t keepalive_ns;
     uint64_t heard_at_ns;
     uint64_t early_pto_ns; /* conn.c: the last one */
-    uint8_t ids_refused;   /* conn.c: packets with one ID too many */
     uint64_t progress_ns;  /* bytes of streams were acknowledged, or none were under way */
     uint16_t hole_path;    /* with hole: path on which large packets vanish */
     uint16_t path_valid;   /* accepted: the path on which the peer was proved to be last */
@@ -351,6 +352,10 @@ struct sw_quic {
     struct sw_defer turn;
     struct sw_timer housekeeping;
     struct sw_timer hold_timer;
+    struct sw_timer network_timer; /* until then a change of the network waits */
+    uint64_t network_ns;           /* of the last one that was acted on */
+    uint64_t network_gap_ns;
+    bool network_waits;
 
     uint8_t *rx;     /* owned: SW_DGRAM_BATCH buffers */
     uint8_t *tx;     /* owned: one send */
@@ -464,8 +469,7 @@ bool sw_qroute_direct(const struct sw_quic *q, const struct sw_addr *a, struct s
 struct sw_qpathent *sw_qpath_of(struct sw_qconn *c, const struct sw_qroute *r, bool make);
 struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id);
 /* The path as ngtcp2 knows it. */
-void sw_qpath_fill(const struct sw_qconn *c, const struct sw_qpathent *p,
-                   struct ngtcp2_path_storage *ps);
+void sw_qpath_fill(const struct sw_qpathent *p, struct ngtcp2_path_storage *ps);
 /* A relay came up: a dial that is still racing says again what it said. */
 void sw_qpath_repeat(struct sw_qconn *c, struct sw_qrelay *r);
 /* A packet by this route was genuine: a dial that is still racing has its path. */

@@ -15,7 +15,10 @@ enum {
     ALPNS_MAX = 16,
 };
 
-#define HOUSEKEEPING_NS (10 * SW_NS_PER_S)
+#define HOUSEKEEPING_NS  (10 * SW_NS_PER_S)
+#define NETWORK_NS       (250 * SW_NS_PER_MS) /* between two changes of the network; doubles */
+#define NETWORK_MAX_NS   (2 * SW_NS_PER_S)
+#define NETWORK_QUIET_NS (10 * SW_NS_PER_S) /* after that a change is the first one again */
 
 /* ---- a turn ---- */
 
@@ -356,6 +359,7 @@ void sw_quic_free(struct sw_quic *q)
     sw_qrelays_sweep(q, true);
     sw_defer_cancel(&q->turn);
     sw_timer_stop(q->loop, &q->housekeeping);
+    sw_timer_stop(q->loop, &q->network_timer);
     for (size_t i = 0; i < q->n_socks; i++) {
         sw_watch_stop(&q->sock[i].watch);
         sw_sock_close(q->sock[i].fd);
@@ -399,8 +403,17 @@ size_t sw_quic_bound(const struct sw_quic *q, struct sw_addr ret[2])
     return q->n_socks;
 }
 
-void sw_quic_network_changed(struct sw_quic *q)
+static void on_network_timer(struct sw_timer *t);
+
+static void network_changed(struct sw_quic *q)
 {
+    uint64_t now = sw_quic_now(q);
+    bool quiet = now - q->network_ns >= NETWORK_QUIET_NS;
+
+    q->network_waits = false;
+    q->network_ns = now;
+    q->network_gap_ns = quiet ? NETWORK_NS : sw_min(2 * q->network_gap_ns, NETWORK_MAX_NS);
+    sw_timer_start(q->loop, &q->network_timer, q->network_gap_ns, on_network_timer);
     sw_qopenings_network_changed(q);
     SW_LIST_FOREACH (it, &q->relays) {
         struct sw_qrelay *r = SW_CONTAINER_OF(it, struct sw_qrelay, link);
@@ -410,6 +423,25 @@ void sw_quic_network_changed(struct sw_quic *q)
     }
     SW_LIST_FOREACH (it, &q->conns)
         sw_qpath_network_changed(SW_CONTAINER_OF(it, struct sw_qconn, link));
+}
+
+static void on_network_timer(struct sw_timer *t)
+{
+    struct sw_quic *q = SW_CONTAINER_OF(t, struct sw_quic, network_timer);
+
+    if (q->network_waits)
+        network_changed(q);
+}
+
+/*
+ * Each change makes every connection move and probe anew, which costs connection IDs of its peer.
+ * So the first of several acts at once, the others together after a pause that doubles.
+ */
+void sw_quic_network_changed(struct sw_quic *q)
+{
+    q->network_waits = true;
+    if (!sw_timer_running(&q->network_timer))
+        network_changed(q);
 }
 
 struct sw_qconn *sw_quic_dial(struct sw_quic *q, const struct sw_quic_target *t,

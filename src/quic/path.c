@@ -27,11 +27,6 @@ bool sw_qroute_eq(const struct sw_qroute *a, const struct sw_qroute *b)
     return a->sock == b->sock && sw_addr_eq(&a->remote, &b->remote);
 }
 
-static bool same_host(const struct sw_qroute *a, const struct sw_qroute *b)
-{
-    return !a->relay && !b->relay && sw_ip_eq(&a->remote.ip, &b->remote.ip);
-}
-
 static bool loopback(const struct sw_qroute *r)
 {
     return !r->relay && sw_ip_is_loopback(&r->remote.ip);
@@ -48,12 +43,13 @@ struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id)
 }
 
 /*
- * Several paths may have one route, when the network changed or became slower: then the renewed or
- * the present one is meant.
+ * Several paths may have one route, when the network changed or became slower: then the present one
+ * is meant. Who accepted moves to a renewed path by taking the peer's next packet for one of it;
+ * who dialled is there already, or has left it again: ngtcp2 drops packets of a path that was left.
  */
 static struct sw_qpathent *find(struct sw_qconn *c, const struct sw_qroute *r)
 {
-    struct sw_qpathent *found = sw_qpath_get(c, c->path_renewed);
+    struct sw_qpathent *found = c->dial ? NULL : sw_qpath_get(c, c->path_renewed);
 
     if (found && sw_qroute_eq(&found->route, r))
         return found;
@@ -92,15 +88,11 @@ static struct sw_qpathent *spare(struct sw_qconn *c)
 static struct sw_qpathent *add(struct sw_qconn *c, const struct sw_qroute *r)
 {
     struct sw_qpathent *p = spare(c);
-    uint16_t host = 0;
 
-    for (size_t i = 0; i < QUIC_PATHS_MAX && !host; i++)
-        if (c->path[i].id && &c->path[i] != p && same_host(&c->path[i].route, r))
-            host = c->path[i].host;
     do
         c->path_next++;
     while (c->path_next == 0 || sw_qpath_get(c, c->path_next));
-    *p = (struct sw_qpathent){.id = c->path_next, .host = host ? host : c->path_next, .route = *r};
+    *p = (struct sw_qpathent){.id = c->path_next, .route = *r};
     return p;
 }
 
@@ -114,10 +106,13 @@ struct sw_qpathent *sw_qpath_of(struct sw_qconn *c, const struct sw_qroute *r, b
 /* ---- ngtcp2's view ---- */
 
 /*
- * A unique local address that exists nowhere. Remote: the host and, as port, the path. Local: ours
- * is always the same for who accepts; who dials needs another one for every move.
+ * A unique local address (RFC 4193) that exists nowhere, another one for every path at both ends.
+ * Who dials needs that to move. Who accepts needs it, too: ngtcp2 0.12 otherwise keeps the
+ * connection ID of the old path for the new one, and when a third path follows before the second is
+ * validated, retires that ID while it still holds it as the fallback. From then on it counts the ID
+ * and accuses the peer of giving too many, or goes back to it.
  */
-static void put_addr(struct sockaddr_in6 *sa, uint8_t side, uint16_t host, uint16_t id)
+static void put_addr(struct sockaddr_in6 *sa, uint8_t side, uint16_t id)
 {
     static const uint8_t prefix[] = {0xfd, 0x15, 0x07, 0x0a, 0x51, 0x0b};
 
@@ -126,18 +121,17 @@ static void put_addr(struct sockaddr_in6 *sa, uint8_t side, uint16_t host, uint1
     sa->sin6_port = htons(id);
     memcpy(sa->sin6_addr.s6_addr, prefix, sizeof(prefix));
     sa->sin6_addr.s6_addr[7] = side;
-    sa->sin6_addr.s6_addr[14] = (uint8_t)(host >> 8);
-    sa->sin6_addr.s6_addr[15] = (uint8_t)host;
+    sa->sin6_addr.s6_addr[14] = (uint8_t)(id >> 8);
+    sa->sin6_addr.s6_addr[15] = (uint8_t)id;
 }
 
-void sw_qpath_fill(const struct sw_qconn *c, const struct sw_qpathent *p,
-                   struct ngtcp2_path_storage *ps)
+void sw_qpath_fill(const struct sw_qpathent *p, struct ngtcp2_path_storage *ps)
 {
     struct sockaddr_in6 local;
     struct sockaddr_in6 remote;
 
-    put_addr(&local, 1, c->dialled ? p->id : 1, c->dialled ? p->id : 1);
-    put_addr(&remote, 2, p->host, p->id);
+    put_addr(&local, 1, p->id);
+    put_addr(&remote, 2, p->id);
     ngtcp2_path_storage_init(ps, (const struct sockaddr *)(const void *)&local, sizeof(local),
                              (const struct sockaddr *)(const void *)&remote, sizeof(remote), NULL);
 }
@@ -264,8 +258,8 @@ static uint64_t next_try_ns(const struct sw_qdial *d)
     return seconds[i] * SW_NS_PER_S;
 }
 
-/* Starts to validate a path over r. False: not now. */
-static bool try_route(struct sw_qconn *c, const struct sw_qroute *r, bool at_once)
+/* Starts to validate a path over r: 0, or why not (ngtcp2's number). */
+static int start_route(struct sw_qconn *c, const struct sw_qroute *r, bool at_once)
 {
     struct sw_qpathent *p;
     ngtcp2_path_storage ps;
@@ -273,23 +267,30 @@ static bool try_route(struct sw_qconn *c, const struct sw_qroute *r, bool at_onc
 
     /* Always a path of its own: the local address must differ from the present one. */
     p = add(c, r);
-    sw_qpath_fill(c, p, &ps);
+    sw_qpath_fill(p, &ps);
     rc = at_once ? ngtcp2_conn_initiate_immediate_migration(c->nc, &ps.path, sw_quic_now(c->q))
                  : ngtcp2_conn_initiate_migration(c->nc, &ps.path, sw_quic_now(c->q));
     if (rc != 0) {
         sw_log_debug("quic", "cannot change paths now: %s", ngtcp2_strerror(rc));
         p->id = 0;
-        return false;
+        return rc;
     }
     if (at_once) {
         c->path_now = p->id;
+        c->dial->proving = p->id;
+        c->dial->proving_ns = sw_quic_now(c->q);
         sw_qrenew_moved(c);
     } else {
         c->dial->trying = p->id;
         c->dial->trying_ns = sw_quic_now(c->q);
     }
     sw_qconn_touch(c);
-    return true;
+    return 0;
+}
+
+static bool try_route(struct sw_qconn *c, const struct sw_qroute *r, bool at_once)
+{
+    return start_route(c, r, at_once) == 0;
 }
 
 static void try_direct(struct sw_qconn *c)
@@ -317,19 +318,43 @@ static uint64_t relay_pause_ns(const struct sw_qdial *d)
     return (uint64_t)(d->relay_tries + 2) * SW_NS_PER_S;
 }
 
+/*
+ * No connection ID is left, and a path that is silent brings no new ones: the present path goes on
+ * over the relay, under its ID. The peer takes that for a NAT that gave us another address.
+ */
+static void divert(struct sw_qconn *c, const struct sw_qroute *relay)
+{
+    struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
+
+    if (!p)
+        return;
+    p->route = *relay;
+    c->path_renewed = 0;
+    c->path_told = 0;
+    c->renew.tainted = true;
+    sw_qconn_touch(c);
+}
+
 static bool try_relay(struct sw_qconn *c)
 {
     struct sw_qdial *d = c->dial;
+    const struct sw_qroute *r = NULL;
+    int rc;
 
     if (sw_quic_now(c->q) < d->relay_at_ns)
+        return false;
+    for (size_t i = 0; i < d->n && !r; i++)
+        if (d->route[i].relay)
+            r = &d->route[i];
+    if (!r)
         return false;
     d->relay_at_ns = sw_quic_now(c->q) + relay_pause_ns(d);
     if (d->relay_tries < UINT8_MAX)
         d->relay_tries++;
-    for (size_t i = 0; i < c->dial->n; i++)
-        if (c->dial->route[i].relay)
-            return try_route(c, &c->dial->route[i], false);
-    return false;
+    rc = start_route(c, r, false);
+    if (rc == NGTCP2_ERR_CONN_ID_BLOCKED && r->relay->up)
+        divert(c, r);
+    return rc == 0 || rc == NGTCP2_ERR_CONN_ID_BLOCKED;
 }
 
 static bool has_direct(const struct sw_qdial *d)
@@ -381,6 +406,26 @@ static uint64_t silent_at(const struct sw_qconn *c)
     return c->heard_at_ns + c->keepalive_ns + ANSWER_NS;
 }
 
+/*
+ * Our network changed under a direct path: the peer should not have to find out by itself where our
+ * packets come from now. One such move at a time, and when no connection ID is left, as soon as the
+ * peer gives one: every packet of it leads here.
+ */
+static void move_anew(struct sw_qconn *c)
+{
+    const struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
+    struct sw_qdial *d = c->dial;
+    struct sw_qroute r;
+
+    if (!p || !d->anew)
+        return;
+    r = p->route;
+    if (d->proving && sw_quic_now(c->q) - d->proving_ns > TRYING_NS)
+        d->proving = 0;
+    if (r.relay || (!d->proving && try_route(c, &r, true)))
+        d->anew = false;
+}
+
 static void look_for_better(struct sw_qconn *c)
 {
     struct sw_qdial *d = c->dial;
@@ -395,6 +440,7 @@ static void look_for_better(struct sw_qconn *c)
         sw_qpath_validated(c, d->trying, false);
     if (d->trying)
         return;
+    move_anew(c);
     if (d->stray_ns) {
         d->stray_ns = 0;
         sw_log_debug("quic", "packets come from another address: trying it");
@@ -474,6 +520,8 @@ void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok)
     struct sw_qdial *d = c->dial;
     struct sw_qpathent *p = sw_qpath_get(c, id);
 
+    if (d && d->proving == id)
+        d->proving = 0;
     if (!d || d->trying != id)
         return;
     d->trying = 0;
@@ -489,6 +537,7 @@ void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok)
         if (c->path[i].id != id)
             c->path[i].id = 0;
     c->path_now = id;
+    d->anew = false;
     d->stray_ns = 0;
     d->relay_tries = 0;
     sw_qrenew_moved(c);
@@ -542,8 +591,6 @@ void sw_qconn_more_addrs(struct sw_qconn *c, const struct sw_addr *addrs, size_t
 
 void sw_qpath_network_changed(struct sw_qconn *c)
 {
-    struct sw_qpathent *p;
-
     if (!c->ready || c->closing)
         return;
     sw_qreach_restart(c);
@@ -551,18 +598,12 @@ void sw_qpath_network_changed(struct sw_qconn *c)
         return;
     c->dial->tries = 0;
     c->dial->retry_at_ns = 0;
-    p = sw_qpath_get(c, c->path_now);
-    /* Our address changed: the peer should not have to find that out by itself. */
-    if (p && !p->route.relay) {
-        struct sw_qroute r = p->route;
-
-        (void)try_route(c, &r, true);
-    }
+    c->dial->anew = true;
     sw_qconn_touch(c);
 }
 
 /*
- * Who dialled moves at once. Who accepted takes the peer's next packet for one from another host,
+ * Who dialled moves at once. Who accepted takes the peer's next packet for one of another path,
  * which ngtcp2 answers with a challenge on the new path.
  */
 bool sw_qpath_renew(struct sw_qconn *c)
@@ -576,7 +617,6 @@ bool sw_qpath_renew(struct sw_qconn *c)
     r = p->route;
     if (!c->dial) {
         p = add(c, &r);
-        p->host = p->id;
         c->path_renewed = p->id;
     } else if (try_route(c, &r, true)) {
         c->path_renewed = c->path_now;

@@ -147,6 +147,26 @@ def test_a_machine_that_gets_another_address(world, pair):
                                     "-6 route replace default via 2001:db8:14::1")
 
 
+@pytest.mark.parametrize("gap", (0.01, 0.5))
+def test_a_transfer_survives_a_flapping_network(pair, gap):
+    """Both ends hear of a changed network again and again; each change costs connection IDs, and there are few."""
+    dialler, device = pair
+    dialler.event("path", path="direct")
+    dialler.tell(f"echo {6 * BULK}")
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        dialler.tell("network")
+        device.tell("network")
+        time.sleep(gap)
+    e = dialler.event("echo")
+    assert e["ok"] and e["bytes"] == 6 * BULK, dialler.seen[-4:]
+    # Changes in a row count as one: 3 s with pauses that double.
+    dialler.tell("stats")
+    assert dialler.event("stats")["migrations"] < 40, dialler.seen[-4:]
+    until(lambda: dialler.echo(1000)["path"] == "direct", what="a direct path after the storm")
+    assert not [e for e in dialler.seen + device.seen if e["event"] == "closed"]
+
+
 def test_ipv6_through_two_firewalls(world, relay, binary):
     """Nothing is mapped, and only answers are let in. Both machines have interfaces that lead nowhere, too."""
     del relay

@@ -5,25 +5,8 @@
 #include "bare.h"
 #include "base/rand.h"
 #include "io/sock.h"
+#include "middle.h"
 #include "rig.h"
-
-static struct sw_addr bound_of(struct sw_quic *q)
-{
-    struct sw_addr a[2];
-
-    assert_true(sw_quic_bound(q, a) >= 1);
-    return a[0];
-}
-
-static int raw_socket(void)
-{
-    struct sw_addr any;
-    int fd = -1;
-
-    assert_int_equal(sw_addr_parse(SW_SLICE_LIT("127.0.0.1:0"), &any, NULL), SW_OK);
-    assert_int_equal(sw_dgram_bind(&any, &fd, NULL), SW_OK);
-    return fd;
-}
 
 /* What arrives at fd within ms: datagrams and bytes; the last one stays in buf. */
 struct caught {
@@ -171,61 +154,6 @@ static void a_hello_without_transport_parameters_is_refused(void **state)
 }
 
 /* ---- a middleman ---- */
-
-struct middle {
-    int front; /* where a sends to */
-    int back;  /* where b sees it */
-    struct sw_addr a;
-    struct sw_addr b;
-    bool closed_back; /* nothing goes from b to a */
-    uint8_t *buf;
-    size_t to_a;
-};
-
-static void middle_open(struct middle *m, struct rig *r)
-{
-    *m = (struct middle){.front = raw_socket(), .back = raw_socket(), .b = bound_of(r->b.q)};
-    m->buf = sw_malloc(SW_DGRAM_MAX);
-}
-
-static void middle_close(struct middle *m)
-{
-    sw_sock_close(m->front);
-    sw_sock_close(m->back);
-    sw_free(m->buf);
-}
-
-static void middle_turn(struct middle *m, struct rig *r)
-{
-    ssize_t n;
-
-    sw_loop_turn(r->loop, 1);
-    while ((n = sw_dgram_recv(m->front, m->buf, SW_DGRAM_MAX, &m->a)) > 0)
-        (void)sw_dgram_send(m->back, m->buf, (size_t)n, &m->b);
-    while ((n = sw_dgram_recv(m->back, m->buf, SW_DGRAM_MAX, NULL)) > 0) {
-        m->to_a += (size_t)n;
-        if (!m->closed_back)
-            (void)sw_dgram_send(m->front, m->buf, (size_t)n, &m->a);
-    }
-}
-
-static void middle_dial(struct middle *m, struct rig *r)
-{
-    struct sw_addr at = sw_sock_local(m->front);
-    struct sw_quic_target t = {.id = *sw_rawkey_id(r->b.key), .addrs = &at, .n_addrs = 1};
-
-    r->a.c = sw_quic_dial(r->a.q, &t, SW_SLICE_LIT("test/1"), &rig_conn_ops, &r->a, NULL);
-    assert_non_null(r->a.c);
-}
-
-static void middle_until(struct middle *m, struct rig *r, const volatile bool *flag)
-{
-    uint64_t end = sw_now_ns() + 60 * SW_NS_PER_S;
-
-    while (!*flag && sw_now_ns() < end)
-        middle_turn(m, r);
-    assert_true(*flag);
-}
 
 static void a_peer_that_gets_a_new_address_is_followed(void **state)
 {

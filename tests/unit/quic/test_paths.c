@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Paths that change faster than they are validated, and what others can do to them. */
+#include <stdlib.h>
+
+#include "io/sock.h"
+#include "middle.h"
+#include "rig.h"
+
+enum { BULK = 3000000 };
+
+/* ---- many moves ---- */
+
+/* ngtcp2 drops packets of a path that it has left, and the renewed one was taken for the present.
+ */
+static void a_move_after_a_renewal_still_hears_the_peer(void **state)
+{
+    struct rig_stream t;
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    r.b.echo = true;
+    rig_connect(&r);
+    rig_while(&r, !sw_qpath_renew(r.a.c));
+    rig_idle(&r, 20);
+    sw_qpath_network_changed(r.a.c);
+    rig_idle(&r, 20);
+    rig_open(&r, &t, BULK);
+    rig_until_true(&r, &t.closed);
+    assert_true(t.fin && !t.mismatch);
+    rig_stop(&r);
+}
+
+/* In every turn, at the dialler: each move would cost a connection ID, and there are six. */
+static void a_storm_of_network_changes_does_not_use_up_connection_ids(void **state)
+{
+    struct rig_stream t;
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    r.b.echo = true;
+    rig_connect(&r);
+    rig_open(&r, &t, BULK);
+    for (int i = 0; i < 300 && !t.closed; i++) {
+        sw_qpath_network_changed(r.a.c);
+        if (i % 40 == 20)
+            (void)sw_qpath_renew(r.a.c);
+        sw_loop_turn(r.loop, 1);
+    }
+    rig_until_true(&r, &t.closed);
+    assert_true(t.fin && !t.mismatch);
+    assert_int_equal(r.a.closed + r.b.closed, 0);
+    rig_stop(&r);
+}
+
+/* The endpoint acts on the first change, then on all that followed at once. */
+static void changes_of_the_network_in_a_row_are_one(void **state)
+{
+    struct sw_quic_stats st;
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    rig_connect(&r);
+    for (int i = 0; i < 100; i++) {
+        sw_quic_network_changed(r.a.q);
+        rig_while(&r, r.a.c->dial->anew || r.a.c->dial->proving);
+        if (!r.a.q->network_waits)
+            break;
+    }
+    for (int i = 0; i < 100; i++)
+        sw_quic_network_changed(r.a.q);
+    assert_true(r.a.q->network_waits);
+    rig_while(&r, r.a.q->network_waits);
+    rig_while(&r, r.a.c->dial->anew || r.a.c->dial->proving);
+    sw_quic_stats(r.a.q, &st);
+    assert_int_equal(st.migrations, 2);
+    rig_stop(&r);
+}
+
+/* A NAT gives the dialler another port while the dialler moves, again and again. */
+static void a_new_port_in_the_middle_of_a_move_is_followed(void **state)
+{
+    struct rig_stream t;
+    struct middle m;
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    r.b.echo = true;
+    middle_connect(&m, &r);
+    rig_open(&r, &t, BULK);
+    for (int i = 0; i < 60 && !t.closed; i++) {
+        middle_rebind(&m);
+        middle_turn(&m, &r);
+        middle_turn(&m, &r);
+        sw_qpath_network_changed(r.a.c);
+        for (int j = 0; j < i % 4; j++)
+            middle_turn(&m, &r);
+        middle_rebind(&m);
+        for (int j = 0; j < 1 + i % 3; j++)
+            middle_turn(&m, &r);
+    }
+    middle_until(&m, &r, &t.closed);
+    assert_true(t.fin && !t.mismatch);
+    assert_int_equal(r.a.closed + r.b.closed, 0);
+    middle_close(&m);
+    rig_stop(&r);
+}
+
+static void turns(struct middle *m, struct rig *r, int n)
+{
+    for (int i = 0; i < n; i++)
+        middle_turn(m, r);
+}
+
+/*
+ * The dialler's NAT gives it another port, and before that path is validated the dialler moves.
+ * ngtcp2 had one connection ID for two paths there, and retired it while one of them used it: the
+ * connection was closed.
+ */
+static void a_move_before_a_new_port_is_validated_does_no_harm(void **state)
+{
+    static const uint8_t ping[] = "ping";
+    struct rig_stream t;
+    struct middle m;
+    struct rig r;
+
+    rig_start(&r, &(struct sw_quic_config){.datagrams = true},
+              &(struct sw_quic_config){.datagrams = true});
+    middle_connect(&m, &r);
+    turns(&m, &r, 20);
+    m.closed_back = true;
+    middle_rebind(&m);
+    assert_int_equal(sw_qconn_datagram(r.a.c, ping, sizeof(ping)), SW_OK);
+    turns(&m, &r, 5);
+    middle_rebind(&m);
+    sw_qpath_network_changed(r.a.c);
+    turns(&m, &r, 3);
+    assert_int_equal(sw_qconn_datagram(r.a.c, ping, sizeof(ping)), SW_OK);
+    turns(&m, &r, 5);
+    m.closed_back = false;
+    r.b.echo = true;
+    rig_open(&r, &t, BULK);
+    middle_until(&m, &r, &t.closed);
+    assert_true(t.fin && !t.mismatch);
+    assert_int_equal(r.a.closed + r.b.closed, 0);
+    middle_close(&m);
+    rig_stop(&r);
+}
+
+/* A silent path brings no new connection IDs, so the relay has to do without one. */
+static void without_a_spare_id_the_relay_takes_over_the_path(void **state)
+{
+    struct sw_qrelay *relay;
+    struct rig_stream t;
+    struct sw_qdial *d;
+    struct middle m;
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    middle_connect(&m, &r);
+    turns(&m, &r, 20);
+    sw_quic_set_home_relay(r.a.q, SW_SLICE_LIT("http://127.0.0.1:1/"));
+    relay = SW_CONTAINER_OF(r.a.q->relays.next, struct sw_qrelay, link);
+    d = r.a.c->dial;
+    d->route[d->n++] = (struct sw_qroute){.relay = relay, .node = r.a.c->peer};
+    m.closed = true;
+    rig_open(&r, &t, 1000);
+    for (int i = 0; i < 10; i++) {
+        sw_qpath_network_changed(r.a.c);
+        d->proving = 0; /* as if it had failed */
+        turns(&m, &r, 2);
+    }
+    assert_true(d->anew); /* waits for an ID */
+    assert_int_equal(sw_qconn_path(r.a.c), SW_QPATH_DIRECT);
+    relay->up = true;
+    r.a.c->heard_at_ns = 0;
+    sw_qconn_touch(r.a.c);
+    rig_while(&r, sw_qconn_path(r.a.c) != SW_QPATH_RELAY);
+    assert_int_equal(r.a.closed, 0);
+    middle_close(&m);
+    rig_stop(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_move_after_a_renewal_still_hears_the_peer),
+        cmocka_unit_test(a_storm_of_network_changes_does_not_use_up_connection_ids),
+        cmocka_unit_test(changes_of_the_network_in_a_row_are_one),
+        cmocka_unit_test(a_new_port_in_the_middle_of_a_move_is_followed),
+        cmocka_unit_test(a_move_before_a_new_port_is_validated_does_no_harm),
+        cmocka_unit_test(without_a_spare_id_the_relay_takes_over_the_path),
+    };
+
+    return cmocka_run_group_tests_name("quic paths", tests, NULL, NULL);
+}
