@@ -290,7 +290,8 @@ static void answer_from_grave(struct sw_qconn *c, const struct sw_qroute *from)
  * PATH_RESPONSE while the congestion window is used up, as it is for ever when nothing is
  * acknowledged, and gives up a connection ID for every challenge it leaves unanswered. A probe
  * timeout, taken early, lets two packets pass. Before the packet is read: the timeout forgets what
- * was received on paths that are not in use.
+ * was received on paths that are not in use. So it is the second packet of a path that has this
+ * effect, after a genuine one; challenges come in pairs, and again.
  */
 static void make_room_to_answer(struct sw_qconn *c)
 {
@@ -323,16 +324,21 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
         return;
     }
     sw_qpath_fill(path, &ps);
-    if (!c->dialled && c->ready && path->id != c->path_now)
+    if (!c->dialled && c->ready && path->id != c->path_now && path->genuine)
         make_room_to_answer(c);
+    c->opened = !c->ready;
     rc = ngtcp2_conn_read_pkt(c->nc, &ps.path, &pi, p, n, sw_quic_now(c->q));
     if (c->answered)
         sw_qpath_race_won(c, from);
     if (rc != 0)
         sw_qconn_fail_lib(c, rc);
-    c->heard = true;
-    c->heard_at_ns = sw_quic_now(c->q);
-    sw_qsilence_end(c);
+    /* Whoever only knows a connection ID must not make a dead path look alive. */
+    if (c->opened) {
+        path->genuine = true;
+        c->heard = true;
+        c->heard_at_ns = sw_quic_now(c->q);
+        sw_qsilence_end(c);
+    }
     drop_session(c);
     sw_qconn_touch(c);
 }

@@ -74,7 +74,8 @@ struct sw_qroute {
 };
 
 struct sw_qpathent {
-    uint16_t id; /* 0: free */
+    uint16_t id;  /* 0: free */
+    bool genuine; /* an authenticated packet came by it */
     struct sw_qroute route;
 };
 
@@ -105,6 +106,7 @@ struct sw_qdial {
     bool anew;              /* our network changed: the present route needs a new path */
     struct sw_qroute stray; /* where packets came from while the path was silent */
     uint64_t stray_ns;      /* when the last one did; 0: none that was not tried */
+    uint64_t stray_at_ns;   /* none is tried before */
     uint64_t relay_at_ns;   /* the relay is not tried before */
     uint8_t relay_tries;    /* in a row */
 };
@@ -171,7 +173,7 @@ struct sw_qconn {
     uint64_t reset_at_ns;
     uint32_t resets; /* budget used; falls with time */
     uint64_t keepalive_ns;
-    uint64_t heard_at_ns;
+    uint64_t heard_at_ns;  /* an authenticated packet, no copy */
     uint64_t early_pto_ns; /* conn.c: the last one */
     uint64_t progress_ns;  /* bytes of streams were acknowledged, or none were under way */
     uint16_t hole_path;    /* with hole: path on which large packets vanish */
@@ -198,11 +200,13 @@ struct sw_qconn {
     bool was_reset; /* stateless */
     bool jumbo;     /* packets too large for anything but loopback */
     bool hole;      /* see hole_path */
+    bool hole_mute; /* found while the peer was not heard: may have been an outage */
     bool wrong_key;
     bool path_changed;
     bool want_room;
     bool room;
     bool paced;
+    bool opened;       /* handshake_keys.c: the packet that is being read was genuine */
     bool heard;        /* packets came since the last write pass */
     bool relays_asked; /* whether they are there, in this silence */
     bool gone;         /* closed was called */
@@ -376,6 +380,7 @@ struct sw_quic {
     struct sw_qbucket say_flood;
     struct sw_qbucket say_relay; /* lines of the log */
     struct sw_qbucket say_ping;
+    struct sw_qbucket say_pong;
     uint64_t key_update_after; /* packets */
     struct sw_quic_stats stats;
 };
@@ -615,6 +620,8 @@ bool sw_qreach_best(struct sw_qconn *c, const struct sw_qroute *now, bool urgent
                     struct sw_qroute *ret);
 /* The direct path does not answer: asks at all other places. */
 void sw_qreach_silent(struct sw_qconn *c);
+/* Whether datagrams may go to an address that somebody else named. */
+bool sw_qprobe_allowed(const struct sw_quic *q, const struct sw_addr *a);
 /* What became of an attempt to go there. */
 void sw_qreach_outcome(struct sw_qconn *c, const struct sw_qroute *at, bool ok);
 
@@ -665,11 +672,9 @@ void sw_qhs_callbacks(struct ngtcp2_callbacks *cb);
 
 /* handshake_keys.c */
 
-struct sw_qsecret {
-    const uint8_t *p;
-    size_t n; /* 32 or 48 */
-    int alg;  /* enum sw_aead_alg */
-};
-/* Application keys are ours: faster, and without a TLS session behind them. 0, or -1. */
-int sw_qkeys_install(struct ngtcp2_conn *nc, bool tx, const struct sw_qsecret *s);
+/*
+ * Application keys are ours: faster, and without a TLS session behind them. c->aead says which; n
+ * is 32 or 48. A packet that is opened with them and is no copy sets c->opened. 0, or -1.
+ */
+int sw_qkeys_install(struct sw_qconn *c, bool tx, const uint8_t *secret, size_t n);
 void sw_qkeys_callbacks(struct ngtcp2_callbacks *cb);

@@ -154,7 +154,7 @@ static int on_secret(gnutls_session_t session, gnutls_record_encryption_level_t 
     struct sw_qhs *hs = ref->user_data;
     ngtcp2_conn *nc = hs->conn->nc;
     ngtcp2_crypto_level l = ngtcp2_crypto_gnutls_from_gnutls_record_encryption_level(level);
-    struct sw_qsecret s = {.n = n, .alg = aead_of(session)};
+    int alg = aead_of(session);
 
     if (lacks_params(hs, l)) {
         ngtcp2_conn_set_tls_alert(nc, ALERT_MISSING_EXTENSION);
@@ -167,14 +167,12 @@ static int on_secret(gnutls_session_t session, gnutls_record_encryption_level_t 
             return -1;
         return 0;
     }
-    if (s.alg < 0)
+    if (alg < 0)
         return -1;
-    hs->conn->aead = (uint8_t)s.alg;
-    s.p = rx;
-    if (rx && sw_qkeys_install(nc, false, &s) != 0)
+    hs->conn->aead = (uint8_t)alg;
+    if (rx && sw_qkeys_install(hs->conn, false, rx, n) != 0)
         return -1;
-    s.p = tx;
-    if (tx && sw_qkeys_install(nc, true, &s) != 0)
+    if (tx && sw_qkeys_install(hs->conn, true, tx, n) != 0)
         return -1;
     return 0;
 }

@@ -19,7 +19,10 @@
 enum { IV_LEN = 12 };
 
 struct aead_ctx {
-    uint64_t id; /* of the expanded key */
+    struct sw_qconn *c; /* borrowed: frees its keys before itself */
+    uint64_t id;        /* of the expanded key */
+    uint64_t next;      /* the lowest packet number that was not opened with it, nor a higher one */
+    uint8_t iv[IV_LEN];
     enum sw_aead_alg alg;
     uint8_t key[SW_AEAD_KEY_MAX];
 };
@@ -42,15 +45,19 @@ static void *unmark(void *p)
 
 /* ---- making ---- */
 
-static struct aead_ctx *aead_new(bool tx, enum sw_aead_alg alg, const uint8_t *secret, size_t n,
+static struct aead_ctx *aead_new(struct sw_qconn *c, bool tx, const uint8_t *secret, size_t n,
                                  uint8_t iv[IV_LEN])
 {
     struct aead_ctx *a = sw_vault_alloc(sizeof(*a));
+    enum sw_aead_alg alg = (enum sw_aead_alg)c->aead;
 
+    a->c = c;
+    a->next = 0;
     a->id = sw_sched_new_id() * 2 + tx;
     a->alg = alg;
     sw_hkdf_label(secret, n, "quic key", a->key, sw_aead_key_len(alg));
     sw_hkdf_label(secret, n, "quic iv", iv, IV_LEN);
+    memcpy(a->iv, iv, IV_LEN);
     return a;
 }
 
@@ -83,11 +90,10 @@ static struct hp_ctx *hp_new(enum sw_aead_alg alg, const uint8_t *secret, size_t
     return h;
 }
 
-int sw_qkeys_install(struct ngtcp2_conn *nc, bool tx, const struct sw_qsecret *s)
+int sw_qkeys_install(struct sw_qconn *c, bool tx, const uint8_t *secret, size_t n)
 {
-    enum sw_aead_alg alg = (enum sw_aead_alg)s->alg;
     uint8_t iv[IV_LEN];
-    struct hp_ctx *h = hp_new(alg, s->p, s->n);
+    struct hp_ctx *h = hp_new((enum sw_aead_alg)c->aead, secret, n);
     struct aead_ctx *a;
     ngtcp2_crypto_aead_ctx aead;
     ngtcp2_crypto_cipher_ctx hp;
@@ -95,13 +101,13 @@ int sw_qkeys_install(struct ngtcp2_conn *nc, bool tx, const struct sw_qsecret *s
 
     if (!h)
         return -1;
-    a = aead_new(tx, alg, s->p, s->n, iv);
+    a = aead_new(c, tx, secret, n, iv);
     aead.native_handle = mark(a);
     hp.native_handle = mark(h);
     if (tx)
-        rc = ngtcp2_conn_install_tx_key(nc, s->p, s->n, &aead, iv, sizeof(iv), &hp);
+        rc = ngtcp2_conn_install_tx_key(c->nc, secret, n, &aead, iv, sizeof(iv), &hp);
     else
-        rc = ngtcp2_conn_install_rx_key(nc, s->p, s->n, &aead, iv, sizeof(iv), &hp);
+        rc = ngtcp2_conn_install_rx_key(c->nc, secret, n, &aead, iv, sizeof(iv), &hp);
     if (rc != 0) {
         aead_free(a);
         gnutls_cipher_deinit(h->cipher);
@@ -125,11 +131,24 @@ static int on_encrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
     return 0;
 }
 
+/* ngtcp2 does not say whether a packet was genuine. Copies have a number that was there before. */
+static void note_opened(struct aead_ctx *a, const uint8_t *nonce)
+{
+    uint64_t pn = 0;
+
+    for (size_t i = IV_LEN - sizeof(pn); i < IV_LEN; i++)
+        pn = pn << 8 | (uint8_t)(nonce[i] ^ a->iv[i]);
+    if (pn < a->next)
+        return;
+    a->next = pn + 1;
+    a->c->opened = true;
+}
+
 static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
                       const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
                       const uint8_t *nonce, size_t nonce_n, const uint8_t *aad, size_t aad_n)
 {
-    const struct aead_ctx *a = unmark(ctx->native_handle);
+    struct aead_ctx *a = unmark(ctx->native_handle);
 
     if (!a)
         return ngtcp2_crypto_decrypt_cb(out, aead, ctx, p, n, nonce, nonce_n, aad, aad_n);
@@ -139,6 +158,7 @@ static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
     memcpy(out, p, n);
     if (sw_aead_open(sw_sched_get(a->id, 0, a->alg, a->key), nonce, aad, aad_n, out, n) != 0)
         return NGTCP2_ERR_DECRYPT;
+    note_opened(a, nonce);
     return 0;
 }
 
@@ -176,8 +196,8 @@ static int on_update_key(ngtcp2_conn *nc, uint8_t *rx_secret, uint8_t *tx_secret
 
     sw_hkdf_label(rx_now, n, "quic ku", rx_secret, n);
     sw_hkdf_label(tx_now, n, "quic ku", tx_secret, n);
-    rx_ctx->native_handle = mark(aead_new(false, (enum sw_aead_alg)c->aead, rx_secret, n, rx_iv));
-    tx_ctx->native_handle = mark(aead_new(true, (enum sw_aead_alg)c->aead, tx_secret, n, tx_iv));
+    rx_ctx->native_handle = mark(aead_new(c, false, rx_secret, n, rx_iv));
+    tx_ctx->native_handle = mark(aead_new(c, true, tx_secret, n, tx_iv));
     return 0;
 }
 

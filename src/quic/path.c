@@ -15,6 +15,7 @@
 
 #define TRYING_NS (5 * SW_NS_PER_S)
 #define ANSWER_NS (1500 * SW_NS_PER_MS)
+#define STRAY_NS  (2 * SW_NS_PER_S) /* between two: each costs a connection ID */
 
 enum { PTOS_BEFORE_MOVE = 1, PTOS_BEFORE_FALLBACK = 3 };
 
@@ -25,6 +26,11 @@ bool sw_qroute_eq(const struct sw_qroute *a, const struct sw_qroute *b)
     if (a->relay || b->relay)
         return a->relay == b->relay && sw_nodeid_eq(&a->node, &b->node);
     return a->sock == b->sock && sw_addr_eq(&a->remote, &b->remote);
+}
+
+static bool same_host(const struct sw_qroute *a, const struct sw_qroute *b)
+{
+    return !a->relay && !b->relay && sw_ip_eq(&a->remote.ip, &b->remote.ip);
 }
 
 static bool loopback(const struct sw_qroute *r)
@@ -163,11 +169,17 @@ static bool is_candidate(const struct sw_qdial *d, const struct sw_qroute *r)
  */
 static void note_stray(struct sw_qconn *c, const struct sw_qroute *from)
 {
+    const struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
     uint64_t now = sw_quic_now(c->q);
 
     if (!c->ready || from->relay || (c->jumbo && !loopback(from)) ||
-        now - c->heard_at_ns < SW_NS_PER_S)
+        now - c->heard_at_ns < SW_NS_PER_S || now < c->dial->stray_at_ns)
         return;
+    /* The packet proves nothing yet: it does not lead to where our own probes may not go. */
+    if (!(p && same_host(&p->route, from)) && !sw_qprobe_allowed(c->q, &from->remote)) {
+        c->q->stats.probes_dropped++;
+        return;
+    }
     c->dial->stray = *from;
     c->dial->stray.local = (struct sw_ip){0};
     c->dial->stray_ns = now;
@@ -443,6 +455,7 @@ static void look_for_better(struct sw_qconn *c)
     move_anew(c);
     if (d->stray_ns) {
         d->stray_ns = 0;
+        d->stray_at_ns = sw_quic_now(c->q) + STRAY_NS;
         sw_log_debug("quic", "packets come from another address: trying it");
         (void)try_route(c, &d->stray, false);
         return;

@@ -12,42 +12,28 @@
 #include "base/rand.h"
 #include "base/time.h"
 #include "quic/core.h"
+#include "quic/places.h"
 #include "quic/probe_wire.h"
 
 enum {
-    CANDS = SW_QUIC_ADDRS_MAX + 8, /* named ones, and those that pings came from */
-    PINGS = 9,                     /* to each, in a round */
-    TELLS = 6,                     /* of a message that is not acknowledged */
-    PATIENCE = 4,                  /* of these until blind attempts begin: path.c */
-    LISTS_PER_SECOND = 10,         /* of a peer: more are not looked at */
-    PINGS_PER_SECOND = 100,        /* of a connection: a peer names the places */
-    ALL_PINGS_PER_SECOND = 2000,   /* of the endpoint */
+    TELLS = 6,                   /* of a message that is not acknowledged */
+    PATIENCE = 4,                /* of these until blind attempts begin: path.c */
+    LISTS_PER_SECOND = 10,       /* of a peer: more are not looked at */
+    PINGS_PER_SECOND = 100,      /* of a connection: a peer names the places */
+    ALL_PINGS_PER_SECOND = 2000, /* of the endpoint */
+    PONGS_PER_SECOND = 20,       /* to a place, and to all that are none yet together */
+    SEEN_PINGS = 64,             /* a ping that was copied is not answered again */
 };
 
 #define TELL_NS    (200 * SW_NS_PER_MS) /* doubles */
-#define FRESH_NS   (5 * SW_NS_PER_S)    /* an answer counts so long */
 #define AGAIN_NS   (100 * SW_NS_PER_MS) /* between pings that a ping caused */
 #define PENALTY_NS (10 * SW_NS_PER_S)   /* pings came through, QUIC did not */
 #define LOOK_NS    (15 * SW_NS_PER_S)   /* between looks for something better than a direct path */
 #define SILENT_NS  SW_NS_PER_S          /* between looks while a direct path is silent */
-#define MOVE_NS    (5 * SW_NS_PER_S)    /* between moves from one direct path to another */
-#define GAIN_NS    (5 * SW_NS_PER_MS)
-#define BONUS6_NS  (3 * SW_NS_PER_MS)
 
-static const uint16_t ping_at_ms[PINGS + 1] = {0, 30, 60, 120, 250, 500, 1000, 2000, 4000, 5000};
+static const uint16_t ping_at_ms[PLACE_PINGS + 1] = {0,   30,   60,   120,  250,
+                                                     500, 1000, 2000, 4000, 5000};
 static const uint8_t round_after_s[] = {5, 10, 20, 40, 60};
-
-/* A place where the peer may be. */
-struct cand {
-    struct sw_qroute route;
-    uint8_t tx[PROBE_TX]; /* of this round; the last byte counts pings */
-    uint64_t sent_ns[PINGS];
-    uint8_t sent;
-    uint64_t next_ns; /* UINT64_MAX: no more */
-    uint64_t rtt_ns;  /* 0: has not answered */
-    uint64_t heard_ns;
-    uint64_t barred_ns; /* not to be used before */
-};
 
 struct sw_qreach {
     struct sw_qconn *c; /* borrowed */
@@ -60,16 +46,16 @@ struct sw_qreach {
     uint64_t tell_ns; /* UINT64_MAX: nothing to tell */
     struct sw_qbucket lists;
     struct sw_qbucket pings;
+    struct sw_qbucket strangers; /* pongs to where no place is known */
+    uint64_t seen[SEEN_PINGS];   /* pings that were answered: the first bytes of their sums */
+    size_t n_seen;
     struct sw_reach peer; /* as last heard; seq 0: not yet */
-    struct cand cand[CANDS];
-    size_t n;
-    size_t named; /* of them: the first ones */
+    struct sw_qplaces places;
     uint64_t began_ns;
     uint64_t round_ns; /* next one, of who dialled, while on the relay */
     uint8_t rounds;
     uint64_t look_ns; /* next one */
     uint64_t looked_ns;
-    uint64_t moved_ns;
     bool failed; /* said that no direct path was found */
 };
 
@@ -93,7 +79,7 @@ static bool by_relay(const struct sw_qreach *r)
 /* ---- places ---- */
 
 /* A peer names any address it likes: the filter of the endpoint has the last word. */
-static bool may_probe(const struct sw_quic *q, const struct sw_addr *a)
+bool sw_qprobe_allowed(const struct sw_quic *q, const struct sw_addr *a)
 {
     enum sw_addr_reach reach = sw_addr_reach(&a->ip);
 
@@ -102,41 +88,15 @@ static bool may_probe(const struct sw_quic *q, const struct sw_addr *a)
     return !q->cfg.probe_allowed || q->cfg.probe_allowed(q->cfg.arg, a);
 }
 
-static struct cand *find_cand(struct sw_qreach *r, const struct sw_qroute *at)
+static void name_places(struct sw_qreach *r)
 {
-    for (size_t i = 0; i < r->n; i++)
-        if (sw_qroute_eq(&r->cand[i].route, at))
-            return &r->cand[i];
-    return NULL;
-}
-
-static void begin_cand(struct cand *k, uint64_t now)
-{
-    sw_rand_bytes(k->tx, sizeof(k->tx) - 1);
-    k->sent = 0;
-    k->next_ns = now;
-    if (now - k->heard_ns > FRESH_NS)
-        k->rtt_ns = 0;
-}
-
-static void name_cands(struct sw_qreach *r)
-{
-    struct cand now[CANDS];
+    struct sw_qroute routes[SW_QUIC_ADDRS_MAX];
     size_t n = 0;
 
-    for (size_t i = 0; i < r->peer.n; i++) {
-        struct cand k = {0};
-        struct cand *had;
-
-        if (!may_probe(r->c->q, &r->peer.addrs[i]) ||
-            !sw_qroute_direct(r->c->q, &r->peer.addrs[i], &k.route))
-            continue;
-        had = find_cand(r, &k.route);
-        now[n++] = had ? *had : k;
-    }
-    r->named = n;
-    memcpy(r->cand, now, n * sizeof(*now));
-    r->n = n;
+    for (size_t i = 0; i < r->peer.n; i++)
+        n += sw_qprobe_allowed(r->c->q, &r->peer.addrs[i]) &&
+             sw_qroute_direct(r->c->q, &r->peer.addrs[i], &routes[n]);
+    sw_qplaces_name(&r->places, routes, n);
 }
 
 static void begin_round(struct sw_qreach *r)
@@ -144,8 +104,8 @@ static void begin_round(struct sw_qreach *r)
     uint64_t now = now_ns(r);
 
     r->began_ns = now;
-    for (size_t i = 0; i < r->n; i++)
-        begin_cand(&r->cand[i], now);
+    for (size_t i = 0; i < r->places.n; i++)
+        sw_qplace_begin(&r->places.at[i], now);
 }
 
 /* ---- telling the peer ---- */
@@ -199,17 +159,17 @@ static void send_probe(struct sw_qreach *r, const struct sw_qroute *to, struct s
     r->c->q->stats.probes_sent++;
 }
 
-static void ping(struct sw_qreach *r, struct cand *k)
+static void ping(struct sw_qreach *r, struct sw_qplace *k)
 {
     struct sw_probe m = {.kind = SW_PROBE_PING};
     uint64_t now = now_ns(r);
-    uint8_t i = (uint8_t)sw_min(k->sent, PINGS - 1);
+    uint8_t i = (uint8_t)sw_min(k->sent, PLACE_PINGS - 1);
 
     memcpy(m.tx, k->tx, sizeof(m.tx));
     m.tx[PROBE_TX - 1] = i;
     k->sent_ns[i] = now;
     k->sent = (uint8_t)(i + 1);
-    k->next_ns = k->sent < PINGS
+    k->next_ns = k->sent < PLACE_PINGS
                      ? now + (uint64_t)(ping_at_ms[i + 1] - ping_at_ms[i]) * SW_NS_PER_MS
                      : UINT64_MAX;
     if (sw_qbucket_take(&r->pings, now, PINGS_PER_SECOND) &&
@@ -221,11 +181,11 @@ static void ping_if_due(struct sw_qreach *r)
 {
     uint64_t now = now_ns(r);
 
-    for (size_t i = 0; i < r->n; i++) {
-        struct cand *k = &r->cand[i];
+    for (size_t i = 0; i < r->places.n; i++) {
+        struct sw_qplace *k = &r->places.at[i];
 
         /* One that answered needs no more of them: the connection takes over. */
-        if (k->sent > 1 && k->rtt_ns && now - k->heard_ns < FRESH_NS)
+        if (k->sent > 1 && k->rtt_ns && now - k->heard_ns < PLACE_FRESH_NS)
             k->next_ns = UINT64_MAX;
         if (now >= k->next_ns)
             ping(r, k);
@@ -233,44 +193,64 @@ static void ping_if_due(struct sw_qreach *r)
 }
 
 /* The peer's packets come from there: so may ours go. */
-static void ping_back(struct sw_qreach *r, const struct sw_qroute *from)
+static void ping_back(struct sw_qreach *r, struct sw_qplace *k, const struct sw_qroute *from)
 {
-    struct cand *k = find_cand(r, from);
     uint64_t now = now_ns(r);
 
-    if (!k && r->n < CANDS && may_probe(r->c->q, &from->remote)) {
-        k = &r->cand[r->n++];
-        *k = (struct cand){.route = *from};
-        begin_cand(k, now);
-    } else if (k && k->next_ns == UINT64_MAX && now - k->heard_ns > FRESH_NS &&
-               now - k->sent_ns[k->sent ? k->sent - 1 : 0] > AGAIN_NS) {
-        k->next_ns = now;
-    }
+    if (!k)
+        (void)sw_qplaces_learn(&r->places, from, now);
+    else if (k->next_ns == UINT64_MAX && now - k->heard_ns > PLACE_FRESH_NS &&
+             now - k->sent_ns[k->sent ? k->sent - 1 : 0] > AGAIN_NS)
+        sw_qplace_begin(k, now); /* one that was sent before would count as a copy */
 }
 
-static void on_ping(struct sw_qreach *r, const struct sw_qroute *from, const struct sw_probe *m)
+/* Who can read pings can send them again, from any address. p: the bytes. */
+static bool is_copy(struct sw_qreach *r, const uint8_t *p)
+{
+    uint64_t sum;
+
+    memcpy(&sum, p + PROBE_LEN - sizeof(sum), sizeof(sum));
+    for (size_t i = 0; i < sw_min(r->n_seen, SEEN_PINGS); i++)
+        if (r->seen[i] == sum)
+            return true;
+    r->seen[r->n_seen++ % SEEN_PINGS] = sum;
+    return false;
+}
+
+/* Nothing goes where we would not send by ourselves, nor faster than the peer asks for. */
+static bool may_answer(struct sw_qreach *r, struct sw_qplace *k, const struct sw_qroute *to,
+                       const uint8_t *p)
+{
+    struct sw_quic *q = r->c->q;
+    uint64_t now = now_ns(r);
+
+    return sw_qprobe_allowed(q, &to->remote) && !is_copy(r, p) &&
+           sw_qbucket_take(k ? &k->pongs : &r->strangers, now, PONGS_PER_SECOND) &&
+           sw_qbucket_take(&q->say_pong, now, ALL_PINGS_PER_SECOND);
+}
+
+static void on_ping(struct sw_qreach *r, const struct sw_qroute *from, const struct sw_probe *m,
+                    const uint8_t *p)
 {
     struct sw_probe answer = {.kind = SW_PROBE_PONG, .seen = from->remote};
+    struct sw_qplace *k = sw_qplaces_find(&r->places, from);
 
+    if (!may_answer(r, k, from, p)) {
+        r->c->q->stats.probes_dropped++;
+        return;
+    }
     memcpy(answer.tx, m->tx, sizeof(answer.tx));
     send_probe(r, from, &answer);
-    ping_back(r, from);
+    ping_back(r, k, from);
     step(r);
 }
 
 static void on_pong(struct sw_qreach *r, const struct sw_qroute *from, const struct sw_probe *m)
 {
-    struct cand *k = find_cand(r, from);
-    uint8_t i = m->tx[PROBE_TX - 1];
-    uint64_t now = now_ns(r);
-    uint64_t rtt;
+    struct sw_qplace *k = sw_qplaces_find(&r->places, from);
 
-    if (!k || i >= k->sent || memcmp(k->tx, m->tx, PROBE_TX - 1) != 0)
-        return;
-    rtt = sw_max(now - k->sent_ns[i], UINT64_C(1));
-    k->rtt_ns = k->rtt_ns && i > 0 ? sw_min(k->rtt_ns, rtt) : rtt;
-    k->heard_ns = now;
-    sw_qconn_touch(r->c); /* path.c looks at it */
+    if (k && sw_qplace_answered(k, m->tx, now_ns(r)))
+        sw_qconn_touch(r->c); /* path.c looks at it */
 }
 
 bool sw_qreach_probe(struct sw_quic *q, const struct sw_qroute *from, const struct sw_probe *m,
@@ -283,7 +263,7 @@ bool sw_qreach_probe(struct sw_quic *q, const struct sw_qroute *from, const stru
     if (m->kind == SW_PROBE_PONG)
         on_pong(r, from, m);
     else if (r->peer.seq)
-        on_ping(r, from, m);
+        on_ping(r, from, m, p);
     return true;
 }
 
@@ -291,8 +271,8 @@ bool sw_qreach_probe(struct sw_quic *q, const struct sw_qroute *from, const stru
 
 static bool any_answers(const struct sw_qreach *r)
 {
-    for (size_t i = 0; i < r->n; i++)
-        if (r->cand[i].rtt_ns)
+    for (size_t i = 0; i < r->places.n; i++)
+        if (r->places.at[i].rtt_ns)
             return true;
     return false;
 }
@@ -300,7 +280,7 @@ static bool any_answers(const struct sw_qreach *r)
 /* The end of a round. */
 static uint64_t over_ns(const struct sw_qreach *r)
 {
-    return r->began_ns + ping_at_ms[PINGS] * SW_NS_PER_MS;
+    return r->began_ns + ping_at_ms[PLACE_PINGS] * SW_NS_PER_MS;
 }
 
 /* Once a connection: what an operator asks who wonders why everything passes the relay. */
@@ -339,10 +319,12 @@ static void look(struct sw_qreach *r)
     uint64_t now = now_ns(r);
 
     r->looked_ns = now;
-    for (size_t i = 0; i < r->n; i++) {
-        begin_cand(&r->cand[i], now);
-        ping(r, &r->cand[i]);
-        r->cand[i].next_ns = UINT64_MAX;
+    for (size_t i = 0; i < r->places.n; i++) {
+        struct sw_qplace *k = &r->places.at[i];
+
+        sw_qplace_begin(k, now);
+        ping(r, k);
+        k->next_ns = UINT64_MAX;
     }
 }
 
@@ -354,7 +336,7 @@ static void look_if_due(struct sw_qreach *r)
     if (!r->c->dialled || !r->peer.seq || now < r->look_ns)
         return;
     r->look_ns = now + LOOK_NS;
-    if (sw_qconn_path(r->c) == SW_QPATH_DIRECT && r->n > 1)
+    if (sw_qconn_path(r->c) == SW_QPATH_DIRECT && r->places.n > 1)
         look(r);
 }
 
@@ -362,8 +344,8 @@ static uint64_t next_due(const struct sw_qreach *r)
 {
     uint64_t due = r->tell_ns;
 
-    for (size_t i = 0; i < r->n; i++)
-        due = sw_min(due, r->cand[i].next_ns);
+    for (size_t i = 0; i < r->places.n; i++)
+        due = sw_min(due, r->places.at[i].next_ns);
     if (r->peer.seq && r->c->dialled)
         due = sw_min(due, by_relay(r) ? r->round_ns : r->look_ns);
     if (r->peer.seq && !r->failed && by_relay(r) && over_ns(r) > now_ns(r))
@@ -436,8 +418,8 @@ void sw_qreach_restart(struct sw_qconn *c)
         return;
     r->rounds = 0;
     r->round_ns = now_ns(r) + round_after_s[0] * SW_NS_PER_S;
-    for (size_t i = 0; i < r->n; i++)
-        r->cand[i].rtt_ns = 0; /* what answered before may be as dead as the rest */
+    for (size_t i = 0; i < r->places.n; i++)
+        r->places.at[i].rtt_ns = 0; /* what answered before may be as dead as the rest */
     tell_anew(r);
     begin_round(r);
     step(r);
@@ -474,7 +456,7 @@ bool sw_qreach_datagram(struct sw_qconn *c, const uint8_t *p, size_t n)
     r->acked = m.ack;
     r->peer = m;
     if (fresh) {
-        name_cands(r);
+        name_places(r);
         begin_round(r);
         if (r->rounds == 0)
             r->round_ns = now_ns(r) + round_after_s[0] * SW_NS_PER_S;
@@ -509,50 +491,22 @@ void sw_qreach_silent(struct sw_qconn *c)
         look(r);
 }
 
-static uint64_t worth(const struct cand *k)
-{
-    return k->rtt_ns + (k->route.remote.ip.family == 6 ? 0 : BONUS6_NS);
-}
-
-static bool usable(const struct sw_qreach *r, const struct cand *k)
-{
-    uint64_t now = now_ns(r);
-
-    return k->rtt_ns && now - k->heard_ns < FRESH_NS && now >= k->barred_ns;
-}
-
 bool sw_qreach_best(struct sw_qconn *c, const struct sw_qroute *now, bool urgent,
                     struct sw_qroute *ret)
 {
-    struct sw_qreach *r = c->reach;
-    const struct cand *current = r && now ? find_cand(r, now) : NULL;
-    const struct cand *best = NULL;
+    struct sw_qplaces_now at = {
+        .on = now, .urgent = urgent, .heard_ns = c->heard_at_ns, .now_ns = sw_quic_now(c->q)};
+    const struct sw_qroute *best = c->reach ? sw_qplaces_best(&c->reach->places, &at) : NULL;
 
-    for (size_t i = 0; r && i < r->n; i++) {
-        const struct cand *k = &r->cand[i];
-
-        if (k == current || !usable(r, k) || (best && worth(k) >= worth(best)))
-            continue;
-        /* The present path is silent: then only what answered since then is any better. */
-        if (!now || !urgent || k->heard_ns > c->heard_at_ns)
-            best = k;
-    }
-    if (!best)
-        return false;
-    /* From one direct path to another only for a gain that lasts. */
-    if (now && !urgent &&
-        (!current || !usable(r, current) || worth(best) + GAIN_NS > worth(current) ||
-         now_ns(r) - r->moved_ns < MOVE_NS))
-        return false;
-    r->moved_ns = now_ns(r);
-    *ret = best->route;
-    return true;
+    if (best)
+        *ret = *best;
+    return best != NULL;
 }
 
 void sw_qreach_outcome(struct sw_qconn *c, const struct sw_qroute *at, bool ok)
 {
     struct sw_qreach *r = c->reach;
-    struct cand *k = r ? find_cand(r, at) : NULL;
+    struct sw_qplace *k = r ? sw_qplaces_find(&r->places, at) : NULL;
 
     if (!k)
         return;
@@ -575,7 +529,7 @@ const char *sw_qconn_path_note(const struct sw_qconn *c)
 
     if (!r || !by_relay(r) || !r->failed)
         return "";
-    if (r->n == 0)
+    if (r->places.n == 0)
         return "the peer names no address that may be probed";
     ours = sw_quic_mapping_varies(c->q, 4) || sw_quic_mapping_varies(c->q, 6);
     theirs = r->peer.varies[0] || r->peer.varies[1];

@@ -134,8 +134,10 @@ bool sw_qseen_by_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t
         const struct sw_qseen_by *of = SW_CONTAINER_OF(it, struct sw_qrelay, link)->seen_by;
         const struct slot *s = of ? &of->slot[from->remote.ip.family == 6] : NULL;
 
-        if (s && s->client && sw_addr_eq(&s->at, &from->remote))
-            return sw_qad_client_packet(s->client, &from->remote, p, n);
+        /* Two names of one relay have one address. */
+        if (s && s->client && sw_addr_eq(&s->at, &from->remote) &&
+            sw_qad_client_packet(s->client, &from->remote, p, n))
+            return true;
     }
     return false;
 }

@@ -286,7 +286,9 @@ static bool socket_full(struct sw_qconn *c)
 /*
  * A path may stop taking large packets under an open connection, while small ones still get through
  * and keep it alive: ngtcp2 looks for larger sizes, never for smaller ones. Bytes of streams that
- * stay unacknowledged for seconds are the sign, sooner when the peer was heard meanwhile.
+ * stay unacknowledged for seconds are the sign, sooner when the peer was heard meanwhile. When it
+ * was not, nothing may have got through: large ones get another chance as soon as bytes are
+ * acknowledged.
  */
 static void look_for_hole(struct sw_qconn *c)
 {
@@ -305,6 +307,7 @@ static void look_for_hole(struct sw_qconn *c)
     if (c->heard_at_ns < c->progress_ns + SW_NS_PER_S && now - c->progress_ns < 2 * HOLE_NS)
         return;
     c->hole = true;
+    c->hole_mute = c->heard_at_ns < c->progress_ns + SW_NS_PER_S;
     c->hole_path = c->path_now;
     sw_log_debug("quic", "%s: nothing gets through, packets of at most %d bytes from now on",
                  sw_nodeid_short(&c->peer, id), QUIC_MTU_FIRST);

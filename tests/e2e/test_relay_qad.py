@@ -8,6 +8,7 @@ import socket
 import subprocess
 
 from harness.fabric import make_cert
+from harness.quicpeer import Ours
 from harness.relay import Client
 from harness.wait import guard, until
 
@@ -111,6 +112,15 @@ def test_ipv6_and_ipv4_at_one_port(make_relay):
         p.observed("[::1]")
     with Peer(f"127.0.0.1:{port}", pin=pin) as p:
         p.observed()
+
+
+def test_two_names_of_one_relay_are_both_answered(make_relay, binary):
+    """Both questions go to one address from one socket: the second one's answers were not looked at."""
+    r = make_relay()
+    with Ours(binary, bind="127.0.0.1:0", probes=1, relay=f"http://127.0.0.1:{r.port}/") as p:
+        p.event("mapped")
+        p.dial(None, [], f"http://localhost:{r.port}/", node="11" * 32)
+        until(lambda: r.metric("relay_qad_connections") == 2, what="the second question")
 
 
 def test_it_can_be_turned_off(make_relay):

@@ -180,6 +180,146 @@ static void without_a_spare_id_the_relay_takes_over_the_path(void **state)
     rig_stop(&r);
 }
 
+/* ---- what others can do ---- */
+
+/* Looks like a packet for a: its first bytes, and nothing that opens. */
+static size_t forge(const struct middle *m, uint8_t ret[100])
+{
+    assert_true(m->last_n >= 1 + QUIC_CID_LEN);
+    memset(ret, 0x5a, 100);
+    memcpy(ret, m->last_to_a, 1 + QUIC_CID_LEN);
+    return 100;
+}
+
+/* Who knows a connection ID, or has a packet, could keep a dead path alive. */
+static void forged_and_copied_packets_do_not_count_as_heard(void **state)
+{
+    uint8_t p[100];
+    struct rig_stream t;
+    struct middle m;
+    uint64_t heard;
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    r.b.echo = true;
+    middle_connect(&m, &r);
+    rig_open(&r, &t, 100);
+    middle_until(&m, &r, &t.closed);
+    turns(&m, &r, 20);
+    m.closed = true;
+    turns(&m, &r, 5);
+    heard = r.a.c->heard_at_ns;
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(sw_dgram_send(m.front, p, forge(&m, p), &m.a), SW_OK);
+        assert_int_equal(sw_dgram_send(m.front, m.last_to_a, m.last_n, &m.a), SW_OK);
+        rig_idle(&r, 2);
+    }
+    assert_true(r.a.c->heard_at_ns == heard);
+    m.closed = false;
+    rig_open(&r, &t, 1000);
+    middle_until(&m, &r, &t.closed);
+    assert_true(r.a.c->heard_at_ns > heard);
+    middle_close(&m);
+    rig_stop(&r);
+}
+
+static bool deny(void *arg, const struct sw_addr *a)
+{
+    return false;
+}
+
+/* A packet from another address while the path is silent: it was tried wherever that was. */
+static void a_stray_packet_does_not_lead_to_denied_addresses(void **state)
+{
+    struct sw_addr other;
+    struct sw_addr to;
+    uint8_t p[100];
+    struct middle m;
+    struct rig r;
+    int fd = -1;
+
+    rig_start(&r, &(struct sw_quic_config){.probe_allowed = deny}, NULL);
+    middle_connect(&m, &r);
+    turns(&m, &r, 20);
+    to = bound_of(r.a.q);
+    assert_int_equal(sw_addr_parse(SW_SLICE_LIT("127.0.0.2:0"), &other, NULL), SW_OK);
+    assert_int_equal(sw_dgram_bind(&other, &fd, NULL), SW_OK);
+    for (int i = 0; i < 2; i++) {
+        r.a.c->heard_at_ns = sw_quic_now(r.a.q) - 2 * SW_NS_PER_S;
+        r.a.c->dial->stray_ns = 0;
+        /* Of another host; then another port of the host it is connected to. */
+        assert_int_equal(sw_dgram_send(i == 0 ? fd : m.back, p, forge(&m, p), &to), SW_OK);
+        m.closed = true;
+        r.a.c->dial->trying = UINT16_MAX; /* so that what was noted stays to be seen */
+        r.a.c->dial->trying_ns = sw_quic_now(r.a.q);
+        rig_idle(&r, 5);
+        assert_true((r.a.c->dial->stray_ns != 0) == (i == 1));
+    }
+    sw_sock_close(fd);
+    middle_close(&m);
+    rig_stop(&r);
+}
+
+/*
+ * All that b sends is lost, so its congestion window is full. The challenge by which a validates
+ * another path must be answered all the same.
+ */
+static void a_challenge_is_answered_with_a_full_congestion_window(void **state)
+{
+    struct rig_stream t;
+    struct middle m;
+    struct middle other;
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    r.b.echo = true;
+    middle_connect(&m, &r);
+    middle_open(&other, &r);
+    rig_open(&r, &t, 10 * BULK);
+    rig_while(&r, (middle_forward(&m), t.read < 10000));
+    m.closed_back = true;
+    for (int i = 0; i < 100; i++)
+        middle_turn(&m, &r);
+    m.closed = true;
+    /* As a packet from there in a silence would have it. */
+    r.a.c->dial->stray = (struct sw_qroute){.remote = sw_sock_local(other.front)};
+    r.a.c->dial->stray_ns = sw_quic_now(r.a.q);
+    sw_qconn_touch(r.a.c);
+    while (!t.closed) {
+        middle_turn(&other, &r);
+        middle_forward(&m);
+    }
+    assert_true(t.fin && !t.mismatch);
+    assert_int_equal(r.a.closed + r.b.closed, 0);
+    assert_int_equal(sw_qconn_addr(r.a.c).port, sw_sock_local(other.front).port);
+    middle_close(&m);
+    middle_close(&other);
+    rig_stop(&r);
+}
+
+/* Nothing arrives for seconds: that says nothing about the size of packets. */
+static void an_outage_does_not_make_packets_small_for_good(void **state)
+{
+    struct rig_stream t;
+    struct middle m;
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    r.b.echo = true;
+    middle_connect(&m, &r);
+    rig_open(&r, &t, 10 * BULK);
+    rig_while(&r, (middle_forward(&m), t.read < 10000));
+    m.closed = true;
+    rig_while(&r, (middle_forward(&m), !r.a.c->hole));
+    m.closed = false;
+    middle_until(&m, &r, &t.closed);
+    assert_true(t.fin && !t.mismatch);
+    assert_false(r.a.c->hole);
+    assert_true(sw_qconn_packet_max(r.a.c, QUIC_MTU) == QUIC_MTU);
+    middle_close(&m);
+    rig_stop(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +329,10 @@ int main(void)
         cmocka_unit_test(a_new_port_in_the_middle_of_a_move_is_followed),
         cmocka_unit_test(a_move_before_a_new_port_is_validated_does_no_harm),
         cmocka_unit_test(without_a_spare_id_the_relay_takes_over_the_path),
+        cmocka_unit_test(forged_and_copied_packets_do_not_count_as_heard),
+        cmocka_unit_test(a_stray_packet_does_not_lead_to_denied_addresses),
+        cmocka_unit_test(a_challenge_is_answered_with_a_full_congestion_window),
+        cmocka_unit_test(an_outage_does_not_make_packets_small_for_good),
     };
 
     return cmocka_run_group_tests_name("quic paths", tests, NULL, NULL);
