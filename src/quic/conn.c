@@ -152,6 +152,7 @@ struct sw_qconn *sw_qconn_dial(struct sw_quic *q, const struct sw_nodeid *peer,
     int rc;
 
     c->dialled = true;
+    sw_qids_init(&c->ids, false);
     c->known = true;
     q->n_known++;
     c->peer = *peer;
@@ -194,6 +195,7 @@ struct sw_qconn *sw_qconn_accept(struct sw_quic *q, const struct sw_qaccept *a,
     int rc;
 
     c->half_open = true;
+    sw_qids_init(&c->ids, true);
     q->half_open++;
     sw_list_push_back(&q->halves, &c->half);
     c->jumbo = !from->relay && sw_ip_is_loopback(&from->remote.ip);

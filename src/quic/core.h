@@ -16,6 +16,7 @@
 #include "base/vec.h"
 #include "io/dgram.h"
 #include "quic/addrs.h"
+#include "quic/frames.h"
 #include "quic/probe_wire.h"
 #include "quic/quic.h"
 #include "quic/relay_client.h"
@@ -152,6 +153,7 @@ struct sw_qconn {
     uint16_t path_next;    /* id of the next one */
     uint16_t path_renewed; /* id of a path that replaces another one of the same route */
     struct sw_qrenew renew;
+    struct sw_qids ids; /* that the peer gave */
 
     struct sw_list streams;
     struct sw_list sendable; /* with bytes, an end or a reset to send */
@@ -379,6 +381,7 @@ struct sw_quic {
     struct sw_qbucket say_retry;
     struct sw_qbucket say_flood;
     struct sw_qbucket say_relay; /* lines of the log */
+    struct sw_qbucket say_ids;   /* lines of the log */
     struct sw_qbucket say_ping;
     struct sw_qbucket say_pong;
     uint64_t key_update_after; /* packets */

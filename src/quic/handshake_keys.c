@@ -9,6 +9,7 @@
 #include <ngtcp2/ngtcp2.h>
 #include <ngtcp2/ngtcp2_crypto.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "quic/core.h"
 #include "tls/cert/vault.h"
@@ -144,6 +145,18 @@ static void note_opened(struct aead_ctx *a, const uint8_t *nonce)
     a->c->opened = true;
 }
 
+static void log_too_many_ids(struct sw_qconn *c)
+{
+    char id[SW_NODEID_SHORT];
+
+    c->q->stats.rx_dropped++;
+    if (sw_qbucket_take(&c->q->say_ids, sw_quic_now(c->q), 1))
+        sw_log_info("quic",
+                    "node %s gives connection IDs and does not acknowledge that others are "
+                    "retired: packet dropped",
+                    sw_nodeid_short(&c->peer, id));
+}
+
 static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
                       const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
                       const uint8_t *nonce, size_t nonce_n, const uint8_t *aad, size_t aad_n)
@@ -158,6 +171,10 @@ static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
     memcpy(out, p, n);
     if (sw_aead_open(sw_sched_get(a->id, 0, a->alg, a->key), nonce, aad, aad_n, out, n) != 0)
         return NGTCP2_ERR_DECRYPT;
+    if (!sw_qids_screen(&a->c->ids, out, n - SW_AEAD_TAG)) {
+        log_too_many_ids(a->c);
+        return NGTCP2_ERR_DECRYPT;
+    }
     note_opened(a, nonce);
     return 0;
 }

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/hex.h"
+#include "quic/frames.h"
 
 enum {
     FRAME_PING = 0x01,
-    FRAME_ACK_ECN = 0x03,
     FRAME_DATAGRAM = 0x30,
     FRAME_DATAGRAM_LEN = 0x31,
     PARAM_DATAGRAM = 0x20,
@@ -21,125 +21,6 @@ enum {
 static const uint64_t observed_v4 = 0x9f81a6;
 static const uint64_t observed_v6 = 0x9f81a7;
 static const uint64_t param_role = 0x9f81a176;
-
-/* ---- reading ---- */
-
-struct reader {
-    const uint8_t *p;
-    size_t n;
-    size_t at;
-};
-
-static bool skip(struct reader *r, uint64_t n)
-{
-    if (n > r->n - r->at)
-        return false;
-    r->at += n;
-    return true;
-}
-
-/* RFC 9000, 16. */
-static bool read_varint(struct reader *r, uint64_t *ret)
-{
-    size_t len;
-    uint64_t v;
-
-    if (r->at == r->n)
-        return false;
-    len = (size_t)1 << (r->p[r->at] >> 6);
-    if (len > r->n - r->at)
-        return false;
-    v = r->p[r->at] & 0x3f;
-    for (size_t i = 1; i < len; i++)
-        v = v << 8 | r->p[r->at + i];
-    r->at += len;
-    *ret = v;
-    return true;
-}
-
-static bool skip_varints(struct reader *r, uint64_t n)
-{
-    uint64_t v;
-
-    while (n-- > 0)
-        if (!read_varint(r, &v))
-            return false;
-    return true;
-}
-
-/* Bytes with their length in front. */
-static bool skip_counted(struct reader *r)
-{
-    uint64_t n;
-
-    return read_varint(r, &n) && skip(r, n);
-}
-
-static bool skip_ack(struct reader *r, bool ecn)
-{
-    uint64_t ranges;
-
-    return skip_varints(r, 2) && read_varint(r, &ranges) && ranges <= r->n &&
-           skip_varints(r, 1 + 2 * ranges) && skip_varints(r, ecn ? 3 : 0);
-}
-
-static bool skip_stream(struct reader *r, uint64_t type)
-{
-    if (!skip_varints(r, (type & 4) ? 2 : 1))
-        return false;
-    return (type & 2) ? skip_counted(r) : skip(r, r->n - r->at);
-}
-
-static bool skip_new_cid(struct reader *r)
-{
-    return skip_varints(r, 2) && r->at < r->n && skip(r, 1 + (uint64_t)r->p[r->at] + 16);
-}
-
-/* What follows the type of a frame of RFC 9000 or 9221. False: cut, or not one of them. */
-static bool skip_frame(struct reader *r, uint64_t type)
-{
-    switch (type) {
-    case 0x00: /* PADDING */
-    case FRAME_PING:
-    case 0x1e: /* HANDSHAKE_DONE */
-        return true;
-    case 0x02:
-    case FRAME_ACK_ECN:
-        return skip_ack(r, type == FRAME_ACK_ECN);
-    case 0x04: /* RESET_STREAM */
-        return skip_varints(r, 3);
-    case 0x05: /* STOP_SENDING */
-    case 0x11: /* MAX_STREAM_DATA */
-    case 0x15: /* STREAM_DATA_BLOCKED */
-        return skip_varints(r, 2);
-    case 0x06: /* CRYPTO */
-        return skip_varints(r, 1) && skip_counted(r);
-    case 0x07: /* NEW_TOKEN */
-    case FRAME_DATAGRAM_LEN:
-        return skip_counted(r);
-    case 0x10: /* MAX_DATA, MAX_STREAMS, DATA_BLOCKED, STREAMS_BLOCKED, RETIRE_CONNECTION_ID */
-    case 0x12:
-    case 0x13:
-    case 0x14:
-    case 0x16:
-    case 0x17:
-    case 0x19:
-        return skip_varints(r, 1);
-    case 0x18:
-        return skip_new_cid(r);
-    case 0x1a: /* PATH_CHALLENGE, PATH_RESPONSE */
-    case 0x1b:
-        return skip(r, 8);
-    case 0x1c: /* CONNECTION_CLOSE */
-        return skip_varints(r, 2) && skip_counted(r);
-    case 0x1d:
-        return skip_varints(r, 1) && skip_counted(r);
-    case FRAME_DATAGRAM:
-        return skip(r, r->n - r->at);
-    default:
-        return type >= 0x08 && type <= 0x0f && skip_stream(r, type);
-    }
-}
 
 static bool is_observed(uint64_t type)
 {
@@ -208,12 +89,12 @@ void sw_qad_put_param(uint8_t *out, enum sw_qad_role role)
 
 static int read_role(const uint8_t *p, size_t n, enum sw_qad_role *role, struct sw_err *err)
 {
-    struct reader r = {.p = p, .n = n};
+    struct sw_qreader r = {.p = p, .n = n};
     uint64_t v;
 
     if (*role != SW_QAD_NONE)
         return sw_err_set(err, SW_EPROTO, "transport parameter 0x9f81a176 twice");
-    if (!read_varint(&r, &v) || r.at != n || v > SW_QAD_BOTH)
+    if (!sw_qread_varint(&r, &v) || r.at != n || v > SW_QAD_BOTH)
         return sw_err_set(err, SW_EPROTO, "transport parameter 0x9f81a176 has no known value");
     *role = (enum sw_qad_role)v;
     return SW_OK;
@@ -222,7 +103,7 @@ static int read_role(const uint8_t *p, size_t n, enum sw_qad_role *role, struct 
 int sw_qad_params_in(struct sw_slice in, uint8_t *out, size_t *ret_n, enum sw_qad_role *ret_role,
                      struct sw_err *err)
 {
-    struct reader r = {.p = (const uint8_t *)in.p, .n = in.n};
+    struct sw_qreader r = {.p = (const uint8_t *)in.p, .n = in.n};
     enum sw_qad_role role = SW_QAD_NONE;
     size_t n = 0;
 
@@ -232,7 +113,7 @@ int sw_qad_params_in(struct sw_slice in, uint8_t *out, size_t *ret_n, enum sw_qa
         uint64_t len;
         int rc = SW_OK;
 
-        if (!read_varint(&r, &id) || !read_varint(&r, &len) || !skip(&r, len))
+        if (!sw_qread_varint(&r, &id) || !sw_qread_varint(&r, &len) || !sw_qread_skip(&r, len))
             return sw_err_set(err, SW_EPROTO, "transport parameters are cut at byte %zu", from);
         if (id == param_role)
             rc = read_role(r.p + r.at - len, len, &role, err);
@@ -274,12 +155,12 @@ size_t sw_qad_put_report(uint8_t out[SW_QAD_REPORT_MAX], const struct sw_addr *a
 
 bool sw_qad_get_report(const uint8_t *p, size_t n, struct sw_addr *ret_at, uint64_t *ret_seq)
 {
-    struct reader r = {.p = p, .n = n, .at = MARK_LEN};
+    struct sw_qreader r = {.p = p, .n = n, .at = MARK_LEN};
     uint64_t seq;
     size_t len;
     struct sw_addr at = {0};
 
-    if (n < MARK_LEN || (p[0] != 4 && p[0] != 6) || p[1] != 0 || !read_varint(&r, &seq))
+    if (n < MARK_LEN || (p[0] != 4 && p[0] != 6) || p[1] != 0 || !sw_qread_varint(&r, &seq))
         return false;
     len = p[0] == 4 ? 4 : 16;
     if (n - r.at != len + 2 || sw_ip_from_bytes(p + r.at, len, &at.ip, NULL) != SW_OK)
@@ -312,13 +193,13 @@ static bool report_out(uint8_t *p, size_t n)
 
 bool sw_qad_to_wire(uint8_t *p, size_t n)
 {
-    struct reader r = {.p = p, .n = n};
+    struct sw_qreader r = {.p = p, .n = n};
 
     while (r.at < r.n) {
         size_t from = r.at;
         uint64_t type;
 
-        if (!read_varint(&r, &type) || !skip_frame(&r, type))
+        if (!sw_qread_varint(&r, &type) || !sw_qread_skip_frame(&r, type))
             return true;
         if ((type == FRAME_DATAGRAM || type == FRAME_DATAGRAM_LEN) &&
             !report_out(p + from, r.at - from))
@@ -328,10 +209,10 @@ bool sw_qad_to_wire(uint8_t *p, size_t n)
 }
 
 /* OBSERVED_ADDRESS at 'from', read up to its type: becomes a DATAGRAM. False: cut. */
-static bool report_in(uint8_t *p, struct reader *r, size_t from, bool v6)
+static bool report_in(uint8_t *p, struct sw_qreader *r, size_t from, bool v6)
 {
-    if (r->at - from != TYPE_LEN || !skip_varints(r, 1) || !skip(r, v6 ? 18 : 6) ||
-        r->at - from - 2 >= REPORT_CAP)
+    if (r->at - from != TYPE_LEN || !sw_qread_skip_varints(r, 1) ||
+        !sw_qread_skip(r, v6 ? 18 : 6) || r->at - from - 2 >= REPORT_CAP)
         return false;
     p[from] = FRAME_DATAGRAM_LEN;
     p[from + 1] = (uint8_t)(r->at - from - 2);
@@ -342,18 +223,18 @@ static bool report_in(uint8_t *p, struct reader *r, size_t from, bool v6)
 
 bool sw_qad_from_wire(uint8_t *p, size_t n)
 {
-    struct reader r = {.p = p, .n = n};
+    struct sw_qreader r = {.p = p, .n = n};
 
     while (r.at < r.n) {
         size_t from = r.at;
         uint64_t type;
 
-        if (!read_varint(&r, &type))
+        if (!sw_qread_varint(&r, &type))
             return true;
         if (type == FRAME_DATAGRAM || type == FRAME_DATAGRAM_LEN)
             return false;
         if (is_observed(type) ? !report_in(p, &r, from, type == observed_v6)
-                              : !skip_frame(&r, type))
+                              : !sw_qread_skip_frame(&r, type))
             return true;
     }
     return true;

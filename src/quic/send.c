@@ -356,6 +356,18 @@ static int write_packets(struct sw_qconn *c)
     return n < 0 ? (int)n : 0;
 }
 
+/* After a pass nothing waits to be sent again: what is not under way was acknowledged. */
+static void settle_ids(struct sw_qconn *c)
+{
+    ngtcp2_conn_stat st;
+
+    if (!sw_qids_short(&c->ids))
+        return;
+    ngtcp2_conn_get_conn_stat(c->nc, &st);
+    if (st.bytes_in_flight == 0)
+        sw_qids_settled(&c->ids);
+}
+
 void sw_qconn_write(struct sw_qconn *c)
 {
     int rc;
@@ -373,5 +385,6 @@ void sw_qconn_write(struct sw_qconn *c)
         return;
     }
     update_keys(c);
+    settle_ids(c);
     sw_qconn_rearm(c);
 }
