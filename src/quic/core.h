@@ -468,22 +468,30 @@ void sw_qcid_add_token(struct sw_qconn *c, const uint8_t token[QUIC_TOKEN]);
 void sw_qcid_remove_token(struct sw_qconn *c, const uint8_t token[QUIC_TOKEN]);
 struct sw_qconn *sw_qcid_find_token(const struct sw_quic *q, const uint8_t token[QUIC_TOKEN]);
 
-/* path.c */
+/* path_table.c */
 
 bool sw_qroute_eq(const struct sw_qroute *a, const struct sw_qroute *b);
 /* The route to an address; false: no socket of that family. */
 bool sw_qroute_direct(const struct sw_quic *q, const struct sw_addr *a, struct sw_qroute *ret);
 /* The path of a route; made when 'make'. NULL: none. */
 struct sw_qpathent *sw_qpath_of(struct sw_qconn *c, const struct sw_qroute *r, bool make);
+/* A further path, also when there is one of that route. */
+struct sw_qpathent *sw_qpath_add(struct sw_qconn *c, const struct sw_qroute *r);
 struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id);
 /* The path as ngtcp2 knows it. */
 void sw_qpath_fill(const struct sw_qpathent *p, struct ngtcp2_path_storage *ps);
+/* The number ngtcp2's path carries. */
+uint16_t sw_qpath_id(const struct ngtcp2_path *p);
+/* A relay is going away: nothing may point to it. */
+void sw_qpath_forget_relay(struct sw_qconn *c, const struct sw_qrelay *r);
+bool sw_qpath_uses_relay(const struct sw_qconn *c, const struct sw_qrelay *r);
+
+/* path.c */
+
 /* A relay came up: a dial that is still racing says again what it said. */
 void sw_qpath_repeat(struct sw_qconn *c, struct sw_qrelay *r);
 /* A packet by this route was genuine: a dial that is still racing has its path. */
 void sw_qpath_race_won(struct sw_qconn *c, const struct sw_qroute *by);
-/* The number ngtcp2's path carries. */
-uint16_t sw_qpath_id(const struct ngtcp2_path *p);
 /* Where a packet from 'from' belongs: its path, or NULL to drop it. */
 struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *from);
 /* After packets or timers: notices that ngtcp2 changed paths, and looks for better ones. */
@@ -495,13 +503,10 @@ bool sw_qdial_add(struct sw_quic *q, struct sw_qdial *d, const struct sw_addr *a
 uint64_t sw_qpath_due(const struct sw_qconn *c);
 /* The network changed: what we know about paths may be wrong. */
 void sw_qpath_network_changed(struct sw_qconn *c);
-/* A relay is going away: nothing may point to it. */
-void sw_qpath_forget_relay(struct sw_qconn *c, const struct sw_qrelay *r);
 /* A new number for the present route: congestion control begins anew. False: not now. */
 bool sw_qpath_renew(struct sw_qconn *c);
 /* It is on a relay that we have lost. */
 bool sw_qpath_relay_down(const struct sw_qconn *c);
-bool sw_qpath_uses_relay(const struct sw_qconn *c, const struct sw_qrelay *r);
 
 /* send.c */
 

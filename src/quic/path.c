@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The paths of a connection: numbers for ngtcp2, routes for packets. A dial sends everywhere until
+ * The paths of a connection (path_table.c), and which is taken. A dial sends everywhere until
  * the first answer; a connection on a relay keeps trying direct addresses, one on a direct path
  * that falls silent goes back to the relay. Only who dialled can move (RFC 9000, 9); an accepted
  * connection follows its peer.
  */
-#include <netinet/in.h>
 #include <ngtcp2/ngtcp2.h>
 
 #include "base/log.h"
@@ -19,15 +18,6 @@
 
 enum { PTOS_BEFORE_MOVE = 1, PTOS_BEFORE_FALLBACK = 3 };
 
-/* ---- routes ---- */
-
-bool sw_qroute_eq(const struct sw_qroute *a, const struct sw_qroute *b)
-{
-    if (a->relay || b->relay)
-        return a->relay == b->relay && sw_nodeid_eq(&a->node, &b->node);
-    return a->sock == b->sock && sw_addr_eq(&a->remote, &b->remote);
-}
-
 static bool same_host(const struct sw_qroute *a, const struct sw_qroute *b)
 {
     return !a->relay && !b->relay && sw_ip_eq(&a->remote.ip, &b->remote.ip);
@@ -36,120 +26,6 @@ static bool same_host(const struct sw_qroute *a, const struct sw_qroute *b)
 static bool loopback(const struct sw_qroute *r)
 {
     return !r->relay && sw_ip_is_loopback(&r->remote.ip);
-}
-
-/* ---- the table ---- */
-
-struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id)
-{
-    for (size_t i = 0; id && i < QUIC_PATHS_MAX; i++)
-        if (c->path[i].id == id)
-            return &c->path[i];
-    return NULL;
-}
-
-/*
- * Several paths may have one route, when the network changed or became slower: then the present one
- * is meant. Who accepted moves to a renewed path by taking the peer's next packet for one of it;
- * who dialled is there already, or has left it again: ngtcp2 drops packets of a path that was left.
- */
-static struct sw_qpathent *find(struct sw_qconn *c, const struct sw_qroute *r)
-{
-    struct sw_qpathent *found = c->dial ? NULL : sw_qpath_get(c, c->path_renewed);
-
-    if (found && sw_qroute_eq(&found->route, r))
-        return found;
-    found = sw_qpath_get(c, c->path_now);
-    if (found && sw_qroute_eq(&found->route, r))
-        return found;
-    found = NULL;
-    for (size_t i = 0; i < QUIC_PATHS_MAX && !found; i++)
-        if (c->path[i].id && sw_qroute_eq(&c->path[i].route, r))
-            found = &c->path[i];
-    return found;
-}
-
-/* A free entry, else the oldest that is neither in use nor being tried. */
-static struct sw_qpathent *spare(struct sw_qconn *c)
-{
-    struct sw_qpathent *best = NULL;
-    uint16_t best_age = 0;
-
-    for (size_t i = 0; i < QUIC_PATHS_MAX; i++) {
-        struct sw_qpathent *p = &c->path[i];
-        uint16_t age = (uint16_t)(c->path_next - p->id);
-
-        if (!p->id)
-            return p;
-        if (p->id == c->path_now || (c->dial && p->id == c->dial->trying))
-            continue;
-        if (!best || age > best_age) {
-            best = p;
-            best_age = age;
-        }
-    }
-    return best;
-}
-
-static struct sw_qpathent *add(struct sw_qconn *c, const struct sw_qroute *r)
-{
-    struct sw_qpathent *p = spare(c);
-
-    do
-        c->path_next++;
-    while (c->path_next == 0 || sw_qpath_get(c, c->path_next));
-    *p = (struct sw_qpathent){.id = c->path_next, .route = *r};
-    return p;
-}
-
-struct sw_qpathent *sw_qpath_of(struct sw_qconn *c, const struct sw_qroute *r, bool make)
-{
-    struct sw_qpathent *p = find(c, r);
-
-    return p || !make ? p : add(c, r);
-}
-
-/* ---- ngtcp2's view ---- */
-
-/*
- * A unique local address (RFC 4193) that exists nowhere, another one for every path at both ends.
- * Who dials needs that to move. Who accepts needs it, too: ngtcp2 0.12 otherwise keeps the
- * connection ID of the old path for the new one, and when a third path follows before the second is
- * validated, retires that ID while it still holds it as the fallback. From then on it counts the ID
- * and accuses the peer of giving too many, or goes back to it.
- */
-static void put_addr(struct sockaddr_in6 *sa, uint8_t side, uint16_t id)
-{
-    static const uint8_t prefix[] = {0xfd, 0x15, 0x07, 0x0a, 0x51, 0x0b};
-
-    memset(sa, 0, sizeof(*sa));
-    sa->sin6_family = AF_INET6;
-    sa->sin6_port = htons(id);
-    memcpy(sa->sin6_addr.s6_addr, prefix, sizeof(prefix));
-    sa->sin6_addr.s6_addr[7] = side;
-    sa->sin6_addr.s6_addr[14] = (uint8_t)(id >> 8);
-    sa->sin6_addr.s6_addr[15] = (uint8_t)id;
-}
-
-void sw_qpath_fill(const struct sw_qpathent *p, struct ngtcp2_path_storage *ps)
-{
-    struct sockaddr_in6 local;
-    struct sockaddr_in6 remote;
-
-    put_addr(&local, 1, p->id);
-    put_addr(&remote, 2, p->id);
-    ngtcp2_path_storage_init(ps, (const struct sockaddr *)(const void *)&local, sizeof(local),
-                             (const struct sockaddr *)(const void *)&remote, sizeof(remote), NULL);
-}
-
-uint16_t sw_qpath_id(const struct ngtcp2_path *p)
-{
-    struct sockaddr_in6 sa;
-
-    if (p->remote.addrlen != sizeof(sa))
-        return 0;
-    memcpy(&sa, p->remote.addr, sizeof(sa));
-    return ntohs(sa.sin6_port);
 }
 
 /* ---- incoming ---- */
@@ -193,7 +69,7 @@ struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *f
     /* A dial has one path until it is decided which route it is. */
     if (c->dial && c->dial->racing)
         return is_candidate(c->dial, from) ? sw_qpath_get(c, c->path_now) : NULL;
-    p = find(c, from);
+    p = sw_qpath_of(c, from, false);
     if (p && !c->dial)
         p->route.local = from->local;
     /*
@@ -215,7 +91,7 @@ struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *f
     /* Copies of a dial's first packets come from everywhere; the first one decided. */
     if (!c->ready || (c->jumbo && !loopback(from)))
         return NULL;
-    return add(c, from);
+    return sw_qpath_add(c, from);
 }
 
 /* The first authenticated answer ends the race; its route is the path from then on. */
@@ -278,7 +154,7 @@ static int start_route(struct sw_qconn *c, const struct sw_qroute *r, bool at_on
     int rc;
 
     /* Always a path of its own: the local address must differ from the present one. */
-    p = add(c, r);
+    p = sw_qpath_add(c, r);
     sw_qpath_fill(p, &ps);
     rc = at_once ? ngtcp2_conn_initiate_immediate_migration(c->nc, &ps.path, sw_quic_now(c->q))
                  : ngtcp2_conn_initiate_migration(c->nc, &ps.path, sw_quic_now(c->q));
@@ -562,18 +438,6 @@ void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok)
 
 /* ---- what the endpoint learns ---- */
 
-bool sw_qroute_direct(const struct sw_quic *q, const struct sw_addr *a, struct sw_qroute *ret)
-{
-    size_t s = 0;
-
-    while (s < q->n_socks && q->sock[s].addr.ip.family != a->ip.family)
-        s++;
-    if (s == q->n_socks || a->port == 0)
-        return false;
-    *ret = (struct sw_qroute){.sock = (uint8_t)s, .remote = *a};
-    return true;
-}
-
 bool sw_qdial_add(struct sw_quic *q, struct sw_qdial *d, const struct sw_addr *a)
 {
     struct sw_qroute r;
@@ -629,7 +493,7 @@ bool sw_qpath_renew(struct sw_qconn *c)
         return false;
     r = p->route;
     if (!c->dial) {
-        p = add(c, &r);
+        p = sw_qpath_add(c, &r);
         c->path_renewed = p->id;
     } else if (try_route(c, &r, true)) {
         c->path_renewed = c->path_now;
@@ -640,60 +504,4 @@ bool sw_qpath_renew(struct sw_qconn *c)
     if (c->hole && c->hole_path == before)
         c->hole_path = c->path_renewed;
     return true;
-}
-
-void sw_qpath_forget_relay(struct sw_qconn *c, const struct sw_qrelay *r)
-{
-    struct sw_qdial *d = c->dial;
-    size_t n = 0;
-
-    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
-        if (c->path[i].id && c->path[i].route.relay == r)
-            c->path[i].id = 0;
-    if (!d)
-        return;
-    for (size_t i = 0; i < d->n; i++)
-        if (d->route[i].relay != r)
-            d->route[n++] = d->route[i];
-    d->n = (uint8_t)n;
-    d->next = 0;
-}
-
-bool sw_qpath_uses_relay(const struct sw_qconn *c, const struct sw_qrelay *r)
-{
-    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
-        if (c->path[i].id && c->path[i].route.relay == r)
-            return true;
-    for (size_t i = 0; c->dial && i < c->dial->n; i++)
-        if (c->dial->route[i].relay == r)
-            return true;
-    return false;
-}
-
-/* ---- questions of the application ---- */
-
-static const struct sw_qpathent *current(const struct sw_qconn *c)
-{
-    if (c->dial && c->dial->racing)
-        return NULL;
-    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
-        if (c->path[i].id && c->path[i].id == c->path_now)
-            return &c->path[i];
-    return NULL;
-}
-
-enum sw_qpath sw_qconn_path(const struct sw_qconn *c)
-{
-    const struct sw_qpathent *p = current(c);
-
-    if (!p)
-        return SW_QPATH_NONE;
-    return p->route.relay ? SW_QPATH_RELAY : SW_QPATH_DIRECT;
-}
-
-struct sw_addr sw_qconn_addr(const struct sw_qconn *c)
-{
-    const struct sw_qpathent *p = current(c);
-
-    return p && !p->route.relay ? p->route.remote : (struct sw_addr){0};
 }
