@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Packet protection with application keys: the AEAD is src/tls's, with expanded keys kept per
- * thread and not per connection; header protection is one cipher block by GnuTLS. ngtcp2 calls the
- * same functions for the keys of the handshake, which its own glue made: a context of ours carries
- * a mark in the lowest bit of its address.
+ * thread and not per connection; header protection is one cipher block, by the AEAD's back end
+ * where it has one and by GnuTLS elsewhere. ngtcp2 calls the same functions for the keys of the
+ * handshake, which its own glue made: a context of ours carries a mark in the lowest bit of its
+ * address.
  */
 #include <gnutls/crypto.h>
 #include <ngtcp2/ngtcp2.h>
@@ -29,6 +30,7 @@ struct aead_ctx {
 };
 
 struct hp_ctx {
+    struct sw_aead_block block; /* when 'cipher' is NULL */
     gnutls_cipher_hd_t cipher;
     bool chacha;
 };
@@ -68,13 +70,20 @@ static void aead_free(struct aead_ctx *a)
     sw_vault_free(a);
 }
 
+static void hp_free(struct hp_ctx *h)
+{
+    if (h->cipher)
+        gnutls_cipher_deinit(h->cipher);
+    sw_vault_free(h);
+}
+
 static struct hp_ctx *hp_new(enum sw_aead_alg alg, const uint8_t *secret, size_t n)
 {
     uint8_t key[SW_AEAD_KEY_MAX];
     uint8_t zero[16] = {0};
     gnutls_datum_t k = {.data = key, .size = (unsigned)sw_aead_key_len(alg)};
     gnutls_datum_t iv = {.data = zero, .size = sizeof(zero)};
-    struct hp_ctx *h = SW_NEW(struct hp_ctx);
+    struct hp_ctx *h = sw_vault_alloc(sizeof(*h));
     gnutls_cipher_algorithm_t cipher = GNUTLS_CIPHER_AES_128_CBC;
 
     if (alg == SW_AEAD_AES_256_GCM)
@@ -83,8 +92,10 @@ static struct hp_ctx *hp_new(enum sw_aead_alg alg, const uint8_t *secret, size_t
         cipher = GNUTLS_CIPHER_CHACHA20_32;
     h->chacha = alg == SW_AEAD_CHACHA20_POLY1305;
     sw_hkdf_label(secret, n, "quic hp", key, k.size);
-    if (gnutls_cipher_init(&h->cipher, cipher, &k, &iv) != 0) {
-        sw_free(h);
+    h->cipher = NULL;
+    if ((alg != SW_AEAD_AES_128_GCM || !sw_aead_block_expand(key, &h->block)) &&
+        gnutls_cipher_init(&h->cipher, cipher, &k, &iv) != 0) {
+        sw_vault_free(h);
         h = NULL;
     }
     explicit_bzero(key, sizeof(key));
@@ -111,8 +122,7 @@ int sw_qkeys_install(struct sw_qconn *c, bool tx, const uint8_t *secret, size_t 
         rc = ngtcp2_conn_install_rx_key(c->nc, secret, n, &aead, iv, sizeof(iv), &hp);
     if (rc != 0) {
         aead_free(a);
-        gnutls_cipher_deinit(h->cipher);
-        sw_free(h);
+        hp_free(h);
     }
     explicit_bzero(iv, sizeof(iv));
     return rc == 0 ? 0 : -1;
@@ -165,11 +175,7 @@ static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
 
     if (!a)
         return ngtcp2_crypto_decrypt_cb(out, aead, ctx, p, n, nonce, nonce_n, aad, aad_n);
-    if (n < SW_AEAD_TAG)
-        return NGTCP2_ERR_DECRYPT;
-    /* ngtcp2's buffer has room for the tag, too. */
-    memcpy(out, p, n);
-    if (sw_aead_open(sw_sched_get(a->id, 0, a->alg, a->key), nonce, aad, aad_n, out, n) != 0)
+    if (sw_aead_open_to(sw_sched_get(a->id, 0, a->alg, a->key), nonce, aad, aad_n, p, n, out) != 0)
         return NGTCP2_ERR_DECRYPT;
     if (!sw_qids_screen(&a->c->ids, out, n - SW_AEAD_TAG)) {
         log_too_many_ids(a->c);
@@ -188,7 +194,10 @@ static int on_hp_mask(uint8_t *out, const ngtcp2_crypto_cipher *hp,
 
     if (!h)
         return ngtcp2_crypto_hp_mask_cb(out, hp, ctx, sample);
-    if (h->chacha) {
+    if (!h->cipher) {
+        sw_aead_block(&h->block, sample, block);
+        rc = 0;
+    } else if (h->chacha) {
         union {
             const uint8_t *in;
             void *out;
@@ -236,8 +245,7 @@ static void on_delete_cipher(ngtcp2_conn *nc, ngtcp2_crypto_cipher_ctx *ctx, voi
         ngtcp2_crypto_delete_crypto_cipher_ctx_cb(nc, ctx, user);
         return;
     }
-    gnutls_cipher_deinit(h->cipher);
-    sw_free(h);
+    hp_free(h);
 }
 
 void sw_qkeys_callbacks(struct ngtcp2_callbacks *cb)

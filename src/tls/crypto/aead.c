@@ -71,11 +71,30 @@ static bool vector_passes(const struct sw_aead_ops *ops, enum sw_aead_alg alg,
     ok = memcmp(sealed + VECTOR_LEN, tag, SW_AEAD_TAG) == 0;
     memcpy(broken, sealed, sizeof(broken));
     broken[VECTOR_LEN - 1] ^= 1;
-    ok = ok && ops->open(&s, nonce, aad, sizeof(aad), broken, sizeof(broken)) != 0;
-    ok = ok && ops->open(&s, nonce, aad, sizeof(aad), sealed, sizeof(sealed)) == 0;
+    ok = ok && ops->open(&s, nonce, aad, sizeof(aad), broken, sizeof(broken), broken) != 0;
+    ok = ok && ops->open(&s, nonce, aad, sizeof(aad), sealed, sizeof(sealed), sealed) == 0;
     ok = ok && memcmp(sealed, plain, sizeof(plain)) == 0;
     sw_aead_wipe(&s);
     return ok;
+}
+
+/* FIPS 197, appendix B. */
+static bool block_passes(const struct sw_aead_ops *ops)
+{
+    static const uint8_t key[SW_AEAD_BLOCK] = {0x2b, 0x7e, 0x15, 0x16, 0x28, 0xae, 0xd2, 0xa6,
+                                               0xab, 0xf7, 0x15, 0x88, 0x09, 0xcf, 0x4f, 0x3c};
+    static const uint8_t in[SW_AEAD_BLOCK] = {0x32, 0x43, 0xf6, 0xa8, 0x88, 0x5a, 0x30, 0x8d,
+                                              0x31, 0x31, 0x98, 0xa2, 0xe0, 0x37, 0x07, 0x34};
+    static const uint8_t sealed[SW_AEAD_BLOCK] = {0x39, 0x25, 0x84, 0x1d, 0x02, 0xdc, 0x09, 0xfb,
+                                                  0xdc, 0x11, 0x85, 0x97, 0x19, 0x6a, 0x0b, 0x32};
+    struct sw_aead_block b;
+    uint8_t out[SW_AEAD_BLOCK];
+
+    if (!ops->block)
+        return true;
+    ops->block_expand(key, b.state);
+    ops->block(b.state, in, out);
+    return memcmp(out, sealed, sizeof(out)) == 0;
 }
 
 static bool self_test(const struct sw_aead_ops *ops)
@@ -84,7 +103,7 @@ static bool self_test(const struct sw_aead_ops *ops)
         if (!vector_passes(ops, vectors[i].alg, vectors[i].tag))
             return false;
     }
-    return true;
+    return block_passes(ops);
 }
 
 static const struct sw_aead_ops *imb_locked(struct sw_err *err)
@@ -215,9 +234,31 @@ void sw_aead_seal(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NON
 int sw_aead_open(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
                  const uint8_t *aad, size_t aad_len, uint8_t *buf, size_t n)
 {
-    if (n < SW_AEAD_TAG) {
+    if (n < SW_AEAD_TAG || s->ops->open(s, nonce, aad, aad_len, buf, n, buf) != 0) {
         memset(buf, 0, n);
         return -1;
     }
-    return s->ops->open(s, nonce, aad, aad_len, buf, n);
+    return 0;
+}
+
+int sw_aead_open_to(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
+                    const uint8_t *aad, size_t aad_len, const uint8_t *in, size_t n, uint8_t *out)
+{
+    return n < SW_AEAD_TAG ? -1 : s->ops->open(s, nonce, aad, aad_len, in, n, out);
+}
+
+bool sw_aead_block_expand(const uint8_t key[SW_AEAD_BLOCK], struct sw_aead_block *ret_block)
+{
+    const struct sw_aead_ops *ops = ops_in_use();
+
+    if (!ops->block)
+        return false;
+    ops->block_expand(key, ret_block->state);
+    return true;
+}
+
+void sw_aead_block(const struct sw_aead_block *b, const uint8_t in[SW_AEAD_BLOCK],
+                   uint8_t out[SW_AEAD_BLOCK])
+{
+    ops_in_use()->block(b->state, in, out);
 }

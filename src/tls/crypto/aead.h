@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdalign.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,8 @@ enum {
     SW_AEAD_TAG = 16,
     SW_AEAD_NONCE = 12,
     SW_AEAD_KEY_MAX = 32,
+    SW_AEAD_BLOCK = 16,
+    SW_AEAD_BLOCK_STATE = 11 * SW_AEAD_BLOCK, /* a key for each round */
 };
 
 /* A key in the form the back end computes with. Secret: sw_aead_wipe it. Opaque. */
@@ -76,6 +79,29 @@ void sw_aead_seal(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NON
 SW_NODISCARD int sw_aead_open(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
                               const uint8_t *aad, size_t aad_len, uint8_t *buf, size_t n);
 
+/*
+ * As sw_aead_open, from in[0..n) to out[0..n - 16), which do not overlap; in is only read.
+ * Returns 0, or -1 when the tag is wrong or n < 16; then out[0..n - 16) is overwritten with zeros.
+ */
+SW_NODISCARD int sw_aead_open_to(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
+                                 const uint8_t *aad, size_t aad_len, const uint8_t *in, size_t n,
+                                 uint8_t *out);
+
+/* An AES-128 key for single blocks. Secret: overwrite it. Opaque. */
+struct sw_aead_block {
+    alignas(16) uint8_t state[SW_AEAD_BLOCK_STATE];
+};
+
+/*
+ * Prepares *ret_block from a raw key of 16 bytes. False, and nothing is written, when the back end
+ * in use computes no single blocks: the caller has to have another way.
+ */
+bool sw_aead_block_expand(const uint8_t key[SW_AEAD_BLOCK], struct sw_aead_block *ret_block);
+
+/* Encrypts one block. in and out may be equal. */
+void sw_aead_block(const struct sw_aead_block *b, const uint8_t in[SW_AEAD_BLOCK],
+                   uint8_t out[SW_AEAD_BLOCK]);
+
 /* What a back end provides; public so that tests can compare them. Contracts as above. */
 struct sw_aead_ops {
     const char *name;
@@ -83,8 +109,12 @@ struct sw_aead_ops {
     void (*wipe)(struct sw_aead_sched *s);
     void (*seal)(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
                  size_t aad_len, const uint8_t *in, size_t n, uint8_t *out);
+    /* in and out are equal or do not overlap; n is at least 16. */
     int (*open)(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
-                size_t aad_len, uint8_t *buf, size_t n);
+                size_t aad_len, const uint8_t *in, size_t n, uint8_t *out);
+    /* Both or neither. */
+    void (*block_expand)(const uint8_t *key, uint8_t *state);
+    void (*block)(const uint8_t *state, const uint8_t *in, uint8_t *out);
 };
 
 /*

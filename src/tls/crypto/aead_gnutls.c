@@ -76,22 +76,27 @@ static void seal(const struct sw_aead_sched *s, const uint8_t *nonce, const uint
     }
 }
 
-static int open_in_place(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
-                         size_t aad_len, uint8_t *buf, size_t n)
+/* GnuTLS decrypts vectors in place only. */
+static int open_to(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
+                   size_t aad_len, const uint8_t *in, size_t n, uint8_t *out)
 {
     size_t len = n - SW_AEAD_TAG;
+    uint8_t tag[SW_AEAD_TAG];
     uint8_t aad_copy[64];
     giovec_t a = {.iov_base = aad_copy, .iov_len = aad_len};
-    giovec_t v = {.iov_base = buf, .iov_len = len};
+    giovec_t v = {.iov_base = out, .iov_len = len};
     int rc;
 
     assert(aad_len <= sizeof(aad_copy));
     if (aad_len)
         memcpy(aad_copy, aad, aad_len);
+    memcpy(tag, in + len, SW_AEAD_TAG);
+    if (in != out && len)
+        memcpy(out, in, len);
     rc = gnutls_aead_cipher_decryptv2(handle_of(s), nonce, SW_AEAD_NONCE, &a, aad_len ? 1 : 0, &v,
-                                      len ? 1 : 0, buf + len, SW_AEAD_TAG);
+                                      len ? 1 : 0, tag, SW_AEAD_TAG);
     if (rc != 0) {
-        explicit_bzero(buf, n);
+        explicit_bzero(out, len);
         return -1;
     }
     return 0;
@@ -102,5 +107,5 @@ const struct sw_aead_ops sw_aead_gnutls_ops = {
     .expand = expand,
     .wipe = wipe,
     .seal = seal,
-    .open = open_in_place,
+    .open = open_to,
 };

@@ -18,6 +18,7 @@ const struct sw_aead_ops *sw_aead_imb_load(struct sw_err *err)
 
 #include <assert.h>
 #include <dlfcn.h>
+#include <stdalign.h>
 #include <string.h>
 
 #define NO_COMPAT_IMB_API_053 1
@@ -45,6 +46,8 @@ static struct {
     chacha_poly_enc_dec_update_t chacha_enc;
     chacha_poly_enc_dec_update_t chacha_dec;
     chacha_poly_finalize_t chacha_final;
+    keyexp_t block_keys;
+    aes_cfb_t block;
 } fn;
 
 static int size_of(const struct sw_aead_sched *s)
@@ -83,18 +86,23 @@ static void seal(const struct sw_aead_sched *s, const uint8_t *nonce, const uint
     }
 }
 
-/* Touches every byte whatever the outcome, so that time tells nothing about the tag. */
+/* Looks at every byte whatever the outcome, so that time tells nothing about the tag. */
 static int tags_differ(const uint8_t *a, const uint8_t *b)
 {
-    volatile uint8_t diff = 0;
+    uint64_t x[2];
+    uint64_t y[2];
+    uint64_t diff;
 
-    for (size_t i = 0; i < SW_AEAD_TAG; i++)
-        diff = (uint8_t)(diff | (a[i] ^ b[i]));
+    _Static_assert(sizeof(x) == SW_AEAD_TAG, "a tag is two words");
+    memcpy(x, a, sizeof(x));
+    memcpy(y, b, sizeof(y));
+    diff = (x[0] ^ y[0]) | (x[1] ^ y[1]);
+    __asm__("" : "+r"(diff)); /* or the compiler may compare word by word and stop early */
     return diff != 0;
 }
 
-static int open_in_place(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
-                         size_t aad_len, uint8_t *buf, size_t n)
+static int open_to(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
+                   size_t aad_len, const uint8_t *in, size_t n, uint8_t *out)
 {
     size_t len = n - SW_AEAD_TAG;
     uint8_t tag[SW_AEAD_TAG];
@@ -104,19 +112,35 @@ static int open_in_place(const struct sw_aead_sched *s, const uint8_t *nonce, co
 
         fn.chacha_init(s->state, &ctx, nonce, aad, aad_len);
         if (len > 0)
-            fn.chacha_dec(s->state, &ctx, buf, buf, len);
+            fn.chacha_dec(s->state, &ctx, out, in, len);
         fn.chacha_final(&ctx, tag, SW_AEAD_TAG);
     } else {
         struct gcm_context_data ctx;
 
-        fn.dec[size_of(s)]((const struct gcm_key_data *)(const void *)s->state, &ctx, buf, buf, len,
+        fn.dec[size_of(s)]((const struct gcm_key_data *)(const void *)s->state, &ctx, out, in, len,
                            nonce, aad, aad_len, tag, SW_AEAD_TAG);
     }
-    if (tags_differ(tag, buf + len)) {
-        explicit_bzero(buf, n);
+    if (tags_differ(tag, in + len)) {
+        explicit_bzero(out, len);
         return -1;
     }
     return 0;
+}
+
+static void block_expand(const uint8_t *key, uint8_t *state)
+{
+    alignas(16) uint8_t unused[SW_AEAD_BLOCK_STATE]; /* for decryption */
+
+    fn.block_keys(key, state, unused);
+    explicit_bzero(unused, sizeof(unused));
+}
+
+/* One block of CFB is the encrypted IV, with the input, zeros, put over it. */
+static void block(const uint8_t *state, const uint8_t *in, uint8_t *out)
+{
+    static const uint8_t zero[SW_AEAD_BLOCK];
+
+    fn.block(out, zero, in, state, SW_AEAD_BLOCK);
 }
 
 static struct sw_aead_ops ops = {
@@ -124,7 +148,9 @@ static struct sw_aead_ops ops = {
     .expand = expand,
     .wipe = wipe,
     .seal = seal,
-    .open = open_in_place,
+    .open = open_to,
+    .block_expand = block_expand,
+    .block = block,
 };
 
 static const char *arch_name(IMB_ARCH arch)
@@ -158,6 +184,8 @@ static void take_calls(const IMB_MGR *m)
     fn.chacha_enc = m->chacha20_poly1305_enc_update;
     fn.chacha_dec = m->chacha20_poly1305_dec_update;
     fn.chacha_final = m->chacha20_poly1305_finalize;
+    fn.block_keys = m->keyexp_128;
+    fn.block = m->aes128_cfb_one;
 }
 
 static const char *set_up(void *lib)
@@ -184,7 +212,8 @@ static const char *set_up(void *lib)
     if (!m)
         return "has no memory";
     init_mgr(m, &arch);
-    if (arch_name(arch) == NULL || !m->gcm128_enc || !m->chacha20_poly1305_init)
+    if (arch_name(arch) == NULL || !m->gcm128_enc || !m->chacha20_poly1305_init || !m->keyexp_128 ||
+        !m->aes128_cfb_one)
         why = "has no kernels for this CPU";
     else if ((m->features & tested) != tested)
         why = "fails its own self-test";

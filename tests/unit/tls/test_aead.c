@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tls/crypto/aead.h"
 
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
+
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/slice.h"
@@ -99,6 +102,7 @@ static void back_ends_agree(void **state)
     uint8_t *plain = sw_malloc(MAX_LEN);
     uint8_t *one = sw_malloc(MAX_LEN + SW_AEAD_TAG);
     uint8_t *two = sw_malloc(MAX_LEN + SW_AEAD_TAG);
+    uint8_t *three = sw_malloc(MAX_LEN + 1);
 
     (void)state;
     for (int round = 0; b && round < 1500; round++) {
@@ -118,6 +122,15 @@ static void back_ends_agree(void **state)
         memcpy(two, plain, n);
         sw_aead_seal(&t, nonce, aad, n_aad, two, n, two); /* in place */
         assert_memory_equal(one, two, n + SW_AEAD_TAG);
+        memset(three, 0xee, n + 1);
+        assert_int_equal(sw_aead_open_to(&s, nonce, aad, n_aad, two, n + SW_AEAD_TAG, three), 0);
+        assert_memory_equal(three, plain, n);
+        assert_int_equal(three[n], 0xee);
+        memset(three, 0xee, n + 1);
+        assert_int_equal(sw_aead_open_to(&t, nonce, aad, n_aad, two, n + SW_AEAD_TAG, three), 0);
+        assert_memory_equal(three, plain, n);
+        assert_int_equal(three[n], 0xee);
+        assert_memory_equal(one, two, n + SW_AEAD_TAG); /* only read */
         assert_int_equal(sw_aead_open(&s, nonce, aad, n_aad, two, n + SW_AEAD_TAG), 0);
         assert_int_equal(sw_aead_open(&t, nonce, aad, n_aad, one, n + SW_AEAD_TAG), 0);
         assert_memory_equal(one, plain, n);
@@ -131,6 +144,36 @@ static void back_ends_agree(void **state)
     sw_free(plain);
     sw_free(one);
     sw_free(two);
+    sw_free(three);
+}
+
+/* One block of CBC with a zero IV is the block cipher alone. */
+static void single_blocks_agree_with_gnutls(void **state)
+{
+    struct sw_aead_block b;
+
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        uint8_t key[SW_AEAD_BLOCK], in[SW_AEAD_BLOCK], want[SW_AEAD_BLOCK], got[SW_AEAD_BLOCK];
+        uint8_t iv[SW_AEAD_BLOCK] = {0};
+        gnutls_datum_t k = {.data = key, .size = sizeof(key)};
+        gnutls_datum_t v = {.data = iv, .size = sizeof(iv)};
+        gnutls_cipher_hd_t h;
+
+        sw_rand_bytes(key, sizeof(key));
+        sw_rand_bytes(in, sizeof(in));
+        if (!sw_aead_block_expand(key, &b)) {
+            print_message("# %s computes no single blocks\n", sw_aead_name());
+            return;
+        }
+        assert_int_equal(gnutls_cipher_init(&h, GNUTLS_CIPHER_AES_128_CBC, &k, &v), 0);
+        assert_int_equal(gnutls_cipher_encrypt2(h, in, sizeof(in), want, sizeof(want)), 0);
+        gnutls_cipher_deinit(h);
+        sw_aead_block(&b, in, got);
+        assert_memory_equal(got, want, sizeof(want));
+        sw_aead_block(&b, in, in); /* in place */
+        assert_memory_equal(in, want, sizeof(want));
+    }
 }
 
 static void check_forgery(const struct sw_aead_ops *ops, enum sw_aead_alg alg)
@@ -140,6 +183,7 @@ static void check_forgery(const struct sw_aead_ops *ops, enum sw_aead_alg alg)
     uint8_t nonce[12] = {2};
     uint8_t aad[5] = {3};
     uint8_t buf[64];
+    uint8_t out[64];
     struct sw_aead_sched s;
 
     sw_aead_expand_with(ops, alg, key, &s);
@@ -152,13 +196,19 @@ static void check_forgery(const struct sw_aead_ops *ops, enum sw_aead_alg alg)
             nonce[at - 48] ^= 1;
         else
             aad[at - 60] ^= 1;
+        memset(out, 0xee, sizeof(out));
+        assert_int_equal(sw_aead_open_to(&s, nonce, aad, 5, buf, 48, out), -1);
+        assert_memory_equal(out, zero, 32);
+        assert_int_equal(out[32], 0xee);
         assert_int_equal(sw_aead_open(&s, nonce, aad, 5, buf, 48), -1);
         assert_memory_equal(buf, zero, 48);
         memset(nonce, 0, sizeof(nonce));
         memset(aad, 0, sizeof(aad));
     }
-    for (size_t n = 0; n < SW_AEAD_TAG; n++)
+    for (size_t n = 0; n < SW_AEAD_TAG; n++) {
         assert_int_equal(sw_aead_open(&s, nonce, aad, 5, buf, n), -1);
+        assert_int_equal(sw_aead_open_to(&s, nonce, aad, 5, buf, n, out), -1);
+    }
     sw_aead_wipe(&s);
 }
 
@@ -202,6 +252,7 @@ int main(void)
         cmocka_unit_test(back_ends_agree),
         cmocka_unit_test(forgeries_are_refused_and_wiped),
         cmocka_unit_test(choice_is_made_once),
+        cmocka_unit_test(single_blocks_agree_with_gnutls),
     };
 
     return cmocka_run_group_tests_name("aead", tests, NULL, NULL);
