@@ -20,6 +20,10 @@ static bool add(struct sw_qconn *c, struct sw_map *m, struct sw_list *l, const u
 
 static void drop(struct sw_map *m, struct sw_qcid *id)
 {
+    struct sw_quic *q = id->conn->q;
+
+    if (q->cid_last == id)
+        q->cid_last = NULL;
     (void)sw_map_del(m, sw_slice(id->b, id->len));
     sw_list_unlink(&id->link);
     sw_free(id);
@@ -61,11 +65,16 @@ void sw_qcid_remove_all(struct sw_qconn *c)
         drop(&c->q->tokens, SW_CONTAINER_OF(it, struct sw_qcid, link));
 }
 
-struct sw_qconn *sw_qcid_find(const struct sw_quic *q, const uint8_t *p, size_t n)
+struct sw_qconn *sw_qcid_find(struct sw_quic *q, const uint8_t *p, size_t n)
 {
-    struct sw_qcid *id = sw_map_get(&q->cids, sw_slice(p, n));
+    struct sw_qcid *id = q->cid_last;
 
-    return id ? id->conn : NULL;
+    if (!id || id->len != n || memcmp(id->b, p, n) != 0)
+        id = sw_map_get(&q->cids, sw_slice(p, n));
+    if (!id)
+        return NULL;
+    q->cid_last = id;
+    return id->conn;
 }
 
 struct sw_qconn *sw_qcid_find_token(const struct sw_quic *q, const uint8_t token[QUIC_TOKEN])

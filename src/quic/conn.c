@@ -311,8 +311,8 @@ static void make_room_to_answer(struct sw_qconn *c)
 void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn, uint8_t *p,
                    size_t n)
 {
+    const ngtcp2_path *as;
     struct sw_qpathent *path;
-    ngtcp2_path_storage ps;
     ngtcp2_pkt_info pi = {.ecn = ecn};
     int rc;
 
@@ -325,11 +325,11 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
         c->q->stats.rx_dropped++;
         return;
     }
-    sw_qpath_fill(path, &ps);
+    as = sw_qpath_lib(c, path);
     if (!c->dialled && c->ready && path->id != c->path_now && path->genuine)
         make_room_to_answer(c);
     c->opened = !c->ready;
-    rc = ngtcp2_conn_read_pkt(c->nc, &ps.path, &pi, p, n, sw_quic_now(c->q));
+    rc = ngtcp2_conn_read_pkt(c->nc, as, &pi, p, n, sw_quic_now(c->q));
     if (c->answered)
         sw_qpath_race_won(c, from);
     if (rc != 0)

@@ -335,7 +335,8 @@ struct sw_quic {
     uint8_t secret[QUIC_SECRET];
     struct sw_qsock sock[QUIC_SOCKS];
     size_t n_socks;
-    struct sw_map cids; /* to struct sw_qcid */
+    struct sw_map cids;       /* to struct sw_qcid */
+    struct sw_qcid *cid_last; /* borrowed: found last; packets come in runs. NULL: none */
     struct sw_map tokens;
     struct sw_list conns;
     struct sw_list graves;
@@ -344,6 +345,7 @@ struct sw_quic {
     struct sw_list dirty;
     struct sw_list events;
     struct sw_list relays;
+    struct sw_qpathlib *path_lib;  /* owned */
     struct sw_map reaches;         /* tag to struct sw_qreach */
     struct sw_qopenings *openings; /* owned */
     bool loopback;                 /* our addresses are of this host: so may be others' */
@@ -463,7 +465,7 @@ void sw_qconn_free(struct sw_qconn *c);
 bool sw_qcid_add(struct sw_qconn *c, const uint8_t *p, size_t n);
 void sw_qcid_remove(struct sw_qconn *c, const uint8_t *p, size_t n);
 void sw_qcid_remove_all(struct sw_qconn *c);
-struct sw_qconn *sw_qcid_find(const struct sw_quic *q, const uint8_t *p, size_t n);
+struct sw_qconn *sw_qcid_find(struct sw_quic *q, const uint8_t *p, size_t n);
 void sw_qcid_add_token(struct sw_qconn *c, const uint8_t token[QUIC_TOKEN]);
 void sw_qcid_remove_token(struct sw_qconn *c, const uint8_t token[QUIC_TOKEN]);
 struct sw_qconn *sw_qcid_find_token(const struct sw_quic *q, const uint8_t token[QUIC_TOKEN]);
@@ -480,6 +482,10 @@ struct sw_qpathent *sw_qpath_add(struct sw_qconn *c, const struct sw_qroute *r);
 struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id);
 /* The path as ngtcp2 knows it. */
 void sw_qpath_fill(const struct sw_qpathent *p, struct ngtcp2_path_storage *ps);
+/* The same for one received packet: valid until the next call. */
+const struct ngtcp2_path *sw_qpath_lib(const struct sw_qconn *c, const struct sw_qpathent *p);
+/* Of an endpoint; sw_free it. */
+struct sw_qpathlib *sw_qpathlib_new(void);
 /* The number ngtcp2's path carries. */
 uint16_t sw_qpath_id(const struct ngtcp2_path *p);
 /* A relay is going away: nothing may point to it. */

@@ -324,6 +324,7 @@ struct sw_quic *sw_quic_new(struct sw_loop *l, const struct sw_quic_config *cfg,
     sw_hkdf_label(sw_rawkey_seed(cfg->key), SW_SEED_LEN, "spanwire reset", q->secret,
                   sizeof(q->secret));
     q->openings = sw_qopenings_new(q);
+    q->path_lib = sw_qpathlib_new();
     q->tls = sw_qtls_new(cfg->key, q->alpns, q->cfg.n_alpns, err);
     if (!q->tls || open_sockets(q, err) != SW_OK) {
         sw_quic_free(q);
@@ -378,6 +379,7 @@ void sw_quic_free(struct sw_quic *q)
     sw_map_done(&q->reaches);
     sw_vec_done(&q->pieces);
     sw_qchunks_done(q);
+    sw_free(q->path_lib);
     sw_free(q->rx);
     sw_free(q->tx);
     sw_free(q->gather);

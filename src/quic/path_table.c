@@ -3,6 +3,7 @@
  * The table of a connection's paths: numbers for ngtcp2, routes for packets. Which path is taken is
  * decided in path.c.
  */
+#include <stddef.h>
 #include <netinet/in.h>
 #include <ngtcp2/ngtcp2.h>
 
@@ -102,6 +103,12 @@ struct sw_qpathent *sw_qpath_of(struct sw_qconn *c, const struct sw_qroute *r, b
 
 /* ---- ngtcp2's view ---- */
 
+/* The addresses filled in last. They depend on the path's number alone: they never become wrong. */
+struct sw_qpathlib {
+    uint16_t id; /* 0: none yet */
+    ngtcp2_path_storage ps;
+};
+
 /*
  * A unique local address (RFC 4193) that exists nowhere, another one for every path at both ends.
  * Who dials needs that to move. Who accepts needs it, too: ngtcp2 0.12 otherwise keeps the
@@ -133,14 +140,31 @@ void sw_qpath_fill(const struct sw_qpathent *p, struct ngtcp2_path_storage *ps)
                              (const struct sockaddr *)(const void *)&remote, sizeof(remote), NULL);
 }
 
+const struct ngtcp2_path *sw_qpath_lib(const struct sw_qconn *c, const struct sw_qpathent *p)
+{
+    struct sw_qpathlib *last = c->q->path_lib;
+
+    if (last->id != p->id) {
+        sw_qpath_fill(p, &last->ps);
+        last->id = p->id;
+    }
+    return &last->ps.path;
+}
+
+struct sw_qpathlib *sw_qpathlib_new(void)
+{
+    return SW_NEW(struct sw_qpathlib);
+}
+
 uint16_t sw_qpath_id(const struct ngtcp2_path *p)
 {
-    struct sockaddr_in6 sa;
+    uint16_t port;
 
-    if (p->remote.addrlen != sizeof(sa))
+    if (p->remote.addrlen != sizeof(struct sockaddr_in6))
         return 0;
-    memcpy(&sa, p->remote.addr, sizeof(sa));
-    return ntohs(sa.sin6_port);
+    memcpy(&port, (const uint8_t *)p->remote.addr + offsetof(struct sockaddr_in6, sin6_port),
+           sizeof(port));
+    return ntohs(port);
 }
 
 /* ---- relays that go ---- */

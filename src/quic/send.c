@@ -191,29 +191,33 @@ static ngtcp2_ssize put_datagrams(struct sw_qconn *c, struct packet *k)
     return NGTCP2_ERR_WRITE_MORE;
 }
 
-static size_t unsent(const struct sw_qstream *s, ngtcp2_vec v[VECS])
+/* What a packet can hold of it, or more: how many vectors, and in *ret_len how many bytes. */
+static size_t unsent(const struct sw_qstream *s, size_t max, ngtcp2_vec v[VECS], size_t *ret_len)
 {
     struct sw_qchunk *at = s->at;
     uint32_t off = s->at_off;
+    size_t len = 0;
     size_t n = 0;
 
-    for (; at && n < VECS; at = at->next, off = 0)
-        if (at->n > off)
+    for (; at && n < VECS && len < max; at = at->next, off = 0) {
+        if (at->n > off) {
             v[n++] = (ngtcp2_vec){.base = at->p + off, .len = at->n - off};
+            len += at->n - off;
+        }
+    }
+    *ret_len = len;
     return n;
 }
 
 static ngtcp2_ssize put_stream(struct sw_qconn *c, struct sw_qstream *s, struct packet *k)
 {
     ngtcp2_vec v[VECS];
-    size_t n_v = unsent(s, v);
-    size_t len = 0;
+    size_t len;
+    size_t n_v = unsent(s, k->max, v, &len);
     ngtcp2_ssize taken = -1;
     ngtcp2_ssize n;
     bool fin;
 
-    for (size_t i = 0; i < n_v; i++)
-        len += v[i].len;
     fin = s->finish && s->tx_sent + len == s->tx_end;
     n = ngtcp2_conn_writev_stream(c->nc, &k->ps.path, &k->pi, k->p, k->max, &taken,
                                   NGTCP2_WRITE_STREAM_FLAG_MORE |
@@ -337,8 +341,8 @@ static int write_packets(struct sw_qconn *c)
     struct packet k;
     ngtcp2_ssize n;
 
+    k.max = packet_max(c);
     do {
-        k.max = packet_max(c);
         if (b.n + k.max > SW_DGRAM_SEND_MAX)
             flush(c, &b);
         k.p = q->tx + b.n;

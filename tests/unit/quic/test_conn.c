@@ -2,6 +2,8 @@
 /* Connections between two endpoints: how they begin, what they refuse, how they end. */
 #include "rig.h"
 
+#include <ngtcp2/ngtcp2.h>
+
 static void a_dial_by_key_connects(void **state)
 {
     struct rig r;
@@ -521,6 +523,63 @@ static void a_stateless_reset_is_understood(void **state)
     rig_stop(&r);
 }
 
+/* What was found last is remembered: neither another ID nor a removed one may be taken for it. */
+static void an_id_leads_to_its_connection_until_it_is_removed(void **state)
+{
+    static const uint8_t one[QUIC_CID_LEN] = {1, 2, 3, 4, 5, 6, 7, 8};
+    static const uint8_t two[QUIC_CID_LEN] = {1, 2, 3, 4, 5, 6, 7, 9};
+    struct sw_qconn *first;
+    struct rig r;
+
+    (void)state;
+    rig_start(&r, NULL, NULL);
+    first = rig_dial(&r, "test/1");
+    rig_until(&r, &r.a.ready, 1);
+    (void)rig_dial(&r, "test/1");
+    rig_until(&r, &r.a.ready, 2);
+    assert_ptr_not_equal(first, r.a.c);
+    assert_true(sw_qcid_add(first, one, sizeof(one)));
+    assert_true(sw_qcid_add(r.a.c, two, sizeof(two)));
+    for (int i = 0; i < 3; i++) {
+        assert_ptr_equal(sw_qcid_find(r.a.q, one, sizeof(one)), first);
+        assert_ptr_equal(sw_qcid_find(r.a.q, one, sizeof(one)), first);
+        assert_null(sw_qcid_find(r.a.q, one, sizeof(one) - 1));
+        assert_ptr_equal(sw_qcid_find(r.a.q, two, sizeof(two)), r.a.c);
+    }
+    sw_qcid_remove(r.a.c, two, sizeof(two));
+    assert_null(sw_qcid_find(r.a.q, two, sizeof(two)));
+    assert_ptr_equal(sw_qcid_find(r.a.q, one, sizeof(one)), first);
+    sw_qcid_remove_all(first);
+    assert_null(sw_qcid_find(r.a.q, one, sizeof(one)));
+    rig_stop(&r);
+}
+
+static void every_path_has_its_own_addresses(void **state)
+{
+    struct sw_qpathent path[] = {{.id = 1}, {.id = 2}, {.id = 3}};
+    struct sw_qconn *conn[2];
+    struct rig r;
+
+    (void)state;
+    rig_start(&r, NULL, NULL);
+    (void)rig_dial(&r, "test/1");
+    rig_until(&r, &r.a.ready, 1);
+    rig_until(&r, &r.b.accepted, 1);
+    conn[0] = r.a.c;
+    conn[1] = r.b.c;
+    for (size_t i = 0; i < 64; i++) {
+        const struct sw_qpathent *p = &path[i * 7 % SW_ARRAY_LEN(path)];
+        const struct sw_qconn *c = conn[i / 3 % 2];
+        const ngtcp2_path *got = sw_qpath_lib(c, p);
+        ngtcp2_path_storage want;
+
+        sw_qpath_fill(p, &want);
+        assert_true(ngtcp2_path_eq(got, &want.path));
+        assert_int_equal(sw_qpath_id(got), p->id);
+    }
+    rig_stop(&r);
+}
+
 static void our_own_address_may_change(void **state)
 {
     struct rig r;
@@ -571,6 +630,8 @@ int main(void)
         cmocka_unit_test(freeing_an_endpoint_tells_everybody),
         cmocka_unit_test(a_stateless_reset_is_understood),
         cmocka_unit_test(our_own_address_may_change),
+        cmocka_unit_test(an_id_leads_to_its_connection_until_it_is_removed),
+        cmocka_unit_test(every_path_has_its_own_addresses),
     };
 
     return cmocka_run_group_tests_name("quic conn", tests, NULL, NULL);
