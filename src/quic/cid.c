@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connection IDs: how packets find their connection, whatever address they come from. */
 #include "base/mem.h"
+#include "base/rand.h"
 #include "quic/core.h"
 
 static bool add(struct sw_qconn *c, struct sw_map *m, struct sw_list *l, const uint8_t *p, size_t n)
@@ -32,6 +33,19 @@ static void drop(struct sw_map *m, struct sw_qcid *id)
 bool sw_qcid_add(struct sw_qconn *c, const uint8_t *p, size_t n)
 {
     return add(c, &c->q->cids, &c->cids, p, n);
+}
+
+/*
+ * ngtcp2 looks every packet's ID up in a sorted list of those we gave, from its beginning. The
+ * first one is in all packets until the path changes, so it is made to be the smallest. The bit is
+ * the same for all later ones of all connections: it relates none to another (RFC 9000, 5.1).
+ */
+void sw_qcid_make(struct sw_qconn *c, uint8_t *p, size_t n, bool first)
+{
+    do {
+        sw_rand_bytes(p, n);
+        p[0] = (uint8_t)(first ? p[0] & 0x7f : p[0] | 0x80);
+    } while (!sw_qcid_add(c, p, n));
 }
 
 void sw_qcid_add_token(struct sw_qconn *c, const uint8_t token[QUIC_TOKEN])

@@ -115,9 +115,7 @@ static struct sw_qconn *conn_new(struct sw_quic *q)
 static void new_cid(struct sw_qconn *c, ngtcp2_cid *cid)
 {
     cid->datalen = QUIC_CID_LEN;
-    do
-        sw_rand_bytes(cid->data, QUIC_CID_LEN);
-    while (!sw_qcid_add(c, cid->data, QUIC_CID_LEN));
+    sw_qcid_make(c, cid->data, QUIC_CID_LEN, true);
 }
 
 static bool only_loopback(const struct sw_qdial *d)

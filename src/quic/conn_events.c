@@ -19,9 +19,7 @@ static int on_new_cid(ngtcp2_conn *nc, ngtcp2_cid *cid, uint8_t *token, size_t n
 {
     struct sw_qconn *c = user;
 
-    do
-        sw_rand_bytes(cid->data, n);
-    while (!sw_qcid_add(c, cid->data, n));
+    sw_qcid_make(c, cid->data, n, false);
     cid->datalen = n;
     sw_quic_reset_token(c->q, cid->data, n, token);
     return 0;

@@ -463,6 +463,8 @@ void sw_qconn_free(struct sw_qconn *c);
 /* cid.c */
 
 bool sw_qcid_add(struct sw_qconn *c, const uint8_t *p, size_t n);
+/* A new one of n bytes, which leads to c. 'first': the one packets carry until a path changes. */
+void sw_qcid_make(struct sw_qconn *c, uint8_t *p, size_t n, bool first);
 void sw_qcid_remove(struct sw_qconn *c, const uint8_t *p, size_t n);
 void sw_qcid_remove_all(struct sw_qconn *c);
 struct sw_qconn *sw_qcid_find(struct sw_quic *q, const uint8_t *p, size_t n);

@@ -554,6 +554,34 @@ static void an_id_leads_to_its_connection_until_it_is_removed(void **state)
     rig_stop(&r);
 }
 
+/* ngtcp2 searches from the smallest on: packets carry the first one. */
+static void the_first_id_is_the_smallest(void **state)
+{
+    struct rig r;
+
+    (void)state;
+    rig_start(&r, NULL, NULL);
+    assert_non_null(rig_dial(&r, "test/1"));
+    rig_until(&r, &r.a.ready, 1);
+    for (int side = 0; side < 2; side++) {
+        struct sw_qconn *c = side ? r.b.c : r.a.c;
+        size_t first = 0;
+        size_t more = 0;
+
+        SW_LIST_FOREACH (it, &c->cids) {
+            const struct sw_qcid *id = SW_CONTAINER_OF(it, struct sw_qcid, link);
+
+            if (id->len != QUIC_CID_LEN)
+                continue; /* the client made it up */
+            first += id->b[0] < 0x80;
+            more += id->b[0] >= 0x80;
+        }
+        assert_int_equal(first, 1);
+        assert_true(more > 1);
+    }
+    rig_stop(&r);
+}
+
 static void every_path_has_its_own_addresses(void **state)
 {
     struct sw_qpathent path[] = {{.id = 1}, {.id = 2}, {.id = 3}};
@@ -631,6 +659,7 @@ int main(void)
         cmocka_unit_test(a_stateless_reset_is_understood),
         cmocka_unit_test(our_own_address_may_change),
         cmocka_unit_test(an_id_leads_to_its_connection_until_it_is_removed),
+        cmocka_unit_test(the_first_id_is_the_smallest),
         cmocka_unit_test(every_path_has_its_own_addresses),
     };
 
