@@ -32,6 +32,7 @@ class Link:
 
     def __init__(self, ctx):
         self.ctx = ctx
+        self.server = None
         holder = ["unshare", "-n", "sleep", "100000"]
         self.holder = procs.spawn(holder, None)
         self.inside = ["nsenter", "-t", str(self.holder.pid), "-n"]
@@ -52,14 +53,21 @@ class Link:
             if done.returncode:
                 raise LoadError(f"no veth pair: {done.stderr.strip()[:200]}")
         self.ctx.box.prepare_loopback(self.inside)
-        argv = [self.ctx.load, "serve", "--echo", f"0.0.0.0:{ECHO}", "--sink", f"0.0.0.0:{SINK}",
-                "--connect-server", f"0.0.0.0:{CONNECT}", "--procs", "1"]
-        self.server = procs.spawn(self.ctx.box.pin([*self.inside, *argv]), os.path.join(self.ctx.dir, "there.log"))
-        procs.wait_accepting(self.server, THERE, ECHO)
+        self.serve()
         return self
 
+    def serve(self, cpus=None):
+        """Starts the server, or starts it again on other CPUs."""
+        if self.server:
+            procs.stop(self.server)
+        argv = [self.ctx.load, "serve", "--echo", f"0.0.0.0:{ECHO}", "--sink", f"0.0.0.0:{SINK}",
+                "--connect-server", f"0.0.0.0:{CONNECT}", "--procs", "1"]
+        self.server = procs.spawn(self.ctx.box.pin([*self.inside, *argv], cpus), os.path.join(self.ctx.dir, "there.log"))
+        procs.wait_accepting(self.server, THERE, ECHO)
+
     def __exit__(self, *exc):
-        procs.stop(self.server)
+        if self.server:
+            procs.stop(self.server)
         procs.stop(self.holder)  # takes the namespace and the pair with it
 
 
@@ -90,6 +98,8 @@ def started(log, p):
 class NativePair(Candidate):
     """Two native endpoints, a connection between them for each of the two servers."""
 
+    threads = 0  # of each: everything on one, the best there is on one CPU
+
     def __init__(self, ctx, index, link, name):
         super().__init__(ctx, index)
         self.link, self.name = link, name
@@ -106,7 +116,7 @@ class NativePair(Candidate):
         return "127.0.0.1", self.base + (0 if kind == "echo" else 1), None
 
     def _spawn(self, log, inside, *args):
-        argv = [*inside, native_binary(self.ctx), "--threads", "0", "--streams", "4096", *args]
+        argv = [*inside, native_binary(self.ctx), "--threads", str(self.threads), "--streams", "4096", *args]
         return procs.spawn(self.ctx.box.pin(argv, self.cpus), os.path.join(self.ctx.dir, log))
 
     def _exit(self):
@@ -116,11 +126,11 @@ class NativePair(Candidate):
         return ["entry", node, f"127.0.0.1:{self.base}", f"127.0.0.1:{self.base + 1}"]
 
     def start(self):
-        log = f"{self.name}-exit.log"
+        log = f"{self.name}-exit-{self.base}.log"  # of this pair alone: its first line is what is looked for
         far = self._spawn(log, self.link.inside, "--bind", f"{THERE}:0", *self._exit())
         self.sides = [far]
         node = "=".join(started(os.path.join(self.ctx.dir, log), far))
-        near = self._spawn(f"{self.name}-entry.log", [], "--bind", f"{HERE}:0", *self._entry(node))
+        near = self._spawn(f"{self.name}-entry-{self.base}.log", [], "--bind", f"{HERE}:0", *self._entry(node))
         self.sides = [near, far]
         procs.wait_accepting(near, "127.0.0.1", self.base + 1)
 
@@ -167,8 +177,9 @@ def idle_streams(ctx, cand, out):
                       "rss_mb": round(rss / 1024, 1)}
 
 
-def run_on(ctx, field_type, spanwire, link):
-    field = field_type(ctx, "tunnel", first=40)  # the candidates of the loopback have the first ports
+def line_up(ctx, field_type, spanwire, link, first):
+    """The candidates, and which of them are native."""
+    field = field_type(ctx, "tunnel", first=first)
     field.add(RawLink)
     natives = []
     for name, make in (("iroh", NativePair), ("iroh-proxy", ProxyPair)):
@@ -176,14 +187,39 @@ def run_on(ctx, field_type, spanwire, link):
             field.add(make, link, name)
             natives.append(name)
     field.add(spanwire, bind=THERE, inside=link.inside)
+    return field, natives
+
+
+def measure_bulk(ctx, field, natives, tail="", cpus=None):
+    for what, conns in (("bulk", 1), ("bulk8", 8)):
+        title = f"link {what}{tail.replace('_', ' ')}"
+        data = field.measure(title, "gbps", lambda c, n=conns: cpu_per_gib(m.bulk(ctx, c, conns=n, cpus=cpus)))
+        field.out[title]["view"] = "link"
+        void = field.out[title]["void"]
+        record(ctx, f"tunnel.{what}{tail}_native", data, "gbps", natives, void)
+        record(ctx, f"tunnel.{what}_cpu{tail}_native", data, "cpu_per_gib", natives, void, min)
+
+
+def run_shipped(ctx, field_type, spanwire, link):
+    """As users run it: every CPU for everybody, a worker for each in the native runtime, ours by default."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        ctx.note("tunnel: one CPU, so nothing is measured as shipped")
+        return
+    where = ",".join(map(str, cpus))
+    field, natives = line_up(ctx, field_type, spanwire, link, 60)
+    for cand in field.cands:
+        cand.cpus = where
+        cand.threads = len(cpus)
+    link.serve(where)
     with field:
-        for what, conns in (("link bulk", 1), ("link bulk8", 8)):
-            data = field.measure(what, "gbps", lambda c, n=conns: cpu_per_gib(m.bulk(ctx, c, conns=n)))
-            field.out[what]["view"] = "link"
-            void = field.out[what]["void"]
-            tail = what.removeprefix("link ")
-            record(ctx, f"tunnel.{tail}_native", data, "gbps", natives, void)
-            record(ctx, f"tunnel.{tail}_cpu_native", data, "cpu_per_gib", natives, void, min)
+        measure_bulk(ctx, field, natives, "_shipped", where)
+
+
+def run_on(ctx, field_type, spanwire, link):
+    field, natives = line_up(ctx, field_type, spanwire, link, 40)  # the candidates of the loopback have the first ports
+    with field:
+        measure_bulk(ctx, field, natives)
         data = field.measure("link rtt", "p50_us", lambda c: m.rtt(ctx, c))
         record(ctx, "tunnel.rtt_native", data, "p50_us", natives, field.out["link rtt"]["void"], min)
         # Clients of this one have loopback addresses, which do not pass the link: no 'raw'.
@@ -207,5 +243,6 @@ def run_link(ctx, field_type, spanwire):
     try:
         with Link(ctx) as link:
             run_on(ctx, field_type, spanwire, link)
+            run_shipped(ctx, field_type, spanwire, link)
     except LoadError as e:
         ctx.note(f"tunnel: link: {e}")
