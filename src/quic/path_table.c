@@ -3,9 +3,9 @@
  * The table of a connection's paths: numbers for ngtcp2, routes for packets. Which path is taken is
  * decided in path.c.
  */
-#include <stddef.h>
 #include <netinet/in.h>
 #include <ngtcp2/ngtcp2.h>
+#include <stddef.h>
 
 #include "quic/core.h"
 
