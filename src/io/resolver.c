@@ -9,16 +9,25 @@
 
 enum { QUEUE_MAX = 1024 };
 
+/* A thread. What it looks up may be taken away from it: then its result is dropped. */
+struct worker {
+    pthread_t thread;
+    struct sw_resolve *current; /* under the lock; NULL: none, or answered by sw_resolver_stop */
+    bool left;                  /* under the lock: it ends after what it is doing */
+    bool detached;              /* it frees itself */
+};
+
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    pthread_t thread;
-    bool running;
-    bool stop;
+    struct worker *workers[SW_RESOLVER_THREADS];
+    size_t n_workers;
+    size_t idle; /* of them, waiting for a question */
     struct sw_resolve *head;
     struct sw_resolve **tail;
     size_t n;
-} resolver = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+} resolver = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .tail = &resolver.head};
 
 static void on_answer(struct sw_msg *m)
 {
@@ -34,25 +43,33 @@ static void answer(struct sw_resolve *r, int rc)
     sw_loop_post(r->loop, &r->msg);
 }
 
-static void look_up(struct sw_resolve *r)
+/* False: the servers say that there is no such name, or no address. */
+static bool may_exist(int gai)
+{
+    return gai && gai != EAI_NONAME && gai != EAI_NODATA && gai != EAI_ADDRFAMILY;
+}
+
+/* Returns what getaddrinfo does. */
+static int look_up(const char *name, struct sw_ip ips[SW_RESOLVE_MAX], size_t *ret_n)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *list = NULL;
+    int gai = getaddrinfo(name, NULL, &hints, &list);
+    size_t n = 0;
 
-    r->n = 0;
-    if (getaddrinfo(r->name, NULL, &hints, &list) == 0) {
-        for (struct addrinfo *a = list; a && r->n < SW_RESOLVE_MAX; a = a->ai_next) {
-            struct sockaddr_storage ss = {0};
+    for (struct addrinfo *a = gai == 0 ? list : NULL; a && n < SW_RESOLVE_MAX; a = a->ai_next) {
+        struct sockaddr_storage ss = {0};
 
-            if (a->ai_addrlen > sizeof(ss))
-                continue;
-            memcpy(&ss, a->ai_addr, a->ai_addrlen);
-            r->ips[r->n] = sw_addr_from_sockaddr(&ss).ip;
-            r->n += r->ips[r->n].family != 0;
-        }
-        freeaddrinfo(list);
+        if (a->ai_addrlen > sizeof(ss))
+            continue;
+        memcpy(&ss, a->ai_addr, a->ai_addrlen);
+        ips[n] = sw_addr_from_sockaddr(&ss).ip;
+        n += ips[n].family != 0;
     }
-    answer(r, r->n ? SW_OK : SW_ENOENT);
+    if (gai == 0)
+        freeaddrinfo(list);
+    *ret_n = n;
+    return gai;
 }
 
 static struct sw_resolve *take_locked(void)
@@ -66,26 +83,66 @@ static struct sw_resolve *take_locked(void)
     return r;
 }
 
+/* The question is not touched without the lock: sw_resolver_stop may have answered it. */
+static void serve_locked(struct worker *w)
+{
+    char name[SW_RESOLVE_NAME];
+    struct sw_ip ips[SW_RESOLVE_MAX] = {0};
+    struct sw_resolve *r = take_locked();
+    size_t n;
+    int gai;
+
+    w->current = r;
+    memcpy(name, r->name, sizeof(name));
+    (void)pthread_mutex_unlock(&resolver.lock);
+    gai = look_up(name, ips, &n);
+    (void)pthread_mutex_lock(&resolver.lock);
+    if (!w->current)
+        return;
+    w->current = NULL;
+    memcpy(r->ips, ips, sizeof(ips));
+    r->n = n;
+    r->unknown = n == 0 && may_exist(gai);
+    answer(r, n ? SW_OK : SW_ENOENT);
+}
+
 static void *resolver_main(void *arg)
 {
-    (void)arg;
-    (void)pthread_mutex_lock(&resolver.lock);
-    while (!resolver.stop) {
-        struct sw_resolve *r;
+    struct worker *w = arg;
+    bool detached;
 
-        if (!resolver.head) {
-            (void)pthread_cond_wait(&resolver.wake, &resolver.lock);
+    (void)pthread_mutex_lock(&resolver.lock);
+    while (!w->left) {
+        if (resolver.head) {
+            serve_locked(w);
             continue;
         }
-        r = take_locked();
-        (void)pthread_mutex_unlock(&resolver.lock);
-        look_up(r);
-        (void)pthread_mutex_lock(&resolver.lock);
+        resolver.idle++;
+        (void)pthread_cond_wait(&resolver.wake, &resolver.lock);
+        if (!w->left)
+            resolver.idle--;
     }
-    while (resolver.head)
-        answer(take_locked(), SW_ENOENT);
+    detached = w->detached;
     (void)pthread_mutex_unlock(&resolver.lock);
+    if (detached)
+        sw_free(w);
     return NULL;
+}
+
+/* One more thread when those there are have enough to do. False: there is none at all. */
+static bool start_locked(void)
+{
+    struct worker *w;
+
+    if (resolver.n_workers == SW_RESOLVER_THREADS || resolver.idle > resolver.n)
+        return true;
+    w = SW_NEW(struct worker);
+    if (sw_thread_start(&w->thread, resolver_main, w, "sw-resolver") != 0) {
+        sw_free(w);
+        return resolver.n_workers > 0;
+    }
+    resolver.workers[resolver.n_workers++] = w;
+    return true;
 }
 
 void sw_resolve_start(struct sw_resolve *r)
@@ -93,20 +150,15 @@ void sw_resolve_start(struct sw_resolve *r)
     struct sw_ip ip;
     bool full;
 
+    r->n = 0;
+    r->unknown = false;
     /* getaddrinfo reads "127.1" as 127.0.0.1; we do not. */
     if (sw_host_parse(sw_slice_str(r->name), &ip, NULL) != SW_OK) {
-        r->n = 0;
         answer(r, SW_EINVAL);
         return;
     }
     (void)pthread_mutex_lock(&resolver.lock);
-    if (!resolver.running) {
-        resolver.tail = &resolver.head;
-        resolver.stop = false;
-        resolver.running =
-            sw_thread_start(&resolver.thread, resolver_main, NULL, "sw-resolver") == 0;
-    }
-    full = !resolver.running || resolver.stop || resolver.n >= QUEUE_MAX;
+    full = !start_locked() || resolver.n >= QUEUE_MAX;
     if (!full) {
         r->next = NULL;
         *resolver.tail = r;
@@ -119,18 +171,44 @@ void sw_resolve_start(struct sw_resolve *r)
         answer(r, SW_ELIMIT);
 }
 
+/* Takes the lookup away from a thread that is inside the system's resolver. True: it did. */
+static bool abandon_locked(struct worker *w)
+{
+    w->left = true;
+    if (!w->current)
+        return false;
+    w->current->unknown = true;
+    answer(w->current, SW_ENOENT);
+    w->current = NULL;
+    w->detached = true;
+    (void)pthread_detach(w->thread);
+    return true;
+}
+
 void sw_resolver_stop(void)
 {
+    struct worker *idle[SW_RESOLVER_THREADS];
+    size_t n = 0;
+
     (void)pthread_mutex_lock(&resolver.lock);
-    if (!resolver.running) {
-        (void)pthread_mutex_unlock(&resolver.lock);
-        return;
+    for (size_t i = 0; i < resolver.n_workers; i++) {
+        struct worker *w = resolver.workers[i];
+
+        if (!abandon_locked(w))
+            idle[n++] = w;
     }
-    resolver.stop = true;
-    (void)pthread_cond_signal(&resolver.wake);
+    resolver.n_workers = 0;
+    resolver.idle = 0; /* those that leave count no more */
+    while (resolver.head) {
+        struct sw_resolve *r = take_locked();
+
+        r->unknown = true;
+        answer(r, SW_ENOENT);
+    }
+    (void)pthread_cond_broadcast(&resolver.wake);
     (void)pthread_mutex_unlock(&resolver.lock);
-    (void)pthread_join(resolver.thread, NULL);
-    (void)pthread_mutex_lock(&resolver.lock);
-    resolver.running = false;
-    (void)pthread_mutex_unlock(&resolver.lock);
+    for (size_t i = 0; i < n; i++) {
+        (void)pthread_join(idle[i]->thread, NULL);
+        sw_free(idle[i]);
+    }
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host names to addresses by the system's resolver, on a thread of its own so that no worker ever
- * blocks. Answers come back as messages on the asking loop.
+ * Host names to addresses by the system's resolver, on threads of their own so that no worker ever
+ * blocks, and several of them so that one name without an answer does not hold up the others.
+ * Answers come back as messages on the asking loop.
  */
 #pragma once
 
 #include "io/addr.h"
 #include "io/loop.h"
 
-enum { SW_RESOLVE_MAX = 16, SW_RESOLVE_NAME = 256 };
+enum { SW_RESOLVE_MAX = 16, SW_RESOLVE_NAME = 256, SW_RESOLVER_THREADS = 4 };
 
 struct sw_resolve;
 typedef void (*sw_resolve_cb)(struct sw_resolve *r);
@@ -22,6 +23,7 @@ struct sw_resolve {
     void *arg; /* the asker sets it to NULL when it lost interest; checked in its cb */
     char name[SW_RESOLVE_NAME];
     int rc; /* SW_OK, SW_ENOENT, SW_EINVAL (no host name), SW_ELIMIT (too many questions waiting) */
+    bool unknown; /* with SW_ENOENT: no server answered, or one failed; the name may well exist */
     size_t n;
     struct sw_ip ips[SW_RESOLVE_MAX];
 };
@@ -31,5 +33,8 @@ struct sw_resolve {
  * A name that sw_host_parse refuses reaches no resolver.
  */
 void sw_resolve_start(struct sw_resolve *r);
-/* Ends the thread; questions still waiting are answered SW_ENOENT. */
+/*
+ * Ends the threads; questions still waiting are answered SW_ENOENT, also one the system's resolver
+ * has not come back from, which is not waited for.
+ */
 void sw_resolver_stop(void);

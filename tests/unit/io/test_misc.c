@@ -2,6 +2,8 @@
 /* Resolver, file watching, signals, threads and base64. */
 #include "test.h"
 
+#include <dlfcn.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -21,10 +23,34 @@
 
 static int answers;
 static int answers_ok;
+static int unknown;
+
+/* In the place of libc's: one name waits until it is let go. */
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+
+static void hold_names(bool hold)
+{
+    (void)(hold ? pthread_mutex_lock(&held) : pthread_mutex_unlock(&held));
+}
+
+int getaddrinfo(const char *restrict name, const char *restrict service,
+                const struct addrinfo *restrict hints, struct addrinfo **restrict ret)
+{
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) =
+        (int (*)(const char *, const char *, const struct addrinfo *, struct addrinfo **))dlsym(
+            RTLD_NEXT, "getaddrinfo");
+
+    if (strcmp(name, "stuck.test") != 0)
+        return real(name, service, hints, ret);
+    hold_names(true);
+    hold_names(false);
+    return EAI_AGAIN;
+}
 
 static void on_answer(struct sw_resolve *r)
 {
     answers++;
+    unknown += r->unknown;
     answers_ok += r->rc == SW_OK && r->n >= 1 && sw_ip_is_loopback(&r->ips[0]);
     assert_true(r->rc == SW_OK || r->rc == SW_ENOENT || r->rc == SW_ELIMIT || r->rc == SW_EINVAL);
     sw_free(r);
@@ -106,6 +132,36 @@ static void too_many_questions_are_refused_not_lost(void **state)
         ask(l, "127.0.0.1");
     while (answers < 3000)
         sw_loop_turn(l, 5000);
+    sw_resolver_stop();
+    sw_loop_free(l);
+}
+
+/* A name that nobody answers for holds up neither the other questions nor the end. */
+static void a_question_without_an_answer_holds_up_nobody(void **state)
+{
+    struct sw_loop *l = sw_loop_new(NULL);
+
+    (void)state;
+    answers = 0;
+    answers_ok = 0;
+    unknown = 0;
+    hold_names(true);
+    for (int i = 0; i < SW_RESOLVER_THREADS - 1; i++)
+        ask(l, "stuck.test");
+    for (int i = 0; i < 20; i++)
+        ask(l, "127.0.0.1");
+    while (answers < 20)
+        sw_loop_turn(l, 5000);
+    assert_int_equal(answers_ok, 20);
+    sw_resolver_stop(); /* answers those that are stuck */
+    while (answers < 20 + SW_RESOLVER_THREADS - 1)
+        sw_loop_turn(l, 5000);
+    assert_int_equal(unknown, SW_RESOLVER_THREADS - 1);
+    ask(l, "127.0.0.1"); /* it starts anew */
+    while (answers < 20 + SW_RESOLVER_THREADS)
+        sw_loop_turn(l, 5000);
+    assert_int_equal(answers_ok, 21);
+    hold_names(false);
     sw_resolver_stop();
     sw_loop_free(l);
 }
@@ -349,6 +405,7 @@ int main(void)
         cmocka_unit_test(every_question_is_answered_once),
         cmocka_unit_test(stopping_answers_what_is_waiting),
         cmocka_unit_test(too_many_questions_are_refused_not_lost),
+        cmocka_unit_test(a_question_without_an_answer_holds_up_nobody),
         cmocka_unit_test(changes_of_a_file_are_noticed),
         cmocka_unit_test(a_busy_directory_does_not_silence_its_files),
         cmocka_unit_test(a_replaced_directory_is_followed),
