@@ -411,6 +411,13 @@ enum sw_egress_class sw_egress_judge(struct sw_egress *e, const struct sw_addr *
     return c;
 }
 
+bool sw_egress_allowed(struct sw_egress *e, const struct sw_addr *to)
+{
+    bool named;
+
+    return e && judge_one(e, &to->ip, to->port, &named) == SW_EGRESS_OK && named;
+}
+
 static bool may_log(struct sw_egress *e)
 {
     uint64_t now = sw_now_ns();

@@ -69,5 +69,7 @@ void sw_egress_free(struct sw_egress *e);
 SW_NODISCARD int sw_egress_check(struct sw_egress *e, const struct sw_addr *to, struct sw_err *err);
 /* The same without counting and logging. */
 enum sw_egress_class sw_egress_judge(struct sw_egress *e, const struct sw_addr *to);
+/* True when the allow list names it, and the deny list does not. Nothing is counted. */
+bool sw_egress_allowed(struct sw_egress *e, const struct sw_addr *to);
 /* How many were denied as c. */
 uint64_t sw_egress_denied(const struct sw_egress *e, enum sw_egress_class c);

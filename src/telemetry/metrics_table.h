@@ -46,7 +46,7 @@
     X(CONNECTOR_REFUSALS, COUNTER, "spanwire_connector_refusals", "reason", \
       "Connectors and HTTPProxies refused, by the reason of their condition") \
     X(GATEWAY_REFUSALS, COUNTER, "spanwire_gateway_refusals", "reason", \
-      "What is not served: host names of others (HostnameInUse), special addresses of endpoints (EndpointAddress)") \
+      "What is not served: host names of others (HostnameInUse), special addresses of endpoints (EndpointAddress), host names beyond the limit (EndpointNames)") \
     X(CONNECTOR_CERTS, COUNTER, "spanwire_connector_certificates", "result", \
       "Certificates for names of HTTPProxies: issued or failed") \
     X(DNS_ANSWERS, COUNTER, "spanwire_dns_answers", "transport,rcode", \
@@ -210,7 +210,7 @@
     X(REFUSALS, COUNTER, "spanwire_refusals", "reason", \
       "Connections and streams refused, by reason") \
     X(UPSTREAM_DENIED, COUNTER, "spanwire_upstream_denied", "reason", \
-      "Connections to addresses that the egress filter denies, by the class of the address") \
+      "Addresses that the egress filter denies, by their class: of connections; of host names of backends (control)") \
     X(SIDE_REQUESTS, COUNTER, "iroh_gateway_requests", "kind", \
       "Requests of the sidecar, by kind (connect, origin, upgrade, connect_udp)") \
     X(SIDE_REQUESTS_SOURCE, COUNTER, "iroh_gateway_requests_by_source", "source", \

@@ -31,6 +31,10 @@ static Sw__Node *node_message(struct sw_xds_client *c, struct sw_arena *a)
     n->user_agent_name = SW_PB_BYTES(c->user_agent);
     n->user_agent_version_type_case = SW__NODE__USER_AGENT_VERSION_TYPE_USER_AGENT_VERSION;
     n->user_agent_version = SW_PB_LIT(SW_VERSION);
+    if (c->feature.n) {
+        n->client_features = sw_arena_array(a, 1, sizeof(*n->client_features));
+        n->client_features[n->n_client_features++] = SW_PB_BYTES(c->feature);
+    }
     if (c->node_metadata.n)
         n->metadata = SW_PB_UNPACK(a, Sw__Struct, sw__struct, c->node_metadata, NULL, NULL);
     return n;
@@ -476,6 +480,7 @@ static void set_opts(struct sw_xds_client *c, const struct sw_xds_client_opts *o
     c->node_cluster = copy(o->node_cluster);
     c->user_agent = copy(o->user_agent.n ? o->user_agent : SW_SLICE_LIT("spanwire"));
     c->node_metadata = copy(o->node_metadata);
+    c->feature = copy(o->feature);
 }
 
 struct sw_xds_client *sw_xds_client_new(struct sw_loop *l, const struct sw_xds_client_opts *o,
@@ -525,6 +530,7 @@ void sw_xds_client_free(struct sw_xds_client *c)
     sw_slice_free(&c->node_cluster);
     sw_slice_free(&c->user_agent);
     sw_slice_free(&c->node_metadata);
+    sw_slice_free(&c->feature);
     sw_free(c->token_file);
     sw_free(c);
 }

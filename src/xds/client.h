@@ -49,6 +49,7 @@ struct sw_xds_client_opts {
     struct sw_slice node_cluster;
     struct sw_slice user_agent;       /* [spanwire] */
     struct sw_slice node_metadata;    /* encoded google.protobuf.Struct, may be empty */
+    struct sw_slice feature;          /* the one client feature to name, may be empty */
     struct sw_metrics_shard *metrics; /* may be NULL; borrowed */
     size_t max_response;              /* bytes of one [64 MiB] */
     size_t max_resources;             /* kept versions per type [1000000] */

@@ -43,6 +43,7 @@ struct sw_xds_client {
     struct sw_slice node_cluster;
     struct sw_slice user_agent;
     struct sw_slice node_metadata;
+    struct sw_slice feature;
     struct sw_grpc_client *grpc;
     struct sw_grpc_call *call; /* NULL: no stream */
     struct sw_list types;

@@ -15,3 +15,13 @@ enum {
     SW_XDS_REGEX_WRAP_WORDS = 64,     /* what matching the whole text adds to an expression's */
     SW_XDS_CHAINS_MAX = 100000,       /* of a listener */
 };
+
+/*
+ * A cluster whose backend is a host name: for everybody it is EDS with the addresses that the
+ * control plane found and checked. Its metadata SW_XDS_NAME_KEY, field SW_XDS_NAME_FIELD, has
+ * "host:port" for clients with the feature SW_XDS_RESOLVES, which look the name up and check the
+ * addresses when they connect.
+ */
+#define SW_XDS_RESOLVES   "spanwire.dev/resolves-names"
+#define SW_XDS_NAME_KEY   "spanwire"
+#define SW_XDS_NAME_FIELD "resolve"

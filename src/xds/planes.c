@@ -67,6 +67,18 @@ void sw_xds_server_planes(struct sw_xds_server *s,
     }
 }
 
+void sw_xds_server_clients(struct sw_xds_server *s,
+                           void (*fn)(const struct sw_xds_client_id *id, void *arg), void *arg)
+{
+    SW_LIST_FOREACH (it, &s->streams) {
+        const struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
+        const struct sw_xds_client_id id = xds_stream_id(st);
+
+        if (st->cache)
+            fn(&id, arg);
+    }
+}
+
 void sw_xds_server_repeat(struct sw_xds_server *s, const char *type, struct sw_slice name)
 {
     SW_LIST_FOREACH (it, &s->streams) {

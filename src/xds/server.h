@@ -30,6 +30,7 @@ struct sw_xds_client_id {
     struct sw_slice token;          /* bearer token, empty: none */
     struct sw_slice node_id;        /* from the first request; empty in 'allow' */
     struct sw_slice node_cluster;
+    bool resolves; /* it has the feature SW_XDS_RESOLVES (limits.h); not known in 'allow' */
 };
 
 /* Zero in a field means the default in brackets. */
@@ -129,6 +130,9 @@ struct sw_xds_plane {
 };
 void sw_xds_server_planes(struct sw_xds_server *s,
                           void (*fn)(const struct sw_xds_plane *p, void *arg), void *arg);
+/* Calls fn for every client that has told who it is. */
+void sw_xds_server_clients(struct sw_xds_server *s,
+                           void (*fn)(const struct sw_xds_client_id *id, void *arg), void *arg);
 /* Sends a resource once more to the clients that refused its type and do not try again themselves.
  */
 void sw_xds_server_repeat(struct sw_xds_server *s, const char *type, struct sw_slice name);

@@ -81,6 +81,7 @@ struct xds_stream {
     char *token;                    /* wiped at the end; NULL: none */
     struct sw_slice node_id;
     struct sw_slice node_cluster;
+    bool resolves;              /* it looks names of clusters up itself */
     struct sw_xds_cache *cache; /* NULL until known, and when it was freed */
     char view[SW_XDS_VIEW_MAX]; /* of the cache; empty: all of it; "?": not known yet */
     bool looked;                /* it was known once */
@@ -176,3 +177,5 @@ bool xds_sub_synced(const struct xds_sub *u);
 void xds_stream_settle(struct xds_stream *st);
 /* Streams or answers changed: tells the user. */
 void xds_server_changed(struct sw_xds_server *s);
+/* Who opened the stream; borrows from it. */
+struct sw_xds_client_id xds_stream_id(const struct xds_stream *st);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "proto/pb.h"
+#include "xds/limits.h"
 #include "xds/server_int.h"
 
 #include <proto/discovery.pb-c.h>
@@ -86,13 +87,14 @@ void xds_stream_free(struct xds_stream *st)
     sw_free(st);
 }
 
-static struct sw_xds_client_id id_of(const struct xds_stream *st)
+struct sw_xds_client_id xds_stream_id(const struct xds_stream *st)
 {
     return (struct sw_xds_client_id){.addr = st->addr,
                                      .cert = st->cert,
                                      .token = sw_slice_str(st->token),
                                      .node_id = st->node_id,
-                                     .node_cluster = st->node_cluster};
+                                     .node_cluster = st->node_cluster,
+                                     .resolves = st->resolves};
 }
 
 static void shut_out(struct xds_stream *st, enum sw_grpc_status status, const char *why)
@@ -109,7 +111,7 @@ static void shut_out(struct xds_stream *st, enum sw_grpc_status status, const ch
 bool xds_stream_judge(struct xds_stream *st)
 {
     const struct sw_xds_server *s = st->server;
-    const struct sw_xds_client_id id = id_of(st);
+    const struct sw_xds_client_id id = xds_stream_id(st);
     struct sw_err err = {0};
 
     if (st->waiting || st->shut_out)
@@ -124,7 +126,7 @@ bool xds_stream_judge(struct xds_stream *st)
 bool xds_stream_look(struct xds_stream *st)
 {
     const struct sw_xds_server *s = st->server;
-    const struct sw_xds_client_id id = id_of(st);
+    const struct sw_xds_client_id id = xds_stream_id(st);
     char view[SW_XDS_VIEW_MAX] = "";
     struct sw_err err = {0};
     int rc = s->o.view ? s->o.view(s->o.arg, &id, view, &err) : SW_OK;
@@ -179,6 +181,15 @@ void xds_stream_review(struct xds_stream *st)
         sw_timer_start(s->loop, &st->review, s->o.review_ns, on_review);
 }
 
+static bool has_feature(const Sw__Node *node, const char *name)
+{
+    for (size_t i = 0; i < node->n_client_features; i++) {
+        if (sw_slice_eq_str(SW_PB_SLICE(node->client_features[i]), name))
+            return true;
+    }
+    return false;
+}
+
 /* The first request tells who it is, and so what it is served. False: refused. */
 static bool identify(struct xds_stream *st, const Sw__Node *node)
 {
@@ -195,8 +206,9 @@ static bool identify(struct xds_stream *st, const Sw__Node *node)
 
         st->node_id = sw_slice(sw_slice_dup(name), name.n);
         st->node_cluster = sw_slice(sw_slice_dup(cluster), cluster.n);
+        st->resolves = has_feature(node, SW_XDS_RESOLVES);
     }
-    id = id_of(st);
+    id = xds_stream_id(st);
     st->cache = s->o.select ? s->o.select(s->o.arg, &id, &err) : s->o.cache;
     if (!st->cache) {
         sw_grpc_finish(st->call, SW_GRPC_PERMISSION_DENIED, "%s",

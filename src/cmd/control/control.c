@@ -13,6 +13,7 @@
 #include "control/trust.h"
 #include "io/filewatch.h"
 #include "io/loop.h"
+#include "io/resolver.h"
 #include "io/signal.h"
 #include "io/sock.h"
 #include "kube/client/client.h"
@@ -27,6 +28,7 @@ struct run {
     struct sw_control_gateway *gateway;
     struct sw_control_connector *connector;
     struct sw_control_dns *dns;
+    struct sw_egress *egress;
     uint64_t drain;
     bool stopping;
     bool stopped;
@@ -264,8 +266,8 @@ static int serve_api(const struct control_options *o, struct run *r, struct sw_e
                               .fabric_kinds = o->fabric_kinds,
                               .accounts = controllers_wanted(o),
                               .device_account = o->device_account,
-                              .loopback_endpoints = o->loopback_endpoints};
-    struct sw_egress *egress;
+                              .loopback_endpoints = o->loopback_endpoints,
+                              .egress = r->egress};
     struct sw_addr at;
     char text[SW_ADDR_TEXT];
     int rc = SW_OK;
@@ -275,14 +277,9 @@ static int serve_api(const struct control_options *o, struct run *r, struct sw_e
     rc = check_device_account(o->device_account, err);
     if (rc != SW_OK)
         return rc;
-    egress = c.egress = sw_upstream_filter(r->loop, &o->upstream, false, err);
-    if (!egress)
-        return err->rc;
     r->api = sw_api_new(r->loop, &c, err);
-    if (!r->api) {
-        sw_egress_free(egress);
+    if (!r->api)
         return err->rc;
-    }
     while (!sw_api_ready(r->api) && !r->stopping)
         sw_loop_turn(r->loop, -1);
     at = sw_api_addr(r->api);
@@ -296,7 +293,6 @@ static int serve_api(const struct control_options *o, struct run *r, struct sw_e
     free_controllers(r);
     sw_kube_client_free(r->client);
     sw_api_free(r->api);
-    sw_egress_free(egress);
     return rc;
 }
 
@@ -310,6 +306,11 @@ static int serve(struct control_options *o, struct sw_err *err)
     if (!r.loop)
         return err->rc;
     (void)sw_sock_raise_fd_limit();
+    r.egress = o->gw.egress = sw_upstream_filter(r.loop, &o->upstream, false, err);
+    if (!r.egress) {
+        sw_loop_free(r.loop);
+        return err->rc;
+    }
     s = sw_signals_new(r.loop, signos, SW_ARRAY_LEN(signos), on_signal, &r, err);
     if (!s)
         rc = err->rc;
@@ -318,6 +319,8 @@ static int serve(struct control_options *o, struct sw_err *err)
     else
         rc = serve_api(o, &r, err);
     sw_signals_free(s);
+    sw_resolver_stop(); /* before the loop that its answers go to */
+    sw_egress_free(r.egress);
     sw_loop_free(r.loop);
     return rc;
 }

@@ -14,6 +14,7 @@ struct sw_loop;
 struct sw_buf;
 struct sw_control_access;
 struct sw_control_gateway;
+struct sw_egress;
 struct sw_metrics;
 struct sw_metrics_shard;
 struct sw_tls_cred;
@@ -32,8 +33,10 @@ struct sw_control_gateway_opts {
     const char *via;           /* what they append to Via; NULL: nothing */
     const char *connect_proxy; /* where tunnels to connectors start */
     bool static_tunnel;        /* Envoys have the tunnel's listener in their bootstrap */
+    bool envoy_resolves;       /* Envoys look host names of backends up, and nobody checks */
     /* Not flags of their own. */
-    struct sw_addr api; /* where our API listens; family 0: nowhere */
+    struct sw_addr api;       /* where our API listens; family 0: nowhere */
+    struct sw_egress *egress; /* judges what host names of backends resolve to */
     /* Without an API of ours: */
     struct sw_tls_cred *cred;         /* of the xDS server */
     struct sw_control_access *access; /* judges its clients */

@@ -288,6 +288,13 @@ static const struct sw_opt table[] = {
      .type = SW_OPT_BOOL,
      .offset = OPT(gw.http10),
      .help = "data planes serve HTTP/1.0 requests that name a host; others are answered with 426"},
+    {.name = "envoy-resolves",
+     .env = "SPANWIRE_ENVOY_RESOLVES",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(gw.envoy_resolves),
+     .help = "Envoys look up the host names of backends themselves; without it they get addresses "
+             "that were resolved and checked here. Nothing then keeps a name of a tenant from "
+             "loopback or a metadata service but a firewall below Envoy"},
     {.name = "gateway-via",
      .env = "SPANWIRE_GATEWAY_VIA",
      .type = SW_OPT_STR,

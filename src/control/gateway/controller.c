@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "control/gateway/lookups.h"
 #include "control/gateway/views.h"
 #include "io/loop.h"
 #include "telemetry/metrics.h"
@@ -45,6 +46,13 @@ struct sw_gateway_controller {
     struct batch waiting[2];
     size_t n_waiting;
     struct sw_timer patience;
+    struct sw_gw_lookups *lookups; /* NULL: data planes resolve names themselves */
+    struct sw_xds_txn *resolved;   /* sets of host names that changed in this turn; or NULL */
+    struct sw_defer flush;
+    /* Endpoints that wait for the first answers about new names, and the plan they are of. */
+    struct sw_xds_txn *late;
+    uint64_t seen;
+    bool settled; /* they have waited: names that came since do not make them wait again */
     struct sw_slice planes; /* the two halves of the main build's input, owned */
     struct sw_slice views;
     void (*on_gateways)(void *arg, struct sw_slice names);
@@ -201,6 +209,50 @@ static void put_resource(struct sw_xds_txn *t, struct sw_slice type, struct sw_s
     }
 }
 
+/* ---- host names ---- */
+
+static void on_flush(struct sw_defer *d);
+
+static void flush_soon(struct sw_gateway_controller *g)
+{
+    sw_loop_defer(g->loop, &g->flush, on_flush);
+}
+
+static void on_set(void *arg, const struct sw_gw_resolved *r)
+{
+    struct sw_gateway_controller *g = arg;
+    SW_ARENA_AUTO a = {0};
+
+    if (!g->resolved)
+        g->resolved = sw_xds_txn_new();
+    put_resource(g->resolved, SW_SLICE_LIT(SW_XDS_ENDPOINT), r->set,
+                 r->ips ? sw_gw_xds_encode_resolved(&a, r).value : sw_slice(NULL, 0));
+    flush_soon(g);
+}
+
+static void on_settled(void *arg)
+{
+    struct sw_gateway_controller *g = arg;
+
+    g->settled = g->late != NULL;
+    flush_soon(g);
+}
+
+static void commit_resolved(struct sw_gateway_controller *g)
+{
+    if (g->resolved)
+        (void)sw_xds_cache_commit(g->cache, SW_TAKE(g->resolved));
+}
+
+/* Sets of names go with the clusters that had them, not before. */
+static void sweep_names(struct sw_gateway_controller *g)
+{
+    if (g->n_waiting == 0)
+        sw_gw_lookups_sweep(g->lookups);
+}
+
+/* ---- what goes out together ---- */
+
 /* Streams look at the cache when the loop comes round: commits of one turn are one to them. */
 static void commit_waiting(struct sw_gateway_controller *g, uint64_t plan)
 {
@@ -215,6 +267,7 @@ static void commit_waiting(struct sw_gateway_controller *g, uint64_t plan)
         sw_timer_stop(g->loop, &g->patience);
     if (n)
         sw_gw_views_endpoints(g->cache, g->views);
+    sweep_names(g);
 }
 
 static void on_patience(struct sw_timer *t)
@@ -248,6 +301,7 @@ static void take_plan(struct sw_gateway_controller *g, struct sw_slice plan)
 {
     SW_BUF_AUTO text = {0};
 
+    sw_gw_lookups_plan(g->lookups, plan);
     sw_buf_init(&text, plan.n + 32);
     if (sw_buf_printf(&text, "%llu\n", (unsigned long long)++g->plan) == SW_OK &&
         sw_buf_append_slice(&text, plan) == SW_OK)
@@ -307,10 +361,38 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
     if (!wait) {
         (void)sw_xds_cache_commit(g->cache, t);
         sw_gw_views_endpoints(g->cache, g->views);
+        sweep_names(g);
         if (plan) /* an empty one: nothing more will come */
             sw_xds_cache_hold(g->cache, false);
     }
     await_endpoints(g);
+}
+
+/* Endpoints, the routes that waited for them, and the addresses of names they need. */
+static void commit_late(struct sw_gateway_controller *g)
+{
+    if (!g->late || (!g->settled && !sw_gw_lookups_settled(g->lookups)))
+        return;
+    g->settled = false;
+    commit_resolved(g);
+    commit_waiting(g, g->seen);
+    (void)sw_xds_cache_commit(g->cache, SW_TAKE(g->late));
+    commit_resolved(g);
+    sw_gw_views_endpoints(g->cache, g->views);
+    if (g->seen)
+        sw_xds_cache_hold(g->cache, false);
+}
+
+static void on_flush(struct sw_defer *d)
+{
+    struct sw_gateway_controller *g = SW_CONTAINER_OF(d, struct sw_gateway_controller, flush);
+    bool changed = g->resolved != NULL;
+
+    commit_resolved(g);
+    commit_late(g);
+    await_endpoints(g);
+    if (changed)
+        sw_gw_views_endpoints(g->cache, g->views);
 }
 
 static void publish_endpoints(void *arg, const struct sw_change *changes, size_t n,
@@ -318,17 +400,15 @@ static void publish_endpoints(void *arg, const struct sw_change *changes, size_t
 {
     struct sw_gateway_controller *g = arg;
     const struct sw_change *seen = find_change(changes, n, seen_type);
-    struct sw_xds_txn *t = sw_xds_txn_new();
-    uint64_t plan = 0;
+    uint64_t plan;
 
     (void)version;
-    put_resources(g, t, changes, n);
+    if (!g->late)
+        g->late = sw_xds_txn_new();
+    put_resources(g, g->late, changes, n);
     if (seen && sw_slice_to_u64(seen->bytes, UINT64_MAX, &plan))
-        commit_waiting(g, plan);
-    (void)sw_xds_cache_commit(g->cache, t);
-    sw_gw_views_endpoints(g->cache, g->views);
-    if (seen)
-        sw_xds_cache_hold(g->cache, false);
+        g->seen = plan;
+    commit_late(g);
     await_endpoints(g);
 }
 
@@ -387,6 +467,14 @@ struct sw_gateway_controller *sw_gateway_controller_new(struct sw_kube_client *c
         g->conf.controller = SW_SLICE_LIT(SW_GATEWAY_CONTROLLER_NAME);
     if (!g->conf.ingress_controller.n)
         g->conf.ingress_controller = SW_SLICE_LIT(SW_INGRESS_CONTROLLER_NAME);
+    if (!g->xds.clients_resolve)
+        g->lookups = sw_gw_lookups_new(&(struct sw_gw_lookups_opts){.loop = g->loop,
+                                                                    .egress = o->egress,
+                                                                    .metrics = o->metrics,
+                                                                    .ask = o->ask,
+                                                                    .on_set = on_set,
+                                                                    .on_settled = on_settled,
+                                                                    .arg = g});
     if (make_runtimes(g, c, o, err) != SW_OK) {
         sw_gateway_controller_free(g);
         return NULL;
@@ -400,6 +488,10 @@ void sw_gateway_controller_free(struct sw_gateway_controller *g)
         return;
     sw_control_free(g->main);
     sw_control_free(g->endpoints);
+    sw_gw_lookups_free(g->lookups);
+    sw_defer_cancel(&g->flush);
+    sw_xds_txn_free(g->resolved);
+    sw_xds_txn_free(g->late);
     sw_timer_stop(g->loop, &g->patience);
     for (size_t i = 0; i < g->n_waiting; i++)
         sw_xds_txn_free(g->waiting[i].txn);
@@ -452,6 +544,12 @@ void sw_gateway_controller_views(struct sw_gateway_controller *g, struct sw_slic
     sw_gw_views_endpoints(g->cache, text);
 }
 
+void sw_gateway_controller_clients(struct sw_gateway_controller *g, enum sw_gw_lookups_mode mode,
+                                   const struct sw_ip *clients, size_t n)
+{
+    sw_gw_lookups_mode(g->lookups, mode, clients, n);
+}
+
 bool sw_gateway_controller_ready(const struct sw_gateway_controller *g)
 {
     return sw_control_stats(g->main).builds && sw_control_stats(g->endpoints).builds &&
@@ -460,7 +558,8 @@ bool sw_gateway_controller_ready(const struct sw_gateway_controller *g)
 
 bool sw_gateway_controller_idle(const struct sw_gateway_controller *g)
 {
-    return sw_control_idle(g->main) && sw_control_idle(g->endpoints) && !g->n_waiting;
+    return sw_control_idle(g->main) && sw_control_idle(g->endpoints) && !g->n_waiting && !g->late &&
+           !g->resolved;
 }
 
 const struct sw_control *sw_gateway_controller_main(const struct sw_gateway_controller *g)

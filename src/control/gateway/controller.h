@@ -7,6 +7,7 @@
 #pragma once
 
 #include "control/gateway/build/build.h"
+#include "control/gateway/lookups.h"
 #include "control/gateway/xds/xds.h"
 #include "kube/client/client.h"
 
@@ -15,12 +16,14 @@ struct sw_metrics_shard;
 struct sw_xds_cache;
 
 struct sw_gateway_controller_opts {
-    struct sw_gateway_conf conf;      /* what it points to is borrowed for the controller's life */
-    struct sw_gw_xds_conf xds;        /* the same */
-    struct sw_xds_cache *cache;       /* borrowed; changed from the loop only */
-    struct sw_metrics_shard *metrics; /* NULL: nothing is counted */
-    bool threaded;                    /* build on threads of their own */
-    struct sw_slice lease_ns;         /* leader election; an empty lease_name: none */
+    struct sw_gateway_conf conf;       /* what it points to is borrowed for the controller's life */
+    struct sw_gw_xds_conf xds;         /* the same */
+    struct sw_xds_cache *cache;        /* borrowed; changed from the loop only */
+    struct sw_metrics_shard *metrics;  /* NULL: nothing is counted */
+    struct sw_egress *egress;          /* borrowed: judges what host names resolve to */
+    void (*ask)(struct sw_resolve *r); /* who resolves them; NULL: sw_resolve_start */
+    bool threaded;                     /* build on threads of their own */
+    struct sw_slice lease_ns;          /* leader election; an empty lease_name: none */
     struct sw_slice lease_name;
     struct sw_slice identity;
     /* The Gateways that are served, "ns/name", a line each: when they change. From the loop. */
@@ -46,6 +49,12 @@ void sw_gateway_controller_stop(struct sw_gateway_controller *g, void (*done)(vo
 void sw_gateway_controller_planes(struct sw_gateway_controller *g, struct sw_slice text);
 /* Views of the configuration for data planes that serve some Gateways only (views.h, as text). */
 void sw_gateway_controller_views(struct sw_gateway_controller *g, struct sw_slice text);
+/*
+ * Whether data planes are connected that get the addresses of host names from us, and where they
+ * connect from (lookups.h).
+ */
+void sw_gateway_controller_clients(struct sw_gateway_controller *g, enum sw_gw_lookups_mode mode,
+                                   const struct sw_ip *clients, size_t n);
 /* True once the first build is in the cache: a data plane that asks before would see nothing. */
 bool sw_gateway_controller_ready(const struct sw_gateway_controller *g);
 /* True when nothing is left to do: built, published and written. */

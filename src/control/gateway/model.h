@@ -70,7 +70,7 @@ struct sw_gw_cluster {
     const struct sw_gw_backend_tls *tls; /* NULL: plain */
     bool sticky; /* some route keeps sessions on one endpoint; not part of the name */
     bool tunnel; /* endpoints are connectors: reached by CONNECT through the local proxy */
-    struct sw_slice dns_host; /* not empty: the data plane looks the name up, there is no set */
+    struct sw_slice dns_host; /* not empty: a host name, whose addresses are the set (resolved.h) */
     uint16_t dns_port;
     /* With 'tunnel', of datagrams: there is no set, the listener says what to ask for and whom. */
     struct sw_slice udp_host;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/gateway/plane_watch.h"
 
+#include <string.h>
+
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -166,6 +168,40 @@ static uint64_t linger_number(struct look *k, uint64_t now)
     return w->lost_ns + LINGER_NS;
 }
 
+/* ---- who needs the addresses of names ---- */
+
+struct clients {
+    bool any;
+    size_t n;
+    struct sw_ip ips[SW_GW_LOOKUPS_CLIENTS];
+};
+
+static void on_client(const struct sw_xds_client_id *id, void *arg)
+{
+    struct clients *c = arg;
+
+    if (id->resolves)
+        return;
+    c->any = true;
+    for (size_t i = 0; i < c->n; i++) {
+        if (memcmp(&c->ips[i], &id->addr.ip, sizeof(id->addr.ip)) == 0)
+            return;
+    }
+    if (c->n < SW_ARRAY_LEN(c->ips))
+        c->ips[c->n++] = id->addr.ip;
+}
+
+/* After a start clients come back that count on what they got before. */
+static void tell_clients(struct sw_gw_plane_watch *w, uint64_t now)
+{
+    struct clients c = {0};
+    enum sw_gw_lookups_mode mode =
+        now < w->starting_until_ns ? SW_GW_LOOKUPS_QUIET : SW_GW_LOOKUPS_OFF;
+
+    sw_xds_server_clients(w->o.server, on_client, &c);
+    sw_gateway_controller_clients(w->o.controller, c.any ? SW_GW_LOOKUPS_ON : mode, c.ips, c.n);
+}
+
 /* ---- telling ---- */
 
 static void tell_peers(struct sw_gw_plane_watch *w, const struct sw_gw_planes *planes)
@@ -217,6 +253,7 @@ static void look(struct sw_gw_plane_watch *w)
     if (now < w->starting_until_ns)
         next = earlier(next, w->starting_until_ns);
     tell_controller(w, &k.planes);
+    tell_clients(w, now);
     keep_repeating(w, k.repeat);
     sw_timer_stop(w->o.loop, &w->timer);
     if (next)

@@ -15,6 +15,7 @@
 #include "http/h1.h"
 #include "proto/pb.h"
 #include "proto/types.h"
+#include "xds/limits.h"
 
 enum { ENDPOINTS_MAX = 1000000, PRIORITY_MAX = 128, CHECKS_MAX = 8 };
 
@@ -283,6 +284,44 @@ static int build_dns_cluster(struct sw_gw_build *b, const Sw__Cluster__CustomClu
     return SW_OK;
 }
 
+/*
+ * The control plane sends the addresses it found for a name, for those who cannot judge an address
+ * when they connect. We can, and dial what the name has then.
+ */
+static int build_named(struct sw_gw_build *b, struct sw_slice target, struct sw_gw_cluster_spec *s,
+                       struct sw_slice *ret_members)
+{
+    Sw__SocketAddress *at = SW_PB_NEW(b->tmp, Sw__SocketAddress, sw__socket_address);
+    Sw__Address *address = SW_PB_NEW(b->tmp, Sw__Address, sw__address);
+    Sw__LbEndpoint *lb = SW_PB_NEW(b->tmp, Sw__LbEndpoint, sw__lb_endpoint);
+    Sw__LocalityLbEndpoints *lo =
+        SW_PB_NEW(b->tmp, Sw__LocalityLbEndpoints, sw__locality_lb_endpoints);
+    Sw__ClusterLoadAssignment *la =
+        SW_PB_NEW(b->tmp, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
+    struct sw_slice host;
+    uint16_t port;
+    int rc = sw_authority_split(target, &host, &port, b->err);
+
+    if (rc != SW_OK)
+        return sw_err_prefix(b->err, "metadata '" SW_XDS_NAME_KEY "." SW_XDS_NAME_FIELD "'");
+    at->address = SW_PB_BYTES(host);
+    at->port_specifier_case = SW__SOCKET_ADDRESS__PORT_SPECIFIER_PORT_VALUE;
+    at->port_value = port;
+    address->address_case = SW__ADDRESS__ADDRESS_SOCKET_ADDRESS;
+    address->socket_address = at;
+    lb->host_identifier_case = SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT;
+    lb->endpoint = SW_PB_NEW(b->tmp, Sw__Endpoint, sw__endpoint);
+    lb->endpoint->address = address;
+    lo->lb_endpoints = &lb;
+    lo->n_lb_endpoints = 1;
+    la->cluster_name = SW_PB_BYTES(s->name);
+    la->endpoints = &lo;
+    la->n_endpoints = 1;
+    s->discovery = SW_GW_STRICT_DNS;
+    *ret_members = sw_pb_pack(b->arena, &la->base);
+    return SW_OK;
+}
+
 static int build_discovery(struct sw_gw_build *b, const Sw__Cluster *in,
                            struct sw_gw_cluster_spec *s, struct sw_slice *ret_members)
 {
@@ -300,6 +339,11 @@ static int build_discovery(struct sw_gw_build *b, const Sw__Cluster *in,
         s->dns_family = (uint8_t)in->dns_lookup_family;
     }
     if (s->discovery == SW_GW_EDS) {
+        struct sw_slice name =
+            sw_json_str(sw_json_walk(s->metadata, SW_XDS_NAME_KEY, SW_XDS_NAME_FIELD, NULL));
+
+        if (name.n)
+            return build_named(b, name, s, ret_members);
         if (!in->eds_cluster_config)
             return sw_err_set(b->err, SW_EINVAL, "EDS without eds_cluster_config");
         s->eds_name = in->eds_cluster_config->service_name.len

@@ -12,6 +12,7 @@
 #include "proto/types.h"
 #include "tls/cert/cred.h"
 #include "xds/client.h"
+#include "xds/limits.h"
 
 struct sw_gw_xds {
     struct sw_gw_store *store; /* borrowed */
@@ -205,6 +206,7 @@ struct sw_gw_xds *sw_gw_xds_open(struct sw_gw_store *s, struct sw_loop *l,
         .token_file = c->xds_token_file,
         .node_cluster = sw_slice_str(c->xds_node_cluster),
         .metrics = shard,
+        .feature = SW_SLICE_LIT(SW_XDS_RESOLVES),
         .on_state = on_state,
     };
     struct sw_gw_xds *x;

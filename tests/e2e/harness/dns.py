@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DNS by foreign programs: kdig and dig as clients, Knot as secondary and as target of updates."""
+"""DNS by foreign programs: kdig and dig as clients, Knot as secondary and as target of updates; and a server whose
+answers a test changes as it goes."""
 import base64
+import ipaddress
 import os
 import re
 import shutil
+import socket
+import struct
 import subprocess
+import threading
+import time
 
 from .control import _Here, loopback_up
 from .node import Process
@@ -88,3 +94,65 @@ class Knot(Process):
 
     def close(self):
         self.kill()
+
+
+class Names:
+    """The name server of this namespace, for programs that use the system's resolver. 'known' maps names to lists of
+    addresses, to "SERVFAIL", or to "SILENT" for no answer; other names do not exist. 'asked' counts questions, 'delay'
+    is what each answer takes."""
+
+    ADDRESS = "127.0.0.54"
+    NOERROR, SERVFAIL, NXDOMAIN = 0, 2, 3
+    TYPES = {1: 4, 28: 6}  # A, AAAA
+
+    def __init__(self, where, **known):
+        loopback_up()
+        self.known, self.asked, self.delay = dict(known), {}, 0
+        self.s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.s.bind((self.ADDRESS, 53))
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+        conf = where / "resolv.conf"
+        conf.write_text(f"nameserver {self.ADDRESS}\noptions timeout:1 attempts:1\n", encoding="ascii")
+        subprocess.run(["mount", "--bind", str(conf), "/etc/resolv.conf"], check=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        self.close()
+
+    def close(self):
+        subprocess.run(["umount", "/etc/resolv.conf"], check=True)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.sendto(b"", (self.ADDRESS, 53))  # the end
+        self.thread.join()
+        self.s.close()
+
+    def _serve(self):
+        while True:
+            data, peer = self.s.recvfrom(4096)
+            if not data:
+                return
+            answer = self._answer(data)
+            time.sleep(self.delay)
+            if answer:
+                self.s.sendto(answer, peer)
+
+    def _answer(self, data):
+        labels, at = [], 12
+        while data[at]:
+            labels.append(data[at + 1:at + 1 + data[at]].decode())
+            at += 1 + data[at]
+        kind, = struct.unpack(">H", data[at + 1:at + 3])
+        name = ".".join(labels).lower()
+        self.asked[name] = self.asked.get(name, 0) + 1
+        found = self.known.get(name)
+        if found == "SILENT":
+            return None
+        records = [ipaddress.ip_address(a).packed for a in found] if isinstance(found, list) else []
+        records = [r for r in records if len(r) == (4 if self.TYPES.get(kind) == 4 else 16) and kind in self.TYPES]
+        code = self.NXDOMAIN if found is None else self.SERVFAIL if found == "SERVFAIL" else self.NOERROR
+        head = data[:2] + struct.pack(">HHHHH", 0x8580 | code, 1, len(records), 0, 0)
+        return head + data[12:at + 5] + b"".join(
+            struct.pack(">HHHIH", 0xc00c, kind, 1, 0, len(r)) + r for r in records)

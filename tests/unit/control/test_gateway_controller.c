@@ -2,6 +2,7 @@
 /* The gateway controller against a small API: objects in, an xDS cache filled, statuses written. */
 #include "base/log.h"
 #include "control/gateway/controller.h"
+#include "io/resolver.h"
 #include "xds/cache.h"
 
 #include "mini_api.h"
@@ -265,6 +266,122 @@ static void changes_that_come_meanwhile_wait_their_turn(void **state)
     assert_int_equal(count(w, SW_XDS_ENDPOINT), 1);
 }
 
+/* ---- host names ---- */
+
+#define NAMED_SET "resolved/tcp/origin.test/8080"
+
+static struct sw_resolve *asked;
+
+static void ask(struct sw_resolve *r)
+{
+    assert_null(asked);
+    asked = r;
+}
+
+static void found(const char *ip)
+{
+    struct sw_resolve *r = asked;
+
+    asked = NULL;
+    r->rc = ip ? SW_OK : SW_ENOENT;
+    r->unknown = !ip;
+    r->n = ip != NULL;
+    if (ip)
+        assert_int_equal(sw_ip_parse(sw_slice_str(ip), &r->ips[0], NULL), SW_OK);
+    r->cb(r);
+}
+
+static void put_named(struct world *w)
+{
+    mini_put(&w->m, "/apis/discovery.k8s.io/v1/namespaces/app/endpointslices/out",
+             "{\"metadata\":{},\"addressType\":\"FQDN\",\"ports\":[{\"name\":\"p\",\"port\":8080,"
+             "\"appProtocol\":\"http\"}],\"endpoints\":[{\"addresses\":[\"origin.test\"]}]}");
+    mini_put(&w->m, ROUTE,
+             "{\"metadata\":{\"generation\":2},\"spec\":{\"parentRefs\":[{\"name\":\"gw\"}],"
+             "\"rules\":[{\"backendRefs\":[{\"group\":\"discovery.k8s.io\",\"kind\":"
+             "\"EndpointSlice\",\"name\":\"out\",\"port\":8080}]}]}}");
+}
+
+static const struct sw_xds_res *named_set(const struct world *w)
+{
+    return sw_xds_snap_get(sw_xds_cache_get(w->cache, SW_SLICE_LIT(SW_XDS_ENDPOINT)),
+                           SW_SLICE_LIT(NAMED_SET));
+}
+
+static bool named_has(const struct world *w, const char *text)
+{
+    const struct sw_xds_res *r = named_set(w);
+
+    return r && memmem(r->value.p, r->value.n, text, strlen(text));
+}
+
+/* Whoever hears of the cluster finds its addresses; a new answer builds nothing. */
+static void a_name_is_served_by_its_addresses(void **state)
+{
+    struct world *w = *state;
+    const struct sw_xds_snap *clusters;
+    uint64_t before;
+
+    w->o.ask = ask;
+    start(w);
+    sw_gateway_controller_clients(w->g, SW_GW_LOOKUPS_ON, NULL, 0);
+    put_named(w);
+    bench_until(&w->m.b, asked != NULL);
+    assert_string_equal(asked->name, "origin.test");
+    for (int i = 0; i < 20; i++) {
+        bench_turns(&w->m.b, 1);
+        assert_true(named_set(w) || !served_by(w, "dns/origin.test/8080"));
+    }
+    found("203.0.113.7");
+    bench_until(&w->m.b, served_by(w, "dns/origin.test/8080"));
+    assert_true(named_has(w, "203.0.113.7"));
+    assert_true(named_has(w, "origin.test"));
+    bench_until(&w->m.b, sw_gateway_controller_idle(w->g));
+    before = builds(w) + sw_control_stats(sw_gateway_controller_endpoints(w->g)).builds;
+    clusters = sw_xds_cache_get(w->cache, SW_SLICE_LIT(SW_XDS_CLUSTER));
+    sw_gateway_controller_clients(w->g, SW_GW_LOOKUPS_OFF, NULL, 0);
+    sw_gateway_controller_clients(w->g, SW_GW_LOOKUPS_ON, NULL, 0); /* asks anew */
+    found("127.0.0.1");
+    bench_until(&w->m.b, !named_has(w, "203.0.113.7"));
+    assert_non_null(named_set(w));
+    assert_false(named_has(w, "127.0.0.1"));
+    assert_ptr_equal(sw_xds_cache_get(w->cache, SW_SLICE_LIT(SW_XDS_CLUSTER)), clusters);
+    assert_int_equal(builds(w) + sw_control_stats(sw_gateway_controller_endpoints(w->g)).builds,
+                     before);
+    put_service(w, 0);
+    put_route_to(w, 0);
+    bench_until(&w->m.b, served_by(w, "app/new-0/80") && !named_set(w));
+}
+
+/* Half a second of somebody's name is all that others wait. */
+static void a_name_without_an_answer_holds_up_nobody(void **state)
+{
+    struct world *w = *state;
+
+    w->o.ask = ask;
+    start(w);
+    sw_gateway_controller_clients(w->g, SW_GW_LOOKUPS_ON, NULL, 0);
+    put_named(w);
+    bench_until(&w->m.b, served_by(w, "dns/origin.test/8080"));
+    assert_non_null(named_set(w));
+    assert_non_null(asked);
+    found(NULL);
+}
+
+static void names_are_left_to_clients_that_want_it_so(void **state)
+{
+    struct world *w = *state;
+
+    w->o.ask = ask;
+    w->o.xds.clients_resolve = true;
+    start(w);
+    sw_gateway_controller_clients(w->g, SW_GW_LOOKUPS_ON, NULL, 0);
+    put_named(w);
+    bench_until(&w->m.b, served_by(w, "dns/origin.test/8080") && sw_gateway_controller_idle(w->g));
+    assert_null(asked);
+    assert_null(named_set(w));
+}
+
 /* ---- how much is written ---- */
 
 enum { MANY = 2000 };
@@ -358,6 +475,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_deleted_route_is_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_backend_comes_with_its_endpoints, set_up, tear_down),
         cmocka_unit_test_setup_teardown(changes_that_come_meanwhile_wait_their_turn, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_name_is_served_by_its_addresses, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_name_without_an_answer_holds_up_nobody, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(names_are_left_to_clients_that_want_it_so, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(only_statuses_that_change_are_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(conflicts_are_tried_again, set_up, tear_down),

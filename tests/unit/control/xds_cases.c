@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/vec.h"
+#include "control/gateway/resolved.h"
 
 /* --- clusters that many cases use --- */
 
@@ -753,6 +754,20 @@ static void make_endpoints(struct sw_arena *a, struct sw_gw_model *m,
     finish(&r, m, ep);
 }
 
+/* Backends that are host names; with conf.clients_resolve as before. */
+static const struct sw_gw_san outside_san[] = {{.kind = SW_GW_SAN_DNS, .value = L("origin.test")}};
+static const struct sw_gw_backend_tls outside_tls = {
+    .sni = L("origin.test"), .sans = outside_san, .n_sans = 1};
+static const struct sw_gw_cluster outside = {.name = L("dns/origin.test/443/eeff"),
+                                             .endpoints = L("resolved/tcp/origin.test/443"),
+                                             .tls = &outside_tls,
+                                             .dns_host = L("origin.test"),
+                                             .dns_port = 443};
+static const struct sw_gw_backend to_outside[] = {{.cluster = &outside, .weight = 1}};
+static const struct sw_gw_route names_routes[] = {
+    {.name = L("httproute/shop/out"), .match = PREFIX("/"), TO(to_outside)}};
+HTTP_CASE(make_names, names_routes)
+
 static void make_nothing(struct sw_arena *a, struct sw_gw_model *m, struct sw_gw_endpoint_model *ep)
 {
     struct rig r = {.a = a};
@@ -785,9 +800,27 @@ const struct xds_case xds_cases[] = {
     {.name = "endpoints", .make = make_endpoints},
     {.name = "access-log", .make = make_headers, .conf = {.access_log = true}},
     {.name = "gzip", .make = make_headers, .conf = {.gzip = true}},
+    {.name = "names", .make = make_names},
+    {.name = "names-unchecked", .make = make_names, .conf = {.clients_resolve = true}},
     {.name = "nothing", .make = make_nothing},
 };
 const size_t n_xds_cases = N(xds_cases);
+
+/* Sets of host names come from lookups. */
+static struct sw_gw_resource resolved(struct sw_arena *a, const struct sw_gw_model *m,
+                                      const struct sw_gw_resource *r)
+{
+    static const struct sw_ip ips[] = {{4, {203, 0, 113, 7}}, {4, {203, 0, 113, 8}}};
+
+    for (size_t i = 0; i < m->n_clusters; i++) {
+        const struct sw_gw_cluster *c = m->clusters[i];
+
+        if (c->dns_host.n && sw_slice_eq(c->endpoints, r->name))
+            return sw_gw_xds_encode_resolved(
+                a, &(struct sw_gw_resolved){c->endpoints, c->dns_host, c->dns_port, ips, N(ips)});
+    }
+    return *r;
+}
 
 void xds_case_encode(const struct xds_case *c, struct sw_arena *a, struct sw_gw_resources *ret)
 {
@@ -803,7 +836,7 @@ void xds_case_encode(const struct xds_case *c, struct sw_arena *a, struct sw_gw_
     all = sw_arena_array(a, most.n + eds.n + 1, sizeof(*all));
     if (most.n)
         memcpy(all, most.p, most.n * sizeof(*all));
-    if (eds.n)
-        memcpy(all + most.n, eds.p, eds.n * sizeof(*all));
+    for (size_t i = 0; i < eds.n; i++)
+        all[most.n + i] = resolved(a, &m, &eds.p[i]);
     *ret = (struct sw_gw_resources){.p = all, .n = most.n + eds.n};
 }

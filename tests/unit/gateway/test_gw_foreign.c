@@ -215,6 +215,28 @@ static void dns_is_a_cluster_type_too(void **state)
            "envoy.clusters.aggregate");
 }
 
+#define NAMED(target)                                                                              \
+    "{'name':'c','type':'EDS','eds_cluster_config':{'eds_config':{'ads':{}},'service_name':'s'},"  \
+    "'metadata':{'filter_metadata':{'spanwire':{'resolve':'" target "'}}}}"
+
+/* Our control plane's: Envoy takes the addresses of the set, we look the name up. */
+static void a_name_beside_a_set_is_looked_up(void **state)
+{
+    struct sw_gw_store *s = gw_store(1);
+    const struct sw_gw_cluster *c = take(s, NAMED("origin.test:8443"));
+
+    (void)state;
+    assert_int_equal(c->spec->discovery, SW_GW_STRICT_DNS);
+    assert_int_equal(c->spec->dns_refresh_ns / 1000000000, 5);
+    assert_int_equal(c->members->n, 1);
+    assert_true(
+        sw_slice_eq_str(c->members->localities[0].endpoints[0].member->addr.name, "origin.test"));
+    assert_int_equal(c->members->localities[0].endpoints[0].member->addr.ip.port, 8443);
+    sw_gw_store_free(s);
+    refuse(SW_GW_TYPE_CLUSTER, NAMED("origin.test"), "spanwire.resolve");
+    refuse(SW_GW_TYPE_CLUSTER, NAMED("127.1:80"), "127.1");
+}
+
 #define TLS(sni)                                                                                   \
     "{'name':'tls','typed_config':{" T "extensions.transport_sockets.tls.v3.UpstreamTlsContext',"  \
     "'sni':'" sni "','common_tls_context':{}}}"
@@ -404,6 +426,7 @@ int main(void)
         cmocka_unit_test(numbers_beyond_use_are_cut),
         cmocka_unit_test(localities_are_in_order),
         cmocka_unit_test(dns_is_a_cluster_type_too),
+        cmocka_unit_test(a_name_beside_a_set_is_looked_up),
         cmocka_unit_test(sockets_are_chosen_by_metadata),
         cmocka_unit_test(filters_of_others),
         cmocka_unit_test(compression_is_checked),

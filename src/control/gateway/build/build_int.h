@@ -434,10 +434,11 @@ void note_unresolved(struct route *r, struct verdict v);
 
 /* ---- connectors.c ---- */
 
-/* Names of endpoint sets (of clusters, for DNS) that are no Services': these, then the rest. */
+/* Names of endpoint sets that are no Services': these, then the rest; resolved.h has one more. */
 #define SW_GW_CONNECTOR_SET "connector/" /* ns/name/target */
 #define SW_GW_SLICE_SET     "slice/"     /* ns/name/port */
-#define SW_GW_DNS_SET       "dns/"       /* host/port */
+/* Of clusters of host names. */
+#define SW_GW_DNS_CLUSTER "dns/" /* host/port */
 /* Behind the port in names of Services' sets, "ns/service/port": TCP's and UDP's may differ. */
 #define SW_GW_UDP_SET "+udp"
 

@@ -11,6 +11,7 @@
 
 #include "control/connector/build.h"
 #include "control/gateway/build/build_int.h"
+#include "control/gateway/resolved.h"
 #include "io/addr.h"
 
 #define TARGET_HOST "spanwire.dev/target-host"
@@ -211,11 +212,11 @@ static struct sw_gw_cluster *by_name(struct builder *b, struct sw_slice host, ui
                                      enum sw_gw_proto proto, const struct sw_gw_backend_tls *tls)
 {
     struct sw_gw_cluster *c = intern_cluster(
-        b, gw_printf(b, SW_GW_DNS_SET "%.*s/%u", SW_SLICE_ARG(host), port), proto, tls);
+        b, gw_printf(b, SW_GW_DNS_CLUSTER "%.*s/%u", SW_SLICE_ARG(host), port), proto, tls);
 
     c->dns_host = sw_arena_slice(b->keep, host);
     c->dns_port = port;
-    c->endpoints = sw_slice("", 0);
+    c->endpoints = sw_gw_resolved_name(b->keep, host, port);
     return c;
 }
 

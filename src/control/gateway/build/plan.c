@@ -6,8 +6,11 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "control/gateway/build/build.h"
+#include "control/gateway/resolved.h"
 
 enum { PLAN_MAX = 256 * 1024 * 1024, SHARES_MAX = 64 };
+
+static const char resolved_word[] = "resolved";
 
 static bool plain_text(struct sw_slice s)
 {
@@ -40,8 +43,11 @@ struct sw_slice sw_gateway_plan_write(struct sw_arena *a, const struct sw_gw_mod
 
     sw_buf_init(&out, PLAN_MAX);
     for (size_t i = 0; i < m->n_endpoints && rc == SW_OK; i++) {
+        const char *word =
+            sw_gw_resolved_parse(m->endpoints[i], NULL, NULL) ? resolved_word : "set";
+
         if (plain_text(m->endpoints[i]))
-            rc = sw_buf_printf(&out, "set %.*s\n", SW_SLICE_ARG(m->endpoints[i]));
+            rc = sw_buf_printf(&out, "%s %.*s\n", word, SW_SLICE_ARG(m->endpoints[i]));
     }
     for (size_t i = 0; i < m->n_clusters && rc == SW_OK; i++) {
         const struct sw_gw_cluster *c = m->clusters[i];
@@ -154,4 +160,41 @@ void sw_gateway_plan_read(struct sw_arena *a, struct sw_slice text, struct sw_gw
     sw_vec_done(&r.sets);
     sw_vec_done(&r.clusters);
     sw_vec_done(&r.listeners);
+}
+
+/* ---- host names ---- */
+
+struct sw_slice sw_gw_resolved_name(struct sw_arena *a, struct sw_slice host, uint16_t port)
+{
+    return sw_slice_str(sw_arena_printf(a, SW_GW_RESOLVED_SET "%.*s/%u", SW_SLICE_ARG(host), port));
+}
+
+bool sw_gw_resolved_parse(struct sw_slice set, struct sw_slice *ret_host, uint16_t *ret_port)
+{
+    static const struct sw_slice prefix = SW_SLICE_LIT(SW_GW_RESOLVED_SET);
+    struct sw_slice host;
+    uint64_t port;
+
+    if (!sw_slice_has_prefix(set, prefix))
+        return false;
+    set = sw_slice_from(set, prefix.n);
+    host = sw_slice_cut(&set, '/');
+    if (!host.n || !set.p || !sw_slice_to_u64(set, UINT16_MAX, &port) || !port)
+        return false;
+    if (ret_host)
+        *ret_host = host;
+    if (ret_port)
+        *ret_port = (uint16_t)port;
+    return true;
+}
+
+void sw_gw_resolved_wanted(struct sw_slice plan, void (*fn)(void *arg, struct sw_slice set),
+                           void *arg)
+{
+    while (plan.n) {
+        struct sw_slice rest = sw_slice_cut(&plan, '\n');
+
+        if (sw_slice_eq_str(sw_slice_cut(&rest, ' '), resolved_word) && rest.n)
+            fn(arg, rest);
+    }
 }

@@ -7,12 +7,14 @@
 #include <proto/endpoint.pb-c.h>
 #include <proto/google.pb-c.h>
 #include <proto/l4.pb-c.h>
+#include <proto/node.pb-c.h>
 #include <proto/tls.pb-c.h>
 
 #include "base/buf.h"
 #include "control/gateway/xds/xds_int.h"
 #include "proto/pb.h"
 #include "proto/types.h"
+#include "xds/limits.h"
 
 enum {
     CONNECT_MS = 10000,
@@ -275,10 +277,9 @@ static Sw__LocalityLbEndpoints *one_address(struct enc *e, Sw__Address *address)
     return lo;
 }
 
-/* Endpoints of a name that data planes look up. */
-static void encode_dns_cluster(struct enc *e, const struct sw_gw_cluster *c)
+/* Endpoints of a name that data planes look up, whatever comes out. */
+static void set_strict_dns(struct enc *e, const struct sw_gw_cluster *c, Sw__Cluster *to)
 {
-    Sw__Cluster *to = cluster_of(e, c);
     Sw__ClusterLoadAssignment *la =
         SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
 
@@ -286,10 +287,26 @@ static void encode_dns_cluster(struct enc *e, const struct sw_gw_cluster *c)
     la->endpoints =
         sw_gwx_one(e, one_address(e, sw_gwx_address(e, c->dns_host, c->dns_port, false)));
     la->n_endpoints = 1;
-    to->name = SW_PB_BYTES(c->name);
-    to->cluster_discovery_type_case = SW__CLUSTER__CLUSTER_DISCOVERY_TYPE_TYPE;
     to->type = SW__CLUSTER__DISCOVERY_TYPE__STRICT_DNS;
     to->load_assignment = la;
+}
+
+/* A name: its addresses are an endpoint set; our own gateway is told the name (xds/limits.h). */
+static void encode_dns_cluster(struct enc *e, const struct sw_gw_cluster *c)
+{
+    struct sw_slice target =
+        sw_slice_str(sw_arena_printf(e->a, "%.*s:%u", SW_SLICE_ARG(c->dns_host), c->dns_port));
+    const struct sw_gw_header field = {SW_SLICE_LIT(SW_XDS_NAME_FIELD), target};
+    Sw__Cluster *to = cluster_of(e, c);
+
+    to->name = SW_PB_BYTES(c->name);
+    to->cluster_discovery_type_case = SW__CLUSTER__CLUSTER_DISCOVERY_TYPE_TYPE;
+    if (e->conf->clients_resolve) {
+        set_strict_dns(e, c, to);
+    } else {
+        set_eds(e, c->endpoints, to);
+        to->metadata = sw_gwx_text_metadata(e, SW_SLICE_LIT(SW_XDS_NAME_KEY), &field, 1);
+    }
     sw_gwx_enc_add(e, SW_TYPE_CLUSTER, sw_arena_slice(e->a, c->name), &to->base);
 }
 

@@ -11,6 +11,7 @@
 #include <proto/node.pb-c.h>
 
 #include "base/map.h"
+#include "control/gateway/resolved.h"
 #include "control/gateway/xds/xds_int.h"
 #include "proto/pb.h"
 #include "proto/types.h"
@@ -145,6 +146,40 @@ static void encode_set(struct enc *e, const struct sw_gw_endpoints *set, const s
     add_localities(e, set, false, 0, use, to);
     add_localities(e, set, true, count(set, false) ? 1 : 0, use, to);
     sw_gwx_enc_add(e, SW_TYPE_ENDPOINT, set->name, &to->base);
+}
+
+/* --- addresses of host names --- */
+
+/* Host header and health checks keep the name, as with a cluster that looks it up itself. */
+static Sw__LbEndpoint *resolved_endpoint(struct enc *e, const struct sw_gw_resolved *r,
+                                         const struct sw_ip *ip)
+{
+    static const struct use plain;
+    char text[SW_IP_TEXT];
+    const struct sw_gw_endpoint ep = {
+        .address = sw_arena_slice(e->a, sw_slice_str(sw_ip_text(ip, text))), .port = r->port};
+    Sw__LbEndpoint *lb = endpoint(e, &ep, &plain);
+
+    lb->endpoint->hostname = SW_PB_BYTES(r->host);
+    return lb;
+}
+
+struct sw_gw_resource sw_gw_xds_encode_resolved(struct sw_arena *a, const struct sw_gw_resolved *r)
+{
+    static const struct sw_gw_xds_conf none;
+    struct enc e = {.a = a, .conf = &none};
+    Sw__ClusterLoadAssignment *to =
+        SW_PB_NEW(a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
+    Sw__LocalityLbEndpoints *lo = SW_PB_NEW(a, Sw__LocalityLbEndpoints, sw__locality_lb_endpoints);
+
+    lo->lb_endpoints = sw_arena_array(a, r->n + 1, sizeof(*lo->lb_endpoints));
+    for (size_t i = 0; i < r->n; i++)
+        lo->lb_endpoints[lo->n_lb_endpoints++] = resolved_endpoint(&e, r, &r->ips[i]);
+    to->cluster_name = SW_PB_BYTES(r->set);
+    to->endpoints = sw_gwx_one(&e, lo);
+    to->n_endpoints = r->n > 0;
+    sw_gwx_enc_add(&e, SW_TYPE_ENDPOINT, r->set, &to->base);
+    return e.res[0];
 }
 
 /* --- datagrams that split --- */

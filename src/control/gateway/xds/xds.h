@@ -15,6 +15,7 @@
 #include "base/slice.h"
 #include "control/gateway/model.h"
 
+struct sw_gw_resolved;
 struct sw_xds_txn;
 
 /* A cluster by this name is never defined: its share of requests is answered with an error. */
@@ -43,6 +44,7 @@ struct sw_gw_xds_conf {
     struct sw_slice connect_proxy;
     uint16_t connect_proxy_port;
     bool connect_proxy_h2; /* HTTP/2 with prior knowledge; otherwise HTTP/1.1 */
+    bool clients_resolve;  /* clusters of host names are STRICT_DNS: nobody checks the addresses */
 };
 
 /* One resource, encoded. */
@@ -67,6 +69,9 @@ void sw_gw_xds_encode(const struct sw_gw_model *m, const struct sw_gw_xds_conf *
  */
 void sw_gw_xds_encode_endpoints(const struct sw_gw_model *m, const struct sw_gw_endpoint_model *ep,
                                 struct sw_arena *a, struct sw_gw_resources *ret);
+
+/* The set of a cluster of a host name, with these addresses of it; in the arena. */
+struct sw_gw_resource sw_gw_xds_encode_resolved(struct sw_arena *a, const struct sw_gw_resolved *r);
 
 /*
  * Puts resources from sw_gw_xds_encode into the transaction as the whole content of their four
