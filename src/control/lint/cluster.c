@@ -82,6 +82,8 @@ static void cluster(struct lint *l, const void *msg)
         sw_lint_error(l, "connect_timeout", "must be above zero");
     if (m->lb_policy > SW__CLUSTER__LB_POLICY__LOAD_BALANCING_POLICY_CONFIG || m->lb_policy == 4)
         sw_lint_error(l, "lb_policy", "is not defined");
+    l->resolves = m->cluster_discovery_type_case == SW__CLUSTER__CLUSTER_DISCOVERY_TYPE_TYPE &&
+                  m->type == SW__CLUSTER__DISCOVERY_TYPE__STRICT_DNS;
     check_discovery(l, m);
 }
 
@@ -153,8 +155,19 @@ static void load_assignment(struct lint *l, const void *msg)
 
     sw_lint_name(l, SW_PB_SLICE(m->cluster_name), "cluster_name");
     check_locality_weights(l, m);
-    if (sw_slice_eq_str(sw_slice_str(l->type), "ClusterLoadAssignment"))
+    if (sw_slice_eq_str(sw_slice_str(l->type), "ClusterLoadAssignment")) {
+        l->resolves = false;
         check_static(l, m);
+    }
+}
+
+/* Envoy takes it where it is to be resolved, and has one host less. */
+static void no_host(struct lint *l, const char *field, const char *what)
+{
+    if (l->resolves)
+        sw_lint_warn(l, field, "has no %s", what);
+    else
+        sw_lint_error(l, field, "has no %s", what);
 }
 
 static void locality(struct lint *l, const void *msg)
@@ -170,10 +183,10 @@ static void locality(struct lint *l, const void *msg)
         if (e->load_balancing_weight && e->load_balancing_weight->value == 0)
             sw_lint_error(l, field, "load_balancing_weight must be at least 1");
         if (e->host_identifier_case == SW__LB_ENDPOINT__HOST_IDENTIFIER__NOT_SET)
-            sw_lint_error(l, field, "has no endpoint");
+            no_host(l, field, "endpoint");
         else if (e->host_identifier_case == SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT &&
                  !e->endpoint->address)
-            sw_lint_error(l, field, "has no address");
+            no_host(l, field, "address");
     }
     if (sum > UINT32_MAX)
         sw_lint_warn(l, "lb_endpoints", "weights add up to too much");

@@ -33,6 +33,7 @@ struct lint {
     size_t at;           /* resource being looked at */
     const char *type;    /* its type, short */
     struct sw_slice in;  /* path of the message being looked at */
+    bool resolves;       /* the cluster at hand is STRICT_DNS */
     uint32_t body_limit; /* for direct responses of the route configuration at hand */
     sw_xds_on_finding fn;
     void *arg;

@@ -275,6 +275,10 @@ static const struct {
      "{'cluster_name':'x','endpoints':[{'load_balancing_weight':4294967295},"
      "{'load_balancing_weight':1}]}",
      "endpoints", TAKEN "too much"},
+    {SW_TYPE_CLUSTER,
+     "{'name':'x','type':'STRICT_DNS','load_assignment':{'cluster_name':'x','endpoints':[{"
+     "'lb_endpoints':[{}]}]}}",
+     "load_assignment.endpoints[0].lb_endpoints[0]", TAKEN "no endpoint"},
     {SW_TYPE_ENDPOINT, "{'cluster_name':'x','endpoints':[{'lb_endpoints':[{}]}]}",
      "endpoints[0].lb_endpoints[0]", "no endpoint"},
     /* secrets */
