@@ -5,7 +5,7 @@
  */
 #include "middle.h"
 #include "rig.h"
-#include "tls/aead.h"
+#include "tls/crypto/aead.h"
 
 enum {
     NEW_CID = 28, /* bytes of such a frame */
