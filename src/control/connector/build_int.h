@@ -4,7 +4,7 @@
 
 #include "control/claims.h"
 #include "control/connector/build.h"
-#include "control/connector/keys.h"
+#include "control/device/keys.h"
 #include "control/gateway/build/build_int.h" /* conditions */
 #include "control/objects.h"
 

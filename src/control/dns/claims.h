@@ -24,7 +24,7 @@ struct sw_dns_claim {
     const struct sw_kube_obj *connector; /* in */
     bool foreign;  /* in: its class has a controller whose keys are not published here */
     bool asks;     /* in: it may claim its key, and 'unproved': it has not proved it, and would */
-    bool unproved; /* have to; both by sw_connector_key_claim (control/connector/keys.h) */
+    bool unproved; /* have to; both by sw_connector_key_claim (control/device/keys.h) */
     enum sw_dns_claim_state state;
     struct sw_nodeid id;          /* but for PENDING */
     const struct sw_claim *owner; /* DEFERRED: who has the key */

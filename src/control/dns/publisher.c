@@ -8,7 +8,7 @@
 #include "base/search.h"
 #include "base/time.h"
 #include "base/vec.h"
-#include "control/connector/keys.h"
+#include "control/device/keys.h"
 #include "control/dns/claims.h"
 #include "io/loop.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/map.h"
 #include "base/vec.h"
-#include "control/connector/keys.h"
+#include "control/device/keys.h"
 #include "control/gateway/build/build.h"
 #include "control/gateway/planes.h"
 #include "control/objects.h"

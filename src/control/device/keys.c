@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/connector/keys.h"
+#include "control/device/keys.h"
 
 #include "control/claims.h"
 #include "control/objects.h"
