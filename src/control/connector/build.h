@@ -10,6 +10,8 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/slice.h"
+#include "control/device/device.h"
+#include "control/device/hostname.h"
 #include "control/runtime.h"
 
 #define SW_CONNECTOR_GROUP "networking.datumapis.com"
@@ -92,14 +94,6 @@ void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf 
                         struct sw_output *out);
 
 /*
- * The canonical name of an HTTPProxy: two words, a dash, five characters, all from a hash of its
- * Gateway's uid, below the domain. In the arena. A name once given stays
- * (status.canonicalHostname), whatever becomes of that Gateway.
- */
-struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
-                                      struct sw_slice domain);
-
-/*
  * What sw_httpproxy_build publishes: certificates that are to be issued. The name is "cert|" and
  * the Secret's "ns/name"; the bytes are the Secret as JSON without its data, the name to certify in
  * its annotation SW_CONNECTOR_CERT_NAME.
@@ -129,8 +123,6 @@ struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
 #define SW_CONNECTOR_SELECTOR "spanwire.dev/connector-selector"
 /* On an HTTPProxy, value "RoundRobin": all of these get requests, and not just the oldest. */
 #define SW_CONNECTOR_POLICY "spanwire.dev/connector-policy"
-/* On an HTTPProxy: the ConfigMap with the CAs (ca.crt) of its https endpoints. */
-#define SW_CONNECTOR_CA "spanwire.dev/backend-ca"
 /* On an HTTPProxy: these CAs themselves, for who may write no ConfigMap. Wins over the other. */
 #define SW_CONNECTOR_CA_PEM "spanwire.dev/backend-ca-pem"
 enum { SW_CONNECTOR_CA_MAX = 64 << 10 };
@@ -139,27 +131,9 @@ enum { SW_CONNECTOR_CA_MAX = 64 << 10 };
 /* Finalizers of HTTPProxies and of Connectors whose key is published. */
 #define SW_CONNECTOR_PROXY_CLEANUP SW_CONNECTOR_GROUP "/httpproxy-cleanup"
 #define SW_CONNECTOR_DNS_CLEANUP   SW_CONNECTOR_GROUP "/iroh-dns-cleanup"
-/* On an EndpointSlice that stands for a backend: how it is reached. SW_CONNECTOR_CA too. */
-#define SW_CONNECTOR_BACKEND "spanwire.dev/connector"         /* names of Connectors, by commas */
-#define SW_CONNECTOR_DIAL    "spanwire.dev/connector-target"  /* host:port, as the device sees it */
-#define SW_CONNECTOR_REFUSED "spanwire.dev/connector-refused" /* a reason: nothing is forwarded */
-#define SW_CONNECTOR_TLS     "networking.datumapis.com/backend-cert-hostname" /* name over TLS */
-
 /* On a Gateway: what its connectors are like, so that Envoy Gateway looks again when one changes.
  */
 #define SW_CONNECTOR_READY "networking.datumapis.com/connector-ready-generation"
 /* The same on the HTTPRoute, with a prefix that Envoy Gateway takes into its translation: without
  * it a change of nothing but that would be no reason to call the hooks again. */
 #define SW_CONNECTOR_READY_EG "gateway.envoyproxy.io/connector-ready"
-
-/* ---- what data planes are told of a connector; used by control/gateway too ---- */
-
-/*
- * Why a connector cannot do this ("ConnectTCP", "ConnectUDP"): a reason for a condition, and
- * *ret_why (a literal) ends a sentence that begins with its name. NULL: it can. One that says
- * nothing of its capabilities can do ConnectTCP and nothing else.
- */
-const char *sw_connector_lacks(const struct sw_json *connector, const char *capability,
-                               const char **ret_why);
-/* "host:port" with brackets around IPv6. In the arena. */
-struct sw_slice sw_connector_target(struct sw_arena *a, struct sw_slice host, uint16_t port);

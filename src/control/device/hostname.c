@@ -3,7 +3,8 @@
  * Canonical names: easy to say, hard to guess, the same for ever. The words must never be
  * reordered or replaced: names that people use are made of them.
  */
-#include "control/connector/build_int.h"
+#include "control/device/hostname.h"
+
 #include "tls/crypto/jws.h"
 
 static const char *const words[] = {
@@ -51,5 +52,6 @@ struct sw_slice sw_connector_hostname(struct sw_arena *a, struct sw_slice uid,
         tail[i] = alphabet[h[i] % (sizeof(alphabet) - 1)];
     first = ((size_t)h[5] << 8 | h[6]) % SW_ARRAY_LEN(words);
     second = ((size_t)h[7] << 8 | h[8]) % SW_ARRAY_LEN(words);
-    return cn_printf(a, "%s-%s-%s.%.*s", words[first], words[second], tail, SW_SLICE_ARG(domain));
+    return sw_slice_str(sw_arena_printf(a, "%s-%s-%s.%.*s", words[first], words[second], tail,
+                                        SW_SLICE_ARG(domain)));
 }

@@ -10,7 +10,6 @@
  */
 #include "base/hash.h"
 #include "base/mem.h"
-#include "control/connector/build.h"
 #include "control/gateway/build/build_int.h"
 #include "control/runtime_int.h"
 

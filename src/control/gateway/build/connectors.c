@@ -9,7 +9,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "control/connector/build.h"
+#include "control/device/device.h"
 #include "control/gateway/build/build_int.h"
 #include "control/gateway/resolved.h"
 #include "io/addr.h"

@@ -7,7 +7,6 @@
 
 #include "base/map.h"
 #include "base/vec.h"
-#include "control/connector/build.h"
 #include "control/gateway/build/build_int.h"
 #include "io/egress.h"
 

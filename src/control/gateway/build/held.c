@@ -9,7 +9,7 @@
  *
  * The record is the status of the route, which only we write: a Gateway of ours has accepted it.
  */
-#include "control/connector/build.h"
+#include "control/device/hostname.h"
 #include "control/gateway/build/build_int.h"
 
 /* A name that a route serves on a listener. */
