@@ -542,6 +542,11 @@ void sw_qsilence_check(struct sw_qconn *c);
 
 /* pace.c */
 
+/*
+ * Is a path so near that nothing is paced? By its round trip, the lowest one and the rate of
+ * congestion control.
+ */
+bool sw_qpace_near(uint64_t smoothed_rtt_ns, uint64_t min_rtt_ns, double bytes_per_ns);
 /* Bytes a write pass made now may send. */
 size_t sw_qpace_limit(struct sw_qconn *c);
 /* A pass sent n bytes. */

@@ -19,6 +19,9 @@ enum {
 };
 
 #define UNPACED_RTT_NS SW_NS_PER_MS
+#define LOWEST_RTT_NS  (3 * SW_NS_PER_MS)
+#define QUEUED_RTT_NS  (10 * SW_NS_PER_MS)
+#define FAST_RATE      0.25 /* bytes per nanosecond: 64 KB in 0.26 ms */
 #define EARLY_NS       SW_NS_PER_MS
 #define ROUNDING_NS    UINT64_C(1000)
 #define PASS_NS        SW_NS_PER_MS       /* what a pass sends takes at most so long at the rate */
@@ -35,10 +38,25 @@ static double rate(const ngtcp2_conn_stat *st)
     return 1.25 * (double)st->cwnd / (double)sw_max(rtt, 1);
 }
 
+/*
+ * Bytes that wait at a busy receiver make the round trip longer, not the path. On a fast one paced
+ * passes then cost so many turns of the loop, at both ends, that the receiver stays busy: the rate
+ * falls to less than half and does not recover. Below FAST_RATE a pass lasts long enough for a
+ * timer, and a queue on the way is as likely. After a move (renew.c) the lowest round trip is taken
+ * under load, hence LOWEST_RTT_NS.
+ */
+bool sw_qpace_near(uint64_t smoothed_rtt_ns, uint64_t min_rtt_ns, double bytes_per_ns)
+{
+    if (smoothed_rtt_ns < UNPACED_RTT_NS)
+        return true;
+    return min_rtt_ns < LOWEST_RTT_NS && smoothed_rtt_ns < QUEUED_RTT_NS &&
+           bytes_per_ns >= FAST_RATE;
+}
+
 /* So near that a timer cannot space packets any better than the kernel's queues do. */
 static bool near_by(const struct sw_qconn *c, const ngtcp2_conn_stat *st)
 {
-    return c->jumbo || (c->confirmed && st->smoothed_rtt < UNPACED_RTT_NS);
+    return c->jumbo || (c->confirmed && sw_qpace_near(st->smoothed_rtt, st->min_rtt, rate(st)));
 }
 
 /* Where nothing is paced, every pass only costs a turn of the loop. */

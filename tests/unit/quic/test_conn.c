@@ -582,6 +582,28 @@ static void the_first_id_is_the_smallest(void **state)
     rig_stop(&r);
 }
 
+static void fast_paths_are_near_by_their_lowest_round_trip(void **state)
+{
+    static const struct {
+        uint64_t smoothed_us;
+        uint64_t min_us;
+        double mbit;
+        bool near_by;
+    } cases[] = {
+        {100, 50, 10, true},       {999, 50, 10, true},
+        {1000, 50, 1000, false},                             /* a queue on the way is as likely */
+        {1000, 50, 2500, true},                              /* what waits at a busy receiver */
+        {9999, 2999, 4200, true},  {10000, 50, 4200, false}, /* no longer the path it was */
+        {4000, 3000, 4200, false}, {80000, 80000, 10000, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++)
+        assert_int_equal(
+            sw_qpace_near(cases[i].smoothed_us * 1000, cases[i].min_us * 1000, cases[i].mbit / 8e3),
+            cases[i].near_by);
+}
+
 static void every_path_has_its_own_addresses(void **state)
 {
     struct sw_qpathent path[] = {{.id = 1}, {.id = 2}, {.id = 3}};
@@ -661,6 +683,7 @@ int main(void)
         cmocka_unit_test(an_id_leads_to_its_connection_until_it_is_removed),
         cmocka_unit_test(the_first_id_is_the_smallest),
         cmocka_unit_test(every_path_has_its_own_addresses),
+        cmocka_unit_test(fast_paths_are_near_by_their_lowest_round_trip),
     };
 
     return cmocka_run_group_tests_name("quic conn", tests, NULL, NULL);
