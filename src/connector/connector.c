@@ -513,11 +513,6 @@ const char *sw_connector_id(const struct sw_connector *c)
     return c->id;
 }
 
-const char *sw_connector_data(const struct sw_connector *c)
-{
-    return c->data;
-}
-
 bool sw_connector_live(const struct sw_connector *c)
 {
     return sw_reg_live(c->reg);

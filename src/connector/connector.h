@@ -176,7 +176,6 @@ struct sw_addr sw_connector_admin(const struct sw_connector *c);
 const char *sw_connector_id(const struct sw_connector *c); /* hex */
 /* Of the pages that show requests; empty: there are none. */
 const char *sw_connector_inspect_token(const struct sw_connector *c);
-const char *sw_connector_data(const struct sw_connector *c);
 /* True once the Lease was renewed, and as long as it is in time. */
 bool sw_connector_live(const struct sw_connector *c);
 /* Our Connector was not there before this process. */

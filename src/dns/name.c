@@ -170,15 +170,6 @@ bool sw_dns_name_parent(const struct sw_dns_name *name, struct sw_dns_name *ret)
     return true;
 }
 
-unsigned sw_dns_name_labels(const struct sw_dns_name *name)
-{
-    unsigned k = 0;
-
-    for (size_t i = 0; name->b[i]; i += 1u + name->b[i])
-        k++;
-    return k;
-}
-
 void sw_dns_name_lower(struct sw_dns_name *name)
 {
     for (size_t i = 0; i < name->n; i++)

@@ -144,15 +144,6 @@ int sw_dns_txt_join(struct sw_arena *a, struct sw_slice rdata, struct sw_slice *
     return SW_OK;
 }
 
-int sw_dns_rr_ip(const struct sw_dns_rr *rr, struct sw_ip *ret)
-{
-    size_t want = rr->type == SW_DNS_A ? 4 : rr->type == SW_DNS_AAAA ? 16 : 0;
-
-    if (!want || rr->rdata.n != want)
-        return SW_EPROTO;
-    return sw_ip_from_bytes(rr->rdata.p, want, ret, NULL) == SW_OK ? SW_OK : SW_EPROTO;
-}
-
 int sw_dns_rr_soa(const struct sw_dns_reader *msg, const struct sw_dns_rr *rr,
                   struct sw_dns_soa *ret)
 {

@@ -95,7 +95,6 @@ bool sw_dns_name_eq(const struct sw_dns_name *a, const struct sw_dns_name *b);
 bool sw_dns_name_under(const struct sw_dns_name *name, const struct sw_dns_name *zone);
 /* Without the first label; false for the root. ret may be name itself. */
 bool sw_dns_name_parent(const struct sw_dns_name *name, struct sw_dns_name *ret);
-unsigned sw_dns_name_labels(const struct sw_dns_name *name);
 /* In lower case: the form for keys of tables. */
 void sw_dns_name_lower(struct sw_dns_name *name);
 /* The order of RFC 4034, 6.1. */
@@ -152,8 +151,6 @@ SW_NODISCARD int sw_dns_read_question(struct sw_dns_reader *r, struct sw_dns_que
 SW_NODISCARD int sw_dns_read_rr(struct sw_dns_reader *r, struct sw_dns_rr *ret);
 /* Strings of a TXT record joined into one, in the arena. SW_EPROTO for one cut short or empty. */
 SW_NODISCARD int sw_dns_txt_join(struct sw_arena *a, struct sw_slice rdata, struct sw_slice *ret);
-/* The data of an A or AAAA record. */
-SW_NODISCARD int sw_dns_rr_ip(const struct sw_dns_rr *rr, struct sw_ip *ret);
 
 /* ---- writing ---- */
 

@@ -327,29 +327,3 @@ const struct sw_dns_rrset *sw_dns_zone_get(const struct sw_dns_zone *z,
             return &f.sets[i];
     return NULL;
 }
-
-bool sw_dns_rrset_same(const struct sw_dns_rrset *a, const struct sw_dns_rrset *b)
-{
-    if (a->type != b->type || a->ttl != b->ttl || a->n != b->n ||
-        !sw_slice_eq(sw_slice(a->name.b, a->name.n), sw_slice(b->name.b, b->name.n)))
-        return false;
-    for (size_t i = 0; i < a->n; i++) {
-        bool found = false;
-
-        for (size_t k = 0; k < b->n && !found; k++)
-            found = sw_slice_eq(a->rdata[i], b->rdata[k]);
-        if (!found)
-            return false;
-    }
-    return true;
-}
-
-bool sw_dns_zone_same(const struct sw_dns_zone *a, const struct sw_dns_zone *b)
-{
-    if (a->n != b->n || !sw_dns_name_eq(&a->origin, &b->origin))
-        return false;
-    for (size_t i = 0; i < a->n; i++)
-        if (!sw_dns_rrset_same(&a->sets[i], &b->sets[i]))
-            return false;
-    return true;
-}

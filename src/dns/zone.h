@@ -67,7 +67,3 @@ struct sw_dns_found sw_dns_zone_find(const struct sw_dns_zone *z, const struct s
 /* The one of a type, NULL when there is none. SOA is found at the apex. */
 const struct sw_dns_rrset *sw_dns_zone_get(const struct sw_dns_zone *z,
                                            const struct sw_dns_name *name, unsigned type);
-/* True when both have the same records (whatever their serials). */
-bool sw_dns_zone_same(const struct sw_dns_zone *a, const struct sw_dns_zone *b);
-/* True when both sets hold the same records in whatever order. */
-bool sw_dns_rrset_same(const struct sw_dns_rrset *a, const struct sw_dns_rrset *b);

@@ -160,7 +160,6 @@ void sw_h2_consume_connection(struct sw_h2 *h, size_t n);
 /* Bytes that may be sent on a stream now: the smaller of its window and the connection's. */
 size_t sw_h2_send_window(const struct sw_h2 *h, int32_t id);
 /* True once the peer said that it accepts :protocol (RFC 8441). */
-bool sw_h2_peer_extended_connect(const struct sw_h2 *h);
 /* What the peer allows us to have open; 100 until its SETTINGS arrive. */
 uint32_t sw_h2_peer_max_streams(const struct sw_h2 *h);
 

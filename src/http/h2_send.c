@@ -162,12 +162,6 @@ uint32_t sw_h2_peer_max_streams(const struct sw_h2 *h)
     return nghttp2_session_get_remote_settings(h->ng, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
 }
 
-bool sw_h2_peer_extended_connect(const struct sw_h2 *h)
-{
-    return h->settings_seen && nghttp2_session_get_remote_settings(
-                                   h->ng, NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL) == 1;
-}
-
 void sw_h2_ping(struct sw_h2 *h)
 {
     (void)nghttp2_submit_ping(h->ng, NGHTTP2_FLAG_NONE, NULL);

@@ -491,11 +491,6 @@ fail:
     return NULL;
 }
 
-void *sw_h2conn_arg(const struct sw_h2conn *c)
-{
-    return c->o.arg;
-}
-
 struct sw_addr sw_h2conn_peer_addr(const struct sw_h2conn *c)
 {
     return sw_sock_peer(c->fd);

@@ -82,7 +82,6 @@ void sw_h2conn_free(struct sw_h2conn *c);
 void sw_h2conn_close(struct sw_h2conn *c, int rc, const char *why);
 /* No new streams; the connection ends with the last one. */
 void sw_h2conn_goaway(struct sw_h2conn *c);
-void *sw_h2conn_arg(const struct sw_h2conn *c);
 struct sw_addr sw_h2conn_peer_addr(const struct sw_h2conn *c);
 /* NULL without TLS or without a certificate. */
 const struct sw_tls_peer *sw_h2conn_peer(const struct sw_h2conn *c);

@@ -175,11 +175,6 @@ void sw_h2serve_set_cred(struct sw_h2serve *s, struct sw_tls_cred *cred)
     sw_tls_cred_unref(old);
 }
 
-size_t sw_h2serve_conns(const struct sw_h2serve *s)
-{
-    return s->n_peers;
-}
-
 static void on_stop_deadline(struct sw_timer *t)
 {
     struct sw_h2serve *s = SW_CONTAINER_OF(t, struct sw_h2serve, stop_timer);

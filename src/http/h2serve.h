@@ -28,7 +28,6 @@ SW_NODISCARD int sw_h2serve_listen(struct sw_h2serve *s, const struct sw_addr *a
 void sw_h2serve_adopt(struct sw_h2serve *s, int fd);
 /* Another credential for new connections. */
 void sw_h2serve_set_cred(struct sw_h2serve *s, struct sw_tls_cred *cred);
-size_t sw_h2serve_conns(const struct sw_h2serve *s);
 /*
  * Stops listening and says GOAWAY; connections end with their last stream, or after deadline_ns.
  * Then on_done (may be NULL) is called, once, from the loop.

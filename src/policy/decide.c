@@ -384,11 +384,6 @@ size_t sw_policy_list_count(const struct sw_policy_list *l)
     return l ? l->n : 0;
 }
 
-const struct sw_policy *sw_policy_list_at(const struct sw_policy_list *l, size_t i)
-{
-    return l && i < l->n ? l->all[i] : NULL;
-}
-
 /* ---- deciding ---- */
 
 static void consider(const struct group *g, uint32_t i, const struct ctx *c, int64_t *best)

@@ -145,7 +145,6 @@ SW_NODISCARD int sw_policy_copy(struct sw_arena *a, const struct sw_policy *from
 const struct sw_policy_list *sw_policy_list_new(struct sw_arena *a,
                                                 const struct sw_policy *const *policies, size_t n);
 size_t sw_policy_list_count(const struct sw_policy_list *l);
-const struct sw_policy *sw_policy_list_at(const struct sw_policy_list *l, size_t i);
 
 /*
  * Decides and returns verdict->allowed:

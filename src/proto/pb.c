@@ -188,17 +188,6 @@ struct sw_slice sw_pb_pack(struct sw_arena *a, const struct ProtobufCMessage *m)
     return sw_slice(p, protobuf_c_message_pack(m, p));
 }
 
-int sw_pb_append(struct sw_buf *out, const struct ProtobufCMessage *m)
-{
-    size_t n = sw_pb_size(m);
-    char *p = sw_buf_reserve(out, n);
-
-    if (!p)
-        return SW_ELIMIT;
-    sw_buf_commit(out, protobuf_c_message_pack(m, (uint8_t *)p));
-    return SW_OK;
-}
-
 struct ProtobufCMessage *sw_pb_new(struct sw_arena *a,
                                    const struct ProtobufCMessageDescriptor *type)
 {

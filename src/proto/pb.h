@@ -36,8 +36,6 @@ sw_pb_unpack(struct sw_arena *a, const struct ProtobufCMessageDescriptor *type, 
 size_t sw_pb_size(const struct ProtobufCMessage *m);
 /* Encoded form in the arena. Fields in the order of their numbers: same content, same bytes. */
 struct sw_slice sw_pb_pack(struct sw_arena *a, const struct ProtobufCMessage *m);
-/* Appends the encoded form. SW_ELIMIT with out unchanged when it does not fit. */
-SW_NODISCARD int sw_pb_append(struct sw_buf *out, const struct ProtobufCMessage *m);
 
 /* A message of that type in the arena, all fields at their defaults. */
 struct ProtobufCMessage *sw_pb_new(struct sw_arena *a,

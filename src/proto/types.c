@@ -117,11 +117,6 @@ const char *sw_pb_type_of(const struct ProtobufCMessageDescriptor *type)
     return NULL;
 }
 
-const struct ProtobufCMessageDescriptor *sw_pb_type_at(size_t i)
-{
-    return i < SW_ARRAY_LEN(types) ? types[i].type : NULL;
-}
-
 struct Sw__Any *sw_pb_any(struct sw_arena *a, const struct ProtobufCMessage *m)
 {
     Sw__Any *any = SW_PB_NEW(a, Sw__Any, sw__any);

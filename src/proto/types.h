@@ -32,8 +32,6 @@ const struct ProtobufCMessageDescriptor *sw_pb_type_find(struct sw_slice type_ur
 /* Envoy's full name of a message ("envoy.config.listener.v3.Listener"); NULL when not in the table.
  */
 const char *sw_pb_type_of(const struct ProtobufCMessageDescriptor *type);
-/* Entry i of the table, NULL behind the last: for tools and tests that go through all types. */
-const struct ProtobufCMessageDescriptor *sw_pb_type_at(size_t i);
 
 /*
  * An Sw__Any (<proto/google.pb-c.h>) in the arena that holds 'm' packed under its full type name.

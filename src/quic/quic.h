@@ -213,7 +213,6 @@ void sw_quic_drain(struct sw_quic *q);
 size_t sw_quic_bound(const struct sw_quic *q, struct sw_addr ret[2]);
 /* The home relay: kept connected. Empty: none. */
 void sw_quic_set_home_relay(struct sw_quic *q, struct sw_slice url);
-bool sw_quic_home_relay_up(const struct sw_quic *q);
 /* The network changed (addresses, sleep): probe relays and paths now. */
 void sw_quic_network_changed(struct sw_quic *q);
 

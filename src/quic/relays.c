@@ -209,17 +209,6 @@ void sw_quic_set_home_relay(struct sw_quic *q, struct sw_slice url)
     }
 }
 
-bool sw_quic_home_relay_up(const struct sw_quic *q)
-{
-    SW_LIST_FOREACH (it, &q->relays) {
-        const struct sw_qrelay *r = SW_CONTAINER_OF(it, struct sw_qrelay, link);
-
-        if (r->home)
-            return r->up;
-    }
-    return false;
-}
-
 /* ---- first packets that wait ---- */
 
 /*

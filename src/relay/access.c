@@ -105,11 +105,6 @@ struct sw_relay_access *sw_relay_access_unref(struct sw_relay_access *a)
     return NULL;
 }
 
-bool sw_relay_access_wants_token(const struct sw_relay_access *a)
-{
-    return a->has_tokens;
-}
-
 static bool same_secret(struct sw_slice a, struct sw_slice b)
 {
     unsigned diff = a.n != b.n;

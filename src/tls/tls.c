@@ -80,11 +80,6 @@ bool sw_tls_peer_refused(const struct sw_tls *t)
     return t->refused;
 }
 
-bool sw_tls_resumed(const struct sw_tls *t)
-{
-    return t->resumed;
-}
-
 const char *sw_tls_alpn(const struct sw_tls *t)
 {
     return t->alpn;

@@ -329,7 +329,7 @@ struct conns {
 };
 
 /* Closing one calls back into owners, who may ask for new connections: never walk the live map. */
-static void list_conns(struct sw_pool *p, const void *owner, struct conns *ret)
+static void list_conns(struct sw_pool *p, struct conns *ret)
 {
     SW_MAP_FOREACH (slot, &p->keys) {
         struct pool_key *k = slot->value;
@@ -337,33 +337,27 @@ static void list_conns(struct sw_pool *p, const void *owner, struct conns *ret)
         SW_LIST_FOREACH (it, &k->conns) {
             struct sw_pool_conn *c = SW_CONTAINER_OF(it, struct sw_pool_conn, link);
 
-            if (!c->over && (!owner || c->owner == owner))
+            if (!c->over)
                 sw_vec_push(&ret->v, c);
         }
     }
 }
 
-static void close_matching(struct sw_pool *p, const void *owner)
+static void close_all(struct sw_pool *p)
 {
     struct conns all = {0};
 
-    list_conns(p, owner, &all);
+    list_conns(p, &all);
     for (size_t i = 0; i < all.v.n; i++)
         close_conn(all.v.p[i]);
     sw_vec_done(&all.v);
-}
-
-void sw_pool_drop_owner(struct sw_pool *p, const void *owner)
-{
-    assert(owner);
-    close_matching(p, owner);
 }
 
 void sw_pool_free(struct sw_pool *p)
 {
     if (!p)
         return;
-    close_matching(p, NULL);
+    close_all(p);
     if (p->n_conns == 0) {
         sw_map_done(&p->keys);
         sw_free(p);
@@ -377,7 +371,7 @@ void sw_pool_each(struct sw_pool *p, void (*fn)(struct sw_session *s, const void
 {
     struct conns all = {0};
 
-    list_conns(p, NULL, &all);
+    list_conns(p, &all);
     for (size_t i = 0; i < all.v.n; i++) {
         struct sw_pool_conn *c = all.v.p[i];
 

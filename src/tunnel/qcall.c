@@ -368,20 +368,9 @@ void sw_qcall_resume(struct sw_qcall *c)
         sw_qstream_resume(c->stream);
 }
 
-void sw_qcall_reset(struct sw_qcall *c)
-{
-    if (c->stream)
-        sw_qstream_reset(c->stream, CODE);
-}
-
 struct sw_qstream *sw_qcall_stream(const struct sw_qcall *c)
 {
     return c->stream;
-}
-
-enum sw_qpath sw_qcall_path(const struct sw_qcall *c)
-{
-    return c->stream ? sw_qconn_path(sw_qstream_conn(c->stream)) : SW_QPATH_NONE;
 }
 
 /* ---- datagrams ---- */

@@ -128,15 +128,12 @@ size_t sw_qcall_write(struct sw_qcall *c, const void *p, size_t n);
 void sw_qcall_finish(struct sw_qcall *c);
 void sw_qcall_resume(struct sw_qcall *c);
 /* Resets our direction only. */
-void sw_qcall_reset(struct sw_qcall *c);
 /* The stream under it, for a pump; NULL before it is open. */
 struct sw_qstream *sw_qcall_stream(const struct sw_qcall *c);
 /* Largest UDP payload that fits a QUIC datagram now; 0: use capsules. */
 size_t sw_qcall_datagram_max(const struct sw_qcall *c);
 /* SW_OK, SW_ELIMIT (dropped), SW_ECLOSED. */
 SW_NODISCARD int sw_qcall_datagram(struct sw_qcall *c, const uint8_t *p, size_t n);
-/* Direct, relay; SW_QPATH_NONE before there is a connection. */
-enum sw_qpath sw_qcall_path(const struct sw_qcall *c);
 
 /* ---- the connections ---- */
 

@@ -178,8 +178,3 @@ int sw_qhead_put_udp(struct sw_buf *out, struct sw_slice host, uint16_t port, bo
         rc = sw_buf_append_str(out, SW_QTUNNEL_DATAGRAMS ": ?1\r\n");
     return rc == SW_OK ? sw_h1_put_end(out) : rc;
 }
-
-bool sw_qhead_drop_field(const struct sw_h1_msg *m, struct sw_slice name)
-{
-    return sw_h1_is_hop_by_hop(m, name);
-}

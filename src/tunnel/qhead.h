@@ -75,5 +75,3 @@ SW_NODISCARD int sw_qhead_put_udp(struct sw_buf *out, struct sw_slice host, uint
  */
 SW_NODISCARD int sw_qhead_put_request(struct sw_buf *out, struct sw_slice method,
                                       struct sw_slice host, uint16_t port, struct sw_slice path);
-/* Is the field one that is not passed on by either half (hop-by-hop; Upgrade is handled apart)? */
-bool sw_qhead_drop_field(const struct sw_h1_msg *m, struct sw_slice name);

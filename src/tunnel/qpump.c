@@ -238,18 +238,6 @@ static void begin(struct sw_qpump *p, struct sw_loop *l, struct sw_qstream *s, u
     sw_loop_defer(l, &p->again, on_again);
 }
 
-int sw_qpump_start(struct sw_qpump *p, struct sw_loop *l, struct sw_qstream *s, int fd,
-                   uint64_t idle_ns, sw_qpump_done_cb finished, struct sw_err *err)
-{
-    *p = (struct sw_qpump){.fd = fd, .tap = p->tap, .tap_arg = p->tap_arg};
-    if (sw_watch_start(l, &p->watch, fd, on_event, err) != SW_OK) {
-        sw_sock_close(fd);
-        return SW_ESYS;
-    }
-    begin(p, l, s, idle_ns, finished);
-    return SW_OK;
-}
-
 void sw_qpump_start_dialled(struct sw_qpump *p, struct sw_loop *l, struct sw_qstream *s,
                             struct sw_dialled *d, uint64_t idle_ns, sw_qpump_done_cb finished)
 {

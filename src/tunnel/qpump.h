@@ -51,13 +51,10 @@ struct sw_qpump {
 };
 
 /*
- * Takes the socket. idle_ns 0: no limit. Call sw_qstream_resume afterwards when bytes wait in the
- * stream. SW_ESYS: could not watch it; it is closed. finished comes from the loop or from one of
- * the functions below, never from here; once unless stopped.
+ * Takes the dialled socket. idle_ns 0: no limit. Call sw_qstream_resume afterwards when bytes wait
+ * in the stream. finished comes from the loop or from one of the functions below, never from here;
+ * once unless stopped.
  */
-SW_NODISCARD int sw_qpump_start(struct sw_qpump *p, struct sw_loop *l, struct sw_qstream *s, int fd,
-                                uint64_t idle_ns, sw_qpump_done_cb finished, struct sw_err *err);
-/* The same for a socket that was dialled. */
 void sw_qpump_start_dialled(struct sw_qpump *p, struct sw_loop *l, struct sw_qstream *s,
                             struct sw_dialled *d, uint64_t idle_ns, sw_qpump_done_cb finished);
 bool sw_qpump_running(const struct sw_qpump *p);

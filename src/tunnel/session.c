@@ -17,11 +17,6 @@ void *sw_session_owner(const struct sw_session *s)
     return s->owner;
 }
 
-struct sw_loop *sw_session_loop(const struct sw_session *s)
-{
-    return s->loop;
-}
-
 const struct sw_tls_peer *sw_session_peer(const struct sw_session *s)
 {
     return s->h2 ? sw_tls_peer(s->tls) : NULL;

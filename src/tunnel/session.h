@@ -104,7 +104,6 @@ struct sw_session *sw_session_new(struct sw_loop *l, int fd, bool server,
                                   const struct sw_session_ops *ops, void *owner,
                                   struct sw_err *err);
 void *sw_session_owner(const struct sw_session *s);
-struct sw_loop *sw_session_loop(const struct sw_session *s);
 /* NULL before TLS is done. */
 const struct sw_tls_peer *sw_session_peer(const struct sw_session *s);
 const struct sw_tls *sw_session_tls(const struct sw_session *s);

@@ -129,6 +129,5 @@ SW_NODISCARD bool sw_xchg_stream(struct sw_xchg *p, int status, const char *cont
  */
 SW_NODISCARD int sw_xchg_write(struct sw_xchg *p, struct sw_slice data);
 /* Bytes the client has not taken yet. */
-size_t sw_xchg_pending(const struct sw_xchg *p);
 /* Ends the stream; the exchange belongs to the front again. */
 void sw_xchg_end(struct sw_xchg *p);

@@ -307,12 +307,6 @@ int sw_xchg_write(struct sw_xchg *p, struct sw_slice data)
     return SW_OK;
 }
 
-size_t sw_xchg_pending(const struct sw_xchg *p)
-{
-    return sw_buf_len(
-        &SW_CONTAINER_OF((struct sw_xchg *)(uintptr_t)p, struct front_xchg, pub)->out);
-}
-
 void sw_xchg_end(struct sw_xchg *p)
 {
     struct front_xchg *x = front_xchg_of(p);

@@ -101,21 +101,6 @@ int sw_json_pointer_get(const struct sw_json *doc, struct sw_slice pointer, stru
     return SW_OK;
 }
 
-int sw_json_pointer_append(struct sw_buf *out, struct sw_slice token)
-{
-    int rc = sw_buf_putc(out, '/');
-
-    for (size_t i = 0; i < token.n && rc == SW_OK; i++) {
-        if (token.p[i] == '~')
-            rc = sw_buf_append_str(out, "~0");
-        else if (token.p[i] == '/')
-            rc = sw_buf_append_str(out, "~1");
-        else
-            rc = sw_buf_putc(out, token.p[i]);
-    }
-    return rc;
-}
-
 /* ---- JSON Patch ---- */
 
 struct patcher {

@@ -11,8 +11,6 @@
  */
 SW_NODISCARD int sw_json_pointer_get(const struct sw_json *doc, struct sw_slice pointer,
                                      struct sw_json **ret, struct sw_err *err);
-/* Appends "/token" with ~ and / escaped. */
-SW_NODISCARD int sw_json_pointer_append(struct sw_buf *out, struct sw_slice token);
 
 struct sw_json_patch_opts {
     size_t max_ops;        /* operations in the patch; 0 = no bound */

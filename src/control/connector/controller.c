@@ -467,18 +467,3 @@ void sw_connector_controller_stop(struct sw_connector_controller *c, void (*done
     sw_timer_stop(c->loop, &c->retry);
     sw_control_stop(c->main, on_main_stopped, c);
 }
-
-bool sw_connector_controller_idle(const struct sw_connector_controller *c)
-{
-    return sw_control_idle(c->main) && sw_control_idle(c->proxies) && !c->due.n;
-}
-
-const struct sw_control *sw_connector_controller_main(const struct sw_connector_controller *c)
-{
-    return c->main;
-}
-
-const struct sw_control *sw_connector_controller_proxies(const struct sw_connector_controller *c)
-{
-    return c->proxies;
-}

@@ -35,10 +35,6 @@ void sw_connector_controller_start(struct sw_connector_controller *c);
 void sw_connector_controller_stop(struct sw_connector_controller *c, void (*done)(void *arg),
                                   void *arg);
 /* True when nothing is left to do: built, written, and no certificate is due. */
-bool sw_connector_controller_idle(const struct sw_connector_controller *c);
-/* The runtimes under it, for status and metrics. */
-const struct sw_control *sw_connector_controller_main(const struct sw_connector_controller *c);
-const struct sw_control *sw_connector_controller_proxies(const struct sw_connector_controller *c);
 
 /* For struct sw_gw_extension: what rules of HTTPProxies mean, and what Connectors do. */
 enum sw_gw_rule_state sw_connector_controller_rule(void *controller, struct sw_slice ns,

@@ -263,8 +263,3 @@ void sw_dns_publisher_free(struct sw_dns_publisher *p)
     sw_slice_free(&p->unready);
     sw_free(p);
 }
-
-const struct sw_control *sw_dns_publisher_control(const struct sw_dns_publisher *p)
-{
-    return p->control;
-}

@@ -32,4 +32,3 @@ void sw_dns_publisher_start(struct sw_dns_publisher *p);
 void sw_dns_publisher_stop(struct sw_dns_publisher *p, void (*done)(void *arg), void *arg);
 /* NULL is fine. */
 void sw_dns_publisher_free(struct sw_dns_publisher *p);
-const struct sw_control *sw_dns_publisher_control(const struct sw_dns_publisher *p);

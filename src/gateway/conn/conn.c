@@ -393,18 +393,6 @@ void sw_gw_conn_close(struct sw_gw_conn *c, bool reset)
     let_go(c);
 }
 
-int sw_gw_conn_take_fd(struct sw_gw_conn *c)
-{
-    int fd = c->watch.fd;
-
-    if (c->closed || c->failed || c->tls || c->opening || c->ahead || c->stage_n || c->in.n ||
-        c->out.n)
-        return -1;
-    sw_watch_stop(&c->watch);
-    let_go(c);
-    return fd;
-}
-
 void sw_gw_conn_close_flushed(struct sw_gw_conn *c)
 {
     if (c->closed || c->lingering)

@@ -184,6 +184,3 @@ void sw_gw_conn_close(struct sw_gw_conn *c, bool reset);
  * closes. A peer that takes nothing for a minute is reset. No callbacks any more but on_free.
  */
 void sw_gw_conn_close_flushed(struct sw_gw_conn *c);
-/* Takes the socket out, for splicing: only when plain, open and nothing waits. -1 otherwise. The
- * connection is closed (on_free follows), the descriptor is the caller's. */
-int sw_gw_conn_take_fd(struct sw_gw_conn *c);

@@ -96,12 +96,6 @@ static const struct {
 
 /* ---- building ---- */
 
-struct sw_gw_accesslog *sw_gw_accesslog_ref(struct sw_gw_accesslog *l)
-{
-    atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
-    return l;
-}
-
 struct sw_gw_accesslog *sw_gw_accesslog_unref(struct sw_gw_accesslog *l)
 {
     if (l && atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) == 1) {

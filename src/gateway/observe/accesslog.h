@@ -88,7 +88,6 @@ struct sw_slice sw_gw_body_type(const struct sw_gw_body_format *f);
 /* Logs without a format of their own get JSON lines. Before the first is built. */
 void sw_gw_accesslog_default_json(bool json);
 
-struct sw_gw_accesslog *sw_gw_accesslog_ref(struct sw_gw_accesslog *l);
 struct sw_gw_accesslog *sw_gw_accesslog_unref(struct sw_gw_accesslog *l);
 /* From a list of AccessLog messages; the array is in the arena, the references go to b->logs. */
 SW_NODISCARD int sw_gw_build_logs(struct sw_gw_build *b, struct Sw__AccessLog *const *in, size_t n,

@@ -237,11 +237,6 @@ struct sw_gw_xds *sw_gw_xds_open(struct sw_gw_store *s, struct sw_loop *l,
     return x;
 }
 
-bool sw_gw_xds_connected(const struct sw_gw_xds *x)
-{
-    return sw_xds_client_connected(x->client);
-}
-
 void sw_gw_xds_free(struct sw_gw_xds *x)
 {
     if (!x)

@@ -227,12 +227,3 @@ const struct sw_builtin *sw_builtin_find(struct sw_slice api_version, struct sw_
     }
     return NULL;
 }
-
-const struct sw_builtin *sw_builtin_resource(struct sw_slice group, struct sw_slice plural)
-{
-    for (size_t i = 0; i < SW_ARRAY_LEN(kinds); i++) {
-        if (sw_slice_eq_str(group, kinds[i].group) && sw_slice_eq_str(plural, kinds[i].plural))
-            return &kinds[i];
-    }
-    return NULL;
-}

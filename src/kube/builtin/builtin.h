@@ -69,7 +69,6 @@ const struct sw_builtin *sw_builtins(size_t *ret_n);
 const struct sw_builtin *sw_builtin_kind(struct sw_slice group, struct sw_slice kind);
 /* By "group/version" and kind. */
 const struct sw_builtin *sw_builtin_find(struct sw_slice api_version, struct sw_slice kind);
-const struct sw_builtin *sw_builtin_resource(struct sw_slice group, struct sw_slice plural);
 
 /* Schema of a type of the table ("ConfigMap", "ObjectMeta"); NULL when unknown. Thread-safe. */
 const struct sw_schema *sw_builtin_schema(const char *type);

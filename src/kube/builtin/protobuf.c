@@ -457,19 +457,6 @@ static int open_envelope(struct sw_slice in, struct envelope *e, struct sw_err *
     return SW_OK;
 }
 
-int sw_pb_peek(struct sw_slice body, struct sw_slice *ret_api_version, struct sw_slice *ret_kind,
-               struct sw_err *err)
-{
-    struct envelope e;
-    int rc = open_envelope(body, &e, err);
-
-    if (rc < 0)
-        return rc;
-    *ret_api_version = e.api_version;
-    *ret_kind = e.kind;
-    return SW_OK;
-}
-
 int sw_pb_decode(struct sw_arena *a, struct sw_slice body, struct sw_json **ret, struct sw_err *err)
 {
     struct reader r = {.a = a, .err = err};

@@ -18,6 +18,3 @@ enum { SW_PB_DEPTH_MAX = 32, SW_PB_NODES_MAX = 500000 };
  */
 SW_NODISCARD int sw_pb_decode(struct sw_arena *a, struct sw_slice body, struct sw_json **ret,
                               struct sw_err *err);
-/* The kind named by the envelope, without decoding the object. */
-SW_NODISCARD int sw_pb_peek(struct sw_slice body, struct sw_slice *ret_api_version,
-                            struct sw_slice *ret_kind, struct sw_err *err);

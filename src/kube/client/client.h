@@ -143,6 +143,3 @@ struct sw_kube_watch *sw_kube_watch(struct sw_kube_client *c, const struct sw_ku
                                     const struct sw_kube_watch_cbs *cbs, void *arg);
 /* No callback comes any more. NULL is fine. */
 void sw_kube_watch_cancel(struct sw_kube_watch *w);
-/* Back-pressure: nothing is read meanwhile. */
-void sw_kube_watch_pause(struct sw_kube_watch *w);
-void sw_kube_watch_resume(struct sw_kube_watch *w);

@@ -247,15 +247,3 @@ void sw_kube_watch_cancel(struct sw_kube_watch *w)
     if (w && !w->over)
         close_watch(w);
 }
-
-void sw_kube_watch_pause(struct sw_kube_watch *w)
-{
-    if (w->http)
-        sw_http_call_pause(w->http);
-}
-
-void sw_kube_watch_resume(struct sw_kube_watch *w)
-{
-    if (w->http)
-        sw_http_call_resume(w->http);
-}

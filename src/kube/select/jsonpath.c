@@ -190,13 +190,6 @@ static bool parse(struct sw_slice in, struct path *ret)
     return true;
 }
 
-bool sw_jsonpath_valid(struct sw_slice path)
-{
-    struct path p;
-
-    return parse(path, &p);
-}
-
 static bool matches(const struct step *st, const struct sw_json *item)
 {
     struct sw_slice rest = st->name;

@@ -20,5 +20,3 @@ struct sw_jsonpath_results {
 /* Finds all results in document order. SW_EINVAL when the path is not of the subset. */
 SW_NODISCARD int sw_jsonpath(struct sw_arena *a, struct sw_slice path, const struct sw_json *v,
                              struct sw_jsonpath_results *ret);
-/* True when the path is of the subset. */
-bool sw_jsonpath_valid(struct sw_slice path);

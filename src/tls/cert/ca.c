@@ -52,11 +52,6 @@ struct sw_slice sw_ca_root_pem(const struct sw_ca *ca)
     return ca->root_pem;
 }
 
-struct sw_slice sw_ca_trust_domain(const struct sw_ca *ca)
-{
-    return ca->trust_domain;
-}
-
 /* "spiffe://TD" of the root, as SPIFFE asks of signing certificates. */
 static void find_trust_domain(struct sw_ca *ca)
 {

@@ -53,8 +53,6 @@ void sw_ca_free(struct sw_ca *ca);
 /* Appends the root's key (PKCS#8 PEM); callers overwrite it after use. */
 SW_NODISCARD int sw_ca_key_pem(const struct sw_ca *ca, struct sw_buf *ret_key, struct sw_err *err);
 struct sw_slice sw_ca_root_pem(const struct sw_ca *ca);
-/* Trust domain the root names in its URI SAN; empty when it names none (then any may be issued). */
-struct sw_slice sw_ca_trust_domain(const struct sw_ca *ca);
 
 struct sw_ca_leaf {
     struct sw_slice id;        /* spiffe://... */

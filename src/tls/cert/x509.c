@@ -165,14 +165,6 @@ struct sw_slice sw_x509_issuer(struct gnutls_x509_crt_int *crt, struct sw_arena 
     return take_datum(a, &d, rc);
 }
 
-struct sw_slice sw_x509_subject(struct gnutls_x509_crt_int *crt, struct sw_arena *a)
-{
-    gnutls_datum_t d = {0};
-    int rc = gnutls_x509_crt_get_raw_dn(crt, &d);
-
-    return take_datum(a, &d, rc);
-}
-
 uint64_t sw_x509_not_before(struct gnutls_x509_crt_int *crt)
 {
     time_t t = gnutls_x509_crt_get_activation_time(crt);

@@ -39,7 +39,6 @@ struct sw_slice sw_x509_serial(struct gnutls_x509_crt_int *crt, struct sw_arena 
 struct sw_slice sw_x509_decimal(struct sw_slice big_endian, struct sw_arena *a);
 /* Issuer's and subject's names as DER, copied into a. */
 struct sw_slice sw_x509_issuer(struct gnutls_x509_crt_int *crt, struct sw_arena *a);
-struct sw_slice sw_x509_subject(struct gnutls_x509_crt_int *crt, struct sw_arena *a);
 
 /*
  * Common name (the first; empty when there is none) and organisations of the subject, in order and

@@ -218,11 +218,6 @@ int sw_jws_key_pem(const struct sw_jws_key *k, struct sw_buf *out, struct sw_err
     return rc == SW_OK ? SW_OK : sw_err_set(err, rc, "no room for the token key");
 }
 
-struct sw_slice sw_jws_kid(const struct sw_jws_key *k)
-{
-    return k->kid;
-}
-
 struct sw_slice sw_jws_jwk(const struct sw_jws_key *k)
 {
     return k->jwk;

@@ -23,7 +23,6 @@ struct sw_jws_key *sw_jws_key_from_pem(struct sw_slice pem, struct sw_err *err);
 SW_NODISCARD int sw_jws_key_pem(const struct sw_jws_key *k, struct sw_buf *out, struct sw_err *err);
 void sw_jws_key_free(struct sw_jws_key *k);
 /* base64url(SHA-256(SubjectPublicKeyInfo)); lives as long as the key. */
-struct sw_slice sw_jws_kid(const struct sw_jws_key *k);
 /* The public key as one JWK (a JSON object); lives as long as the key. */
 struct sw_slice sw_jws_jwk(const struct sw_jws_key *k);
 

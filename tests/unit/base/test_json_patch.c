@@ -71,16 +71,6 @@ static void follows_pointers(void **state)
     assert_ptr_equal(v, doc);
 }
 
-static void escapes_pointer_tokens(void **state)
-{
-    SW_BUF_AUTO b;
-
-    sw_buf_init(&b, 100);
-    assert_int_equal(sw_json_pointer_append(&b, SW_SLICE_LIT("a/b~c")), SW_OK);
-    assert_int_equal(sw_json_pointer_append(&b, SW_SLICE_LIT("")), SW_OK);
-    assert_true(sw_slice_eq_str(sw_buf_slice(&b), "/a~1b~0c/"));
-}
-
 static const struct {
     const char *doc;
     const char *patch;
@@ -281,7 +271,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(follows_pointers),
-        cmocka_unit_test(escapes_pointer_tokens),
         cmocka_unit_test(applies_patches),
         cmocka_unit_test(bounds_what_a_patch_may_do),
         cmocka_unit_test(bounds_the_depth_a_patch_builds),

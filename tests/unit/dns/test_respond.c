@@ -268,24 +268,6 @@ static void bad_zones_are_refused(void **state)
     assert_null(sw_dns_zone_new(&c, NULL, 0, 1, NULL));
 }
 
-static void zones_are_compared_by_content(void **state)
-{
-    SW_ARENA_AUTO a = {0};
-    struct sw_dns_rrset one[] = {TXT(&a, "a.z.test", "x", "y"), TXT(&a, "b.z.test", "x")};
-    struct sw_dns_rrset two[] = {TXT(&a, "b.z.test", "x"), TXT(&a, "a.z.test", "y", "x", "x")};
-    struct sw_dns_rrset three[] = {TXT(&a, "b.z.test", "x"), TXT(&a, "a.z.test", "y", "z")};
-    struct sw_dns_zone *x = zone_of(one, 2, 1);
-    struct sw_dns_zone *y = zone_of(two, 2, 2);
-    struct sw_dns_zone *z = zone_of(three, 2, 3);
-
-    (void)state;
-    assert_true(sw_dns_zone_same(x, y));
-    assert_false(sw_dns_zone_same(x, z));
-    (void)sw_dns_zone_unref(x);
-    (void)sw_dns_zone_unref(y);
-    (void)sw_dns_zone_unref(z);
-}
-
 /* ---- transfers ---- */
 
 static void transfer(const struct sw_dns_zone *z, const struct sw_dns_reply *r,
@@ -472,7 +454,6 @@ int main(void)
         cmocka_unit_test(broken_questions),
         cmocka_unit_test(without_a_zone_nothing_is_known),
         cmocka_unit_test(bad_zones_are_refused),
-        cmocka_unit_test(zones_are_compared_by_content),
         cmocka_unit_test(zones_are_transferred_whole),
         cmocka_unit_test(signed_transfers),
         cmocka_unit_test(incremental_transfers_fall_back),

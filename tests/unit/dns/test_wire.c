@@ -10,26 +10,25 @@ static void names_go_to_wire_and_back(void **state)
     static const struct {
         const char *in;
         const char *out; /* NULL: refused */
-        unsigned labels;
     } cases[] = {
-        {"a.example", "a.example", 2},
-        {"a.example.", "a.example", 2},
-        {".", ".", 0},
-        {"_iroh.X.y", "_iroh.X.y", 3},
-        {"a\\.b.c", "a\\.b.c", 2},
-        {"a\\000b", "a\\000b", 1},
-        {"\\255", "\\255", 1},
-        {"sp\\032ace", "sp\\032ace", 1},
-        {"", NULL, 0},
-        {"a..b", NULL, 0},
-        {".a", NULL, 0},
-        {"..", NULL, 0},
-        {"a\\", NULL, 0},
-        {"a\\25", NULL, 0},
-        {"a\\256", NULL, 0},
-        {"0123456789012345678901234567890123456789012345678901234567890123", NULL, 0},
+        {"a.example", "a.example"},
+        {"a.example.", "a.example"},
+        {".", "."},
+        {"_iroh.X.y", "_iroh.X.y"},
+        {"a\\.b.c", "a\\.b.c"},
+        {"a\\000b", "a\\000b"},
+        {"\\255", "\\255"},
+        {"sp\\032ace", "sp\\032ace"},
+        {"", NULL},
+        {"a..b", NULL},
+        {".a", NULL},
+        {"..", NULL},
+        {"a\\", NULL},
+        {"a\\25", NULL},
+        {"a\\256", NULL},
+        {"0123456789012345678901234567890123456789012345678901234567890123", NULL},
         {"012345678901234567890123456789012345678901234567890123456789012",
-         "012345678901234567890123456789012345678901234567890123456789012", 1},
+         "012345678901234567890123456789012345678901234567890123456789012"},
     };
     char text[SW_DNS_NAME_TEXT];
 
@@ -44,7 +43,6 @@ static void names_go_to_wire_and_back(void **state)
         }
         assert_int_equal(rc, SW_OK);
         assert_string_equal(sw_dns_name_text(&n, text), cases[i].out);
-        assert_int_equal(sw_dns_name_labels(&n), cases[i].labels);
     }
 }
 

@@ -496,26 +496,6 @@ static void readers_run_beside_the_writer(void **state)
     }
 }
 
-static void caches_one_blob_per_slot(void **state)
-{
-    struct fixture *f = *state;
-    struct sw_store_obj *o;
-    struct sw_store_blob *first;
-
-    open_store(f, NULL);
-    (void)put(f, "a", "1");
-    o = sw_store_get(f->store, SW_SLICE_LIT("a"));
-    first = sw_store_cache_set(&o->cache[0], sw_store_blob_new(SW_SLICE_LIT("text")));
-    assert_memory_equal(first->data, "text", 4);
-    assert_ptr_equal(sw_store_cache_set(&o->cache[0], sw_store_blob_new(SW_SLICE_LIT("late"))),
-                     first);
-    (void)sw_store_blob_ref(first);
-    (void)sw_store_obj_unref(o);
-    close_store(f);
-    assert_memory_equal(first->data, "text", 4);
-    (void)sw_store_blob_unref(first);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -533,7 +513,6 @@ int main(void)
         FIXTURE_TEST(bounds_its_queue),
         FIXTURE_TEST(closing_commits_what_is_queued),
         FIXTURE_TEST(readers_run_beside_the_writer),
-        FIXTURE_TEST(caches_one_blob_per_slot),
     };
 
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);

@@ -189,7 +189,6 @@ static void tokens_verify_and_forgeries_do_not(void **state)
     assert_int_equal(sw_jws_key_pem(k, &pem, &err), SW_OK);
     again = sw_jws_key_from_pem(sw_buf_slice(&pem), &err);
     assert_non_null(again);
-    assert_true(sw_slice_eq(sw_jws_kid(k), sw_jws_kid(again)));
     for (int i = 0; i < 64; i++) { /* short r and s are rare: make them likely */
         sw_buf_clear(&token);
         assert_int_equal(sw_jws_sign(k, SW_SLICE_LIT("{\"sub\":\"x\"}"), &token, &err), SW_OK);

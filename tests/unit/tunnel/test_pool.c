@@ -492,30 +492,6 @@ static void a_connection_nobody_waits_for_any_more_is_released(void **state)
     end(&f);
 }
 
-static void dropping_an_owner_leaves_the_others(void **state)
-{
-    struct fix f = {0};
-
-    (void)state;
-    begin(&f);
-    ask(&f, &f.w[0]);
-    ask(&f, &f.w[1]);
-    f.target.owner = &owner_b;
-    ask(&f, &f.w[2]);
-    RUN_UNTIL(f.loop, open_count(&f) == 3);
-    f.target.owner = &owner_a;
-    f.target.sans = (const struct sw_slice[]){server_san, other_san};
-    f.target.n_sans = 2;
-    ask(&f, &f.w[3]); /* still being made */
-    sw_pool_drop_owner(f.pool, &owner_a);
-    assert_int_equal(f.w[0].done + f.w[1].done, 2);
-    assert_int_equal(f.w[2].done, 0);
-    rig_settle(f.loop);
-    assert_int_equal(f.w[3].calls, 0);
-    assert_int_equal(sw_pool_count(f.pool), 1);
-    end(&f);
-}
-
 struct seen {
     struct fix *f;
     int n;
@@ -599,7 +575,6 @@ int main(void)
         cmocka_unit_test(waiters_may_ask_again_at_once),
         cmocka_unit_test(a_handshake_that_hangs_fails_its_waiters),
         cmocka_unit_test(a_connection_nobody_waits_for_any_more_is_released),
-        cmocka_unit_test(dropping_an_owner_leaves_the_others),
         cmocka_unit_test(every_session_can_be_closed_while_owners_ask_for_new_ones),
         cmocka_unit_test(the_pool_can_be_freed_at_any_stage),
     };
