@@ -21,7 +21,6 @@ enum {
     CONTROL_PER_S = 1000,
     CREDIT_MAX = 1000,    /* answered streams that excuse as many early resets */
     PROBATION_RESETS = 4, /* of a connection whose address used up its allowance */
-    DRAIN_S = 1,          /* between the notice and the final GOAWAY */
 };
 
 struct down_h2 {
@@ -602,7 +601,7 @@ void down_h2_drain(struct down *d)
     o->draining = true;
     sw_h2_shutdown_notice(o->g.h2);
     gw_h2_flush(&o->g);
-    sw_timer_start(d->worker->loop, &o->goaway, DRAIN_S * SW_NS_PER_S, on_goaway_due);
+    sw_timer_start(d->worker->loop, &o->goaway, down_hcm(d)->drain_timeout_ns, on_goaway_due);
 }
 
 void down_h2_cleanup(struct down *d)

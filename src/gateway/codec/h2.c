@@ -47,7 +47,6 @@ void gw_h2_init(struct gw_h2 *g, struct sw_gw_conn *c, const struct sw_h2_config
     sw_list_init(&g->stuck);
     sw_list_init(&g->graves);
     g->h2 = sw_h2_new(config, ops, g);
-    c->lazy = true;
 }
 
 static void bury(struct gw_h2 *g)

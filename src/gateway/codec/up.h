@@ -30,6 +30,7 @@ struct up_conn {
     bool chunked : 1; /* of the request being sent */
     uint32_t requests;
     uint64_t since_ns; /* idle since */
+    uint64_t born_ns;  /* connected since */
     /* HTTP/1 */
     struct sw_h1 *parser; /* lent while an answer is being received */
     struct sw_exchange *x;

@@ -46,6 +46,14 @@ static void pool_maybe_free(struct sw_gw_pool *p)
     sw_free(p);
 }
 
+/* Has it been open for as long as max_connection_duration allows? */
+static bool expired(const struct up_conn *u)
+{
+    uint64_t max = u->pool->cluster->spec->max_connection_duration_ns;
+
+    return max && sw_loop_now(u->pool->worker->loop) - u->born_ns >= max;
+}
+
 static void on_sweep(struct sw_timer *t)
 {
     struct sw_gw_pool *p = SW_CONTAINER_OF(t, struct sw_gw_pool, sweep);
@@ -60,6 +68,12 @@ static void on_sweep(struct sw_timer *t)
         if (now - u->since_ns < limit)
             break;
         up_gone(u, false);
+    }
+    SW_LIST_FOREACH (it, &p->idle) {
+        struct up_conn *u = SW_CONTAINER_OF(it, struct up_conn, link);
+
+        if (expired(u))
+            up_gone(u, false);
     }
     if (!sw_list_empty(&p->idle))
         sw_timer_start(p->worker->loop, &p->sweep, SWEEP_S * SW_NS_PER_S, on_sweep);
@@ -410,6 +424,7 @@ static void on_dialled(struct sw_gw_conn *c)
 
     p->n_dialling--;
     u->state = UP_BUSY;
+    u->born_ns = sw_loop_now(p->worker->loop);
     if (p->host)
         sw_gw_aside_connected(p->host->cluster, p->host->member, sw_loop_now(p->worker->loop));
     if (p->h2 || (c->tls && strcmp(sw_tls_alpn(c->tls), "h2") == 0)) {
@@ -509,7 +524,8 @@ void up_free_again(struct up_conn *u)
 {
     struct sw_gw_pool *p = u->pool;
     uint32_t max = p->cluster->spec->max_requests_per_connection;
-    bool spent = (max && u->requests >= max) || u->conn.closed || u->conn.failed || u->conn.eof;
+    bool spent = (max && u->requests >= max) || u->conn.closed || u->conn.failed || u->conn.eof ||
+                 (u->requests && expired(u));
     struct sw_exchange *x;
 
     sw_list_unlink(&u->link);
@@ -569,7 +585,7 @@ static struct up_conn *usable(struct sw_gw_pool *p, const struct sw_exchange *x)
          * Did its host end it, which we would only see in the next turn? Worth a look only for what
          * cannot be sent a second time. A last word must not become the answer, either.
          */
-        if (sw_exchange_repeatable(x) || !sw_gw_conn_has_news(&u->conn))
+        if (!expired(u) && (sw_exchange_repeatable(x) || !sw_gw_conn_has_news(&u->conn)))
             return u;
         up_gone(u, false);
     }
@@ -578,8 +594,11 @@ static struct up_conn *usable(struct sw_gw_pool *p, const struct sw_exchange *x)
     SW_LIST_FOREACH (it, &p->busy) {
         struct up_conn *u = SW_CONTAINER_OF(it, struct up_conn, link);
 
-        if (u->state == UP_BUSY && u->h2 && up_h2_has_room(u))
-            return u;
+        if (u->state == UP_BUSY && u->h2 && up_h2_has_room(u)) {
+            if (!expired(u))
+                return u;
+            up_h2_drain(u); /* its streams end as they would */
+        }
     }
     return NULL;
 }

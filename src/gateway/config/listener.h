@@ -80,7 +80,7 @@ struct sw_gw_hcm {
     uint64_t stream_idle_timeout_ns;     /* [5 min] */
     uint64_t request_timeout_ns;         /* whole request received [off] */
     uint64_t request_headers_timeout_ns; /* [off; workers have a bound of their own] */
-    uint64_t drain_timeout_ns;           /* [5 s] */
+    uint64_t drain_timeout_ns;           /* [1 s] between both GOAWAY of a shutdown */
     uint64_t delayed_close_timeout_ns;   /* [1 s] */
     uint64_t max_connection_duration_ns;
     uint64_t max_stream_duration_ns;
@@ -199,8 +199,7 @@ struct sw_gw_listener {
     bool transparent;
     uint64_t filters_timeout_ns; /* [15 s] for what the inspectors wait for */
     bool continue_on_timeout;
-    uint32_t buffer_limit; /* per connection [1 MiB] */
-    uint32_t backlog;      /* 0: default */
+    uint32_t backlog; /* 0: default */
     struct sw_gw_chain *chains;
     size_t n_chains;
     struct sw_gw_chain *default_chain; /* NULL: close */

@@ -123,7 +123,6 @@ struct sw_gw_forward {
     const struct sw_gw_weight *weights; /* one without weighted_clusters */
     size_t n_weights;
     uint64_t total_weight;
-    bool weighted;
     uint16_t not_found_status;
     struct sw_slice prefix_rewrite;
     const struct sw_gw_regex_rewrite *regex_rewrite;
@@ -132,7 +131,6 @@ struct sw_gw_forward {
     const struct sw_gw_regex_rewrite *host_path_regex;
     bool auto_host;
     bool append_host;
-    bool high_priority;
     uint64_t timeout_ns; /* [15 s] */
     bool idle_set;
     uint64_t idle_timeout_ns;

@@ -88,7 +88,6 @@ struct sw_gw_conn {
     bool eof_told : 1;
     bool paused : 1; /* the owner does not want bytes now */
     bool was_high : 1;
-    bool lazy : 1;       /* flush at the end of the turn: collects more */
     bool connecting : 1; /* connect in progress */
     bool opening : 1;    /* connect or handshake in progress */
     bool shut : 1;       /* our side ended */

@@ -82,6 +82,16 @@ static void on_next(struct sw_timer *t)
     begin(SW_CONTAINER_OF(t, struct checker, timer));
 }
 
+/* no_traffic_interval holds until the first request goes to the cluster. */
+static bool had_traffic(const struct sw_gw_cluster *c)
+{
+    for (unsigned i = 0; i < c->state->n_cells; i++) {
+        if (atomic_load_explicit(&c->state->cells[i].rq, memory_order_relaxed))
+            return true;
+    }
+    return false;
+}
+
 void checker_finish(struct checker *k, bool ok, const char *why)
 {
     const struct sw_gw_check *c = k->check;
@@ -103,6 +113,8 @@ void checker_finish(struct checker *k, bool ok, const char *why)
     k->known = true;
     if (k->down)
         wait = c->unhealthy_interval_ns;
+    if (c->no_traffic_interval_ns && !had_traffic(k->health->cluster))
+        wait = c->no_traffic_interval_ns;
     if (c->jitter_ns)
         wait += sw_rand_below(c->jitter_ns);
     sw_timer_start(k->health->loop, &k->timer, wait, on_next);

@@ -189,7 +189,6 @@ static int build_weights(struct sw_gw_build *b, const Sw__WeightedCluster *in,
                           "weighted_clusters: the sum of weights is out of range");
     f->weights = w;
     f->n_weights = in->n_clusters;
-    f->weighted = true;
     return rc;
 }
 
@@ -301,12 +300,15 @@ static int build_forward(struct sw_gw_build *b, const Sw__RouteAction *in, struc
 
     if ((unsigned)in->cluster_not_found_response_code > 2)
         return sw_err_set(b->err, SW_EINVAL, "unknown cluster_not_found_response_code");
+    if (in->priority == SW__ROUTING_PRIORITY__HIGH)
+        return sw_err_set(b->err, SW_EINVAL,
+                          "priority HIGH is not supported: circuit breakers count all requests of "
+                          "a cluster together");
     f->not_found_status = not_found[in->cluster_not_found_response_code];
     f->prefix_rewrite = sw_gw_text(b, &in->prefix_rewrite);
     if (!sw_http_target_valid(f->prefix_rewrite))
         return sw_err_set(b->err, SW_EINVAL, "prefix_rewrite is not a path");
     f->append_host = in->append_x_forwarded_host;
-    f->high_priority = in->priority == SW__ROUTING_PRIORITY__HIGH;
     f->timeout_ns = sw_gw_duration(in->timeout, DEFAULT_TIMEOUT_NS);
     f->idle_set = in->idle_timeout != NULL;
     f->idle_timeout_ns = sw_gw_duration(in->idle_timeout, 0);

@@ -31,11 +31,11 @@ static int build_limits(struct sw_gw_build *b, const Sw__CircuitBreakers *in,
         .max_connections = 1024, .max_pending = 1024, .max_requests = 1024, .max_retries = 3};
 
     s->limits = base;
-    s->limits_high = base;
     for (size_t i = 0; in && i < in->n_thresholds; i++) {
         const Sw__CircuitBreakers__Thresholds *t = in->thresholds[i];
-        struct sw_gw_limits *l =
-            t->priority == SW__ROUTING_PRIORITY__HIGH ? &s->limits_high : &s->limits;
+        struct sw_gw_limits unused = base;
+        /* No route has priority HIGH (route/build_action.c), so its thresholds apply to nothing. */
+        struct sw_gw_limits *l = t->priority == SW__ROUTING_PRIORITY__HIGH ? &unused : &s->limits;
 
         l->max_connections = sw_gw_u32(t->max_connections, 1024);
         l->max_pending = sw_gw_u32(t->max_pending_requests, 1024);
@@ -166,7 +166,9 @@ static int build_check(struct sw_gw_build *b, const Sw__HealthCheck *in, struct 
     c->timeout_ns = sw_gw_duration(in->timeout, 0);
     c->interval_ns = sw_gw_duration(in->interval, 0);
     c->jitter_ns = sw_gw_duration(in->interval_jitter, 0);
-    c->no_traffic_interval_ns = sw_gw_duration(in->no_traffic_interval, 0);
+    if (in->no_traffic_interval)
+        c->no_traffic_interval_ns =
+            sw_max(sw_gw_duration(in->no_traffic_interval, 0), SW_NS_PER_MS);
     c->unhealthy_interval_ns =
         sw_max(sw_gw_duration(in->unhealthy_interval, c->interval_ns), SW_NS_PER_MS);
     c->unhealthy_threshold = in->unhealthy_threshold->value;
@@ -371,8 +373,10 @@ static int build_spec(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw
     s->connect_timeout_ns = sw_gw_duration(in->connect_timeout, 5 * SW_NS_PER_S);
     if (s->connect_timeout_ns == 0)
         return sw_err_set(b->err, SW_EINVAL, "connect_timeout must be above 0");
-    s->buffer_limit = sw_gw_u32(in->per_connection_buffer_limit_bytes, 1 << 20);
-    s->close_on_failure = in->close_connections_on_host_health_failure;
+    if (in->close_connections_on_host_health_failure)
+        return sw_err_set(b->err, SW_EINVAL,
+                          "close_connections_on_host_health_failure is not supported: connections "
+                          "to a failed endpoint end with their requests");
     s->metadata = sw_gw_build_metadata(b, in->metadata);
     if (in->upstream_connection_options && in->upstream_connection_options->tcp_keepalive) {
         const Sw__TcpKeepalive *k = in->upstream_connection_options->tcp_keepalive;

@@ -81,8 +81,10 @@ static int build_settings(struct sw_gw_build *b, const Sw__Cluster *in,
         return set_ring(b, in->ring_hash_lb_config->minimum_ring_size,
                         in->ring_hash_lb_config->maximum_ring_size, "ring_hash_lb_config", s);
     if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_ORIGINAL_DST_LB_CONFIG) {
-        s->dst_from_header = in->original_dst_lb_config->use_http_header;
-        s->dst_header = sw_gw_lower(b, SW_PB_SLICE(in->original_dst_lb_config->http_header_name));
+        if (in->original_dst_lb_config->use_http_header)
+            return sw_err_set(b->err, SW_EINVAL,
+                              "original_dst_lb_config.use_http_header is not supported: the "
+                              "client would choose the upstream address");
         s->dst_port = (uint16_t)sw_gw_u32(in->original_dst_lb_config->upstream_port_override, 0);
         return sw_gw_check_u32(b, in->original_dst_lb_config->upstream_port_override, 0, UINT16_MAX,
                                "original_dst_lb_config.upstream_port_override");

@@ -162,7 +162,7 @@ struct sw_gw_check {
     uint64_t timeout_ns;
     uint64_t interval_ns;
     uint64_t jitter_ns;
-    uint64_t no_traffic_interval_ns;
+    uint64_t no_traffic_interval_ns; /* until the first request; 0: as interval_ns */
     uint64_t unhealthy_interval_ns;
     uint32_t unhealthy_threshold;
     uint32_t healthy_threshold;
@@ -197,11 +197,10 @@ struct sw_gw_cluster_spec {
     double panic_percent;  /* [50] */
     bool locality_weighted;
     uint64_t connect_timeout_ns; /* [5 s] */
-    uint32_t buffer_limit;
     enum sw_gw_up_protocol protocol;
     struct sw_gw_h2_opts h2;
-    uint64_t idle_timeout_ns; /* [1 h] */
-    uint64_t max_connection_duration_ns;
+    uint64_t idle_timeout_ns;            /* [1 h] */
+    uint64_t max_connection_duration_ns; /* 0: no limit */
     uint32_t max_requests_per_connection;
     bool auto_sni; /* from HttpProtocolOptions */
     bool auto_san_validation;
@@ -209,14 +208,10 @@ struct sw_gw_cluster_spec {
     uint32_t keepalive_time_s;
     uint32_t keepalive_interval_s;
     uint32_t keepalive_probes;
-    bool close_on_failure; /* close_connections_on_host_health_failure */
     uint64_t dns_refresh_ns;
-    uint8_t dns_family;   /* as the enum of the proto */
-    bool dst_from_header; /* ORIGINAL_DST: x-envoy-original-dst-host, or dst_header */
-    struct sw_slice dst_header;
-    uint16_t dst_port;
-    struct sw_gw_limits limits; /* default priority */
-    struct sw_gw_limits limits_high;
+    uint8_t dns_family;         /* as the enum of the proto */
+    uint16_t dst_port;          /* ORIGINAL_DST: instead of the client's; 0: that */
+    struct sw_gw_limits limits; /* of priority DEFAULT: routes with another are refused */
     struct sw_gw_outlier_opts outlier;
     const struct sw_gw_check *checks;
     size_t n_checks;
@@ -242,7 +237,6 @@ struct sw_gw_cluster_cell {
     _Atomic uint64_t tls_fail;
     _Atomic uint64_t timeouts;
     _Atomic uint32_t active;
-    _Atomic uint32_t active_retries;
     _Atomic uint32_t cx;      /* connections open or being opened */
     _Atomic uint32_t pending; /* requests that wait for one */
 } __attribute__((aligned(SW_GW_LINE)));

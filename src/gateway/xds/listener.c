@@ -267,7 +267,6 @@ static int build_listener(struct sw_gw_build *b, const Sw__Listener *in, struct 
     l->original_dst = sw_gw_bool(in->use_original_dst, false);
     l->filters_timeout_ns = sw_gw_duration(in->listener_filters_timeout, 15 * SW_NS_PER_S);
     l->continue_on_timeout = in->continue_on_listener_filters_timeout;
-    l->buffer_limit = sw_gw_u32(in->per_connection_buffer_limit_bytes, 1 << 20);
     l->backlog = sw_gw_u32(in->tcp_backlog_size, 0);
     l->metadata = sw_gw_build_metadata(b, in->metadata);
     rc = build_addrs(b, in, l);

@@ -59,7 +59,7 @@ static void build_timeouts(const Sw__HttpConnectionManager *in, struct sw_gw_hcm
     h->stream_idle_timeout_ns = sw_gw_duration(in->stream_idle_timeout, 300 * SW_NS_PER_S);
     h->request_timeout_ns = sw_gw_duration(in->request_timeout, 0);
     h->request_headers_timeout_ns = sw_gw_duration(in->request_headers_timeout, 0);
-    h->drain_timeout_ns = sw_gw_duration(in->drain_timeout, 5 * SW_NS_PER_S);
+    h->drain_timeout_ns = sw_gw_duration(in->drain_timeout, SW_NS_PER_S);
     h->delayed_close_timeout_ns = sw_gw_duration(in->delayed_close_timeout, SW_NS_PER_S);
     h->max_headers_count = 100;
     if (!o)

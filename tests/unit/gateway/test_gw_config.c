@@ -190,6 +190,13 @@ static void bad_resources_are_refused_by_name(void **state)
          "{'name':'c','load_assignment':{'endpoints':[{'lb_endpoints':[{'endpoint':{'address':{"
          "'socket_address':{'address':'localhost','port_value':1}}}}]}]}}",
          "not an IP address"},
+        {SW_GW_TYPE_CLUSTER,
+         "{'name':'c','load_assignment':{},'close_connections_on_host_health_failure':true}",
+         "close_connections_on_host_health_failure is not supported"},
+        {SW_GW_TYPE_CLUSTER,
+         "{'name':'c','type':'ORIGINAL_DST','lb_policy':'CLUSTER_PROVIDED',"
+         "'original_dst_lb_config':{'use_http_header':true}}",
+         "original_dst_lb_config.use_http_header is not supported"},
         {SW_GW_TYPE_ENDPOINTS,
          "{'cluster_name':'c','endpoints':[{'lb_endpoints':[{'load_balancing_weight':0,'endpoint':{"
          "'address':{"

@@ -439,6 +439,8 @@ static void nonsense_is_refused(void **state)
     refused(
         VH("{'match':{'prefix':'/'},'route':{'cluster':'c','retry_policy':{'retry_on':'often'}}}"),
         "often");
+    refused(VH("{'match':{'prefix':'/'},'route':{'cluster':'c','priority':'HIGH'}}"),
+            "priority HIGH is not supported");
     refused(VH("{'match':{'prefix':'/'}," TO(
                 "c") ",'typed_per_filter_config':{'x':{'@type':"
                      "'type.googleapis.com/envoy.extensions.filters.http.router.v3.Router'}}}"),
