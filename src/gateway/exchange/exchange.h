@@ -244,6 +244,8 @@ const char *sw_exchange_flags_text(struct sw_exchange *x);
 /* Wall clock when it started. */
 uint64_t sw_exchange_start_wall(struct sw_exchange *x);
 
+enum { SW_GW_REPLIED = -51 }; /* a result beside those of base/err.h */
+
 /* The filter that waited is done (sw_gw_calls.route gave SW_EAGAIN): the exchange goes on. */
 void sw_exchange_continue(struct sw_exchange *x);
 

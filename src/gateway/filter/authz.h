@@ -61,8 +61,8 @@ SW_NODISCARD int sw_gw_build_authz_route(struct sw_gw_build *b, const struct Sw_
                                          struct sw_gw_per_filter *p);
 
 /*
- * Asks. SW_EAGAIN: the answer comes later, and sw_gw_route_go_on with it; SW_ECLOSED: the request
- * was refused. route may be NULL.
+ * Asks. SW_EAGAIN: the answer comes later, and sw_gw_route_go_on with it; SW_GW_REPLIED: the
+ * request was refused. route may be NULL.
  */
 SW_NODISCARD int sw_gw_authz_request(struct sw_exchange *x, const struct sw_gw_authz *filter,
                                      const struct sw_gw_authz *route);

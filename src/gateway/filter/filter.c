@@ -96,7 +96,7 @@ static int cors_request(struct sw_exchange *x, const struct sw_gw_cors *c)
         if (!preflight || c->forward_preflights)
             return SW_OK;
         sw_exchange_reply(x, 200, sw_slice(NULL, 0), "cors_response");
-        return SW_ECLOSED;
+        return SW_GW_REPLIED;
     }
     x->rs->cors = c;
     x->rs->cors_origin = *origin;
@@ -109,7 +109,7 @@ static int cors_request(struct sw_exchange *x, const struct sw_gw_cors *c)
         sw_gw_fields_find(&x->req.fields, SW_SLICE_LIT("access-control-request-private-network")))
         add(x, "access-control-allow-private-network", SW_SLICE_LIT("true"));
     sw_exchange_reply(x, 200, sw_slice(NULL, 0), "cors_response");
-    return SW_ECLOSED;
+    return SW_GW_REPLIED;
 }
 
 static void cors_response(struct sw_exchange *x)
@@ -184,7 +184,7 @@ static int alive_request(struct sw_exchange *x, const struct sw_gw_alive *h)
             return SW_OK;
     }
     sw_exchange_reply(x, 200, sw_slice(NULL, 0), "health_check_ok");
-    return SW_ECLOSED;
+    return SW_GW_REPLIED;
 }
 
 static int directed_request(struct sw_exchange *x, const struct sw_gw_directed *d)
@@ -197,7 +197,7 @@ static int directed_request(struct sw_exchange *x, const struct sw_gw_directed *
     if (sw_slice_ieq(host, d->host.n ? d->host : x->sni))
         return SW_OK;
     sw_exchange_reply(x, 421, SW_SLICE_LIT("misdirected request"), "misdirected_request");
-    return SW_ECLOSED;
+    return SW_GW_REPLIED;
 }
 
 int sw_gw_filters_request(struct sw_exchange *x)
@@ -232,7 +232,7 @@ int sw_gw_filters_request(struct sw_exchange *x)
             /* It may be what keeps strangers out: nothing passes without it. */
             sw_exchange_reply(x, 500, SW_SLICE_LIT("the route needs a filter that is not here"),
                               "filter_not_supported");
-            rc = SW_ECLOSED;
+            rc = SW_GW_REPLIED;
             break;
         case SW_GW_FILTER_NAMED: /* of routes only */
             break;

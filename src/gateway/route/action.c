@@ -324,5 +324,5 @@ int sw_gw_normalize_path(const struct sw_gw_hcm *hcm, struct sw_slice path, stru
         !remove_dots(out, hcm->merge_slashes, a, &out))
         return SW_EINVAL;
     *ret = join(a, out, sw_slice_from(path, bare.n), sw_slice(NULL, 0));
-    return redirect ? SW_EAGAIN : SW_OK;
+    return redirect ? SW_GW_PATH_MOVED : SW_OK;
 }

@@ -17,7 +17,8 @@ struct sw_slice sw_gw_redirect_location(const struct sw_gw_route *r,
 /* All matches of the expression replaced; in the arena. */
 struct sw_slice sw_gw_regex_apply(const struct sw_gw_regex_rewrite *rw, struct sw_slice text,
                                   struct sw_arena *a, struct sw_budget *b);
-/* Resolves dot segments, merges slashes, treats %2F as told. SW_EINVAL: answer 400; SW_EAGAIN: the
- * path changed by unescaping and the client is to be redirected to *ret. */
+enum { SW_GW_PATH_MOVED = -52 }; /* a result beside those of base/err.h */
+/* Resolves dot segments, merges slashes, treats %2F as configured. SW_EINVAL: answer 400;
+ * SW_GW_PATH_MOVED: the path changed by unescaping and the client is to be redirected to *ret. */
 int sw_gw_normalize_path(const struct sw_gw_hcm *hcm, struct sw_slice path, struct sw_arena *a,
                          struct sw_slice *ret);

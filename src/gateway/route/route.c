@@ -109,7 +109,7 @@ static int not_found(struct sw_exchange *x)
 {
     x->flags |= SW_GW_FLAG_NR;
     sw_exchange_reply(x, 404, sw_slice(NULL, 0), "route_not_found");
-    return SW_ECLOSED;
+    return SW_GW_REPLIED;
 }
 
 static const struct sw_gw_weight *choose_weight(const struct sw_gw_forward *f, uint64_t rnd)
@@ -231,7 +231,7 @@ static void plan_authority(struct sw_exchange *x, const struct sw_gw_forward *f)
 static int too_much(struct sw_exchange *x)
 {
     sw_exchange_reply(x, 500, sw_slice(NULL, 0), "route_match_limit");
-    return SW_ECLOSED;
+    return SW_GW_REPLIED;
 }
 
 static int plan_forward(struct sw_exchange *x)
@@ -257,7 +257,7 @@ static int plan_forward(struct sw_exchange *x)
         x->plan.connect_terminate = terminate;
         if (!x->plan.upgrade) {
             sw_exchange_reply(x, 403, sw_slice(NULL, 0), "upgrade_failed");
-            return SW_ECLOSED;
+            return SW_GW_REPLIED;
         }
         x->plan.timeout_ns = 0; /* a tunnel lasts as long as it is used */
     }
@@ -290,7 +290,7 @@ static int answer_route(struct sw_exchange *x)
             return too_much(x);
         if (!sw_http_value_valid(location)) {
             sw_exchange_reply(x, 400, sw_slice(NULL, 0), "bad_redirect");
-            return SW_ECLOSED;
+            return SW_GW_REPLIED;
         }
         sw_gw_fields_add(&x->arena, &x->resp.fields, SW_SLICE_LIT("location"), location);
         sw_exchange_reply(x, x->route->redirect.status, sw_slice(NULL, 0), "direct_response");
@@ -310,7 +310,7 @@ static int answer_route(struct sw_exchange *x)
                              d->content_type);
         sw_exchange_reply(x, d->status, body, "direct_response");
     }
-    return SW_ECLOSED;
+    return SW_GW_REPLIED;
 }
 
 /* Path and authority as the connection manager wants them, before anything is matched. */
@@ -324,12 +324,12 @@ static int normalize(struct sw_exchange *x)
         rc = sw_gw_normalize_path(h, x->req.path, &x->arena, &path);
         if (rc == SW_EINVAL) {
             sw_exchange_reply(x, 400, sw_slice(NULL, 0), "path_normalization_failed");
-            return SW_ECLOSED;
+            return SW_GW_REPLIED;
         }
-        if (rc == SW_EAGAIN) {
+        if (rc == SW_GW_PATH_MOVED) {
             sw_gw_fields_add(&x->arena, &x->resp.fields, SW_SLICE_LIT("location"), path);
             sw_exchange_reply(x, 307, sw_slice(NULL, 0), "path_with_escaped_slashes_redirect");
-            return SW_ECLOSED;
+            return SW_GW_REPLIED;
         }
         x->req.path = path;
     }
@@ -355,7 +355,7 @@ static int require_tls(struct sw_exchange *x)
 
     sw_gw_fields_add(&x->arena, &x->resp.fields, SW_SLICE_LIT("location"), location);
     sw_exchange_reply(x, 301, sw_slice(NULL, 0), "tls_required");
-    return SW_ECLOSED;
+    return SW_GW_REPLIED;
 }
 
 /* Filters, then what the route says. */
@@ -381,7 +381,7 @@ int sw_gw_route_request(struct sw_exchange *x)
         return SW_OK;
     if (x->req.method.n > METHOD_MAX) {
         sw_exchange_reply(x, 501, sw_slice(NULL, 0), "method_too_long");
-        return SW_ECLOSED;
+        return SW_GW_REPLIED;
     }
     rs = SW_ARENA_NEW(&x->arena, struct sw_gw_route_state);
     rc = normalize(x);
@@ -396,7 +396,7 @@ int sw_gw_route_request(struct sw_exchange *x)
     x->rs = rs;
     rs->vhost = sw_gw_vhost_find(table, x->req.authority);
     if (!rs->vhost)
-        return sw_gw_filters_misdirected(x) ? SW_ECLOSED : not_found(x);
+        return sw_gw_filters_misdirected(x) ? SW_GW_REPLIED : not_found(x);
     if (rs->vhost->require_tls == 2 && !x->tls)
         return require_tls(x);
     facts.cert_presented = x->client != NULL;

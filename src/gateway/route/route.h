@@ -11,7 +11,7 @@ struct sw_exchange;
  * run request filters, change x->req.fields, fill x->plan.
  *
  * SW_OK: go on and pick a host. SW_EAGAIN: a filter waits; it calls sw_gw_route_go_on.
- * SW_ECLOSED: sw_exchange_reply was called.
+ * SW_GW_REPLIED: sw_exchange_reply was called.
  */
 SW_NODISCARD int sw_gw_route_request(struct sw_exchange *x);
 /* Of the filter that waited: the rest of sw_gw_route_request, then sw_exchange_continue. */

@@ -98,7 +98,7 @@ int sw_gw_lb_pick(struct sw_gw_hosts *hs, const struct sw_gw_config *c, struct s
     }
     if (!h || (h->addr.kind == SW_GW_ADDR_IP && h->addr.ip.ip.family == 0)) {
         bump(&cell->no_host);
-        return SW_ECLOSED;
+        return SW_GW_NO_HOST;
     }
     wc->active++;
     h->active++;

@@ -4,9 +4,11 @@
 
 #include "gateway/upstream/host.h"
 
+enum { SW_GW_NO_HOST = -50 }; /* a result beside those of base/err.h */
+
 /*
  * A host of the named cluster for one request or connection, counted as active, with a reference
- * for the caller. SW_ENOENT: no such cluster; SW_ELIMIT: a circuit limit; SW_ECLOSED: no usable
+ * for the caller. SW_ENOENT: no such cluster; SW_ELIMIT: a circuit limit; SW_GW_NO_HOST: no usable
  * member.
  */
 SW_NODISCARD int sw_gw_lb_pick(struct sw_gw_hosts *hs, const struct sw_gw_config *c,
