@@ -406,7 +406,6 @@ void sw_log_begin(struct sw_log_line *l, enum sw_log_level level, const char *sc
     char msg[1024];
     va_list ap;
 
-    l->level = level;
     l->n = 0;
     l->fields = false;
     l->json = logger.format == SW_LOG_JSON;

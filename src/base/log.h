@@ -51,7 +51,6 @@ bool sw_log_enabled(enum sw_log_level level, const char *scope);
 
 /* One line being built on the caller's stack. Too long a line is cut, never refused. */
 struct sw_log_line {
-    enum sw_log_level level;
     bool on; /* false: the filter drops it and every call is free */
     bool json;
     bool fields; /* one was written */

@@ -23,7 +23,6 @@ struct beside {
     sem_t settled; /* it runs, or it failed */
     struct sw_sidecar_run *run;
     struct sw_err err;
-    int rc;
 };
 
 /* The two commands' arguments, apart. Texts are borrowed or owned by the arena. */
@@ -79,7 +78,7 @@ static void *thread_main(void *arg)
 {
     struct beside *b = arg;
 
-    b->rc = sw_sidecar_run(&b->c, false, on_started, b, &b->err);
+    (void)!sw_sidecar_run(&b->c, false, on_started, b, &b->err); /* err says why */
     if (!b->run)
         (void)sem_post(&b->settled);
     return NULL;

@@ -133,7 +133,6 @@ static void set_relay(struct sw_connector *c, struct sw_slice url)
     sw_free(c->relay);
     c->relay = url.n ? sw_slice_dup(url) : NULL;
     c->relay_up = false;
-    c->relay_since_ns = sw_wall_ns();
     observe(c);
     if (c->joined)
         sw_quic_set_home_relay(c->quic, url);
@@ -182,7 +181,6 @@ void connector_relay_state(void *arg, bool up)
     struct sw_connector *c = arg;
 
     c->relay_up = up;
-    c->relay_since_ns = sw_wall_ns();
     sw_log_info("connector", "relay %s is %s", c->relay ? c->relay : "",
                 up ? "connected" : "not connected");
     if (up && c->observe)

@@ -97,7 +97,6 @@ struct sw_connector {
     int api_code;
     char api_message[200];
     uint64_t api_since_ns; /* wall */
-    uint64_t relay_since_ns;
     bool relay_up;
     /* the end */
     bool draining;

@@ -125,8 +125,7 @@ static void judge(struct deciding *d, const struct sw_kube_obj *o)
     *c = (struct sw_claim){.value = js_or(spec, "value", ""),
                            .ns = js_or(holder, "namespace", ""),
                            .name = js_or(holder, "name", ""),
-                           .uid = js_or(holder, "uid", ""),
-                           .recorded = true};
+                           .uid = js_or(holder, "uid", "")};
     /* One under another name than its own would be a second owner. */
     if (!sw_slice_eq(sw_claim_name(d->a, d->in->type, c->value), o->name))
         return;

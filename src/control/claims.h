@@ -50,7 +50,6 @@ struct sw_claim {
     struct sw_slice uid;
     /* NULL: recorded for an object that the view does not have, or that does not ask for it. */
     const struct sw_kube_obj *holder;
-    bool recorded;
 };
 
 /*

@@ -26,7 +26,6 @@ struct trouble {
     char *reason; /* one word */
     char *text;
     uint64_t due_ns;
-    bool told;
 };
 
 static void trouble_free(struct trouble *t)
@@ -84,7 +83,6 @@ static void on_grace(struct sw_timer *timer)
         if (t->due_ns > now)
             break;
         sw_list_unlink(&t->link);
-        t->told = true;
         tell(c, t, SW_EVENT_WARNING);
         if (t->type) /* the status remembers it */
             forget(c, t);

@@ -25,7 +25,6 @@ struct dns_notify {
     uint16_t id;
     unsigned tries;
     bool again; /* the zone changed meanwhile */
-    struct sw_dns_mac mac;
     struct sw_watch watch;
     struct sw_timer timer;
 };

@@ -103,7 +103,6 @@ static int step(struct sw_capsule_reader *r, struct sw_slice *in, struct sw_slic
     }
     *in = sw_slice_from(*in, (size_t)r->left);
     r->in_value = false;
-    r->skipped++;
     return SW_ENOENT;
 }
 

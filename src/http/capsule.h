@@ -36,7 +36,6 @@ struct sw_capsule_reader {
     uint64_t type;
     uint64_t left;       /* bytes of the value to come */
     struct sw_buf value; /* of a DATAGRAM capsule in pieces; owned */
-    uint64_t skipped;    /* capsules of unknown types */
 };
 
 /*

@@ -31,16 +31,6 @@ int sw_netns_open(const char *path, int *ret_fd, struct sw_err *err)
     return SW_OK;
 }
 
-int sw_netns_id(int fd, struct sw_netns_id *ret, struct sw_err *err)
-{
-    struct stat st;
-
-    if (fstat(fd, &st) != 0)
-        return sw_err_sys(err, errno, "cannot stat a network namespace");
-    *ret = (struct sw_netns_id){.dev = st.st_dev, .ino = st.st_ino};
-    return SW_OK;
-}
-
 int sw_netns_run(int fd, int (*fn)(void *arg), void *arg, struct sw_err *err)
 {
     static _Thread_local int home = -1; /* this thread never moves for good, so one is enough */

@@ -8,17 +8,11 @@
 
 #include "base/err.h"
 
-struct sw_netns_id {
-    dev_t dev;
-    ino_t ino;
-};
-
 /*
  * Opens a namespace by path ("/run/netns/x", "/proc/7/ns/net"). SW_ENOENT when there is nothing,
  * SW_EINVAL when it is not a network namespace. The descriptor is the caller's.
  */
 SW_NODISCARD int sw_netns_open(const char *path, int *ret_fd, struct sw_err *err);
-SW_NODISCARD int sw_netns_id(int fd, struct sw_netns_id *ret, struct sw_err *err);
 
 /*
  * Moves the calling thread into the namespace and runs fn there; the way back is taken in any

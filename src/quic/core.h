@@ -223,7 +223,6 @@ struct sw_qconn {
 
     uint8_t *last_words; /* owned: the close packet, said again while others still talk to us */
     size_t last_words_n;
-    uint64_t grave_until_ns;
     uint32_t grave_heard;
 };
 

@@ -123,7 +123,6 @@ size_t sw_discovery_write(struct sw_arena *a, const struct sw_quic_target *t,
 
 struct sw_discovery {
     struct sw_nodeid id;
-    struct sw_dns_stub *stub;
     struct sw_dns_name name;
     struct sw_dns_lookup *lookup;
     sw_discovery_cb cb;
@@ -133,7 +132,7 @@ struct sw_discovery {
 static void on_txt(void *arg, const struct sw_dns_result *r)
 {
     struct sw_discovery *d = arg;
-    struct sw_discovery_result out = {.rc = r->rc, .ttl_s = r->ttl_s, .err = r->err};
+    struct sw_discovery_result out = {.rc = r->rc, .err = r->err};
     SW_ARENA_AUTO arena = {0};
     struct sw_quic_target t;
 
@@ -153,7 +152,6 @@ struct sw_discovery *sw_discovery_start(struct sw_dns_stub *s, const struct sw_n
     char head[8 + SW_NODEID_B32] = "_iroh.";
 
     d->id = *id;
-    d->stub = s;
     d->cb = cb;
     d->arg = arg;
     (void)sw_nodeid_z32(id, head + 6);

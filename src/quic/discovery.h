@@ -34,7 +34,6 @@ struct sw_discovery;
 struct sw_discovery_result {
     int rc; /* SW_OK; SW_ENOENT: not published; SW_ETIME, SW_EPROTO, SW_ELIMIT */
     const struct sw_quic_target *target; /* with SW_OK; borrowed for the callback */
-    uint32_t ttl_s;
     struct sw_err err;
 };
 typedef void (*sw_discovery_cb)(void *arg, const struct sw_discovery_result *r);

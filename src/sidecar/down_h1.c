@@ -238,8 +238,6 @@ static int fill(struct h1c *c)
     }
     if (n == SW_EAGAIN)
         c->readable = false;
-    if (n == SW_EOF)
-        c->eof = true;
     return (int)n;
 }
 

@@ -46,7 +46,6 @@ struct h1c {
     size_t lingered;
     uint64_t left; /* of the answer, when its length is known */
     bool readable : 1;
-    bool eof : 1;
     bool req_done : 1; /* all of the request was passed on */
     bool answered : 1;
     bool chunked : 1; /* the answer, toward the client */

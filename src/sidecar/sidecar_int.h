@@ -72,7 +72,6 @@ struct sw_sidecar {
     size_t n_requests;
     bool draining;
     struct sw_timer poll; /* while draining */
-    struct sw_defer done_call;
     void (*done)(void *arg);
     void *done_arg;
 };

@@ -79,7 +79,6 @@ struct sw_store_stats {
     uint64_t largest_batch;
     uint64_t refused; /* writes turned away because the queue was full */
     uint64_t failed;  /* writes lost to database errors (and reported so) */
-    uint64_t wal_pages;
 };
 void sw_store_stats(struct sw_store *s, struct sw_store_stats *ret);
 

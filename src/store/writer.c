@@ -202,7 +202,6 @@ static void publish(struct sw_store *s, struct batch *b)
     s->stats.commits++;
     if (b->events.n > s->stats.largest_batch)
         s->stats.largest_batch = b->events.n;
-    s->stats.wal_pages = sw_db_wal_pages(s->db);
     sw_store_feeds_wake_locked(s);
     (void)pthread_mutex_unlock(&s->lock);
     b->events.n = 0;

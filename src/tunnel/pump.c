@@ -179,7 +179,6 @@ static int run_side(struct sw_pump *p, int i)
         return SW_EAGAIN;
     if (n == SW_EOF) {
         from->eof = true;
-        to->shut = true;
         sw_sock_shutdown_write(to->fd);
     } else if (n < 0 && n != SW_EAGAIN) {
         return SW_ECLOSED;

@@ -26,7 +26,6 @@ struct sw_pump_side {
     bool readable;
     bool hup;     /* read on until the end shows */
     bool eof;     /* nothing more will be read */
-    bool shut;    /* the other side's end was passed on to this one */
     bool broken;  /* a read failed; counts once what it held was passed on */
     bool bulk;    /* splice instead of copying */
     uint8_t grow; /* full pipes seen, enlarges the pipe */

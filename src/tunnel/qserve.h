@@ -98,8 +98,7 @@ struct sw_qserve_config {
 };
 
 struct sw_qserve_stats {
-    uint64_t conns, streams, udp_flows; /* now */
-    uint64_t conns_total;
+    uint64_t conns, streams, udp_flows;           /* now */
     uint64_t accepted, denied, failed, completed; /* exchanges */
     uint64_t malformed;                           /* heads that could not be read */
     uint64_t overflows;                           /* streams reset unheard: too many */

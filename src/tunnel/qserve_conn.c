@@ -108,7 +108,6 @@ void sw_qserve_adopt(struct sw_qserve *v, struct sw_qconn *q)
     c->q = q;
     sw_list_push_back(&v->conns, &c->link);
     v->stats.conns++;
-    v->stats.conns_total++;
     sw_qconn_set_ops(q, &conn_ops, c);
 }
 

@@ -193,7 +193,6 @@ struct api_req {
     const char *as_version; /* "v1" or "v1beta1" */
     bool pretty;
     bool yaml;
-    bool replied;
     /* write options */
     bool dry_run;
     bool force;
@@ -202,7 +201,6 @@ struct api_req {
     struct sw_texts warnings;
     struct sw_json *audit_notes; /* annotations of the audit log; NULL when there are none */
     struct sw_store_snap *snap;  /* what the answer was made from */
-    unsigned tries;
     uint64_t begin_ns;
     const char *audit_id;
     bool counted;          /* in the fairness counters */

@@ -14,7 +14,6 @@ struct list_opts {
     uint64_t limit; /* 0: all */
     uint64_t rv;
     bool exact;
-    bool inconsistent;    /* continue at the newest state */
     struct sw_slice from; /* key to start at */
     struct api_filter filter;
 };
@@ -89,7 +88,6 @@ static bool read_continue(struct api_req *r, struct list_opts *o, struct sw_slic
         memcpy(p + o->from.n, start.p + 1, start.n - 1);
         o->from = sw_slice(p, o->from.n + start.n - 1);
     }
-    o->inconsistent = rv < 0;
     o->rv = rv > 0 ? (uint64_t)rv : 0;
     o->exact = rv > 0;
     return true;

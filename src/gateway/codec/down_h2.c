@@ -72,7 +72,6 @@ static void send_head(struct sw_exchange *x, bool end)
     n += gw_h2_put_fields(x, &r->fields, f + n);
     if ((r->length == SW_GW_LENGTH_KNOWN || r->has_length) && r->status != 204)
         f[n++] = gw_h2_put_length(length, r->content_length);
-    s->tunnel = r->length == SW_GW_LENGTH_TUNNEL;
     /* HTTP/1.1 has no trailers behind a known length; HTTP/2 may. */
     if (r->length == SW_GW_LENGTH_KNOWN && r->version != SW_GW_HTTP2 && !x->req.head && !end) {
         s->known = true;

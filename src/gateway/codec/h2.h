@@ -52,7 +52,6 @@ struct gw_h2_stream {
     bool headroom : 1; /* of live */
     bool was_high : 1;
     bool paused : 1; /* the exchange does not want data */
-    bool tunnel : 1;
 };
 
 /* What both sides tell the engine; windows as configured, within reason. */

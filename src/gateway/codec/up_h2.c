@@ -79,7 +79,6 @@ static void send_head(struct sw_exchange *x, bool end)
         f = sw_arena_array(&x->arena, x->req.fields.n + 8, sizeof(*f));
     if (end)
         s->end = s->end_out = true;
-    s->tunnel = x->req.length == SW_GW_LENGTH_TUNNEL;
     s->id = sw_h2_request_head(s->g->h2, f, put_head(x, f, length, end), end, s, &err);
     if (s->id < 0) {
         struct gw_h2 *g = s->g;

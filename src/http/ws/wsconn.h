@@ -80,7 +80,6 @@ struct sw_wsconn {
     bool upgraded : 1;
     bool connecting : 1;
     bool opening : 1; /* connect or handshake in progress */
-    bool announce : 1;
     bool flush_due : 1;
     bool lingering : 1;
     bool shut : 1;

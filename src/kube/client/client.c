@@ -85,10 +85,10 @@ static void finish(struct sw_kube_call *call, struct sw_kube_reply *r)
     sw_arena_clear(r->arena);
 }
 
-static void fail(struct sw_kube_call *call, int rc, const struct sw_err *err, bool unknown)
+static void fail(struct sw_kube_call *call, int rc, const struct sw_err *err)
 {
     struct sw_arena a = {0};
-    struct sw_kube_reply r = {.arena = &a, .unknown = unknown};
+    struct sw_kube_reply r = {.arena = &a};
 
     kube_reply_failed(&r, rc, err);
     finish(call, &r);
@@ -104,7 +104,7 @@ void sw_kube_client_free(struct sw_kube_client *c)
     c->health.closing = true;
     (void)sw_err_set(&err, SW_ECLOSED, "client closed");
     while (!sw_list_empty(&c->calls))
-        fail(SW_CONTAINER_OF(c->calls.next, struct sw_kube_call, link), SW_ECLOSED, &err, true);
+        fail(SW_CONTAINER_OF(c->calls.next, struct sw_kube_call, link), SW_ECLOSED, &err);
     kube_watches_end(c, &err);
     kube_health_done(&c->health);
     sw_kube_transport_done(&c->t);
@@ -204,7 +204,7 @@ static void on_done(struct sw_http_call *http, int rc, const struct sw_err *err,
 
         if (!hopeless && (call->read_only || !sent) && again(call))
             return;
-        fail(call, rc, err, sent && !call->read_only);
+        fail(call, rc, err);
         return;
     }
     if (call->status == 401 && !call->asked_token) {
@@ -227,7 +227,7 @@ static void on_early(struct sw_defer *d)
 {
     struct sw_kube_call *call = SW_CONTAINER_OF(d, struct sw_kube_call, later);
 
-    fail(call, call->early.rc, &call->early, false);
+    fail(call, call->early.rc, &call->early);
 }
 
 static void attempt(struct sw_kube_call *call)

@@ -82,7 +82,6 @@ struct sw_kube_reply {
     struct sw_slice message;      /* for people, never empty on failure */
     const struct sw_json *object; /* 2xx: the answer; NULL when it has none */
     const struct sw_json *status; /* failures: the Status object; NULL when there is none */
-    bool unknown;                 /* a write whose outcome nobody can tell */
     uint64_t retry_after_ns;      /* the server's wish; 0: none */
     uint64_t date_s;              /* the server's clock, by its Date field; 0: it has none */
     /* Holds all of it. A callback that wants to keep the object moves the struct out and zeroes it.

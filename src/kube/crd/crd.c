@@ -97,10 +97,8 @@ static void compile_version(const struct sw_json *v, const struct sw_json *old,
 
     out->name = crd_text(v, "name");
     out->served = sw_json_true(sw_json_find(v, "served"));
-    out->storage = sw_json_true(sw_json_find(v, "storage"));
     out->deprecated = sw_json_true(sw_json_find(v, "deprecated"));
     out->status = sw_json_walk(v, "subresources", "status", NULL);
-    out->scale = sw_json_walk(v, "subresources", "scale", NULL);
     out->columns = sw_json_find(v, "additionalPrinterColumns");
     out->selectors = sw_json_find(v, "selectableFields");
     if (!schema) {
@@ -157,10 +155,7 @@ struct sw_crd *sw_crd_compile(const struct sw_json *obj, const struct sw_json *o
     versions = sw_json_find(spec, "versions");
     c->group = crd_text(spec, "group");
     c->kind = crd_text(names, "kind");
-    c->list_kind = crd_text(names, "listKind");
     c->plural = crd_text(names, "plural");
-    c->singular = crd_text(names, "singular");
-    c->namespaced = sw_json_str_eq(sw_json_find(spec, "scope"), "Namespaced");
     c->versions = sw_arena_array(&c->arena, sw_json_len(versions) + 1, sizeof(*c->versions));
     one = sw_crd_common_schema(versions);
     sw_field_errs_init(&own, e->arena);

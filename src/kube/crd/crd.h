@@ -11,10 +11,8 @@
 struct sw_crd_version {
     struct sw_slice name;
     bool served;
-    bool storage;
     bool deprecated;
     bool status;                     /* has the status subresource */
-    const struct sw_json *scale;     /* its three paths, NULL when none */
     const struct sw_json *columns;   /* additionalPrinterColumns, may be NULL */
     const struct sw_json *selectors; /* selectableFields, may be NULL */
     struct sw_slice warning;         /* text for deprecated versions, ready to send */
@@ -25,8 +23,7 @@ struct sw_crd_version {
 struct sw_crd {
     struct sw_arena arena;
     const struct sw_json *object; /* a copy */
-    struct sw_slice group, kind, list_kind, plural, singular;
-    bool namespaced;
+    struct sw_slice group, kind, plural;
     struct sw_crd_version *versions;
     size_t nversions;
 };

@@ -70,7 +70,6 @@ struct sw_schema {
     bool has_list_type;
     bool rules_below; /* this node or one inside it has rules */
     bool patch_merge; /* strategic merge: lists merge instead of being replaced */
-    bool retain_keys;
     bool has_min, has_max, ex_min, ex_max, has_multiple;
     enum sw_list_type list_type;
     struct sw_slice *list_keys;
@@ -83,8 +82,7 @@ struct sw_schema {
     const struct sw_json *enums; /* array, NULL when none */
     double min, max, multiple;
     int64_t min_len, max_len, min_items, max_items, min_props, max_props; /* -1 = none */
-    bool unique_items;
-    struct sw_regex *re; /* owned by the set */
+    struct sw_regex *re;                                                  /* owned by the set */
     struct sw_slice pattern;
     struct sw_slice format;
     struct sw_slice *required;

@@ -158,8 +158,7 @@ static void decide(struct sw_arena *a, struct sw_dns_claim *c, size_t n, const c
                                  .ns = c[i].connector->ns,
                                  .name = c[i].connector->name,
                                  .uid = c[i].connector->uid,
-                                 .holder = c[i].connector,
-                                 .recorded = true};
+                                 .holder = c[i].connector};
         (void)sw_map_put(&keys, id, has);
     }
     sw_dns_claims(a, &keys, c, n, sw_slice_str(stale));

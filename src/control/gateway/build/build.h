@@ -178,10 +178,9 @@ void sw_gateway_build(const struct sw_view *v, const struct sw_gateway_conf *con
  */
 struct sw_gateway_cache *sw_gateway_cache_new(void);
 void sw_gateway_cache_free(struct sw_gateway_cache *c);
-/* How often a route was compiled, how often it was not necessary; certificates looked into. */
+/* How many routes were compiled and certificates parsed. */
 struct sw_gateway_cache_stats {
     size_t compiled;
-    size_t reused;
     size_t certs;
 };
 struct sw_gateway_cache_stats sw_gateway_cache_stats(const struct sw_gateway_cache *c);

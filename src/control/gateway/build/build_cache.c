@@ -344,8 +344,6 @@ struct kept *cache_route(struct builder *b, enum route_kind kind, const struct s
         k->route = (struct route){.obj = o, .kind = kind, .arena = &k->arena};
         c->compiled++;
         c->stats.compiled++;
-    } else {
-        c->stats.reused++;
     }
     c->fresh[kind].p[c->fresh[kind].n++] = k;
     for (size_t i = 0; i < k->route.sticky.n; i++)

@@ -122,12 +122,10 @@ struct gateway {
     const struct sw_json *spec;
     size_t *addrs; /* indexes into the configuration's */
     size_t n_addrs;
-    struct verdict accepted;   /* before its listeners are looked at */
-    struct verdict programmed; /* addresses */
-    struct verdict resolved;   /* backend client certificate */
-    bool has_client_cert;
+    struct verdict accepted;     /* before its listeners are looked at */
+    struct verdict programmed;   /* addresses */
+    struct verdict resolved;     /* backend client certificate */
     struct sw_slice client_cert; /* a secret's name */
-    bool insecure_frontend;
     struct ns_rule sets_ns;
     struct parent **sets; /* in order of precedence */
     size_t n_sets;
@@ -209,13 +207,11 @@ struct kept {
 
 struct policy {
     const struct sw_kube_obj *obj;
-    struct sw_slice created;
     struct sw_gw_backend_tls tls; /* without the client certificate */
     struct verdict accepted;
     struct verdict resolved;
     struct gateway **ancestors;
     size_t n_ancestors;
-    size_t cap_ancestors;
 };
 
 /* A cluster and what the build has to know of it besides. */

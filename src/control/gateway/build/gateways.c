@@ -191,7 +191,6 @@ static void read_client_cert(struct builder *b, struct gateway *g)
 
     if (!ref)
         return;
-    g->has_client_cert = true;
     g->resolved = resolve_cert(b, "Gateway", g->parent.obj->ns, ref, "InvalidClientCertificateRef",
                                &g->client_cert);
 }
