@@ -81,8 +81,17 @@ uint64_t sw_view_since_ns(const struct sw_view *v);
 
 /* Memory for the build, gone when the output is. */
 struct sw_arena *sw_out_arena(struct sw_output *out);
-/* A resource for the data plane. A name given twice keeps the first. Both are copied. */
-void sw_out_publish(struct sw_output *out, struct sw_slice name, struct sw_slice bytes);
+/*
+ * A resource for the data plane, or for the controller itself. kind tells the controller what it
+ * is: a literal, or text in the output's arena. A name given twice within a kind keeps the first.
+ * Name and bytes are copied.
+ */
+void sw_out_publish(struct sw_output *out, const char *kind, struct sw_slice name,
+                    struct sw_slice bytes);
+/* What an operator should read once, published as kind SW_OUT_NOTE. reason is a literal. */
+#define SW_OUT_NOTE "note"
+void sw_out_note(struct sw_output *out, const char *reason, struct sw_slice subject,
+                 struct sw_slice text);
 /*
  * An object that shall exist with at least these fields (server-side apply, forced: they are ours).
  * obj lives in the output's arena and has metadata.name (and namespace), apiVersion and kind.
@@ -114,8 +123,13 @@ void sw_out_expires(struct sw_output *out, uint64_t wall_ns);
  */
 typedef void (*sw_build_fn)(const struct sw_view *v, struct sw_output *out, void *arg);
 
-/* A difference to what was published before; bytes.p == NULL: it is gone. Ordered by name. */
+/*
+ * A difference to what was published before; bytes.p == NULL: it is gone. Ordered by kind, reason
+ * and name.
+ */
 struct sw_change {
+    const char *kind;
+    const char *reason; /* of a note; "" otherwise */
     struct sw_slice name;
     struct sw_slice bytes;
 };

@@ -66,7 +66,7 @@ struct out_notice {
 
 struct sw_output {
     struct sw_arena arena;
-    struct sw_map published;           /* name -> struct sw_change in the arena */
+    struct sw_map published;           /* "kind|reason|name" -> struct sw_change in the arena */
     SW_VEC(struct out_write *) writes; /* in the order wanted */
     struct sw_map by_id;               /* the same */
     struct sw_map notices;             /* id -> struct out_notice in the arena */

@@ -166,16 +166,38 @@ struct sw_arena *sw_out_arena(struct sw_output *out)
     return &out->arena;
 }
 
-void sw_out_publish(struct sw_output *out, struct sw_slice name, struct sw_slice bytes)
+static void publish(struct sw_output *out, const char *kind, const char *reason,
+                    struct sw_slice name, struct sw_slice bytes)
 {
+    const char *head = sw_arena_printf(&out->arena, "%s|%s|", kind, reason);
+    size_t n = strlen(head);
+    char *text = sw_arena_alloc(&out->arena, n + name.n + 1);
+    struct sw_slice key = sw_slice(text, n + name.n);
     struct sw_change *c;
 
-    if (sw_map_get(&out->published, name))
+    memcpy(text, head, n);
+    if (name.n)
+        memcpy(text + n, name.p, name.n);
+    if (sw_map_get(&out->published, key))
         return;
     c = SW_ARENA_NEW(&out->arena, struct sw_change);
-    c->name = sw_arena_slice(&out->arena, name);
+    c->kind = kind;
+    c->reason = reason;
+    c->name = sw_slice_from(key, n);
     c->bytes = sw_arena_slice(&out->arena, bytes);
-    (void)sw_map_put(&out->published, c->name, c);
+    (void)sw_map_put(&out->published, key, c);
+}
+
+void sw_out_publish(struct sw_output *out, const char *kind, struct sw_slice name,
+                    struct sw_slice bytes)
+{
+    publish(out, kind, "", name, bytes);
+}
+
+void sw_out_note(struct sw_output *out, const char *reason, struct sw_slice subject,
+                 struct sw_slice text)
+{
+    publish(out, SW_OUT_NOTE, reason, subject, text);
 }
 
 static void add_write(struct sw_output *out, const struct out_write *w, struct sw_slice ns,
@@ -249,7 +271,11 @@ static int by_name(const void *a, const void *b)
     const struct sw_change *x = a;
     const struct sw_change *y = b;
 
-    return sw_slice_cmp(x->name, y->name);
+    int order = strcmp(x->kind, y->kind);
+
+    if (order == 0)
+        order = strcmp(x->reason, y->reason);
+    return order ? order : sw_slice_cmp(x->name, y->name);
 }
 
 struct sw_change *output_diff(const struct sw_output *old, const struct sw_output *now,
@@ -259,7 +285,7 @@ struct sw_change *output_diff(const struct sw_output *old, const struct sw_outpu
 
     SW_MAP_FOREACH (it, &now->published) {
         const struct sw_change *c = it->value;
-        const struct sw_change *before = old ? sw_map_get(&old->published, c->name) : NULL;
+        const struct sw_change *before = old ? sw_map_get(&old->published, it->key) : NULL;
 
         if (!before || !sw_slice_eq(before->bytes, c->bytes))
             sw_vec_push(&list, *c);
@@ -268,8 +294,9 @@ struct sw_change *output_diff(const struct sw_output *old, const struct sw_outpu
         SW_MAP_FOREACH (it, &old->published) {
             const struct sw_change *c = it->value;
 
-            if (!sw_map_get(&now->published, c->name))
-                sw_vec_push(&list, (struct sw_change){.name = c->name});
+            if (!sw_map_get(&now->published, it->key))
+                sw_vec_push(&list, (struct sw_change){
+                                       .kind = c->kind, .reason = c->reason, .name = c->name});
         }
     }
     if (list.n)

@@ -94,27 +94,23 @@ void sw_httpproxy_build(const struct sw_view *v, const struct sw_connector_conf 
                         struct sw_output *out);
 
 /*
- * What sw_httpproxy_build publishes: certificates that are to be issued. The name is "cert|" and
- * the Secret's "ns/name"; the bytes are the Secret as JSON without its data, the name to certify in
+ * What sw_httpproxy_build publishes: certificates that are to be issued. The name is the Secret's
+ * "ns/name"; the bytes are the Secret as JSON without its data, the name to certify in
  * its annotation SW_CONNECTOR_CERT_NAME.
  */
-#define SW_CONNECTOR_CERT       "cert|"
+#define SW_CONNECTOR_CERT       "cert"
 #define SW_CONNECTOR_CERT_NAME  "spanwire.dev/certificate-for"
 #define SW_CONNECTOR_CERT_LABEL "spanwire.dev/issued"
 #define SW_CONNECTOR_CERT_UNTIL "spanwire.dev/certificate-until" /* RFC 3339 */
 #define SW_CONNECTOR_CERT_BY    "spanwire.dev/certificate-issuer"
 /* Its input (sw_view_input): "ns/name" of Secrets that could not be issued, a line each. */
 /*
- * And its rules with connectors, for the extension server: the name is "rule|ns/name/<index>", the
+ * And its rules with connectors, for the extension server: the name is "ns/name/<index>", the
  * bytes are "<id> <target> <TLS name or ->", or "offline".
  */
-#define SW_CONNECTOR_RULE "rule|"
-/*
- * Both builds publish what an operator should read once: "note|<reason>|<subject>" with the text.
- * And who is there: "online|ns/name" with the NodeID.
- */
-#define SW_CONNECTOR_NOTE   "note|"
-#define SW_CONNECTOR_ONLINE "online|"
+#define SW_CONNECTOR_RULE "rule"
+/* Both builds publish notes (sw_out_note), and who is there: "ns/name" with the NodeID. */
+#define SW_CONNECTOR_ONLINE "online"
 /* On an HTTPProxy: where it is served. */
 #define SW_CONNECTOR_URL "spanwire.dev/url"
 /* On a ConnectorClass, value "Strict": only what a ConnectorAdvertisement has is served. */

@@ -290,8 +290,7 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
     else if (l.live && id.n && !key.usable)
         cn_note(s->out, "KeyNotProved", "connector", o, key.proved.msg);
     else if (l.live && id.n)
-        sw_out_publish(s->out, cn_printf(s->a, SW_CONNECTOR_ONLINE "%.*s", SW_SLICE_ARG(o->key)),
-                       id);
+        sw_out_publish(s->out, SW_CONNECTOR_ONLINE, o->key, id);
     want[n++] = ready_condition(&l, invalid, &key);
     if (key.proved.type)
         want[n++] = key.proved;

@@ -120,21 +120,15 @@ static void log_change(const char *what, struct sw_slice subject, const char *ke
 /* A connector that came or went, or something that was refused. */
 static void tell(struct sw_connector_controller *c, const struct sw_change *change)
 {
-    struct sw_slice rest = change->name;
-    struct sw_slice what = sw_slice_cut(&rest, '|');
-    char reason[64];
-
-    if (sw_slice_eq_str(what, "online")) {
-        log_change(change->bytes.p ? "online" : "offline", rest, "id", change->bytes);
-        set_known(&c->online, rest, change->bytes);
+    if (strcmp(change->kind, SW_CONNECTOR_ONLINE) == 0) {
+        log_change(change->bytes.p ? "online" : "offline", change->name, "id", change->bytes);
+        set_known(&c->online, change->name, change->bytes);
         if (c->metrics)
             sw_metric_set(sw_metric_get1(c->metrics, SW_METRIC_CONNECTORS_ONLINE, NULL),
                           (int64_t)c->online.n);
-    } else if (sw_slice_eq_str(what, "note") && change->bytes.p) {
-        what = sw_slice_cut(&rest, '|');
-        (void)snprintf(reason, sizeof(reason), "%.*s", SW_SLICE_ARG(what));
-        log_change("refused", rest, "text", change->bytes);
-        count(c, SW_METRIC_CONNECTOR_REFUSALS, reason);
+    } else if (strcmp(change->kind, SW_OUT_NOTE) == 0 && change->bytes.p) {
+        log_change("refused", change->name, "text", change->bytes);
+        count(c, SW_METRIC_CONNECTOR_REFUSALS, change->reason);
     }
 }
 
@@ -155,10 +149,8 @@ static void due_free(struct due *d)
 }
 
 /* Statuses tell which certificates failed; why is in the log. why.p == NULL: it did not. */
-static void set_failed(struct sw_connector_controller *c, struct sw_slice due_name,
-                       struct sw_slice why)
+static void set_failed(struct sw_connector_controller *c, struct sw_slice key, struct sw_slice why)
 {
-    struct sw_slice key = sw_slice_from(due_name, strlen(SW_CONNECTOR_CERT));
     SW_BUF_AUTO text = {.max = FAILED_MAX};
 
     if (!sw_map_get(&c->failed, key) == !why.p)
@@ -181,7 +173,7 @@ static void fail(struct sw_connector_controller *c, const struct due *d, struct 
     set_failed(c, d->name, why.p ? why : SW_SLICE_LIT(""));
     count(c, SW_METRIC_CONNECTOR_CERTS, "failed");
     sw_log_begin(&l, SW_LOG_WARN, "connector", "certificate not issued");
-    sw_log_str(&l, "secret", sw_slice_from(d->name, strlen(SW_CONNECTOR_CERT)));
+    sw_log_str(&l, "secret", d->name);
     sw_log_str(&l, "reason", why);
     sw_log_end(&l);
 }
@@ -361,11 +353,10 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
 
     (void)version;
     for (size_t i = 0; i < n; i++) {
-        if (sw_slice_has_prefix(changes[i].name, SW_SLICE_LIT(SW_CONNECTOR_CERT)))
+        if (strcmp(changes[i].kind, SW_CONNECTOR_CERT) == 0)
             set_due(c, changes[i].name, changes[i].bytes);
-        else if (sw_slice_has_prefix(changes[i].name, SW_SLICE_LIT(SW_CONNECTOR_RULE)))
-            set_known(&c->rules, sw_slice_from(changes[i].name, strlen(SW_CONNECTOR_RULE)),
-                      changes[i].bytes);
+        else if (strcmp(changes[i].kind, SW_CONNECTOR_RULE) == 0)
+            set_known(&c->rules, changes[i].name, changes[i].bytes);
         else
             tell(c, &changes[i]);
     }

@@ -110,8 +110,6 @@ struct sw_json *cn_conditions(struct sw_arena *a, const struct sw_json *have,
 void cn_note(struct sw_output *out, const char *reason, const char *kind,
              const struct sw_kube_obj *of, const char *text)
 {
-    sw_out_publish(out,
-                   cn_printf(sw_out_arena(out), SW_CONNECTOR_NOTE "%s|%s/%.*s", reason, kind,
-                             SW_SLICE_ARG(of->key)),
-                   sw_slice_str(text));
+    sw_out_note(out, reason, cn_printf(sw_out_arena(out), "%s/%.*s", kind, SW_SLICE_ARG(of->key)),
+                sw_slice_str(text));
 }

@@ -126,9 +126,8 @@ static void publish_rules(struct hp *h)
             value = cn_printf(h->a, "%.*s %.*s %.*s", SW_SLICE_ARG(id),
                               SW_SLICE_ARG(sw_connector_target(h->a, b->ep.host, b->ep.port)),
                               b->ep.tls ? (int)b->tls_name.n : 1, b->ep.tls ? b->tls_name.p : "-");
-        sw_out_publish(h->out,
-                       cn_printf(h->a, SW_CONNECTOR_RULE "%.*s/%zu", SW_SLICE_ARG(h->obj->key), i),
-                       value);
+        sw_out_publish(h->out, SW_CONNECTOR_RULE,
+                       cn_printf(h->a, "%.*s/%zu", SW_SLICE_ARG(h->obj->key), i), value);
     }
 }
 

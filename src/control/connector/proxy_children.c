@@ -52,10 +52,10 @@ static void ask_certificate(struct hp *h, const struct hp_host *host)
     cn_meta(h->a, s, "annotations", SW_CONNECTOR_CERT_NAME, host->name);
     cn_meta(h->a, s, "annotations", SW_CONNECTOR_CERT_BY, h->conf->issuer);
     sw_json_put(h->a, s, "type", sw_json_new_str(h->a, "kubernetes.io/tls"));
-    sw_out_publish(h->out,
-                   cn_printf(h->a, SW_CONNECTOR_CERT "%.*s/%.*s", SW_SLICE_ARG(h->obj->ns),
-                             SW_SLICE_ARG(host->secret)),
-                   sw_json_text(h->a, s, NULL));
+    sw_out_publish(
+        h->out, SW_CONNECTOR_CERT,
+        cn_printf(h->a, "%.*s/%.*s", SW_SLICE_ARG(h->obj->ns), SW_SLICE_ARG(host->secret)),
+        sw_json_text(h->a, s, NULL));
 }
 
 /* The Secret has a certificate for this name, of this issuer; *ret_until is its end. */

@@ -12,10 +12,12 @@
 #include "control/dns/claims.h"
 #include "io/loop.h"
 
-/* Not a record: the time since when the Connector is not ready that is so the longest. */
-#define UNREADY "@unready"
+/* Kinds of what is published: the TXT lines of a name. */
+#define RECORD "record"
+/* The time since when the Connector is not ready that is so the longest. */
+#define UNREADY "unready"
 /* Always there, so that an empty set is published as well. */
-#define SYNCED "@synced"
+#define SYNCED "synced"
 
 static const struct sw_kube_gvr connectors = {.group = "networking.datumapis.com",
                                               .version = "v1alpha1",
@@ -99,11 +101,11 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
         sw_buf_init(&lines, SW_DNS_SET_BYTES);
         for (size_t k = 0; k < c->n_txt; k++)
             (void)!sw_buf_printf(&lines, "%s%.*s", k ? "\n" : "", SW_SLICE_ARG(c->txt[k]));
-        sw_out_publish(out, sw_dns_claim_name(a, c), sw_buf_slice(&lines));
+        sw_out_publish(out, RECORD, sw_dns_claim_name(a, c), sw_buf_slice(&lines));
     }
     if (unready.n)
-        sw_out_publish(out, SW_SLICE_LIT(UNREADY), unready);
-    sw_out_publish(out, SW_SLICE_LIT(SYNCED), SW_SLICE_LIT("1"));
+        sw_out_publish(out, UNREADY, sw_slice("", 0), unready);
+    sw_out_publish(out, SYNCED, sw_slice("", 0), SW_SLICE_LIT("1"));
 }
 
 /* ---- the rest ---- */
@@ -197,12 +199,12 @@ static void on_publish(void *arg, const struct sw_change *changes, size_t n, uin
 
     (void)version;
     for (size_t i = 0; i < n; i++) {
-        if (sw_slice_eq_str(changes[i].name, UNREADY)) {
+        if (strcmp(changes[i].kind, UNREADY) == 0) {
             sw_slice_free(&p->unready);
             if (changes[i].bytes.p)
                 p->unready = copy(changes[i].bytes);
         } else {
-            if (!sw_slice_eq_str(changes[i].name, SYNCED))
+            if (strcmp(changes[i].kind, RECORD) == 0)
                 set_record(p, &changes[i]);
             changed = true;
         }

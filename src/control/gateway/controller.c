@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/gateway/controller.h"
 
-#include <stdio.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/log.h"
@@ -61,23 +61,15 @@ struct sw_gateway_controller {
 
 /* ---- building; on the builder's thread ---- */
 
-static void publish_item(struct sw_output *out, const char *type, struct sw_slice name,
-                         struct sw_slice value)
-{
-    const char *key = sw_arena_printf(sw_out_arena(out), "%s|%.*s", type, SW_SLICE_ARG(name));
-
-    sw_out_publish(out, sw_slice_str(key), value);
-}
-
 static void publish_resources(struct sw_output *out, const struct sw_gw_resources *r)
 {
     for (size_t i = 0; i < r->n; i++)
-        publish_item(out, r->p[i].type, r->p[i].name, r->p[i].value);
+        sw_out_publish(out, r->p[i].type, r->p[i].name, r->p[i].value);
 }
 
 static void publish_view(void *arg, const char *type, struct sw_slice name, struct sw_slice value)
 {
-    publish_item(arg, type, name, value);
+    sw_out_publish(arg, type, name, value);
 }
 
 static void publish_gateways(struct sw_output *out, const struct sw_gw_model *m)
@@ -88,7 +80,7 @@ static void publish_gateways(struct sw_output *out, const struct sw_gw_model *m)
 
     for (size_t i = 0; i < m->n_gateways && rc == SW_OK; i++)
         rc = sw_buf_printf(&names, "%.*s\n", SW_SLICE_ARG(m->gateways[i]));
-    publish_item(out, gateways_type, sw_slice("", 0), sw_arena_slice(a, sw_buf_slice(&names)));
+    sw_out_publish(out, gateways_type, sw_slice("", 0), sw_arena_slice(a, sw_buf_slice(&names)));
 }
 
 static void put_want(struct sw_output *out, const struct sw_gw_want *w)
@@ -119,10 +111,10 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
     publish_resources(out, &res);
     sw_gw_views_encode(r.model, &g->xds, sw_view_input(v), a, publish_view, out);
     publish_gateways(out, r.model);
-    publish_item(out, plan_type, sw_slice("", 0), sw_gateway_plan_write(a, r.model));
+    sw_out_publish(out, plan_type, sw_slice("", 0), sw_gateway_plan_write(a, r.model));
     for (size_t i = 0; i < r.n_notes; i++)
-        publish_item(out, r.notes[i].refused ? refused_type : note_type, r.notes[i].subject,
-                     r.notes[i].text);
+        sw_out_publish(out, r.notes[i].refused ? refused_type : note_type, r.notes[i].subject,
+                       r.notes[i].text);
     /* Copies: the output outlives what the build keeps. */
     for (size_t i = 0; i < r.n_statuses; i++)
         sw_out_status(out, r.statuses[i].kind, r.statuses[i].of,
@@ -149,9 +141,9 @@ static void build_endpoints(const struct sw_view *v, struct sw_output *out, void
     sw_gw_xds_encode_endpoints(&plan, &sets, a, &res);
     publish_resources(out, &res);
     for (size_t i = 0; i < sets.n_dropped; i++)
-        publish_item(out, dropped_type, sets.dropped[i].subject, sets.dropped[i].text);
+        sw_out_publish(out, dropped_type, sets.dropped[i].subject, sets.dropped[i].text);
     if (number.n)
-        publish_item(out, seen_type, sw_slice("", 0), number);
+        sw_out_publish(out, seen_type, sw_slice("", 0), number);
 }
 
 /* ---- publishing; on the loop ---- */
@@ -188,16 +180,12 @@ static void log_refused(const struct sw_gateway_controller *g, struct sw_slice s
         sw_metric_add(sw_metric_get1(g->metrics, SW_METRIC_GATEWAY_REFUSALS, reason), 1);
 }
 
-static void put_resource(struct sw_xds_txn *t, struct sw_slice type, struct sw_slice name,
+static void put_resource(struct sw_xds_txn *t, const char *url, struct sw_slice name,
                          struct sw_slice bytes)
 {
-    char url[SW_XDS_TYPE_MAX];
     struct sw_err err;
     int rc;
 
-    if (type.n >= sizeof(url))
-        return;
-    (void)snprintf(url, sizeof(url), "%.*s", SW_SLICE_ARG(type));
     rc = bytes.p ? sw_xds_txn_set(t, url, name, bytes, &err) : sw_xds_txn_del(t, url, name, &err);
     if (rc != SW_OK) {
         struct sw_log_line l;
@@ -288,9 +276,7 @@ static const struct sw_change *find_change(const struct sw_change *changes, size
                                            const char *type)
 {
     for (size_t i = 0; i < n; i++) {
-        struct sw_slice name = changes[i].name;
-
-        if (sw_slice_eq_str(sw_slice_cut(&name, '|'), type))
+        if (strcmp(changes[i].kind, type) == 0)
             return &changes[i];
     }
     return NULL;
@@ -324,16 +310,16 @@ static void put_resources(const struct sw_gateway_controller *g, struct sw_xds_t
 {
     for (size_t i = 0; i < n; i++) {
         struct sw_slice name = changes[i].name;
-        struct sw_slice type = sw_slice_cut(&name, '|');
+        const char *type = changes[i].kind;
 
-        if (sw_slice_eq_str(type, note_type))
+        if (strcmp(type, note_type) == 0)
             log_note(g, name, changes[i].bytes);
-        else if (sw_slice_eq_str(type, refused_type))
+        else if (strcmp(type, refused_type) == 0)
             log_refused(g, name, changes[i].bytes, "HostnameInUse");
-        else if (sw_slice_eq_str(type, dropped_type))
+        else if (strcmp(type, dropped_type) == 0)
             log_refused(g, name, changes[i].bytes, "EndpointAddress");
-        else if (!sw_slice_eq_str(type, plan_type) && !sw_slice_eq_str(type, seen_type) &&
-                 !sw_slice_eq_str(type, gateways_type))
+        else if (strcmp(type, plan_type) != 0 && strcmp(type, seen_type) != 0 &&
+                 strcmp(type, gateways_type) != 0)
             put_resource(t, type, name, changes[i].bytes);
     }
 }

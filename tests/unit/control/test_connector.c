@@ -56,7 +56,11 @@ static int by_name(const void *x, const void *y)
     const struct sw_change *p = x;
     const struct sw_change *q = y;
 
-    return sw_slice_cmp(p->name, q->name);
+    int order = strcmp(p->kind, q->kind);
+
+    if (order == 0)
+        order = strcmp(p->reason, q->reason);
+    return order ? order : sw_slice_cmp(p->name, q->name);
 }
 
 static void put_published(struct sw_buf *out, const struct sw_output *o)
@@ -67,8 +71,9 @@ static void put_published(struct sw_buf *out, const struct sw_output *o)
     if (n)
         qsort(list, n, sizeof(*list), by_name);
     for (size_t i = 0; i < n; i++)
-        assert_int_equal(sw_buf_printf(out, "publish %.*s = %.*s\n", SW_SLICE_ARG(list[i].name),
-                                       SW_SLICE_ARG(list[i].bytes)),
+        assert_int_equal(sw_buf_printf(out, "publish %s|%s%s%.*s = %.*s\n", list[i].kind,
+                                       list[i].reason, list[i].reason[0] ? "|" : "",
+                                       SW_SLICE_ARG(list[i].name), SW_SLICE_ARG(list[i].bytes)),
                          SW_OK);
     sw_free(list);
 }

@@ -44,7 +44,7 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
         struct sw_json *meta = sw_json_new_object(a);
         struct sw_json *status = sw_json_new_object(a);
 
-        sw_out_publish(out, w->name, sw_json_text(a, sw_json_find(w->json, "spec"), NULL));
+        sw_out_publish(out, "thing", w->name, sw_json_text(a, sw_json_find(w->json, "spec"), NULL));
         sw_json_put(a, part, "apiVersion", sw_json_new_str(a, "x.example/v1"));
         sw_json_put(a, part, "kind", sw_json_new_str(a, "Part"));
         sw_json_put_str(a, meta, "name", w->name);
