@@ -64,7 +64,7 @@ int sw_store_lock(const char *path, int *ret_fd, struct sw_err *err)
             return sw_err_sys(err, errno, "cannot lock '%s'", name);
         (void)!pread(fd, pid, sizeof(pid) - 1, 0);
         pid[strspn(pid, "0123456789")] = '\0';
-        return sw_err_set(err, SW_ECLOSED, "'%s' is in use by another process%s%s%s", path,
+        return sw_err_set(err, SW_STORE_LOCKED, "'%s' is in use by another process%s%s%s", path,
                           *pid ? " (pid " : "", pid, *pid ? ")" : "");
     }
     n = snprintf(pid, sizeof(pid), "%ld\n", (long)getpid());

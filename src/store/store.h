@@ -30,6 +30,7 @@ enum sw_store_rc {
     SW_STORE_CONFLICT = -41, /* the object has another revision than expected */
     SW_STORE_TOO_OLD = -42,  /* the revision was compacted away */
     SW_STORE_TOO_NEW = -43,  /* the revision has not happened yet */
+    SW_STORE_LOCKED = -44,   /* another process has the file open */
 };
 
 /* ---- opening ---- */
@@ -54,8 +55,8 @@ struct sw_store_opts {
 /*
  * Opens or creates the store, loads and verifies everything, starts the writer. opts may be NULL.
  *
- * Returns NULL with err: SW_ECLOSED when another process has it, SW_EINVAL when the file is not a
- * store, is damaged or comes from a newer version, SW_ESYS for system errors. A file that is
+ * Returns NULL with err: SW_STORE_LOCKED when another process has it, SW_EINVAL when the file is
+ * not a store, is damaged or comes from a newer version, SW_ESYS for system errors. A file that is
  * refused is left as it is.
  */
 SW_NODISCARD struct sw_store *sw_store_open(const char *path, const struct sw_store_opts *opts,

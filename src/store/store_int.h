@@ -14,7 +14,7 @@
 #include "store/tree.h"
 #include "store/window.h"
 
-/* The lock that keeps a second process out. SW_ECLOSED when someone has it. */
+/* The lock that keeps a second process out. SW_STORE_LOCKED when someone has it. */
 SW_NODISCARD int sw_store_lock(const char *path, int *ret_fd, struct sw_err *err);
 
 struct sw_store_snap {

@@ -75,7 +75,7 @@ static void is_private_and_exclusive(void **state)
     assert_int_equal(stat(f->path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     (void)put(f, "a", "b");
-    refuse_open(f, SW_ECLOSED, "is in use by another process (pid ");
+    refuse_open(f, SW_STORE_LOCKED, "is in use by another process (pid ");
     close_store(f);
     open_store(f, NULL);
     assert_int_equal(sw_store_revision(f->store), 1);
@@ -216,7 +216,7 @@ static void restore_goes_above_everything_given_out(void **state)
     for (int i = 0; i < 50; i++)
         (void)put(f, "after the backup", "x");
     before = sw_store_revision(f->store);
-    assert_int_equal(sw_store_restore(out, f->path, true, &report, &err), SW_ECLOSED);
+    assert_int_equal(sw_store_restore(out, f->path, true, &report, &err), SW_STORE_LOCKED);
     close_store(f);
     assert_int_equal(sw_store_restore(out, f->path, false, &report, &err), SW_EINVAL);
     assert_int_equal(sw_store_restore(out, f->path, true, &report, &err), SW_OK);
