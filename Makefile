@@ -22,7 +22,7 @@ build-fuzz/build.ninja: | setup-test
 	CC="$(CLANG)" meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined
 
 .DEFAULT_GOAL := all
-.PHONY: all setup setup-test setup-bench setup-fresh run run-node test fresh bench soak asan tsan fuzz \
+.PHONY: all setup setup-test setup-bench setup-fresh run run-node test fresh bench soak asan tsan fuzz mutants \
         format check-format tidy install interop clean help
 
 all: build/build.ninja ## build build/spanwire
@@ -62,6 +62,9 @@ fuzz: build-fuzz/build.ninja ## every fuzz target for FUZZ_TIME seconds (default
 	ninja -C build-fuzz
 	$(PYTHON) tools/run-fuzz --build build-fuzz
 
+mutants: setup-test ## faults put into the source on purpose: each must fail its unit test (doc/internals/mutants.md)
+	$(PYTHON) tools/mutants
+
 bench: setup-bench build/build.ninja ## measure against the peers of bench/README.md
 	meson configure build -Dbench=true
 	ninja -C build
@@ -89,4 +92,4 @@ install: all ## install under DESTDIR/PREFIX
 	DESTDIR="$(DESTDIR)" meson install -C build --no-rebuild
 
 clean: ## remove the build directories of this Makefile
-	rm -rf build build-asan build-tsan build-fuzz
+	rm -rf build build-asan build-tsan build-fuzz build-mutants
