@@ -16,6 +16,7 @@
 #include "io/resolver.h"
 
 #include "fake.h"
+#include "web_cred.h"
 
 static uint64_t fake_now = 1000 * SW_NS_PER_S;
 
@@ -461,26 +462,6 @@ static void refused_connections(void **state)
     assert_int_equal(w->err.sys_errno, 111);
 }
 
-static struct sw_tls_cred *web_cred(struct sw_ca *ca, const char *const *sans, bool server)
-{
-    struct sw_ca_web web = {.cn = "x", .sans = sans, .server = server, .ttl_s = 3600};
-    struct sw_tls_cred_pem pem = {.any_identity = true, .roots = sw_ca_root_pem(ca)};
-    SW_BUF_AUTO chain;
-    SW_BUF_AUTO key;
-    struct sw_tls_cred *c;
-
-    sw_buf_init(&chain, 1 << 16);
-    sw_buf_init(&key, 1 << 16);
-    if (server) {
-        assert_int_equal(sw_ca_issue_web(ca, &web, &chain, &key, NULL), SW_OK);
-        pem.chain = sw_buf_slice(&chain);
-        pem.key = sw_buf_slice(&key);
-    }
-    c = sw_tls_cred_new(&pem, NULL);
-    assert_non_null(c);
-    return c;
-}
-
 static void tls_client(struct world *w, struct sw_tls_cred *cred, const char *host,
                        const char *name)
 {
@@ -504,9 +485,9 @@ static void over_tls(void **state)
     struct sw_ca *other = sw_ca_new(SW_SLICE_LIT("cluster.local"), 0, NULL);
 
     w->ca = sw_ca_new(SW_SLICE_LIT("cluster.local"), 0, NULL);
-    w->server.cred = web_cred(w->ca, sans, true);
-    trust = web_cred(w->ca, NULL, false);
-    wrong = web_cred(other, NULL, false);
+    w->server.cred = web_cred(w->ca, sans);
+    trust = web_cred(w->ca, NULL);
+    wrong = web_cred(other, NULL);
     w->script = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
     tls_client(w, trust, "127.0.0.1", NULL);
     for (int i = 0; i < 3; i++) {
@@ -563,8 +544,8 @@ static void a_tls_body_cut_short_is_noticed(void **state)
     struct sw_tls_cred *trust;
 
     w->ca = sw_ca_new(SW_SLICE_LIT("cluster.local"), 0, NULL);
-    w->server.cred = web_cred(w->ca, sans, true);
-    trust = web_cred(w->ca, NULL, false);
+    w->server.cred = web_cred(w->ca, sans);
+    trust = web_cred(w->ca, NULL);
     tls_client(w, trust, "127.0.0.1", NULL);
     w->script = "HTTP/1.1 200 OK\r\n\r\nhello";
     w->close_after = true; /* without close_notify */
@@ -583,9 +564,9 @@ static void a_new_credential_is_used_from_the_next_call_on(void **state)
     struct sw_tls_cred *second;
 
     w->ca = sw_ca_new(SW_SLICE_LIT("cluster.local"), 0, NULL);
-    w->server.cred = web_cred(w->ca, sans, true);
-    first = web_cred(w->ca, NULL, false);
-    second = web_cred(w->ca, NULL, false);
+    w->server.cred = web_cred(w->ca, sans);
+    first = web_cred(w->ca, NULL);
+    second = web_cred(w->ca, NULL);
     tls_client(w, first, "127.0.0.1", NULL);
     start(w, "GET", "", false);
     for (int i = 0; i < 20000 && w->server.requests == 0; i++)
