@@ -38,6 +38,23 @@ static inline void origin_say(const struct origin *o, const char *s)
     assert_int_equal(write(o->fd, s, strlen(s)), strlen(s));
 }
 
+/* A rig that runs, with an origin behind its device. */
+static inline struct qrig *served(struct origin *o)
+{
+    struct qrig *r = qrig_new();
+
+    qrig_start(r);
+    origin_open(o);
+    return r;
+}
+
+static inline void served_done(struct qrig *r, struct origin *o, struct call *c)
+{
+    call_free(c);
+    origin_done(o);
+    qrig_free(r);
+}
+
 /* A request for "/p" with these further lines. */
 static inline struct call *request(struct qrig *r, const struct origin *o, const char *method,
                                    const char *lines)

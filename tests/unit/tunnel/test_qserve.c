@@ -6,13 +6,11 @@
 
 static void a_connect_carries_bytes_and_half_closes(void **state)
 {
-    struct qrig *r = qrig_new();
     struct origin o;
+    struct qrig *r = served(&o);
     struct call *c;
 
     (void)state;
-    qrig_start(r);
-    origin_open(&o);
     c = call_connect(r, 1, &o.at);
     origin_accept(r, &o);
     RUN_UNTIL(r->loop, c->status == 200);
@@ -33,20 +31,16 @@ static void a_connect_carries_bytes_and_half_closes(void **state)
     assert_int_equal(r->ended.status, 200);
     assert_int_equal(r->ended.bytes_in, 4);
     assert_int_equal(r->ended.bytes_out, 11);
-    call_free(c);
-    origin_done(&o);
-    qrig_free(r);
+    served_done(r, &o, c);
 }
 
 static void what_came_with_the_head_is_not_lost(void **state)
 {
-    struct qrig *r = qrig_new();
     struct origin o;
+    struct qrig *r = served(&o);
     struct call *c;
 
     (void)state;
-    qrig_start(r);
-    origin_open(&o);
     c = call_connect(r, 1, &o.at);
     RUN_UNTIL(r->loop, c->writables);
     assert_int_equal(sw_qcall_write(&c->q, "early", 5), 5);
@@ -54,21 +48,17 @@ static void what_came_with_the_head_is_not_lost(void **state)
     origin_accept(r, &o);
     READ_IS(r->loop, o.fd, "early");
     RUN_UNTIL(r->loop, at_eof(o.fd));
-    call_free(c);
-    origin_done(&o);
-    qrig_free(r);
+    served_done(r, &o, c);
 }
 
 static void a_reset_travels_both_ways(void **state)
 {
-    struct qrig *r = qrig_new();
     struct origin o;
+    struct qrig *r = served(&o);
     struct call *c;
     char byte;
 
     (void)state;
-    qrig_start(r);
-    origin_open(&o);
     c = call_connect(r, 1, &o.at);
     origin_accept(r, &o);
     RUN_UNTIL(r->loop, c->status == 200);
@@ -213,9 +203,7 @@ static void heads_that_are_none_are_refused(void **state)
     c = call_connect(r, 1, &o.at);
     RUN_UNTIL(r->loop, c->status == 200);
     assert_int_equal(r->fake.dials, 1);
-    call_free(c);
-    origin_done(&o);
-    qrig_free(r);
+    served_done(r, &o, c);
 }
 
 /* A head of n bytes in all. */
@@ -331,22 +319,18 @@ static void bulk_arrives_as_it_was_sent(void **state)
     assert_int_equal(sw_buf_len(&c->body), TOTAL);
     for (size_t i = 0; i < TOTAL; i += 997)
         assert_int_equal((uint8_t)sw_buf_data(&c->body)[i], (uint8_t)(i * 11));
-    call_free(c);
-    origin_done(&o);
-    qrig_free(r);
+    served_done(r, &o, c);
 }
 
 /* ---- the owner changes its mind ---- */
 
 static void what_is_refused_later_ends(void **state)
 {
-    struct qrig *r = qrig_new();
     struct origin o;
+    struct qrig *r = served(&o);
     struct call *c;
 
     (void)state;
-    qrig_start(r);
-    origin_open(&o);
     c = call_connect(r, 1, &o.at);
     RUN_UNTIL(r->loop, c->status == 200);
     sw_qserve_recheck(r->serve);
@@ -362,9 +346,7 @@ static void what_is_refused_later_ends(void **state)
     c = call_connect(r, 1, &o.at);
     RUN_UNTIL(r->loop, c->status);
     assert_int_equal(c->status, 503);
-    call_free(c);
-    origin_done(&o);
-    qrig_free(r);
+    served_done(r, &o, c);
 }
 
 static void it_ends_in_the_middle_of_everything(void **state)

@@ -4,14 +4,12 @@
 
 static void a_request_reaches_its_origin_as_http(void **state)
 {
-    struct qrig *r = qrig_new();
     struct origin o;
+    struct qrig *r = served(&o);
     struct call *c;
     char want[512];
 
     (void)state;
-    qrig_start(r);
-    origin_open(&o);
     c = request(r, &o, "GET",
                 "accept: */*\r\nconnection: keep-alive, x-hop\r\nx-hop: 1\r\nte: trailers\r\n"
                 "proxy-authorization: secret\r\ncookie: a=b\r\n");
@@ -34,9 +32,7 @@ static void a_request_reaches_its_origin_as_http(void **state)
     assert_true(call_body_is(c, "hello"));
     assert_null(r->ended.reason);
     assert_int_equal(r->ended.bytes_out, 5);
-    call_free(c);
-    origin_done(&o);
-    qrig_free(r);
+    served_done(r, &o, c);
 }
 
 /* ---- connections between requests ---- */
@@ -94,12 +90,10 @@ static void a_connection_serves_again(void **state)
         OK_LENGTH, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
         "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nok"};
-    struct qrig *r = qrig_new();
     struct origin o;
+    struct qrig *r = served(&o);
 
     (void)state;
-    qrig_start(r);
-    origin_open(&o);
     for (size_t i = 0; i < SW_ARRAY_LEN(answers); i++)
         exchange(r, &o, "GET", "", answers[i]);
     assert_int_equal(reused(r), SW_ARRAY_LEN(answers) - 1);
@@ -178,9 +172,7 @@ static void a_stale_connection_is_replaced_once(void **state)
     sw_sock_close(SW_TAKE_FD(o.fd));
     RUN_UNTIL(r->loop, c->ended);
     assert_int_equal(c->status, 502);
-    call_free(c);
-    origin_done(&o);
-    qrig_free(r);
+    served_done(r, &o, c);
 }
 
 static void few_connections_wait_and_not_for_long(void **state)
@@ -259,9 +251,7 @@ static void answers_lose_their_framing(void **state)
         assert_true(c->fin);
         assert_true(call_body_is(c, cases[i].body));
         assert_null(memmem(sw_buf_data(&c->head), sw_buf_len(&c->head), "transfer-", 9));
-        call_free(c);
-        origin_done(&o);
-        qrig_free(r);
+        served_done(r, &o, c);
     }
 }
 
@@ -301,9 +291,7 @@ static void broken_answers_become_502_or_a_reset(void **state)
         assert_int_equal(c->fail, cases[i].fail);
         RUN_UNTIL(r->loop, r->n_ended == 1);
         assert_non_null(r->ended.reason);
-        call_free(c);
-        origin_done(&o);
-        qrig_free(r);
+        served_done(r, &o, c);
     }
 }
 
@@ -356,23 +344,19 @@ static void a_body_gets_the_framing_it_needs(void **state)
         origin_say(&o, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
         RUN_UNTIL(r->loop, c->ended);
         assert_true(call_body_is(c, "ok"));
-        call_free(c);
-        origin_done(&o);
-        qrig_free(r);
+        served_done(r, &o, c);
     }
 }
 
 /* Whether a GET has a body is not known before its first byte or its end: silence means none. */
 static void a_get_that_does_not_end_is_sent_after_a_moment(void **state)
 {
-    struct qrig *r = qrig_new();
     struct origin o;
+    struct qrig *r = served(&o);
     struct call *c;
     char want[256];
 
     (void)state;
-    qrig_start(r);
-    origin_open(&o);
     c = request(r, &o, "GET", "");
     origin_accept(r, &o);
     rig_settle(r->loop);
@@ -383,9 +367,7 @@ static void a_get_that_does_not_end_is_sent_after_a_moment(void **state)
     origin_say(&o, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     RUN_UNTIL(r->loop, c->fin);
     assert_true(c->stopped);
-    call_free(c);
-    origin_done(&o);
-    qrig_free(r);
+    served_done(r, &o, c);
 }
 
 static void bodies_that_lie_about_their_length_are_given_up(void **state)
@@ -406,9 +388,7 @@ static void bodies_that_lie_about_their_length_are_given_up(void **state)
         sw_qcall_finish(&c->q);
         RUN_UNTIL(r->loop, c->ended);
         assert_int_equal(c->fail, SW_QFAIL_RESET);
-        call_free(c);
-        origin_done(&o);
-        qrig_free(r);
+        served_done(r, &o, c);
     }
 }
 
@@ -456,9 +436,7 @@ static void an_upgrade_becomes_a_tunnel(void **state)
     assert_int_equal(c->fail, SW_QFAIL_NONE);
     assert_int_equal(r->ended.bytes_out, 5);
     assert_int_equal(r->ended.bytes_in, 6);
-    call_free(c);
-    origin_done(&o);
-    qrig_free(r);
+    served_done(r, &o, c);
 }
 
 /* What the origin says right behind its 101 may find less room than it needs. */
@@ -482,20 +460,16 @@ static void an_upgrade_waits_for_room(void **state)
     origin_say(&o, text);
     RUN_UNTIL(r->loop, sw_buf_len(&c->body) == strlen(text) - strlen(head));
     assert_int_equal(c->status, 101);
-    call_free(c);
-    origin_done(&o);
-    qrig_free(r);
+    served_done(r, &o, c);
 }
 
 static void a_refused_upgrade_is_an_answer(void **state)
 {
-    struct qrig *r = qrig_new();
     struct origin o;
+    struct qrig *r = served(&o);
     struct call *c;
 
     (void)state;
-    qrig_start(r);
-    origin_open(&o);
     c = request(r, &o, "GET", "connection: upgrade\r\nupgrade: websocket\r\n");
     origin_accept(r, &o);
     rig_settle(r->loop);
@@ -503,9 +477,7 @@ static void a_refused_upgrade_is_an_answer(void **state)
     RUN_UNTIL(r->loop, c->fin);
     assert_int_equal(c->status, 426);
     assert_true(call_body_is(c, "no"));
-    call_free(c);
-    origin_done(&o);
-    qrig_free(r);
+    served_done(r, &o, c);
 }
 
 int main(void)
