@@ -124,6 +124,14 @@ def web():
     w.close()
 
 
+@pytest.fixture(scope="module")
+def file_web():
+    """The same for all tests of a file."""
+    w = Web()
+    yield w
+    w.close()
+
+
 @pytest.fixture
 def make_relay(topology, binary, tmp_path):
     """Starts relays; those that still run end with the test, and well."""

@@ -14,7 +14,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.exceptions import ProtocolError
 
-from harness.device import Device, Web
+from harness.device import Device
 from harness.fabric import make_cert
 from harness.quicpeer import Ours
 from harness.quicraw import Hello, Ports, initial, kind, retry
@@ -47,13 +47,6 @@ def bounded(pid, before, by):
 
 
 # ---- the device's endpoint ----
-
-@pytest.fixture
-def web():
-    w = Web()
-    yield w
-    w.close()
-
 
 class Target:
     """A device that admits everybody, and an honest visitor of it."""

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The credential of one device: it does its work as the manual page says, and reaches nothing of others."""
+import contextlib
 import os
 import pathlib
 import re
 import shutil
 import subprocess
-from types import SimpleNamespace
 
 import pytest
 import yaml
 from harness.control import Control, find_kubectl, needs_kubectl
-from harness.device import Device, Web
-from harness.fabric import XdsGateway
-from harness.ports import free_port
+from harness.device import Device
+from harness.fabric import programmed
 from harness.wait import until
 
 DATUM1, DATUM = "/apis/networking.datumapis.com/v1alpha1", "/apis/networking.datumapis.com/v1alpha"
@@ -56,19 +55,15 @@ class Account:
 
 class World:
     def __init__(self, binary, where):
-        self.binary, self.where, port = binary, where, free_port()
-        self.control = Control(binary, where / "control", "--connector-lease", "10s", "--xds-listen",
-                               f"127.0.0.1:{port}", "--loopback-endpoints")
-        self.gateway = XdsGateway(binary, where, SimpleNamespace(
-            xds_port=port, ca=self.control.data / "pki" / "root.crt",
-            token=self.control.data / "pki" / "admin.token"), wait=False)
+        self.binary, self.where, self.parts = binary, where, contextlib.ExitStack()
+        self.control = self.parts.enter_context(programmed(
+            Control, binary, where / "control", "--connector-lease", "10s", "--loopback-endpoints"))
         for ns in (NS, "other"):
             assert self.control.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {
                 "name": ns}}).status == 201
 
     def close(self):
-        self.gateway.stop()
-        self.control.close()
+        self.parts.close()
 
     def role(self, name, ns=NS):
         """What 'spanwire connector role' prints, applied; the account's token."""
@@ -108,19 +103,12 @@ def world(binary, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def web():
-    w = Web()
-    yield w
-    w.close()
-
-
-@pytest.fixture(scope="module")
-def devices(world, web):
+def devices(world, file_web):
     """Two devices of one namespace, each with its own account and a public name; one in another namespace."""
     made = {}
     for name, ns in (("laptop", NS), ("nas", NS), ("far", "other")):
         config = world.kubeconfig(name, world.role(name, ns), ns)
-        d = Device(world.binary, world.where / name, config, "--name", name, command=("expose", str(web.port)))
+        d = Device(world.binary, world.where / name, config, "--name", name, command=("expose", str(file_web.port)))
         until(lambda d=d: d.alive and re.search(r"^(https?://\S+)  ->  ", d.log(), re.M), what=f"{name}: {d.log()[-800:]}")
         made[name] = d
     yield made
@@ -327,7 +315,7 @@ def test_a_device_without_a_name_says_what_is_missing(world, devices):
         d.stop()
 
 
-def test_advertisements_of_its_own_name_count(world, devices, web):
+def test_advertisements_of_its_own_name_count(world, devices, file_web):
     """What an administrator puts there is served; one of another name is not seen with such rights."""
     config = world.kubeconfig("plain", world.role("plain"))
     d = Device(world.binary, world.where / "plain", config, "--name", "plain")
@@ -344,9 +332,9 @@ def test_advertisements_of_its_own_name_count(world, devices, web):
         d.check()
 
 
-def test_rm_takes_away_what_was_made(world, devices, web):
+def test_rm_takes_away_what_was_made(world, devices, file_web):
     config = world.kubeconfig("brief", world.role("brief"))
-    d = Device(world.binary, world.where / "brief", config, "--name", "brief", "--rm", command=("expose", str(web.port)))
+    d = Device(world.binary, world.where / "brief", config, "--name", "brief", "--rm", command=("expose", str(file_web.port)))
     until(lambda: re.search(r"^(https?://\S+)  ->  ", d.log(), re.M), what="the URL")
     d.stop()
     for kind in OURS[:3]:
@@ -360,7 +348,7 @@ def commands(n):
 
 
 @needs_kubectl
-def test_the_manual_pages_steps(binary, web, tmp_path):
+def test_the_manual_pages_steps(binary, file_web, tmp_path):
     """Typed as they are written, from an empty directory, by an administrator; then on the device."""
     control = Control(binary, tmp_path / "control", "--connector-lease", "10s")
     try:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keys are proved: a NodeID belongs to the Connector whose device signed for it, and to nobody who copied it."""
 import base64
+import contextlib
 import socket
-from types import SimpleNamespace
 
 import pytest
 from harness.control import Control
-from harness.device import Device, Web
+from harness.device import Device, ending
 from harness.dns import kdig
-from harness.fabric import XdsGateway
+from harness.fabric import programmed
 from harness.keys import PROOF, Key, without_proof
 from harness.ports import free_port
 from harness.sidecar import Sidecar
@@ -24,16 +24,14 @@ class World:
 
     def __init__(self, binary, where):
         self.binary, self.where = binary, where
-        self.dns, self.http, xds = free_port(), free_port(), free_port()
-        self.control = Control(binary, where / "control", "--connector-lease", f"{LEASE}s", "--xds-listen",
-                               f"127.0.0.1:{xds}", "--gateway-port-offset", str(self.http - 80), "--connect-proxy",
-                               str(where / "sidecar" / "s.sock"), "--target-domain", "connect.test", "--dns-zone", ZONE,
-                               "--dns-listen", f"127.0.0.1:{self.dns}", "--dns-rate", "0")
-        self.gateway = XdsGateway(binary, where, SimpleNamespace(
-            xds_port=xds, ca=self.control.data / "pki" / "root.crt",
-            token=self.control.data / "pki" / "admin.token"), wait=False)
+        self.dns, self.http, self.parts = free_port(), free_port(), contextlib.ExitStack()
+        self.control = self.parts.enter_context(programmed(
+            Control, binary, where / "control", "--connector-lease", f"{LEASE}s", "--gateway-port-offset",
+            str(self.http - 80), "--connect-proxy", str(where / "sidecar" / "s.sock"), "--target-domain",
+            "connect.test", "--dns-zone", ZONE, "--dns-listen", f"127.0.0.1:{self.dns}", "--dns-rate", "0"))
         self.start_sidecar()
-        self.devices = []
+        self.parts.callback(lambda: self.sidecar.close())  # the newest one
+        self.note = self.parts.enter_context(ending())
         for tenant in ("mine", "theirs"):
             answer = self.control.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace",
                                                               "metadata": {"name": tenant}})
@@ -43,13 +41,7 @@ class World:
         self.sidecar = Sidecar(self.binary, self.where / "sidecar", kubeconfig=self.control.kubeconfig).wait_ready()
 
     def close(self):
-        for d in self.devices:
-            if d.alive:
-                d.stop()
-            d.check()
-        self.sidecar.close()
-        self.gateway.stop()
-        self.control.close()
+        self.parts.close()
 
     # --- objects ---
     @staticmethod
@@ -72,10 +64,8 @@ class World:
         until(lambda: self.condition(name, kind, ns) == want, what=f"{ns}/{name} {kind}={want}")
 
     def device(self, name, *flags, ns="mine", where=None):
-        d = Device(self.binary, self.where / (where or name), self.control.kubeconfig, "--namespace", ns, "--name",
-                   name, *flags)
-        self.devices.append(d)
-        return d
+        return self.note(Device(self.binary, self.where / (where or name), self.control.kubeconfig, "--namespace", ns,
+                                "--name", name, *flags))
 
     def forge(self, name, like, ns="theirs", proof=None, class_name="datum-connect", key=None):
         """A Connector by hand: its Lease renewed, with the key of another and a status that says it is Ready."""
@@ -140,17 +130,10 @@ def world(binary, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def web():
-    w = Web()
-    yield w
-    w.close()
-
-
-@pytest.fixture(scope="module")
-def laptop(world, web):
+def laptop(world, file_web):
     """The genuine device, proved and routed."""
-    d = world.device("laptop", "--allow", f"127.0.0.1:{web.port}")
-    world.proxy("app", "laptop", web.port)
+    d = world.device("laptop", "--allow", f"127.0.0.1:{file_web.port}")
+    world.proxy("app", "laptop", file_web.port)
     world.becomes("laptop", ("True", "ConnectorReady"))
     world.becomes("laptop", ("True", "Proved"), "KeyProved")
     world.serves("app", 200)
@@ -166,7 +149,7 @@ def unharmed(world, laptop):
 
 @pytest.mark.parametrize("ns", ["mine", "theirs"])
 @pytest.mark.parametrize("what", ["key", "proof", "garbage", "lax"])
-def test_a_copied_key_gives_nothing(world, web, laptop, ns, what):
+def test_a_copied_key_gives_nothing(world, file_web, laptop, ns, what):
     """In the same namespace and in another, with the proof beside it, with garbage, under a class that asks for none."""
     name, real = f"copy-{what}", world.connector("laptop")
     genuine = real["metadata"]["annotations"][PROOF]
@@ -176,7 +159,7 @@ def test_a_copied_key_gives_nothing(world, web, laptop, ns, what):
         without_proof(world.control, "lax")
     world.forge(name, real, ns, {"key": None, "proof": genuine, "garbage": genuine[:-1] + "x", "lax": None}[what],
                 class_name)
-    world.proxy(f"{name}-{ns}", name, web.port, ns)
+    world.proxy(f"{name}-{ns}", name, file_web.port, ns)
     world.becomes(name, ("False", "KeyNotProved"), ns=ns)
     until(lambda: world.condition(name, "KeyProved", ns)[0] == "False")
     world.serves(f"{name}-{ns}", 503)
@@ -196,7 +179,7 @@ def test_a_copied_key_gives_nothing(world, web, laptop, ns, what):
     assert world.control.delete(world.path("connectors", name, ns)).status == 200
 
 
-def test_the_sidecar_dials_where_the_device_is(world, web, laptop):
+def test_the_sidecar_dials_where_the_device_is(world, file_web, laptop):
     """A copy that says it is Ready elsewhere is not what the key is looked up by, not even after a new start."""
     world.forge("decoy", world.connector("laptop"))
     world.sidecar.close()
@@ -207,11 +190,11 @@ def test_the_sidecar_dials_where_the_device_is(world, web, laptop):
     assert world.control.delete(world.path("connectors", "decoy", "theirs")).status == 200
 
 
-def test_a_signature_for_another_object_or_version(world, web, laptop):
+def test_a_signature_for_another_object_or_version(world, file_web, laptop):
     """Signed with the right key, for anything but this Connector as it is or was."""
     key = Key(41)
     world.forge("strange", None, "theirs", key=key.id)
-    world.proxy("strange", "strange", web.port, "theirs")
+    world.proxy("strange", "strange", file_web.port, "theirs")
     world.serves("strange", 503)
     path = world.path("connectors", "strange", "theirs")
     real = world.connector("laptop")["metadata"]
@@ -232,7 +215,7 @@ def test_a_signature_for_another_object_or_version(world, web, laptop):
     assert world.control.delete(path).status == 200
 
 
-def test_garbage_in_the_annotation_is_put_right(world, web, laptop):
+def test_garbage_in_the_annotation_is_put_right(world, file_web, laptop):
     """Whoever may write the Connector can break its proof: the device signs again."""
     path = world.path("connectors", "laptop")
     for text in ("", "v1", "v1.1.", "v2." + "0" * 140, "v1.1." + "0" * 128, "v1.1." + "f" * 100000, "\u0000", None):
@@ -245,7 +228,7 @@ def test_garbage_in_the_annotation_is_put_right(world, web, laptop):
     world.serves("app", 200)
 
 
-def test_restarts_need_no_new_proof(world, web, laptop):
+def test_restarts_need_no_new_proof(world, file_web, laptop):
     """The proof is the Connector's: the device and the control plane come back to it."""
     proof = world.connector("laptop")["metadata"]["annotations"][PROOF]
     world.control.restart()
@@ -254,7 +237,7 @@ def test_restarts_need_no_new_proof(world, web, laptop):
     laptop.stop()
     world.becomes("laptop", ("False", "ConnectorNotReady"))
     world.serves("app", 503)
-    again = world.device("laptop", "--allow", f"127.0.0.1:{web.port}")
+    again = world.device("laptop", "--allow", f"127.0.0.1:{file_web.port}")
     again.wait_live()
     world.becomes("laptop", ("True", "ConnectorReady"))
     world.serves("app", 200)
@@ -262,19 +245,19 @@ def test_restarts_need_no_new_proof(world, web, laptop):
     again.stop()
 
 
-def test_a_device_that_moves_is_where_it_signed_last(world, web):
+def test_a_device_that_moves_is_where_it_signed_last(world, file_web):
     """From one tenant's Connector to another's and back: one owner each time, and the old proof is worth nothing."""
     key = world.where / "mover-key"
     here = Device(world.binary, world.where / "mover-1", world.control.kubeconfig, "--namespace", "mine", "--name", "mover",
-                  "--allow", f"127.0.0.1:{web.port}", data=key)
-    world.devices.append(here)
-    world.proxy("mover", "mover", web.port)
-    world.proxy("moved", "moved", web.port, "theirs")
+                  "--allow", f"127.0.0.1:{file_web.port}", data=key)
+    world.note(here)
+    world.proxy("mover", "mover", file_web.port)
+    world.proxy("moved", "moved", file_web.port, "theirs")
     world.serves("mover", 200)
     here.stop()
     there = Device(world.binary, world.where / "mover-2", world.control.kubeconfig, "--namespace", "theirs", "--name",
-                   "moved", "--allow", f"127.0.0.1:{web.port}", data=key)
-    world.devices.append(there)
+                   "moved", "--allow", f"127.0.0.1:{file_web.port}", data=key)
+    world.note(there)
     world.serves("moved", 200)
     # The first tenant keeps its object Ready with what the device signed before: no request gets there.
     for _ in range(5):
@@ -284,18 +267,18 @@ def test_a_device_that_moves_is_where_it_signed_last(world, web):
     world.becomes("mover", ("False", "ProvedElsewhere"), "KeyProved")
     there.stop()
     back = Device(world.binary, world.where / "mover-3", world.control.kubeconfig, "--namespace", "mine", "--name", "mover",
-                  "--allow", f"127.0.0.1:{web.port}", data=key)
-    world.devices.append(back)
+                  "--allow", f"127.0.0.1:{file_web.port}", data=key)
+    world.note(back)
     world.serves("mover", 200)
     world.becomes("moved", ("False", "ProvedElsewhere"), "KeyProved", "theirs")
     world.serves("moved", 503)
     back.stop()
 
 
-def test_devices_that_cannot_prove_their_keys(world, web):
+def test_devices_that_cannot_prove_their_keys(world, file_web):
     """As upstream's: not Ready, until an administrator says so for their class; and no proof is needed less elsewhere."""
     key, path = Key(43), world.path("connectors", "upstream", "theirs")
-    world.proxy("upstream", "upstream", web.port, "theirs")
+    world.proxy("upstream", "upstream", file_web.port, "theirs")
     world.forge("upstream", None, "theirs", class_name="iroh-quic-tunnel", key=key.id)
     world.becomes("upstream", ("False", "KeyNotProved"), ns="theirs")
     assert key.id not in str(world.published(key.id))
@@ -312,23 +295,23 @@ def test_devices_that_cannot_prove_their_keys(world, web):
     assert world.control.delete(path).status == 200
 
 
-def test_a_device_of_before_comes_back_when_it_is_new(world, web):
+def test_a_device_of_before_comes_back_when_it_is_new(world, file_web):
     """Its Connector has a key and no proof; the new program signs for it at its first start."""
-    d = world.device("veteran", "--allow", f"127.0.0.1:{web.port}")
+    d = world.device("veteran", "--allow", f"127.0.0.1:{file_web.port}")
     world.becomes("veteran", ("True", "ConnectorReady"))
     d.stop()
     uid = world.connector("veteran")["metadata"]["uid"]
     world.control.patch(world.path("connectors", "veteran"), {"metadata": {"annotations": {PROOF: None}}})
     world.becomes("veteran", ("False", "NotProved"), "KeyProved")
-    d = world.device("veteran", "--allow", f"127.0.0.1:{web.port}")
+    d = world.device("veteran", "--allow", f"127.0.0.1:{file_web.port}")
     world.becomes("veteran", ("True", "ConnectorReady"))
     assert world.connector("veteran")["metadata"]["uid"] == uid
     d.stop()
 
 
-def test_a_lease_of_others_is_not_made_or_taken(world, web):
+def test_a_lease_of_others_is_not_made_or_taken(world, file_web):
     """status.leaseRef is for the device to read: naming another Lease there does nothing."""
-    d = world.device("tenant", "--allow", f"127.0.0.1:{web.port}")
+    d = world.device("tenant", "--allow", f"127.0.0.1:{file_web.port}")
     world.becomes("tenant", ("True", "ConnectorReady"))
     world.control.patch(world.path("connectors", "tenant") + "/status", {"status": {"leaseRef": {"name": "spanwire-gateway"}}})
     until(lambda: world.connector("tenant")["status"]["leaseRef"] == {"name": "tenant"})

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from harness.control import Control, loopback_up
-from harness.device import GROUP, Device, Web, advertise
+from harness.device import GROUP, Device, advertise
 from harness.relay import Client, Relay
 from harness.serve import Server
 from harness.sidecar import Sidecar, TxtServer, z32
@@ -188,13 +188,6 @@ def control(binary, tmp_path_factory):
     c = Control(binary, tmp_path_factory.mktemp("control"), "--connector-lease", "10s")
     yield c
     c.close()
-
-
-@pytest.fixture
-def web():
-    w = Web()
-    yield w
-    w.close()
 
 
 def test_a_relay_of_a_tenants_device_is_not_dialled(binary, control, sidecar, hostile, genuine, tmp_path, web):
