@@ -307,6 +307,10 @@ enum loss {
     LOSSES,
 };
 
+enum {
+    LOST = 24, /* streams of 16,000 bytes each */
+};
+
 static void lose_stream(struct raw *r, enum loss how, uint32_t id, struct tun *t)
 {
     static uint8_t frames[9 + 16000 + 9 + 4];
@@ -333,7 +337,7 @@ static void lose_stream(struct raw *r, enum loss how, uint32_t id, struct tun *t
 }
 
 /*
- * Twenty times the connection's window is sent on streams that get lost. Had the credit for any of
+ * Three times the connection's window is sent on streams that get lost. Had the credit for any of
  * it gone with its stream, the server would find its window exceeded.
  */
 static void lost_streams_give_the_credit_of_the_connection_back(void **state)
@@ -346,7 +350,7 @@ static void lost_streams_give_the_credit_of_the_connection_back(void **state)
         p->config.stream_window = 65535;
         p->config.connection_window = 131072;
         raw_open(&r, p);
-        for (uint32_t i = 0; i < 160; i++) {
+        for (uint32_t i = 0; i < LOST; i++) {
             raw_connect_frame(&r, 1 + 2 * i);
             RUN_UNTIL(p->loop, p->ns == i + 1 || p->server_closed);
             if (p->server_closed)
@@ -374,7 +378,7 @@ static void streams_given_up_by_others_give_the_credit_back(void **state)
     raw_open(&r, p);
     raw_connect_frame(&r, 1);
     RUN_UNTIL(p->loop, p->ns == 1);
-    for (uint32_t i = 1; i <= 160; i++) {
+    for (uint32_t i = 1; i <= LOST; i++) {
         size_t n = frame_head(frames, 1, DATA, 0, 1) + 1;
 
         raw_connect_frame(&r, 1 + 2 * i);
@@ -403,7 +407,7 @@ static void refused_requests_give_the_credit_of_the_connection_back(void **state
     p->config.stream_window = 65535;
     p->config.connection_window = 131072;
     raw_open(&r, p);
-    for (uint32_t i = 0; i < 160; i++) {
+    for (uint32_t i = 0; i < LOST; i++) {
         size_t n = frame_head(frames, sizeof(connect_block) - 1, HEADERS, END_HEADERS, 1 + 2 * i);
 
         memcpy(frames + n, connect_block, sizeof(connect_block) - 1);
@@ -414,7 +418,7 @@ static void refused_requests_give_the_credit_of_the_connection_back(void **state
         raw_pump(&r);
     }
     p->answer = 0;
-    raw_connect_frame(&r, 1 + 2 * 160);
+    raw_connect_frame(&r, 1 + 2 * LOST);
     RUN_UNTIL(p->loop, p->ns == 1);
     raw_done(&r);
 }
