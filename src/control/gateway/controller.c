@@ -213,7 +213,7 @@ static void on_set(void *arg, const struct sw_gw_resolved *r)
 
     if (!g->resolved)
         g->resolved = sw_xds_txn_new();
-    put_resource(g->resolved, SW_SLICE_LIT(SW_XDS_ENDPOINT), r->set,
+    put_resource(g->resolved, SW_XDS_ENDPOINT, r->set,
                  r->ips ? sw_gw_xds_encode_resolved(&a, r).value : sw_slice(NULL, 0));
     flush_soon(g);
 }

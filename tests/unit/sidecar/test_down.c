@@ -5,7 +5,7 @@
  */
 #include "../tunnel/wild.h"
 #include "base/log.h"
-#include "sidecar/side_int.h"
+#include "sidecar/sidecar_int.h"
 
 #define ID "d3aafc04c9dc9a9608ed9738f2b7c30d9834538e3147ef5f14fe8c725d6baf8f"
 #define TO "x-iroh-endpoint-id: " ID "\r\n"
