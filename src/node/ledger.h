@@ -58,11 +58,6 @@ struct sw_ledger_info {
 void sw_ledger_open(struct sw_ledger *r, struct sw_ledger_book *b,
                     const struct sw_ledger_info *info);
 
-static inline bool sw_ledger_is_open(const struct sw_ledger *r)
-{
-    return r->book != NULL;
-}
-
 static inline void sw_ledger_moved(struct sw_ledger *r, size_t received, size_t sent)
 {
     r->received += received;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counted, immutable things: blobs, object versions, events. */
+/* Counted, immutable things: object versions, events. */
 #include "store/object.h"
 
 #include <stdbool.h>
@@ -16,48 +16,6 @@ static bool drop(atomic_uint *refs)
 static void take(atomic_uint *refs)
 {
     (void)atomic_fetch_add_explicit(refs, 1, memory_order_relaxed);
-}
-
-struct sw_store_blob *sw_store_blob_new(struct sw_slice s)
-{
-    struct sw_store_blob *b = sw_malloc(sizeof(*b) + s.n);
-
-    atomic_init(&b->refs, 1);
-    b->n = s.n;
-    if (s.n)
-        memcpy(b->data, s.p, s.n);
-    return b;
-}
-
-struct sw_store_blob *sw_store_blob_ref(struct sw_store_blob *b)
-{
-    take(&b->refs);
-    return b;
-}
-
-struct sw_store_blob *sw_store_blob_unref(struct sw_store_blob *b)
-{
-    if (b && drop(&b->refs))
-        sw_free(b);
-    return NULL;
-}
-
-struct sw_store_blob *sw_store_cache_set(_Atomic(struct sw_store_blob *) *slot,
-                                         struct sw_store_blob *blob)
-{
-    struct sw_store_blob *there = NULL;
-
-    if (atomic_compare_exchange_strong_explicit(slot, &there, blob, memory_order_acq_rel,
-                                                memory_order_acquire))
-        return blob;
-    (void)sw_store_blob_unref(blob);
-    return there;
-}
-
-static void cache_drop(_Atomic(struct sw_store_blob *) *cache)
-{
-    for (int i = 0; i < SW_STORE_SLOTS; i++)
-        (void)sw_store_blob_unref(atomic_load_explicit(&cache[i], memory_order_acquire));
 }
 
 struct sw_store_obj *sw_store_obj_new(struct sw_slice key, struct sw_slice value)
@@ -85,7 +43,6 @@ struct sw_store_obj *sw_store_obj_ref(struct sw_store_obj *o)
 struct sw_store_obj *sw_store_obj_unref(struct sw_store_obj *o)
 {
     if (o && drop(&o->refs)) {
-        cache_drop(o->cache);
         sw_free(o);
     }
     return NULL;
@@ -115,7 +72,6 @@ struct sw_store_event *sw_store_event_ref(struct sw_store_event *e)
 struct sw_store_event *sw_store_event_unref(struct sw_store_event *e)
 {
     if (e && drop(&e->refs)) {
-        cache_drop(e->cache);
         (void)sw_store_obj_unref(e->obj);
         (void)sw_store_obj_unref(e->prev);
         sw_free(e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the store keeps and its readers share: versions of objects, events, cached bytes. */
+/* What the store keeps and its readers share: versions of objects, events. */
 #pragma once
 
 #include <stdatomic.h>
@@ -7,20 +7,6 @@
 #include <stdint.h>
 
 #include "base/slice.h"
-
-/* Bytes made once from an object or event and shared by all who send them. */
-struct sw_store_blob {
-    atomic_uint refs;
-    size_t n;
-    char data[];
-};
-
-/* A copy of the bytes with one reference. */
-struct sw_store_blob *sw_store_blob_new(struct sw_slice s);
-struct sw_store_blob *sw_store_blob_ref(struct sw_store_blob *b);
-struct sw_store_blob *sw_store_blob_unref(struct sw_store_blob *b); /* returns NULL */
-
-enum { SW_STORE_SLOTS = 2 };
 
 /* One version of one object. Immutable and counted; shared by index, events and readers. */
 struct sw_store_obj {
@@ -30,7 +16,6 @@ struct sw_store_obj {
     uint64_t created;  /* the change that created the object */
     struct sw_slice key;
     struct sw_slice value;
-    _Atomic(struct sw_store_blob *) cache[SW_STORE_SLOTS]; /* see sw_store_cache_set */
 };
 
 struct sw_store_obj *sw_store_obj_ref(struct sw_store_obj *o);
@@ -50,21 +35,12 @@ struct sw_store_event {
     struct sw_store_obj *obj;  /* owned: the new version; for a deletion the final value given
                                   with it, NULL when none was */
     struct sw_store_obj *prev; /* owned: the version before; NULL for a creation */
-    _Atomic(struct sw_store_blob *) cache[SW_STORE_SLOTS];
 };
 
 struct sw_store_event *sw_store_event_ref(struct sw_store_event *e);
 struct sw_store_event *sw_store_event_unref(struct sw_store_event *e); /* returns NULL */
 /* Key of the object the event is about. */
 struct sw_slice sw_store_event_key(const struct sw_store_event *e);
-
-/*
- * Puts the blob (one reference is taken over) into a cache slot of an object or event. When
- * another thread was faster its blob stays and ours is released. Returns what is in the slot,
- * borrowed: it lives as long as the object.
- */
-struct sw_store_blob *sw_store_cache_set(_Atomic(struct sw_store_blob *) *slot,
-                                         struct sw_store_blob *blob);
 
 /* ---- for the files of src/store ---- */
 

@@ -189,18 +189,3 @@ void sw_gw_hosts_apply(struct sw_gw_hosts *hs, const struct sw_gw_config *c)
         }
     }
 }
-
-void sw_gw_hosts_release_pools(struct sw_gw_hosts *hs)
-{
-    SW_MAP_FOREACH (it, &hs->clusters) {
-        struct sw_gw_wcluster *wc = it->value;
-
-        SW_MAP_FOREACH (ht, &wc->hosts) {
-            struct sw_gw_host *h = ht->value;
-            struct sw_gw_pool *pool = h->pool;
-
-            h->pool = NULL;
-            release_pool(hs->worker, pool);
-        }
-    }
-}

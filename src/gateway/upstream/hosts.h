@@ -14,8 +14,6 @@ struct sw_gw_hosts *sw_gw_hosts_new(struct sw_gw_worker *w);
 /* A new snapshot arrived: settles which hosts stay, releases the pools of the others. */
 void sw_gw_hosts_apply(struct sw_gw_hosts *hs, const struct sw_gw_config *c);
 void sw_gw_hosts_free(struct sw_gw_hosts *hs);
-/* Closes idle connections to every host (drain). */
-void sw_gw_hosts_release_pools(struct sw_gw_hosts *hs);
 
 /* NULL: neither used before nor in the snapshot. */
 struct sw_gw_wcluster *sw_gw_wcluster_get(struct sw_gw_hosts *hs, const struct sw_gw_config *c,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RBAC: which rule allows what, over roles and bindings in a store. */
 #include "../store/harness.h"
-#include "apiserver/api.h"
-#include "apiserver/auth/authz_int.h"
+#include "apiserver/api/api.h"
+#include "apiserver/auth/auth_int.h"
 
 struct world {
     struct fixture *f;

@@ -417,27 +417,6 @@ static void test_a_peer_that_takes_nothing_has_a_minute(void **state)
     assert_int_equal(t.frees, 1);
 }
 
-static void test_the_socket_is_given_away_only_when_nothing_waits(void **state)
-{
-    int fd;
-
-    (void)state;
-    open_conn("");
-    sw_gw_conn_put(&t.conn, "x", 1);
-    assert_int_equal(sw_gw_conn_take_fd(&t.conn), -1);
-    turn();
-    t.use = 0;
-    peer_sends("kept");
-    assert_int_equal(sw_gw_conn_take_fd(&t.conn), -1);
-    t.use = SIZE_MAX;
-    sw_gw_conn_resume(&t.conn);
-    turn();
-    fd = sw_gw_conn_take_fd(&t.conn);
-    assert_true(fd >= 0);
-    assert_int_equal(write(t.peer, "y", 1), 1); /* it is open */
-    (void)close(fd);
-}
-
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -454,7 +433,6 @@ int main(void)
         T(test_a_flushed_close_sends_all_and_waits_for_the_peer),
         T(test_a_peer_that_stays_is_waited_for_a_second),
         T(test_a_peer_that_takes_nothing_has_a_minute),
-        T(test_the_socket_is_given_away_only_when_nothing_waits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -473,8 +473,6 @@ static void test_a_retry_policy_is_followed_to_its_number(void **state)
     assert_int_equal(t.connects, 3);
     assert_int_equal(t.down.status, 503);
     assert_true(t.down.flags & SW_GW_FLAG_URX);
-    assert_int_equal(
-        sw_gw_config_cluster(t.view->config, SW_SLICE_LIT("c"))->state->cells[0].active_retries, 0);
 }
 
 static void test_a_body_that_is_not_kept_is_not_sent_again(void **state)
