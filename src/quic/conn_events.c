@@ -142,7 +142,7 @@ static int on_acked(ngtcp2_conn *nc, int64_t id, uint64_t offset, uint64_t n, vo
 
     c->progress_ns = sw_quic_now(c->q);
     if (c->hole && c->hole_mute)
-        c->hole = false;
+        sw_qconn_hole_retry(c);
     if (stream)
         sw_qstream_acked(stream, offset + n);
     return 0;

@@ -175,11 +175,12 @@ struct sw_qconn {
     uint64_t reset_at_ns;
     uint32_t resets; /* budget used; falls with time */
     uint64_t keepalive_ns;
-    uint64_t heard_at_ns;  /* an authenticated packet, no copy */
-    uint64_t early_pto_ns; /* conn.c: the last one */
-    uint64_t progress_ns;  /* bytes of streams were acknowledged, or none were under way */
-    uint16_t hole_path;    /* with hole: path on which large packets vanish */
-    uint16_t path_valid;   /* accepted: the path on which the peer was proved to be last */
+    uint64_t heard_at_ns;   /* an authenticated packet, no copy */
+    uint64_t early_pto_ns;  /* conn.c: the last one */
+    uint64_t progress_ns;   /* bytes of streams were acknowledged, or none were under way */
+    uint64_t hole_retry_ns; /* large packets got another chance; 0: never */
+    uint16_t hole_path;     /* with hole: path on which large packets vanish */
+    uint16_t path_valid;    /* accepted: the path on which the peer was proved to be last */
     uint16_t probe_path;
     uint8_t *probe; /* owned: the last packet sent into a silence, see silence.c; NULL: none */
     size_t probe_n;
@@ -521,6 +522,8 @@ bool sw_qpath_relay_down(const struct sw_qconn *c);
 void sw_qconn_write(struct sw_qconn *c);
 /* max, or less while the path is not known to take that much. */
 size_t sw_qconn_packet_max(const struct sw_qconn *c, size_t max);
+/* Bytes were acknowledged after a silence: packets may be large again. */
+void sw_qconn_hole_retry(struct sw_qconn *c);
 /* Sends one or more packets on a route; SW_EAGAIN when the socket is full. */
 int sw_qroute_send(struct sw_quic *q, const struct sw_qroute *r, uint8_t ecn, const uint8_t *p,
                    size_t n, size_t segment);

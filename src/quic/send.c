@@ -17,6 +17,8 @@ enum { VECS = 4 };
  * out, and probes come at distances that double: a peer that is not heard for 10 s counts as gone.
  */
 #define HOLE_NS (1500 * SW_NS_PER_MS)
+/* Large packets that vanish this soon after another chance vanish for good. */
+#define HOLE_RETRY_NS (30 * SW_NS_PER_S)
 
 /* ---- routes ---- */
 
@@ -292,7 +294,7 @@ static bool socket_full(struct sw_qconn *c)
  * and keep it alive: ngtcp2 looks for larger sizes, never for smaller ones. Bytes of streams that
  * stay unacknowledged for seconds are the sign, sooner when the peer was heard meanwhile. When it
  * was not, nothing may have got through: large ones get another chance as soon as bytes are
- * acknowledged.
+ * acknowledged. When they vanish again soon after that chance, the path is at fault.
  */
 static void look_for_hole(struct sw_qconn *c)
 {
@@ -311,12 +313,19 @@ static void look_for_hole(struct sw_qconn *c)
     if (c->heard_at_ns < c->progress_ns + SW_NS_PER_S && now - c->progress_ns < 2 * HOLE_NS)
         return;
     c->hole = true;
-    c->hole_mute = c->heard_at_ns < c->progress_ns + SW_NS_PER_S;
+    c->hole_mute = c->heard_at_ns < c->progress_ns + SW_NS_PER_S &&
+                   (!c->hole_retry_ns || now - c->hole_retry_ns > HOLE_RETRY_NS);
     c->hole_path = c->path_now;
     sw_log_debug("quic", "%s: nothing gets through, packets of at most %d bytes from now on",
                  sw_nodeid_short(&c->peer, id), QUIC_MTU_FIRST);
     while (!sw_list_empty(&c->dgrams_out))
         drop_datagram(c);
+}
+
+void sw_qconn_hole_retry(struct sw_qconn *c)
+{
+    c->hole = false;
+    c->hole_retry_ns = sw_quic_now(c->q);
 }
 
 /* ngtcp2 fills first packets up to the brim: nobody has said yet that it takes large ones. */
