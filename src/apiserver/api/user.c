@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of who asks. */
+/* The user of a request: name, groups, extra attributes. */
 #include "apiserver/api/api.h"
 
 bool api_in_groups(const struct api_user *u, struct sw_slice g)

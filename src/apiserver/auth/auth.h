@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who asks, and what they may do: authentication, RBAC, tokens, reviews. */
+/* Authentication and authorization of requests: credentials, RBAC, tokens, reviews. */
 #pragma once
 
 #include "apiserver/api/api.h"
