@@ -8,6 +8,7 @@
 #include <protobuf-c/protobuf-c.h>
 
 #include <proto/accesslog.pb-c.h>
+#include <proto/authorization.pb-c.h>
 #include <proto/bootstrap.pb-c.h>
 #include <proto/cluster.pb-c.h>
 #include <proto/discovery.pb-c.h>
@@ -19,6 +20,7 @@
 #include <proto/listener.pb-c.h>
 #include <proto/route.pb-c.h>
 #include <proto/tls.pb-c.h>
+#include <proto/workload.pb-c.h>
 
 #include "proto/pb.h"
 
@@ -34,6 +36,9 @@ static const struct {
     {"envoy.config.cluster.v3.Cluster", &sw__cluster__descriptor},
     {"envoy.config.endpoint.v3.ClusterLoadAssignment", &sw__cluster_load_assignment__descriptor},
     {ENVOY "transport_sockets.tls.v3.Secret", &sw__secret__descriptor},
+    {"istio.workload.Address", &sw__mesh_address__descriptor},
+    {"istio.workload.Workload", &sw__mesh_workload__descriptor},
+    {"istio.security.Authorization", &sw__mesh_authorization__descriptor},
     {"envoy.config.bootstrap.v3.Bootstrap", &sw__bootstrap__descriptor},
     {ENVOY "filters.network.http_connection_manager.v3.HttpConnectionManager",
      &sw__http_connection_manager__descriptor},

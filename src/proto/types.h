@@ -17,12 +17,15 @@ struct Sw__Any;
 struct sw_pb_limits;
 
 /* The types that are resources of their own, as discovery names them. */
-#define SW_TYPE_PREFIX   "type.googleapis.com/"
-#define SW_TYPE_LISTENER SW_TYPE_PREFIX "envoy.config.listener.v3.Listener"
-#define SW_TYPE_ROUTE    SW_TYPE_PREFIX "envoy.config.route.v3.RouteConfiguration"
-#define SW_TYPE_CLUSTER  SW_TYPE_PREFIX "envoy.config.cluster.v3.Cluster"
-#define SW_TYPE_ENDPOINT SW_TYPE_PREFIX "envoy.config.endpoint.v3.ClusterLoadAssignment"
-#define SW_TYPE_SECRET   SW_TYPE_PREFIX "envoy.extensions.transport_sockets.tls.v3.Secret"
+#define SW_TYPE_PREFIX        "type.googleapis.com/"
+#define SW_TYPE_LISTENER      SW_TYPE_PREFIX "envoy.config.listener.v3.Listener"
+#define SW_TYPE_ROUTE         SW_TYPE_PREFIX "envoy.config.route.v3.RouteConfiguration"
+#define SW_TYPE_CLUSTER       SW_TYPE_PREFIX "envoy.config.cluster.v3.Cluster"
+#define SW_TYPE_ENDPOINT      SW_TYPE_PREFIX "envoy.config.endpoint.v3.ClusterLoadAssignment"
+#define SW_TYPE_SECRET        SW_TYPE_PREFIX "envoy.extensions.transport_sockets.tls.v3.Secret"
+#define SW_TYPE_ADDRESS       SW_TYPE_PREFIX "istio.workload.Address"
+#define SW_TYPE_WORKLOAD      SW_TYPE_PREFIX "istio.workload.Workload"
+#define SW_TYPE_AUTHORIZATION SW_TYPE_PREFIX "istio.security.Authorization"
 
 /*
  * Descriptor for a type URL, or for a bare type name; NULL when it is not one of ours. Only types
