@@ -106,8 +106,8 @@ static int split(const char *in, struct sw_slice *ret_host, uint16_t *ret_port, 
     return SW_OK;
 }
 
-static int proxy_conf(const struct settings *s, struct sw_arena *arena, struct sw_gw_xds_conf *ret,
-                      struct sw_err *err)
+static int proxy_conf(const struct settings *s, struct sw_arena *arena,
+                      struct sw_model_xds_conf *ret, struct sw_err *err)
 {
     struct sw_addr at;
     int rc;
@@ -127,7 +127,7 @@ static int proxy_conf(const struct settings *s, struct sw_arena *arena, struct s
 static int run_patch(const struct settings *s, struct sw_arena *arena, struct sw_buf *out,
                      struct sw_err *err)
 {
-    struct sw_gw_xds_conf conf = {0};
+    struct sw_model_xds_conf conf = {0};
     int rc = proxy_conf(s, arena, &conf, err);
 
     return rc == SW_OK ? sw_envoy_patch_write(&conf, text(s->ns), text(s->name), out, err) : rc;

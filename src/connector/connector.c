@@ -340,7 +340,7 @@ static void begin(struct sw_connector *c)
         log_ticket(c);
 }
 
-static void on_replayed(void *arg, const struct sw_request *r)
+static void on_replayed(void *arg, const struct sw_inspect_request *r)
 {
     connector_add_request(arg, r);
 }

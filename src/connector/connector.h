@@ -21,7 +21,7 @@
 struct sw_connector;
 struct sw_kube_client;
 struct sw_kube_obj;
-struct sw_request;
+struct sw_inspect_request;
 
 struct sw_connector_config {
     bool standalone;        /* no API: only what the options say */
@@ -141,7 +141,7 @@ struct sw_connector_hooks {
     /* Each state of our Connector; NULL: it is gone. */
     void (*connector)(void *arg, const struct sw_kube_obj *o);
     /* A request ended. */
-    void (*request)(void *arg, const struct sw_request *r);
+    void (*request)(void *arg, const struct sw_inspect_request *r);
     /* The API answers again (up), or does not; code 401 when it does not know us any more. */
     void (*api)(void *arg, bool up, int code, struct sw_slice message);
     /* Addresses changed, or the machine slept: connections of before may be dead. */

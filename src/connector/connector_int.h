@@ -139,7 +139,7 @@ void connector_forget_conns(struct sw_connector *c);
 void connector_tap(void *tag, bool from_origin, const uint8_t *p, size_t n);
 void connector_ended(void *arg, const struct sw_qserve_record *r);
 /* A request ended, however it came. */
-void connector_add_request(struct sw_connector *c, const struct sw_request *r);
+void connector_add_request(struct sw_connector *c, const struct sw_inspect_request *r);
 
 /* recall.c */
 /* Reads what the API said before into 'known', if that is ours. */

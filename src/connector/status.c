@@ -305,7 +305,7 @@ static int put_requests(struct sw_buf *b, const struct sw_connector *c)
     int rc = sw_buf_append_str(b, "<h2>Last requests</h2>\n<table>\n");
 
     for (size_t i = 0; i < sw_min(sw_history_count(&c->history), 50) && rc == SW_OK; i++) {
-        const struct sw_request *r = sw_history_at(&c->history, i);
+        const struct sw_inspect_request *r = sw_history_at(&c->history, i);
         char when[SW_RFC3339_LEN];
 
         rc = sw_buf_printf(b, "<tr><td>%.8s</td>", sw_rfc3339(r->wall_ns, 0, when) + 11);

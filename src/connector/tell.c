@@ -11,7 +11,7 @@
 
 enum { ID_MAX = 64 };
 
-void connector_add_request(struct sw_connector *c, const struct sw_request *r)
+void connector_add_request(struct sw_connector *c, const struct sw_inspect_request *r)
 {
     sw_history_add(&c->history, r);
     if (c->hooks.request)
@@ -22,12 +22,12 @@ void connector_add_request(struct sw_connector *c, const struct sw_request *r)
 static void on_peeked(void *arg, const struct sw_peek_exchange *x)
 {
     struct exchange *e = arg;
-    struct sw_request r = {.wall_ns = sw_wall_ns(),
-                           .duration_ns = x->duration_ns,
-                           .bytes_out = x->bytes_out,
-                           .status = (unsigned)x->status,
-                           .kind = x->status == 101 ? "upgrade" : "http",
-                           .reason = x->complete || x->status == 101 ? NULL : "incomplete"};
+    struct sw_inspect_request r = {.wall_ns = sw_wall_ns(),
+                                   .duration_ns = x->duration_ns,
+                                   .bytes_out = x->bytes_out,
+                                   .status = (unsigned)x->status,
+                                   .kind = x->status == 101 ? "upgrade" : "http",
+                                   .reason = x->complete || x->status == 101 ? NULL : "incomplete"};
 
     sw_request_text(r.peer, sizeof(r.peer), sw_slice_str(e->peer));
     sw_request_text(r.method, sizeof(r.method), x->method);
@@ -85,7 +85,7 @@ static void log_exchange(const struct sw_qserve_record *r)
 }
 
 /* A tunnel that failed is shown as the request that it was for, where the gateway says so. */
-static void name_request(struct sw_request *q, const struct sw_qserve_record *r)
+static void name_request(struct sw_inspect_request *q, const struct sw_qserve_record *r)
 {
     struct sw_slice path = r->request;
     struct sw_slice method = sw_slice_cut(&path, ' ');
@@ -108,7 +108,7 @@ static void name_request(struct sw_request *q, const struct sw_qserve_record *r)
 }
 
 /* A tunnel is open before TLS begins in it: that it was says nothing about what came of it. */
-static void judge_tls(struct exchange *e, struct sw_request *q)
+static void judge_tls(struct exchange *e, struct sw_inspect_request *q)
 {
     sw_tlswatch_end(&e->tls);
     if (q->reason || (e->tls.state != SW_TLSWATCH_FAILED && e->tls.state != SW_TLSWATCH_NO_TLS))
@@ -131,13 +131,13 @@ void connector_ended(void *arg, const struct sw_qserve_record *r)
         told = sw_peek_told(e->peek) > 0;
     }
     if (!told) {
-        struct sw_request q = {.wall_ns = sw_wall_ns(),
-                               .duration_ns = r->duration_ns,
-                               .bytes_in = r->bytes_in,
-                               .bytes_out = r->bytes_out,
-                               .status = r->status,
-                               .kind = sw_qkind_text(r->kind),
-                               .reason = r->reason};
+        struct sw_inspect_request q = {.wall_ns = sw_wall_ns(),
+                                       .duration_ns = r->duration_ns,
+                                       .bytes_in = r->bytes_in,
+                                       .bytes_out = r->bytes_out,
+                                       .status = r->status,
+                                       .kind = sw_qkind_text(r->kind),
+                                       .reason = r->reason};
 
         (void)sw_nodeid_short(r->peer, q.peer);
         sw_request_text(q.id, sizeof(q.id), r->request_id);

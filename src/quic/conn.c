@@ -118,7 +118,7 @@ static void new_cid(struct sw_qconn *c, ngtcp2_cid *cid)
     sw_qcid_make(c, cid->data, QUIC_CID_LEN, true);
 }
 
-static bool only_loopback(const struct sw_qdial *d)
+static bool only_loopback(const struct sw_qroutes *d)
 {
     for (size_t i = 0; i < d->n; i++)
         if (d->route[i].relay || !sw_ip_is_loopback(&d->route[i].remote.ip))
@@ -137,7 +137,7 @@ static int start(struct sw_qconn *c, int rc, struct sw_err *err)
 }
 
 struct sw_qconn *sw_qconn_dial(struct sw_quic *q, const struct sw_nodeid *peer,
-                               struct sw_slice alpn, const struct sw_qdial *dial,
+                               struct sw_slice alpn, const struct sw_qroutes *dial,
                                struct sw_err *err)
 {
     struct sw_qconn *c = conn_new(q);
@@ -155,7 +155,7 @@ struct sw_qconn *sw_qconn_dial(struct sw_quic *q, const struct sw_nodeid *peer,
     q->n_known++;
     c->peer = *peer;
     c->alpn = sw_slice(sw_slice_dup(alpn), alpn.n);
-    c->dial = SW_NEW(struct sw_qdial);
+    c->dial = SW_NEW(struct sw_qroutes);
     *c->dial = *dial;
     c->dial->racing = true;
     c->jumbo = only_loopback(dial);

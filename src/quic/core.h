@@ -90,7 +90,7 @@ struct sw_qcid {
 };
 
 /* What only a dialled connection has: the places its peer may be reached at. */
-struct sw_qdial {
+struct sw_qroutes {
     struct sw_qroute route[QUIC_ROUTES_MAX];
     uint8_t n;
     bool racing;     /* packets go to all of them */
@@ -145,7 +145,7 @@ struct sw_qconn {
     void *arg;
     struct sw_nodeid peer;
     struct sw_slice alpn;    /* owned when dialled, else of the endpoint */
-    struct sw_qdial *dial;   /* owned; NULL: accepted */
+    struct sw_qroutes *dial; /* owned; NULL: accepted */
     struct sw_qreach *reach; /* owned; NULL: was never on a relay with one of ours */
     struct sw_qpathent path[QUIC_PATHS_MAX];
     uint16_t path_now; /* the path ngtcp2 is on */
@@ -411,7 +411,7 @@ bool sw_qbucket_take(struct sw_qbucket *b, uint64_t now_ns, uint32_t per_second)
 
 /* SW_ELIMIT. The connection writes its first packet in the coming turn. */
 struct sw_qconn *sw_qconn_dial(struct sw_quic *q, const struct sw_nodeid *peer,
-                               struct sw_slice alpn, const struct sw_qdial *dial,
+                               struct sw_slice alpn, const struct sw_qroutes *dial,
                                struct sw_err *err);
 struct sw_qaccept {
     const uint8_t *dcid; /* the client's first choice, or what a Retry remembered of it */
@@ -506,7 +506,7 @@ struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *f
 void sw_qpath_check(struct sw_qconn *c);
 void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok);
 /* Learns addresses; true when one is new. */
-bool sw_qdial_add(struct sw_quic *q, struct sw_qdial *d, const struct sw_addr *a);
+bool sw_qdial_add(struct sw_quic *q, struct sw_qroutes *d, const struct sw_addr *a);
 /* Time of the next attempt at a better path; UINT64_MAX: none is planned. */
 uint64_t sw_qpath_due(const struct sw_qconn *c);
 /* The network changed: what we know about paths may be wrong. */

@@ -450,7 +450,7 @@ struct sw_qconn *sw_quic_dial(struct sw_quic *q, const struct sw_quic_target *t,
                               struct sw_slice alpn, const struct sw_qconn_ops *ops, void *arg,
                               struct sw_err *err)
 {
-    struct sw_qdial dial = {0};
+    struct sw_qroutes dial = {0};
     struct sw_qconn *c;
 
     if (sw_nodeid_eq(&t->id, sw_rawkey_id(q->cfg.key))) {

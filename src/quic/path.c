@@ -30,7 +30,7 @@ static bool loopback(const struct sw_qroute *r)
 
 /* ---- incoming ---- */
 
-static bool is_candidate(const struct sw_qdial *d, const struct sw_qroute *r)
+static bool is_candidate(const struct sw_qroutes *d, const struct sw_qroute *r)
 {
     for (size_t i = 0; i < d->n; i++)
         if (sw_qroute_eq(&d->route[i], r))
@@ -110,7 +110,7 @@ void sw_qpath_race_won(struct sw_qconn *c, const struct sw_qroute *by)
 
 void sw_qpath_repeat(struct sw_qconn *c, struct sw_qrelay *r)
 {
-    struct sw_qdial *d = c->dial;
+    struct sw_qroutes *d = c->dial;
 
     if (!d || !d->racing || !d->flight)
         return;
@@ -138,7 +138,7 @@ bool sw_qpath_relay_down(const struct sw_qconn *c)
 }
 
 /* When another direct address is worth a try: quickly at first, then ever more seldom. */
-static uint64_t next_try_ns(const struct sw_qdial *d)
+static uint64_t next_try_ns(const struct sw_qroutes *d)
 {
     static const uint8_t seconds[] = {0, 0, 1, 1, 2, 5, 10, 30};
     size_t i = sw_min(d->tries, SW_ARRAY_LEN(seconds) - 1);
@@ -183,7 +183,7 @@ static bool try_route(struct sw_qconn *c, const struct sw_qroute *r, bool at_onc
 
 static void try_direct(struct sw_qconn *c)
 {
-    struct sw_qdial *d = c->dial;
+    struct sw_qroutes *d = c->dial;
     uint64_t now = sw_quic_now(c->q);
 
     for (size_t i = 0; i < d->n; i++) {
@@ -201,7 +201,7 @@ static void try_direct(struct sw_qconn *c)
 }
 
 /* Every attempt costs one of the IDs that the peer gave, and in a silence it gives no new ones. */
-static uint64_t relay_pause_ns(const struct sw_qdial *d)
+static uint64_t relay_pause_ns(const struct sw_qroutes *d)
 {
     return (uint64_t)(d->relay_tries + 2) * SW_NS_PER_S;
 }
@@ -225,7 +225,7 @@ static void divert(struct sw_qconn *c, const struct sw_qroute *relay)
 
 static bool try_relay(struct sw_qconn *c)
 {
-    struct sw_qdial *d = c->dial;
+    struct sw_qroutes *d = c->dial;
     const struct sw_qroute *r = NULL;
     int rc;
 
@@ -245,7 +245,7 @@ static bool try_relay(struct sw_qconn *c)
     return rc == 0 || rc == NGTCP2_ERR_CONN_ID_BLOCKED;
 }
 
-static bool has_direct(const struct sw_qdial *d)
+static bool has_direct(const struct sw_qroutes *d)
 {
     for (size_t i = 0; i < d->n; i++)
         if (!d->route[i].relay)
@@ -253,7 +253,7 @@ static bool has_direct(const struct sw_qdial *d)
     return false;
 }
 
-static bool has_relay(const struct sw_qdial *d)
+static bool has_relay(const struct sw_qroutes *d)
 {
     for (size_t i = 0; i < d->n; i++)
         if (d->route[i].relay)
@@ -302,7 +302,7 @@ static uint64_t silent_at(const struct sw_qconn *c)
 static void move_anew(struct sw_qconn *c)
 {
     const struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
-    struct sw_qdial *d = c->dial;
+    struct sw_qroutes *d = c->dial;
     struct sw_qroute r;
 
     if (!p || !d->anew)
@@ -316,7 +316,7 @@ static void move_anew(struct sw_qconn *c)
 
 static void look_for_better(struct sw_qconn *c)
 {
-    struct sw_qdial *d = c->dial;
+    struct sw_qroutes *d = c->dial;
     struct sw_qroute r;
     ngtcp2_conn_stat st;
     bool silent;
@@ -359,7 +359,7 @@ static void look_for_better(struct sw_qconn *c)
 
 uint64_t sw_qpath_due(const struct sw_qconn *c)
 {
-    const struct sw_qdial *d = c->dial;
+    const struct sw_qroutes *d = c->dial;
 
     if (!d || d->racing || !c->ready)
         return UINT64_MAX;
@@ -406,7 +406,7 @@ void sw_qpath_check(struct sw_qconn *c)
 
 void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok)
 {
-    struct sw_qdial *d = c->dial;
+    struct sw_qroutes *d = c->dial;
     struct sw_qpathent *p = sw_qpath_get(c, id);
 
     if (d && d->proving == id)
@@ -438,7 +438,7 @@ void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok)
 
 /* ---- what the endpoint learns ---- */
 
-bool sw_qdial_add(struct sw_quic *q, struct sw_qdial *d, const struct sw_addr *a)
+bool sw_qdial_add(struct sw_quic *q, struct sw_qroutes *d, const struct sw_addr *a)
 {
     struct sw_qroute r;
 

@@ -171,7 +171,7 @@ uint16_t sw_qpath_id(const struct ngtcp2_path *p)
 
 void sw_qpath_forget_relay(struct sw_qconn *c, const struct sw_qrelay *r)
 {
-    struct sw_qdial *d = c->dial;
+    struct sw_qroutes *d = c->dial;
     size_t n = 0;
 
     for (size_t i = 0; i < QUIC_PATHS_MAX; i++)

@@ -85,7 +85,7 @@ int sw_qroute_send(struct sw_quic *q, const struct sw_qroute *r, uint8_t ecn, co
 static void send_everywhere(struct sw_qconn *c, uint8_t ecn, const uint8_t *p, size_t n,
                             size_t segment)
 {
-    struct sw_qdial *d = c->dial;
+    struct sw_qroutes *d = c->dial;
 
     for (size_t i = 0; i < d->n; i++)
         (void)sw_qroute_send(c->q, &d->route[i], ecn, p, n, segment);

@@ -208,9 +208,9 @@ static int check_write(const struct sw_store *s, const struct sw_store_write *w,
     return SW_OK;
 }
 
-static struct sw_request *request_new(const struct sw_store_write *w)
+static struct sw_store_request *request_new(const struct sw_store_write *w)
 {
-    struct sw_request *r = SW_NEW(struct sw_request);
+    struct sw_store_request *r = SW_NEW(struct sw_store_request);
 
     r->verb = w->verb;
     r->expect = w->expect;
@@ -224,7 +224,7 @@ static struct sw_request *request_new(const struct sw_store_write *w)
     return r;
 }
 
-static int enqueue(struct sw_store *s, struct sw_request *r, struct sw_err *err)
+static int enqueue(struct sw_store *s, struct sw_store_request *r, struct sw_err *err)
 {
     int rc = SW_OK;
 
@@ -248,7 +248,7 @@ static int enqueue(struct sw_store *s, struct sw_request *r, struct sw_err *err)
 
 int sw_store_submit(struct sw_store *s, const struct sw_store_write *w, struct sw_err *err)
 {
-    struct sw_request *r;
+    struct sw_store_request *r;
     int rc = check_write(s, w, err);
 
     if (rc != SW_OK)

@@ -26,9 +26,9 @@ struct sw_store_snap {
 struct sw_store_snap *sw_store_snap_new(struct sw_tree *root, uint64_t revision);
 
 /* A write on its way through the queue and back. */
-struct sw_request {
+struct sw_store_request {
     struct sw_msg msg; /* for the way back */
-    struct sw_request *next;
+    struct sw_store_request *next;
     enum sw_store_verb verb;
     uint64_t expect;
     size_t bytes;
@@ -56,8 +56,8 @@ struct sw_store {
     /* Queue: guarded by queue_lock. */
     pthread_mutex_t queue_lock;
     pthread_cond_t queue_wake;
-    struct sw_request *queue_head;
-    struct sw_request **queue_tail;
+    struct sw_store_request *queue_head;
+    struct sw_store_request **queue_tail;
     size_t queue_n;
     size_t queue_bytes;
     uint64_t refused;

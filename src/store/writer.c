@@ -27,7 +27,7 @@ static const uint64_t say_again_ns = 10 * SW_NS_PER_S;
 
 /* One group of writes on its way into one transaction. */
 struct batch {
-    struct sw_request *head;
+    struct sw_store_request *head;
     size_t n;
     struct sw_tree *tree; /* owned: the state with the writes applied so far */
     uint64_t edit;
@@ -93,7 +93,7 @@ static void upkeep_worked(struct sw_store *s, const char *what)
 
 static void deliver(struct sw_msg *m)
 {
-    struct sw_request *r = SW_CONTAINER_OF(m, struct sw_request, msg);
+    struct sw_store_request *r = SW_CONTAINER_OF(m, struct sw_store_request, msg);
     struct sw_store_result res = {.rc = r->rc, .revision = r->revision, .msg = r->err.msg};
 
     if (r->rc == SW_OK) {
@@ -109,10 +109,10 @@ static void deliver(struct sw_msg *m)
     sw_free(r);
 }
 
-static void complete_all(struct sw_request *r)
+static void complete_all(struct sw_store_request *r)
 {
     while (r) {
-        struct sw_request *next = r->next;
+        struct sw_store_request *next = r->next;
 
         r->msg.cb = deliver;
         if (r->loop && r->cb)
@@ -125,7 +125,7 @@ static void complete_all(struct sw_request *r)
 
 /* ---- applying ---- */
 
-static int refuse(struct sw_request *r, struct sw_store_obj *there, int rc, const char *what)
+static int refuse(struct sw_store_request *r, struct sw_store_obj *there, int rc, const char *what)
 {
     r->there = there ? sw_store_obj_ref(there) : NULL;
     r->rc = sw_err_set(&r->err, rc, "%s", what);
@@ -133,7 +133,7 @@ static int refuse(struct sw_request *r, struct sw_store_obj *there, int rc, cons
 }
 
 /* SW_OK when the write may go on. */
-static int precondition(struct sw_request *r, struct sw_store_obj *there)
+static int precondition(struct sw_store_request *r, struct sw_store_obj *there)
 {
     if (r->verb == SW_STORE_CREATE)
         return there ? refuse(r, there, SW_STORE_EXISTS, "the object exists already") : SW_OK;
@@ -144,7 +144,8 @@ static int precondition(struct sw_request *r, struct sw_store_obj *there)
     return SW_OK;
 }
 
-static int apply(struct sw_store *s, struct batch *b, struct sw_request *r, struct sw_err *err)
+static int apply(struct sw_store *s, struct batch *b, struct sw_store_request *r,
+                 struct sw_err *err)
 {
     struct sw_store_obj *there = sw_tree_get(b->tree, r->obj->key);
     struct sw_db_row row = {.key = r->obj->key, .wall_ms = b->wall_ms};
@@ -215,7 +216,7 @@ static void publish(struct sw_store *s, struct batch *b)
 static void fail_batch(struct sw_store *s, struct batch *b, const struct sw_err *err)
 {
     sw_db_rollback(s->db);
-    for (struct sw_request *r = b->head; r; r = r->next) {
+    for (struct sw_store_request *r = b->head; r; r = r->next) {
         r->rc = err->rc;
         r->err = *err;
         r->revision = 0;
@@ -230,7 +231,7 @@ static void fail_batch(struct sw_store *s, struct batch *b, const struct sw_err 
     b->events.n = 0;
 }
 
-static void run_batch(struct sw_store *s, struct sw_request *head, size_t n)
+static void run_batch(struct sw_store *s, struct sw_store_request *head, size_t n)
 {
     struct batch b = {.head = head, .n = n, .wall_ms = s->opts.clock_ms()};
     struct sw_err err = {0};
@@ -239,7 +240,7 @@ static void run_batch(struct sw_store *s, struct sw_request *head, size_t n)
     /* Only this thread replaces the snapshot, so looking at it needs no lock. */
     b.tree = sw_tree_ref(s->snap->root);
     b.edit = atomic_fetch_add(&s->edits, 1);
-    for (struct sw_request *r = head; r && rc == SW_OK; r = r->next)
+    for (struct sw_store_request *r = head; r && rc == SW_OK; r = r->next)
         rc = apply(s, &b, r, &err);
     if (rc == SW_OK && b.begun)
         rc = sw_db_commit(s->db, &err);
@@ -351,7 +352,7 @@ static void compact_policy(struct sw_store *s, uint64_t now_ms)
     }
 }
 
-static void run_compact_request(struct sw_store *s, struct sw_request *r)
+static void run_compact_request(struct sw_store *s, struct sw_store_request *r)
 {
     if (r->expect > s->snap->revision) {
         r->rc = sw_err_set(&r->err, SW_STORE_TOO_NEW, "revision %" PRIu64 " has not happened yet",
@@ -370,10 +371,10 @@ static void run_compact_request(struct sw_store *s, struct sw_request *r)
 /* ---- the thread ---- */
 
 /* Takes the next writes (or one compaction request) off the queue. */
-static struct sw_request *take_locked(struct sw_store *s, size_t *ret_n)
+static struct sw_store_request *take_locked(struct sw_store *s, size_t *ret_n)
 {
-    struct sw_request *head = s->queue_head;
-    struct sw_request **end = &s->queue_head;
+    struct sw_store_request *head = s->queue_head;
+    struct sw_store_request **end = &s->queue_head;
     size_t n = 0;
 
     while (*end && n < s->opts.max_batch) {
@@ -407,7 +408,7 @@ static uint64_t idle_ms(const struct sw_store *s)
 }
 
 /* Waits for work. *ret_n == 0 with true: a moment of peace for housekeeping; false: the end. */
-static bool wait_work(struct sw_store *s, struct sw_request **ret, size_t *ret_n)
+static bool wait_work(struct sw_store *s, struct sw_store_request **ret, size_t *ret_n)
 {
     uint64_t until = sw_now_ns() + idle_ms(s) * SW_NS_PER_MS;
     struct timespec ts = {.tv_sec = (time_t)(until / SW_NS_PER_S),
@@ -451,7 +452,7 @@ static void housekeeping(struct sw_store *s, bool idle)
 void *sw_store_writer_main(void *arg)
 {
     struct sw_store *s = arg;
-    struct sw_request *head;
+    struct sw_store_request *head;
     size_t n;
 
     s->compact_to = s->floor;

@@ -64,7 +64,7 @@ static void check_policy(struct sw_arena *a, const struct sw_json *v, struct sw_
 {
     struct sw_field_errs e;
     struct sw_policy_result x, y;
-    struct sw_policy *p;
+    struct sw_admission_policy *p;
 
     sw_field_errs_init(&e, a);
     p = sw_policy_compile(v, &e);

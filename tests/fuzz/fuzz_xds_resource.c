@@ -49,7 +49,7 @@ static void round_trip(const ProtobufCMessageDescriptor *type, struct sw_slice i
 static void lint(const char *type, struct sw_slice in)
 {
     static const struct sw_xds_lint_opts closed = {.closed = true};
-    struct sw_gw_resource r = {.type = type, .name = SW_SLICE_LIT("x"), .value = in};
+    struct sw_model_resource r = {.type = type, .name = SW_SLICE_LIT("x"), .value = in};
     size_t told = 0;
     size_t errors = sw_xds_lint(&r, 1, &closed, count, &told);
 
@@ -66,14 +66,14 @@ static void discovery(struct sw_slice in)
     sw_xds_set_done(&set);
 }
 
-static void hooks(enum sw_gw_hook hook, struct sw_slice in)
+static void hooks(enum sw_extension_hook hook, struct sw_slice in)
 {
-    static const struct sw_gw_extension x;
+    static const struct sw_extension x;
     SW_ARENA_AUTO a = {0};
     struct sw_slice out;
     struct sw_err err = {0};
 
-    if (sw_gw_extension_call(&x, hook, in, &a, &out, &err) != SW_OK)
+    if (sw_extension_call(&x, hook, in, &a, &out, &err) != SW_OK)
         assert(err.msg[0]);
 }
 
@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0 || size > 64 * 1024)
         return 0;
-    which = data[0] % (SW_ARRAY_LEN(types) + 1 + SW_GW_HOOKS);
+    which = data[0] % (SW_ARRAY_LEN(types) + 1 + SW_EXTENSION_HOOKS);
     in = sw_slice(data + 1, size - 1);
     if (which < SW_ARRAY_LEN(types)) {
         round_trip(sw_pb_type_find(sw_slice_str(types[which])), in);
@@ -94,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (which == SW_ARRAY_LEN(types)) {
         discovery(in);
     } else {
-        hooks((enum sw_gw_hook)(which - SW_ARRAY_LEN(types) - 1), in);
+        hooks((enum sw_extension_hook)(which - SW_ARRAY_LEN(types) - 1), in);
     }
     return 0;
 }

@@ -19,7 +19,7 @@
 static const struct sw_slice group = SW_SLICE_LIT("admissionregistration.k8s.io");
 
 struct entry {
-    struct sw_policy *policy; /* owned */
+    struct sw_admission_policy *policy; /* owned */
     SW_VEC(const struct sw_json *) bindings;
 };
 

@@ -30,8 +30,8 @@ struct sw_control_gateway {
     struct sw_xds_server *server;
     struct sw_grpc_server *hooks; /* may be NULL */
     struct sw_gateway_controller *controller;
-    struct sw_gw_plane_watch *planes;
-    struct sw_gw_extension extension;
+    struct sw_plane_watch *planes;
+    struct sw_extension extension;
     struct sw_metrics *metrics;
     struct sw_metrics_shard *shard;
     struct sw_addr bound;
@@ -91,7 +91,7 @@ static void on_planes(void *arg)
 {
     struct sw_control_gateway *g = arg;
 
-    sw_gw_plane_watch_changed(g->planes);
+    sw_plane_watch_changed(g->planes);
 }
 
 /* ---- pages of the API ---- */
@@ -252,7 +252,7 @@ static int start_hooks(struct sw_control_gateway *g, struct sw_loop *l,
                           sw_addr_text(&o->hooks, text));
     g->hooks = sw_grpc_server_new(
         l, &(struct sw_grpc_server_opts){.scope = "extension", .max_message = HOOK_MAX});
-    sw_gw_extension_serve(g->hooks, &g->extension);
+    sw_extension_serve(g->hooks, &g->extension);
     rc = sw_grpc_server_listen(g->hooks, &o->hooks, &bound, err);
     if (rc == SW_OK)
         sw_log_info("extension", "hooks of Envoy Gateway on %s", sw_addr_text(&bound, text));
@@ -327,7 +327,7 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
         .on_gateways = on_gateways,
         .arg = g,
     };
-    struct sw_gateway_addr *addrs;
+    struct sw_model_address *addrs;
     int rc =
         sw_gateway_addrs_parse(&g->arena, gateway_addresses(g, o), &addrs, &co.conf.n_addrs, err);
 
@@ -357,15 +357,15 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
     if (!g->controller)
         return err->rc;
     g->planes =
-        sw_gw_plane_watch_new(&(struct sw_gw_plane_watch_opts){.loop = sw_kube_client_loop(client),
-                                                               .server = g->server,
-                                                               .cache = g->cache,
-                                                               .controller = g->controller,
-                                                               .client = client,
-                                                               .lease_ns = co.lease_ns,
-                                                               .identity = co.identity,
-                                                               .gateways_of = gateways_of,
-                                                               .arg = g});
+        sw_plane_watch_new(&(struct sw_plane_watch_opts){.loop = sw_kube_client_loop(client),
+                                                         .server = g->server,
+                                                         .cache = g->cache,
+                                                         .controller = g->controller,
+                                                         .client = client,
+                                                         .lease_ns = co.lease_ns,
+                                                         .identity = co.identity,
+                                                         .gateways_of = gateways_of,
+                                                         .arg = g});
     sw_control_views_start(g->views, g->server, g->controller);
     sw_gateway_controller_start(g->controller);
     return SW_OK;
@@ -396,7 +396,7 @@ struct sw_control_gateway *sw_control_gateway_new(struct sw_loop *l, struct sw_a
         sw_control_gateway_free(g);
         return NULL;
     }
-    sw_gw_extension_serve(sw_xds_server_grpc(g->server), &g->extension);
+    sw_extension_serve(sw_xds_server_grpc(g->server), &g->extension);
     if (api) {
         sw_api_on_revoke(api, sw_control_views_changed, g->views);
         sw_api_page(api, "/debug/xds", "application/json", status_page, g);
@@ -456,7 +456,7 @@ void sw_control_gateway_stop(struct sw_control_gateway *g, uint64_t deadline_ns,
     g->deadline_ns = deadline_ns;
     g->done = done;
     g->done_arg = arg;
-    sw_gw_plane_watch_leave(g->planes);
+    sw_plane_watch_leave(g->planes);
     sw_gateway_controller_stop(g->controller, on_controller_stopped, g);
 }
 
@@ -470,7 +470,7 @@ void sw_control_gateway_free(struct sw_control_gateway *g)
         sw_api_on_revoke(g->api, NULL, NULL);
     sw_grpc_server_free(g->hooks);
     sw_xds_server_free(g->server);
-    sw_gw_plane_watch_free(g->planes);
+    sw_plane_watch_free(g->planes);
     sw_gateway_controller_free(g->controller);
     sw_control_views_free(g->views);
     sw_xds_cache_free(g->cache);

@@ -33,5 +33,5 @@ int sw_control_views_view(struct sw_control_views *v, const struct sw_xds_client
                           char ret[SW_XDS_VIEW_MAX], struct sw_err *err);
 /* For struct sw_gateway_controller_opts. */
 void sw_control_views_gateways(struct sw_control_views *v, struct sw_slice names);
-/* For struct sw_gw_plane_watch_opts. */
+/* For struct sw_plane_watch_opts. */
 struct sw_slice sw_control_views_of(struct sw_control_views *v, struct sw_slice view);

@@ -299,19 +299,19 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
 
 /* Whether the probe made it. Its way to a service that is not there ends as a tunnel without one.
  */
-static bool of_probe(const struct expose *x, const struct sw_request *r)
+static bool of_probe(const struct expose *x, const struct sw_inspect_request *r)
 {
     return x->probe && !x->probed &&
            (sw_probe_is_ours(r->method, r->path) || (!r->path[0] && r->status == 502));
 }
 
-static bool is_tls_failure(const struct sw_request *r)
+static bool is_tls_failure(const struct sw_inspect_request *r)
 {
     return r->reason && (strcmp(r->reason, SW_REQUEST_TLS_FAILED) == 0 ||
                          strcmp(r->reason, SW_REQUEST_NO_TLS) == 0);
 }
 
-static void on_request(void *arg, const struct sw_request *r)
+static void on_request(void *arg, const struct sw_inspect_request *r)
 {
     struct expose *x = arg;
     bool tls = is_tls_failure(r);

@@ -70,7 +70,7 @@ struct expose {
     struct sw_timer patience; /* what is waited for is said only when it takes a while */
     bool ready;
     char *url;
-    struct sw_probe *probe;
+    struct sw_origin_probe *probe;
     struct sw_origin *origin; /* of an https target; NULL: none */
     bool probed;              /* it is done */
     uint64_t begun_ns;

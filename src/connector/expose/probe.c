@@ -12,7 +12,7 @@ enum { TRIES = 60 };
 
 #define PAUSE_NS SW_NS_PER_S
 
-struct sw_probe {
+struct sw_origin_probe {
     struct sw_loop *loop;
     struct sw_http_client *http;
     struct sw_http_call *call;
@@ -33,13 +33,13 @@ static void ask(struct sw_timer *t);
 
 static void on_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void *arg)
 {
-    struct sw_probe *p = arg;
+    struct sw_origin_probe *p = arg;
 
     (void)call;
     p->status = msg->status;
 }
 
-static void settle(struct sw_probe *p, const struct sw_err *err)
+static void settle(struct sw_origin_probe *p, const struct sw_err *err)
 {
     bool ok = p->status && p->status != 502 && p->status != 503 && p->status != 504;
 
@@ -55,7 +55,7 @@ static void settle(struct sw_probe *p, const struct sw_err *err)
 
 static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err, void *arg)
 {
-    struct sw_probe *p = arg;
+    struct sw_origin_probe *p = arg;
 
     (void)call;
     p->call = NULL;
@@ -66,7 +66,7 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
 
 static void ask(struct sw_timer *t)
 {
-    struct sw_probe *p = SW_CONTAINER_OF(t, struct sw_probe, timer);
+    struct sw_origin_probe *p = SW_CONTAINER_OF(t, struct sw_origin_probe, timer);
     struct sw_err err = {0};
     struct sw_http_call_opts o = {.method = SW_SLICE_LIT("HEAD"),
                                   .target = SW_SLICE_LIT("/"),
@@ -82,15 +82,15 @@ static void ask(struct sw_timer *t)
         settle(p, &err);
 }
 
-struct sw_probe *sw_probe_new(struct sw_loop *l, struct sw_slice url, struct sw_slice at,
-                              void (*done)(void *arg, bool ok, const char *why), void *arg)
+struct sw_origin_probe *sw_probe_new(struct sw_loop *l, struct sw_slice url, struct sw_slice at,
+                                     void (*done)(void *arg, bool ok, const char *why), void *arg)
 {
     struct sw_http_client_opts o = {.scope = "expose", .host = at, .port = 80, .max_conns = 1};
     struct sw_slice authority = sw_slice_from(url, sizeof("http://") - 1);
     ptrdiff_t colon;
     uint64_t port = 80;
     struct sw_http_client *http;
-    struct sw_probe *p;
+    struct sw_origin_probe *p;
 
     if (!sw_slice_has_prefix(url, SW_SLICE_LIT("http://")))
         return NULL;
@@ -103,7 +103,7 @@ struct sw_probe *sw_probe_new(struct sw_loop *l, struct sw_slice url, struct sw_
     http = sw_http_client_new(l, &o, NULL);
     if (!http)
         return NULL;
-    p = SW_NEW(struct sw_probe);
+    p = SW_NEW(struct sw_origin_probe);
     p->loop = l;
     p->http = http;
     p->done = done;
@@ -112,7 +112,7 @@ struct sw_probe *sw_probe_new(struct sw_loop *l, struct sw_slice url, struct sw_
     return p;
 }
 
-void sw_probe_free(struct sw_probe *p)
+void sw_probe_free(struct sw_origin_probe *p)
 {
     struct sw_http_client *http;
 

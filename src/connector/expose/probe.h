@@ -7,16 +7,16 @@
 #include "base/slice.h"
 #include "io/loop.h"
 
-struct sw_probe;
+struct sw_origin_probe;
 
 /*
  * url: "http://name[:port]/"; at: address of the gateway. done comes once, from the loop: ok when
  * something other than a gateway's own 502, 503 or 504 answered, else why it did not within a
  * minute. NULL: nothing that can be asked.
  */
-struct sw_probe *sw_probe_new(struct sw_loop *l, struct sw_slice url, struct sw_slice at,
-                              void (*done)(void *arg, bool ok, const char *why), void *arg);
+struct sw_origin_probe *sw_probe_new(struct sw_loop *l, struct sw_slice url, struct sw_slice at,
+                                     void (*done)(void *arg, bool ok, const char *why), void *arg);
 /* NULL is fine; done does not come any more. */
-void sw_probe_free(struct sw_probe *p);
+void sw_probe_free(struct sw_origin_probe *p);
 /* Is a request one of these? */
 bool sw_probe_is_ours(const char *method, const char *path);

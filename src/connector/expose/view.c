@@ -254,7 +254,7 @@ static const char *colour_of(const struct sw_expose_view *v, unsigned status)
     return status >= 400 ? "\033[33m" : "\033[32m";
 }
 
-void sw_view_request(struct sw_expose_view *v, const struct sw_request *r)
+void sw_view_request(struct sw_expose_view *v, const struct sw_inspect_request *r)
 {
     char when[SW_RFC3339_LEN];
 

@@ -38,7 +38,7 @@ void sw_view_no_origin(struct sw_expose_view *v, const char *target);
 void sw_view_origin_tls(struct sw_expose_view *v, const char *target, const char *why);
 /* What the control plane says against a service that runs; empty: nothing any more. Said once. */
 void sw_view_trouble(struct sw_expose_view *v, struct sw_slice message);
-void sw_view_request(struct sw_expose_view *v, const struct sw_request *r);
+void sw_view_request(struct sw_expose_view *v, const struct sw_inspect_request *r);
 void sw_view_api(struct sw_expose_view *v, bool up, int code, struct sw_slice message);
 /* event: "tunnel_terminal_failure", "tunnel_deleted_upstream". */
 void sw_view_failure(struct sw_expose_view *v, const char *event, struct sw_slice message);

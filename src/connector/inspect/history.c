@@ -19,10 +19,10 @@ void sw_history_done(struct sw_history *h)
     *h = (struct sw_history){0};
 }
 
-void sw_history_add(struct sw_history *h, const struct sw_request *r)
+void sw_history_add(struct sw_history *h, const struct sw_inspect_request *r)
 {
     if (!h->ring)
-        h->ring = SW_NEW_ARRAY(struct sw_request, SW_HISTORY_MAX);
+        h->ring = SW_NEW_ARRAY(struct sw_inspect_request, SW_HISTORY_MAX);
     h->ring[h->next] = *r;
     h->next = (h->next + 1) % SW_HISTORY_MAX;
     h->total++;
@@ -33,12 +33,12 @@ size_t sw_history_count(const struct sw_history *h)
     return (size_t)sw_min(h->total, SW_HISTORY_MAX);
 }
 
-const struct sw_request *sw_history_at(const struct sw_history *h, size_t i)
+const struct sw_inspect_request *sw_history_at(const struct sw_history *h, size_t i)
 {
     return &h->ring[(h->next + SW_HISTORY_MAX - 1 - i) % SW_HISTORY_MAX];
 }
 
-void sw_request_json(struct sw_jw *w, const struct sw_request *r)
+void sw_request_json(struct sw_jw *w, const struct sw_inspect_request *r)
 {
     char when[SW_RFC3339_LEN];
     uint64_t duration_us = r->duration_ns / 1000;

@@ -12,7 +12,7 @@
 enum { SW_HISTORY_MAX = 200 };
 
 /* Texts are cut to what fits, and hold printable bytes only. */
-struct sw_request {
+struct sw_inspect_request {
     uint64_t wall_ns; /* when it ended */
     uint64_t duration_ns;
     uint64_t bytes_in;
@@ -38,15 +38,15 @@ struct sw_request {
 void sw_request_text(char *to, size_t size, struct sw_slice from);
 
 struct sw_history {
-    struct sw_request *ring; /* owned; NULL while empty */
+    struct sw_inspect_request *ring; /* owned; NULL while empty */
     size_t next;
     uint64_t total;
 };
 
 void sw_history_done(struct sw_history *h);
-void sw_history_add(struct sw_history *h, const struct sw_request *r);
+void sw_history_add(struct sw_history *h, const struct sw_inspect_request *r);
 size_t sw_history_count(const struct sw_history *h);
 /* i = 0 is the newest. */
-const struct sw_request *sw_history_at(const struct sw_history *h, size_t i);
+const struct sw_inspect_request *sw_history_at(const struct sw_history *h, size_t i);
 /* One request as a JSON object. */
-void sw_request_json(struct sw_jw *w, const struct sw_request *r);
+void sw_request_json(struct sw_jw *w, const struct sw_inspect_request *r);

@@ -126,7 +126,7 @@ static void put_link(struct page *p, const struct sw_inspect *in, uint64_t id)
     put(p, "\">");
 }
 
-static void put_row(struct page *p, const struct sw_inspect *in, const struct sw_request *r)
+static void put_row(struct page *p, const struct sw_inspect *in, const struct sw_inspect_request *r)
 {
     const struct sw_capture *x = r->capture ? sw_captures_find(&in->captures, r->capture) : NULL;
     char text[SW_RFC3339_LEN];

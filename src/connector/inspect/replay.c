@@ -108,14 +108,14 @@ static void on_body(struct sw_http_call *call, struct sw_slice data, void *arg)
 static void tell(struct replay *r, uint64_t id)
 {
     const struct sw_capture *x = r->capture;
-    struct sw_request q = {.wall_ns = x->wall_ns,
-                           .duration_ns = x->duration_ns,
-                           .bytes_in = x->req.body_bytes,
-                           .bytes_out = x->resp.body_bytes,
-                           .status = (unsigned)x->status,
-                           .kind = "replay",
-                           .reason = x->failure[0] ? "replay_failed" : "replay",
-                           .capture = id};
+    struct sw_inspect_request q = {.wall_ns = x->wall_ns,
+                                   .duration_ns = x->duration_ns,
+                                   .bytes_in = x->req.body_bytes,
+                                   .bytes_out = x->resp.body_bytes,
+                                   .status = (unsigned)x->status,
+                                   .kind = "replay",
+                                   .reason = x->failure[0] ? "replay_failed" : "replay",
+                                   .capture = id};
 
     sw_request_text(q.method, sizeof(q.method), sw_buf_slice(&x->method));
     sw_request_text(q.host, sizeof(q.host), sw_buf_slice(&x->host));

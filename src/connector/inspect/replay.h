@@ -11,7 +11,7 @@ struct sw_allow;
 struct sw_capture;
 struct sw_http_resp;
 struct sw_loop;
-struct sw_request;
+struct sw_inspect_request;
 
 enum { SW_INSPECT_TOKEN = 32 };
 
@@ -22,7 +22,7 @@ struct sw_replays {
     const char *token;            /* of the inspector: the answer leads to its page */
     struct sw_slice target;       /* the exposed service */
     /* A replay ended: to be listed like any request. */
-    void (*on_request)(void *arg, const struct sw_request *r);
+    void (*on_request)(void *arg, const struct sw_inspect_request *r);
     void *arg;
     struct sw_list running;
     size_t n;

@@ -298,9 +298,10 @@ static void set_due(struct sw_connector_controller *c, struct sw_slice name, str
 
 /* ---- the extension server ---- */
 
-enum sw_gw_rule_state sw_connector_controller_rule(void *controller, struct sw_slice ns,
-                                                   struct sw_slice proxy, uint32_t index,
-                                                   struct sw_arena *a, struct sw_gw_rule *ret)
+enum sw_extension_rule_state sw_connector_controller_rule(void *controller, struct sw_slice ns,
+                                                          struct sw_slice proxy, uint32_t index,
+                                                          struct sw_arena *a,
+                                                          struct sw_extension_rule *ret)
 {
     const struct sw_connector_controller *c = controller;
     const struct known *r = sw_map_get(
@@ -308,14 +309,14 @@ enum sw_gw_rule_state sw_connector_controller_rule(void *controller, struct sw_s
     struct sw_slice rest;
 
     if (!r)
-        return SW_GW_RULE_OTHER;
+        return SW_EXTENSION_RULE_OTHER;
     rest = sw_arena_slice(a, r->value);
     ret->id = sw_slice_cut(&rest, ' ');
     ret->target = sw_slice_cut(&rest, ' ');
     if (!rest.p)
-        return SW_GW_RULE_OFFLINE;
+        return SW_EXTENSION_RULE_OFFLINE;
     ret->tls_name = sw_slice_eq_str(rest, "-") ? sw_slice("", 0) : rest;
-    return SW_GW_RULE_ONLINE;
+    return SW_EXTENSION_RULE_ONLINE;
 }
 
 bool sw_connector_resolve(void *controller, const struct sw_json *object, struct sw_arena *a,

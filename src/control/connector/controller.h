@@ -36,10 +36,11 @@ void sw_connector_controller_stop(struct sw_connector_controller *c, void (*done
                                   void *arg);
 /* True when nothing is left to do: built, written, and no certificate is due. */
 
-/* For struct sw_gw_extension: what rules of HTTPProxies mean, and what Connectors do. */
-enum sw_gw_rule_state sw_connector_controller_rule(void *controller, struct sw_slice ns,
-                                                   struct sw_slice proxy, uint32_t index,
-                                                   struct sw_arena *a, struct sw_gw_rule *ret);
+/* For struct sw_extension: what rules of HTTPProxies mean, and what Connectors do. */
+enum sw_extension_rule_state sw_connector_controller_rule(void *controller, struct sw_slice ns,
+                                                          struct sw_slice proxy, uint32_t index,
+                                                          struct sw_arena *a,
+                                                          struct sw_extension_rule *ret);
 /*
  * A Connector as Envoy Gateway sent it: one that the controller has as online, with a target
  * ("host:port") in its annotation SW_CONNECTOR_DIAL.

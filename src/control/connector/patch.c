@@ -55,7 +55,7 @@ static void put_inner(struct sw_arena *a, struct sw_json *to, const struct hp_ba
     put_text(a, config, "@type", URL "extensions.transport_sockets.tls.v3.UpstreamTlsContext");
     sw_json_put_str(a, config, "sni", b->tls_name);
     v = put_object(a, put_object(a, config, "common_tls_context"), "validation_context");
-    put_text(a, put_object(a, v, "trusted_ca"), "filename", SW_GW_SYSTEM_ROOTS);
+    put_text(a, put_object(a, v, "trusted_ca"), "filename", SW_MODEL_SYSTEM_ROOTS);
     san = put_list_item(a, v, "match_typed_subject_alt_names");
     put_text(a, san, "san_type", "DNS");
     sw_json_put_str(a, put_object(a, san, "matcher"), "exact", b->tls_name);

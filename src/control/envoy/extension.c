@@ -32,8 +32,8 @@ static const struct sw_pb_limits limits = {.bytes = REQUEST_MAX, .memory = (size
 /* --- clusters of custom backends --- */
 
 /* The first object that means a connector. */
-static bool find_target(const struct sw_gw_extension *x, const Sw__PostClusterExtensionContext *ctx,
-                        struct sw_arena *a, struct sw_gw_endpoint *ret)
+static bool find_target(const struct sw_extension *x, const Sw__PostClusterExtensionContext *ctx,
+                        struct sw_arena *a, struct sw_model_endpoint *ret)
 {
     for (size_t i = 0; ctx && x->resolve && i < ctx->n_backend_extension_resources; i++) {
         struct sw_slice json = SW_PB_SLICE(ctx->backend_extension_resources[i]->unstructured_bytes);
@@ -50,13 +50,13 @@ static bool find_target(const struct sw_gw_extension *x, const Sw__PostClusterEx
  * Envoy Gateway's cluster keeps its name and settings, and gets one endpoint: the connector, behind
  * the internal listener.
  */
-static int cluster_hook(const struct sw_gw_extension *x, struct sw_slice request,
-                        struct sw_arena *a, struct sw_slice *ret, struct sw_err *err)
+static int cluster_hook(const struct sw_extension *x, struct sw_slice request, struct sw_arena *a,
+                        struct sw_slice *ret, struct sw_err *err)
 {
     Sw__PostClusterModifyRequest *in = SW_PB_UNPACK(
         a, Sw__PostClusterModifyRequest, sw__post_cluster_modify_request, request, &limits, err);
     Sw__PostClusterModifyResponse *out;
-    struct sw_gw_endpoint to = {0};
+    struct sw_model_endpoint to = {0};
     struct enc e = {.a = a, .conf = &x->conf};
 
     if (!in)
@@ -110,24 +110,24 @@ static void *with(struct sw_arena *a, const void *list, size_t n, void *one)
     return all;
 }
 
-static void add_tunnels(const struct sw_gw_extension *x, const Sw__PostTranslateModifyRequest *in,
+static void add_tunnels(const struct sw_extension *x, const Sw__PostTranslateModifyRequest *in,
                         struct sw_arena *a, Sw__PostTranslateModifyResponse *out)
 {
     struct enc e = {.a = a, .conf = &x->conf};
 
-    if (!has_cluster(in, SW_GW_CONNECT_PROXY)) {
+    if (!has_cluster(in, SW_MODEL_CONNECT_PROXY)) {
         out->clusters = with(a, in->clusters, in->n_clusters, sw_gwx_connect_proxy(&e));
         out->n_clusters = in->n_clusters + 1;
     }
-    if (!has_listener(in, SW_GW_TUNNEL_LISTENER)) {
+    if (!has_listener(in, SW_MODEL_TUNNEL_LISTENER)) {
         out->listeners = with(a, in->listeners, in->n_listeners, sw_gwx_tunnel_listener(&e));
         out->n_listeners = in->n_listeners + 1;
     }
 }
 
 /* Whatever is not in the answer is deleted, so all of it is. */
-static int translate_hook(const struct sw_gw_extension *x, struct sw_slice request,
-                          struct sw_arena *a, struct sw_slice *ret, struct sw_err *err)
+static int translate_hook(const struct sw_extension *x, struct sw_slice request, struct sw_arena *a,
+                          struct sw_slice *ret, struct sw_err *err)
 {
     Sw__PostTranslateModifyRequest *in =
         SW_PB_UNPACK(a, Sw__PostTranslateModifyRequest, sw__post_translate_modify_request, request,
@@ -164,37 +164,37 @@ static int unchanged(const ProtobufCMessageDescriptor *type, struct sw_slice req
     return SW_OK;
 }
 
-int sw_gw_extension_call(const struct sw_gw_extension *x, enum sw_gw_hook hook,
-                         struct sw_slice request, struct sw_arena *a, struct sw_slice *ret,
-                         struct sw_err *err)
+int sw_extension_call(const struct sw_extension *x, enum sw_extension_hook hook,
+                      struct sw_slice request, struct sw_arena *a, struct sw_slice *ret,
+                      struct sw_err *err)
 {
     switch (hook) {
-    case SW_GW_HOOK_ROUTE:
+    case SW_EXTENSION_HOOK_ROUTE:
         return unchanged(&sw__post_route_modify_request__descriptor, request, a, ret, err);
-    case SW_GW_HOOK_VHOST:
+    case SW_EXTENSION_HOOK_VHOST:
         return unchanged(&sw__post_virtual_host_modify_request__descriptor, request, a, ret, err);
-    case SW_GW_HOOK_LISTENER:
+    case SW_EXTENSION_HOOK_LISTENER:
         return unchanged(&sw__post_httplistener_modify_request__descriptor, request, a, ret, err);
-    case SW_GW_HOOK_CLUSTER:
+    case SW_EXTENSION_HOOK_CLUSTER:
         return cluster_hook(x, request, a, ret, err);
-    case SW_GW_HOOK_ENDPOINTS:
+    case SW_EXTENSION_HOOK_ENDPOINTS:
         return unchanged(&sw__post_endpoints_modify_request__descriptor, request, a, ret, err);
-    case SW_GW_HOOK_TRANSLATE:
+    case SW_EXTENSION_HOOK_TRANSLATE:
         return translate_hook(x, request, a, ret, err);
-    case SW_GW_HOOKS:
+    case SW_EXTENSION_HOOKS:
         break;
     }
     return sw_err_set(err, SW_EINVAL, "no such hook");
 }
 
-static void answer(struct sw_grpc_call *c, struct sw_slice msg, const struct sw_gw_extension *x,
-                   enum sw_gw_hook hook)
+static void answer(struct sw_grpc_call *c, struct sw_slice msg, const struct sw_extension *x,
+                   enum sw_extension_hook hook)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_slice out;
     struct sw_err err = {0};
 
-    if (sw_gw_extension_call(x, hook, msg, &a, &out, &err) == SW_OK)
+    if (sw_extension_call(x, hook, msg, &a, &out, &err) == SW_OK)
         sw_grpc_reply(c, out);
     else
         sw_grpc_finish(c, SW_GRPC_INVALID_ARGUMENT, "%s", err.msg);
@@ -206,29 +206,35 @@ static void answer(struct sw_grpc_call *c, struct sw_slice msg, const struct sw_
     {                                                                                              \
         answer(c, msg, arg, hook);                                                                 \
     }
-HOOK(on_route, SW_GW_HOOK_ROUTE)
-HOOK(on_vhost, SW_GW_HOOK_VHOST)
-HOOK(on_listener, SW_GW_HOOK_LISTENER)
-HOOK(on_cluster, SW_GW_HOOK_CLUSTER)
-HOOK(on_endpoints, SW_GW_HOOK_ENDPOINTS)
-HOOK(on_translate, SW_GW_HOOK_TRANSLATE)
+HOOK(on_route, SW_EXTENSION_HOOK_ROUTE)
+HOOK(on_vhost, SW_EXTENSION_HOOK_VHOST)
+HOOK(on_listener, SW_EXTENSION_HOOK_LISTENER)
+HOOK(on_cluster, SW_EXTENSION_HOOK_CLUSTER)
+HOOK(on_endpoints, SW_EXTENSION_HOOK_ENDPOINTS)
+HOOK(on_translate, SW_EXTENSION_HOOK_TRANSLATE)
 
-void sw_gw_extension_serve(struct sw_grpc_server *s, struct sw_gw_extension *x)
+void sw_extension_serve(struct sw_grpc_server *s, struct sw_extension *x)
 {
-    const struct sw_grpc_method methods[SW_GW_HOOKS] = {
-        [SW_GW_HOOK_ROUTE] = {.path = SERVICE "PostRouteModify", .unary = on_route, .arg = x},
-        [SW_GW_HOOK_VHOST] = {.path = SERVICE "PostVirtualHostModify", .unary = on_vhost, .arg = x},
-        [SW_GW_HOOK_LISTENER] = {.path = SERVICE "PostHTTPListenerModify",
-                                 .unary = on_listener,
-                                 .arg = x},
-        [SW_GW_HOOK_CLUSTER] = {.path = SERVICE "PostClusterModify", .unary = on_cluster, .arg = x},
-        [SW_GW_HOOK_ENDPOINTS] = {.path = SERVICE "PostEndpointsModify",
-                                  .unary = on_endpoints,
-                                  .arg = x},
-        [SW_GW_HOOK_TRANSLATE] = {.path = SERVICE "PostTranslateModify",
-                                  .unary = on_translate,
-                                  .arg = x},
+    const struct sw_grpc_method methods[SW_EXTENSION_HOOKS] = {
+        [SW_EXTENSION_HOOK_ROUTE] = {.path = SERVICE "PostRouteModify",
+                                     .unary = on_route,
+                                     .arg = x},
+        [SW_EXTENSION_HOOK_VHOST] = {.path = SERVICE "PostVirtualHostModify",
+                                     .unary = on_vhost,
+                                     .arg = x},
+        [SW_EXTENSION_HOOK_LISTENER] = {.path = SERVICE "PostHTTPListenerModify",
+                                        .unary = on_listener,
+                                        .arg = x},
+        [SW_EXTENSION_HOOK_CLUSTER] = {.path = SERVICE "PostClusterModify",
+                                       .unary = on_cluster,
+                                       .arg = x},
+        [SW_EXTENSION_HOOK_ENDPOINTS] = {.path = SERVICE "PostEndpointsModify",
+                                         .unary = on_endpoints,
+                                         .arg = x},
+        [SW_EXTENSION_HOOK_TRANSLATE] = {.path = SERVICE "PostTranslateModify",
+                                         .unary = on_translate,
+                                         .arg = x},
     };
 
-    sw_grpc_server_methods(s, methods, SW_GW_HOOKS);
+    sw_grpc_server_methods(s, methods, SW_EXTENSION_HOOKS);
 }

@@ -9,5 +9,5 @@ struct Sw__PostTranslateModifyRequest;
 
 bool sw_gwx_is_tunnel(const struct Sw__Cluster *c);
 /* Clusters and routes of rules that have connectors behind them, changed in place. */
-void sw_gwx_apply_rules(const struct sw_gw_extension *x, struct sw_arena *a,
+void sw_gwx_apply_rules(const struct sw_extension *x, struct sw_arena *a,
                         struct Sw__PostTranslateModifyRequest *in);

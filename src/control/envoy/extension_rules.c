@@ -49,24 +49,24 @@ static bool split_name(struct sw_slice name, struct sw_slice *ret_ns, struct sw_
     return true;
 }
 
-static enum sw_gw_rule_state look_up(const struct sw_gw_extension *x, struct sw_arena *a,
-                                     struct sw_slice cluster, struct sw_gw_rule *ret)
+static enum sw_extension_rule_state look_up(const struct sw_extension *x, struct sw_arena *a,
+                                            struct sw_slice cluster, struct sw_extension_rule *ret)
 {
     struct sw_slice ns;
     struct sw_slice route;
     uint32_t index;
 
     if (!split_name(cluster, &ns, &route, &index))
-        return SW_GW_RULE_OTHER;
+        return SW_EXTENSION_RULE_OTHER;
     return x->rule(x->rule_arg, ns, route, index, a, ret);
 }
 
 /* --- clusters --- */
 
-static void make_tunnel(const struct sw_gw_extension *x, struct sw_arena *a,
-                        const struct sw_gw_rule *rule, Sw__Cluster *c)
+static void make_tunnel(const struct sw_extension *x, struct sw_arena *a,
+                        const struct sw_extension_rule *rule, Sw__Cluster *c)
 {
-    const struct sw_gw_endpoint ep = {.tunnel_target = rule->target, .tunnel_id = rule->id};
+    const struct sw_model_endpoint ep = {.tunnel_target = rule->target, .tunnel_id = rule->id};
     struct enc e = {.a = a, .conf = &x->conf};
     Sw__TransportSocket *already = sw_gwx_is_tunnel(c) ? c->transport_socket : NULL;
 
@@ -95,12 +95,12 @@ static bool all_offline(const struct sw_map *offline, const Sw__RouteAction *r)
 }
 
 /* Match, name and metadata stay: others find the route by them. */
-static void answer_offline(const struct sw_gw_extension *x, struct sw_arena *a, Sw__Route *to)
+static void answer_offline(const struct sw_extension *x, struct sw_arena *a, Sw__Route *to)
 {
-    static const struct sw_gw_header set[] = {
+    static const struct sw_model_header set[] = {
         {SW_SLICE_LIT("retry-after"), SW_SLICE_LIT("5")},
         {SW_SLICE_LIT("x-spanwire-reason"), SW_SLICE_LIT("connector-offline")}};
-    static const struct sw_gw_headers headers = {.set = set, .n_set = SW_ARRAY_LEN(set)};
+    static const struct sw_model_headers headers = {.set = set, .n_set = SW_ARRAY_LEN(set)};
     struct enc e = {.a = a, .conf = &x->conf};
     Sw__DirectResponseAction *d =
         SW_PB_NEW(a, Sw__DirectResponseAction, sw__direct_response_action);
@@ -115,7 +115,7 @@ static void answer_offline(const struct sw_gw_extension *x, struct sw_arena *a, 
         sw_gwx_header_options(&e, &headers, &to->n_response_headers_to_add);
 }
 
-static void apply_routes(const struct sw_gw_extension *x, struct sw_arena *a,
+static void apply_routes(const struct sw_extension *x, struct sw_arena *a,
                          const struct sw_map *offline, const Sw__RouteConfiguration *rc)
 {
     for (size_t i = 0; i < rc->n_virtual_hosts; i++) {
@@ -130,22 +130,22 @@ static void apply_routes(const struct sw_gw_extension *x, struct sw_arena *a,
     }
 }
 
-void sw_gwx_apply_rules(const struct sw_gw_extension *x, struct sw_arena *a,
+void sw_gwx_apply_rules(const struct sw_extension *x, struct sw_arena *a,
                         Sw__PostTranslateModifyRequest *in)
 {
     struct sw_map offline = {0};
 
     for (size_t i = 0; x->rule && i < in->n_clusters; i++) {
         Sw__Cluster *c = in->clusters[i];
-        struct sw_gw_rule rule = {0};
+        struct sw_extension_rule rule = {0};
 
         switch (look_up(x, a, SW_PB_SLICE(c->name), &rule)) {
-        case SW_GW_RULE_OTHER:
+        case SW_EXTENSION_RULE_OTHER:
             break;
-        case SW_GW_RULE_ONLINE:
+        case SW_EXTENSION_RULE_ONLINE:
             make_tunnel(x, a, &rule, c);
             break;
-        case SW_GW_RULE_OFFLINE:
+        case SW_EXTENSION_RULE_OFFLINE:
             (void)sw_map_put(&offline, SW_PB_SLICE(c->name), c);
             break;
         }

@@ -27,14 +27,14 @@ static struct sw_json *own_text(struct sw_arena *a, const char *text)
     return v;
 }
 
-static struct sw_json *listener_json(struct sw_arena *a, const struct sw_gw_xds_conf *conf)
+static struct sw_json *listener_json(struct sw_arena *a, const struct sw_model_xds_conf *conf)
 {
     struct enc e = {.a = a, .conf = conf};
 
     return sw_pb_to_json(a, &sw_gwx_tunnel_listener(&e)->base, true);
 }
 
-static struct sw_json *proxy_json(struct sw_arena *a, const struct sw_gw_xds_conf *conf)
+static struct sw_json *proxy_json(struct sw_arena *a, const struct sw_model_xds_conf *conf)
 {
     struct enc e = {.a = a, .conf = conf};
 
@@ -54,7 +54,7 @@ static void add_patch(struct sw_arena *a, struct sw_json *list, const char *path
     sw_json_push(a, list, p);
 }
 
-int sw_envoy_patch_write(const struct sw_gw_xds_conf *conf, struct sw_slice ns,
+int sw_envoy_patch_write(const struct sw_model_xds_conf *conf, struct sw_slice ns,
                          struct sw_slice name, struct sw_buf *out, struct sw_err *err)
 {
     SW_ARENA_AUTO a = {0};

@@ -17,11 +17,11 @@
  * Appends an EnvoyProxy (gateway.envoyproxy.io) whose bootstrap is patched: the extension for
  * internal listeners, the tunnel's listener and the cluster of the CONNECT proxy. YAML. SW_ELIMIT.
  */
-SW_NODISCARD int sw_envoy_patch_write(const struct sw_gw_xds_conf *conf, struct sw_slice ns,
+SW_NODISCARD int sw_envoy_patch_write(const struct sw_model_xds_conf *conf, struct sw_slice ns,
                                       struct sw_slice name, struct sw_buf *out, struct sw_err *err);
 
 struct sw_envoy_tunnel {
-    struct sw_gw_xds_conf conf;
+    struct sw_model_xds_conf conf;
     struct sw_slice target; /* "host:port", as the device sees it */
     struct sw_slice id;     /* NodeID, 64 hex digits */
     struct sw_slice listen; /* IP address */

@@ -34,7 +34,7 @@ struct batch {
 
 struct sw_gateway_controller {
     struct sw_gateway_conf conf;
-    struct sw_gw_xds_conf xds;
+    struct sw_model_xds_conf xds;
     struct sw_xds_cache *cache;
     struct sw_gateway_cache *kept; /* the builder's */
     struct sw_control *main;
@@ -46,8 +46,8 @@ struct sw_gateway_controller {
     struct batch waiting[2];
     size_t n_waiting;
     struct sw_timer patience;
-    struct sw_gw_lookups *lookups; /* NULL: data planes resolve names themselves */
-    struct sw_xds_txn *resolved;   /* sets of host names that changed in this turn; or NULL */
+    struct sw_lookups *lookups;  /* NULL: data planes resolve names themselves */
+    struct sw_xds_txn *resolved; /* sets of host names that changed in this turn; or NULL */
     struct sw_defer flush;
     /* Endpoints that wait for the first answers about new names, and the plan they are of. */
     struct sw_xds_txn *late;
@@ -61,7 +61,7 @@ struct sw_gateway_controller {
 
 /* ---- building; on the builder's thread ---- */
 
-static void publish_resources(struct sw_output *out, const struct sw_gw_resources *r)
+static void publish_resources(struct sw_output *out, const struct sw_model_resources *r)
 {
     for (size_t i = 0; i < r->n; i++)
         sw_out_publish(out, r->p[i].type, r->p[i].name, r->p[i].value);
@@ -72,7 +72,7 @@ static void publish_view(void *arg, const char *type, struct sw_slice name, stru
     sw_out_publish(arg, type, name, value);
 }
 
-static void publish_gateways(struct sw_output *out, const struct sw_gw_model *m)
+static void publish_gateways(struct sw_output *out, const struct sw_model *m)
 {
     struct sw_arena *a = sw_out_arena(out);
     SW_BUF_AUTO names = {.max = GATEWAYS_MAX};
@@ -83,18 +83,18 @@ static void publish_gateways(struct sw_output *out, const struct sw_gw_model *m)
     sw_out_publish(out, gateways_type, sw_slice("", 0), sw_arena_slice(a, sw_buf_slice(&names)));
 }
 
-static void put_want(struct sw_output *out, const struct sw_gw_want *w)
+static void put_want(struct sw_output *out, const struct sw_model_want *w)
 {
     switch (w->how) {
-    case SW_GW_WANT_OBJECT:
+    case SW_MODEL_WANT_OBJECT:
         sw_out_apply(out, w->kind, sw_json_copy(sw_out_arena(out), w->json));
         break;
-    case SW_GW_WANT_GONE:
+    case SW_MODEL_WANT_GONE:
         sw_out_delete(out, w->kind, w->of);
         break;
-    case SW_GW_WANT_FINALIZER:
-    case SW_GW_WANT_NO_FINALIZER:
-        sw_out_finalizer(out, w->kind, w->of, w->finalizer, w->how == SW_GW_WANT_FINALIZER);
+    case SW_MODEL_WANT_FINALIZER:
+    case SW_MODEL_WANT_NO_FINALIZER:
+        sw_out_finalizer(out, w->kind, w->of, w->finalizer, w->how == SW_MODEL_WANT_FINALIZER);
         break;
     }
 }
@@ -103,13 +103,13 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
 {
     const struct sw_gateway_controller *g = arg;
     struct sw_arena *a = sw_out_arena(out);
-    struct sw_gw_resources res;
-    struct sw_gw_result r;
+    struct sw_model_resources res;
+    struct sw_model_result r;
 
     sw_gateway_rebuild(g->kept, v, &g->conf, a, &r);
-    sw_gw_xds_encode(r.model, &g->xds, a, &res);
+    sw_model_xds_encode(r.model, &g->xds, a, &res);
     publish_resources(out, &res);
-    sw_gw_views_encode(r.model, &g->xds, sw_view_input(v), a, publish_view, out);
+    sw_plane_views_encode(r.model, &g->xds, sw_view_input(v), a, publish_view, out);
     publish_gateways(out, r.model);
     sw_out_publish(out, plan_type, sw_slice("", 0), sw_gateway_plan_write(a, r.model));
     for (size_t i = 0; i < r.n_notes; i++)
@@ -131,14 +131,14 @@ static void build_endpoints(const struct sw_view *v, struct sw_output *out, void
     struct sw_arena *a = sw_out_arena(out);
     struct sw_slice text = sw_view_input(v);
     struct sw_slice number = sw_slice_cut(&text, '\n');
-    struct sw_gw_endpoint_model sets;
-    struct sw_gw_resources res;
-    struct sw_gw_model plan;
+    struct sw_endpoint_model sets;
+    struct sw_model_resources res;
+    struct sw_model plan;
 
     (void)arg;
     sw_gateway_plan_read(a, text, &plan);
     sw_gateway_endpoints(v, plan.endpoints, plan.n_endpoints, a, &sets);
-    sw_gw_xds_encode_endpoints(&plan, &sets, a, &res);
+    sw_model_xds_encode_endpoints(&plan, &sets, a, &res);
     publish_resources(out, &res);
     for (size_t i = 0; i < sets.n_dropped; i++)
         sw_out_publish(out, dropped_type, sets.dropped[i].subject, sets.dropped[i].text);
@@ -206,7 +206,7 @@ static void flush_soon(struct sw_gateway_controller *g)
     sw_loop_defer(g->loop, &g->flush, on_flush);
 }
 
-static void on_set(void *arg, const struct sw_gw_resolved *r)
+static void on_set(void *arg, const struct sw_resolved *r)
 {
     struct sw_gateway_controller *g = arg;
     SW_ARENA_AUTO a = {0};
@@ -214,7 +214,7 @@ static void on_set(void *arg, const struct sw_gw_resolved *r)
     if (!g->resolved)
         g->resolved = sw_xds_txn_new();
     put_resource(g->resolved, SW_XDS_ENDPOINT, r->set,
-                 r->ips ? sw_gw_xds_encode_resolved(&a, r).value : sw_slice(NULL, 0));
+                 r->ips ? sw_model_xds_encode_resolved(&a, r).value : sw_slice(NULL, 0));
     flush_soon(g);
 }
 
@@ -236,7 +236,7 @@ static void commit_resolved(struct sw_gateway_controller *g)
 static void sweep_names(struct sw_gateway_controller *g)
 {
     if (g->n_waiting == 0)
-        sw_gw_lookups_sweep(g->lookups);
+        sw_lookups_sweep(g->lookups);
 }
 
 /* ---- what goes out together ---- */
@@ -254,7 +254,7 @@ static void commit_waiting(struct sw_gateway_controller *g, uint64_t plan)
     if (n)
         sw_timer_stop(g->loop, &g->patience);
     if (n)
-        sw_gw_views_endpoints(g->cache, g->views);
+        sw_plane_views_endpoints(g->cache, g->views);
     sweep_names(g);
 }
 
@@ -287,7 +287,7 @@ static void take_plan(struct sw_gateway_controller *g, struct sw_slice plan)
 {
     SW_BUF_AUTO text = {0};
 
-    sw_gw_lookups_plan(g->lookups, plan);
+    sw_lookups_plan(g->lookups, plan);
     sw_buf_init(&text, plan.n + 32);
     if (sw_buf_printf(&text, "%llu\n", (unsigned long long)++g->plan) == SW_OK &&
         sw_buf_append_slice(&text, plan) == SW_OK)
@@ -346,7 +346,7 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
     put_resources(g, t, changes, n);
     if (!wait) {
         (void)sw_xds_cache_commit(g->cache, t);
-        sw_gw_views_endpoints(g->cache, g->views);
+        sw_plane_views_endpoints(g->cache, g->views);
         sweep_names(g);
         if (plan) /* an empty one: nothing more will come */
             sw_xds_cache_hold(g->cache, false);
@@ -357,14 +357,14 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
 /* Endpoints, the routes that waited for them, and the addresses of names they need. */
 static void commit_late(struct sw_gateway_controller *g)
 {
-    if (!g->late || (!g->settled && !sw_gw_lookups_settled(g->lookups)))
+    if (!g->late || (!g->settled && !sw_lookups_settled(g->lookups)))
         return;
     g->settled = false;
     commit_resolved(g);
     commit_waiting(g, g->seen);
     (void)sw_xds_cache_commit(g->cache, SW_TAKE(g->late));
     commit_resolved(g);
-    sw_gw_views_endpoints(g->cache, g->views);
+    sw_plane_views_endpoints(g->cache, g->views);
     if (g->seen)
         sw_xds_cache_hold(g->cache, false);
 }
@@ -378,7 +378,7 @@ static void on_flush(struct sw_defer *d)
     commit_late(g);
     await_endpoints(g);
     if (changed)
-        sw_gw_views_endpoints(g->cache, g->views);
+        sw_plane_views_endpoints(g->cache, g->views);
 }
 
 static void publish_endpoints(void *arg, const struct sw_change *changes, size_t n,
@@ -405,7 +405,7 @@ static int make_runtimes(struct sw_gateway_controller *g, struct sw_kube_client 
 {
     struct sw_control_opts co = {.name = "spanwire-gateway",
                                  .kinds = sw_gateway_kinds,
-                                 .n_kinds = SW_GW_KINDS,
+                                 .n_kinds = SW_MODEL_KINDS,
                                  .build = build,
                                  .build_arg = g,
                                  .publish = publish,
@@ -423,7 +423,7 @@ static int make_runtimes(struct sw_gateway_controller *g, struct sw_kube_client 
     /* It writes nothing: every replica runs it, and nobody has to lead. */
     co.name = "spanwire-gateway-endpoints";
     co.kinds = sw_gateway_endpoint_kinds;
-    co.n_kinds = SW_GW_EP_KINDS;
+    co.n_kinds = SW_MODEL_EP_KINDS;
     co.build = build_endpoints;
     co.publish = publish_endpoints;
     co.stamp = NULL;
@@ -454,13 +454,13 @@ struct sw_gateway_controller *sw_gateway_controller_new(struct sw_kube_client *c
     if (!g->conf.ingress_controller.n)
         g->conf.ingress_controller = SW_SLICE_LIT(SW_INGRESS_CONTROLLER_NAME);
     if (!g->xds.clients_resolve)
-        g->lookups = sw_gw_lookups_new(&(struct sw_gw_lookups_opts){.loop = g->loop,
-                                                                    .egress = o->egress,
-                                                                    .metrics = o->metrics,
-                                                                    .ask = o->ask,
-                                                                    .on_set = on_set,
-                                                                    .on_settled = on_settled,
-                                                                    .arg = g});
+        g->lookups = sw_lookups_new(&(struct sw_lookups_opts){.loop = g->loop,
+                                                              .egress = o->egress,
+                                                              .metrics = o->metrics,
+                                                              .ask = o->ask,
+                                                              .on_set = on_set,
+                                                              .on_settled = on_settled,
+                                                              .arg = g});
     if (make_runtimes(g, c, o, err) != SW_OK) {
         sw_gateway_controller_free(g);
         return NULL;
@@ -474,7 +474,7 @@ void sw_gateway_controller_free(struct sw_gateway_controller *g)
         return;
     sw_control_free(g->main);
     sw_control_free(g->endpoints);
-    sw_gw_lookups_free(g->lookups);
+    sw_lookups_free(g->lookups);
     sw_defer_cancel(&g->flush);
     sw_xds_txn_free(g->resolved);
     sw_xds_txn_free(g->late);
@@ -524,16 +524,16 @@ void sw_gateway_controller_planes(struct sw_gateway_controller *g, struct sw_sli
 
 void sw_gateway_controller_views(struct sw_gateway_controller *g, struct sw_slice text)
 {
-    sw_gw_views_drop(g->cache, g->views, text);
+    sw_plane_views_drop(g->cache, g->views, text);
     replace(&g->views, text);
     set_input(g);
-    sw_gw_views_endpoints(g->cache, text);
+    sw_plane_views_endpoints(g->cache, text);
 }
 
-void sw_gateway_controller_clients(struct sw_gateway_controller *g, enum sw_gw_lookups_mode mode,
+void sw_gateway_controller_clients(struct sw_gateway_controller *g, enum sw_lookups_mode mode,
                                    const struct sw_ip *clients, size_t n)
 {
-    sw_gw_lookups_mode(g->lookups, mode, clients, n);
+    sw_lookups_mode(g->lookups, mode, clients, n);
 }
 
 bool sw_gateway_controller_ready(const struct sw_gateway_controller *g)

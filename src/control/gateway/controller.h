@@ -17,7 +17,7 @@ struct sw_xds_cache;
 
 struct sw_gateway_controller_opts {
     struct sw_gateway_conf conf;       /* what it points to is borrowed for the controller's life */
-    struct sw_gw_xds_conf xds;         /* the same */
+    struct sw_model_xds_conf xds;      /* the same */
     struct sw_xds_cache *cache;        /* borrowed; changed from the loop only */
     struct sw_metrics_shard *metrics;  /* NULL: nothing is counted */
     struct sw_egress *egress;          /* borrowed: judges what host names resolve to */
@@ -53,7 +53,7 @@ void sw_gateway_controller_views(struct sw_gateway_controller *g, struct sw_slic
  * Whether data planes are connected that get the addresses of host names from us, and where they
  * connect from (lookups.h).
  */
-void sw_gateway_controller_clients(struct sw_gateway_controller *g, enum sw_gw_lookups_mode mode,
+void sw_gateway_controller_clients(struct sw_gateway_controller *g, enum sw_lookups_mode mode,
                                    const struct sw_ip *clients, size_t n);
 /* True once the first build is in the cache: a data plane that asks before would see nothing. */
 bool sw_gateway_controller_ready(const struct sw_gateway_controller *g);

@@ -37,7 +37,7 @@ static void text(struct dump *d, const char *label, struct sw_slice s)
 
 /* ---- routes ---- */
 
-static void headers(struct dump *d, const char *label, const struct sw_gw_headers *h)
+static void headers(struct dump *d, const char *label, const struct sw_model_headers *h)
 {
     for (size_t i = 0; i < h->n_remove; i++)
         line(d, " %s-remove=%.*s", label, SW_SLICE_ARG(h->remove[i]));
@@ -49,19 +49,20 @@ static void headers(struct dump *d, const char *label, const struct sw_gw_header
              SW_SLICE_ARG(h->add[i].value));
 }
 
-static void values(struct dump *d, const char *label, const struct sw_gw_value_match *m, size_t n)
+static void values(struct dump *d, const char *label, const struct sw_model_value_match *m,
+                   size_t n)
 {
     for (size_t i = 0; i < n; i++)
         line(d, " %s:%.*s%s%.*s", label, SW_SLICE_ARG(m[i].name),
-             m[i].kind == SW_GW_MATCH_REGEX ? "~" : "=", SW_SLICE_ARG(m[i].value));
+             m[i].kind == SW_MODEL_MATCH_REGEX ? "~" : "=", SW_SLICE_ARG(m[i].value));
 }
 
-static void match(struct dump *d, const struct sw_gw_match *m)
+static void match(struct dump *d, const struct sw_model_match *m)
 {
-    static const char *const kinds[] = {[SW_GW_PATH_EXACT] = "exact",
-                                        [SW_GW_PATH_PREFIX] = "prefix",
-                                        [SW_GW_PATH_START] = "start",
-                                        [SW_GW_PATH_REGEX] = "regex"};
+    static const char *const kinds[] = {[SW_MODEL_PATH_EXACT] = "exact",
+                                        [SW_MODEL_PATH_PREFIX] = "prefix",
+                                        [SW_MODEL_PATH_START] = "start",
+                                        [SW_MODEL_PATH_REGEX] = "regex"};
 
     line(d, " %s:%.*s", kinds[m->path_kind], SW_SLICE_ARG(m->path));
     text(d, "method", m->method);
@@ -71,18 +72,18 @@ static void match(struct dump *d, const struct sw_gw_match *m)
         line(d, " grpc");
 }
 
-static void path_edit(struct dump *d, enum sw_gw_path_edit e, struct sw_slice path)
+static void path_edit(struct dump *d, enum sw_model_path_edit e, struct sw_slice path)
 {
-    if (e == SW_GW_PATH_FULL)
+    if (e == SW_MODEL_PATH_FULL)
         line(d, " full-path=%.*s", SW_SLICE_ARG(path));
-    else if (e == SW_GW_PATH_REPLACE_PREFIX)
+    else if (e == SW_MODEL_PATH_REPLACE_PREFIX)
         line(d, " replace-prefix=%.*s", SW_SLICE_ARG(path));
 }
 
-static void backends(struct dump *d, const char *indent, const struct sw_gw_backend *p, size_t n)
+static void backends(struct dump *d, const char *indent, const struct sw_model_backend *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const struct sw_gw_cluster *c = p[i].cluster;
+        const struct sw_model_cluster *c = p[i].cluster;
 
         line(d, "%sbackend %.*s weight=%u", indent, c ? (int)c->name.n : 7,
              c ? c->name.p : "invalid", p[i].weight);
@@ -93,16 +94,16 @@ static void backends(struct dump *d, const char *indent, const struct sw_gw_back
     }
 }
 
-static void action(struct dump *d, const struct sw_gw_route *r)
+static void action(struct dump *d, const struct sw_model_route *r)
 {
     switch (r->action) {
-    case SW_GW_RESPOND:
+    case SW_MODEL_RESPOND:
         line(d, " respond=%u", r->status);
         text(d, "body", r->body);
         text(d, "reason", sw_slice_str(r->reason));
         text(d, "device", r->device);
         break;
-    case SW_GW_REDIRECT:
+    case SW_MODEL_REDIRECT:
         line(d, " redirect=%u", r->redirect->status);
         text(d, "scheme", r->redirect->scheme);
         text(d, "host", r->redirect->host);
@@ -110,7 +111,7 @@ static void action(struct dump *d, const struct sw_gw_route *r)
             line(d, " port=%u", r->redirect->port);
         path_edit(d, r->redirect->path_edit, r->redirect->path);
         break;
-    case SW_GW_FORWARD:
+    case SW_MODEL_FORWARD:
         line(d, " forward invalid=%u", r->invalid_status);
         break;
     }
@@ -120,7 +121,7 @@ static void action(struct dump *d, const struct sw_gw_route *r)
     }
 }
 
-static void extras(struct dump *d, const struct sw_gw_route *r)
+static void extras(struct dump *d, const struct sw_model_route *r)
 {
     if (r->request_timeout_ms >= 0)
         line(d, " timeout=%lldms", (long long)r->request_timeout_ms);
@@ -135,7 +136,7 @@ static void extras(struct dump *d, const struct sw_gw_route *r)
     }
     if (r->session)
         line(d, " session=%s:%.*s%s ttl=%llums",
-             r->session->kind == SW_GW_SESSION_COOKIE ? "cookie" : "header",
+             r->session->kind == SW_MODEL_SESSION_COOKIE ? "cookie" : "header",
              SW_SLICE_ARG(r->session->name), r->session->permanent ? " permanent" : "",
              (unsigned long long)r->session->ttl_ms);
     headers(d, "request", &r->request);
@@ -150,7 +151,7 @@ static void extras(struct dump *d, const struct sw_gw_route *r)
     }
 }
 
-static void auth(struct dump *d, const struct sw_gw_auth *x)
+static void auth(struct dump *d, const struct sw_model_auth *x)
 {
     line(d, "      auth %s %.*s", x->grpc ? "grpc" : "http", SW_SLICE_ARG(x->cluster->name));
     text(d, "path", x->path);
@@ -161,7 +162,7 @@ static void auth(struct dump *d, const struct sw_gw_auth *x)
     line(d, "\n");
 }
 
-static void route(struct dump *d, const struct sw_gw_route *r)
+static void route(struct dump *d, const struct sw_model_route *r)
 {
     line(d, "    route %.*s", SW_SLICE_ARG(r->name));
     match(d, &r->match);
@@ -178,11 +179,11 @@ static void route(struct dump *d, const struct sw_gw_route *r)
              r->mirrors[i].numerator, r->mirrors[i].denominator);
 }
 
-static void table(struct dump *d, const struct sw_gw_table *t)
+static void table(struct dump *d, const struct sw_model_table *t)
 {
     line(d, "table %.*s\n", SW_SLICE_ARG(t->name));
     for (size_t i = 0; i < t->n_vhosts; i++) {
-        const struct sw_gw_vhost *v = t->vhosts[i];
+        const struct sw_model_vhost *v = t->vhosts[i];
 
         line(d, "  host %.*s%s\n", SW_SLICE_ARG(v->host), v->misdirected ? " misdirected" : "");
         for (size_t k = 0; k < v->n_routes; k++)
@@ -192,16 +193,17 @@ static void table(struct dump *d, const struct sw_gw_table *t)
 
 /* ---- listeners ---- */
 
-static void chain(struct dump *d, const struct sw_gw_chain *c)
+static void chain(struct dump *d, const struct sw_model_chain *c)
 {
-    static const char *const kinds[] = {
-        [SW_GW_CHAIN_HTTP] = "http", [SW_GW_CHAIN_L4] = "l4", [SW_GW_CHAIN_REFUSE] = "refuse"};
-    static const char *const modes[] = {[SW_GW_TLS_NONE] = "",
-                                        [SW_GW_TLS_TERMINATE] = " terminate",
-                                        [SW_GW_TLS_PASSTHROUGH] = " passthrough"};
-    static const char *const clients[] = {[SW_GW_CLIENT_NONE] = "",
-                                          [SW_GW_CLIENT_REQUIRE] = " client=require",
-                                          [SW_GW_CLIENT_INSECURE] = " client=insecure"};
+    static const char *const kinds[] = {[SW_MODEL_CHAIN_HTTP] = "http",
+                                        [SW_MODEL_CHAIN_L4] = "l4",
+                                        [SW_MODEL_CHAIN_REFUSE] = "refuse"};
+    static const char *const modes[] = {[SW_MODEL_TLS_NONE] = "",
+                                        [SW_MODEL_TLS_TERMINATE] = " terminate",
+                                        [SW_MODEL_TLS_PASSTHROUGH] = " passthrough"};
+    static const char *const clients[] = {[SW_MODEL_CLIENT_NONE] = "",
+                                          [SW_MODEL_CLIENT_REQUIRE] = " client=require",
+                                          [SW_MODEL_CLIENT_INSECURE] = " client=insecure"};
 
     line(d, "  chain %.*s %s%s", SW_SLICE_ARG(c->name), kinds[c->kind], modes[c->tls]);
     list(d, "names", c->server_names, c->n_server_names);
@@ -215,7 +217,7 @@ static void chain(struct dump *d, const struct sw_gw_chain *c)
     backends(d, "    ", c->backends, c->n_backends);
 }
 
-static void listener(struct dump *d, const struct sw_gw_listener *l)
+static void listener(struct dump *d, const struct sw_model_listener *l)
 {
     line(d, "listener %.*s bind=%.*s:%u%s%s\n", SW_SLICE_ARG(l->name), SW_SLICE_ARG(l->bind),
          l->bind_port, l->udp ? " udp" : "", l->inspect_tls ? " inspect-tls" : "");
@@ -223,19 +225,19 @@ static void listener(struct dump *d, const struct sw_gw_listener *l)
         chain(d, l->chains[i]);
 }
 
-static void cluster(struct dump *d, const struct sw_gw_cluster *c)
+static void cluster(struct dump *d, const struct sw_model_cluster *c)
 {
-    static const char *const protos[] = {[SW_GW_PROTO_HTTP1] = "http1",
-                                         [SW_GW_PROTO_HTTP2] = "http2",
-                                         [SW_GW_PROTO_WS] = "ws",
-                                         [SW_GW_PROTO_TCP] = "tcp",
-                                         [SW_GW_PROTO_UDP] = "udp"};
+    static const char *const protos[] = {[SW_MODEL_PROTO_HTTP1] = "http1",
+                                         [SW_MODEL_PROTO_HTTP2] = "http2",
+                                         [SW_MODEL_PROTO_WS] = "ws",
+                                         [SW_MODEL_PROTO_TCP] = "tcp",
+                                         [SW_MODEL_PROTO_UDP] = "udp"};
 
     line(d, "cluster %.*s %s endpoints=%.*s%s", SW_SLICE_ARG(c->name), protos[c->proto],
          SW_SLICE_ARG(c->endpoints), c->sticky ? " sticky" : "");
     if (c->tunnel)
         line(d, " tunnel");
-    if (sw_gw_is_udp_tunnel(c))
+    if (sw_model_is_udp_tunnel(c))
         line(d, "=%.*s:%u by %.*s", SW_SLICE_ARG(c->udp_host), c->udp_port,
              c->udp_id.n ? (int)c->udp_id.n : 6, c->udp_id.n ? c->udp_id.p : "nobody");
     if (c->dns_host.n)
@@ -245,13 +247,13 @@ static void cluster(struct dump *d, const struct sw_gw_cluster *c)
         text(d, "ca", c->tls->ca.n ? c->tls->ca : SW_SLICE_LIT("system"));
         text(d, "client-cert", c->tls->client_cert);
         for (size_t i = 0; i < c->tls->n_sans; i++)
-            line(d, " san=%s:%.*s", c->tls->sans[i].kind == SW_GW_SAN_DNS ? "dns" : "uri",
+            line(d, " san=%s:%.*s", c->tls->sans[i].kind == SW_MODEL_SAN_DNS ? "dns" : "uri",
                  SW_SLICE_ARG(c->tls->sans[i].value));
     }
     line(d, "\n");
 }
 
-int sw_gw_model_dump(const struct sw_gw_model *m, struct sw_buf *out)
+int sw_model_dump(const struct sw_model *m, struct sw_buf *out)
 {
     struct dump d = {out, SW_OK};
 
@@ -263,19 +265,19 @@ int sw_gw_model_dump(const struct sw_gw_model *m, struct sw_buf *out)
         cluster(&d, m->clusters[i]);
     for (size_t i = 0; i < m->n_secrets; i++) /* never their content */
         line(&d, "secret %.*s %s %zu bytes\n", SW_SLICE_ARG(m->secrets[i]->name),
-             m->secrets[i]->kind == SW_GW_SECRET_CERT ? "certificate" : "ca",
+             m->secrets[i]->kind == SW_MODEL_SECRET_CERT ? "certificate" : "ca",
              m->secrets[i]->chain_pem.n);
     for (size_t i = 0; i < m->n_endpoints; i++)
         line(&d, "needs %.*s\n", SW_SLICE_ARG(m->endpoints[i]));
     return d.rc;
 }
 
-int sw_gw_endpoints_dump(const struct sw_gw_endpoint_model *m, struct sw_buf *out)
+int sw_model_endpoints_dump(const struct sw_endpoint_model *m, struct sw_buf *out)
 {
     struct dump d = {out, SW_OK};
 
     for (size_t i = 0; i < m->n_sets; i++) {
-        const struct sw_gw_endpoints *s = m->sets[i];
+        const struct sw_model_endpoints *s = m->sets[i];
 
         line(&d, "endpoints %.*s\n", SW_SLICE_ARG(s->name));
         for (size_t k = 0; k < s->n; k++) {

@@ -45,14 +45,14 @@ enum lane {
 /* A lookup under way. Outlives its host, and the table. */
 struct flight {
     struct sw_resolve r;
-    struct sw_list link;     /* of the table */
-    struct sw_gw_lookups *l; /* NULL: freed */
-    struct host *host;       /* NULL: not wanted any more */
+    struct sw_list link;  /* of the table */
+    struct sw_lookups *l; /* NULL: freed */
+    struct host *host;    /* NULL: not wanted any more */
     enum lane lane;
 };
 
 struct host {
-    struct sw_gw_lookups *l;
+    struct sw_lookups *l;
     struct sw_slice name; /* owned */
     struct sw_list sets;  /* of struct set */
     struct sw_list due;   /* of a lane: waits for a thread */
@@ -79,25 +79,25 @@ struct set {
     struct sw_ip denied[SW_RESOLVE_MAX]; /* those the last answer had */
 };
 
-struct sw_gw_lookups {
-    struct sw_gw_lookups_opts o;
+struct sw_lookups {
+    struct sw_lookups_opts o;
     struct sw_map sets;  /* by name */
     struct sw_map hosts; /* by name */
     struct sw_list lanes[LANES];
     struct sw_list flights;
     size_t flying[LANES];
-    enum sw_gw_lookups_mode mode;
+    enum sw_lookups_mode mode;
     size_t unsettled;
     bool begun; /* the names of the first plan are settled */
     struct sw_timer settle;
-    struct sw_ip clients[SW_GW_LOOKUPS_CLIENTS];
+    struct sw_ip clients[SW_LOOKUPS_CLIENTS];
     size_t n_clients;
     size_t beyond; /* sets without a host when it was last logged */
     uint64_t period_ns;
     unsigned lines;
 };
 
-static bool may_log(struct sw_gw_lookups *l)
+static bool may_log(struct sw_lookups *l)
 {
     uint64_t now = sw_loop_now(l->o.loop);
 
@@ -124,7 +124,7 @@ static int by_bytes(const void *x, const void *y)
     return memcmp(x, y, sizeof(struct sw_ip));
 }
 
-static enum sw_egress_class judge(const struct sw_gw_lookups *l, const struct sw_addr *to)
+static enum sw_egress_class judge(const struct sw_lookups *l, const struct sw_addr *to)
 {
     enum sw_egress_class c =
         l->o.egress ? sw_egress_judge(l->o.egress, to) : sw_egress_classify(&to->ip);
@@ -137,7 +137,7 @@ static enum sw_egress_class judge(const struct sw_gw_lookups *l, const struct sw
 
 static void report_denied(struct set *s, const struct sw_ip *ip, enum sw_egress_class c)
 {
-    struct sw_gw_lookups *l = s->host->l;
+    struct sw_lookups *l = s->host->l;
     char text[SW_IP_TEXT];
 
     if (l->o.metrics)
@@ -150,11 +150,11 @@ static void report_denied(struct set *s, const struct sw_ip *ip, enum sw_egress_
                     SW_SLICE_ARG(s->host->name), sw_ip_text(ip, text), sw_egress_class_text(c));
 }
 
-static void tell(struct set *s, struct sw_gw_lookups *l)
+static void tell(struct set *s, struct sw_lookups *l)
 {
-    struct sw_gw_resolved r = {.set = s->name, .port = s->port, .ips = s->ips, .n = s->n};
+    struct sw_resolved r = {.set = s->name, .port = s->port, .ips = s->ips, .n = s->n};
 
-    (void)sw_gw_resolved_parse(s->name, &r.host, NULL);
+    (void)sw_resolved_parse(s->name, &r.host, NULL);
     s->told = true;
     l->o.on_set(l->o.arg, &r);
 }
@@ -166,7 +166,7 @@ static void tell(struct set *s, struct sw_gw_lookups *l)
 static void judge_set(struct set *s)
 {
     const struct host *h = s->host;
-    struct sw_gw_lookups *l = h->l;
+    struct sw_lookups *l = h->l;
     struct sw_ip ok[SW_RESOLVE_MAX];
     struct sw_ip denied[SW_RESOLVE_MAX];
     size_t n = 0;
@@ -181,7 +181,7 @@ static void judge_set(struct set *s)
                 ok[n++] = to.ip;
             continue;
         }
-        if (l->mode == SW_GW_LOOKUPS_QUIET || has(denied, n_denied, &to.ip))
+        if (l->mode == SW_LOOKUPS_QUIET || has(denied, n_denied, &to.ip))
             continue;
         denied[n_denied++] = to.ip;
         if (!has(s->denied, s->n_denied, &to.ip))
@@ -206,7 +206,7 @@ static void judge_host(struct host *h)
 
 /* ---- names that never had an answer ---- */
 
-static void settled(struct sw_gw_lookups *l)
+static void settled(struct sw_lookups *l)
 {
     l->begun = true;
     sw_timer_stop(l->o.loop, &l->settle);
@@ -226,7 +226,7 @@ static void settle(struct host *h)
 /* A set that does not exist keeps an Envoy from taking its cluster, and what comes behind. */
 static void on_settle(struct sw_timer *t)
 {
-    struct sw_gw_lookups *l = SW_CONTAINER_OF(t, struct sw_gw_lookups, settle);
+    struct sw_lookups *l = SW_CONTAINER_OF(t, struct sw_lookups, settle);
 
     SW_MAP_FOREACH (it, &l->hosts) {
         struct host *h = it->value;
@@ -240,11 +240,11 @@ static void on_settle(struct sw_timer *t)
     settled(l);
 }
 
-static void await_settle(struct sw_gw_lookups *l)
+static void await_settle(struct sw_lookups *l)
 {
-    bool first = !l->begun && l->mode == SW_GW_LOOKUPS_QUIET;
+    bool first = !l->begun && l->mode == SW_LOOKUPS_QUIET;
 
-    if (l->unsettled && l->mode != SW_GW_LOOKUPS_OFF && !sw_timer_running(&l->settle))
+    if (l->unsettled && l->mode != SW_LOOKUPS_OFF && !sw_timer_running(&l->settle))
         sw_timer_start(l->o.loop, &l->settle, first ? SETTLE_FIRST_NS : SETTLE_NS, on_settle);
 }
 
@@ -261,7 +261,7 @@ static void on_answer(struct sw_resolve *r);
 
 static void ask(struct host *h)
 {
-    struct sw_gw_lookups *l = h->l;
+    struct sw_lookups *l = h->l;
     struct flight *f = SW_NEW(struct flight);
 
     f->l = l;
@@ -276,7 +276,7 @@ static void ask(struct host *h)
     (l->o.ask ? l->o.ask : sw_resolve_start)(&f->r);
 }
 
-static struct host *next_due(struct sw_gw_lookups *l)
+static struct host *next_due(struct sw_lookups *l)
 {
     size_t unproven = l->flying[LANE_FRESH] + l->flying[LANE_FAILING];
     struct sw_list *m = NULL;
@@ -292,11 +292,11 @@ static struct host *next_due(struct sw_gw_lookups *l)
     return m ? SW_CONTAINER_OF(m, struct host, due) : NULL;
 }
 
-static void pump(struct sw_gw_lookups *l)
+static void pump(struct sw_lookups *l)
 {
     struct host *h;
 
-    while (l->mode != SW_GW_LOOKUPS_OFF && (h = next_due(l)))
+    while (l->mode != SW_LOOKUPS_OFF && (h = next_due(l)))
         ask(h);
 }
 
@@ -316,10 +316,10 @@ static void on_due(struct sw_timer *t)
 
 static void ask_again(struct host *h)
 {
-    struct sw_gw_lookups *l = h->l;
+    struct sw_lookups *l = h->l;
     uint64_t wait = sw_max(REFRESH_NS, l->hosts.n * SPACING_NS);
 
-    if (l->mode == SW_GW_LOOKUPS_OFF)
+    if (l->mode == SW_LOOKUPS_OFF)
         return;
     if (!h->settled && !l->begun)
         wait = FIRST_RETRY_NS;
@@ -330,7 +330,7 @@ static void ask_again(struct host *h)
 
 static void fail(struct host *h, const struct sw_resolve *r)
 {
-    struct sw_gw_lookups *l = h->l;
+    struct sw_lookups *l = h->l;
     uint64_t now = sw_loop_now(l->o.loop);
     bool exists = r->unknown || r->rc == SW_ELIMIT;
 
@@ -339,7 +339,7 @@ static void fail(struct host *h, const struct sw_resolve *r)
         h->gone_ns = now;
     if (!exists && now - h->gone_ns >= GONE_NS)
         h->n = 0;
-    if (h->failures == 1 && l->mode == SW_GW_LOOKUPS_ON && may_log(l))
+    if (h->failures == 1 && l->mode == SW_LOOKUPS_ON && may_log(l))
         sw_log_warn("egress", "name '%.*s' cannot be resolved: %s; keeping %zu addresses of before",
                     SW_SLICE_ARG(h->name),
                     exists ? "no DNS server answers for it" : "no such name, or no address", h->n);
@@ -368,7 +368,7 @@ static void take(struct host *h, const struct sw_resolve *r)
 static void on_answer(struct sw_resolve *r)
 {
     struct flight *f = SW_CONTAINER_OF(r, struct flight, r);
-    struct sw_gw_lookups *l = f->l;
+    struct sw_lookups *l = f->l;
 
     if (l) {
         sw_list_unlink(&f->link);
@@ -382,11 +382,11 @@ static void on_answer(struct sw_resolve *r)
 
 /* ---- names ---- */
 
-static struct host *find_host(struct sw_gw_lookups *l, struct sw_slice name)
+static struct host *find_host(struct sw_lookups *l, struct sw_slice name)
 {
     struct host *h = sw_map_get(&l->hosts, name);
 
-    if (h || l->hosts.n >= SW_GW_LOOKUPS_MAX)
+    if (h || l->hosts.n >= SW_LOOKUPS_MAX)
         return h;
     h = SW_NEW(struct host);
     h->l = l;
@@ -400,7 +400,7 @@ static struct host *find_host(struct sw_gw_lookups *l, struct sw_slice name)
 
 static void host_free(struct host *h)
 {
-    struct sw_gw_lookups *l = h->l;
+    struct sw_lookups *l = h->l;
 
     (void)sw_map_del(&l->hosts, h->name);
     sw_timer_stop(l->o.loop, &h->again);
@@ -412,7 +412,7 @@ static void host_free(struct host *h)
     sw_free(h);
 }
 
-static void set_free(struct sw_gw_lookups *l, struct set *s)
+static void set_free(struct sw_lookups *l, struct set *s)
 {
     struct host *h = s->host;
 
@@ -426,7 +426,7 @@ static void set_free(struct sw_gw_lookups *l, struct set *s)
     sw_free(s);
 }
 
-static struct set *find_set(struct sw_gw_lookups *l, struct sw_slice name, uint16_t port)
+static struct set *find_set(struct sw_lookups *l, struct sw_slice name, uint16_t port)
 {
     struct set *s = sw_map_get(&l->sets, name);
 
@@ -441,12 +441,12 @@ static struct set *find_set(struct sw_gw_lookups *l, struct sw_slice name, uint1
 
 static void want(void *arg, struct sw_slice name)
 {
-    struct sw_gw_lookups *l = arg;
+    struct sw_lookups *l = arg;
     struct sw_slice host;
     uint16_t port;
     struct set *s;
 
-    if (!sw_gw_resolved_parse(name, &host, &port) || host.n >= SW_RESOLVE_NAME)
+    if (!sw_resolved_parse(name, &host, &port) || host.n >= SW_RESOLVE_NAME)
         return;
     s = find_set(l, name, port);
     s->wanted = true;
@@ -462,7 +462,7 @@ static void want(void *arg, struct sw_slice name)
     }
 }
 
-static void log_beyond(struct sw_gw_lookups *l)
+static void log_beyond(struct sw_lookups *l)
 {
     size_t n = 0;
 
@@ -474,34 +474,34 @@ static void log_beyond(struct sw_gw_lookups *l)
     if (n > l->beyond && may_log(l))
         sw_log_warn("egress",
                     "more than %d host names are backends: %zu endpoint sets get no address",
-                    SW_GW_LOOKUPS_MAX, n);
+                    SW_LOOKUPS_MAX, n);
     l->beyond = n;
 }
 
-void sw_gw_lookups_plan(struct sw_gw_lookups *l, struct sw_slice plan)
+void sw_lookups_plan(struct sw_lookups *l, struct sw_slice plan)
 {
     if (!l)
         return;
     SW_MAP_FOREACH (it, &l->sets)
         ((struct set *)it->value)->wanted = false;
-    sw_gw_resolved_wanted(plan, want, l);
+    sw_resolved_wanted(plan, want, l);
     log_beyond(l);
     await_settle(l);
     l->begun |= l->unsettled == 0;
     pump(l);
 }
 
-void sw_gw_lookups_sweep(struct sw_gw_lookups *l)
+void sw_lookups_sweep(struct sw_lookups *l)
 {
     if (!l)
         return;
     SW_MAP_FOREACH (it, &l->sets) {
         struct set *s = it->value;
-        struct sw_gw_resolved gone = {.set = s->name, .port = s->port};
+        struct sw_resolved gone = {.set = s->name, .port = s->port};
 
         if (s->wanted)
             continue;
-        (void)sw_gw_resolved_parse(s->name, &gone.host, NULL);
+        (void)sw_resolved_parse(s->name, &gone.host, NULL);
         if (s->told)
             l->o.on_set(l->o.arg, &gone);
         set_free(l, s);
@@ -510,9 +510,9 @@ void sw_gw_lookups_sweep(struct sw_gw_lookups *l)
 
 /* ---- life ---- */
 
-struct sw_gw_lookups *sw_gw_lookups_new(const struct sw_gw_lookups_opts *o)
+struct sw_lookups *sw_lookups_new(const struct sw_lookups_opts *o)
 {
-    struct sw_gw_lookups *l = SW_NEW(struct sw_gw_lookups);
+    struct sw_lookups *l = SW_NEW(struct sw_lookups);
 
     l->o = *o;
     for (size_t i = 0; i < LANES; i++)
@@ -521,7 +521,7 @@ struct sw_gw_lookups *sw_gw_lookups_new(const struct sw_gw_lookups_opts *o)
     return l;
 }
 
-void sw_gw_lookups_free(struct sw_gw_lookups *l)
+void sw_lookups_free(struct sw_lookups *l)
 {
     if (!l)
         return;
@@ -540,7 +540,7 @@ void sw_gw_lookups_free(struct sw_gw_lookups *l)
     sw_free(l);
 }
 
-static void resume(struct sw_gw_lookups *l)
+static void resume(struct sw_lookups *l)
 {
     SW_MAP_FOREACH (it, &l->hosts)
         enqueue(it->value);
@@ -548,7 +548,7 @@ static void resume(struct sw_gw_lookups *l)
     pump(l);
 }
 
-static void pause_lookups(struct sw_gw_lookups *l)
+static void pause_lookups(struct sw_lookups *l)
 {
     SW_MAP_FOREACH (it, &l->hosts) {
         struct host *h = it->value;
@@ -560,24 +560,24 @@ static void pause_lookups(struct sw_gw_lookups *l)
         settled(l);
 }
 
-void sw_gw_lookups_mode(struct sw_gw_lookups *l, enum sw_gw_lookups_mode mode,
-                        const struct sw_ip *clients, size_t n)
+void sw_lookups_mode(struct sw_lookups *l, enum sw_lookups_mode mode, const struct sw_ip *clients,
+                     size_t n)
 {
-    enum sw_gw_lookups_mode before;
+    enum sw_lookups_mode before;
     bool same;
 
     if (!l)
         return;
-    n = sw_min(n, (size_t)SW_GW_LOOKUPS_CLIENTS);
+    n = sw_min(n, (size_t)SW_LOOKUPS_CLIENTS);
     same = n == l->n_clients && (n == 0 || memcmp(l->clients, clients, n * sizeof(*clients)) == 0);
     before = l->mode;
     l->mode = mode;
     if (!same && n)
         memcpy(l->clients, clients, n * sizeof(*clients));
     l->n_clients = n;
-    if (mode == SW_GW_LOOKUPS_OFF && before != SW_GW_LOOKUPS_OFF)
+    if (mode == SW_LOOKUPS_OFF && before != SW_LOOKUPS_OFF)
         pause_lookups(l);
-    if (mode != SW_GW_LOOKUPS_OFF && before == SW_GW_LOOKUPS_OFF)
+    if (mode != SW_LOOKUPS_OFF && before == SW_LOOKUPS_OFF)
         resume(l);
     if (!same || mode != before) {
         SW_MAP_FOREACH (it, &l->hosts) {
@@ -587,7 +587,7 @@ void sw_gw_lookups_mode(struct sw_gw_lookups *l, enum sw_gw_lookups_mode mode,
     }
 }
 
-bool sw_gw_lookups_settled(const struct sw_gw_lookups *l)
+bool sw_lookups_settled(const struct sw_lookups *l)
 {
-    return !l || l->mode == SW_GW_LOOKUPS_OFF || l->unsettled == 0;
+    return !l || l->mode == SW_LOOKUPS_OFF || l->unsettled == 0;
 }

@@ -15,51 +15,51 @@
 #include "io/loop.h"
 
 struct sw_egress;
-struct sw_gw_lookups;
+struct sw_lookups;
 struct sw_metrics_shard;
 struct sw_resolve;
 
 enum {
-    SW_GW_LOOKUPS_MAX = 8192,   /* names; those beyond have no address */
-    SW_GW_LOOKUPS_CLIENTS = 64, /* addresses of clients that are told apart */
+    SW_LOOKUPS_MAX = 8192,   /* names; those beyond have no address */
+    SW_LOOKUPS_CLIENTS = 64, /* addresses of clients that are told apart */
 };
 
-struct sw_gw_lookups_opts {
+struct sw_lookups_opts {
     struct sw_loop *loop;
     struct sw_egress *egress;          /* borrowed; NULL: the classes of addresses alone decide */
     struct sw_metrics_shard *metrics;  /* borrowed; NULL: nothing is counted */
     void (*ask)(struct sw_resolve *r); /* NULL: sw_resolve_start */
     /* What a set holds changed; with n 0 and ips NULL it is not wanted any more. */
-    void (*on_set)(void *arg, const struct sw_gw_resolved *r);
+    void (*on_set)(void *arg, const struct sw_resolved *r);
     /* Every name has had its first answer, or was waited for long enough. */
     void (*on_settled)(void *arg);
     void *arg;
 };
 
 /* How lookups go on. */
-enum sw_gw_lookups_mode {
-    SW_GW_LOOKUPS_OFF,   /* not at all; sets keep what they have */
-    SW_GW_LOOKUPS_QUIET, /* nobody is known to use the sets: denials are neither logged nor counted
-                          */
-    SW_GW_LOOKUPS_ON,
+enum sw_lookups_mode {
+    SW_LOOKUPS_OFF,   /* not at all; sets keep what they have */
+    SW_LOOKUPS_QUIET, /* nobody is known to use the sets: denials are neither logged nor counted
+                       */
+    SW_LOOKUPS_ON,
 };
 
 /* Off at first. */
-struct sw_gw_lookups *sw_gw_lookups_new(const struct sw_gw_lookups_opts *o);
+struct sw_lookups *sw_lookups_new(const struct sw_lookups_opts *o);
 /* Lookups under way end without a report. NULL is fine. */
-void sw_gw_lookups_free(struct sw_gw_lookups *l);
+void sw_lookups_free(struct sw_lookups *l);
 /*
  * The sets of a plan (build.h, as text). New ones are looked up at once; those that it does not
- * name stay until sw_gw_lookups_sweep. NULL is fine here and below.
+ * name stay until sw_lookups_sweep. NULL is fine here and below.
  */
-void sw_gw_lookups_plan(struct sw_gw_lookups *l, struct sw_slice plan);
-void sw_gw_lookups_sweep(struct sw_gw_lookups *l);
+void sw_lookups_plan(struct sw_lookups *l, struct sw_slice plan);
+void sw_lookups_sweep(struct sw_lookups *l);
 /*
  * 'clients' are the addresses that data planes connect from: no name may lead a data plane to
  * itself, or to another, unless the allow list names the address. The first
- * SW_GW_LOOKUPS_CLIENTS count.
+ * SW_LOOKUPS_CLIENTS count.
  */
-void sw_gw_lookups_mode(struct sw_gw_lookups *l, enum sw_gw_lookups_mode mode,
-                        const struct sw_ip *clients, size_t n);
+void sw_lookups_mode(struct sw_lookups *l, enum sw_lookups_mode mode, const struct sw_ip *clients,
+                     size_t n);
 /* False while names wait for their first answer: half a second at most, at the start three. */
-bool sw_gw_lookups_settled(const struct sw_gw_lookups *l);
+bool sw_lookups_settled(const struct sw_lookups *l);

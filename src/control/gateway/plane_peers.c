@@ -31,7 +31,7 @@ struct peer {
     uint64_t seen_ns;        /* when it changed last; our clock */
 };
 
-struct sw_gw_peers {
+struct sw_plane_peers {
     struct sw_kube_client *client;
     struct sw_loop *loop;
     struct sw_informer *informer;
@@ -52,16 +52,16 @@ struct sw_gw_peers {
 
 /* ---- ours ---- */
 
-static void write_ours(struct sw_gw_peers *p);
+static void write_ours(struct sw_plane_peers *p);
 
 static void on_renew(struct sw_timer *t)
 {
-    write_ours(SW_CONTAINER_OF(t, struct sw_gw_peers, renew));
+    write_ours(SW_CONTAINER_OF(t, struct sw_plane_peers, renew));
 }
 
 static void on_written(void *arg, struct sw_kube_reply *r)
 {
-    struct sw_gw_peers *p = arg;
+    struct sw_plane_peers *p = arg;
     bool ok = r->rc == SW_OK;
 
     p->call = NULL;
@@ -75,7 +75,7 @@ static void on_written(void *arg, struct sw_kube_reply *r)
     sw_timer_start(p->loop, &p->renew, (p->dirty ? RETRY_S : RENEW_S) * SW_NS_PER_S, on_renew);
 }
 
-static struct sw_json *our_lease(const struct sw_gw_peers *p, struct sw_arena *a,
+static struct sw_json *our_lease(const struct sw_plane_peers *p, struct sw_arena *a,
                                  const struct sw_kube_obj *seen)
 {
     struct sw_json *obj = sw_json_new_object(a);
@@ -103,7 +103,7 @@ static struct sw_json *our_lease(const struct sw_gw_peers *p, struct sw_arena *a
     return obj;
 }
 
-static void write_ours(struct sw_gw_peers *p)
+static void write_ours(struct sw_plane_peers *p)
 {
     SW_ARENA_AUTO a = {0};
     SW_AUTO_FREE char *key = sw_asprintf("%s/%s", p->ns, p->name);
@@ -119,7 +119,7 @@ static void write_ours(struct sw_gw_peers *p)
                    : sw_kube_create(p->client, &lease_gvr, obj, on_written, p);
 }
 
-void sw_gw_peers_publish(struct sw_gw_peers *p, struct sw_slice text)
+void sw_plane_peers_publish(struct sw_plane_peers *p, struct sw_slice text)
 {
     if (sw_slice_eq(text, p->text))
         return;
@@ -129,7 +129,7 @@ void sw_gw_peers_publish(struct sw_gw_peers *p, struct sw_slice text)
     write_ours(p);
 }
 
-void sw_gw_peers_leave(struct sw_gw_peers *p)
+void sw_plane_peers_leave(struct sw_plane_peers *p)
 {
     if (!p || p->left)
         return;
@@ -142,7 +142,7 @@ void sw_gw_peers_leave(struct sw_gw_peers *p)
 
 /* ---- the others ---- */
 
-static bool is_ours(const struct sw_gw_peers *p, const struct sw_kube_obj *o)
+static bool is_ours(const struct sw_plane_peers *p, const struct sw_kube_obj *o)
 {
     return sw_slice_eq_str(o->name, p->name);
 }
@@ -163,7 +163,7 @@ static void peer_free(struct peer *o)
     sw_free(o);
 }
 
-static void drop_peer(struct sw_gw_peers *p, struct sw_slice key)
+static void drop_peer(struct sw_plane_peers *p, struct sw_slice key)
 {
     struct peer *o = sw_map_del(&p->others, key);
 
@@ -182,7 +182,7 @@ static void on_deleted(void *arg, struct sw_kube_reply *r)
 /* Times of other machines are not compared with ours: a Lease lasts since we saw it change. */
 static void on_expire(struct sw_timer *t)
 {
-    struct sw_gw_peers *p = SW_CONTAINER_OF(t, struct sw_gw_peers, expire);
+    struct sw_plane_peers *p = SW_CONTAINER_OF(t, struct sw_plane_peers, expire);
     uint64_t now = sw_loop_now(p->loop);
     bool changed = false;
 
@@ -209,7 +209,7 @@ static struct sw_slice said(const struct sw_kube_obj *o)
 
 static void on_add(void *arg, struct sw_kube_obj *o)
 {
-    struct sw_gw_peers *p = arg;
+    struct sw_plane_peers *p = arg;
     struct peer *have = sw_map_get(&p->others, o->key);
     bool same = have && sw_slice_eq(said(have->obj), said(o));
 
@@ -238,7 +238,7 @@ static void on_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *no
 
 static void on_del(void *arg, struct sw_kube_obj *last)
 {
-    struct sw_gw_peers *p = arg;
+    struct sw_plane_peers *p = arg;
 
     if (is_ours(p, last)) {
         write_ours(p);
@@ -250,19 +250,19 @@ static void on_del(void *arg, struct sw_kube_obj *last)
 
 static void on_synced(void *arg)
 {
-    struct sw_gw_peers *p = arg;
+    struct sw_plane_peers *p = arg;
 
     write_ours(p);
     p->changed(p->arg);
 }
 
-void sw_gw_peers_add(const struct sw_gw_peers *p, struct sw_gw_planes *to)
+void sw_plane_peers_add(const struct sw_plane_peers *p, struct sw_planes *to)
 {
     SW_MAP_FOREACH (it, &p->others)
-        sw_gw_planes_read(to, said(((const struct peer *)it->value)->obj));
+        sw_planes_read(to, said(((const struct peer *)it->value)->obj));
 }
 
-bool sw_gw_peers_synced(const struct sw_gw_peers *p)
+bool sw_plane_peers_synced(const struct sw_plane_peers *p)
 {
     return sw_informer_synced(p->informer);
 }
@@ -277,12 +277,13 @@ static char *made_up(void)
     return sw_asprintf("%s_%016" PRIx64, host, sw_rand_u64());
 }
 
-struct sw_gw_peers *sw_gw_peers_new(struct sw_kube_client *c, struct sw_slice ns,
-                                    struct sw_slice identity, void (*changed)(void *arg), void *arg)
+struct sw_plane_peers *sw_plane_peers_new(struct sw_kube_client *c, struct sw_slice ns,
+                                          struct sw_slice identity, void (*changed)(void *arg),
+                                          void *arg)
 {
     static const struct sw_informer_cbs cbs = {
         .add = on_add, .update = on_update, .del = on_del, .synced = on_synced};
-    struct sw_gw_peers *p = SW_NEW(struct sw_gw_peers);
+    struct sw_plane_peers *p = SW_NEW(struct sw_plane_peers);
     struct sw_informer_opts o = {
         .gvr = &lease_gvr, .ns = ns, .label_selector = LABEL "=" COMPONENT, .slim = true};
 
@@ -300,7 +301,7 @@ struct sw_gw_peers *sw_gw_peers_new(struct sw_kube_client *c, struct sw_slice ns
     return p;
 }
 
-void sw_gw_peers_free(struct sw_gw_peers *p)
+void sw_plane_peers_free(struct sw_plane_peers *p)
 {
     if (!p)
         return;

@@ -12,20 +12,20 @@
 #include "control/gateway/planes.h"
 #include "kube/client/client.h"
 
-struct sw_gw_peers;
+struct sw_plane_peers;
 
 /* identity: unique for this process; empty: made up. changed: another replica said something new.
  */
-struct sw_gw_peers *sw_gw_peers_new(struct sw_kube_client *c, struct sw_slice ns,
-                                    struct sw_slice identity, void (*changed)(void *arg),
-                                    void *arg);
+struct sw_plane_peers *sw_plane_peers_new(struct sw_kube_client *c, struct sw_slice ns,
+                                          struct sw_slice identity, void (*changed)(void *arg),
+                                          void *arg);
 /* Before the client. NULL is fine. */
-void sw_gw_peers_free(struct sw_gw_peers *p);
+void sw_plane_peers_free(struct sw_plane_peers *p);
 /* What this replica's data planes say (copied); written when it changed, and renewed. */
-void sw_gw_peers_publish(struct sw_gw_peers *p, struct sw_slice text);
+void sw_plane_peers_publish(struct sw_plane_peers *p, struct sw_slice text);
 /* Adds what the others say. */
-void sw_gw_peers_add(const struct sw_gw_peers *p, struct sw_gw_planes *to);
+void sw_plane_peers_add(const struct sw_plane_peers *p, struct sw_planes *to);
 /* True once the others' Leases were read. */
-bool sw_gw_peers_synced(const struct sw_gw_peers *p);
+bool sw_plane_peers_synced(const struct sw_plane_peers *p);
 /* This replica ends: its Lease is deleted, as far as the API can be reached. */
-void sw_gw_peers_leave(struct sw_gw_peers *p);
+void sw_plane_peers_leave(struct sw_plane_peers *p);

@@ -24,12 +24,12 @@ struct served {
     uint64_t lost_ns;     /* when the last data plane went; 0: it is served */
 };
 
-struct sw_gw_plane_watch {
-    struct sw_gw_plane_watch_opts o;
-    struct sw_gw_peers *peers; /* NULL: we are alone */
-    struct sw_map served;      /* name -> struct served */
-    size_t n_planes;           /* at most a moment ago */
-    uint64_t lost_ns;          /* since when there are none */
+struct sw_plane_watch {
+    struct sw_plane_watch_opts o;
+    struct sw_plane_peers *peers; /* NULL: we are alone */
+    struct sw_map served;         /* name -> struct served */
+    size_t n_planes;              /* at most a moment ago */
+    uint64_t lost_ns;             /* since when there are none */
     uint64_t starting_until_ns;
     struct sw_defer again;
     struct sw_timer timer;
@@ -39,8 +39,8 @@ struct sw_gw_plane_watch {
 
 /* One look at all of it. */
 struct look {
-    struct sw_gw_plane_watch *watch;
-    struct sw_gw_planes planes;
+    struct sw_plane_watch *watch;
+    struct sw_planes planes;
     const struct sw_xds_snap *last; /* data planes mostly have the same */
     bool settled;                   /* some data plane answered for all it was sent */
     bool repeat;
@@ -48,7 +48,7 @@ struct look {
 
 static bool is_listener(void *arg, struct sw_slice name)
 {
-    const struct sw_gw_plane_watch *w = arg;
+    const struct sw_plane_watch *w = arg;
 
     return sw_xds_snap_get(sw_xds_cache_get(w->o.cache, sw_slice_str(SW_XDS_LISTENER)), name) !=
            NULL;
@@ -57,15 +57,15 @@ static bool is_listener(void *arg, struct sw_slice name)
 /* A data plane for some Gateways only serves a socket for these, not for whoever shares it. */
 static void hold_for_gateways(struct look *k, const struct sw_xds_plane *p)
 {
-    const struct sw_gw_plane_watch_opts *o = &k->watch->o;
+    const struct sw_plane_watch_opts *o = &k->watch->o;
     struct sw_slice gateways = o->gateways_of ? o->gateways_of(o->arg, p->view) : sw_slice("", 0);
 
     while (gateways.n) {
         struct sw_slice gw = sw_slice_cut(&gateways, ' ');
 
         for (size_t i = 0; p->settled && i < p->settled->n; i++)
-            sw_gw_planes_hold(&k->planes,
-                              sw_gw_planes_name(&k->planes.arena, p->settled->res[i]->name, gw));
+            sw_planes_hold(&k->planes,
+                           sw_planes_name(&k->planes.arena, p->settled->res[i]->name, gw));
     }
 }
 
@@ -76,22 +76,22 @@ static void on_plane(const struct sw_xds_plane *p, void *arg)
     k->planes.n++;
     if (p->view.n) {
         hold_for_gateways(k, p);
-        sw_gw_planes_refusal(&k->planes, p->node_id, p->refusal, is_listener, k->watch);
+        sw_planes_refusal(&k->planes, p->node_id, p->refusal, is_listener, k->watch);
         k->repeat |= p->refusal.n && !p->retries;
         return;
     }
     k->settled |= p->settled != NULL;
     k->repeat |= p->refusal.n && !p->retries;
     for (size_t i = 0; p->settled && p->settled != k->last && i < p->settled->n; i++)
-        sw_gw_planes_hold(&k->planes, p->settled->res[i]->name);
+        sw_planes_hold(&k->planes, p->settled->res[i]->name);
     if (p->settled)
         k->last = p->settled;
-    sw_gw_planes_refusal(&k->planes, p->node_id, p->refusal, is_listener, k->watch);
+    sw_planes_refusal(&k->planes, p->node_id, p->refusal, is_listener, k->watch);
 }
 
 /* ---- what was served a moment ago ---- */
 
-static void remember(struct sw_gw_plane_watch *w, const struct sw_gw_planes *planes)
+static void remember(struct sw_plane_watch *w, const struct sw_planes *planes)
 {
     SW_MAP_FOREACH (it, &planes->held) {
         struct served *s = sw_map_get(&w->served, it->key);
@@ -111,7 +111,7 @@ static void served_free(struct served *s)
     sw_free(s);
 }
 
-static void forget(struct sw_gw_plane_watch *w, struct served *s)
+static void forget(struct sw_plane_watch *w, struct served *s)
 {
     (void)sw_map_del(&w->served, s->name);
     served_free(s);
@@ -142,7 +142,7 @@ static uint64_t linger(struct look *k, uint64_t now)
             forget(k->watch, s);
             continue;
         }
-        sw_gw_planes_hold(&k->planes, s->name);
+        sw_planes_hold(&k->planes, s->name);
         next = earlier(next, s->lost_ns + LINGER_NS);
     }
     return next;
@@ -151,7 +151,7 @@ static uint64_t linger(struct look *k, uint64_t now)
 /* The same for their number, which matters to listeners that have nothing to bind. */
 static uint64_t linger_number(struct look *k, uint64_t now)
 {
-    struct sw_gw_plane_watch *w = k->watch;
+    struct sw_plane_watch *w = k->watch;
 
     if (k->planes.n || !w->n_planes) {
         w->n_planes = k->planes.n;
@@ -173,7 +173,7 @@ static uint64_t linger_number(struct look *k, uint64_t now)
 struct clients {
     bool any;
     size_t n;
-    struct sw_ip ips[SW_GW_LOOKUPS_CLIENTS];
+    struct sw_ip ips[SW_LOOKUPS_CLIENTS];
 };
 
 static void on_client(const struct sw_xds_client_id *id, void *arg)
@@ -192,37 +192,36 @@ static void on_client(const struct sw_xds_client_id *id, void *arg)
 }
 
 /* After a start clients come back that count on what they got before. */
-static void tell_clients(struct sw_gw_plane_watch *w, uint64_t now)
+static void tell_clients(struct sw_plane_watch *w, uint64_t now)
 {
     struct clients c = {0};
-    enum sw_gw_lookups_mode mode =
-        now < w->starting_until_ns ? SW_GW_LOOKUPS_QUIET : SW_GW_LOOKUPS_OFF;
+    enum sw_lookups_mode mode = now < w->starting_until_ns ? SW_LOOKUPS_QUIET : SW_LOOKUPS_OFF;
 
     sw_xds_server_clients(w->o.server, on_client, &c);
-    sw_gateway_controller_clients(w->o.controller, c.any ? SW_GW_LOOKUPS_ON : mode, c.ips, c.n);
+    sw_gateway_controller_clients(w->o.controller, c.any ? SW_LOOKUPS_ON : mode, c.ips, c.n);
 }
 
 /* ---- telling ---- */
 
-static void tell_peers(struct sw_gw_plane_watch *w, const struct sw_gw_planes *planes)
+static void tell_peers(struct sw_plane_watch *w, const struct sw_planes *planes)
 {
     SW_BUF_AUTO text = {.max = NOTE_MAX};
 
-    if (w->peers && sw_gw_planes_write(planes, &text) == SW_OK)
-        sw_gw_peers_publish(w->peers, sw_buf_slice(&text));
+    if (w->peers && sw_planes_write(planes, &text) == SW_OK)
+        sw_plane_peers_publish(w->peers, sw_buf_slice(&text));
 }
 
-static void tell_controller(struct sw_gw_plane_watch *w, const struct sw_gw_planes *planes)
+static void tell_controller(struct sw_plane_watch *w, const struct sw_planes *planes)
 {
     SW_BUF_AUTO text = {.max = TEXT_MAX};
 
-    if (sw_gw_planes_write(planes, &text) == SW_OK)
+    if (sw_planes_write(planes, &text) == SW_OK)
         sw_gateway_controller_planes(w->o.controller, sw_buf_slice(&text));
 }
 
 static void on_repeat(struct sw_timer *t);
 
-static void keep_repeating(struct sw_gw_plane_watch *w, bool needed)
+static void keep_repeating(struct sw_plane_watch *w, bool needed)
 {
     if (!needed) {
         sw_timer_stop(w->o.loop, &w->repeat);
@@ -236,7 +235,7 @@ static void keep_repeating(struct sw_gw_plane_watch *w, bool needed)
 
 static void on_timer(struct sw_timer *t);
 
-static void look(struct sw_gw_plane_watch *w)
+static void look(struct sw_plane_watch *w)
 {
     struct look k = {.watch = w};
     uint64_t now = sw_loop_now(w->o.loop);
@@ -247,9 +246,9 @@ static void look(struct sw_gw_plane_watch *w)
     next = earlier(linger(&k, now), linger_number(&k, now));
     tell_peers(w, &k.planes);
     if (w->peers)
-        sw_gw_peers_add(w->peers, &k.planes);
-    k.planes.starting =
-        (now < w->starting_until_ns && !k.settled) || (w->peers && !sw_gw_peers_synced(w->peers));
+        sw_plane_peers_add(w->peers, &k.planes);
+    k.planes.starting = (now < w->starting_until_ns && !k.settled) ||
+                        (w->peers && !sw_plane_peers_synced(w->peers));
     if (now < w->starting_until_ns)
         next = earlier(next, w->starting_until_ns);
     tell_controller(w, &k.planes);
@@ -258,20 +257,20 @@ static void look(struct sw_gw_plane_watch *w)
     sw_timer_stop(w->o.loop, &w->timer);
     if (next)
         sw_timer_start(w->o.loop, &w->timer, next - now + SW_NS_PER_MS, on_timer);
-    sw_gw_planes_done(&k.planes);
+    sw_planes_done(&k.planes);
 }
 
 static void on_timer(struct sw_timer *t)
 {
-    look(SW_CONTAINER_OF(t, struct sw_gw_plane_watch, timer));
+    look(SW_CONTAINER_OF(t, struct sw_plane_watch, timer));
 }
 
 static void on_again(struct sw_defer *d)
 {
-    look(SW_CONTAINER_OF(d, struct sw_gw_plane_watch, again));
+    look(SW_CONTAINER_OF(d, struct sw_plane_watch, again));
 }
 
-void sw_gw_plane_watch_changed(struct sw_gw_plane_watch *w)
+void sw_plane_watch_changed(struct sw_plane_watch *w)
 {
     if (w)
         sw_loop_defer(w->o.loop, &w->again, on_again);
@@ -279,56 +278,56 @@ void sw_gw_plane_watch_changed(struct sw_gw_plane_watch *w)
 
 static void on_peers(void *arg)
 {
-    sw_gw_plane_watch_changed(arg);
+    sw_plane_watch_changed(arg);
 }
 
 /* ---- listeners that were refused ---- */
 
 static void repeat_faults(const struct sw_xds_plane *p, void *arg)
 {
-    struct sw_gw_plane_watch *w = arg;
-    struct sw_gw_planes planes = {0};
+    struct sw_plane_watch *w = arg;
+    struct sw_planes planes = {0};
 
     if (!p->retries)
-        sw_gw_planes_refusal(&planes, p->node_id, p->refusal, is_listener, w);
+        sw_planes_refusal(&planes, p->node_id, p->refusal, is_listener, w);
     SW_MAP_FOREACH (it, &planes.faults)
         sw_xds_server_repeat(w->o.server, SW_XDS_LISTENER, it->key);
-    sw_gw_planes_done(&planes);
+    sw_planes_done(&planes);
 }
 
 static void on_repeat(struct sw_timer *t)
 {
-    struct sw_gw_plane_watch *w = SW_CONTAINER_OF(t, struct sw_gw_plane_watch, repeat);
+    struct sw_plane_watch *w = SW_CONTAINER_OF(t, struct sw_plane_watch, repeat);
 
     sw_xds_server_planes(w->o.server, repeat_faults, w);
-    sw_gw_plane_watch_changed(w);
+    sw_plane_watch_changed(w);
 }
 
 /* ---- life ---- */
 
-struct sw_gw_plane_watch *sw_gw_plane_watch_new(const struct sw_gw_plane_watch_opts *o)
+struct sw_plane_watch *sw_plane_watch_new(const struct sw_plane_watch_opts *o)
 {
-    struct sw_gw_plane_watch *w = SW_NEW(struct sw_gw_plane_watch);
+    struct sw_plane_watch *w = SW_NEW(struct sw_plane_watch);
 
     w->o = *o;
     w->starting_until_ns = sw_loop_now(o->loop) + START_NS;
     if (o->lease_ns.n)
-        w->peers = sw_gw_peers_new(o->client, o->lease_ns, o->identity, on_peers, w);
+        w->peers = sw_plane_peers_new(o->client, o->lease_ns, o->identity, on_peers, w);
     look(w);
     return w;
 }
 
-void sw_gw_plane_watch_leave(struct sw_gw_plane_watch *w)
+void sw_plane_watch_leave(struct sw_plane_watch *w)
 {
     if (w)
-        sw_gw_peers_leave(w->peers);
+        sw_plane_peers_leave(w->peers);
 }
 
-void sw_gw_plane_watch_free(struct sw_gw_plane_watch *w)
+void sw_plane_watch_free(struct sw_plane_watch *w)
 {
     if (!w)
         return;
-    sw_gw_peers_free(w->peers);
+    sw_plane_peers_free(w->peers);
     sw_defer_cancel(&w->again);
     sw_timer_stop(w->o.loop, &w->timer);
     sw_timer_stop(w->o.loop, &w->repeat);

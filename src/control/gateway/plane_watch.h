@@ -11,13 +11,13 @@
 #include "io/loop.h"
 
 struct sw_gateway_controller;
-struct sw_gw_plane_watch;
+struct sw_plane_watch;
 struct sw_kube_client;
 struct sw_xds_cache;
 struct sw_xds_server;
 
 /* Everything is borrowed. */
-struct sw_gw_plane_watch_opts {
+struct sw_plane_watch_opts {
     struct sw_loop *loop;
     struct sw_xds_server *server;
     struct sw_xds_cache *cache;
@@ -30,10 +30,10 @@ struct sw_gw_plane_watch_opts {
     void *arg;
 };
 
-struct sw_gw_plane_watch *sw_gw_plane_watch_new(const struct sw_gw_plane_watch_opts *o);
+struct sw_plane_watch *sw_plane_watch_new(const struct sw_plane_watch_opts *o);
 /* The server said that something changed. NULL is fine. */
-void sw_gw_plane_watch_changed(struct sw_gw_plane_watch *w);
+void sw_plane_watch_changed(struct sw_plane_watch *w);
 /* This replica ends, and tells the others. NULL is fine. */
-void sw_gw_plane_watch_leave(struct sw_gw_plane_watch *w);
+void sw_plane_watch_leave(struct sw_plane_watch *w);
 /* After the server was freed, before the controller and the client. NULL is fine. */
-void sw_gw_plane_watch_free(struct sw_gw_plane_watch *w);
+void sw_plane_watch_free(struct sw_plane_watch *w);

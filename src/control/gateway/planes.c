@@ -13,14 +13,14 @@ static const char refused[] = "Error adding/updating listener(s) ";
 static const char in_use[] = "already in use";
 static const char cannot_bind[] = "cannot bind";
 
-struct sw_slice sw_gw_planes_name(struct sw_arena *a, struct sw_slice listener,
-                                  struct sw_slice gateway)
+struct sw_slice sw_planes_name(struct sw_arena *a, struct sw_slice listener,
+                               struct sw_slice gateway)
 {
     return sw_slice_str(
         sw_arena_printf(a, "%.*s@%.*s", SW_SLICE_ARG(listener), SW_SLICE_ARG(gateway)));
 }
 
-void sw_gw_planes_done(struct sw_gw_planes *p)
+void sw_planes_done(struct sw_planes *p)
 {
     sw_map_done(&p->held);
     sw_map_done(&p->faults);
@@ -28,7 +28,7 @@ void sw_gw_planes_done(struct sw_gw_planes *p)
 }
 
 /* A bounded copy on one line. */
-static struct sw_slice clean(struct sw_gw_planes *p, struct sw_slice s, size_t max)
+static struct sw_slice clean(struct sw_planes *p, struct sw_slice s, size_t max)
 {
     size_t n = sw_min(s.n, max);
     char *out = sw_arena_alloc(&p->arena, n + 1);
@@ -50,28 +50,28 @@ static bool is_name(struct sw_slice name)
     return name.n && name.n <= LISTENER_MAX;
 }
 
-void sw_gw_planes_hold(struct sw_gw_planes *p, struct sw_slice name)
+void sw_planes_hold(struct sw_planes *p, struct sw_slice name)
 {
-    if (!is_name(name) || p->held.n >= SW_GW_PLANES_MAX || sw_map_get(&p->held, name))
+    if (!is_name(name) || p->held.n >= SW_PLANES_MAX || sw_map_get(&p->held, name))
         return;
     (void)sw_map_put(&p->held, sw_arena_slice(&p->arena, name), p);
 }
 
-void sw_gw_planes_fault(struct sw_gw_planes *p, struct sw_slice name, struct sw_slice node,
-                        struct sw_slice why)
+void sw_planes_fault(struct sw_planes *p, struct sw_slice name, struct sw_slice node,
+                     struct sw_slice why)
 {
-    struct sw_gw_plane_fault *f;
+    struct sw_plane_fault *f;
 
-    if (!is_name(name) || p->faults.n >= SW_GW_PLANES_MAX || sw_map_get(&p->faults, name))
+    if (!is_name(name) || p->faults.n >= SW_PLANES_MAX || sw_map_get(&p->faults, name))
         return;
-    f = SW_ARENA_NEW(&p->arena, struct sw_gw_plane_fault);
+    f = SW_ARENA_NEW(&p->arena, struct sw_plane_fault);
     f->node = clean(p, node, NODE_MAX);
     f->why = clean(p, why, WHY_MAX);
     (void)sw_map_put(&p->faults, sw_arena_slice(&p->arena, name), f);
 }
 
-void sw_gw_planes_refusal(struct sw_gw_planes *p, struct sw_slice node, struct sw_slice text,
-                          bool (*known)(void *arg, struct sw_slice name), void *arg)
+void sw_planes_refusal(struct sw_planes *p, struct sw_slice node, struct sw_slice text,
+                       bool (*known)(void *arg, struct sw_slice name), void *arg)
 {
     while (text.n) {
         struct sw_slice line = sw_slice_cut(&text, '\n');
@@ -85,7 +85,7 @@ void sw_gw_planes_refusal(struct sw_gw_planes *p, struct sw_slice node, struct s
                 continue;
             name = sw_slice_head(line, i);
             if (known(arg, name))
-                sw_gw_planes_fault(p, name, node, sw_slice_from(line, i + 2));
+                sw_planes_fault(p, name, node, sw_slice_from(line, i + 2));
             break;
         }
     }
@@ -112,7 +112,7 @@ static struct sw_slice *sorted_keys(const struct sw_map *m)
     return keys;
 }
 
-int sw_gw_planes_write(const struct sw_gw_planes *p, struct sw_buf *out)
+int sw_planes_write(const struct sw_planes *p, struct sw_buf *out)
 {
     SW_AUTO_FREE struct sw_slice *held = sorted_keys(&p->held);
     SW_AUTO_FREE struct sw_slice *faults = sorted_keys(&p->faults);
@@ -121,7 +121,7 @@ int sw_gw_planes_write(const struct sw_gw_planes *p, struct sw_buf *out)
     for (size_t i = 0; i < p->held.n && rc == SW_OK; i++)
         rc = sw_buf_printf(out, "held %.*s\n", SW_SLICE_ARG(held[i]));
     for (size_t i = 0; i < p->faults.n && rc == SW_OK; i++) {
-        const struct sw_gw_plane_fault *f = sw_map_get(&p->faults, faults[i]);
+        const struct sw_plane_fault *f = sw_map_get(&p->faults, faults[i]);
 
         rc = sw_buf_printf(out, "fault %.*s\t%.*s\t%.*s\n", SW_SLICE_ARG(faults[i]),
                            SW_SLICE_ARG(f->node), SW_SLICE_ARG(f->why));
@@ -129,7 +129,7 @@ int sw_gw_planes_write(const struct sw_gw_planes *p, struct sw_buf *out)
     return rc;
 }
 
-void sw_gw_planes_read(struct sw_gw_planes *p, struct sw_slice text)
+void sw_planes_read(struct sw_planes *p, struct sw_slice text)
 {
     while (text.n) {
         struct sw_slice rest = sw_slice_cut(&text, '\n');
@@ -141,12 +141,12 @@ void sw_gw_planes_read(struct sw_gw_planes *p, struct sw_slice text)
         } else if (sw_slice_eq_str(word, "planes") && sw_slice_to_u64(rest, 1000000, &n)) {
             p->n += n;
         } else if (sw_slice_eq_str(word, "held")) {
-            sw_gw_planes_hold(p, rest);
+            sw_planes_hold(p, rest);
         } else if (sw_slice_eq_str(word, "fault")) {
             struct sw_slice name = sw_slice_cut(&rest, '\t');
             struct sw_slice node = sw_slice_cut(&rest, '\t');
 
-            sw_gw_planes_fault(p, name, node, rest);
+            sw_planes_fault(p, name, node, rest);
         }
     }
 }
@@ -158,7 +158,7 @@ static bool says(struct sw_slice text, const char *what)
     return text.n && memmem(text.p, text.n, what, strlen(what));
 }
 
-const char *sw_gw_plane_reason(const struct sw_gw_plane_fault *f)
+const char *sw_plane_reason(const struct sw_plane_fault *f)
 {
     if (says(f->why, in_use))
         return "AddressInUse";

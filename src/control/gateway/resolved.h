@@ -14,10 +14,10 @@
 #include "io/addr.h"
 
 /* Then "host/port". Four parts: no Service's set has them, whatever its namespace is called. */
-#define SW_GW_RESOLVED_SET "resolved/tcp/"
+#define SW_RESOLVED_SET "resolved/tcp/"
 
 /* What a set holds. Slices live for the call. */
-struct sw_gw_resolved {
+struct sw_resolved {
     struct sw_slice set;
     struct sw_slice host;
     uint16_t port;
@@ -25,9 +25,9 @@ struct sw_gw_resolved {
     size_t n;
 };
 
-struct sw_slice sw_gw_resolved_name(struct sw_arena *a, struct sw_slice host, uint16_t port);
+struct sw_slice sw_resolved_name(struct sw_arena *a, struct sw_slice host, uint16_t port);
 /* False: the set is of another kind. The results may be NULL. */
-bool sw_gw_resolved_parse(struct sw_slice set, struct sw_slice *ret_host, uint16_t *ret_port);
+bool sw_resolved_parse(struct sw_slice set, struct sw_slice *ret_host, uint16_t *ret_port);
 /* Calls fn for every such set that a plan (build.h) names. */
-void sw_gw_resolved_wanted(struct sw_slice plan, void (*fn)(void *arg, struct sw_slice set),
-                           void *arg);
+void sw_resolved_wanted(struct sw_slice plan, void (*fn)(void *arg, struct sw_slice set),
+                        void *arg);

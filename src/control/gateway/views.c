@@ -33,7 +33,7 @@ static const char *type_of(struct sw_arena *a, struct sw_slice view, const char 
 }
 
 /* Names of the endpoint sets, of split UDP chains too. */
-static struct sw_slice needed(const struct sw_gw_model *m, struct sw_arena *a)
+static struct sw_slice needed(const struct sw_model *m, struct sw_arena *a)
 {
     SW_BUF_AUTO out = {.max = NAMES_MAX};
     int rc = SW_OK;
@@ -41,7 +41,7 @@ static struct sw_slice needed(const struct sw_gw_model *m, struct sw_arena *a)
     for (size_t i = 0; i < m->n_endpoints && rc == SW_OK; i++)
         rc = sw_buf_printf(&out, "%.*s\n", SW_SLICE_ARG(m->endpoints[i]));
     for (size_t i = 0; i < m->n_listeners; i++) {
-        const struct sw_gw_listener *l = m->listeners[i];
+        const struct sw_model_listener *l = m->listeners[i];
 
         for (size_t k = 0; l->udp && k < l->n_chains && rc == SW_OK; k++) {
             struct sw_slice name = sw_gwx_udp_cluster_name(a, l->chains[k]);
@@ -72,28 +72,29 @@ static void split(struct sw_slice text, char by, struct sw_arena *a, struct sw_s
     sw_vec_done(&all);
 }
 
-void sw_gw_views_encode(const struct sw_gw_model *m, const struct sw_gw_xds_conf *conf,
-                        struct sw_slice input, struct sw_arena *a, sw_gw_view_put put, void *arg)
+void sw_plane_views_encode(const struct sw_model *m, const struct sw_model_xds_conf *conf,
+                           struct sw_slice input, struct sw_arena *a, sw_plane_view_put put,
+                           void *arg)
 {
     struct sw_slice view;
     struct sw_slice rest;
 
     while (next_view(&input, &view, &rest)) {
-        struct sw_gw_resources res;
-        struct sw_gw_model part;
+        struct sw_model_resources res;
+        struct sw_model part;
         struct sw_slice *gateways;
         size_t n;
 
         split(rest, ' ', a, &gateways, &n);
-        sw_gw_model_scope(m, gateways, n, a, &part);
-        sw_gw_xds_encode(&part, conf, a, &res);
+        sw_model_scope(m, gateways, n, a, &part);
+        sw_model_xds_encode(&part, conf, a, &res);
         for (size_t i = 0; i < res.n; i++)
             put(arg, type_of(a, view, res.p[i].type), res.p[i].name, res.p[i].value);
         put(arg, type_of(a, view, SW_XDS_VIEW), SW_SLICE_LIT("endpoints"), needed(&part, a));
     }
 }
 
-void sw_gw_views_endpoints(struct sw_xds_cache *c, struct sw_slice input)
+void sw_plane_views_endpoints(struct sw_xds_cache *c, struct sw_slice input)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_slice view;
@@ -123,7 +124,7 @@ static bool names_view(struct sw_slice input, struct sw_slice view)
     return false;
 }
 
-void sw_gw_views_drop(struct sw_xds_cache *c, struct sw_slice before, struct sw_slice now)
+void sw_plane_views_drop(struct sw_xds_cache *c, struct sw_slice before, struct sw_slice now)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_slice view;

@@ -33,7 +33,7 @@ static const char *known_type(struct sw_slice type)
 static void put(struct fetch *f, const char *type, const struct sw_xds_item *it)
 {
     struct sw_arena *a = &f->set->arena;
-    struct sw_gw_resource r = {
+    struct sw_model_resource r = {
         .type = type, .name = sw_arena_slice(a, it->name), .value = sw_arena_slice(a, it->value)};
 
     sw_vec_push(&f->set->list, r);

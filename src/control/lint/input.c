@@ -51,7 +51,7 @@ static void add(struct sw_xds_set *s, struct sw_slice type_url, struct sw_slice 
                 struct sw_slice name)
 {
     const ProtobufCMessageDescriptor *type = sw_pb_type_find(type_url);
-    struct sw_gw_resource r = {.type = sw_arena_dup(&s->arena, type_url), .value = value};
+    struct sw_model_resource r = {.type = sw_arena_dup(&s->arena, type_url), .value = value};
 
     r.name = name.n || !type ? name : name_of(&s->arena, type, value);
     sw_vec_push(&s->list, r);

@@ -17,7 +17,7 @@ enum { SW_XDS_INPUT_MAX = 64 << 20 };
 /* Zeroed: empty. Resources live in the arena. */
 struct sw_xds_set {
     struct sw_arena arena;
-    SW_VEC(struct sw_gw_resource) list;
+    SW_VEC(struct sw_model_resource) list;
 };
 
 void sw_xds_set_done(struct sw_xds_set *s);

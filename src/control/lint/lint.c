@@ -166,7 +166,7 @@ static int kind_of(const ProtobufCMessage *m)
 
 static void check_resource(struct lint *l, struct sw_map *names)
 {
-    const struct sw_gw_resource *r = &l->res[l->at];
+    const struct sw_model_resource *r = &l->res[l->at];
     const ProtobufCMessageDescriptor *type = sw_pb_type_find(sw_slice_str(r->type));
     struct sw_pb_walker w = {.message = on_message, .closed = on_closed, .arg = l};
     ProtobufCMessage *m;
@@ -210,7 +210,7 @@ static void check_refs(struct lint *l)
     SW_VEC_FOREACH (struct ref, r, &l->refs) {
         if (sw_map_get(&l->defined[r->kind], r->name))
             continue;
-        if (r->kind == REF_CLUSTER && sw_slice_eq_str(r->name, SW_GW_INVALID_CLUSTER))
+        if (r->kind == REF_CLUSTER && sw_slice_eq_str(r->name, SW_MODEL_INVALID_CLUSTER))
             continue;
         l->at = r->resource;
         l->type = sw_pb_type_find(sw_slice_str(l->res[l->at].type))->short_name;
@@ -220,7 +220,7 @@ static void check_refs(struct lint *l)
     }
 }
 
-size_t sw_xds_lint(const struct sw_gw_resource *r, size_t n, const struct sw_xds_lint_opts *o,
+size_t sw_xds_lint(const struct sw_model_resource *r, size_t n, const struct sw_xds_lint_opts *o,
                    sw_xds_on_finding fn, void *arg)
 {
     struct lint l = {.res = r, .fn = fn, .arg = arg};

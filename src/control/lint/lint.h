@@ -40,5 +40,5 @@ struct sw_xds_lint_opts {
  * Looks at all resources and calls fn (may be NULL) for each finding, in the order of the
  * resources. Returns the number of errors.
  */
-size_t sw_xds_lint(const struct sw_gw_resource *r, size_t n, const struct sw_xds_lint_opts *o,
+size_t sw_xds_lint(const struct sw_model_resource *r, size_t n, const struct sw_xds_lint_opts *o,
                    sw_xds_on_finding fn, void *arg);

@@ -29,7 +29,7 @@ struct ref {
 /* A run of the linter. */
 struct lint {
     struct sw_arena a;
-    const struct sw_gw_resource *res;
+    const struct sw_model_resource *res;
     size_t at;           /* resource being looked at */
     const char *type;    /* its type, short */
     struct sw_slice in;  /* path of the message being looked at */

@@ -11,7 +11,7 @@ enum {
 };
 
 struct eval {
-    const struct sw_policy *p;
+    const struct sw_admission_policy *p;
     struct sw_arena *a;
     struct sw_policy_result *res;
     uint64_t budget;
@@ -123,7 +123,7 @@ static void annotate(struct eval *e, struct sw_cel_run *run)
     }
 }
 
-struct sw_policy_result sw_policy_eval(const struct sw_policy *p, struct sw_arena *a,
+struct sw_policy_result sw_policy_eval(const struct sw_admission_policy *p, struct sw_arena *a,
                                        const struct sw_cel_input *in)
 {
     struct sw_policy_result res = {0};
@@ -144,7 +144,7 @@ struct sw_policy_result sw_policy_eval(const struct sw_policy *p, struct sw_aren
     return res;
 }
 
-void sw_policy_free(struct sw_policy *p)
+void sw_policy_free(struct sw_admission_policy *p)
 {
     if (!p)
         return;

@@ -21,7 +21,7 @@ struct sw_policy_note { /* audit annotation */
 };
 
 /* Immutable; owns everything. */
-struct sw_policy {
+struct sw_admission_policy {
     struct sw_arena arena;
     struct sw_slice name;
     const struct sw_json *spec;
@@ -41,8 +41,8 @@ struct sw_policy {
  * words; the result is never NULL, and says in 'broken' that it cannot be evaluated. Free with
  * sw_policy_free.
  */
-struct sw_policy *sw_policy_compile(const struct sw_json *obj, struct sw_field_errs *e);
-void sw_policy_free(struct sw_policy *p);
+struct sw_admission_policy *sw_policy_compile(const struct sw_json *obj, struct sw_field_errs *e);
+void sw_policy_free(struct sw_admission_policy *p);
 /* What is wrong with a binding. */
 void sw_policy_binding_check(const struct sw_json *obj, struct sw_field_errs *e);
 
@@ -70,5 +70,5 @@ struct sw_policy_result {
  * annotations, within the cost limits of the reference. A failure denies, unless the policy ignores
  * failures.
  */
-struct sw_policy_result sw_policy_eval(const struct sw_policy *p, struct sw_arena *a,
+struct sw_policy_result sw_policy_eval(const struct sw_admission_policy *p, struct sw_arena *a,
                                        const struct sw_cel_input *in);

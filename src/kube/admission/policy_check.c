@@ -15,7 +15,7 @@ enum {
 };
 
 struct compiler {
-    struct sw_policy *p;
+    struct sw_admission_policy *p;
     struct sw_field_errs *e;
 };
 
@@ -83,7 +83,7 @@ static bool is_identifier(struct sw_slice s)
 
 static void compile_variables(struct compiler *c, const struct sw_fpath *path)
 {
-    struct sw_policy *p = c->p;
+    struct sw_admission_policy *p = c->p;
     const struct sw_json *list = sw_json_find(p->spec, "variables");
     struct sw_fpath up = sw_fpath_str(path, "variables");
     size_t n = sw_min(sw_json_len(list), LIST_MAX);
@@ -115,7 +115,7 @@ static void compile_variables(struct compiler *c, const struct sw_fpath *path)
 
 static void compile_conditions(struct compiler *c, const struct sw_fpath *path)
 {
-    struct sw_policy *p = c->p;
+    struct sw_admission_policy *p = c->p;
     struct sw_fpath at = sw_fpath_str(path, "matchConditions");
 
     p->conditions = sw_match_conditions_compile(&p->arena, sw_json_find(p->spec, "matchConditions"),
@@ -146,7 +146,7 @@ static void check_texts(struct compiler *c, const struct sw_json *v, const struc
 
 static void compile_validations(struct compiler *c, const struct sw_fpath *path)
 {
-    struct sw_policy *p = c->p;
+    struct sw_admission_policy *p = c->p;
     const struct sw_json *list = sw_json_find(p->spec, "validations");
     struct sw_fpath up = sw_fpath_str(path, "validations");
     size_t n = sw_min(sw_json_len(list), LIST_MAX);
@@ -177,7 +177,7 @@ static void compile_validations(struct compiler *c, const struct sw_fpath *path)
 
 static void compile_notes(struct compiler *c, const struct sw_fpath *path)
 {
-    struct sw_policy *p = c->p;
+    struct sw_admission_policy *p = c->p;
     const struct sw_json *list = sw_json_find(p->spec, "auditAnnotations");
     struct sw_fpath up = sw_fpath_str(path, "auditAnnotations");
     size_t n = sw_json_len(list);
@@ -273,9 +273,9 @@ static void need_validations(struct compiler *c, const struct sw_fpath *path)
     }
 }
 
-struct sw_policy *sw_policy_compile(const struct sw_json *obj, struct sw_field_errs *e)
+struct sw_admission_policy *sw_policy_compile(const struct sw_json *obj, struct sw_field_errs *e)
 {
-    struct sw_policy *p = SW_NEW(struct sw_policy);
+    struct sw_admission_policy *p = SW_NEW(struct sw_admission_policy);
     struct compiler c = {.p = p, .e = e};
     struct sw_fpath path = sw_fpath_str(NULL, "spec");
     const struct sw_json *copy = sw_json_copy(&p->arena, obj);

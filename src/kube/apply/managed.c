@@ -111,7 +111,7 @@ struct sw_json *managed_bare(const struct sw_smd *c, const struct sw_json *like)
 static void put_always(struct sw_arena *a, struct sw_json *v, const struct sw_pb_type *t)
 {
     for (size_t i = 0; t && i < t->nfields; i++) {
-        const struct sw_pb_field *f = &t->fields[i];
+        const struct sw_kube_pb_field *f = &t->fields[i];
         struct sw_json *part;
 
         if (!f->always || f->kind != SW_PB_MESSAGE)

@@ -138,7 +138,7 @@ enum sw_pb_kind {
 
 struct sw_pb_type;
 
-struct sw_pb_field {
+struct sw_kube_pb_field {
     uint32_t number;   /* 0: not on the wire */
     uint32_t outer[2]; /* numbers of the messages around it that JSON does not show */
     uint32_t nouter;
@@ -155,7 +155,7 @@ struct sw_pb_field {
 
 struct sw_pb_type {
     struct sw_slice name;
-    struct sw_pb_field *fields;
+    struct sw_kube_pb_field *fields;
     size_t nfields;
     bool atomic;
     struct sw_schema *schema;

@@ -56,7 +56,7 @@ static int decode_bytes(struct decoder *d, const struct sw_json *v)
     return SW_EINVAL;
 }
 
-static int decode_scalar(struct decoder *d, const struct sw_pb_field *f, struct sw_json *v,
+static int decode_scalar(struct decoder *d, const struct sw_kube_pb_field *f, struct sw_json *v,
                          const struct sw_fpath *path)
 {
     int64_t n;
@@ -97,7 +97,7 @@ static int decode_scalar(struct decoder *d, const struct sw_pb_field *f, struct 
     return decode_struct(d, f->type, v, path);
 }
 
-static int decode_field(struct decoder *d, const struct sw_pb_field *f, struct sw_json *v,
+static int decode_field(struct decoder *d, const struct sw_kube_pb_field *f, struct sw_json *v,
                         const struct sw_fpath *path)
 {
     if (f->repeated) {
@@ -129,7 +129,7 @@ static int decode_field(struct decoder *d, const struct sw_pb_field *f, struct s
 }
 
 /* What Go's omitempty leaves out. */
-static bool omitted(const struct sw_pb_field *f, const struct sw_json *v)
+static bool omitted(const struct sw_kube_pb_field *f, const struct sw_json *v)
 {
     int64_t n;
 
@@ -146,7 +146,7 @@ static bool omitted(const struct sw_pb_field *f, const struct sw_json *v)
     return f->kind == SW_PB_INT && sw_json_exact_i64(v, &n) && n == 0;
 }
 
-static const struct sw_pb_field *field_named(const struct sw_pb_type *t, struct sw_slice name)
+static const struct sw_kube_pb_field *field_named(const struct sw_pb_type *t, struct sw_slice name)
 {
     for (size_t i = 0; i < t->nfields; i++) {
         if (sw_slice_eq(t->fields[i].name, name))
@@ -163,7 +163,7 @@ struct keep {
 static bool kept(const struct sw_json_member *m, const void *arg)
 {
     const struct keep *k = arg;
-    const struct sw_pb_field *f = field_named(k->type, m->key);
+    const struct sw_kube_pb_field *f = field_named(k->type, m->key);
 
     if (!f)
         return k->root &&
@@ -178,7 +178,7 @@ static int decode_struct(struct decoder *d, const struct sw_pb_type *t, struct s
 
     for (size_t i = 0; i < sw_json_len(v); i++) {
         const struct sw_json_member *m = sw_json_member_at(v, i);
-        const struct sw_pb_field *f = field_named(t, m->key);
+        const struct sw_kube_pb_field *f = field_named(t, m->key);
         struct sw_fpath at = sw_fpath_field(path, m->key);
 
         if (!f && !path &&

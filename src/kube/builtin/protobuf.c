@@ -215,7 +215,7 @@ static int read_quantity(struct reader *r, const struct field *f, struct sw_json
 }
 
 /* The value of one field; *ret stays NULL when it means "absent". */
-static int read_value(struct reader *r, const struct sw_pb_field *d, const struct field *f,
+static int read_value(struct reader *r, const struct sw_kube_pb_field *d, const struct field *f,
                       unsigned depth, struct sw_json **ret)
 {
     bool numeric = d->kind == SW_PB_INT || d->kind == SW_PB_BOOL;
@@ -277,7 +277,7 @@ static bool zero(const struct sw_json *v)
 }
 
 /* A map entry {1 key, 2 value}; a missing value is the zero of its type. */
-static int read_entry(struct reader *r, const struct sw_pb_field *d, struct sw_slice in,
+static int read_entry(struct reader *r, const struct sw_kube_pb_field *d, struct sw_slice in,
                       unsigned depth, struct sw_json *map)
 {
     struct sw_slice key = sw_slice("", 0);
@@ -306,7 +306,7 @@ static int read_entry(struct reader *r, const struct sw_pb_field *d, struct sw_s
     return SW_OK;
 }
 
-static int put_field(struct reader *r, const struct sw_pb_field *d, const struct field *f,
+static int put_field(struct reader *r, const struct sw_kube_pb_field *d, const struct field *f,
                      unsigned depth, struct sw_json *out)
 {
     struct sw_json *old = sw_json_get(out, d->name);
@@ -349,12 +349,12 @@ static int put_field(struct reader *r, const struct sw_pb_field *d, const struct
 enum place { PLACE_NONE, PLACE_FIELD, PLACE_AROUND };
 
 static enum place find_place(const struct sw_pb_type *t, const uint32_t *path, uint32_t npath,
-                             const struct sw_pb_field **ret)
+                             const struct sw_kube_pb_field **ret)
 {
     enum place found = PLACE_NONE;
 
     for (size_t i = 0; i < t->nfields; i++) {
-        const struct sw_pb_field *d = &t->fields[i];
+        const struct sw_kube_pb_field *d = &t->fields[i];
         bool inside =
             d->nouter >= npath - 1 && memcmp(d->outer, path, (npath - 1) * sizeof(*path)) == 0;
 
@@ -373,7 +373,7 @@ static int read_fields(struct reader *r, const struct sw_pb_type *t, struct sw_s
                        uint32_t path[3], uint32_t npath, unsigned depth, struct sw_json *out)
 {
     while (in.n) {
-        const struct sw_pb_field *d = NULL;
+        const struct sw_kube_pb_field *d = NULL;
         struct field f;
         int rc = SW_OK;
 

@@ -309,7 +309,7 @@ static bool prefix(struct sw_slice *s, const char *p)
     return true;
 }
 
-static void scalar(struct sw_pb_field *f, struct sw_schema *s)
+static void scalar(struct sw_kube_pb_field *f, struct sw_schema *s)
 {
     static const struct {
         const char *letter;
@@ -354,7 +354,7 @@ static void list_keys(struct sw_schema *s, struct sw_slice keys)
         s->list_keys[s->nlist_keys++] = sw_slice_cut(&keys, '+');
 }
 
-static bool read_flag(struct sw_slice flag, struct sw_pb_field *f, struct sw_schema *s)
+static bool read_flag(struct sw_slice flag, struct sw_kube_pb_field *f, struct sw_schema *s)
 {
     if (sw_slice_eq_str(flag, "*") || sw_slice_eq_str(flag, "!"))
         f->keep = true;
@@ -380,7 +380,7 @@ static bool read_flag(struct sw_slice flag, struct sw_pb_field *f, struct sw_sch
 }
 
 /* "3", or "2.1.3": the last one is the field's own. */
-static void read_number(struct sw_slice text, struct sw_pb_field *f)
+static void read_number(struct sw_slice text, struct sw_kube_pb_field *f)
 {
     uint64_t n = 0;
 
@@ -394,7 +394,7 @@ static void read_number(struct sw_slice text, struct sw_pb_field *f)
 }
 
 /* One field; returns true when it is required. */
-static bool read_field(struct sw_slice text, struct sw_pb_field *f, struct sw_schema **ret)
+static bool read_field(struct sw_slice text, struct sw_kube_pb_field *f, struct sw_schema **ret)
 {
     struct sw_schema *s = sw_schema_blank(&arena);
     struct sw_schema *inner = s;
@@ -440,7 +440,7 @@ static void read_type(struct sw_slice head, struct sw_slice body)
     s->props = sw_arena_array(&arena, FIELDS_MAX, sizeof(*s->props));
     s->required = sw_arena_array(&arena, FIELDS_MAX, sizeof(*s->required));
     while (body.p && t->nfields < FIELDS_MAX) {
-        struct sw_pb_field *f = &t->fields[t->nfields++];
+        struct sw_kube_pb_field *f = &t->fields[t->nfields++];
 
         if (read_field(sw_slice_cut(&body, ';'), f, &s->props[s->nprops].schema))
             s->required[s->nrequired++] = f->name;
@@ -463,7 +463,7 @@ static struct sw_schema *prop_schema(struct sw_schema *s, struct sw_slice name)
 static void link_type(struct sw_pb_type *t)
 {
     for (size_t i = 0; i < t->nfields; i++) {
-        struct sw_pb_field *f = &t->fields[i];
+        struct sw_kube_pb_field *f = &t->fields[i];
         struct sw_schema *s = prop_schema(t->schema, f->name);
         struct sw_pb_type *m;
 

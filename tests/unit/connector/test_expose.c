@@ -279,7 +279,8 @@ static void test_events_are_json_lines(void **state)
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
     struct sw_expose_view v = {.out = f, .json = true, .id = SW_SLICE_LIT("web")};
-    struct sw_request r = {.kind = "http", .status = 200, .path = "/\"x\"", .method = "GET"};
+    struct sw_inspect_request r = {
+        .kind = "http", .status = 200, .path = "/\"x\"", .method = "GET"};
     struct sw_expose_state s = {.done = {true, true, true}};
     SW_ARENA_AUTO a = {0};
     struct sw_slice rest;

@@ -136,7 +136,7 @@ static void test_heads_and_queues_are_bounded(void **state)
 static void test_history_keeps_the_newest(void **state)
 {
     struct sw_history h = {0};
-    struct sw_request r = {.kind = "http"};
+    struct sw_inspect_request r = {.kind = "http"};
     SW_BUF_AUTO out = {.max = 4096};
     struct sw_jw w;
 

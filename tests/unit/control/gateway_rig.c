@@ -23,7 +23,7 @@ struct rig *rig_new(void)
 
 void rig_clear(struct rig *r)
 {
-    struct sw_gateway_addr *addrs;
+    struct sw_model_address *addrs;
     struct sw_err err;
 
     for (size_t k = 0; k < SW_ARRAY_LEN(r->n); k++) {
@@ -89,7 +89,7 @@ static void configure(struct rig *r, const struct sw_json *v)
 {
     struct sw_slice text = sw_json_str(sw_json_find(v, "addresses"));
     struct sw_gateway_ports *reserved;
-    struct sw_gateway_addr *addrs;
+    struct sw_model_address *addrs;
     struct sw_err err;
     int64_t offset;
 
@@ -113,14 +113,14 @@ static void configure(struct rig *r, const struct sw_json *v)
 
 static const char *kind_of(size_t k)
 {
-    return k < SW_GW_KINDS ? sw_gateway_kinds[k].gvr->kind
-                           : sw_gateway_endpoint_kinds[k - SW_GW_KINDS].gvr->kind;
+    return k < SW_MODEL_KINDS ? sw_gateway_kinds[k].gvr->kind
+                              : sw_gateway_endpoint_kinds[k - SW_MODEL_KINDS].gvr->kind;
 }
 
 static const char *group_of(size_t k)
 {
-    return k < SW_GW_KINDS ? sw_gateway_kinds[k].gvr->group
-                           : sw_gateway_endpoint_kinds[k - SW_GW_KINDS].gvr->group;
+    return k < SW_MODEL_KINDS ? sw_gateway_kinds[k].gvr->group
+                              : sw_gateway_endpoint_kinds[k - SW_MODEL_KINDS].gvr->group;
 }
 
 static bool of_kind(const struct sw_json *v, size_t k)
@@ -268,7 +268,7 @@ static struct view_kind *view_of(struct rig *r, size_t k)
 
 static struct sw_view *view_range(struct rig *r, size_t from, size_t n)
 {
-    struct view_kind *kinds[SW_GW_KINDS];
+    struct view_kind *kinds[SW_MODEL_KINDS];
     struct view_input *input = view_input_new(from ? sw_slice("", 0) : r->planes);
     struct sw_view *v;
 
@@ -283,12 +283,12 @@ static struct sw_view *view_range(struct rig *r, size_t from, size_t n)
 
 struct sw_view *rig_view(struct rig *r)
 {
-    return view_range(r, 0, SW_GW_KINDS);
+    return view_range(r, 0, SW_MODEL_KINDS);
 }
 
 struct sw_view *rig_endpoint_view(struct rig *r)
 {
-    return view_range(r, SW_GW_KINDS, SW_GW_EP_KINDS);
+    return view_range(r, SW_MODEL_KINDS, SW_MODEL_EP_KINDS);
 }
 
 /* ---- results as text ---- */
@@ -354,7 +354,7 @@ static void show_entries(struct sw_buf *out, const char *what, const struct sw_j
     }
 }
 
-static void show_status(struct sw_buf *out, const struct sw_gw_status *s)
+static void show_status(struct sw_buf *out, const struct sw_model_status *s)
 {
     const struct sw_json *v = s->status;
     const struct sw_json *addrs = sw_json_find(v, "addresses");
@@ -369,7 +369,7 @@ static void show_status(struct sw_buf *out, const struct sw_gw_status *s)
                                                                                    : "");
     if (sets && !sw_slice_eq_str(sets->text, "0"))
         say(out, "  sets %.*s\n", SW_SLICE_ARG(sets->text));
-    if (s->kind == SW_GW_INGRESS)
+    if (s->kind == SW_MODEL_INGRESS)
         say(out, "  %.*s\n", SW_SLICE_ARG(sw_json_text(&a, v, NULL)));
     show_conditions(out, "  ", sw_json_find(v, "conditions"));
     show_listeners(out, sw_json_find(v, "listeners"));
@@ -377,12 +377,12 @@ static void show_status(struct sw_buf *out, const struct sw_gw_status *s)
     show_entries(out, "ancestor", sw_json_find(v, "ancestors"));
 }
 
-static void show_want(struct sw_buf *out, const struct sw_gw_want *w)
+static void show_want(struct sw_buf *out, const struct sw_model_want *w)
 {
-    static const char *const hows[] = {[SW_GW_WANT_OBJECT] = "apply",
-                                       [SW_GW_WANT_GONE] = "delete",
-                                       [SW_GW_WANT_FINALIZER] = "hold",
-                                       [SW_GW_WANT_NO_FINALIZER] = "release"};
+    static const char *const hows[] = {[SW_MODEL_WANT_OBJECT] = "apply",
+                                       [SW_MODEL_WANT_GONE] = "delete",
+                                       [SW_MODEL_WANT_FINALIZER] = "hold",
+                                       [SW_MODEL_WANT_NO_FINALIZER] = "release"};
     SW_ARENA_AUTO a = {0};
 
     say(out, "%s %s", hows[w->how], sw_gateway_kinds[w->kind].gvr->kind);
@@ -394,7 +394,7 @@ static void show_want(struct sw_buf *out, const struct sw_gw_want *w)
 
 /* ---- what must hold for every model ---- */
 
-static void check_backends(const struct sw_gw_model *m, const struct sw_gw_backend *p, size_t n)
+static void check_backends(const struct sw_model *m, const struct sw_model_backend *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         bool found = !p[i].cluster;
@@ -406,25 +406,25 @@ static void check_backends(const struct sw_gw_model *m, const struct sw_gw_backe
     }
 }
 
-static void check_route(const struct sw_gw_model *m, const struct sw_gw_route *r)
+static void check_route(const struct sw_model *m, const struct sw_model_route *r)
 {
     bool any = false;
 
     for (size_t i = 0; i < r->n_backends; i++)
         any |= r->backends[i].cluster && r->backends[i].weight;
-    assert(r->action != SW_GW_FORWARD || any);
-    assert((r->action == SW_GW_REDIRECT) == (r->redirect != NULL));
-    assert(r->action != SW_GW_RESPOND || (r->status >= 400 && r->status <= 599));
+    assert(r->action != SW_MODEL_FORWARD || any);
+    assert((r->action == SW_MODEL_REDIRECT) == (r->redirect != NULL));
+    assert(r->action != SW_MODEL_RESPOND || (r->status >= 400 && r->status <= 599));
     assert(r->match.path.n &&
-           (r->match.path_kind == SW_GW_PATH_REGEX || r->match.path.p[0] == '/'));
+           (r->match.path_kind == SW_MODEL_PATH_REGEX || r->match.path.p[0] == '/'));
     assert(r->name.n);
     check_backends(m, r->backends, r->n_backends);
 }
 
-static void check_table(const struct sw_gw_model *m, const struct sw_gw_table *t)
+static void check_table(const struct sw_model *m, const struct sw_model_table *t)
 {
     for (size_t i = 0; i < t->n_vhosts; i++) {
-        const struct sw_gw_vhost *v = t->vhosts[i];
+        const struct sw_model_vhost *v = t->vhosts[i];
 
         assert(v->host.n);
         assert(!i || sw_slice_cmp(t->vhosts[i - 1]->host, v->host) < 0);
@@ -438,7 +438,7 @@ static void check_table(const struct sw_gw_model *m, const struct sw_gw_table *t
     }
 }
 
-static bool has_secret(const struct sw_gw_model *m, struct sw_slice name)
+static bool has_secret(const struct sw_model *m, struct sw_slice name)
 {
     for (size_t i = 0; i < m->n_secrets; i++) {
         if (sw_slice_eq(m->secrets[i]->name, name))
@@ -447,12 +447,12 @@ static bool has_secret(const struct sw_gw_model *m, struct sw_slice name)
     return false;
 }
 
-static void check_chain(const struct sw_gw_model *m, const struct sw_gw_chain *c)
+static void check_chain(const struct sw_model *m, const struct sw_model_chain *c)
 {
-    assert((c->kind == SW_GW_CHAIN_HTTP) == (c->table != NULL));
-    assert(c->kind == SW_GW_CHAIN_REFUSE || c->tls != SW_GW_TLS_TERMINATE || c->n_certs);
-    assert(c->tls != SW_GW_TLS_NONE || !c->n_server_names);
-    assert(c->client_mode == SW_GW_CLIENT_NONE || has_secret(m, c->client_ca));
+    assert((c->kind == SW_MODEL_CHAIN_HTTP) == (c->table != NULL));
+    assert(c->kind == SW_MODEL_CHAIN_REFUSE || c->tls != SW_MODEL_TLS_TERMINATE || c->n_certs);
+    assert(c->tls != SW_MODEL_TLS_NONE || !c->n_server_names);
+    assert(c->client_mode == SW_MODEL_CLIENT_NONE || has_secret(m, c->client_ca));
     for (size_t i = 0; i < c->n_certs; i++)
         assert(has_secret(m, c->certs[i]));
     if (c->table)
@@ -461,13 +461,13 @@ static void check_chain(const struct sw_gw_model *m, const struct sw_gw_chain *c
 }
 
 /* No two chains of a socket may claim a name, and each must be reachable by its own. */
-static void check_listener(const struct sw_gw_model *m, const struct sw_gw_listener *l)
+static void check_listener(const struct sw_model *m, const struct sw_model_listener *l)
 {
     size_t open = 0;
 
     assert(l->n_chains && l->bind_port && l->port);
     for (size_t i = 0; i < l->n_chains; i++) {
-        const struct sw_gw_chain *c = l->chains[i];
+        const struct sw_model_chain *c = l->chains[i];
 
         assert(!i || sw_slice_cmp(l->chains[i - 1]->name, c->name) < 0);
         open += !c->n_server_names;
@@ -482,7 +482,7 @@ static void check_listener(const struct sw_gw_model *m, const struct sw_gw_liste
     assert(open <= 1);
 }
 
-void rig_check(const struct sw_gw_model *m)
+void rig_check(const struct sw_model *m)
 {
     for (size_t i = 0; i < m->n_listeners; i++) {
         assert(!i || sw_slice_cmp(m->listeners[i - 1]->name, m->listeners[i]->name) < 0);
@@ -499,9 +499,9 @@ void rig_check(const struct sw_gw_model *m)
 }
 
 /* The class of the common file is the same everywhere and looked at once, elsewhere. */
-static bool common_class(const struct sw_gw_status *s)
+static bool common_class(const struct sw_model_status *s)
 {
-    return s->kind == SW_GW_CLASS && sw_slice_eq_str(s->of->name, "sw");
+    return s->kind == SW_MODEL_CLASS && sw_slice_eq_str(s->of->name, "sw");
 }
 
 char *rig_run(struct rig *r, bool *ret_any_status)
@@ -509,22 +509,22 @@ char *rig_run(struct rig *r, bool *ret_any_status)
     SW_ARENA_AUTO a = {0};
     struct sw_view *v = rig_view(r);
     struct sw_view *ev = rig_endpoint_view(r);
-    struct sw_gw_endpoint_model em;
-    struct sw_gw_result res;
+    struct sw_endpoint_model em;
+    struct sw_model_result res;
     struct sw_buf out;
 
     sw_buf_init(&out, TEXT_MAX);
     sw_gateway_build(v, &r->conf, &a, &res);
     rig_check(res.model);
-    (void)!sw_gw_model_dump(res.model, &out);
+    (void)!sw_model_dump(res.model, &out);
     sw_gateway_endpoints(ev, res.model->endpoints, res.model->n_endpoints, &a, &em);
-    (void)!sw_gw_endpoints_dump(&em, &out);
+    (void)!sw_model_endpoints_dump(&em, &out);
     for (size_t i = 0; i < res.n_statuses; i++) {
         if (!common_class(&res.statuses[i]))
             show_status(&out, &res.statuses[i]);
     }
     for (size_t i = 0; i < res.n_wants; i++) {
-        if (res.wants[i].kind != SW_GW_CLASS || !sw_slice_eq_str(res.wants[i].of->name, "sw"))
+        if (res.wants[i].kind != SW_MODEL_CLASS || !sw_slice_eq_str(res.wants[i].of->name, "sw"))
             show_want(&out, &res.wants[i]);
     }
     for (size_t i = 0; i < res.n_notes; i++)
@@ -539,7 +539,7 @@ char *rig_run(struct rig *r, bool *ret_any_status)
 
 /* ---- as an API ---- */
 
-static void write_status(struct rig *r, const struct sw_gw_status *s, uint64_t wall_ns)
+static void write_status(struct rig *r, const struct sw_model_status *s, uint64_t wall_ns)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_json *copy = sw_json_copy(&a, s->of->json);
@@ -568,7 +568,7 @@ size_t rig_apply_statuses(struct rig *r, uint64_t wall_ns)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_view *v = rig_view(r);
-    struct sw_gw_result res;
+    struct sw_model_result res;
 
     sw_gateway_build(v, &r->conf, &a, &res);
     for (size_t i = 0; i < res.n_statuses; i++)

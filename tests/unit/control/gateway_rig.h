@@ -10,8 +10,8 @@
 enum { RIG_OBJECTS_MAX = 40000 };
 
 struct rig {
-    struct sw_kube_obj *objs[SW_GW_KINDS + SW_GW_EP_KINDS][RIG_OBJECTS_MAX];
-    size_t n[SW_GW_KINDS + SW_GW_EP_KINDS];
+    struct sw_kube_obj *objs[SW_MODEL_KINDS + SW_MODEL_EP_KINDS][RIG_OBJECTS_MAX];
+    size_t n[SW_MODEL_KINDS + SW_MODEL_EP_KINDS];
     struct sw_gateway_conf conf;
     struct sw_slice planes; /* what data planes say (planes.h); empty: nobody asks them */
     struct sw_arena arena;  /* of the configuration */
@@ -32,7 +32,7 @@ void rig_shuffle(struct rig *r, unsigned seed);
 struct sw_view *rig_view(struct rig *r);
 struct sw_view *rig_endpoint_view(struct rig *r);
 /* Asserts what every model promises (model.h). */
-void rig_check(const struct sw_gw_model *m);
+void rig_check(const struct sw_model *m);
 /* Model, endpoints, statuses and notes of one build as text; heap string. */
 char *rig_run(struct rig *r, bool *ret_any_status);
 /* Writes the statuses of a build into the objects, as an API would. Returns how many there were. */

@@ -28,24 +28,25 @@
 #define ID "d3aafc04c9dc9a9608ed9738f2b7c30d9834538e3147ef5f14fe8c725d6baf8f"
 
 /* "on" has rules 0 (plain) and 1 (TLS), "off" is away, others are unknown. */
-static enum sw_gw_rule_state rule(void *arg, struct sw_slice ns, struct sw_slice route,
-                                  uint32_t index, struct sw_arena *a, struct sw_gw_rule *ret)
+static enum sw_extension_rule_state rule(void *arg, struct sw_slice ns, struct sw_slice route,
+                                         uint32_t index, struct sw_arena *a,
+                                         struct sw_extension_rule *ret)
 {
     (void)arg;
     (void)a;
     if (!sw_slice_eq_str(ns, "ns"))
-        return SW_GW_RULE_OTHER;
+        return SW_EXTENSION_RULE_OTHER;
     if (sw_slice_eq_str(route, "off"))
-        return SW_GW_RULE_OFFLINE;
+        return SW_EXTENSION_RULE_OFFLINE;
     if (!sw_slice_eq_str(route, "on") || index > 1)
-        return SW_GW_RULE_OTHER;
-    *ret = (struct sw_gw_rule){.target = SW_SLICE_LIT("[::1]:8080"), .id = SW_SLICE_LIT(ID)};
+        return SW_EXTENSION_RULE_OTHER;
+    *ret = (struct sw_extension_rule){.target = SW_SLICE_LIT("[::1]:8080"), .id = SW_SLICE_LIT(ID)};
     if (index == 1)
         ret->tls_name = SW_SLICE_LIT("inner.test");
-    return SW_GW_RULE_ONLINE;
+    return SW_EXTENSION_RULE_ONLINE;
 }
 
-static const struct sw_gw_extension ext = {.rule = rule};
+static const struct sw_extension ext = {.rule = rule};
 
 static const char *const clusters[] = {
     "httproute/ns/on/rule/0",    "httproute/ns/on/rule/1",
@@ -126,12 +127,12 @@ static struct sw_slice request(struct sw_arena *a)
     return sw_pb_pack(a, &in->base);
 }
 
-static Sw__PostTranslateModifyResponse *call(struct sw_arena *a, const struct sw_gw_extension *x,
+static Sw__PostTranslateModifyResponse *call(struct sw_arena *a, const struct sw_extension *x,
                                              struct sw_slice in)
 {
     struct sw_slice out;
 
-    assert_int_equal(sw_gw_extension_call(x, SW_GW_HOOK_TRANSLATE, in, a, &out, NULL), SW_OK);
+    assert_int_equal(sw_extension_call(x, SW_EXTENSION_HOOK_TRANSLATE, in, a, &out, NULL), SW_OK);
     return SW_PB_UNPACK(a, Sw__PostTranslateModifyResponse, sw__post_translate_modify_response, out,
                         NULL, NULL);
 }
@@ -147,7 +148,7 @@ static void online_rules_become_tunnels_under_their_name(void **state)
     assert_int_equal(out->n_listeners, 1);
     for (size_t i = 0; i < SW_ARRAY_LEN(clusters); i++) {
         const Sw__Cluster *c = out->clusters[i];
-        struct sw_gw_resource r = {.type = SW_TYPE_CLUSTER, .name = SW_PB_SLICE(c->name)};
+        struct sw_model_resource r = {.type = SW_TYPE_CLUSTER, .name = SW_PB_SLICE(c->name)};
 
         assert_true(sw_slice_eq_str(SW_PB_SLICE(c->name), clusters[i]));
         assert_int_equal(c->load_assignment != NULL, i < TUNNELS);
@@ -200,7 +201,7 @@ static void its_own_output_passes_unchanged(void **state)
 static void static_parts_are_not_sent_again(void **state)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_gw_extension x = ext;
+    struct sw_extension x = ext;
     Sw__PostTranslateModifyResponse *out;
 
     (void)state;

@@ -293,8 +293,8 @@ static struct sw_json *spoil(struct sw_arena *a, const struct sw_json *v, size_t
 
 static const char *kind_name(size_t k)
 {
-    return k < SW_GW_KINDS ? sw_gateway_kinds[k].gvr->kind
-                           : sw_gateway_endpoint_kinds[k - SW_GW_KINDS].gvr->kind;
+    return k < SW_MODEL_KINDS ? sw_gateway_kinds[k].gvr->kind
+                              : sw_gateway_endpoint_kinds[k - SW_MODEL_KINDS].gvr->kind;
 }
 
 static void find_places(const struct rig *r, size_t kind, size_t at, struct places *ret)
@@ -403,14 +403,14 @@ static void complain(void *arg, const struct sw_xds_finding *f)
 static void check_resources(struct rig *r, struct sw_kube_obj *bad)
 {
     static const struct sw_xds_lint_opts open = {.closed = false};
-    static const struct sw_gw_xds_conf conf;
+    static const struct sw_model_xds_conf conf;
     SW_ARENA_AUTO a = {0};
     struct sw_view *v = rig_view(r);
-    struct sw_gw_result result = {0};
-    struct sw_gw_resources res;
+    struct sw_model_result result = {0};
+    struct sw_model_resources res;
 
     sw_gateway_build(v, &r->conf, &a, &result);
-    sw_gw_xds_encode(result.model, &conf, &a, &res);
+    sw_model_xds_encode(result.model, &conf, &a, &res);
     (void)sw_xds_lint(res.p, res.n, &open, complain, bad);
     view_unref(v);
 }
@@ -443,9 +443,9 @@ static struct sw_kube_obj *spoil_object(struct sw_arena *a, const struct sw_kube
  */
 static bool harmless(size_t kind, enum way way)
 {
-    return kind != SW_GW_CONNECTOR && kind != SW_GW_ADVERTISEMENT && kind != SW_GW_BACKENDSLICE &&
-           kind != SW_GW_HOSTCLAIM && kind != SW_GW_CLAIM &&
-           (kind != SW_GW_GRANT || way != WAY_GONE);
+    return kind != SW_MODEL_CONNECTOR && kind != SW_MODEL_ADVERTISEMENT &&
+           kind != SW_MODEL_BACKENDSLICE && kind != SW_MODEL_HOSTCLAIM && kind != SW_MODEL_CLAIM &&
+           (kind != SW_MODEL_GRANT || way != WAY_GONE);
 }
 
 /*
@@ -518,7 +518,7 @@ static void one_file(struct rig *r, const char *common, const char *path)
     assert_true(rig_load(r, common));
     memcpy(shared, r->n, sizeof(shared));
     assert_true(rig_load(r, path));
-    for (size_t k = 0; k < SW_GW_KINDS; k++) {
+    for (size_t k = 0; k < SW_MODEL_KINDS; k++) {
         for (size_t i = shared[k]; i < r->n[k]; i++)
             one_object(r, path, k, i);
     }

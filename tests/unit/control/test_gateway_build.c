@@ -123,7 +123,7 @@ static void addresses_are_read(void **state)
     (void)state;
     for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
         SW_ARENA_AUTO a = {0};
-        struct sw_gateway_addr *p = NULL;
+        struct sw_model_address *p = NULL;
         struct sw_err err;
         size_t n = 0;
 
@@ -192,7 +192,7 @@ static const char two_gateways[] =
     "'2026-01-02T00:00:00Z'}\n"
     "spec: {gatewayClassName: sw, listeners: [{name: h, port: 80, protocol: HTTP}]}\n";
 
-static const struct sw_json *object(enum sw_gw_kind kind, const char *name)
+static const struct sw_json *object(enum sw_model_kind kind, const char *name)
 {
     for (size_t i = 0; i < rig->n[kind]; i++) {
         if (sw_slice_eq_str(rig->objs[kind][i]->name, name))
@@ -209,21 +209,21 @@ static void the_class_lists_its_features_in_order(void **state)
     rig_clear(rig);
     assert_true(rig_load_text(rig, S(two_gateways)));
     (void)rig_apply_statuses(rig, SW_NS_PER_S);
-    list = sw_json_walk(object(SW_GW_CLASS, "sw"), "status", "supportedFeatures", NULL);
+    list = sw_json_walk(object(SW_MODEL_CLASS, "sw"), "status", "supportedFeatures", NULL);
     assert_in_range(sw_json_len(list), 20, 64);
     for (size_t i = 1; i < sw_json_len(list); i++)
         assert_true(
             sw_slice_cmp(js(sw_json_at(list, i - 1), "name"), js(sw_json_at(list, i), "name")) < 0);
     assert_true(sw_json_str_eq(
         sw_json_find(
-            sw_json_at(sw_json_walk(object(SW_GW_CLASS, "sw"), "status", "conditions", NULL), 0),
+            sw_json_at(sw_json_walk(object(SW_MODEL_CLASS, "sw"), "status", "conditions", NULL), 0),
             "lastTransitionTime"),
         "1970-01-01T00:00:01Z"));
 }
 
 static void an_address_once_given_is_kept(void **state)
 {
-    struct sw_gateway_addr *addrs;
+    struct sw_model_address *addrs;
     struct sw_err err;
 
     (void)state;
@@ -235,18 +235,18 @@ static void an_address_once_given_is_kept(void **state)
     rig->conf.addrs = addrs;
     (void)rig_apply_statuses(rig, SW_NS_PER_S);
     /* The first goes; the second stays where it is. */
-    for (size_t i = 0; i < rig->n[SW_GW_GATEWAY]; i++) {
-        if (!sw_slice_eq_str(rig->objs[SW_GW_GATEWAY][i]->name, "one"))
+    for (size_t i = 0; i < rig->n[SW_MODEL_GATEWAY]; i++) {
+        if (!sw_slice_eq_str(rig->objs[SW_MODEL_GATEWAY][i]->name, "one"))
             continue;
-        sw_kube_obj_unref(rig->objs[SW_GW_GATEWAY][i]);
-        rig->objs[SW_GW_GATEWAY][i] = rig->objs[SW_GW_GATEWAY][--rig->n[SW_GW_GATEWAY]];
+        sw_kube_obj_unref(rig->objs[SW_MODEL_GATEWAY][i]);
+        rig->objs[SW_MODEL_GATEWAY][i] = rig->objs[SW_MODEL_GATEWAY][--rig->n[SW_MODEL_GATEWAY]];
     }
     assert_int_equal(rig_apply_statuses(rig, 2 * SW_NS_PER_S), 0);
-    assert_true(sw_json_str_eq(
-        sw_json_find(
-            sw_json_at(sw_json_walk(object(SW_GW_GATEWAY, "two"), "status", "addresses", NULL), 0),
-            "value"),
-        "127.0.0.2"));
+    assert_true(sw_json_str_eq(sw_json_find(sw_json_at(sw_json_walk(object(SW_MODEL_GATEWAY, "two"),
+                                                                    "status", "addresses", NULL),
+                                                       0),
+                                            "value"),
+                               "127.0.0.2"));
 }
 
 static const char mixed_status[] =
@@ -283,7 +283,7 @@ static void conditions_of_others_stay_and_times_change_only_with_status(void **s
     rig_clear(rig);
     assert_true(rig_load_text(rig, S(mixed_status)));
     (void)rig_apply_statuses(rig, 1767225600 * SW_NS_PER_S);
-    o = object(SW_GW_GATEWAY, "one");
+    o = object(SW_MODEL_GATEWAY, "one");
     assert_true(sw_json_str_eq(sw_json_find(condition(o, 0), "type"), "theirs.example/Seen"));
     assert_true(sw_json_str_eq(sw_json_find(condition(o, 1), "reason"), "Accepted"));
     assert_int_equal(js_int(condition(o, 1), "observedGeneration", 99, 0), 2);
@@ -316,7 +316,7 @@ static void route_entries_of_others_stay_and_stale_ones_go(void **state)
     assert_true(rig_load_text(rig, S(two_gateways)));
     assert_true(rig_load_text(rig, S(foreign_parents)));
     (void)rig_apply_statuses(rig, SW_NS_PER_S);
-    list = sw_json_walk(object(SW_GW_HTTPROUTE, "r"), "status", "parents", NULL);
+    list = sw_json_walk(object(SW_MODEL_HTTPROUTE, "r"), "status", "parents", NULL);
     assert_int_equal(sw_json_len(list), 2);
     assert_true(
         sw_json_str_eq(sw_json_find(sw_json_at(list, 0), "controllerName"), "other.example/c"));
@@ -423,7 +423,7 @@ static uint64_t time_build(void)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_view *v = rig_view(rig);
-    struct sw_gw_result res;
+    struct sw_model_result res;
     uint64_t began = cpu_ns();
     uint64_t took;
 

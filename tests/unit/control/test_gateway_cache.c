@@ -30,14 +30,14 @@ static unsigned below(unsigned n)
 }
 
 /* Model, resources, statuses and notes as one text. */
-static void tell(const struct sw_gw_result *r, struct sw_buf *out)
+static void tell(const struct sw_model_result *r, struct sw_buf *out)
 {
-    static const struct sw_gw_xds_conf conf;
+    static const struct sw_model_xds_conf conf;
     SW_ARENA_AUTO a = {0};
-    struct sw_gw_resources res;
+    struct sw_model_resources res;
 
-    assert_int_equal(sw_gw_model_dump(r->model, out), SW_OK);
-    sw_gw_xds_encode(r->model, &conf, &a, &res);
+    assert_int_equal(sw_model_dump(r->model, out), SW_OK);
+    sw_model_xds_encode(r->model, &conf, &a, &res);
     for (size_t i = 0; i < res.n; i++) {
         assert_int_equal(sw_buf_append_str(out, res.p[i].type), SW_OK);
         assert_int_equal(sw_buf_append_slice(out, res.p[i].name), SW_OK);
@@ -67,8 +67,8 @@ static void compare(struct rig *r, struct sw_gateway_cache *cache, const char *p
     SW_BUF_AUTO x = {0};
     SW_BUF_AUTO y = {0};
     struct sw_view *v = rig_view(r);
-    struct sw_gw_result plain = {0};
-    struct sw_gw_result kept = {0};
+    struct sw_model_result plain = {0};
+    struct sw_model_result kept = {0};
 
     sw_buf_init(&x, TEXT_MAX);
     sw_buf_init(&y, TEXT_MAX);
@@ -115,7 +115,7 @@ static void move(struct rig *from, struct rig *to, size_t kind)
 /* Routes most of the time, anything now and then. */
 static size_t any_kind(void)
 {
-    return below(3) ? SW_GW_HTTPROUTE + below(2) * below(5) : below(SW_GW_KINDS);
+    return below(3) ? SW_MODEL_HTTPROUTE + below(2) * below(5) : below(SW_MODEL_KINDS);
 }
 
 static void change(struct rig *in, struct rig *out, int step)
@@ -150,7 +150,7 @@ static void run_file(const char *common, const char *path, struct rig *in, struc
     assert_true(rig_load(in, common));
     if (strcmp(common, path) != 0)
         assert_true(rig_load(in, path));
-    for (size_t k = 0; k < SW_GW_KINDS; k++) {
+    for (size_t k = 0; k < SW_MODEL_KINDS; k++) {
         for (size_t i = 0; i < in->n[k]; i++)
             replace(in, k, i, 1);
     }
@@ -245,10 +245,10 @@ static void only_what_depends_on_a_change_is_made_anew(void **state)
     assert_int_equal(compiled(r, c, "first"), ROUTES);
     assert_int_equal(compiled(r, c, "nothing"), 0);
     /* A Service nobody reads otherwise: one more port. */
-    while (!sw_slice_eq_str(r->objs[SW_GW_SERVICE][service]->name, "s5"))
+    while (!sw_slice_eq_str(r->objs[SW_MODEL_SERVICE][service]->name, "s5"))
         service++;
-    sw_kube_obj_unref(r->objs[SW_GW_SERVICE][service]);
-    r->objs[SW_GW_SERVICE][service] = r->objs[SW_GW_SERVICE][--r->n[SW_GW_SERVICE]];
+    sw_kube_obj_unref(r->objs[SW_MODEL_SERVICE][service]);
+    r->objs[SW_MODEL_SERVICE][service] = r->objs[SW_MODEL_SERVICE][--r->n[SW_MODEL_SERVICE]];
     assert_int_equal(compiled(r, c, "a Service went"), 1);
     assert_true(rig_load_text(r, SW_SLICE_LIT("apiVersion: v1\nkind: Service\nmetadata: {name: s5, "
                                               "namespace: a}\nspec: {ports: [{port: 80, "
@@ -302,7 +302,7 @@ static void other_roots_make_another_cluster(void **state)
                            "name: roots}]}}\n")));
     for (size_t i = 0; i < 3; i++) {
         SW_ARENA_AUTO a = {0};
-        struct sw_gw_result got = {0};
+        struct sw_model_result got = {0};
         struct sw_view *v;
 
         assert_true(rig_load_text(

@@ -23,7 +23,7 @@ struct world {
 static int set_up(void **state)
 {
     struct world *w = SW_NEW(struct world);
-    struct sw_gateway_addr *addrs;
+    struct sw_model_address *addrs;
 
     assert_int_equal(sw_log_filter(SW_SLICE_LIT("off"), true, NULL), SW_OK);
     mini_open(&w->m);
@@ -324,7 +324,7 @@ static void a_name_is_served_by_its_addresses(void **state)
 
     w->o.ask = ask;
     start(w);
-    sw_gateway_controller_clients(w->g, SW_GW_LOOKUPS_ON, NULL, 0);
+    sw_gateway_controller_clients(w->g, SW_LOOKUPS_ON, NULL, 0);
     put_named(w);
     bench_until(&w->m.b, asked != NULL);
     assert_string_equal(asked->name, "origin.test");
@@ -339,8 +339,8 @@ static void a_name_is_served_by_its_addresses(void **state)
     bench_until(&w->m.b, sw_gateway_controller_idle(w->g));
     before = builds(w) + sw_control_stats(sw_gateway_controller_endpoints(w->g)).builds;
     clusters = sw_xds_cache_get(w->cache, SW_SLICE_LIT(SW_XDS_CLUSTER));
-    sw_gateway_controller_clients(w->g, SW_GW_LOOKUPS_OFF, NULL, 0);
-    sw_gateway_controller_clients(w->g, SW_GW_LOOKUPS_ON, NULL, 0); /* asks anew */
+    sw_gateway_controller_clients(w->g, SW_LOOKUPS_OFF, NULL, 0);
+    sw_gateway_controller_clients(w->g, SW_LOOKUPS_ON, NULL, 0); /* asks anew */
     found("127.0.0.1");
     bench_until(&w->m.b, !named_has(w, "203.0.113.7"));
     assert_non_null(named_set(w));
@@ -360,7 +360,7 @@ static void a_name_without_an_answer_holds_up_nobody(void **state)
 
     w->o.ask = ask;
     start(w);
-    sw_gateway_controller_clients(w->g, SW_GW_LOOKUPS_ON, NULL, 0);
+    sw_gateway_controller_clients(w->g, SW_LOOKUPS_ON, NULL, 0);
     put_named(w);
     bench_until(&w->m.b, served_by(w, "dns/origin.test/8080"));
     assert_non_null(named_set(w));
@@ -375,7 +375,7 @@ static void names_are_left_to_clients_that_want_it_so(void **state)
     w->o.ask = ask;
     w->o.xds.clients_resolve = true;
     start(w);
-    sw_gateway_controller_clients(w->g, SW_GW_LOOKUPS_ON, NULL, 0);
+    sw_gateway_controller_clients(w->g, SW_LOOKUPS_ON, NULL, 0);
     put_named(w);
     bench_until(&w->m.b, served_by(w, "dns/origin.test/8080") && sw_gateway_controller_idle(w->g));
     assert_null(asked);

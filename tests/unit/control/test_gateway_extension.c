@@ -40,7 +40,7 @@ static bool resolve(void *arg, const struct sw_json *object, struct sw_arena *a,
     return true;
 }
 
-static const struct sw_gw_extension ext = {.resolve = resolve};
+static const struct sw_extension ext = {.resolve = resolve};
 
 static Sw__Cluster *some_cluster(struct sw_arena *a)
 {
@@ -66,9 +66,9 @@ static Sw__Cluster *call_cluster(struct sw_arena *a, const char *json)
         SW_PB_NEW(a, Sw__PostClusterExtensionContext, sw__post_cluster_extension_context);
     in->post_cluster_context->backend_extension_resources = &r;
     in->post_cluster_context->n_backend_extension_resources = 1;
-    assert_int_equal(
-        sw_gw_extension_call(&ext, SW_GW_HOOK_CLUSTER, sw_pb_pack(a, &in->base), a, &bytes, NULL),
-        SW_OK);
+    assert_int_equal(sw_extension_call(&ext, SW_EXTENSION_HOOK_CLUSTER, sw_pb_pack(a, &in->base), a,
+                                       &bytes, NULL),
+                     SW_OK);
     out = SW_PB_UNPACK(a, Sw__PostClusterModifyResponse, sw__post_cluster_modify_response, bytes,
                        NULL, NULL);
     assert_non_null(out);
@@ -79,7 +79,7 @@ static void a_connector_makes_its_cluster_a_tunnel(void **state)
 {
     SW_ARENA_AUTO a = {0};
     Sw__Cluster *c = call_cluster(&a, "{\"kind\":\"Connector\",\"metadata\":{\"name\":\"k\"}}");
-    struct sw_gw_resource r = {.type = SW_TYPE_CLUSTER, .name = SW_SLICE_LIT("httproute/x")};
+    struct sw_model_resource r = {.type = SW_TYPE_CLUSTER, .name = SW_SLICE_LIT("httproute/x")};
     const Sw__LbEndpoint *e;
 
     (void)state;
@@ -89,7 +89,7 @@ static void a_connector_makes_its_cluster_a_tunnel(void **state)
     e = c->load_assignment->endpoints[0]->lb_endpoints[0];
     assert_true(sw_slice_eq_str(
         SW_PB_SLICE(e->endpoint->address->envoy_internal_address->server_listener_name),
-        SW_GW_TUNNEL_LISTENER));
+        SW_MODEL_TUNNEL_LISTENER));
     assert_null(call_cluster(&a, "{\"kind\":\"Other\"}"));
     assert_null(call_cluster(&a, "not JSON"));
 }
@@ -106,9 +106,9 @@ static Sw__PostTranslateModifyResponse *translate(struct sw_arena *a, Sw__Cluste
     in->n_clusters = 1;
     in->routes = &rc;
     in->n_routes = 1;
-    assert_int_equal(
-        sw_gw_extension_call(&ext, SW_GW_HOOK_TRANSLATE, sw_pb_pack(a, &in->base), a, &bytes, NULL),
-        SW_OK);
+    assert_int_equal(sw_extension_call(&ext, SW_EXTENSION_HOOK_TRANSLATE, sw_pb_pack(a, &in->base),
+                                       a, &bytes, NULL),
+                     SW_OK);
     return SW_PB_UNPACK(a, Sw__PostTranslateModifyResponse, sw__post_translate_modify_response,
                         bytes, NULL, NULL);
 }
@@ -126,8 +126,8 @@ static void translation_keeps_all_and_adds_what_tunnels_need(void **state)
     assert_int_equal(out->n_clusters, 2);
     assert_int_equal(out->n_listeners, 1);
     assert_int_equal(out->n_routes, 1);
-    assert_true(sw_slice_eq_str(SW_PB_SLICE(out->clusters[1]->name), SW_GW_CONNECT_PROXY));
-    assert_true(sw_slice_eq_str(SW_PB_SLICE(out->listeners[0]->name), SW_GW_TUNNEL_LISTENER));
+    assert_true(sw_slice_eq_str(SW_PB_SLICE(out->clusters[1]->name), SW_MODEL_CONNECT_PROXY));
+    assert_true(sw_slice_eq_str(SW_PB_SLICE(out->listeners[0]->name), SW_MODEL_TUNNEL_LISTENER));
 }
 
 static void fields_we_do_not_know_come_back(void **state)
@@ -140,7 +140,8 @@ static void fields_we_do_not_know_come_back(void **state)
 
     (void)state;
     assert_int_equal(
-        sw_gw_extension_call(&ext, SW_GW_HOOK_TRANSLATE, SW_SLICE_LIT(in), &a, &out, NULL), SW_OK);
+        sw_extension_call(&ext, SW_EXTENSION_HOOK_TRANSLATE, SW_SLICE_LIT(in), &a, &out, NULL),
+        SW_OK);
     assert_true(sw_slice_eq(out, SW_SLICE_LIT("\x0a\x06\x0a\x01"
                                               "c\xc0\x3e\x07")));
 }
@@ -148,17 +149,17 @@ static void fields_we_do_not_know_come_back(void **state)
 static void other_hooks_change_nothing_and_refuse_garbage(void **state)
 {
     (void)state;
-    for (int h = 0; h < SW_GW_HOOKS; h++) {
+    for (int h = 0; h < SW_EXTENSION_HOOKS; h++) {
         SW_ARENA_AUTO a = {0};
         struct sw_slice out;
         struct sw_err err;
 
         assert_int_equal(
-            sw_gw_extension_call(&ext, (enum sw_gw_hook)h, SW_SLICE_LIT(""), &a, &out, &err),
+            sw_extension_call(&ext, (enum sw_extension_hook)h, SW_SLICE_LIT(""), &a, &out, &err),
             SW_OK);
         assert_int_equal(out.n, 0);
-        assert_int_equal(sw_gw_extension_call(&ext, (enum sw_gw_hook)h, SW_SLICE_LIT("\xff\xff"),
-                                              &a, &out, &err),
+        assert_int_equal(sw_extension_call(&ext, (enum sw_extension_hook)h,
+                                           SW_SLICE_LIT("\xff\xff"), &a, &out, &err),
                          SW_EPROTO);
     }
 }
@@ -214,7 +215,7 @@ static void hooks_answer_over_grpc(void **state)
                                           "PostEndpointsModify",    "PostTranslateModify"};
     static const char cluster[] = "\x12\x03\x0a\x01"
                                   "c";
-    struct sw_gw_extension x = ext;
+    struct sw_extension x = ext;
     struct sw_loop *l = sw_loop_new(NULL);
     struct sw_grpc_server_opts so = {0};
     struct sw_grpc_server *server = sw_grpc_server_new(l, &so);
@@ -225,7 +226,7 @@ static void hooks_answer_over_grpc(void **state)
 
     (void)state;
     assert_int_equal(sw_addr_parse(SW_SLICE_LIT("127.0.0.1:0"), &at, NULL), SW_OK);
-    sw_gw_extension_serve(server, &x);
+    sw_extension_serve(server, &x);
     assert_int_equal(sw_grpc_server_listen(server, &at, &at, NULL), SW_OK);
     co.port = at.port;
     client = sw_grpc_client_new(l, &co, NULL);

@@ -66,16 +66,16 @@ static void settles(void **state)
     sw_free(text);
 }
 
-static char *dump(const struct sw_gw_model *m)
+static char *dump(const struct sw_model *m)
 {
     struct sw_buf out;
 
     sw_buf_init(&out, (size_t)64 << 20);
-    assert_int_equal(sw_gw_model_dump(m, &out), SW_OK);
+    assert_int_equal(sw_model_dump(m, &out), SW_OK);
     return sw_buf_take_str(&out);
 }
 
-static void owned_by(const struct sw_gw_model *m, struct sw_slice gateway)
+static void owned_by(const struct sw_model *m, struct sw_slice gateway)
 {
     for (size_t i = 0; i < m->n_listeners; i++) {
         for (size_t k = 0; k < m->listeners[i]->n_chains; k++) {
@@ -94,8 +94,8 @@ static void owned_by(const struct sw_gw_model *m, struct sw_slice gateway)
 static void scopes(void **state)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_gw_model part;
-    struct sw_gw_result res;
+    struct sw_model part;
+    struct sw_model_result res;
     struct sw_view *v;
     char *whole;
     char *all;
@@ -104,17 +104,17 @@ static void scopes(void **state)
     v = rig_view(rig);
     sw_gateway_build(v, &rig->conf, &a, &res);
     for (size_t i = 0; i < res.model->n_gateways; i++) {
-        sw_gw_model_scope(res.model, &res.model->gateways[i], 1, &a, &part);
+        sw_model_scope(res.model, &res.model->gateways[i], 1, &a, &part);
         rig_check(&part);
         owned_by(&part, res.model->gateways[i]);
     }
-    sw_gw_model_scope(res.model, NULL, 0, &a, &part);
+    sw_model_scope(res.model, NULL, 0, &a, &part);
     assert_int_equal(part.n_listeners + part.n_clusters + part.n_secrets + part.n_endpoints, 0);
-    sw_gw_model_scope(res.model, res.model->gateways, res.model->n_gateways, &a, &part);
+    sw_model_scope(res.model, res.model->gateways, res.model->n_gateways, &a, &part);
     rig_check(&part);
     whole = dump(res.model);
     all = dump(&part);
-    if (rig->n[SW_GW_INGRESS] == 0)
+    if (rig->n[SW_MODEL_INGRESS] == 0)
         assert_string_equal(all, whole);
     sw_free(whole);
     sw_free(all);

@@ -419,7 +419,7 @@ static void each_rule_names_the_field(void **state)
     (void)state;
     for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
         SW_ARENA_AUTO a = {0};
-        struct sw_gw_resource r = {.type = cases[i].type, .name = SW_SLICE_LIT("x")};
+        struct sw_model_resource r = {.type = cases[i].type, .name = SW_SLICE_LIT("x")};
         bool taken = cases[i].field && cases[i].text[0] == TAKEN[0];
         bool good = !cases[i].field || taken;
         struct expect e = {.field = cases[i].field,
@@ -430,7 +430,7 @@ static void each_rule_names_the_field(void **state)
         r.value = encode(&a, cases[i].type, cases[i].json);
         if (out)
             xds_export(out, sw_arena_printf(&a, "lint-%03zu-%s", i, good ? "good" : "bad"),
-                       &(struct sw_gw_resources){.p = &r, .n = 1});
+                       &(struct sw_model_resources){.p = &r, .n = 1});
         errors = sw_xds_lint(&r, 1, NULL, on_finding, &e);
         if ((errors == 0) == good && (!cases[i].field || e.hits == 1))
             continue;
@@ -446,7 +446,7 @@ static void a_wide_route_before_a_narrow_one_is_a_warning(void **state)
     static const char json[] = VHOST("{'match':{'path_separated_prefix':'/a'}," TO_C "},"
                                      "{'match':{'path':'/a/b'}," TO_C "}");
     SW_ARENA_AUTO a = {0};
-    struct sw_gw_resource r = {.type = SW_TYPE_ROUTE, .name = SW_SLICE_LIT("x")};
+    struct sw_model_resource r = {.type = SW_TYPE_ROUTE, .name = SW_SLICE_LIT("x")};
     struct expect e = {.field = "virtual_hosts[0].routes[1]",
                        .text = "nothing reaches",
                        .severity = SW_XDS_WARNING};
@@ -461,7 +461,7 @@ static void names_must_exist_in_a_closed_set(void **state)
 {
     static const struct sw_xds_lint_opts closed = {.closed = true};
     SW_ARENA_AUTO a = {0};
-    struct sw_gw_resource r[] = {
+    struct sw_model_resource r[] = {
         {.type = SW_TYPE_LISTENER, .name = SW_SLICE_LIT("x")},
         {.type = SW_TYPE_CLUSTER, .name = SW_SLICE_LIT("x")},
     };
@@ -481,7 +481,7 @@ static void names_are_unique_and_agree(void **state)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_slice bytes = encode(&a, SW_TYPE_ENDPOINT, "{'cluster_name':'x'}");
-    struct sw_gw_resource r[] = {
+    struct sw_model_resource r[] = {
         {.type = SW_TYPE_ENDPOINT, .name = SW_SLICE_LIT("x"), .value = bytes},
         {.type = SW_TYPE_ENDPOINT, .name = SW_SLICE_LIT("x"), .value = bytes},
         {.type = SW_TYPE_ENDPOINT, .name = SW_SLICE_LIT("y"), .value = bytes},
@@ -493,7 +493,7 @@ static void names_are_unique_and_agree(void **state)
 
 static void what_does_not_decode_is_said_so(void **state)
 {
-    struct sw_gw_resource r[] = {
+    struct sw_model_resource r[] = {
         {.type = SW_TYPE_CLUSTER, .name = SW_SLICE_LIT("x"), .value = SW_SLICE_LIT("\xff")},
         {.type = "type.googleapis.com/nobody.Knows", .name = SW_SLICE_LIT("x")},
     };

@@ -23,7 +23,7 @@ enum { ASKED_MAX = 64 };
 
 static struct {
     struct sw_loop *loop;
-    struct sw_gw_lookups *l;
+    struct sw_lookups *l;
     struct sw_egress *egress;
     struct sw_metrics *metrics;
     struct sw_metrics_shard *shard;
@@ -48,7 +48,7 @@ static void ask(struct sw_resolve *r)
     w.asked[w.n_asked++] = r;
 }
 
-static void on_set(void *arg, const struct sw_gw_resolved *r)
+static void on_set(void *arg, const struct sw_resolved *r)
 {
     const char *text = r->ips ? "" : "gone";
     char ip[SW_IP_TEXT];
@@ -83,12 +83,12 @@ static int begin(void **state)
     assert_non_null(w.egress);
     w.metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "control"});
     w.shard = sw_metrics_shard_new(w.metrics);
-    w.l = sw_gw_lookups_new(&(struct sw_gw_lookups_opts){.loop = w.loop,
-                                                         .egress = w.egress,
-                                                         .metrics = w.shard,
-                                                         .ask = ask,
-                                                         .on_set = on_set,
-                                                         .on_settled = on_settled});
+    w.l = sw_lookups_new(&(struct sw_lookups_opts){.loop = w.loop,
+                                                   .egress = w.egress,
+                                                   .metrics = w.shard,
+                                                   .ask = ask,
+                                                   .on_set = on_set,
+                                                   .on_settled = on_settled});
     return 0;
 }
 
@@ -97,7 +97,7 @@ static void respond(size_t i, int rc, bool unknown, const char *ips);
 static int end(void **state)
 {
     (void)state;
-    sw_gw_lookups_free(w.l);
+    sw_lookups_free(w.l);
     while (w.n_asked) /* answers that nobody waits for any more */
         respond(0, SW_ENOENT, true, NULL);
     sw_egress_free(w.egress);
@@ -111,18 +111,18 @@ static int end(void **state)
 
 /* ---- steps ---- */
 
-static void mode(enum sw_gw_lookups_mode m, const char *client)
+static void mode(enum sw_lookups_mode m, const char *client)
 {
     struct sw_ip ip = {0};
 
     if (client)
         assert_int_equal(sw_ip_parse(sw_slice_str(client), &ip, NULL), SW_OK);
-    sw_gw_lookups_mode(w.l, m, &ip, client != NULL);
+    sw_lookups_mode(w.l, m, &ip, client != NULL);
 }
 
 static void plan(const char *text)
 {
-    sw_gw_lookups_plan(w.l, sw_slice_str(text));
+    sw_lookups_plan(w.l, sw_slice_str(text));
 }
 
 static void pass(uint64_t ns)
@@ -195,21 +195,21 @@ static int denied(const char *class)
 static void an_answer_becomes_a_set(void **state)
 {
     (void)state;
-    mode(SW_GW_LOOKUPS_ON, NULL);
+    mode(SW_LOOKUPS_ON, NULL);
     plan("set app/web/80\nresolved " A "\nresolved resolved/tcp/a.test/81\n");
     assert_int_equal(w.n_asked, 1); /* one lookup for both ports */
-    assert_false(sw_gw_lookups_settled(w.l));
+    assert_false(sw_lookups_settled(w.l));
     found("a.test", "10.1.0.2 10.1.0.1 10.1.0.2");
     assert_string_equal(holds(A), "10.1.0.1 10.1.0.2");
     assert_string_equal(holds("resolved/tcp/a.test/81"), "10.1.0.1 10.1.0.2");
-    assert_true(sw_gw_lookups_settled(w.l));
+    assert_true(sw_lookups_settled(w.l));
     assert_int_equal(w.settled, 1);
 }
 
 static void the_order_of_an_answer_changes_nothing(void **state)
 {
     (void)state;
-    mode(SW_GW_LOOKUPS_ON, NULL);
+    mode(SW_LOOKUPS_ON, NULL);
     plan("resolved " A "\n");
     found("a.test", "10.1.0.1 10.1.0.2");
     pass(6 * SW_NS_PER_S);
@@ -220,7 +220,7 @@ static void the_order_of_an_answer_changes_nothing(void **state)
 static void one_family_goes_out(void **state)
 {
     (void)state;
-    mode(SW_GW_LOOKUPS_ON, NULL);
+    mode(SW_LOOKUPS_ON, NULL);
     plan("resolved " A "\nresolved " B "\n");
     found("a.test", "2001:db8::1 10.1.0.1 2001:db8::2");
     found("b.test", "::1 10.1.0.1 2001:db8::2"); /* the first that may be dialled decides */
@@ -249,7 +249,7 @@ static void special_addresses_are_left_out(void **state)
     };
 
     (void)state;
-    mode(SW_GW_LOOKUPS_ON, NULL);
+    mode(SW_LOOKUPS_ON, NULL);
     plan("resolved " A "\n");
     for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
         int before = denied(cases[i].class);
@@ -267,7 +267,7 @@ static void special_addresses_are_left_out(void **state)
 static void a_rebound_name_loses_its_endpoint(void **state)
 {
     (void)state;
-    mode(SW_GW_LOOKUPS_ON, NULL);
+    mode(SW_LOOKUPS_ON, NULL);
     plan("resolved " A "\n");
     found("a.test", "10.1.0.1");
     pass(6 * SW_NS_PER_S);
@@ -278,12 +278,12 @@ static void a_rebound_name_loses_its_endpoint(void **state)
 static void data_planes_are_not_led_to_themselves(void **state)
 {
     (void)state;
-    mode(SW_GW_LOOKUPS_ON, "10.2.0.1");
+    mode(SW_LOOKUPS_ON, "10.2.0.1");
     plan("resolved " A "\n");
     found("a.test", "10.2.0.1 10.9.0.1");
     assert_string_equal(holds(A), "10.9.0.1");
     assert_int_equal(denied("own"), 1);
-    mode(SW_GW_LOOKUPS_ON, "10.9.0.1"); /* which the allow list names */
+    mode(SW_LOOKUPS_ON, "10.9.0.1"); /* which the allow list names */
     assert_string_equal(holds(A), "10.2.0.1 10.9.0.1");
 }
 
@@ -292,7 +292,7 @@ static void data_planes_are_not_led_to_themselves(void **state)
 static void a_server_that_fails_changes_nothing(void **state)
 {
     (void)state;
-    mode(SW_GW_LOOKUPS_ON, NULL);
+    mode(SW_LOOKUPS_ON, NULL);
     plan("resolved " A "\n");
     found("a.test", "10.1.0.1");
     for (int i = 0; i < 10; i++) {
@@ -310,7 +310,7 @@ static void a_server_that_fails_changes_nothing(void **state)
 static void a_name_that_is_gone_loses_its_addresses_after_a_while(void **state)
 {
     (void)state;
-    mode(SW_GW_LOOKUPS_ON, NULL);
+    mode(SW_LOOKUPS_ON, NULL);
     plan("resolved " A "\n");
     found("a.test", "10.1.0.1");
     pass(6 * SW_NS_PER_S);
@@ -329,12 +329,12 @@ static void a_name_that_is_gone_loses_its_addresses_after_a_while(void **state)
 static void a_first_answer_is_not_waited_for_long(void **state)
 {
     (void)state;
-    mode(SW_GW_LOOKUPS_ON, NULL);
+    mode(SW_LOOKUPS_ON, NULL);
     plan("resolved " A "\n");
     assert_string_equal(holds(A), "nothing");
     pass(SW_NS_PER_S);
     assert_string_equal(holds(A), ""); /* a set that does not exist would hold an Envoy up */
-    assert_true(sw_gw_lookups_settled(w.l));
+    assert_true(sw_lookups_settled(w.l));
     assert_int_equal(w.settled, 1);
     found("a.test", "10.1.0.1");
     assert_string_equal(holds(A), "10.1.0.1");
@@ -344,17 +344,17 @@ static void a_first_answer_is_not_waited_for_long(void **state)
 static void first_answers_are_waited_for_longer_at_the_start(void **state)
 {
     (void)state;
-    mode(SW_GW_LOOKUPS_QUIET, NULL);
+    mode(SW_LOOKUPS_QUIET, NULL);
     plan("resolved " A "\n");
     pass(SW_NS_PER_S);
     respond_to("a.test", SW_ENOENT, true, NULL);
     pass(SW_NS_PER_S);
     assert_int_equal(w.n_asked, 1); /* again, and soon */
-    assert_false(sw_gw_lookups_settled(w.l));
-    mode(SW_GW_LOOKUPS_ON, "10.2.0.1"); /* one came back */
+    assert_false(sw_lookups_settled(w.l));
+    mode(SW_LOOKUPS_ON, "10.2.0.1"); /* one came back */
     assert_string_equal(holds(A), "nothing");
     pass(2 * SW_NS_PER_S);
-    assert_true(sw_gw_lookups_settled(w.l));
+    assert_true(sw_lookups_settled(w.l));
     assert_string_equal(holds(A), "");
     plan("resolved " A "\nresolved " B "\n");
     pass(SW_NS_PER_S);
@@ -374,9 +374,9 @@ static void few_are_asked_for_at_once(void **state)
     SW_BUF_AUTO text = {.max = 1 << 20};
 
     (void)state;
-    mode(SW_GW_LOOKUPS_ON, NULL);
+    mode(SW_LOOKUPS_ON, NULL);
     add_names(&text, "n", 100);
-    sw_gw_lookups_plan(w.l, sw_buf_slice(&text));
+    sw_lookups_plan(w.l, sw_buf_slice(&text));
     assert_int_equal(w.n_asked, SW_RESOLVER_THREADS - 1);
     for (int i = 0; i < 100; i++)
         respond(0, SW_OK, false, "10.1.0.1");
@@ -391,12 +391,12 @@ static void names_without_an_answer_leave_room_for_the_others(void **state)
     int asked = 0;
 
     (void)state;
-    mode(SW_GW_LOOKUPS_ON, NULL);
+    mode(SW_LOOKUPS_ON, NULL);
     plan("resolved " A "\n");
     found("a.test", "10.1.0.1");
     assert_int_equal(sw_buf_printf(&text, "resolved " A "\n"), 0);
     add_names(&text, "slow", 50);
-    sw_gw_lookups_plan(w.l, sw_buf_slice(&text));
+    sw_lookups_plan(w.l, sw_buf_slice(&text));
     assert_int_equal(w.n_asked, SW_RESOLVER_THREADS - 1);
     for (int i = 0; i < 20; i++) {
         pass(6 * SW_NS_PER_S); /* those that are under way do not come back */
@@ -415,15 +415,15 @@ static void names_beyond_the_bound_have_no_address(void **state)
     SW_BUF_AUTO text = {.max = 1 << 22};
 
     (void)state;
-    mode(SW_GW_LOOKUPS_ON, NULL);
-    add_names(&text, "n", SW_GW_LOOKUPS_MAX + 2);
-    sw_gw_lookups_plan(w.l, sw_buf_slice(&text));
+    mode(SW_LOOKUPS_ON, NULL);
+    add_names(&text, "n", SW_LOOKUPS_MAX + 2);
+    sw_lookups_plan(w.l, sw_buf_slice(&text));
     assert_string_equal(holds("resolved/tcp/n8192.test/80"), "");
     assert_string_equal(holds("resolved/tcp/n8193.test/80"), "");
     assert_string_equal(holds("resolved/tcp/n8191.test/80"), "nothing");
     assert_int_equal(counted("spanwire_gateway_refusals", "EndpointNames"), 2);
     plan("resolved resolved/tcp/n8193.test/80\n"); /* still: nothing was swept yet */
-    sw_gw_lookups_sweep(w.l);
+    sw_lookups_sweep(w.l);
     plan("resolved resolved/tcp/n8193.test/80\n");
     while (w.n_asked)
         respond(0, SW_OK, false, "10.1.0.1");
@@ -435,16 +435,16 @@ static void names_beyond_the_bound_have_no_address(void **state)
 static void a_set_goes_when_it_is_swept(void **state)
 {
     (void)state;
-    mode(SW_GW_LOOKUPS_ON, NULL);
+    mode(SW_LOOKUPS_ON, NULL);
     plan("resolved " A "\nresolved " B "\n");
     found("a.test", "10.1.0.1");
     plan("resolved " B "\n");
     assert_string_equal(holds(A), "10.1.0.1");
-    sw_gw_lookups_sweep(w.l);
+    sw_lookups_sweep(w.l);
     assert_string_equal(holds(A), "gone");
     plan("");
-    sw_gw_lookups_sweep(w.l); /* with its lookup under way */
-    assert_true(sw_gw_lookups_settled(w.l));
+    sw_lookups_sweep(w.l); /* with its lookup under way */
+    assert_true(sw_lookups_settled(w.l));
     found("b.test", "10.1.0.1");
     assert_string_equal(holds(B), "nothing");
     pass(60 * SW_NS_PER_S);
@@ -456,19 +456,19 @@ static void nothing_is_asked_while_nobody_needs_it(void **state)
     (void)state;
     plan("resolved " A "\n");
     assert_int_equal(w.n_asked, 0);
-    assert_true(sw_gw_lookups_settled(w.l));
-    mode(SW_GW_LOOKUPS_QUIET, NULL);
-    assert_false(sw_gw_lookups_settled(w.l));
+    assert_true(sw_lookups_settled(w.l));
+    mode(SW_LOOKUPS_QUIET, NULL);
+    assert_false(sw_lookups_settled(w.l));
     found("a.test", "127.0.0.1 10.1.0.1");
     assert_string_equal(holds(A), "10.1.0.1");
     assert_int_equal(denied("loopback"), 0);
-    mode(SW_GW_LOOKUPS_ON, NULL);
+    mode(SW_LOOKUPS_ON, NULL);
     assert_int_equal(denied("loopback"), 1);
-    mode(SW_GW_LOOKUPS_OFF, NULL);
+    mode(SW_LOOKUPS_OFF, NULL);
     pass(60 * SW_NS_PER_S);
     assert_int_equal(w.n_asked, 0);
     assert_string_equal(holds(A), "10.1.0.1"); /* what was checked stays */
-    mode(SW_GW_LOOKUPS_ON, NULL);
+    mode(SW_LOOKUPS_ON, NULL);
     assert_int_equal(w.n_asked, 1);
 }
 
@@ -491,7 +491,7 @@ static void names_of_sets_are_told_apart(void **state)
 
     (void)state;
     for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++)
-        assert_int_equal(sw_gw_resolved_parse(sw_slice_str(cases[i].set), NULL, NULL), cases[i].is);
+        assert_int_equal(sw_resolved_parse(sw_slice_str(cases[i].set), NULL, NULL), cases[i].is);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)

@@ -22,27 +22,27 @@
 #include "xds_export.h"
 
 /* All resources of one build, in the arena. */
-static void resources(struct rig *r, struct sw_arena *a, struct sw_gw_resources *ret)
+static void resources(struct rig *r, struct sw_arena *a, struct sw_model_resources *ret)
 {
-    static const struct sw_gw_xds_conf conf;
+    static const struct sw_model_xds_conf conf;
     struct sw_view *v = rig_view(r);
     struct sw_view *ev = rig_endpoint_view(r);
-    struct sw_gw_result result = {0};
-    struct sw_gw_endpoint_model ep = {0};
-    struct sw_gw_resources most;
-    struct sw_gw_resources eds;
-    struct sw_gw_resource *all;
+    struct sw_model_result result = {0};
+    struct sw_endpoint_model ep = {0};
+    struct sw_model_resources most;
+    struct sw_model_resources eds;
+    struct sw_model_resource *all;
 
     sw_gateway_build(v, &r->conf, a, &result);
     sw_gateway_endpoints(ev, result.model->endpoints, result.model->n_endpoints, a, &ep);
-    sw_gw_xds_encode(result.model, &conf, a, &most);
-    sw_gw_xds_encode_endpoints(result.model, &ep, a, &eds);
+    sw_model_xds_encode(result.model, &conf, a, &most);
+    sw_model_xds_encode_endpoints(result.model, &ep, a, &eds);
     all = sw_arena_array(a, most.n + eds.n + 1, sizeof(*all));
     if (most.n)
         memcpy(all, most.p, most.n * sizeof(*all));
     if (eds.n)
         memcpy(all + most.n, eds.p, eds.n * sizeof(*all));
-    *ret = (struct sw_gw_resources){.p = all, .n = most.n + eds.n};
+    *ret = (struct sw_model_resources){.p = all, .n = most.n + eds.n};
     view_unref(v);
     view_unref(ev);
 }
@@ -55,7 +55,7 @@ static void complain(void *arg, const struct sw_xds_finding *f)
 }
 
 /* As golden-NAME or conformance-NAME. */
-static void export(const char *path, const struct sw_gw_resources *r)
+static void export(const char *path, const struct sw_model_resources *r)
 {
     SW_ARENA_AUTO a = {0};
     const char *out = getenv("SW_XDS_OUT");
@@ -72,9 +72,9 @@ static size_t check_file(struct rig *r, const char *const *base, char *path)
     static const struct sw_xds_lint_opts closed = {.closed = true};
     SW_ARENA_AUTO a = {0};
     SW_ARENA_AUTO b = {0};
-    struct sw_gw_resources x;
-    struct sw_gw_resources y;
-    struct sw_gateway_addr *addrs = NULL;
+    struct sw_model_resources x;
+    struct sw_model_resources y;
+    struct sw_model_address *addrs = NULL;
 
     rig_clear(r);
     /* An address for each Gateway, so that none has to yield its ports. */

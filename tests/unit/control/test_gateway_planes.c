@@ -43,13 +43,13 @@ static void faults_are_read_out_of_refusals(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SW_ARRAY_LEN(refusals); i++) {
-        struct sw_gw_planes p = {0};
-        const struct sw_gw_plane_fault *f;
+        struct sw_planes p = {0};
+        const struct sw_plane_fault *f;
 
-        sw_gw_planes_refusal(&p, SW_SLICE_LIT("edge"), sw_slice_str(refusals[i].text), known, NULL);
+        sw_planes_refusal(&p, SW_SLICE_LIT("edge"), sw_slice_str(refusals[i].text), known, NULL);
         if (!refusals[i].name) {
             assert_int_equal(p.faults.n, 0);
-            sw_gw_planes_done(&p);
+            sw_planes_done(&p);
             continue;
         }
         assert_int_equal(p.faults.n, 1);
@@ -57,37 +57,37 @@ static void faults_are_read_out_of_refusals(void **state)
         assert_non_null(f);
         assert_true(sw_slice_eq_str(f->why, refusals[i].why));
         assert_true(sw_slice_eq_str(f->node, "edge"));
-        assert_string_equal(sw_gw_plane_reason(f), refusals[i].reason);
-        sw_gw_planes_done(&p);
+        assert_string_equal(sw_plane_reason(f), refusals[i].reason);
+        sw_planes_done(&p);
     }
 }
 
 static void what_is_written_is_read_again(void **state)
 {
-    struct sw_gw_planes p = {.starting = true, .n = 3};
-    struct sw_gw_planes q = {0};
+    struct sw_planes p = {.starting = true, .n = 3};
+    struct sw_planes q = {0};
     SW_BUF_AUTO one = {.max = 4096};
     SW_BUF_AUTO two = {.max = 4096};
 
     (void)state;
-    sw_gw_planes_hold(&p, SW_SLICE_LIT("tcp/b/2"));
-    sw_gw_planes_hold(&p, SW_SLICE_LIT("tcp/a/1"));
-    sw_gw_planes_fault(&p, SW_SLICE_LIT("tcp/a/1"), SW_SLICE_LIT("n\to\nde"),
-                       SW_SLICE_LIT("why\nheld x"));
-    sw_gw_planes_fault(&p, SW_SLICE_LIT("tcp/a/1"), SW_SLICE_LIT("second"), SW_SLICE_LIT("no"));
-    assert_int_equal(sw_gw_planes_write(&p, &one), SW_OK);
+    sw_planes_hold(&p, SW_SLICE_LIT("tcp/b/2"));
+    sw_planes_hold(&p, SW_SLICE_LIT("tcp/a/1"));
+    sw_planes_fault(&p, SW_SLICE_LIT("tcp/a/1"), SW_SLICE_LIT("n\to\nde"),
+                    SW_SLICE_LIT("why\nheld x"));
+    sw_planes_fault(&p, SW_SLICE_LIT("tcp/a/1"), SW_SLICE_LIT("second"), SW_SLICE_LIT("no"));
+    assert_int_equal(sw_planes_write(&p, &one), SW_OK);
     assert_true(sw_slice_eq_str(sw_buf_slice(&one),
                                 "starting\nplanes 3\nheld tcp/a/1\nheld tcp/b/2\n"
                                 "fault tcp/a/1\tn o de\twhy held x\n"));
-    sw_gw_planes_read(&q, sw_buf_slice(&one));
-    assert_int_equal(sw_gw_planes_write(&q, &two), SW_OK);
+    sw_planes_read(&q, sw_buf_slice(&one));
+    assert_int_equal(sw_planes_write(&q, &two), SW_OK);
     assert_true(sw_slice_eq(sw_buf_slice(&one), sw_buf_slice(&two)));
-    sw_gw_planes_read(&q, SW_SLICE_LIT("planes 2\nplanes x\nheld\nfault\nwhatever\n\nheld c"));
+    sw_planes_read(&q, SW_SLICE_LIT("planes 2\nplanes x\nheld\nfault\nwhatever\n\nheld c"));
     assert_int_equal(q.n, 5);
     assert_int_equal(q.held.n, 3);
     assert_int_equal(q.faults.n, 1);
-    sw_gw_planes_done(&p);
-    sw_gw_planes_done(&q);
+    sw_planes_done(&p);
+    sw_planes_done(&q);
 }
 
 int main(void)

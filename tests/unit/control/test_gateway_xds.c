@@ -45,10 +45,10 @@ static void write_file(const char *path, struct sw_slice s)
     assert_int_equal(fclose(f), 0);
 }
 
-static void text_of(const struct sw_gw_resources *r, struct sw_buf *out)
+static void text_of(const struct sw_model_resources *r, struct sw_buf *out)
 {
     for (size_t i = 0; i < r->n; i++) {
-        const struct sw_gw_resource *one = &r->p[i];
+        const struct sw_model_resource *one = &r->p[i];
         const ProtobufCMessageDescriptor *type = sw_pb_type_find(sw_slice_str(one->type));
         SW_ARENA_AUTO a = {0};
         ProtobufCMessage *m;
@@ -82,7 +82,7 @@ static void resources_are_as_recorded(void **state)
     for (size_t i = 0; i < n_xds_cases; i++) {
         static const struct sw_xds_lint_opts closed = {.closed = true};
         SW_ARENA_AUTO a = {0};
-        struct sw_gw_resources r;
+        struct sw_model_resources r;
         SW_BUF_AUTO text = {.max = 8 << 20};
         SW_BUF_AUTO golden = {.max = 8 << 20};
         const char *path = sw_arena_printf(&a, "%s/xds/%s.txt", dir, xds_cases[i].name);
@@ -109,8 +109,8 @@ static void equal_models_give_equal_bytes(void **state)
     for (size_t i = 0; i < n_xds_cases; i++) {
         SW_ARENA_AUTO a = {0};
         SW_ARENA_AUTO b = {0};
-        struct sw_gw_resources x;
-        struct sw_gw_resources y;
+        struct sw_model_resources x;
+        struct sw_model_resources y;
 
         xds_case_encode(&xds_cases[i], &a, &x);
         xds_case_encode(&xds_cases[i], &b, &y);
@@ -130,17 +130,17 @@ static void resources_reach_the_cache(void **state)
     for (size_t i = 0; i < n_xds_cases; i++) {
         struct sw_xds_txn *t = sw_xds_txn_new();
         SW_ARENA_AUTO a = {0};
-        struct sw_gw_model m = {0};
-        struct sw_gw_endpoint_model ep = {0};
-        struct sw_gw_resources r;
+        struct sw_model m = {0};
+        struct sw_endpoint_model ep = {0};
+        struct sw_model_resources r;
         size_t n;
 
         xds_cases[i].make(&a, &m, &ep);
-        sw_gw_xds_encode(&m, &xds_cases[i].conf, &a, &r);
-        assert_int_equal(sw_gw_xds_put(t, &r, NULL), SW_OK);
+        sw_model_xds_encode(&m, &xds_cases[i].conf, &a, &r);
+        assert_int_equal(sw_model_xds_put(t, &r, NULL), SW_OK);
         n = r.n;
-        sw_gw_xds_encode_endpoints(&m, &ep, &a, &r);
-        assert_int_equal(sw_gw_xds_put_endpoints(t, &r, NULL), SW_OK);
+        sw_model_xds_encode_endpoints(&m, &ep, &a, &r);
+        assert_int_equal(sw_model_xds_put_endpoints(t, &r, NULL), SW_OK);
         n += r.n;
         (void)sw_xds_cache_commit(cache, t);
         assert_int_equal(n, sw_xds_cache_get(cache, sw_slice_str(SW_XDS_CLUSTER))->n +

@@ -26,7 +26,7 @@ static void write_file(const char *path, struct sw_slice s)
     assert_int_equal(fclose(f), 0);
 }
 
-static void export_type(const char *dir, const char *name, const struct sw_gw_resources *r,
+static void export_type(const char *dir, const char *name, const struct sw_model_resources *r,
                         const char *type)
 {
     SW_ARENA_AUTO a = {0};
@@ -48,7 +48,7 @@ static void export_type(const char *dir, const char *name, const struct sw_gw_re
                sw_pb_pack(&a, &d->base));
 }
 
-void xds_export(const char *dir, const char *name, const struct sw_gw_resources *r)
+void xds_export(const char *dir, const char *name, const struct sw_model_resources *r)
 {
     static const char *const types[] = {SW_TYPE_CLUSTER, SW_TYPE_ENDPOINT, SW_TYPE_LISTENER,
                                         SW_TYPE_ROUTE, SW_TYPE_SECRET};

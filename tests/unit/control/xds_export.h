@@ -5,4 +5,4 @@
 #include "control/gateway/xds/xds.h"
 
 /* One DiscoveryResponse per type, as a server would send it: DIR/NAME.TYPE.pb. */
-void xds_export(const char *dir, const char *name, const struct sw_gw_resources *r);
+void xds_export(const char *dir, const char *name, const struct sw_model_resources *r);

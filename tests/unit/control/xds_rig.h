@@ -12,12 +12,12 @@
 struct xds_case {
     const char *name;
     /* Fills the model and the endpoints. */
-    void (*make)(struct sw_arena *a, struct sw_gw_model *m, struct sw_gw_endpoint_model *ep);
-    struct sw_gw_xds_conf conf;
+    void (*make)(struct sw_arena *a, struct sw_model *m, struct sw_endpoint_model *ep);
+    struct sw_model_xds_conf conf;
 };
 
 extern const struct xds_case xds_cases[];
 extern const size_t n_xds_cases;
 
 /* The resources of a case: clusters, endpoints, listeners, routes, secrets. */
-void xds_case_encode(const struct xds_case *c, struct sw_arena *a, struct sw_gw_resources *ret);
+void xds_case_encode(const struct xds_case *c, struct sw_arena *a, struct sw_model_resources *ret);

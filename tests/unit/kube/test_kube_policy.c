@@ -255,7 +255,7 @@ static const char *verdict(struct sw_arena *a, const char *policy, const char *s
     const char *out = "";
     struct sw_policy_result r;
     struct sw_field_errs e;
-    struct sw_policy *p;
+    struct sw_admission_policy *p;
 
     sw_field_errs_init(&e, a);
     p = sw_policy_compile(v, &e);

@@ -151,7 +151,7 @@ static void without_a_spare_id_the_relay_takes_over_the_path(void **state)
 {
     struct sw_qrelay *relay;
     struct rig_stream t;
-    struct sw_qdial *d;
+    struct sw_qroutes *d;
     struct middle m;
     struct rig r;
 

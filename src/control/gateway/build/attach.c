@@ -255,7 +255,7 @@ static void settle(struct builder *b, const struct kept *k)
         sw_vec_push(&b->l7, k);
     else if (k->status)
         sw_vec_push(&b->statuses,
-                    (struct sw_gw_status){route_view_kinds[r->kind], r->obj, k->status});
+                    (struct sw_model_status){route_view_kinds[r->kind], r->obj, k->status});
 }
 
 /* The cache says that nothing has changed but the places where Gateways live in memory. */

@@ -23,8 +23,8 @@ static void hash_slice(uint64_t *h, struct sw_slice s)
  * a data plane keeps connections that it made under other roots (Envoy does), but not those of
  * another cluster.
  */
-static uint64_t cluster_hash(const struct builder *b, enum sw_gw_proto proto,
-                             const struct sw_gw_backend_tls *tls)
+static uint64_t cluster_hash(const struct builder *b, enum sw_model_proto proto,
+                             const struct sw_model_backend_tls *tls)
 {
     unsigned char kind[2] = {(unsigned char)proto, tls != NULL};
     uint64_t h = sw_siphash13(1, 2, kind, sizeof(kind));
@@ -36,39 +36,40 @@ static uint64_t cluster_hash(const struct builder *b, enum sw_gw_proto proto,
     hash_slice(&h, ca_bundle(b, tls->ca));
     hash_slice(&h, tls->client_cert);
     for (size_t i = 0; i < tls->n_sans; i++) {
-        hash_slice(&h,
-                   tls->sans[i].kind == SW_GW_SAN_DNS ? SW_SLICE_LIT("dns") : SW_SLICE_LIT("uri"));
+        hash_slice(&h, tls->sans[i].kind == SW_MODEL_SAN_DNS ? SW_SLICE_LIT("dns")
+                                                             : SW_SLICE_LIT("uri"));
         hash_slice(&h, tls->sans[i].value);
     }
     return h;
 }
 
 /* A copy that shares nothing: clusters may outlive the build. */
-static const struct sw_gw_backend_tls *copy_tls(struct sw_arena *a,
-                                                const struct sw_gw_backend_tls *tls)
+static const struct sw_model_backend_tls *copy_tls(struct sw_arena *a,
+                                                   const struct sw_model_backend_tls *tls)
 {
-    struct sw_gw_backend_tls *copy = SW_ARENA_NEW(a, struct sw_gw_backend_tls);
-    struct sw_gw_san *sans = sw_arena_array(a, tls->n_sans + 1, sizeof(*sans));
+    struct sw_model_backend_tls *copy = SW_ARENA_NEW(a, struct sw_model_backend_tls);
+    struct sw_model_san *sans = sw_arena_array(a, tls->n_sans + 1, sizeof(*sans));
 
-    *copy = (struct sw_gw_backend_tls){.sni = sw_arena_slice(a, tls->sni),
-                                       .ca = sw_arena_slice(a, tls->ca),
-                                       .client_cert = sw_arena_slice(a, tls->client_cert),
-                                       .sans = sans,
-                                       .n_sans = tls->n_sans};
+    *copy = (struct sw_model_backend_tls){.sni = sw_arena_slice(a, tls->sni),
+                                          .ca = sw_arena_slice(a, tls->ca),
+                                          .client_cert = sw_arena_slice(a, tls->client_cert),
+                                          .sans = sans,
+                                          .n_sans = tls->n_sans};
     for (size_t i = 0; i < tls->n_sans; i++)
-        sans[i] = (struct sw_gw_san){.kind = tls->sans[i].kind,
-                                     .value = sw_arena_slice(a, tls->sans[i].value)};
+        sans[i] = (struct sw_model_san){.kind = tls->sans[i].kind,
+                                        .value = sw_arena_slice(a, tls->sans[i].value)};
     return copy;
 }
 
-struct sw_gw_cluster *intern_cluster(struct builder *b, struct sw_slice endpoints,
-                                     enum sw_gw_proto proto, const struct sw_gw_backend_tls *tls)
+struct sw_model_cluster *intern_cluster(struct builder *b, struct sw_slice endpoints,
+                                        enum sw_model_proto proto,
+                                        const struct sw_model_backend_tls *tls)
 {
     char name[1024];
     int n = snprintf(name, sizeof(name), "%.*s/%016llx", SW_SLICE_ARG(endpoints),
                      (unsigned long long)cluster_hash(b, proto, tls));
     struct sw_slice key = sw_slice(name, sw_min((size_t)n, sizeof(name) - 1));
-    struct sw_gw_cluster *c = sw_map_get(&b->clusters, key);
+    struct sw_model_cluster *c = sw_map_get(&b->clusters, key);
 
     if (c)
         return c;
@@ -105,7 +106,7 @@ static struct verdict find_service_port(struct builder *b, struct sw_slice ns, s
                                         uint16_t number, struct sw_slice port_name,
                                         const char *transport, struct svc_port *ret)
 {
-    const struct sw_kube_obj *o = sw_view_find(b->v, SW_GW_SERVICE, ns, name);
+    const struct sw_kube_obj *o = sw_view_find(b->v, SW_MODEL_SERVICE, ns, name);
     const struct sw_json *spec = o ? sw_json_find(o->json, "spec") : NULL;
     const struct sw_json *p;
     bool other = false;
@@ -133,29 +134,29 @@ static struct verdict find_service_port(struct builder *b, struct sw_slice ns, s
     return (struct verdict){0};
 }
 
-bool app_proto(struct sw_slice app, enum route_kind kind, enum sw_gw_proto *ret, bool *ret_tls)
+bool app_proto(struct sw_slice app, enum route_kind kind, enum sw_model_proto *ret, bool *ret_tls)
 {
     static const struct {
         const char *name;
-        enum sw_gw_proto proto;
+        enum sw_model_proto proto;
         bool tls;
     } known[] = {
-        {"http", SW_GW_PROTO_HTTP1, false},
-        {"https", SW_GW_PROTO_HTTP1, true},
-        {"kubernetes.io/h2c", SW_GW_PROTO_HTTP2, false},
-        {"h2c", SW_GW_PROTO_HTTP2, false},
-        {"http2", SW_GW_PROTO_HTTP2, false},
-        {"grpc", SW_GW_PROTO_HTTP2, false},
-        {"kubernetes.io/ws", SW_GW_PROTO_WS, false},
-        {"kubernetes.io/wss", SW_GW_PROTO_WS, true},
+        {"http", SW_MODEL_PROTO_HTTP1, false},
+        {"https", SW_MODEL_PROTO_HTTP1, true},
+        {"kubernetes.io/h2c", SW_MODEL_PROTO_HTTP2, false},
+        {"h2c", SW_MODEL_PROTO_HTTP2, false},
+        {"http2", SW_MODEL_PROTO_HTTP2, false},
+        {"grpc", SW_MODEL_PROTO_HTTP2, false},
+        {"kubernetes.io/ws", SW_MODEL_PROTO_WS, false},
+        {"kubernetes.io/wss", SW_MODEL_PROTO_WS, true},
     };
 
     *ret_tls = false;
     if (kind == RK_TCP || kind == RK_TLS || kind == RK_UDP) {
-        *ret = kind == RK_UDP ? SW_GW_PROTO_UDP : SW_GW_PROTO_TCP;
+        *ret = kind == RK_UDP ? SW_MODEL_PROTO_UDP : SW_MODEL_PROTO_TCP;
         return true;
     }
-    *ret = kind == RK_GRPC ? SW_GW_PROTO_HTTP2 : SW_GW_PROTO_HTTP1;
+    *ret = kind == RK_GRPC ? SW_MODEL_PROTO_HTTP2 : SW_MODEL_PROTO_HTTP1;
     if (!app.n)
         return true;
     for (size_t i = 0; i < SW_ARRAY_LEN(known); i++) {
@@ -190,14 +191,14 @@ static void remember_service(struct builder *b, struct route *r, struct sw_slice
         sw_vec_push(&r->looked_at, key);
 }
 
-static struct sw_gw_cluster *service_backend(struct builder *b, const struct backend_ctx *ctx,
-                                             struct sw_slice ns, struct sw_slice name,
-                                             uint16_t number, struct verdict *ret)
+static struct sw_model_cluster *service_backend(struct builder *b, const struct backend_ctx *ctx,
+                                                struct sw_slice ns, struct sw_slice name,
+                                                uint16_t number, struct verdict *ret)
 {
     struct svc_port port = {0};
-    struct sw_gw_backend_tls tls = {0};
+    struct sw_model_backend_tls tls = {0};
     const struct policy *p = NULL;
-    enum sw_gw_proto proto;
+    enum sw_model_proto proto;
     bool wants_tls;
     enum route_kind kind = ctx->route->kind;
 
@@ -219,7 +220,7 @@ static struct sw_gw_cluster *service_backend(struct builder *b, const struct bac
         return NULL;
     }
     if (ctx->http2)
-        proto = SW_GW_PROTO_HTTP2;
+        proto = SW_MODEL_PROTO_HTTP2;
     if (p && p->accepted.reason)
         return NULL; /* the policy's status says why; nothing may go out unprotected */
     if (p) {
@@ -228,18 +229,18 @@ static struct sw_gw_cluster *service_backend(struct builder *b, const struct bac
     }
     return intern_cluster(b,
                           gw_printf(b, "%.*s/%.*s/%u%s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name),
-                                    port.number, kind == RK_UDP ? SW_GW_UDP_SET : ""),
+                                    port.number, kind == RK_UDP ? SW_MODEL_UDP_SET : ""),
                           proto, p ? &tls : NULL);
 }
 
-struct sw_gw_cluster *service_cluster(struct builder *b, struct sw_slice ns, struct sw_slice name,
-                                      uint16_t number, struct sw_slice port_name,
-                                      struct verdict *ret)
+struct sw_model_cluster *service_cluster(struct builder *b, struct sw_slice ns,
+                                         struct sw_slice name, uint16_t number,
+                                         struct sw_slice port_name, struct verdict *ret)
 {
     struct svc_port port = {0};
     struct route none = {.kind = RK_HTTP};
     const struct backend_ctx ctx = {.route = &none, .use_policies = true};
-    struct sw_gw_cluster *c;
+    struct sw_model_cluster *c;
 
     if (!number) {
         *ret = find_service_port(b, ns, name, 0, port_name, "TCP", &port);
@@ -254,12 +255,14 @@ struct sw_gw_cluster *service_cluster(struct builder *b, struct sw_slice ns, str
 
 /* ---- other kinds ---- */
 
-static struct sw_gw_cluster *foreign_backend(struct builder *b, const struct backend_ctx *ctx,
-                                             const struct sw_gateway_ref *ref, struct verdict *ret)
+static struct sw_model_cluster *foreign_backend(struct builder *b, const struct backend_ctx *ctx,
+                                                const struct sw_gateway_ref *ref,
+                                                struct verdict *ret)
 {
-    static const enum sw_gw_proto protos[RK_COUNT] = {
-        [RK_HTTP] = SW_GW_PROTO_HTTP1, [RK_GRPC] = SW_GW_PROTO_HTTP2, [RK_TLS] = SW_GW_PROTO_TCP,
-        [RK_TCP] = SW_GW_PROTO_TCP,    [RK_UDP] = SW_GW_PROTO_UDP,
+    static const enum sw_model_proto protos[RK_COUNT] = {
+        [RK_HTTP] = SW_MODEL_PROTO_HTTP1, [RK_GRPC] = SW_MODEL_PROTO_HTTP2,
+        [RK_TLS] = SW_MODEL_PROTO_TCP,    [RK_TCP] = SW_MODEL_PROTO_TCP,
+        [RK_UDP] = SW_MODEL_PROTO_UDP,
     };
     struct sw_slice endpoints = {0};
     const char *why = "backends of this kind are not served here yet";
@@ -276,8 +279,9 @@ static struct sw_gw_cluster *foreign_backend(struct builder *b, const struct bac
     return intern_cluster(b, endpoints, protos[ctx->route->kind], NULL);
 }
 
-typedef struct sw_gw_cluster *(*backend_fn)(struct builder *b, const struct backend_ctx *ctx,
-                                            const struct sw_gateway_ref *ref, struct verdict *ret);
+typedef struct sw_model_cluster *(*backend_fn)(struct builder *b, const struct backend_ctx *ctx,
+                                               const struct sw_gateway_ref *ref,
+                                               struct verdict *ret);
 
 /* Who resolves references of a kind; NULL: nobody. */
 static backend_fn foreign_kind(const struct sw_gateway_ref *r)
@@ -300,8 +304,8 @@ static backend_fn foreign_kind(const struct sw_gateway_ref *r)
 }
 
 /* Kind before permission before existence: nobody learns what exists elsewhere. */
-struct sw_gw_cluster *resolve_backend(struct builder *b, const struct backend_ctx *ctx,
-                                      const struct sw_json *ref, struct verdict *ret)
+struct sw_model_cluster *resolve_backend(struct builder *b, const struct backend_ctx *ctx,
+                                         const struct sw_json *ref, struct verdict *ret)
 {
     const struct sw_kube_obj *o = ctx->route->obj;
     struct sw_gateway_ref r = {.group = js_or(ref, "group", ""),

@@ -33,7 +33,7 @@ static size_t texts_size(const struct sw_slice *s, size_t n, size_t times)
     return size;
 }
 
-static size_t pairs_size(const struct sw_gw_header *h, size_t n)
+static size_t pairs_size(const struct sw_model_header *h, size_t n)
 {
     size_t size = 0;
 
@@ -42,7 +42,7 @@ static size_t pairs_size(const struct sw_gw_header *h, size_t n)
     return size;
 }
 
-static size_t headers_size(const struct sw_gw_headers *h)
+static size_t headers_size(const struct sw_model_headers *h)
 {
     size_t size = pairs_size(h->set, h->n_set) + pairs_size(h->add, h->n_add);
 
@@ -51,7 +51,7 @@ static size_t headers_size(const struct sw_gw_headers *h)
     return size;
 }
 
-static size_t values_size(const struct sw_gw_value_match *m, size_t n)
+static size_t values_size(const struct sw_model_value_match *m, size_t n)
 {
     size_t size = 0;
 
@@ -60,12 +60,12 @@ static size_t values_size(const struct sw_gw_value_match *m, size_t n)
     return size;
 }
 
-static size_t cluster_size(const struct sw_gw_cluster *c)
+static size_t cluster_size(const struct sw_model_cluster *c)
 {
     return 64 + (c ? c->name.n : 0);
 }
 
-static size_t backends_size(const struct sw_gw_route *r)
+static size_t backends_size(const struct sw_model_route *r)
 {
     size_t size = 0;
 
@@ -77,7 +77,7 @@ static size_t backends_size(const struct sw_gw_route *r)
     return size;
 }
 
-static size_t filters_size(const struct sw_gw_route *r)
+static size_t filters_size(const struct sw_model_route *r)
 {
     size_t size = 0;
 
@@ -101,7 +101,7 @@ static size_t filters_size(const struct sw_gw_route *r)
     return size;
 }
 
-size_t route_size(const struct sw_gw_route *r)
+size_t route_size(const struct sw_model_route *r)
 {
     return 192 + r->name.n + r->match.path.n + (r->match.method.n ? 48 + r->match.method.n : 0) +
            r->body.n + r->device.n + values_size(r->match.headers, r->match.n_headers) +
@@ -110,12 +110,12 @@ size_t route_size(const struct sw_gw_route *r)
 }
 
 /* Expressions that are not the object's own text: see sw_gwx_prefix_swap and the CORS filter. */
-static size_t made_words(const struct sw_gw_route *r)
+static size_t made_words(const struct sw_model_route *r)
 {
     size_t words = 0;
-    bool cut = (r->rewrite && r->rewrite->path_edit == SW_GW_PATH_REPLACE_PREFIX &&
+    bool cut = (r->rewrite && r->rewrite->path_edit == SW_MODEL_PATH_REPLACE_PREFIX &&
                 r->rewrite->path.n <= 1) ||
-               (r->redirect && r->redirect->path_edit == SW_GW_PATH_REPLACE_PREFIX &&
+               (r->redirect && r->redirect->path_edit == SW_MODEL_PATH_REPLACE_PREFIX &&
                 r->redirect->path.n <= 1);
 
     if (cut)
@@ -162,14 +162,14 @@ bool load_rule(const struct rule *r, struct compiled *c, size_t from)
     return object_fits((struct load){c->load.bytes * hosts, c->load.words * hosts});
 }
 
-struct sw_gw_route *error_route(struct builder *b, struct sw_slice name, uint16_t status)
+struct sw_model_route *error_route(struct builder *b, struct sw_slice name, uint16_t status)
 {
-    struct sw_gw_route *r = SW_ARENA_NEW(b->a, struct sw_gw_route);
+    struct sw_model_route *r = SW_ARENA_NEW(b->a, struct sw_model_route);
 
-    *r = (struct sw_gw_route){
+    *r = (struct sw_model_route){
         .name = name,
-        .match = {.path_kind = SW_GW_PATH_PREFIX, .path = SW_SLICE_LIT("/")},
-        .action = SW_GW_RESPOND,
+        .match = {.path_kind = SW_MODEL_PATH_PREFIX, .path = SW_SLICE_LIT("/")},
+        .action = SW_MODEL_RESPOND,
         .status = status,
         .reason = "route_invalid",
         .request_timeout_ms = -1,
@@ -185,7 +185,7 @@ static struct entry *error_entry(struct builder *b, const struct route *r)
     struct entry *e = SW_ARENA_NEW(b->a, struct entry);
     struct sw_slice name = gw_printf(b, "%s/%.*s/too-large", grpc ? "grpcroute" : "httproute",
                                      SW_SLICE_ARG(r->obj->key));
-    struct sw_gw_route *out = error_route(b, name, grpc ? 503 : 500);
+    struct sw_model_route *out = error_route(b, name, grpc ? 503 : 500);
 
     out->match.grpc = grpc;
     *e = (struct entry){.r = out, .route = r, .grpc = grpc, .rank = 2, .len1 = 1};
@@ -234,11 +234,11 @@ static void judge_route(struct builder *b, const struct kept *k)
     }
 }
 
-void say_limit(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *o,
+void say_limit(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *o,
                struct sw_slice text)
 {
     add_note(b, gw_printf(b, "limit/%u/%.*s", (unsigned)kind, SW_SLICE_ARG(o->key)), text);
-    if (kind == SW_GW_INGRESS)
+    if (kind == SW_MODEL_INGRESS)
         add_notice(b, kind, o, "LimitExceeded", text);
 }
 
@@ -307,7 +307,7 @@ static void leave_out(struct builder *b, struct shared *t, struct share *s)
     } else {
         u->ingress->left_out = true;
         if (!u->ingress->too_large)
-            say_limit(b, SW_GW_INGRESS, u->obj, TABLE_FULL);
+            say_limit(b, SW_MODEL_INGRESS, u->obj, TABLE_FULL);
     }
 }
 
@@ -457,7 +457,7 @@ void fit_tables(struct builder *b)
         const struct sw_json *status = final_status(b, k);
 
         if (status)
-            sw_vec_push(&b->statuses, (struct sw_gw_status){route_view_kinds[k->route.kind],
-                                                            k->route.obj, status});
+            sw_vec_push(&b->statuses, (struct sw_model_status){route_view_kinds[k->route.kind],
+                                                               k->route.obj, status});
     }
 }

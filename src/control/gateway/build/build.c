@@ -12,18 +12,18 @@
 struct used {
     struct builder *b;
     struct sw_map secrets;
-    SW_VEC(struct sw_gw_cluster *) clusters;
+    SW_VEC(struct sw_model_cluster *) clusters;
 };
 
 static void use_secret(struct used *u, struct sw_slice name)
 {
-    struct sw_gw_secret *s = name.n ? sw_map_get(&u->b->secrets, name) : NULL;
+    struct sw_model_secret *s = name.n ? sw_map_get(&u->b->secrets, name) : NULL;
 
     if (s)
         (void)sw_map_put(&u->secrets, s->name, s);
 }
 
-static void use_cluster(struct used *u, const struct sw_gw_cluster *c)
+static void use_cluster(struct used *u, const struct sw_model_cluster *c)
 {
     struct own_cluster *own;
 
@@ -40,17 +40,17 @@ static void use_cluster(struct used *u, const struct sw_gw_cluster *c)
     }
 }
 
-static void use_backends(struct used *u, const struct sw_gw_backend *p, size_t n)
+static void use_backends(struct used *u, const struct sw_model_backend *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         use_cluster(u, p[i].cluster);
 }
 
-static void use_table(struct used *u, const struct sw_gw_table *t)
+static void use_table(struct used *u, const struct sw_model_table *t)
 {
     for (size_t i = 0; t && i < t->n_vhosts; i++) {
         for (size_t k = 0; k < t->vhosts[i]->n_routes; k++) {
-            const struct sw_gw_route *r = t->vhosts[i]->routes[k];
+            const struct sw_model_route *r = t->vhosts[i]->routes[k];
 
             use_backends(u, r->backends, r->n_backends);
             for (size_t m = 0; m < r->n_mirrors; m++)
@@ -61,7 +61,7 @@ static void use_table(struct used *u, const struct sw_gw_table *t)
     }
 }
 
-static void use_chain(struct used *u, const struct sw_gw_chain *c)
+static void use_chain(struct used *u, const struct sw_model_chain *c)
 {
     for (size_t i = 0; i < c->n_certs; i++)
         use_secret(u, c->certs[i]);
@@ -74,16 +74,16 @@ static void use_chain(struct used *u, const struct sw_gw_chain *c)
 
 static int by_listener(const void *x, const void *y)
 {
-    const struct sw_gw_listener *const *p = x;
-    const struct sw_gw_listener *const *q = y;
+    const struct sw_model_listener *const *p = x;
+    const struct sw_model_listener *const *q = y;
 
     return sw_slice_cmp((*p)->name, (*q)->name);
 }
 
 static int by_table(const void *x, const void *y)
 {
-    const struct sw_gw_table *const *p = x;
-    const struct sw_gw_table *const *q = y;
+    const struct sw_model_table *const *p = x;
+    const struct sw_model_table *const *q = y;
 
     return sw_slice_cmp((*p)->name, (*q)->name);
 }
@@ -99,14 +99,14 @@ static void *copy_list(struct sw_arena *a, const void *p, size_t n)
 
 static int by_cluster(const void *x, const void *y)
 {
-    const struct sw_gw_cluster *const *p = x;
-    const struct sw_gw_cluster *const *q = y;
+    const struct sw_model_cluster *const *p = x;
+    const struct sw_model_cluster *const *q = y;
 
     return sw_slice_cmp((*p)->name, (*q)->name);
 }
 
 /* Names of clusters begin with their endpoints': as a rule these are in order already. */
-static void list_endpoints(struct builder *b, struct sw_gw_model *m)
+static void list_endpoints(struct builder *b, struct sw_model *m)
 {
     struct sw_slice *names = sw_arena_array(b->a, m->n_clusters + 1, sizeof(*names));
     bool sorted = true;
@@ -126,7 +126,7 @@ static void list_endpoints(struct builder *b, struct sw_gw_model *m)
     m->n_endpoints = n;
 }
 
-static void list_gateways(struct builder *b, struct sw_gw_model *m)
+static void list_gateways(struct builder *b, struct sw_model *m)
 {
     struct sw_slice *names = sw_arena_array(b->a, b->gateways.n + 1, sizeof(*names));
 
@@ -137,9 +137,9 @@ static void list_gateways(struct builder *b, struct sw_gw_model *m)
     m->n_gateways = b->gateways.n;
 }
 
-static const struct sw_gw_model *assemble(struct builder *b)
+static const struct sw_model *assemble(struct builder *b)
 {
-    struct sw_gw_model *m = SW_ARENA_NEW(b->a, struct sw_gw_model);
+    struct sw_model *m = SW_ARENA_NEW(b->a, struct sw_model);
     struct used u = {.b = b};
 
     if (b->out_listeners.n)
@@ -169,8 +169,8 @@ static const struct sw_gw_model *assemble(struct builder *b)
 
 static int by_subject(const void *x, const void *y)
 {
-    const struct sw_gw_note *p = x;
-    const struct sw_gw_note *q = y;
+    const struct sw_model_note *p = x;
+    const struct sw_model_note *q = y;
     int d = sw_slice_cmp(p->subject, q->subject);
 
     return d ? d : sw_slice_cmp(p->text, q->text);
@@ -178,17 +178,18 @@ static int by_subject(const void *x, const void *y)
 
 static int by_object(const void *x, const void *y)
 {
-    const struct sw_gw_status *p = x;
-    const struct sw_gw_status *q = y;
+    const struct sw_model_status *p = x;
+    const struct sw_model_status *q = y;
 
     return p->kind != q->kind ? (int)p->kind - (int)q->kind : sw_slice_cmp(p->of->key, q->of->key);
 }
 
-static void finish(struct builder *b, struct sw_gw_result *ret)
+static void finish(struct builder *b, struct sw_model_result *ret)
 {
-    struct sw_gw_status *statuses =
-        sw_arena_array(b->a, b->statuses.n + 1, sizeof(struct sw_gw_status));
-    struct sw_gw_note *notes = sw_arena_array(b->a, b->notes.n + 1, sizeof(struct sw_gw_note));
+    struct sw_model_status *statuses =
+        sw_arena_array(b->a, b->statuses.n + 1, sizeof(struct sw_model_status));
+    struct sw_model_note *notes =
+        sw_arena_array(b->a, b->notes.n + 1, sizeof(struct sw_model_note));
 
     ret->model = assemble(b);
     if (b->statuses.n) {
@@ -201,14 +202,14 @@ static void finish(struct builder *b, struct sw_gw_result *ret)
     }
     ret->statuses = statuses;
     ret->n_statuses = b->statuses.n;
-    ret->wants =
-        memcpy(sw_arena_array(b->a, b->wants.n + 1, sizeof(*b->wants.p)),
-               b->wants.n ? b->wants.p : &(struct sw_gw_want){0}, b->wants.n * sizeof(*b->wants.p));
+    ret->wants = memcpy(sw_arena_array(b->a, b->wants.n + 1, sizeof(*b->wants.p)),
+                        b->wants.n ? b->wants.p : &(struct sw_model_want){0},
+                        b->wants.n * sizeof(*b->wants.p));
     ret->n_wants = b->wants.n;
     ret->notes = notes;
     ret->n_notes = b->notes.n;
     ret->notices = memcpy(sw_arena_array(b->a, b->notices.n + 1, sizeof(*b->notices.p)),
-                          b->notices.n ? b->notices.p : &(struct sw_gw_notice){0},
+                          b->notices.n ? b->notices.p : &(struct sw_model_notice){0},
                           b->notices.n * sizeof(*b->notices.p));
     ret->n_notices = b->notices.n;
 }
@@ -247,7 +248,7 @@ static void builder_done(struct builder *b)
 }
 
 /* What has no chain that serves is nowhere bound, so no data plane answers for it. */
-static void use_planes(struct builder *b, const struct sw_gw_planes *planes)
+static void use_planes(struct builder *b, const struct sw_planes *planes)
 {
     b->planes = planes;
     for (size_t i = 0; i < b->out_listeners.n; i++)
@@ -256,19 +257,20 @@ static void use_planes(struct builder *b, const struct sw_gw_planes *planes)
 
 void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
                         const struct sw_gateway_conf *conf, struct sw_arena *a,
-                        struct sw_gw_result *ret)
+                        struct sw_model_result *ret)
 {
     /* What a resolver's answers follow from is not known here. */
     struct builder b = {
         .v = v, .conf = conf, .a = a, .keep = a, .cache = conf->resolve ? NULL : cache};
-    struct sw_gw_planes planes = {0};
+    struct sw_planes planes = {0};
 
     if (b.cache)
         cache_begin(&b);
     refs_init(&b);
-    sw_connector_keys_init(
-        &b.keys, v,
-        &(const struct sw_connector_kinds){SW_GW_CONNECTOR, SW_GW_CONNECTORCLASS, SW_GW_CLAIM}, a);
+    sw_connector_keys_init(&b.keys, v,
+                           &(const struct sw_connector_kinds){
+                               SW_MODEL_CONNECTOR, SW_MODEL_CONNECTORCLASS, SW_MODEL_CLAIM},
+                           a);
     names_init(&b);
     build_classes(&b);
     build_gateways(&b);
@@ -284,7 +286,7 @@ void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
     build_sockets(&b);
     build_infrastructure(&b);
     if (sw_view_input(v).n) {
-        sw_gw_planes_read(&planes, sw_view_input(v));
+        sw_planes_read(&planes, sw_view_input(v));
         use_planes(&b, &planes);
     }
     status_gateways(&b);
@@ -293,11 +295,11 @@ void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
     if (b.cache)
         cache_end(&b);
     builder_done(&b);
-    sw_gw_planes_done(&planes);
+    sw_planes_done(&planes);
 }
 
 void sw_gateway_build(const struct sw_view *v, const struct sw_gateway_conf *conf,
-                      struct sw_arena *a, struct sw_gw_result *ret)
+                      struct sw_arena *a, struct sw_model_result *ret)
 {
     sw_gateway_rebuild(NULL, v, conf, a, ret);
 }

@@ -13,49 +13,49 @@
 #include "control/runtime.h"
 
 /* Kinds of the view, by index. */
-enum sw_gw_kind {
-    SW_GW_CLASS,
-    SW_GW_GATEWAY,
-    SW_GW_LISTENERSET,
-    SW_GW_HTTPROUTE,
-    SW_GW_GRPCROUTE,
-    SW_GW_TLSROUTE,
-    SW_GW_TCPROUTE,
-    SW_GW_UDPROUTE,
-    SW_GW_GRANT,
-    SW_GW_BACKENDTLS,
-    SW_GW_SERVICE,
-    SW_GW_SECRET,
-    SW_GW_CONFIGMAP,
-    SW_GW_NAMESPACE,
-    SW_GW_INGRESS,
-    SW_GW_INGRESSCLASS,
-    SW_GW_CRD,
-    SW_GW_ACCOUNT, /* ServiceAccounts that carry what Gateways say of infrastructure */
-    SW_GW_CONNECTOR,
-    SW_GW_CONNECTORCLASS,
-    SW_GW_CLAIM,     /* on keys */
-    SW_GW_HOSTCLAIM, /* on host names */
-    SW_GW_ADVERTISEMENT,
-    SW_GW_BACKENDSLICE, /* EndpointSlices that belong to no Service */
-    SW_GW_KINDS,
+enum sw_model_kind {
+    SW_MODEL_CLASS,
+    SW_MODEL_GATEWAY,
+    SW_MODEL_LISTENERSET,
+    SW_MODEL_HTTPROUTE,
+    SW_MODEL_GRPCROUTE,
+    SW_MODEL_TLSROUTE,
+    SW_MODEL_TCPROUTE,
+    SW_MODEL_UDPROUTE,
+    SW_MODEL_GRANT,
+    SW_MODEL_BACKENDTLS,
+    SW_MODEL_SERVICE,
+    SW_MODEL_SECRET,
+    SW_MODEL_CONFIGMAP,
+    SW_MODEL_NAMESPACE,
+    SW_MODEL_INGRESS,
+    SW_MODEL_INGRESSCLASS,
+    SW_MODEL_CRD,
+    SW_MODEL_ACCOUNT, /* ServiceAccounts that carry what Gateways say of infrastructure */
+    SW_MODEL_CONNECTOR,
+    SW_MODEL_CONNECTORCLASS,
+    SW_MODEL_CLAIM,     /* on keys */
+    SW_MODEL_HOSTCLAIM, /* on host names */
+    SW_MODEL_ADVERTISEMENT,
+    SW_MODEL_BACKENDSLICE, /* EndpointSlices that belong to no Service */
+    SW_MODEL_KINDS,
 };
-extern const struct sw_control_kind sw_gateway_kinds[SW_GW_KINDS];
+extern const struct sw_control_kind sw_gateway_kinds[SW_MODEL_KINDS];
 
 /* Kinds of the view that endpoints are made from. */
-enum sw_gw_ep_kind {
-    SW_GW_EP_SERVICE,
-    SW_GW_EP_SLICE,
-    SW_GW_EP_ENDPOINTS, /* hand-written ones of the older kind; slices go first */
-    SW_GW_EP_CONNECTOR,
-    SW_GW_EP_CONNECTORCLASS,
-    SW_GW_EP_CLAIM,
-    SW_GW_EP_KINDS,
+enum sw_model_ep_kind {
+    SW_MODEL_EP_SERVICE,
+    SW_MODEL_EP_SLICE,
+    SW_MODEL_EP_ENDPOINTS, /* hand-written ones of the older kind; slices go first */
+    SW_MODEL_EP_CONNECTOR,
+    SW_MODEL_EP_CONNECTORCLASS,
+    SW_MODEL_EP_CLAIM,
+    SW_MODEL_EP_KINDS,
 };
-extern const struct sw_control_kind sw_gateway_endpoint_kinds[SW_GW_EP_KINDS];
+extern const struct sw_control_kind sw_gateway_endpoint_kinds[SW_MODEL_EP_KINDS];
 
 /* What clients are told, and where the data plane binds for it. */
-struct sw_gateway_addr {
+struct sw_model_address {
     struct sw_slice address; /* an IP address; a DNS name in lower case with 'hostname' */
     bool hostname;
     struct sw_slice bind;
@@ -79,7 +79,7 @@ struct sw_gateway_ref {
 struct sw_gateway_conf {
     struct sw_slice controller;         /* ["spanwire.dev/gateway"] */
     struct sw_slice ingress_controller; /* ["spanwire.dev/ingress"] */
-    const struct sw_gateway_addr *addrs;
+    const struct sw_model_address *addrs;
     size_t n_addrs;
     uint16_t port_offset; /* added to ports below 1024; 0: they are bound as they are */
     const struct sw_gateway_ports *reserved; /* TCP ports where data planes may not listen */
@@ -109,7 +109,7 @@ enum {
  * while there are enough. SW_EINVAL, SW_ELIMIT.
  */
 SW_NODISCARD int sw_gateway_addrs_parse(struct sw_arena *a, struct sw_slice in,
-                                        struct sw_gateway_addr **ret, size_t *ret_n,
+                                        struct sw_model_address **ret, size_t *ret_n,
                                         struct sw_err *err);
 
 /* Reads "6443,15000-15063"; empty is none. SW_EINVAL, SW_ELIMIT. */
@@ -118,58 +118,58 @@ SW_NODISCARD int sw_gateway_ports_parse(struct sw_arena *a, struct sw_slice in,
                                         struct sw_err *err);
 
 /* A status to be written: it differs from what the view shows. */
-struct sw_gw_status {
-    enum sw_gw_kind kind;
+struct sw_model_status {
+    enum sw_model_kind kind;
     const struct sw_kube_obj *of;
     const struct sw_json *status; /* conditions without lastTransitionTime changed: see stamp */
 };
 
 /* Something an operator should read once. */
-struct sw_gw_note {
+struct sw_model_note {
     struct sw_slice subject; /* "gateway/ns/name/listener" */
     struct sw_slice text;
     bool refused; /* a host name of others was asked for: counted */
 };
 
 /* Something an Event shall say about an object. */
-struct sw_gw_notice {
-    enum sw_gw_kind kind;
+struct sw_model_notice {
+    enum sw_model_kind kind;
     const struct sw_kube_obj *of;
     const char *reason;
     struct sw_slice text;
 };
 
 /* Something that shall be so in the API, and is not as far as the view shows. */
-enum sw_gw_want_how {
-    SW_GW_WANT_OBJECT, /* with at least these fields; also wanted while it is there */
-    SW_GW_WANT_GONE,
-    SW_GW_WANT_FINALIZER,
-    SW_GW_WANT_NO_FINALIZER,
+enum sw_model_want_how {
+    SW_MODEL_WANT_OBJECT, /* with at least these fields; also wanted while it is there */
+    SW_MODEL_WANT_GONE,
+    SW_MODEL_WANT_FINALIZER,
+    SW_MODEL_WANT_NO_FINALIZER,
 };
 
-struct sw_gw_want {
-    enum sw_gw_want_how how;
-    enum sw_gw_kind kind;
+struct sw_model_want {
+    enum sw_model_want_how how;
+    enum sw_model_kind kind;
     const struct sw_kube_obj *of; /* OBJECT: because of whom */
     const struct sw_json *json;   /* OBJECT */
     struct sw_slice finalizer;
 };
 
-struct sw_gw_result {
-    const struct sw_gw_model *model;
-    const struct sw_gw_status *statuses; /* by kind, namespace, name */
+struct sw_model_result {
+    const struct sw_model *model;
+    const struct sw_model_status *statuses; /* by kind, namespace, name */
     size_t n_statuses;
-    const struct sw_gw_want *wants;
+    const struct sw_model_want *wants;
     size_t n_wants;
-    const struct sw_gw_note *notes; /* by subject */
+    const struct sw_model_note *notes; /* by subject */
     size_t n_notes;
-    const struct sw_gw_notice *notices; /* of objects that no status says anything about */
+    const struct sw_model_notice *notices; /* of objects that no status says anything about */
     size_t n_notices;
 };
 
 /* Objects of the view are borrowed by the result, which must not outlive it. */
 void sw_gateway_build(const struct sw_view *v, const struct sw_gateway_conf *conf,
-                      struct sw_arena *a, struct sw_gw_result *ret);
+                      struct sw_arena *a, struct sw_model_result *ret);
 
 /*
  * The same with memory of the build before, for a view that differs little from the last: equal
@@ -186,19 +186,19 @@ struct sw_gateway_cache_stats {
 struct sw_gateway_cache_stats sw_gateway_cache_stats(const struct sw_gateway_cache *c);
 void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
                         const struct sw_gateway_conf *conf, struct sw_arena *a,
-                        struct sw_gw_result *ret);
+                        struct sw_model_result *ret);
 
-/* The endpoint sets of these names (from sw_gw_model.endpoints); unknown ones are empty. */
+/* The endpoint sets of these names (from sw_model.endpoints); unknown ones are empty. */
 void sw_gateway_endpoints(const struct sw_view *v, const struct sw_slice *names, size_t n,
-                          struct sw_arena *a, struct sw_gw_endpoint_model *ret);
+                          struct sw_arena *a, struct sw_endpoint_model *ret);
 
 /*
  * The part of a model that endpoints need, as text and back: equal parts give equal text, so that
  * changes elsewhere leave endpoints alone. The model read has endpoints, the clusters that are
  * tunnels or UDP, and the UDP listeners; it borrows the text.
  */
-struct sw_slice sw_gateway_plan_write(struct sw_arena *a, const struct sw_gw_model *m);
-void sw_gateway_plan_read(struct sw_arena *a, struct sw_slice text, struct sw_gw_model *ret);
+struct sw_slice sw_gateway_plan_write(struct sw_arena *a, const struct sw_model *m);
+void sw_gateway_plan_read(struct sw_arena *a, struct sw_slice text, struct sw_model *ret);
 
 /*
  * A copy of a status in which every condition without lastTransitionTime has the given one: the
@@ -208,5 +208,5 @@ const struct sw_json *sw_gateway_stamp(struct sw_arena *a, const struct sw_json 
                                        uint64_t wall_ns);
 
 /* Text of a model for people and golden tests; equal models give equal bytes. */
-SW_NODISCARD int sw_gw_model_dump(const struct sw_gw_model *m, struct sw_buf *out);
-SW_NODISCARD int sw_gw_endpoints_dump(const struct sw_gw_endpoint_model *m, struct sw_buf *out);
+SW_NODISCARD int sw_model_dump(const struct sw_model *m, struct sw_buf *out);
+SW_NODISCARD int sw_model_endpoints_dump(const struct sw_endpoint_model *m, struct sw_buf *out);

@@ -102,7 +102,7 @@ struct sw_gateway_cache_stats sw_gateway_cache_stats(const struct sw_gateway_cac
 }
 
 /* True when the kind has the same objects, or the same but for their statuses. */
-static bool same_kind(const struct sw_view *x, const struct sw_view *y, enum sw_gw_kind kind,
+static bool same_kind(const struct sw_view *x, const struct sw_view *y, enum sw_model_kind kind,
                       bool status_too)
 {
     size_t n = sw_view_count(x, kind);
@@ -130,15 +130,15 @@ static bool same_kind(const struct sw_view *x, const struct sw_view *y, enum sw_
 /* Of Connectors it only matters who is there, who is away, and what they can do. */
 static bool same_connectors(const struct sw_view *x, const struct sw_view *y)
 {
-    size_t n = sw_view_count(x, SW_GW_CONNECTOR);
+    size_t n = sw_view_count(x, SW_MODEL_CONNECTOR);
 
-    if (x->kinds[SW_GW_CONNECTOR] == y->kinds[SW_GW_CONNECTOR])
+    if (x->kinds[SW_MODEL_CONNECTOR] == y->kinds[SW_MODEL_CONNECTOR])
         return true;
-    if (n != sw_view_count(y, SW_GW_CONNECTOR))
+    if (n != sw_view_count(y, SW_MODEL_CONNECTOR))
         return false;
     for (size_t i = 0; i < n; i++) {
-        const struct sw_kube_obj *a = sw_view_at(x, SW_GW_CONNECTOR, i);
-        const struct sw_kube_obj *b = sw_view_at(y, SW_GW_CONNECTOR, i);
+        const struct sw_kube_obj *a = sw_view_at(x, SW_MODEL_CONNECTOR, i);
+        const struct sw_kube_obj *b = sw_view_at(y, SW_MODEL_CONNECTOR, i);
 
         if (a != b && (!sw_slice_eq(a->key, b->key) || generation_of(a) != generation_of(b) ||
                        !sw_json_equal(sw_json_walk(a->json, "status", "capabilities", NULL),
@@ -156,16 +156,16 @@ static bool same_connectors(const struct sw_view *x, const struct sw_view *y)
 /* Nothing that all compiled routes follow from is different, as far as objects show. */
 static bool same_world(const struct sw_view *x, const struct sw_view *y)
 {
-    if (!same_kind(x, y, SW_GW_CLASS, true) || !same_kind(x, y, SW_GW_CONNECTORCLASS, true) ||
-        !same_kind(x, y, SW_GW_CLAIM, true))
+    if (!same_kind(x, y, SW_MODEL_CLASS, true) || !same_kind(x, y, SW_MODEL_CONNECTORCLASS, true) ||
+        !same_kind(x, y, SW_MODEL_CLAIM, true))
         return false;
-    if (!same_connectors(x, y) || !same_kind(x, y, SW_GW_BACKENDSLICE, true) ||
-        !same_kind(x, y, SW_GW_ADVERTISEMENT, true))
+    if (!same_connectors(x, y) || !same_kind(x, y, SW_MODEL_BACKENDSLICE, true) ||
+        !same_kind(x, y, SW_MODEL_ADVERTISEMENT, true))
         return false;
-    if (x->kinds[SW_GW_CONFIGMAP] != y->kinds[SW_GW_CONFIGMAP] && slices_have_cas(y))
+    if (x->kinds[SW_MODEL_CONFIGMAP] != y->kinds[SW_MODEL_CONFIGMAP] && slices_have_cas(y))
         return false;
     /* Their statuses change whenever a route comes or goes. */
-    return same_kind(x, y, SW_GW_GATEWAY, false) && same_kind(x, y, SW_GW_LISTENERSET, false);
+    return same_kind(x, y, SW_MODEL_GATEWAY, false) && same_kind(x, y, SW_MODEL_LISTENERSET, false);
 }
 
 /* ---- what is different ---- */
@@ -178,7 +178,7 @@ static bool same_at(const struct sw_kube_obj *x, const struct sw_kube_obj *y, co
 }
 
 /* Keys of objects that came, went, or differ in a member ('of' may be NULL). */
-static void diff(const struct sw_view *x, const struct sw_view *y, enum sw_gw_kind kind,
+static void diff(const struct sw_view *x, const struct sw_view *y, enum sw_model_kind kind,
                  const char *member, const char *of, struct sw_map *ret)
 {
     size_t nx = sw_view_count(x, kind);
@@ -208,9 +208,9 @@ static void find_diff(struct sw_gateway_cache *c, const struct sw_view *v)
 {
     struct sw_map grants = {0};
 
-    diff(c->view, v, SW_GW_SERVICE, "spec", NULL, &c->services);
-    diff(c->view, v, SW_GW_NAMESPACE, "metadata", "labels", &c->namespaces);
-    diff(c->view, v, SW_GW_GRANT, "spec", NULL, &grants);
+    diff(c->view, v, SW_MODEL_SERVICE, "spec", NULL, &c->services);
+    diff(c->view, v, SW_MODEL_NAMESPACE, "metadata", "labels", &c->namespaces);
+    diff(c->view, v, SW_MODEL_GRANT, "spec", NULL, &grants);
     c->grants = grants.n > 0;
     sw_map_done(&grants);
 }
@@ -367,13 +367,13 @@ void cache_end(struct builder *b)
     c->view = view_ref((struct sw_view *)(uintptr_t)b->v);
 }
 
-struct sw_gw_memo *new_memo(const struct builder *b, const struct route *r)
+struct sw_model_memo *new_memo(const struct builder *b, const struct route *r)
 {
-    struct sw_gw_memo *m;
+    struct sw_model_memo *m;
 
     if (!b->cache)
         return NULL;
-    m = SW_ARENA_NEW(r->arena, struct sw_gw_memo);
+    m = SW_ARENA_NEW(r->arena, struct sw_model_memo);
     m->arena = r->arena;
     return m;
 }

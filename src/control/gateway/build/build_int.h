@@ -82,7 +82,7 @@ struct listener {
     uint16_t port;
     uint16_t bind_port;
     enum proto proto;
-    enum sw_gw_tls_mode tls;
+    enum sw_model_tls_mode tls;
     unsigned kinds;            /* bits of enum route_kind that may attach */
     struct sw_json *supported; /* supportedKinds */
     struct ns_rule ns;
@@ -95,7 +95,7 @@ struct listener {
     const char *note;
     struct sw_slice *certs;
     size_t n_certs;
-    enum sw_gw_client_mode client_mode;
+    enum sw_model_client_mode client_mode;
     struct sw_slice client_ca;
     bool refuse;                 /* no handshake may succeed */
     bool claimed;                /* has its place on the sockets */
@@ -109,7 +109,7 @@ struct listener {
 struct parent {
     size_t number; /* in order of making */
     const struct sw_kube_obj *obj;
-    enum sw_gw_kind kind; /* SW_GW_GATEWAY or SW_GW_LISTENERSET */
+    enum sw_model_kind kind; /* SW_MODEL_GATEWAY or SW_MODEL_LISTENERSET */
     struct gateway *gw;
     struct listener *listeners;
     size_t n_listeners;
@@ -136,7 +136,7 @@ struct gateway {
 
 /* A route of an L7 kind ready for a table, with what decides its place there. */
 struct entry {
-    const struct sw_gw_route *r;
+    const struct sw_model_route *r;
     const struct route *route;
     bool grpc;
     uint8_t rank;  /* of the path's kind, small first */
@@ -155,8 +155,8 @@ struct compiled {
     struct entry *entries;
     size_t n_entries;
     size_t cap_entries;
-    const struct sw_gw_backend *plain; /* L4: as they are */
-    const struct sw_gw_backend *tls;   /* TLSRoute, terminated: with BackendTLSPolicies */
+    const struct sw_model_backend *plain; /* L4: as they are */
+    const struct sw_model_backend *tls;   /* TLSRoute, terminated: with BackendTLSPolicies */
     size_t n_backends;
     struct load load; /* of all entries, for one host */
     struct compiled *next;
@@ -181,10 +181,10 @@ struct route {
     bool too_large;            /* beyond what one object may have */
     bool left_out;             /* an Ingress, in this build: the table is full */
     struct attached *attached; /* everywhere it is */
-    SW_VEC(struct sw_slice) services;      /* "ns/name" of Services, for policies' ancestors */
-    SW_VEC(struct sw_gw_cluster *) sticky; /* that it keeps sessions on */
-    SW_VEC(struct sw_slice) looked_at;     /* "ns/name" of Services, there or not */
-    bool crossing;                         /* refers to other namespaces: grants matter */
+    SW_VEC(struct sw_slice) services;         /* "ns/name" of Services, for policies' ancestors */
+    SW_VEC(struct sw_model_cluster *) sticky; /* that it keeps sessions on */
+    SW_VEC(struct sw_slice) looked_at;        /* "ns/name" of Services, there or not */
+    bool crossing;                            /* refers to other namespaces: grants matter */
 };
 void route_done(struct route *r);
 
@@ -207,7 +207,7 @@ struct kept {
 
 struct policy {
     const struct sw_kube_obj *obj;
-    struct sw_gw_backend_tls tls; /* without the client certificate */
+    struct sw_model_backend_tls tls; /* without the client certificate */
     struct verdict accepted;
     struct verdict resolved;
     struct gateway **ancestors;
@@ -216,13 +216,13 @@ struct policy {
 
 /* A cluster and what the build has to know of it besides. */
 struct own_cluster {
-    struct sw_gw_cluster c;
+    struct sw_model_cluster c;
     bool used;              /* by something that is served */
     const char *offline;    /* a tunnel whose connector is away, and why; NULL: not so */
     struct sw_slice device; /* of a tunnel: its connector's name */
 };
 
-static inline struct own_cluster *own_cluster(const struct sw_gw_cluster *c)
+static inline struct own_cluster *own_cluster(const struct sw_model_cluster *c)
 {
     /* All clusters of a build are made by it. */
     return (struct own_cluster *)((uintptr_t)c - offsetof(struct own_cluster, c));
@@ -259,7 +259,7 @@ struct builder {
     struct sw_map policies;         /* "ns/service|port name" -> struct policy */
     struct sw_map targets;          /* "ns/service" -> struct policy_link: all that name it */
     struct sw_map clusters;
-    struct sw_map secrets; /* name -> struct sw_gw_secret */
+    struct sw_map secrets; /* name -> struct sw_model_secret */
     struct sw_map sockets;
     struct sw_map bound;          /* (bind, transport, bind port) -> struct socket */
     struct sw_map recorded;       /* places that statuses say are taken; see conflicts.c */
@@ -275,15 +275,15 @@ struct builder {
     SW_VEC(struct gateway *) gateways;   /* oldest first */
     SW_VEC(struct socket *) socket_list;
     SW_VEC(struct policy *) policy_list;
-    SW_VEC(struct sw_gw_status) statuses;
-    SW_VEC(struct sw_gw_want) wants;
-    SW_VEC(struct sw_gw_note) notes;
-    SW_VEC(struct sw_gw_notice) notices;
+    SW_VEC(struct sw_model_status) statuses;
+    SW_VEC(struct sw_model_want) wants;
+    SW_VEC(struct sw_model_note) notes;
+    SW_VEC(struct sw_model_notice) notices;
     SW_VEC(const struct kept *) l7; /* HTTPRoutes and GRPCRoutes: their statuses come last */
-    SW_VEC(struct sw_gw_listener *) out_listeners;
-    SW_VEC(struct sw_gw_table *) out_tables;
-    const struct sw_gw_planes *planes; /* NULL: nobody asks data planes */
-    struct sw_map out_names;           /* of out_listeners, while there are planes */
+    SW_VEC(struct sw_model_listener *) out_listeners;
+    SW_VEC(struct sw_model_table *) out_tables;
+    const struct sw_planes *planes; /* NULL: nobody asks data planes */
+    struct sw_map out_names;        /* of out_listeners, while there are planes */
     struct sw_connector_keys keys;
 };
 
@@ -298,7 +298,7 @@ struct ns_rule ns_rule_read(struct builder *b, const struct sw_json *namespaces,
 bool ns_rule_admits(const struct builder *b, const struct ns_rule *r, struct sw_slice own,
                     struct sw_slice other);
 extern const char *const route_kind_names[RK_COUNT];
-extern const enum sw_gw_kind route_view_kinds[RK_COUNT];
+extern const enum sw_model_kind route_view_kinds[RK_COUNT];
 /* printf into the arena as a slice. */
 struct sw_slice gw_printf(struct builder *b, const char *fmt, ...) SW_PRINTF(2, 3);
 /* The map's values in the order of their keys, in the arena. */
@@ -307,7 +307,7 @@ void add_note(struct builder *b, struct sw_slice subject, struct sw_slice text);
 /* Objects that refer to a class or a parent that does not exist: nobody writes their status. */
 void notice_gateways(struct builder *b);
 void notice_route(struct builder *b, const struct route *r);
-void add_notice(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *of,
+void add_notice(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *of,
                 const char *reason, struct sw_slice text);
 
 /* ---- hosts.c ---- */
@@ -340,7 +340,7 @@ void names_init(struct builder *b);
 const char *name_claimed(struct builder *b, struct sw_slice host, const struct parent *p,
                          struct sw_slice route_ns, struct sw_slice since);
 /* Says, once, that the object serves nothing under the host. */
-void name_refused(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *of,
+void name_refused(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *of,
                   struct sw_slice host);
 /* True, and said, for a name that the route brings along and another namespace has claimed. */
 bool name_refuses_route(struct builder *b, const struct listener *l, const struct route *r,
@@ -414,41 +414,42 @@ struct backend_ctx {
  * A BackendObjectReference as a cluster; NULL when it cannot be used, with the reason in *ret
  * (reason NULL: the reference is fine, but its policy is not).
  */
-struct sw_gw_cluster *resolve_backend(struct builder *b, const struct backend_ctx *ctx,
-                                      const struct sw_json *ref, struct verdict *ret);
+struct sw_model_cluster *resolve_backend(struct builder *b, const struct backend_ctx *ctx,
+                                         const struct sw_json *ref, struct verdict *ret);
 /* Clusters are made once for each set, protocol and TLS. */
-struct sw_gw_cluster *intern_cluster(struct builder *b, struct sw_slice endpoints,
-                                     enum sw_gw_proto proto, const struct sw_gw_backend_tls *tls);
+struct sw_model_cluster *intern_cluster(struct builder *b, struct sw_slice endpoints,
+                                        enum sw_model_proto proto,
+                                        const struct sw_model_backend_tls *tls);
 /* How to speak to a port with this appProtocol; false when it cannot be spoken to. */
-bool app_proto(struct sw_slice app, enum route_kind kind, enum sw_gw_proto *ret, bool *ret_tls);
+bool app_proto(struct sw_slice app, enum route_kind kind, enum sw_model_proto *ret, bool *ret_tls);
 /* A Service's port by number, or by name where number is 0; for Ingresses. */
-struct sw_gw_cluster *service_cluster(struct builder *b, struct sw_slice ns, struct sw_slice name,
-                                      uint16_t number, struct sw_slice port_name,
-                                      struct verdict *ret);
+struct sw_model_cluster *service_cluster(struct builder *b, struct sw_slice ns,
+                                         struct sw_slice name, uint16_t number,
+                                         struct sw_slice port_name, struct verdict *ret);
 /* Keeps the first failure. */
 void note_unresolved(struct route *r, struct verdict v);
 
 /* ---- connectors.c ---- */
 
 /* Names of endpoint sets that are no Services': these, then the rest; resolved.h has one more. */
-#define SW_GW_CONNECTOR_SET "connector/" /* ns/name/target */
-#define SW_GW_SLICE_SET     "slice/"     /* ns/name/port */
+#define SW_MODEL_CONNECTOR_SET "connector/" /* ns/name/target */
+#define SW_MODEL_SLICE_SET     "slice/"     /* ns/name/port */
 /* Of clusters of host names. */
-#define SW_GW_DNS_CLUSTER "dns/" /* host/port */
+#define SW_MODEL_DNS_CLUSTER "dns/" /* host/port */
 /* Behind the port in names of Services' sets, "ns/service/port": TCP's and UDP's may differ. */
-#define SW_GW_UDP_SET "+udp"
+#define SW_MODEL_UDP_SET "+udp"
 
-struct sw_gw_cluster *connector_backend(struct builder *b, const struct backend_ctx *ctx,
-                                        const struct sw_gateway_ref *r, struct verdict *ret);
-struct sw_gw_cluster *slice_backend(struct builder *b, const struct backend_ctx *ctx,
-                                    const struct sw_gateway_ref *r, struct verdict *ret);
+struct sw_model_cluster *connector_backend(struct builder *b, const struct backend_ctx *ctx,
+                                           const struct sw_gateway_ref *r, struct verdict *ret);
+struct sw_model_cluster *slice_backend(struct builder *b, const struct backend_ctx *ctx,
+                                       const struct sw_gateway_ref *r, struct verdict *ret);
 /* The CAs that EndpointSlices name, in every build: compiled routes that are kept need them too. */
 void build_slice_cas(struct builder *b);
 bool slices_have_cas(const struct sw_view *v);
 /* The first backend, when none can serve now although all are fine; NULL: one can. */
-const struct own_cluster *all_offline(const struct sw_gw_backend *list, size_t n);
+const struct own_cluster *all_offline(const struct sw_model_backend *list, size_t n);
 /* The route answers by itself until a connector is back. */
-void respond_offline(struct builder *b, struct sw_gw_route *to, const struct own_cluster *away);
+void respond_offline(struct builder *b, struct sw_model_route *to, const struct own_cluster *away);
 
 /* ---- gateways.c ---- */
 
@@ -495,7 +496,7 @@ struct rule {
     struct backend_ctx backend;
     bool first; /* complaints count once */
     uint16_t index;
-    struct sw_gw_route proto; /* everything but name and match */
+    struct sw_model_route proto; /* everything but name and match */
     bool local_redirect;
     bool fail_closed; /* matches stay and answer with an error */
     bool shut;        /* who is to judge requests cannot be asked: all get an error */
@@ -508,8 +509,8 @@ struct rule {
 };
 
 struct rule_share {
-    struct sw_gw_route proto;
-    uint32_t upto; /* struct sw_gw_route.share */
+    struct sw_model_route proto;
+    uint32_t upto; /* struct sw_model_route.share */
     bool local_redirect;
 };
 void rule_filters(struct rule *r, const struct sw_json *filters);
@@ -524,7 +525,7 @@ void rule_settings(struct rule *r);
 void rule_bad(struct rule *r, const char *reason, const char *fmt, ...) SW_PRINTF(3, 4);
 /* Header matches shared by HTTP and gRPC; false when one cannot be served. */
 bool read_value_matches(struct rule *r, const struct sw_json *list, bool headers,
-                        const struct sw_gw_value_match **ret, size_t *ret_n);
+                        const struct sw_model_value_match **ret, size_t *ret_n);
 /* A path as requests have it: from the first '/' on, without query. */
 bool path_valid(struct sw_slice path);
 bool regex_ok(struct rule *r, struct sw_slice pattern);
@@ -535,24 +536,24 @@ void grpc_rule(struct rule *r, struct compiled *c);
 /* Ends a rule: its counters, and true when its matches shall be emitted. */
 bool rule_finish(struct rule *r);
 /* Adds the rule's routes for one match: 'like' has all of the entry but the route. */
-void rule_emit(struct rule *r, struct compiled *c, const struct sw_gw_match *m,
+void rule_emit(struct rule *r, struct compiled *c, const struct sw_model_match *m,
                const struct entry *like, const char *kind);
 
 /* ---- budget.c ---- */
 
 /* Bytes of the route as the data plane gets it; never too few. */
-size_t route_size(const struct sw_gw_route *r);
+size_t route_size(const struct sw_model_route *r);
 /* Adds the rule's entries from this one on to c's load; false: more than one object may have. */
 bool load_rule(const struct rule *r, struct compiled *c, size_t from);
 bool object_fits(struct load l);
 /* What an object that does not fit is told. */
 struct sw_slice object_limits(struct builder *b, struct load l);
 /* An answer for every path instead of an object's routes. */
-struct sw_gw_route *error_route(struct builder *b, struct sw_slice name, uint16_t status);
+struct sw_model_route *error_route(struct builder *b, struct sw_slice name, uint16_t status);
 /* The route's entries become one that answers with an error. */
 void refuse_object(struct builder *b, struct route *r, struct compiled *c);
 /* To the log, and as an Event where the object has no conditions. */
-void say_limit(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *o,
+void say_limit(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *o,
                struct sw_slice text);
 /* Leaves out what no table has room for; then the statuses of routes are known. */
 void fit_tables(struct builder *b);
@@ -592,7 +593,7 @@ struct sw_json *merge_conditions(struct builder *b, const struct sw_json *have,
 bool same_conditions(const struct sw_json *have, const char *const *owned, const struct cond *want,
                      size_t n, int64_t generation);
 /* Adds the status unless the object already has it. */
-void put_status(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *of,
+void put_status(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *of,
                 struct sw_json *status);
 void status_class(struct builder *b, const struct sw_kube_obj *class, struct verdict accepted,
                   struct verdict version);
@@ -614,4 +615,4 @@ void cache_end(struct builder *b);
 bool cache_cert_known(const struct builder *b, const uint64_t hash[2]);
 void cache_cert_add(struct builder *b, const uint64_t hash[2]);
 /* For a route of the model that lives as long as r; NULL when nothing is kept. */
-struct sw_gw_memo *new_memo(const struct builder *b, const struct route *r);
+struct sw_model_memo *new_memo(const struct builder *b, const struct route *r);

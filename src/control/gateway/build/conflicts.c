@@ -450,7 +450,7 @@ static void claim(struct builder *b, struct listener *l)
         l->note = gw_printf(b, "port %u is served on port %u", l->port, l->bind_port).p;
         add_note(b,
                  gw_printf(b, "%s/%.*s/%.*s",
-                           l->parent->kind == SW_GW_GATEWAY ? "gateway" : "listenerset",
+                           l->parent->kind == SW_MODEL_GATEWAY ? "gateway" : "listenerset",
                            SW_SLICE_ARG(o->key), SW_SLICE_ARG(l->name)),
                  sw_slice_str(l->note));
     }

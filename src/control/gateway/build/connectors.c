@@ -38,7 +38,7 @@ static bool any_online(const struct builder *b, struct sw_slice ns, struct sw_sl
 {
     while (names.p) {
         const struct sw_kube_obj *o =
-            sw_view_find(b->v, SW_GW_CONNECTOR, ns, sw_slice_cut(&names, ','));
+            sw_view_find(b->v, SW_MODEL_CONNECTOR, ns, sw_slice_cut(&names, ','));
 
         if (o && sw_connector_online(&b->keys, o).n)
             return true;
@@ -46,13 +46,13 @@ static bool any_online(const struct builder *b, struct sw_slice ns, struct sw_sl
     return false;
 }
 
-static struct sw_gw_cluster *tunnel(struct builder *b, struct sw_slice ns, struct sw_slice name,
-                                    struct sw_slice target, enum sw_gw_proto proto,
-                                    const struct sw_gw_backend_tls *tls)
+static struct sw_model_cluster *tunnel(struct builder *b, struct sw_slice ns, struct sw_slice name,
+                                       struct sw_slice target, enum sw_model_proto proto,
+                                       const struct sw_model_backend_tls *tls)
 {
-    struct sw_gw_cluster *c =
+    struct sw_model_cluster *c =
         intern_cluster(b,
-                       gw_printf(b, SW_GW_CONNECTOR_SET "%.*s/%.*s/%.*s", SW_SLICE_ARG(ns),
+                       gw_printf(b, SW_MODEL_CONNECTOR_SET "%.*s/%.*s/%.*s", SW_SLICE_ARG(ns),
                                  SW_SLICE_ARG(name), SW_SLICE_ARG(target)),
                        proto, tls);
 
@@ -74,11 +74,11 @@ static bool plain_host(struct sw_slice s)
 }
 
 /* Datagrams: Envoy's udp_proxy takes target and key from the listener, not from an endpoint. */
-static struct sw_gw_cluster *udp_tunnel(struct builder *b, const struct sw_kube_obj *o,
-                                        struct sw_slice host, uint16_t port)
+static struct sw_model_cluster *udp_tunnel(struct builder *b, const struct sw_kube_obj *o,
+                                           struct sw_slice host, uint16_t port)
 {
-    struct sw_gw_cluster *c =
-        tunnel(b, o->ns, o->name, sw_connector_target(b->a, host, port), SW_GW_PROTO_UDP, NULL);
+    struct sw_model_cluster *c =
+        tunnel(b, o->ns, o->name, sw_connector_target(b->a, host, port), SW_MODEL_PROTO_UDP, NULL);
 
     c->endpoints = sw_slice("", 0);
     c->udp_host = sw_arena_slice(b->keep, host);
@@ -120,8 +120,8 @@ static struct found advertised(const struct builder *b, const struct sw_gateway_
 {
     struct found f = {0};
 
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_ADVERTISEMENT); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_ADVERTISEMENT, i);
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_ADVERTISEMENT); i++) {
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_ADVERTISEMENT, i);
         const struct sw_json *spec = sw_json_find(o->json, "spec");
         const struct sw_json *layer4 = sw_json_find(spec, "layer4");
 
@@ -157,14 +157,15 @@ static bool can_carry(struct builder *b, const struct backend_ctx *ctx, const st
  * A Connector has many places behind it. Which one is meant: the host its annotation names, or the
  * one it advertises at the port, or the device itself.
  */
-struct sw_gw_cluster *connector_backend(struct builder *b, const struct backend_ctx *ctx,
-                                        const struct sw_gateway_ref *r, struct verdict *ret)
+struct sw_model_cluster *connector_backend(struct builder *b, const struct backend_ctx *ctx,
+                                           const struct sw_gateway_ref *r, struct verdict *ret)
 {
-    static const enum sw_gw_proto protos[RK_COUNT] = {
-        [RK_HTTP] = SW_GW_PROTO_HTTP1, [RK_GRPC] = SW_GW_PROTO_HTTP2, [RK_TLS] = SW_GW_PROTO_TCP,
-        [RK_TCP] = SW_GW_PROTO_TCP,    [RK_UDP] = SW_GW_PROTO_UDP,
+    static const enum sw_model_proto protos[RK_COUNT] = {
+        [RK_HTTP] = SW_MODEL_PROTO_HTTP1, [RK_GRPC] = SW_MODEL_PROTO_HTTP2,
+        [RK_TLS] = SW_MODEL_PROTO_TCP,    [RK_TCP] = SW_MODEL_PROTO_TCP,
+        [RK_UDP] = SW_MODEL_PROTO_UDP,
     };
-    const struct sw_kube_obj *o = sw_view_find(b->v, SW_GW_CONNECTOR, r->ns, r->name);
+    const struct sw_kube_obj *o = sw_view_find(b->v, SW_MODEL_CONNECTOR, r->ns, r->name);
     bool udp = ctx->route->kind == RK_UDP;
     struct found f = o ? advertised(b, r, udp ? "UDP" : "TCP") : (struct found){0};
     struct sw_slice host = o ? note_of(o, TARGET_HOST) : sw_slice("", 0);
@@ -191,7 +192,7 @@ struct sw_gw_cluster *connector_backend(struct builder *b, const struct backend_
     if (udp)
         return udp_tunnel(b, o, host, port);
     return tunnel(b, r->ns, r->name, sw_connector_target(b->a, host, port),
-                  ctx->http2 ? SW_GW_PROTO_HTTP2 : protos[ctx->route->kind], NULL);
+                  ctx->http2 ? SW_MODEL_PROTO_HTTP2 : protos[ctx->route->kind], NULL);
 }
 
 /* ---- EndpointSlices ---- */
@@ -208,15 +209,16 @@ static const struct sw_json *slice_port(const struct sw_json *ports, uint16_t po
     return NULL;
 }
 
-static struct sw_gw_cluster *by_name(struct builder *b, struct sw_slice host, uint16_t port,
-                                     enum sw_gw_proto proto, const struct sw_gw_backend_tls *tls)
+static struct sw_model_cluster *by_name(struct builder *b, struct sw_slice host, uint16_t port,
+                                        enum sw_model_proto proto,
+                                        const struct sw_model_backend_tls *tls)
 {
-    struct sw_gw_cluster *c = intern_cluster(
-        b, gw_printf(b, SW_GW_DNS_CLUSTER "%.*s/%u", SW_SLICE_ARG(host), port), proto, tls);
+    struct sw_model_cluster *c = intern_cluster(
+        b, gw_printf(b, SW_MODEL_DNS_CLUSTER "%.*s/%u", SW_SLICE_ARG(host), port), proto, tls);
 
     c->dns_host = sw_arena_slice(b->keep, host);
     c->dns_port = port;
-    c->endpoints = sw_gw_resolved_name(b->keep, host, port);
+    c->endpoints = sw_resolved_name(b->keep, host, port);
     return c;
 }
 
@@ -227,17 +229,17 @@ static const char *refusal(struct sw_slice why)
                                                  : "connector-not-advertised";
 }
 
-static struct sw_gw_cluster *slice_cluster(struct builder *b, const struct sw_gateway_ref *r,
-                                           const struct sw_kube_obj *o, uint16_t port,
-                                           enum sw_gw_proto proto,
-                                           const struct sw_gw_backend_tls *tls)
+static struct sw_model_cluster *slice_cluster(struct builder *b, const struct sw_gateway_ref *r,
+                                              const struct sw_kube_obj *o, uint16_t port,
+                                              enum sw_model_proto proto,
+                                              const struct sw_model_backend_tls *tls)
 {
     struct sw_slice connector = note_of(o, SW_CONNECTOR_BACKEND);
     const struct sw_json *endpoint = sw_json_at(sw_json_find(o->json, "endpoints"), 0);
     struct sw_slice host = sw_json_str(sw_json_at(sw_json_find(endpoint, "addresses"), 0));
 
     if (connector.n) {
-        struct sw_gw_cluster *c =
+        struct sw_model_cluster *c =
             tunnel(b, o->ns, connector, note_of(o, SW_CONNECTOR_DIAL), proto, tls);
 
         if (note_of(o, SW_CONNECTOR_REFUSED).n)
@@ -247,7 +249,7 @@ static struct sw_gw_cluster *slice_cluster(struct builder *b, const struct sw_ga
     if (sw_slice_eq_str(js_or(o->json, "addressType", ""), "FQDN"))
         return by_name(b, host, port, proto, tls);
     return intern_cluster(b,
-                          gw_printf(b, SW_GW_SLICE_SET "%.*s/%.*s/%u", SW_SLICE_ARG(r->ns),
+                          gw_printf(b, SW_MODEL_SLICE_SET "%.*s/%.*s/%u", SW_SLICE_ARG(r->ns),
                                     SW_SLICE_ARG(r->name), port),
                           proto, tls);
 }
@@ -274,18 +276,18 @@ static bool slice_ca(struct builder *b, const struct sw_kube_obj *o, struct sw_s
 
 void build_slice_cas(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_BACKENDSLICE); i++) {
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_BACKENDSLICE); i++) {
         struct sw_slice name = {0};
         struct verdict v = {0};
 
-        (void)slice_ca(b, sw_view_at(b->v, SW_GW_BACKENDSLICE, i), &name, &v);
+        (void)slice_ca(b, sw_view_at(b->v, SW_MODEL_BACKENDSLICE, i), &name, &v);
     }
 }
 
 bool slices_have_cas(const struct sw_view *v)
 {
-    for (size_t i = 0; i < sw_view_count(v, SW_GW_BACKENDSLICE); i++) {
-        if (note_of(sw_view_at(v, SW_GW_BACKENDSLICE, i), SW_CONNECTOR_CA).n)
+    for (size_t i = 0; i < sw_view_count(v, SW_MODEL_BACKENDSLICE); i++) {
+        if (note_of(sw_view_at(v, SW_MODEL_BACKENDSLICE, i), SW_CONNECTOR_CA).n)
             return true;
     }
     return false;
@@ -310,15 +312,15 @@ static bool slice_host_ok(struct builder *b, const struct sw_kube_obj *o, struct
     return false;
 }
 
-struct sw_gw_cluster *slice_backend(struct builder *b, const struct backend_ctx *ctx,
-                                    const struct sw_gateway_ref *r, struct verdict *ret)
+struct sw_model_cluster *slice_backend(struct builder *b, const struct backend_ctx *ctx,
+                                       const struct sw_gateway_ref *r, struct verdict *ret)
 {
-    const struct sw_kube_obj *o = sw_view_find(b->v, SW_GW_BACKENDSLICE, r->ns, r->name);
+    const struct sw_kube_obj *o = sw_view_find(b->v, SW_MODEL_BACKENDSLICE, r->ns, r->name);
     const struct sw_json *p = o ? slice_port(sw_json_find(o->json, "ports"), r->port) : NULL;
-    struct sw_gw_san san = {.kind = SW_GW_SAN_DNS};
-    struct sw_gw_backend_tls tls = {.sans = &san, .n_sans = 1, .client_cert = ctx->client_cert};
+    struct sw_model_san san = {.kind = SW_MODEL_SAN_DNS};
+    struct sw_model_backend_tls tls = {.sans = &san, .n_sans = 1, .client_cert = ctx->client_cert};
     uint16_t port = (uint16_t)js_int(p, "port", UINT16_MAX, 0);
-    enum sw_gw_proto proto;
+    enum sw_model_proto proto;
     bool wants_tls;
 
     if (!o || !port || ctx->route->kind == RK_UDP) {
@@ -348,7 +350,7 @@ struct sw_gw_cluster *slice_backend(struct builder *b, const struct backend_ctx 
 
 /* ---- what data planes say meanwhile ---- */
 
-const struct own_cluster *all_offline(const struct sw_gw_backend *list, size_t n)
+const struct own_cluster *all_offline(const struct sw_model_backend *list, size_t n)
 {
     const struct own_cluster *away = NULL;
 
@@ -362,16 +364,17 @@ const struct own_cluster *all_offline(const struct sw_gw_backend *list, size_t n
     return away;
 }
 
-void respond_offline(struct builder *b, struct sw_gw_route *to, const struct own_cluster *away)
+void respond_offline(struct builder *b, struct sw_model_route *to, const struct own_cluster *away)
 {
-    struct sw_gw_header *set = sw_arena_array(b->a, 2, sizeof(*set));
+    struct sw_model_header *set = sw_arena_array(b->a, 2, sizeof(*set));
 
-    set[0] = (struct sw_gw_header){SW_SLICE_LIT("retry-after"), SW_SLICE_LIT("5")};
-    set[1] = (struct sw_gw_header){SW_SLICE_LIT("x-spanwire-reason"), sw_slice_str(away->offline)};
-    to->action = SW_GW_RESPOND;
+    set[0] = (struct sw_model_header){SW_SLICE_LIT("retry-after"), SW_SLICE_LIT("5")};
+    set[1] =
+        (struct sw_model_header){SW_SLICE_LIT("x-spanwire-reason"), sw_slice_str(away->offline)};
+    to->action = SW_MODEL_RESPOND;
     to->status = 503;
     to->body = SW_SLICE_LIT("Tunnel not online");
     to->reason = away->offline;
     to->device = sw_arena_slice(b->a, away->device);
-    to->response = (struct sw_gw_headers){.set = set, .n_set = 2};
+    to->response = (struct sw_model_headers){.set = set, .n_set = 2};
 }

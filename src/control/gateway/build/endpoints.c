@@ -24,15 +24,15 @@ struct ep_builder {
     struct sw_connector_keys keys;
     const struct sw_kube_obj *of; /* the object that is read */
     struct sw_map seen;           /* subjects of dropped */
-    SW_VEC(struct sw_gw_note) dropped;
+    SW_VEC(struct sw_model_note) dropped;
 };
 
-typedef SW_VEC(struct sw_gw_endpoint) ep_list;
+typedef SW_VEC(struct sw_model_endpoint) ep_list;
 
 static void index_slices(struct ep_builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_EP_SLICE); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_EP_SLICE, i);
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_EP_SLICE); i++) {
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_EP_SLICE, i);
         struct sw_slice svc = sw_json_str(
             sw_json_walk(o->json, "metadata", "labels", "kubernetes.io/service-name", NULL));
         struct slices *s;
@@ -77,14 +77,14 @@ static void note_dropped(struct ep_builder *b, struct sw_slice address, const ch
     if (b->dropped.n >= DROPPED_MAX || sw_map_put(&b->seen, subject, b))
         return;
     sw_vec_push(&b->dropped,
-                (struct sw_gw_note){
+                (struct sw_model_note){
                     .subject = subject,
                     .text = sw_slice_str(sw_arena_printf(
                         b->a, "%s address: never a backend; the endpoint gets no traffic", class)),
                     .refused = true});
 }
 
-static void add_address(struct ep_builder *b, ep_list *out, const struct sw_gw_endpoint *e)
+static void add_address(struct ep_builder *b, ep_list *out, const struct sw_model_endpoint *e)
 {
     const char *class;
 
@@ -131,10 +131,10 @@ static void add_slice(struct ep_builder *b, ep_list *out, const struct sw_kube_o
         /* Only the first address of an endpoint counts, says the API. */
         if (up || draining)
             add_address(b, out,
-                        &(struct sw_gw_endpoint){.address = sw_json_str(sw_json_at(list, 0)),
-                                                 .port = port,
-                                                 .zone = js_or(e, "zone", ""),
-                                                 .draining = draining});
+                        &(struct sw_model_endpoint){.address = sw_json_str(sw_json_at(list, 0)),
+                                                    .port = port,
+                                                    .zone = js_or(e, "zone", ""),
+                                                    .draining = draining});
     }
 }
 
@@ -151,16 +151,16 @@ static void add_legacy(struct ep_builder *b, ep_list *out, const struct sw_kube_
 
         for (size_t k = 0; k < sw_json_len(list); k++)
             add_address(b, out,
-                        &(struct sw_gw_endpoint){.address = js(sw_json_at(list, k), "ip"),
-                                                 .port = port,
-                                                 .zone = sw_slice("", 0)});
+                        &(struct sw_model_endpoint){.address = js(sw_json_at(list, k), "ip"),
+                                                    .port = port,
+                                                    .zone = sw_slice("", 0)});
     }
 }
 
 static int by_place(const void *x, const void *y)
 {
-    const struct sw_gw_endpoint *p = x;
-    const struct sw_gw_endpoint *q = y;
+    const struct sw_model_endpoint *p = x;
+    const struct sw_model_endpoint *q = y;
     int d = sw_slice_cmp(p->zone, q->zone);
 
     d = d ? d : sw_slice_cmp(p->address, q->address);
@@ -169,7 +169,7 @@ static int by_place(const void *x, const void *y)
     return d ? d : (int)p->draining - (int)q->draining;
 }
 
-static size_t drop_twins(struct sw_gw_endpoint *p, size_t n)
+static size_t drop_twins(struct sw_model_endpoint *p, size_t n)
 {
     size_t kept = 0;
 
@@ -188,7 +188,7 @@ static void collect(struct ep_builder *b, const struct sw_kube_obj *svc, uint16_
     const struct sw_json *ports = sw_json_walk(svc->json, "spec", "ports", NULL);
     const struct slices *s = sw_map_get(&b->by_service, svc->key);
     const struct sw_kube_obj *legacy =
-        s ? NULL : sw_view_find(b->v, SW_GW_EP_ENDPOINTS, svc->ns, svc->name);
+        s ? NULL : sw_view_find(b->v, SW_MODEL_EP_ENDPOINTS, svc->ns, svc->name);
 
     for (size_t i = 0; i < sw_json_len(ports); i++) {
         const struct sw_json *p = sw_json_at(ports, i);
@@ -212,11 +212,11 @@ static void collect_connector(struct ep_builder *b, struct sw_slice rest, ep_lis
 
     while (rest.n && names.p) {
         struct sw_slice name = sw_slice_cut(&names, ',');
-        const struct sw_kube_obj *o = sw_view_find(b->v, SW_GW_EP_CONNECTOR, ns, name);
+        const struct sw_kube_obj *o = sw_view_find(b->v, SW_MODEL_EP_CONNECTOR, ns, name);
         struct sw_slice id = o ? sw_connector_online(&b->keys, o) : sw_slice("", 0);
 
         if (id.n)
-            sw_vec_push(out, (struct sw_gw_endpoint){
+            sw_vec_push(out, (struct sw_model_endpoint){
                                  .tunnel_target = rest, .tunnel_id = id, .tunnel_device = o->name});
     }
 }
@@ -226,7 +226,7 @@ static void collect_slice(struct ep_builder *b, struct sw_slice rest, ep_list *o
 {
     struct sw_slice ns = sw_slice_cut(&rest, '/');
     struct sw_slice name = sw_slice_cut(&rest, '/');
-    const struct sw_kube_obj *o = rest.p ? sw_view_find(b->v, SW_GW_EP_SLICE, ns, name) : NULL;
+    const struct sw_kube_obj *o = rest.p ? sw_view_find(b->v, SW_MODEL_EP_SLICE, ns, name) : NULL;
     const struct sw_json *ports = o ? sw_json_find(o->json, "ports") : NULL;
     uint64_t port;
 
@@ -248,12 +248,12 @@ static void collect_service(struct ep_builder *b, struct sw_slice rest, ep_list 
 {
     struct sw_slice ns = sw_slice_cut(&rest, '/');
     struct sw_slice name = sw_slice_cut(&rest, '/');
-    const struct sw_kube_obj *svc = sw_view_find(b->v, SW_GW_EP_SERVICE, ns, name);
-    bool udp = sw_slice_has_suffix(rest, SW_SLICE_LIT(SW_GW_UDP_SET));
+    const struct sw_kube_obj *svc = sw_view_find(b->v, SW_MODEL_EP_SERVICE, ns, name);
+    bool udp = sw_slice_has_suffix(rest, SW_SLICE_LIT(SW_MODEL_UDP_SET));
     uint64_t port;
 
     if (udp)
-        rest.n -= sizeof(SW_GW_UDP_SET) - 1;
+        rest.n -= sizeof(SW_MODEL_UDP_SET) - 1;
     if (svc && sw_slice_to_u64(rest, UINT16_MAX, &port))
         collect(b, svc, (uint16_t)port, udp ? "UDP" : "TCP", out);
 }
@@ -261,8 +261,8 @@ static void collect_service(struct ep_builder *b, struct sw_slice rest, ep_list 
 /* A set by its name: of a Service, or with a first word that says of what else. */
 static void collect_named(struct ep_builder *b, struct sw_slice name, ep_list *out)
 {
-    static const struct sw_slice connector = SW_SLICE_LIT(SW_GW_CONNECTOR_SET);
-    static const struct sw_slice slice = SW_SLICE_LIT(SW_GW_SLICE_SET);
+    static const struct sw_slice connector = SW_SLICE_LIT(SW_MODEL_CONNECTOR_SET);
+    static const struct sw_slice slice = SW_SLICE_LIT(SW_MODEL_SLICE_SET);
     size_t parts = 1;
 
     /* A Service's has three parts, whatever its namespace is called. */
@@ -276,11 +276,11 @@ static void collect_named(struct ep_builder *b, struct sw_slice name, ep_list *o
         collect_slice(b, sw_slice_from(name, slice.n), out);
 }
 
-static const struct sw_gw_endpoints *make_set(struct ep_builder *b, struct sw_slice name)
+static const struct sw_model_endpoints *make_set(struct ep_builder *b, struct sw_slice name)
 {
-    struct sw_gw_endpoints *set = SW_ARENA_NEW(b->a, struct sw_gw_endpoints);
+    struct sw_model_endpoints *set = SW_ARENA_NEW(b->a, struct sw_model_endpoints);
     ep_list list = {0};
-    struct sw_gw_endpoint *copy;
+    struct sw_model_endpoint *copy;
 
     collect_named(b, name, &list);
     if (list.n > 1)
@@ -297,22 +297,23 @@ static const struct sw_gw_endpoints *make_set(struct ep_builder *b, struct sw_sl
 }
 
 void sw_gateway_endpoints(const struct sw_view *v, const struct sw_slice *names, size_t n,
-                          struct sw_arena *a, struct sw_gw_endpoint_model *ret)
+                          struct sw_arena *a, struct sw_endpoint_model *ret)
 {
     struct ep_builder b = {.v = v, .a = a};
-    const struct sw_gw_endpoints **sets = sw_arena_array(a, n + 1, sizeof(*sets));
+    const struct sw_model_endpoints **sets = sw_arena_array(a, n + 1, sizeof(*sets));
 
     index_slices(&b);
     sw_connector_keys_init(&b.keys, v,
-                           &(const struct sw_connector_kinds){
-                               SW_GW_EP_CONNECTOR, SW_GW_EP_CONNECTORCLASS, SW_GW_EP_CLAIM},
+                           &(const struct sw_connector_kinds){SW_MODEL_EP_CONNECTOR,
+                                                              SW_MODEL_EP_CONNECTORCLASS,
+                                                              SW_MODEL_EP_CLAIM},
                            a);
     for (size_t i = 0; i < n; i++)
         sets[i] = make_set(&b, names[i]);
     ret->sets = sets;
     ret->n_sets = n;
     ret->dropped = memcpy(sw_arena_array(a, b.dropped.n + 1, sizeof(*b.dropped.p)),
-                          b.dropped.n ? b.dropped.p : &(struct sw_gw_note){0},
+                          b.dropped.n ? b.dropped.p : &(struct sw_model_note){0},
                           b.dropped.n * sizeof(*b.dropped.p));
     ret->n_dropped = b.dropped.n;
     sw_vec_done(&b.dropped);

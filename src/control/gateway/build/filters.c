@@ -72,10 +72,10 @@ static size_t count_percents(struct sw_slice s)
 }
 
 static size_t read_pairs(struct rule *r, const struct sw_json *list,
-                         const struct sw_gw_header **ret)
+                         const struct sw_model_header **ret)
 {
     size_t n = sw_min(sw_json_len(list), ITEMS_MAX);
-    struct sw_gw_header *h = sw_arena_array(r->b->a, n + 1, sizeof(*h));
+    struct sw_model_header *h = sw_arena_array(r->b->a, n + 1, sizeof(*h));
 
     for (size_t i = 0; i < n; i++) {
         h[i].name = js_or(sw_json_at(list, i), "name", "");
@@ -109,7 +109,8 @@ static size_t read_texts(struct builder *b, const struct sw_json *list, const st
 }
 
 /* Always true. */
-static bool read_headers_filter(struct rule *r, const struct sw_json *f, struct sw_gw_headers *ret)
+static bool read_headers_filter(struct rule *r, const struct sw_json *f,
+                                struct sw_model_headers *ret)
 {
     ret->n_set = read_pairs(r, sw_json_find(f, "set"), &ret->set);
     ret->n_add = read_pairs(r, sw_json_find(f, "add"), &ret->add);
@@ -137,20 +138,20 @@ static bool prefix_matches_only(const struct rule *r)
 }
 
 static void read_path_edit(struct rule *r, const struct sw_json *path,
-                           enum sw_gw_path_edit *ret_edit, struct sw_slice *ret)
+                           enum sw_model_path_edit *ret_edit, struct sw_slice *ret)
 {
     struct sw_slice type = js_or(path, "type", "");
 
-    *ret_edit = SW_GW_PATH_KEEP;
+    *ret_edit = SW_MODEL_PATH_KEEP;
     if (!path)
         return;
     if (sw_slice_eq_str(type, "ReplaceFullPath")) {
-        *ret_edit = SW_GW_PATH_FULL;
+        *ret_edit = SW_MODEL_PATH_FULL;
         *ret = js_or(path, "replaceFullPath", "/");
         if (!ret->n || ret->p[0] != '/')
             *ret = gw_printf(r->b, "/%.*s", SW_SLICE_ARG(*ret));
     } else if (sw_slice_eq_str(type, "ReplacePrefixMatch")) {
-        *ret_edit = SW_GW_PATH_REPLACE_PREFIX;
+        *ret_edit = SW_MODEL_PATH_REPLACE_PREFIX;
         *ret = js_or(path, "replacePrefixMatch", "");
         while (ret->n > 1 && ret->p[ret->n - 1] == '/')
             ret->n--;
@@ -183,7 +184,7 @@ static struct sw_slice read_host(struct rule *r, const struct sw_json *f)
 static void read_redirect(struct rule *r, const struct sw_json *f)
 {
     static const int64_t codes[] = {301, 302, 303, 307, 308};
-    struct sw_gw_redirect *d = SW_ARENA_NEW(r->b->a, struct sw_gw_redirect);
+    struct sw_model_redirect *d = SW_ARENA_NEW(r->b->a, struct sw_model_redirect);
     int64_t code = js_int(f, "statusCode", 999, sw_json_find(f, "statusCode") ? 0 : 302);
     bool known = false;
 
@@ -201,12 +202,12 @@ static void read_redirect(struct rule *r, const struct sw_json *f)
         rule_bad(r, "UnsupportedValue", "redirect to scheme '%.*s'", SW_SLICE_ARG(d->scheme));
     r->local_redirect = true; /* the port depends on the listener */
     r->proto.redirect = d;
-    r->proto.action = SW_GW_REDIRECT;
+    r->proto.action = SW_MODEL_REDIRECT;
 }
 
 static void read_rewrite(struct rule *r, const struct sw_json *f)
 {
-    struct sw_gw_rewrite *w = SW_ARENA_NEW(r->b->a, struct sw_gw_rewrite);
+    struct sw_model_rewrite *w = SW_ARENA_NEW(r->b->a, struct sw_model_rewrite);
 
     once(r, FILTER_REWRITE);
     w->host = read_host(r, f);
@@ -216,10 +217,10 @@ static void read_rewrite(struct rule *r, const struct sw_json *f)
 
 /* ---- mirror ---- */
 
-static void read_mirror(struct rule *r, const struct sw_json *f, struct sw_gw_mirror *list)
+static void read_mirror(struct rule *r, const struct sw_json *f, struct sw_model_mirror *list)
 {
     const struct sw_json *fraction = sw_json_find(f, "fraction");
-    struct sw_gw_mirror *m = &list[r->proto.n_mirrors];
+    struct sw_model_mirror *m = &list[r->proto.n_mirrors];
     struct verdict v;
 
     m->cluster = resolve_backend(r->b, &r->backend, sw_json_find(f, "backendRef"), &v);
@@ -255,7 +256,7 @@ static void check_cors(struct rule *r, const struct sw_slice *p, size_t n, bool 
 
 static void read_cors(struct rule *r, const struct sw_json *f)
 {
-    struct sw_gw_cors *c = SW_ARENA_NEW(r->b->a, struct sw_gw_cors);
+    struct sw_model_cors *c = SW_ARENA_NEW(r->b->a, struct sw_model_cors);
 
     once(r, FILTER_CORS);
     c->n_origins = read_texts(r->b, sw_json_find(f, "allowOrigins"), &c->origins);
@@ -303,7 +304,7 @@ static struct sw_slice read_prefix(struct rule *r, struct sw_slice path)
 
 static void read_auth(struct rule *r, const struct sw_json *f)
 {
-    struct sw_gw_auth *x = SW_ARENA_NEW(r->b->a, struct sw_gw_auth);
+    struct sw_model_auth *x = SW_ARENA_NEW(r->b->a, struct sw_model_auth);
     struct sw_slice protocol = js_or(f, "protocol", "");
     const struct sw_json *http = sw_json_find(f, "http");
     struct backend_ctx ctx = r->backend;
@@ -336,7 +337,7 @@ static void read_auth(struct rule *r, const struct sw_json *f)
 
 /* ---- all filters ---- */
 
-static void read_filter(struct rule *r, const struct sw_json *f, struct sw_gw_mirror *mirrors)
+static void read_filter(struct rule *r, const struct sw_json *f, struct sw_model_mirror *mirrors)
 {
     struct sw_slice type = js_or(f, "type", "");
 
@@ -376,7 +377,7 @@ static size_t count_filters(struct rule *r, const struct sw_json *filters)
 void rule_filters(struct rule *r, const struct sw_json *filters)
 {
     size_t n = count_filters(r, filters);
-    struct sw_gw_mirror *mirrors;
+    struct sw_model_mirror *mirrors;
 
     if (!n)
         return;
@@ -399,7 +400,7 @@ static bool is_host_rewrite(const struct sw_json *f)
 
 /* What a list of clusters can have for each of them; false: the backend needs a route of its own.
  */
-static bool cluster_filter(struct rule *r, const struct sw_json *f, struct sw_gw_backend *be)
+static bool cluster_filter(struct rule *r, const struct sw_json *f, struct sw_model_backend *be)
 {
     struct sw_slice type = js_or(f, "type", "");
 
@@ -419,7 +420,7 @@ static bool cluster_filter(struct rule *r, const struct sw_json *f, struct sw_gw
 
 /* The rule as it is for one backend, if that has filters of its own. */
 static struct rule *own_rule(struct rule *r, const struct sw_json *filters,
-                             struct sw_gw_backend *be)
+                             struct sw_model_backend *be)
 {
     size_t n = count_filters(r, filters);
     struct sw_json rest = {.type = SW_JSON_ARRAY};
@@ -445,10 +446,10 @@ static struct rule *own_rule(struct rule *r, const struct sw_json *filters,
 }
 
 static struct rule *read_backend(struct rule *r, const struct sw_json *ref,
-                                 struct sw_gw_backend *be)
+                                 struct sw_model_backend *be)
 {
     const struct sw_json *filters = sw_json_find(ref, "filters");
-    struct sw_gw_cluster *c;
+    struct sw_model_cluster *c;
     struct verdict v;
 
     be->weight = (uint32_t)js_int(ref, "weight", 1000000, 1);
@@ -464,27 +465,27 @@ static struct rule *read_backend(struct rule *r, const struct sw_json *ref,
 }
 
 /* A route that nothing can be sent to answers by itself. */
-static void set_backends(struct builder *b, struct sw_gw_route *to,
-                         const struct sw_gw_backend *list, size_t n, bool shut)
+static void set_backends(struct builder *b, struct sw_model_route *to,
+                         const struct sw_model_backend *list, size_t n, bool shut)
 {
     const struct own_cluster *offline = shut ? NULL : all_offline(list, n);
     bool any = false;
 
     for (size_t i = 0; i < n; i++)
         any |= list[i].cluster && list[i].weight;
-    if (shut || (to->action != SW_GW_REDIRECT && !any)) {
-        to->action = SW_GW_RESPOND;
+    if (shut || (to->action != SW_MODEL_REDIRECT && !any)) {
+        to->action = SW_MODEL_RESPOND;
         to->status = to->invalid_status;
         to->redirect = NULL;
-    } else if (to->action == SW_GW_FORWARD && offline) {
+    } else if (to->action == SW_MODEL_FORWARD && offline) {
         respond_offline(b, to, offline);
-    } else if (to->action == SW_GW_FORWARD) {
+    } else if (to->action == SW_MODEL_FORWARD) {
         to->backends = list;
         to->n_backends = n;
     }
 }
 
-static void add_share(struct rule *r, const struct rule *as, const struct sw_gw_backend *list,
+static void add_share(struct rule *r, const struct rule *as, const struct sw_model_backend *list,
                       size_t n, uint64_t upto)
 {
     struct rule_share *s = &r->shares[r->n_shares++];
@@ -499,10 +500,10 @@ static void add_share(struct rule *r, const struct rule *as, const struct sw_gw_
  * Backends with filters of their own become routes of their own, each for its share of the
  * requests; the others stay together behind them and take what is left.
  */
-static void split(struct rule *r, const struct sw_gw_backend *list, struct rule *const *own,
+static void split(struct rule *r, const struct sw_model_backend *list, struct rule *const *own,
                   size_t n)
 {
-    struct sw_gw_backend *rest = sw_arena_array(r->b->a, n + 1, sizeof(*rest));
+    struct sw_model_backend *rest = sw_arena_array(r->b->a, n + 1, sizeof(*rest));
     uint64_t total = 0;
     uint64_t sum = 0;
     size_t n_rest = 0;
@@ -515,7 +516,7 @@ static void split(struct rule *r, const struct sw_gw_backend *list, struct rule 
             rest[n_rest++] = list[i];
         } else if (list[i].weight) {
             sum += list[i].weight;
-            add_share(r, own[i], &list[i], 1, sum * SW_GW_SHARES / total);
+            add_share(r, own[i], &list[i], 1, sum * SW_MODEL_SHARES / total);
         }
     }
     if (sum < total || !r->n_shares)
@@ -532,7 +533,7 @@ void rule_backends(struct rule *r)
 {
     const struct sw_json *refs = sw_json_find(r->json, "backendRefs");
     size_t n = sw_min(sw_json_len(refs), BACKENDS_MAX);
-    struct sw_gw_backend *list = sw_arena_array(r->b->a, n + 1, sizeof(*list));
+    struct sw_model_backend *list = sw_arena_array(r->b->a, n + 1, sizeof(*list));
     struct rule *own[BACKENDS_MAX] = {0};
     bool special = false;
 
@@ -542,7 +543,7 @@ void rule_backends(struct rule *r)
         own[i] = read_backend(r, sw_json_at(refs, i), &list[i]);
         special |= own[i] != NULL;
     }
-    if (r->proto.action == SW_GW_REDIRECT && n)
+    if (r->proto.action == SW_MODEL_REDIRECT && n)
         rule_bad(r, "IncompatibleFilters", "RequestRedirect excludes backendRefs");
     if (special)
         split(r, list, own, n);
@@ -562,10 +563,10 @@ bool rule_finish(struct rule *r)
         if (!r->route->bad_rule.reason)
             r->route->bad_rule = r->bad;
     }
-    r->proto = (struct sw_gw_route){.action = SW_GW_RESPOND,
-                                    .status = r->route->kind == RK_GRPC ? 503 : 500,
-                                    .request_timeout_ms = -1,
-                                    .backend_timeout_ms = -1};
+    r->proto = (struct sw_model_route){.action = SW_MODEL_RESPOND,
+                                       .status = r->route->kind == RK_GRPC ? 503 : 500,
+                                       .request_timeout_ms = -1,
+                                       .backend_timeout_ms = -1};
     r->local_redirect = false;
     r->n_shares = 0;
     return r->fail_closed;

@@ -23,8 +23,8 @@ static bool known_bundle(struct sw_slice version)
 /* The definitions an API serves say which bundle they are from; without any there is no doubt. */
 static struct verdict judge_version(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_CRD); i++) {
-        const struct sw_kube_obj *crd = sw_view_at(b->v, SW_GW_CRD, i);
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_CRD); i++) {
+        const struct sw_kube_obj *crd = sw_view_at(b->v, SW_MODEL_CRD, i);
         struct sw_slice v =
             sw_json_str(sw_json_walk(crd->json, "metadata", "annotations",
                                      "gateway.networking.k8s.io/bundle-version", NULL));
@@ -43,8 +43,8 @@ void build_classes(struct builder *b)
 {
     struct verdict version = judge_version(b);
 
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_CLASS); i++) {
-        const struct sw_kube_obj *c = sw_view_at(b->v, SW_GW_CLASS, i);
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_CLASS); i++) {
+        const struct sw_kube_obj *c = sw_view_at(b->v, SW_MODEL_CLASS, i);
         const struct sw_json *spec = sw_json_find(c->json, "spec");
         const struct sw_json *params = sw_json_find(spec, "parametersRef");
         struct verdict accepted = {0};
@@ -209,7 +209,7 @@ static void read_gateway(struct builder *b, const struct sw_kube_obj *o,
     const struct sw_json *params;
 
     g->parent.obj = o;
-    g->parent.kind = SW_GW_GATEWAY;
+    g->parent.kind = SW_MODEL_GATEWAY;
     g->parent.gw = g;
     g->spec = sw_json_find(o->json, "spec");
     g->sets_ns =
@@ -262,7 +262,7 @@ static void read_set(struct builder *b, const struct sw_kube_obj *o, struct gate
     struct parent *p = SW_ARENA_NEW(b->a, struct parent);
 
     p->obj = o;
-    p->kind = SW_GW_LISTENERSET;
+    p->kind = SW_MODEL_LISTENERSET;
     p->gw = g;
     if (!ns_rule_admits(b, &g->sets_ns, g->parent.obj->ns, o->ns)) {
         p->refused = (struct verdict){"NotAllowed", "the Gateway does not allow this ListenerSet"};
@@ -285,11 +285,11 @@ static int set_by_age(const void *x, const void *y)
 
 static void read_sets(struct builder *b)
 {
-    size_t n = sw_view_count(b->v, SW_GW_LISTENERSET);
+    size_t n = sw_view_count(b->v, SW_MODEL_LISTENERSET);
 
     /* Room first: sets are counted on their Gateways, then read. */
     for (size_t i = 0; i < n; i++) {
-        struct gateway *g = set_gateway(b, sw_view_at(b->v, SW_GW_LISTENERSET, i));
+        struct gateway *g = set_gateway(b, sw_view_at(b->v, SW_MODEL_LISTENERSET, i));
 
         if (g)
             g->n_sets++;
@@ -301,7 +301,7 @@ static void read_sets(struct builder *b)
         g->n_sets = 0;
     }
     for (size_t i = 0; i < n; i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_LISTENERSET, i);
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_LISTENERSET, i);
         struct gateway *g = set_gateway(b, o);
 
         if (g)
@@ -317,8 +317,8 @@ static void read_sets(struct builder *b)
 
 void build_gateways(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_GATEWAY); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_GATEWAY, i);
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_GATEWAY); i++) {
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_GATEWAY, i);
         const struct sw_kube_obj *class = sw_map_get(
             &b->classes, sw_json_str(sw_json_walk(o->json, "spec", "gatewayClassName", NULL)));
 

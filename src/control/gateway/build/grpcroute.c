@@ -5,23 +5,23 @@
 enum { MATCHES_MAX = 128, NAME_MAX_LEN = 1024 };
 
 struct grpc_match {
-    struct sw_gw_match match;
+    struct sw_model_match match;
     size_t service;
     size_t method;
 };
 
 static void exact_path(struct builder *b, struct sw_slice service, struct sw_slice method,
-                       struct sw_gw_match *m)
+                       struct sw_model_match *m)
 {
     if (service.n && method.n) {
-        m->path_kind = SW_GW_PATH_EXACT;
+        m->path_kind = SW_MODEL_PATH_EXACT;
         m->path = gw_printf(b, "/%.*s/%.*s", SW_SLICE_ARG(service), SW_SLICE_ARG(method));
     } else if (service.n) {
-        m->path_kind = SW_GW_PATH_START;
+        m->path_kind = SW_MODEL_PATH_START;
         m->path = gw_printf(b, "/%.*s/", SW_SLICE_ARG(service));
     } else {
         /* An identifier: nothing in it needs quoting. */
-        m->path_kind = SW_GW_PATH_REGEX;
+        m->path_kind = SW_MODEL_PATH_REGEX;
         m->path = gw_printf(b, "/[^/]+/%.*s", SW_SLICE_ARG(method));
     }
 }
@@ -49,7 +49,7 @@ static bool read_method(struct rule *r, const struct sw_json *json, struct grpc_
     g->service = service.n;
     g->method = method.n;
     if (!service.n && !method.n) {
-        g->match.path_kind = SW_GW_PATH_PREFIX;
+        g->match.path_kind = SW_MODEL_PATH_PREFIX;
         g->match.path = SW_SLICE_LIT("/");
         return true;
     }
@@ -69,7 +69,7 @@ static bool read_method(struct rule *r, const struct sw_json *json, struct grpc_
         service = SW_SLICE_LIT("[^/]+");
     if (!method.n)
         method = SW_SLICE_LIT("[^/]+");
-    g->match.path_kind = SW_GW_PATH_REGEX;
+    g->match.path_kind = SW_MODEL_PATH_REGEX;
     g->match.path =
         gw_printf(r->b, "/(?:%.*s)/(?:%.*s)", SW_SLICE_ARG(service), SW_SLICE_ARG(method));
     return regex_ok(r, service) && regex_ok(r, method) && regex_ok(r, g->match.path);

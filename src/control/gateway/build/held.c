@@ -91,7 +91,7 @@ static void read_routes(struct builder *b)
     static const enum route_kind kinds[] = {RK_HTTP, RK_GRPC, RK_TLS};
 
     for (size_t k = 0; k < SW_ARRAY_LEN(kinds); k++) {
-        enum sw_gw_kind kind = route_view_kinds[kinds[k]];
+        enum sw_model_kind kind = route_view_kinds[kinds[k]];
 
         for (size_t i = 0; i < sw_view_count(b->v, kind); i++)
             read_route(b, sw_view_at(b->v, kind, i));

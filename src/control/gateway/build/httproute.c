@@ -41,7 +41,7 @@ struct sw_slice lower_case(struct builder *b, struct sw_slice s)
     return sw_slice(p, s.n);
 }
 
-static bool seen(const struct sw_gw_value_match *m, size_t n, struct sw_slice name)
+static bool seen(const struct sw_model_value_match *m, size_t n, struct sw_slice name)
 {
     for (size_t i = 0; i < n; i++) {
         if (sw_slice_eq(m[i].name, name))
@@ -51,10 +51,10 @@ static bool seen(const struct sw_gw_value_match *m, size_t n, struct sw_slice na
 }
 
 bool read_value_matches(struct rule *r, const struct sw_json *list, bool headers,
-                        const struct sw_gw_value_match **ret, size_t *ret_n)
+                        const struct sw_model_value_match **ret, size_t *ret_n)
 {
     size_t n = sw_min(sw_json_len(list), CONDITIONS_MAX);
-    struct sw_gw_value_match *m;
+    struct sw_model_value_match *m;
 
     if (!n)
         return true;
@@ -62,8 +62,8 @@ bool read_value_matches(struct rule *r, const struct sw_json *list, bool headers
     for (size_t i = 0; i < n; i++) {
         const struct sw_json *item = sw_json_at(list, i);
         struct sw_slice type = js_or(item, "type", "Exact");
-        struct sw_gw_value_match v = {.name = js_or(item, "name", ""),
-                                      .value = js_or(item, "value", "")};
+        struct sw_model_value_match v = {.name = js_or(item, "name", ""),
+                                         .value = js_or(item, "value", "")};
 
         if (headers)
             v.name = lower_case(r->b, v.name);
@@ -75,7 +75,7 @@ bool read_value_matches(struct rule *r, const struct sw_json *list, bool headers
         if (seen(m, *ret_n, v.name))
             continue; /* only the first of a name counts */
         if (sw_slice_eq_str(type, "RegularExpression")) {
-            v.kind = SW_GW_MATCH_REGEX;
+            v.kind = SW_MODEL_MATCH_REGEX;
             if (!regex_ok(r, v.value))
                 return false;
         } else if (!sw_slice_eq_str(type, "Exact")) {
@@ -94,19 +94,19 @@ bool path_valid(struct sw_slice path)
            sw_slice_find(path, '?') < 0 && sw_slice_find(path, '#') < 0;
 }
 
-static bool read_path(struct rule *r, const struct sw_json *path, struct sw_gw_match *m)
+static bool read_path(struct rule *r, const struct sw_json *path, struct sw_model_match *m)
 {
     struct sw_slice type = js_or(path, "type", "PathPrefix");
 
     m->path = js_or(path, "value", "/");
     if (sw_slice_eq_str(type, "RegularExpression")) {
-        m->path_kind = SW_GW_PATH_REGEX;
+        m->path_kind = SW_MODEL_PATH_REGEX;
         return regex_ok(r, m->path);
     }
     if (sw_slice_eq_str(type, "Exact")) {
-        m->path_kind = SW_GW_PATH_EXACT;
+        m->path_kind = SW_MODEL_PATH_EXACT;
     } else if (sw_slice_eq_str(type, "PathPrefix")) {
-        m->path_kind = SW_GW_PATH_PREFIX;
+        m->path_kind = SW_MODEL_PATH_PREFIX;
         while (m->path.n > 1 && m->path.p[m->path.n - 1] == '/')
             m->path.n--;
     } else {
@@ -129,7 +129,7 @@ static bool read_path(struct rule *r, const struct sw_json *path, struct sw_gw_m
     return true;
 }
 
-static bool read_method(struct rule *r, struct sw_slice method, struct sw_gw_match *m)
+static bool read_method(struct rule *r, struct sw_slice method, struct sw_model_match *m)
 {
     static const char *const known[] = {"GET",     "HEAD",    "POST",  "PUT",  "DELETE",
                                         "CONNECT", "OPTIONS", "TRACE", "PATCH"};
@@ -145,7 +145,7 @@ static bool read_method(struct rule *r, struct sw_slice method, struct sw_gw_mat
     return false;
 }
 
-static bool read_match(struct rule *r, const struct sw_json *json, struct sw_gw_match *m)
+static bool read_match(struct rule *r, const struct sw_json *json, struct sw_model_match *m)
 {
     return read_path(r, sw_json_find(json, "path"), m) &&
            read_method(r, js_or(json, "method", ""), m) &&
@@ -175,7 +175,7 @@ static void read_retry(struct rule *r, const struct sw_json *retry)
 {
     const struct sw_json *codes = sw_json_find(retry, "codes");
     size_t n = sw_min(sw_json_len(codes), CODES_MAX);
-    struct sw_gw_retry *t = SW_ARENA_NEW(r->b->a, struct sw_gw_retry);
+    struct sw_model_retry *t = SW_ARENA_NEW(r->b->a, struct sw_model_retry);
     uint16_t *list = sw_arena_array(r->b->a, n + 1, sizeof(*list));
     int64_t backoff = read_duration(r, retry, "backoff");
 
@@ -203,19 +203,20 @@ static void read_retry(struct rule *r, const struct sw_json *retry)
 
 static void read_session(struct rule *r, const struct sw_json *s)
 {
-    struct sw_gw_session *out = SW_ARENA_NEW(r->b->a, struct sw_gw_session);
+    struct sw_model_session *out = SW_ARENA_NEW(r->b->a, struct sw_model_session);
     struct sw_slice type = js_or(s, "type", "Cookie");
     struct sw_slice life = js_or(sw_json_find(s, "cookieConfig"), "lifetimeType", "Session");
     int64_t ttl = read_duration(r, s, "absoluteTimeout");
 
-    out->kind = sw_slice_eq_str(type, "Header") ? SW_GW_SESSION_HEADER : SW_GW_SESSION_COOKIE;
-    if (out->kind == SW_GW_SESSION_COOKIE && !sw_slice_eq_str(type, "Cookie"))
+    out->kind = sw_slice_eq_str(type, "Header") ? SW_MODEL_SESSION_HEADER : SW_MODEL_SESSION_COOKIE;
+    if (out->kind == SW_MODEL_SESSION_COOKIE && !sw_slice_eq_str(type, "Cookie"))
         rule_bad(r, "UnsupportedValue", "session of type '%.*s'", SW_SLICE_ARG(type));
     out->name = js_or(s, "sessionName", "");
     if (out->name.n && !sw_http_token_valid(out->name))
         rule_bad(r, "UnsupportedValue", "sessionName '%.*s' is no name of a %s",
-                 SW_SLICE_ARG(out->name), out->kind == SW_GW_SESSION_COOKIE ? "cookie" : "header");
-    if (out->kind == SW_GW_SESSION_HEADER && out->name.n)
+                 SW_SLICE_ARG(out->name),
+                 out->kind == SW_MODEL_SESSION_COOKIE ? "cookie" : "header");
+    if (out->kind == SW_MODEL_SESSION_HEADER && out->name.n)
         rule_header_name(r, out->name);
     if (!out->name.n) {
         const struct sw_kube_obj *o = r->route->obj;
@@ -247,15 +248,15 @@ void rule_settings(struct rule *r)
 
 /* ---- rules ---- */
 
-static uint8_t rank_of(enum sw_gw_path_kind k)
+static uint8_t rank_of(enum sw_model_path_kind k)
 {
     switch (k) {
-    case SW_GW_PATH_EXACT:
+    case SW_MODEL_PATH_EXACT:
         return 0;
-    case SW_GW_PATH_REGEX:
+    case SW_MODEL_PATH_REGEX:
         return 1;
-    case SW_GW_PATH_PREFIX:
-    case SW_GW_PATH_START:
+    case SW_MODEL_PATH_PREFIX:
+    case SW_MODEL_PATH_START:
         break;
     }
     return 2;
@@ -275,10 +276,10 @@ static void add_entry(struct builder *b, struct compiled *c, struct entry e)
     c->entries[c->n_entries++] = e;
 }
 
-static void emit_one(struct rule *r, struct compiled *c, const struct sw_gw_route *proto,
-                     const struct sw_gw_match *m, struct entry e, struct sw_slice name)
+static void emit_one(struct rule *r, struct compiled *c, const struct sw_model_route *proto,
+                     const struct sw_model_match *m, struct entry e, struct sw_slice name)
 {
-    struct sw_gw_route *out = SW_ARENA_NEW(r->b->a, struct sw_gw_route);
+    struct sw_model_route *out = SW_ARENA_NEW(r->b->a, struct sw_model_route);
 
     *out = *proto;
     out->memo = new_memo(r->b, r->route);
@@ -291,7 +292,7 @@ static void emit_one(struct rule *r, struct compiled *c, const struct sw_gw_rout
     add_entry(r->b, c, e);
 }
 
-void rule_emit(struct rule *r, struct compiled *c, const struct sw_gw_match *m,
+void rule_emit(struct rule *r, struct compiled *c, const struct sw_model_match *m,
                const struct entry *like, const char *kind)
 {
     struct sw_slice name = gw_printf(r->b, "%s/%.*s/rule/%u/match/%u", kind,
@@ -312,7 +313,7 @@ void rule_emit(struct rule *r, struct compiled *c, const struct sw_gw_match *m,
     }
 }
 
-static void emit(struct rule *r, struct compiled *c, const struct sw_gw_match *m, uint16_t index)
+static void emit(struct rule *r, struct compiled *c, const struct sw_model_match *m, uint16_t index)
 {
     const struct entry like = {
         .rank = rank_of(m->path_kind), .len1 = (uint32_t)m->path.n, .match = index};
@@ -324,7 +325,7 @@ void http_rule(struct rule *r, struct compiled *c)
 {
     const struct sw_json *list = sw_json_find(r->json, "matches");
     size_t n = sw_min(sw_json_len(list), MATCHES_MAX);
-    struct sw_gw_match *matches = sw_arena_array(r->b->a, n + 1, sizeof(*matches));
+    struct sw_model_match *matches = sw_arena_array(r->b->a, n + 1, sizeof(*matches));
     size_t good = 0;
 
     r->proto.request_timeout_ms = -1;
@@ -334,7 +335,7 @@ void http_rule(struct rule *r, struct compiled *c)
     rule_backends(r);
     if (!n)
         matches[good++] =
-            (struct sw_gw_match){.path_kind = SW_GW_PATH_PREFIX, .path = SW_SLICE_LIT("/")};
+            (struct sw_model_match){.path_kind = SW_MODEL_PATH_PREFIX, .path = SW_SLICE_LIT("/")};
     for (size_t i = 0; i < n; i++)
         good += read_match(r, sw_json_at(list, i), &matches[good]);
     if (!rule_finish(r))

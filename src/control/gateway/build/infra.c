@@ -17,7 +17,7 @@
 
 enum { LABELS_MAX = 8, ANNOTATIONS_MAX = 16, NAME_MAX_LEN = 253 };
 
-static void want(struct builder *b, struct sw_gw_want w)
+static void want(struct builder *b, struct sw_model_want w)
 {
     sw_vec_push(&b->wants, w);
 }
@@ -26,8 +26,8 @@ static void want(struct builder *b, struct sw_gw_want w)
 
 static bool in_use(const struct builder *b, struct sw_slice class)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_GATEWAY); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_GATEWAY, i);
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_GATEWAY); i++) {
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_GATEWAY, i);
 
         if (sw_slice_eq(sw_json_str(sw_json_walk(o->json, "spec", "gatewayClassName", NULL)),
                         class))
@@ -52,10 +52,11 @@ static void hold_class(struct builder *b, const struct sw_kube_obj *class)
     bool used = in_use(b, class->name);
 
     if (used != has_finalizer(class))
-        want(b, (struct sw_gw_want){.how = used ? SW_GW_WANT_FINALIZER : SW_GW_WANT_NO_FINALIZER,
-                                    .kind = SW_GW_CLASS,
-                                    .of = class,
-                                    .finalizer = SW_SLICE_LIT(FINALIZER)});
+        want(b, (struct sw_model_want){.how = used ? SW_MODEL_WANT_FINALIZER
+                                                   : SW_MODEL_WANT_NO_FINALIZER,
+                                       .kind = SW_MODEL_CLASS,
+                                       .of = class,
+                                       .finalizer = SW_SLICE_LIT(FINALIZER)});
 }
 
 /* ---- accounts ---- */
@@ -123,20 +124,23 @@ static void want_account(struct builder *b, const struct gateway *g, const struc
     sw_json_put(b->a, obj, "apiVersion", sw_json_new_str(b->a, "v1"));
     sw_json_put(b->a, obj, "kind", sw_json_new_str(b->a, "ServiceAccount"));
     sw_json_put(b->a, obj, "metadata", meta);
-    want(b, (struct sw_gw_want){
-                .how = SW_GW_WANT_OBJECT, .kind = SW_GW_ACCOUNT, .of = g->parent.obj, .json = obj});
+    want(b, (struct sw_model_want){.how = SW_MODEL_WANT_OBJECT,
+                                   .kind = SW_MODEL_ACCOUNT,
+                                   .of = g->parent.obj,
+                                   .json = obj});
 }
 
 /* An account of ours that its Gateway does not want any more; others are not ours to delete. */
 static void drop_account(struct builder *b, const struct gateway *g)
 {
     const struct sw_kube_obj *o =
-        sw_view_find(b->v, SW_GW_ACCOUNT, g->parent.obj->ns, account_name(b, g));
+        sw_view_find(b->v, SW_MODEL_ACCOUNT, g->parent.obj->ns, account_name(b, g));
     const struct sw_json *labels = o ? sw_json_walk(o->json, "metadata", "labels", NULL) : NULL;
 
     if (sw_json_str_eq(sw_json_find(labels, MANAGED_BY), "spanwire") &&
         sw_slice_eq(js(labels, NAME_LABEL), sw_slice_head(g->parent.obj->name, 63)))
-        want(b, (struct sw_gw_want){.how = SW_GW_WANT_GONE, .kind = SW_GW_ACCOUNT, .of = o});
+        want(b,
+             (struct sw_model_want){.how = SW_MODEL_WANT_GONE, .kind = SW_MODEL_ACCOUNT, .of = o});
 }
 
 static void account(struct builder *b, const struct gateway *g)
@@ -156,8 +160,8 @@ static void account(struct builder *b, const struct gateway *g)
 
 void build_infrastructure(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_CLASS); i++) {
-        const struct sw_kube_obj *c = sw_view_at(b->v, SW_GW_CLASS, i);
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_CLASS); i++) {
+        const struct sw_kube_obj *c = sw_view_at(b->v, SW_MODEL_CLASS, i);
 
         if (sw_slice_eq(sw_json_str(sw_json_walk(c->json, "spec", "controllerName", NULL)),
                         b->conf->controller))

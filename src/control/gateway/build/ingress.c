@@ -33,9 +33,9 @@ static bool is_ours(const struct builder *b, const struct sw_kube_obj *o)
         name = sw_json_str(
             sw_json_walk(o->json, "metadata", "annotations", "kubernetes.io/ingress.class", NULL));
     if (name.p)
-        return class_is_ours(b, sw_view_find(b->v, SW_GW_INGRESSCLASS, sw_slice(NULL, 0), name));
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_INGRESSCLASS); i++) {
-        const struct sw_kube_obj *c = sw_view_at(b->v, SW_GW_INGRESSCLASS, i);
+        return class_is_ours(b, sw_view_find(b->v, SW_MODEL_INGRESSCLASS, sw_slice(NULL, 0), name));
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_INGRESSCLASS); i++) {
+        const struct sw_kube_obj *c = sw_view_at(b->v, SW_MODEL_INGRESSCLASS, i);
 
         if (default_class(c))
             return class_is_ours(b, c);
@@ -73,14 +73,14 @@ static bool may_serve(struct ingress *in, struct sw_slice host)
     return ours;
 }
 
-static struct sw_gw_route *make_route(struct ingress *in, const struct sw_json *backend,
-                                      size_t rule, size_t path)
+static struct sw_model_route *make_route(struct ingress *in, const struct sw_json *backend,
+                                         size_t rule, size_t path)
 {
     const struct sw_kube_obj *o = in->route->obj;
     const struct sw_json *svc = sw_json_find(backend, "service");
     const struct sw_json *port = sw_json_find(svc, "port");
-    struct sw_gw_route *r = SW_ARENA_NEW(in->b->a, struct sw_gw_route);
-    struct sw_gw_backend *be = SW_ARENA_NEW(in->b->a, struct sw_gw_backend);
+    struct sw_model_route *r = SW_ARENA_NEW(in->b->a, struct sw_model_route);
+    struct sw_model_backend *be = SW_ARENA_NEW(in->b->a, struct sw_model_backend);
     struct verdict v = {0};
 
     be->weight = 1;
@@ -89,7 +89,7 @@ static struct sw_gw_route *make_route(struct ingress *in, const struct sw_json *
                                       (uint16_t)js_int(port, "number", UINT16_MAX, 0),
                                       js_or(port, "name", ""), &v);
     r->name = gw_printf(in->b, "ingress/%.*s/rule/%zu/match/%zu", SW_SLICE_ARG(o->key), rule, path);
-    r->action = be->cluster ? SW_GW_FORWARD : SW_GW_RESPOND;
+    r->action = be->cluster ? SW_MODEL_FORWARD : SW_MODEL_RESPOND;
     if (!be->cluster) {
         r->status = 500;
         add_note(in->b, gw_printf(in->b, "ingress/%.*s/%zu/%zu", SW_SLICE_ARG(o->key), rule, path),
@@ -109,7 +109,7 @@ static struct sw_gw_route *make_route(struct ingress *in, const struct sw_json *
 static void say(struct ingress *in, struct sw_slice text)
 {
     if (!in->route->too_large)
-        say_limit(in->b, SW_GW_INGRESS, in->route->obj, text);
+        say_limit(in->b, SW_MODEL_INGRESS, in->route->obj, text);
     in->route->too_large = true;
 }
 
@@ -160,21 +160,21 @@ static void put_tls(struct ingress *in, struct sw_slice host, const struct entry
 static void add_path(struct ingress *in, struct sw_slice host, const struct sw_json *path,
                      const struct sw_json *backend, size_t rule, size_t index)
 {
-    struct sw_gw_route *r = make_route(in, backend, rule, index);
+    struct sw_model_route *r = make_route(in, backend, rule, index);
     struct entry *e = SW_ARENA_NEW(in->b->a, struct entry);
 
     r->match.path = js_or(path, "path", "/");
-    r->match.path_kind = SW_GW_PATH_PREFIX;
+    r->match.path_kind = SW_MODEL_PATH_PREFIX;
     if (sw_json_str_eq(sw_json_find(path, "pathType"), "Exact"))
-        r->match.path_kind = SW_GW_PATH_EXACT;
-    while (r->match.path_kind == SW_GW_PATH_PREFIX && r->match.path.n > 1 &&
+        r->match.path_kind = SW_MODEL_PATH_EXACT;
+    while (r->match.path_kind == SW_MODEL_PATH_PREFIX && r->match.path.n > 1 &&
            r->match.path.p[r->match.path.n - 1] == '/')
         r->match.path.n--;
     if (!r->match.path.n)
         r->match.path = SW_SLICE_LIT("/");
     if (r->match.path.n > SW_XDS_PATH_MAX) {
         say_limit(
-            in->b, SW_GW_INGRESS, in->route->obj,
+            in->b, SW_MODEL_INGRESS, in->route->obj,
             gw_printf(
                 in->b,
                 "rule %zu, path %zu: %zu bytes, of which %d are possible; the path is not served",
@@ -190,7 +190,7 @@ static void add_path(struct ingress *in, struct sw_slice host, const struct sw_j
     }
     *e = (struct entry){.r = r,
                         .route = in->route,
-                        .rank = r->match.path_kind == SW_GW_PATH_EXACT ? 0 : 2,
+                        .rank = r->match.path_kind == SW_MODEL_PATH_EXACT ? 0 : 2,
                         .len1 = (uint32_t)r->match.path.n,
                         .rule = (uint16_t)rule,
                         .match = (uint16_t)index,
@@ -306,7 +306,7 @@ static void add_cert(struct ingress *in, struct sw_slice host, struct sw_slice c
         return; /* an older Ingress brought one, or the name is not its own */
     if (in->n_tls_hosts++ >= TLS_HOSTS_MAX || in->https->ingress_tls.n >= SW_XDS_CHAINS_MAX / 4) {
         say_limit(
-            in->b, SW_GW_INGRESS, in->route->obj,
+            in->b, SW_MODEL_INGRESS, in->route->obj,
             SW_SLICE_LIT("more names with certificates than are possible; not all are served"));
         return;
     }
@@ -356,7 +356,7 @@ static void put_address(struct builder *b, const struct sw_kube_obj *o)
     sw_json_push(b->a, list, item);
     sw_json_put(b->a, lb, "ingress", list);
     sw_json_put(b->a, status, "loadBalancer", lb);
-    put_status(b, SW_GW_INGRESS, o, status);
+    put_status(b, SW_MODEL_INGRESS, o, status);
 }
 
 static bool was_served(const struct sw_kube_obj *o)
@@ -397,12 +397,12 @@ static void build_one(struct builder *b, const struct sw_kube_obj *o)
  * over. */
 void build_ingress(struct builder *b)
 {
-    size_t all = b->conf->n_addrs ? sw_view_count(b->v, SW_GW_INGRESS) : 0;
+    size_t all = b->conf->n_addrs ? sw_view_count(b->v, SW_MODEL_INGRESS) : 0;
     const struct sw_kube_obj **list = sw_arena_array(b->a, all + 1, sizeof(*list));
     size_t n = 0;
 
     for (size_t i = 0; i < all; i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_INGRESS, i);
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_INGRESS, i);
 
         if (is_ours(b, o))
             list[n++] = o;

@@ -81,27 +81,28 @@ static void ask_all(struct builder *b, const struct sw_kube_obj *o)
 
 static void judge(struct builder *b, struct ingress_claim *c)
 {
-    bool seen = sw_claim_seen(b->v, SW_GW_INGRESS, c->obj);
+    bool seen = sw_claim_seen(b->v, SW_MODEL_INGRESS, c->obj);
 
     c->over = b->conf->ingress_shared_hosts || (!c->asked && seen);
     if (c->over)
-        sw_vec_push(&b->wants, (struct sw_gw_want){
-                                   .how = SW_GW_WANT_GONE, .kind = SW_GW_HOSTCLAIM, .of = c->obj});
+        sw_vec_push(&b->wants, (struct sw_model_want){.how = SW_MODEL_WANT_GONE,
+                                                      .kind = SW_MODEL_HOSTCLAIM,
+                                                      .of = c->obj});
     else
         tally_of(b, c->ns)->n++;
 }
 
 void ingress_claims_init(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_HOSTCLAIM); i++)
-        read_claim(b, sw_view_at(b->v, SW_GW_HOSTCLAIM, i));
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_HOSTCLAIM); i++)
+        read_claim(b, sw_view_at(b->v, SW_MODEL_HOSTCLAIM, i));
     if (!b->ingress_claims.n)
         return;
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_INGRESS); i++)
-        ask_all(b, sw_view_at(b->v, SW_GW_INGRESS, i));
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_INGRESS); i++)
+        ask_all(b, sw_view_at(b->v, SW_MODEL_INGRESS, i));
     /* In the view's order, for equal output. */
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_HOSTCLAIM); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_HOSTCLAIM, i);
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_HOSTCLAIM); i++) {
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_HOSTCLAIM, i);
         struct ingress_claim *c = sw_map_get(
             &b->ingress_claims, sw_json_str(sw_json_walk(o->json, "spec", "value", NULL)));
 
@@ -128,12 +129,12 @@ void ingress_claim(struct builder *b, struct sw_slice host, const struct sw_kube
     struct tally *t;
 
     /* One that is over is deleted first: a claim does not change hands. */
-    if (b->conf->ingress_shared_hosts || !o->uid.n || !sw_view_served(b->v, SW_GW_HOSTCLAIM) ||
+    if (b->conf->ingress_shared_hosts || !o->uid.n || !sw_view_served(b->v, SW_MODEL_HOSTCLAIM) ||
         sw_map_get(&b->ingress_claims, host) || sw_map_put(&b->ingress_new, host, b))
         return;
     t = tally_of(b, o->ns);
     if (t->n >= CLAIMS_MAX) {
-        say_limit(b, SW_GW_INGRESS, o,
+        say_limit(b, SW_MODEL_INGRESS, o,
                   gw_printf(b,
                             "the namespace has %d claimed hosts of Ingresses; further ones are "
                             "served and not protected from other namespaces",
@@ -141,9 +142,10 @@ void ingress_claim(struct builder *b, struct sw_slice host, const struct sw_kube
         return;
     }
     t->n++;
-    sw_vec_push(&b->wants, (struct sw_gw_want){.how = SW_GW_WANT_OBJECT,
-                                               .kind = SW_GW_HOSTCLAIM,
-                                               .of = o,
-                                               .json = sw_claim_object(b->a, SW_CLAIM_INGRESS_HOST,
-                                                                       host, holder_kind, o)});
+    sw_vec_push(&b->wants,
+                (struct sw_model_want){
+                    .how = SW_MODEL_WANT_OBJECT,
+                    .kind = SW_MODEL_HOSTCLAIM,
+                    .of = o,
+                    .json = sw_claim_object(b->a, SW_CLAIM_INGRESS_HOST, host, holder_kind, o)});
 }

@@ -5,14 +5,15 @@
 enum { BACKENDS_MAX = 16 };
 
 /* A listener's datagrams go through one tunnel or through none: Envoy knows no shares of them. */
-static void refuse_shares(struct route *route, struct sw_gw_backend *list, size_t n, bool complain)
+static void refuse_shares(struct route *route, struct sw_model_backend *list, size_t n,
+                          bool complain)
 {
     size_t all = 0;
 
     for (size_t i = 0; i < n; i++)
         all += list[i].weight && list[i].cluster;
     for (size_t i = 0; i < n && all > 1; i++) {
-        if (!sw_gw_is_udp_tunnel(list[i].cluster))
+        if (!sw_model_is_udp_tunnel(list[i].cluster))
             continue;
         list[i].cluster = NULL;
         if (complain)
@@ -22,11 +23,12 @@ static void refuse_shares(struct route *route, struct sw_gw_backend *list, size_
     }
 }
 
-static struct sw_gw_backend *read_backends(struct builder *b, struct route *route,
-                                           const struct sw_json *refs,
-                                           const struct backend_ctx *ctx, size_t n, bool complain)
+static struct sw_model_backend *read_backends(struct builder *b, struct route *route,
+                                              const struct sw_json *refs,
+                                              const struct backend_ctx *ctx, size_t n,
+                                              bool complain)
 {
-    struct sw_gw_backend *list = sw_arena_array(b->a, n + 1, sizeof(*list));
+    struct sw_model_backend *list = sw_arena_array(b->a, n + 1, sizeof(*list));
 
     for (size_t i = 0; i < n; i++) {
         const struct sw_json *ref = sw_json_at(refs, i);

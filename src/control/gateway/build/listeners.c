@@ -18,7 +18,7 @@ static const struct {
 
 static const char *kind_name(const struct parent *p)
 {
-    return p->kind == SW_GW_GATEWAY ? "Gateway" : "ListenerSet";
+    return p->kind == SW_MODEL_GATEWAY ? "Gateway" : "ListenerSet";
 }
 
 static void set_verdict(struct verdict *v, const char *reason, const char *msg)
@@ -128,9 +128,9 @@ static void read_validation(struct builder *b, struct listener *l)
                        sw_json_find(v, "caCertificateRefs"), &why, &l->client_ca, &bad);
     if (bad.reason)
         set_verdict(&l->resolved, bad.reason, bad.msg);
-    l->client_mode = SW_GW_CLIENT_REQUIRE;
+    l->client_mode = SW_MODEL_CLIENT_REQUIRE;
     if (sw_slice_eq_str(mode, "AllowInsecureFallback"))
-        l->client_mode = SW_GW_CLIENT_INSECURE;
+        l->client_mode = SW_MODEL_CLIENT_INSECURE;
     if (!some) {
         set_verdict(&l->accepted, "NoValidCACertificate",
                     "no CA certificate for client certificates can be used");
@@ -146,10 +146,10 @@ static void read_tls(struct builder *b, struct listener *l)
     if (l->proto != PROTO_HTTPS && l->proto != PROTO_TLS)
         return;
     if (sw_slice_eq_str(mode, "Passthrough") && l->proto == PROTO_TLS) {
-        l->tls = SW_GW_TLS_PASSTHROUGH;
+        l->tls = SW_MODEL_TLS_PASSTHROUGH;
         return;
     }
-    l->tls = SW_GW_TLS_TERMINATE;
+    l->tls = SW_MODEL_TLS_TERMINATE;
     if (!sw_slice_eq_str(mode, "Terminate"))
         set_verdict(&l->accepted, "UnsupportedValue",
                     gw_printf(b, "TLS mode '%.*s' is not supported here", SW_SLICE_ARG(mode)).p);

@@ -22,8 +22,8 @@ struct name {
 
 void names_init(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_HOSTCLAIM); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_HOSTCLAIM, i);
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_HOSTCLAIM); i++) {
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_HOSTCLAIM, i);
         const struct sw_json *spec = sw_json_find(o->json, "spec");
         struct sw_slice value = js_or(spec, "value", "");
         struct sw_slice ns = js_or(sw_json_find(spec, "holder"), "namespace", "");
@@ -71,7 +71,7 @@ const char *name_claimed(struct builder *b, struct sw_slice host, const struct p
 
 /* ---- who is told ---- */
 
-void name_refused(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *of,
+void name_refused(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *of,
                   struct sw_slice host)
 {
     struct sw_slice subject =
@@ -84,8 +84,8 @@ void name_refused(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_
 
     if (sw_map_put(&b->refused, subject, b))
         return;
-    sw_vec_push(&b->notes, (struct sw_gw_note){subject, text, true});
-    sw_vec_push(&b->notices, (struct sw_gw_notice){kind, of, "HostnameInUse", text});
+    sw_vec_push(&b->notes, (struct sw_model_note){subject, text, true});
+    sw_vec_push(&b->notices, (struct sw_model_notice){kind, of, "HostnameInUse", text});
 }
 
 bool name_refuses_route(struct builder *b, const struct listener *l, const struct route *r,
@@ -191,7 +191,7 @@ bool name_for_ingress(struct builder *b, struct sw_slice host, const struct sw_k
         ours = !n || is_member(n, o->ns);
     }
     if (!ours)
-        name_refused(b, SW_GW_INGRESS, o, host);
+        name_refused(b, SW_MODEL_INGRESS, o, host);
     else if (!b->conf->ingress_shared_hosts)
         add(b, host, NULL, o->ns);
     if (ours && !proxy)

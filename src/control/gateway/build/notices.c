@@ -6,10 +6,10 @@
  */
 #include "control/gateway/build/build_int.h"
 
-void add_notice(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *of,
+void add_notice(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *of,
                 const char *reason, struct sw_slice text)
 {
-    sw_vec_push(&b->notices, (struct sw_gw_notice){kind, of, reason, text});
+    sw_vec_push(&b->notices, (struct sw_model_notice){kind, of, reason, text});
 }
 
 /* True when ref is of a kind we read, and there is none of that name; *ret_ns is where. */
@@ -17,7 +17,7 @@ static bool parent_missing(const struct builder *b, const struct sw_json *ref,
                            struct sw_slice own_ns, struct sw_slice *ret_ns)
 {
     struct sw_slice kind = js_or(ref, "kind", "Gateway");
-    enum sw_gw_kind in = SW_GW_GATEWAY;
+    enum sw_model_kind in = SW_MODEL_GATEWAY;
 
     *ret_ns = js_or(ref, "namespace", "");
     if (!ret_ns->n)
@@ -25,7 +25,7 @@ static bool parent_missing(const struct builder *b, const struct sw_json *ref,
     if (!sw_slice_eq_str(js_or(ref, "group", GW_GROUP), GW_GROUP))
         return false;
     if (sw_slice_eq_str(kind, "ListenerSet"))
-        in = SW_GW_LISTENERSET;
+        in = SW_MODEL_LISTENERSET;
     else if (!sw_slice_eq_str(kind, "Gateway"))
         return false;
     return !sw_view_find(b->v, in, *ret_ns, js(ref, "name"));
@@ -61,21 +61,21 @@ static void notice_set(struct builder *b, const struct sw_kube_obj *o)
     struct sw_slice ns;
 
     if (ref && parent_missing(b, ref, o->ns, &ns))
-        add_notice(b, SW_GW_LISTENERSET, o, "ParentNotFound",
+        add_notice(b, SW_MODEL_LISTENERSET, o, "ParentNotFound",
                    missing_text(b, "spec.parentRef", ref, ns));
 }
 
 void notice_gateways(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_GATEWAY); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_GATEWAY, i);
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_GATEWAY); i++) {
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_GATEWAY, i);
         struct sw_slice class = js(sw_json_find(o->json, "spec"), "gatewayClassName");
 
-        if (class.n && !sw_view_find(b->v, SW_GW_CLASS, sw_slice("", 0), class))
-            add_notice(b, SW_GW_GATEWAY, o, "ClassNotFound",
+        if (class.n && !sw_view_find(b->v, SW_MODEL_CLASS, sw_slice("", 0), class))
+            add_notice(b, SW_MODEL_GATEWAY, o, "ClassNotFound",
                        gw_printf(b, "spec.gatewayClassName: GatewayClass '%.*s' does not exist",
                                  SW_SLICE_ARG(class)));
     }
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_LISTENERSET); i++)
-        notice_set(b, sw_view_at(b->v, SW_GW_LISTENERSET, i));
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_LISTENERSET); i++)
+        notice_set(b, sw_view_at(b->v, SW_MODEL_LISTENERSET, i));
 }

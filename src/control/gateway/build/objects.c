@@ -12,9 +12,9 @@ const char *const route_kind_names[RK_COUNT] = {
     [RK_TCP] = "TCPRoute",   [RK_UDP] = "UDPRoute",
 };
 
-const enum sw_gw_kind route_view_kinds[RK_COUNT] = {
-    [RK_HTTP] = SW_GW_HTTPROUTE, [RK_GRPC] = SW_GW_GRPCROUTE, [RK_TLS] = SW_GW_TLSROUTE,
-    [RK_TCP] = SW_GW_TCPROUTE,   [RK_UDP] = SW_GW_UDPROUTE,
+const enum sw_model_kind route_view_kinds[RK_COUNT] = {
+    [RK_HTTP] = SW_MODEL_HTTPROUTE, [RK_GRPC] = SW_MODEL_GRPCROUTE, [RK_TLS] = SW_MODEL_TLSROUTE,
+    [RK_TCP] = SW_MODEL_TCPROUTE,   [RK_UDP] = SW_MODEL_UDPROUTE,
 };
 
 bool ref_is(const struct sw_json *ref, const char *def_group, const char *def_kind,
@@ -67,7 +67,7 @@ bool ns_rule_admits(const struct builder *b, const struct ns_rule *r, struct sw_
     case FROM_SAME:
         return sw_slice_eq(own, other);
     case FROM_SELECTOR:
-        ns = sw_view_find(b->v, SW_GW_NAMESPACE, sw_slice(NULL, 0), other);
+        ns = sw_view_find(b->v, SW_MODEL_NAMESPACE, sw_slice(NULL, 0), other);
         return ns && sw_label_selector_match(&r->selector,
                                              sw_json_walk(ns->json, "metadata", "labels", NULL));
     case FROM_NONE:
@@ -124,7 +124,7 @@ void **sorted_values(struct sw_arena *a, const struct sw_map *m)
 
 void add_note(struct builder *b, struct sw_slice subject, struct sw_slice text)
 {
-    sw_vec_push(&b->notes, (struct sw_gw_note){.subject = subject, .text = text});
+    sw_vec_push(&b->notes, (struct sw_model_note){.subject = subject, .text = text});
 }
 
 /* ---- addresses of the configuration ---- */
@@ -139,7 +139,7 @@ static void next_ip(struct sw_ip *ip)
 
 struct addr_list {
     struct sw_arena *a;
-    struct sw_gateway_addr *p;
+    struct sw_model_address *p;
     size_t n;
 };
 
@@ -190,7 +190,7 @@ static int add_hostname(struct addr_list *l, struct sw_slice name, const struct 
 
     if (l->n == SW_GATEWAY_ADDRS_MAX)
         return sw_err_set(err, SW_ELIMIT, "more than %d addresses", SW_GATEWAY_ADDRS_MAX);
-    l->p[l->n++] = (struct sw_gateway_addr){
+    l->p[l->n++] = (struct sw_model_address){
         .address = sw_arena_slice(l->a, name),
         .hostname = true,
         .bind = sw_arena_slice(l->a, sw_slice_str(sw_ip_text(bind, text)))};
@@ -232,7 +232,7 @@ static int add_item(struct addr_list *l, struct sw_slice item, struct sw_err *er
     return is_ip ? add_addr(l, &ip, &bind, err) : add_hostname(l, name, &bind, err);
 }
 
-int sw_gateway_addrs_parse(struct sw_arena *a, struct sw_slice in, struct sw_gateway_addr **ret,
+int sw_gateway_addrs_parse(struct sw_arena *a, struct sw_slice in, struct sw_model_address **ret,
                            size_t *ret_n, struct sw_err *err)
 {
     struct addr_list l = {.a = a};

@@ -96,7 +96,7 @@ static void read_certs(struct names *n, struct listener *l)
 {
     n->of = l;
     for (size_t i = 0; i < l->n_certs; i++) {
-        const struct sw_gw_secret *s = sw_map_get(&n->b->secrets, l->certs[i]);
+        const struct sw_model_secret *s = sw_map_get(&n->b->secrets, l->certs[i]);
         SW_BUF_AUTO der = {0};
 
         sw_buf_init(&der, DER_MAX);

@@ -17,17 +17,17 @@ static bool plain_text(struct sw_slice s)
     return s.n && sw_slice_find(s, ' ') < 0 && sw_slice_find(s, '\n') < 0;
 }
 
-static bool is_special(const struct sw_gw_cluster *c)
+static bool is_special(const struct sw_model_cluster *c)
 {
-    return c->tunnel || c->proto == SW_GW_PROTO_UDP;
+    return c->tunnel || c->proto == SW_MODEL_PROTO_UDP;
 }
 
-static int write_chain(struct sw_buf *out, const struct sw_gw_chain *c)
+static int write_chain(struct sw_buf *out, const struct sw_model_chain *c)
 {
     int rc = sw_buf_printf(out, "udp %.*s\n", SW_SLICE_ARG(c->name));
 
     for (size_t i = 0; i < c->n_backends && rc == SW_OK; i++) {
-        const struct sw_gw_backend *b = &c->backends[i];
+        const struct sw_model_backend *b = &c->backends[i];
 
         rc = sw_buf_printf(out, "share %u %.*s\n", b->weight,
                            b->cluster ? (int)b->cluster->endpoints.n : 1,
@@ -36,21 +36,20 @@ static int write_chain(struct sw_buf *out, const struct sw_gw_chain *c)
     return rc;
 }
 
-struct sw_slice sw_gateway_plan_write(struct sw_arena *a, const struct sw_gw_model *m)
+struct sw_slice sw_gateway_plan_write(struct sw_arena *a, const struct sw_model *m)
 {
     SW_BUF_AUTO out = {0};
     int rc = SW_OK;
 
     sw_buf_init(&out, PLAN_MAX);
     for (size_t i = 0; i < m->n_endpoints && rc == SW_OK; i++) {
-        const char *word =
-            sw_gw_resolved_parse(m->endpoints[i], NULL, NULL) ? resolved_word : "set";
+        const char *word = sw_resolved_parse(m->endpoints[i], NULL, NULL) ? resolved_word : "set";
 
         if (plain_text(m->endpoints[i]))
             rc = sw_buf_printf(&out, "%s %.*s\n", word, SW_SLICE_ARG(m->endpoints[i]));
     }
     for (size_t i = 0; i < m->n_clusters && rc == SW_OK; i++) {
-        const struct sw_gw_cluster *c = m->clusters[i];
+        const struct sw_model_cluster *c = m->clusters[i];
 
         if (is_special(c) && plain_text(c->endpoints))
             rc = sw_buf_printf(&out, "%s %.*s\n", c->tunnel ? "tunnel" : "datagrams",
@@ -68,32 +67,32 @@ struct sw_slice sw_gateway_plan_write(struct sw_arena *a, const struct sw_gw_mod
 struct reader {
     struct sw_arena *a;
     SW_VEC(struct sw_slice) sets;
-    SW_VEC(struct sw_gw_cluster *) clusters;
-    SW_VEC(struct sw_gw_listener *) listeners;
-    struct sw_gw_chain *chain; /* the last one */
-    struct sw_gw_backend *shares;
+    SW_VEC(struct sw_model_cluster *) clusters;
+    SW_VEC(struct sw_model_listener *) listeners;
+    struct sw_model_chain *chain; /* the last one */
+    struct sw_model_backend *shares;
 };
 
-static struct sw_gw_cluster *read_cluster(struct reader *r, struct sw_slice name, bool tunnel)
+static struct sw_model_cluster *read_cluster(struct reader *r, struct sw_slice name, bool tunnel)
 {
-    struct sw_gw_cluster *c = SW_ARENA_NEW(r->a, struct sw_gw_cluster);
+    struct sw_model_cluster *c = SW_ARENA_NEW(r->a, struct sw_model_cluster);
 
     c->name = name;
     c->endpoints = name;
     c->tunnel = tunnel;
-    c->proto = tunnel ? SW_GW_PROTO_HTTP1 : SW_GW_PROTO_UDP;
+    c->proto = tunnel ? SW_MODEL_PROTO_HTTP1 : SW_MODEL_PROTO_UDP;
     return c;
 }
 
 static void read_chain(struct reader *r, struct sw_slice name)
 {
-    struct sw_gw_listener *l = SW_ARENA_NEW(r->a, struct sw_gw_listener);
-    const struct sw_gw_chain **list = SW_ARENA_NEW(r->a, const struct sw_gw_chain *);
+    struct sw_model_listener *l = SW_ARENA_NEW(r->a, struct sw_model_listener);
+    const struct sw_model_chain **list = SW_ARENA_NEW(r->a, const struct sw_model_chain *);
 
-    r->chain = SW_ARENA_NEW(r->a, struct sw_gw_chain);
+    r->chain = SW_ARENA_NEW(r->a, struct sw_model_chain);
     r->shares = sw_arena_array(r->a, SHARES_MAX, sizeof(*r->shares));
     r->chain->name = name;
-    r->chain->kind = SW_GW_CHAIN_L4;
+    r->chain->kind = SW_MODEL_CHAIN_L4;
     r->chain->backends = r->shares;
     list[0] = r->chain;
     l->name = name;
@@ -106,7 +105,7 @@ static void read_chain(struct reader *r, struct sw_slice name)
 static void read_share(struct reader *r, struct sw_slice rest)
 {
     struct sw_slice weight = sw_slice_cut(&rest, ' ');
-    struct sw_gw_backend *b;
+    struct sw_model_backend *b;
     uint64_t n = 0;
 
     if (!r->chain || r->chain->n_backends == SHARES_MAX || !sw_slice_to_u64(weight, UINT32_MAX, &n))
@@ -144,13 +143,13 @@ static void *keep(struct sw_arena *a, const void *p, size_t n, size_t size)
     return out;
 }
 
-void sw_gateway_plan_read(struct sw_arena *a, struct sw_slice text, struct sw_gw_model *ret)
+void sw_gateway_plan_read(struct sw_arena *a, struct sw_slice text, struct sw_model *ret)
 {
     struct reader r = {.a = a};
 
     while (text.p && text.n)
         read_line(&r, sw_slice_cut(&text, '\n'));
-    *ret = (struct sw_gw_model){0};
+    *ret = (struct sw_model){0};
     ret->endpoints = keep(a, r.sets.p, r.sets.n, sizeof(*r.sets.p));
     ret->n_endpoints = r.sets.n;
     ret->clusters = keep(a, r.clusters.p, r.clusters.n, sizeof(void *));
@@ -164,14 +163,14 @@ void sw_gateway_plan_read(struct sw_arena *a, struct sw_slice text, struct sw_gw
 
 /* ---- host names ---- */
 
-struct sw_slice sw_gw_resolved_name(struct sw_arena *a, struct sw_slice host, uint16_t port)
+struct sw_slice sw_resolved_name(struct sw_arena *a, struct sw_slice host, uint16_t port)
 {
-    return sw_slice_str(sw_arena_printf(a, SW_GW_RESOLVED_SET "%.*s/%u", SW_SLICE_ARG(host), port));
+    return sw_slice_str(sw_arena_printf(a, SW_RESOLVED_SET "%.*s/%u", SW_SLICE_ARG(host), port));
 }
 
-bool sw_gw_resolved_parse(struct sw_slice set, struct sw_slice *ret_host, uint16_t *ret_port)
+bool sw_resolved_parse(struct sw_slice set, struct sw_slice *ret_host, uint16_t *ret_port)
 {
-    static const struct sw_slice prefix = SW_SLICE_LIT(SW_GW_RESOLVED_SET);
+    static const struct sw_slice prefix = SW_SLICE_LIT(SW_RESOLVED_SET);
     struct sw_slice host;
     uint64_t port;
 
@@ -188,8 +187,7 @@ bool sw_gw_resolved_parse(struct sw_slice set, struct sw_slice *ret_host, uint16
     return true;
 }
 
-void sw_gw_resolved_wanted(struct sw_slice plan, void (*fn)(void *arg, struct sw_slice set),
-                           void *arg)
+void sw_resolved_wanted(struct sw_slice plan, void (*fn)(void *arg, struct sw_slice set), void *arg)
 {
     while (plan.n) {
         struct sw_slice rest = sw_slice_cut(&plan, '\n');

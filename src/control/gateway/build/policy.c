@@ -31,19 +31,19 @@ static bool uri_valid(struct sw_slice s)
 static void read_sans(struct builder *b, struct policy *p, const struct sw_json *list)
 {
     size_t n = sw_min(sw_json_len(list), 5);
-    struct sw_gw_san *sans = sw_arena_array(b->a, n + 1, sizeof(*sans));
+    struct sw_model_san *sans = sw_arena_array(b->a, n + 1, sizeof(*sans));
 
     for (size_t i = 0; i < n; i++) {
         const struct sw_json *s = sw_json_at(list, i);
         bool uri = sw_slice_eq_str(js(s, "type"), "URI");
 
-        sans[i].kind = uri ? SW_GW_SAN_URI : SW_GW_SAN_DNS;
+        sans[i].kind = uri ? SW_MODEL_SAN_URI : SW_MODEL_SAN_DNS;
         sans[i].value = js_or(s, uri ? "uri" : "hostname", "");
         if (!(uri ? uri_valid(sans[i].value) : host_valid(sans[i].value)))
             invalid(p, "Invalid", "a subjectAltName without a value that can be compared");
     }
     if (!n) { /* without names of its own the certificate is for the host asked for */
-        sans[0] = (struct sw_gw_san){SW_GW_SAN_DNS, p->tls.sni};
+        sans[0] = (struct sw_model_san){SW_MODEL_SAN_DNS, p->tls.sni};
         n = 1;
     }
     p->tls.sans = sans;
@@ -129,10 +129,10 @@ static int policy_by_age(const void *x, const void *y)
 
 void build_policies(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_GW_BACKENDTLS); i++) {
+    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_BACKENDTLS); i++) {
         struct policy *p = SW_ARENA_NEW(b->a, struct policy);
 
-        p->obj = sw_view_at(b->v, SW_GW_BACKENDTLS, i);
+        p->obj = sw_view_at(b->v, SW_MODEL_BACKENDTLS, i);
         sw_vec_push(&b->policy_list, p);
     }
     if (b->policy_list.n > 1)
@@ -177,7 +177,7 @@ void policy_used(struct builder *b, struct sw_slice service_key, struct gateway 
     for (struct policy_link *l = sw_map_get(&b->targets, service_key); l; l = l->next) {
         struct policy *p = l->policy;
 
-        if (!sw_view_find(b->v, SW_GW_SERVICE, p->obj->ns,
+        if (!sw_view_find(b->v, SW_MODEL_SERVICE, p->obj->ns,
                           sw_slice_from(service_key, p->obj->ns.n + 1)))
             invalid(p, "TargetNotFound", "there is no such Service");
         add_ancestor(b, p, gw);

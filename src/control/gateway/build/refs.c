@@ -15,10 +15,10 @@ enum { SECRET_MAX = 1024 * 1024 };
 
 void refs_init(struct builder *b)
 {
-    size_t n = sw_view_count(b->v, SW_GW_GRANT);
+    size_t n = sw_view_count(b->v, SW_MODEL_GRANT);
 
     for (size_t i = 0; i < n; i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_GRANT, i);
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_GRANT, i);
         struct grant_range *r = sw_map_get(&b->grants, o->ns);
 
         if (!r) {
@@ -81,7 +81,7 @@ bool ref_granted(const struct builder *b, struct sw_slice from_group, const char
         return true;
     r = sw_map_get(&b->grants, to_ns);
     for (size_t i = r ? r->from : 0; r && i < r->to; i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_GW_GRANT, i);
+        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_GRANT, i);
         const struct sw_json *spec = sw_json_find(o->json, "spec");
 
         if (sw_slice_eq(o->ns, to_ns) &&
@@ -172,7 +172,7 @@ static bool secret_value(struct builder *b, const struct sw_kube_obj *o, const c
 }
 
 /* The data plane would refuse it and keep what it had: say so instead of promising. */
-static bool cert_usable(struct builder *b, const struct sw_gw_secret *s, struct sw_err *err)
+static bool cert_usable(struct builder *b, const struct sw_model_secret *s, struct sw_err *err)
 {
     struct sw_tls_cred_pem pem = {
         .chain = s->chain_pem, .key = s->key_pem, .any_identity = true, .trust_nobody = true};
@@ -195,9 +195,9 @@ static bool cert_usable(struct builder *b, const struct sw_gw_secret *s, struct 
 static struct verdict load_cert(struct builder *b, struct sw_slice ns, struct sw_slice name,
                                 const char *bad, struct sw_slice *ret_name)
 {
-    const struct sw_kube_obj *o = sw_view_find(b->v, SW_GW_SECRET, ns, name);
-    struct sw_gw_secret s = {.kind = SW_GW_SECRET_CERT};
-    struct sw_gw_secret *copy;
+    const struct sw_kube_obj *o = sw_view_find(b->v, SW_MODEL_SECRET, ns, name);
+    struct sw_model_secret s = {.kind = SW_MODEL_SECRET_CERT};
+    struct sw_model_secret *copy;
     struct sw_err err = {0};
 
     if (!o)
@@ -216,7 +216,7 @@ static struct verdict load_cert(struct builder *b, struct sw_slice ns, struct sw
                                                SW_SLICE_ARG(name), err.msg)
                                          .p};
     s.name = *ret_name;
-    copy = SW_ARENA_NEW(b->a, struct sw_gw_secret);
+    copy = SW_ARENA_NEW(b->a, struct sw_model_secret);
     *copy = s;
     (void)sw_map_put(&b->secrets, copy->name, copy);
     return (struct verdict){0};
@@ -282,7 +282,7 @@ static struct verdict load_ca(struct builder *b, const char *from_kind, struct s
                                 gw_printf(b, "no ReferenceGrant in '%.*s' permits ConfigMap '%.*s'",
                                           SW_SLICE_ARG(ns), SW_SLICE_ARG(name))
                                     .p};
-    o = sw_view_find(b->v, SW_GW_CONFIGMAP, ns, name);
+    o = sw_view_find(b->v, SW_MODEL_CONFIGMAP, ns, name);
     *ret_pem = o ? sw_json_str(sw_json_walk(o->json, "data", "ca.crt", NULL)) : sw_slice(NULL, 0);
     if (!ret_pem->p || !pem_has(*ret_pem, "CERTIFICATE"))
         return (struct verdict){
@@ -299,7 +299,7 @@ bool resolve_cas(struct builder *b, const char *from_kind, struct sw_slice from_
 {
     SW_BUF_AUTO name = {0};
     SW_BUF_AUTO pem = {0};
-    struct sw_gw_secret *s;
+    struct sw_model_secret *s;
     int rc;
 
     sw_buf_init(&name, 8192);
@@ -323,9 +323,9 @@ bool resolve_cas(struct builder *b, const char *from_kind, struct sw_slice from_
         return false;
     s = sw_map_get(&b->secrets, sw_buf_slice(&name));
     if (!s) {
-        s = SW_ARENA_NEW(b->a, struct sw_gw_secret);
+        s = SW_ARENA_NEW(b->a, struct sw_model_secret);
         s->name = sw_arena_slice(b->a, sw_buf_slice(&name));
-        s->kind = SW_GW_SECRET_CA;
+        s->kind = SW_MODEL_SECRET_CA;
         s->chain_pem = sw_arena_slice(b->a, sw_buf_slice(&pem));
         (void)sw_map_put(&b->secrets, s->name, s);
     }
@@ -335,7 +335,7 @@ bool resolve_cas(struct builder *b, const char *from_kind, struct sw_slice from_
 
 struct sw_slice ca_bundle(const struct builder *b, struct sw_slice name)
 {
-    const struct sw_gw_secret *s = name.n ? sw_map_get(&b->secrets, name) : NULL;
+    const struct sw_model_secret *s = name.n ? sw_map_get(&b->secrets, name) : NULL;
 
     return s ? s->chain_pem : sw_slice("", 0);
 }

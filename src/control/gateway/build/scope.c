@@ -17,8 +17,8 @@ struct scope {
     struct sw_map clusters;
     struct sw_map secrets;
     struct sw_map endpoints;
-    SW_VEC(const struct sw_gw_listener *) listeners;
-    SW_VEC(const struct sw_gw_table *) tables;
+    SW_VEC(const struct sw_model_listener *) listeners;
+    SW_VEC(const struct sw_model_table *) tables;
 };
 
 static bool ours(const struct scope *s, struct sw_slice owner)
@@ -38,7 +38,7 @@ static void use(struct sw_map *m, struct sw_slice name)
         (void)sw_map_put(m, name, m);
 }
 
-static void use_cluster(struct scope *s, const struct sw_gw_cluster *c)
+static void use_cluster(struct scope *s, const struct sw_model_cluster *c)
 {
     if (!c)
         return;
@@ -50,13 +50,13 @@ static void use_cluster(struct scope *s, const struct sw_gw_cluster *c)
     }
 }
 
-static void use_backends(struct scope *s, const struct sw_gw_backend *b, size_t n)
+static void use_backends(struct scope *s, const struct sw_model_backend *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         use_cluster(s, b[i].cluster);
 }
 
-static void use_route(struct scope *s, const struct sw_gw_route *r)
+static void use_route(struct scope *s, const struct sw_model_route *r)
 {
     use_backends(s, r->backends, r->n_backends);
     for (size_t i = 0; i < r->n_mirrors; i++)
@@ -65,7 +65,7 @@ static void use_route(struct scope *s, const struct sw_gw_route *r)
         use_cluster(s, r->auth->cluster);
 }
 
-static void use_chain(struct scope *s, const struct sw_gw_chain *c)
+static void use_chain(struct scope *s, const struct sw_model_chain *c)
 {
     for (size_t i = 0; i < c->n_certs; i++)
         use(&s->secrets, c->certs[i]);
@@ -76,10 +76,10 @@ static void use_chain(struct scope *s, const struct sw_gw_chain *c)
 /* ---- what is kept ---- */
 
 /* Without the routes of Ingresses, which belong to nobody's Gateway. */
-static const struct sw_gw_vhost *keep_vhost(struct scope *s, const struct sw_gw_vhost *v)
+static const struct sw_model_vhost *keep_vhost(struct scope *s, const struct sw_model_vhost *v)
 {
-    struct sw_gw_vhost *out = SW_ARENA_NEW(s->a, struct sw_gw_vhost);
-    const struct sw_gw_route **list = sw_arena_array(s->a, v->n_routes + 1, sizeof(*list));
+    struct sw_model_vhost *out = SW_ARENA_NEW(s->a, struct sw_model_vhost);
+    const struct sw_model_route **list = sw_arena_array(s->a, v->n_routes + 1, sizeof(*list));
 
     *out = *v;
     out->routes = list;
@@ -94,12 +94,12 @@ static const struct sw_gw_vhost *keep_vhost(struct scope *s, const struct sw_gw_
 }
 
 /* NULL: none of its hosts is ours. */
-static const struct sw_gw_table *keep_table(struct scope *s, const struct sw_gw_table *t)
+static const struct sw_model_table *keep_table(struct scope *s, const struct sw_model_table *t)
 {
-    struct sw_gw_table *out = SW_ARENA_NEW(s->a, struct sw_gw_table);
-    const struct sw_gw_vhost **list = sw_arena_array(s->a, t->n_vhosts + 1, sizeof(*list));
+    struct sw_model_table *out = SW_ARENA_NEW(s->a, struct sw_model_table);
+    const struct sw_model_vhost **list = sw_arena_array(s->a, t->n_vhosts + 1, sizeof(*list));
 
-    *out = (struct sw_gw_table){.name = t->name, .vhosts = list};
+    *out = (struct sw_model_table){.name = t->name, .vhosts = list};
     for (size_t i = 0; i < t->n_vhosts; i++) {
         if (ours(s, t->vhosts[i]->owner))
             list[out->n_vhosts++] = keep_vhost(s, t->vhosts[i]);
@@ -108,19 +108,19 @@ static const struct sw_gw_table *keep_table(struct scope *s, const struct sw_gw_
 }
 
 /* NULL: it is others'. */
-static const struct sw_gw_chain *keep_chain(struct scope *s, const struct sw_gw_chain *c)
+static const struct sw_model_chain *keep_chain(struct scope *s, const struct sw_model_chain *c)
 {
-    struct sw_gw_chain *out;
-    const struct sw_gw_table *table = NULL;
+    struct sw_model_chain *out;
+    const struct sw_model_table *table = NULL;
 
     if (c->owner.n && !ours(s, c->owner))
         return NULL;
     if (c->table)
         table = keep_table(s, c->table);
     /* The chain of plain HTTP is shared: its hosts decide. One with TLS is somebody's, or not. */
-    if (!c->owner.n && (!table || c->tls != SW_GW_TLS_NONE))
+    if (!c->owner.n && (!table || c->tls != SW_MODEL_TLS_NONE))
         return NULL;
-    out = SW_ARENA_NEW(s->a, struct sw_gw_chain);
+    out = SW_ARENA_NEW(s->a, struct sw_model_chain);
     *out = *c;
     out->table = table;
     if (table)
@@ -129,31 +129,31 @@ static const struct sw_gw_chain *keep_chain(struct scope *s, const struct sw_gw_
     return out;
 }
 
-static void keep_listener(struct scope *s, const struct sw_gw_listener *l)
+static void keep_listener(struct scope *s, const struct sw_model_listener *l)
 {
-    struct sw_gw_listener *out = SW_ARENA_NEW(s->a, struct sw_gw_listener);
-    const struct sw_gw_chain **list = sw_arena_array(s->a, l->n_chains + 1, sizeof(*list));
+    struct sw_model_listener *out = SW_ARENA_NEW(s->a, struct sw_model_listener);
+    const struct sw_model_chain **list = sw_arena_array(s->a, l->n_chains + 1, sizeof(*list));
     bool serves = false;
 
     *out = *l;
     out->chains = list;
     out->n_chains = 0;
     for (size_t i = 0; i < l->n_chains; i++) {
-        const struct sw_gw_chain *c = keep_chain(s, l->chains[i]);
+        const struct sw_model_chain *c = keep_chain(s, l->chains[i]);
 
         if (!c)
             continue;
         list[out->n_chains++] = c;
-        serves |= c->kind != SW_GW_CHAIN_REFUSE;
+        serves |= c->kind != SW_MODEL_CHAIN_REFUSE;
     }
     if (serves)
         sw_vec_push(&s->listeners, out);
 }
 
-static const struct sw_gw_cluster *const *keep_clusters(struct scope *s,
-                                                        const struct sw_gw_model *m, size_t *ret_n)
+static const struct sw_model_cluster *const *keep_clusters(struct scope *s,
+                                                           const struct sw_model *m, size_t *ret_n)
 {
-    const struct sw_gw_cluster **list = sw_arena_array(s->a, m->n_clusters + 1, sizeof(*list));
+    const struct sw_model_cluster **list = sw_arena_array(s->a, m->n_clusters + 1, sizeof(*list));
 
     *ret_n = 0;
     for (size_t i = 0; i < m->n_clusters; i++) {
@@ -163,10 +163,10 @@ static const struct sw_gw_cluster *const *keep_clusters(struct scope *s,
     return list;
 }
 
-static const struct sw_gw_secret *const *keep_secrets(struct scope *s, const struct sw_gw_model *m,
-                                                      size_t *ret_n)
+static const struct sw_model_secret *const *keep_secrets(struct scope *s, const struct sw_model *m,
+                                                         size_t *ret_n)
 {
-    const struct sw_gw_secret **list = sw_arena_array(s->a, m->n_secrets + 1, sizeof(*list));
+    const struct sw_model_secret **list = sw_arena_array(s->a, m->n_secrets + 1, sizeof(*list));
 
     *ret_n = 0;
     for (size_t i = 0; i < m->n_secrets; i++) {
@@ -176,7 +176,7 @@ static const struct sw_gw_secret *const *keep_secrets(struct scope *s, const str
     return list;
 }
 
-static const struct sw_slice *keep_endpoints(struct scope *s, const struct sw_gw_model *m,
+static const struct sw_slice *keep_endpoints(struct scope *s, const struct sw_model *m,
                                              size_t *ret_n)
 {
     struct sw_slice *list = sw_arena_array(s->a, m->n_endpoints + 1, sizeof(*list));
@@ -191,18 +191,18 @@ static const struct sw_slice *keep_endpoints(struct scope *s, const struct sw_gw
 
 static int by_name(const void *x, const void *y)
 {
-    const struct sw_gw_table *const *a = x;
-    const struct sw_gw_table *const *b = y;
+    const struct sw_model_table *const *a = x;
+    const struct sw_model_table *const *b = y;
 
     return sw_slice_cmp((*a)->name, (*b)->name);
 }
 
-void sw_gw_model_scope(const struct sw_gw_model *m, const struct sw_slice *gateways, size_t n,
-                       struct sw_arena *a, struct sw_gw_model *ret)
+void sw_model_scope(const struct sw_model *m, const struct sw_slice *gateways, size_t n,
+                    struct sw_arena *a, struct sw_model *ret)
 {
     struct scope s = {.a = a, .gateways = gateways, .n = n};
-    const struct sw_gw_listener **listeners;
-    const struct sw_gw_table **tables;
+    const struct sw_model_listener **listeners;
+    const struct sw_model_table **tables;
 
     for (size_t i = 0; i < m->n_listeners; i++)
         keep_listener(&s, m->listeners[i]);
@@ -214,12 +214,12 @@ void sw_gw_model_scope(const struct sw_gw_model *m, const struct sw_slice *gatew
         tables[i] = s.tables.p[i];
     if (s.tables.n > 1)
         qsort(tables, s.tables.n, sizeof(*tables), by_name);
-    *ret = (struct sw_gw_model){.listeners = listeners,
-                                .n_listeners = s.listeners.n,
-                                .tables = tables,
-                                .n_tables = s.tables.n,
-                                .gateways = gateways,
-                                .n_gateways = n};
+    *ret = (struct sw_model){.listeners = listeners,
+                             .n_listeners = s.listeners.n,
+                             .tables = tables,
+                             .n_tables = s.tables.n,
+                             .gateways = gateways,
+                             .n_gateways = n};
     ret->clusters = keep_clusters(&s, m, &ret->n_clusters);
     ret->secrets = keep_secrets(&s, m, &ret->n_secrets);
     ret->endpoints = keep_endpoints(&s, m, &ret->n_endpoints);

@@ -109,12 +109,12 @@ struct sw_json *merge_conditions(struct builder *b, const struct sw_json *have,
     return out;
 }
 
-void put_status(struct builder *b, enum sw_gw_kind kind, const struct sw_kube_obj *of,
+void put_status(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *of,
                 struct sw_json *status)
 {
     if (json_within(status, sw_json_find(of->json, "status")))
         return;
-    sw_vec_push(&b->statuses, (struct sw_gw_status){kind, of, status});
+    sw_vec_push(&b->statuses, (struct sw_model_status){kind, of, status});
 }
 
 /* ---- the writer's part ---- */

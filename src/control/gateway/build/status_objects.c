@@ -55,23 +55,23 @@ static const char *const features[] = {
 };
 
 /* The kind that a feature is about, by the beginning of its name. */
-static enum sw_gw_kind feature_kind(struct sw_slice feature)
+static enum sw_model_kind feature_kind(struct sw_slice feature)
 {
     static const struct {
         const char *prefix;
-        enum sw_gw_kind kind;
+        enum sw_model_kind kind;
     } table[] = {
-        {"BackendTLSPolicy", SW_GW_BACKENDTLS}, {"GRPCRoute", SW_GW_GRPCROUTE},
-        {"HTTPRoute", SW_GW_HTTPROUTE},         {"ListenerSet", SW_GW_LISTENERSET},
-        {"ReferenceGrant", SW_GW_GRANT},        {"TCPRoute", SW_GW_TCPROUTE},
-        {"TLSRoute", SW_GW_TLSROUTE},           {"UDPRoute", SW_GW_UDPROUTE},
+        {"BackendTLSPolicy", SW_MODEL_BACKENDTLS}, {"GRPCRoute", SW_MODEL_GRPCROUTE},
+        {"HTTPRoute", SW_MODEL_HTTPROUTE},         {"ListenerSet", SW_MODEL_LISTENERSET},
+        {"ReferenceGrant", SW_MODEL_GRANT},        {"TCPRoute", SW_MODEL_TCPROUTE},
+        {"TLSRoute", SW_MODEL_TLSROUTE},           {"UDPRoute", SW_MODEL_UDPROUTE},
     };
 
     for (size_t i = 0; i < SW_ARRAY_LEN(table); i++) {
         if (sw_slice_has_prefix(feature, sw_slice_str(table[i].prefix)))
             return table[i].kind;
     }
-    return SW_GW_GATEWAY;
+    return SW_MODEL_GATEWAY;
 }
 
 static struct cond cond_of(const char *type, struct verdict v, const char *good)
@@ -105,7 +105,7 @@ void status_class(struct builder *b, const struct sw_kube_obj *class, struct ver
                 merge_conditions(b, sw_json_walk(class->json, "status", "conditions", NULL), owned,
                                  want, SW_ARRAY_LEN(want), generation_of(class)));
     sw_json_put(b->a, status, "supportedFeatures", list);
-    put_status(b, SW_GW_CLASS, class, status);
+    put_status(b, SW_MODEL_CLASS, class, status);
 }
 
 /* ---- listeners ---- */
@@ -146,7 +146,7 @@ static bool was_programmed(const struct listener *l)
 static struct verdict socket_programmed(struct builder *b, const struct listener *l, size_t addr)
 {
     const struct socket *s = socket_find(b, addr, l->port, l->proto == PROTO_UDP);
-    const struct sw_gw_plane_fault *f;
+    const struct sw_plane_fault *f;
     bool bound = s && sw_map_get(&b->out_names, s->key);
 
     if (!s || (!bound && b->planes->n))
@@ -154,11 +154,11 @@ static struct verdict socket_programmed(struct builder *b, const struct listener
     f = sw_map_get(&b->planes->faults, s->key);
     if (f)
         return (struct verdict){
-            sw_gw_plane_reason(f),
+            sw_plane_reason(f),
             gw_printf(b, "data plane '%.*s': %.*s", SW_SLICE_ARG(f->node), SW_SLICE_ARG(f->why)).p};
     if (sw_map_get(&b->planes->held, s->key) ||
         sw_map_get(&b->planes->held,
-                   sw_gw_planes_name(b->a, s->key, l->parent->gw->parent.obj->key)) ||
+                   sw_planes_name(b->a, s->key, l->parent->gw->parent.obj->key)) ||
         (b->planes->starting && was_programmed(l)))
         return (struct verdict){0};
     return (struct verdict){pending, b->planes->n ? "no data plane serves the listener yet"
@@ -189,7 +189,7 @@ static struct verdict listener_programmed(struct builder *b, const struct listen
     if (!g->n_addrs)
         return (struct verdict){"Pending", "the Gateway has no address"};
     if (l->no_socket)
-        return (struct verdict){l->parent->kind == SW_GW_GATEWAY ? "Pending" : "PortUnavailable",
+        return (struct verdict){l->parent->kind == SW_MODEL_GATEWAY ? "Pending" : "PortUnavailable",
                                 no_socket};
     return planes_verdict(b, l);
 }
@@ -289,7 +289,7 @@ static struct sw_json *address_list(struct builder *b, const struct gateway *g)
     struct sw_json *list = sw_json_new_array(b->a);
 
     for (size_t i = 0; i < g->n_addrs; i++) {
-        const struct sw_gateway_addr *at = &b->conf->addrs[g->addrs[i]];
+        const struct sw_model_address *at = &b->conf->addrs[g->addrs[i]];
         struct sw_json *item = sw_json_new_object(b->a);
 
         sw_json_put(b->a, item, "type",
@@ -339,7 +339,7 @@ static struct cond gateway_programmed(struct builder *b, const struct gateway *g
 static bool any_insecure(const struct parent *p)
 {
     for (size_t i = 0; i < p->n_listeners; i++) {
-        if (p->listeners[i].client_mode == SW_GW_CLIENT_INSECURE)
+        if (p->listeners[i].client_mode == SW_MODEL_CLIENT_INSECURE)
             return true;
     }
     return false;
@@ -388,7 +388,7 @@ static void status_gateway(struct builder *b, struct gateway *g, size_t serving_
                                  want, n, generation_of(o)));
     sw_json_put(b->a, status, "listeners", listener_list(b, &g->parent));
     sw_json_put(b->a, status, "attachedListenerSets", sw_json_new_u64(b->a, g->attached_sets));
-    put_status(b, SW_GW_GATEWAY, o, status);
+    put_status(b, SW_MODEL_GATEWAY, o, status);
 }
 
 /* ---- ListenerSets ---- */
@@ -449,7 +449,7 @@ static bool status_set(struct builder *b, struct parent *p)
     if (!p->refused.reason || sw_json_len(sw_json_walk(o->json, "status", "listeners", NULL)))
         sw_json_put(b->a, status, "listeners",
                     p->refused.reason ? sw_json_new_array(b->a) : listener_list(b, p));
-    put_status(b, SW_GW_LISTENERSET, o, status);
+    put_status(b, SW_MODEL_LISTENERSET, o, status);
     return want[1].yes;
 }
 
@@ -660,7 +660,7 @@ static void status_policy(struct builder *b, const struct policy *p)
     if (!sw_json_len(list) && !sw_json_len(have))
         return;
     sw_json_put(b->a, status, "ancestors", list);
-    put_status(b, SW_GW_BACKENDTLS, p->obj, status);
+    put_status(b, SW_MODEL_BACKENDTLS, p->obj, status);
 }
 
 void status_policies(struct builder *b)

@@ -13,7 +13,7 @@
 enum { SIBLINGS_MAX = 64 };
 
 struct vhost {
-    struct sw_gw_vhost out;
+    struct sw_model_vhost out;
     SW_VEC(const struct entry *) entries;
 };
 
@@ -102,15 +102,15 @@ static uint16_t default_port(bool https)
 static const struct entry *localise(struct table *t, const struct listener *l,
                                     const struct entry *e)
 {
-    struct sw_gw_redirect *d;
-    struct sw_gw_route *r;
+    struct sw_model_redirect *d;
+    struct sw_model_route *r;
     struct entry *copy;
     bool https;
     bool moved;
 
     if (!e->local_redirect || !e->r->redirect)
         return e;
-    d = SW_ARENA_NEW(t->b->a, struct sw_gw_redirect);
+    d = SW_ARENA_NEW(t->b->a, struct sw_model_redirect);
     *d = *e->r->redirect;
     https = d->scheme.n ? sw_slice_eq_str(d->scheme, "https") : l->proto == PROTO_HTTPS;
     if (!d->port)
@@ -121,7 +121,7 @@ static const struct entry *localise(struct table *t, const struct listener *l,
     if (d->port == default_port(https) &&
         (d->host.n || (l->port == default_port(l->proto == PROTO_HTTPS) && !moved)))
         d->port = 0;
-    r = SW_ARENA_NEW(t->b->a, struct sw_gw_route);
+    r = SW_ARENA_NEW(t->b->a, struct sw_model_route);
     *r = *e->r;
     r->redirect = d;
     r->memo = NULL;
@@ -170,11 +170,11 @@ static void fence_claimed(struct table *t, const struct listener *l)
 
 static void finish_vhost(struct table *t, struct vhost *v)
 {
-    const struct sw_gw_route **list;
+    const struct sw_model_route **list;
 
     if (v->entries.n > 1)
         qsort(v->entries.p, v->entries.n, sizeof(*v->entries.p), cmp_entry);
-    list = sw_arena_array(t->b->a, v->entries.n + 1, sizeof(struct sw_gw_route *));
+    list = sw_arena_array(t->b->a, v->entries.n + 1, sizeof(struct sw_model_route *));
     for (size_t i = 0; i < v->entries.n; i++)
         list[i] = v->entries.p[i]->r;
     v->out.routes = list;
@@ -182,12 +182,12 @@ static void finish_vhost(struct table *t, struct vhost *v)
     sw_vec_done(&v->entries);
 }
 
-static const struct sw_gw_table *finish_table(struct table *t)
+static const struct sw_model_table *finish_table(struct table *t)
 {
-    struct sw_gw_table *out = SW_ARENA_NEW(t->b->a, struct sw_gw_table);
+    struct sw_model_table *out = SW_ARENA_NEW(t->b->a, struct sw_model_table);
     void **sorted = sorted_values(t->b->a, &t->vhosts);
-    const struct sw_gw_vhost **list =
-        sw_arena_array(t->b->a, t->vhosts.n + 1, sizeof(struct sw_gw_vhost *));
+    const struct sw_model_vhost **list =
+        sw_arena_array(t->b->a, t->vhosts.n + 1, sizeof(struct sw_model_vhost *));
 
     for (size_t i = 0; i < t->vhosts.n; i++) {
         struct vhost *v = sorted[i];
@@ -239,12 +239,12 @@ static void add_ingress(struct table *t, struct sw_slice only)
 struct chains {
     struct builder *b;
     struct socket *s;
-    SW_VEC(struct sw_gw_chain *) list;
+    SW_VEC(struct sw_model_chain *) list;
 };
 
-static struct sw_gw_chain *new_chain(struct chains *c, const char *kind, struct sw_slice host)
+static struct sw_model_chain *new_chain(struct chains *c, const char *kind, struct sw_slice host)
 {
-    struct sw_gw_chain *out = SW_ARENA_NEW(c->b->a, struct sw_gw_chain);
+    struct sw_model_chain *out = SW_ARENA_NEW(c->b->a, struct sw_model_chain);
     struct sw_slice bind = c->b->conf->addrs[c->s->addr].bind;
     struct sw_slice *names;
 
@@ -262,7 +262,7 @@ static struct sw_gw_chain *new_chain(struct chains *c, const char *kind, struct 
 
 static void http_chain(struct chains *c)
 {
-    struct sw_gw_chain *out = new_chain(c, "http", sw_slice("", 0));
+    struct sw_model_chain *out = new_chain(c, "http", sw_slice("", 0));
     struct table t = {.b = c->b, .s = c->s, .name = out->name};
 
     for (size_t i = 0; i < c->s->listeners.n; i++) {
@@ -274,7 +274,7 @@ static void http_chain(struct chains *c)
         fence_claimed(&t, l);
     }
     add_ingress(&t, sw_slice("", 0));
-    out->kind = SW_GW_CHAIN_HTTP;
+    out->kind = SW_MODEL_CHAIN_HTTP;
     out->table = finish_table(&t);
 }
 
@@ -311,16 +311,16 @@ static void add_misdirected(struct table *t, const struct listener *of)
 
 static void https_chain(struct chains *c, struct listener *l)
 {
-    struct sw_gw_chain *out = new_chain(c, "https", host_of(l));
+    struct sw_model_chain *out = new_chain(c, "https", host_of(l));
     struct table t = {.b = c->b, .s = c->s, .name = out->name};
 
     out->owner = owner_of(l);
-    out->tls = SW_GW_TLS_TERMINATE;
+    out->tls = SW_MODEL_TLS_TERMINATE;
     if (!listener_served(l)) {
-        out->kind = SW_GW_CHAIN_REFUSE;
+        out->kind = SW_MODEL_CHAIN_REFUSE;
         return;
     }
-    out->kind = SW_GW_CHAIN_HTTP;
+    out->kind = SW_MODEL_CHAIN_HTTP;
     out->certs = l->certs;
     out->n_certs = l->n_certs;
     out->client_mode = l->client_mode;
@@ -336,15 +336,15 @@ static void https_chain(struct chains *c, struct listener *l)
 
 static void ingress_chain(struct chains *c, struct sw_slice host, const struct sw_slice *cert)
 {
-    struct sw_gw_chain *out;
+    struct sw_model_chain *out;
     struct table t = {.b = c->b, .s = c->s};
 
     if (sw_map_get(&c->s->hosts, host))
         return; /* a Gateway's listener has the name: the routes are in its table */
     out = new_chain(c, "https", host);
     t.name = out->name;
-    out->tls = SW_GW_TLS_TERMINATE;
-    out->kind = SW_GW_CHAIN_HTTP;
+    out->tls = SW_MODEL_TLS_TERMINATE;
+    out->kind = SW_MODEL_CHAIN_HTTP;
     out->certs = cert;
     out->n_certs = 1;
     out->alpn_http = true;
@@ -360,7 +360,7 @@ static bool older(const struct attached *x, const struct attached *y)
     return by_age(x->route->obj, y->route->obj) < 0;
 }
 
-static void set_backends(struct chains *c, struct sw_gw_chain *out, const struct listener *l,
+static void set_backends(struct chains *c, struct sw_model_chain *out, const struct listener *l,
                          const struct attached *at)
 {
     const struct route *r = at->route;
@@ -370,14 +370,14 @@ static void set_backends(struct chains *c, struct sw_gw_chain *out, const struct
                                                 [RK_TCP] = "tcproute",
                                                 [RK_UDP] = "udproute"};
 
-    out->kind = SW_GW_CHAIN_L4;
+    out->kind = SW_MODEL_CHAIN_L4;
     out->owner = owner_of(l);
     out->tls = l->tls;
-    if (l->tls == SW_GW_TLS_TERMINATE) {
+    if (l->tls == SW_MODEL_TLS_TERMINATE) {
         out->certs = l->certs;
         out->n_certs = l->n_certs;
     }
-    out->backends = l->tls == SW_GW_TLS_TERMINATE ? at->compiled->tls : at->compiled->plain;
+    out->backends = l->tls == SW_MODEL_TLS_TERMINATE ? at->compiled->tls : at->compiled->plain;
     out->n_backends = at->compiled->n_backends;
     out->route = gw_printf(c->b, "%s/%.*s", names[r->kind], SW_SLICE_ARG(r->obj->key));
 }
@@ -385,7 +385,7 @@ static void set_backends(struct chains *c, struct sw_gw_chain *out, const struct
 static void port_chain(struct chains *c, struct listener *l)
 {
     const struct attached *best = l->routes;
-    struct sw_gw_chain *out;
+    struct sw_model_chain *out;
 
     for (const struct attached *at = l->routes; at; at = at->next) {
         if (older(at, best))
@@ -415,7 +415,7 @@ static void tls_route_chain(struct chains *c, const struct listener *l, const st
                             const struct sw_map *names)
 {
     struct sw_slice *list = sw_arena_array(c->b->a, at->n_hosts + 1, sizeof(*list));
-    struct sw_gw_chain *out;
+    struct sw_model_chain *out;
     size_t n = 0;
 
     for (size_t i = 0; i < at->n_hosts; i++) {
@@ -444,11 +444,11 @@ static void tls_chains(struct chains *c, struct listener *l)
     }
     /* Its own name must not fall to a wider listener. */
     if (!sw_map_get(&names, host_of(l)) && c->s->listeners.n > 1) {
-        struct sw_gw_chain *out = new_chain(c, "tls", host_of(l));
+        struct sw_model_chain *out = new_chain(c, "tls", host_of(l));
 
-        out->kind = SW_GW_CHAIN_REFUSE;
+        out->kind = SW_MODEL_CHAIN_REFUSE;
         out->owner = owner_of(l);
-        out->tls = SW_GW_TLS_PASSTHROUGH;
+        out->tls = SW_MODEL_TLS_PASSTHROUGH;
     }
     sw_map_done(&names);
 }
@@ -479,8 +479,8 @@ static void make_chains(struct chains *c)
 
 static int by_chain(const void *x, const void *y)
 {
-    const struct sw_gw_chain *const *p = x;
-    const struct sw_gw_chain *const *q = y;
+    const struct sw_model_chain *const *p = x;
+    const struct sw_model_chain *const *q = y;
 
     return sw_slice_cmp((*p)->name, (*q)->name);
 }
@@ -488,21 +488,21 @@ static int by_chain(const void *x, const void *y)
 static void build_socket(struct builder *b, struct socket *s)
 {
     struct chains c = {.b = b, .s = s};
-    struct sw_gw_listener *out;
+    struct sw_model_listener *out;
     bool serves = false;
 
     if (s->ingress.n > 1)
         qsort(s->ingress.p, s->ingress.n, sizeof(*s->ingress.p), by_host);
     make_chains(&c);
     for (size_t i = 0; i < c.list.n; i++)
-        serves |= c.list.p[i]->kind != SW_GW_CHAIN_REFUSE;
+        serves |= c.list.p[i]->kind != SW_MODEL_CHAIN_REFUSE;
     if (serves) {
-        const struct sw_gw_chain **list = sw_arena_array(b->a, c.list.n, sizeof(*list));
+        const struct sw_model_chain **list = sw_arena_array(b->a, c.list.n, sizeof(*list));
 
         qsort(c.list.p, c.list.n, sizeof(*c.list.p), by_chain);
         for (size_t i = 0; i < c.list.n; i++)
             list[i] = c.list.p[i];
-        out = SW_ARENA_NEW(b->a, struct sw_gw_listener);
+        out = SW_ARENA_NEW(b->a, struct sw_model_listener);
         out->name = s->key;
         out->bind = b->conf->addrs[s->addr].bind;
         out->bind_port = s->bind_port;

@@ -16,12 +16,12 @@ enum {
 
 /* --- clusters --- */
 
-static struct sw_slice cluster_name(const struct sw_gw_backend *b)
+static struct sw_slice cluster_name(const struct sw_model_backend *b)
 {
-    return b->cluster ? b->cluster->name : SW_SLICE_LIT(SW_GW_INVALID_CLUSTER);
+    return b->cluster ? b->cluster->name : SW_SLICE_LIT(SW_MODEL_INVALID_CLUSTER);
 }
 
-static Sw__WeightedCluster__ClusterWeight *share(struct enc *e, const struct sw_gw_backend *b)
+static Sw__WeightedCluster__ClusterWeight *share(struct enc *e, const struct sw_model_backend *b)
 {
     Sw__WeightedCluster__ClusterWeight *w =
         SW_PB_NEW(e->a, Sw__WeightedCluster__ClusterWeight, sw__weighted_cluster__cluster_weight);
@@ -43,15 +43,15 @@ static Sw__WeightedCluster__ClusterWeight *share(struct enc *e, const struct sw_
     return w;
 }
 
-static bool has_headers(const struct sw_gw_headers *h)
+static bool has_headers(const struct sw_model_headers *h)
 {
     return h->n_set || h->n_add || h->n_remove;
 }
 
 /* The only backend that gets anything, if the route can name it without a list. */
-static const struct sw_gw_backend *only_backend(const struct sw_gw_route *r)
+static const struct sw_model_backend *only_backend(const struct sw_model_route *r)
 {
-    const struct sw_gw_backend *one = NULL;
+    const struct sw_model_backend *one = NULL;
 
     for (size_t i = 0; i < r->n_backends; i++) {
         if (r->backends[i].weight == 0)
@@ -65,9 +65,9 @@ static const struct sw_gw_backend *only_backend(const struct sw_gw_route *r)
     return one;
 }
 
-static void set_clusters(struct enc *e, const struct sw_gw_route *r, Sw__RouteAction *to)
+static void set_clusters(struct enc *e, const struct sw_model_route *r, Sw__RouteAction *to)
 {
-    const struct sw_gw_backend *one = only_backend(r);
+    const struct sw_model_backend *one = only_backend(r);
     Sw__WeightedCluster *w;
 
     if (one) {
@@ -85,7 +85,7 @@ static void set_clusters(struct enc *e, const struct sw_gw_route *r, Sw__RouteAc
     to->weighted_clusters = w;
 }
 
-static void set_not_found(const struct sw_gw_route *r, Sw__RouteAction *to)
+static void set_not_found(const struct sw_model_route *r, Sw__RouteAction *to)
 {
     for (size_t i = 0; i < r->n_backends; i++) {
         if (r->backends[i].cluster || r->backends[i].weight == 0)
@@ -126,9 +126,9 @@ void sw_gwx_prefix_swap(struct enc *e, struct sw_slice matched, struct sw_slice 
     }
 }
 
-static void set_rewrite(struct enc *e, const struct sw_gw_route *r, Sw__RouteAction *to)
+static void set_rewrite(struct enc *e, const struct sw_model_route *r, Sw__RouteAction *to)
 {
-    const struct sw_gw_rewrite *w = r->rewrite;
+    const struct sw_model_rewrite *w = r->rewrite;
     struct sw_slice prefix;
     struct sw_slice pattern;
 
@@ -138,13 +138,13 @@ static void set_rewrite(struct enc *e, const struct sw_gw_route *r, Sw__RouteAct
         to->host_rewrite_literal = SW_PB_BYTES(w->host);
     }
     switch (w->path_edit) {
-    case SW_GW_PATH_KEEP:
+    case SW_MODEL_PATH_KEEP:
         return;
-    case SW_GW_PATH_FULL:
+    case SW_MODEL_PATH_FULL:
         to->regex_rewrite =
             sw_gwx_substitute(e, SW_SLICE_LIT("^/.*$"), w->path.n ? w->path : SW_SLICE_LIT("/"));
         return;
-    case SW_GW_PATH_REPLACE_PREFIX:
+    case SW_MODEL_PATH_REPLACE_PREFIX:
         sw_gwx_prefix_swap(e, r->match.path, w->path, &prefix, &pattern);
         if (pattern.n)
             to->regex_rewrite = sw_gwx_substitute(e, pattern, SW_SLICE_LIT("/"));
@@ -171,7 +171,7 @@ Sw__RuntimeFractionalPercent *sw_gwx_fraction(struct enc *e, uint32_t num, uint3
     return f;
 }
 
-static void set_mirrors(struct enc *e, const struct sw_gw_route *r, Sw__RouteAction *to)
+static void set_mirrors(struct enc *e, const struct sw_model_route *r, Sw__RouteAction *to)
 {
     if (r->n_mirrors == 0)
         return;
@@ -191,9 +191,9 @@ static void set_mirrors(struct enc *e, const struct sw_gw_route *r, Sw__RouteAct
 
 /* --- time --- */
 
-static void set_retry(struct enc *e, const struct sw_gw_route *r, Sw__RouteAction *to)
+static void set_retry(struct enc *e, const struct sw_model_route *r, Sw__RouteAction *to)
 {
-    const struct sw_gw_retry *in = r->retry;
+    const struct sw_model_retry *in = r->retry;
     Sw__RetryPolicy *p = SW_PB_NEW(e->a, Sw__RetryPolicy, sw__retry_policy);
     Sw__RetryPolicy__RetryHostPredicate *other = SW_PB_NEW(
         e->a, Sw__RetryPolicy__RetryHostPredicate, sw__retry_policy__retry_host_predicate);
@@ -229,7 +229,7 @@ static void set_retry(struct enc *e, const struct sw_gw_route *r, Sw__RouteActio
  * Envoy's own limit is 15 s, which nobody asked for, so one is always written; 0 is none. Without
  * retries one attempt is all there is, so the shorter of the two limits holds.
  */
-static uint64_t whole_timeout(const struct sw_gw_route *r)
+static uint64_t whole_timeout(const struct sw_model_route *r)
 {
     uint64_t all = r->request_timeout_ms > 0 ? (uint64_t)r->request_timeout_ms : 0;
     uint64_t one = r->backend_timeout_ms > 0 ? (uint64_t)r->backend_timeout_ms : 0;
@@ -239,7 +239,7 @@ static uint64_t whole_timeout(const struct sw_gw_route *r)
     return all ? sw_min(all, one) : one;
 }
 
-Sw__RouteAction *sw_gwx_route_action(struct enc *e, const struct sw_gw_route *r)
+Sw__RouteAction *sw_gwx_route_action(struct enc *e, const struct sw_model_route *r)
 {
     Sw__RouteAction *to = SW_PB_NEW(e->a, Sw__RouteAction, sw__route_action);
 

@@ -27,7 +27,7 @@ enum {
 
 /* --- TLS to the backend --- */
 
-static void set_sans(struct enc *e, const struct sw_gw_backend_tls *t,
+static void set_sans(struct enc *e, const struct sw_model_backend_tls *t,
                      Sw__CertificateValidationContext *to)
 {
     to->match_typed_subject_alt_names =
@@ -37,19 +37,19 @@ static void set_sans(struct enc *e, const struct sw_gw_backend_tls *t,
             SW_PB_NEW(e->a, Sw__SubjectAltNameMatcher, sw__subject_alt_name_matcher);
 
         switch (t->sans[i].kind) {
-        case SW_GW_SAN_DNS:
+        case SW_MODEL_SAN_DNS:
             m->san_type = SW__SUBJECT_ALT_NAME_MATCHER__SAN_TYPE__DNS;
             break;
-        case SW_GW_SAN_URI:
+        case SW_MODEL_SAN_URI:
             m->san_type = SW__SUBJECT_ALT_NAME_MATCHER__SAN_TYPE__URI;
             break;
         }
-        m->matcher = sw_gwx_string_match(e, SW_GW_MATCH_EXACT, t->sans[i].value);
+        m->matcher = sw_gwx_string_match(e, SW_MODEL_MATCH_EXACT, t->sans[i].value);
         to->match_typed_subject_alt_names[to->n_match_typed_subject_alt_names++] = m;
     }
 }
 
-static void set_validation(struct enc *e, const struct sw_gw_backend_tls *t,
+static void set_validation(struct enc *e, const struct sw_model_backend_tls *t,
                            Sw__CommonTlsContext *to)
 {
     Sw__CertificateValidationContext *v =
@@ -60,7 +60,7 @@ static void set_validation(struct enc *e, const struct sw_gw_backend_tls *t,
     if (t->ca.n == 0) {
         v->trusted_ca = SW_PB_NEW(e->a, Sw__DataSource, sw__data_source);
         v->trusted_ca->specifier_case = SW__DATA_SOURCE__SPECIFIER_FILENAME;
-        v->trusted_ca->filename = SW_PB_LIT(SW_GW_SYSTEM_ROOTS);
+        v->trusted_ca->filename = SW_PB_LIT(SW_MODEL_SYSTEM_ROOTS);
         to->validation_context_type_case =
             SW__COMMON_TLS_CONTEXT__VALIDATION_CONTEXT_TYPE_VALIDATION_CONTEXT;
         to->validation_context = v;
@@ -75,20 +75,20 @@ static void set_validation(struct enc *e, const struct sw_gw_backend_tls *t,
     to->combined_validation_context = both;
 }
 
-static void set_alpn(struct enc *e, enum sw_gw_proto proto, Sw__CommonTlsContext *to)
+static void set_alpn(struct enc *e, enum sw_model_proto proto, Sw__CommonTlsContext *to)
 {
     ProtobufCBinaryData one = {0};
 
     switch (proto) {
-    case SW_GW_PROTO_HTTP1:
-    case SW_GW_PROTO_WS:
+    case SW_MODEL_PROTO_HTTP1:
+    case SW_MODEL_PROTO_WS:
         one = SW_PB_LIT("http/1.1");
         break;
-    case SW_GW_PROTO_HTTP2:
+    case SW_MODEL_PROTO_HTTP2:
         one = SW_PB_LIT("h2");
         break;
-    case SW_GW_PROTO_TCP:
-    case SW_GW_PROTO_UDP:
+    case SW_MODEL_PROTO_TCP:
+    case SW_MODEL_PROTO_UDP:
         return;
     }
     to->alpn_protocols = sw_arena_array(e->a, 1, sizeof(*to->alpn_protocols));
@@ -96,9 +96,9 @@ static void set_alpn(struct enc *e, enum sw_gw_proto proto, Sw__CommonTlsContext
     to->n_alpn_protocols = 1;
 }
 
-static Sw__TransportSocket *backend_tls(struct enc *e, const struct sw_gw_cluster *c)
+static Sw__TransportSocket *backend_tls(struct enc *e, const struct sw_model_cluster *c)
 {
-    const struct sw_gw_backend_tls *t = c->tls;
+    const struct sw_model_backend_tls *t = c->tls;
     Sw__UpstreamTlsContext *to = SW_PB_NEW(e->a, Sw__UpstreamTlsContext, sw__upstream_tls_context);
     Sw__CommonTlsContext *common = SW_PB_NEW(e->a, Sw__CommonTlsContext, sw__common_tls_context);
 
@@ -115,9 +115,9 @@ static Sw__TransportSocket *backend_tls(struct enc *e, const struct sw_gw_cluste
 
 Sw__TransportSocket *sw_gwx_tls_to(struct enc *e, struct sw_slice name)
 {
-    const struct sw_gw_san san = {.kind = SW_GW_SAN_DNS, .value = name};
-    const struct sw_gw_backend_tls tls = {.sni = name, .sans = &san, .n_sans = 1};
-    const struct sw_gw_cluster c = {.proto = SW_GW_PROTO_HTTP1, .tls = &tls};
+    const struct sw_model_san san = {.kind = SW_MODEL_SAN_DNS, .value = name};
+    const struct sw_model_backend_tls tls = {.sni = name, .sans = &san, .n_sans = 1};
+    const struct sw_model_cluster c = {.proto = SW_MODEL_PROTO_HTTP1, .tls = &tls};
 
     return backend_tls(e, &c);
 }
@@ -227,21 +227,21 @@ static void set_eds(struct enc *e, struct sw_slice service, Sw__Cluster *to)
 /* --- the clusters --- */
 
 /* All of a cluster but what finds it: name, type and endpoint set. */
-static Sw__Cluster *cluster_of(struct enc *e, const struct sw_gw_cluster *c)
+static Sw__Cluster *cluster_of(struct enc *e, const struct sw_model_cluster *c)
 {
     Sw__Cluster *to = cluster(e, (struct sw_slice){0});
     Sw__TransportSocket *socket = c->tls ? backend_tls(e, c) : NULL;
 
     to->cluster_discovery_type_case = SW__CLUSTER__CLUSTER_DISCOVERY_TYPE__NOT_SET;
     switch (c->proto) {
-    case SW_GW_PROTO_HTTP1:
-    case SW_GW_PROTO_WS:
-    case SW_GW_PROTO_HTTP2:
-        set_protocol(e, c->proto == SW_GW_PROTO_HTTP2, to);
+    case SW_MODEL_PROTO_HTTP1:
+    case SW_MODEL_PROTO_WS:
+    case SW_MODEL_PROTO_HTTP2:
+        set_protocol(e, c->proto == SW_MODEL_PROTO_HTTP2, to);
         break;
-    case SW_GW_PROTO_TCP:
+    case SW_MODEL_PROTO_TCP:
         break;
-    case SW_GW_PROTO_UDP:
+    case SW_MODEL_PROTO_UDP:
         to->lb_policy =
             SW__CLUSTER__LB_POLICY__ROUND_ROBIN; /* nothing is known to be in progress */
         break;
@@ -252,7 +252,7 @@ static Sw__Cluster *cluster_of(struct enc *e, const struct sw_gw_cluster *c)
     return to;
 }
 
-static struct sw_slice encoded_rest(struct enc *e, const struct sw_gw_cluster *c)
+static struct sw_slice encoded_rest(struct enc *e, const struct sw_model_cluster *c)
 {
     struct sw_slice *common = &e->plain_cluster[c->proto];
 
@@ -278,7 +278,7 @@ static Sw__LocalityLbEndpoints *one_address(struct enc *e, Sw__Address *address)
 }
 
 /* Endpoints of a name that data planes look up, whatever comes out. */
-static void set_strict_dns(struct enc *e, const struct sw_gw_cluster *c, Sw__Cluster *to)
+static void set_strict_dns(struct enc *e, const struct sw_model_cluster *c, Sw__Cluster *to)
 {
     Sw__ClusterLoadAssignment *la =
         SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
@@ -292,11 +292,11 @@ static void set_strict_dns(struct enc *e, const struct sw_gw_cluster *c, Sw__Clu
 }
 
 /* A name: its addresses are an endpoint set; our own gateway is told the name (xds/limits.h). */
-static void encode_dns_cluster(struct enc *e, const struct sw_gw_cluster *c)
+static void encode_dns_cluster(struct enc *e, const struct sw_model_cluster *c)
 {
     struct sw_slice target =
         sw_slice_str(sw_arena_printf(e->a, "%.*s:%u", SW_SLICE_ARG(c->dns_host), c->dns_port));
-    const struct sw_gw_header field = {SW_SLICE_LIT(SW_XDS_NAME_FIELD), target};
+    const struct sw_model_header field = {SW_SLICE_LIT(SW_XDS_NAME_FIELD), target};
     Sw__Cluster *to = cluster_of(e, c);
 
     to->name = SW_PB_BYTES(c->name);
@@ -314,7 +314,7 @@ static void encode_dns_cluster(struct enc *e, const struct sw_gw_cluster *c)
  * There are many clusters and they are much alike, so the first three fields (name, type,
  * eds_cluster_config) are written by hand in front of the others, which are encoded once.
  */
-void sw_gwx_encode_cluster(struct enc *e, const struct sw_gw_cluster *c)
+void sw_gwx_encode_cluster(struct enc *e, const struct sw_model_cluster *c)
 {
     struct sw_slice rest;
     struct sw_slice set = c->endpoints.n ? c->endpoints : c->name; /* as Envoy reads it */
@@ -340,7 +340,7 @@ void sw_gwx_encode_cluster(struct enc *e, const struct sw_gw_cluster *c)
     sw_buf_done(&out);
 }
 
-void sw_gwx_encode_udp_cluster(struct enc *e, const struct sw_gw_chain *c)
+void sw_gwx_encode_udp_cluster(struct enc *e, const struct sw_model_chain *c)
 {
     struct sw_slice name = sw_gwx_udp_cluster_name(e->a, c);
     Sw__Cluster *to = cluster(e, name);
@@ -359,7 +359,7 @@ void sw_gwx_encode_udp_cluster(struct enc *e, const struct sw_gw_chain *c)
 
 static Sw__Address *proxy_address(struct enc *e)
 {
-    const struct sw_gw_xds_conf *conf = e->conf;
+    const struct sw_model_xds_conf *conf = e->conf;
     Sw__Address *m;
 
     if (!sw_slice_has_prefix(conf->connect_proxy, SW_SLICE_LIT("/")))
@@ -390,15 +390,15 @@ static Sw__Cluster *connect_proxy(struct enc *e, const char *name, bool http2)
 
 Sw__Cluster *sw_gwx_connect_proxy(struct enc *e)
 {
-    return connect_proxy(e, SW_GW_CONNECT_PROXY, e->conf->connect_proxy_h2);
+    return connect_proxy(e, SW_MODEL_CONNECT_PROXY, e->conf->connect_proxy_h2);
 }
 
 Sw__Cluster *sw_gwx_connect_proxy_udp(struct enc *e)
 {
-    return connect_proxy(e, SW_GW_CONNECT_PROXY_UDP, true);
+    return connect_proxy(e, SW_MODEL_CONNECT_PROXY_UDP, true);
 }
 
-void sw_gwx_make_tunnel(struct enc *e, Sw__Cluster *to, const struct sw_gw_endpoint *ep)
+void sw_gwx_make_tunnel(struct enc *e, Sw__Cluster *to, const struct sw_model_endpoint *ep)
 {
     Sw__ClusterLoadAssignment *la =
         SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);

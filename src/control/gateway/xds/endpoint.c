@@ -26,9 +26,9 @@ struct use {
 /* --- one endpoint --- */
 
 /* The metadata that tells the tunnel's listener what to ask the proxy for, and logs the device. */
-static Sw__Metadata *tunnel_metadata(struct enc *e, const struct sw_gw_endpoint *ep)
+static Sw__Metadata *tunnel_metadata(struct enc *e, const struct sw_model_endpoint *ep)
 {
-    const struct sw_gw_header fields[] = {
+    const struct sw_model_header fields[] = {
         {SW_SLICE_LIT("address"), ep->tunnel_target},
         {SW_SLICE_LIT("device"), ep->tunnel_device},
         {SW_SLICE_LIT("endpoint_id"), ep->tunnel_id},
@@ -38,7 +38,7 @@ static Sw__Metadata *tunnel_metadata(struct enc *e, const struct sw_gw_endpoint 
 }
 
 /* Endpoints behind one internal listener are told apart by an id, here connector and target. */
-static Sw__Address *tunnel_address(struct enc *e, const struct sw_gw_endpoint *ep)
+static Sw__Address *tunnel_address(struct enc *e, const struct sw_model_endpoint *ep)
 {
     Sw__EnvoyInternalAddress *in =
         SW_PB_NEW(e->a, Sw__EnvoyInternalAddress, sw__envoy_internal_address);
@@ -46,7 +46,7 @@ static Sw__Address *tunnel_address(struct enc *e, const struct sw_gw_endpoint *e
 
     in->address_name_specifier_case =
         SW__ENVOY_INTERNAL_ADDRESS__ADDRESS_NAME_SPECIFIER_SERVER_LISTENER_NAME;
-    in->server_listener_name = SW_PB_LIT(SW_GW_TUNNEL_LISTENER);
+    in->server_listener_name = SW_PB_LIT(SW_MODEL_TUNNEL_LISTENER);
     in->endpoint_id = SW_PB_BYTES(sw_slice_str(sw_arena_printf(
         e->a, "%.*s/%.*s", SW_SLICE_ARG(ep->tunnel_id), SW_SLICE_ARG(ep->tunnel_target))));
     m->address_case = SW__ADDRESS__ADDRESS_ENVOY_INTERNAL_ADDRESS;
@@ -54,7 +54,7 @@ static Sw__Address *tunnel_address(struct enc *e, const struct sw_gw_endpoint *e
     return m;
 }
 
-Sw__LbEndpoint *sw_gwx_tunnel_endpoint(struct enc *e, const struct sw_gw_endpoint *ep)
+Sw__LbEndpoint *sw_gwx_tunnel_endpoint(struct enc *e, const struct sw_model_endpoint *ep)
 {
     Sw__LbEndpoint *lb = SW_PB_NEW(e->a, Sw__LbEndpoint, sw__lb_endpoint);
 
@@ -65,7 +65,7 @@ Sw__LbEndpoint *sw_gwx_tunnel_endpoint(struct enc *e, const struct sw_gw_endpoin
     return lb;
 }
 
-static Sw__LbEndpoint *endpoint(struct enc *e, const struct sw_gw_endpoint *ep,
+static Sw__LbEndpoint *endpoint(struct enc *e, const struct sw_model_endpoint *ep,
                                 const struct use *use)
 {
     Sw__LbEndpoint *lb;
@@ -88,7 +88,7 @@ struct group {
 };
 
 /* Endpoints come ordered by zone: those of one from 'at' on. */
-static Sw__LocalityLbEndpoints *locality(struct enc *e, const struct sw_gw_endpoints *set,
+static Sw__LocalityLbEndpoints *locality(struct enc *e, const struct sw_model_endpoints *set,
                                          size_t at, const struct group *g, const struct use *use)
 {
     Sw__LocalityLbEndpoints *lo =
@@ -110,7 +110,7 @@ static Sw__LocalityLbEndpoints *locality(struct enc *e, const struct sw_gw_endpo
     return lo;
 }
 
-static size_t count(const struct sw_gw_endpoints *set, bool draining)
+static size_t count(const struct sw_model_endpoints *set, bool draining)
 {
     size_t n = 0;
 
@@ -119,7 +119,7 @@ static size_t count(const struct sw_gw_endpoints *set, bool draining)
     return n;
 }
 
-static void add_localities(struct enc *e, const struct sw_gw_endpoints *set, bool draining,
+static void add_localities(struct enc *e, const struct sw_model_endpoints *set, bool draining,
                            uint32_t priority, const struct use *use, Sw__ClusterLoadAssignment *to)
 {
     struct group g = {.priority = priority, .draining = draining};
@@ -136,7 +136,7 @@ static void add_localities(struct enc *e, const struct sw_gw_endpoints *set, boo
     }
 }
 
-static void encode_set(struct enc *e, const struct sw_gw_endpoints *set, const struct use *use)
+static void encode_set(struct enc *e, const struct sw_model_endpoints *set, const struct use *use)
 {
     Sw__ClusterLoadAssignment *to =
         SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
@@ -151,12 +151,12 @@ static void encode_set(struct enc *e, const struct sw_gw_endpoints *set, const s
 /* --- addresses of host names --- */
 
 /* Host header and health checks keep the name, as with a cluster that looks it up itself. */
-static Sw__LbEndpoint *resolved_endpoint(struct enc *e, const struct sw_gw_resolved *r,
+static Sw__LbEndpoint *resolved_endpoint(struct enc *e, const struct sw_resolved *r,
                                          const struct sw_ip *ip)
 {
     static const struct use plain;
     char text[SW_IP_TEXT];
-    const struct sw_gw_endpoint ep = {
+    const struct sw_model_endpoint ep = {
         .address = sw_arena_slice(e->a, sw_slice_str(sw_ip_text(ip, text))), .port = r->port};
     Sw__LbEndpoint *lb = endpoint(e, &ep, &plain);
 
@@ -164,9 +164,10 @@ static Sw__LbEndpoint *resolved_endpoint(struct enc *e, const struct sw_gw_resol
     return lb;
 }
 
-struct sw_gw_resource sw_gw_xds_encode_resolved(struct sw_arena *a, const struct sw_gw_resolved *r)
+struct sw_model_resource sw_model_xds_encode_resolved(struct sw_arena *a,
+                                                      const struct sw_resolved *r)
 {
-    static const struct sw_gw_xds_conf none;
+    static const struct sw_model_xds_conf none;
     struct enc e = {.a = a, .conf = &none};
     Sw__ClusterLoadAssignment *to =
         SW_PB_NEW(a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
@@ -184,8 +185,8 @@ struct sw_gw_resource sw_gw_xds_encode_resolved(struct sw_arena *a, const struct
 
 /* --- datagrams that split --- */
 
-static const struct sw_gw_endpoints *find_set(const struct sw_gw_endpoint_model *ep,
-                                              struct sw_slice name)
+static const struct sw_model_endpoints *find_set(const struct sw_endpoint_model *ep,
+                                                 struct sw_slice name)
 {
     size_t lo = 0;
     size_t hi = ep->n_sets;
@@ -205,8 +206,8 @@ static const struct sw_gw_endpoints *find_set(const struct sw_gw_endpoint_model 
 }
 
 /* Each share is a locality of its own; its name tells two shares of equal zone apart. */
-static void encode_split(struct enc *e, const struct sw_gw_chain *c,
-                         const struct sw_gw_endpoint_model *ep)
+static void encode_split(struct enc *e, const struct sw_model_chain *c,
+                         const struct sw_endpoint_model *ep)
 {
     static const struct use udp = {.udp = true};
     struct sw_slice name = sw_gwx_udp_cluster_name(e->a, c);
@@ -216,8 +217,8 @@ static void encode_split(struct enc *e, const struct sw_gw_chain *c,
     to->cluster_name = SW_PB_BYTES(name);
     to->endpoints = sw_arena_array(e->a, c->n_backends + 1, sizeof(*to->endpoints));
     for (size_t i = 0; i < c->n_backends; i++) {
-        const struct sw_gw_backend *b = &c->backends[i];
-        const struct sw_gw_endpoints *set;
+        const struct sw_model_backend *b = &c->backends[i];
+        const struct sw_model_endpoints *set;
         Sw__LocalityLbEndpoints *lo;
 
         if (!b->cluster || b->weight == 0 || !(set = find_set(ep, b->cluster->endpoints)) ||
@@ -239,19 +240,19 @@ static void encode_split(struct enc *e, const struct sw_gw_chain *c,
 
 static int by_name(const void *x, const void *y)
 {
-    const struct sw_gw_resource *a = x;
-    const struct sw_gw_resource *b = y;
+    const struct sw_model_resource *a = x;
+    const struct sw_model_resource *b = y;
 
     return sw_slice_cmp(a->name, b->name);
 }
 
-static void encode_splits(struct enc *e, const struct sw_gw_model *m,
-                          const struct sw_gw_endpoint_model *ep)
+static void encode_splits(struct enc *e, const struct sw_model *m,
+                          const struct sw_endpoint_model *ep)
 {
     size_t before = e->n;
 
     for (size_t i = 0; i < m->n_listeners; i++) {
-        const struct sw_gw_listener *l = m->listeners[i];
+        const struct sw_model_listener *l = m->listeners[i];
 
         for (size_t k = 0; l->udp && k < l->n_chains; k++) {
             if (sw_gwx_udp_split(l->chains[k]))
@@ -262,24 +263,24 @@ static void encode_splits(struct enc *e, const struct sw_gw_model *m,
         qsort(e->res, e->n, sizeof(*e->res), by_name);
 }
 
-void sw_gw_xds_encode_endpoints(const struct sw_gw_model *m, const struct sw_gw_endpoint_model *ep,
-                                struct sw_arena *a, struct sw_gw_resources *ret)
+void sw_model_xds_encode_endpoints(const struct sw_model *m, const struct sw_endpoint_model *ep,
+                                   struct sw_arena *a, struct sw_model_resources *ret)
 {
-    static const struct sw_gw_xds_conf none;
+    static const struct sw_model_xds_conf none;
     struct enc e = {.a = a, .conf = &none};
     static const struct use plain;
     struct sw_map uses = {0};
     SW_ARENA_AUTO tmp = {0};
 
     for (size_t i = 0; i < m->n_clusters; i++) {
-        const struct sw_gw_cluster *c = m->clusters[i];
+        const struct sw_model_cluster *c = m->clusters[i];
         struct use *u;
 
-        if (!c->tunnel && c->proto != SW_GW_PROTO_UDP)
+        if (!c->tunnel && c->proto != SW_MODEL_PROTO_UDP)
             continue;
         u = SW_ARENA_NEW(&tmp, struct use);
         u->tunnel = c->tunnel;
-        u->udp = c->proto == SW_GW_PROTO_UDP;
+        u->udp = c->proto == SW_MODEL_PROTO_UDP;
         (void)sw_map_put(&uses, c->endpoints, u);
     }
     for (size_t i = 0; i < ep->n_sets; i++) {
@@ -289,5 +290,5 @@ void sw_gw_xds_encode_endpoints(const struct sw_gw_model *m, const struct sw_gw_
     }
     sw_map_done(&uses);
     encode_splits(&e, m, ep);
-    *ret = (struct sw_gw_resources){.p = e.res, .n = e.n};
+    *ret = (struct sw_model_resources){.p = e.res, .n = e.n};
 }

@@ -43,17 +43,17 @@ static Sw__StringMatcher *origin(struct enc *e, struct sw_slice o)
     struct sw_slice tail;
 
     if (star < 0)
-        return sw_gwx_string_match(e, SW_GW_MATCH_EXACT, o);
+        return sw_gwx_string_match(e, SW_MODEL_MATCH_EXACT, o);
     if (o.n == 1)
-        return sw_gwx_string_match(e, SW_GW_MATCH_REGEX, SW_SLICE_LIT(".*"));
+        return sw_gwx_string_match(e, SW_MODEL_MATCH_REGEX, SW_SLICE_LIT(".*"));
     head = sw_gwx_regex_quote(e, sw_slice_head(o, (size_t)star));
     tail = sw_gwx_regex_quote(e, sw_slice_from(o, (size_t)star + 1));
-    return sw_gwx_string_match(e, SW_GW_MATCH_REGEX,
+    return sw_gwx_string_match(e, SW_MODEL_MATCH_REGEX,
                                sw_slice_str(sw_arena_printf(
                                    e->a, "%.*s[^/]+%.*s", SW_SLICE_ARG(head), SW_SLICE_ARG(tail))));
 }
 
-static Sw__Any *cors(struct enc *e, const struct sw_gw_cors *c)
+static Sw__Any *cors(struct enc *e, const struct sw_model_cors *c)
 {
     Sw__CorsPolicy *p = SW_PB_NEW(e->a, Sw__CorsPolicy, sw__cors_policy);
 
@@ -73,7 +73,7 @@ static Sw__Any *cors(struct enc *e, const struct sw_gw_cors *c)
 
 /* --- sessions --- */
 
-static Sw__TypedExtensionConfig *session_state(struct enc *e, const struct sw_gw_session *s)
+static Sw__TypedExtensionConfig *session_state(struct enc *e, const struct sw_model_session *s)
 {
     Sw__TypedExtensionConfig *x =
         SW_PB_NEW(e->a, Sw__TypedExtensionConfig, sw__typed_extension_config);
@@ -81,7 +81,7 @@ static Sw__TypedExtensionConfig *session_state(struct enc *e, const struct sw_gw
     Sw__HeaderBasedSessionState *header;
 
     switch (s->kind) {
-    case SW_GW_SESSION_COOKIE:
+    case SW_MODEL_SESSION_COOKIE:
         cookie = SW_PB_NEW(e->a, Sw__CookieBasedSessionState, sw__cookie_based_session_state);
         cookie->cookie = SW_PB_NEW(e->a, Sw__SessionCookie, sw__session_cookie);
         cookie->cookie->name = SW_PB_BYTES(s->name);
@@ -91,7 +91,7 @@ static Sw__TypedExtensionConfig *session_state(struct enc *e, const struct sw_gw
         x->name = SW_PB_LIT("envoy.http.stateful_session.cookie");
         x->typed_config = sw_pb_any(e->a, &cookie->base);
         break;
-    case SW_GW_SESSION_HEADER:
+    case SW_MODEL_SESSION_HEADER:
         header = SW_PB_NEW(e->a, Sw__HeaderBasedSessionState, sw__header_based_session_state);
         header->name = SW_PB_BYTES(s->name);
         x->name = SW_PB_LIT("envoy.http.stateful_session.header");
@@ -101,7 +101,7 @@ static Sw__TypedExtensionConfig *session_state(struct enc *e, const struct sw_gw
     return x;
 }
 
-static Sw__Any *session(struct enc *e, const struct sw_gw_session *s)
+static Sw__Any *session(struct enc *e, const struct sw_model_session *s)
 {
     Sw__StatefulSessionPerRoute *p =
         SW_PB_NEW(e->a, Sw__StatefulSessionPerRoute, sw__stateful_session_per_route);
@@ -123,16 +123,16 @@ enum { AUTH_TIMEOUT_MS = 5000 };
 #define COPIED                                                                                     \
     "[^:chkptu].*|c([^o].*)?|co([^n].*)?|h([^o].*)?|k([^e].*)?|p([^r].*)?|t([^er].*)?|u([^p].*)?"
 
-static Sw__ListStringMatcher *copied(struct enc *e, const struct sw_gw_auth *x)
+static Sw__ListStringMatcher *copied(struct enc *e, const struct sw_model_auth *x)
 {
     Sw__ListStringMatcher *to = SW_PB_NEW(e->a, Sw__ListStringMatcher, sw__list_string_matcher);
 
     to->patterns = sw_arena_array(e->a, x->n_copied + 1, sizeof(*to->patterns));
     for (size_t i = 0; i < x->n_copied; i++)
-        to->patterns[to->n_patterns++] = sw_gwx_string_match(e, SW_GW_MATCH_EXACT, x->copied[i]);
+        to->patterns[to->n_patterns++] = sw_gwx_string_match(e, SW_MODEL_MATCH_EXACT, x->copied[i]);
     if (!x->n_copied)
         to->patterns[to->n_patterns++] =
-            sw_gwx_string_match(e, SW_GW_MATCH_REGEX, SW_SLICE_LIT(COPIED));
+            sw_gwx_string_match(e, SW_MODEL_MATCH_REGEX, SW_SLICE_LIT(COPIED));
     return to;
 }
 
@@ -149,7 +149,8 @@ Sw__ExtAuthzHttpService *sw_gwx_auth_service(struct enc *e, struct sw_slice clus
     return to;
 }
 
-static void set_http_auth(struct enc *e, const struct sw_gw_auth *x, Sw__ExtAuthzCheckSettings *to)
+static void set_http_auth(struct enc *e, const struct sw_model_auth *x,
+                          Sw__ExtAuthzCheckSettings *to)
 {
     Sw__ExtAuthzHttpService *s = sw_gwx_auth_service(e, x->cluster->name);
 
@@ -170,7 +171,8 @@ static struct sw_slice authority(struct enc *e, struct sw_slice endpoints)
     return sw_slice_str(sw_arena_printf(e->a, "%.*s.%.*s", SW_SLICE_ARG(name), SW_SLICE_ARG(ns)));
 }
 
-static void set_grpc_auth(struct enc *e, const struct sw_gw_auth *x, Sw__ExtAuthzCheckSettings *to)
+static void set_grpc_auth(struct enc *e, const struct sw_model_auth *x,
+                          Sw__ExtAuthzCheckSettings *to)
 {
     Sw__GrpcService *s = SW_PB_NEW(e->a, Sw__GrpcService, sw__grpc_service);
 
@@ -187,20 +189,20 @@ static void set_grpc_auth(struct enc *e, const struct sw_gw_auth *x, Sw__ExtAuth
  * Which headers to show is a setting of the filter in Envoy, not of a route. Ours finds it among
  * the extensions; Envoy shows what it always does: to gRPC all, to HTTP the few that always go.
  */
-static void set_shown(struct enc *e, const struct sw_gw_auth *x, Sw__ExtAuthzCheckSettings *to)
+static void set_shown(struct enc *e, const struct sw_model_auth *x, Sw__ExtAuthzCheckSettings *to)
 {
     Sw__ExtAuthzContextExtensionsEntry *entry =
         SW_PB_NEW(e->a, Sw__ExtAuthzContextExtensionsEntry, sw__ext_authz_context_extensions_entry);
 
     if (!x->n_headers)
         return;
-    entry->key = SW_PB_LIT(SW_GW_AUTH_HEADERS);
+    entry->key = SW_PB_LIT(SW_MODEL_AUTH_HEADERS);
     entry->value = SW_PB_BYTES(join(e, x->headers, x->n_headers));
     to->context_extensions = sw_gwx_one(e, entry);
     to->n_context_extensions = 1;
 }
 
-static Sw__Any *auth(struct enc *e, const struct sw_gw_auth *x)
+static Sw__Any *auth(struct enc *e, const struct sw_model_auth *x)
 {
     Sw__ExtAuthzPerRoute *p = SW_PB_NEW(e->a, Sw__ExtAuthzPerRoute, sw__ext_authz_per_route);
     Sw__ExtAuthzCheckSettings *to =
@@ -231,9 +233,9 @@ static void add(struct enc *e, Sw__Route *to, const char *filter, Sw__Any *confi
     to->typed_per_filter_config[to->n_typed_per_filter_config++] = entry;
 }
 
-void sw_gwx_route_filters(struct enc *e, const struct sw_gw_route *r, Sw__Route *to)
+void sw_gwx_route_filters(struct enc *e, const struct sw_model_route *r, Sw__Route *to)
 {
-    bool keeps = r->session && r->action == SW_GW_FORWARD;
+    bool keeps = r->session && r->action == SW_MODEL_FORWARD;
 
     if (!r->cors && !r->auth && !keeps)
         return;

@@ -72,7 +72,7 @@ static void set_http_filters(struct enc *e, Sw__HttpConnectionManager *to)
 
     /* A service is a must; which one, each route says. This one lets nobody in. */
     auth->services_case = SW__EXT_AUTHZ__SERVICES_HTTP_SERVICE;
-    auth->http_service = sw_gwx_auth_service(e, SW_SLICE_LIT(SW_GW_INVALID_CLUSTER));
+    auth->http_service = sw_gwx_auth_service(e, SW_SLICE_LIT(SW_MODEL_INVALID_CLUSTER));
     auth->transport_api_version = SW__API_VERSION__V3;
     router->suppress_envoy_headers = true;
     to->http_filters = f = sw_arena_array(e->a, 5, sizeof(*to->http_filters));
@@ -108,7 +108,7 @@ static void set_protocol_options(struct enc *e, Sw__HttpConnectionManager *to)
     }
 }
 
-static Sw__HttpConnectionManager *manager(struct enc *e, const struct sw_gw_chain *c)
+static Sw__HttpConnectionManager *manager(struct enc *e, const struct sw_model_chain *c)
 {
     Sw__HttpConnectionManager *to =
         SW_PB_NEW(e->a, Sw__HttpConnectionManager, sw__http_connection_manager);
@@ -137,19 +137,19 @@ static Sw__HttpConnectionManager *manager(struct enc *e, const struct sw_gw_chai
 
 /* --- TCP --- */
 
-static struct sw_slice cluster_name(const struct sw_gw_backend *b)
+static struct sw_slice cluster_name(const struct sw_model_backend *b)
 {
-    return b->cluster ? b->cluster->name : SW_SLICE_LIT(SW_GW_INVALID_CLUSTER);
+    return b->cluster ? b->cluster->name : SW_SLICE_LIT(SW_MODEL_INVALID_CLUSTER);
 }
 
 /* A connection to a cluster that does not exist is closed: that is what is wanted without one. */
-static void set_tcp_clusters(struct enc *e, const struct sw_gw_chain *c, Sw__TcpProxy *to)
+static void set_tcp_clusters(struct enc *e, const struct sw_model_chain *c, Sw__TcpProxy *to)
 {
     Sw__TcpProxy__WeightedCluster *w =
         SW_PB_NEW(e->a, Sw__TcpProxy__WeightedCluster, sw__tcp_proxy__weighted_cluster);
 
     w->clusters = sw_arena_array(e->a, c->n_backends + 1, sizeof(*w->clusters));
-    for (size_t i = 0; c->kind == SW_GW_CHAIN_L4 && i < c->n_backends; i++) {
+    for (size_t i = 0; c->kind == SW_MODEL_CHAIN_L4 && i < c->n_backends; i++) {
         Sw__TcpProxy__WeightedCluster__ClusterWeight *one;
 
         if (c->backends[i].weight == 0)
@@ -166,10 +166,10 @@ static void set_tcp_clusters(struct enc *e, const struct sw_gw_chain *c, Sw__Tcp
         return;
     }
     to->cluster_specifier_case = SW__TCP_PROXY__CLUSTER_SPECIFIER_CLUSTER;
-    to->cluster = w->n_clusters ? w->clusters[0]->name : SW_PB_LIT(SW_GW_INVALID_CLUSTER);
+    to->cluster = w->n_clusters ? w->clusters[0]->name : SW_PB_LIT(SW_MODEL_INVALID_CLUSTER);
 }
 
-static Sw__TcpProxy *tcp_proxy(struct enc *e, const struct sw_gw_chain *c)
+static Sw__TcpProxy *tcp_proxy(struct enc *e, const struct sw_model_chain *c)
 {
     Sw__TcpProxy *to = SW_PB_NEW(e->a, Sw__TcpProxy, sw__tcp_proxy);
 
@@ -181,22 +181,22 @@ static Sw__TcpProxy *tcp_proxy(struct enc *e, const struct sw_gw_chain *c)
 
 /* --- TLS --- */
 
-static void set_client_validation(struct enc *e, const struct sw_gw_chain *c,
+static void set_client_validation(struct enc *e, const struct sw_model_chain *c,
                                   Sw__DownstreamTlsContext *to)
 {
     Sw__CommonTlsContext *common = to->common_tls_context;
     Sw__CommonTlsContext__CombinedCertificateValidationContext *both;
 
     switch (c->client_mode) {
-    case SW_GW_CLIENT_NONE:
+    case SW_MODEL_CLIENT_NONE:
         return;
-    case SW_GW_CLIENT_REQUIRE:
+    case SW_MODEL_CLIENT_REQUIRE:
         common->validation_context_type_case =
             SW__COMMON_TLS_CONTEXT__VALIDATION_CONTEXT_TYPE_VALIDATION_CONTEXT_SDS_SECRET_CONFIG;
         common->validation_context_sds_secret_config = sw_gwx_sds(e, c->client_ca);
         to->require_client_certificate = sw_gwx_bool(e, true);
         return;
-    case SW_GW_CLIENT_INSECURE:
+    case SW_MODEL_CLIENT_INSECURE:
         both = SW_PB_NEW(e->a, Sw__CommonTlsContext__CombinedCertificateValidationContext,
                          sw__common_tls_context__combined_certificate_validation_context);
         both->default_validation_context =
@@ -212,7 +212,7 @@ static void set_client_validation(struct enc *e, const struct sw_gw_chain *c,
     }
 }
 
-static Sw__TransportSocket *terminate(struct enc *e, const struct sw_gw_chain *c)
+static Sw__TransportSocket *terminate(struct enc *e, const struct sw_model_chain *c)
 {
     Sw__DownstreamTlsContext *to =
         SW_PB_NEW(e->a, Sw__DownstreamTlsContext, sw__downstream_tls_context);
@@ -246,30 +246,30 @@ static Sw__Filter *filter(struct enc *e, const char *name, const struct Protobuf
     return f;
 }
 
-static Sw__FilterChain *chain(struct enc *e, const struct sw_gw_chain *c)
+static Sw__FilterChain *chain(struct enc *e, const struct sw_model_chain *c)
 {
     Sw__FilterChain *to = SW_PB_NEW(e->a, Sw__FilterChain, sw__filter_chain);
     Sw__Filter *f = NULL;
 
     to->name = SW_PB_BYTES(c->name);
     switch (c->kind) {
-    case SW_GW_CHAIN_HTTP:
+    case SW_MODEL_CHAIN_HTTP:
         f = filter(e, "envoy.filters.network.http_connection_manager", &manager(e, c)->base);
         break;
-    case SW_GW_CHAIN_L4:
-    case SW_GW_CHAIN_REFUSE:
+    case SW_MODEL_CHAIN_L4:
+    case SW_MODEL_CHAIN_REFUSE:
         f = filter(e, "envoy.filters.network.tcp_proxy", &tcp_proxy(e, c)->base);
         break;
     }
     to->filters = sw_gwx_one(e, f);
     to->n_filters = 1;
     /* A chain that refuses has nothing to show: closed before a handshake begins. */
-    if (c->tls == SW_GW_TLS_TERMINATE && c->kind != SW_GW_CHAIN_REFUSE)
+    if (c->tls == SW_MODEL_TLS_TERMINATE && c->kind != SW_MODEL_CHAIN_REFUSE)
         to->transport_socket = terminate(e, c);
     return to;
 }
 
-static Sw__FilterChainMatch *server_names(struct enc *e, const struct sw_gw_chain *c)
+static Sw__FilterChainMatch *server_names(struct enc *e, const struct sw_model_chain *c)
 {
     Sw__FilterChainMatch *m = SW_PB_NEW(e->a, Sw__FilterChainMatch, sw__filter_chain_match);
 
@@ -284,26 +284,26 @@ static Sw__FilterChainMatch *server_names(struct enc *e, const struct sw_gw_chai
     return m;
 }
 
-static bool has_plain(const struct sw_gw_listener *l)
+static bool has_plain(const struct sw_model_listener *l)
 {
     for (size_t i = 0; i < l->n_chains; i++) {
-        if (l->chains[i]->tls == SW_GW_TLS_NONE)
+        if (l->chains[i]->tls == SW_MODEL_TLS_NONE)
             return true;
     }
     return false;
 }
 
-static void set_chains(struct enc *e, const struct sw_gw_listener *l, Sw__Listener *to)
+static void set_chains(struct enc *e, const struct sw_model_listener *l, Sw__Listener *to)
 {
     bool plain = has_plain(l);
 
     to->filter_chains = sw_arena_array(e->a, l->n_chains + 1, sizeof(*to->filter_chains));
     for (size_t i = 0; i < l->n_chains; i++) {
-        const struct sw_gw_chain *c = l->chains[i];
+        const struct sw_model_chain *c = l->chains[i];
         Sw__FilterChain *fc = chain(e, c);
 
         /* What nothing else takes: plain bytes if somebody wants them, else any server name. */
-        if (c->tls == SW_GW_TLS_NONE || (c->n_server_names == 0 && !plain)) {
+        if (c->tls == SW_MODEL_TLS_NONE || (c->n_server_names == 0 && !plain)) {
             to->default_filter_chain = fc;
             continue;
         }
@@ -314,7 +314,7 @@ static void set_chains(struct enc *e, const struct sw_gw_listener *l, Sw__Listen
 
 /* --- UDP --- */
 
-bool sw_gwx_udp_split(const struct sw_gw_chain *c)
+bool sw_gwx_udp_split(const struct sw_model_chain *c)
 {
     size_t n = 0;
 
@@ -323,13 +323,13 @@ bool sw_gwx_udp_split(const struct sw_gw_chain *c)
     return n > 1;
 }
 
-struct sw_slice sw_gwx_udp_cluster_name(struct sw_arena *a, const struct sw_gw_chain *c)
+struct sw_slice sw_gwx_udp_cluster_name(struct sw_arena *a, const struct sw_model_chain *c)
 {
     return sw_slice_str(sw_arena_printf(a, "split/%.*s", SW_SLICE_ARG(c->name)));
 }
 
 /* Where all datagrams of a chain that does not split go; NULL: nowhere. */
-static const struct sw_gw_cluster *udp_only(const struct sw_gw_chain *c)
+static const struct sw_model_cluster *udp_only(const struct sw_model_chain *c)
 {
     for (size_t i = 0; i < c->n_backends; i++) {
         if (c->backends[i].cluster && c->backends[i].weight)
@@ -338,15 +338,15 @@ static const struct sw_gw_cluster *udp_only(const struct sw_gw_chain *c)
     return NULL;
 }
 
-static struct sw_slice udp_target(struct enc *e, const struct sw_gw_chain *c)
+static struct sw_slice udp_target(struct enc *e, const struct sw_model_chain *c)
 {
-    const struct sw_gw_cluster *only = udp_only(c);
+    const struct sw_model_cluster *only = udp_only(c);
 
     if (sw_gwx_udp_split(c))
         return sw_gwx_udp_cluster_name(e->a, c);
     if (!only || (only->tunnel && !only->udp_id.n))
-        return SW_SLICE_LIT(SW_GW_INVALID_CLUSTER);
-    return only->tunnel ? SW_SLICE_LIT(SW_GW_CONNECT_PROXY_UDP) : only->name;
+        return SW_SLICE_LIT(SW_MODEL_INVALID_CLUSTER);
+    return only->tunnel ? SW_SLICE_LIT(SW_MODEL_CONNECT_PROXY_UDP) : only->name;
 }
 
 static Sw__ListenerFilter *listener_filter(struct enc *e, const char *name,
@@ -373,7 +373,7 @@ static Sw__HeaderValueOption *endpoint_header(struct enc *e, struct sw_slice val
 }
 
 /* CONNECT-UDP to a connector: capsules, and a little room until the tunnel stands. */
-static void set_udp_tunnel(struct enc *e, const struct sw_gw_cluster *c, Sw__UdpProxyConfig *to)
+static void set_udp_tunnel(struct enc *e, const struct sw_model_cluster *c, Sw__UdpProxyConfig *to)
 {
     Sw__UdpProxyConfig__UdpTunnelingConfig *t = SW_PB_NEW(
         e->a, Sw__UdpProxyConfig__UdpTunnelingConfig, sw__udp_proxy_config__udp_tunneling_config);
@@ -401,9 +401,9 @@ static void set_udp_tunnel(struct enc *e, const struct sw_gw_cluster *c, Sw__Udp
     to->idle_timeout = sw_gwx_duration(e, UDP_TUNNEL_IDLE_MS);
 }
 
-static Sw__ListenerFilter *udp_proxy(struct enc *e, const struct sw_gw_chain *c)
+static Sw__ListenerFilter *udp_proxy(struct enc *e, const struct sw_model_chain *c)
 {
-    const struct sw_gw_cluster *only = sw_gwx_udp_split(c) ? NULL : udp_only(c);
+    const struct sw_model_cluster *only = sw_gwx_udp_split(c) ? NULL : udp_only(c);
     Sw__UdpRoute *route = SW_PB_NEW(e->a, Sw__UdpRoute, sw__udp_route);
     Sw__TypedExtensionConfig *action =
         SW_PB_NEW(e->a, Sw__TypedExtensionConfig, sw__typed_extension_config);
@@ -419,7 +419,7 @@ static Sw__ListenerFilter *udp_proxy(struct enc *e, const struct sw_gw_chain *c)
     to->matcher->on_no_match = SW_PB_NEW(e->a, Sw__Matcher__OnMatch, sw__matcher__on_match);
     to->matcher->on_no_match->on_match_case = SW__MATCHER__ON_MATCH__ON_MATCH_ACTION;
     to->matcher->on_no_match->action = action;
-    if (sw_gw_is_udp_tunnel(only) && only->udp_id.n)
+    if (sw_model_is_udp_tunnel(only) && only->udp_id.n)
         set_udp_tunnel(e, only, to);
     to->access_log = sw_gwx_access_log(e, &to->n_access_log);
     return listener_filter(e, "envoy.filters.udp_listener.udp_proxy", &to->base);
@@ -427,7 +427,7 @@ static Sw__ListenerFilter *udp_proxy(struct enc *e, const struct sw_gw_chain *c)
 
 /* --- listeners --- */
 
-void sw_gwx_encode_listener(struct enc *e, const struct sw_gw_listener *l)
+void sw_gwx_encode_listener(struct enc *e, const struct sw_model_listener *l)
 {
     Sw__Listener *to = SW_PB_NEW(e->a, Sw__Listener, sw__listener);
 
@@ -469,15 +469,15 @@ Sw__Listener *sw_gwx_tunnel_listener(struct enc *e)
     t->headers_to_add =
         sw_gwx_one(e, endpoint_header(e, SW_SLICE_LIT("%DYNAMIC_METADATA(tunnel:endpoint_id)%")));
     t->n_headers_to_add = 1;
-    tcp->stat_prefix = SW_PB_LIT(SW_GW_TUNNEL_LISTENER);
+    tcp->stat_prefix = SW_PB_LIT(SW_MODEL_TUNNEL_LISTENER);
     tcp->cluster_specifier_case = SW__TCP_PROXY__CLUSTER_SPECIFIER_CLUSTER;
-    tcp->cluster = SW_PB_LIT(SW_GW_CONNECT_PROXY);
+    tcp->cluster = SW_PB_LIT(SW_MODEL_CONNECT_PROXY);
     tcp->tunneling_config = t;
     tcp->access_log = sw_gwx_access_log(e, &tcp->n_access_log);
-    fc->name = SW_PB_LIT(SW_GW_TUNNEL_LISTENER);
+    fc->name = SW_PB_LIT(SW_MODEL_TUNNEL_LISTENER);
     fc->filters = sw_gwx_one(e, filter(e, "envoy.filters.network.tcp_proxy", &tcp->base));
     fc->n_filters = 1;
-    to->name = SW_PB_LIT(SW_GW_TUNNEL_LISTENER);
+    to->name = SW_PB_LIT(SW_MODEL_TUNNEL_LISTENER);
     to->filter_chains = sw_gwx_one(e, fc);
     to->n_filter_chains = 1;
     to->listener_specifier_case = SW__LISTENER__LISTENER_SPECIFIER_INTERNAL_LISTENER;

@@ -85,17 +85,17 @@ Sw__RegexMatchAndSubstitute *sw_gwx_substitute(struct enc *e, struct sw_slice pa
     return m;
 }
 
-Sw__StringMatcher *sw_gwx_string_match(struct enc *e, enum sw_gw_match_kind kind,
+Sw__StringMatcher *sw_gwx_string_match(struct enc *e, enum sw_model_match_kind kind,
                                        struct sw_slice value)
 {
     Sw__StringMatcher *m = SW_PB_NEW(e->a, Sw__StringMatcher, sw__string_matcher);
 
     switch (kind) {
-    case SW_GW_MATCH_EXACT:
+    case SW_MODEL_MATCH_EXACT:
         m->match_pattern_case = SW__STRING_MATCHER__MATCH_PATTERN_EXACT;
         m->exact = SW_PB_BYTES(value);
         break;
-    case SW_GW_MATCH_REGEX:
+    case SW_MODEL_MATCH_REGEX:
         m->match_pattern_case = SW__STRING_MATCHER__MATCH_PATTERN_SAFE_REGEX;
         m->safe_regex = sw_gwx_regex(e, value);
         break;
@@ -137,7 +137,7 @@ Sw__SdsSecretConfig *sw_gwx_sds(struct enc *e, struct sw_slice name)
     return m;
 }
 
-static Sw__StructField *text_field(struct enc *e, const struct sw_gw_header *h)
+static Sw__StructField *text_field(struct enc *e, const struct sw_model_header *h)
 {
     Sw__StructField *f = SW_PB_NEW(e->a, Sw__StructField, sw__struct_field);
 
@@ -149,7 +149,7 @@ static Sw__StructField *text_field(struct enc *e, const struct sw_gw_header *h)
 }
 
 Sw__Metadata *sw_gwx_text_metadata(struct enc *e, struct sw_slice filter,
-                                   const struct sw_gw_header *fields, size_t n)
+                                   const struct sw_model_header *fields, size_t n)
 {
     Sw__Metadata *m = SW_PB_NEW(e->a, Sw__Metadata, sw__metadata);
     Sw__FilterMetadata *f = SW_PB_NEW(e->a, Sw__FilterMetadata, sw__filter_metadata);
@@ -183,7 +183,8 @@ Sw__AccessLog **sw_gwx_access_log(struct enc *e, size_t *ret_n)
     return sw_gwx_one(e, m);
 }
 
-static Sw__HeaderValueOption *header_option(struct enc *e, const struct sw_gw_header *h, bool set)
+static Sw__HeaderValueOption *header_option(struct enc *e, const struct sw_model_header *h,
+                                            bool set)
 {
     Sw__HeaderValueOption *m = SW_PB_NEW(e->a, Sw__HeaderValueOption, sw__header_value_option);
 
@@ -197,7 +198,7 @@ static Sw__HeaderValueOption *header_option(struct enc *e, const struct sw_gw_he
     return m;
 }
 
-Sw__HeaderValueOption **sw_gwx_header_options(struct enc *e, const struct sw_gw_headers *h,
+Sw__HeaderValueOption **sw_gwx_header_options(struct enc *e, const struct sw_model_headers *h,
                                               size_t *ret_n)
 {
     Sw__HeaderValueOption **p;
@@ -214,7 +215,7 @@ Sw__HeaderValueOption **sw_gwx_header_options(struct enc *e, const struct sw_gw_
     return p;
 }
 
-ProtobufCBinaryData *sw_gwx_header_removals(struct enc *e, const struct sw_gw_headers *h,
+ProtobufCBinaryData *sw_gwx_header_removals(struct enc *e, const struct sw_model_headers *h,
                                             size_t *ret_n)
 {
     ProtobufCBinaryData *p;

@@ -29,20 +29,20 @@ static Sw__RedirectAction__RedirectResponseCode redirect_code(uint16_t status)
     }
 }
 
-static void set_redirect_path(struct enc *e, const struct sw_gw_route *r, Sw__RedirectAction *to)
+static void set_redirect_path(struct enc *e, const struct sw_model_route *r, Sw__RedirectAction *to)
 {
-    const struct sw_gw_redirect *d = r->redirect;
+    const struct sw_model_redirect *d = r->redirect;
     struct sw_slice prefix;
     struct sw_slice pattern;
 
     switch (d->path_edit) {
-    case SW_GW_PATH_KEEP:
+    case SW_MODEL_PATH_KEEP:
         return;
-    case SW_GW_PATH_FULL:
+    case SW_MODEL_PATH_FULL:
         to->path_rewrite_specifier_case = SW__REDIRECT_ACTION__PATH_REWRITE_SPECIFIER_PATH_REDIRECT;
         to->path_redirect = SW_PB_BYTES(d->path.n ? d->path : SW_SLICE_LIT("/"));
         return;
-    case SW_GW_PATH_REPLACE_PREFIX:
+    case SW_MODEL_PATH_REPLACE_PREFIX:
         sw_gwx_prefix_swap(e, r->match.path, d->path, &prefix, &pattern);
         if (pattern.n) {
             to->path_rewrite_specifier_case =
@@ -57,9 +57,9 @@ static void set_redirect_path(struct enc *e, const struct sw_gw_route *r, Sw__Re
     }
 }
 
-static Sw__RedirectAction *redirect(struct enc *e, const struct sw_gw_route *r)
+static Sw__RedirectAction *redirect(struct enc *e, const struct sw_model_route *r)
 {
-    const struct sw_gw_redirect *d = r->redirect;
+    const struct sw_model_redirect *d = r->redirect;
     Sw__RedirectAction *to = SW_PB_NEW(e->a, Sw__RedirectAction, sw__redirect_action);
 
     to->host_redirect = SW_PB_BYTES(d->host);
@@ -93,7 +93,7 @@ static Sw__DirectResponseAction *respond(struct enc *e, uint16_t status, struct 
 /* Our data plane shows an error page that says why; others send the body. */
 static Sw__Metadata *error_metadata(struct enc *e, const char *reason, struct sw_slice device)
 {
-    const struct sw_gw_header fields[] = {
+    const struct sw_model_header fields[] = {
         {SW_SLICE_LIT("device"), device},
         {SW_SLICE_LIT("reason"), sw_slice_str(reason)},
     };
@@ -101,24 +101,24 @@ static Sw__Metadata *error_metadata(struct enc *e, const char *reason, struct sw
     return sw_gwx_text_metadata(e, SW_SLICE_LIT("spanwire"), fields, SW_ARRAY_LEN(fields));
 }
 
-static Sw__Route *route(struct enc *e, const struct sw_gw_route *r)
+static Sw__Route *route(struct enc *e, const struct sw_model_route *r)
 {
     Sw__Route *to = SW_PB_NEW(e->a, Sw__Route, sw__route);
 
     to->name = SW_PB_BYTES(r->name);
     to->match = sw_gwx_route_match(e, &r->match);
     if (r->share)
-        to->match->runtime_fraction = sw_gwx_fraction(e, r->share, SW_GW_SHARES);
+        to->match->runtime_fraction = sw_gwx_fraction(e, r->share, SW_MODEL_SHARES);
     switch (r->action) {
-    case SW_GW_FORWARD:
+    case SW_MODEL_FORWARD:
         to->action_case = SW__ROUTE__ACTION_ROUTE;
         to->route = sw_gwx_route_action(e, r);
         break;
-    case SW_GW_REDIRECT:
+    case SW_MODEL_REDIRECT:
         to->action_case = SW__ROUTE__ACTION_REDIRECT;
         to->redirect = redirect(e, r);
         break;
-    case SW_GW_RESPOND:
+    case SW_MODEL_RESPOND:
         to->action_case = SW__ROUTE__ACTION_DIRECT_RESPONSE;
         to->direct_response = respond(e, r->status, r->body);
         to->metadata = error_metadata(e, r->reason ? r->reason : "invalid-backend", r->device);
@@ -139,8 +139,8 @@ static Sw__Route *route(struct enc *e, const struct sw_gw_route *r)
 /* A host that another chain of the same port serves: whoever asks here has the wrong connection. */
 static Sw__Route *misdirected(struct enc *e)
 {
-    static const struct sw_gw_match all = {.path_kind = SW_GW_PATH_PREFIX,
-                                           .path = {.p = "/", .n = 1}};
+    static const struct sw_model_match all = {.path_kind = SW_MODEL_PATH_PREFIX,
+                                              .path = {.p = "/", .n = 1}};
     Sw__Route *to = SW_PB_NEW(e->a, Sw__Route, sw__route);
 
     to->name = SW_PB_LIT("misdirected");
@@ -166,9 +166,9 @@ enum {
     HOST_ROUTES = 3,
 };
 
-static struct sw_slice route_bytes(struct enc *e, const struct sw_gw_route *r)
+static struct sw_slice route_bytes(struct enc *e, const struct sw_model_route *r)
 {
-    struct sw_gw_memo *memo = r->memo;
+    struct sw_model_memo *memo = r->memo;
     struct sw_slice bytes;
 
     if (memo && memo->bytes.p)
@@ -186,7 +186,7 @@ struct host {
     size_t size;
 };
 
-static struct host measure(struct enc *e, const struct sw_gw_vhost *v)
+static struct host measure(struct enc *e, const struct sw_model_vhost *v)
 {
     size_t n = v->misdirected ? 1 : v->n_routes;
     struct sw_slice *routes = sw_arena_array(e->a, n + 1, sizeof(*routes));
@@ -212,7 +212,7 @@ static bool put_host(struct sw_buf *b, const struct host *h)
     return ok;
 }
 
-void sw_gwx_encode_table(struct enc *e, const struct sw_gw_table *t)
+void sw_gwx_encode_table(struct enc *e, const struct sw_model_table *t)
 {
     struct host *hosts = sw_arena_array(e->a, t->n_vhosts + 1, sizeof(*hosts));
     size_t total = sw_pb_bytes_size(CONFIG_NAME, t->name.n) + 2 /* ignore_port */;

@@ -16,19 +16,19 @@ static Sw__DataSource *inline_bytes(struct enc *e, struct sw_slice s)
     return d;
 }
 
-void sw_gwx_encode_secret(struct enc *e, const struct sw_gw_secret *s)
+void sw_gwx_encode_secret(struct enc *e, const struct sw_model_secret *s)
 {
     Sw__Secret *to = SW_PB_NEW(e->a, Sw__Secret, sw__secret);
 
     to->name = SW_PB_BYTES(s->name);
     switch (s->kind) {
-    case SW_GW_SECRET_CERT:
+    case SW_MODEL_SECRET_CERT:
         to->type_case = SW__SECRET__TYPE_TLS_CERTIFICATE;
         to->tls_certificate = SW_PB_NEW(e->a, Sw__TlsCertificate, sw__tls_certificate);
         to->tls_certificate->certificate_chain = inline_bytes(e, s->chain_pem);
         to->tls_certificate->private_key = inline_bytes(e, s->key_pem);
         break;
-    case SW_GW_SECRET_CA:
+    case SW_MODEL_SECRET_CA:
         to->type_case = SW__SECRET__TYPE_VALIDATION_CONTEXT;
         to->validation_context =
             SW_PB_NEW(e->a, Sw__CertificateValidationContext, sw__certificate_validation_context);

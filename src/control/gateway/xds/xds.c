@@ -19,14 +19,14 @@ void sw_gwx_enc_add_bytes(struct enc *e, const char *type, struct sw_slice name,
 {
     if (e->n == e->cap) {
         size_t cap = e->cap ? e->cap * 2 : 64;
-        struct sw_gw_resource *p = sw_arena_array(e->a, cap, sizeof(*p));
+        struct sw_model_resource *p = sw_arena_array(e->a, cap, sizeof(*p));
 
         if (e->n)
             memcpy(p, e->res, e->n * sizeof(*p));
         e->res = p;
         e->cap = cap;
     }
-    e->res[e->n++] = (struct sw_gw_resource){.type = type, .name = name, .value = value};
+    e->res[e->n++] = (struct sw_model_resource){.type = type, .name = name, .value = value};
 }
 
 void sw_gwx_enc_add(struct enc *e, const char *type, struct sw_slice name,
@@ -37,8 +37,8 @@ void sw_gwx_enc_add(struct enc *e, const char *type, struct sw_slice name,
 
 static int by_name(const void *x, const void *y)
 {
-    const struct sw_gw_resource *a = x;
-    const struct sw_gw_resource *b = y;
+    const struct sw_model_resource *a = x;
+    const struct sw_model_resource *b = y;
 
     return sw_slice_cmp(a->name, b->name);
 }
@@ -55,12 +55,12 @@ struct tunnels {
     bool datagrams;
 };
 
-static struct tunnels find_tunnels(const struct sw_gw_model *m)
+static struct tunnels find_tunnels(const struct sw_model *m)
 {
     struct tunnels t = {0};
 
     for (size_t i = 0; i < m->n_clusters; i++) {
-        bool udp = sw_gw_is_udp_tunnel(m->clusters[i]);
+        bool udp = sw_model_is_udp_tunnel(m->clusters[i]);
 
         t.datagrams |= udp;
         t.bytes |= m->clusters[i]->tunnel && !udp;
@@ -68,16 +68,16 @@ static struct tunnels find_tunnels(const struct sw_gw_model *m)
     return t;
 }
 
-static void encode_clusters(struct enc *e, const struct sw_gw_model *m, struct tunnels tunnels)
+static void encode_clusters(struct enc *e, const struct sw_model *m, struct tunnels tunnels)
 {
     size_t from = e->n;
 
     for (size_t i = 0; i < m->n_clusters; i++) {
-        if (!sw_gw_is_udp_tunnel(m->clusters[i]))
+        if (!sw_model_is_udp_tunnel(m->clusters[i]))
             sw_gwx_encode_cluster(e, m->clusters[i]);
     }
     for (size_t i = 0; i < m->n_listeners; i++) {
-        const struct sw_gw_listener *l = m->listeners[i];
+        const struct sw_model_listener *l = m->listeners[i];
 
         for (size_t k = 0; l->udp && k < l->n_chains; k++) {
             if (sw_gwx_udp_split(l->chains[k]))
@@ -85,28 +85,28 @@ static void encode_clusters(struct enc *e, const struct sw_gw_model *m, struct t
         }
     }
     if (tunnels.bytes)
-        sw_gwx_enc_add(e, SW_TYPE_CLUSTER, SW_SLICE_LIT(SW_GW_CONNECT_PROXY),
+        sw_gwx_enc_add(e, SW_TYPE_CLUSTER, SW_SLICE_LIT(SW_MODEL_CONNECT_PROXY),
                        &sw_gwx_connect_proxy(e)->base);
     if (tunnels.datagrams)
-        sw_gwx_enc_add(e, SW_TYPE_CLUSTER, SW_SLICE_LIT(SW_GW_CONNECT_PROXY_UDP),
+        sw_gwx_enc_add(e, SW_TYPE_CLUSTER, SW_SLICE_LIT(SW_MODEL_CONNECT_PROXY_UDP),
                        &sw_gwx_connect_proxy_udp(e)->base);
     sort_from(e, from);
 }
 
-static void encode_listeners(struct enc *e, const struct sw_gw_model *m, bool tunnels)
+static void encode_listeners(struct enc *e, const struct sw_model *m, bool tunnels)
 {
     size_t from = e->n;
 
     for (size_t i = 0; i < m->n_listeners; i++)
         sw_gwx_encode_listener(e, m->listeners[i]);
     if (tunnels)
-        sw_gwx_enc_add(e, SW_TYPE_LISTENER, SW_SLICE_LIT(SW_GW_TUNNEL_LISTENER),
+        sw_gwx_enc_add(e, SW_TYPE_LISTENER, SW_SLICE_LIT(SW_MODEL_TUNNEL_LISTENER),
                        &sw_gwx_tunnel_listener(e)->base);
     sort_from(e, from);
 }
 
-void sw_gw_xds_encode(const struct sw_gw_model *m, const struct sw_gw_xds_conf *conf,
-                      struct sw_arena *a, struct sw_gw_resources *ret)
+void sw_model_xds_encode(const struct sw_model *m, const struct sw_model_xds_conf *conf,
+                         struct sw_arena *a, struct sw_model_resources *ret)
 {
     struct enc e = {.a = a, .conf = conf};
     struct tunnels tunnels = find_tunnels(m);
@@ -117,10 +117,10 @@ void sw_gw_xds_encode(const struct sw_gw_model *m, const struct sw_gw_xds_conf *
         sw_gwx_encode_table(&e, m->tables[i]);
     for (size_t i = 0; i < m->n_secrets; i++)
         sw_gwx_encode_secret(&e, m->secrets[i]);
-    *ret = (struct sw_gw_resources){.p = e.res, .n = e.n};
+    *ret = (struct sw_model_resources){.p = e.res, .n = e.n};
 }
 
-static int put_all(struct sw_xds_txn *t, const struct sw_gw_resources *r, struct sw_err *err)
+static int put_all(struct sw_xds_txn *t, const struct sw_model_resources *r, struct sw_err *err)
 {
     for (size_t i = 0; i < r->n; i++) {
         int rc = sw_xds_txn_put(t, r->p[i].type, r->p[i].name, r->p[i].value, err);
@@ -131,7 +131,7 @@ static int put_all(struct sw_xds_txn *t, const struct sw_gw_resources *r, struct
     return SW_OK;
 }
 
-int sw_gw_xds_put(struct sw_xds_txn *t, const struct sw_gw_resources *r, struct sw_err *err)
+int sw_model_xds_put(struct sw_xds_txn *t, const struct sw_model_resources *r, struct sw_err *err)
 {
     static const char *const types[] = {SW_XDS_CLUSTER, SW_XDS_LISTENER, SW_XDS_ROUTE,
                                         SW_XDS_SECRET};
@@ -141,8 +141,8 @@ int sw_gw_xds_put(struct sw_xds_txn *t, const struct sw_gw_resources *r, struct 
     return put_all(t, r, err);
 }
 
-int sw_gw_xds_put_endpoints(struct sw_xds_txn *t, const struct sw_gw_resources *r,
-                            struct sw_err *err)
+int sw_model_xds_put_endpoints(struct sw_xds_txn *t, const struct sw_model_resources *r,
+                               struct sw_err *err)
 {
     sw_xds_txn_clear(t, SW_XDS_ENDPOINT);
     return put_all(t, r, err);

@@ -15,24 +15,24 @@
 #include "base/slice.h"
 #include "control/gateway/model.h"
 
-struct sw_gw_resolved;
+struct sw_resolved;
 struct sw_xds_txn;
 
 /* A cluster by this name is never defined: its share of requests is answered with an error. */
-#define SW_GW_INVALID_CLUSTER "invalid-backend-cluster"
+#define SW_MODEL_INVALID_CLUSTER "invalid-backend-cluster"
 /* Extension of a check whose value is the list of headers to show, in lower case, by commas. */
-#define SW_GW_AUTH_HEADERS "spanwire.dev/allowed-headers"
+#define SW_MODEL_AUTH_HEADERS "spanwire.dev/allowed-headers"
 /* What connector backends are reached through. */
-#define SW_GW_TUNNEL_LISTENER "spanwire-tunnel"
-#define SW_GW_CONNECT_PROXY   "spanwire-connect-proxy"
+#define SW_MODEL_TUNNEL_LISTENER "spanwire-tunnel"
+#define SW_MODEL_CONNECT_PROXY   "spanwire-connect-proxy"
 /* The same proxy over HTTP/2: datagrams need extended CONNECT. */
-#define SW_GW_CONNECT_PROXY_UDP "spanwire-connect-proxy-udp"
+#define SW_MODEL_CONNECT_PROXY_UDP "spanwire-connect-proxy-udp"
 
 /* Where a data plane finds its system's roots: Envoy knows no other way to name them. */
-#define SW_GW_SYSTEM_ROOTS "/etc/ssl/certs/ca-certificates.crt"
+#define SW_MODEL_SYSTEM_ROOTS "/etc/ssl/certs/ca-certificates.crt"
 
 /* A zeroed one is good where no cluster of the model is a tunnel. */
-struct sw_gw_xds_conf {
+struct sw_model_xds_conf {
     bool access_log;     /* a line per request and connection on the data plane's standard output */
     bool gzip;           /* data planes compress what is worth it for clients that take it */
     bool http10;         /* HTTP/1.0 requests are served */
@@ -48,36 +48,37 @@ struct sw_gw_xds_conf {
 };
 
 /* One resource, encoded. */
-struct sw_gw_resource {
+struct sw_model_resource {
     const char *type; /* type URL, one of SW_XDS_* of xds/cache.h */
     struct sw_slice name;
     struct sw_slice value; /* the message, without Any */
 };
 
 /* In the order clusters, endpoints, listeners, routes, secrets; by name inside each. */
-struct sw_gw_resources {
-    const struct sw_gw_resource *p;
+struct sw_model_resources {
+    const struct sw_model_resource *p;
     size_t n;
 };
 
 /* Everything but the endpoints. Results live in the arena; the model may go. */
-void sw_gw_xds_encode(const struct sw_gw_model *m, const struct sw_gw_xds_conf *conf,
-                      struct sw_arena *a, struct sw_gw_resources *ret);
+void sw_model_xds_encode(const struct sw_model *m, const struct sw_model_xds_conf *conf,
+                         struct sw_arena *a, struct sw_model_resources *ret);
 /*
  * The endpoints: a resource for each set, and one for each UDP chain that splits its traffic
  * (Envoy's udp_proxy takes one cluster, so the shares become localities of a cluster of its own).
  */
-void sw_gw_xds_encode_endpoints(const struct sw_gw_model *m, const struct sw_gw_endpoint_model *ep,
-                                struct sw_arena *a, struct sw_gw_resources *ret);
+void sw_model_xds_encode_endpoints(const struct sw_model *m, const struct sw_endpoint_model *ep,
+                                   struct sw_arena *a, struct sw_model_resources *ret);
 
 /* The set of a cluster of a host name, with these addresses of it; in the arena. */
-struct sw_gw_resource sw_gw_xds_encode_resolved(struct sw_arena *a, const struct sw_gw_resolved *r);
+struct sw_model_resource sw_model_xds_encode_resolved(struct sw_arena *a,
+                                                      const struct sw_resolved *r);
 
 /*
- * Puts resources from sw_gw_xds_encode into the transaction as the whole content of their four
+ * Puts resources from sw_model_xds_encode into the transaction as the whole content of their four
  * types, empty ones included. The other function does the same for endpoints.
  */
-SW_NODISCARD int sw_gw_xds_put(struct sw_xds_txn *t, const struct sw_gw_resources *r,
-                               struct sw_err *err);
-SW_NODISCARD int sw_gw_xds_put_endpoints(struct sw_xds_txn *t, const struct sw_gw_resources *r,
-                                         struct sw_err *err);
+SW_NODISCARD int sw_model_xds_put(struct sw_xds_txn *t, const struct sw_model_resources *r,
+                                  struct sw_err *err);
+SW_NODISCARD int sw_model_xds_put_endpoints(struct sw_xds_txn *t,
+                                            const struct sw_model_resources *r, struct sw_err *err);

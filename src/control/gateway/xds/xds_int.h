@@ -29,12 +29,12 @@ struct Sw__ExtAuthzHttpService;
 /* One encoding in progress. */
 struct enc {
     struct sw_arena *a;
-    const struct sw_gw_xds_conf *conf;
-    struct sw_gw_resource *res;
+    const struct sw_model_xds_conf *conf;
+    struct sw_model_resource *res;
     size_t n;
     size_t cap;
     /* What plain clusters of a protocol have in common, encoded; empty: not made yet. */
-    struct sw_slice plain_cluster[SW_GW_PROTO_UDP + 1];
+    struct sw_slice plain_cluster[SW_MODEL_PROTO_UDP + 1];
     struct sw_slice ads; /* sw_gwx_ads, encoded */
 };
 
@@ -55,7 +55,7 @@ struct Sw__RegexMatcher *sw_gwx_regex(struct enc *e, struct sw_slice regex);
 /* Replaces what the pattern matches by text that is taken literally. */
 struct Sw__RegexMatchAndSubstitute *sw_gwx_substitute(struct enc *e, struct sw_slice pattern,
                                                       struct sw_slice literal);
-struct Sw__StringMatcher *sw_gwx_string_match(struct enc *e, enum sw_gw_match_kind kind,
+struct Sw__StringMatcher *sw_gwx_string_match(struct enc *e, enum sw_model_match_kind kind,
                                               struct sw_slice value);
 /* The text with everything quoted that means something in a regular expression (RE2). */
 struct sw_slice sw_gwx_regex_quote(struct enc *e, struct sw_slice s);
@@ -66,17 +66,17 @@ struct Sw__SdsSecretConfig *sw_gwx_sds(struct enc *e, struct sw_slice name);
 /* The access loggers of a filter; *ret_n is 0 where they are off. */
 /* Texts under one filter's name; those that are empty are left out. Given in order of name. */
 struct Sw__Metadata *sw_gwx_text_metadata(struct enc *e, struct sw_slice filter,
-                                          const struct sw_gw_header *fields, size_t n);
+                                          const struct sw_model_header *fields, size_t n);
 struct Sw__AccessLog **sw_gwx_access_log(struct enc *e, size_t *ret_n);
 /*
  * Options for headers to add: first those that overwrite, then those that append. Format
  * characters are escaped, since the model's values are literal.
  */
-struct Sw__HeaderValueOption **sw_gwx_header_options(struct enc *e, const struct sw_gw_headers *h,
-                                                     size_t *ret_n);
+struct Sw__HeaderValueOption **
+sw_gwx_header_options(struct enc *e, const struct sw_model_headers *h, size_t *ret_n);
 
 /* Names of headers to remove. */
-struct ProtobufCBinaryData *sw_gwx_header_removals(struct enc *e, const struct sw_gw_headers *h,
+struct ProtobufCBinaryData *sw_gwx_header_removals(struct enc *e, const struct sw_model_headers *h,
                                                    size_t *ret_n);
 
 /* Who is asked for leave over HTTP. */
@@ -88,22 +88,22 @@ void *sw_gwx_one(struct enc *e, void *p);
 /* --- parts --- */
 
 /* A chain or listener whose traffic splits over several UDP clusters gets a cluster of its own. */
-bool sw_gwx_udp_split(const struct sw_gw_chain *c);
-struct sw_slice sw_gwx_udp_cluster_name(struct sw_arena *a, const struct sw_gw_chain *c);
+bool sw_gwx_udp_split(const struct sw_model_chain *c);
+struct sw_slice sw_gwx_udp_cluster_name(struct sw_arena *a, const struct sw_model_chain *c);
 
-void sw_gwx_encode_listener(struct enc *e, const struct sw_gw_listener *l);
-void sw_gwx_encode_table(struct enc *e, const struct sw_gw_table *t);
-void sw_gwx_encode_cluster(struct enc *e, const struct sw_gw_cluster *c);
-void sw_gwx_encode_udp_cluster(struct enc *e, const struct sw_gw_chain *c);
-void sw_gwx_encode_secret(struct enc *e, const struct sw_gw_secret *s);
+void sw_gwx_encode_listener(struct enc *e, const struct sw_model_listener *l);
+void sw_gwx_encode_table(struct enc *e, const struct sw_model_table *t);
+void sw_gwx_encode_cluster(struct enc *e, const struct sw_model_cluster *c);
+void sw_gwx_encode_udp_cluster(struct enc *e, const struct sw_model_chain *c);
+void sw_gwx_encode_secret(struct enc *e, const struct sw_model_secret *s);
 
 /* --- tunnels; also for the extension server --- */
 
 struct Sw__Listener *sw_gwx_tunnel_listener(struct enc *e);
 struct Sw__Cluster *sw_gwx_connect_proxy(struct enc *e);
 struct Sw__Cluster *sw_gwx_connect_proxy_udp(struct enc *e);
-struct Sw__LbEndpoint *sw_gwx_tunnel_endpoint(struct enc *e, const struct sw_gw_endpoint *ep);
+struct Sw__LbEndpoint *sw_gwx_tunnel_endpoint(struct enc *e, const struct sw_model_endpoint *ep);
 /* TLS to a name, verified with the system's roots. */
 struct Sw__TransportSocket *sw_gwx_tls_to(struct enc *e, struct sw_slice name);
 /* Gives a cluster one connector as its only endpoint, whatever it had before. */
-void sw_gwx_make_tunnel(struct enc *e, struct Sw__Cluster *to, const struct sw_gw_endpoint *ep);
+void sw_gwx_make_tunnel(struct enc *e, struct Sw__Cluster *to, const struct sw_model_endpoint *ep);
