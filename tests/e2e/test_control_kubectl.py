@@ -121,6 +121,7 @@ def bare(binary, tmp_path):
     """A server that has upstream's files instead of the fabric's kinds."""
     if not CRDS:
         pytest.skip("no copy of the Gateway API CRDs here (set GATEWAY_API)")
+    control.need_kubectl()
     c = control.Control(binary, tmp_path / "bare", "--fabric-kinds=false")
     try:
         out = c.kubectl("apply", "-f", CRDS)

@@ -199,7 +199,7 @@ class Control(Process):
 
     # --- kubectl ---
     def kubectl(self, *argv, stdin=None, check=True, timeout=180, env=None):
-        exe = find_kubectl()
+        exe = need_kubectl()
         home = self.dir / "home"
         home.mkdir(exist_ok=True)
         done = subprocess.run([exe, "--kubeconfig", str(self.kubeconfig), "--cache-dir", str(home / "cache"), *argv],
