@@ -319,7 +319,7 @@ static void start_child(struct child *c)
     c->started_ns = sw_loop_now(s->loop);
     c->out = ends[0];
     if (sw_watch_start(s->loop, &c->pipe, c->out, on_output, &err) != SW_OK)
-        sw_log_warn("up", "%s: its log is lost: %s", c->role->name, err.msg);
+        sw_log_warn("up", "%s: cannot write its log: %s", c->role->name, err.msg);
     if (!s->up)
         sw_timer_start(s->loop, &c->deadline, s->o.ready_timeout_ns, on_not_ready);
     if (c->role->ready.ip.family)

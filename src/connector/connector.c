@@ -90,7 +90,7 @@ static void observe(struct sw_connector *c)
     c->observe =
         sw_observe_new(c->loop, sw_slice_str(c->relay), c->config->relay_ca, on_observed, c, &err);
     if (!c->observe)
-        sw_log_debug("connector", "the relay cannot be asked for our address: %s", err.msg);
+        sw_log_debug("connector", "cannot ask the relay for our address: %s", err.msg);
 }
 
 /*
@@ -121,7 +121,7 @@ static void on_foreign(void *arg)
     sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_REFUSALS, "foreign_lease"), 1);
     if (!c->joined)
         return;
-    sw_log_warn("connector", "another process has our Lease: leaving the relay");
+    sw_log_warn("connector", "another process holds our Lease: disconnecting from the relay");
     c->joined = false;
     sw_quic_set_home_relay(c->quic, sw_slice("", 0));
 }
@@ -250,12 +250,12 @@ static void on_answer(void *arg, bool ok, int code, struct sw_slice message)
     if (!news)
         return;
     if (!up && denied)
-        sw_log_warn("connector", "the API refuses us (%d), open tunnels stay: %s", code,
+        sw_log_warn("connector", "API refused the request (%d), keeping open tunnels: %s", code,
                     c->api_message);
     else if (!up)
-        sw_log_warn("connector", "the API is away, trying on: %s", c->api_message);
+        sw_log_warn("connector", "API unreachable, retrying: %s", c->api_message);
     else if (c->api_asked)
-        sw_log_info("connector", "the API is back");
+        sw_log_info("connector", "API reachable again");
     c->api_asked = true;
     c->api_up = up;
     c->api_since_ns = sw_wall_ns();
@@ -439,7 +439,7 @@ static void on_drain_look(struct sw_timer *t)
     bool late = sw_loop_now(c->loop) >= c->drain_until_ns;
 
     if (late && active)
-        sw_log_info("connector", "drain time is over, %zu tunnels are cut", active);
+        sw_log_info("connector", "drain deadline passed, closing %zu tunnels", active);
     if ((late || (active == 0 && c->released)) && !c->done_called) {
         c->done_called = true;
         c->drained(c->drained_arg);

@@ -254,8 +254,8 @@ static void on_foreign(struct sw_hold *h, const struct sw_json *lease)
     uint64_t now = sw_loop_now(h->loop);
 
     if (!h->other) {
-        sw_log_warn("connector", "lease '%s' is held by '%.*s': waiting to see whether it lives",
-                    h->name, (int)sw_min(holder.n, 200), holder.p);
+        sw_log_warn("connector", "Lease '%s' is held by '%.*s': waiting until it expires", h->name,
+                    (int)sw_min(holder.n, 200), holder.p);
         set_text(&h->other, renewed);
         h->other_ns = now;
         h->live_until_ns = 0;
@@ -266,7 +266,7 @@ static void on_foreign(struct sw_hold *h, const struct sw_json *lease)
         h->o.taken(h->o.arg, holder);
         return;
     } else if (now - h->other_ns > sw_hold_duration_s(lease) * SW_NS_PER_S) {
-        sw_log_info("connector", "lease '%s': its holder is gone, taking over", h->name);
+        sw_log_info("connector", "Lease '%s' expired: taking it over", h->name);
         renew(h);
         return;
     }
@@ -381,7 +381,7 @@ static void on_released(void *arg, struct sw_kube_reply *r)
         return;
     }
     if (r->rc != SW_OK)
-        sw_log_debug("connector", "lease '%s' not given back: %.*s", h->name,
+        sw_log_debug("connector", "cannot release Lease '%s': %.*s", h->name,
                      SW_SLICE_ARG(sw_slice_head(r->message, 200)));
     h->released(h->released_arg);
 }

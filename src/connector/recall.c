@@ -49,7 +49,7 @@ static void save(struct sw_connector *c)
     if (rc == SW_OK)
         c->saved = sum;
     else
-        sw_log_warn("connector", "what the control plane said cannot be kept in '%s': %s", path,
+        sw_log_warn("connector", "cannot save the control plane's state to '%s': %s", path,
                     err.msg);
 }
 
@@ -99,7 +99,7 @@ void connector_recall(struct sw_connector *c)
     if (!why)
         return;
     sw_memo_done(&c->known);
-    sw_log_warn("connector", "'%s' is ignored: %s", path, why);
+    sw_log_warn("connector", "saved state '%s' ignored: %s", path, why);
     sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_REFUSALS, "memo"), 1);
 }
 
@@ -110,8 +110,8 @@ void connector_use_known(struct sw_connector *c)
     if (m->connector.n) {
         c->name = sw_slice_dup(m->connector);
         sw_log_info("connector",
-                    "until the API answers, what it said to Connector '%s' last is in force: %zu "
-                    "gateways, %zu destinations",
+                    "API not reached yet, using the saved state of Connector '%s': %zu gateways, "
+                    "%zu destinations",
                     c->name, m->gateways.ids.n, m->allow.entries.n);
     }
     connector_admit_peers(c, &m->gateways);

@@ -157,7 +157,7 @@ void connector_admit_peers(struct sw_connector *c, const struct sw_peers *named)
 
         if (!sw_peers_has(&c->peers, sw_qconn_peer(k->q))) {
             count(c, SW_METRIC_REFUSALS, "gateway_revoked");
-            sw_log_warn("connector", "a gateway that is not listed any more is disconnected");
+            sw_log_warn("connector", "disconnecting a gateway that is no longer admitted");
             sw_qconn_close(k->q, 0, "not admitted any more");
         }
     }
@@ -182,7 +182,7 @@ static void set_allow(struct sw_connector *c, struct sw_allow *now)
     sw_allow_done(&c->allow);
     c->allow = *now;
     if (now->entries.n != before)
-        sw_log_info("connector", "%zu destinations may be reached", now->entries.n);
+        sw_log_info("connector", "%zu destinations allowed", now->entries.n);
     if (c->serve)
         sw_qserve_recheck(c->serve);
 }

@@ -176,8 +176,8 @@ static void sync_blindly(struct sw_dns_updater *u, const char *why)
 
     if (!u->no_axfr)
         sw_log_warn("dns",
-                    "update server %s does not transfer the zone (%s): records of an earlier life "
-                    "are not found",
+                    "update server %s does not transfer the zone (%s): stale records of an earlier "
+                    "run are not removed",
                     sw_addr_text(&u->o.server, text), why);
     u->no_axfr = true;
     SW_MAP_FOREACH (slot, &u->items) {
@@ -264,7 +264,7 @@ static void on_mismatch(struct sw_dns_updater *u, struct updater_item *it)
         return;
     }
     count(u, "foreign");
-    sw_log_warn("dns", "'%.200s' is published by somebody else: left alone",
+    sw_log_warn("dns", "'%.200s' belongs to another publisher: not changed",
                 sw_dns_name_text(&it->set.name, text));
     updater_set_foreign(u, it, true);
     updater_file_item(u, it);

@@ -221,8 +221,7 @@ bool sw_port_has_foreign(int netns_fd, const struct sw_addr *at, bool udp, const
         return false; /* the kernel gives a free one */
     rc = sw_port_find_foreign(netns_fd, at, udp, group, &h, &err);
     if (rc != SW_OK && rc != SW_ENOENT && !atomic_flag_test_and_set(&logged))
-        sw_log_warn("io", "programs of the same user that share our ports are not noticed: %s",
-                    err.msg);
+        sw_log_warn("io", "cannot detect other processes of this user on our ports: %s", err.msg);
     return rc == SW_OK;
 }
 

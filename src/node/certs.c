@@ -65,8 +65,8 @@ static void retry_later(struct cert *c, const struct sw_err *err)
     ns = c->backoff_s * SW_NS_PER_S;
     ns = ns - ns / 5 + sw_rand_below(ns * 2 / 5);
     (void)snprintf(c->error, sizeof(c->error), "%s", err->msg);
-    sw_log_error("certs", "cannot issue for %s: %s; next try in %llu s", c->identity, err->msg,
-                 (unsigned long long)(ns / SW_NS_PER_S));
+    sw_log_error("certs", "cannot issue a certificate for %s: %s; retrying in %llu s", c->identity,
+                 err->msg, (unsigned long long)(ns / SW_NS_PER_S));
     sw_timer_start(c->certs->loop, &c->timer, ns, on_due);
     if (c->cred && sw_tls_cred_not_after(c->cred) * SW_NS_PER_S < sw_wall_ns())
         c->cred = sw_tls_cred_unref(c->cred);
@@ -100,7 +100,7 @@ static void issue(struct cert *c)
         retry_later(c, &err);
         return;
     }
-    sw_log_debug("certs", "issued for %s", c->identity);
+    sw_log_debug("certs", "certificate issued for %s", c->identity);
     install(c, cred);
     sw_timer_start(all->loop, &c->timer, refresh_delay(cred), on_due);
 }
@@ -210,7 +210,8 @@ static void on_crl(void *arg)
     struct sw_err err = {0};
 
     if (read_crl(c, &text, &err) != SW_OK) {
-        sw_log_error("certs", "revocations unchanged: %s", err.msg);
+        sw_log_error("certs", "cannot load the revocation list, keeping the previous one: %s",
+                     err.msg);
         return;
     }
     if (sw_slice_eq(text, c->crl)) {
@@ -224,7 +225,8 @@ static void on_crl(void *arg)
             continue;
         cred = sw_tls_cred_with_crl((*it)->cred, text, &err);
         if (!cred) {
-            sw_log_error("certs", "revocations unchanged: %s", err.msg);
+            sw_log_error("certs", "cannot load the revocation list, keeping the previous one: %s",
+                         err.msg);
             sw_slice_free(&text);
             return;
         }
@@ -232,7 +234,7 @@ static void on_crl(void *arg)
     }
     sw_slice_free(&c->crl);
     c->crl = text;
-    sw_log_info("certs", "revocations loaded from '%s'", c->opts.crl);
+    sw_log_info("certs", "revocation list loaded from '%s'", c->opts.crl);
 }
 
 /* A CRL that does not parse must stop the start: going on without it would fail open. */

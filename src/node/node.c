@@ -335,8 +335,7 @@ static void say_ready(struct sw_node *n)
                         n->pods[i].uid, n->config->node_name);
     }
     for (size_t i = 0; i < n->config->n_unread; i++)
-        sw_log_warn("config", "%s is set, but nothing here uses it yet",
-                    n->config->unread_names[i]);
+        sw_log_warn("config", "%s is set but not implemented: ignored", n->config->unread_names[i]);
     sw_metric_set(sw_metric_get1(n->shard, SW_METRIC_PROXIES_ACTIVE, NULL), (int64_t)n->n_pods);
     sw_metric_set(sw_metric_get1(n->shard, SW_METRIC_PROXIES_PENDING, NULL), 0);
     sw_metric_add(sw_metric_get1(n->shard, SW_METRIC_PROXIES_STARTED, NULL), n->n_pods);

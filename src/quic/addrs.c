@@ -239,7 +239,7 @@ struct sw_addr_watch *sw_addr_watch_new(struct sw_loop *l, void (*changed)(void 
     w->boot = boot ? boot : boot_clock;
     w->net = sw_netchange_new(l, on_netchange, w, &err);
     if (!w->net)
-        sw_log_info("connector", "addresses are looked at every %d s: %s",
+        sw_log_info("connector", "polling interface addresses every %d s: %s",
                     (int)(POLL_NS / SW_NS_PER_S), err.msg);
     (void)sw_sleep_look(&w->sleep, w->boot(), sw_loop_now(l));
     w->n_last = sw_addrs_local(w->last, LOCAL_MAX);

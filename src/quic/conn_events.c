@@ -163,7 +163,7 @@ static void count_reset(struct sw_qconn *c)
     }
     c->q->stats.resets++;
     if (++c->resets > sw_max(c->q->cfg.max_streams, RESETS_PER_SECOND) && !c->closing) {
-        sw_log_warn("quic", "closing a connection: too many streams given up");
+        sw_log_warn("quic", "closing a connection: too many reset streams");
         sw_qconn_fail(c, SW_QCLOSE_FAILED, NGTCP2_PROTOCOL_VIOLATION, "too many resets");
     }
 }

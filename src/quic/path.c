@@ -332,7 +332,7 @@ static void look_for_better(struct sw_qconn *c)
     if (d->stray_ns) {
         d->stray_ns = 0;
         d->stray_at_ns = sw_quic_now(c->q) + STRAY_NS;
-        sw_log_debug("quic", "packets come from another address: trying it");
+        sw_log_debug("quic", "peer address changed: validating the new path");
         (void)try_route(c, &d->stray, false);
         return;
     }
@@ -352,7 +352,7 @@ static void look_for_better(struct sw_qconn *c)
                        silent || st.pto_count >= PTOS_BEFORE_MOVE, &r)) {
         (void)try_route(c, &r, false);
     } else if ((silent || st.pto_count >= PTOS_BEFORE_FALLBACK) && has_relay(d) && try_relay(c)) {
-        sw_log_info("quic", "direct path is silent: trying the relay");
+        sw_log_info("quic", "no packets on the direct path: probing the relay");
         sw_qreach_restart(c);
     }
 }

@@ -242,7 +242,7 @@ static void on_pong(struct sw_relay_client *c, const struct sw_relay_frame *f)
 static void on_status(const struct sw_relay_client *c, const struct sw_relay_frame *f)
 {
     if (f->status == SW_RELAY_SAME_ID)
-        sw_log_warn("relay", "'%s': our id connected from elsewhere, which has the traffic now",
+        sw_log_warn("relay", "'%s': another connection with our NodeID took over the traffic",
                     c->url.authority);
     else if (f->status == SW_RELAY_RATE_LIMITED)
         sw_log_warn("relay", "'%s' limits our rate", c->url.authority);
@@ -278,7 +278,8 @@ static void on_up_frame(struct sw_relay_client *c, struct sw_relay_frame *f)
         on_pong(c, f);
         break;
     case SW_RELAY_HEALTH:
-        sw_log_debug("relay", "'%s' says: %.*s", c->url.authority, (int)sw_min(f->n, 100), f->p);
+        sw_log_debug("relay", "message from relay '%s': %.*s", c->url.authority,
+                     (int)sw_min(f->n, 100), f->p);
         break;
     case SW_RELAY_RESTARTING:
         c->restart_ns = sw_min(f->reconnect_ms, RESTART_MAX_MS) * SW_NS_PER_MS;

@@ -45,7 +45,8 @@ static void on_observed(void *arg, const struct sw_addr *at)
 
     if (sw_addr_reach(&at->ip) == SW_REACH_NONE)
         return;
-    sw_log_debug("quic", "relay %.*s sees us at %s", SW_SLICE_ARG(r->url), sw_addr_text(at, text));
+    sw_log_debug("quic", "relay %.*s reports our address as %s", SW_SLICE_ARG(r->url),
+                 sw_addr_text(at, text));
     sw_quic_observed(r->q, &s->at, at);
 }
 
@@ -61,7 +62,7 @@ static void on_ended(void *arg, const char *why)
     struct slot *s = arg;
     struct sw_qrelay *r = s->of->r;
 
-    sw_log_debug("quic", "relay %.*s does not say how it sees us: %s", SW_SLICE_ARG(r->url), why);
+    sw_log_debug("quic", "relay %.*s reports no address: %s", SW_SLICE_ARG(r->url), why);
     s->ended = true;
     sw_quic_observed(r->q, &s->at, &(struct sw_addr){0});
     if (!sw_timer_running(&s->of->again))
@@ -96,7 +97,7 @@ static void ask(struct sw_qseen_by *of, const struct sw_relay_qad *qad, const st
     s->at = *at;
     s->client = sw_qad_client_new(of->r->q->loop, &cfg, &err);
     if (!s->client)
-        sw_log_debug("quic", "cannot ask a relay how it sees us: %s", err.msg);
+        sw_log_debug("quic", "cannot ask a relay for our address: %s", err.msg);
 }
 
 static void ask_all(struct sw_qseen_by *s)

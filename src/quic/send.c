@@ -316,7 +316,7 @@ static void look_for_hole(struct sw_qconn *c)
     c->hole_mute = c->heard_at_ns < c->progress_ns + SW_NS_PER_S &&
                    (!c->hole_retry_ns || now - c->hole_retry_ns > HOLE_RETRY_NS);
     c->hole_path = c->path_now;
-    sw_log_debug("quic", "%s: nothing gets through, packets of at most %d bytes from now on",
+    sw_log_debug("quic", "%s: packets lost, limiting the packet size to %d bytes",
                  sw_nodeid_short(&c->peer, id), QUIC_MTU_FIRST);
     while (!sw_list_empty(&c->dgrams_out))
         drop_datagram(c);

@@ -164,7 +164,7 @@ static void welcome(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn
     }
     if (!retried && under_way >= q->cfg.max_half_open) {
         if (sw_qbucket_take(&q->say_flood, sw_quic_now(q), FLOOD_LINES_PER_SECOND))
-            sw_log_info("quic", "%zu handshakes are under way: addresses have to be proved",
+            sw_log_info("quic", "%zu handshakes in progress: requiring address validation (Retry)",
                         under_way);
         say_retry(q, from, hd);
         return;

@@ -82,7 +82,7 @@ static void log_end(const struct relay_client *c, const char *why)
     char id[SW_NODEID_SHORT];
 
     if (c->id)
-        sw_log_debug("relay", "client %s left: %s", sw_nodeid_short(&c->id->id, id), why);
+        sw_log_debug("relay", "client %s disconnected: %s", sw_nodeid_short(&c->id->id, id), why);
 }
 
 void relay_client_refuse(struct relay_client *c, uint16_t code, const char *reason,
@@ -181,7 +181,7 @@ static void activate(struct relay_client *c)
     char addr[SW_ADDR_TEXT];
 
     relay_client_send(c, confirmed, sizeof(confirmed));
-    sw_log_debug("relay", "client %s came from %s", sw_nodeid_short(&c->setup->id, id),
+    sw_log_debug("relay", "client %s connected from %s", sw_nodeid_short(&c->setup->id, id),
                  sw_addr_text(&c->setup->peer, addr));
     relay_table_add(c, &c->setup->id);
     setup_free(c);

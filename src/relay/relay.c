@@ -246,9 +246,9 @@ static void reload_now(struct sw_relay *r)
     bool ok = reload(r, &err) == SW_OK;
 
     if (ok)
-        sw_log_info("relay", "files were read again");
+        sw_log_info("relay", "configuration files reloaded");
     else
-        sw_log_error("relay", "files stay as they were: %s", err.msg);
+        sw_log_error("relay", "reload failed, keeping the previous files: %s", err.msg);
     sw_metric_add(sw_metric_get1(r->shard, SW_METRIC_CONFIG_RELOADS, ok ? "ok" : "failed"), 1);
 }
 

@@ -66,7 +66,7 @@ static void doubt(struct sw_qnode *n)
 {
     char id[SW_NODEID_SHORT];
 
-    sw_log_info("dial", "%s: nothing heard for %llu ms, new calls dial again, open ones stay",
+    sw_log_info("dial", "%s: no packet for %llu ms, dialling a new connection for new requests",
                 sw_nodeid_short(&n->id, id),
                 (unsigned long long)(sw_qconn_silence_ns(n->conn) / SW_NS_PER_MS));
     n->silent_ns = sw_loop_now(n->d->loop);
@@ -135,7 +135,7 @@ struct sw_qnode *qnode_recover(struct sw_qdial *d, const struct sw_nodeid *id)
         return NULL;
     if (f)
         qnode_forgive(d, f);
-    sw_log_info("dial", "%s: heard again", sw_nodeid_short(id, text));
+    sw_log_info("dial", "%s: packets arrive again", sw_nodeid_short(id, text));
     sw_list_unlink(&n->apart_link);
     d->n_apart--;
     n->silent_ns = 0;

@@ -386,7 +386,7 @@ static void ended(struct sw_xds_client *c, const char *reason, const char *why)
         c->backoff_ns = c->o.backoff_least_ns;
     wait = c->backoff_ns / 2 + sw_rand_below(c->backoff_ns / 2 + 1);
     c->backoff_ns = sw_min(c->backoff_ns * 2, c->o.backoff_most_ns);
-    sw_log_warn("xds", "stream to the control plane ended: %s; next try in %llu ms", err.msg,
+    sw_log_warn("xds", "stream to the control plane ended: %s; reconnecting in %llu ms", err.msg,
                 (unsigned long long)(wait / SW_NS_PER_MS));
     sw_timer_start(c->loop, &c->retry, wait, on_retry);
     set_connected(c, false, &err);

@@ -124,7 +124,7 @@ static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *re
     if (rc != SW_OK && rc != SW_EAGAIN)
         return;
     if (s->n_streams >= s->o.max_streams) {
-        sw_log_warn("xds", "more than %zu streams: a new one is refused", s->o.max_streams);
+        sw_log_warn("xds", "limit of %zu streams reached: refusing a new stream", s->o.max_streams);
         sw_grpc_finish(c, SW_GRPC_RESOURCE_EXHAUSTED, "too many streams");
         return;
     }

@@ -101,8 +101,8 @@ static void shut_out(struct xds_stream *st, enum sw_grpc_status status, const ch
 {
     char text[SW_ADDR_TEXT];
 
-    sw_log_warn("xds", "client %s, node '%.*s', is shut out: %s", sw_addr_text(&st->addr, text),
-                SW_SLICE_ARG(st->node_id), why);
+    sw_log_warn("xds", "closing the stream of client %s, node '%.*s': %s",
+                sw_addr_text(&st->addr, text), SW_SLICE_ARG(st->node_id), why);
     xds_count_refusal(st->server, status);
     st->shut_out = true;
     sw_grpc_finish(st->call, status, "%s", why);

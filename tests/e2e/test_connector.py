@@ -128,7 +128,7 @@ def test_the_same_connector_after_a_restart(control, device):
     d.kill()
     d = device(where="a")  # no name: found by the key; the Lease is still fresh and is ours
     second = d.wait_live()
-    assert "waiting to see whether it lives" not in d.log()
+    assert "waiting until it expires" not in d.log()
     assert (second["connector"], second["id"]) == ("again", first["id"])
     # Ended well: offline at once, because the Lease was given back.
     is_ready(control, "again", "True")
@@ -261,7 +261,7 @@ def test_a_device_that_lies_about_the_time(quick, device):
 def api_was_silent(log):
     """Did the API say nothing for three seconds? Then nobody can tell whose the key is, and the relay is joined."""
     at = [datetime.datetime.fromisoformat(m.group(1)) for m in re.finditer(r"^(\d{4}-\S+)Z\t", log, re.M)]
-    held = re.search(r"^(\d{4}-\S+)Z\t.*waiting to see whether it lives", log, re.M)
+    held = re.search(r"^(\d{4}-\S+)Z\t.*waiting until it expires", log, re.M)
     return (datetime.datetime.fromisoformat(held.group(1)) - at[0]).total_seconds() >= 3
 
 
@@ -289,7 +289,7 @@ def test_a_copy_of_the_key_stays_away_from_the_relay(binary, control, device, tm
         heir.wait_live(15)
         until(lambda: heir.status()["relay"]["up"], 5, "the relay to be connected")
         log = until(lambda: heir.log() if f"relay {url} is connected" in heir.log() else None, 5)
-        assert log.index("taking over") < log.index(f"relay {url} is connected") or api_was_silent(log), log
+        assert log.index("taking it over") < log.index(f"relay {url} is connected") or api_was_silent(log), log
     finally:
         relay.terminate()
         relay.wait(guard(20))
@@ -412,7 +412,7 @@ def test_the_api_may_go_away(binary, device, edge, web, tmp_path):
         control.restart()
         d.wait_live(40)
         until(lambda: d.status()["api"]["up"])
-        until(lambda: "the API is away" in d.log() and "the API is back" in d.log(), 10)
+        until(lambda: "API unreachable" in d.log() and "API reachable again" in d.log(), 10)
     finally:
         control.close()
 
@@ -421,7 +421,7 @@ def test_starts_without_the_api(binary, device, tmp_path):
     control = Control(binary, tmp_path / "control")
     control.stop()
     d = device("--name", "early", where="early", kubeconfig=control.kubeconfig)
-    until(lambda: "the API is away" in d.log(), 10)
+    until(lambda: "API unreachable" in d.log(), 10)
     assert d.alive and not d.status()["live"]
     control.restart()
     d.wait_live(40)
@@ -453,7 +453,7 @@ def test_a_lost_login_keeps_tunnels(control, device, edge, web, tmp_path):
     stream = edge.tunnel("127.0.0.1", web.port)
     control.delete(f"{accounts}/laptop")
     until(lambda: d.status()["api"]["code"] == 401, 10, "401")
-    until(lambda: "refuses us (401), open tunnels stay" in d.log(), 10)
+    until(lambda: "refused the request (401), keeping open tunnels" in d.log(), 10)
     edge.send(stream, "GET /still HTTP/1.1\r\nHost: a\r\n\r\n")
     edge.recv(stream, "hello /still")
     assert edge.ask(get("127.0.0.1", web.port, "/new"))[0] == 200

@@ -52,7 +52,7 @@ def test_what_was_said_last_is_in_force_without_the_api(binary, control, device,
         control.stop(kill=True)
         d.kill()
         d = device("--name", "memory")
-        now = until(lambda: d.status() if "the API is away" in d.log() else None, 10)
+        now = until(lambda: d.status() if "API unreachable" in d.log() else None, 10)
         assert (now["connector"], now["live"], now["addresses"]) == ("memory", False, at)  # the same port
         for port in (web.port, gone.port):
             a = s.request(node, port, "/after")
@@ -91,8 +91,8 @@ def test_memory_that_is_not_ours_is_ignored(control, device, web):
 
     def start(word):
         x = device("--name", "forgetful")
-        until(lambda: "the API is away" in x.log(), 10)
-        assert ("is ignored" in x.log()) == bool(word) and word in x.log(), x.log()[-2000:]
+        until(lambda: "API unreachable" in x.log(), 10)
+        assert ("' ignored: " in x.log()) == bool(word) and word in x.log(), x.log()[-2000:]
         n = len(x.status()["destinations"])
         if word:
             assert x.metric("spanwire_refusals") >= 1

@@ -376,12 +376,12 @@ def test_a_revoked_data_plane_loses_its_stream(cluster, how):
         c.api.delete(f"{SYSTEM}/serviceaccounts/spanwire-gateway")
     else:
         c.api.delete("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/spanwire-data-plane")
-    until(lambda: "is shut out" in r.log(), 2 * GUARD, "the end of the stream")
+    until(lambda: "closing the stream of client" in r.log(), 2 * GUARD, "the end of the stream")
     until(lambda: not json.loads(r.page("/debug/xds")[1])["clients"], GUARD, "no stream")
     # Nothing happens between the review's answer and the end of the stream.
     lines = r.log().splitlines()
-    at = next(i for i, line in enumerate(lines) if "is not good any more" in line)
-    assert "is shut out" in lines[at + 1], lines[at:at + 3]
+    at = next(i for i, line in enumerate(lines) if "is no longer valid" in line)
+    assert "closing the stream of client" in lines[at + 1], lines[at:at + 3]
     assert plane.alive
 
 

@@ -70,7 +70,7 @@ def test_a_client_certificate_for_the_control_plane(binary, pki, server, tmp_pat
         assert "pod-1" in first and "ns/edge" in first
         # The kubelet renews what it mounted.
         (pki / "client.crt").write_text((pki / "client.crt").read_text())
-        until(lambda: "credential renewed" in log.read_text(), 10, "the renewed credential")
+        until(lambda: "xDS credential reloaded" in log.read_text(), 10, "the renewed credential")
     finally:
         g.terminate()
         assert g.wait(GUARD) == 0, log.read_text()

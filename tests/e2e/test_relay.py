@@ -430,7 +430,7 @@ def test_tls_and_a_new_certificate(make_relay, tmp_path):
     new_cert, new_key = make_cert(tmp_path, "second")
     shutil.copy(new_key, key)
     shutil.copy(new_cert, cert)
-    until(lambda: "files were read again" in r.said())
+    until(lambda: "configuration files reloaded" in r.said())
     want = ssl.PEM_cert_to_DER_cert(pathlib.Path(new_cert).read_text(encoding="ascii"))
 
     def shown():

@@ -89,7 +89,7 @@ def test_it_shows_the_certificate_of_https_and_a_new_one(make_relay, tmp_path):
         new_cert, new_key = make_cert(tmp_path, "second", ["localhost"])
         os.replace(new_key, key)
         os.replace(new_cert, cert)
-        until(lambda: "files were read again" in r.said(), what="the new certificate")
+        until(lambda: "configuration files reloaded" in r.said(), what="the new certificate")
         p.tell("probe")  # who is connected stays; nothing changed, so nothing is said
         p.tell("rebind")
         p.tell("probe")

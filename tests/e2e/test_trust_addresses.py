@@ -423,7 +423,7 @@ def test_an_advertisement_does_not_open_disguised_names(binary, tmp_path):
         try:
             d.wait_live()
             advertise(control, "bad", "laptop", ("rebind.attack.test", web.port))
-            until(lambda: "1 destinations may be reached" in d.log(), 10, "the advertisement")
+            until(lambda: "1 destinations allowed" in d.log(), 10, "the advertisement")
             edge.connect(d)
             assert edge.ask(connect("rebind.attack.test", web.port))[0] == 403
         finally:

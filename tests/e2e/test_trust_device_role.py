@@ -128,7 +128,7 @@ def test_a_device_works_with_its_own_rights(world, devices):
         until(lambda n=name: world.condition(n) == "True" and world.condition(n, "KeyProved") == "True")
         assert world.condition(name, "Programmed", "httpproxies") == "True"
         assert world.control.get(of("connectoradvertisements", name)).json["spec"]["connectorRef"]["name"] == name
-        assert "the API refuses us" not in devices[name].log()
+        assert "API refused the request" not in devices[name].log()
         # The controller and the device write the same object under different names.
         until(lambda n=name: "spanwire.dev/gateway-ids" in world.control.get(of("connectors", n)).json["metadata"]["annotations"])
 

@@ -85,8 +85,8 @@ void sw_control_access_free(struct sw_control_access *a)
 static void settle(struct entry *e, bool allowed, const char *why, struct sw_slice detail)
 {
     if (e->known && e->allowed && !allowed)
-        sw_log_warn("control", "a token for %.*s is not good any more: %s%.*s",
-                    SW_SLICE_ARG(e->path), why, SW_SLICE_ARG(detail));
+        sw_log_warn("control", "token of %.*s is no longer valid: %s%.*s", SW_SLICE_ARG(e->path),
+                    why, SW_SLICE_ARG(detail));
     e->known = true;
     e->allowed = allowed;
     e->at_ns = sw_loop_now(e->access->loop);

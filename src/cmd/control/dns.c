@@ -228,7 +228,7 @@ static void on_records(void *arg, const struct sw_dns_rrset *sets, size_t n)
         return;
     z = sw_dns_zone_new(&d->zone, sets, n, next_serial(d), &err);
     if (!z) {
-        sw_log_error("dns", "zone not changed: %s", err.msg);
+        sw_log_error("dns", "zone update failed, keeping the previous zone: %s", err.msg);
         return;
     }
     sw_dns_authority_set_zone(d->authority, z);

@@ -72,7 +72,8 @@ static void on_remove_deadline(struct sw_timer *t)
     struct expose *x = SW_CONTAINER_OF(t, struct expose, deadline);
 
     if (x->failed || !x->cfg->rm) { /* the first failure is what is told */
-        sw_log_warn("expose", "what was made for '%s' could not be removed in time", x->cfg->name);
+        sw_log_warn("expose", "cannot delete the objects of '%s' before the deadline",
+                    x->cfg->name);
     } else {
         (void)sw_err_set(x->err, SW_ETIME, "expose: '%s' could not be removed in time",
                          x->cfg->name);
@@ -350,7 +351,7 @@ static void watch_origin(struct expose *x)
     if (x->origin)
         sw_origin_ask(x->origin);
     else
-        sw_log_warn("expose", "the certificate of %s is not looked at: %s", x->target.url, err.msg);
+        sw_log_warn("expose", "cannot inspect the certificate of %s: %s", x->target.url, err.msg);
 }
 
 static void on_api(void *arg, bool up, int code, struct sw_slice message)

@@ -250,7 +250,7 @@ void sw_replay_start(struct sw_replays *s, const struct sw_capture *x, struct sw
         replay_free(r);
         return;
     }
-    sw_log_info("connector", "request inspector: a request is sent again");
+    sw_log_info("connector", "request inspector: replaying a request");
     r->resp = resp;
     sw_http_on_gone(resp, on_gone, r);
 }

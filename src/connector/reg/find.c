@@ -192,7 +192,7 @@ static void on_step(void *arg, struct sw_kube_reply *p)
         struct sw_slice name = sw_details_pick_class(p->object);
 
         if (!name.n) {
-            sw_log_warn("connector", "there is no ConnectorClass: waiting for one");
+            sw_log_warn("connector", "no ConnectorClass found: waiting for one");
             reg_retry_later(r);
             return;
         }

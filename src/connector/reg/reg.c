@@ -137,7 +137,7 @@ static void on_lease_gone(void *arg)
 {
     struct sw_reg *r = arg;
 
-    sw_log_warn("connector", "lease '%s' is gone: looking for our Connector again", r->lease);
+    sw_log_warn("connector", "Lease '%s' was deleted: looking up the Connector again", r->lease);
     sw_loop_defer(r->loop, &r->restart, on_restart);
 }
 

@@ -262,7 +262,8 @@ static void on_patience(struct sw_timer *t)
 {
     struct sw_gateway_controller *g = SW_CONTAINER_OF(t, struct sw_gateway_controller, patience);
 
-    sw_log_warn("gateway", "endpoints are late, routes are served without those of new backends");
+    sw_log_warn("gateway",
+                "endpoints not received in time, serving routes without endpoints of new backends");
     commit_waiting(g, UINT64_MAX);
 }
 

@@ -256,7 +256,7 @@ static void begin(struct tun *t)
         sw_exchange_start(x, false);
         return;
     }
-    sw_log_warn("tcp", "listener '%.*s': the tunnel's host '%.*s' is not a host",
+    sw_log_warn("tcp", "listener '%.*s': invalid hostname '%.*s' in tunneling_config",
                 SW_SLICE_ARG(t->listener->name), (int)sw_min(x->req.authority.n, 80),
                 x->req.authority.p);
     sw_exchange_refuse(x, 500, "bad_tunnel_hostname");

@@ -284,7 +284,7 @@ static bool make_room(struct udp_listener *l)
         return false;
     sw_gw_lstats_refused(from->stats, "udp_sessions");
     if (sw_gw_lstats_may_log(from->stats))
-        sw_log_warn("udp", "listener '%.*s': %zu sessions are open, the oldest go",
+        sw_log_warn("udp", "listener '%.*s': %zu UDP sessions open, evicting the oldest",
                     SW_SLICE_ARG(from->config->name), from->sessions_by_client.n);
     session_free(oldest(from), SW_GW_RESULT_OK);
     return true;

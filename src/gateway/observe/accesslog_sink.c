@@ -158,9 +158,10 @@ static void wrote_locked(struct sw_gw_sink *s, int why)
     }
     s->stuck = false;
     if (why && !s->failing)
-        sw_log_warn("access", "cannot write '%s', lines are lost: %s", s->path, sw_errno_text(why));
+        sw_log_warn("access", "cannot write access log '%s', dropping lines: %s", s->path,
+                    sw_errno_text(why));
     else if (!why && s->failing)
-        sw_log_info("access", "'%s' can be written again", s->path);
+        sw_log_info("access", "access log '%s' can be written again", s->path);
     s->failing = why != 0;
     lose_locked(&s->busy);
 }
@@ -223,7 +224,8 @@ static void reopen_locked(void)
             continue;
         fd = open_path(s->path);
         if (fd < 0) {
-            sw_log_warn("access", "cannot open '%s' again: %s", s->path, sw_errno_text(errno));
+            sw_log_warn("access", "cannot reopen access log '%s': %s", s->path,
+                        sw_errno_text(errno));
             continue;
         }
         close_own(s);

@@ -53,7 +53,7 @@ int sw_gw_build_headers(struct sw_gw_build *b, struct Sw__HeaderValueOption *con
             return rc;
         /* Others take such a route, so it is no reason to refuse all that comes with it. */
         if (sw_http_is_framing(out[k].name))
-            sw_log_warn("config", "header '%.*s' is left alone: it frames messages",
+            sw_log_warn("config", "header '%.*s' not modified: it frames the message",
                         SW_SLICE_ARG(out[k].name));
         else
             k++;

@@ -37,7 +37,7 @@ static void eject_locked(const struct sw_gw_cluster *c, struct sw_gw_member *m, 
     atomic_fetch_or_explicit(&m->health, SW_GW_FAILED_OUTLIER, memory_order_release);
     atomic_fetch_add_explicit(&st->health_version, 1, memory_order_release);
     reset(m, false);
-    sw_log_info("outlier", "ejected '%.*s' of cluster '%.*s': %s", SW_SLICE_ARG(m->text),
+    sw_log_info("outlier", "host '%.*s' of cluster '%.*s' ejected: %s", SW_SLICE_ARG(m->text),
                 SW_SLICE_ARG(c->spec->name), why);
 }
 
@@ -99,8 +99,8 @@ bool sw_gw_outlier_sweep(const struct sw_gw_cluster *c, uint64_t now_ns)
             atomic_fetch_and_explicit(&m->health, ~(uint32_t)SW_GW_FAILED_OUTLIER,
                                       memory_order_release);
             changed = true;
-            sw_log_info("outlier", "'%.*s' of cluster '%.*s' is back", SW_SLICE_ARG(m->text),
-                        SW_SLICE_ARG(c->spec->name));
+            sw_log_info("outlier", "host '%.*s' of cluster '%.*s' is no longer ejected",
+                        SW_SLICE_ARG(m->text), SW_SLICE_ARG(c->spec->name));
         }
     }
     st->n_ejected = out; /* members that left count no more */

@@ -143,7 +143,7 @@ static void reload_pages(void *arg)
     struct sw_err err = {0};
 
     if (g->config->error_pages && load_pages(g, &err) != SW_OK)
-        sw_log_error("gateway", "error pages not read, keeping those before: %s", err.msg);
+        sw_log_error("gateway", "cannot read error pages, keeping the previous ones: %s", err.msg);
 }
 
 static int start_pages(struct sw_gateway *g, struct sw_err *err)
@@ -336,9 +336,9 @@ static void tell_ring(struct sw_gateway *g)
     bool ring = g->config->io_uring && sw_batch_try_ring(&why) == SW_OK;
 
     if (ring)
-        sw_log_info("gateway", "many connections share a system call (io_uring)");
+        sw_log_info("gateway", "io_uring batching enabled");
     else
-        sw_log_info("gateway", "every connection makes its own system calls: %s",
+        sw_log_info("gateway", "io_uring batching disabled: %s",
                     g->config->io_uring ? why.msg : "--io-uring is false");
     sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_GW_IO_URING, NULL), ring);
 }

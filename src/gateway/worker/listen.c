@@ -376,9 +376,10 @@ static int open_port(const struct sw_gw_worker *w, const struct sw_gw_listener *
         at->port = (uint16_t)(at->port + PRIVILEGED_SHIFT);
         rc = sw_sock_listen(at, &o, ret_fd, err);
         if (rc == SW_OK && w->index == 0)
-            sw_log_info("gateway",
-                        "listener '%.*s' is served on %s: its own port needs a privilege",
-                        SW_SLICE_ARG(l->name), sw_addr_text(at, text));
+            sw_log_info(
+                "gateway",
+                "listener '%.*s': using %s, binding its own port needs CAP_NET_BIND_SERVICE",
+                SW_SLICE_ARG(l->name), sw_addr_text(at, text));
     }
     return rc;
 }

@@ -240,7 +240,8 @@ static void recompile(struct sw_gw_store *s, struct sw_gw_res *r, bool give_up)
     if (compile(s, r, r->bytes, give_up, &err) == SW_OK)
         return;
     s->refused[r->type]++;
-    sw_log_warn("config", "'%.*s' keeps its old version: %s", SW_SLICE_ARG(r->name), err.msg);
+    sw_log_warn("config", "'%.*s' rejected, keeping the previous version: %s",
+                SW_SLICE_ARG(r->name), err.msg);
 }
 
 /*

@@ -160,12 +160,13 @@ static void on_cred_files(void *arg)
     struct sw_tls_cred *cred = load_cred(x->config, &err);
 
     if (!cred) {
-        sw_log_warn("xds", "credential not renewed: %s", err.msg);
+        sw_log_warn("xds", "cannot reload the xDS credential, keeping the previous one: %s",
+                    err.msg);
         return;
     }
     sw_xds_client_set_cred(x->client, cred);
     (void)sw_tls_cred_unref(cred);
-    sw_log_info("xds", "credential renewed");
+    sw_log_info("xds", "xDS credential reloaded");
 }
 
 static int watch_cred(struct sw_gw_xds *x, struct sw_loop *l, const struct sw_gateway_config *c,
@@ -222,7 +223,7 @@ struct sw_gw_xds *sw_gw_xds_open(struct sw_gw_store *s, struct sw_loop *l,
         if (!o.cred)
             return NULL;
     } else {
-        sw_log_info("xds", "the way to '%s' is not encrypted (no --xds-ca)", c->xds_addr);
+        sw_log_info("xds", "xDS connection to '%s' is not encrypted (no --xds-ca)", c->xds_addr);
     }
     if (c->xds_server_name)
         o.tls_name = sw_slice_str(c->xds_server_name);

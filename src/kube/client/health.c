@@ -185,7 +185,7 @@ static void on_gathered(struct sw_timer *t)
     if (strcmp(now, "||") != 0)
         log_missing(h, sw_buf_slice(&denied), sw_buf_slice(&kinds));
     else
-        sw_log_info("kube", "the API server answers, no right and no kind is missing");
+        sw_log_info("kube", "API server reachable, all kinds and permissions present");
     sw_free(h->logged);
     h->logged = now;
 }

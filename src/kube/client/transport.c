@@ -216,7 +216,8 @@ bool sw_kube_transport_refresh(struct sw_kube_transport *t, bool now)
     t->read_ns = sw_loop_now(t->loop);
     if (t->cfg.tls && (t->cfg.ca.file || t->cfg.cert.file || t->cfg.key.file)) {
         if (load_cred(t, &cred, &err) != SW_OK)
-            sw_log_warn("kube", "credentials are kept as they were: %s", err.msg);
+            sw_log_warn("kube", "cannot reload credentials, keeping the previous ones: %s",
+                        err.msg);
         if (cred)
             sw_http_client_set_cred(t->http, cred);
         sw_tls_cred_unref(cred);

@@ -139,7 +139,7 @@ class Ours(Process):
 
     def refused(self):
         """Everything that was refused, with the reason."""
-        return [line for line in self.log().splitlines() if re.search("' refused: |response for type|keeps its old version", line)]
+        return [line for line in self.log().splitlines() if re.search("' refused: |response for type|keeping the previous version", line)]
 
     def end(self):
         self.signal(15)

@@ -230,10 +230,10 @@ def test_real_revoked_data_plane_is_shut_out(world, how):
         world.api.delete(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/spanwire-gateway")
     else:
         world.api.delete("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/spanwire-data-plane")
-    until(lambda: "is shut out" in r.log(), SLOWLY, "the end of the stream")
+    until(lambda: "closing the stream of client" in r.log(), SLOWLY, "the end of the stream")
     lines = r.log().splitlines()
-    at = next(i for i, line in enumerate(lines) if "is not good any more" in line)
-    assert "is shut out" in lines[at + 1], lines[at:at + 3]
+    at = next(i for i, line in enumerate(lines) if "is no longer valid" in line)
+    assert "closing the stream of client" in lines[at + 1], lines[at:at + 3]
     until(lambda: not r.clients(), SLOWLY, "no stream")
 
 
