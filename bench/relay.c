@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/sock.h"
-#include "quic/relay_client.h"
+#include "quic/relay/client.h"
 #include "tls/crypto/aead.h"
 
 enum {

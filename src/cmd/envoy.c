@@ -9,7 +9,7 @@
 #include "control/envoy/tunnel.h"
 #include "io/addr.h"
 #include "io/filewatch.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 
 enum { TOKEN_MAX = 1 << 16 };
 

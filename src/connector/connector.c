@@ -14,7 +14,7 @@
 #include "connector/told.h"
 #include "io/resolver.h"
 #include "io/signal.h"
-#include "quic/relay_client.h"
+#include "quic/relay/client.h"
 #include "tls/crypto/aead.h"
 
 enum { LOCAL_MAX = 128 };

@@ -12,7 +12,7 @@
 #include "connector/memo.h"
 #include "connector/peers.h"
 #include "connector/reg/reg.h"
-#include "quic/addrs.h"
+#include "quic/id/addrs.h"
 #include "quic/quic.h"
 #include "telemetry/admin.h"
 #include "telemetry/metrics.h"

@@ -7,7 +7,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
-#include "quic/addrs.h"
+#include "quic/id/addrs.h"
 
 #define SW_CONNECTOR_GROUP       "networking.datumapis.com"
 #define SW_CONNECTOR_GATEWAY_IDS "spanwire.dev/gateway-ids"

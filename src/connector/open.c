@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "connector/connector_int.h"
 #include "connector/dirs.h"
-#include "quic/relay_url.h"
+#include "quic/wire/relay_url.h"
 
 enum { TOKEN_MAX = 4096 };
 

@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "base/vec.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 
 enum { SW_PEERS_MAX = 4096 };
 

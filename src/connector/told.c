@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connector/told.h"
 
-#include "quic/relay_url.h"
+#include "quic/wire/relay_url.h"
 
 bool sw_told_relay_ok(struct sw_slice url, struct sw_slice api, struct sw_err *err)
 {

@@ -15,11 +15,11 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "io/dgram.h"
-#include "quic/addrs.h"
-#include "quic/frames.h"
-#include "quic/probe_wire.h"
+#include "quic/id/addrs.h"
 #include "quic/quic.h"
-#include "quic/relay_client.h"
+#include "quic/relay/client.h"
+#include "quic/wire/frames.h"
+#include "quic/wire/probe.h"
 
 struct ngtcp2_callbacks;
 struct ngtcp2_conn;

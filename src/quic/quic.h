@@ -18,7 +18,7 @@
 #include "base/slice.h"
 #include "io/addr.h"
 #include "io/loop.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 
 struct sw_quic;    /* an endpoint */
 struct sw_qconn;   /* a connection */

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "io/filewatch.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 
 enum { FILE_MAX = 64 << 20, TOKENS_MAX = 1024, TOKEN_MAX = 4096 };
 

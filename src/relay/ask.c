@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "http/client.h"
 #include "io/filewatch.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 #include "relay/relay_int.h"
 #include "tls/cert/cred.h"
 

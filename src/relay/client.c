@@ -8,7 +8,7 @@
 #include "base/rand.h"
 #include "base/time.h"
 #include "io/sock.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 #include "relay/relay_int.h"
 #include "tls/tls.h"
 

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "http/url.h"
-#include "quic/qad_wire.h"
+#include "quic/wire/qad.h"
 #include "relay/relay_int.h"
 #include "tls/tls.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Address discovery of the relay (quic/qad.h), on a thread of its own: strangers may make it busy
- * with handshakes, and packets of clients must not wait for those.
+ * Address discovery of the relay (quic/qad/qad.h), on a thread of its own: strangers may make it
+ * busy with handshakes, and packets of clients must not wait for those.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #include "base/mem.h"
 #include "base/rate.h"
 #include "base/time.h"
-#include "quic/qad.h"
-#include "quic/qad_wire.h"
+#include "quic/qad/qad.h"
+#include "quic/wire/qad.h"
 #include "relay/relay_int.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/cred.h"

@@ -12,7 +12,7 @@
 #include "kube/client/client.h"
 #include "kube/client/informer.h"
 #include "kube/client/kubeconfig.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 
 /* As the control plane has them (control/connector/build.h). */
 #define SYSTEM_NS   "spanwire-system"

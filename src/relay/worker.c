@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "http/client.h"
 #include "io/sock.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 #include "relay/relay_int.h"
 #include "tls/cert/cred.h"
 

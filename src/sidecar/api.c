@@ -12,7 +12,7 @@
 #include "base/time.h"
 #include "kube/client/client.h"
 #include "kube/client/informer.h"
-#include "quic/keyproof.h"
+#include "quic/id/keyproof.h"
 #include "quic/quic.h"
 #include "sidecar/sidecar_int.h"
 #include "telemetry/ready.h"

@@ -5,7 +5,7 @@
 
 #include "http/capsule.h"
 #include "io/addr.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 #include "tunnel/qhead.h"
 
 enum { CAUSE_MAX = 1024 };

@@ -15,7 +15,7 @@
 #include "opts/admin.h"
 #include "opts/opts.h"
 #include "opts/upstream.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 
 struct sw_metrics;
 struct sw_ready;

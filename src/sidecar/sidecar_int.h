@@ -9,7 +9,7 @@
 #include "base/map.h"
 #include "http/capsule.h"
 #include "io/accept.h"
-#include "quic/addrs.h"
+#include "quic/id/addrs.h"
 #include "sidecar/request.h"
 #include "sidecar/sidecar.h"
 #include "telemetry/metrics.h"

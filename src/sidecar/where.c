@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "dns/stub.h"
-#include "quic/discovery.h"
+#include "quic/id/discovery.h"
 #include "sidecar/sidecar_int.h"
 
 struct peer {

@@ -17,7 +17,7 @@
 #include "base/slice.h"
 #include "io/addr.h"
 #include "io/loop.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 #include "tunnel/qhead.h"
 
 struct sw_qconn;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "dns/answer.h"
-#include "quic/discovery.h"
+#include "quic/id/discovery.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

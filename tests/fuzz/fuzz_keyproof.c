@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "quic/keyproof.h"
+#include "quic/id/keyproof.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 

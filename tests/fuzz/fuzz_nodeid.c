@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 

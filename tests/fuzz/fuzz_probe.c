@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "quic/probe_wire.h"
+#include "quic/wire/probe.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 

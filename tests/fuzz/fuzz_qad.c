@@ -15,8 +15,8 @@
 #include "base/mem.h"
 #include "io/dgram.h"
 #include "io/sock.h"
-#include "quic/qad.h"
-#include "quic/qad_wire.h"
+#include "quic/qad/qad.h"
+#include "quic/wire/qad.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/cred.h"
 

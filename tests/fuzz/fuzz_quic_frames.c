@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "quic/frames.h"
+#include "quic/wire/frames.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "quic/relay_auth.h"
-#include "quic/relay_wire.h"
+#include "quic/relay/auth.h"
+#include "quic/wire/relay.h"
 
 static void check_again(const struct sw_relay_frame *f, const uint8_t *in, size_t n)
 {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "quic/relay_url.h"
+#include "quic/wire/relay_url.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

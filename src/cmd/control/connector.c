@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "control/connector/controller.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 #include "tls/cert/ca.h"
 #include "tls/crypto/jws.h"
 

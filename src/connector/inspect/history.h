@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/slice.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 
 enum { SW_HISTORY_MAX = 200 };
 

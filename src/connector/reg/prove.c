@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Proving our key for our Connector (quic/keyproof.h): an annotation, written when there is none of
- * ours, and once per process when the control plane has a later one on another Connector: starting
- * a device here is what moves it here. Not again after that, or two processes with one key would
- * take it from each other for ever.
+ * Proving our key for our Connector (quic/id/keyproof.h): an annotation, written when there is none
+ * of ours, and once per process when the control plane has a later one on another Connector:
+ * starting a device here is what moves it here. Not again after that, or two processes with one key
+ * would take it from each other for ever.
  */
 #include "base/log.h"
 #include "base/mem.h"
 #include "connector/reg/reg_int.h"
-#include "quic/keyproof.h"
+#include "quic/id/keyproof.h"
 
 static struct sw_slice annotation(const struct sw_kube_obj *o)
 {

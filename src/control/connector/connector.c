@@ -8,7 +8,7 @@
 #include "base/time.h"
 #include "control/connector/build_int.h"
 #include "control/dns/claims.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 
 enum { HOLDER_HEX = 10, IDS_MAX = 4096 };
 

@@ -5,7 +5,7 @@
  * what cannot be an address of another machine is left out.
  */
 #include "control/connector/build_int.h"
-#include "quic/addrs.h"
+#include "quic/id/addrs.h"
 
 enum {
     GATEWAYS_MAX = 16, /* named to a device; it needs no more to be reached */

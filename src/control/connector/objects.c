@@ -6,7 +6,7 @@
 #include "base/time.h"
 #include "control/connector/build_int.h"
 #include "kube/cel/cel_priv.h" /* cel_parse_time */
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 
 struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...)
 {

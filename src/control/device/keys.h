@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which Connector a NodeID belongs to, in the whole fabric: one, or none. A key belongs to the
- * Connector whose device signed for it last (quic/keyproof.h). Where nobody did, and only among
+ * Connector whose device signed for it last (quic/id/keyproof.h). Where nobody did, and only among
  * Connectors of classes that do without (SW_KEYPROOF_OFF), to the one with the recorded claim
  * (control/claims.h), else the oldest. What a status says of itself decides nothing here: whoever
  * may write one could say anything. Pure.
@@ -10,7 +10,7 @@
 
 #include "base/map.h"
 #include "control/runtime.h"
-#include "quic/keyproof.h"
+#include "quic/id/keyproof.h"
 
 /* Value of the annotation SW_KEYPROOF on a ConnectorClass: its devices cannot prove their keys. */
 #define SW_KEYPROOF_OFF "NotRequired"

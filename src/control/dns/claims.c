@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/dns/claims.h"
 
-#include "quic/discovery.h"
+#include "quic/id/discovery.h"
 
 static struct sw_slice meta(const struct sw_json *o, const char *field)
 {

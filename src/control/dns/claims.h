@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/slice.h"
 #include "control/claims.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 
 enum sw_dns_claim_state {
     SW_DNS_CLAIM_PENDING,    /* no usable connection details, or not accepted, or going */

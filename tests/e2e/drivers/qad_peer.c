@@ -20,8 +20,8 @@
 #include "io/dgram.h"
 #include "io/filewatch.h"
 #include "io/sock.h"
-#include "quic/qad.h"
-#include "quic/qad_wire.h"
+#include "quic/qad/qad.h"
+#include "quic/wire/qad.h"
 #include "tls/cert/cred.h"
 
 static struct {

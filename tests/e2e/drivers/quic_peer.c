@@ -27,7 +27,7 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "quic/addrs.h"
+#include "quic/id/addrs.h"
 #include "quic/quic.h"
 
 struct transfer {

@@ -8,7 +8,7 @@
 
 #include "connector/allow.h"
 #include "connector/peers.h"
-#include "quic/addrs.h"
+#include "quic/id/addrs.h"
 
 static bool allowed(const struct sw_allow *a, const char *host, uint16_t port, bool udp)
 {

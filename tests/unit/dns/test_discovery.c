@@ -3,7 +3,7 @@
 #include "rig.h"
 
 #include "control/dns/claims.h"
-#include "quic/discovery.h"
+#include "quic/id/discovery.h"
 
 #define ID_A "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
 #define Z_A  "8pinxxgqs41n4aididenw5apqp1urfmzdztr8jt4abrkdn435ewo"

@@ -12,7 +12,7 @@
 
 #include "base/time.h"
 #include "io/netchange.h"
-#include "quic/addrs.h"
+#include "quic/id/addrs.h"
 
 static uint64_t mono = 1000 * SW_NS_PER_S;
 static uint64_t asleep; /* since the start, in all */

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "quic/frames.h"
+#include "quic/wire/frames.h"
 
 enum { NEW_CID = 28 };
 

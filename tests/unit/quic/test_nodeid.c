@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 
 static struct sw_rawkey *key_of(int byte)
 {

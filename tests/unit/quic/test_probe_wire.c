@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "quic/probe_wire.h"
+#include "quic/wire/probe.h"
 
 static const uint8_t key[PROBE_KEY] = {1, 2, 3};
 static const uint8_t other[PROBE_KEY] = {1, 2, 4};

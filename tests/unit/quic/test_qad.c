@@ -15,7 +15,7 @@
 #include "base/time.h"
 #include "io/dgram.h"
 #include "io/sock.h"
-#include "quic/qad.h"
+#include "quic/qad/qad.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/cred.h"
 #include "tls/cert/x509.h"

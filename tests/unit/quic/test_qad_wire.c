@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "quic/qad_wire.h"
+#include "quic/wire/qad.h"
 
 static struct sw_addr addr(const char *text)
 {

@@ -5,7 +5,7 @@
 #include "base/rand.h"
 #include "io/sock.h"
 #include "middle.h"
-#include "quic/places.h"
+#include "quic/path/places.h"
 #include "rig.h"
 
 enum { PONGS_PER_SECOND = 20 }; /* as in reach.c */

@@ -14,8 +14,8 @@
 #include "http/h1.h"
 #include "http/ws/wsconn.h"
 #include "io/sock.h"
-#include "quic/relay_auth.h"
-#include "quic/relay_client.h"
+#include "quic/relay/auth.h"
+#include "quic/relay/client.h"
 
 enum greet { CHALLENGE, CONFIRM, DENY, HTTP_403, WRONG_VERSION };
 

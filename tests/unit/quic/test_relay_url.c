@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "quic/relay_url.h"
+#include "quic/wire/relay_url.h"
 
 static void test_parts(void **state)
 {

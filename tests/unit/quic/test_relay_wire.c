@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "quic/relay_auth.h"
-#include "quic/relay_wire.h"
+#include "quic/relay/auth.h"
+#include "quic/wire/relay.h"
 
 static struct sw_rawkey *key_of(uint8_t byte)
 {

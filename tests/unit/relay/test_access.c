@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 #include "relay/access.h"
 
 static char dir[] = "/tmp/spanwire-access-XXXXXX";

@@ -19,7 +19,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/sock.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 #include "relay/relay_int.h"
 
 enum { WORKERS_MAX = 2 };

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "quic/nodeid.h"
+#include "quic/id/nodeid.h"
 #include "sidecar/request.h"
 #include "tunnel/qhead.h"
 

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The relays of an endpoint: its home, and those of peers it dials. */
+#include <ngtcp2/ngtcp2.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "quic/core.h"
+#include "quic/wire/relay_url.h"
+
+#define RELAY_IDLE_NS     (60 * SW_NS_PER_S)
+#define RELAY_LINES_PER_S 2
+
+/* ---- what a relay says ---- */
+
+static void on_packets(void *arg, const struct sw_nodeid *from, uint8_t ecn, uint8_t *p, size_t n,
+                       size_t segment)
+{
+    struct sw_qrelay *r = arg;
+    struct sw_qroute route = {.relay = r, .node = *from};
+
+    if (segment == 0)
+        segment = n;
+    while (n > 0) {
+        size_t k = sw_min(n, segment);
+
+        sw_quic_packet(r->q, &route, ecn, p, k);
+        p += k;
+        n -= k;
+    }
+    sw_quic_wake(r->q);
+}
+
+static void on_state(void *arg, bool up, const char *why)
+{
+    struct sw_qrelay *r = arg;
+    struct sw_quic *q = r->q;
+
+    r->up = up;
+    sw_log_info("quic", "relay %.*s: %s%s%s", SW_SLICE_ARG(r->url), up ? "connected" : "lost",
+                why ? ": " : "", why ? why : "");
+    sw_qseen_by_start(r);
+    if (r->home && q->cfg.relay_state)
+        q->cfg.relay_state(q->cfg.arg, up);
+    /* A dial that waits for it goes on without waiting for its timer. */
+    SW_LIST_FOREACH (it, &q->conns) {
+        struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
+
+        if (!up || !sw_qpath_uses_relay(c, r))
+            continue;
+        sw_qpath_repeat(c, r);
+        sw_qconn_touch(c);
+    }
+}
+
+static void count_refusal(struct sw_quic *q, const char *reason)
+{
+    if (q->cfg.relay_refused)
+        q->cfg.relay_refused(q->cfg.arg, reason);
+}
+
+static void on_refused(void *arg, const char *reason)
+{
+    count_refusal(((struct sw_qrelay *)arg)->q, reason);
+}
+
+static const struct sw_relay_client_ops relay_ops = {
+    .packets = on_packets, .state = on_state, .refused = on_refused};
+
+/* ---- keeping them ---- */
+
+static void relay_free(struct sw_qrelay *r)
+{
+    SW_LIST_FOREACH (it, &r->q->conns)
+        sw_qpath_forget_relay(SW_CONTAINER_OF(it, struct sw_qconn, link), r);
+    SW_LIST_FOREACH (it, &r->q->held) {
+        struct sw_qheld *h = SW_CONTAINER_OF(it, struct sw_qheld, link);
+
+        if (h->route.relay != r)
+            continue;
+        sw_list_unlink(&h->link);
+        r->q->n_held--;
+        sw_free(h);
+    }
+    sw_qseen_by_free(r);
+    sw_relay_client_free(r->client);
+    sw_list_unlink(&r->link);
+    sw_slice_free(&r->url);
+    sw_free(r);
+}
+
+/* Ours for this URL however it is written: a relay serves only the newest connection of a key. */
+static struct sw_qrelay *find_relay(struct sw_quic *q, const struct sw_relay_url *u)
+{
+    SW_LIST_FOREACH (it, &q->relays) {
+        struct sw_qrelay *r = SW_CONTAINER_OF(it, struct sw_qrelay, link);
+        struct sw_relay_url have;
+
+        if (sw_relay_url_parse(r->url, &have, NULL) == SW_OK && sw_relay_url_same(&have, u))
+            return r;
+    }
+    return NULL;
+}
+
+/* The token, if this is the relay it is for. Whoever else sees it can use the relay as we can. */
+static struct sw_slice token_for(struct sw_quic *q, struct sw_slice url,
+                                 const struct sw_relay_url *u)
+{
+    bool its_relay = sw_relay_url_same_text(url, q->token_for);
+
+    if (q->token.n == 0 || (its_relay && u->tls))
+        return q->token;
+    sw_log_warn("quic", "relay %.*s: token withheld: %s", SW_SLICE_ARG(sw_slice_head(url, 120)),
+                its_relay ? "the URL is not https" : "the token is for another relay");
+    count_refusal(q, SW_RELAY_REFUSED_TOKEN);
+    return sw_slice("", 0);
+}
+
+static struct sw_qrelay *relay_get(struct sw_quic *q, struct sw_slice url, struct sw_err *err)
+{
+    struct sw_relay_client_config cfg = {.url = url,
+                                         .key = q->cfg.key,
+                                         .ca_file = q->ca_file,
+                                         .sign_over_tls = q->cfg.relay_sign_over_tls,
+                                         .ops = &relay_ops};
+    struct sw_relay_url u;
+    struct sw_qrelay *r;
+
+    if (sw_relay_url_parse(url, &u, err) != SW_OK)
+        return NULL;
+    r = find_relay(q, &u);
+    if (r)
+        return r;
+    r = SW_NEW(struct sw_qrelay);
+    r->q = q;
+    cfg.arg = r;
+    cfg.token = token_for(q, url, &u);
+    r->client = sw_relay_client_new(q->loop, &cfg, err);
+    if (!r->client) {
+        sw_free(r);
+        return NULL;
+    }
+    r->url = sw_slice(sw_slice_dup(url), url.n);
+    sw_list_push_back(&q->relays, &r->link);
+    return r;
+}
+
+/* The home relay is the operator's choice; the callback knows the others. */
+static bool allowed(struct sw_quic *q, struct sw_slice url, const struct sw_qrelay *have)
+{
+    return (have && have->home) || (q->cfg.relay_allowed && q->cfg.relay_allowed(q->cfg.arg, url));
+}
+
+struct sw_qrelay *sw_qrelay_of_peer(struct sw_quic *q, const struct sw_nodeid *peer,
+                                    struct sw_slice url, struct sw_err *err)
+{
+    struct sw_relay_url u;
+    char id[SW_NODEID_SHORT];
+
+    if (sw_relay_url_parse(url, &u, err) != SW_OK)
+        return NULL;
+    if (allowed(q, url, find_relay(q, &u)))
+        return relay_get(q, url, err);
+    if (sw_qbucket_take(&q->say_relay, sw_quic_now(q), RELAY_LINES_PER_S))
+        sw_log_warn("quic", "relay %.*s of node %s refused: not on the list of allowed relays",
+                    SW_SLICE_ARG(sw_slice_head(url, 120)), sw_nodeid_short(peer, id));
+    count_refusal(q, SW_RELAY_REFUSED_LIST);
+    (void)sw_err_set(err, SW_EDENIED, "relay '%s' is not on the list of allowed relays",
+                     u.authority);
+    return NULL;
+}
+
+static bool in_use(const struct sw_qrelay *r)
+{
+    SW_LIST_FOREACH (it, &r->q->conns)
+        if (sw_qpath_uses_relay(SW_CONTAINER_OF(it, struct sw_qconn, link), r))
+            return true;
+    return false;
+}
+
+void sw_qrelays_sweep(struct sw_quic *q, bool all)
+{
+    uint64_t now = sw_quic_now(q);
+
+    SW_LIST_FOREACH (it, &q->relays) {
+        struct sw_qrelay *r = SW_CONTAINER_OF(it, struct sw_qrelay, link);
+
+        /* One that was taken off the list goes at once, whoever uses it. */
+        if (all || (!r->home && q->cfg.relay_allowed && !allowed(q, r->url, r)) ||
+            (!r->home && now - sw_relay_client_last_used(r->client) > RELAY_IDLE_NS && !in_use(r)))
+            relay_free(r);
+    }
+}
+
+void sw_quic_set_home_relay(struct sw_quic *q, struct sw_slice url)
+{
+    struct sw_qrelay *r = NULL;
+    struct sw_err err;
+
+    if (url.n > 0) {
+        r = relay_get(q, url, &err);
+        if (!r)
+            sw_log_warn("quic", "relay '%.*s': %s", SW_SLICE_ARG(url), err.msg);
+    }
+    SW_LIST_FOREACH (it, &q->relays) {
+        struct sw_qrelay *other = SW_CONTAINER_OF(it, struct sw_qrelay, link);
+
+        other->home = other == r;
+    }
+}
+
+/* ---- first packets that wait ---- */
+
+/*
+ * A peer that cannot change paths later (iroh's clients cannot, towards us) stays where its first
+ * packet was accepted. A copy that came straight is better than the one by relay.
+ */
+static void release(struct sw_quic *q, struct sw_qheld *h)
+{
+    ngtcp2_version_cid vc;
+    struct sw_qconn *c;
+
+    sw_list_unlink(&h->link);
+    q->n_held--;
+    if (ngtcp2_pkt_decode_version_cid(&vc, h->p, h->n, QUIC_CID_LEN) == 0) {
+        c = sw_qcid_find(q, vc.dcid, vc.dcidlen);
+        if (c)
+            sw_qconn_read(c, &h->route, h->ecn, h->p, h->n);
+        else
+            sw_quic_stranger(q, &h->route, h->ecn, h->p, h->n, true);
+    }
+    sw_free(h);
+}
+
+static void on_hold_timer(struct sw_timer *t)
+{
+    struct sw_quic *q = SW_CONTAINER_OF(t, struct sw_quic, hold_timer);
+    uint64_t now = sw_quic_now(q);
+
+    while (!sw_list_empty(&q->held)) {
+        struct sw_qheld *h = SW_CONTAINER_OF(q->held.next, struct sw_qheld, link);
+
+        if (h->due_ns > now) {
+            sw_timer_start(q->loop, t, h->due_ns - now, on_hold_timer);
+            break;
+        }
+        release(q, h);
+    }
+    sw_quic_wake(q);
+}
+
+bool sw_qrelay_hold(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn, const uint8_t *p,
+                    size_t n)
+{
+    struct sw_qheld *h;
+
+    if (q->n_held >= QUIC_HELD_MAX)
+        return false;
+    h = sw_malloc(sizeof(*h) + n);
+    *h = (struct sw_qheld){
+        .route = *from, .due_ns = sw_quic_now(q) + QUIC_HOLD_NS, .ecn = ecn, .n = n};
+    memcpy(h->p, p, n);
+    sw_list_push_back(&q->held, &h->link);
+    q->n_held++;
+    if (!sw_timer_running(&q->hold_timer))
+        sw_timer_start(q->loop, &q->hold_timer, QUIC_HOLD_NS, on_hold_timer);
+    return true;
+}
+
+void sw_qrelay_unhold(struct sw_quic *q, const uint8_t *dcid, size_t n)
+{
+    SW_LIST_FOREACH (it, &q->held) {
+        struct sw_qheld *h = SW_CONTAINER_OF(it, struct sw_qheld, link);
+        ngtcp2_version_cid vc;
+
+        if (ngtcp2_pkt_decode_version_cid(&vc, h->p, h->n, QUIC_CID_LEN) != 0 || vc.dcidlen != n ||
+            memcmp(vc.dcid, dcid, n) != 0)
+            continue;
+        sw_list_unlink(&h->link);
+        q->n_held--;
+        sw_free(h);
+    }
+}
+
+void sw_qrelay_held_done(struct sw_quic *q)
+{
+    struct sw_list *m;
+
+    while ((m = sw_list_pop_front(&q->held)))
+        sw_free(SW_CONTAINER_OF(m, struct sw_qheld, link));
+    q->n_held = 0;
+    sw_timer_stop(q->loop, &q->hold_timer);
+}

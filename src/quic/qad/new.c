@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a connection of address discovery begins: what ngtcp2 is told, and what it tells. */
+#include <ngtcp2/ngtcp2.h>
+#include <ngtcp2/ngtcp2_crypto.h>
+#include <string.h>
+
+#include "base/rand.h"
+#include "base/time.h"
+#include "quic/qad/qad_int.h"
+#include "quic/wire/frames.h"
+
+enum {
+    INITIAL_RTT_MS = 111,
+    IDLE_S = 35,
+    HANDSHAKE_S = 5, /* of a client at our server */
+};
+
+/* ---- the seal ---- */
+
+static bool is_short(const uint8_t *aad, size_t n)
+{
+    return n > 0 && !(aad[0] & 0x80);
+}
+
+static int on_encrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
+                      const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
+                      const uint8_t *nonce, size_t nonce_n, const uint8_t *aad, size_t aad_n)
+{
+    if (is_short(aad, aad_n)) {
+        if (out != p)
+            memmove(out, p, n);
+        p = out;
+        if (!sw_qad_to_wire(out, n))
+            return NGTCP2_ERR_CALLBACK_FAILURE;
+    }
+    return ngtcp2_crypto_encrypt_cb(out, aead, ctx, p, n, nonce, nonce_n, aad, aad_n);
+}
+
+static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
+                      const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
+                      const uint8_t *nonce, size_t nonce_n, const uint8_t *aad, size_t aad_n)
+{
+    int rc = ngtcp2_crypto_decrypt_cb(out, aead, ctx, p, n, nonce, nonce_n, aad, aad_n);
+
+    if (rc != 0 || !is_short(aad, aad_n))
+        return rc;
+    /* Neither side moves on purpose, and a new port needs no new connection ID. */
+    (void)sw_qids_screen(NULL, out, n - aead->max_overhead);
+    return sw_qad_from_wire(out, n - aead->max_overhead) ? 0 : NGTCP2_ERR_DECRYPT;
+}
+
+/* ---- what ngtcp2 tells ---- */
+
+static void on_rand(uint8_t *p, size_t n, const ngtcp2_rand_ctx *ctx)
+{
+    (void)ctx;
+    sw_rand_bytes(p, n);
+}
+
+static void new_cid(struct sw_qadc *c, ngtcp2_cid *cid, size_t n)
+{
+    cid->datalen = n;
+    do
+        sw_rand_bytes(cid->data, n);
+    while (!c->ops->cid(c, cid->data, n));
+}
+
+static int on_new_cid(ngtcp2_conn *nc, ngtcp2_cid *cid, uint8_t *token, size_t n, void *user)
+{
+    (void)nc;
+    new_cid(user, cid, n);
+    sw_rand_bytes(token, NGTCP2_STATELESS_RESET_TOKENLEN); /* we never send resets */
+    return 0;
+}
+
+static int on_cid_gone(ngtcp2_conn *nc, const ngtcp2_cid *cid, void *user)
+{
+    struct sw_qadc *c = user;
+
+    (void)nc;
+    c->ops->cid_gone(c, cid->data, cid->datalen);
+    return 0;
+}
+
+static int on_crypto(ngtcp2_conn *nc, ngtcp2_crypto_level level, uint64_t offset, const uint8_t *p,
+                     size_t n, void *user)
+{
+    const struct sw_qadc *c = user;
+
+    if (c->tls)
+        return ngtcp2_crypto_recv_crypto_data_cb(nc, level, offset, p, n, user);
+    /* Session tickets of a server, which we do not use; a client has nothing more to say. */
+    return c->server ? NGTCP2_ERR_CRYPTO : 0;
+}
+
+static int on_completed(ngtcp2_conn *nc, void *user)
+{
+    struct sw_qadc *c = user;
+
+    (void)nc;
+    c->established = true;
+    return 0;
+}
+
+/* Late ones are not news: the newest address counts (as in iroh). */
+static int on_report(ngtcp2_conn *nc, uint32_t flags, const uint8_t *p, size_t n, void *user)
+{
+    struct sw_qadc *c = user;
+    struct sw_addr at;
+    uint64_t seq;
+
+    (void)nc;
+    (void)flags;
+    if (c->server || !sw_qad_get_report(p, n, &at, &seq))
+        return NGTCP2_ERR_CALLBACK_FAILURE;
+    if (seq < c->observed_seq)
+        return 0;
+    c->fresh = c->fresh || c->observed_seq == 0 || !sw_addr_eq(&at, &c->observed);
+    c->observed = at;
+    c->observed_seq = seq + 1;
+    return 0;
+}
+
+static int on_said_acked(ngtcp2_conn *nc, uint64_t id, void *user)
+{
+    struct sw_qadc *c = user;
+
+    (void)nc;
+    if (id == c->seq)
+        c->unacked = false;
+    return 0;
+}
+
+static int on_said_lost(ngtcp2_conn *nc, uint64_t id, void *user)
+{
+    struct sw_qadc *c = user;
+
+    (void)nc;
+    if (id == c->seq && c->unacked)
+        c->due = true;
+    return 0;
+}
+
+static void fill_callbacks(const struct sw_qadc *c, ngtcp2_callbacks *cb)
+{
+    *cb = (ngtcp2_callbacks){
+        .client_initial = ngtcp2_crypto_client_initial_cb,
+        .recv_client_initial = ngtcp2_crypto_recv_client_initial_cb,
+        .recv_crypto_data = on_crypto,
+        .handshake_completed = on_completed,
+        .encrypt = on_encrypt,
+        .decrypt = c->server ? ngtcp2_crypto_decrypt_cb : on_decrypt,
+        .hp_mask = ngtcp2_crypto_hp_mask_cb,
+        .recv_retry = ngtcp2_crypto_recv_retry_cb,
+        .rand = on_rand,
+        .get_new_connection_id = on_new_cid,
+        .remove_connection_id = on_cid_gone,
+        .update_key = ngtcp2_crypto_update_key_cb,
+        .delete_crypto_aead_ctx = ngtcp2_crypto_delete_crypto_aead_ctx_cb,
+        .delete_crypto_cipher_ctx = ngtcp2_crypto_delete_crypto_cipher_ctx_cb,
+        .get_path_challenge_data = ngtcp2_crypto_get_path_challenge_data_cb,
+        .version_negotiation = ngtcp2_crypto_version_negotiation_cb,
+        .recv_datagram = on_report,
+        .ack_datagram = on_said_acked,
+        .lost_datagram = on_said_lost,
+    };
+}
+
+static void fill_settings(const struct sw_qadc *c, ngtcp2_settings *s, ngtcp2_transport_params *p)
+{
+    ngtcp2_settings_default(s);
+    s->initial_ts = sw_loop_now(c->loop);
+    s->initial_rtt = INITIAL_RTT_MS * NGTCP2_MILLISECONDS;
+    s->max_tx_udp_payload_size = QAD_PACKET;
+    s->no_pmtud = 1;
+    s->handshake_timeout = HANDSHAKE_S * NGTCP2_SECONDS;
+    ngtcp2_transport_params_default(p);
+    p->max_idle_timeout = IDLE_S * NGTCP2_SECONDS;
+    p->active_connection_id_limit = 4;
+    /* Not said to the peer (handshake_qad.c): ngtcp2 takes reports as DATAGRAM frames. */
+    p->max_datagram_frame_size = c->server ? 0 : SW_QAD_DATAGRAM_FRAME;
+}
+
+void sw_qadc_path(ngtcp2_path_storage *ps, const struct sw_addr *local,
+                  const struct sw_addr *remote)
+{
+    struct sockaddr_storage l;
+    struct sockaddr_storage r;
+    socklen_t ln = sw_addr_to_sockaddr(local, &l);
+    socklen_t rn = sw_addr_to_sockaddr(remote, &r);
+
+    ngtcp2_path_storage_init(ps, (const ngtcp2_sockaddr *)&l, ln, (const ngtcp2_sockaddr *)&r, rn,
+                             NULL);
+}
+/* ---- making ---- */
+
+static int made(int rc, struct sw_err *err)
+{
+    return rc == 0
+               ? SW_OK
+               : sw_err_set(err, SW_EINVAL, "cannot make a connection: %s", ngtcp2_strerror(rc));
+}
+
+int sw_qadc_connect(struct sw_qadc *c, const struct sw_addr *to, const struct sw_qadc_trust *trust,
+                    uint64_t timeout_ns, struct sw_err *err)
+{
+    struct sw_addr local = {.ip = {.family = to->ip.family}}; /* one socket: nothing to choose */
+    ngtcp2_callbacks cb;
+    ngtcp2_settings settings;
+    ngtcp2_transport_params params;
+    ngtcp2_path_storage ps;
+    ngtcp2_cid scid;
+    ngtcp2_cid dcid = {.datalen = 18};
+    int rc;
+
+    c->server = false;
+    c->peer_role = SW_QAD_NONE;
+    fill_callbacks(c, &cb);
+    fill_settings(c, &settings, &params);
+    settings.handshake_timeout = timeout_ns;
+    sw_qadc_path(&ps, &local, to);
+    new_cid(c, &scid, QAD_CID_LEN);
+    sw_rand_bytes(dcid.data, dcid.datalen);
+    rc = made(ngtcp2_conn_client_new(&c->nc, &dcid, &scid, &ps.path, NGTCP2_PROTO_VER_V1, &cb,
+                                     &settings, &params, NULL, c),
+              err);
+    return rc == SW_OK ? sw_qad_tls_start(c, trust->cred, trust, err) : rc;
+}
+
+int sw_qadc_accept(struct sw_qadc *c, const struct sw_qadc_first *f, struct sw_tls_cred *cred,
+                   struct sw_err *err)
+{
+    struct sw_addr local = {.ip = f->to, .port = f->port};
+    ngtcp2_callbacks cb;
+    ngtcp2_settings settings;
+    ngtcp2_transport_params params;
+    ngtcp2_path_storage ps;
+    ngtcp2_cid scid;
+    int rc;
+
+    c->server = true;
+    c->peer_role = SW_QAD_NONE;
+    fill_callbacks(c, &cb);
+    fill_settings(c, &settings, &params);
+    sw_qadc_path(&ps, &local, &f->from);
+    new_cid(c, &scid, QAD_CID_LEN);
+    params.original_dcid = *f->odcid;
+    if (f->retried) {
+        params.retry_scid_present = 1;
+        params.retry_scid = f->hd->dcid;
+        settings.token = f->hd->token;
+    }
+    rc = made(ngtcp2_conn_server_new(&c->nc, &f->hd->scid, &scid, &ps.path, f->hd->version, &cb,
+                                     &settings, &params, NULL, c),
+              err);
+    return rc == SW_OK ? sw_qad_tls_start(c, cred, NULL, err) : rc;
+}
