@@ -38,8 +38,8 @@ bool sw_qconn_identified(struct sw_qconn *c, const struct sw_nodeid *id)
     if (!sw_nodeid_valid(id))
         return false;
     if (c->dialled) {
-        c->wrong_key = !sw_nodeid_eq(&c->peer, id);
-        return !c->wrong_key;
+        c->shake.wrong_key = !sw_nodeid_eq(&c->peer, id);
+        return !c->shake.wrong_key;
     }
     c->peer = *id;
     return true;
@@ -98,15 +98,15 @@ static struct sw_qconn *conn_new(struct sw_quic *q)
     sw_list_init(&c->event);
     sw_list_init(&c->cids);
     sw_list_init(&c->tokens);
-    sw_list_init(&c->streams);
-    sw_list_init(&c->sendable);
-    sw_list_init(&c->blocked);
-    sw_list_init(&c->stream_events);
-    sw_list_init(&c->dgrams_out);
-    sw_list_init(&c->dgrams_in);
+    sw_list_init(&c->streams.all);
+    sw_list_init(&c->streams.sendable);
+    sw_list_init(&c->streams.blocked);
+    sw_list_init(&c->streams.events);
+    sw_list_init(&c->dgrams.out);
+    sw_list_init(&c->dgrams.in);
     sw_list_push_back(&q->conns, &c->link);
     q->n_conns++;
-    c->reset_at_ns = sw_quic_now(q);
+    c->resets.at_ns = sw_quic_now(q);
     c->heard_at_ns = sw_quic_now(q);
     c->keepalive_ns = q->cfg.keepalive_ns;
     return c;
@@ -151,7 +151,7 @@ struct sw_qconn *sw_qconn_dial(struct sw_quic *q, const struct sw_nodeid *peer,
 
     c->dialled = true;
     sw_qids_init(&c->ids, false);
-    c->known = true;
+    c->shake.known = true;
     q->n_known++;
     c->peer = *peer;
     c->alpn = sw_slice(sw_slice_dup(alpn), alpn.n);
@@ -159,8 +159,8 @@ struct sw_qconn *sw_qconn_dial(struct sw_quic *q, const struct sw_nodeid *peer,
     *c->dial = *dial;
     c->dial->racing = true;
     c->jumbo = only_loopback(dial);
-    c->path_now = sw_qpath_of(c, &dial->route[0], true)->id;
-    sw_qpath_fill(sw_qpath_get(c, c->path_now), &ps);
+    c->paths.now = sw_qpath_of(c, &dial->route[0], true)->id;
+    sw_qpath_fill(sw_qpath_get(c, c->paths.now), &ps);
     sw_qconn_callbacks(&cb);
     fill_settings(c, &settings, &params);
     new_cid(c, &scid);
@@ -192,15 +192,15 @@ struct sw_qconn *sw_qconn_accept(struct sw_quic *q, const struct sw_qaccept *a,
     struct sw_err err;
     int rc;
 
-    c->half_open = true;
+    c->shake.half_open = true;
     sw_qids_init(&c->ids, true);
     q->half_open++;
     sw_list_push_back(&q->halves, &c->half);
     c->jumbo = !from->relay && sw_ip_is_loopback(&from->remote.ip);
-    c->path_now = sw_qpath_of(c, from, true)->id;
-    c->path_told = c->path_now;
-    c->path_valid = c->path_now; /* by the end of the handshake */
-    sw_qpath_fill(sw_qpath_get(c, c->path_now), &ps);
+    c->paths.now = sw_qpath_of(c, from, true)->id;
+    c->paths.told = c->paths.now;
+    c->paths.valid = c->paths.now; /* by the end of the handshake */
+    sw_qpath_fill(sw_qpath_get(c, c->paths.now), &ps);
     sw_qconn_callbacks(&cb);
     fill_settings(c, &settings, &params);
     new_cid(c, &scid);
@@ -254,7 +254,7 @@ void sw_qconn_on_timer(struct sw_timer *t)
         sw_qconn_free(c);
         return;
     }
-    if (c->closing) {
+    if (c->end.closing) {
         sw_qconn_bury(c);
         return;
     }
@@ -270,7 +270,7 @@ void sw_qconn_on_timer(struct sw_timer *t)
 /* The TLS session is not needed any more, and is a fifth of an idle connection. */
 static void drop_session(struct sw_qconn *c)
 {
-    if (!c->confirmed || !c->hs)
+    if (!c->shake.confirmed || !c->hs)
         return;
     sw_qhs_free(c->hs);
     c->hs = NULL;
@@ -279,10 +279,10 @@ static void drop_session(struct sw_qconn *c)
 /* A buried connection answers, ever more seldom, with its last words. */
 static void answer_from_grave(struct sw_qconn *c, const struct sw_qroute *from)
 {
-    c->grave_heard++;
-    if (!c->last_words || (c->grave_heard & (c->grave_heard - 1)) != 0)
+    c->end.heard++;
+    if (!c->end.words || (c->end.heard & (c->end.heard - 1)) != 0)
         return;
-    (void)sw_qroute_send(c->q, from, 0, c->last_words, c->last_words_n, c->last_words_n);
+    (void)sw_qroute_send(c->q, from, 0, c->end.words, c->end.words_n, c->end.words_n);
 }
 
 /*
@@ -318,17 +318,17 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
         answer_from_grave(c, from);
         return;
     }
-    path = c->closing ? NULL : sw_qpath_enter(c, from);
+    path = c->end.closing ? NULL : sw_qpath_enter(c, from);
     if (!path) {
         c->q->stats.rx_dropped++;
         return;
     }
     as = sw_qpath_lib(c, path);
-    if (!c->dialled && c->ready && path->id != c->path_now && path->genuine)
+    if (!c->dialled && c->shake.told && path->id != c->paths.now && path->genuine)
         make_room_to_answer(c);
-    c->opened = !c->ready;
+    c->opened = !c->shake.told;
     rc = ngtcp2_conn_read_pkt(c->nc, as, &pi, p, n, sw_quic_now(c->q));
-    if (c->answered)
+    if (c->shake.answered)
         sw_qpath_race_won(c, from);
     if (rc != 0)
         sw_qconn_fail_lib(c, rc);
@@ -388,14 +388,14 @@ uint64_t sw_qconn_silence_ns(const struct sw_qconn *c)
 
 size_t sw_qconn_streams(const struct sw_qconn *c)
 {
-    return c->n_streams;
+    return c->streams.n;
 }
 
 void sw_qconn_close(struct sw_qconn *c, uint64_t code, const char *reason)
 {
-    if (c->closing || c->gone)
+    if (c->end.closing || c->gone)
         return;
-    c->close_app = true;
+    c->end.app = true;
     sw_qconn_fail(c, SW_QCLOSE_LOCAL, code, reason ? reason : "");
 }
 
@@ -406,7 +406,7 @@ size_t sw_qconn_datagram_max(const struct sw_qconn *c)
     const ngtcp2_transport_params *p;
     size_t room;
 
-    if (!c->nc || !c->ready || !c->q->cfg.datagrams)
+    if (!c->nc || !c->shake.told || !c->q->cfg.datagrams)
         return 0;
     p = ngtcp2_conn_get_remote_transport_params(c->nc);
     room = sw_qconn_packet_max(c, ngtcp2_conn_get_path_max_tx_udp_payload_size(c->nc));
@@ -419,17 +419,17 @@ int sw_qconn_datagram(struct sw_qconn *c, const uint8_t *p, size_t n)
 {
     struct sw_qdgram *d;
 
-    if (!c->nc || c->closing)
+    if (!c->nc || c->end.closing)
         return SW_ECLOSED;
-    if (n > sw_qconn_datagram_max(c) || c->n_dgrams >= QUIC_DGRAMS_MAX ||
-        c->dgram_bytes + n > QUIC_DGRAM_BYTES_MAX)
+    if (n > sw_qconn_datagram_max(c) || c->dgrams.n >= QUIC_DGRAMS_MAX ||
+        c->dgrams.bytes + n > QUIC_DGRAM_BYTES_MAX)
         return SW_ELIMIT;
     d = sw_malloc(sizeof(*d) + n);
     d->n = n;
     memcpy(d->p, p, n);
-    sw_list_push_back(&c->dgrams_out, &d->link);
-    c->n_dgrams++;
-    c->dgram_bytes += n;
+    sw_list_push_back(&c->dgrams.out, &d->link);
+    c->dgrams.n++;
+    c->dgrams.bytes += n;
     sw_qconn_touch(c);
     return SW_OK;
 }

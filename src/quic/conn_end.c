@@ -15,10 +15,10 @@
 
 void sw_qconn_end_half_open(struct sw_qconn *c)
 {
-    if (!c->half_open)
+    if (!c->shake.half_open)
         return;
     c->q->half_open--;
-    c->half_open = false;
+    c->shake.half_open = false;
     sw_list_unlink(&c->half);
 }
 
@@ -28,10 +28,10 @@ void sw_qconn_end_half_open(struct sw_qconn *c)
  */
 static void count_failure(struct sw_qconn *c)
 {
-    if (!c->half_open)
+    if (!c->shake.half_open)
         return;
     sw_qconn_end_half_open(c);
-    c->failure = true;
+    c->shake.failed = true;
     c->q->n_failures++;
     sw_list_push_back(&c->q->failures, &c->half);
 }
@@ -46,7 +46,7 @@ bool sw_qconn_drop_half_open(struct sw_quic *q)
     c = SW_CONTAINER_OF(m, struct sw_qconn, half);
     if (c->nc) {
         sw_qconn_fail(c, SW_QCLOSE_FAILED, 0, "others wait");
-        c->quiet = true;
+        c->end.quiet = true;
         sw_qconn_bury(c);
     }
     sw_qconn_free(c);
@@ -55,14 +55,14 @@ bool sw_qconn_drop_half_open(struct sw_quic *q)
 
 void sw_qconn_fail(struct sw_qconn *c, enum sw_qclose_kind kind, uint64_t code, const char *text)
 {
-    if (c->closing || c->gone)
+    if (c->end.closing || c->gone)
         return;
-    c->closing = true;
-    c->close_code = code;
-    c->why.kind = kind;
-    c->why.code = code;
-    (void)snprintf(c->reason, sizeof(c->reason), "%s", text);
-    c->why.text = sw_slice_str(c->reason);
+    c->end.closing = true;
+    c->end.code = code;
+    c->end.why.kind = kind;
+    c->end.why.code = code;
+    (void)snprintf(c->end.reason, sizeof(c->end.reason), "%s", text);
+    c->end.why.text = sw_slice_str(c->end.reason);
     sw_qconn_note(c);
 }
 
@@ -80,18 +80,18 @@ static void fail_remote(struct sw_qconn *c)
         kind = SW_QCLOSE_RESET;
     sw_qconn_fail(c, kind, e.error_code, c->was_reset ? "stateless reset" : "");
     if (!c->was_reset && e.reason) {
-        n = sw_min(e.reasonlen, sizeof(c->reason) - 1);
-        memcpy(c->reason, e.reason, n);
-        c->why.text = sw_slice(c->reason, n);
+        n = sw_min(e.reasonlen, sizeof(c->end.reason) - 1);
+        memcpy(c->end.reason, e.reason, n);
+        c->end.why.text = sw_slice(c->end.reason, n);
     }
-    c->quiet = true;
+    c->end.quiet = true;
 }
 
 void sw_qconn_fail_lib(struct sw_qconn *c, int liberr)
 {
     uint64_t code;
 
-    if (c->closing)
+    if (c->end.closing)
         return;
     switch (liberr) {
     case NGTCP2_ERR_DRAINING:
@@ -99,7 +99,7 @@ void sw_qconn_fail_lib(struct sw_qconn *c, int liberr)
         return;
     case NGTCP2_ERR_IDLE_CLOSE:
         sw_qconn_fail(c, SW_QCLOSE_IDLE, 0, "nothing was heard");
-        c->quiet = true;
+        c->end.quiet = true;
         return;
     case NGTCP2_ERR_HANDSHAKE_TIMEOUT:
         sw_qconn_fail(c, SW_QCLOSE_TIMEOUT, 0, "no answer in time");
@@ -107,12 +107,12 @@ void sw_qconn_fail_lib(struct sw_qconn *c, int liberr)
     case NGTCP2_ERR_DROP_CONN:
     case NGTCP2_ERR_RETRY:
         sw_qconn_fail(c, SW_QCLOSE_FAILED, 0, "not a connection");
-        c->quiet = true;
+        c->end.quiet = true;
         return;
     case NGTCP2_ERR_CRYPTO:
         code = NGTCP2_CRYPTO_ERROR | ngtcp2_conn_get_tls_alert(c->nc);
-        sw_qconn_fail(c, c->wrong_key ? SW_QCLOSE_IDENTITY : SW_QCLOSE_FAILED, code,
-                      c->wrong_key ? "the peer has another key" : "handshake failed");
+        sw_qconn_fail(c, c->shake.wrong_key ? SW_QCLOSE_IDENTITY : SW_QCLOSE_FAILED, code,
+                      c->shake.wrong_key ? "the peer has another key" : "handshake failed");
         return;
     default:
         code = ngtcp2_err_infer_quic_transport_error_code(liberr);
@@ -128,23 +128,23 @@ static void say_last_words(struct sw_qconn *c)
     ngtcp2_path_storage ps;
     ngtcp2_pkt_info pi;
     ngtcp2_ssize n;
-    const uint8_t *text = (const uint8_t *)c->reason;
-    size_t text_n = strlen(c->reason);
+    const uint8_t *text = (const uint8_t *)c->end.reason;
+    size_t text_n = strlen(c->end.reason);
 
     ngtcp2_connection_close_error_default(&e);
-    if (c->close_app)
-        ngtcp2_connection_close_error_set_application_error(&e, c->close_code, text, text_n);
+    if (c->end.app)
+        ngtcp2_connection_close_error_set_application_error(&e, c->end.code, text, text_n);
     else
-        ngtcp2_connection_close_error_set_transport_error(&e, c->close_code, text, text_n);
+        ngtcp2_connection_close_error_set_transport_error(&e, c->end.code, text, text_n);
     ngtcp2_path_storage_zero(&ps);
     n = ngtcp2_conn_write_connection_close(c->nc, &ps.path, &pi, c->q->tx, QUIC_MTU, &e,
                                            sw_quic_now(c->q));
     if (n <= 0)
         return;
     (void)sw_qpath_send(c, sw_qpath_id(&ps.path), 0, c->q->tx, (size_t)n, (size_t)n);
-    c->last_words = sw_malloc((size_t)n);
-    c->last_words_n = (size_t)n;
-    memcpy(c->last_words, c->q->tx, (size_t)n);
+    c->end.words = sw_malloc((size_t)n);
+    c->end.words_n = (size_t)n;
+    memcpy(c->end.words, c->q->tx, (size_t)n);
 }
 
 static void free_dgrams(struct sw_list *l)
@@ -159,16 +159,16 @@ bool sw_qconn_lingers(struct sw_qconn *c)
 {
     bool unread = false;
 
-    if (c->why.kind == SW_QCLOSE_LOCAL || c->gone)
+    if (c->end.why.kind == SW_QCLOSE_LOCAL || c->gone)
         return false;
-    SW_LIST_FOREACH (it, &c->streams)
+    SW_LIST_FOREACH (it, &c->streams.all)
         unread = unread || sw_qstream_unread(SW_CONTAINER_OF(it, struct sw_qstream, link));
     if (!unread)
         return false;
     /* on_timer ends it. */
-    if (!c->linger)
+    if (!c->end.linger)
         sw_timer_start(c->q->loop, &c->timer, LINGER_NS, sw_qconn_on_timer);
-    c->linger = true;
+    c->end.linger = true;
     return true;
 }
 
@@ -179,28 +179,28 @@ void sw_qconn_bury(struct sw_qconn *c)
 
     if (c->nc) {
         stay = 3 * ngtcp2_conn_get_pto(c->nc);
-        if (c->closing && !c->quiet)
+        if (c->end.closing && !c->end.quiet)
             say_last_words(c);
     }
     count_failure(c);
-    if (c->known)
+    if (c->shake.known)
         q->n_known--;
     sw_list_unlink(&c->dirty);
     sw_list_unlink(&c->event);
     sw_list_unlink(&c->link);
     sw_timer_stop(q->loop, &c->timer);
     q->n_conns--;
-    SW_LIST_FOREACH (it, &c->streams)
+    SW_LIST_FOREACH (it, &c->streams.all)
         sw_qstream_lost(SW_CONTAINER_OF(it, struct sw_qstream, link));
     if (!c->gone) {
         c->gone = true;
-        if (!c->ready)
+        if (!c->shake.told)
             q->stats.failed++;
         if (c->ops && c->ops->closed)
-            c->ops->closed(c, &c->why);
+            c->ops->closed(c, &c->end.why);
     }
-    free_dgrams(&c->dgrams_in);
-    free_dgrams(&c->dgrams_out);
+    free_dgrams(&c->dgrams.in);
+    free_dgrams(&c->dgrams.out);
     sw_qsilence_end(c);
     sw_qhs_free(c->hs);
     c->hs = NULL;
@@ -220,13 +220,13 @@ void sw_qconn_bury(struct sw_qconn *c)
 void sw_qconn_free(struct sw_qconn *c)
 {
     sw_timer_stop(c->q->loop, &c->timer);
-    if (c->failure)
+    if (c->shake.failed)
         c->q->n_failures--;
     sw_list_unlink(&c->half);
     sw_list_unlink(&c->link);
     sw_qcid_remove_all(c);
     if (c->dialled)
         sw_slice_free(&c->alpn);
-    sw_free(c->last_words);
+    sw_free(c->end.words);
     sw_free(c);
 }

@@ -49,7 +49,7 @@ static int on_rx_key(ngtcp2_conn *nc, ngtcp2_crypto_level level, void *user)
     struct sw_qconn *c = user;
 
     if (level == NGTCP2_CRYPTO_LEVEL_HANDSHAKE)
-        c->answered = true;
+        c->shake.answered = true;
     return 0;
 }
 
@@ -85,10 +85,10 @@ static int on_completed(ngtcp2_conn *nc, void *user)
         refuse(c, "too many connections");
         return 0;
     }
-    c->known = true;
+    c->shake.known = true;
     q->n_known++;
     c->alpn = own_alpn(q, sw_qhs_alpn(c->hs));
-    c->confirmed = true;
+    c->shake.confirmed = true;
     params = ngtcp2_conn_get_remote_transport_params(nc);
     if (params && params->max_udp_payload_size <= 1500)
         c->jumbo = false;
@@ -96,7 +96,7 @@ static int on_completed(ngtcp2_conn *nc, void *user)
         refuse(c, "not admitted");
         return 0;
     }
-    c->accepted_ready = true;
+    c->shake.complete = true;
     sw_qconn_note(c);
     return 0;
 }
@@ -105,9 +105,9 @@ static int on_confirmed(ngtcp2_conn *nc, void *user)
 {
     struct sw_qconn *c = user;
 
-    c->confirmed = true;
+    c->shake.confirmed = true;
     if (c->dialled) {
-        c->accepted_ready = true;
+        c->shake.complete = true;
         sw_qconn_note(c);
     }
     return 0;
@@ -141,7 +141,7 @@ static int on_acked(ngtcp2_conn *nc, int64_t id, uint64_t offset, uint64_t n, vo
     struct sw_qconn *c = user;
 
     c->progress_ns = sw_quic_now(c->q);
-    if (c->hole && c->hole_mute)
+    if (c->hole.found && c->hole.mute)
         sw_qconn_hole_retry(c);
     if (stream)
         sw_qstream_acked(stream, offset + n);
@@ -155,14 +155,14 @@ static int on_acked(ngtcp2_conn *nc, int64_t id, uint64_t offset, uint64_t n, vo
 static void count_reset(struct sw_qconn *c)
 {
     uint64_t now = sw_quic_now(c->q);
-    uint64_t passed = (now - c->reset_at_ns) / (SW_NS_PER_S / RESETS_PER_SECOND);
+    uint64_t passed = (now - c->resets.at_ns) / (SW_NS_PER_S / RESETS_PER_SECOND);
 
     if (passed > 0) {
-        c->resets = passed >= c->resets ? 0 : c->resets - (uint32_t)passed;
-        c->reset_at_ns = now;
+        c->resets.used = passed >= c->resets.used ? 0 : c->resets.used - (uint32_t)passed;
+        c->resets.at_ns = now;
     }
     c->q->stats.resets++;
-    if (++c->resets > sw_max(c->q->cfg.max_streams, RESETS_PER_SECOND) && !c->closing) {
+    if (++c->resets.used > sw_max(c->q->cfg.max_streams, RESETS_PER_SECOND) && !c->end.closing) {
         sw_log_warn("quic", "closing a connection: too many reset streams");
         sw_qconn_fail(c, SW_QCLOSE_FAILED, NGTCP2_PROTOCOL_VIOLATION, "too many resets");
     }
@@ -205,9 +205,9 @@ static int on_more_streams(ngtcp2_conn *nc, uint64_t max, void *user)
 {
     struct sw_qconn *c = user;
 
-    if (c->want_room) {
-        c->want_room = false;
-        c->room = true;
+    if (c->streams.want_room) {
+        c->streams.want_room = false;
+        c->streams.room = true;
         sw_qconn_note(c);
     }
     return 0;
@@ -220,7 +220,7 @@ static int on_more_stream_data(ngtcp2_conn *nc, int64_t id, uint64_t max, void *
 
     if (s && sw_qstream_pending(s)) {
         sw_list_unlink(&s->sendq);
-        sw_list_push_back(&c->sendable, &s->sendq);
+        sw_list_push_back(&c->streams.sendable, &s->sendq);
     }
     return 0;
 }
@@ -235,7 +235,7 @@ static int on_datagram(ngtcp2_conn *nc, uint32_t flags, const uint8_t *p, size_t
     d = sw_malloc(sizeof(*d) + n);
     d->n = n;
     memcpy(d->p, p, n);
-    sw_list_push_back(&c->dgrams_in, &d->link);
+    sw_list_push_back(&c->dgrams.in, &d->link);
     sw_qconn_note(c);
     return 0;
 }
@@ -247,7 +247,7 @@ static int on_path_validation(ngtcp2_conn *nc, uint32_t flags, const ngtcp2_path
     bool ok = res == NGTCP2_PATH_VALIDATION_RESULT_SUCCESS;
 
     if (ok)
-        c->path_valid = sw_qpath_id(path);
+        c->paths.valid = sw_qpath_id(path);
     sw_qpath_validated(c, sw_qpath_id(path), ok);
     return 0;
 }

@@ -147,84 +147,109 @@ struct sw_qconn {
     struct sw_slice alpn;    /* owned when dialled, else of the endpoint */
     struct sw_qroutes *dial; /* owned; NULL: accepted */
     struct sw_qreach *reach; /* owned; NULL: was never on a relay with one of ours */
-    struct sw_qpathent path[QUIC_PATHS_MAX];
-    uint16_t path_now; /* the path ngtcp2 is on */
-    uint16_t path_told;
-    uint16_t path_next;    /* id of the next one */
-    uint16_t path_renewed; /* id of a path that replaces another one of the same route */
     struct sw_qrenew renew;
     struct sw_qids ids; /* that the peer gave */
 
-    struct sw_list streams;
-    struct sw_list sendable; /* with bytes, an end or a reset to send */
-    struct sw_list blocked;  /* with bytes, but no credit */
-    struct sw_list stream_events;
-    size_t n_streams;
-    uint64_t held;      /* bytes received that nobody took yet */
-    uint64_t owed;      /* connection credit to give for bytes that came */
-    uint64_t tx_beyond; /* memory.c: what streams hold to be sent, each beyond its floor */
-    uint64_t promised;  /* memory.c: windows of streams, each beyond the first one */
+    struct {
+        struct sw_qpathent ent[QUIC_PATHS_MAX];
+        uint16_t now; /* the path ngtcp2 is on */
+        uint16_t told;
+        uint16_t next;    /* id of the next one */
+        uint16_t renewed; /* id of a path that replaces another one of the same route */
+        uint16_t valid;   /* accepted: the path on which the peer was proved to be last */
+        bool changed;
+    } paths;
 
-    struct sw_list dgrams_out;
-    size_t n_dgrams;
-    size_t dgram_bytes;
-    struct sw_list dgrams_in;
+    struct {
+        struct sw_list all;
+        struct sw_list sendable; /* with bytes, an end or a reset to send */
+        struct sw_list blocked;  /* with bytes, but no credit */
+        struct sw_list events;
+        size_t n;
+        bool want_room;
+        bool room;
+    } streams;
 
-    uint64_t pace_ns;    /* pace.c: time of the next pass */
+    struct {
+        uint64_t held;      /* bytes received that nobody took yet */
+        uint64_t owed;      /* connection credit to give for bytes that came */
+        uint64_t tx_beyond; /* memory.c: what streams hold to be sent, each beyond its floor */
+        uint64_t promised;  /* memory.c: windows of streams, each beyond the first one */
+    } flow;
+
+    struct {
+        struct sw_list out;
+        struct sw_list in;
+        size_t n; /* of out */
+        size_t bytes;
+    } dgrams;
+
+    struct {
+        uint64_t at_ns; /* pace.c: time of the next pass */
+        bool on;
+    } pace;
     uint64_t tx_packets; /* since the last key update */
-    uint64_t reset_at_ns;
-    uint32_t resets; /* budget used; falls with time */
+    struct {
+        uint64_t at_ns;
+        uint32_t used; /* of the budget; falls with time */
+    } resets;
     uint64_t keepalive_ns;
-    uint64_t heard_at_ns;   /* an authenticated packet, no copy */
-    uint64_t early_pto_ns;  /* conn.c: the last one */
-    uint64_t progress_ns;   /* bytes of streams were acknowledged, or none were under way */
-    uint64_t hole_retry_ns; /* large packets got another chance; 0: never */
-    uint16_t hole_path;     /* with hole: path on which large packets vanish */
-    uint16_t path_valid;    /* accepted: the path on which the peer was proved to be last */
-    uint16_t probe_path;
-    uint8_t *probe; /* owned: the last packet sent into a silence, see silence.c; NULL: none */
-    size_t probe_n;
-    uint64_t repeat_at_ns;
+    uint64_t heard_at_ns;  /* an authenticated packet, no copy */
+    uint64_t early_pto_ns; /* conn.c: the last one */
+    uint64_t progress_ns;  /* bytes of streams were acknowledged, or none were under way */
 
-    /* Post-handshake messages, once the TLS session is gone. */
-    uint32_t msg_left;
-    uint8_t msg_head_n;
-    uint8_t msg_head[4];
+    struct {
+        uint64_t retry_ns; /* large packets got another chance; 0: never */
+        uint16_t path;     /* on which large packets vanish */
+        bool found;
+        bool mute; /* found while the peer was not heard: may have been an outage */
+    } hole;
+
+    struct {        /* silence.c */
+        uint8_t *p; /* owned: the last packet sent into a silence; NULL: none */
+        size_t n;
+        uint64_t repeat_ns;
+        uint16_t path;
+        bool relays_asked; /* whether they are there, in this silence */
+    } probe;
+
+    struct { /* post-handshake messages, once the TLS session is gone */
+        uint32_t left;
+        uint8_t head_n;
+        uint8_t head[4];
+    } msg;
     uint8_t aead; /* enum sw_aead_alg */
 
+    struct {
+        bool complete; /* the application was not told yet */
+        bool told;     /* it was */
+        bool half_open;
+        bool failed;   /* counts in q->n_failures */
+        bool known;    /* counts in q->n_known */
+        bool answered; /* the peer's first packet was genuine */
+        bool confirmed;
+        bool wrong_key;
+    } shake;
+
     bool dialled;
-    bool accepted_ready; /* the handshake is complete, the application was not told yet */
-    bool ready;          /* it was */
-    bool half_open;
-    bool failure;   /* counts in q->n_failures */
-    bool known;     /* counts in q->n_known */
-    bool answered;  /* the peer's first packet was genuine */
-    bool confirmed; /* the handshake is */
     bool was_reset; /* stateless */
     bool jumbo;     /* packets too large for anything but loopback */
-    bool hole;      /* see hole_path */
-    bool hole_mute; /* found while the peer was not heard: may have been an outage */
-    bool wrong_key;
-    bool path_changed;
-    bool want_room;
-    bool room;
-    bool paced;
-    bool opened;       /* handshake_keys.c: the packet that is being read was genuine */
-    bool heard;        /* packets came since the last write pass */
-    bool relays_asked; /* whether they are there, in this silence */
-    bool gone;         /* closed was called */
+    bool opened;    /* handshake_keys.c: the packet that is being read was genuine */
+    bool heard;     /* packets came since the last write pass */
+    bool gone;      /* closed was called */
 
-    bool closing; /* 'why' is set; the close packet goes out in the next pass */
-    bool quiet;   /* say nothing to the peer */
-    bool linger;  /* streams still have to be read */
-    bool close_app;
-    uint64_t close_code;
-    struct sw_qclose why;
-    char reason[QUIC_REASON_MAX];
-
-    uint8_t *last_words; /* owned: the close packet, said again while others still talk to us */
-    size_t last_words_n;
-    uint32_t grave_heard;
+    struct {
+        bool closing; /* 'why' is set; the close packet goes out in the next pass */
+        bool quiet;   /* say nothing to the peer */
+        bool linger;  /* streams still have to be read */
+        bool app;     /* an error code of the application */
+        uint64_t code;
+        struct sw_qclose why;
+        char reason[QUIC_REASON_MAX];
+        uint8_t *words; /* owned: the close packet, said again while others still talk to us */
+        size_t words_n;
+        uint32_t heard; /* packets since */
+    } end;
 };
 
 /* ---- streams ---- */

@@ -34,9 +34,9 @@ static void tell_ready(struct sw_qconn *c)
 {
     struct sw_quic *q = c->q;
 
-    c->accepted_ready = false;
-    c->ready = true;
-    c->path_told = c->path_now;
+    c->shake.complete = false;
+    c->shake.told = true;
+    c->paths.told = c->paths.now;
     if (c->dialled) {
         if (c->ops && c->ops->ready)
             c->ops->ready(c);
@@ -55,7 +55,7 @@ static void tell_streams(struct sw_qconn *c)
     struct sw_list *m;
 
     sw_list_init(&now);
-    sw_list_splice(&now, &c->stream_events);
+    sw_list_splice(&now, &c->streams.events);
     while ((m = sw_list_pop_front(&now)))
         sw_qstream_tell(SW_CONTAINER_OF(m, struct sw_qstream, event));
 }
@@ -64,10 +64,10 @@ static void tell_datagrams(struct sw_qconn *c)
 {
     struct sw_list *m;
 
-    while ((m = sw_list_pop_front(&c->dgrams_in))) {
+    while ((m = sw_list_pop_front(&c->dgrams.in))) {
         struct sw_qdgram *d = SW_CONTAINER_OF(m, struct sw_qdgram, link);
 
-        if (!c->closing && !sw_qreach_datagram(c, d->p, d->n) && c->ops && c->ops->datagram)
+        if (!c->end.closing && !sw_qreach_datagram(c, d->p, d->n) && c->ops && c->ops->datagram)
             c->ops->datagram(c, d->p, d->n);
         sw_free(d);
     }
@@ -75,19 +75,19 @@ static void tell_datagrams(struct sw_qconn *c)
 
 static void tell(struct sw_qconn *c)
 {
-    if (c->accepted_ready && !c->closing)
+    if (c->shake.complete && !c->end.closing)
         tell_ready(c);
-    if (c->ready) {
+    if (c->shake.told) {
         tell_streams(c);
         tell_datagrams(c);
-        if (c->path_changed && c->ops && c->ops->path && !c->closing)
+        if (c->paths.changed && c->ops && c->ops->path && !c->end.closing)
             c->ops->path(c);
-        c->path_changed = false;
-        if (c->room && c->ops && c->ops->room && !c->closing)
+        c->paths.changed = false;
+        if (c->streams.room && c->ops && c->ops->room && !c->end.closing)
             c->ops->room(c);
-        c->room = false;
+        c->streams.room = false;
     }
-    if (c->closing && !sw_qconn_lingers(c))
+    if (c->end.closing && !sw_qconn_lingers(c))
         sw_qconn_bury(c);
 }
 
@@ -393,7 +393,7 @@ void sw_quic_drain(struct sw_quic *q)
     SW_LIST_FOREACH (it, &q->conns) {
         struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
 
-        if (c->n_streams == 0)
+        if (c->streams.n == 0)
             sw_qconn_close(c, 0, "");
     }
 }
@@ -497,8 +497,8 @@ void sw_quic_stats(const struct sw_quic *q, struct sw_quic_stats *ret)
         uint64_t *rtt = relay ? &ret->rtt_relay_ns : &ret->rtt_direct_ns;
 
         ret->conns_relay += relay;
-        if (c->ready)
+        if (c->shake.told)
             *rtt = sw_max(*rtt, sw_qconn_rtt_ns(c));
-        ret->buffered += c->held;
+        ret->buffered += c->flow.held;
     }
 }

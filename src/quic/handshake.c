@@ -257,19 +257,19 @@ static int skip_messages(struct sw_qconn *c, const uint8_t *p, size_t n)
     while (n > 0) {
         size_t k;
 
-        if (c->msg_left > 0) {
-            k = sw_min(n, c->msg_left);
-            c->msg_left -= (uint32_t)k;
+        if (c->msg.left > 0) {
+            k = sw_min(n, c->msg.left);
+            c->msg.left -= (uint32_t)k;
         } else {
-            k = sw_min(n, sizeof(c->msg_head) - c->msg_head_n);
-            memcpy(c->msg_head + c->msg_head_n, p, k);
-            c->msg_head_n = (uint8_t)(c->msg_head_n + k);
-            if (c->msg_head_n == sizeof(c->msg_head)) {
-                if (c->msg_head[0] != 4 /* new_session_ticket */)
+            k = sw_min(n, sizeof(c->msg.head) - c->msg.head_n);
+            memcpy(c->msg.head + c->msg.head_n, p, k);
+            c->msg.head_n = (uint8_t)(c->msg.head_n + k);
+            if (c->msg.head_n == sizeof(c->msg.head)) {
+                if (c->msg.head[0] != 4 /* new_session_ticket */)
                     return NGTCP2_ERR_CRYPTO;
-                c->msg_left =
-                    (uint32_t)c->msg_head[1] << 16 | (uint32_t)c->msg_head[2] << 8 | c->msg_head[3];
-                c->msg_head_n = 0;
+                c->msg.left =
+                    (uint32_t)c->msg.head[1] << 16 | (uint32_t)c->msg.head[2] << 8 | c->msg.head[3];
+                c->msg.head_n = 0;
             }
         }
         p += k;

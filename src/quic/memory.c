@@ -67,7 +67,7 @@ void sw_qmem_count(struct sw_qstream *s, int64_t delta)
     s->tx_mem += (uint64_t)delta;
     c->q->tx_mem += (uint64_t)delta;
     more = beyond(s->tx_mem) - before; /* modulo 2^64, as sums of unsigned are */
-    c->tx_beyond += more;
+    c->flow.tx_beyond += more;
     c->q->tx_beyond += more;
 }
 
@@ -78,7 +78,7 @@ static enum level level_of(uint64_t used, uint64_t limit)
 
 static enum level level(const struct sw_qconn *c)
 {
-    enum level own = level_of(c->tx_beyond, c->q->cfg.max_conn_buffered / 2);
+    enum level own = level_of(c->flow.tx_beyond, c->q->cfg.max_conn_buffered / 2);
     enum level all = level_of(c->q->tx_beyond, c->q->cfg.max_buffered / 2);
 
     return own > all ? own : all;
@@ -139,7 +139,7 @@ void sw_qmem_held_back(struct sw_qstream *s)
 static void promise(struct sw_qstream *s, int64_t delta)
 {
     s->window += (uint64_t)delta;
-    s->c->promised += (uint64_t)delta;
+    s->c->flow.promised += (uint64_t)delta;
     s->c->q->promised += (uint64_t)delta;
 }
 
@@ -162,7 +162,7 @@ static uint64_t left(uint64_t budget, uint64_t used)
 /* What a window may take now at most. */
 static uint64_t share(const struct sw_qconn *c)
 {
-    return sw_min(left(c->q->cfg.max_conn_buffered / 2, c->promised),
+    return sw_min(left(c->q->cfg.max_conn_buffered / 2, c->flow.promised),
                   left(c->q->cfg.max_buffered / 2, c->q->promised)) /
            SHARE;
 }
@@ -181,7 +181,8 @@ static uint64_t fair_window(const struct sw_qstream *s)
     const struct sw_quic_config *cfg = &s->c->q->cfg;
     uint64_t more = share(s->c);
 
-    if (s->c->promised >= cfg->max_conn_buffered / 4 || s->c->q->promised >= cfg->max_buffered / 4)
+    if (s->c->flow.promised >= cfg->max_conn_buffered / 4 ||
+        s->c->q->promised >= cfg->max_buffered / 4)
         more = s->read < PROOF ? 0 : sw_min(more, s->read / PROOF_SHARE);
     return sw_min(cfg->first_window + more, cfg->stream_window);
 }

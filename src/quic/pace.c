@@ -56,7 +56,8 @@ bool sw_qpace_near(uint64_t smoothed_rtt_ns, uint64_t min_rtt_ns, double bytes_p
 /* So near that a timer cannot space packets any better than the kernel's queues do. */
 static bool near_by(const struct sw_qconn *c, const ngtcp2_conn_stat *st)
 {
-    return c->jumbo || (c->confirmed && sw_qpace_near(st->smoothed_rtt, st->min_rtt, rate(st)));
+    return c->jumbo ||
+           (c->shake.confirmed && sw_qpace_near(st->smoothed_rtt, st->min_rtt, rate(st)));
 }
 
 /* Where nothing is paced, every pass only costs a turn of the loop. */
@@ -68,11 +69,11 @@ size_t sw_qpace_limit(struct sw_qconn *c)
     ngtcp2_conn_get_conn_stat(c->nc, &st);
     sw_qrenew_watch(c, &st);
     if (sw_qrenew_pause_ns(c) > 0) {
-        c->paced = true;
+        c->pace.on = true;
         return 0;
     }
-    c->paced = !near_by(c, &st);
-    if (!c->paced)
+    c->pace.on = !near_by(c, &st);
+    if (!c->pace.on)
         return PASS_BYTES;
     bytes = rate(&st) * (double)PASS_NS;
     if (bytes > (double)st.send_quantum)
@@ -83,7 +84,7 @@ size_t sw_qpace_limit(struct sw_qconn *c)
 /* The time is set in the past and taken back, else it would stand as a timer that is due. */
 static void go_on(struct sw_qconn *c, uint64_t now)
 {
-    c->pace_ns = 0;
+    c->pace.at_ns = 0;
     if (ngtcp2_conn_get_expiry(c->nc) <= now) {
         ngtcp2_conn_update_pkt_tx_time(c->nc, now);
         return;
@@ -100,27 +101,27 @@ void sw_qpace_sent(struct sw_qconn *c, size_t n)
     uint64_t late;
     uint64_t took;
 
-    if (!c->paced) {
+    if (!c->pace.on) {
         go_on(c, now);
         return;
     }
     if (n == 0)
         return;
     if (sw_qrenew_pause_ns(c) > 0) {
-        c->pace_ns = now + sw_qrenew_pause_ns(c);
-        ngtcp2_conn_update_pkt_tx_time(c->nc, c->pace_ns + EARLY_NS);
+        c->pace.at_ns = now + sw_qrenew_pause_ns(c);
+        ngtcp2_conn_update_pkt_tx_time(c->nc, c->pace.at_ns + EARLY_NS);
         return;
     }
     ngtcp2_conn_get_conn_stat(c->nc, &st);
     late = sw_min(CATCH_UP_NS, sw_max(LATE_NS, st.smoothed_rtt / 4));
-    from = sw_max(c->pace_ns, now - late);
+    from = sw_max(c->pace.at_ns, now - late);
     from = sw_min(from, now);
     took = (uint64_t)((double)n / rate(&st));
-    c->pace_ns = from + took + took / MARGIN;
+    c->pace.at_ns = from + took + took / MARGIN;
     ngtcp2_conn_update_pkt_tx_time(c->nc, from + took / MARGIN + EARLY_NS - ROUNDING_NS);
 }
 
 uint64_t sw_qpace_due(const struct sw_qconn *c)
 {
-    return c->pace_ns > sw_quic_now(c->q) ? c->pace_ns : UINT64_MAX;
+    return c->pace.at_ns > sw_quic_now(c->q) ? c->pace.at_ns : UINT64_MAX;
 }

@@ -95,7 +95,7 @@ static void end(struct sw_qconn *c, bool renewed)
     if (!renewed) {
         /* A later packet must not lead there with others under way. */
         if (r->moving)
-            c->path_renewed = 0;
+            c->paths.renewed = 0;
         return;
     }
     r->tainted = false;
@@ -123,7 +123,7 @@ static void drain(struct sw_qconn *c, const ngtcp2_conn_stat *st)
 {
     struct sw_qrenew *r = &c->renew;
 
-    if (r->moving && sw_qpath_id(ngtcp2_conn_get_path(c->nc)) == c->path_renewed)
+    if (r->moving && sw_qpath_id(ngtcp2_conn_get_path(c->nc)) == c->paths.renewed)
         end(c, true);
     else if (sw_quic_now(c->q) >= r->until_ns)
         end(c, false);
@@ -140,7 +140,7 @@ uint64_t sw_qrenew_pause_ns(const struct sw_qconn *c)
 
 void sw_qrenew_moved(struct sw_qconn *c)
 {
-    c->renew.tainted = c->path_now != c->path_renewed;
+    c->renew.tainted = c->paths.now != c->paths.renewed;
 }
 
 void sw_qrenew_watch(struct sw_qconn *c, const ngtcp2_conn_stat *st)
@@ -149,7 +149,7 @@ void sw_qrenew_watch(struct sw_qconn *c, const ngtcp2_conn_stat *st)
     uint64_t now = sw_quic_now(c->q);
     uint64_t low;
 
-    if (!c->ready || c->jumbo)
+    if (!c->shake.told || c->jumbo)
         return;
     if (r->until_ns) {
         drain(c, st);

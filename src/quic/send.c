@@ -161,19 +161,19 @@ struct packet {
 
 static void drop_datagram(struct sw_qconn *c)
 {
-    struct sw_qdgram *d = SW_CONTAINER_OF(c->dgrams_out.next, struct sw_qdgram, link);
+    struct sw_qdgram *d = SW_CONTAINER_OF(c->dgrams.out.next, struct sw_qdgram, link);
 
     sw_list_unlink(&d->link);
-    c->n_dgrams--;
-    c->dgram_bytes -= d->n;
+    c->dgrams.n--;
+    c->dgrams.bytes -= d->n;
     sw_free(d);
 }
 
 /* > 0: a packet; 0: congestion; NGTCP2_ERR_WRITE_MORE: room is left, or none were waiting. */
 static ngtcp2_ssize put_datagrams(struct sw_qconn *c, struct packet *k)
 {
-    while (!sw_list_empty(&c->dgrams_out)) {
-        struct sw_qdgram *d = SW_CONTAINER_OF(c->dgrams_out.next, struct sw_qdgram, link);
+    while (!sw_list_empty(&c->dgrams.out)) {
+        struct sw_qdgram *d = SW_CONTAINER_OF(c->dgrams.out.next, struct sw_qdgram, link);
         ngtcp2_vec v = {.base = d->p, .len = d->n};
         int accepted = 0;
         ngtcp2_ssize n = ngtcp2_conn_writev_datagram(c->nc, &k->ps.path, &k->pi, k->p, k->max,
@@ -235,7 +235,7 @@ static void park(struct sw_qconn *c, struct sw_qstream *s, bool blocked)
 {
     sw_list_unlink(&s->sendq);
     if (blocked)
-        sw_list_push_back(&c->blocked, &s->sendq);
+        sw_list_push_back(&c->streams.blocked, &s->sendq);
 }
 
 /* One packet: its length, 0 when there is nothing to say or congestion forbids it, or an error. */
@@ -243,8 +243,8 @@ static ngtcp2_ssize write_packet(struct sw_qconn *c, struct packet *k)
 {
     ngtcp2_ssize n = put_datagrams(c, k);
 
-    while (n == NGTCP2_ERR_WRITE_MORE && !sw_list_empty(&c->sendable)) {
-        struct sw_qstream *s = SW_CONTAINER_OF(c->sendable.next, struct sw_qstream, sendq);
+    while (n == NGTCP2_ERR_WRITE_MORE && !sw_list_empty(&c->streams.sendable)) {
+        struct sw_qstream *s = SW_CONTAINER_OF(c->streams.sendable.next, struct sw_qstream, sendq);
 
         n = put_stream(c, s, k);
         if (n == NGTCP2_ERR_STREAM_DATA_BLOCKED) {
@@ -267,10 +267,10 @@ static ngtcp2_ssize write_packet(struct sw_qconn *c, struct packet *k)
 /* The first of several waits for the others next time. */
 static void rotate(struct sw_qconn *c)
 {
-    struct sw_list *m = sw_list_pop_front(&c->sendable);
+    struct sw_list *m = sw_list_pop_front(&c->streams.sendable);
 
     if (m)
-        sw_list_push_back(&c->sendable, m);
+        sw_list_push_back(&c->streams.sendable, m);
 }
 
 static void update_keys(struct sw_qconn *c)
@@ -284,7 +284,7 @@ static void update_keys(struct sw_qconn *c)
 
 static bool socket_full(struct sw_qconn *c)
 {
-    struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
+    struct sw_qpathent *p = sw_qpath_get(c, c->paths.now);
 
     return p && !p->route.relay && c->q->sock[p->route.sock].full;
 }
@@ -302,9 +302,10 @@ static void look_for_hole(struct sw_qconn *c)
     bool waiting = false;
     char id[SW_NODEID_SHORT] = "";
 
-    if (!c->ready || (c->hole && c->hole_path == c->path_now) || now - c->progress_ns < HOLE_NS)
+    if (!c->shake.told || (c->hole.found && c->hole.path == c->paths.now) ||
+        now - c->progress_ns < HOLE_NS)
         return;
-    SW_LIST_FOREACH (it, &c->streams)
+    SW_LIST_FOREACH (it, &c->streams.all)
         waiting |= sw_qstream_in_flight(SW_CONTAINER_OF(it, struct sw_qstream, link));
     if (!waiting || ngtcp2_conn_get_max_tx_udp_payload_size(c->nc) <= QUIC_MTU_FIRST) {
         c->progress_ns = now;
@@ -312,26 +313,26 @@ static void look_for_hole(struct sw_qconn *c)
     }
     if (c->heard_at_ns < c->progress_ns + SW_NS_PER_S && now - c->progress_ns < 2 * HOLE_NS)
         return;
-    c->hole = true;
-    c->hole_mute = c->heard_at_ns < c->progress_ns + SW_NS_PER_S &&
-                   (!c->hole_retry_ns || now - c->hole_retry_ns > HOLE_RETRY_NS);
-    c->hole_path = c->path_now;
+    c->hole.found = true;
+    c->hole.mute = c->heard_at_ns < c->progress_ns + SW_NS_PER_S &&
+                   (!c->hole.retry_ns || now - c->hole.retry_ns > HOLE_RETRY_NS);
+    c->hole.path = c->paths.now;
     sw_log_debug("quic", "%s: packets lost, limiting the packet size to %d bytes",
                  sw_nodeid_short(&c->peer, id), QUIC_MTU_FIRST);
-    while (!sw_list_empty(&c->dgrams_out))
+    while (!sw_list_empty(&c->dgrams.out))
         drop_datagram(c);
 }
 
 void sw_qconn_hole_retry(struct sw_qconn *c)
 {
-    c->hole = false;
-    c->hole_retry_ns = sw_quic_now(c->q);
+    c->hole.found = false;
+    c->hole.retry_ns = sw_quic_now(c->q);
 }
 
 /* ngtcp2 fills first packets up to the brim: nobody has said yet that it takes large ones. */
 size_t sw_qconn_packet_max(const struct sw_qconn *c, size_t max)
 {
-    bool small = !c->confirmed || (c->hole && c->hole_path == c->path_now);
+    bool small = !c->shake.confirmed || (c->hole.found && c->hole.path == c->paths.now);
 
     return small ? sw_min(max, QUIC_MTU_FIRST) : max;
 }
@@ -385,11 +386,11 @@ void sw_qconn_write(struct sw_qconn *c)
 {
     int rc;
 
-    if (!c->nc || c->closing || socket_full(c))
+    if (!c->nc || c->end.closing || socket_full(c))
         return;
     /* Credit of the connection, or a STOP_SENDING: ngtcp2 tells neither, so they are tried. */
     if (c->heard)
-        sw_list_splice(&c->sendable, &c->blocked);
+        sw_list_splice(&c->streams.sendable, &c->streams.blocked);
     c->heard = false;
     look_for_hole(c);
     rc = write_packets(c);

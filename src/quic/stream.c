@@ -19,8 +19,8 @@ struct sw_qstream *sw_qstream_new(struct sw_qconn *c, int64_t id)
     s->id = id;
     sw_list_init(&s->sendq);
     sw_list_init(&s->event);
-    sw_list_push_back(&c->streams, &s->link);
-    c->n_streams++;
+    sw_list_push_back(&c->streams.all, &s->link);
+    c->streams.n++;
     sw_buf_init(&s->rest, c->q->cfg.stream_window + QUIC_CHUNK);
     sw_qmem_stream_begin(s);
     return s;
@@ -29,7 +29,7 @@ struct sw_qstream *sw_qstream_new(struct sw_qconn *c, int64_t id)
 void sw_qstream_note(struct sw_qstream *s)
 {
     if (!sw_list_linked(&s->event))
-        sw_list_push_back(&s->c->stream_events, &s->event);
+        sw_list_push_back(&s->c->streams.events, &s->event);
     sw_qconn_note(s->c);
 }
 
@@ -39,10 +39,10 @@ void sw_qstream_note(struct sw_qstream *s)
  */
 static void give_credit(struct sw_qconn *c)
 {
-    if (c->owed == 0 || !c->nc)
+    if (c->flow.owed == 0 || !c->nc)
         return;
-    ngtcp2_conn_extend_max_offset(c->nc, c->owed);
-    c->owed = 0;
+    ngtcp2_conn_extend_max_offset(c->nc, c->flow.owed);
+    c->flow.owed = 0;
 }
 
 static void stream_free(struct sw_qstream *s)
@@ -51,13 +51,13 @@ static void stream_free(struct sw_qstream *s)
 
     sw_qstream_drop_chunks(s);
     sw_qmem_stream_end(s);
-    c->held -= sw_buf_len(&s->rest);
+    c->flow.held -= sw_buf_len(&s->rest);
     sw_buf_done(&s->rest);
     give_credit(c);
     sw_list_unlink(&s->link);
     sw_list_unlink(&s->sendq);
     sw_list_unlink(&s->event);
-    c->n_streams--;
+    c->streams.n--;
     sw_free(s);
 }
 
@@ -99,7 +99,7 @@ static void finish_off(struct sw_qstream *s)
     if (theirs)
         ngtcp2_conn_extend_max_streams_bidi(c->nc, 1);
     sw_qconn_touch(c);
-    if (c->q->draining && c->n_streams == 0)
+    if (c->q->draining && c->streams.n == 0)
         sw_qconn_close(c, 0, "");
 }
 
@@ -107,7 +107,7 @@ static void finish_off(struct sw_qstream *s)
 
 static void credit(struct sw_qstream *s, size_t n)
 {
-    s->c->held -= n;
+    s->c->flow.held -= n;
     if (n == 0 || !s->c->nc)
         return;
     if (!s->ended && !s->rx_fin) {
@@ -126,7 +126,7 @@ static void keep(struct sw_qstream *s, const uint8_t *p, size_t n)
         return;
     if (sw_buf_append(&s->rest, p, n) == SW_OK)
         return;
-    s->c->held -= n;
+    s->c->flow.held -= n;
     sw_qconn_fail(s->c, SW_QCLOSE_FAILED, NGTCP2_FLOW_CONTROL_ERROR, "window exceeded");
 }
 
@@ -163,16 +163,16 @@ static void keep_pieces(struct sw_qstream *s)
 
 void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
 {
-    s->c->owed += n;
+    s->c->flow.owed += n;
     if (fin)
         s->rx_fin = true;
     if (s->muted || s->rx_shut) {
         sw_qstream_note(s);
         return;
     }
-    s->c->held += n;
+    s->c->flow.held += n;
     /* Pieces do not outlive their batch; streams are told of nothing before all is ready. */
-    if (n > 0 && (sw_buf_len(&s->rest) > 0 || s->paused || !s->c->ready)) {
+    if (n > 0 && (sw_buf_len(&s->rest) > 0 || s->paused || !s->c->shake.told)) {
         keep(s, p, n);
     } else if (n > 0 && s->c->q->gathered + n > QUIC_GATHER) {
         /* A packet that was lost brings all that waited behind it, up to a whole window. */
@@ -215,7 +215,7 @@ static void tell_rest(struct sw_qstream *s)
         sw_buf_consume(&s->rest, took);
     } while (s->again && took > 0);
     if (deaf(s)) {
-        s->c->held -= sw_buf_len(&s->rest);
+        s->c->flow.held -= sw_buf_len(&s->rest);
         sw_buf_consume(&s->rest, sw_buf_len(&s->rest));
     }
     if (sw_buf_len(&s->rest) == 0)
@@ -238,7 +238,7 @@ static void tell_pieces(struct sw_qstream *s)
 
         i = piece.next;
         if (deaf(s)) {
-            s->c->held -= piece.n;
+            s->c->flow.held -= piece.n;
             continue;
         }
         if (!s->paused && sw_buf_len(&s->rest) == 0)
@@ -257,7 +257,7 @@ static void tell_end(struct sw_qstream *s)
         (void)offer(s, NULL, 0, true);
     if (s->reset && !s->rx_done) {
         s->rx_done = true;
-        s->c->held -= sw_buf_len(&s->rest);
+        s->c->flow.held -= sw_buf_len(&s->rest);
         sw_buf_done(&s->rest);
         if (!s->muted && s->ops->reset)
             s->ops->reset(s, s->reset_code);
@@ -280,7 +280,7 @@ static bool introduce(struct sw_qstream *s)
     struct sw_qconn *c = s->c;
 
     s->fresh = false;
-    if (c->ops && c->ops->stream && !c->closing)
+    if (c->ops && c->ops->stream && !c->end.closing)
         c->ops->stream(c, s);
     if (!s->ops) {
         s->muted = true;
@@ -303,7 +303,7 @@ void sw_qstream_tell(struct sw_qstream *s)
     if (s->rx_done || s->rx_shut || s->muted)
         sw_qmem_stream_end(s);
     /* The reader may still have to take what is left. */
-    if (s->ended && (sw_buf_len(&s->rest) == 0 || deaf(s)) && !s->c->closing)
+    if (s->ended && (sw_buf_len(&s->rest) == 0 || deaf(s)) && !s->c->end.closing)
         finish_off(s);
 }
 
@@ -349,10 +349,10 @@ int sw_qstream_open(struct sw_qconn *c, const struct sw_qstream_ops *ops, void *
     struct sw_qstream *s;
     int64_t id;
 
-    if (!c->nc || c->closing || !c->ready)
+    if (!c->nc || c->end.closing || !c->shake.told)
         return SW_ECLOSED;
     if (ngtcp2_conn_open_bidi_stream(c->nc, &id, NULL) != 0) {
-        c->want_room = true;
+        c->streams.want_room = true;
         return SW_ELIMIT;
     }
     s = sw_qstream_new(c, id);

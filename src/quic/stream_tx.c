@@ -101,7 +101,7 @@ static void want_send(struct sw_qstream *s)
     struct sw_qconn *c = s->c;
 
     if (!sw_list_linked(&s->sendq))
-        sw_list_push_back(&c->sendable, &s->sendq);
+        sw_list_push_back(&c->streams.sendable, &s->sendq);
     sw_qconn_touch(c);
 }
 
@@ -124,7 +124,7 @@ int sw_qstream_reserve(struct sw_qstream *s, struct iovec room[2])
     size_t may;
     int n = 0;
 
-    if (s->tx_shut || s->finish || s->ended || s->c->closing)
+    if (s->tx_shut || s->finish || s->ended || s->c->end.closing)
         return 0;
     if (unsent >= QUIC_SEND_MAX) {
         s->starved = true;

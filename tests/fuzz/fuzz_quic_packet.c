@@ -37,7 +37,7 @@ static void forget(struct sw_quic *q)
         struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
 
         sw_qconn_fail(c, SW_QCLOSE_LOCAL, 0, "");
-        c->quiet = true;
+        c->end.quiet = true;
         sw_qconn_bury(c);
     }
     SW_LIST_FOREACH (it, &q->graves)

@@ -45,10 +45,10 @@ static bool is_candidate(const struct sw_qroutes *d, const struct sw_qroute *r)
  */
 static void note_stray(struct sw_qconn *c, const struct sw_qroute *from)
 {
-    const struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
+    const struct sw_qpathent *p = sw_qpath_get(c, c->paths.now);
     uint64_t now = sw_quic_now(c->q);
 
-    if (!c->ready || from->relay || (c->jumbo && !loopback(from)) ||
+    if (!c->shake.told || from->relay || (c->jumbo && !loopback(from)) ||
         now - c->heard_at_ns < SW_NS_PER_S || now < c->dial->stray_at_ns)
         return;
     /* The packet proves nothing yet: it does not lead to where our own probes may not go. */
@@ -68,7 +68,7 @@ struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *f
 
     /* A dial has one path until it is decided which route it is. */
     if (c->dial && c->dial->racing)
-        return is_candidate(c->dial, from) ? sw_qpath_get(c, c->path_now) : NULL;
+        return is_candidate(c->dial, from) ? sw_qpath_get(c, c->paths.now) : NULL;
     p = sw_qpath_of(c, from, false);
     if (p && !c->dial)
         p->route.local = from->local;
@@ -83,13 +83,13 @@ struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *f
      * Resets of such a way do not come here: see sw_quic_stranger.
      */
     if (c->dial && sw_qreach_known(c) && is_candidate(c->dial, from))
-        return sw_qpath_get(c, c->path_now);
+        return sw_qpath_get(c, c->paths.now);
     if (c->dial) {
         note_stray(c, from);
         return NULL;
     }
     /* Copies of a dial's first packets come from everywhere; the first one decided. */
-    if (!c->ready || (c->jumbo && !loopback(from)))
+    if (!c->shake.told || (c->jumbo && !loopback(from)))
         return NULL;
     return sw_qpath_add(c, from);
 }
@@ -97,7 +97,7 @@ struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *f
 /* The first authenticated answer ends the race; its route is the path from then on. */
 void sw_qpath_race_won(struct sw_qconn *c, const struct sw_qroute *by)
 {
-    struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
+    struct sw_qpathent *p = sw_qpath_get(c, c->paths.now);
 
     if (!c->dial || !c->dial->racing || !p)
         return;
@@ -124,16 +124,16 @@ void sw_qpath_repeat(struct sw_qconn *c, struct sw_qrelay *r)
 static bool on_relay(const struct sw_qconn *c)
 {
     for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
-        if (c->path[i].id && c->path[i].id == c->path_now)
-            return c->path[i].route.relay != NULL;
+        if (c->paths.ent[i].id && c->paths.ent[i].id == c->paths.now)
+            return c->paths.ent[i].route.relay != NULL;
     return false;
 }
 
 bool sw_qpath_relay_down(const struct sw_qconn *c)
 {
     for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
-        if (c->path[i].id && c->path[i].id == c->path_now)
-            return c->path[i].route.relay && !c->path[i].route.relay->up;
+        if (c->paths.ent[i].id && c->paths.ent[i].id == c->paths.now)
+            return c->paths.ent[i].route.relay && !c->paths.ent[i].route.relay->up;
     return false;
 }
 
@@ -164,7 +164,7 @@ static int start_route(struct sw_qconn *c, const struct sw_qroute *r, bool at_on
         return rc;
     }
     if (at_once) {
-        c->path_now = p->id;
+        c->paths.now = p->id;
         c->dial->proving = p->id;
         c->dial->proving_ns = sw_quic_now(c->q);
         sw_qrenew_moved(c);
@@ -212,13 +212,13 @@ static uint64_t relay_pause_ns(const struct sw_qroutes *d)
  */
 static void divert(struct sw_qconn *c, const struct sw_qroute *relay)
 {
-    struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
+    struct sw_qpathent *p = sw_qpath_get(c, c->paths.now);
 
     if (!p)
         return;
     p->route = *relay;
-    c->path_renewed = 0;
-    c->path_told = 0;
+    c->paths.renewed = 0;
+    c->paths.told = 0;
     c->renew.tainted = true;
     sw_qconn_touch(c);
 }
@@ -269,7 +269,7 @@ static void choose_keepalive(struct sw_qconn *c)
 {
     uint64_t ns = c->q->cfg.keepalive_ns;
 
-    if (c->dial && c->n_streams > 0)
+    if (c->dial && c->streams.n > 0)
         ns = sw_min(ns, SW_NS_PER_S);
     if (ns == c->keepalive_ns)
         return;
@@ -301,7 +301,7 @@ static uint64_t silent_at(const struct sw_qconn *c)
  */
 static void move_anew(struct sw_qconn *c)
 {
-    const struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
+    const struct sw_qpathent *p = sw_qpath_get(c, c->paths.now);
     struct sw_qroutes *d = c->dial;
     struct sw_qroute r;
 
@@ -321,7 +321,7 @@ static void look_for_better(struct sw_qconn *c)
     ngtcp2_conn_stat st;
     bool silent;
 
-    if (!d || d->racing || !c->ready || !sw_qpath_get(c, c->path_now))
+    if (!d || d->racing || !c->shake.told || !sw_qpath_get(c, c->paths.now))
         return;
     /* ngtcp2 does not tell of every validation that it gives up. */
     if (d->trying && sw_quic_now(c->q) - d->trying_ns > TRYING_NS)
@@ -348,7 +348,7 @@ static void look_for_better(struct sw_qconn *c)
     silent = st.bytes_in_flight > 0 && sw_quic_now(c->q) >= silent_at(c);
     if (silent || st.pto_count > 0)
         sw_qreach_silent(c);
-    if (sw_qreach_best(c, &sw_qpath_get(c, c->path_now)->route,
+    if (sw_qreach_best(c, &sw_qpath_get(c, c->paths.now)->route,
                        silent || st.pto_count >= PTOS_BEFORE_MOVE, &r)) {
         (void)try_route(c, &r, false);
     } else if ((silent || st.pto_count >= PTOS_BEFORE_FALLBACK) && has_relay(d) && try_relay(c)) {
@@ -361,7 +361,7 @@ uint64_t sw_qpath_due(const struct sw_qconn *c)
 {
     const struct sw_qroutes *d = c->dial;
 
-    if (!d || d->racing || !c->ready)
+    if (!d || d->racing || !c->shake.told)
         return UINT64_MAX;
     if (d->trying)
         return d->trying_ns + TRYING_NS + SW_NS_PER_MS;
@@ -373,30 +373,30 @@ uint64_t sw_qpath_due(const struct sw_qconn *c)
 /* What a renewed path replaced is not to be validated again: it would count as the newer one. */
 static void forget_doubles(struct sw_qconn *c)
 {
-    const struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
+    const struct sw_qpathent *p = sw_qpath_get(c, c->paths.now);
 
-    for (size_t i = 0; p && p->id == c->path_renewed && i < QUIC_PATHS_MAX; i++)
-        if (c->path[i].id != p->id && sw_qroute_eq(&c->path[i].route, &p->route))
-            c->path[i].id = 0;
+    for (size_t i = 0; p && p->id == c->paths.renewed && i < QUIC_PATHS_MAX; i++)
+        if (c->paths.ent[i].id != p->id && sw_qroute_eq(&c->paths.ent[i].route, &p->route))
+            c->paths.ent[i].id = 0;
 }
 
 void sw_qpath_check(struct sw_qconn *c)
 {
     uint16_t now;
 
-    if (!c->nc || c->closing)
+    if (!c->nc || c->end.closing)
         return;
     now = sw_qpath_id(ngtcp2_conn_get_path(c->nc));
-    if (now != c->path_now && sw_qpath_get(c, now)) {
-        c->path_now = now;
+    if (now != c->paths.now && sw_qpath_get(c, now)) {
+        c->paths.now = now;
         sw_qrenew_moved(c);
         forget_doubles(c);
     }
-    if (c->path_now == c->path_renewed)
-        c->path_told = c->path_now;
-    if (c->path_now != c->path_told && c->ready) {
-        c->path_told = c->path_now;
-        c->path_changed = true;
+    if (c->paths.now == c->paths.renewed)
+        c->paths.told = c->paths.now;
+    if (c->paths.now != c->paths.told && c->shake.told) {
+        c->paths.told = c->paths.now;
+        c->paths.changed = true;
         c->q->stats.migrations++;
         sw_qconn_note(c);
     }
@@ -417,15 +417,15 @@ void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok)
     if (p && !p->route.relay)
         sw_qreach_outcome(c, &p->route, ok);
     if (!ok) {
-        if (p && id != c->path_now)
+        if (p && id != c->paths.now)
             p->id = 0;
         return;
     }
     /* The old ways in are shut: see sw_qpath_enter. */
     for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
-        if (c->path[i].id != id)
-            c->path[i].id = 0;
-    c->path_now = id;
+        if (c->paths.ent[i].id != id)
+            c->paths.ent[i].id = 0;
+    c->paths.now = id;
     d->anew = false;
     d->stray_ns = 0;
     d->relay_tries = 0;
@@ -468,7 +468,7 @@ void sw_qconn_more_addrs(struct sw_qconn *c, const struct sw_addr *addrs, size_t
 
 void sw_qpath_network_changed(struct sw_qconn *c)
 {
-    if (!c->ready || c->closing)
+    if (!c->shake.told || c->end.closing)
         return;
     sw_qreach_restart(c);
     if (!c->dial)
@@ -485,23 +485,23 @@ void sw_qpath_network_changed(struct sw_qconn *c)
  */
 bool sw_qpath_renew(struct sw_qconn *c)
 {
-    struct sw_qpathent *p = sw_qpath_get(c, c->path_now);
-    uint16_t before = c->path_now;
+    struct sw_qpathent *p = sw_qpath_get(c, c->paths.now);
+    uint16_t before = c->paths.now;
     struct sw_qroute r;
 
-    if (!p || c->closing || (c->dial && (c->dial->racing || c->dial->trying)))
+    if (!p || c->end.closing || (c->dial && (c->dial->racing || c->dial->trying)))
         return false;
     r = p->route;
     if (!c->dial) {
         p = sw_qpath_add(c, &r);
-        c->path_renewed = p->id;
+        c->paths.renewed = p->id;
     } else if (try_route(c, &r, true)) {
-        c->path_renewed = c->path_now;
-        c->path_told = c->path_now;
+        c->paths.renewed = c->paths.now;
+        c->paths.told = c->paths.now;
     } else {
         return false;
     }
-    if (c->hole && c->hole_path == before)
-        c->hole_path = c->path_renewed;
+    if (c->hole.found && c->hole.path == before)
+        c->hole.path = c->paths.renewed;
     return true;
 }

@@ -358,7 +358,7 @@ static void step(struct sw_qreach *r)
     uint64_t now = now_ns(r);
     uint64_t due;
 
-    if (!r->c->nc || r->c->closing)
+    if (!r->c->nc || r->c->end.closing)
         return;
     say_failed(r);
     next_round_if_due(r);

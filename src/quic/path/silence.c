@@ -21,7 +21,7 @@ static bool owes_answer(const struct sw_qconn *c)
 {
     ngtcp2_conn_stat st;
 
-    if (!c->ready || sw_quic_now(c->q) - c->heard_at_ns < SW_NS_PER_S)
+    if (!c->shake.told || sw_quic_now(c->q) - c->heard_at_ns < SW_NS_PER_S)
         return false;
     ngtcp2_conn_get_conn_stat(c->nc, &st);
     return st.pto_count > 0;
@@ -30,26 +30,27 @@ static bool owes_answer(const struct sw_qconn *c)
 /* What is sent to an address nobody has proved to be the peer's is ngtcp2's to limit. */
 static bool may_repeat(const struct sw_qconn *c)
 {
-    return c->probe && c->probe_path == c->path_now && (c->dialled || c->path_valid == c->path_now);
+    return c->probe.p && c->probe.path == c->paths.now &&
+           (c->dialled || c->paths.valid == c->paths.now);
 }
 
 void sw_qsilence_sent(struct sw_qconn *c, uint16_t path, const uint8_t *p, size_t n)
 {
-    if (path != c->path_now || !owes_answer(c))
+    if (path != c->paths.now || !owes_answer(c))
         return;
-    sw_free(c->probe);
-    c->probe = sw_malloc(n);
-    memcpy(c->probe, p, n);
-    c->probe_n = n;
-    c->probe_path = path;
-    c->repeat_at_ns = sw_quic_now(c->q) + REPEAT_NS;
+    sw_free(c->probe.p);
+    c->probe.p = sw_malloc(n);
+    memcpy(c->probe.p, p, n);
+    c->probe.n = n;
+    c->probe.path = path;
+    c->probe.repeat_ns = sw_quic_now(c->q) + REPEAT_NS;
 }
 
 void sw_qsilence_end(struct sw_qconn *c)
 {
-    sw_free(c->probe);
-    c->probe = NULL;
-    c->relays_asked = false;
+    sw_free(c->probe.p);
+    c->probe.p = NULL;
+    c->probe.relays_asked = false;
 }
 
 /*
@@ -58,14 +59,15 @@ void sw_qsilence_end(struct sw_qconn *c)
  */
 static uint64_t ask_due(const struct sw_qconn *c)
 {
-    return c->ready && c->n_streams > 0 && !c->relays_asked ? c->heard_at_ns + ASK_NS : UINT64_MAX;
+    return c->shake.told && c->streams.n > 0 && !c->probe.relays_asked ? c->heard_at_ns + ASK_NS
+                                                                       : UINT64_MAX;
 }
 
 static void ask_relays(struct sw_qconn *c)
 {
     if (ask_due(c) > sw_quic_now(c->q))
         return;
-    c->relays_asked = true;
+    c->probe.relays_asked = true;
     SW_LIST_FOREACH (it, &c->q->relays)
         sw_relay_client_probe(SW_CONTAINER_OF(it, struct sw_qrelay, link)->client);
 }
@@ -78,7 +80,7 @@ static uint64_t repeat_due(const struct sw_qconn *c)
     /* A relay of ours that is down explains the silence. */
     if (!owes_answer(c) || sw_qpath_relay_down(c))
         return UINT64_MAX;
-    return may_repeat(c) ? sw_min(gone, c->repeat_at_ns) : gone;
+    return may_repeat(c) ? sw_min(gone, c->probe.repeat_ns) : gone;
 }
 
 uint64_t sw_qsilence_due(const struct sw_qconn *c)
@@ -90,7 +92,7 @@ void sw_qsilence_check(struct sw_qconn *c)
 {
     uint64_t now = sw_quic_now(c->q);
 
-    if (c->closing)
+    if (c->end.closing)
         return;
     ask_relays(c);
     if (repeat_due(c) > now)
@@ -99,6 +101,6 @@ void sw_qsilence_check(struct sw_qconn *c)
         sw_qconn_fail(c, SW_QCLOSE_IDLE, 0, "the peer does not answer");
         return;
     }
-    (void)sw_qpath_send(c, c->probe_path, 0, c->probe, c->probe_n, c->probe_n);
-    c->repeat_at_ns = now + REPEAT_NS;
+    (void)sw_qpath_send(c, c->probe.path, 0, c->probe.p, c->probe.n, c->probe.n);
+    c->probe.repeat_ns = now + REPEAT_NS;
 }

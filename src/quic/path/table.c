@@ -35,8 +35,8 @@ bool sw_qroute_direct(const struct sw_quic *q, const struct sw_addr *a, struct s
 struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id)
 {
     for (size_t i = 0; id && i < QUIC_PATHS_MAX; i++)
-        if (c->path[i].id == id)
-            return &c->path[i];
+        if (c->paths.ent[i].id == id)
+            return &c->paths.ent[i];
     return NULL;
 }
 
@@ -47,17 +47,17 @@ struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id)
  */
 static struct sw_qpathent *find(struct sw_qconn *c, const struct sw_qroute *r)
 {
-    struct sw_qpathent *found = c->dial ? NULL : sw_qpath_get(c, c->path_renewed);
+    struct sw_qpathent *found = c->dial ? NULL : sw_qpath_get(c, c->paths.renewed);
 
     if (found && sw_qroute_eq(&found->route, r))
         return found;
-    found = sw_qpath_get(c, c->path_now);
+    found = sw_qpath_get(c, c->paths.now);
     if (found && sw_qroute_eq(&found->route, r))
         return found;
     found = NULL;
     for (size_t i = 0; i < QUIC_PATHS_MAX && !found; i++)
-        if (c->path[i].id && sw_qroute_eq(&c->path[i].route, r))
-            found = &c->path[i];
+        if (c->paths.ent[i].id && sw_qroute_eq(&c->paths.ent[i].route, r))
+            found = &c->paths.ent[i];
     return found;
 }
 
@@ -68,12 +68,12 @@ static struct sw_qpathent *spare(struct sw_qconn *c)
     uint16_t best_age = 0;
 
     for (size_t i = 0; i < QUIC_PATHS_MAX; i++) {
-        struct sw_qpathent *p = &c->path[i];
-        uint16_t age = (uint16_t)(c->path_next - p->id);
+        struct sw_qpathent *p = &c->paths.ent[i];
+        uint16_t age = (uint16_t)(c->paths.next - p->id);
 
         if (!p->id)
             return p;
-        if (p->id == c->path_now || (c->dial && p->id == c->dial->trying))
+        if (p->id == c->paths.now || (c->dial && p->id == c->dial->trying))
             continue;
         if (!best || age > best_age) {
             best = p;
@@ -88,9 +88,9 @@ struct sw_qpathent *sw_qpath_add(struct sw_qconn *c, const struct sw_qroute *r)
     struct sw_qpathent *p = spare(c);
 
     do
-        c->path_next++;
-    while (c->path_next == 0 || sw_qpath_get(c, c->path_next));
-    *p = (struct sw_qpathent){.id = c->path_next, .route = *r};
+        c->paths.next++;
+    while (c->paths.next == 0 || sw_qpath_get(c, c->paths.next));
+    *p = (struct sw_qpathent){.id = c->paths.next, .route = *r};
     return p;
 }
 
@@ -175,8 +175,8 @@ void sw_qpath_forget_relay(struct sw_qconn *c, const struct sw_qrelay *r)
     size_t n = 0;
 
     for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
-        if (c->path[i].id && c->path[i].route.relay == r)
-            c->path[i].id = 0;
+        if (c->paths.ent[i].id && c->paths.ent[i].route.relay == r)
+            c->paths.ent[i].id = 0;
     if (!d)
         return;
     for (size_t i = 0; i < d->n; i++)
@@ -189,7 +189,7 @@ void sw_qpath_forget_relay(struct sw_qconn *c, const struct sw_qrelay *r)
 bool sw_qpath_uses_relay(const struct sw_qconn *c, const struct sw_qrelay *r)
 {
     for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
-        if (c->path[i].id && c->path[i].route.relay == r)
+        if (c->paths.ent[i].id && c->paths.ent[i].route.relay == r)
             return true;
     for (size_t i = 0; c->dial && i < c->dial->n; i++)
         if (c->dial->route[i].relay == r)
@@ -204,8 +204,8 @@ static const struct sw_qpathent *current(const struct sw_qconn *c)
     if (c->dial && c->dial->racing)
         return NULL;
     for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
-        if (c->path[i].id && c->path[i].id == c->path_now)
-            return &c->path[i];
+        if (c->paths.ent[i].id && c->paths.ent[i].id == c->paths.now)
+            return &c->paths.ent[i];
     return NULL;
 }
 

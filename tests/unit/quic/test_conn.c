@@ -224,8 +224,8 @@ static void a_peer_that_does_not_answer_is_given_up(void **state)
     rig_start(&r, NULL, NULL);
     rig_connect(&r);
     rig_idle(&r, 30);
-    r.b.c->quiet = true;
-    r.b.c->closing = true;
+    r.b.c->end.quiet = true;
+    r.b.c->end.closing = true;
     sw_quic_free(r.b.q);
     r.b.q = NULL;
     rig_open(&r, &t, 1000);
@@ -243,7 +243,7 @@ static void readdress_b(struct rig *r)
     struct sw_qconn *c = r->a.c;
 
     for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
-        c->path[i].route.remote.port = 9;
+        c->paths.ent[i].route.remote.port = 9;
     for (size_t i = 0; i < c->dial->n; i++)
         c->dial->route[i].remote.port = 9;
 }
@@ -277,7 +277,7 @@ static void a_stray_packet_moves_nothing(void **state)
     rig_start(&r, NULL, NULL);
     rig_connect(&r);
     rig_idle(&r, 30);
-    from = sw_qpath_get(r.a.c, r.a.c->path_now)->route;
+    from = sw_qpath_get(r.a.c, r.a.c->paths.now)->route;
     from.remote.port = 9;
     memcpy(p + 1, SW_CONTAINER_OF(r.a.c->cids.next, struct sw_qcid, link)->b, QUIC_CID_LEN);
     sw_quic_packet(r.a.q, &from, 0, p, sizeof(p));
@@ -507,8 +507,8 @@ static void a_stateless_reset_is_understood(void **state)
     rig_connect(&r);
     assert_int_equal(sw_quic_bound(r.b.q, at), 1);
     /* Die without a word. */
-    r.b.c->quiet = true;
-    r.b.c->closing = true;
+    r.b.c->end.quiet = true;
+    r.b.c->end.closing = true;
     sw_quic_free(r.b.q);
     cfg.bind = at[0];
     cfg.key = r.b.key;

@@ -71,8 +71,8 @@ static void nothing_is_left(struct rig *r)
     assert_int_equal(buffered(&r->b), 0);
     assert_int_equal(r->a.q->tx_beyond, 0);
     assert_int_equal(r->b.q->promised, 0);
-    assert_int_equal(r->a.c->tx_beyond, 0);
-    assert_int_equal(r->b.c->promised, 0);
+    assert_int_equal(r->a.c->flow.tx_beyond, 0);
+    assert_int_equal(r->b.c->flow.promised, 0);
 }
 
 static void readers_that_take_nothing_are_held_back(void **state)
@@ -95,7 +95,7 @@ static void readers_that_take_nothing_are_held_back(void **state)
         open_slow(&r, slow, 2 * MIB);
         /* 60 MiB were offered. */
         assert_true(buffered(&r.a) <= cases[i].limit + SLOW * QUIC_CHUNK);
-        assert_true(r.a.c->tx_beyond <= cases[i].limit + SLOW * (QUIC_CHUNK - QUIC_FLOOR));
+        assert_true(r.a.c->flow.tx_beyond <= cases[i].limit + SLOW * (QUIC_CHUNK - QUIC_FLOOR));
         assert_true(times_held_back(&r.a) >= SLOW / 2);
         /* And 32 KiB each were sent. */
         assert_true(buffered(&r.b) <= SLOW * QUIC_FLOOR);
@@ -144,7 +144,7 @@ static void a_window_grows_as_it_is_used(void **state)
     /* Reading on is stopped: no more than the window comes. */
     r.b.in[0].hold_after = r.b.in[0].read;
     rig_idle(&r, 100);
-    assert_true(r.b.c->held <= MIB);
+    assert_true(r.b.c->flow.held <= MIB);
     r.b.in[0].hold_after = UINT64_MAX;
     sw_qstream_resume(r.b.in[0].s);
     rig_until_true(&r, &r.b.in[0].fin);
@@ -173,12 +173,12 @@ static void grown_windows_stay_within_the_budget(void **state)
         rig_until(&r, &r.b.n_in, i + 1);
         rig_until(&r, &r.b.in[i].read, MIB);
     }
-    rig_while(&r, r.b.c->held <= MIB || times_held_back(&r.b) == 0);
+    rig_while(&r, r.b.c->flow.held <= MIB || times_held_back(&r.b) == 0);
     rig_idle(&r, 100);
     assert_true(r.b.q->promised <= 4 * MIB);
     assert_true(r.b.q->promised > MIB);
-    assert_true(r.b.c->held > MIB);
-    assert_true(r.b.c->held <= 4 * MIB + SLOW * QUIC_FLOOR);
+    assert_true(r.b.c->flow.held > MIB);
+    assert_true(r.b.c->flow.held <= 4 * MIB + SLOW * QUIC_FLOOR);
     assert_true(times_held_back(&r.b) > 0);
     run_quick(&r, 20 * MIB);
     release(&r, 3 * MIB);
@@ -232,7 +232,7 @@ static void room_ends_where_the_limits_say(void **state)
         struct bare *b = bare_new(cases[i].max, cases[i].max_conn);
 
         b->q.tx_beyond = cases[i].used;
-        b->c.tx_beyond = cases[i].used_conn;
+        b->c.flow.tx_beyond = cases[i].used_conn;
         if (sw_qmem_room(&b->s, 0) != cases[i].room)
             fail_msg("case %zu: %zu", i, sw_qmem_room(&b->s, 0));
         /* Who holds the floor already gets no more of it. */
@@ -251,10 +251,10 @@ static void only_what_is_beyond_the_floor_counts(void **state)
     assert_int_equal(b->q.tx_beyond, 0);
     sw_qmem_count(&b->s, QUIC_CHUNK);
     assert_int_equal(b->q.tx_beyond, QUIC_CHUNK);
-    assert_int_equal(b->c.tx_beyond, QUIC_CHUNK);
+    assert_int_equal(b->c.flow.tx_beyond, QUIC_CHUNK);
     sw_qmem_count(&b->s, -QUIC_CHUNK);
     assert_int_equal(b->q.tx_beyond, 0);
-    assert_int_equal(b->c.tx_beyond, 0);
+    assert_int_equal(b->c.flow.tx_beyond, 0);
     sw_qmem_count(&b->s, -QUIC_FLOOR);
     assert_int_equal(b->q.tx_mem, 0);
     sw_free(b);
@@ -289,10 +289,10 @@ static void windows_grow_within_the_budgets(void **state)
         /* It was at four floors, three of them out of the budget. */
         assert_int_equal(largest, QUIC_FLOOR + (MIB / 2 - 3 * QUIC_FLOOR) / 2);
         assert_int_equal(b->q.promised, b->s.window - QUIC_FLOOR);
-        assert_int_equal(b->c.promised, b->s.window - QUIC_FLOOR);
+        assert_int_equal(b->c.flow.promised, b->s.window - QUIC_FLOOR);
         sw_qmem_stream_end(&b->s);
         assert_int_equal(b->q.promised, 0);
-        assert_int_equal(b->c.promised, 0);
+        assert_int_equal(b->c.flow.promised, 0);
         sw_loop_free(b->q.loop);
         sw_free(b);
     }

@@ -310,11 +310,11 @@ static void an_outage_does_not_make_packets_small_for_good(void **state)
     rig_open(&r, &t, 10 * BULK);
     rig_while(&r, (middle_forward(&m), t.read < 10000));
     m.closed = true;
-    rig_while(&r, (middle_forward(&m), !r.a.c->hole));
+    rig_while(&r, (middle_forward(&m), !r.a.c->hole.found));
     m.closed = false;
     middle_until(&m, &r, &t.closed);
     assert_true(t.fin && !t.mismatch);
-    assert_false(r.a.c->hole);
+    assert_false(r.a.c->hole.found);
     assert_true(sw_qconn_packet_max(r.a.c, QUIC_MTU) == QUIC_MTU);
     middle_close(&m);
     rig_stop(&r);

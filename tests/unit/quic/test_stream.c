@@ -14,20 +14,20 @@ static void a_reader_that_takes_nothing_stops_the_sender(void **state)
     r.b.hold_after = 0;
     rig_connect(&r);
     rig_open(&r, &t, 5000000);
-    rig_while(&r, r.b.n_in == 0 || r.b.c->held < 100000);
+    rig_while(&r, r.b.n_in == 0 || r.b.c->flow.held < 100000);
     rig_idle(&r, 100);
     assert_int_equal(r.b.n_in, 1);
     assert_int_equal(r.b.in[0].read, 0);
     /* What was sent is the window, what waits is bounded by the sender's buffer. */
     assert_int_equal(t.s->tx_sent, 100000);
     assert_true(t.written <= QUIC_SEND_MAX + QUIC_CHUNK);
-    assert_int_equal(r.b.c->held, 100000);
+    assert_int_equal(r.b.c->flow.held, 100000);
     r.b.in[0].hold_after = UINT64_MAX;
     sw_qstream_resume(r.b.in[0].s);
     rig_until_true(&r, &r.b.in[0].fin);
     assert_int_equal(r.b.in[0].read, 5000000);
     assert_false(r.b.in[0].mismatch);
-    assert_int_equal(r.b.c->held, 0);
+    assert_int_equal(r.b.c->flow.held, 0);
     rig_stop(&r);
 }
 
@@ -46,9 +46,9 @@ static void a_slow_reader_does_not_stop_others(void **state)
     for (size_t i = 0; i < SW_ARRAY_LEN(slow); i++)
         rig_open(&r, &slow[i], 200000);
     rig_until(&r, &r.b.n_in, 3);
-    for (int i = 0; i < 1000 && r.b.c->held < 600000; i++)
+    for (int i = 0; i < 1000 && r.b.c->flow.held < 600000; i++)
         rig_idle(&r, 5);
-    assert_int_equal(r.b.c->held, 600000);
+    assert_int_equal(r.b.c->flow.held, 600000);
     r.b.hold_after = UINT64_MAX;
     rig_open(&r, &quick, 100000);
     rig_until(&r, &r.b.n_in, 4);
@@ -101,7 +101,7 @@ static void a_reset_is_told_with_its_code(void **state)
     rig_until_true(&r, &r.b.in[0].reset);
     assert_int_equal(r.b.in[0].reset_code, 77);
     assert_false(r.b.in[0].fin);
-    assert_int_equal(r.b.c->held, 0);
+    assert_int_equal(r.b.c->flow.held, 0);
     /* The other direction still works. */
     r.b.in[0].to_write = 1000;
     r.b.in[0].finish = true;
@@ -129,7 +129,7 @@ static void a_reader_may_stop_the_sender(void **state)
     sw_qstream_finish(r.b.in[0].s);
     rig_until_true(&r, &t.closed);
     rig_until_true(&r, &r.b.in[0].closed);
-    assert_int_equal(r.b.c->held, 0);
+    assert_int_equal(r.b.c->flow.held, 0);
     /* Credit of what nobody read came back: the connection is as good as new. */
     r.b.hold_after = UINT64_MAX;
     rig_open(&r, &t, 40000000);
@@ -341,7 +341,7 @@ static void losses_do_not_change_the_order(void **state)
     for (int i = 0; i < 3; i++)
         lost += transfer_with_losses(&r, &t, 50 + 20 * i);
     assert_true(lost > 0);
-    assert_int_equal(r.b.c->held, 0);
+    assert_int_equal(r.b.c->flow.held, 0);
     rig_stop(&r);
 }
 
@@ -393,7 +393,7 @@ static void a_whole_window_at_once_stays_in_order(void **state)
     }
     assert_int_equal(r.b.in[0].read, at[0]);
     assert_false(r.b.in[0].mismatch);
-    assert_int_equal(r.b.c->held, 0);
+    assert_int_equal(r.b.c->flow.held, 0);
     rig_stop(&r);
 }
 
@@ -412,18 +412,18 @@ static void bytes_that_come_early_are_kept(void **state)
         rig_pump(&t[i]);
         rig_until(&r, &r.b.in[i].read, 1);
     }
-    r.b.c->ready = false;
+    r.b.c->shake.told = false;
     receive(r.b.in[0].s, &at[0], 5000, false);
     sw_quic_turn(r.b.q);
     assert_int_equal(r.b.in[0].read, 1);
-    r.b.c->ready = true;
+    r.b.c->shake.told = true;
     receive(r.b.in[1].s, &at[1], 3000, false);
     sw_quic_turn(r.b.q);
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(r.b.in[i].read, at[i]);
         assert_false(r.b.in[i].mismatch);
     }
-    assert_int_equal(r.b.c->held, 0);
+    assert_int_equal(r.b.c->flow.held, 0);
     rig_stop(&r);
 }
 
