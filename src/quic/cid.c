@@ -23,8 +23,8 @@ static void drop(struct sw_map *m, struct sw_qcid *id)
 {
     struct sw_quic *q = id->conn->q;
 
-    if (q->cid_last == id)
-        q->cid_last = NULL;
+    if (q->ids.last == id)
+        q->ids.last = NULL;
     (void)sw_map_del(m, sw_slice(id->b, id->len));
     sw_list_unlink(&id->link);
     sw_free(id);
@@ -32,7 +32,7 @@ static void drop(struct sw_map *m, struct sw_qcid *id)
 
 bool sw_qcid_add(struct sw_qconn *c, const uint8_t *p, size_t n)
 {
-    return add(c, &c->q->cids, &c->cids, p, n);
+    return add(c, &c->q->ids.cids, &c->cids, p, n);
 }
 
 /*
@@ -50,7 +50,7 @@ void sw_qcid_make(struct sw_qconn *c, uint8_t *p, size_t n, bool first)
 
 void sw_qcid_add_token(struct sw_qconn *c, const uint8_t token[QUIC_TOKEN])
 {
-    (void)add(c, &c->q->tokens, &c->tokens, token, QUIC_TOKEN);
+    (void)add(c, &c->q->ids.tokens, &c->tokens, token, QUIC_TOKEN);
 }
 
 static void remove_one(struct sw_qconn *c, struct sw_map *m, const uint8_t *p, size_t n)
@@ -63,37 +63,37 @@ static void remove_one(struct sw_qconn *c, struct sw_map *m, const uint8_t *p, s
 
 void sw_qcid_remove(struct sw_qconn *c, const uint8_t *p, size_t n)
 {
-    remove_one(c, &c->q->cids, p, n);
+    remove_one(c, &c->q->ids.cids, p, n);
 }
 
 void sw_qcid_remove_token(struct sw_qconn *c, const uint8_t token[QUIC_TOKEN])
 {
-    remove_one(c, &c->q->tokens, token, QUIC_TOKEN);
+    remove_one(c, &c->q->ids.tokens, token, QUIC_TOKEN);
 }
 
 void sw_qcid_remove_all(struct sw_qconn *c)
 {
     SW_LIST_FOREACH (it, &c->cids)
-        drop(&c->q->cids, SW_CONTAINER_OF(it, struct sw_qcid, link));
+        drop(&c->q->ids.cids, SW_CONTAINER_OF(it, struct sw_qcid, link));
     SW_LIST_FOREACH (it, &c->tokens)
-        drop(&c->q->tokens, SW_CONTAINER_OF(it, struct sw_qcid, link));
+        drop(&c->q->ids.tokens, SW_CONTAINER_OF(it, struct sw_qcid, link));
 }
 
 struct sw_qconn *sw_qcid_find(struct sw_quic *q, const uint8_t *p, size_t n)
 {
-    struct sw_qcid *id = q->cid_last;
+    struct sw_qcid *id = q->ids.last;
 
     if (!id || id->len != n || memcmp(id->b, p, n) != 0)
-        id = sw_map_get(&q->cids, sw_slice(p, n));
+        id = sw_map_get(&q->ids.cids, sw_slice(p, n));
     if (!id)
         return NULL;
-    q->cid_last = id;
+    q->ids.last = id;
     return id->conn;
 }
 
 struct sw_qconn *sw_qcid_find_token(const struct sw_quic *q, const uint8_t token[QUIC_TOKEN])
 {
-    struct sw_qcid *id = sw_map_get(&q->tokens, sw_slice(token, QUIC_TOKEN));
+    struct sw_qcid *id = sw_map_get(&q->ids.tokens, sw_slice(token, QUIC_TOKEN));
 
     return id ? id->conn : NULL;
 }

@@ -105,7 +105,7 @@ static struct sw_qconn *conn_new(struct sw_quic *q)
     sw_list_init(&c->dgrams.out);
     sw_list_init(&c->dgrams.in);
     sw_list_push_back(&q->conns, &c->link);
-    q->n_conns++;
+    q->conn.n++;
     c->resets.at_ns = sw_quic_now(q);
     c->heard_at_ns = sw_quic_now(q);
     c->keepalive_ns = q->cfg.keepalive_ns;
@@ -152,7 +152,7 @@ struct sw_qconn *sw_qconn_dial(struct sw_quic *q, const struct sw_nodeid *peer,
     c->dialled = true;
     sw_qids_init(&c->ids, false);
     c->shake.known = true;
-    q->n_known++;
+    q->conn.n_known++;
     c->peer = *peer;
     c->alpn = sw_slice(sw_slice_dup(alpn), alpn.n);
     c->dial = SW_NEW(struct sw_qroutes);
@@ -194,8 +194,8 @@ struct sw_qconn *sw_qconn_accept(struct sw_quic *q, const struct sw_qaccept *a,
 
     c->shake.half_open = true;
     sw_qids_init(&c->ids, true);
-    q->half_open++;
-    sw_list_push_back(&q->halves, &c->half);
+    q->conn.half_open++;
+    sw_list_push_back(&q->conn.halves, &c->half);
     c->jumbo = !from->relay && sw_ip_is_loopback(&from->remote.ip);
     c->paths.now = sw_qpath_of(c, from, true)->id;
     c->paths.told = c->paths.now;

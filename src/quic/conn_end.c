@@ -17,7 +17,7 @@ void sw_qconn_end_half_open(struct sw_qconn *c)
 {
     if (!c->shake.half_open)
         return;
-    c->q->half_open--;
+    c->q->conn.half_open--;
     c->shake.half_open = false;
     sw_list_unlink(&c->half);
 }
@@ -32,16 +32,17 @@ static void count_failure(struct sw_qconn *c)
         return;
     sw_qconn_end_half_open(c);
     c->shake.failed = true;
-    c->q->n_failures++;
-    sw_list_push_back(&c->q->failures, &c->half);
+    c->q->conn.n_failures++;
+    sw_list_push_back(&c->q->conn.failures, &c->half);
 }
 
 bool sw_qconn_drop_half_open(struct sw_quic *q)
 {
-    struct sw_list *m = sw_list_empty(&q->failures) ? q->halves.next : q->failures.next;
+    struct sw_list *m =
+        sw_list_empty(&q->conn.failures) ? q->conn.halves.next : q->conn.failures.next;
     struct sw_qconn *c;
 
-    if (m == &q->halves)
+    if (m == &q->conn.halves)
         return false;
     c = SW_CONTAINER_OF(m, struct sw_qconn, half);
     if (c->nc) {
@@ -137,14 +138,14 @@ static void say_last_words(struct sw_qconn *c)
     else
         ngtcp2_connection_close_error_set_transport_error(&e, c->end.code, text, text_n);
     ngtcp2_path_storage_zero(&ps);
-    n = ngtcp2_conn_write_connection_close(c->nc, &ps.path, &pi, c->q->tx, QUIC_MTU, &e,
+    n = ngtcp2_conn_write_connection_close(c->nc, &ps.path, &pi, c->q->scratch.tx, QUIC_MTU, &e,
                                            sw_quic_now(c->q));
     if (n <= 0)
         return;
-    (void)sw_qpath_send(c, sw_qpath_id(&ps.path), 0, c->q->tx, (size_t)n, (size_t)n);
+    (void)sw_qpath_send(c, sw_qpath_id(&ps.path), 0, c->q->scratch.tx, (size_t)n, (size_t)n);
     c->end.words = sw_malloc((size_t)n);
     c->end.words_n = (size_t)n;
-    memcpy(c->end.words, c->q->tx, (size_t)n);
+    memcpy(c->end.words, c->q->scratch.tx, (size_t)n);
 }
 
 static void free_dgrams(struct sw_list *l)
@@ -184,12 +185,12 @@ void sw_qconn_bury(struct sw_qconn *c)
     }
     count_failure(c);
     if (c->shake.known)
-        q->n_known--;
+        q->conn.n_known--;
     sw_list_unlink(&c->dirty);
     sw_list_unlink(&c->event);
     sw_list_unlink(&c->link);
     sw_timer_stop(q->loop, &c->timer);
-    q->n_conns--;
+    q->conn.n--;
     SW_LIST_FOREACH (it, &c->streams.all)
         sw_qstream_lost(SW_CONTAINER_OF(it, struct sw_qstream, link));
     if (!c->gone) {
@@ -213,7 +214,7 @@ void sw_qconn_bury(struct sw_qconn *c)
     sw_free(c->dial);
     c->dial = NULL;
     /* Its IDs stay known for a while, so that late packets are not answered as a stranger's. */
-    sw_list_push_back(&q->graves, &c->link);
+    sw_list_push_back(&q->conn.graves, &c->link);
     sw_timer_start(q->loop, &c->timer, sw_min(stay, 3 * SW_NS_PER_S), sw_qconn_on_timer);
 }
 
@@ -221,7 +222,7 @@ void sw_qconn_free(struct sw_qconn *c)
 {
     sw_timer_stop(c->q->loop, &c->timer);
     if (c->shake.failed)
-        c->q->n_failures--;
+        c->q->conn.n_failures--;
     sw_list_unlink(&c->half);
     sw_list_unlink(&c->link);
     sw_qcid_remove_all(c);

@@ -81,12 +81,12 @@ static int on_completed(ngtcp2_conn *nc, void *user)
     sw_qconn_end_half_open(c);
     if (c->dialled)
         return 0;
-    if (q->n_known >= q->cfg.max_conns) {
+    if (q->conn.n_known >= q->cfg.max_conns) {
         refuse(c, "too many connections");
         return 0;
     }
     c->shake.known = true;
-    q->n_known++;
+    q->conn.n_known++;
     c->alpn = own_alpn(q, sw_qhs_alpn(c->hs));
     c->shake.confirmed = true;
     params = ngtcp2_conn_get_remote_transport_params(nc);
@@ -190,7 +190,7 @@ static int on_stream_close(ngtcp2_conn *nc, uint32_t flags, int64_t id, uint64_t
 
     if (s) {
         /* ngtcp2 does not say that the peer stopped us; if we were not through, it did. */
-        if (!s->tx_shut && !(s->fin_sent && s->tx_acked == s->tx_end))
+        if (!s->tx.shut && !(s->tx.fin_sent && s->tx.acked == s->tx.end))
             sw_qstream_was_stopped(s, code);
         s->ended = true;
         sw_list_unlink(&s->sendq);

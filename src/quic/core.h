@@ -265,48 +265,51 @@ struct sw_qchunk {
 struct sw_qstream {
     struct sw_qconn *c; /* borrowed */
     int64_t id;
-    struct sw_list link;  /* c->streams */
-    struct sw_list sendq; /* c->sendable or c->blocked */
-    struct sw_list event; /* c->stream_events */
+    struct sw_list link;  /* c->streams.all */
+    struct sw_list sendq; /* c->streams.sendable or .blocked */
+    struct sw_list event; /* c->streams.events */
     const struct sw_qstream_ops *ops;
     void *arg;
 
-    struct sw_qchunk *head; /* owned; starts at offset tx_base */
-    struct sw_qchunk *tail;
-    struct sw_qchunk *at;    /* holds the first byte not sent */
-    uint32_t at_off;         /* its position there */
-    struct sw_qchunk *spare; /* owned: lent by reserve as a second piece */
-    uint64_t tx_base;        /* stream offset of head's first byte */
-    uint64_t tx_acked;
-    uint64_t tx_sent;
-    uint64_t tx_end;
-    uint64_t tx_mem; /* of all chunks, used or not */
+    struct {
+        struct sw_qchunk *head; /* owned; starts at offset base */
+        struct sw_qchunk *tail;
+        struct sw_qchunk *at;    /* holds the first byte not sent */
+        uint32_t at_off;         /* its position there */
+        struct sw_qchunk *spare; /* owned: lent by reserve as a second piece */
+        uint64_t base;           /* stream offset of head's first byte */
+        uint64_t acked;
+        uint64_t sent;
+        uint64_t end;
+        uint64_t mem; /* of all chunks, used or not */
+        bool finish;
+        bool fin_sent;
+        bool shut;      /* reset */
+        bool starved;   /* a reserve found no room */
+        bool held_back; /* because of what all hold together */
+    } tx;
 
-    uint64_t window;    /* the peer may be ahead of the reader by so much */
-    uint64_t window_ns; /* when credit was given last */
-    uint64_t taken;     /* since then */
-    uint64_t read;      /* since the beginning */
+    struct {
+        uint64_t window;    /* the peer may be ahead of the reader by so much */
+        uint64_t window_ns; /* when credit was given last */
+        uint64_t taken;     /* since then */
+        uint64_t read;      /* since the beginning */
+        uint32_t first;     /* gathered pieces of this batch, as index + 1; 0: none */
+        uint32_t last;
+        struct sw_buf rest; /* received, not taken */
+        bool shut;          /* stopped */
+        bool fin;           /* all bytes are here */
+        bool done;          /* and were taken, or given up */
+        bool paused;        /* data took less than it got */
+    } rx;
 
-    uint32_t rx_first; /* gathered pieces of this batch, as index + 1; 0: none */
-    uint32_t rx_last;
-    struct sw_buf rest; /* received, not taken */
     uint64_t stop_code;
     uint64_t reset_code;
-
-    bool fresh; /* opened by the peer, not told yet */
-    bool finish;
-    bool fin_sent;
-    bool tx_shut;   /* reset */
-    bool rx_shut;   /* stopped */
-    bool rx_fin;    /* all bytes are here */
-    bool rx_done;   /* and were taken, or given up */
-    bool paused;    /* data took less than it got */
-    bool stopped;   /* STOP_SENDING to tell */
-    bool reset;     /* RESET_STREAM to tell */
-    bool ended;     /* ngtcp2 has forgotten it */
-    bool muted;     /* aborted: tell nothing but the end */
-    bool starved;   /* a reserve found no room */
-    bool held_back; /* because of what all hold together */
+    bool fresh;   /* opened by the peer, not told yet */
+    bool stopped; /* STOP_SENDING to tell */
+    bool reset;   /* RESET_STREAM to tell */
+    bool ended;   /* ngtcp2 has forgotten it */
+    bool muted;   /* aborted: tell nothing but the end */
     bool writable;
     bool in_call; /* inside data */
     bool again;   /* resumed from inside */
@@ -360,13 +363,7 @@ struct sw_quic {
     uint8_t secret[QUIC_SECRET];
     struct sw_qsock sock[QUIC_SOCKS];
     size_t n_socks;
-    struct sw_map cids;       /* to struct sw_qcid */
-    struct sw_qcid *cid_last; /* borrowed: found last; packets come in runs. NULL: none */
-    struct sw_map tokens;
     struct sw_list conns;
-    struct sw_list graves;
-    struct sw_list halves;   /* accepted, handshake under way; oldest first */
-    struct sw_list failures; /* graves of those that never got through; oldest first */
     struct sw_list dirty;
     struct sw_list events;
     struct sw_list relays;
@@ -374,45 +371,70 @@ struct sw_quic {
     struct sw_map reaches;         /* tag to struct sw_qreach */
     struct sw_qopenings *openings; /* owned */
     bool loopback;                 /* our addresses are of this host: so may be others' */
-    struct sw_list held;
-    size_t n_held;
-    size_t n_conns;
-    size_t half_open;
-    size_t n_failures;
-    size_t n_known; /* of conns: dialled, or through the handshake */
     bool draining;
     bool busy; /* inside a turn of ours: no need to ask for another */
     struct sw_defer turn;
     struct sw_timer housekeeping;
-    struct sw_timer hold_timer;
-    struct sw_timer network_timer; /* until then a change of the network waits */
-    uint64_t network_ns;           /* of the last one that was acted on */
-    uint64_t network_gap_ns;
-    bool network_waits;
-
-    uint8_t *rx;     /* owned: SW_DGRAM_BATCH buffers */
-    uint8_t *tx;     /* owned: one send */
-    uint8_t *gather; /* owned: stream bytes of one batch, QUIC_GATHER */
-    size_t gathered;
-    SW_VEC(struct sw_qpiece) pieces;
-    struct sw_qchunk *free_chunks; /* owned */
-    size_t n_free_chunks;
-    uint64_t tx_mem;    /* bytes of chunks that streams have */
-    uint64_t tx_beyond; /* as of connections */
-    uint64_t promised;
-    uint64_t limit_told_ns;
-
-    struct sw_qbucket say_reset;
-    struct sw_qbucket say_version;
-    struct sw_qbucket say_refused;
-    struct sw_qbucket say_retry;
-    struct sw_qbucket say_flood;
-    struct sw_qbucket say_relay; /* lines of the log */
-    struct sw_qbucket say_ids;   /* lines of the log */
-    struct sw_qbucket say_ping;
-    struct sw_qbucket say_pong;
     uint64_t key_update_after; /* packets */
     struct sw_quic_stats stats;
+
+    struct {
+        struct sw_map cids;   /* to struct sw_qcid */
+        struct sw_qcid *last; /* borrowed: found last; packets come in runs. NULL: none */
+        struct sw_map tokens;
+    } ids;
+
+    struct {
+        struct sw_list graves;
+        struct sw_list halves;   /* accepted, handshake under way; oldest first */
+        struct sw_list failures; /* graves of those that never got through; oldest first */
+        size_t n;
+        size_t half_open;
+        size_t n_failures;
+        size_t n_known; /* of conns: dialled, or through the handshake */
+    } conn;
+
+    struct { /* Initials by relay that wait for a direct copy */
+        struct sw_list all;
+        size_t n;
+        struct sw_timer timer;
+    } held;
+
+    struct {
+        struct sw_timer timer; /* until then a change of the network waits */
+        uint64_t at_ns;        /* of the last one that was acted on */
+        uint64_t gap_ns;
+        bool waits;
+    } network;
+
+    struct {
+        uint8_t *rx;     /* owned: SW_DGRAM_BATCH buffers */
+        uint8_t *tx;     /* owned: one send */
+        uint8_t *gather; /* owned: stream bytes of one batch, QUIC_GATHER */
+        size_t gathered;
+        SW_VEC(struct sw_qpiece) pieces;
+    } scratch;
+
+    struct {
+        struct sw_qchunk *free; /* owned */
+        size_t n_free;
+        uint64_t tx;        /* bytes of chunks that streams have */
+        uint64_t tx_beyond; /* as of connections */
+        uint64_t promised;
+        uint64_t told_ns; /* that the limit was reached */
+    } memory;
+
+    struct { /* answers per second, and lines of the log */
+        struct sw_qbucket reset;
+        struct sw_qbucket version;
+        struct sw_qbucket refused;
+        struct sw_qbucket retry;
+        struct sw_qbucket flood;
+        struct sw_qbucket relay; /* lines */
+        struct sw_qbucket ids;   /* lines */
+        struct sw_qbucket ping;
+        struct sw_qbucket pong;
+    } limit;
 };
 
 static inline uint64_t sw_quic_now(const struct sw_quic *q)

@@ -97,8 +97,8 @@ static void tell_all(struct sw_quic *q)
 
     while ((m = sw_list_pop_front(&q->events)))
         tell(SW_CONTAINER_OF(m, struct sw_qconn, event));
-    q->gathered = 0;
-    q->pieces.n = 0;
+    q->scratch.gathered = 0;
+    q->scratch.pieces.n = 0;
 }
 
 static void write_all(struct sw_quic *q)
@@ -169,7 +169,7 @@ static void read_socket(struct sw_qsock *s)
 
     s->more = false;
     for (size_t i = 0; i < SW_DGRAM_BATCH; i++)
-        in[i].buf = q->rx + i * SW_DGRAM_MAX;
+        in[i].buf = q->scratch.rx + i * SW_DGRAM_MAX;
     for (int round = 0; round < BATCHES_PER_WAKE; round++) {
         int n;
 
@@ -309,13 +309,13 @@ struct sw_quic *sw_quic_new(struct sw_loop *l, const struct sw_quic_config *cfg,
 
     q->loop = l;
     sw_list_init(&q->conns);
-    sw_list_init(&q->graves);
-    sw_list_init(&q->halves);
-    sw_list_init(&q->failures);
+    sw_list_init(&q->conn.graves);
+    sw_list_init(&q->conn.halves);
+    sw_list_init(&q->conn.failures);
     sw_list_init(&q->dirty);
     sw_list_init(&q->events);
     sw_list_init(&q->relays);
-    sw_list_init(&q->held);
+    sw_list_init(&q->held.all);
     copy_config(q, cfg);
     /*
      * Of the key, not random: a process that starts again on the same port can tell the peers of
@@ -330,9 +330,9 @@ struct sw_quic *sw_quic_new(struct sw_loop *l, const struct sw_quic_config *cfg,
         sw_quic_free(q);
         return NULL;
     }
-    q->rx = sw_malloc(QUIC_GATHER);
-    q->tx = sw_malloc(SW_DGRAM_SEND_MAX + QUIC_MTU_LOOPBACK);
-    q->gather = sw_malloc(QUIC_GATHER);
+    q->scratch.rx = sw_malloc(QUIC_GATHER);
+    q->scratch.tx = sw_malloc(SW_DGRAM_SEND_MAX + QUIC_MTU_LOOPBACK);
+    q->scratch.gather = sw_malloc(QUIC_GATHER);
     sw_timer_start(l, &q->housekeeping, HOUSEKEEPING_NS, on_housekeeping);
     return q;
 }
@@ -345,7 +345,7 @@ static void close_all(struct sw_quic *q)
         sw_qconn_close(c, 0, "");
         sw_qconn_bury(c);
     }
-    SW_LIST_FOREACH (it, &q->graves)
+    SW_LIST_FOREACH (it, &q->conn.graves)
         sw_qconn_free(SW_CONTAINER_OF(it, struct sw_qconn, link));
 }
 
@@ -360,7 +360,7 @@ void sw_quic_free(struct sw_quic *q)
     sw_qrelays_sweep(q, true);
     sw_defer_cancel(&q->turn);
     sw_timer_stop(q->loop, &q->housekeeping);
-    sw_timer_stop(q->loop, &q->network_timer);
+    sw_timer_stop(q->loop, &q->network.timer);
     for (size_t i = 0; i < q->n_socks; i++) {
         sw_watch_stop(&q->sock[i].watch);
         sw_sock_close(q->sock[i].fd);
@@ -374,15 +374,15 @@ void sw_quic_free(struct sw_quic *q)
     sw_free(q->ca_file);
     sw_slice_free(&q->token);
     sw_slice_free(&q->token_for);
-    sw_map_done(&q->cids);
-    sw_map_done(&q->tokens);
+    sw_map_done(&q->ids.cids);
+    sw_map_done(&q->ids.tokens);
     sw_map_done(&q->reaches);
-    sw_vec_done(&q->pieces);
+    sw_vec_done(&q->scratch.pieces);
     sw_qchunks_done(q);
     sw_free(q->path_lib);
-    sw_free(q->rx);
-    sw_free(q->tx);
-    sw_free(q->gather);
+    sw_free(q->scratch.rx);
+    sw_free(q->scratch.tx);
+    sw_free(q->scratch.gather);
     explicit_bzero(q->secret, sizeof(q->secret));
     sw_free(q);
 }
@@ -410,12 +410,12 @@ static void on_network_timer(struct sw_timer *t);
 static void network_changed(struct sw_quic *q)
 {
     uint64_t now = sw_quic_now(q);
-    bool quiet = now - q->network_ns >= NETWORK_QUIET_NS;
+    bool quiet = now - q->network.at_ns >= NETWORK_QUIET_NS;
 
-    q->network_waits = false;
-    q->network_ns = now;
-    q->network_gap_ns = quiet ? NETWORK_NS : sw_min(2 * q->network_gap_ns, NETWORK_MAX_NS);
-    sw_timer_start(q->loop, &q->network_timer, q->network_gap_ns, on_network_timer);
+    q->network.waits = false;
+    q->network.at_ns = now;
+    q->network.gap_ns = quiet ? NETWORK_NS : sw_min(2 * q->network.gap_ns, NETWORK_MAX_NS);
+    sw_timer_start(q->loop, &q->network.timer, q->network.gap_ns, on_network_timer);
     sw_qopenings_network_changed(q);
     SW_LIST_FOREACH (it, &q->relays) {
         struct sw_qrelay *r = SW_CONTAINER_OF(it, struct sw_qrelay, link);
@@ -429,9 +429,9 @@ static void network_changed(struct sw_quic *q)
 
 static void on_network_timer(struct sw_timer *t)
 {
-    struct sw_quic *q = SW_CONTAINER_OF(t, struct sw_quic, network_timer);
+    struct sw_quic *q = SW_CONTAINER_OF(t, struct sw_quic, network.timer);
 
-    if (q->network_waits)
+    if (q->network.waits)
         network_changed(q);
 }
 
@@ -441,8 +441,8 @@ static void on_network_timer(struct sw_timer *t)
  */
 void sw_quic_network_changed(struct sw_quic *q)
 {
-    q->network_waits = true;
-    if (!sw_timer_running(&q->network_timer))
+    q->network.waits = true;
+    if (!sw_timer_running(&q->network.timer))
         network_changed(q);
 }
 
@@ -461,7 +461,7 @@ struct sw_qconn *sw_quic_dial(struct sw_quic *q, const struct sw_quic_target *t,
         (void)sw_err_set(err, SW_EINVAL, "no protocol, or a NodeID that is no key");
         return NULL;
     }
-    if (q->n_conns >= q->cfg.max_conns || q->draining) {
+    if (q->conn.n >= q->cfg.max_conns || q->draining) {
         (void)sw_err_set(err, SW_ELIMIT, "too many connections");
         return NULL;
     }
@@ -488,9 +488,9 @@ struct sw_qconn *sw_quic_dial(struct sw_quic *q, const struct sw_quic_target *t,
 void sw_quic_stats(const struct sw_quic *q, struct sw_quic_stats *ret)
 {
     *ret = q->stats;
-    ret->conns = q->n_conns;
+    ret->conns = q->conn.n;
     ret->conns_relay = 0;
-    ret->buffered = q->tx_mem;
+    ret->buffered = q->memory.tx;
     SW_LIST_FOREACH (it, &q->conns) {
         const struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
         bool relay = sw_qconn_path(c) == SW_QPATH_RELAY;

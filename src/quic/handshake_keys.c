@@ -160,7 +160,7 @@ static void log_too_many_ids(struct sw_qconn *c)
     char id[SW_NODEID_SHORT];
 
     c->q->stats.rx_dropped++;
-    if (sw_qbucket_take(&c->q->say_ids, sw_quic_now(c->q), 1))
+    if (sw_qbucket_take(&c->q->limit.ids, sw_quic_now(c->q), 1))
         sw_log_info("quic",
                     "node %s gives connection IDs and does not acknowledge that others are "
                     "retired: packet dropped",

@@ -61,14 +61,14 @@ static uint64_t beyond(uint64_t held)
 void sw_qmem_count(struct sw_qstream *s, int64_t delta)
 {
     struct sw_qconn *c = s->c;
-    uint64_t before = beyond(s->tx_mem);
+    uint64_t before = beyond(s->tx.mem);
     uint64_t more;
 
-    s->tx_mem += (uint64_t)delta;
-    c->q->tx_mem += (uint64_t)delta;
-    more = beyond(s->tx_mem) - before; /* modulo 2^64, as sums of unsigned are */
+    s->tx.mem += (uint64_t)delta;
+    c->q->memory.tx += (uint64_t)delta;
+    more = beyond(s->tx.mem) - before; /* modulo 2^64, as sums of unsigned are */
     c->flow.tx_beyond += more;
-    c->q->tx_beyond += more;
+    c->q->memory.tx_beyond += more;
 }
 
 static enum level level_of(uint64_t used, uint64_t limit)
@@ -79,7 +79,7 @@ static enum level level_of(uint64_t used, uint64_t limit)
 static enum level level(const struct sw_qconn *c)
 {
     enum level own = level_of(c->flow.tx_beyond, c->q->cfg.max_conn_buffered / 2);
-    enum level all = level_of(c->q->tx_beyond, c->q->cfg.max_buffered / 2);
+    enum level all = level_of(c->q->memory.tx_beyond, c->q->cfg.max_buffered / 2);
 
     return own > all ? own : all;
 }
@@ -96,7 +96,7 @@ static uint64_t peer_credit(const struct sw_qstream *s)
 size_t sw_qmem_room(const struct sw_qstream *s, size_t lent)
 {
     enum level lv = level(s->c);
-    uint64_t unsent = s->tx_end - s->tx_sent + lent;
+    uint64_t unsent = s->tx.end - s->tx.sent + lent;
     uint64_t ahead;
     uint64_t may;
 
@@ -105,8 +105,8 @@ size_t sw_qmem_room(const struct sw_qstream *s, size_t lent)
     ahead = sw_min(peer_credit(s), READ_AHEAD);
     may = ahead > unsent ? ahead - unsent : 0;
     if (lv == FULL)
-        may = sw_min(may, s->tx_mem < QUIC_CHUNK ? QUIC_CHUNK - s->tx_mem : 0);
-    return (size_t)sw_max(may, s->tx_mem < QUIC_FLOOR ? QUIC_FLOOR - s->tx_mem : 0);
+        may = sw_min(may, s->tx.mem < QUIC_CHUNK ? QUIC_CHUNK - s->tx.mem : 0);
+    return (size_t)sw_max(may, s->tx.mem < QUIC_FLOOR ? QUIC_FLOOR - s->tx.mem : 0);
 }
 
 /* Being held back a little is daily life under load; at the end of a limit somebody should know. */
@@ -116,21 +116,22 @@ static void note_held_back(struct sw_qconn *c, bool at_limit)
     char id[SW_NODEID_SHORT];
 
     q->stats.held_back++;
-    if (!at_limit || (q->limit_told_ns && sw_quic_now(q) - q->limit_told_ns < TELL_NS))
+    if (!at_limit || (q->memory.told_ns && sw_quic_now(q) - q->memory.told_ns < TELL_NS))
         return;
-    q->limit_told_ns = sw_quic_now(q);
+    q->memory.told_ns = sw_quic_now(q);
     sw_log_warn("quic",
                 "%s: streams hold too much for readers that are slow: %" PRIu64
                 " bytes to be sent, windows of %" PRIu64
                 " bytes beyond the first, together at most %" PRIu64,
-                sw_nodeid_short(&c->peer, id), q->tx_mem, q->promised, q->cfg.max_buffered);
+                sw_nodeid_short(&c->peer, id), q->memory.tx, q->memory.promised,
+                q->cfg.max_buffered);
 }
 
 void sw_qmem_held_back(struct sw_qstream *s)
 {
-    if (s->held_back)
+    if (s->tx.held_back)
         return;
-    s->held_back = true;
+    s->tx.held_back = true;
     note_held_back(s->c, level(s->c) == FULL);
 }
 
@@ -138,20 +139,20 @@ void sw_qmem_held_back(struct sw_qstream *s)
 
 static void promise(struct sw_qstream *s, int64_t delta)
 {
-    s->window += (uint64_t)delta;
+    s->rx.window += (uint64_t)delta;
     s->c->flow.promised += (uint64_t)delta;
-    s->c->q->promised += (uint64_t)delta;
+    s->c->q->memory.promised += (uint64_t)delta;
 }
 
 void sw_qmem_stream_begin(struct sw_qstream *s)
 {
-    s->window = s->c->q->cfg.first_window;
-    s->window_ns = sw_quic_now(s->c->q);
+    s->rx.window = s->c->q->cfg.first_window;
+    s->rx.window_ns = sw_quic_now(s->c->q);
 }
 
 void sw_qmem_stream_end(struct sw_qstream *s)
 {
-    promise(s, (int64_t)s->c->q->cfg.first_window - (int64_t)s->window);
+    promise(s, (int64_t)s->c->q->cfg.first_window - (int64_t)s->rx.window);
 }
 
 static uint64_t left(uint64_t budget, uint64_t used)
@@ -163,7 +164,7 @@ static uint64_t left(uint64_t budget, uint64_t used)
 static uint64_t share(const struct sw_qconn *c)
 {
     return sw_min(left(c->q->cfg.max_conn_buffered / 2, c->flow.promised),
-                  left(c->q->cfg.max_buffered / 2, c->q->promised)) /
+                  left(c->q->cfg.max_buffered / 2, c->q->memory.promised)) /
            SHARE;
 }
 
@@ -172,7 +173,7 @@ static uint64_t window_max(const struct sw_qstream *s)
 {
     uint64_t max = s->c->q->cfg.stream_window;
 
-    return sw_qconn_rtt_ns(s->c) < NEAR_NS ? sw_min(max, sw_max(s->window, NEAR_WINDOW)) : max;
+    return sw_qconn_rtt_ns(s->c) < NEAR_NS ? sw_min(max, sw_max(s->rx.window, NEAR_WINDOW)) : max;
 }
 
 /* How large this window may be now. */
@@ -182,8 +183,8 @@ static uint64_t fair_window(const struct sw_qstream *s)
     uint64_t more = share(s->c);
 
     if (s->c->flow.promised >= cfg->max_conn_buffered / 4 ||
-        s->c->q->promised >= cfg->max_buffered / 4)
-        more = s->read < PROOF ? 0 : sw_min(more, s->read / PROOF_SHARE);
+        s->c->q->memory.promised >= cfg->max_buffered / 4)
+        more = s->rx.read < PROOF ? 0 : sw_min(more, s->rx.read / PROOF_SHARE);
     return sw_min(cfg->first_window + more, cfg->stream_window);
 }
 
@@ -193,10 +194,10 @@ static uint64_t fair_window(const struct sw_qstream *s)
  */
 static bool used_up_soon(const struct sw_qstream *s, uint64_t taken, uint64_t now)
 {
-    double elapsed = (double)(now - s->window_ns);
+    double elapsed = (double)(now - s->rx.window_ns);
     double rtt = (double)(sw_qconn_rtt_ns(s->c) + SLACK_NS);
 
-    return elapsed * (double)s->window < 4 * rtt * (double)taken;
+    return elapsed * (double)s->rx.window < 4 * rtt * (double)taken;
 }
 
 uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n)
@@ -207,26 +208,26 @@ uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n)
     uint64_t give;
     bool quick;
 
-    s->read += n;
-    s->taken += n;
-    if (s->taken < s->window / 4)
+    s->rx.read += n;
+    s->rx.taken += n;
+    if (s->rx.taken < s->rx.window / 4)
         return 0;
-    give = s->taken;
-    s->taken = 0;
+    give = s->rx.taken;
+    s->rx.taken = 0;
     quick = used_up_soon(s, give, now);
-    s->window_ns = now;
+    s->rx.window_ns = now;
     fair = fair_window(s);
-    if (fair <= s->window && fair < s->c->q->cfg.stream_window) {
-        uint64_t less = sw_min(give / 2, s->window - fair);
+    if (fair <= s->rx.window && fair < s->c->q->cfg.stream_window) {
+        uint64_t less = sw_min(give / 2, s->rx.window - fair);
 
         if (quick)
             note_held_back(s->c, share(s->c) < s->c->q->cfg.first_window);
         promise(s, -(int64_t)less);
         return give - less;
     }
-    wanted = sw_min(2 * s->window, window_max(s));
-    if (quick && wanted > s->window) {
-        uint64_t more = sw_min(wanted, fair) - s->window;
+    wanted = sw_min(2 * s->rx.window, window_max(s));
+    if (quick && wanted > s->rx.window) {
+        uint64_t more = sw_min(wanted, fair) - s->rx.window;
 
         promise(s, (int64_t)more);
         give += more;

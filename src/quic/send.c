@@ -125,8 +125,8 @@ static void flush(struct sw_qconn *c, struct batch *b)
     size_t last = b->n ? (b->n - 1) / b->segment * b->segment : 0;
 
     if (b->n > 0) {
-        (void)sw_qpath_send(c, b->path, b->ecn, c->q->tx, b->n, b->segment);
-        sw_qsilence_sent(c, b->path, c->q->tx + last, b->n - last);
+        (void)sw_qpath_send(c, b->path, b->ecn, c->q->scratch.tx, b->n, b->segment);
+        sw_qsilence_sent(c, b->path, c->q->scratch.tx + last, b->n - last);
     }
     c->tx_packets += b->count;
     *b = (struct batch){0};
@@ -135,7 +135,7 @@ static void flush(struct sw_qconn *c, struct batch *b)
 /* A packet of n bytes was written behind the batch. */
 static void append(struct sw_qconn *c, struct batch *b, size_t n, uint16_t path, uint8_t ecn)
 {
-    uint8_t *tx = c->q->tx;
+    uint8_t *tx = c->q->scratch.tx;
 
     if (b->n > 0 && (n > b->segment || path != b->path || ecn != b->ecn)) {
         size_t at = b->n;
@@ -196,8 +196,8 @@ static ngtcp2_ssize put_datagrams(struct sw_qconn *c, struct packet *k)
 /* What a packet can hold of it, or more: how many vectors, and in *ret_len how many bytes. */
 static size_t unsent(const struct sw_qstream *s, size_t max, ngtcp2_vec v[VECS], size_t *ret_len)
 {
-    struct sw_qchunk *at = s->at;
-    uint32_t off = s->at_off;
+    struct sw_qchunk *at = s->tx.at;
+    uint32_t off = s->tx.at_off;
     size_t len = 0;
     size_t n = 0;
 
@@ -220,7 +220,7 @@ static ngtcp2_ssize put_stream(struct sw_qconn *c, struct sw_qstream *s, struct 
     ngtcp2_ssize n;
     bool fin;
 
-    fin = s->finish && s->tx_sent + len == s->tx_end;
+    fin = s->tx.finish && s->tx.sent + len == s->tx.end;
     n = ngtcp2_conn_writev_stream(c->nc, &k->ps.path, &k->pi, k->p, k->max, &taken,
                                   NGTCP2_WRITE_STREAM_FLAG_MORE |
                                       (fin ? NGTCP2_WRITE_STREAM_FLAG_FIN : 0),
@@ -355,7 +355,7 @@ static int write_packets(struct sw_qconn *c)
     do {
         if (b.n + k.max > SW_DGRAM_SEND_MAX)
             flush(c, &b);
-        k.p = q->tx + b.n;
+        k.p = q->scratch.tx + b.n;
         ngtcp2_path_storage_zero(&k.ps);
         k.pi.ecn = 0;
         n = write_packet(c, &k);

@@ -48,7 +48,7 @@ void sw_quic_reset_token(const struct sw_quic *q, const uint8_t *cid, size_t n, 
 static void answer(struct sw_quic *q, const struct sw_qroute *to, ngtcp2_ssize n)
 {
     if (n > 0)
-        (void)sw_qroute_send(q, to, 0, q->tx, (size_t)n, (size_t)n);
+        (void)sw_qroute_send(q, to, 0, q->scratch.tx, (size_t)n, (size_t)n);
 }
 
 /* Shorter than what caused it (RFC 9000, 10.3.3), so that two that answer each other stop. */
@@ -62,35 +62,36 @@ static void say_reset(struct sw_quic *q, const struct sw_qroute *to, const uint8
     if (n < 1 + QUIC_CID_LEN ||
         len < NGTCP2_MIN_STATELESS_RESET_RANDLEN + NGTCP2_STATELESS_RESET_TOKENLEN)
         return;
-    if (!sw_qbucket_take(&q->say_reset, sw_quic_now(q), RESETS_PER_SECOND))
+    if (!sw_qbucket_take(&q->limit.reset, sw_quic_now(q), RESETS_PER_SECOND))
         return;
     sw_quic_reset_token(q, p + 1, QUIC_CID_LEN, token);
     sw_rand_bytes(rnd, sizeof(rnd));
-    answer(q, to, ngtcp2_pkt_write_stateless_reset(q->tx, len, token, rnd, len - sizeof(token)));
+    answer(q, to,
+           ngtcp2_pkt_write_stateless_reset(q->scratch.tx, len, token, rnd, len - sizeof(token)));
 }
 
 static void say_version(struct sw_quic *q, const struct sw_qroute *to, const ngtcp2_version_cid *vc)
 {
     static const uint32_t versions[] = {NGTCP2_PROTO_VER_V1};
 
-    if (!sw_qbucket_take(&q->say_version, sw_quic_now(q), VERSIONS_PER_SECOND))
+    if (!sw_qbucket_take(&q->limit.version, sw_quic_now(q), VERSIONS_PER_SECOND))
         return;
     answer(q, to,
-           ngtcp2_pkt_write_version_negotiation(q->tx, QUIC_MTU, (uint8_t)sw_rand_u64(), vc->scid,
-                                                vc->scidlen, vc->dcid, vc->dcidlen, versions,
-                                                SW_ARRAY_LEN(versions)));
+           ngtcp2_pkt_write_version_negotiation(q->scratch.tx, QUIC_MTU, (uint8_t)sw_rand_u64(),
+                                                vc->scid, vc->scidlen, vc->dcid, vc->dcidlen,
+                                                versions, SW_ARRAY_LEN(versions)));
 }
 
 static void say_refused(struct sw_quic *q, const struct sw_qroute *to, const ngtcp2_pkt_hd *hd,
                         const char *why)
 {
     q->stats.refused++;
-    if (!sw_qbucket_take(&q->say_refused, sw_quic_now(q), REFUSALS_PER_SECOND))
+    if (!sw_qbucket_take(&q->limit.refused, sw_quic_now(q), REFUSALS_PER_SECOND))
         return;
     sw_log_info("quic", "refused a connection: %s", why);
     answer(q, to,
-           ngtcp2_crypto_write_connection_close(q->tx, QUIC_MTU, hd->version, &hd->scid, &hd->dcid,
-                                                NGTCP2_CONNECTION_REFUSED, NULL, 0));
+           ngtcp2_crypto_write_connection_close(q->scratch.tx, QUIC_MTU, hd->version, &hd->scid,
+                                                &hd->dcid, NGTCP2_CONNECTION_REFUSED, NULL, 0));
 }
 
 /* ---- proof of address ---- */
@@ -116,7 +117,7 @@ static void say_retry(struct sw_quic *q, const struct sw_qroute *to, const ngtcp
     ngtcp2_cid scid = {.datalen = QUIC_CID_MAX};
     ngtcp2_ssize n;
 
-    if (!sw_qbucket_take(&q->say_retry, sw_quic_now(q), RETRIES_PER_SECOND))
+    if (!sw_qbucket_take(&q->limit.retry, sw_quic_now(q), RETRIES_PER_SECOND))
         return;
     /* Longer than the IDs of connections, so that it can never be taken for one. */
     sw_rand_bytes(scid.data, scid.datalen);
@@ -127,8 +128,8 @@ static void say_retry(struct sw_quic *q, const struct sw_qroute *to, const ngtcp
         return;
     q->stats.retries++;
     answer(q, to,
-           ngtcp2_crypto_write_retry(q->tx, QUIC_MTU, hd->version, &hd->scid, &scid, &hd->dcid,
-                                     token, (size_t)n));
+           ngtcp2_crypto_write_retry(q->scratch.tx, QUIC_MTU, hd->version, &hd->scid, &scid,
+                                     &hd->dcid, token, (size_t)n));
 }
 
 static bool token_ok(struct sw_quic *q, const struct sw_qroute *from, const ngtcp2_pkt_hd *hd,
@@ -154,7 +155,7 @@ static void welcome(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn
                            .now_dcid_len = hd->dcid.datalen,
                            .scid = hd->scid.data,
                            .scid_len = hd->scid.datalen};
-    size_t under_way = q->half_open + q->n_failures;
+    size_t under_way = q->conn.half_open + q->conn.n_failures;
     struct sw_qconn *c;
 
     /* A copy for another address of ours, or an old one: a good one may follow. */
@@ -163,7 +164,7 @@ static void welcome(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn
         return;
     }
     if (!retried && under_way >= q->cfg.max_half_open) {
-        if (sw_qbucket_take(&q->say_flood, sw_quic_now(q), FLOOD_LINES_PER_SECOND))
+        if (sw_qbucket_take(&q->limit.flood, sw_quic_now(q), FLOOD_LINES_PER_SECOND))
             sw_log_info("quic", "%zu handshakes in progress: requiring address validation (Retry)",
                         under_way);
         say_retry(q, from, hd);
@@ -208,7 +209,7 @@ static void long_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t
         sw_qrelay_unhold(q, hd.dcid.data, hd.dcid.datalen);
     if (q->draining)
         say_refused(q, from, &hd, "draining");
-    else if (q->n_known >= q->cfg.max_conns)
+    else if (q->conn.n_known >= q->cfg.max_conns)
         say_refused(q, from, &hd, "too many connections");
     else
         welcome(q, from, ecn, p, n, &hd);

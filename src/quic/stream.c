@@ -21,7 +21,7 @@ struct sw_qstream *sw_qstream_new(struct sw_qconn *c, int64_t id)
     sw_list_init(&s->event);
     sw_list_push_back(&c->streams.all, &s->link);
     c->streams.n++;
-    sw_buf_init(&s->rest, c->q->cfg.stream_window + QUIC_CHUNK);
+    sw_buf_init(&s->rx.rest, c->q->cfg.stream_window + QUIC_CHUNK);
     sw_qmem_stream_begin(s);
     return s;
 }
@@ -51,8 +51,8 @@ static void stream_free(struct sw_qstream *s)
 
     sw_qstream_drop_chunks(s);
     sw_qmem_stream_end(s);
-    c->flow.held -= sw_buf_len(&s->rest);
-    sw_buf_done(&s->rest);
+    c->flow.held -= sw_buf_len(&s->rx.rest);
+    sw_buf_done(&s->rx.rest);
     give_credit(c);
     sw_list_unlink(&s->link);
     sw_list_unlink(&s->sendq);
@@ -64,12 +64,12 @@ static void stream_free(struct sw_qstream *s)
 /* Nobody wants to hear what it received. */
 static bool deaf(const struct sw_qstream *s)
 {
-    return !s->ops || !s->ops->data || s->muted || s->rx_shut || s->rx_done;
+    return !s->ops || !s->ops->data || s->muted || s->rx.shut || s->rx.done;
 }
 
 bool sw_qstream_unread(const struct sw_qstream *s)
 {
-    return s->rx_fin && sw_buf_len(&s->rest) > 0 && !deaf(s);
+    return s->rx.fin && sw_buf_len(&s->rx.rest) > 0 && !deaf(s);
 }
 
 static void tell_closed(struct sw_qstream *s, bool lost)
@@ -110,7 +110,7 @@ static void credit(struct sw_qstream *s, size_t n)
     s->c->flow.held -= n;
     if (n == 0 || !s->c->nc)
         return;
-    if (!s->ended && !s->rx_fin) {
+    if (!s->ended && !s->rx.fin) {
         uint64_t give = sw_qmem_taken(s, n);
 
         if (give > 0)
@@ -124,7 +124,7 @@ static void keep(struct sw_qstream *s, const uint8_t *p, size_t n)
     /* Flow control bounds what can come; the buffer's own maximum is the same and some more. */
     if (n == 0)
         return;
-    if (sw_buf_append(&s->rest, p, n) == SW_OK)
+    if (sw_buf_append(&s->rx.rest, p, n) == SW_OK)
         return;
     s->c->flow.held -= n;
     sw_qconn_fail(s->c, SW_QCLOSE_FAILED, NGTCP2_FLOW_CONTROL_ERROR, "window exceeded");
@@ -133,21 +133,21 @@ static void keep(struct sw_qstream *s, const uint8_t *p, size_t n)
 static void gather(struct sw_qstream *s, const uint8_t *p, size_t n)
 {
     struct sw_quic *q = s->c->q;
-    struct sw_qpiece *last = s->rx_last ? &q->pieces.p[s->rx_last - 1] : NULL;
+    struct sw_qpiece *last = s->rx.last ? &q->scratch.pieces.p[s->rx.last - 1] : NULL;
 
-    memcpy(q->gather + q->gathered, p, n);
-    if (last && last->off + last->n == q->gathered) {
+    memcpy(q->scratch.gather + q->scratch.gathered, p, n);
+    if (last && last->off + last->n == q->scratch.gathered) {
         last->n += (uint32_t)n;
     } else {
-        sw_vec_push(&q->pieces,
-                    ((struct sw_qpiece){.off = (uint32_t)q->gathered, .n = (uint32_t)n}));
-        if (s->rx_last)
-            q->pieces.p[s->rx_last - 1].next = (uint32_t)q->pieces.n;
+        sw_vec_push(&q->scratch.pieces,
+                    ((struct sw_qpiece){.off = (uint32_t)q->scratch.gathered, .n = (uint32_t)n}));
+        if (s->rx.last)
+            q->scratch.pieces.p[s->rx.last - 1].next = (uint32_t)q->scratch.pieces.n;
         else
-            s->rx_first = (uint32_t)q->pieces.n;
-        s->rx_last = (uint32_t)q->pieces.n;
+            s->rx.first = (uint32_t)q->scratch.pieces.n;
+        s->rx.last = (uint32_t)q->scratch.pieces.n;
     }
-    q->gathered += n;
+    q->scratch.gathered += n;
 }
 
 /* A stream has pieces or a rest, never both: what comes after the pieces must stay behind them. */
@@ -155,26 +155,26 @@ static void keep_pieces(struct sw_qstream *s)
 {
     struct sw_quic *q = s->c->q;
 
-    for (uint32_t i = s->rx_first; i; i = q->pieces.p[i - 1].next)
-        keep(s, q->gather + q->pieces.p[i - 1].off, q->pieces.p[i - 1].n);
-    s->rx_first = 0;
-    s->rx_last = 0;
+    for (uint32_t i = s->rx.first; i; i = q->scratch.pieces.p[i - 1].next)
+        keep(s, q->scratch.gather + q->scratch.pieces.p[i - 1].off, q->scratch.pieces.p[i - 1].n);
+    s->rx.first = 0;
+    s->rx.last = 0;
 }
 
 void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
 {
     s->c->flow.owed += n;
     if (fin)
-        s->rx_fin = true;
-    if (s->muted || s->rx_shut) {
+        s->rx.fin = true;
+    if (s->muted || s->rx.shut) {
         sw_qstream_note(s);
         return;
     }
     s->c->flow.held += n;
     /* Pieces do not outlive their batch; streams are told of nothing before all is ready. */
-    if (n > 0 && (sw_buf_len(&s->rest) > 0 || s->paused || !s->c->shake.told)) {
+    if (n > 0 && (sw_buf_len(&s->rx.rest) > 0 || s->rx.paused || !s->c->shake.told)) {
         keep(s, p, n);
-    } else if (n > 0 && s->c->q->gathered + n > QUIC_GATHER) {
+    } else if (n > 0 && s->c->q->scratch.gathered + n > QUIC_GATHER) {
         /* A packet that was lost brings all that waited behind it, up to a whole window. */
         keep_pieces(s);
         keep(s, p, n);
@@ -193,9 +193,9 @@ static size_t offer(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
     took = sw_min(s->ops->data(s, p, n, fin), n);
     s->in_call = false;
     if (took < n)
-        s->paused = true;
+        s->rx.paused = true;
     else if (fin)
-        s->rx_done = true;
+        s->rx.done = true;
     credit(s, took);
     return took;
 }
@@ -205,21 +205,21 @@ static void tell_rest(struct sw_qstream *s)
     size_t took;
 
     do {
-        size_t n = sw_buf_len(&s->rest);
+        size_t n = sw_buf_len(&s->rx.rest);
 
         s->again = false;
         if (n == 0 || deaf(s))
             break;
-        s->paused = false;
-        took = offer(s, (const uint8_t *)sw_buf_data(&s->rest), n, s->rx_fin);
-        sw_buf_consume(&s->rest, took);
+        s->rx.paused = false;
+        took = offer(s, (const uint8_t *)sw_buf_data(&s->rx.rest), n, s->rx.fin);
+        sw_buf_consume(&s->rx.rest, took);
     } while (s->again && took > 0);
     if (deaf(s)) {
-        s->c->flow.held -= sw_buf_len(&s->rest);
-        sw_buf_consume(&s->rest, sw_buf_len(&s->rest));
+        s->c->flow.held -= sw_buf_len(&s->rx.rest);
+        sw_buf_consume(&s->rx.rest, sw_buf_len(&s->rx.rest));
     }
-    if (sw_buf_len(&s->rest) == 0)
-        sw_buf_done(&s->rest);
+    if (sw_buf_len(&s->rx.rest) == 0)
+        sw_buf_done(&s->rx.rest);
     give_credit(s->c);
 }
 
@@ -227,13 +227,13 @@ static void tell_rest(struct sw_qstream *s)
 static void tell_pieces(struct sw_qstream *s)
 {
     struct sw_quic *q = s->c->q;
-    uint32_t i = s->rx_first;
+    uint32_t i = s->rx.first;
 
-    s->rx_first = 0;
-    s->rx_last = 0;
+    s->rx.first = 0;
+    s->rx.last = 0;
     while (i) {
-        struct sw_qpiece piece = q->pieces.p[i - 1];
-        const uint8_t *p = q->gather + piece.off;
+        struct sw_qpiece piece = q->scratch.pieces.p[i - 1];
+        const uint8_t *p = q->scratch.gather + piece.off;
         size_t took = 0;
 
         i = piece.next;
@@ -241,24 +241,24 @@ static void tell_pieces(struct sw_qstream *s)
             s->c->flow.held -= piece.n;
             continue;
         }
-        if (!s->paused && sw_buf_len(&s->rest) == 0)
-            took = offer(s, p, piece.n, s->rx_fin && !i);
+        if (!s->rx.paused && sw_buf_len(&s->rx.rest) == 0)
+            took = offer(s, p, piece.n, s->rx.fin && !i);
         keep(s, p + took, piece.n - took);
         /* Resumed from inside: the rest is offered again when it is in place. */
         if (s->again)
-            s->paused = false;
+            s->rx.paused = false;
         s->again = false;
     }
 }
 
 static void tell_end(struct sw_qstream *s)
 {
-    if (s->rx_fin && !s->rx_done && !s->paused && sw_buf_len(&s->rest) == 0 && !deaf(s))
+    if (s->rx.fin && !s->rx.done && !s->rx.paused && sw_buf_len(&s->rx.rest) == 0 && !deaf(s))
         (void)offer(s, NULL, 0, true);
-    if (s->reset && !s->rx_done) {
-        s->rx_done = true;
-        s->c->flow.held -= sw_buf_len(&s->rest);
-        sw_buf_done(&s->rest);
+    if (s->reset && !s->rx.done) {
+        s->rx.done = true;
+        s->c->flow.held -= sw_buf_len(&s->rx.rest);
+        sw_buf_done(&s->rx.rest);
         if (!s->muted && s->ops->reset)
             s->ops->reset(s, s->reset_code);
     }
@@ -269,7 +269,7 @@ static void tell_end(struct sw_qstream *s)
     }
     if (s->writable) {
         s->writable = false;
-        if (!s->muted && !s->tx_shut && s->ops->writable)
+        if (!s->muted && !s->tx.shut && s->ops->writable)
             s->ops->writable(s);
     }
 }
@@ -294,29 +294,29 @@ void sw_qstream_tell(struct sw_qstream *s)
     if (s->fresh)
         (void)introduce(s);
     tell_pieces(s);
-    if (sw_buf_len(&s->rest) > 0 && (!s->paused || deaf(s)))
+    if (sw_buf_len(&s->rx.rest) > 0 && (!s->rx.paused || deaf(s)))
         tell_rest(s);
     if (s->ops)
         tell_end(s);
     give_credit(s->c);
     /* Nothing is kept for it any more, even if the other direction goes on for hours. */
-    if (s->rx_done || s->rx_shut || s->muted)
+    if (s->rx.done || s->rx.shut || s->muted)
         sw_qmem_stream_end(s);
     /* The reader may still have to take what is left. */
-    if (s->ended && (sw_buf_len(&s->rest) == 0 || deaf(s)) && !s->c->end.closing)
+    if (s->ended && (sw_buf_len(&s->rx.rest) == 0 || deaf(s)) && !s->c->end.closing)
         finish_off(s);
 }
 
 void sw_qstream_resume(struct sw_qstream *s)
 {
-    if (!s->paused && !s->in_call)
+    if (!s->rx.paused && !s->in_call)
         return;
     if (s->in_call) {
         s->again = true;
         return;
     }
     tell_rest(s);
-    if (!s->paused)
+    if (!s->rx.paused)
         sw_qstream_note(s);
 }
 
@@ -324,10 +324,10 @@ void sw_qstream_resume(struct sw_qstream *s)
 
 void sw_qstream_stop(struct sw_qstream *s, uint64_t code)
 {
-    if (s->rx_shut)
+    if (s->rx.shut)
         return;
-    s->rx_shut = true;
-    if (!s->ended && !s->rx_fin && s->c->nc)
+    s->rx.shut = true;
+    if (!s->ended && !s->rx.fin && s->c->nc)
         (void)ngtcp2_conn_shutdown_stream_read(s->c->nc, s->id, code);
     sw_qstream_note(s);
     sw_qconn_touch(s->c);

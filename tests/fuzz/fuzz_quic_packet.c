@@ -40,12 +40,12 @@ static void forget(struct sw_quic *q)
         c->end.quiet = true;
         sw_qconn_bury(c);
     }
-    SW_LIST_FOREACH (it, &q->graves)
+    SW_LIST_FOREACH (it, &q->conn.graves)
         sw_qconn_free(SW_CONTAINER_OF(it, struct sw_qconn, link));
-    q->say_reset = (struct sw_qbucket){0};
-    q->say_version = (struct sw_qbucket){0};
-    q->say_refused = (struct sw_qbucket){0};
-    q->say_retry = (struct sw_qbucket){0};
+    q->limit.reset = (struct sw_qbucket){0};
+    q->limit.version = (struct sw_qbucket){0};
+    q->limit.refused = (struct sw_qbucket){0};
+    q->limit.retry = (struct sw_qbucket){0};
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
         q = endpoint();
     (void)!sw_addr_parse(SW_SLICE_LIT("127.0.0.1:9"), &from.remote, NULL);
     q->cfg.max_half_open = p[0] & 1 ? 1 : 64;
-    q->half_open = p[0] & 1 ? 1 : 0;
+    q->conn.half_open = p[0] & 1 ? 1 : 0;
     q->draining = (p[0] & 6) == 6;
     segment = (size_t)p[1] << 8 | p[2];
     p += 3;
@@ -80,8 +80,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     }
     sw_quic_turn(q);
     assert(q->stats.tx_bytes - out <= 3 * n);
-    assert(q->n_known <= q->cfg.max_conns && q->n_conns <= 16 * q->cfg.max_half_open + 1);
+    assert(q->conn.n_known <= q->cfg.max_conns && q->conn.n <= 16 * q->cfg.max_half_open + 1);
     forget(q);
-    assert(q->n_conns == 0 && q->cids.n == 0 && q->tokens.n == 0);
+    assert(q->conn.n == 0 && q->ids.cids.n == 0 && q->ids.tokens.n == 0);
     return 0;
 }

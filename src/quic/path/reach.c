@@ -173,7 +173,7 @@ static void ping(struct sw_qreach *r, struct sw_qplace *k)
                      ? now + (uint64_t)(ping_at_ms[i + 1] - ping_at_ms[i]) * SW_NS_PER_MS
                      : UINT64_MAX;
     if (sw_qbucket_take(&r->pings, now, PINGS_PER_SECOND) &&
-        sw_qbucket_take(&r->c->q->say_ping, now, ALL_PINGS_PER_SECOND))
+        sw_qbucket_take(&r->c->q->limit.ping, now, ALL_PINGS_PER_SECOND))
         send_probe(r, &k->route, &m);
 }
 
@@ -226,7 +226,7 @@ static bool may_answer(struct sw_qreach *r, struct sw_qplace *k, const struct sw
 
     return sw_qprobe_allowed(q, &to->remote) && !is_copy(r, p) &&
            sw_qbucket_take(k ? &k->pongs : &r->strangers, now, PONGS_PER_SECOND) &&
-           sw_qbucket_take(&q->say_pong, now, ALL_PINGS_PER_SECOND);
+           sw_qbucket_take(&q->limit.pong, now, ALL_PINGS_PER_SECOND);
 }
 
 static void on_ping(struct sw_qreach *r, const struct sw_qroute *from, const struct sw_probe *m,

@@ -73,13 +73,13 @@ static void relay_free(struct sw_qrelay *r)
 {
     SW_LIST_FOREACH (it, &r->q->conns)
         sw_qpath_forget_relay(SW_CONTAINER_OF(it, struct sw_qconn, link), r);
-    SW_LIST_FOREACH (it, &r->q->held) {
+    SW_LIST_FOREACH (it, &r->q->held.all) {
         struct sw_qheld *h = SW_CONTAINER_OF(it, struct sw_qheld, link);
 
         if (h->route.relay != r)
             continue;
         sw_list_unlink(&h->link);
-        r->q->n_held--;
+        r->q->held.n--;
         sw_free(h);
     }
     sw_qseen_by_free(r);
@@ -161,7 +161,7 @@ struct sw_qrelay *sw_qrelay_of_peer(struct sw_quic *q, const struct sw_nodeid *p
         return NULL;
     if (allowed(q, url, find_relay(q, &u)))
         return relay_get(q, url, err);
-    if (sw_qbucket_take(&q->say_relay, sw_quic_now(q), RELAY_LINES_PER_S))
+    if (sw_qbucket_take(&q->limit.relay, sw_quic_now(q), RELAY_LINES_PER_S))
         sw_log_warn("quic", "relay %.*s of node %s refused: not on the list of allowed relays",
                     SW_SLICE_ARG(sw_slice_head(url, 120)), sw_nodeid_short(peer, id));
     count_refusal(q, SW_RELAY_REFUSED_LIST);
@@ -221,7 +221,7 @@ static void release(struct sw_quic *q, struct sw_qheld *h)
     struct sw_qconn *c;
 
     sw_list_unlink(&h->link);
-    q->n_held--;
+    q->held.n--;
     if (ngtcp2_pkt_decode_version_cid(&vc, h->p, h->n, QUIC_CID_LEN) == 0) {
         c = sw_qcid_find(q, vc.dcid, vc.dcidlen);
         if (c)
@@ -234,11 +234,11 @@ static void release(struct sw_quic *q, struct sw_qheld *h)
 
 static void on_hold_timer(struct sw_timer *t)
 {
-    struct sw_quic *q = SW_CONTAINER_OF(t, struct sw_quic, hold_timer);
+    struct sw_quic *q = SW_CONTAINER_OF(t, struct sw_quic, held.timer);
     uint64_t now = sw_quic_now(q);
 
-    while (!sw_list_empty(&q->held)) {
-        struct sw_qheld *h = SW_CONTAINER_OF(q->held.next, struct sw_qheld, link);
+    while (!sw_list_empty(&q->held.all)) {
+        struct sw_qheld *h = SW_CONTAINER_OF(q->held.all.next, struct sw_qheld, link);
 
         if (h->due_ns > now) {
             sw_timer_start(q->loop, t, h->due_ns - now, on_hold_timer);
@@ -254,22 +254,22 @@ bool sw_qrelay_hold(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn
 {
     struct sw_qheld *h;
 
-    if (q->n_held >= QUIC_HELD_MAX)
+    if (q->held.n >= QUIC_HELD_MAX)
         return false;
     h = sw_malloc(sizeof(*h) + n);
     *h = (struct sw_qheld){
         .route = *from, .due_ns = sw_quic_now(q) + QUIC_HOLD_NS, .ecn = ecn, .n = n};
     memcpy(h->p, p, n);
-    sw_list_push_back(&q->held, &h->link);
-    q->n_held++;
-    if (!sw_timer_running(&q->hold_timer))
-        sw_timer_start(q->loop, &q->hold_timer, QUIC_HOLD_NS, on_hold_timer);
+    sw_list_push_back(&q->held.all, &h->link);
+    q->held.n++;
+    if (!sw_timer_running(&q->held.timer))
+        sw_timer_start(q->loop, &q->held.timer, QUIC_HOLD_NS, on_hold_timer);
     return true;
 }
 
 void sw_qrelay_unhold(struct sw_quic *q, const uint8_t *dcid, size_t n)
 {
-    SW_LIST_FOREACH (it, &q->held) {
+    SW_LIST_FOREACH (it, &q->held.all) {
         struct sw_qheld *h = SW_CONTAINER_OF(it, struct sw_qheld, link);
         ngtcp2_version_cid vc;
 
@@ -277,7 +277,7 @@ void sw_qrelay_unhold(struct sw_quic *q, const uint8_t *dcid, size_t n)
             memcmp(vc.dcid, dcid, n) != 0)
             continue;
         sw_list_unlink(&h->link);
-        q->n_held--;
+        q->held.n--;
         sw_free(h);
     }
 }
@@ -286,8 +286,8 @@ void sw_qrelay_held_done(struct sw_quic *q)
 {
     struct sw_list *m;
 
-    while ((m = sw_list_pop_front(&q->held)))
+    while ((m = sw_list_pop_front(&q->held.all)))
         sw_free(SW_CONTAINER_OF(m, struct sw_qheld, link));
-    q->n_held = 0;
-    sw_timer_stop(q->loop, &q->hold_timer);
+    q->held.n = 0;
+    sw_timer_stop(q->loop, &q->held.timer);
 }

@@ -18,7 +18,7 @@ static void a_dial_by_key_connects(void **state)
     assert_true(sw_qconn_dialled(r.a.c) && !sw_qconn_dialled(r.b.c));
     assert_int_equal(sw_qconn_path(r.a.c), SW_QPATH_DIRECT);
     assert_int_equal(sw_qconn_addr(r.a.c).ip.family, 4);
-    assert_int_equal(r.b.q->half_open, 0);
+    assert_int_equal(r.b.q->conn.half_open, 0);
     sw_quic_stats(r.b.q, &st);
     assert_int_equal(st.accepted, 1);
     sw_qconn_close(r.a.c, 42, "enough");
@@ -82,7 +82,7 @@ static void another_protocol_is_refused(void **state)
     assert_int_equal(r.a.why.kind, SW_QCLOSE_TRANSPORT);
     assert_int_equal(r.a.why.code, 0x178);
     assert_int_equal(r.b.accepted, 0);
-    assert_int_equal(r.b.q->half_open, 0);
+    assert_int_equal(r.b.q->conn.half_open, 0);
     rig_stop(&r);
 }
 
@@ -362,12 +362,12 @@ static void under_load_addresses_are_proved(void **state)
     r.b.q->cfg.max_half_open = 0;
     /* Now the bound on proved ones is 0 as well: lift that one by a handshake that is open. */
     r.b.q->cfg.max_half_open = 1;
-    r.b.q->half_open = 1;
+    r.b.q->conn.half_open = 1;
     rig_connect(&r);
     sw_quic_stats(r.b.q, &st);
     assert_int_equal(st.retries, 1);
-    assert_int_equal(r.b.q->half_open, 1);
-    r.b.q->half_open = 0;
+    assert_int_equal(r.b.q->conn.half_open, 1);
+    r.b.q->conn.half_open = 0;
     rig_stop(&r);
 }
 
@@ -378,12 +378,12 @@ static void handshakes_have_an_upper_bound_even_then(void **state)
 
     rig_start(&r, &cfg, NULL);
     r.b.q->cfg.max_half_open = 1;
-    r.b.q->half_open = 1000;
+    r.b.q->conn.half_open = 1000;
     assert_non_null(rig_dial(&r, "test/1"));
     rig_until(&r, &r.a.closed, 1);
     assert_int_equal(r.a.why.kind, SW_QCLOSE_TIMEOUT);
     assert_int_equal(r.b.accepted, 0);
-    r.b.q->half_open = 0;
+    r.b.q->conn.half_open = 0;
     rig_stop(&r);
 }
 
@@ -396,16 +396,16 @@ static void handshakes_that_failed_count_for_a_while(void **state)
     r.b.q->cfg.max_half_open = 1;
     assert_non_null(rig_dial(&r, "other"));
     rig_until(&r, &r.a.closed, 1);
-    assert_int_equal(r.b.q->n_failures, 1);
-    assert_int_equal(r.b.q->n_known, 0);
+    assert_int_equal(r.b.q->conn.n_failures, 1);
+    assert_int_equal(r.b.q->conn.n_known, 0);
     /* The honest one behind it has to prove its address, and gets in. */
     rig_connect(&r);
     sw_quic_stats(r.b.q, &st);
     assert_int_equal(st.retries, 1);
-    assert_int_equal(r.b.q->n_known, 1);
-    assert_int_equal(r.a.q->n_known, 1);
+    assert_int_equal(r.b.q->conn.n_known, 1);
+    assert_int_equal(r.a.q->conn.n_known, 1);
     assert_true(sw_qconn_drop_half_open(r.b.q));
-    assert_int_equal(r.b.q->n_failures, 0);
+    assert_int_equal(r.b.q->conn.n_failures, 0);
     assert_false(sw_qconn_drop_half_open(r.b.q));
     rig_stop(&r);
 }
@@ -418,14 +418,14 @@ static void the_oldest_handshake_makes_room(void **state)
 
     rig_start(&r, &cfg, NULL);
     assert_non_null(rig_dial(&r, "test/1"));
-    for (int i = 0; i < 100 && r.b.q->half_open == 0; i++)
+    for (int i = 0; i < 100 && r.b.q->conn.half_open == 0; i++)
         sw_loop_turn(r.loop, 1);
-    assert_int_equal(r.b.q->half_open, 1);
+    assert_int_equal(r.b.q->conn.half_open, 1);
     /* Not one more fits; the next that has proved its address takes the place. */
     assert_true(sw_qconn_drop_half_open(r.b.q));
-    assert_int_equal(r.b.q->half_open, 0);
-    assert_int_equal(r.b.q->n_failures, 0);
-    assert_int_equal(r.b.q->n_conns, 0);
+    assert_int_equal(r.b.q->conn.half_open, 0);
+    assert_int_equal(r.b.q->conn.n_failures, 0);
+    assert_int_equal(r.b.q->conn.n, 0);
     sw_quic_stats(r.b.q, &st);
     assert_int_equal(st.failed, 1);
     assert_int_equal(r.b.closed, 0); /* nobody had heard of it */

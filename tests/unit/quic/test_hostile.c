@@ -220,7 +220,7 @@ static void a_retry_token_is_good_for_one_address(void **state)
 
     rig_start(&r, NULL, NULL);
     r.b.q->cfg.max_half_open = 1;
-    r.b.q->half_open = 1;
+    r.b.q->conn.half_open = 1;
     middle_open(&m, &r);
     middle_dial(&m, &r);
     do
@@ -246,7 +246,7 @@ static void a_retry_token_is_good_for_one_address(void **state)
     assert_int_equal(st.accepted, 0);
     assert_int_equal(r.a.ready, 0);
     assert_true(st.rx_dropped > 0);
-    r.b.q->half_open = 0;
+    r.b.q->conn.half_open = 0;
     middle_close(&m);
     rig_stop(&r);
 }

@@ -66,11 +66,12 @@ static void nothing_is_left(struct rig *r)
 {
     for (size_t i = 0; i < SLOW; i++)
         sw_qstream_finish(r->b.in[i].s);
-    rig_while(r, buffered(&r->a) || buffered(&r->b) || r->a.q->tx_beyond || r->b.q->promised);
+    rig_while(r, buffered(&r->a) || buffered(&r->b) || r->a.q->memory.tx_beyond ||
+                     r->b.q->memory.promised);
     assert_int_equal(buffered(&r->a), 0);
     assert_int_equal(buffered(&r->b), 0);
-    assert_int_equal(r->a.q->tx_beyond, 0);
-    assert_int_equal(r->b.q->promised, 0);
+    assert_int_equal(r->a.q->memory.tx_beyond, 0);
+    assert_int_equal(r->b.q->memory.promised, 0);
     assert_int_equal(r->a.c->flow.tx_beyond, 0);
     assert_int_equal(r->b.c->flow.promised, 0);
 }
@@ -137,10 +138,10 @@ static void a_window_grows_as_it_is_used(void **state)
     rig_connect(&r);
     rig_open(&r, &t, 50 * MIB);
     rig_until(&r, &r.b.n_in, 1);
-    assert_true(r.b.in[0].s->window < MIB);
+    assert_true(r.b.in[0].s->rx.window < MIB);
     rig_until(&r, &r.b.in[0].read, 40 * MIB);
-    assert_int_equal(r.b.in[0].s->window, MIB);
-    assert_int_equal(r.b.q->promised, MIB - QUIC_FLOOR);
+    assert_int_equal(r.b.in[0].s->rx.window, MIB);
+    assert_int_equal(r.b.q->memory.promised, MIB - QUIC_FLOOR);
     /* Reading on is stopped: no more than the window comes. */
     r.b.in[0].hold_after = r.b.in[0].read;
     rig_idle(&r, 100);
@@ -150,11 +151,11 @@ static void a_window_grows_as_it_is_used(void **state)
     rig_until_true(&r, &r.b.in[0].fin);
     assert_false(r.b.in[0].mismatch);
     /* Who has read everything keeps nothing from others, however long its answer takes. */
-    rig_while(&r, r.b.q->promised != 0);
-    assert_int_equal(r.b.q->promised, 0);
+    rig_while(&r, r.b.q->memory.promised != 0);
+    assert_int_equal(r.b.q->memory.promised, 0);
     sw_qstream_finish(r.b.in[0].s);
     rig_until_true(&r, &r.b.in[0].closed);
-    assert_int_equal(r.b.q->promised, 0);
+    assert_int_equal(r.b.q->memory.promised, 0);
     rig_stop(&r);
 }
 
@@ -175,8 +176,8 @@ static void grown_windows_stay_within_the_budget(void **state)
     }
     rig_while(&r, r.b.c->flow.held <= MIB || times_held_back(&r.b) == 0);
     rig_idle(&r, 100);
-    assert_true(r.b.q->promised <= 4 * MIB);
-    assert_true(r.b.q->promised > MIB);
+    assert_true(r.b.q->memory.promised <= 4 * MIB);
+    assert_true(r.b.q->memory.promised > MIB);
     assert_true(r.b.c->flow.held > MIB);
     assert_true(r.b.c->flow.held <= 4 * MIB + SLOW * QUIC_FLOOR);
     assert_true(times_held_back(&r.b) > 0);
@@ -231,12 +232,12 @@ static void room_ends_where_the_limits_say(void **state)
     for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
         struct bare *b = bare_new(cases[i].max, cases[i].max_conn);
 
-        b->q.tx_beyond = cases[i].used;
+        b->q.memory.tx_beyond = cases[i].used;
         b->c.flow.tx_beyond = cases[i].used_conn;
         if (sw_qmem_room(&b->s, 0) != cases[i].room)
             fail_msg("case %zu: %zu", i, sw_qmem_room(&b->s, 0));
         /* Who holds the floor already gets no more of it. */
-        b->s.tx_mem = QUIC_FLOOR;
+        b->s.tx.mem = QUIC_FLOOR;
         assert_int_equal(sw_qmem_room(&b->s, 0), cases[i].room == QUIC_FLOOR ? 0 : cases[i].room);
         sw_free(b);
     }
@@ -247,16 +248,16 @@ static void only_what_is_beyond_the_floor_counts(void **state)
     struct bare *b = bare_new(64 * MIB, 64 * MIB);
 
     sw_qmem_count(&b->s, QUIC_FLOOR);
-    assert_int_equal(b->q.tx_mem, QUIC_FLOOR);
-    assert_int_equal(b->q.tx_beyond, 0);
+    assert_int_equal(b->q.memory.tx, QUIC_FLOOR);
+    assert_int_equal(b->q.memory.tx_beyond, 0);
     sw_qmem_count(&b->s, QUIC_CHUNK);
-    assert_int_equal(b->q.tx_beyond, QUIC_CHUNK);
+    assert_int_equal(b->q.memory.tx_beyond, QUIC_CHUNK);
     assert_int_equal(b->c.flow.tx_beyond, QUIC_CHUNK);
     sw_qmem_count(&b->s, -QUIC_CHUNK);
-    assert_int_equal(b->q.tx_beyond, 0);
+    assert_int_equal(b->q.memory.tx_beyond, 0);
     assert_int_equal(b->c.flow.tx_beyond, 0);
     sw_qmem_count(&b->s, -QUIC_FLOOR);
-    assert_int_equal(b->q.tx_mem, 0);
+    assert_int_equal(b->q.memory.tx, 0);
     sw_free(b);
 }
 
@@ -282,16 +283,16 @@ static void windows_grow_within_the_budgets(void **state)
         b->q.loop = sw_loop_new(NULL);
         sw_loop_set_clock(b->q.loop, still);
         sw_qmem_stream_begin(&b->s);
-        while (b->s.read < MIB) {
-            (void)sw_qmem_taken(&b->s, b->s.window);
-            largest = sw_max(largest, b->s.window);
+        while (b->s.rx.read < MIB) {
+            (void)sw_qmem_taken(&b->s, b->s.rx.window);
+            largest = sw_max(largest, b->s.rx.window);
         }
         /* It was at four floors, three of them out of the budget. */
         assert_int_equal(largest, QUIC_FLOOR + (MIB / 2 - 3 * QUIC_FLOOR) / 2);
-        assert_int_equal(b->q.promised, b->s.window - QUIC_FLOOR);
-        assert_int_equal(b->c.flow.promised, b->s.window - QUIC_FLOOR);
+        assert_int_equal(b->q.memory.promised, b->s.rx.window - QUIC_FLOOR);
+        assert_int_equal(b->c.flow.promised, b->s.rx.window - QUIC_FLOOR);
         sw_qmem_stream_end(&b->s);
-        assert_int_equal(b->q.promised, 0);
+        assert_int_equal(b->q.memory.promised, 0);
         assert_int_equal(b->c.flow.promised, 0);
         sw_loop_free(b->q.loop);
         sw_free(b);

@@ -63,13 +63,13 @@ static void changes_of_the_network_in_a_row_are_one(void **state)
     for (int i = 0; i < 100; i++) {
         sw_quic_network_changed(r.a.q);
         rig_while(&r, r.a.c->dial->anew || r.a.c->dial->proving);
-        if (!r.a.q->network_waits)
+        if (!r.a.q->network.waits)
             break;
     }
     for (int i = 0; i < 100; i++)
         sw_quic_network_changed(r.a.q);
-    assert_true(r.a.q->network_waits);
-    rig_while(&r, r.a.q->network_waits);
+    assert_true(r.a.q->network.waits);
+    rig_while(&r, r.a.q->network.waits);
     rig_while(&r, r.a.c->dial->anew || r.a.c->dial->proving);
     sw_quic_stats(r.a.q, &st);
     assert_int_equal(st.migrations, 2);

@@ -19,7 +19,7 @@ static void a_reader_that_takes_nothing_stops_the_sender(void **state)
     assert_int_equal(r.b.n_in, 1);
     assert_int_equal(r.b.in[0].read, 0);
     /* What was sent is the window, what waits is bounded by the sender's buffer. */
-    assert_int_equal(t.s->tx_sent, 100000);
+    assert_int_equal(t.s->tx.sent, 100000);
     assert_true(t.written <= QUIC_SEND_MAX + QUIC_CHUNK);
     assert_int_equal(r.b.c->flow.held, 100000);
     r.b.in[0].hold_after = UINT64_MAX;
@@ -272,15 +272,15 @@ static void an_idle_stream_owns_no_buffer(void **state)
     assert_int_equal(sw_qstream_open(r.a.c, &rig_stream_ops, &t, &t.s), SW_OK);
     assert_true(sw_qstream_reserve(t.s, room) > 0);
     sw_qstream_commit(t.s, 0);
-    assert_null(t.s->head);
+    assert_null(t.s->tx.head);
     rig_pump(&t);
     while (t.read < 300000)
         sw_loop_turn(r.loop, 100);
-    rig_while(&r, sw_qstream_unacked(t.s) > 0 || r.b.in[0].s->head);
+    rig_while(&r, sw_qstream_unacked(t.s) > 0 || r.b.in[0].s->tx.head);
     rig_idle(&r, 20);
     assert_int_equal(sw_qstream_unacked(t.s), 0);
-    assert_true(!t.s->head && !t.s->spare && !t.s->at);
-    assert_true(!r.b.in[0].s->head && !r.b.in[0].s->rest.p);
+    assert_true(!t.s->tx.head && !t.s->tx.spare && !t.s->tx.at);
+    assert_true(!r.b.in[0].s->tx.head && !r.b.in[0].s->rx.rest.p);
     /* And goes on from there. */
     t.to_write = 100000;
     t.finish = true;
