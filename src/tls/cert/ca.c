@@ -21,6 +21,7 @@
 #include "tls/cert/spiffe.h"
 #include "tls/cert/x509.h"
 #include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/pkcs8.h"
 
 enum {
     SERIAL_LEN = 16,
@@ -211,16 +212,9 @@ struct sw_ca *sw_ca_load(const char *dir, struct sw_err *err)
 
 int sw_ca_key_pem(const struct sw_ca *ca, struct sw_buf *ret_key, struct sw_err *err)
 {
-    gnutls_datum_t key = {0};
-    int rc = gnutls_x509_privkey_export2_pkcs8(ca->key, GNUTLS_X509_FMT_PEM, NULL,
-                                               GNUTLS_PKCS_PLAIN, &key);
+    int rc = sw_pkcs8_pem(ca->key, ret_key, err);
 
-    if (rc < 0)
-        return sw_gnutls_err(err, SW_EINVAL, rc, "root key");
-    rc = sw_buf_append(ret_key, key.data, key.size);
-    explicit_bzero(key.data, key.size);
-    gnutls_free(key.data);
-    return rc == SW_OK ? SW_OK : sw_err_set(err, rc, "root key: too large");
+    return rc == SW_OK ? SW_OK : sw_err_prefix(err, "root key");
 }
 
 int sw_ca_save_cert(const struct sw_ca *ca, const char *dir, struct sw_err *err)
@@ -288,22 +282,15 @@ int sw_ca_export_leaf(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, struct s
                       struct sw_buf *ret_key, struct sw_err *err)
 {
     gnutls_datum_t c = {0};
-    gnutls_datum_t k = {0};
     int rc = gnutls_x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &c);
 
-    if (rc >= 0)
-        rc = gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN,
-                                               &k);
     if (rc < 0)
-        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot write the certificate");
-    else if (sw_buf_append(ret_chain, c.data, c.size) != SW_OK ||
-             sw_buf_append(ret_key, k.data, k.size) != SW_OK)
-        rc = sw_err_set(err, SW_ELIMIT, "no room for the certificate");
+        return sw_gnutls_err(err, SW_EINVAL, rc, "cannot write the certificate");
+    rc = sw_buf_append(ret_chain, c.data, c.size);
     gnutls_free(c.data);
-    if (k.data)
-        explicit_bzero(k.data, k.size);
-    gnutls_free(k.data);
-    return rc;
+    if (rc != SW_OK)
+        return sw_err_set(err, SW_ELIMIT, "no room for the certificate");
+    return sw_pkcs8_pem(key, ret_key, err);
 }
 
 static int check_leaf(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw_err *err)

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/pkcs8.h"
 
 enum { P256_LEN = 32 };
 
@@ -202,20 +203,13 @@ struct sw_jws_key *sw_jws_key_from_pem(struct sw_slice pem, struct sw_err *err)
 int sw_jws_key_pem(const struct sw_jws_key *k, struct sw_buf *out, struct sw_err *err)
 {
     gnutls_x509_privkey_t raw = NULL;
-    gnutls_datum_t pem = {0};
     int rc = gnutls_privkey_export_x509(k->priv, &raw);
 
-    if (rc >= 0)
-        rc = gnutls_x509_privkey_export2_pkcs8(raw, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN,
-                                               &pem);
-    if (raw)
-        gnutls_x509_privkey_deinit(raw);
     if (rc < 0)
         return sw_gnutls_err(err, SW_EINVAL, rc, "token key");
-    rc = sw_buf_append(out, pem.data, pem.size);
-    explicit_bzero(pem.data, pem.size);
-    gnutls_free(pem.data);
-    return rc == SW_OK ? SW_OK : sw_err_set(err, rc, "no room for the token key");
+    rc = sw_pkcs8_pem(raw, out, err);
+    gnutls_x509_privkey_deinit(raw);
+    return rc == SW_OK ? SW_OK : sw_err_prefix(err, "token key");
 }
 
 struct sw_slice sw_jws_jwk(const struct sw_jws_key *k)
