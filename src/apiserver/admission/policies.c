@@ -152,8 +152,7 @@ static const struct api_res *res_in(const struct question *q, struct sw_slice ve
 
 static const struct sw_json *load_namespace(struct question *q)
 {
-    const struct api_res *res = api_registry_find(&q->r->api->reg, sw_slice("", 0),
-                                                  SW_SLICE_LIT("v1"), SW_SLICE_LIT("namespaces"));
+    const struct api_res *res = api_registry_core(&q->r->api->reg, "namespaces");
     struct sw_store_obj *o;
 
     if (!q->r->res->namespaced)

@@ -212,8 +212,7 @@ static bool quota_ok(struct api_write *w, const struct sw_json *quota)
 static bool quotas_ok(struct api_write *w)
 {
     struct api_req *r = w->r;
-    const struct api_res *res = api_registry_find(&r->api->reg, sw_slice("", 0), SW_SLICE_LIT("v1"),
-                                                  SW_SLICE_LIT("resourcequotas"));
+    const struct api_res *res = api_registry_core(&r->api->reg, "resourcequotas");
     struct sw_slice prefix =
         sw_slice_str(sw_arena_printf(r->arena, "%s%.*s/", res->prefix, SW_SLICE_ARG(r->ns)));
     struct sw_store_snap *snap;

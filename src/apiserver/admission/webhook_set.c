@@ -142,8 +142,7 @@ static bool namespace_matches(const struct hook *h, const struct hook_question *
         return labels_match(&h->namespaces, q->object ? q->object : q->old);
     if (!r->res->namespaced)
         return true;
-    nsres = api_registry_find(&r->api->reg, sw_slice("", 0), SW_SLICE_LIT("v1"),
-                              SW_SLICE_LIT("namespaces"));
+    nsres = api_registry_core(&r->api->reg, "namespaces");
     o = sw_store_snap_get(r->snap, api_key(r->arena, nsres, sw_slice("", 0), r->ns));
     return o && labels_match(&h->namespaces, api_load(r->arena, nsres, o));
 }

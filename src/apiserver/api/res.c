@@ -131,6 +131,11 @@ const struct api_res *api_registry_find(const struct api_registry *g, struct sw_
     return NULL;
 }
 
+const struct api_res *api_registry_core(const struct api_registry *g, const char *plural)
+{
+    return api_registry_find(g, sw_slice("", 0), SW_SLICE_LIT("v1"), sw_slice_str(plural));
+}
+
 const struct api_res *api_registry_kind(const struct api_registry *g, struct sw_slice group,
                                         struct sw_slice version, struct sw_slice kind)
 {

@@ -7,8 +7,7 @@
 
 static const struct api_res *quota_res(struct sw_api *api)
 {
-    return api_registry_find(&api->reg, sw_slice("", 0), SW_SLICE_LIT("v1"),
-                             SW_SLICE_LIT("resourcequotas"));
+    return api_registry_core(&api->reg, "resourcequotas");
 }
 
 void gc_quota_changed(struct api_gc *g, struct sw_slice key)

@@ -267,11 +267,6 @@ static void run_orphan(struct gc_task *t)
 
 /* --- namespaces ------------------------------------------------------------------------- */
 
-static const struct api_res *core(struct sw_api *api, const char *plural)
-{
-    return api_registry_find(&api->reg, sw_slice("", 0), SW_SLICE_LIT("v1"), sw_slice_str(plural));
-}
-
 static bool exists(struct sw_api *api, const struct api_res *res, struct sw_slice ns,
                    const char *name)
 {
@@ -289,7 +284,7 @@ static void publish_root(struct gc_task *t, struct sw_slice ns)
     SW_ARENA_AUTO a = {0};
     struct sw_api *api = t->gc->api;
     const struct sw_slice name = SW_SLICE_LIT("kube-root-ca.crt");
-    const struct api_res *cm = core(api, "configmaps");
+    const struct api_res *cm = api_registry_core(&api->reg, "configmaps");
     struct sw_store_obj *o = sw_store_get(api->store, api_key(&a, cm, ns, name));
     struct sw_json *obj = o ? sw_json_copy(&a, api_load(&a, cm, o)) : sw_json_new_object(&a);
     struct sw_json *data = sw_json_new_object(&a);
@@ -312,7 +307,7 @@ static void fill_namespace(struct gc_task *t, struct sw_slice ns)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_api *api = t->gc->api;
-    const struct api_res *sa = core(api, "serviceaccounts");
+    const struct api_res *sa = api_registry_core(&api->reg, "serviceaccounts");
     struct sw_json *obj;
 
     if (!exists(api, sa, ns, "default")) {

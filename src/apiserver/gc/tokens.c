@@ -10,11 +10,6 @@
 static const char name_key[] = "kubernetes.io/service-account.name";
 static const char uid_key[] = "kubernetes.io/service-account.uid";
 
-static const struct api_res *core(struct sw_api *api, const char *plural)
-{
-    return api_registry_find(&api->reg, sw_slice("", 0), SW_SLICE_LIT("v1"), sw_slice_str(plural));
-}
-
 static struct sw_json *load(struct sw_api *api, struct sw_arena *a, const struct api_res *res,
                             struct sw_slice key)
 {
@@ -31,7 +26,7 @@ static struct sw_json *load(struct sw_api *api, struct sw_arena *a, const struct
 static struct sw_json *account_of(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
                                   const struct sw_json *secret)
 {
-    const struct api_res *res = core(api, "serviceaccounts");
+    const struct api_res *res = api_registry_core(&api->reg, "serviceaccounts");
     const struct sw_json *notes = sw_json_walk(secret, "metadata", "annotations", NULL);
     struct sw_slice uid = api_str(notes, uid_key);
     struct sw_json *sa = load(api, a, res, api_key(a, res, ns, api_str(notes, name_key)));

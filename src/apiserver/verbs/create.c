@@ -11,8 +11,7 @@
 
 static bool namespace_ok(struct api_req *r, struct sw_slice name)
 {
-    const struct api_res *nsres = api_registry_find(&r->api->reg, sw_slice("", 0),
-                                                    SW_SLICE_LIT("v1"), SW_SLICE_LIT("namespaces"));
+    const struct api_res *nsres = api_registry_core(&r->api->reg, "namespaces");
     struct sw_store_obj *o;
     struct sw_json *ns;
     struct sw_json *d;

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TokenRequest: signed tokens of service accounts, for a time and tied to an object if asked. */
+#include <string.h>
+
+#include "apiserver/api/api.h"
+#include "apiserver/auth/auth.h"
+#include "base/time.h"
+#include "tls/crypto/jws.h"
+
+enum { MIN_S = 600, DEFAULT_S = 3600 };
+
+static struct sw_json *ref_json(struct sw_arena *a, struct sw_slice name, struct sw_slice uid)
+{
+    struct sw_json *v = sw_json_new_object(a);
+
+    sw_json_put_str(a, v, "name", name);
+    sw_json_put_str(a, v, "uid", uid);
+    return v;
+}
+
+/* What a token can be tied to, and the claim that says so. */
+static const struct binding {
+    const char *kind;
+    const char *plural;
+    const char *claim;
+} bindable[] = {{"Pod", "pods", "pod"}, {"Secret", "secrets", "secret"}, {"Node", "nodes", "node"}};
+
+static const struct binding *find_binding(const struct sw_json *bound)
+{
+    struct sw_slice version = api_str(bound, "apiVersion");
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(bindable); i++) {
+        if (sw_slice_find(version, '/') < 0 &&
+            sw_json_str_eq(sw_json_find(bound, "kind"), bindable[i].kind))
+            return &bindable[i];
+    }
+    return NULL;
+}
+
+/* Whom a token is for, and for how long. */
+struct grant {
+    struct sw_slice ns;
+    struct sw_slice name;
+    const struct sw_json *account;
+    int64_t now;
+    int64_t ttl;
+};
+
+static struct sw_json *make_claims(struct sw_api *api, struct sw_arena *a, const struct grant *g,
+                                   struct sw_json *aud, const struct sw_json *bound)
+{
+    struct sw_json *c = sw_json_new_object(a);
+    struct sw_json *k = sw_json_new_object(a);
+
+    sw_json_put(a, c, "aud", aud);
+    sw_json_put(a, c, "exp", sw_json_new_i64(a, g->now + g->ttl));
+    sw_json_put(a, c, "iat", sw_json_new_i64(a, g->now));
+    sw_json_put(a, c, "iss", sw_json_new_str(a, api->issuer));
+    sw_json_put(a, c, "jti", sw_json_new_str(a, api_uuid(a)));
+    sw_json_put_str(a, k, "namespace", g->ns);
+    if (bound) {
+        const struct binding *b = find_binding(bound);
+
+        sw_json_put(a, k, b ? b->claim : "secret",
+                    ref_json(a, api_str(bound, "name"), api_str(bound, "uid")));
+    }
+    sw_json_put(a, k, "serviceaccount", ref_json(a, g->name, api_meta_str(g->account, "uid")));
+    sw_json_put(a, c, "kubernetes.io", k);
+    sw_json_put(a, c, "nbf", sw_json_new_i64(a, g->now));
+    sw_json_put(a, c, "sub",
+                sw_json_new_str(a, sw_arena_printf(a, "system:serviceaccount:%.*s:%.*s",
+                                                   SW_SLICE_ARG(g->ns), SW_SLICE_ARG(g->name))));
+    return c;
+}
+
+struct sw_slice api_token_for_account(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
+                                      struct sw_slice name, uint32_t ttl_s)
+{
+    const struct api_res *res = api_registry_core(&api->reg, "serviceaccounts");
+    struct sw_store_obj *o = sw_store_get(api->store, api_key(a, res, ns, name));
+    struct grant g = {
+        .ns = ns, .name = name, .now = (int64_t)(sw_wall_ns() / SW_NS_PER_S), .ttl = ttl_s};
+    SW_BUF_AUTO token = {.max = SW_JWS_TOKEN_MAX};
+    struct sw_json *aud = sw_json_new_array(a);
+    struct sw_err err = {0};
+
+    if (!o)
+        return sw_slice("", 0);
+    g.account = sw_json_copy(a, api_load(a, res, o));
+    sw_store_obj_unref(o);
+    sw_json_push(a, aud, sw_json_new_str(a, api->issuer));
+    if (sw_jws_sign(api->token_key, sw_json_text(a, make_claims(api, a, &g, aud, NULL), NULL),
+                    &token, &err) != SW_OK)
+        return sw_slice("", 0);
+    return sw_arena_slice(a, sw_buf_slice(&token));
+}
+
+static bool check_ttl(struct api_req *r, const struct sw_json *spec, int64_t *ret)
+{
+    const struct sw_json *v = sw_json_find(spec, "expirationSeconds");
+    struct sw_field_errs e;
+    struct sw_fpath s = sw_fpath_str(NULL, "spec");
+    struct sw_fpath p = sw_fpath_str(&s, "expirationSeconds");
+
+    *ret = DEFAULT_S;
+    if (!v || v->type == SW_JSON_NULL)
+        return true;
+    sw_field_errs_init(&e, r->arena);
+    if (!sw_json_i64(v, ret) || *ret < MIN_S)
+        sw_ferr_invalid(&e, &p, v, "may not specify a duration less than 10 minutes");
+    else if (*ret > INT64_C(4294967296))
+        sw_ferr_invalid(&e, &p, v, "may not specify a duration larger than 2^32 seconds");
+    if (e.n == 0)
+        return true;
+    api_invalid_kind(r, "TokenRequest", "authentication.k8s.io", sw_slice("", 0), &e);
+    return false;
+}
+
+static bool bound_missing(struct api_req *r, const struct binding *b, struct sw_slice name)
+{
+    struct sw_json *d = sw_json_new_object(r->arena);
+
+    sw_json_put_str(r->arena, d, "name", name);
+    sw_json_put_str(r->arena, d, "kind", sw_slice_str(b->plural));
+    api_fail_details(
+        r, 404, "NotFound",
+        sw_arena_printf(r->arena, "%s \"%.*s\" not found", b->plural, SW_SLICE_ARG(name)), d);
+    return false;
+}
+
+static bool bound_changed(struct api_req *r, const struct binding *b, const struct sw_json *bound)
+{
+    struct sw_slice name = api_str(bound, "name");
+    struct sw_json *d = sw_json_new_object(r->arena);
+
+    sw_json_put_str(r->arena, d, "name", name);
+    sw_json_put_str(r->arena, d, "kind", sw_slice_str(b->kind));
+    api_fail_details(
+        r, 409, "Conflict",
+        sw_arena_printf(r->arena,
+                        "Operation cannot be fulfilled on %s \"%.*s\": the UID in the "
+                        "bound object reference (%.*s) does not match the UID in "
+                        "record. The object might have been deleted and then recreated",
+                        b->kind, SW_SLICE_ARG(name), SW_SLICE_ARG(api_str(bound, "uid"))),
+        d);
+    return false;
+}
+
+/* The object a token is tied to must exist; its uid is filled in. */
+static bool check_bound(struct api_req *r, struct sw_json *bound)
+{
+    const struct binding *b = find_binding(bound);
+    struct sw_slice name = api_str(bound, "name");
+    struct sw_slice version = api_str(bound, "apiVersion");
+    const struct api_res *res = b ? api_registry_core(&r->api->reg, b->plural) : NULL;
+    struct sw_store_obj *o;
+    const struct sw_json *obj;
+    struct sw_slice uid;
+
+    if (!b) {
+        api_bad_request(r, "cannot bind token to object of type %s%.*s, Kind=%.*s",
+                        sw_slice_find(version, '/') < 0 ? "/" : "", SW_SLICE_ARG(version),
+                        SW_SLICE_ARG(api_str(bound, "kind")));
+        return false;
+    }
+    o = res ? sw_store_snap_get(
+                  r->snap, api_key(r->arena, res, res->namespaced ? r->ns : sw_slice("", 0), name))
+            : NULL;
+    if (!o)
+        return bound_missing(r, b, name);
+    obj = api_load(r->arena, res, o);
+    if (strcmp(b->kind, "Pod") == 0 &&
+        !sw_slice_eq(api_str(sw_json_find(obj, "spec"), "serviceAccountName"), r->name)) {
+        api_bad_request(r,
+                        "cannot bind token for serviceaccount \"%.*s\" to pod running with "
+                        "different serviceaccount name.",
+                        SW_SLICE_ARG(r->name));
+        return false;
+    }
+    uid = api_meta_str(obj, "uid");
+    if (api_str(bound, "uid").n && !sw_slice_eq(api_str(bound, "uid"), uid))
+        return bound_changed(r, b, bound);
+    sw_json_put_str(r->arena, bound, "uid", uid);
+    return true;
+}
+
+/* Name and namespace of the body, when given, are those of the URL. */
+static bool check_meta(struct api_req *r, const struct sw_json *tr)
+{
+    struct sw_field_errs e;
+    struct sw_fpath m = sw_fpath_str(NULL, "metadata");
+    struct sw_fpath name = sw_fpath_str(&m, "name");
+    struct sw_fpath ns = sw_fpath_str(&m, "namespace");
+    struct sw_slice has_name = api_meta_str(tr, "name");
+    struct sw_slice has_ns = api_meta_str(tr, "namespace");
+
+    sw_field_errs_init(&e, r->arena);
+    if (has_name.n && !sw_slice_eq(has_name, r->name))
+        sw_ferr_invalid_str(&e, &name, has_name,
+                            "must match the service account name if specified");
+    else if (has_ns.n && !sw_slice_eq(has_ns, r->ns))
+        sw_ferr_invalid_str(&e, &ns, has_ns,
+                            "must match the service account namespace if specified");
+    if (e.n == 0)
+        return true;
+    api_invalid_kind(r, "TokenRequest", "authentication.k8s.io", r->name, &e);
+    return false;
+}
+
+/* The spec as an object with its defaults; false: an error was sent. */
+static bool settle_spec(struct api_req *r, struct sw_json *tr, struct sw_json **ret_spec,
+                        int64_t *ret_ttl)
+{
+    struct sw_arena *a = r->arena;
+    struct sw_json *spec = sw_json_find(tr, "spec");
+    struct sw_json *aud;
+    struct sw_json *bound;
+
+    if (!sw_json_is(spec, SW_JSON_OBJECT)) {
+        spec = sw_json_new_object(a);
+        sw_json_put(a, tr, "spec", spec);
+    }
+    if (!check_ttl(r, spec, ret_ttl))
+        return false;
+    if (sw_json_len(sw_json_find(spec, "audiences")) == 0) {
+        aud = sw_json_new_array(a);
+        sw_json_push(a, aud, sw_json_new_str(a, r->api->issuer));
+        sw_json_put(a, spec, "audiences", aud);
+    }
+    sw_json_put(a, spec, "expirationSeconds", sw_json_new_i64(a, *ret_ttl));
+    bound = sw_json_find(spec, "boundObjectRef");
+    if (!sw_json_is(bound, SW_JSON_OBJECT))
+        sw_json_put(a, spec, "boundObjectRef", sw_json_new_null(a));
+    else if (!check_bound(r, bound))
+        return false;
+    *ret_spec = spec;
+    return true;
+}
+
+static void issue(struct api_req *r, struct sw_json *tr, const struct sw_json *sa)
+{
+    struct sw_arena *a = r->arena;
+    SW_BUF_AUTO token = {.max = SW_JWS_TOKEN_MAX};
+    struct sw_err err = {0};
+    int64_t now = (int64_t)(sw_wall_ns() / SW_NS_PER_S);
+    struct sw_json *status = sw_json_new_object(a);
+    struct sw_json *spec;
+    struct sw_json *bound;
+    struct sw_json *claims;
+    int64_t ttl;
+    char text[SW_RFC3339_LEN];
+
+    if (!settle_spec(r, tr, &spec, &ttl))
+        return;
+    bound = sw_json_find(spec, "boundObjectRef");
+    claims = make_claims(
+        r->api, a,
+        &(struct grant){.ns = r->ns, .name = r->name, .account = sa, .now = now, .ttl = ttl},
+        sw_json_find(spec, "audiences"), sw_json_is(bound, SW_JSON_OBJECT) ? bound : NULL);
+    if (sw_jws_sign(r->api->token_key, sw_json_text(a, claims, NULL), &token, &err) != SW_OK) {
+        api_fail(r, 500, "InternalError", "Internal error occurred: %s", err.msg);
+        return;
+    }
+    sw_json_put_str(a, status, "token", sw_buf_slice(&token));
+    sw_json_put_str(a, status, "expirationTimestamp",
+                    sw_slice_str(sw_rfc3339((uint64_t)(now + ttl) * SW_NS_PER_S, 0, text)));
+    sw_json_put(a, tr, "status", status);
+    sw_json_put_str(a, tr, "kind", SW_SLICE_LIT("TokenRequest"));
+    sw_json_put_str(a, tr, "apiVersion", SW_SLICE_LIT("authentication.k8s.io/v1"));
+    sw_json_put_str(a, api_meta(a, tr), "name", r->name);
+    sw_json_put_str(a, api_meta(a, tr), "namespace", r->ns);
+    sw_json_put_str(a, api_meta(a, tr), "creationTimestamp", sw_slice_str(api_now(a)));
+    api_reply(r, 201, tr);
+}
+
+void api_token_request(struct api_req *r)
+{
+    struct sw_json_dups dups;
+    struct sw_json *tr = NULL;
+    struct sw_store_obj *o;
+
+    if (!api_write_options(r, "CreateOptions") || !api_decode_body(r, &tr, &dups))
+        return;
+    if (!sw_json_is(tr, SW_JSON_OBJECT)) {
+        api_bad_request(r, "the body is not a TokenRequest object");
+        return;
+    }
+    if (!check_meta(r, tr))
+        return;
+    r->snap = sw_store_snapshot(r->api->store);
+    o = sw_store_snap_get(r->snap, api_key(r->arena, r->res, r->ns, r->name));
+    if (o)
+        issue(r, tr, api_load(r->arena, r->res, o));
+    else
+        api_not_found(r);
+}
