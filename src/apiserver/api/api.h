@@ -326,6 +326,11 @@ SW_NODISCARD int api_parse_json(struct api_req *r, struct sw_json **ret, struct 
 /* The tree of the body; false: an error was sent. */
 bool api_decode_body(struct api_req *r, struct sw_json **ret, struct sw_json_dups *dups);
 /*
+ * The apiVersion of the core group has two spellings, since its group is empty: "/v1" becomes "v1".
+ * Anything else stays.
+ */
+void api_settle_version(struct sw_arena *a, struct sw_json *obj);
+/*
  * Turns a decoded body into an object of the resource: checks type, prunes or refuses unknown
  * fields, fills defaults. 'patch' changes the form of the strict error. False: an error was sent.
  */

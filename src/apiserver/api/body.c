@@ -240,14 +240,25 @@ static bool patched_type_ok(struct api_req *r, const struct sw_json *obj,
     return false;
 }
 
+void api_settle_version(struct sw_arena *a, struct sw_json *obj)
+{
+    struct sw_slice v = api_str(obj, "apiVersion");
+    struct sw_slice rest = sw_slice_from(v, 1);
+
+    if (v.n > 1 && v.p[0] == '/' && sw_slice_find(rest, '/') < 0)
+        sw_json_put_str(a, obj, "apiVersion", rest);
+}
+
 /* apiVersion and kind against those of the URL. */
 static bool check_type(struct api_req *r, struct sw_json *obj, const struct sw_json *made)
 {
-    struct sw_slice v = api_str(obj, "apiVersion");
     struct sw_slice sent = api_str(obj, "kind");
     struct sw_slice k = sent.n || r->res->crd ? sent : sw_slice_str(r->res->kind);
     struct sw_arena *a = r->arena;
+    struct sw_slice v;
 
+    api_settle_version(a, obj);
+    v = api_str(obj, "apiVersion");
     if (made && r->strategic) { /* merged into the typed object, whose type stays */
         sw_json_put(a, obj, "apiVersion", sw_json_new_str(a, r->res->api_version));
         sw_json_put(a, obj, "kind", sw_json_new_str(a, r->res->kind));

@@ -123,31 +123,60 @@ static bool in_time(const struct sw_json *claims)
     return !sw_json_i64(sw_json_find(claims, "nbf"), &nbf) || now + LEEWAY_S >= nbf;
 }
 
-/* The object exists with that uid and is not going away. */
-static bool still_there(struct sw_api *api, struct sw_arena *a, const char *plural,
-                        struct sw_slice ns, const struct sw_json *ref)
+/* The stored object with the uid of the reference; NULL when there is none. */
+static struct sw_json *referenced(struct sw_api *api, struct sw_arena *a, const char *plural,
+                                  struct sw_slice ns, const struct sw_json *ref)
 {
     const struct api_res *res = api_registry_core(&api->reg, plural);
     struct sw_store_obj *o;
     struct sw_json *obj;
-    bool ok;
 
     if (!res)
-        return false;
+        return NULL;
     o = sw_store_get(api->store, api_key(a, res, ns, api_str(ref, "name")));
     if (!o)
-        return false;
+        return NULL;
     obj = sw_json_copy(a, api_load(a, res, o));
     sw_store_obj_unref(o);
-    ok = sw_slice_eq(api_meta_str(obj, "uid"), api_str(ref, "uid"));
-    return ok && !sw_json_walk(obj, "metadata", "deletionTimestamp", NULL);
+    return sw_slice_eq(api_meta_str(obj, "uid"), api_str(ref, "uid")) ? obj : NULL;
+}
+
+/* The object exists with that uid and is not going away. */
+static bool still_there(struct sw_api *api, struct sw_arena *a, const char *plural,
+                        struct sw_slice ns, const struct sw_json *ref)
+{
+    const struct sw_json *obj = referenced(api, a, plural, ns, ref);
+
+    return obj && !sw_json_walk(obj, "metadata", "deletionTimestamp", NULL);
+}
+
+/* A pod that terminates keeps its identity until its time is up: it still drains connections. */
+static bool pod_there(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
+                      const struct sw_json *ref)
+{
+    const struct sw_json *pod = referenced(api, a, "pods", ns, ref);
+    struct sw_slice until = api_meta_str(pod, "deletionTimestamp");
+    char limit[SW_RFC3339_LEN];
+
+    /* Both are written by sw_rfc3339: the order of the texts is that of the times. */
+    (void)sw_rfc3339(sw_wall_ns() - (uint64_t)LEEWAY_S * SW_NS_PER_S, 0, limit);
+    return pod && (!until.n || sw_slice_cmp(until, sw_slice_str(limit)) >= 0);
+}
+
+static void put_extra(struct sw_arena *a, struct sw_json *extra, const char *what,
+                      struct sw_slice value)
+{
+    struct sw_json *list = sw_json_new_array(a);
+
+    if (!value.n)
+        return;
+    sw_json_push(a, list, sw_json_new_string(a, value));
+    sw_json_put(a, extra, sw_arena_printf(a, "authentication.kubernetes.io/%s", what), list);
 }
 
 static void fill_user(struct sw_arena *a, const struct sw_json *claims, struct sw_slice ns,
                       const struct sw_json *sa, struct api_user *ret)
 {
-    struct sw_json *ids = sw_json_new_array(a);
-
     *ret =
         (struct api_user){.name = api_str(claims, "sub"), .uid = api_str(sa, "uid"), .ngroups = 3};
     ret->groups = sw_arena_array(a, 3, sizeof(*ret->groups));
@@ -155,11 +184,24 @@ static void fill_user(struct sw_arena *a, const struct sw_json *claims, struct s
     ret->groups[1] =
         sw_slice_str(sw_arena_printf(a, "system:serviceaccounts:%.*s", SW_SLICE_ARG(ns)));
     ret->groups[2] = SW_SLICE_LIT("system:authenticated");
-    sw_json_push(
-        a, ids,
-        sw_json_new_str(a, sw_arena_printf(a, "JTI=%.*s", SW_SLICE_ARG(api_str(claims, "jti")))));
-    ret->extra = sw_json_new_object(a);
-    sw_json_put(a, ret->extra, "authentication.kubernetes.io/credential-id", ids);
+}
+
+/* What the token itself is, and the pod and node it was made for. */
+static struct sw_json *extra_of(struct sw_arena *a, const struct sw_json *claims,
+                                const struct sw_json *k)
+{
+    static const char *const bound[] = {"node", "pod"};
+    const char *id = sw_arena_printf(a, "JTI=%.*s", SW_SLICE_ARG(api_str(claims, "jti")));
+    struct sw_json *extra = sw_json_new_object(a);
+
+    put_extra(a, extra, "credential-id", sw_slice_str(id));
+    for (size_t i = 0; i < SW_ARRAY_LEN(bound); i++) {
+        const struct sw_json *ref = sw_json_find(k, bound[i]);
+
+        put_extra(a, extra, sw_arena_printf(a, "%s-name", bound[i]), api_str(ref, "name"));
+        put_extra(a, extra, sw_arena_printf(a, "%s-uid", bound[i]), api_str(ref, "uid"));
+    }
+    return extra;
 }
 
 static bool bound_ok(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
@@ -169,9 +211,11 @@ static bool bound_ok(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
     const struct sw_json *pod = sw_json_find(k, "pod");
     const struct sw_json *node = sw_json_find(k, "node");
 
-    return (!secret || still_there(api, a, "secrets", ns, secret)) &&
-           (!pod || still_there(api, a, "pods", ns, pod)) &&
-           (!node || still_there(api, a, "nodes", sw_slice("", 0), node));
+    if (secret && !still_there(api, a, "secrets", ns, secret))
+        return false;
+    if (pod) /* its node is only told: the pod may outlive the Node object */
+        return pod_there(api, a, ns, pod);
+    return !node || still_there(api, a, "nodes", sw_slice("", 0), node);
 }
 
 /* --- tokens kept in Secrets --- */
@@ -238,7 +282,6 @@ static bool legacy_user(struct sw_api *api, struct sw_arena *a, struct sw_slice 
         !secret_holds(api, a, ns, api_str(claims, LEGACY "secret.name"), token))
         return false;
     fill_user(a, claims, ns, sa, ret);
-    ret->extra = NULL;
     if (ret_audiences)
         *ret_audiences = common;
     return true;
@@ -278,6 +321,7 @@ bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice toke
     if (!common || !still_there(api, a, "serviceaccounts", ns, sa) || !bound_ok(api, a, ns, k))
         return false;
     fill_user(a, claims, ns, sa, ret);
+    ret->extra = extra_of(a, claims, k);
     if (sw_json_i64(sw_json_find(claims, "exp"), &exp) && exp > 0)
         ret->expires_s = (uint64_t)exp + 1; /* good for all of that second */
     if (ret_audiences)

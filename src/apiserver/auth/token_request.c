@@ -14,7 +14,8 @@ static struct sw_json *ref_json(struct sw_arena *a, struct sw_slice name, struct
     struct sw_json *v = sw_json_new_object(a);
 
     sw_json_put_str(a, v, "name", name);
-    sw_json_put_str(a, v, "uid", uid);
+    if (uid.n)
+        sw_json_put_str(a, v, "uid", uid);
     return v;
 }
 
@@ -37,17 +38,19 @@ static const struct binding *find_binding(const struct sw_json *bound)
     return NULL;
 }
 
-/* Whom a token is for, and for how long. */
+/* Whom a token is for, what it is tied to, and for how long. */
 struct grant {
     struct sw_slice ns;
     struct sw_slice name;
     const struct sw_json *account;
+    const struct sw_json *bound; /* boundObjectRef with its uid; NULL: to nothing */
+    const struct sw_json *node;  /* name and uid of the bound pod's node; NULL: none */
     int64_t now;
     int64_t ttl;
 };
 
 static struct sw_json *make_claims(struct sw_api *api, struct sw_arena *a, const struct grant *g,
-                                   struct sw_json *aud, const struct sw_json *bound)
+                                   struct sw_json *aud)
 {
     struct sw_json *c = sw_json_new_object(a);
     struct sw_json *k = sw_json_new_object(a);
@@ -58,12 +61,14 @@ static struct sw_json *make_claims(struct sw_api *api, struct sw_arena *a, const
     sw_json_put(a, c, "iss", sw_json_new_str(a, api->issuer));
     sw_json_put(a, c, "jti", sw_json_new_str(a, api_uuid(a)));
     sw_json_put_str(a, k, "namespace", g->ns);
-    if (bound) {
-        const struct binding *b = find_binding(bound);
+    if (g->bound) {
+        const struct binding *b = find_binding(g->bound);
 
         sw_json_put(a, k, b ? b->claim : "secret",
-                    ref_json(a, api_str(bound, "name"), api_str(bound, "uid")));
+                    ref_json(a, api_str(g->bound, "name"), api_str(g->bound, "uid")));
     }
+    if (g->node)
+        sw_json_put(a, k, "node", ref_json(a, api_str(g->node, "name"), api_str(g->node, "uid")));
     sw_json_put(a, k, "serviceaccount", ref_json(a, g->name, api_meta_str(g->account, "uid")));
     sw_json_put(a, c, "kubernetes.io", k);
     sw_json_put(a, c, "nbf", sw_json_new_i64(a, g->now));
@@ -89,8 +94,8 @@ struct sw_slice api_token_for_account(struct sw_api *api, struct sw_arena *a, st
     g.account = sw_json_copy(a, api_load(a, res, o));
     sw_store_obj_unref(o);
     sw_json_push(a, aud, sw_json_new_str(a, api->issuer));
-    if (sw_jws_sign(api->token_key, sw_json_text(a, make_claims(api, a, &g, aud, NULL), NULL),
-                    &token, &err) != SW_OK)
+    if (sw_jws_sign(api->token_key, sw_json_text(a, make_claims(api, a, &g, aud), NULL), &token,
+                    &err) != SW_OK)
         return sw_slice("", 0);
     return sw_arena_slice(a, sw_buf_slice(&token));
 }
@@ -237,6 +242,25 @@ static bool settle_spec(struct api_req *r, struct sw_json *tr, struct sw_json **
     return true;
 }
 
+/* The node of the pod a token is tied to: its uid too, when there is such a Node. */
+static struct sw_json *node_of(struct api_req *r, const struct sw_json *bound)
+{
+    const struct api_res *pods = api_registry_core(&r->api->reg, "pods");
+    const struct api_res *nodes = api_registry_core(&r->api->reg, "nodes");
+    const struct binding *b = find_binding(bound);
+    struct sw_arena *a = r->arena;
+    struct sw_store_obj *o = NULL;
+    struct sw_slice node;
+
+    if (b && strcmp(b->kind, "Pod") == 0)
+        o = sw_store_snap_get(r->snap, api_key(a, pods, r->ns, api_str(bound, "name")));
+    node = o ? api_str(sw_json_find(api_load(a, pods, o), "spec"), "nodeName") : sw_slice("", 0);
+    if (!node.n)
+        return NULL;
+    o = sw_store_snap_get(r->snap, api_key(a, nodes, sw_slice("", 0), node));
+    return ref_json(a, node, o ? api_meta_str(api_load(a, nodes, o), "uid") : sw_slice("", 0));
+}
+
 static void issue(struct api_req *r, struct sw_json *tr, const struct sw_json *sa)
 {
     struct sw_arena *a = r->arena;
@@ -244,26 +268,26 @@ static void issue(struct api_req *r, struct sw_json *tr, const struct sw_json *s
     struct sw_err err = {0};
     int64_t now = (int64_t)(sw_wall_ns() / SW_NS_PER_S);
     struct sw_json *status = sw_json_new_object(a);
+    struct grant g = {.ns = r->ns, .name = r->name, .account = sa, .now = now};
     struct sw_json *spec;
-    struct sw_json *bound;
     struct sw_json *claims;
-    int64_t ttl;
     char text[SW_RFC3339_LEN];
 
-    if (!settle_spec(r, tr, &spec, &ttl))
+    if (!settle_spec(r, tr, &spec, &g.ttl))
         return;
-    bound = sw_json_find(spec, "boundObjectRef");
-    claims = make_claims(
-        r->api, a,
-        &(struct grant){.ns = r->ns, .name = r->name, .account = sa, .now = now, .ttl = ttl},
-        sw_json_find(spec, "audiences"), sw_json_is(bound, SW_JSON_OBJECT) ? bound : NULL);
+    g.bound = sw_json_find(spec, "boundObjectRef");
+    if (sw_json_is(g.bound, SW_JSON_OBJECT))
+        g.node = node_of(r, g.bound);
+    else
+        g.bound = NULL;
+    claims = make_claims(r->api, a, &g, sw_json_find(spec, "audiences"));
     if (sw_jws_sign(r->api->token_key, sw_json_text(a, claims, NULL), &token, &err) != SW_OK) {
         api_fail(r, 500, "InternalError", "Internal error occurred: %s", err.msg);
         return;
     }
     sw_json_put_str(a, status, "token", sw_buf_slice(&token));
     sw_json_put_str(a, status, "expirationTimestamp",
-                    sw_slice_str(sw_rfc3339((uint64_t)(now + ttl) * SW_NS_PER_S, 0, text)));
+                    sw_slice_str(sw_rfc3339((uint64_t)(now + g.ttl) * SW_NS_PER_S, 0, text)));
     sw_json_put(a, tr, "status", status);
     sw_json_put_str(a, tr, "kind", SW_SLICE_LIT("TokenRequest"));
     sw_json_put_str(a, tr, "apiVersion", SW_SLICE_LIT("authentication.k8s.io/v1"));

@@ -252,7 +252,7 @@ bool api_need_manager(struct api_req *r)
 static bool check_apply(struct api_req *r, struct patch *p)
 {
     struct sw_slice name = api_meta_str(p->doc, "name");
-    struct sw_slice v = api_str(p->doc, "apiVersion");
+    struct sw_slice v;
 
     if (!api_need_manager(r))
         return false;
@@ -260,6 +260,8 @@ static bool check_apply(struct api_req *r, struct patch *p)
         api_bad_request(r, "error decoding YAML: the body is not an object");
         return false;
     }
+    api_settle_version(r->arena, p->doc);
+    v = api_str(p->doc, "apiVersion");
     if (v.n == 0 || api_str(p->doc, "kind").n == 0) {
         api_bad_request(r, "Object '%s' is missing in '%.*s'", v.n ? "Kind" : "apiVersion",
                         SW_SLICE_ARG(sw_slice_head(sw_json_text(r->arena, p->doc, NULL), 4096)));
