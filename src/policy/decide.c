@@ -142,7 +142,7 @@ static bool any_principal(struct sw_strmatch_list l, const struct ctx *c)
     return c->req->src && any_string(l, c->principal);
 }
 
-static bool match_is_empty(const struct sw_policy_match *m)
+bool sw_policy_match_is_empty(const struct sw_policy_match *m)
 {
     return (m->namespaces.n | m->not_namespaces.n | m->principals.n | m->not_principals.n |
             m->service_accounts.n | m->not_service_accounts.n | m->source_ips.n |
@@ -183,7 +183,7 @@ static bool match_holds(const struct sw_policy_match *m, enum sw_policy_action a
     if (m->unknown) {
         if (action == SW_POLICY_ALLOW)
             return false;
-    } else if (match_is_empty(m)) {
+    } else if (sw_policy_match_is_empty(m)) {
         return false;
     }
     return caller_matches(m, c) && address_matches(m, c->req);
@@ -270,7 +270,7 @@ static bool match_keys(const struct sw_policy_match *m, struct sink *s)
             emit(s, hash_text(KIND_NAMESPACE, m->namespaces.p[i].text));
         return true;
     }
-    return match_is_empty(m) && !m->unknown; /* never holds: no key needed */
+    return sw_policy_match_is_empty(m) && !m->unknown; /* never holds: no key needed */
 }
 
 static bool clause_keys(const struct sw_policy_clause *c, struct sink *s)

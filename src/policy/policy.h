@@ -77,6 +77,9 @@ struct sw_policy_match {
     bool unknown;
 };
 
+/* No list is populated: it never matches, unless it is unknown. */
+bool sw_policy_match_is_empty(const struct sw_policy_match *m);
+
 /* True when any match holds; no matches: true. */
 struct sw_policy_clause {
     const struct sw_policy_match *matches;
