@@ -19,6 +19,8 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "base/slice.h"
+#include "xds/res.h"
+#include "xds/txn.h"
 
 #define SW_XDS_URL      "type.googleapis.com/"
 #define SW_XDS_LISTENER SW_XDS_URL "envoy.config.listener.v3.Listener"
@@ -35,29 +37,10 @@
 #define SW_XDS_VIEW "view"
 
 enum {
-    SW_XDS_VIEW_MAX = 40,   /* bytes of a view's name, with the end */
-    SW_XDS_NAME_MAX = 4096, /* bytes of a resource's name */
-    SW_XDS_TYPE_MAX = 256,  /* bytes of a type URL */
-    SW_XDS_VERSION_LEN = 32 /* hex digits */
+    SW_XDS_VIEW_MAX = 40 /* bytes of a view's name, with the end */
 };
 
 struct sw_xds_cache;
-struct sw_xds_txn;
-
-/* One resource, immutable. Slices live as long as it does. */
-struct sw_xds_res {
-    unsigned refs;
-    uint64_t mix[2]; /* of name and version, for the version of the set */
-    struct sw_slice name;
-    struct sw_slice version;  /* hash of type and value, SW_XDS_VERSION_LEN hex digits */
-    struct sw_slice value;    /* the message */
-    struct sw_slice any;      /* google.protobuf.Any around it, encoded */
-    struct sw_slice resource; /* envoy.service.discovery.v3.Resource around that, encoded */
-};
-
-struct sw_xds_res *sw_xds_res_ref(struct sw_xds_res *r);
-/* Accepts NULL. */
-void sw_xds_res_unref(struct sw_xds_res *r);
 
 /* All resources of one type at one moment, sorted by name. Immutable. */
 struct sw_xds_snap {
@@ -76,26 +59,6 @@ struct sw_xds_res *sw_xds_snap_get(const struct sw_xds_snap *s, struct sw_slice 
 struct sw_xds_snap *sw_xds_snap_union(const struct sw_xds_snap *a, struct sw_xds_snap *b);
 
 /* --- changing --- */
-
-SW_NODISCARD struct sw_xds_txn *sw_xds_txn_new(void);
-/* Forgets it. NULL is fine. */
-void sw_xds_txn_free(struct sw_xds_txn *t);
-/*
- * The whole set of a type: after the commit it has the resources put here and no others. value is
- * the encoded message without Any; copied. The last one of a name wins.
- */
-SW_NODISCARD int sw_xds_txn_put(struct sw_xds_txn *t, const char *type, struct sw_slice name,
-                                struct sw_slice value, struct sw_err *err);
-/* The type has nothing but what is put; needed when that is nothing. */
-void sw_xds_txn_clear(struct sw_xds_txn *t, const char *type);
-/*
- * Single changes that leave the rest of a type alone (endpoints). Not to be mixed with put and
- * clear of the same type: SW_EINVAL.
- */
-SW_NODISCARD int sw_xds_txn_set(struct sw_xds_txn *t, const char *type, struct sw_slice name,
-                                struct sw_slice value, struct sw_err *err);
-SW_NODISCARD int sw_xds_txn_del(struct sw_xds_txn *t, const char *type, struct sw_slice name,
-                                struct sw_err *err);
 
 /* What a commit did. */
 struct sw_xds_diff {

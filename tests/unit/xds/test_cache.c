@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "proto/pb.h"
 
 #include <proto/discovery.pb-c.h>
@@ -75,6 +76,56 @@ static void a_resource_is_encoded_for_both_variants(void **state)
     assert_true(sw_slice_eq(
         r->any, sw_pb_pack(&a, &(Sw__Any){.base = any->base, .type_url = SW_PB_LIT(T1)}.base)));
     sw_xds_cache_free(c);
+}
+
+static void aliases_follow_the_resource_in_its_encoding(void **state)
+{
+    const struct sw_slice names[] = {SW_SLICE_LIT("net/10.0.0.1"), SW_SLICE_LIT("net/fd00::1")};
+    const struct sw_slice services[] = {SW_SLICE_LIT("ns/svc")};
+    const struct sw_xds_extra x = {.aliases = names,
+                                   .n_aliases = 2,
+                                   .node = SW_SLICE_LIT("node-1"),
+                                   .services = services,
+                                   .n_services = 1};
+    struct sw_xds_cache *c = sw_xds_cache_new();
+    struct sw_xds_txn *t = sw_xds_txn_new();
+    SW_ARENA_AUTO a = {0};
+    struct sw_err err = {0};
+    struct sw_xds_res *r;
+    Sw__Resource *res;
+
+    (void)state;
+    assert_int_equal(sw_xds_txn_set_extra(t, T1, SW_SLICE_LIT("x"), SW_SLICE_LIT("v"), &x, &err),
+                     SW_OK);
+    (void)sw_xds_cache_commit(c, t);
+    r = sw_xds_snap_get(get(c, T1), SW_SLICE_LIT("x"));
+    assert_non_null(r);
+    res = SW_PB_UNPACK(&a, Sw__Resource, sw__resource, r->resource, NULL, NULL);
+    assert_non_null(res);
+    assert_int_equal(res->n_aliases, 0);
+    res = SW_PB_UNPACK(&a, Sw__Resource, sw__resource, r->aliased, NULL, NULL);
+    assert_non_null(res);
+    assert_int_equal(res->n_aliases, 2);
+    assert_true(sw_slice_eq(SW_PB_SLICE(res->aliases[1]), names[1]));
+    assert_true(sw_slice_eq_str(SW_PB_SLICE(res->name), "x"));
+    assert_true(sw_slice_eq(sw_xds_res_alias(r, 0), names[0]));
+    assert_true(sw_slice_eq(sw_xds_res_service(r, 0), services[0]));
+    assert_true(sw_slice_eq_str(r->node, "node-1"));
+    sw_xds_cache_free(c);
+}
+
+static void too_many_aliases_are_refused(void **state)
+{
+    struct sw_slice *names = SW_NEW_ARRAY(struct sw_slice, SW_XDS_ALIASES_MAX + 1);
+    const struct sw_xds_extra x = {.aliases = names, .n_aliases = SW_XDS_ALIASES_MAX + 1};
+    struct sw_xds_txn *t = sw_xds_txn_new();
+    struct sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(sw_xds_txn_set_extra(t, T1, SW_SLICE_LIT("x"), SW_SLICE_LIT("v"), &x, &err),
+                     SW_EINVAL);
+    sw_xds_txn_free(t);
+    sw_free(names);
 }
 
 static void a_commit_replaces_the_types_it_names(void **state)
@@ -254,6 +305,8 @@ int main(void)
         cmocka_unit_test(a_subset_shares_its_resources),
         cmocka_unit_test(a_view_does_not_show_in_a_resource),
         cmocka_unit_test(a_resource_is_encoded_for_both_variants),
+        cmocka_unit_test(aliases_follow_the_resource_in_its_encoding),
+        cmocka_unit_test(too_many_aliases_are_refused),
         cmocka_unit_test(a_commit_replaces_the_types_it_names),
         cmocka_unit_test(single_changes_leave_the_rest),
         cmocka_unit_test(versions_follow_the_content_only),
