@@ -2,12 +2,13 @@
 /*
  * A commit merges two sorted lists: what a type has and what the transaction says. Resources whose
  * content did not change keep their pointer, so that finding differences later is comparing
- * pointers.
+ * pointers. Large types are tables instead (table.h), which change in place.
  */
 #include "xds/cache.h"
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "xds/table.h"
 #include "xds/txn_int.h"
 
 /* --- snapshots --- */
@@ -115,7 +116,9 @@ struct sw_xds_snap *sw_xds_snap_union(const struct sw_xds_snap *a, struct sw_xds
 
 struct type {
     char *url;
-    struct sw_xds_snap *snap;
+    struct sw_xds_snap *snap; /* of other types: empty */
+    struct xds_table *table;  /* of large types, else NULL */
+    bool offered;
 };
 
 struct sw_xds_cache {
@@ -124,6 +127,7 @@ struct sw_xds_cache {
     struct sw_list listeners;
     uint64_t generation;
     bool held;
+    bool choosy; /* only types that were offered are served */
 };
 
 struct sw_xds_cache *sw_xds_cache_new(void)
@@ -151,6 +155,7 @@ void sw_xds_cache_free(struct sw_xds_cache *c)
         struct type *t = it->value;
 
         sw_xds_snap_unref(t->snap);
+        xds_table_free(t->table);
         sw_free(t->url);
         sw_free(t);
     }
@@ -198,19 +203,66 @@ static struct sw_xds_snap *merge(const struct sw_xds_snap *old, const struct xds
     return out;
 }
 
-/* Takes the reference over. */
-static void set_type(struct sw_xds_cache *c, const char *url, struct sw_xds_snap *next)
+static struct type *type_of(struct sw_xds_cache *c, const char *url)
 {
     struct type *t = sw_map_get(&c->types, sw_slice_str(url));
 
+    if (t)
+        return t;
+    t = SW_NEW(struct type);
+    t->url = sw_strdup(url);
+    t->snap = sw_xds_snap_ref(c->empty);
+    if (xds_table_for(sw_slice_str(url)))
+        t->table = xds_table_new();
+    (void)sw_map_put(&c->types, sw_slice_str(t->url), t);
+    return t;
+}
+
+/* Takes the reference over. */
+static void set_type(struct sw_xds_cache *c, const char *url, struct sw_xds_snap *next)
+{
+    struct type *t = type_of(c, url);
+
     snap_seal(next);
-    if (!t) {
-        t = SW_NEW(struct type);
-        t->url = sw_strdup(url);
-        (void)sw_map_put(&c->types, sw_slice_str(t->url), t);
-    }
     sw_xds_snap_unref(t->snap);
     t->snap = next;
+}
+
+/* What a whole set does not name goes. The names of the set are in 'keep'. */
+static size_t remove_others(struct xds_table *t, const struct sw_map *keep)
+{
+    size_t removed = 0;
+
+    SW_MAP_FOREACH (it, &t->names) { /* a removal changes the entry, and adds none */
+        const struct xds_rec *r = it->value;
+
+        if (r->res && !sw_map_get(keep, r->name))
+            removed += xds_table_del(t, r->name);
+    }
+    return removed;
+}
+
+/* In the order of the operations: the last one of a name wins. */
+static void apply_table(struct xds_table *t, const struct xds_change *ch, struct sw_xds_diff *d)
+{
+    struct sw_map keep = {0};
+
+    SW_VEC_FOREACH (struct xds_op, o, &ch->ops) {
+        bool fresh;
+
+        if (!o->res) {
+            d->removed += xds_table_del(t, o->name);
+        } else if (xds_table_set(t, o->res, &fresh)) {
+            d->added += fresh;
+            d->changed += !fresh;
+        }
+        if (ch->whole)
+            (void)sw_map_put(&keep, o->name, o->res);
+    }
+    if (ch->whole)
+        d->removed += remove_others(t, &keep);
+    sw_map_done(&keep);
+    xds_table_seal(t);
 }
 
 static void apply(struct sw_xds_cache *c, struct xds_change *ch, struct sw_xds_diff *total)
@@ -218,13 +270,16 @@ static void apply(struct sw_xds_cache *c, struct xds_change *ch, struct sw_xds_d
     struct sw_xds_diff d = {0};
     struct sw_xds_snap *next;
 
-    xds_change_settle(ch);
-    next = merge(sw_xds_cache_get(c, sw_slice_str(ch->type)), ch, &d);
-    if (d.added + d.changed + d.removed == 0) {
-        sw_xds_snap_unref(next);
-        return;
+    if (xds_table_for(sw_slice_str(ch->type))) {
+        apply_table(type_of(c, ch->type)->table, ch, &d);
+    } else {
+        xds_change_settle(ch);
+        next = merge(sw_xds_cache_get(c, sw_slice_str(ch->type)), ch, &d);
+        if (d.added + d.changed + d.removed)
+            set_type(c, ch->type, next);
+        else
+            sw_xds_snap_unref(next);
     }
-    set_type(c, ch->type, next);
     total->added += d.added;
     total->changed += d.changed;
     total->removed += d.removed;
@@ -279,6 +334,19 @@ void sw_xds_cache_subset(struct sw_xds_cache *c, const char *to, const char *fro
     tell(c);
 }
 
+void sw_xds_cache_offer(struct sw_xds_cache *c, const char *type)
+{
+    type_of(c, type)->offered = true;
+    c->choosy = true;
+}
+
+bool sw_xds_cache_offers(const struct sw_xds_cache *c, struct sw_slice type)
+{
+    const struct type *t = c->choosy ? sw_map_get(&c->types, type) : NULL;
+
+    return !c->choosy || (t && t->offered);
+}
+
 void sw_xds_cache_hold(struct sw_xds_cache *c, bool hold)
 {
     bool before = c->held;
@@ -298,6 +366,13 @@ struct sw_xds_snap *sw_xds_cache_get(const struct sw_xds_cache *c, struct sw_sli
     const struct type *t = sw_map_get(&c->types, type);
 
     return t ? t->snap : c->empty;
+}
+
+struct xds_table *sw_xds_cache_table(const struct sw_xds_cache *c, struct sw_slice type)
+{
+    const struct type *t = sw_map_get(&c->types, type);
+
+    return t ? t->table : NULL;
 }
 
 uint64_t sw_xds_cache_generation(const struct sw_xds_cache *c)

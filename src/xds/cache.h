@@ -41,6 +41,7 @@ enum {
 };
 
 struct sw_xds_cache;
+struct xds_table;
 
 /* All resources of one type at one moment, sorted by name. Immutable. */
 struct sw_xds_snap {
@@ -82,8 +83,19 @@ struct sw_xds_diff sw_xds_cache_commit(struct sw_xds_cache *c, struct sw_xds_txn
  */
 void sw_xds_cache_subset(struct sw_xds_cache *c, const char *to, const char *from,
                          const struct sw_slice *names, size_t n);
-/* Borrowed, until the next commit; never NULL: an unknown type has an empty snapshot. */
+/*
+ * Borrowed, until the next commit; never NULL: an unknown type has an empty snapshot, and so has
+ * one that is kept as a table.
+ */
 struct sw_xds_snap *sw_xds_cache_get(const struct sw_xds_cache *c, struct sw_slice type);
+/* Resources of a large type (table.h), as long as the cache. NULL: not such a type, or not yet. */
+struct xds_table *sw_xds_cache_table(const struct sw_xds_cache *c, struct sw_slice type);
+/*
+ * The cache has resources of this type, or will have. Once any type is offered, requests for others
+ * are refused. type is without a view.
+ */
+void sw_xds_cache_offer(struct sw_xds_cache *c, const char *type);
+bool sw_xds_cache_offers(const struct sw_xds_cache *c, struct sw_slice type);
 /*
  * While held, streams are told nothing: for a server that listens before its first content is
  * there, lest clients that reconnect hear that everything is gone. Not held at first.

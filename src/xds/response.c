@@ -16,15 +16,6 @@
 
 #include <proto/discovery.pb-c.h>
 
-/* Field numbers, the same in both responses; only the delta one has removals. */
-enum {
-    FIELD_VERSION = 1,
-    FIELD_RESOURCES = 2,
-    FIELD_TYPE = 4,
-    FIELD_NONCE = 5,
-    FIELD_REMOVED = 6,
-};
-
 /* How long removals wait for clients that name their clusters: after an answer, and in all. */
 static const uint64_t linger_ns = SW_NS_PER_S;
 static const uint64_t linger_max_ns = 5 * SW_NS_PER_S;
@@ -58,89 +49,6 @@ static bool walk(const struct sw_xds_snap *a, const struct sw_xds_snap *b, size_
         return true;
     }
     return false;
-}
-
-/* --- building --- */
-
-struct response {
-    struct sw_buf buf;
-    struct sw_buf removed; /* names, encoded; they come after the nonce */
-    struct sw_map told;    /* delta: names answered ahead of the walk, which skips them */
-    struct sw_list names;  /* struct xds_name: of 'told', to be freed */
-    size_t n;              /* resources and removals */
-    bool full;             /* beyond the limit */
-};
-
-static void response_init(struct response *r, size_t max)
-{
-    *r = (struct response){0};
-    sw_list_init(&r->names);
-    sw_buf_init(&r->buf, max);
-    sw_buf_init(&r->removed, max);
-}
-
-static void response_done(struct response *r)
-{
-    sw_buf_done(&r->buf);
-    sw_buf_done(&r->removed);
-    sw_map_done(&r->told);
-    xds_names_done(&r->names);
-}
-
-static void put_resource(struct response *r, bool delta, const struct sw_xds_res *res)
-{
-    r->n++;
-    if (sw_pb_put_bytes(&r->buf, FIELD_RESOURCES, delta ? res->resource : res->any) != SW_OK)
-        r->full = true;
-}
-
-static void put_removed(struct response *r, struct sw_slice name)
-{
-    r->n++;
-    if (sw_pb_put_bytes(&r->removed, FIELD_REMOVED, name) != SW_OK)
-        r->full = true;
-}
-
-static size_t response_size(const struct response *r)
-{
-    return sw_buf_len(&r->buf) + sw_buf_len(&r->removed);
-}
-
-static void count_sent(const struct xds_sub *u, size_t bytes)
-{
-    struct sw_metrics_shard *m = u->stream->server->o.metrics;
-
-    if (!m)
-        return;
-    sw_metric_add(sw_metric_get1(m, SW_METRIC_XDS_RESPONSES, xds_sub_label(u)), 1);
-    sw_metric_add(sw_metric_get1(m, SW_METRIC_XDS_RESPONSE_BYTES, xds_sub_label(u)), bytes);
-}
-
-/* Version first, then type and nonce behind the resources: the order of the field numbers. */
-static bool response_send(struct xds_sub *u, struct response *r, const char *version)
-{
-    struct xds_stream *st = u->stream;
-    char nonce[24];
-    int rc;
-
-    (void)snprintf(nonce, sizeof(nonce), "%llu", (unsigned long long)++st->last_nonce);
-    r->full = r->full || sw_pb_put_bytes(&r->buf, FIELD_TYPE, sw_slice_str(u->url)) != SW_OK ||
-              sw_pb_put_bytes(&r->buf, FIELD_NONCE, sw_slice_str(nonce)) != SW_OK ||
-              sw_buf_append_slice(&r->buf, sw_buf_slice(&r->removed)) != SW_OK;
-    rc = r->full ? SW_ELIMIT : sw_grpc_send(st->call, sw_buf_slice(&r->buf));
-    if (rc != SW_OK) {
-        sw_log_warn("xds", "response for type %s is too large for client '%.*s'", u->url,
-                    SW_SLICE_ARG(st->node_id));
-        sw_grpc_finish(st->call, SW_GRPC_RESOURCE_EXHAUSTED, "response is too large");
-        return false;
-    }
-    count_sent(u, sw_buf_len(&r->buf));
-    u->pending = true;
-    u->answer = false;
-    u->nonce = st->last_nonce;
-    u->sent_ns = sw_loop_now(st->server->loop);
-    (void)snprintf(u->sent, sizeof(u->sent), "%s", version);
-    return true;
 }
 
 /* --- warming --- */
@@ -248,29 +156,29 @@ static bool held_initially(struct xds_sub *u, const struct sw_xds_res *res)
 }
 
 /* Answers a name whatever the client has of it, once per response. */
-static void delta_tell(struct response *r, struct sw_slice name, const struct sw_xds_snap *now)
+static void delta_tell(struct xds_msg *r, struct sw_slice name, const struct sw_xds_snap *now)
 {
     struct sw_xds_res *res = sw_xds_snap_get(now, name);
 
     if (sw_map_put(&r->told, name, r))
         return;
     if (res)
-        put_resource(r, true, res);
+        xds_msg_put(r, res->resource);
     else
-        put_removed(r, name);
+        xds_msg_remove(r, name);
 }
 
-static void delta_forced(struct xds_sub *u, struct sw_xds_snap *now, struct response *r,
+static void delta_forced(struct xds_sub *u, struct sw_xds_snap *now, struct xds_msg *r,
                          size_t piece)
 {
-    while (!sw_list_empty(&u->forced) && response_size(r) < piece) {
+    while (!sw_list_empty(&u->forced) && xds_msg_size(r) < piece) {
         struct xds_name *n = SW_CONTAINER_OF(u->forced.next, struct xds_name, forced);
 
         sw_list_unlink(&n->forced);
         delta_tell(r, n->name, now);
         sent_ahead(u, n, sw_xds_snap_get(now, n->name));
     }
-    while (!sw_list_empty(&u->gone) && response_size(r) < piece) {
+    while (!sw_list_empty(&u->gone) && xds_msg_size(r) < piece) {
         struct xds_name *n = SW_CONTAINER_OF(u->gone.next, struct xds_name, forced);
 
         sw_list_unlink(&n->forced);
@@ -283,20 +191,20 @@ static void delta_forced(struct xds_sub *u, struct sw_xds_snap *now, struct resp
 }
 
 /* Goes on with the walk to u->target until the piece is full. True: at its end. */
-static bool delta_walk(struct xds_sub *u, struct response *r, size_t piece)
+static bool delta_walk(struct xds_sub *u, struct xds_msg *r, size_t piece)
 {
     struct step s;
 
-    while (response_size(r) < piece) {
+    while (xds_msg_size(r) < piece) {
         if (!walk(u->base, u->target, &u->at_base, &u->at_target, &s))
             return true;
         if (!xds_sub_wants(u, (s.is ? s.is : s.was)->name) ||
             (r->told.n && sw_map_get(&r->told, (s.is ? s.is : s.was)->name)))
             continue;
         if (!s.is) {
-            put_removed(r, s.was->name);
+            xds_msg_remove(r, s.was->name);
         } else if (!held_initially(u, s.is) && !was_sent_ahead(u, s.is)) {
-            put_resource(r, true, s.is);
+            xds_msg_put(r, s.is->resource);
             note_sent(u, s.is);
         }
     }
@@ -369,34 +277,32 @@ static bool delta_send(struct xds_sub *u, struct sw_xds_snap *now)
 {
     struct xds_stream *st = u->stream;
     size_t piece = st->server->o.piece;
-    struct response r;
+    struct xds_msg r;
     bool sent = false;
 
-    response_init(&r, st->server->o.max_response);
-    if (sw_pb_put_bytes(&r.buf, FIELD_VERSION, sw_slice_str(now->version)) != SW_OK)
-        r.full = true;
+    xds_msg_init(&r, now->version, st->server->o.max_response);
     delta_forced(u, u->target ? u->target : now, &r, piece);
     if (u->target && delta_walk(u, &r, piece))
         advance(u);
     if (r.n || u->answer)
-        sent = response_send(u, &r, now->version);
-    response_done(&r);
+        sent = xds_msg_send(u, &r);
+    xds_msg_done(&r);
     return sent;
 }
 
 /* --- state of the world --- */
 
 /* Everything a type of full state has for this client. */
-static void sotw_all(struct xds_sub *u, const struct sw_xds_snap *to, struct response *r)
+static void sotw_all(struct xds_sub *u, const struct sw_xds_snap *to, struct xds_msg *r)
 {
     for (size_t i = 0; i < to->n; i++) {
         if (xds_sub_wants(u, to->res[i]->name))
-            put_resource(r, false, to->res[i]);
+            xds_msg_put(r, to->res[i]->any);
     }
 }
 
 static void sotw_changes(struct xds_sub *u, const struct sw_xds_snap *to, bool walked,
-                         struct response *r)
+                         struct xds_msg *r)
 {
     struct step s;
     size_t i = 0;
@@ -406,19 +312,19 @@ static void sotw_changes(struct xds_sub *u, const struct sw_xds_snap *to, bool w
         if (!s.is || !xds_sub_wants(u, s.is->name))
             continue;
         if (!u->kind->full && !was_sent_ahead(u, s.is))
-            put_resource(r, false, s.is);
+            xds_msg_put(r, s.is->any);
         note_sent(u, s.is);
     }
 }
 
-static void sotw_forced(struct xds_sub *u, const struct sw_xds_snap *to, struct response *r)
+static void sotw_forced(struct xds_sub *u, const struct sw_xds_snap *to, struct xds_msg *r)
 {
     while (!sw_list_empty(&u->forced)) {
         struct xds_name *n = SW_CONTAINER_OF(u->forced.next, struct xds_name, forced);
         struct sw_xds_res *res = sw_xds_snap_get(to, n->name);
 
         if (res && !u->kind->full)
-            put_resource(r, false, res);
+            xds_msg_put(r, res->any);
         if (u->kind->full)
             u->answer = true;
         else
@@ -454,12 +360,10 @@ static void sotw_owed(struct xds_sub *u, const struct sw_xds_snap *now)
 /* 'to' differs from base (walked), or forced names are due. */
 static bool sotw_send(struct xds_sub *u, struct sw_xds_snap *to, bool walked)
 {
-    struct response r;
+    struct xds_msg r;
     bool sent = false;
 
-    response_init(&r, u->stream->server->o.max_response);
-    if (sw_pb_put_bytes(&r.buf, FIELD_VERSION, sw_slice_str(to->version)) != SW_OK)
-        r.full = true;
+    xds_msg_init(&r, to->version, u->stream->server->o.max_response);
     sotw_forced(u, to, &r);
     walked = walked || (u->kind->full && u->answer); /* then all of it goes */
     sotw_changes(u, to, walked, &r);
@@ -472,8 +376,8 @@ static bool sotw_send(struct xds_sub *u, struct sw_xds_snap *to, bool walked)
         u->base = sw_xds_snap_ref(to);
     }
     if (r.n || u->answer)
-        sent = response_send(u, &r, to->version);
-    response_done(&r);
+        sent = xds_msg_send(u, &r);
+    xds_msg_done(&r);
     return sent;
 }
 
@@ -505,6 +409,8 @@ static bool push_sub(struct xds_sub *u, bool held, bool removals)
     struct sw_xds_snap *to;
     bool sent = false;
 
+    if (u->follow)
+        return xds_follow_push(u, held, removals);
     if (held && can_wait(u))
         return false;
     if (!held)
@@ -535,7 +441,7 @@ static bool push_sub(struct xds_sub *u, bool held, bool removals)
     return sent;
 }
 
-static void on_ack_timeout(struct sw_timer *t)
+void xds_stream_on_timer(struct sw_timer *t)
 {
     xds_stream_wake(SW_CONTAINER_OF(t, struct xds_stream, timer));
 }
@@ -587,7 +493,7 @@ static void push_removals(struct xds_stream *st, bool *held)
     uint64_t wait_ns = removals_wait(st);
 
     if (wait_ns) {
-        sw_timer_start(st->server->loop, &st->timer, wait_ns + SW_NS_PER_MS, on_ack_timeout);
+        sw_timer_start(st->server->loop, &st->timer, wait_ns + SW_NS_PER_MS, xds_stream_on_timer);
         return;
     }
     st->lingers_ns = 0;
@@ -607,12 +513,15 @@ void xds_stream_push(struct xds_stream *st)
     SW_LIST_FOREACH (it, &st->subs)
         pending |= waiting(SW_CONTAINER_OF(it, struct xds_sub, link));
     if (pending && !sw_timer_running(&st->timer))
-        sw_timer_start(s->loop, &st->timer, s->o.ack_timeout_ns + SW_NS_PER_MS, on_ack_timeout);
+        sw_timer_start(s->loop, &st->timer, s->o.ack_timeout_ns + SW_NS_PER_MS,
+                       xds_stream_on_timer);
     xds_stream_settle(st);
 }
 
 bool xds_sub_settled(const struct xds_sub *u)
 {
+    if (u->follow)
+        return xds_follow_settled(u);
     return !u->pending && !due(u) && sw_list_empty(&u->patient) && sw_list_empty(&u->leaving) &&
            u->base == xds_stream_snap(u->stream, sw_slice_str(u->url));
 }

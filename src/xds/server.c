@@ -57,7 +57,9 @@ enum sw_grpc_status xds_refusal_status(int rc)
 
 void xds_count_refusal(const struct sw_xds_server *s, enum sw_grpc_status status)
 {
-    const char *reason = status == SW_GRPC_PERMISSION_DENIED ? "forbidden" : "unauthenticated";
+    const char *reason = status == SW_GRPC_PERMISSION_DENIED ? "forbidden"
+                         : status == SW_GRPC_UNIMPLEMENTED   ? "type"
+                                                             : "unauthenticated";
 
     if (s->o.metrics)
         sw_metric_add(sw_metric_get1(s->o.metrics, SW_METRIC_XDS_REFUSALS, reason), 1);
@@ -80,6 +82,13 @@ static int judge(struct sw_xds_server *s, struct sw_grpc_call *c, const struct s
     return rc;
 }
 
+/* Whoever was let in may name all that it holds. */
+static void let_in(const struct sw_xds_server *s, struct sw_grpc_call *c)
+{
+    if (s->o.allow)
+        sw_grpc_set_max(c, s->o.max_initial);
+}
+
 static void make_wait(struct xds_stream *st)
 {
     st->waiting = true;
@@ -99,8 +108,16 @@ void sw_xds_server_recheck(struct sw_xds_server *s)
         s->n_waiting--; /* it does not stand in its own way */
         st->waiting = false;
         sw_grpc_pause(st->call, false); /* delivers from the loop, and to nobody who is refused */
-        if (judge(s, st->call, &id) == SW_EAGAIN)
+        switch (judge(s, st->call, &id)) {
+        case SW_OK:
+            let_in(s, st->call);
+            break;
+        case SW_EAGAIN:
             make_wait(st);
+            break;
+        default:
+            break;
+        }
     }
 }
 
@@ -138,6 +155,8 @@ static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *re
     xds_stream_review(st);
     if (rc == SW_EAGAIN)
         make_wait(st);
+    else
+        let_in(s, c);
 }
 
 /*
@@ -196,6 +215,7 @@ struct sw_xds_server *sw_xds_server_new(struct sw_loop *l, const struct sw_xds_s
     s->o.max_types = o->max_types ? o->max_types : 32;
     s->o.max_names = o->max_names ? o->max_names : 200000;
     s->o.max_request = o->max_request ? o->max_request : (size_t)16 << 20;
+    s->o.max_initial = o->max_initial ? o->max_initial : s->o.max_request;
     s->o.piece = o->piece ? o->piece : (size_t)1 << 20;
     s->o.max_response = o->max_response ? o->max_response : (size_t)64 << 20;
     s->o.ack_timeout_ns = o->ack_timeout_ns ? o->ack_timeout_ns : 5 * SW_NS_PER_S;

@@ -30,6 +30,8 @@ struct sw_xds_client_id {
     struct sw_slice token;          /* bearer token, empty: none */
     struct sw_slice node_id;        /* from the first request; empty in 'allow' */
     struct sw_slice node_cluster;
+    struct sw_slice node_ns; /* of the metadata, NAMESPACE and SERVICE_ACCOUNT; may be empty */
+    struct sw_slice node_sa;
     bool resolves; /* it has the feature SW_XDS_RESOLVES (limits.h); not known in 'allow' */
 };
 
@@ -70,13 +72,14 @@ struct sw_xds_server_opts {
     /* Clients came or went, or answered: see sw_xds_server_planes. From anywhere; NULL: nobody. */
     void (*on_change)(void *arg);
     void *arg;
-    size_t max_conns;        /* [1024] */
-    size_t max_streams;      /* over all connections [4096] */
-    size_t max_types;        /* per stream [32] */
-    size_t max_names;        /* subscribed per stream [200000] */
-    size_t max_request;      /* bytes of a request [16 MiB] */
-    size_t piece;            /* a delta response is cut at about so many bytes [1 MiB] */
-    size_t max_response;     /* of state of the world, which cannot be cut [64 MiB] */
+    size_t max_conns;    /* [1024] */
+    size_t max_streams;  /* over all connections [4096] */
+    size_t max_types;    /* per stream [32] */
+    size_t max_names;    /* subscribed per stream [200000] */
+    size_t max_request;  /* bytes of a request [16 MiB] */
+    size_t max_initial;  /* the same with what a client holds, once 'allow' said yes [the same] */
+    size_t piece;        /* a delta response is cut at about so many bytes [1 MiB] */
+    size_t max_response; /* of state of the world, which cannot be cut [64 MiB] */
     uint64_t ack_timeout_ns; /* then the next type goes out without the ACK [5 s] */
     uint64_t review_ns;      /* how often 'revoked' is asked about a stream [1 min] */
 };

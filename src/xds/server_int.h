@@ -23,6 +23,8 @@ struct xds_kind {
 const struct xds_kind *xds_kind_of(struct sw_slice url);
 
 struct xds_stream;
+struct xds_table;
+struct Sw__DeltaDiscoveryRequest;
 
 /* A name somebody subscribed to. */
 struct xds_name {
@@ -30,6 +32,22 @@ struct xds_name {
     struct sw_list forced;    /* linked: must be answered, whatever the client has */
     struct sw_xds_res *ahead; /* sent although base is older; NULL: as in base */
     bool owed;                /* state of the world: was to be answered when it did not exist */
+    bool implied;             /* subscribed along with another: goes with its resource */
+};
+
+/* How far a client has followed a large type (table.h). */
+struct xds_follow {
+    const struct xds_table *table; /* borrowed */
+    uint64_t at;         /* changes up to here were sent; of types removed last, additions only */
+    uint64_t removed_at; /* of types removed last: removals up to here were sent */
+    uint64_t since;      /* the client joined here: it misses no removal from before */
+    uint8_t *held;       /* by slot: the client has the version of 'since'; NULL: none */
+    size_t n_held;       /* bits */
+    struct sw_buf gone;  /* names that a client holds and nobody has, encoded; due */
+    uint64_t patient_ns; /* the first answer waits till then for another type; 0: it does not */
+    size_t charged;      /* of server->first_bytes */
+    bool first;          /* all that was there at 'since' is still being sent */
+    bool queued;         /* the first answer waits for others to be taken */
 };
 
 /* One type on one stream. What the client has is 'base', but for the forced names. */
@@ -55,7 +73,8 @@ struct xds_sub {
     struct sw_xds_snap *target; /* delta: being sent in pieces; NULL: nothing under way */
     size_t at_base;             /* how far the walk got */
     size_t at_target;
-    bool pending; /* a response waits for its answer */
+    struct xds_follow *follow; /* of large types: instead of base and target; else NULL */
+    bool pending;              /* a response waits for its answer */
     uint64_t nonce;
     uint64_t sent_ns;
     char sent[SW_XDS_VERSION_LEN + 1];
@@ -81,6 +100,9 @@ struct xds_stream {
     char *token;                    /* wiped at the end; NULL: none */
     struct sw_slice node_id;
     struct sw_slice node_cluster;
+    struct sw_slice node_name; /* of the metadata: the machine it is on */
+    struct sw_slice node_ns;
+    struct sw_slice node_sa;
     bool resolves;              /* it looks names of clusters up itself */
     struct sw_xds_cache *cache; /* NULL until known, and when it was freed */
     char view[SW_XDS_VIEW_MAX]; /* of the cache; empty: all of it; "?": not known yet */
@@ -107,6 +129,7 @@ struct sw_xds_server {
     struct sw_list streams;
     size_t n_streams;
     size_t n_waiting;
+    size_t first_bytes;          /* of first answers of large types that are not taken yet */
     struct sw_metric *m_streams; /* NULL without metrics */
 };
 
@@ -136,6 +159,8 @@ bool xds_stream_look(struct xds_stream *st);
 /* --- subscription.c --- */
 /* Finds or makes; NULL beyond the limit. */
 struct xds_sub *xds_sub_get(struct xds_stream *st, struct sw_slice url, bool *ret_new);
+/* The stream has a large type whose resources those of this one refer to. */
+bool xds_sub_before(const struct xds_sub *u);
 struct xds_sub *xds_sub_find(const struct xds_stream *st, struct sw_slice url);
 void xds_sub_free(struct xds_sub *u);
 /* SW_ELIMIT beyond the stream's number of names. */
@@ -164,9 +189,60 @@ const char *xds_sub_label(const struct xds_sub *u);
  */
 void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text, bool retries);
 
+/* --- follow.c --- */
+/* The table is borrowed, as long as the stream has its cache. */
+struct xds_follow *xds_follow_new(const struct xds_table *table);
+void xds_follow_free(struct xds_sub *u);
+/* From now on all resources, or those asked for; what was sent before is sent again. */
+void xds_follow_join(struct xds_sub *u, bool wildcard);
+/* Answers with the name's resource and those that come along; SW_ELIMIT as xds_sub_add. */
+int xds_follow_ask(struct xds_sub *u, struct sw_slice name, bool implied);
+/* The client says that it holds this version. */
+int xds_follow_holds(struct xds_sub *u, struct sw_slice name, struct sw_slice version);
+/* As push_sub in response.c. */
+bool xds_follow_push(struct xds_sub *u, bool held, bool removals);
+bool xds_follow_settled(const struct xds_sub *u);
+/* A response was answered, or the stream ends: others may have their first answer. */
+void xds_follow_release(struct xds_sub *u);
+
+/* --- request.c --- */
+/* True when the message is a delta request for a large type. */
+bool xds_request_is_large(struct sw_slice msg);
+/* Copies a delta request without its initial_resource_versions. SW_ELIMIT, SW_EPROTO. */
+int xds_request_strip(struct sw_slice msg, struct sw_buf *out);
+/*
+ * A delta request for a large type; req is what unpacked from the stripped message. SW_ELIMIT: the
+ * client asks for too much; SW_EPROTO: msg is malformed.
+ */
+int xds_request_follow(struct xds_sub *u, const struct Sw__DeltaDiscoveryRequest *req,
+                       struct sw_slice msg, bool fresh);
+
+/* --- message.c --- */
+struct xds_msg {
+    const char *version; /* borrowed */
+    struct sw_buf buf;
+    struct sw_buf removed; /* names, encoded; they come after the nonce */
+    struct sw_map told;    /* delta: names answered ahead of the walk, which skips them */
+    struct sw_list names;  /* struct xds_name: of 'told', to be freed */
+    size_t n;              /* resources and removals */
+    bool full;             /* beyond the limit */
+};
+
+/* version is borrowed. */
+void xds_msg_init(struct xds_msg *r, const char *version, size_t max);
+void xds_msg_done(struct xds_msg *r);
+/* A resource, encoded as the variant has it: Resource for delta, Any for state of the world. */
+void xds_msg_put(struct xds_msg *r, struct sw_slice resource);
+void xds_msg_remove(struct xds_msg *r, struct sw_slice name);
+size_t xds_msg_size(const struct xds_msg *r);
+/* False: it is too large, and the stream ended. */
+bool xds_msg_send(struct xds_sub *u, struct xds_msg *r);
+
 /* --- response.c --- */
 /* Sends what is due and allowed on a stream. */
 void xds_stream_push(struct xds_stream *st);
+/* Sends what may go without an answer that did not come. */
+void xds_stream_on_timer(struct sw_timer *t);
 /* True when everything was sent and answered, be it with a refusal. */
 bool xds_sub_settled(const struct xds_sub *u);
 /* The same, and accepted. */

@@ -9,6 +9,7 @@
 #include "proto/pb.h"
 #include "xds/limits.h"
 #include "xds/server_int.h"
+#include "xds/table.h"
 
 #include <proto/discovery.pb-c.h>
 
@@ -82,6 +83,9 @@ void xds_stream_free(struct xds_stream *st)
         sw_metric_sub(s->m_streams, 1);
     sw_slice_free(&st->node_id);
     sw_slice_free(&st->node_cluster);
+    sw_slice_free(&st->node_name);
+    sw_slice_free(&st->node_ns);
+    sw_slice_free(&st->node_sa);
     if (st->token)
         sw_free_secret(st->token, strlen(st->token));
     sw_free(st);
@@ -94,6 +98,8 @@ struct sw_xds_client_id xds_stream_id(const struct xds_stream *st)
                                      .token = sw_slice_str(st->token),
                                      .node_id = st->node_id,
                                      .node_cluster = st->node_cluster,
+                                     .node_ns = st->node_ns,
+                                     .node_sa = st->node_sa,
                                      .resolves = st->resolves};
 }
 
@@ -190,6 +196,27 @@ static bool has_feature(const Sw__Node *node, const char *name)
     return false;
 }
 
+static struct sw_slice copy_text(struct sw_slice text)
+{
+    text = sw_slice_head(text, NODE_TEXT_MAX);
+    return sw_slice(sw_slice_dup(text), text.n);
+}
+
+/* A copy of a text in the node's metadata; empty when there is none. */
+static struct sw_slice copy_meta(const Sw__Node *node, const char *key)
+{
+    const Sw__Struct *m = node->metadata;
+
+    for (size_t i = 0; m && i < m->n_fields; i++) {
+        const Sw__Value *v = m->fields[i]->value;
+
+        if (v && v->kind_case == SW__VALUE__KIND_STRING_VALUE &&
+            sw_slice_eq_str(SW_PB_SLICE(m->fields[i]->key), key))
+            return copy_text(SW_PB_SLICE(v->string_value));
+    }
+    return copy_text(sw_slice("", 0));
+}
+
 /* The first request tells who it is, and so what it is served. False: refused. */
 static bool identify(struct xds_stream *st, const Sw__Node *node)
 {
@@ -201,11 +228,11 @@ static bool identify(struct xds_stream *st, const Sw__Node *node)
         return st->cache != NULL;
     st->known = true;
     if (node) {
-        struct sw_slice name = sw_slice_head(SW_PB_SLICE(node->id), NODE_TEXT_MAX);
-        struct sw_slice cluster = sw_slice_head(SW_PB_SLICE(node->cluster), NODE_TEXT_MAX);
-
-        st->node_id = sw_slice(sw_slice_dup(name), name.n);
-        st->node_cluster = sw_slice(sw_slice_dup(cluster), cluster.n);
+        st->node_id = copy_text(SW_PB_SLICE(node->id));
+        st->node_cluster = copy_text(SW_PB_SLICE(node->cluster));
+        st->node_name = copy_meta(node, "NODE_NAME");
+        st->node_ns = copy_meta(node, "NAMESPACE");
+        st->node_sa = copy_meta(node, "SERVICE_ACCOUNT");
         st->resolves = has_feature(node, SW_XDS_RESOLVES);
     }
     id = xds_stream_id(st);
@@ -225,6 +252,31 @@ static bool identify(struct xds_stream *st, const Sw__Node *node)
     return true;
 }
 
+/*
+ * Nobody makes resources of some types: an empty answer would read as if there were none. While a
+ * large type is incomplete there is nothing to compare with what its clients hold.
+ */
+static bool type_ready(struct xds_stream *st, struct sw_slice url)
+{
+    bool large = xds_table_for(url);
+    char text[SW_ADDR_TEXT];
+
+    if (!sw_xds_cache_offers(st->cache, url) ||
+        (large && (st->view[0] || !sw_xds_cache_table(st->cache, url)))) {
+        sw_log_info("xds", "client %s, node '%.*s', asks for type %.*s, which is not served",
+                    sw_addr_text(&st->addr, text), SW_SLICE_ARG(st->node_id), SW_SLICE_ARG(url));
+        xds_count_refusal(st->server, SW_GRPC_UNIMPLEMENTED);
+        sw_grpc_finish(st->call, SW_GRPC_UNIMPLEMENTED, "type %.*s is not served here",
+                       SW_SLICE_ARG(url));
+        return false;
+    }
+    if (!large || !sw_xds_cache_held(st->cache))
+        return true;
+    sw_grpc_finish(st->call, SW_GRPC_UNAVAILABLE,
+                   "server is not ready to serve discovery information");
+    return false;
+}
+
 /* The subscription a request speaks of; NULL when the stream was ended. */
 static struct xds_sub *sub_for(struct xds_stream *st, struct sw_slice url, bool *ret_new)
 {
@@ -238,6 +290,8 @@ static struct xds_sub *sub_for(struct xds_stream *st, struct sw_slice url, bool 
         sw_grpc_finish(st->call, SW_GRPC_INVALID_ARGUMENT, "bad type_url");
         return NULL;
     }
+    if (!type_ready(st, url))
+        return NULL;
     u = xds_sub_get(st, url, ret_new);
     if (!u)
         sw_grpc_finish(st->call, SW_GRPC_RESOURCE_EXHAUSTED, "too many types on one stream");
@@ -357,11 +411,33 @@ static int delta_unsubscribe(struct xds_sub *u, const Sw__DeltaDiscoveryRequest 
     return SW_OK;
 }
 
+static void follow_request(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *req,
+                           struct sw_slice msg, bool fresh)
+{
+    int rc = xds_request_follow(u, req, msg, fresh);
+
+    if (rc == SW_ELIMIT)
+        too_many(u->stream);
+    else if (rc != SW_OK)
+        sw_grpc_finish(u->stream->call, SW_GRPC_INVALID_ARGUMENT, "malformed request");
+}
+
+/* What of a message is unpacked: large types read the list of what the client holds in place. */
+static struct sw_slice to_unpack(struct sw_slice msg, size_t max, struct sw_buf *out)
+{
+    if (!xds_request_is_large(msg))
+        return msg;
+    sw_buf_init(out, max + 1);
+    return xds_request_strip(msg, out) == SW_OK ? sw_buf_slice(out) : msg;
+}
+
 static void delta_request(struct xds_stream *st, struct sw_arena *a, struct sw_slice msg,
                           const struct sw_pb_limits *limits, struct sw_err *err)
 {
+    SW_BUF_AUTO rest = {0};
     const Sw__DeltaDiscoveryRequest *req =
-        SW_PB_UNPACK(a, Sw__DeltaDiscoveryRequest, sw__delta_discovery_request, msg, limits, err);
+        SW_PB_UNPACK(a, Sw__DeltaDiscoveryRequest, sw__delta_discovery_request,
+                     to_unpack(msg, limits->bytes, &rest), limits, err);
     struct xds_sub *u;
     bool fresh;
     int rc = SW_OK;
@@ -373,6 +449,10 @@ static void delta_request(struct xds_stream *st, struct sw_arena *a, struct sw_s
         return;
     if (nonce_is(u, req->response_nonce))
         answered(u, req->error_detail);
+    if (u->follow) {
+        follow_request(u, req, msg, fresh);
+        return;
+    }
     if (fresh)
         rc = delta_initial(u, req);
     if (fresh && !u->kind->named && req->n_resource_names_subscribe == 0 &&

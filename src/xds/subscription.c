@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "proto/types.h"
 #include "xds/server_int.h"
 
 enum { NACK_HEAD = 256, NACK_TAIL = 768, DETAIL_MAX = 64 << 10, NAME_BYTES_MAX = 64 << 20 };
@@ -16,6 +17,9 @@ static const struct xds_kind kinds[] = {
     {.url = SW_XDS_SCOPED, .rank = 5},
     {.url = SW_XDS_ROUTE, .rank = 6, .named = true},
     {.url = SW_XDS_VHOST, .rank = 7, .named = true},
+    {.url = SW_TYPE_AUTHORIZATION, .rank = 8, .removed_last = true},
+    {.url = SW_TYPE_ADDRESS, .rank = 9},
+    {.url = SW_TYPE_WORKLOAD, .rank = 10},
 };
 static const struct xds_kind any_kind;
 
@@ -37,6 +41,17 @@ struct xds_sub *xds_sub_find(const struct xds_stream *st, struct sw_slice url)
             return u;
     }
     return NULL;
+}
+
+bool xds_sub_before(const struct xds_sub *u)
+{
+    SW_LIST_FOREACH (it, &u->stream->subs) {
+        const struct xds_sub *o = SW_CONTAINER_OF(it, struct xds_sub, link);
+
+        if (o->follow && o->kind->removed_last && o->kind->rank < u->kind->rank)
+            return true;
+    }
+    return false;
 }
 
 /* Kept by rank; those without one come last, in the order of their arrival. */
@@ -74,6 +89,8 @@ struct xds_sub *xds_sub_get(struct xds_stream *st, struct sw_slice url, bool *re
     sw_list_init(&u->leaving);
     /* Whoever asks by name has nothing yet, and hears of the names when they are asked for. */
     u->base = sw_xds_snap_ref(xds_stream_snap(st, url));
+    if (sw_xds_cache_table(st->cache, url))
+        u->follow = xds_follow_new(sw_xds_cache_table(st->cache, url));
     st->n_subs++;
     insert(st, u);
     return u;
@@ -115,6 +132,7 @@ void xds_sub_free(struct xds_sub *u)
     xds_names_done(&u->gone);
     xds_names_done(&u->leaving);
     xds_initial_done(u);
+    xds_follow_free(u);
     sw_xds_snap_unref(u->base);
     sw_xds_snap_unref(u->stray);
     sw_xds_snap_unref(u->target);
@@ -325,6 +343,7 @@ void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text, bool retri
     char *before = u->nack;
 
     u->pending = false;
+    xds_follow_release(u);
     u->nack = NULL;
     u->retries = retries;
     set_detail(u, text);

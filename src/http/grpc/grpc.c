@@ -182,6 +182,12 @@ static void on_again(struct sw_defer *d)
     deliver(SW_CONTAINER_OF(d, struct sw_grpc_call, again));
 }
 
+void sw_grpc_set_max(struct sw_grpc_call *c, size_t max)
+{
+    c->reader.max = max;
+    c->reader.buf.max = max + SW_GRPC_HEAD + READER_SLACK;
+}
+
 void sw_grpc_pause(struct sw_grpc_call *c, bool pause)
 {
     c->paused = pause;

@@ -91,6 +91,8 @@ struct sw_grpc_ops {
 SW_NODISCARD int sw_grpc_send(struct sw_grpc_call *c, struct sw_slice msg);
 /* Bytes queued and not yet given to the connection. */
 size_t sw_grpc_queued(const struct sw_grpc_call *c);
+/* Bytes of a message that comes from now on, instead of what the server's options say. */
+void sw_grpc_set_max(struct sw_grpc_call *c, size_t max);
 /* Stops delivering messages; the other side runs out of credit. */
 void sw_grpc_pause(struct sw_grpc_call *c, bool pause);
 

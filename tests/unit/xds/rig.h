@@ -19,6 +19,7 @@
 #include "base/time.h"
 #include "http/grpc/grpc.h"
 #include "proto/pb.h"
+#include "proto/types.h"
 #include "xds/server.h"
 
 #include <proto/discovery.pb-c.h>
@@ -36,8 +37,9 @@ static const struct {
     const char *alias;
     const char *url;
 } aliases[] = {
-    {"CDS", SW_XDS_CLUSTER}, {"EDS", SW_XDS_ENDPOINT}, {"LDS", SW_XDS_LISTENER},
-    {"RDS", SW_XDS_ROUTE},   {"SDS", SW_XDS_SECRET},   {"OWN", SW_XDS_URL "spanwire.v1.Own"},
+    {"CDS", SW_XDS_CLUSTER},  {"EDS", SW_XDS_ENDPOINT},       {"LDS", SW_XDS_LISTENER},
+    {"RDS", SW_XDS_ROUTE},    {"SDS", SW_XDS_SECRET},         {"OWN", SW_XDS_URL "spanwire.v1.Own"},
+    {"ADR", SW_TYPE_ADDRESS}, {"AUT", SW_TYPE_AUTHORIZATION},
 };
 
 static inline const char *url_of(const char *alias)
@@ -69,7 +71,8 @@ struct world {
     struct sw_grpc_call *call;
     bool delta;
     bool node_sent;
-    char lines[64][512]; /* responses not yet looked at */
+    const char *node_name; /* NODE_NAME of the metadata; NULL: none */
+    char lines[64][512];   /* responses not yet looked at */
     size_t n_lines;
     char nonces[64][32];
     int responses;
@@ -79,6 +82,8 @@ struct world {
 };
 
 /* --- the scripted client --- */
+
+static const struct sw_pb_limits wide = {.bytes = 64 << 20, .memory = 128 << 20};
 
 static inline size_t append(char *out, size_t at, const char *sign, struct sw_slice a,
                             struct sw_slice b)
@@ -108,13 +113,17 @@ static inline void on_message(struct sw_grpc_call *c, struct sw_slice msg, void 
 
     (void)c;
     if (w->delta) {
-        Sw__DeltaDiscoveryResponse *r = SW_PB_UNPACK(&a, Sw__DeltaDiscoveryResponse,
-                                                     sw__delta_discovery_response, msg, NULL, NULL);
+        Sw__DeltaDiscoveryResponse *r = SW_PB_UNPACK(
+            &a, Sw__DeltaDiscoveryResponse, sw__delta_discovery_response, msg, &wide, NULL);
 
         assert_non_null(r);
-        for (size_t i = 0; i < r->n_resources; i++)
+        for (size_t i = 0; i < r->n_resources; i++) {
             n = append(line, n, "+", SW_PB_SLICE(r->resources[i]->name),
                        SW_PB_SLICE(r->resources[i]->resource->value));
+            for (size_t k = 0; k < r->resources[i]->n_aliases; k++)
+                n = append(line, n, "@", SW_PB_SLICE(r->resources[i]->aliases[k]),
+                           (struct sw_slice){0});
+        }
         for (size_t i = 0; i < r->n_removed_resources; i++)
             n = append(line, n, "-", SW_PB_SLICE(r->removed_resources[i]), (struct sw_slice){0});
         record(w, SW_PB_SLICE(r->type_url), line, r->nonce);
@@ -157,6 +166,21 @@ static inline size_t words(struct sw_arena *a, const char *text, ProtobufCBinary
     return n;
 }
 
+static inline Sw__Struct *metadata(struct sw_arena *a, const char *key, const char *value)
+{
+    Sw__Struct *m = SW_PB_NEW(a, Sw__Struct, sw__struct);
+    Sw__StructField *f = SW_PB_NEW(a, Sw__StructField, sw__struct_field);
+
+    f->key = SW_PB_BYTES(sw_slice_str(key));
+    f->value = SW_PB_NEW(a, Sw__Value, sw__value);
+    f->value->kind_case = SW__VALUE__KIND_STRING_VALUE;
+    f->value->string_value = SW_PB_BYTES(sw_slice_str(value));
+    m->n_fields = 1;
+    m->fields = sw_arena_array(a, 1, sizeof(struct Sw__StructField *));
+    m->fields[0] = f;
+    return m;
+}
+
 /* One request; every text may be NULL. held: "name version name version". */
 static inline void ask(struct world *w, const char *type, const char *add, const char *drop,
                        const char *held, const char *nonce, const char *nack)
@@ -168,6 +192,8 @@ static inline void ask(struct world *w, const char *type, const char *add, const
 
     status.message = SW_PB_BYTES(sw_slice_str(nack ? nack : ""));
     node->id = SW_PB_LIT("node-1");
+    if (w->node_name)
+        node->metadata = metadata(&a, "NODE_NAME", w->node_name);
     if (w->delta) {
         Sw__DeltaDiscoveryRequest r = SW__DELTA_DISCOVERY_REQUEST__INIT;
         ProtobufCBinaryData *v;
